@@ -17,10 +17,10 @@ ARG TARGETOS
 ARG TARGETARCH
 ARG VERSION=devel
 RUN CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH GOFLAGS=-buildvcs=false GOAMD64=v1 GOARM64=v8.0 \
-    go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$VERSION" -o /out/opgate ./cmd/opgate
+    go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$VERSION" -o /out/opgate-server ./cmd/opgate-server
 
 FROM $BASE
-COPY --from=build --chmod=0555 /out/opgate /opgate
+COPY --from=build --chmod=0555 /out/opgate-server /opgate-server
 ARG VERSION=devel
 ARG REVISION=""
 ARG CREATED="1970-01-01T00:00:00Z"
@@ -32,5 +32,5 @@ LABEL org.opencontainers.image.title="opgate" \
       org.opencontainers.image.revision="$REVISION" \
       org.opencontainers.image.created="$CREATED"
 USER 65532:65532
-ENTRYPOINT ["/opgate"]
+ENTRYPOINT ["/opgate-server"]
 CMD ["serve"]

@@ -21,12 +21,12 @@ help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
-build: ## Build bin/opgate
-	CGO_ENABLED=0 go build -trimpath -ldflags "-X main.version=$(VERSION)" -o bin/opgate ./cmd/opgate
+build: ## Build bin/opgate and bin/opgate-server
+	CGO_ENABLED=0 go build -trimpath -ldflags "-X main.version=$(VERSION)" -o bin/ ./cmd/opgate ./cmd/opgate-server
 
 .PHONY: man
 man: ## Write the man pages of the commands into bin/man
-	go run -ldflags "-X main.version=$(VERSION)" ./cmd/opgate man bin/man
+	for program in opgate opgate-server; do go run -ldflags "-X main.version=$(VERSION)" ./cmd/$$program man bin/man; done
 
 # What images and their lists of contents say of themselves. The commit's time makes the digest depend on the commit, not on the day.
 SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
@@ -40,8 +40,8 @@ image: ## Build the container image into bin/image, without a container engine; 
 		$(if $(BASE),--base='$(BASE)') $(if $(ARCHIVE),--archive='$(abspath $(ARCHIVE))') $(if $(PUSH),--push='$(PUSH)')
 
 .PHONY: sbom
-sbom: ## List the Go modules in the image's binaries in bin/opgate.spdx.json
-	@$(IMAGE) sbom $(IMAGE_FLAGS) --output='$(CURDIR)/bin/opgate.spdx.json'
+sbom: ## List the Go modules in the image's binaries in bin/opgate-server.spdx.json
+	@$(IMAGE) sbom $(IMAGE_FLAGS) --output='$(CURDIR)/bin/opgate-server.spdx.json'
 
 .PHONY: bundle
 bundle: ## Make a bundle for OLM and a catalog with it in bin/bundle; VERSION, REPLACES, OPGATE_IMAGE, BUNDLE_IMAGE and OLM_IDENTITY say of what and for whom
@@ -178,7 +178,7 @@ lint: ## Reject phrases that are not of the field (internal/vocabulary), and run
 	done
 
 .PHONY: vulncheck
-vulncheck: ## Report known vulnerabilities that bin/opgate can reach; VULNDB=file:///directory uses a local copy of the database
+vulncheck: ## Report known vulnerabilities that the programs can reach; VULNDB=file:///directory uses a local copy of the database
 	$(VULNCHECK) $(if $(VULNDB),-db '$(VULNDB)') ./...
 
 .PHONY: generate

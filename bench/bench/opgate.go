@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/opgate/opgate/cmd/opgate/serve"
+	"github.com/opgate/opgate/cmd/opgate-server/serve"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/snapshot"
 )

@@ -32,8 +32,8 @@ type Options struct {
 	MemoryLimit uint64
 	// Backstop is Opgate's mode. Default: that of the chart, enforce.
 	Backstop string
-	// Opgate is the binary. Default: one that is built from this checkout.
-	Opgate string
+	// Server is the binary of opgate-server. Default: one that is built from this checkout.
+	Server string
 	// Revision is what was measured, for the report.
 	Revision string
 	// Progress is called with a line for each step. Default: nothing is.
@@ -105,7 +105,8 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 
 func onNewCluster(ctx context.Context, o Options, n int) (_ *Row, err error) {
 	options := ClusterOptions()
-	options.Opgate, options.Log = o.Opgate, lines(o.Progress)
+	options.Log = lines(o.Progress)
+	options.Programs = &cluster.Programs{Gate: o.Server}
 	c, err := cluster.Start(ctx, options)
 	if err != nil {
 		return nil, err

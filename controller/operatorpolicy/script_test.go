@@ -183,7 +183,7 @@ func (p patient) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// addTo adds the controller, and what `opgate serve` runs beside it for policies, to a manager.
+// addTo adds the controller, and what `opgate-server serve` runs beside it for policies, to a manager.
 func addTo(mgr manager.Manager, registry *prometheus.Registry) error {
 	objects, err := dynamic.NewForConfig(mgr.GetConfig())
 	if err != nil {

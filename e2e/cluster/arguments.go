@@ -15,7 +15,7 @@ import (
 	"github.com/opgate/opgate/e2e/internal/speed"
 )
 
-// override is an argument of "opgate serve" that differs from the shipped one.
+// override is an argument of "opgate-server serve" that differs from the shipped one.
 type override struct{ flag, value, reason string }
 
 // removes reports whether the override only removes shipped arguments: the flag has its default then.

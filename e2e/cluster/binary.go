@@ -6,43 +6,72 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"sync"
 
 	"github.com/opgate/opgate/e2e/assets/gotool"
 	"github.com/opgate/opgate/e2e/assets/repo"
 	"github.com/opgate/opgate/e2e/assets/stopwatch"
 )
 
-// BuildOpgate builds cmd/opgate of this checkout into a directory and returns the path of the binary. Log receives progress lines.
-func BuildOpgate(ctx context.Context, dir string, log io.Writer) (string, error) {
+// Programs are the two programs of this checkout, each built when it is first needed. The zero value is usable.
+type Programs struct {
+	// Dir is the directory that they are built into. Default: that of the cluster.
+	Dir string
+	// Gate is the binary of opgate-server. Default: it is built.
+	Gate string
+	// Log receives progress lines. Default: that of the cluster.
+	Log io.Writer
+
+	mu    sync.Mutex
+	built map[string]string
+}
+
+// Server returns the binary of opgate-server: the gate.
+func (p *Programs) Server(ctx context.Context) (string, error) {
+	if p.Gate != "" {
+		return p.Gate, nil
+	}
+	return p.build(ctx, "opgate-server")
+}
+
+// Opgate returns the binary of opgate: the commands, and the plugin.
+func (p *Programs) Opgate(ctx context.Context) (string, error) { return p.build(ctx, "opgate") }
+
+func (p *Programs) setDefaults(dir string, log io.Writer) {
+	if p.Dir == "" {
+		p.Dir = dir
+	}
+	if p.Log == nil {
+		p.Log = log
+	}
+}
+
+func (p *Programs) build(ctx context.Context, name string) (string, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if binary := p.built[name]; binary != "" {
+		return binary, nil
+	}
 	checkout, err := repo.Find()
 	if err != nil {
 		return "", err
 	}
 	watch := stopwatch.Start()
-	fmt.Fprintln(log, "building opgate")
-	binary := filepath.Join(dir, "opgate")
+	fmt.Fprintln(p.Log, "building "+name)
+	binary := filepath.Join(p.Dir, name)
 	// As in the image, except for its symbols, so that the two share the build cache.
-	cmd := gotool.Command(ctx, checkout.Root, dir, "build", "-trimpath", "-o", binary, "./cmd/opgate")
+	cmd := gotool.Command(ctx, checkout.Root, p.Dir, "build", "-trimpath", "-o", binary, "./cmd/"+name)
 	cmd.Env = append(cmd.Env, "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build opgate: %w\n%s", errors.Join(err, ctx.Err()), out)
+		return "", fmt.Errorf("build %s: %w\n%s", name, errors.Join(err, ctx.Err()), out)
 	}
-	fmt.Fprintf(log, "built opgate in %s\n", watch)
+	fmt.Fprintf(p.Log, "built %s in %s\n", name, watch)
+	if p.built == nil {
+		p.built = map[string]string{}
+	}
+	p.built[name] = binary
 	return binary, nil
 }
 
-// Opgate is the path of the binary that BuildOpgate returns.
-func (c *Cluster) Opgate() string {
-	if c.opgate != "" {
-		return c.opgate
-	}
-	return filepath.Join(c.dir, "opgate")
-}
-
-// BuildOpgate returns the binary that Options name, or else builds one for this cluster.
-func (c *Cluster) BuildOpgate(ctx context.Context) (string, error) {
-	if c.opgate != "" {
-		return c.opgate, nil
-	}
-	return BuildOpgate(ctx, c.dir, c.log)
-}
+// Programs are those that the cluster runs.
+func (c *Cluster) Programs() *Programs { return c.programs }

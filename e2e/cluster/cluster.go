@@ -27,7 +27,7 @@ type Cluster struct {
 	checkout repo.Checkout
 	assets   assets.Assets
 	dir      string
-	opgate   string // "" where it is built
+	programs *Programs
 	log      io.Writer
 	plane    *controlPlane
 	users    map[User]*account
@@ -69,7 +69,11 @@ func Start(ctx context.Context, opts Options) (*Cluster, error) {
 		return nil, fmt.Errorf("start cluster: %w", err)
 	}
 
-	c := &Cluster{checkout: checkout, assets: opts.Assets, dir: dir, opgate: opts.Opgate, log: opts.Log}
+	if opts.Programs == nil {
+		opts.Programs = &Programs{}
+	}
+	opts.Programs.setDefaults(dir, opts.Log)
+	c := &Cluster{checkout: checkout, assets: opts.Assets, dir: dir, programs: opts.Programs, log: opts.Log}
 	c.stop = sync.OnceValue(c.stopAll)
 	c.failed, c.fail = context.WithCancelCause(context.WithoutCancel(ctx))
 	if err := c.start(ctx, opts); err != nil {

@@ -30,8 +30,6 @@ const (
 
 // GateOptions configure StartOpgate. The zero value is useful.
 type GateOptions struct {
-	// Binary is the opgate to run. Default: that of Options.
-	Binary string
 	// Loop is whether Opgate's background loop runs. Without it Opgate only judges what others write, and keeps the backstop.
 	Loop bool
 	// WithoutBackstop leaves refusals to the webhooks. With the backstop, as the chart ships it, the API server answers before them
@@ -55,12 +53,12 @@ type GateOptions struct {
 	// MayExceedMemoryLimit leaves the process alone beyond MemoryLimit. Linux counts as private memory what Go has returned to it, too,
 	// which no container is charged for: some 80 MiB of 600.
 	MayExceedMemoryLimit bool
-	// Args are added to the arguments of "opgate serve", which are those of the chart but for the overrides of the harness. They win
+	// Args are added to the arguments of "opgate-server serve", which are those of the chart but for the overrides of the harness. They win
 	// over both.
 	Args []string
 }
 
-// Gate is a process that runs "opgate serve".
+// Gate is a process that runs "opgate-server serve".
 type Gate struct {
 	cluster     *Cluster
 	process     *process
@@ -79,17 +77,15 @@ type Gate struct {
 // Each call starts another process; the webhook configurations point to the last. They stay when Opgate is stopped: what
 // follows is an outage, in which failurePolicy Fail refuses writes.
 func (c *Cluster) StartOpgate(ctx context.Context, opts GateOptions) (*Gate, error) {
-	if opts.Binary == "" {
-		var err error
-		if opts.Binary, err = c.BuildOpgate(ctx); err != nil {
-			return nil, fmt.Errorf("start opgate: %w", err)
-		}
+	binary, err := c.programs.Server(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("start opgate: %w", err)
 	}
 	if opts.OLMIdentity == "" {
 		opts.OLMIdentity = OLMUserName
 	}
 	c.held.forget()
-	gate, err := c.launch(ctx, opts)
+	gate, err := c.launch(ctx, binary, opts)
 	if err != nil {
 		return nil, fmt.Errorf("start opgate: %w", err)
 	}
@@ -102,7 +98,7 @@ func (c *Cluster) StartOpgate(ctx context.Context, opts GateOptions) (*Gate, err
 }
 
 // launch starts the process.
-func (c *Cluster) launch(ctx context.Context, opts GateOptions) (*Gate, error) {
+func (c *Cluster) launch(ctx context.Context, binary string, opts GateOptions) (*Gate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
@@ -143,7 +139,7 @@ func (c *Cluster) launch(ctx context.Context, opts GateOptions) (*Gate, error) {
 	if opts.MemoryLimit > 0 {
 		environment = append(environment, fmt.Sprintf("OPGATE_MEMORY_LIMIT=%d", opts.MemoryLimit))
 	}
-	gate.process, err = startProcessIn(ctx, environment, filepath.Join(dir, "opgate.log"), opts.Binary, args...)
+	gate.process, err = startProcessIn(ctx, environment, filepath.Join(dir, "opgate.log"), binary, args...)
 	if err != nil {
 		return nil, err
 	}

@@ -57,10 +57,14 @@ func (c *Cluster) Run(ctx context.Context, command Command) (Result, error) {
 	return result, nil
 }
 
-// RunOpgate runs a command of the opgate that StartOpgate has built, as Admin. An exit code other than 0 is a result, as for Run.
+// RunOpgate runs a command of opgate as Admin. An exit code other than 0 is a result, as for Run.
 func (c *Cluster) RunOpgate(ctx context.Context, command Command) (Result, error) {
+	opgate, err := c.programs.Opgate(ctx)
+	if err != nil {
+		return Result{}, err
+	}
 	command.Env = append(command.Env, "KUBECONFIG="+c.Kubeconfig())
-	result, err := c.execute(ctx, c.Opgate(), command)
+	result, err := c.execute(ctx, opgate, command)
 	if err != nil {
 		return result, fmt.Errorf("opgate: %w", err)
 	}
@@ -70,12 +74,19 @@ func (c *Cluster) RunOpgate(ctx context.Context, command Command) (Result, error
 // RunPlugin runs the real kubectl with opgate as its plugin, as users do: Args begin with "opgate". The default of the kubeconfig is
 // Kubeconfig. An exit code other than 0 is a result, as for Run.
 func (c *Cluster) RunPlugin(ctx context.Context, kubeconfig string, command Command) (Result, error) {
+	opgate, err := c.programs.Opgate(ctx)
+	if err != nil {
+		return Result{}, err
+	}
+	if opgate, err = filepath.Abs(opgate); err != nil {
+		return Result{}, err
+	}
 	plugins := filepath.Join(c.dir, "plugins")
 	if err := os.MkdirAll(plugins, 0o700); err != nil {
 		return Result{}, err
 	}
 	for _, name := range []string{"kubectl-opgate", "kubectl_complete-opgate"} {
-		if err := os.Symlink(c.Opgate(), filepath.Join(plugins, name)); err != nil && !errors.Is(err, os.ErrExist) {
+		if err := os.Symlink(opgate, filepath.Join(plugins, name)); err != nil && !errors.Is(err, os.ErrExist) {
 			return Result{}, err
 		}
 	}

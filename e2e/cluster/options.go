@@ -25,8 +25,8 @@ type Options struct {
 	// Dir keeps everything that the cluster writes: data, certificates, kubeconfigs, logs. It must be empty or absent, and
 	// Stop removes it. Default: a new temporary directory.
 	Dir string
-	// Opgate is the binary of opgate that StartOpgate runs. Default: one that is built from this checkout when it is needed.
-	Opgate string
+	// Programs are the binaries of Opgate to run. Default: those of this checkout, built in Dir.
+	Programs *Programs
 	// Namespaces are created besides those that the cluster itself needs (olm and, unless it is bare, opgate-system).
 	// Default: policies.
 	Namespaces []string

@@ -90,7 +90,7 @@ func wantStoredVersions(t *testing.T, e *harness.Env, want ...string) {
 // migrate runs `opgate migrate` to its end.
 func migrate(t *testing.T, e *harness.Env, args ...string) (out string, exitCode int) {
 	t.Helper()
-	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), e.Opgate(), append([]string{"migrate", "--kubeconfig", e.Kubeconfig()}, args...)...)
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), harness.Opgate(t, e.Cluster), append([]string{"migrate", "--kubeconfig", e.Kubeconfig()}, args...)...)
 	text, err := cmd.CombinedOutput()
 	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
 		t.Fatal(err)
@@ -274,7 +274,7 @@ func TestConversionMigrate(t *testing.T) {
 	})
 
 	t.Run("interrupted", func(t *testing.T) {
-		cmd := exec.CommandContext(t.Context(), e.Opgate(), "migrate", "--kubeconfig", e.Kubeconfig())
+		cmd := exec.CommandContext(t.Context(), harness.Opgate(t, e.Cluster), "migrate", "--kubeconfig", e.Kubeconfig())
 		var stderr bytes.Buffer
 		cmd.Stderr = &stderr
 		stdout, err := cmd.StdoutPipe()

@@ -241,7 +241,7 @@ func (e *env) outage(t *testing.T) {
 func (e *env) recover(t *testing.T) {
 	t.Helper()
 	var err error
-	if e.Gate, err = e.StartOpgate(t.Context(), cluster.GateOptions{Binary: e.Opgate(), Loop: true}); err != nil {
+	if e.Gate, err = e.StartOpgate(t.Context(), cluster.GateOptions{Loop: true}); err != nil {
 		t.Fatal(err)
 	}
 }

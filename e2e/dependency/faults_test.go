@@ -251,9 +251,8 @@ func (e *env) restartOpgate(t *testing.T, args ...string) {
 	}
 	var err error
 	if e.Gate, err = e.StartOpgate(t.Context(), cluster.GateOptions{
-		Binary: e.Opgate(),
-		Loop:   true,
-		Args:   args,
+		Loop: true,
+		Args: args,
 	}); err != nil {
 		t.Fatal(err)
 	}

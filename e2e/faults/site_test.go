@@ -59,7 +59,7 @@ func start(t *testing.T) *site {
 		}
 	})
 	var err error
-	if s.Binary, err = s.BuildOpgate(t.Context()); err != nil {
+	if s.Binary, err = s.Programs().Server(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	sleep, err := exec.LookPath("sleep")

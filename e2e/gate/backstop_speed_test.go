@@ -38,7 +38,7 @@ func BenchmarkBackstop(b *testing.B) {
 	for _, namespace := range []string{held, floor} {
 		input = append(input, harness.Normal(harness.OperatorPolicy(namespace).Object))
 	}
-	cmd := exec.CommandContext(b.Context(), e.Opgate(), "compile", "-f", "-", "--olm-identity", cluster.OLMUserName, "--excluded-namespace", floor)
+	cmd := exec.CommandContext(b.Context(), harness.Opgate(b, e.Cluster), "compile", "-f", "-", "--olm-identity", cluster.OLMUserName, "--excluded-namespace", floor)
 	cmd.Stdin = strings.NewReader(strings.Join(input, "\n"))
 	var objects, problems bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &objects, &problems

@@ -153,7 +153,7 @@ func compiled(t *testing.T, e *harness.Env, policies ...*unstructured.Unstructur
 	for _, p := range policies {
 		input = append(input, harness.AsJSON(t, p))
 	}
-	cmd := exec.CommandContext(t.Context(), e.Opgate(), "compile", "-f", "-", "--olm-identity", "system:serviceaccount:"+cluster.OLMNamespace+":"+harness.OLMAccount)
+	cmd := exec.CommandContext(t.Context(), harness.Opgate(t, e.Cluster), "compile", "-f", "-", "--olm-identity", "system:serviceaccount:"+cluster.OLMNamespace+":"+harness.OLMAccount)
 	cmd.Stdin = strings.NewReader(strings.Join(input, "\n"))
 	var out, problems bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &problems

@@ -32,7 +32,7 @@ type checkedItem struct {
 // check runs opgate check with a kubeconfig.
 func check(t *testing.T, e *harness.Env, kubeconfig string, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), e.Opgate(), append([]string{"check", "--cluster", "--kubeconfig", kubeconfig}, args...)...)
+	cmd := exec.CommandContext(t.Context(), harness.Opgate(t, e.Cluster), append([]string{"check", "--cluster", "--kubeconfig", kubeconfig}, args...)...)
 	var out, problems bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &problems
 	if err := cmd.Run(); err != nil {

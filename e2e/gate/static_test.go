@@ -93,7 +93,7 @@ func TestStaticPolicies(t *testing.T) {
 	e := harness.Start(t, cluster.Options{Audit: true, Log: os.Stderr, AdmissionConfig: configuration})
 	write := func(args ...string) {
 		t.Helper()
-		cmd := exec.CommandContext(t.Context(), e.Opgate(), append([]string{"compile", "--static", dir, "--node-dir", dir, "--admission-config", configuration,
+		cmd := exec.CommandContext(t.Context(), harness.Opgate(t, e.Cluster), append([]string{"compile", "--static", dir, "--node-dir", dir, "--admission-config", configuration,
 			"--maintainer", maintainer, "-f", "-", "--olm-identity", "system:serviceaccount:" + cluster.OLMNamespace + ":" + harness.OLMAccount}, args...)...)
 		cmd.Stdin = strings.NewReader(harness.AsJSON(t, policy))
 		if out, err := cmd.CombinedOutput(); err != nil {
@@ -261,7 +261,7 @@ func TestStaticPolicies(t *testing.T) {
 // verified wants something in the output of `opgate verify --static`.
 func verified(t *testing.T, e *harness.Env, want string) {
 	t.Helper()
-	out, _ := exec.CommandContext(t.Context(), e.Opgate(), "verify", "--static", "--kubeconfig", e.Kubeconfig()).CombinedOutput()
+	out, _ := exec.CommandContext(t.Context(), harness.Opgate(t, e.Cluster), "verify", "--static", "--kubeconfig", e.Kubeconfig()).CombinedOutput()
 	if !strings.Contains(string(out), want) {
 		t.Errorf("opgate verify --static: %s, want %q", out, want)
 	}

@@ -40,35 +40,34 @@ func newEnv(c *cluster.Cluster) (*Env, error) {
 	return e, nil
 }
 
-// opgate is the binary that all clusters of this process run. Linking it takes seconds each time.
-var opgate binary
+// programs are the binaries that all clusters of this process run. Linking one takes seconds each time.
+var (
+	programs = cluster.Programs{Log: os.Stderr}
+	// makePrograms makes their directory, and removePrograms removes it.
+	makePrograms   = sync.OnceValue(makeProgramsDir)
+	removePrograms = func() error { return nil }
+)
 
-type binary struct {
-	path   string
-	err    error
-	once   sync.Once
-	remove func() error
+func makeProgramsDir() (err error) {
+	if programs.Dir, err = os.MkdirTemp("", "opgate-e2e-"); err != nil {
+		return err
+	}
+	dismiss, err := reaper.Start(context.Background(), programs.Dir)
+	if err != nil {
+		return errors.Join(err, os.RemoveAll(programs.Dir))
+	}
+	removePrograms = func() error { return errors.Join(os.RemoveAll(programs.Dir), dismiss()) }
+	return nil
 }
 
-func init() { opgate.remove = func() error { return nil } }
-
-// build builds it on first use.
-func (b *binary) build(ctx context.Context) (string, error) {
-	b.once.Do(func() {
-		dir, err := os.MkdirTemp("", "opgate-e2e-")
-		if err != nil {
-			b.err = err
-			return
-		}
-		dismiss, err := reaper.Start(ctx, dir)
-		if err != nil {
-			b.err = errors.Join(err, os.RemoveAll(dir))
-			return
-		}
-		b.remove = func() error { return errors.Join(os.RemoveAll(dir), dismiss()) }
-		b.path, b.err = cluster.BuildOpgate(ctx, dir, os.Stderr)
-	})
-	return b.path, b.err
+// Opgate returns the binary of the commands.
+func Opgate(t testing.TB, c *cluster.Cluster) string {
+	t.Helper()
+	binary, err := c.Programs().Opgate(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return binary
 }
 
 // OpenShiftVersion is the version that the shared cluster says it is.
@@ -120,9 +119,6 @@ func (e *Env) Restart(t testing.TB, opts cluster.GateOptions) {
 	t.Helper()
 	if _, err := e.Gate.Stop(); err != nil {
 		t.Error(err)
-	}
-	if opts.Binary == "" {
-		opts.Binary = e.Opgate() // built already
 	}
 	gate, err := e.StartOpgate(context.WithoutCancel(t.Context()), opts)
 	if err != nil {
@@ -232,9 +228,10 @@ func working(t testing.TB) (ctx context.Context, cancel func()) {
 // whatever the error.
 func runCluster(ctx context.Context, opts cluster.Options) (c *cluster.Cluster, stop func() error, err error) {
 	stop = func() error { return nil }
-	if opts.Opgate, err = opgate.build(context.WithoutCancel(ctx)); err != nil {
+	if err := makePrograms(); err != nil {
 		return nil, stop, err
 	}
+	opts.Programs = &programs
 	opts.Dir, err = os.MkdirTemp("", "opgate-e2e-")
 	if err != nil {
 		return nil, stop, err

@@ -89,8 +89,12 @@ func (r *certified) run(t *testing.T, i int) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	server, err := r.Programs().Server(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
 	r.addresses[i], r.health[i], r.metrics[i] = addresses[0], addresses[1], addresses[2]
-	r.processes[i], err = r.StartCompanion(context.WithoutCancel(t.Context()), "opgate", nil, r.Opgate(), "serve",
+	r.processes[i], err = r.StartCompanion(context.WithoutCancel(t.Context()), "opgate", nil, server, "serve",
 		"--kubeconfig="+r.OpgateKubeconfig(), "--namespace="+cluster.OpgateNamespace, "--background-loop=false", "--drain-delay=0s",
 		"--webhook-bind-address="+addresses[0], "--health-probe-bind-address="+addresses[1], "--metrics-bind-address="+addresses[2],
 		"--ca-overlap="+r.overlap.String(), "--olm-identity="+cluster.OLMUserName)

@@ -60,7 +60,7 @@ func Start(t *testing.T) *Site {
 		}
 	})
 	var err error
-	if s.Binary, err = s.BuildOpgate(t.Context()); err != nil {
+	if s.Binary, err = s.Programs().Server(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if s.Node, err = node.Start(t.Context(), s.Cluster, node.Options{

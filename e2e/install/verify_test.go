@@ -31,11 +31,11 @@ func (s *Site) wantVerified(t *testing.T) {
 	}
 }
 
-// wantUnverified wants `opgate verify` to fail, and to say why.
+// wantUnverified wants `opgate-server verify` to fail, and to say why.
 func (s *Site) wantUnverified(t *testing.T, says string) {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), s.Binary, "verify", "--kubeconfig", s.Kubeconfig(), "--timeout", "0s").CombinedOutput()
 	if err == nil || !strings.Contains(string(out), says) {
-		t.Errorf("opgate verify: %v, it printed\n%s\nwant\n%s", err, out, says)
+		t.Errorf("opgate-server verify: %v, it printed\n%s\nwant\n%s", err, out, says)
 	}
 }

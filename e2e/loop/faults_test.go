@@ -323,7 +323,7 @@ func cycle(t *testing.T, e *harness.LoopEnv) {
 // replicas has two, of which one works. Each plan is approved once, and when the one that works is killed the other takes over.
 func replicas(t *testing.T, e *harness.LoopEnv) {
 	first := e.Gate
-	second, err := e.StartOpgate(t.Context(), cluster.GateOptions{Binary: e.Opgate(), Loop: true})
+	second, err := e.StartOpgate(t.Context(), cluster.GateOptions{Loop: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -383,7 +383,7 @@ func killed(t *testing.T, e *harness.LoopEnv) {
 	if err := e.OLM.Status().Patch(t.Context(), following, crclient.RawPatch("application/merge-patch+json", patch)); err != nil {
 		t.Fatal(err)
 	}
-	gate, err := e.StartOpgate(t.Context(), cluster.GateOptions{Binary: e.Opgate(), Loop: true})
+	gate, err := e.StartOpgate(t.Context(), cluster.GateOptions{Loop: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -57,7 +57,7 @@ func sayings(r *reports.Report) (all []reported) {
 func checked(t *testing.T, e *harness.Env, namespace string) (all []reported) {
 	t.Helper()
 	var out, problems bytes.Buffer
-	cmd := exec.CommandContext(t.Context(), e.Opgate(), "check", "--cluster", "--kubeconfig", e.Kubeconfig(), "-o", "json")
+	cmd := exec.CommandContext(t.Context(), harness.Opgate(t, e.Cluster), "check", "--cluster", "--kubeconfig", e.Kubeconfig(), "-o", "json")
 	cmd.Stdout, cmd.Stderr = &out, &problems
 	if failed, ok := errors.AsType[*exec.ExitError](cmd.Run()); ok && failed.ExitCode() != 1 {
 		t.Fatalf("opgate check: %v: %s", failed, problems.String())

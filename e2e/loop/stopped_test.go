@@ -24,7 +24,7 @@ import (
 func stopped(t *testing.T, e *harness.LoopEnv) {
 	first := &harness.Env{Cluster: e.Cluster, Gate: e.Gate, Clients: e.Clients}
 	within(t, leaseTimeout, "the first replica leads", func(ctx context.Context) error { return leads(ctx, first, e.Scraper, true) })
-	second, err := e.StartOpgate(t.Context(), cluster.GateOptions{Binary: e.Opgate(), Loop: true, SecureMetrics: true})
+	second, err := e.StartOpgate(t.Context(), cluster.GateOptions{Loop: true, SecureMetrics: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -207,8 +207,8 @@ func TestPodSecurity(t *testing.T) {
 
 // TestFlags runs the server with the arguments that it gets in a pod. Its only error may be that there is no cluster.
 func TestFlags(t *testing.T) {
-	binary := filepath.Join(t.TempDir(), "opgate")
-	build := gotool.Command(t.Context(), checkout.Root, t.TempDir(), "build", "-o", binary, "./cmd/opgate")
+	binary := filepath.Join(t.TempDir(), "opgate-server")
+	build := gotool.Command(t.Context(), checkout.Root, t.TempDir(), "build", "-o", binary, "./cmd/opgate-server")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build opgate: %v\n%s", err, out)
 	}

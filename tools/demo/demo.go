@@ -22,8 +22,8 @@ var manifests embed.FS
 type Options struct {
 	// Out receives the transcript, and the progress before it.
 	Out io.Writer
-	// Gate says how Opgate is started.
-	Gate cluster.GateOptions
+	// Gate is a binary of opgate-server. Default: it is built.
+	Gate string
 	// OLM makes it the demo with a real OLM, where Opgate's background loop runs as well.
 	OLM bool
 }
@@ -34,7 +34,7 @@ func Run(ctx context.Context, opts Options) (err error) {
 	all := steps()
 	var binaries assets.OLM
 	if opts.OLM {
-		all, opts.Gate.Loop = olmSteps(), true
+		all = olmSteps()
 		// Before anything runs: the first time this takes minutes.
 		if binaries, err = assets.FindOLM(ctx, assets.Options{Log: opts.Out}); err != nil {
 			return err
@@ -44,14 +44,16 @@ func Run(ctx context.Context, opts Options) (err error) {
 	if err != nil {
 		return err
 	}
-	c, err := cluster.Start(ctx, cluster.Options{Assets: plane, ChartRights: true, Log: opts.Out})
+	c, err := cluster.Start(ctx, cluster.Options{
+		Assets: plane, Programs: &cluster.Programs{Gate: opts.Gate}, ChartRights: true, Log: opts.Out,
+	})
 	if err != nil {
 		return err
 	}
 	defer func() {
 		err = errors.Join(err, c.Stop())
 	}()
-	gate, err := c.StartOpgate(ctx, opts.Gate)
+	gate, err := c.StartOpgate(ctx, cluster.GateOptions{Loop: opts.OLM})
 	if err != nil {
 		return err
 	}

@@ -19,10 +19,10 @@ import (
 	"github.com/opgate/opgate/e2e/assets/stopwatch"
 )
 
-// Binary is an opgate that was built for a platform.
+// Binary is a program that was built for a platform.
 type Binary struct {
 	Platform v1.Platform
-	// File is its path on this machine.
+	// File is its path on this machine. It ends with the name of the program.
 	File string
 }
 
@@ -42,27 +42,27 @@ func Platforms(names []string) ([]v1.Platform, error) {
 	return platforms, nil
 }
 
-// BuildArgs are the arguments of the go command that builds an opgate for release. The result depends on the source, the
+// BuildArgs are the arguments of the go command that builds a program for release. The result depends on the source, the
 // version and the compiler alone. The commit is left to the labels: a build from a tree without .git, as in the Dockerfile, has
 // to be the same.
 func BuildArgs(version string) []string {
 	return []string{"build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -X main.version=" + version}
 }
 
-// Compile builds the opgate of the checkout at root for every platform, into a directory for each in dir.
-func Compile(ctx context.Context, root, dir, version string, platforms []v1.Platform, log io.Writer) ([]Binary, error) {
+// Compile builds a program of the checkout at root for every platform, into a directory for each in dir.
+func Compile(ctx context.Context, program, root, dir, version string, platforms []v1.Platform, log io.Writer) ([]Binary, error) {
 	if version == "" || strings.ContainsAny(version, " \t\n'\"") {
 		return nil, fmt.Errorf("version %q: give one without spaces and quotes, such as v0.1.0", version)
 	}
 	binaries := make([]Binary, len(platforms))
 	for i, platform := range platforms {
-		file := filepath.Join(dir, platform.OS+"-"+platform.Architecture, filepath.Base(Path))
+		file := filepath.Join(dir, platform.OS+"-"+platform.Architecture, program)
 		if err := os.MkdirAll(filepath.Dir(file), 0o750); err != nil {
-			return nil, fmt.Errorf("compile for %s: %w", platform, err)
+			return nil, fmt.Errorf("compile %s for %s: %w", program, platform, err)
 		}
-		logf(log, "compiling %s, the first time takes a minute or two", platform)
+		logf(log, "compiling %s for %s, the first time takes a minute or two", program, platform)
 		watch := stopwatch.Start()
-		cmd := gotool.Command(ctx, root, dir, append(BuildArgs(version), "-o", file, "./cmd/opgate")...)
+		cmd := gotool.Command(ctx, root, dir, append(BuildArgs(version), "-o", file, "./cmd/"+program)...)
 		cmd.Env = append(cmd.Env,
 			"CGO_ENABLED=0", "GOOS="+platform.OS, "GOARCH="+platform.Architecture,
 			// Go settings of the user must not change an image.
@@ -71,9 +71,9 @@ func Compile(ctx context.Context, root, dir, version string, platforms []v1.Plat
 			if ctx.Err() != nil {
 				return nil, ctx.Err()
 			}
-			return nil, fmt.Errorf("compile for %s: %w; the compiler said:\n%s", platform, err, out)
+			return nil, fmt.Errorf("compile %s for %s: %w; the compiler said:\n%s", program, platform, err, out)
 		}
-		logf(log, "compiled %s %s in %s", platform, version, watch)
+		logf(log, "compiled %s for %s %s in %s", program, platform, version, watch)
 		binaries[i] = Binary{Platform: platform, File: file}
 	}
 	return binaries, nil

@@ -145,7 +145,7 @@ func TestImage(t *testing.T) {
 		}
 		want := v1.Config{
 			User:       "65532:65532",
-			Entrypoint: []string{"/opgate"},
+			Entrypoint: []string{"/opgate-server"},
 			Cmd:        []string{"serve"},
 			WorkingDir: "/",
 			Labels: map[string]string{
@@ -167,8 +167,8 @@ func TestImage(t *testing.T) {
 	})
 	t.Run("files", func(t *testing.T) {
 		for _, header := range headers {
-			if header.Name != "opgate" || header.Typeflag != tar.TypeReg || header.Mode != 0o555 || header.Uid != 0 || header.Gid != 0 {
-				t.Errorf("the image holds %s with mode %o of %d:%d, want nothing but opgate, that root owns and nobody writes to",
+			if header.Name != image.Server || header.Typeflag != tar.TypeReg || header.Mode != 0o555 || header.Uid != 0 || header.Gid != 0 {
+				t.Errorf("the image holds %s with mode %o of %d:%d, want nothing but opgate-server, that root owns and nobody writes to",
 					header.Name, header.Mode, header.Uid, header.Gid)
 			}
 		}
@@ -230,8 +230,8 @@ func checkBinary(t *testing.T, data []byte) {
 		t.Fatal(err)
 	}
 	out, err := exec.CommandContext(t.Context(), file, "version").CombinedOutput()
-	if err != nil || string(out) != "opgate v0.0.0-test\n" {
-		t.Errorf("opgate version: %v, prints %q", err, out)
+	if err != nil || string(out) != "opgate-server v0.0.0-test\n" {
+		t.Errorf("opgate-server version: %v, prints %q", err, out)
 	}
 }
 
@@ -311,10 +311,11 @@ func TestSBOMOfTwoPlatforms(t *testing.T) {
 			got = append(got, fmt.Sprint(relation.RefA.ElementRefID, " ", relation.Relationship, " ", relation.RefB.ElementRefID))
 		}
 	}
+	program := "Package-" + filepath.Base(self)
 	stdlib := "Package-stdlib-" + strings.TrimPrefix(runtime.Version(), "go")
 	want := []string{
-		"DOCUMENT DESCRIBES Package-opgate-linux-amd64", "Package-opgate-linux-amd64 DEPENDS_ON " + stdlib,
-		"DOCUMENT DESCRIBES Package-opgate-linux-arm64", "Package-opgate-linux-arm64 DEPENDS_ON " + stdlib,
+		"DOCUMENT DESCRIBES " + program + "-linux-amd64", program + "-linux-amd64 DEPENDS_ON " + stdlib,
+		"DOCUMENT DESCRIBES " + program + "-linux-arm64", program + "-linux-arm64 DEPENDS_ON " + stdlib,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("relationships are not as wanted (-want +got):\n%s", diff)

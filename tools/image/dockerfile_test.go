@@ -94,7 +94,7 @@ func TestDockerfileCompilesAsWeDo(t *testing.T) {
 	compile := strings.Join(runs[1].CmdLine, " ")
 	want := []string{
 		"CGO_ENABLED=0", "GOOS=$TARGETOS", "GOARCH=$TARGETARCH", "GOFLAGS=-buildvcs=false", "GOAMD64=v1", "GOARM64=v8.0",
-		"-ldflags", "-o", "/out/opgate", "./cmd/opgate",
+		"-ldflags", "-o", "/out/opgate-server", "./cmd/opgate-server",
 	}
 	for _, arg := range image.BuildArgs("$VERSION") {
 		if strings.Contains(arg, " ") {
@@ -194,7 +194,7 @@ func TestDockerContext(t *testing.T) {
 		}
 	}
 
-	cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "-json=Dir,GoFiles,EmbedFiles,Module", "./cmd/opgate")
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "-json=Dir,GoFiles,EmbedFiles,Module", "./cmd/opgate-server")
 	cmd.Dir = root
 	out, err := cmd.Output()
 	if err != nil {

@@ -19,13 +19,14 @@ const (
 	Name = "ghcr.io/opgate/opgate"
 	// User is who the binary runs as: "nonroot" of distroless, as numbers, so that a kubelet can tell that it is not root.
 	User = "65532:65532"
-	// Path is where the binary lies.
-	Path = "/opgate"
+	// Server is the program in the image, and Path the path of its binary.
+	Server = "opgate-server"
+	Path   = "/" + Server
 )
 
 // Metadata is what an image says of itself.
 type Metadata struct {
-	// Version is what "opgate version" prints.
+	// Version is what "opgate-server version" prints.
 	Version string
 	// Revision is the commit. Default: not said.
 	Revision string

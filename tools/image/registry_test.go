@@ -179,7 +179,7 @@ func checkOnBase(t *testing.T, index, bases v1.ImageIndex, platform v1.Platform)
 		Env:        []string{"SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt"},
 		WorkingDir: "/home/nonroot",
 		User:       image.User,
-		Entrypoint: []string{"/opgate"},
+		Entrypoint: []string{"/opgate-server"},
 		Cmd:        []string{"serve"},
 	}
 	wantConfig.Labels = config.Config.Labels

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"regexp"
 	"runtime/debug"
 	"strings"
@@ -34,12 +35,12 @@ func WriteSBOM(w io.Writer, binaries []Binary, meta Metadata) error {
 	for _, binary := range binaries {
 		data, err := os.ReadFile(binary.File)
 		if err != nil {
-			return fmt.Errorf("list what is in opgate: %w", err)
+			return fmt.Errorf("list what is in %s: %w", binary.File, err)
 		}
 		digest.Write(data)
 		info, err := buildinfo.ReadFile(binary.File)
 		if err != nil {
-			return fmt.Errorf("list what is in opgate: %w", err)
+			return fmt.Errorf("list what is in %s: %w", binary.File, err)
 		}
 		bill.add(binary, sha256.Sum256(data), info, meta.Version)
 	}
@@ -71,8 +72,9 @@ type bill struct {
 
 // add lists a binary, and what it depends on.
 func (b *bill) add(binary Binary, digest [sha256.Size]byte, info *debug.BuildInfo, version string) {
-	opgate := newPackage(rootModule, version, id("opgate", binary.Platform.String()))
-	opgate.PackageFileName = Path
+	program := filepath.Base(binary.File)
+	opgate := newPackage(rootModule, version, id(program, binary.Platform.String()))
+	opgate.PackageFileName = program
 	opgate.PackageComment = "the binary for " + binary.Platform.String()
 	opgate.PackageChecksums = []common.Checksum{{Algorithm: common.SHA256, Value: hex.EncodeToString(digest[:])}}
 	opgate.PackageLicenseDeclared = "Apache-2.0"

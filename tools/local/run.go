@@ -17,8 +17,8 @@ import (
 
 // Options says what Run starts. The zero value is useful.
 type Options struct {
-	// Gate says how Opgate is started. Its background loop runs, whatever this says of it.
-	Gate cluster.GateOptions
+	// Gate is a binary of opgate-server. Default: it is built.
+	Gate string
 	// OLM is whether OLM runs as well, with a catalog.
 	OLM bool
 }
@@ -59,7 +59,8 @@ func Run(ctx context.Context, log io.Writer, opts Options) (err error) {
 	if err != nil {
 		return err
 	}
-	c, err := cluster.Start(ctx, cluster.Options{Assets: plane, Dir: l.run(), ChartRights: true, Log: out})
+	programs := &cluster.Programs{Gate: opts.Gate}
+	c, err := cluster.Start(ctx, cluster.Options{Assets: plane, Dir: l.run(), Programs: programs, ChartRights: true, Log: out})
 	if err != nil {
 		return err
 	}
@@ -67,9 +68,11 @@ func Run(ctx context.Context, log io.Writer, opts Options) (err error) {
 		fmt.Fprintln(log, "stopping")
 		err = errors.Join(err, c.Stop())
 	}()
-	opts.Gate.Loop = true
-	gate, err := c.StartOpgate(ctx, opts.Gate)
+	gate, err := c.StartOpgate(ctx, cluster.GateOptions{Loop: true})
 	if err != nil {
+		return err
+	}
+	if _, err := programs.Opgate(ctx); err != nil {
 		return err
 	}
 	ended := make(chan error, 1)

@@ -14,8 +14,11 @@ import (
 	"github.com/opgate/opgate/tools/release/krew"
 )
 
-// plugin is the name of the binary as a plugin of kubectl.
-const plugin = "kubectl-opgate"
+const (
+	// tool is the program with the commands, and plugin its name as a plugin of kubectl.
+	tool   = "opgate"
+	plugin = "kubectl-" + tool
+)
 
 // Targets are the platforms that releases have binaries for.
 func Targets() []string {
@@ -36,22 +39,6 @@ func ParseTargets(names []string) ([]v1.Platform, error) {
 		targets = append(targets, *target)
 	}
 	return targets, nil
-}
-
-// union is what to compile for: the targets, and the platforms of the image that are not among them.
-func union(targets, platforms []v1.Platform) []v1.Platform {
-	all := slices.Clone(targets)
-	for _, platform := range platforms {
-		if !slices.ContainsFunc(all, platform.Equals) {
-			all = append(all, platform)
-		}
-	}
-	return all
-}
-
-// pick returns the binaries for some platforms.
-func pick(binaries []image.Binary, platforms []v1.Platform) []image.Binary {
-	return slices.DeleteFunc(slices.Clone(binaries), func(b image.Binary) bool { return !slices.ContainsFunc(platforms, b.Platform.Equals) })
 }
 
 // suffix is how names of files for a platform end, without an extension. They hold no version, so that a link to the latest release
@@ -80,7 +67,7 @@ func writeBinary(dir string, binary image.Binary, license []byte, created time.T
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(dir, executable("opgate"+suffix(binary.Platform), binary.Platform)), data, 0o755); err != nil { //nolint:gosec // made to be run
+	if err := os.WriteFile(filepath.Join(dir, executable(tool+suffix(binary.Platform), binary.Platform)), data, 0o755); err != nil { //nolint:gosec // made to be run
 		return err
 	}
 	pack := archive.TarGz

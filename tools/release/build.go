@@ -33,7 +33,8 @@ const (
 	imageDir   = "image"
 	chartDir   = "chart"
 	keyFile    = "opgate.pub"
-	sbomFile   = "opgate.spdx.json"
+	sbomFile   = image.Server + ".spdx.json"
+	toolSBOM   = tool + ".spdx.json"
 	krewFile   = "opgate.yaml"
 	notesFile  = "NOTES.md"
 	hubFile    = "artifacthub-repo.yml"
@@ -127,7 +128,11 @@ func (b *build) run(ctx context.Context, work string) error {
 	if b.base, err = image.FindBase(ctx, b.Base, b.Log); err != nil {
 		return err
 	}
-	binaries, err := image.Compile(ctx, b.Checkout.Root, work, b.Version.Tag, union(b.Targets, b.Platforms), b.Log)
+	tools, err := image.Compile(ctx, tool, b.Checkout.Root, work, b.Version.Tag, b.Targets, b.Log)
+	if err != nil {
+		return err
+	}
+	servers, err := image.Compile(ctx, image.Server, b.Checkout.Root, work, b.Version.Tag, b.Platforms, b.Log)
 	if err != nil {
 		return err
 	}
@@ -135,9 +140,11 @@ func (b *build) run(ctx context.Context, work string) error {
 		name string
 		do   func() error
 	}{
-		{"archives of the kubectl plugin, and the manifest for krew", func() error { return b.plugins(pick(binaries, b.Targets)) }},
-		{"image", func() error { return b.image(pick(binaries, b.Platforms)) }},
-		{"list of contents (SBOM)", func() error { return b.sbom(binaries) }},
+		{"archives of the kubectl plugin, and the manifest for krew", func() error { return b.plugins(tools) }},
+		{"image", func() error { return b.image(servers) }},
+		{"lists of contents (SBOM)", func() error {
+			return errors.Join(b.sbom(sbomFile, servers), b.sbom(toolSBOM, tools))
+		}},
 		{"chart", func() error { return b.chart(ctx, notes) }},
 		{"manifests for kubectl", b.manifests},
 		{"checksums, signatures and provenance", func() error { return b.sign(ctx) }},
@@ -198,12 +205,12 @@ func (b *build) image(binaries []image.Binary) error {
 	return image.WriteLayout(filepath.Join(b.dir, imageDir), index, b.Version.Tag)
 }
 
-func (b *build) sbom(binaries []image.Binary) error {
+func (b *build) sbom(file string, binaries []image.Binary) error {
 	var document bytes.Buffer
 	if err := image.WriteSBOM(&document, binaries, b.metadata()); err != nil {
 		return err
 	}
-	return writeFile(b.dir, sbomFile, document.Bytes())
+	return writeFile(b.dir, file, document.Bytes())
 }
 
 // reference is the image by tag and digest.

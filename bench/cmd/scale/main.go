@@ -48,7 +48,7 @@ edited, with a second replica, and plans require approval, all at once.`,
 	c.Flags().DurationVar(&o.Settled, "settled", 10*time.Second, "how long Opgate has sent no request when it counts as idle")
 	c.Flags().Uint64Var(&memory, "memory-limit", 512, "memory limit of each replica in MiB, as in the chart; 0 for none")
 	c.Flags().StringVar(&o.Backstop, "backstop", "enforce", "mode of the backstop, as in the chart: enforce, audit or off")
-	c.Flags().StringVar(&o.Opgate, "opgate", "", "binary to measure (default: one that is built)")
+	c.Flags().StringVar(&o.Server, "server", "", "opgate-server to measure (default: one that is built)")
 	c.Flags().StringVar(&o.Revision, "revision", "", "what is measured, for the report")
 	c.Flags().StringVar(&jsonFile, "json", "", "file to write the report to as JSON")
 	c.Flags().StringVar(&svgFile, "svg", "", "file to write plots to")

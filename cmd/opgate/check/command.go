@@ -107,7 +107,7 @@ With --cluster the policies, namespaces, installed operators and all other conte
 context, with its versions, completed templates and catalogs; objects of the input stand in place of those of the same name
 there. Without input, what is installed and what waits on the cluster is judged: each ClusterServiceVersion by the present
 policies and Constraints, however it was approved, and each InstallPlan that a Subscription names and that waits for
-approval. Reports of OpenReports ("opgate serve --reports") say the same. With --diff, what is on the cluster is judged
+approval. Reports of OpenReports ("opgate-server serve --reports") say the same. With --diff, what is on the cluster is judged
 twice, its Subscriptions included, and what is in OLD or NEW is not taken from there. It only reads, and needs
 ClusterRole opgate-reader; rights that are missing are named. What "file" says of objects of the cluster is "cluster".
 

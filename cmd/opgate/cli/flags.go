@@ -29,6 +29,11 @@ func (n Name) Usage(format string, args ...any) error {
 	return n.Unusable(format+`; see "opgate %s --help"`, append(args, string(n))...)
 }
 
+// Usage returns an error about the command line of a command, with ExitUnusable, which refers to its help.
+func Usage(cmd *cobra.Command, format string, args ...any) error {
+	return Name(cmd.Name()).Unusable("%s", fmt.Sprintf(format, args...)+`; see "`+cmd.CommandPath()+` --help"`)
+}
+
 // Flags prepares a command that prints its errors itself, and returns its flags, which help lists in their order.
 func (n Name) Flags(cmd *cobra.Command) *pflag.FlagSet {
 	cmd.SilenceUsage, cmd.SilenceErrors = true, true

@@ -84,7 +84,7 @@ func complete(cmd *cobra.Command, flag string, with cobra.CompletionFunc) {
 }
 
 func (o *options) usage(cmd *cobra.Command, format string, args ...any) error {
-	return unusable("%s: %s", cmd.Name(), fmt.Sprintf(format, args...)+`; see "`+cmd.CommandPath()+` --help"`)
+	return cli.Usage(cmd, format, args...)
 }
 
 // maxNotes bounds the warnings of what could not be read.

@@ -4,19 +4,19 @@ package verify
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/opgate/opgate/cmd/opgate/cli"
 	"github.com/opgate/opgate/cmd/opgate/kubeconfig"
 )
 
-const self = cli.Name("verify")
-
-// Command returns `opgate verify`.
-func Command() *cobra.Command {
+// Command returns the command "verify" of a program.
+func Command(program string) *cobra.Command {
 	var (
 		of        kubeconfig.Flags
 		namespace string
@@ -37,20 +37,20 @@ With --static the command also fails unless the API server has loaded the static
 prints the name of the set. A dry run of a Lease in Opgate's namespace shows it, which needs the right to create one.
 
 The right to create and patch OperatorPolicy ` + name + ` in the namespace is enough. "helm test" runs this command.`,
-		Example: `  opgate verify
+		Example: `  ` + program + ` verify
 
   # the static policies too
   opgate verify --static
 
   # in a namespace that tenants use
-  opgate verify --namespace shop --timeout 0s`,
+  ` + program + ` verify --namespace shop --timeout 0s`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if timeout < 0 {
-				return self.Usage("--timeout is %s: use 0s for a single try, or more", timeout)
+				return cli.Usage(cmd, "--timeout is %s: use 0s for a single try, or more", timeout)
 			}
-			if err := self.CheckNamespaces(namespace); err != nil {
-				return err
+			if problems := validation.IsDNS1123Label(namespace); len(problems) > 0 {
+				return cli.Usage(cmd, "namespace %q: %s", namespace, strings.Join(problems, "; "))
 			}
 			config, err := of.Load()
 			if err != nil {

@@ -28,7 +28,7 @@ const (
 
 var policies = policyv1beta2.GroupVersion.WithResource(policyv1beta2.Resource)
 
-// verification is one run of `opgate verify`.
+// verification is one run of the command.
 type verification struct {
 	policies  dynamic.ResourceInterface
 	namespace string

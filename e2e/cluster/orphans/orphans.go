@@ -35,7 +35,7 @@ func End(ctx context.Context, out io.Writer, dir string) error {
 		return err
 	}
 	// Each before the one that it needs: kube-apiserver does not end gracefully without etcd.
-	for _, name := range []string{"olm", "catalog", "package-server", "opm", "opgate", "kube-controller-manager", "kube-apiserver", "etcd"} {
+	for _, name := range []string{"olm", "catalog", "package-server", "opm", "opgate-server", "kube-controller-manager", "kube-apiserver", "etcd"} {
 		if err := end(ctx, out, name, of(dir, name)); err != nil {
 			return err
 		}

@@ -39,5 +39,5 @@ func (f *commonFlags) compile(ctx context.Context, dir string, log io.Writer) ([
 	if err != nil {
 		return nil, err
 	}
-	return image.Compile(ctx, checkout.Root, dir, f.version, platforms, log)
+	return image.Compile(ctx, image.Server, checkout.Root, dir, f.version, platforms, log)
 }

@@ -45,6 +45,6 @@ commit, version and compiler make the same binaries as those in the image; the d
 		},
 	}
 	flags.bind(cmd)
-	cmd.Flags().StringVar(&output, "output", "opgate.spdx.json", "`file` to write")
+	cmd.Flags().StringVar(&output, "output", "opgate-server.spdx.json", "`file` to write")
 	return cmd
 }

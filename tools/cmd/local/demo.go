@@ -20,7 +20,7 @@ The demo ends by itself and leaves nothing behind. It fails when a command does 
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return demo.Run(cmd.Context(), demo.Options{
 				Out:  cmd.OutOrStdout(),
-				Gate: options.gateOptions(),
+				Gate: options.binary,
 				OLM:  options.olm,
 			})
 		},

@@ -5,7 +5,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/opgate/opgate/e2e/cluster"
 	"github.com/opgate/opgate/tools/local"
 )
 
@@ -39,7 +38,7 @@ func newRunCommand() *cobra.Command {
 		Args:   cobra.NoArgs,
 		Hidden: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return local.Run(cmd.Context(), cmd.OutOrStdout(), local.Options{Gate: options.gateOptions(), OLM: options.olm})
+			return local.Run(cmd.Context(), cmd.OutOrStdout(), local.Options{Gate: options.binary, OLM: options.olm})
 		},
 	}
 	options.bind(cmd)
@@ -53,13 +52,11 @@ type startFlags struct {
 }
 
 func (f *startFlags) bind(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.binary, "opgate", "", "`path` of an opgate binary to run instead of building one from this checkout")
+	cmd.Flags().StringVar(&f.binary, "server", "", "`path` of an opgate-server to run instead of building one from this checkout")
 	cmd.Flags().BoolVar(&f.olm, "olm", false, "run OLM as well; its binaries are built the first time, which takes several minutes")
 }
 
 // args are the flags as another command takes them.
 func (f *startFlags) args() []string {
-	return []string{"--opgate=" + f.binary, "--olm=" + strconv.FormatBool(f.olm)}
+	return []string{"--server=" + f.binary, "--olm=" + strconv.FormatBool(f.olm)}
 }
-
-func (f *startFlags) gateOptions() cluster.GateOptions { return cluster.GateOptions{Binary: f.binary} }

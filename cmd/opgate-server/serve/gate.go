@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"net/http"
 
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -20,7 +19,7 @@ import (
 
 // addGate adds snapshot, controllers, handlers and health. It calls wasReady for each probe that is answered with ready. Once the process is
 // to stop it is not ready any more.
-func (p *process) addGate(mux *http.ServeMux, source certs.Source, known *callers, wasReady func()) error {
+func (p *process) addGate(source certs.Source, known *callers, wasReady func()) error {
 	authorization, err := authorizationclient.NewForConfig(p.config)
 	if err != nil {
 		return fmt.Errorf("make a client: %w", err)
@@ -64,13 +63,13 @@ func (p *process) addGate(mux *http.ServeMux, source certs.Source, known *caller
 		return err
 	}
 	for path, handler := range gate.Handlers() {
-		known.handle(mux, path, handler)
+		known.register(p.manager.GetWebhookServer(), path, handler)
 	}
 	converter, err := conversion.NewWebhook(conversion.Options{Budget: budget, Panics: p.panics, Log: p.log.WithName("conversion")})
 	if err != nil {
 		return err
 	}
-	mux.Handle(conversion.Path, instrumented(conversion.Path, converter))
+	p.manager.GetWebhookServer().Register(conversion.Path, converter)
 	ready := &health{log: p.log.WithName("health"), ready: wasReady, checks: p.checks(feed, source, olm), notes: map[string]func() string{
 		"olm-identity":     func() string { return cmp.Or(olm.State().Problem, candidates.Note()) },
 		"operatorpolicies": defined.Note,

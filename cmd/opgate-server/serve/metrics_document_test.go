@@ -37,7 +37,7 @@ func (r *recorder) MustRegister(all ...prometheus.Collector) {
 	}
 }
 
-// registrations returns what `opgate serve` registers: in our own code by name, in libraries the names alone.
+// registrations returns what `opgate-server serve` registers: in our own code by name, in libraries the names alone.
 func registrations(t *testing.T) (ours map[string]registered, libraries map[string]bool) {
 	t.Helper()
 	recorded := &recorder{RegistererGatherer: metrics.Registry}

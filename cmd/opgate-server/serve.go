@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/opgate/opgate/cmd/opgate/serve"
+	"github.com/opgate/opgate/cmd/opgate-server/serve"
 )
 
 func serveCommand() *cobra.Command {
@@ -26,13 +26,13 @@ or is of group system:masters: whoever holds these credentials then passes as OL
 The serving certificate is Opgate's own, from a CA in a Secret of --namespace that all replicas share, unless
 --tls-cert-file or --self-signed say otherwise; see docs/certificates.md.`,
 		Example: `  # in a pod
-  opgate serve --namespace opgate-system --olm-identity system:serviceaccount:olm:olm-operator-serviceaccount
+  opgate-server serve --namespace opgate-system --olm-identity system:serviceaccount:olm:olm-operator-serviceaccount
 
   # in a pod, with a mounted certificate
-  opgate serve --tls-cert-file /certs/tls.crt --tls-key-file /certs/tls.key --olm-identity system:serviceaccount:olm:olm-operator-serviceaccount
+  opgate-server serve --tls-cert-file /certs/tls.crt --tls-key-file /certs/tls.key --olm-identity system:serviceaccount:olm:olm-operator-serviceaccount
 
   # on this machine
-  opgate serve --self-signed --self-signed-ca-file ca.pem --webhook-bind-address 127.0.0.1:9443 \
+  opgate-server serve --self-signed --self-signed-ca-file ca.pem --webhook-bind-address 127.0.0.1:9443 \
     --olm-identity system:serviceaccount:olm:olm-operator-serviceaccount`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return serve.Run(cmd.Context(), options) },

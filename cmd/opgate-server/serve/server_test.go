@@ -6,16 +6,23 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/opgate/opgate/certs"
 )
 
 // TestWebhookMetrics serves an endpoint with and without a token, and expects both under the endpoint's path: a token in a
 // label would be readable by every scraper.
 func TestWebhookMetrics(t *testing.T) {
 	const path = "/validate-test-metrics"
-	mux := http.NewServeMux()
-	(&callers{}).handle(mux, path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	source, _, err := certs.SelfSigned("localhost")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := serveOn(t.Context(), &fenced{}, source, &callers{}, logr.Discard())
+	(&callers{}).register(s, path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := http.NewResponseController(w).SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 			t.Errorf("set a deadline: %v", err)
 		}
@@ -23,7 +30,7 @@ func TestWebhookMetrics(t *testing.T) {
 			w.WriteHeader(http.StatusUnauthorized)
 		}
 	}))
-	server := httptest.NewServer(mux)
+	server := httptest.NewServer(s.WebhookMux())
 	defer server.Close()
 	for _, suffix := range []string{"", "/secret", "/secret"} {
 		response, err := http.Post(server.URL+path+suffix, "application/json", http.NoBody)

@@ -67,7 +67,7 @@ func Reviews(ctx context.Context, o Options, store *snapshot.Store, listening fu
 		return err
 	}
 	for path, handler := range gate.Handlers() {
-		known.handle(server.mux, path, handler)
+		known.register(server, path, handler)
 	}
 	if err := listening(server.connections.listener.Addr(), ca); err != nil {
 		return err

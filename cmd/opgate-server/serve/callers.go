@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/opgate/opgate/admission"
 	"github.com/opgate/opgate/certs"
@@ -86,9 +87,9 @@ func (c *callers) exposed(r *http.Request) {
 	}
 }
 
-// handle serves an endpoint at its path, with a token or without. Where the API server has a certificate, no other client is answered,
-// but for refusals of steps of plans.
-func (c *callers) handle(mux *http.ServeMux, path string, endpoint http.Handler) {
+// register registers an endpoint. Where the API server has a certificate, no other client is answered, but for refusals of
+// steps of plans.
+func (c *callers) register(server webhook.Server, path string, endpoint http.Handler) {
 	handler := endpoint
 	if c.ca != nil && !admission.IsStep(path) {
 		handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -99,7 +100,5 @@ func (c *callers) handle(mux *http.ServeMux, path string, endpoint http.Handler)
 			endpoint.ServeHTTP(w, r)
 		})
 	}
-	handler = instrumented(path, handler)
-	mux.Handle(path, handler)
-	mux.Handle(path+"/{token}", handler)
+	server.Register(path, handler)
 }

@@ -7,10 +7,13 @@ import (
 	stdlog "log"
 	"net"
 	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/opgate/opgate/certs"
 	"github.com/opgate/opgate/internal/inflight"
@@ -27,14 +30,15 @@ const (
 	maxHeaderBytes    = 16 << 10
 )
 
-// webhookServer answers reviews and conversions, and counts its connections.
+// webhookServer is the webhook server of the manager: it answers reviews and conversions, and counts its connections. The server of
+// the library that it embeds registers handlers with its metrics, and is not started: it shows neither listener nor connections.
 type webhookServer struct {
-	manager.Server
-	mux         *http.ServeMux
+	webhook.Server
+	http        manager.Server
 	connections connections
 }
 
-// newWebhookServer listens; the manager makes it serve. Once shutdownContext is done, every answer ends its connection.
+// newWebhookServer listens; Start serves. Once shutdownContext is done, every answer ends its connection.
 func newWebhookServer(shutdownContext context.Context, address string, source certs.Source, known *callers, log logr.Logger) (*webhookServer, error) {
 	listener, err := (&net.ListenConfig{}).Listen(shutdownContext, "tcp", address)
 	if err != nil {
@@ -45,9 +49,13 @@ func newWebhookServer(shutdownContext context.Context, address string, source ce
 
 // serveOn is newWebhookServer for a listener that exists.
 func serveOn(shutdownContext context.Context, listener *fenced, source certs.Source, known *callers, log logr.Logger) *webhookServer {
-	s := &webhookServer{mux: http.NewServeMux(), connections: connections{listener: listener}}
+	mux := http.NewServeMux()
+	s := &webhookServer{
+		Server:      webhook.NewServer(webhook.Options{WebhookMux: mux}),
+		connections: connections{listener: listener},
+	}
 	timeout := shutdownTimeout
-	s.Server = manager.Server{
+	s.http = manager.Server{
 		Name: "webhooks",
 		Listener: tls.NewListener(inflight.Listener(listener), known.listen(&tls.Config{
 			MinVersion:     tls.VersionTLS12,
@@ -57,7 +65,7 @@ func serveOn(shutdownContext context.Context, listener *fenced, source certs.Sou
 		})),
 		ShutdownTimeout: &timeout,
 		Server: &http.Server{
-			Handler:   s.answer(shutdownContext),
+			Handler:   answer(shutdownContext, mux),
 			ConnState: s.connections.count,
 			// For the first request of a connection this runs from the handshake on. API servers keep connections
 			// that they have dialed and not used yet with those that are idle, so it must not be less than that:
@@ -73,14 +81,29 @@ func serveOn(shutdownContext context.Context, listener *fenced, source certs.Sou
 	return s
 }
 
-func (s *webhookServer) answer(shutdownContext context.Context) http.HandlerFunc {
+// Start serves until the context ends.
+func (s *webhookServer) Start(ctx context.Context) error { return s.http.Start(ctx) }
+
+// StartedChecker returns a check that always passes: the listener exists before the server does.
+func (s *webhookServer) StartedChecker() healthz.Checker { return healthz.Ping }
+
+// Register serves a handler at a path, and at the path with a token. The metrics controller_runtime_webhook_latency_seconds,
+// _requests_total and _requests_in_flight count both under the path.
+func (s *webhookServer) Register(path string, handler http.Handler) {
+	s.Server.Register(path, handler)
+	mux := s.WebhookMux()
+	measured, _ := mux.Handler(&http.Request{Method: http.MethodPost, URL: &url.URL{Path: path}})
+	mux.Handle(path+"/{token}", measured)
+}
+
+func answer(shutdownContext context.Context, mux http.Handler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if shutdownContext.Err() != nil {
 			w.Header().Set("Connection", "close")
 		}
 		// Before the next request the server replaces this deadline by that of an idle connection.
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(readTimeout))
-		s.mux.ServeHTTP(w, r)
+		mux.ServeHTTP(w, r)
 	}
 }
 

@@ -23,7 +23,7 @@ import (
 // The bounds of MaxStaleness: a watch is asked for three fifths of it, at least three seconds, and less than patient makes longer.
 const leastStaleness, mostStaleness = 5 * time.Second, 5 * time.Minute
 
-// Options configure `opgate serve`; each field is one flag.
+// Options configure `opgate-server serve`; each field is one flag.
 type Options struct {
 	// Kubeconfig is the file to reach the API server with. Default: the service account of the pod, else
 	// $KUBECONFIG, else ~/.kube/config.

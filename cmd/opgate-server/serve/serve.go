@@ -67,25 +67,26 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
+	server, err := newWebhookServer(ctx, o.WebhookAddress, source, known, log)
+	if err != nil {
+		return err
+	}
 	timeout := shutdownTimeout
 	mgr, err := manager.New(config, manager.Options{
 		Logger:                  log,
 		Metrics:                 metricsOptions(&o, source, logLevel{level, log.WithName("log")}, time.Now),
 		HealthProbeBindAddress:  "0", // see addHealth
 		GracefulShutdownTimeout: &timeout,
+		WebhookServer:           server,
 	})
 	if err != nil {
 		return fmt.Errorf("make the manager: %w", err)
-	}
-	server, err := newWebhookServer(ctx, o.WebhookAddress, source, known, log)
-	if err != nil {
-		return err
 	}
 	p, err := newProcess(ctx, mgr, config, &o, recorder, time.Now, log)
 	if err != nil {
 		return err
 	}
-	if err := p.addGate(server.mux, source, known, wasReady); err != nil {
+	if err := p.addGate(source, known, wasReady); err != nil {
 		return err
 	}
 	for _, r := range upkeep {
@@ -93,7 +94,7 @@ func Run(ctx context.Context, o Options) error {
 			return err
 		}
 	}
-	if err := p.add(&server.Server, known, recorder); err != nil {
+	if err := p.add(known, recorder); err != nil {
 		return err
 	}
 	log.Info("serving", "webhooks", o.WebhookAddress, "health", o.HealthAddress, "metrics", o.MetricsAddress,

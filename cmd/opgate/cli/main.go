@@ -1,0 +1,96 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"strings"
+	"syscall"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/opgate/opgate/cmd/opgate/terminal"
+)
+
+// Program prepares the root command of a program: its version ("" is what Go recorded of the build), its manual pages,
+// and help that fits the terminal. Libraries log nothing until a command sets a logger: standard error belongs to what
+// commands print.
+func Program(root *cobra.Command, version string) *cobra.Command {
+	klog.SetLogger(logr.Discard())
+	ctrl.SetLogger(logr.Discard())
+	if version == "" {
+		version = recordedVersion()
+	}
+	root.Version, root.SilenceUsage, root.SilenceErrors = version, true, true
+	text := root.Name() + " " + version
+	root.SetVersionTemplate(text + "\n")
+	wrapped := fmt.Sprintf(".FlagUsagesWrapped %d", terminal.Width(os.Stdout))
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", wrapped))
+	root.AddCommand(&cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), text)
+			return err
+		},
+	}, &cobra.Command{
+		Use:    "man DIRECTORY",
+		Short:  "Write the man pages of all commands",
+		Hidden: true, // it is for packagers
+		Args:   cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			if err := os.MkdirAll(args[0], 0o755); err != nil { //nolint:gosec // man pages are for everyone
+				return fmt.Errorf("make the directory of the man pages: %w", err)
+			}
+			root.DisableAutoGenTag = true // the day of the build would make every build another
+			return doc.GenManTree(root, &doc.GenManHeader{Section: "1", Source: text, Manual: "Opgate"}, args[0])
+		},
+	})
+	return root
+}
+
+// Main runs a program until it is done or a signal ends it, and ends the process. An error is printed unless its message is
+// empty. The exit code is that of an error with a method ExitCode, as `opgate check` returns it (1 for a refusal, 2 for an
+// unusable input or command line), else 1.
+func Main(root *cobra.Command) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := root.ExecuteContext(ctx)
+	stop()
+	if err == nil {
+		os.Exit(0)
+	}
+	if message := err.Error(); message != "" {
+		fmt.Fprintln(os.Stderr, root.Name()+": "+message)
+	}
+	var coded interface{ ExitCode() int }
+	if errors.As(err, &coded) {
+		os.Exit(coded.ExitCode())
+	}
+	os.Exit(1)
+}
+
+// recordedVersion returns what Go recorded of the module and the commit.
+func recordedVersion() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	v := info.Main.Version
+	if v == "" {
+		v = "devel"
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			v += " " + s.Value
+		}
+	}
+	return v + " " + info.GoVersion
+}
