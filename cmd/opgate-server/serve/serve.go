@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/opgate/opgate/certs"
-	"github.com/opgate/opgate/cmd/opgate/kubeconfig"
+	"github.com/opgate/opgate/cmd/opgate/cli"
 	"github.com/opgate/opgate/internal/events"
 	"github.com/opgate/opgate/internal/panics"
 	"github.com/opgate/opgate/rules"
@@ -108,7 +108,7 @@ func Run(ctx context.Context, o Options) error {
 
 // connect returns the configuration of clients, with which it has registered the webhooks.
 func connect(ctx context.Context, o *Options, log logr.Logger) (*rest.Config, error) {
-	config, err := (&kubeconfig.Flags{File: o.Kubeconfig}).Load()
+	config, err := (&cli.Kubeconfig{File: o.Kubeconfig}).Load()
 	if err != nil {
 		return nil, err
 	}

@@ -10,7 +10,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/opgate/opgate/cmd/opgate/cli"
-	"github.com/opgate/opgate/cmd/opgate/kubeconfig"
 )
 
 const long = `Approve an InstallPlan, as the user of the current context. The gate decides: a plan that policies or Constraints do not
@@ -38,7 +37,7 @@ const example = `  # what it changes, and then consent to exactly that
 // Command returns `opgate approve`.
 func Command() *cobra.Command {
 	var a approval
-	var of kubeconfig.Flags
+	var of cli.Kubeconfig
 	cmd := &cobra.Command{
 		Use:     "approve NAMESPACE/PLAN [--digest DIGEST]... [--reason TEXT]",
 		Short:   "Approve an InstallPlan, with consent to what it changes",

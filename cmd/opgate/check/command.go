@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/opgate/opgate/cmd/opgate/cli"
-	"github.com/opgate/opgate/cmd/opgate/kubeconfig"
 	"github.com/opgate/opgate/rules"
 )
 
@@ -46,7 +45,7 @@ type options struct {
 	old, new string
 	// cluster judges by the cluster of kubeconfig.
 	cluster    bool
-	kubeconfig kubeconfig.Flags
+	kubeconfig cli.Kubeconfig
 }
 
 // onlyRefused is the value of --only that leaves out what is allowed.
@@ -205,7 +204,7 @@ func (o *options) validate() error {
 	switch {
 	case len(o.named()) == 0 && !o.cluster:
 		return self.Usage("no input: name files, directories or -")
-	case !o.cluster && o.kubeconfig != kubeconfig.Flags{}:
+	case !o.cluster && o.kubeconfig != cli.Kubeconfig{}:
 		return self.Usage("--kubeconfig and --context are for --cluster, which is missing")
 	case o.cluster && o.versions != versions{}:
 		return self.Usage("the versions are those of the cluster: leave out --kubernetes-version and --openshift-version with --cluster")

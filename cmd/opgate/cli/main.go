@@ -15,8 +15,6 @@ import (
 	"github.com/spf13/cobra/doc"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
-
-	"github.com/opgate/opgate/cmd/opgate/terminal"
 )
 
 // Program prepares the root command of a program: its version ("" is what Go recorded of the build), its manual pages,
@@ -31,7 +29,7 @@ func Program(root *cobra.Command, version string) *cobra.Command {
 	root.Version, root.SilenceUsage, root.SilenceErrors = version, true, true
 	text := root.Name() + " " + version
 	root.SetVersionTemplate(text + "\n")
-	wrapped := fmt.Sprintf(".FlagUsagesWrapped %d", terminal.Width(os.Stdout))
+	wrapped := fmt.Sprintf(".FlagUsagesWrapped %d", Width(os.Stdout))
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", wrapped))
 	root.AddCommand(&cobra.Command{
 		Use:   "version",

@@ -15,7 +15,7 @@ import (
 
 	policyv1beta1 "github.com/opgate/opgate/api/policy/v1beta1"
 	"github.com/opgate/opgate/catalog"
-	"github.com/opgate/opgate/cmd/opgate/kubeconfig"
+	"github.com/opgate/opgate/cmd/opgate/cli"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/snapshot"
 	"github.com/opgate/opgate/stream"
@@ -35,7 +35,7 @@ type Reader struct {
 }
 
 // Connect returns a reader of the cluster that flags name. It sends no request.
-func Connect(flags kubeconfig.Flags) (*Reader, error) {
+func Connect(flags cli.Kubeconfig) (*Reader, error) {
 	config, err := flags.Load()
 	if err != nil {
 		return nil, err

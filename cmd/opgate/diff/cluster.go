@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/pager"
 
-	"github.com/opgate/opgate/cmd/opgate/kubeconfig"
+	"github.com/opgate/opgate/cmd/opgate/cli"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/snapshot/contents"
@@ -33,7 +33,7 @@ type cluster struct {
 }
 
 // connect returns the cluster that flags name.
-func connect(flags kubeconfig.Flags) (*cluster, error) {
+func connect(flags cli.Kubeconfig) (*cluster, error) {
 	config, err := flags.Load()
 	if err != nil {
 		return nil, err

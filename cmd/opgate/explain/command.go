@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/opgate/opgate/cmd/opgate/terminal"
+	"github.com/opgate/opgate/cmd/opgate/cli"
 )
 
 const (
@@ -56,7 +56,7 @@ func Command() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return write(cmd.OutOrStdout(), found, listed, terminal.Width(cmd.OutOrStdout()))
+			return write(cmd.OutOrStdout(), found, listed, cli.Width(cmd.OutOrStdout()))
 		},
 	}
 	cmd.Flags().StringVarP(&output, "output", "o", "text", "output format: text, json or markdown")

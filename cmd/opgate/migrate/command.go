@@ -9,12 +9,12 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
-	"github.com/opgate/opgate/cmd/opgate/kubeconfig"
+	"github.com/opgate/opgate/cmd/opgate/cli"
 )
 
 // Command returns `opgate migrate`.
 func Command() *cobra.Command {
-	var of kubeconfig.Flags
+	var of cli.Kubeconfig
 	var dryRun bool
 	cmd := &cobra.Command{
 		Use:   "migrate",

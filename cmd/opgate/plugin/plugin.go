@@ -16,8 +16,6 @@ import (
 
 	"github.com/opgate/opgate/cmd/opgate/cli"
 	"github.com/opgate/opgate/cmd/opgate/cluster"
-	"github.com/opgate/opgate/cmd/opgate/kubeconfig"
-	"github.com/opgate/opgate/cmd/opgate/terminal"
 	"github.com/opgate/opgate/internal/text"
 )
 
@@ -33,7 +31,7 @@ func unusable(format string, args ...any) error {
 
 // options are the flags that the commands share.
 type options struct {
-	kubeconfig kubeconfig.Flags
+	kubeconfig cli.Kubeconfig
 	namespace  string
 	output     string
 }
@@ -110,4 +108,4 @@ func (o *options) read(ctx context.Context, stderr io.Writer, in cluster.Options
 }
 
 // colored reports whether to print in colors.
-func colored(out io.Writer) bool { return terminal.Colors(out, os.Getenv) }
+func colored(out io.Writer) bool { return cli.Colors(out, os.Getenv) }

@@ -12,13 +12,12 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/opgate/opgate/cmd/opgate/cli"
-	"github.com/opgate/opgate/cmd/opgate/kubeconfig"
 )
 
 // Command returns the command "verify" of a program.
 func Command(program string) *cobra.Command {
 	var (
-		of        kubeconfig.Flags
+		of        cli.Kubeconfig
 		namespace string
 		timeout   time.Duration
 		static    bool

@@ -1,5 +1,4 @@
-// Package terminal knows how wide the text is that commands print.
-package terminal
+package cli
 
 import (
 	"io"
