@@ -22,12 +22,12 @@ import (
 
 	"github.com/opgate/opgate/cmd/opgate/approve"
 	"github.com/opgate/opgate/cmd/opgate/check"
+	"github.com/opgate/opgate/cmd/opgate/cli"
 	"github.com/opgate/opgate/cmd/opgate/compile"
 	"github.com/opgate/opgate/cmd/opgate/diff"
 	"github.com/opgate/opgate/cmd/opgate/explain"
 	"github.com/opgate/opgate/cmd/opgate/migrate"
 	"github.com/opgate/opgate/cmd/opgate/plugin"
-	"github.com/opgate/opgate/cmd/opgate/terminal"
 	"github.com/opgate/opgate/cmd/opgate/verify"
 )
 
@@ -65,7 +65,7 @@ plugin "kubectl opgate", and as kubectl_complete-opgate what kubectl completes t
 		cmd.SetArgs(append([]string{cobra.ShellCompRequestCmd}, os.Args[1:]...))
 	}
 	cmd.SetVersionTemplate("opgate {{.Version}}\n")
-	width := terminal.Width(os.Stdout)
+	width := cli.Width(os.Stdout)
 	cmd.SetUsageTemplate(strings.ReplaceAll(cmd.UsageTemplate(), ".FlagUsages", fmt.Sprintf(".FlagUsagesWrapped %d", width)))
 	cmd.AddCommand(serveCommand(), check.Command(), compile.Command(), migrate.Command(), explain.Command(), verify.Command(), versionCommand(), manCommand())
 	cmd.AddCommand(plugin.Commands(time.Now)...)

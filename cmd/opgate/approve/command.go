@@ -5,12 +5,9 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
-	"k8s.io/client-go/dynamic"
 	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
-	"k8s.io/client-go/rest"
 
 	"github.com/opgate/opgate/cmd/opgate/cli"
-	"github.com/opgate/opgate/cmd/opgate/kubeconfig"
 )
 
 const long = `Approve an InstallPlan, as the user of the current context. The gate decides: a plan that policies or Constraints do not
@@ -38,7 +35,7 @@ const example = `  # what it changes, and then consent to exactly that
 // Command returns `opgate approve`.
 func Command() *cobra.Command {
 	var a approval
-	var of kubeconfig.Flags
+	var of cli.Kubeconfig
 	cmd := &cobra.Command{
 		Use:     "approve NAMESPACE/PLAN [--digest DIGEST]... [--reason TEXT]",
 		Short:   "Approve an InstallPlan, with consent to what it changes",
@@ -50,14 +47,9 @@ func Command() *cobra.Command {
 			if a.plan, ok = cli.NamespacedName(names[0]); !ok {
 				return fmt.Errorf("approve: %q is no InstallPlan: write NAMESPACE/NAME", names[0])
 			}
-			config, err := of.Load()
+			config, client, err := of.Client(cmd)
 			if err != nil {
 				return err
-			}
-			config.WarningHandler = rest.NewWarningWriter(cmd.ErrOrStderr(), rest.WarningWriterOptions{Deduplicate: true})
-			client, err := dynamic.NewForConfig(config)
-			if err != nil {
-				return fmt.Errorf("make a client: %w", err)
 			}
 			authentication, err := authenticationclient.NewForConfig(config)
 			if err != nil {

@@ -14,8 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/opgate/opgate/cmd/opgate/cli"
-	"github.com/opgate/opgate/cmd/opgate/kubeconfig"
-	"github.com/opgate/opgate/cmd/opgate/terminal"
 )
 
 // The exit codes of the command, which are those of kubectl diff.
@@ -32,7 +30,7 @@ const self cli.Name = "diff"
 type options struct {
 	files      []string
 	namespace  string
-	kubeconfig kubeconfig.Flags
+	kubeconfig cli.Kubeconfig
 	catalog    string
 	pkg        string
 	from, to   string
@@ -144,7 +142,7 @@ func (o *options) run(ctx context.Context, plans []types.NamespacedName, stdin i
 	if err != nil {
 		return coded(err)
 	}
-	if err := formats[o.output](stdout, results, terminal.Colors(stdout, os.Getenv)); err != nil {
+	if err := formats[o.output](stdout, results, cli.Colors(stdout, os.Getenv)); err != nil {
 		return coded(fmt.Errorf("write differences: %w", err))
 	}
 	code := 0
@@ -170,11 +168,7 @@ func (o *options) compare(ctx context.Context, plans []types.NamespacedName, std
 	case len(o.files) > 0:
 		return fromFiles(o.files, o.namespace, plans, stdin, stderr)
 	}
-	c, err := connect(o.kubeconfig)
-	if err != nil {
-		return nil, err
-	}
-	return fromCluster(ctx, c, plans)
+	return fromCluster(ctx, o.kubeconfig, plans)
 }
 
 // coded returns an error with the exit code for what is unusable.

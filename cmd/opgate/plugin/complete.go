@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/opgate/opgate/cmd/opgate/cli"
 	"github.com/opgate/opgate/cmd/opgate/cluster"
-	"github.com/opgate/opgate/cmd/opgate/kubeconfig"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/snapshot"
 )
@@ -77,7 +77,7 @@ func keyOf(kind *snapshot.Kind) func(raw []byte) string {
 
 // names lists the objects of a kind, without an error: a shell cannot show one. Names that a shell would not take for one word are left out.
 func names(cmd *cobra.Command, prefix string, kind *snapshot.Kind, nameOf func(raw []byte) string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	var of kubeconfig.Flags
+	var of cli.Kubeconfig
 	of.File, _ = cmd.Flags().GetString("kubeconfig") // every command that completes names has both
 	of.Context, _ = cmd.Flags().GetString("context")
 	reader, err := cluster.Connect(of)

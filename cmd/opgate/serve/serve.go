@@ -24,7 +24,7 @@ import (
 	"github.com/opgate/opgate/admission"
 	"github.com/opgate/opgate/admission/olmidentity"
 	"github.com/opgate/opgate/certs"
-	"github.com/opgate/opgate/cmd/opgate/kubeconfig"
+	"github.com/opgate/opgate/cmd/opgate/cli"
 	"github.com/opgate/opgate/conversion"
 	"github.com/opgate/opgate/internal/events"
 	"github.com/opgate/opgate/internal/inflight"
@@ -51,7 +51,7 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 
-	config, err := (&kubeconfig.Flags{File: o.Kubeconfig}).Load()
+	config, err := (&cli.Kubeconfig{File: o.Kubeconfig}).Load()
 	if err != nil {
 		return err
 	}

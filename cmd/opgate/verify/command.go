@@ -10,7 +10,6 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/opgate/opgate/cmd/opgate/cli"
-	"github.com/opgate/opgate/cmd/opgate/kubeconfig"
 )
 
 const self = cli.Name("verify")
@@ -18,7 +17,7 @@ const self = cli.Name("verify")
 // Command returns `opgate verify`.
 func Command() *cobra.Command {
 	var (
-		of        kubeconfig.Flags
+		of        cli.Kubeconfig
 		namespace string
 		timeout   time.Duration
 		static    bool

@@ -1,17 +1,17 @@
-// Package kubeconfig loads the client configuration, in the same way for every command.
-package kubeconfig
+package cli
 
 import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Flags are those of kubectl that name a cluster and a user, which kubectl itself does not pass on to plugins. The zero value is the
+// Kubeconfig are the flags of kubectl that name a cluster and a user, which kubectl itself does not pass on to plugins. The zero value is the
 // current context.
-type Flags struct {
+type Kubeconfig struct {
 	// File is a kubeconfig file. Default: the file that $KUBECONFIG names, else ~/.kube/config, else the service account of the pod.
 	File string
 	// Context is a context of the file. Default: its current context.
@@ -19,15 +19,13 @@ type Flags struct {
 }
 
 // Register adds the flags to a command.
-func (f *Flags) Register(cmd *cobra.Command) {
+func (f *Kubeconfig) Register(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.File, "kubeconfig", "", "kubeconfig file (default: $KUBECONFIG, else ~/.kube/config, else the pod's service account)")
 	cmd.Flags().StringVar(&f.Context, "context", "", "context of the kubeconfig file (default: its current context)")
-	if err := cmd.RegisterFlagCompletionFunc("context", f.complete); err != nil {
-		panic(err) // the flag exists
-	}
+	CompleteFunc(cmd, "context", f.complete)
 }
 
-func (f *Flags) complete(*cobra.Command, []string, string) (contexts []cobra.Completion, directive cobra.ShellCompDirective) {
+func (f *Kubeconfig) complete(*cobra.Command, []string, string) (contexts []cobra.Completion, directive cobra.ShellCompDirective) {
 	config, err := f.loader().RawConfig()
 	if err == nil {
 		for name := range config.Contexts {
@@ -37,14 +35,14 @@ func (f *Flags) complete(*cobra.Command, []string, string) (contexts []cobra.Com
 	return contexts, cobra.ShellCompDirectiveNoFileComp
 }
 
-func (f *Flags) loader() clientcmd.ClientConfig {
+func (f *Kubeconfig) loader() clientcmd.ClientConfig {
 	loading := clientcmd.NewDefaultClientConfigLoadingRules()
 	loading.ExplicitPath = f.File
 	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(loading, &clientcmd.ConfigOverrides{CurrentContext: f.Context})
 }
 
 // Load reads the client configuration.
-func (f *Flags) Load() (*rest.Config, error) {
+func (f *Kubeconfig) Load() (*rest.Config, error) {
 	config, err := f.loader().ClientConfig()
 	if err != nil {
 		return nil, fmt.Errorf("find the API server: %w", err)
@@ -52,4 +50,18 @@ func (f *Flags) Load() (*rest.Config, error) {
 	config.UserAgent = "opgate"
 	config.QPS = -1 // the API server's priority and fairness limits requests
 	return config, nil
+}
+
+// Client loads the client configuration of a command that writes: what the API server warns of is printed.
+func (f *Kubeconfig) Client(cmd *cobra.Command) (*rest.Config, dynamic.Interface, error) {
+	config, err := f.Load()
+	if err != nil {
+		return nil, nil, err
+	}
+	config.WarningHandler = rest.NewWarningWriter(cmd.ErrOrStderr(), rest.WarningWriterOptions{Deduplicate: true})
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, nil, fmt.Errorf("make a client: %w", err)
+	}
+	return config, client, nil
 }

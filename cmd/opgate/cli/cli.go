@@ -14,3 +14,14 @@ func NamespacedName(arg string) (key types.NamespacedName, ok bool) {
 	return types.NamespacedName{Namespace: namespace, Name: name},
 		len(validation.IsDNS1123Label(namespace)) == 0 && len(validation.IsDNS1123Subdomain(name)) == 0
 }
+
+// ExitError is an error with the exit code of the process. Its message is empty if everything has been printed.
+type ExitError struct {
+	Code    int
+	Message string
+}
+
+func (e *ExitError) Error() string { return e.Message }
+
+// ExitCode returns the exit code of the process.
+func (e *ExitError) ExitCode() int { return e.Code }
