@@ -147,3 +147,15 @@ func trimSpaces(line []byte) []byte {
 	}
 	return line
 }
+
+// Count returns a number with its unit, such as 2 properties.
+func Count(n int, unit string) string {
+	switch {
+	case n == 1:
+	case strings.HasSuffix(unit, "y"):
+		unit = strings.TrimSuffix(unit, "y") + "ies"
+	default:
+		unit += "s"
+	}
+	return strconv.Itoa(n) + " " + unit
+}

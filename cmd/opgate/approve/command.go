@@ -5,9 +5,7 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
-	"k8s.io/client-go/dynamic"
 	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
-	"k8s.io/client-go/rest"
 
 	"github.com/opgate/opgate/cmd/opgate/cli"
 )
@@ -49,14 +47,9 @@ func Command() *cobra.Command {
 			if a.plan, ok = cli.NamespacedName(names[0]); !ok {
 				return fmt.Errorf("approve: %q is no InstallPlan: write NAMESPACE/NAME", names[0])
 			}
-			config, err := of.Load()
+			config, client, err := of.Client(cmd)
 			if err != nil {
 				return err
-			}
-			config.WarningHandler = rest.NewWarningWriter(cmd.ErrOrStderr(), rest.WarningWriterOptions{Deduplicate: true})
-			client, err := dynamic.NewForConfig(config)
-			if err != nil {
-				return fmt.Errorf("make a client: %w", err)
 			}
 			authentication, err := authenticationclient.NewForConfig(config)
 			if err != nil {

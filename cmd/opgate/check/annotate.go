@@ -7,20 +7,14 @@ import (
 	"io"
 	"strings"
 
+	"github.com/opgate/opgate/cmd/opgate/cli"
+	"github.com/opgate/opgate/cmd/opgate/manifests"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/rules"
 )
 
 // title names a judged object: "installplan shop/install-x7".
-func (j *judgement) title() string { return strings.ToLower(j.kind) + " " + j.key() }
-
-// lineOf returns the line of a field of an object.
-func (j *judgement) lineOf(field string) int {
-	if field == "" {
-		return j.line
-	}
-	return j.tree.line(field, j.line)
-}
+func (j *judgement) title() string { return strings.ToLower(j.Kind) + " " + j.Key() }
 
 // Values in workflow commands of GitHub Actions, and in their properties, end at these characters.
 var (
@@ -33,19 +27,19 @@ func printGitHub(w io.Writer, r *report) error {
 	out := bufio.NewWriter(w)
 	annotate := func(level string, j *judgement, field, message string) {
 		where := ""
-		if j.file != standardInput && j.file != onCluster {
-			where = fmt.Sprintf("file=%s,line=%d,", commandProperty.Replace(text.Escape(j.file)), max(1, j.lineOf(field)))
+		if j.File != cli.StandardInput && j.File != onCluster {
+			where = fmt.Sprintf("file=%s,line=%d,", commandProperty.Replace(text.Escape(j.File)), max(1, j.LineOf(field)))
 		}
-		title := commandProperty.Replace("opgate: " + j.verdict.Decision.String() + " " + j.title())
+		title := commandProperty.Replace("opgate: " + j.Decision.String() + " " + j.title())
 		fmt.Fprintf(out, "::%s %stitle=%s::%s\n", level, where, title, commandValue.Replace(text.Escape(message)))
 	}
 	for i := range r.judged {
 		j := &r.judged[i]
-		for _, why := range j.verdict.Reasons {
+		for _, why := range j.Reasons {
 			annotate("error", j, why.Field, why.Message)
 		}
 		for _, f := range findings(j) {
-			annotate("warning", j, f.field, f.brief())
+			annotate("warning", j, f.Field, brief(f))
 		}
 	}
 	fmt.Fprintln(out, r.counts())
@@ -84,21 +78,21 @@ func printJUnit(w io.Writer, r *report) error {
 	suite := junitSuite{Name: "opgate check", Tests: len(r.judged), Cases: []junitCase{}}
 	for i := range r.judged {
 		j := &r.judged[i]
-		c := junitCase{Name: j.title(), Class: text.Escape(displayFile(j.file)), File: text.Escape(displayFile(j.file)), Line: j.line}
-		if j.kustomization != "" {
-			c.Class = text.Escape(j.kustomization)
+		c := junitCase{Name: j.title(), Class: text.Escape(manifests.DisplayFile(j.File)), File: text.Escape(manifests.DisplayFile(j.File)), Line: j.Line}
+		if j.Kustomization != "" {
+			c.Class = text.Escape(j.Kustomization)
 		}
-		if j.verdict.Decision != rules.Allow {
+		if j.Decision != rules.Allow {
 			suite.Failures++
 			var reasons []string
-			for _, why := range j.verdict.Reasons {
+			for _, why := range j.Reasons {
 				reasons = append(reasons, text.Escape(why.Message))
 			}
-			c.Failure = &junitFailure{Message: reasons[0], Type: j.verdict.Decision.String(), Text: strings.Join(reasons, "\n")}
+			c.Failure = &junitFailure{Message: reasons[0], Type: j.Decision.String(), Text: strings.Join(reasons, "\n")}
 		}
 		var output []string
 		for _, f := range findings(j) {
-			output = append(output, "warning: "+text.Escape(f.brief()))
+			output = append(output, "warning: "+text.Escape(brief(f)))
 		}
 		c.Output = strings.Join(output, "\n")
 		suite.Cases = append(suite.Cases, c)
@@ -131,7 +125,7 @@ func printMarkdown(w io.Writer, r *report) error {
 		for _, line := range lines(j) {
 			list = append(list, cell.Replace(text.Escape(line)))
 		}
-		fmt.Fprintf(out, "| %s | %s | %s | %s |\n", j.verdict.Decision, cell.Replace(j.title()), cell.Replace(j.where()), strings.Join(list, "<br>"))
+		fmt.Fprintf(out, "| %s | %s | %s | %s |\n", j.Decision, cell.Replace(j.title()), cell.Replace(j.where()), strings.Join(list, "<br>"))
 	}
 	for _, note := range r.notes {
 		fmt.Fprintf(out, "\n%s\n", cell.Replace(text.Escape(note)))

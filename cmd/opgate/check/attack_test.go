@@ -3,13 +3,12 @@ package check
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/opgate/opgate/cmd/opgate/cli"
+	"github.com/opgate/opgate/cmd/opgate/manifests"
 	"github.com/opgate/opgate/rules"
-	"github.com/opgate/opgate/rules/constraint"
 )
 
 const (
@@ -115,7 +114,7 @@ func TestAttacks(t *testing.T) {
 		{"1 MiB in a Constraint", strings.Replace(constraintText, "'[", "'["+strings.Repeat(" ", 1<<20), 1), 1, "(constraint/size)"},
 		{"objects in a Namespace", constraintText + "---\n" + `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"shop"},"items":[{"apiVersion":"operators.coreos.com/v1alpha1","kind":"Subscription","metadata":{"name":"etcd","namespace":"shop"},"spec":{"name":"etcd","source":"s","sourceNamespace":"olm"}}]}`, 1, "1 allowed, 0 held, 1 denied"},
 		{"labels of a Namespace that are numbers", "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop, labels: {tenant: 1}}\n", 2, "metadata.labels"},
-		{"more than is read", strings.Repeat("#", maxInput+1), 2, "stdin: cannot be read: it is larger than 64 MiB"},
+		{"more than is read", strings.Repeat("#", manifests.MaxInput+1), 2, "stdin: cannot be read: it is larger than 64 MiB"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -134,25 +133,8 @@ func TestAttacks(t *testing.T) {
 	}
 }
 
-// Every document of a long stream has its own number and line.
-func TestManyDocuments(t *testing.T) {
-	var b strings.Builder
-	for i := range 3_000 {
-		fmt.Fprintf(&b, "---\napiVersion: operators.coreos.com/v1alpha1\nkind: Subscription\nmetadata: {name: s%d}\nspec: {name: p, source: s, sourceNamespace: olm}\n", i)
-	}
-	m := load([]input{{"many.yaml", []byte(b.String())}}, "default")
-	if len(m.problems) != 0 || len(m.objects) != 3_000 {
-		t.Fatalf("%d problems, %d objects, want 0 and 3000", len(m.problems), len(m.objects))
-	}
-	last := m.objects[2_999]
-	if want := (place{file: "many.yaml", document: 3_000, line: 2_999*5 + 2}); last.place != want {
-		t.Errorf("the last object is in %v, want %v", last.place, want)
-	}
-}
-
-// The loader never panics, and every input is one of two things: unusable with a place for every fault, or
-// judged, each judged object with a whole verdict.
-func FuzzLoad(f *testing.F) {
+// FuzzJudge judges any objects: each judged one has a whole verdict, which can be printed.
+func FuzzJudge(f *testing.F) {
 	for _, seed := range []string{
 		policyText + "---\n" + forbidden, constraintText + "---\n" + forbidden + "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: shop, labels: {a: b}}\n", "a: &a\n- *a\n", "{\"items\":[{}]}", "--- |\n x\n...\n%TAG ! a\n---\n", "\ufeff{}\r---\u2028", "<<: *x",
 		`{"apiVersion":"v1","kind":"List","items":[{"apiVersion":"operators.coreos.com/v1alpha1","kind":"InstallPlan","metadata":{"generateName":"a"},"spec":{"approval":"","approved":false,"clusterServiceVersionNames":["a"]},"status":{"phase":"RequiresApproval","plan":[{"resource":{"kind":"ClusterServiceVersion","manifest":"{}"}}]}}]}`,
@@ -161,36 +143,24 @@ func FuzzLoad(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		data, err := asText(data)
-		if err != nil {
-			return
-		}
-		lines := 1 + lineBreaks(data)
-		m := load([]input{{"x.yaml", data}}, "default")
-		for _, p := range m.problems {
-			if p.document < 1 || p.line < 1 || p.line > lines+1 || p.text == "" {
-				t.Errorf("a problem without a place in %d lines: %+v", lines, p)
-			}
-		}
-		if len(m.problems) > 0 {
-			return
-		}
-		how := judging{mode: rules.MutateApproval, installed: true, within: func(m *manifests) (*surroundings, error) {
-			return &surroundings{Snapshot: inFiles(m, constraint.Cluster{})}, nil
-		}}
-		judged, _, err := how.judge(m)
+		o := &options{diff: true, approvalMode: string(rules.MutateApproval)}
+		in, err := manifests.Gather([]string{cli.StandardInput}, bytes.NewReader(data), manifests.Options{Namespace: "default", Plain: true, Strict: true})
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, j := range judged {
-			if (j.namespace == "") != j.cluster || j.name == "" || (j.verdict.Decision == rules.Allow) != (len(j.verdict.Reasons) == 0) {
+		r, err := o.judgeAll(t.Context(), in, &judging{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, j := range r.judged {
+			if j.Name == "" || (j.Decision == rules.Allow) != (len(j.Reasons) == 0) {
 				t.Errorf("half a verdict: %+v", j)
 			}
 		}
-		if err := printText(&strings.Builder{}, &report{judged: judged}); err != nil {
+		if err := printText(&strings.Builder{}, r); err != nil {
 			t.Error(err)
 		}
-		if err := printJSON(&strings.Builder{}, &report{judged: judged}); err != nil {
+		if err := printJSON(&strings.Builder{}, r); err != nil {
 			t.Error(err)
 		}
 	})

@@ -2,10 +2,18 @@ package check
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/blang/semver/v4"
 
 	"github.com/opgate/opgate/cmd/opgate/cluster"
+	"github.com/opgate/opgate/cmd/opgate/inspect"
+	"github.com/opgate/opgate/cmd/opgate/manifests"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/snapshot"
 )
 
@@ -18,16 +26,22 @@ const (
 	nothingStored = "no operator is installed, and no InstallPlan waits for approval"
 )
 
+// judging is a set of policies that objects are judged by.
+type judging struct {
+	// state is the cluster of --cluster, gone its objects that are not in force; nil without one.
+	state *cluster.State
+	gone  []*snapshot.Object
+	// versions are what is known of a cluster that holds nothing but the input.
+	versions constraint.Cluster
+}
+
 // judgings returns how objects are judged, with --diff under the old and the new policies. With --cluster it reads the cluster.
-func (o *options) judgings(ctx context.Context) (how [2]*judging, err error) {
+func (o *options) judgings(ctx context.Context) (how [2]judging, err error) {
 	versions, err := o.versions.cluster()
 	if err != nil {
 		return how, err
 	}
-	for i := range how {
-		how[i] = &judging{mode: rules.ApprovalMode(o.approvalMode), again: o.asIf == asIfApprovedNow, installed: o.diff || o.cluster, nothing: nothingRead,
-			within: func(m *manifests) (*surroundings, error) { return &surroundings{Snapshot: inFiles(m, versions)}, nil }}
-	}
+	how = [2]judging{{versions: versions}, {versions: versions}}
 	if !o.cluster {
 		return how, nil
 	}
@@ -39,65 +53,87 @@ func (o *options) judgings(ctx context.Context) (how [2]*judging, err error) {
 	if err != nil {
 		return how, self.Unusable("nothing was judged: %v", err)
 	}
-	for i := range how {
-		how[i].within = func(m *manifests) (*surroundings, error) { return o.onTop(ctx, state, m, how[i].gone) }
-		how[i].nothing = nothingStored
-	}
+	how[0].state, how[1].state = state, state
 	return how, nil
 }
 
-// onTop returns a cluster with the objects of the input in place of its own, and without those that are gone.
-func (o *options) onTop(ctx context.Context, state *cluster.State, m *manifests, gone []*snapshot.Object) (*surroundings, error) {
-	if len(m.objects)+len(gone) > 0 {
-		var err error
-		if state, err = state.Again(ctx, kept(m), gone); err != nil {
-			return nil, err
+// judge judges the objects of a set, in its order, each as if it were written now to a cluster that holds all the others, and then what else
+// is judged on the cluster. Objects of the set stand in place of those of the cluster.
+func (o *options) judge(ctx context.Context, m *manifests.Set, how *judging) (judged []judgement, notes []string, err error) {
+	c := &inspect.Cluster{Mode: rules.ApprovalMode(o.approvalMode), Again: o.asIf == asIfApprovedNow, Installed: o.diff || o.cluster}
+	objects := m.Objects
+	if state := how.state; state == nil {
+		c.Snapshot = m.Snapshot(how.versions)
+	} else {
+		if len(objects)+len(how.gone) > 0 {
+			if state, err = state.Again(ctx, m.Stored(), how.gone); err != nil {
+				return nil, nil, err
+			}
+		}
+		c.Snapshot, notes = state.Snapshot, state.Notes
+		if o.diff || len(o.files) == 0 {
+			objects = slices.Concat(objects, storedIn(c, objects, o.diff))
 		}
 	}
-	around := &surroundings{Snapshot: state.Snapshot, notes: state.Notes}
-	if o.diff || len(o.files) == 0 {
-		around.stored = storedIn(around, m, o.diff)
+	for _, object := range objects {
+		if answer := c.Judge(object); answer != nil {
+			judged = append(judged, judgement{Object: object, Answer: answer})
+		}
 	}
-	return around, nil
+	return judged, notes, nil
 }
 
-// storedIn returns what is judged of a cluster, without objects of the input: what is installed and what waits and, if asked for,
+// storedIn returns what is judged of a cluster, without those that are given: what is installed and what waits and, if asked for,
 // Subscriptions.
-func storedIn(around *surroundings, m *manifests, subscriptions bool) (stored []*object) {
-	given := map[identity]bool{}
-	for _, o := range m.objects {
-		given[identity{o.kind, o.namespace, o.name}] = true
+func storedIn(c *inspect.Cluster, given []*manifests.Object, subscriptions bool) (stored []*manifests.Object) {
+	type identity struct{ kind, key string }
+	known := map[identity]bool{}
+	for _, o := range given {
+		known[identity{o.Kind, o.Key()}] = true
 	}
-	add := func(o *object, namespace, name string) {
-		o.place, o.tree, o.namespace, o.name = place{file: onCluster}, &tree{}, namespace, name
-		if !given[identity{o.kind, namespace, name}] {
-			stored = append(stored, o)
+	for ns := range c.All() {
+		add := func(kind, name string, value any) {
+			o := &manifests.Object{Place: manifests.Place{File: onCluster}, Kind: kind, Namespace: ns.Name(), Name: name, Value: value}
+			if !known[identity{kind, o.Key()}] {
+				stored = append(stored, o)
+			}
 		}
-	}
-	for ns := range around.All() {
 		if subscriptions {
 			for _, s := range ns.Subscriptions() {
-				add(&object{kind: olm.KindSubscription, subscription: s}, ns.Name(), s.Metadata.Name)
+				add(olm.KindSubscription, s.Metadata.Name, s)
 			}
 		}
 		for _, installed := range ns.Installed() {
-			add(&object{kind: olm.KindClusterServiceVersion}, ns.Name(), installed.CSV)
+			add(olm.KindClusterServiceVersion, installed.CSV, nil)
 		}
 		for _, plan := range ns.Plans() {
 			if ns.Waits(plan) {
-				add(&object{kind: olm.KindInstallPlan, plan: plan}, ns.Name(), plan.Metadata.Name)
+				add(olm.KindInstallPlan, plan.Metadata.Name, plan)
 			}
 		}
 	}
 	return stored
 }
 
-// kept returns the objects of the input as the gate keeps them.
-func kept(m *manifests) (objects []*snapshot.Object) {
-	for _, o := range m.objects {
-		if o.stored != nil {
-			objects = append(objects, o.stored)
+// versions are those of the cluster that the command line sets.
+type versions struct{ kubernetes, openshift string }
+
+// cluster is what is known of the cluster.
+func (v *versions) cluster() (c constraint.Cluster, err error) {
+	for _, f := range []struct {
+		flag, value, example string
+		into                 *string
+	}{{"kubernetes-version", v.kubernetes, "1.36.3", &c.Version}, {"openshift-version", v.openshift, "4.19.3", &c.OpenShift}} {
+		if f.value == "" {
+			continue
 		}
+		// What vendors append (v1.36.3-eks-1234) would make it older than the release; OLM leaves it out as well.
+		number, _, _ := strings.Cut(strings.TrimPrefix(f.value, "v"), "-")
+		version, err := semver.ParseTolerant(number)
+		if err != nil {
+			return c, self.Usage("--%s %q is not a version such as %s", f.flag, f.value, f.example)
+		}
+		*f.into = fmt.Sprintf("%d.%d.%d", version.Major, version.Minor, version.Patch)
 	}
-	return objects
+	return c, nil
 }

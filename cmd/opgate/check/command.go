@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/opgate/opgate/cmd/opgate/cli"
+	"github.com/opgate/opgate/cmd/opgate/manifests"
 	"github.com/opgate/opgate/rules"
 )
 
@@ -74,10 +75,10 @@ A directory with a kustomization is built as by kubectl, without plugins and net
 place of the files that it is made from. Overlays of one base are alternatives: each is judged apart, together with all
 that has no alternative and the overlays of the same name of other bases.
 
-What
-kubectl or the API server would refuse to take at all (unknown and repeated fields, missing names, the same
-object twice) makes the input unusable: all such faults are reported, and nothing is judged. Unknown fields of
-an OperatorPolicy or a Constraint are a verdict on it.
+What kubectl or the API server would refuse to take at all (unknown and repeated fields, missing names, the same
+object twice) makes the input unusable: all such faults are reported, and nothing is judged. In files that are found
+in a directory and that are about no operators, they are warnings. Unknown fields of an OperatorPolicy or a Constraint
+are a verdict on it.
 
 The text output leaves out what the gate only fills in with defaults. The JSON output is a list, in the order of
 the input, of
@@ -231,9 +232,9 @@ func (o *options) run(ctx context.Context, stdin io.Reader, stdout, stderr io.Wr
 		return err
 	}
 	if o.diff {
-		return o.judgeTwice(how, stdin, stdout, stderr)
+		return o.judgeTwice(ctx, how, stdin, stdout, stderr)
 	}
-	result, err := o.judgeFiles(o.files, how[0], stdin, stderr)
+	result, err := o.judgeFiles(ctx, o.files, &how[0], stdin, stderr)
 	if err != nil {
 		return err
 	}
@@ -255,21 +256,20 @@ func (o *options) named() []string {
 	return append([]string{o.old, o.new}, o.files...)
 }
 
+// reading returns how inputs are read.
+func (o *options) reading() manifests.Options {
+	return manifests.Options{Namespace: o.namespace, Exclude: o.exclude, Plain: o.strict, Strict: o.strict}
+}
+
 // judgeFiles reads and judges inputs. What cannot be used it prints, and returns an error with an exit code.
-func (o *options) judgeFiles(names []string, how *judging, stdin io.Reader, stderr io.Writer) (*report, error) {
-	search, err := newSearch(o.strict, o.exclude)
+func (o *options) judgeFiles(ctx context.Context, names []string, how *judging, stdin io.Reader, stderr io.Writer) (*report, error) {
+	in, err := manifests.Gather(names, stdin, o.reading())
 	if err != nil {
 		return nil, self.Usage("--exclude: %v", err)
 	}
-	result, problems, err := o.judgeAll(gather(names, stdin, search), how)
-	switch {
-	case err != nil:
+	result, err := o.judgeAll(ctx, in, how)
+	if err = cmp.Or(err, in.Unusable(stderr)); err != nil {
 		return nil, self.Unusable("nothing was judged: %v", err)
-	case len(problems) == 0:
-		return result, nil
 	}
-	if err := printProblems(stderr, problems); err != nil {
-		return nil, fmt.Errorf("write problems: %w", err)
-	}
-	return nil, self.Unusable("nothing was judged: %s in the input", counted(len(problems), "problem"))
+	return result, nil
 }

@@ -3,13 +3,20 @@ package check
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
+	policyv1 "github.com/opgate/opgate/api/policy/v1"
+	policyv1beta1 "github.com/opgate/opgate/api/policy/v1beta1"
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/cmd/opgate/cli"
+	"github.com/opgate/opgate/cmd/opgate/inspect"
+	"github.com/opgate/opgate/cmd/opgate/manifests"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/snapshot"
 )
@@ -42,12 +49,12 @@ type comparison struct {
 }
 
 // judgeTwice judges everything with the old and then with the new policies, and prints what differs.
-func (o *options) judgeTwice(how [2]*judging, stdin io.Reader, stdout, stderr io.Writer) error {
+func (o *options) judgeTwice(ctx context.Context, how [2]judging, stdin io.Reader, stdout, stderr io.Writer) error {
 	names := [2]string{o.old, o.new}
 	input := []byte(nil)
-	if slices.Contains(append([]string{o.old, o.new}, o.files...), standardInput) {
+	if slices.Contains(append([]string{o.old, o.new}, o.files...), cli.StandardInput) {
 		var err error
-		if input, err = io.ReadAll(io.LimitReader(stdin, maxInput+1)); err != nil {
+		if input, err = io.ReadAll(io.LimitReader(stdin, manifests.MaxInput+1)); err != nil {
 			return self.Unusable("nothing was judged: read standard input: %v", err)
 		}
 	}
@@ -60,7 +67,7 @@ func (o *options) judgeTwice(how [2]*judging, stdin io.Reader, stdout, stderr io
 	var reports [2]*report
 	for i, name := range names {
 		var err error
-		if reports[i], err = o.judgeFiles(append([]string{name}, o.files...), how[i], bytes.NewReader(input), stderr); err != nil {
+		if reports[i], err = o.judgeFiles(ctx, append([]string{name}, o.files...), &how[i], bytes.NewReader(input), stderr); err != nil {
 			return err
 		}
 	}
@@ -84,16 +91,13 @@ func (o *options) judgeTwice(how [2]*judging, stdin io.Reader, stdout, stderr io
 func (o *options) others(input []byte) (ofNew, ofOld []*snapshot.Object, err error) {
 	var found [2][]*snapshot.Object
 	for i, name := range []string{o.new, o.old} {
-		search, err := newSearch(o.strict, o.exclude)
+		in, err := manifests.Gather([]string{name}, bytes.NewReader(input), o.reading())
 		if err != nil {
 			return nil, nil, self.Usage("--exclude: %v", err)
 		}
-		g := gather([]string{name}, bytes.NewReader(input), search)
-		documents, _ := allDocuments(g.inputs) // faults are found when it is judged
-		for _, b := range g.builds {
-			documents = append(documents, b.documents...)
+		for m := range in.Sets() { // faults are found when it is judged
+			found[i] = append(found[i], m.Stored()...)
 		}
-		found[i] = kept(loadDocuments(documents, o.namespace, o.strict))
 	}
 	return found[0], found[1], nil
 }
@@ -102,11 +106,11 @@ func (o *options) others(input []byte) (ofNew, ofOld []*snapshot.Object, err err
 type judgedKey struct{ kind, key, overlay, with string }
 
 func keyIn(j *judgement, root string) judgedKey {
-	overlay := j.kustomization
+	overlay := j.Kustomization
 	if rest, below := strings.CutPrefix(overlay, filepath.ToSlash(filepath.Clean(root))); below {
 		overlay = rest
 	}
-	return judgedKey{j.kind, j.key(), overlay, j.with}
+	return judgedKey{j.Kind, j.Key(), overlay, j.with}
 }
 
 // compare returns the differences, by effect and then in the order of the input. roots are the names of the old and the new policies.
@@ -115,7 +119,7 @@ func compare(before, after *report, roots [2]string) *comparison {
 	was, is := index(before, roots[0]), index(after, roots[1])
 	add := func(old, now *judgement) {
 		switch {
-		case now == nil || old == nil && now.verdict.Decision == rules.Allow:
+		case now == nil || old == nil && now.Decision == rules.Allow:
 		case old != nil && sameVerdict(old, now):
 			c.same++
 		default:
@@ -156,11 +160,11 @@ func index(r *report, root string) map[judgedKey]*judgement {
 }
 
 func effectOf(old, now *judgement) effect {
-	refused := old != nil && old.verdict.Decision != rules.Allow
+	refused := old != nil && old.Decision != rules.Allow
 	switch {
-	case !refused && now.verdict.Decision != rules.Allow:
+	case !refused && now.Decision != rules.Allow:
 		return newlyRefused
-	case refused && now.verdict.Decision == rules.Allow:
+	case refused && now.Decision == rules.Allow:
 		return newlyAllowed
 	}
 	return changed
@@ -169,23 +173,17 @@ func effectOf(old, now *judgement) effect {
 // sameVerdict reports whether two verdicts refuse for the same reasons and warn of the same. The warnings about a policy itself are previews
 // of what is compared.
 func sameVerdict(a, b *judgement) bool {
-	return a.verdict.Decision == b.verdict.Decision && slices.Equal(reasonsOf(a), reasonsOf(b)) &&
+	return a.Decision == b.Decision && slices.Equal(inspect.Reasons(&a.Verdict), inspect.Reasons(&b.Verdict)) &&
 		(!a.plain() || slices.Equal(warnings(a), warnings(b)))
 }
 
 // plain reports whether it is an object that policies judge.
-func (o *object) plain() bool {
-	return o.operatorPolicy == nil && o.constraint == nil && o.policy == nil && o.set == nil
-}
-
-func reasonsOf(j *judgement) []reason {
-	reasons := []reason{}
-	if j != nil {
-		for _, why := range j.verdict.Reasons {
-			reasons = append(reasons, reason{why.Rule, why.Source, why.Message})
-		}
+func (j *judgement) plain() bool {
+	switch j.Value.(type) {
+	case *policyv1beta2.OperatorPolicy, *constraintv1.Constraint, *policyv1.Policy, *policyv1beta1.PolicySet:
+		return false
 	}
-	return reasons
+	return true
 }
 
 func (c *comparison) counts() string {
@@ -199,14 +197,14 @@ func (d *difference) sentences() (before, now []string) {
 		if j == nil {
 			continue
 		}
-		for _, why := range j.verdict.Reasons {
+		for _, why := range j.Reasons {
 			sides[i] = append(sides[i], why.Message)
 		}
 		if !j.plain() {
 			continue
 		}
 		for _, f := range findings(j) {
-			sides[i] = append(sides[i], "warning: "+f.brief())
+			sides[i] = append(sides[i], "warning: "+brief(f))
 		}
 	}
 	in := func(list []string) func(string) bool { return func(s string) bool { return slices.Contains(list, s) } }

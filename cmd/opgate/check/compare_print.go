@@ -2,13 +2,14 @@ package check
 
 import (
 	"bufio"
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
 	"strings"
 
+	"github.com/opgate/opgate/cmd/opgate/cli"
+	"github.com/opgate/opgate/cmd/opgate/inspect"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/rules"
 )
@@ -32,7 +33,7 @@ func printComparison(w io.Writer, c *comparison) error {
 			last = d.effect
 			fmt.Fprintf(out, "%s:\n", headings[last])
 		}
-		fmt.Fprintf(out, "%-5s %s  (%s)\n", d.after.verdict.Decision, d.after.title(), d.after.where())
+		fmt.Fprintf(out, "%-5s %s  (%s)\n", d.after.Decision, d.after.title(), d.after.where())
 		before, now := d.sentences()
 		for _, line := range now {
 			fmt.Fprintln(out, "  "+text.Escape(line))
@@ -45,52 +46,40 @@ func printComparison(w io.Writer, c *comparison) error {
 		fmt.Fprintln(out)
 	}
 	fmt.Fprintln(out, c.counts())
-	for _, note := range c.notes {
-		fmt.Fprintln(out, text.Escape(note))
-	}
+	printNotes(out, c.notes)
 	return out.Flush()
 }
 
 // differenceItem is one element of the JSON output of --diff.
 type differenceItem struct {
-	Change    effect `json:"change"`
-	File      string `json:"file"`
-	Line      int    `json:"line"`
-	Kustomize string `json:"kustomization,omitempty"`
-	Kind      string `json:"kind"`
-	Namespace string `json:"namespace"`
-	Name      string `json:"name"`
-	Before    side   `json:"before"`
-	After     side   `json:"after"`
+	Change effect `json:"change"`
+	located
+	Before side `json:"before"`
+	After  side `json:"after"`
 }
 
 // side is the verdict with one set of policies.
 type side struct {
-	Decision string   `json:"decision"`
-	Reasons  []reason `json:"reasons"`
-	Warnings []string `json:"warnings"`
+	Decision string           `json:"decision"`
+	Reasons  []inspect.Reason `json:"reasons"`
+	Warnings []string         `json:"warnings"`
 }
 
 // sideOf returns the verdict on an object, and Allow for one that is not there.
 func sideOf(j *judgement) side {
 	if j == nil {
-		return side{rules.Allow.String(), []reason{}, []string{}}
+		return side{rules.Allow.String(), []inspect.Reason{}, []string{}}
 	}
-	return side{j.verdict.Decision.String(), reasonsOf(j), warnings(j)}
+	return side{j.Decision.String(), inspect.Reasons(&j.Verdict), warnings(j)}
 }
 
 // printComparisonJSON writes a list, in which no list is null.
 func printComparisonJSON(w io.Writer, c *comparison) error {
 	items := make([]differenceItem, len(c.differences))
 	for i, d := range c.differences {
-		j := d.after
-		items[i] = differenceItem{Change: d.effect, File: j.file, Line: j.line, Kustomize: j.kustomization, Kind: j.kind, Namespace: j.namespace,
-			Name: j.name, Before: sideOf(d.before), After: sideOf(j)}
+		items[i] = differenceItem{d.effect, d.after.located(), sideOf(d.before), sideOf(d.after)}
 	}
-	encoder := json.NewEncoder(w)
-	encoder.SetEscapeHTML(false)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(items)
+	return cli.JSON(w, items)
 }
 
 // printComparisonMarkdown writes a table for a comment on a pull request.

@@ -1,18 +1,26 @@
 package check
 
 import (
-	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
-	"strconv"
-	"strings"
 
+	"github.com/opgate/opgate/cmd/opgate/inspect"
+	"github.com/opgate/opgate/cmd/opgate/manifests"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 )
+
+// judgement is the verdict on one object.
+type judgement struct {
+	*manifests.Object
+	*inspect.Answer
+	// with names the overlays that an object outside of them is judged with, where that makes a difference.
+	with string
+}
 
 // report is what is printed.
 type report struct {
@@ -56,113 +64,51 @@ func printNotes(w io.Writer, notes []string) {
 	}
 }
 
-// judgeAll judges everything that was gathered: each world apart, and each object that is judged in several once for each verdict on it.
-func (o *options) judgeAll(g *gathered, how *judging) (*report, []problem, error) {
-	common, list := worlds(g.builds)
-	documents, problems := allDocuments(g.inputs)
-	problems = append(g.problems, problems...)
-	for _, b := range common {
-		documents = append(documents, b.documents...)
+// judgeAll judges everything that was gathered: each set apart, and each object that is judged in several once for each verdict on it. It
+// judges nothing if there are problems.
+func (o *options) judgeAll(ctx context.Context, in *manifests.Input, how *judging) (*report, error) {
+	r := &report{count: map[rules.Decision]int{}, nothing: nothingRead}
+	if o.cluster {
+		r.nothing = nothingStored
 	}
-	r := &report{count: map[rules.Decision]int{}, nothing: how.nothing}
-	printed, foreign, objects := map[string]bool{}, map[place]bool{}, map[unjudged]bool{}
-	for i, w := range list {
-		m := loadDocuments(slices.Concat(documents, w.documents()), o.namespace, o.strict)
-		for _, p := range m.problems {
-			if i == 0 || !slices.Contains(problems, p) {
-				problems = append(problems, p)
-			}
-		}
-		if len(problems) > 0 {
+	printed, first := map[string]bool{}, true
+	for m := range in.Sets() {
+		if len(in.Problems()) > 0 {
 			continue
 		}
-		for _, at := range m.foreign {
-			foreign[at] = true
-		}
-		for _, u := range m.unjudged {
-			objects[u] = !how.installed || u.kind != olm.KindClusterServiceVersion
-		}
-		judged, unread, err := how.judge(m)
+		judged, unread, err := o.judge(ctx, m, how)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		r.notes = append(r.notes, unread...)
 		for _, j := range judged {
-			if len(list) > 1 {
-				verdict := fmt.Sprint(j.place, j.kind, j.key(), j.verdict.Decision, lines(&j))
+			if m.Overlay != "" {
+				verdict := fmt.Sprint(j.Place, j.Kind, j.Key(), j.Decision, lines(&j))
 				if printed[verdict] {
 					continue
 				}
 				printed[verdict] = true
-				if i > 0 && !w.made(j.place) {
-					j.with = w.name
+				if !first && !m.Made(j.Place) {
+					j.with = m.Overlay
 				}
 			}
-			r.count[j.verdict.Decision]++
+			r.count[j.Decision]++
 			r.judged = append(r.judged, j)
 		}
+		first = false
 	}
-	g.skipped.documents = len(foreign)
+	judged := ""
+	if o.diff || o.cluster {
+		judged = olm.KindClusterServiceVersion
+	}
 	slices.Sort(r.notes)
-	r.notes = append(slices.Compact(r.notes), notes(objects, g.skipped)...)
-	// What cannot be read comes first, then faults in the order of the input.
-	slices.SortStableFunc(problems, func(a, b problem) int { return cmp.Compare(g.position(a.file), g.position(b.file)) })
-	return r, problems, nil
+	r.notes = append(slices.Compact(r.notes), in.Notes(judged)...)
+	return r, nil
 }
 
 // leaveOut takes out what --summary and --only do not print.
 func (o *options) leaveOut(r *report) {
 	r.judged = slices.DeleteFunc(r.judged, func(j judgement) bool {
-		return o.summary || o.only == onlyRefused && j.verdict.Decision == rules.Allow
+		return o.summary || o.only == onlyRefused && j.Decision == rules.Allow
 	})
-}
-
-// position returns the place of a file in the input, or -1.
-func (g *gathered) position(file string) int {
-	return slices.IndexFunc(g.inputs, func(in input) bool { return in.name == file })
-}
-
-func (w *world) documents() (all []document) {
-	for _, b := range w.builds {
-		all = append(all, b.documents...)
-	}
-	return all
-}
-
-// made reports whether something is of the overlays of this world.
-func (w *world) made(at place) bool {
-	return slices.ContainsFunc(w.builds, func(b *build) bool { return b.dir == at.kustomization })
-}
-
-// notes say what was not judged: objects that decide over operators by kind, if the value is set, all else by count.
-func notes(objects map[unjudged]bool, s skipped) (notes []string) {
-	context, others := map[string]int{}, map[string]int{}
-	for u, reported := range objects {
-		if !reported {
-			continue
-		}
-		if u.context {
-			context[u.kind]++
-		} else {
-			others[u.kind]++
-		}
-	}
-	if len(context) > 0 {
-		notes = append(notes, "read as context and not judged: "+countedKinds(context))
-	}
-	if len(others) > 0 {
-		notes = append(notes, "not judged here: "+countedKinds(others))
-	}
-	if s != (skipped{}) {
-		notes = append(notes, "skipped: "+s.String())
-	}
-	return notes
-}
-
-func countedKinds(count map[string]int) string {
-	var kinds []string
-	for _, kind := range slices.Sorted(maps.Keys(count)) {
-		kinds = append(kinds, strconv.Itoa(count[kind])+" "+kind)
-	}
-	return strings.Join(kinds, ", ")
 }

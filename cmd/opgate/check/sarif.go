@@ -1,11 +1,12 @@
 package check
 
 import (
-	"encoding/json"
 	"io"
 	"net/url"
 	"strings"
 
+	"github.com/opgate/opgate/cmd/opgate/cli"
+	"github.com/opgate/opgate/cmd/opgate/manifests"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/rules"
 )
@@ -82,21 +83,18 @@ func printSARIF(w io.Writer, r *report) error {
 		add := func(level string, rule rules.RuleID, field, message string) {
 			run.Results = append(run.Results, sarifResult{RuleID: string(rule), Level: level,
 				Message: sarifText{text.Escape(j.title() + ": " + message)}, Locations: []sarifLocation{{
-					Physical: sarifPhysical{sarifArtifact{(&url.URL{Path: displayFile(j.file)}).String()}, sarifRegion{max(1, j.lineOf(field))}},
+					Physical: sarifPhysical{sarifArtifact{(&url.URL{Path: manifests.DisplayFile(j.File)}).String()}, sarifRegion{max(1, j.LineOf(field))}},
 					Logical:  []sarifLogical{{j.title(), "object"}},
 				}}})
 		}
-		for _, why := range j.verdict.Reasons {
+		for _, why := range j.Reasons {
 			add("error", why.Rule, why.Field, why.Message)
 		}
 		for _, f := range findings(j) {
-			add("warning", f.rule, f.field, f.brief())
+			add("warning", f.Rule, f.Field, brief(f))
 		}
 	}
-	encoder := json.NewEncoder(w)
-	encoder.SetEscapeHTML(false)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(sarifLog{Schema: sarifSchema, Version: "2.1.0", Runs: []sarifRun{run}})
+	return cli.JSON(w, sarifLog{Schema: sarifSchema, Version: "2.1.0", Runs: []sarifRun{run}})
 }
 
 // anchor is the fragment of a rule's heading, as forges make them.

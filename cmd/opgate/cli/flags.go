@@ -61,7 +61,12 @@ func OutputVar(cmd *cobra.Command, output *string, formats []string) {
 
 // Complete completes the values of a flag.
 func Complete(cmd *cobra.Command, flag string, values []string) {
-	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+	CompleteFunc(cmd, flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// CompleteFunc completes a flag by a function.
+func CompleteFunc(cmd *cobra.Command, flag string, with cobra.CompletionFunc) {
+	if err := cmd.RegisterFlagCompletionFunc(flag, with); err != nil {
 		panic(err) // the flag exists
 	}
 }

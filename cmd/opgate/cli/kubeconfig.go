@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 )
@@ -21,9 +22,7 @@ type Kubeconfig struct {
 func (f *Kubeconfig) Register(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.File, "kubeconfig", "", "kubeconfig file (default: $KUBECONFIG, else ~/.kube/config, else the pod's service account)")
 	cmd.Flags().StringVar(&f.Context, "context", "", "context of the kubeconfig file (default: its current context)")
-	if err := cmd.RegisterFlagCompletionFunc("context", f.complete); err != nil {
-		panic(err) // the flag exists
-	}
+	CompleteFunc(cmd, "context", f.complete)
 }
 
 func (f *Kubeconfig) complete(*cobra.Command, []string, string) (contexts []cobra.Completion, directive cobra.ShellCompDirective) {
@@ -51,4 +50,18 @@ func (f *Kubeconfig) Load() (*rest.Config, error) {
 	config.UserAgent = "opgate"
 	config.QPS = -1 // the API server's priority and fairness limits requests
 	return config, nil
+}
+
+// Client loads the client configuration of a command that writes: what the API server warns of is printed.
+func (f *Kubeconfig) Client(cmd *cobra.Command) (*rest.Config, dynamic.Interface, error) {
+	config, err := f.Load()
+	if err != nil {
+		return nil, nil, err
+	}
+	config.WarningHandler = rest.NewWarningWriter(cmd.ErrOrStderr(), rest.WarningWriterOptions{Deduplicate: true})
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, nil, fmt.Errorf("make a client: %w", err)
+	}
+	return config, client, nil
 }

@@ -10,6 +10,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
@@ -17,7 +18,9 @@ import (
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/cmd/opgate/cli"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/snapshot"
+	"github.com/opgate/opgate/snapshot/contents"
 	"github.com/opgate/opgate/stream"
 )
 
@@ -70,6 +73,24 @@ func (r *Reader) Config() *rest.Config { return r.config }
 func (r *Reader) Each(ctx context.Context, kind *snapshot.Kind, namespace string, do func(raw []byte) error) error {
 	_, err := r.list(ctx, kind, namespace, func(raw []byte) (runtime.Object, error) { return &snapshot.Object{}, do(raw) })
 	return err
+}
+
+// Plan returns an InstallPlan.
+func (r *Reader) Plan(ctx context.Context, key types.NamespacedName) (*olm.InstallPlan, error) {
+	raw, err := r.streams.Get(ctx, snapshot.InstallPlans.GroupVersionResource(), key)
+	if err != nil {
+		return nil, err
+	}
+	return olm.DecodePlan(raw)
+}
+
+// Changes returns what a plan changes beyond what it replaces.
+func (r *Reader) Changes(ctx context.Context, plan types.NamespacedName, replaced []rules.Replacement) (*rules.PlanChanges, error) {
+	reading, err := contents.Read(ctx, r.streams, plan, replaced)
+	if err != nil {
+		return nil, err
+	}
+	return &reading.PlanChanges, nil
 }
 
 // Objects returns the objects of a kind in the form of the snapshot. Errors are those of Each.

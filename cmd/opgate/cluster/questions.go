@@ -15,7 +15,6 @@ import (
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/snapshot"
-	"github.com/opgate/opgate/snapshot/contents"
 	"github.com/opgate/opgate/snapshot/packages"
 	"github.com/opgate/opgate/snapshot/templates"
 )
@@ -138,7 +137,7 @@ func (in *input) fetch(ctx context.Context, pkg string, source olm.Catalog) *cat
 }
 
 func (in *input) readChanges(ctx context.Context, q changesQuestion) {
-	reading, err := contents.Read(ctx, in.streams, q.plan, q.replacements)
+	found, err := in.Changes(ctx, q.plan, q.replacements)
 	if err != nil {
 		what := "contents of InstallPlan " + q.plan.String()
 		if apierrors.IsForbidden(err) {
@@ -149,7 +148,7 @@ func (in *input) readChanges(ctx context.Context, q changesQuestion) {
 	}
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.changes[q.key] = &reading.PlanChanges
+	in.changes[q.key] = found
 }
 
 // packageFunc suggests namespaces to the resolver, which passes no context.

@@ -12,10 +12,11 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/opgate/opgate/admission/olmidentity"
-	"github.com/opgate/opgate/cmd/opgate/check"
 	"github.com/opgate/opgate/cmd/opgate/cli"
+	"github.com/opgate/opgate/cmd/opgate/manifests"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/backstop"
+	"github.com/opgate/opgate/rules/constraint"
 )
 
 // self is the name of the command.
@@ -142,13 +143,18 @@ func (o *options) validate() error {
 func (o *options) run(stdin io.Reader, stdout, stderr io.Writer) error {
 	var objects backstop.Objects
 	if len(o.files) > 0 {
-		policies, err := check.Policies(o.files, o.namespace, stdin, stderr)
+		// A policy that is skipped would hold nothing.
+		set, err := manifests.Read(o.files, stdin, stderr, manifests.Options{Namespace: o.namespace, Plain: true, Strict: true})
 		if err != nil {
 			return fmt.Errorf("compile: nothing is printed: %w", err)
 		}
-		for _, p := range policies {
-			if p.Incomplete {
-				fmt.Fprintf(stderr, "%s has templates that are resolved on the cluster: what it says is left to the webhooks\n", p.Source())
+		var policies []*rules.OperatorPolicy
+		for ns := range set.Snapshot(constraint.Cluster{}).All() {
+			for _, p := range ns.Policies() {
+				policies = append(policies, p)
+				if p.Incomplete {
+					fmt.Fprintf(stderr, "%s has templates that are resolved on the cluster: what it says is left to the webhooks\n", p.Source())
+				}
 			}
 		}
 		objects = backstop.Compile(backstop.Input{

@@ -22,8 +22,8 @@ var (
 	withoutMetadata  = append(withoutManifests[:len(withoutManifests):len(withoutManifests)], "install modes", "minKubeVersion", "required APIs")
 )
 
-// manifests are what a catalog has of a bundle.
-type manifests struct {
+// bundleContents is what a catalog has of a bundle.
+type bundleContents struct {
 	name       string
 	properties string
 	related    []v1alpha1.RelatedImage
@@ -36,11 +36,11 @@ type manifests struct {
 }
 
 // read reads the properties of a bundle; of nil, a first installation, nothing.
-func (b *bundle) read() *manifests {
+func (b *bundle) read() *bundleContents {
 	if b == nil {
 		return nil
 	}
-	m := &manifests{name: b.Name}
+	m := &bundleContents{name: b.Name}
 	for _, image := range b.RelatedImages {
 		m.related = append(m.related, v1alpha1.RelatedImage{Name: image.Name, Image: image.Image})
 	}
@@ -50,7 +50,7 @@ func (b *bundle) read() *manifests {
 	return m
 }
 
-func (m *manifests) readProperties(properties []property.Property) error {
+func (m *bundleContents) readProperties(properties []property.Property) error {
 	kept := []property.Property{}
 	for i, p := range properties {
 		switch p.Type {
@@ -87,7 +87,7 @@ func (m *manifests) readProperties(properties []property.Property) error {
 }
 
 // add adds a manifest of the bundle.
-func (m *manifests) add(raw json.RawMessage) error {
+func (m *bundleContents) add(raw json.RawMessage) error {
 	m.objects = append(m.objects, raw)
 	var head struct {
 		Kind string `json:"kind"`
@@ -117,7 +117,7 @@ type gap struct {
 }
 
 // without returns what one of two bundles has not; nil if both have all manifests.
-func without(both ...*manifests) *gap {
+func without(both ...*bundleContents) *gap {
 	var missing *gap
 	for _, m := range both {
 		switch {
@@ -133,7 +133,7 @@ func without(both ...*manifests) *gap {
 }
 
 // partial leaves only what can be compared.
-func (m *manifests) partial(missing *gap) {
+func (m *bundleContents) partial(missing *gap) {
 	if m == nil {
 		return
 	}
@@ -155,7 +155,7 @@ func (m *manifests) partial(missing *gap) {
 }
 
 // contents returns what is compared.
-func (m *manifests) contents() *change.Contents {
+func (m *bundleContents) contents() *change.Contents {
 	if m == nil {
 		return change.ReadContents("", "", nil)
 	}

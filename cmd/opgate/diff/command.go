@@ -168,11 +168,7 @@ func (o *options) compare(ctx context.Context, plans []types.NamespacedName, std
 	case len(o.files) > 0:
 		return fromFiles(o.files, o.namespace, plans, stdin, stderr)
 	}
-	c, err := connect(o.kubeconfig)
-	if err != nil {
-		return nil, err
-	}
-	return fromCluster(ctx, c, plans)
+	return fromCluster(ctx, o.kubeconfig, plans)
 }
 
 // coded returns an error with the exit code for what is unusable.

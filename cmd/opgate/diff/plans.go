@@ -1,19 +1,17 @@
 package diff
 
 import (
-	"context"
-	"fmt"
 	"io"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/opgate/opgate/cmd/opgate/check"
 	"github.com/opgate/opgate/cmd/opgate/cli"
-	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/cmd/opgate/manifests"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/change"
+	"github.com/opgate/opgate/rules/constraint"
 )
 
 // parsePlan reads NAMESPACE/PLAN.
@@ -27,11 +25,17 @@ func parsePlan(arg string) (types.NamespacedName, error) {
 
 // fromFiles compares the plans of files: those that are named, or else those that OLM has not run.
 func fromFiles(files []string, namespace string, named []types.NamespacedName, stdin io.Reader, stderr io.Writer) ([]*result, error) {
-	objects, err := check.ReadObjects(files, namespace, stdin, stderr)
+	// What is compared are objects of a cluster, in any directory.
+	objects, err := manifests.Read(files, stdin, stderr, manifests.Options{Namespace: namespace, Plain: true})
 	if err != nil {
 		return nil, self.Unusable("nothing was compared: %v", err)
 	}
-	plans := objects.Plans
+	var plans []*olm.InstallPlan
+	for _, o := range objects.Objects {
+		if plan, ok := o.Value.(*olm.InstallPlan); ok {
+			plans = append(plans, plan)
+		}
+	}
 	if len(named) == 0 {
 		plans = slices.DeleteFunc(slices.Clone(plans), (*olm.InstallPlan).Finished)
 		if len(plans) == 0 {
@@ -52,10 +56,11 @@ func fromFiles(files []string, namespace string, named []types.NamespacedName, s
 	return comparePlans(selected, objects), nil
 }
 
-func comparePlans(plans []*olm.InstallPlan, objects *check.Objects) []*result {
+func comparePlans(plans []*olm.InstallPlan, objects *manifests.Set) []*result {
 	var results []*result
+	cluster := objects.Snapshot(constraint.Cluster{})
 	for _, plan := range plans {
-		replacements := objects.Namespace(plan.Metadata.Namespace).Replacements(plan)
+		replacements := cluster.Namespace(plan.Metadata.Namespace).Replacements(plan)
 		results = append(results, resultsOf(plan, objects.Changes(plan, replacements))...)
 	}
 	return results
@@ -92,17 +97,4 @@ func namesOf(plan *olm.InstallPlan, changes *rules.PlanChanges) []string {
 		add(r.CSV)
 	}
 	return names
-}
-
-// fromCluster compares plans of the cluster of the current context.
-func fromCluster(ctx context.Context, c *cluster, named []types.NamespacedName) ([]*result, error) {
-	var results []*result
-	for _, key := range named {
-		plan, changes, err := c.changes(ctx, key)
-		if err != nil {
-			return nil, fmt.Errorf("compare InstallPlan %s: %s", key, text.Escape(err.Error()))
-		}
-		results = append(results, resultsOf(plan, changes)...)
-	}
-	return results, nil
 }

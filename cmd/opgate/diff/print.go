@@ -2,13 +2,13 @@ package diff
 
 import (
 	"bufio"
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
 	"strings"
 
+	"github.com/opgate/opgate/cmd/opgate/cli"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/rules/change"
 )
@@ -157,10 +157,7 @@ func printJSON(w io.Writer, results []*result, _ bool) error {
 			items[i].Notes = append(items[i].Notes, r.why)
 		}
 	}
-	encoder := json.NewEncoder(w)
-	encoder.SetEscapeHTML(false)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(items)
+	return cli.JSON(w, items)
 }
 
 // markup has the characters that Markdown or HTML would take for markup.

@@ -14,12 +14,8 @@ import (
 	"github.com/opgate/opgate/cmd/opgate/cli"
 )
 
-const (
-	// standardInput is the argument that stands for standard input.
-	standardInput = "-"
-	// maxInput bounds what is read of a refusal, in bytes: the API server's messages are far shorter.
-	maxInput = 4 << 20
-)
+// maxInput bounds what is read of a refusal, in bytes: the API server's messages are far shorter.
+const maxInput = 4 << 20
 
 const long = `Say what rules mean: when they refuse, an example, what to do about it, and a sample to try.
 
@@ -60,10 +56,7 @@ func Command() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVarP(&output, "output", "o", "text", "output format: text, json or markdown")
-	if err := cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]cobra.Completion{"text", "json", "markdown"},
-		cobra.ShellCompDirectiveNoFileComp)); err != nil {
-		panic(err) // the flag exists
-	}
+	cli.Complete(cmd, "output", []string{"text", "json", "markdown"})
 	return cmd
 }
 
@@ -94,7 +87,7 @@ func selected(list []rule, args []string, stdin io.Reader) (found []rule, listed
 	for _, arg := range args {
 		var more []rule
 		var overview bool
-		if arg == standardInput {
+		if arg == cli.StandardInput {
 			refusal, err := readAll(stdin)
 			if err != nil {
 				return nil, false, err

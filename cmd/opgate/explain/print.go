@@ -2,11 +2,12 @@ package explain
 
 import (
 	"bufio"
-	"encoding/json"
 	"fmt"
 	"go/doc/comment"
 	"io"
 	"strings"
+
+	"github.com/opgate/opgate/cmd/opgate/cli"
 )
 
 // formats print rules in full, or, if listed, as an overview, in lines of at most width columns.
@@ -112,10 +113,7 @@ func printJSON(w io.Writer, list []rule, _ bool, _ int) error {
 		items = append(items, item{Rule: string(r.ID), Group: r.group, Outcome: plain(r.outcome), Summary: r.Summary, Meaning: plain(r.meaning),
 			Example: r.example, Remedy: plain(r.remedy), Sample: r.sample, Override: r.Override, Backstop: r.Backstop})
 	}
-	encoder := json.NewEncoder(w)
-	encoder.SetEscapeHTML(false)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(items)
+	return cli.JSON(w, items)
 }
 
 func printMarkdown(w io.Writer, list []rule, listed bool, _ int) error {

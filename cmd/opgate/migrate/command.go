@@ -3,11 +3,7 @@
 package migrate
 
 import (
-	"fmt"
-
 	"github.com/spf13/cobra"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/rest"
 
 	"github.com/opgate/opgate/cmd/opgate/cli"
 )
@@ -33,14 +29,9 @@ of versions stays, and the exit code is 1.`,
   opgate migrate --context production`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			config, err := of.Load()
+			_, client, err := of.Client(cmd)
 			if err != nil {
 				return err
-			}
-			config.WarningHandler = rest.NewWarningWriter(cmd.ErrOrStderr(), rest.WarningWriterOptions{Deduplicate: true})
-			client, err := dynamic.NewForConfig(config)
-			if err != nil {
-				return fmt.Errorf("make a client: %w", err)
 			}
 			m := migration{client: client, out: cmd.OutOrStdout(), dryRun: dryRun}
 			return m.run(cmd.Context())

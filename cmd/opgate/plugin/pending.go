@@ -9,14 +9,12 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/opgate/opgate/cmd/opgate/cluster"
+	"github.com/opgate/opgate/cmd/opgate/inspect"
 	"github.com/opgate/opgate/internal/text"
-	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
-	"github.com/opgate/opgate/snapshot"
 )
 
 const pendingLong = `List the InstallPlans that wait for approval, in all namespaces, with the verdict that the gate would return if they were
@@ -53,35 +51,17 @@ const pendingExample = `  # which plans wait, and what holds them
 
 // pendingPlan is a plan that waits for approval, with its verdict.
 type pendingPlan struct {
-	Namespace string     `json:"namespace"`
-	Name      string     `json:"name"`
-	Created   time.Time  `json:"created"`
-	Outdated  bool       `json:"outdated"`
-	Decision  string     `json:"decision"`
-	Operators []operator `json:"operators"`
-	Reasons   []reason   `json:"reasons"`
-	Warnings  []string   `json:"warnings"`
-	Notes     []string   `json:"notes"`
+	Namespace string             `json:"namespace"`
+	Name      string             `json:"name"`
+	Created   time.Time          `json:"created"`
+	Outdated  bool               `json:"outdated"`
+	Decision  string             `json:"decision"`
+	Operators []inspect.Operator `json:"operators"`
+	Reasons   []inspect.Reason   `json:"reasons"`
+	Warnings  []string           `json:"warnings"`
+	Notes     []string           `json:"notes"`
 
 	decision rules.Decision
-}
-
-// operator is a ClusterServiceVersion of a plan, with its disposition.
-type operator struct {
-	CSV         string   `json:"csv"`
-	Package     string   `json:"package"`
-	Version     string   `json:"version"`
-	Disposition string   `json:"disposition"`
-	By          []string `json:"by,omitempty"`
-
-	decision rules.Decision
-}
-
-// reason is why a verdict holds or refuses.
-type reason struct {
-	Rule    rules.RuleID `json:"rule"`
-	Source  string       `json:"source"`
-	Message string       `json:"message"`
 }
 
 func pendingCommand(now func() time.Time) *cobra.Command {
@@ -107,75 +87,30 @@ func pendingCommand(now func() time.Time) *cobra.Command {
 
 // pendingPlans judges the plans that wait, sorted by namespace and name.
 func pendingPlans(state *cluster.State) []pendingPlan {
+	c := &inspect.Cluster{Snapshot: state.Snapshot}
 	plans := []pendingPlan{}
-	for ns := range state.Snapshot.All() {
+	for ns := range c.All() {
 		for _, plan := range ns.Plans() {
 			if !plan.AwaitsApproval() {
 				continue
 			}
-			verdict := rules.JudgePlan(rules.PlanInput{Plan: plan, Namespace: state.Namespace(ns.Name())})
-			p := pendingPlan{Namespace: ns.Name(), Name: plan.Metadata.Name, Decision: verdict.Decision.String(), decision: verdict.Decision,
-				Operators: operatorsOf(plan, &verdict), Reasons: reasonsOf(&verdict), Warnings: warningsOf(&verdict),
-				Notes: []string{}}
-			p.Outdated = !ns.IsCurrent(plan)
-			if verdict.Decision == rules.Allow {
-				p.Notes = leftToUsers(state, plan)
+			found := c.JudgePlan(plan)
+			p := pendingPlan{Namespace: ns.Name(), Name: plan.Metadata.Name, Outdated: !ns.IsCurrent(plan), Decision: found.Decision.String(),
+				decision: found.Decision, Operators: append([]inspect.Operator{}, found.Operators...), Reasons: inspect.Reasons(&found.Verdict),
+				Warnings: warningsOf(&found.Verdict), Notes: []string{}}
+			if found.Decision == rules.Allow {
+				p.Notes = c.LeftToUsers(plan)
 			}
-			if stored := state.Snapshot.Find(snapshot.InstallPlans, types.NamespacedName{Namespace: p.Namespace, Name: p.Name}); stored != nil {
-				p.Created = stored.CreationTimestamp.Time
-			}
+			p.Created, _ = time.Parse(time.RFC3339, plan.Metadata.CreationTimestamp) // the API server sets it
 			plans = append(plans, p)
 		}
 	}
 	return plans
 }
 
-// leftToUsers returns why Opgate does not approve a plan that may be approved, in the words of its event. The option
-// --ungoverned is that of the loop, and not known.
-func leftToUsers(state *cluster.State, plan *olm.InstallPlan) []string {
-	namespace := plan.Metadata.Namespace
-	notes := []string{}
-	for _, blocker := range rules.JudgeApproval(rules.ApprovalInput{Plan: plan, Namespace: state.Namespace(namespace),
-		Ungoverned: rules.UngovernedIn(state.Snapshot.NamespaceAnnotations(namespace), rules.ApproveUngoverned)}).Blockers {
-		notes = append(notes, blocker.Why)
-	}
-	return notes
-}
-
-// operatorsOf returns the operators of a plan. Those of one that no policy or Constraint is about have no disposition.
-func operatorsOf(plan *olm.InstallPlan, v *rules.Verdict) []operator {
-	operators := []operator{}
-	for i := range v.CSVs {
-		c := &v.CSVs[i]
-		o := operator{CSV: c.CSV, Package: c.Package, Version: c.Version, Disposition: c.Disposition.String(), By: c.By}
-		switch c.Disposition {
-		case rules.Held:
-			o.decision = rules.Hold
-		case rules.Denied:
-			o.decision = rules.Deny
-		case rules.Allowed, rules.Required, rules.Ungoverned:
-		}
-		operators = append(operators, o)
-	}
-	if v.CSVs == nil {
-		for _, name := range plan.Spec.CSVNames {
-			operators = append(operators, operator{CSV: name, Disposition: rules.Ungoverned.String()})
-		}
-	}
-	return operators
-}
-
-func reasonsOf(v *rules.Verdict) []reason {
-	reasons := []reason{}
-	for _, r := range v.Reasons {
-		reasons = append(reasons, reason{r.Rule, r.Source, r.Message})
-	}
-	return reasons
-}
-
 func warningsOf(v *rules.Verdict) []string {
 	warnings := []string{}
-	for _, w := range v.Warnings {
+	for _, w := range inspect.Warnings(v) {
 		warnings = append(warnings, w.Message)
 	}
 	return warnings
@@ -214,7 +149,7 @@ func (p *pendingPlan) row(wide bool, now time.Time) []cell {
 	if p.Outdated {
 		verdict.text += " (outdated)"
 	}
-	first := reason{Rule: "-", Source: "-", Message: cmp.Or(strings.Join(p.Notes, "; "), "-")}
+	first := inspect.Reason{Rule: "-", Source: "-", Message: cmp.Or(strings.Join(p.Notes, "; "), "-")}
 	rule := "-"
 	if len(p.Reasons) > 0 {
 		first = p.Reasons[0]

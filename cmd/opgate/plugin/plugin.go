@@ -49,7 +49,7 @@ func (o *options) register(cmd *cobra.Command, formats ...string) {
 	flags.SortFlags = false
 	flags.StringVarP(&o.output, "output", "o", "", "output format: "+strings.Join(formats, ", ")+" (default: text)")
 	o.kubeconfig.Register(cmd)
-	complete(cmd, "output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
+	cli.Complete(cmd, "output", formats)
 	arguments := cmd.Args
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if err := arguments(cmd, args); err != nil {
@@ -72,13 +72,7 @@ func (o *options) register(cmd *cobra.Command, formats ...string) {
 // registerNamespace adds the flag that restricts a command to a namespace.
 func (o *options) registerNamespace(cmd *cobra.Command) {
 	cmd.Flags().StringVarP(&o.namespace, "namespace", "n", "", "namespace to look at (default: all)")
-	complete(cmd, "namespace", completeNamespaces)
-}
-
-func complete(cmd *cobra.Command, flag string, with cobra.CompletionFunc) {
-	if err := cmd.RegisterFlagCompletionFunc(flag, with); err != nil {
-		panic(err) // the flag exists
-	}
+	cli.CompleteFunc(cmd, "namespace", completeNamespaces)
 }
 
 func (o *options) usage(cmd *cobra.Command, format string, args ...any) error {

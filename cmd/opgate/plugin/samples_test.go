@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/opgate/opgate/cmd/opgate/check"
+	"github.com/opgate/opgate/cmd/opgate/inspect"
 	"github.com/opgate/opgate/rules"
 )
 
@@ -153,8 +154,8 @@ func command(name string) *cobra.Command {
 // judged is what why and check both print.
 type judged struct {
 	Kind, Namespace, Name, Decision string
-	Reasons                         []reason
-	Edits                           []edit
+	Reasons                         []inspect.Reason
+	Edits                           []inspect.Edit
 }
 
 // TestWhyAgreesWithCheck asks why of each InstallPlan in a sample, from a server that has the objects of the sample, and compares with opgate check.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"io"
-	"strings"
 	"sync"
 
 	"github.com/spf13/cobra"
@@ -12,8 +11,8 @@ import (
 
 	"github.com/opgate/opgate/cmd/opgate/cli"
 	"github.com/opgate/opgate/cmd/opgate/cluster"
+	"github.com/opgate/opgate/cmd/opgate/inspect"
 	"github.com/opgate/opgate/internal/text"
-	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/snapshot"
 )
@@ -52,13 +51,13 @@ const whyExample = `  # why a plan waits
 
 // answer is what why prints.
 type answer struct {
-	Object    string     `json:"object"`
-	Decision  string     `json:"decision"`
-	Operators []operator `json:"operators"`
-	Reasons   []reason   `json:"reasons"`
-	Edits     []edit     `json:"edits"`
-	Warnings  []string   `json:"warnings"`
-	Notes     []string   `json:"notes"`
+	Object    string             `json:"object"`
+	Decision  string             `json:"decision"`
+	Operators []inspect.Operator `json:"operators"`
+	Reasons   []inspect.Reason   `json:"reasons"`
+	Edits     []inspect.Edit     `json:"edits"`
+	Warnings  []string           `json:"warnings"`
+	Notes     []string           `json:"notes"`
 
 	decision rules.Decision
 }
@@ -68,17 +67,15 @@ type subject struct {
 	*snapshot.Kind
 	// names are those of the command line, the first one is that of messages.
 	names []string
-	// judge judges an object by its JSON.
-	judge func(q *question, raw []byte) (*answer, error)
 }
 
 var subjects = []subject{
-	{snapshot.InstallPlans, []string{"installplan", "installplans", "ip", "plan"}, whyPlan},
-	{snapshot.Subscriptions, []string{"subscription", "subscriptions", "sub"}, whySubscription},
-	{snapshot.ClusterServiceVersions, []string{"clusterserviceversion", "clusterserviceversions", "csv"}, whyCSV},
-	{snapshot.OperatorPolicies, []string{"operatorpolicy", "operatorpolicies"}, whyOperatorPolicy},
-	{snapshot.Constraints, []string{"constraint", "constraints"}, whyConstraint},
-	{snapshot.Policies, []string{"policy", "policies"}, whyPolicy},
+	{snapshot.InstallPlans, []string{"installplan", "installplans", "ip", "plan"}},
+	{snapshot.Subscriptions, []string{"subscription", "subscriptions", "sub"}},
+	{snapshot.ClusterServiceVersions, []string{"clusterserviceversion", "clusterserviceversions", "csv"}},
+	{snapshot.OperatorPolicies, []string{"operatorpolicy", "operatorpolicies"}},
+	{snapshot.Constraints, []string{"constraint", "constraints"}},
+	{snapshot.Policies, []string{"policy", "policies"}},
 }
 
 // question is an object and the cluster that it is judged by.
@@ -127,7 +124,7 @@ func whyCommand() *cobra.Command {
 	}
 	o.register(cmd, formatJSON, formatYAML)
 	cmd.Flags().StringVar(&mode, "approval-mode", mode, "that of the gate: its action on a wrong installPlanApproval, mutate or deny")
-	complete(cmd, "approval-mode", cobra.FixedCompletions([]cobra.Completion{string(rules.MutateApproval), string(rules.DenyApproval)}, cobra.ShellCompDirectiveNoFileComp))
+	cli.Complete(cmd, "approval-mode", []string{string(rules.MutateApproval), string(rules.DenyApproval)})
 	return cmd
 }
 
@@ -145,7 +142,7 @@ func (q *question) ask(ctx context.Context, o *options, stderr io.Writer) (*answ
 	if q.raw == nil {
 		return nil, unusable("there is no %s %s", q.names[0], displayKey(q.key))
 	}
-	found, err := q.judge(q, q.raw)
+	found, err := q.judge()
 	if err != nil {
 		return nil, unusable("%s %s: %v", q.names[0], displayKey(q.key), err)
 	}
@@ -177,12 +174,6 @@ func displayKey(key types.NamespacedName) string {
 	return text.Name(key.Namespace) + "/" + text.Name(key.Name)
 }
 
-// answered returns the answer of a verdict.
-func answered(v *rules.Verdict, operators []operator) *answer {
-	return &answer{Object: v.Object, Decision: v.Decision.String(), decision: v.Decision, Operators: operators,
-		Reasons: reasonsOf(v), Edits: []edit{}, Warnings: warningsOf(v), Notes: []string{}}
-}
-
 func (a *answer) print(out io.Writer, format string) error {
 	if format != "" {
 		return printData(out, format, a)
@@ -190,7 +181,7 @@ func (a *answer) print(out io.Writer, format string) error {
 	p := newPrinter(out)
 	p.line(0, decided(a.Decision, a.decision), cell{" " + a.Object, bold})
 	for _, o := range a.Operators {
-		p.line(2, append([]cell{plain(o.describe())}, decided(o.Disposition, o.decision), plain(o.because()))...)
+		p.line(2, plain(o.Describe()), decided(o.Disposition, o.Decision), plain(o.Because()))
 	}
 	for _, r := range a.Reasons {
 		p.line(2, cell{string(r.Rule), bold}, plain(source(r.Source)))
@@ -215,31 +206,4 @@ func source(of string) string {
 		return ""
 	}
 	return "  " + of
-}
-
-// describe returns the name of an operator and, if known, of its package.
-func (o *operator) describe() string {
-	name := o.CSV
-	if o.Package != "" {
-		name += " (" + strings.TrimSpace("package "+o.Package+" "+o.Version) + ")"
-	}
-	return name + ": "
-}
-
-func (o *operator) because() string {
-	if len(o.By) == 0 {
-		return ""
-	}
-	return " by " + strings.Join(o.By, ", ")
-}
-
-// planBringing returns the latest plan of a namespace that brings a ClusterServiceVersion; nil if there is none.
-func planBringing(ns *rules.Namespace, csv string) *olm.InstallPlan {
-	var latest *olm.InstallPlan
-	for _, plan := range ns.Plans() {
-		if plan.Brings(csv) && (latest == nil || plan.Metadata.CreationTimestamp > latest.Metadata.CreationTimestamp) {
-			latest = plan
-		}
-	}
-	return latest
 }

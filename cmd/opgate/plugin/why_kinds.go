@@ -8,14 +8,16 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
-	kjson "sigs.k8s.io/json"
 
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
 	"github.com/opgate/opgate/cmd/opgate/cli"
+	"github.com/opgate/opgate/cmd/opgate/inspect"
+	"github.com/opgate/opgate/cmd/opgate/manifests"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/snapshot"
 )
 
 // parseQuestion reads KIND NAMESPACE/NAME, or KIND NAME for a cluster-scoped kind.
@@ -46,155 +48,72 @@ func parseQuestion(args []string) (*question, error) {
 	return q, nil
 }
 
-func whyPlan(q *question, _ []byte) (*answer, error) {
-	ns := q.state.Namespace(q.key.Namespace)
-	i := slices.IndexFunc(ns.Plans(), func(p *olm.InstallPlan) bool { return p.Metadata.Name == q.key.Name })
-	if i < 0 {
-		return nil, errors.New("it cannot be decoded")
-	}
-	plan := ns.Plans()[i]
-	verdict := rules.JudgePlan(rules.PlanInput{Plan: plan, Namespace: ns})
-	a := answered(&verdict, operatorsOf(plan, &verdict))
-	stale := rules.Stale(rules.StaleInput{Plan: plan, Namespace: ns})
-	if stale == "" || verdict.Decision == rules.Allow {
-		a.Edits = q.edits(plan, &verdict)
-	}
-	switch {
-	case plan.Spec.Approved:
-		a.Notes = append(a.Notes, "it was approved before (phase "+plan.Status.Phase+"): this is the verdict if it were approved now")
-	case plan.AwaitsApproval() && !ns.IsCurrent(plan):
-		a.Notes = append(a.Notes, "it is outdated: no Subscription names it as its current plan, and approving it would bring an earlier version; delete it")
-	case stale != "" && verdict.Decision != rules.Allow:
-		a.Notes = append(a.Notes, rules.StaleAdvice(plan, stale))
-	case plan.Status.Phase == olm.PhaseRequiresApproval && verdict.Decision == rules.Allow:
-		a.Notes = append(leftToUsers(q.state, plan), "it may be approved: kubectl opgate approve "+displayKey(q.key))
-	}
-	return a, nil
-}
-
-func whySubscription(q *question, raw []byte) (*answer, error) {
-	sub, err := olm.DecodeSubscription(raw)
+// judge judges the object.
+func (q *question) judge() (*answer, error) {
+	c := &inspect.Cluster{Snapshot: q.state.Snapshot, Mode: q.mode, Again: true}
+	found, next, err := q.inspect(c)
 	if err != nil {
 		return nil, err
 	}
-	ns := q.state.Namespace(q.key.Namespace)
-	verdict := rules.JudgeSubscription(rules.SubscriptionInput{Subscription: sub, Namespace: ns, Mode: q.mode,
-		InstalledElsewhere: q.state.Snapshot.InstalledElsewhere(sub.Spec.Package, q.key.Namespace)})
-	a := answered(&verdict, []operator{})
-	for _, c := range verdict.Changes {
-		if c.Message != "" {
-			a.Warnings = append(a.Warnings, c.Preview())
-		}
-	}
-	governed := false
-	for _, p := range ns.Policies() {
-		if p.Governs(sub.Spec.Package) {
-			governed = true
-			a.Notes = append(a.Notes, "governed by "+p.Source())
-		}
-	}
-	if !governed {
-		a.Notes = append(a.Notes, "ungoverned: no OperatorPolicy names package "+text.Name(sub.Spec.Package)+" in namespace "+text.Name(q.key.Namespace))
-	}
-	if name := sub.Status.InstallPlan.Name; name != "" {
-		a.Notes = append(a.Notes, "its current plan: kubectl opgate why installplan "+displayKey(types.NamespacedName{Namespace: q.key.Namespace, Name: name}))
-	}
-	return a, nil
-}
-
-// whyCSV returns the part of the verdict on a plan that is about one operator. Without a plan the ClusterServiceVersion is judged itself.
-func whyCSV(q *question, raw []byte) (*answer, error) {
-	ns := q.state.Namespace(q.key.Namespace)
-	plan := planBringing(ns, q.key.Name)
-	if plan == nil {
-		csv, err := olm.DecodeCSV(raw)
-		if err != nil {
-			return nil, err
-		}
-		verdict := rules.JudgeCSV(rules.CSVInput{New: csv, Namespace: ns})
-		a := answered(&verdict, []operator{})
-		a.Notes = append(a.Notes, "no InstallPlan in the namespace brings it: this is the verdict if it were created now, without one")
+	a := &answer{Object: found.Object, Decision: found.Decision.String(), decision: found.Decision, Operators: append([]inspect.Operator{}, found.Operators...),
+		Reasons: inspect.Reasons(&found.Verdict), Edits: []inspect.Edit{}, Warnings: warningsOf(&found.Verdict), Notes: append([]string{}, found.Notes...)}
+	a.Notes = append(a.Notes, next...)
+	if found.Plan == nil {
 		return a, nil
 	}
-	verdict := rules.JudgePlan(rules.PlanInput{Plan: plan, Namespace: ns})
-	if i := slices.IndexFunc(verdict.CSVs, func(c rules.CSVVerdict) bool { return c.CSV == q.key.Name }); i >= 0 {
-		only := verdict.CSVs[i]
-		verdict.CSVs, verdict.Decision = []rules.CSVVerdict{only}, rules.Allow
-		verdict.Reasons = slices.DeleteFunc(verdict.Reasons, func(r rules.Reason) bool { return !slices.Contains(only.Because, r.Message) })
-		for _, r := range verdict.Reasons {
-			verdict.Decision = max(verdict.Decision, r.Decision)
-		}
+	ns := q.state.Namespace(q.key.Namespace)
+	if found.Decision == rules.Allow || rules.Stale(rules.StaleInput{Plan: found.Plan, Namespace: ns}) == "" {
+		edits := inspect.Edits{Policies: q.policies, With: func(o *snapshot.Object) *snapshot.Snapshot { return q.state.With(o).Snapshot }}
+		a.Edits = edits.Of(found, ns)
 	}
-	verdict.Object = "clusterserviceversion " + displayKey(q.key)
-	a := answered(&verdict, operatorsOf(plan, &verdict))
-	a.Edits = q.edits(plan, &verdict)
-	a.Notes = append(a.Notes, "brought by installplan "+text.Name(plan.Metadata.Key())+" (phase "+plan.Status.Phase+"): this is the verdict if that were approved now")
 	return a, nil
 }
 
-func whyOperatorPolicy(q *question, raw []byte) (*answer, error) {
-	policy, strict, err := rules.DecodeOperatorPolicy(raw)
+// inspect returns the answer on the object, and what to do or to ask next.
+func (q *question) inspect(c *inspect.Cluster) (found *inspect.Answer, next []string, err error) {
+	if q.Kind == snapshot.ClusterServiceVersions {
+		found, err = c.JudgeCSV(q.key, q.raw)
+		return found, nil, err
+	}
+	o, err := manifests.Decode(q.Kind, q.raw)
 	if err != nil {
-		return whyUnreadable(q, err)
+		if q.Kind == snapshot.OperatorPolicies {
+			found = c.Unreadable(q.key)
+		}
+		if found == nil {
+			return nil, nil, err
+		}
+		return found, nil, nil
 	}
-	verdict := rules.JudgeOperatorPolicy(rules.OperatorPolicyInput{Policy: policy, Strict: strict, Namespace: q.state.Namespace})
-	a := answered(&verdict, []operator{})
-	if prepared := rules.NewOperatorPolicy(policy); prepared.Package != "" && prepared.TargetNamespace != "" {
-		governed := "package " + text.Name(prepared.Package) + " in namespace " + text.Name(prepared.TargetNamespace)
-		a.Notes = append(a.Notes, "governs "+governed)
-		if all := rules.Overlapping(q.state.Namespace(prepared.TargetNamespace), prepared.Package); prepared.Enforced && len(all) > 1 {
-			var names []string
-			for _, p := range all {
-				names = append(names, p.Namespace+"/"+p.Name)
-			}
-			a.Notes = append(a.Notes, "installs, upgrades and approves nothing, because several enforced policies govern "+governed+": "+
-				text.Names(names, 3)+"; leave one of them enforced")
+	found = c.Judge(o)
+	switch value := o.Value.(type) {
+	case *olm.InstallPlan:
+		next = q.nextOfPlan(c, value, found)
+	case *olm.Subscription:
+		if name := value.Status.InstallPlan.Name; name != "" {
+			next = []string{"its current plan: kubectl opgate why installplan " + displayKey(types.NamespacedName{Namespace: q.key.Namespace, Name: name})}
+		}
+	case *policyv1.Policy:
+		if len(dependency.Read(value).PendingDependencies) > 0 {
+			next = []string{"now: " + c.Graph().Chain(dependency.PolicyRef(value.Namespace, value.Name), "")}
 		}
 	}
-	return a, nil
+	return found, next, nil
 }
 
-// whyUnreadable returns what a stored policy that does not decode holds.
-func whyUnreadable(q *question, cause error) (*answer, error) {
-	for ns := range q.state.Snapshot.All() {
-		for _, p := range ns.Policies() {
-			if p.Namespace == q.key.Namespace && p.Name == q.key.Name {
-				why := rules.Reason{Rule: rules.RulePolicyUnreadable, Source: p.Source(), Decision: rules.Hold}
-				why.Message = fmt.Sprintf("%s is held (%s): waits until the policy can be read: %s", p.Target(), why.Rule,
-					text.Escape(p.Unreadable()))
-				object := "operatorpolicy " + displayKey(q.key)
-				return answered(&rules.Verdict{Object: object, Decision: why.Decision, Reasons: []rules.Reason{why}}, []operator{}), nil
-			}
-		}
+// nextOfPlan says what a plan waits for, and what to do.
+func (q *question) nextOfPlan(c *inspect.Cluster, plan *olm.InstallPlan, found *inspect.Answer) []string {
+	ns := q.state.Namespace(q.key.Namespace)
+	stale := rules.Stale(rules.StaleInput{Plan: plan, Namespace: ns})
+	switch {
+	case plan.Spec.Approved:
+		return []string{"it was approved before (phase " + plan.Status.Phase + "): this is the verdict if it were approved now"}
+	case plan.AwaitsApproval() && !ns.IsCurrent(plan):
+		return []string{"it is outdated: no Subscription names it as its current plan, and approving it would bring an earlier version; delete it"}
+	case stale != "" && found.Decision != rules.Allow:
+		return []string{rules.StaleAdvice(plan, stale)}
+	case plan.Status.Phase == olm.PhaseRequiresApproval && found.Decision == rules.Allow:
+		return append(c.LeftToUsers(plan), "it may be approved: kubectl opgate approve "+displayKey(q.key))
 	}
-	return nil, cause
-}
-
-func whyConstraint(q *question, raw []byte) (*answer, error) {
-	c, strict, err := rules.DecodeConstraint(raw)
-	if err != nil {
-		return nil, err
-	}
-	verdict := rules.JudgeConstraint(rules.ConstraintInput{Constraint: c, Strict: strict, Namespaces: q.state.Snapshot.All(),
-		Constraints: q.state.Snapshot.Constraints()})
-	return answered(&verdict, []operator{}), nil
-}
-
-func whyPolicy(q *question, raw []byte) (*answer, error) {
-	policy := &policyv1.Policy{}
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, policy); err != nil {
-		return nil, err
-	}
-	graph := q.state.Snapshot.Graph()
-	verdict := rules.JudgePolicy(rules.PolicyInput{Policy: policy, Graph: graph})
-	a := answered(&verdict, []operator{})
-	for _, t := range dependency.Read(policy).Templates {
-		for _, d := range t.Dependencies {
-			a.Notes = append(a.Notes, fmt.Sprintf("%s waits for %s to be %s", t.Ref, d.Ref, text.Name(string(d.Want))))
-		}
-	}
-	if len(dependency.Read(policy).PendingDependencies) > 0 {
-		a.Notes = append(a.Notes, "now: "+graph.Chain(dependency.PolicyRef(policy.Namespace, policy.Name), ""))
-	}
-	return a, nil
+	return nil
 }

@@ -1,4 +1,4 @@
-package check
+package manifests
 
 import (
 	"cmp"
@@ -23,11 +23,13 @@ type search struct {
 	strict  bool
 	exclude *patternmatcher.PatternMatcher
 	skipped skipped
+	// dangling are the links that lead nowhere.
+	dangling []Problem
 	// kustomizations are the directories that have one, in the order of the input.
 	kustomizations []string
 }
 
-// newSearch takes the patterns of --exclude: as in .dockerignore, but one without a slash counts in every directory.
+// newSearch takes patterns as in .dockerignore, but one without a slash counts in every directory.
 func newSearch(strict bool, patterns []string) (*search, error) {
 	anywhere := make([]string, 0, len(patterns))
 	for _, pattern := range patterns {
@@ -119,8 +121,13 @@ func (s *search) file(path, clean string) (bool, error) {
 	if s.excluded(clean) || !s.strict && filepath.Base(path) == chartFile {
 		return false, nil
 	}
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) && !s.strict {
+		s.dangling = append(s.dangling, faultOf(clean, err))
+		return false, nil
+	}
 	// Reading a pipe would block.
-	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
+	if err != nil || !info.Mode().IsRegular() {
 		return false, cmp.Or(err, error(&fs.PathError{Op: "read", Path: path, Err: errors.New("it is not a regular file")}))
 	}
 	return true, nil

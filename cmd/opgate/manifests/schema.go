@@ -1,4 +1,4 @@
-package check
+package manifests
 
 import (
 	"context"
@@ -23,7 +23,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/opgate/opgate/manifests/crd"
-	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/snapshot"
 )
 
@@ -108,15 +107,4 @@ func refusedBySchema(gvk schema.GroupVersionKind, raw []byte) apifield.ErrorList
 		errs, _ = d.rules.Validate(context.Background(), nil, d.structural, object, nil, celconfig.RuntimeCELCostBudget)
 	}
 	return slices.DeleteFunc(errs, func(err *apifield.Error) bool { return strings.Contains(fmt.Sprint(err.BadValue), hubOpens) })
-}
-
-// schemaRule is the rule by which a refusal by the schema of a kind is reported.
-func schemaRule(o *object) rules.RuleID {
-	switch {
-	case o.operatorPolicy != nil:
-		return rules.RuleOperatorPolicyField
-	case o.constraint != nil:
-		return rules.RuleConstraintField
-	}
-	return rules.RulePolicyField
 }

@@ -1,4 +1,4 @@
-package check
+package manifests
 
 import (
 	"strconv"
@@ -143,7 +143,7 @@ func resolved(node *yamltree.Node) *yamltree.Node {
 
 // repeated finds the keys that stand twice in one mapping. What an alias stands for is looked at where it
 // is written.
-func (t *tree) repeated(at place) (problems []problem) {
+func (t *tree) repeated(at Place) (problems []Problem) {
 	var walk func(node *yamltree.Node, path string)
 	walk = func(node *yamltree.Node, path string) {
 		switch node.Kind {
@@ -159,7 +159,7 @@ func (t *tree) repeated(at place) (problems []problem) {
 				key, value := node.Content[i], node.Content[i+1]
 				name := joinPath(path, key.Value)
 				if _, twice := seen[key.Value]; twice && key.Kind == yamltree.ScalarNode {
-					problems = append(problems, problem{at.at(t.offset + key.Line), repeats(name)})
+					problems = append(problems, Problem{at.at(t.offset + key.Line), repeats(name)})
 				}
 				seen[key.Value] = struct{}{}
 				if len(value.Content) > 0 {

@@ -1,4 +1,4 @@
-package check
+package manifests
 
 import (
 	"cmp"
@@ -14,84 +14,64 @@ import (
 	apifield "k8s.io/apimachinery/pkg/util/validation/field"
 	kjson "sigs.k8s.io/json"
 
-	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
-	policyv1beta1 "github.com/opgate/opgate/api/policy/v1beta1"
-	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
-	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/snapshot"
-	"github.com/opgate/opgate/snapshot/contents"
 )
 
-// object is one object of the input. One of operatorPolicy, constraint, policy, set, subscription, plan, source and group is set for what is
-// judged.
-type object struct {
-	place
+// Object is one object of the input.
+type Object struct {
+	Place
+	Kind, Namespace, Name string
+	// Value is what is judged, or a *catalog.Package; nil for context. It is one of
+	//
+	//   *policyv1beta2.OperatorPolicy, *constraintv1.Constraint, *policyv1.Policy, *policyv1beta1.PolicySet,
+	//   *olm.Subscription, *olm.InstallPlan, *olm.CatalogSource, *olm.OperatorGroup
+	Value any
+	// Strict are the unknown fields of an OperatorPolicy or a Constraint.
+	Strict []error
+	// Refused is what the schema of the kind does not admit.
+	Refused apifield.ErrorList
+	// Hubs are the fields with hub templates, which nothing has resolved.
+	Hubs []string
+
 	tree *tree
-	kind string
 	// raw is the JSON that would be stored, stored what the gate keeps of it; nil for a kind that it does not keep.
 	raw    []byte
 	stored *snapshot.Object
-	// refused is what the schema of the kind does not admit.
-	refused apifield.ErrorList
-	// hubs are the fields with hub templates, which nothing has resolved.
-	hubs []string
 	// cluster is set for an object that belongs to no namespace.
 	cluster bool
-	// identified is set once the three below have been read.
-	identified                    bool
-	namespace, name, generateName string
-
-	operatorPolicy *policyv1beta2.OperatorPolicy
-	constraint     *constraintv1.Constraint
-	// strict are the unknown fields of the OperatorPolicy or the Constraint.
-	strict []error
-
-	policy *policyv1.Policy
-	set    *policyv1beta1.PolicySet
-
-	subscription *olm.Subscription
-	plan         *olm.InstallPlan
-	// source is a CatalogSource, group an OperatorGroup. Both are context as well.
-	source *olm.CatalogSource
-	group  *olm.OperatorGroup
-	// pkg is that of a PackageManifest.
-	pkg *catalog.Package
+	// identified is set once the names have been read.
+	identified   bool
+	generateName string
 	// labels are those of a Namespace; nil for everything else.
 	labels map[string]string
 }
 
-func (o *object) identify(m *olm.ObjectMeta) {
-	o.name, o.generateName, o.namespace = m.Name, m.GenerateName, m.Namespace
+func (o *Object) identify(m *olm.ObjectMeta) {
+	o.Name, o.generateName, o.Namespace = m.Name, m.GenerateName, m.Namespace
 	o.identified = true
 }
 
-// key names the object among those of its kind.
-func (o *object) key() string {
-	if o.cluster {
-		return o.name
+// Key names the object among those of its kind.
+func (o *Object) Key() string {
+	if o.Namespace == "" {
+		return o.Name
 	}
-	return o.namespace + "/" + o.name
+	return o.Namespace + "/" + o.Name
 }
 
-// manifests is all that was read.
-type manifests struct {
-	// objects are in the order of the input.
-	objects []*object
-	// problems make the input unusable.
-	problems []problem
-	// foreign are the documents that are no Kubernetes objects, unjudged the objects of Opgate's, OLM's and Open Cluster Management's kinds
-	// that are not judged.
-	foreign  []place
-	unjudged []unjudged
-	// files has what plans change.
-	files contents.Files
+// LineOf returns the line of a field in the file.
+func (o *Object) LineOf(field string) int {
+	if field == "" || o.tree == nil {
+		return o.Line
+	}
+	return o.tree.line(field, o.Line)
 }
 
 // unjudged is an object that is not judged.
 type unjudged struct {
-	place
+	Place
 	kind, name string
 	// context is set for one that others are judged by.
 	context bool
@@ -99,40 +79,24 @@ type unjudged struct {
 
 // loader collects objects and problems.
 type loader struct {
-	manifests
+	Set
 	// namespace is the one of objects that name none.
 	namespace string
 	// strict takes every document for an object.
 	strict   bool
-	seen     map[identity]*object
+	seen     map[identity]*Object
 	policies []policyDocument
 }
 
 type identity struct{ kind, namespace, name string }
 
-// load reads the objects of all inputs, and everything that is wrong with them.
-func load(inputs []input, namespace string) *manifests {
-	documents, problems := allDocuments(inputs)
-	m := loadDocuments(documents, namespace, true)
-	m.problems = append(problems, m.problems...)
-	return m
-}
-
-func allDocuments(inputs []input) (all []document, problems []problem) {
-	for _, in := range inputs {
-		documents, faults := documentsOf(in)
-		all, problems = append(all, documents...), append(problems, faults...)
-	}
-	return all, problems
-}
-
-func loadDocuments(documents []document, namespace string, strict bool) *manifests {
-	l := &loader{namespace: namespace, strict: strict, seen: map[identity]*object{}}
+func loadDocuments(documents []document, namespace string, strict bool) *Set {
+	l := &loader{namespace: namespace, strict: strict, seen: map[identity]*Object{}}
 	for _, d := range documents {
 		l.value(d, origin{top: true})
 	}
 	l.allTemplates()
-	return &l.manifests
+	return &l.Set
 }
 
 // origin is the list that an object stands in.
@@ -156,7 +120,7 @@ const maxLists = 8
 func (l *loader) value(d document, from origin) {
 	h, faults := headOf(d.raw)
 	if from.top && !l.strict && h.isForeign {
-		l.foreign = append(l.foreign, d.place)
+		l.foreign = append(l.foreign, d.Place)
 		return
 	}
 	if h.kind == "" && h.apiVersion == "" && len(faults) == 0 {
@@ -186,7 +150,7 @@ func (l *loader) value(d document, from origin) {
 	default:
 		l.files.Add(d.raw, l.namespace)
 		if isKnown(groupOf(h.apiVersion)) {
-			l.unjudged = append(l.unjudged, unjudged{d.place, h.kind, nameOf(d.raw), false})
+			l.unjudged = append(l.unjudged, unjudged{d.Place, h.kind, nameOf(d.raw), false})
 		}
 	}
 }
@@ -203,24 +167,24 @@ func (l *loader) list(d document, h *head, depth int) {
 		from.foreign = k == nil && err == nil
 	}
 	for i, raw := range h.items {
-		item := document{place: d.place, raw: raw, tree: d.tree.item("items", i)}
-		item.line = item.tree.line("", d.line)
+		item := document{Place: d.Place, raw: raw, tree: d.tree.item("items", i)}
+		item.Line = item.tree.line("", d.Line)
 		l.value(item, from)
 	}
 }
 
 // object reads an object of a kind that counts.
 func (l *loader) object(d document, k *kind) {
-	o := &object{place: d.place, tree: d.tree, kind: k.Kind, cluster: k.kept != nil && k.kept.ClusterScoped, raw: d.raw}
+	o := &Object{Place: d.Place, tree: d.tree, Kind: k.Kind, cluster: k.kept != nil && k.kept.ClusterScoped, raw: d.raw}
 	faults := k.read(d.raw, o)
 	if o.identified {
-		faults = append(faults, nameFaults(o, cmp.Or(o.namespace, l.namespace))...)
+		faults = append(faults, nameFaults(o, cmp.Or(o.Namespace, l.namespace))...)
 	}
 	if len(faults) == 0 {
-		o.refused = refusedBySchema(k.GroupVersionKind, d.raw)
+		o.Refused = refusedBySchema(k.GroupVersionKind, d.raw)
 	}
 	if ofOLM[k.GroupVersionKind] != nil { // on its own kinds Opgate has rules with the same answer
-		for _, err := range o.refused {
+		for _, err := range o.Refused {
 			faults = append(faults, fieldFault{err.Field, err.Error()})
 		}
 	}
@@ -232,44 +196,44 @@ func (l *loader) object(d document, k *kind) {
 		return
 	}
 	if o.identified {
-		id := identity{o.kind, o.namespace, o.name}
+		id := identity{o.Kind, o.Namespace, o.Name}
 		first, twice := l.seen[id]
 		switch {
 		case twice && o.labels != nil && maps.Equal(o.labels, first.labels):
 			return // a namespace comes with everything that is installed in it
 		case twice:
-			l.problems = append(l.problems, problem{d.place, fmt.Sprintf("%s %s is there twice, first in %s", o.kind, o.key(), first.place)})
+			l.problems = append(l.problems, Problem{d.Place, fmt.Sprintf("%s %s is there twice, first in %s", o.Kind, o.Key(), first.Place)})
 			return
 		}
 		l.seen[id] = o
 	}
-	o.hubs = hubFields(d)
+	o.Hubs = hubFields(d)
 	if k.unchecked && o.stored != nil && isKnown(k.Group) {
-		l.unjudged = append(l.unjudged, unjudged{d.place, k.Kind, o.name, true})
+		l.unjudged = append(l.unjudged, unjudged{d.Place, k.Kind, o.Name, true})
 	}
-	l.objects = append(l.objects, o)
-	if o.policy != nil {
-		l.policies = append(l.policies, policyDocument{d, o})
+	l.Objects = append(l.Objects, o)
+	if policy, ok := o.Value.(*policyv1.Policy); ok {
+		l.policies = append(l.policies, policyDocument{d, o, policy})
 	}
 }
 
 // store reads an object as the gate keeps it, with the namespace and the name that it gets when it is created.
-func (l *loader) store(o *object, k *kind) (faults []fieldFault) {
+func (l *loader) store(o *Object, k *kind) (faults []fieldFault) {
 	if k.kept == nil {
 		return nil
 	}
-	if o.name == "" || o.namespace == "" && !o.cluster {
-		namespace, name := o.namespace, o.name
+	if o.Name == "" || o.Namespace == "" && !o.cluster {
+		namespace, name := o.Namespace, o.Name
 		if !o.cluster {
 			namespace = cmp.Or(namespace, l.namespace)
 		}
 		if name == "" { // it is open what the API server generates
 			name = o.generateName + "*"
-			for l.seen[identity{o.kind, namespace, name}] != nil {
+			for l.seen[identity{o.Kind, namespace, name}] != nil {
 				name += "*"
 			}
 		}
-		strict := o.strict // those of the document as it was written
+		strict := o.Strict // those of the document as it was written
 		raw, err := named(o.raw, namespace, name)
 		if err != nil {
 			return orFault(nil, err)
@@ -278,7 +242,7 @@ func (l *loader) store(o *object, k *kind) (faults []fieldFault) {
 		if faults = k.read(raw, o); len(faults) > 0 {
 			return faults
 		}
-		o.strict = strict
+		o.Strict = strict
 	}
 	l.files.Add(o.raw, "")
 	read := snapshot.Reader{Unreadable: func(_ *snapshot.Kind, _ types.NamespacedName, err error) { faults = orFault(faults, err) }}
@@ -298,7 +262,7 @@ func named(raw []byte, namespace, name string) ([]byte, error) {
 }
 
 // nameFaults returns what is wrong with the name and the namespace; the API server accepts no other.
-func nameFaults(o *object, namespace string) (faults []fieldFault) {
+func nameFaults(o *Object, namespace string) (faults []fieldFault) {
 	add := func(path, value string, problems []string) {
 		for _, p := range problems {
 			p, _, _ = strings.Cut(p, " (e.g.") // the pattern does not help the user
@@ -306,8 +270,8 @@ func nameFaults(o *object, namespace string) (faults []fieldFault) {
 		}
 	}
 	switch {
-	case o.name != "":
-		add("metadata.name", o.name, validation.NameIsDNSSubdomain(o.name, false))
+	case o.Name != "":
+		add("metadata.name", o.Name, validation.NameIsDNSSubdomain(o.Name, false))
 	case o.generateName != "":
 		add("metadata.generateName", o.generateName, validation.NameIsDNSSubdomain(o.generateName, true))
 	default:
@@ -316,14 +280,14 @@ func nameFaults(o *object, namespace string) (faults []fieldFault) {
 	switch {
 	case !o.cluster:
 		add("metadata.namespace", namespace, utilvalidation.IsDNS1123Label(namespace))
-	case o.namespace != "":
-		add("metadata.namespace", o.namespace, []string{"a " + o.kind + " belongs to no namespace; remove it"})
+	case o.Namespace != "":
+		add("metadata.namespace", o.Namespace, []string{"a " + o.Kind + " belongs to no namespace; remove it"})
 	}
 	return faults
 }
 
 func (l *loader) fault(d document, faults []fieldFault) {
 	for _, f := range faults {
-		l.problems = append(l.problems, problem{d.at(d.tree.line(f.path, d.line)), f.text})
+		l.problems = append(l.problems, Problem{d.at(d.tree.line(f.path, d.Line)), f.text})
 	}
 }

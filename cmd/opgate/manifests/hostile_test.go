@@ -1,4 +1,4 @@
-package check
+package manifests
 
 import (
 	"encoding/base64"
@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/kustomize/api/types"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
-	"github.com/opgate/opgate/cmd/opgate/check/sandbox"
+	"github.com/opgate/opgate/cmd/opgate/manifests/sandbox"
 )
 
 // textFields returns a kustomization for each text in the schema of kustomizations, with that text only, as JSON: keys are written KEY:name,
@@ -330,12 +330,12 @@ func TestH3DocumentsAreBounded(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			begin := time.Now()
-			m := load([]input{{name: "a.yaml", data: []byte(tc.text)}}, "shop")
+			m := load(t, tc.text)
 			if took := time.Since(begin); took > 20*time.Second {
 				t.Errorf("it took %v", took)
 			}
-			if (tc.refused == "") != (len(m.problems) == 0) || tc.refused != "" && !strings.Contains(m.problems[0].text, tc.refused) {
-				t.Errorf("problems %.500v, want %q", m.problems, tc.refused)
+			if (tc.refused == "") != (len(m.Problems()) == 0) || tc.refused != "" && !strings.Contains(m.Problems()[0].text, tc.refused) {
+				t.Errorf("problems %.500v, want %q", m.Problems(), tc.refused)
 			}
 		})
 	}
@@ -344,21 +344,20 @@ func TestH3DocumentsAreBounded(t *testing.T) {
 // TestH3InputsAreBounded has many files of blanks, which a repository holds in a few kilobytes.
 func TestH3InputsAreBounded(t *testing.T) {
 	dir := t.TempDir()
-	for i := range maxInputs/maxInput + 2 {
+	for i := range maxInputs/MaxInput + 2 {
 		file := filepath.Join(dir, fmt.Sprintf("%d.yaml", 100+i))
 		if err := os.WriteFile(file, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.Truncate(file, maxInput); err != nil { // takes no space, and is read as zeros
+		if err := os.Truncate(file, MaxInput); err != nil { // takes no space, and is read as zeros
 			t.Fatal(err)
 		}
 	}
-	search, err := newSearch(true, nil)
+	g, err := Gather([]string{dir}, nil, Options{Plain: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := gather([]string{dir}, nil, search)
-	if len(g.problems) != 1 || !strings.Contains(g.problems[0].text, "larger than 512 MiB in all") || len(g.inputs)*maxInput > maxInputs {
+	if len(g.problems) != 1 || !strings.Contains(g.problems[0].text, "larger than 512 MiB in all") || len(g.inputs)*MaxInput > maxInputs {
 		t.Errorf("%d files are read, with problems %v", len(g.inputs), g.problems)
 	}
 }

@@ -1,4 +1,4 @@
-package check
+package manifests
 
 import (
 	"encoding/json"
@@ -8,46 +8,23 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
-	policyv1beta1 "github.com/opgate/opgate/api/policy/v1beta1"
-	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/dependency"
 )
-
-func readPolicy(raw []byte, o *object) []fieldFault {
-	p := &policyv1.Policy{}
-	faults := append(unknownFields(raw, p), missing(raw, []string{"policy-templates"})...)
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, p); err != nil {
-		return orFault(faults, err)
-	}
-	o.policy = p
-	o.identify(&olm.ObjectMeta{Name: p.Name, GenerateName: p.GenerateName, Namespace: p.Namespace})
-	return faults
-}
-
-func readPolicySet(raw []byte, o *object) []fieldFault {
-	s := &policyv1beta1.PolicySet{}
-	faults := unknownFields(raw, s)
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, s); err != nil {
-		return orFault(faults, err)
-	}
-	o.set = s
-	o.identify(&olm.ObjectMeta{Name: s.Name, GenerateName: s.GenerateName, Namespace: s.Namespace})
-	return faults
-}
 
 // policyDocument is a Policy and its place in the input.
 type policyDocument struct {
 	document
-	object *object
+	object *Object
+	policy *policyv1.Policy
 }
 
 // allTemplates reads what Policies apply, each behind its Policy. All else has been read by then.
 func (l *loader) allTemplates() {
 	for _, p := range l.policies {
-		written := l.objects
-		l.objects = nil
+		written := l.Objects
+		l.Objects = nil
 		l.templates(p)
-		l.objects = slices.Insert(written, slices.Index(written, p.object)+1, l.objects...)
+		l.Objects = slices.Insert(written, slices.Index(written, p.object)+1, l.Objects...)
 	}
 }
 
@@ -55,13 +32,13 @@ func (l *loader) allTemplates() {
 // Policies. Opgate does not judge other templates, nor a template whose object is in the input as well, as in what was
 // read from a cluster.
 func (l *loader) templates(p policyDocument) {
-	d, policy := p.document, p.object.policy
+	d, policy := p.document, p.policy
 	if policy.Spec.Disabled {
 		return
 	}
 	for _, t := range dependency.Read(policy).Templates {
 		if t.Fault == "" && !t.Suspendable && isKnown(t.Ref.Group) {
-			l.unjudged = append(l.unjudged, unjudged{d.place, t.Ref.Kind, t.Ref.Name, false})
+			l.unjudged = append(l.unjudged, unjudged{d.Place, t.Ref.Kind, t.Ref.Name, false})
 		}
 		if _, made := l.seen[identity{t.Ref.Kind, t.Ref.Namespace, t.Ref.Name}]; !t.Suspendable || t.Fault != "" || made {
 			continue
@@ -72,7 +49,7 @@ func (l *loader) templates(p policyDocument) {
 			l.fault(d, []fieldFault{{path, path + " cannot be read: " + reworded(err)}})
 			continue
 		}
-		inner := document{place: d.at(d.tree.line(path, d.line)), raw: raw, tree: d.tree.within(path), template: true}
+		inner := document{Place: d.at(d.tree.line(path, d.Line)), raw: raw, tree: d.tree.within(path), template: true}
 		l.value(inner, origin{})
 	}
 }
@@ -87,14 +64,4 @@ func applied(raw []byte, policy *policyv1.Policy) ([]byte, error) {
 		return nil, err
 	}
 	return json.Marshal(object)
-}
-
-// dependencyNotes states what each template depends on.
-func dependencyNotes(p *policyv1.Policy) (notes []string) {
-	for _, t := range dependency.Read(p).Templates {
-		for _, d := range t.Dependencies {
-			notes = append(notes, fmt.Sprintf("%s waits for %s to be %s", t.Ref, d.Ref, d.Want))
-		}
-	}
-	return notes
 }

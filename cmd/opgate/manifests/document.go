@@ -1,4 +1,4 @@
-package check
+package manifests
 
 import (
 	"bytes"
@@ -21,7 +21,7 @@ import (
 // document is one value of an input: as the JSON that would be sent to an API server, and as a tree with the
 // line of each field.
 type document struct {
-	place
+	Place
 	raw  []byte
 	tree *tree
 	// template is set for one that stands in a Policy.
@@ -30,10 +30,10 @@ type document struct {
 
 // documentsOf reads the documents of an input, as kubectl would take them, but refuses keys that stand
 // twice, of which some decoders take the first and some the last (threat G19).
-func documentsOf(in input) (documents []document, problems []problem) {
+func documentsOf(in input) (documents []document, problems []Problem) {
 	before := 0 // documents that stood as JSON values beside each other, without a marker
 	for _, c := range split(in.data) {
-		at := place{file: in.name, document: c.number + before, line: c.line}
+		at := Place{File: in.name, document: c.number + before, Line: c.line}
 		read := jsonValues(c, at)
 		if read.count == 0 {
 			fromYAML := yamlValue(c, at)
@@ -52,12 +52,12 @@ type reading struct {
 	// count is the number of values found, those with problems included.
 	count     int
 	documents []document
-	problems  []problem
+	problems  []Problem
 }
 
 // jsonValues reads JSON values that follow one another. A text that does not begin as an object, or whose
 // first value is no JSON, has none: it may be YAML in flow style.
-func jsonValues(c chunk, at place) (r reading) {
+func jsonValues(c chunk, at Place) (r reading) {
 	if trimmed := bytes.TrimSpace(c.text); len(trimmed) == 0 || trimmed[0] != '{' {
 		return r
 	}
@@ -65,7 +65,7 @@ func jsonValues(c chunk, at place) (r reading) {
 	lineAt := func(offset int) int { return c.line + lineBreaks(c.text[:max(0, min(offset, len(c.text)))]) }
 	for {
 		rest := c.text[decoder.InputOffset():]
-		at.line = lineAt(len(c.text) - len(bytes.TrimLeft(rest, " \t\r\n")))
+		at.Line = lineAt(len(c.text) - len(bytes.TrimLeft(rest, " \t\r\n")))
 		var raw json.RawMessage
 		err := decoder.Decode(&raw)
 		if errors.Is(err, io.EOF) {
@@ -73,15 +73,15 @@ func jsonValues(c chunk, at place) (r reading) {
 		}
 		if err != nil {
 			if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
-				at.line = lineAt(int(syntax.Offset) - 1)
+				at.Line = lineAt(int(syntax.Offset) - 1)
 			} else if errors.Is(err, io.ErrUnexpectedEOF) {
-				at.line = lineAt(len(bytes.TrimSpace(c.text)))
+				at.Line = lineAt(len(bytes.TrimSpace(c.text)))
 			}
-			r.problems = append(r.problems, problem{at, "is not JSON: " + reworded(err)})
+			r.problems = append(r.problems, Problem{at, "is not JSON: " + reworded(err)})
 			return r
 		}
 		r.count++
-		d := document{place: at, raw: raw, tree: lazyTree(raw, at.line)}
+		d := document{Place: at, raw: raw, tree: lazyTree(raw, at.Line)}
 		if found := d.repeated(); len(found) > 0 {
 			r.problems = append(r.problems, found...)
 		} else {
@@ -105,15 +105,15 @@ func lineBreaks(text []byte) int {
 }
 
 // repeated finds the keys that stand twice in a JSON document.
-func (d *document) repeated() (problems []problem) {
+func (d *document) repeated() (problems []Problem) {
 	var into any
 	strict, err := kjson.UnmarshalStrict(d.raw, &into, kjson.DisallowDuplicateFields)
 	if err != nil {
-		return []problem{{d.place, "is not JSON: " + reworded(err)}}
+		return []Problem{{d.Place, "is not JSON: " + reworded(err)}}
 	}
 	for _, err := range strict {
 		field := fieldOf(err)
-		problems = append(problems, problem{d.at(d.tree.line(field, d.line)), repeats(field)})
+		problems = append(problems, Problem{d.at(d.tree.line(field, d.Line)), repeats(field)})
 	}
 	return problems
 }
@@ -121,10 +121,10 @@ func (d *document) repeated() (problems []problem) {
 func repeats(field string) string { return fmt.Sprintf("%s stands there twice", field) }
 
 // yamlValue reads the one document of a chunk.
-func yamlValue(c chunk, at place) (r reading) {
+func yamlValue(c chunk, at Place) (r reading) {
 	r.count = 1
 	refuse := func(line int, text string) reading {
-		r.problems = append(r.problems, problem{at.at(c.line - 1 + line), "is not YAML: " + text})
+		r.problems = append(r.problems, Problem{at.at(c.line - 1 + line), "is not YAML: " + text})
 		return r
 	}
 	decoder := yamltree.NewDecoder(bytes.NewReader(c.text))
@@ -138,7 +138,7 @@ func yamlValue(c chunk, at place) (r reading) {
 		}
 		return refuse(lineIn(err), reworded(err))
 	}
-	at.line = c.line - 1 + node.Content[0].Line
+	at.Line = c.line - 1 + node.Content[0].Line
 	// The conversion below reads one document and drops what follows it.
 	if err := decoder.Decode(&more); err == nil {
 		return refuse(more.Line, "there is more after the end of the document")
@@ -150,7 +150,7 @@ func yamlValue(c chunk, at place) (r reading) {
 		return r
 	}
 	// A long text with many aliases is short as well (threat G36).
-	if err := yamlsize.CheckAliases(c.text, maxInput); errors.Is(err, yamlsize.ErrTooLarge) {
+	if err := yamlsize.CheckAliases(c.text, MaxInput); errors.Is(err, yamlsize.ErrTooLarge) {
 		return refuse(1, err.Error())
 	}
 	raw, err := yaml.YAMLToJSONStrict(c.text)
@@ -158,7 +158,7 @@ func yamlValue(c chunk, at place) (r reading) {
 		return refuse(lineIn(err), reworded(err))
 	}
 	if !bytes.Equal(raw, []byte("null")) {
-		r.documents = []document{{place: at, raw: raw, tree: t}}
+		r.documents = []document{{Place: at, raw: raw, tree: t}}
 	}
 	return r
 }

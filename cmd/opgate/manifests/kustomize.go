@@ -1,4 +1,4 @@
-package check
+package manifests
 
 import (
 	"bytes"
@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
 
-	"github.com/opgate/opgate/cmd/opgate/check/sandbox"
+	"github.com/opgate/opgate/cmd/opgate/manifests/sandbox"
 	"github.com/opgate/opgate/internal/yamlsize"
 )
 
@@ -41,7 +41,7 @@ type build struct {
 
 // buildAll builds the kustomizations in directories, except those that another one is built from, and Components, which are no whole. The
 // checks of a kustomization name what it would load from elsewhere; the sandbox makes sure that nothing is.
-func buildAll(dirs []string) (builds []*build, problems []problem) {
+func buildAll(dirs []string) (builds []*build, problems []Problem) {
 	if len(dirs) == 0 {
 		return nil, nil
 	}
@@ -52,14 +52,14 @@ func buildAll(dirs []string) (builds []*build, problems []problem) {
 			made[i], faults[i] = buildOne(dir)
 		}
 	}); err != nil {
-		return nil, []problem{{place{file: dirs[0]}, "the kustomizations cannot be built: " + err.Error()}}
+		return nil, []Problem{{Place{File: dirs[0]}, "the kustomizations cannot be built: " + err.Error()}}
 	}
 	for i, dir := range dirs {
 		at := absolute(dir)
 		switch {
 		case made[i] == nil, isPart(at, made, faults):
 		case faults[i] != nil:
-			problems = append(problems, problem{place{file: dir}, "the kustomization cannot be built: " + relative(faults[i])})
+			problems = append(problems, Problem{Place{File: dir}, "the kustomization cannot be built: " + relative(faults[i])})
 		default:
 			builds = append(builds, made[i])
 		}
@@ -114,30 +114,30 @@ func buildOne(dir string) (b *build, err error) {
 			return b, err
 		}
 		// Fields have no lines of their own: patches and transformers wrote some of them.
-		b.documents = append(b.documents, document{place: at, raw: raw, tree: &tree{}})
+		b.documents = append(b.documents, document{Place: at, raw: raw, tree: &tree{}})
 	}
 	return b, nil
 }
 
 // place is where the object that a kustomization changes stands: the document of the same kind and, prefixes and suffixes aside, name.
-func (b *build) place(r *resource.Resource, sources map[string][]document) place {
-	at := place{file: b.dir, kustomization: b.dir}
+func (b *build) place(r *resource.Resource, sources map[string][]document) Place {
+	at := Place{File: b.dir, Kustomization: b.dir}
 	origin, err := r.GetOrigin()
 	if err != nil || origin == nil {
 		return at
 	}
 	switch {
 	case origin.Path != "":
-		at.file = path.Join(b.dir, filepath.ToSlash(origin.Path))
+		at.File = path.Join(b.dir, filepath.ToSlash(origin.Path))
 	case origin.ConfiguredIn != "":
-		at.file = path.Join(b.dir, filepath.ToSlash(origin.ConfiguredIn))
+		at.File = path.Join(b.dir, filepath.ToSlash(origin.ConfiguredIn))
 	}
-	documents, known := sources[at.file]
+	documents, known := sources[at.File]
 	if !known {
-		if data, err := readFile(at.file); err == nil {
-			documents, _ = documentsOf(input{at.file, data})
+		if data, err := readFile(at.File); err == nil {
+			documents, _ = documentsOf(input{at.File, data})
 		}
-		sources[at.file] = documents
+		sources[at.File] = documents
 	}
 	best := -1
 	for _, d := range documents {
@@ -154,7 +154,7 @@ func (b *build) place(r *resource.Resource, sources map[string][]document) place
 			rank = 1
 		}
 		if rank > best {
-			best, at.document, at.line = rank, d.document, d.line
+			best, at.document, at.Line = rank, d.document, d.Line
 		}
 	}
 	return at
@@ -199,8 +199,8 @@ func (r *recorder) ReadFile(file string) ([]byte, error) {
 	}
 	r.build.read[file] = true
 	// Directories that name others twice are read again and again, with names of their own.
-	if r.size += max(len(data), maxInput/maxReads); r.size > maxInput {
-		r.refuse(fmt.Errorf("it reads more than %d files or %d MiB", maxReads, maxInput>>20))
+	if r.size += max(len(data), MaxInput/maxReads); r.size > MaxInput {
+		r.refuse(fmt.Errorf("it reads more than %d files or %d MiB", maxReads, MaxInput>>20))
 	}
 	r.refuse(checkAliases(file, string(data)))
 	var k types.Kustomization
@@ -227,7 +227,7 @@ func (r *recorder) refuse(err error) { r.refused = cmp.Or(r.refused, err) }
 // checkAliases returns an error for a document with aliases that stand for more than is read: kustomize writes them out.
 func checkAliases(name, text string) error {
 	for _, c := range split([]byte(text)) {
-		if err := yamlsize.CheckAliases(c.text, maxInput); errors.Is(err, yamlsize.ErrTooLarge) {
+		if err := yamlsize.CheckAliases(c.text, MaxInput); errors.Is(err, yamlsize.ErrTooLarge) {
 			return fmt.Errorf("%s cannot be read: %w", name, err)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/opgate/opgate/cmd/opgate/check/sandbox"
+	"github.com/opgate/opgate/cmd/opgate/manifests/sandbox"
 )
 
 // TestH3SandboxLimits: a function that takes too much memory or time is left behind, still without network and programs.

@@ -1,17 +1,22 @@
-package check
+package manifests
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
+	operatorsv1 "github.com/operator-framework/api/pkg/operators/v1"
 	operatorsv1alpha1 "github.com/operator-framework/api/pkg/operators/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	kjson "sigs.k8s.io/json"
 
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	constraintv2 "github.com/opgate/opgate/api/constraint/v2"
+	policyv1 "github.com/opgate/opgate/api/policy/v1"
 	policyv1beta1 "github.com/opgate/opgate/api/policy/v1beta1"
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/catalog"
@@ -27,7 +32,7 @@ type kind struct {
 	// kept is the kind of the store that its objects are kept as; nil for one that the store does not hold.
 	kept *snapshot.Kind
 	// read decodes an object and fills in what it is.
-	read func(raw []byte, o *object) []fieldFault
+	read func(raw []byte, o *Object) []fieldFault
 	// unchecked is set for context of which the fields are not checked.
 	unchecked bool
 }
@@ -38,12 +43,18 @@ var kinds = withContext(
 	kind{policyv1beta1.GroupVersion.WithKind(policyv1beta2.Kind), snapshot.OperatorPolicies, readEarlierPolicy, false},
 	kind{constraintv1.GroupVersion.WithKind(constraintv1.Kind), snapshot.Constraints, readConstraint, false},
 	kind{constraintv2.GroupVersion.WithKind(constraintv1.Kind), snapshot.Constraints, readConstraint, false},
-	kind{snapshot.Policies.GroupVersionKind, snapshot.Policies, readPolicy, false},
-	kind{snapshot.PolicySets.GroupVersionKind, snapshot.PolicySets, readPolicySet, false},
-	kind{olm.SubscriptionGVK, snapshot.Subscriptions, readSubscription, false},
-	kind{olm.InstallPlanGVK, snapshot.InstallPlans, readPlan, false},
-	kind{olm.CatalogSourceGVK, snapshot.CatalogSources, readCatalogSource, false},
-	kind{olm.OperatorGroupGVK, snapshot.OperatorGroups, readOperatorGroup, false},
+	kind{snapshot.Policies.GroupVersionKind, snapshot.Policies, reads[policyv1.Policy](as[policyv1.Policy],
+		func(p *policyv1.Policy) *olm.ObjectMeta { return names(&p.ObjectMeta) }, "policy-templates"), false},
+	kind{snapshot.PolicySets.GroupVersionKind, snapshot.PolicySets, reads[policyv1beta1.PolicySet](as[policyv1beta1.PolicySet],
+		func(s *policyv1beta1.PolicySet) *olm.ObjectMeta { return names(&s.ObjectMeta) }), false},
+	kind{olm.SubscriptionGVK, snapshot.Subscriptions, reads[operatorsv1alpha1.Subscription](olm.DecodeSubscription,
+		func(s *olm.Subscription) *olm.ObjectMeta { return &s.Metadata }, subscriptionRequires...), false},
+	kind{olm.InstallPlanGVK, snapshot.InstallPlans, reads[operatorsv1alpha1.InstallPlan](preparedPlan,
+		func(p *olm.InstallPlan) *olm.ObjectMeta { return &p.Metadata }, planRequires...), false},
+	kind{olm.CatalogSourceGVK, snapshot.CatalogSources, reads[operatorsv1alpha1.CatalogSource](as[olm.CatalogSource],
+		func(c *olm.CatalogSource) *olm.ObjectMeta { return &c.Metadata }, "sourceType"), false},
+	kind{olm.OperatorGroupGVK, snapshot.OperatorGroups, reads[operatorsv1.OperatorGroup](as[olm.OperatorGroup],
+		func(g *olm.OperatorGroup) *olm.ObjectMeta { return &g.Metadata }), false},
 	kind{olm.V1.WithKind(olm.KindOperatorCondition), snapshot.OperatorConditions, readMetadata, true},
 	kind{snapshot.Namespaces.GroupVersionKind, snapshot.Namespaces, readNamespace, true},
 	kind{olm.PackageManifests.GroupVersion().WithKind(olm.KindPackageManifest), nil, readPackage, true},
@@ -111,6 +122,16 @@ func groupOf(apiVersion string) string {
 	return gv.Group
 }
 
+// Decode returns an object that a cluster stores. It does not look for what its manifest would be refused for.
+func Decode(kept *snapshot.Kind, raw []byte) (*Object, error) {
+	i := slices.IndexFunc(kinds, func(k kind) bool { return k.kept == kept })
+	o := &Object{Kind: kept.Kind, raw: raw}
+	if faults := kinds[i].read(raw, o); !o.identified {
+		return nil, errors.New(faults[0].text)
+	}
+	return o, nil
+}
+
 // nameOf returns the name of any object.
 func nameOf(raw []byte) string {
 	var object struct {
@@ -126,18 +147,18 @@ func notASCII(s string) bool { return strings.ContainsFunc(s, func(r rune) bool 
 
 func alike(a, b string) bool { return strings.EqualFold(strings.TrimSpace(a), b) }
 
-func readOperatorPolicy(raw []byte, o *object) []fieldFault {
+func readOperatorPolicy(raw []byte, o *Object) []fieldFault {
 	policy, strict, err := rules.DecodeOperatorPolicy(raw)
 	if err != nil {
 		return []fieldFault{wrongType(raw, policy, err)}
 	}
-	o.operatorPolicy, o.strict = policy, strict
-	o.identify(&olm.ObjectMeta{Name: policy.Name, GenerateName: policy.GenerateName, Namespace: policy.Namespace})
+	o.Value, o.Strict = policy, strict
+	o.identify(names(&policy.ObjectMeta))
 	return nil
 }
 
 // readEarlierPolicy reads a policy in v1beta1, as the conversion webhook would hand it to the gate.
-func readEarlierPolicy(raw []byte, o *object) []fieldFault {
+func readEarlierPolicy(raw []byte, o *Object) []fieldFault {
 	var earlier policyv1beta1.OperatorPolicy
 	strict, err := kjson.UnmarshalStrict(raw, &earlier)
 	if err != nil {
@@ -156,46 +177,85 @@ func readEarlierPolicy(raw []byte, o *object) []fieldFault {
 	if faults := readOperatorPolicy(converted, o); len(faults) > 0 {
 		return faults
 	}
-	o.raw, o.strict = converted, rules.SpecFaults(strict) // the faults are those of the document as it was written
+	o.raw, o.Strict = converted, rules.SpecFaults(strict) // the faults are those of the document as it was written
 	return nil
 }
 
-func readSubscription(raw []byte, o *object) []fieldFault {
-	faults := append(unknownFields(raw, &operatorsv1alpha1.Subscription{}), missing(raw, subscriptionRequires)...)
-	s, err := olm.DecodeSubscription(raw)
-	if err != nil {
-		return orFault(faults, err)
+// reads returns the reader of a kind of which Every has all fields. It finds those that are unknown, and those that are missing in spec, and
+// decodes what is judged.
+func reads[Every, T any](decode func(raw []byte) (*T, error), names func(*T) *olm.ObjectMeta, required ...string) func([]byte, *Object) []fieldFault {
+	return func(raw []byte, o *Object) []fieldFault {
+		faults := unknownFields(raw, new(Every))
+		if len(required) > 0 {
+			faults = append(faults, missing(raw, required)...)
+		}
+		value, err := decode(raw)
+		if err != nil {
+			return orFault(faults, err)
+		}
+		o.Value = value
+		o.identify(names(value))
+		return faults
 	}
-	o.subscription = s
-	o.identify(&s.Metadata)
-	return faults
 }
 
-func readPlan(raw []byte, o *object) []fieldFault {
-	faults := append(unknownFields(raw, &operatorsv1alpha1.InstallPlan{}), missing(raw, planRequires)...)
+func as[T any](raw []byte) (*T, error) {
+	value := new(T)
+	return value, kjson.UnmarshalCaseSensitivePreserveInts(raw, value)
+}
+
+func preparedPlan(raw []byte) (*olm.InstallPlan, error) {
 	p, err := olm.DecodePlan(raw)
-	if err != nil {
-		return orFault(faults, err)
+	if err == nil {
+		rules.PreparePlan(p)
 	}
-	rules.PreparePlan(p)
-	o.plan = p
-	o.identify(&p.Metadata)
-	return faults
+	return p, err
+}
+
+func names(m *metav1.ObjectMeta) *olm.ObjectMeta {
+	return &olm.ObjectMeta{Name: m.Name, GenerateName: m.GenerateName, Namespace: m.Namespace}
+}
+
+// readConstraint reads either version: their schemas are one.
+func readConstraint(raw []byte, o *Object) []fieldFault {
+	c, strict, err := rules.DecodeConstraint(raw)
+	if err != nil {
+		return []fieldFault{wrongType(raw, c, err)}
+	}
+	o.Value, o.Strict = c, strict
+	o.identify(names(&c.ObjectMeta))
+	return missing(raw, nil)
+}
+
+// readNamespace reads a Namespace. It is context, not judged, so its fields are not checked.
+func readNamespace(raw []byte, o *Object) []fieldFault {
+	var n metav1.PartialObjectMetadata
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &n); err != nil {
+		return []fieldFault{wrongType(raw, &n, err)}
+	}
+	o.identify(names(&n.ObjectMeta))
+	metav1.SetMetaDataLabel(&n.ObjectMeta, corev1.LabelMetadataName, n.Name) // as every API server does
+	o.labels = n.Labels
+	var err error
+	if o.raw, err = json.Marshal(&n); err != nil {
+		return orFault(nil, err)
+	}
+	return nil
 }
 
 // readPackage reads what a catalog says of a package. It does not identify the object: a package in several catalogs is several objects of
 // one name.
-func readPackage(raw []byte, o *object) []fieldFault {
+func readPackage(raw []byte, o *Object) []fieldFault {
 	var content map[string]any
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &content); err != nil {
 		return []fieldFault{wrongType(raw, &content, err)}
 	}
-	o.pkg = catalog.Decode(content)
+	o.Value = catalog.Decode(content)
 	return nil
 }
 
 // readMetadata reads an object that is context alone.
-func readMetadata(raw []byte, o *object) []fieldFault {
+func readMetadata(raw []byte, o *Object) []fieldFault {
 	var object struct {
 		Metadata olm.ObjectMeta `json:"metadata"`
 	}

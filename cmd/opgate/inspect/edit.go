@@ -1,0 +1,107 @@
+package inspect
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	jsonpatch "github.com/evanphx/json-patch/v5"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	kjson "sigs.k8s.io/json"
+
+	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/snapshot"
+)
+
+// Edit is a change of a policy that ends a reason.
+type Edit struct {
+	Source string       `json:"source"`
+	Rule   rules.RuleID `json:"rule"`
+	// Edit is a sentence, Command the kubectl command that makes it.
+	Edit    string `json:"edit"`
+	Command string `json:"command"`
+}
+
+// Edits are what is tried to end the reasons of a plan.
+type Edits struct {
+	// Policies are the JSON of the OperatorPolicies, by namespace/name.
+	Policies map[string][]byte
+	// With returns the cluster with another state of a policy.
+	With func(*snapshot.Object) *snapshot.Snapshot
+}
+
+// Of returns, for the reasons of a plan that an edit of one OperatorPolicy ends, that edit. Each is tried: the plan is judged with it.
+func (e *Edits) Of(a *Answer, ns *rules.Namespace) []Edit {
+	edits := []Edit{}
+	replacements := ns.Replacements(a.Plan)
+	for i := range a.CSVs {
+		c := &a.CSVs[i]
+		at := slices.IndexFunc(replacements, func(r rules.Replacement) bool { return r.CSV == c.CSV })
+		if at < 0 {
+			continue
+		}
+		for _, r := range a.Reasons {
+			key, ok := strings.CutPrefix(r.Source, rules.KindOperatorPolicy+" ")
+			if !ok || !slices.Contains(c.Because, r.Message) {
+				continue
+			}
+			if found, ok := e.tried(a.Plan, key, &replacements[at], &r); ok {
+				edits = append(edits, found)
+			}
+		}
+	}
+	return edits
+}
+
+// tried returns the edit that ends a reason, if there is one.
+func (e *Edits) tried(plan *olm.InstallPlan, key string, csv *rules.Replacement, r *rules.Reason) (Edit, bool) {
+	var policy map[string]any
+	if kjson.UnmarshalCaseSensitivePreserveInts(e.Policies[key], &policy) != nil {
+		return Edit{}, false
+	}
+	propose := rules.RuleOf(r.Rule).Edit
+	if propose == nil {
+		return Edit{}, false
+	}
+	what, patch := propose(rules.EditInput{Policy: policy, CSV: csv, Message: r.Message})
+	var operations strings.Builder
+	encoder := json.NewEncoder(&operations)
+	encoder.SetEscapeHTML(false) // ranges have > and <
+	if err := encoder.Encode(patch); patch == nil || err != nil || strings.Contains(operations.String(), "'") {
+		return Edit{}, false
+	}
+	decoded, err := jsonpatch.DecodePatch([]byte(operations.String()))
+	if err != nil {
+		return Edit{}, false
+	}
+	edited, err := decoded.Apply(e.Policies[key])
+	if err != nil { // it has no list to add to
+		return Edit{}, false
+	}
+	var decode snapshot.Reader
+	ns := e.With(decode.Read(snapshot.OperatorPolicies, edited)).WithDependencies(plan.Metadata.Namespace)
+	after := rules.JudgePlan(rules.PlanInput{Plan: plan, Namespace: ns})
+	if slices.ContainsFunc(after.Reasons, func(other rules.Reason) bool {
+		return other.Source == r.Source && (other.Rule == r.Rule && other.Message == r.Message || other.Rule == rules.RulePolicyUnreadable)
+	}) {
+		return Edit{}, false
+	}
+	namespace, name, _ := strings.Cut(key, "/")
+	return Edit{Source: r.Source, Rule: r.Rule, Edit: what + maintainedBy(policy),
+		Command: fmt.Sprintf("kubectl patch operatorpolicies.%s %s -n %s --type=json -p '%s'", dependency.PolicyGroup, name, namespace,
+			strings.TrimSpace(operations.String()))}, true
+}
+
+// maintainedBy says that a Policy writes an OperatorPolicy.
+func maintainedBy(policy map[string]any) string {
+	object := unstructured.Unstructured{Object: policy}
+	by, ok := object.GetLabels()[dependency.LabelPolicy]
+	if !ok {
+		return ""
+	}
+	return " (Policy " + text.Name(object.GetNamespace()) + "/" + text.Name(by) + " writes it: edit its template)"
+}

@@ -1,0 +1,191 @@
+// Package inspect asks the rules for commands: what is the verdict on an object of a cluster, what does it rest on, and which edit would change
+// it. No other package below cmd judges.
+package inspect
+
+import (
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
+	policyv1 "github.com/opgate/opgate/api/policy/v1"
+	policyv1beta1 "github.com/opgate/opgate/api/policy/v1beta1"
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/cmd/opgate/manifests"
+	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/snapshot"
+)
+
+// Cluster is what objects are judged by.
+type Cluster struct {
+	*snapshot.Snapshot
+	// Mode is the gate's action on a wrong installPlanApproval.
+	Mode rules.ApprovalMode
+	// Again judges plans that were approved before. Default: they are reported.
+	Again bool
+	// Installed judges installed operators. Default: they are context.
+	Installed bool
+
+	// alone has a set for each of the Constraints, to find where it applies.
+	alone []*constraint.Set
+}
+
+// Answer is the verdict on an object, with what explains it.
+type Answer struct {
+	rules.Verdict
+	// Operators are those of a plan, with their dispositions.
+	Operators []Operator
+	// Notes are what the verdict rests on.
+	Notes []string
+	// Plan is the plan that the verdict is about; nil if it is about another object.
+	Plan *olm.InstallPlan
+	// AlreadyApproved is set for a plan that was approved before and is not judged.
+	AlreadyApproved bool
+	// HeldByAPIServer is set for a refusal that the API server has by itself, with --backstop=enforce.
+	HeldByAPIServer bool
+}
+
+// Judge judges an object as if it were written now, or a plan as if it were approved now. It returns nil for one that is not judged.
+func (c *Cluster) Judge(o *manifests.Object) *Answer {
+	a, schema := c.judge(o)
+	if a == nil {
+		return nil
+	}
+	if len(o.Refused) > 0 {
+		a.Verdict = a.Refused(schema, o.Refused)
+	}
+	a.HeldByAPIServer = a.Decision != rules.Allow && slices.ContainsFunc(a.Reasons, func(r rules.Reason) bool { return backstop(o.Value, r) })
+	return a
+}
+
+// judge also returns the rule by which a refusal by the schema of the kind is reported.
+func (c *Cluster) judge(o *manifests.Object) (a *Answer, schema rules.RuleID) {
+	ns := c.WithDependencies(o.Namespace)
+	switch value := o.Value.(type) {
+	case *policyv1beta2.OperatorPolicy:
+		a = &Answer{Notes: c.policyNotes(rules.NewOperatorPolicy(value)), Verdict: rules.JudgeOperatorPolicy(rules.OperatorPolicyInput{
+			Policy: value, Strict: o.Strict, Namespace: c.WithDependencies})}
+		// The mutating webhook comes first on a cluster; what it fills in changes no verdict.
+		a.Changes = append(rules.NormalizeOperatorPolicy(value, nil), a.Changes...)
+		return a, rules.RuleOperatorPolicyField
+	case *constraintv1.Constraint:
+		return &Answer{Notes: constraintNotes(rules.NewDefinition(value, o.Strict)), Verdict: rules.JudgeConstraint(rules.ConstraintInput{
+			Constraint: value, Strict: o.Strict, Namespaces: c.All(), Constraints: c.Constraints()})}, rules.RuleConstraintField
+	case *policyv1.Policy:
+		return &Answer{Notes: dependencyNotes(value),
+			Verdict: rules.JudgePolicy(rules.PolicyInput{Policy: value, Graph: c.Graph()})}, rules.RulePolicyField
+	case *policyv1beta1.PolicySet:
+		return &Answer{Verdict: rules.JudgePolicySet(rules.PolicySetInput{Set: value, Graph: c.Graph()})}, rules.RulePolicyField
+	case *olm.Subscription:
+		a = &Answer{Notes: append(subscriptionNotes(value, ns), c.judgedBy(ns)...), Verdict: rules.JudgeSubscription(rules.SubscriptionInput{
+			Subscription: value, Namespace: ns, Mode: c.Mode, InstalledElsewhere: c.InstalledElsewhere(value.Spec.Package, o.Namespace)})}
+	case *olm.InstallPlan:
+		if !c.Again && approvedBefore(value) {
+			return &Answer{AlreadyApproved: true, Notes: []string{"approved before, its phase is " + value.Status.Phase + ": not judged again; " +
+				"--as-if=approved-now judges it"}, Verdict: rules.Verdict{Object: "installplan " + o.Key(), Warnings: rules.RefusedSteps(value, ns)}}, ""
+		}
+		a = c.JudgePlan(value)
+	case *olm.CatalogSource: // who will write it is not known, nor whether it is stored already
+		a = &Answer{Verdict: rules.JudgeCatalogSource(rules.CatalogSourceInput{New: value, Namespace: ns, UserUnknown: true})}
+	case *olm.OperatorGroup:
+		a = &Answer{Verdict: rules.JudgeOperatorGroup(rules.OperatorGroupInput{New: value, Namespace: ns, UserUnknown: true, Stored: true})}
+	default:
+		if o.Kind != olm.KindClusterServiceVersion || !c.Installed {
+			return nil, ""
+		}
+		if verdict, here := rules.JudgeInstalled(ns, o.Name); here {
+			a = c.operators(ns, verdict, nil)
+		}
+	}
+	return a, ""
+}
+
+// JudgePlan judges a plan as if it were approved now.
+func (c *Cluster) JudgePlan(plan *olm.InstallPlan) *Answer {
+	ns := c.WithDependencies(plan.Metadata.Namespace)
+	a := c.operators(ns, rules.JudgePlan(rules.PlanInput{Plan: plan, Namespace: ns}), plan.Spec.CSVNames)
+	a.Plan = plan
+	return a
+}
+
+// JudgeCSV returns the part of the verdict on the latest plan that brings a stored ClusterServiceVersion, which is about that operator. Without
+// such a plan it judges the ClusterServiceVersion itself.
+func (c *Cluster) JudgeCSV(key types.NamespacedName, raw []byte) (*Answer, error) {
+	ns := c.WithDependencies(key.Namespace)
+	var latest *olm.InstallPlan
+	for _, plan := range ns.Plans() {
+		if plan.Brings(key.Name) && (latest == nil || plan.Metadata.CreationTimestamp > latest.Metadata.CreationTimestamp) {
+			latest = plan
+		}
+	}
+	if latest == nil {
+		csv, err := olm.DecodeCSV(raw)
+		if err != nil {
+			return nil, err
+		}
+		return &Answer{Verdict: rules.JudgeCSV(rules.CSVInput{New: csv, Namespace: ns}),
+			Notes: []string{"no InstallPlan in the namespace brings it: this is the verdict if it were created now, without one"}}, nil
+	}
+	verdict := rules.JudgePlan(rules.PlanInput{Plan: latest, Namespace: ns})
+	if i := slices.IndexFunc(verdict.CSVs, func(v rules.CSVVerdict) bool { return v.CSV == key.Name }); i >= 0 {
+		only := verdict.CSVs[i]
+		verdict.CSVs, verdict.Decision = []rules.CSVVerdict{only}, rules.Allow
+		verdict.Reasons = slices.DeleteFunc(verdict.Reasons, func(r rules.Reason) bool { return !slices.Contains(only.Because, r.Message) })
+		for _, r := range verdict.Reasons {
+			verdict.Decision = max(verdict.Decision, r.Decision)
+		}
+	}
+	verdict.Object = "clusterserviceversion " + text.Name(key.Namespace) + "/" + text.Name(key.Name)
+	a := c.operators(ns, verdict, latest.Spec.CSVNames)
+	a.Plan = latest
+	a.Notes = append(a.Notes, "brought by installplan "+text.Name(latest.Metadata.Key())+" (phase "+latest.Status.Phase+
+		"): this is the verdict if that were approved now")
+	return a, nil
+}
+
+// Unreadable returns what a stored policy that does not decode holds; nil if there is none of this name.
+func (c *Cluster) Unreadable(key types.NamespacedName) *Answer {
+	for ns := range c.All() {
+		for _, p := range ns.Policies() {
+			if p.Namespace == key.Namespace && p.Name == key.Name {
+				why := rules.Reason{Rule: rules.RulePolicyUnreadable, Source: p.Source(), Decision: rules.Hold}
+				why.Message = fmt.Sprintf("%s is held (%s): waits until the policy can be read: %s", p.Target(), why.Rule, text.Escape(p.Unreadable()))
+				return &Answer{Verdict: rules.Verdict{Object: "operatorpolicy " + text.Name(key.Namespace) + "/" + text.Name(key.Name),
+					Decision: why.Decision, Reasons: []rules.Reason{why}}}
+			}
+		}
+	}
+	return nil
+}
+
+// LeftToUsers returns why Opgate does not approve a plan that may be approved, in the words of its event. The option --ungoverned is that of
+// the loop, and not known.
+func (c *Cluster) LeftToUsers(plan *olm.InstallPlan) []string {
+	namespace, notes := plan.Metadata.Namespace, []string{}
+	for _, blocker := range rules.JudgeApproval(rules.ApprovalInput{Plan: plan, Namespace: c.WithDependencies(namespace),
+		Ungoverned: rules.UngovernedIn(c.NamespaceAnnotations(namespace), rules.ApproveUngoverned)}).Blockers {
+		notes = append(notes, blocker.Why)
+	}
+	return notes
+}
+
+// backstop reports whether the API server refuses an object for a reason by itself. Where a policy cannot be read, it stores a Subscription as
+// Manual and leaves the refusal to the webhooks.
+func backstop(value any, r rules.Reason) bool {
+	switch value.(type) {
+	case *olm.InstallPlan:
+		return rules.RuleOf(r.Rule).Backstop
+	case *olm.Subscription:
+		return rules.RuleOf(r.Rule).Backstop && r.Rule != rules.RulePolicyUnreadable
+	}
+	return false
+}
+
+// approvedBefore reports whether OLM runs a plan, or has run it. Without such a phase spec.approved only asks for that.
+func approvedBefore(p *olm.InstallPlan) bool {
+	return p.Spec.Approved && slices.Contains([]string{olm.PhaseInstalling, olm.PhaseComplete, olm.PhaseFailed}, p.Status.Phase)
+}

@@ -1,0 +1,200 @@
+package inspect
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	policyv1 "github.com/opgate/opgate/api/policy/v1"
+	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/dependency"
+)
+
+// Operator is a ClusterServiceVersion of a plan, or an installed one, with its disposition.
+type Operator struct {
+	CSV         string   `json:"csv"`
+	Package     string   `json:"package"`
+	Version     string   `json:"version"`
+	Disposition string   `json:"disposition"`
+	By          []string `json:"by,omitempty"`
+
+	// Decision is that of the disposition.
+	Decision rules.Decision `json:"-"`
+}
+
+// Describe returns the name of an operator and, if known, of its package.
+func (o *Operator) Describe() string {
+	if o.Package == "" {
+		return o.CSV + ": "
+	}
+	return o.CSV + " (" + strings.TrimSpace("package "+o.Package+" "+o.Version) + "): "
+}
+
+// Because names what the disposition comes from.
+func (o *Operator) Because() string {
+	switch {
+	case len(o.By) > 0:
+		return " by " + strings.Join(o.By, ", ")
+	case o.Disposition == rules.Ungoverned.String():
+		return ", no enforcing OperatorPolicy restricts it"
+	}
+	return ""
+}
+
+// Reason is why a verdict holds or refuses.
+type Reason struct {
+	Rule    rules.RuleID `json:"rule"`
+	Source  string       `json:"source"`
+	Message string       `json:"message"`
+}
+
+// Reasons returns the reasons of a verdict, never nil.
+func Reasons(v *rules.Verdict) []Reason {
+	reasons := []Reason{}
+	for _, r := range v.Reasons {
+		reasons = append(reasons, Reason{r.Rule, r.Source, r.Message})
+	}
+	return reasons
+}
+
+// Warning is what a verdict warns of.
+type Warning struct {
+	Rule rules.RuleID
+	// Field is the path of a field; empty if it is not about one.
+	Field, Message string
+}
+
+// Warnings returns what would be changed, and then the admission warnings, in their order.
+func Warnings(v *rules.Verdict) (list []Warning) {
+	for _, c := range v.Changes {
+		if c.Message != "" {
+			list = append(list, Warning{c.Rule, "", c.Preview()}) // nothing is changed here
+		}
+	}
+	for _, w := range v.Warnings {
+		list = append(list, Warning{w.Rule, w.Field, w.Message})
+	}
+	return list
+}
+
+// operators returns an answer with the operators that a verdict is about. Those that no policy or Constraint is about are names.
+func (c *Cluster) operators(ns *rules.Namespace, v rules.Verdict, names []string) *Answer {
+	a := &Answer{Verdict: v}
+	for i := range v.CSVs {
+		of := &v.CSVs[i]
+		o := Operator{CSV: of.CSV, Package: of.Package, Version: of.Version, Disposition: of.Disposition.String(), By: of.By}
+		switch of.Disposition {
+		case rules.Held:
+			o.Decision = rules.Hold
+		case rules.Denied:
+			o.Decision = rules.Deny
+		case rules.Allowed, rules.Required, rules.Ungoverned:
+		}
+		a.Operators = append(a.Operators, o)
+	}
+	if v.CSVs == nil {
+		for _, name := range names {
+			a.Operators = append(a.Operators, Operator{CSV: name, Disposition: rules.Ungoverned.String()})
+		}
+		a.Notes = append(a.Notes, "ungoverned: no OperatorPolicy governs namespace "+text.Name(ns.Name()))
+	}
+	a.Notes = append(a.Notes, c.judgedBy(ns)...)
+	return a
+}
+
+// policyNotes names what a policy governs, and the others that govern it as well.
+func (c *Cluster) policyNotes(p *rules.OperatorPolicy) []string {
+	if p.Package == "" || p.TargetNamespace == "" {
+		return nil // a warning says so
+	}
+	governed := "package " + text.Name(p.Package) + " in namespace " + text.Name(p.TargetNamespace)
+	notes := []string{"governs " + governed + onlyInforms(p)}
+	if all := rules.Overlapping(c.WithDependencies(p.TargetNamespace), p.Package); p.Enforced && len(all) > 1 {
+		var names []string
+		for _, p := range all {
+			names = append(names, p.Namespace+"/"+p.Name)
+		}
+		notes = append(notes, "installs, upgrades and approves nothing, because several enforced policies govern "+governed+": "+
+			text.Names(names, 3)+"; leave one of them enforced")
+	}
+	return notes
+}
+
+func onlyInforms(p *rules.OperatorPolicy) string {
+	if p.Enforced {
+		return ""
+	}
+	return ", only informs"
+}
+
+// subscriptionNotes names the policies that apply.
+func subscriptionNotes(s *olm.Subscription, ns *rules.Namespace) (notes []string) {
+	for _, p := range ns.Policies() {
+		if p.Governs(s.Spec.Package) {
+			notes = append(notes, "governed by "+p.Source()+onlyInforms(p))
+		}
+	}
+	if len(notes) == 0 {
+		notes = append(notes, "ungoverned: no OperatorPolicy names package "+text.Name(s.Spec.Package)+" in namespace "+text.Name(ns.Name()))
+	}
+	return notes
+}
+
+// dependencyNotes states what each template depends on.
+func dependencyNotes(p *policyv1.Policy) (notes []string) {
+	for _, t := range dependency.Read(p).Templates {
+		for _, d := range t.Dependencies {
+			notes = append(notes, fmt.Sprintf("%s waits for %s to be %s", t.Ref, d.Ref, text.Name(string(d.Want))))
+		}
+	}
+	return notes
+}
+
+// constraintNotes states what a Constraint requires, and the properties it provides.
+func constraintNotes(d *constraint.Definition) (notes []string) {
+	warn := 0
+	required := map[constraint.Target]int{}
+	for _, c := range slices.Concat(d.Constraints, d.OnWrites) {
+		if c.Action == constraint.Warn {
+			warn++
+		} else {
+			required[c.On]++
+		}
+	}
+	for _, of := range []struct {
+		target constraint.Target
+		what   string
+	}{{constraint.OnBundle, "operator"}, {constraint.OnCatalogSource, olm.KindCatalogSource}, {constraint.OnOperatorGroup, olm.KindOperatorGroup}} {
+		if n := required[of.target]; n > 0 {
+			notes = append(notes, "requires "+text.Count(n, "constraint")+" of every "+of.what)
+		}
+	}
+	if warn > 0 {
+		notes = append(notes, "warns of "+text.Count(warn, "constraint"))
+	}
+	if n := len(d.Properties); n > 0 {
+		notes = append(notes, "offers "+text.Count(n, "property"))
+	}
+	return notes
+}
+
+// judgedBy names the Constraints that apply in a namespace.
+func (c *Cluster) judgedBy(ns *rules.Namespace) (notes []string) {
+	if c.alone == nil {
+		for _, d := range c.Constraints().Definitions() {
+			c.alone = append(c.alone, constraint.NewSet([]*constraint.Definition{d}, c.Constraints().Cluster()))
+		}
+	}
+	for i, d := range c.Constraints().Definitions() {
+		switch {
+		case c.alone[i].Applies(ns.ForConstraints()):
+			notes = append(notes, "judged by Constraint "+d.Name)
+		case slices.ContainsFunc(d.Constraints, func(asked *constraint.Constraint) bool { return asked.Action == constraint.Warn }):
+			notes = append(notes, "judged by Constraint "+d.Name+", only warns")
+		}
+	}
+	return notes
+}

@@ -1,0 +1,109 @@
+package manifests
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+// load reads a text as `opgate check --strict` reads standard input.
+func load(t *testing.T, text string) *Input {
+	t.Helper()
+	in, err := Gather([]string{"-"}, strings.NewReader(text), Options{Namespace: "shop", Plain: true, Strict: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range in.Sets() { // reads them
+	}
+	return in
+}
+
+// Every document of a long stream has its own number and line.
+func TestManyDocuments(t *testing.T) {
+	var b strings.Builder
+	for i := range 3_000 {
+		fmt.Fprintf(&b, "---\napiVersion: operators.coreos.com/v1alpha1\nkind: Subscription\nmetadata: {name: s%d}\nspec: {name: p, source: s, sourceNamespace: olm}\n", i)
+	}
+	in := load(t, b.String())
+	for m := range in.Sets() {
+		if len(in.problems) != 0 || len(m.Objects) != 3_000 {
+			t.Fatalf("%d problems, %d objects, want 0 and 3000", len(in.problems), len(m.Objects))
+		}
+		last := m.Objects[2_999]
+		if want := (Place{File: "-", document: 3_000, Line: 2_999*5 + 2}); last.Place != want {
+			t.Errorf("the last object is in %v, want %v", last.Place, want)
+		}
+	}
+}
+
+// TestConcerning: a file that cannot be read is no warning if another parser may find an object of OLM or of Opgate in it.
+func TestConcerning(t *testing.T) {
+	wide := func(s string, bigEndian bool) string {
+		var b strings.Builder
+		for _, r := range "\ufeff" + s {
+			if bigEndian {
+				b.Write([]byte{byte(r >> 8), byte(r)})
+			} else {
+				b.Write([]byte{byte(r), byte(r >> 8)})
+			}
+		}
+		return b.String()
+	}
+	const subscription = "apiVersion: operators.coreos.com/v1alpha1\nkind: Subscription\n"
+	const twice = "metadata: {name: a, name: b}\n"
+	for _, tc := range []struct {
+		name, text string
+		concerning bool
+	}{
+		{name: "control: ISO 8859-1", text: "name: caf\xe9\n"},
+		{name: "control: a key twice", text: "apiVersion: v1\nkind: ConfigMap\n" + twice},
+		{name: "control: JSON with comments", text: "{\n// a\n\"path\": \"C:\\\\src\"}"},
+		{name: "attack: UTF-16", text: wide(subscription, true), concerning: true},
+		{name: "attack: UTF-16, little endian", text: wide(subscription, false), concerning: true},
+		{name: "attack: ISO 8859-1 with an object", text: subscription + "# caf\xe9\n", concerning: true},
+		{name: "attack: a key twice", text: subscription + twice, concerning: true},
+		{name: "attack: a key twice, and escapes", text: "apiVersion: \"oper\\u0061tors.coreos.com/v1alpha1\"\nkind: \"Subs\\x63ription\"\n" + twice, concerning: true},
+		{name: "attack: a key twice, and a text on two lines", text: "apiVersion: \"oper\\\n  ators.coreos.com/v1alpha1\"\nkind: \"Subs\\\n cription\"\n" + twice,
+			concerning: true},
+		{name: "attack: a key twice, and a binary text", text: "apiVersion: !!binary b3BlcmF0b3JzLmNvcmVvcy5jb20vdjFhbHBoYTE=\nkind: a\n" + twice, concerning: true},
+		{name: "attack: a key twice, and a tag in escapes", text: "apiVersion: !<tag:yaml.org,2002:bin%61ry> b3Blcg==\nkind: a\n" + twice, concerning: true},
+		{name: "attack: a key twice, and a tag by a handle", text: "%TAG !e! tag:yaml.org,2002:bin\n---\napiVersion: !e!ary b3Blcg==\nkind: a\n" + twice, concerning: true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			dir := t.TempDir()
+			writeFiles(t, dir, map[string]string{"a.yaml": tc.text})
+			in, err := Gather([]string{dir}, nil, Options{Namespace: "shop"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range in.Sets() { // reads them
+			}
+			if problems, warnings := len(in.Problems()), len(in.warnings); problems+warnings == 0 || (problems > 0) != tc.concerning || (warnings > 0) == tc.concerning {
+				t.Errorf("problems %v, warnings %v", in.problems, in.warnings)
+			}
+		})
+	}
+}
+
+// FuzzLoad reads anything: the loader never panics, and what makes an input unusable has a place.
+func FuzzLoad(f *testing.F) {
+	for _, seed := range []string{
+		"apiVersion: v1\nkind: Namespace\nmetadata: {name: shop, labels: {a: b}}\n---\n", "a: &a\n- *a\n", "{\"items\":[{}]}", "--- |\n x\n...\n%TAG ! a\n---\n", "\ufeff{}\r---\u2028", "<<: *x",
+		`{"apiVersion":"v1","kind":"List","items":[{"apiVersion":"operators.coreos.com/v1alpha1","kind":"InstallPlan","metadata":{"generateName":"a"},"spec":{"approval":"","approved":false,"clusterServiceVersionNames":["a"]},"status":{"phase":"RequiresApproval","plan":[{"resource":{"kind":"ClusterServiceVersion","manifest":"{}"}}]}}]}`,
+		"kind: SubscriptionList\napiVersion: operators.coreos.com/v1alpha1\nitems: [&a {metadata: {name: x}, spec: {name: p, source: s, sourceNamespace: t, sourceNamespace: t}}, *a]\n",
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if !utf8.Valid(data) {
+			return
+		}
+		lines := 1 + lineBreaks(data)
+		for _, p := range load(t, string(data)).Problems() {
+			if p.document < 1 || p.Line < 1 || p.Line > lines+1 || p.text == "" {
+				t.Errorf("a problem without a place in %d lines: %+v", lines, p)
+			}
+		}
+	})
+}

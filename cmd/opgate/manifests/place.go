@@ -1,0 +1,69 @@
+package manifests
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/opgate/opgate/cmd/opgate/cli"
+	"github.com/opgate/opgate/internal/text"
+)
+
+// Place is where something stands in the input.
+type Place struct {
+	// File is the path as it was given, or cli.StandardInput.
+	File string
+	// Kustomization is the directory of the kustomization that made the object of what stands in the file; else empty.
+	Kustomization string
+	// document counts from 1 in the file; 0 where the problem is the file itself.
+	document int
+	// Line counts from 1 in the file; 0 where it is unknown.
+	Line int
+}
+
+// String is the place as errors name it: "plans.yaml: document 2, line 14".
+func (p Place) String() string {
+	s := text.Escape(DisplayFile(p.File))
+	if p.Kustomization != "" && p.Kustomization != p.File {
+		s += " (built by " + text.Escape(p.Kustomization) + ")"
+	}
+	switch {
+	case p.document > 0:
+		return fmt.Sprintf("%s: document %d, line %d", s, p.document, p.Line)
+	case p.Line > 0:
+		return fmt.Sprintf("%s: line %d", s, p.Line)
+	}
+	return s
+}
+
+// Short is the place as verdicts name it: "plans.yaml:14".
+func (p Place) Short() string {
+	s := DisplayFile(p.File)
+	if p.Line > 0 {
+		s += ":" + strconv.Itoa(p.Line)
+	}
+	if p.Kustomization != "" && p.Kustomization != p.File {
+		s += ", built by " + p.Kustomization
+	}
+	return text.Escape(s)
+}
+
+func (p Place) at(line int) Place {
+	p.Line = line
+	return p
+}
+
+// DisplayFile returns the name of a file for people.
+func DisplayFile(name string) string {
+	if name == cli.StandardInput {
+		return "stdin"
+	}
+	return name
+}
+
+// Problem is one reason why the input cannot be used.
+type Problem struct {
+	Place
+	text string
+}
+
+func (p Problem) String() string { return p.Place.String() + ": " + text.Escape(p.text) }

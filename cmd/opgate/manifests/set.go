@@ -1,0 +1,195 @@
+// Package manifests reads manifests as they would be sent to an API server, with the file and the line of each object and field. It finds what
+// kubectl or the API server would refuse to take at all, and judges nothing.
+package manifests
+
+import (
+	"bufio"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/opgate/opgate/catalog"
+	"github.com/opgate/opgate/cmd/opgate/cli"
+	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/snapshot"
+	"github.com/opgate/opgate/snapshot/contents"
+)
+
+// Set are objects that are together on a cluster: those without an alternative, and the overlays of one name.
+type Set struct {
+	// Overlay is the name of the overlays; empty if nothing has alternatives.
+	Overlay string
+	// Objects are in the order of the input.
+	Objects []*Object
+
+	overlays []*build
+	problems []Problem
+	// foreign are the documents that are no Kubernetes objects, unjudged the objects of Opgate's, OLM's and Open Cluster Management's kinds
+	// that are not judged.
+	foreign  []Place
+	unjudged []unjudged
+	// files has what plans change.
+	files contents.Files
+}
+
+// Made reports whether something is of the overlays.
+func (s *Set) Made(at Place) bool {
+	return slices.ContainsFunc(s.overlays, func(b *build) bool { return b.dir == at.Kustomization })
+}
+
+// Stored returns the objects as the gate keeps them.
+func (s *Set) Stored() (objects []*snapshot.Object) {
+	for _, o := range s.Objects {
+		if o.stored != nil {
+			objects = append(objects, o.stored)
+		}
+	}
+	return objects
+}
+
+// Changes returns what a plan changes, as rules.Changes.
+func (s *Set) Changes(plan *olm.InstallPlan, replacements []rules.Replacement) *rules.PlanChanges {
+	return s.files.Changes(plan, replacements)
+}
+
+// Snapshot returns the state of a cluster that holds nothing but the objects. No policy waits for another one there: what the statuses of
+// Policies would show is not known.
+func (s *Set) Snapshot(versions constraint.Cluster) *snapshot.Snapshot {
+	type key struct {
+		name   string
+		source olm.Catalog
+	}
+	packages := map[key]*catalog.Package{}
+	for _, o := range s.Objects {
+		if pkg, ok := o.Value.(*catalog.Package); ok {
+			packages[key{pkg.Name, pkg.Catalog}] = pkg
+		}
+	}
+	b := snapshot.Builder{Unsuspended: true, Changes: s.files.Changes, Packages: func(pkg, _ string, source olm.Catalog) *catalog.Package {
+		return packages[key{pkg, source}]
+	}}
+	b.SetCluster(time.Time{}, versions)
+	return b.Put(time.Time{}, s.Stored()...)
+}
+
+// Sets returns the sets that the input has, of which each is to be judged apart. Once all have been read, Problems and Notes are complete.
+func (in *Input) Sets() iter.Seq[*Set] {
+	var all []document
+	for _, file := range in.inputs {
+		documents, problems := documentsOf(file)
+		all = append(all, documents...)
+		in.fault(problems...)
+	}
+	common, list := worlds(in.builds)
+	in.unpaired = unpaired(list)
+	all = append(all, (&world{builds: common}).documents()...)
+	return func(yield func(*Set) bool) {
+		for _, w := range list {
+			s := loadDocuments(slices.Concat(all, w.documents()), in.options.Namespace, in.options.Strict)
+			s.Overlay, s.overlays = w.name, w.builds
+			in.fault(s.problems...)
+			for _, at := range s.foreign {
+				in.foreign[at] = true
+			}
+			for _, u := range s.unjudged {
+				in.unjudged[u] = true
+			}
+			if !yield(s) {
+				return
+			}
+		}
+	}
+}
+
+// Problems returns what makes the input unusable: what cannot be read, then faults in the order of the input.
+func (in *Input) Problems() []Problem { return in.sorted(in.problems) }
+
+func (in *Input) sorted(problems []Problem) []Problem {
+	position := func(p Problem) int {
+		return slices.IndexFunc(in.inputs, func(file input) bool { return file.name == p.File })
+	}
+	slices.SortStableFunc(problems, func(a, b Problem) int { return cmp.Compare(position(a), position(b)) })
+	return problems
+}
+
+// Unusable prints the problems, if there are any, and returns an error that counts them.
+func (in *Input) Unusable(stderr io.Writer) error {
+	problems := in.Problems()
+	if len(problems) == 0 {
+		return nil
+	}
+	out := bufio.NewWriter(stderr)
+	for _, p := range problems {
+		fmt.Fprintln(out, p)
+	}
+	if err := out.Flush(); err != nil {
+		return fmt.Errorf("write problems: %w", err)
+	}
+	return errors.New(text.Count(len(problems), "problem") + " in the input")
+}
+
+// Read reads files, directories or "-", standard input. What it cannot use it prints, and returns an error with an exit code.
+func Read(files []string, stdin io.Reader, stderr io.Writer, o Options) (*Set, error) {
+	in, err := Gather(files, stdin, o)
+	if err != nil {
+		return nil, err
+	}
+	var all *Set
+	for all = range in.Sets() {
+		break // without kustomizations there is one
+	}
+	if err := in.Unusable(stderr); err != nil {
+		return nil, &cli.ExitError{Code: cli.ExitUnusable, Message: err.Error()}
+	}
+	if left := (skipped{documents: len(in.foreign)}); left.documents > 0 {
+		fmt.Fprintln(stderr, "skipped: "+left.String())
+	}
+	return all, nil
+}
+
+// Notes say what is not judged: overlays without those of another base, what is none of the gate's business and cannot be read, objects that decide over operators by kind, all else by count. judged
+// is a kind that is judged all the same.
+func (in *Input) Notes(judged string) []string {
+	notes := in.unpaired
+	for _, p := range in.sorted(in.warnings) {
+		notes = append(notes, "warning: not read: "+p.String())
+	}
+	context, others := map[string]int{}, map[string]int{}
+	for u := range in.unjudged {
+		switch {
+		case u.kind == judged:
+		case u.context:
+			context[u.kind]++
+		default:
+			others[u.kind]++
+		}
+	}
+	if len(context) > 0 {
+		notes = append(notes, "read as context and not judged: "+countedKinds(context))
+	}
+	if len(others) > 0 {
+		notes = append(notes, "not judged here: "+countedKinds(others))
+	}
+	in.skipped.documents = len(in.foreign)
+	if in.skipped != (skipped{}) {
+		notes = append(notes, "skipped: "+in.skipped.String())
+	}
+	return notes
+}
+
+func countedKinds(count map[string]int) string {
+	var kinds []string
+	for _, kind := range slices.Sorted(maps.Keys(count)) {
+		kinds = append(kinds, fmt.Sprintf("%d %s", count[kind], kind))
+	}
+	return strings.Join(kinds, ", ")
+}
