@@ -187,5 +187,5 @@ func backstop(value any, r rules.Reason) bool {
 
 // approvedBefore reports whether OLM runs a plan, or has run it. Without such a phase spec.approved only asks for that.
 func approvedBefore(p *olm.InstallPlan) bool {
-	return p.Spec.Approved && slices.Contains([]string{olm.PhaseInstalling, olm.PhaseComplete, olm.PhaseFailed}, p.Status.Phase)
+	return p.Running() || p.Spec.Approved && p.Finished()
 }
