@@ -112,7 +112,7 @@ func (in *ApprovalInput) isCandidate() bool {
 // Waits reports whether a plan waits for approval: it requires approval, a Subscription names it as its current plan, and a part of it is
 // not installed yet.
 func (n *Namespace) Waits(plan *olm.InstallPlan) bool {
-	if n == nil || plan.Status.Phase != olm.PhaseRequiresApproval || plan.Spec.Approved {
+	if n == nil || !plan.RequiresApproval() {
 		return false
 	}
 	return n.IsCurrent(plan) && slices.ContainsFunc(plan.Spec.CSVNames, func(name string) bool {

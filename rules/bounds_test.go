@@ -192,7 +192,7 @@ func TestA4Plans(t *testing.T) {
 
 // TestA4Capabilities: bundles that require and provide the same capability thousands of times do not multiply the work.
 func TestA4Capabilities(t *testing.T) {
-	csvs := make([]planCSV, 10)
+	csvs := make([]Bundle, 10)
 	for i := range csvs {
 		for j := range 4000 {
 			kind := olm.Capability{Group: "g", Version: "v1", Kind: fmt.Sprint(j % 2000)}

@@ -441,7 +441,7 @@ func TestNewestVersionIsWarnedOf(t *testing.T) {
 
 // TestTooNewFor compares the first two numbers, the first one first.
 func TestTooNewFor(t *testing.T) {
-	limited := &planCSV{authored: `[{"type":"olm.maxOpenShiftVersion","value":"4.19"}]`}
+	limited := &Bundle{authored: `[{"type":"olm.maxOpenShiftVersion","value":"4.19"}]`}
 	for openshift, want := range map[string]bool{"4.18.9": false, "4.19.3": false, "4.20.0": true, "5.1.0": true, "": false} {
 		if what, _ := tooNewFor(limited, openshift); (what != "") != want {
 			t.Errorf("on %q: %q", openshift, what)

@@ -59,7 +59,7 @@ func JudgeCSV(in CSVInput) Verdict {
 		return v.sorted()
 	}
 	c := in.described(in.New)
-	var before *planCSV
+	var before *Bundle
 	if in.Old != nil {
 		before = in.described(in.Old) // an existing violation is no reason to refuse an update
 		judgeFrozenCSV(&in, before, &v)
@@ -77,11 +77,11 @@ func JudgeCSV(in CSVInput) Verdict {
 }
 
 // findings returns the Constraints that a ClusterServiceVersion without a plan does not satisfy; none for nil.
-func (in *CSVInput) findings(c *planCSV, budget *constraint.Budget) []constraint.Finding {
+func (in *CSVInput) findings(c *Bundle, budget *constraint.Budget) []constraint.Finding {
 	if c == nil {
 		return nil
 	}
-	bundle := c.bundle(in.Namespace)
+	bundle := c.forConstraints(in.Namespace)
 	bundle.Unknown &= constraint.Scope | constraint.Deprecation | constraint.ChangeSet // it is the only source of its other attributes
 	if c.bypassesOLM {
 		bundle.Channel = ""
@@ -91,8 +91,8 @@ func (in *CSVInput) findings(c *planCSV, budget *constraint.Budget) []constraint
 
 // changesRead reports whether an update changes anything that a violated Constraint reads of a ClusterServiceVersion. Only an update that
 // does not is excused by a violation that existed before: else a small one would excuse every larger one (threat O34).
-func (in *CSVInput) changesRead(f *constraint.Finding, before, after *planCSV) bool {
-	was, is := before.bundle(in.Namespace), after.bundle(in.Namespace)
+func (in *CSVInput) changesRead(f *constraint.Finding, before, after *Bundle) bool {
+	was, is := before.forConstraints(in.Namespace), after.forConstraints(in.Namespace)
 	changed := was.Unknown ^ is.Unknown
 	if was.Package != is.Package {
 		changed |= constraint.Package | constraint.Channel | constraint.Deprecation
@@ -139,8 +139,8 @@ func (in *CSVInput) matters() bool {
 }
 
 // described returns a ClusterServiceVersion as described by its own contents and, if it is installed, by its Subscription.
-func (in *CSVInput) described(csv *olm.CSV) *planCSV {
-	c := &planCSV{name: csv.Metadata.Name, spec: &csv.Spec, bypassesOLM: in.Old == nil, planGone: in.Old == nil && in.ByOLM}
+func (in *CSVInput) described(csv *olm.CSV) *Bundle {
+	c := &Bundle{name: csv.Metadata.Name, spec: &csv.Spec, bypassesOLM: in.Old == nil, planGone: in.Old == nil && in.ByOLM}
 	c.describe(csv.Metadata.Annotations.Properties)
 	c.attribute(in.Namespace)
 	for _, installed := range in.Namespace.Installed() {
@@ -152,7 +152,7 @@ func (in *CSVInput) described(csv *olm.CSV) *planCSV {
 }
 
 // judgeBypassingOLM applies the policies to a ClusterServiceVersion that no running plan contains.
-func judgeBypassingOLM(in *CSVInput, c, before *planCSV, v *Verdict) {
+func judgeBypassingOLM(in *CSVInput, c, before *Bundle, v *Verdict) {
 	ns := in.Namespace
 	if unknown := in.unknownPackage(c, before); unknown != "" && ns.governed() {
 		recordForNamespace(v, ns, RuleCSVPolicy, finding{decision: Hold,
@@ -180,7 +180,7 @@ func judgeBypassingOLM(in *CSVInput, c, before *planCSV, v *Verdict) {
 // unknownPackage returns why the package of a ClusterServiceVersion is not known, or "" if it is, or if it was not known before either. Users
 // have to write the package as OLM does: the API server, which holds the write while no replica answers, does not decode properties, so
 // another form would hide the package from it (threat O41).
-func (in *CSVInput) unknownPackage(c, before *planCSV) string {
+func (in *CSVInput) unknownPackage(c, before *Bundle) string {
 	named := func(csv *olm.CSV) bool { return olm.NamesPackage(csv.Metadata.Annotations.Properties) }
 	switch {
 	case c.unknown != "" && (before == nil || before.unknown == ""):
@@ -214,7 +214,7 @@ func (in *CSVInput) unhidden() bool {
 
 // judgeFrozenCSV keeps a governed ClusterServiceVersion as OLM installed it (threat O9): its name, version and catalog were judged, and its
 // contents are those of the catalog under that name. Restoring what is recorded is not a change; a plan is no evidence of that (threat O53).
-func judgeFrozenCSV(in *CSVInput, before *planCSV, v *Verdict) {
+func judgeFrozenCSV(in *CSVInput, before *Bundle, v *Verdict) {
 	field := in.changedField()
 	if field == "" || in.ByOpgate || field == "spec" && in.Namespace.recorded(in.New.Metadata.Name, &in.New.Spec) {
 		return

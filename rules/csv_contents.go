@@ -13,8 +13,8 @@ var csvContents = Rule{ID: RuleCSVContents, Outcomes: denyOrWarn,
 
 // judgeStepContents compares what OLM writes with what was read for the plan, which is what a user has consented to. What was
 // not read at all is held by plan/contents.
-func judgeStepContents(c *csvStep, ns *Namespace, v *Verdict) {
-	set, unknown := ns.changeOf(c.plan, &c.planCSV)
+func judgeStepContents(c *Bundle, ns *Namespace, v *Verdict) {
+	set, unknown := ns.changeOf(c.plan, c)
 	if c.stored || unknown != "" || c.spec == nil || set.Spec == c.spec.ContentsDigest() {
 		return
 	}
@@ -31,7 +31,7 @@ func judgeStepContents(c *csvStep, ns *Namespace, v *Verdict) {
 }
 
 // judgeUnreviewed holds a ClusterServiceVersion that bypasses OLM: what it changes is compared with nothing.
-func judgeUnreviewed(c *planCSV, p *OperatorPolicy, v *Verdict) {
+func judgeUnreviewed(c *Bundle, p *OperatorPolicy, v *Verdict) {
 	if !p.consents() {
 		return
 	}

@@ -59,7 +59,7 @@ func JudgeInstalled(ns *Namespace, csv string) (v Verdict, here bool) {
 			result.By = append(result.By, p.Source())
 		}
 	}
-	for _, f := range ns.Constraints().Judge(installed.bundle(ns), ns.ForConstraints(), constraint.NewBudget(nil)) {
+	for _, f := range ns.Constraints().Judge(installed.forConstraints(ns), ns.ForConstraints(), constraint.NewBudget(nil)) {
 		if f.Outcome == constraint.Undecided && f.Attributes != 0 && f.Attributes&^(constraint.Deprecation|constraint.ChangeSet) == 0 {
 			continue // packages and changes are read for unfinished plans only
 		}
@@ -81,16 +81,16 @@ func JudgeInstalled(ns *Namespace, csv string) (v Verdict, here bool) {
 }
 
 // asPlanned returns an installed operator with what an approved plan has of its bundle image.
-func (n *Namespace) asPlanned(installed *Installed) *planCSV {
-	c := &planCSV{name: installed.CSV, pkg: installed.Package, version: installed.Version, properties: installed.Properties,
+func (n *Namespace) asPlanned(installed *Installed) *Bundle {
+	c := &Bundle{name: installed.CSV, pkg: installed.Package, version: installed.Version, properties: installed.Properties,
 		described: installed.Described, spec: installed.spec}
 	c.from(installed.Catalog)
 	for _, plan := range n.Plans() {
 		if !plan.Spec.Approved || !plan.Brings(c.name) || !slices.Contains(bound(n.governing(c.pkg)), c.name) {
 			continue // only a digest in spec.versions needs the image
 		}
-		csvs := csvsOf(plan, n)
-		if i := slices.IndexFunc(csvs, func(other planCSV) bool { return other.name == c.name }); i >= 0 {
+		csvs := bundlesOf(plan, n)
+		if i := slices.IndexFunc(csvs, func(other Bundle) bool { return other.name == c.name }); i >= 0 {
 			c.image, c.images, c.step = csvs[i].image, csvs[i].images, csvs[i].step
 		}
 	}

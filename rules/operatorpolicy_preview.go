@@ -79,7 +79,7 @@ func previewPolicy(in *OperatorPolicyInput, p *OperatorPolicy, v *Verdict) {
 		}
 	}
 	for _, plan := range ns.plans {
-		if plan.Status.Phase == olm.PhaseRequiresApproval && !plan.Spec.Approved {
+		if plan.RequiresApproval() {
 			previewPlan(plan, p, ns, preview)
 		}
 	}

@@ -29,7 +29,7 @@ func (n *Namespace) JudgesByCatalogImage() bool {
 
 // heldCatalogDigest holds what a catalog offers whose image is not accepted: behind a tag it changes without a change of the CatalogSource
 // (threat O26).
-func heldCatalogDigest(in *PlanInput, c *planCSV, p *OperatorPolicy) finding {
+func heldCatalogDigest(in *PlanInput, c *Bundle, p *OperatorPolicy) finding {
 	if p.MustNotHave || p.catalogImages == nil || !p.catalogImages.holdImage || p.faults != "" {
 		return finding{}
 	}
@@ -45,7 +45,7 @@ func heldCatalogDigest(in *PlanInput, c *planCSV, p *OperatorPolicy) finding {
 }
 
 // heldCatalogJump holds what a catalog offers after an image that changed more than usual (threat O28).
-func heldCatalogJump(in *PlanInput, c *planCSV, p *OperatorPolicy) finding {
+func heldCatalogJump(in *PlanInput, c *Bundle, p *OperatorPolicy) finding {
 	if p.MustNotHave || p.catalogImages == nil || !p.catalogImages.holdJump || p.faults != "" {
 		return finding{}
 	}
@@ -80,7 +80,7 @@ func heldCatalogJump(in *PlanInput, c *planCSV, p *OperatorPolicy) finding {
 const acceptedImages = "spec.catalog.accepted"
 
 // catalogImage returns the digest of the image that the catalog of a ClusterServiceVersion runs, or what it is held for if that is not known.
-func catalogImage(in *PlanInput, c *planCSV, p *OperatorPolicy) (digest, held string) {
+func catalogImage(in *PlanInput, c *Bundle, p *OperatorPolicy) (digest, held string) {
 	if len(c.catalogs) != 1 {
 		return "", "its catalog is not known, or sources disagree about it; waits until the status of the plan names one"
 	}

@@ -29,11 +29,11 @@ func (n *Namespace) readChanges(from Changes) {
 	}
 	n.changes = map[planKey]*PlanChanges{}
 	for _, plan := range n.plans {
-		if plan.Status.Phase == olm.PhaseComplete || plan.Status.Phase == olm.PhaseFailed {
+		if plan.Finished() {
 			continue
 		}
-		csvs := csvsOf(plan, n)
-		needed := slices.ContainsFunc(csvs, func(c planCSV) bool {
+		csvs := bundlesOf(plan, n)
+		needed := slices.ContainsFunc(csvs, func(c Bundle) bool {
 			return all && c.pkg != "" || unpacked && c.byReference() || slices.ContainsFunc(n.governing(c.pkg), (*OperatorPolicy).consents)
 		})
 		if needed {
@@ -44,7 +44,7 @@ func (n *Namespace) readChanges(from Changes) {
 
 // replacements returns what ClusterServiceVersions of a plan replace. Those of an unknown package replace nothing that is known; they are
 // included if only their contents are needed.
-func (n *Namespace) replacements(csvs []planCSV, unknown bool) []Replacement {
+func (n *Namespace) replacements(csvs []Bundle, unknown bool) []Replacement {
 	var replacements []Replacement
 	for i := range csvs {
 		if c := &csvs[i]; unknown || c.pkg != "" {
@@ -56,7 +56,7 @@ func (n *Namespace) replacements(csvs []planCSV, unknown bool) []Replacement {
 
 // Replacements returns the ClusterServiceVersions of a plan, and what each replaces in the namespace. Those of an unknown package are missing.
 func (n *Namespace) Replacements(plan *olm.InstallPlan) []Replacement {
-	return n.replacements(csvsOf(plan, n), false)
+	return n.replacements(bundlesOf(plan, n), false)
 }
 
 // consents reports whether a policy may hold or warn of changes.
@@ -65,7 +65,7 @@ func (p *OperatorPolicy) consents() bool {
 }
 
 // replacementBy returns what a ClusterServiceVersion of a plan replaces here.
-func (n *Namespace) replacementBy(c *planCSV) Replacement {
+func (n *Namespace) replacementBy(c *Bundle) Replacement {
 	r := Replacement{CSV: c.name, Package: c.pkg, Version: c.version}
 	if c.pkg != "" {
 		r.From = n.installedOf(c.pkg, c.name)
@@ -110,7 +110,7 @@ func (c *Installed) contentsDigest() (digest [sha256.Size]byte) {
 }
 
 // changeOf returns what a ClusterServiceVersion of a plan changes, or why that is not known.
-func (n *Namespace) changeOf(plan *olm.InstallPlan, c *planCSV) (set *change.Set, unknown string) {
+func (n *Namespace) changeOf(plan *olm.InstallPlan, c *Bundle) (set *change.Set, unknown string) {
 	known, unknown := n.readingOf(plan)
 	if unknown != "" {
 		return nil, unknown
@@ -153,7 +153,7 @@ func (n *Namespace) readingOf(plan *olm.InstallPlan) (known *PlanChanges, unknow
 }
 
 // unpackedOf returns what OLM unpacked of a ClusterServiceVersion that a plan refers to, or why that is not known.
-func (n *Namespace) unpackedOf(c *planCSV) (bundle *UnpackedBundle, unknown string) {
+func (n *Namespace) unpackedOf(c *Bundle) (bundle *UnpackedBundle, unknown string) {
 	if c.plan == nil {
 		return nil, "no InstallPlan brings it"
 	}
@@ -175,7 +175,7 @@ func (n *Namespace) unpackedOf(c *planCSV) (bundle *UnpackedBundle, unknown stri
 const maxFault = 512
 
 // changes sets what Constraints read of the change that a ClusterServiceVersion of a plan makes.
-func (c *planCSV) changes(b *constraint.Bundle, ns *Namespace) {
+func (c *Bundle) changes(b *constraint.Bundle, ns *Namespace) {
 	b.Unknown |= constraint.ChangeSet
 	if c.plan == nil || ns == nil {
 		return

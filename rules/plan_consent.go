@@ -50,7 +50,7 @@ func (c *Consent) String() string {
 const acceptedPath = "spec.consent.accepted"
 
 // judgeConsent judges what a ClusterServiceVersion of a plan changes by one policy.
-func judgeConsent(in *PlanInput, c *planCSV, p *OperatorPolicy, v *Verdict) {
+func judgeConsent(in *PlanInput, c *Bundle, p *OperatorPolicy, v *Verdict) {
 	for _, r := range reviewChange(in.Namespace, in.Plan, c, p, v) {
 		v.recordReview(r.id, p, r.hold, r.finding)
 	}
@@ -77,7 +77,7 @@ func (v *Verdict) recordReview(id RuleID, p *OperatorPolicy, hold bool, f findin
 }
 
 // reviewChange returns the findings of a policy on what a ClusterServiceVersion of a plan changes, and records consent by which it passes.
-func reviewChange(ns *Namespace, plan *olm.InstallPlan, c *planCSV, p *OperatorPolicy, v *Verdict) []review {
+func reviewChange(ns *Namespace, plan *olm.InstallPlan, c *Bundle, p *OperatorPolicy, v *Verdict) []review {
 	if !p.consents() {
 		return nil
 	}
@@ -151,11 +151,11 @@ type Review struct {
 
 // Review returns what a policy says of the changes of a plan.
 func (p *OperatorPolicy) Review(plan *olm.InstallPlan, ns *Namespace) Review {
-	if !p.consents() || plan.Status.Phase == olm.PhaseComplete || plan.Status.Phase == olm.PhaseFailed {
+	if !p.consents() || plan.Finished() {
 		return Review{}
 	}
 	var v Verdict
-	for _, c := range csvsOf(plan, ns) {
+	for _, c := range bundlesOf(plan, ns) {
 		if c.pkg != p.Package {
 			continue
 		}

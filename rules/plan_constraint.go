@@ -22,7 +22,7 @@ const maxDeprecation = 256
 // planJudge holds what is computed once for all ClusterServiceVersions of a plan.
 type planJudge struct {
 	PlanInput
-	csvs   []planCSV
+	csvs   []Bundle
 	budget *constraint.Budget
 	// strict is set if something may refuse in this namespace; elsewhere problems are only warned of.
 	strict bool
@@ -31,7 +31,7 @@ type planJudge struct {
 }
 
 func newPlanJudge(in PlanInput) *planJudge {
-	return &planJudge{PlanInput: in, csvs: csvsOf(in.Plan, in.Namespace), budget: constraint.NewBudget(in.Interrupt), strict: in.Namespace.mayRefuse()}
+	return &planJudge{PlanInput: in, csvs: bundlesOf(in.Plan, in.Namespace), budget: constraint.NewBudget(in.Interrupt), strict: in.Namespace.mayRefuse()}
 }
 
 // candidates returns the bundles of the plan, and the installed ones that the plan does not replace.
@@ -40,19 +40,19 @@ func (j *planJudge) candidates() []*constraint.Bundle {
 		return j.others
 	}
 	for i := range j.csvs {
-		j.others = append(j.others, j.csvs[i].bundle(j.Namespace))
+		j.others = append(j.others, j.csvs[i].forConstraints(j.Namespace))
 	}
 	for _, installed := range j.Namespace.Installed() {
-		replaced := func(c planCSV) bool { return c.pkg != "" && c.pkg == installed.Package || c.name == installed.CSV }
+		replaced := func(c Bundle) bool { return c.pkg != "" && c.pkg == installed.Package || c.name == installed.CSV }
 		if !slices.ContainsFunc(j.csvs, replaced) {
-			j.others = append(j.others, installed.bundle(j.Namespace))
+			j.others = append(j.others, installed.forConstraints(j.Namespace))
 		}
 	}
 	return j.others
 }
 
 // bundle returns a ClusterServiceVersion of a plan as Constraints see it.
-func (c *planCSV) bundle(ns *Namespace) *constraint.Bundle {
+func (c *Bundle) forConstraints(ns *Namespace) *constraint.Bundle {
 	b := &constraint.Bundle{CSV: c.name, Package: c.pkg, Version: c.version, Properties: c.properties}
 	if c.pkg == "" {
 		b.Unknown |= constraint.Package | constraint.Channel
@@ -90,7 +90,7 @@ func (c *planCSV) bundle(ns *Namespace) *constraint.Bundle {
 }
 
 // bundle returns an installed ClusterServiceVersion as Constraints see it.
-func (c *Installed) bundle(ns *Namespace) *constraint.Bundle {
+func (c *Installed) forConstraints(ns *Namespace) *constraint.Bundle {
 	b := &constraint.Bundle{CSV: c.CSV, Package: c.Package, Version: c.Version, Properties: c.Properties,
 		Channel: c.Channel, Catalog: c.Catalog, Unknown: constraint.Deprecation | constraint.ChangeSet}
 	for _, missing := range []struct {
@@ -109,7 +109,7 @@ func (c *Installed) bundle(ns *Namespace) *constraint.Bundle {
 }
 
 // requests sets what the contents of a ClusterServiceVersion of a plan request: those that the plan contains, and those that OLM unpacked.
-func (c *planCSV) requests(b *constraint.Bundle, ns *Namespace) {
+func (c *Bundle) requests(b *constraint.Bundle, ns *Namespace) {
 	spec, grants := c.spec, c.grants
 	if c.byReference() {
 		unpacked, unknown := ns.unpackedOf(c)
@@ -124,7 +124,7 @@ func (c *planCSV) requests(b *constraint.Bundle, ns *Namespace) {
 }
 
 // explain adds why the contents of a ClusterServiceVersion are not known to a finding that depends on them.
-func (c *planCSV) explain(f *constraint.Finding, ns *Namespace) {
+func (c *Bundle) explain(f *constraint.Finding, ns *Namespace) {
 	if f.Outcome != constraint.Undecided || f.Attributes&constraint.InCSV == 0 || !c.byReference() {
 		return
 	}
@@ -149,7 +149,7 @@ func requests(b *constraint.Bundle, ns *Namespace, spec *olm.CSVSpec, grants []*
 var _ constraint.Manifest = &olm.Demands{}
 
 // judgeConstraints judges a bundle by the Constraints of the cluster.
-func (j *planJudge) judgeConstraints(c *planCSV, v *Verdict) {
+func (j *planJudge) judgeConstraints(c *Bundle, v *Verdict) {
 	set := j.Namespace.Constraints()
 	if set.Empty() {
 		return
@@ -157,7 +157,7 @@ func (j *planJudge) judgeConstraints(c *planCSV, v *Verdict) {
 	for _, d := range set.Applicable(j.Namespace.ForConstraints()) {
 		v.recordAs(RulePlanDependencyPending, constraintRef(d), true, j.Namespace.suspended(d.Pending, d.Waits, d.Name, text.Name(c.name)))
 	}
-	for _, f := range set.Judge(c.bundle(j.Namespace), j.Namespace.ForConstraints(), j.budget) {
+	for _, f := range set.Judge(c.forConstraints(j.Namespace), j.Namespace.ForConstraints(), j.budget) {
 		c.explain(&f, j.Namespace)
 		v.recordConstraint(RulePlanConstraint, text.Name(c.name), &f)
 	}

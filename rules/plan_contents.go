@@ -29,10 +29,10 @@ var (
 // contentChecks judge the contents of a ClusterServiceVersion: all of them, in this order, for every policy of its package.
 var contentChecks = []struct {
 	Rule
-	judge func(*planCSV, *OperatorPolicy) finding
+	judge func(*Bundle, *OperatorPolicy) finding
 }{
 	// A policy that cannot be read must not let anything through (threat G5).
-	{policyUnreadable, func(c *planCSV, p *OperatorPolicy) finding { return unreadable(p, text.Name(c.name)) }},
+	{policyUnreadable, func(c *Bundle, p *OperatorPolicy) finding { return unreadable(p, text.Name(c.name)) }},
 	// Forbidden operators are not installed.
 	{planMustNotHave, forbiddenCSV},
 	// The same name from another catalog is other content (threat O6).
@@ -44,7 +44,7 @@ var contentChecks = []struct {
 }
 
 // matches reports whether a mustnothave policy matches this CSV; known is false if it might.
-func (p *OperatorPolicy) matches(c *planCSV) (match, known bool) {
+func (p *OperatorPolicy) matches(c *Bundle) (match, known bool) {
 	listed, shown := p.versions.matches(c)
 	if !listed && shown {
 		return false, true
@@ -72,7 +72,7 @@ func (p *OperatorPolicy) matches(c *planCSV) (match, known bool) {
 	return false, true
 }
 
-func forbiddenCSV(c *planCSV, p *OperatorPolicy) finding {
+func forbiddenCSV(c *Bundle, p *OperatorPolicy) finding {
 	if !p.MustNotHave || p.faults != "" {
 		return finding{}
 	}
@@ -106,7 +106,7 @@ func (p *OperatorPolicy) scope() string {
 	return strings.Join(parts, " ")
 }
 
-func foreignCSVCatalog(c *planCSV, p *OperatorPolicy) finding {
+func foreignCSVCatalog(c *Bundle, p *OperatorPolicy) finding {
 	if p.MustNotHave || p.faults != "" || p.Catalog.Name == "" && p.Catalog.Namespace == "" {
 		return finding{}
 	}
@@ -125,7 +125,7 @@ func foreignCSVCatalog(c *planCSV, p *OperatorPolicy) finding {
 	return finding{}
 }
 
-func unlistedCSV(c *planCSV, p *OperatorPolicy) finding {
+func unlistedCSV(c *Bundle, p *OperatorPolicy) finding {
 	if p.MustNotHave || p.faults != "" {
 		return finding{}
 	}
@@ -147,7 +147,7 @@ func unlistedCSV(c *planCSV, p *OperatorPolicy) finding {
 	return finding{decision: Deny, what: what + " is not allowed", accepted: p.acceptedVersions()}
 }
 
-func outOfRangeCSV(c *planCSV, p *OperatorPolicy) finding {
+func outOfRangeCSV(c *Bundle, p *OperatorPolicy) finding {
 	if p.MustNotHave || p.versionRange == nil || p.namesStart(c.name) {
 		return finding{}
 	}

@@ -38,10 +38,10 @@ func (n *Namespace) readPackages(from Packages) {
 	}
 	n.packages = map[packageKey]*catalog.Package{}
 	for _, plan := range n.plans {
-		if plan.Status.Phase == olm.PhaseComplete || plan.Status.Phase == olm.PhaseFailed {
+		if plan.Finished() {
 			continue
 		}
-		for _, c := range csvsOf(plan, n) {
+		for _, c := range bundlesOf(plan, n) {
 			if len(c.catalogs) == 1 && c.pkg != "" && (all || slices.ContainsFunc(n.governing(c.pkg), holds)) {
 				n.packages[packageKey{c.pkg, c.catalogs[0]}] = from(c.pkg, c.name, c.catalogs[0])
 			}
@@ -64,7 +64,7 @@ func (n *Namespace) JudgesByPackage(pkg string) bool {
 
 // deprecations returns what the catalog deprecates of a ClusterServiceVersion of a plan; known is false if that is not known (yet). The
 // conditions of Subscriptions do not tell: they are about what is installed.
-func (c *planCSV) deprecations(ns *Namespace) (d olm.Deprecations, known bool) {
+func (c *Bundle) deprecations(ns *Namespace) (d olm.Deprecations, known bool) {
 	if ns == nil || c.pkg == "" || len(c.catalogs) != 1 {
 		return d, false
 	}
@@ -80,7 +80,7 @@ func (n *Namespace) channels(pkg string) []string {
 	return channels
 }
 
-func heldDeprecated(in *PlanInput, c *planCSV, p *OperatorPolicy) finding {
+func heldDeprecated(in *PlanInput, c *Bundle, p *OperatorPolicy) finding {
 	if p.MustNotHave || !p.HoldDeprecated || p.faults != "" {
 		return finding{}
 	}

@@ -32,7 +32,7 @@ var (
 
 // judgeNeeds judges a bundle's dependencies, its cluster requirements, and the consent of the operator that it replaces. OLM's resolver has
 // checked the first alone: OLM installs the bundle, and then it stays Pending, for ever or until the other operator consents.
-func (j *planJudge) judgeNeeds(c *planCSV, v *Verdict) {
+func (j *planJudge) judgeNeeds(c *Bundle, v *Verdict) {
 	set := j.Namespace.Constraints()
 	held := func(id RuleID, what, accepted string) {
 		if j.strict {
@@ -42,7 +42,7 @@ func (j *planJudge) judgeNeeds(c *planCSV, v *Verdict) {
 		v.warn(Reason{Rule: id, Message: sentence(text.Name(c.name)+" "+what, id, accepted)})
 	}
 	if constraint.BringsOwn(c.properties) {
-		for _, f := range set.Own(c.bundle(j.Namespace), j.candidates(), j.Namespace.ForConstraints(), j.budget) {
+		for _, f := range set.Own(c.forConstraints(j.Namespace), j.candidates(), j.Namespace.ForConstraints(), j.budget) {
 			held(RulePlanBundleConstraint, "has a constraint that nothing satisfies", missing(&f))
 		}
 	}
@@ -72,7 +72,7 @@ func missing(f *constraint.Finding) string {
 	return why
 }
 
-func (c *planCSV) minKubeVersion() string {
+func (c *Bundle) minKubeVersion() string {
 	if c.spec == nil {
 		return ""
 	}
@@ -99,7 +99,7 @@ func tooOldFor(minKube, kubernetes string) (what, accepted string) {
 }
 
 // tooNewFor returns how property olm.maxOpenShiftVersion conflicts with this cluster.
-func tooNewFor(c *planCSV, openshift string) (what, accepted string) {
+func tooNewFor(c *Bundle, openshift string) (what, accepted string) {
 	if openshift == "" {
 		return "", ""
 	}
@@ -122,7 +122,7 @@ func tooNewFor(c *planCSV, openshift string) (what, accepted string) {
 }
 
 // allProperties returns the properties of the bundle and those that its author wrote into the ClusterServiceVersion.
-func (c *planCSV) allProperties() []olm.Property {
+func (c *Bundle) allProperties() []olm.Property {
 	if strings.TrimSpace(c.authored) == "" {
 		return c.properties
 	}

@@ -22,10 +22,10 @@ var (
 // progressChecks judge how a plan leads to a ClusterServiceVersion, after contentChecks.
 var progressChecks = []struct {
 	Rule
-	judge func(*PlanInput, *planCSV, *OperatorPolicy) finding
+	judge func(*PlanInput, *Bundle, *OperatorPolicy) finding
 }{
 	// What depends on something else is not installed before it (R-DP-4).
-	{planDependencyPending, func(in *PlanInput, c *planCSV, p *OperatorPolicy) finding {
+	{planDependencyPending, func(in *PlanInput, c *Bundle, p *OperatorPolicy) finding {
 		return in.Namespace.suspended(p.Pending, p.Waits, p.Name, text.Name(c.name))
 	}},
 	// An upgrade of an installed operator is held if upgrades are not approved (threat O10).
@@ -40,7 +40,7 @@ var progressChecks = []struct {
 	{planCatalogJump, heldCatalogJump},
 }
 
-func heldUpgrade(in *PlanInput, c *planCSV, p *OperatorPolicy) finding {
+func heldUpgrade(in *PlanInput, c *Bundle, p *OperatorPolicy) finding {
 	if p.MustNotHave || p.ApproveUpgrades || p.faults != "" {
 		return finding{}
 	}
@@ -52,7 +52,7 @@ func heldUpgrade(in *PlanInput, c *planCSV, p *OperatorPolicy) finding {
 		accepted: "waits for spec.upgradeApproval: Automatic" + ends}
 }
 
-func foreignPlanChannel(in *PlanInput, c *planCSV, p *OperatorPolicy) finding {
+func foreignPlanChannel(in *PlanInput, c *Bundle, p *OperatorPolicy) finding {
 	if p.MustNotHave || p.Channel == "" || p.faults != "" {
 		return finding{}
 	}

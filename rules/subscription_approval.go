@@ -148,7 +148,7 @@ func (n *Namespace) awaitsApproval() bool {
 		newest = max(newest, p.Spec.Generation)
 	}
 	return slices.ContainsFunc(n.plans, func(p *olm.InstallPlan) bool {
-		return p.Spec.Generation == newest && !p.Spec.Approved && p.Status.Phase != olm.PhaseComplete && p.Status.Phase != olm.PhaseFailed
+		return p.Spec.Generation == newest && !p.Spec.Approved && !p.Finished()
 	})
 }
 

@@ -7,7 +7,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/dependency"
@@ -385,7 +384,7 @@ func (s *Snapshot) judgeWaiting(namespaces []string) {
 	for _, name := range namespaces {
 		ns := s.Namespace(name)
 		for _, plan := range ns.Plans() {
-			if plan.Status.Phase == olm.PhaseRequiresApproval && !plan.Spec.Approved {
+			if plan.RequiresApproval() {
 				rules.JudgePlan(rules.PlanInput{Plan: plan, Namespace: ns})
 			}
 		}

@@ -88,7 +88,7 @@ func Read(ctx context.Context, source Source, plan types.NamespacedName, replace
 	}
 	r := &reader{Source: source, namespace: plan.Namespace, plan: stored}
 	r.Approved = stored.Spec.Approved
-	r.Finished = stored.Status.Phase == olm.PhaseComplete || stored.Status.Phase == olm.PhaseFailed
+	r.Finished = stored.Finished()
 	r.Plan, r.Replacements = stored.ContentsDigest(), replacements
 	r.ByCSV, r.Bundles = map[string]*change.Set{}, map[string]*rules.UnpackedBundle{}
 	for _, replacement := range replacements {

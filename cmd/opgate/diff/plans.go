@@ -33,9 +33,7 @@ func fromFiles(files []string, namespace string, named []types.NamespacedName, s
 	}
 	plans := objects.Plans
 	if len(named) == 0 {
-		plans = slices.DeleteFunc(slices.Clone(plans), func(p *olm.InstallPlan) bool {
-			return p.Status.Phase == olm.PhaseComplete || p.Status.Phase == olm.PhaseFailed
-		})
+		plans = slices.DeleteFunc(slices.Clone(plans), (*olm.InstallPlan).Finished)
 		if len(plans) == 0 {
 			return nil, self.Unusable("the input has no InstallPlan that is still to be run; name one of the others as NAMESPACE/NAME")
 		}

@@ -28,7 +28,7 @@ func CompletePlans(cmd *cobra.Command, args []string, prefix string) ([]cobra.Co
 	}
 	return names(cmd, prefix, snapshot.InstallPlans, func(raw []byte) string {
 		plan, err := olm.DecodePlan(raw)
-		if err != nil || !waits(plan) {
+		if err != nil || !plan.RequiresApproval() {
 			return ""
 		}
 		return plan.Metadata.Key()

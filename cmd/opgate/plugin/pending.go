@@ -105,17 +105,12 @@ func pendingCommand(now func() time.Time) *cobra.Command {
 	return cmd
 }
 
-// waits reports whether a plan waits for approval.
-func waits(p *olm.InstallPlan) bool {
-	return p.Status.Phase == olm.PhaseRequiresApproval && !p.Spec.Approved
-}
-
 // pendingPlans judges the plans that wait, sorted by namespace and name.
 func pendingPlans(state *cluster.State) []pendingPlan {
 	plans := []pendingPlan{}
 	for ns := range state.Snapshot.All() {
 		for _, plan := range ns.Plans() {
-			if !waits(plan) {
+			if !plan.RequiresApproval() {
 				continue
 			}
 			verdict := rules.JudgePlan(rules.PlanInput{Plan: plan, Namespace: state.Namespace(ns.Name())})

@@ -62,7 +62,7 @@ func whyPlan(q *question, _ []byte) (*answer, error) {
 	switch {
 	case plan.Spec.Approved:
 		a.Notes = append(a.Notes, "it was approved before (phase "+plan.Status.Phase+"): this is the verdict if it were approved now")
-	case waits(plan) && !ns.IsCurrent(plan):
+	case plan.RequiresApproval() && !ns.IsCurrent(plan):
 		a.Notes = append(a.Notes, "it is outdated: no Subscription names it as its current plan, and approving it would bring an earlier version; delete it")
 	case stale != "" && verdict.Decision != rules.Allow:
 		a.Notes = append(a.Notes, rules.StaleAdvice(plan, stale))

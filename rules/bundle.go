@@ -9,10 +9,11 @@ import (
 	"github.com/opgate/opgate/rules/constraint"
 )
 
-// planCSV is one ClusterServiceVersion of a plan with everything that the plan and the namespace contain about it.
-type planCSV struct {
+// Bundle is one ClusterServiceVersion as policies and Constraints judge it, whatever brings it: a plan (bundlesOf), a step of a running plan
+// (stepOf), a write past OLM (described), or nothing any more, since it is installed (asPlanned).
+type Bundle struct {
 	name string
-	// plan contains it; nil if no plan does.
+	// plan brings it; nil if no plan does.
 	plan *olm.InstallPlan
 	// pkg is the package, or "" with unknown saying why it is not known.
 	pkg     string
@@ -43,22 +44,26 @@ type planCSV struct {
 	bypassesOLM bool
 	// planGone is set if it does so because its plan was deleted while OLM runs it: the plan alone said which catalog it comes from.
 	planGone bool
+	// inline is set if the plan contains the manifest, exact if what is written as a step of the plan equals it.
+	inline, exact bool
+	// stored is set if that step was written before.
+	stored bool
 }
 
-// csvsOf returns the ClusterServiceVersions of a plan: those that spec.clusterServiceVersionNames lists, and those that only a step or a
+// bundlesOf returns the ClusterServiceVersions of a plan: those that spec.clusterServiceVersionNames lists, and those that only a step or a
 // bundle lookup names, so that none escapes judging. It returns none if the plan is too large to be judged.
-func csvsOf(plan *olm.InstallPlan, ns *Namespace) []planCSV {
+func bundlesOf(plan *olm.InstallPlan, ns *Namespace) []Bundle {
 	if plan.Oversized() {
 		return nil
 	}
-	csvs := make([]planCSV, 0, len(plan.Spec.CSVNames))
+	csvs := make([]Bundle, 0, len(plan.Spec.CSVNames))
 	index := make(map[string]int, len(plan.Spec.CSVNames))
-	at := func(name string) *planCSV {
+	at := func(name string) *Bundle {
 		i, ok := index[name]
 		if !ok {
 			i = len(csvs)
 			index[name] = i
-			csvs = append(csvs, planCSV{name: name})
+			csvs = append(csvs, Bundle{name: name, plan: plan})
 		}
 		return &csvs[i]
 	}
@@ -97,16 +102,16 @@ func csvsOf(plan *olm.InstallPlan, ns *Namespace) []planCSV {
 		csvs = grantTo(csvs, &plan.Status.Steps[i])
 	}
 	for i := range csvs {
-		csvs[i].plan = plan
+		csvs[i].inline = csvs[i].spec != nil
 		csvs[i].attribute(ns)
 	}
 	return csvs
 }
 
 // grantTo adds the grants of a step to the ClusterServiceVersion that it belongs to, or to all if the plan has none of that name.
-func grantTo(csvs []planCSV, step *olm.Step) []planCSV {
+func grantTo(csvs []Bundle, step *olm.Step) []Bundle {
 	g := step.Resource.Grants()
-	if i := slices.IndexFunc(csvs, func(c planCSV) bool { return c.name == step.Resolving }); i >= 0 {
+	if i := slices.IndexFunc(csvs, func(c Bundle) bool { return c.name == step.Resolving }); i >= 0 {
 		csvs[i].grant(g)
 		return csvs
 	}
@@ -117,7 +122,7 @@ func grantTo(csvs []planCSV, step *olm.Step) []planCSV {
 }
 
 // grant adds an RBAC object; nil stands for a reference to one.
-func (c *planCSV) grant(g *olm.Grants) {
+func (c *Bundle) grant(g *olm.Grants) {
 	if g == nil {
 		c.referring = true
 		return
@@ -126,27 +131,19 @@ func (c *planCSV) grant(g *olm.Grants) {
 }
 
 // byReference reports whether a plan contains a reference in place of the ClusterServiceVersion or of rights that come along.
-func (c *planCSV) byReference() bool { return c.plan != nil && (c.spec == nil || c.referring) }
+func (c *Bundle) byReference() bool { return c.plan != nil && (c.spec == nil || c.referring) }
 
-// PreparePlan compiles the constraints that the bundles of a plan bring along, so that judging does not have to, and replaces the specs in
-// its manifests by their digests.
+// PreparePlan parses the properties of the bundles of a plan and compiles the constraints that they bring along, so that judging does not
+// have to, and replaces the specs in its manifests by their digests.
 func PreparePlan(p *olm.InstallPlan) {
-	prepare := func(properties string) {
-		if b, err := olm.ParseBundle(properties); err == nil {
-			constraint.Prepare(b.Properties)
-		}
-	}
-	for i := range p.Status.BundleLookups {
-		prepare(p.Status.BundleLookups[i].Properties)
-	}
-	for i := range p.Status.Steps {
-		prepare(p.Status.Steps[i].Resource.Manifest.Properties)
+	for _, b := range p.ParseBundles() {
+		constraint.Prepare(b.Properties)
 	}
 	p.KeepDigests()
 }
 
 // from records a catalog that the plan names.
-func (c *planCSV) from(catalog olm.Catalog) {
+func (c *Bundle) from(catalog olm.Catalog) {
 	if catalog != (olm.Catalog{}) && !slices.Contains(c.catalogs, catalog) {
 		c.catalogs = append(c.catalogs, catalog)
 	}
@@ -154,7 +151,7 @@ func (c *planCSV) from(catalog olm.Catalog) {
 
 // digest returns the digest of the bundle image that it comes from, or why there is none, as a clause. A mirror has another repository and
 // the same digest, so that the repository does not count.
-func (c *planCSV) digest() (digest, unknown string) {
+func (c *Bundle) digest() (digest, unknown string) {
 	switch {
 	case c.images:
 		return "", "for which the plan names several bundle images"
@@ -168,11 +165,11 @@ func (c *planCSV) digest() (digest, unknown string) {
 }
 
 // describe reads bundle properties. If two places disagree, the CSV is unknown.
-func (c *planCSV) describe(properties string) {
+func (c *Bundle) describe(properties string) {
 	if properties == "" || c.unknown != "" {
 		return
 	}
-	b, err := olm.ParseBundle(properties)
+	b, err := c.plan.Bundle(properties)
 	switch {
 	case err != nil:
 		c.unknown = "its bundle properties cannot be read: " + err.Error()
@@ -194,7 +191,7 @@ func sameProperty(a, b olm.Property) bool {
 
 // attribute determines the package: by the bundle's olm.package property, else by the Subscription that moves to this CSV. The name is
 // never parsed (R-AP-5).
-func (c *planCSV) attribute(ns *Namespace) {
+func (c *Bundle) attribute(ns *Namespace) {
 	claimed, disputed := ns.claimed(c.name)
 	switch {
 	case c.unknown != "":
