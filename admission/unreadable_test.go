@@ -49,7 +49,7 @@ func TestUnreadableFieldsHold(t *testing.T) {
 }
 
 // withAll are the scenarios in which fields that are not set are made unreadable as well.
-var withAll = []string{"plan-version", "plan-constraint", "plan-dependency-pending-first", "subscription-mustnothave"}
+var withAll = []string{"bundle-version", "bundle-constraint", "bundle-dependency-pending-first", "subscription-mustnothave"}
 
 func kindWritten(s *scenario.Scenario) string {
 	if s.Write != nil {

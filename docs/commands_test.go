@@ -21,7 +21,7 @@ var commands = []struct {
 	{document: "README.md", begins: "make up", tests: []string{"TestReadme"}},
 	{document: "README.md", begins: "$ kubectl get operatorpolicies -n policies", tests: []string{"TestPrinterColumns"}},
 	{document: "README.md", begins: "$ go run ./cmd/opgate check -f manifests/samples/subscription-catalog-deny", tests: []string{"TestReadmes"}},
-	{document: "README.md", begins: "$ go run ./cmd/opgate check -f manifests/samples/plan-upgrade-hold", tests: []string{"TestReadmes"}},
+	{document: "README.md", begins: "$ go run ./cmd/opgate check -f manifests/samples/bundle-upgrade-hold", tests: []string{"TestReadmes"}},
 	{document: "README.md", begins: "helm install opgate", tests: []string{"TestInstall"}},
 	{document: "README.md", begins: "kubectl apply --server-side -k manifests/overlays/self-managed",
 		tests: []string{"TestUninstall", "TestOverlays"}},

@@ -9,6 +9,12 @@ import (
 	"github.com/opgate/opgate/rules/constraint"
 )
 
+// RuleBundleUnknown is on missing information about a bundle.
+const RuleBundleUnknown RuleID = "bundle/unknown"
+
+var bundleUnknown = Rule{ID: RuleBundleUnknown, Outcomes: hold, Override: true, Backstop: true,
+	Summary: "the package of a ClusterServiceVersion is not known, or sources disagree about it"}
+
 // Bundle is one ClusterServiceVersion as policies and Constraints judge it, whatever brings it: a plan (bundlesOf), a step of a running plan
 // (stepOf), a write past OLM (described), or nothing any more, since it is installed (asPlanned).
 type Bundle struct {

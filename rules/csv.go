@@ -9,21 +9,15 @@ import (
 	"github.com/opgate/opgate/rules/constraint"
 )
 
-// The rules on ClusterServiceVersions.
+// The rules on the integrity of ClusterServiceVersions. What they bring is judged by the rules on bundles.
 const (
-	RuleCSVConstraint      RuleID = "csv/constraint"
-	RuleCSVPolicy          RuleID = "csv/policy"
 	RuleCSVFrozen          RuleID = "csv/frozen"
 	RuleCSVVirtualOperator RuleID = "csv/virtual-operator"
 )
 
 var (
-	csvConstraint = Rule{ID: RuleCSVConstraint, Outcomes: anyOutcome,
-		Summary: "a ClusterServiceVersion, written directly or as a step of a plan, does not satisfy a Constraint, or may not"}
-	csvPolicy = Rule{ID: RuleCSVPolicy, Outcomes: denyOrHold, Backstop: true,
-		Summary: "a ClusterServiceVersion, written directly or as a step of a plan, is not one that a policy allows, or may not be"}
 	csvFrozen = Rule{ID: RuleCSVFrozen, Outcomes: deny, Backstop: true,
-		Summary: "a governed ClusterServiceVersion is changed by another user than OLM"}
+		Summary: "a governed ClusterServiceVersion is changed, or made to look like another operator or a copy, by another user than OLM"}
 	csvVirtualOperator = Rule{ID: RuleCSVVirtualOperator, Outcomes: deny,
 		Summary: "a virtual operator, by which cluster properties reach OLM's resolver, is written by another user than Opgate"}
 )
@@ -70,7 +64,7 @@ func JudgeCSV(in CSVInput) Verdict {
 	for _, f := range slices.Concat(found, in.selfCertifying(c, found, budget)) {
 		same := func(k constraint.Finding) bool { return sameConstraint(&k, &f) }
 		if !slices.ContainsFunc(known, same) || in.changesRead(&f, before, c) {
-			v.recordConstraint(RuleCSVConstraint, "this ClusterServiceVersion", &f)
+			v.recordConstraint(RuleBundleConstraint, "this ClusterServiceVersion", &f)
 		}
 	}
 	return v.sorted()
@@ -155,12 +149,12 @@ func (in *CSVInput) described(csv *olm.CSV) *Bundle {
 func judgeBypassingOLM(in *CSVInput, c, before *Bundle, v *Verdict) {
 	ns := in.Namespace
 	if unknown := in.unknownPackage(c, before); unknown != "" && ns.governed() {
-		recordForNamespace(v, ns, RuleCSVPolicy, finding{decision: Hold,
+		recordForNamespace(v, ns, RuleBundleUnknown, finding{decision: Hold,
 			what: "the package of " + text.Name(c.name) + " is not known (" + unknown + ") and it is held", accepted: "let OLM install it, from a Subscription"})
 	}
 	if before != nil && (before.pkg != c.pkg || in.hidden()) {
 		for _, p := range ns.governing(before.pkg) { // else its next upgrade would count as a first installation (threat O10)
-			v.record(RuleCSVPolicy, p, finding{decision: Deny, field: "metadata",
+			v.record(RuleCSVFrozen, p, finding{decision: Deny, field: "metadata",
 				what: "making something else than package " + text.Name(before.pkg) + " of " + text.Name(c.name) + " is not allowed", accepted: "delete it, and let OLM install the other package"})
 		}
 	}
@@ -171,7 +165,7 @@ func judgeBypassingOLM(in *CSVInput, c, before *Bundle, v *Verdict) {
 		for _, rule := range contentChecks {
 			f := rule.judge(c, p)
 			if before == nil || before.pkg != c.pkg || f != rule.judge(before, p) {
-				v.record(RuleCSVPolicy, p, f)
+				v.record(rule.ID, p, f)
 			}
 		}
 	}

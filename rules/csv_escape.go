@@ -47,7 +47,7 @@ func JudgeEscape(csv *olm.CSV, ns *Namespace) (reasons []Escape, known bool) {
 		c.bypassesOLM = false // its catalog is not known
 		judgeBypassingOLM(&in, c, nil, &v)
 		for _, f := range ns.Constraints().Judge(c.forConstraints(ns), ns.ForConstraints(), budget) {
-			v.recordConstraint(RuleCSVConstraint, "this ClusterServiceVersion", &f)
+			v.recordConstraint(RuleBundleConstraint, "this ClusterServiceVersion", &f)
 		}
 	}
 	v = v.sorted()

@@ -132,7 +132,7 @@ func judgeStep(c *Bundle, ns *Namespace, budget *constraint.Budget, v *Verdict) 
 		visible := c.inline || f.Constraint == nil || f.Constraint.Uses()&constraint.InCSV == 0 || c.shown(ns)
 		c.explain(&f, ns)
 		if !overridden || !visible {
-			v.recordConstraint(RuleCSVConstraint, "this ClusterServiceVersion", &f)
+			v.recordConstraint(RuleBundleConstraint, "this ClusterServiceVersion", &f)
 		}
 	}
 }
@@ -146,21 +146,21 @@ func (c *Bundle) shown(ns *Namespace) bool {
 func judgeStepByPolicies(c *Bundle, ns *Namespace, v *Verdict) {
 	by := "; InstallPlan " + text.Name(c.plan.Metadata.Name) + ", which brings it, was approved all the same"
 	if c.unknown != "" && ns.governed() {
-		recordForNamespace(v, ns, RuleCSVPolicy, finding{decision: Hold, what: "the package of " + text.Name(c.name) + " is not known (" + c.unknown + ") and it is held",
+		recordForNamespace(v, ns, RuleBundleUnknown, finding{decision: Hold, what: "the package of " + text.Name(c.name) + " is not known (" + c.unknown + ") and it is held",
 			accepted: "waits until the bundle's properties or the status of a Subscription name the package" + by})
 	}
 	for _, p := range ns.governing(c.pkg) {
 		for _, rule := range contentChecks {
 			f := rule.judge(c, p)
 			f.accepted += by
-			v.record(RuleCSVPolicy, p, f)
+			v.record(rule.ID, p, f)
 		}
 		if c.stored {
 			continue // contents are read, and compared with what is installed, for unfinished plans only
 		}
 		for _, r := range reviewChange(ns, c.plan, c, p, v) {
 			r.accepted += by
-			v.recordReview(RuleCSVPolicy, p, r.hold, r.finding)
+			v.recordReview(r.id, p, r.hold, r.finding)
 		}
 	}
 }

@@ -48,12 +48,12 @@ func JudgeInstalled(ns *Namespace, csv string) (v Verdict, here bool) {
 	}
 	result := CSVVerdict{CSV: csv, Package: c.pkg, Version: c.version}
 	if c.unknown != "" && ns.governed() {
-		recordForNamespace(&v, ns, RuleCSVPolicy, finding{decision: Hold,
+		recordForNamespace(&v, ns, RuleBundleUnknown, finding{decision: Hold,
 			what: "the package of " + text.Name(csv) + " is not known (" + c.unknown + ") and it is held", accepted: "let OLM install it, from a Subscription"})
 	}
 	for _, p := range ns.governing(c.pkg) {
 		for _, rule := range contentChecks {
-			v.record(RuleCSVPolicy, p, rule.judge(c, p))
+			v.record(rule.ID, p, rule.judge(c, p))
 		}
 		if p.Enforced && !p.MustNotHave {
 			result.By = append(result.By, p.Source())
@@ -63,7 +63,7 @@ func JudgeInstalled(ns *Namespace, csv string) (v Verdict, here bool) {
 		if f.Outcome == constraint.Undecided && f.Attributes != 0 && f.Attributes&^(constraint.Deprecation|constraint.ChangeSet) == 0 {
 			continue // packages and changes are read for unfinished plans only
 		}
-		v.recordConstraint(RuleCSVConstraint, text.Name(csv), &f)
+		v.recordConstraint(RuleBundleConstraint, text.Name(csv), &f)
 	}
 	switch {
 	case v.Decision == Deny:

@@ -7,18 +7,11 @@ import (
 	"github.com/opgate/opgate/olm"
 )
 
-// The rules on a plan as a whole, and on missing information about it.
-const (
-	RulePlanUnknownCSV RuleID = "plan/unknown-csv"
-	RulePlanPhase      RuleID = "plan/phase"
-)
+// RulePlanPhase is on a plan as a whole.
+const RulePlanPhase RuleID = "plan/phase"
 
-var (
-	planUnknownCSV = Rule{ID: RulePlanUnknownCSV, Outcomes: hold, Override: true,
-		Summary: "the package of a ClusterServiceVersion of the plan is not known, or sources disagree about it"}
-	planPhase = Rule{ID: RulePlanPhase, Outcomes: hold, Backstop: true,
-		Summary: "the plan is approved before OLM has written its steps and asked for approval"}
-)
+var planPhase = Rule{ID: RulePlanPhase, Outcomes: hold, Backstop: true,
+	Summary: "the plan is approved before OLM has written its steps and asked for approval"}
 
 // Disposition is the result for one ClusterServiceVersion of a plan.
 type Disposition int
@@ -135,7 +128,7 @@ func (j *planJudge) judgeCSV(c *Bundle, v *Verdict) CSVVerdict {
 // judgeByPolicies returns the disposition of a ClusterServiceVersion if no policy refuses it, and the policies that allow it.
 func judgeByPolicies(in *PlanInput, c *Bundle, v *Verdict) (disposition Disposition, by []string) {
 	if c.unknown != "" && in.Namespace.governed() {
-		recordForNamespace(v, in.Namespace, RulePlanUnknownCSV, finding{decision: Hold,
+		recordForNamespace(v, in.Namespace, RuleBundleUnknown, finding{decision: Hold,
 			what:     "the package of " + text.Name(c.name) + " is not known (" + c.unknown + ") and the plan is held",
 			accepted: "waits until the bundle's properties or the status of a Subscription tell the package"})
 		return Held, nil

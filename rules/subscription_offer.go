@@ -58,8 +58,8 @@ func judgeChannel(in *SubscriptionInput, v *Verdict) {
 		}
 	}
 	if what, accepted := tooOldFor(in.channel().MinKubeVersion, set.Cluster().Version); what != "" {
-		v.warn(Reason{Rule: RulePlanKubeVersion, Message: sentence(
-			text.Name(newest.CSV)+", the newest version in channel "+text.Name(in.channel().Name)+", "+what, RulePlanKubeVersion, accepted)})
+		v.warn(Reason{Rule: RuleBundleKubeVersion, Message: sentence(
+			text.Name(newest.CSV)+", the newest version in channel "+text.Name(in.channel().Name)+", "+what, RuleBundleKubeVersion, accepted)})
 	}
 }
 

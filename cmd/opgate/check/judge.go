@@ -101,10 +101,10 @@ func (how *judging) judge(m *manifests) (judged []judgement, notes []string, err
 	return judged, cluster.notes, nil
 }
 
-// backstop reports whether the API server refuses the object for a reason by itself. Where a policy cannot be read, it stores a Subscription as
-// Manual and leaves the refusal to the webhooks.
+// backstop reports whether the API server refuses a plan or Subscription for a reason by itself. Where a policy cannot be read, it stores a
+// Subscription as Manual and leaves the refusal to the webhooks; of an unknown package it refuses ClusterServiceVersions alone.
 func (o *object) backstop(r rules.Reason) bool {
-	return rules.RuleOf(r.Rule).Backstop && (o.plan != nil || r.Rule != rules.RulePolicyUnreadable)
+	return rules.RuleOf(r.Rule).Backstop && r.Rule != rules.RuleBundleUnknown && (o.plan != nil || r.Rule != rules.RulePolicyUnreadable)
 }
 
 // approvedBefore reports whether OLM runs a plan, or has run it. Without such a phase spec.approved only asks for that.
