@@ -6,7 +6,7 @@ import (
 
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
-	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/state"
 )
 
 // The rules on the image that a catalog runs.
@@ -58,7 +58,7 @@ func heldCatalogJump(in *PlanInput, c *Bundle, p *OperatorPolicy) finding {
 	case slices.Contains(p.catalogImages.accepted, digest):
 		return finding{}
 	}
-	name, facts := CatalogName(c.catalogs[0]), in.Namespace.Constraints().Cluster()
+	name, facts := CatalogName(c.catalogs[0]), in.Namespace.Facts()
 	history, known := facts.Histories[c.catalogs[0]]
 	known = known && history.Newest() == digest
 	review := "; add " + digest + ", which it runs, to " + acceptedImages + " once it is reviewed"
@@ -84,8 +84,8 @@ func catalogImage(in *PlanInput, c *Bundle, p *OperatorPolicy) (digest, held str
 	if len(c.catalogs) != 1 {
 		return "", "its catalog is not known, or sources disagree about it; waits until the status of the plan names one"
 	}
-	facts := in.Namespace.Constraints().Cluster()
-	digest, unknown := RunningDigest(&facts, c.catalogs[0])
+	facts := in.Namespace.Facts()
+	digest, unknown := RunningDigest(facts, c.catalogs[0])
 	if unknown != "" {
 		return "", unknown + "; " + p.catalogImages.acceptedText() + ", in " + acceptedImages
 	}
@@ -112,7 +112,7 @@ func (n *Namespace) JumpCatalogs() []olm.Catalog {
 
 // RunningDigest returns the digest of the image that a catalog runs, or why it is not known. What the pods run counts; without a pod it is the
 // digest of spec.image, if that ends in one.
-func RunningDigest(facts *constraint.Cluster, from olm.Catalog) (digest, unknown string) {
+func RunningDigest(facts *state.Cluster, from olm.Catalog) (digest, unknown string) {
 	source, exists := facts.Catalogs[from]
 	served, runs := facts.Served[from]
 	name, grants := CatalogName(from), Grants{Catalogs: facts.CatalogNamespaces}

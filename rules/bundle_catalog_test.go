@@ -8,7 +8,7 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/olm"
-	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/state"
 )
 
 const (
@@ -24,8 +24,8 @@ func catalogHeld(c policyv1beta2.Catalog) func(*spec) {
 }
 
 // catalogFacts are those of a catalog with a tag, whose pods run images.
-func catalogFacts(image string, served ...string) constraint.Cluster {
-	var facts constraint.Cluster
+func catalogFacts(image string, served ...string) state.Cluster {
+	var facts state.Cluster
 	facts.AddCatalog(hubCatalog, olm.CatalogSource{Image: image})
 	for _, digest := range served {
 		facts.AddServed(hubCatalog, digest)
@@ -46,7 +46,7 @@ func TestCatalogImages(t *testing.T) {
 		name    string
 		plan    *olm.InstallPlan
 		edit    func(*spec)
-		facts   constraint.Cluster
+		facts   state.Cluster
 		history *catalog.History
 		want    Decision
 		rule    RuleID
@@ -89,7 +89,7 @@ func TestCatalogImages(t *testing.T) {
 				c.facts.AddHistory(hubCatalog, c.history)
 			}
 			v := JudgePlan(PlanInput{Plan: plan, Namespace: NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", c.edit)},
-				Plans: []*olm.InstallPlan{plan}, Constraints: constraint.NewSet(nil, c.facts)})})
+				Plans: []*olm.InstallPlan{plan}, Facts: &c.facts})})
 			if v.Decision != c.want || !strings.Contains(v.Refusal(), c.says) {
 				t.Errorf("%s, want %s with %q: %s", v.Decision, c.want, c.says, v.Refusal())
 			}

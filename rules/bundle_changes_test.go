@@ -7,12 +7,13 @@ import (
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/change"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/state"
 )
 
 // TestConstraintOnChange: a Constraint judges every package by what its plan changes.
 func TestConstraintOnChange(t *testing.T) {
 	constraints := constraint.NewSet([]*constraint.Definition{constraint.Define(constraint.Meta{Name: "reviewed"},
-		`[{"type":"olm.constraint","value":{"cel":{"rule":"change.first || change.risky.size() == 0"}}}]`, "")}, constraint.Cluster{Version: "1.36.3"})
+		`[{"type":"olm.constraint","value":{"cel":{"rule":"change.first || change.risky.size() == 0"}}}]`, "")}, state.Cluster{Version: "1.36.3"})
 	harmless := etcdChange(func(s *change.Set) { s.Differences = differences[1:] })
 	for _, c := range []struct {
 		name    string

@@ -8,6 +8,7 @@ import (
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/state"
 )
 
 // holding holds what is deprecated.
@@ -104,7 +105,7 @@ func TestPackagesAreReadOnce(t *testing.T) {
 	complete := pendingPlan("etcd 0.9.2")
 	complete.Status.Phase = olm.PhaseComplete
 	reading := constraint.NewSet([]*constraint.Definition{constraint.Define(constraint.Meta{Name: "maintained"},
-		`[{"type":"olm.constraint","value":{"cel":{"rule":"deprecated.version == \"\""}}}]`, "")}, constraint.Cluster{})
+		`[{"type":"olm.constraint","value":{"cel":{"rule":"deprecated.version == \"\""}}}]`, "")}, state.Cluster{})
 	for _, c := range []struct {
 		name     string
 		contents NamespaceContents
@@ -146,7 +147,7 @@ func TestDeprecatedIsApprovedByHand(t *testing.T) {
 // TestDeprecatedIsNoEscape: after an outage it is not known any more what the catalog said of a plan that has finished.
 func TestDeprecatedIsNoEscape(t *testing.T) {
 	constraints := constraint.NewSet([]*constraint.Definition{constraint.Define(constraint.Meta{Name: "maintained"},
-		`[{"type":"olm.constraint","value":{"cel":{"rule":"deprecated.version == \"\""}}}]`, "")}, constraint.Cluster{Version: "1.36.3"})
+		`[{"type":"olm.constraint","value":{"cel":{"rule":"deprecated.version == \"\""}}}]`, "")}, state.Cluster{Version: "1.36.3"})
 	plan := installing(t, etcdSpec)
 	ns := NewNamespace("shop", NamespaceContents{Exists: true, Constraints: constraints, Plans: []*olm.InstallPlan{plan}})
 	if reasons := RefusedSteps(plan, ns); len(reasons) != 1 || reasons[0].Decision != Hold {

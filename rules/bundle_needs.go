@@ -46,7 +46,7 @@ func (j *planJudge) judgeNeeds(c *Bundle, v *Verdict) {
 			held(RuleBundleOwnConstraint, "has a constraint that nothing satisfies", missing(&f))
 		}
 	}
-	cluster := set.Cluster()
+	cluster := j.Namespace.Facts()
 	if what, accepted := tooOldFor(c.minKubeVersion(), cluster.Version); what != "" {
 		held(RuleBundleKubeVersion, what, accepted)
 	}

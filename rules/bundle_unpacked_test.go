@@ -82,7 +82,7 @@ func TestP4ContentsBeforeApproval(t *testing.T) {
 			if c.unread {
 				changes = func(*olm.InstallPlan, []Replacement) *PlanChanges { asked++; return nil }
 			}
-			ns := NewNamespace("shop", NamespaceContents{Exists: true, Constraints: under(c.by), Plans: []*olm.InstallPlan{plan}, Changes: changes})
+			ns := NewNamespace("shop", NamespaceContents{Exists: true, Facts: aroundKubernetes, Constraints: under(c.by), Plans: []*olm.InstallPlan{plan}, Changes: changes})
 			v := JudgePlan(PlanInput{Plan: plan, Namespace: ns})
 			if v.Decision != c.want || !strings.Contains(v.Refusal(), c.says) {
 				t.Errorf("%s, want %s with %q: %s", v.Decision, c.want, c.says, v.Refusal())
@@ -126,7 +126,7 @@ func TestP4ContentsOfTheStep(t *testing.T) {
 			if c.edit != nil {
 				c.edit(plan)
 			}
-			ns := NewNamespace("shop", NamespaceContents{Exists: true, Constraints: under(noAdmins), Plans: []*olm.InstallPlan{plan}, Changes: unpackedAs(c.bundle, &asked)})
+			ns := NewNamespace("shop", NamespaceContents{Exists: true, Facts: aroundKubernetes, Constraints: under(noAdmins), Plans: []*olm.InstallPlan{plan}, Changes: unpackedAs(c.bundle, &asked)})
 			v := JudgeCSV(CSVInput{New: written(t, c.writes), ByOLM: true, Namespace: ns})
 			if v.Decision != c.want {
 				t.Errorf("%s, want %s: %s", v.Decision, c.want, v.Refusal())

@@ -67,7 +67,7 @@ func (n *Namespace) Decidable() bool {
 			return false
 		}
 	}
-	return n.Constraints().Empty() || n.Constraints().Cluster().Version != "" && n.Exists()
+	return n.Constraints().Empty() || n.Facts().Version != "" && n.Exists()
 }
 
 // GenerationOf returns the generation of a source whose verdict depends on its spec only, else 0.

@@ -77,7 +77,7 @@ func TestJudgeInstalled(t *testing.T) {
 			want: Deny, reason: "etcd.v0.9.4 is not allowed by Constraint no-etcd (bundle/constraint)", disposition: Denied,
 		},
 	} {
-		in := NamespaceContents{CSVs: []Installed{c.installed}, Plans: c.plans, Exists: true, Constraints: c.set}
+		in := NamespaceContents{CSVs: []Installed{c.installed}, Plans: c.plans, Exists: true, Facts: aroundKubernetes, Constraints: c.set}
 		if c.policy != nil {
 			in.Policies = []*OperatorPolicy{c.policy}
 		}

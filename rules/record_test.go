@@ -325,7 +325,7 @@ func TestK1SelfMadeProperty(t *testing.T) {
 			if c.old != nil {
 				c.new.Spec = written(t, otherSpec).Spec // else nothing changes
 			}
-			ns := NewNamespace("shop", NamespaceContents{Exists: true, Constraints: under(c.constraint)})
+			ns := NewNamespace("shop", NamespaceContents{Exists: true, Facts: aroundKubernetes, Constraints: under(c.constraint)})
 			v := JudgeCSV(CSVInput{Old: c.old, New: c.new, Namespace: ns, ByOLM: c.byOLM, User: "tenant"})
 			if v.Decision != c.want || !strings.Contains(v.Refusal(), c.says) {
 				t.Errorf("%s: %s, want %s with %q", v.Decision, v.Refusal(), c.want, c.says)

@@ -44,7 +44,7 @@ import (
 	"github.com/opgate/opgate/controller/operatorpolicy"
 	"github.com/opgate/opgate/controller/operatorpolicy/scripttest"
 	"github.com/opgate/opgate/controller/resolve"
-	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/snapshot"
 	"github.com/opgate/opgate/stream"
 )
@@ -214,7 +214,7 @@ func addTo(mgr manager.Manager, registry *prometheus.Registry) error {
 	feed = snapshot.NewFeed(snapshot.FeedOptions{Client: streams, Store: store, Namespace: ownNamespace,
 		Completer: resolver, Packages: packages, Log: logr.Discard(), Now: time.Now,
 		MaxStaleness: 10 * time.Second})
-	feed.SetCluster(constraint.Cluster{Version: "1.37.2"})
+	feed.SetCluster(state.Cluster{Version: "1.37.2"})
 	feed.Lead()
 	loop, err = operatorpolicy.New(operatorpolicy.Options{Store: store, Packages: packages, Log: logr.Discard(),
 		Metrics: operatorpolicy.NewMetrics(registry, registry), Writes: writes, Now: ticking()})

@@ -9,7 +9,7 @@ import (
 
 	"github.com/opgate/opgate/cmd/opgate/cli"
 	"github.com/opgate/opgate/rules"
-	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/state"
 )
 
 const (
@@ -176,7 +176,7 @@ func FuzzLoad(f *testing.F) {
 			return
 		}
 		how := judging{mode: rules.MutateApproval, installed: true, within: func(m *manifests) (*surroundings, error) {
-			return &surroundings{Snapshot: inFiles(m, constraint.Cluster{})}, nil
+			return &surroundings{Snapshot: inFiles(m, state.Cluster{})}, nil
 		}}
 		judged, _, err := how.judge(m)
 		if err != nil {

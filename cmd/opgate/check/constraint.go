@@ -14,6 +14,7 @@ import (
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/state"
 )
 
 // readConstraint reads either version: their schemas are one.
@@ -47,7 +48,7 @@ func readNamespace(raw []byte, o *object) []fieldFault {
 type versions struct{ kubernetes, openshift string }
 
 // cluster is what is known of the cluster.
-func (v *versions) cluster() (c constraint.Cluster, err error) {
+func (v *versions) cluster() (c state.Cluster, err error) {
 	for _, f := range []struct {
 		flag, value, example string
 		into                 *string
@@ -102,7 +103,7 @@ func constraintNotes(d *constraint.Definition) (notes []string) {
 func (c *surroundings) judgedBy(ns *rules.Namespace) (notes []string) {
 	if c.alone == nil {
 		for _, d := range c.Constraints().Definitions() {
-			c.alone = append(c.alone, constraint.NewSet([]*constraint.Definition{d}, c.Constraints().Cluster()))
+			c.alone = append(c.alone, constraint.NewSet([]*constraint.Definition{d}, *c.Facts()))
 		}
 	}
 	for i, d := range c.Constraints().Definitions() {

@@ -10,6 +10,7 @@ import (
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/snapshot"
 )
 
@@ -124,7 +125,7 @@ type surroundings struct {
 
 // inFiles returns the state of a cluster that holds nothing but the input. No policy waits for another one there: what the statuses of Policies
 // would show is not known.
-func inFiles(m *manifests, versions constraint.Cluster) *snapshot.Snapshot {
+func inFiles(m *manifests, versions state.Cluster) *snapshot.Snapshot {
 	type key struct {
 		name   string
 		source olm.Catalog

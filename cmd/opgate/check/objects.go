@@ -7,7 +7,7 @@ import (
 	"github.com/opgate/opgate/cmd/opgate/cli"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
-	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/snapshot"
 )
 
@@ -41,7 +41,7 @@ func ReadObjects(files []string, namespace string, stdin io.Reader, stderr io.Wr
 	if left := (skipped{documents: len(m.foreign)}); left.documents > 0 {
 		fmt.Fprintln(stderr, "skipped: "+left.String())
 	}
-	o := &Objects{Changes: m.files.Changes, Snapshot: inFiles(m, constraint.Cluster{})}
+	o := &Objects{Changes: m.files.Changes, Snapshot: inFiles(m, state.Cluster{})}
 	for _, object := range m.objects {
 		if object.plan != nil {
 			o.Plans = append(o.Plans, object.plan)

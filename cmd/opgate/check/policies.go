@@ -7,7 +7,7 @@ import (
 
 	"github.com/opgate/opgate/cmd/opgate/cli"
 	"github.com/opgate/opgate/rules"
-	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/state"
 )
 
 // Policies reads the OperatorPolicies in files, directories or "-", standard input, as `opgate check --strict` does: a policy that is
@@ -26,7 +26,7 @@ func Policies(files []string, namespace string, stdin io.Reader, stderr io.Write
 		return nil, &cli.ExitError{Code: exitUnusable, Message: counted(len(problems), "problem") + " in the input"}
 	}
 	var policies []*rules.OperatorPolicy
-	for ns := range inFiles(loaded, constraint.Cluster{}).All() {
+	for ns := range inFiles(loaded, state.Cluster{}).All() {
 		policies = append(policies, ns.Policies()...)
 	}
 	return policies, nil

@@ -11,6 +11,7 @@ import (
 	"github.com/opgate/opgate/controller/clusterversion"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/snapshot"
 )
 
@@ -128,7 +129,7 @@ func imagesOfCatalogs(s *snapshot.Snapshot) []*snapshot.Kind {
 type input struct {
 	*Reader
 	options  Options
-	versions constraint.Cluster
+	versions state.Cluster
 	stored   []*snapshot.Object
 
 	mu    sync.Mutex

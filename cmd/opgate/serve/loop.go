@@ -34,8 +34,8 @@ import (
 	"github.com/opgate/opgate/internal/events"
 	"github.com/opgate/opgate/internal/panics"
 	"github.com/opgate/opgate/rules"
-	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/snapshot"
 	"github.com/opgate/opgate/snapshot/contents"
 	"github.com/opgate/opgate/stream"
@@ -50,7 +50,7 @@ func addReaders(shutdownContext context.Context, mgr ctrl.Manager, config *rest.
 		loop     *operatorpolicy.Controller
 		held     *backstop.Controller
 	)
-	versions, err := clusterversion.New(clusterversion.Options{Config: config, Log: log.WithName("cluster-version"), Changed: func(c constraint.Cluster) {
+	versions, err := clusterversion.New(clusterversion.Options{Config: config, Log: log.WithName("cluster-version"), Changed: func(c state.Cluster) {
 		feed.SetCluster(c)
 		held.ServerChanged()
 	}})
