@@ -6,7 +6,6 @@ import (
 
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
-	"github.com/opgate/opgate/rules/constraint"
 )
 
 // RuleBundleUnknown is on missing information about a bundle.
@@ -56,97 +55,18 @@ type Bundle struct {
 	stored bool
 }
 
-// bundlesOf returns the ClusterServiceVersions of a plan: those that spec.clusterServiceVersionNames lists, and those that only a step or a
-// bundle lookup names, so that none escapes judging. It returns none if the plan is too large to be judged.
-func bundlesOf(plan *olm.InstallPlan, ns *Namespace) []Bundle {
-	if plan.Oversized() {
-		return nil
+// recordUnknown holds a bundle whose package is not known, where policies govern any; held is what is held.
+func (c *Bundle) recordUnknown(ns *Namespace, held, accepted string, v *Verdict) bool {
+	if c.unknown == "" || !ns.governed() {
+		return false
 	}
-	csvs := make([]Bundle, 0, len(plan.Spec.CSVNames))
-	index := make(map[string]int, len(plan.Spec.CSVNames))
-	at := func(name string) *Bundle {
-		i, ok := index[name]
-		if !ok {
-			i = len(csvs)
-			index[name] = i
-			csvs = append(csvs, Bundle{name: name, plan: plan})
-		}
-		return &csvs[i]
-	}
-	var granted []int
-	for _, name := range plan.Spec.CSVNames {
-		at(name)
-	}
-	for i := range plan.Status.BundleLookups {
-		l := &plan.Status.BundleLookups[i]
-		c := at(l.Identifier)
-		c.from(l.Catalog)
-		c.images = c.images || c.image != "" && c.image != l.Path
-		c.image = l.Path
-		c.describe(l.Properties)
-	}
-	for i := range plan.Status.Steps {
-		r := &plan.Status.Steps[i].Resource
-		if r.IsRBAC() {
-			granted = append(granted, i)
-		}
-		if r.Kind != olm.KindClusterServiceVersion {
-			continue
-		}
-		c := at(r.Name)
-		c.from(olm.Catalog{Namespace: r.CatalogNamespace, Name: r.CatalogName})
-		if r.Manifest.Unreadable {
-			c.unknown = "its manifest in the plan cannot be read"
-		}
-		c.describe(r.Manifest.Properties)
-		c.authored, c.spec = r.Manifest.AuthorProperties, r.Manifest.Spec
-		if c.step == nil || !c.step.Inline() {
-			c.step = r
-		}
-	}
-	for _, i := range granted {
-		csvs = grantTo(csvs, &plan.Status.Steps[i])
-	}
-	for i := range csvs {
-		csvs[i].inline = csvs[i].spec != nil
-		csvs[i].attribute(ns)
-	}
-	return csvs
-}
-
-// grantTo adds the grants of a step to the ClusterServiceVersion that it belongs to, or to all if the plan has none of that name.
-func grantTo(csvs []Bundle, step *olm.Step) []Bundle {
-	g := step.Resource.Grants()
-	if i := slices.IndexFunc(csvs, func(c Bundle) bool { return c.name == step.Resolving }); i >= 0 {
-		csvs[i].grant(g)
-		return csvs
-	}
-	for i := range csvs {
-		csvs[i].grant(g)
-	}
-	return csvs
-}
-
-// grant adds an RBAC object; nil stands for a reference to one.
-func (c *Bundle) grant(g *olm.Grants) {
-	if g == nil {
-		c.referring = true
-		return
-	}
-	c.grants = append(c.grants, g)
+	recordForNamespace(v, ns, RuleBundleUnknown, finding{decision: Hold, accepted: accepted,
+		what: "the package of " + text.Name(c.name) + " is not known (" + c.unknown + ") and " + held + " is held"})
+	return true
 }
 
 // byReference reports whether a plan contains a reference in place of the ClusterServiceVersion or of rights that come along.
 func (c *Bundle) byReference() bool { return c.plan != nil && (c.spec == nil || c.referring) }
-
-// PreparePlan parses the properties of the bundles of a plan and compiles the constraints that they bring along, so that judging does not
-// have to, and replaces the specs in its manifests by their digests.
-func PreparePlan(p *olm.InstallPlan) {
-	for _, b := range p.ParseBundles() {
-		constraint.Prepare(b.Properties)
-	}
-	p.KeepDigests()
-}
 
 // from records a catalog that the plan names.
 func (c *Bundle) from(catalog olm.Catalog) {

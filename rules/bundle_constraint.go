@@ -184,6 +184,11 @@ func constraintFinding(what string, f *constraint.Finding) finding {
 	return finding{}
 }
 
+// ofUnfinishedPlans reports whether a Constraint is undecided by packages and changes alone, which are read for unfinished plans only.
+func ofUnfinishedPlans(f *constraint.Finding) bool {
+	return f.Outcome == constraint.Undecided && f.Attributes != 0 && f.Attributes&^(constraint.Deprecation|constraint.ChangeSet) == 0
+}
+
 // constraintPath returns the path of the constraint in its object.
 func constraintPath(f *constraint.Finding) string {
 	if f.Constraint == nil {

@@ -132,26 +132,13 @@ func (in *CSVInput) matters() bool {
 	return !in.ByOLM || in.New.Metadata.Labels.CopiedFrom == "" && !there
 }
 
-// described returns a ClusterServiceVersion as described by its own contents and, if it is installed, by its Subscription.
-func (in *CSVInput) described(csv *olm.CSV) *Bundle {
-	c := &Bundle{name: csv.Metadata.Name, spec: &csv.Spec, bypassesOLM: in.Old == nil, planGone: in.Old == nil && in.ByOLM}
-	c.describe(csv.Metadata.Annotations.Properties)
-	c.attribute(in.Namespace)
-	for _, installed := range in.Namespace.Installed() {
-		if in.Old != nil && installed.CSV == c.name {
-			c.from(installed.Catalog)
-		}
-	}
-	return c
-}
+// installFrom is what is accepted in place of what bypasses OLM.
+const installFrom = "let OLM install it, from a Subscription"
 
 // judgeBypassingOLM applies the policies to a ClusterServiceVersion that no running plan contains.
 func judgeBypassingOLM(in *CSVInput, c, before *Bundle, v *Verdict) {
 	ns := in.Namespace
-	if unknown := in.unknownPackage(c, before); unknown != "" && ns.governed() {
-		recordForNamespace(v, ns, RuleBundleUnknown, finding{decision: Hold,
-			what: "the package of " + text.Name(c.name) + " is not known (" + unknown + ") and it is held", accepted: "let OLM install it, from a Subscription"})
-	}
+	(&Bundle{name: c.name, unknown: in.unknownPackage(c, before)}).recordUnknown(ns, "it", installFrom, v)
 	if before != nil && (before.pkg != c.pkg || in.hidden()) {
 		for _, p := range ns.governing(before.pkg) { // else its next upgrade would count as a first installation (threat O10)
 			v.record(RuleCSVFrozen, p, finding{decision: Deny, field: "metadata",

@@ -66,33 +66,6 @@ func exactOrAll(steps []Bundle) []Bundle {
 	return steps
 }
 
-// stepOf returns the ClusterServiceVersion as a plan contains it; ok is false if the plan does not.
-func (in *CSVInput) stepOf(plan *olm.InstallPlan) (step Bundle, ok bool) {
-	csvs := bundlesOf(plan, in.Namespace)
-	i := slices.IndexFunc(csvs, func(c Bundle) bool { return c.name == in.New.Metadata.Name })
-	if i < 0 {
-		return Bundle{}, false
-	}
-	step = csvs[i]
-	step.exact = step.inline && step.spec.ContentsDigest() == in.New.Spec.ContentsDigest() &&
-		plan.StepProperties(step.name) == in.New.Metadata.Annotations.Properties
-	step.spec = &in.New.Spec
-	if in.ByOLM && !step.described {
-		own := in.described(in.New) // a plan without properties: OLM writes the bundle's properties into the object
-		own.catalogs, own.plan, own.bypassesOLM, own.planGone = step.catalogs, plan, false, false
-		own.image, own.images, own.step = step.image, step.images, step.step
-		own.grants, own.referring, own.inline, own.exact = step.grants, step.referring, step.inline, step.exact
-		step = *own
-	}
-	if !in.ByOLM {
-		if step.inline && !step.exact {
-			return Bundle{}, false
-		}
-		step.describe(in.New.Metadata.Annotations.Properties) // its own properties are judged too, and compared with those of the plan
-	}
-	return step, true
-}
-
 // judgeSteps judges the steps of running plans. Of several plans with exactly these contents, one allowed plan is enough; if it is not
 // known which plan the write is for, all of them must be allowed.
 func (in *CSVInput) judgeSteps(steps []Bundle, budget *constraint.Budget, v *Verdict) {
@@ -126,8 +99,8 @@ func judgeStep(c *Bundle, ns *Namespace, budget *constraint.Budget, v *Verdict) 
 		judgeStepByPolicies(c, ns, v)
 	}
 	for _, f := range ns.Constraints().Judge(c.forConstraints(ns), ns.ForConstraints(), budget) {
-		if c.stored && f.Outcome == constraint.Undecided && f.Attributes != 0 && f.Attributes&^(constraint.Deprecation|constraint.ChangeSet) == 0 {
-			continue // packages and changes are read for unfinished plans only
+		if c.stored && ofUnfinishedPlans(&f) {
+			continue
 		}
 		visible := c.inline || f.Constraint == nil || f.Constraint.Uses()&constraint.InCSV == 0 || c.shown(ns)
 		c.explain(&f, ns)
@@ -145,10 +118,7 @@ func (c *Bundle) shown(ns *Namespace) bool {
 
 func judgeStepByPolicies(c *Bundle, ns *Namespace, v *Verdict) {
 	by := "; InstallPlan " + text.Name(c.plan.Metadata.Name) + ", which brings it, was approved all the same"
-	if c.unknown != "" && ns.governed() {
-		recordForNamespace(v, ns, RuleBundleUnknown, finding{decision: Hold, what: "the package of " + text.Name(c.name) + " is not known (" + c.unknown + ") and it is held",
-			accepted: "waits until the bundle's properties or the status of a Subscription name the package" + by})
-	}
+	c.recordUnknown(ns, "it", "waits until the bundle's properties or the status of a Subscription name the package"+by, v)
 	for _, p := range ns.governing(c.pkg) {
 		for _, rule := range contentChecks {
 			f := rule.judge(c, p)

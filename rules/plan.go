@@ -3,7 +3,6 @@ package rules
 import (
 	"fmt"
 
-	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 )
 
@@ -127,10 +126,7 @@ func (j *planJudge) judgeCSV(c *Bundle, v *Verdict) CSVVerdict {
 
 // judgeByPolicies returns the disposition of a ClusterServiceVersion if no policy refuses it, and the policies that allow it.
 func judgeByPolicies(in *PlanInput, c *Bundle, v *Verdict) (disposition Disposition, by []string) {
-	if c.unknown != "" && in.Namespace.governed() {
-		recordForNamespace(v, in.Namespace, RuleBundleUnknown, finding{decision: Hold,
-			what:     "the package of " + text.Name(c.name) + " is not known (" + c.unknown + ") and the plan is held",
-			accepted: "waits until the bundle's properties or the status of a Subscription tell the package"})
+	if c.recordUnknown(in.Namespace, "the plan", "waits until the bundle's properties or the status of a Subscription tell the package", v) {
 		return Held, nil
 	}
 	for _, p := range in.Namespace.governing(c.pkg) {
