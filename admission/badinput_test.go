@@ -21,7 +21,7 @@ import (
 )
 
 // governed is the scenario whose cluster has a policy for etcd in namespace shop and a plan outside it.
-func governed(t testing.TB) *scenario.Scenario { return named(t, "plan-version") }
+func governed(t testing.TB) *scenario.Scenario { return named(t, "bundle-version") }
 
 func governedGate(t testing.TB) *Gate {
 	s := governed(t)
@@ -110,7 +110,7 @@ func TestKeysInAnotherCase(t *testing.T) {
 	spec["Approved"] = false
 	spec["APPROVED"] = false
 	got := send(t, governedGate(t), "admin", false, old, object)
-	if got.allowed || !strings.Contains(got.message, "plan/version") {
+	if got.allowed || !strings.Contains(got.message, "bundle/version") {
 		t.Errorf("allowed is %v, message %q", got.allowed, got.message)
 	}
 }

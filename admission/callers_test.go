@@ -123,7 +123,7 @@ func asText(t *testing.T, answer *admissionv1.AdmissionResponse) string {
 // TestA9ForgedUser posts reviews with a forged user who has all rights, to learn what that user may do. The answers show neither
 // an override nor whether templates could be created, and the refusals are temporary.
 func TestA9ForgedUser(t *testing.T) {
-	for name, rule := range map[string]string{"plan-override": "plan/", "policy-escalation": "policy/escalation"} {
+	for name, rule := range map[string]string{"plan-override": "bundle/version", "policy-escalation": "policy/escalation"} {
 		t.Run(name, func(t *testing.T) {
 			s := named(t, name)
 			existing := slices.Concat(s.Cluster, s.Policies)

@@ -37,7 +37,7 @@ func (s *sink) Create(_ context.Context, e *eventsv1.Event) (*eventsv1.Event, er
 
 // TestEvents sends the write of scenarios, and once more, through handlers with a recorder.
 func TestEvents(t *testing.T) {
-	const denied = `etcdoperator.v0.9.4 is not allowed by OperatorPolicy policies/etcd (plan/version): allowed is etcdoperator.v0.9.2`
+	const denied = `etcdoperator.v0.9.4 is not allowed by OperatorPolicy policies/etcd (bundle/version): allowed is etcdoperator.v0.9.2`
 	byRequest := func(*http.Request) bool { return false }
 	for _, c := range []struct {
 		name, scenario string
@@ -48,11 +48,11 @@ func TestEvents(t *testing.T) {
 		authenticated  func(*http.Request) bool
 		want           []string
 	}{
-		{name: "a refused approval", scenario: "plan-version",
+		{name: "a refused approval", scenario: "bundle-version",
 			want: []string{"Warning Denied on InstallPlan shop/install-x7 uid-1 for OperatorPolicy policies/etcd: " + denied}},
-		{name: "the same on a dry run", scenario: "plan-version", dryRun: true},
-		{name: "the same by another client than the API server", scenario: "plan-version", authenticated: byRequest},
-		{name: "the same by Opgate itself", scenario: "plan-version", user: "opgate", opgate: "opgate"},
+		{name: "the same on a dry run", scenario: "bundle-version", dryRun: true},
+		{name: "the same by another client than the API server", scenario: "bundle-version", authenticated: byRequest},
+		{name: "the same by Opgate itself", scenario: "bundle-version", user: "opgate", opgate: "opgate"},
 		{name: "a refused phase", scenario: "plan-status-phase",
 			want: []string{"Warning Denied on InstallPlan shop/install-x7 uid-1 for OperatorPolicy policies/etcd: "}},
 		{name: "an override", scenario: "plan-override", want: []string{`Warning Overridden on InstallPlan shop/install-x7 uid-1 for OperatorPolicy policies/etcd: ` +
@@ -60,9 +60,9 @@ func TestEvents(t *testing.T) {
 		{name: "an override on a dry run", scenario: "plan-override", dryRun: true},
 		{name: "an override by a user without the right", scenario: "plan-override", user: "tenant",
 			want: []string{"Warning Denied on InstallPlan shop/install-x7 uid-1 for OperatorPolicy policies/etcd: " + denied}},
-		{name: "an approval with consent", scenario: "plan-consent-annotated", want: []string{`Normal Approved on InstallPlan shop/install-x7 uid-1: by user "admin"; ` +
+		{name: "an approval with consent", scenario: "bundle-consent-annotated", want: []string{`Normal Approved on InstallPlan shop/install-x7 uid-1: by user "admin"; ` +
 			`consent to etcdoperator.v0.9.4 sha256:`}},
-		{name: "an approval by Opgate itself", scenario: "plan-consent-annotated", user: "opgate", opgate: "opgate"},
+		{name: "an approval by Opgate itself", scenario: "bundle-consent-annotated", user: "opgate", opgate: "opgate"},
 		{name: "a Subscription that does not exist", scenario: "subscription-channel"},
 		{name: "a Subscription that exists", scenario: "subscription-catalog-switched", want: []string{"Warning Denied on Subscription shop/etcd uid-1"}},
 		{name: "a policy that does not exist", scenario: "operatorpolicy-field"},

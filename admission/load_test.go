@@ -131,7 +131,7 @@ func TestP4LoadOfATenant(t *testing.T) {
 	}
 	old, object := written(t, s, existing)
 	step := post(t, unhurried(handlers[PathValidateStepCSVs]), reviewOf(t, olmUser, false, old, raw(t, object)))
-	if !strings.Contains(reasonsOf(step), "csv/constraint") {
+	if !strings.Contains(reasonsOf(step), "bundle/constraint") {
 		t.Errorf("the step is answered %+v", step)
 	}
 	foreign := &unstructured.Unstructured{Object: map[string]any{

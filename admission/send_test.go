@@ -29,8 +29,8 @@ import (
 	"github.com/opgate/opgate/internal/inflight"
 	"github.com/opgate/opgate/internal/panics"
 	"github.com/opgate/opgate/rules"
-	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/snapshot"
 	"github.com/opgate/opgate/snapshot/contents"
 )
@@ -160,7 +160,7 @@ func storeRead(t testing.TB, packages rules.Packages, read func(*snapshot.Kind, 
 	}
 	builder := snapshot.Builder{Packages: packages, Changes: files.Changes}
 	builder.Put(time.Time{}, all...)
-	return snapshot.NewStore(builder.SetCluster(time.Time{}, constraint.Cluster{Version: versions.Kubernetes, OpenShift: versions.OpenShift}))
+	return snapshot.NewStore(builder.SetCluster(time.Time{}, state.Cluster{Version: versions.Kubernetes, OpenShift: versions.OpenShift}))
 }
 
 // labelledByName is a namespace with the label that the API server sets.

@@ -54,7 +54,7 @@ func TestUnreadableFieldsHold(t *testing.T) {
 var long = flag.Bool("long", false, "try each unreadable form in every scenario, not once for the same rules")
 
 // withAll are the scenarios in which fields that are not set are made unreadable as well.
-var withAll = []string{"plan-version", "plan-constraint", "plan-dependency-pending-first", "subscription-mustnothave"}
+var withAll = []string{"bundle-version", "bundle-constraint", "bundle-dependency-pending-first", "subscription-mustnothave"}
 
 func kindWritten(s *scenario.Scenario) string {
 	if s.Write != nil {

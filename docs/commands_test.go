@@ -18,7 +18,7 @@ var commands = []struct {
 	{document: "docs/tour.md", begins: "make up", tests: []string{"TestReadme"}},
 	{document: "docs/tour.md", begins: "$ kubectl get operatorpolicies -n policies", tests: []string{"TestPrinterColumns"}},
 	{document: "README.md", begins: "$ go run ./cmd/opgate check -f manifests/samples/subscription-catalog-deny", tests: []string{"TestReadmes"}},
-	{document: "docs/tour.md", begins: "$ go run ./cmd/opgate check -f manifests/samples/plan-upgrade-hold", tests: []string{"TestReadmes"}},
+	{document: "docs/tour.md", begins: "$ go run ./cmd/opgate check -f manifests/samples/bundle-upgrade-hold", tests: []string{"TestReadmes"}},
 	{document: "README.md", begins: "helm install opgate", tests: []string{"TestInstall"}},
 	{document: "docs/tour.md", begins: "make image ARCHIVE", why: "needs kind, k3d and a registry; TestImage and TestBaseAndPush have the archive and the push"},
 	{document: "README.md", begins: "make test", why: "runs the tests"},

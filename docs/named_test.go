@@ -52,7 +52,7 @@ func TestSubtestsAreResolved(t *testing.T) {
 		"TestLoop/script/validation":               false,
 		"TestReconciler/validation":                false,
 		"TestReconciler/crds":                      true,
-		"TestScenarios/plan-version":               true,
+		"TestScenarios/bundle-version":             true,
 		"TestDependency/script/late":               true,
 		"TestDependency/late":                      false,
 		"TestDependency/requests":                  true,  // t.Run

@@ -20,6 +20,8 @@ type InstallPlan struct {
 
 	// contents is the ContentsDigest, once Trim has removed what it covers.
 	contents *[sha256.Size]byte
+	// bundles are the parsed bundle properties, by their text; nil if they are not kept.
+	bundles map[string]Bundle
 }
 
 // InstallPlanHead is an InstallPlan without its status: all that is read of the new object in an update of the main resource, for which the
@@ -152,6 +154,43 @@ func (p *InstallPlan) RunsAs(user string) bool {
 	account := p.Status.ServiceAccount.Name
 	return account != "" && p.Running() &&
 		user == "system:serviceaccount:"+p.Metadata.Namespace+":"+account
+}
+
+// ParseBundles returns the bundle properties in the plan that can be read, by their text. Unless OLM is done with the plan, it keeps them for
+// Bundle. It is not safe for concurrent use.
+func (p *InstallPlan) ParseBundles() map[string]Bundle {
+	if p.bundles != nil || p.Oversized() {
+		return p.bundles
+	}
+	bundles := map[string]Bundle{}
+	parse := func(properties string) {
+		if _, parsed := bundles[properties]; parsed || properties == "" {
+			return
+		}
+		if b, err := ParseBundle(properties); err == nil {
+			bundles[properties] = b
+		}
+	}
+	for i := range p.Status.BundleLookups {
+		parse(p.Status.BundleLookups[i].Properties)
+	}
+	for i := range p.Status.Steps {
+		parse(p.Status.Steps[i].Resource.Manifest.Properties)
+	}
+	if !p.Finished() {
+		p.bundles = bundles
+	}
+	return bundles
+}
+
+// Bundle is ParseBundle for bundle properties of the plan. A nil plan keeps none.
+func (p *InstallPlan) Bundle(properties string) (Bundle, error) {
+	if p != nil {
+		if b, parsed := p.bundles[properties]; parsed {
+			return b, nil
+		}
+	}
+	return ParseBundle(properties)
 }
 
 // Oversized reports whether a plan has too many entries to be judged.

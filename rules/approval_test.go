@@ -56,7 +56,7 @@ func TestJudgeApproval(t *testing.T) {
 	}{
 		"allowed": {plan: pendingPlan("vault 0.1.9"), policies: []*OperatorPolicy{vault}, subscriptions: subscriptions{follows("vault", "Manual")}, want: true},
 		"not listed": {plan: pendingPlan("vault 0.2.0"), policies: []*OperatorPolicy{vault}, subscriptions: subscriptions{follows("vault", "Manual")},
-			blocked: "vault.v0.2.0 is not allowed by OperatorPolicy policies/vault (plan/version)"},
+			blocked: "vault.v0.2.0 is not allowed by OperatorPolicy policies/vault (bundle/version)"},
 		"with what it requires": {plan: pendingPlan("vault 0.1.9 etcd", "etcd 0.9.4"), policies: []*OperatorPolicy{vault},
 			subscriptions: subscriptions{follows("vault", "Manual")}, ungoverned: HoldUngoverned, want: true},
 		"a cycle that is wanted": {plan: pendingPlan("vault 0.1.9 etcd", "etcd 0.9.4 vault etcd"), policies: []*OperatorPolicy{vault},
@@ -95,7 +95,7 @@ func TestJudgeApproval(t *testing.T) {
 			policies:      []*OperatorPolicy{vault},
 			csvs:          []Installed{{CSV: "vault.v0.1.8", Package: "vault", NotUpgradeable: "Upgradeable is False"}},
 			subscriptions: subscriptions{follows("vault", "Manual")},
-			blocked:       "vault.v0.1.9 cannot replace vault.v0.1.8 now and is held (plan/not-upgradeable): OperatorCondition vault.v0.1.8: Upgradeable is False",
+			blocked:       "vault.v0.1.9 cannot replace vault.v0.1.8 now and is held (bundle/not-upgradeable): OperatorCondition vault.v0.1.8: Upgradeable is False",
 		},
 		"a neighbour must not be replaced": {
 			plan:          pendingPlan("vault 0.1.9", "prometheus 0.56.0"),
@@ -142,7 +142,7 @@ func TestJudgeApproval(t *testing.T) {
 			csvs:    []Installed{{CSV: "vault.v0.2.0", Package: "vault", Version: "0.2.0", Catalog: olm.Catalog{Namespace: "olm", Name: "operatorhubio-catalog"}}},
 			blocked: "vault.v0.2.0, which is installed, is removed by OperatorPolicy policies/vault"},
 		"a version that is forbidden": {plan: pendingPlan("vault 0.2.0"), policies: []*OperatorPolicy{forbidding},
-			subscriptions: subscriptions{asked("vault")}, blocked: "(plan/mustnothave)"},
+			subscriptions: subscriptions{asked("vault")}, blocked: "(bundle/mustnothave)"},
 		"a policy that only informs does not overlap": {plan: pendingPlan("vault 0.1.9"), policies: []*OperatorPolicy{vault, informing},
 			subscriptions: subscriptions{follows("vault", "Manual")}, want: true},
 	} {

@@ -68,7 +68,7 @@ func TestPlansNamedAsAttacks(t *testing.T) {
 		"a CSV known as installed only": {nameless("x.v1"), cluster{Policies: []*OperatorPolicy{policyFor("etcd", func(s *spec) { anyCatalog(s); s.Versions = []string{"x.v2"} })},
 			Subscriptions: []*olm.Subscription{subscribed("etcd", "", "x.v1")}}, Deny, "x.v1 is not allowed"},
 		"forbidden wherever it comes from": {nameless("x.v1"), cluster{Policies: []*OperatorPolicy{policyFor("etcd", func(s *spec) { anyCatalog(s); s.ComplianceType = policyv1beta2.MustNotHave })},
-			Subscriptions: []*olm.Subscription{subscribed("etcd", "x.v1", "")}}, Deny, "plan/mustnothave"},
+			Subscriptions: []*olm.Subscription{subscribed("etcd", "x.v1", "")}}, Deny, "bundle/mustnothave"},
 		"forbidden from one catalog, which is not known": {nameless("x.v1"), cluster{Policies: []*OperatorPolicy{policyFor("etcd", func(s *spec) { s.ComplianceType = policyv1beta2.MustNotHave })},
 			Subscriptions: []*olm.Subscription{subscribed("etcd", "x.v1", "")}}, Hold, "version or catalog is not known"},
 		"forbidden in a range, version not known": {nameless("x.v1"), cluster{Policies: []*OperatorPolicy{policyFor("etcd", func(s *spec) { s.ComplianceType, s.VersionRange = policyv1beta2.MustNotHave, "<1.0.0" })},

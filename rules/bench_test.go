@@ -150,7 +150,7 @@ func BenchmarkPlanUnderConstraints(b *testing.B) {
 		set  *constraint.Set
 	}{{"floor", under()}, {"100 constraints", under(definitions...)}} {
 		b.Run(c.name, func(b *testing.B) {
-			in := PlanInput{Plan: plan, Namespace: NewNamespace("shop", NamespaceContents{Exists: true, Constraints: c.set})}
+			in := PlanInput{Plan: plan, Namespace: NewNamespace("shop", NamespaceContents{Exists: true, Facts: aroundKubernetes, Constraints: c.set})}
 			b.ReportAllocs()
 			for b.Loop() {
 				if v := JudgePlan(in); v.Decision != Allow {

@@ -70,7 +70,7 @@ func TestA4WebhookRules(t *testing.T) {
 		"a Constraint that asks for little": {nil, Allow, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ns := NewNamespace("shop", NamespaceContents{Constraints: under(c.under...)})
+			ns := NewNamespace("shop", NamespaceContents{Facts: aroundKubernetes, Constraints: under(c.under...)})
 			var v Verdict
 			bytes, took := allocated(func() {
 				csv, err := olm.DecodeCSV(raw)
@@ -118,7 +118,7 @@ func TestA4LargestJudged(t *testing.T) {
 		"permissions, which count too": {`{"metadata":{"name":"etcd.v0.9.2"},"spec":{"install":{"spec":{"permissions":` + repeated(hostileRules, "{}") + `}}}}`, Hold},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ns := NewNamespace("shop", NamespaceContents{Constraints: under(noAdmins)})
+			ns := NewNamespace("shop", NamespaceContents{Facts: aroundKubernetes, Constraints: under(noAdmins)})
 			var v Verdict
 			bytes, took := allocated(func() {
 				csv, err := olm.DecodeCSV([]byte(c.object))
@@ -169,7 +169,7 @@ func TestA4Plans(t *testing.T) {
 	many.Spec.CSVNames = names
 	steps := pendingPlan("etcd 0.9.2")
 	steps.Status.Steps = make([]olm.Step, 400_000)
-	ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", versions("etcd.v0.9.2"))}, Constraints: under(onlyEtcd)})
+	ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", versions("etcd.v0.9.2"))}, Facts: aroundKubernetes, Constraints: under(onlyEtcd)})
 	for name, plan := range map[string]*olm.InstallPlan{"names": many, "steps": steps} {
 		t.Run(name, func(t *testing.T) {
 			var v Verdict
@@ -192,7 +192,7 @@ func TestA4Plans(t *testing.T) {
 
 // TestA4Capabilities: bundles that require and provide the same capability thousands of times do not multiply the work.
 func TestA4Capabilities(t *testing.T) {
-	csvs := make([]planCSV, 10)
+	csvs := make([]Bundle, 10)
 	for i := range csvs {
 		for j := range 4000 {
 			kind := olm.Capability{Group: "g", Version: "v1", Kind: fmt.Sprint(j % 2000)}
@@ -290,7 +290,7 @@ func TestB1Permissions(t *testing.T) {
 			}
 			plan := withStep(pendingPlan("etcd 0.9.2"), "etcd.v0.9.2", olm.Manifest{Spec: &csv.Spec})
 			plan.Status.Steps = append(plan.Status.Steps, c.steps...)
-			contents := NamespaceContents{Constraints: under(noAdmins), Groups: c.groups}
+			contents := NamespaceContents{Facts: aroundKubernetes, Constraints: under(noAdmins), Groups: c.groups}
 			for _, stored := range []bool{false, true} {
 				if stored { // as the snapshot has it
 					plan.Trim()
@@ -316,7 +316,7 @@ func TestB1Variables(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if v := JudgeCSV(CSVInput{New: csv, Namespace: NewNamespace("shop", NamespaceContents{Constraints: under(secrets)})}); v.Decision != Deny {
+	if v := JudgeCSV(CSVInput{New: csv, Namespace: NewNamespace("shop", NamespaceContents{Facts: aroundKubernetes, Constraints: under(secrets)})}); v.Decision != Deny {
 		t.Errorf("%s: %s", v.Decision, v.Refusal())
 	}
 }

@@ -4,12 +4,13 @@ import (
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/rules/state"
 )
 
 // Cluster collects objects of the cluster and of any number of namespaces, and groups the latter by Namespace.
 type Cluster struct {
-	// Facts and Definitions are the input of constraint.NewSet.
-	Facts       constraint.Cluster
+	// Facts are those of every Namespace. Facts and Definitions are the input of constraint.NewSet.
+	Facts       state.Cluster
 	Definitions []*constraint.Definition
 	// Graph suspends what is added later. Default: nothing is suspended but by its annotation.
 	Graph *dependency.Graph
@@ -98,9 +99,9 @@ func (c *Cluster) namespace(name string) *NamespaceContents {
 
 // Namespaces returns every namespace with at least one object.
 func (c *Cluster) Namespaces() map[string]*Namespace {
-	namespaces := make(map[string]*Namespace, len(c.contents))
+	namespaces, facts := make(map[string]*Namespace, len(c.contents)), c.Facts
 	for name, contents := range c.contents {
-		contents.Constraints, contents.Packages, contents.Changes = c.Constraints, c.Packages, c.Changes
+		contents.Facts, contents.Constraints, contents.Packages, contents.Changes = &facts, c.Constraints, c.Packages, c.Changes
 		if name != "" { // which has them already
 			contents.Policies = append(contents.Policies, c.Everywhere...)
 		}

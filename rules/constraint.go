@@ -181,7 +181,7 @@ func (in *ConstraintInput) preview(d *constraint.Definition, v *Verdict) {
 	for ns := range in.Namespaces {
 		for i := range ns.Installed() {
 			installed := &ns.installed[i]
-			for _, f := range set.Judge(installed.bundle(ns), ns.ForConstraints(), budget) {
+			for _, f := range set.Judge(installed.forConstraints(ns), ns.ForConstraints(), budget) {
 				if f.Outcome == constraint.Undecided {
 					continue
 				}

@@ -10,6 +10,7 @@ import (
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/state"
 )
 
 // kubernetes is the cluster version in these tests.
@@ -25,8 +26,11 @@ func ruleOf(name, rule, message string, action constraint.Action) *constraint.De
 	return constraint.Define(constraint.Meta{Name: name}, string(text), "")
 }
 
+// aroundKubernetes are the facts about a cluster of which the version is known.
+var aroundKubernetes = &state.Cluster{Version: kubernetes}
+
 func under(definitions ...*constraint.Definition) *constraint.Set {
-	return constraint.NewSet(definitions, constraint.Cluster{Version: kubernetes})
+	return constraint.NewSet(definitions, *aroundKubernetes)
 }
 
 var (
@@ -62,30 +66,30 @@ func TestConstraintsNamedAsAttacks(t *testing.T) {
 		want     Decision
 		says     string
 	}{
-		"satisfied":                             {withProperties(pendingPlan("etcd 0.9.2"), yes), NamespaceContents{Constraints: under(certified)}, Allow, ""},
-		"violated":                              {pendingPlan("etcd 0.9.2"), NamespaceContents{Constraints: under(certified)}, Deny, "only certified operators"},
-		"one certified carries one that is not": {mixed(yes), NamespaceContents{Constraints: under(certified)}, Deny, "vault.v0.1.9 is not allowed by Constraint certified"},
-		"properties that nothing tells":         {nameless("etcd.v0.9.2"), NamespaceContents{Constraints: under(certified)}, Hold, "(plan/constraint)"},
-		"properties told twice and differently": {twoLists, NamespaceContents{Constraints: under(certified)}, Hold, "(plan/constraint)"},
-		"a Constraint that cannot be read":      {withProperties(pendingPlan("etcd 0.9.2"), yes), NamespaceContents{Constraints: under(faulty)}, Hold, "Constraint faulty"},
-		"one cannot be read, another refuses":   {pendingPlan("etcd 0.9.2"), NamespaceContents{Constraints: under(faulty, certified)}, Deny, "only certified operators"},
-		"an error at run time":                  {pendingPlan("etcd 0.9.2"), NamespaceContents{Constraints: under(erring)}, Hold, "Constraint erring"},
-		"an error at run time beside others":    {pendingPlan("etcd 0.9.2"), NamespaceContents{Constraints: under(erring, certified)}, Deny, "only certified operators"},
-		"a warning refuses nothing":             {pendingPlan("etcd 0.9.2"), NamespaceContents{Constraints: under(warning)}, Allow, ""},
-		"labels that nobody has seen yet":       {pendingPlan("etcd 0.9.2"), NamespaceContents{Constraints: under(curated)}, Hold, "Constraint curated"},
-		"a namespace of nobody":                 {pendingPlan("etcd 0.9.2"), NamespaceContents{Exists: true, Constraints: under(curated)}, Allow, ""},
+		"satisfied":                             {withProperties(pendingPlan("etcd 0.9.2"), yes), NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, Allow, ""},
+		"violated":                              {pendingPlan("etcd 0.9.2"), NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, Deny, "only certified operators"},
+		"one certified carries one that is not": {mixed(yes), NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, Deny, "vault.v0.1.9 is not allowed by Constraint certified"},
+		"properties that nothing tells":         {nameless("etcd.v0.9.2"), NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, Hold, "(bundle/constraint)"},
+		"properties told twice and differently": {twoLists, NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, Hold, "(bundle/constraint)"},
+		"a Constraint that cannot be read":      {withProperties(pendingPlan("etcd 0.9.2"), yes), NamespaceContents{Facts: aroundKubernetes, Constraints: under(faulty)}, Hold, "Constraint faulty"},
+		"one cannot be read, another refuses":   {pendingPlan("etcd 0.9.2"), NamespaceContents{Facts: aroundKubernetes, Constraints: under(faulty, certified)}, Deny, "only certified operators"},
+		"an error at run time":                  {pendingPlan("etcd 0.9.2"), NamespaceContents{Facts: aroundKubernetes, Constraints: under(erring)}, Hold, "Constraint erring"},
+		"an error at run time beside others":    {pendingPlan("etcd 0.9.2"), NamespaceContents{Facts: aroundKubernetes, Constraints: under(erring, certified)}, Deny, "only certified operators"},
+		"a warning refuses nothing":             {pendingPlan("etcd 0.9.2"), NamespaceContents{Facts: aroundKubernetes, Constraints: under(warning)}, Allow, ""},
+		"labels that nobody has seen yet":       {pendingPlan("etcd 0.9.2"), NamespaceContents{Facts: aroundKubernetes, Constraints: under(curated)}, Hold, "Constraint curated"},
+		"a namespace of nobody":                 {pendingPlan("etcd 0.9.2"), NamespaceContents{Exists: true, Facts: aroundKubernetes, Constraints: under(curated)}, Allow, ""},
 		"a tenant, from elsewhere": {pendingPlan("etcd 0.9.2"),
-			NamespaceContents{Exists: true, Labels: map[string]string{"tenant": "a"}, Constraints: under(curated)}, Deny, "tenants use the curated catalog"},
+			NamespaceContents{Exists: true, Labels: map[string]string{"tenant": "a"}, Facts: aroundKubernetes, Constraints: under(curated)}, Deny, "tenants use the curated catalog"},
 		"two catalogs for one bundle": {fromCatalog(withStep(pendingPlan("etcd 0.9.2"), "etcd.v0.9.2", olm.Manifest{}), "curated"),
-			NamespaceContents{Exists: true, Labels: map[string]string{"tenant": "a"}, Constraints: under(curated)}, Hold, "Constraint curated"},
+			NamespaceContents{Exists: true, Labels: map[string]string{"tenant": "a"}, Facts: aroundKubernetes, Constraints: under(curated)}, Hold, "Constraint curated"},
 		"a newer Kubernetes is needed": {withStep(withProperties(pendingPlan("etcd 0.9.2"), yes), "etcd.v0.9.2", inline("1.40.0")),
-			NamespaceContents{Constraints: under(certified)}, Hold, "needs Kubernetes 1.40.0 or newer"},
+			NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, Hold, "needs Kubernetes 1.40.0 or newer"},
 		"a newer Kubernetes is needed, and nothing may refuse": {withStep(pendingPlan("etcd 0.9.2"), "etcd.v0.9.2", inline("1.40.0")),
-			NamespaceContents{Constraints: under()}, Allow, ""},
+			NamespaceContents{Facts: aroundKubernetes, Constraints: under()}, Allow, ""},
 		"an older Kubernetes would do": {withStep(withProperties(pendingPlan("etcd 0.9.2"), yes), "etcd.v0.9.2", inline("v1.36")),
-			NamespaceContents{Constraints: under(certified)}, Allow, ""},
+			NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, Allow, ""},
 		"a version that is none": {withStep(withProperties(pendingPlan("etcd 0.9.2"), yes), "etcd.v0.9.2", inline("soon")),
-			NamespaceContents{Constraints: under(certified)}, Hold, "(plan/kube-version)"},
+			NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, Hold, "(bundle/kube-version)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			PreparePlan(c.plan)
@@ -138,11 +142,11 @@ func TestOwnConstraints(t *testing.T) {
 		want     Decision
 		warnings int
 	}{
-		"nothing offers it":                         {NamespaceContents{Policies: []*OperatorPolicy{source}, Constraints: under()}, Hold, 0},
-		"nothing offers it, and nothing may refuse": {NamespaceContents{Constraints: under()}, Allow, 1},
-		"the cluster offers it":                     {NamespaceContents{Policies: []*OperatorPolicy{source}, Constraints: under(secured)}, Allow, 0},
-		"what is installed offers it":               {NamespaceContents{Policies: []*OperatorPolicy{source}, Constraints: under(), CSVs: installed("vault")}, Allow, 0},
-		"only what it replaces offers it":           {NamespaceContents{Policies: []*OperatorPolicy{source}, Constraints: under(), CSVs: installed("etcd")}, Hold, 0},
+		"nothing offers it":                         {NamespaceContents{Policies: []*OperatorPolicy{source}, Facts: aroundKubernetes, Constraints: under()}, Hold, 0},
+		"nothing offers it, and nothing may refuse": {NamespaceContents{Facts: aroundKubernetes, Constraints: under()}, Allow, 1},
+		"the cluster offers it":                     {NamespaceContents{Policies: []*OperatorPolicy{source}, Facts: aroundKubernetes, Constraints: under(secured)}, Allow, 0},
+		"what is installed offers it":               {NamespaceContents{Policies: []*OperatorPolicy{source}, Facts: aroundKubernetes, Constraints: under(), CSVs: installed("vault")}, Allow, 0},
+		"only what it replaces offers it":           {NamespaceContents{Policies: []*OperatorPolicy{source}, Facts: aroundKubernetes, Constraints: under(), CSVs: installed("etcd")}, Hold, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			plan := withProperties(pendingPlan("etcd 0.9.2"), needs)
@@ -160,8 +164,8 @@ func TestOwnConstraints(t *testing.T) {
 
 // TestBinding shows which Subscriptions Constraints change to Manual, and that they are restored to what they requested.
 func TestBinding(t *testing.T) {
-	tenant := NamespaceContents{Exists: true, Labels: map[string]string{"tenant": "a"}, Constraints: under(curated)}
-	nobody := NamespaceContents{Exists: true, Constraints: under(curated)}
+	tenant := NamespaceContents{Exists: true, Labels: map[string]string{"tenant": "a"}, Facts: aroundKubernetes, Constraints: under(curated)}
+	nobody := NamespaceContents{Exists: true, Facts: aroundKubernetes, Constraints: under(curated)}
 	sub := func(approval, requested string) *olm.Subscription {
 		s := subscriptionTo("etcd")
 		s.Spec.InstallPlanApproval = approval
@@ -181,11 +185,11 @@ func TestBinding(t *testing.T) {
 		"waiting goes on":                   {tenant, sub("Manual", "Automatic"), `[]`},
 		"where nothing binds":               {nobody, sub("Automatic", ""), `[]`},
 		"given back":                        {nobody, sub("Manual", "Automatic"), `[{"op":"add","path":"/spec/installPlanApproval","value":"Automatic"},{"op":"remove","path":"/metadata/annotations/opgate.io~1requested-approval"}]`},
-		"a namespace that is not known yet": {NamespaceContents{Constraints: under(certified)}, sub("Automatic", ""), `[]`},
-		"a cluster that is not known yet":   {NamespaceContents{Exists: true, Constraints: constraint.NewSet([]*constraint.Definition{certified}, constraint.Cluster{})}, sub("Automatic", ""), `[]`},
-		"not while a plan waits":            {NamespaceContents{Exists: true, Constraints: under(curated), Plans: []*olm.InstallPlan{pendingPlan("etcd 0.9.2")}}, sub("Manual", "Automatic"), `[]`},
+		"a namespace that is not known yet": {NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, sub("Automatic", ""), `[]`},
+		"a cluster that is not known yet":   {NamespaceContents{Exists: true, Constraints: constraint.NewSet([]*constraint.Definition{certified}, state.Cluster{})}, sub("Automatic", ""), `[]`},
+		"not while a plan waits":            {NamespaceContents{Exists: true, Facts: aroundKubernetes, Constraints: under(curated), Plans: []*olm.InstallPlan{pendingPlan("etcd 0.9.2")}}, sub("Manual", "Automatic"), `[]`},
 		"by hand is not given back":         {nobody, sub("Manual", ""), `[]`},
-		"a neighbour's user approves the plan": {NamespaceContents{Exists: true, Constraints: under(curated), Plans: []*olm.InstallPlan{pendingPlan("etcd 0.9.2")},
+		"a neighbour's user approves the plan": {NamespaceContents{Exists: true, Facts: aroundKubernetes, Constraints: under(curated), Plans: []*olm.InstallPlan{pendingPlan("etcd 0.9.2")},
 			Subscriptions: []*olm.Subscription{sub("Manual", "")}}, sub("Manual", "Automatic"), `[{"op":"add","path":"/spec/installPlanApproval","value":"Automatic"},{"op":"remove","path":"/metadata/annotations/opgate.io~1requested-approval"}]`},
 		"a policy decides": {governed, sub("Automatic", ""), `[]`},
 	} {
@@ -230,7 +234,7 @@ func TestLoopUnderConstraints(t *testing.T) {
 		"a dependency that is required":      {[]*olm.Subscription{following("etcd", "Manual", "Automatic")}, withProperties(pendingPlan("etcd 0.9.2 vault", "vault 0.1.9"), yes), ApproveUngoverned, true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ns := NewNamespace("shop", NamespaceContents{Exists: true, Subscriptions: c.subscriptions, Plans: []*olm.InstallPlan{c.plan}, Constraints: under(certified)})
+			ns := NewNamespace("shop", NamespaceContents{Exists: true, Subscriptions: c.subscriptions, Plans: []*olm.InstallPlan{c.plan}, Facts: aroundKubernetes, Constraints: under(certified)})
 			a := JudgeApproval(ApprovalInput{Plan: c.plan, Namespace: ns, Ungoverned: c.mode})
 			if a.IsCandidate != c.waits || a.Should() != c.should {
 				t.Errorf("waits %v, should %v; want %v, %v (%s; %v)", a.IsCandidate, a.Should(), c.waits, c.should, a.Verdict.Refusal(), a.Blockers)
@@ -265,40 +269,40 @@ func TestCSVNamedAsAttacks(t *testing.T) {
 		want     Decision
 		says     string
 	}{
-		"past OLM, by its own properties":  {CSVInput{New: csv("etcd.v0.9.2", etcd)}, NamespaceContents{Constraints: under(certified)}, Hold, "states of itself"},
-		"past OLM, violated":               {CSVInput{New: csv("etcd.v0.9.2", properties("etcd", "0.9.2"))}, NamespaceContents{Constraints: under(certified)}, Deny, "(csv/constraint)"},
-		"past OLM, from no catalog":        {CSVInput{New: csv("etcd.v0.9.2", etcd)}, NamespaceContents{Exists: true, Labels: map[string]string{"tenant": "a"}, Constraints: under(curated)}, Deny, "(csv/constraint)"},
-		"past OLM, against a policy":       {CSVInput{New: csv("etcd.v0.9.2", etcd)}, NamespaceContents{Policies: []*OperatorPolicy{pinned}}, Deny, "(csv/policy)"},
-		"past OLM, says nothing of itself": {CSVInput{New: csv("etcd.v0.9.2", "")}, NamespaceContents{Policies: []*OperatorPolicy{pinned}}, Hold, "(csv/policy)"},
-		"a copy that is none":              {CSVInput{New: csv("etcd.v0.9.2", properties("etcd", "0.9.2"), copied)}, NamespaceContents{Constraints: under(certified)}, Deny, "(csv/constraint)"},
-		"a copy by OLM":                    {CSVInput{New: csv("etcd.v0.9.2", properties("etcd", "0.9.2"), copied), ByOLM: true}, NamespaceContents{Constraints: under(certified)}, Allow, ""},
+		"past OLM, by its own properties":  {CSVInput{New: csv("etcd.v0.9.2", etcd)}, NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, Hold, "states of itself"},
+		"past OLM, violated":               {CSVInput{New: csv("etcd.v0.9.2", properties("etcd", "0.9.2"))}, NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, Deny, "(bundle/constraint)"},
+		"past OLM, from no catalog":        {CSVInput{New: csv("etcd.v0.9.2", etcd)}, NamespaceContents{Exists: true, Labels: map[string]string{"tenant": "a"}, Facts: aroundKubernetes, Constraints: under(curated)}, Deny, "(bundle/constraint)"},
+		"past OLM, against a policy":       {CSVInput{New: csv("etcd.v0.9.2", etcd)}, NamespaceContents{Policies: []*OperatorPolicy{pinned}}, Deny, "(bundle/version)"},
+		"past OLM, says nothing of itself": {CSVInput{New: csv("etcd.v0.9.2", "")}, NamespaceContents{Policies: []*OperatorPolicy{pinned}}, Hold, "(bundle/unknown)"},
+		"a copy that is none":              {CSVInput{New: csv("etcd.v0.9.2", properties("etcd", "0.9.2"), copied)}, NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, Deny, "(bundle/constraint)"},
+		"a copy by OLM":                    {CSVInput{New: csv("etcd.v0.9.2", properties("etcd", "0.9.2"), copied), ByOLM: true}, NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, Allow, ""},
 		"a step of a plan that was approved before the Constraint": {CSVInput{New: csv("etcd.v0.9.2", ""), ByOLM: true},
-			NamespaceContents{Constraints: under(certified), Plans: []*olm.InstallPlan{running("Manual", olm.PhaseInstalling)}}, Deny, "(csv/constraint)"},
+			NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified), Plans: []*olm.InstallPlan{running("Manual", olm.PhaseInstalling)}}, Deny, "(bundle/constraint)"},
 		"a step of a plan that was approved from the start": {CSVInput{New: csv("etcd.v0.9.2", ""), ByOLM: true},
-			NamespaceContents{Constraints: under(certified), Plans: []*olm.InstallPlan{running("Automatic", olm.PhaseInstalling)}}, Deny, "(csv/constraint)"},
+			NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified), Plans: []*olm.InstallPlan{running("Automatic", olm.PhaseInstalling)}}, Deny, "(bundle/constraint)"},
 		"a step that OLM repeats": {CSVInput{New: csv("etcd.v0.9.2", properties("etcd", "0.9.2")), ByOLM: true},
-			NamespaceContents{Constraints: under(certified), CSVs: []Installed{{CSV: "etcd.v0.9.2", spec: &olm.CSVSpec{}}}, Plans: []*olm.InstallPlan{running("Automatic", olm.PhaseInstalling)}}, Allow, ""},
+			NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified), CSVs: []Installed{{CSV: "etcd.v0.9.2", spec: &olm.CSVSpec{}}}, Plans: []*olm.InstallPlan{running("Automatic", olm.PhaseInstalling)}}, Allow, ""},
 		"past OLM, of the name of one that is there": {CSVInput{New: csv("etcd.v0.9.2", properties("etcd", "0.9.2"))},
-			NamespaceContents{Constraints: under(certified), CSVs: []Installed{{CSV: "etcd.v0.9.2", spec: &olm.CSVSpec{}}}}, Deny, "(csv/constraint)"},
+			NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified), CSVs: []Installed{{CSV: "etcd.v0.9.2", spec: &olm.CSVSpec{}}}}, Deny, "(bundle/constraint)"},
 		"the name of a plan that nobody has approved": {CSVInput{New: csv("etcd.v0.9.2", "")},
-			NamespaceContents{Constraints: under(certified), Plans: []*olm.InstallPlan{unapproved}}, Deny, "(csv/constraint)"},
-		"by OLM, before its plan is seen": {CSVInput{New: csv("etcd.v0.9.2", etcd), ByOLM: true}, NamespaceContents{Policies: []*OperatorPolicy{pinned}}, Deny, "(csv/policy)"},
+			NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified), Plans: []*olm.InstallPlan{unapproved}}, Deny, "(bundle/constraint)"},
+		"by OLM, before its plan is seen": {CSVInput{New: csv("etcd.v0.9.2", etcd), ByOLM: true}, NamespaceContents{Policies: []*OperatorPolicy{pinned}}, Deny, "(bundle/version)"},
 		"the name of a plan that is done": {CSVInput{New: csv("etcd.v0.9.2", "")},
-			NamespaceContents{Constraints: under(certified), Plans: []*olm.InstallPlan{running("Manual", olm.PhaseComplete)}}, Deny, "(csv/constraint)"},
+			NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified), Plans: []*olm.InstallPlan{running("Manual", olm.PhaseComplete)}}, Deny, "(bundle/constraint)"},
 		"a forged virtual operator": {CSVInput{New: csv("etcd.v0.9.2", etcd, fake)}, NamespaceContents{}, Deny, "(csv/virtual-operator)"},
 		"by OLM's identity as well": {CSVInput{New: csv("etcd.v0.9.2", etcd, fake), ByOLM: true}, NamespaceContents{}, Deny, "(csv/virtual-operator)"},
-		"by Opgate":                 {CSVInput{New: csv("etcd.v0.9.2", etcd, fake), ByOpgate: true}, NamespaceContents{Constraints: under(certified)}, Allow, ""},
+		"by Opgate":                 {CSVInput{New: csv("etcd.v0.9.2", etcd, fake), ByOpgate: true}, NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, Allow, ""},
 		"other properties":          {CSVInput{Old: csv("v", etcd, fake), New: csv("v", properties("etcd", "0.9.2"), fake)}, NamespaceContents{}, Deny, "(csv/virtual-operator)"},
 		"the label taken off":       {CSVInput{Old: csv("v", etcd, fake), New: csv("v", etcd)}, NamespaceContents{}, Deny, "(csv/virtual-operator)"},
 		"OLM's own annotations":     {CSVInput{Old: csv("v", etcd, fake), New: csv("v", etcd, fake), ByOLM: true}, NamespaceContents{}, Allow, ""},
 		"properties edited afterwards": {CSVInput{Old: csv("etcd.v0.9.2", etcd), New: csv("etcd.v0.9.2", properties("etcd", "0.9.2"))},
-			NamespaceContents{Constraints: under(certified)}, Deny, "(csv/constraint)"},
+			NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, Deny, "(bundle/constraint)"},
 		"an edit of one that violated it before": {CSVInput{Old: csv("etcd.v0.9.2", properties("etcd", "0.9.2")),
-			New: csv("etcd.v0.9.2", properties("etcd", "0.9.2"), func(c *olm.CSV) { c.Spec.Digest[0]++ })}, NamespaceContents{Constraints: under(certified)}, Allow, ""},
+			New: csv("etcd.v0.9.2", properties("etcd", "0.9.2"), func(c *olm.CSV) { c.Spec.Digest[0]++ })}, NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, Allow, ""},
 		"an edit of one that a policy does not allow any more": {CSVInput{Old: csv("etcd.v0.9.2", etcd), New: csv("etcd.v0.9.2", etcd, func(c *olm.CSV) { c.Spec.Digest[0]++ })},
 			NamespaceContents{Policies: []*OperatorPolicy{pinned}}, Deny, "(csv/frozen)"},
 		"another version by an edit": {CSVInput{Old: csv("etcd.v0.9.4", properties("etcd", "0.9.4")), New: csv("etcd.v0.9.4", properties("vault", "0.1.9"))},
-			NamespaceContents{Policies: []*OperatorPolicy{policyFor("vault", versions("vault.v0.1.8"))}}, Deny, "(csv/policy)"},
+			NamespaceContents{Policies: []*OperatorPolicy{policyFor("vault", versions("vault.v0.1.8"))}}, Deny, "(bundle/version)"},
 		"a governed package by an edit of its name": {CSVInput{Old: csv("etcd.v0.9.4", properties("etcd", "0.9.4")), New: csv("etcd.v0.9.4", properties("innocent", "0.9.4"))},
 			NamespaceContents{Policies: []*OperatorPolicy{pinned}}, Deny, "something else than package etcd"},
 		"a governed package that plays a copy": {CSVInput{Old: csv("etcd.v0.9.4", properties("etcd", "0.9.4")), New: csv("etcd.v0.9.4", properties("etcd", "0.9.4"), copied)},
@@ -342,7 +346,7 @@ func TestContents(t *testing.T) {
 		"webhooks": {hook, Deny, "no webhooks on policies"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ns := NewNamespace("shop", NamespaceContents{Constraints: set})
+			ns := NewNamespace("shop", NamespaceContents{Facts: aroundKubernetes, Constraints: set})
 			inCatalog := JudgePlan(PlanInput{Namespace: ns, Plan: withStep(pendingPlan("etcd 0.9.2"), "etcd.v0.9.2", olm.Manifest{Spec: &c.spec})})
 			byImage := JudgePlan(PlanInput{Namespace: ns, Plan: pendingPlan("etcd 0.9.2")})
 			running := pendingPlan("etcd 0.9.2")
@@ -370,9 +374,9 @@ func TestPlansBornApprovedUnderConstraints(t *testing.T) {
 		byOLM    bool
 		want     Decision
 	}{
-		"by OLM, where a Constraint binds":  {NamespaceContents{Constraints: under(certified)}, true, Hold},
-		"by OLM, where none does":           {NamespaceContents{Exists: true, Constraints: under(curated)}, true, Allow},
-		"by hand, where a Constraint binds": {NamespaceContents{Constraints: under(certified)}, false, Deny},
+		"by OLM, where a Constraint binds":  {NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, true, Hold},
+		"by OLM, where none does":           {NamespaceContents{Exists: true, Facts: aroundKubernetes, Constraints: under(curated)}, true, Allow},
+		"by hand, where a Constraint binds": {NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, false, Deny},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := JudgePlanCreate(PlanCreateInput{Plan: plan, Namespace: NewNamespace("shop", c.contents), ByOLM: c.byOLM})
@@ -386,7 +390,7 @@ func TestPlansBornApprovedUnderConstraints(t *testing.T) {
 // TestOverrideOfConstraints checks what an approver needs to set a Constraint aside.
 func TestOverrideOfConstraints(t *testing.T) {
 	plan := withStep(pendingPlan("etcd 0.9.2"), "etcd.v0.9.2", inline("1.99.0"))
-	ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", versions("etcd.v0.9.4"))}, Constraints: under(certified)})
+	ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", versions("etcd.v0.9.4"))}, Facts: aroundKubernetes, Constraints: under(certified)})
 	v := JudgePlan(PlanInput{Plan: plan, Namespace: ns})
 	needs, ok := v.OverrideNeeds(ns)
 	want := []PolicyRef{{Kind: KindConstraint, Name: "certified"}, {Kind: KindOperatorPolicy, Namespace: "policies", Name: "etcd"}}
@@ -399,7 +403,7 @@ func TestOverrideOfConstraints(t *testing.T) {
 // TestStartingCSVCountsOnce: an update ignores the first version.
 func TestStartingCSVCountsOnce(t *testing.T) {
 	banned := ruleOf("banned", `csv != "etcd.v0.9.2"`, "", constraint.Require)
-	ns := NewNamespace("shop", NamespaceContents{Exists: true, Constraints: under(banned)})
+	ns := NewNamespace("shop", NamespaceContents{Exists: true, Facts: aroundKubernetes, Constraints: under(banned)})
 	sub, old := subscriptionTo("etcd"), subscriptionTo("etcd")
 	sub.Spec.StartingCSV, sub.Spec.InstallPlanApproval = "etcd.v0.9.2", olm.ApprovalManual
 	old.Spec, old.Spec.Channel = sub.Spec, "another"
@@ -431,7 +435,7 @@ func TestNewestVersionIsWarnedOf(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			sub := subscriptionTo("etcd")
 			sub.Spec.InstallPlanApproval = olm.ApprovalManual
-			v := JudgeSubscription(SubscriptionInput{Subscription: sub, Offered: offered, Namespace: NewNamespace("shop", NamespaceContents{Exists: true, Constraints: c.set})})
+			v := JudgeSubscription(SubscriptionInput{Subscription: sub, Offered: offered, Namespace: NewNamespace("shop", NamespaceContents{Exists: true, Facts: aroundKubernetes, Constraints: c.set})})
 			if len(v.Reasons) != c.refusals || len(v.Warnings) != c.warnings {
 				t.Errorf("%d refusals and %d warnings, want %d and %d: %s %q", len(v.Reasons), len(v.Warnings), c.refusals, c.warnings, v.Refusal(), v.WarningTexts())
 			}
@@ -441,7 +445,7 @@ func TestNewestVersionIsWarnedOf(t *testing.T) {
 
 // TestTooNewFor compares the first two numbers, the first one first.
 func TestTooNewFor(t *testing.T) {
-	limited := &planCSV{authored: `[{"type":"olm.maxOpenShiftVersion","value":"4.19"}]`}
+	limited := &Bundle{authored: `[{"type":"olm.maxOpenShiftVersion","value":"4.19"}]`}
 	for openshift, want := range map[string]bool{"4.18.9": false, "4.19.3": false, "4.20.0": true, "5.1.0": true, "": false} {
 		if what, _ := tooNewFor(limited, openshift); (what != "") != want {
 			t.Errorf("on %q: %q", openshift, what)

@@ -9,21 +9,15 @@ import (
 	"github.com/opgate/opgate/rules/constraint"
 )
 
-// The rules on ClusterServiceVersions.
+// The rules on the integrity of ClusterServiceVersions. What they bring is judged by the rules on bundles.
 const (
-	RuleCSVConstraint      RuleID = "csv/constraint"
-	RuleCSVPolicy          RuleID = "csv/policy"
 	RuleCSVFrozen          RuleID = "csv/frozen"
 	RuleCSVVirtualOperator RuleID = "csv/virtual-operator"
 )
 
 var (
-	csvConstraint = Rule{ID: RuleCSVConstraint, Outcomes: anyOutcome,
-		Summary: "a ClusterServiceVersion, written directly or as a step of a plan, does not satisfy a Constraint, or may not"}
-	csvPolicy = Rule{ID: RuleCSVPolicy, Outcomes: denyOrHold, Backstop: true,
-		Summary: "a ClusterServiceVersion, written directly or as a step of a plan, is not one that a policy allows, or may not be"}
 	csvFrozen = Rule{ID: RuleCSVFrozen, Outcomes: deny, Backstop: true,
-		Summary: "a governed ClusterServiceVersion is changed by another user than OLM"}
+		Summary: "a governed ClusterServiceVersion is changed, or made to look like another operator or a copy, by another user than OLM"}
 	csvVirtualOperator = Rule{ID: RuleCSVVirtualOperator, Outcomes: deny,
 		Summary: "a virtual operator, by which cluster properties reach OLM's resolver, is written by another user than Opgate"}
 )
@@ -59,7 +53,7 @@ func JudgeCSV(in CSVInput) Verdict {
 		return v.sorted()
 	}
 	c := in.described(in.New)
-	var before *planCSV
+	var before *Bundle
 	if in.Old != nil {
 		before = in.described(in.Old) // an existing violation is no reason to refuse an update
 		judgeFrozenCSV(&in, before, &v)
@@ -70,18 +64,18 @@ func JudgeCSV(in CSVInput) Verdict {
 	for _, f := range slices.Concat(found, in.selfCertifying(c, found, budget)) {
 		same := func(k constraint.Finding) bool { return sameConstraint(&k, &f) }
 		if !slices.ContainsFunc(known, same) || in.changesRead(&f, before, c) {
-			v.recordConstraint(RuleCSVConstraint, "this ClusterServiceVersion", &f)
+			v.recordConstraint(RuleBundleConstraint, "this ClusterServiceVersion", &f)
 		}
 	}
 	return v.sorted()
 }
 
 // findings returns the Constraints that a ClusterServiceVersion without a plan does not satisfy; none for nil.
-func (in *CSVInput) findings(c *planCSV, budget *constraint.Budget) []constraint.Finding {
+func (in *CSVInput) findings(c *Bundle, budget *constraint.Budget) []constraint.Finding {
 	if c == nil {
 		return nil
 	}
-	bundle := c.bundle(in.Namespace)
+	bundle := c.forConstraints(in.Namespace)
 	bundle.Unknown &= constraint.Scope | constraint.Deprecation | constraint.ChangeSet // it is the only source of its other attributes
 	if c.bypassesOLM {
 		bundle.Channel = ""
@@ -91,8 +85,8 @@ func (in *CSVInput) findings(c *planCSV, budget *constraint.Budget) []constraint
 
 // changesRead reports whether an update changes anything that a violated Constraint reads of a ClusterServiceVersion. Only an update that
 // does not is excused by a violation that existed before: else a small one would excuse every larger one (threat O34).
-func (in *CSVInput) changesRead(f *constraint.Finding, before, after *planCSV) bool {
-	was, is := before.bundle(in.Namespace), after.bundle(in.Namespace)
+func (in *CSVInput) changesRead(f *constraint.Finding, before, after *Bundle) bool {
+	was, is := before.forConstraints(in.Namespace), after.forConstraints(in.Namespace)
 	changed := was.Unknown ^ is.Unknown
 	if was.Package != is.Package {
 		changed |= constraint.Package | constraint.Channel | constraint.Deprecation
@@ -138,29 +132,16 @@ func (in *CSVInput) matters() bool {
 	return !in.ByOLM || in.New.Metadata.Labels.CopiedFrom == "" && !there
 }
 
-// described returns a ClusterServiceVersion as described by its own contents and, if it is installed, by its Subscription.
-func (in *CSVInput) described(csv *olm.CSV) *planCSV {
-	c := &planCSV{name: csv.Metadata.Name, spec: &csv.Spec, bypassesOLM: in.Old == nil, planGone: in.Old == nil && in.ByOLM}
-	c.describe(csv.Metadata.Annotations.Properties)
-	c.attribute(in.Namespace)
-	for _, installed := range in.Namespace.Installed() {
-		if in.Old != nil && installed.CSV == c.name {
-			c.from(installed.Catalog)
-		}
-	}
-	return c
-}
+// installFrom is what is accepted in place of what bypasses OLM.
+const installFrom = "let OLM install it, from a Subscription"
 
 // judgeBypassingOLM applies the policies to a ClusterServiceVersion that no running plan contains.
-func judgeBypassingOLM(in *CSVInput, c, before *planCSV, v *Verdict) {
+func judgeBypassingOLM(in *CSVInput, c, before *Bundle, v *Verdict) {
 	ns := in.Namespace
-	if unknown := in.unknownPackage(c, before); unknown != "" && ns.governed() {
-		recordForNamespace(v, ns, RuleCSVPolicy, finding{decision: Hold,
-			what: "the package of " + text.Name(c.name) + " is not known (" + unknown + ") and it is held", accepted: "let OLM install it, from a Subscription"})
-	}
+	(&Bundle{name: c.name, unknown: in.unknownPackage(c, before)}).recordUnknown(ns, "it", installFrom, v)
 	if before != nil && (before.pkg != c.pkg || in.hidden()) {
 		for _, p := range ns.governing(before.pkg) { // else its next upgrade would count as a first installation (threat O10)
-			v.record(RuleCSVPolicy, p, finding{decision: Deny, field: "metadata",
+			v.record(RuleCSVFrozen, p, finding{decision: Deny, field: "metadata",
 				what: "making something else than package " + text.Name(before.pkg) + " of " + text.Name(c.name) + " is not allowed", accepted: "delete it, and let OLM install the other package"})
 		}
 	}
@@ -171,7 +152,7 @@ func judgeBypassingOLM(in *CSVInput, c, before *planCSV, v *Verdict) {
 		for _, rule := range contentChecks {
 			f := rule.judge(c, p)
 			if before == nil || before.pkg != c.pkg || f != rule.judge(before, p) {
-				v.record(RuleCSVPolicy, p, f)
+				v.record(rule.ID, p, f)
 			}
 		}
 	}
@@ -180,7 +161,7 @@ func judgeBypassingOLM(in *CSVInput, c, before *planCSV, v *Verdict) {
 // unknownPackage returns why the package of a ClusterServiceVersion is not known, or "" if it is, or if it was not known before either. Users
 // have to write the package as OLM does: the API server, which holds the write while no replica answers, does not decode properties, so
 // another form would hide the package from it (threat O41).
-func (in *CSVInput) unknownPackage(c, before *planCSV) string {
+func (in *CSVInput) unknownPackage(c, before *Bundle) string {
 	named := func(csv *olm.CSV) bool { return olm.NamesPackage(csv.Metadata.Annotations.Properties) }
 	switch {
 	case c.unknown != "" && (before == nil || before.unknown == ""):
@@ -214,7 +195,7 @@ func (in *CSVInput) unhidden() bool {
 
 // judgeFrozenCSV keeps a governed ClusterServiceVersion as OLM installed it (threat O9): its name, version and catalog were judged, and its
 // contents are those of the catalog under that name. Restoring what is recorded is not a change; a plan is no evidence of that (threat O53).
-func judgeFrozenCSV(in *CSVInput, before *planCSV, v *Verdict) {
+func judgeFrozenCSV(in *CSVInput, before *Bundle, v *Verdict) {
 	field := in.changedField()
 	if field == "" || in.ByOpgate || field == "spec" && in.Namespace.recorded(in.New.Metadata.Name, &in.New.Spec) {
 		return

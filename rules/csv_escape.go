@@ -26,7 +26,7 @@ func JudgeEscape(csv *olm.CSV, ns *Namespace) (reasons []Escape, known bool) {
 		return nil, false
 	}
 	in := CSVInput{New: csv, Namespace: ns}
-	var steps []csvStep
+	var steps []Bundle
 	for _, plan := range ns.Plans() {
 		if !plan.Spec.Approved || !plan.Brings(csv.Metadata.Name) {
 			continue
@@ -46,8 +46,8 @@ func JudgeEscape(csv *olm.CSV, ns *Namespace) (reasons []Escape, known bool) {
 		c := in.described(csv)
 		c.bypassesOLM = false // its catalog is not known
 		judgeBypassingOLM(&in, c, nil, &v)
-		for _, f := range ns.Constraints().Judge(c.bundle(ns), ns.ForConstraints(), budget) {
-			v.recordConstraint(RuleCSVConstraint, "this ClusterServiceVersion", &f)
+		for _, f := range ns.Constraints().Judge(c.forConstraints(ns), ns.ForConstraints(), budget) {
+			v.recordConstraint(RuleBundleConstraint, "this ClusterServiceVersion", &f)
 		}
 	}
 	v = v.sorted()
@@ -67,7 +67,7 @@ func (n *Namespace) Decidable() bool {
 			return false
 		}
 	}
-	return n.Constraints().Empty() || n.Constraints().Cluster().Version != "" && n.Exists()
+	return n.Constraints().Empty() || n.Facts().Version != "" && n.Exists()
 }
 
 // GenerationOf returns the generation of a source whose verdict depends on its spec only, else 0.

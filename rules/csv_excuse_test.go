@@ -92,8 +92,8 @@ func TestE1OneViolationCoversAll(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := JudgeCSV(CSVInput{Old: c.old, New: c.new, Namespace: NewNamespace("shop", NamespaceContents{Exists: true, Constraints: under(c.constraint)})})
-			if v.Decision != c.want || c.want == Deny && !strings.Contains(v.Refusal(), "(csv/constraint)") {
+			v := JudgeCSV(CSVInput{Old: c.old, New: c.new, Namespace: NewNamespace("shop", NamespaceContents{Exists: true, Facts: aroundKubernetes, Constraints: under(c.constraint)})})
+			if v.Decision != c.want || c.want == Deny && !strings.Contains(v.Refusal(), "(bundle/constraint)") {
 				t.Errorf("decision is %s, want %s: %s", v.Decision, c.want, v.Refusal())
 			}
 		})

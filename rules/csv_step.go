@@ -8,23 +8,14 @@ import (
 	"github.com/opgate/opgate/rules/constraint"
 )
 
-// csvStep is a ClusterServiceVersion that is being written, as one running plan contains it.
-type csvStep struct {
-	planCSV
-	// stored is set for a judgement of what OLM has written.
-	stored bool
-	// inline is set if the plan contains the manifest, exact if the written contents equal the manifest.
-	inline, exact bool
-}
-
 // steps returns the plans that the write may be a step of. A name proves nothing: before a policy governs the namespace, a user who may
 // create plans may choose any name (threat O9). OLM writes for the plans that it runs. A ServiceAccount writes for plans that name it, and
 // since that account belongs to a tenant, only the contents of the plan.
-func (in *CSVInput) steps() []csvStep {
+func (in *CSVInput) steps() []Bundle {
 	if in.Old != nil {
 		return nil
 	}
-	var running, late []csvStep
+	var running, late []Bundle
 	for _, plan := range in.Namespace.Plans() {
 		if !in.ByOLM && !plan.RunsAs(in.User) {
 			continue
@@ -68,43 +59,16 @@ func (n *Namespace) StepAccounts() []string {
 }
 
 // exactOrAll returns the steps with exactly the written contents, or all steps if there are none.
-func exactOrAll(steps []csvStep) []csvStep {
-	if exact := slices.DeleteFunc(slices.Clone(steps), func(s csvStep) bool { return !s.exact }); len(exact) > 0 {
+func exactOrAll(steps []Bundle) []Bundle {
+	if exact := slices.DeleteFunc(slices.Clone(steps), func(s Bundle) bool { return !s.exact }); len(exact) > 0 {
 		return exact
 	}
 	return steps
 }
 
-// stepOf returns the ClusterServiceVersion as a plan contains it; ok is false if the plan does not.
-func (in *CSVInput) stepOf(plan *olm.InstallPlan) (step csvStep, ok bool) {
-	csvs := csvsOf(plan, in.Namespace)
-	i := slices.IndexFunc(csvs, func(c planCSV) bool { return c.name == in.New.Metadata.Name })
-	if i < 0 {
-		return csvStep{}, false
-	}
-	step = csvStep{planCSV: csvs[i], inline: csvs[i].spec != nil}
-	step.exact = step.inline && step.spec.ContentsDigest() == in.New.Spec.ContentsDigest() &&
-		plan.StepProperties(step.name) == in.New.Metadata.Annotations.Properties
-	step.spec = &in.New.Spec
-	if in.ByOLM && !step.described {
-		own := in.described(in.New) // a plan without properties: OLM writes the bundle's properties into the object
-		own.catalogs, own.plan, own.bypassesOLM, own.planGone = step.catalogs, plan, false, false
-		own.image, own.images, own.step = step.image, step.images, step.step
-		own.grants, own.referring = step.grants, step.referring
-		step.planCSV = *own
-	}
-	if !in.ByOLM {
-		if step.inline && !step.exact {
-			return csvStep{}, false
-		}
-		step.describe(in.New.Metadata.Annotations.Properties) // its own properties are judged too, and compared with those of the plan
-	}
-	return step, true
-}
-
 // judgeSteps judges the steps of running plans. Of several plans with exactly these contents, one allowed plan is enough; if it is not
 // known which plan the write is for, all of them must be allowed.
-func (in *CSVInput) judgeSteps(steps []csvStep, budget *constraint.Budget, v *Verdict) {
+func (in *CSVInput) judgeSteps(steps []Bundle, budget *constraint.Budget, v *Verdict) {
 	verdicts := make([]Verdict, len(steps))
 	for i := range steps {
 		judgeStep(&steps[i], in.Namespace, budget, &verdicts[i])
@@ -125,7 +89,7 @@ func (in *CSVInput) judgeSteps(steps []csvStep, budget *constraint.Budget, v *Ve
 // judgeStep judges a step of an approved plan by the present policies and Constraints: the plan may have been approved before these, or
 // from the start. How the plan leads to it, such as by an upgrade, was judged at approval. An override sets aside what the plan showed to
 // its approver: of a bundle image only the contents that were read, if OLM writes these.
-func judgeStep(c *csvStep, ns *Namespace, budget *constraint.Budget, v *Verdict) {
+func judgeStep(c *Bundle, ns *Namespace, budget *constraint.Budget, v *Verdict) {
 	overridden := overridden(c.plan)
 	if overridden && !c.shown(ns) {
 		c.referring = false // the approver did not see what comes along either
@@ -134,42 +98,39 @@ func judgeStep(c *csvStep, ns *Namespace, budget *constraint.Budget, v *Verdict)
 	if !overridden {
 		judgeStepByPolicies(c, ns, v)
 	}
-	for _, f := range ns.Constraints().Judge(c.bundle(ns), ns.ForConstraints(), budget) {
-		if c.stored && f.Outcome == constraint.Undecided && f.Attributes != 0 && f.Attributes&^(constraint.Deprecation|constraint.ChangeSet) == 0 {
-			continue // packages and changes are read for unfinished plans only
+	for _, f := range ns.Constraints().Judge(c.forConstraints(ns), ns.ForConstraints(), budget) {
+		if c.stored && ofUnfinishedPlans(&f) {
+			continue
 		}
 		visible := c.inline || f.Constraint == nil || f.Constraint.Uses()&constraint.InCSV == 0 || c.shown(ns)
 		c.explain(&f, ns)
 		if !overridden || !visible {
-			v.recordConstraint(RuleCSVConstraint, "this ClusterServiceVersion", &f)
+			v.recordConstraint(RuleBundleConstraint, "this ClusterServiceVersion", &f)
 		}
 	}
 }
 
 // shown reports whether what OLM writes, if that is known, is what it had unpacked for the plan, by which the approval was judged.
-func (c *csvStep) shown(ns *Namespace) bool {
-	unpacked, unknown := ns.unpackedOf(&c.planCSV)
+func (c *Bundle) shown(ns *Namespace) bool {
+	unpacked, unknown := ns.unpackedOf(c)
 	return unknown == "" && (c.spec == nil || unpacked.Spec.ContentsDigest() == c.spec.ContentsDigest())
 }
 
-func judgeStepByPolicies(c *csvStep, ns *Namespace, v *Verdict) {
+func judgeStepByPolicies(c *Bundle, ns *Namespace, v *Verdict) {
 	by := "; InstallPlan " + text.Name(c.plan.Metadata.Name) + ", which brings it, was approved all the same"
-	if c.unknown != "" && ns.governed() {
-		recordForNamespace(v, ns, RuleCSVPolicy, finding{decision: Hold, what: "the package of " + text.Name(c.name) + " is not known (" + c.unknown + ") and it is held",
-			accepted: "waits until the bundle's properties or the status of a Subscription name the package" + by})
-	}
+	c.recordUnknown(ns, "it", "waits until the bundle's properties or the status of a Subscription name the package"+by, v)
 	for _, p := range ns.governing(c.pkg) {
 		for _, rule := range contentChecks {
-			f := rule.judge(&c.planCSV, p)
+			f := rule.judge(c, p)
 			f.accepted += by
-			v.record(RuleCSVPolicy, p, f)
+			v.record(rule.ID, p, f)
 		}
 		if c.stored {
 			continue // contents are read, and compared with what is installed, for unfinished plans only
 		}
-		for _, r := range reviewChange(ns, c.plan, &c.planCSV, p, v) {
+		for _, r := range reviewChange(ns, c.plan, c, p, v) {
 			r.accepted += by
-			v.recordReview(RuleCSVPolicy, p, r.hold, r.finding)
+			v.recordReview(r.id, p, r.hold, r.finding)
 		}
 	}
 }
@@ -204,10 +165,9 @@ func refusedSubscriptions(plan *olm.InstallPlan, ns *Namespace) (reasons []Reaso
 func refusedSteps(plan *olm.InstallPlan, ns *Namespace) []Reason {
 	v := Verdict{}
 	budget := constraint.NewBudget(nil)
-	for _, c := range csvsOf(plan, ns) {
-		step := csvStep{planCSV: c, inline: c.spec != nil}
+	for _, step := range bundlesOf(plan, ns) {
 		switch {
-		case slices.ContainsFunc(ns.Installed(), func(i Installed) bool { return i.CSV == c.name && i.spec != nil }):
+		case ns.installs(step.name):
 		case step.inline || step.shown(ns):
 			judgeStep(&step, ns, budget, &v)
 		case !overridden(plan):

@@ -251,7 +251,7 @@ func TestA10CopyMadeReal(t *testing.T) {
 	}
 	for to, want := range map[string]Decision{"": Deny, "another": Deny, "elsewhere": Allow} {
 		v := JudgeCSV(CSVInput{Old: copied("elsewhere"), New: copied(to), Namespace: ns})
-		if v.Decision != want || want != Allow && !strings.Contains(v.Refusal(), "(csv/policy)") {
+		if v.Decision != want || want != Allow && !strings.Contains(v.Refusal(), "(bundle/version)") {
 			t.Errorf("to %q: %s: %s", to, v.Decision, v.Refusal())
 		}
 		if v := JudgeCSV(CSVInput{Old: copied("elsewhere"), New: copied(to), Namespace: ns, ByOLM: true}); v.Decision != Allow {

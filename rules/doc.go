@@ -16,9 +16,9 @@
 //	JudgePolicy            creating and updating a Policy; Needs lists the rights that its author must have
 //	JudgePolicySet         creating and updating a PolicySet
 //
-// The code behind a refusal is found by the ID in its message. The constant of a rule spells the ID (plan/version is RulePlanVersion), and
+// The code behind a refusal is found by the ID in its message. The constant of a rule spells the ID (bundle/version is RuleBundleVersion), and
 // is declared with the rule's outcome and summary beside the function that judges it: files are named after the kind, then the subject
-// (plan_contents.go, plan_upgrade.go, subscription_approval.go). rule.go lists the rules of each kind. An entry point runs all rules of its
+// (bundle_version.go, bundle_upgrade.go, subscription_approval.go). rule.go lists the rules of each kind. An entry point runs all rules of its
 // kind; where several run for each policy, a check is a small function in a declared slice.
 //
 // Type Policy is an OperatorPolicy prepared for judging. Kind Policy, whose dependencies package dependency reads, is judged in policy*.go:

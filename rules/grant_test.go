@@ -7,7 +7,7 @@ import (
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/olm"
-	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/state"
 )
 
 // withheld returns the grants of an installation without some rights, and with catalogs in namespace olm.
@@ -110,7 +110,7 @@ func TestG25PoliciesAreWarned(t *testing.T) {
 // is warned.
 func TestG25CatalogElsewhere(t *testing.T) {
 	const digest = "sha256:0a1b2c3d0a1b2c3d0a1b2c3d0a1b2c3d0a1b2c3d0a1b2c3d0a1b2c3d0a1b2c3d"
-	facts := constraint.Cluster{CatalogNamespaces: []string{"olm"}}
+	facts := state.Cluster{CatalogNamespaces: []string{"olm"}}
 	for _, namespace := range []string{"olm", "team"} {
 		facts.AddCatalog(olm.Catalog{Namespace: namespace, Name: "c"}, &olm.CatalogSource{Spec: olm.CatalogSourceSpec{Image: "registry.example.com/c@" + digest}})
 	}

@@ -47,23 +47,20 @@ func JudgeInstalled(ns *Namespace, csv string) (v Verdict, here bool) {
 		return v, true
 	}
 	result := CSVVerdict{CSV: csv, Package: c.pkg, Version: c.version}
-	if c.unknown != "" && ns.governed() {
-		recordForNamespace(&v, ns, RuleCSVPolicy, finding{decision: Hold,
-			what: "the package of " + text.Name(csv) + " is not known (" + c.unknown + ") and it is held", accepted: "let OLM install it, from a Subscription"})
-	}
+	c.recordUnknown(ns, "it", installFrom, &v)
 	for _, p := range ns.governing(c.pkg) {
 		for _, rule := range contentChecks {
-			v.record(RuleCSVPolicy, p, rule.judge(c, p))
+			v.record(rule.ID, p, rule.judge(c, p))
 		}
 		if p.Enforced && !p.MustNotHave {
 			result.By = append(result.By, p.Source())
 		}
 	}
-	for _, f := range ns.Constraints().Judge(installed.bundle(ns), ns.ForConstraints(), constraint.NewBudget(nil)) {
-		if f.Outcome == constraint.Undecided && f.Attributes != 0 && f.Attributes&^(constraint.Deprecation|constraint.ChangeSet) == 0 {
-			continue // packages and changes are read for unfinished plans only
+	for _, f := range ns.Constraints().Judge(installed.forConstraints(ns), ns.ForConstraints(), constraint.NewBudget(nil)) {
+		if ofUnfinishedPlans(&f) {
+			continue
 		}
-		v.recordConstraint(RuleCSVConstraint, text.Name(csv), &f)
+		v.recordConstraint(RuleBundleConstraint, text.Name(csv), &f)
 	}
 	switch {
 	case v.Decision == Deny:
@@ -78,32 +75,4 @@ func JudgeInstalled(ns *Namespace, csv string) (v Verdict, here bool) {
 	}
 	v.CSVs = []CSVVerdict{result}
 	return v.sorted(), true
-}
-
-// asPlanned returns an installed operator with what an approved plan has of its bundle image.
-func (n *Namespace) asPlanned(installed *Installed) *planCSV {
-	c := &planCSV{name: installed.CSV, pkg: installed.Package, version: installed.Version, properties: installed.Properties,
-		described: installed.Described, spec: installed.spec}
-	c.from(installed.Catalog)
-	for _, plan := range n.Plans() {
-		if !plan.Spec.Approved || !plan.Brings(c.name) || !slices.Contains(bound(n.governing(c.pkg)), c.name) {
-			continue // only a digest in spec.versions needs the image
-		}
-		csvs := csvsOf(plan, n)
-		if i := slices.IndexFunc(csvs, func(other planCSV) bool { return other.name == c.name }); i >= 0 {
-			c.image, c.images, c.step = csvs[i].image, csvs[i].images, csvs[i].step
-		}
-	}
-	c.attribute(n)
-	return c
-}
-
-// bound returns the names that policies list with a digest.
-func bound(policies []*OperatorPolicy) (names []string) {
-	for _, p := range policies {
-		for name := range p.versions.digests {
-			names = append(names, name)
-		}
-	}
-	return names
 }

@@ -38,7 +38,7 @@ func TestJudgeInstalled(t *testing.T) {
 		{name: "listed", policy: policyFor("etcd", versions("etcd.v0.9.4")), installed: etcd, follows: subscription, disposition: Allowed},
 		{
 			name: "not listed any more", policy: policyFor("etcd", versions("etcd.v0.9.5")), installed: etcd, follows: subscription,
-			want: Deny, reason: "etcd.v0.9.4 is not allowed by OperatorPolicy policies/etcd (csv/policy): allowed is etcd.v0.9.5", disposition: Denied,
+			want: Deny, reason: "etcd.v0.9.4 is not allowed by OperatorPolicy policies/etcd (bundle/version): allowed is etcd.v0.9.5", disposition: Denied,
 		},
 		{
 			name: "upgrades are not approved, which says nothing of what is there", installed: etcd, follows: subscription,
@@ -74,10 +74,10 @@ func TestJudgeInstalled(t *testing.T) {
 		{
 			name: "a Constraint", installed: Installed{CSV: etcd.CSV, Package: "etcd", Version: "0.9.4", Described: true, spec: &fromOLM}, follows: subscription,
 			set:  under(ruleOf("no-etcd", `packageName != "etcd"`, "no etcd", constraint.Require)),
-			want: Deny, reason: "etcd.v0.9.4 is not allowed by Constraint no-etcd (csv/constraint)", disposition: Denied,
+			want: Deny, reason: "etcd.v0.9.4 is not allowed by Constraint no-etcd (bundle/constraint)", disposition: Denied,
 		},
 	} {
-		in := NamespaceContents{CSVs: []Installed{c.installed}, Plans: c.plans, Exists: true, Constraints: c.set}
+		in := NamespaceContents{CSVs: []Installed{c.installed}, Plans: c.plans, Exists: true, Facts: aroundKubernetes, Constraints: c.set}
 		if c.policy != nil {
 			in.Policies = []*OperatorPolicy{c.policy}
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/rules/state"
 )
 
 // Namespace is what Opgate knows of one namespace: the policies that govern packages in it, the Constraints of the cluster, and its OLM
@@ -16,6 +17,7 @@ type Namespace struct {
 	name           string
 	forConstraints constraint.Namespace
 	constraints    *constraint.Set
+	facts          *state.Cluster
 	policies       []*OperatorPolicy
 	byPackage      map[string][]*OperatorPolicy
 	// unnamed are the policies whose package cannot be read: they govern every package.
@@ -59,8 +61,10 @@ type NamespaceContents struct {
 	// UID does not count.
 	UID    string
 	Record *InstallRecord
-	// Constraints are those of the cluster, with the facts about it.
+	// Constraints are those of the cluster.
 	Constraints *constraint.Set
+	// Facts are those about the cluster. Default: nothing is known of it.
+	Facts *state.Cluster
 	// Packages are called once, for what plans are judged by. Default: none is known.
 	Packages Packages
 	// Changes are called once for each plan that is judged by what it changes. Default: none is known.
@@ -79,6 +83,7 @@ func NewNamespace(name string, c NamespaceContents) *Namespace {
 		deleting:       c.Deleting,
 		uid:            c.UID,
 		constraints:    c.Constraints,
+		facts:          c.Facts,
 		byPackage:      make(map[string][]*OperatorPolicy, len(c.Policies)),
 	}
 	slices.SortFunc(n.policies, func(a, b *OperatorPolicy) int { return cmp.Compare(a.key(), b.key()) })
@@ -149,6 +154,14 @@ func (n *Namespace) Constraints() *constraint.Set {
 		return nil
 	}
 	return n.constraints
+}
+
+// Facts returns what is known of the cluster, the same in every namespace. It must not be modified.
+func (n *Namespace) Facts() *state.Cluster {
+	if n == nil || n.facts == nil {
+		return &state.Cluster{}
+	}
+	return n.facts
 }
 
 // Exists reports whether the namespace was observed. Before that its labels are not known.
@@ -299,7 +312,7 @@ func (n *Namespace) withPolicy(p *OperatorPolicy) *Namespace {
 	}
 	contents.Subscriptions, contents.Plans, contents.CSVs, contents.Groups = n.subscriptions, n.plans, n.installed, n.groups
 	contents.Exists, contents.Deleting, contents.Labels, contents.Constraints = n.Exists(), n.deleting, n.Labels(), n.constraints
-	contents.UID, contents.Record = n.uid, n.record
+	contents.UID, contents.Record, contents.Facts = n.uid, n.record, n.facts
 	contents.Packages = func(pkg, _ string, source olm.Catalog) *catalog.Package { return n.packages[packageKey{pkg, source}] }
 	contents.Changes = func(plan *olm.InstallPlan, _ []Replacement) *PlanChanges { return n.changes[keyOf(plan)] }
 	return NewNamespace(n.name, contents)

@@ -28,7 +28,7 @@ func (v *Verdict) ApprovalNote(by string, most int) string {
 		parts = append(parts, "by user "+text.Quote(by))
 	}
 	for i := range v.Consents {
-		parts = append(parts, "consent to "+v.Consents[i].String()+" ("+string(RulePlanConsent)+")")
+		parts = append(parts, "consent to "+v.Consents[i].String()+" ("+string(RuleBundleConsent)+")")
 	}
 	for i := range v.CSVs {
 		parts = append(parts, v.CSVs[i].allowedBy())
@@ -94,7 +94,7 @@ func noteOf(reasons []Reason, most int) string {
 	return note
 }
 
-// others counts reasons, with their rules: "; and 2 more (plan/channel, plan/version)".
+// others counts reasons, with their rules: "; and 2 more (bundle/channel, bundle/version)".
 func others(reasons []Reason) string {
 	if len(reasons) == 0 {
 		return ""

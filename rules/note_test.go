@@ -32,16 +32,16 @@ func TestNotes(t *testing.T) {
 		Consents: []Consent{{CSV: "etcd.v0.9.4", Digest: "sha256:1f", Policy: "OperatorPolicy policies/etcd", From: ConsentAnnotation, By: "alice"}}}
 	allowed := judge(pendingPlan("etcd 0.9.2 vault", "vault 1.0.0", "grafana 1.0.0"), etcd)
 	for name, c := range map[string]struct{ got, want string }{
-		"denied": {denied.Note(1024), "etcd.v0.9.4 is not allowed by OperatorPolicy policies/etcd (plan/version): allowed is etcd.v0.9.2"},
+		"denied": {denied.Note(1024), "etcd.v0.9.4 is not allowed by OperatorPolicy policies/etcd (bundle/version): allowed is etcd.v0.9.2"},
 		"two reasons": {judge(pendingPlan("etcd 0.9.4"), etcd, channel).Note(1024), "etcd.v0.9.4 from catalog olm/operatorhubio-catalog is not allowed by OperatorPolicy policies/etcd " +
-			"(plan/catalog): allowed is catalog olm/other; etcd.v0.9.4 is not allowed by OperatorPolicy policies/etcd (plan/version): allowed is etcd.v0.9.2"},
+			"(bundle/catalog): allowed is catalog olm/other; etcd.v0.9.4 is not allowed by OperatorPolicy policies/etcd (bundle/version): allowed is etcd.v0.9.2"},
 		"not wanted": {allowed.Note(1024), "grafana.v1.0.0 is held: no policy governs package grafana, and nothing that is allowed requires it"},
 		"approved by the loop": {allowed.Verdict.ApprovalNote("", 1024), "etcd.v0.9.2 is allowed by OperatorPolicy policies/etcd; " +
 			"vault.v1.0.0 is required by etcd.v0.9.2; grafana.v1.0.0 is refused by no policy"},
 		"approved with consent": {consented.ApprovalNote("alice", 1024), `by user "alice"; consent to etcd.v0.9.4 sha256:1f by annotation opgate.io/consent of user "alice" ` +
-			`for OperatorPolicy policies/etcd (plan/consent); etcd.v0.9.4 is allowed by OperatorPolicy policies/etcd`},
+			`for OperatorPolicy policies/etcd (bundle/consent); etcd.v0.9.4 is allowed by OperatorPolicy policies/etcd`},
 		"overridden": {overridden.OverrideNote(RulePlanOverride, "alice", 1024), `by user "alice": overridden with reason "security fix" (plan/override): ` +
-			"etcd.v0.9.4 is not allowed by OperatorPolicy policies/etcd (plan/version): allowed is etcd.v0.9.2"},
+			"etcd.v0.9.4 is not allowed by OperatorPolicy policies/etcd (bundle/version): allowed is etcd.v0.9.2"},
 		"not overridden":       {denied.Verdict.OverrideNote(RulePlanOverride, "alice", 1024), ""},
 		"allowed without":      {allowed.Verdict.OverrideNote(RulePlanOverride, "alice", 1024), ""},
 		"of the policy":        {denied.Verdict.Policy().String(), "OperatorPolicy policies/etcd"},
@@ -62,19 +62,19 @@ func TestAttackNotesAreBounded(t *testing.T) {
 	}
 	many := make([]Reason, 10_000)
 	for i := range many {
-		many[i] = reason(RulePlanVersion, fmt.Sprintf("csv-%d is not allowed", i), "allowed is etcd.v0.9.2")
+		many[i] = reason(RuleBundleVersion, fmt.Sprintf("csv-%d is not allowed", i), "allowed is etcd.v0.9.2")
 	}
 	for name, c := range map[string]struct {
 		reasons []Reason
 		want    []string
 	}{
-		"what is wrong":    {[]Reason{reason(RulePlanVersion, long, "allowed is etcd.v0.9.2")}, []string{" (plan/version): allowed is etcd.v0.9.2"}},
-		"what is accepted": {[]Reason{reason(RulePlanConsent, "etcd is held", "accept sha256:1f; it changes "+long)}, []string{"etcd is held (plan/consent): accept sha256:1f; it changes"}},
-		"both, twice": {[]Reason{reason(RulePlanVersion, long, "allowed is etcd.v0.9.2, "+long), reason(RulePlanChannel, long, long)},
-			[]string{" (plan/version): allowed is etcd.v0.9.2", "; and 1 more (plan/channel)"}},
-		"many":               {many, []string{"csv-0 is not allowed (plan/version): allowed is etcd.v0.9.2; csv-1", " more (plan/version)"}},
-		"without its rule":   {[]Reason{{Rule: RulePlanVersion, Message: long}}, nil},
-		"grows when escaped": {[]Reason{reason(RulePlanVersion, strings.Repeat("\u202e", 300), "allowed is etcd.v0.9.2")}, []string{" (plan/version): allowed is etcd.v0.9.2"}},
+		"what is wrong":    {[]Reason{reason(RuleBundleVersion, long, "allowed is etcd.v0.9.2")}, []string{" (bundle/version): allowed is etcd.v0.9.2"}},
+		"what is accepted": {[]Reason{reason(RuleBundleConsent, "etcd is held", "accept sha256:1f; it changes "+long)}, []string{"etcd is held (bundle/consent): accept sha256:1f; it changes"}},
+		"both, twice": {[]Reason{reason(RuleBundleVersion, long, "allowed is etcd.v0.9.2, "+long), reason(RuleBundleChannel, long, long)},
+			[]string{" (bundle/version): allowed is etcd.v0.9.2", "; and 1 more (bundle/channel)"}},
+		"many":               {many, []string{"csv-0 is not allowed (bundle/version): allowed is etcd.v0.9.2; csv-1", " more (bundle/version)"}},
+		"without its rule":   {[]Reason{{Rule: RuleBundleVersion, Message: long}}, nil},
+		"grows when escaped": {[]Reason{reason(RuleBundleVersion, strings.Repeat("\u202e", 300), "allowed is etcd.v0.9.2")}, []string{" (bundle/version): allowed is etcd.v0.9.2"}},
 		"none":               {nil, nil},
 	} {
 		v := Verdict{Reasons: c.reasons}

@@ -312,7 +312,7 @@ func unlessTemplate(s string) string {
 // Covers reports whether a musthave policy wants a ClusterServiceVersion of its package to be installed; if not, accepted is what it wants
 // instead. What is installed does not show its digest, so the name decides.
 func (p *OperatorPolicy) Covers(csv, version string) (ok bool, accepted string) {
-	c := &planCSV{name: csv, version: version}
+	c := &Bundle{name: csv, version: version}
 	if (p.MustNotHave || p.faults != "" || p.mayBring(csv)) && outOfRangeCSV(c, p).silent() {
 		return true, ""
 	}
@@ -322,7 +322,7 @@ func (p *OperatorPolicy) Covers(csv, version string) (ok bool, accepted string) 
 // Forbids reports whether a mustnothave policy matches a ClusterServiceVersion of its package; known is false if that depends on a version
 // or catalog that is not known (zero), or on the digest of its bundle image.
 func (p *OperatorPolicy) Forbids(csv, version string, catalog olm.Catalog) (match, known bool) {
-	c := &planCSV{name: csv, version: version}
+	c := &Bundle{name: csv, version: version}
 	c.from(catalog)
 	return p.matches(c)
 }

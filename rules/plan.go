@@ -3,22 +3,14 @@ package rules
 import (
 	"fmt"
 
-	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 )
 
-// The rules on a plan as a whole, and on missing information about it.
-const (
-	RulePlanUnknownCSV RuleID = "plan/unknown-csv"
-	RulePlanPhase      RuleID = "plan/phase"
-)
+// RulePlanPhase is on a plan as a whole.
+const RulePlanPhase RuleID = "plan/phase"
 
-var (
-	planUnknownCSV = Rule{ID: RulePlanUnknownCSV, Outcomes: hold, Override: true,
-		Summary: "the package of a ClusterServiceVersion of the plan is not known, or sources disagree about it"}
-	planPhase = Rule{ID: RulePlanPhase, Outcomes: hold, Backstop: true,
-		Summary: "the plan is approved before OLM has written its steps and asked for approval"}
-)
+var planPhase = Rule{ID: RulePlanPhase, Outcomes: hold, Backstop: true,
+	Summary: "the plan is approved before OLM has written its steps and asked for approval"}
 
 // Disposition is the result for one ClusterServiceVersion of a plan.
 type Disposition int
@@ -110,7 +102,7 @@ func unfinished(plan *olm.InstallPlan, csvs int) finding {
 }
 
 // judgeCSV judges one ClusterServiceVersion: by the policies of its package, by the Constraints, and by the dependencies of its bundle.
-func (j *planJudge) judgeCSV(c *planCSV, v *Verdict) CSVVerdict {
+func (j *planJudge) judgeCSV(c *Bundle, v *Verdict) CSVVerdict {
 	verdict := CSVVerdict{CSV: c.name, Package: c.pkg, Version: c.version}
 	before := len(v.Reasons)
 	verdict.Disposition, verdict.By = judgeByPolicies(&j.PlanInput, c, v)
@@ -133,11 +125,8 @@ func (j *planJudge) judgeCSV(c *planCSV, v *Verdict) CSVVerdict {
 }
 
 // judgeByPolicies returns the disposition of a ClusterServiceVersion if no policy refuses it, and the policies that allow it.
-func judgeByPolicies(in *PlanInput, c *planCSV, v *Verdict) (disposition Disposition, by []string) {
-	if c.unknown != "" && in.Namespace.governed() {
-		recordForNamespace(v, in.Namespace, RulePlanUnknownCSV, finding{decision: Hold,
-			what:     "the package of " + text.Name(c.name) + " is not known (" + c.unknown + ") and the plan is held",
-			accepted: "waits until the bundle's properties or the status of a Subscription tell the package"})
+func judgeByPolicies(in *PlanInput, c *Bundle, v *Verdict) (disposition Disposition, by []string) {
+	if c.recordUnknown(in.Namespace, "the plan", "waits until the bundle's properties or the status of a Subscription tell the package", v) {
 		return Held, nil
 	}
 	for _, p := range in.Namespace.governing(c.pkg) {
@@ -156,7 +145,7 @@ func judgeByPolicies(in *PlanInput, c *planCSV, v *Verdict) (disposition Disposi
 }
 
 // markRequired marks what the allowed CSVs require.
-func markRequired(csvs []planCSV, verdicts []CSVVerdict) {
+func markRequired(csvs []Bundle, verdicts []CSVVerdict) {
 	var allowed []int
 	for i := range verdicts {
 		if verdicts[i].Disposition == Allowed {
@@ -175,7 +164,7 @@ func markRequired(csvs []planCSV, verdicts []CSVVerdict) {
 
 // alongRequired traverses from some CSVs to those that they require, and on from each for which enter returns true. That must be at most
 // once per CSV, so that cyclic requirements end the traversal instead of the process.
-func alongRequired(csvs []planCSV, queue []int, enter func(i, from int) bool) {
+func alongRequired(csvs []Bundle, queue []int, enter func(i, from int) bool) {
 	var offered map[olm.Capability][]int // most plans have one operator, which requires none
 	for ; len(queue) > 0; queue = queue[1:] {
 		from := queue[0]
@@ -201,7 +190,7 @@ func alongRequired(csvs []planCSV, queue []int, enter func(i, from int) bool) {
 }
 
 // offersOf indexes CSVs by what they provide, each capability once per CSV: bundles may repeat theirs thousands of times.
-func offersOf(csvs []planCSV) map[olm.Capability][]int {
+func offersOf(csvs []Bundle) map[olm.Capability][]int {
 	offered := map[olm.Capability][]int{}
 	for i := range csvs {
 		for _, c := range append(csvs[i].provides[:len(csvs[i].provides):len(csvs[i].provides)], olm.Capability{Package: csvs[i].pkg}) {

@@ -68,9 +68,10 @@ func (in *PlanUpdateInput) ConsentAsked() bool {
 // ConsentNeeds returns the policies on which a user needs the RBAC verb approve to consent to what a plan changes: those with spec.consent
 // of the packages in the plan.
 func (in *PlanUpdateInput) ConsentNeeds() []PolicyRef {
+	in.Old.ParseBundles() // several rules ask, and the plan is this review's alone
 	var needs []PolicyRef
 	seen := map[PolicyRef]bool{}
-	for _, c := range csvsOf(in.Old, in.Namespace) {
+	for _, c := range bundlesOf(in.Old, in.Namespace) {
 		for _, p := range in.Namespace.governing(c.pkg) {
 			if ref := p.ref(); p.consents() && !seen[ref] {
 				seen[ref] = true

@@ -65,7 +65,7 @@ func (v *Verdict) OverrideNeeds(ns *Namespace) (needs []PolicyRef, ok bool) {
 		switch {
 		case !RuleOf(r.Rule).Override:
 			return nil, false
-		case r.from == PolicyRef{} || r.Rule == RulePlanUnknownCSV:
+		case r.from == PolicyRef{} || r.Rule == RuleBundleUnknown:
 			from = ns.sources()
 		}
 		for _, g := range from {

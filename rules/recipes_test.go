@@ -142,7 +142,7 @@ func (o offered) under(t *testing.T, objects []*constraintv1.Constraint, labels 
 	if err != nil {
 		t.Fatal(err)
 	}
-	ns := NewNamespace("shop", NamespaceContents{Exists: true, Labels: labels, Constraints: under(definitions...), Groups: []*olm.OperatorGroup{all}})
+	ns := NewNamespace("shop", NamespaceContents{Exists: true, Labels: labels, Facts: aroundKubernetes, Constraints: under(definitions...), Groups: []*olm.OperatorGroup{all}})
 	if subscribes {
 		return JudgeSubscription(SubscriptionInput{Namespace: ns, Mode: MutateApproval, Subscription: &olm.Subscription{
 			Metadata: olm.ObjectMeta{Namespace: "shop", Name: "etcd"},

@@ -138,7 +138,7 @@ func (n *Namespace) InstalledFrom(csv string) olm.Catalog {
 		if plan.Metadata.Name != n.planThatInstalled(csv) {
 			continue
 		}
-		for _, c := range csvsOf(plan, n) {
+		for _, c := range bundlesOf(plan, n) {
 			if c.name == csv && len(c.catalogs) == 1 {
 				return c.catalogs[0]
 			}
@@ -157,7 +157,7 @@ func (n *Namespace) recordedGroup() *olm.OperatorGroupSpec {
 
 // replacedBy returns the ClusterServiceVersion that another one replaces, "" for a first installation. Where only the record shows it, since it
 // was deleted, ends says so and what ends that; else ends is empty.
-func (n *Namespace) replacedBy(c *planCSV) (csv, ends string) {
+func (n *Namespace) replacedBy(c *Bundle) (csv, ends string) {
 	if csv = n.installedOf(c.pkg, c.name); csv != "" {
 		return csv, ""
 	}

@@ -170,18 +170,18 @@ func TestE2DeletedCSV(t *testing.T) {
 		want   Decision
 		says   []string
 	}{
-		{name: "control: upgradeApproval None", policy: never, plan: "etcd 0.9.4", want: Hold, says: []string{"the upgrade of etcd.v0.9.2 to etcd.v0.9.4", "(plan/upgrade)"},
+		{name: "control: upgradeApproval None", policy: never, plan: "etcd 0.9.4", want: Hold, says: []string{"the upgrade of etcd.v0.9.2 to etcd.v0.9.4", "(bundle/upgrade)"},
 			edit: func(c *NamespaceContents) { c.CSVs = []Installed{storedEtcd(t, etcdSpec, "1")} }},
 		{name: "attack: upgradeApproval None, deleted", policy: never, plan: "etcd 0.9.4", want: Hold,
-			says: []string{"the upgrade of etcd.v0.9.2 to etcd.v0.9.4", "(plan/upgrade)", names}},
-		{name: "attack: deleted, and a status that says that it is upgraded", policy: never, plan: "etcd 0.9.4", want: Hold, says: []string{"(plan/upgrade)", names},
+			says: []string{"the upgrade of etcd.v0.9.2 to etcd.v0.9.4", "(bundle/upgrade)", names}},
+		{name: "attack: deleted, and a status that says that it is upgraded", policy: never, plan: "etcd 0.9.4", want: Hold, says: []string{"(bundle/upgrade)", names},
 			edit: func(c *NamespaceContents) {
 				c.Subscriptions = []*olm.Subscription{subscribed("etcd", "etcd.v0.9.4", "etcd.v0.9.4")}
 			}},
 		{name: "the same version is installed again", policy: never, plan: "etcd 0.9.2", want: Allow},
 		{name: "the record has ended", policy: never, plan: "etcd 0.9.4", want: Allow, edit: func(c *NamespaceContents) { c.Record = nil }},
 		{name: "attack: consent, deleted", policy: consent, plan: "etcd 0.9.4", want: Hold,
-			says: []string{"(plan/consent)", "in place of etcd.v0.9.2, which was deleted, it brings permissions", names}},
+			says: []string{"(bundle/consent)", "in place of etcd.v0.9.2, which was deleted, it brings permissions", names}},
 		{name: "control: consent, a first installation", policy: consent, plan: "etcd 0.9.4", want: Allow, edit: func(c *NamespaceContents) { c.Record = nil }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -313,10 +313,10 @@ func TestK1SelfMadeProperty(t *testing.T) {
 	}{
 		{name: "control: without the property", constraint: certified, new: withProperties(), want: Deny, says: "only certified operators"},
 		{name: "attack: with it", constraint: certified, new: withProperties(mark), want: Hold, says: selfCertified},
-		{name: "attack: it is added later", constraint: certified, old: withProperties(), new: withProperties(mark), want: Hold, says: "(csv/constraint)"},
+		{name: "attack: it is added later", constraint: certified, old: withProperties(), new: withProperties(mark), want: Hold, says: "(bundle/constraint)"},
 		{name: "OLM writes it", constraint: certified, new: withProperties(mark), byOLM: true, want: Allow},
 		{name: "a write that leaves properties as they are", constraint: certified, old: withProperties(mark), new: withProperties(mark), want: Allow},
-		{name: "what is forbidden counts", constraint: forbidding, new: withProperties(`{"type":"beta","value":1}`), want: Deny, says: "(csv/constraint)"},
+		{name: "what is forbidden counts", constraint: forbidding, new: withProperties(`{"type":"beta","value":1}`), want: Deny, says: "(bundle/constraint)"},
 		{name: "what is not stated is not forbidden", constraint: forbidding, new: withProperties(mark), want: Allow},
 		{name: "what it is counts", constraint: listed, new: withProperties(mark), want: Allow},
 		{name: "a Constraint that warns", constraint: warning, new: withProperties(mark), want: Allow},
@@ -325,7 +325,7 @@ func TestK1SelfMadeProperty(t *testing.T) {
 			if c.old != nil {
 				c.new.Spec = written(t, otherSpec).Spec // else nothing changes
 			}
-			ns := NewNamespace("shop", NamespaceContents{Exists: true, Constraints: under(c.constraint)})
+			ns := NewNamespace("shop", NamespaceContents{Exists: true, Facts: aroundKubernetes, Constraints: under(c.constraint)})
 			v := JudgeCSV(CSVInput{Old: c.old, New: c.new, Namespace: ns, ByOLM: c.byOLM, User: "tenant"})
 			if v.Decision != c.want || !strings.Contains(v.Refusal(), c.says) {
 				t.Errorf("%s: %s, want %s with %q", v.Decision, v.Refusal(), c.want, c.says)

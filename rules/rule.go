@@ -6,8 +6,8 @@ import (
 )
 
 // RuleID names a rule in messages, metrics, documentation and tests. The part before the slash is the kind of object that is
-// judged, or "gate" where no policy is read at all; policy/unreadable alone is about another kind, the OperatorPolicy that
-// should judge. The constant of a rule spells its ID: RulePlanVersion is plan/version.
+// judged, "bundle" for what an object of any kind brings, or "gate" where no policy is read at all; policy/unreadable alone is about another kind, the OperatorPolicy that
+// should judge. The constant of a rule spells its ID: RuleBundleVersion is bundle/version.
 type RuleID string
 
 // OfGate reports whether a rule is about the gate or the review, not about the object.
@@ -77,13 +77,16 @@ var (
 		subscriptionUnknownCSV, subscriptionDuplicate, subscriptionOwnerConflict, subscriptionOlderChannel,
 		subscriptionUnknownChannel, subscriptionHeldPlan,
 	}
-	planRules = []Rule{
-		planMustNotHave, planVersion, planVersionRange, planCatalog, planChannel, planUpgrade, planUnknownCSV,
-		planPhase, planCreate, planBornApproved, planFrozen, planStatusPhase, planOverride, planOverrideReason,
-		planDependencyPending, planConstraint, planBundleConstraint, planKubeVersion, planOpenShiftVersion,
-		planNotUpgradeable, planDeprecated, planCatalogDigest, planCatalogJump, planConsent, planContents, planConsentRight,
+	// bundleRules are on what is installed, whatever brings it: a plan, a ClusterServiceVersion, or a step of a plan.
+	bundleRules = []Rule{
+		bundleMustNotHave, bundleCatalog, bundleVersion, bundleVersionRange, bundleUnknown, bundleConstraint,
+		bundleDependencyPending, bundleUpgrade, bundleChannel, bundleDeprecated, bundleCatalogDigest, bundleCatalogJump,
+		bundleConsent, bundleContents, bundleOwnConstraint, bundleKubeVersion, bundleOpenShiftVersion, bundleNotUpgradeable,
 	}
-	csvRules           = []Rule{csvConstraint, csvPolicy, csvFrozen, csvVirtualOperator, csvContents}
+	planRules = []Rule{
+		planPhase, planCreate, planBornApproved, planFrozen, planStatusPhase, planOverride, planOverrideReason, planConsentRight,
+	}
+	csvRules           = []Rule{csvFrozen, csvVirtualOperator}
 	catalogSourceRules = []Rule{catalogSourceConstraint}
 	operatorGroupRules = []Rule{
 		operatorGroupSecond, operatorGroupScope, operatorGroupServiceAccount, operatorGroupUpgradeStrategy, operatorGroupConstraint,
@@ -120,5 +123,5 @@ func RuleOf(id RuleID) Rule {
 
 // Rules returns every rule of policies and Constraints, in reading order. The caller may keep the slice.
 func Rules() []Rule {
-	return slices.Concat(sharedRules, subscriptionRules, planRules, csvRules, catalogSourceRules, operatorGroupRules, operatorPolicyRules, constraintRules, policyRules, policySetRules)
+	return slices.Concat(sharedRules, subscriptionRules, bundleRules, planRules, csvRules, catalogSourceRules, operatorGroupRules, operatorPolicyRules, constraintRules, policyRules, policySetRules)
 }

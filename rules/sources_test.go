@@ -11,6 +11,7 @@ import (
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/state"
 )
 
 // sourceWrite is a write of a CatalogSource, or of an OperatorGroup, in namespace shop.
@@ -82,7 +83,7 @@ func (w sourceWrite) under(t *testing.T, objects []*constraintv1.Constraint, lab
 	for _, c := range objects {
 		definitions = append(definitions, NewDefinition(c, nil))
 	}
-	ns := NewNamespace("shop", NamespaceContents{Exists: true, Labels: labels, Constraints: constraint.NewSet(definitions, constraint.Cluster{Version: "1.36.3"})})
+	ns := NewNamespace("shop", NamespaceContents{Exists: true, Labels: labels, Constraints: constraint.NewSet(definitions, state.Cluster{Version: "1.36.3"})})
 	if w.kind == olm.KindCatalogSource {
 		in := CatalogSourceInput{New: inReview[olm.CatalogSource](t, w.spec), Namespace: ns, User: w.user}
 		if w.old != "" {
@@ -221,7 +222,7 @@ func TestWritesFailClosed(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			set := constraint.NewSet([]*constraint.Definition{NewDefinition(test.constraint, nil)}, constraint.Cluster{Version: "1.36.3"})
+			set := constraint.NewSet([]*constraint.Definition{NewDefinition(test.constraint, nil)}, state.Cluster{Version: "1.36.3"})
 			v := JudgeCatalogSource(CatalogSourceInput{New: plain(test.spec),
 				Namespace: NewNamespace("shop", NamespaceContents{Exists: test.exists, Constraints: set})})
 			if v.Decision != Hold || !strings.Contains(v.Refusal(), test.want) {
@@ -231,7 +232,7 @@ func TestWritesFailClosed(t *testing.T) {
 	}
 	closed := make(chan struct{})
 	close(closed)
-	set := constraint.NewSet([]*constraint.Definition{NewDefinition(labelled, nil)}, constraint.Cluster{})
+	set := constraint.NewSet([]*constraint.Definition{NewDefinition(labelled, nil)}, state.Cluster{})
 	v := JudgeCatalogSource(CatalogSourceInput{New: plain(`{sourceType: grpc}`), Interrupt: closed,
 		Namespace: NewNamespace("shop", NamespaceContents{Exists: true, Constraints: set})})
 	if v.Decision != Hold {

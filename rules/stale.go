@@ -25,7 +25,7 @@ func Stale(in StaleInput) string {
 	if !in.Namespace.Waits(in.Plan) {
 		return ""
 	}
-	csvs := csvsOf(in.Plan, in.Namespace)
+	csvs := bundlesOf(in.Plan, in.Namespace)
 	for i := range csvs {
 		for _, s := range in.Namespace.subscribers(csvs[i].pkg) {
 			if s.Status.InstallPlan.Name != in.Plan.Metadata.Name {
@@ -40,7 +40,7 @@ func Stale(in StaleInput) string {
 }
 
 // unlike returns why a ClusterServiceVersion of the plan is not what a Subscription asks for.
-func (in *StaleInput) unlike(c *planCSV, s *olm.Subscription) string {
+func (in *StaleInput) unlike(c *Bundle, s *olm.Subscription) string {
 	name, sub, start := text.Name(c.name), "Subscription "+text.Name(s.Metadata.Name), s.Spec.StartingCSV
 	if start != "" && start != c.name && !in.Namespace.installs(s.Status.InstalledCSV) {
 		return "it brings " + name + ", and " + sub + " starts with " + text.Name(start)
@@ -64,10 +64,10 @@ func (in *StaleInput) unlike(c *planCSV, s *olm.Subscription) string {
 }
 
 // orphan returns why the plan brings a package that nothing asks for. What requires it may be in the plan or installed.
-func (in *StaleInput) orphan(csvs []planCSV) string {
+func (in *StaleInput) orphan(csvs []Bundle) string {
 	planned := len(csvs)
 	for _, c := range in.Namespace.Installed() {
-		csvs = append(csvs, planCSV{name: c.CSV, pkg: c.Package, described: c.Described, properties: c.Properties,
+		csvs = append(csvs, Bundle{name: c.CSV, pkg: c.Package, described: c.Described, properties: c.Properties,
 			requires: olm.Requires(c.Properties)})
 	}
 	wanted := make([]bool, len(csvs))

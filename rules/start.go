@@ -103,7 +103,7 @@ func (o *Offered) entries() []catalog.Entry {
 func (o *Offered) judge() func(catalog.Entry) bool {
 	p, budget := o.Policy, constraint.NewBudget(nil)
 	return func(e catalog.Entry) bool {
-		inRange := outOfRangeCSV(&planCSV{name: e.Name, version: e.Version}, p).silent()
+		inRange := outOfRangeCSV(&Bundle{name: e.Name, version: e.Version}, p).silent()
 		if !p.mayBring(e.Name) || !inRange || p.HoldDeprecated && e.Deprecation != "" {
 			return false
 		}

@@ -7,6 +7,7 @@ import (
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/state"
 )
 
 var operatorhub = olm.Catalog{Namespace: "olm", Name: "operatorhubio-catalog"}
@@ -30,7 +31,7 @@ func TestStartingCSV(t *testing.T) {
 		return &InstallRecord{Namespace: "shop", Operators: []RecordedOperator{{Package: "etcd", CSV: "etcd.v" + version, Version: version}}}
 	}
 	limit := constraint.NewSet([]*constraint.Definition{constraint.Define(constraint.Meta{Name: "old"},
-		`[{"type":"olm.constraint","value":{"cel":{"rule":"version != '0.9.4'"}}}]`, "")}, constraint.Cluster{Version: "1.36.3"})
+		`[{"type":"olm.constraint","value":{"cel":{"rule":"version != '0.9.4'"}}}]`, "")}, state.Cluster{Version: "1.36.3"})
 	for _, c := range []struct {
 		name      string
 		policy    func(*spec)

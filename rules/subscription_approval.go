@@ -112,7 +112,7 @@ func ApprovalChanges(s *olm.Subscription, ns *Namespace) []Change {
 	if ns.managed(s.Spec.Package) {
 		return nil
 	}
-	if !ns.Exists() || ns.Constraints().Cluster().Version == "" {
+	if !ns.Exists() || ns.Facts().Version == "" {
 		return nil // what applies may change once that is known, which is soon
 	}
 	have, requested := s.Spec.InstallPlanApproval, requestedApproval(s)

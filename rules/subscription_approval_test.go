@@ -7,7 +7,6 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/olm"
-	"github.com/opgate/opgate/rules/constraint"
 )
 
 // TestD2JudgedNamespaces shows in which namespaces Subscriptions wait for a policy that is for another package.
@@ -40,7 +39,7 @@ func TestD2JudgedNamespaces(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			ns := NewNamespace("shop", NamespaceContents{Exists: true, Policies: c.policies,
-				Constraints: constraint.NewSet(nil, constraint.Cluster{Version: "1.36.0"})})
+				Facts: aroundKubernetes})
 			automatic, turned := subscriptionTo("foo"), subscriptionTo("foo")
 			automatic.Spec.InstallPlanApproval = olm.ApprovalAutomatic
 			turned.Metadata.Annotations = olm.Annotations{Present: true, RequestedApproval: olm.ApprovalAutomatic}
@@ -100,7 +99,7 @@ func TestRequestedApprovalIsKept(t *testing.T) {
 		"another value is a user's":              {nil, "Manual", "later", "Manual", "later"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			contents := NamespaceContents{Exists: true, Constraints: constraint.NewSet(nil, constraint.Cluster{Version: "1.36.0"})}
+			contents := NamespaceContents{Exists: true, Facts: aroundKubernetes}
 			if c.policy != nil {
 				contents.Policies = []*OperatorPolicy{c.policy}
 			}
@@ -181,7 +180,7 @@ func TestUnreadableMakesManual(t *testing.T) {
 			spec := &policyv1beta2.OperatorPolicySpec{Subscription: known}
 			unreadable := UnreadableOperatorPolicy("policies", "p", spec, errors.New("decode"))
 			ns := NewNamespace("shop", NamespaceContents{Exists: true, Policies: []*OperatorPolicy{unreadable},
-				Constraints: constraint.NewSet(nil, constraint.Cluster{Version: "1.36.0"})})
+				Facts: aroundKubernetes})
 			s := subscriptionTo("etcd")
 			s.Spec.InstallPlanApproval = olm.ApprovalAutomatic
 			if changes := ApprovalChanges(s, ns); len(changes) != 2 || changes[0].Value != olm.ApprovalManual {

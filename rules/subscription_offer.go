@@ -57,9 +57,9 @@ func judgeChannel(in *SubscriptionInput, v *Verdict) {
 				RuleSubscriptionConstraint, mustSatisfy(&f))})
 		}
 	}
-	if what, accepted := tooOldFor(in.channel().MinKubeVersion, set.Cluster().Version); what != "" {
-		v.warn(Reason{Rule: RulePlanKubeVersion, Message: sentence(
-			text.Name(newest.CSV)+", the newest version in channel "+text.Name(in.channel().Name)+", "+what, RulePlanKubeVersion, accepted)})
+	if what, accepted := tooOldFor(in.channel().MinKubeVersion, in.Namespace.Facts().Version); what != "" {
+		v.warn(Reason{Rule: RuleBundleKubeVersion, Message: sentence(
+			text.Name(newest.CSV)+", the newest version in channel "+text.Name(in.channel().Name)+", "+what, RuleBundleKubeVersion, accepted)})
 	}
 }
 

@@ -48,7 +48,7 @@ func NewTally(namespaces iter.Seq[*Namespace]) *Tally {
 		for i := range ns.Installed() {
 			t.Installed++
 			// A budget for each: counting is not part of a request with a deadline.
-			for _, f := range ns.Constraints().Judge(ns.installed[i].bundle(ns), ns.ForConstraints(), constraint.NewBudget(nil)) {
+			for _, f := range ns.Constraints().Judge(ns.installed[i].forConstraints(ns), ns.ForConstraints(), constraint.NewBudget(nil)) {
 				t.add(ns.Name(), ns.installed[i].CSV, &f)
 			}
 		}

@@ -90,7 +90,7 @@ func (l *versionList) binds(name string) bool { return len(l.digests[name]) > 0 
 
 // matches reports whether a ClusterServiceVersion is listed; known is false if that depends on its contents and the plan does not show them.
 // An empty list lists everything.
-func (l *versionList) matches(c *planCSV) (match, known bool) {
+func (l *versionList) matches(c *Bundle) (match, known bool) {
 	if !l.binds(c.name) {
 		return len(l.entries) == 0 || l.lists(c.name), true
 	}

@@ -9,8 +9,8 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/rules"
-	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/rules/state"
 )
 
 // Change is the difference between a snapshot and the previous one.
@@ -54,7 +54,7 @@ type event struct {
 	completed *Completion
 	key       types.NamespacedName
 	// cluster has the cluster versions.
-	cluster *constraint.Cluster
+	cluster *state.Cluster
 	// pkg is a package of which the content has changed in a catalog.
 	pkg string
 	// plansOf is a namespace of which a plan changes something else than before.
@@ -84,7 +84,7 @@ type Builder struct {
 	incomplete map[types.NamespacedName]*incompletePolicy
 	// clusterScoped are the kinds that are known to be cluster-scoped.
 	clusterScoped map[schema.GroupKind]bool
-	versions      constraint.Cluster
+	versions      state.Cluster
 }
 
 // Put adds or replaces objects and returns a new snapshot.
@@ -98,7 +98,7 @@ func (b *Builder) Put(now time.Time, objects ...*Object) *Snapshot {
 }
 
 // SetCluster sets the cluster versions and returns a new snapshot.
-func (b *Builder) SetCluster(now time.Time, c constraint.Cluster) *Snapshot {
+func (b *Builder) SetCluster(now time.Time, c state.Cluster) *Snapshot {
 	next, _ := b.build(now, []event{{cluster: &c}})
 	return next
 }

@@ -12,8 +12,8 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
-	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/rules/state"
 )
 
 // TestConstraintsCountEverywhere covers a namespace of which nothing is known yet.
@@ -32,14 +32,14 @@ func TestConstraintsCountEverywhere(t *testing.T) {
 // TestSetConstraints checks that Constraints are prepared again when an input of judging changes, and only then: they hold the
 // cached results.
 func TestSetConstraints(t *testing.T) {
-	cluster := constraint.Cluster{Version: "1.36.3"}
+	cluster := state.Cluster{Version: "1.36.3"}
 	var b Builder
 	var before *Object
 	last := b.Put(time.Time{}, read(Namespaces, `{"metadata":{"name":"shop"}}`))
 	for _, step := range []struct {
 		name    string
 		stored  *constraintv1.Constraint
-		cluster constraint.Cluster
+		cluster state.Cluster
 		want    bool
 	}{
 		{name: "none, at first", cluster: cluster, want: true},
@@ -48,9 +48,9 @@ func TestSetConstraints(t *testing.T) {
 		{name: "suspended, which makes no generation", stored: suspended(certifiedOnly(1, "3")), cluster: cluster, want: true},
 		{name: "not suspended any more", stored: certifiedOnly(1, "4"), cluster: cluster, want: true},
 		{name: "its spec", stored: certifiedOnly(2, "5"), cluster: cluster, want: true},
-		{name: "another Kubernetes", stored: certifiedOnly(2, "5"), cluster: constraint.Cluster{Version: "1.37.0"}, want: true},
-		{name: "another OpenShift", stored: certifiedOnly(2, "5"), cluster: constraint.Cluster{Version: "1.37.0", OpenShift: "4.19.3"}, want: true},
-		{name: "gone", cluster: constraint.Cluster{Version: "1.37.0", OpenShift: "4.19.3"}, want: true},
+		{name: "another Kubernetes", stored: certifiedOnly(2, "5"), cluster: state.Cluster{Version: "1.37.0"}, want: true},
+		{name: "another OpenShift", stored: certifiedOnly(2, "5"), cluster: state.Cluster{Version: "1.37.0", OpenShift: "4.19.3"}, want: true},
+		{name: "gone", cluster: state.Cluster{Version: "1.37.0", OpenShift: "4.19.3"}, want: true},
 	} {
 		events := []event{{cluster: &step.cluster}}
 		var now *Object

@@ -188,9 +188,9 @@ func (d *draft) setNamespaces() {
 
 // judged returns the input of judging from the objects of a namespace, nil if none of them counts.
 func (d *draft) judged(name string, objects []*Object) *rules.Namespace {
-	cluster := rules.Cluster{Constraints: d.next.constraints, Graph: d.suspending(), Packages: d.Packages, Changes: d.Changes}
+	cluster := rules.Cluster{Facts: d.next.facts, Constraints: d.next.constraints, Graph: d.suspending(), Packages: d.Packages, Changes: d.Changes}
 	if slices.Contains(d.Unjudged, name) {
-		cluster.Constraints = constraint.NewSet(nil, d.next.constraints.Cluster())
+		cluster.Constraints = constraint.NewSet(nil, d.next.facts)
 	} else if name != "" {
 		cluster.Everywhere = d.next.everywhere
 	}
@@ -232,7 +232,7 @@ func (d *draft) setConstraints() {
 	if same && differ == 0 {
 		return
 	}
-	d.next.constraints = constraint.NewSet(from.Definitions, from.Facts)
+	d.next.constraints, d.next.facts = constraint.NewSet(from.Definitions, from.Facts), from.Facts
 	notify := !same || last.Reads(differ)
 	d.change.Constraints = d.change.Constraints || notify
 	for name, last := range d.next.namespaces.all() {

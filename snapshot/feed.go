@@ -17,7 +17,7 @@ import (
 
 	"github.com/opgate/opgate/internal/panics"
 	"github.com/opgate/opgate/rules"
-	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/stream"
 )
 
@@ -96,7 +96,7 @@ func NewFeed(o FeedOptions) *Feed {
 }
 
 // SetCluster sets the cluster versions.
-func (f *Feed) SetCluster(c constraint.Cluster) { f.happened(event{cluster: &c}) }
+func (f *Feed) SetCluster(c state.Cluster) { f.happened(event{cluster: &c}) }
 
 // Completed is called with the Completer's result. It counts until the policy changes.
 func (f *Feed) Completed(key types.NamespacedName, c Completion) {

@@ -15,6 +15,7 @@ import (
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/rules/state"
 )
 
 // Snapshot is the observed state of the cluster at one time. It is immutable: it is read without locks while the
@@ -27,6 +28,7 @@ type Snapshot struct {
 	global *table[[]string]
 	// constraints are in every namespace as well; constraintObjects are their stored objects, sorted by name.
 	constraints       *constraint.Set
+	facts             state.Cluster
 	constraintObjects []*constraintv1.Constraint
 	// everywhere are the policies that hold what they govern in every namespace, since theirs cannot be read.
 	everywhere []*rules.OperatorPolicy
@@ -191,7 +193,10 @@ func (s *Snapshot) OperatorPolicy(governs string, key types.NamespacedName) *pol
 // Graph returns the dependency graph; nil if no Policy is known.
 func (s *Snapshot) Graph() *dependency.Graph { return s.graph }
 
-// Constraints returns those of the cluster, prepared for judging, and the cluster versions.
+// Facts returns what is known of the cluster. It must not be modified.
+func (s *Snapshot) Facts() *state.Cluster { return &s.facts }
+
+// Constraints returns those of the cluster, prepared for judging.
 func (s *Snapshot) Constraints() *constraint.Set { return s.constraints }
 
 // ConstraintObjects returns the stored Constraints, sorted by name. They must not be modified.

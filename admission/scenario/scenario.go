@@ -5,7 +5,7 @@
 // A scenario is a txtar file. Its comment starts with one sentence that says what it shows, for many of them
 // what an attacker tries; then come headers:
 //
-//	rules:  plan/version                         the rule IDs that must speak, by refusing or warning
+//	rules:  bundle/version                         the rule IDs that must speak, by refusing or warning
 //	threat: O12                                  for an attack, its ID in docs/threats.md
 //	user:   tenant                               admin, tenant or olm
 //	do:     create | replace | replace-status | approve KIND NS/NAME | patch KIND NS/NAME

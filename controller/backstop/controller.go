@@ -162,7 +162,7 @@ func (r *reconciler) changed(change *snapshot.Change) {
 		return // there is nothing left to delete
 	}
 	// After an upgrade of the API server what it supports is detected again.
-	if facts := change.Snapshot.Constraints().Cluster(); change.Constraints && facts.Version != r.version {
+	if facts := change.Snapshot.Facts(); change.Constraints && facts.Version != r.version {
 		r.version, notify = facts.Version, true
 		r.features.Store(nil)
 	}

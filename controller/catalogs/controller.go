@@ -87,7 +87,7 @@ func wanted(s *snapshot.Snapshot) []olm.Catalog {
 	for ns := range s.All() {
 		all = append(all, ns.JumpCatalogs()...)
 	}
-	facts := s.Constraints().Cluster()
+	facts := s.Facts()
 	all = slices.DeleteFunc(all, func(of olm.Catalog) bool {
 		_, exists := facts.Catalogs[of]
 		return !exists
@@ -149,8 +149,7 @@ func (r *reconciler) running(of olm.Catalog) string {
 	if !slices.Contains(wanted(s), of) {
 		return ""
 	}
-	facts := s.Constraints().Cluster()
-	digest, _ := rules.RunningDigest(&facts, of)
+	digest, _ := rules.RunningDigest(s.Facts(), of)
 	return digest
 }
 
@@ -165,7 +164,7 @@ func (r *reconciler) compare(ctx context.Context, of olm.Catalog, digest string)
 	if r.running(of) != digest {
 		return nil // they may be those of another image; its event has enqueued the catalog
 	}
-	facts := r.Store.Load().Constraints().Cluster()
+	facts := r.Store.Load().Facts()
 	if facts.Version == "" {
 		return errors.New("the version of the cluster is not known yet")
 	}

@@ -34,7 +34,7 @@ func virtualOperators(current *snapshot.Snapshot, namespace string) []*unstructu
 // reconcileOperators brings the virtual operators of a namespace to the desired state. It leaves them unchanged until the
 // cluster version is known, since they contain the version of Kubernetes.
 func (r *reconciler) reconcileOperators(ctx context.Context, current *snapshot.Snapshot, name string, ns *rules.Namespace) error {
-	if current.Constraints().Cluster().Version == "" {
+	if current.Facts().Version == "" {
 		return nil
 	}
 	operators := r.wanted.by(current)

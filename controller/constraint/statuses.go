@@ -60,7 +60,7 @@ func (r *reconciler) reconcileStatus(ctx context.Context, current *snapshot.Snap
 		r.Metrics.forget(name)
 		return nil
 	}
-	if current.Constraints().Cluster().Version == "" || object.ResourceVersion == "" {
+	if current.Facts().Version == "" || object.ResourceVersion == "" {
 		return nil // or it does not decode, so that its present status is not known; the feed has logged it
 	}
 	tally := r.tallies.of(current)

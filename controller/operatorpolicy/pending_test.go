@@ -23,7 +23,7 @@ func verdict(rule rules.RuleID) *rules.Approval {
 	a := &rules.Approval{IsCandidate: true}
 	if rule != "" {
 		a.Verdict = rules.Verdict{Decision: rules.Hold, Reasons: []rules.Reason{
-			{Rule: rule, Decision: rules.Hold}, {Rule: rules.RulePlanConsent, Decision: rules.Hold}}}
+			{Rule: rule, Decision: rules.Hold}, {Rule: rules.RuleBundleConsent, Decision: rules.Hold}}}
 	}
 	return a
 }
@@ -68,15 +68,15 @@ func TestPendingPlans(t *testing.T) {
 	check()
 
 	j := p.judge("shop", noon, clock)
-	j.judged(young, verdict(rules.RulePlanVersion))
-	j.judged(old, verdict(rules.RulePlanVersion))
-	j.judged(waiting("hostile", "yesterday"), verdict(rules.RulePlanVersion))
+	j.judged(young, verdict(rules.RuleBundleVersion))
+	j.judged(old, verdict(rules.RuleBundleVersion))
+	j.judged(waiting("hostile", "yesterday"), verdict(rules.RuleBundleVersion))
 	j.end()
 	other := p.judge("mine", noon, clock)
 	other.judged(waiting("by hand", "2026-11-22T10:00:00Z"), &rules.Approval{IsCandidate: true, Blockers: []rules.Blocker{{CSV: "etcd"}}})
 	other.end()
-	check("plans_held_oldest_timestamp_seconds{none} 1795341600", "plans_held_oldest_timestamp_seconds{plan/version} 1795345200",
-		"plans_held{none} 1", "plans_held{plan/version} 3")
+	check("plans_held_oldest_timestamp_seconds{bundle/version} 1795345200", "plans_held_oldest_timestamp_seconds{none} 1795341600",
+		"plans_held{bundle/version} 3", "plans_held{none} 1")
 
 	// The rules allow both; the first attempt fails for one of them.
 	now = noon.Add(2 * time.Second)
@@ -87,7 +87,7 @@ func TestPendingPlans(t *testing.T) {
 	j.end()
 	check("loop_approval_age_seconds 1 3602", "loop_approval_latency_seconds 1 1",
 		"plans_held_oldest_timestamp_seconds{none} 1795341600",
-		"plans_held{none} 2", "plans_held{plan/version} 0")
+		"plans_held{bundle/version} 0", "plans_held{none} 2")
 
 	now = noon.Add(5 * time.Second)
 	j = p.judge("shop", noon.Add(5*time.Second), clock)
@@ -95,14 +95,14 @@ func TestPendingPlans(t *testing.T) {
 	j.approved(young)
 	j.end()
 	p.judge("mine", noon, clock).end() // approved by a user
-	check("loop_approval_age_seconds 2 5407", "loop_approval_latency_seconds 2 5", "plans_held{none} 0", "plans_held{plan/version} 0")
+	check("loop_approval_age_seconds 2 5407", "loop_approval_latency_seconds 2 5", "plans_held{bundle/version} 0", "plans_held{none} 0")
 	if len(p.plans) > 0 {
 		t.Errorf("namespaces are kept: %v", p.plans)
 	}
 
 	// Another replica leads.
 	j = p.judge("shop", noon, clock)
-	j.judged(old, verdict(rules.RulePlanVersion))
+	j.judged(old, verdict(rules.RuleBundleVersion))
 	j.end()
 	p.stopped()
 	check("loop_approval_age_seconds 2 5407", "loop_approval_latency_seconds 2 5")

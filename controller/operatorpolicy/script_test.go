@@ -41,7 +41,7 @@ import (
 	"github.com/opgate/opgate/controller/catalogs"
 	"github.com/opgate/opgate/controller/operatorpolicy"
 	"github.com/opgate/opgate/controller/operatorpolicy/scripttest"
-	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/snapshot"
 	"github.com/opgate/opgate/snapshot/packages"
 	"github.com/opgate/opgate/snapshot/templates"
@@ -202,7 +202,7 @@ func addTo(mgr manager.Manager, registry *prometheus.Registry) error {
 		return err
 	}
 	feed.Completer, feed.Packages = resolver, packages
-	feed.SetCluster(constraint.Cluster{Version: "1.37.2"})
+	feed.SetCluster(state.Cluster{Version: "1.37.2"})
 	feed.Lead()
 	loop, err := operatorpolicy.New(operatorpolicy.Options{Store: store, Packages: packages, Log: logr.Discard(),
 		Metrics: operatorpolicy.NewMetrics(registry, registry), Writes: writes, Now: ticking()})

@@ -50,8 +50,8 @@ func TestResults(t *testing.T) {
 		want     string
 	}{
 		"listed":     {[]*rules.OperatorPolicy{policy("etcd.v1.0.0", "enforce")}, "pass OperatorPolicy policies/etcd  allowed"},
-		"not listed": {[]*rules.OperatorPolicy{policy("etcd.v2.0.0", "enforce")}, "fail OperatorPolicy policies/etcd csv/policy etcd.v1.0.0 is not allowed"},
-		"informs":    {[]*rules.OperatorPolicy{policy("etcd.v2.0.0", "inform")}, "warn OperatorPolicy policies/etcd csv/policy etcd.v1.0.0 is not allowed"},
+		"not listed": {[]*rules.OperatorPolicy{policy("etcd.v2.0.0", "enforce")}, "fail OperatorPolicy policies/etcd bundle/version etcd.v1.0.0 is not allowed"},
+		"informs":    {[]*rules.OperatorPolicy{policy("etcd.v2.0.0", "inform")}, "warn OperatorPolicy policies/etcd bundle/version etcd.v1.0.0 is not allowed"},
 		"ungoverned": {nil, "skip none  no enforcing OperatorPolicy"},
 	} {
 		r, omitted := reportOf(namespaceWith(t, 1, c.policies...))

@@ -79,7 +79,7 @@ func TestAuditAnnotations(t *testing.T) {
 	source := "OperatorPolicy policies/" + namespace
 	wantAudit(t, e, plan.GetName(), "tenant", func() { patch(cluster.Tenant, `{"spec":{"approved":true}}`) }, map[string]string{
 		"installplans.opgate.io/decision":   "Deny",
-		"installplans.opgate.io/refused-by": "plan/version " + source,
+		"installplans.opgate.io/refused-by": "bundle/version " + source,
 	})
 	wantAudit(t, e, plan.GetName(), "admin", func() {
 		patch(cluster.Admin, `{"metadata":{"annotations":{"opgate.io/override-reason":"ticket 77"}},"spec":{"approved":true}}`)
@@ -87,7 +87,7 @@ func TestAuditAnnotations(t *testing.T) {
 		"installplans.opgate.io/decision":  "Allow",
 		"installplans.opgate.io/warned-by": "plan/override " + source,
 		"installplans.opgate.io/override": `overridden with reason "ticket 77" (plan/override): ` + harness.ForbiddenCSV + " is not allowed by " + source +
-			" (plan/version): allowed is " + harness.AllowedCSV,
+			" (bundle/version): allowed is " + harness.AllowedCSV,
 	})
 	wantAudit(t, e, "automatic", "tenant", func() {
 		_, err := e.Kubectl(t.Context(), cluster.Tenant, harness.AsJSON(t, harness.Subscription(namespace, "automatic", harness.GoodCatalog, "Automatic")), "create", "-f", "-")

@@ -187,7 +187,7 @@ func (s *backstopSite) alone(t *testing.T) {
 			}
 		}
 		got, err := s.try(t.Context(), user, false, "forbidden", "", `{"spec":{"approved":true}}`)
-		if err != nil || got.OK() || !strings.Contains(got.Message, "is not allowed by OperatorPolicy "+cluster.PolicyNamespace+"/"+s.namespace+" (plan/version): allowed is "+harness.AllowedCSV) {
+		if err != nil || got.OK() || !strings.Contains(got.Message, "is not allowed by OperatorPolicy "+cluster.PolicyNamespace+"/"+s.namespace+" (bundle/version): allowed is "+harness.AllowedCSV) {
 			t.Errorf("approval as %s: got %s, %v", user, got, err)
 		}
 	}
@@ -214,7 +214,7 @@ func (s *backstopSite) audit(t *testing.T) {
 	s.abandon(t)
 	harness.Eventually(t, "the API server warns", func(ctx context.Context) error {
 		got, err := s.try(ctx, cluster.Admin, true, "forbidden", "", `{"spec":{"approved":true}}`)
-		if err == nil && (!got.OK() || !strings.Contains(strings.Join(got.Warnings, " "), "plan/version")) {
+		if err == nil && (!got.OK() || !strings.Contains(strings.Join(got.Warnings, " "), "bundle/version")) {
 			err = fmt.Errorf("got %s with warnings %q", got, got.Warnings)
 		}
 		return err

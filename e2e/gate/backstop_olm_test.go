@@ -96,7 +96,7 @@ func upgradesAlone(t *testing.T, e *harness.OLMEnv, namespace, pkg, allowed, nex
 	}
 	for _, user := range []cluster.User{cluster.Tenant, cluster.Admin} {
 		harness.WantRefused(t, e.Cluster, user, "", patch(harness.Approval), "(Forbidden)", "installplan "+namespace+"/"+upgrade.GetName()+": "+next+
-			" is not allowed by OperatorPolicy "+cluster.PolicyNamespace+"/"+namespace+" (plan/version): allowed is "+allowed, heldByServer)
+			" is not allowed by OperatorPolicy "+cluster.PolicyNamespace+"/"+namespace+" (bundle/version): allowed is "+allowed, heldByServer)
 		for _, phase := range []string{"Installing", "Complete"} {
 			harness.WantRefused(t, e.Cluster, user, "", patch(`{"status":{"phase":"`+phase+`"}}`, "--subresource=status"),
 				"(Forbidden)", "(plan/status-phase)", heldByServer)

@@ -38,7 +38,7 @@ func TestBackstop(t *testing.T) {
 	t.Run("a forbidden version is not approved", func(t *testing.T) {
 		for _, user := range []cluster.User{cluster.Tenant, cluster.Admin, cluster.OLM} {
 			harness.WantRefused(t, e.Cluster, user, "", approve, "(Forbidden)", "installplan "+namespace+"/waiting: ", harness.ForbiddenVersion,
-				"is not allowed by OperatorPolicy policies/"+namespace+" (plan/version): allowed is "+harness.AllowedCSV, "held by the API server")
+				"is not allowed by OperatorPolicy policies/"+namespace+" (bundle/version): allowed is "+harness.AllowedCSV, "held by the API server")
 		}
 	})
 	t.Run("nor moved, by a cluster admin either", func(t *testing.T) {
@@ -62,7 +62,7 @@ func TestBackstop(t *testing.T) {
 		harness.WantField(t, e.Stored(t, sub), `"Manual"`, "spec", "installPlanApproval")
 	})
 	t.Run("an operator does not bypass OLM", func(t *testing.T) {
-		harness.WantRefused(t, e.Cluster, cluster.Admin, harness.AsJSON(t, bypassing(namespace)), []string{"create", "-f", "-"}, "(Forbidden)", "(csv/policy)")
+		harness.WantRefused(t, e.Cluster, cluster.Admin, harness.AsJSON(t, bypassing(namespace)), []string{"create", "-f", "-"}, "(Forbidden)", "(bundle/version)")
 	})
 	t.Run("an override needs the right to it, and a reason", func(t *testing.T) {
 		override := fmt.Sprintf(`{"metadata":{"annotations":{%q:"incident 7"}},"spec":{"approved":true}}`, rules.OverrideReasonAnnotation)

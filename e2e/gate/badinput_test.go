@@ -160,7 +160,7 @@ metadata: {name: bad, namespace: %s}
 			path:        thePlan,
 			contentType: mergeType,
 			body:        []byte(`{"spec":{"Approved":false,"approved":true,"APPROVED":false}}`),
-			says:        "(plan/version)",
+			says:        "(bundle/version)",
 		},
 		"an approval as text": {
 			method:      http.MethodPatch,
@@ -269,8 +269,8 @@ func TestBigPlan(t *testing.T) {
 	e.Put(t, harness.OperatorPolicy(namespace))
 	e.Sync(t)
 	for _, user := range []cluster.User{cluster.Tenant, cluster.Admin} {
-		harness.WantRefused(t, e.Cluster, user, "", []string{"patch", "installplan", "-n", namespace, "big", "--type=merge", "--patch", `{"spec":{"approved":true}}`}, harness.DeniedBy, "(plan/version)")
-		if got := tryPhase(t, e, user, u, "Installing"); !strings.Contains(got.Refused, "(plan/version)") {
+		harness.WantRefused(t, e.Cluster, user, "", []string{"patch", "installplan", "-n", namespace, "big", "--type=merge", "--patch", `{"spec":{"approved":true}}`}, harness.DeniedBy, "(bundle/version)")
+		if got := tryPhase(t, e, user, u, "Installing"); !strings.Contains(got.Refused, "(bundle/version)") {
 			t.Errorf("%s starts it: %s", user, got)
 		}
 	}

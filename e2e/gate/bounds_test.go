@@ -52,8 +52,8 @@ func hostileCSV(t *testing.T, e *harness.Env) {
 	}{
 		{name: "admin.v1", rules: everything, hooks: 390_000, refused: "(gate/unreadable)"}, // more than is decoded
 		{name: "plain.v1", rules: workloads, hooks: 390_000, refused: "(gate/unreadable)"},
-		{name: "admin.v2", rules: everything, hooks: 60_000, refused: "(csv/constraint)"}, // more than is judged
-		{name: "plain.v2", rules: workloads, hooks: 60_000, refused: "(csv/constraint)"},
+		{name: "admin.v2", rules: everything, hooks: 60_000, refused: "(bundle/constraint)"}, // more than is judged
+		{name: "plain.v2", rules: workloads, hooks: 60_000, refused: "(bundle/constraint)"},
 	} {
 		a := e.Clients[cluster.OLM].Must(t, harness.Request{
 			Method:      http.MethodPost,

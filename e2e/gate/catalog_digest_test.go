@@ -48,10 +48,10 @@ spec: {sourceType: grpc, image: "registry.example/catalog:latest"}
 
 	moved := e.Put(t, catalogPod("moved", movedDigest))
 	approve := plan("install-moved")
-	harness.WantRefused(t, e.Cluster, cluster.Admin, "", approve, "is held by Constraint "+namespace, "(plan/constraint)", "pods with different images")
+	harness.WantRefused(t, e.Cluster, cluster.Admin, "", approve, "is held by Constraint "+namespace, "(bundle/constraint)", "pods with different images")
 	e.Remove(t, pod)
 	e.Sync(t)
-	harness.WantRefused(t, e.Cluster, cluster.Admin, "", approve, "is not allowed by Constraint "+namespace, "(plan/constraint)", reviewedDigest)
+	harness.WantRefused(t, e.Cluster, cluster.Admin, "", approve, "is not allowed by Constraint "+namespace, "(bundle/constraint)", reviewedDigest)
 
 	e.Apply(t, accepted("'"+reviewedDigest+"','"+movedDigest+"'"))
 	e.Sync(t)

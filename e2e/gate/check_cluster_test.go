@@ -107,7 +107,7 @@ spec:
 func TestCheckCluster(t *testing.T) {
 	e := harness.Shared(t)
 	namespace, policy := occupied(t, e)
-	refused := fmt.Sprintf("Deny ClusterServiceVersion etcdoperator.v0.9.0: etcdoperator.v0.9.0 is not allowed by OperatorPolicy %s/%s (csv/policy): allowed is %s",
+	refused := fmt.Sprintf("Deny ClusterServiceVersion etcdoperator.v0.9.0: etcdoperator.v0.9.0 is not allowed by OperatorPolicy %s/%s (bundle/version): allowed is %s",
 		cluster.PolicyNamespace, namespace, harness.AllowedCSV)
 	want := []string{refused, "Allow InstallPlan install-waits"}
 	if got := checked(t, e, namespace); !slices.Equal(got, want) {
@@ -138,7 +138,7 @@ func TestCheckCluster(t *testing.T) {
 		}
 		got := checked(t, e, namespace, "--diff", file("old.json", policy), file("new.json", stricter))
 		want := []string{
-			fmt.Sprintf("refused Deny InstallPlan install-waits: %s is not allowed by OperatorPolicy %s/%s (plan/version): allowed is etcdoperator.v0.9.0",
+			fmt.Sprintf("refused Deny InstallPlan install-waits: %s is not allowed by OperatorPolicy %s/%s (bundle/version): allowed is etcdoperator.v0.9.0",
 				harness.AllowedCSV, cluster.PolicyNamespace, namespace),
 			"allowed Allow ClusterServiceVersion etcdoperator.v0.9.0",
 		}

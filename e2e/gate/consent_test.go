@@ -15,11 +15,11 @@ import (
 	"github.com/opgate/opgate/e2e/harness"
 )
 
-// reviewedPlan puts the objects of sample plan-consent-hold into a new namespace: an upgrade that asks for rights to secrets, and a policy that
+// reviewedPlan puts the objects of sample bundle-consent-hold into a new namespace: an upgrade that asks for rights to secrets, and a policy that
 // holds it.
 func reviewedPlan(t *testing.T, e *harness.Env) (namespace, plan string) {
 	t.Helper()
-	return planOfSample(t, e, "plan-consent-hold")
+	return planOfSample(t, e, "bundle-consent-hold")
 }
 
 // planOfSample puts the objects of a sample with a plan and a policy into a new namespace.
@@ -67,7 +67,7 @@ func TestConsentByAnnotation(t *testing.T) {
 			return err
 		}
 		digest = regexp.MustCompile(`sha256:[0-9a-f]{64}`).FindString(result.Stderr)
-		if digest == "" || !strings.Contains(result.Stderr, "(plan/consent)") || !strings.Contains(result.Stderr, "get, list on secrets") {
+		if digest == "" || !strings.Contains(result.Stderr, "(bundle/consent)") || !strings.Contains(result.Stderr, "get, list on secrets") {
 			return fmt.Errorf("kubectl wrote %q", result.Stderr)
 		}
 		return nil
@@ -124,7 +124,7 @@ func TestConsentWithApproval(t *testing.T) {
 	}{
 		{cluster.Admin, `{"metadata":{"annotations":{"opgate.io/consent":"` + digest + `"}}}`, ""},
 		{cluster.Tenant, `{"metadata":{"annotations":{"opgate.io/consent":null}}}`, ""},
-		{cluster.Admin, `{"spec":{"approved":true}}`, "(plan/consent)"},
+		{cluster.Admin, `{"spec":{"approved":true}}`, "(bundle/consent)"},
 		{cluster.Tenant, `{"metadata":{"annotations":{"opgate.io/consent":"` + digest + `"}},"spec":{"approved":true}}`, "(plan/consent-right)"},
 		{cluster.Admin, `{"metadata":{"annotations":{"opgate.io/consent":"` + digest + `"}},"spec":{"approved":true}}`, ""},
 	} {

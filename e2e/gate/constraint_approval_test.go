@@ -36,15 +36,15 @@ func violatingWaits(t *testing.T, e *harness.OLMEnv) {
 	waiting := e.WaitForPlan(t, namespace, harness.Etcd4)
 	for _, user := range []cluster.User{cluster.Tenant, cluster.Admin} {
 		e.WantApprovalRefused(t, user, waiting, "installplan "+namespace+"/"+waiting.GetName()+": "+harness.Etcd4+" is not allowed by Constraint "+namespace+
-			" (plan/constraint): only certified operators (it must satisfy ")
+			" (bundle/constraint): only certified operators (it must satisfy ")
 	}
-	wantPhaseRefused(t, e, waiting, harness.DeniedBy, "(plan/status-phase)", "(plan/constraint)")
+	wantPhaseRefused(t, e, waiting, harness.DeniedBy, "(plan/status-phase)", "(bundle/constraint)")
 	e.WantNames(t, harness.ClusterServiceVersions, namespace)
 
 	// A rule that fails at run time holds as well, with what the matter is, and does not stand in the way of the other.
 	requirement(t, e.Env, namespace, only(namespace, "properties.exists_one(p, p.value.level == 'gold')"))
 	e.Sync(t)
-	e.WantApprovalRefused(t, cluster.Admin, waiting, harness.Etcd4+" is held by Constraint "+namespace+" (plan/constraint)", "no such key: level")
+	e.WantApprovalRefused(t, cluster.Admin, waiting, harness.Etcd4+" is held by Constraint "+namespace+" (bundle/constraint)", "no such key: level")
 
 	requirement(t, e.Env, namespace, only(namespace, "packageName == 'etcd'"))
 	e.WaitForCSV(t, namespace, harness.Etcd4) // the loop approved it
@@ -59,7 +59,7 @@ func deletedLetsPass(t *testing.T, e *harness.OLMEnv) {
 	e.OperatorGroup(t, namespace)
 	e.Subscribe(t, namespace, "etcd", "", "Automatic")
 	waiting := e.WaitForPlan(t, namespace, harness.Etcd4)
-	e.WantApprovalRefused(t, cluster.Admin, waiting, "(plan/constraint)")
+	e.WantApprovalRefused(t, cluster.Admin, waiting, "(bundle/constraint)")
 	e.Remove(t, u)
 	e.WaitForCSV(t, namespace, harness.Etcd4) // OLM itself would leave the plan alone, though its Subscription is Automatic again
 	waitForApproval(t, e, namespace, "etcd", "Automatic", "")
@@ -94,7 +94,7 @@ func violatingDependency(t *testing.T, e *harness.OLMEnv) {
 	e.OperatorGroup(t, namespace)
 	e.Subscribe(t, namespace, "vault", "", "Automatic")
 	both := e.WaitForPlan(t, namespace, harness.Etcd4, vault1)
-	refusal := e.WantApprovalRefused(t, cluster.Admin, both, harness.Etcd4+" is not allowed by Constraint "+namespace+" (plan/constraint): etcd is run by the platform team")
+	refusal := e.WantApprovalRefused(t, cluster.Admin, both, harness.Etcd4+" is not allowed by Constraint "+namespace+" (bundle/constraint): etcd is run by the platform team")
 	if strings.Contains(refusal, vault1) {
 		t.Errorf("got %s\nwant %s alone to be the trouble", refusal, harness.Etcd4)
 	}
@@ -118,13 +118,13 @@ func clusterAdmin(t *testing.T, e *harness.OLMEnv) {
 	e.Subscribe(t, inline, "superuser", "", "Automatic")
 	e.Subscribe(t, image, "superimage", "", "Automatic")
 	e.WantApprovalRefused(t, cluster.Admin, e.WaitForPlan(t, inline, superuser1),
-		superuser1+" is not allowed by Constraint "+inline, "(plan/constraint): no cluster admins")
+		superuser1+" is not allowed by Constraint "+inline, "(bundle/constraint): no cluster admins")
 
 	// OLM has unpacked the image before it writes the plan, and Opgate reads that in the background.
 	plan := e.WaitForPlan(t, image, superimage1)
 	e.Eventually(t, "see the image refused", func(context.Context) error {
-		refused := e.WantApprovalRefused(t, cluster.Admin, plan, superimage1, "Constraint "+image, "(plan/constraint)")
-		if strings.Contains(refused, superimage1+" is not allowed by Constraint "+image+" (plan/constraint): no cluster admins") {
+		refused := e.WantApprovalRefused(t, cluster.Admin, plan, superimage1, "Constraint "+image, "(bundle/constraint)")
+		if strings.Contains(refused, superimage1+" is not allowed by Constraint "+image+" (bundle/constraint): no cluster admins") {
 			return nil
 		}
 		return errors.New(refused)
@@ -147,7 +147,7 @@ func localAdmin(t *testing.T, e *harness.OLMEnv) {
 	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "delete", "operatorgroup", "-n", namespace, namespace)
 	e.Sync(t)
 	e.WantApprovalRefused(t, cluster.Admin, plan,
-		localuser1+" is held by Constraint "+namespace, "(plan/constraint)", "the targets of the OperatorGroup are not known")
+		localuser1+" is held by Constraint "+namespace, "(bundle/constraint)", "the targets of the OperatorGroup are not known")
 	e.OperatorGroup(t, namespace)
 	e.Sync(t)
 	e.Approve(t, cluster.Admin, plan)
@@ -180,7 +180,7 @@ spec: {}
 	})
 	e.Subscribe(t, namespace, "localuser", "", "Automatic")
 	e.WantApprovalRefused(t, cluster.Admin, e.WaitForPlan(t, namespace, localuser1),
-		localuser1+" is not allowed by Constraint "+namespace, "(plan/constraint): no cluster admins")
+		localuser1+" is not allowed by Constraint "+namespace, "(bundle/constraint): no cluster admins")
 
 	e.Remove(t, u)
 	e.WaitForCSV(t, namespace, localuser1)

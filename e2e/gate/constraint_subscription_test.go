@@ -89,7 +89,7 @@ func warnedSubscription(t *testing.T, e *harness.OLMEnv) {
 		", the newest version in channel stable, will not be allowed by Constraint "+namespace+" (subscription/constraint): etcd 0.9.4 loses data")
 	wantWarned(t, e, subscriptionFrom(namespace, "etcd", olm.Catalog, "etcdoperator.v0.9.3"), `Warning: subscription `+namespace+
 		`/etcd: spec.startingCSV "etcdoperator.v0.9.3" is not in channel stable of catalog olm/`+olm.Catalog+` (subscription/unknown-csv): it has `+harness.Etcd4+`, `+harness.Etcd2+`, `+harness.Etcd0)
-	wantWarned(t, e, subscriptionFrom(namespace, "future", olm.Catalog, ""), "futureoperator.v1.0.0, the newest version in channel stable, needs Kubernetes 1.99.0 or newer (plan/kube-version)")
+	wantWarned(t, e, subscriptionFrom(namespace, "future", olm.Catalog, ""), "futureoperator.v1.0.0, the newest version in channel stable, needs Kubernetes 1.99.0 or newer (bundle/kube-version)")
 	// What is asked for by name, and known, is refused.
 	wantRefused(t, e, subscriptionFrom(namespace, "etcd", olm.Catalog, harness.Etcd4), harness.Etcd4+" is not allowed by Constraint "+namespace+" (subscription/constraint): etcd 0.9.4 loses data")
 
@@ -101,7 +101,7 @@ func warnedSubscription(t *testing.T, e *harness.OLMEnv) {
 		t.Errorf("it was warned of\n%s", told)
 	}
 	e.WaitForCSV(t, namespace, harness.Etcd2)
-	e.WantApprovalRefused(t, cluster.Admin, e.WaitForPlan(t, namespace, harness.Etcd4), harness.Etcd4+" is not allowed by Constraint "+namespace, "(plan/constraint)")
+	e.WantApprovalRefused(t, cluster.Admin, e.WaitForPlan(t, namespace, harness.Etcd4), harness.Etcd4+" is not allowed by Constraint "+namespace, "(bundle/constraint)")
 	// The same warning follows where Automatic was never wanted, and for a Subscription that stays unchanged.
 	harness.Kubectl(t, e.Cluster, cluster.Tenant, "", "label", "subscription", "-n", namespace, "etcd", "team=shop")
 }
@@ -116,12 +116,12 @@ func otherCluster(t *testing.T, e *harness.OLMEnv) {
 	e.Subscribe(t, guarded, "future", "", "Automatic")
 	e.Subscribe(t, free, "future", "", "Manual")
 	e.WantApprovalRefused(t, cluster.Admin, e.WaitForPlan(t, guarded, "futureoperator.v1.0.0"),
-		"futureoperator.v1.0.0 needs Kubernetes 1.99.0 or newer and is held (plan/kube-version): this cluster has "+kubernetes+"; OLM would install it, and it would wait for ever")
+		"futureoperator.v1.0.0 needs Kubernetes 1.99.0 or newer and is held (bundle/kube-version): this cluster has "+kubernetes+"; OLM would install it, and it would wait for ever")
 
 	// Where no Constraint applies there is only a warning, and this is what OLM does then.
 	hangs := e.WaitForPlan(t, free, "futureoperator.v1.0.0")
 	told := warnings(t, e.Env, cluster.Tenant, "", "patch", "installplan", "-n", free, hangs.GetName(), "--type=merge", "--patch", harness.Approval)
-	harness.WantTexts(t, told, "futureoperator.v1.0.0 needs Kubernetes 1.99.0 or newer (plan/kube-version)")
+	harness.WantTexts(t, told, "futureoperator.v1.0.0 needs Kubernetes 1.99.0 or newer (bundle/kube-version)")
 	e.Eventually(t, "see it hang", func(ctx context.Context) error {
 		csv, err := e.Clients[cluster.Admin].Resource(harness.ClusterServiceVersions).Namespace(free).Get(ctx, "futureoperator.v1.0.0", metav1.GetOptions{})
 		if err != nil {
@@ -137,10 +137,10 @@ func otherCluster(t *testing.T, e *harness.OLMEnv) {
 	harness.Kubectl(t, e.Cluster, cluster.Tenant, "", "delete", "subscription", "-n", guarded, "future")
 	e.Subscribe(t, guarded, "legacy", "", "Automatic")
 	old := e.WaitForPlan(t, guarded, "legacyoperator.v1.0.0")
-	e.WantApprovalRefused(t, cluster.Admin, old, "legacyoperator.v1.0.0 is for OpenShift 4.18 at most and is held (plan/openshift-version): this cluster has "+harness.OpenShiftVersion)
+	e.WantApprovalRefused(t, cluster.Admin, old, "legacyoperator.v1.0.0 is for OpenShift 4.18 at most and is held (bundle/openshift-version): this cluster has "+harness.OpenShiftVersion)
 	told = warnings(t, e.Env, cluster.Admin, "", "patch", "installplan", "-n", guarded, old.GetName(), "--type=merge", "--patch",
 		`{"metadata":{"annotations":{"opgate.io/override-reason":"ticket 78"}},"spec":{"approved":true}}`)
-	harness.WantTexts(t, told, `overridden with reason "ticket 78" (plan/override)`, "(plan/openshift-version)")
+	harness.WantTexts(t, told, `overridden with reason "ticket 78" (plan/override)`, "(bundle/openshift-version)")
 	e.WaitForCSV(t, guarded, "legacyoperator.v1.0.0")
 }
 

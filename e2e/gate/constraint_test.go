@@ -397,11 +397,11 @@ spec:
 	}
 	const etcd = `{"type":"olm.package","value":{"packageName":"etcd","version":"0.9.4"}}`
 	harness.WantRefused(t, e.Cluster, cluster.Admin, csv(etcd), []string{"create", "-f", "-"},
-		"clusterserviceversion "+namespace+"/"+harness.Etcd4+": this ClusterServiceVersion is not allowed by Constraint "+namespace+" (csv/constraint): only certified operators")
-	harness.WantRefused(t, e.Cluster, cluster.Admin, csv(""), []string{"create", "-f", "-"}, "(csv/constraint)")
+		"clusterserviceversion "+namespace+"/"+harness.Etcd4+": this ClusterServiceVersion is not allowed by Constraint "+namespace+" (bundle/constraint): only certified operators")
+	harness.WantRefused(t, e.Cluster, cluster.Admin, csv(""), []string{"create", "-f", "-"}, "(bundle/constraint)")
 	harness.WantRefused(t, e.Cluster, cluster.Admin, csv(etcd+`,{"type":"certified","value":true}`), []string{"create", "-f", "-"}, "states of itself")
 	harness.Kubectl(t, e.Cluster, cluster.OLM, csv(etcd+`,{"type":"certified","value":true}`), "create", "-f", "-")
-	harness.WantRefused(t, e.Cluster, cluster.Admin, csv(etcd), []string{"apply", "--force-conflicts", "--server-side", "-f", "-"}, "(csv/constraint)")
+	harness.WantRefused(t, e.Cluster, cluster.Admin, csv(etcd), []string{"apply", "--force-conflicts", "--server-side", "-f", "-"}, "(bundle/constraint)")
 	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "delete", "csv", "-n", namespace, harness.Etcd4)
 }
 

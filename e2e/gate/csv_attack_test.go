@@ -53,7 +53,7 @@ spec: {approval: Manual, approved: true, clusterServiceVersionNames: [etcdoperat
 	e.Sync(t)
 	for _, version := range []string{"9.9.8", "9.9.9"} {
 		harness.WantRefused(t, e.Cluster, cluster.Admin, harness.AsJSON(t, etcdCSV(namespace, version)), []string{"create", "-f", "-"},
-			"etcdoperator.v"+version+" is not allowed", "(csv/policy)")
+			"etcdoperator.v"+version+" is not allowed", "(bundle/version)")
 	}
 }
 
@@ -77,7 +77,7 @@ func accountWritesOthers(t *testing.T, e *harness.OLMEnv) {
 	waitForRefusal(t, e, namespace, "etcdoperator.v0.9.4", "forbidden")
 	account := "--as=system:serviceaccount:" + namespace + ":weak"
 	grantWeakAccount(t, e, namespace)
-	harness.WantRefused(t, e.Cluster, cluster.Admin, harness.AsJSON(t, etcdCSV(namespace, "0.9.4")), []string{account, "create", "-f", "-"}, "(csv/policy)")
+	harness.WantRefused(t, e.Cluster, cluster.Admin, harness.AsJSON(t, etcdCSV(namespace, "0.9.4")), []string{account, "create", "-f", "-"}, "(bundle/catalog)")
 	e.WaitForCSV(t, namespace, "etcdoperator.v0.9.4")
 	e.WaitForCSV(t, namespace, "redisoperator.v1.1.0")
 	stored := e.Stored(t, etcdCSV(namespace, "0.9.4"))
@@ -97,7 +97,7 @@ func approvedBefore(t *testing.T, e *harness.OLMEnv) {
 	p := e.Put(t, harness.OLMPolicy(namespace, "Automatic", "etcdoperator.v0.9.0"))
 	e.Sync(t)
 	grantWeakAccount(t, e, namespace)
-	waitForRefusal(t, e, namespace, "etcdoperator.v0.9.2", "(csv/policy)")
+	waitForRefusal(t, e, namespace, "etcdoperator.v0.9.2", "(bundle/version)")
 	waitForCondition(t, e, p, "InstallPlanRefused")
 	if in := csvsNamed(t, e.Env, "etcdoperator.v0.9.2"); strings.Contains(strings.Join(in, " "), namespace) {
 		t.Error("the version that the policy does not allow is installed")
@@ -221,7 +221,7 @@ func TestA10CopyMadeReal(t *testing.T) {
 			return []string{"patch", "csv", "-n", u.GetNamespace(), u.GetName(), "--type=merge", "--dry-run=server", "--patch", change}
 		}
 		t.Log(name)
-		harness.WantRefused(t, e.Cluster, cluster.Admin, "", patch(target), harness.ForbiddenCSV+" is not allowed", "(csv/policy)")
+		harness.WantRefused(t, e.Cluster, cluster.Admin, "", patch(target), harness.ForbiddenCSV+" is not allowed", "(bundle/version)")
 		harness.Kubectl(t, e.Cluster, cluster.Admin, "", patch(control)...)
 		harness.Kubectl(t, e.Cluster, cluster.OLM, "", patch(target)...)
 	}

@@ -42,7 +42,7 @@ func TestA4Escapes(t *testing.T) {
 	p := e.Put(t, harness.OperatorPolicy(governed))
 	e.Sync(t)
 	for _, u := range []*unstructured.Unstructured{forbidden, unapproved} {
-		harness.WantRefused(t, e.Cluster, cluster.OLM, harness.AsJSON(t, u), []string{"create", "-f", "-"}, "(csv/")
+		harness.WantRefused(t, e.Cluster, cluster.OLM, harness.AsJSON(t, u), []string{"create", "-f", "-"}, "(bundle/")
 	}
 	for _, guard := range []*unstructured.Unstructured{p, constraintOf(constrained, "", ""), constraintOf(first, "", "")} {
 		harness.Eventually(t, "see "+guard.GetName()+" in force", func(ctx context.Context) error {

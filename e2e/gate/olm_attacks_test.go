@@ -96,10 +96,10 @@ func attackE2(t *testing.T, e *harness.OLMEnv) {
 	e.Edit(t, p, `{"spec":{"subscription":{"startingCSV":null}}}`)
 	upgrade := e.WaitForPlan(t, namespace, "etcdoperator.v0.9.2")
 	waitForRecord(t, e, namespace, "etcdoperator.v0.9.0")
-	e.WantApprovalRefused(t, cluster.Tenant, upgrade, "the upgrade of etcdoperator.v0.9.0 to etcdoperator.v0.9.2", "(plan/upgrade)")
+	e.WantApprovalRefused(t, cluster.Tenant, upgrade, "the upgrade of etcdoperator.v0.9.0 to etcdoperator.v0.9.2", "(bundle/upgrade)")
 	harness.Kubectl(t, e.Cluster, cluster.Tenant, "", "delete", "csv", "-n", namespace, "etcdoperator.v0.9.0")
 	e.SyncGate(t)
-	e.WantApprovalRefused(t, cluster.Tenant, upgrade, "the upgrade of etcdoperator.v0.9.0 to etcdoperator.v0.9.2", "(plan/upgrade)")
+	e.WantApprovalRefused(t, cluster.Tenant, upgrade, "the upgrade of etcdoperator.v0.9.0 to etcdoperator.v0.9.2", "(bundle/upgrade)")
 }
 
 // attackP2 deletes the OperatorGroup with the account that OLM installs as, and what shows that account, and creates it without (threat O55).
@@ -165,10 +165,10 @@ func attackK1(t *testing.T, e *harness.OLMEnv) {
 	e.Put(t, constraintOf("certified-"+namespace, only(namespace, isCertified), "only certified operators are installed here"))
 	e.Sync(t)
 	csv := etcdCSV(namespace, "0.9.2")
-	harness.WantRefused(t, e.Cluster, cluster.Tenant, harness.AsJSON(t, csv), []string{"create", "-f", "-"}, "only certified operators", "(csv/constraint)")
+	harness.WantRefused(t, e.Cluster, cluster.Tenant, harness.AsJSON(t, csv), []string{"create", "-f", "-"}, "only certified operators", "(bundle/constraint)")
 	properties := csv.GetAnnotations()["operatorframework.io/properties"]
 	csv.SetAnnotations(map[string]string{"operatorframework.io/properties": strings.Replace(properties, `"properties":[`, `"properties":[{"type":"certified","value":true},`, 1)})
-	harness.WantRefused(t, e.Cluster, cluster.Tenant, harness.AsJSON(t, csv), []string{"create", "-f", "-"}, "states of itself", "(csv/constraint)")
+	harness.WantRefused(t, e.Cluster, cluster.Tenant, harness.AsJSON(t, csv), []string{"create", "-f", "-"}, "states of itself", "(bundle/constraint)")
 }
 
 // attackI1 reads, by templates of an OperatorPolicy, what only Opgate may read (threats O43, O47). The tenant may write OperatorPolicies in

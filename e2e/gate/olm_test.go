@@ -75,7 +75,7 @@ func upgradeIsHeld(t *testing.T, e *harness.OLMEnv) {
 	upgrade := e.WaitForPlan(t, namespace, "etcdoperator.v0.9.4")
 	wantPhaseRefused(t, e, upgrade, harness.HeldBy, "(plan/status-phase)")
 	for _, user := range []cluster.User{cluster.Tenant, cluster.Admin} {
-		e.WantApprovalRefused(t, user, upgrade, "etcdoperator.v0.9.4", "(plan/version)", "allowed is etcdoperator.v0.9.2")
+		e.WantApprovalRefused(t, user, upgrade, "etcdoperator.v0.9.4", "(bundle/version)", "allowed is etcdoperator.v0.9.2")
 	}
 	e.Edit(t, p, `{"spec":{"versions":["etcdoperator.v0.9.2","etcdoperator.v0.9.4"]}}`)
 	e.Sync(t)
@@ -92,7 +92,7 @@ func upgradeApprovalNone(t *testing.T, e *harness.OLMEnv) {
 	e.Approve(t, cluster.Tenant, e.WaitForPlan(t, namespace, "etcdoperator.v0.9.0"))
 	e.WaitForCSV(t, namespace, "etcdoperator.v0.9.0")
 
-	e.WantApprovalRefused(t, cluster.Admin, e.WaitForPlan(t, namespace, "etcdoperator.v0.9.2"), "etcdoperator.v0.9.2", "(plan/upgrade)")
+	e.WantApprovalRefused(t, cluster.Admin, e.WaitForPlan(t, namespace, "etcdoperator.v0.9.2"), "etcdoperator.v0.9.2", "(bundle/upgrade)")
 }
 
 // dependencyIsJudged subscribes to an operator that no policy is about, and that needs one which a policy pins. The package is
@@ -136,7 +136,7 @@ func overrideDependency(t *testing.T, e *harness.OLMEnv, operator, operatorCSV, 
 	t.Helper()
 	_, both := pinDependency(t, e, operator, operatorCSV, dependency, allowed, newest)
 	namespace := both.GetNamespace()
-	e.WantApprovalRefused(t, cluster.Admin, both, newest, "(plan/version)")
+	e.WantApprovalRefused(t, cluster.Admin, both, newest, "(bundle/version)")
 	e.Patch(t, cluster.Admin, both,
 		`{"metadata":{"annotations":{"opgate.io/override-reason":"ticket 77"}},"spec":{"approved":true}}`)
 	e.WaitForCSV(t, namespace, newest)
@@ -154,8 +154,8 @@ func judgeDependency(t *testing.T, e *harness.OLMEnv, operator, operatorCSV, dep
 	p, both := pinDependency(t, e, operator, operatorCSV, dependency, allowed, newest)
 	namespace := both.GetNamespace()
 	for _, user := range []cluster.User{cluster.Tenant, cluster.Admin} {
-		refusal := e.WantApprovalRefused(t, user, both, newest, "(plan/version)")
-		if strings.Contains(refusal, "plan/unknown-csv") || strings.Contains(refusal, operatorCSV) {
+		refusal := e.WantApprovalRefused(t, user, both, newest, "(bundle/version)")
+		if strings.Contains(refusal, "bundle/unknown") || strings.Contains(refusal, operatorCSV) {
 			t.Errorf("got %s\nwant %s alone to be the trouble, its package known", refusal, newest)
 		}
 	}
@@ -207,7 +207,7 @@ func bornApprovedHeals(t *testing.T, e *harness.OLMEnv) {
 	e.Patch(t, cluster.Tenant, harness.Named("Subscription", e.Born, "etcd"),
 		`{"spec":{"installPlanApproval":"Manual"}}`)
 	waiting := e.WaitForPlan(t, e.Born, "etcdoperator.v0.9.4")
-	e.WantApprovalRefused(t, cluster.Admin, waiting, "etcdoperator.v0.9.4", "(plan/version)")
+	e.WantApprovalRefused(t, cluster.Admin, waiting, "etcdoperator.v0.9.4", "(bundle/version)")
 }
 
 // wantRefusalInSubscription wants OLM to have written to the Subscription why its plan was refused.

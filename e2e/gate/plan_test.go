@@ -147,7 +147,7 @@ func TestO4PlansByOLM(t *testing.T) {
 	harness.Kubectl(t, e.Cluster, cluster.OLM, harness.AsJSON(t, status), "replace", "--subresource=status", "-f", "-")
 	for _, user := range []cluster.User{cluster.Tenant, cluster.Admin, cluster.OLM} {
 		harness.WantRefused(t, e.Cluster, user, "", []string{"patch", "installplan", "-n", namespace, "by-olm", "--type=merge", "--patch", `{"spec":{"approved":true}}`},
-			harness.HeldBy, harness.ForbiddenCSV, "(plan/version)")
+			harness.HeldBy, harness.ForbiddenCSV, "(bundle/version)")
 	}
 	if approved, _, _ := unstructured.NestedBool(e.Stored(t, u).Object, "spec", "approved"); approved {
 		t.Error("the plan is approved")
@@ -171,7 +171,7 @@ func TestO2PhaseAfterWithdrawal(t *testing.T) {
 	e.Patch(t, cluster.Tenant, harness.Named("InstallPlan", namespace, "withdrawn"), `{"spec":{"approved":true}}`)
 	e.Edit(t, p, `{"spec":{"versions":["etcdoperator.v0.9.1"]}}`)
 	e.Sync(t)
-	if got := tryPhase(t, e, cluster.Tenant, u, "Installing"); !strings.Contains(got.Refused, "(plan/version)") {
+	if got := tryPhase(t, e, cluster.Tenant, u, "Installing"); !strings.Contains(got.Refused, "(bundle/version)") {
 		t.Errorf("the tenant starts a plan that is no longer allowed: %s", got)
 	}
 }

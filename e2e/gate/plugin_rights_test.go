@@ -52,10 +52,10 @@ func TestPluginRights(t *testing.T) {
 	opgate(t, e, kubeconfig, 0, "history", "etcd")
 
 	// What plans change needs another role; without it a policy that judges by that holds. So does the approval.
-	reviewed, plan := planOfSample(t, e, "plan-contents-hold")
+	reviewed, plan := planOfSample(t, e, "bundle-contents-hold")
 	got = opgate(t, e, kubeconfig, 0, "pending", "-n", reviewed)
 	harness.WantTexts(t, got.Stderr, "warning: contents of some InstallPlans not read", "may not get configmaps", "ClusterRole opgate-contents")
-	harness.WantTexts(t, got.Stdout, "Hold", "plan/contents")
+	harness.WantTexts(t, got.Stdout, "Hold", "bundle/contents")
 	got = opgate(t, e, kubeconfig, 1, "approve", reviewed+"/"+plan)
 	harness.WantTexts(t, got.Stderr, `cannot patch resource "installplans"`, "granted by ClusterRole opgate-approver")
 

@@ -63,7 +63,7 @@ func TestPlugin(t *testing.T) {
 	for _, line := range []string{
 		`NAMESPACE +PLAN +OPERATORS +VERDICT +RULE +AGE`,
 		namespace + ` +allowed +etcdoperator\.v\S+ +Allow \(outdated\) +- +\d+s`,
-		namespace + ` +forbidden +etcdoperator\.v\S+ +Deny \(outdated\) +plan/version +\d+s`,
+		namespace + ` +forbidden +etcdoperator\.v\S+ +Deny \(outdated\) +bundle/version +\d+s`,
 	} {
 		if !regexp.MustCompile(`(?m)^` + line + `$`).MatchString(table) {
 			t.Errorf("no line %s in\n%s", line, table)
@@ -93,7 +93,7 @@ func TestPlugin(t *testing.T) {
 	// The edit that why proposes is made as it stands there, and is enough.
 	opgate(t, e, "", 0, "why", "installplan", namespace+"/allowed")
 	why := opgate(t, e, "", 1, "why", "ip", namespace+"/forbidden").Stdout
-	harness.WantTexts(t, why, "Deny installplan "+namespace+"/forbidden", "denied", "plan/version", "OperatorPolicy policies/"+policy.GetName(),
+	harness.WantTexts(t, why, "Deny installplan "+namespace+"/forbidden", "denied", "bundle/version", "OperatorPolicy policies/"+policy.GetName(),
 		plans["forbidden"].Reasons[0].Message)
 	command := regexp.MustCompile(`kubectl (patch \S+ \S+ -n \S+ --type=json) -p '(.*)'`).FindStringSubmatch(why)
 	if command == nil {
@@ -108,16 +108,16 @@ func TestPlugin(t *testing.T) {
 	opgate(t, e, "", 2, "why", "installplan", namespace+"/missing")
 }
 
-// TestPluginDocument compares what docs/plugin.md shows with what is printed for sample plan-version-deny.
+// TestPluginDocument compares what docs/plugin.md shows with what is printed for sample bundle-version-deny.
 func TestPluginDocument(t *testing.T) {
 	e := harness.Shared(t)
 	const namespace = "bookshop"
 	e.EnsureNamespace(t, namespace, true)
-	sample, err := os.ReadFile("../../manifests/samples/plan-version-deny.yaml")
+	sample, err := os.ReadFile("../../manifests/samples/bundle-version-deny.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for document := range strings.SplitSeq(strings.ReplaceAll(string(sample), "plan-version-deny", namespace), "\n---\n") {
+	for document := range strings.SplitSeq(strings.ReplaceAll(string(sample), "bundle-version-deny", namespace), "\n---\n") {
 		var u unstructured.Unstructured
 		if err := yaml.Unmarshal([]byte(document), &u.Object); err != nil {
 			t.Fatal(err)
@@ -183,7 +183,7 @@ func TestPluginJudgesByContents(t *testing.T) {
 	var refused string
 	harness.Eventually(t, "have the change reviewed", func(ctx context.Context) error {
 		result, err := e.Kubectl(ctx, cluster.Admin, "", approve...)
-		if err == nil && !strings.Contains(result.Stderr, "(plan/consent)") {
+		if err == nil && !strings.Contains(result.Stderr, "(bundle/consent)") {
 			err = fmt.Errorf("kubectl wrote %q", result.Stderr)
 		}
 		refused = result.Stderr

@@ -61,7 +61,7 @@ spec: {name: rootkit, channel: stable, source: private, sourceNamespace: %[1]s, 
 	{
 		name: "InstallPlan", on: "bundle",
 		rule:    "namespaceObject.metadata.name != '%s' || clusterPermissions.all(r, !('*' in r.verbs))",
-		message: "(plan/constraint)",
+		message: "(bundle/constraint)",
 		do: func(t *testing.T, e *harness.Env, namespace string) (cluster.User, string, []string) {
 			e.Put(t, privatePlan(t, namespace))
 			e.Sync(t)
@@ -71,7 +71,7 @@ spec: {name: rootkit, channel: stable, source: private, sourceNamespace: %[1]s, 
 	{
 		name: "ClusterServiceVersion", on: "bundle",
 		rule:    "namespaceObject.metadata.name != '%s' || clusterPermissions.all(r, !('*' in r.verbs))",
-		message: "(csv/constraint)",
+		message: "(bundle/constraint)",
 		do: func(t *testing.T, e *harness.Env, namespace string) (cluster.User, string, []string) {
 			plan := e.Stored(t, privatePlan(t, namespace))
 			if err := unstructured.SetNestedField(plan.Object, "Installing", "status", "phase"); err != nil {

@@ -210,7 +210,7 @@ func TestStaticPolicies(t *testing.T) {
 	})
 	t.Run("the rules hold from the files", func(t *testing.T) {
 		harness.WantRefused(t, e.Cluster, cluster.Admin, "", []string{"patch", "installplan", "-n", namespace, waiting.GetName(), "--type=merge", "-p", `{"spec":{"approved":true}}`},
-			"(plan/version)", "held by the API server")
+			"(bundle/version)", "held by the API server")
 	})
 	t.Run("a probe says which set is loaded", func(t *testing.T) {
 		harness.WantRefused(t, e.Cluster, cluster.Admin, `{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"name":"`+backstop.ProbeLease+`","namespace":"`+

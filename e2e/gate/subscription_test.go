@@ -130,7 +130,7 @@ func TestO8NothingBorrowed(t *testing.T) {
 	stored := e.Put(t, p)
 	stored.SetAnnotations(annotations)
 	stored.Object["spec"].(map[string]any)["approved"] = true
-	harness.WantRefused(t, e.Cluster, cluster.Tenant, harness.AsJSON(t, stored), []string{"replace", "-f", "-"}, harness.HeldBy, "(plan/version)", "the override needs the verb override")
+	harness.WantRefused(t, e.Cluster, cluster.Tenant, harness.AsJSON(t, stored), []string{"replace", "-f", "-"}, harness.HeldBy, "(bundle/version)", "the override needs the verb override")
 	if e.Stored(t, p).GetAnnotations()["opgate.io/override-reason"] != "" {
 		t.Error("a refused write left its annotation")
 	}

@@ -160,7 +160,7 @@ func TestACM(t *testing.T) {
 		for range 3 { // while the definition is restored
 			a.wait(t)
 			harness.WantRefused(t, s.Cluster, cluster.Admin, "", []string{"patch", "installplan", "-n", namespace, plan.GetName(), "--type=merge", "--patch", `{"spec":{"approved":true}}`},
-				"(plan/version)", "OperatorPolicy policies/"+namespace) // by the gate, or by the API server once it has the table
+				"(bundle/version)", "OperatorPolicy policies/"+namespace) // by the gate, or by the API server once it has the table
 		}
 	})
 	t.Run("it refuses a policy with a mistake", func(t *testing.T) {

@@ -69,12 +69,12 @@ func eventRequests(t *testing.T, e *harness.LoopEnv) {
 	e.Write(t, p)
 	e.Propose(t, namespace, "install-1", harness.ForbiddenVersion)
 	waitForEvents(t, e, namespace, "installplan", "install-1", "Warning Held opgate "+harness.ForbiddenCSV+" is not allowed by OperatorPolicy policies/"+
-		namespace+" (plan/version): allowed is "+harness.AllowedCSV)
+		namespace+" (bundle/version): allowed is "+harness.AllowedCSV)
 
 	approve := []string{"patch", "installplan", "install-1", "-n", namespace, "--type=merge", "--patch", `{"spec":{"approved":true}}`}
 	for i := range 10 {
-		harness.WantRefused(t, e.Cluster, cluster.Admin, "", approve, "(plan/version)")
-		harness.WantRefused(t, e.Cluster, cluster.Admin, "", append(approve, "--dry-run=server"), "(plan/version)")
+		harness.WantRefused(t, e.Cluster, cluster.Admin, "", approve, "(bundle/version)")
+		harness.WantRefused(t, e.Cluster, cluster.Admin, "", append(approve, "--dry-run=server"), "(bundle/version)")
 		for _, u := range []*unstructured.Unstructured{harness.InstallPlan(namespace, "install-1", harness.ForbiddenVersion), harness.Subscription(namespace, "etcd", harness.GoodCatalog, "Manual")} {
 			touch := fmt.Sprintf(`{"metadata":{"labels":{"touched":"n%d"}}}`, i)
 			if err := e.Admin.Patch(t.Context(), u, crclient.RawPatch("application/merge-patch+json", []byte(touch))); err != nil {
@@ -144,7 +144,7 @@ func overrideEvent(t *testing.T, e *harness.LoopEnv) {
 	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "patch", "installplan", "install-1", "-n", namespace, "--type=merge", "--patch",
 		`{"metadata":{"annotations":{"opgate.io/override-reason":"CVE-2026-1234"}},"spec":{"approved":true}}`)
 	waitForEvents(t, e, namespace, "installplan", "install-1", "Warning Held ", `Warning Overridden opgate by user "admin": overridden with reason "CVE-2026-1234" (plan/override): `+
-		harness.ForbiddenCSV+" is not allowed by OperatorPolicy policies/"+namespace+" (plan/version): allowed is "+harness.AllowedCSV)
+		harness.ForbiddenCSV+" is not allowed by OperatorPolicy policies/"+namespace+" (bundle/version): allowed is "+harness.AllowedCSV)
 }
 
 // violatorsListed has an installed operator that a later Constraint refuses.

@@ -71,7 +71,7 @@ func installsAsAccount(t *testing.T, e *harness.OLMEnv) {
 	harness.WantField(t, e.Get(t, harness.OperatorGroups, alone, alone), `"`+installer+`"`, "spec", "serviceAccountName")
 
 	upgrade := e.WaitForPlan(t, alone, harness.Etcd4)
-	e.WantApprovalRefused(t, cluster.Admin, upgrade, harness.Etcd4, "(plan/version)")
+	e.WantApprovalRefused(t, cluster.Admin, upgrade, harness.Etcd4, "(bundle/version)")
 	e.Edit(t, p, `{"spec":{"versions":["`+harness.Etcd2+`","`+harness.Etcd4+`"]}}`)
 	e.WaitForCSV(t, alone, harness.Etcd4)
 	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd4))

@@ -39,7 +39,7 @@ spec:
 	if marks := len(sub.GetAnnotations()); marks != 1 || sub.GetAnnotations()[rules.RequestedApprovalAnnotation] != "Automatic" {
 		t.Errorf("the Subscription has annotations %v, want only what it asked for", sub.GetAnnotations())
 	}
-	e.WantApprovalRefused(t, cluster.Admin, e.WaitForPlan(t, namespace, harness.Etcd4), harness.Etcd4, "(plan/version)")
+	e.WantApprovalRefused(t, cluster.Admin, e.WaitForPlan(t, namespace, harness.Etcd4), harness.Etcd4, "(bundle/version)")
 
 	e.Edit(t, p, `{"spec":{"versions":["`+harness.Etcd2+`","`+harness.Etcd4+`"]}}`)
 	e.WaitForCSV(t, namespace, harness.Etcd4)

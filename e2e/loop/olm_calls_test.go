@@ -34,7 +34,7 @@ import (
 	"github.com/opgate/opgate/e2e/harness"
 	"github.com/opgate/opgate/internal/inflight"
 	"github.com/opgate/opgate/internal/panics"
-	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/snapshot"
 )
 
@@ -291,7 +291,7 @@ func witness(t *testing.T, namespace string, reviews []review, objects []*unstru
 	}
 	var builder snapshot.Builder
 	builder.Put(time.Time{}, read...)
-	store := snapshot.NewStore(builder.SetCluster(time.Time{}, constraint.Cluster{Version: "1.36.2"}))
+	store := snapshot.NewStore(builder.SetCluster(time.Time{}, state.Cluster{Version: "1.36.2"}))
 
 	account, err := olmidentity.Parse(cluster.OLMUserName)
 	if err != nil {

@@ -38,8 +38,8 @@ func busyOperator(t *testing.T, e *harness.OLMEnv) (p, upgrade *unstructured.Uns
 	e.Edit(t, p, `{"spec":{"versions":["`+harness.Etcd2+`","`+harness.Etcd4+`"]}}`)
 	upgrade = e.WaitForPlan(t, namespace, harness.Etcd4)
 	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd2), says("InstallPlanCompliant=True InstallPlanRequiresApproval",
-		harness.Etcd4+" cannot replace "+harness.Etcd2+" now and is held (plan/not-upgradeable)", `Upgradeable is False, "`+migrating+`"`))
-	e.WantApprovalRefused(t, cluster.Admin, upgrade, "(plan/not-upgradeable)", migrating)
+		harness.Etcd4+" cannot replace "+harness.Etcd2+" now and is held (bundle/not-upgradeable)", `Upgradeable is False, "`+migrating+`"`))
+	e.WantApprovalRefused(t, cluster.Admin, upgrade, "(bundle/not-upgradeable)", migrating)
 	return p, upgrade
 }
 

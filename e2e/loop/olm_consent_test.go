@@ -106,8 +106,8 @@ func heldUpgrade(t *testing.T, e *harness.OLMEnv, p *unstructured.Unstructured, 
 	e.WaitForCSV(t, namespace, csv+".v0.9.2")
 	plan = e.WaitForPlan(t, namespace, csv+".v0.9.4")
 	waitForPolicy(t, e, p, is(compliant), has(csv+".v0.9.2"),
-		says("InstallPlanCompliant=True InstallPlanRequiresApproval", csv+".v0.9.4", "(plan/consent)", "secrets"))
-	refusal := e.WantApprovalRefused(t, cluster.Admin, plan, csv+".v0.9.4", "(plan/consent)", "secrets", "pods", "v1beta1", "spec.consent.accepted")
+		says("InstallPlanCompliant=True InstallPlanRequiresApproval", csv+".v0.9.4", "(bundle/consent)", "secrets"))
+	refusal := e.WantApprovalRefused(t, cluster.Admin, plan, csv+".v0.9.4", "(bundle/consent)", "secrets", "pods", "v1beta1", "spec.consent.accepted")
 	if digest = digestPattern.FindString(refusal); digest == "" {
 		t.Fatalf("the refusal names no digest: %s", refusal)
 	}
@@ -139,7 +139,7 @@ func upgradeReviewed(t *testing.T, e *harness.OLMEnv, pkg, csv string) {
 	namespace, second := e.NewNamespace(t), e.NewNamespace(t)
 	p := consentPolicy(namespace, pkg, csv)
 	plan, digest := heldUpgrade(t, e, p, csv)
-	wantEvent(t, e, plan, "Warning Held opgate "+csv+".v0.9.4 is held by OperatorPolicy policies/"+p.GetName()+" (plan/consent): accept "+digest+" in ")
+	wantEvent(t, e, plan, "Warning Held opgate "+csv+".v0.9.4 is held by OperatorPolicy policies/"+p.GetName()+" (bundle/consent): accept "+digest+" in ")
 
 	// Other contents of the same name have another digest, so that they are held all the same.
 	other := harness.WithField(consentPolicy(second, pkg, csv, digest), rebuilt, "spec", "subscription", "source")
@@ -152,13 +152,13 @@ func upgradeReviewed(t *testing.T, e *harness.OLMEnv, pkg, csv string) {
 	waitForApproval(t, e, plan)
 	t.Logf("%s was approved within %s of the digest in the policy", plan.GetName(), time.Since(began).Round(time.Millisecond))
 	e.WaitForCSV(t, namespace, csv+".v0.9.4")
-	wantEvent(t, e, plan, "Normal Approved opgate consent to "+csv+".v0.9.4 "+digest+" by spec.consent.accepted of OperatorPolicy policies/"+p.GetName()+" (plan/consent); ")
+	wantEvent(t, e, plan, "Normal Approved opgate consent to "+csv+".v0.9.4 "+digest+" by spec.consent.accepted of OperatorPolicy policies/"+p.GetName()+" (bundle/consent); ")
 	// The next version changes nothing, so it is not reviewed.
 	e.WaitForCSV(t, namespace, csv+".v0.9.5")
 	waitForPolicy(t, e, p, is(compliant), has(csv+".v0.9.5"))
 
 	// The definition, which both namespaces share, has lost its version by now: what is left of the change has a digest of its own.
-	refusal := approve(t, e, otherPlan, otherDigest, 1, "(plan/consent)", "secrets")
+	refusal := approve(t, e, otherPlan, otherDigest, 1, "(bundle/consent)", "secrets")
 	approve(t, e, otherPlan, digestPattern.FindString(refusal), 0, "approved, with consent to "+digestPattern.FindString(refusal))
 	wantEvent(t, e, otherPlan, `Normal Approved opgate by user "admin"; consent to `+csv+".v0.9.4 "+digestPattern.FindString(refusal)+` by annotation opgate.io/consent of user "admin"`)
 	e.WaitForCSV(t, second, csv+".v0.9.5")

@@ -73,7 +73,7 @@ func operatorWaits(t *testing.T, e *harness.OLMEnv) {
 	const version = "natsoperator.v2.0.0"
 	plan := e.WaitForPlan(t, second, version)
 	for _, user := range []cluster.User{cluster.Tenant, cluster.Admin} {
-		e.WantApprovalRefused(t, user, plan, version+" is held by OperatorPolicy "+nats.GetNamespace()+"/"+nats.GetName()+" (plan/dependency-pending): waits until what its Policy depends on is met")
+		e.WantApprovalRefused(t, user, plan, version+" is held by OperatorPolicy "+nats.GetNamespace()+"/"+nats.GetName()+" (bundle/dependency-pending): waits until what its Policy depends on is met")
 	}
 	e.WantNames(t, harness.ClusterServiceVersions, second)
 

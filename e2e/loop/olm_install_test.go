@@ -93,7 +93,7 @@ spec:
 		relates("InstallPlan", nonCompliant, "The InstallPlan is RequiresApproval"))
 	waitForEvent(t, e, owner, "Warning", `^NonCompliant; `+regexp.QuoteMeta(available))
 	upgrade := e.WaitForPlan(t, namespace, strimzi1)
-	e.WantApprovalRefused(t, cluster.Admin, upgrade, strimzi1, "(plan/version)")
+	e.WantApprovalRefused(t, cluster.Admin, upgrade, strimzi1, "(bundle/version)")
 
 	// Story 2: only when it is verified, the policy is edited, and the operator goes on to it. No step of OLM makes the policy NonCompliant.
 	e.Edit(t, p, `{"spec":{"complianceConfig":null}}`)
@@ -288,9 +288,9 @@ func editedWhilePending(t *testing.T, e *harness.OLMEnv) {
 	e.Apply(t, p)
 	waiting := e.WaitForPlan(t, namespace, harness.Etcd4)
 	waitForPolicy(t, e, p, is(nonCompliant),
-		says("InstallPlanCompliant=False InstallPlanRequiresApproval", "An installation of "+harness.Etcd4, "(plan/version)", "allowed is etcdoperator.v0.0.1"))
+		says("InstallPlanCompliant=False InstallPlanRequiresApproval", "An installation of "+harness.Etcd4, "(bundle/version)", "allowed is etcdoperator.v0.0.1"))
 	e.Edit(t, p, `{"spec":{"versions":null,"versionRange":"<0.0.2"}}`)
-	waitForPolicy(t, e, p, is(nonCompliant), says("InstallPlanCompliant=False InstallPlanRequiresApproval", "(plan/version-range)"))
+	waitForPolicy(t, e, p, is(nonCompliant), says("InstallPlanCompliant=False InstallPlanRequiresApproval", "(bundle/version-range)"))
 	e.Edit(t, p, `{"spec":{"remediationAction":"inform","versionRange":"<1.0.0"}}`)
 	waitForPolicy(t, e, p, is(nonCompliant), says("InstallPlanCompliant=False InstallPlanRequiresApproval"))
 	harness.WantField(t, e.Get(t, harness.InstallPlans, namespace, waiting.GetName()), `false`, "spec", "approved")

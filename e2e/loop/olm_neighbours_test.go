@@ -16,12 +16,12 @@ func pinnedAndFree(t *testing.T, e *harness.OLMEnv) {
 	e.Apply(t, p)
 	e.WaitForCSV(t, namespace, harness.Etcd2)
 	e.WaitForCSV(t, namespace, "prometheusoperator.v0.47.0")
-	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd2), says("InstallPlanCompliant=True InstallPlanRequiresApproval", harness.Etcd4, "(plan/version)"))
+	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd2), says("InstallPlanCompliant=True InstallPlanRequiresApproval", harness.Etcd4, "(bundle/version)"))
 
 	// OLM puts what comes next into one plan with the upgrade that waits: the newcomer has to wait as well.
 	e.Subscribe(t, namespace, "nats", "", "Automatic")
 	mixed := e.WaitForPlan(t, namespace, harness.Etcd4, "natsoperator.v2.0.0")
-	e.WantApprovalRefused(t, cluster.Tenant, mixed, harness.Etcd4+" is not allowed", "(plan/version)", "allowed is "+harness.Etcd2)
+	e.WantApprovalRefused(t, cluster.Tenant, mixed, harness.Etcd4+" is not allowed", "(bundle/version)", "allowed is "+harness.Etcd2)
 	e.Edit(t, p, `{"spec":{"versions":["`+harness.Etcd2+`","`+harness.Etcd4+`"]}}`)
 	e.WaitForCSV(t, namespace, harness.Etcd4)
 	e.WaitForCSV(t, namespace, "natsoperator.v2.0.0")
@@ -76,7 +76,7 @@ func dependencyIsHeld(t *testing.T, e *harness.OLMEnv) {
 		csv: "redisoperator.v1.1.0",
 	}} {
 		waitForPolicy(t, e, harness.GroupedPolicy(namespace, p.pkg), is(nonCompliant), says("InstallPlanCompliant=False InstallPlanRequiresApproval",
-			"An installation of "+p.csv, "redisoperator.v1.1.0 is not allowed", "(plan/version)", "allowed is redisoperator.v1.0.0"))
+			"An installation of "+p.csv, "redisoperator.v1.1.0 is not allowed", "(bundle/version)", "allowed is redisoperator.v1.0.0"))
 	}
 	e.Edit(t, redis, `{"spec":{"versions":["redisoperator.v1.1.0"]}}`)
 	waitForPolicy(t, e, redis, is(compliant), has("redisoperator.v1.1.0"))

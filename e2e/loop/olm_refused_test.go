@@ -25,9 +25,9 @@ func forbiddenDependency(t *testing.T, e *harness.OLMEnv, inline, image string) 
 	e.Subscribe(t, image, "storefront", "", "Automatic")
 
 	plan := e.WaitForPlan(t, inline, harness.Etcd4, "vaultoperator.v1.0.0")
-	e.WantApprovalRefused(t, cluster.Admin, plan, harness.Etcd4+" is forbidden by OperatorPolicy ", "(plan/mustnothave)")
+	e.WantApprovalRefused(t, cluster.Admin, plan, harness.Etcd4+" is forbidden by OperatorPolicy ", "(bundle/mustnothave)")
 	plan = e.WaitForPlan(t, image, "redisoperator.v1.1.0", "storefrontoperator.v2.0.0")
-	e.WantApprovalRefused(t, cluster.Admin, plan, "redisoperator.v1.1.0 is forbidden by OperatorPolicy ", "(plan/mustnothave)")
+	e.WantApprovalRefused(t, cluster.Admin, plan, "redisoperator.v1.1.0 is forbidden by OperatorPolicy ", "(bundle/mustnothave)")
 
 	// What ends it: without a Subscription that asks for the plan, or with a policy that allows its steps.
 	harness.Kubectl(t, e.Cluster, cluster.Tenant, "", "delete", "subscription", "-n", inline, "vault")

@@ -65,7 +65,7 @@ func storyRemovalOfVersion(t *testing.T, e *harness.OLMEnv) {
 	e.Subscribe(t, namespace, "etcd", harness.Etcd0, "Automatic")
 	e.WaitForCSV(t, namespace, harness.Etcd0)
 	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd0))
-	e.WantApprovalRefused(t, cluster.Admin, e.WaitForPlan(t, namespace, harness.Etcd2), harness.Etcd2, "(plan/mustnothave)")
+	e.WantApprovalRefused(t, cluster.Admin, e.WaitForPlan(t, namespace, harness.Etcd2), harness.Etcd2, "(bundle/mustnothave)")
 	e.WantNames(t, harness.ClusterServiceVersions, namespace, harness.Etcd0)
 
 	e.Edit(t, p, fmt.Sprintf(`{"spec":{"versions":[%q]}}`, harness.Etcd0))

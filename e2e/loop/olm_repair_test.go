@@ -49,7 +49,7 @@ func slippedHeals(t *testing.T, e *harness.OLMEnv, p *unstructured.Unstructured)
 	e.WaitForPlan(t, namespace, harness.Etcd4)
 	t.Logf("there was a plan %s after the loop started", time.Since(start).Round(100*time.Millisecond))
 	harness.WantField(t, e.Get(t, harness.Subscriptions, namespace, "etcd"), `"Manual"`, "spec", "installPlanApproval")
-	waitForPolicy(t, e, p, is(nonCompliant), says("InstallPlanCompliant=False InstallPlanRequiresApproval", harness.Etcd4, "(plan/version)"))
+	waitForPolicy(t, e, p, is(nonCompliant), says("InstallPlanCompliant=False InstallPlanRequiresApproval", harness.Etcd4, "(bundle/version)"))
 	e.Edit(t, p, `{"spec":{"versions":["`+harness.Etcd4+`"]}}`)
 	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd4))
 }

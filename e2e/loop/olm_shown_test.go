@@ -50,8 +50,8 @@ func wantShown(t *testing.T, e *harness.OLMEnv, plan, p *unstructured.Unstructur
 		exitCode int
 		says     []string
 	}{
-		{[]string{"pending", "-n", namespace, "-o", "wide"}, 0, []string{plan.GetName(), csv + ".v0.9.4", "Hold", "plan/consent", policy}},
-		{[]string{"why", "installplan", namespace + "/" + plan.GetName()}, 1, []string{"Hold", csv + ".v0.9.4", "plan/consent", policy, digest}},
+		{[]string{"pending", "-n", namespace, "-o", "wide"}, 0, []string{plan.GetName(), csv + ".v0.9.4", "Hold", "bundle/consent", policy}},
+		{[]string{"why", "installplan", namespace + "/" + plan.GetName()}, 1, []string{"Hold", csv + ".v0.9.4", "bundle/consent", policy, digest}},
 		{[]string{"history", pkg}, 0, []string{namespace, csv + ".v0.9.2"}},
 	} {
 		got, err := e.RunPlugin(t.Context(), "", cluster.Command{Args: append([]string{"opgate"}, c.args...)})
@@ -73,7 +73,7 @@ func wantShown(t *testing.T, e *harness.OLMEnv, plan, p *unstructured.Unstructur
 			return err
 		}
 		held := slices.ContainsFunc(r.Results, func(result reports.ReportResult) bool {
-			return result.Rule == "plan/consent" && result.Policy == policy && strings.Contains(result.Description, digest)
+			return result.Rule == "bundle/consent" && result.Policy == policy && strings.Contains(result.Description, digest)
 		})
 		if got, want := sayings(r), checked(t, e.Env, namespace); !held || !slices.Equal(got, want) {
 			return fmt.Errorf("the Report says\n%+v\nopgate check --cluster says\n%+v", got, want)

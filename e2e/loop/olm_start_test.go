@@ -35,13 +35,13 @@ func startIsCorrected(t *testing.T, e *harness.OLMEnv) {
 	harness.WantTexts(t, harness.Kubectl(t, e.Cluster, cluster.Admin, "", "get", "events", "-n", namespace, "--field-selector=reason=Stale"),
 		first.GetName(), "deleted, so that OLM plans again: it brings "+harness.Etcd4+", and Subscription etcd starts with "+harness.Etcd2)
 
-	// The channel is corrected as plan/deprecated advises, and startingCSV goes from the Subscription with that of the policy.
+	// The channel is corrected as bundle/deprecated advises, and startingCSV goes from the Subscription with that of the policy.
 	other := e.NewNamespace(t)
 	kafka := harness.WithField(harness.GroupedPolicy(other, "kafka"), "stable-1.0", "spec", "subscription", "channel")
 	kafka = harness.WithField(kafka, "kafkaoperator.v1.0.0", "spec", "subscription", "startingCSV")
 	kafka = harness.WithField(kafka, "Hold", "spec", "deprecated")
 	e.Apply(t, kafka)
-	waitForPolicy(t, e, kafka, is(nonCompliant), says("InstallPlanCompliant=False InstallPlanRequiresApproval", "kafkaoperator.v1.0.0 is held", "(plan/deprecated)"))
+	waitForPolicy(t, e, kafka, is(nonCompliant), says("InstallPlanCompliant=False InstallPlanRequiresApproval", "kafkaoperator.v1.0.0 is held", "(bundle/deprecated)"))
 	e.Edit(t, kafka, `{"spec":{"subscription":{"channel":"stable-1.1","startingCSV":null}}}`)
 	waitForPolicy(t, e, kafka, is(compliant), has("kafkaoperator.v1.1.1"))
 	harness.WantField(t, e.Get(t, harness.Subscriptions, other, "kafka"), `null`, "spec", "startingCSV")

@@ -163,7 +163,7 @@ func held(plan, note string) Event {
 
 func TestEventAsSent(t *testing.T) {
 	test(t, func(t *testing.T, s *site) {
-		if !s.Record(held("install-x7", "it is held (plan/version)")) {
+		if !s.Record(held("install-x7", "it is held (bundle/version)")) {
 			t.Error("it is dropped")
 		}
 		approved := held("install-x7", "it is allowed")
@@ -178,7 +178,7 @@ func TestEventAsSent(t *testing.T) {
 			}
 			switch event.Reason {
 			case Held:
-				if event.Type != corev1.EventTypeWarning || event.Note != "it is held (plan/version)" || event.Related != nil {
+				if event.Type != corev1.EventTypeWarning || event.Note != "it is held (bundle/version)" || event.Related != nil {
 					t.Errorf("%+v", event)
 				}
 			case Approved:

@@ -64,21 +64,21 @@ func TestMessages(t *testing.T) {
 		want string
 	}{
 		"one version": {versions("etcd.v0.9.2"), "etcd.v0.9.5",
-			"etcd.v0.9.5 is not allowed by OperatorPolicy policies/etcd (plan/version): allowed is etcd.v0.9.2"},
+			"etcd.v0.9.5 is not allowed by OperatorPolicy policies/etcd (bundle/version): allowed is etcd.v0.9.2"},
 		"a list and startingCSV": {func(s *spec) { s.Versions, s.Subscription.StartingCSV = []string{"etcd.v1", "etcd.v2"}, "etcd.v0" }, "etcd.v0.9.5",
-			"etcd.v0.9.5 is not allowed by OperatorPolicy policies/etcd (plan/version): allowed are etcd.v1, etcd.v2, etcd.v0"},
-		"a long list": {versions(many...), "etcd.v0.9.5", "etcd.v0.9.5 is not allowed by OperatorPolicy policies/etcd (plan/version): allowed are " +
+			"etcd.v0.9.5 is not allowed by OperatorPolicy policies/etcd (bundle/version): allowed are etcd.v1, etcd.v2, etcd.v0"},
+		"a long list": {versions(many...), "etcd.v0.9.5", "etcd.v0.9.5 is not allowed by OperatorPolicy policies/etcd (bundle/version): allowed are " +
 			strings.Join(many[:10], ", ") + " and 2 more"},
 		"a range": {func(s *spec) { s.VersionRange = ">=1.0.0 <2.0.0 || 3.x" }, "etcd.v0.9.2",
-			`etcd.v0.9.2 (version 0.9.2) is not allowed by OperatorPolicy policies/etcd (plan/version-range): allowed is versionRange ">=1.0.0 <2.0.0 || 3.x"`},
+			`etcd.v0.9.2 (version 0.9.2) is not allowed by OperatorPolicy policies/etcd (bundle/version-range): allowed is versionRange ">=1.0.0 <2.0.0 || 3.x"`},
 		"mustnothave": {func(s *spec) { s.ComplianceType = policyv1beta2.MustNotHave }, "etcd.v0.9.2",
-			"etcd.v0.9.2 is forbidden by OperatorPolicy policies/etcd (plan/mustnothave): the policy is mustnothave for package etcd"},
+			"etcd.v0.9.2 is forbidden by OperatorPolicy policies/etcd (bundle/mustnothave): the policy is mustnothave for package etcd"},
 		"mustnothave of a version": {func(s *spec) { s.ComplianceType, s.Versions = policyv1beta2.MustNotHave, []string{"etcd.v0.9.2"} }, "etcd.v0.9.2",
-			"etcd.v0.9.2 is forbidden by OperatorPolicy policies/etcd (plan/mustnothave): the policy is mustnothave for etcd.v0.9.2"},
+			"etcd.v0.9.2 is forbidden by OperatorPolicy policies/etcd (bundle/mustnothave): the policy is mustnothave for etcd.v0.9.2"},
 		"unreadable": {func(s *spec) { s.VersionRange = "nonsense" }, "etcd.v0.9.2",
 			"etcd.v0.9.2 is held by OperatorPolicy policies/etcd (policy/unreadable): waits until the policy can be read"},
 		"a hostile name": {versions("etcd.v0.9.2"), "a'b\\\u202e\n{{}}",
-			`"a'b\\` + "\u202e" + `\n{{}}" is not allowed by OperatorPolicy policies/etcd (plan/version): allowed is etcd.v0.9.2`},
+			`"a'b\\` + "\u202e" + `\n{{}}" is not allowed by OperatorPolicy policies/etcd (bundle/version): allowed is etcd.v0.9.2`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

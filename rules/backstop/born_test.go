@@ -8,7 +8,7 @@ import (
 
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
-	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/state"
 )
 
 // born is the state of the attack: a policy that allows one version of etcd, and an operator without a policy that
@@ -28,7 +28,7 @@ func newBorn(t *testing.T) *born {
 func (b *born) namespace(policies []*rules.OperatorPolicy, plans []*olm.InstallPlan,
 	subs ...*olm.Subscription) *rules.Namespace {
 	return rules.NewNamespace("shop", rules.NamespaceContents{Exists: true, Policies: policies, Plans: plans,
-		Subscriptions: subs, Constraints: constraint.NewSet(nil, constraint.Cluster{Version: "1.36.0"})})
+		Subscriptions: subs, Facts: &state.Cluster{Version: "1.36.0"}})
 }
 
 func subscriptionFor(pkg string, approval any, annotations any) object {

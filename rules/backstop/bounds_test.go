@@ -49,7 +49,7 @@ func TestBounds(t *testing.T) {
 				t.Errorf("%d policies are left to the webhooks, want %d: %.500v", len(o.Left), c.left, o.Left)
 			}
 			s := newAPIServer(t, o)
-			if got := s.judge(t, approval("shop", "etcd.v2")); len(got.failed) > 0 || len(got.refused) != 1 || !strings.Contains(got.refused[0], "policies/first (plan/version)") {
+			if got := s.judge(t, approval("shop", "etcd.v2")); len(got.failed) > 0 || len(got.refused) != 1 || !strings.Contains(got.refused[0], "policies/first (bundle/version)") {
 				t.Errorf("a forbidden version: %.1000v", got)
 			}
 			if got := s.judge(t, approval("shop", "etcd.v1")); len(got.failed)+len(got.refused) > 0 && name != "a list as long as is held" {

@@ -75,29 +75,24 @@ func (p *program) offends(plan bool) string {
 
 // reasons is an expression for why the policies refuse candidate c.
 func (p *program) reasons(plan bool) string {
-	return "variables.rules.filter(r, " + p.refuses(plan) + ").map(r, " + p.reason(plan) + ").join('; ')"
+	return "variables.rules.filter(r, " + p.refuses(plan) + ").map(r, " + p.reason() + ").join('; ')"
 }
 
 // reason is an expression for why row r refuses candidate c, in the words of the gate. What several of its parts need is l, the names or the
 // text of the row, and v, the version.
-func (p *program) reason(plan bool) string {
+func (p *program) reason() string {
 	names := "r.filter(x, x.startsWith('" + prefixName + "')).map(x, x.substring(1))"
 	list := "[" + p.data.value() + ".split('|', 2)[?1].orValue('')].map(m, m != '' ? m : " + names + ".join(', '))"
-	id := func(id rules.RuleID) string {
-		if !plan {
-			id = rules.RuleCSVPolicy
-		}
-		return by("r[2]", id)
-	}
+	id := func(id rules.RuleID) string { return by("r[2]", id) }
 	allowed := "(r.exists_one(x, x.startsWith('" + prefixName + "')) ? 'allowed is ' : 'allowed are ') + l"
-	forbidden := "' is forbidden' + " + id(rules.RulePlanMustNotHave) + " + 'the policy is mustnothave for ' + "
+	forbidden := "' is forbidden' + " + id(rules.RuleBundleMustNotHave) + " + 'the policy is mustnothave for ' + "
 	says := func(checks, what string) string { return "r[1].matches('^[" + checks + "]') ? " + what + " : " }
 	return list + ".map(l, " + show("c[0]") + " + (" +
-		says(checkAllow, "' is not allowed' + "+id(rules.RulePlanVersion)+" + "+allowed) +
-		says(checkAllowIn, "["+version+"].map(v, ' (version ' + "+show("v")+" + ') is not allowed')[0] + "+id(rules.RulePlanVersionRange)+
+		says(checkAllow, "' is not allowed' + "+id(rules.RuleBundleVersion)+" + "+allowed) +
+		says(checkAllowIn, "["+version+"].map(v, ' (version ' + "+show("v")+" + ') is not allowed')[0] + "+id(rules.RuleBundleVersionRange)+
 			" + 'allowed is versionRange ' + l") +
 		says(checkForbidAll, forbidden+"'package ' + c[1]") +
 		says(checkForbid+checkForbidIn, forbidden+"l") +
-		says(checkUnreadable, "' is held' + "+by("r[2]", rules.RulePolicyUnreadable)+" + 'waits until the policy can be read'") +
-		"' is held' + " + by("r[2]", rules.RulePlanDependencyPending) + " + 'waits until what its Policy depends on is met'))[0]"
+		says(checkUnreadable, "' is held' + "+id(rules.RulePolicyUnreadable)+" + 'waits until the policy can be read'") +
+		"' is held' + " + id(rules.RuleBundleDependencyPending) + " + 'waits until what its Policy depends on is met'))[0]"
 }

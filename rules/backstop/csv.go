@@ -24,7 +24,7 @@ func (p *program) addCSVs() {
 	const object = "'clusterserviceversion ' + variables.name + ': ' + "
 	byStep := installs + " && " + p.stepAccount() + " || variables.olm"
 	p.refuse(onCSV, refusal{
-		id:       rules.RuleCSVPolicy,
+		id:       rules.RuleBundleVersion,
 		when:     "(" + installs + " || " + redescribes + ") && " + byOthers + " && size(variables.offendingCSV) > 0",
 		except:   byStep,
 		message:  object + "variables.reasonsCSV",
@@ -38,12 +38,12 @@ func (p *program) addCSVs() {
 			" + 'it stays as OLM installed it; let OLM install another version'",
 		fallback: "changing a governed ClusterServiceVersion is not allowed",
 	}, refusal{
-		id: rules.RuleCSVPolicy,
+		id: rules.RuleBundleUnknown,
 		when: "(" + installs + " || " + redescribes + " && " + namesPackage("oldObject") + ") && " + byOthers + " && !" +
 			namesPackage("object"),
 		except: byStep,
 		message: object + "'the package of ' + " + show("object.metadata.?name.orValue('')") + " + ' is not known and it is held' + " +
-			by("variables.first", rules.RuleCSVPolicy) + " + 'let OLM install it, from a Subscription'",
+			by("variables.first", rules.RuleBundleUnknown) + " + 'let OLM install it, from a Subscription'",
 		fallback: "the package of this ClusterServiceVersion is not known and it is held",
 	})
 }

@@ -111,7 +111,7 @@ func unfinished(starts, except string) refusal {
 // offending refuses to start a plan that holds what no policy allows; more is an expression for the end of the message.
 func offending(starts, except, more string) refusal {
 	return refusal{
-		id:       rules.RulePlanVersion,
+		id:       rules.RuleBundleVersion,
 		guard:    starts,
 		when:     "!variables.unfinished && size(variables.offending) > 0",
 		except:   except,

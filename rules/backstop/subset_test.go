@@ -16,9 +16,9 @@ import (
 )
 
 // core are the rules that the compiled gate holds where each ClusterServiceVersion has properties.
-var core = []rules.RuleID{rules.RulePlanVersion, rules.RulePlanVersionRange, rules.RulePlanMustNotHave, rules.RulePolicyUnreadable,
-	rules.RulePlanDependencyPending, rules.RulePlanPhase, rules.RulePlanCreate, rules.RulePlanOverrideReason, rules.RulePlanFrozen,
-	rules.RulePlanStatusPhase, rules.RuleSubscriptionApproval, rules.RuleCSVPolicy}
+var core = []rules.RuleID{rules.RuleBundleVersion, rules.RuleBundleVersionRange, rules.RuleBundleMustNotHave, rules.RulePolicyUnreadable,
+	rules.RuleBundleDependencyPending, rules.RulePlanPhase, rules.RulePlanCreate, rules.RulePlanOverrideReason, rules.RulePlanFrozen,
+	rules.RulePlanStatusPhase, rules.RuleSubscriptionApproval}
 
 // cases is how many writes TestSubset generates.
 var cases = flag.Int("cases", 500, "number of generated writes; make test-long generates 3,000")

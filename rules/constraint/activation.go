@@ -50,7 +50,7 @@ type changeValues struct {
 }
 
 func newActivation(b *Bundle, around *surroundings) *activation {
-	missing := around.facts.unknownOf(b)
+	missing := unknownOf(around.facts, b)
 	a := &activation{vocabulary: vocabularies[OnBundle], bundle: b, around: around, values: make([]ref.Val, len(variables)), unknown: missing | around.unknownAttributes,
 		patterns: slices.Clip(around.unknown)}
 	var m measure

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/state"
 )
 
 // seed returns spec.constraints with rules in the proposal's syntax (R-CO-4).
@@ -50,7 +51,7 @@ func etcd(more ...string) *Bundle {
 
 var (
 	shop    = Namespace{Name: "shop", Labels: map[string]string{"tier": "tenant"}}
-	kubeOne = Cluster{Version: "1.36.3"}
+	kubeOne = state.Cluster{Version: "1.36.3"}
 )
 
 // sound returns a definition without faults except warnings.

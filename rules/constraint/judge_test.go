@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/state"
 )
 
 func TestJudge(t *testing.T) {
@@ -174,7 +175,7 @@ func TestCluster(t *testing.T) {
 	own := sound(t, "own", "", `[{"type":"olm.k8s","value":{"version":"1.21"}},{"type":"gpu","value":true}]`)
 	var got []string
 	s := NewSet([]*Definition{own}, kubeOne)
-	for _, p := range s.Cluster().Properties {
+	for _, p := range s.properties {
 		got = append(got, p.Type+" "+string(p.Raw))
 	}
 	if diff := cmp.Diff([]string{`olm.k8s {"version":"1.21"}`, "gpu true", `olm.kubeversion {"version":"1.36.3"}`}, got); diff != "" {
@@ -184,7 +185,7 @@ func TestCluster(t *testing.T) {
 		t.Error("properties are no constraint")
 	}
 	var none *Set
-	if !none.Empty() || none.Definitions() != nil || none.Judge(etcd(), shop, nil) != nil || none.Cluster().Version != "" {
+	if !none.Empty() || none.Definitions() != nil || none.Judge(etcd(), shop, nil) != nil {
 		t.Error("a nil Set has no constraints")
 	}
 
@@ -192,13 +193,13 @@ func TestCluster(t *testing.T) {
 	if found := NewSet([]*Definition{rule}, kubeOne).Judge(etcd(), shop, nil); len(found) != 0 {
 		t.Errorf("%+v", found)
 	}
-	found := NewSet([]*Definition{rule}, Cluster{}).Judge(etcd(), shop, nil)
+	found := NewSet([]*Definition{rule}, state.Cluster{}).Judge(etcd(), shop, nil)
 	if len(found) != 1 || found[0].Outcome != Undecided || found[0].Attributes != ClusterVersion {
 		t.Errorf("the version is not known: %+v", found)
 	}
 	// Both automatic properties are set explicitly: the list is complete without the version.
 	by := sound(t, "by-hand", "", `[{"type":"olm.k8s","value":{"version":"1.31"}},{"type":"olm.kubeversion","value":{"version":"1.31"}}]`)
-	if found := NewSet([]*Definition{rule, by}, Cluster{}).Judge(etcd(), shop, nil); len(found) != 0 {
+	if found := NewSet([]*Definition{rule, by}, state.Cluster{}).Judge(etcd(), shop, nil); len(found) != 0 {
 		t.Errorf("%+v", found)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/state"
 )
 
 // whyNotCompiled is for a bundle's own rule that Prepare has not compiled, or that was evicted since.
@@ -55,7 +56,7 @@ func (s *Set) Own(b *Bundle, candidates []*Bundle, ns Namespace, budget *Budget)
 	around := s.surroundings().in(ns)
 	subjects := make([]*subject, 0, len(candidates)+2)
 	seen := map[*Bundle]bool{}
-	for _, candidate := range append([]*Bundle{b, {Properties: s.Cluster().Properties, Unknown: s.clusterUnknown()}}, candidates...) {
+	for _, candidate := range append([]*Bundle{b, s.asBundle()}, candidates...) {
 		if candidate != nil && !seen[candidate] {
 			seen[candidate] = true
 			subjects = append(subjects, &subject{bundle: candidate, around: &around, budget: budget, errorsAreFalse: true})
@@ -81,17 +82,21 @@ func BringsOwn(properties []olm.Property) bool { return hasType(properties, olm.
 // surroundings returns those of the Set; for a nil Set nothing is known of the cluster.
 func (s *Set) surroundings() surroundings {
 	if s == nil {
-		return clusterValues(&Cluster{})
+		return clusterValues(&state.Cluster{}, nil)
 	}
 	return s.around
 }
 
-// clusterUnknown returns the unknown attributes of the cluster as a candidate: while its version is unknown, its properties are incomplete.
-func (s *Set) clusterUnknown() Attributes {
-	if s == nil || s.cluster.Version == "" {
-		return Properties
+// asBundle returns the cluster as a candidate: while its version is unknown, its properties are incomplete.
+func (s *Set) asBundle() *Bundle {
+	if s == nil {
+		return &Bundle{Unknown: Properties}
 	}
-	return 0
+	b := &Bundle{Properties: s.properties}
+	if s.cluster.Version == "" {
+		b.Unknown = Properties
+	}
+	return b
 }
 
 // matchAny searches for a candidate that satisfies the rule. If there is none, failed and unknown results count.

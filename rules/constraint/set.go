@@ -9,14 +9,15 @@ import (
 
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/state"
 )
 
 // Set is all Definitions of the cluster and the facts about it. It is immutable except for its cache: judging depends on values only, so
 // the same bundle in the same namespace has the same findings.
 type Set struct {
 	definitions []*Definition
-	given       Cluster // as NewSet got it
-	cluster     Cluster // with all properties
+	cluster     state.Cluster
+	properties  []olm.Property
 	around      surroundings
 	judged      boundedMap[factsKey, []Finding]
 	binds       boundedMap[factsKey, []*Definition]
@@ -29,31 +30,30 @@ const memoryLimit = 32 << 20
 type factsKey [sha256.Size]byte
 
 // NewSet returns the Set of definitions. A nil *Set has no constraints.
-func NewSet(definitions []*Definition, cluster Cluster) *Set {
-	s := &Set{definitions: slices.Clone(definitions), given: cluster, cluster: cluster}
+func NewSet(definitions []*Definition, cluster state.Cluster) *Set {
+	s := &Set{definitions: slices.Clone(definitions), cluster: cluster}
 	slices.SortStableFunc(s.definitions, func(a, b *Definition) int { return strings.Compare(a.Name, b.Name) })
-	s.cluster.Properties = nil
 	for _, d := range s.definitions {
-		s.cluster.Properties = append(s.cluster.Properties, d.Properties...)
+		s.properties = append(s.properties, d.Properties...)
 	}
 	if cluster.Version != "" {
 		value, err := json.Marshal(map[string]string{"version": cluster.Version})
 		for _, automatic := range automaticTypes {
-			if err == nil && !hasType(s.cluster.Properties, automatic) {
-				s.cluster.Properties = append(s.cluster.Properties, olm.Property{Type: automatic, Raw: value})
+			if err == nil && !hasType(s.properties, automatic) {
+				s.properties = append(s.properties, olm.Property{Type: automatic, Raw: value})
 			}
 		}
 	}
-	s.around = clusterValues(&s.cluster)
+	s.around = clusterValues(&s.cluster, s.properties)
 	return s
 }
 
 // With returns a Set that judges by d alone, on the cluster as it would be with d added to the definitions of s or replacing the one of its
 // name. It is for the preview of a definition during admission.
 func (s *Set) With(d *Definition) *Set {
-	definitions, given := []*Definition{d}, Cluster{}
+	definitions, given := []*Definition{d}, state.Cluster{}
 	if s != nil {
-		given = s.given
+		given = s.cluster
 		for _, other := range s.definitions {
 			if other.Name != d.Name {
 				definitions = append(definitions, other)
@@ -73,21 +73,21 @@ func (s *Set) Definitions() []*Definition {
 	return s.definitions
 }
 
-// Cluster returns the facts about the cluster with all properties: those of the definitions, and olm.k8s and olm.kubeversion with the
-// Kubernetes version unless a definition sets that type itself.
-func (s *Set) Cluster() Cluster {
+// Properties returns those of the cluster: those of the definitions, and olm.k8s and olm.kubeversion with the Kubernetes version unless a
+// definition sets that type itself. They must not be changed.
+func (s *Set) Properties() []olm.Property {
 	if s == nil {
-		return Cluster{}
+		return nil
 	}
-	return s.cluster
+	return s.properties
 }
 
 // Differs returns the attributes that depend on facts which are not those of the Set.
-func (s *Set) Differs(facts *Cluster) Attributes {
+func (s *Set) Differs(facts *state.Cluster) Attributes {
 	if s == nil {
 		return ClusterVersion
 	}
-	return s.given.differs(facts)
+	return differ(&s.cluster, facts)
 }
 
 // Reads reports whether judging depends on attributes: on the version of the cluster always, on others if a constraint reads them.

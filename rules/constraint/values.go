@@ -10,6 +10,7 @@ import (
 	"github.com/google/cel-go/interpreter"
 
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/state"
 )
 
 // shape is the size of the inputs of a rule, each as a power of two. A cost estimate depends only on it and the rule, and it is small
@@ -191,18 +192,18 @@ func (m *measure) shape() shape {
 // surroundings are the values of the cluster and of a namespace, shared by all bundles that are judged there.
 type surroundings struct {
 	// facts are those that cluster has the values of.
-	facts              *Cluster
+	facts              *state.Cluster
 	cluster, namespace ref.Val
 	shape              shape
 	unknown            []*interpreter.AttributePattern
 	unknownAttributes  Attributes
 }
 
-// clusterValues returns the values of the cluster, once per Set.
-func clusterValues(c *Cluster) surroundings {
+// clusterValues returns the values of the cluster and its properties, once per Set.
+func clusterValues(c *state.Cluster, properties []olm.Property) surroundings {
 	var m measure
 	m.see(c.Version, c.OpenShift)
-	list := m.properties(c.Properties)
+	list := m.properties(properties)
 	s := surroundings{
 		facts: c,
 		cluster: types.NewStringInterfaceMap(types.DefaultTypeAdapter, map[string]any{
@@ -210,14 +211,14 @@ func clusterValues(c *Cluster) surroundings {
 		}),
 		shape: m.shape(),
 	}
-	s.shape.cluster = power(len(c.Properties))
+	s.shape.cluster = power(len(properties))
 	if c.Version == "" {
 		s.unknownAttributes = ClusterVersion
 		s.unknown = append(s.unknown,
 			interpreter.NewAttributePattern(varCluster).QualString("version"), interpreter.NewAttributePattern(varCluster).QualString("openshift"))
 		// The automatic properties are missing; the list is complete only if the definitions replace them.
 		for _, automatic := range automaticTypes {
-			if !hasType(c.Properties, automatic) {
+			if !hasType(properties, automatic) {
 				s.unknown = append(s.unknown, interpreter.NewAttributePattern(varCluster).QualString("properties"))
 				break
 			}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/state"
 )
 
 // Attributes is a set of properties of a bundle and its environment that rules may read.
@@ -100,7 +101,7 @@ type variable struct {
 	// attribute is unknown when the variable is.
 	attribute Attributes
 	// read returns the value for a bundle. It is called once for each bundle, before all rules.
-	read func(m *measure, b *Bundle, facts *Cluster) ref.Val
+	read func(m *measure, b *Bundle, facts *state.Cluster) ref.Val
 	// write returns the value for a write. It is called once for each write, before all rules.
 	write func(m *measure, w *Write) ref.Val
 	// of returns a value that is shared or expensive, each time that a rule reads it.
@@ -124,17 +125,17 @@ var (
 // variables are all variables of rules on bundles, in the order of messages.
 var variables = []variable{
 	{name: varProperties, declared: propertyLists, attribute: Properties,
-		read: func(m *measure, b *Bundle, _ *Cluster) ref.Val { return m.properties(b.Properties) }},
+		read: func(m *measure, b *Bundle, _ *state.Cluster) ref.Val { return m.properties(b.Properties) }},
 	{name: varPackage, declared: cel.StringType, attribute: Package,
-		read: func(m *measure, b *Bundle, _ *Cluster) ref.Val { return m.seen(b.Package) }},
+		read: func(m *measure, b *Bundle, _ *state.Cluster) ref.Val { return m.seen(b.Package) }},
 	{name: varCSV, declared: cel.StringType, attribute: CSV,
-		read: func(m *measure, b *Bundle, _ *Cluster) ref.Val { return m.seen(b.CSV) }},
+		read: func(m *measure, b *Bundle, _ *state.Cluster) ref.Val { return m.seen(b.CSV) }},
 	{name: varVersion, declared: cel.StringType, attribute: Version,
-		read: func(m *measure, b *Bundle, _ *Cluster) ref.Val { return m.seen(b.Version) }},
+		read: func(m *measure, b *Bundle, _ *state.Cluster) ref.Val { return m.seen(b.Version) }},
 	{name: varChannel, declared: cel.StringType, attribute: Channel,
-		read: func(m *measure, b *Bundle, _ *Cluster) ref.Val { return m.seen(b.Channel) }},
+		read: func(m *measure, b *Bundle, _ *state.Cluster) ref.Val { return m.seen(b.Channel) }},
 	{name: varCatalog, declared: cel.MapType(cel.StringType, cel.StringType), attribute: CatalogSource,
-		read: func(m *measure, b *Bundle, _ *Cluster) ref.Val {
+		read: func(m *measure, b *Bundle, _ *state.Cluster) ref.Val {
 			return types.NewStringInterfaceMap(types.DefaultTypeAdapter,
 				map[string]any{"name": m.seen(b.Catalog.Name), "namespace": m.seen(b.Catalog.Namespace)})
 		}},
@@ -145,7 +146,7 @@ var variables = []variable{
 	{name: "catalog.healthy", declared: cel.BoolType, attribute: CatalogState,
 		read: ofCatalog(func(_ *measure, c *olm.CatalogSource) ref.Val { return types.Bool(c.Healthy()) })},
 	{name: "catalog.digest", declared: cel.StringType, attribute: CatalogState | CatalogImage,
-		read: func(m *measure, b *Bundle, facts *Cluster) ref.Val {
+		read: func(m *measure, b *Bundle, facts *state.Cluster) ref.Val {
 			return ofCatalog(func(m *measure, c *olm.CatalogSource) ref.Val {
 				if c.Spec.Image == "" {
 					return m.seen("")
@@ -154,7 +155,7 @@ var variables = []variable{
 			})(m, b, facts)
 		}},
 	{name: varDeprecated, declared: cel.MapType(cel.StringType, cel.StringType), attribute: Deprecation,
-		read: func(m *measure, b *Bundle, _ *Cluster) ref.Val {
+		read: func(m *measure, b *Bundle, _ *state.Cluster) ref.Val {
 			d := &b.Deprecated
 			return types.NewStringInterfaceMap(types.DefaultTypeAdapter,
 				map[string]any{"package": m.seen(d.Package), "channel": m.seen(d.Channel), "version": m.seen(d.Version)})
@@ -162,11 +163,11 @@ var variables = []variable{
 	{name: varChange, declared: cel.MapType(cel.StringType, cel.ListType(cel.StringType)), attribute: ChangeSet,
 		of: func(a *activation) ref.Val { return a.differences().values }},
 	{name: "change.digest", declared: cel.StringType, attribute: ChangeSet,
-		read: func(m *measure, b *Bundle, _ *Cluster) ref.Val { return m.seen(b.change().Digest) }},
+		read: func(m *measure, b *Bundle, _ *state.Cluster) ref.Val { return m.seen(b.change().Digest) }},
 	{name: "change.from", declared: cel.StringType, attribute: ChangeSet,
-		read: func(m *measure, b *Bundle, _ *Cluster) ref.Val { return m.seen(b.change().From) }},
+		read: func(m *measure, b *Bundle, _ *state.Cluster) ref.Val { return m.seen(b.change().From) }},
 	{name: "change.first", declared: cel.BoolType, attribute: ChangeSet,
-		read: func(_ *measure, b *Bundle, _ *Cluster) ref.Val { return types.Bool(b.change().From == "") }},
+		read: func(_ *measure, b *Bundle, _ *state.Cluster) ref.Val { return types.Bool(b.change().From == "") }},
 	{name: varClusterPermissions, declared: ruleLists, attribute: Contents | Scope,
 		of: func(a *activation) ref.Val { return a.lists().clusterPermissions }},
 	{name: varPermissions, declared: ruleLists, attribute: Contents, of: func(a *activation) ref.Val { return a.lists().permissions }},
@@ -179,8 +180,8 @@ var variables = []variable{
 }
 
 // ofCatalog returns the read function of a variable of the bundle's CatalogSource. Without one there is no value, not even a zero.
-func ofCatalog(read func(m *measure, c *olm.CatalogSource) ref.Val) func(*measure, *Bundle, *Cluster) ref.Val {
-	return func(m *measure, b *Bundle, facts *Cluster) ref.Val {
+func ofCatalog(read func(m *measure, c *olm.CatalogSource) ref.Val) func(*measure, *Bundle, *state.Cluster) ref.Val {
+	return func(m *measure, b *Bundle, facts *state.Cluster) ref.Val {
 		c, ok := facts.Catalogs[b.Catalog]
 		if !ok {
 			return types.NewErr("%s", b.notKnown(CatalogState))
@@ -225,34 +226,8 @@ func (b *Bundle) notKnown(a Attributes) string {
 	return "the " + names[0] + verb
 }
 
-// History is what the images of a CatalogSource changed. It is comparable: another one is another history.
-type History interface {
-	// Newest returns the digest of the last image that was compared.
-	Newest() string
-	// Jump returns, in words, the last jump since an accepted image; "" if there is none.
-	Jump(maxChanged int, accepted []string) string
-}
-
-// Cluster is what is known of the cluster.
-type Cluster struct {
-	// Version is the Kubernetes version, such as "1.36.3"; empty if not known yet.
-	Version string
-	// OpenShift is the OpenShift version, such as "4.19.3"; empty on another distribution, or if not known.
-	OpenShift string
-	// Catalogs are all CatalogSources.
-	Catalogs map[olm.Catalog]*olm.CatalogSource
-	// Served are the digests of the images that the pods of CatalogSources run; "" where they differ, or one is not known.
-	Served map[olm.Catalog]string
-	// CatalogNamespaces are those in which these pods are watched; nil for all.
-	CatalogNamespaces []string
-	// Histories are what the images of CatalogSources changed.
-	Histories map[olm.Catalog]History
-	// Properties are those of all Constraints and the automatic ones. NewSet sets them.
-	Properties []olm.Property
-}
-
 // unknownOf returns the attributes of a bundle that are not known.
-func (c *Cluster) unknownOf(b *Bundle) Attributes {
+func unknownOf(c *state.Cluster, b *Bundle) Attributes {
 	unknown := b.Unknown & bundleAttributes
 	source, ok := c.Catalogs[b.Catalog]
 	if !ok || unknown&CatalogSource != 0 {
@@ -264,49 +239,22 @@ func (c *Cluster) unknownOf(b *Bundle) Attributes {
 	return unknown
 }
 
-// AddCatalog adds a CatalogSource.
-func (c *Cluster) AddCatalog(key olm.Catalog, source *olm.CatalogSource) {
-	if c.Catalogs == nil {
-		c.Catalogs = map[olm.Catalog]*olm.CatalogSource{}
-	}
-	c.Catalogs[key] = source
-}
-
-// AddServed adds the digest of the image that a pod of a CatalogSource runs, "" if it is not known.
-func (c *Cluster) AddServed(key olm.Catalog, digest string) {
-	if c.Served == nil {
-		c.Served = map[olm.Catalog]string{}
-	}
-	if before, there := c.Served[key]; there && before != digest {
-		digest = "" // which of them answered OLM is not known
-	}
-	c.Served[key] = digest
-}
-
-// AddHistory adds what the images of a CatalogSource changed.
-func (c *Cluster) AddHistory(key olm.Catalog, history History) {
-	if c.Histories == nil {
-		c.Histories = map[olm.Catalog]History{}
-	}
-	c.Histories[key] = history
-}
-
-// differs returns the attributes that another cluster has other facts for.
-func (c *Cluster) differs(o *Cluster) Attributes {
-	var differ Attributes
+// differ returns the attributes for which the facts about the cluster are not the same.
+func differ(c, o *state.Cluster) Attributes {
+	var other Attributes
 	if c.Version != o.Version || c.OpenShift != o.OpenShift {
-		differ |= ClusterVersion
+		other |= ClusterVersion
 	}
 	if !maps.EqualFunc(c.Catalogs, o.Catalogs, func(a, b *olm.CatalogSource) bool {
 		return a.Spec.Priority == b.Spec.Priority && a.Spec.Image == b.Spec.Image && a.Healthy() == b.Healthy()
 	}) {
-		differ |= CatalogState
+		other |= CatalogState
 	}
 	if !maps.Equal(c.Served, o.Served) {
-		differ |= CatalogImage
+		other |= CatalogImage
 	}
 	if !maps.Equal(c.Histories, o.Histories) {
-		differ |= CatalogHistory
+		other |= CatalogHistory
 	}
-	return differ
+	return other
 }

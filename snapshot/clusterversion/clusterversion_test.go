@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/opgate/opgate/internal/memnet"
-	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/state"
 )
 
 func TestKubernetesVersion(t *testing.T) {
@@ -125,12 +125,12 @@ func serve(t *testing.T, s *server) *rest.Config {
 }
 
 // start runs a watcher against a server; the channel receives the arguments of Changed.
-func start(t *testing.T, s *server) (*Watcher, <-chan constraint.Cluster) {
+func start(t *testing.T, s *server) (*Watcher, <-chan state.Cluster) {
 	t.Helper()
 	config := serve(t, s)
 	ctx, cancel := context.WithCancel(t.Context())
-	notified := make(chan constraint.Cluster, 10)
-	w, err := New(Options{Config: config, Log: testr.New(t), Changed: func(c constraint.Cluster) { notified <- c }})
+	notified := make(chan state.Cluster, 10)
+	w, err := New(Options{Config: config, Log: testr.New(t), Changed: func(c state.Cluster) { notified <- c }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +145,7 @@ func start(t *testing.T, s *server) (*Watcher, <-chan constraint.Cluster) {
 	return w, notified
 }
 
-func expect(t *testing.T, notified <-chan constraint.Cluster, kubernetes, openShift string) {
+func expect(t *testing.T, notified <-chan state.Cluster, kubernetes, openShift string) {
 	t.Helper()
 	select {
 	case c := <-notified:
@@ -158,7 +158,7 @@ func expect(t *testing.T, notified <-chan constraint.Cluster, kubernetes, openSh
 }
 
 // nothing waits until all that is being done is done.
-func nothing(t *testing.T, notified <-chan constraint.Cluster) {
+func nothing(t *testing.T, notified <-chan state.Cluster) {
 	t.Helper()
 	synctest.Wait()
 	select {

@@ -8,20 +8,20 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
-	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/state"
 )
 
 // Read reads the versions of the cluster once, for commands. As in Options.Changed, OpenShift is empty if the cluster is not OpenShift. If
 // only that version cannot be read, that of Kubernetes is returned with the error.
-func Read(ctx context.Context, config *rest.Config) (constraint.Cluster, error) {
-	w, err := New(Options{Config: config, Changed: func(constraint.Cluster) {}})
+func Read(ctx context.Context, config *rest.Config) (state.Cluster, error) {
+	w, err := New(Options{Config: config, Changed: func(state.Cluster) {}})
 	if err != nil {
-		return constraint.Cluster{}, err
+		return state.Cluster{}, err
 	}
 	if err := w.readKubernetes(ctx); err != nil {
-		return constraint.Cluster{}, fmt.Errorf("read the version of Kubernetes: %w", err)
+		return state.Cluster{}, fmt.Errorf("read the version of Kubernetes: %w", err)
 	}
-	versions := constraint.Cluster{Version: w.kubernetes}
+	versions := state.Cluster{Version: w.kubernetes}
 	served, err := w.isOpenShift(ctx)
 	if err != nil || !served {
 		return versions, err

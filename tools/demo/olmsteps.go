@@ -67,7 +67,7 @@ func olmSteps() []step {
 				args: []string{"patch", "installplan", "PLAN", "-n", cluster.ShopNamespace, "--type=merge",
 					"--patch", `{"spec":{"approved":true}}`},
 				refused: true,
-				says:    []string{"(plan/consent)", "secrets", "sha256:"},
+				says:    []string{"(bundle/consent)", "secrets", "sha256:"},
 			},
 			{
 				opgate:  true,

@@ -121,7 +121,7 @@ func (s bundled) refusesPlan(t *testing.T) {
 	s.WantGate(t, namespace)
 	s.OperatorGroup(t, namespace)
 	s.Subscribe(t, namespace, "etcd", "", "Manual")
-	s.olm.WantApprovalRefused(t, cluster.Tenant, s.olm.WaitForPlan(t, namespace, harness.ForbiddenCSV), "(plan/version)", harness.AllowedCSV)
+	s.olm.WantApprovalRefused(t, cluster.Tenant, s.olm.WaitForPlan(t, namespace, harness.ForbiddenCSV), "(bundle/version)", harness.AllowedCSV)
 }
 
 // upgradeConstrained upgrades Opgate while a Constraint forbids, on the whole cluster, all that it does not list.

@@ -59,8 +59,8 @@ func TestMonitoring(t *testing.T) {
 		})
 	})
 	t.Run("what was held, approved and overridden", func(t *testing.T) {
-		want(t, prometheus, `opgate_plans_held{rule="plan/version"} == 1`)
-		want(t, prometheus, `opgate_plans_held_oldest_timestamp_seconds{rule="plan/version"} > time() - 3600 < time() + 60`)
+		want(t, prometheus, `opgate_plans_held{rule="bundle/version"} == 1`)
+		want(t, prometheus, `opgate_plans_held_oldest_timestamp_seconds{rule="bundle/version"} > time() - 3600 < time() + 60`)
 		want(t, prometheus, `opgate_loop_approval_latency_seconds_count == 1`)
 		want(t, prometheus, `opgate_loop_approval_age_seconds_count == 1`)
 		want(t, prometheus, `opgate_loop_approval_age_seconds_sum >= on() opgate_loop_approval_latency_seconds_sum`)
@@ -128,7 +128,7 @@ spec: {constraints: '[{"type": "olm.constraint", "value": {"failureMessage": "mu
 		"--patch", `{"metadata":{"annotations":{"opgate.io/override-reason":"ticket 77"}},"spec":{"approved":true}}`)
 	want(t, p, `sum(opgate_decisions_total{kind="installplan"}) > 0`)
 	harness.WantRefused(t, e.Cluster, cluster.Tenant, "", []string{"patch", "installplan", "-n", namespaces["held"], "waits", "--type=merge",
-		"--patch", `{"spec":{"approved":true}}`}, "(plan/version)")
+		"--patch", `{"spec":{"approved":true}}`}, "(bundle/version)")
 }
 
 // seenCSV is a ClusterServiceVersion that OLM writes.

@@ -128,7 +128,7 @@ func TestMutants(t *testing.T) {
 	if err != nil || !slices.Equal(some, want) {
 		t.Errorf("got %q, %v, want %q", some, err, want)
 	}
-	if _, err := Mutants([]string{"plan/version", "plan/none"}); err == nil {
+	if _, err := Mutants([]string{"bundle/version", "plan/none"}); err == nil {
 		t.Error("a rule that does not exist passes")
 	}
 }

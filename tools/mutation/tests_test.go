@@ -37,7 +37,7 @@ func TestMutant(t *testing.T) {
 				}
 				s.steps = append(s.steps, step{pkg: "script", dir: s.dir, binary: binary})
 			}
-			m := s.mutant(t.Context(), "plan/version")
+			m := s.mutant(t.Context(), "bundle/version")
 			if m.result() != c.result || m.failed != c.failed {
 				t.Errorf("got %s by %q, %v; want %s by %q", m.result(), m.failed, m.err, c.result, c.failed)
 			}

@@ -75,8 +75,8 @@ func TestReadmes(t *testing.T) {
 	t.Chdir("../../..")
 	for command, readme := range map[string]string{
 		"$ go run ./cmd/opgate check -f manifests/samples/subscription-catalog-deny.yaml\n": "README.md",
-		"$ go run ./cmd/opgate check -f manifests/samples/plan-upgrade-hold.yaml\n":         "docs/tour.md",
-		"$ opgate check -f manifests/samples/plan-version-deny.yaml\n":                      "manifests/samples/README.md",
+		"$ go run ./cmd/opgate check -f manifests/samples/bundle-upgrade-hold.yaml\n":       "docs/tour.md",
+		"$ opgate check -f manifests/samples/bundle-version-deny.yaml\n":                    "manifests/samples/README.md",
 	} {
 		text, err := os.ReadFile(readme)
 		if err != nil {

@@ -121,7 +121,7 @@ Exit codes:
   2  the command line or the input cannot be used; nothing was judged`
 
 const example = `  # one of the samples that come with opgate
-  opgate check -f manifests/samples/plan-version-deny.yaml
+  opgate check -f manifests/samples/bundle-version-deny.yaml
 
   # everything in a repository, with each overlay, except what tests need
   opgate check . --exclude testdata --only=refused

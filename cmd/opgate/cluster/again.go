@@ -6,7 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/snapshot"
 )
 
@@ -14,7 +14,7 @@ import (
 type base struct {
 	reader   *Reader
 	options  Options
-	versions constraint.Cluster
+	versions state.Cluster
 	stored   []*snapshot.Object
 	notes    []string
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/snapshot"
 	"github.com/opgate/opgate/snapshot/clusterversion"
 )
@@ -128,7 +129,7 @@ func imagesOfCatalogs(s *snapshot.Snapshot) []*snapshot.Kind {
 type input struct {
 	*Reader
 	options  Options
-	versions constraint.Cluster
+	versions state.Cluster
 	stored   []*snapshot.Object
 
 	mu    sync.Mutex

@@ -16,7 +16,7 @@ import (
 	"github.com/opgate/opgate/cmd/opgate/manifests"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/backstop"
-	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/state"
 )
 
 // self is the name of the command.
@@ -149,7 +149,7 @@ func (o *options) run(stdin io.Reader, stdout, stderr io.Writer) error {
 			return fmt.Errorf("compile: nothing is printed: %w", err)
 		}
 		var policies []*rules.OperatorPolicy
-		for ns := range set.Snapshot(constraint.Cluster{}).All() {
+		for ns := range set.Snapshot(state.Cluster{}).All() {
 			for _, p := range ns.Policies() {
 				policies = append(policies, p)
 				if p.Incomplete {

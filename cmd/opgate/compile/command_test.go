@@ -11,7 +11,7 @@ import (
 
 const (
 	identity = "--olm-identity=system:serviceaccount:olm:olm-operator-serviceaccount"
-	sample   = "../../../manifests/samples/plan-version-deny.yaml"
+	sample   = "../../../manifests/samples/bundle-version-deny.yaml"
 	head     = "apiVersion: policy.open-cluster-management.io/v1beta2\nkind: OperatorPolicy\n"
 	policy   = head + `metadata: {name: etcd, namespace: policies}
 spec:

@@ -11,7 +11,7 @@ import (
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/change"
-	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/state"
 )
 
 // parsePlan reads NAMESPACE/PLAN.
@@ -58,7 +58,7 @@ func fromFiles(files []string, namespace string, named []types.NamespacedName, s
 
 func comparePlans(plans []*olm.InstallPlan, objects *manifests.Set) []*result {
 	var results []*result
-	cluster := objects.Snapshot(constraint.Cluster{})
+	cluster := objects.Snapshot(state.Cluster{})
 	for _, plan := range plans {
 		replacements := cluster.Namespace(plan.Metadata.Namespace).Replacements(plan)
 		results = append(results, resultsOf(plan, objects.Changes(plan, replacements))...)

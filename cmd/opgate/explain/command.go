@@ -19,7 +19,7 @@ const maxInput = 4 << 20
 
 const long = `Say what rules mean: when they refuse, an example, what to do about it, and a sample to try.
 
-A rule is named as refusals name it, plan/version or (plan/version). plan/ stands for all rules whose names begin so. A
+A rule is named as refusals name it, bundle/version or (bundle/version). plan/ stands for all rules whose names begin so. A
 text with rules in parentheses, such as a whole refusal, stands for all rules in it, as an argument or on standard
 input. Without an argument, and with nothing on standard input, all rules are listed.`
 
@@ -27,8 +27,8 @@ const example = `  # all rules, and those on InstallPlans
   opgate explain
   opgate explain plan/
 
-  # the rule in "etcdoperator.v0.9.4 is not allowed by OperatorPolicy policies/etcd (plan/version)"
-  opgate explain plan/version
+  # the rule in "etcdoperator.v0.9.4 is not allowed by OperatorPolicy policies/etcd (bundle/version)"
+  opgate explain bundle/version
 
   # all rules in a refusal
   kubectl apply -f subscription.yaml 2>&1 | opgate explain`

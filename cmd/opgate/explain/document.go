@@ -18,9 +18,14 @@ type rule struct {
 	// outcome is the documented outcome, which may name conditions: "Deny; Warn under action warn".
 	outcome string
 	// tags are the words behind it: "; override; backstop".
-	tags                             string
+	tags string
+	// earlier are the IDs that the rule had before.
+	earlier                          []string
 	meaning, example, remedy, sample string
 }
+
+// named reports whether an ID, or an earlier one, is that of the rule.
+func (r *rule) named(id string) bool { return string(r.ID) == id || slices.Contains(r.earlier, id) }
 
 // kind is the part of the ID before the slash, with it.
 func (r *rule) kind() string { return kindOf(string(r.ID)) }
@@ -35,6 +40,7 @@ var (
 	exampleIn = regexp.MustCompile("(?s)```text\n(.*?)\n```")
 	remedyIn  = regexp.MustCompile(`(?s)\*\*What to do:\*\* (.*?)(?: Sample: \[[^]]*\]\(\.\./([^)]*)\)\.)?\s*$`)
 	outcomeIn = regexp.MustCompile(`^\*([^*]+?)((?:; override)?(?:; backstop)?)\.\* `)
+	earlierIn = regexp.MustCompile("(?m)^\\| `([a-z/-]+)` \\| (`.*`) \\|$")
 	link      = regexp.MustCompile(`\[([^]]*)\]\(([^)]*)\)`)
 )
 
@@ -56,6 +62,13 @@ func all() []rule {
 		k := slices.IndexFunc(known, func(r rules.Rule) bool { return string(r.ID) == title })
 		if k >= 0 { // a test of package admission keeps both lists equal
 			list = append(list, read(known[k], group, docs.Rules[m[1]:end]))
+		}
+	}
+	for _, row := range earlierIn.FindAllStringSubmatch(docs.Rules, -1) {
+		for i := range list {
+			if strings.Contains(row[2], "`"+string(list[i].ID)+"`") {
+				list[i].earlier = append(list[i].earlier, row[1])
+			}
 		}
 	}
 	return list

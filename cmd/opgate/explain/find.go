@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -24,8 +23,8 @@ var (
 func find(list []rule, argument string) (found []rule, listed bool, err error) {
 	id := strings.ToLower(strings.TrimSpace(argument))
 	id = strings.TrimSuffix(strings.TrimPrefix(id, "("), ")")
-	if i := slices.IndexFunc(list, func(r rule) bool { return string(r.ID) == id }); i >= 0 {
-		return list[i : i+1], false, nil
+	if found = withID(list, id); len(found) > 0 {
+		return found, false, nil
 	}
 	for _, r := range list {
 		if id == r.kind() || id+"/" == r.kind() || strings.Contains(id, "/") && strings.HasPrefix(string(r.ID), id) {
@@ -42,6 +41,16 @@ func find(list []rule, argument string) (found []rule, listed bool, err error) {
 	return found, false, err
 }
 
+// withID returns the rule with an ID, or those that an earlier ID stands for.
+func withID(list []rule, id string) (found []rule) {
+	for _, r := range list {
+		if r.named(id) {
+			found = append(found, r)
+		}
+	}
+	return found
+}
+
 // mentioned returns the rules that a text names in parentheses, in its order.
 func mentioned(list []rule, refusal string) (found []rule, err error) {
 	kinds := map[string]bool{}
@@ -50,12 +59,14 @@ func mentioned(list []rule, refusal string) (found []rule, err error) {
 	}
 	var wrong []error
 	for _, m := range mention.FindAllStringSubmatch(refusal, -1) {
-		i := slices.IndexFunc(list, func(r rule) bool { return string(r.ID) == m[1] })
-		switch {
-		case i >= 0 && !slices.ContainsFunc(found, func(r rule) bool { return r.ID == list[i].ID }):
-			found = append(found, list[i])
-		case i < 0 && kinds[kindOf(m[1])]:
+		meant := withID(list, m[1])
+		if len(meant) == 0 && kinds[kindOf(m[1])] {
 			wrong = append(wrong, unknown(list, m[1]))
+		}
+		for _, r := range meant {
+			if len(withID(found, string(r.ID))) == 0 {
+				found = append(found, r)
+			}
 		}
 	}
 	switch {
@@ -69,7 +80,7 @@ func mentioned(list []rule, refusal string) (found []rule, err error) {
 
 // noneIn says what was looked for in a text that names no rule, and whose refusal it is if it says so.
 func noneIn(refusal string) error {
-	const wanted = "a rule in parentheses, such as (plan/version), as every refusal of Opgate has it"
+	const wanted = "a rule in parentheses, such as (bundle/version), as every refusal of Opgate has it"
 	m := otherWebhook.FindStringSubmatch(refusal)
 	switch {
 	case m == nil:

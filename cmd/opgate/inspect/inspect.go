@@ -173,12 +173,12 @@ func (c *Cluster) LeftToUsers(plan *olm.InstallPlan) []string {
 	return notes
 }
 
-// backstop reports whether the API server refuses an object for a reason by itself. Where a policy cannot be read, it stores a Subscription as
-// Manual and leaves the refusal to the webhooks.
+// backstop reports whether the API server refuses an object for a reason by itself. Where a policy cannot be read, it stores
+// a Subscription as Manual and leaves the refusal to the webhooks; of an unknown package it refuses ClusterServiceVersions alone.
 func backstop(value any, r rules.Reason) bool {
 	switch value.(type) {
 	case *olm.InstallPlan:
-		return rules.RuleOf(r.Rule).Backstop
+		return rules.RuleOf(r.Rule).Backstop && r.Rule != rules.RuleBundleUnknown
 	case *olm.Subscription:
 		return rules.RuleOf(r.Rule).Backstop && r.Rule != rules.RulePolicyUnreadable
 	}

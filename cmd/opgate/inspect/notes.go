@@ -185,7 +185,7 @@ func constraintNotes(d *constraint.Definition) (notes []string) {
 func (c *Cluster) judgedBy(ns *rules.Namespace) (notes []string) {
 	if c.alone == nil {
 		for _, d := range c.Constraints().Definitions() {
-			c.alone = append(c.alone, constraint.NewSet([]*constraint.Definition{d}, c.Constraints().Cluster()))
+			c.alone = append(c.alone, constraint.NewSet([]*constraint.Definition{d}, *c.Facts()))
 		}
 	}
 	for i, d := range c.Constraints().Definitions() {

@@ -19,7 +19,7 @@ import (
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
-	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/snapshot"
 	"github.com/opgate/opgate/snapshot/contents"
 )
@@ -63,7 +63,7 @@ func (s *Set) Changes(plan *olm.InstallPlan, replacements []rules.Replacement) *
 
 // Snapshot returns the state of a cluster that holds nothing but the objects. No policy waits for another one there: what the statuses of
 // Policies would show is not known.
-func (s *Set) Snapshot(versions constraint.Cluster) *snapshot.Snapshot {
+func (s *Set) Snapshot(versions state.Cluster) *snapshot.Snapshot {
 	type key struct {
 		name   string
 		source olm.Catalog

@@ -27,7 +27,7 @@ func sampleWith(t *testing.T, sample, kind string, change func(*unstructured.Uns
 func TestHostileNames(t *testing.T) {
 	const name = "etcd\x1b]0;owned\x07\x1b[2Jv\u009b31m\u202e"
 	var namespace, plan string
-	kubeconfig := start(t, &server{objects: sampleWith(t, "plan-version-deny", "InstallPlan", func(u *unstructured.Unstructured) {
+	kubeconfig := start(t, &server{objects: sampleWith(t, "bundle-version-deny", "InstallPlan", func(u *unstructured.Unstructured) {
 		namespace, plan = u.GetNamespace(), u.GetName()
 		if err := unstructured.SetNestedStringSlice(u.Object, []string{name}, "spec", "clusterServiceVersionNames"); err != nil {
 			t.Fatal(err)
@@ -67,11 +67,11 @@ func TestUnreachable(t *testing.T) {
 
 // TestCompletes asks for completions as a shell does. The command stands for those of other packages that complete plans.
 func TestCompletes(t *testing.T) {
-	objects := sampleWith(t, "plan-version-deny", "InstallPlan", func(u *unstructured.Unstructured) {
+	objects := sampleWith(t, "bundle-version-deny", "InstallPlan", func(u *unstructured.Unstructured) {
 		u.SetNamespace("shop")
 		u.SetName("waiting")
 	})
-	objects = append(objects, sampleWith(t, "plan-version-deny", "InstallPlan", func(u *unstructured.Unstructured) {
+	objects = append(objects, sampleWith(t, "bundle-version-deny", "InstallPlan", func(u *unstructured.Unstructured) {
 		u.SetNamespace("shop")
 		u.SetName("approved")
 		u.Object["spec"].(map[string]any)["approved"] = true

@@ -160,12 +160,13 @@ type judged struct {
 
 // TestWhyAgreesWithCheck asks why of each InstallPlan in a sample, from a server that has the objects of the sample, and compares with opgate check.
 func TestWhyAgreesWithCheck(t *testing.T) {
-	samples, err := filepath.Glob("../../../manifests/samples/plan-*.yaml")
-	if err != nil {
+	bundles, err := filepath.Glob("../../../manifests/samples/bundle-*.yaml")
+	plans, alike := filepath.Glob("../../../manifests/samples/plan-*.yaml")
+	if err = errors.Join(err, alike); err != nil {
 		t.Fatal(err)
 	}
 	compared := 0
-	for _, sample := range samples {
+	for _, sample := range slices.Concat(bundles, plans) {
 		if strings.HasSuffix(sample, "-write.yaml") {
 			continue // about who writes
 		}
@@ -200,18 +201,18 @@ func TestWhyAgreesWithCheck(t *testing.T) {
 // TestEdits has the edit for each rule that one ends, and none for others.
 func TestEdits(t *testing.T) {
 	wanted := map[string]string{
-		"plan-catalog-digest-hold": "to spec.catalog.accepted",
-		"plan-catalog-jump-hold":   "to spec.catalog.accepted",
-		"plan-version-deny":        `add "etcdoperator.v0.9.4" to spec.versions`,
-		"plan-version-range-deny":  "spec.versionRange: ",
-		"plan-catalog-deny":        "spec.subscription.source: ",
-		"plan-channel-hold":        "spec.subscription.channel: ",
-		"plan-upgrade-hold":        "spec.upgradeApproval: Automatic",
-		"plan-deprecated-hold":     "spec.deprecated: Allow",
-		"plan-consent-hold":        "to spec.consent.accepted",
-		"plan-mustnothave-deny":    "",
-		"plan-constraint-deny":     "",
-		"plan-unknown-csv-hold":    "",
+		"bundle-catalog-digest-hold": "to spec.catalog.accepted",
+		"bundle-catalog-jump-hold":   "to spec.catalog.accepted",
+		"bundle-version-deny":        `add "etcdoperator.v0.9.4" to spec.versions`,
+		"bundle-version-range-deny":  "spec.versionRange: ",
+		"bundle-catalog-deny":        "spec.subscription.source: ",
+		"bundle-channel-hold":        "spec.subscription.channel: ",
+		"bundle-upgrade-hold":        "spec.upgradeApproval: Automatic",
+		"bundle-deprecated-hold":     "spec.deprecated: Allow",
+		"bundle-consent-hold":        "to spec.consent.accepted",
+		"bundle-mustnothave-deny":    "",
+		"bundle-constraint-deny":     "",
+		"bundle-unknown-hold":        "",
 	}
 	for _, r := range rules.Rules() {
 		sample := strings.ReplaceAll(string(r.ID), "/", "-")
@@ -256,7 +257,7 @@ func TestWhyOfKinds(t *testing.T) {
 		{"operatorpolicy-overlap-warn", "OperatorPolicy", 0, []string{"(operatorpolicy/overlap)", "installs, upgrades and approves nothing, because several enforced policies " +
 			"govern package etcd in namespace operatorpolicy-overlap-warn: policies/operatorpolicy-overlap-warn-catalog, policies/operatorpolicy-overlap-warn-versions; leave one of them enforced"}},
 		{"policy-dependency-cycle-deny", "Policy", exitRefused, []string{"Deny policy", "(policy/dependency-cycle)", "waits for"}},
-		{"csv-policy-write", "ClusterServiceVersion", exitRefused, []string{"Deny clusterserviceversion", "(csv/policy)", "no InstallPlan in the namespace brings it"}},
+		{"bundle-version-write", "ClusterServiceVersion", exitRefused, []string{"Deny clusterserviceversion", "(bundle/version)", "no InstallPlan in the namespace brings it"}},
 	} {
 		kubeconfig, objects := serve(t, "../../../manifests/samples/"+tc.sample+".yaml")
 		i := slices.IndexFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == tc.kind })

@@ -27,7 +27,7 @@ func TestWhyStale(t *testing.T) {
 		}, {
 			name: "current", wantsEdit: true,
 			edit: func(s *unstructured.Unstructured) { field(s, map[string]any{"name": plan}, "status", "installPlanRef") },
-			says: "(plan/version)",
+			says: "(bundle/version)",
 		}, {
 			name: "stale",
 			edit: func(s *unstructured.Unstructured) {
@@ -35,17 +35,17 @@ func TestWhyStale(t *testing.T) {
 				field(s, "etcdoperator.v0.9.2", "spec", "startingCSV")
 			},
 			says: "the InstallPlan install-x7k2p is stale: it brings etcdoperator.v0.9.4, and Subscription etcd starts with etcdoperator.v0.9.2; " +
-				"delete it (kubectl delete installplan install-x7k2p -n plan-version-deny), and OLM plans again",
+				"delete it (kubectl delete installplan install-x7k2p -n bundle-version-deny), and OLM plans again",
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			objects := documents(t, "../../../manifests/samples/plan-version-deny.yaml")
+			objects := documents(t, "../../../manifests/samples/bundle-version-deny.yaml")
 			for _, o := range objects {
 				if o.GetKind() == "Subscription" {
 					tc.edit(o)
 				}
 			}
-			out, _ := run(t, command("why"), "installplan", "plan-version-deny/"+plan, "--kubeconfig", start(t, &server{objects: objects}))
+			out, _ := run(t, command("why"), "installplan", "bundle-version-deny/"+plan, "--kubeconfig", start(t, &server{objects: objects}))
 			if !strings.Contains(out, tc.says) || strings.Contains(out, "an edit of") != tc.wantsEdit {
 				t.Errorf("want %q, with an edit: %t\n%s", tc.says, tc.wantsEdit, out)
 			}
@@ -55,7 +55,7 @@ func TestWhyStale(t *testing.T) {
 
 // TestWhyUnreadable: a policy that does not decode is no error, since it holds what it may govern.
 func TestWhyUnreadable(t *testing.T) {
-	objects := documents(t, "../../../manifests/samples/plan-version-deny.yaml")
+	objects := documents(t, "../../../manifests/samples/bundle-version-deny.yaml")
 	policy := ""
 	for _, o := range objects {
 		if o.GetKind() == "OperatorPolicy" {
@@ -66,7 +66,7 @@ func TestWhyUnreadable(t *testing.T) {
 		}
 	}
 	config := start(t, &server{objects: objects})
-	for _, args := range [][]string{{"operatorpolicy", policy}, {"installplan", "plan-version-deny/install-x7k2p"}} {
+	for _, args := range [][]string{{"operatorpolicy", policy}, {"installplan", "bundle-version-deny/install-x7k2p"}} {
 		out, _ := run(t, command("why"), append(args, "--kubeconfig", config)...)
 		for _, says := range []string{"policy/unreadable", policy, "package etcd in every namespace"} {
 			if !strings.Contains(out, says) {

@@ -84,7 +84,7 @@ func Automatic(set *constraint.Set) []olm.Property {
 		}
 	}
 	var automatic []olm.Property
-	for _, p := range set.Cluster().Properties {
+	for _, p := range set.Properties() {
 		if !given[p.Type] {
 			automatic = append(automatic, p)
 		}

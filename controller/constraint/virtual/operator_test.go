@@ -16,6 +16,7 @@ import (
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/state"
 )
 
 const secured = `[{"type":"olm.label","value":{"label":"secured"}}]`
@@ -35,7 +36,7 @@ func operators(t *testing.T, stored ...*constraintv1.Constraint) []*Operator {
 	for _, c := range stored {
 		definitions = append(definitions, constraint.Define(constraint.Meta{Name: c.Name, UID: string(c.UID), Generation: c.Generation}, c.Spec.Constraints, c.Spec.Properties))
 	}
-	automatic := Automatic(constraint.NewSet(definitions, constraint.Cluster{Version: "1.36.3"}))
+	automatic := Automatic(constraint.NewSet(definitions, state.Cluster{Version: "1.36.3"}))
 	var all []*Operator
 	for i, c := range stored {
 		if o := Of(c, definitions[i], automatic); o != nil {

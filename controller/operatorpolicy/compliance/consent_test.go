@@ -88,12 +88,12 @@ func TestConsentInStatus(t *testing.T) {
 		},
 		{
 			name: "a change that is only warned of", given: []given{enforced, reviewed(upgrade(olm.PhaseRequiresApproval), policyv1beta2.Consent{})},
-			says: map[string]string{TypeInstallPlan: waits + "; etcd.v1.3.0 passes with a warning by OperatorPolicy policies/etcd-policy (plan/consent): to end the warning, accept " +
+			says: map[string]string{TypeInstallPlan: waits + "; etcd.v1.3.0 passes with a warning by OperatorPolicy policies/etcd-policy (bundle/consent): to end the warning, accept " +
 				digest + " in spec.consent.accepted, or annotate the plan with opgate.io/consent; it changes permissions: cluster-wide: get on secrets"},
 		},
 		{
 			name: "a policy that informs", given: []given{reviewed(upgrade(olm.PhaseRequiresApproval), hold)},
-			says: map[string]string{TypeInstallPlan: waits + "; etcd.v1.3.0 is held by OperatorPolicy policies/etcd-policy, which only informs (plan/consent): accept " +
+			says: map[string]string{TypeInstallPlan: waits + "; etcd.v1.3.0 is held by OperatorPolicy policies/etcd-policy, which only informs (bundle/consent): accept " +
 				digest + " in spec.consent.accepted, or annotate the plan with opgate.io/consent; it changes permissions: cluster-wide: get on secrets"},
 		},
 	} {

@@ -80,7 +80,7 @@ func TestA5RefusedPlanIsReported(t *testing.T) {
 		if f.Type != TypeInstallPlan {
 			continue
 		}
-		if f.Status != "False" || f.Reason != "InstallPlanRefused" || !strings.Contains(f.Message, "etcd.v1.3.0 from catalog olm/bargain is not allowed by OperatorPolicy policies/etcd-policy (csv/policy)") {
+		if f.Status != "False" || f.Reason != "InstallPlanRefused" || !strings.Contains(f.Message, "etcd.v1.3.0 from catalog olm/bargain is not allowed by OperatorPolicy policies/etcd-policy (bundle/catalog)") {
 			t.Errorf("it says %s %s: %s", f.Status, f.Reason, f.Message)
 		}
 	}

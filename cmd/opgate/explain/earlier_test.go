@@ -1,0 +1,37 @@
+package explain
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/opgate/opgate/rules"
+)
+
+// TestEarlierIDs: an earlier ID, alone or in a refusal that was kept, stands for the rules that it became.
+func TestEarlierIDs(t *testing.T) {
+	list := all()
+	for id, want := range map[string][]rules.RuleID{
+		"plan/version":         {rules.RuleBundleVersion},
+		"(plan/version-range)": {rules.RuleBundleVersionRange},
+		"plan/unknown-csv":     {rules.RuleBundleUnknown},
+		"csv/constraint":       {rules.RuleBundleConstraint},
+		"held (csv/contents), and not allowed (bundle/contents)": {rules.RuleBundleContents},
+		"csv/policy": {rules.RuleBundleMustNotHave, rules.RuleBundleCatalog, rules.RuleBundleVersion, rules.RuleBundleVersionRange,
+			rules.RuleBundleUnknown, rules.RuleBundleConsent, rules.RuleBundleContents, rules.RuleCSVFrozen, rules.RulePolicyUnreadable},
+		"plan/frozen": {rules.RulePlanFrozen},
+	} {
+		found, _, err := find(list, id)
+		var got []rules.RuleID
+		for _, r := range found {
+			got = append(got, r.ID)
+		}
+		slices.Sort(got)
+		slices.Sort(want)
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s: %s, want %s, %v", id, got, want, err)
+		}
+	}
+	if _, _, err := find(list, "csv/none"); err == nil {
+		t.Error("a rule that never was is explained")
+	}
+}

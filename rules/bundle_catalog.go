@@ -1,0 +1,140 @@
+package rules
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/state"
+)
+
+// The rules on the image that a catalog runs.
+const (
+	RuleBundleCatalogDigest RuleID = "bundle/catalog-digest"
+	RuleBundleCatalogJump   RuleID = "bundle/catalog-jump"
+)
+
+var (
+	bundleCatalogDigest = Rule{ID: RuleBundleCatalogDigest, Outcomes: hold, Override: true, Edit: acceptImage,
+		Summary: "the catalog of a ClusterServiceVersion of the plan runs an image that is not in the policy's catalog.accepted, or is not known, and its catalog.image is Hold"}
+	bundleCatalogJump = Rule{ID: RuleBundleCatalogJump, Outcomes: hold, Override: true, Edit: acceptImage,
+		Summary: "an image of that catalog changed too many packages, moved a channel backwards or is for another platform, is not accepted, and the policy's catalog.jump is Hold"}
+)
+
+// JudgesByCatalogImage reports whether plans of the namespace are judged by the images that catalogs run.
+func (n *Namespace) JudgesByCatalogImage() bool {
+	return n != nil && slices.ContainsFunc(n.policies, func(p *OperatorPolicy) bool { return p.catalogImages.holds() })
+}
+
+// heldCatalogDigest holds what a catalog offers whose image is not accepted: behind a tag it changes without a change of the CatalogSource
+// (threat O26).
+func heldCatalogDigest(in *PlanInput, c *Bundle, p *OperatorPolicy) finding {
+	if p.MustNotHave || p.catalogImages == nil || !p.catalogImages.holdImage || p.faults != "" {
+		return finding{}
+	}
+	digest, held := catalogImage(in, c, p)
+	if held != "" {
+		return finding{decision: Hold, what: text.Name(c.name) + " is held", accepted: held}
+	}
+	if slices.Contains(p.catalogImages.accepted, digest) {
+		return finding{}
+	}
+	return finding{decision: Hold, what: text.Name(c.name) + " is held", accepted: CatalogName(c.catalogs[0]) + " runs image " + digest +
+		"; add that to " + acceptedImages + " once it is reviewed, " + p.catalogImages.acceptedText()}
+}
+
+// heldCatalogJump holds what a catalog offers after an image that changed more than usual (threat O28).
+func heldCatalogJump(in *PlanInput, c *Bundle, p *OperatorPolicy) finding {
+	if p.MustNotHave || p.catalogImages == nil || !p.catalogImages.holdJump || p.faults != "" {
+		return finding{}
+	}
+	digest, held := catalogImage(in, c, p)
+	switch {
+	case held != "" && p.catalogImages.holdImage: // bundle/catalog-digest says so
+		return finding{}
+	case held != "":
+		return finding{decision: Hold, what: text.Name(c.name) + " is held", accepted: held}
+	case slices.Contains(p.catalogImages.accepted, digest):
+		return finding{}
+	}
+	name, facts := CatalogName(c.catalogs[0]), in.Namespace.Facts()
+	history, known := facts.Histories[c.catalogs[0]]
+	known = known && history.Newest() == digest
+	review := "; add " + digest + ", which it runs, to " + acceptedImages + " once it is reviewed"
+	switch {
+	case !known && p.catalogImages.holdImage: // bundle/catalog-digest holds it
+		return finding{}
+	case !known:
+		return finding{decision: Hold, what: text.Name(c.name) + " is held",
+			accepted: "it is not known yet what the image that " + name + " runs changes; waits until its packages are compared, or" + strings.TrimPrefix(review, ";")}
+	}
+	jump := history.Jump(p.catalogImages.maxChanged, p.catalogImages.accepted)
+	if jump == "" {
+		return finding{}
+	}
+	return finding{decision: Hold, what: text.Name(c.name) + " is held", accepted: name + " has jumped: " + text.Escape(jump) + review}
+}
+
+// acceptedImages is the field of a policy that accepts images of catalogs.
+const acceptedImages = "spec.catalog.accepted"
+
+// catalogImage returns the digest of the image that the catalog of a ClusterServiceVersion runs, or what it is held for if that is not known.
+func catalogImage(in *PlanInput, c *Bundle, p *OperatorPolicy) (digest, held string) {
+	if len(c.catalogs) != 1 {
+		return "", "its catalog is not known, or sources disagree about it; waits until the status of the plan names one"
+	}
+	facts := in.Namespace.Facts()
+	digest, unknown := RunningDigest(facts, c.catalogs[0])
+	if unknown != "" {
+		return "", unknown + "; " + p.catalogImages.acceptedText() + ", in " + acceptedImages
+	}
+	return digest, ""
+}
+
+// JumpCatalogs returns the catalogs of which policies here hold jumps: those that they name, else those of the Subscriptions to their packages.
+func (n *Namespace) JumpCatalogs() []olm.Catalog {
+	var found []olm.Catalog
+	for _, p := range n.Policies() {
+		if p.MustNotHave || p.catalogImages == nil || !p.catalogImages.holdJump {
+			continue
+		}
+		if p.Catalog.Name != "" && p.Catalog.Namespace != "" {
+			found = append(found, p.Catalog)
+			continue // bundle/catalog refuses the others
+		}
+		for _, s := range n.subscribers(p.Package) {
+			found = append(found, s.Catalog())
+		}
+	}
+	return found
+}
+
+// RunningDigest returns the digest of the image that a catalog runs, or why it is not known. What the pods run counts; without a pod it is the
+// digest of spec.image, if that ends in one.
+func RunningDigest(facts *state.Cluster, from olm.Catalog) (digest, unknown string) {
+	source, exists := facts.Catalogs[from]
+	served, runs := facts.Served[from]
+	name, grants := CatalogName(from), Grants{Catalogs: facts.CatalogNamespaces}
+	switch {
+	case !exists:
+		return "", name + " does not exist, or is not known"
+	case source.Spec.Image == "":
+		return "", name + " is not served from an image, so that it has no digest"
+	case served != "":
+		return served, ""
+	case grants.MissingCatalog(from.Namespace) != "":
+		return "", "it is not known which image " + name + " runs: " + grants.MissingCatalog(from.Namespace)
+	case runs:
+		return "", "it is not known which image " + name + " runs: its pods run different ones, or do not say"
+	}
+	if digest = olm.ImageDigest(source.Spec.Image); digest == "" {
+		return "", "it is not known which image " + name + " runs: it has no pod that runs"
+	}
+	return digest, ""
+}
+
+// CatalogName returns a catalog as used in reasons.
+func CatalogName(c olm.Catalog) string {
+	return "catalog " + text.Name(c.Namespace) + "/" + text.Name(c.Name)
+}

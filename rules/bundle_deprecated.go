@@ -1,0 +1,114 @@
+package rules
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/opgate/opgate/catalog"
+	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/constraint"
+)
+
+// RuleBundleDeprecated is on what the catalog deprecates.
+const RuleBundleDeprecated RuleID = "bundle/deprecated"
+
+var bundleDeprecated = Rule{ID: RuleBundleDeprecated, Outcomes: hold, Override: true, Edit: allowDeprecated,
+	Summary: "a ClusterServiceVersion of the plan, its channel or its package is deprecated, or not known not to be, and the policy's deprecated is Hold"}
+
+// Packages returns a package of a catalog, of which a version is read; nil while it is not known.
+type Packages func(pkg, csv string, source olm.Catalog) *catalog.Package
+
+// packageKey identifies a package in a catalog.
+type packageKey struct {
+	name   string
+	source olm.Catalog
+}
+
+// readPackages reads the packages of unfinished plans, if a policy or a Constraint judges by deprecations. The package server may be slow or
+// absent, so that they are read here and not while a request is judged.
+func (n *Namespace) readPackages(from Packages) {
+	holds := func(p *OperatorPolicy) bool { return p.HoldDeprecated }
+	if from == nil || len(n.plans) == 0 {
+		return
+	}
+	all := n.constraints.Reads(constraint.Deprecation)
+	if !all && !slices.ContainsFunc(n.policies, holds) {
+		return
+	}
+	n.packages = map[packageKey]*catalog.Package{}
+	for _, plan := range n.plans {
+		if plan.Finished() {
+			continue
+		}
+		for _, c := range bundlesOf(plan, n) {
+			if len(c.catalogs) == 1 && c.pkg != "" && (all || slices.ContainsFunc(n.governing(c.pkg), holds)) {
+				n.packages[packageKey{c.pkg, c.catalogs[0]}] = from(c.pkg, c.name, c.catalogs[0])
+			}
+		}
+	}
+}
+
+// JudgesByPackage reports whether plans are judged by what a catalog says of a package.
+func (n *Namespace) JudgesByPackage(pkg string) bool {
+	if n == nil {
+		return false
+	}
+	for key := range n.packages {
+		if key.name == pkg {
+			return true
+		}
+	}
+	return false
+}
+
+// deprecations returns what the catalog deprecates of a ClusterServiceVersion of a plan; known is false if that is not known (yet). The
+// conditions of Subscriptions do not tell: they are about what is installed.
+func (c *Bundle) deprecations(ns *Namespace) (d olm.Deprecations, known bool) {
+	if ns == nil || c.pkg == "" || len(c.catalogs) != 1 {
+		return d, false
+	}
+	return ns.packages[packageKey{c.pkg, c.catalogs[0]}].Deprecations(c.name, ns.channels(c.pkg))
+}
+
+// channels returns the channels that the Subscriptions to a package follow.
+func (n *Namespace) channels(pkg string) []string {
+	var channels []string
+	for _, s := range n.subscribers(pkg) {
+		channels = append(channels, s.Spec.Channel)
+	}
+	return channels
+}
+
+func heldDeprecated(in *PlanInput, c *Bundle, p *OperatorPolicy) finding {
+	if p.MustNotHave || !p.HoldDeprecated || p.faults != "" {
+		return finding{}
+	}
+	name, from, channel := text.Name(c.name), "its catalog", "its channel"
+	if len(c.catalogs) == 1 {
+		from = "catalog " + text.Name(c.catalogs[0].Namespace) + "/" + text.Name(c.catalogs[0].Name)
+	}
+	d, known := c.deprecations(in.Namespace)
+	if !known {
+		return finding{decision: Hold, what: name + ", of which it is not known whether it is deprecated, is held",
+			accepted: "waits until the PackageManifest of package " + text.Name(c.pkg) + " in " + from + " has it, or for spec.deprecated: Allow"}
+	}
+	if channels := in.Namespace.channels(c.pkg); len(channels) == 1 && channels[0] != "" {
+		channel = "channel " + text.Name(channels[0])
+	}
+	var deprecated []string
+	accepted := ""
+	for _, part := range []struct{ what, message, accepted string }{
+		{"the version", d.Version, "allowed is a version that is not deprecated, or spec.deprecated: Allow"},
+		{channel, d.Channel, "allowed is a version from a channel that is not deprecated, or spec.deprecated: Allow"},
+		{"package " + text.Name(c.pkg), d.Package, "no version of it is allowed without spec.deprecated: Allow"},
+	} {
+		if part.message != "" {
+			deprecated, accepted = append(deprecated, part.what+" is deprecated ("+text.Quote(part.message)+")"), part.accepted
+		}
+	}
+	if len(deprecated) == 0 {
+		return finding{}
+	}
+	return finding{decision: Hold, what: name + " is held", accepted: strings.Join(deprecated, " and ") + " in " + from + "; " + accepted}
+}
