@@ -25,11 +25,11 @@ func (p *process) addGate(mux *http.ServeMux, source certs.Source, known *caller
 	if err != nil {
 		return fmt.Errorf("make a client: %w", err)
 	}
-	olm, candidates, err := addOLMIdentity(p.manager, p.config, authorization.SubjectAccessReviews(), p.options, p.now, p.log.WithName("olm-identity"))
+	olm, candidates, err := p.addOLMIdentity(authorization.SubjectAccessReviews())
 	if err != nil {
 		return err
 	}
-	defined, err := addDefinition(p.manager, p.client, p.options, p.log.WithName("definition"))
+	defined, err := p.addDefinition()
 	if err != nil {
 		return err
 	}
