@@ -18,8 +18,8 @@ import (
 	"github.com/opgate/opgate/snapshot"
 )
 
-// addGate adds snapshot, controllers, handlers and health. It calls wasReady for each probe that is answered with ready. Once the process is
-// to stop it is not ready any more.
+// addGate adds snapshot, controllers, handlers and health. It calls wasReady for each probe that is answered with
+// ready. Once the process is to stop it is not ready any more.
 func (p *process) addGate(mux *http.ServeMux, source certs.Source, known *callers, wasReady func()) error {
 	authorization, err := authorizationclient.NewForConfig(p.config)
 	if err != nil {
@@ -66,15 +66,17 @@ func (p *process) addGate(mux *http.ServeMux, source certs.Source, known *caller
 	for path, handler := range gate.Handlers() {
 		known.handle(mux, path, handler)
 	}
-	converter, err := conversion.NewWebhook(conversion.Options{Budget: budget, Panics: p.panics, Log: p.log.WithName("conversion")})
+	converter, err := conversion.NewWebhook(conversion.Options{Budget: budget, Panics: p.panics,
+		Log: p.log.WithName("conversion")})
 	if err != nil {
 		return err
 	}
 	mux.Handle(conversion.Path, instrumented(conversion.Path, converter))
-	ready := &health{log: p.log.WithName("health"), ready: wasReady, checks: p.checks(feed, source, olm), notes: map[string]func() string{
+	notes := map[string]func() string{
 		"olm-identity":     func() string { return cmp.Or(olm.State().Problem, candidates.Note()) },
 		"operatorpolicies": defined.Note,
-	}}
+	}
+	ready := &health{log: p.log.WithName("health"), ready: wasReady, checks: p.checks(feed, source, olm), notes: notes}
 	metrics.Registry.MustRegister(ready.gauge())
 	return addHealth(p.shutdown, p.manager, p.options.HealthAddress, ready, p.store)
 }
@@ -90,7 +92,8 @@ func (p *process) checks(feed *snapshot.Feed, source certs.Source, olm *olmident
 		},
 		"watches": func() error {
 			if stale := p.store.Stale(); len(stale) > 0 && !feed.AwaitsConversion() {
-				return fmt.Errorf("the watch of %s shows no progress, so policies and operators may have changed since", snapshot.Names(stale))
+				return fmt.Errorf("the watch of %s shows no progress, so policies and operators may have changed since",
+					snapshot.Names(stale))
 			}
 			return nil
 		},
