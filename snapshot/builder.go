@@ -20,8 +20,8 @@ type Change struct {
 	Namespaces []string
 	// Workloads are those in which only kinds that the leader alone reads differ, sorted.
 	Workloads []string
-	// Packages are those whose content has changed in a catalog, or that are installed for all namespaces in other namespaces than
-	// before, sorted.
+	// Packages are those whose content has changed in a catalog, or that are installed for all namespaces in other
+	// namespaces than before, sorted.
 	Packages []string
 	// Constraints is set if Constraints, their annotations, or the cluster versions differ.
 	Constraints bool

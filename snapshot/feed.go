@@ -42,7 +42,8 @@ type Feed struct {
 	denied          bool
 }
 
-// FeedOptions configure a Feed. Until Start its suppliers may be set: Completer, Packages, Changes and Interrupted, which call the Feed.
+// FeedOptions configure a Feed. Until Start its suppliers may be set: Completer, Packages, Changes and Interrupted,
+// which call the Feed.
 type FeedOptions struct {
 	// Client lists and watches. Required.
 	Client *stream.Client

@@ -50,8 +50,8 @@ type reconciler struct {
 	term string
 	// seen are the inputs of the last change of the snapshot, by the namespace that they govern.
 	seen map[string]input
-	// features are nil until they are detected, and after the API server may have changed. version is the version of Kubernetes in the last
-	// change of the snapshot.
+	// features are nil until they are detected, and after the API server may have changed. version is the version of
+	// Kubernetes in the last change of the snapshot.
 	features atomic.Pointer[backstop.Features]
 	version  string
 	// compiled is the last result.

@@ -19,8 +19,8 @@ import (
 	"github.com/opgate/opgate/snapshot"
 )
 
-// written is an object as it was sent, and as the API server stored it: a later version may set fields that this one does not know. By is
-// the writer that the stored object names.
+// written is an object as it was sent, and as the API server stored it: a later version may set fields that this one
+// does not know. By is the writer that the stored object names.
 type written struct {
 	sent, stored *unstructured.Unstructured
 	by           string

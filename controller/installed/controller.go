@@ -87,7 +87,8 @@ func (r *reconciler) Reconcile(ctx context.Context, namespace string) (ctrl.Resu
 		return ctrl.Result{}, nil
 	}
 	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name,
-		Labels: map[string]string{owned.LabelManagedBy: owned.ManagedBy, rules.RecordLabel: labelInstalled}}, Data: map[string]string{rules.RecordKey: encoded}}
+		Labels: map[string]string{owned.LabelManagedBy: owned.ManagedBy, rules.RecordLabel: labelInstalled}},
+		Data: map[string]string{rules.RecordKey: encoded}}
 	if stored != nil {
 		object.UID, object.ResourceVersion = stored.UID, stored.ResourceVersion
 	}

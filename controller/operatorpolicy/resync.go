@@ -22,11 +22,12 @@ const (
 	lastResync  = 15 * time.Minute
 )
 
-// pendingResync is the next attempt to make OLM resolve a namespace in which it has no plan and writes none. It tries nine times within two
-// seconds and then stops until its next resync, after 15 minutes: an upgrade that it planned while
-// no webhook endpoint answered would be delayed that long. One whose plan was deleted early would wait forever:
-// OLM v0.42 clears the reference only if the conditions change as well. And one that it resolved while it deleted the replaced
-// ClusterServiceVersion, or linked a new one, or while a catalog was unhealthy that is gone, waits for its resync.
+// pendingResync is the next attempt to make OLM resolve a namespace in which it has no plan and writes none. It tries
+// nine times within two seconds and then stops until its next resync, after 15 minutes: an upgrade that it planned
+// while no webhook endpoint answered would be delayed that long. One whose plan was deleted early would wait forever:
+// OLM v0.42 clears the reference only if the conditions change as well. And one that it resolved while it deleted the
+// replaced ClusterServiceVersion, or linked a new one, or while a catalog was unhealthy that is gone, waits for its
+// resync.
 type pendingResync struct {
 	next time.Time
 	wait time.Duration // after next

@@ -22,8 +22,9 @@ import (
 // catalogLag is how long PackageManifests may lack a version of which OLM has made a plan.
 const catalogLag = time.Minute
 
-// removal is the stale plans of a namespace that were deleted for one generation of each Subscription, so that no plan is deleted again and
-// again. It is in memory: after a restart at most one more plan of each namespace is deleted, which OLM makes again within seconds.
+// removal is the stale plans of a namespace that were deleted for one generation of each Subscription, so that no plan
+// is deleted again and again. It is in memory: after a restart at most one more plan of each namespace is deleted,
+// which OLM makes again within seconds.
 type removal struct {
 	subscriptions string
 	lists         []string

@@ -11,11 +11,12 @@ import (
 	"github.com/opgate/opgate/rules"
 )
 
-// settleDelay is how long after a policy is deleted nothing is approved because no policy governs it: a Policy, Argo CD and
-// kubectl replace --force create it again within seconds (threat O15).
+// settleDelay is how long after a policy is deleted nothing is approved because no policy governs it: a Policy, Argo CD
+// and kubectl replace --force create it again within seconds (threat O15).
 const settleDelay = 10 * time.Second
 
-// state is what the loop knows of namespaces between two reconciliations, for one term of leadership. The zero value is ready for use.
+// state is what the loop knows of namespaces between two reconciliations, for one term of leadership. The zero value is
+// ready for use.
 type state struct {
 	mu sync.Mutex
 	// since is the time of the first reconciliation.
@@ -86,8 +87,8 @@ func (s *state) replace(namespace string, policies []*rules.OperatorPolicy, at t
 	return gone
 }
 
-// settles returns the time until the policies of a namespace count as what is wanted there; 0 if none was deleted lately. A process that
-// has just begun does not know.
+// settles returns the time until the policies of a namespace count as what is wanted there; 0 if none was deleted
+// lately. A process that has just begun does not know.
 func (s *state) settles(namespace string, at time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,7 +99,8 @@ func (s *state) settles(namespace string, at time.Time) time.Duration {
 	return max(0, settleDelay-at.Sub(lost))
 }
 
-// forget drops the state of a namespace in which nothing is approved, once its policies have settled. After is the delay until then.
+// forget drops the state of a namespace in which nothing is approved, once its policies have settled. After is the
+// delay until then.
 func (s *state) forget(namespace string, at time.Time) (after time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -45,7 +45,8 @@ func TestKnownPolicies(t *testing.T) {
 	}
 }
 
-// TestO15PolicyCreatedAgain: a deleted policy counts for some seconds, and so does one that a process that has just begun does not know.
+// TestO15PolicyCreatedAgain: a deleted policy counts for some seconds, and so does one that a process that has just
+// begun does not know.
 func TestO15PolicyCreatedAgain(t *testing.T) {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	var s state
@@ -69,7 +70,8 @@ func TestO15PolicyCreatedAgain(t *testing.T) {
 	}
 }
 
-// TestForget: a namespace in which nothing is approved is forgotten once its policies have settled, and nothing else of it is kept until then.
+// TestForget: a namespace in which nothing is approved is forgotten once its policies have settled, and nothing else of
+// it is kept until then.
 func TestForget(t *testing.T) {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	var s state

@@ -29,7 +29,8 @@ func Unstructured(object any) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: content}
 }
 
-// Desired returns an object to send in place of the live one, nil if there is none: with the metadata of that, the labels and the owner.
+// Desired returns an object to send in place of the live one, nil if there is none: with the metadata of that, the
+// labels and the owner.
 func Desired(live, object *unstructured.Unstructured, owner *metav1.OwnerReference) *unstructured.Unstructured {
 	next := object.DeepCopy()
 	if live != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -18,6 +19,23 @@ import (
 
 // keyPeriod is the interval in which the key of marks is checked until it is known.
 const keyPeriod = 100 * time.Millisecond
+
+type (
+	storedPolicy = snapshot.Policy
+	storedSet    = snapshot.PolicySet
+
+	// work is one item of the queue.
+	work struct {
+		subject subject
+		types.NamespacedName
+	}
+	subject string
+)
+
+const (
+	policy subject = "policy"
+	set    subject = "set"
+)
 
 // Controller reconciles Policies and PolicySets while this replica leads.
 type Controller struct {

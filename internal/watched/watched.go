@@ -43,7 +43,8 @@ func NewWatch(informer cache.SharedIndexInformer, changed func(object any), log 
 	return &Watch{Informer: informer, Synced: handled.HasSynced, start: make(chan struct{})}, nil
 }
 
-// Open starts the watch, if it has not been opened, and waits until it shows what is stored. It is not safe for concurrent use.
+// Open starts the watch, if it has not been opened, and waits until it shows what is stored. It is not safe for
+// concurrent use.
 func (w *Watch) Open(ctx context.Context) error {
 	if !w.opened {
 		w.opened = true

@@ -8,10 +8,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/opgate/opgate/internal/watched"
 )
 
 // clusterVersions contain the version of OpenShift, or the one that it is being upgraded to.
@@ -32,37 +32,30 @@ func (w *Watcher) isOpenShift(ctx context.Context) (bool, error) {
 
 // watchOpenShift watches the ClusterVersion until the context ends.
 func (w *Watcher) watchOpenShift(ctx context.Context) {
-	only := fields.OneTermEqualSelector(metav1.ObjectNameField, clusterVersionName).String()
-	informer := dynamicinformer.NewFilteredDynamicInformer(w.objects, clusterVersions, "", 0, nil, func(options *metav1.ListOptions) {
-		options.FieldSelector = only
-	}).Informer()
+	var version *watched.Object
+	changed := func() { w.update(func() { w.openShift, w.openShiftKnown = desired(version.Get()), true }) }
+	version, err := watched.New(w.objects, clusterVersions, "", clusterVersionName, changed, w.Log)
+	if err != nil {
+		w.Log.Error(err, "OpenShift version is not watched")
+		return
+	}
 	// These return an error on a running informer only.
-	_ = informer.SetTransform(onlyVersion)
-	_ = informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
+	_ = version.Informer.SetTransform(onlyVersion)
+	_ = version.Informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
 		w.Log.Info("OpenShift version watch interrupted, retrying with backoff", "error", err.Error())
 		// Otherwise a missing permission would hide the version of Kubernetes permanently.
 		if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsNotFound(err) {
 			w.update(func() { w.openShiftKnown = true })
 		}
 	})
-	update := func(version string) { w.update(func() { w.openShift, w.openShiftKnown = version, true }) }
-	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { update(desired(obj)) },
-		UpdateFunc: func(_, obj any) { update(desired(obj)) },
-		DeleteFunc: func(any) { update("") },
-	})
-	if err != nil {
-		w.Log.Error(err, "OpenShift version is not watched")
-		return
-	}
 	var running sync.WaitGroup
 	defer running.Wait()
 	running.Go(func() {
-		if cache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
+		if cache.WaitForCacheSync(ctx.Done(), version.Synced) {
 			w.update(func() { w.openShiftKnown = true }) // even if there is none
 		}
 	})
-	informer.RunWithContext(ctx)
+	version.Informer.RunWithContext(ctx)
 }
 
 // onlyVersion trims a ClusterVersion to the fields that are used; its history and conditions are large.
@@ -80,9 +73,8 @@ func onlyVersion(obj any) (any, error) {
 }
 
 // desired returns the version that the cluster has or is being upgraded to.
-func desired(obj any) string {
-	u, ok := obj.(*unstructured.Unstructured)
-	if !ok {
+func desired(u *unstructured.Unstructured) string {
+	if u == nil {
 		return ""
 	}
 	version, _, _ := unstructured.NestedString(u.Object, "status", "desired", "version") // another type is ignored

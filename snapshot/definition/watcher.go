@@ -2,8 +2,8 @@ package definition
 
 import (
 	"context"
-	"fmt"
 	"reflect"
+	"sync"
 	"sync/atomic"
 
 	"github.com/go-logr/logr"
@@ -31,10 +31,8 @@ func NewWatcher(client dynamic.Interface, log logr.Logger) (*Watcher, error) {
 	w := &Watcher{changed: make(chan struct{}, 1), versions: make(chan string, 1), log: log}
 	name := policyv1beta2.Resource + "." + policyv1beta2.Group
 	var err error
-	if w.object, err = watched.New(client, definitions, "", name, w.notify, log); err != nil {
-		return nil, fmt.Errorf("watch the definition %s: %w", name, err)
-	}
-	return w, nil
+	w.object, err = watched.New(client, definitions, "", name, w.notify, log)
+	return w, err
 }
 
 // Versions returns the versions that policies are to be read in, the present one first, each when it replaces the last; "" where there is no
@@ -77,12 +75,9 @@ func (w *Watcher) notify() {
 
 // Start follows the definition until the context ends.
 func (w *Watcher) Start(ctx context.Context) error {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		w.object.Informer.RunWithContext(ctx)
-	}()
-	defer func() { <-done }()
+	var running sync.WaitGroup
+	defer running.Wait()
+	running.Go(func() { w.object.Informer.RunWithContext(ctx) })
 	if !cache.WaitForCacheSync(ctx.Done(), w.object.Synced) {
 		return nil
 	}

@@ -17,18 +17,18 @@ import (
 	"github.com/opgate/opgate/snapshot"
 )
 
-// addGate adds snapshot, controllers, handlers and health. It calls wasReady for each probe that is answered with ready. Once the process is
-// to stop it is not ready any more.
+// addGate adds snapshot, controllers, handlers and health. It calls wasReady for each probe that is answered with
+// ready. Once the process is to stop it is not ready any more.
 func (p *process) addGate(source certs.Source, known *callers, wasReady func()) error {
 	authorization, err := authorizationclient.NewForConfig(p.config)
 	if err != nil {
 		return fmt.Errorf("make a client: %w", err)
 	}
-	olm, candidates, err := addOLMIdentity(p.manager, p.config, authorization.SubjectAccessReviews(), p.options, p.now, p.log.WithName("olm-identity"))
+	olm, candidates, err := p.addOLMIdentity(authorization.SubjectAccessReviews())
 	if err != nil {
 		return err
 	}
-	defined, err := addDefinition(p.manager, p.client, p.options, p.log.WithName("definition"))
+	defined, err := p.addDefinition()
 	if err != nil {
 		return err
 	}
@@ -65,15 +65,17 @@ func (p *process) addGate(source certs.Source, known *callers, wasReady func()) 
 	for path, handler := range gate.Handlers() {
 		known.register(p.manager.GetWebhookServer(), path, handler)
 	}
-	converter, err := conversion.NewWebhook(conversion.Options{Budget: budget, Panics: p.panics, Log: p.log.WithName("conversion")})
+	converter, err := conversion.NewWebhook(conversion.Options{Budget: budget, Panics: p.panics,
+		Log: p.log.WithName("conversion")})
 	if err != nil {
 		return err
 	}
 	p.manager.GetWebhookServer().Register(conversion.Path, converter)
-	ready := &health{log: p.log.WithName("health"), ready: wasReady, checks: p.checks(feed, source, olm), notes: map[string]func() string{
+	notes := map[string]func() string{
 		"olm-identity":     func() string { return cmp.Or(olm.State().Problem, candidates.Note()) },
 		"operatorpolicies": defined.Note,
-	}}
+	}
+	ready := &health{log: p.log.WithName("health"), ready: wasReady, checks: p.checks(feed, source, olm), notes: notes}
 	metrics.Registry.MustRegister(ready.gauge())
 	return addHealth(p.shutdown, p.manager, p.options.HealthAddress, ready, p.store)
 }
@@ -89,7 +91,8 @@ func (p *process) checks(feed *snapshot.Feed, source certs.Source, olm *olmident
 		},
 		"watches": func() error {
 			if stale := p.store.Stale(); len(stale) > 0 && !feed.AwaitsConversion() {
-				return fmt.Errorf("the watch of %s shows no progress, so policies and operators may have changed since", snapshot.Names(stale))
+				return fmt.Errorf("the watch of %s shows no progress, so policies and operators may have changed since",
+					snapshot.Names(stale))
 			}
 			return nil
 		},

@@ -57,7 +57,8 @@ func (p *process) addLeader(feed *snapshot.Feed, known *packages.Cache) error {
 		return fmt.Errorf("find the name of this replica: %w", err)
 	}
 	named := namedMetrics(p.options)
-	l := &leader{process: p, identity: identity, lease: lease, records: escape.NewRecords(lease, p.log.WithName("escapes")), named: named,
+	l := &leader{process: p, identity: identity, lease: lease, named: named,
+		records: escape.NewRecords(lease, p.log.WithName("escapes")),
 		writes: apply.NewMetrics(metrics.Registry), policies: operatorpolicy.NewMetrics(metrics.Registry, named),
 		constraints: constraint.NewMetrics(metrics.Registry, named), escapes: escape.NewMetrics(metrics.Registry)}
 	held, leaderMetrics := backstop.NewMetrics(metrics.Registry), manager.NewMetrics(metrics.Registry)
@@ -67,16 +68,17 @@ func (p *process) addLeader(feed *snapshot.Feed, known *packages.Cache) error {
 		l.withLoop(known, feed.Client)
 	}
 	// With the loop, off deletes what was written before.
-	if mode := backstop.Mode(p.options.Backstop); mode != backstop.Compiled && (p.options.BackgroundLoop || mode != backstop.Off) {
+	mode := backstop.Mode(p.options.Backstop)
+	if mode != backstop.Compiled && (p.options.BackgroundLoop || mode != backstop.Off) {
 		l.with(backstop.New(backstop.Options{Store: p.store, Mode: mode, OLM: p.options.OLMIdentity, User: p.user.Username,
-			ApprovalMode: rules.ApprovalMode(p.options.ApprovalMode), ExcludedNamespaces: p.unjudged(), Metrics: held, Writes: l.writes,
-			Events: p.events, Log: p.log.WithName("backstop"), Now: p.now}))
+			ApprovalMode: rules.ApprovalMode(p.options.ApprovalMode), ExcludedNamespaces: p.unjudged(), Metrics: held,
+			Writes: l.writes, Events: p.events, Log: p.log.WithName("backstop"), Now: p.now}))
 	}
 	if err := errors.Join(l.errs...); err != nil || len(l.controllers) == 0 {
 		return err
 	}
-	elected, err := manager.New(manager.Options{Config: p.config, Store: p.store, Lease: lease, Identity: identity, Lead: lead,
-		Metrics: leaderMetrics, Controllers: l.controllers, Log: p.log.WithName("loop"), Now: p.now})
+	elected, err := manager.New(manager.Options{Config: p.config, Store: p.store, Lease: lease, Identity: identity,
+		Lead: lead, Metrics: leaderMetrics, Controllers: l.controllers, Log: p.log.WithName("loop"), Now: p.now})
 	if err != nil {
 		return err
 	}
@@ -88,18 +90,20 @@ func (l *leader) withLoop(known *packages.Cache, streams *stream.Client) {
 	o := l.options
 	enqueue := func(string) {}
 	if !o.externalDefinition() { // else the owner of the definition acts on policies
-		loop, err := operatorpolicy.New(operatorpolicy.Options{Store: l.store, Packages: known, Metrics: l.policies, Writes: l.writes,
-			Events: l.events, Escaped: l.records.ByPolicy, Identity: l.identity, Ungoverned: rules.UngovernedMode(o.Ungoverned),
-			Grants: l.grants, HistoryLength: o.StatusHistoryLength, Log: l.log.WithName("loop"), Now: l.now})
+		loop, err := operatorpolicy.New(operatorpolicy.Options{Store: l.store, Packages: known, Metrics: l.policies,
+			Writes: l.writes, Events: l.events, Escaped: l.records.ByPolicy, Identity: l.identity,
+			Ungoverned: rules.UngovernedMode(o.Ungoverned), Grants: l.grants, HistoryLength: o.StatusHistoryLength, Log: l.log.WithName("loop"), Now: l.now})
 		enqueue = loop.Enqueue
 		l.with(loop, err)
 	}
-	l.with(installed.New(installed.Options{Store: l.store, Namespace: o.Namespace, Writes: l.writes, Log: l.log.WithName("installed")}))
+	l.with(installed.New(installed.Options{Store: l.store, Namespace: o.Namespace, Writes: l.writes,
+		Log: l.log.WithName("installed")}))
 	constraints, err := constraint.New(constraint.Options{Store: l.store, Metrics: l.constraints, Writes: l.writes,
 		Escaped: l.records.ByConstraint, Grants: l.grants, Log: l.log.WithName("constraints"), Now: l.now})
 	l.with(constraints, err)
-	l.with(escape.New(escape.Options{Store: l.store, Records: l.records, Mode: escape.Mode(o.Escapes), ExcludedNamespaces: l.unjudged(),
-		Metrics: l.escapes, Events: l.events, Writes: l.writes, Log: l.log.WithName("escapes"), Now: l.now,
+	l.with(escape.New(escape.Options{Store: l.store, Records: l.records, Mode: escape.Mode(o.Escapes),
+		ExcludedNamespaces: l.unjudged(), Metrics: l.escapes, Events: l.events, Writes: l.writes,
+		Log: l.log.WithName("escapes"), Now: l.now,
 		Changed: func(namespace string) {
 			enqueue(namespace)
 			constraints.Everything()
@@ -112,6 +116,7 @@ func (l *leader) withLoop(known *packages.Cache, streams *stream.Client) {
 	if o.Ordering {
 		l.with(policy.New(policy.Options{Store: l.store, PendingGuards: dependency.PendingGuards(o.PendingGuards),
 			Gatekeeper: o.GatekeeperTemplates, Grants: l.grants, ExcludedNamespaces: l.unjudged(), Key: l.key.Key,
-			Metrics: policy.NewMetrics(metrics.Registry), Writes: l.writes, Identity: l.identity, Log: l.log.WithName("ordering"), Now: l.now}))
+			Metrics: policy.NewMetrics(metrics.Registry), Writes: l.writes, Identity: l.identity,
+			Log: l.log.WithName("ordering"), Now: l.now}))
 	}
 }

@@ -1,8 +1,0 @@
-package policy
-
-import "github.com/opgate/opgate/snapshot"
-
-type (
-	storedPolicy = snapshot.Policy
-	storedSet    = snapshot.PolicySet
-)
