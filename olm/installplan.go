@@ -100,7 +100,7 @@ func (at *installedAt) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// AwaitsApproval reports whether OLM asks for approval of a plan, and nobody has approved it.
+// AwaitsApproval reports whether OLM asks for approval of a plan that is not approved yet.
 func (p *InstallPlan) AwaitsApproval() bool {
 	return p.Status.Phase == PhaseRequiresApproval && !p.Spec.Approved
 }

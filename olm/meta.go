@@ -65,7 +65,7 @@ type filled bool
 
 // UnmarshalJSON only looks for what is between the brackets.
 func (f *filled) UnmarshalJSON(raw []byte) error {
-	*f = raw[0] != 'n' && len(bytes.TrimSpace(raw[1:len(raw)-1])) > 0
+	*f = len(raw) > 1 && raw[0] != 'n' && len(bytes.TrimSpace(raw[1:len(raw)-1])) > 0
 	return nil
 }
 
