@@ -5,12 +5,12 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
-	"encoding/json"
+	"errors"
+	"io"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
-	"github.com/opgate/opgate/internal/jsonsize"
+	"github.com/opgate/opgate/internal/apijson"
 )
 
 // schemaDefaults are the defaults in the schema of ClusterServiceVersions, by field and parent field: the API server stores them if the
@@ -45,18 +45,18 @@ var defaultedKeys = func() map[string]bool {
 // fields, and defaults of the schema. It decodes nothing but strings with escapes. Invalid JSON has the digest of its bytes, and so differs
 // from all valid JSON.
 func ContentsDigest(raw []byte) [sha256.Size]byte {
-	if !json.Valid(raw) {
-		return sha256.Sum256(append([]byte("!"), raw...)) // with which no valid JSON begins
+	d := digester{Reader: apijson.NewReader(raw)}
+	if digest, _, err := d.value(nil, nil); err == nil {
+		if _, err = d.ReadToken(); errors.Is(err, io.EOF) {
+			return digest
+		}
 	}
-	d := digester{raw: raw}
-	digest, _ := d.value(nil, nil)
-	return digest
+	return sha256.Sum256(append([]byte("!"), raw...)) // with which no valid JSON begins
 }
 
-// digester reads valid JSON. The buffers are stacks: each level uses the part above that of its parent.
+// digester reads JSON. The buffers are stacks: each level uses the part above that of its parent.
 type digester struct {
-	raw     []byte
-	at      int
+	apijson.Reader
 	members []member
 	buffer  []byte
 }
@@ -67,72 +67,49 @@ type member struct {
 	value [sha256.Size]byte
 }
 
-// next skips white space, commas and colons, and returns the byte that begins the next token.
-func (d *digester) next() byte {
-	for {
-		switch c := d.raw[d.at]; c {
-		case ' ', '\t', '\r', '\n', ',', ':':
-			d.at++
-		default:
-			return c
-		}
-	}
-}
-
 // value reads the value of field key in field parent. nothing is set if the API server would have stored the same for an object without the
 // field.
-func (d *digester) value(parent, key []byte) (digest [sha256.Size]byte, nothing bool) {
-	switch d.next() {
+func (d *digester) value(parent, key []byte) (digest [sha256.Size]byte, nothing bool, err error) {
+	switch d.PeekKind() {
 	case '{':
-		return d.object(key), false
+		digest, err = d.object(key)
 	case '[':
-		return d.list(parent, key), false
-	case 'n':
-		d.at += len("null")
-		return sha256.Sum256([]byte("null")), true
+		digest, err = d.list(parent, key)
 	case '"':
-		text := d.text()
-		nothing = isDefault(parent, key, text, true)
+		var text []byte
+		text, err = d.Text()
 		mark := len(d.buffer)
 		d.buffer = append(append(d.buffer, '"'), text...)
-		digest = sha256.Sum256(d.buffer[mark:])
-		d.buffer = d.buffer[:mark]
-		return digest, nothing
+		digest, nothing = d.sum(mark), isDefault(parent, key, text, true)
+	default:
+		var literal []byte
+		literal, err = d.Value()
+		digest, nothing = sha256.Sum256(literal), string(literal) == "null" || isDefault(parent, key, literal, false)
 	}
-	start := d.at // a number, true or false
-	for d.at < len(d.raw) && bytes.IndexByte([]byte(" \t\r\n,]}"), d.raw[d.at]) < 0 {
-		d.at++
-	}
-	literal := d.raw[start:d.at]
-	return sha256.Sum256(literal), isDefault(parent, key, literal, false)
+	return digest, nothing, err
 }
 
-// text reads a string and returns what it stands for.
-func (d *digester) text() []byte {
-	start := d.at
-	d.at = jsonsize.EndOfString(d.raw, start) + 1
-	quoted := d.raw[start:d.at]
-	if bytes.IndexByte(quoted, '\\') < 0 && utf8.Valid(quoted) {
-		return quoted[1 : len(quoted)-1]
-	}
-	var text string
-	if err := json.Unmarshal(quoted, &text); err != nil {
-		return quoted // not in valid JSON
-	}
-	return []byte(text)
+// sum returns the digest of what the buffer has from a mark on, and removes it.
+func (d *digester) sum(mark int) [sha256.Size]byte {
+	digest := sha256.Sum256(d.buffer[mark:])
+	d.buffer = d.buffer[:mark]
+	return digest
 }
 
 // object reads an object in field parent, or in a list there.
-func (d *digester) object(parent []byte) [sha256.Size]byte {
-	d.at++
+func (d *digester) object(parent []byte) ([sha256.Size]byte, error) {
 	first := len(d.members)
-	for d.next() != '}' {
-		key := d.text()
-		if value, nothing := d.value(parent, key); !nothing {
+	err := d.Each(func() error {
+		key, err := d.Text()
+		if err != nil {
+			return err
+		}
+		value, nothing, err := d.value(parent, key)
+		if !nothing {
 			d.members = append(d.members, member{key: key, value: value})
 		}
-	}
-	d.at++
+		return err
+	})
 	members := d.members[first:]
 	slices.SortFunc(members, func(a, b member) int {
 		return cmp.Or(bytes.Compare(a.key, b.key), bytes.Compare(a.value[:], b.value[:]))
@@ -143,24 +120,20 @@ func (d *digester) object(parent []byte) [sha256.Size]byte {
 		d.buffer = binary.AppendUvarint(d.buffer, uint64(len(members[i].key)))
 		d.buffer = append(append(d.buffer, members[i].key...), members[i].value[:]...)
 	}
-	digest := sha256.Sum256(d.buffer[mark:])
-	d.buffer, d.members = d.buffer[:mark], d.members[:first]
-	return digest
+	d.members = d.members[:first]
+	return d.sum(mark), err
 }
 
 // list reads a list in field key of field parent. Order matters, and so do null elements.
-func (d *digester) list(parent, key []byte) [sha256.Size]byte {
-	d.at++
+func (d *digester) list(parent, key []byte) ([sha256.Size]byte, error) {
 	mark := len(d.buffer)
 	d.buffer = append(d.buffer, '[')
-	for d.next() != ']' {
-		value, _ := d.value(parent, key)
+	err := d.Each(func() error {
+		value, _, err := d.value(parent, key)
 		d.buffer = append(d.buffer, value[:]...)
-	}
-	d.at++
-	digest := sha256.Sum256(d.buffer[mark:])
-	d.buffer = d.buffer[:mark]
-	return digest
+		return err
+	})
+	return d.sum(mark), err
 }
 
 // isDefault reports whether a text, or else a literal, is the default of a field.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 
 	"github.com/opgate/opgate/internal/apijson"
-	"github.com/opgate/opgate/internal/jsonsize"
 	"github.com/opgate/opgate/internal/text"
 )
 
@@ -17,7 +16,7 @@ type CSV struct {
 	Status CSVStatus `json:"-"`
 }
 
-// CSVStatus is what is only reported of a ClusterServiceVersion: what OLM did with it, and the parts of its spec that show what that takes.
+// CSVStatus is what is only reported of a ClusterServiceVersion: what OLM did with it, and what in its spec that takes.
 type CSVStatus struct {
 	Phase, Reason, Message string
 	// Unmet are the first requirements that it does not meet, with OLM's messages, if that is the reason.
@@ -54,8 +53,8 @@ func ReadCSVStatus(raw []byte) (s CSVStatus) {
 		} `json:"status"`
 	}
 	_ = apijson.Unmarshal(raw, &object) // what is of another type counts as unset
-	s = CSVStatus{Phase: object.Status.Phase, Reason: object.Status.Reason, Message: text.Truncate(object.Status.Message, maxMessage),
-		InstallModes: object.Spec.Modes}
+	s = CSVStatus{Phase: object.Status.Phase, Reason: object.Status.Reason, InstallModes: object.Spec.Modes,
+		Message: text.Truncate(object.Status.Message, maxMessage)}
 	for _, d := range object.Spec.Install.Spec.Deployments {
 		if d.Name != "" && len(s.Deployments) < maxStoredDeployments {
 			s.Deployments = append(s.Deployments, d.Name)
@@ -78,7 +77,7 @@ func (m *installModes) UnmarshalJSON(raw []byte) error {
 		Type      string `json:"type"`
 		Supported bool   `json:"supported"`
 	}
-	if n, _ := jsonsize.Measure(raw); n > maxReportedValues || len(raw) > maxReportedBytes || apijson.Unmarshal(raw, &modes) != nil {
+	if tooLargeToReport(raw) || apijson.Unmarshal(raw, &modes) != nil {
 		return nil
 	}
 	for _, mode := range modes {

@@ -102,7 +102,7 @@ func (at *installedAt) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// AwaitsApproval reports whether OLM asks for approval of a plan, and that it is not approved.
+// AwaitsApproval reports whether OLM asks for approval of a plan that is not approved yet.
 func (p *InstallPlan) AwaitsApproval() bool {
 	return p.Status.Phase == PhaseRequiresApproval && !p.Spec.Approved
 }

@@ -1,5 +1,7 @@
 package olm
 
+import "github.com/opgate/opgate/internal/jsonsize"
+
 // Limits of what is read of OLM's objects, which may be as large as etcd accepts (1.5 MiB) and are written by tenants, or come from any
 // catalog. A list of empty objects takes a hundred times its size when decoded, so values are counted first. What exceeds a limit is not
 // read, and holds whatever depends on it (threat G18). The limit of a whole review is in package admission. docs/performance.md lists all
@@ -25,12 +27,12 @@ const (
 	maxMessage = 1 << 10
 	// maxGroupValues bounds the names in an OperatorGroup, including its status.
 	maxGroupValues = 65_536
-	// maxReportedValues and maxReportedBytes bound lists that are only reported on: the conditions of a Subscription, and the install modes of a
-	// ClusterServiceVersion.
+	// maxReportedValues and maxReportedBytes bound lists that are only reported on: the conditions of a Subscription, and
+	// the install modes of a ClusterServiceVersion.
 	maxReportedValues = 1024
 	maxReportedBytes  = 64 << 10
-	// maxStoredDeployments bounds the Deployments of one operator, of which those in use have a dozen; maxUnmet the requirements that it does
-	// not meet, of which the first are shown, and maxUnmetText each of them, in bytes.
+	// maxStoredDeployments bounds the Deployments of one operator, of which those in use have a dozen; maxUnmet the
+	// requirements that it does not meet, of which the first are shown, and maxUnmetText each of them, in bytes.
 	maxStoredDeployments = 1000
 	maxUnmet             = 5
 	maxUnmetText         = 500
@@ -38,3 +40,8 @@ const (
 	// six values.
 	maxConditionValues = 4096
 )
+
+func tooLargeToReport(raw []byte) bool {
+	n, _ := jsonsize.Measure(raw)
+	return n > maxReportedValues || len(raw) > maxReportedBytes
+}

@@ -53,11 +53,8 @@ func (m *ObjectMeta) Trim() {
 
 // Reference returns what identifies one version of an object, as it is written: enough to delete it.
 func (m *ObjectMeta) Reference(kind schema.GroupVersionKind) map[string]any {
-	return map[string]any{
-		"apiVersion": kind.GroupVersion().String(),
-		"kind":       kind.Kind,
-		"metadata":   map[string]any{"namespace": m.Namespace, "name": m.Name, "uid": m.UID, "resourceVersion": m.ResourceVersion},
-	}
+	return map[string]any{"apiVersion": kind.GroupVersion().String(), "kind": kind.Kind, "metadata": map[string]any{
+		"namespace": m.Namespace, "name": m.Name, "uid": m.UID, "resourceVersion": m.ResourceVersion}}
 }
 
 // filled reports whether a list, a text or an object is not empty.
@@ -65,7 +62,7 @@ type filled bool
 
 // UnmarshalJSON only looks for what is between the brackets.
 func (f *filled) UnmarshalJSON(raw []byte) error {
-	*f = raw[0] != 'n' && len(bytes.TrimSpace(raw[1:len(raw)-1])) > 0
+	*f = len(raw) > 1 && raw[0] != 'n' && len(bytes.TrimSpace(raw[1:len(raw)-1])) > 0
 	return nil
 }
 
@@ -79,7 +76,8 @@ const maxOwnerValues = 256
 
 // UnmarshalJSON counts the values first.
 func (o *Owners) UnmarshalJSON(raw []byte) error {
-	if n, _ := jsonsize.Measure(raw); n > maxOwnerValues || raw[0] == '"' { // a text replaces what is too large to be stored
+	// A text replaces what is too large to be stored.
+	if n, _ := jsonsize.Measure(raw); n > maxOwnerValues || raw[0] == '"' {
 		*o = unnamedOwner
 		return nil
 	}

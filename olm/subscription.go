@@ -1,11 +1,6 @@
 package olm
 
-import (
-	"slices"
-
-	"github.com/opgate/opgate/internal/apijson"
-	"github.com/opgate/opgate/internal/jsonsize"
-)
+import "github.com/opgate/opgate/internal/apijson"
 
 // Subscription is operators.coreos.com/v1alpha1 Subscription.
 type Subscription struct {
@@ -58,23 +53,21 @@ type SubscriptionConditions []SubscriptionCondition
 // UnmarshalJSON counts the values first.
 func (c *SubscriptionConditions) UnmarshalJSON(raw []byte) error {
 	*c = nil
-	if n, _ := jsonsize.Measure(raw); n > maxReportedValues || len(raw) > maxReportedBytes {
-		return nil
-	}
-	if apijson.Unmarshal(raw, (*[]SubscriptionCondition)(c)) != nil {
+	if tooLargeToReport(raw) || apijson.Unmarshal(raw, (*[]SubscriptionCondition)(c)) != nil {
 		*c = nil
 	}
 	return nil
 }
 
-// Condition returns the condition of a type, nil if there is none or it is not True: OLM's conditions are True for what is wrong or in
-// progress.
+// Condition returns the condition of a type, nil if there is none or it is not True: OLM's conditions are True for what is
+// wrong or in progress.
 func (s *Subscription) Condition(conditionType string) *SubscriptionCondition {
-	i := slices.IndexFunc(s.Status.Conditions, func(c SubscriptionCondition) bool { return c.Type == conditionType && c.Status == "True" })
-	if i < 0 {
-		return nil
+	for i := range s.Status.Conditions {
+		if c := &s.Status.Conditions[i]; c.Type == conditionType && c.Status == "True" {
+			return c
+		}
 	}
-	return &s.Status.Conditions[i]
+	return nil
 }
 
 // Follows reports whether a Subscription has installed, or moves to, a ClusterServiceVersion.

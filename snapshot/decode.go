@@ -208,8 +208,8 @@ func decodeCSV(raw []byte) (any, Subject, error) {
 		return nil, Subject{}, err
 	}
 	csv.Status = olm.ReadCSVStatus(raw)
-	for _, recurs := range []*string{&csv.Metadata.Name, &csv.Metadata.Labels.CopiedFrom, &csv.Metadata.Annotations.OperatorNamespace,
-		&csv.Status.Phase, &csv.Status.Reason, &csv.Status.Message} { // in the copies of one
+	m, status := &csv.Metadata, &csv.Status // texts that recur in the copies of one
+	for _, recurs := range []*string{&m.Name, &m.Labels.CopiedFrom, &m.Annotations.OperatorNamespace, &status.Phase, &status.Reason, &status.Message} {
 		*recurs = once(*recurs)
 	}
 	installed, here := rules.InstalledBy(csv)
@@ -218,13 +218,16 @@ func decodeCSV(raw []byte) (any, Subject, error) {
 		installed = rules.Installed{CSV: installed.CSV, Package: installed.Package, Version: installed.Version}
 		csv.Spec, csv.Status.InstallModes = olm.CSVSpec{}, nil
 	}
-	return &storedCSV{installed: installed, here: here, virtual: hasLabel(raw, rules.VirtualOperatorLabel), csv: csv}, InNamespace(csv.Metadata.Namespace), nil
+	virtual := hasLabel(raw, rules.VirtualOperatorLabel)
+	return &storedCSV{installed: installed, here: here, virtual: virtual, csv: csv}, InNamespace(csv.Metadata.Namespace), nil
 }
 
 // salvageCSV retains one that does not decode as installed, of an unknown package. Copies by OLM
 // are omitted, as in decodeCSV.
 func salvageCSV(m *metav1.ObjectMeta, raw []byte, _ error) (any, Subject) {
-	csv := &olm.CSV{Metadata: olm.ObjectMeta{Namespace: m.Namespace, Name: m.Name, UID: string(m.UID), ResourceVersion: m.ResourceVersion}}
+	csv := &olm.CSV{}
+	csv.Metadata.Namespace, csv.Metadata.Name = m.Namespace, m.Name
+	csv.Metadata.UID, csv.Metadata.ResourceVersion = string(m.UID), m.ResourceVersion
 	csv.Metadata.Labels.CopiedFrom = pickText(raw, "labels", olm.CopiedFromLabel)
 	return &storedCSV{installed: rules.Installed{CSV: m.Name}, here: csv.Metadata.Labels.CopiedFrom == "",
 		virtual: hasLabel(raw, rules.VirtualOperatorLabel), csv: csv}, InNamespace(m.Namespace)
@@ -252,8 +255,8 @@ func addOperatorGroup(to *rules.Cluster, in string, value any) {
 
 // Deployment is the part of a Deployment that is stored.
 type Deployment struct {
-	// Available reports whether the controller has observed the present generation, and all desired replicas exist, of that generation, and
-	// are available (R-ST-11).
+	// Available reports whether the controller has observed the present generation, and all desired replicas exist, of that
+	// generation, and are available (R-ST-11).
 	Available bool
 	// Stalled reports whether the Deployment has exceeded its progress deadline.
 	Stalled bool
@@ -280,11 +283,12 @@ func decodeDeployment(raw []byte) (any, Subject, error) {
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &o); err != nil {
 		return nil, Subject{}, err
 	}
-	wanted := int64(1)
+	d, wanted := &Deployment{}, int64(1)
 	if o.Spec.Replicas != nil {
 		wanted = *o.Spec.Replicas
 	}
-	d := &Deployment{Available: o.Status.ObservedGeneration >= o.Metadata.Generation && o.Status.UnavailableReplicas == 0 && o.Status.AvailableReplicas >= wanted}
+	d.Available = o.Status.ObservedGeneration >= o.Metadata.Generation &&
+		o.Status.UnavailableReplicas == 0 && o.Status.AvailableReplicas >= wanted
 	for _, c := range o.Status.Conditions {
 		d.Stalled = d.Stalled || c.Reason == "ProgressDeadlineExceeded"
 	}

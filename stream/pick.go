@@ -1,14 +1,13 @@
 package stream
 
 import (
-	"bytes"
 	"crypto/sha256"
-	"encoding/json"
 	"fmt"
 	"strings"
 
 	kjson "sigs.k8s.io/json"
 
+	"github.com/opgate/opgate/internal/apijson"
 	"github.com/opgate/opgate/internal/jsonsize"
 )
 
@@ -33,20 +32,33 @@ const withheld = "too large to be kept: "
 // valid. Of two members with one name the last one counts.
 func Pick(raw []byte, fields Fields) map[string]any {
 	picked := map[string]any{}
-	members(raw, func(name, value []byte) {
+	if r := apijson.NewReader(raw); r.PeekKind() == '{' {
+		_ = pick(r, fields, picked) // the JSON is valid
+	}
+	return picked
+}
+
+func pick(r apijson.Reader, fields Fields, picked map[string]any) error {
+	return r.Each(func() error {
+		name, err := r.Text()
+		if err != nil {
+			return err
+		}
 		below, ok := fields[string(name)]
 		if !ok {
 			below, ok = fields[Any]
 		}
-		switch {
-		case !ok:
-		case below != nil && value[0] == '{':
-			picked[string(name)] = Pick(value, below)
-		default:
+		if ok && below != nil && r.PeekKind() == '{' {
+			part := map[string]any{}
+			picked[string(name)] = part
+			return pick(r, below, part)
+		}
+		value, err := r.Value()
+		if ok && err == nil {
 			picked[string(name)] = member(value)
 		}
+		return err
 	})
-	return picked
 }
 
 // member decodes a member that is stored as a whole.
@@ -70,73 +82,4 @@ func member(raw []byte) any {
 func Withheld(value any) bool {
 	text, ok := value.(string)
 	return ok && strings.HasPrefix(text, withheld)
-}
-
-// members calls do for the members of a JSON object.
-func members(raw []byte, do func(name, value []byte)) {
-	i := skip(raw, 0)
-	if i >= len(raw) || raw[i] != '{' {
-		return
-	}
-	for i = skip(raw, i+1); i < len(raw) && raw[i] == '"'; i = skip(raw, i+1) {
-		end := endOf(raw, i)
-		name := raw[i+1 : end-1]
-		i = skip(raw, skip(raw, end)+1) // after the colon
-		if bytes.IndexByte(name, '\\') >= 0 {
-			var text string
-			if json.Unmarshal(raw[end-len(name)-2:end], &text) != nil {
-				return
-			}
-			name = []byte(text)
-		}
-		if i >= len(raw) {
-			return
-		}
-		end = endOf(raw, i)
-		do(name, raw[i:end])
-		i = skip(raw, end)
-		if i >= len(raw) || raw[i] != ',' {
-			return
-		}
-	}
-}
-
-// skip returns the next position that is not white space.
-func skip(raw []byte, i int) int {
-	for i < len(raw) && (raw[i] == ' ' || raw[i] == '\t' || raw[i] == '\r' || raw[i] == '\n') {
-		i++
-	}
-	return i
-}
-
-// endOf returns the end of the JSON value that begins at i.
-func endOf(raw []byte, i int) int {
-	depth := 0
-	for ; i < len(raw); i++ {
-		switch raw[i] {
-		case '"':
-			for i++; i < len(raw) && raw[i] != '"'; i++ {
-				if raw[i] == '\\' {
-					i++
-				}
-			}
-			if depth == 0 {
-				return min(i+1, len(raw))
-			}
-		case '{', '[':
-			depth++
-		case '}', ']':
-			if depth--; depth == 0 {
-				return i + 1
-			}
-			if depth < 0 { // the end of the object or list around a number, true, false or null
-				return i
-			}
-		case ',', ' ', '\t', '\r', '\n':
-			if depth == 0 {
-				return i
-			}
-		}
-	}
-	return len(raw)
 }

@@ -31,7 +31,7 @@ func MeasureWithin(text []byte, name string) (values, within, depth int) {
 		switch classes[text[i]] {
 		case quote:
 			begin := i + 1
-			i = EndOfString(text, i)
+			i = endOfString(text, i)
 			if name != "" && member == 0 && i+1 < len(text) && text[i+1] == ':' && string(text[begin:i]) == name {
 				member = level
 			}
@@ -63,8 +63,8 @@ func MeasureWithin(text []byte, name string) (values, within, depth int) {
 	return values, within, depth
 }
 
-// EndOfString returns the index of the quote that ends the string which begins at an index, or the length of the text.
-func EndOfString(text []byte, begin int) int {
+// endOfString returns the index of the quote that ends the string which begins at an index, or the length of the text.
+func endOfString(text []byte, begin int) int {
 	// Most strings end soon, and long ones are skipped faster from quote to quote.
 	const soon = 24
 	i := begin + 1

@@ -65,7 +65,8 @@ type Installed struct {
 	*olm.CSV
 	// Package and Version come from the bundle's properties; empty if it has none.
 	Package, Version string
-	// CopiedFrom is the namespace of the original, "" for one that is installed here. It is that of the object for an original without a copy.
+	// CopiedFrom is the namespace of the original, "" for one that is installed here; that of the object for an original
+	// without a copy.
 	CopiedFrom string
 	// Origin is the contents of CopiedFrom, for copies and originals of the policy's package; nil if the original does not exist.
 	Origin *Origin

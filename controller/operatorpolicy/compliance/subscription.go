@@ -18,9 +18,6 @@ import (
 // enforced policy manages. Source: the existing OperatorPolicy controller.
 const managedMark = "operatorpolicy.policy.open-cluster-management.io/managed"
 
-// ManagedMark is managedMark, for packages that read Subscriptions.
-const ManagedMark = managedMark
-
 // managedBy is the value of the annotation for this policy.
 func (in *Input) managedBy() string { return in.Policy.Namespace + "." + in.Policy.Name }
 
