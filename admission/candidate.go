@@ -91,7 +91,7 @@ func planWith(s *snapshot.Snapshot, namespace string, matches func(*olm.InstallP
 }
 
 // reportCandidate completes the answer to a write in the form of OLM's by a user that is not configured as OLM, but could be: the
-// refusal, an event, the metric and the log name the user, and the value to set. Users who may not escalate ClusterRoles are no OLM:
+// refusal, an event, the metric and the log name the user, and the value to set. A user without the verb escalate is not treated as OLM:
 // they learn nothing, and only the first of their writes in a minute costs a SubjectAccessReview.
 func (e *endpoint[New, Old]) reportCandidate(ctx context.Context, req *request[New, Old], v *rules.Verdict) {
 	g, user := e.gate, &req.User

@@ -5,7 +5,7 @@ import (
 	"github.com/opgate/opgate/olm"
 )
 
-// Catalogs returns, without a request, a package of a catalog; nil where it is not known. A source with an empty part stands for any
+// Catalogs returns, without a request, a package of a catalog; nil where it is not known. A source with an empty part is any
 // catalog that has the package.
 type Catalogs interface {
 	Get(pkg string, source olm.Catalog) *catalog.Package

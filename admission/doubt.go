@@ -13,16 +13,16 @@ import (
 // (threat O16). While the identity is being verified, the refusal is one to retry: it may be OLM. Later it states what is
 // wrong with the identity and how an administrator fixes it: OLM shows refusals on the Subscription.
 func (g *Gate) explainDoubt(user *authenticationv1.UserInfo, v *rules.Verdict) {
-	doubt, doubted := g.olm.Doubt(user)
+	reason, doubted := g.olm.Untrusted(user)
 	if !doubted {
 		return
 	}
-	if doubt.Reason == olmidentity.Unverified {
+	if reason.Reason == olmidentity.Unverified {
 		*v = rules.Verdict{Object: v.Object, Decision: rules.Hold, Reasons: []rules.Reason{{
 			Decision: rules.Hold, Rule: rules.RuleGateNotReady,
-			Message: fmt.Sprintf("opgate is not ready (%s): %s; try again in a few seconds", rules.RuleGateNotReady, doubt.Problem)}}}
+			Message: fmt.Sprintf("opgate is not ready (%s): %s; try again in a few seconds", rules.RuleGateNotReady, reason.Problem)}}}
 		return
 	}
 	v.Reasons = append(v.Reasons, rules.Reason{Decision: rules.Hold, Rule: rules.RuleGateOLMIdentity,
-		Message: fmt.Sprintf("%s is not trusted as OLM (%s): %s", user.Username, rules.RuleGateOLMIdentity, doubt.Problem)})
+		Message: fmt.Sprintf("%s is not trusted as OLM (%s): %s", user.Username, rules.RuleGateOLMIdentity, reason.Problem)})
 }

@@ -142,7 +142,7 @@ func (e *endpoint[New, Old]) verdict(ctx context.Context, req *request[New, Old]
 		return stale(e.kind, kinds)
 	}
 	if e.governed && req.authenticated {
-		current = e.gate.settled(ctx, current, req.Namespace)
+		current = e.gate.awaitAdmitted(ctx, current, req.Namespace)
 	}
 	verdict := e.judge(ctx, current, req)
 	if verdict.Decision != rules.Allow {

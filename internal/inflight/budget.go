@@ -162,8 +162,8 @@ func (b *Body) Read(w http.ResponseWriter, r *http.Request) error {
 // while the client still sends, and the client might not receive the answer. It reserves nothing.
 func (b *Body) Peek(w http.ResponseWriter, r *http.Request) {
 	until, ok := r.Context().Deadline()
-	if soon := time.Now().Add(discardTimeout); !ok || until.Before(soon) {
-		until = soon
+	if least := time.Now().Add(discardTimeout); !ok || until.Before(least) {
+		until = least
 	}
 	c := http.NewResponseController(w)
 	_ = c.SetReadDeadline(until)
@@ -260,7 +260,7 @@ func (b *Body) share(first []byte) error {
 const clusterScoped = "/"
 
 func (b *Body) reserve(ctx context.Context, n int64) error {
-	if err := b.memory.bodies.acquire(ctx, b.holder, n, b.patience()); err != nil {
+	if err := b.memory.bodies.acquire(ctx, b.holder, n, b.maxWait()); err != nil {
 		return err
 	}
 	b.reserved += n
@@ -272,15 +272,15 @@ func (b *Body) reserveWork(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := b.memory.work.acquire(ctx, b.holder, work, b.patience()); err != nil {
+	if err := b.memory.work.acquire(ctx, b.holder, work, b.maxWait()); err != nil {
 		return err
 	}
 	b.work = work
 	return nil
 }
 
-// patience returns how long a request waits for memory if its context lasts longer.
-func (b *Body) patience() time.Duration {
+// maxWait returns how long a request waits for memory if its context lasts longer.
+func (b *Body) maxWait() time.Duration {
 	if b.caller.Authenticated {
 		return math.MaxInt64
 	}
