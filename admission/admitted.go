@@ -56,8 +56,8 @@ func (a *admitted) add(kind *snapshot.Kind, concerns snapshot.Subject, written m
 	}
 }
 
-// shown reports whether a snapshot shows the write, or a later one. Another object of that name may be an earlier one.
-func (w *admittedWrite) shown(s *snapshot.Snapshot) bool {
+// visible reports whether a snapshot shows the write, or a later one. Another object of that name may be an earlier one.
+func (w *admittedWrite) visible(s *snapshot.Snapshot) bool {
 	o := s.Object(w.kind, w.concerns, w.key)
 	return o != nil && o.UID == w.uid && o.Generation >= w.generation
 }
@@ -71,7 +71,7 @@ func (a *admitted) missing(s *snapshot.Snapshot, namespace string, now time.Time
 	}
 	var missing, kept []admittedWrite
 	for _, w := range a.writes {
-		if now.After(w.until) || w.shown(s) {
+		if now.After(w.until) || w.visible(s) {
 			continue
 		}
 		kept = append(kept, w)
@@ -106,8 +106,8 @@ func (g *Gate) awaited(s *snapshot.Snapshot, kind *snapshot.Kind, concerns snaps
 	g.admitted.add(kind, concerns, written, g.Now())
 }
 
-// settled returns a snapshot that shows what was admitted for a namespace, as far as that is stored, and the current one after a second.
-func (g *Gate) settled(ctx context.Context, current *snapshot.Snapshot, namespace string) *snapshot.Snapshot {
+// awaitAdmitted returns a snapshot that shows what was admitted for a namespace, as far as that is stored, and the current one after a second.
+func (g *Gate) awaitAdmitted(ctx context.Context, current *snapshot.Snapshot, namespace string) *snapshot.Snapshot {
 	missing := g.admitted.missing(current, namespace, g.Now())
 	if len(missing) == 0 {
 		return current
@@ -115,16 +115,16 @@ func (g *Gate) settled(ctx context.Context, current *snapshot.Snapshot, namespac
 	last := missing[len(missing)-1].until
 	waiting, cancel := context.WithTimeout(ctx, last.Sub(g.Now()))
 	defer cancel()
-	shown := g.Store.Until(waiting, func(s *snapshot.Snapshot) bool { // what was not stored is never shown
+	visible := g.Store.Until(waiting, func(s *snapshot.Snapshot) bool { // what was not stored is never shown
 		current = s
 		for i := range missing {
-			if !missing[i].shown(s) {
+			if !missing[i].visible(s) {
 				return false
 			}
 		}
 		return true
 	})
-	if shown != nil && ctx.Err() == nil {
+	if visible != nil && ctx.Err() == nil {
 		g.admitted.fail(namespace, g.Now())
 	}
 	return current

@@ -91,7 +91,7 @@ func planWith(s *snapshot.Snapshot, namespace string, matches func(*olm.InstallP
 }
 
 // reportCandidate completes the answer to a write in the form of OLM's by a user that is not configured as OLM, but could be: the
-// refusal, an event, the metric and the log name the user, and the value to set. Users who may not escalate ClusterRoles are no OLM:
+// refusal, an event, the metric and the log name the user, and the value to set. A user without the verb escalate is not treated as OLM:
 // they learn nothing, and only the first of their writes in a minute costs a SubjectAccessReview.
 func (e *endpoint[New, Old]) reportCandidate(ctx context.Context, req *request[New, Old], v *rules.Verdict) {
 	g, user := e.gate, &req.User
@@ -120,4 +120,22 @@ func (g *Gate) mayEscalate(ctx context.Context, user *authenticationv1.UserInfo)
 	ctx, cancel := context.WithTimeout(ctx, rightsTimeout)
 	defer cancel()
 	return g.Authorizer.May(ctx, user, olmidentity.Escalate())
+}
+
+// explainDoubt completes a refusal of a user that has OLM's name but does not count as OLM, and that was judged like any other user
+// (threat O16). While the identity is being verified, the refusal is one to retry: it may be OLM. Later it states what is
+// wrong with the identity and how an administrator fixes it: OLM shows refusals on the Subscription.
+func (g *Gate) explainDoubt(user *authenticationv1.UserInfo, v *rules.Verdict) {
+	reason, doubted := g.OLM.Untrusted(user)
+	if !doubted {
+		return
+	}
+	if reason.Reason == olmidentity.Unverified {
+		*v = rules.Verdict{Object: v.Object, Decision: rules.Hold, Reasons: []rules.Reason{{
+			Decision: rules.Hold, Rule: rules.RuleGateNotReady,
+			Message: fmt.Sprintf("opgate is not ready (%s): %s; try again in a few seconds", rules.RuleGateNotReady, reason.Problem)}}}
+		return
+	}
+	v.Reasons = append(v.Reasons, rules.Reason{Decision: rules.Hold, Rule: rules.RuleGateOLMIdentity,
+		Message: fmt.Sprintf("%s is not trusted as OLM (%s): %s", user.Username, rules.RuleGateOLMIdentity, reason.Problem)})
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // TestA1NameAloneIsNotOLM replays every scenario in OLM's name while the account is not trusted (threat O16): whatever is refused to
-// a tenant is refused to it too, with a reason that says whether to wait or what an administrator has to do.
+// a tenant is refused to it too, with a reason that states whether to wait or what an administrator has to do.
 func TestA1NameAloneIsNotOLM(t *testing.T) {
 	scenarios, err := scenario.Load(scenarioDir, versions)
 	if err != nil {

@@ -63,7 +63,7 @@ func unsigned(p *policyv1.Policy) *policyv1.Policy {
 }
 
 // validatePolicy judges a Policy, and whether its author has the rights to what it creates and depends on (threats O14 and O22).
-// It checks again although a valid mark says so: a mark is evidence for later readers of the Policy, not for the present write.
+// It checks again although a valid mark states so: a mark is evidence for later readers of the Policy, not for the present write.
 func (g *Gate) validatePolicy(ctx context.Context, s *snapshot.Snapshot, req *request[policyv1.Policy, policyv1.Policy]) rules.Verdict {
 	policy, old := req.Object, req.OldObject
 	in := rules.PolicyInput{Policy: policy, Old: old, Graph: s.Graph(), Grants: g.Grants}

@@ -137,8 +137,8 @@ func policy(t *testing.T, templates []string) *unstructured.Unstructured {
 	return u
 }
 
-// waits is a Policy that waits for objects, each "<apiVersion> <kind> <namespace> <name>", and makes nothing.
-func waits(t *testing.T, on ...string) *unstructured.Unstructured {
+// dependent is a Policy that waits for objects, each "<apiVersion> <kind> <namespace> <name>", and makes nothing.
+func dependent(t *testing.T, on ...string) *unstructured.Unstructured {
 	t.Helper()
 	u := policy(t, []string{"- objectDefinition: {apiVersion: v1, kind: X}"})
 	var dependencies []any
@@ -195,9 +195,9 @@ func TestA8Dependencies(t *testing.T) {
 			}
 			var old *unstructured.Unstructured
 			if tc.old != nil {
-				old = marked(t, waits(t, tc.old...))
+				old = marked(t, dependent(t, tc.old...))
 			}
-			got := send(t, newGate(t, storeOf(t), authorizer), "tenant", false, old, waits(t, tc.on...))
+			got := send(t, newGate(t, storeOf(t), authorizer), "tenant", false, old, dependent(t, tc.on...))
 			if got.allowed != (tc.refused == "") || !strings.Contains(got.message, tc.refused) {
 				t.Errorf("allowed is %v: %s", got.allowed, got.message)
 			}
@@ -238,7 +238,7 @@ func TestA8ManyDependencies(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			authorizer := &rights{allowed: tc.allowed}
-			got := send(t, newGate(t, storeOf(t), authorizer), "tenant", false, nil, waits(t, tc.on...))
+			got := send(t, newGate(t, storeOf(t), authorizer), "tenant", false, nil, dependent(t, tc.on...))
 			if got.allowed != (tc.refused == "") || !strings.Contains(got.message, tc.refused) || len(authorizer.asked) != tc.asked {
 				t.Errorf("allowed is %v, asked about %d rights, want %d: %s", got.allowed, len(authorizer.asked), tc.asked, got.message)
 			}
@@ -260,7 +260,7 @@ spec:
 	if err := yaml.Unmarshal([]byte(text), &other.Object); err != nil {
 		t.Fatal(err)
 	}
-	on := waits(t, "policy.open-cluster-management.io/v1 Policy victim base")
+	on := dependent(t, "policy.open-cluster-management.io/v1 Policy victim base")
 	if err := unstructured.SetNestedSlice(on.Object, []any{map[string]any{"objectDefinition": map[string]any{
 		"apiVersion": "policy.open-cluster-management.io/v1", "kind": "ConfigurationPolicy", "metadata": map[string]any{"name": "x"}}}}, "spec", "policy-templates"); err != nil {
 		t.Fatal(err)
@@ -287,7 +287,7 @@ func markOf(t *testing.T, object []byte) string {
 	return u.GetAnnotations()[dependency.AnnotationVerified]
 }
 
-// TestB2Mark wants the mark of a Policy to say that the rights of its author were verified, whoever wrote what before (threat O21).
+// TestB2Mark wants the mark of a Policy to say that the rights of its author were verified, no matter who wrote what before (threat O21).
 func TestB2Mark(t *testing.T) {
 	constraint := []string{"- objectDefinition: {apiVersion: operators.coreos.com/v1, kind: Constraint, metadata: {name: open}, spec: {}}"}
 	with := func(u *unstructured.Unstructured, mark string) *unstructured.Unstructured {
@@ -337,7 +337,7 @@ func TestB2Mark(t *testing.T) {
 func TestB2WithoutKey(t *testing.T) {
 	gate := newGate(t, storeOf(t), &rights{})
 	gate.Key = func() []byte { return nil }
-	if got := send(t, gate, "admin", false, nil, waits(t)); got.allowed || !strings.Contains(got.message, "(gate/not-ready)") {
+	if got := send(t, gate, "admin", false, nil, dependent(t)); got.allowed || !strings.Contains(got.message, "(gate/not-ready)") {
 		t.Errorf("allowed is %v: %s", got.allowed, got.message)
 	}
 }

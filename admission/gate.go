@@ -46,7 +46,7 @@ type Options struct {
 	// Key returns the key that marks are signed with, nil while it is not known: then Policies are held. Default:
 	// it is never known.
 	Key func() []byte
-	// OLM is the account that OLM writes as. Whoever can write as OLM can start a plan past the gate, so it counts only
+	// OLM is the account that OLM writes as. Any user who can write as OLM can start a plan past the gate, so it counts only
 	// while it is verified (threat O16). Required.
 	OLM *olmidentity.Identity
 	// Candidates are users that write as OLM does and are not configured as OLM. Default: none is reported.
@@ -56,7 +56,7 @@ type Options struct {
 	Identity func() string
 	// Catalogs are the packages of catalogs. Default: none is known.
 	Catalogs Catalogs
-	// ApprovalMode says whether a wrong installPlanApproval is changed or denied. Default: rules.MutateApproval.
+	// ApprovalMode is whether a wrong installPlanApproval is changed or denied. Default: rules.MutateApproval.
 	ApprovalMode rules.ApprovalMode
 	// Grants are the rights that the installation withholds: policies that need them are warned. Default: none is withheld.
 	Grants rules.Grants

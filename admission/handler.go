@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
+	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -142,7 +144,7 @@ func (e *endpoint[New, Old]) verdict(ctx context.Context, req *request[New, Old]
 		return stale(e.kind, kinds)
 	}
 	if e.governed && req.authenticated {
-		current = e.gate.settled(ctx, current, req.Namespace)
+		current = e.gate.awaitAdmitted(ctx, current, req.Namespace)
 	}
 	verdict := e.judge(ctx, current, req)
 	if verdict.Decision != rules.Allow {
@@ -228,4 +230,20 @@ func (e *endpoint[New, Old]) log(req *request[New, Old], v *rules.Verdict) {
 	}
 	log.Info(message, "kind", e.kind, "uid", req.UID, "object", v.Object, "operation", req.Operation, "subresource", req.SubResource,
 		"user", text.Truncate(req.User.Username, maxQuoted), "authenticated", req.authenticated, "decision", v.Decision.String(), "rules", ids, "warnings", len(v.Warnings)+len(v.Changes))
+}
+
+// defaultTimeout is the API server's timeout where a request does not state it: timeoutSeconds of the webhook configurations.
+const defaultTimeout = 5 * time.Second
+
+// withDeadline returns the context of a review. It ends after four fifths of the API server's timeout: judging stops then, and what was
+// not judged is held, in an answer that still arrives. A timeout would allow the request where failurePolicy is Ignore. The API server
+// sends its timeout in parameter timeout; more than ten times the default is ignored.
+func withDeadline(r *http.Request) (context.Context, context.CancelFunc) {
+	timeout := defaultTimeout
+	if given, ok := strings.CutPrefix(r.URL.RawQuery, "timeout="); ok { // the API server adds no other parameter
+		if parsed, err := time.ParseDuration(given); err == nil && parsed > 0 && parsed <= 10*defaultTimeout {
+			timeout = parsed
+		}
+	}
+	return context.WithTimeout(r.Context(), timeout-timeout/5)
 }

@@ -322,7 +322,7 @@ func withoutMemory(t *testing.T) {
 	}
 }
 
-// TestN1LargeReviews: a review that is larger than is read is refused with its UID by every endpoint, whoever sends it: the API server
+// TestN1LargeReviews: a review that is larger than is read is refused with its UID by every endpoint, no matter who sends it: the API server
 // takes an answer without it for a failed call.
 func TestN1LargeReviews(t *testing.T) {
 	gate := governedGate(t)

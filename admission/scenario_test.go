@@ -57,7 +57,7 @@ func TestScenariosCoverRules(t *testing.T) {
 	}
 }
 
-// TestScenariosShowOutcomes checks that no rule refuses in another way than it says.
+// TestScenariosShowOutcomes checks that no rule refuses in another way than it states.
 func TestScenariosShowOutcomes(t *testing.T) {
 	scenarios, err := scenario.Load(scenarioDir, versions)
 	if err != nil {

@@ -3,6 +3,7 @@ package admission
 import (
 	"context"
 
+	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/snapshot"
@@ -33,4 +34,18 @@ func (g *Gate) validateOperatorGroup(ctx context.Context, s *snapshot.Snapshot, 
 		return g.override(ctx, &v, ns, req.caller(), rules.RuleOperatorGroupOverride, reason)
 	}
 	return v
+}
+
+// Catalogs returns, without a request, a package of a catalog; nil where it is not known. A source with an empty part is any
+// catalog that has the package.
+type Catalogs interface {
+	Get(pkg string, source olm.Catalog) *catalog.Package
+}
+
+// offered returns a package of a catalog; nil if it is not known.
+func (g *Gate) offered(pkg string, source olm.Catalog) *catalog.Package {
+	if g.Catalogs == nil {
+		return nil
+	}
+	return g.Catalogs.Get(pkg, source)
 }

@@ -234,7 +234,7 @@ func walk(path []any, schema *apiextensionsv1.JSONSchemaProps, value any) []unre
 	return fields
 }
 
-// forms returns JSON that is no value of the field, by what it is. One that stands for a list of members is a
+// forms returns JSON that is no value of the field, by what it is. One that represents a list of members is a
 // duplicate.
 func (f *unreadableField) forms() map[string]string {
 	kind := f.schema.Type

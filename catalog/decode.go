@@ -94,7 +94,7 @@ func name(from map[string]any, field string) string {
 	return value
 }
 
-// noMessage stands for the message of a deprecation that has none.
+// noMessage is the message of a deprecation without one.
 const noMessage = "the catalog gives no reason"
 
 func deprecation(from map[string]any) string {

@@ -94,7 +94,7 @@ func counted(n int, what string) string {
 	return strconv.Itoa(n) + " " + what
 }
 
-// examples joins examples, and says how many more there are.
+// examples joins examples, and states how many more there are.
 func examples(list []string, of int) string {
 	text := strings.Join(list, "; ")
 	if more := of - len(list); more > 0 {

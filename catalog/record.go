@@ -80,7 +80,7 @@ func (r *Record) Heads() (Heads, error) {
 	return heads, nil
 }
 
-// Next returns the text of the record after an image whose heads are known; changed is false if it says the same. Without a record before,
+// Next returns the text of the record after an image whose heads are known; changed is false if it states the same. Without a record before,
 // nil, the image is the first, which changes nothing.
 func (r *Record) Next(of olm.Catalog, image string, heads Heads, on Platform) (text string, changed bool, err error) {
 	poll := Poll{Packages: len(heads)}

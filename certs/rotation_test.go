@@ -217,7 +217,7 @@ func TestDecide(t *testing.T) {
 func compare(t *testing.T, got, want *state) {
 	t.Helper()
 	if !got.signer.same(want.signer) || !got.next.same(want.next) {
-		t.Errorf("signer %s, next %s; want %s, %s", shown(got.signer), shown(got.next), shown(want.signer), shown(want.next))
+		t.Errorf("signer %s, next %s; want %s, %s", describe(got.signer), describe(got.next), describe(want.signer), describe(want.next))
 	}
 	for _, a := range want.anchors {
 		if i := slices.IndexFunc(got.anchors, func(b anchor) bool { return b.cert.Equal(a.cert) }); i < 0 || !got.anchors[i].retire.Equal(a.retire) {
@@ -233,7 +233,7 @@ func compare(t *testing.T, got, want *state) {
 	}
 }
 
-func shown(a *authority) string {
+func describe(a *authority) string {
 	if a == nil {
 		return "none"
 	}

@@ -38,17 +38,17 @@ func TestSelfSigned(t *testing.T) {
 // dial connects to a server with a source, as a client that trusts a bundle.
 func dial(t *testing.T, source Source, bundle []byte, name string) error {
 	t.Helper()
-	here, there := net.Pipe()
-	defer func() { _ = here.Close() }()
+	client, server := net.Pipe()
+	defer func() { _ = client.Close() }()
 	go func() {
-		_ = tls.Server(there, &tls.Config{GetCertificate: source.GetCertificate, MinVersion: tls.VersionTLS12}).Handshake()
-		_ = there.Close()
+		_ = tls.Server(server, &tls.Config{GetCertificate: source.GetCertificate, MinVersion: tls.VersionTLS12}).Handshake()
+		_ = server.Close()
 	}()
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(bundle) {
 		t.Fatal("the CA bundle is not PEM")
 	}
-	return tls.Client(here, &tls.Config{RootCAs: roots, ServerName: name, MinVersion: tls.VersionTLS12}).Handshake()
+	return tls.Client(client, &tls.Config{RootCAs: roots, ServerName: name, MinVersion: tls.VersionTLS12}).Handshake()
 }
 
 func TestFilesThatAreNotThere(t *testing.T) {

@@ -24,7 +24,7 @@ type beyond struct {
 	Catalog             json.RawMessage `json:"catalog,omitempty"`
 	StatusConfig        json.RawMessage `json:"statusConfig,omitempty"`
 	// UpgradesProgressing of complianceConfig is left out where it has its default and another field of
-	// complianceConfig is there, as in every policy that has passed admission; null stands for none.
+	// complianceConfig is set, as in every policy that has passed admission; null means none.
 	UpgradesProgressing json.RawMessage `json:"upgradesProgressing,omitempty"`
 }
 

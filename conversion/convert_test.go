@@ -43,7 +43,7 @@ func managedBy(operation string) string {
 }
 
 // TestConvert shows both directions for everything in which the versions differ. Each pair is converted both
-// ways unless it says otherwise.
+// ways unless it states otherwise.
 func TestConvert(t *testing.T) {
 	for name, c := range map[string]struct {
 		v1beta1, v1beta2 string
@@ -188,8 +188,8 @@ func TestConvert(t *testing.T) {
 	}
 }
 
-// FuzzRoundTrip converts random objects there and back. A number stands for an object; the seeds are run with
-// every test, and OPGATE_ROUND_TRIPS says how many random ones besides.
+// FuzzRoundTrip converts random objects there and back. A number represents an object; the seeds are run with
+// every test, and OPGATE_ROUND_TRIPS states how many random ones besides.
 func FuzzRoundTrip(f *testing.F) {
 	for seed := range uint64(64) {
 		f.Add(seed)
@@ -340,7 +340,7 @@ func (r random) v1beta2() map[string]any {
 	switch r.IntN(4) {
 	case 0: // of a dialect
 		annotate(object, encode(map[string]rules.Dialect{"dialect": pick(r, rules.DialectInstallPlanApproval, rules.DialectUpgradeApproval)}))
-	case 1: // stuck with a form that contradicts the other; one that says the same is dropped, and refused anyway
+	case 1: // stuck with a form that contradicts the other; one that states the same is dropped, and refused anyway
 		spec["subscription"].(map[string]any)["installPlanApproval"] = pick[any](r, "", "Sometimes", 3, nil, map[string]any{"Automatic": 0},
 			map[string]string{"Automatic": "Manual", "None": "Automatic", "Never": "Automatic"}[approval])
 	}

@@ -34,15 +34,15 @@ func TestRequirementsAreCovered(t *testing.T) {
 	exists := tests(t)
 	counts := map[string]int{}
 	for _, row := range rows {
-		id, named, here := row[1], row[2], strings.TrimSpace(row[3])
+		id, named, status := row[1], row[2], strings.TrimSpace(row[3])
 		have = append(have, id)
-		kind := regexp.MustCompile(`^(Differs|Open|Out of scope)[:,] \S`).FindStringSubmatch(here)
+		kind := regexp.MustCompile(`^(Differs|Open|Out of scope)[:,] \S`).FindStringSubmatch(status)
 		found := regexp.MustCompile("`(Test[^`]+)`").FindAllStringSubmatch(named, -1)
 		switch {
 		case kind != nil:
 			counts[kind[1]]++
-		case here != "":
-			t.Errorf("%s says %q: begin with what it is: Differs, Open or Out of scope", id, here)
+		case status != "":
+			t.Errorf("%s says %q: begin with what it is: Differs, Open or Out of scope", id, status)
 		case len(found) == 0:
 			t.Errorf("%s has neither a test nor a reason", id)
 		default:

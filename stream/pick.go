@@ -14,7 +14,7 @@ import (
 // Fields are the members of an object to store: with nil the whole member, else only those fields of it.
 type Fields map[string]Fields
 
-// Any stands for all members that Fields does not name. It is for objects whose unknown fields the API server prunes.
+// Any means all members that Fields does not name. It is for objects whose unknown fields the API server prunes.
 const Any = "*"
 
 // Limits of one member that is stored as a whole. Beyond them Pick stores a placeholder text that differs if the member does.

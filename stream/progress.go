@@ -52,8 +52,8 @@ func (p *Progress) Confirmed() time.Time {
 
 // Reached reports whether the watch has shown a resourceVersion, or a later one.
 func (p *Progress) Reached(version string, older func(version, than string) bool) bool {
-	shown := p.version.Load()
-	return shown != nil && !older(*shown, version)
+	latest := p.version.Load()
+	return latest != nil && !older(*latest, version)
 }
 
 // Forget makes the watch one that has shown nothing yet: the resource is not served.
@@ -70,7 +70,7 @@ func (p *Progress) confirm(until time.Time) {
 	p.confirmed.Store(&until)
 }
 
-func (p *Progress) shown(version string) {
+func (p *Progress) observed(version string) {
 	if version != "" {
 		p.version.Store(&version)
 	}
@@ -168,7 +168,7 @@ func (r *request) event(kind watch.EventType, object runtime.Object) {
 		r.initial = false
 		r.timer.Reset(r.bound * 3 / 5)
 	}
-	r.shown(m.GetResourceVersion())
+	r.observed(m.GetResourceVersion())
 	r.confirm(r.until)
 }
 

@@ -79,7 +79,7 @@ func (c *Client) Get(ctx context.Context, resource schema.GroupVersionResource, 
 	}
 	result := c.rest.Get().AbsPath(append(path(resource, key.Namespace), key.Name)...).Do(ctx)
 	if err := result.Error(); err != nil {
-		return nil, err // as the API server says it, unlike that of Raw
+		return nil, err // as the API server reports it, unlike that of Raw
 	}
 	return result.Raw()
 }
@@ -144,7 +144,7 @@ func (s *source) list(ctx context.Context, options metav1.ListOptions) (runtime.
 		return nil, fmt.Errorf("read a list: %w", err)
 	}
 	if s.progress != nil && into.Continue == "" {
-		s.progress.shown(into.ResourceVersion)
+		s.progress.observed(into.ResourceVersion)
 		s.progress.confirm(since)
 	}
 	return into, nil

@@ -18,11 +18,11 @@ func TestUserIs(t *testing.T) {
 		group  string
 		user   authenticationv1.UserInfo
 		is     bool
-		doubts Reason
+		reason Reason
 	}{
 		"by its name":              {user: authenticationv1.UserInfo{Username: "system:admin", UID: "any"}, is: true},
 		"by the group":             {group: masters, user: authenticationv1.UserInfo{Username: "system:admin", Groups: masterGroup}, is: true},
-		"the name alone":           {group: masters, user: authenticationv1.UserInfo{Username: "system:admin"}, doubts: RightsMissing},
+		"the name alone":           {group: masters, user: authenticationv1.UserInfo{Username: "system:admin"}, reason: RightsMissing},
 		"the group alone":          {group: masters, user: authenticationv1.UserInfo{Username: "kube-admin", Groups: masterGroup}},
 		"an account of that name":  {user: authenticationv1.UserInfo{Username: "system:serviceaccount:system:admin"}},
 		"the account that OLM was": {user: authenticationv1.UserInfo{Username: account.Username()}},
@@ -33,8 +33,8 @@ func TestUserIs(t *testing.T) {
 			if got := identity.Is(&test.user); got != test.is {
 				t.Errorf("Is is %v", got)
 			}
-			if doubt, _ := identity.Doubt(&test.user); doubt.Reason != test.doubts {
-				t.Errorf("Doubt is %+v", doubt)
+			if untrusted, _ := identity.Untrusted(&test.user); untrusted.Reason != test.reason {
+				t.Errorf("Doubt is %+v", untrusted)
 			}
 		})
 	}

@@ -26,7 +26,7 @@ type Account struct {
 
 const (
 	prefix = "system:serviceaccount:"
-	// masters is the group that the API server allows everything, whatever RBAC says.
+	// masters is the group that the API server allows everything, whatever RBAC reports.
 	masters = "system:masters"
 )
 
@@ -149,8 +149,8 @@ func (s *State) hasGroup(user *authenticationv1.UserInfo) bool {
 	return s.Group == "" || slices.Contains(user.Groups, s.Group)
 }
 
-// Doubt returns why a user with OLM's name does not count as OLM. It reports false for OLM, and for users with another name.
-func (i *Identity) Doubt(user *authenticationv1.UserInfo) (State, bool) {
+// Untrusted returns why a user with OLM's name does not count as OLM. It reports false for OLM, and for users with another name.
+func (i *Identity) Untrusted(user *authenticationv1.UserInfo) (State, bool) {
 	if user.Username != i.account.Username() {
 		return State{}, false
 	}

@@ -120,16 +120,16 @@ func TestIs(t *testing.T) {
 		user   string
 		uid    string
 		is     bool
-		doubts Reason // "" for no doubt
+		reason Reason // "" for no doubt
 	}{
 		"OLM by its token":            {state: trusted, user: account.Username(), uid: "account", is: true},
 		"OLM without a UID":           {state: trusted, user: account.Username(), is: true},
-		"an account of another UID":   {state: trusted, user: account.Username(), uid: "other", doubts: Unverified},
+		"an account of another UID":   {state: trusted, user: account.Username(), uid: "other", reason: Unverified},
 		"another user":                {state: trusted, user: "tenant", uid: "account"},
 		"the same name in another ns": {state: trusted, user: "system:serviceaccount:openshift-operator-lifecycle-manager:olm-operator-serviceaccount"},
-		"not verified yet":            {state: State{Reason: Unverified}, user: account.Username(), doubts: Unverified},
-		"rejected":                    {state: State{Reason: NamespaceYounger}, user: account.Username(), doubts: NamespaceYounger},
-		"rejected, and no UID at all": {state: State{Reason: NamespaceMissing}, user: account.Username(), uid: "", doubts: NamespaceMissing},
+		"not verified yet":            {state: State{Reason: Unverified}, user: account.Username(), reason: Unverified},
+		"rejected":                    {state: State{Reason: NamespaceYounger}, user: account.Username(), reason: NamespaceYounger},
+		"rejected, and no UID at all": {state: State{Reason: NamespaceMissing}, user: account.Username(), uid: "", reason: NamespaceMissing},
 		"another user while rejected": {state: State{Reason: NamespaceMissing}, user: "tenant"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -139,8 +139,8 @@ func TestIs(t *testing.T) {
 			if got := identity.Is(user); got != test.is {
 				t.Errorf("Is is %v", got)
 			}
-			if doubt, doubted := identity.Doubt(user); doubt.Reason != test.doubts || doubted != (test.doubts != "") {
-				t.Errorf("Doubt is %+v, %v", doubt, doubted)
+			if untrusted, doubted := identity.Untrusted(user); untrusted.Reason != test.reason || doubted != (test.reason != "") {
+				t.Errorf("Doubt is %+v, %v", untrusted, doubted)
 			}
 		})
 	}

@@ -2,7 +2,7 @@
 // state, and exactly what the gate must answer. Every file runs twice, through the handlers of package
 // admission and through a real API server, so that the two cannot drift apart.
 //
-// A scenario is a txtar file. Its comment starts with one sentence that says what it shows, for many of them
+// A scenario is a txtar file. Its comment starts with one sentence that states what it shows, for many of them
 // what an attacker tries; then come headers:
 //
 //	rules:  bundle/version                         the rule IDs that must speak, by refusing or warning

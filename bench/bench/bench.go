@@ -22,7 +22,7 @@ type Options struct {
 	Sizes []string
 	// Policies are the numbers of policies that Opgate is measured with; the first and the last are compared. Default: 1, 1,000, 10,000.
 	Policies []int
-	// Reviews is how many reviews a turn sends one after another, and again at the size's rate. Default: as each size says.
+	// Reviews is how many reviews a turn sends one after another, and again at the size's rate. Default: as each size sets.
 	Reviews int
 	// Seed is the seed of the order of turns.
 	Seed uint64
@@ -93,7 +93,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	var all []*Size
 	for _, name := range o.Sizes {
 		size := sizeNamed(name)
-		if err := size.build(); err != nil {
+		if err := size.build(ctx); err != nil {
 			return nil, fmt.Errorf("size %s: %w", name, err)
 		}
 		for _, s := range servers {
@@ -158,7 +158,7 @@ func (s *server) turn(ctx context.Context, size *Size, o *Options) (*turn, error
 	return t, err
 }
 
-// load is how busy the machine is, as the kernel says it; "" where it does not.
+// load is how busy the machine is, as the kernel reports it; "" where it does not.
 func load() string {
 	data, err := os.ReadFile("/proc/loadavg")
 	fields := strings.Fields(string(data))

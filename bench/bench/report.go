@@ -147,7 +147,7 @@ func (r *Report) JSON(w io.Writer) error {
 	return e.Encode(r)
 }
 
-// Caption says which run it is.
+// Caption states which run it is.
 func (r *Report) Caption() string {
 	text := fmt.Sprintf("%s, %s, %d processors, %d rounds", r.Time.Format(time.DateTime)+" UTC", r.Go, r.Processors, r.Rounds)
 	if r.Load != "" {

@@ -30,7 +30,7 @@ func (s *site) approvals(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.settle(ctx); err != nil {
+	if err := s.waitQuiet(ctx); err != nil {
 		return err
 	}
 	before, err := s.replicas[0].Usage()
@@ -55,7 +55,7 @@ func (s *site) approvals(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := s.settle(ctx); err != nil {
+	if err := s.waitQuiet(ctx); err != nil {
 		return err
 	}
 	after, err := s.replicas[0].Usage()

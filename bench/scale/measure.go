@@ -59,7 +59,7 @@ func (s *site) startLeader(ctx context.Context) error {
 		return err
 	}
 	s.row.StartSeconds = s.Now().Sub(began).Seconds()
-	return s.settle(ctx)
+	return s.waitQuiet(ctx)
 }
 
 // createPolicies creates a policy for each namespace, and waits until each has a status.
@@ -104,10 +104,10 @@ func (s *site) createPolicies(ctx context.Context) error {
 	p.ReportedSeconds = last.Sub(began).Seconds()
 	p.PerSecond = float64(len(s.names)) / p.ReportedSeconds
 	p.P50, p.P99 = percentile(took, 50).Seconds(), percentile(took, 99).Seconds()
-	if err := s.settle(ctx); err != nil {
+	if err := s.waitQuiet(ctx); err != nil {
 		return err
 	}
-	p.IdleSeconds = (s.Now().Sub(began) - s.Settled).Seconds()
+	p.IdleSeconds = (s.Now().Sub(began) - s.Quiet).Seconds()
 	after, err := s.replicas[0].Usage()
 	if err != nil {
 		return err
@@ -179,7 +179,7 @@ func (s *site) rest(ctx context.Context) error {
 		if s.Now().Sub(began) > reportTimeout {
 			return fmt.Errorf("the backstop is %q after %s", s.row.Backstop, reportTimeout)
 		}
-		if err := s.settle(ctx); err != nil {
+		if err := s.waitQuiet(ctx); err != nil {
 			return err
 		}
 		metrics, err := s.scrape(ctx)
@@ -256,15 +256,15 @@ func (s *site) events(ctx context.Context) error {
 		return err
 	}
 	took := s.Now().Sub(began)
-	if err := s.settle(ctx); err != nil {
+	if err := s.waitQuiet(ctx); err != nil {
 		return err
 	}
 	after, err := s.replicas[0].Usage()
 	if err != nil {
 		return err
 	}
-	idle := s.row.RestCPU * (s.Now().Sub(began) - took).Seconds()
-	s.row.EventCPU = max(0, (after.CPU-before.CPU).Seconds()-idle) / float64(s.Events)
+	atRest := s.row.RestCPU * (s.Now().Sub(began) - took).Seconds()
+	s.row.EventCPU = max(0, (after.CPU-before.CPU).Seconds()-atRest) / float64(s.Events)
 	return nil
 }
 
@@ -276,7 +276,7 @@ func (s *site) startSecond(ctx context.Context) error {
 		return err
 	}
 	s.row.SecondSeconds = s.Now().Sub(began).Seconds()
-	return s.settle(ctx)
+	return s.waitQuiet(ctx)
 }
 
 // memory measures both replicas at the end.

@@ -113,7 +113,7 @@ func (r *Report) JSON(w io.Writer) error {
 	return e.Encode(r)
 }
 
-// Caption says which run it is.
+// Caption states which run it is.
 func (r *Report) Caption() string {
 	text := fmt.Sprintf("%s, %s, %d processors", r.Time.Format(time.DateTime)+" UTC", r.Go, r.Processors)
 	if r.MemoryLimit > 0 {

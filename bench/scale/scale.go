@@ -27,7 +27,7 @@ type Options struct {
 	Edits, Events, Approvals int
 	// Rest is how long CPU time is measured while nothing happens, Settled how long Opgate has sent no request and used hardly any CPU time when
 	// it counts as idle. Defaults: 30 s, 10 s.
-	Rest, Settled time.Duration
+	Rest, Quiet time.Duration
 	// MemoryLimit is what Opgate reads as the memory limit of its container, in bytes. It is not killed beyond. Default: none.
 	MemoryLimit uint64
 	// Backstop is Opgate's mode. Default: that of the chart, enforce.
@@ -70,8 +70,8 @@ func (o *Options) Validate() error {
 	if o.Rest == 0 {
 		o.Rest = 30 * time.Second
 	}
-	if o.Settled == 0 {
-		o.Settled = 10 * time.Second
+	if o.Quiet == 0 {
+		o.Quiet = 10 * time.Second
 	}
 	if o.Backstop == "" {
 		o.Backstop = "enforce"
@@ -230,8 +230,8 @@ func again[T any](ctx context.Context, s *site, do func() (T, error)) (T, error)
 // busyTimeout bounds again.
 const busyTimeout = 2 * time.Minute
 
-// settle waits until Opgate sends no requests and answers none.
-func (s *site) settle(ctx context.Context) error {
+// waitQuiet waits until Opgate sends no requests and answers none.
+func (s *site) waitQuiet(ctx context.Context) error {
 	began := s.Now()
 	busy := began
 	cpu, err := s.cpu()
@@ -250,11 +250,11 @@ func (s *site) settle(ctx context.Context) error {
 			busy = now
 		}
 		cpu, since = used, s.Now()
-		_, last, err := s.log.since(began.Add(-s.Settled))
+		_, last, err := s.log.since(began.Add(-s.Quiet))
 		if err != nil {
 			return err
 		}
-		if s.Now().Sub(last) >= s.Settled && s.Now().Sub(busy) >= s.Settled {
+		if s.Now().Sub(last) >= s.Quiet && s.Now().Sub(busy) >= s.Quiet {
 			return nil
 		}
 		if s.Now().Sub(began) > settleTimeout {
@@ -301,7 +301,7 @@ func (s *site) pause(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-// load is how busy the machine is, as the kernel says it; "" where it does not.
+// load is how busy the machine is, as the kernel reports it; "" where it does not.
 func load() string {
 	data, err := os.ReadFile("/proc/loadavg")
 	var one, five, fifteen string

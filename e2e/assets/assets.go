@@ -19,7 +19,7 @@ var names = [...]string{"kube-apiserver", "etcd", "kubectl"}
 type Assets struct {
 	// Dir holds kube-apiserver, etcd and kubectl.
 	Dir string
-	// Origin says where the binaries come from, for people.
+	// Origin states where the binaries come from, for people.
 	Origin string
 }
 
@@ -32,7 +32,7 @@ func (a Assets) Etcd() string { return filepath.Join(a.Dir, "etcd") }
 // Kubectl is the path of the kubectl binary.
 func (a Assets) Kubectl() string { return filepath.Join(a.Dir, "kubectl") }
 
-// Options says how Find works. The zero value is useful.
+// Options configure how Find works. The zero value is useful.
 type Options struct {
 	// Log receives lines for people: what is used, and the progress of a build. Default: nowhere.
 	Log io.Writer
@@ -89,7 +89,7 @@ func Find(ctx context.Context, opts Options) (Assets, error) {
 	return Assets{Dir: dir, Origin: "built from source, Kubernetes " + version}, err
 }
 
-// complete sets the defaults and finds the checkout that says what to build.
+// complete sets the defaults and finds the checkout that states what to build.
 func (o *Options) complete() (repo.Checkout, error) {
 	if o.Log == nil {
 		o.Log = io.Discard

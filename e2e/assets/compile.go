@@ -32,7 +32,7 @@ type compilation struct {
 	done int       // packages
 	past int64     // their costs
 	part []byte    // of a line
-	log  io.Writer // takes all other lines: what the compiler says
+	log  io.Writer // takes all other lines: what the compiler states
 }
 
 // plan lists the packages that a build of all programs has to compile. The go command downloads their modules for that.
@@ -45,7 +45,7 @@ func (src source) plan(ctx context.Context, scratch string) *compilation {
 	c := &compilation{costs: map[string]int64{}}
 	out, err := src.command(ctx, scratch, args...).Output()
 	if err != nil {
-		return c // the build fails as well, and says why
+		return c // the build fails as well, and states why
 	}
 	for line := range strings.Lines(string(out)) {
 		path, files, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
@@ -92,7 +92,7 @@ func (c *compilation) Write(p []byte) (int, error) {
 	}
 }
 
-// String says how far the build is, and how long the rest takes if it is as slow as what is past. It is empty where that is not known.
+// String states how far the build is, and how long the rest takes if it is as slow as what is past. It is empty where that is not known.
 func (c *compilation) String() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

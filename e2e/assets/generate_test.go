@@ -87,7 +87,7 @@ echo changed >>go.mod
 	}
 }
 
-// TestFindVersionThatIsNotPublished says what the module proxy answered.
+// TestFindVersionThatIsNotPublished states what the module proxy answered.
 func TestFindVersionThatIsNotPublished(t *testing.T) {
 	dir := t.TempDir()
 	script := `#!/bin/sh

@@ -5,7 +5,7 @@ import "strings"
 // kubernetesModule is the module that kube-apiserver and kubectl are built from.
 const kubernetesModule = "k8s.io/kubernetes"
 
-// kubernetes says how a control plane is built from its tool module.
+// kubernetes states how a control plane is built from its tool module.
 func kubernetes(module, version string, opts Options) source {
 	major, minor := majorMinor(version)
 	// Without its version kube-apiserver reports v0.0.0-master, which kubectl and OLM cannot parse.

@@ -110,7 +110,7 @@ func TestPrebuilt(t *testing.T) {
 	}
 }
 
-// TestPrebuiltIsNotTaken: what is out of reach, of another version than tests run on, or not what the index says is built instead.
+// TestPrebuiltIsNotTaken: what is out of reach, of another version than tests run on, or not what the index states is built instead.
 func TestPrebuiltIsNotTaken(t *testing.T) {
 	tests := map[string]struct {
 		options assets.Options

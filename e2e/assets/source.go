@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// progressInterval is how often a build says that it is still going on. Quiet CI systems end jobs after minutes.
+	// progressInterval is how often a build reports that it is still going on. Quiet CI systems end jobs after minutes.
 	progressInterval = 15 * time.Second
 	// compilerLines is how much of the compiler's output an error quotes.
 	compilerLines = 30
@@ -32,7 +32,7 @@ type program struct{ name, path string }
 // lockInterval is how often a process that waits for another one's build looks whether it has ended.
 const lockInterval = 200 * time.Millisecond
 
-// source says what to build, and where to.
+// source states what to build, and where to.
 type source struct {
 	title    string    // for people
 	name     string    // begins the name of the directory of the result
@@ -148,7 +148,7 @@ func (src source) buildInto(ctx context.Context, dir string) error {
 	return nil
 }
 
-// build runs go build for one package, with its temporary files in scratch, and says every progressInterval what it is doing, for how
+// build runs go build for one package, with its temporary files in scratch, and states every progressInterval what it is doing, for how
 // long, and how far the build is.
 func (src source) build(ctx context.Context, output, path, scratch, what string, far *compilation) error {
 	compiler := filepath.Join(scratch, filepath.Base(output)+".log")

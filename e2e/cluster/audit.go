@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// auditPolicy says what the API server's audit log holds.
+// auditPolicy states what the API server's audit log holds.
 //
 //go:embed audit-policy.yaml
 var auditPolicy []byte
@@ -63,7 +63,7 @@ func (r *Request) Reopened() bool {
 }
 
 // OpgateRequests are all requests of Opgate's identity, whichever process made them, that the API server got between two
-// instants, in the order of the log. The zero time is no bound. Each request is there once. Options must ask for an audit log.
+// instants, in the order of the log. The zero time is no bound. Each request is returned once. Options must ask for an audit log.
 //
 // A request is in the log when it has been answered, a watch when it has been opened.
 func (c *Cluster) OpgateRequests(from, to time.Time) ([]Request, error) {

@@ -49,7 +49,7 @@ func startControlPlane(ctx context.Context, bin assets.Assets, dir string, addre
 
 	existing := false
 	plane := &controlPlane{arguments: map[Component][]string{}, restarted: map[Component]*process{}, env: &envtest.Environment{
-		UseExistingCluster:       &existing, // never a real cluster, whatever the environment says
+		UseExistingCluster:       &existing, // never a real cluster, whatever the environment reports
 		ControlPlaneStartTimeout: componentTimeout,
 		ControlPlaneStopTimeout:  componentTimeout,
 	}}

@@ -34,7 +34,7 @@ type Result struct {
 	ExitCode int
 }
 
-// Kubectl runs the real kubectl as a user. An exit code other than 0 is a result, not an error; an error says that kubectl
+// Kubectl runs the real kubectl as a user. An exit code other than 0 is a result, not an error; an error reports that kubectl
 // could not be run, or was stopped because ctx ended.
 func (c *Cluster) Kubectl(ctx context.Context, user User, stdin string, args ...string) (Result, error) {
 	return c.Run(ctx, Command{User: user, Args: args, Stdin: stdin})

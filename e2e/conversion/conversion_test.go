@@ -118,7 +118,7 @@ func TestConversionDocuments(t *testing.T) {
 			t.Cleanup(func() { e.Remove(t, target) })
 			own := written.GroupVersionKind().Version
 			got := read(t, e, own, target)
-			// All that the author wrote is there as they wrote it, and in the form in which they wrote it.
+			// All that the author wrote is stored as they wrote it, and in the form in which they wrote it.
 			if diff := cmp.Diff(harness.MergePatch(got.Object, written.Object), any(got.Object)); diff != "" {
 				t.Errorf("what was written is not what is read (-written +read):\n%s", diff)
 			}
@@ -130,12 +130,12 @@ func TestConversionDocuments(t *testing.T) {
 				t.Errorf("there is an annotation: %t, while installPlanApproval is %q", has, install)
 			}
 
-			meant := upgrade
-			if meant == "" {
-				meant = map[string]string{"Automatic": "Automatic", "Manual": "None"}[install]
+			wanted := upgrade
+			if wanted == "" {
+				wanted = map[string]string{"Automatic": "Automatic", "Manual": "None"}[install]
 			}
-			if u, i := approvalForms(read(t, e, harness.Present, target)); u != meant || i != "" {
-				t.Errorf("v1beta2 has upgradeApproval %q and installPlanApproval %q, want %q", u, i, meant)
+			if u, i := approvalForms(read(t, e, harness.Present, target)); u != wanted || i != "" {
+				t.Errorf("v1beta2 has upgradeApproval %q and installPlanApproval %q, want %q", u, i, wanted)
 			}
 			if own == harness.Present {
 				shown := map[string]string{"Automatic": "Automatic", "None": "Manual"}[upgrade]

@@ -149,7 +149,7 @@ func stories(t *testing.T) []*story {
 	return all
 }
 
-// contradiction is what the answer to a patch says where what it leaves in the policy contradicts what it sets.
+// contradiction is what the answer to a patch states where what it leaves in the policy contradicts what it sets.
 func (s *story) contradiction(live *unstructured.Unstructured) string {
 	if s.whole {
 		return ""
@@ -175,7 +175,7 @@ func (s *story) contradiction(live *unstructured.Unstructured) string {
 	return ""
 }
 
-// check reads the policy in both versions: it is as the second document says.
+// check reads the policy in both versions: it is as the second document states.
 func (s *story) check(ctx context.Context, e *harness.Env) error {
 	for _, want := range []*unstructured.Unstructured{s.after, inVersion(s.after, harness.Present, s.after.GetName())} {
 		got, err := readIn(ctx, e, want.GroupVersionKind().Version, want)

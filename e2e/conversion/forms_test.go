@@ -10,7 +10,7 @@ import (
 	"github.com/opgate/opgate/e2e/harness"
 )
 
-// TestConversionForms writes a policy in one form, and then says the opposite in each other form, by each verb, as other authors do
+// TestConversionForms writes a policy in one form, and then states the opposite in each other form, by each verb, as other authors do
 // who know nothing of the first.
 func TestConversionForms(t *testing.T) {
 	e := harness.Shared(t)

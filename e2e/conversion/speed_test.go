@@ -23,7 +23,7 @@ import (
 	"github.com/opgate/opgate/e2e/harness"
 )
 
-// identity is a converter that does nothing but what every converter must: it says that each object is of the version asked for.
+// identity is a converter that does nothing but what every converter must: it reports that each object is of the version asked for.
 type identity struct {
 	*httptest.Server
 	reviews, objects atomic.Int64
@@ -79,8 +79,8 @@ func webhookConversion(target string, ca []byte) apiextensionsv1.CustomResourceC
 	}
 }
 
-// listed reads the policies of a namespace, of all for "", in v1beta1, and returns the time until the last byte.
-func listed(ctx context.Context, e *harness.Env, namespace string) (time.Duration, []byte, error) {
+// timeList reads the policies of a namespace, of all for "", in v1beta1, and returns the time until the last byte.
+func timeList(ctx context.Context, e *harness.Env, namespace string) (time.Duration, []byte, error) {
 	path := harness.PathOf(harness.OperatorPoliciesIn(harness.Earlier), namespace, "", "")
 	if namespace == "" {
 		path = "/apis/" + harness.OperatorPolicies.Group + "/" + harness.Earlier + "/" + harness.OperatorPolicies.Resource
@@ -149,7 +149,7 @@ func BenchmarkConversionList(b *testing.B) {
 					convertBy(b, e, name, conversion, nothing, cached)
 					for _, namespace := range lists {
 						n, before := sizes[namespace], nothing.objects.Load()
-						took, _, err := listed(b.Context(), e, namespace)
+						took, _, err := timeList(b.Context(), e, namespace)
 						if err != nil {
 							b.Fatal(err)
 						}
@@ -210,7 +210,7 @@ func convertBy(b *testing.B, e *harness.Env, name string, conversion apiextensio
 			return errors.New("another one does")
 		}
 		if cached {
-			_, _, err = listed(ctx, e, "") // it may be being filled
+			_, _, err = timeList(ctx, e, "") // it may be being filled
 		}
 		return err
 	})

@@ -70,7 +70,7 @@ func storedIn(t *testing.T, e *harness.Env, version string) int {
 	return n
 }
 
-// wantStoredVersions checks what the API server says of the versions in which policies may be stored.
+// wantStoredVersions checks what the API server reports of the versions in which policies may be stored.
 func wantStoredVersions(t *testing.T, e *harness.Env, want ...string) {
 	t.Helper()
 	crd, err := e.Clients[cluster.Admin].Resource(harness.DefinitionResource).Get(t.Context(), policyDefinition, metav1.GetOptions{})

@@ -92,7 +92,7 @@ func TestA2WatchBudget(t *testing.T) {
 	e.turns(t, other, "base", "Compliant")
 	e.turns(t, other, "before", "Compliant")
 	e.waitIs(t, other, "before", policyv1.Compliant)
-	e.settle(t)
+	e.waitQuiet(t)
 	before := e.usage(t)
 	t.Logf("before: %+v", before)
 
@@ -176,10 +176,10 @@ func TestA2WatchBudget(t *testing.T) {
 					return err
 				})
 			}
-			if p, err := e.policy(t.Context(), "hostile", attack.name+"-4"); err != nil || !strings.Contains(shown(p), attack.says) {
-				t.Errorf("the last says (%v)\n%s", err, shown(p))
+			if p, err := e.policy(t.Context(), "hostile", attack.name+"-4"); err != nil || !strings.Contains(rendered(p), attack.says) {
+				t.Errorf("the last says (%v)\n%s", err, rendered(p))
 			}
-			e.settle(t)
+			e.waitQuiet(t)
 			if now := e.usage(t); !attack.watches(now.watches) || now.goroutines > before.goroutines+mostGoroutines {
 				t.Errorf("it takes %+v, and took %+v", now, before)
 			}
@@ -314,7 +314,7 @@ func TestA8AndB2PolicyAuthors(t *testing.T) {
 	}
 	for _, name := range []string{"curious", "rule", "forged"} {
 		p := e.waitIs(t, "hostile", name, policyv1.NonCompliant)
-		text := strings.Join(strings.Fields(shown(p)), " ") // which breaks lines
+		text := strings.Join(strings.Fields(rendered(p)), " ") // which breaks lines
 		for _, tells := range []string{"NotFound", "NoStatus", "WrongState"} {
 			if strings.Contains(text, tells) {
 				t.Errorf("A8: %s tells %s:\n%s", name, tells, text)
@@ -324,7 +324,7 @@ func TestA8AndB2PolicyAuthors(t *testing.T) {
 			t.Errorf("B2: %s does not say why nothing is made of it:\n%s", name, text)
 		}
 	}
-	e.settle(t)
+	e.waitQuiet(t)
 	for _, name := range []string{"nothing-for-others", "forged"} {
 		if err := constraint(t.Context(), name); !apierrors.IsNotFound(err) {
 			t.Errorf("B2: Constraint %s was made of a Policy whose author has no right to: %v", name, err)
@@ -337,7 +337,7 @@ func TestA8AndB2PolicyAuthors(t *testing.T) {
 	})
 	t.Run("B2 what touches it does not verify it", func(t *testing.T) {
 		harness.Kubectl(t, e.Cluster, cluster.Admin, "", "annotate", "policies.policy.open-cluster-management.io", "rule", "-n", "hostile", "touched=yes")
-		e.settle(t)
+		e.waitQuiet(t)
 		if err := constraint(t.Context(), "nothing-for-others"); !apierrors.IsNotFound(err) {
 			t.Errorf("got %v", err)
 		}

@@ -22,7 +22,7 @@ import (
 	"github.com/opgate/opgate/e2e/harness"
 )
 
-// commands are those of scripts about ordering; TestDependency says what they are for.
+// commands are those of scripts about ordering; TestDependency states what they are for.
 func (e *env) commands() map[string]func(*testscript.TestScript, bool, []string) {
 	all := e.Commands()
 	for name, command := range map[string]func(*testscript.TestScript, bool, []string){
@@ -129,8 +129,8 @@ func (e *env) policy(ctx context.Context, namespace, name string) (*policyv1.Pol
 	return p, nil
 }
 
-// shown is what is to be read of a Policy when a script fails.
-func shown(p *policyv1.Policy) string {
+// rendered is what is to be read of a Policy when a script fails.
+func rendered(p *policyv1.Policy) string {
 	text, err := yaml.Marshal(p.Status)
 	if err != nil {
 		return err.Error()
@@ -153,13 +153,13 @@ func (e *env) cmdIs(ts *testscript.TestScript, neg bool, args []string) {
 			return err
 		}
 		if p.Status.ComplianceState != stateOf(args[1]) {
-			return fmt.Errorf("%s is %q, want %s:\n%s", args[0], p.Status.ComplianceState, args[1], shown(p))
+			return fmt.Errorf("%s is %q, want %s:\n%s", args[0], p.Status.ComplianceState, args[1], rendered(p))
 		}
 		return nil
 	})
 }
 
-// details are what a Policy says of a template.
+// details are what a Policy reports of a template.
 func details(p *policyv1.Policy, template string) *policyv1.DetailsPerTemplate {
 	i := slices.IndexFunc(p.Status.Details, func(d *policyv1.DetailsPerTemplate) bool { return d.TemplateMeta.Name == template })
 	if i < 0 {
@@ -179,7 +179,7 @@ func (e *env) cmdTemplate(ts *testscript.TestScript, neg bool, args []string) {
 		}
 		d := details(p, args[1])
 		if d == nil || d.ComplianceState != stateOf(args[2]) || len(args) == 4 && (len(d.History) == 0 || !pattern.MatchString(d.History[0].Message)) {
-			return fmt.Errorf("%s does not say that %s, but\n%s", args[0], strings.Join(args[1:], " "), shown(p))
+			return fmt.Errorf("%s does not say that %s, but\n%s", args[0], strings.Join(args[1:], " "), rendered(p))
 		}
 		return nil
 	})
@@ -203,7 +203,7 @@ func (e *env) cmdOnce(ts *testscript.TestScript, neg bool, args []string) {
 			}
 		}
 		if found != 1 {
-			return fmt.Errorf("%d messages match:\n%s", found, shown(p))
+			return fmt.Errorf("%d messages match:\n%s", found, rendered(p))
 		}
 		return nil
 	})
@@ -224,7 +224,7 @@ func (e *env) cmdWaits(ts *testscript.TestScript, neg bool, args []string) {
 				return name == args[2] && d.Reason == args[3] && pattern.MatchString(d.Message)
 			}))
 		if !ok {
-			return fmt.Errorf("%s does not wait for %s, but\n%s", args[0], strings.Join(args[1:], " "), shown(p))
+			return fmt.Errorf("%s does not wait for %s, but\n%s", args[0], strings.Join(args[1:], " "), rendered(p))
 		}
 		return nil
 	})
@@ -277,7 +277,7 @@ func (e *env) cmdTells(ts *testscript.TestScript, neg bool, args []string) {
 		if err := e.Admin.List(ctx, events, crclient.InNamespace(ts.Getenv("NS"))); err != nil {
 			return err
 		}
-		var told []string
+		var messages []string
 		for _, event := range events.Items {
 			if event.InvolvedObject.Kind != "Policy" || event.InvolvedObject.Name != args[0] {
 				continue
@@ -285,9 +285,9 @@ func (e *env) cmdTells(ts *testscript.TestScript, neg bool, args []string) {
 			if event.Type == args[1] && event.Reason == "PolicyTemplateSync" && pattern.MatchString(event.Message) {
 				return nil
 			}
-			told = append(told, strings.Join([]string{event.Type, event.Reason, event.Message}, " "))
+			messages = append(messages, strings.Join([]string{event.Type, event.Reason, event.Message}, " "))
 		}
-		return fmt.Errorf("no event matches, but there are\n%s", strings.Join(told, "\n"))
+		return fmt.Errorf("no event matches, but there are\n%s", strings.Join(messages, "\n"))
 	})
 }
 

@@ -29,11 +29,11 @@ const scriptsAtOnce = 8
 
 // TestDependency runs the scripts of testdata against an API server with Opgate, which applies the templates of Policies
 // in the order of their dependencies. ConfigurationPolicy and CertificatePolicy are plain kinds here, and nothing acts on them:
-// a script writes the states that their controllers would. There is no OLM either; see TestLoop in e2e/loop.
+// a script writes the states that their controllers would. OLM does not run either; see TestLoop in e2e/loop.
 //
 // Each script has a namespace for Policies and operators, $NS, which is also $POLICIES, and another one, $OTHER. Opgate has been
 // given the kinds of group ordering.example.com, and none of forbidden.example.com. Where not said otherwise, a command waits
-// until what it says is so. Commands besides those of scripttest:
+// until what it states is so. Commands besides those of scripttest:
 //
 //	fill FILE...                   fill $NS, $POLICIES, $OTHER and $ID in, for kubectl
 //	becomes KIND NAME STATE        a policy controller has evaluated the newest generation of an object

@@ -80,8 +80,8 @@ var (
 	spaces = regexp.MustCompile(` {2,}`)
 )
 
-// plain is what a terminal shows, without what is different each time.
-func plain(text string) string {
+// withoutMarkup is what a terminal shows, without what is different each time.
+func withoutMarkup(text string) string {
 	var lines []string
 	for line := range strings.Lines(text) {
 		lines = append(lines, strings.TrimSpace(spaces.ReplaceAllString(ages.ReplaceAllString(line, "AGE"), " ")))
@@ -136,7 +136,7 @@ func (e *env) cmdPrints(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 3 || args[1] != "kubectl" {
 		ts.Fatalf("usage: prints FILE kubectl ARG...")
 	}
-	want := plain(ts.ReadFile(args[0]))
+	want := withoutMarkup(ts.ReadFile(args[0]))
 	if e.Gate != nil {
 		ts.Check(e.Gate.WaitForBackstop(context.Background()))
 	}
@@ -145,7 +145,7 @@ func (e *env) cmdPrints(ts *testscript.TestScript, neg bool, args []string) {
 		if err != nil {
 			return err
 		}
-		if diff := cmp.Diff(strings.Split(want, "\n"), strings.Split(plain(result.Stderr+result.Stdout), "\n")); diff != "" {
+		if diff := cmp.Diff(strings.Split(want, "\n"), strings.Split(withoutMarkup(result.Stderr+result.Stdout), "\n")); diff != "" {
 			return fmt.Errorf("%s does not print what the document has:\n%s\nthe first difference:\n%s\nthe log of opgate ends with\n%s",
 				strings.Join(args[1:], " "), result.Stderr+result.Stdout, diff, tail.File(e.Gate.LogPath(), 40))
 		}

@@ -87,7 +87,7 @@ func (e *env) waitIs(t testing.TB, namespace, name string, state policyv1.Compli
 	var p *policyv1.Policy
 	harness.Eventually(t, "policy "+name+" is "+string(state), func(ctx context.Context) (err error) {
 		if p, err = e.policy(ctx, namespace, name); err == nil && p.Status.ComplianceState != state {
-			err = fmt.Errorf("it is %q:\n%s", p.Status.ComplianceState, shown(p))
+			err = fmt.Errorf("it is %q:\n%s", p.Status.ComplianceState, rendered(p))
 		}
 		return err
 	})
@@ -160,27 +160,27 @@ func largeTemplate(t *testing.T, e *env) {
 // it starts one that deletes guards.
 func restart(t *testing.T, e *env) {
 	namespace := e.place(t)
-	guard := func(name string, dependencies ...string) *policyv1.Policy {
+	policy := func(name string, dependencies ...string) *policyv1.Policy {
 		p := policyOf(namespace, name, dependencies...)
 		p.Spec.PolicyTemplates[0].ObjectDefinition.Raw = fmt.Appendf(nil, `{"apiVersion":"policy.open-cluster-management.io/v1beta2","kind":"OperatorPolicy",
 			"metadata":{"name":%q},"spec":{"remediationAction":"inform","complianceType":"musthave","upgradeApproval":"None",
 			"subscription":{"name":%q,"namespace":%q,"channel":"stable","source":"catalog","sourceNamespace":"olm"}}}`, name, name, namespace)
 		return p
 	}
-	e.mustCreate(t, configuration(namespace, "base"), policyOf(namespace, "app", "ConfigurationPolicy/base"), guard("suspended", "ConfigurationPolicy/never"),
-		guard("guard", "ConfigurationPolicy/base"))
+	e.mustCreate(t, configuration(namespace, "base"), policyOf(namespace, "app", "ConfigurationPolicy/base"), policy("suspended", "ConfigurationPolicy/never"),
+		policy("guard", "ConfigurationPolicy/base"))
 	e.turns(t, namespace, "base", "Compliant")
 	e.turns(t, namespace, "app", "Compliant")
 	e.waitIs(t, namespace, "app", policyv1.Compliant)
 	e.waitIs(t, namespace, "suspended", policyv1.Pending)
 	e.waitIs(t, namespace, "guard", policyv1.NonCompliant)
-	e.settle(t)
+	e.waitQuiet(t)
 	type stored struct {
 		uid        string
 		generation int64
 		state      string
 	}
-	look := func() map[string]stored {
+	statuses := func() map[string]stored {
 		all := map[string]stored{}
 		for _, kind := range []string{"policy", "configurationpolicy", "operatorpolicy"} {
 			gvk, _ := e.Kind(kind)
@@ -196,14 +196,14 @@ func restart(t *testing.T, e *env) {
 		}
 		return all
 	}
-	before := look()
+	before := statuses()
 	since := time.Now()
 	e.restartOpgate(t)
 	// It has done all that it does when it has done something that came later.
 	e.mustCreate(t, policyOf(namespace, "witness", "ConfigurationPolicy/base"))
 	e.turns(t, namespace, "witness", "Compliant")
 	e.waitIs(t, namespace, "witness", policyv1.Compliant)
-	after := look()
+	after := statuses()
 	delete(after, "policy witness")
 	delete(after, "configurationpolicy witness")
 	if len(before) != len(after) {

@@ -58,13 +58,13 @@ func (e *env) did(t testing.TB, since time.Time) []string {
 	return requests
 }
 
-// settle waits until Opgate has nothing to do.
-func (e *env) settle(t testing.TB) {
+// waitQuiet waits until Opgate has nothing to do.
+func (e *env) waitQuiet(t testing.TB) {
 	t.Helper()
 	var last []string
-	settled := speed.Scale(orderingSettled)
-	err := wait.PollUntilContextTimeout(t.Context(), settled/5, harness.WaitTimeout, true, func(context.Context) (bool, error) {
-		last = e.did(t, time.Now().Add(-settled))
+	quiet := speed.Scale(orderingSettled)
+	err := wait.PollUntilContextTimeout(t.Context(), quiet/5, harness.WaitTimeout, true, func(context.Context) (bool, error) {
+		last = e.did(t, time.Now().Add(-quiet))
 		return len(last) == 0, nil
 	})
 	if err != nil {
@@ -85,7 +85,7 @@ func requests(t *testing.T, e *env) {
 	e.mustCreate(t, policyOf(namespace, "far", "Policy/indirect-0", "Policy/indirect-1"))
 	e.turns(t, namespace, "base", "NonCompliant")
 	e.waitIs(t, namespace, "far", policyv1.Pending)
-	e.settle(t)
+	e.waitQuiet(t)
 
 	t.Run("rest", func(t *testing.T) {
 		since := time.Now()
@@ -114,7 +114,7 @@ func requests(t *testing.T, e *env) {
 				}
 			}
 		}
-		e.settle(t)
+		e.waitQuiet(t)
 		if requests := e.did(t, since); len(requests) > 0 {
 			t.Errorf("opgate asked for\n  %s", strings.Join(requests, "\n  "))
 		}
@@ -127,8 +127,8 @@ func requests(t *testing.T, e *env) {
 				return e.Admin.Get(ctx, crclient.ObjectKey{Namespace: namespace, Name: name}, configuration("", ""))
 			})
 		}
-		e.settle(t)
-		// Each direct dependent makes its object and says so, and those behind it learn that it is not Pending any more.
+		e.waitQuiet(t)
+		// Each direct dependent makes its object and reports it, and those behind it learn that it is not Pending any more.
 		e.wantOnly(t, since, map[string]int{
 			"create configurationpolicies direct-": 3, "patch policies/status direct-": 6, "create events": 12, "patch policies/status indirect-": 6,
 		})
@@ -138,13 +138,13 @@ func requests(t *testing.T, e *env) {
 			e.turns(t, namespace, name, "NonCompliant")
 			e.waitIs(t, namespace, name, policyv1.NonCompliant)
 		}
-		e.settle(t)
+		e.waitQuiet(t)
 		since := time.Now()
 		e.turns(t, namespace, "base", "NonCompliant")
 		for _, name := range direct {
 			e.waitIs(t, namespace, name, policyv1.Pending)
 		}
-		e.settle(t)
+		e.waitQuiet(t)
 		e.wantOnly(t, since, map[string]int{
 			"delete configurationpolicies direct-": 3, "patch policies/status direct-": 6, "create events": 12, "patch policies/status indirect-": 6,
 		})
@@ -221,7 +221,7 @@ func (e *env) waitAll(t testing.TB, namespace string, state policyv1.ComplianceS
 	}
 }
 
-// evaluate has a policy controller find every ConfigurationPolicy of a namespace Compliant as soon as it is there, until the test
+// evaluate has a policy controller find every ConfigurationPolicy of a namespace Compliant as soon as it exists, until the test
 // ends.
 func (e *env) evaluate(t testing.TB, namespace string) {
 	t.Helper()
@@ -260,14 +260,14 @@ func chainRequests(t *testing.T, e *env) {
 	namespace := e.place(t)
 	e.chain(t, namespace, settlingLength)
 	e.waitAll(t, namespace, policyv1.Pending, settlingLength, chainTimeout)
-	e.settle(t)
+	e.waitQuiet(t)
 	e.evaluate(t, namespace)
 	since := time.Now()
 	e.turns(t, namespace, "base", "Compliant")
 	e.waitAll(t, namespace, policyv1.Compliant, settlingLength, chainTimeout)
-	e.settle(t)
+	e.waitQuiet(t)
 	requests := e.did(t, since)
-	// Its object, its status when that is there and when that is Compliant, what the one before says meanwhile, and events.
+	// Its object, its status when that exists and when that is Compliant, what the one before states meanwhile, and events.
 	if most := settlingLength * 8; len(requests) > most {
 		t.Errorf("opgate made %d requests for a chain of %d, want at most %d:\n  %s", len(requests), settlingLength, most, strings.Join(requests, "\n  "))
 	}
@@ -372,7 +372,7 @@ func BenchmarkDependencyChain(b *testing.B) {
 				namespace := e.place(b)
 				e.chain(b, namespace, n)
 				e.waitAll(b, namespace, policyv1.Pending, n, chainTimeout)
-				e.settle(b)
+				e.waitQuiet(b)
 				e.evaluate(b, namespace)
 				began := time.Now()
 				e.turns(b, namespace, "base", "Compliant")

@@ -36,11 +36,11 @@ type watched struct {
 	admin    *harness.Client
 	requests *requestLog
 
-	mu    sync.Mutex
-	told  map[types.NamespacedName]int
-	news  map[types.NamespacedName]chan struct{}
-	ended chan error
-	stop  context.CancelFunc
+	mu       sync.Mutex
+	notified map[types.NamespacedName]int
+	news     map[types.NamespacedName]chan struct{}
+	ended    chan error
+	stop     context.CancelFunc
 }
 
 // watchAs runs Watches as a user until the test ends.
@@ -53,7 +53,7 @@ func watchAs(t *testing.T, c *cluster.Cluster, config *rest.Config, o watches.Op
 	w := &watched{
 		admin:    admin,
 		requests: &requestLog{},
-		told:     map[types.NamespacedName]int{},
+		notified: map[types.NamespacedName]int{},
 		news:     map[types.NamespacedName]chan struct{}{},
 		ended:    make(chan error, 1),
 	}
@@ -65,7 +65,7 @@ func watchAs(t *testing.T, c *cluster.Cluster, config *rest.Config, o watches.Op
 	}
 	o.Notify = func(owner types.NamespacedName) {
 		w.mu.Lock()
-		w.told[owner]++
+		w.notified[owner]++
 		w.mu.Unlock()
 		select {
 		case w.newsOf(owner) <- struct{}{}:
@@ -147,7 +147,7 @@ func (w *watched) newsOf(owner types.NamespacedName) chan struct{} {
 func (w *watched) toldTimes(owner types.NamespacedName) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.told[owner]
+	return w.notified[owner]
 }
 
 // until waits until a condition holds, and checks it only after a notification of the owner: it fails without one.

@@ -21,10 +21,10 @@ import (
 func watchForbidden(t *testing.T, c *cluster.Cluster) {
 	guest := newGuest(t, c, "guest-forbidden")
 	w := watchAs(t, c, guest.config, watches.Options{Backoff: time.Hour})
-	patient, soon := w, watchAs(t, c, guest.config, watches.Options{Backoff: 100 * time.Millisecond})
+	slow, fast := w, watchAs(t, c, guest.config, watches.Options{Backoff: 100 * time.Millisecond})
 	guest.grant(t, "gadgets", "", "")
 	denied, fine := watchedTarget("Widget", "shop", "always"), watchedTarget("Gadget", "", "always")
-	for _, w := range []*watched{patient, soon} {
+	for _, w := range []*watched{slow, fast} {
 		w.Set(waiter, []watches.Target{denied, fine})
 		w.untilSeen(t, waiter, denied, dependency.Forbidden, "")
 		w.untilSeen(t, waiter, fine, "", dependency.Compliant)
@@ -36,12 +36,12 @@ func watchForbidden(t *testing.T, c *cluster.Cluster) {
 		t.Error("an object that may not be read is known")
 	}
 	guest.grant(t, "widgets", "shop", "")
-	soon.untilSeen(t, waiter, denied, "", dependency.Compliant) // after a pause
-	if got := patient.Observe(denied).Reason; got != dependency.Forbidden {
+	fast.untilSeen(t, waiter, denied, "", dependency.Compliant) // after a pause
+	if got := slow.Observe(denied).Reason; got != dependency.Forbidden {
 		t.Errorf("it is %q, want it left alone until its backoff is over", got)
 	}
 	w.patch(t, watchedCRD("Widget", "Namespaced", nil), `{"metadata":{"annotations":{"changed":"yes"}}}`)
-	patient.untilSeen(t, waiter, denied, "", dependency.Compliant) // at once
+	slow.untilSeen(t, waiter, denied, "", dependency.Compliant) // at once
 }
 
 func watchOneName(t *testing.T, c *cluster.Cluster) {
@@ -70,9 +70,9 @@ func watchListOnly(t *testing.T, c *cluster.Cluster) {
 		})
 	}
 	tried(8) // the state is seen before its owner is notified of it
-	told := w.toldTimes(waiter)
+	notified := w.toldTimes(waiter)
 	tried(16)
-	if n := w.toldTimes(waiter) - told; n > 0 || w.Observe(target).Reason != dependency.Forbidden {
+	if n := w.toldTimes(waiter) - notified; n > 0 || w.Observe(target).Reason != dependency.Forbidden {
 		t.Errorf("told %d times more, and it is %+v; want it Forbidden for good", n, w.Observe(target))
 	}
 }

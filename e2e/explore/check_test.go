@@ -26,9 +26,9 @@ type schemaResource = schema.GroupVersionResource
 type observed struct {
 	name, installed string
 	second          bool
-	// settled is that there is no other version, and that the one that is installed has succeeded.
-	settled string
-	subs    []unstructured.Unstructured
+	// quiet is that there is no other version, and that the one that is installed has succeeded.
+	quiet string
+	subs  []unstructured.Unstructured
 	// plans are those that wait for approval, installing those that were approved and have not ended.
 	plans, installing []unstructured.Unstructured
 	// status are the policies of the namespace, with what they report.
@@ -84,7 +84,7 @@ func (w *walk) observe(ctx context.Context, namespace string, second bool) (*obs
 	for _, csv := range csvs.Items {
 		phase, _, _ := unstructured.NestedString(csv.Object, "status", "phase")
 		if strings.HasPrefix(csv.GetName(), csvPrefix) {
-			o.installed, o.settled = max(o.installed, csv.GetName()), o.settled+csv.GetName()+" "+phase+" "
+			o.installed, o.quiet = max(o.installed, csv.GetName()), o.quiet+csv.GetName()+" "+phase+" "
 		}
 	}
 	subs, err := admin.Resource(harness.Subscriptions).Namespace(namespace).List(ctx, metav1.ListOptions{})
@@ -121,7 +121,7 @@ func (w *walk) observe(ctx context.Context, namespace string, second bool) (*obs
 // String describes what was observed, for a failure.
 func (o *observed) String() string {
 	var text strings.Builder
-	fmt.Fprintf(&text, "ClusterServiceVersions: %s\n", o.settled)
+	fmt.Fprintf(&text, "ClusterServiceVersions: %s\n", o.quiet)
 	for _, s := range o.subs {
 		fmt.Fprintf(&text, "Subscription %s: spec %v, annotations %v, status %v\n",
 			s.GetName(), s.Object["spec"], s.GetAnnotations(), s.Object["status"])
@@ -186,9 +186,9 @@ func (w *walk) checkStatus(o *observed, expected expectation) error {
 	op := o.status[0]
 	f := w.state[operatorPolicy+"/"+strings.TrimPrefix(op.Name, w.namespaces[0]+"-")]
 	text := scripttest.Conditions(op)
-	if o.installed != "" && expected.unknown == "" && o.settled != o.installed+" Succeeded " &&
+	if o.installed != "" && expected.unknown == "" && o.quiet != o.installed+" Succeeded " &&
 		f["remediationAction"] != "inform" && f["complianceType"] == musthave {
-		return fmt.Errorf("it has not settled: %s", o.settled)
+		return fmt.Errorf("it has not settled: %s", o.quiet)
 	}
 	listed := f.lists(o.installed)
 	want := policyv1beta2.Compliant

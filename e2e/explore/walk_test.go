@@ -46,8 +46,8 @@ type walk struct {
 	log func(format string, args ...any)
 	// state is what users have written, without what was refused.
 	state state
-	// waits are from when to when the invariants were awaited.
-	waits [][2]time.Time
+	// pauses are from when to when the invariants were awaited.
+	pauses [][2]time.Time
 	// removing is whether a policy may have removed the user's Subscription, adopted whether one may have changed it.
 	removing, adopted bool
 	// askedManual is whether the user's Subscription has ever asked for Manual.
@@ -103,7 +103,7 @@ func (x *explorer) play(ctx context.Context, script []action, log func(format st
 	return w.repeatedWrites()
 }
 
-// take does one action, and waits if it says so.
+// take does one action, and waits where it has to.
 func (w *walk) take(ctx context.Context, a action) error {
 	if a.verb == restart {
 		w.explorer.mu.Lock()
@@ -219,7 +219,7 @@ func (w *walk) await(ctx context.Context, check func(context.Context) error) err
 		}
 		return last == nil, nil
 	})
-	w.waits = append(w.waits, [2]time.Time{from, time.Now()})
+	w.pauses = append(w.pauses, [2]time.Time{from, time.Now()})
 	if err != nil {
 		return errors.Join(err, last)
 	}
@@ -335,7 +335,7 @@ func (w *walk) clean(ctx context.Context) {
 // repeatedWrites returns an error if Opgate wrote the same object again and again while users did nothing.
 func (w *walk) repeatedWrites() error {
 	const most = 40
-	for _, wait := range w.waits {
+	for _, wait := range w.pauses {
 		requests, err := w.OpgateRequests(wait[0], wait[1])
 		if err != nil {
 			return err

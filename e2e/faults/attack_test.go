@@ -53,7 +53,7 @@ func (a *attacker) violated() bool {
 func (a *attacker) attack(ctx context.Context) {
 	for ctx.Err() == nil {
 		for _, try := range []func(context.Context){a.approve, a.subscribeElsewhere, a.count} {
-			bounded, cancel := context.WithTimeout(ctx, patience)
+			bounded, cancel := context.WithTimeout(ctx, writeTimeout)
 			try(bounded)
 			cancel()
 		}
@@ -85,7 +85,7 @@ func (a *attacker) approve(ctx context.Context) {
 func (a *attacker) governed() []string {
 	a.play.watcher.mu.Lock()
 	defer a.play.watcher.mu.Unlock()
-	namespaces := []string{a.standing, a.own}
+	namespaces := []string{a.permanent, a.own}
 	if a.strict {
 		namespaces = append(namespaces, a.extra)
 	}
@@ -105,7 +105,7 @@ func forbidden(plan *unstructured.Unstructured) bool {
 
 // elsewhere is a Subscription to a catalog that the policy does not name.
 func (a *attacker) elsewhere() *unstructured.Unstructured {
-	return harness.Subscription(a.standing, "elsewhere", harness.ForeignCatalog, "Manual")
+	return harness.Subscription(a.permanent, "elsewhere", harness.ForeignCatalog, "Manual")
 }
 
 // subscribeElsewhere subscribes to another catalog, without effect. Only the webhooks refuse that.
@@ -117,11 +117,11 @@ func (a *attacker) subscribeElsewhere(ctx context.Context) {
 	}
 	judged := !a.row.unjudged || a.over.Load()
 	answer, err := a.Clients[cluster.Admin].Send(ctx, harness.Request{
-		Method: http.MethodPost, Path: harness.PathOf(harness.Subscriptions, a.standing, "", ""), Query: url.Values{"dryRun": {"All"}},
+		Method: http.MethodPost, Path: harness.PathOf(harness.Subscriptions, a.permanent, "", ""), Query: url.Values{"dryRun": {"All"}},
 		ContentType: "application/json", Body: body,
 	})
 	if err == nil && answer.OK() && judged {
-		a.violate("a Subscription to another catalog was admitted in %s", a.standing)
+		a.violate("a Subscription to another catalog was admitted in %s", a.permanent)
 	}
 }
 
@@ -130,9 +130,9 @@ func (a *attacker) catalogRefused(ctx context.Context) error {
 	return a.Attempt(ctx, install.Try{User: cluster.Admin, Object: a.elsewhere(), Refused: "(subscription/catalog)"})
 }
 
-// count writes an annotation on the policy that stands.
+// count writes an annotation on the permanent policy.
 func (a *attacker) count(ctx context.Context) {
-	p := policy(a.standing)
+	p := policy(a.permanent)
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"%d"}}}`, counter, a.acknowledged+1)
 	if _, err := a.Clients[cluster.Admin].Of(p).Patch(ctx, p.GetName(), types.MergePatchType, patch, metav1.PatchOptions{}); err == nil {
 		a.acknowledged++
@@ -141,7 +141,7 @@ func (a *attacker) count(ctx context.Context) {
 
 // counted returns an error if an acknowledged write is lost. One that was not acknowledged may be stored.
 func (a *attacker) counted(ctx context.Context) error {
-	p := policy(a.standing)
+	p := policy(a.permanent)
 	stored, err := a.Clients[cluster.Admin].Of(p).Get(ctx, p.GetName(), metav1.GetOptions{})
 	if err != nil {
 		return err

@@ -93,7 +93,7 @@ func (p *play) plansAndVersions(ctx context.Context) error {
 		p.seePlan(&plans.Items[i])
 	}
 	var errs []error
-	mine := []string{p.standing, p.own, p.extra}
+	mine := []string{p.permanent, p.own, p.extra}
 	for _, plan := range plans.Items {
 		approved, _, _ := unstructured.NestedBool(plan.Object, "spec", "approved")
 		if approved && forbidden(&plan) && slices.Contains(mine, plan.GetNamespace()) {

@@ -23,8 +23,8 @@ import (
 )
 
 const (
-	// patience bounds each request of users, so that one that a paused component never answers does not end the campaign.
-	patience = 10 * time.Second
+	// writeTimeout bounds each request of users, so that one that a paused component never answers does not end the campaign.
+	writeTimeout = 10 * time.Second
 	// retryInterval is how often users try again.
 	retryInterval = 300 * time.Millisecond
 )
@@ -37,8 +37,8 @@ type play struct {
 	// own is the namespace of the policy that is written while the fault lasts, extra one that verbs of the schedule need, "" for none.
 	own, extra string
 	// leader and follower are the replicas as they were when the fault began.
-	leader, follower node.Pod
-	began            time.Time
+	leader, standby node.Pod
+	began           time.Time
 	*watcher
 	*attacker
 
@@ -108,7 +108,7 @@ func (p *play) findReplicas(ctx context.Context) error {
 				leading++
 				p.leader = pod
 			} else {
-				p.follower = pod
+				p.standby = pod
 			}
 			if code, body, err := harness.GetURL(ctx, "http://"+pod.Addresses["health"]+"/readyz"); err != nil || code != 200 {
 				last = fmt.Errorf("%s is not ready: %d %s %w", pod.Name, code, body, err)
@@ -153,7 +153,7 @@ func (p *play) write(ctx context.Context) error {
 func (p *play) retry(ctx context.Context, do func(context.Context) error) error {
 	var last error
 	err := harness.Poll(ctx, speed.Scale(3**limit), func(ctx context.Context) (bool, error) {
-		ctx, cancel := context.WithTimeout(ctx, patience)
+		ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 		defer cancel()
 		last = do(ctx)
 		return last == nil, nil
@@ -195,7 +195,7 @@ func (p *play) recovers(t *testing.T, ended time.Time) {
 	judged := p.within(t, "another catalog is refused", *limit, p.catalogRefused)
 	p.over.Store(true)
 	approved := p.within(t, "the allowed version is approved", *limit, p.allowedApproved)
-	settled := p.within(t, "the status is that of an undisturbed policy", 2**limit, func(ctx context.Context) error {
+	elapsed := p.within(t, "the status is that of an undisturbed policy", 2**limit, func(ctx context.Context) error {
 		status, err := p.status(ctx, p.own)
 		if err == nil && status != p.reference {
 			err = fmt.Errorf("it is\n%s\nwant\n%s", status, p.reference)
@@ -204,7 +204,7 @@ func (p *play) recovers(t *testing.T, ended time.Time) {
 	})
 	p.within(t, "one replica leads, and both are ready", *limit, p.findReplicas)
 	t.Logf("%s: %s: the fault took %s; judged after %s, approved after %s more, settled after %s more",
-		p.row.id, p.row.script, seconds(ended.Sub(p.began)), judged, approved, settled)
+		p.row.id, p.row.script, seconds(ended.Sub(p.began)), judged, approved, elapsed)
 }
 
 func seconds(d time.Duration) time.Duration { return d.Round(100 * time.Millisecond) }
@@ -229,10 +229,10 @@ func (p *play) within(t *testing.T, what string, limit time.Duration, check func
 	return seconds(time.Since(began))
 }
 
-// governAgain stores the policy of the namespace that stands, which was lost, and waits until it holds the plan again.
+// governAgain stores the policy of the permanent namespace, which was lost, and waits until it holds the plan again.
 func (p *play) governAgain(t *testing.T) {
 	t.Helper()
-	for _, namespace := range []string{p.standing, p.own} {
+	for _, namespace := range []string{p.permanent, p.own} {
 		if err := p.retry(t.Context(), func(ctx context.Context) error {
 			_, err := p.Clients[cluster.Admin].Of(policy(namespace)).Create(ctx, policy(namespace), metav1.CreateOptions{})
 			if apierrors.IsAlreadyExists(err) {
@@ -244,7 +244,7 @@ func (p *play) governAgain(t *testing.T) {
 		}
 	}
 	p.within(t, "the policy that stands is in force", 2**limit, func(ctx context.Context) error {
-		if status, err := p.status(ctx, p.standing); err != nil || status != p.reference {
+		if status, err := p.status(ctx, p.permanent); err != nil || status != p.reference {
 			return fmt.Errorf("its status is %s: %w", status, err)
 		}
 		return nil

@@ -31,9 +31,9 @@ const operatorImage = "registry.invalid/etcd-operator"
 type site struct {
 	*install.Site
 	olm *olm.OLM
-	// standing is a namespace whose policy allows one version. A plan for a later one waits there all the time. reference is the status of
+	// permanent is a namespace whose policy allows one version. A plan for a later one waits there all the time. reference is the status of
 	// that policy.
-	standing  string
+	permanent string
 	reference string
 	// goroutines and memory are those of the replicas before the first fault, at most, and bound those of later.
 	goroutines, memory float64
@@ -82,7 +82,7 @@ func start(t *testing.T) *site {
 		}
 	})
 	s.RunHelm(t, "install", "opgate", harness.ChartDir, "--create-namespace", "--wait", "--set", install.Quick)
-	s.settle(t)
+	s.prepare(t)
 	return s
 }
 
@@ -131,24 +131,24 @@ func (s *site) proxyOf(pod node.Pod) *apiproxy.Proxy {
 	return s.proxies[pod.Name]
 }
 
-// settle prepares the namespace that stands, and records what is usual.
-func (s *site) settle(t *testing.T) {
+// prepare prepares the permanent namespace, and records what is usual.
+func (s *site) prepare(t *testing.T) {
 	t.Helper()
-	s.standing = s.NewNamespace(t)
+	s.permanent = s.NewNamespace(t)
 	harness.Eventually(t, "a policy is stored", func(ctx context.Context) error {
-		_, err := s.Create(ctx, policy(s.standing))
+		_, err := s.Create(ctx, policy(s.permanent))
 		return err
 	})
 	t.Cleanup(func() {
 		if s.reference == "" {
-			s.show(t, s.standing)
+			s.show(t, s.permanent)
 		}
 	})
 	e := &harness.OLMEnv{Env: s.Env, OLM: s.olm}
-	e.WaitForCSV(t, s.standing, harness.Etcd2)
-	e.WaitForPlan(t, s.standing, harness.Etcd4)
+	e.WaitForCSV(t, s.permanent, harness.Etcd2)
+	e.WaitForPlan(t, s.permanent, harness.Etcd4)
 	e.Eventually(t, "the status settles", func(ctx context.Context) error {
-		status, err := s.status(ctx, s.standing)
+		status, err := s.status(ctx, s.permanent)
 		if err == nil && !strings.Contains(status, harness.Etcd4) {
 			err = errors.New(status)
 		}

@@ -66,9 +66,9 @@ func (p *play) replicas(name string) []node.Pod {
 	case "leader":
 		return []node.Pod{p.leader}
 	case "follower":
-		return []node.Pod{p.follower}
+		return []node.Pod{p.standby}
 	case "both":
-		return []node.Pod{p.leader, p.follower}
+		return []node.Pod{p.leader, p.standby}
 	}
 	return nil
 }

@@ -206,7 +206,7 @@ func (s *backstopSite) alone(t *testing.T) {
 	}
 }
 
-// audit lets everything through, with a warning and an entry in the audit log, once Opgate and its webhooks are away.
+// audit lets everything through, with a warning and an entry in the audit log, once Opgate and its webhooks are gone.
 func (s *backstopSite) audit(t *testing.T) {
 	s.start(t, "audit")
 	s.wantMetrics(t, `opgate_backstop_active{state="audited"} 1`)

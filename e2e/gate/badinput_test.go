@@ -21,7 +21,7 @@ import (
 	"github.com/opgate/opgate/e2e/harness"
 )
 
-// TestBadObjects sends the API server what no sane client sends. Whoever refuses it, the gate goes on, and nothing forbidden is
+// TestBadObjects sends the API server what no sane client sends. No matter what refuses it, the gate goes on, and nothing forbidden is
 // stored.
 func TestBadObjects(t *testing.T) {
 	e := harness.Shared(t)

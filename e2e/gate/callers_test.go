@@ -35,7 +35,7 @@ type hostile struct {
 
 func newHostile(e *harness.Env, certificates ...tls.Certificate) *hostile {
 	config := e.Trust()
-	if len(certificates) > 0 { // shown whatever the server says that it trusts
+	if len(certificates) > 0 { // shown whatever the server reports that it trusts
 		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &certificates[0], nil }
 	}
 	return &hostile{
@@ -93,7 +93,7 @@ func forged(t *testing.T, old, object *unstructured.Unstructured) *admissionv1.A
 	return review
 }
 
-// webhookPaths are the paths that the API server calls, by the name of the entry, as the validating configuration says.
+// webhookPaths are the paths that the API server calls, by the name of the entry, as the validating configuration states.
 func webhookPaths(ctx context.Context, e *harness.Env) (map[string]string, error) {
 	u, err := e.Clients[cluster.Admin].Resource(harness.ValidatingResource).Get(ctx, "opgate", metav1.GetOptions{})
 	if err != nil {
@@ -115,7 +115,7 @@ func webhookPaths(ctx context.Context, e *harness.Env) (map[string]string, error
 }
 
 // TestA9UnauthenticatedCallers posts reviews to the port of the webhooks as every client can that reaches it, with a made-up user. What
-// is there in other namespaces, which policies refuse, and what that user may do is only shown to the API server.
+// exists in other namespaces, which policies refuse, and what that user may do is only shown to the API server.
 func TestA9UnauthenticatedCallers(t *testing.T) {
 	e := harness.Shared(t)
 	h := newHostile(e)

@@ -18,7 +18,7 @@ import (
 )
 
 // TestCatalogs makes sure that OLM is to Opgate what it is on a real cluster, without Opgate: what its catalogs offer, what
-// becomes of it, and how it looks when a part of OLM is away. Other tests build on that.
+// becomes of it, and how it looks when a part of OLM does not run. Other tests build on that.
 func TestCatalogs(t *testing.T) {
 	t.Parallel()
 	e := harness.VacantOLM(t, constraintPackages())

@@ -45,7 +45,7 @@ func check(t *testing.T, e *harness.Env, kubeconfig string, args ...string) (std
 	return out.String(), problems.String(), code
 }
 
-// checked returns what opgate check says of one namespace, as "decision kind name: first reason".
+// checked returns what opgate check reports of one namespace, as "decision kind name: first reason".
 func checked(t *testing.T, e *harness.Env, namespace string, args ...string) (lines []string) {
 	t.Helper()
 	stdout, stderr, code := check(t, e, e.Kubeconfig(), append(args, "-o", "json")...)

@@ -107,7 +107,7 @@ func violatingDependency(t *testing.T, e *harness.OLMEnv) {
 	e.WaitForCSV(t, namespace, vault1)
 }
 
-// clusterAdmin is about what an operator may do on the cluster. For one whose bundle lies in the catalog the plan tells it. For an
+// clusterAdmin is about what an operator may do on the cluster. For one whose bundle is in the catalog the plan tells it. For an
 // image the first to tell is the ClusterServiceVersion that OLM wants to write once the plan is approved.
 func clusterAdmin(t *testing.T, e *harness.OLMEnv) {
 	inline, image := e.NewNamespace(t), e.NewNamespace(t)

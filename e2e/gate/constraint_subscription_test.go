@@ -76,7 +76,7 @@ func curatedForTenants(t *testing.T, e *harness.OLMEnv) {
 	e.WaitForCSV(t, tenants, certified1)
 	e.WaitForCSV(t, others, certified1)
 
-	// Who changes the catalog of a Subscription that is there asks again.
+	// Who changes the catalog of a Subscription that exists asks again.
 	harness.WantRefused(t, e.Cluster, cluster.Tenant, "", []string{"patch", "subscription", "-n", tenants, "consul", "--type=merge", "--patch", `{"spec":{"source":"` + olm.Catalog + `"}}`},
 		"(subscription/constraint)")
 }
@@ -95,10 +95,10 @@ func warnedSubscription(t *testing.T, e *harness.OLMEnv) {
 
 	// An older version may come, and the upgrade waits.
 	e.OperatorGroup(t, namespace)
-	told := warnings(t, e.Env, cluster.Tenant, harness.AsJSON(t, subscriptionFrom(namespace, "etcd", olm.Catalog, harness.Etcd2)), "create", "-f", "-")
-	harness.WantTexts(t, told, `spec.installPlanApproval was changed from "Automatic" to Manual by Constraint `+namespace+` (subscription/approval)`)
-	if strings.Contains(told, "unknown-csv") || strings.Contains(told, "will not be allowed") {
-		t.Errorf("it was warned of\n%s", told)
+	warned := warnings(t, e.Env, cluster.Tenant, harness.AsJSON(t, subscriptionFrom(namespace, "etcd", olm.Catalog, harness.Etcd2)), "create", "-f", "-")
+	harness.WantTexts(t, warned, `spec.installPlanApproval was changed from "Automatic" to Manual by Constraint `+namespace+` (subscription/approval)`)
+	if strings.Contains(warned, "unknown-csv") || strings.Contains(warned, "will not be allowed") {
+		t.Errorf("it was warned of\n%s", warned)
 	}
 	e.WaitForCSV(t, namespace, harness.Etcd2)
 	e.WantApprovalRefused(t, cluster.Admin, e.WaitForPlan(t, namespace, harness.Etcd4), harness.Etcd4+" is not allowed by Constraint "+namespace, "(bundle/constraint)")
@@ -120,8 +120,8 @@ func otherCluster(t *testing.T, e *harness.OLMEnv) {
 
 	// Where no Constraint applies there is only a warning, and this is what OLM does then.
 	hangs := e.WaitForPlan(t, free, "futureoperator.v1.0.0")
-	told := warnings(t, e.Env, cluster.Tenant, "", "patch", "installplan", "-n", free, hangs.GetName(), "--type=merge", "--patch", harness.Approval)
-	harness.WantTexts(t, told, "futureoperator.v1.0.0 needs Kubernetes 1.99.0 or newer (bundle/kube-version)")
+	warned := warnings(t, e.Env, cluster.Tenant, "", "patch", "installplan", "-n", free, hangs.GetName(), "--type=merge", "--patch", harness.Approval)
+	harness.WantTexts(t, warned, "futureoperator.v1.0.0 needs Kubernetes 1.99.0 or newer (bundle/kube-version)")
 	e.Eventually(t, "see it hang", func(ctx context.Context) error {
 		csv, err := e.Clients[cluster.Admin].Resource(harness.ClusterServiceVersions).Namespace(free).Get(ctx, "futureoperator.v1.0.0", metav1.GetOptions{})
 		if err != nil {
@@ -138,13 +138,13 @@ func otherCluster(t *testing.T, e *harness.OLMEnv) {
 	e.Subscribe(t, guarded, "legacy", "", "Automatic")
 	old := e.WaitForPlan(t, guarded, "legacyoperator.v1.0.0")
 	e.WantApprovalRefused(t, cluster.Admin, old, "legacyoperator.v1.0.0 is for OpenShift 4.18 at most and is held (bundle/openshift-version): this cluster has "+harness.OpenShiftVersion)
-	told = warnings(t, e.Env, cluster.Admin, "", "patch", "installplan", "-n", guarded, old.GetName(), "--type=merge", "--patch",
+	warned = warnings(t, e.Env, cluster.Admin, "", "patch", "installplan", "-n", guarded, old.GetName(), "--type=merge", "--patch",
 		`{"metadata":{"annotations":{"opgate.io/override-reason":"ticket 78"}},"spec":{"approved":true}}`)
-	harness.WantTexts(t, told, `overridden with reason "ticket 78" (plan/override)`, "(bundle/openshift-version)")
+	harness.WantTexts(t, warned, `overridden with reason "ticket 78" (plan/override)`, "(bundle/openshift-version)")
 	e.WaitForCSV(t, guarded, "legacyoperator.v1.0.0")
 }
 
-// resolutionFailure is what OLM's resolver says of a Subscription, as an error that is nil if it does.
+// resolutionFailure is what OLM's resolver reports of a Subscription, as an error that is nil if it does.
 func resolutionFailure(s *unstructured.Unstructured) string {
 	conditions, _, _ := unstructured.NestedSlice(s.Object, "status", "conditions")
 	for _, c := range conditions {
@@ -156,7 +156,7 @@ func resolutionFailure(s *unstructured.Unstructured) string {
 	return ""
 }
 
-// waitForUnresolved waits until OLM says that a Subscription's constraints cannot be satisfied.
+// waitForUnresolved waits until OLM reports that a Subscription's constraints cannot be satisfied.
 func waitForUnresolved(t *testing.T, e *harness.OLMEnv, namespace, name string) {
 	t.Helper()
 	e.Eventually(t, "see that "+name+" does not resolve", func(ctx context.Context) error {

@@ -61,7 +61,7 @@ func TestConstraintsOLM(t *testing.T) {
 		"operators for another cluster are held":              otherCluster,
 		"a property of the cluster makes a bundle resolve":    virtualOperator,
 		"a virtual operator among operators for all":          virtualOperatorGlobal,
-		"ClusterServiceVersions past OLM":                     pastOLM,
+		"ClusterServiceVersions past OLM":                     bypassesOLM,
 		"hostile Constraints":                                 hostileConstraints,
 		"everybody reads and admins write":                    constraintRoles,
 		"the examples of the document":                        constraintExamples,
@@ -195,7 +195,7 @@ func waitForApproval(t *testing.T, e *harness.OLMEnv, namespace, name, approval,
 	})
 }
 
-// waitForConstraint waits until the status of a Constraint says of its newest generation what is wanted.
+// waitForConstraint waits until the status of a Constraint reports of its newest generation what is wanted.
 func waitForConstraint(t *testing.T, e *harness.OLMEnv, name string, wanted func(*constraintv1.Constraint) error) *constraintv1.Constraint {
 	t.Helper()
 	c := &constraintv1.Constraint{}
@@ -258,10 +258,10 @@ func constraintExamples(t *testing.T, e *harness.OLMEnv) {
 			if err := yaml.UnmarshalStrict([]byte(document), &u.Object); err != nil {
 				t.Fatal(err)
 			}
-			told := warnings(t, e.Env, cluster.Admin, document, "create", "--dry-run=server", "-f", "-")
+			warned := warnings(t, e.Env, cluster.Admin, document, "create", "--dry-run=server", "-f", "-")
 			// What other tests have installed may be previewed.
 			// Properties may have their reader in the Constraint before, which a dry run does not store.
-			for line := range strings.Lines(told) {
+			for line := range strings.Lines(warned) {
 				if !strings.Contains(line, "("+string(rules.RuleConstraintViolated)+")") && !strings.Contains(line, ": spec.properties is read by no rule") {
 					t.Errorf("%s %s: %s", u.GetKind(), u.GetName(), line)
 				}
@@ -376,8 +376,8 @@ func hostileConstraints(t *testing.T, e *harness.OLMEnv) {
 	harness.WantRefused(t, e.Cluster, cluster.Admin, harness.AsJSON(t, misspelt), []string{"create", "--validate=false", "-f", "-"}, "(constraint/field)", "spec.constraint")
 }
 
-// pastOLM writes ClusterServiceVersions by hand, as a user who bypasses OLM.
-func pastOLM(t *testing.T, e *harness.OLMEnv) {
+// bypassesOLM writes ClusterServiceVersions by hand, as a user who bypasses OLM.
+func bypassesOLM(t *testing.T, e *harness.OLMEnv) {
 	namespace := e.NewNamespace(t)
 	constrain(t, e.Env, constraintOf(namespace, only(namespace, isCertified), "only certified operators"))
 	csv := func(properties string) string {

@@ -37,7 +37,7 @@ func virtualOperatorIn(namespace, constraint string) *unstructured.Unstructured 
 		rules.VirtualOperatorName(constraint), namespace)
 }
 
-// waitForVirtualOperator waits until one is there and satisfies check.
+// waitForVirtualOperator waits until one exists and satisfies check.
 func waitForVirtualOperator(t *testing.T, e *harness.OLMEnv, u *unstructured.Unstructured, check func(*unstructured.Unstructured) error) *unstructured.Unstructured {
 	t.Helper()
 	var got *unstructured.Unstructured
@@ -53,8 +53,8 @@ func waitForVirtualOperator(t *testing.T, e *harness.OLMEnv, u *unstructured.Uns
 	return got
 }
 
-// offers wants the properties of a virtual operator to be these, by type and written as JSON.
-func offers(want map[string]string) func(*unstructured.Unstructured) error {
+// provides wants the properties of a virtual operator to be these, by type and written as JSON.
+func provides(want map[string]string) func(*unstructured.Unstructured) error {
 	return func(u *unstructured.Unstructured) error {
 		var list struct {
 			Properties []struct {
@@ -93,7 +93,7 @@ func virtualOperator(t *testing.T, e *harness.OLMEnv) {
 	u := gpuConstraint(namespace, 16)
 	constrain(t, e.Env, u)
 	virtual := virtualOperatorIn(namespace, namespace)
-	waitForVirtualOperator(t, e, virtual, offers(map[string]string{
+	waitForVirtualOperator(t, e, virtual, provides(map[string]string{
 		"acme.gpu": `{"memory":16}`, "acme.text": `"<ü>"`, "olm.k8s": kubernetes, "olm.kubeversion": kubernetes,
 	}))
 	waitForUnresolved(t, e, namespace, "trainer")
@@ -108,7 +108,7 @@ func virtualOperator(t *testing.T, e *harness.OLMEnv) {
 	t.Logf("there is a plan %s after the cluster offered what it needs", time.Since(since).Round(100*time.Millisecond))
 	e.WaitForCSV(t, namespace, trainer1)
 
-	made := waitForVirtualOperator(t, e, virtual, offers(map[string]string{
+	made := waitForVirtualOperator(t, e, virtual, provides(map[string]string{
 		"acme.gpu": `{"memory":80}`, "acme.text": `"<ü>"`, "olm.k8s": kubernetes, "olm.kubeversion": kubernetes,
 	}))
 	harness.WantField(t, made, `"`+namespace+`"`, "metadata", "labels", rules.VirtualOperatorLabel)
@@ -132,7 +132,7 @@ func virtualOperator(t *testing.T, e *harness.OLMEnv) {
 	// Given by a Constraint, a property of the cluster is not filled in.
 	e.Patch(t, cluster.Admin, harness.Named("Constraint", "", namespace),
 		`{"spec":{"properties":"[{\"type\":\"acme.gpu\",\"value\":{\"memory\":80}}]"}}`)
-	waitForVirtualOperator(t, e, virtual, offers(map[string]string{"acme.gpu": `{"memory":80}`, "olm.k8s": kubernetes, "olm.kubeversion": kubernetes}))
+	waitForVirtualOperator(t, e, virtual, provides(map[string]string{"acme.gpu": `{"memory":80}`, "olm.k8s": kubernetes, "olm.kubeversion": kubernetes}))
 
 	harness.Kubectl(t, e.Cluster, cluster.Tenant, "", "delete", "subscription", "-n", namespace, "trainer")
 	e.WaitForGone(t, harness.ClusterServiceVersions, namespace, made.GetName())

@@ -34,7 +34,7 @@ func TestA5PlanLendsItsName(t *testing.T) {
 	})
 }
 
-// planLendsName creates a plan before a policy is there. It has no status, so OLM leaves it alone for ever.
+// planLendsName creates a plan before a policy exists. It has no status, so OLM leaves it alone for ever.
 func planLendsName(t *testing.T, e *harness.OLMEnv) {
 	namespace := e.NewNamespace(t)
 	e.OperatorGroup(t, namespace)
@@ -153,7 +153,7 @@ func grantWeakAccount(t *testing.T, e *harness.OLMEnv, namespace string) {
 	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "create", "rolebinding", "-n", namespace, "weak", "--clusterrole=cluster-admin", "--serviceaccount="+namespace+":weak")
 }
 
-// waitForRefusal waits until OLM says in the status of a plan why it cannot carry it out.
+// waitForRefusal waits until OLM states in the status of a plan why it cannot carry it out.
 func waitForRefusal(t *testing.T, e *harness.OLMEnv, namespace, csv, why string) {
 	t.Helper()
 	e.Eventually(t, "see OLM refused with "+why, func(ctx context.Context) error {

@@ -41,7 +41,7 @@ func seedDocuments(t *testing.T) map[string]string {
 	return documents
 }
 
-// TestDocumentsApply applies every OperatorPolicy of the designs as it stands there, again, and by a second tool: defaults of the gate
+// TestDocumentsApply applies every OperatorPolicy of the designs as it is written, again, and by a second tool: defaults of the gate
 // must not be drift for any of them.
 func TestDocumentsApply(t *testing.T) {
 	e := harness.Shared(t)
@@ -78,7 +78,7 @@ func TestDocumentsApply(t *testing.T) {
 			if after.GetGeneration() != first.GetGeneration() || harness.Normal(after.Object["spec"]) != harness.Normal(first.Object["spec"]) {
 				t.Errorf("the spec moved from\n%s\nto\n%s", harness.Normal(first.Object["spec"]), harness.Normal(after.Object["spec"]))
 			}
-			// All that the author wrote is there as they wrote it.
+			// All that the author wrote is stored as they wrote it.
 			if written := map[string]any{"spec": u.Object["spec"]}; harness.Normal(harness.MergePatch(after.Object, written)) != harness.Normal(after.Object) {
 				t.Errorf("stored is\n%s\nwant it to have\n%s", harness.Normal(after.Object["spec"]), harness.Normal(u.Object["spec"]))
 			}
@@ -86,7 +86,7 @@ func TestDocumentsApply(t *testing.T) {
 	}
 }
 
-// TestConstraintDocument applies the Constraint of the design as it stands there, and the same in v1.
+// TestConstraintDocument applies the Constraint of the design as it is written, and the same in v1.
 func TestConstraintDocument(t *testing.T) {
 	e := harness.Shared(t)
 	data, err := os.ReadFile("../../api/constraint/testdata/seed-004-example.yaml")

@@ -26,14 +26,14 @@ func TestA4Escapes(t *testing.T) {
 	}
 	start()
 	first, constrained, governed := e.NewNamespace(t), e.NewNamespace(t), e.NewNamespace(t)
-	brought := func(namespace string) *unstructured.Unstructured {
+	install := func(namespace string) *unstructured.Unstructured {
 		p := harness.InstallPlan(namespace, "brings", harness.ForbiddenVersion)
 		p.Object["spec"].(map[string]any)["approved"] = true
 		p.Object["status"].(map[string]any)["phase"] = "Installing"
 		e.Put(t, p)
 		return installedCSV(namespace, harness.ForbiddenCSV, harness.ForbiddenVersion)
 	}
-	old, forbidden, unapproved := brought(first), brought(constrained), brought(governed)
+	old, forbidden, unapproved := install(first), install(constrained), install(governed)
 	e.Sync(t)
 	e.Put(t, old) // before anything forbids it
 	for _, namespace := range []string{first, constrained} {
@@ -44,9 +44,9 @@ func TestA4Escapes(t *testing.T) {
 	for _, u := range []*unstructured.Unstructured{forbidden, unapproved} {
 		harness.WantRefused(t, e.Cluster, cluster.OLM, harness.AsJSON(t, u), []string{"create", "-f", "-"}, "(bundle/")
 	}
-	for _, guard := range []*unstructured.Unstructured{p, constraintOf(constrained, "", ""), constraintOf(first, "", "")} {
-		harness.Eventually(t, "see "+guard.GetName()+" in force", func(ctx context.Context) error {
-			now, err := find(ctx, e, guard)
+	for _, holder := range []*unstructured.Unstructured{p, constraintOf(constrained, "", ""), constraintOf(first, "", "")} {
+		harness.Eventually(t, "see "+holder.GetName()+" in force", func(ctx context.Context) error {
+			now, err := find(ctx, e, holder)
 			if err != nil || now == nil {
 				return fmt.Errorf("it is %v: %w", now, err)
 			}

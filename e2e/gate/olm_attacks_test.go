@@ -30,7 +30,7 @@ func lets(t *testing.T, e *harness.OLMEnv, namespace, name string, resources []s
 
 const csvResource = "clusterserviceversions.operators.coreos.com"
 
-// waitForRecord waits until the record of a namespace says something, and the gate has read it.
+// waitForRecord waits until the record of a namespace states something, and the gate has read it.
 func waitForRecord(t *testing.T, e *harness.OLMEnv, namespace, says string) {
 	t.Helper()
 	e.Eventually(t, "see "+says+" recorded", func(ctx context.Context) error {
@@ -46,7 +46,7 @@ func waitForRecord(t *testing.T, e *harness.OLMEnv, namespace, says string) {
 	e.Sync(t)
 }
 
-// attackP1 plants, before a policy is there, a completed plan with contents of the tenant's choice (threat O53). The tenant may write
+// attackP1 plants, before a policy exists, a completed plan with contents of the tenant's choice (threat O53). The tenant may write
 // plans, their status, and the ClusterServiceVersion.
 func attackP1(t *testing.T, e *harness.OLMEnv) {
 	const name = "etcdoperator.v0.9.2"
@@ -190,7 +190,7 @@ func attackI1(t *testing.T, e *harness.OLMEnv) {
 		harness.WantRefused(t, e.Cluster, cluster.Tenant, harness.AsJSON(t, attack(name, template)), []string{"create", "-f", "-"}, "(operatorpolicy/lookup)")
 	}
 
-	// There is no such function, which the status says and no more.
+	// There is no such function, which the status states and no more.
 	key := attack("key", `{{ fromSecret "opgate-system" "opgate-marks" "key" }}`)
 	harness.Kubectl(t, e.Cluster, cluster.Tenant, harness.AsJSON(t, key), "create", "-f", "-")
 	t.Cleanup(func() { e.Remove(t, key) })

@@ -222,11 +222,11 @@ func wantRefusalInSubscription(t *testing.T, e *harness.OLMEnv) {
 		if err != nil {
 			return err
 		}
-		told := slices.ContainsFunc(conditions, func(c any) bool {
+		reported := slices.ContainsFunc(conditions, func(c any) bool {
 			message, _, _ := unstructured.NestedString(c.(map[string]any), "message")
 			return strings.Contains(message, "(plan/born-approved)") && strings.Contains(message, "set spec.installPlanApproval")
 		})
-		if !told {
+		if !reported {
 			return fmt.Errorf("conditions are %v", conditions)
 		}
 		return nil

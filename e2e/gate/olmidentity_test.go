@@ -17,7 +17,7 @@ import (
 	"github.com/opgate/opgate/e2e/harness"
 )
 
-// projectOwner is what whoever has created a project gets in it, as far as the attack needs it.
+// projectOwner is what any user who has created a project gets in it, as far as the attack needs it.
 const projectOwner = `
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
@@ -37,7 +37,7 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: opgate-e
 subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: tenant}]
 `
 
-// newProject creates a namespace as a self-service does for whoever asks, if it does not exist.
+// newProject creates a namespace as a self-service does for any user who asks, if it does not exist.
 func newProject(t *testing.T, e *harness.Env, namespace string) {
 	t.Helper()
 	admin := func(manifest string) { harness.Kubectl(t, e.Cluster, cluster.Admin, manifest, "apply", "-f", "-") }
@@ -268,7 +268,7 @@ func TestA1NamespaceAppearsLater(t *testing.T) {
 	})
 }
 
-// wantIdentity waits until Opgate says in its metric, its readiness and its log where OLM's identity stands. It is ready either way.
+// wantIdentity waits until Opgate states in its metric, its readiness and its log the state of OLM's identity. It is ready either way.
 func wantIdentity(t *testing.T, e *harness.Env, reason, problem string) {
 	t.Helper()
 	value := 0

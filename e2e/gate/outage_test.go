@@ -33,7 +33,7 @@ func TestG6Killed(t *testing.T) {
 	namespace := e.NewNamespace(t)
 	e.Put(t, harness.OperatorPolicy(namespace))
 	waiting := e.Put(t, harness.InstallPlan(namespace, "waiting", harness.ForbiddenVersion))
-	standing := e.Put(t, harness.Subscription(namespace, "standing", harness.GoodCatalog, "Manual"))
+	stored := e.Put(t, harness.Subscription(namespace, "standing", harness.GoodCatalog, "Manual"))
 	e.Sync(t)
 
 	// A client keeps retrying, from before the end until after the restart.
@@ -95,7 +95,7 @@ func TestG6Killed(t *testing.T) {
 			}
 			harness.WantRefused(t, e.Cluster, user, "", []string{"patch", "installplan", "-n", namespace, waiting.GetName(), "--type=merge", "--patch", `{"spec":{"approved":true}}`},
 				"failed calling webhook")
-			harness.WantRefused(t, e.Cluster, user, "", []string{"patch", "subscription", "-n", namespace, standing.GetName(), "--type=merge", "--patch", `{"spec":{"channel":"beta"}}`},
+			harness.WantRefused(t, e.Cluster, user, "", []string{"patch", "subscription", "-n", namespace, stored.GetName(), "--type=merge", "--patch", `{"spec":{"channel":"beta"}}`},
 				"failed calling webhook")
 		}
 		for _, user := range []cluster.User{cluster.Tenant, cluster.Admin} {
@@ -103,7 +103,7 @@ func TestG6Killed(t *testing.T) {
 				"failed calling webhook")
 		}
 	})
-	t.Run("G15 everything else is not", func(t *testing.T) { wantWritable(t, e, namespace, waiting, standing) })
+	t.Run("G15 everything else is not", func(t *testing.T) { wantWritable(t, e, namespace, waiting, stored) })
 
 	e.Restart(t, cluster.GateOptions{WithoutBackstop: true})
 	harness.WantRefused(t, e.Cluster, cluster.Tenant, harness.AsJSON(t, harness.Subscription(namespace, "foreign", harness.ForeignCatalog, "Manual")), []string{"create", "-f", "-"}, harness.DeniedBy, harness.ForeignCatalog)
@@ -140,7 +140,7 @@ func wantOutage(t *testing.T, e *harness.Env, user cluster.User, method, path st
 
 // wantWritable writes what must go on without the gate: all that a cluster, and Opgate itself, need to start (threat G15), and
 // what cannot matter.
-func wantWritable(t *testing.T, e *harness.Env, namespace string, waiting, standing *unstructured.Unstructured) {
+func wantWritable(t *testing.T, e *harness.Env, namespace string, waiting, stored *unstructured.Unstructured) {
 	t.Helper()
 	name := "e2e-" + rand.String(6)
 	for _, in := range []string{namespace, cluster.OpgateNamespace, cluster.PolicyNamespace, "kube-system"} {
@@ -187,9 +187,9 @@ func wantWritable(t *testing.T, e *harness.Env, namespace string, waiting, stand
 	// Metadata, OLM's own status, and the end of things.
 	for _, args := range [][]string{
 		{"label", "installplan", "-n", namespace, waiting.GetName(), "a=b"},
-		{"annotate", "subscription", "-n", namespace, standing.GetName(), "a=b"},
+		{"annotate", "subscription", "-n", namespace, stored.GetName(), "a=b"},
 		{"patch", "installplan", "-n", namespace, waiting.GetName(), "--subresource=status", "--type=merge", "--patch", `{"status":{"message":"by OLM"}}`},
-		{"delete", "subscription", "-n", namespace, standing.GetName()},
+		{"delete", "subscription", "-n", namespace, stored.GetName()},
 		{"delete", "installplan", "-n", namespace, waiting.GetName(), "--dry-run=server"},
 	} {
 		harness.Kubectl(t, e.Cluster, cluster.OLM, "", args...)
@@ -197,7 +197,7 @@ func wantWritable(t *testing.T, e *harness.Env, namespace string, waiting, stand
 	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "label", "operatorpolicy", "-n", cluster.PolicyNamespace, namespace, "a=b")
 }
 
-// TestG23Terminated asks Opgate to end. It says at once that it is no longer ready, answers all the same until the API server
+// TestG23Terminated asks Opgate to end. It states at once that it is no longer ready, answers all the same until the API server
 // has had time to notice, ends what it has begun, and exits with code 0.
 func TestG23Terminated(t *testing.T) {
 	e := harness.Shared(t)

@@ -90,7 +90,7 @@ func TestPlugin(t *testing.T) {
 		t.Errorf("in YAML: %+v", fromYAML)
 	}
 
-	// The edit that why proposes is made as it stands there, and is enough.
+	// The edit that why proposes is made as it is printed, and is enough.
 	opgate(t, e, "", 0, "why", "installplan", namespace+"/allowed")
 	why := opgate(t, e, "", 1, "why", "ip", namespace+"/forbidden").Stdout
 	harness.WantTexts(t, why, "Deny installplan "+namespace+"/forbidden", "denied", "bundle/version", "OperatorPolicy policies/"+policy.GetName(),

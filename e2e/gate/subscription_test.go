@@ -109,24 +109,24 @@ func TestO8NothingBorrowed(t *testing.T) {
 		"operatorpolicy.policy.open-cluster-management.io/managed", "admission.gatekeeper.sh/ignore", "policies.kyverno.io/ignore",
 		"app.kubernetes.io/managed-by", "kubernetes.io/metadata.name", "control-plane",
 	}
-	marks := map[string]string{}
+	requested := map[string]string{}
 	for _, key := range keys {
-		marks[key] = "true"
+		requested[key] = "true"
 	}
-	marks["kubernetes.io/metadata.name"] = "opgate-system"
-	marks["olm.copiedFrom"] = free
+	requested["kubernetes.io/metadata.name"] = "opgate-system"
+	requested["olm.copiedFrom"] = free
 	annotations := map[string]string{"opgate.io/override-reason": "because I say so", "operatorframework.io/properties": `{"properties":[]}`}
-	for key, value := range marks {
+	for key, value := range requested {
 		annotations[key] = value
 	}
 
 	foreign := harness.Subscription(namespace, "etcd", harness.ForeignCatalog, "Manual")
-	foreign.SetLabels(marks)
+	foreign.SetLabels(requested)
 	foreign.SetAnnotations(annotations)
 	harness.WantRefused(t, e.Cluster, cluster.Tenant, harness.AsJSON(t, foreign), []string{"create", "-f", "-"}, harness.DeniedBy, "(subscription/catalog)")
 
 	p := harness.InstallPlan(namespace, "marked", harness.ForbiddenVersion)
-	p.SetLabels(marks)
+	p.SetLabels(requested)
 	stored := e.Put(t, p)
 	stored.SetAnnotations(annotations)
 	stored.Object["spec"].(map[string]any)["approved"] = true

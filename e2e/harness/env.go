@@ -70,7 +70,7 @@ func Opgate(t testing.TB, c *cluster.Cluster) string {
 	return binary
 }
 
-// OpenShiftVersion is the version that the shared cluster says it is.
+// OpenShiftVersion is the version that the shared cluster states it is.
 const OpenShiftVersion = "4.19.3"
 
 // ContainerMemory is the memory limit of the chart, in bytes, under which hostile tests run Opgate.

@@ -197,8 +197,8 @@ func (e *LoopEnv) WaitCondition(t testing.TB, name, conditionType, status, text 
 }
 
 const (
-	// Settled is how long the loop sends no request once it is idle, on a machine of usual speed.
-	Settled = 3 * time.Second
+	// QuietPeriod is how long the loop sends no request once it is idle, on a machine of usual speed.
+	QuietPeriod = 3 * time.Second
 	// CatalogAgain is the delay until the loop reads a package again, after its catalog changed.
 	CatalogAgain = 30 * time.Second
 	// SettleTimeout bounds the wait until the loop has settled.

@@ -106,7 +106,7 @@ func (s *Site) served(t *testing.T) []*x509.Certificate {
 	return all
 }
 
-// certificateAt is what a server says that it is, whether or not that is to be trusted.
+// certificateAt is what a server reports that it is, whether or not that is to be trusted.
 func certificateAt(address string) (*x509.Certificate, error) {
 	connection, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12})
 	if err != nil {

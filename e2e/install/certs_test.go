@@ -107,7 +107,7 @@ func (r *certified) run(t *testing.T, i int) {
 func TestCertificates(t *testing.T) {
 	t.Parallel()
 	r := startCertified(t)
-	r.settled(t)
+	r.awaitBundles(t)
 
 	t.Run("opgate writes nothing but what is its own", func(t *testing.T) {
 		for resource, name := range registrations {
@@ -162,7 +162,7 @@ func TestCertificates(t *testing.T) {
 		if _, err := r.admin().Resource(harness.ValidatingResource).Create(t.Context(), configuration, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		r.settled(t)
+		r.awaitBundles(t)
 	})
 
 	t.Run("fields of webhooks are changed", r.fieldsAreSetBack)
@@ -198,7 +198,7 @@ func TestCertificates(t *testing.T) {
 				}
 				return nil
 			})
-			r.settled(t)
+			r.awaitBundles(t)
 			trusting()
 			if bundle := content(r.read(t, secretResource, cluster.Admin, cluster.OpgateNamespace, caSecret), "ca.crt"); !bytes.Contains(bundle, before) {
 				t.Error("the old CA has left the bundle: a replica that lags is not trusted any more")
@@ -209,7 +209,7 @@ func TestCertificates(t *testing.T) {
 	t.Run("old CAs are not to be trusted any more", func(t *testing.T) {
 		harness.Kubectl(t, r.Cluster, cluster.Admin, "", "patch", "secret", caSecret, "-n", cluster.OpgateNamespace, "--type=json", "-p",
 			`[{"op":"copy","from":"/data/tls.crt","path":"/data/ca.crt"}]`)
-		r.settled(t)
+		r.awaitBundles(t)
 		if bundle := content(r.read(t, secretResource, cluster.Admin, cluster.OpgateNamespace, caSecret), "ca.crt"); !bytes.Equal(bundle, r.signer(t)) {
 			t.Error("the bundle holds more than the CA that signs")
 		}
@@ -230,7 +230,7 @@ func TestCertificates(t *testing.T) {
 			})
 			r.run(t, i)
 		}
-		r.settled(t)
+		r.awaitBundles(t)
 	})
 
 	t.Run("expired CA at the start", func(t *testing.T) {
@@ -245,7 +245,7 @@ func TestCertificates(t *testing.T) {
 		for i := range r.processes {
 			r.run(t, i)
 		}
-		r.settled(t)
+		r.awaitBundles(t)
 		if bytes.Contains(content(r.read(t, secretResource, cluster.Admin, cluster.OpgateNamespace, caSecret), "ca.crt"), cert) {
 			t.Error("the expired CA is still in the bundle")
 		}
@@ -283,7 +283,7 @@ func (r *certified) patch(t *testing.T, resource schema.GroupVersionResource, na
 	}
 }
 
-// signer is the CA that the Secret says signs, as PEM.
+// signer is the CA that the Secret states signs, as PEM.
 func (r *certified) signer(t *testing.T) []byte {
 	return content(r.read(t, secretResource, cluster.Admin, cluster.OpgateNamespace, caSecret), "tls.crt")
 }
@@ -315,8 +315,8 @@ func bundles(u *unstructured.Unstructured) [][]byte {
 	return out
 }
 
-// settled waits until every caBundle is what the Secret says, and a client with it trusts both replicas.
-func (r *certified) settled(t *testing.T) {
+// awaitBundles waits until every caBundle is what the Secret states, and a client with it trusts both replicas.
+func (r *certified) awaitBundles(t *testing.T) {
 	t.Helper()
 	harness.Eventually(t, "see everything trust the replicas", func(ctx context.Context) error {
 		for i := range r.processes {

@@ -24,7 +24,7 @@ import (
 	"github.com/opgate/opgate/e2e/harness"
 )
 
-// TestOpenShift applies the overlay for OpenShift with certificates of its service CA operator, which the test stands in for: it writes the
+// TestOpenShift applies the overlay for OpenShift with certificates of its service CA operator, whose part the test plays: it writes the
 // Secret that the Service asks for, and the caBundle of each object that asks for one.
 func TestOpenShift(t *testing.T) {
 	t.Parallel()

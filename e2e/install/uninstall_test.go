@@ -112,7 +112,7 @@ func TestUninstall(t *testing.T) {
 }
 
 // takeOver installs a release where another controller has left its definition of OperatorPolicy, with v1beta1 alone and a policy
-// in it, as docs/install.md says.
+// in it, as docs/install.md describes.
 func (s *Site) takeOver(t *testing.T) {
 	data, err := os.ReadFile("../../manifests/crd/policy.open-cluster-management.io_operatorpolicies.yaml")
 	if err != nil {

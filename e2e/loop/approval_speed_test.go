@@ -24,7 +24,7 @@ const approvalPolicies = 50
 // an equal plan in the same namespace: read it, update it, judged by the same webhooks. By hand nothing has to be noticed first.
 func BenchmarkApproval(b *testing.B) {
 	e := startSpeed(b, approvalPolicies)
-	e.settle(b)
+	e.waitQuiet(b)
 	// One after the other, each when Opgate has nothing else to do.
 	b.Run(fmt.Sprintf("plan=%dKiB/policies=%d", planSize>>10, approvalPolicies), func(b *testing.B) {
 		var all approvals
@@ -73,7 +73,7 @@ func BenchmarkApproval(b *testing.B) {
 // approvals are the instants at which plans began to wait for their approval.
 type approvals struct {
 	mu sync.Mutex
-	// began is zero for those of which the audit log says it.
+	// began is zero for those of which the audit log states it.
 	began map[types.NamespacedName]time.Time
 	// requests are those that Opgate made for them.
 	requests int
@@ -104,7 +104,7 @@ func (e *speedEnv) byLoop(ctx context.Context, w waiting, all *approvals) error 
 	}
 	// Not when this process has read the answer, which is as large as the plan: Opgate may be at work by then.
 	all.begin(w.plan, time.Time{})
-	return e.told(ctx, w.plan.GetNamespace(), w.plan.GetName(), "was approved")
+	return e.reported(ctx, w.plan.GetNamespace(), w.plan.GetName(), "was approved")
 }
 
 // byHandAlone lets Opgate first come to rest after the plan was written.

@@ -13,7 +13,7 @@ import (
 )
 
 // TestLoop plays the scripts of testdata, whose language scripttest documents, against an API server with Opgate's background loop: those
-// about refusals, defaults, versions of the API, and templates, and one installation, upgrade and removal. There is no OLM: a script writes
+// about refusals, defaults, versions of the API, and templates, and one installation, upgrade and removal. OLM does not run: a script writes
 // what OLM would. TestReconciler of controller/operatorpolicy plays those that need no API server, TestLoopOLM has a real OLM.
 func TestLoop(t *testing.T) {
 	t.Parallel()
@@ -26,7 +26,7 @@ func TestLoop(t *testing.T) {
 	})
 }
 
-// startLoop starts one for a test alone. PackageManifests are a plain kind here: the real server of them takes what it says
+// startLoop starts one for a test alone. PackageManifests are a plain kind here: the real server of them takes what it states
 // from catalogs, and cannot be made to say anything else.
 func startLoop(t testing.TB, args ...string) *harness.LoopEnv {
 	t.Helper()

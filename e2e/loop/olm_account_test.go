@@ -58,7 +58,7 @@ func installsAsAccount(t *testing.T, e *harness.OLMEnv) {
 	p, vault := accountPolicy(t, e, alone, "etcd", harness.Etcd2), accountPolicy(t, e, both, "vault")
 
 	// The status names the right that is missing. OLM goes on by itself once the account has it.
-	forbidden := says("InstallPlanCompliant=False InstallPlansInstalling", "retrying execution due to error",
+	forbidden := wantCondition("InstallPlanCompliant=False InstallPlansInstalling", "retrying execution due to error",
 		"is forbidden: User \"system:serviceaccount:"+alone+":"+installer)
 	waitForPolicy(t, e, p, is(nonCompliant), has(""), forbidden)
 	grant(t, e, alone)
@@ -67,7 +67,7 @@ func installsAsAccount(t *testing.T, e *harness.OLMEnv) {
 	e.WaitForCSV(t, both, "vaultoperator.v1.0.0")
 	e.WaitForCSV(t, both, harness.Etcd4)
 	waitForPolicy(t, e, vault, is(compliant), has("vaultoperator.v1.0.0"))
-	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd2), says("OperatorGroupCompliant=True OperatorGroupMatches"))
+	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd2), wantCondition("OperatorGroupCompliant=True OperatorGroupMatches"))
 	harness.WantField(t, e.Get(t, harness.OperatorGroups, alone, alone), `"`+installer+`"`, "spec", "serviceAccountName")
 
 	upgrade := e.WaitForPlan(t, alone, harness.Etcd4)
@@ -84,7 +84,7 @@ func installsAsAccount(t *testing.T, e *harness.OLMEnv) {
 func awayFromAccount(t *testing.T, e *harness.OLMEnv, p *unstructured.Unstructured) {
 	namespace, _, _ := unstructured.NestedString(p.Object, "spec", "subscription", "namespace")
 	waitForPolicy(t, e, p, is(nonCompliant), has(""),
-		says("InstallPlanCompliant=False InstallPlansInstalling", "retrying execution due to error"))
+		wantCondition("InstallPlanCompliant=False InstallPlansInstalling", "retrying execution due to error"))
 	if _, err := e.Gate.Stop(); err != nil {
 		t.Fatal(err)
 	}

@@ -24,19 +24,19 @@ spec:
   upgradeApproval: Automatic
 `, namespace, cluster.PolicyNamespace, olm.Catalog, cluster.OLMNamespace, harness.Etcd2)
 	e.Apply(t, p)
-	waitForPolicy(t, e, p, is(compliant), says("SubscriptionCompliant=True SubscriptionNotPresent"),
-		says("ClusterServiceVersionCompliant=True ClusterServiceVersionNotPresent"))
+	waitForPolicy(t, e, p, is(compliant), wantCondition("SubscriptionCompliant=True SubscriptionNotPresent"),
+		wantCondition("ClusterServiceVersionCompliant=True ClusterServiceVersionNotPresent"))
 	e.WantNames(t, harness.OperatorGroups, namespace)
 	e.WantNames(t, harness.Subscriptions, namespace)
 
 	e.OperatorGroup(t, namespace)
 	e.Subscribe(t, namespace, "etcd", harness.Etcd2, "Automatic")
 	e.WaitForCSV(t, namespace, harness.Etcd2)
-	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd2), says("SubscriptionCompliant=True SubscriptionMatches"),
-		says("InstallPlanCompliant=True InstallPlanRequiresApproval", harness.Etcd4+" is not allowed"))
+	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd2), wantCondition("SubscriptionCompliant=True SubscriptionMatches"),
+		wantCondition("InstallPlanCompliant=True InstallPlanRequiresApproval", harness.Etcd4+" is not allowed"))
 	sub := e.Get(t, harness.Subscriptions, namespace, "etcd")
 	harness.WantField(t, sub, `"Manual"`, "spec", "installPlanApproval") // by admission
-	if marks := len(sub.GetAnnotations()); marks != 1 || sub.GetAnnotations()[rules.RequestedApprovalAnnotation] != "Automatic" {
+	if annotations := len(sub.GetAnnotations()); annotations != 1 || sub.GetAnnotations()[rules.RequestedApprovalAnnotation] != "Automatic" {
 		t.Errorf("the Subscription has annotations %v, want only what it asked for", sub.GetAnnotations())
 	}
 	e.WantApprovalRefused(t, cluster.Admin, e.WaitForPlan(t, namespace, harness.Etcd4), harness.Etcd4, "(bundle/version)")
@@ -47,10 +47,10 @@ spec:
 
 	// What is not allowed any more is reported, and stays.
 	e.Edit(t, p, `{"spec":{"versions":["`+harness.Etcd2+`"]}}`)
-	waitForPolicy(t, e, p, is(nonCompliant), has(harness.Etcd4), says("ClusterServiceVersionCompliant=False UnapprovedVersion"))
+	waitForPolicy(t, e, p, is(nonCompliant), has(harness.Etcd4), wantCondition("ClusterServiceVersionCompliant=False UnapprovedVersion"))
 
 	// It installs nothing in the place of what its owner removes.
 	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "delete", "subscription,clusterserviceversion", "--all", "-n", namespace)
-	waitForPolicy(t, e, p, is(compliant), has(""), says("SubscriptionCompliant=True SubscriptionNotPresent"))
+	waitForPolicy(t, e, p, is(compliant), has(""), wantCondition("SubscriptionCompliant=True SubscriptionNotPresent"))
 	e.WantNames(t, harness.Subscriptions, namespace)
 }

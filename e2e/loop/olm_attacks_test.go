@@ -65,7 +65,7 @@ func wantReviewed(t *testing.T, e *harness.OLMEnv, namespace, pkg string, change
 	e.Apply(t, p)
 	e.WaitForCSV(t, namespace, pkg+"operator.v0.9.2")
 	plan := e.WaitForPlan(t, namespace, pkg+"operator.v0.9.4")
-	waitForPolicy(t, e, p, is(compliant), says("InstallPlanCompliant=True InstallPlanRequiresApproval", "(bundle/consent)", change))
+	waitForPolicy(t, e, p, is(compliant), wantCondition("InstallPlanCompliant=True InstallPlanRequiresApproval", "(bundle/consent)", change))
 	e.WantApprovalRefused(t, cluster.Tenant, plan, "(bundle/consent)", change)
 }
 

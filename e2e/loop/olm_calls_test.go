@@ -52,10 +52,10 @@ func callsAvoided(t *testing.T, e *harness.OLMEnv) {
 	p.SetNamespace(policies)
 	e.Apply(t, p)
 	e.WaitForCSV(t, namespace, harness.Etcd2)
-	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd2), says("InstallPlanCompliant=True InstallPlanRequiresApproval"))
+	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd2), wantCondition("InstallPlanCompliant=True InstallPlanRequiresApproval"))
 	e.Edit(t, p, `{"spec":{"versions":["`+harness.Etcd2+`","`+harness.Etcd4+`"]}}`)
 	e.WaitForCSV(t, namespace, harness.Etcd4)
-	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd4), says("InstallPlanCompliant=True NoInstallPlansRequiringApproval"))
+	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd4), wantCondition("InstallPlanCompliant=True NoInstallPlansRequiringApproval"))
 
 	reviews := recorder.recorded()
 	witnesses := witnesses(t, namespace, reviews)

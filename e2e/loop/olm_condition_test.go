@@ -15,7 +15,7 @@ import (
 
 const migrating = "The operator is performing a migration."
 
-// busyOperator installs an operator that then says that it must not be upgraded, and returns its policy and the plan that waits.
+// busyOperator installs an operator that then reports that it must not be upgraded, and returns its policy and the plan that waits.
 func busyOperator(t *testing.T, e *harness.OLMEnv) (p, upgrade *unstructured.Unstructured) {
 	t.Helper()
 	namespace := e.NewNamespace(t)
@@ -37,7 +37,7 @@ func busyOperator(t *testing.T, e *harness.OLMEnv) (p, upgrade *unstructured.Uns
 	})
 	e.Edit(t, p, `{"spec":{"versions":["`+harness.Etcd2+`","`+harness.Etcd4+`"]}}`)
 	upgrade = e.WaitForPlan(t, namespace, harness.Etcd4)
-	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd2), says("InstallPlanCompliant=True InstallPlanRequiresApproval",
+	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd2), wantCondition("InstallPlanCompliant=True InstallPlanRequiresApproval",
 		harness.Etcd4+" cannot replace "+harness.Etcd2+" now and is held (bundle/not-upgradeable)", `Upgradeable is False, "`+migrating+`"`))
 	e.WantApprovalRefused(t, cluster.Admin, upgrade, "(bundle/not-upgradeable)", migrating)
 	return p, upgrade
@@ -56,7 +56,7 @@ func setCondition(t *testing.T, e *harness.OLMEnv, namespace, list, status strin
 		"--type=merge", "--patch", string(patch))
 }
 
-// upgradeOverruled has an admin set aside what the operator says, as OLM's manual describes it.
+// upgradeOverruled has an admin set aside what the operator states, as OLM's manual describes it.
 func upgradeOverruled(t *testing.T, e *harness.OLMEnv) {
 	p, upgrade := busyOperator(t, e)
 	setCondition(t, e, upgrade.GetNamespace(), "overrides", "True")
@@ -71,7 +71,7 @@ func upgradeForced(t *testing.T, e *harness.OLMEnv) {
 	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "patch", "installplan", "-n", namespace, upgrade.GetName(), "--type=merge",
 		"--patch", `{"metadata":{"annotations":{"opgate.io/override-reason":"ticket 77"}},"spec":{"approved":true}}`)
 	waitForPolicy(t, e, p, is(nonCompliant), has(harness.Etcd2),
-		says("ClusterServiceVersionCompliant=False OperatorConditionNotUpgradeable", harness.Etcd4, migrating))
+		wantCondition("ClusterServiceVersionCompliant=False OperatorConditionNotUpgradeable", harness.Etcd4, migrating))
 	setCondition(t, e, namespace, "conditions", "True")
 	e.WaitForCSV(t, namespace, harness.Etcd4)
 	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd4))

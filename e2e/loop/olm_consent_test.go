@@ -106,7 +106,7 @@ func heldUpgrade(t *testing.T, e *harness.OLMEnv, p *unstructured.Unstructured, 
 	e.WaitForCSV(t, namespace, csv+".v0.9.2")
 	plan = e.WaitForPlan(t, namespace, csv+".v0.9.4")
 	waitForPolicy(t, e, p, is(compliant), has(csv+".v0.9.2"),
-		says("InstallPlanCompliant=True InstallPlanRequiresApproval", csv+".v0.9.4", "(bundle/consent)", "secrets"))
+		wantCondition("InstallPlanCompliant=True InstallPlanRequiresApproval", csv+".v0.9.4", "(bundle/consent)", "secrets"))
 	refusal := e.WantApprovalRefused(t, cluster.Admin, plan, csv+".v0.9.4", "(bundle/consent)", "secrets", "pods", "v1beta1", "spec.consent.accepted")
 	if digest = digestPattern.FindString(refusal); digest == "" {
 		t.Fatalf("the refusal names no digest: %s", refusal)
@@ -117,7 +117,7 @@ func heldUpgrade(t *testing.T, e *harness.OLMEnv, p *unstructured.Unstructured, 
 }
 
 // approve runs opgate approve with a digest, and returns what it prints.
-func approve(t *testing.T, e *harness.OLMEnv, plan *unstructured.Unstructured, digest string, exitCode int, says ...string) (output string) {
+func approve(t *testing.T, e *harness.OLMEnv, plan *unstructured.Unstructured, digest string, exitCode int, wantCondition ...string) (output string) {
 	t.Helper()
 	got, err := e.RunOpgate(t.Context(), cluster.Command{Args: []string{"approve", plan.GetNamespace() + "/" + plan.GetName(), "--digest", digest}})
 	if err != nil {
@@ -126,7 +126,7 @@ func approve(t *testing.T, e *harness.OLMEnv, plan *unstructured.Unstructured, d
 	if got.ExitCode != exitCode {
 		t.Errorf("opgate approve ends with exit code %d, want %d", got.ExitCode, exitCode)
 	}
-	for _, text := range says {
+	for _, text := range wantCondition {
 		if !strings.Contains(got.Stdout+got.Stderr, text) {
 			t.Errorf("opgate approve prints %s%s\nwant %q in it", got.Stdout, got.Stderr, text)
 		}
@@ -191,7 +191,7 @@ func editedAfterApproval(t *testing.T, e *harness.OLMEnv) {
 	if err := e.OLM.CatalogOperator().Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	waitForPolicy(t, e, p, says("InstallPlanCompliant=False InstallPlanRefused", "anchoroperator.v0.9.4", "was changed after OLM had written it"))
+	waitForPolicy(t, e, p, wantCondition("InstallPlanCompliant=False InstallPlanRefused", "anchoroperator.v0.9.4", "was changed after OLM had written it"))
 	_, err := e.Clients[cluster.Admin].Resource(harness.ClusterServiceVersions).Namespace(namespace).Get(t.Context(), "anchoroperator.v0.9.4", metav1.GetOptions{})
 	if !apierrors.IsNotFound(err) {
 		t.Errorf("the version whose contents were edited: %v, want none", err)

@@ -15,7 +15,7 @@ import (
 
 // orderedPolicy is a Policy beside all other policies with one template, and the kinds and names of what it waits for to be
 // Compliant, such as "Policy", "database".
-func orderedPolicy(t *testing.T, name string, template *unstructured.Unstructured, waitsFor ...string) *unstructured.Unstructured {
+func orderedPolicy(t *testing.T, name string, template *unstructured.Unstructured, names ...string) *unstructured.Unstructured {
 	t.Helper()
 	raw, err := json.Marshal(template.Object)
 	if err != nil {
@@ -28,8 +28,8 @@ metadata: {name: %s, namespace: %s}
 spec: {remediationAction: enforce, policy-templates: [{objectDefinition: %s}]}
 `, name, cluster.PolicyNamespace, raw)
 	var dependencies []any
-	for i := 0; i < len(waitsFor); i += 2 {
-		dependencies = append(dependencies, map[string]any{"kind": waitsFor[i], "name": waitsFor[i+1], "compliance": "Compliant"})
+	for i := 0; i < len(names); i += 2 {
+		dependencies = append(dependencies, map[string]any{"kind": names[i], "name": names[i+1], "compliance": "Compliant"})
 	}
 	if len(dependencies) > 0 {
 		harness.WithField(p, dependencies, "spec", "dependencies")
@@ -62,7 +62,7 @@ func operatorWaits(t *testing.T, e *harness.OLMEnv) {
 	e.Apply(t, shop, database)
 	e.WaitForPlan(t, first, harness.Etcd4)
 	waitForState(t, e, shop, "Pending")
-	waitForPolicy(t, e, nats, is("Pending"), says("DependenciesSatisfied=False DependencyPending", "Policy "+cluster.PolicyNamespace+"/"+shop.GetName()))
+	waitForPolicy(t, e, nats, is("Pending"), wantCondition("DependenciesSatisfied=False DependencyPending", "Policy "+cluster.PolicyNamespace+"/"+shop.GetName()))
 	e.WantNames(t, harness.Subscriptions, second)
 	e.WantNames(t, harness.OperatorGroups, second)
 

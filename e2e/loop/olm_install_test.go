@@ -62,11 +62,11 @@ spec:
 	e.Apply(t, p)
 	e.WaitForCSV(t, namespace, strimzi0)
 	op := waitForPolicy(t, e, p, is(compliant), has(strimzi0),
-		says("OperatorGroupCompliant=True OperatorGroupMatches"),
-		says("SubscriptionCompliant=True SubscriptionMatches"),
-		says("ClusterServiceVersionCompliant=True InstallSucceeded", strimzi0),
-		says("DeploymentCompliant=True DeploymentsAvailable"),
-		says("CatalogSourcesUnhealthy=False CatalogSourcesFound"),
+		wantCondition("OperatorGroupCompliant=True OperatorGroupMatches"),
+		wantCondition("SubscriptionCompliant=True SubscriptionMatches"),
+		wantCondition("ClusterServiceVersionCompliant=True InstallSucceeded", strimzi0),
+		wantCondition("DeploymentCompliant=True DeploymentsAvailable"),
+		wantCondition("CatalogSourcesUnhealthy=False CatalogSourcesFound"),
 		relates("Deployment", compliant, "Deployment Available"))
 	for _, r := range op.Status.RelatedObjects {
 		if made := r.Properties != nil && r.Properties.CreatedByPolicy != nil && *r.Properties.CreatedByPolicy; made !=
@@ -83,13 +83,13 @@ spec:
 	waitForEvent(t, e, owner, "Warning", `^NonCompliant; .*the required ClusterServiceVersion was not found`)
 	waitForEvent(t, e, owner, "Normal", `^Compliant; .*All operator Deployments have their minimum availability`)
 
-	// Story 3: an available upgrade is reported, and is NonCompliant if the policy says so.
-	waitForPolicy(t, e, p, is(compliant), has(strimzi0), says("InstallPlanCompliant=True InstallPlanRequiresApproval"))
+	// Story 3: an available upgrade is reported, and is NonCompliant if the policy asks for that.
+	waitForPolicy(t, e, p, is(compliant), has(strimzi0), wantCondition("InstallPlanCompliant=True InstallPlanRequiresApproval"))
 	e.Edit(t, p, `{"spec":{"complianceConfig":{"upgradesAvailable":"NonCompliant"}}}`)
 	const available = "An upgrade to strimzi-cluster-operator.v0.35.1 is available on the stable channel"
 	waitForPolicy(t, e, p, is(nonCompliant), has(strimzi0),
-		says("InstallPlanCompliant=False InstallPlanRequiresApproval", available),
-		says("Compliant=False NonCompliant", available),
+		wantCondition("InstallPlanCompliant=False InstallPlanRequiresApproval", available),
+		wantCondition("Compliant=False NonCompliant", available),
 		relates("InstallPlan", nonCompliant, "The InstallPlan is RequiresApproval"))
 	waitForEvent(t, e, owner, "Warning", `^NonCompliant; `+regexp.QuoteMeta(available))
 	upgrade := e.WaitForPlan(t, namespace, strimzi1)
@@ -101,7 +101,7 @@ spec:
 	faults := recordFaults(t, e, p)
 	e.Edit(t, p, `{"spec":{"upgradeApproval":"Automatic","versions":["strimzi-cluster-operator.v0.35.0","strimzi-cluster-operator.v0.35.1"]}}`)
 	e.WaitForCSV(t, namespace, strimzi1)
-	waitForPolicy(t, e, p, is(compliant), has(strimzi1), says("InstallPlanCompliant=True NoInstallPlansRequiringApproval"))
+	waitForPolicy(t, e, p, is(compliant), has(strimzi1), wantCondition("InstallPlanCompliant=True NoInstallPlansRequiringApproval"))
 	e.WaitForGone(t, harness.ClusterServiceVersions, namespace, strimzi0)
 	for _, message := range faults() {
 		t.Errorf("the upgrade made the policy NonCompliant: %s", message)
@@ -188,24 +188,24 @@ spec:
 `, namespace, cluster.PolicyNamespace, olm.Catalog, cluster.OLMNamespace)
 	e.Apply(t, p)
 	waitForPolicy(t, e, p, is(nonCompliant),
-		says("OperatorGroupCompliant=False OperatorGroupMissing", "will not be created, because the policy is not enforced"),
-		says("SubscriptionCompliant=False SubscriptionMissing", "will not be created, because the policy is not enforced"))
+		wantCondition("OperatorGroupCompliant=False OperatorGroupMissing", "will not be created, because the policy is not enforced"),
+		wantCondition("SubscriptionCompliant=False SubscriptionMissing", "will not be created, because the policy is not enforced"))
 	e.WantNames(t, harness.OperatorGroups, namespace)
 	e.WantNames(t, harness.Subscriptions, namespace)
 
 	e.OperatorGroup(t, namespace)
 	e.Subscribe(t, namespace, "etcd", harness.Etcd2, "Manual")
 	install := e.WaitForPlan(t, namespace, harness.Etcd2)
-	waitForPolicy(t, e, p, is(nonCompliant), says("InstallPlanCompliant=False InstallPlanRequiresApproval", "An installation of "+harness.Etcd2))
+	waitForPolicy(t, e, p, is(nonCompliant), wantCondition("InstallPlanCompliant=False InstallPlanRequiresApproval", "An installation of "+harness.Etcd2))
 	e.Approve(t, cluster.Tenant, install)
 	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd2),
-		says("OperatorGroupCompliant=True PreexistingOperatorGroupFound"),
-		says("DeploymentCompliant=True DeploymentsAvailable"),
-		says("InstallPlanCompliant=True InstallPlanRequiresApproval", "An upgrade to "+harness.Etcd4),
-		says("InstallPlanPending=True RequiresApproval")) // OLM's own condition of the Subscription
+		wantCondition("OperatorGroupCompliant=True PreexistingOperatorGroupFound"),
+		wantCondition("DeploymentCompliant=True DeploymentsAvailable"),
+		wantCondition("InstallPlanCompliant=True InstallPlanRequiresApproval", "An upgrade to "+harness.Etcd4),
+		wantCondition("InstallPlanPending=True RequiresApproval")) // OLM's own condition of the Subscription
 
 	available(t, e.Env, namespace, "etcd-operator", false)
-	waitForPolicy(t, e, p, is(nonCompliant), says("DeploymentCompliant=False DeploymentsUnavailable", "etcd-operator"))
+	waitForPolicy(t, e, p, is(nonCompliant), wantCondition("DeploymentCompliant=False DeploymentsUnavailable", "etcd-operator"))
 	available(t, e.Env, namespace, "etcd-operator", true)
 	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd2))
 
@@ -217,7 +217,7 @@ spec:
 	e.WaitForPlan(t, namespace, harness.Etcd4) // not approved
 }
 
-// available says that a Deployment is available, or that it no longer is.
+// available reports that a Deployment is available, or that it no longer is.
 func available(t *testing.T, e *harness.Env, namespace, name string, available bool) {
 	t.Helper()
 	status, replicas, missing := "False", 0, 1
@@ -257,7 +257,7 @@ spec:
 `, namespace, cluster.PolicyNamespace, olm.Catalog, cluster.OLMNamespace)
 	e.Apply(t, p)
 	e.WaitForCSV(t, namespace, "prometheusoperator.v0.47.0")
-	waitForPolicy(t, e, p, is(compliant), has("prometheusoperator.v0.47.0"), says("DeploymentCompliant=True DeploymentsAvailable"))
+	waitForPolicy(t, e, p, is(compliant), has("prometheusoperator.v0.47.0"), wantCondition("DeploymentCompliant=True DeploymentsAvailable"))
 	harness.WantField(t, e.Get(t, harness.OperatorGroups, namespace, "og-prometheus"), `["`+namespace+`"]`, "spec", "targetNamespaces")
 	harness.WantField(t, e.Get(t, harness.Subscriptions, namespace, "prometheus"), `"Automatic"`, "spec", "installPlanApproval")
 }
@@ -268,13 +268,13 @@ func notComingUp(t *testing.T, e *harness.OLMEnv) {
 	stuck, failed := harness.GroupedPolicy(waiting, "rabbitmq"), harness.GroupedPolicy(failing, "mongodb")
 	e.Apply(t, stuck, failed)
 	waitForPolicy(t, e, stuck, is(nonCompliant), has("rabbitmqoperator.v3.0.0"),
-		says("ClusterServiceVersionCompliant=False InstallWaiting", "waiting for deployment rabbitmq-operator to become ready"),
-		says("DeploymentCompliant=False DeploymentsUnavailable", "rabbitmq-operator"))
+		wantCondition("ClusterServiceVersionCompliant=False InstallWaiting", "waiting for deployment rabbitmq-operator to become ready"),
+		wantCondition("DeploymentCompliant=False DeploymentsUnavailable", "rabbitmq-operator"))
 	waitForPolicy(t, e, failed, is(nonCompliant),
-		says("ClusterServiceVersionCompliant=False InstallCheckFailed", "install failed: deployment mongodb-operator not ready before timeout"))
+		wantCondition("ClusterServiceVersionCompliant=False InstallCheckFailed", "install failed: deployment mongodb-operator not ready before timeout"))
 
 	e.Edit(t, stuck, `{"spec":{"complianceConfig":{"deploymentsUnavailable":"Compliant"}}}`)
-	waitForPolicy(t, e, stuck, is(compliant), says("ClusterServiceVersionCompliant=True InstallWaiting", "policy compliance is not impacted"))
+	waitForPolicy(t, e, stuck, is(compliant), wantCondition("ClusterServiceVersionCompliant=True InstallWaiting", "policy compliance is not impacted"))
 	e.Edit(t, stuck, `{"spec":{"complianceConfig":{"deploymentsUnavailable":"NonCompliant"}}}`)
 	waitForPolicy(t, e, stuck, is(nonCompliant))
 	available(t, e.Env, waiting, "rabbitmq-operator", true)
@@ -288,11 +288,11 @@ func editedWhilePending(t *testing.T, e *harness.OLMEnv) {
 	e.Apply(t, p)
 	waiting := e.WaitForPlan(t, namespace, harness.Etcd4)
 	waitForPolicy(t, e, p, is(nonCompliant),
-		says("InstallPlanCompliant=False InstallPlanRequiresApproval", "An installation of "+harness.Etcd4, "(bundle/version)", "allowed is etcdoperator.v0.0.1"))
+		wantCondition("InstallPlanCompliant=False InstallPlanRequiresApproval", "An installation of "+harness.Etcd4, "(bundle/version)", "allowed is etcdoperator.v0.0.1"))
 	e.Edit(t, p, `{"spec":{"versions":null,"versionRange":"<0.0.2"}}`)
-	waitForPolicy(t, e, p, is(nonCompliant), says("InstallPlanCompliant=False InstallPlanRequiresApproval", "(bundle/version-range)"))
+	waitForPolicy(t, e, p, is(nonCompliant), wantCondition("InstallPlanCompliant=False InstallPlanRequiresApproval", "(bundle/version-range)"))
 	e.Edit(t, p, `{"spec":{"remediationAction":"inform","versionRange":"<1.0.0"}}`)
-	waitForPolicy(t, e, p, is(nonCompliant), says("InstallPlanCompliant=False InstallPlanRequiresApproval"))
+	waitForPolicy(t, e, p, is(nonCompliant), wantCondition("InstallPlanCompliant=False InstallPlanRequiresApproval"))
 	harness.WantField(t, e.Get(t, harness.InstallPlans, namespace, waiting.GetName()), `false`, "spec", "approved")
 	e.Edit(t, p, `{"spec":{"remediationAction":"enforce"}}`)
 	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd4))
@@ -301,51 +301,51 @@ func editedWhilePending(t *testing.T, e *harness.OLMEnv) {
 
 // existingInstallation is about an operator that serves a namespace from another one.
 func existingInstallation(t *testing.T, e *harness.OLMEnv) {
-	here, elsewhere := e.NewNamespace(t), e.NewNamespace(t)
+	home, elsewhere := e.NewNamespace(t), e.NewNamespace(t)
 	first := harness.GroupedPolicy(elsewhere, "jaeger", "jaeger-operator.v1.1.0")
 	unstructured.RemoveNestedField(first.Object, "spec", "operatorGroup")
 	e.Apply(t, first)
 	waitForPolicy(t, e, first, is(compliant), has("jaeger-operator.v1.1.0"))
 
-	second := harness.GroupedPolicy(here, "jaeger", "jaeger-operator.v1.1.0")
+	second := harness.GroupedPolicy(home, "jaeger", "jaeger-operator.v1.1.0")
 	unstructured.RemoveNestedField(second.Object, "spec", "operatorGroup")
 	e.Eventually(t, "wait for OLM's copy", func(ctx context.Context) error {
-		_, err := e.Clients[cluster.Admin].Resource(harness.ClusterServiceVersions).Namespace(here).Get(ctx, "jaeger-operator.v1.1.0", metav1.GetOptions{})
+		_, err := e.Clients[cluster.Admin].Resource(harness.ClusterServiceVersions).Namespace(home).Get(ctx, "jaeger-operator.v1.1.0", metav1.GetOptions{})
 		return err
 	})
 	e.Apply(t, second)
 	waitForPolicy(t, e, second, is(compliant), has("jaeger-operator.v1.1.0"),
-		says("SubscriptionCompliant=True ExistingInstallation", elsewhere), says("OperatorGroupCompliant=True ExistingInstallation", elsewhere))
-	e.WantNames(t, harness.OperatorGroups, here)
-	e.WantNames(t, harness.Subscriptions, here)
+		wantCondition("SubscriptionCompliant=True ExistingInstallation", elsewhere), wantCondition("OperatorGroupCompliant=True ExistingInstallation", elsewhere))
+	e.WantNames(t, harness.OperatorGroups, home)
+	e.WantNames(t, harness.Subscriptions, home)
 
 	// A version that this policy does not allow is reported, and not removed.
 	e.Edit(t, second, `{"spec":{"versions":["jaeger-operator.v1.0.0"]}}`)
-	waitForPolicy(t, e, second, is(nonCompliant), says("ClusterServiceVersionCompliant=False UnapprovedVersion", "jaeger-operator.v1.1.0"))
-	e.WantNames(t, harness.Subscriptions, here)
+	waitForPolicy(t, e, second, is(nonCompliant), wantCondition("ClusterServiceVersionCompliant=False UnapprovedVersion", "jaeger-operator.v1.1.0"))
+	e.WantNames(t, harness.Subscriptions, home)
 }
 
 // withoutCopies is existingInstallation where OLM makes no copies, by a setting for the whole cluster.
 func withoutCopies(t *testing.T, e *harness.OLMEnv) {
 	const csv = "prometheusoperator.v0.47.0"
 	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "patch", "olmconfig", "cluster", "--type=merge", "-p", `{"spec":{"features":{"disableCopiedCSVs":true}}}`)
-	here, elsewhere := e.NewNamespace(t), e.NewNamespace(t)
-	for _, namespace := range []string{elsewhere, here} {
+	home, elsewhere := e.NewNamespace(t), e.NewNamespace(t)
+	for _, namespace := range []string{elsewhere, home} {
 		p := harness.GroupedPolicy(namespace, "prometheus", csv)
 		unstructured.RemoveNestedField(p.Object, "spec", "operatorGroup")
 		e.Apply(t, p)
 		wants := []want{is(compliant), has(csv)}
-		if namespace == here {
-			wants = append(wants, says("SubscriptionCompliant=True ExistingInstallation", elsewhere))
+		if namespace == home {
+			wants = append(wants, wantCondition("SubscriptionCompliant=True ExistingInstallation", elsewhere))
 		}
 		waitForPolicy(t, e, p, wants...)
 	}
-	e.WantNames(t, harness.ClusterServiceVersions, here)
-	e.WantNames(t, harness.Subscriptions, here)
+	e.WantNames(t, harness.ClusterServiceVersions, home)
+	e.WantNames(t, harness.Subscriptions, home)
 }
 
 // strangersInstallation is about an operator from no catalog, which a tenant made for all namespaces: OLM copies it to each.
-// An admin stands in for whoever may create ClusterServiceVersions in that one namespace.
+// An admin acts as any user who may create ClusterServiceVersions in that one namespace.
 func strangersInstallation(t *testing.T, e *harness.OLMEnv) {
 	const wanted, forged = "consuloperator.v1.0.0", "consuloperator.v1.1.0"
 	playground, other, same := e.NewNamespace(t), e.NewNamespace(t), e.NewNamespace(t)
@@ -386,10 +386,10 @@ spec:
 
 	// Of another name than what the policy allows, it is in no one's way.
 	e.Apply(t, begun)
-	waitForPolicy(t, e, begun, is(nonCompliant), says("ClusterServiceVersionCompliant=False ClusterServiceVersionMissing",
+	waitForPolicy(t, e, begun, is(nonCompliant), wantCondition("ClusterServiceVersionCompliant=False ClusterServiceVersionMissing",
 		forged+" is installed elsewhere, from another catalog", playground))
 	e.Edit(t, begun, `{"spec":{"remediationAction":"enforce"}}`)
-	waitForPolicy(t, e, begun, is(compliant), has(wanted), says("SubscriptionCompliant=True SubscriptionMatches"))
+	waitForPolicy(t, e, begun, is(compliant), has(wanted), wantCondition("SubscriptionCompliant=True SubscriptionMatches"))
 	e.WantNames(t, harness.Subscriptions, other, "consul")
 	e.WantNames(t, harness.ClusterServiceVersions, other, wanted)
 
@@ -397,7 +397,7 @@ spec:
 	blocked := harness.GroupedPolicy(same, "consul", forged)
 	unstructured.RemoveNestedField(blocked.Object, "spec", "operatorGroup")
 	e.Apply(t, blocked)
-	waitForPolicy(t, e, blocked, is(nonCompliant), says("ClusterServiceVersionCompliant=False ClusterServiceVersionMissing",
+	waitForPolicy(t, e, blocked, is(nonCompliant), wantCondition("ClusterServiceVersionCompliant=False ClusterServiceVersionMissing",
 		"from another catalog", "OLM cannot install "+forged+" here while the copy of that name from namespace "+playground))
 	e.WantNames(t, harness.Subscriptions, same, "consul")
 	if groups, err := e.Names(t.Context(), harness.OperatorGroups, same); err != nil || len(groups) != 1 {
@@ -411,7 +411,7 @@ func ownNamespaceOnly(t *testing.T, e *harness.OLMEnv) {
 	p := harness.GroupedPolicy(namespace, "minio")
 	unstructured.RemoveNestedField(p.Object, "spec", "operatorGroup")
 	e.Apply(t, p)
-	waitForPolicy(t, e, p, is(compliant), has("miniooperator.v4.0.0"), says("OperatorGroupCompliant=True OperatorGroupMatches"))
+	waitForPolicy(t, e, p, is(compliant), has("miniooperator.v4.0.0"), wantCondition("OperatorGroupCompliant=True OperatorGroupMatches"))
 }
 
 // defaultsFromCatalog is the shortest policy there is.
@@ -442,16 +442,16 @@ func deprecationsAndChannels(t *testing.T, e *harness.OLMEnv) {
 	mysql, kafka := harness.GroupedPolicy(old, "mysql"), harness.WithField(harness.GroupedPolicy(behind, "kafka"), "stable-1.0", "spec", "subscription", "channel")
 	e.Apply(t, mysql, kafka)
 	waitForPolicy(t, e, mysql, is(compliant), has("mysqloperator.v8.0.0"),
-		says("NoDeprecations=False PackageDeprecated", "package mysql is no longer maintained, use postgres"))
+		wantCondition("NoDeprecations=False PackageDeprecated", "package mysql is no longer maintained, use postgres"))
 	e.Edit(t, mysql, `{"spec":{"complianceConfig":{"deprecationsPresent":"NonCompliant"}}}`)
-	waitForPolicy(t, e, mysql, is(nonCompliant), says("Compliant=False NonCompliant", "package mysql is no longer maintained"))
+	waitForPolicy(t, e, mysql, is(nonCompliant), wantCondition("Compliant=False NonCompliant", "package mysql is no longer maintained"))
 
 	waitForPolicy(t, e, kafka, is(compliant), has("kafkaoperator.v1.0.1"),
-		says("NoDeprecations=False ChannelDeprecated", "channel stable-1.0 gets no more fixes"),
-		says("MinorChannelUpgradeAvailable=True UpgradeAvailable", "stable-1.1"))
+		wantCondition("NoDeprecations=False ChannelDeprecated", "channel stable-1.0 gets no more fixes"),
+		wantCondition("MinorChannelUpgradeAvailable=True UpgradeAvailable", "stable-1.1"))
 	e.Edit(t, kafka, `{"spec":{"complianceConfig":{"minorChannelUpgradeAvailable":"NonCompliant"}}}`)
-	waitForPolicy(t, e, kafka, is(nonCompliant), says("MinorChannelUpgradeAvailable=False UpgradeAvailable"))
+	waitForPolicy(t, e, kafka, is(nonCompliant), wantCondition("MinorChannelUpgradeAvailable=False UpgradeAvailable"))
 	e.Edit(t, kafka, `{"spec":{"subscription":{"channel":"stable-1.1"}}}`)
-	waitForPolicy(t, e, kafka, is(compliant), has("kafkaoperator.v1.1.1"), says("NoDeprecations=True Recommended"),
-		says("MinorChannelUpgradeAvailable=True Recommended"))
+	waitForPolicy(t, e, kafka, is(compliant), has("kafkaoperator.v1.1.1"), wantCondition("NoDeprecations=True Recommended"),
+		wantCondition("MinorChannelUpgradeAvailable=True Recommended"))
 }

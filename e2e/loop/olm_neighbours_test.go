@@ -16,7 +16,7 @@ func pinnedAndFree(t *testing.T, e *harness.OLMEnv) {
 	e.Apply(t, p)
 	e.WaitForCSV(t, namespace, harness.Etcd2)
 	e.WaitForCSV(t, namespace, "prometheusoperator.v0.47.0")
-	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd2), says("InstallPlanCompliant=True InstallPlanRequiresApproval", harness.Etcd4, "(bundle/version)"))
+	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd2), wantCondition("InstallPlanCompliant=True InstallPlanRequiresApproval", harness.Etcd4, "(bundle/version)"))
 
 	// OLM puts what comes next into one plan with the upgrade that waits: the newcomer has to wait as well.
 	e.Subscribe(t, namespace, "nats", "", "Automatic")
@@ -40,7 +40,7 @@ func freeAreHeld(t *testing.T, e *harness.OLMEnv) {
 	p := harness.GroupedPolicy(namespace, "etcd", harness.Etcd2)
 	e.Apply(t, p) // it makes the OperatorGroup, so that OLM plans for both at once
 	both := e.WaitForPlan(t, namespace, harness.Etcd2, "prometheusoperator.v0.47.0")
-	waitForPolicy(t, e, p, is(nonCompliant), says("InstallPlanCompliant=False InstallPlanRequiresApproval",
+	waitForPolicy(t, e, p, is(nonCompliant), wantCondition("InstallPlanCompliant=False InstallPlanRequiresApproval",
 		"prometheusoperator.v0.47.0 is held: no policy governs package prometheus", "ungoverned: hold"))
 	harness.WantField(t, e.Get(t, harness.InstallPlans, namespace, both.GetName()), `false`, "spec", "approved")
 
@@ -50,7 +50,7 @@ func freeAreHeld(t *testing.T, e *harness.OLMEnv) {
 	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd2))
 }
 
-// dependencyComesAlong has OLM add what an operator requires, of which no policy says anything.
+// dependencyComesAlong has OLM add what an operator requires, of which no policy states anything.
 func dependencyComesAlong(t *testing.T, e *harness.OLMEnv) {
 	inline, image := e.NewNamespace(t), e.NewNamespace(t)
 	vault, storefront := harness.GroupedPolicy(inline, "vault", "vaultoperator.v1.0.0"), harness.GroupedPolicy(image, "storefront", "storefrontoperator.v2.0.0")
@@ -75,7 +75,7 @@ func dependencyIsHeld(t *testing.T, e *harness.OLMEnv) {
 		pkg: "redis",
 		csv: "redisoperator.v1.1.0",
 	}} {
-		waitForPolicy(t, e, harness.GroupedPolicy(namespace, p.pkg), is(nonCompliant), says("InstallPlanCompliant=False InstallPlanRequiresApproval",
+		waitForPolicy(t, e, harness.GroupedPolicy(namespace, p.pkg), is(nonCompliant), wantCondition("InstallPlanCompliant=False InstallPlanRequiresApproval",
 			"An installation of "+p.csv, "redisoperator.v1.1.0 is not allowed", "(bundle/version)", "allowed is redisoperator.v1.0.0"))
 	}
 	e.Edit(t, redis, `{"spec":{"versions":["redisoperator.v1.1.0"]}}`)

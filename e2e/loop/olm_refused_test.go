@@ -32,7 +32,7 @@ func forbiddenDependency(t *testing.T, e *harness.OLMEnv, inline, image string) 
 	// What ends it: without a Subscription that asks for the plan, or with a policy that allows its steps.
 	harness.Kubectl(t, e.Cluster, cluster.Tenant, "", "delete", "subscription", "-n", inline, "vault")
 	harness.Kubectl(t, e.Cluster, cluster.Tenant, "", "delete", "installplans", "-n", inline, "--all")
-	waitForPolicy(t, e, etcd, is(compliant), has(""), says("InstallPlanCompliant=True NoInstallPlansFound"))
+	waitForPolicy(t, e, etcd, is(compliant), has(""), wantCondition("InstallPlanCompliant=True NoInstallPlansFound"))
 	e.Edit(t, redis, `{"spec":{"versions":["redisoperator.v1.0.0"]}}`)
 	e.WaitForCSV(t, image, "redisoperator.v1.1.0")
 	e.WaitForCSV(t, image, "storefrontoperator.v2.0.0")

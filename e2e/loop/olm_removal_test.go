@@ -20,14 +20,14 @@ func storyRemoval(t *testing.T, e *harness.OLMEnv) {
 	namespace := e.NewNamespace(t)
 	p := harness.GroupedPolicy(namespace, "cassandra")
 	e.Apply(t, p)
-	waitForPolicy(t, e, p, is(compliant), has("cassandraoperator.v1.1.0"), says("CustomResourceDefinitionCompliant=True RelevantCRDFound"))
+	waitForPolicy(t, e, p, is(compliant), has("cassandraoperator.v1.1.0"), wantCondition("CustomResourceDefinitionCompliant=True RelevantCRDFound"))
 
 	e.Edit(t, p, `{"spec":{"complianceType":"mustnothave","remediationAction":"inform","operatorGroup":null}}`)
 	waitForPolicy(t, e, p, is(nonCompliant), has("cassandraoperator.v1.1.0"),
-		says("SubscriptionCompliant=False SubscriptionPresent", "will not be deleted, because the policy is not enforced"))
+		wantCondition("SubscriptionCompliant=False SubscriptionPresent", "will not be deleted, because the policy is not enforced"))
 	e.Edit(t, p, `{"spec":{"remediationAction":"enforce"}}`)
-	waitForPolicy(t, e, p, is(compliant), has(""), says("CustomResourceDefinitionCompliant=True CustomResourceDefinitionKept"),
-		says("InstallPlanCompliant=True InstallPlanNotApplicable", "kept, since spec.removalBehavior.installPlans is Keep"))
+	waitForPolicy(t, e, p, is(compliant), has(""), wantCondition("CustomResourceDefinitionCompliant=True CustomResourceDefinitionKept"),
+		wantCondition("InstallPlanCompliant=True InstallPlanNotApplicable", "kept, since spec.removalBehavior.installPlans is Keep"))
 	e.WantNames(t, harness.Subscriptions, namespace)
 	e.WantNames(t, harness.ClusterServiceVersions, namespace)
 	e.WantNames(t, harness.OperatorGroups, namespace)
@@ -44,7 +44,7 @@ func storyRemovalOfAll(t *testing.T, e *harness.OLMEnv) {
 	namespace := e.NewNamespace(t)
 	p := harness.GroupedPolicy(namespace, "scylla")
 	e.Apply(t, p)
-	waitForPolicy(t, e, p, is(compliant), has("scyllaoperator.v1.0.0"), says("CustomResourceDefinitionCompliant=True RelevantCRDFound"))
+	waitForPolicy(t, e, p, is(compliant), has("scyllaoperator.v1.0.0"), wantCondition("CustomResourceDefinitionCompliant=True RelevantCRDFound"))
 	e.Edit(t, p, `{"spec":{"complianceType":"mustnothave","removalBehavior":{"customResourceDefinitions":"Delete","installPlans":"Delete"}}}`)
 	waitForPolicy(t, e, p, is(compliant), has(""))
 	e.WaitForGone(t, harness.DefinitionResource, "", "scyllas.scylla.example.com")
@@ -91,7 +91,7 @@ func storyForbiddenVersion(t *testing.T, e *harness.OLMEnv) {
 	waitForRequest(t, e, automatic, "Manual", "Automatic")
 	e.OperatorGroup(t, automatic)
 	e.WaitForCSV(t, automatic, harness.Etcd4)
-	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd4), says("InstallPlanCompliant=True InstallPlanNotApplicable", "not what the policy means"))
+	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd4), wantCondition("InstallPlanCompliant=True InstallPlanNotApplicable", "not what the policy means"))
 
 	e.Remove(t, p)
 	waitForRequest(t, e, automatic, "Automatic", "")
@@ -114,12 +114,12 @@ func storyForbiddenVersion(t *testing.T, e *harness.OLMEnv) {
 	e.OperatorGroup(t, manual)
 	e.Subscribe(t, manual, "etcd", harness.Etcd2, "Manual")
 	plan := e.WaitForPlan(t, manual, harness.Etcd2)
-	waitForPolicy(t, e, allowing, is(compliant), says("InstallPlanCompliant=True InstallPlanRequiresApproval", harness.Etcd2+" is held: OperatorPolicy "+
+	waitForPolicy(t, e, allowing, is(compliant), wantCondition("InstallPlanCompliant=True InstallPlanRequiresApproval", harness.Etcd2+" is held: OperatorPolicy "+
 		cluster.PolicyNamespace+"/"+allowing.GetName()+" allows it, and its Subscription asks for Manual approval, so that a user has to approve it"))
 	e.Approve(t, cluster.Tenant, plan)
 	e.WaitForCSV(t, manual, harness.Etcd2)
 	upgrade := e.WaitForPlan(t, manual, harness.Etcd4)
-	waitForPolicy(t, e, allowing, has(harness.Etcd2), says("InstallPlanCompliant=True InstallPlanRequiresApproval", harness.Etcd4+" is held: OperatorPolicy "))
+	waitForPolicy(t, e, allowing, has(harness.Etcd2), wantCondition("InstallPlanCompliant=True InstallPlanRequiresApproval", harness.Etcd4+" is held: OperatorPolicy "))
 	e.Remove(t, allowing)
 	waitForRequest(t, e, manual, "Manual", "")
 	harness.WantField(t, e.Get(t, harness.InstallPlans, manual, upgrade.GetName()), `false`, "spec", "approved")

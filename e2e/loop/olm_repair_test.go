@@ -49,7 +49,7 @@ func slippedHeals(t *testing.T, e *harness.OLMEnv, p *unstructured.Unstructured)
 	e.WaitForPlan(t, namespace, harness.Etcd4)
 	t.Logf("there was a plan %s after the loop started", time.Since(start).Round(100*time.Millisecond))
 	harness.WantField(t, e.Get(t, harness.Subscriptions, namespace, "etcd"), `"Manual"`, "spec", "installPlanApproval")
-	waitForPolicy(t, e, p, is(nonCompliant), says("InstallPlanCompliant=False InstallPlanRequiresApproval", harness.Etcd4, "(bundle/version)"))
+	waitForPolicy(t, e, p, is(nonCompliant), wantCondition("InstallPlanCompliant=False InstallPlanRequiresApproval", harness.Etcd4, "(bundle/version)"))
 	e.Edit(t, p, `{"spec":{"versions":["`+harness.Etcd4+`"]}}`)
 	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd4))
 }
@@ -68,17 +68,17 @@ func unhealthyCatalog(t *testing.T, e *harness.OLMEnv) {
 	namespace := e.NewNamespace(t)
 	p := harness.WithField(harness.GroupedPolicy(namespace, "consul"), catalog, "spec", "subscription", "source")
 	e.Apply(t, p)
-	waitForPolicy(t, e, p, is(compliant), has("consuloperator.v1.0.0"), says("CatalogSourcesUnhealthy=False CatalogSourcesFound"))
+	waitForPolicy(t, e, p, is(compliant), has("consuloperator.v1.0.0"), wantCondition("CatalogSourcesUnhealthy=False CatalogSourcesFound"))
 	if err := server.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	waitForPolicy(t, e, p, is(compliant), has("consuloperator.v1.0.0"), says("CatalogSourcesUnhealthy=False CatalogSourcesFoundUnhealthy"))
+	waitForPolicy(t, e, p, is(compliant), has("consuloperator.v1.0.0"), wantCondition("CatalogSourcesUnhealthy=False CatalogSourcesFoundUnhealthy"))
 	e.Edit(t, p, `{"spec":{"complianceConfig":{"catalogSourceUnhealthy":"NonCompliant"}}}`)
-	waitForPolicy(t, e, p, is(nonCompliant), says("CatalogSourcesUnhealthy=True CatalogSourcesFoundUnhealthy"))
+	waitForPolicy(t, e, p, is(nonCompliant), wantCondition("CatalogSourcesUnhealthy=True CatalogSourcesFoundUnhealthy"))
 	if err := server.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	waitForPolicy(t, e, p, is(compliant), says("CatalogSourcesUnhealthy=False CatalogSourcesFound"))
+	waitForPolicy(t, e, p, is(compliant), wantCondition("CatalogSourcesUnhealthy=False CatalogSourcesFound"))
 }
 
 // brokenCatalog deletes the catalog that keeps OLM from resolving a namespace, as the status advises. OLM has given up by then.
@@ -99,8 +99,8 @@ spec: {sourceType: grpc, address: "127.0.0.1:1"}
 	})
 	p := harness.GroupedPolicy(namespace, "etcd", harness.Etcd4)
 	e.Apply(t, p)
-	waitForPolicy(t, e, p, is(nonCompliant), has(""), says("ResolutionFailed=True ErrorPreventedResolution", "catalogsource "+namespace+"/broken"),
-		says("CatalogSourcesUnhealthy=False CatalogSourcesFoundUnhealthy", "until it is healthy or deleted"))
+	waitForPolicy(t, e, p, is(nonCompliant), has(""), wantCondition("ResolutionFailed=True ErrorPreventedResolution", "catalogsource "+namespace+"/broken"),
+		wantCondition("CatalogSourcesUnhealthy=False CatalogSourcesFoundUnhealthy", "until it is healthy or deleted"))
 	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "delete", "catalogsource", "-n", namespace, "broken")
 	start := time.Now()
 	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd4))
@@ -134,11 +134,11 @@ func lostLink(t *testing.T, e *harness.OLMEnv) {
 	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd2))
 	before := e.Get(t, harness.ClusterServiceVersions, namespace, harness.Etcd2).GetUID()
 	harness.Kubectl(t, e.Cluster, cluster.Tenant, "", "delete", "subscription", "-n", namespace, "etcd")
-	op := waitForPolicy(t, e, p, is(nonCompliant), has(harness.Etcd2), says("SubscriptionCompliant=False ConstraintsNotSatisfiable", "it lost track of its ClusterServiceVersion "+harness.Etcd2))
+	op := waitForPolicy(t, e, p, is(nonCompliant), has(harness.Etcd2), wantCondition("SubscriptionCompliant=False ConstraintsNotSatisfiable", "it lost track of its ClusterServiceVersion "+harness.Etcd2))
 	if op.Status.SubscriptionInterventionTime == nil {
 		t.Error("status.subscriptionInterventionTime is not set")
 	}
-	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd2), says("SubscriptionCompliant=True SubscriptionMatches"))
+	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd2), wantCondition("SubscriptionCompliant=True SubscriptionMatches"))
 	e.Eventually(t, "OLM links them", func(ctx context.Context) error { // as soon as the loop has made it resolve again
 		if got, _, _ := unstructured.NestedString(e.Get(t, harness.Subscriptions, namespace, "etcd").Object, "status", "installedCSV"); got != harness.Etcd2 {
 			return fmt.Errorf("status.installedCSV is %q", got)
@@ -235,9 +235,9 @@ func opgateAway(t *testing.T, e *harness.OLMEnv) {
 		}
 		return nil
 	})
-	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd4), says("SubscriptionCompliant=True SubscriptionMatches"))
+	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd4), wantCondition("SubscriptionCompliant=True SubscriptionMatches"))
 	waitForPolicy(t, e, late, is(nonCompliant), has("prometheusoperator.v0.47.0"),
-		says("ClusterServiceVersionCompliant=False UnapprovedVersion", "prometheusoperator.v0.47.0"),
-		says("SubscriptionCompliant=True SubscriptionMatches"))
+		wantCondition("ClusterServiceVersionCompliant=False UnapprovedVersion", "prometheusoperator.v0.47.0"),
+		wantCondition("SubscriptionCompliant=True SubscriptionMatches"))
 	harness.WantField(t, e.Get(t, harness.Subscriptions, past, "prometheus"), `"Manual"`, "spec", "installPlanApproval")
 }

@@ -46,9 +46,9 @@ func wantShown(t *testing.T, e *harness.OLMEnv, plan, p *unstructured.Unstructur
 	namespace, policy := plan.GetNamespace(), "OperatorPolicy policies/"+p.GetName()
 	pkg, _, _ := unstructured.NestedString(p.Object, "spec", "subscription", "name")
 	for _, c := range []struct {
-		args     []string
-		exitCode int
-		says     []string
+		args          []string
+		exitCode      int
+		wantCondition []string
 	}{
 		{[]string{"pending", "-n", namespace, "-o", "wide"}, 0, []string{plan.GetName(), csv + ".v0.9.4", "Hold", "bundle/consent", policy}},
 		{[]string{"why", "installplan", namespace + "/" + plan.GetName()}, 1, []string{"Hold", csv + ".v0.9.4", "bundle/consent", policy, digest}},
@@ -61,7 +61,7 @@ func wantShown(t *testing.T, e *harness.OLMEnv, plan, p *unstructured.Unstructur
 		if got.ExitCode != c.exitCode {
 			t.Errorf("kubectl opgate %s ends with exit code %d, want %d: %s", c.args, got.ExitCode, c.exitCode, got.Stderr)
 		}
-		for _, text := range c.says {
+		for _, text := range c.wantCondition {
 			if !strings.Contains(got.Stdout, text) {
 				t.Errorf("kubectl opgate %s prints\n%s\nwant %q in it", c.args, got.Stdout, text)
 			}

@@ -14,7 +14,7 @@ func startsAllowed(t *testing.T, e *harness.OLMEnv) {
 	p := harness.GroupedPolicy(namespace, "etcd", harness.Etcd2)
 	e.Apply(t, p)
 	e.WaitForCSV(t, namespace, harness.Etcd2)
-	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd2), says("InstallPlanCompliant=True InstallPlanRequiresApproval",
+	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd2), wantCondition("InstallPlanCompliant=True InstallPlanRequiresApproval",
 		"An upgrade to "+harness.Etcd4, "OLM goes from "+harness.Etcd2+" to "+harness.Etcd4+"; no allowed version is reachable"))
 	harness.WantField(t, e.Get(t, harness.Subscriptions, namespace, "etcd"), `null`, "spec", "startingCSV")
 }
@@ -27,7 +27,7 @@ func startIsCorrected(t *testing.T, e *harness.OLMEnv) {
 	etcd := harness.GroupedPolicy(namespace, "etcd", harness.Etcd2)
 	e.Apply(t, etcd)
 	first := e.WaitForPlan(t, namespace, harness.Etcd4)
-	waitForPolicy(t, e, etcd, is(nonCompliant), says("InstallPlanCompliant=False InstallPlanRequiresApproval", "OLM plans "+harness.Etcd2+", which is allowed, if spec.startingCSV"))
+	waitForPolicy(t, e, etcd, is(nonCompliant), wantCondition("InstallPlanCompliant=False InstallPlanRequiresApproval", "OLM plans "+harness.Etcd2+", which is allowed, if spec.startingCSV"))
 	e.Edit(t, etcd, `{"spec":{"subscription":{"startingCSV":"`+harness.Etcd2+`"}}}`)
 	e.WaitForCSV(t, namespace, harness.Etcd2)
 	e.WaitForGone(t, harness.InstallPlans, namespace, first.GetName())
@@ -41,7 +41,7 @@ func startIsCorrected(t *testing.T, e *harness.OLMEnv) {
 	kafka = harness.WithField(kafka, "kafkaoperator.v1.0.0", "spec", "subscription", "startingCSV")
 	kafka = harness.WithField(kafka, "Hold", "spec", "deprecated")
 	e.Apply(t, kafka)
-	waitForPolicy(t, e, kafka, is(nonCompliant), says("InstallPlanCompliant=False InstallPlanRequiresApproval", "kafkaoperator.v1.0.0 is held", "(bundle/deprecated)"))
+	waitForPolicy(t, e, kafka, is(nonCompliant), wantCondition("InstallPlanCompliant=False InstallPlanRequiresApproval", "kafkaoperator.v1.0.0 is held", "(bundle/deprecated)"))
 	e.Edit(t, kafka, `{"spec":{"subscription":{"channel":"stable-1.1","startingCSV":null}}}`)
 	waitForPolicy(t, e, kafka, is(compliant), has("kafkaoperator.v1.1.1"))
 	harness.WantField(t, e.Get(t, harness.Subscriptions, other, "kafka"), `null`, "spec", "startingCSV")
@@ -54,7 +54,7 @@ func neighbourIsFreed(t *testing.T, e *harness.OLMEnv) {
 	p := harness.GroupedPolicy(namespace, "etcd", harness.Etcd4)
 	e.Apply(t, p) // it makes the OperatorGroup, so that OLM plans for both at once
 	both := e.WaitForPlan(t, namespace, harness.Etcd4, "natsoperator.v2.0.0")
-	waitForPolicy(t, e, p, is(nonCompliant), says("InstallPlanCompliant=False InstallPlanRequiresApproval", "natsoperator.v2.0.0 is held"))
+	waitForPolicy(t, e, p, is(nonCompliant), wantCondition("InstallPlanCompliant=False InstallPlanRequiresApproval", "natsoperator.v2.0.0 is held"))
 	harness.Kubectl(t, e.Cluster, cluster.Tenant, "", "delete", "subscription", "-n", namespace, "nats")
 	e.WaitForCSV(t, namespace, harness.Etcd4)
 	e.WaitForGone(t, harness.InstallPlans, namespace, both.GetName())

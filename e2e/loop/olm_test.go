@@ -60,10 +60,10 @@ func loopOperators(t *testing.T) {
 
 // loopTrouble is about operators that are in each other's way, and about what goes wrong.
 func loopTrouble(t *testing.T) {
-	var slipped *unstructured.Unstructured
-	e := startLoopOLM(t, cluster.GateOptions{}, loopPackages(), func(e *harness.Env) { slipped = slip(t, e) })
+	var unreviewed *unstructured.Unstructured
+	e := startLoopOLM(t, cluster.GateOptions{}, loopPackages(), func(e *harness.Env) { unreviewed = slip(t, e) })
 	// The first, before the loop runs and heals it.
-	if !t.Run("a Subscription that slipped past heals", func(t *testing.T) { slippedHeals(t, e, slipped) }) {
+	if !t.Run("a Subscription that slipped past heals", func(t *testing.T) { slippedHeals(t, e, unreviewed) }) {
 		return // the loop may not run
 	}
 	inline, image, account := e.NewNamespace(t), e.NewNamespace(t), e.NewNamespace(t)
@@ -87,7 +87,7 @@ func loopTrouble(t *testing.T) {
 	})
 	// In the walk OLM may plan once more while the Subscription of an operator that is removed goes.
 	wantNoRefusalOfOLM(t, e.Env, inline, image, "monitoring")
-	t.Run("Opgate is away while OLM installs as an account", func(t *testing.T) { awayFromAccount(t, e, installed) })
+	t.Run("Opgate is missing while OLM installs as an account", func(t *testing.T) { awayFromAccount(t, e, installed) })
 	t.Run("Opgate is away while OLM works", func(t *testing.T) { opgateAway(t, e) })
 }
 
@@ -159,8 +159,8 @@ func has(csv string) want {
 	}
 }
 
-// says wants a condition, such as "InstallPlanCompliant=False InstallPlanRequiresApproval", with all of the texts in its message.
-func says(condition string, texts ...string) want {
+// wantCondition wants a condition, such as "InstallPlanCompliant=False InstallPlanRequiresApproval", with all of the texts in its message.
+func wantCondition(condition string, texts ...string) want {
 	return func(op *policyv1beta2.OperatorPolicy) error {
 		for _, c := range op.Status.Conditions {
 			if fmt.Sprintf("%s=%s %s", c.Type, c.Status, c.Reason) != condition {
@@ -191,7 +191,7 @@ func relates(kind string, state policyv1beta2.ComplianceState, reason string) wa
 	}
 }
 
-// waitForPolicy waits until the status of a policy, in its newest generation, says all that is wanted at the same time.
+// waitForPolicy waits until the status of a policy, in its newest generation, states all that is wanted at the same time.
 func waitForPolicy(t *testing.T, e *harness.OLMEnv, p *unstructured.Unstructured, wants ...want) *policyv1beta2.OperatorPolicy {
 	t.Helper()
 	op := &policyv1beta2.OperatorPolicy{}

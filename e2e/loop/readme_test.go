@@ -116,7 +116,7 @@ func block(t *testing.T, document, first string) string {
 	return ""
 }
 
-// refusal returns the line that says what is refused.
+// refusal returns the line that states what is refused.
 func refusal(output string) string {
 	return regexp.MustCompile(`(?m)^Error from server.*$`).FindString(output)
 }

@@ -38,7 +38,7 @@ func reportIn(ctx context.Context, e *harness.Env, namespace string) (*reports.R
 	return r, runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, r)
 }
 
-// sayings returns what a Report says: refusals with their reasons, all else as allowed, once for each object.
+// sayings returns what a Report states: refusals with their reasons, all else as allowed, once for each object.
 func sayings(r *reports.Report) (all []reported) {
 	for _, result := range r.Results {
 		subject := result.Subjects[0]
@@ -53,7 +53,7 @@ func sayings(r *reports.Report) (all []reported) {
 	return sorted(all)
 }
 
-// checked returns what opgate check --cluster says of a namespace.
+// checked returns what opgate check --cluster reports of a namespace.
 func checked(t *testing.T, e *harness.Env, namespace string) (all []reported) {
 	t.Helper()
 	var out, problems bytes.Buffer
@@ -133,7 +133,7 @@ func TestReports(t *testing.T) {
 	if err := e.GrantReports(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	says := func(what, namespace string, fail, pass, skip int) (r *reports.Report) {
+	wantReport := func(what, namespace string, fail, pass, skip int) (r *reports.Report) {
 		t.Helper()
 		within(t, speed.LongWait, what, func(ctx context.Context) (err error) {
 			if r, err = reportIn(ctx, e.Env, namespace); err == nil && (r.Summary.Fail != fail || r.Summary.Pass != pass || r.Summary.Skip != skip) {
@@ -143,8 +143,8 @@ func TestReports(t *testing.T) {
 		})
 		return r
 	}
-	first := says("report what is installed and what waits", namespace, 2, 0, 0)
-	says("report what nothing governs", other, 0, 0, 1)
+	first := wantReport("report what is installed and what waits", namespace, 2, 0, 0)
+	wantReport("report what nothing governs", other, 0, 0, 1)
 	for _, in := range []string{namespace, other} {
 		r, err := reportIn(t.Context(), e.Env, in)
 		if err != nil {
@@ -175,19 +175,19 @@ func TestReports(t *testing.T) {
 
 	t.Run("the policy allows more", func(t *testing.T) {
 		e.Edit(t, policy, `{"spec":{"versions":["etcdoperator.v0.9.0"]}}`)
-		r := says("report what is allowed now", namespace, 1, 1, 0)
+		r := wantReport("report what is allowed now", namespace, 1, 1, 0)
 		if got, want := sayings(r), checked(t, e.Env, namespace); !slices.Equal(got, want) {
 			t.Errorf("the Report says\n%+v\nopgate check --cluster says\n%+v", got, want)
 		}
 	})
 	t.Run("times", func(t *testing.T) {
 		e.Edit(t, policy, `{"spec":{"versions":["`+harness.AllowedCSV+`"]}}`)
-		before := says("report what is refused again", namespace, 2, 0, 0)
+		before := wantReport("report what is refused again", namespace, 2, 0, 0)
 		if first.UID != before.UID {
 			t.Error("the Report was made anew")
 		}
 		e.Edit(t, policy, `{"spec":{"subscription":{"source":"`+harness.ForeignCatalog+`"}}}`)
-		after := says("report what is new", namespace, 4, 0, 0)
+		after := wantReport("report what is new", namespace, 4, 0, 0)
 		for _, old := range before.Results {
 			same := func(r reports.ReportResult) bool {
 				return r.Description == old.Description && r.Subjects[0].Name == old.Subjects[0].Name && r.Timestamp == old.Timestamp
@@ -234,8 +234,8 @@ spec:
 		if err := e.Admin.Delete(t.Context(), constraint); err != nil {
 			t.Fatal(err)
 		}
-		says("report what nothing governs again", other, 0, 0, 1)
-		says("report what the policy refuses", namespace, 4, 0, 0)
+		wantReport("report what nothing governs again", other, 0, 0, 1)
+		wantReport("report what the policy refuses", namespace, 4, 0, 0)
 	})
 	t.Run("another client", func(t *testing.T) {
 		r, err := reportIn(t.Context(), e.Env, namespace)
@@ -246,7 +246,7 @@ spec:
 		if err := e.Admin.Delete(t.Context(), gone); err != nil {
 			t.Fatal(err)
 		}
-		restored := says("restore a deleted Report", namespace, 4, 0, 0)
+		restored := wantReport("restore a deleted Report", namespace, 4, 0, 0)
 		if restored.UID == r.UID {
 			t.Error("it was not deleted")
 		}

@@ -49,7 +49,7 @@ func TestLoopRequests(t *testing.T) {
 		}
 		return e.waitsForApproval(ctx, p, status)
 	})
-	e.settle(t)
+	e.waitQuiet(t)
 
 	t.Run("an approval", func(t *testing.T) { e.approvalCosts(t, e.namespaces[0], false, false) })
 	t.Run("an approval for a policy with an owner", func(t *testing.T) { e.approvalCosts(t, e.namespaces[1], true, false) })
@@ -86,7 +86,7 @@ func (e *speedEnv) approvalCosts(t *testing.T, namespace string, owned, namedLas
 			t.Fatal(err)
 		}
 	}
-	if err := e.told(ctx, namespace, "waiting", "was approved"); err != nil {
+	if err := e.reported(ctx, namespace, "waiting", "was approved"); err != nil {
 		t.Fatal(err)
 	}
 	// More would come now: the loop has yet to see what it has written.
@@ -144,16 +144,16 @@ spec: {constraints: '[{"type":"olm.constraint","value":{"rule":"false","message"
 		if err := e.waitsForApproval(ctx, w.plan, w.status); err != nil {
 			return err
 		}
-		return e.told(ctx, namespace, "held", "nothing is approved at the moment")
+		return e.reported(ctx, namespace, "held", "nothing is approved at the moment")
 	})
-	e.settle(t)
+	e.waitQuiet(t)
 
 	since := time.Now()
 	if err := e.Admin.Delete(ctx, hold); err != nil {
 		t.Fatal(err)
 	}
 	harness.AtOnce(t, harness.Writers, namespaces, func(ctx context.Context, namespace string) error {
-		return e.told(ctx, namespace, "held", "was approved")
+		return e.reported(ctx, namespace, "held", "was approved")
 	})
 	requests, err := e.requests(since)
 	if err != nil {
@@ -282,7 +282,7 @@ spec:
 	}
 }
 
-// rests wants that Opgate asks for nothing at all but its lease, and that its watches go on, for as long as $OPGATE_REST says.
+// rests wants that Opgate asks for nothing at all but its lease, and that its watches go on, for as long as $OPGATE_REST sets.
 func (e *speedEnv) rests(t *testing.T) {
 	rest := restDefault
 	if text := os.Getenv(restVariable); text != "" {
@@ -291,7 +291,7 @@ func (e *speedEnv) rests(t *testing.T) {
 			t.Fatalf("%s: %v", restVariable, err)
 		}
 	}
-	e.settle(t)
+	e.waitQuiet(t)
 	since := time.Now()
 	neverStale(t, e, rest)
 	all, err := e.OpgateRequests(since, time.Time{})

@@ -18,7 +18,7 @@ func BenchmarkResident(b *testing.B) {
 		b.Run(fmt.Sprintf("policies=%d", policies), func(b *testing.B) {
 			for b.Loop() {
 				e := startSpeed(b, policies)
-				e.settle(b)
+				e.waitQuiet(b)
 				const interval = 10 * time.Second
 				pause(b, interval)
 				token := e.NewScraper(b, "resident", true)

@@ -95,7 +95,7 @@ status:
 `
 )
 
-// kind stands for an object of OLM's.
+// kind is that of an object of OLM's.
 func kind(name string) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{}
 	u.SetGroupVersionKind(harness.OLMVersion.WithKind(name))
@@ -168,8 +168,8 @@ func (e *speedEnv) waitsForApproval(ctx context.Context, p *unstructured.Unstruc
 	return e.OLM.Status().Update(ctx, p)
 }
 
-// told waits until the policy of a namespace says something of a plan, which is the last thing that the loop does for it.
-func (e *speedEnv) told(ctx context.Context, namespace, plan, text string) error {
+// reported waits until the policy of a namespace states something of a plan, which is the last thing that the loop does for it.
+func (e *speedEnv) reported(ctx context.Context, namespace, plan, text string) error {
 	op := &policyv1beta2.OperatorPolicy{}
 	return wait.PollUntilContextTimeout(ctx, harness.PolicyPollInterval, harness.WaitTimeout, false, func(ctx context.Context) (bool, error) {
 		if err := e.Admin.Get(ctx, crclient.ObjectKey{
@@ -224,14 +224,14 @@ func (e *speedEnv) requests(since time.Time) ([]string, error) {
 	return requests, err
 }
 
-// settle waits until Opgate has done all that there is to do.
-func (e *speedEnv) settle(t testing.TB) {
+// waitQuiet waits until Opgate has done all that there is to do.
+func (e *speedEnv) waitQuiet(t testing.TB) {
 	t.Helper()
 	var last []string
-	settled := speed.Scale(harness.Settled)
+	quiet := speed.Scale(harness.QuietPeriod)
 	err := wait.PollUntilContextTimeout(t.Context(), time.Second, harness.SettleTimeout, true, func(context.Context) (_ bool, err error) {
-		last, err = e.requests(time.Now().Add(-settled))
-		return len(last) == 0 && time.Since(e.started) > harness.CatalogAgain+settled, err
+		last, err = e.requests(time.Now().Add(-quiet))
+		return len(last) == 0 && time.Since(e.started) > harness.CatalogAgain+quiet, err
 	})
 	if err != nil {
 		t.Fatalf("the loop does not come to rest: %v\n%s", err, strings.Join(last, "\n"))
@@ -255,5 +255,5 @@ func (e *speedEnv) newWaiting(ctx context.Context, namespace, name string, named
 		return waiting{}, err
 	}
 	// That it is named and has no status yet is reported as well, after a while.
-	return waiting{p, status}, e.told(ctx, namespace, name, "")
+	return waiting{p, status}, e.reported(ctx, namespace, name, "")
 }

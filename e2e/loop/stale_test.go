@@ -118,8 +118,8 @@ func TestG1Stalled(t *testing.T) {
 	}
 	leader := start()
 	t.Run("policies of the leader", func(t *testing.T) { leaderStalled(t, e, leader) })
-	follower := start()
-	t.Run("all watches of a follower", func(t *testing.T) { followerStalled(t, e, follower) })
+	standby := start()
+	t.Run("all watches of a follower", func(t *testing.T) { followerStalled(t, e, standby) })
 }
 
 // readiness returns an error unless /readyz has a text.
@@ -171,7 +171,7 @@ func leaderStalled(t *testing.T, e *harness.LoopEnv, leader *stalls) {
 }
 
 // followerStalled stalls all watches of the replica that the API server asks, which does not lead.
-func followerStalled(t *testing.T, e *harness.LoopEnv, follower *stalls) {
+func followerStalled(t *testing.T, e *harness.LoopEnv, standby *stalls) {
 	namespace := operatorNamespace(t, e)
 	create := func(ctx context.Context) error {
 		return e.Admin.Create(ctx, harness.Subscription(namespace, "etcd", harness.GoodCatalog, "Manual"), crclient.DryRunAll)
@@ -179,14 +179,14 @@ func followerStalled(t *testing.T, e *harness.LoopEnv, follower *stalls) {
 	if err := create(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	follower.withhold("*")
+	standby.withhold("*")
 	held := harness.Time(t, "held", func(ctx context.Context) error {
 		if err := create(ctx); err == nil || !strings.Contains(err.Error(), "(gate/stale)") {
 			return fmt.Errorf("it is admitted: %w", err)
 		}
 		return readiness(ctx, e, http.StatusServiceUnavailable, "[-]watches failed: the watch of ")
 	})
-	follower.withhold("")
+	standby.withhold("")
 	again := harness.Time(t, "admitted again", func(ctx context.Context) error {
 		if err := create(ctx); err != nil {
 			return err

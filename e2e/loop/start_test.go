@@ -20,7 +20,7 @@ func BenchmarkFirstDenial(b *testing.B) {
 	for _, policies := range []int{1, 1_000} {
 		b.Run(fmt.Sprintf("policies=%d", policies), func(b *testing.B) {
 			e := startSpeed(b, policies)
-			e.settle(b)
+			e.waitQuiet(b)
 			foreign := harness.Subscription(e.namespaces[policies-1], "foreign", harness.ForeignCatalog, "Manual")
 			var took []float64
 			for b.Loop() {
@@ -34,7 +34,7 @@ func BenchmarkFirstDenial(b *testing.B) {
 					denied = time.Now()
 					return nil
 				})
-				e.settle(b)
+				e.waitQuiet(b)
 				started := e.processMetrics(b, e.Scraper)["process_start_time_seconds"]
 				took = append(took, float64(denied.UnixMilli())-started*1000)
 			}

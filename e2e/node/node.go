@@ -243,7 +243,7 @@ func (n *Node) observe(ctx context.Context, object *corev1.Pod) {
 	defer n.mu.Unlock()
 	if p := n.pods[object.UID]; p != nil {
 		p.object.Store(object)
-		wake(p.changed)
+		notify(p.changed)
 		return
 	}
 	p := newPod(n, object)
@@ -267,13 +267,13 @@ func (n *Node) refresh(namespace string) {
 	defer n.mu.Unlock()
 	for _, p := range n.pods {
 		if p.object.Load().Namespace == namespace {
-			wake(p.stale)
+			notify(p.stale)
 		}
 	}
 }
 
-// wake puts an element into a channel that holds one, unless it does already.
-func wake(channel chan struct{}) {
+// notify puts an element into a channel that holds one, unless it does already.
+func notify(channel chan struct{}) {
 	select {
 	case channel <- struct{}{}:
 	default:

@@ -62,7 +62,7 @@ func TestNode(t *testing.T) {
 		e.shows(t, "1", "get", "job", "-n", namespace, "once", "-o", "jsonpath={.status.failed}")
 	})
 	t.Run("the API server reaches the Service", func(t *testing.T) {
-		e.says(t, "one", e.servers()...)
+		e.reports(t, "one", e.servers()...)
 	})
 	t.Run("a container gets what its pod says", func(t *testing.T) {
 		pod := e.servers()[0]
@@ -114,7 +114,7 @@ func TestNode(t *testing.T) {
 	})
 	t.Run("the volume follows the Secret", func(t *testing.T) {
 		e.kubectl(t, secret("two", certificate, key), "apply", "-f", "-")
-		e.says(t, "two", e.servers()...)
+		e.reports(t, "two", e.servers()...)
 	})
 	t.Run("readiness follows the probe", func(t *testing.T) {
 		first, second := e.servers()[0], e.servers()[1]
@@ -198,7 +198,7 @@ func TestNode(t *testing.T) {
 			t.Errorf("refused meanwhile: %v", err)
 		}
 		t.Logf("%d writes meanwhile", tries)
-		e.says(t, "two", e.servers()...)
+		e.reports(t, "two", e.servers()...)
 	})
 	t.Run("helm installs", func(t *testing.T) {
 		chart := t.TempDir()
@@ -259,8 +259,8 @@ func (e *env) create(ctx context.Context) (cluster.Result, error) {
 		"create", "--dry-run=server", "-f", "-")
 }
 
-// says waits until one of the pods answers with a message.
-func (e *env) says(t *testing.T, message string, pods ...Pod) {
+// reports waits until one of the pods answers with a message.
+func (e *env) reports(t *testing.T, message string, pods ...Pod) {
 	t.Helper()
 	eventually(t, "see a warning", func(ctx context.Context) error {
 		result, err := e.create(ctx)

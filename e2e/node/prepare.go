@@ -72,12 +72,12 @@ func (p *pod) prepare(ctx context.Context, object *corev1.Pod) (cluster.Program,
 	for _, variable := range container.Env {
 		env = append(env, variable.Name+"="+paths(values[variable.Name]))
 	}
-	here := Container{Pod: object, Addresses: p.namedAddresses(), Kubeconfig: p.kubeconfig}
+	replaced := Container{Pod: object, Addresses: p.namedAddresses(), Kubeconfig: p.kubeconfig}
 	if program.Args != nil {
-		args = append(args, program.Args(here)...)
+		args = append(args, program.Args(replaced)...)
 	}
 	if program.Env != nil {
-		env = append(env, program.Env(here)...)
+		env = append(env, program.Env(replaced)...)
 	}
 	return cluster.Program{Name: p.String(), Path: path, Args: args, Env: env, Log: p.log}, nil
 }

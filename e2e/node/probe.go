@@ -76,7 +76,7 @@ func (p *probes) run(kind probeKind, probe *corev1.Probe) {
 		return
 	}
 	well, known := 0, false // how often in a row, negative if it failed; whether an outcome was sent
-	var told error
+	var reported error
 	for {
 		err := p.pod.check(p.ctx, probe)
 		if p.ctx.Err() != nil {
@@ -90,10 +90,10 @@ func (p *probes) run(kind probeKind, probe *corev1.Probe) {
 		} else {
 			well = min(well, 0) - 1
 		}
-		if decided := well >= needed || -well >= allowed; decided && (!known || (told == nil) != (err == nil)) {
+		if decided := well >= needed || -well >= allowed; decided && (!known || (reported == nil) != (err == nil)) {
 			select {
 			case p.outcomes <- outcome{kind, err}:
-				known, told = true, err
+				known, reported = true, err
 			case <-p.ctx.Done():
 				return
 			}

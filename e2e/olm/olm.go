@@ -44,7 +44,7 @@ type Options struct {
 	Packages []Package
 	// WithoutPackageServer leaves PackageManifests unregistered in the API server.
 	WithoutPackageServer bool
-	// Node is whether a node runs the pods of operators. Default: every Deployment has the status that its Package says.
+	// Node is whether a node runs the pods of operators. Default: every Deployment has the status that its Package states.
 	Node bool
 	// Log receives progress lines. Default: none.
 	Log io.Writer

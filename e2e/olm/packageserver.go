@@ -98,18 +98,18 @@ func (o *OLM) UnregisterPackageServer(ctx context.Context) error {
 	return nil
 }
 
-// waitForPackageServer waits until the API server says that the package server is available, or that it is not.
+// waitForPackageServer waits until the API server reports that the package server is available, or that it is not.
 func (o *OLM) waitForPackageServer(ctx context.Context, available bool) error {
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.OLMNamespace, Name: packagesService}}
 	state := "not known"
-	looks := 0
+	triggers := 0
 	err := wait.PollUntilContextTimeout(ctx, pollInterval, readyTimeout, true, func(ctx context.Context) (bool, error) {
 		if err := o.Err(); err != nil {
 			return false, err
 		}
 		// The API server checks whether it is available every 30 seconds, and at once when the Service changes.
-		looks++
-		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"e2e.opgate.io/look":"%d"}}}`, looks)
+		triggers++
+		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"e2e.opgate.io/look":"%d"}}}`, triggers)
 		if err := o.client.Patch(ctx, service, client.RawPatch("application/merge-patch+json", patch)); err != nil {
 			return false, err
 		}

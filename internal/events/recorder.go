@@ -148,7 +148,7 @@ func (r *Recorder) sendUntil(ctx, sending context.Context) {
 // send creates an event. One that exists was sent by another replica, or by this one before it was restarted.
 func (r *Recorder) send(ctx context.Context, next queued) {
 	last := context.Canceled                                                                              // until it is tried
-	_ = wait.ExponentialBackoffWithContext(ctx, backoff, func(ctx context.Context) (done bool, _ error) { // last says how it ended
+	_ = wait.ExponentialBackoffWithContext(ctx, backoff, func(ctx context.Context) (done bool, _ error) { // last states how it ended
 		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 		defer cancel()
 		_, last = r.sink.Create(ctx, next.object)
@@ -169,7 +169,7 @@ func (r *Recorder) send(ctx context.Context, next queued) {
 	}
 }
 
-// temporary reports whether a request may succeed later: there was no answer, or one that says so.
+// temporary reports whether a request may succeed later: there was no answer, or one that reports it.
 func temporary(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {

@@ -1,3 +1,7 @@
+// Package inflight bounds the memory that requests take while they are read and answered (threats G18, G20). Clients that
+// reach the port of the webhooks need not authenticate, so the sizes that clients declare, and how many of them send at
+// once, must not decide how much memory the process takes. What is guaranteed, and what is not, is in
+// docs/decisions/2026-11-22-request-budget.md.
 package inflight
 
 import (
@@ -162,8 +166,8 @@ func (b *Body) Read(w http.ResponseWriter, r *http.Request) error {
 // while the client still sends, and the client might not receive the answer. It reserves nothing.
 func (b *Body) Peek(w http.ResponseWriter, r *http.Request) {
 	until, ok := r.Context().Deadline()
-	if soon := time.Now().Add(discardTimeout); !ok || until.Before(soon) {
-		until = soon
+	if least := time.Now().Add(discardTimeout); !ok || until.Before(least) {
+		until = least
 	}
 	c := http.NewResponseController(w)
 	_ = c.SetReadDeadline(until)
@@ -260,7 +264,7 @@ func (b *Body) share(first []byte) error {
 const clusterScoped = "/"
 
 func (b *Body) reserve(ctx context.Context, n int64) error {
-	if err := b.memory.bodies.acquire(ctx, b.holder, n, b.patience()); err != nil {
+	if err := b.memory.bodies.acquire(ctx, b.holder, n, b.maxWait()); err != nil {
 		return err
 	}
 	b.reserved += n
@@ -272,15 +276,15 @@ func (b *Body) reserveWork(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := b.memory.work.acquire(ctx, b.holder, work, b.patience()); err != nil {
+	if err := b.memory.work.acquire(ctx, b.holder, work, b.maxWait()); err != nil {
 		return err
 	}
 	b.work = work
 	return nil
 }
 
-// patience returns how long a request waits for memory if its context lasts longer.
-func (b *Body) patience() time.Duration {
+// maxWait returns how long a request waits for memory if its context lasts longer.
+func (b *Body) maxWait() time.Duration {
 	if b.caller.Authenticated {
 		return math.MaxInt64
 	}

@@ -66,9 +66,9 @@ func MeasureWithin(text []byte, name string) (values, within, depth int) {
 // endOfString returns the index of the quote that ends the string which begins at an index, or the length of the text.
 func endOfString(text []byte, begin int) int {
 	// Most strings end soon, and long ones are skipped faster from quote to quote.
-	const soon = 24
+	const nearby = 24
 	i := begin + 1
-	for end := min(len(text), i+soon); i < end; i++ {
+	for end := min(len(text), i+nearby); i < end; i++ {
 		switch text[i] {
 		case '"':
 			return i
@@ -82,11 +82,11 @@ func endOfString(text []byte, begin int) int {
 			break
 		}
 		i += next
-		escapes := i
-		for escapes > begin && text[escapes-1] == '\\' {
-			escapes--
+		first := i
+		for first > begin && text[first-1] == '\\' {
+			first--
 		}
-		if (i-escapes)%2 == 0 {
+		if (i-first)%2 == 0 {
 			return i
 		}
 	}

@@ -41,12 +41,12 @@ func (c conn) RemoteAddr() net.Addr { return c.remote }
 // Dial opens a connection from a host to the listener.
 func (l *Listener) Dial(_ context.Context, host string) (net.Conn, error) {
 	server, client := address("server:443"), address(fmt.Sprintf("%s:%d", host, l.dialed.Add(1)))
-	here, there := net.Pipe()
+	dialed, accepted := net.Pipe()
 	select {
 	case <-l.closed:
 		return nil, net.ErrClosed
-	case l.queue <- conn{there, server, client}:
-		return conn{here, client, server}, nil
+	case l.queue <- conn{accepted, server, client}:
+		return conn{dialed, client, server}, nil
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 
 const definitionKind = "CustomResourceDefinition"
 
-// kinds are those that can be registered, and their resources. All else is for whoever installs Opgate.
+// kinds are those that can be registered, and their resources. All else is for any user who installs Opgate.
 var kinds = map[string]schema.GroupVersionResource{
 	definitionKind:                   {Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"},
 	"MutatingWebhookConfiguration":   {Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingwebhookconfigurations"},

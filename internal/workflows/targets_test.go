@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestTargets shows that workflows run targets that the Makefile has, and that CONTRIBUTING.md says which.
+// TestTargets shows that workflows run targets that the Makefile has, and that CONTRIBUTING.md states which.
 func TestTargets(t *testing.T) {
 	targets := map[string]bool{}
 	for _, m := range regexp.MustCompile(`(?m)^([a-z0-9-]+):`).FindAllSubmatch(files(t, "Makefile")["Makefile"], -1) {

@@ -102,7 +102,7 @@ func New(o Options) *Cache {
 		workqueue.NewTypedItemExponentialFailureRateLimiter[query](firstRetry, lastRetry))}
 }
 
-// Get returns a package of a catalog; a zero source, or one with an empty part, stands for any catalog that has the package.
+// Get returns a package of a catalog; a zero source, or one with an empty part, is any catalog that has the package.
 // It never sends a request: the result is nil while the package is not known, and then it is being fetched. The result is
 // shared and must not be modified.
 func (c *Cache) Get(pkg string, source olm.Catalog) *catalog.Package {

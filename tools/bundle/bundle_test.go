@@ -122,7 +122,7 @@ func TestCatalog(t *testing.T) {
 	}
 }
 
-// TestNoDefinitionsForOLM wants OLM to know nothing of the definitions: for each that a ClusterServiceVersion owns, it lets whoever may edit a
+// TestNoDefinitionsForOLM wants OLM to know nothing of the definitions: for each that a ClusterServiceVersion owns, it lets any user who may edit a
 // namespace write its objects there, and an OperatorPolicy decides about any namespace.
 func TestNoDefinitionsForOLM(t *testing.T) {
 	b := generate(t, bundle.Options{})

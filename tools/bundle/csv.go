@@ -28,7 +28,7 @@ var description string
 //go:embed icon.svg
 var icon []byte
 
-// clusterServiceVersion is the operator as OLM runs it. It owns no definitions: OLM would let whoever may edit a namespace write
+// clusterServiceVersion is the operator as OLM runs it. It owns no definitions: OLM would let any user who may edit a namespace write
 // OperatorPolicies there, and these decide about any namespace.
 func (p *parts) clusterServiceVersion(o Options) (*unstructured.Unstructured, error) {
 	number, err := semver.Parse(o.Version)

@@ -56,7 +56,7 @@ func divide(documents []chart.Document) (*parts, error) {
 	return p, nil
 }
 
-// withoutHelm removes what helm says of an object.
+// withoutHelm removes what helm reports of an object.
 func withoutHelm(object *unstructured.Unstructured) {
 	labels, annotations := object.GetLabels(), object.GetAnnotations()
 	delete(labels, "helm.sh/chart")

@@ -107,7 +107,7 @@ func TestNoWildcards(t *testing.T) {
 	}
 }
 
-// TestUserRoles looks at what people get without being asked. Whoever may write a policy decides what is installed in the
+// TestUserRoles looks at what people get without being asked. Any user who may write a policy decides what is installed in the
 // namespace that it names, so those who may edit some namespace do not.
 func TestUserRoles(t *testing.T) {
 	for role, want := range map[string]bool{"view": true, "edit": false, "admin": false} {

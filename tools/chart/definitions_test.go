@@ -72,7 +72,7 @@ func checkDefinition(t *testing.T, file string, rendered map[string]*apiextensio
 	got := rendered[want.Name].DeepCopy()
 	same(t, "policy of helm", got.Annotations["helm.sh/resource-policy"], "keep")
 	same(t, "part of", got.Labels["app.kubernetes.io/part-of"], "opgate")
-	// Whoever deletes what has the label app.kubernetes.io/name=opgate must not delete every policy and constraint.
+	// Any user who deletes what has the label app.kubernetes.io/name=opgate must not delete every policy and constraint.
 	if name, ok := got.Labels["app.kubernetes.io/name"]; ok {
 		t.Errorf("it has the name %s", name)
 	}

@@ -64,11 +64,11 @@ func Generate(ctx context.Context, helm string, checkout repo.Checkout) (map[str
 		return nil, err
 	}
 	texts := map[string][]string{}
-	for _, d := range plain(base) {
+	for _, d := range withoutHelm(base) {
 		name := fileOf(d.Kind)
 		texts[name] = append(texts[name], d.Text)
 	}
-	added, changes, err := differences(plain(base), plain(certManager))
+	added, changes, err := differences(withoutHelm(base), withoutHelm(certManager))
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +79,7 @@ func Generate(ctx context.Context, helm string, checkout repo.Checkout) (map[str
 			return nil, err
 		}
 		// The flag is a patch in the kustomization of the component: what is rendered here would replace all arguments.
-		if texts["components/rights/"+name+"/rbac.yaml"], _, err = differences(plain(base), plain(granted)); err != nil {
+		if texts["components/rights/"+name+"/rbac.yaml"], _, err = differences(withoutHelm(base), withoutHelm(granted)); err != nil {
 			return nil, err
 		}
 	}
@@ -88,7 +88,7 @@ func Generate(ctx context.Context, helm string, checkout repo.Checkout) (map[str
 	if err != nil {
 		return nil, err
 	}
-	if texts[monitoringFile], _, err = differences(plain(base), plain(monitored)); err != nil {
+	if texts[monitoringFile], _, err = differences(withoutHelm(base), withoutHelm(monitored)); err != nil {
 		return nil, err
 	}
 
@@ -117,8 +117,8 @@ func fileOf(kind string) string {
 // helmLabel is a line that is not true of objects that helm does not manage.
 var helmLabel = regexp.MustCompile(`(?m)^ +(helm\.sh/chart|app\.kubernetes\.io/managed-by): .*\n`)
 
-// plain takes out of documents what is about helm.
-func plain(documents []Document) []Document {
+// withoutHelm takes out of documents what is about helm.
+func withoutHelm(documents []Document) []Document {
 	documents = slices.Clone(documents)
 	for i := range documents {
 		documents[i].Text = helmLabel.ReplaceAllString(documents[i].Text, "")

@@ -38,7 +38,7 @@ func patchOf(from, to string) (string, error) {
 	return string(text), err
 }
 
-// changes are the fields of wanted that are not the same in old; nil stands for one that wanted does not have.
+// changes are the fields of wanted that are not the same in old; nil means one that wanted does not have.
 func changes(old, wanted map[string]any) (map[string]any, error) {
 	patch := map[string]any{}
 	for key, value := range wanted {

@@ -23,7 +23,7 @@ type Value struct {
 	Doc string
 }
 
-// schema is the part of values.schema.json that says what may be inside a value.
+// schema is the part of values.schema.json that states what may be inside a value.
 type schema struct {
 	Properties map[string]schema `json:"properties"`
 }

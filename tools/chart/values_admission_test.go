@@ -83,7 +83,7 @@ func excluding(names ...string) *metav1.LabelSelector {
 	}}}
 }
 
-// selectorOf is the namespace selector that an entry has to have: what lies in no namespace cannot be left out by one.
+// selectorOf is the namespace selector that an entry has to have: what is in no namespace cannot be left out by one.
 func selectorOf(hook admissionregistrationv1.ValidatingWebhook, names ...string) *metav1.LabelSelector {
 	if *hook.Rules[0].Scope == admissionregistrationv1.ClusterScope {
 		return nil
@@ -149,7 +149,7 @@ func TestWebhookDefaults(t *testing.T) {
 	same(t, "webhooks that are ignored when nobody answers", len(ignored), 3)
 }
 
-// TestWebhookNumber holds what the manifest says of itself to what is in it.
+// TestWebhookNumber holds what the manifest states about itself to what is in it.
 func TestWebhookNumber(t *testing.T) {
 	text, err := os.ReadFile(checkout.Webhooks())
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/opgate/opgate/tools/chart"
 )
 
-// valueCase says what becomes of some values.
+// valueCase states what becomes of some values.
 type valueCase struct {
 	name   string
 	values string // YAML

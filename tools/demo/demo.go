@@ -18,7 +18,7 @@ import (
 //go:embed *.yaml
 var manifests embed.FS
 
-// Options says how Run runs. Out is required.
+// Options configure how Run runs. Out is required.
 type Options struct {
 	// Out receives the transcript, and the progress before it.
 	Out io.Writer
@@ -29,7 +29,7 @@ type Options struct {
 }
 
 // Run starts a control plane with Opgate, runs every step, and stops everything again. It fails at the first command that
-// does not do what its step says it does.
+// does not do what its step states it does.
 func Run(ctx context.Context, opts Options) (err error) {
 	all := steps()
 	var binaries assets.OLM

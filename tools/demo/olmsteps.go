@@ -15,24 +15,24 @@ func olmSteps() []step {
 	return []step{{
 		title: "What OLM could install, from its catalog",
 		commands: []command{{
-			user: cluster.Tenant,
-			args: []string{"get", "packagemanifests"},
-			says: []string{"etcd"},
+			user:   cluster.Tenant,
+			args:   []string{"get", "packagemanifests"},
+			output: []string{"etcd"},
 		}},
 	}, {
 		title: "An admin wants the etcd operator in namespace shop, in one version and no other, and new rights and webhooks reviewed",
 		commands: []command{{
-			user: cluster.Admin,
-			show: "olm-policy.yaml",
-			args: []string{"apply", "-f", "olm-policy.yaml"},
-			says: []string{"operatorpolicy.policy.open-cluster-management.io/etcd created"},
+			user:   cluster.Admin,
+			show:   "olm-policy.yaml",
+			args:   []string{"apply", "-f", "olm-policy.yaml"},
+			output: []string{"operatorpolicy.policy.open-cluster-management.io/etcd created"},
 		}},
 	}, {
 		title: "Opgate creates what OLM needs and approves the plan for that version, and OLM installs it",
 		commands: append(installed("etcdoperator.v0.9.2"), command{
-			user: cluster.Admin,
-			args: []string{"get", "operatorgroups,subscriptions", "-n", cluster.ShopNamespace},
-			says: []string{"operatorgroup.operators.coreos.com/shop-", "subscription.operators.coreos.com/etcd"},
+			user:   cluster.Admin,
+			args:   []string{"get", "operatorgroups,subscriptions", "-n", cluster.ShopNamespace},
+			output: []string{"operatorgroup.operators.coreos.com/shop-", "subscription.operators.coreos.com/etcd"},
 		}),
 	}, {
 		title: "OLM plans the upgrade to the next version. That is not on the list, so Opgate leaves the plan alone",
@@ -44,7 +44,7 @@ func olmSteps() []step {
 				user: cluster.Admin,
 				args: []string{"get", "operatorpolicy", "etcd", "-n", cluster.PolicyNamespace, "-o",
 					`jsonpath={.status.conditions[?(@.type=="InstallPlanCompliant")].message}{"\n"}`},
-				says: []string{"awaits approval", "allowed is etcdoperator.v0.9.2"},
+				output: []string{"awaits approval", "allowed is etcdoperator.v0.9.2"},
 			},
 		},
 	}, {
@@ -55,7 +55,7 @@ func olmSteps() []step {
 			args: []string{"patch", "installplan", "PLAN", "-n", cluster.ShopNamespace, "--type=merge",
 				"--patch", `{"spec":{"approved":true}}`},
 			refused: true,
-			says:    []string{"etcdoperator.v0.9.4", "allowed is etcdoperator.v0.9.2"},
+			output:  []string{"etcdoperator.v0.9.4", "allowed is etcdoperator.v0.9.2"},
 		}},
 	}, {
 		title: "The admin puts the version on the list. It asks for rights that the installed one does not have, so the upgrade is still held",
@@ -67,7 +67,7 @@ func olmSteps() []step {
 				args: []string{"patch", "installplan", "PLAN", "-n", cluster.ShopNamespace, "--type=merge",
 					"--patch", `{"spec":{"approved":true}}`},
 				refused: true,
-				says:    []string{"(bundle/consent)", "secrets", "sha256:"},
+				output:  []string{"(bundle/consent)", "secrets", "sha256:"},
 			},
 			{
 				opgate:  true,
@@ -75,7 +75,7 @@ func olmSteps() []step {
 				plan:    "etcdoperator.v0.9.4",
 				args:    []string{"diff", cluster.ShopNamespace + "/PLAN"},
 				differs: true,
-				says:    []string{"secrets", "sha256:"},
+				output:  []string{"secrets", "sha256:"},
 			},
 		},
 	}, {
@@ -98,15 +98,15 @@ func olmSteps() []step {
 			},
 			waitForPolicy(`{.status.compliant}=Compliant`),
 			{
-				user: cluster.Admin,
-				args: []string{"get", "operatorgroups,subscriptions,clusterserviceversions", "-n", cluster.ShopNamespace},
-				says: []string{"No resources found"},
+				user:   cluster.Admin,
+				args:   []string{"get", "operatorgroups,subscriptions,clusterserviceversions", "-n", cluster.ShopNamespace},
+				output: []string{"No resources found"},
 			},
 		},
 	}}
 }
 
-// installed waits until OLM says that a version is installed.
+// installed waits until OLM reports that a version is installed.
 func installed(csv string) []command {
 	resource := "clusterserviceversion/" + csv
 	return []command{{
@@ -120,9 +120,9 @@ func installed(csv string) []command {
 
 func patchPolicy(patch string) command {
 	return command{
-		user: cluster.Admin,
-		args: []string{"patch", "operatorpolicy", "etcd", "-n", cluster.PolicyNamespace, "--type=merge", "--patch", patch},
-		says: []string{"operatorpolicy.policy.open-cluster-management.io/etcd patched"},
+		user:   cluster.Admin,
+		args:   []string{"patch", "operatorpolicy", "etcd", "-n", cluster.PolicyNamespace, "--type=merge", "--patch", patch},
+		output: []string{"operatorpolicy.policy.open-cluster-management.io/etcd patched"},
 	}
 }
 
@@ -133,12 +133,12 @@ func waitForPolicy(jsonpath string) command {
 	}
 }
 
-func status(says ...string) command {
-	return command{user: cluster.Admin, args: []string{"get", "operatorpolicy", "etcd", "-n", cluster.PolicyNamespace}, says: says}
+func status(output ...string) command {
+	return command{user: cluster.Admin, args: []string{"get", "operatorpolicy", "etcd", "-n", cluster.PolicyNamespace}, output: output}
 }
 
-func plans(says ...string) command {
-	return command{user: cluster.Admin, args: []string{"get", "installplans", "-n", cluster.ShopNamespace}, says: says}
+func plans(output ...string) command {
+	return command{user: cluster.Admin, args: []string{"get", "installplans", "-n", cluster.ShopNamespace}, output: output}
 }
 
 // packages are those of the catalog. The last version of the etcd operator asks for a right that the others do not have.

@@ -15,7 +15,7 @@ import (
 	"github.com/opgate/opgate/e2e/cluster"
 )
 
-// progressInterval is how often a command that waits says that it does.
+// progressInterval is how often a command that waits reports that it does.
 const progressInterval = 10 * time.Second
 
 // transcript plays steps and writes down what happens.
@@ -80,7 +80,7 @@ func (t *transcript) run(ctx context.Context, command command) error {
 	if err != nil {
 		return err
 	}
-	// Warnings come before the line that says what was done, as on a terminal.
+	// Warnings come before the line that states what was done, as on a terminal.
 	output := result.Stderr + result.Stdout
 	fmt.Fprint(t.out, indent(output))
 	if all := digest.FindAllString(output, -1); len(all) > 0 {
@@ -150,7 +150,7 @@ func (c command) check(line string, exitCode int, output string) error {
 	}
 	// Columns are as wide as their content asks for; how wide does not matter.
 	words := strings.Join(strings.Fields(output), " ")
-	for _, text := range c.says {
+	for _, text := range c.output {
 		if !strings.Contains(words, text) {
 			return fmt.Errorf("the output of %q had to have %q in it", line, text)
 		}

@@ -15,11 +15,11 @@ func TestCheckCatchesWhatAStepDoesNotSay(t *testing.T) {
 		want     string // "" when the command did what it must
 	}{
 		"succeeds": {
-			command: command{says: []string{"etcd Manual"}},
+			command: command{output: []string{"etcd Manual"}},
 			output:  "NAME   APPROVAL\netcd   Manual\n",
 		},
 		"is refused": {
-			command:  command{refused: true, says: []string{"denied"}},
+			command:  command{refused: true, output: []string{"denied"}},
 			exitCode: 1,
 			output:   "denied the request",
 		},
@@ -33,7 +33,7 @@ func TestCheckCatchesWhatAStepDoesNotSay(t *testing.T) {
 			want:     "had to succeed, and ended with exit code 1",
 		},
 		"is refused for another reason": {
-			command:  command{refused: true, says: []string{"denied"}},
+			command:  command{refused: true, output: []string{"denied"}},
 			exitCode: 1,
 			output:   "connection refused",
 			want:     `had to have "denied" in it`,

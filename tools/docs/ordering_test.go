@@ -33,7 +33,7 @@ var orderingCounts = []struct {
 }
 
 // TestDependencyScenarios holds docs/ordering-scenarios.md to the tests: it has each scenario once and in order, and a script
-// says that it plays what the document says it does. TestNamedTestsExist holds it to tests that exist.
+// reports that it plays what the document states it does. TestNamedTestsExist holds it to tests that exist.
 func TestDependencyScenarios(t *testing.T) {
 	t.Parallel()
 	document, err := os.ReadFile("../../docs/ordering-scenarios.md")

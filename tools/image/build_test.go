@@ -33,8 +33,8 @@ import (
 )
 
 var (
-	// here is a platform whose binaries this machine runs, if it runs Linux.
-	here = v1.Platform{OS: "linux", Architecture: runtime.GOARCH}
+	// local is a platform whose binaries this machine runs, if it runs Linux.
+	local = v1.Platform{OS: "linux", Architecture: runtime.GOARCH}
 
 	meta = image.Metadata{Version: "v0.0.0-test", Revision: "0123abcd", Created: time.Unix(1_800_000_000, 0)}
 )
@@ -49,7 +49,7 @@ func command(t *testing.T) func(env []string, args ...string) string {
 	}
 	return func(env []string, args ...string) string {
 		t.Helper()
-		args = append(args, "--platform="+here.String(), "--version="+meta.Version, "--created="+strconv.FormatInt(meta.Created.Unix(), 10))
+		args = append(args, "--platform="+local.String(), "--version="+meta.Version, "--created="+strconv.FormatInt(meta.Created.Unix(), 10))
 		cmd := exec.CommandContext(t.Context(), file, args...)
 		cmd.Env = append(os.Environ(), env...)
 		var stderr strings.Builder
@@ -84,7 +84,7 @@ func written(t *testing.T, dir string) (v1.ImageIndex, v1.Image) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	img, err := image.ForPlatform(index, here)
+	img, err := image.ForPlatform(index, local)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,8 +161,8 @@ func TestImage(t *testing.T) {
 		if diff := cmp.Diff(want, config.Config); diff != "" {
 			t.Errorf("the configuration is not as wanted (-want +got):\n%s", diff)
 		}
-		if !config.Created.Equal(meta.Created) || config.OS != here.OS || config.Architecture != here.Architecture {
-			t.Errorf("created %s for %s/%s, want %s for %s", config.Created, config.OS, config.Architecture, meta.Created, here)
+		if !config.Created.Equal(meta.Created) || config.OS != local.OS || config.Architecture != local.Architecture {
+			t.Errorf("created %s for %s/%s, want %s for %s", config.Created, config.OS, config.Architecture, meta.Created, local)
 		}
 	})
 	t.Run("files", func(t *testing.T) {
@@ -210,7 +210,7 @@ func digest(t *testing.T, index v1.ImageIndex) v1.Hash {
 	return hash
 }
 
-// checkBinary runs what lies in the image.
+// checkBinary runs the binary of the image.
 func checkBinary(t *testing.T, data []byte) {
 	parsed, err := elf.NewFile(bytes.NewReader(data))
 	if err != nil {
@@ -235,7 +235,7 @@ func checkBinary(t *testing.T, data []byte) {
 	}
 }
 
-// checkSBOM compares the bill with what the binary in the image says of itself.
+// checkSBOM compares the bill with what the binary in the image states about itself.
 func checkSBOM(t *testing.T, file string, data []byte) {
 	document, err := os.Open(file)
 	if err != nil {

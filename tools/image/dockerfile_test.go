@@ -119,11 +119,11 @@ func TestDockerfileMakesTheSameImage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	index, err := image.Assemble(base, standIns(t, here), meta)
+	index, err := image.Assemble(base, standIns(t, local), meta)
 	if err != nil {
 		t.Fatal(err)
 	}
-	img, err := image.ForPlatform(index, here)
+	img, err := image.ForPlatform(index, local)
 	if err != nil {
 		t.Fatal(err)
 	}

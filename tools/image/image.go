@@ -1,4 +1,4 @@
-// Package image builds Opgate's container image without a container engine, and says what is in it. The Dockerfile builds the
+// Package image builds Opgate's container image without a container engine, and states what is in it. The Dockerfile builds the
 // same image with one; a test keeps the two together.
 package image
 
@@ -24,7 +24,7 @@ const (
 	Path   = "/" + Server
 )
 
-// Metadata is what an image says of itself.
+// Metadata is what an image states about itself.
 type Metadata struct {
 	// Version is what "opgate-server version" prints.
 	Version string
@@ -96,7 +96,7 @@ func assembleOne(base Base, binary Binary, meta Metadata, annotations map[string
 	if config.Config.WorkingDir == "" {
 		config.Config.WorkingDir = "/"
 	}
-	// What a base says of itself, such as its own version, must not be taken for what this image says.
+	// What a base states about itself, such as its own version, must not be taken for what this image states.
 	config.Config.Labels = meta.annotations()
 	if img, err = mutate.ConfigFile(img, config); err != nil {
 		return nil, err

@@ -17,7 +17,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// WriteLayout makes dir an OCI image layout with the index in it, in the place of the one that is there. Tools find the index by
+// WriteLayout makes dir an OCI image layout with the index in it, in the place of an earlier one. Tools find the index by
 // the version.
 func WriteLayout(dir string, index v1.ImageIndex, version string) error {
 	if err := replaceable(dir); err != nil {

@@ -59,7 +59,7 @@ func parseTag(t *testing.T, s string) name.Tag {
 	return tag
 }
 
-// baseImage is one layer that says of itself what images of distroless do.
+// baseImage is one layer that states about itself what images of distroless do.
 func baseImage(t *testing.T, platform v1.Platform, mediaType types.MediaType) v1.Image {
 	t.Helper()
 	img, err := random.Image(512, 1)
@@ -229,7 +229,7 @@ func TestWriteLayoutReplacesLayoutsOnly(t *testing.T) {
 	}
 	dir := filepath.Join(t.TempDir(), "image")
 	for range 2 {
-		index, err := image.Assemble(base, standIns(t, here), meta)
+		index, err := image.Assemble(base, standIns(t, local), meta)
 		if err != nil {
 			t.Fatal(err)
 		}

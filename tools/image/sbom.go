@@ -28,7 +28,7 @@ const noAssertion = "NOASSERTION"
 var notInID = regexp.MustCompile(`[^A-Za-z0-9.-]+`)
 
 // WriteSBOM writes an SPDX document that lists the modules in each of the binaries, the standard library with them. It reads what
-// the linker recorded, so that it says what is in a binary and not what go.mod would allow.
+// the linker recorded, so that it states what is in a binary and not what go.mod would allow.
 func WriteSBOM(w io.Writer, binaries []Binary, meta Metadata) error {
 	bill := bill{seen: map[common.ElementID]bool{}}
 	digest := sha256.New()
@@ -95,7 +95,7 @@ func (b *bill) add(binary Binary, digest [sha256.Size]byte, info *debug.BuildInf
 	}
 }
 
-// depend lists a package unless it is listed, and says that opgate depends on it.
+// depend lists a package unless it is listed, and reports that opgate depends on it.
 func (b *bill) depend(opgate, pkg *spdx.Package) {
 	if !b.seen[pkg.PackageSPDXIdentifier] {
 		b.seen[pkg.PackageSPDXIdentifier] = true

@@ -79,7 +79,7 @@ func TestBundle(t *testing.T) {
 	})
 }
 
-// subscribe applies what the manual says, for the first version, and approves the plan that OLM makes.
+// subscribe applies what the manual states, for the first version, and approves the plan that OLM makes.
 func (s bundled) subscribe(t *testing.T) {
 	manifests := strings.NewReplacer("source: opgate\n", "source: "+olm.Catalog+"\n", "channel: candidate\n", "channel: candidate\n  startingCSV: "+opgateFirst+"\n").
 		Replace(install.DocumentedBlock(t, "kind: OperatorGroup"))
@@ -153,7 +153,7 @@ spec:
 	s.WantGate(t, namespace)
 }
 
-// remove removes Opgate as the manual says.
+// remove removes Opgate as the manual states.
 func (s bundled) remove(t *testing.T, namespace string) {
 	for _, step := range install.ShellSteps(t, "../../docs/install.md", "delete subscriptions.operators.coreos.com opgate") {
 		s.Shell(t, step)

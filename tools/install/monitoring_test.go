@@ -21,7 +21,7 @@ import (
 	"github.com/opgate/opgate/tools/chart"
 )
 
-// TestMonitoring scrapes a running gate that has approved a plan, holds another one and was overridden: every documented metric is there,
+// TestMonitoring scrapes a running gate that has approved a plan, holds another one and was overridden: every documented metric exists,
 // alerts are evaluated by a real Prometheus, and every panel of the dashboard has data.
 func TestMonitoring(t *testing.T) {
 	t.Parallel()

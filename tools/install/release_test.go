@@ -82,8 +82,8 @@ func TestInstallRelease(t *testing.T) {
 	})
 }
 
-// here is the platform of this machine, with Linux, which images are for.
-func here() v1.Platform { return v1.Platform{OS: "linux", Architecture: runtime.GOARCH} }
+// platform is the platform of this machine, with Linux, which images are for.
+func platform() v1.Platform { return v1.Platform{OS: "linux", Architecture: runtime.GOARCH} }
 
 // buildRelease builds a release for this machine.
 func buildRelease(t *testing.T) (dir string, verifier *signing.Verifier) {
@@ -110,7 +110,7 @@ func buildRelease(t *testing.T) (dir string, verifier *signing.Verifier) {
 		// Tests run where there is no git, too.
 		Commit:    release.Commit{Revision: strings.Repeat("0123456789", 4), Changed: true},
 		Created:   time.Unix(1_700_000_000, 0),
-		Platforms: []v1.Platform{here()}, Targets: []v1.Platform{here()},
+		Platforms: []v1.Platform{platform()}, Targets: []v1.Platform{platform()},
 		Base: image.Scratch, Helm: helmchart.Helm{Path: helm}, Key: key, Log: os.Stderr,
 	})
 	if err != nil {
@@ -149,7 +149,7 @@ func wantFilesVerified(t *testing.T, dir string, verifier *signing.Verifier) {
 	if err := release.VerifyFiles(dir, otherVerifier(t)); err == nil {
 		t.Error("the files are accepted by another key")
 	}
-	for _, name := range []string{release.ArchiveName(here()), "install.yaml", release.SumsFile, "SHA256SUMS.sigstore.json", release.ProvenanceFile} {
+	for _, name := range []string{release.ArchiveName(platform()), "install.yaml", release.SumsFile, "SHA256SUMS.sigstore.json", release.ProvenanceFile} {
 		file := filepath.Join(dir, name)
 		data, err := os.ReadFile(file)
 		if err != nil {
@@ -267,7 +267,7 @@ func pullBinary(t *testing.T, published release.Published) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	img, err := image.ForPlatform(index, here())
+	img, err := image.ForPlatform(index, platform())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -305,7 +305,7 @@ func unpack(t *testing.T, r io.Reader, wanted string) string {
 
 // wantPlugin unpacks the kubectl plugin of a release and has the real kubectl run it.
 func (s site) wantPlugin(t *testing.T, dir string) {
-	packed, err := os.Open(filepath.Join(dir, release.ArchiveName(here())))
+	packed, err := os.Open(filepath.Join(dir, release.ArchiveName(platform())))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -322,7 +322,7 @@ func (s site) wantPlugin(t *testing.T, dir string) {
 	if want := "opgate " + releaseVersion + "\n"; err != nil || result.Stdout != want {
 		t.Errorf("kubectl opgate --version prints %q, %q (%v), want %q", result.Stdout, result.Stderr, err, want)
 	}
-	out, err := exec.Command(filepath.Join(dir, "opgate_"+here().OS+"_"+here().Architecture), "version").Output()
+	out, err := exec.Command(filepath.Join(dir, "opgate_"+platform().OS+"_"+platform().Architecture), "version").Output()
 	if err != nil || string(out) != "opgate "+releaseVersion+"\n" {
 		t.Errorf("the binary prints %q (%v)", out, err)
 	}

@@ -18,7 +18,7 @@ const (
 	stopTimeout = 10 * time.Minute
 	// killTimeout bounds the time until a killed process is gone.
 	killTimeout = 3 * time.Minute
-	// holderTimeout bounds the moment until a process that has just taken the lock says who it is.
+	// holderTimeout bounds the moment until a process that has just taken the lock states who it is.
 	holderTimeout = 3 * time.Minute
 
 	pollInterval = 50 * time.Millisecond

@@ -32,7 +32,7 @@ func (l layout) bin() string { return filepath.Join(l.dir, "bin") }
 // example is a policy to start with, where OLM runs.
 func (l layout) example() string { return filepath.Join(l.dir, "etcd.yaml") }
 
-// next says what to do next, as Up prints it.
+// next states what to do next, as Up prints it.
 func (l layout) next() string { return filepath.Join(l.dir, "next.txt") }
 
 // log has the output of the background process.
@@ -41,7 +41,7 @@ func (l layout) log() string { return filepath.Join(l.dir, "local.log") }
 // run belongs to the cluster.
 func (l layout) run() string { return filepath.Join(l.dir, "run") }
 
-// lock is held by the background process while it lives, and says which process that is.
+// lock is held by the background process while it lives, and states which process that is.
 func (l layout) lock() string { return filepath.Join(l.dir, "lock") }
 
 // holder returns the process that holds the lock. It is 0 in the moment between its taking the lock and its saying so.

@@ -10,7 +10,7 @@ import (
 //go:embed etcd.yaml
 var example []byte
 
-// nextSteps says what people can do with what is up.
+// nextSteps states what people can do with what is up.
 func (l layout) nextSteps(withOLM bool) string {
 	if !withOLM {
 		return fmt.Sprintf(`

@@ -15,7 +15,7 @@ import (
 	"github.com/opgate/opgate/e2e/olm"
 )
 
-// Options says what Run starts. The zero value is useful.
+// Options configure Run. The zero value is useful.
 type Options struct {
 	// Gate is a binary of opgate-server. Default: it is built.
 	Gate string

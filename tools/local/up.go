@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// ready is the line by which the background process says that it is up. All others are for people.
+	// ready is the line by which the background process reports that it is up. All others are for people.
 	ready = "\x00ready"
 	// progressFD is the file descriptor of the background process that leads to Up.
 	progressFD = 3

@@ -22,7 +22,7 @@ var Tests = []struct{ Name, Shows string }{
 type Row struct {
 	Kubernetes string `json:"kubernetes"`
 	OLM        string `json:"olm"`
-	// NotRun says why the row cannot be run from here. Empty: it can.
+	// NotRun is why the row cannot be run from here. Empty: it can.
 	NotRun string `json:"-"`
 }
 
@@ -77,7 +77,7 @@ type Result struct {
 	Revision string `json:"revision,omitempty"`
 	// Seconds is how long the tests took, without building the binaries.
 	Seconds int `json:"seconds,omitempty"`
-	// Machine says where.
+	// Machine is where.
 	Machine string `json:"machine,omitempty"`
 	// Tests are the results of the tests.
 	Tests []TestResult `json:"tests,omitempty"`

@@ -13,7 +13,7 @@ import (
 	"github.com/opgate/opgate/e2e/assets/repo"
 )
 
-// TestDocument: results are not written by hand. The document has each row, and says what the results say.
+// TestDocument: results are not written by hand. The document has each row, and states what the results say.
 func TestDocument(t *testing.T) {
 	checkout, err := repo.Find()
 	if err != nil {

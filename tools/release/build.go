@@ -58,7 +58,7 @@ type Options struct {
 	Helm helmchart.Helm
 	// Key signs everything.
 	Key *signing.Key
-	// Builder says in the provenance who built it, as a URI. Default: LocalBuilder.
+	// Builder states in the provenance who built it, as a URI. Default: LocalBuilder.
 	Builder string
 	// Log receives progress lines.
 	Log io.Writer

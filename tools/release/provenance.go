@@ -33,12 +33,12 @@ func statement(predicateType string, predicate *structpb.Struct, subjects ...*in
 	return &intoto.Statement{Type: intoto.StatementTypeUri, PredicateType: predicateType, Predicate: predicate, Subject: subjects}
 }
 
-// signatureStatement says nothing of its subject: the signature is the statement.
+// signatureStatement states nothing of its subject: the signature is the statement.
 func signatureStatement(subjects ...*intoto.ResourceDescriptor) *intoto.Statement {
 	return statement(signing.SignPredicate, &structpb.Struct{}, subjects...)
 }
 
-// provenance says how a release was made: by whom, from which commit, on which base, with which compiler.
+// provenance states how a release was made: by whom, from which commit, on which base, with which compiler.
 func (b *build) provenance(subjects ...*intoto.ResourceDescriptor) (*intoto.Statement, error) {
 	external, err := structpb.NewStruct(map[string]any{
 		"version": b.Version.Tag, "base": b.Base, "platforms": names(b.Platforms), "targets": names(b.Targets),
@@ -79,7 +79,7 @@ func (b *build) provenance(subjects ...*intoto.ResourceDescriptor) (*intoto.Stat
 	return statement(ProvenancePredicate, predicate, subjects...), nil
 }
 
-// sbom says what is in a subject, by an SPDX document.
+// sbom states what is in a subject, by an SPDX document.
 func sbom(document []byte, subjects ...*intoto.ResourceDescriptor) (*intoto.Statement, error) {
 	predicate := &structpb.Struct{}
 	if err := protojson.Unmarshal(document, predicate); err != nil {

@@ -18,7 +18,7 @@ import (
 // chartRepository is where charts are published; Helm adds the name.
 const chartRepository = "ghcr.io/opgate/charts/" + chartName
 
-// chartLayout writes the packaged chart as a layout, with what the repository says of itself on Artifact Hub.
+// chartLayout writes the packaged chart as a layout, with what the repository states about itself on Artifact Hub.
 func (b *build) chartLayout(ctx context.Context, file string) error {
 	layout, err := oci.NewLayout(filepath.Join(b.dir, chartDir))
 	if err != nil {

@@ -31,7 +31,7 @@ func (v Version) Number() string { return strings.TrimPrefix(v.Tag, "v") }
 // Prerelease reports whether the version is not meant for everyone.
 func (v Version) Prerelease() bool { return semver.Prerelease(v.Tag) != "" }
 
-// Commit is what git says of a checkout.
+// Commit is what git reports of a checkout.
 type Commit struct {
 	// Revision is the commit.
 	Revision string

@@ -48,7 +48,7 @@ type Options struct {
 	// that was set before is removed.
 	WebhooksOwned bool
 	// Register is a directory with manifests of definitions and webhook configurations that are applied before anything else. Default:
-	// whoever installs Opgate applies them.
+	// any user who installs Opgate applies them.
 	Register string
 	// MetricsAddress and HealthAddress are host:port for plain HTTP; "0" serves none.
 	MetricsAddress, HealthAddress string

@@ -23,7 +23,7 @@ import (
 // quiet is the log of the servers: what fails here is meant to.
 var quiet = log.New(io.Discard, "", 0)
 
-// All stands for all resources.
+// All means all resources.
 const All = "*"
 
 // Fault is what a proxy does to requests. The zero value does nothing.

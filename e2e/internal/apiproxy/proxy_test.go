@@ -125,14 +125,14 @@ func (d *disturbed) watch(t *testing.T, path string) <-chan string {
 }
 
 const (
-	soon  = time.Minute            // until what has to happen
+	limit = time.Minute            // until what has to happen
 	never = 300 * time.Millisecond // for what must not happen
 )
 
 // wantObject wants that requests are answered.
 func (d *disturbed) wantObject(t *testing.T, path string) {
 	t.Helper()
-	if code, body, err := d.get(path, soon); err != nil || code != http.StatusOK || body != "object\n" {
+	if code, body, err := d.get(path, limit); err != nil || code != http.StatusOK || body != "object\n" {
 		t.Errorf("GET %s: %d %q %v", path, code, body, err)
 	}
 }
@@ -144,7 +144,7 @@ func wantLine(t *testing.T, lines <-chan string, want string) {
 		if line != want || !open {
 			t.Errorf("the watch delivers %q, open %t, want %q", line, open, want)
 		}
-	case <-time.After(soon):
+	case <-time.After(limit):
 		t.Errorf("the watch does not deliver %q", want)
 	}
 }
@@ -197,7 +197,7 @@ func TestReset(t *testing.T) {
 		if open {
 			t.Errorf("the watch delivers %q", line)
 		}
-	case <-time.After(soon):
+	case <-time.After(limit):
 		t.Error("the watch is open")
 	}
 	d.wantObject(t, secret)
@@ -206,12 +206,12 @@ func TestReset(t *testing.T) {
 func TestRefuse(t *testing.T) {
 	d := start(t)
 	d.Set(Fault{Refuse: true})
-	if code, _, err := d.get(secret, soon); err == nil {
+	if code, _, err := d.get(secret, limit); err == nil {
 		t.Errorf("a new connection is served: %d", code)
 	}
 	d.Set(Fault{RefuseWatches: []string{"installplans"}})
 	d.wantObject(t, plans)
-	if code, _, err := d.get(plans+"?watch=1", soon); err != nil || code != http.StatusServiceUnavailable {
+	if code, _, err := d.get(plans+"?watch=1", limit); err != nil || code != http.StatusServiceUnavailable {
 		t.Errorf("a new watch is answered %d %v", code, err)
 	}
 	_ = d.watch(t, policies)
@@ -235,7 +235,7 @@ func TestBlackHole(t *testing.T) {
 
 func TestDelay(t *testing.T) {
 	d := start(t)
-	d.Set(Fault{Delay: soon})
+	d.Set(Fault{Delay: limit})
 	if code, _, err := d.get(secret, never); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a request is answered with %d, %v", code, err)
 	}

@@ -22,7 +22,7 @@ type slot struct {
 	users   int
 }
 
-// Take waits until the test may run a cluster, and releases its slot after the test. As many tests hold one as speed.Clusters says,
+// Take waits until the test may run a cluster, and releases its slot after the test. As many tests hold one as speed.Clusters allows,
 // over all test processes.
 func Take(t testing.TB) {
 	t.Helper()

@@ -61,7 +61,7 @@ func Parallel() int {
 // clusters is how many run at once, over all test processes, once SetParallel has been called.
 var clusters int
 
-// Clusters returns how many clusters run at once: what flag -parallel of the test process says, otherwise Parallel.
+// Clusters returns how many clusters run at once: what flag -parallel of the test process states, otherwise Parallel.
 func Clusters() int { return clusters }
 
 // waiting is how many tests of a process may wait for their turn: parallel tests that wait must not keep others from running.

@@ -83,11 +83,11 @@ func (f *buildFlags) build(ctx context.Context, log io.Writer) (string, error) {
 	}
 	fmt.Fprintf(log, "wrote the OCI image layout %s\n", f.layout)
 	if f.archive != "" {
-		here := v1.Platform{OS: "linux", Architecture: runtime.GOARCH}
-		if err := image.WriteArchive(f.archive, index, here, tag); err != nil {
+		local := v1.Platform{OS: "linux", Architecture: runtime.GOARCH}
+		if err := image.WriteArchive(f.archive, index, local, tag); err != nil {
 			return "", err
 		}
-		fmt.Fprintf(log, "wrote %s for %s, which \"docker load\" reads\n", f.archive, here)
+		fmt.Fprintf(log, "wrote %s for %s, which \"docker load\" reads\n", f.archive, local)
 	}
 	if f.push != "" {
 		if err := image.Push(ctx, index, tag); err != nil {

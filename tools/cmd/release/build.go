@@ -96,7 +96,7 @@ func (f *buildFlags) options(ctx context.Context, log io.Writer) (release.Option
 	return opts, err
 }
 
-// chooseVersion returns the version to build, and says where it is not a release.
+// chooseVersion returns the version to build, and states where it is not a release.
 func (f *buildFlags) chooseVersion(commit release.Commit, log io.Writer) (release.Version, error) {
 	version := commit.Version()
 	if f.version != "" {

@@ -7,7 +7,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Plugin is what a manifest says. The fields are those of krew.googlecontainertools.github.com/v1alpha2.
+// Plugin is what a manifest states. The fields are those of krew.googlecontainertools.github.com/v1alpha2.
 type Plugin struct {
 	Name             string
 	Version          string

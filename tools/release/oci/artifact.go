@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// Empty is the type of a configuration that says nothing.
+// Empty is the type of a configuration that states nothing.
 const Empty = types.MediaType("application/vnd.oci.empty.v1+json")
 
 // Artifact is one file in the form of an image.
@@ -24,7 +24,7 @@ type Artifact struct {
 	// Data is the file, and DataType its type.
 	Data     []byte
 	DataType types.MediaType
-	// Subject is what the artifact is about. Default: it stands alone.
+	// Subject is what the artifact is about. Default: it is about none.
 	Subject     *v1.Descriptor
 	Annotations map[string]string
 }

@@ -161,7 +161,7 @@ func (v *Verifier) layer(img v1.Image, descriptor v1.Descriptor, digest v1.Hash)
 	return nil
 }
 
-// readBundle returns the bundle in an artifact, nil if it holds something else. Its layer says what it is: registries differ in what
+// readBundle returns the bundle in an artifact, nil if it holds something else. Its layer states what it is: registries differ in what
 // they list as its type.
 func readBundle(ref name.Digest, opts []remote.Option) ([]byte, error) {
 	img, err := remote.Image(ref, opts...)

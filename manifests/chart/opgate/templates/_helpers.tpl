@@ -127,7 +127,7 @@ are by name of the entry, in YAML. The account of OLM is in the latter once, in 
 
 {{/*
 The account of OLM, as YAML: identity, account (its name) and namespaceUID. It is looked up once for each rendering. There is no
-default: an account that does not exist on this cluster is for whoever creates its namespace (threat O16).
+default: an account that does not exist on this cluster is for any user who creates its namespace (threat O16).
 */}}
 {{- define "opgate.olm" -}}
 {{- if not (hasKey .Values.olm "found") }}
