@@ -59,7 +59,7 @@ func (p *process) addLeader(feed *snapshot.Feed, known *packages.Cache) error {
 	named := namedMetrics(p.options)
 	l := &leader{process: p, identity: identity, lease: lease, named: named,
 		records: escape.NewRecords(lease, p.log.WithName("escapes")),
-		writes: apply.NewMetrics(metrics.Registry), policies: operatorpolicy.NewMetrics(metrics.Registry, named),
+		writes:  apply.NewMetrics(metrics.Registry), policies: operatorpolicy.NewMetrics(metrics.Registry, named),
 		constraints: constraint.NewMetrics(metrics.Registry, named), escapes: escape.NewMetrics(metrics.Registry)}
 	held, leaderMetrics := backstop.NewMetrics(metrics.Registry), manager.NewMetrics(metrics.Registry)
 	lead := func() {} // the backstop needs none of the kinds that only the leader reads
