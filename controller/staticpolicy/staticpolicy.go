@@ -37,7 +37,7 @@ func Probe(ctx context.Context, c client.Client, namespace string) (set string, 
 	return "", fmt.Errorf("probe static policies by a dry run of Lease %s/%s: %w", namespace, backstop.ProbeLease, err)
 }
 
-// Prober probes while it leads, and exports the result.
+// Prober probes, and exports the result.
 type Prober struct {
 	client    client.Client
 	namespace string
@@ -55,8 +55,8 @@ func NewProber(c client.Client, namespace string, log logr.Logger, registry prom
 	return p
 }
 
-// NeedLeaderElection is true: one replica asks.
-func (p *Prober) NeedLeaderElection() bool { return true }
+// NeedLeaderElection is false: replicas reach different API servers.
+func (p *Prober) NeedLeaderElection() bool { return false }
 
 // Start probes until the context ends.
 func (p *Prober) Start(ctx context.Context) error {

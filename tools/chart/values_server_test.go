@@ -32,6 +32,7 @@ func serverCases() []valueCase {
 		flagCase("policy.defaultNamespace", "operators", "operator-policy-default-namespace"),
 		flagCase("policy.statusHistoryLength", "3", "operator-policy-status-history-length"),
 		flagCase("policy.maxStaleness", "1m", "max-staleness"),
+		flagCase("policy.probeStaticPolicies", "true", "probe-static-policies"),
 		flagCase("log.level", "debug", "log-level"),
 		flagCase("log.format", "console", "log-format"),
 		flagCase("drain.delay", "20s", "drain-delay"),

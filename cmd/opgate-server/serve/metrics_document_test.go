@@ -67,7 +67,7 @@ func registrations(t *testing.T) (ours map[string]registered, libraries map[stri
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	o := parsed(t, "--kubeconfig="+file, "--self-signed", "--metrics-secure", "--webhook-bind-address="+address, "--metrics-bind-address=0",
-		"--health-probe-bind-address=0", "--drain-delay=0", "--drain-timeout=0", "--log-level=error")
+		"--health-probe-bind-address=0", "--drain-delay=0", "--drain-timeout=0", "--log-level=error", "--probe-static-policies")
 	if err := Run(ctx, o); err != nil {
 		t.Fatal(err)
 	}

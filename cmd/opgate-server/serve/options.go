@@ -90,6 +90,8 @@ type Options struct {
 	StatusHistoryLength int
 	// MaxStaleness is how long a watch may show no progress before nothing is judged and done by what it has shown.
 	MaxStaleness time.Duration
+	// ProbeStaticPolicies asks the API server periodically whether it has loaded Opgate's static policies.
+	ProbeStaticPolicies bool
 	// DrainDelay is for how long no connection must have been accepted before the server stops, and how long it goes on
 	// answering at least after SIGTERM, while it is not ready: the time for the API server to learn of it.
 	DrainDelay time.Duration
@@ -134,6 +136,8 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 		"serve metrics, with names of policies, and the log level over HTTPS to authorized clients")
 	flags.StringVar(&o.HealthAddress, "health-probe-bind-address", ":8081",
 		`address /healthz, /readyz and /snapshot bind to (HTTP), "0" to disable`)
+	flags.BoolVar(&o.ProbeStaticPolicies, "probe-static-policies", false,
+		"export whether the API server has loaded the files of \"opgate compile --static\", by a dry run every five minutes")
 	flags.DurationVar(&o.MaxStaleness, "max-staleness", 10*time.Second,
 		"how long a watch may show no progress before reviews are held, from 5s to 5m")
 	flags.DurationVar(&o.DrainDelay, "drain-delay", 5*time.Second,

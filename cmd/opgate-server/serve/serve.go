@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/opgate/opgate/certs"
+	"github.com/opgate/opgate/controller/staticpolicy"
 	"github.com/opgate/opgate/cmd/opgate/cli"
 	"github.com/opgate/opgate/internal/events"
 	"github.com/opgate/opgate/internal/panics"
@@ -85,6 +86,11 @@ func Run(ctx context.Context, o Options) error {
 	p, err := newProcess(ctx, mgr, config, &o, recorder, time.Now, log)
 	if err != nil {
 		return err
+	}
+	if o.ProbeStaticPolicies {
+		if err := p.add(staticpolicy.NewProber(mgr.GetClient(), o.Namespace, log.WithName("static-policies"), metrics.Registry)); err != nil {
+			return err
+		}
 	}
 	if err := p.addGate(source, known, wasReady); err != nil {
 		return err

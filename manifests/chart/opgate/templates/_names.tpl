@@ -22,6 +22,7 @@ values.schema.json lets them pass, so that the refusal can say the name to use i
       "defaultNamespace" "policy.defaultNamespace"
       "statusHistoryLength" "policy.statusHistoryLength"
       "maxStaleness" "policy.maxStaleness"
+      "probeStaticPolicies" "policy.probeStaticPolicies"
       "templates" "policy.lookupRules"
       "backgroundLoop" "policy.backgroundLoop"
       "consent" "policy.consent"
