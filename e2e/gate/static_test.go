@@ -254,7 +254,7 @@ func TestStaticPolicies(t *testing.T) {
 	t.Run("without the files everything is as ever", func(t *testing.T) {
 		away()
 		inForce(false)
-		verified(t, e, "error: no static policies of Opgate are in force at the API server that answered")
+		verified(t, e, "no static policies of Opgate are in force at the API server that answered")
 	})
 }
 
