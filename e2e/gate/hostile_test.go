@@ -21,9 +21,10 @@ import (
 )
 
 const (
-	// hostileClients is how many send at once, and maxResident what Opgate may take while they do.
+	// hostileClients is how many send at once, and maxResident what Opgate may take while they do. Where it has hardly a core of its own,
+	// its garbage collector is late: a third more than on an idle machine.
 	hostileClients = 64
-	maxResident    = 256 << 20
+	maxResident    = 320 << 20
 	// hostileBody is just below the most that Opgate reads.
 	hostileBody = 8<<20 - 1<<10
 )

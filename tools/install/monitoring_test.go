@@ -31,7 +31,7 @@ func TestMonitoring(t *testing.T) {
 	}
 	e := &harness.LoopEnv{Env: harness.StartWithoutGate(t)}
 	harness.Kubectl(t, e.Cluster, cluster.Admin, harness.PackageManifests, "create", "-f", "-")
-	if e.Gate, err = e.StartOpgate(t.Context(), cluster.GateOptions{Loop: true, SecureMetrics: true, Args: []string{"--backstop=enforce"}}); err != nil {
+	if e.Gate, err = e.StartOpgate(t.Context(), cluster.GateOptions{Loop: true, SecureMetrics: true, Args: []string{"--backstop=enforce", "--probe-static-policies"}}); err != nil {
 		t.Fatal(err)
 	}
 	e.Connect(t)
