@@ -14,17 +14,19 @@ import (
 )
 
 const (
-	// admittedWait is how long after its admission a write is waited for. The watch shows it within milliseconds, unless it was not
-	// stored. Then nothing that concerns the namespace is waited for as long again: a user may have writes admitted that are never
-	// stored, as where a quota refuses them, and must not delay each review of a namespace by them (threat G34).
+	// admittedWait is how long after its admission a write is waited for. The watch shows it within milliseconds,
+	// unless it was not stored. Then nothing that concerns the namespace is waited for as long again: a user may have
+	// writes admitted that are never stored, as where a quota refuses them, and must not delay each review of a
+	// namespace by them (threat G34).
 	admittedWait = time.Second
 	// maxAdmitted bounds the writes that are remembered.
 	maxAdmitted = 1000
 )
 
-// admitted are the writes of OperatorPolicies and Constraints that were allowed and that the snapshot does not show yet. What they concern
-// is judged with them: kubectl sends the next object of a file while the watch still brings the last one. It counts for the replica that
-// was asked; the others are as far as their watches. The zero value is ready for use.
+// admitted are the writes of OperatorPolicies and Constraints that were allowed and that the snapshot does not show
+// yet. What they concern is judged with them: kubectl sends the next object of a file while the watch still brings the
+// last one. It counts for the replica that was asked; the others are as far as their watches. The zero value is ready
+// for use.
 type admitted struct {
 	mu     sync.Mutex
 	writes []admittedWrite
@@ -56,13 +58,15 @@ func (a *admitted) add(kind *snapshot.Kind, concerns snapshot.Subject, written m
 	}
 }
 
-// visible reports whether a snapshot shows the write, or a later one. Another object of that name may be an earlier one.
+// visible reports whether a snapshot shows the write, or a later one. Another object of that name may be an earlier
+// one.
 func (w *admittedWrite) visible(s *snapshot.Snapshot) bool {
 	o := s.Object(w.kind, w.concerns, w.key)
 	return o != nil && o.UID == w.uid && o.Generation >= w.generation
 }
 
-// missing returns the writes that concern a namespace and that a snapshot does not show, and forgets those that none waits for any more.
+// missing returns the writes that concern a namespace and that a snapshot does not show, and forgets those that none
+// waits for any more.
 func (a *admitted) missing(s *snapshot.Snapshot, namespace string, now time.Time) []admittedWrite {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -94,7 +98,8 @@ func (a *admitted) fail(namespace string, now time.Time) {
 	a.failed[namespace] = now
 }
 
-// awaited records a write that was allowed, unless the API server will not store it: a dry run, or the creation of what exists.
+// awaited records a write that was allowed, unless the API server will not store it: a dry run, or the creation of what
+// exists.
 func (g *Gate) awaited(s *snapshot.Snapshot, kind *snapshot.Kind, concerns snapshot.Subject, written metav1.Object, creates bool) {
 	if creates && written.GetName() != "" {
 		for o := range s.Each(kind) {
@@ -106,7 +111,8 @@ func (g *Gate) awaited(s *snapshot.Snapshot, kind *snapshot.Kind, concerns snaps
 	g.admitted.add(kind, concerns, written, g.Now())
 }
 
-// awaitAdmitted returns a snapshot that shows what was admitted for a namespace, as far as that is stored, and the current one after a second.
+// awaitAdmitted returns a snapshot that shows what was admitted for a namespace, as far as that is stored, and the
+// current one after a second.
 func (g *Gate) awaitAdmitted(ctx context.Context, current *snapshot.Snapshot, namespace string) *snapshot.Snapshot {
 	missing := g.admitted.missing(current, namespace, g.Now())
 	if len(missing) == 0 {

@@ -22,8 +22,8 @@ func storedPolicy(t *testing.T, uid types.UID, generation int64) *unstructured.U
 	return policy
 }
 
-// TestG1Admitted wants a write that was admitted to be waited for until the snapshot shows it or a later one, for what it concerns, and
-// for a second at most.
+// TestG1Admitted wants a write that was admitted to be waited for until the snapshot shows it or a later one, for what
+// it concerns, and for a second at most.
 func TestG1Admitted(t *testing.T) {
 	written := storedPolicy(t, "1", 2)
 	concerns, _, _ := unstructured.NestedString(written.Object, "spec", "subscription", "namespace")
@@ -63,8 +63,8 @@ func TestG1Admitted(t *testing.T) {
 	})
 }
 
-// TestG1NotStored admits a policy that is never stored, such as one that another webhook refuses: what it concerns is judged without it,
-// a second later.
+// TestG1NotStored admits a policy that is never stored, such as one that another webhook refuses: what it concerns is
+// judged without it, a second later.
 func TestG1NotStored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := newGate(t, storeOf(t), overrideBy{})
@@ -102,8 +102,8 @@ func foreignSubscription(namespace string) *unstructured.Unstructured {
 	}}
 }
 
-// TestP5Waits: forged reviews are not remembered, and reviews that are not authenticated do not wait. Those of the API server, for writes
-// that are never stored, delay a namespace once, and then not for a second (threat G34).
+// TestP5Waits: forged reviews are not remembered, and reviews that are not authenticated do not wait. Those of the API
+// server, for writes that are never stored, delay a namespace once, and then not for a second (threat G34).
 func TestP5Waits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := newGate(t, storeOf(t), overrideBy{})
@@ -170,8 +170,8 @@ func TestP5Bound(t *testing.T) {
 	}
 }
 
-// TestP6Conflict creates a policy that exists, which the API server admits before it answers 409: nothing waits for it, whatever namespace
-// it names. An update is waited for, and so is a policy that was not there (threat G34).
+// TestP6Conflict creates a policy that exists, which the API server admits before it answers 409: nothing waits for it,
+// whatever namespace it names. An update is waited for, and so is a policy that was not there (threat G34).
 func TestP6Conflict(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stored := storedPolicy(t, "1", 1)
@@ -208,8 +208,8 @@ func TestP6Conflict(t *testing.T) {
 	})
 }
 
-// TestG1Apply applies policies and then a Subscription, as kubectl does with the files of a directory: all that are not shown yet are
-// waited for, also while another namespace waits in vain.
+// TestG1Apply applies policies and then a Subscription, as kubectl does with the files of a directory: all that are not
+// shown yet are waited for, also while another namespace waits in vain.
 func TestG1Apply(t *testing.T) {
 	var a admitted
 	now := time.Now()

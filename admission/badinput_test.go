@@ -81,8 +81,8 @@ func TestBadReviews(t *testing.T) {
 	}
 }
 
-// TestUnreadableObjects sends policies and Constraints that do not decode, as an API server does whose definition of the kind
-// has no schema: what is stored unread would refuse nothing.
+// TestUnreadableObjects sends policies and Constraints that do not decode, as an API server does whose definition of
+// the kind has no schema: what is stored unread would refuse nothing.
 func TestUnreadableObjects(t *testing.T) {
 	handlers := governedGate(t).Handlers()
 	for name, c := range map[string]struct{ path, object string }{
@@ -276,8 +276,8 @@ func TestUnexpectedCalls(t *testing.T) {
 	}
 }
 
-// TestStoredUnknownField judges by a policy with a misspelt field that was stored before there was any admission: without the
-// field it would allow every version.
+// TestStoredUnknownField judges by a policy with a misspelt field that was stored before there was any admission:
+// without the field it would allow every version.
 func TestStoredUnknownField(t *testing.T) {
 	s := governed(t)
 	policy := s.Policies[0].DeepCopy()

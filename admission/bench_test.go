@@ -111,8 +111,9 @@ func crowdedGate(b testing.TB, n int) *Gate {
 	return newGate(b, storeOf(b, objects...), overrideBy{})
 }
 
-// TestReviewAllocations checks the budget of one whole review of 4 KiB, body to answer, with the text of the event on the approval. 99 (124
-// with the race detector) were measured when it was set (Go 1.26), most of them in the standard library's request and JSON.
+// TestReviewAllocations checks the budget of one whole review of 4 KiB, body to answer, with the text of the event on
+// the approval. 99 (124 with the race detector) were measured when it was set (Go 1.26), most of them in the standard
+// library's request and JSON.
 func TestReviewAllocations(t *testing.T) {
 	const budget = 130
 	body := payload(t, 4<<10)
@@ -131,9 +132,9 @@ func TestReviewAllocations(t *testing.T) {
 	}
 }
 
-// TestReviewMemory checks that a review of a large plan allocates at most twice its body, with the body itself where it is not pooled. 0.2 times
-// were measured when it was set (Go 1.26), up to 1.1 with the race detector, which drops what pools keep: what no rule reads is skipped. A
-// webhook that decodes the review before it looks takes 3.5 times.
+// TestReviewMemory checks that a review of a large plan allocates at most twice its body, with the body itself where it
+// is not pooled. 0.2 times were measured when it was set (Go 1.26), up to 1.1 with the race detector, which drops what
+// pools keep: what no rule reads is skipped. A webhook that decodes the review before it looks takes 3.5 times.
 func TestReviewMemory(t *testing.T) {
 	const budget, runs = 2, 20
 	for _, size := range []int{42 << 10, 1229 << 10} {

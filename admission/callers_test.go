@@ -26,9 +26,9 @@ func (a allowsAll) May(context.Context, *authenticationv1.UserInfo, *authorizati
 	return true, nil
 }
 
-// TestA9RedactedScenarios posts the review of every scenario without being the API server, as any client that reaches the port can.
-// No answer names an object that the review does not, and no SubjectAccessReview is made. The API server's own reviews show
-// that there is something to name.
+// TestA9RedactedScenarios posts the review of every scenario without being the API server, as any client that reaches
+// the port can. No answer names an object that the review does not, and no SubjectAccessReview is made. The API
+// server's own reviews show that there is something to name.
 func TestA9RedactedScenarios(t *testing.T) {
 	scenarios, err := scenario.Load(scenarioDir, versions)
 	if err != nil {
@@ -120,8 +120,8 @@ func asText(t *testing.T, answer *admissionv1.AdmissionResponse) string {
 	return string(text)
 }
 
-// TestA9ForgedUser posts reviews with a forged user who has all rights, to learn what that user may do. The answers show neither
-// an override nor whether templates could be created, and the refusals are temporary.
+// TestA9ForgedUser posts reviews with a forged user who has all rights, to learn what that user may do. The answers
+// show neither an override nor whether templates could be created, and the refusals are temporary.
 func TestA9ForgedUser(t *testing.T) {
 	for name, rule := range map[string]string{"plan-override": "bundle/version", "policy-escalation": "policy/escalation"} {
 		t.Run(name, func(t *testing.T) {

@@ -18,13 +18,13 @@ import (
 	"github.com/opgate/opgate/snapshot"
 )
 
-// A write looks like OLM's by its form: a plan that a Subscription owns, a Subscription or a ClusterServiceVersion that a plan contains,
-// the status of a plan. By these functions an endpoint reports whether a write does, and the object that an event about it regards: the
-// one that was written may not exist.
+// A write looks like OLM's by its form: a plan that a Subscription owns, a Subscription or a ClusterServiceVersion that
+// a plan contains, the status of a plan. By these functions an endpoint reports whether a write does, and the object
+// that an event about it regards: the one that was written may not exist.
 type form[New, Old any] func(s *snapshot.Snapshot, req *request[New, Old], v *rules.Verdict) (about *corev1.ObjectReference, is bool)
 
-// planForm recognizes the plans that OLM creates, also where they are allowed: OLM creates few, and an administrator should learn of a
-// wrong identity before there is a policy.
+// planForm recognizes the plans that OLM creates, also where they are allowed: OLM creates few, and an administrator
+// should learn of a wrong identity before there is a policy.
 func planForm(_ *snapshot.Snapshot, req *request[olm.InstallPlanHead, olm.InstallPlan], _ *rules.Verdict) (*corev1.ObjectReference, bool) {
 	if req.Operation != string(admissionv1.Create) {
 		return nil, false
@@ -39,13 +39,14 @@ func planForm(_ *snapshot.Snapshot, req *request[olm.InstallPlanHead, olm.Instal
 	return &corev1.ObjectReference{APIVersion: owners[i].APIVersion, Kind: owners[i].Kind, Namespace: req.Namespace, Name: owners[i].Name, UID: types.UID(owners[i].UID)}, true
 }
 
-// refusedComponent reports whether a write of a component of the control plane was refused, by its name. People are refused such writes as
-// well, and are not to count as OLM for it.
+// refusedComponent reports whether a write of a component of the control plane was refused, by its name. People are
+// refused such writes as well, and are not to count as OLM for it.
 func refusedComponent(user *authenticationv1.UserInfo, v *rules.Verdict) bool {
 	return v.Decision != rules.Allow && strings.HasPrefix(user.Username, "system:")
 }
 
-// planStatusForm recognizes refused writes of a status: OLM writes it in a request of its own, and users have no reason to.
+// planStatusForm recognizes refused writes of a status: OLM writes it in a request of its own, and users have no reason
+// to.
 func planStatusForm(_ *snapshot.Snapshot, req *request[olm.InstallPlan, olm.InstallPlan], v *rules.Verdict) (*corev1.ObjectReference, bool) {
 	if !refusedComponent(&req.User, v) || !req.update() {
 		return nil, false
@@ -90,9 +91,10 @@ func planWith(s *snapshot.Snapshot, namespace string, matches func(*olm.InstallP
 	return nil
 }
 
-// reportCandidate completes the answer to a write in the form of OLM's by a user that is not configured as OLM, but could be: the
-// refusal, an event, the metric and the log name the user, and the value to set. A user without the verb escalate is not treated as OLM:
-// they learn nothing, and only the first of their writes in a minute costs a SubjectAccessReview.
+// reportCandidate completes the answer to a write in the form of OLM's by a user that is not configured as OLM, but
+// could be: the refusal, an event, the metric and the log name the user, and the value to set. A user without the verb
+// escalate is not treated as OLM: they learn nothing, and only the first of their writes in a minute costs a
+// SubjectAccessReview.
 func (e *endpoint[New, Old]) reportCandidate(ctx context.Context, req *request[New, Old], v *rules.Verdict) {
 	g, user := e.gate, &req.User
 	if e.form == nil || g.Candidates == nil || !req.authenticated || g.byOpgate(user) || !g.Candidates.Possible(user.Username) {
@@ -122,9 +124,9 @@ func (g *Gate) mayEscalate(ctx context.Context, user *authenticationv1.UserInfo)
 	return g.Authorizer.May(ctx, user, olmidentity.Escalate())
 }
 
-// explainDoubt completes a refusal of a user that has OLM's name but does not count as OLM, and that was judged like any other user
-// (threat O16). While the identity is being verified, the refusal is one to retry: it may be OLM. Later it states what is
-// wrong with the identity and how an administrator fixes it: OLM shows refusals on the Subscription.
+// explainDoubt completes a refusal of a user that has OLM's name but does not count as OLM, and that was judged like
+// any other user (threat O16). While the identity is being verified, the refusal is one to retry: it may be OLM. Later
+// it states what is wrong with the identity and how an administrator fixes it: OLM shows refusals on the Subscription.
 func (g *Gate) explainDoubt(user *authenticationv1.UserInfo, v *rules.Verdict) {
 	reason, doubted := g.OLM.Untrusted(user)
 	if !doubted {

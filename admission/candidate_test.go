@@ -12,8 +12,8 @@ import (
 	"github.com/opgate/opgate/admission/olmidentity"
 )
 
-// TestCandidates writes a plan in the form of OLM's, by users that are not configured as OLM. The refusal names the setting
-// to those who could be OLM, and to no others.
+// TestCandidates writes a plan in the form of OLM's, by users that are not configured as OLM. The refusal names the
+// setting to those who could be OLM, and to no others.
 func TestCandidates(t *testing.T) {
 	const administrator = "system:admin"
 	s := named(t, "plan-create-by-hand")

@@ -14,7 +14,8 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 )
 
-// TestA4Deadline: judging ends before the API server's timeout, and what was read too late is refused instead of not answered.
+// TestA4Deadline: judging ends before the API server's timeout, and what was read too late is refused instead of not
+// answered.
 func TestA4Deadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for query, want := range map[string]time.Duration{

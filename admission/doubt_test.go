@@ -10,8 +10,9 @@ import (
 	"github.com/opgate/opgate/snapshot"
 )
 
-// TestA1NameAloneIsNotOLM replays every scenario in OLM's name while the account is not trusted (threat O16): whatever is refused to
-// a tenant is refused to it too, with a reason that states whether to wait or what an administrator has to do.
+// TestA1NameAloneIsNotOLM replays every scenario in OLM's name while the account is not trusted (threat O16): whatever
+// is refused to a tenant is refused to it too, with a reason that states whether to wait or what an administrator has
+// to do.
 func TestA1NameAloneIsNotOLM(t *testing.T) {
 	scenarios, err := scenario.Load(scenarioDir, versions)
 	if err != nil {
@@ -52,8 +53,8 @@ func TestA1NameAloneIsNotOLM(t *testing.T) {
 	}
 }
 
-// TestA1TokenOfAnotherAccount has the name of OLM's account and the UID of another one, as the token of an account has that was
-// created anew under the same name (threat O16).
+// TestA1TokenOfAnotherAccount has the name of OLM's account and the UID of another one, as the token of an account has
+// that was created anew under the same name (threat O16).
 func TestA1TokenOfAnotherAccount(t *testing.T) {
 	s := named(t, "plan-create-by-olm")
 	gate := newGate(t, storeOf(t, s.Policies...), overrideBy{})
@@ -74,8 +75,8 @@ func TestA1TokenOfAnotherAccount(t *testing.T) {
 	}
 }
 
-// TestA1NotReadyBeforeVerification sends reviews before there is a snapshot and before the identity is verified: not even what OLM may
-// always write passes, and every refusal is one to retry (threats G2, O16).
+// TestA1NotReadyBeforeVerification sends reviews before there is a snapshot and before the identity is verified: not
+// even what OLM may always write passes, and every refusal is one to retry (threats G2, O16).
 func TestA1NotReadyBeforeVerification(t *testing.T) {
 	s := governed(t)
 	gate := newGate(t, &snapshot.Store{}, overrideBy{})

@@ -62,8 +62,9 @@ func unsigned(p *policyv1.Policy) *policyv1.Policy {
 	return out
 }
 
-// validatePolicy judges a Policy, and whether its author has the rights to what it creates and depends on (threats O14 and O22).
-// It checks again although a valid mark states so: a mark is evidence for later readers of the Policy, not for the present write.
+// validatePolicy judges a Policy, and whether its author has the rights to what it creates and depends on (threats O14
+// and O22). It checks again although a valid mark states so: a mark is evidence for later readers of the Policy, not
+// for the present write.
 func (g *Gate) validatePolicy(ctx context.Context, s *snapshot.Snapshot, req *request[policyv1.Policy, policyv1.Policy]) rules.Verdict {
 	policy, old := req.Object, req.OldObject
 	in := rules.PolicyInput{Policy: policy, Old: old, Graph: s.Graph(), Grants: g.Grants}
@@ -105,7 +106,8 @@ func (g *Gate) validatePolicy(ctx context.Context, s *snapshot.Snapshot, req *re
 	return v
 }
 
-// sameMark reports whether the mark is unchanged: a user who changes or removes it needs the rights of the Policy's author.
+// sameMark reports whether the mark is unchanged: a user who changes or removes it needs the rights of the Policy's
+// author.
 func sameMark(a, b *policyv1.Policy) bool {
 	before, marked := a.Annotations[dependency.AnnotationVerified]
 	now, still := b.Annotations[dependency.AnnotationVerified]
@@ -144,9 +146,9 @@ func (m *missing) refuses() bool {
 	return m.questions > 0 || m.unauthenticated || slices.ContainsFunc(m.needs, func(n *rules.Need) bool { return n.Narrow == nil })
 }
 
-// missing returns the rights that a user does not have. It checks each right once, those of all needs at the same time, and stops once one
-// is missing that refuses the Policy. An error is never a yes. Without a user that the API server authenticated, all are missing
-// (threat G20).
+// missing returns the rights that a user does not have. It checks each right once, those of all needs at the same time,
+// and stops once one is missing that refuses the Policy. An error is never a yes. Without a user that the API server
+// authenticated, all are missing (threat G20).
 func (g *Gate) missing(ctx context.Context, user *authenticationv1.UserInfo, needs []rules.Need) missing {
 	var m missing
 	if user == nil {

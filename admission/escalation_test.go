@@ -18,7 +18,8 @@ import (
 	"github.com/opgate/opgate/rules/dependency"
 )
 
-// rights allows every user what it lists, as "verb resource.group/namespace[/name]", and records the requests, each once, sorted.
+// rights allows every user what it lists, as "verb resource.group/namespace[/name]", and records the requests, each
+// once, sorted.
 type rights struct {
 	allowed map[string]bool
 	err     error
@@ -287,7 +288,8 @@ func markOf(t *testing.T, object []byte) string {
 	return u.GetAnnotations()[dependency.AnnotationVerified]
 }
 
-// TestB2Mark wants the mark of a Policy to say that the rights of its author were verified, no matter who wrote what before (threat O21).
+// TestB2Mark wants the mark of a Policy to say that the rights of its author were verified, no matter who wrote what
+// before (threat O21).
 func TestB2Mark(t *testing.T) {
 	constraint := []string{"- objectDefinition: {apiVersion: operators.coreos.com/v1, kind: Constraint, metadata: {name: open}, spec: {}}"}
 	with := func(u *unstructured.Unstructured, mark string) *unstructured.Unstructured {

@@ -37,9 +37,9 @@ func storedOperatorPolicy(req *request[json.RawMessage, json.RawMessage]) stored
 	return stored{policyv1beta2.GroupVersion.WithKind(policyv1beta2.Kind), &head.Metadata}
 }
 
-// report records an event on the object of a review: that it was refused, or that a plan is approved by a user, if only with an override.
-// The loop reports what it does itself. Reviews that change nothing, or that the API server has not sent (threat G20), cause no
-// event, nor do refusals that are not about the object.
+// report records an event on the object of a review: that it was refused, or that a plan is approved by a user, if only
+// with an override. The loop reports what it does itself. Reviews that change nothing, or that the API server has not
+// sent (threat G20), cause no event, nor do refusals that are not about the object.
 func (e *endpoint[New, Old]) report(req *request[New, Old], v *rules.Verdict) {
 	if e.stored == nil || !req.update() || !req.stores() || e.gate.byOpgate(&req.User) {
 		return
@@ -57,7 +57,8 @@ func (e *endpoint[New, Old]) report(req *request[New, Old], v *rules.Verdict) {
 	e.gate.Events.Record(event)
 }
 
-// eventOf returns the event for a verdict on an update, without its object. Only the verdict on an approval has dispositions.
+// eventOf returns the event for a verdict on an update, without its object. Only the verdict on an approval has
+// dispositions.
 func eventOf(v *rules.Verdict, user string) (event events.Event, ok bool) {
 	switch {
 	case v.Decision != rules.Allow:

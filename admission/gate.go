@@ -38,27 +38,29 @@ type Options struct {
 	Panics *panics.Recorder
 	// Authorizer answers what users may do. Required.
 	Authorizer Authorizer
-	// Authenticated reports whether a request comes from the API server. Of others, answers carry no names and no warnings, and the
-	// Authorizer is not asked for them (threat G20). Default: no request does.
+	// Authenticated reports whether a request comes from the API server. Of others, answers carry no names and no
+	// warnings, and the Authorizer is not asked for them (threat G20). Default: no request does.
 	Authenticated func(*http.Request) bool
-	// Exposed records a request of the API server that may have failed on its way, so that its URL was shown to a user. Default: none is.
+	// Exposed records a request of the API server that may have failed on its way, so that its URL was shown to a user.
+	// Default: none is.
 	Exposed func(*http.Request)
 	// Key returns the key that marks are signed with, nil while it is not known: then Policies are held. Default:
 	// it is never known.
 	Key func() []byte
-	// OLM is the account that OLM writes as. Any user who can write as OLM can start a plan past the gate, so it counts only
-	// while it is verified (threat O16). Required.
+	// OLM is the account that OLM writes as. Any user who can write as OLM can start a plan past the gate, so it counts
+	// only while it is verified (threat O16). Required.
 	OLM *olmidentity.Identity
 	// Candidates are users that write as OLM does and are not configured as OLM. Default: none is reported.
 	Candidates *olmidentity.Candidates
-	// Identity returns the user name that Opgate itself writes as, "" while it is not known; no other user writes virtual
-	// operators. Default: no user does.
+	// Identity returns the user name that Opgate itself writes as, "" while it is not known; no other user writes
+	// virtual operators. Default: no user does.
 	Identity func() string
 	// Catalogs are the packages of catalogs. Default: none is known.
 	Catalogs Catalogs
 	// ApprovalMode is whether a wrong installPlanApproval is changed or denied. Default: rules.MutateApproval.
 	ApprovalMode rules.ApprovalMode
-	// Grants are the rights that the installation withholds: policies that need them are warned. Default: none is withheld.
+	// Grants are the rights that the installation withholds: policies that need them are warned. Default: none is
+	// withheld.
 	Grants rules.Grants
 	// Events records refusals of updates and approvals by users on the objects. Default: none.
 	Events *events.Recorder
@@ -131,8 +133,8 @@ const (
 	PathValidateStepCSVs               = "/validate/steps-clusterserviceversions"
 )
 
-// IsStep reports whether an endpoint is for steps of plans. It answers every request with an AdmissionReview, also of callers that are not
-// authenticated: its webhooks have failurePolicy Ignore (threat O44).
+// IsStep reports whether an endpoint is for steps of plans. It answers every request with an AdmissionReview, also of
+// callers that are not authenticated: its webhooks have failurePolicy Ignore (threat O44).
 func IsStep(path string) bool {
 	return path == PathMutateGeneratedSubscriptions || path == PathValidateGeneratedSubscriptions || path == PathValidateStepCSVs
 }
@@ -259,8 +261,9 @@ func (g *Gate) validatePlanStatus(ctx context.Context, s *snapshot.Snapshot, req
 	return rules.JudgePlanStatusUpdate(in)
 }
 
-// mutateOperatorPolicy sets defaults and the mark of verified lookups; what does not decode, has no spec to fill, or has unknown
-// fields, which the patch would drop before validation could refuse them, passes unchanged as in mutateSubscription.
+// mutateOperatorPolicy sets defaults and the mark of verified lookups; what does not decode, has no spec to fill, or
+// has unknown fields, which the patch would drop before validation could refuse them, passes unchanged as in
+// mutateSubscription.
 func (g *Gate) mutateOperatorPolicy(ctx context.Context, _ *snapshot.Snapshot, req *request[json.RawMessage, json.RawMessage]) rules.Verdict {
 	var head struct {
 		Spec *struct{} `json:"spec"`
@@ -350,7 +353,8 @@ func decodePolicies(req *request[json.RawMessage, json.RawMessage]) (p decodedPo
 	return p, nil
 }
 
-// decodeOperatorPolicy decodes a policy, also one of v1beta1, which the API server sends where another program owns the definition.
+// decodeOperatorPolicy decodes a policy, also one of v1beta1, which the API server sends where another program owns the
+// definition.
 func decodeOperatorPolicy(raw []byte) (*policyv1beta2.OperatorPolicy, []error, error) {
 	raw, err := conversion.Current(raw)
 	if err != nil {

@@ -28,8 +28,8 @@ type endpoint[New, Old any] struct {
 	exempt func(*request[New, Old]) bool
 	// governed is whether policies and Constraints judge the kind.
 	governed bool
-	// step is whether it is for what OLM writes as steps of plans. Its webhooks have failurePolicy Ignore, so that an HTTP error, or no
-	// answer, would allow the step (threat O44).
+	// step is whether it is for what OLM writes as steps of plans. Its webhooks have failurePolicy Ignore, so that an
+	// HTTP error, or no answer, would allow the step (threat O44).
 	step bool
 	// raw is the member of objects that is kept as JSON, so that the values in it take less memory; "" for none.
 	raw string
@@ -43,9 +43,9 @@ type endpoint[New, Old any] struct {
 // expectPanics exports the number of panics from 0 on.
 func (e *endpoint[New, Old]) expectPanics() { e.gate.Panics.Expect(e.kind) }
 
-// ServeHTTP reads one review and writes one answer. What cannot be read is refused, and so is a review whose judging panics, or for
-// which there is no memory. A client that is not authenticated is answered 429 in the last case, except where step is set: there it is
-// refused before anything is read for it.
+// ServeHTTP reads one review and writes one answer. What cannot be read is refused, and so is a review whose judging
+// panics, or for which there is no memory. A client that is not authenticated is answered 429 in the last case, except
+// where step is set: there it is refused before anything is read for it.
 func (e *endpoint[New, Old]) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodPost {
 		http.Error(w, "admission reviews are sent by POST", http.StatusMethodNotAllowed)
@@ -168,7 +168,8 @@ func stale(kind string, kinds []*snapshot.Kind) rules.Verdict {
 			rules.RuleGateStale, snapshot.Names(kinds))}}}
 }
 
-// late refuses what was read too late to be judged while the API server waits. Where failurePolicy is Ignore, no answer would allow it.
+// late refuses what was read too late to be judged while the API server waits. Where failurePolicy is Ignore, no answer
+// would allow it.
 func late(kind string) rules.Verdict {
 	return rules.Verdict{Object: kind, Decision: rules.Hold, Reasons: []rules.Reason{{
 		Decision: rules.Hold, Rule: rules.RuleGateNotReady,
@@ -178,8 +179,8 @@ func late(kind string) rules.Verdict {
 // errUnknownCaller means that nothing is read for a client, since it is not known to be the API server.
 var errUnknownCaller = errors.New("the caller is not known to be the API server")
 
-// unknownCaller refuses a step that a client sent which is not authenticated. It may be the API server, until this replica has seen the
-// current token.
+// unknownCaller refuses a step that a client sent which is not authenticated. It may be the API server, until this
+// replica has seen the current token.
 func unknownCaller(kind string) rules.Verdict {
 	return rules.Verdict{Object: kind, Decision: rules.Hold, Reasons: []rules.Reason{{
 		Decision: rules.Hold, Rule: rules.RuleGateNotReady,
@@ -193,7 +194,8 @@ func (e *endpoint[New, Old]) held(v rules.Verdict) *admissionv1.AdmissionRespons
 		Result: refusal(http.StatusForbidden, metav1.StatusReasonForbidden, v.Refusal())}
 }
 
-// unreadable answers a review that could not be judged. OLM repeats a step that is refused by 403, and fails the plan on 400.
+// unreadable answers a review that could not be judged. OLM repeats a step that is refused by 403, and fails the plan
+// on 400.
 func (e *endpoint[New, Old]) unreadable(cause error) *admissionv1.AdmissionResponse {
 	why := text.Truncate(cause.Error(), maxQuoted)
 	e.gate.Log.Info("review refused", "kind", e.kind, "decision", rules.Deny.String(), "error", why)
@@ -205,8 +207,8 @@ func (e *endpoint[New, Old]) unreadable(cause error) *admissionv1.AdmissionRespo
 	return &admissionv1.AdmissionResponse{Result: refusal(http.StatusBadRequest, metav1.StatusReasonBadRequest, message)}
 }
 
-// internal answers a review whose judging panicked. It is a 403 like every temporary refusal: OLM retries these, and treats
-// a dropped connection as final.
+// internal answers a review whose judging panicked. It is a 403 like every temporary refusal: OLM retries these, and
+// treats a dropped connection as final.
 func (e *endpoint[New, Old]) internal() *admissionv1.AdmissionResponse {
 	message := fmt.Sprintf("opgate failed while it judged this %s and refuses it (%s): the log of its pods says where", e.kind, rules.RuleGateInternal)
 	verdict := rules.Verdict{Object: e.kind, Decision: rules.Hold, Reasons: []rules.Reason{{Decision: rules.Hold, Rule: rules.RuleGateInternal, Message: message}}}
@@ -232,12 +234,14 @@ func (e *endpoint[New, Old]) log(req *request[New, Old], v *rules.Verdict) {
 		"user", text.Truncate(req.User.Username, maxQuoted), "authenticated", req.authenticated, "decision", v.Decision.String(), "rules", ids, "warnings", len(v.Warnings)+len(v.Changes))
 }
 
-// defaultTimeout is the API server's timeout where a request does not state it: timeoutSeconds of the webhook configurations.
+// defaultTimeout is the API server's timeout where a request does not state it: timeoutSeconds of the webhook
+// configurations.
 const defaultTimeout = 5 * time.Second
 
-// withDeadline returns the context of a review. It ends after four fifths of the API server's timeout: judging stops then, and what was
-// not judged is held, in an answer that still arrives. A timeout would allow the request where failurePolicy is Ignore. The API server
-// sends its timeout in parameter timeout; more than ten times the default is ignored.
+// withDeadline returns the context of a review. It ends after four fifths of the API server's timeout: judging stops
+// then, and what was not judged is held, in an answer that still arrives. A timeout would allow the request where
+// failurePolicy is Ignore. The API server sends its timeout in parameter timeout; more than ten times the default is
+// ignored.
 func withDeadline(r *http.Request) (context.Context, context.CancelFunc) {
 	timeout := defaultTimeout
 	if given, ok := strings.CutPrefix(r.URL.RawQuery, "timeout="); ok { // the API server adds no other parameter

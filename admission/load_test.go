@@ -38,7 +38,8 @@ func (b busyServer) May(_ context.Context, _ *authenticationv1.UserInfo, _ *auth
 	return false, errors.New("the API server is busy")
 }
 
-// greedy is the Policy of attack p4: it becomes many values, and its author's rights take as many questions as are asked.
+// greedy is the Policy of attack p4: it becomes many values, and its author's rights take as many questions as are
+// asked.
 func greedy(t testing.TB, values, questions int) *unstructured.Unstructured {
 	t.Helper()
 	template := fmt.Sprintf(`{"apiVersion":"policy.open-cluster-management.io/v1","kind":"ConfigurationPolicy","metadata":{"name":"x"},"spec":{"a":[%s{}]}}`,
@@ -56,7 +57,8 @@ func greedy(t testing.TB, values, questions int) *unstructured.Unstructured {
 	return u
 }
 
-// greedyLookups is an OperatorPolicy that becomes many values, and of which the author's rights take as many questions as are asked.
+// greedyLookups is an OperatorPolicy that becomes many values, and of which the author's rights take as many questions
+// as are asked.
 func greedyLookups(t testing.TB, values, questions int) *unstructured.Unstructured {
 	t.Helper()
 	var versions []string
@@ -92,9 +94,9 @@ func reasonsOf(answer *admissionv1.AdmissionResponse) string {
 	return strings.Join(ids, ", ")
 }
 
-// TestP4LoadOfATenant has a tenant keep 16 reviews of greedy Policies waiting for the API server, all from the API server's address. OLM's
-// step is refused by the Constraint at once meanwhile, a Subscription of another namespace is judged, and what the Policies had
-// reserved for judging is free, in truth as well (threat O44).
+// TestP4LoadOfATenant has a tenant keep 16 reviews of greedy Policies waiting for the API server, all from the API
+// server's address. OLM's step is refused by the Constraint at once meanwhile, a Subscription of another namespace is
+// judged, and what the Policies had reserved for judging is free, in truth as well (threat O44).
 func TestP4LoadOfATenant(t *testing.T) {
 	const reviews, values, questions = 16, 137_066, 10
 	s := named(t, "csv-constraint-olm")
@@ -146,7 +148,8 @@ func TestP4LoadOfATenant(t *testing.T) {
 	tenant.Wait()
 }
 
-// TestP4LookupsOfATenant has a tenant keep reviews of OperatorPolicies, whose templates look up objects, waiting for the API server.
+// TestP4LookupsOfATenant has a tenant keep reviews of OperatorPolicies, whose templates look up objects, waiting for
+// the API server.
 func TestP4LookupsOfATenant(t *testing.T) {
 	const reviews, values, questions = 8, 2_000, 10
 	for _, path := range []string{PathMutateOperatorPolicies, PathValidateOperatorPolicies} {
@@ -183,7 +186,8 @@ func TestP4LookupsOfATenant(t *testing.T) {
 	}
 }
 
-// TestP4Questions wants a Policy whose rights take too many questions to be refused without any, and each question to be asked once.
+// TestP4Questions wants a Policy whose rights take too many questions to be refused without any, and each question to
+// be asked once.
 func TestP4Questions(t *testing.T) {
 	authorizer := &rights{}
 	got := send(t, newGate(t, storeOf(t), authorizer), "tenant", false, nil, greedy(t, 1, 481))
@@ -193,8 +197,8 @@ func TestP4Questions(t *testing.T) {
 	}
 }
 
-// TestP4EveryStepIsAnswered sends the endpoints of steps what cannot be judged, over a connection. An HTTP error, a closed connection or
-// an answer without the UID would allow the step (threat O44).
+// TestP4EveryStepIsAnswered sends the endpoints of steps what cannot be judged, over a connection. An HTTP error, a
+// closed connection or an answer without the UID would allow the step (threat O44).
 func TestP4EveryStepIsAnswered(t *testing.T) {
 	gate := governedGate(t)
 	gate.Authenticated = func(r *http.Request) bool { return r.PathValue("token") == "known" }
@@ -258,8 +262,8 @@ func call(t *testing.T, url, body string, announced bool) *admissionv1.Admission
 	return review.Response
 }
 
-// TestP4WithoutMemory exhausts the memory for steps, and that for all others: the API server is answered before its timeout, by a refusal
-// with the UID. Other clients are answered 429, and take nothing from the memory for steps.
+// TestP4WithoutMemory exhausts the memory for steps, and that for all others: the API server is answered before its
+// timeout, by a refusal with the UID. Other clients are answered 429, and take nothing from the memory for steps.
 func TestP4WithoutMemory(t *testing.T) { synctest.Test(t, withoutMemory) }
 
 func withoutMemory(t *testing.T) {
@@ -322,8 +326,8 @@ func withoutMemory(t *testing.T) {
 	}
 }
 
-// TestN1LargeReviews: a review that is larger than is read is refused with its UID by every endpoint, no matter who sends it: the API server
-// takes an answer without it for a failed call.
+// TestN1LargeReviews: a review that is larger than is read is refused with its UID by every endpoint, no matter who
+// sends it: the API server takes an answer without it for a failed call.
 func TestN1LargeReviews(t *testing.T) {
 	gate := governedGate(t)
 	gate.Authenticated = func(r *http.Request) bool { return r.PathValue("token") == "known" }
@@ -349,7 +353,8 @@ func TestN1LargeReviews(t *testing.T) {
 var large = `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"705a","namespace":"shop","operation":"CREATE",` +
 	`"object":{"spec":{"description":"` + strings.Repeat(`\u003c`, inflight.MaxBody/6+1) + `"}}}}`
 
-// TestP4tToken: a call that the API server may have given up on is reported, so that its token is replaced, and no other.
+// TestP4tToken: a call that the API server may have given up on is reported, so that its token is replaced, and no
+// other.
 func TestP4tToken(t *testing.T) {
 	gate := governedGate(t)
 	var exposed []string

@@ -8,9 +8,10 @@ import (
 	"github.com/opgate/opgate/rules/dependency"
 )
 
-// markLookups marks an OperatorPolicy whose author has the right to get what its templates look up. Without a mark, they look up what is in the
-// policy's own namespace only. What Opgate writes is the template of a Policy, of which the author was verified; what others wrote into
-// the same object before was not. The policy is dropped before rights are asked about.
+// markLookups marks an OperatorPolicy whose author has the right to get what its templates look up. Without a mark,
+// they look up what is in the policy's own namespace only. What Opgate writes is the template of a Policy, of which the
+// author was verified; what others wrote into the same object before was not. The policy is dropped before rights are
+// asked about.
 func (g *Gate) markLookups(ctx context.Context, req *request[json.RawMessage, json.RawMessage], p *decodedPolicies) []rules.Change {
 	op, old, key := p.policy, p.old, g.Key()
 	lookups := rules.Lookups(op)
@@ -39,7 +40,8 @@ func (g *Gate) markLookups(ctx context.Context, req *request[json.RawMessage, js
 	return rules.MarkChange(op.Annotations, mark)
 }
 
-// drop releases the policies, and the memory that is reserved for judging them (threat O44), but for what an event on the stored one needs.
+// drop releases the policies, and the memory that is reserved for judging them (threat O44), but for what an event on
+// the stored one needs.
 func (p *decodedPolicies) drop(req *request[json.RawMessage, json.RawMessage]) {
 	old := p.old
 	*p = decodedPolicies{}
@@ -53,8 +55,9 @@ func (p *decodedPolicies) drop(req *request[json.RawMessage, json.RawMessage]) {
 	}
 }
 
-// judgeLookups refuses an OperatorPolicy whose author may not get what its templates look up (threat O47). Templates that do not change were
-// judged for their own author; a user who changes the mark needs the rights of that author. The policy is dropped before these are asked about.
+// judgeLookups refuses an OperatorPolicy whose author may not get what its templates look up (threat O47). Templates
+// that do not change were judged for their own author; a user who changes the mark needs the rights of that author. The
+// policy is dropped before these are asked about.
 func (g *Gate) judgeLookups(ctx context.Context, req *request[json.RawMessage, json.RawMessage], p *decodedPolicies, v *rules.Verdict) {
 	op, old := p.policy, p.old
 	lookups := rules.Lookups(op)

@@ -135,7 +135,8 @@ func TestI1AuthorsOfLookups(t *testing.T) {
 	}
 }
 
-// TestI1LookupsOfCallers refuses lookups of callers that are not the API server, and asks nothing for them (threat G20).
+// TestI1LookupsOfCallers refuses lookups of callers that are not the API server, and asks nothing for them (threat
+// G20).
 func TestI1LookupsOfCallers(t *testing.T) {
 	authorizer := &rights{allowed: map[string]bool{"get configmaps./pins/etcd": true}}
 	gate, err := New(optionsOf(Options{Store: storeOf(t), Authorizer: authorizer}))
@@ -148,7 +149,8 @@ func TestI1LookupsOfCallers(t *testing.T) {
 	}
 }
 
-// TestI1AuthorsOfPolicies asks whether the author of a Policy may get what the OperatorPolicies in its templates look up (threat O47).
+// TestI1AuthorsOfPolicies asks whether the author of a Policy may get what the OperatorPolicies in its templates look
+// up (threat O47).
 func TestI1AuthorsOfPolicies(t *testing.T) {
 	template := func(text string) []string {
 		return []string{"- objectDefinition: {apiVersion: policy.open-cluster-management.io/v1beta2, kind: OperatorPolicy, metadata: {name: etcd}, spec: {versions: ['" + text + "']}}"}

@@ -54,7 +54,8 @@ func shippedWebhooks(t testing.TB) []shipped {
 			if len(h.Rules) > 0 {
 				t.Errorf("webhook %s takes effect before a replica is ready: it has rules %+v", h.Name, h.Rules)
 			}
-			// A path would be owned by the applier's field manager, and the pods could not add their token. They derive it from the name.
+			// A path would be owned by the applier's field manager, and the pods could not add their token. They derive
+			// it from the name.
 			if h.Rules = rules[h.Name]; h.ClientConfig.Service.Path != nil || len(h.Rules) != 1 || len(h.Rules[0].Resources) != 1 {
 				t.Fatalf("%s: want one rule with one resource, and no path, which pods write (threat G20)", h.Name)
 			}

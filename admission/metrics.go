@@ -105,8 +105,8 @@ func (m *Metrics) observe(kind, operation string, v *rules.Verdict, took time.Du
 // overrides are the rules of warnings about an override.
 var overrides = []rules.RuleID{rules.RulePlanOverride, rules.RuleOperatorGroupOverride}
 
-// overridden counts an override. A verdict has one warning of its rule for each reason that was set aside; a refusal has one where the
-// override was not accepted.
+// overridden counts an override. A verdict has one warning of its rule for each reason that was set aside; a refusal
+// has one where the override was not accepted.
 func (m *Metrics) overridden(v *rules.Verdict) {
 	if v.Decision != rules.Allow {
 		return

@@ -13,8 +13,8 @@ import (
 	"github.com/opgate/opgate/admission/scenario"
 )
 
-// TestMetricsOfCallers posts an override and a write by OLM, as the API server and as any client that reaches the port: only the API
-// server's are counted.
+// TestMetricsOfCallers posts an override and a write by OLM, as the API server and as any client that reaches the port:
+// only the API server's are counted.
 func TestMetricsOfCallers(t *testing.T) {
 	scenarios, err := scenario.Load(scenarioDir, versions)
 	if err != nil {

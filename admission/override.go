@@ -13,8 +13,8 @@ import (
 	"github.com/opgate/opgate/snapshot"
 )
 
-// VerbOverride is the RBAC verb on operatorpolicies, and on constraints, that lets a user approve a plan, or change an OperatorGroup, which
-// they refuse.
+// VerbOverride is the RBAC verb on operatorpolicies, and on constraints, that lets a user approve a plan, or change an
+// OperatorGroup, which they refuse.
 const VerbOverride = "override"
 
 // The resources of policies and constraints in RBAC.
@@ -23,9 +23,9 @@ var (
 	resources = map[string]string{rules.KindOperatorPolicy: snapshot.OperatorPolicies.Resource, rules.KindConstraint: snapshot.Constraints.Resource}
 )
 
-// override is break-glass: a refused approval, or a refused OperatorGroup, passes if its reason was set by the same request and the user has the
-// verb override on every policy that refuses. Every error leaves the refusal as it is. Without a user that the API server
-// authenticated, no SubjectAccessReview is made (threat G20).
+// override is break-glass: a refused approval, or a refused OperatorGroup, passes if its reason was set by the same
+// request and the user has the verb override on every policy that refuses. Every error leaves the refusal as it is.
+// Without a user that the API server authenticated, no SubjectAccessReview is made (threat G20).
 func (g *Gate) override(ctx context.Context, v *rules.Verdict, ns *rules.Namespace, user *authenticationv1.UserInfo, id rules.RuleID, reason string) rules.Verdict {
 	refused := func(why string) rules.Verdict {
 		v.Warnings = append(v.Warnings, rules.Reason{Rule: id,
@@ -76,12 +76,12 @@ func rightOn(source rules.PolicyRef) string {
 	return resources[source.Kind] + " " + source.Name + " in namespace " + source.Namespace
 }
 
-// VerbApprove is the RBAC verb on operatorpolicies that lets a user consent, by an annotation of the plan, to changes that
-// spec.consent of the policy holds.
+// VerbApprove is the RBAC verb on operatorpolicies that lets a user consent, by an annotation of the plan, to changes
+// that spec.consent of the policy holds.
 const VerbApprove = "approve"
 
-// mayConsent returns why a user may not consent to what a plan changes, or "" if they may or do not try to. Without a user that the API
-// server authenticated, no SubjectAccessReview is made (threat G20).
+// mayConsent returns why a user may not consent to what a plan changes, or "" if they may or do not try to. Without a
+// user that the API server authenticated, no SubjectAccessReview is made (threat G20).
 func (g *Gate) mayConsent(ctx context.Context, in *rules.PlanUpdateInput, user *authenticationv1.UserInfo) string {
 	if !in.ConsentAsked() {
 		return ""

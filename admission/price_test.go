@@ -101,8 +101,8 @@ func allocatedBy(f func()) int64 {
 	return int64(after.TotalAlloc-before.TotalAlloc) - fixed
 }
 
-// TestA3DecodingFitsItsPrice fills every field of every kind, and compares what is allocated with what is reserved
-// for it. Garbage counts: a list that grows is copied about five times in all, and an error quotes a value more than once.
+// TestA3DecodingFitsItsPrice fills every field of every kind, and compares what is allocated with what is reserved for
+// it. Garbage counts: a list that grows is copied about five times in all, and an error quotes a value more than once.
 func TestA3DecodingFitsItsPrice(t *testing.T) {
 	const n, withGarbage = 500, 10
 	budget := inflight.NewBudget(prometheus.NewRegistry())

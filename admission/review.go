@@ -65,7 +65,8 @@ func (r *review[New, Old]) short() bool {
 	return longest <= maxName
 }
 
-// maxQuoted bounds a text that quotes what a client sent, in bytes: an error may hold a whole value of megabytes (threat G18).
+// maxQuoted bounds a text that quotes what a client sent, in bytes: an error may hold a whole value of megabytes
+// (threat G18).
 const maxQuoted = 1 << 10
 
 // update reports whether there is a stored object.

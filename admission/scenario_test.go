@@ -215,7 +215,8 @@ func namespace(name string) *unstructured.Unstructured {
 	return u
 }
 
-// catalogsOf returns the packages of a scenario's catalogs, fetched from a server that answers as the package server does.
+// catalogsOf returns the packages of a scenario's catalogs, fetched from a server that answers as the package server
+// does.
 func catalogsOf(t *testing.T, s *scenario.Scenario) *packages.Cache {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -38,8 +38,8 @@ import (
 // olmUser is the name that OLM writes as in tests.
 const olmUser = "system:serviceaccount:olm:olm-operator-serviceaccount"
 
-// overrideBy lets the users it lists do what is asked about: override every policy, and create whatever a template is. RBAC
-// itself is the API server's; package e2e asks it for real.
+// overrideBy lets the users it lists do what is asked about: override every policy, and create whatever a template is.
+// RBAC itself is the API server's; package e2e asks it for real.
 type overrideBy []string
 
 func (o overrideBy) May(_ context.Context, user *authenticationv1.UserInfo, _ *authorizationv1.ResourceAttributes) (bool, error) {

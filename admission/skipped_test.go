@@ -58,8 +58,8 @@ type edited struct {
 	old, object *unstructured.Unstructured
 }
 
-// called returns the paths of a resource to which the API server sends a write, and those to which it does not. Steps count as sent to the
-// path of their resource, which judges the same.
+// called returns the paths of a resource to which the API server sends a write, and those to which it does not. Steps
+// count as sent to the path of their resource, which judges the same.
 func (c callers) called(t *testing.T, w edited) (called, skipped []string) {
 	t.Helper()
 	resource, subresource := resourceOf(w.object), ""
@@ -155,8 +155,9 @@ func put(o *unstructured.Unstructured, value string, fields ...string) {
 
 func pick[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
 
-// TestSkippedWritesPass: whatever the conditions of the shipped webhooks keep from the gate, it would have allowed unchanged. Each write is
-// an update of an object in a scenario by one to three random edits, or creates the edited object.
+// TestSkippedWritesPass: whatever the conditions of the shipped webhooks keep from the gate, it would have allowed
+// unchanged. Each write is an update of an object in a scenario by one to three random edits, or creates the edited
+// object.
 func TestSkippedWritesPass(t *testing.T) {
 	const each = 12
 	scenarios, err := scenario.Load(scenarioDir, versions)
@@ -224,8 +225,8 @@ func TestSkippedWritesPass(t *testing.T) {
 	}
 }
 
-// TestEmptyCopyLabel: a bundle whose ClusterServiceVersion has the label of copies with an empty value is not taken for a copy when OLM
-// creates it: it is judged.
+// TestEmptyCopyLabel: a bundle whose ClusterServiceVersion has the label of copies with an empty value is not taken for
+// a copy when OLM creates it: it is judged.
 func TestEmptyCopyLabel(t *testing.T) {
 	csv := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion",
 		"metadata": map[string]any{"name": "etcdoperator.v0.9.4", "namespace": "shop"}}}

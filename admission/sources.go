@@ -36,8 +36,8 @@ func (g *Gate) validateOperatorGroup(ctx context.Context, s *snapshot.Snapshot, 
 	return v
 }
 
-// Catalogs returns, without a request, a package of a catalog; nil where it is not known. A source with an empty part is any
-// catalog that has the package.
+// Catalogs returns, without a request, a package of a catalog; nil where it is not known. A source with an empty part
+// is any catalog that has the package.
 type Catalogs interface {
 	Get(pkg string, source olm.Catalog) *catalog.Package
 }

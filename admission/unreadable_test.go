@@ -117,8 +117,8 @@ func (w *unreadableWorld) allowed(t *testing.T, object int, stored []byte) bool 
 	return send(t, gate, w.User, w.Verb == "replace-status", w.old, w.object).allowed
 }
 
-// makeUnreadable makes each field of an object unreadable in each form that was not tried for the same rules, and returns
-// how many these were.
+// makeUnreadable makes each field of an object unreadable in each form that was not tried for the same rules, and
+// returns how many these were.
 func (w *unreadableWorld) makeUnreadable(t *testing.T, object int, u *unstructured.Unstructured,
 	before map[string]bool) (tried int) {
 	t.Helper()

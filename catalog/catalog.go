@@ -1,5 +1,5 @@
-// Package catalog holds the types of the contents of catalogs, and decodes them from PackageManifests. It is pure, so that
-// rules can judge by its types; package cache fetches them.
+// Package catalog holds the types of the contents of catalogs, and decodes them from PackageManifests. It is pure, so
+// that rules can judge by its types; package cache fetches them.
 package catalog
 
 import (
@@ -45,9 +45,9 @@ type Entry struct {
 	Deprecation string
 }
 
-// Deprecations returns what is deprecated of a version that a plan takes from channels; an empty name is the default channel. Without
-// channels, as for a dependency that has no Subscription yet, a channel is deprecated only if all that have the version are. Known is false
-// if the package is nil, or one of the channels does not have the version (yet).
+// Deprecations returns what is deprecated of a version that a plan takes from channels; an empty name is the default
+// channel. Without channels, as for a dependency that has no Subscription yet, a channel is deprecated only if all that
+// have the version are. Known is false if the package is nil, or one of the channels does not have the version (yet).
 func (p *Package) Deprecations(csv string, channels []string) (d olm.Deprecations, known bool) {
 	if p == nil {
 		return d, false

@@ -50,8 +50,8 @@ type Heads map[string]PackageHeads
 // architectureLabel is the beginning of the labels of a PackageManifest that name an architecture.
 const architectureLabel = "operatorframework.io/arch."
 
-// DecodeHeads returns the name and the newest versions of a package from the JSON of its PackageManifest. The name is "" if it is not of the
-// catalog. What is too long or of another type is left out.
+// DecodeHeads returns the name and the newest versions of a package from the JSON of its PackageManifest. The name is
+// "" if it is not of the catalog. What is too long or of another type is left out.
 func DecodeHeads(raw []byte, of olm.Catalog) (name string, heads PackageHeads) {
 	var manifest struct {
 		Metadata struct {
@@ -128,13 +128,15 @@ type Platform struct{ Kubernetes, OpenShift string }
 
 // Poll is what one image of a catalog offers differently than the image before.
 type Poll struct {
-	// Image is the digest of the image, From that of the image before; "" for the first one that was read, which changes nothing.
+	// Image is the digest of the image, From that of the image before; "" for the first one that was read, which
+	// changes nothing.
 	Image string `json:"image"`
 	From  string `json:"from,omitempty"`
 	// Packages is the number of packages before, Changed how many of them differ, are new or gone.
 	Packages int `json:"packages"`
 	Changed  int `json:"changed,omitempty"`
-	// Backwards is the number of channels whose newest version is older than before, Foreign that of new ones for another platform.
+	// Backwards is the number of channels whose newest version is older than before, Foreign that of new ones for
+	// another platform.
 	Backwards int `json:"backwards,omitempty"`
 	Foreign   int `json:"foreign,omitempty"`
 	// The examples are the first of each, sorted: "etcd alpha: 0.9.4 -> 0.9.2".

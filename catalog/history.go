@@ -16,7 +16,8 @@ type History struct {
 	Polls []Poll `json:"polls"`
 }
 
-// With returns the history with one more poll. If there are too many, the two oldest become one, so that no jump is forgotten.
+// With returns the history with one more poll. If there are too many, the two oldest become one, so that no jump is
+// forgotten.
 func (h *History) With(p Poll) *History {
 	next := &History{}
 	if h != nil {

@@ -11,7 +11,8 @@ import (
 	"github.com/opgate/opgate/olm"
 )
 
-// RecordsName is the name of the ConfigMap, in Opgate's own namespace, with a Record for each catalog whose jumps are held.
+// RecordsName is the name of the ConfigMap, in Opgate's own namespace, with a Record for each catalog whose jumps are
+// held.
 const RecordsName = "opgate-catalogs"
 
 // maxHeadsSize bounds the JSON of the heads in a record, in bytes.
@@ -29,7 +30,8 @@ type Record struct {
 	Packed string `json:"heads,omitempty"`
 }
 
-// RecordKey returns the key of the record of a catalog in the ConfigMap; "" for a catalog whose names are too long for one.
+// RecordKey returns the key of the record of a catalog in the ConfigMap; "" for a catalog whose names are too long for
+// one.
 func RecordKey(of olm.Catalog) string {
 	key := of.Namespace + "." + of.Name // a namespace has no dot
 	if of.Namespace == "" || of.Name == "" || len(key) > MaxName {
@@ -80,8 +82,8 @@ func (r *Record) Heads() (Heads, error) {
 	return heads, nil
 }
 
-// Next returns the text of the record after an image whose heads are known; changed is false if it states the same. Without a record before,
-// nil, the image is the first, which changes nothing.
+// Next returns the text of the record after an image whose heads are known; changed is false if it states the same.
+// Without a record before, nil, the image is the first, which changes nothing.
 func (r *Record) Next(of olm.Catalog, image string, heads Heads, on Platform) (text string, changed bool, err error) {
 	poll := Poll{Packages: len(heads)}
 	var before *History

@@ -14,26 +14,29 @@ import (
 )
 
 const (
-	// tokenLifetime is how long a token is in use. When a call fails, the API server shows the whole URL, with the token, to the user
-	// whose write it was: the lifetime bounds what that user can do with it.
+	// tokenLifetime is how long a token is in use. When a call fails, the API server shows the whole URL, with the
+	// token, to the user whose write it was: the lifetime bounds what that user can do with it.
 	tokenLifetime = time.Hour
-	// tokenOverlap is how long a replaced token is still accepted: the time for every API server to observe the next one.
+	// tokenOverlap is how long a replaced token is still accepted: the time for every API server to observe the next
+	// one.
 	tokenOverlap = time.Minute
-	// exposedLifetime is how long at least a token is in use though a call with it may have failed, since users may cause that at will
-	// (threat O44). exposedOverlap is tokenOverlap for it: API servers observe the next one within a second,
-	// and until then their reviews are answered without details, and steps of plans refused.
+	// exposedLifetime is how long at least a token is in use though a call with it may have failed, since users may
+	// cause that at will (threat O44). exposedOverlap is tokenOverlap for it: API servers observe the next one within a
+	// second, and until then their reviews are answered without details, and steps of plans refused.
 	exposedLifetime = 10 * time.Second
 	exposedOverlap  = 2 * time.Second
 )
 
-// tokenPattern matches the tokens that newToken returns. A token that another client wrote into a path is no secret, and is replaced.
+// tokenPattern matches the tokens that newToken returns. A token that another client wrote into a path is no secret,
+// and is replaced.
 var tokenPattern = regexp.MustCompile(`^[a-z2-7]{26}$`)
 
 // newToken returns a random token of at least 128 bits, in characters that the API server accepts in a path.
 func newToken() string { return strings.ToLower(rand.Text()) }
 
 // Callers authenticates the API server by the path of its requests: the last segment is a token, which only the webhook
-// configurations contain. Any replica may replace it; all replicas watch the configurations, so all accept the current token.
+// configurations contain. Any replica may replace it; all replicas watch the configurations, so all accept the current
+// token.
 type Callers struct {
 	// Now is the clock. Required.
 	Now func() time.Time
@@ -43,7 +46,8 @@ type Callers struct {
 	mu sync.Mutex
 	// since is when this replica first saw the token of a webhook configuration, by label.
 	since map[string]sighting
-	// exposed are accepted tokens that may have been shown to a user. Its changes, and those of the tokens in use, are signalled.
+	// exposed are accepted tokens that may have been shown to a user. Its changes, and those of the tokens in use, are
+	// signalled.
 	exposed map[string]bool
 	changed signal.Signal
 }
@@ -85,7 +89,8 @@ func (c *Callers) accepted() map[string]time.Time {
 	return tokens
 }
 
-// update accepts the tokens in the webhook configurations, by label; "" for a configuration without a token or with several.
+// update accepts the tokens in the webhook configurations, by label; "" for a configuration without a token or with
+// several.
 func (c *Callers) update(inUse map[string]string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -115,7 +120,8 @@ func (c *Callers) update(inUse map[string]string) {
 	c.changed.Notify()
 }
 
-// Expose records that a token may have been shown to a user, so that it is replaced: the call with it timed out, or failed otherwise.
+// Expose records that a token may have been shown to a user, so that it is replaced: the call with it timed out, or
+// failed otherwise.
 func (c *Callers) Expose(token string) {
 	if !c.Knows(token) {
 		return
@@ -169,9 +175,9 @@ type endpoint struct {
 	path, expected string
 }
 
-// readEndpoint reads the clientConfig of an entry. The path follows from the kind of configuration and the name of the entry, so that
-// those with failurePolicy Ignore have paths of their own: manifests leave it out, since the field manager that applies them would own a
-// field that they set.
+// readEndpoint reads the clientConfig of an entry. The path follows from the kind of configuration and the name of the
+// entry, so that those with failurePolicy Ignore have paths of their own: manifests leave it out, since the field
+// manager that applies them would own a field that they set.
 func readEndpoint(entry map[string]any, verb, pointer string) (endpoint, bool) {
 	config, _ := entry["clientConfig"].(map[string]any)
 	name, _ := entry["name"].(string)

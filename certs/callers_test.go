@@ -17,8 +17,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// TestA9Tokens follows tokens through their life: what was written is accepted at once, what was replaced for a minute more, and
-// a token that can be guessed never.
+// TestA9Tokens follows tokens through their life: what was written is accepted at once, what was replaced for a minute
+// more, and a token that can be guessed never.
 func TestA9Tokens(t *testing.T) {
 	now := start
 	c := &Callers{Now: func() time.Time { return now }}
@@ -127,8 +127,8 @@ func stored(t *testing.T, text string) *object {
 	return o
 }
 
-// TestP4tTokenOfAFailedCall follows a token that may have been shown to a user: it is replaced once it was in use for ten seconds, however
-// often users cause that, and accepted for two seconds more (threat O44).
+// TestP4tTokenOfAFailedCall follows a token that may have been shown to a user: it is replaced once it was in use for
+// ten seconds, however often users cause that, and accepted for two seconds more (threat O44).
 func TestP4tTokenOfAFailedCall(t *testing.T) {
 	const object = "validatingwebhookconfiguration"
 	now := start

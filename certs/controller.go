@@ -33,9 +33,9 @@ const (
 	firstRetry, maxRetry          = time.Second, 30 * time.Second
 )
 
-// Controller writes the Secret, the caBundles, the paths with their tokens and the rules. Where certificates are self-managed, only
-// the replica that holds the Lease does. Unless Options disable it, the webhook configurations are owned by Opgate's namespace, so that
-// they are deleted with it: without a server they would refuse writes forever.
+// Controller writes the Secret, the caBundles, the paths with their tokens and the rules. Where certificates are
+// self-managed, only the replica that holds the Lease does. Unless Options disable it, the webhook configurations are
+// owned by Opgate's namespace, so that they are deleted with it: without a server they would refuse writes forever.
 type Controller struct {
 	options Options
 	source  Source
@@ -178,7 +178,8 @@ func (k *Controller) runWithLease(ctx context.Context) error {
 	return nil
 }
 
-// checkClock returns an error if this replica must not lead: certificates made with a wrong clock are not valid for clients.
+// checkClock returns an error if this replica must not lead: certificates made with a wrong clock are not valid for
+// clients.
 func (k *Controller) checkClock() error {
 	if k.secret == nil {
 		return nil

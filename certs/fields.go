@@ -216,8 +216,8 @@ func (l *leadership) reportRestored(u *unstructured.Unstructured, changed []stri
 	})
 }
 
-// answers reports whether this replica has been ready and the API server can call what an object states: every path has a
-// token that is accepted, every caBundle trusts the serving certificate.
+// answers reports whether this replica has been ready and the API server can call what an object states: every path has
+// a token that is accepted, every caBundle trusts the serving certificate.
 func (l *leadership) answers(r *registration) bool {
 	if l.options.Ready != nil {
 		select {

@@ -113,8 +113,8 @@ func released(t *testing.T) []*unstructured.Unstructured {
 	return all
 }
 
-// TestReleasedFields: what the manifests have in their entries is what their annotations say, so that applying them and setting fields back
-// never disagree.
+// TestReleasedFields: what the manifests have in their entries is what their annotations say, so that applying them and
+// setting fields back never disagree.
 func TestReleasedFields(t *testing.T) {
 	for _, u := range released(t) {
 		changes, err := changedFields(u)
@@ -124,7 +124,8 @@ func TestReleasedFields(t *testing.T) {
 	}
 }
 
-// TestChangedFields: each field of an entry that another client changes or removes is set back, and those that are written elsewhere are not.
+// TestChangedFields: each field of an entry that another client changes or removes is set back, and those that are
+// written elsewhere are not.
 func TestChangedFields(t *testing.T) {
 	entry := func(u *unstructured.Unstructured) map[string]any {
 		return u.Object["webhooks"].([]any)[0].(map[string]any)
@@ -181,8 +182,8 @@ func TestChangedFields(t *testing.T) {
 	}
 }
 
-// TestPathsOfEntriesWithoutRules derives paths before the rules are written: a webhook that took effect before it has a path would refuse
-// everything. An entry that is not Opgate's has none.
+// TestPathsOfEntriesWithoutRules derives paths before the rules are written: a webhook that took effect before it has a
+// path would refuse everything. An entry that is not Opgate's has none.
 func TestPathsOfEntriesWithoutRules(t *testing.T) {
 	r := &registration{verb: "validate", object: stored(t,
 		`{"webhooks":[{"name":"installplans-status.opgate.io","clientConfig":{"service":{}}},{"name":"b","clientConfig":{"service":{}}}]}`)}

@@ -32,14 +32,17 @@ type Options struct {
 	Identity string
 	// Lifetimes of self-managed certificates. All are required for these.
 	Lifetimes Lifetimes
-	// Callers accepts the tokens in the registrations. Default: the API server authenticates by certificate, and paths have no token.
+	// Callers accepts the tokens in the registrations. Default: the API server authenticates by certificate, and paths
+	// have no token.
 	Callers *Callers
-	// Ready is closed when this replica has been ready. Until then it does not write the rules of webhooks, which makes them take
-	// effect. Default: it is ready from the start.
+	// Ready is closed when this replica has been ready. Until then it does not write the rules of webhooks, which makes
+	// them take effect. Default: it is ready from the start.
 	Ready <-chan struct{}
-	// Unowned removes the namespace from the owners of the webhook configurations, and does not add it. Default: it is an owner.
+	// Unowned removes the namespace from the owners of the webhook configurations, and does not add it. Default: it is
+	// an owner.
 	Unowned bool
-	// ExternalDefinition leaves the definition of OperatorPolicy alone, which another program owns. Default: its conversion is served.
+	// ExternalDefinition leaves the definition of OperatorPolicy alone, which another program owns. Default: its
+	// conversion is served.
 	ExternalDefinition bool
 	// Metrics of certificates and registrations. Required.
 	Metrics *Metrics

@@ -21,8 +21,8 @@ var (
 // object is one watched object.
 type object struct{ *watched.Object }
 
-// watchObject returns an object to watch, with namespace "" if it is cluster-scoped. Changed is called after each change.
-// The caller runs the informer.
+// watchObject returns an object to watch, with namespace "" if it is cluster-scoped. Changed is called after each
+// change. The caller runs the informer.
 func watchObject(
 	client dynamic.Interface, resource schema.GroupVersionResource, namespace, name string, changed func(), log logr.Logger,
 ) (*object, error) {

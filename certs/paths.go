@@ -6,8 +6,9 @@ import (
 	"slices"
 )
 
-// reconcilePaths writes paths that end in a token. Where the API server authenticates by certificate, it only fills in the paths
-// that manifests leave out: a token that another replica has written, as during a change of flags, is harmless there.
+// reconcilePaths writes paths that end in a token. Where the API server authenticates by certificate, it only fills in
+// the paths that manifests leave out: a token that another replica has written, as during a change of flags, is
+// harmless there.
 func (k *Controller) reconcilePaths(ctx context.Context) error {
 	var failed []error
 	for _, r := range k.registrations {
@@ -42,8 +43,8 @@ func (k *Controller) routed(r *registration) bool {
 	return len(endpoints) == 0 || token != "" && !k.options.Callers.expired(r.label, token)
 }
 
-// replaceExposed replaces tokens that may have been shown to users until the context is cancelled. Every replica does so, since only the
-// one that was called knows; one that writes last, or first, is as good as the other.
+// replaceExposed replaces tokens that may have been shown to users until the context is cancelled. Every replica does
+// so, since only the one that was called knows; one that writes last, or first, is as good as the other.
 func (k *Controller) replaceExposed(ctx context.Context) {
 	for ctx.Err() == nil {
 		due, found := k.options.Callers.exposedInUse()

@@ -19,8 +19,8 @@ type leadership struct {
 	*Controller
 	// owner is the UID of Opgate's namespace; "" until it was read.
 	owner types.UID
-	// refused are the objects whose owners may not be changed, reported those that were logged as skipped, waiting those that
-	// were logged as without effect yet, by label.
+	// refused are the objects whose owners may not be changed, reported those that were logged as skipped, waiting
+	// those that were logged as without effect yet, by label.
 	refused, reported, waiting map[string]bool
 	// complete are the annotations with which an object had all fields, by label.
 	complete map[string]string
@@ -31,7 +31,8 @@ type leadership struct {
 // reconcile writes what differs from the desired state. It returns when to reconcile again; zero if only events matter.
 func (l *leadership) reconcile(ctx context.Context) (time.Time, error) {
 	var next time.Time
-	// Paths first: without a caBundle the API server cannot call, so it never calls a new configuration without a token.
+	// Paths first: without a caBundle the API server cannot call, so it never calls a new configuration without a
+	// token.
 	failed := []error{l.reconcilePaths(ctx)}
 	if l.secret != nil {
 		stored, again, err := l.reconcileSecret(ctx)
@@ -116,8 +117,8 @@ func (l *leadership) writeSecret(ctx context.Context, secret *corev1.Secret) (*c
 	return toSecret(u)
 }
 
-// reconcileBundles copies the bundle of the Secret to every caBundle. Before the first write it reads the Secret again: a
-// replica that was paused may have missed that another one leads.
+// reconcileBundles copies the bundle of the Secret to every caBundle. Before the first write it reads the Secret again:
+// a replica that was paused may have missed that another one leads.
 func (l *leadership) reconcileBundles(ctx context.Context, stored *corev1.Secret) error {
 	bundle := stored.Data[keyBundle]
 	var failed []error

@@ -23,8 +23,8 @@ const (
 	injected = "cert-manager.io/inject-ca-from"
 )
 
-// registration is an object through which the API server calls us. It belongs to the release: neither it nor its entries
-// are created here.
+// registration is an object through which the API server calls us. It belongs to the release: neither it nor its
+// entries are created here.
 type registration struct {
 	kind     schema.GroupVersionKind
 	resource string
@@ -103,8 +103,8 @@ func (r *registration) callers() []caller {
 	return nil
 }
 
-// outdated reports whether a caBundle differs from the desired one. Where the annotation makes cert-manager write them, it adds its CA
-// to the existing ones, so that CAs overlap when the source of certificates changes.
+// outdated reports whether a caBundle differs from the desired one. Where the annotation makes cert-manager write them,
+// it adds its CA to the existing ones, so that CAs overlap when the source of certificates changes.
 func (r *registration) outdated(bundle []byte) bool {
 	if current := r.Get(); current == nil || current.GetAnnotations()[injected] != "" {
 		return false
@@ -179,11 +179,11 @@ func (r *registration) route(ctx context.Context, token string) (bool, error) {
 	return r.patch(ctx, current, "write the paths of", operations)
 }
 
-// patch modifies the object and reports whether it did. It does not if the object has changed since it was observed: a replica
-// that was paused must not revert what the current leader has written.
+// patch modifies the object and reports whether it did. It does not if the object has changed since it was observed: a
+// replica that was paused must not revert what the current leader has written.
 //
-// It does not use server-side apply: a field manager that has applied a part of an entry still owns it when the release removes the
-// entry, and the API server would then reject the release.
+// It does not use server-side apply: a field manager that has applied a part of an entry still owns it when the release
+// removes the entry, and the API server would then reject the release.
 func (r *registration) patch(ctx context.Context, current *unstructured.Unstructured, what string, operations []operation) (bool, error) {
 	operations = append([]operation{{"replace", "/metadata/resourceVersion", current.GetResourceVersion()}}, operations...)
 	patch, err := json.Marshal(operations)
@@ -227,7 +227,8 @@ func (r *registration) disown(ctx context.Context, _ string, uid types.UID) (boo
 	return r.patch(ctx, current, "remove the namespace from the owners of", []operation{{"add", "/metadata/ownerReferences", owners}})
 }
 
-// wrote reports whether a write succeeded. That the object has changed or is gone is not an error: the watch delivers it.
+// wrote reports whether a write succeeded. That the object has changed or is gone is not an error: the watch delivers
+// it.
 func (r *registration) wrote(what string, err error) (bool, error) {
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return false, nil

@@ -23,8 +23,8 @@ type Lifetimes struct {
 
 // state is the content of the Secret.
 type state struct {
-	// signer is the CA that signs, next the one that will sign once every client trusts it; nil where there is none that
-	// is usable. A signer that is not among the anchors does not count: clients do not trust it.
+	// signer is the CA that signs, next the one that will sign once every client trusts it; nil where there is none
+	// that is usable. A signer that is not among the anchors does not count: clients do not trust it.
 	signer, next *authority
 	// anchors are the certificates that clients must trust.
 	anchors []anchor
@@ -239,8 +239,8 @@ func promote(d *decision) string {
 		return ""
 	}
 	if d.signer == nil {
-		// There is nothing to overlap with. Publishing first still helps, since replicas continue to serve the certificates
-		// that they have. If it cannot be published within the overlap, waiting longer does not help.
+		// There is nothing to overlap with. Publishing first still helps, since replicas continue to serve the
+		// certificates that they have. If it cannot be published within the overlap, waiting longer does not help.
 		if d.published.IsZero() && d.now.Before(d.next.made().Add(d.lifetimes.Overlap)) {
 			return ""
 		}

@@ -133,8 +133,8 @@ func fingerprint(cert *x509.Certificate) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// encode returns the Secret for a state: a modified copy of the current one, or a new one if that is nil. Other data and
-// annotations are kept. Changed reports whether it differs from the current one.
+// encode returns the Secret for a state: a modified copy of the current one, or a new one if that is nil. Other data
+// and annotations are kept. Changed reports whether it differs from the current one.
 func encode(s *state, namespace string, current *corev1.Secret) (secret *corev1.Secret, changed bool, err error) {
 	data := map[string][]byte{keyBundle: encodeBundle(s.anchors)}
 	for _, ca := range []struct {

@@ -28,8 +28,9 @@ const (
 	signingRetry = 5 * time.Second
 )
 
-// SigningKey is the key with which the marks of Policies are signed: a marked Policy was verified by a replica of Opgate. The
-// replicas share it in a Secret, which the first of them creates. If that is deleted, it is created again with the same key.
+// SigningKey is the key with which the marks of Policies are signed: a marked Policy was verified by a replica of
+// Opgate. The replicas share it in a Secret, which the first of them creates. If that is deleted, it is created again
+// with the same key.
 type SigningKey struct {
 	secret    *object
 	changed   chan struct{}

@@ -16,8 +16,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// simulation is a cluster with a simulated clock. The Secret and the caBundles are those that the code writes; replicas and
-// clients observe them later, within the overlap.
+// simulation is a cluster with a simulated clock. The Secret and the caBundles are those that the code writes; replicas
+// and clients observe them later, within the overlap.
 type simulation struct {
 	t         testing.TB
 	now       time.Time
@@ -174,8 +174,8 @@ func (w *simulation) renewAt(i int) time.Time {
 	return leaf.NotAfter.Add(-leaf.NotAfter.Sub(leaf.NotBefore) / 3)
 }
 
-// check asserts the property: a client that trusts any of our caBundles that was in place within the overlap accepts the
-// certificate of every replica, even with a clock that is wrong by five minutes.
+// check asserts the property: a client that trusts any of our caBundles that was in place within the overlap accepts
+// the certificate of every replica, even with a clock that is wrong by five minutes.
 func (w *simulation) check() {
 	for _, published := range w.bundles {
 		for o, p := range published {
@@ -236,8 +236,8 @@ func (w *simulation) edit(what string, change func(*corev1.Secret)) {
 	w.secrets = append(w.secrets, version{w.now, secret})
 }
 
-// happenings are what can happen, frequent ones more than once. All replicas never lose the CA at the same time: then nothing
-// can overlap.
+// happenings are what can happen, frequent ones more than once. All replicas never lose the CA at the same time: then
+// nothing can overlap.
 var happenings = []func(w *simulation){
 	func(w *simulation) { w.step() }, func(w *simulation) { w.step() }, func(w *simulation) { w.step() },
 	func(w *simulation) { w.see(w.schedule(3)) }, func(w *simulation) { w.see(w.schedule(3)) },

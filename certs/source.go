@@ -1,6 +1,6 @@
 // Package certs provides the serving certificate of the webhook server and makes the API server trust it. The interface
-// Source has three implementations: files that cert-manager or another tool writes and renews; a CA that the replicas share in a
-// Secret and rotate themselves; and a self-signed certificate in memory, for local use.
+// Source has three implementations: files that cert-manager or another tool writes and renews; a CA that the replicas
+// share in a Secret and rotate themselves; and a self-signed certificate in memory, for local use.
 //
 // Rotation of the shared CA is decided in rotation.go, without a client or a clock. The replica that holds a Lease
 // writes (controller.go, reconcile.go). All state is in the Secret, so that any replica can take over.
@@ -38,9 +38,9 @@ type files struct {
 
 func (f files) Healthy() bool { return f.now().Before(expiry(f)) }
 
-// SelfSigned returns a source with a certificate for a host, valid for a year, whose key never leaves the process, and the CA that
-// clients must trust, PEM-encoded. It is for local use: each start makes another certificate, whose CA the webhook configurations
-// must then contain.
+// SelfSigned returns a source with a certificate for a host, valid for a year, whose key never leaves the process, and
+// the CA that clients must trust, PEM-encoded. It is for local use: each start makes another certificate, whose CA the
+// webhook configurations must then contain.
 func SelfSigned(host string) (source Source, bundle []byte, err error) {
 	certPEM, keyPEM, err := cert.GenerateSelfSignedCertKey(host, nil, nil)
 	if err != nil {
@@ -87,8 +87,8 @@ func expiry(source Source) time.Time {
 	return time.Time{}
 }
 
-// trusts reports whether a client with a bundle of PEM certificates accepts the certificate of a source. Without a bundle the API
-// server trusts the roots of its system; those of this one are taken for the same.
+// trusts reports whether a client with a bundle of PEM certificates accepts the certificate of a source. Without a
+// bundle the API server trusts the roots of its system; those of this one are taken for the same.
 func trusts(bundle []byte, source Source, now time.Time) bool {
 	chain := leaf(source)
 	if len(chain) == 0 {

@@ -8,10 +8,11 @@ import (
 	"github.com/opgate/opgate/rules"
 )
 
-// joinApproval converts the two forms of v1beta1 to upgradeApproval and returns in which of them it is written, "" for both. Where they
-// contradict each other (R-CV-4), shown is the installPlanApproval that conversion had set: if it is still there, upgradeApproval was changed and
-// wins, otherwise installPlanApproval does. If none was shown, or one applied document has both forms, an author wrote both: they are left
-// unchanged, as unknown values are. Admission refuses them and names the fix.
+// joinApproval converts the two forms of v1beta1 to upgradeApproval and returns in which of them it is written, "" for
+// both. Where they contradict each other (R-CV-4), shown is the installPlanApproval that conversion had set: if it is
+// still there, upgradeApproval was changed and wins, otherwise installPlanApproval does. If none was shown, or one
+// applied document has both forms, an author wrote both: they are left unchanged, as unknown values are. Admission
+// refuses them and names the fix.
 func joinApproval(object, spec map[string]any, shown string) rules.Dialect {
 	upgrade, hasUpgrade := spec[fieldUpgradeApproval]
 	sub, _ := spec[fieldSubscription].(map[string]any)
@@ -41,8 +42,8 @@ func joinApproval(object, spec map[string]any, shown string) rules.Dialect {
 	return dialect
 }
 
-// splitApproval converts upgradeApproval to the form of a dialect, or to both, and returns the installPlanApproval that it has set, "" for
-// none.
+// splitApproval converts upgradeApproval to the form of a dialect, or to both, and returns the installPlanApproval that
+// it has set, "" for none.
 func splitApproval(spec map[string]any, dialect rules.Dialect) (shown string) {
 	shown = map[string]string{automatic: automatic, none: manual}[text(spec[fieldUpgradeApproval])]
 	sub, ok := spec[fieldSubscription].(map[string]any)
@@ -59,7 +60,8 @@ func splitApproval(spec map[string]any, dialect rules.Dialect) (shown string) {
 	return shown
 }
 
-// appliedBoth reports whether a document that was applied last, by kubectl or on the server, has both forms with these values.
+// appliedBoth reports whether a document that was applied last, by kubectl or on the server, has both forms with these
+// values.
 func appliedBoth(object map[string]any, upgrade, install any) bool {
 	metadata := child(object, "metadata")
 	var document map[string]any

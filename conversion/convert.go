@@ -16,7 +16,8 @@ import (
 type beyond struct {
 	// UpgradeApproval is Never, which v1beta1 shows as None.
 	UpgradeApproval string `json:"upgradeApproval,omitempty"`
-	// InstallPlanApproval is the value that conversion has set there, so that a later change of either form can be recognised.
+	// InstallPlanApproval is the value that conversion has set there, so that a later change of either form can be
+	// recognised.
 	InstallPlanApproval string          `json:"installPlanApproval,omitempty"`
 	VersionRange        json.RawMessage `json:"versionRange,omitempty"`
 	Deprecated          json.RawMessage `json:"deprecated,omitempty"`

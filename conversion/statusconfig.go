@@ -19,8 +19,8 @@ func contradictions(spec map[string]any) []string {
 	return fields
 }
 
-// overrule removes from a statusConfig that was carried what complianceConfig contradicts: only statusConfig that does not contradict
-// is carried, so that complianceConfig was changed in v1beta1, which does not show the other.
+// overrule removes from a statusConfig that was carried what complianceConfig contradicts: only statusConfig that does
+// not contradict is carried, so that complianceConfig was changed in v1beta1, which does not show the other.
 func overrule(spec map[string]any) {
 	fields := contradictions(spec)
 	if len(fields) == 0 {

@@ -76,8 +76,8 @@ func by(convert func(map[string]any) map[string]any) func(context.Context, *unst
 	}
 }
 
-// ServeHTTP answers one review: 429 if there is no memory for it at the moment, which the API server retries; a failure if a
-// conversion panics. The objects are not modified then.
+// ServeHTTP answers one review: 429 if there is no memory for it at the moment, which the API server retries; a failure
+// if a conversion panics. The objects are not modified then.
 func (w *webhook) ServeHTTP(response http.ResponseWriter, r *http.Request) {
 	body := w.Budget.For(r, inflight.Caller{})
 	defer body.Close()
@@ -114,8 +114,8 @@ func (w *webhook) ServeHTTP(response http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// convert converts all objects of a review, or none: the API server takes no half answer. The message names the object. They
-// are decoded one at a time; size is about what they take together once they are converted, in bytes.
+// convert converts all objects of a review, or none: the API server takes no half answer. The message names the object.
+// They are decoded one at a time; size is about what they take together once they are converted, in bytes.
 func (w *webhook) convert(ctx context.Context, asked *review, size int) *answer {
 	converted := &answer{result: metav1.Status{Status: metav1.StatusSuccess}}
 	converted.objects.Grow(size)

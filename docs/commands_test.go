@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// commands are the blocks of shell commands in documents, each with the tests that run it, or run the same with other names, and where
-// there are none with the reason.
+// commands are the blocks of shell commands in documents, each with the tests that run it, or run the same with other
+// names, and where there are none with the reason.
 var commands = []struct {
 	document, begins string
 	tests            []string
@@ -117,8 +117,8 @@ var commands = []struct {
 	{document: "docs/sources.md", begins: "kubectl get pods -n olm -l olm.catalogSource", tests: []string{"TestMovedTag"}},
 }
 
-// TestCommands holds commands to the README and the documents: each block of shell commands is listed once, with tests that exist or with
-// a reason, and nothing is listed that no document has.
+// TestCommands holds commands to the README and the documents: each block of shell commands is listed once, with tests
+// that exist or with a reason, and nothing is listed that no document has.
 func TestCommands(t *testing.T) {
 	exists := tests(t)
 	found := make([]int, len(commands))

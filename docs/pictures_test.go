@@ -13,8 +13,8 @@ import (
 
 var update = flag.Bool("update", false, "write the pictures")
 
-// TestPicture draws the first block of the README as a terminal shows it, and compares it with the picture that the README has. TestReadme
-// types the command on a real API server and compares the text.
+// TestPicture draws the first block of the README as a terminal shows it, and compares it with the picture that the
+// README has. TestReadme types the command on a real API server and compares the text.
 func TestPicture(t *testing.T) {
 	readme := source(t, ".md")["README.md"]
 	_, session, _ := strings.Cut(readme, "```text\n$ kubectl patch installplan")

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// documented are the documents that requirements.md covers, by the letter of their IDs, and how many requirements each has.
+// documented are the documents that requirements.md covers, by the letter of their IDs, and how many requirements each
+// has.
 var documented = []struct {
 	letter string
 	n      int
@@ -20,8 +21,8 @@ var documented = []struct {
 	{letter: "C", n: 37},
 }
 
-// TestRequirementsAreCovered compares the tables of requirements.md with the tests: every requirement has a row, in order, with tests that
-// exist or with a reason, and the summary counts them.
+// TestRequirementsAreCovered compares the tables of requirements.md with the tests: every requirement has a row, in
+// order, with tests that exist or with a reason, and the summary counts them.
 func TestRequirementsAreCovered(t *testing.T) {
 	document := document(t, "requirements.md")
 	rows := regexp.MustCompile(`(?m)^\| ([DEMPC]-\d+) \| [^|]+ \|([^|]*)\|([^|]*)\|$`).FindAllStringSubmatch(document, -1)

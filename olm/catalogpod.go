@@ -5,12 +5,13 @@ import (
 	"strings"
 )
 
-// CatalogSourceLabel is the label of the pods that serve a CatalogSource. Its value is the name of the CatalogSource, in the namespace of the
-// pod; it is empty on the pods by which OLM looks for a newer image.
+// CatalogSourceLabel is the label of the pods that serve a CatalogSource. Its value is the name of the CatalogSource,
+// in the namespace of the pod; it is empty on the pods by which OLM looks for a newer image.
 const CatalogSourceLabel = "olm.catalogSource"
 
-// The containers of such a pod: the server, and, with spec.grpcPodConfig.extractContent, the one that copies the contents of the catalog's image
-// for a server of another image (Pod in operator-lifecycle-manager pkg/controller/registry/reconciler/reconciler.go).
+// The containers of such a pod: the server, and, with spec.grpcPodConfig.extractContent, the one that copies the
+// contents of the catalog's image for a server of another image (Pod in operator-lifecycle-manager
+// pkg/controller/registry/reconciler/reconciler.go).
 const (
 	serverContainer  = "registry-server"
 	extractContainer = "extract-content"
@@ -19,7 +20,8 @@ const (
 // CatalogPod is a pod that serves a CatalogSource, or may.
 type CatalogPod struct {
 	Catalog Catalog
-	// Digest is that of the image with the contents, as the node reports it, such as "sha256:…"; "" while it is not known.
+	// Digest is that of the image with the contents, as the node reports it, such as "sha256:…"; "" while it is not
+	// known.
 	Digest string
 }
 
@@ -29,7 +31,8 @@ type containerStatus struct {
 	ImageID string `json:"imageID"`
 }
 
-// DecodeCatalogPod reads the JSON of a pod. It returns nil for one that serves no catalog: it has ended, or has no such label.
+// DecodeCatalogPod reads the JSON of a pod. It returns nil for one that serves no catalog: it has ended, or has no such
+// label.
 func DecodeCatalogPod(raw []byte) (*CatalogPod, error) {
 	pod, err := decodeObject[struct {
 		Metadata struct {

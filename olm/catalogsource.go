@@ -64,8 +64,8 @@ func (s *CatalogSourceSpec) ImageDigest() string {
 	return ""
 }
 
-// Registry returns the host, with its port if there is one, that the image is pulled from; "" without an image. As for container runtimes,
-// the first part of the reference is a host if it has a dot or a port, or is localhost.
+// Registry returns the host, with its port if there is one, that the image is pulled from; "" without an image. As for
+// container runtimes, the first part of the reference is a host if it has a dot or a port, or is localhost.
 func (s *CatalogSourceSpec) Registry() string {
 	if s.Image == "" {
 		return ""

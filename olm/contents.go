@@ -13,8 +13,8 @@ import (
 	"github.com/opgate/opgate/internal/apijson"
 )
 
-// schemaDefaults are the defaults in the schema of ClusterServiceVersions, by field and parent field: the API server stores them if the
-// manifest omits the field, with the same meaning. "*" is any field.
+// schemaDefaults are the defaults in the schema of ClusterServiceVersions, by field and parent field: the API server
+// stores them if the manifest omits the field, with the same meaning. "*" is any field.
 var schemaDefaults = map[[2]string]string{
 	{"ports", "protocol"}:                   `"TCP"`,
 	{"webhookdefinitions", "containerPort"}: `443`,
@@ -41,9 +41,9 @@ var defaultedKeys = func() map[string]bool {
 	return keys
 }()
 
-// ContentsDigest returns a SHA-256 of JSON that ignores what the API server changes when it stores an object: the order of keys, null
-// fields, and defaults of the schema. It decodes nothing but strings with escapes. Invalid JSON has the digest of its bytes, and so differs
-// from all valid JSON.
+// ContentsDigest returns a SHA-256 of JSON that ignores what the API server changes when it stores an object: the order
+// of keys, null fields, and defaults of the schema. It decodes nothing but strings with escapes. Invalid JSON has the
+// digest of its bytes, and so differs from all valid JSON.
 func ContentsDigest(raw []byte) [sha256.Size]byte {
 	d := digester{Reader: apijson.NewReader(raw)}
 	if digest, _, err := d.value(nil, nil); err == nil {
@@ -67,8 +67,8 @@ type member struct {
 	value [sha256.Size]byte
 }
 
-// value reads the value of field key in field parent. nothing is set if the API server would have stored the same for an object without the
-// field.
+// value reads the value of field key in field parent. nothing is set if the API server would have stored the same for
+// an object without the field.
 func (d *digester) value(parent, key []byte) (digest [sha256.Size]byte, nothing bool, err error) {
 	switch d.PeekKind() {
 	case '{':

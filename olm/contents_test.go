@@ -48,8 +48,8 @@ func TestContentsDigest(t *testing.T) {
 	}
 }
 
-// FuzzContentsDigest compares with a digest of what encoding/json decodes: equal values have equal digests, and others do not. Defaults
-// are left out, since they depend on the parent.
+// FuzzContentsDigest compares with a digest of what encoding/json decodes: equal values have equal digests, and others
+// do not. Defaults are left out, since they depend on the parent.
 func FuzzContentsDigest(f *testing.F) {
 	for _, pair := range [][2]string{
 		{`{"a":1,"b":null}`, `{"a":1}`}, {`["\u006e"]`, `["n"]`}, {`"\ud800"`, `"\ufffd"`}, {`{"a":{"b":[]}}`, `{"a":{"b":{}}}`}, {`[1,2]`, `[12]`},

@@ -118,7 +118,8 @@ type CSVSpec struct {
 	MinKubeVersion string
 	// clusterPermissions and permissions are those of spec.install.spec, webhooks is spec.webhookdefinitions.
 	clusterPermissions, permissions, webhooks unread
-	// annotations are those of the object, which belong to its contents as much as the spec does; null stands for one that is not kept.
+	// annotations are those of the object, which belong to its contents as much as the spec does; null stands for one
+	// that is not kept.
 	annotations unread
 
 	// Digest is the SHA-256 of the whole spec as written in the object's JSON.
@@ -155,8 +156,8 @@ func (s *CSVSpec) KeepDigest() {
 	}
 }
 
-// ContentsDigest is equal for two specs if and only if they have the same meaning, whether they come from the manifest of a plan or from
-// the API server; see the function ContentsDigest.
+// ContentsDigest is equal for two specs if and only if they have the same meaning, whether they come from the manifest
+// of a plan or from the API server; see the function ContentsDigest.
 func (s *CSVSpec) ContentsDigest() [sha256.Size]byte {
 	if s.raw != nil {
 		return ContentsDigest(s.raw)

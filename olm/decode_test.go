@@ -33,8 +33,9 @@ func sameReview[New, Old any](t *testing.T, body []byte) {
 	}
 }
 
-// FuzzDecode looks for a review of which the gate reads something else than the API server. It is FuzzDecodeReview of package admission
-// with a third of the dependencies: all of them are instrumented, and the counters of all are compared after each execution.
+// FuzzDecode looks for a review of which the gate reads something else than the API server. It is FuzzDecodeReview of
+// package admission with a third of the dependencies: all of them are instrumented, and the counters of all are
+// compared after each execution.
 func FuzzDecode(f *testing.F) {
 	for _, text := range []string{
 		`{"request":{"uid":"1","dryRun":null,"object":{"metadata":{"name":"a","annotations":null},"spec":{"name":"etcd"}}}}`,

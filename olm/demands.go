@@ -12,7 +12,8 @@ import (
 	"github.com/opgate/opgate/internal/text"
 )
 
-// unread is the JSON of a part of an object, decoded only when a rule needs it; if it is too large, only the reason is kept.
+// unread is the JSON of a part of an object, decoded only when a rule needs it; if it is too large, only the reason is
+// kept.
 type unread struct {
 	raw []byte
 	why string
@@ -29,8 +30,8 @@ func (u *unread) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// annotations is the JSON of annotations, with null in place of those that are longer than maxAnnotation: these are texts for people, or
-// examples such as alm-examples.
+// annotations is the JSON of annotations, with null in place of those that are longer than maxAnnotation: these are
+// texts for people, or examples such as alm-examples.
 type annotations unread
 
 // UnmarshalJSON drops the long annotations.
@@ -68,8 +69,8 @@ func (u *unread) read(field string, into any) error {
 	return nil
 }
 
-// Demands are the rights that an operator requests: by its ClusterServiceVersion, and by the RBAC objects of its plan that OLM writes with
-// its own rights.
+// Demands are the rights that an operator requests: by its ClusterServiceVersion, and by the RBAC objects of its plan
+// that OLM writes with its own rights.
 type Demands struct {
 	Spec   *CSVSpec
 	Grants []*Grants
@@ -102,7 +103,8 @@ func (d *Demands) ScopeMatters() bool {
 	return err != nil || len(most) != len(least)
 }
 
-// ClusterPermissions returns the cluster-wide rights. If the scope is not known and matters, the namespaced ones are missing.
+// ClusterPermissions returns the cluster-wide rights. If the scope is not known and matters, the namespaced ones are
+// missing.
 func (d *Demands) ClusterPermissions() ([]map[string][]string, error) {
 	var rules ruleSet
 	if err := rules.addPermissions("clusterPermissions", &d.Spec.clusterPermissions); err != nil {
@@ -172,8 +174,8 @@ func (d *Demands) Webhooks() ([]map[string][]string, error) {
 	return lists, nil
 }
 
-// ConversionCRDs returns the names of the CustomResourceDefinitions whose objects the operator's webhooks convert: OLM writes the webhook
-// into these. The definitions that a bundle brings are not read.
+// ConversionCRDs returns the names of the CustomResourceDefinitions whose objects the operator's webhooks convert: OLM
+// writes the webhook into these. The definitions that a bundle brings are not read.
 func (d *Demands) ConversionCRDs() ([]string, error) {
 	var webhooks []webhook
 	if err := d.Spec.webhooks.read("webhookdefinitions", &webhooks); err != nil {
@@ -201,7 +203,8 @@ type permissionRule struct {
 	Verbs           []string `json:"verbs"`
 }
 
-// ruleSet collects rules without duplicates: OLM turns the rights in a ClusterServiceVersion into steps of the plan too.
+// ruleSet collects rules without duplicates: OLM turns the rights in a ClusterServiceVersion into steps of the plan
+// too.
 type ruleSet struct {
 	lists []map[string][]string
 	known map[string]bool
@@ -238,8 +241,8 @@ func (s *ruleSet) addPermissions(field string, from *unread) error {
 	return nil
 }
 
-// addGrants adds the rules of an RBAC object. A binding adds nothing if its role is in the plan, and else everything: what a role allows
-// that exists already, or is created later, is not known here.
+// addGrants adds the rules of an RBAC object. A binding adds nothing if its role is in the plan, and else everything:
+// what a role allows that exists already, or is created later, is not known here.
 func (s *ruleSet) addGrants(g *Grants, all []*Grants) error {
 	switch {
 	case g.why != "":

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestAnnotations: rules read short annotations, and know of the others only that they exist. What is no map of texts is an error.
+// TestAnnotations: rules read short annotations, and know of the others only that they exist. What is no map of texts
+// is an error.
 func TestAnnotations(t *testing.T) {
 	texts := func(annotations string) (map[string]*string, error) {
 		csv, err := DecodeCSV([]byte(`{"metadata":{"name":"a","annotations":` + annotations + `},"spec":{}}`))

@@ -36,7 +36,8 @@ func (r *StepResource) IsRBAC() bool { return IsGrant(r.Kind) }
 // IsGrant reports whether a kind is one of RBAC.
 func IsGrant(kind string) bool { return grantKinds[kind] }
 
-// Grants reads the manifest of an RBAC object. It returns nil if the plan has none: for a bundle image it is a reference to a ConfigMap.
+// Grants reads the manifest of an RBAC object. It returns nil if the plan has none: for a bundle image it is a
+// reference to a ConfigMap.
 func (r *StepResource) Grants() *Grants {
 	if r.Manifest.grants != nil || r.Manifest.text == nil {
 		return r.Manifest.grants

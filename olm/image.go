@@ -7,7 +7,8 @@ const DigestSize = len(digestPrefix) + 64
 
 const digestPrefix = "sha256:"
 
-// ImageDigest returns the digest at the end of an image reference, such as quay.io/example/etcd@sha256:…; "" if it has none.
+// ImageDigest returns the digest at the end of an image reference, such as quay.io/example/etcd@sha256:…; "" if it has
+// none.
 func ImageDigest(image string) string {
 	_, digest := CutDigest(image)
 	if !ValidDigest(digest) {
@@ -16,7 +17,8 @@ func ImageDigest(image string) string {
 	return digest
 }
 
-// CutDigest cuts a name or an image reference before the last "@". The digest is "" without one, and may be no valid one.
+// CutDigest cuts a name or an image reference before the last "@". The digest is "" without one, and may be no valid
+// one.
 func CutDigest(s string) (name, digest string) {
 	i := strings.LastIndexByte(s, '@')
 	if i < 0 {

@@ -24,8 +24,8 @@ type InstallPlan struct {
 	bundles map[string]Bundle
 }
 
-// InstallPlanHead is an InstallPlan without its status: all that is read of the new object in an update of the main resource, for which the
-// API server restores the stored status.
+// InstallPlanHead is an InstallPlan without its status: all that is read of the new object in an update of the main
+// resource, for which the API server restores the stored status.
 type InstallPlanHead struct {
 	Metadata ObjectMeta      `json:"metadata"`
 	Spec     InstallPlanSpec `json:"spec"`
@@ -48,15 +48,16 @@ type InstallPlanStatus struct {
 	Steps         Steps          `json:"plan"`
 	// InstalledAt is when OLM completed the plan, as RFC 3339 in UTC; "" if it has not.
 	InstalledAt installedAt `json:"conditions"`
-	// ServiceAccount is the identity that writes the steps, if the OperatorGroup names one; otherwise OLM writes them with its own rights,
-	// which are those of a cluster admin.
+	// ServiceAccount is the identity that writes the steps, if the OperatorGroup names one; otherwise OLM writes them
+	// with its own rights, which are those of a cluster admin.
 	ServiceAccount struct {
 		Namespace string `json:"namespace"`
 		Name      string `json:"name"`
 	} `json:"attenuatedServiceAccountRef"`
 }
 
-// The phases of an InstallPlan that rules distinguish. OLM runs a plan in phase Installing without reading spec.approved again (threat O1).
+// The phases of an InstallPlan that rules distinguish. OLM runs a plan in phase Installing without reading
+// spec.approved again (threat O1).
 const (
 	PhasePlanning         = "Planning"
 	PhaseRequiresApproval = "RequiresApproval"
@@ -65,8 +66,8 @@ const (
 	PhaseFailed           = "Failed"
 )
 
-// BundleLookup is the bundle and catalog that a ClusterServiceVersion comes from; only bundle images have one. It omits the conditions,
-// which OLM updates, and is comparable with ==.
+// BundleLookup is the bundle and catalog that a ClusterServiceVersion comes from; only bundle images have one. It omits
+// the conditions, which OLM updates, and is comparable with ==.
 type BundleLookup struct {
 	Path       string  `json:"path"`
 	Identifier string  `json:"identifier"`
@@ -115,7 +116,8 @@ func (p *InstallPlan) Finished() bool {
 	return p.Status.Phase == PhaseComplete || p.Status.Phase == PhaseFailed
 }
 
-// Brings reports whether the status of a plan, which OLM writes, contains a ClusterServiceVersion. The spec may list any name.
+// Brings reports whether the status of a plan, which OLM writes, contains a ClusterServiceVersion. The spec may list
+// any name.
 func (p *InstallPlan) Brings(csv string) bool {
 	return slices.ContainsFunc(p.Status.BundleLookups, func(l BundleLookup) bool { return l.Identifier == csv }) ||
 		slices.ContainsFunc(p.Status.Steps, func(s Step) bool { return s.WritesCSV(csv) })
@@ -128,11 +130,12 @@ func (p *InstallPlan) Installed(csv string) bool {
 	})
 }
 
-// runTolerance is how much later than the plan says it was installed an object of it may be created: OLM notes the time before it writes the
-// steps, of which the ClusterServiceVersion is the first, and times have seconds.
+// runTolerance is how much later than the plan says it was installed an object of it may be created: OLM notes the time
+// before it writes the steps, of which the ClusterServiceVersion is the first, and times have seconds.
 const runTolerance = 10 * time.Second
 
-// RanAt reports whether a completed plan may have created an object. Only the API server sets when objects were created.
+// RanAt reports whether a completed plan may have created an object. Only the API server sets when objects were
+// created.
 func (p *InstallPlan) RanAt(created string) bool {
 	ended, err := time.Parse(time.RFC3339, string(p.Status.InstalledAt))
 	return err == nil && created >= p.Metadata.CreationTimestamp && created <= ended.Add(runTolerance).UTC().Format(time.RFC3339)
@@ -148,16 +151,16 @@ func (p *InstallPlan) StepProperties(csv string) string {
 	return ""
 }
 
-// RunsAs reports whether OLM writes the steps of a plan as the given user: a ServiceAccount of the plan's namespace that the OperatorGroup
-// names.
+// RunsAs reports whether OLM writes the steps of a plan as the given user: a ServiceAccount of the plan's namespace
+// that the OperatorGroup names.
 func (p *InstallPlan) RunsAs(user string) bool {
 	account := p.Status.ServiceAccount.Name
 	return account != "" && p.Running() &&
 		user == "system:serviceaccount:"+p.Metadata.Namespace+":"+account
 }
 
-// ParseBundles returns the bundle properties in the plan that can be read, by their text. Unless OLM is done with the plan, it keeps them for
-// Bundle. It is not safe for concurrent use.
+// ParseBundles returns the bundle properties in the plan that can be read, by their text. Unless OLM is done with the
+// plan, it keeps them for Bundle. It is not safe for concurrent use.
 func (p *InstallPlan) ParseBundles() map[string]Bundle {
 	if p.bundles != nil || p.Oversized() {
 		return p.bundles
@@ -205,8 +208,9 @@ func (p *InstallPlan) KeepDigests() {
 	}
 }
 
-// ContentsDigest is a SHA-256 of what the plan writes: the object and the manifest of each step, and the bundle of each lookup. It omits
-// what OLM updates while a plan runs, such as the status of steps, and is that of the whole plan after Trim, too.
+// ContentsDigest is a SHA-256 of what the plan writes: the object and the manifest of each step, and the bundle of each
+// lookup. It omits what OLM updates while a plan runs, such as the status of steps, and is that of the whole plan after
+// Trim, too.
 func (p *InstallPlan) ContentsDigest() [sha256.Size]byte {
 	if p.contents != nil {
 		return *p.contents
@@ -232,8 +236,8 @@ func (p *InstallPlan) ContentsDigest() [sha256.Size]byte {
 	return [sha256.Size]byte(hash.Sum(nil))
 }
 
-// Trim removes from a stored plan all steps that judging does not read, and the texts of their manifests. Explaining a failed plan needs
-// all steps.
+// Trim removes from a stored plan all steps that judging does not read, and the texts of their manifests. Explaining a
+// failed plan needs all steps.
 func (p *InstallPlan) Trim() {
 	for i := range p.Status.Steps {
 		r := &p.Status.Steps[i].Resource

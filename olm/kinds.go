@@ -16,7 +16,8 @@ const (
 	KindPackageManifest       = "PackageManifest"
 )
 
-// The versions of OLM's API: V1 is that of OperatorGroup, V2 that of OperatorCondition, V1alpha1 that of the other kinds.
+// The versions of OLM's API: V1 is that of OperatorGroup, V2 that of OperatorCondition, V1alpha1 that of the other
+// kinds.
 var (
 	V1alpha1 = schema.GroupVersion{Group: Group, Version: "v1alpha1"}
 	V1       = schema.GroupVersion{Group: Group, Version: "v1"}

@@ -2,33 +2,34 @@ package olm
 
 import "github.com/opgate/opgate/internal/jsonsize"
 
-// Limits of what is read of OLM's objects, which may be as large as etcd accepts (1.5 MiB) and are written by tenants, or come from any
-// catalog. A list of empty objects takes a hundred times its size when decoded, so values are counted first. What exceeds a limit is not
-// read, and holds whatever depends on it (threat G18). The limit of a whole review is in package admission. docs/performance.md lists all
-// of them.
+// Limits of what is read of OLM's objects, which may be as large as etcd accepts (1.5 MiB) and are written by tenants,
+// or come from any catalog. A list of empty objects takes a hundred times its size when decoded, so values are counted
+// first. What exceeds a limit is not read, and holds whatever depends on it (threat G18). The limit of a whole review
+// is in package admission. docs/performance.md lists all of them.
 const (
-	// MaxValues bounds the JSON of the properties of a bundle: elements of lists and members of objects, at any depth. The largest
-	// operators in use have some 200 kinds.
+	// MaxValues bounds the JSON of the properties of a bundle: elements of lists and members of objects, at any depth.
+	// The largest operators in use have some 200 kinds.
 	MaxValues = 32_768
 	// MaxProperties bounds the number of properties of one bundle.
 	MaxProperties = 4096
-	// maxListValues and maxListBytes bound each of the lists clusterPermissions, permissions and webhookdefinitions, and the annotations, of a
-	// ClusterServiceVersion, and an RBAC object of a plan. The largest operators in use have some 700 rules, of twenty values and 150 bytes
-	// each.
+	// maxListValues and maxListBytes bound each of the lists clusterPermissions, permissions and webhookdefinitions,
+	// and the annotations, of a ClusterServiceVersion, and an RBAC object of a plan. The largest operators in use have
+	// some 700 rules, of twenty values and 150 bytes each.
 	maxListValues = MaxValues
 	maxListBytes  = 256 << 10
 	// maxAnnotation bounds one annotation of a ClusterServiceVersion that CEL rules may read, as JSON in bytes.
 	maxAnnotation = 1 << 10
 	// maxPlanValues bounds a whole InstallPlan, in which a manifest is one value. One step has about 12.
 	maxPlanValues = 131_072
-	// MaxPlanEntries bounds the total of names, steps and bundle lookups of a plan. The largest plans in use have some 400.
+	// MaxPlanEntries bounds the total of names, steps and bundle lookups of a plan. The largest plans in use have some
+	// 400.
 	MaxPlanEntries = 16_384
 	// maxMessage bounds the message of a plan, as stored, in bytes.
 	maxMessage = 1 << 10
 	// maxGroupValues bounds the names in an OperatorGroup, including its status.
 	maxGroupValues = 65_536
-	// maxReportedValues and maxReportedBytes bound lists that are only reported on: the conditions of a Subscription, and
-	// the install modes of a ClusterServiceVersion.
+	// maxReportedValues and maxReportedBytes bound lists that are only reported on: the conditions of a Subscription,
+	// and the install modes of a ClusterServiceVersion.
 	maxReportedValues = 1024
 	maxReportedBytes  = 64 << 10
 	// maxStoredDeployments bounds the Deployments of one operator, of which those in use have a dozen; maxUnmet the

@@ -15,11 +15,13 @@ const (
 	CopiedFromLabel = "olm.copiedFrom"
 	// ManagedLabel, with value true, is on what OLM creates, and on what bundles bring.
 	ManagedLabel = "olm.managed"
-	// ComponentLabelPrefix is the prefix of the labels by which OLM associates objects with an operator, as <package>.<namespace>.
+	// ComponentLabelPrefix is the prefix of the labels by which OLM associates objects with an operator, as
+	// <package>.<namespace>.
 	ComponentLabelPrefix = Group + "/"
 	// PropertiesAnnotation holds the properties of the bundle that a ClusterServiceVersion comes from.
 	PropertiesAnnotation = "operatorframework.io/properties"
-	// OperatorNamespaceAnnotation is the namespace of the operator that a ClusterServiceVersion, or its copy, belongs to.
+	// OperatorNamespaceAnnotation is the namespace of the operator that a ClusterServiceVersion, or its copy, belongs
+	// to.
 	OperatorNamespaceAnnotation = "olm.operatorNamespace"
 )
 

@@ -9,8 +9,8 @@ import (
 	"github.com/opgate/opgate/internal/text"
 )
 
-// OperatorCondition is what rules read of operators.coreos.com/v2 OperatorCondition, in which an operator reports its state. It has the
-// name of the ClusterServiceVersion that it is about.
+// OperatorCondition is what rules read of operators.coreos.com/v2 OperatorCondition, in which an operator reports its
+// state. It has the name of the ClusterServiceVersion that it is about.
 type OperatorCondition struct {
 	Metadata struct {
 		Name       string `json:"name"`
@@ -18,7 +18,8 @@ type OperatorCondition struct {
 		Generation int64  `json:"generation"`
 	} `json:"metadata"`
 	Spec struct {
-		// Conditions are those of the operator, which OLM copies to the status; Overrides are an admin's, and take precedence.
+		// Conditions are those of the operator, which OLM copies to the status; Overrides are an admin's, and take
+		// precedence.
 		Conditions conditions `json:"conditions"`
 		Overrides  conditions `json:"overrides"`
 	} `json:"spec"`
@@ -63,8 +64,8 @@ func (c *conditions) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// NotUpgradeable returns why OLM would not replace the operator now, "" if it would. OLM reads its own copy of the operator's conditions;
-// before the first copy exists what the operator wrote counts, since OLM is about to copy it.
+// NotUpgradeable returns why OLM would not replace the operator now, "" if it would. OLM reads its own copy of the
+// operator's conditions; before the first copy exists what the operator wrote counts, since OLM is about to copy it.
 func (c *OperatorCondition) NotUpgradeable() string {
 	override, observed, written := c.Spec.Overrides.upgradeable, c.Status.Conditions.upgradeable, c.Spec.Conditions.upgradeable
 	switch {

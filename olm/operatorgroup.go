@@ -37,8 +37,8 @@ type OperatorGroupSpec struct {
 // maxWrittenGroup bounds what is kept of a spec as it was written.
 const maxWrittenGroup = 8 << 10
 
-// UpgradeDefault is the upgradeStrategy that is the default. The other, TechPreviewUnsafeFailForward, lets OLM replace an operator whose
-// installation or upgrade has failed.
+// UpgradeDefault is the upgradeStrategy that is the default. The other, TechPreviewUnsafeFailForward, lets OLM replace
+// an operator whose installation or upgrade has failed.
 const UpgradeDefault = "Default"
 
 // UnmarshalJSON also keeps what was written, and the digest of it.
@@ -52,8 +52,8 @@ func (s *OperatorGroupSpec) UnmarshalJSON(raw []byte) error {
 	return err
 }
 
-// Written returns the JSON of the spec. One that is too large to be kept is represented by its account and the namespace of the group: that is
-// less than the group may be for.
+// Written returns the JSON of the spec. One that is too large to be kept is represented by its account and the
+// namespace of the group: that is less than the group may be for.
 func (g *OperatorGroup) Written(namespace string) []byte {
 	switch {
 	case g.Spec.written != nil:
@@ -75,7 +75,8 @@ func (g *OperatorGroup) Trim() {
 	g.Status.Namespaces.trim()
 }
 
-// AllNamespaces reports whether the group is for all namespaces. One that lists "" counts as such, although OLM rejects it.
+// AllNamespaces reports whether the group is for all namespaces. One that lists "" counts as such, although OLM rejects
+// it.
 func (s *OperatorGroupSpec) AllNamespaces() bool {
 	return slices.Contains(s.TargetNamespaces, "") || len(s.TargetNamespaces) == 0 && !s.Selector.any
 }
@@ -135,7 +136,8 @@ type Scope uint8
 
 // The scopes.
 const (
-	// ScopeUnknown: there is no OperatorGroup, there are several, which OLM refuses, or OLM has not acted on a change of it yet.
+	// ScopeUnknown: there is no OperatorGroup, there are several, which OLM refuses, or OLM has not acted on a change
+	// of it yet.
 	ScopeUnknown Scope = iota
 	// ScopeNamespaces: the OperatorGroup is for named namespaces, and OLM creates Roles there.
 	ScopeNamespaces
@@ -151,9 +153,9 @@ func ScopeOf(groups []*OperatorGroup) Scope {
 	return groups[0].scope()
 }
 
-// scope follows OLM: status.namespaces is [""] for a group without target namespaces and with an empty selector, and never otherwise
-// (getOperatorGroupTargets and ensureRBACInTargetNamespace in operator-lifecycle-manager pkg/controller/operators/olm/operatorgroup.go).
-// While the status contradicts the spec, OLM may act on either.
+// scope follows OLM: status.namespaces is [""] for a group without target namespaces and with an empty selector, and
+// never otherwise (getOperatorGroupTargets and ensureRBACInTargetNamespace in operator-lifecycle-manager
+// pkg/controller/operators/olm/operatorgroup.go). While the status contradicts the spec, OLM may act on either.
 func (g *OperatorGroup) scope() Scope {
 	meant := ScopeNamespaces
 	if len(g.Spec.TargetNamespaces) == 0 && !g.Spec.Selector.any {

@@ -28,11 +28,11 @@ type Property struct {
 	Raw json.RawMessage
 }
 
-// ParseProperties reads the properties of a bundle in the wrapper that OLM uses in bundleLookups and in the annotation of
-// ClusterServiceVersions: {"properties":[{"type":"olm.package","value":{...}}]}. An empty text has no properties. It parses exactly as OLM
-// does (encoding/json, PropertyListFromPropertiesAnnotation in operator-lifecycle-manager pkg/controller/registry/resolver/projection): a
-// key in another case or a duplicate must not mean different things to two readers of one bundle. More than MaxValues values or
-// MaxProperties properties are an error.
+// ParseProperties reads the properties of a bundle in the wrapper that OLM uses in bundleLookups and in the annotation
+// of ClusterServiceVersions: {"properties":[{"type":"olm.package","value":{...}}]}. An empty text has no properties. It
+// parses exactly as OLM does (encoding/json, PropertyListFromPropertiesAnnotation in operator-lifecycle-manager
+// pkg/controller/registry/resolver/projection): a key in another case or a duplicate must not mean different things to
+// two readers of one bundle. More than MaxValues values or MaxProperties properties are an error.
 func ParseProperties(wrapped string) ([]Property, error) {
 	if wrapped == "" {
 		return nil, nil
@@ -62,9 +62,9 @@ func ParseProperties(wrapped string) ([]Property, error) {
 	return properties, nil
 }
 
-// NamesPackage reports whether bundle properties contain the package once and as OLM marshals it, {"type":"olm.package","value":{...}}
-// without white space, escapes and duplicate keys, so that a reader who does not decode them, such as an expression of an admission policy,
-// reads the package that ParseBundle does.
+// NamesPackage reports whether bundle properties contain the package once and as OLM marshals it,
+// {"type":"olm.package","value":{...}} without white space, escapes and duplicate keys, so that a reader who does not
+// decode them, such as an expression of an admission policy, reads the package that ParseBundle does.
 func NamesPackage(properties string) bool {
 	parts := strings.Split(properties, `"`+TypePackage+`"`)
 	if len(parts) != 2 || !strings.HasSuffix(parts[0], `{"type":`) {
@@ -93,8 +93,8 @@ type Bundle struct {
 type Capability struct{ Package, Group, Version, Kind string }
 
 // ParseBundle reads the properties of a bundle in the wrapper that OLM uses in bundleLookups and in the annotation of
-// ClusterServiceVersions: {"properties":[{"type":"olm.package","value":{...}}]}. Unknown types are ignored, as by OLM's resolver; a known
-// type with a value of the wrong shape, or two packages in one bundle, is an error.
+// ClusterServiceVersions: {"properties":[{"type":"olm.package","value":{...}}]}. Unknown types are ignored, as by OLM's
+// resolver; a known type with a value of the wrong shape, or two packages in one bundle, is an error.
 func ParseBundle(properties string) (Bundle, error) {
 	list, err := ParseProperties(properties)
 	if err != nil {

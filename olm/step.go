@@ -13,7 +13,8 @@ import (
 	"github.com/opgate/opgate/internal/apijson"
 )
 
-// Step is one object that a plan will write. Status is whether OLM has written it already: it skips steps that are Present or Created.
+// Step is one object that a plan will write. Status is whether OLM has written it already: it skips steps that are
+// Present or Created.
 type Step struct {
 	Resolving string       `json:"resolving"`
 	Status    string       `json:"status"`
@@ -27,9 +28,10 @@ type Steps []Step
 // stepsAtOnce are the steps that are read into one array.
 const stepsAtOnce = 64
 
-// UnmarshalJSONFrom reads a list of steps as the API server does: what a duplicate of the list does not set stays as the one before it set it.
-// It takes the memory of the list twice. A slice that grows by a quarter at a time, as for other lists, leaves five times of it to the garbage
-// collector; a hostile plan has tens of thousands of steps (threat G18).
+// UnmarshalJSONFrom reads a list of steps as the API server does: what a duplicate of the list does not set stays as
+// the one before it set it. It takes the memory of the list twice. A slice that grows by a quarter at a time, as for
+// other lists, leaves five times of it to the garbage collector; a hostile plan has tens of thousands of steps (threat
+// G18).
 func (s *Steps) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	if d.PeekKind() != '[' {
 		return jsonv2.UnmarshalDecode(d, (*[]Step)(s))
@@ -72,7 +74,8 @@ func (s *Step) WritesCSV(name string) bool {
 	return s.Resource.Kind == KindClusterServiceVersion && s.Resource.Name == name
 }
 
-// SameStep reports whether two steps write the same object in the same way. It compares the manifests as written, not what was read of them.
+// SameStep reports whether two steps write the same object in the same way. It compares the manifests as written, not
+// what was read of them.
 func SameStep(a, b Step) bool {
 	if !a.Resource.Manifest.same(&b.Resource.Manifest) {
 		return false
@@ -92,8 +95,8 @@ type StepResource struct {
 	Manifest         Manifest `json:"manifest"`
 }
 
-// Manifest is what is kept of a step's manifest, which may be hundreds of kilobytes of JSON inside a JSON string: its digest, to detect a
-// change, and the bundle properties of a ClusterServiceVersion.
+// Manifest is what is kept of a step's manifest, which may be hundreds of kilobytes of JSON inside a JSON string: its
+// digest, to detect a change, and the bundle properties of a ClusterServiceVersion.
 type Manifest struct {
 	// Properties is annotation operatorframework.io/properties of the object in the manifest, and AuthorProperties
 	// its annotation olm.properties.
@@ -103,7 +106,8 @@ type Manifest struct {
 	// Unreadable is set if the manifest should have properties and does not decode.
 	Unreadable bool
 
-	// text is the manifest as written in the object's JSON, until Trim; digest, inline, grants and subscription are what Trim read of it.
+	// text is the manifest as written in the object's JSON, until Trim; digest, inline, grants and subscription are
+	// what Trim read of it.
 	text         *[]byte
 	digest       [sha256.Size]byte
 	inline       bool
@@ -175,7 +179,8 @@ func (m *Manifest) JSON() (json.RawMessage, error) {
 	return json.RawMessage(text), nil
 }
 
-// Inline reports whether the plan has the object itself, in place of a reference to the ConfigMap that OLM unpacked a bundle image into.
+// Inline reports whether the plan has the object itself, in place of a reference to the ConfigMap that OLM unpacked a
+// bundle image into.
 func (r *StepResource) Inline() bool {
 	m := &r.Manifest
 	if m.Spec != nil || m.text == nil {
@@ -190,8 +195,8 @@ func (r *StepResource) Inline() bool {
 	return err != nil || json.Unmarshal(manifest, &object) != nil || object.Kind != "ConfigMap" || !object.complete()
 }
 
-// Subscription reads the manifest of a Subscription, which OLM generates for a dependency. It returns nil for another kind, and for a
-// manifest that cannot be read.
+// Subscription reads the manifest of a Subscription, which OLM generates for a dependency. It returns nil for another
+// kind, and for a manifest that cannot be read.
 func (r *StepResource) Subscription() *Subscription {
 	if r.Kind != KindSubscription || r.Manifest.subscription != nil || r.Manifest.text == nil {
 		return r.Manifest.subscription

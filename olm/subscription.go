@@ -59,8 +59,8 @@ func (c *SubscriptionConditions) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// Condition returns the condition of a type, nil if there is none or it is not True: OLM's conditions are True for what is
-// wrong or in progress.
+// Condition returns the condition of a type, nil if there is none or it is not True: OLM's conditions are True for what
+// is wrong or in progress.
 func (s *Subscription) Condition(conditionType string) *SubscriptionCondition {
 	for i := range s.Status.Conditions {
 		if c := &s.Status.Conditions[i]; c.Type == conditionType && c.Status == "True" {
@@ -75,8 +75,8 @@ func (s *Subscription) Follows(csv string) bool {
 	return csv != "" && (s.Status.InstalledCSV == csv || s.Status.CurrentCSV == csv)
 }
 
-// StateUpgradePending is status.state while a plan for the Subscription is not complete: there is no ClusterServiceVersion of the name in
-// CurrentCSV, not even a copy.
+// StateUpgradePending is status.state while a plan for the Subscription is not complete: there is no
+// ClusterServiceVersion of the name in CurrentCSV, not even a copy.
 const StateUpgradePending = "UpgradePending"
 
 // The values of installPlanApproval. OLM treats everything that is not exactly Manual, empty included, as Automatic.

@@ -18,18 +18,19 @@ type VersionRange struct {
 	alternatives []semver.Range
 }
 
-// maxComparisons bounds the comparisons of one alternative, so that the time to parse a range grows no faster than its length.
+// maxComparisons bounds the comparisons of one alternative, so that the time to parse a range grows no faster than its
+// length.
 const maxComparisons = 100
 
-// ParseVersionRange parses a range in the syntax that OLM uses for olm.package.required (blang/semver): ">=1.2.0 <2.0.0", "1.2.x",
-// "!1.2.3", "||" for or. A range that no version can satisfy is an error: as an allow-list it would block everything, which is surely not
-// intended.
+// ParseVersionRange parses a range in the syntax that OLM uses for olm.package.required (blang/semver): ">=1.2.0
+// <2.0.0", "1.2.x", "!1.2.3", "||" for or. A range that no version can satisfy is an error: as an allow-list it would
+// block everything, which is surely not intended.
 func ParseVersionRange(text string) (*VersionRange, error) {
 	if i := strings.IndexFunc(text, func(r rune) bool { return r < ' ' || r > '~' }); i >= 0 {
 		return nil, fmt.Errorf("has a character that is not printable ASCII at byte %d", i)
 	}
-	// The parser silently drops terms of one character, and would parse ">=1.0.0 2" as ">=1.0.0". Only an operator before a version may
-	// stand alone.
+	// The parser silently drops terms of one character, and would parse ">=1.0.0 2" as ">=1.0.0". Only an operator
+	// before a version may stand alone.
 	terms := strings.Fields(text)
 	for i, term := range terms {
 		if len(term) == 1 && (i == len(terms)-1 || !slices.Contains([]string{"<", ">", "=", "!"}, term)) {
@@ -87,8 +88,9 @@ func (r *VersionRange) contains(v semver.Version) bool {
 // versionInRange matches the versions, complete or with wildcards, in a range text.
 var versionInRange = regexp.MustCompile(`(\d+)(?:\.(\d+|[xX*]))?(?:\.(\d+|[xX*]))?(?:-([0-9A-Za-z.-]+))?`)
 
-// containsAny searches for a version in a range. What a range accepts is a union of intervals, and each non-empty interval contains its
-// own lowest version: the smallest of all versions, a version in the text, or the one right after it. Trying those is therefore enough.
+// containsAny searches for a version in a range. What a range accepts is a union of intervals, and each non-empty
+// interval contains its own lowest version: the smallest of all versions, a version in the text, or the one right after
+// it. Trying those is therefore enough.
 func containsAny(contains semver.Range, bounds []semver.Version) bool {
 	return slices.ContainsFunc(bounds, func(v semver.Version) bool { return contains(v) || contains(next(v)) })
 }
@@ -120,7 +122,8 @@ func next(v semver.Version) semver.Version {
 	return v
 }
 
-// Interval is a part of a VersionRange without gaps. Low and High are versions, "" for no bound; they belong to it if so noted.
+// Interval is a part of a VersionRange without gaps. Low and High are versions, "" for no bound; they belong to it if
+// so noted.
 type Interval struct {
 	Low, High       string
 	HasLow, HasHigh bool

@@ -36,8 +36,8 @@ func TestParseVersionRangeRefuses(t *testing.T) {
 	}
 }
 
-// TestH3VersionRangeTime: the time to parse a range grows no faster than its length. With all versions tried in all alternatives 20,000
-// alternatives took more than 30 seconds (h3).
+// TestH3VersionRangeTime: the time to parse a range grows no faster than its length. With all versions tried in all
+// alternatives 20,000 alternatives took more than 30 seconds (h3).
 func TestH3VersionRangeTime(t *testing.T) {
 	const most = 5 * time.Second
 	for name, c := range map[string]struct {
@@ -106,7 +106,8 @@ func TestVersionRangeContains(t *testing.T) {
 	}
 }
 
-// FuzzVersionRange checks that no range panics, and that an unsatisfiable one contains none of the versions of a wide grid.
+// FuzzVersionRange checks that no range panics, and that an unsatisfiable one contains none of the versions of a wide
+// grid.
 func FuzzVersionRange(f *testing.F) {
 	for _, seed := range []string{">=1.0.0 <2.0.0", "1.2.x", "!1.x", ">1.0.0-a.1 <1.0.0-a.2", "<0.0.0-0", ">1.2.3 <1.2.4 || 5.x", "=1.0.0 !=1.0.0"} {
 		f.Add(seed)

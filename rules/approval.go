@@ -9,12 +9,13 @@ import (
 	"github.com/opgate/opgate/olm"
 )
 
-// UngovernedMode is what the background loop does about operators that no policy governs in a namespace where a policy makes OLM wait for
-// approval: one Manual Subscription holds all plans of a namespace.
+// UngovernedMode is what the background loop does about operators that no policy governs in a namespace where a policy
+// makes OLM wait for approval: one Manual Subscription holds all plans of a namespace.
 type UngovernedMode string
 
 const (
-	// ApproveUngoverned approves if their Subscription requested Automatic: alone in the namespace, OLM would have approved it.
+	// ApproveUngoverned approves if their Subscription requested Automatic: alone in the namespace, OLM would have
+	// approved it.
 	ApproveUngoverned UngovernedMode = "approve"
 	// HoldUngoverned leaves the approval to users.
 	HoldUngoverned UngovernedMode = "hold"
@@ -39,8 +40,9 @@ type ApprovalInput struct {
 
 // Approval reports whether the loop should approve a plan.
 type Approval struct {
-	// IsCandidate reports whether the plan waits for approval: it requires approval, a Subscription names it as its current plan, and a
-	// part of it is not installed yet. Other plans are outdated: approving one of them would downgrade an operator.
+	// IsCandidate reports whether the plan waits for approval: it requires approval, a Subscription names it as its
+	// current plan, and a part of it is not installed yet. Other plans are outdated: approving one of them would
+	// downgrade an operator.
 	IsCandidate bool
 	// Verdict is that of JudgePlan: a plan that may not be approved should not be.
 	Verdict Verdict
@@ -60,8 +62,8 @@ func (a *Approval) Should() bool {
 	return a.IsCandidate && a.Verdict.Decision == Allow && len(a.Blockers) == 0
 }
 
-// Why returns why the loop does not approve the plan: what refuses it, as at admission, then the ClusterServiceVersions that are not wanted
-// for another reason.
+// Why returns why the loop does not approve the plan: what refuses it, as at admission, then the ClusterServiceVersions
+// that are not wanted for another reason.
 func (a *Approval) Why() []Reason {
 	why := slices.Clone(a.Verdict.Reasons)
 	for _, b := range a.Blockers {
@@ -72,8 +74,9 @@ func (a *Approval) Why() []Reason {
 	return why
 }
 
-// JudgeApproval decides whether the loop should approve a plan: every ClusterServiceVersion in it must be wanted: by a policy that allows
-// it, by a wanted operator that requires it, or, if so configured, by another Subscription that requested Automatic (R-AP-4).
+// JudgeApproval decides whether the loop should approve a plan: every ClusterServiceVersion in it must be wanted: by a
+// policy that allows it, by a wanted operator that requires it, or, if so configured, by another Subscription that
+// requested Automatic (R-AP-4).
 func JudgeApproval(in ApprovalInput) Approval {
 	a := Approval{IsCandidate: in.isCandidate()}
 	if !a.IsCandidate {
@@ -103,14 +106,14 @@ func JudgeApproval(in ApprovalInput) Approval {
 	return a
 }
 
-// isCandidate excludes namespaces in which neither a policy nor a Constraint makes OLM wait: there Subscriptions are Manual because users
-// want to approve themselves.
+// isCandidate excludes namespaces in which neither a policy nor a Constraint makes OLM wait: there Subscriptions are
+// Manual because users want to approve themselves.
 func (in *ApprovalInput) isCandidate() bool {
 	return in.Namespace.requiresManual() && in.Namespace.Waits(in.Plan)
 }
 
-// Waits reports whether a plan waits for approval: it requires approval, a Subscription names it as its current plan, and a part of it is
-// not installed yet.
+// Waits reports whether a plan waits for approval: it requires approval, a Subscription names it as its current plan,
+// and a part of it is not installed yet.
 func (n *Namespace) Waits(plan *olm.InstallPlan) bool {
 	if n == nil || !plan.AwaitsApproval() {
 		return false
@@ -120,20 +123,22 @@ func (n *Namespace) Waits(plan *olm.InstallPlan) bool {
 	})
 }
 
-// gone reports whether only a Subscription shows that something is installed, which OLM does not find any more: it had taken the copy of
-// one that another namespace installs for all of them for its own.
+// gone reports whether only a Subscription shows that something is installed, which OLM does not find any more: it had
+// taken the copy of one that another namespace installs for all of them for its own.
 func (n *Namespace) gone(c *Installed) bool {
 	return c.spec == nil && slices.ContainsFunc(n.subscriptions, func(s *olm.Subscription) bool {
 		return s.Status.InstalledCSV == c.CSV && s.Status.State == olm.StateUpgradePending
 	})
 }
 
-// IsCurrent reports whether a Subscription names a plan as its current plan. Approving another one would bring an earlier version.
+// IsCurrent reports whether a Subscription names a plan as its current plan. Approving another one would bring an
+// earlier version.
 func (n *Namespace) IsCurrent(plan *olm.InstallPlan) bool {
 	return slices.ContainsFunc(n.Subscriptions(), func(s *olm.Subscription) bool { return s.Status.InstallPlan.Name == plan.Metadata.Name })
 }
 
-// MayHaveCandidates reports whether the loop may have to approve plans in a namespace: it has policies, or a Constraint makes OLM wait.
+// MayHaveCandidates reports whether the loop may have to approve plans in a namespace: it has policies, or a Constraint
+// makes OLM wait.
 func MayHaveCandidates(ns *Namespace) bool { return ns.governed() || ns.requiresManual() }
 
 // requiresManual reports whether a policy or a Constraint makes OLM wait for approval in this namespace.
@@ -158,8 +163,8 @@ func turnedManual(s *olm.Subscription) bool {
 	return s.Spec.InstallPlanApproval == olm.ApprovalManual && wantsAutomatic(s)
 }
 
-// wants reports whether a CSV is wanted for itself. Overlapping or invalid policies do not act, approving included; they
-// still refuse. A policy that only allows leaves it to users to approve for a Subscription that they made Manual.
+// wants reports whether a CSV is wanted for itself. Overlapping or invalid policies do not act, approving included;
+// they still refuse. A policy that only allows leaves it to users to approve for a Subscription that they made Manual.
 func (in *ApprovalInput) wants(c *CSVVerdict) bool {
 	if c.Disposition == Allowed {
 		return in.idle(c) == "" && (in.Namespace.managed(c.Package) || !in.leftToUser(c.Package))
@@ -168,8 +173,8 @@ func (in *ApprovalInput) wants(c *CSVVerdict) bool {
 		slices.ContainsFunc(in.Namespace.subscribers(c.Package), wantsAutomatic)
 }
 
-// removal returns, as text, which installed CSV of a package a policy removes, and with it the Subscription: nothing is upgraded
-// meanwhile. It is "" for none.
+// removal returns, as text, which installed CSV of a package a policy removes, and with it the Subscription: nothing is
+// upgraded meanwhile. It is "" for none.
 func (n *Namespace) removal(pkg string) string {
 	for _, p := range n.governing(pkg) {
 		if !p.Enforced || !p.MustNotHave || p.faults != "" ||
@@ -211,8 +216,8 @@ func (in *ApprovalInput) idle(c *CSVVerdict) string {
 	return ""
 }
 
-// Overlapping returns the enforced policies of a package, sorted by namespace and name. If there is more than one, none of them acts: each
-// would revert the changes of the others. One that does not show what it governs changes nothing.
+// Overlapping returns the enforced policies of a package, sorted by namespace and name. If there is more than one, none
+// of them acts: each would revert the changes of the others. One that does not show what it governs changes nothing.
 func Overlapping(ns *Namespace, pkg string) []*OperatorPolicy {
 	var enforced []*OperatorPolicy
 	for _, p := range ns.governing(pkg) {

@@ -17,7 +17,8 @@ func follows(pkg, approval string) *olm.Subscription {
 	return s
 }
 
-// TestJudgeApproval shows which plans the loop approves by itself. A user may approve each of them; the reverse does not hold.
+// TestJudgeApproval shows which plans the loop approves by itself. A user may approve each of them; the reverse does
+// not hold.
 func TestJudgeApproval(t *testing.T) {
 	vault := policyFor("vault", versions("vault.v0.1.9"))
 	informing := policyFor("vault", func(s *policyv1beta2.OperatorPolicySpec) { s.RemediationAction = policyv1beta2.Inform })

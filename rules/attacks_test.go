@@ -34,7 +34,8 @@ func properties(pkg, version string) string {
 // anyCatalog removes the catalog of a policy.
 func anyCatalog(s *spec) { s.Subscription.Source, s.Subscription.SourceNamespace = "", "" }
 
-// TestPlansNamedAsAttacks judges plans in clusters that an attacker has prepared. It does not repeat the scenarios in e2e/scenarios.
+// TestPlansNamedAsAttacks judges plans in clusters that an attacker has prepared. It does not repeat the scenarios in
+// e2e/scenarios.
 func TestPlansNamedAsAttacks(t *testing.T) {
 	type cluster = NamespaceContents
 	planning := pendingPlan("etcd 0.9.2")
@@ -92,8 +93,8 @@ func TestPlansNamedAsAttacks(t *testing.T) {
 	}
 }
 
-// TestBornApproved judges by names only: the policies of its package judge a CSV that a Subscription starts with, not those of other
-// packages that may have slipped through.
+// TestBornApproved judges by names only: the policies of its package judge a CSV that a Subscription starts with, not
+// those of other packages that may have slipped through.
 func TestBornApproved(t *testing.T) {
 	automatic := func(pkg, start string) *olm.Subscription {
 		s := subscriptionTo(pkg)
@@ -137,7 +138,8 @@ func TestStartingAnApprovedPlan(t *testing.T) {
 	}
 }
 
-// TestRepeatingAnInterruptedPlan is the one phase transition that Opgate alone may write. Each case differs from it in one thing.
+// TestRepeatingAnInterruptedPlan is the one phase transition that Opgate alone may write. Each case differs from it in
+// one thing.
 func TestRepeatingAnInterruptedPlan(t *testing.T) {
 	ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", versions("etcd.v0.9.2"))}})
 	for _, c := range []struct {
@@ -180,8 +182,8 @@ func TestRepeatingAnInterruptedPlan(t *testing.T) {
 	}
 }
 
-// TestOverrideNeeds requires the verb on each policy that refuses, and on all of the namespace if the refusal has no single source. A blank
-// reason counts as none.
+// TestOverrideNeeds requires the verb on each policy that refuses, and on all of the namespace if the refusal has no
+// single source. A blank reason counts as none.
 func TestOverrideNeeds(t *testing.T) {
 	policies := []*OperatorPolicy{policyFor("etcd", versions("etcd.v0.9.2")), policyFor("vault", nil)}
 	ns := NewNamespace("shop", NamespaceContents{Policies: policies})
@@ -281,8 +283,8 @@ func TestPolicyPreview(t *testing.T) {
 	}
 }
 
-// TestStoredPolicies: labels of a policy can be edited even if its spec is invalid by present rules; it is judged again when its spec, or
-// how its spec is read, changes.
+// TestStoredPolicies: labels of a policy can be edited even if its spec is invalid by present rules; it is judged again
+// when its spec, or how its spec is read, changes.
 func TestStoredPolicies(t *testing.T) {
 	judge := func(op, old *policyv1beta2.OperatorPolicy) Decision {
 		v := JudgeOperatorPolicy(OperatorPolicyInput{Policy: op, Old: old, Namespace: func(string) *Namespace { return nil }})
@@ -302,8 +304,8 @@ func TestStoredPolicies(t *testing.T) {
 	}
 }
 
-// TestDecodePolicy reports errors in the spec, and leaves metadata and status to the API server: fields there that a newer version adds
-// must not make every policy invalid.
+// TestDecodePolicy reports errors in the spec, and leaves metadata and status to the API server: fields there that a
+// newer version adds must not make every policy invalid.
 func TestDecodePolicy(t *testing.T) {
 	op, strict, err := DecodeOperatorPolicy([]byte(`{"metadata":{"name":"etcd","newInTheNextRelease":{}},"extra":1,
 		"spec":{"version":["a"],"subscription":{"name":"etcd","name":"vault"}},"status":{"newInTheNextRelease":true}}`))

@@ -70,8 +70,8 @@ func BenchmarkJudgePlanRefused(b *testing.B) {
 	}
 }
 
-// BenchmarkJudgeApproval is the loop's work per event in a namespace: it judges all plans, of which at most one waits. The others, outdated
-// ones included, cost nanoseconds each.
+// BenchmarkJudgeApproval is the loop's work per event in a namespace: it judges all plans, of which at most one waits.
+// The others, outdated ones included, cost nanoseconds each.
 func BenchmarkJudgeApproval(b *testing.B) {
 	for _, n := range []int{1, 2_000} {
 		plan := pendingPlan("etcd 0.9.2")
@@ -104,8 +104,9 @@ func BenchmarkJudgeApproval(b *testing.B) {
 	}
 }
 
-// TestAllocations checks the allocations per decision. The first number was measured when the budget was set (Go 1.26), the margin is for
-// changes in the libraries; a larger increase is a regression to explain. The number of policies must not matter.
+// TestAllocations checks the allocations per decision. The first number was measured when the budget was set (Go 1.26),
+// the margin is for changes in the libraries; a larger increase is a regression to explain. The number of policies must
+// not matter.
 func TestAllocations(t *testing.T) {
 	for _, n := range crowds {
 		ns := crowd(n)
@@ -132,8 +133,8 @@ func TestAllocations(t *testing.T) {
 	}
 }
 
-// BenchmarkPlanUnderConstraints judges a plan of 20 bundles under 100 Constraints in a namespace without a policy, as a review does: the
-// snapshot has judged the same plan before. The baseline is the same plan without Constraints.
+// BenchmarkPlanUnderConstraints judges a plan of 20 bundles under 100 Constraints in a namespace without a policy, as a
+// review does: the snapshot has judged the same plan before. The baseline is the same plan without Constraints.
 func BenchmarkPlanUnderConstraints(b *testing.B) {
 	var csvs []string
 	for i := range 20 {

@@ -53,8 +53,8 @@ func cpuTime() time.Duration {
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
-// TestA4WebhookRules: a ClusterServiceVersion of 1.2 MB that requests the rights of a cluster admin, and has so many webhook rules that
-// judging them would exceed the timeout of a webhook with failurePolicy Ignore.
+// TestA4WebhookRules: a ClusterServiceVersion of 1.2 MB that requests the rights of a cluster admin, and has so many
+// webhook rules that judging them would exceed the timeout of a webhook with failurePolicy Ignore.
 func TestA4WebhookRules(t *testing.T) {
 	raw := []byte(`{"metadata":{"name":"etcd.v0.9.2","namespace":"shop"},"spec":{"install":{"spec":{
 		"clusterPermissions":[{"rules":[{"apiGroups":["*"],"resources":["*"],"verbs":["*"]}]}]}},"webhookdefinitions":[{"rules":` + repeated(hostileRules, "{}") + `}]}}`)
@@ -225,8 +225,8 @@ func stepOf(t *testing.T, resolving, kind, name, manifest string) olm.Step {
 	return plan.Status.Steps[0]
 }
 
-// TestB1Permissions: namespaced permissions of a cluster admin apply cluster-wide if the OperatorGroup targets all namespaces, and so do
-// RBAC objects of a bundle. Where it is not known whether it does, they hold.
+// TestB1Permissions: namespaced permissions of a cluster admin apply cluster-wide if the OperatorGroup targets all
+// namespaces, and so do RBAC objects of a bundle. Where it is not known whether it does, they hold.
 func TestB1Permissions(t *testing.T) {
 	const everything = `[{"apiGroups":["*"],"resources":["*"],"verbs":["*"]}]`
 	group := func(object string) []*olm.OperatorGroup {

@@ -14,8 +14,9 @@ const RuleBundleUnknown RuleID = "bundle/unknown"
 var bundleUnknown = Rule{ID: RuleBundleUnknown, Outcomes: hold, Override: true, Backstop: true,
 	Summary: "the package of a ClusterServiceVersion is not known, or sources disagree about it"}
 
-// Bundle is one ClusterServiceVersion as policies and Constraints judge it, whatever brings it: a plan (bundlesOf), a step of a running plan
-// (stepOf), a write past OLM (described), or nothing any more, since it is installed (asPlanned).
+// Bundle is one ClusterServiceVersion as policies and Constraints judge it, whatever brings it: a plan (bundlesOf), a
+// step of a running plan (stepOf), a write past OLM (described), or nothing any more, since it is installed
+// (asPlanned).
 type Bundle struct {
 	name string
 	// plan brings it; nil if no plan does.
@@ -26,28 +27,30 @@ type Bundle struct {
 	version string
 	// catalogs are all sources that the plan names; normally one.
 	catalogs []olm.Catalog
-	// image is the path of the bundle image, and images is set if the plan names several for it. step writes it, and may contain it. What
-	// comes in the plan itself has no image.
+	// image is the path of the bundle image, and images is set if the plan names several for it. step writes it, and
+	// may contain it. What comes in the plan itself has no image.
 	image    string
 	images   bool
 	step     *olm.StepResource
 	provides []olm.Capability
 	requires []olm.Capability
-	// properties are those of the bundle; described is false if the plan does not have them. They are disputed if two places in the plan
-	// have different ones.
+	// properties are those of the bundle; described is false if the plan does not have them. They are disputed if two
+	// places in the plan have different ones.
 	properties []olm.Property
 	described  bool
 	disputed   bool
-	// authored is annotation olm.properties, spec that of the ClusterServiceVersion; nil if the plan does not have the manifest, as for
-	// bundles by image.
+	// authored is annotation olm.properties, spec that of the ClusterServiceVersion; nil if the plan does not have the
+	// manifest, as for bundles by image.
 	authored string
 	spec     *olm.CSVSpec
-	// grants are the RBAC objects of the plan that belong to it. referring is set if the plan contains a reference in place of one.
+	// grants are the RBAC objects of the plan that belong to it. referring is set if the plan contains a reference in
+	// place of one.
 	grants    []*olm.Grants
 	referring bool
 	// bypassesOLM is set if no plan contains it, so that it comes from no catalog.
 	bypassesOLM bool
-	// planGone is set if it does so because its plan was deleted while OLM runs it: the plan alone said which catalog it comes from.
+	// planGone is set if it does so because its plan was deleted while OLM runs it: the plan alone said which catalog
+	// it comes from.
 	planGone bool
 	// inline is set if the plan contains the manifest, exact if what is written as a step of the plan equals it.
 	inline, exact bool
@@ -65,7 +68,8 @@ func (c *Bundle) recordUnknown(ns *Namespace, held, accepted string, v *Verdict)
 	return true
 }
 
-// byReference reports whether a plan contains a reference in place of the ClusterServiceVersion or of rights that come along.
+// byReference reports whether a plan contains a reference in place of the ClusterServiceVersion or of rights that come
+// along.
 func (c *Bundle) byReference() bool { return c.plan != nil && (c.spec == nil || c.referring) }
 
 // from records a catalog that the plan names.
@@ -75,8 +79,8 @@ func (c *Bundle) from(catalog olm.Catalog) {
 	}
 }
 
-// digest returns the digest of the bundle image that it comes from, or why there is none, as a clause. A mirror has another repository and
-// the same digest, so that the repository does not count.
+// digest returns the digest of the bundle image that it comes from, or why there is none, as a clause. A mirror has
+// another repository and the same digest, so that the repository does not count.
 func (c *Bundle) digest() (digest, unknown string) {
 	switch {
 	case c.images:
@@ -115,8 +119,8 @@ func sameProperty(a, b olm.Property) bool {
 	return a.Type == b.Type && bytes.Equal(a.Raw, b.Raw)
 }
 
-// attribute determines the package: by the bundle's olm.package property, else by the Subscription that moves to this CSV. The name is
-// never parsed (R-AP-5).
+// attribute determines the package: by the bundle's olm.package property, else by the Subscription that moves to this
+// CSV. The name is never parsed (R-AP-5).
 func (c *Bundle) attribute(ns *Namespace) {
 	claimed, disputed := ns.claimed(c.name)
 	switch {

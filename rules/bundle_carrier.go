@@ -7,11 +7,12 @@ import (
 	"github.com/opgate/opgate/rules/constraint"
 )
 
-// One function for each carrier of bundles returns what it brings: a plan, a step of a plan that is written, a ClusterServiceVersion that is
-// written past OLM, and one that is installed.
+// One function for each carrier of bundles returns what it brings: a plan, a step of a plan that is written, a
+// ClusterServiceVersion that is written past OLM, and one that is installed.
 
-// bundlesOf returns the ClusterServiceVersions of a plan: those that spec.clusterServiceVersionNames lists, and those that only a step or a
-// bundle lookup names, so that none escapes judging. It returns none if the plan is too large to be judged.
+// bundlesOf returns the ClusterServiceVersions of a plan: those that spec.clusterServiceVersionNames lists, and those
+// that only a step or a bundle lookup names, so that none escapes judging. It returns none if the plan is too large to
+// be judged.
 func bundlesOf(plan *olm.InstallPlan, ns *Namespace) []Bundle {
 	if plan.Oversized() {
 		return nil
@@ -68,7 +69,8 @@ func bundlesOf(plan *olm.InstallPlan, ns *Namespace) []Bundle {
 	return csvs
 }
 
-// grantTo adds the grants of a step to the ClusterServiceVersion that it belongs to, or to all if the plan has none of that name.
+// grantTo adds the grants of a step to the ClusterServiceVersion that it belongs to, or to all if the plan has none of
+// that name.
 func grantTo(csvs []Bundle, step *olm.Step) []Bundle {
 	g := step.Resource.Grants()
 	if i := slices.IndexFunc(csvs, func(c Bundle) bool { return c.name == step.Resolving }); i >= 0 {
@@ -90,8 +92,8 @@ func (c *Bundle) grant(g *olm.Grants) {
 	c.grants = append(c.grants, g)
 }
 
-// PreparePlan parses the properties of the bundles of a plan and compiles the constraints that they bring along, so that judging does not
-// have to, and replaces the specs in its manifests by their digests.
+// PreparePlan parses the properties of the bundles of a plan and compiles the constraints that they bring along, so
+// that judging does not have to, and replaces the specs in its manifests by their digests.
 func PreparePlan(p *olm.InstallPlan) {
 	for _, b := range p.ParseBundles() {
 		constraint.Prepare(b.Properties)
@@ -126,7 +128,8 @@ func (in *CSVInput) stepOf(plan *olm.InstallPlan) (step Bundle, ok bool) {
 	return step, true
 }
 
-// described returns a ClusterServiceVersion as described by its own contents and, if it is installed, by its Subscription.
+// described returns a ClusterServiceVersion as described by its own contents and, if it is installed, by its
+// Subscription.
 func (in *CSVInput) described(csv *olm.CSV) *Bundle {
 	c := &Bundle{name: csv.Metadata.Name, spec: &csv.Spec, bypassesOLM: in.Old == nil, planGone: in.Old == nil && in.ByOLM}
 	c.describe(csv.Metadata.Annotations.Properties)

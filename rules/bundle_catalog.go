@@ -27,8 +27,8 @@ func (n *Namespace) JudgesByCatalogImage() bool {
 	return n != nil && slices.ContainsFunc(n.policies, func(p *OperatorPolicy) bool { return p.catalogImages.holds() })
 }
 
-// heldCatalogDigest holds what a catalog offers whose image is not accepted: behind a tag it changes without a change of the CatalogSource
-// (threat O26).
+// heldCatalogDigest holds what a catalog offers whose image is not accepted: behind a tag it changes without a change
+// of the CatalogSource (threat O26).
 func heldCatalogDigest(in *PlanInput, c *Bundle, p *OperatorPolicy) finding {
 	if p.MustNotHave || p.catalogImages == nil || !p.catalogImages.holdImage || p.faults != "" {
 		return finding{}
@@ -79,7 +79,8 @@ func heldCatalogJump(in *PlanInput, c *Bundle, p *OperatorPolicy) finding {
 // acceptedImages is the field of a policy that accepts images of catalogs.
 const acceptedImages = "spec.catalog.accepted"
 
-// catalogImage returns the digest of the image that the catalog of a ClusterServiceVersion runs, or what it is held for if that is not known.
+// catalogImage returns the digest of the image that the catalog of a ClusterServiceVersion runs, or what it is held for
+// if that is not known.
 func catalogImage(in *PlanInput, c *Bundle, p *OperatorPolicy) (digest, held string) {
 	if len(c.catalogs) != 1 {
 		return "", "its catalog is not known, or sources disagree about it; waits until the status of the plan names one"
@@ -92,7 +93,8 @@ func catalogImage(in *PlanInput, c *Bundle, p *OperatorPolicy) (digest, held str
 	return digest, ""
 }
 
-// JumpCatalogs returns the catalogs of which policies here hold jumps: those that they name, else those of the Subscriptions to their packages.
+// JumpCatalogs returns the catalogs of which policies here hold jumps: those that they name, else those of the
+// Subscriptions to their packages.
 func (n *Namespace) JumpCatalogs() []olm.Catalog {
 	var found []olm.Catalog
 	for _, p := range n.Policies() {
@@ -110,8 +112,8 @@ func (n *Namespace) JumpCatalogs() []olm.Catalog {
 	return found
 }
 
-// RunningDigest returns the digest of the image that a catalog runs, or why it is not known. What the pods run counts; without a pod it is the
-// digest of spec.image, if that ends in one.
+// RunningDigest returns the digest of the image that a catalog runs, or why it is not known. What the pods run counts;
+// without a pod it is the digest of spec.image, if that ends in one.
 func RunningDigest(facts *state.Cluster, from olm.Catalog) (digest, unknown string) {
 	source, exists := facts.Catalogs[from]
 	served, runs := facts.Served[from]

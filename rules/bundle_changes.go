@@ -16,8 +16,8 @@ type planKey struct{ uid, name string }
 
 func keyOf(p *olm.InstallPlan) planKey { return planKey{p.Metadata.UID, p.Metadata.Name} }
 
-// readChanges reads what unfinished plans change, if a policy or a Constraint judges by it. Reading contents takes requests, so that they
-// are read here and not while a request is judged.
+// readChanges reads what unfinished plans change, if a policy or a Constraint judges by it. Reading contents takes
+// requests, so that they are read here and not while a request is judged.
 func (n *Namespace) readChanges(from Changes) {
 	if from == nil || len(n.plans) == 0 {
 		return
@@ -42,8 +42,8 @@ func (n *Namespace) readChanges(from Changes) {
 	}
 }
 
-// replacements returns what ClusterServiceVersions of a plan replace. Those of an unknown package replace nothing that is known; they are
-// included if only their contents are needed.
+// replacements returns what ClusterServiceVersions of a plan replace. Those of an unknown package replace nothing that
+// is known; they are included if only their contents are needed.
 func (n *Namespace) replacements(csvs []Bundle, unknown bool) []Replacement {
 	var replacements []Replacement
 	for i := range csvs {
@@ -54,7 +54,8 @@ func (n *Namespace) replacements(csvs []Bundle, unknown bool) []Replacement {
 	return replacements
 }
 
-// Replacements returns the ClusterServiceVersions of a plan, and what each replaces in the namespace. Those of an unknown package are missing.
+// Replacements returns the ClusterServiceVersions of a plan, and what each replaces in the namespace. Those of an
+// unknown package are missing.
 func (n *Namespace) Replacements(plan *olm.InstallPlan) []Replacement {
 	return n.replacements(bundlesOf(plan, n), false)
 }

@@ -43,7 +43,8 @@ func TestConstraintOnChange(t *testing.T) {
 	}
 }
 
-// TestPlanThatInstalled: what the installed version brought is read from its plan, and from none if that may be a forged one (threat O49).
+// TestPlanThatInstalled: what the installed version brought is read from its plan, and from none if that may be a
+// forged one (threat O49).
 func TestPlanThatInstalled(t *testing.T) {
 	plan := func(name string, change func(*olm.InstallPlan)) *olm.InstallPlan {
 		p := &olm.InstallPlan{}

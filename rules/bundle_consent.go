@@ -29,7 +29,8 @@ type Consent struct {
 	CSV, Digest string
 	// Policy is the policy that holds the change without it, as used in reasons.
 	Policy string
-	// From is where it is given: spec.consent.accepted, or annotation opgate.io/consent. By is the user of the latter, empty if not recorded.
+	// From is where it is given: spec.consent.accepted, or annotation opgate.io/consent. By is the user of the latter,
+	// empty if not recorded.
 	From, By string
 }
 
@@ -76,7 +77,8 @@ func (v *Verdict) recordReview(id RuleID, p *OperatorPolicy, hold bool, f findin
 	v.warn(Reason{Rule: id, Source: p.Source(), Field: f.field, from: p.ref(), Message: sentence(what, id, f.accepted)})
 }
 
-// reviewChange returns the findings of a policy on what a ClusterServiceVersion of a plan changes, and records consent by which it passes.
+// reviewChange returns the findings of a policy on what a ClusterServiceVersion of a plan changes, and records consent
+// by which it passes.
 func reviewChange(ns *Namespace, plan *olm.InstallPlan, c *Bundle, p *OperatorPolicy, v *Verdict) []review {
 	if !p.consents() {
 		return nil
@@ -130,7 +132,8 @@ func reviewChange(ns *Namespace, plan *olm.InstallPlan, c *Bundle, p *OperatorPo
 	return found
 }
 
-// consentTo returns the consent to a change: by the policy, or by the annotation of the plan, of which admission has checked the right.
+// consentTo returns the consent to a change: by the policy, or by the annotation of the plan, of which admission has
+// checked the right.
 func (p *OperatorPolicy) consentTo(digest string, plan *olm.InstallPlan) (given Consent, ok bool) {
 	if _, accepted := p.consent.accepted[digest]; accepted {
 		return Consent{Digest: digest, Policy: p.Source(), From: acceptedPath}, true
@@ -173,8 +176,8 @@ func (p *OperatorPolicy) Review(plan *olm.InstallPlan, ns *Namespace) Review {
 	return review
 }
 
-// judgeStepContents compares what OLM writes with what was read for the plan, which is what a user has consented to: it may come from a
-// ConfigMap that was edited since. What was not read at all is held by reviewChange.
+// judgeStepContents compares what OLM writes with what was read for the plan, which is what a user has consented to: it
+// may come from a ConfigMap that was edited since. What was not read at all is held by reviewChange.
 func judgeStepContents(c *Bundle, ns *Namespace, v *Verdict) {
 	set, unknown := ns.changeOf(c.plan, c)
 	if c.stored || unknown != "" || c.spec == nil || set.Spec == c.spec.ContentsDigest() {

@@ -9,8 +9,8 @@ import (
 	"github.com/opgate/opgate/rules/change"
 )
 
-// TestContentsAreThoseReviewed: what OLM writes for an approved plan is what a user has consented to. The plan is for an image, of which
-// OLM reads the contents from a ConfigMap.
+// TestContentsAreThoseReviewed: what OLM writes for an approved plan is what a user has consented to. The plan is for
+// an image, of which OLM reads the contents from a ConfigMap.
 func TestContentsAreThoseReviewed(t *testing.T) {
 	read := func(edit func(*change.Set)) *change.Set {
 		return etcdChange(func(s *change.Set) {

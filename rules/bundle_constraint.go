@@ -108,7 +108,8 @@ func (c *Installed) forConstraints(ns *Namespace) *constraint.Bundle {
 	return b
 }
 
-// requests sets what the contents of a ClusterServiceVersion of a plan request: those that the plan contains, and those that OLM unpacked.
+// requests sets what the contents of a ClusterServiceVersion of a plan request: those that the plan contains, and those
+// that OLM unpacked.
 func (c *Bundle) requests(b *constraint.Bundle, ns *Namespace) {
 	spec, grants := c.spec, c.grants
 	if c.byReference() {
@@ -184,7 +185,8 @@ func constraintFinding(what string, f *constraint.Finding) finding {
 	return finding{}
 }
 
-// ofUnfinishedPlans reports whether a Constraint is undecided by packages and changes alone, which are read for unfinished plans only.
+// ofUnfinishedPlans reports whether a Constraint is undecided by packages and changes alone, which are read for
+// unfinished plans only.
 func ofUnfinishedPlans(f *constraint.Finding) bool {
 	return f.Outcome == constraint.Undecided && f.Attributes != 0 && f.Attributes&^(constraint.Deprecation|constraint.ChangeSet) == 0
 }

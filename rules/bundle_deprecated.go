@@ -25,8 +25,8 @@ type packageKey struct {
 	source olm.Catalog
 }
 
-// readPackages reads the packages of unfinished plans, if a policy or a Constraint judges by deprecations. The package server may be slow or
-// absent, so that they are read here and not while a request is judged.
+// readPackages reads the packages of unfinished plans, if a policy or a Constraint judges by deprecations. The package
+// server may be slow or absent, so that they are read here and not while a request is judged.
 func (n *Namespace) readPackages(from Packages) {
 	holds := func(p *OperatorPolicy) bool { return p.HoldDeprecated }
 	if from == nil || len(n.plans) == 0 {
@@ -62,8 +62,8 @@ func (n *Namespace) JudgesByPackage(pkg string) bool {
 	return false
 }
 
-// deprecations returns what the catalog deprecates of a ClusterServiceVersion of a plan; known is false if that is not known (yet). The
-// conditions of Subscriptions do not tell: they are about what is installed.
+// deprecations returns what the catalog deprecates of a ClusterServiceVersion of a plan; known is false if that is not
+// known (yet). The conditions of Subscriptions do not tell: they are about what is installed.
 func (c *Bundle) deprecations(ns *Namespace) (d olm.Deprecations, known bool) {
 	if ns == nil || c.pkg == "" || len(c.catalogs) != 1 {
 		return d, false

@@ -30,8 +30,9 @@ var (
 		Summary: "the plan replaces an operator whose OperatorCondition says that it is not upgradeable now"}
 )
 
-// judgeNeeds judges a bundle's dependencies, its cluster requirements, and the consent of the operator that it replaces. OLM's resolver has
-// checked the first alone: OLM installs the bundle, and then it stays Pending, for ever or until the other operator consents.
+// judgeNeeds judges a bundle's dependencies, its cluster requirements, and the consent of the operator that it
+// replaces. OLM's resolver has checked the first alone: OLM installs the bundle, and then it stays Pending, for ever or
+// until the other operator consents.
 func (j *planJudge) judgeNeeds(c *Bundle, v *Verdict) {
 	set := j.Namespace.Constraints()
 	held := func(id RuleID, what, accepted string) {

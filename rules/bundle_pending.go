@@ -13,8 +13,8 @@ const RuleBundleDependencyPending RuleID = "bundle/dependency-pending"
 var bundleDependencyPending = Rule{ID: RuleBundleDependencyPending, Outcomes: hold, Override: true, Backstop: true,
 	Summary: "the OperatorPolicy of a ClusterServiceVersion of the plan, or a Constraint that applies here, waits for what its Policy depends on"}
 
-// WithDependencies returns the namespace with the graph of Policies, so that a refusal shows the full dependency chain of a suspended
-// policy. Without it a refusal names only the first Policy.
+// WithDependencies returns the namespace with the graph of Policies, so that a refusal shows the full dependency chain
+// of a suspended policy. Without it a refusal names only the first Policy.
 func (n *Namespace) WithDependencies(graph *dependency.Graph) *Namespace {
 	if n == nil || graph == nil {
 		return n
@@ -24,8 +24,9 @@ func (n *Namespace) WithDependencies(graph *dependency.Graph) *Namespace {
 	return &with
 }
 
-// suspended returns a hold for a policy or Constraint that a Policy has suspended because of its dependencies (R-DP-4). Pending is that
-// Policy, as namespace/name, or any other value of the annotation; if it is empty nothing is held. Waits is what is known without a graph.
+// suspended returns a hold for a policy or Constraint that a Policy has suspended because of its dependencies (R-DP-4).
+// Pending is that Policy, as namespace/name, or any other value of the annotation; if it is empty nothing is held.
+// Waits is what is known without a graph.
 func (n *Namespace) suspended(pending, waits, source, what string) finding {
 	if pending == "" {
 		return finding{}

@@ -9,8 +9,8 @@ import (
 	"github.com/opgate/opgate/olm"
 )
 
-// TestBundlesParsedOnce checks that the bundle properties of a prepared plan, and of one whose consent is checked, are not parsed again, and
-// that those of a plan that OLM is done with are not kept in memory.
+// TestBundlesParsedOnce checks that the bundle properties of a prepared plan, and of one whose consent is checked, are
+// not parsed again, and that those of a plan that OLM is done with are not kept in memory.
 func TestBundlesParsedOnce(t *testing.T) {
 	planOf := func(phase string) *olm.InstallPlan {
 		plan := pendingPlan("etcd 0.9.4")

@@ -34,8 +34,9 @@ const (
 	noRights  = `{"install":{"spec":{"clusterPermissions":[{"rules":[{"apiGroups":["apps"],"resources":["*"],"verbs":["*"]}]}]}}}`
 )
 
-// TestP4ContentsBeforeApproval: a plan of a bundle image is judged by its unpacked contents when it is approved, and held while they are not
-// known. When OLM writes the ClusterServiceVersion, failurePolicy Ignore stores what an overloaded gate does not review.
+// TestP4ContentsBeforeApproval: a plan of a bundle image is judged by its unpacked contents when it is approved, and
+// held while they are not known. When OLM writes the ClusterServiceVersion, failurePolicy Ignore stores what an
+// overloaded gate does not review.
 func TestP4ContentsBeforeApproval(t *testing.T) {
 	noAdmins := ruleOf("no-admins", `!clusterPermissions.exists(r, "*" in r.apiGroups && "*" in r.resources && "*" in r.verbs)`, "no cluster admins", constraint.Require)
 	warned := ruleOf("no-admins", `!clusterPermissions.exists(r, "*" in r.apiGroups)`, "no cluster admins", constraint.Warn)
@@ -94,8 +95,8 @@ func TestP4ContentsBeforeApproval(t *testing.T) {
 	}
 }
 
-// TestP4ContentsOfTheStep: what OLM writes is judged again, as the second line. An override of the plan reaches exactly the contents that its
-// approver was shown.
+// TestP4ContentsOfTheStep: what OLM writes is judged again, as the second line. An override of the plan reaches exactly
+// the contents that its approver was shown.
 func TestP4ContentsOfTheStep(t *testing.T) {
 	noAdmins := ruleOf("no-admins", `!clusterPermissions.exists(r, "*" in r.apiGroups && "*" in r.resources && "*" in r.verbs)`, "no cluster admins", constraint.Require)
 	binding := olm.ReadGrants("ClusterRoleBinding", "all", []byte(`{"kind":"ClusterRoleBinding","roleRef":{"kind":"ClusterRole","name":"cluster-admin"}}`))

@@ -26,7 +26,8 @@ var (
 		Summary: "a ClusterServiceVersion comes from another catalog than the policy names, or from one that is not known"}
 )
 
-// contentChecks judge the contents of a ClusterServiceVersion: all of them, in this order, for every policy of its package.
+// contentChecks judge the contents of a ClusterServiceVersion: all of them, in this order, for every policy of its
+// package.
 var contentChecks = []struct {
 	Rule
 	judge func(*Bundle, *OperatorPolicy) finding

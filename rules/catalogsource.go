@@ -25,8 +25,9 @@ type CatalogSourceInput struct {
 	Interrupt <-chan struct{}
 }
 
-// JudgeCatalogSource decides on creating a CatalogSource or changing its spec: it must satisfy every Constraint on CatalogSources. A stored
-// one that does not is judged like any other when its spec is changed: whether a change matters depends on who makes it.
+// JudgeCatalogSource decides on creating a CatalogSource or changing its spec: it must satisfy every Constraint on
+// CatalogSources. A stored one that does not is judged like any other when its spec is changed: whether a change
+// matters depends on who makes it.
 func JudgeCatalogSource(in CatalogSourceInput) Verdict {
 	v := Verdict{Object: "catalogsource " + in.New.Metadata.Key()}
 	if in.Old != nil && in.Old.Spec.Digest == in.New.Spec.Digest {
@@ -49,7 +50,8 @@ func sourceOf(c *olm.CatalogSource) constraint.Source {
 	}
 }
 
-// recordWrite records the Constraints that a write does not satisfy. Where the user is not known, one that depends on nothing else only warns.
+// recordWrite records the Constraints that a write does not satisfy. Where the user is not known, one that depends on
+// nothing else only warns.
 func (v *Verdict) recordWrite(id RuleID, what string, w *constraint.Write, ns *Namespace, interrupt <-chan struct{}) {
 	for _, f := range ns.Constraints().JudgeWrite(w, ns.ForConstraints(), constraint.NewBudget(interrupt)) {
 		if f.Outcome == constraint.Undecided && f.Attributes == constraint.Writer {

@@ -7,8 +7,8 @@ import (
 	"github.com/opgate/opgate/rules/change"
 )
 
-// Changes returns what a plan changes; nil while that is not known. It never waits: the contents are read in the background. The result is
-// shared and must not be modified.
+// Changes returns what a plan changes; nil while that is not known. It never waits: the contents are read in the
+// background. The result is shared and must not be modified.
 type Changes func(plan *olm.InstallPlan, csvs []Replacement) *PlanChanges
 
 // Replacement is a ClusterServiceVersion of a plan, and what it replaces.
@@ -17,11 +17,12 @@ type Replacement struct {
 	// Channel is that of the Subscription, if there is exactly one; Catalog is the catalog that the plan names.
 	Channel string
 	Catalog olm.Catalog
-	// From and FromVersion are the installed ClusterServiceVersion of the package, empty for a first installation. FromDigest is the digest of
-	// its contents.
+	// From and FromVersion are the installed ClusterServiceVersion of the package, empty for a first installation.
+	// FromDigest is the digest of its contents.
 	From, FromVersion string
 	FromDigest        [sha256.Size]byte
-	// FromPlan is the InstallPlan that installed it, which has all that its bundle brought; empty if there is none, or not exactly one.
+	// FromPlan is the InstallPlan that installed it, which has all that its bundle brought; empty if there is none, or
+	// not exactly one.
 	FromPlan string
 }
 
@@ -37,8 +38,8 @@ type PlanChanges struct {
 	Bundles map[string]*UnpackedBundle
 }
 
-// UnpackedBundle is what Constraints read of a ClusterServiceVersion of a plan that contains a reference to it: OLM unpacks a bundle image
-// into a ConfigMap before it writes the plan.
+// UnpackedBundle is what Constraints read of a ClusterServiceVersion of a plan that contains a reference to it: OLM
+// unpacks a bundle image into a ConfigMap before it writes the plan.
 type UnpackedBundle struct {
 	// Spec is that of the ClusterServiceVersion as OLM will write it, and Grants are the RBAC objects that come along.
 	Spec   *olm.CSVSpec

@@ -61,15 +61,16 @@ type ConstraintInput struct {
 	Grants Grants
 }
 
-// DecodeConstraint decodes a Constraint as the API server does, and returns unknown and duplicate fields with their paths.
+// DecodeConstraint decodes a Constraint as the API server does, and returns unknown and duplicate fields with their
+// paths.
 func DecodeConstraint(raw []byte) (c *constraintv1.Constraint, strict []error, err error) {
 	c = &constraintv1.Constraint{}
 	strict, err = kjson.UnmarshalStrict(raw, c)
 	return c, SpecFaults(strict), err
 }
 
-// NewDefinition compiles a Constraint. Strict are the errors of DecodeConstraint: a misspelled field would be a rule that silently does not
-// exist.
+// NewDefinition compiles a Constraint. Strict are the errors of DecodeConstraint: a misspelled field would be a rule
+// that silently does not exist.
 func NewDefinition(c *constraintv1.Constraint, strict []error) *constraint.Definition {
 	d := constraint.Define(metaOf(c), c.Spec.Constraints, c.Spec.Properties)
 	if len(strict) > 0 {
@@ -97,8 +98,9 @@ func FaultText(f constraint.Fault) string {
 	return where + " " + text.Escape(f.Message)
 }
 
-// JudgeConstraint decides on creating or updating a Constraint: one that cannot be parsed or may cost too much is denied, and warnings
-// preview the installed operators that do not satisfy it. An update that changes neither spec nor annotations passes.
+// JudgeConstraint decides on creating or updating a Constraint: one that cannot be parsed or may cost too much is
+// denied, and warnings preview the installed operators that do not satisfy it. An update that changes neither spec nor
+// annotations passes.
 func JudgeConstraint(in ConstraintInput) Verdict {
 	c := in.Constraint
 	v := Verdict{Object: "constraint " + (&olm.ObjectMeta{Name: c.Name, GenerateName: c.GenerateName}).Key()}

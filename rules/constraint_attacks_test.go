@@ -162,7 +162,8 @@ func TestOwnConstraints(t *testing.T) {
 	}
 }
 
-// TestBinding shows which Subscriptions Constraints change to Manual, and that they are restored to what they requested.
+// TestBinding shows which Subscriptions Constraints change to Manual, and that they are restored to what they
+// requested.
 func TestBinding(t *testing.T) {
 	tenant := NamespaceContents{Exists: true, Labels: map[string]string{"tenant": "a"}, Facts: aroundKubernetes, Constraints: under(curated)}
 	nobody := NamespaceContents{Exists: true, Facts: aroundKubernetes, Constraints: under(curated)}
@@ -319,7 +320,8 @@ func TestCSVNamedAsAttacks(t *testing.T) {
 	}
 }
 
-// TestContents judges by the contents of a ClusterServiceVersion, which a plan has only for bundles that the catalog contains (threat O13).
+// TestContents judges by the contents of a ClusterServiceVersion, which a plan has only for bundles that the catalog
+// contains (threat O13).
 func TestContents(t *testing.T) {
 	set := under(
 		ruleOf("no-admins", `!clusterPermissions.exists(r, "*" in r.apiGroups && "*" in r.resources && "*" in r.verbs)`, "no cluster admins", constraint.Require),

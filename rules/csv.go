@@ -35,9 +35,10 @@ type CSVInput struct {
 	Interrupt <-chan struct{}
 }
 
-// JudgeCSV decides on creating or updating a ClusterServiceVersion. One that a running plan contains is judged by the present policies and
-// Constraints, whenever its plan was approved (csv_step.go). One that bypasses OLM is judged by its own contents, and comes from no catalog
-// (threat O9). Only OLM may change one that a policy governs. Only Opgate may write virtual operators.
+// JudgeCSV decides on creating or updating a ClusterServiceVersion. One that a running plan contains is judged by the
+// present policies and Constraints, whenever its plan was approved (csv_step.go). One that bypasses OLM is judged by
+// its own contents, and comes from no catalog (threat O9). Only OLM may change one that a policy governs. Only Opgate
+// may write virtual operators.
 func JudgeCSV(in CSVInput) Verdict {
 	v := Verdict{Object: "clusterserviceversion " + in.New.Metadata.Key()}
 	judgeVirtualOperator(&in, &v)
@@ -83,8 +84,9 @@ func (in *CSVInput) findings(c *Bundle, budget *constraint.Budget) []constraint.
 	return in.Namespace.Constraints().Judge(bundle, in.Namespace.ForConstraints(), budget)
 }
 
-// changesRead reports whether an update changes anything that a violated Constraint reads of a ClusterServiceVersion. Only an update that
-// does not is excused by a violation that existed before: else a small one would excuse every larger one (threat O34).
+// changesRead reports whether an update changes anything that a violated Constraint reads of a ClusterServiceVersion.
+// Only an update that does not is excused by a violation that existed before: else a small one would excuse every
+// larger one (threat O34).
 func (in *CSVInput) changesRead(f *constraint.Finding, before, after *Bundle) bool {
 	was, is := before.forConstraints(in.Namespace), after.forConstraints(in.Namespace)
 	changed := was.Unknown ^ is.Unknown
@@ -120,14 +122,14 @@ func sameList[T any](a, b func() (T, error)) bool {
 	return err == nil && errNow == nil && reflect.DeepEqual(was, is)
 }
 
-// matters reports whether a write may change what is installed: a copy that OLM creates in another namespace does not, nor do OLM's
-// annotations on an installed one.
+// matters reports whether a write may change what is installed: a copy that OLM creates in another namespace does not,
+// nor do OLM's annotations on an installed one.
 func (in *CSVInput) matters() bool {
 	if in.Old != nil {
 		return !in.ByOLM && in.changed()
 	}
-	// OLM repeats steps. The API server calls admission before it reports that the object already exists; if refused, OLM would never learn
-	// that the step is done.
+	// OLM repeats steps. The API server calls admission before it reports that the object already exists; if refused,
+	// OLM would never learn that the step is done.
 	there := slices.ContainsFunc(in.Namespace.Installed(), func(c Installed) bool { return c.CSV == in.New.Metadata.Name && c.spec != nil })
 	return !in.ByOLM || in.New.Metadata.Labels.CopiedFrom == "" && !there
 }
@@ -158,9 +160,9 @@ func judgeBypassingOLM(in *CSVInput, c, before *Bundle, v *Verdict) {
 	}
 }
 
-// unknownPackage returns why the package of a ClusterServiceVersion is not known, or "" if it is, or if it was not known before either. Users
-// have to write the package as OLM does: the API server, which holds the write while no replica answers, does not decode properties, so
-// another form would hide the package from it (threat O41).
+// unknownPackage returns why the package of a ClusterServiceVersion is not known, or "" if it is, or if it was not
+// known before either. Users have to write the package as OLM does: the API server, which holds the write while no
+// replica answers, does not decode properties, so another form would hide the package from it (threat O41).
 func (in *CSVInput) unknownPackage(c, before *Bundle) string {
 	named := func(csv *olm.CSV) bool { return olm.NamesPackage(csv.Metadata.Annotations.Properties) }
 	switch {
@@ -188,13 +190,15 @@ func (in *CSVInput) changedField() string {
 	return ""
 }
 
-// unhidden reports whether an update turns a copy into something else: an operator that OLM runs, or a copy from another namespace.
+// unhidden reports whether an update turns a copy into something else: an operator that OLM runs, or a copy from
+// another namespace.
 func (in *CSVInput) unhidden() bool {
 	return in.Old != nil && in.Old.Metadata.Labels.CopiedFrom != "" && in.Old.Metadata.Labels.CopiedFrom != in.New.Metadata.Labels.CopiedFrom
 }
 
-// judgeFrozenCSV keeps a governed ClusterServiceVersion as OLM installed it (threat O9): its name, version and catalog were judged, and its
-// contents are those of the catalog under that name. Restoring what is recorded is not a change; a plan is no evidence of that (threat O53).
+// judgeFrozenCSV keeps a governed ClusterServiceVersion as OLM installed it (threat O9): its name, version and catalog
+// were judged, and its contents are those of the catalog under that name. Restoring what is recorded is not a change; a
+// plan is no evidence of that (threat O53).
 func judgeFrozenCSV(in *CSVInput, before *Bundle, v *Verdict) {
 	field := in.changedField()
 	if field == "" || in.ByOpgate || field == "spec" && in.Namespace.recorded(in.New.Metadata.Name, &in.New.Spec) {

@@ -5,11 +5,12 @@ import (
 	"github.com/opgate/opgate/rules/constraint"
 )
 
-// Escape is why admission would have refused a ClusterServiceVersion that was stored without a review: the reason of one source.
+// Escape is why admission would have refused a ClusterServiceVersion that was stored without a review: the reason of
+// one source.
 type Escape struct {
 	Source PolicyRef
-	// Generation is the metadata.generation of the source, 0 if its verdict depends on more than its spec: template text, or a Policy that
-	// suspends it.
+	// Generation is the metadata.generation of the source, 0 if its verdict depends on more than its spec: template
+	// text, or a Policy that suspends it.
 	Generation int64
 	// Deny is false if admission would only have held it until something else happens.
 	Deny bool
@@ -17,10 +18,11 @@ type Escape struct {
 	Message string
 }
 
-// JudgeEscape judges a stored ClusterServiceVersion as admission judges the step of a plan by which OLM writes it, in any phase of that
-// plan. Outcomes: known is false if no approved plan contains it: a user, or OLM, has deleted the plan, and with it a possible override, so
-// that reasons has what is denied whatever the plan was (threat O57); it is also false, without reasons, for copies, virtual operators and
-// objects that are being deleted. Otherwise reasons is empty if admission would have allowed it, with or without a warning.
+// JudgeEscape judges a stored ClusterServiceVersion as admission judges the step of a plan by which OLM writes it, in
+// any phase of that plan. Outcomes: known is false if no approved plan contains it: a user, or OLM, has deleted the
+// plan, and with it a possible override, so that reasons has what is denied whatever the plan was (threat O57); it is
+// also false, without reasons, for copies, virtual operators and objects that are being deleted. Otherwise reasons is
+// empty if admission would have allowed it, with or without a warning.
 func JudgeEscape(csv *olm.CSV, ns *Namespace) (reasons []Escape, known bool) {
 	if csv.Metadata.Labels.CopiedFrom != "" || virtualOperator(csv) || csv.Metadata.DeletionTimestamp != "" {
 		return nil, false
@@ -60,7 +62,8 @@ func JudgeEscape(csv *olm.CSV, ns *Namespace) (reasons []Escape, known bool) {
 	return reasons, len(steps) > 0
 }
 
-// Decidable reports whether all inputs of JudgeEscape are known. Admission holds until then; a check of stored objects can wait.
+// Decidable reports whether all inputs of JudgeEscape are known. Admission holds until then; a check of stored objects
+// can wait.
 func (n *Namespace) Decidable() bool {
 	for _, p := range n.Policies() {
 		if p.Incomplete {

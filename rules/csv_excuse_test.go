@@ -9,7 +9,8 @@ import (
 	"github.com/opgate/opgate/rules/constraint"
 )
 
-// TestE1OneViolationCoversAll: a violation that exists excuses an update only if all that the Constraint reads stays as it is (threat O34).
+// TestE1OneViolationCoversAll: a violation that exists excuses an update only if all that the Constraint reads stays as
+// it is (threat O34).
 func TestE1OneViolationCoversAll(t *testing.T) {
 	const (
 		pods       = `{"apiGroups":[""],"resources":["pods"],"verbs":["*"]}`

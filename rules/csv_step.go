@@ -8,9 +8,10 @@ import (
 	"github.com/opgate/opgate/rules/constraint"
 )
 
-// steps returns the plans that the write may be a step of. A name proves nothing: before a policy governs the namespace, a user who may
-// create plans may choose any name (threat O9). OLM writes for the plans that it runs. A ServiceAccount writes for plans that name it, and
-// since that account belongs to a tenant, only the contents of the plan.
+// steps returns the plans that the write may be a step of. A name proves nothing: before a policy governs the
+// namespace, a user who may create plans may choose any name (threat O9). OLM writes for the plans that it runs. A
+// ServiceAccount writes for plans that name it, and since that account belongs to a tenant, only the contents of the
+// plan.
 func (in *CSVInput) steps() []Bundle {
 	if in.Old != nil {
 		return nil
@@ -36,7 +37,8 @@ func (in *CSVInput) steps() []Bundle {
 	return exactOrAll(running)
 }
 
-// StepAccounts returns the ServiceAccounts as which OLM may write steps of plans here: those of OperatorGroups, and of plans that run.
+// StepAccounts returns the ServiceAccounts as which OLM may write steps of plans here: those of OperatorGroups, and of
+// plans that run.
 func (n *Namespace) StepAccounts() []string {
 	var accounts []string
 	add := func(account string) {
@@ -66,8 +68,8 @@ func exactOrAll(steps []Bundle) []Bundle {
 	return steps
 }
 
-// judgeSteps judges the steps of running plans. Of several plans with exactly these contents, one allowed plan is enough; if it is not
-// known which plan the write is for, all of them must be allowed.
+// judgeSteps judges the steps of running plans. Of several plans with exactly these contents, one allowed plan is
+// enough; if it is not known which plan the write is for, all of them must be allowed.
 func (in *CSVInput) judgeSteps(steps []Bundle, budget *constraint.Budget, v *Verdict) {
 	verdicts := make([]Verdict, len(steps))
 	for i := range steps {
@@ -86,9 +88,10 @@ func (in *CSVInput) judgeSteps(steps []Bundle, budget *constraint.Budget, v *Ver
 	}
 }
 
-// judgeStep judges a step of an approved plan by the present policies and Constraints: the plan may have been approved before these, or
-// from the start. How the plan leads to it, such as by an upgrade, was judged at approval. An override sets aside what the plan showed to
-// its approver: of a bundle image only the contents that were read, if OLM writes these.
+// judgeStep judges a step of an approved plan by the present policies and Constraints: the plan may have been approved
+// before these, or from the start. How the plan leads to it, such as by an upgrade, was judged at approval. An override
+// sets aside what the plan showed to its approver: of a bundle image only the contents that were read, if OLM writes
+// these.
 func judgeStep(c *Bundle, ns *Namespace, budget *constraint.Budget, v *Verdict) {
 	overridden := overridden(c.plan)
 	if overridden && !c.shown(ns) {
@@ -110,7 +113,8 @@ func judgeStep(c *Bundle, ns *Namespace, budget *constraint.Budget, v *Verdict) 
 	}
 }
 
-// shown reports whether what OLM writes, if that is known, is what it had unpacked for the plan, by which the approval was judged.
+// shown reports whether what OLM writes, if that is known, is what it had unpacked for the plan, by which the approval
+// was judged.
 func (c *Bundle) shown(ns *Namespace) bool {
 	unpacked, unknown := ns.unpackedOf(c)
 	return unknown == "" && (c.spec == nil || unpacked.Spec.ContentsDigest() == c.spec.ContentsDigest())
@@ -135,8 +139,8 @@ func judgeStepByPolicies(c *Bundle, ns *Namespace, v *Verdict) {
 	}
 }
 
-// RefusedSteps returns why the ClusterServiceVersions and Subscriptions that an approved plan still has to write are refused; none if they
-// are allowed. OLM repeats a refused step for as long as the plan exists.
+// RefusedSteps returns why the ClusterServiceVersions and Subscriptions that an approved plan still has to write are
+// refused; none if they are allowed. OLM repeats a refused step for as long as the plan exists.
 func RefusedSteps(plan *olm.InstallPlan, ns *Namespace) []Reason {
 	if !plan.Running() || !ns.judged() {
 		return nil
@@ -144,7 +148,8 @@ func RefusedSteps(plan *olm.InstallPlan, ns *Namespace) []Reason {
 	return append(refusedSteps(plan, ns), refusedSubscriptions(plan, ns)...)
 }
 
-// refusedSubscriptions judges the Subscriptions that OLM generates for dependencies, as they are judged when it writes them.
+// refusedSubscriptions judges the Subscriptions that OLM generates for dependencies, as they are judged when it writes
+// them.
 func refusedSubscriptions(plan *olm.InstallPlan, ns *Namespace) (reasons []Reason) {
 	for i := range plan.Status.Steps {
 		sub := plan.Status.Steps[i].Resource.Subscription()

@@ -260,7 +260,8 @@ func TestA10CopyMadeReal(t *testing.T) {
 	}
 }
 
-// TestStepAccounts: OLM writes as the accounts of OperatorGroups, and of plans that run from before the group was changed.
+// TestStepAccounts: OLM writes as the accounts of OperatorGroups, and of plans that run from before the group was
+// changed.
 func TestStepAccounts(t *testing.T) {
 	group, err := olm.DecodeOperatorGroup([]byte(`{"metadata":{"name":"g"},"spec":{"serviceAccountName":"installer"}}`))
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/opgate/opgate/internal/text"
 )
 
-// Dialect is one of the two forms in which a v1beta1 policy specifies what happens to upgrades. A policy without one was written in
-// v1beta2, or in v1beta1 with both forms, and has both in v1beta1.
+// Dialect is one of the two forms in which a v1beta1 policy specifies what happens to upgrades. A policy without one
+// was written in v1beta2, or in v1beta1 with both forms, and has both in v1beta1.
 type Dialect string
 
 const (
@@ -19,8 +19,8 @@ const (
 	DialectUpgradeApproval Dialect = "upgradeApproval"
 )
 
-// ConversionAnnotation carries what the present version of an object cannot express. In v1beta2, in which policies are stored and judged,
-// that is the dialect: {"dialect":"installPlanApproval"}.
+// ConversionAnnotation carries what the present version of an object cannot express. In v1beta2, in which policies are
+// stored and judged, that is the dialect: {"dialect":"installPlanApproval"}.
 const ConversionAnnotation = "opgate.io/conversion"
 
 // ParseDialect reads the annotation of a policy in v1beta2; "" means that there is none.

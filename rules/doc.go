@@ -1,7 +1,9 @@
-// Package rules makes every decision of Opgate. It is pure: no client, no HTTP, no clock, no logger and no error return. A caller collects
-// its input in a struct and gets a Verdict; what could not be read is an input state that denies or holds, never one that allows.
+// Package rules makes every decision of Opgate. It is pure: no client, no HTTP, no clock, no logger and no error
+// return. A caller collects its input in a struct and gets a Verdict; what could not be read is an input state that
+// denies or holds, never one that allows.
 //
-// Admission, the background loop and `opgate check` call the same entry points with the same inputs, so that the three never disagree:
+// Admission, the background loop and `opgate check` call the same entry points with the same inputs, so that the three
+// never disagree:
 //
 //	JudgeSubscription      creating and updating a Subscription
 //	JudgePlan              may this InstallPlan be approved, by anyone?
@@ -16,11 +18,12 @@
 //	JudgePolicy            creating and updating a Policy; Needs lists the rights that its author must have
 //	JudgePolicySet         creating and updating a PolicySet
 //
-// The code behind a refusal is found by the ID in its message. The constant of a rule spells the ID (bundle/version is RuleBundleVersion), and
-// is declared with the rule's outcome and summary beside the function that judges it: files are named after the kind, then the subject
-// (bundle_version.go, bundle_upgrade.go, subscription_approval.go). rule.go lists the rules of each kind. An entry point runs all rules of its
-// kind; where several run for each policy, a check is a small function in a declared slice.
+// The code behind a refusal is found by the ID in its message. The constant of a rule spells the ID (bundle/version is
+// RuleBundleVersion), and is declared with the rule's outcome and summary beside the function that judges it: files are
+// named after the kind, then the subject (bundle_version.go, bundle_upgrade.go, subscription_approval.go). rule.go
+// lists the rules of each kind. An entry point runs all rules of its kind; where several run for each policy, a check
+// is a small function in a declared slice.
 //
-// Type Policy is an OperatorPolicy prepared for judging. Kind Policy, whose dependencies package dependency reads, is judged in policy*.go:
-// its verdicts need Verdict and Rule, which package dependency must not import.
+// Type Policy is an OperatorPolicy prepared for judging. Kind Policy, whose dependencies package dependency reads, is
+// judged in policy*.go: its verdicts need Verdict and Rule, which package dependency must not import.
 package rules

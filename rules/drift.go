@@ -16,8 +16,8 @@ const (
 	contentsChanged
 )
 
-// brought compares contents with those that plans have written under a name. Tenants may have written the status of a plan before a policy
-// governed the namespace: this is enough to report a difference, and never to allow one.
+// brought compares contents with those that plans have written under a name. Tenants may have written the status of a
+// plan before a policy governed the namespace: this is enough to report a difference, and never to allow one.
 func (n *Namespace) brought(csv string, spec *olm.CSVSpec) contents {
 	found := contentsUnknown
 	for _, plan := range n.Plans() {
@@ -38,15 +38,16 @@ func (n *Namespace) brought(csv string, spec *olm.CSVSpec) contents {
 	return found
 }
 
-// recorded reports whether contents are those that are recorded of a ClusterServiceVersion. It returns false without a record.
+// recorded reports whether contents are those that are recorded of a ClusterServiceVersion. It returns false without a
+// record.
 func (n *Namespace) recorded(csv string, spec *olm.CSVSpec) bool {
 	r := n.Recorded(csv)
 	digest := spec.ContentsDigest()
 	return r != nil && r.Digest == hex.EncodeToString(digest[:])
 }
 
-// Drifted reports whether an installed ClusterServiceVersion differs from what is recorded of it or, without a record or if its contents
-// were adopted, from its plan. It returns false if neither has its contents.
+// Drifted reports whether an installed ClusterServiceVersion differs from what is recorded of it or, without a record
+// or if its contents were adopted, from its plan. It returns false if neither has its contents.
 func (n *Namespace) Drifted(csv string) bool {
 	for i := range n.Installed() {
 		if c := &n.installed[i]; c.CSV == csv && c.spec != nil {

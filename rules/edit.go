@@ -9,8 +9,8 @@ import (
 	"github.com/opgate/opgate/olm"
 )
 
-// Edit proposes an edit of an OperatorPolicy that may end a refusal, as a sentence and as a JSON patch, which is empty if
-// there is none. Whoever shows it judges again with it before.
+// Edit proposes an edit of an OperatorPolicy that may end a refusal, as a sentence and as a JSON patch, which is empty
+// if there is none. Whoever shows it judges again with it before.
 type Edit func(EditInput) (what string, patch []PatchOperation)
 
 // EditInput is what an Edit depends on.

@@ -25,7 +25,8 @@ const (
 	GrantContents              Grant = "contents"
 )
 
-// CatalogNamespacesValue is the value of the chart that names the namespaces in which Opgate reads what catalogs unpack and run.
+// CatalogNamespacesValue is the value of the chart that names the namespaces in which Opgate reads what catalogs unpack
+// and run.
 const CatalogNamespacesValue = "olm.catalogNamespaces"
 
 // grants describes each grant: the value of the chart that grants it, and what it allows.
@@ -71,7 +72,8 @@ func AllGrants() []string {
 // Value returns the value of the chart that grants a right.
 func (g Grant) Value() string { return grants[g].value }
 
-// Missing returns a sentence about a right that is withheld, with the value of the chart that grants it; "" for one that is not.
+// Missing returns a sentence about a right that is withheld, with the value of the chart that grants it; "" for one
+// that is not.
 func (g *Grants) Missing(right Grant) string {
 	if !g.withheld[right] {
 		return ""
@@ -79,7 +81,8 @@ func (g *Grants) Missing(right Grant) string {
 	return "opgate may not " + grants[right].allows + " here: chart value " + right.Value() + " grants it"
 }
 
-// MissingCatalog returns a sentence about catalogs in a namespace of which Opgate may not read what they unpack and run; "" if it may.
+// MissingCatalog returns a sentence about catalogs in a namespace of which Opgate may not read what they unpack and
+// run; "" if it may.
 func (g *Grants) MissingCatalog(namespace string) string {
 	if g.Catalogs == nil || slices.Contains(g.Catalogs, namespace) {
 		return ""

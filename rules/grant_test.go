@@ -24,7 +24,8 @@ func withheld(t *testing.T, rights ...Grant) Grants {
 	return g
 }
 
-// TestG25PoliciesAreWarned: a policy that needs a right that is withheld is warned with the value that grants it, and with the right it is not.
+// TestG25PoliciesAreWarned: a policy that needs a right that is withheld is warned with the value that grants it, and
+// with the right it is not.
 func TestG25PoliciesAreWarned(t *testing.T) {
 	type spec = policyv1beta2.OperatorPolicySpec
 	policy := func(edit func(*spec)) func(Grants) Verdict {
@@ -106,8 +107,8 @@ func TestG25PoliciesAreWarned(t *testing.T) {
 	}
 }
 
-// TestG25CatalogElsewhere: where pods of a catalog may not be read, no field of its CatalogSource counts in their place, and a policy that names it
-// is warned.
+// TestG25CatalogElsewhere: where pods of a catalog may not be read, no field of its CatalogSource counts in their
+// place, and a policy that names it is warned.
 func TestG25CatalogElsewhere(t *testing.T) {
 	const digest = "sha256:0a1b2c3d0a1b2c3d0a1b2c3d0a1b2c3d0a1b2c3d0a1b2c3d0a1b2c3d0a1b2c3d"
 	facts := state.Cluster{CatalogNamespaces: []string{"olm"}}

@@ -10,13 +10,14 @@ import (
 
 // Inspected is the verdict on an object that is stored.
 type Inspected struct {
-	// Kind is olm.KindClusterServiceVersion, of an installed operator, or olm.KindInstallPlan, of a plan that waits for approval.
+	// Kind is olm.KindClusterServiceVersion, of an installed operator, or olm.KindInstallPlan, of a plan that waits for
+	// approval.
 	Kind, Name string
 	Verdict    Verdict
 }
 
-// Inspect judges what is in a namespace: each installed operator by JudgeInstalled, and each plan that waits for approval by JudgePlan, in
-// this order and by name. It is what reports and `opgate check --cluster` show.
+// Inspect judges what is in a namespace: each installed operator by JudgeInstalled, and each plan that waits for
+// approval by JudgePlan, in this order and by name. It is what reports and `opgate check --cluster` show.
 func Inspect(ns *Namespace) []Inspected {
 	var all []Inspected
 	for i := range ns.Installed() {
@@ -32,9 +33,9 @@ func Inspect(ns *Namespace) []Inspected {
 	return all
 }
 
-// JudgeInstalled decides whether an installed operator is one that the present policies and Constraints allow, however it was approved. It
-// says nothing of how it got there: upgradeApproval and consent are about changes. Here is false for a ClusterServiceVersion that is not
-// stored, or that installs nothing here.
+// JudgeInstalled decides whether an installed operator is one that the present policies and Constraints allow, however
+// it was approved. It says nothing of how it got there: upgradeApproval and consent are about changes. Here is false
+// for a ClusterServiceVersion that is not stored, or that installs nothing here.
 func JudgeInstalled(ns *Namespace, csv string) (v Verdict, here bool) {
 	i := slices.IndexFunc(ns.Installed(), func(c Installed) bool { return c.CSV == csv && c.spec != nil })
 	if i < 0 {

@@ -25,8 +25,9 @@ type Installed struct {
 	spec *olm.CSVSpec
 }
 
-// InstalledBy returns what a ClusterServiceVersion installs; here is false for a copy of one that is installed in another namespace, and
-// for a virtual operator, which installs nothing. A CSV whose properties do not parse is still installed, with an unknown package.
+// InstalledBy returns what a ClusterServiceVersion installs; here is false for a copy of one that is installed in
+// another namespace, and for a virtual operator, which installs nothing. A CSV whose properties do not parse is still
+// installed, with an unknown package.
 func InstalledBy(c *olm.CSV) (installed Installed, here bool) {
 	c.Spec.KeepDigest()
 	installed.CSV, installed.UID, installed.spec = c.Metadata.Name, c.Metadata.UID, &c.Spec

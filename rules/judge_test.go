@@ -30,7 +30,8 @@ func policyFor(pkg string, edit func(*policyv1beta2.OperatorPolicySpec)) *Operat
 	return NewOperatorPolicy(operatorPolicy(pkg, edit))
 }
 
-// pendingPlan waits for approval; each CSV is "package version", named package.vversion, with what it requires after that.
+// pendingPlan waits for approval; each CSV is "package version", named package.vversion, with what it requires after
+// that.
 func pendingPlan(csvs ...string) *olm.InstallPlan {
 	plan := &olm.InstallPlan{Metadata: olm.ObjectMeta{Namespace: "shop", Name: "install-x7"}, Status: olm.InstallPlanStatus{Phase: olm.PhaseRequiresApproval}}
 	for _, csv := range csvs {
@@ -89,8 +90,8 @@ func TestStandings(t *testing.T) {
 	}
 }
 
-// TestAddingNeverAllows checks on all pairs and triples of CSVs that adding one to a plan never allows a plan that was refused without it
-// (threat O7).
+// TestAddingNeverAllows checks on all pairs and triples of CSVs that adding one to a plan never allows a plan that was
+// refused without it (threat O7).
 func TestAddingNeverAllows(t *testing.T) {
 	all := []string{"vault 0.1.9 etcd", "vault 0.2.0", "etcd 0.9.4 vault", "etcd 0.9.2", "prometheus 0.56.0 etcd", "grafana nonsense"}
 	policies := []*OperatorPolicy{

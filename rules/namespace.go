@@ -11,8 +11,9 @@ import (
 	"github.com/opgate/opgate/rules/state"
 )
 
-// Namespace is what Opgate knows of one namespace: the policies that govern packages in it, the Constraints of the cluster, and its OLM
-// objects. It is immutable, and safe for concurrent use. A nil Namespace is one without known objects, on a cluster without Constraints.
+// Namespace is what Opgate knows of one namespace: the policies that govern packages in it, the Constraints of the
+// cluster, and its OLM objects. It is immutable, and safe for concurrent use. A nil Namespace is one without known
+// objects, on a cluster without Constraints.
 type Namespace struct {
 	name           string
 	forConstraints constraint.Namespace
@@ -31,7 +32,8 @@ type Namespace struct {
 	deleting bool
 	graph    *dependency.Graph
 	groups   []*olm.OperatorGroup
-	// record is what is recorded of what was installed; nil if nothing is. uid is that of the namespace, "" if not known.
+	// record is what is recorded of what was installed; nil if nothing is. uid is that of the namespace, "" if not
+	// known.
 	record *InstallRecord
 	uid    string
 	// packages are those that plans are judged by; nil where one is not known.
@@ -57,8 +59,8 @@ type NamespaceContents struct {
 	// Deleting is set while the namespace is being deleted.
 	Deleting bool
 	Labels   map[string]string
-	// UID is that of the namespace; empty if not known. Record is what is recorded of what was installed; nil if nothing is. One of another
-	// UID does not count.
+	// UID is that of the namespace; empty if not known. Record is what is recorded of what was installed; nil if
+	// nothing is. One of another UID does not count.
 	UID    string
 	Record *InstallRecord
 	// Constraints are those of the cluster.
@@ -114,9 +116,9 @@ func NewNamespace(name string, c NamespaceContents) *Namespace {
 	return n
 }
 
-// installedIn merges what is installed according to ClusterServiceVersions and according to Subscriptions. Either source is enough:
-// deleting and recreating a Subscription does not make an upgrade look like a first installation (threat O10), and neither does a CSV
-// without properties.
+// installedIn merges what is installed according to ClusterServiceVersions and according to Subscriptions. Either
+// source is enough: deleting and recreating a Subscription does not make an upgrade look like a first installation
+// (threat O10), and neither does a CSV without properties.
 func installedIn(csvs []Installed, subscriptions []*olm.Subscription) []Installed {
 	installed := slices.Clone(csvs)
 	for _, s := range subscriptions {
@@ -232,7 +234,8 @@ func (n *Namespace) enforcing() []*OperatorPolicy {
 	return n.enforced
 }
 
-// installedOf returns the installed ClusterServiceVersion of a package, excluding one that is about to be written, or "".
+// installedOf returns the installed ClusterServiceVersion of a package, excluding one that is about to be written, or
+// "".
 func (n *Namespace) installedOf(pkg, except string) string {
 	if n == nil {
 		return ""
@@ -245,8 +248,8 @@ func (n *Namespace) installedOf(pkg, except string) string {
 	return ""
 }
 
-// notUpgradeable returns an installed ClusterServiceVersion of a package that must not be replaced now, excluding one that is about to be
-// written; nil if there is none.
+// notUpgradeable returns an installed ClusterServiceVersion of a package that must not be replaced now, excluding one
+// that is about to be written; nil if there is none.
 func (n *Namespace) notUpgradeable(pkg, except string) *Installed {
 	if n == nil || pkg == "" {
 		return nil
@@ -278,8 +281,8 @@ func (n *Namespace) subscribers(pkg string) []*olm.Subscription {
 	return found
 }
 
-// claimed returns the package of the Subscription that has, or moves to, a ClusterServiceVersion. If Subscriptions to different packages
-// name the same one, it is disputed.
+// claimed returns the package of the Subscription that has, or moves to, a ClusterServiceVersion. If Subscriptions to
+// different packages name the same one, it is disputed.
 func (n *Namespace) claimed(csv string) (pkg string, disputed bool) {
 	if n == nil {
 		return "", false

@@ -8,8 +8,9 @@ import (
 	"github.com/opgate/opgate/internal/text"
 )
 
-// Notes are the texts of events, in the words of refusals. Each is on one line and has at most so many bytes as its caller asks for, which
-// should be hundreds. What a long one leaves out is neither the ID of a rule nor the beginning of what would be accepted.
+// Notes are the texts of events, in the words of refusals. Each is on one line and has at most so many bytes as its
+// caller asks for, which should be hundreds. What a long one leaves out is neither the ID of a rule nor the beginning
+// of what would be accepted.
 
 // maxEscape is more than the factor by which escaping lengthens a text.
 const maxEscape = 8
@@ -20,8 +21,8 @@ func (v *Verdict) Note(most int) string { return noteOf(v.Reasons, most) }
 // Note returns why the loop does not approve a plan.
 func (a *Approval) Note(most int) string { return noteOf(a.Why(), most) }
 
-// ApprovalNote returns by what an approved plan is allowed: the consents first, since nothing else in the cluster keeps them for a
-// plan that was deleted. By is the user who approved it, empty for the loop.
+// ApprovalNote returns by what an approved plan is allowed: the consents first, since nothing else in the cluster keeps
+// them for a plan that was deleted. By is the user who approved it, empty for the loop.
 func (v *Verdict) ApprovalNote(by string, most int) string {
 	var parts []string
 	if by != "" {
@@ -48,7 +49,8 @@ func (c *CSVVerdict) allowedBy() string {
 	}
 }
 
-// OverrideNote returns which user overrode a refusal, and what refused it; "" if the verdict was not overridden by the rule.
+// OverrideNote returns which user overrode a refusal, and what refused it; "" if the verdict was not overridden by the
+// rule.
 func (v *Verdict) OverrideNote(id RuleID, by string, most int) string {
 	if v.Decision != Allow {
 		return ""
@@ -61,8 +63,8 @@ func (v *Verdict) OverrideNote(id RuleID, by string, most int) string {
 	return user + noteOf(overridden, most-len(user))
 }
 
-// Policy returns the policy or Constraint that refuses, or whose refusal was overridden, by the first reason that has a single one; zero if
-// none has.
+// Policy returns the policy or Constraint that refuses, or whose refusal was overridden, by the first reason that has a
+// single one; zero if none has.
 func (v *Verdict) Policy() PolicyRef {
 	reasons := v.Reasons
 	if v.Decision == Allow {
@@ -113,7 +115,8 @@ func others(reasons []Reason) string {
 	return note + " (" + text.Join(ids, maxListed) + ")"
 }
 
-// shortened returns the message in at most so many bytes. What is wrong makes room for the rule and what would be accepted.
+// shortened returns the message in at most so many bytes. What is wrong makes room for the rule and what would be
+// accepted.
 func (r *Reason) shortened(most int) string {
 	if len(r.Message) <= most {
 		if message := text.Truncate(r.Message, maxEscape*most); len(message) <= most {

@@ -48,16 +48,17 @@ type OperatorGroupInput struct {
 	Groups []string
 	// UserUnknown is set where neither is known, as in files.
 	UserUnknown bool
-	// Stored reports whether the group may exist already although Old is nil, as in files: operators that are installed do not show that it
-	// was deleted before.
+	// Stored reports whether the group may exist already although Old is nil, as in files: operators that are installed
+	// do not show that it was deleted before.
 	Stored bool
 	// Interrupt is that of PlanInput.
 	Interrupt <-chan struct{}
 }
 
-// JudgeOperatorGroup decides on creating an OperatorGroup or changing its spec. Where a policy or a Constraint may refuse operators, what
-// the group changes of their rights is refused too (threat O9): a verdict on an operator was about these rights. A Constraint on
-// OperatorGroups is judged for Opgate's writes as well: a policy must not do what its author may not.
+// JudgeOperatorGroup decides on creating an OperatorGroup or changing its spec. Where a policy or a Constraint may
+// refuse operators, what the group changes of their rights is refused too (threat O9): a verdict on an operator was
+// about these rights. A Constraint on OperatorGroups is judged for Opgate's writes as well: a policy must not do what
+// its author may not.
 func JudgeOperatorGroup(in OperatorGroupInput) Verdict {
 	v := Verdict{Object: "operatorgroup " + in.New.Metadata.Key()}
 	if in.Old != nil && in.Old.Spec.Digest == in.New.Spec.Digest {
@@ -123,7 +124,8 @@ func (in *OperatorGroupInput) others() []string {
 	return names
 }
 
-// secondGroup refuses a second group in a namespace: OLM would stop installing and upgrading there, without an error on any Subscription.
+// secondGroup refuses a second group in a namespace: OLM would stop installing and upgrading there, without an error on
+// any Subscription.
 func secondGroup(in *OperatorGroupInput) finding {
 	others := in.others()
 	if in.Old != nil || len(others) == 0 {
@@ -134,8 +136,8 @@ func secondGroup(in *OperatorGroupInput) finding {
 		accepted: "OLM installs nothing in a namespace with two; change " + text.Name(others[0]) + ", or delete it first"}
 }
 
-// before returns the spec of the group that a write replaces, the recorded one if that was deleted before (threat O55), or nil; ends is that of
-// replacedBy.
+// before returns the spec of the group that a write replaces, the recorded one if that was deleted before (threat O55),
+// or nil; ends is that of replacedBy.
 func (in *OperatorGroupInput) before() (spec *olm.OperatorGroupSpec, ends string) {
 	if in.Old != nil {
 		return &in.Old.Spec, ""
@@ -146,8 +148,8 @@ func (in *OperatorGroupInput) before() (spec *olm.OperatorGroupSpec, ends string
 	return nil, ""
 }
 
-// widenedGroup refuses further namespaces. A group that is created where operators are installed was deleted before. If what it was for is
-// not recorded, the namespace itself is allowed.
+// widenedGroup refuses further namespaces. A group that is created where operators are installed was deleted before. If
+// what it was for is not recorded, the namespace itself is allowed.
 func widenedGroup(in *OperatorGroupInput) finding {
 	before, ends := in.before()
 	if before == nil && (in.Stored || !slices.ContainsFunc(in.Namespace.Installed(), func(i Installed) bool { return i.spec != nil })) {
@@ -185,8 +187,9 @@ func widenedGroup(in *OperatorGroupInput) finding {
 	return f
 }
 
-// unattenuatedGroup refuses to remove or replace the account as which OLM installs. Without one OLM installs with its own rights, those of
-// a cluster admin. A group that is created where one is recorded, or where plans were run as an account, was deleted before.
+// unattenuatedGroup refuses to remove or replace the account as which OLM installs. Without one OLM installs with its
+// own rights, those of a cluster admin. A group that is created where one is recorded, or where plans were run as an
+// account, was deleted before.
 func unattenuatedGroup(in *OperatorGroupInput) finding {
 	before, after := "", in.New.Spec.ServiceAccount
 	replaced, ends := in.before()
@@ -210,7 +213,8 @@ func unattenuatedGroup(in *OperatorGroupInput) finding {
 		accepted: "allowed is " + text.Name(before) + ", as which OLM installs here" + orOverride + ends}
 }
 
-// unsafeUpgrades refuses every upgradeStrategy but the default: OLM would skip the versions that an upgrade has to go through.
+// unsafeUpgrades refuses every upgradeStrategy but the default: OLM would skip the versions that an upgrade has to go
+// through.
 func unsafeUpgrades(in *OperatorGroupInput) finding {
 	strategy := in.New.Spec.UpgradeStrategy
 	if strategy == "" || strategy == olm.UpgradeDefault || in.Old != nil && in.Old.Spec.UpgradeStrategy == strategy {

@@ -18,14 +18,15 @@ const RulePolicyUnreadable RuleID = "policy/unreadable"
 var policyUnreadable = Rule{ID: RulePolicyUnreadable, Outcomes: hold, Override: true, Backstop: true,
 	Summary: "the governing policy holds template text or a value that cannot be read, so nothing it governs is let through"}
 
-// OperatorPolicy is one prepared for judging, so that its spec is parsed once and not for each request. It is immutable.
+// OperatorPolicy is one prepared for judging, so that its spec is parsed once and not for each request. It is
+// immutable.
 type OperatorPolicy struct {
 	Namespace, Name string
 	// Object is the OperatorPolicy that this was created from; nil if that could not be decoded.
 	Object *policyv1beta2.OperatorPolicy
-	// Package and TargetNamespace are what the policy governs: the package, by spec.subscription.name, in one namespace, by
-	// spec.subscription.namespace. Either is empty if the policy does not set it in plain text; such a policy governs
-	// nothing, unless AnyPackage or AnyNamespace is set.
+	// Package and TargetNamespace are what the policy governs: the package, by spec.subscription.name, in one
+	// namespace, by spec.subscription.namespace. Either is empty if the policy does not set it in plain text; such a
+	// policy governs nothing, unless AnyPackage or AnyNamespace is set.
 	Package, TargetNamespace string
 	// AnyPackage and AnyNamespace are set if the package or the namespace cannot be read: all that it may be is held
 	// (threat G5).
@@ -47,9 +48,9 @@ type OperatorPolicy struct {
 	// catalogImages is which images of catalogs are accepted; nil for a policy without spec.catalog.
 	catalogImages *catalogImages
 
-	// Pending names the Policy, as namespace/name, that has suspended this one until its dependencies are met (R-DP-4); empty if none.
-	// While it is set, nothing that the policy governs is approved. Waits is a sentence on what is waited for; empty if
-	// that is not known.
+	// Pending names the Policy, as namespace/name, that has suspended this one until its dependencies are met (R-DP-4);
+	// empty if none. While it is set, nothing that the policy governs is approved. Waits is a sentence on what is
+	// waited for; empty if that is not known.
 	Pending, Waits string
 
 	// Incomplete policies depend on cluster state that was not read yet. Until it is, nothing is done for them.
@@ -61,11 +62,11 @@ type OperatorPolicy struct {
 	completed    bool
 	versions     versionList
 	versionRange *olm.VersionRange
-	// faults are why the policy cannot be judged by. While there are any, what it governs is held: an unreadable policy must not open the
-	// gate.
+	// faults are why the policy cannot be judged by. While there are any, what it governs is held: an unreadable policy
+	// must not open the gate.
 	faults string
-	// invalid are the fields with values that are not valid. While there are any, the loop does not act for the policy, even if it can be
-	// judged by.
+	// invalid are the fields with values that are not valid. While there are any, the loop does not act for the policy,
+	// even if it can be judged by.
 	invalid field.ErrorList
 	source  string
 }
@@ -198,8 +199,8 @@ func (p *OperatorPolicy) restrictsVersions() bool {
 	return len(p.versions.entries) > 0 || p.versionRange != nil || p.faults != ""
 }
 
-// Approval returns the installPlanApproval that a Subscription under this policy must have in a namespace, and why. With Automatic OLM
-// approves by itself, so it is right only if every version and every upgrade is allowed (R-OP-11).
+// Approval returns the installPlanApproval that a Subscription under this policy must have in a namespace, and why.
+// With Automatic OLM approves by itself, so it is right only if every version and every upgrade is allowed (R-OP-11).
 func (p *OperatorPolicy) Approval(ns *Namespace) (mode, because string) {
 	if because, manual := p.wantsManual(); manual {
 		return olm.ApprovalManual, because
@@ -253,7 +254,8 @@ func (p *OperatorPolicy) wantsManual() (because string, manual bool) {
 	return "", false
 }
 
-// BindsContents reports whether spec.versions lists a ClusterServiceVersion for certain contents only, by the digest of its bundle image.
+// BindsContents reports whether spec.versions lists a ClusterServiceVersion for certain contents only, by the digest of
+// its bundle image.
 func (p *OperatorPolicy) BindsContents(csv string) bool { return p.versions.binds(csv) }
 
 // mayBring reports whether the policy allows a ClusterServiceVersion with some contents, as far as its name says.
@@ -261,8 +263,8 @@ func (p *OperatorPolicy) mayBring(csv string) bool {
 	return len(p.versions.entries) == 0 || p.versions.lists(csv) || p.versions.binds(csv) || p.namesStart(csv)
 }
 
-// namesStart reports whether the policy's own startingCSV is this one; that version is always allowed (R-OP-8), but only with the
-// contents that spec.versions binds it to, if it does. The Subscription's startingCSV never counts.
+// namesStart reports whether the policy's own startingCSV is this one; that version is always allowed (R-OP-8), but
+// only with the contents that spec.versions binds it to, if it does. The Subscription's startingCSV never counts.
 func (p *OperatorPolicy) namesStart(csv string) bool {
 	return p.StartingCSV != "" && p.StartingCSV == csv
 }
@@ -309,8 +311,8 @@ func unlessTemplate(s string) string {
 	return s
 }
 
-// Covers reports whether a musthave policy wants a ClusterServiceVersion of its package to be installed; if not, accepted is what it wants
-// instead. What is installed does not show its digest, so the name decides.
+// Covers reports whether a musthave policy wants a ClusterServiceVersion of its package to be installed; if not,
+// accepted is what it wants instead. What is installed does not show its digest, so the name decides.
 func (p *OperatorPolicy) Covers(csv, version string) (ok bool, accepted string) {
 	c := &Bundle{name: csv, version: version}
 	if (p.MustNotHave || p.faults != "" || p.mayBring(csv)) && outOfRangeCSV(c, p).silent() {
@@ -319,8 +321,8 @@ func (p *OperatorPolicy) Covers(csv, version string) (ok bool, accepted string) 
 	return false, p.acceptance()
 }
 
-// Forbids reports whether a mustnothave policy matches a ClusterServiceVersion of its package; known is false if that depends on a version
-// or catalog that is not known (zero), or on the digest of its bundle image.
+// Forbids reports whether a mustnothave policy matches a ClusterServiceVersion of its package; known is false if that
+// depends on a version or catalog that is not known (zero), or on the digest of its bundle image.
 func (p *OperatorPolicy) Forbids(csv, version string, catalog olm.Catalog) (match, known bool) {
 	c := &Bundle{name: csv, version: version}
 	c.from(catalog)

@@ -9,11 +9,12 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 )
 
-// CompletedOperatorPolicy prepares a policy that was completed from cluster state; written is the policy as it is stored. Problems, full
-// sentences, are why it could not be completed in part; while there are any, what it governs is held.
+// CompletedOperatorPolicy prepares a policy that was completed from cluster state; written is the policy as it is
+// stored. Problems, full sentences, are why it could not be completed in part; while there are any, what it governs is
+// held.
 //
-// A value that a template produced may be anything that was looked up. So one that is not valid is not kept: the field is as it was written, and
-// the error names the template in place of the value (threat O47).
+// A value that a template produced may be anything that was looked up. So one that is not valid is not kept: the field
+// is as it was written, and the error names the template in place of the value (threat O47).
 func CompletedOperatorPolicy(written, completed *policyv1beta2.OperatorPolicy, problems []string) *OperatorPolicy {
 	unfit := withoutWritten(written, validateGate(written), validateGate(completed))
 	rest := withoutWritten(written, validateRest(written), validateRest(completed))
@@ -38,8 +39,8 @@ func CompletedOperatorPolicy(written, completed *policyv1beta2.OperatorPolicy, p
 	return p
 }
 
-// withoutWritten returns the errors of a completed policy that the policy as it is written has not: these depend on what was looked up, so they
-// name the field alone.
+// withoutWritten returns the errors of a completed policy that the policy as it is written has not: these depend on
+// what was looked up, so they name the field alone.
 func withoutWritten(written *policyv1beta2.OperatorPolicy, before, now field.ErrorList) field.ErrorList {
 	known := map[string]bool{}
 	for _, err := range before {
@@ -60,7 +61,8 @@ func withoutWritten(written *policyv1beta2.OperatorPolicy, before, now field.Err
 	return unfit
 }
 
-// fieldOf returns the field that a path leads to or below, of those that templates may be in: what follows may be of the value.
+// fieldOf returns the field that a path leads to or below, of those that templates may be in: what follows may be of
+// the value.
 func fieldOf(path string) string {
 	fields := []string{"spec.versionRange", "spec.versions", "spec.operatorGroup.name", "spec.operatorGroup.namespace", "spec.operatorGroup.serviceAccountName",
 		"spec.operatorGroup.targetNamespaces", "spec.operatorGroup.target", "spec.operatorGroup.selector", "spec.operatorGroup",

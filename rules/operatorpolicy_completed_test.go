@@ -10,8 +10,8 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 )
 
-// TestI1ValuesAreNotQuoted completes policies with values that are not valid, and looks for them in everything that a policy is judged by
-// (threat O47).
+// TestI1ValuesAreNotQuoted completes policies with values that are not valid, and looks for them in everything that a
+// policy is judged by (threat O47).
 func TestI1ValuesAreNotQuoted(t *testing.T) {
 	const template, hush = `{{ fromConfigMap "a" "b" "c" }}`, " HUSH "
 	text := func(s string) *apiextensionsv1.JSON { return &apiextensionsv1.JSON{Raw: []byte(`"` + s + `"`)} }

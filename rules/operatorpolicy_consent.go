@@ -50,7 +50,8 @@ func newConsent(spec *policyv1beta2.Consent) *consent {
 	return c
 }
 
-// classes returns the classes with an action, for a first installation or for an upgrade. Classes that are ignored are ignored in both.
+// classes returns the classes with an action, for a first installation or for an upgrade. Classes that are ignored are
+// ignored in both.
 func (c *consent) classes(action policyv1beta2.ConsentAction, first bool) []change.Class {
 	if c == nil {
 		return nil

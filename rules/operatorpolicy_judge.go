@@ -40,7 +40,8 @@ type OperatorPolicyInput struct {
 	Namespace func(name string) *Namespace
 	// Package returns a package of a catalog, for the preview; nil if it is not known. Default: none is.
 	Package func(pkg string, source olm.Catalog) *catalog.Package
-	// Copied reports whether a package is installed for all namespaces from another one, for the preview. Default: none is.
+	// Copied reports whether a package is installed for all namespaces from another one, for the preview. Default: none
+	// is.
 	Copied func(pkg, namespace string) bool
 	// Grants are the rights that the installation withholds, for the preview.
 	Grants Grants
@@ -52,8 +53,9 @@ func OperatorPolicyObject(op *policyv1beta2.OperatorPolicy) string {
 	return "operatorpolicy " + meta.Key()
 }
 
-// DecodeOperatorPolicy decodes an OperatorPolicy as the API server does, and returns unknown and duplicate fields with their paths. It
-// ignores those in metadata and status, which the API server checks: a newer version may have fields there that this one does not know.
+// DecodeOperatorPolicy decodes an OperatorPolicy as the API server does, and returns unknown and duplicate fields with
+// their paths. It ignores those in metadata and status, which the API server checks: a newer version may have fields
+// there that this one does not know.
 func DecodeOperatorPolicy(raw []byte) (op *policyv1beta2.OperatorPolicy, strict []error, err error) {
 	op = &policyv1beta2.OperatorPolicy{}
 	strict, err = kjson.UnmarshalStrict(raw, op)
@@ -67,9 +69,9 @@ func SpecFaults(strict []error) []error {
 	})
 }
 
-// JudgeOperatorPolicy decides on creating or updating an OperatorPolicy. An invalid spec is denied with the path of the field; warnings
-// preview the effect of the policy on installed operators and pending plans. An update that does not change the spec passes, so that labels
-// and finalizers can be edited even if the spec is invalid by present rules.
+// JudgeOperatorPolicy decides on creating or updating an OperatorPolicy. An invalid spec is denied with the path of the
+// field; warnings preview the effect of the policy on installed operators and pending plans. An update that does not
+// change the spec passes, so that labels and finalizers can be edited even if the spec is invalid by present rules.
 func JudgeOperatorPolicy(in OperatorPolicyInput) Verdict {
 	op := in.Policy
 	v := Verdict{Object: OperatorPolicyObject(op)}

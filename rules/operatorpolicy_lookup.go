@@ -56,7 +56,8 @@ func canonical(value any) ([]byte, error) {
 	return json.Marshal(decoded)
 }
 
-// SignLookups returns the mark of an OperatorPolicy whose author has the right to get what its templates look up, "" if it cannot be marked.
+// SignLookups returns the mark of an OperatorPolicy whose author has the right to get what its templates look up, "" if
+// it cannot be marked.
 func SignLookups(key []byte, op *policyv1beta2.OperatorPolicy) string {
 	text, err := canonical(templates(&op.Spec))
 	if err != nil || len(key) == 0 || op.Name == "" {
@@ -73,8 +74,8 @@ func LookupsVerified(key []byte, op *policyv1beta2.OperatorPolicy) bool {
 	return want != "" && hmac.Equal([]byte(want), []byte(op.Annotations[dependency.AnnotationVerified]))
 }
 
-// LookupNeeds returns what the author of an OperatorPolicy needs rights to: what templates find is shown in the status of the policy and in
-// refusals, to everyone who may read these (threat O47).
+// LookupNeeds returns what the author of an OperatorPolicy needs rights to: what templates find is shown in the status
+// of the policy and in refusals, to everyone who may read these (threat O47).
 func LookupNeeds(lookups []lookup.Lookup) []Need {
 	var needs []Need
 	for _, l := range lookups {
@@ -83,7 +84,8 @@ func LookupNeeds(lookups []lookup.Lookup) []Need {
 	return needs
 }
 
-// lookupNeed copies what a Lookup has: that is part of the text of the template, which is not kept while rights are asked about.
+// lookupNeed copies what a Lookup has: that is part of the text of the template, which is not kept while rights are
+// asked about.
 func lookupNeed(l lookup.Lookup, rule RuleID, field string) Need {
 	right := Right{Verb: "get", Group: strings.Clone(l.Group), Resource: strings.Clone(l.Resource()),
 		Namespace: strings.Clone(l.Namespace), Name: strings.Clone(l.Name)}
@@ -101,8 +103,8 @@ func lookupNeed(l lookup.Lookup, rule RuleID, field string) Need {
 	return Need{Rights: []Right{right}, rule: rule, field: field, object: object, looksUp: true}
 }
 
-// templateLookups returns the needs for the lookups of an OperatorPolicy that a template of a Policy makes: Opgate writes it, so the right is
-// one of the author of the Policy.
+// templateLookups returns the needs for the lookups of an OperatorPolicy that a template of a Policy makes: Opgate
+// writes it, so the right is one of the author of the Policy.
 func templateLookups(policy *policyv1.Policy, t *dependency.Template) []Need {
 	if t.Ref.Group != policyv1.Group || t.Ref.Kind != KindOperatorPolicy {
 		return nil

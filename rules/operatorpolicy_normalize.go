@@ -60,8 +60,8 @@ var configFields = []configField{
 		nil, policyv1beta2.ConfigCompliant},
 }
 
-// readEarlier returns the present meaning of a statusConfig value, or "" if it is not set or not known. Seed 000 has Condition (shown as a
-// condition only) and StatusMessageOnly: neither changes compliance.
+// readEarlier returns the present meaning of a statusConfig value, or "" if it is not set or not known. Seed 000 has
+// Condition (shown as a condition only) and StatusMessageOnly: neither changes compliance.
 func readEarlier(v policyv1beta2.StatusConfigAction) policyv1beta2.ComplianceConfigAction {
 	switch v {
 	case policyv1beta2.StatusConfigStatusMessageOnly, policyv1beta2.StatusConfigCondition, policyv1beta2.StatusConfigCompliant:
@@ -72,8 +72,8 @@ func readEarlier(v policyv1beta2.StatusConfigAction) policyv1beta2.ComplianceCon
 	return ""
 }
 
-// ContradictsStatusConfig reports whether a value of complianceConfig contradicts one of the same field in statusConfig. What is not set or
-// not known contradicts nothing.
+// ContradictsStatusConfig reports whether a value of complianceConfig contradicts one of the same field in
+// statusConfig. What is not set or not known contradicts nothing.
 func ContradictsStatusConfig(earlier, config string) bool {
 	meant := readEarlier(policyv1beta2.StatusConfigAction(earlier))
 	return meant != "" && config != "" && string(meant) != config
@@ -87,9 +87,9 @@ func (f *configField) earlierValue(spec *policyv1beta2.OperatorPolicySpec) polic
 	return f.earlier(spec.StatusConfig)
 }
 
-// NormalizeOperatorPolicy fills complianceConfig: from statusConfig if set, else with defaults. It keeps the author's fields unchanged, so
-// that GitOps tools see no drift. On update, a changed statusConfig value replaces the complianceConfig value that was derived from it. It
-// is idempotent.
+// NormalizeOperatorPolicy fills complianceConfig: from statusConfig if set, else with defaults. It keeps the author's
+// fields unchanged, so that GitOps tools see no drift. On update, a changed statusConfig value replaces the
+// complianceConfig value that was derived from it. It is idempotent.
 func NormalizeOperatorPolicy(op, old *policyv1beta2.OperatorPolicy) []Change {
 	var oldSpec *policyv1beta2.OperatorPolicySpec
 	if old != nil {

@@ -10,7 +10,8 @@ import (
 	"github.com/opgate/opgate/olm"
 )
 
-// previewSubscription warns of what OLM will not do for the Subscription that a policy asks for, in the words that this would get.
+// previewSubscription warns of what OLM will not do for the Subscription that a policy asks for, in the words that this
+// would get.
 func previewSubscription(in *OperatorPolicyInput, p *OperatorPolicy, ns *Namespace, v *Verdict) {
 	if p.MustNotHave {
 		return
@@ -44,8 +45,8 @@ func previewSubscription(in *OperatorPolicyInput, p *OperatorPolicy, ns *Namespa
 	}
 }
 
-// targets reports whether the OperatorGroup of a policy is for some namespaces: only then is an operator that serves all of them
-// installed again.
+// targets reports whether the OperatorGroup of a policy is for some namespaces: only then is an operator that serves
+// all of them installed again.
 func targets(op *policyv1beta2.OperatorPolicy) bool {
 	group := op.Spec.OperatorGroup
 	return group != nil && (group.TargetNamespaces != nil || group.Selector != nil || group.Target != nil)

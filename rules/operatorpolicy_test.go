@@ -128,8 +128,8 @@ func TestTemplatesSwitchedOff(t *testing.T) {
 	}
 }
 
-// TestUnreadablePoliciesHold stores what admission would have refused, as if the gate had been down: what such a policy governs is held, by
-// Subscription and by plan (threat G5).
+// TestUnreadablePoliciesHold stores what admission would have refused, as if the gate had been down: what such a policy
+// governs is held, by Subscription and by plan (threat G5).
 func TestUnreadablePoliciesHold(t *testing.T) {
 	type spec = policyv1beta2.OperatorPolicySpec
 	for name, edit := range map[string]func(*spec){

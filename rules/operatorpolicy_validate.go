@@ -22,13 +22,14 @@ import (
 
 var specPath = field.NewPath("spec")
 
-// ValidateOperatorPolicy checks what the CRD schema cannot express and, for `opgate check`, which has no API server, what the schema checks
-// too. Template text is skipped wherever it is allowed.
+// ValidateOperatorPolicy checks what the CRD schema cannot express and, for `opgate check`, which has no API server,
+// what the schema checks too. Template text is skipped wherever it is allowed.
 func ValidateOperatorPolicy(op *policyv1beta2.OperatorPolicy) field.ErrorList {
 	return append(validateGate(op), validateRest(op)...)
 }
 
-// validateGate checks the fields that judging reads: while one of them is invalid, nothing that the policy governs is allowed.
+// validateGate checks the fields that judging reads: while one of them is invalid, nothing that the policy governs is
+// allowed.
 func validateGate(op *policyv1beta2.OperatorPolicy) field.ErrorList {
 	spec := &op.Spec
 	sub := specPath.Child("subscription")
@@ -67,8 +68,8 @@ func validateGate(op *policyv1beta2.OperatorPolicy) field.ErrorList {
 	return errs
 }
 
-// validateDialect refuses what conversion from v1beta1 could not resolve: two forms that contradict each other, or a value that fits
-// neither. Such a policy does not specify what happens to upgrades.
+// validateDialect refuses what conversion from v1beta1 could not resolve: two forms that contradict each other, or a
+// value that fits neither. Such a policy does not specify what happens to upgrades.
 func validateDialect(op *policyv1beta2.OperatorPolicy) field.ErrorList {
 	var errs field.ErrorList
 	if _, err := ParseDialect(op.Annotations[ConversionAnnotation]); err != nil {
@@ -312,8 +313,8 @@ func TemplatesEnabled(op *policyv1beta2.OperatorPolicy) bool {
 	return true
 }
 
-// DependsOnCluster reports whether the meaning of a policy depends on cluster state: it has template text to resolve, or does not set its
-// namespace.
+// DependsOnCluster reports whether the meaning of a policy depends on cluster state: it has template text to resolve,
+// or does not set its namespace.
 func DependsOnCluster(op *policyv1beta2.OperatorPolicy) bool {
 	spec := &op.Spec
 	if spec.Subscription.Namespace == "" {

@@ -51,13 +51,14 @@ type PlanInput struct {
 	Plan *olm.InstallPlan
 	// Namespace is the plan's namespace; nil if it has no known objects.
 	Namespace *Namespace
-	// Interrupt stops the evaluation of Constraints when it is closed; what was not judged is held. Nil never interrupts.
+	// Interrupt stops the evaluation of Constraints when it is closed; what was not judged is held. Nil never
+	// interrupts.
 	Interrupt <-chan struct{}
 }
 
-// JudgePlan decides whether a plan may be approved, by any user: every ClusterServiceVersion in it must be allowed by every enforcing
-// policy of its package (threat O7: one allowed operator must not carry another), and by every Constraint. Without any of them every plan
-// is allowed; warnings name what cannot work.
+// JudgePlan decides whether a plan may be approved, by any user: every ClusterServiceVersion in it must be allowed by
+// every enforcing policy of its package (threat O7: one allowed operator must not carry another), and by every
+// Constraint. Without any of them every plan is allowed; warnings name what cannot work.
 func JudgePlan(in PlanInput) Verdict {
 	return newPlanJudge(in).judge()
 }
@@ -82,8 +83,8 @@ func (j *planJudge) judge() Verdict {
 	return v.sorted()
 }
 
-// unfinished holds plans that OLM has not finished writing: approving one conflicts with OLM's own write of the status and leaves duplicate
-// plans (threat O5).
+// unfinished holds plans that OLM has not finished writing: approving one conflicts with OLM's own write of the status
+// and leaves duplicate plans (threat O5).
 func unfinished(plan *olm.InstallPlan, csvs int) finding {
 	what := ""
 	switch {
@@ -101,7 +102,8 @@ func unfinished(plan *olm.InstallPlan, csvs int) finding {
 		accepted: "waits until OLM has written its steps and asks for approval (phase " + olm.PhaseRequiresApproval + ")"}
 }
 
-// judgeCSV judges one ClusterServiceVersion: by the policies of its package, by the Constraints, and by the dependencies of its bundle.
+// judgeCSV judges one ClusterServiceVersion: by the policies of its package, by the Constraints, and by the
+// dependencies of its bundle.
 func (j *planJudge) judgeCSV(c *Bundle, v *Verdict) CSVVerdict {
 	verdict := CSVVerdict{CSV: c.name, Package: c.pkg, Version: c.version}
 	before := len(v.Reasons)
@@ -124,7 +126,8 @@ func (j *planJudge) judgeCSV(c *Bundle, v *Verdict) CSVVerdict {
 	return verdict
 }
 
-// judgeByPolicies returns the disposition of a ClusterServiceVersion if no policy refuses it, and the policies that allow it.
+// judgeByPolicies returns the disposition of a ClusterServiceVersion if no policy refuses it, and the policies that
+// allow it.
 func judgeByPolicies(in *PlanInput, c *Bundle, v *Verdict) (disposition Disposition, by []string) {
 	if c.recordUnknown(in.Namespace, "the plan", "waits until the bundle's properties or the status of a Subscription tell the package", v) {
 		return Held, nil
@@ -162,8 +165,8 @@ func markRequired(csvs []Bundle, verdicts []CSVVerdict) {
 	})
 }
 
-// alongRequired traverses from some CSVs to those that they require, and on from each for which enter returns true. That must be at most
-// once per CSV, so that cyclic requirements end the traversal instead of the process.
+// alongRequired traverses from some CSVs to those that they require, and on from each for which enter returns true.
+// That must be at most once per CSV, so that cyclic requirements end the traversal instead of the process.
 func alongRequired(csvs []Bundle, queue []int, enter func(i, from int) bool) {
 	var offered map[olm.Capability][]int // most plans have one operator, which requires none
 	for ; len(queue) > 0; queue = queue[1:] {
@@ -189,7 +192,8 @@ func alongRequired(csvs []Bundle, queue []int, enter func(i, from int) bool) {
 	}
 }
 
-// offersOf indexes CSVs by what they provide, each capability once per CSV: bundles may repeat theirs thousands of times.
+// offersOf indexes CSVs by what they provide, each capability once per CSV: bundles may repeat theirs thousands of
+// times.
 func offersOf(csvs []Bundle) map[olm.Capability][]int {
 	offered := map[olm.Capability][]int{}
 	for i := range csvs {

@@ -25,7 +25,8 @@ const (
 // maxConsent bounds the annotation, in bytes: maxDigests with a comma and a few blanks each.
 const maxConsent = maxDigests * 80
 
-// consentedTo returns the digests in the annotation of a plan, or what is wrong with it. Such an annotation consents to nothing.
+// consentedTo returns the digests in the annotation of a plan, or what is wrong with it. Such an annotation consents to
+// nothing.
 func consentedTo(m *olm.ObjectMeta) (digests map[string]bool, problem string) {
 	value := m.Annotations.Consent
 	if len(value) > maxConsent {
@@ -48,8 +49,8 @@ func consentedTo(m *olm.ObjectMeta) (digests map[string]bool, problem string) {
 	return digests, ""
 }
 
-// ConsentAsked reports whether an update consents to changes, which needs the RBAC verb approve: it adds a digest to the annotation, or
-// changes the name of the user. Removing either needs no right.
+// ConsentAsked reports whether an update consents to changes, which needs the RBAC verb approve: it adds a digest to
+// the annotation, or changes the name of the user. Removing either needs no right.
 func (in *PlanUpdateInput) ConsentAsked() bool {
 	was, _ := consentedTo(&in.Old.Metadata)
 	is, problem := consentedTo(&in.New.Metadata)
@@ -65,8 +66,8 @@ func (in *PlanUpdateInput) ConsentAsked() bool {
 	return by != "" && by != in.Old.Metadata.Annotations.ConsentBy
 }
 
-// ConsentNeeds returns the policies on which a user needs the RBAC verb approve to consent to what a plan changes: those with spec.consent
-// of the packages in the plan.
+// ConsentNeeds returns the policies on which a user needs the RBAC verb approve to consent to what a plan changes:
+// those with spec.consent of the packages in the plan.
 func (in *PlanUpdateInput) ConsentNeeds() []PolicyRef {
 	in.Old.ParseBundles() // several rules ask, and the plan is this review's alone
 	var needs []PolicyRef
@@ -82,8 +83,8 @@ func (in *PlanUpdateInput) ConsentNeeds() []PolicyRef {
 	return needs
 }
 
-// judgeConsentWrite keeps consent to those who have the right: whoever else could write the annotation would consent for them. That applies
-// in every namespace, since the policy that needs consent may be created later.
+// judgeConsentWrite keeps consent to those who have the right: whoever else could write the annotation would consent
+// for them. That applies in every namespace, since the policy that needs consent may be created later.
 func (in *PlanUpdateInput) judgeConsentWrite(v *Verdict) {
 	if !in.ConsentAsked() {
 		return
@@ -107,8 +108,8 @@ func refuseConsent(v *Verdict, annotation, what, accepted string) {
 		Message: sentence("annotation "+annotation+" "+what, RulePlanConsentRight, accepted)})
 }
 
-// judgedPlan returns the stored plan with the consent that the update leaves: what it removes does not count any more, and what it adds
-// counts at once if the user has the right.
+// judgedPlan returns the stored plan with the consent that the update leaves: what it removes does not count any more,
+// and what it adds counts at once if the user has the right.
 func (in *PlanUpdateInput) judgedPlan() *olm.InstallPlan {
 	judged := *in.Old
 	annotations := &judged.Metadata.Annotations

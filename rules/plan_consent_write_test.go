@@ -112,7 +112,8 @@ func TestWritingConsent(t *testing.T) {
 	}
 }
 
-// TestConsentIsNotPlanted: a plan that is created with consent, or gets it where no policy asks for it, would pass once a policy does.
+// TestConsentIsNotPlanted: a plan that is created with consent, or gets it where no policy asks for it, would pass once
+// a policy does.
 func TestConsentIsNotPlanted(t *testing.T) {
 	digest := etcdChange(nil).Digest()
 	for name, ns := range map[string]*Namespace{

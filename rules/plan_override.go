@@ -24,8 +24,8 @@ var (
 // OverrideReasonAnnotation holds the reason of a break-glass approval (R-AP-6).
 const OverrideReasonAnnotation = "opgate.io/override-reason"
 
-// OverrideAsked returns the reason that an update adds in annotation opgate.io/override-reason. It must be added with the approval itself:
-// an earlier reason on the plan does not count.
+// OverrideAsked returns the reason that an update adds in annotation opgate.io/override-reason. It must be added with
+// the approval itself: an earlier reason on the plan does not count.
 func (in *PlanUpdateInput) OverrideAsked() string {
 	if !in.overrideReasonAdded() || !in.New.Spec.Approved || in.Old.Spec.Approved {
 		return ""
@@ -43,22 +43,23 @@ func overrideReason(m *olm.ObjectMeta) string {
 	return strings.TrimSpace(m.Annotations.OverrideReason)
 }
 
-// overridden reports whether the approval of a plan was allowed by an override. The reason on an approved plan proves that, since
-// refuseOverrideReason keeps every other write from adding one.
+// overridden reports whether the approval of a plan was allowed by an override. The reason on an approved plan proves
+// that, since refuseOverrideReason keeps every other write from adding one.
 func overridden(p *olm.InstallPlan) bool {
 	return p.Spec.Approved && overrideReason(&p.Metadata) != ""
 }
 
-// refuseOverrideReason keeps the reason of an override out of all writes but checked approvals, since the reason also allows the steps of
-// the plan. That applies in every namespace: the policy that a planted reason would set aside may be created later.
+// refuseOverrideReason keeps the reason of an override out of all writes but checked approvals, since the reason also
+// allows the steps of the plan. That applies in every namespace: the policy that a planted reason would set aside may
+// be created later.
 func refuseOverrideReason(v *Verdict) {
 	v.refuse(Reason{Rule: RulePlanOverrideReason, Decision: Deny, Field: "metadata.annotations[" + OverrideReasonAnnotation + "]",
 		Message: sentence("annotation "+OverrideReasonAnnotation+" is not allowed here", RulePlanOverrideReason,
 			"give it together with spec.approved, and only where the approval is refused without it")})
 }
 
-// OverrideNeeds returns the objects on which an approver needs the RBAC verb override to set this refusal aside; ok is false if that is not
-// possible. A reason without a single source needs all objects that may refuse in the namespace.
+// OverrideNeeds returns the objects on which an approver needs the RBAC verb override to set this refusal aside; ok is
+// false if that is not possible. A reason without a single source needs all objects that may refuse in the namespace.
 func (v *Verdict) OverrideNeeds(ns *Namespace) (needs []PolicyRef, ok bool) {
 	for _, r := range v.Reasons {
 		from := []PolicyRef{r.from}
@@ -77,8 +78,8 @@ func (v *Verdict) OverrideNeeds(ns *Namespace) (needs []PolicyRef, ok bool) {
 	return needs, len(needs) > 0
 }
 
-// Overridden returns the verdict after a user has used the verb override: allowed, with the reasons as warnings of a rule: plan/override,
-// or operatorgroup/override.
+// Overridden returns the verdict after a user has used the verb override: allowed, with the reasons as warnings of a
+// rule: plan/override, or operatorgroup/override.
 func (v *Verdict) Overridden(id RuleID, reason string) Verdict {
 	allowed := Verdict{Object: v.Object, CSVs: v.CSVs, Warnings: slices.Clone(v.Warnings)}
 	for _, r := range v.Reasons {

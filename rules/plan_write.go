@@ -27,7 +27,8 @@ var (
 		Summary: "the phase of a plan is written by another user than OLM"}
 )
 
-// PlanCreateInput is the input of JudgePlanCreate. The API server drops the status of new objects, so only the spec is known.
+// PlanCreateInput is the input of JudgePlanCreate. The API server drops the status of new objects, so only the spec is
+// known.
 type PlanCreateInput struct {
 	Plan      *olm.InstallPlanHead
 	Namespace *Namespace
@@ -35,13 +36,14 @@ type PlanCreateInput struct {
 	ByOLM bool
 }
 
-// NeverRefused reports whether a create passes in any state of the gate, before the namespace is known: OLM creates a plan that is not
-// approved yet. Refusing it stalls the namespace, and it is judged when it is approved (threat O4).
+// NeverRefused reports whether a create passes in any state of the gate, before the namespace is known: OLM creates a
+// plan that is not approved yet. Refusing it stalls the namespace, and it is judged when it is approved (threat O4).
 func (in *PlanCreateInput) NeverRefused() bool { return in.ByOLM && !in.Plan.Spec.Approved }
 
-// JudgePlanCreate decides on creating an InstallPlan. Only OLM creates plans in a governed namespace: OLM adopts a forged plan with the
-// generation that it would use next (threat O12). OLM itself is refused only if the plan is born approved although a policy must judge it
-// first; refusing any other create would stall the whole namespace (threats O3, O4).
+// JudgePlanCreate decides on creating an InstallPlan. Only OLM creates plans in a governed namespace: OLM adopts a
+// forged plan with the generation that it would use next (threat O12). OLM itself is refused only if the plan is born
+// approved although a policy must judge it first; refusing any other create would stall the whole namespace (threats
+// O3, O4).
 func JudgePlanCreate(in PlanCreateInput) Verdict {
 	v := Verdict{Object: "installplan " + in.Plan.Metadata.Key()}
 	if !in.ByOLM && overrideReason(&in.Plan.Metadata) != "" {
@@ -61,9 +63,10 @@ func JudgePlanCreate(in PlanCreateInput) Verdict {
 	return v.sorted()
 }
 
-// judgeBornApproved judges a plan that OLM will run at once. Only names are known, so a CSV passes if every policy of its package allows it
-// by name, and an unknown one passes if no Subscription of the namespace is under a policy that must judge plans first. Switching a
-// Subscription to Manual makes OLM create the plan again, and then all its contents are judged.
+// judgeBornApproved judges a plan that OLM will run at once. Only names are known, so a CSV passes if every policy of
+// its package allows it by name, and an unknown one passes if no Subscription of the namespace is under a policy that
+// must judge plans first. Switching a Subscription to Manual makes OLM create the plan again, and then all its contents
+// are judged.
 func judgeBornApproved(in *PlanCreateInput, v *Verdict) {
 	if in.Namespace.constrained() {
 		recordForNamespace(v, in.Namespace, RulePlanBornApproved, finding{decision: Hold, field: "spec.approved",
@@ -104,9 +107,9 @@ func (n *Namespace) startedBy(csv string) string {
 	return ""
 }
 
-// slipped returns the enforcing policies that want Manual and whose package has a Subscription: a plan that is born approved may come from
-// there, even if the Subscription is Manual now. OLM does not create such a plan beside a Manual Subscription, so it read this one before
-// it was changed, most likely by the loop.
+// slipped returns the enforcing policies that want Manual and whose package has a Subscription: a plan that is born
+// approved may come from there, even if the Subscription is Manual now. OLM does not create such a plan beside a Manual
+// Subscription, so it read this one before it was changed, most likely by the loop.
 func (n *Namespace) slipped() []*OperatorPolicy {
 	var found []*OperatorPolicy
 	for _, p := range n.enforced {
@@ -135,15 +138,15 @@ type PlanUpdateInput struct {
 	// Old is the stored object.
 	Old       *olm.InstallPlan
 	Namespace *Namespace
-	// User is the name of the user who writes, and ConsentRefused why that user may not consent, which is asked if ConsentAsked; empty if the
-	// user has the right on all of ConsentNeeds.
+	// User is the name of the user who writes, and ConsentRefused why that user may not consent, which is asked if
+	// ConsentAsked; empty if the user has the right on all of ConsentNeeds.
 	User, ConsentRefused string
 	// Interrupt is that of PlanInput.
 	Interrupt <-chan struct{}
 }
 
-// JudgePlanUpdate decides on an update of an InstallPlan: setting spec.approved gets the full verdict for every user, cluster admins and
-// OLM included; the contents of the plan must not change (threat O2).
+// JudgePlanUpdate decides on an update of an InstallPlan: setting spec.approved gets the full verdict for every user,
+// cluster admins and OLM included; the contents of the plan must not change (threat O2).
 func JudgePlanUpdate(in PlanUpdateInput) Verdict {
 	v := Verdict{Object: "installplan " + in.Old.Metadata.Key()}
 	if in.New.Spec.Approved && !in.Old.Spec.Approved {
@@ -191,13 +194,14 @@ type PlanStatusInput struct {
 	Interrupt <-chan struct{}
 }
 
-// NeverRefused reports whether a write passes in any state of the gate, before the namespace is known: OLM's writes of status always do,
-// since a refused one leaves an orphan plan (threat O4).
+// NeverRefused reports whether a write passes in any state of the gate, before the namespace is known: OLM's writes of
+// status always do, since a refused one leaves an orphan plan (threat O4).
 func (in *PlanStatusInput) NeverRefused() bool { return in.ByOLM }
 
-// JudgePlanStatusUpdate decides on a write to an InstallPlan's status. Only OLM may change what the plan will write or its phase, since OLM
-// runs a plan in phase Installing without checking spec.approved (threats O1, O2). The one transition allowed to others is from
-// RequiresApproval to Installing, for an approved plan that passes; Opgate repeats interrupted plans, of which each step is judged again.
+// JudgePlanStatusUpdate decides on a write to an InstallPlan's status. Only OLM may change what the plan will write or
+// its phase, since OLM runs a plan in phase Installing without checking spec.approved (threats O1, O2). The one
+// transition allowed to others is from RequiresApproval to Installing, for an approved plan that passes; Opgate repeats
+// interrupted plans, of which each step is judged again.
 func JudgePlanStatusUpdate(in PlanStatusInput) Verdict {
 	v := Verdict{Object: "installplan " + in.Old.Metadata.Key()}
 	if in.NeverRefused() || !in.Namespace.judged() {
@@ -242,9 +246,10 @@ func JudgePlanStatusUpdate(in PlanStatusInput) Verdict {
 	return v.sorted()
 }
 
-// Interrupted reports whether an approved plan failed because no replica answered when OLM wrote a step as the ServiceAccount that the
-// plan names. That account belongs to a tenant, so its writes are refused then, unlike those of OLM itself, and OLM fails a plan whose steps
-// have failed for a minute. OLM repeats such a plan by itself only when rights in the namespace change.
+// Interrupted reports whether an approved plan failed because no replica answered when OLM wrote a step as the
+// ServiceAccount that the plan names. That account belongs to a tenant, so its writes are refused then, unlike those of
+// OLM itself, and OLM fails a plan whose steps have failed for a minute. OLM repeats such a plan by itself only when
+// rights in the namespace change.
 func Interrupted(p *olm.InstallPlan) bool {
 	return p.Status.Phase == olm.PhaseFailed && p.Spec.Approved && p.Status.ServiceAccount.Name != "" &&
 		slices.ContainsFunc(stepWebhooks, func(name string) bool {

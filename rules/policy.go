@@ -49,8 +49,9 @@ type PolicyInput struct {
 	Grants Grants
 }
 
-// JudgePolicy decides on creating or updating a Policy. It denies what can never be satisfied: waiting for one object in two states, or for
-// itself. An update that does not change the spec passes, so that an existing cycle does not block edits of labels and finalizers.
+// JudgePolicy decides on creating or updating a Policy. It denies what can never be satisfied: waiting for one object
+// in two states, or for itself. An update that does not change the spec passes, so that an existing cycle does not
+// block edits of labels and finalizers.
 func JudgePolicy(in PolicyInput) Verdict {
 	policy := in.Policy
 	v := Verdict{Object: objectName("policy", &policy.ObjectMeta)}

@@ -28,7 +28,8 @@ var (
 		Summary: "a Policy waits for an object in another namespace, or in none, that its author may not get"}
 )
 
-// Right is a right to objects of a resource: to one object or, if Name is empty, to all; in a namespace or, if that is empty, cluster-wide.
+// Right is a right to objects of a resource: to one object or, if Name is empty, to all; in a namespace or, if that is
+// empty, cluster-wide.
 type Right struct{ Verb, Group, Resource, Namespace, Name string }
 
 // String returns the right as text for whoever grants it.
@@ -47,7 +48,8 @@ func (r Right) String() string {
 type Need struct {
 	// Rights are checked in this order until one is granted: any is enough.
 	Rights []Right
-	// Narrow is the kind that the mark of the Policy records if the right is missing; nil if the Policy is refused then.
+	// Narrow is the kind that the mark of the Policy records if the right is missing; nil if the Policy is refused
+	// then.
 	Narrow *schema.GroupKind
 
 	rule          RuleID
@@ -56,13 +58,14 @@ type Need struct {
 	looksUp bool
 }
 
-// MaxQuestions bounds how many rights of a user are checked for one write: each is a request to the API server, so that a user's writes must
-// not cause many (threat O44). All are checked at the same time.
+// MaxQuestions bounds how many rights of a user are checked for one write: each is a request to the API server, so that
+// a user's writes must not cause many (threat O44). All are checked at the same time.
 const MaxQuestions = 20
 
-// Needs returns what the author of a Policy needs rights to: the loop applies templates and reads their dependencies with its own rights,
-// which must not extend those of the author (threats O14 and O22). Unchanged parts were verified for their own author. A disabled Policy
-// needs nothing until it is enabled. Before is the stored Policy if it has a valid mark, else nil.
+// Needs returns what the author of a Policy needs rights to: the loop applies templates and reads their dependencies
+// with its own rights, which must not extend those of the author (threats O14 and O22). Unchanged parts were verified
+// for their own author. A disabled Policy needs nothing until it is enabled. Before is the stored Policy if it has a
+// valid mark, else nil.
 func Needs(policy, before *policyv1.Policy, known dependency.Verification) []Need {
 	if policy.Spec.Disabled {
 		return nil
@@ -103,7 +106,8 @@ func templateNeeds(policy *policyv1.Policy, read *dependency.Policy, before *pol
 	return needed
 }
 
-// dependencyNeeds is about cluster-scoped objects and other namespaces: the author may depend on any object in the Policy's own.
+// dependencyNeeds is about cluster-scoped objects and other namespaces: the author may depend on any object in the
+// Policy's own.
 func dependencyNeeds(read *dependency.Policy, before *policyv1.Policy, verified dependency.Verification) []Need {
 	seen := map[dependency.Ref]bool{}
 	kinds := map[schema.GroupKind]bool{}
@@ -143,8 +147,9 @@ func possible(kind schema.GroupKind) bool {
 	return len(validation.IsDNS1035Label(strings.ToLower(kind.Kind))) == 0 && len(validation.IsDNS1123Subdomain(kind.Group)) == 0
 }
 
-// createRight returns the right to create an object of a template. Policy kinds are namespaced, in the namespace of their Policy; the scope
-// of other kinds is not known here, so the right to create them cluster-wide is required, which covers both scopes.
+// createRight returns the right to create an object of a template. Policy kinds are namespaced, in the namespace of
+// their Policy; the scope of other kinds is not known here, so the right to create them cluster-wide is required, which
+// covers both scopes.
 func createRight(object dependency.Ref) Right {
 	right := rightTo("create", object)
 	if object.Group == policyv1.Group {
@@ -153,7 +158,8 @@ func createRight(object dependency.Ref) Right {
 	return right
 }
 
-// getRights returns the rights that each allow a user to get an object, the widest first: its answer may hold for many objects.
+// getRights returns the rights that each allow a user to get an object, the widest first: its answer may hold for many
+// objects.
 func getRights(object dependency.Ref) []Right {
 	rights := []Right{getRight(object, "", "")}
 	if object.Namespace != "" {

@@ -14,8 +14,8 @@ import (
 // maxFaults bounds the faults collected from one list: more are not shown, and each takes kilobytes (threat G18).
 const maxFaults = 100
 
-// ValidatePolicy checks what the CRD schema of a Policy cannot express and, for `opgate check`, which has no API server, what the schema
-// checks too.
+// ValidatePolicy checks what the CRD schema of a Policy cannot express and, for `opgate check`, which has no API
+// server, what the schema checks too.
 func ValidatePolicy(policy *policyv1.Policy) field.ErrorList {
 	var errs field.ErrorList
 	if n := len(policy.Name); n > dependency.MaxPolicyName {
@@ -54,7 +54,8 @@ func validateDependencies(path *field.Path, list []policyv1.PolicyDependency) fi
 	return errs
 }
 
-// validateAPIVersion refuses in particular a group without a version: it would be read as a version, and the Policy would wait forever.
+// validateAPIVersion refuses in particular a group without a version: it would be read as a version, and the Policy
+// would wait forever.
 func validateAPIVersion(path *field.Path, apiVersion string) field.ErrorList {
 	if apiVersion == "" {
 		return nil

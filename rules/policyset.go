@@ -25,8 +25,8 @@ type PolicySetInput struct {
 	Graph *dependency.Graph
 }
 
-// JudgePolicySet decides on creating or updating a PolicySet: no member may wait for the set, directly or indirectly, since the set waits
-// for its members. An update that does not change the spec passes.
+// JudgePolicySet decides on creating or updating a PolicySet: no member may wait for the set, directly or indirectly,
+// since the set waits for its members. An update that does not change the spec passes.
 func JudgePolicySet(in PolicySetInput) Verdict {
 	set := in.Set
 	v := Verdict{Object: objectName("policyset", &set.ObjectMeta)}

@@ -20,7 +20,8 @@ type offered struct {
 	catalog string
 	// properties are those of its bundle besides olm.package, with a leading comma.
 	properties string
-	// spec is that of its ClusterServiceVersion, as JSON; if empty, the bundle is an image. Annotations are those of the object.
+	// spec is that of its ClusterServiceVersion, as JSON; if empty, the bundle is an image. Annotations are those of
+	// the object.
 	spec, annotations string
 	// edit changes the Constraints before judging.
 	edit func(*constraintv1.ConstraintSpec)
@@ -170,8 +171,8 @@ func (o offered) under(t *testing.T, objects []*constraintv1.Constraint, labels 
 
 var fenced = regexp.MustCompile("(?s)```(yaml|text)\n(.*?)```")
 
-// TestRecipes keeps docs/constraints.md consistent with Opgate: every recipe is admitted without warnings, refuses with exactly the message
-// in the document, and allows what it should.
+// TestRecipes keeps docs/constraints.md consistent with Opgate: every recipe is admitted without warnings, refuses with
+// exactly the message in the document, and allows what it should.
 func TestRecipes(t *testing.T) {
 	text, err := os.ReadFile("../docs/constraints.md")
 	if err != nil {

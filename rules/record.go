@@ -14,7 +14,8 @@ import (
 	"github.com/opgate/opgate/olm"
 )
 
-// MaxRecorded bounds the operators in the record of one namespace. What is recorded stays; further ones are not recorded.
+// MaxRecorded bounds the operators in the record of one namespace. What is recorded stays; further ones are not
+// recorded.
 const MaxRecorded = 200
 
 // RecordLabel is the label of that ConfigMap.
@@ -29,13 +30,14 @@ const recordPrefix = "opgate-installed-"
 // RecordName returns the name of the ConfigMap, in Opgate's own namespace, with the InstallRecord of a namespace.
 func RecordName(namespace string) string { return recordPrefix + namespace }
 
-// RecordedNamespace returns the namespace that a ConfigMap of this name has the record of; ok is false for another ConfigMap.
+// RecordedNamespace returns the namespace that a ConfigMap of this name has the record of; ok is false for another
+// ConfigMap.
 func RecordedNamespace(name string) (namespace string, ok bool) {
 	return strings.CutPrefix(name, recordPrefix)
 }
 
-// InstallRecord is what OLM has installed in one namespace under a policy or a Constraint. The leader writes it where tenants cannot: what
-// they plant or delete in their own namespace is no evidence (threats O53, O54, O55).
+// InstallRecord is what OLM has installed in one namespace under a policy or a Constraint. The leader writes it where
+// tenants cannot: what they plant or delete in their own namespace is no evidence (threats O53, O54, O55).
 type InstallRecord struct {
 	Namespace string `json:"namespace"`
 	// UID is that of the namespace: one that is created again under the name has no record.
@@ -44,27 +46,31 @@ type InstallRecord struct {
 	Operators []RecordedOperator `json:"operators"`
 	// Group is the last OperatorGroup beside these; nil if nothing has been installed, or no single one was known then.
 	Group *RecordedGroup `json:"group,omitempty"`
-	// Since is when the API server created the ConfigMap, as RFC 3339 in UTC: since then something governs the namespace.
+	// Since is when the API server created the ConfigMap, as RFC 3339 in UTC: since then something governs the
+	// namespace.
 	Since string `json:"-"`
 }
 
 // RecordedOperator is an operator that is installed, or was before its ClusterServiceVersion was deleted.
 type RecordedOperator struct {
 	Package string `json:"package"`
-	// CSV is empty if nothing of the package has been installed since the record of it began; then the rest is empty too.
+	// CSV is empty if nothing of the package has been installed since the record of it began; then the rest is empty
+	// too.
 	CSV     string `json:"csv,omitempty"`
 	Version string `json:"version,omitempty"`
 	// UID is that of the ClusterServiceVersion.
 	UID string `json:"uid,omitempty"`
 	// Digest is the hexadecimal olm.CSVSpec.ContentsDigest.
 	Digest string `json:"digest,omitempty"`
-	// Adopted is set if the contents were there before the record of them began, so that nothing shows that OLM installed them.
+	// Adopted is set if the contents were there before the record of them began, so that nothing shows that OLM
+	// installed them.
 	Adopted bool `json:"adopted,omitempty"`
 }
 
 // RecordedGroup is an OperatorGroup: for whom, and as which account, OLM installs.
 type RecordedGroup struct {
-	// Spec is as it was written; one that is too large to be kept is represented by the account and the namespace itself.
+	// Spec is as it was written; one that is too large to be kept is represented by the account and the namespace
+	// itself.
 	Spec json.RawMessage `json:"spec"`
 
 	spec olm.OperatorGroupSpec
@@ -125,8 +131,9 @@ func (n *Namespace) Recorded(csv string) *RecordedOperator {
 	return &operators[i]
 }
 
-// Planted reports whether a plan may be a tenant's, so that it is no evidence of what installed a ClusterServiceVersion: it is older than the
-// record, and what it claims was installed after the record began (threats O19, O49).
+// Planted reports whether a plan may be a tenant's, so that it is no evidence of what installed a
+// ClusterServiceVersion: it is older than the record, and what it claims was installed after the record began (threats
+// O19, O49).
 func (n *Namespace) Planted(plan *olm.InstallPlan, csv string) bool {
 	r := n.Recorded(csv)
 	return r != nil && !r.Adopted && plan.Metadata.CreationTimestamp < n.record.Since
@@ -155,8 +162,8 @@ func (n *Namespace) recordedGroup() *olm.OperatorGroupSpec {
 	return nil
 }
 
-// replacedBy returns the ClusterServiceVersion that another one replaces, "" for a first installation. Where only the record shows it, since it
-// was deleted, ends says so and what ends that; else ends is empty.
+// replacedBy returns the ClusterServiceVersion that another one replaces, "" for a first installation. Where only the
+// record shows it, since it was deleted, ends says so and what ends that; else ends is empty.
 func (n *Namespace) replacedBy(c *Bundle) (csv, ends string) {
 	if csv = n.installedOf(c.pkg, c.name); csv != "" {
 		return csv, ""
@@ -167,8 +174,8 @@ func (n *Namespace) replacedBy(c *Bundle) (csv, ends string) {
 	return csv, ends
 }
 
-// deletedOf returns the recorded ClusterServiceVersion of a package of which none is installed any more, or "" (threat O54). What only the
-// status of a Subscription shows does not count as installed: tenants may write it.
+// deletedOf returns the recorded ClusterServiceVersion of a package of which none is installed any more, or "" (threat
+// O54). What only the status of a Subscription shows does not count as installed: tenants may write it.
 func (n *Namespace) deletedOf(pkg, except string) string {
 	if pkg == "" || slices.ContainsFunc(n.Installed(), func(c Installed) bool { return c.Package == pkg && c.spec != nil }) {
 		return ""
@@ -187,8 +194,8 @@ func (n *Namespace) recordEnds() string {
 		"no policy or Constraint governs it, or a user with the verb override lets something else be installed"
 }
 
-// NextRecord returns what is to be recorded now; nil for nothing. Unresolved is set while it is not known what all policies govern: then
-// no record ends.
+// NextRecord returns what is to be recorded now; nil for nothing. Unresolved is set while it is not known what all
+// policies govern: then no record ends.
 func (n *Namespace) NextRecord(unresolved bool) *InstallRecord {
 	if n == nil {
 		return nil
@@ -218,8 +225,9 @@ func (n *Namespace) NextRecord(unresolved bool) *InstallRecord {
 	return next
 }
 
-// packagesToRecord returns the packages to record: those that are recorded and still governed, those of policies, and, where a Constraint
-// applies, all that are installed. In this order a flood of the last kind displaces none of the others.
+// packagesToRecord returns the packages to record: those that are recorded and still governed, those of policies, and,
+// where a Constraint applies, all that are installed. In this order a flood of the last kind displaces none of the
+// others.
 func (n *Namespace) packagesToRecord(unresolved bool) []string {
 	var packages []string
 	seen := map[string]bool{"": true}
@@ -247,7 +255,8 @@ func (n *Namespace) packagesToRecord(unresolved bool) []string {
 	return packages
 }
 
-// nextOf returns what is to be recorded of a package. ClusterServiceVersions that were deleted stay recorded until another one is installed.
+// nextOf returns what is to be recorded of a package. ClusterServiceVersions that were deleted stay recorded until
+// another one is installed.
 func (n *Namespace) nextOf(pkg string) []RecordedOperator {
 	var before, next []RecordedOperator
 	for _, o := range n.record.operators() {
@@ -269,7 +278,8 @@ func (n *Namespace) nextOf(pkg string) []RecordedOperator {
 	return next
 }
 
-// recordOf returns what is to be recorded of an installed ClusterServiceVersion. Its first contents count where a policy freezes them.
+// recordOf returns what is to be recorded of an installed ClusterServiceVersion. Its first contents count where a
+// policy freezes them.
 func (n *Namespace) recordOf(c *Installed, before []RecordedOperator) RecordedOperator {
 	digest := c.contentsDigest()
 	now := RecordedOperator{Package: c.Package, CSV: c.CSV, Version: c.Version, UID: c.UID, Digest: hex.EncodeToString(digest[:]), Adopted: len(before) == 0}

@@ -48,7 +48,8 @@ func (c Installed) as(name, version string) Installed {
 	return c
 }
 
-// TestP1PlantedPlan plants, before a policy governs the namespace, a completed plan with contents of the tenant's choice (threat O53).
+// TestP1PlantedPlan plants, before a policy governs the namespace, a completed plan with contents of the tenant's
+// choice (threat O53).
 func TestP1PlantedPlan(t *testing.T) {
 	planted := installing(t, otherSpec, func(p *olm.InstallPlan) { p.Status.Phase, p.Status.Steps[0].Status = olm.PhaseComplete, "Created" })
 	contents := NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", versions("etcd.v0.9.2"))},
@@ -155,7 +156,8 @@ func TestRecordIsBounded(t *testing.T) {
 	}
 }
 
-// TestE2DeletedCSV deletes the installed ClusterServiceVersion, and approves the plan that was held as an upgrade of it (threat O54).
+// TestE2DeletedCSV deletes the installed ClusterServiceVersion, and approves the plan that was held as an upgrade of it
+// (threat O54).
 func TestE2DeletedCSV(t *testing.T) {
 	review := holdPermissions
 	never := policyFor("etcd", func(s *spec) { s.UpgradeApproval = "None" })

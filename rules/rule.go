@@ -5,9 +5,10 @@ import (
 	"strings"
 )
 
-// RuleID names a rule in messages, metrics, documentation and tests. The part before the slash is the kind of object that is
-// judged, "bundle" for what an object of any kind brings, or "gate" where no policy is read at all; policy/unreadable alone is about another kind, the OperatorPolicy that
-// should judge. The constant of a rule spells its ID: RuleBundleVersion is bundle/version.
+// RuleID names a rule in messages, metrics, documentation and tests. The part before the slash is the kind of object
+// that is judged, "bundle" for what an object of any kind brings, or "gate" where no policy is read at all;
+// policy/unreadable alone is about another kind, the OperatorPolicy that should judge. The constant of a rule spells
+// its ID: RuleBundleVersion is bundle/version.
 type RuleID string
 
 // OfGate reports whether a rule is about the gate or the review, not about the object.
@@ -64,9 +65,9 @@ type Rule struct {
 	Edit Edit
 }
 
-// The rules of each kind, in reading order. A rule is declared beside the function that judges it: search for its ID. Each has a line in
-// docs/rules.md and, except for those of the gate itself, a sample in manifests/samples and a scenario in e2e/scenarios; tests keep the
-// four consistent.
+// The rules of each kind, in reading order. A rule is declared beside the function that judges it: search for its ID.
+// Each has a line in docs/rules.md and, except for those of the gate itself, a sample in manifests/samples and a
+// scenario in e2e/scenarios; tests keep the four consistent.
 var (
 	gateRules = []Rule{gateNotReady, gateStale, gateUnreadable, gateUnexpected, gateOLMIdentity, gateInternal}
 	// sharedRules are on the OperatorPolicy that governs an object of any kind.

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// TestRuleConstantsSpellIDs: a rule's code is found by the ID in a refusal, so each constant spells its ID, and each declared rule is
-// listed.
+// TestRuleConstantsSpellIDs: a rule's code is found by the ID in a refusal, so each constant spells its ID, and each
+// declared rule is listed.
 func TestRuleConstantsSpellIDs(t *testing.T) {
 	entries, err := os.ReadDir(".")
 	if err != nil {

@@ -59,15 +59,15 @@ func (n *Namespace) sources() []PolicyRef {
 // judged reports whether plans in this namespace are judged, if only with warnings.
 func (n *Namespace) judged() bool { return n.governed() || !n.Constraints().Empty() }
 
-// constrained reports whether a Constraint could refuse an operator in this namespace. One that is satisfied here by any operator, such as
-// one about namespaces of tenants in another namespace, does not count.
+// constrained reports whether a Constraint could refuse an operator in this namespace. One that is satisfied here by
+// any operator, such as one about namespaces of tenants in another namespace, does not count.
 func (n *Namespace) constrained() bool { return n.Constraints().Applies(n.ForConstraints()) }
 
 // mayRefuse reports whether anything may be refused in this namespace.
 func (n *Namespace) mayRefuse() bool { return len(n.enforcing()) > 0 || n.constrained() }
 
-// recordForNamespace records a finding without a single source: it refuses if the namespace has an enforcing policy or a Constraint that
-// applies, in the name of the first of these, and warns if policies only inform.
+// recordForNamespace records a finding without a single source: it refuses if the namespace has an enforcing policy or
+// a Constraint that applies, in the name of the first of these, and warns if policies only inform.
 func recordForNamespace(v *Verdict, ns *Namespace, id RuleID, f finding) {
 	if enforcing := ns.enforcing(); len(enforcing) > 0 {
 		v.record(id, enforcing[0], f)

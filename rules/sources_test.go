@@ -23,7 +23,8 @@ type sourceWrite struct {
 
 const digest0 = "sha256:0a1b2c3d0a1b2c3d0a1b2c3d0a1b2c3d0a1b2c3d0a1b2c3d0a1b2c3d0a1b2c3d"
 
-// sourceExamples are, for each example of docs/sources.md, what it refuses in a namespace with label tenant, and what it allows there.
+// sourceExamples are, for each example of docs/sources.md, what it refuses in a namespace with label tenant, and what
+// it allows there.
 var sourceExamples = map[string]struct{ refused, allowed []sourceWrite }{
 	"Tenants may not create CatalogSources": {
 		refused: []sourceWrite{
@@ -129,8 +130,8 @@ func inReview[T any](t *testing.T, spec string) *T {
 	return object
 }
 
-// TestSourceExamples keeps docs/sources.md consistent with Opgate: every example is admitted without warnings, refuses with exactly the
-// message in the document, and allows what it should.
+// TestSourceExamples keeps docs/sources.md consistent with Opgate: every example is admitted without warnings, refuses
+// with exactly the message in the document, and allows what it should.
 func TestSourceExamples(t *testing.T) {
 	text, err := os.ReadFile("../docs/sources.md")
 	if err != nil {
@@ -189,7 +190,8 @@ func TestSourceExamples(t *testing.T) {
 	}
 }
 
-// TestWritesFailClosed holds what Constraints cannot judge: a faulty one, labels that are not known, a text that is too long.
+// TestWritesFailClosed holds what Constraints cannot judge: a faulty one, labels that are not known, a text that is too
+// long.
 func TestWritesFailClosed(t *testing.T) {
 	labelled := &constraintv1.Constraint{Spec: constraintv1.ConstraintSpec{Constraints: `[{"type":"olm.constraint","value":{"on":"catalogSource",` +
 		`"rule":"!('tenant' in namespaceObject.metadata.labels) && !source.publisher.contains('x')"}}]`}}

@@ -19,8 +19,8 @@ type StaleInput struct {
 	Settled bool
 }
 
-// Stale returns, as a sentence, why a plan that waits cannot be what its Subscriptions ask for any more; "" if it can. OLM resolves nothing
-// new in a namespace while a plan waits: it has to be deleted before OLM plans again (R-AP-8).
+// Stale returns, as a sentence, why a plan that waits cannot be what its Subscriptions ask for any more; "" if it can.
+// OLM resolves nothing new in a namespace while a plan waits: it has to be deleted before OLM plans again (R-AP-8).
 func Stale(in StaleInput) string {
 	if !in.Namespace.Waits(in.Plan) {
 		return ""

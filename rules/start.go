@@ -10,8 +10,9 @@ import (
 	"github.com/opgate/opgate/rules/constraint"
 )
 
-// PolicyFieldsAnnotation is on a Subscription that a policy created, and lists the optional fields of its spec that Opgate
-// wrote. A field of the list that is not wanted any more is removed. A Subscription without it belongs to its users.
+// PolicyFieldsAnnotation is on a Subscription that a policy created, and lists the optional fields of its spec that
+// Opgate wrote. A field of the list that is not wanted any more is removed. A Subscription without it belongs to its
+// users.
 const PolicyFieldsAnnotation = "opgate.io/policy-fields"
 
 // Offered is what a catalog offers to a policy in a channel.
@@ -63,10 +64,10 @@ func (o *Offered) NoneAllowed() string {
 		" is allowed; the channel has " + text.Names(entryNames(entries), maxListed)
 }
 
-// NextStep returns, as a sentence, which allowed versions of the channel an upgrade that is not allowed keeps from being
-// reached. OLM always goes to the first version, from the newest, that replaces or skips the installed one: older ones
-// are passed over, newer ones come after it. It returns "" if that version is allowed, so that something else holds it,
-// and if the channel does not have both.
+// NextStep returns, as a sentence, which allowed versions of the channel an upgrade that is not allowed keeps from
+// being reached. OLM always goes to the first version, from the newest, that replaces or skips the installed one: older
+// ones are passed over, newer ones come after it. It returns "" if that version is allowed, so that something else
+// holds it, and if the channel does not have both.
 func (o *Offered) NextStep(next string) string {
 	entries, allows := o.entries(), o.judge()
 	position := func(csv string) int {
@@ -126,7 +127,8 @@ func entryNames(entries []catalog.Entry) []string {
 	return names
 }
 
-// installs reports whether a ClusterServiceVersion is installed in the namespace; what only a Subscription shows is not.
+// installs reports whether a ClusterServiceVersion is installed in the namespace; what only a Subscription shows is
+// not.
 func (n *Namespace) installs(csv string) bool {
 	return csv != "" && slices.ContainsFunc(n.Installed(), func(c Installed) bool { return c.CSV == csv && c.spec != nil })
 }

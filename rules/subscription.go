@@ -63,7 +63,8 @@ type SubscriptionInput struct {
 	policy bool
 }
 
-// channel returns the channel that the Subscription follows: that of its spec, or the package's default; nil if not known.
+// channel returns the channel that the Subscription follows: that of its spec, or the package's default; nil if not
+// known.
 func (in *SubscriptionInput) channel() *catalog.Channel {
 	if c := in.Offered.Channel(in.Subscription.Spec.Channel); c != nil && len(c.Entries) > 0 {
 		return c
@@ -134,9 +135,9 @@ func JudgeSubscription(in SubscriptionInput) Verdict {
 	return v.sorted()
 }
 
-// fromJudgedPlan reports whether OLM creates this Subscription, for a dependency, as a step of an approved plan that would be allowed now,
-// or by an override. Refusing a step leaves such a plan incomplete, and OLM repeats the step forever. Plans that were born approved were
-// never judged.
+// fromJudgedPlan reports whether OLM creates this Subscription, for a dependency, as a step of an approved plan that
+// would be allowed now, or by an override. Refusing a step leaves such a plan incomplete, and OLM repeats the step
+// forever. Plans that were born approved were never judged.
 func (in *SubscriptionInput) fromJudgedPlan() bool {
 	if !in.ByOLM || in.Old != nil || in.Namespace == nil {
 		return false
@@ -148,8 +149,8 @@ func (in *SubscriptionInput) fromJudgedPlan() bool {
 	})
 }
 
-// onlyTurnsManual reports whether an update changes a Subscription to Manual and nothing else: that requests nothing new, and waiting for
-// approval is always safe.
+// onlyTurnsManual reports whether an update changes a Subscription to Manual and nothing else: that requests nothing
+// new, and waiting for approval is always safe.
 func (in *SubscriptionInput) onlyTurnsManual() bool {
 	if in.Old == nil || in.Subscription.Spec.InstallPlanApproval != olm.ApprovalManual {
 		return false
@@ -159,8 +160,8 @@ func (in *SubscriptionInput) onlyTurnsManual() bool {
 	return before == in.Subscription.Spec
 }
 
-// judgePackageChange refuses to change the governed package of a Subscription: the ClusterServiceVersions that its status claims would
-// count as those of the new package.
+// judgePackageChange refuses to change the governed package of a Subscription: the ClusterServiceVersions that its
+// status claims would count as those of the new package.
 func judgePackageChange(in *SubscriptionInput, v *Verdict) {
 	if in.Old == nil || in.Old.Spec.Package == in.Subscription.Spec.Package {
 		return
@@ -191,8 +192,9 @@ func judgeDuplicate(in *SubscriptionInput, v *Verdict) {
 	}
 }
 
-// judgeOwnerConflict warns of a second operator that owns the APIs of one whose OperatorGroup is for all namespaces, and so shares
-// namespaces with every other group (R-OP-16). The other namespace may be another tenant's: it is not named.
+// judgeOwnerConflict warns of a second operator that owns the APIs of one whose OperatorGroup is for all namespaces,
+// and so shares namespaces with every other group (R-OP-16). The other namespace may be another tenant's: it is not
+// named.
 func judgeOwnerConflict(in *SubscriptionInput, v *Verdict) {
 	pkg := in.Subscription.Spec.Package
 	if !in.InstalledElsewhere || in.Old != nil && in.Old.Spec.Package == pkg {

@@ -15,7 +15,8 @@ const RuleSubscriptionApproval RuleID = "subscription/approval"
 var subscriptionApproval = Rule{ID: RuleSubscriptionApproval, Outcomes: deny, Backstop: true,
 	Summary: "spec.installPlanApproval is not what the policy computes; the mutating webhook changes it, this rule refuses what is still wrong afterwards"}
 
-// ApprovalMode is how to handle a Subscription whose installPlanApproval differs from the one that its policies require.
+// ApprovalMode is how to handle a Subscription whose installPlanApproval differs from the one that its policies
+// require.
 type ApprovalMode string
 
 const (
@@ -30,8 +31,8 @@ const (
 // want to approve themselves remove it.
 const RequestedApprovalAnnotation = "opgate.io/requested-approval"
 
-// RequestedApproval returns the installPlanApproval of a Subscription before Opgate changed it, by what it is now and by
-// the annotation.
+// RequestedApproval returns the installPlanApproval of a Subscription before Opgate changed it, by what it is now and
+// by the annotation.
 func RequestedApproval(have, noted string) string {
 	switch {
 	case noted == olm.ApprovalAutomatic || noted == olm.ApprovalManual:
@@ -55,8 +56,8 @@ const (
 	earlierResyncAnnotation = "opgate.io/nudged-at"
 )
 
-// ResyncRequest returns the annotations of a merge patch of a Subscription that makes OLM resolve the namespace again, which it does when a
-// Subscription changes. The value is the time of the request.
+// ResyncRequest returns the annotations of a merge patch of a Subscription that makes OLM resolve the namespace again,
+// which it does when a Subscription changes. The value is the time of the request.
 func ResyncRequest(at string) map[string]any {
 	return map[string]any{resyncRequestedAtAnnotation: at, earlierResyncAnnotation: nil}
 }
@@ -140,8 +141,9 @@ func (n *Namespace) incomplete() bool {
 	return slices.ContainsFunc(n.enforced, func(p *OperatorPolicy) bool { return p.Incomplete })
 }
 
-// awaitsApproval reports whether the newest plan waits for approval. OLM created it as Manual, and never reads Subscriptions again: if
-// these were Automatic now, the loop would ignore the plan. It may not be named by a Subscription yet. Earlier plans are outdated.
+// awaitsApproval reports whether the newest plan waits for approval. OLM created it as Manual, and never reads
+// Subscriptions again: if these were Automatic now, the loop would ignore the plan. It may not be named by a
+// Subscription yet. Earlier plans are outdated.
 func (n *Namespace) awaitsApproval() bool {
 	newest := int64(0)
 	for _, p := range n.plans {
@@ -182,9 +184,9 @@ func changeApproval(s *olm.Subscription, requested, want, source, because string
 	return []Change{set, note}
 }
 
-// judgeApproval computes installPlanApproval from all enforcing policies (one that requires Manual is enough) or, if none decides, from the
-// Constraints; it records how another value is handled. It returns the value that will be stored, and the policy that
-// decided; nil if none did.
+// judgeApproval computes installPlanApproval from all enforcing policies (one that requires Manual is enough) or, if
+// none decides, from the Constraints; it records how another value is handled. It returns the value that will be
+// stored, and the policy that decided; nil if none did.
 func judgeApproval(in *SubscriptionInput, policies []*OperatorPolicy, v *Verdict) (stored string, decider *OperatorPolicy) {
 	have := in.Subscription.Spec.InstallPlanApproval
 	var want, because string

@@ -64,7 +64,8 @@ func TestD2JudgedNamespaces(t *testing.T) {
 	}
 }
 
-// TestD2WithoutSpec: a patch of a field in a spec that does not exist would be answered 500 in place of the API server's refusal.
+// TestD2WithoutSpec: a patch of a field in a spec that does not exist would be answered 500 in place of the API
+// server's refusal.
 func TestD2WithoutSpec(t *testing.T) {
 	ns := NewNamespace("shop", NamespaceContents{Exists: true, Policies: []*OperatorPolicy{policyFor("etcd", versions("etcd.v1"))}})
 	v := JudgeSubscription(SubscriptionInput{Subscription: &olm.Subscription{}, Namespace: ns, Mode: MutateApproval})

@@ -13,8 +13,8 @@ const RuleSubscriptionHeldPlan RuleID = "subscription/held-plan"
 var subscriptionHeldPlan = Rule{ID: RuleSubscriptionHeldPlan, Outcomes: warn,
 	Summary: "a plan for other operators of the namespace is held, and OLM puts what a new Subscription asks for into one plan with them"}
 
-// judgeHeldPlans warns of a first installation beside a plan that is held. OLM resolves all Subscriptions of a namespace together, so
-// that its next plan has both, and is held as well.
+// judgeHeldPlans warns of a first installation beside a plan that is held. OLM resolves all Subscriptions of a
+// namespace together, so that its next plan has both, and is held as well.
 func judgeHeldPlans(in *SubscriptionInput, v *Verdict) {
 	pkg := in.Subscription.Spec.Package
 	if in.Old != nil || in.ByOLM || in.Namespace.installedOf(pkg, "") != "" {

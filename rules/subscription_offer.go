@@ -28,8 +28,8 @@ var (
 		Summary: "the package has no channel spec.channel in the catalog, so OLM would wait for it without an error"}
 )
 
-// judgeChannel judges a Subscription by the Constraints, as far as it is known before there is a plan what it will install. What is certain
-// is refused; what is likely is warned of, and judged again on the plan.
+// judgeChannel judges a Subscription by the Constraints, as far as it is known before there is a plan what it will
+// install. What is certain is refused; what is likely is warned of, and judged again on the plan.
 func judgeChannel(in *SubscriptionInput, v *Verdict) {
 	asked := askedFor(in)
 	set, namespace, budget := in.Namespace.Constraints(), in.Namespace.ForConstraints(), constraint.NewBudget(in.Interrupt)

@@ -45,8 +45,8 @@ type Reason struct {
 	Decision Decision
 	// Field is the path of the offending field, if there is one.
 	Field string
-	// Message is a full sentence without the object's name: the offending value, the policy, the rule in parentheses, then what would be
-	// accepted.
+	// Message is a full sentence without the object's name: the offending value, the policy, the rule in parentheses,
+	// then what would be accepted.
 	Message string
 
 	// from is the source of the reason; it determines who may override it. Zero if there is no single one.
@@ -91,8 +91,8 @@ type Verdict struct {
 	CSVs []CSVVerdict
 }
 
-// Refusal returns the text for the user who made the write: the object, then the reasons. A hostile object may cause any number of these;
-// beyond a readable number they are counted.
+// Refusal returns the text for the user who made the write: the object, then the reasons. A hostile object may cause
+// any number of these; beyond a readable number they are counted.
 func (v *Verdict) Refusal() string {
 	const most = 20
 	parts := make([]string, 0, min(len(v.Reasons), most+1))

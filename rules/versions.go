@@ -7,9 +7,10 @@ import (
 	"github.com/opgate/opgate/olm"
 )
 
-// SplitVersions reads spec.versions: each entry is a ClusterServiceVersion name, which may end with the digest of a bundle image, or a
-// comma-separated list of them. White space around names and empty names are dropped, order is kept, duplicates are removed. Source: the
-// existing OperatorPolicy controller's interpretation of the field, which has no digests.
+// SplitVersions reads spec.versions: each entry is a ClusterServiceVersion name, which may end with the digest of a
+// bundle image, or a comma-separated list of them. White space around names and empty names are dropped, order is kept,
+// duplicates are removed. Source: the existing OperatorPolicy controller's interpretation of the field, which has no
+// digests.
 //
 // At most maxVersions+1 names are returned, so that a policy takes neither the time nor the memory of the process
 // (threats G33, G35).
@@ -79,7 +80,8 @@ func (l *versionList) plainNames() []string {
 	return slices.DeleteFunc(l.names(), func(name string) bool { return !l.lists(name) })
 }
 
-// lists reports whether a name is listed for any contents. Names are compared byte by byte: a look-alike is another name (threat O11).
+// lists reports whether a name is listed for any contents. Names are compared byte by byte: a look-alike is another
+// name (threat O11).
 func (l *versionList) lists(name string) bool {
 	_, listed := slices.BinarySearchFunc(l.byName, name, func(i uint16, name string) int { return strings.Compare(l.entries[i], name) })
 	return listed && !strings.Contains(name, "@") // an entry with a digest is no name
@@ -88,8 +90,8 @@ func (l *versionList) lists(name string) bool {
 // binds reports whether a name is listed for certain contents only.
 func (l *versionList) binds(name string) bool { return len(l.digests[name]) > 0 && !l.lists(name) }
 
-// matches reports whether a ClusterServiceVersion is listed; known is false if that depends on its contents and the plan does not show them.
-// An empty list lists everything.
+// matches reports whether a ClusterServiceVersion is listed; known is false if that depends on its contents and the
+// plan does not show them. An empty list lists everything.
 func (l *versionList) matches(c *Bundle) (match, known bool) {
 	if !l.binds(c.name) {
 		return len(l.entries) == 0 || l.lists(c.name), true

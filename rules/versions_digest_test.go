@@ -78,7 +78,8 @@ func TestListedDigests(t *testing.T) {
 	}
 }
 
-// TestDigestsByNameAlone: where contents are not known yet, a name that is bound to contents is neither allowed nor forbidden for good.
+// TestDigestsByNameAlone: where contents are not known yet, a name that is bound to contents is neither allowed nor
+// forbidden for good.
 func TestDigestsByNameAlone(t *testing.T) {
 	bound := []string{"etcd.v0.9.2@" + digestA}
 	allow := policyFor("etcd", func(s *spec) { anyCatalog(s); s.Versions, s.Subscription.StartingCSV = bound, "etcd.v0.9.2" })

@@ -7,13 +7,13 @@ import (
 	"github.com/opgate/opgate/olm"
 )
 
-// A virtual operator is a ClusterServiceVersion without a Subscription that exposes the properties of a Constraint to OLM's resolver: it
-// reads those of all ClusterServiceVersions in a namespace (R-CO-5).
+// A virtual operator is a ClusterServiceVersion without a Subscription that exposes the properties of a Constraint to
+// OLM's resolver: it reads those of all ClusterServiceVersions in a namespace (R-CO-5).
 const (
 	// VirtualOperatorLabel is on each; its value is the name of the Constraint.
 	VirtualOperatorLabel = "opgate.io/virtual-operator"
-	// VirtualOperatorNamespacesAnnotation of a Constraint is a label selector in the syntax of kubectl -l: it selects the namespaces whose
-	// resolver reads its properties, if they have a Subscription.
+	// VirtualOperatorNamespacesAnnotation of a Constraint is a label selector in the syntax of kubectl -l: it selects
+	// the namespaces whose resolver reads its properties, if they have a Subscription.
 	VirtualOperatorNamespacesAnnotation = "opgate.io/virtual-operator-namespaces"
 
 	virtualOperatorPrefix = "opgate-properties-"
@@ -21,8 +21,8 @@ const (
 	maxLabelValue = 63
 )
 
-// VirtualOperatorName returns the name of the ClusterServiceVersion for a Constraint. It is truncated so that it also fits where OLM
-// derives labels from it.
+// VirtualOperatorName returns the name of the ClusterServiceVersion for a Constraint. It is truncated so that it also
+// fits where OLM derives labels from it.
 func VirtualOperatorName(constraint string) string {
 	return truncateName(virtualOperatorPrefix + constraint)
 }

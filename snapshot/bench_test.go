@@ -33,8 +33,8 @@ func crowded(n int) *Builder {
 	return b
 }
 
-// BenchmarkEvent measures one event: decoding a small object, and building a snapshot with its namespace rebuilt. The cost must not
-// depend on the number of namespaces: an event at 10,000 costs at most twice one at 100.
+// BenchmarkEvent measures one event: decoding a small object, and building a snapshot with its namespace rebuilt. The
+// cost must not depend on the number of namespaces: an event at 10,000 costs at most twice one at 100.
 func BenchmarkEvent(b *testing.B) {
 	for _, n := range []int{100, 10_000} {
 		builder := crowded(n)
@@ -89,8 +89,8 @@ func TestEventCost(t *testing.T) {
 	}
 }
 
-// TestMemory: a namespace with a policy, a Subscription and a group takes a few KiB, and a plan of 40 KiB much less than its manifests:
-// 5,000 of them take at most 10 MiB. About 60% of the budgets were measured when they were set.
+// TestMemory: a namespace with a policy, a Subscription and a group takes a few KiB, and a plan of 40 KiB much less
+// than its manifests: 5,000 of them take at most 10 MiB. About 60% of the budgets were measured when they were set.
 func TestMemory(t *testing.T) {
 	heap := func() int64 {
 		var stats runtime.MemStats

@@ -65,8 +65,8 @@ type event struct {
 
 // Builder builds snapshots from events. It is not safe for concurrent use.
 type Builder struct {
-	// Unjudged are namespaces that the webhook configurations exclude: no Constraint counts there, since it would not be
-	// enforced. Default: none.
+	// Unjudged are namespaces that the webhook configurations exclude: no Constraint counts there, since it would not
+	// be enforced. Default: none.
 	Unjudged []string
 	// Needed reports whether a policy depends on the cluster. Default: none does.
 	Needed func(*policyv1beta2.OperatorPolicy) bool
@@ -103,8 +103,8 @@ func (b *Builder) SetCluster(now time.Time, c state.Cluster) *Snapshot {
 	return next
 }
 
-// Complete sets what policies are completed to, which counts for their present state, and returns a new snapshot. The policies have been put
-// before.
+// Complete sets what policies are completed to, which counts for their present state, and returns a new snapshot. The
+// policies have been put before.
 func (b *Builder) Complete(now time.Time, completions map[types.NamespacedName]*Completion) *Snapshot {
 	events := make([]event, 0, len(completions))
 	for key, c := range completions {

@@ -29,8 +29,8 @@ func TestConstraintsCountEverywhere(t *testing.T) {
 	}
 }
 
-// TestSetConstraints checks that Constraints are prepared again when an input of judging changes, and only then: they hold the
-// cached results.
+// TestSetConstraints checks that Constraints are prepared again when an input of judging changes, and only then: they
+// hold the cached results.
 func TestSetConstraints(t *testing.T) {
 	cluster := state.Cluster{Version: "1.36.3"}
 	var b Builder
@@ -93,8 +93,8 @@ func policyIn(namespace, version string, generation int64) *Object {
 	return encode(OperatorPolicies, op)
 }
 
-// TestCompletions: a completion counts for the state of the policy that it was made for, in the namespace that it names, and a
-// policy is in one namespace only.
+// TestCompletions: a completion counts for the state of the policy that it was made for, in the namespace that it
+// names, and a policy is in one namespace only.
 func TestCompletions(t *testing.T) {
 	b := Builder{Needed: func(op *policyv1beta2.OperatorPolicy) bool { return op.Spec.Subscription.Namespace == "" }}
 	key := types.NamespacedName{Namespace: "policies", Name: "etcd"}
@@ -196,7 +196,8 @@ func TestG5UnreadablePolicyHolds(t *testing.T) {
 	}
 }
 
-// TestO15PoliciesSuspend checks that the Policies of a snapshot suspend what their templates name, whatever its annotations are.
+// TestO15PoliciesSuspend checks that the Policies of a snapshot suspend what their templates name, whatever its
+// annotations are.
 func TestO15PoliciesSuspend(t *testing.T) {
 	waits := func(version, details string) *Object {
 		return read(Policies, `{"apiVersion":"policy.open-cluster-management.io/v1","kind":"Policy",

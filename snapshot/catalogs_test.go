@@ -19,8 +19,8 @@ const (
 	record        = `"olm.curated":"{\"namespace\":\"olm\",\"name\":\"curated\",\"polls\":[{\"image\":\"` + reviewedImage + `\",\"packages\":7}]}"`
 )
 
-// TestCatalogsAreFollowed: when it becomes known which image a catalog runs, and what that changed, plans are judged again and the controllers
-// are notified of namespaces that judge by it, and of no other.
+// TestCatalogsAreFollowed: when it becomes known which image a catalog runs, and what that changed, plans are judged
+// again and the controllers are notified of namespaces that judge by it, and of no other.
 func TestCatalogsAreFollowed(t *testing.T) {
 	pod := func(digest string) *Object { return read(Pods, fmt.Sprintf(curatedPod, digest)) }
 	records := func(data string) *Object { return read(Records, fmt.Sprintf(recordOf, data)) }

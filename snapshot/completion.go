@@ -27,10 +27,11 @@ type Completion struct {
 	// Generation and UID identify the state and the policy; it does not count for any other.
 	Generation int64
 	UID        types.UID
-	// Policy is a copy of the policy with its spec completed as far as possible. Its status may be older than the stored one.
+	// Policy is a copy of the policy with its spec completed as far as possible. Its status may be older than the
+	// stored one.
 	Policy *policyv1beta2.OperatorPolicy
-	// Problems are why the spec is not complete, as complete sentences with field paths; nil if it is. The fields that they name
-	// are as they were written. With any problem the policy holds what it governs.
+	// Problems are why the spec is not complete, as complete sentences with field paths; nil if it is. The fields that
+	// they name are as they were written. With any problem the policy holds what it governs.
 	Problems []string
 }
 

@@ -81,7 +81,8 @@ type storedNamespace struct {
 	deleting            bool
 }
 
-// storedCSV is the part of a ClusterServiceVersion that is stored; here is false for one that is installed elsewhere, or installs nothing.
+// storedCSV is the part of a ClusterServiceVersion that is stored; here is false for one that is installed elsewhere,
+// or installs nothing.
 type storedCSV struct {
 	installed     rules.Installed
 	here, virtual bool
@@ -255,8 +256,8 @@ func addOperatorGroup(to *rules.Cluster, in string, value any) {
 
 // Deployment is the part of a Deployment that is stored.
 type Deployment struct {
-	// Available reports whether the controller has observed the present generation, and all desired replicas exist, of that
-	// generation, and are available (R-ST-11).
+	// Available reports whether the controller has observed the present generation, and all desired replicas exist, of
+	// that generation, and are available (R-ST-11).
 	Available bool
 	// Stalled reports whether the Deployment has exceeded its progress deadline.
 	Stalled bool
@@ -295,7 +296,8 @@ func decodeDeployment(raw []byte) (any, Subject, error) {
 	return d, InNamespace(o.Metadata.Namespace), nil
 }
 
-// decodeCatalog decodes a CatalogSource, to which every namespace may refer. One that does not decode is not known to rules.
+// decodeCatalog decodes a CatalogSource, to which every namespace may refer. One that does not decode is not known to
+// rules.
 func decodeCatalog(raw []byte) (any, Subject, error) {
 	c, err := olm.DecodeCatalogSource(raw)
 	if err != nil {
@@ -310,7 +312,8 @@ func addCatalog(to *rules.Cluster, _ string, value any) {
 	to.Facts.AddCatalog(olm.Catalog{Namespace: c.Metadata.Namespace, Name: c.Metadata.Name}, c)
 }
 
-// decodePod decodes a pod of a CatalogSource, to which every namespace may refer. One that does not decode says nothing of its image.
+// decodePod decodes a pod of a CatalogSource, to which every namespace may refer. One that does not decode says nothing
+// of its image.
 func decodePod(raw []byte) (any, Subject, error) {
 	pod, err := olm.DecodeCatalogPod(raw)
 	if err != nil || pod == nil {
@@ -325,8 +328,9 @@ func addPod(to *rules.Cluster, _ string, value any) {
 	}
 }
 
-// decodeRecords decodes the ConfigMap with the records of catalogs, to which every namespace may refer, and those with what was installed in
-// one namespace. A record of a catalog that cannot be read is left out, so that what needs it is held. Other ConfigMaps count for nothing.
+// decodeRecords decodes the ConfigMap with the records of catalogs, to which every namespace may refer, and those with
+// what was installed in one namespace. A record of a catalog that cannot be read is left out, so that what needs it is
+// held. Other ConfigMaps count for nothing.
 func decodeRecords(raw []byte) (any, Subject, error) {
 	var object struct {
 		Metadata struct {

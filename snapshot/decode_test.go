@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// TestStoredPlanKeepsDefinitions checks that a snapshot retains the steps of a plan that show which definitions it created.
+// TestStoredPlanKeepsDefinitions checks that a snapshot retains the steps of a plan that show which definitions it
+// created.
 func TestStoredPlanKeepsDefinitions(t *testing.T) {
 	const plan = `{
 		"metadata": {"namespace": "shop", "name": "install-1", "creationTimestamp": "2026-11-21T09:00:00Z"},

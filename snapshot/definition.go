@@ -30,8 +30,8 @@ type Definition struct {
 	Established bool
 	// Operators are OLM's labels for the operators that it belongs to.
 	Operators []string
-	// Annotations is a digest of the annotations: after granting a right, an administrator annotates the definition to have forbidden
-	// watches retried at once.
+	// Annotations is a digest of the annotations: after granting a right, an administrator annotates the definition to
+	// have forbidden watches retried at once.
 	Annotations uint64
 }
 

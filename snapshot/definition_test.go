@@ -100,8 +100,8 @@ func TestDefinition(t *testing.T) {
 	}
 }
 
-// TestDefinitionAnnotated has an annotation added to a definition that has others: subscribers are notified of it, and of nothing else
-// that is not stored.
+// TestDefinitionAnnotated has an annotation added to a definition that has others: subscribers are notified of it, and
+// of nothing else that is not stored.
 func TestDefinitionAnnotated(t *testing.T) {
 	var reader Reader
 	read := func(metadata string) *Object {

@@ -202,9 +202,9 @@ func (d *draft) judged(name string, objects []*Object) *rules.Namespace {
 	return cluster.Namespaces()[name]
 }
 
-// setConstraints prepares the Constraints of the cluster for judging, for all namespaces, if any input of that
-// is new. The loop writes their status often: that must not discard cached results. Subscribers are not notified of facts
-// that no Constraint reads.
+// setConstraints prepares the Constraints of the cluster for judging, for all namespaces, if any input of that is new.
+// The loop writes their status often: that must not discard cached results. Subscribers are not notified of facts that
+// no Constraint reads.
 func (d *draft) setConstraints() {
 	before := d.next.constraintObjects
 	d.next.constraintObjects = nil

@@ -36,8 +36,8 @@ type Feed struct {
 
 	mu      sync.Mutex
 	pending []event
-	// awaited is the time since when only policies are missing for the first snapshot, failed when reading them last failed. denied reports
-	// whether the API server answers that they are not served or forbidden.
+	// awaited is the time since when only policies are missing for the first snapshot, failed when reading them last
+	// failed. denied reports whether the API server answers that they are not served or forbidden.
 	awaited, failed time.Time
 	denied          bool
 }
@@ -49,8 +49,8 @@ type FeedOptions struct {
 	Client *stream.Client
 	// Store is updated. Required.
 	Store *Store
-	// Unjudged are namespaces that the webhook configurations exclude: no Constraint counts there, since it would not be
-	// enforced. Default: none.
+	// Unjudged are namespaces that the webhook configurations exclude: no Constraint counts there, since it would not
+	// be enforced. Default: none.
 	Unjudged []string
 	// Namespace is Opgate's own, of the kinds that are watched there alone. Default: these are not watched.
 	Namespace string
@@ -62,8 +62,9 @@ type FeedOptions struct {
 	MaxStaleness time.Duration
 	// Ordering watches Policies and PolicySets as well, for the dependency graph. Default: no Policy is known.
 	Ordering bool
-	// PolicyVersions are the versions that policies are read in, where another program owns their definition: each value replaces the last,
-	// and "" means that there is no definition. Default: v1beta2, which Opgate's own definition has.
+	// PolicyVersions are the versions that policies are read in, where another program owns their definition: each
+	// value replaces the last, and "" means that there is no definition. Default: v1beta2, which Opgate's own
+	// definition has.
 	PolicyVersions <-chan string
 	// Completer completes policies that depend on the cluster. Default: none; such policies hold
 	// what they govern, as far as they state that.
@@ -118,8 +119,8 @@ func (f *Feed) supply() {
 	}
 }
 
-// Start watches the API server until the context ends. The first snapshot is stored once all kinds that every replica needs
-// have been listed; a kind that the API server does not serve yet keeps the gate closed, unless it is optional.
+// Start watches the API server until the context ends. The first snapshot is stored once all kinds that every replica
+// needs have been listed; a kind that the API server does not serve yet keeps the gate closed, unless it is optional.
 func (f *Feed) Start(ctx context.Context) error {
 	f.supply()
 	policies, others := (<-chan struct{})(nil), []<-chan struct{}{}
@@ -193,7 +194,8 @@ func (f *Feed) Start(ctx context.Context) error {
 	}
 }
 
-// namespacesOf returns the namespaces in which a kind is watched, each by a watch of its own: one that is forbidden delays no other.
+// namespacesOf returns the namespaces in which a kind is watched, each by a watch of its own: one that is forbidden
+// delays no other.
 func (f *Feed) namespacesOf(kind *Kind) []string {
 	switch {
 	case kind == Pods && f.CatalogNamespaces != nil:
@@ -233,8 +235,9 @@ func (f *Feed) handler() cache.ResourceEventHandlerFuncs {
 	}
 }
 
-// informer returns the informer of a kind, in a version, of one namespace or of all, with a handler of its events. handled is done when everything that was listed has been received, absent is closed
-// when the API server answers that it does not serve an optional kind.
+// informer returns the informer of a kind, in a version, of one namespace or of all, with a handler of its events.
+// handled is done when everything that was listed has been received, absent is closed when the API server answers that
+// it does not serve an optional kind.
 func (f *Feed) informer(
 	kind *Kind, resource schema.GroupVersionResource, namespace string, progress *stream.Progress, handler cache.ResourceEventHandlerFuncs,
 ) (_ cache.SharedIndexInformer, handled cache.DoneChecker, absent <-chan struct{}, err error) {
@@ -274,9 +277,9 @@ func (f *Feed) informer(
 // them. If another replica is ready they are listed much earlier.
 const conversionGrace = 10 * time.Second
 
-// AwaitsConversion reports whether there is no snapshot, or a stale one, because policies, and only these, have not been listed
-// for some time. They may be stored in v1beta1, and this process may be the only one to convert them, which the
-// API server reaches only if the process reports ready. Until there is a current snapshot reviews are still
+// AwaitsConversion reports whether there is no snapshot, or a stale one, because policies, and only these, have not
+// been listed for some time. They may be stored in v1beta1, and this process may be the only one to convert them, which
+// the API server reaches only if the process reports ready. Until there is a current snapshot reviews are still
 // refused.
 func (f *Feed) AwaitsConversion() bool {
 	f.mu.Lock()

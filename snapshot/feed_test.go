@@ -17,8 +17,8 @@ import (
 	"github.com/opgate/opgate/stream"
 )
 
-// TestFeedWithoutOptionalKind: an API server that does not serve an optional kind yet does not keep the gate closed, and the kind counts
-// as soon as it is served.
+// TestFeedWithoutOptionalKind: an API server that does not serve an optional kind yet does not keep the gate closed,
+// and the kind counts as soon as it is served.
 func TestFeedWithoutOptionalKind(t *testing.T) {
 	var served atomic.Bool
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

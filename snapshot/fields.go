@@ -6,16 +6,16 @@ import (
 	"github.com/opgate/opgate/stream"
 )
 
-// The fields that are stored for controllers. Tenants write objects of these kinds, as large as the API server accepts. A field
-// that is too large is replaced by a placeholder text (stream.Withheld).
+// The fields that are stored for controllers. Tenants write objects of these kinds, as large as the API server accepts.
+// A field that is too large is replaced by a placeholder text (stream.Withheld).
 
 const (
 	managedMark    = "operatorpolicy.policy.open-cluster-management.io/managed"
 	labelManagedBy = "app.kubernetes.io/managed-by"
 )
 
-// head returns the fields of the metadata that are stored of every kind, with labels and annotations. The resourceVersion
-// is that of the Object.
+// head returns the fields of the metadata that are stored of every kind, with labels and annotations. The
+// resourceVersion is that of the Object.
 func head(labels, annotations stream.Fields, more stream.Fields) stream.Fields {
 	more["metadata"] = stream.Fields{"name": nil, "generateName": nil, "namespace": nil, "uid": nil, "generation": nil, "creationTimestamp": nil,
 		"deletionTimestamp": nil, "finalizers": nil, "ownerReferences": nil, "labels": labels, "annotations": annotations}

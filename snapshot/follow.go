@@ -31,8 +31,9 @@ type policyWatch struct {
 	stop   func()
 }
 
-// followPolicies watches policies in the versions that PolicyVersions says, one after another. The returned channel is closed once
-// policies have been read, or it is known that none can exist. While the version changes, policies stay in force as they were last read.
+// followPolicies watches policies in the versions that PolicyVersions says, one after another. The returned channel is
+// closed once policies have been read, or it is known that none can exist. While the version changes, policies stay in
+// force as they were last read.
 func (f *Feed) followPolicies(ctx context.Context, running *sync.WaitGroup) <-chan struct{} {
 	known := make(chan struct{})
 	running.Go(func() {

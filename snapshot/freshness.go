@@ -10,7 +10,8 @@ import (
 	"github.com/opgate/opgate/stream"
 )
 
-// freshness is how current the watches of a store are. It is read without locks; the feed and Wait write it one at a time.
+// freshness is how current the watches of a store are. It is read without locks; the feed and Wait write it one at a
+// time.
 type freshness struct {
 	watches atomic.Pointer[[]watched]
 	unseen  atomic.Pointer[[]unseen]
@@ -50,8 +51,9 @@ func valueOf[T any](list *atomic.Pointer[[]T]) []T {
 	return nil
 }
 
-// Stale returns the kinds that verdicts depend on and that the snapshot may be too old in: of which a watch has shown no progress for
-// longer than the bound, or not a write of this process. Nothing may be judged, or done, by such a snapshot (threat G1).
+// Stale returns the kinds that verdicts depend on and that the snapshot may be too old in: of which a watch has shown
+// no progress for longer than the bound, or not a write of this process. Nothing may be judged, or done, by such a
+// snapshot (threat G1).
 func (s *Store) Stale() []*Kind {
 	var stale []*Kind
 	for _, w := range valueOf(&s.freshness.watches) {
@@ -97,8 +99,9 @@ func (s *Store) shown(w *unseen) bool {
 	})
 }
 
-// Wait waits until the snapshot shows a write of a kind, so that nothing is decided on a state from before that write. Version is the
-// resourceVersion that the API server has returned, "" for a deletion. If the write is not shown in time, the kind is stale until it is.
+// Wait waits until the snapshot shows a write of a kind, so that nothing is decided on a state from before that write.
+// Version is the resourceVersion that the API server has returned, "" for a deletion. If the write is not shown in
+// time, the kind is stale until it is.
 func (s *Store) Wait(ctx context.Context, kind *Kind, version string, shows func(*Snapshot) bool) error {
 	err := s.replaced.Wait(ctx, s.satisfies(shows))
 	if err == nil || ctx.Err() != nil {

@@ -49,8 +49,8 @@ func want(t *testing.T, store *Store, kinds ...*Kind) {
 	}
 }
 
-// TestG1Stale: a kind is stale once one of its watches has shown no progress for the bound, whatever others have, and not before it has
-// shown any.
+// TestG1Stale: a kind is stale once one of its watches has shown no progress for the bound, whatever others have, and
+// not before it has shown any.
 func TestG1Stale(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := NewStore(nil)
@@ -88,7 +88,8 @@ func TestG1Stale(t *testing.T) {
 	})
 }
 
-// TestG1UnseenWrite: a kind of which a write is not shown in time is stale until it is, or until its watch has passed it.
+// TestG1UnseenWrite: a kind of which a write is not shown in time is stale until it is, or until its watch has passed
+// it.
 func TestG1UnseenWrite(t *testing.T) {
 	policy := func(version string) *Object {
 		return read(OperatorPolicies, fmt.Sprintf(`{"metadata":{"name":"etcd","namespace":"policies","resourceVersion":%q},

@@ -6,8 +6,8 @@ import (
 	"github.com/opgate/opgate/olm"
 )
 
-// InstalledGlobally returns the namespaces, sorted, with a ClusterServiceVersion of a package and an OperatorGroup for all namespaces. The
-// slice must not be modified.
+// InstalledGlobally returns the namespaces, sorted, with a ClusterServiceVersion of a package and an OperatorGroup for
+// all namespaces. The slice must not be modified.
 func (s *Snapshot) InstalledGlobally(pkg string) []string {
 	namespaces, _ := s.global.get(pkg)
 	return namespaces
@@ -18,8 +18,9 @@ func (s *Snapshot) InstalledElsewhere(pkg, namespace string) bool {
 	return slices.ContainsFunc(s.InstalledGlobally(pkg), func(name string) bool { return name != namespace })
 }
 
-// Copied reports whether OLM has copied a ClusterServiceVersion of a package to a namespace, from one in which it is installed for others as well.
-// A user of the namespace sees the copy; that another namespace has the package is no fact of theirs (threat G24).
+// Copied reports whether OLM has copied a ClusterServiceVersion of a package to a namespace, from one in which it is
+// installed for others as well. A user of the namespace sees the copy; that another namespace has the package is no
+// fact of theirs (threat G24).
 func (s *Snapshot) Copied(pkg, namespace string) bool {
 	return slices.ContainsFunc(s.Objects(ClusterServiceVersions, InNamespace(namespace)), func(o *Object) bool {
 		csv, ok := o.value.(*storedCSV)

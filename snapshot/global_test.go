@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// TestInstalledGlobally checks that the index follows groups and ClusterServiceVersions, and that changes name the packages.
+// TestInstalledGlobally checks that the index follows groups and ClusterServiceVersions, and that changes name the
+// packages.
 func TestInstalledGlobally(t *testing.T) {
 	group := func(namespace, targets string) *Object {
 		return read(OperatorGroups, `{"metadata":{"name":"group","namespace":"`+namespace+`"},"spec":{"targetNamespaces":[`+targets+`]}}`)

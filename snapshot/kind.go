@@ -30,7 +30,8 @@ type Kind struct {
 	Own bool
 	// Readers are the components that need the kind.
 	Readers Readers
-	// restless is set for kinds that change often in fields that are not stored: subscribers are not notified of such a change.
+	// restless is set for kinds that change often in fields that are not stored: subscribers are not notified of such a
+	// change.
 	restless bool
 
 	index int
@@ -50,18 +51,18 @@ type Readers int
 const (
 	// EveryReplica judges by the kind: there is no snapshot before all its objects have been listed.
 	EveryReplica Readers = iota
-	// Ordering is every replica where Policies are evaluated. The first snapshot waits for Policies, which suspend others
-	// (threat O15).
+	// Ordering is every replica where Policies are evaluated. The first snapshot waits for Policies, which suspend
+	// others (threat O15).
 	Ordering
-	// Facts is every replica, for facts that Constraints may read. No snapshot waits for the kind: until it is known, what reads the fact
-	// is held.
+	// Facts is every replica, for facts that Constraints may read. No snapshot waits for the kind: until it is known,
+	// what reads the fact is held.
 	Facts
 	// Leader alone needs the kind. It is watched from the first time that this replica leads.
 	Leader
 )
 
-// Subject is what an object belongs to: one namespace, or the cluster. The zero value stands for the policies that govern
-// nothing yet.
+// Subject is what an object belongs to: one namespace, or the cluster. The zero value stands for the policies that
+// govern nothing yet.
 type Subject struct {
 	cluster   bool
 	namespace string
@@ -102,7 +103,8 @@ var (
 		decode: decodeCatalog, add: addCatalog, keep: keeping(keptOfCatalog)}
 	Pods = &Kind{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, Resource: "pods", Readers: Facts, restless: true,
 		Selector: olm.CatalogSourceLabel, decode: decodePod, add: addPod}
-	// Records are the ConfigMaps with what the images of catalogs changed, and with what was installed in each namespace.
+	// Records are the ConfigMaps with what the images of catalogs changed, and with what was installed in each
+	// namespace.
 	Records = &Kind{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, Resource: "configmaps",
 		Own: true, decode: decodeRecords, add: addRecords}
 	Deployments = &Kind{GroupVersionKind: schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, Resource: "deployments", Readers: Leader,
@@ -138,7 +140,8 @@ func KindOf(gvk schema.GroupVersionKind) *Kind {
 	return kinds[i]
 }
 
-// subject returns the subject of an object of the kind, from its name. OperatorPolicies belong to the namespace that they name.
+// subject returns the subject of an object of the kind, from its name. OperatorPolicies belong to the namespace that
+// they name.
 func (k *Kind) subject(key types.NamespacedName) Subject {
 	switch k {
 	case Namespaces:

@@ -28,8 +28,8 @@ type Object struct {
 	concerns Subject
 	// value is what decode of the kind returned.
 	value any
-	// content is the JSON of the fields that controllers read, without the resourceVersion. It takes a fifth of the memory of
-	// the decoded fields.
+	// content is the JSON of the fields that controllers read, without the resourceVersion. It takes a fifth of the
+	// memory of the decoded fields.
 	content []byte
 }
 

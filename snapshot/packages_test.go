@@ -15,7 +15,8 @@ const pendingEtcd = `{"metadata":{"name":"install-x7","namespace":"shop"},"spec"
 	"status":{"phase":"RequiresApproval","bundleLookups":[{"identifier":"etcd.v1","catalogSourceRef":{"namespace":"olm","name":"curated"},
 	"properties":"{\"properties\":[{\"type\":\"olm.package\",\"value\":{\"packageName\":\"etcd\",\"version\":\"1.0.0\"}}]}"}]}}`
 
-// TestPackageChanged: a plan is judged again, and the controllers are notified, when the package becomes known, and nothing else is.
+// TestPackageChanged: a plan is judged again, and the controllers are notified, when the package becomes known, and
+// nothing else is.
 func TestPackageChanged(t *testing.T) {
 	var known *catalog.Package
 	b := Builder{Packages: func(string, string, olm.Catalog) *catalog.Package { return known }}

@@ -10,7 +10,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// notInStore are resources that every replica watches and that are no kinds of the store: the cluster version, and OLM's service account.
+// notInStore are resources that every replica watches and that are no kinds of the store: the cluster version, and
+// OLM's service account.
 var notInStore = []string{"clusterversions", "serviceaccounts"}
 
 // ownRole is the Role for Opgate's own namespace.

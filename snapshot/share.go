@@ -6,8 +6,8 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 )
 
-// share returns a copy of a status without spare capacity, of which the texts that recur are stored once for all policies. A decoded
-// status is the larger part of a policy.
+// share returns a copy of a status without spare capacity, of which the texts that recur are stored once for all
+// policies. A decoded status is the larger part of a policy.
 func share(status *policyv1beta2.OperatorPolicyStatus) policyv1beta2.OperatorPolicyStatus {
 	shared := status.DeepCopy() // slices that are decoded grow by more than they need
 	for i := range shared.Conditions {

@@ -69,8 +69,8 @@ type Seen struct {
 	Objects int
 }
 
-// Namespace returns the observed state of a namespace; nil, which rules read as an empty one, if nothing is known and no
-// Constraint applies, and no policy to every namespace.
+// Namespace returns the observed state of a namespace; nil, which rules read as an empty one, if nothing is known and
+// no Constraint applies, and no policy to every namespace.
 func (s *Snapshot) Namespace(name string) *rules.Namespace {
 	if e, ok := s.namespaces.get(name); ok && e.judged != nil {
 		return e.judged
@@ -82,7 +82,8 @@ func (s *Snapshot) Namespace(name string) *rules.Namespace {
 	return rules.NewNamespace(name, rules.NamespaceContents{Constraints: s.constraints, Policies: s.everywhere})
 }
 
-// WithDependencies is Namespace for reviews, whose refusals name the whole chain of Policies that a suspended policy depends on.
+// WithDependencies is Namespace for reviews, whose refusals name the whole chain of Policies that a suspended policy
+// depends on.
 func (s *Snapshot) WithDependencies(name string) *rules.Namespace {
 	return s.Namespace(name).WithDependencies(s.graph)
 }
@@ -107,8 +108,8 @@ func (s *Snapshot) names() []string {
 	return names
 }
 
-// Objects returns the objects of a kind that belong to a subject; those of a namespace are sorted by namespace and name. They
-// must not be modified.
+// Objects returns the objects of a kind that belong to a subject; those of a namespace are sorted by namespace and
+// name. They must not be modified.
 func (s *Snapshot) Objects(kind *Kind, concern Subject) []*Object {
 	if concern.cluster {
 		var all []*Object
@@ -181,8 +182,8 @@ func (s *Snapshot) PolicySet(key types.NamespacedName) *PolicySet {
 	return nil
 }
 
-// OperatorPolicy returns an OperatorPolicy as it is stored, with the namespace in which it governs something, nil if it does
-// not exist or does not decode.
+// OperatorPolicy returns an OperatorPolicy as it is stored, with the namespace in which it governs something, nil if it
+// does not exist or does not decode.
 func (s *Snapshot) OperatorPolicy(governs string, key types.NamespacedName) *policyv1beta2.OperatorPolicy {
 	if o := s.Object(OperatorPolicies, InNamespace(governs), key); o != nil {
 		return o.value.(*storedPolicy).object

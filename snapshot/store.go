@@ -38,8 +38,8 @@ func NewStore(s *Snapshot) *Store {
 // Load returns the current snapshot, or nil before the first.
 func (s *Store) Load() *Snapshot { return s.current.Load() }
 
-// Subscribe calls a function, which must not block, with each change of the snapshot, in order, until the returned function is
-// called. The first change, unless there is no snapshot yet, is that from nothing to the current one.
+// Subscribe calls a function, which must not block, with each change of the snapshot, in order, until the returned
+// function is called. The first change, unless there is no snapshot yet, is that from nothing to the current one.
 func (s *Store) Subscribe(changed func(*Change)) (unsubscribe func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

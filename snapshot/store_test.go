@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// TestSubscribeStartsWithWhatExists checks that the first change has everything, so that subscribers need no list of their own.
+// TestSubscribeStartsWithWhatExists checks that the first change has everything, so that subscribers need no list of
+// their own.
 func TestSubscribeStartsWithWhatExists(t *testing.T) {
 	var b Builder
 	store := NewStore(b.Put(time.Time{}, read(Namespaces, `{"metadata":{"name":"shop"}}`), read(Namespaces, `{"metadata":{"name":"bank"}}`),

@@ -19,8 +19,8 @@ type Selection struct {
 	Labels, Fields string
 }
 
-// List returns the objects of a resource, for commands that look at a cluster once. It reads them in pages. If the version of the first page
-// expires meanwhile, it reads all again in one.
+// List returns the objects of a resource, for commands that look at a cluster once. It reads them in pages. If the
+// version of the first page expires meanwhile, it reads all again in one.
 func (c *Client) List(ctx context.Context, resource schema.GroupVersionResource, from Selection, decode Decode) ([]runtime.Object, error) {
 	s := &source{client: c, path: path(resource, from.Namespace), selector: from.Labels, fields: from.Fields, decode: decode}
 	list, _, err := pager.New(s.list).List(ctx, metav1.ListOptions{})
@@ -34,8 +34,8 @@ func (c *Client) List(ctx context.Context, resource schema.GroupVersionResource,
 	return objects, nil
 }
 
-// Each lists objects of a resource, once and not in pages, and calls do with the JSON of each, which is valid only until that returns. A
-// response of more than limit bytes is an error.
+// Each lists objects of a resource, once and not in pages, and calls do with the JSON of each, which is valid only
+// until that returns. A response of more than limit bytes is an error.
 func (c *Client) Each(ctx context.Context, resource schema.GroupVersionResource, from Selection, limit int64, do func(raw []byte) error) error {
 	s := &source{client: c, path: path(resource, from.Namespace), selector: from.Labels, fields: from.Fields, limit: limit,
 		decode: func(raw []byte) (runtime.Object, error) { return nil, do(raw) }}

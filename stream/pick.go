@@ -17,7 +17,8 @@ type Fields map[string]Fields
 // Any means all members that Fields does not name. It is for objects whose unknown fields the API server prunes.
 const Any = "*"
 
-// Limits of one member that is stored as a whole. Beyond them Pick stores a placeholder text that differs if the member does.
+// Limits of one member that is stored as a whole. Beyond them Pick stores a placeholder text that differs if the member
+// does.
 const (
 	// maxTextBytes bounds a string. All annotations together may take 256 KiB.
 	maxTextBytes = 256 << 10
@@ -28,8 +29,8 @@ const (
 
 const withheld = "too large to be kept: "
 
-// Pick decodes some fields of a JSON object, in the form of unstructured objects, and allocates nothing for the others. The JSON must be
-// valid. Of two members with one name the last one counts.
+// Pick decodes some fields of a JSON object, in the form of unstructured objects, and allocates nothing for the others.
+// The JSON must be valid. Of two members with one name the last one counts.
 func Pick(raw []byte, fields Fields) map[string]any {
 	picked := map[string]any{}
 	if r := apijson.NewReader(raw); r.PeekKind() == '{' {

@@ -14,26 +14,28 @@ import (
 )
 
 const (
-	// shortest is the period of a watch that has shown no progress for a while: the first sign of it comes within three seconds.
+	// shortest is the period of a watch that has shown no progress for a while: the first sign of it comes within three
+	// seconds.
 	shortest = 3 * time.Second
 	// slack is how much later than at its timeout a watch may end.
 	slack = 2 * time.Second
-	// refusedRetry is the delay after which a watch that was refused a connection is opened again. The delay of a reflector grows to a
-	// minute, which would be added to an outage of the API server.
+	// refusedRetry is the delay after which a watch that was refused a connection is opened again. The delay of a
+	// reflector grows to a minute, which would be added to an outage of the API server.
 	refusedRetry = time.Second
 )
 
-// Progress records how current the watch of a resource is, and keeps it so: the API server sends bookmarks once a minute, but ends a watch
-// when it was asked to, so a watch is opened for a part of the bound only, and then again from where it ended. A list, an event, a bookmark
-// and that end show that nothing was withheld until then. A watch that does not end in time is closed and opened again (threat G1). It is
-// safe for concurrent use.
+// Progress records how current the watch of a resource is, and keeps it so: the API server sends bookmarks once a
+// minute, but ends a watch when it was asked to, so a watch is opened for a part of the bound only, and then again from
+// where it ended. A list, an event, a bookmark and that end show that nothing was withheld until then. A watch that
+// does not end in time is closed and opened again (threat G1). It is safe for concurrent use.
 type Progress struct {
 	bound     time.Duration
 	confirmed atomic.Pointer[time.Time]
 	version   atomic.Pointer[string]
 }
 
-// NewProgress returns the progress of a watch that is stale once it has shown none for longer than a bound, of at least five seconds.
+// NewProgress returns the progress of a watch that is stale once it has shown none for longer than a bound, of at least
+// five seconds.
 func NewProgress(bound time.Duration) *Progress { return &Progress{bound: bound} }
 
 // Stale reports whether the watch has shown progress, and then none for longer than the bound.
@@ -91,8 +93,8 @@ type request struct {
 	cancel context.CancelFunc
 	// initial is set until all objects that exist were sent.
 	initial bool
-	// opened is when it was answered, and until when the API server ends it: what is read later was sent before. The zero value of until bounds
-	// nothing.
+	// opened is when it was answered, and until when the API server ends it: what is read later was sent before. The
+	// zero value of until bounds nothing.
 	opened, until time.Time
 	// timer ends the request.
 	timer   *time.Timer
@@ -150,8 +152,8 @@ func (r *request) end() {
 	}
 }
 
-// event records an event. Those of objects that exist are complete with the bookmark that follows them; from then on the request lasts as
-// long as others.
+// event records an event. Those of objects that exist are complete with the bookmark that follows them; from then on
+// the request lasts as long as others.
 func (r *request) event(kind watch.EventType, object runtime.Object) {
 	if r == nil || r.ctx.Err() != nil {
 		return
@@ -172,8 +174,8 @@ func (r *request) event(kind watch.EventType, object runtime.Object) {
 	r.confirm(r.until)
 }
 
-// ended records the end of the request, and returns io.EOF if that is no failure. An API server that stops may end a request before it has
-// sent what has happened.
+// ended records the end of the request, and returns io.EOF if that is no failure. An API server that stops may end a
+// request before it has sent what has happened.
 func (r *request) ended(err error) error {
 	switch {
 	case r == nil:

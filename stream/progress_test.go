@@ -19,11 +19,12 @@ import (
 // bound is the bound of the watches of these tests.
 const bound = 10 * time.Second
 
-// quiet is an API server in which nothing changes: a watch is sent a bookmark two seconds before its timeout, and ends then. It is a
-// transport.
+// quiet is an API server in which nothing changes: a watch is sent a bookmark two seconds before its timeout, and ends
+// then. It is a transport.
 type quiet struct {
 	requests atomic.Int64
-	// stalled requests are answered, and sent nothing. refused ones are not answered. late is the delay of initial events.
+	// stalled requests are answered, and sent nothing. refused ones are not answered. late is the delay of initial
+	// events.
 	stalled, refused atomic.Bool
 	late             time.Duration
 	// resumed is closed when stalled requests are sent what was withheld.
@@ -110,7 +111,8 @@ func staleWithin(t *testing.T, p *Progress, want bool, limit time.Duration) time
 	return 0
 }
 
-// TestG1QuietIsNotStale: a watch of which nothing changes for a day is never stale, and is opened again every six seconds.
+// TestG1QuietIsNotStale: a watch of which nothing changes for a day is never stale, and is opened again every six
+// seconds.
 func TestG1QuietIsNotStale(t *testing.T) {
 	q := &quiet{}
 	followed(t, q, func(t *testing.T, p *Progress) {
@@ -126,8 +128,8 @@ func TestG1QuietIsNotStale(t *testing.T) {
 	})
 }
 
-// TestG1StalledIsStale: a watch that is sent nothing is stale within the bound, is opened again and again, and is current again at once when it
-// is sent what was withheld.
+// TestG1StalledIsStale: a watch that is sent nothing is stale within the bound, is opened again and again, and is
+// current again at once when it is sent what was withheld.
 func TestG1StalledIsStale(t *testing.T) {
 	q := &quiet{}
 	followed(t, q, func(t *testing.T, p *Progress) {

@@ -1,8 +1,9 @@
-// Package stream lists and watches objects one at a time: each is decoded from its JSON directly into the form that is stored.
+// Package stream lists and watches objects one at a time: each is decoded from its JSON directly into the form that is
+// stored.
 //
-// The clients of client-go decode a complete object before any field can be dropped. An object of 1.3 MB that a tenant may store
-// becomes 40 MiB that way, and a list in one piece as much for each of its objects. Here a list takes the size of its largest object,
-// as JSON, in addition to what is stored (threat G18).
+// The clients of client-go decode a complete object before any field can be dropped. An object of 1.3 MB that a tenant
+// may store becomes 40 MiB that way, and a list in one piece as much for each of its objects. Here a list takes the
+// size of its largest object, as JSON, in addition to what is stored (threat G18).
 package stream
 
 import (
@@ -25,8 +26,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Decode returns the form of an object that is stored. It must always return the same type. The JSON is valid only until it
-// returns. Bookmarks, which have only metadata, are passed to it like any other object; their annotation
+// Decode returns the form of an object that is stored. It must always return the same type. The JSON is valid only
+// until it returns. Bookmarks, which have only metadata, are passed to it like any other object; their annotation
 // metav1.InitialEventsAnnotationKey must be retained.
 type Decode func(raw []byte) (runtime.Object, error)
 
@@ -63,8 +64,9 @@ func (c *Client) ListerWatcher(resource schema.GroupVersionResource, decode Deco
 	return c.Selecting(resource, metav1.NamespaceAll, "", decode, nil)
 }
 
-// Selecting is ListerWatcher for the objects of a namespace, or of all, that a label selector matches, which the API server evaluates; ""
-// matches all. Progress records how current the watch is; nil for a watch that may be as old as it is.
+// Selecting is ListerWatcher for the objects of a namespace, or of all, that a label selector matches, which the API
+// server evaluates; "" matches all. Progress records how current the watch is; nil for a watch that may be as old as it
+// is.
 func (c *Client) Selecting(
 	resource schema.GroupVersionResource, namespace, selector string, decode Decode, progress *Progress,
 ) cache.ListerWatcher {

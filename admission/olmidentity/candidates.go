@@ -23,9 +23,9 @@ const (
 	logInterval = time.Hour
 )
 
-// Candidates are users that write what OLM writes, in its form, but are not configured as OLM: on hosted control planes OLM
-// authenticates as an administrator. The form is a hint for people, and never a reason to trust: anyone can imitate it. It is safe for
-// concurrent use.
+// Candidates are users that write what OLM writes, in its form, but are not configured as OLM: on hosted control planes
+// OLM authenticates as an administrator. The form is a hint for people, and never a reason to trust: anyone can imitate
+// it. It is safe for concurrent use.
 type Candidates struct {
 	account Account
 	writes  *prometheus.CounterVec
@@ -64,8 +64,8 @@ func (c *Candidates) Possible(username string) bool {
 	return err == nil && username != c.account.Username()
 }
 
-// Entitled reports whether a user may escalate ClusterRoles, as OLM may: users who may not, such as tenants, are no candidates. An answer
-// of ask is remembered for a while; after an error the user is none.
+// Entitled reports whether a user may escalate ClusterRoles, as OLM may: users who may not, such as tenants, are no
+// candidates. An answer of ask is remembered for a while; after an error the user is none.
 func (c *Candidates) Entitled(user *authenticationv1.UserInfo, ask func() (bool, error)) bool {
 	groups := slices.Sorted(slices.Values(user.Groups))
 	key := fmt.Sprintf("%q %q %q", user.Username, user.UID, groups)

@@ -1,5 +1,5 @@
-// Package olmidentity verifies which account OLM writes as. A user name alone is no evidence: users who may create a namespace
-// and a ServiceAccount in it own the name that goes with them (threat O16).
+// Package olmidentity verifies which account OLM writes as. A user name alone is no evidence: users who may create a
+// namespace and a ServiceAccount in it own the name that goes with them (threat O16).
 package olmidentity
 
 import (
@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Account is what OLM authenticates as: a ServiceAccount, or, where OLM runs outside of the cluster, as on hosted control planes, the user
-// of a client certificate.
+// Account is what OLM authenticates as: a ServiceAccount, or, where OLM runs outside of the cluster, as on hosted
+// control planes, the user of a client certificate.
 type Account struct {
 	// Namespace and Name are those of the ServiceAccount; "" for a user.
 	Namespace, Name string
@@ -30,7 +30,8 @@ const (
 	masters = "system:masters"
 )
 
-// userName is a user name that needs no escaping in CEL and YAML. Names with @, which identity providers hand out, are not among them.
+// userName is a user name that needs no escaping in CEL and YAML. Names with @, which identity providers hand out, are
+// not among them.
 var userName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9:._-]{0,251}[A-Za-z0-9])?$`)
 
 // Parse parses the user name of OLM.
@@ -78,7 +79,8 @@ type Reason string
 const (
 	// Trusted is the only reason to trust.
 	Trusted Reason = "trusted"
-	// Unverified means that the verification is not complete: the process has just started, or the API server does not answer.
+	// Unverified means that the verification is not complete: the process has just started, or the API server does not
+	// answer.
 	Unverified Reason = "unverified"
 	// Unreadable means that Opgate lacks the permission to read the objects.
 	Unreadable Reason = "unreadable"
@@ -97,14 +99,15 @@ type State struct {
 	Reason Reason
 	// UID is the UID of the verified ServiceAccount; "" unless it is trusted, and for a user.
 	UID types.UID
-	// Group is the group that a request of a trusted user must have as well, since the name alone has no rights; "" for none.
+	// Group is the group that a request of a trusted user must have as well, since the name alone has no rights; "" for
+	// none.
 	Group string
 	// Problem states what is wrong and how to fix it; "" where it is trusted.
 	Problem string
 }
 
-// Identity is the account that is configured as OLM's, and whether it is trusted at the moment. Requests read it without locks
-// while a Watcher, or a test, writes it.
+// Identity is the account that is configured as OLM's, and whether it is trusted at the moment. Requests read it
+// without locks while a Watcher, or a test, writes it.
 type Identity struct {
 	account Account
 	state   atomic.Pointer[State]
@@ -140,7 +143,8 @@ func (i *Identity) Is(user *authenticationv1.UserInfo) bool {
 	return s.Reason == Trusted && i.sameUID(s, user) && s.hasGroup(user)
 }
 
-// sameUID reports whether a user may be the one that was verified. A user that is no ServiceAccount is verified by name.
+// sameUID reports whether a user may be the one that was verified. A user that is no ServiceAccount is verified by
+// name.
 func (i *Identity) sameUID(s *State, user *authenticationv1.UserInfo) bool {
 	return !i.account.IsServiceAccount() || user.UID == "" || user.UID == string(s.UID)
 }
@@ -149,7 +153,8 @@ func (s *State) hasGroup(user *authenticationv1.UserInfo) bool {
 	return s.Group == "" || slices.Contains(user.Groups, s.Group)
 }
 
-// Untrusted returns why a user with OLM's name does not count as OLM. It reports false for OLM, and for users with another name.
+// Untrusted returns why a user with OLM's name does not count as OLM. It reports false for OLM, and for users with
+// another name.
 func (i *Identity) Untrusted(user *authenticationv1.UserInfo) (State, bool) {
 	if user.Username != i.account.Username() {
 		return State{}, false

@@ -24,8 +24,8 @@ type evidence struct {
 const HowToFind = "kubectl get deployments --all-namespaces --field-selector metadata.name=olm-operator -o " +
 	`jsonpath='{range .items[*]}system:serviceaccount:{.metadata.namespace}:{.spec.template.spec.serviceAccountName}{"\n"}{end}'`
 
-// examine returns the state that follows from the objects, and reports whether they fit. An account that fits is trusted once it
-// has OLM's rights as well.
+// examine returns the state that follows from the objects, and reports whether they fit. An account that fits is
+// trusted once it has OLM's rights as well.
 func (e *evidence) examine() (State, bool) {
 	reject := func(reason Reason, format string, args ...any) (State, bool) {
 		return State{Reason: reason, Problem: fmt.Sprintf(format, args...)}, false
@@ -44,8 +44,8 @@ func (e *evidence) examine() (State, bool) {
 	return State{Reason: Trusted, UID: e.serviceAccount.UID}, true
 }
 
-// younger reports whether the namespace was created after Opgate's and is not acknowledged. Both times have a resolution of one second:
-// a namespace of the same second counts as older.
+// younger reports whether the namespace was created after Opgate's and is not acknowledged. Both times have a
+// resolution of one second: a namespace of the same second counts as older.
 func (e *evidence) younger() bool {
 	return e.namespace.UID != e.acknowledged && e.namespace.CreationTimestamp.After(e.installed)
 }

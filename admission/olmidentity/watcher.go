@@ -23,7 +23,8 @@ import (
 const (
 	// retryInterval is the pause before a failed request is retried.
 	retryInterval = 2 * time.Second
-	// rightsInterval is the interval between reviews of an account that lacks OLM's rights: RBAC changes cannot be watched per account.
+	// rightsInterval is the interval between reviews of an account that lacks OLM's rights: RBAC changes cannot be
+	// watched per account.
 	rightsInterval = 10 * time.Second
 	// requestTimeout bounds one request.
 	requestTimeout = 10 * time.Second
@@ -50,7 +51,8 @@ type Options struct {
 	Log logr.Logger
 }
 
-// Watcher verifies an identity when the process starts, and again whenever its ServiceAccount or namespace changes. A user is verified once.
+// Watcher verifies an identity when the process starts, and again whenever its ServiceAccount or namespace changes. A
+// user is verified once.
 type Watcher struct {
 	options Options
 	// namespace and serviceAccount are nil for a user, of whom there is no object.
@@ -179,7 +181,8 @@ func (w *Watcher) verify(ctx context.Context) (State, time.Duration) {
 	return state, 0
 }
 
-// failed returns the state after an error: Unreadable where a permission is missing, Unverified where the request is retried.
+// failed returns the state after an error: Unreadable where a permission is missing, Unverified where the request is
+// retried.
 func failed(err error) State {
 	if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsNotFound(err) {
 		return State{Reason: Unreadable, Problem: err.Error()}
@@ -187,8 +190,9 @@ func failed(err error) State {
 	return State{Reason: Unverified, Problem: err.Error()}
 }
 
-// verifyUser verifies a user that is no ServiceAccount. There is no object, and so no age: that an administrator has named the user is all
-// the evidence besides rights. A name without rights of its own, such as system:admin, is allowed by a group.
+// verifyUser verifies a user that is no ServiceAccount. There is no object, and so no age: that an administrator has
+// named the user is all the evidence besides rights. A name without rights of its own, such as system:admin, is allowed
+// by a group.
 func (w *Watcher) verifyUser(ctx context.Context) (State, time.Duration) {
 	switch entitled, err := w.mayEscalate(ctx, ""); {
 	case err != nil:
@@ -199,9 +203,9 @@ func (w *Watcher) verifyUser(ctx context.Context) (State, time.Duration) {
 	return State{Reason: Trusted, Group: masters}, 0
 }
 
-// mayEscalate reports whether the account, with groups, may grant rights that it does not have. OLM may, since it creates the roles of
-// operators. Such an account is cluster admin already, so that trusting it adds nothing to what it can do. The webhook
-// configurations check the same at each request, in matchConditions.
+// mayEscalate reports whether the account, with groups, may grant rights that it does not have. OLM may, since it
+// creates the roles of operators. Such an account is cluster admin already, so that trusting it adds nothing to what it
+// can do. The webhook configurations check the same at each request, in matchConditions.
 func (w *Watcher) mayEscalate(ctx context.Context, uid types.UID, groups ...string) (bool, error) {
 	username := w.options.Identity.Account().Username()
 	review, err := w.options.Rights.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
@@ -236,8 +240,8 @@ func (w *Watcher) follow(resource schema.GroupVersionResource, namespace, name s
 	return &object{name: name, informer: informer, synced: informer.HasSynced, log: w.options.Log}
 }
 
-// run watches the object until the context ends, and calls changed after each change, after the first list, and after each
-// error. The returned function waits for the end.
+// run watches the object until the context ends, and calls changed after each change, after the first list, and after
+// each error. The returned function waits for the end.
 func (o *object) run(ctx context.Context, changed func()) (wait func(), err error) {
 	err = o.informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
 		o.log.Info("watch interrupted, retrying with backoff", "name", o.name, "error", err.Error())

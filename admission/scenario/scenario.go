@@ -12,14 +12,15 @@
 //
 // An object without a namespace is named NAME alone.
 //
-// Its files are cluster.yaml (objects of OLM that exist before, status included, and Namespaces that have
-// labels), policies.yaml and constraints.yaml, written in this order before the gate judges; write.yaml (or,
-// for patch, a merge patch in write.json); want, whose first line is Allow, Deny or Hold and whose second, for
-// a refusal, is the exact message; warnings, one exact warning on each line, in any order; and stored.json, a
-// merge patch that must change nothing of what is stored after an allowed write. Without warnings there must be
-// none. backstop is what the API server answers by itself, before the webhooks: its refusal without the ending "; held by the
-// API server (ValidatingAdmissionPolicy opgate-backstop)", with which no webhook warns, or "Manual" where it stores this
-// approval and no webhook warns of that. Without the file the answer is the webhooks'. catalog.yaml holds the PackageManifests that catalogs offer.
+// Its files are cluster.yaml (objects of OLM that exist before, status included, and Namespaces that have labels),
+// policies.yaml and constraints.yaml, written in this order before the gate judges; write.yaml (or, for patch, a merge
+// patch in write.json); want, whose first line is Allow, Deny or Hold and whose second, for a refusal, is the exact
+// message; warnings, one exact warning on each line, in any order; and stored.json, a merge patch that must change
+// nothing of what is stored after an allowed write. Without warnings there must be none. backstop is what the API
+// server answers by itself, before the webhooks: its refusal without the ending "; held by the API server
+// (ValidatingAdmissionPolicy opgate-backstop)", with which no webhook warns, or "Manual" where it stores this approval
+// and no webhook warns of that. Without the file the answer is the webhooks'. catalog.yaml holds the PackageManifests
+// that catalogs offer.
 //
 // ${KUBERNETES} and ${OPENSHIFT} stand in any file for the versions of the cluster.
 //
@@ -86,8 +87,8 @@ func (s *Scenario) ForHandlersOnly() bool { return s.Catalog != nil }
 // StoresManual is Backstop where the API server changes installPlanApproval.
 const StoresManual = "Manual"
 
-// WithBackstop is the answer where the API server holds the policies by itself as well. It evaluates admission policies before it calls
-// validating webhooks, and a refusal is the end.
+// WithBackstop is the answer where the API server holds the policies by itself as well. It evaluates admission policies
+// before it calls validating webhooks, and a refusal is the end.
 func (s *Scenario) WithBackstop() (message string, warnings []string) {
 	switch s.Backstop {
 	case "":
@@ -103,8 +104,8 @@ func (s *Scenario) WithBackstop() (message string, warnings []string) {
 // HeldByBackstop ends refusals that are the API server's own.
 const HeldByBackstop = "held by the API server (ValidatingAdmissionPolicy opgate-backstop)"
 
-// Select returns the scenarios that are attacks and, for each rule that speaks in none of these, the first one by name, refusals before
-// warnings.
+// Select returns the scenarios that are attacks and, for each rule that speaks in none of these, the first one by name,
+// refusals before warnings.
 func Select(scenarios []*Scenario) []*Scenario {
 	selected := map[*Scenario]bool{}
 	spoken := map[rules.RuleID]bool{}
@@ -130,7 +131,8 @@ func Select(scenarios []*Scenario) []*Scenario {
 	return slices.DeleteFunc(slices.Clone(scenarios), func(s *Scenario) bool { return !selected[s] })
 }
 
-// IsApart reports whether all that a scenario depends on is in namespaces of its own, so that Apart separates it from others.
+// IsApart reports whether all that a scenario depends on is in namespaces of its own, so that Apart separates it from
+// others.
 func (s *Scenario) IsApart() bool {
 	for _, u := range slices.Concat(s.Cluster, s.Policies, s.written()) {
 		selectsAll := false
@@ -155,7 +157,8 @@ func (s *Scenario) written() []*unstructured.Unstructured {
 	return []*unstructured.Unstructured{s.Write}
 }
 
-// Apart returns a scenario with a suffix to the name of each of its namespaces, in what is written and in what is answered.
+// Apart returns a scenario with a suffix to the name of each of its namespaces, in what is written and in what is
+// answered.
 func (s *Scenario) Apart(suffix string) (*Scenario, error) {
 	names := []string{s.Namespace}
 	text := string(s.text)
@@ -185,7 +188,8 @@ var (
 	policyNamespaces = regexp.MustCompile(`(namespace:? |")` + policyNamespace + `\b|\b` + policyNamespace + `/`)
 )
 
-// Written returns which of some objects is written, nil on create, and the object after the write, as the API server computes it.
+// Written returns which of some objects is written, nil on create, and the object after the write, as the API server
+// computes it.
 func (s *Scenario) Written(existing []*unstructured.Unstructured) (old, object *unstructured.Unstructured, err error) {
 	if s.Verb == "create" {
 		return nil, s.Write, nil

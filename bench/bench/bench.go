@@ -1,6 +1,6 @@
-// Package bench measures what a review costs Opgate, and servers that do less, each in its own process: CPU time and allocations for each
-// decision, latency at a fixed rate, and memory. The servers take turns in rounds, in random order, so that what else the machine does
-// hits all of them alike.
+// Package bench measures what a review costs Opgate, and servers that do less, each in its own process: CPU time and
+// allocations for each decision, latency at a fixed rate, and memory. The servers take turns in rounds, in random
+// order, so that what else the machine does hits all of them alike.
 package bench
 
 import (
@@ -20,9 +20,11 @@ type Options struct {
 	Rounds int
 	// Sizes are the names of sizes. Default: all.
 	Sizes []string
-	// Policies are the numbers of policies that Opgate is measured with; the first and the last are compared. Default: 1, 1,000, 10,000.
+	// Policies are the numbers of policies that Opgate is measured with; the first and the last are compared. Default:
+	// 1, 1,000, 10,000.
 	Policies []int
-	// Reviews is how many reviews a turn sends one after another, and again at the size's rate. Default: as each size sets.
+	// Reviews is how many reviews a turn sends one after another, and again at the size's rate. Default: as each size
+	// sets.
 	Reviews int
 	// Seed is the seed of the order of turns.
 	Seed uint64

@@ -38,7 +38,8 @@ func options(t *testing.T) Options {
 	return Options{Program: []string{program, servers}, Rounds: 1, Policies: []int{1, 20}, Reviews: 1, Revision: "v0 <&>", Now: time.Now}
 }
 
-// TestRun runs one round of a few reviews, which Opgate has to allow, after one of each size that it has to deny. It looks at no time.
+// TestRun runs one round of a few reviews, which Opgate has to allow, after one of each size that it has to deny. It
+// looks at no time.
 func TestRun(t *testing.T) {
 	report, err := Run(t.Context(), options(t))
 	if err != nil {

@@ -144,7 +144,8 @@ func (s *server) sequence(ctx context.Context, size *Size, n int) error {
 	return nil
 }
 
-// openLoop sends reviews at the size's rate, whether or not those before are answered, and returns how long after its moment each was.
+// openLoop sends reviews at the size's rate, whether or not those before are answered, and returns how long after its
+// moment each was.
 func (s *server) openLoop(ctx context.Context, size *Size, n int, now func() time.Time) ([]time.Duration, error) {
 	latencies, failures := make([]time.Duration, n), make([]error, n)
 	var sent sync.WaitGroup

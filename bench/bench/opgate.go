@@ -32,8 +32,8 @@ func serveOpgate(ctx context.Context, policies int, listening func(net.Addr, []b
 	return serve.Reviews(ctx, o, store, listening)
 }
 
-// storeOf has a snapshot of the objects in testdata, and of policies for other packages in the same namespace, so many that there is the number
-// asked for.
+// storeOf has a snapshot of the objects in testdata, and of policies for other packages in the same namespace, so many
+// that there is the number asked for.
 func storeOf(policies int) (*snapshot.Store, error) {
 	var failed error
 	reader := snapshot.Reader{Unreadable: func(k *snapshot.Kind, name types.NamespacedName, err error) {

@@ -12,7 +12,8 @@ import (
 
 // Report is what Run measured.
 type Report struct {
-	// Revision, Time, Load, Processors and Go say which run it is. Load is the machine's, over 1, 5 and 15 minutes, when it started.
+	// Revision, Time, Load, Processors and Go say which run it is. Load is the machine's, over 1, 5 and 15 minutes,
+	// when it started.
 	Revision   string    `json:"revision,omitempty"`
 	Time       time.Time `json:"time"`
 	Load       string    `json:"load,omitempty"`
@@ -95,7 +96,8 @@ var limits = map[string]struct {
 }{"S": {echo, 1.45}, "M": {empty, 0.22}, "L": {empty, 0.16}}
 
 const (
-	// mostOfBody is how much a review may allocate, relative to its body; mostOfFew is what it may cost with many policies, relative to few.
+	// mostOfBody is how much a review may allocate, relative to its body; mostOfFew is what it may cost with many
+	// policies, relative to few.
 	mostOfBody, mostOfFew = 3, 1.10
 )
 

@@ -73,8 +73,8 @@ type usage struct {
 	Resident int64
 }
 
-// Serve is one of the servers, in a process of its own: the argument is a floor, or a number of policies. It writes ready to out, then usage
-// for each line that it reads, and ends with its input.
+// Serve is one of the servers, in a process of its own: the argument is a floor, or a number of policies. It writes
+// ready to out, then usage for each line that it reads, and ends with its input.
 func Serve(ctx context.Context, args []string, in io.Reader, out io.Writer) error {
 	if len(args) != 1 {
 		return fmt.Errorf("serve: %d arguments, want 1: a floor, or a number of policies", len(args))

@@ -29,8 +29,9 @@ var quantiles = []float64{12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.30
 // quantile is conservative beyond 30 degrees of freedom.
 func quantile(degrees int) float64 { return quantiles[min(degrees, len(quantiles))-1] }
 
-// ratio is how many times what of, round by round: the geometric mean of the rounds' ratios, with the t-interval of their logarithms. Both sides
-// of a ratio are of the same round, so that a machine that is busier in some rounds than in others does not widen it.
+// ratio is how many times what of, round by round: the geometric mean of the rounds' ratios, with the t-interval of
+// their logarithms. Both sides of a ratio are of the same round, so that a machine that is busier in some rounds than
+// in others does not widen it.
 func ratio(what, of []float64) Interval {
 	logs := make([]float64, len(what))
 	sum := 0.0

@@ -8,8 +8,8 @@ import (
 
 func near(a, b float64) bool { return math.Abs(a-b) < 1e-4 }
 
-// TestRatio compares with intervals that were worked out by hand: the logarithms of ratios 1, 2 and 4 are 0, ln 2 and 2 ln 2, their standard
-// error is ln 2 / sqrt(3), and the quantile for two degrees of freedom is 4.303.
+// TestRatio compares with intervals that were worked out by hand: the logarithms of ratios 1, 2 and 4 are 0, ln 2 and 2
+// ln 2, their standard error is ln 2 / sqrt(3), and the quantile for two degrees of freedom is 4.303.
 func TestRatio(t *testing.T) {
 	half := 4.303 * math.Ln2 / math.Sqrt(3)
 	for _, test := range []struct {

@@ -12,7 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// approvals writes plans that the policies allow, all at once, and measures how long after each the loop has approved it.
+// approvals writes plans that the policies allow, all at once, and measures how long after each the loop has approved
+// it.
 func (s *site) approvals(ctx context.Context) error {
 	n := min(s.Approvals, len(s.names))
 	plans, statuses := make([]*unstructured.Unstructured, n), make([]any, n)

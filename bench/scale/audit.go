@@ -43,7 +43,8 @@ func (r *request) what() string {
 	return r.Verb + " " + resource
 }
 
-// byOpgate reports whether Opgate made it for what happens: not to keep its Lease, and not one that comes again after minutes whatever happens.
+// byOpgate reports whether Opgate made it for what happens: not to keep its Lease, and not one that comes again after
+// minutes whatever happens.
 func (r *request) byOpgate() bool {
 	switch {
 	case r.User.Name != cluster.OpgateUserName, r.Object.Resource == "leases", r.Verb == "watch", r.Object.Resource == "":

@@ -24,8 +24,8 @@ const writers = 16
 // reportTimeout bounds the time until every policy has a status.
 const reportTimeout = 30 * time.Minute
 
-// setUp creates the catalog, and the namespaces with what OLM and its users have written in each. Opgate does not run yet, so that no
-// review slows this down.
+// setUp creates the catalog, and the namespaces with what OLM and its users have written in each. Opgate does not run
+// yet, so that no review slows this down.
 func (s *site) setUp(ctx context.Context) error {
 	if _, err := s.create(ctx, s.admin, definitions, "CustomResourceDefinition", ""); err != nil {
 		return err
@@ -238,7 +238,8 @@ func (s *site) scrape(ctx context.Context) (map[string]float64, error) {
 	return metrics, nil
 }
 
-// events writes the status of Subscriptions, as OLM does when it has read its catalogs again, and measures what the first replica does.
+// events writes the status of Subscriptions, as OLM does when it has read its catalogs again, and measures what the
+// first replica does.
 func (s *site) events(ctx context.Context) error {
 	before, err := s.replicas[0].Usage()
 	if err != nil {
@@ -268,8 +269,9 @@ func (s *site) events(ctx context.Context) error {
 	return nil
 }
 
-// startSecond starts another replica while all policies are there. This changes the CustomResourceDefinition, since each replica of the harness
-// has an authority and an address of its own: the API server ends all watches of policies, and reads them again in each version.
+// startSecond starts another replica while all policies are there. This changes the CustomResourceDefinition, since
+// each replica of the harness has an authority and an address of its own: the API server ends all watches of policies,
+// and reads them again in each version.
 func (s *site) startSecond(ctx context.Context) error {
 	began := s.Now()
 	if err := s.start(ctx); err != nil {

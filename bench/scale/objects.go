@@ -53,7 +53,8 @@ func objectOf(kind, namespace, version, plan string) (*unstructured.Unstructured
 	return nil, fmt.Errorf("there is no %s in testdata/objects.yaml", kind)
 }
 
-// planOf returns a plan with steps as OLM writes them for a bundle that it has unpacked: each manifest is a reference to a ConfigMap.
+// planOf returns a plan with steps as OLM writes them for a bundle that it has unpacked: each manifest is a reference
+// to a ConfigMap.
 func planOf(namespace, name, version string, owner *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	plan, err := objectOf("InstallPlan", namespace, version, name)
 	if err != nil {

@@ -142,7 +142,8 @@ func (a *asker) until(ctx context.Context, s *site, review []byte, want bool, si
 	}
 }
 
-// propagation edits one policy after another, and measures how long after the API server's answer each replica refuses what it allowed before.
+// propagation edits one policy after another, and measures how long after the API server's answer each replica refuses
+// what it allowed before.
 func (s *site) propagation(ctx context.Context) error {
 	askers, err := s.askers(ctx)
 	if err != nil {
@@ -165,8 +166,8 @@ func (s *site) propagation(ctx context.Context) error {
 	return nil
 }
 
-// edit makes a policy allow another version than its plan has, and that version again. It returns how long after the API server's answer to
-// the first of both each replica refused.
+// edit makes a policy allow another version than its plan has, and that version again. It returns how long after the
+// API server's answer to the first of both each replica refused.
 func (s *site) edit(ctx context.Context, askers []*asker, name string) ([]time.Duration, error) {
 	review, err := approvalOf(name)
 	if err != nil {

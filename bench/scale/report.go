@@ -14,7 +14,8 @@ import (
 
 // Report is what Run measured.
 type Report struct {
-	// Revision, Time, Load, Processors and Go say which run it is. Load is the machine's, over 1, 5 and 15 minutes, when it started.
+	// Revision, Time, Load, Processors and Go say which run it is. Load is the machine's, over 1, 5 and 15 minutes,
+	// when it started.
 	Revision   string    `json:"revision,omitempty"`
 	Time       time.Time `json:"time"`
 	Load       string    `json:"load,omitempty"`
@@ -25,15 +26,18 @@ type Report struct {
 	Rows        []Row  `json:"rows"`
 }
 
-// Row is one number of namespaces. Times are in seconds, CPU times of the whole process of one replica, memory in bytes.
+// Row is one number of namespaces. Times are in seconds, CPU times of the whole process of one replica, memory in
+// bytes.
 type Row struct {
 	Namespaces int `json:"namespaces"`
-	// SetupSeconds is the time in which the namespaces were created with an OperatorGroup, a Subscription and a plan each.
+	// SetupSeconds is the time in which the namespaces were created with an OperatorGroup, a Subscription and a plan
+	// each.
 	SetupSeconds float64 `json:"setupSeconds"`
 	// StartSeconds is the time from the start of the first replica, without policies, until the API server asks it.
 	StartSeconds float64 `json:"startSeconds"`
 	Policies     struct {
-		// WrittenSeconds is until the last policy was created, ReportedSeconds until the last one had a status, both from the first creation.
+		// WrittenSeconds is until the last policy was created, ReportedSeconds until the last one had a status, both
+		// from the first creation.
 		WrittenSeconds  float64 `json:"writtenSeconds"`
 		ReportedSeconds float64 `json:"reportedSeconds"`
 		// IdleSeconds is until Opgate was idle: until then the API server may still read policies in the other version.
@@ -48,7 +52,8 @@ type Row struct {
 	} `json:"policies"`
 	// Requests are those of Opgate for all policies, by verb and resource.
 	Requests map[string]int `json:"requests"`
-	// Leader is the replica that leads, after all policies had a status; LeaderAtEnd and Second are both replicas at the end.
+	// Leader is the replica that leads, after all policies had a status; LeaderAtEnd and Second are both replicas at
+	// the end.
 	Leader      Memory `json:"leader"`
 	LeaderAtEnd Memory `json:"leaderAtEnd"`
 	Second      Memory `json:"second"`
@@ -63,7 +68,8 @@ type Row struct {
 	Propagation []Propagation `json:"propagation"`
 	Approvals   struct {
 		Plans int `json:"plans"`
-		// WrittenSeconds is until the last plan required approval, LastSeconds until the last one was approved, both from the first write.
+		// WrittenSeconds is until the last plan required approval, LastSeconds until the last one was approved, both
+		// from the first write.
 		WrittenSeconds float64 `json:"writtenSeconds"`
 		LastSeconds    float64 `json:"lastSeconds"`
 		// P50 and P99 are from the answer to OLM's write of a plan to that of its approval.

@@ -1,5 +1,5 @@
-// Package scale measures Opgate on clusters with many namespaces, each with a policy, a Subscription and a plan that requires approval: a
-// real kube-apiserver and etcd, the process of Opgate, and objects as OLM writes them.
+// Package scale measures Opgate on clusters with many namespaces, each with a policy, a Subscription and a plan that
+// requires approval: a real kube-apiserver and etcd, the process of Opgate, and objects as OLM writes them.
 package scale
 
 import (
@@ -20,15 +20,18 @@ import (
 
 // Options configure Run and Measure.
 type Options struct {
-	// Namespaces are the numbers of namespaces that are measured, each on a cluster of its own. Default: 100, 1,000, 10,000.
+	// Namespaces are the numbers of namespaces that are measured, each on a cluster of its own. Default: 100, 1,000,
+	// 10,000.
 	Namespaces []int
-	// Edits is how many policies are edited to measure propagation, Events how many Subscriptions OLM writes to measure what an event costs,
-	// Approvals how many plans require approval at once, at most one in each namespace. Defaults: 200, 1,000, 1,000.
+	// Edits is how many policies are edited to measure propagation, Events how many Subscriptions OLM writes to measure
+	// what an event costs, Approvals how many plans require approval at once, at most one in each namespace. Defaults:
+	// 200, 1,000, 1,000.
 	Edits, Events, Approvals int
-	// Rest is how long CPU time is measured while nothing happens, Settled how long Opgate has sent no request and used hardly any CPU time when
-	// it counts as idle. Defaults: 30 s, 10 s.
+	// Rest is how long CPU time is measured while nothing happens, Settled how long Opgate has sent no request and used
+	// hardly any CPU time when it counts as idle. Defaults: 30 s, 10 s.
 	Rest, Quiet time.Duration
-	// MemoryLimit is what Opgate reads as the memory limit of its container, in bytes. It is not killed beyond. Default: none.
+	// MemoryLimit is what Opgate reads as the memory limit of its container, in bytes. It is not killed beyond.
+	// Default: none.
 	MemoryLimit uint64
 	// Backstop is Opgate's mode. Default: that of the chart, enforce.
 	Backstop string
@@ -136,8 +139,8 @@ type site struct {
 	row      *Row
 }
 
-// Measure measures one cluster, which nothing else uses, with n namespaces. The cluster has an audit log. With an error it returns what was
-// measured before.
+// Measure measures one cluster, which nothing else uses, with n namespaces. The cluster has an audit log. With an error
+// it returns what was measured before.
 func Measure(ctx context.Context, c *cluster.Cluster, n int, o Options) (*Row, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -213,7 +216,8 @@ func (s *site) each(ctx context.Context, n, atOnce int, do func(ctx context.Cont
 	return context.Cause(ctx)
 }
 
-// again repeats a request that fails because the API server, or Opgate, does not answer in time: a machine may be that busy.
+// again repeats a request that fails because the API server, or Opgate, does not answer in time: a machine may be that
+// busy.
 func again[T any](ctx context.Context, s *site, do func() (T, error)) (T, error) {
 	for began := s.Now(); ; {
 		result, err := do()

@@ -18,7 +18,8 @@ type plot struct {
 	Panels        []panel
 }
 
-// panel has both axes logarithmic, so that what is proportional to the number of namespaces has the same slope in all panels.
+// panel has both axes logarithmic, so that what is proportional to the number of namespaces has the same slope in all
+// panels.
 type panel struct {
 	X, Y          int
 	Width, Height float64

@@ -23,8 +23,9 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// TestModules fails when the server links a module that testdata/modules.txt does not list, or does not link one that it
-// lists. Modules of Kubernetes and Go are left out. Every other one is in the image, beside the credentials of the gate.
+// TestModules fails when the server links a module that testdata/modules.txt does not list, or does not link one that
+// it lists. Modules of Kubernetes and Go are left out. Every other one is in the image, beside the credentials of the
+// gate.
 func TestModules(t *testing.T) {
 	const file = "testdata/modules.txt"
 	list := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}}", ".")

@@ -1,5 +1,5 @@
-// Command opgate judges operators that the Operator Lifecycle Manager installs, in files and on clusters. It is a plugin
-// of kubectl as well.
+// Command opgate judges operators that the Operator Lifecycle Manager installs, in files and on clusters. It is a
+// plugin of kubectl as well.
 package main
 
 import (

@@ -27,9 +27,9 @@ const (
 	Delete       = "delete"
 )
 
-// Do carries out an action: it creates an object, sends the difference between two states of it, or deletes the live one. Updates and
-// deletions apply only to the live state; of large objects only some fields of that are stored. The object receives the identity and
-// the version in the response.
+// Do carries out an action: it creates an object, sends the difference between two states of it, or deletes the live
+// one. Updates and deletions apply only to the live state; of large objects only some fields of that are stored. The
+// object receives the identity and the version in the response.
 func (w *Writer) Do(ctx context.Context, verb string, live, object *unstructured.Unstructured) error {
 	err := w.do(ctx, verb, live, object)
 	w.Metrics.Wrote(verb, object.GetKind(), err)
@@ -83,7 +83,8 @@ func (w *Writer) Done(ctx context.Context, verb string, object *unstructured.Uns
 	return w.Store.Wait(ctx, kind, version, func(s *snapshot.Snapshot) bool { return s.Shows(kind, object, verb == Delete) })
 }
 
-// replaced returns the fields of the spec that change and are too large to be stored. A merge patch cannot remove what they contain.
+// replaced returns the fields of the spec that change and are too large to be stored. A merge patch cannot remove what
+// they contain.
 func replaced(live, object *unstructured.Unstructured) map[string]any {
 	before, _ := live.Object["spec"].(map[string]any) // of another type: it has no fields
 	after, _ := object.Object["spec"].(map[string]any)
@@ -96,7 +97,8 @@ func replaced(live, object *unstructured.Unstructured) map[string]any {
 	return whole
 }
 
-// replacing returns a patch that replaces those fields. Other differences are found when the patched object is observed.
+// replacing returns a patch that replaces those fields. Other differences are found when the patched object is
+// observed.
 func replacing(live *unstructured.Unstructured, fields map[string]any) client.Patch {
 	var operations []rules.PatchOperation
 	for _, field := range slices.Sorted(maps.Keys(fields)) {
@@ -109,8 +111,8 @@ func replacing(live *unstructured.Unstructured, fields map[string]any) client.Pa
 	return Locked(live.GetResourceVersion(), operations)
 }
 
-// Locked returns a JSON patch that applies only to one version of the object. Writing the expected resourceVersion fails with a
-// conflict if the object has changed; a JSON patch test would fail as a patch that cannot be processed.
+// Locked returns a JSON patch that applies only to one version of the object. Writing the expected resourceVersion
+// fails with a conflict if the object has changed; a JSON patch test would fail as a patch that cannot be processed.
 func Locked(resourceVersion string, operations []rules.PatchOperation) client.Patch {
 	lock := rules.PatchOperation{Op: "replace", Path: "/metadata/resourceVersion", Value: resourceVersion}
 	data, err := json.Marshal(slices.Concat([]rules.PatchOperation{lock}, operations))

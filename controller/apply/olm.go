@@ -13,8 +13,8 @@ import (
 	"github.com/opgate/opgate/snapshot"
 )
 
-// Approve approves a plan only if it is in the state that was judged: if OLM or another replica has changed it since, the error is
-// Outdated.
+// Approve approves a plan only if it is in the state that was judged: if OLM or another replica has changed it since,
+// the error is Outdated.
 func (w *Writer) Approve(ctx context.Context, plan *olm.InstallPlan) error {
 	key := types.NamespacedName{Namespace: plan.Metadata.Namespace, Name: plan.Metadata.Name}
 	err := w.patch(ctx, Head(snapshot.InstallPlans, key), Merge(map[string]any{
@@ -44,8 +44,9 @@ func (w *Writer) Approved(ctx context.Context, plans []*olm.InstallPlan) error {
 	})
 }
 
-// Resync makes OLM resolve the namespace of a Subscription again. OLM treats an unsatisfiable resolution as final: it resolves again
-// when a Subscription, an OperatorGroup or the namespace changes, or after 15 minutes, but not when a ClusterServiceVersion changes.
+// Resync makes OLM resolve the namespace of a Subscription again. OLM treats an unsatisfiable resolution as final: it
+// resolves again when a Subscription, an OperatorGroup or the namespace changes, or after 15 minutes, but not when a
+// ClusterServiceVersion changes.
 func (w *Writer) Resync(ctx context.Context, subscription types.NamespacedName, now time.Time) error {
 	patch := Merge(map[string]any{"metadata": map[string]any{"annotations": rules.ResyncRequest(now.UTC().Format(time.RFC3339))}})
 	return w.Patch(ctx, Head(snapshot.Subscriptions, subscription), patch)

@@ -41,8 +41,8 @@ func Merge(patch map[string]any) client.Patch {
 	return client.RawPatch(types.MergePatchType, data)
 }
 
-// Outdated reports whether a write failed because the object has changed or was deleted since it was read. Controllers ignore that: the
-// event of the change enqueues the object.
+// Outdated reports whether a write failed because the object has changed or was deleted since it was read. Controllers
+// ignore that: the event of the change enqueues the object.
 func Outdated(err error) bool { return apierrors.IsConflict(err) || apierrors.IsNotFound(err) }
 
 // Patch patches an object, or a subresource of it, which receives the metadata in the response.
@@ -75,9 +75,9 @@ func (w *Writer) Put(ctx context.Context, object client.Object) error {
 	return err
 }
 
-// Status writes the status of an object if it differs, and waits until the snapshot shows it, since the next status is computed from
-// it. Concerns is what the object concerns. The patch applies only to the resourceVersion of the object, or to any if that is empty.
-// Written is false, without an error, if the object has changed or was deleted since.
+// Status writes the status of an object if it differs, and waits until the snapshot shows it, since the next status is
+// computed from it. Concerns is what the object concerns. The patch applies only to the resourceVersion of the object,
+// or to any if that is empty. Written is false, without an error, if the object has changed or was deleted since.
 func (w *Writer) Status(ctx context.Context, kind *snapshot.Kind, concerns snapshot.Subject, object metav1.Object,
 	before, after any) (written bool, err error) {
 	if equality.Semantic.DeepEqual(before, after) {

@@ -47,7 +47,8 @@ type Options struct {
 	Mode Mode
 	// OLM are the user names that OLM writes as.
 	OLM []string
-	// User returns the user name that Opgate writes as; "" while it is not known, and then nothing is written. Required.
+	// User returns the user name that Opgate writes as; "" while it is not known, and then nothing is written.
+	// Required.
 	User func() string
 	// ApprovalMode is what to do about a wrong installPlanApproval. Default: rules.MutateApproval.
 	ApprovalMode rules.ApprovalMode
@@ -94,8 +95,8 @@ func (k kind) gvk() schema.GroupVersionKind { return group.WithKind(k.name) }
 
 var (
 	group = schema.GroupVersion{Group: "admissionregistration.k8s.io", Version: "v1"}
-	// kinds are the objects, each policy before its binding. The policy that changes Subscriptions precedes the one that would
-	// refuse them.
+	// kinds are the objects, each policy before its binding. The policy that changes Subscriptions precedes the one
+	// that would refuse them.
 	kinds = []kind{
 		{"MutatingAdmissionPolicy", "mutatingadmissionpolicies", backstop.Name},
 		{"MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings", backstop.Name},
@@ -106,8 +107,8 @@ var (
 	}
 )
 
-// AddTo adds the controller to a manager, to run while it leads. The store must have a snapshot. AddTo may be called for one manager
-// after another.
+// AddTo adds the controller to a manager, to run while it leads. The store must have a snapshot. AddTo may be called
+// for one manager after another.
 func (c *Controller) AddTo(mgr ctrl.Manager) error {
 	config := mgr.GetConfig()
 	client, err := dynamic.NewForConfig(config)

@@ -14,7 +14,8 @@ import (
 	"github.com/opgate/opgate/rules/backstop"
 )
 
-// detect returns what the API server supports. It asks once after the controller started, and after each change of the cluster's version.
+// detect returns what the API server supports. It asks once after the controller started, and after each change of the
+// cluster's version.
 func (r *reconciler) detect(ctx context.Context) (backstop.Features, error) {
 	if known := r.features.Load(); known != nil {
 		return *known, nil
@@ -46,9 +47,9 @@ func (r *reconciler) detect(ctx context.Context) (backstop.Features, error) {
 	return f, nil
 }
 
-// detectSemver reports whether expressions may call semver(). A version does not tell: an API server accepts new expressions only with
-// what the one that it may be rolled back to has as well, and it may emulate another version. So it is asked to validate a policy, without
-// storing it, which needs no right but to create one.
+// detectSemver reports whether expressions may call semver(). A version does not tell: an API server accepts new
+// expressions only with what the one that it may be rolled back to has as well, and it may emulate another version. So
+// it is asked to validate a policy, without storing it, which needs no right but to create one.
 func (r *reconciler) detectSemver(ctx context.Context) (bool, error) {
 	err := r.writer.Client.Create(ctx, owned.Unstructured(semverProbe()), client.DryRunAll)
 	switch {

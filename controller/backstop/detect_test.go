@@ -23,8 +23,8 @@ import (
 	"github.com/opgate/opgate/snapshot"
 )
 
-// served responds like API servers that the tests do not have: earlier ones, and one that fails. It serves some kinds, and answers the dry
-// run of a policy that calls semver() with a code.
+// served responds like API servers that the tests do not have: earlier ones, and one that fails. It serves some kinds,
+// and answers the dry run of a policy that calls semver() with a code.
 func served(t *testing.T, code int, serves ...string) *reconciler {
 	t.Helper()
 	answer := func(w http.ResponseWriter, code int, body any) {

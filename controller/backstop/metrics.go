@@ -12,7 +12,8 @@ const (
 	stateEnforced = "enforced"
 	stateAudited  = "audited"
 	stateOff      = "off"
-	// statePending means that nothing was compared yet: this replica has just started to lead, or may not watch the objects.
+	// statePending means that nothing was compared yet: this replica has just started to lead, or may not watch the
+	// objects.
 	statePending = "pending"
 	// stateUnsupported means that the API server serves no admission policies.
 	stateUnsupported = "unsupported"

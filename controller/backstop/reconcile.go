@@ -29,7 +29,8 @@ import (
 // maxNamed bounds the policies that a message names.
 const maxNamed = 10
 
-// retryDelay is the requeue delay while the user name of this process is not known, or stored objects contain newer policies.
+// retryDelay is the requeue delay while the user name of this process is not known, or stored objects contain newer
+// policies.
 const retryDelay = time.Second
 
 // reconciler reconciles for one manager. There is one worker.
@@ -37,7 +38,8 @@ type reconciler struct {
 	*Controller
 	discovery discovery.DiscoveryInterface
 	writer    apply.Writer
-	// owner is the ClusterRole that owns the objects, watches are the objects by kind.key. shown is notified of their changes.
+	// owner is the ClusterRole that owns the objects, watches are the objects by kind.key. shown is notified of their
+	// changes.
 	owner   *owned.Owner
 	watches map[string]*watched.Object
 	shown   signal.Signal

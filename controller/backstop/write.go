@@ -26,8 +26,8 @@ type written struct {
 	by           string
 }
 
-// store writes the objects that differ from what is stored: policies before bindings, which the API server would not know what to do with,
-// and deletes the others, bindings first.
+// store writes the objects that differ from what is stored: policies before bindings, which the API server would not
+// know what to do with, and deletes the others, bindings first.
 func (r *reconciler) store(ctx context.Context, owner *metav1.OwnerReference) error {
 	for _, k := range kinds {
 		if object := r.compiled.objects[k.key()]; object != nil {
@@ -60,8 +60,8 @@ func (r *reconciler) store(ctx context.Context, owner *metav1.OwnerReference) er
 	return nil
 }
 
-// put creates or updates an object if it differs from what is stored. An object that is being deleted, or has changed since, is left to
-// the event of that.
+// put creates or updates an object if it differs from what is stored. An object that is being deleted, or has changed
+// since, is left to the event of that.
 func (r *reconciler) put(ctx context.Context, k kind, object *unstructured.Unstructured, owner *metav1.OwnerReference) error {
 	w := r.watches[k.key()]
 	live, last := w.Get(), r.written[k.key()]
@@ -105,7 +105,8 @@ func (r *reconciler) put(ctx context.Context, k kind, object *unstructured.Unstr
 	})
 }
 
-// byReplica reports whether another replica has changed an object since: it names itself in the object, as no other client does.
+// byReplica reports whether another replica has changed an object since: it names itself in the object, as no other
+// client does.
 func (w *written) byReplica(live *unstructured.Unstructured) bool {
 	if live == nil {
 		return false
@@ -135,8 +136,8 @@ func (r *reconciler) event(about *unstructured.Unstructured, reason, action, not
 	})
 }
 
-// deleteAll deletes the objects of an earlier mode. Without a right to, no release with that mode is left: the garbage collector deletes
-// them with the ClusterRole that granted it.
+// deleteAll deletes the objects of an earlier mode. Without a right to, no release with that mode is left: the garbage
+// collector deletes them with the ClusterRole that granted it.
 func (r *reconciler) deleteAll(ctx context.Context) error {
 	for _, k := range slices.Backward(kinds) {
 		u := &unstructured.Unstructured{}

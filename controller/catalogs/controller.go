@@ -38,7 +38,8 @@ type Options struct {
 	Client *stream.Client
 	// Namespace is Opgate's own, of the ConfigMap. Required.
 	Namespace string
-	// Settling is the time from when another image is known to run to the first list: the package server lags behind. Default: 30 s.
+	// Settling is the time from when another image is known to run to the first list: the package server lags behind.
+	// Default: 30 s.
 	Settling time.Duration
 	// Recheck is the time from then to the second list, for a package server that lagged for longer. Default: 5 min.
 	Recheck time.Duration
@@ -73,15 +74,16 @@ func (c *Controller) AddTo(mgr ctrl.Manager) error {
 	return manager.Registration[olm.Catalog]{Name: "catalogs", Reconciler: r, Queue: &c.queue, Store: c.Store, Changed: c.changed}.AddTo(mgr)
 }
 
-// changed enqueues the catalogs that policies in the changed namespaces ask about. Namespaces that are judged by catalogs are changed by every
-// change of a catalog, its pods and its record.
+// changed enqueues the catalogs that policies in the changed namespaces ask about. Namespaces that are judged by
+// catalogs are changed by every change of a catalog, its pods and its record.
 func (c *Controller) changed(change *snapshot.Change) {
 	for _, name := range change.Namespaces {
 		c.queue.Add(change.Snapshot.Namespace(name).JumpCatalogs()...)
 	}
 }
 
-// wanted returns the existing catalogs of which policies hold jumps, sorted, up to maxCatalogs. Subscriptions of tenants may name any others.
+// wanted returns the existing catalogs of which policies hold jumps, sorted, up to maxCatalogs. Subscriptions of
+// tenants may name any others.
 func wanted(s *snapshot.Snapshot) []olm.Catalog {
 	var all []olm.Catalog
 	for ns := range s.All() {
@@ -114,7 +116,8 @@ type reconciler struct {
 	images  map[olm.Catalog]*image
 }
 
-// Reconcile compares the image that a catalog runs with the last one that is recorded, when the package server has had the time to follow.
+// Reconcile compares the image that a catalog runs with the last one that is recorded, when the package server has had
+// the time to follow.
 func (r *reconciler) Reconcile(ctx context.Context, of olm.Catalog) (ctrl.Result, error) {
 	digest := r.running(of)
 	if digest == "" {
@@ -177,7 +180,8 @@ func (r *reconciler) compare(ctx context.Context, of olm.Catalog, digest string)
 	return nil
 }
 
-// heads lists the newest versions of all packages of a catalog. The package server serves those of a catalog in the namespace of the catalog.
+// heads lists the newest versions of all packages of a catalog. The package server serves those of a catalog in the
+// namespace of the catalog.
 func (r *reconciler) heads(ctx context.Context, of olm.Catalog) (catalog.Heads, error) {
 	heads := catalog.Heads{}
 	selector := labels.Set{"catalog": of.Name, "catalog-namespace": of.Namespace}.AsSelectorPreValidated().String()

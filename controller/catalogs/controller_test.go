@@ -153,7 +153,8 @@ func (r *reconciler) runs(t *testing.T, image string) {
 	r.Store = snapshot.NewStore(cluster(t, image))
 }
 
-// TestJumpIsRecorded: an image is compared once the package server had time to follow, and what it moves backwards is stored.
+// TestJumpIsRecorded: an image is compared once the package server had time to follow, and what it moves backwards is
+// stored.
 func TestJumpIsRecorded(t *testing.T) {
 	now := time.Unix(0, 0)
 	s := &server{version: "0.9.4"}
@@ -197,7 +198,8 @@ func TestJumpIsRecorded(t *testing.T) {
 	}
 }
 
-// TestNothingIsRecorded: without packages, for another image than the one that was listed, and over a record that cannot be read.
+// TestNothingIsRecorded: without packages, for another image than the one that was listed, and over a record that
+// cannot be read.
 func TestNothingIsRecorded(t *testing.T) {
 	now := time.Unix(0, 0)
 	settle := func(r *reconciler) error {

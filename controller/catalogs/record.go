@@ -26,8 +26,8 @@ type records struct {
 	namespace string
 }
 
-// add records the heads of an image of a catalog. It returns what the image changed; nil if the record says so already. A record that cannot be
-// read is not replaced: a jump would be forgotten.
+// add records the heads of an image of a catalog. It returns what the image changed; nil if the record says so already.
+// A record that cannot be read is not replaced: a jump would be forgotten.
 func (r *records) add(ctx context.Context, of olm.Catalog, digest string, heads catalog.Heads, on catalog.Platform) (*catalog.Poll, error) {
 	key := catalog.RecordKey(of)
 	if key == "" {

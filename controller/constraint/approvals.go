@@ -14,8 +14,8 @@ import (
 	"github.com/opgate/opgate/snapshot"
 )
 
-// switchApprovals makes the Subscriptions of a namespace require approval if they were created before a Constraint that applies, and
-// switches them back when none applies any more. Webhooks handle those that are written in the meantime.
+// switchApprovals makes the Subscriptions of a namespace require approval if they were created before a Constraint that
+// applies, and switches them back when none applies any more. Webhooks handle those that are written in the meantime.
 func (r *reconciler) switchApprovals(ctx context.Context, ns *rules.Namespace) error {
 	var errs []error
 	for _, sub := range ns.Subscriptions() {

@@ -16,8 +16,8 @@ import (
 const (
 	// workers is the number of namespaces and statuses that are reconciled concurrently.
 	workers = 4
-	// eventBatch is how long the events of namespaces are batched before operators are counted again: an installation causes
-	// a dozen events.
+	// eventBatch is how long the events of namespaces are batched before operators are counted again: an installation
+	// causes a dozen events.
 	eventBatch = time.Second
 	// writeBatch is how long writes of a Constraint's virtual operators are batched before they are counted.
 	writeBatch = 100 * time.Millisecond

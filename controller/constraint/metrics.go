@@ -16,7 +16,8 @@ type Metrics struct {
 	violated map[string]bool
 }
 
-// NewMetrics registers the metrics; those that name Constraints with a registry of their own, since not every user may read it.
+// NewMetrics registers the metrics; those that name Constraints with a registry of their own, since not every user may
+// read it.
 func NewMetrics(registry, named prometheus.Registerer) *Metrics {
 	m := &Metrics{violations: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "opgate_constraint_violations",
 		Help: "Number of violations of a Constraint by installed operators."}, []string{"constraint"}),

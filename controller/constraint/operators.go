@@ -31,8 +31,8 @@ func virtualOperators(current *snapshot.Snapshot, namespace string) []*unstructu
 	return live
 }
 
-// reconcileOperators brings the virtual operators of a namespace to the desired state. It leaves them unchanged until the
-// cluster version is known, since they contain the version of Kubernetes.
+// reconcileOperators brings the virtual operators of a namespace to the desired state. It leaves them unchanged until
+// the cluster version is known, since they contain the version of Kubernetes.
 func (r *reconciler) reconcileOperators(ctx context.Context, current *snapshot.Snapshot, name string, ns *rules.Namespace) error {
 	if current.Facts().Version == "" {
 		return nil
@@ -69,7 +69,8 @@ func (r *reconciler) reconcileOperators(ctx context.Context, current *snapshot.S
 	return errors.Join(errs...)
 }
 
-// write carries out one action and waits until the snapshot shows it. Otherwise reason says why the object could not be written.
+// write carries out one action and waits until the snapshot shows it. Otherwise reason says why the object could not be
+// written.
 func (r *reconciler) write(ctx context.Context, a virtual.Action) (reason string, err error) {
 	object := cmp.Or(a.Object, a.Live)
 	err = r.writer.Do(ctx, string(a.Verb), a.Live, object)

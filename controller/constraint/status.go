@@ -50,8 +50,8 @@ type statusInput struct {
 	Violators []rules.Violator
 	// Operator is the virtual operator that it requires, or nil.
 	Operator *virtual.Operator
-	// Wanted is the number of namespaces that should have the virtual operator, Made of those that have one, Missing of those that
-	// should have one and do not.
+	// Wanted is the number of namespaces that should have the virtual operator, Made of those that have one, Missing of
+	// those that should have one and do not.
 	Wanted, Made, Missing int
 	// WriteErrors counts, by reason, the namespaces in which it cannot be written.
 	WriteErrors map[string]int
@@ -60,8 +60,8 @@ type statusInput struct {
 	Now     time.Time
 }
 
-// evaluate returns the status of a Constraint. Of namespaces it names only those of the first violators: by default every user may read
-// Constraints.
+// evaluate returns the status of a Constraint. Of namespaces it names only those of the first violators: by default
+// every user may read Constraints.
 func evaluate(in *statusInput) constraintv1.ConstraintStatus {
 	next := *in.Object.Status.DeepCopy()
 	next.ObservedGeneration = in.Definition.Generation
@@ -113,8 +113,8 @@ func violatorsOf(violators []rules.Violator) []constraintv1.ConstraintViolator {
 	return listed
 }
 
-// compliantOf summarizes what is installed, for Policies that depend on the Constraint or apply it. It is unknown if a check
-// could not be decided.
+// compliantOf summarizes what is installed, for Policies that depend on the Constraint or apply it. It is unknown if a
+// check could not be decided.
 func compliantOf(violating, unknown int) string {
 	switch {
 	case violating > 0:

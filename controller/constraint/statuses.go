@@ -11,7 +11,8 @@ import (
 	"github.com/opgate/opgate/snapshot"
 )
 
-// tallies caches the counts of one snapshot, so that all statuses are computed from one count. The zero value is ready for use.
+// tallies caches the counts of one snapshot, so that all statuses are computed from one count. The zero value is ready
+// for use.
 type tallies struct {
 	mu      sync.Mutex
 	current *snapshot.Snapshot
@@ -52,8 +53,8 @@ func (t *tallies) count(current *snapshot.Snapshot) {
 	}
 }
 
-// reconcileStatus writes the status of a Constraint if it differs. It leaves the status unchanged until the cluster version is
-// known, since the counts depend on it.
+// reconcileStatus writes the status of a Constraint if it differs. It leaves the status unchanged until the cluster
+// version is known, since the counts depend on it.
 func (r *reconciler) reconcileStatus(ctx context.Context, current *snapshot.Snapshot, name string) error {
 	object, definition := find(current, name)
 	if object == nil {

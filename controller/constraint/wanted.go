@@ -11,8 +11,8 @@ import (
 	"github.com/opgate/opgate/snapshot"
 )
 
-// wanted caches the virtual operators that the Constraints of a snapshot require. They are built once for all namespaces, and
-// rebuilt only for Constraints that changed. The zero value is ready for use.
+// wanted caches the virtual operators that the Constraints of a snapshot require. They are built once for all
+// namespaces, and rebuilt only for Constraints that changed. The zero value is ready for use.
 type wanted struct {
 	// missing is why no virtual operator may be written; empty if it may.
 	missing   string

@@ -21,8 +21,8 @@ const (
 	resync subject = "resync"
 )
 
-// writeErrors records why the virtual operator of a Constraint cannot be written in a namespace. The zero value is ready for
-// use.
+// writeErrors records why the virtual operator of a Constraint cannot be written in a namespace. The zero value is
+// ready for use.
 type writeErrors struct {
 	mu sync.Mutex
 	in map[string]map[string]string // Constraint, namespace, reason

@@ -28,9 +28,11 @@ const (
 )
 
 const (
-	// skew is the tolerated difference between the clocks of replicas and of the API server. Within it, objects are judged again.
+	// skew is the tolerated difference between the clocks of replicas and of the API server. Within it, objects are
+	// judged again.
 	skew = 5 * time.Second
-	// settling is the time after its start in which a replica may not receive reviews yet: endpoints and proxies follow its readiness.
+	// settling is the time after its start in which a replica may not receive reviews yet: endpoints and proxies follow
+	// its readiness.
 	settling = time.Minute
 )
 
@@ -76,8 +78,8 @@ func New(o Options) (*Controller, error) {
 	return &Controller{Options: o, ready: sync.OnceValue(o.Now)}, nil
 }
 
-// AddTo adds the controller to a manager, to run while it leads. The store must have a snapshot. AddTo may be called for one manager
-// after another.
+// AddTo adds the controller to a manager, to run while it leads. The store must have a snapshot. AddTo may be called
+// for one manager after another.
 func (c *Controller) AddTo(mgr ctrl.Manager) error {
 	r := &reconciler{Controller: c, reader: mgr.GetAPIReader(), writer: apply.Writer{Client: mgr.GetClient(), Store: c.Store, Metrics: c.Writes},
 		outage: c.Records.lease.LastRenewal, until: c.ready().Add(settling), proven: provenBy(c.Store.Load()), judged: map[types.UID]bool{}}
@@ -108,8 +110,8 @@ func (r *reconciler) changed(change *snapshot.Change) {
 	}
 }
 
-// provenBy returns the generations in which policies and Constraints were in force before this process started: Opgate writes
-// status.observedGeneration only while it runs, and the API server refuses changes of them while it does not.
+// provenBy returns the generations in which policies and Constraints were in force before this process started: Opgate
+// writes status.observedGeneration only while it runs, and the API server refuses changes of them while it does not.
 func provenBy(current *snapshot.Snapshot) map[rules.PolicyRef]int64 {
 	proven := map[rules.PolicyRef]int64{}
 	for _, c := range current.ConstraintObjects() {

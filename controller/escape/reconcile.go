@@ -41,7 +41,8 @@ type reconciler struct {
 	judged map[types.UID]bool
 }
 
-// candidate reports whether admission may not have reviewed a ClusterServiceVersion. Creation times have a resolution of seconds.
+// candidate reports whether admission may not have reviewed a ClusterServiceVersion. Creation times have a resolution
+// of seconds.
 func (r *reconciler) candidate(o *snapshot.Object) bool {
 	last := r.outage()
 	if last.IsZero() || o.Copied() || slices.Contains(r.ExcludedNamespaces, o.Namespace) {
@@ -134,8 +135,8 @@ func (r *reconciler) read(ctx context.Context, head *snapshot.Object) (csv *olm.
 	return csv, u.GetResourceVersion(), err
 }
 
-// before reports whether a policy existed before a ClusterServiceVersion. Creation times have a resolution of seconds: one created in
-// the same second as the policy is not reported.
+// before reports whether a policy existed before a ClusterServiceVersion. Creation times have a resolution of seconds:
+// one created in the same second as the policy is not reported.
 func (r *reconciler) before(current *snapshot.Snapshot, ns *rules.Namespace, g rules.PolicyRef, csv *snapshot.Object) bool {
 	at := csv.CreationTimestamp
 	var created metav1.Time

@@ -64,7 +64,8 @@ func (r *record) message() string {
 	return text
 }
 
-// removable reports whether a policy refuses it now that refused it when it was recorded, in the generation in force before the outage.
+// removable reports whether a policy refuses it now that refused it when it was recorded, in the generation in force
+// before the outage.
 func (r *record) removable(now []rules.Escape) bool {
 	return slices.ContainsFunc(now, func(e rules.Escape) bool {
 		return e.Deny && e.Generation > 0 && slices.ContainsFunc(r.Reasons, func(why reason) bool {
@@ -73,7 +74,8 @@ func (r *record) removable(now []rules.Escape) bool {
 	})
 }
 
-// reasonsOf returns the records of reasons. Proven are the generations of policies that were in force before the outage.
+// reasonsOf returns the records of reasons. Proven are the generations of policies that were in force before the
+// outage.
 func reasonsOf(escapes []rules.Escape, proven func(g rules.PolicyRef, generation int64) bool) []reason {
 	var reasons []reason
 	for _, e := range escapes {
@@ -89,8 +91,8 @@ func reasonsOf(escapes []rules.Escape, proven func(g rules.PolicyRef, generation
 // annotation is the annotation of the Lease with the records.
 const annotation = "opgate.io/escapes"
 
-// Records are the ClusterServiceVersions that admission would have refused, as known to the leader. They are stored in the Lease, and
-// are safe for concurrent use.
+// Records are the ClusterServiceVersions that admission would have refused, as known to the leader. They are stored in
+// the Lease, and are safe for concurrent use.
 type Records struct {
 	lease *manager.Lease
 
@@ -98,7 +100,8 @@ type Records struct {
 	all map[types.NamespacedName]record
 }
 
-// NewRecords returns the records in a Lease, which are read when this replica has acquired it, so that no status is written without them.
+// NewRecords returns the records in a Lease, which are read when this replica has acquired it, so that no status is
+// written without them.
 func NewRecords(lease *manager.Lease, log logr.Logger) *Records {
 	r := &Records{lease: lease}
 	lease.OnAcquired(func(annotations map[string]string) {

@@ -57,7 +57,8 @@ func (c *Controller) AddTo(mgr ctrl.Manager) error {
 		Kinds: []*snapshot.Kind{snapshot.Records}}.AddTo(mgr)
 }
 
-// changed enqueues the namespaces that changed. What policies of no known namespace govern decides whether any record ends.
+// changed enqueues the namespaces that changed. What policies of no known namespace govern decides whether any record
+// ends.
 func (c *Controller) changed(change *snapshot.Change) {
 	c.queue.Add(slices.DeleteFunc(slices.Clone(change.Namespaces), func(name string) bool { return name == "" })...)
 	if !slices.Contains(change.Namespaces, "") {
@@ -76,8 +77,8 @@ type reconciler struct {
 	writer apply.Writer
 }
 
-// Reconcile writes the record of a namespace if it differs from what is installed there. Every write applies only to the version of the
-// ConfigMap that was read, so that a former leader overwrites nothing.
+// Reconcile writes the record of a namespace if it differs from what is installed there. Every write applies only to
+// the version of the ConfigMap that was read, so that a former leader overwrites nothing.
 func (r *reconciler) Reconcile(ctx context.Context, namespace string) (ctrl.Result, error) {
 	s := r.Store.Load()
 	key := types.NamespacedName{Namespace: r.Namespace, Name: rules.RecordName(namespace)}
@@ -109,8 +110,8 @@ func (r *reconciler) Reconcile(ctx context.Context, namespace string) (ctrl.Resu
 	return ctrl.Result{}, nil
 }
 
-// next returns the record that a namespace should have, "" for none. No record ends while a policy is not completed: what it governs, and in
-// which namespace, may not be known.
+// next returns the record that a namespace should have, "" for none. No record ends while a policy is not completed:
+// what it governs, and in which namespace, may not be known.
 func next(s *snapshot.Snapshot, namespace string) string {
 	ns := s.Namespace(namespace)
 	switch {

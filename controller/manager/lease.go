@@ -20,8 +20,8 @@ const LeaseName = "opgate-loop"
 // requestTimeout is half the time in which a leader has to renew, as that of controller-runtime's own locks.
 const requestTimeout = renewDeadline / 2
 
-// Lease is the lock of leader election, the last proof that a replica was running, and annotations that outlast replicas. It is safe
-// for concurrent use.
+// Lease is the lock of leader election, the last proof that a replica was running, and annotations that outlast
+// replicas. It is safe for concurrent use.
 type Lease struct {
 	client    coordinationv1client.LeasesGetter
 	namespace string
@@ -44,8 +44,8 @@ func NewLease(config *rest.Config, namespace string) (*Lease, error) {
 	return &Lease{client: client, namespace: namespace, acquired: func(map[string]string) {}}, nil
 }
 
-// OnAcquired sets a function that is called with the annotations when this replica has acquired the Lease, before controllers start.
-// It must be called before leader election starts.
+// OnAcquired sets a function that is called with the annotations when this replica has acquired the Lease, before
+// controllers start. It must be called before leader election starts.
 func (l *Lease) OnAcquired(acquired func(annotations map[string]string)) { l.acquired = acquired }
 
 // LastRenewal returns when a replica last renewed the Lease before the present leader acquired it; zero for never.
@@ -55,8 +55,8 @@ func (l *Lease) LastRenewal() time.Time {
 	return l.renewed
 }
 
-// Annotate sets an annotation, or removes it if the value is "", while this replica leads. The leader renews the Lease at the same
-// time; a write that fails with a conflict is repeated.
+// Annotate sets an annotation, or removes it if the value is "", while this replica leads. The leader renews the Lease
+// at the same time; a write that fails with a conflict is repeated.
 func (l *Lease) Annotate(ctx context.Context, annotation, value string) error {
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		lease, err := l.client.Leases(l.namespace).Get(ctx, LeaseName, metav1.GetOptions{})

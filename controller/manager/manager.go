@@ -36,8 +36,8 @@ type Options struct {
 	Lease *Lease
 	// Identity names this process in the Lease, for example the name of the pod. Required.
 	Identity string
-	// Lead adds the kinds that only the leader reads to the snapshot. It is called each time this replica starts to lead, and must
-	// not block. Required.
+	// Lead adds the kinds that only the leader reads to the snapshot. It is called each time this replica starts to
+	// lead, and must not block. Required.
 	Lead func()
 	// Metrics export whether this replica leads. Required.
 	Metrics *Metrics
@@ -63,8 +63,8 @@ func New(o Options) (*Manager, error) {
 // NeedLeaderElection returns false: a Manager has its own leader election.
 func (m *Manager) NeedLeaderElection() bool { return false }
 
-// Start competes for the Lease and runs the controllers until the context ends. Each term of leadership has a manager of
-// controller-runtime of its own, since that cannot be started again.
+// Start competes for the Lease and runs the controllers until the context ends. Each term of leadership has a manager
+// of controller-runtime of its own, since that cannot be started again.
 func (m *Manager) Start(ctx context.Context) error {
 	// Controllers need a snapshot; after this there always is one.
 	_ = m.Store.Until(ctx, func(*snapshot.Snapshot) bool { return true })

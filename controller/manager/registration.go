@@ -17,8 +17,9 @@ import (
 	"github.com/opgate/opgate/snapshot"
 )
 
-// Queue is the work queue of a controller for one term of leadership after another. What is added while this replica does not lead is
-// dropped: a new leader enqueues everything. The zero value is ready for use; it is safe for concurrent use.
+// Queue is the work queue of a controller for one term of leadership after another. What is added while this replica
+// does not lead is dropped: a new leader enqueues everything. The zero value is ready for use; it is safe for
+// concurrent use.
 type Queue[T comparable] struct {
 	// current is that of the last term, which was shut down at its end; nil before the first.
 	current atomic.Pointer[workqueue.TypedRateLimitingInterface[T]]
@@ -52,13 +53,16 @@ type Registration[T comparable] struct {
 	Queue *Queue[T]
 	// Store provides the changes. Required.
 	Store *snapshot.Store
-	// Changed enqueues what a change affects; the first one is that from nothing to the current snapshot. It must not block. Required.
+	// Changed enqueues what a change affects; the first one is that from nothing to the current snapshot. It must not
+	// block. Required.
 	Changed func(*snapshot.Change)
-	// Kinds must have been listed before the first change is passed on. Their CRDs may be installed after Opgate. Default: none.
+	// Kinds must have been listed before the first change is passed on. Their CRDs may be installed after Opgate.
+	// Default: none.
 	Kinds []*snapshot.Kind
 	// Ready blocks until work may start, or the context ends. Default: not called.
 	Ready func(ctx context.Context) error
-	// Started is called when this replica starts to lead, Stopped when the last worker has returned. Default: not called.
+	// Started is called when this replica starts to lead, Stopped when the last worker has returned. Default: not
+	// called.
 	Started, Stopped func()
 }
 
@@ -99,7 +103,8 @@ func (r Registration[T]) AddTo(mgr ctrl.Manager) error {
 // staleRetry is the requeue delay while a kind is stale.
 const staleRetry = time.Second
 
-// whileCurrent reconciles nothing while a kind is stale: what policies and Constraints forbid may have changed since (threat G1).
+// whileCurrent reconciles nothing while a kind is stale: what policies and Constraints forbid may have changed since
+// (threat G1).
 type whileCurrent[T comparable] struct {
 	reconcile.TypedReconciler[T]
 	store *snapshot.Store

@@ -14,7 +14,8 @@ import (
 	"github.com/opgate/opgate/snapshot"
 )
 
-// outdatedRetry is the requeue delay after what an approval depends on has changed; its event is earlier, unless the watch is stalled.
+// outdatedRetry is the requeue delay after what an approval depends on has changed; its event is earlier, unless the
+// watch is stalled.
 const outdatedRetry = time.Second
 
 // approvals are the results for the pending plans of a namespace.
@@ -25,7 +26,8 @@ type approvals struct {
 	done []*olm.InstallPlan
 	// held are those that the loop does not approve.
 	held []hold
-	// stale is set if a plan, or what it was judged by, has changed since, or was deleted. Its event enqueues the namespace.
+	// stale is set if a plan, or what it was judged by, has changed since, or was deleted. Its event enqueues the
+	// namespace.
 	stale bool
 	// after is the delay until a stale plan may be deleted, or another approved; 0 for none.
 	after time.Duration
@@ -33,8 +35,8 @@ type approvals struct {
 	lagging bool
 }
 
-// approve approves the plans of a namespace that the rules let the loop approve, and returns those, and why each other pending plan is
-// not approved. The metrics receive it, too.
+// approve approves the plans of a namespace that the rules let the loop approve, and returns those, and why each other
+// pending plan is not approved. The metrics receive it, too.
 func (r *reconciler) approve(
 	ctx context.Context, current *snapshot.Snapshot, ns *rules.Namespace, mode rules.UngovernedMode, metrics *judgement,
 ) (*approvals, error) {

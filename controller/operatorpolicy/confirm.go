@@ -21,9 +21,9 @@ type source struct {
 	key      types.NamespacedName
 }
 
-// confirm reads the OperatorPolicies and Constraints that a plan was judged by from the API server, those once that are not in confirmed,
-// and returns an error if one is not what the snapshot shows; if it was changed or deleted since, the error is Outdated. A watch that is
-// stalled, or behind, approves nothing (threat G1).
+// confirm reads the OperatorPolicies and Constraints that a plan was judged by from the API server, those once that are
+// not in confirmed, and returns an error if one is not what the snapshot shows; if it was changed or deleted since, the
+// error is Outdated. A watch that is stalled, or behind, approves nothing (threat G1).
 func (r *reconciler) confirm(
 	ctx context.Context, current *snapshot.Snapshot, ns *rules.Namespace, judged *rules.Approval, confirmed map[source]bool,
 ) error {
@@ -45,7 +45,8 @@ func (r *reconciler) confirm(
 	return nil
 }
 
-// sourcesOf returns the OperatorPolicies that govern a package of a plan, and the Constraints that apply in its namespace.
+// sourcesOf returns the OperatorPolicies that govern a package of a plan, and the Constraints that apply in its
+// namespace.
 func sourcesOf(ns *rules.Namespace, judged *rules.Approval) []source {
 	var all []source
 	for _, p := range ns.Policies() {

@@ -12,8 +12,9 @@ import (
 )
 
 const (
-	// holdDelay is how long a plan must be held for the same reason before that is reported: OLM's writes arrive one after another, and
-	// the contents of a plan are read after it, so the first verdicts on a plan often stand for milliseconds.
+	// holdDelay is how long a plan must be held for the same reason before that is reported: OLM's writes arrive one
+	// after another, and the contents of a plan are read after it, so the first verdicts on a plan often stand for
+	// milliseconds.
 	holdDelay = 500 * time.Millisecond
 	// recordDelay is the delay before a hold that the recorder dropped is recorded again.
 	recordDelay = 30 * time.Second
@@ -48,8 +49,8 @@ func (n *namespaceState) hold(held []hold, now time.Time) {
 	}
 }
 
-// reportHolds records an event on each held plan, once for each reason. After is the delay until it is called again; 0 for not before
-// something changes.
+// reportHolds records an event on each held plan, once for each reason. After is the delay until it is called again; 0
+// for not before something changes.
 func (r *reconciler) reportHolds(namespace string, held []hold) (after time.Duration) {
 	now, state := r.Now(), r.state.namespace(namespace)
 	state.hold(held, now)

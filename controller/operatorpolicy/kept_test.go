@@ -17,7 +17,8 @@ func stored(kind *snapshot.Kind, raw string) *snapshot.Object {
 	return reader.Read(kind, []byte(raw))
 }
 
-// TestA4Kept: of the largest objects that tenants may store almost nothing is retained, and reading them takes no more than their size.
+// TestA4Kept: of the largest objects that tenants may store almost nothing is retained, and reading them takes no more
+// than their size.
 func TestA4Kept(t *testing.T) {
 	large := strings.TrimSuffix(strings.Repeat(`{"key":""},`, 120_000), ",")
 	for name, raw := range map[string]string{

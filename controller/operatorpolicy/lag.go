@@ -10,14 +10,16 @@ import (
 )
 
 const (
-	// backstopLag is how long approvals that the API server itself refuses are retried before that is reported: after a policy is edited
-	// its admission policy is written at the same time as plans are approved, and takes effect within two seconds.
+	// backstopLag is how long approvals that the API server itself refuses are retried before that is reported: after a
+	// policy is edited its admission policy is written at the same time as plans are approved, and takes effect within
+	// two seconds.
 	backstopLag = 10 * time.Second
 	// backstopRetry is the requeue delay meanwhile.
 	backstopRetry = 250 * time.Millisecond
 )
 
-// refusedByBackstop reports whether the API server itself refused a write, by the admission policy that policies are compiled to.
+// refusedByBackstop reports whether the API server itself refused a write, by the admission policy that policies are
+// compiled to.
 func refusedByBackstop(err error) bool {
 	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "ValidatingAdmissionPolicy '"+backstop.Name+"'")
 }

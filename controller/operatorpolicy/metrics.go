@@ -24,7 +24,8 @@ type exported struct {
 	severity policyv1beta2.Severity
 }
 
-// NewMetrics registers the metrics; those that name policies with a registry of their own, since not every user may read it.
+// NewMetrics registers the metrics; those that name policies with a registry of their own, since not every user may
+// read it.
 func NewMetrics(registry, named prometheus.Registerer) *Metrics {
 	m := &Metrics{pending: newPending(registry),
 		intervention: prometheus.NewCounter(prometheus.CounterOpts{Name: "opgate_loop_interventions_total",

@@ -25,8 +25,8 @@ type Options struct {
 	Writes  *apply.Metrics
 	// Events records what happens to plans, on them. Default: nothing is recorded.
 	Events *events.Recorder
-	// Escaped returns why ClusterServiceVersions that were installed while Opgate was not running are not allowed by a policy, one
-	// sentence for each. Default: none.
+	// Escaped returns why ClusterServiceVersions that were installed while Opgate was not running are not allowed by a
+	// policy, one sentence for each. Default: none.
 	Escaped func(namespace, name string) []string
 	// Identity names this process in compliance events, for example the name of the pod. Default: none.
 	Identity string
@@ -37,8 +37,8 @@ type Options struct {
 	Grants rules.Grants
 	// HistoryLength is the number of compliance messages in a status. Default: 10.
 	HistoryLength int
-	// Workers is the number of namespaces that are reconciled concurrently. A worker mostly waits for the API server: with few
-	// workers, approvals would be delayed when many plans are created at once. Default: 16.
+	// Workers is the number of namespaces that are reconciled concurrently. A worker mostly waits for the API server:
+	// with few workers, approvals would be delayed when many plans are created at once. Default: 16.
 	Workers int
 	// Log receives writes at V(0) and evaluations at V(1). Default: none.
 	Log logr.Logger

@@ -12,8 +12,9 @@ import (
 	"github.com/opgate/opgate/snapshot"
 )
 
-// withOrigins returns ClusterServiceVersions with the origins of those that are copies of a policy's package, and with the originals in
-// other namespaces that serve this one: OLM creates no copies of them if OLMConfig disables copies (disableCopiedCSVs).
+// withOrigins returns ClusterServiceVersions with the origins of those that are copies of a policy's package, and with
+// the originals in other namespaces that serve this one: OLM creates no copies of them if OLMConfig disables copies
+// (disableCopiedCSVs).
 func (r *reconciler) withOrigins(p *rules.OperatorPolicy, csvs []*compliance.Installed) []*compliance.Installed {
 	if p.MustNotHave || p.Concerns() == "" {
 		return csvs
@@ -30,8 +31,8 @@ func (r *reconciler) withOrigins(p *rules.OperatorPolicy, csvs []*compliance.Ins
 	return append(csvs, r.originals(p, csvs)...)
 }
 
-// originals returns the ClusterServiceVersions of a policy's package that are installed for all namespaces in others, without those that
-// have a copy.
+// originals returns the ClusterServiceVersions of a policy's package that are installed for all namespaces in others,
+// without those that have a copy.
 func (r *reconciler) originals(p *rules.OperatorPolicy, copies []*compliance.Installed) (originals []*compliance.Installed) {
 	s := r.Store.Load()
 	for _, namespace := range s.InstalledGlobally(p.Package) {

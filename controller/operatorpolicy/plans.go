@@ -12,12 +12,13 @@ import (
 	"github.com/opgate/opgate/snapshot"
 )
 
-// OLM writes a plan, then its status, and last the Subscription's reference to it. Each arrives by a separate watch, and so not
-// always in that order. If policies were evaluated before the plan is known, a plan that is about to be approved would be reported
-// as missing, or as not going to be approved. If a plan is missing, the API server is asked whether it exists.
+// OLM writes a plan, then its status, and last the Subscription's reference to it. Each arrives by a separate watch,
+// and so not always in that order. If policies were evaluated before the plan is known, a plan that is about to be
+// approved would be reported as missing, or as not going to be approved. If a plan is missing, the API server is asked
+// whether it exists.
 
-// behind reports whether the API server has a newer state of a plan that a Subscription refers to than the snapshot: its event
-// will enqueue the namespace.
+// behind reports whether the API server has a newer state of a plan that a Subscription refers to than the snapshot:
+// its event will enqueue the namespace.
 func (r *reconciler) behind(ctx context.Context, s *snapshot.Snapshot, ns *rules.Namespace) (bool, error) {
 	var plans []types.NamespacedName
 	missing := ""

@@ -49,8 +49,8 @@ func (r *reconciler) Reconcile(ctx context.Context, namespace string) (reconcile
 		r.Metrics.judge(namespace, current.Built(), r.Now).end()
 		return reconcile.Result{RequeueAfter: r.state.forget(namespace, r.Now())}, nil
 	}
-	// Approve first, in every namespace that waits: the status is left to the pass after, which the change of an approved plan enqueues behind
-	// the others.
+	// Approve first, in every namespace that waits: the status is left to the pass after, which the change of an
+	// approved plan enqueues behind the others.
 	approvals, err := r.approve(ctx, current, ns, r.ungoverned(current, namespace), r.Metrics.judge(namespace, current.Built(), r.Now))
 	again := earlier(r.reportHolds(namespace, approvals.held), approvals.after)
 	if len(approvals.done) > 0 {
@@ -171,8 +171,8 @@ func (r *reconciler) report(ctx context.Context, op *policyv1beta2.OperatorPolic
 	}
 }
 
-// writeStatus writes a status that differs, even if the policy has changed since: only this status reports the actions that were
-// carried out.
+// writeStatus writes a status that differs, even if the policy has changed since: only this status reports the actions
+// that were carried out.
 func (r *reconciler) writeStatus(ctx context.Context, p *rules.OperatorPolicy, status policyv1beta2.OperatorPolicyStatus) error {
 	unlocked := &metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}
 	written, err := r.writer.Status(ctx, snapshot.OperatorPolicies, snapshot.InNamespace(p.Concerns()), unlocked, p.Object.Status, status)

@@ -53,8 +53,8 @@ func (p *pendingResync) due(failing bool, now time.Time) (due bool, after time.D
 	return due, p.next.Sub(now)
 }
 
-// resync makes OLM resolve again if it has no plan, and repeat a plan that an outage of Opgate has failed. It returns the delay until the
-// namespace is reconciled again without an event, 0 for never.
+// resync makes OLM resolve again if it has no plan, and repeat a plan that an outage of Opgate has failed. It returns
+// the delay until the namespace is reconciled again without an event, 0 for never.
 func (r *reconciler) resync(ctx context.Context, namespace string, ns *rules.Namespace, w *observed) (after time.Duration, err error) {
 	state := r.state.namespace(namespace)
 	acts := len(state.removed.lists) > 0 || slices.ContainsFunc(ns.Policies(), func(p *rules.OperatorPolicy) bool { return p.Enforced })
@@ -112,7 +112,8 @@ func dangling(s *olm.Subscription, ns *rules.Namespace) bool {
 		!slices.ContainsFunc(ns.Plans(), func(p *olm.InstallPlan) bool { return p.Metadata.Name == s.Status.InstallPlan.Name })
 }
 
-// interrupted returns the plan of a Subscription if an outage of Opgate has failed it, else nil. Earlier plans are outdated.
+// interrupted returns the plan of a Subscription if an outage of Opgate has failed it, else nil. Earlier plans are
+// outdated.
 func interrupted(s *olm.Subscription, ns *rules.Namespace) *olm.InstallPlan {
 	i := slices.IndexFunc(ns.Plans(), func(p *olm.InstallPlan) bool {
 		return p.Metadata.Name == s.Status.InstallPlan.Name && rules.Interrupted(p)

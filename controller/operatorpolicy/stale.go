@@ -52,8 +52,8 @@ func (m *removal) before(current *snapshot.Snapshot, plan *olm.InstallPlan) bool
 func (m *removal) failed() { m.lists = m.lists[:len(m.lists)-1] }
 
 // removeStale deletes a plan that is not approved and cannot be what its Subscriptions ask for any more, since OLM
-// resolves nothing new while it waits. For a plan that stays it returns the sentence for the status, and the delay until
-// it may be deleted.
+// resolves nothing new while it waits. For a plan that stays it returns the sentence for the status, and the delay
+// until it may be deleted.
 func (r *reconciler) removeStale(ctx context.Context, ns *rules.Namespace, plan *olm.InstallPlan) (
 	removed bool, stays string, after time.Duration, err error) {
 	in := rules.StaleInput{Plan: plan, Namespace: ns, Packages: r.Packages.Version, Settled: true}
@@ -95,7 +95,8 @@ func (r *reconciler) removeStale(ctx context.Context, ns *rules.Namespace, plan 
 	return true, "", 0, r.writer.Done(ctx, apply.Delete, object)
 }
 
-// ownedBySubscription reports whether a plan has owners as OLM sets them. In a namespace that is judged only OLM creates plans.
+// ownedBySubscription reports whether a plan has owners as OLM sets them. In a namespace that is judged only OLM
+// creates plans.
 func ownedBySubscription(plan *metav1.PartialObjectMetadata, ns *rules.Namespace) bool {
 	return slices.ContainsFunc(plan.OwnerReferences, func(o metav1.OwnerReference) bool {
 		return slices.ContainsFunc(ns.Subscriptions(), func(s *olm.Subscription) bool { return string(o.UID) == s.Metadata.UID })

@@ -3,8 +3,8 @@ package policy
 import "time"
 
 const (
-	// freeCorrections is how many times in a row an object is corrected without delay, resetAfter how long it must stay correct for the count
-	// to be reset.
+	// freeCorrections is how many times in a row an object is corrected without delay, resetAfter how long it must stay
+	// correct for the count to be reset.
 	freeCorrections = 5
 	resetAfter      = 10 * time.Minute
 	// firstDelay and lastDelay bound the delay before an object that another client keeps changing is corrected again.
@@ -12,8 +12,8 @@ const (
 	lastDelay  = 5 * time.Minute
 )
 
-// conflictBackoff counts the corrections of an object: two clients that write the same object would otherwise do so forever, without
-// delay.
+// conflictBackoff counts the corrections of an object: two clients that write the same object would otherwise do so
+// forever, without delay.
 type conflictBackoff struct {
 	times int
 	last  time.Time

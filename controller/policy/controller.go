@@ -51,8 +51,8 @@ func New(o Options) (*Controller, error) {
 	return &Controller{Options: o}, nil
 }
 
-// AddTo adds the controller to a manager, to run while it leads. It may be called for one manager after another: each has watches
-// of its own.
+// AddTo adds the controller to a manager, to run while it leads. It may be called for one manager after another: each
+// has watches of its own.
 func (c *Controller) AddTo(mgr ctrl.Manager) error {
 	objects, err := dynamic.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {

@@ -31,8 +31,8 @@ type hash = [sha256.Size]byte
 var serverFields = []string{"namespace", "ownerReferences", "managedFields", "resourceVersion", "uid", "generation", "generateName", "creationTimestamp",
 	"deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"}
 
-// desire returns the object of a template: in the namespace of the Policy if its kind is namespaced, with the labels and the
-// owner reference that identify its Policy, and with the values that the Policy overrides.
+// desire returns the object of a template: in the namespace of the Policy if its kind is namespaced, with the labels
+// and the owner reference that identify its Policy, and with the values that the Policy overrides.
 func desire(parent *policyv1.Policy, template *policyv1.PolicyTemplate, namespaced bool) (*desired, error) {
 	content := map[string]any{}
 	if err := utiljson.Unmarshal(template.ObjectDefinition.Raw, &content); err != nil {
@@ -89,8 +89,8 @@ func texts(metadata map[string]any, field string) (map[string]string, error) {
 	return all, nil
 }
 
-// labelsOf returns the labels that identify the objects of a Policy. The cluster is named by the Policy's own labels if a hub
-// has set them; otherwise by the namespace, as no other name of it is known here.
+// labelsOf returns the labels that identify the objects of a Policy. The cluster is named by the Policy's own labels if
+// a hub has set them; otherwise by the namespace, as no other name of it is known here.
 func labelsOf(parent *policyv1.Policy) map[string]string {
 	cluster := parent.Namespace
 	for _, label := range []string{dependency.LabelClusterName, dependency.LabelPlainClusterName} {
@@ -133,8 +133,8 @@ func (d *desired) suspended(pending string) *unstructured.Unstructured {
 	return object
 }
 
-// onto returns what replaces a live object: its metadata with that of the template applied over it, and exactly the template's
-// contents. Pending is the mark of a suspended policy, "" for none.
+// onto returns what replaces a live object: its metadata with that of the template applied over it, and exactly the
+// template's contents. Pending is the mark of a suspended policy, "" for none.
 func (d *desired) onto(live *unstructured.Unstructured, parent *policyv1.Policy, pending string) *unstructured.Unstructured {
 	object := d.object.DeepCopy()
 	object.SetUID(live.GetUID())
@@ -164,8 +164,8 @@ func (d *desired) owners(live *unstructured.Unstructured, parent *policyv1.Polic
 	return append(owners, *ownerOf(parent))
 }
 
-// head returns a hash of those metadata of a live object that the template sets. It is compared with the hash after the last
-// write, not with the template: mutating webhooks may store a value in another form.
+// head returns a hash of those metadata of a live object that the template sets. It is compared with the hash after the
+// last write, not with the template: mutating webhooks may store a value in another form.
 func (d *desired) head(live *unstructured.Unstructured, parent *policyv1.Policy) (hash, error) {
 	return hashOf([]any{only(live.GetLabels(), d.object.GetLabels()), only(live.GetAnnotations(), d.object.GetAnnotations()), metav1.IsControlledBy(live, parent)})
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/opgate/opgate/rules/dependency"
 )
 
-// kindFault returns why no object of a template's kind can be created, "" if it can. Kind is what the cluster serves, ok reports
-// whether it is served; forbidden is why the objects of the kind may not be watched.
+// kindFault returns why no object of a template's kind can be created, "" if it can. Kind is what the cluster serves,
+// ok reports whether it is served; forbidden is why the objects of the kind may not be watched.
 func kindFault(t *dependency.Template, kind watches.Kind, ok bool, o *Options, forbidden error) string {
 	ref := t.Ref
 	switch {
@@ -90,8 +90,8 @@ func writeFault(verb string, ref dependency.Ref, kind watches.Kind, err error) s
 // byWebhook reports whether a webhook refused, which may be Opgate's own, rather than RBAC.
 func byWebhook(err error) bool { return strings.Contains(err.Error(), "admission webhook ") }
 
-// byEnd reports whether the definition of the kind is being deleted, or was until recently and the API server does not serve the
-// recreated one yet. The API server answers with forbidden, but no permission is missing.
+// byEnd reports whether the definition of the kind is being deleted, or was until recently and the API server does not
+// serve the recreated one yet. The API server answers with forbidden, but no permission is missing.
 func byEnd(err error) bool {
 	return strings.Contains(err.Error(), "not allowed while custom resource definition is terminating")
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/opgate/opgate/rules/dependency"
 )
 
-// members finds the PolicySets that name a Policy. It stores nothing for each member, since a PolicySet may have many (threat O40). The zero
-// value is ready for use.
+// members finds the PolicySets that name a Policy. It stores nothing for each member, since a PolicySet may have many
+// (threat O40). The zero value is ready for use.
 type members struct {
 	mu sync.Mutex
 	// in are the PolicySets of each namespace, by name.

@@ -57,8 +57,9 @@ func TestMembers(t *testing.T) {
 	}
 }
 
-// TestF1PolicySetsAreBounded stores PolicySets of 1.2 MB, which an API server with an older definition accepts, and as many bytes in sets of
-// the length that the definition allows, and measures what the snapshot and the index of members retain.
+// TestF1PolicySetsAreBounded stores PolicySets of 1.2 MB, which an API server with an older definition accepts, and as
+// many bytes in sets of the length that the definition allows, and measures what the snapshot and the index of members
+// retain.
 func TestF1PolicySetsAreBounded(t *testing.T) {
 	const most = 8 // bytes that are retained for one that is stored
 	for _, tc := range []struct {

@@ -27,15 +27,16 @@ type Options struct {
 	Gatekeeper bool
 	// Grants are the rights that the installation withholds. Default: none.
 	Grants rules.Grants
-	// ExcludedNamespaces are those that the webhook configurations exclude, Opgate's own among them. The permissions of the authors of
-	// Policies there were not checked, so nothing of those Policies is applied. Default: none.
+	// ExcludedNamespaces are those that the webhook configurations exclude, Opgate's own among them. The permissions of
+	// the authors of Policies there were not checked, so nothing of those Policies is applied. Default: none.
 	ExcludedNamespaces []string
-	// Key returns the key that the marks of Policies are signed with, nil while it is not known: until then nothing is done.
-	// Required.
+	// Key returns the key that the marks of Policies are signed with, nil while it is not known: until then nothing is
+	// done. Required.
 	Key func() []byte
 	// Identity names this process in events, for example the name of the pod. Default: none.
 	Identity string
-	// Workers is the number of Policies that are reconciled concurrently. A worker mostly waits for the API server. Default: 16.
+	// Workers is the number of Policies that are reconciled concurrently. A worker mostly waits for the API server.
+	// Default: 16.
 	Workers int
 	// Log receives writes at V(0). Default: none.
 	Log logr.Logger

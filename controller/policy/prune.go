@@ -23,8 +23,8 @@ func (rec *reconciliation) prune(ctx context.Context) error {
 	return rec.deleteAll(ctx, func(u *unstructured.Unstructured) bool { return !kept[refOf(u)] })
 }
 
-// finish deletes the cluster-scoped objects of a Policy that is being deleted, and then removes the finalizer. Namespaced objects are
-// garbage collected, since the Policy owns them.
+// finish deletes the cluster-scoped objects of a Policy that is being deleted, and then removes the finalizer.
+// Namespaced objects are garbage collected, since the Policy owns them.
 func (rec *reconciliation) finish(ctx context.Context) error {
 	rec.verify()
 	rec.follow(rec.targets())

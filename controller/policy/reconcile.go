@@ -146,8 +146,8 @@ func (rec *reconciliation) unverified(t *dependency.Template) string {
 	return rec.verification.Uncovered(t)
 }
 
-// applicable reports whether the object of a template could be created as far as is known: its dependencies are observed only then,
-// and must not cost anything before (threat O23).
+// applicable reports whether the object of a template could be created as far as is known: its dependencies are
+// observed only then, and must not cost anything before (threat O23).
 func (rec *reconciliation) applicable(t *dependency.Template) bool {
 	if !t.Readable || t.Fault != "" || rec.unverified(t) != "" {
 		return false
@@ -240,8 +240,8 @@ func (rec *reconciliation) circle() []dependency.Ref {
 	return rec.cycle
 }
 
-// noteCycle enqueues the dependents of this Policy when it starts or stops being part of a cycle, so that every Policy of the
-// cycle reports it.
+// noteCycle enqueues the dependents of this Policy when it starts or stops being part of a cycle, so that every Policy
+// of the cycle reports it.
 func (rec *reconciliation) noteCycle() {
 	found := len(rec.cycle) > 0
 	if found == rec.state.cycle {

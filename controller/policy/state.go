@@ -18,8 +18,8 @@ const (
 	gracePeriod = 5 * time.Second
 )
 
-// state is the state of Policies between two reconciliations. It may be lost: without it each template is written once more,
-// which changes nothing. The zero value is ready for use.
+// state is the state of Policies between two reconciliations. It may be lost: without it each template is written once
+// more, which changes nothing. The zero value is ready for use.
 type state struct {
 	mu sync.Mutex
 	of map[types.NamespacedName]*policyState
@@ -98,8 +98,8 @@ type writeError struct {
 	pause time.Duration
 }
 
-// blocks reports whether a write is the one that failed and its backoff has not expired, and the remaining time; zero means
-// no retry.
+// blocks reports whether a write is the one that failed and its backoff has not expired, and the remaining time; zero
+// means no retry.
 func (t *writeError) blocks(a attempt, now time.Time) (blocked bool, wait time.Duration) {
 	if t == nil || t.attempt != a || t.text == "" {
 		return false, 0

@@ -54,7 +54,8 @@ func (rec *reconciliation) template(ctx context.Context, t *dependency.Template)
 	return out, err
 }
 
-// judgeKind determines why no object of the template's kind can be created, if so, and reports whether the existing objects are known.
+// judgeKind determines why no object of the template's kind can be created, if so, and reports whether the existing
+// objects are known.
 func (rec *reconciliation) judgeKind(in *dependency.TemplateInput, kind watches.Kind, served bool) (known bool) {
 	ref := in.Template.Ref
 	ready, forbidden := rec.watches.Template(ref.Group, ref.Kind)
@@ -91,8 +92,8 @@ func (rec *reconciliation) withinGrace() bool {
 	return left > 0
 }
 
-// carryOut finds the object of a template, decides, and carries out the decision. What failed, and what exists afterwards, is
-// input of the next decision; known reports whether the state is complete.
+// carryOut finds the object of a template, decides, and carries out the decision. What failed, and what exists
+// afterwards, is input of the next decision; known reports whether the state is complete.
 func (rec *reconciliation) carryOut(ctx context.Context, in *dependency.TemplateInput, kind watches.Kind, m *templateState) (known bool, err error) {
 	live, known := rec.find(in, m)
 	if !known {

@@ -26,8 +26,8 @@ const (
 	remove = apply.Delete
 )
 
-// write writes a template object once and waits until the watches show it. Version is the version that the object is written
-// in. Fields that the API server does not know are refused, not dropped.
+// write writes a template object once and waits until the watches show it. Version is the version that the object is
+// written in. Fields that the API server does not know are refused, not dropped.
 func (r *reconciler) write(ctx context.Context, parent types.NamespacedName, verb string, kind watches.Kind, version string, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	resource := r.resource(kind, version, object.GetNamespace())
 	var written *unstructured.Unstructured
@@ -81,8 +81,8 @@ func refOf(u *unstructured.Unstructured) dependency.Ref {
 	return dependency.Ref{Group: gvk.Group, Kind: gvk.Kind, Namespace: u.GetNamespace(), Name: u.GetName()}
 }
 
-// setFinalizer adds or removes the finalizer, which delays the deletion of a Policy until its cluster-scoped objects are deleted. It
-// reports whether the Policy was in that state already.
+// setFinalizer adds or removes the finalizer, which delays the deletion of a Policy until its cluster-scoped objects
+// are deleted. It reports whether the Policy was in that state already.
 func (r *reconciler) setFinalizer(ctx context.Context, stored *storedPolicy, want bool) (done bool, err error) {
 	if slices.Contains(stored.Finalizers, dependency.Finalizer) == want {
 		return true, nil

@@ -122,8 +122,8 @@ func (c *Controller) changed(change *snapshot.Change) {
 	}
 }
 
-// concernsAll reports whether a change of an object in cluster scope may change every Report: whether Reports are served, and what suspended
-// policies wait for.
+// concernsAll reports whether a change of an object in cluster scope may change every Report: whether Reports are
+// served, and what suspended policies wait for.
 func concernsAll(change snapshot.ObjectChange) bool {
 	o := change.Object()
 	switch o.Kind() {

@@ -67,8 +67,8 @@ func (r *reconciler) Reconcile(ctx context.Context, w work) (reconcile.Result, e
 	return reconcile.Result{}, nil
 }
 
-// ready opens the watch of Reports once they are served, and returns their owner; nil if one of both is missing. What is missing enqueues
-// everything when it appears.
+// ready opens the watch of Reports once they are served, and returns their owner; nil if one of both is missing. What
+// is missing enqueues everything when it appears.
 func (r *reconciler) ready(ctx context.Context, current *snapshot.Snapshot) (*metav1.OwnerReference, error) {
 	if !r.opened {
 		var err error
@@ -82,8 +82,8 @@ func (r *reconciler) ready(ctx context.Context, current *snapshot.Snapshot) (*me
 	return r.owner.Reference(), nil
 }
 
-// served reports whether there are Reports: by their definition or, once in a term, by asking, since an API server of their own may serve
-// them. Asking again would be a request for each change while they are not served.
+// served reports whether there are Reports: by their definition or, once in a term, by asking, since an API server of
+// their own may serve them. Asking again would be a request for each change while they are not served.
 func (r *reconciler) served(current *snapshot.Snapshot) (bool, error) {
 	for o := range current.Each(snapshot.CustomResourceDefinitions) {
 		if d := o.Definition(); d != nil && d.Established && d.GroupKind() == kind.GroupKind() {

@@ -39,11 +39,12 @@ const source = "opgate"
 // unjudgedPolicy is the policy of a result that no policy and no Constraint has.
 const unjudgedPolicy = "none"
 
-// PropertyDecision is the property of a failed result that distinguishes what is held until something else happens from what is denied.
+// PropertyDecision is the property of a failed result that distinguishes what is held until something else happens from
+// what is denied.
 const PropertyDecision = "decision"
 
-// reportOf returns the Report of a namespace without metadata and timestamps; nil if nothing is installed there and nothing waits. omitted
-// is the number of results beyond maxResults, which the summary counts.
+// reportOf returns the Report of a namespace without metadata and timestamps; nil if nothing is installed there and
+// nothing waits. omitted is the number of results beyond maxResults, which the summary counts.
 func reportOf(ns *rules.Namespace) (r *reports.Report, omitted int) {
 	inspected := rules.Inspect(ns)
 	if len(inspected) == 0 {
@@ -79,8 +80,8 @@ func count(s *reports.ReportSummary, r reports.Result) {
 	}
 }
 
-// resultsOf returns a failed result for each reason, a warning for each of those of policies that only inform, and otherwise one for
-// each policy and Constraint that allows the object.
+// resultsOf returns a failed result for each reason, a warning for each of those of policies that only inform, and
+// otherwise one for each policy and Constraint that allows the object.
 func resultsOf(ns *rules.Namespace, o *rules.Inspected) (results []reports.ReportResult) {
 	subject := []corev1.ObjectReference{{APIVersion: olm.InstallPlanGVK.GroupVersion().String(), Kind: o.Kind, Namespace: ns.Name(), Name: o.Name}}
 	add := func(result reports.Result, policy string, rule rules.RuleID, message string) *reports.ReportResult {

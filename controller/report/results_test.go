@@ -75,7 +75,8 @@ func TestResults(t *testing.T) {
 	}
 }
 
-// TestManyResults bounds the Report of a namespace with more operators than it lists: the refused one comes first, and all are counted.
+// TestManyResults bounds the Report of a namespace with more operators than it lists: the refused one comes first, and
+// all are counted.
 func TestManyResults(t *testing.T) {
 	const installed = 10_000
 	refused := policy("etcd.v1.0.9999", "enforce")

@@ -1,5 +1,5 @@
-// Package staticpolicy reports whether the API server has loaded the admission policies of `opgate compile --static`, which are in
-// no API.
+// Package staticpolicy reports whether the API server has loaded the admission policies of `opgate compile --static`,
+// which are in no API.
 package staticpolicy
 
 import (
@@ -22,8 +22,8 @@ import (
 // Interval is the time between two probes.
 const Interval = 5 * time.Minute
 
-// Probe returns which set of static policies is in force at the API server that answers, "" if none is: a cluster with several control
-// plane nodes loads its files on each. The dry run that it sends stores nothing either way.
+// Probe returns which set of static policies is in force at the API server that answers, "" if none is: a cluster with
+// several control plane nodes loads its files on each. The dry run that it sends stores nothing either way.
 func Probe(ctx context.Context, c client.Client, namespace string) (set string, err error) {
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: backstop.ProbeLease}}
 	err = c.Create(ctx, lease, client.DryRunAll)

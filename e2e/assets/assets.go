@@ -1,4 +1,5 @@
-// Package assets finds the binaries of a Kubernetes control plane and of OLM, and downloads or builds them where there are none.
+// Package assets finds the binaries of a Kubernetes control plane and of OLM, and downloads or builds them where there
+// are none.
 package assets
 
 import (
@@ -38,7 +39,8 @@ type Options struct {
 	Log io.Writer
 	// CacheDir is where binaries are kept. Default: "opgate" in os.UserCacheDir().
 	CacheDir string
-	// AnyPatch lets Find return prebuilt binaries of another patch release. Default: the pinned version alone, which tests run on.
+	// AnyPatch lets Find return prebuilt binaries of another patch release. Default: the pinned version alone, which
+	// tests run on.
 	AnyPatch bool
 	// Index is the URL of the list of prebuilt binaries. Default: that of setup-envtest.
 	Index string

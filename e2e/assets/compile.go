@@ -14,14 +14,15 @@ import (
 )
 
 const (
-	// packageCost is what a package costs besides its source, in bytes of source: starting the compiler, reading what is imported.
+	// packageCost is what a package costs besides its source, in bytes of source: starting the compiler, reading what
+	// is imported.
 	packageCost = 16 << 10
 	// knownShare is the share of the work after which the time for the rest can be estimated.
 	knownShare = 0.05
 )
 
-// compilation is how far a build is. Its Write takes the output of "go build -v", which has a line with the import path of each package
-// as the compiler starts with it. The zero value counts nothing.
+// compilation is how far a build is. Its Write takes the output of "go build -v", which has a line with the import path
+// of each package as the compiler starts with it. The zero value counts nothing.
 type compilation struct {
 	costs map[string]int64 // of what is not compiled yet, by import path, in bytes of source
 	total int              // packages
@@ -92,7 +93,8 @@ func (c *compilation) Write(p []byte) (int, error) {
 	}
 }
 
-// String states how far the build is, and how long the rest takes if it is as slow as what is past. It is empty where that is not known.
+// String states how far the build is, and how long the rest takes if it is as slow as what is past. It is empty where
+// that is not known.
 func (c *compilation) String() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -19,8 +19,8 @@ import (
 // generatedMod is what a generated tool module is known by: the go command adds to its go.mod and writes its go.sum.
 const generatedMod = "generated.mod"
 
-// FindKubernetesVersion is Find for any version, such as v1.32.13: its kube-apiserver, built earlier, or now, from a tool module that is
-// generated. etcd and kubectl are those that Find returns.
+// FindKubernetesVersion is Find for any version, such as v1.32.13: its kube-apiserver, built earlier, or now, from a
+// tool module that is generated. etcd and kubectl are those that Find returns.
 func FindKubernetesVersion(ctx context.Context, version string, opts Options) (Assets, error) {
 	checkout, err := opts.complete()
 	if err != nil {
@@ -51,8 +51,8 @@ func FindKubernetesVersion(ctx context.Context, version string, opts Options) (A
 	})
 }
 
-// FindOLMVersion returns a directory for OLMVariable with OLM of any version, such as v0.28.0, and the resource definitions of that
-// version. opm is that of FindOLM.
+// FindOLMVersion returns a directory for OLMVariable with OLM of any version, such as v0.28.0, and the resource
+// definitions of that version. opm is that of FindOLM.
 func FindOLMVersion(ctx context.Context, version string, opts Options) (string, error) {
 	checkout, err := opts.complete()
 	if err != nil {
@@ -91,14 +91,16 @@ func FindOLMVersion(ctx context.Context, version string, opts Options) (string, 
 	})
 }
 
-// generated makes the go command complete a generated module as it builds. Checksums are those of the checksum database.
+// generated makes the go command complete a generated module as it builds. Checksums are those of the checksum
+// database.
 func (src *source) generated() {
 	src.pins = []string{generatedMod}
 	src.flags = append(src.flags, "-mod=mod")
 }
 
-// generate returns the directory of a tool module that requires a version of another one, with the replacements that this one has for
-// itself: they count only in the module that is built. Directories inside it are the modules that are published from them.
+// generate returns the directory of a tool module that requires a version of another one, with the replacements that
+// this one has for itself: they count only in the module that is built. Directories inside it are the modules that are
+// published from them.
 func generate(ctx context.Context, opts Options, path, version string) (string, error) {
 	dir := filepath.Join(opts.CacheDir, "modules", filepath.Base(path)+"-"+version)
 	if err := os.MkdirAll(dir, 0o750); err != nil {

@@ -27,8 +27,8 @@ replace (
 )
 `
 
-// TestFindKubernetesVersion builds another version than the pinned one. The go command is a stand-in for the compiler; the real one has no
-// part in what is generated.
+// TestFindKubernetesVersion builds another version than the pinned one. The go command is a stand-in for the compiler;
+// the real one has no part in what is generated.
 func TestFindKubernetesVersion(t *testing.T) {
 	dir, cache := t.TempDir(), t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "upstream.mod"), []byte(upstream), 0o600); err != nil {

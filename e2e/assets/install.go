@@ -41,13 +41,14 @@ func FindHelm(ctx context.Context, opts Options) (string, error) {
 	return findHelm(ctx, opts, "helm", helmModule)
 }
 
-// FindHelm3 returns the path of helm of the version before, which e2e/tools/helm3 requires, built earlier, or now. The versions of its
-// libraries are those of e2e/tools/helm, so that most of it is compiled once.
+// FindHelm3 returns the path of helm of the version before, which e2e/tools/helm3 requires, built earlier, or now. The
+// versions of its libraries are those of e2e/tools/helm, so that most of it is compiled once.
 func FindHelm3(ctx context.Context, opts Options) (string, error) {
 	return findHelm(ctx, opts, "helm3", helm3Module)
 }
 
-// kubernetesFlag makes helm know the version of Kubernetes that it assumes without a cluster, as its releases do. Helm 4 finds it by itself.
+// kubernetesFlag makes helm know the version of Kubernetes that it assumes without a cluster, as its releases do. Helm
+// 4 finds it by itself.
 func kubernetesFlag(tools, module string) (string, error) {
 	if module != helm3Module {
 		return "", nil
@@ -90,8 +91,8 @@ type CertManager struct {
 	CRDs string
 }
 
-// FindCertManager returns the binaries of cert-manager, of the version that e2e/tools/certmanager requires, built earlier, or
-// now.
+// FindCertManager returns the binaries of cert-manager, of the version that e2e/tools/certmanager requires, built
+// earlier, or now.
 func FindCertManager(ctx context.Context, opts Options) (CertManager, error) {
 	checkout, err := opts.complete()
 	if err != nil {
@@ -123,7 +124,8 @@ type Prometheus struct {
 	Promtool string
 }
 
-// FindPrometheus returns the binaries of Prometheus, of the version that e2e/tools/prometheus requires, built earlier, or now.
+// FindPrometheus returns the binaries of Prometheus, of the version that e2e/tools/prometheus requires, built earlier,
+// or now.
 func FindPrometheus(ctx context.Context, opts Options) (Prometheus, error) {
 	checkout, err := opts.complete()
 	if err != nil {

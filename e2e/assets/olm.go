@@ -33,7 +33,8 @@ const OLMVariable = "OPGATE_E2E_OLM"
 // olmNames are the binaries of such a directory.
 var olmNames = [...]string{"catalog", "olm", "package-server", "opm"}
 
-// OLMCRDs is the directory of OLM's resource definitions in the directory that OLMVariable names, and empty if it names none.
+// OLMCRDs is the directory of OLM's resource definitions in the directory that OLMVariable names, and empty if it names
+// none.
 func OLMCRDs() string {
 	if dir := os.Getenv(OLMVariable); dir != "" {
 		return filepath.Join(dir, "crds")
@@ -41,8 +42,9 @@ func OLMCRDs() string {
 	return ""
 }
 
-// FindOLM returns the binaries of OLM: those in the directory that OLMVariable names, or those built earlier, or now, from the Go modules
-// pinned in e2e/tools/olm and e2e/tools/registry. The first build takes several minutes; later ones find the result in the cache.
+// FindOLM returns the binaries of OLM: those in the directory that OLMVariable names, or those built earlier, or now,
+// from the Go modules pinned in e2e/tools/olm and e2e/tools/registry. The first build takes several minutes; later ones
+// find the result in the cache.
 func FindOLM(ctx context.Context, opts Options) (OLM, error) {
 	if dir := os.Getenv(OLMVariable); dir != "" {
 		if err := checkExecutables(dir, olmNames[:]); err != nil {

@@ -9,7 +9,8 @@ import (
 	"github.com/opgate/opgate/e2e/assets"
 )
 
-// fakeGo puts a go command on PATH that writes the binary it is asked for, unless its name is that of the one that is broken.
+// fakeGo puts a go command on PATH that writes the binary it is asked for, unless its name is that of the one that is
+// broken.
 func fakeGo(t *testing.T, broken string) {
 	t.Helper()
 	script := `#!/bin/sh

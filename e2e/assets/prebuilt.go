@@ -22,8 +22,8 @@ import (
 const (
 	// prebuiltIndex lists what setup-envtest downloads, with the SHA-512 of each archive.
 	prebuiltIndex = "https://raw.githubusercontent.com/kubernetes-sigs/controller-tools/HEAD/envtest-releases.yaml"
-	// reachTimeout bounds the question whether the index is in reach. It is short, since machines of CI often reach the Go module proxy alone,
-	// and building from source must not wait for long.
+	// reachTimeout bounds the question whether the index is in reach. It is short, since machines of CI often reach the
+	// Go module proxy alone, and building from source must not wait for long.
 	reachTimeout = 3 * time.Second
 	// downloadTimeout bounds a download of about 100 MB.
 	downloadTimeout = 3 * time.Minute
@@ -31,9 +31,9 @@ const (
 	prebuiltName = "prebuilt-"
 )
 
-// prebuilt returns the binaries that the Kubernetes project publishes for tests, downloaded earlier, or now: of a version, or, with
-// AnyPatch, of the latest patch release of its minor version. setup-envtest, of the version in .envtest.mod, compares the archive with the
-// checksum in the index.
+// prebuilt returns the binaries that the Kubernetes project publishes for tests, downloaded earlier, or now: of a
+// version, or, with AnyPatch, of the latest patch release of its minor version. setup-envtest, of the version in
+// .envtest.mod, compares the archive with the checksum in the index.
 func prebuilt(ctx context.Context, checkout repo.Checkout, version string, opts Options) (Assets, error) {
 	if found, ok := downloaded(version, opts); ok {
 		return found, nil

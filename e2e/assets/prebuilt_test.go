@@ -21,8 +21,8 @@ import (
 	"github.com/opgate/opgate/e2e/assets"
 )
 
-// publish serves an index and an archive in the form of the published ones, as setup-envtest reads them. The checksum is that of what is
-// summed.
+// publish serves an index and an archive in the form of the published ones, as setup-envtest reads them. The checksum
+// is that of what is summed.
 func publish(t *testing.T, version string, summed func(archive []byte) []byte) (index string) {
 	t.Helper()
 	var archive bytes.Buffer
@@ -110,7 +110,8 @@ func TestPrebuilt(t *testing.T) {
 	}
 }
 
-// TestPrebuiltIsNotTaken: what is out of reach, of another version than tests run on, or not what the index states is built instead.
+// TestPrebuiltIsNotTaken: what is out of reach, of another version than tests run on, or not what the index states is
+// built instead.
 func TestPrebuiltIsNotTaken(t *testing.T) {
 	tests := map[string]struct {
 		options assets.Options

@@ -148,8 +148,8 @@ func (src source) buildInto(ctx context.Context, dir string) error {
 	return nil
 }
 
-// build runs go build for one package, with its temporary files in scratch, and states every progressInterval what it is doing, for how
-// long, and how far the build is.
+// build runs go build for one package, with its temporary files in scratch, and states every progressInterval what it
+// is doing, for how long, and how far the build is.
 func (src source) build(ctx context.Context, output, path, scratch, what string, far *compilation) error {
 	compiler := filepath.Join(scratch, filepath.Base(output)+".log")
 	log, err := os.Create(compiler)

@@ -14,8 +14,8 @@ import (
 	"github.com/opgate/opgate/e2e/assets/repo"
 )
 
-// moduleVersion returns the version of a module that the tool module in dir requires, such as "v1.36.3". No other place states
-// which versions the tests run on.
+// moduleVersion returns the version of a module that the tool module in dir requires, such as "v1.36.3". No other place
+// states which versions the tests run on.
 func moduleVersion(dir, module string) (string, error) {
 	path := filepath.Join(dir, "go.mod")
 	data, err := os.ReadFile(path)

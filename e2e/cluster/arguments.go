@@ -21,11 +21,12 @@ type override struct{ flag, value, reason string }
 // removes reports whether the override only removes shipped arguments: the flag has its default then.
 func (o *override) removes() bool { return o.flag == "right" || o.flag == "catalog-namespace" }
 
-// maxStaleness is for a machine that is as fast as usual. The chart has ten seconds, which TestG1Stalled and the campaign of faults keep.
+// maxStaleness is for a machine that is as fast as usual. The chart has ten seconds, which TestG1Stalled and the
+// campaign of faults keep.
 const maxStaleness = time.Minute
 
-// overrides are all arguments in which the harness differs from the chart with its default values. A process outside a pod needs most of
-// them, the options of a test the others.
+// overrides are all arguments in which the harness differs from the chart with its default values. A process outside a
+// pod needs most of them, the options of a test the others.
 func (c *Cluster) overrides(gate *Gate, opts *GateOptions) []override {
 	all := []override{
 		{"kubeconfig", c.OpgateKubeconfig(), "no token of a ServiceAccount is mounted outside a pod"},
@@ -58,8 +59,8 @@ func (c *Cluster) overrides(gate *Gate, opts *GateOptions) []override {
 	return all
 }
 
-// serveArguments returns shipped arguments with overrides in place of those of the same flag. It returns an error for an override that
-// repeats what is shipped or has no reason, and for an argument that only a pod can expand.
+// serveArguments returns shipped arguments with overrides in place of those of the same flag. It returns an error for
+// an override that repeats what is shipped or has no reason, and for an argument that only a pod can expand.
 func serveArguments(shipped []string, overrides []override) ([]string, error) {
 	var errs []error
 	args := slices.Clone(shipped)

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestArguments: the harness runs what the chart ships. Each shipped argument is used as it is, or has an override with a reason.
+// TestArguments: the harness runs what the chart ships. Each shipped argument is used as it is, or has an override with
+// a reason.
 func TestArguments(t *testing.T) {
 	shipped, err := shippedArguments()
 	if err != nil {

@@ -51,8 +51,8 @@ type Request struct {
 	} `json:"responseStatus"`
 }
 
-// Reopened reports whether the request opens a watch for a few seconds, again and again, by whose end Opgate knows that it is current; no
-// client of client-go requests less than five minutes by itself.
+// Reopened reports whether the request opens a watch for a few seconds, again and again, by whose end Opgate knows that
+// it is current; no client of client-go requests less than five minutes by itself.
 func (r *Request) Reopened() bool {
 	u, err := url.Parse(r.URI)
 	if err != nil || r.Verb != "watch" {
@@ -62,8 +62,9 @@ func (r *Request) Reopened() bool {
 	return err == nil && seconds < 5*60
 }
 
-// OpgateRequests are all requests of Opgate's identity, whichever process made them, that the API server got between two
-// instants, in the order of the log. The zero time is no bound. Each request is returned once. Options must ask for an audit log.
+// OpgateRequests are all requests of Opgate's identity, whichever process made them, that the API server got between
+// two instants, in the order of the log. The zero time is no bound. Each request is returned once. Options must ask for
+// an audit log.
 //
 // A request is in the log when it has been answered, a watch when it has been opened.
 func (c *Cluster) OpgateRequests(from, to time.Time) ([]Request, error) {

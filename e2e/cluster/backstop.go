@@ -27,7 +27,8 @@ const HeldByBackstop = "held by the API server (ValidatingAdmissionPolicy opgate
 const (
 	// markerNamespace has a policy for a package of which the name counts what was waited for.
 	markerNamespace = "opgate-e2e-backstop"
-	// backstopTimeout bounds the time until the API server judges by a policy: it looks for admission policies once a second.
+	// backstopTimeout bounds the time until the API server judges by a policy: it looks for admission policies once a
+	// second.
 	backstopTimeout = speed.LongWait
 )
 
@@ -40,8 +41,8 @@ type held struct {
 	policies []string
 }
 
-// WaitForBackstop waits until the API server itself judges by the policies that are stored now, if this gate keeps the backstop. It
-// returns at once where nothing changed since the last call.
+// WaitForBackstop waits until the API server itself judges by the policies that are stored now, if this gate keeps the
+// backstop. It returns at once where nothing changed since the last call.
 func (g *Gate) WaitForBackstop(ctx context.Context) error {
 	if !g.backstop {
 		return nil
@@ -74,15 +75,16 @@ func (c *Cluster) keptBackstop() bool {
 	return c.backstop
 }
 
-// forget makes the next WaitForBackstop wait: another process may compile other admission policies from the same policies.
+// forget makes the next WaitForBackstop wait: another process may compile other admission policies from the same
+// policies.
 func (h *held) forget() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.policies = nil
 }
 
-// removeBackstop deletes the admission policies that an earlier gate has written, as the garbage collector does where the chart is
-// installed without them, and waits until the API server does not judge by them.
+// removeBackstop deletes the admission policies that an earlier gate has written, as the garbage collector does where
+// the chart is installed without them, and waits until the API server does not judge by them.
 func (c *Cluster) removeBackstop(ctx context.Context) error {
 	h := &c.held
 	h.mu.Lock()
@@ -206,8 +208,8 @@ func (c *Cluster) refuses(ctx context.Context, manifest string, want bool) error
 	return nil
 }
 
-// makesManual returns an error unless the API server itself makes a Subscription to a package Manual, so that no webhook warns of that, or
-// does not. It stores nothing.
+// makesManual returns an error unless the API server itself makes a Subscription to a package Manual, so that no
+// webhook warns of that, or does not. It stores nothing.
 func (c *Cluster) makesManual(ctx context.Context, pkg string, want bool) error {
 	mutating := schema.GroupKind{Group: "admissionregistration.k8s.io", Kind: "MutatingAdmissionPolicy"}
 	if _, err := c.masters.RESTMapper().RESTMapping(mutating, "v1"); meta.IsNoMatchError(err) {

@@ -20,7 +20,8 @@ func createBareRBAC(ctx context.Context, c client.Client, tenantNamespaces []str
 				allow(operatorsGroup, []string{"operatorgroups"}, "get", "patch"),
 				allow(operatorsGroup, []string{"clusterserviceversions"}, "get", "list", "watch"),
 				allow(packagesGroup, []string{"packagemanifests"}, "get", "list", "watch"),
-				// What the templates of an OperatorPolicy look up needs rights of its own: see rule operatorpolicy/lookup.
+				// What the templates of an OperatorPolicy look up needs rights of its own: see rule
+				// operatorpolicy/lookup.
 				allow(policyGroup, []string{"operatorpolicies"}, "get", "update"),
 				// The templates of a Policy need rights of their own: see rule policy/escalation.
 				allow(policyGroup, []string{"policies", "policysets"}, "get", "list", "create", "update", "patch", "delete"),

@@ -1,6 +1,6 @@
-// Package cluster runs a real kube-apiserver and etcd with OLM's and Opgate's resource definitions, Opgate as a process of
-// its own in front of it, and kubectl as distinct users. There are no nodes and no controllers: nothing runs pods, collects
-// garbage or deletes the content of a namespace, unless package node adds that.
+// Package cluster runs a real kube-apiserver and etcd with OLM's and Opgate's resource definitions, Opgate as a process
+// of its own in front of it, and kubectl as distinct users. There are no nodes and no controllers: nothing runs pods,
+// collects garbage or deletes the content of a namespace, unless package node adds that.
 package cluster
 
 import (
@@ -50,8 +50,8 @@ type Cluster struct {
 	fail   context.CancelCauseFunc
 }
 
-// Start starts a control plane and prepares it: resource definitions, namespaces, users. The caller must call Stop, also
-// when ctx has ended; ctx bounds only the start.
+// Start starts a control plane and prepares it: resource definitions, namespaces, users. The caller must call Stop,
+// also when ctx has ended; ctx bounds only the start.
 func Start(ctx context.Context, opts Options) (*Cluster, error) {
 	opts.setDefaults()
 	checkout, err := repo.Find()
@@ -171,8 +171,8 @@ func (c *Cluster) AtStop(end func() error) {
 	c.ends = append(c.ends, end)
 }
 
-// Addresses returns n addresses on the loopback interface for programs to listen on. No other cluster on this machine gets them before
-// this one has stopped.
+// Addresses returns n addresses on the loopback interface for programs to listen on. No other cluster on this machine
+// gets them before this one has stopped.
 func (c *Cluster) Addresses(ctx context.Context, n int) ([]string, error) {
 	return c.ports.Take(ctx, n)
 }

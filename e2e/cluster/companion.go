@@ -19,9 +19,9 @@ type Companion struct {
 	process *process
 }
 
-// StartCompanion runs a program. Its log is a file of its own in Dir. Variables, such as "NAME=value", are added
-// to its environment, from which CI is removed: where it is set, OLM's operators panic on a request for an object without their
-// label, and they request tokens of ServiceAccounts that have none. Cluster.Stop does not stop it.
+// StartCompanion runs a program. Its log is a file of its own in Dir. Variables, such as "NAME=value", are added to its
+// environment, from which CI is removed: where it is set, OLM's operators panic on a request for an object without
+// their label, and they request tokens of ServiceAccounts that have none. Cluster.Stop does not stop it.
 func (c *Cluster) StartCompanion(ctx context.Context, name string, variables []string, path string, args ...string) (*Companion, error) {
 	log, err := os.CreateTemp(c.dir, name+"-*.log")
 	if err != nil {
@@ -60,8 +60,8 @@ func StartProgram(ctx context.Context, program Program) (*Companion, error) {
 	return &Companion{name: program.Name, process: process}, nil
 }
 
-// Stop asks the process to end and waits until it has. Calling it again does nothing. When it does not end in time it is
-// killed, which is an error.
+// Stop asks the process to end and waits until it has. Calling it again does nothing. When it does not end in time it
+// is killed, which is an error.
 func (p *Companion) Stop() error {
 	if err := p.process.terminate(companionStopTimeout); err != nil {
 		return fmt.Errorf("stop %s: %w; its log ends with\n%s", p.name, err, tail.File(p.LogPath(), logLines))

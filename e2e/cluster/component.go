@@ -62,7 +62,8 @@ func (c *Cluster) KillComponent(ctx context.Context, component Component) error 
 	return nil
 }
 
-// StartComponent starts a component that was killed, with the same arguments, and waits until the API server answers. Its log is added to.
+// StartComponent starts a component that was killed, with the same arguments, and waits until the API server answers.
+// Its log is added to.
 func (c *Cluster) StartComponent(ctx context.Context, component Component) error {
 	c.mu.Lock()
 	args := c.plane.arguments[component]

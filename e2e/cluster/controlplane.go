@@ -39,11 +39,12 @@ type controlPlane struct {
 	restarted map[Component]*process
 }
 
-// silence discards what envtest logs through the logger of the whole process: failures are returned as errors. Several clusters may
-// start at once, and SetLogger is not safe for concurrent use.
+// silence discards what envtest logs through the logger of the whole process: failures are returned as errors. Several
+// clusters may start at once, and SetLogger is not safe for concurrent use.
 var silence = sync.OnceFunc(func() { ctrllog.SetLogger(logr.Discard()) })
 
-// startControlPlane starts etcd and kube-apiserver on addresses and waits until they are ready. All they write is in dir.
+// startControlPlane starts etcd and kube-apiserver on addresses and waits until they are ready. All they write is in
+// dir.
 func startControlPlane(ctx context.Context, bin assets.Assets, dir string, addresses []string, opts *Options) (*controlPlane, error) {
 	silence()
 

@@ -87,8 +87,8 @@ func (c *Cluster) StorePolicy(ctx context.Context, policy *unstructured.Unstruct
 	return c.etcd(ctx, "put", map[string]any{"key": key, "value": value}, nil)
 }
 
-// StoredPolicies returns the apiVersion that each policy is stored in. The keys are namespace/name. It reads etcd, since the API
-// server returns every policy in the requested version.
+// StoredPolicies returns the apiVersion that each policy is stored in. The keys are namespace/name. It reads etcd,
+// since the API server returns every policy in the requested version.
 func (c *Cluster) StoredPolicies(ctx context.Context) (map[string]string, error) {
 	end := strings.TrimSuffix(policyKeys, "/") + "0" // the key after all of them
 	var content stored

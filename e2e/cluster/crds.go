@@ -43,8 +43,8 @@ func installCRDs(ctx context.Context, config *rest.Config, definitions []*apiext
 	return nil
 }
 
-// olmCRDs are the resource definitions of OLM: those that its own API module publishes, or those in the directory of the OLM that
-// assets.OLMVariable names.
+// olmCRDs are the resource definitions of OLM: those that its own API module publishes, or those in the directory of
+// the OLM that assets.OLMVariable names.
 func olmCRDs() (definitions []*apiextensionsv1.CustomResourceDefinition, dir string) {
 	if dir = assets.OLMCRDs(); dir != "" {
 		return nil, dir

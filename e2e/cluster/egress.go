@@ -6,14 +6,14 @@ import (
 	"path/filepath"
 )
 
-// EgressSocket is the Unix socket by which the API server, where Options say Node, opens every connection to a Service: by HTTP
-// CONNECT requests that name the address and the port of the Service.
+// EgressSocket is the Unix socket by which the API server, where Options say Node, opens every connection to a Service:
+// by HTTP CONNECT requests that name the address and the port of the Service.
 func (c *Cluster) EgressSocket() string { return egressSocket(c.dir) }
 
 func egressSocket(dir string) string { return filepath.Join(dir, "egress.sock") }
 
-// writeEgressConfig returns the path of a file that makes the API server use the socket. What it sends to etcd, and to webhooks
-// that are configured by URL, is sent directly.
+// writeEgressConfig returns the path of a file that makes the API server use the socket. What it sends to etcd, and to
+// webhooks that are configured by URL, is sent directly.
 func writeEgressConfig(dir string) (string, error) {
 	config, err := json.Marshal(map[string]any{
 		"apiVersion": "apiserver.k8s.io/v1beta1",

@@ -27,8 +27,8 @@ func (c *Cluster) WaitForWebhooks(ctx context.Context) error { return waitForWeb
 
 // waitForWebhooks waits until the API server acts on every webhook configuration written so far.
 //
-// The API server watches the configurations of a kind, and sees them in the order in which they were written. So a
-// last one, the fence, is written for each kind: a webhook without a server, for an object that no other client writes. Once
+// The API server watches the configurations of a kind, and sees them in the order in which they were written. So a last
+// one, the fence, is written for each kind: a webhook without a server, for an object that no other client writes. Once
 // that object is refused because the fence does not answer, everything written before the fence is in effect. The
 // webhooks themselves need nothing for this, and none of them is called.
 func waitForWebhooks(ctx context.Context, c client.Client) error {

@@ -30,31 +30,33 @@ const (
 
 // GateOptions configure StartOpgate. The zero value is useful.
 type GateOptions struct {
-	// Loop is whether Opgate's background loop runs. Without it Opgate only judges what others write, and keeps the backstop.
+	// Loop is whether Opgate's background loop runs. Without it Opgate only judges what others write, and keeps the
+	// backstop.
 	Loop bool
-	// WithoutBackstop leaves refusals to the webhooks. With the backstop, as the chart ships it, the API server answers before them
-	// where it can: the webhooks' words, warnings, events and metrics do not appear then.
+	// WithoutBackstop leaves refusals to the webhooks. With the backstop, as the chart ships it, the API server answers
+	// before them where it can: the webhooks' words, warnings, events and metrics do not appear then.
 	WithoutBackstop bool
 	// SecureMetrics serves metrics by HTTPS, with names of policies, to those who may get them.
 	SecureMetrics bool
 	// Reports is whether Opgate writes Reports of OpenReports. InstallReports adds the definitions and the rights.
 	Reports bool
-	// Replaces is an earlier process, which has ended. The new one has its address and certificate, as pods have those of their Service.
-	// Otherwise the API server reads all policies again, since the CustomResourceDefinition names both.
+	// Replaces is an earlier process, which has ended. The new one has its address and certificate, as pods have those
+	// of their Service. Otherwise the API server reads all policies again, since the CustomResourceDefinition names
+	// both.
 	Replaces *Gate
-	// Unready makes StartOpgate return before Opgate is ready: it refuses all reviews then. The webhooks are in effect, as after a
-	// replica that has been ready.
+	// Unready makes StartOpgate return before Opgate is ready: it refuses all reviews then. The webhooks are in effect,
+	// as after a replica that has been ready.
 	Unready bool
 	// OLMIdentity is OLM's user name for Opgate and the webhook configurations. Default: OLMUserName.
 	OLMIdentity string
 	// MemoryLimit is the process's limit of private memory, in bytes, and what it reads as the limit of its
 	// container. Beyond it the process is killed. Default: no limit.
 	MemoryLimit uint64
-	// MayExceedMemoryLimit leaves the process alone beyond MemoryLimit. Linux counts as private memory what Go has returned to it, too,
-	// which no container is charged for: some 80 MiB of 600.
+	// MayExceedMemoryLimit leaves the process alone beyond MemoryLimit. Linux counts as private memory what Go has
+	// returned to it, too, which no container is charged for: some 80 MiB of 600.
 	MayExceedMemoryLimit bool
-	// Args are added to the arguments of "opgate-server serve", which are those of the chart but for the overrides of the harness. They win
-	// over both.
+	// Args are added to the arguments of "opgate-server serve", which are those of the chart but for the overrides of
+	// the harness. They win over both.
 	Args []string
 }
 
@@ -71,11 +73,12 @@ type Gate struct {
 	client      *http.Client
 }
 
-// StartOpgate runs Opgate as a process of its own with TLS, waits until it is ready, points the webhook configurations of
-// manifests/base/webhooks.yaml to it, and waits until the API server calls it. When it returns, every write is judged.
+// StartOpgate runs Opgate as a process of its own with TLS, waits until it is ready, points the webhook configurations
+// of manifests/base/webhooks.yaml to it, and waits until the API server calls it. When it returns, every write is
+// judged.
 //
-// Each call starts another process; the webhook configurations point to the last. They stay when Opgate is stopped: what
-// follows is an outage, in which failurePolicy Fail refuses writes.
+// Each call starts another process; the webhook configurations point to the last. They stay when Opgate is stopped:
+// what follows is an outage, in which failurePolicy Fail refuses writes.
 func (c *Cluster) StartOpgate(ctx context.Context, opts GateOptions) (*Gate, error) {
 	binary, err := c.programs.Server(ctx)
 	if err != nil {
@@ -206,8 +209,8 @@ func (g *Gate) WaitForReady(ctx context.Context) error {
 	}
 }
 
-// Stop asks Opgate to end and returns its exit code, -1 if a signal ended it. Calling it again returns the same code. When
-// Opgate does not end in time it is killed, which is an error.
+// Stop asks Opgate to end and returns its exit code, -1 if a signal ended it. Calling it again returns the same code.
+// When Opgate does not end in time it is killed, which is an error.
 func (g *Gate) Stop() (exitCode int, err error) {
 	if err := g.process.terminate(gateStopTimeout); err != nil {
 		return g.process.exitCode(), fmt.Errorf("stop opgate: %w; its log ends with\n%s", err, tail.File(g.LogPath(), logLines))
@@ -296,7 +299,8 @@ func (g *Gate) Usage() (Usage, error) {
 	if err != nil {
 		return u, err
 	}
-	// The name of the program, in parentheses, is the second field; user and system time are the fourteenth and the fifteenth.
+	// The name of the program, in parentheses, is the second field; user and system time are the fourteenth and the
+	// fifteenth.
 	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 	if len(fields) < 13 {
 		return u, fmt.Errorf("/proc/%d/stat has %d fields", pid, len(fields))

@@ -7,8 +7,8 @@ import (
 	"github.com/opgate/opgate/e2e/assets"
 )
 
-// Helm runs the real helm as Admin, in the working directory of this process. An exit code other than 0 is a result, not an
-// error. Unless assets.FindHelm was asked before, the first call builds it, which takes minutes.
+// Helm runs the real helm as Admin, in the working directory of this process. An exit code other than 0 is a result,
+// not an error. Unless assets.FindHelm was asked before, the first call builds it, which takes minutes.
 func (c *Cluster) Helm(ctx context.Context, args ...string) (Result, error) {
 	return c.helm(ctx, assets.FindHelm, args)
 }

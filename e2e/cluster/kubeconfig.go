@@ -10,8 +10,8 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// Kubeconfig is the path of a kubeconfig with a context for each of Admin, Tenant and OLM, named like them. Admin is the
-// current one.
+// Kubeconfig is the path of a kubeconfig with a context for each of Admin, Tenant and OLM, named like them. Admin is
+// the current one.
 func (c *Cluster) Kubeconfig() string { return filepath.Join(c.dir, "kubeconfig") }
 
 // OpgateKubeconfig is the path of the kubeconfig that Opgate runs with, unless the cluster is bare.

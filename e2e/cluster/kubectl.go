@@ -34,8 +34,8 @@ type Result struct {
 	ExitCode int
 }
 
-// Kubectl runs the real kubectl as a user. An exit code other than 0 is a result, not an error; an error reports that kubectl
-// could not be run, or was stopped because ctx ended.
+// Kubectl runs the real kubectl as a user. An exit code other than 0 is a result, not an error; an error reports that
+// kubectl could not be run, or was stopped because ctx ended.
 func (c *Cluster) Kubectl(ctx context.Context, user User, stdin string, args ...string) (Result, error) {
 	return c.Run(ctx, Command{User: user, Args: args, Stdin: stdin})
 }
@@ -71,8 +71,8 @@ func (c *Cluster) RunOpgate(ctx context.Context, command Command) (Result, error
 	return result, nil
 }
 
-// RunPlugin runs the real kubectl with opgate as its plugin, as users do: Args begin with "opgate". The default of the kubeconfig is
-// Kubeconfig. An exit code other than 0 is a result, as for Run.
+// RunPlugin runs the real kubectl with opgate as its plugin, as users do: Args begin with "opgate". The default of the
+// kubeconfig is Kubeconfig. An exit code other than 0 is a result, as for Run.
 func (c *Cluster) RunPlugin(ctx context.Context, kubeconfig string, command Command) (Result, error) {
 	opgate, err := c.programs.Opgate(ctx)
 	if err != nil {

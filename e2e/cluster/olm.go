@@ -13,7 +13,8 @@ import (
 // olmDeployment is the name of the Deployment by which users and the chart find the account that OLM runs as.
 const olmDeployment = "olm-operator"
 
-// CreateOLMDeployment creates the Deployment of an OLM in a namespace, without replicas: where OLM runs here, it is a process outside the cluster.
+// CreateOLMDeployment creates the Deployment of an OLM in a namespace, without replicas: where OLM runs here, it is a
+// process outside the cluster.
 func (c *Cluster) CreateOLMDeployment(ctx context.Context, namespace, serviceAccount string) error {
 	labels := map[string]string{"app": olmDeployment}
 	deployment := &appsv1.Deployment{

@@ -17,8 +17,8 @@ type process struct {
 	done chan struct{} // closed once cmd has been waited for
 }
 
-// startProcess starts a program in the environment of this process. The process outlives ctx: it is stopped by terminate or
-// kill, in the order that its dependents need.
+// startProcess starts a program in the environment of this process. The process outlives ctx: it is stopped by
+// terminate or kill, in the order that its dependents need.
 func startProcess(ctx context.Context, log, path string, args ...string) (*process, error) {
 	return startProcessIn(ctx, append(os.Environ(), "KUBECONFIG="), log, path, args...)
 }

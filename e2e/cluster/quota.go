@@ -5,7 +5,8 @@ import (
 	"path/filepath"
 )
 
-// quotaConfig refuses pods of class system-cluster-critical in namespaces without a ResourceQuota for them, as GKE does.
+// quotaConfig refuses pods of class system-cluster-critical in namespaces without a ResourceQuota for them, as GKE
+// does.
 const quotaConfig = `
 apiVersion: apiserver.config.k8s.io/v1
 kind: AdmissionConfiguration

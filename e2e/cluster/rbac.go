@@ -47,15 +47,15 @@ func AdmissionRules() ([]rbacv1.PolicyRule, error) { return shippedRules(admissi
 // ContentsRules are what Opgate may do besides on every replica, to read what plans change.
 func ContentsRules() ([]rbacv1.PolicyRule, error) { return shippedRules(contentsRole) }
 
-// CertsRules are what Opgate may do besides, to maintain its certificates and webhook configurations, and for the leader
-// election of this.
+// CertsRules are what Opgate may do besides, to maintain its certificates and webhook configurations, and for the
+// leader election of this.
 func CertsRules() ([]rbacv1.PolicyRule, error) { return shippedRules(certsRole, namespaceRole) }
 
 // chartRights are the roles that the chart has by value, and by default.
 var chartRights = []string{"opgate-catalogs", "opgate-deployments", "opgate-namespaces"}
 
-// RightsRules are what the chart grants by value, and these tests grant all: the rights that are on by default, those that are not, and catalogs in
-// every namespace.
+// RightsRules are what the chart grants by value, and these tests grant all: the rights that are on by default, those
+// that are not, and catalogs in every namespace.
 func RightsRules() ([]rbacv1.PolicyRule, error) {
 	checkout, err := repo.Find()
 	if err != nil {
@@ -89,15 +89,15 @@ func LoopRules() ([]rbacv1.PolicyRule, error) { return shippedRules(loopRole) }
 // BackstopRules are what Opgate may do besides where the API server is to hold what policies allow by itself.
 func BackstopRules() ([]rbacv1.PolicyRule, error) { return shippedRules(backstopRole) }
 
-// TemplateRules are what the templates of policies may look up here: they are rights of the account that Opgate impersonates for that. An
-// administrator grants them, as these tests do.
+// TemplateRules are what the templates of policies may look up here: they are rights of the account that Opgate
+// impersonates for that. An administrator grants them, as these tests do.
 func TemplateRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{allow("", []string{"configmaps"}, "get", "list", "watch")}
 }
 
-// OrderingRules are for kinds that templates of Policies are of here, or that dependencies name, besides those that Opgate is
-// shipped for. An administrator grants them, as these tests do: a custom kind, and some of what the chart grants
-// with ordering.gatekeeper.
+// OrderingRules are for kinds that templates of Policies are of here, or that dependencies name, besides those that
+// Opgate is shipped for. An administrator grants them, as these tests do: a custom kind, and some of what the chart
+// grants with ordering.gatekeeper.
 func OrderingRules() []rbacv1.PolicyRule {
 	all := []string{"list", "watch", "create", "update", "delete"}
 	return []rbacv1.PolicyRule{
@@ -112,8 +112,8 @@ func MetricsRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{allow("authentication.k8s.io", []string{"tokenreviews"}, "create")}
 }
 
-// OpgateRules are all that Opgate may need here: for admission and certificates and, once there was a gate with Loop, for that as
-// well. It may do no more than that, but needs less while the loop does not run.
+// OpgateRules are all that Opgate may need here: for admission and certificates and, once there was a gate with Loop,
+// for that as well. It may do no more than that, but needs less while the loop does not run.
 func (c *Cluster) OpgateRules() ([]rbacv1.PolicyRule, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -216,8 +216,8 @@ func serviceAccountSubject(namespace, name string) rbacv1.Subject {
 	return rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}
 }
 
-// waitForRBAC waits until the authorizer knows every role and binding of createRBAC. It learns of them by watching, so a
-// user may be refused right after the objects were created.
+// waitForRBAC waits until the authorizer knows every role and binding of createRBAC. It learns of them by watching, so
+// a user may be refused right after the objects were created.
 func waitForRBAC(ctx context.Context, c client.Client, tenantNamespaces []string) error {
 	if err := waitForBareRBAC(ctx, c, tenantNamespaces); err != nil {
 		return err

@@ -17,7 +17,8 @@ import (
 // reportsModule has the types of OpenReports that Opgate is built with, and their definitions.
 const reportsModule = "github.com/openreports/reports-api"
 
-// InstallReports creates the definitions of OpenReports, of the version that Opgate is built with, and waits until they are served.
+// InstallReports creates the definitions of OpenReports, of the version that Opgate is built with, and waits until they
+// are served.
 func (c *Cluster) InstallReports(ctx context.Context) error {
 	checkout, err := repo.Find()
 	if err != nil {

@@ -45,8 +45,8 @@ func (g *Gate) Snapshot(ctx context.Context) (Snapshot, error) {
 }
 
 // WaitForSnapshot waits until Opgate judges by the objects that are in the API server now. Opgate observes writes by
-// watches, so a test that writes a policy and then something that the policy governs has to wait in between. Concurrent writes
-// of others do not matter.
+// watches, so a test that writes a policy and then something that the policy governs has to wait in between. Concurrent
+// writes of others do not matter.
 func (g *Gate) WaitForSnapshot(ctx context.Context) error {
 	var want map[string]state
 	var last error

@@ -23,10 +23,11 @@ const (
 	// Tenant may manage Subscriptions and InstallPlans in its namespaces, InstallPlan status included, and read
 	// ClusterServiceVersions there.
 	Tenant User = "tenant"
-	// OLM is the service account of OLM's operators, with a token that the API server issued. It may do everything, as OLM may.
+	// OLM is the service account of OLM's operators, with a token that the API server issued. It may do everything, as
+	// OLM may.
 	OLM User = "olm"
-	// Opgate is the service account of Opgate, with the permissions of its webhooks and of its loop and no others. A bare
-	// cluster does not have it.
+	// Opgate is the service account of Opgate, with the permissions of its webhooks and of its loop and no others. A
+	// bare cluster does not have it.
 	Opgate User = "opgate"
 )
 

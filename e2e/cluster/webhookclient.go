@@ -17,7 +17,8 @@ import (
 	certutil "k8s.io/client-go/util/cert"
 )
 
-// WebhookClientName is the common name of the certificate that the API server has for webhooks where Options say WebhookClient.
+// WebhookClientName is the common name of the certificate that the API server has for webhooks where Options say
+// WebhookClient.
 const WebhookClientName = "kube-apiserver-webhooks"
 
 // WebhookClientCA is a PEM file with the CA of that certificate.
@@ -36,7 +37,8 @@ func (c *Cluster) WebhookClient(name string) (tls.Certificate, error) {
 	return tls.X509KeyPair(cert, key)
 }
 
-// writeAdmissionConfig returns the path of a file that makes the API server authenticate to webhooks by a client certificate.
+// writeAdmissionConfig returns the path of a file that makes the API server authenticate to webhooks by a client
+// certificate.
 func writeAdmissionConfig(dir string) (string, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

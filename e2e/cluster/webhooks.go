@@ -24,11 +24,12 @@ import (
 // configurationName is the name of both webhook configurations.
 const configurationName = "opgate"
 
-// routeTimeout bounds the time until Opgate has written paths and rules into the webhook configurations; it takes milliseconds.
+// routeTimeout bounds the time until Opgate has written paths and rules into the webhook configurations; it takes
+// milliseconds.
 const routeTimeout = time.Minute
 
-// installWebhooks creates or updates the webhook configurations in the file at path, and waits until Opgate has written its paths
-// and the API server acts on them. All that differs from the file is the target.
+// installWebhooks creates or updates the webhook configurations in the file at path, and waits until Opgate has written
+// its paths and the API server acts on them. All that differs from the file is the target.
 func installWebhooks(ctx context.Context, c client.Client, path string, to target) error {
 	installed := &admissionregistrationv1.ValidatingWebhookConfiguration{}
 	switch err := c.Get(ctx, client.ObjectKey{Name: configurationName}, installed); {
@@ -52,7 +53,8 @@ func installWebhooks(ctx context.Context, c client.Client, path string, to targe
 	return waitForWebhooks(ctx, c)
 }
 
-// target is what webhook configurations call: webhooks at url, trusted by ca, instead of a Service, with olm as OLM's user name.
+// target is what webhook configurations call: webhooks at url, trusted by ca, instead of a Service, with olm as OLM's
+// user name.
 type target struct {
 	url string
 	ca  []byte
@@ -61,8 +63,8 @@ type target struct {
 	inEffect bool
 }
 
-// waitForPaths waits until every webhook has a path and rules. Manifests have none: Opgate fills them in, with the token by which it
-// knows the API server.
+// waitForPaths waits until every webhook has a path and rules. Manifests have none: Opgate fills them in, with the
+// token by which it knows the API server.
 func waitForPaths(ctx context.Context, c client.Client) error {
 	var bare string
 	err := wait.PollUntilContextTimeout(ctx, pollInterval, routeTimeout, true, func(ctx context.Context) (bool, error) {

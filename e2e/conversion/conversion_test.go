@@ -99,7 +99,8 @@ func originals(t *testing.T) map[string]string {
 	return documents
 }
 
-// TestConversionDocuments applies every OperatorPolicy of the designs word for word, in its own version, and reads it in both.
+// TestConversionDocuments applies every OperatorPolicy of the designs word for word, in its own version, and reads it
+// in both.
 func TestConversionDocuments(t *testing.T) {
 	e := harness.Shared(t)
 	for name, document := range originals(t) {
@@ -172,8 +173,8 @@ spec:
 `, version, name, cluster.PolicyNamespace)
 }
 
-// TestConversionEveryVersion writes in every version that is served what admission changes, warns of and refuses. It does so
-// alike, and in the same words.
+// TestConversionEveryVersion writes in every version that is served what admission changes, warns of and refuses. It
+// does so alike, and in the same words.
 func TestConversionEveryVersion(t *testing.T) {
 	e := harness.Shared(t)
 	var versions []string

@@ -53,7 +53,8 @@ func edit(ctx context.Context, e *harness.Env, verb string, live, document *unst
 	return err
 }
 
-// operations are a JSON patch that sets each field of a document. What is shown is replaced, which fails if it is not there.
+// operations are a JSON patch that sets each field of a document. What is shown is replaced, which fails if it is not
+// there.
 func operations(live, document *unstructured.Unstructured) []map[string]any {
 	var ops []map[string]any
 	set := func(prefix string, fields, shown map[string]any) {
@@ -75,7 +76,8 @@ func operations(live, document *unstructured.Unstructured) []map[string]any {
 	return ops
 }
 
-// inVersion writes a document of the designs in a version. In v1beta2 it has the words of v1beta2, in v1beta1 those of v1beta1.
+// inVersion writes a document of the designs in a version. In v1beta2 it has the words of v1beta2, in v1beta1 those of
+// v1beta1.
 func inVersion(document *unstructured.Unstructured, version, name string) *unstructured.Unstructured {
 	p := document.DeepCopy()
 	p.SetAPIVersion(harness.OperatorPolicies.Group + "/" + version)
@@ -114,8 +116,8 @@ func (s *story) String() string {
 	return fmt.Sprintf("%s in %s after %s in %s, by %s", s.then, s.thenVersion, s.first, s.firstVersion, s.verb)
 }
 
-// stories are all documents of either design after all of the other, in all versions. The verbs take turns, so that each meets
-// every document and every pair of versions; with OPGATE_ALL_STORIES all of them are there every time.
+// stories are all documents of either design after all of the other, in all versions. The verbs take turns, so that
+// each meets every document and every pair of versions; with OPGATE_ALL_STORIES all of them are there every time.
 func stories(t *testing.T) []*story {
 	t.Helper()
 	documents := map[string]*unstructured.Unstructured{}

@@ -10,8 +10,8 @@ import (
 	"github.com/opgate/opgate/e2e/harness"
 )
 
-// TestConversionForms writes a policy in one form, and then states the opposite in each other form, by each verb, as other authors do
-// who know nothing of the first.
+// TestConversionForms writes a policy in one form, and then states the opposite in each other form, by each verb, as
+// other authors do who know nothing of the first.
 func TestConversionForms(t *testing.T) {
 	e := harness.Shared(t)
 	forms := map[string]struct {
@@ -78,8 +78,8 @@ func TestConversionForms(t *testing.T) {
 		}
 	})
 	t.Run("a document that contradicts itself", func(t *testing.T) {
-		// Applied again and again, it would open and close the gate. A patch does not show that it sets what was there before, so it is refused at
-		// the latest the second time.
+		// Applied again and again, it would open and close the gate. A patch does not show that it sets what was there
+		// before, so it is refused at the latest the second time.
 		for first := range forms {
 			for _, verb := range []string{"merge patch", "forced apply", "replace"} {
 				p := write(first, "form-"+utilrand.String(6), "None")

@@ -23,7 +23,8 @@ import (
 	"github.com/opgate/opgate/e2e/harness"
 )
 
-// identity is a converter that does nothing but what every converter must: it reports that each object is of the version asked for.
+// identity is a converter that does nothing but what every converter must: it reports that each object is of the
+// version asked for.
 type identity struct {
 	*httptest.Server
 	reviews, objects atomic.Int64
@@ -104,15 +105,17 @@ func timeList(ctx context.Context, e *harness.Env, namespace string) (time.Durat
 }
 
 const (
-	// listRounds is how often each converter is measured, in turn. The fastest counts, since others use the machine as well.
+	// listRounds is how often each converter is measured, in turn. The fastest counts, since others use the machine as
+	// well.
 	listRounds = 3
 	// mostOfIdentity is how much longer than with the converter that does nothing a LIST may take.
 	mostOfIdentity = 1.15
 )
 
-// BenchmarkConversionList measures one LIST in v1beta1 of policies that are stored in v1beta2: with Opgate's converter, with one
-// that does nothing, and with none, on the same API server and in turn. By default the API server converts a policy when it
-// changes and keeps it; a LIST converts nothing then. Without its watch cache every LIST converts every policy.
+// BenchmarkConversionList measures one LIST in v1beta1 of policies that are stored in v1beta2: with Opgate's converter,
+// with one that does nothing, and with none, on the same API server and in turn. By default the API server converts a
+// policy when it changes and keeps it; a LIST converts nothing then. Without its watch cache every LIST converts every
+// policy.
 func BenchmarkConversionList(b *testing.B) {
 	for _, cached := range []bool{true, false} {
 		b.Run(fmt.Sprintf("cache=%t", cached), func(b *testing.B) {

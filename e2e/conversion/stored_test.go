@@ -98,8 +98,8 @@ func migrate(t *testing.T, e *harness.Env, args ...string) (out string, exitCode
 	return string(text), cmd.ProcessState.ExitCode()
 }
 
-// TestConversionAtStart starts the gate where policies are stored in v1beta1, of which some would not be admitted any more: it
-// has to convert them itself before it can read them, and it has to read them before it is ready.
+// TestConversionAtStart starts the gate where policies are stored in v1beta1, of which some would not be admitted any
+// more: it has to convert them itself before it can read them, and it has to read them before it is ready.
 func TestConversionAtStart(t *testing.T) {
 	t.Parallel()
 	e := &harness.LoopEnv{Env: harness.StartWithoutGate(t)}
@@ -351,7 +351,8 @@ func emptied(t *testing.T, e *harness.Env) {
 	}
 }
 
-// TestConversionEmergency runs the command that docs/conversion.md has for the case that the converter is gone for good.
+// TestConversionEmergency runs the command that docs/conversion.md has for the case that the converter is gone for
+// good.
 func TestConversionEmergency(t *testing.T) {
 	text, err := os.ReadFile("../../docs/conversion.md")
 	if err != nil {

@@ -255,8 +255,8 @@ func TestConversionManagers(t *testing.T) {
 	apply(harness.Earlier, "first", first+`, versions: `+versions+`}`)
 	apply(harness.Present, "second", `{}`)
 	want(versions, "", "Manual")
-	// The first moves on to the present dialect. The API server converts what both have before it takes the earlier form away, so
-	// that the policy is as if it had been written with both forms.
+	// The first moves on to the present dialect. The API server converts what both have before it takes the earlier
+	// form away, so that the policy is as if it had been written with both forms.
 	apply(harness.Present, "second", `{versionRange: "`+versionRange+`"}`)
 	apply(harness.Earlier, "first", `{complianceType: musthave, subscription: {name: etcd, namespace: shop}, upgradeApproval: None, versions: `+versions+`}`)
 	want(versions, versionRange, "Manual")

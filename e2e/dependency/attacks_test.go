@@ -18,7 +18,8 @@ import (
 	"github.com/opgate/opgate/e2e/harness"
 )
 
-// readsAnywhere lets the tenant get what its Policies wait for, and make what their templates say: all that A8 and O14 want.
+// readsAnywhere lets the tenant get what its Policies wait for, and make what their templates say: all that A8 and O14
+// want.
 const readsAnywhere = `
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
@@ -70,17 +71,19 @@ func greedy(name, template string, on func(i int) policyv1.PolicyDependency, cou
 	return p
 }
 
-// TestA2WatchBudget has a tenant store five Policies that wait for thousands of objects (threat O23): of templates that nothing can be made
-// of, of one kind in one namespace, and of a kind in hundreds of namespaces. They cost little memory, the Policies of others go on, and
-// Opgate starts with them as it does without.
+// TestA2WatchBudget has a tenant store five Policies that wait for thousands of objects (threat O23): of templates that
+// nothing can be made of, of one kind in one namespace, and of a kind in hundreds of namespaces. They cost little
+// memory, the Policies of others go on, and Opgate starts with them as it does without.
 func TestA2WatchBudget(t *testing.T) {
 	t.Parallel()
 	const (
 		policies = 5
 		mebibyte = 1 << 20
-		// mostMemory is for three times five Policies. Each five take 9 MiB, and what the process has resident varies by some more.
+		// mostMemory is for three times five Policies. Each five take 9 MiB, and what the process has resident varies
+		// by some more.
 		mostMemory = 3 * 15 * mebibyte
-		// mostWatches is what Opgate opens for one namespace, one for each of two others, and a second one while the first is replaced.
+		// mostWatches is what Opgate opens for one namespace, one for each of two others, and a second one while the
+		// first is replaced.
 		mostWatches    = 2*40 + 4
 		mostGoroutines = 20 * mostWatches
 	)
@@ -260,8 +263,8 @@ func curious(name string) *policyv1.Policy {
 	return p
 }
 
-// TestA8AndB2PolicyAuthors has a tenant write Policies that look into another namespace, and make a Constraint for the cluster: past the
-// gate while it answers, and while it does not.
+// TestA8AndB2PolicyAuthors has a tenant write Policies that look into another namespace, and make a Constraint for the
+// cluster: past the gate while it answers, and while it does not.
 func TestA8AndB2PolicyAuthors(t *testing.T) {
 	t.Parallel()
 	e := start(t)

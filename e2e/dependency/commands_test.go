@@ -335,8 +335,8 @@ func (e *env) cmdKnown(ts *testscript.TestScript, neg bool, args []string) {
 	e.Until(ts, false, func(ctx context.Context) error { return e.judgedBy(ctx, u) })
 }
 
-// judgedBy wants Opgate's snapshot to have a Policy or PolicySet, and all others that were written or deleted before. It does not wait
-// for what others write at the same time.
+// judgedBy wants Opgate's snapshot to have a Policy or PolicySet, and all others that were written or deleted before.
+// It does not wait for what others write at the same time.
 func (e *env) judgedBy(ctx context.Context, u *unstructured.Unstructured) error {
 	snapshot, err := e.Gate.Snapshot(ctx)
 	if err != nil {

@@ -27,13 +27,14 @@ import (
 // scriptsAtOnce is how many scripts run at a time. Most of the time they wait.
 const scriptsAtOnce = 8
 
-// TestDependency runs the scripts of testdata against an API server with Opgate, which applies the templates of Policies
-// in the order of their dependencies. ConfigurationPolicy and CertificatePolicy are plain kinds here, and nothing acts on them:
-// a script writes the states that their controllers would. OLM does not run either; see TestLoop in e2e/loop.
+// TestDependency runs the scripts of testdata against an API server with Opgate, which applies the templates of
+// Policies in the order of their dependencies. ConfigurationPolicy and CertificatePolicy are plain kinds here, and
+// nothing acts on them: a script writes the states that their controllers would. OLM does not run either; see TestLoop
+// in e2e/loop.
 //
-// Each script has a namespace for Policies and operators, $NS, which is also $POLICIES, and another one, $OTHER. Opgate has been
-// given the kinds of group ordering.example.com, and none of forbidden.example.com. Where not said otherwise, a command waits
-// until what it states is so. Commands besides those of scripttest:
+// Each script has a namespace for Policies and operators, $NS, which is also $POLICIES, and another one, $OTHER. Opgate
+// has been given the kinds of group ordering.example.com, and none of forbidden.example.com. Where not said otherwise,
+// a command waits until what it states is so. Commands besides those of scripttest:
 //
 //	fill FILE...                   fill $NS, $POLICIES, $OTHER and $ID in, for kubectl
 //	becomes KIND NAME STATE        a policy controller has evaluated the newest generation of an object
@@ -266,7 +267,8 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: opgate-e
 subjects: [{kind: ServiceAccount, namespace: opgate-system, name: opgate}]
 `
 
-// storedCycles are Policies of which two and two wait for one another. They are stored before there is anybody to refuse them.
+// storedCycles are Policies of which two and two wait for one another. They are stored before there is anybody to
+// refuse them.
 var storedCycles = func() string {
 	var all strings.Builder
 	for _, ring := range [][3]string{{"ring", "a", "b"}, {"ring", "b", "a"}, {"farm", "egg", "hen"}, {"farm", "hen", "egg"}} {

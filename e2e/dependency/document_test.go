@@ -89,7 +89,8 @@ func withoutMarkup(text string) string {
 	return strings.TrimSpace(strings.Join(lines, "\n"))
 }
 
-// cmdGrant grants Opgate the permissions that a release with these values has for templates, and waits until they are in force.
+// cmdGrant grants Opgate the permissions that a release with these values has for templates, and waits until they are
+// in force.
 func (e *env) cmdGrant(ts *testscript.TestScript, neg bool, args []string) {
 	scripttest.NeedArgs(ts, args, 1, 1, "grant VALUES")
 	rendered, err := e.Helm(context.Background(), "template", "opgate", harness.ChartDir, "--namespace", cluster.OpgateNamespace, "--values", ts.MkAbs(args[0]),
@@ -130,8 +131,8 @@ func (e *env) may(verb, resource string) func(context.Context) error {
 	}
 }
 
-// cmdPrints runs kubectl in the directory of the script, and wants what it prints to be what is in a file: in the end if it only
-// looks, else at once.
+// cmdPrints runs kubectl in the directory of the script, and wants what it prints to be what is in a file: in the end
+// if it only looks, else at once.
 func (e *env) cmdPrints(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 3 || args[1] != "kubectl" {
 		ts.Fatalf("usage: prints FILE kubectl ARG...")

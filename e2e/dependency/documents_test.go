@@ -35,8 +35,8 @@ spec:
 	return documents
 }
 
-// TestDependencyDocuments applies Policies and a PolicySet as they are written, again, and by a second tool: defaults must
-// not be drift for any of them.
+// TestDependencyDocuments applies Policies and a PolicySet as they are written, again, and by a second tool: defaults
+// must not be drift for any of them.
 func TestDependencyDocuments(t *testing.T) {
 	e := harness.Shared(t)
 	for name, document := range documents(t) {

@@ -32,7 +32,8 @@ func (e *env) place(t testing.TB) string {
 	return name
 }
 
-// policyOf is a Policy with one ConfigurationPolicy of its own name, which depends on other objects, such as "Policy/base".
+// policyOf is a Policy with one ConfigurationPolicy of its own name, which depends on other objects, such as
+// "Policy/base".
 func policyOf(namespace, name string, dependencies ...string) *policyv1.Policy {
 	p := &policyv1.Policy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	template := &policyv1.PolicyTemplate{}
@@ -156,8 +157,8 @@ func largeTemplate(t *testing.T, e *env) {
 	})
 }
 
-// restart stops Opgate and starts it again: what is applied is left as it is, also while nothing has been read yet. Then
-// it starts one that deletes guards.
+// restart stops Opgate and starts it again: what is applied is left as it is, also while nothing has been read yet.
+// Then it starts one that deletes guards.
 func restart(t *testing.T, e *env) {
 	namespace := e.place(t)
 	policy := func(name string, dependencies ...string) *policyv1.Policy {

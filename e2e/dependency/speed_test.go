@@ -23,18 +23,19 @@ import (
 )
 
 const (
-	// orderingRest is how long nothing must happen where nothing has to, and orderingSettled how long Opgate has asked for nothing
-	// when it has done what there was to do, on a machine of usual speed.
+	// orderingRest is how long nothing must happen where nothing has to, and orderingSettled how long Opgate has asked
+	// for nothing when it has done what there was to do, on a machine of usual speed.
 	orderingRest, orderingSettled = 2 * time.Second, 600 * time.Millisecond
-	// chainLength is that of the chain that cannot get on, chainTimeout bounds the time until all of it is known to wait.
+	// chainLength is that of the chain that cannot get on, chainTimeout bounds the time until all of it is known to
+	// wait.
 	chainLength, chainTimeout = 1_000, speed.LongWait
 	// settlingLength is that of the chain whose requests are counted.
 	settlingLength = 30
 )
 
-// did is what Opgate asked for since an instant: "verb resource name", without the names of events. Its lease does not count, nor
-// its periodic requests: to catalogs, about packages that OperatorPolicies of scripts were about, and for the kind that it may not
-// read, whether it may by now.
+// did is what Opgate asked for since an instant: "verb resource name", without the names of events. Its lease does not
+// count, nor its periodic requests: to catalogs, about packages that OperatorPolicies of scripts were about, and for
+// the kind that it may not read, whether it may by now.
 func (e *env) did(t testing.TB, since time.Time) []string {
 	t.Helper()
 	all, err := e.OpgateRequests(since, time.Time{})
@@ -128,7 +129,8 @@ func requests(t *testing.T, e *env) {
 			})
 		}
 		e.waitQuiet(t)
-		// Each direct dependent makes its object and reports it, and those behind it learn that it is not Pending any more.
+		// Each direct dependent makes its object and reports it, and those behind it learn that it is not Pending any
+		// more.
 		e.wantOnly(t, since, map[string]int{
 			"create configurationpolicies direct-": 3, "patch policies/status direct-": 6, "create events": 12, "patch policies/status indirect-": 6,
 		})
@@ -152,7 +154,8 @@ func requests(t *testing.T, e *env) {
 	t.Run("a chain settles", func(t *testing.T) { chainRequests(t, e) })
 }
 
-// wantOnly wants Opgate to have asked since an instant for nothing but these, by how they begin, and for each no more often.
+// wantOnly wants Opgate to have asked since an instant for nothing but these, by how they begin, and for each no more
+// often.
 func (e *env) wantOnly(t *testing.T, since time.Time, most map[string]int) {
 	t.Helper()
 	requests := e.did(t, since)
@@ -179,7 +182,8 @@ func (e *env) wantOnly(t *testing.T, since time.Time, most map[string]int) {
 	}
 }
 
-// chain creates Policies of which each depends on the one before, and the first on a ConfigurationPolicy that is NonCompliant.
+// chain creates Policies of which each depends on the one before, and the first on a ConfigurationPolicy that is
+// NonCompliant.
 func (e *env) chain(t testing.TB, namespace string, n int) {
 	t.Helper()
 	e.mustCreate(t, configuration(namespace, "base"))
@@ -208,7 +212,8 @@ func (e *env) states(ctx context.Context, namespace string) (map[policyv1.Compli
 	return states, nil
 }
 
-// waitAll waits until all Policies of a namespace are in a state. It looks seldom, so that it does not slow down what it waits for.
+// waitAll waits until all Policies of a namespace are in a state. It looks seldom, so that it does not slow down what
+// it waits for.
 func (e *env) waitAll(t testing.TB, namespace string, state policyv1.ComplianceState, n int, timeout time.Duration) {
 	t.Helper()
 	var last map[policyv1.ComplianceState]int
@@ -221,8 +226,8 @@ func (e *env) waitAll(t testing.TB, namespace string, state policyv1.ComplianceS
 	}
 }
 
-// evaluate has a policy controller find every ConfigurationPolicy of a namespace Compliant as soon as it exists, until the test
-// ends.
+// evaluate has a policy controller find every ConfigurationPolicy of a namespace Compliant as soon as it exists, until
+// the test ends.
 func (e *env) evaluate(t testing.TB, namespace string) {
 	t.Helper()
 	config, err := e.RESTConfig(cluster.Admin)
@@ -267,7 +272,8 @@ func chainRequests(t *testing.T, e *env) {
 	e.waitAll(t, namespace, policyv1.Compliant, settlingLength, chainTimeout)
 	e.waitQuiet(t)
 	requests := e.did(t, since)
-	// Its object, its status when that exists and when that is Compliant, what the one before states meanwhile, and events.
+	// Its object, its status when that exists and when that is Compliant, what the one before states meanwhile, and
+	// events.
 	if most := settlingLength * 8; len(requests) > most {
 		t.Errorf("opgate made %d requests for a chain of %d, want at most %d:\n  %s", len(requests), settlingLength, most, strings.Join(requests, "\n  "))
 	}
@@ -346,7 +352,8 @@ func longChain(t *testing.T, e *env) {
 	}
 }
 
-// waitLast waits until the last of a chain is Compliant. It looks at nothing else, which would take the longer the longer the chain.
+// waitLast waits until the last of a chain is Compliant. It looks at nothing else, which would take the longer the
+// longer the chain.
 func (e *env) waitLast(b *testing.B, namespace string, n int) {
 	b.Helper()
 	key := crclient.ObjectKey{Namespace: namespace, Name: fmt.Sprintf("p-%04d", n-1)}
@@ -360,8 +367,8 @@ func (e *env) waitLast(b *testing.B, namespace string, n int) {
 	}
 }
 
-// BenchmarkDependencyChain takes the time from when the first dependency is met to when all of a chain is Compliant. What it takes
-// for one Policy of it is the same, however long the chain is.
+// BenchmarkDependencyChain takes the time from when the first dependency is met to when all of a chain is Compliant.
+// What it takes for one Policy of it is the same, however long the chain is.
 func BenchmarkDependencyChain(b *testing.B) {
 	e := start(b)
 	per := map[int]float64{}

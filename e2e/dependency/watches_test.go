@@ -22,7 +22,8 @@ var (
 	another = types.NamespacedName{Namespace: "shop", Name: "another"}
 )
 
-// TestDependencyWatches watches the dependencies of Policies in a real API server. Tests wait for notifications and never poll.
+// TestDependencyWatches watches the dependencies of Policies in a real API server. Tests wait for notifications and
+// never poll.
 func TestDependencyWatches(t *testing.T) {
 	t.Parallel()
 	c := harness.StartCluster(t, cluster.Options{Bare: true, WithoutOLM: true, Log: t.Output()})
@@ -276,8 +277,8 @@ func watchSetBefore(t *testing.T, c *cluster.Cluster) {
 	later.untilSeen(t, waiter, target, "", dependency.Compliant)
 }
 
-// watchChurn has many owners name and drop the same few objects while their kind comes and goes, for the race detector, and
-// wants the right ones followed in the end.
+// watchChurn has many owners name and drop the same few objects while their kind comes and goes, for the race detector,
+// and wants the right ones followed in the end.
 func watchChurn(t *testing.T, c *cluster.Cluster) {
 	w := watchAs(t, c, reader(t, c), watches.Options{})
 	definition := watchedCRD("Churned", "Namespaced", nil, "v1")

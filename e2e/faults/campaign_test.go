@@ -46,7 +46,8 @@ func TestFaults(t *testing.T) {
 	harness.Together(t, tests)
 }
 
-// choose returns the schedules to play, in the order that the seed states. Those after which OLM has to begin anew are the last ones.
+// choose returns the schedules to play, in the order that the seed states. Those after which OLM has to begin anew are
+// the last ones.
 func choose() []schedule {
 	chosen := slices.DeleteFunc(slices.Clone(schedules), func(row schedule) bool {
 		if *only != "" {

@@ -82,8 +82,8 @@ func (p *play) check(t *testing.T) {
 	}
 }
 
-// plansAndVersions returns an error if a version was approved or installed that is not allowed. The audit log has all writes of plans:
-// none but those of OLM, and Opgate's approvals.
+// plansAndVersions returns an error if a version was approved or installed that is not allowed. The audit log has all
+// writes of plans: none but those of OLM, and Opgate's approvals.
 func (p *play) plansAndVersions(ctx context.Context) error {
 	plans, err := p.Clients[cluster.Admin].Resource(harness.InstallPlans).List(ctx, metav1.ListOptions{})
 	if err != nil {

@@ -23,7 +23,8 @@ import (
 )
 
 const (
-	// writeTimeout bounds each request of users, so that one that a paused component never answers does not end the campaign.
+	// writeTimeout bounds each request of users, so that one that a paused component never answers does not end the
+	// campaign.
 	writeTimeout = 10 * time.Second
 	// retryInterval is how often users try again.
 	retryInterval = 300 * time.Millisecond
@@ -34,7 +35,8 @@ type play struct {
 	*site
 	row    schedule
 	random *rand.Rand
-	// own is the namespace of the policy that is written while the fault lasts, extra one that verbs of the schedule need, "" for none.
+	// own is the namespace of the policy that is written while the fault lasts, extra one that verbs of the schedule
+	// need, "" for none.
 	own, extra string
 	// leader and follower are the replicas as they were when the fault began.
 	leader, standby node.Pod
@@ -135,7 +137,8 @@ func (p *play) pods(ctx context.Context) []node.Pod {
 	})
 }
 
-// write writes the policy for the new namespace, up to one and a half seconds after the fault began, and tries again until it is stored.
+// write writes the policy for the new namespace, up to one and a half seconds after the fault began, and tries again
+// until it is stored.
 func (p *play) write(ctx context.Context) error {
 	if err := pause(ctx, time.Duration(p.random.Int64N(int64(1500*time.Millisecond)))); err != nil {
 		return err

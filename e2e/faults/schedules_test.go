@@ -16,14 +16,15 @@ type schedule struct {
 	last bool
 }
 
-// expected are the IDs of schedules that fail on known defects. A schedule is played when it is not in this list any more:
+// expected are the IDs of schedules that fail on known defects. A schedule is played when it is not in this list any
+// more:
 //   - D1, watches that deliver nothing: st1, st2, st4, st5
 //   - D2, two leaders after a pause: dy00, a10
 //   - D3, policies that cannot be read: b18
 var expected = []string{}
 
-// schedules is the campaign. "leader" and "follower" are the replicas as they are when the fault begins. kube-controller-manager runs in all
-// of them, from the assets "controllers".
+// schedules is the campaign. "leader" and "follower" are the replicas as they are when the fault begins.
+// kube-controller-manager runs in all of them, from the assets "controllers".
 var schedules = []schedule{
 	{id: "a01", script: "pause leader; wait 25s"},
 	{id: "a02", script: "kill leader", short: true},

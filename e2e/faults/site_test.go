@@ -31,8 +31,8 @@ const operatorImage = "registry.invalid/etcd-operator"
 type site struct {
 	*install.Site
 	olm *olm.OLM
-	// permanent is a namespace whose policy allows one version. A plan for a later one waits there all the time. reference is the status of
-	// that policy.
+	// permanent is a namespace whose policy allows one version. A plan for a later one waits there all the time.
+	// reference is the status of that policy.
 	permanent string
 	reference string
 	// goroutines and memory are those of the replicas before the first fault, at most, and bound those of later.
@@ -189,8 +189,9 @@ func policy(namespace string) *unstructured.Unstructured {
 	return harness.GroupedPolicy(namespace, "etcd", harness.Etcd2)
 }
 
-// status returns the status of the policy for a namespace, without names that differ from namespace to namespace. The summary lists the
-// other conditions in the order in which they came. InstallPlanPending is OLM's own, which it writes when it resolves once more.
+// status returns the status of the policy for a namespace, without names that differ from namespace to namespace. The
+// summary lists the other conditions in the order in which they came. InstallPlanPending is OLM's own, which it writes
+// when it resolves once more.
 func (s *site) status(ctx context.Context, namespace string) (string, error) {
 	p := policy(namespace)
 	stored, err := s.Clients[cluster.Admin].Of(p).Get(ctx, p.GetName(), metav1.GetOptions{})

@@ -43,7 +43,8 @@ type watcher struct {
 	mu sync.Mutex
 	// strict is whether the attacker attacks the extra namespace as well.
 	strict bool
-	// versions are those of all plans, by namespace and name; installed are the ClusterServiceVersions that there have been.
+	// versions are those of all plans, by namespace and name; installed are the ClusterServiceVersions that there have
+	// been.
 	versions  map[string][]string
 	installed map[string]bool
 }
@@ -99,8 +100,8 @@ func (w *watcher) seeCSV(csv *unstructured.Unstructured) {
 	w.installed[csv.GetNamespace()+"/"+csv.GetName()] = true
 }
 
-// seeBackstop records a violation if the backstop knows no more of the policy that was written while the fault lasted. It returns
-// whether it has known of it.
+// seeBackstop records a violation if the backstop knows no more of the policy that was written while the fault lasted.
+// It returns whether it has known of it.
 func (p *play) seeBackstop(u *unstructured.Unstructured, seen bool) bool {
 	if u.GetName() != "opgate-backstop" {
 		return seen

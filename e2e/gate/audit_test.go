@@ -61,7 +61,8 @@ func needed(requests []cluster.Request) []rights.Right {
 	return all
 }
 
-// TestAuditAnnotations looks for the gate's reasons in the API server's audit log, where they outlast the gate's own log.
+// TestAuditAnnotations looks for the gate's reasons in the API server's audit log, where they outlast the gate's own
+// log.
 func TestAuditAnnotations(t *testing.T) {
 	e := harness.SharedWithoutBackstop(t)
 	namespace := e.NewNamespace(t)

@@ -40,8 +40,8 @@ type backstopSite struct {
 	policy    *unstructured.Unstructured
 }
 
-// TestBackstopKept: what OperatorPolicies do not allow is refused by the API server itself, as long as Opgate has said so, whether it runs or
-// not.
+// TestBackstopKept: what OperatorPolicies do not allow is refused by the API server itself, as long as Opgate has said
+// so, whether it runs or not.
 func TestBackstopKept(t *testing.T) {
 	t.Parallel()
 	s := &backstopSite{LoopEnv: &harness.LoopEnv{Env: harness.Start(t, cluster.Options{Audit: true, Log: os.Stderr})}}
@@ -102,7 +102,8 @@ func (s *backstopSite) approvable(namespace, plan string, want bool) func(ctx co
 	}
 }
 
-// edit logs the time from when an edit is stored until the API server judges by it, both ways: on an idle machine two seconds at most.
+// edit logs the time from when an edit is stored until the API server judges by it, both ways: on an idle machine two
+// seconds at most.
 func (s *backstopSite) edit(t *testing.T) {
 	harness.Eventually(t, "the API server refuses", s.approvable(s.namespace, "forbidden", false))
 	for _, versions := range []string{harness.AllowedCSV + `","` + harness.ForbiddenCSV, harness.AllowedCSV} {
@@ -116,7 +117,8 @@ func (s *backstopSite) edit(t *testing.T) {
 	}
 }
 
-// approve lets the loop approve what an edit allows: the API server may judge by the policies before the edit for a second.
+// approve lets the loop approve what an edit allows: the API server may judge by the policies before the edit for a
+// second.
 func (s *backstopSite) approve(t *testing.T) {
 	namespace := s.NewNamespace(t)
 	policy := s.Put(t, harness.OperatorPolicy(namespace))

@@ -15,8 +15,8 @@ import (
 	"github.com/opgate/opgate/rules"
 )
 
-// TestBackstopOLM runs a real OLM with what Opgate left in the API server, after Opgate was stopped and its webhook configurations were
-// deleted.
+// TestBackstopOLM runs a real OLM with what Opgate left in the API server, after Opgate was stopped and its webhook
+// configurations were deleted.
 func TestBackstopOLM(t *testing.T) {
 	t.Parallel()
 	e := harness.VacantOLM(t, constraintPackages())
@@ -55,8 +55,8 @@ func TestBackstopOLM(t *testing.T) {
 	wantOLMNeverRefused(t, e, len(before))
 }
 
-// waitForMutation waits until the API server changes Subscriptions by itself: it reads the MutatingAdmissionPolicy apart from the
-// ValidatingAdmissionPolicy, which refuses Automatic before that.
+// waitForMutation waits until the API server changes Subscriptions by itself: it reads the MutatingAdmissionPolicy
+// apart from the ValidatingAdmissionPolicy, which refuses Automatic before that.
 func waitForMutation(t *testing.T, e *harness.Env, namespace, pkg string) {
 	t.Helper()
 	manifest := `{"apiVersion":"operators.coreos.com/v1alpha1","kind":"Subscription","metadata":{"name":"` + pkg + `","namespace":"` + namespace +
@@ -79,8 +79,8 @@ func mayHave(namespace, pkg, version string) *unstructured.Unstructured {
 	return p
 }
 
-// upgradesAlone subscribes to an operator, installs the version that the policy allows, and returns the plan for the next one, which
-// no user may approve or start.
+// upgradesAlone subscribes to an operator, installs the version that the policy allows, and returns the plan for the
+// next one, which no user may approve or start.
 func upgradesAlone(t *testing.T, e *harness.OLMEnv, namespace, pkg, allowed, next string) *unstructured.Unstructured {
 	t.Helper()
 	e.OperatorGroup(t, namespace)

@@ -26,8 +26,9 @@ const (
 	speedPlan = 40 << 10
 )
 
-// BenchmarkBackstop takes the time of an approval that the API server judges by itself, with many policies, no Opgate and no webhooks. The
-// floor is an approval in turns with it of an equal plan in a namespace that the admission policies exclude.
+// BenchmarkBackstop takes the time of an approval that the API server judges by itself, with many policies, no Opgate
+// and no webhooks. The floor is an approval in turns with it of an equal plan in a namespace that the admission
+// policies exclude.
 func BenchmarkBackstop(b *testing.B) {
 	e := harness.StartWithoutGate(b)
 	held, floor := e.NewNamespace(b), e.NewNamespace(b)

@@ -9,8 +9,8 @@ import (
 	"github.com/opgate/opgate/e2e/harness"
 )
 
-// TestBackstopSupported: on any version of Kubernetes, Opgate finds out what the API server serves of the backstop, writes that and no more,
-// and reports it; what is served refuses by itself.
+// TestBackstopSupported: on any version of Kubernetes, Opgate finds out what the API server serves of the backstop,
+// writes that and no more, and reports it; what is served refuses by itself.
 func TestBackstopSupported(t *testing.T) {
 	t.Parallel()
 	s := &backstopSite{LoopEnv: &harness.LoopEnv{Env: harness.Start(t, cluster.Options{Audit: true, Log: os.Stderr})}}

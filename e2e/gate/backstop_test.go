@@ -16,7 +16,8 @@ import (
 	"github.com/opgate/opgate/rules"
 )
 
-// TestBackstop: what `opgate compile` prints holds the core of the gate on a cluster where no Opgate runs and no webhook is registered.
+// TestBackstop: what `opgate compile` prints holds the core of the gate on a cluster where no Opgate runs and no
+// webhook is registered.
 func TestBackstop(t *testing.T) {
 	t.Parallel()
 	e := harness.StartWithoutGate(t)

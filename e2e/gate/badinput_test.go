@@ -21,8 +21,8 @@ import (
 	"github.com/opgate/opgate/e2e/harness"
 )
 
-// TestBadObjects sends the API server what no sane client sends. No matter what refuses it, the gate goes on, and nothing forbidden is
-// stored.
+// TestBadObjects sends the API server what no sane client sends. No matter what refuses it, the gate goes on, and
+// nothing forbidden is stored.
 func TestBadObjects(t *testing.T) {
 	e := harness.Shared(t)
 	namespace := e.NewNamespace(t)
@@ -276,7 +276,8 @@ func TestBigPlan(t *testing.T) {
 	}
 }
 
-// TestTemplateText applies a policy with unresolved template text in its versions. It is stored, and what it governs is held.
+// TestTemplateText applies a policy with unresolved template text in its versions. It is stored, and what it governs is
+// held.
 func TestTemplateText(t *testing.T) {
 	e := harness.Shared(t)
 	namespace := e.NewNamespace(t)
@@ -289,8 +290,8 @@ func TestTemplateText(t *testing.T) {
 	harness.WantRefused(t, e.Cluster, cluster.Admin, "", []string{"patch", "installplan", "-n", namespace, u.GetName(), "--type=merge", "--patch", `{"spec":{"approved":true}}`}, harness.HeldBy, "(policy/unreadable)")
 }
 
-// TestG20HostileClient sends requests to the gate's own port. Every answer is a refusal or an error of HTTP, other clients are not
-// affected, and no resources stay in use.
+// TestG20HostileClient sends requests to the gate's own port. Every answer is a refusal or an error of HTTP, other
+// clients are not affected, and no resources stay in use.
 func TestG20HostileClient(t *testing.T) {
 	e := harness.Shared(t)
 	wantAlive(t, e)

@@ -19,8 +19,8 @@ import (
 	"github.com/opgate/opgate/e2e/harness"
 )
 
-// TestA4 stores the largest objects that the API server takes. All are valid and none needs a right that tenants, or authors of bundles,
-// do not have.
+// TestA4 stores the largest objects that the API server takes. All are valid and none needs a right that tenants, or
+// authors of bundles, do not have.
 func TestA4(t *testing.T) {
 	t.Parallel()
 	e := harness.Vacant(t)
@@ -29,8 +29,8 @@ func TestA4(t *testing.T) {
 	t.Run("large Subscriptions and OperatorGroups take no memory", func(t *testing.T) { hostileSubscriptions(t, e) })
 }
 
-// hostileCSV writes, as OLM, what a bundle asks for. The webhook that sees it has failurePolicy Ignore: if judging took longer than its
-// timeout, the object would be stored.
+// hostileCSV writes, as OLM, what a bundle asks for. The webhook that sees it has failurePolicy Ignore: if judging took
+// longer than its timeout, the object would be stored.
 func hostileCSV(t *testing.T, e *harness.Env) {
 	namespace := e.NewNamespace(t)
 	constrain(t, e, constraintOf(namespace, only(namespace, "!clusterPermissions.exists(r, '*' in r.apiGroups && '*' in r.resources && '*' in r.verbs)"), "no cluster admins"))
@@ -70,7 +70,8 @@ func hostileCSV(t *testing.T, e *harness.Env) {
 	}
 }
 
-// hostileSubscriptions stores the five largest that reviews let pass, and groups that were there before the policy. A decoder makes 21 MiB of each.
+// hostileSubscriptions stores the five largest that reviews let pass, and groups that were there before the policy. A
+// decoder makes 21 MiB of each.
 func hostileSubscriptions(t *testing.T, e *harness.Env) {
 	const most = 40 << 20
 	namespace := e.NewNamespace(t)

@@ -104,9 +104,9 @@ type matrix struct {
 	protected [][]string
 }
 
-// TestG7Bypass tries to get what is forbidden past the gate in every way in which the API server takes a write: every version
-// and subresource that discovery knows, every verb and patch type, with and without dry run, as tenant and as admin. That the
-// writes themselves are sound is shown where no policy governs: there all of them succeed.
+// TestG7Bypass tries to get what is forbidden past the gate in every way in which the API server takes a write: every
+// version and subresource that discovery knows, every verb and patch type, with and without dry run, as tenant and as
+// admin. That the writes themselves are sound is shown where no policy governs: there all of them succeed.
 func TestG7Bypass(t *testing.T) {
 	e := harness.Shared(t)
 	governed, free := e.NewNamespace(t), e.NewNamespace(t)

@@ -93,7 +93,8 @@ func forged(t *testing.T, old, object *unstructured.Unstructured) *admissionv1.A
 	return review
 }
 
-// webhookPaths are the paths that the API server calls, by the name of the entry, as the validating configuration states.
+// webhookPaths are the paths that the API server calls, by the name of the entry, as the validating configuration
+// states.
 func webhookPaths(ctx context.Context, e *harness.Env) (map[string]string, error) {
 	u, err := e.Clients[cluster.Admin].Resource(harness.ValidatingResource).Get(ctx, "opgate", metav1.GetOptions{})
 	if err != nil {
@@ -114,8 +115,9 @@ func webhookPaths(ctx context.Context, e *harness.Env) (map[string]string, error
 	return paths, nil
 }
 
-// TestA9UnauthenticatedCallers posts reviews to the port of the webhooks as every client can that reaches it, with a made-up user. What
-// exists in other namespaces, which policies refuse, and what that user may do is only shown to the API server.
+// TestA9UnauthenticatedCallers posts reviews to the port of the webhooks as every client can that reaches it, with a
+// made-up user. What exists in other namespaces, which policies refuse, and what that user may do is only shown to the
+// API server.
 func TestA9UnauthenticatedCallers(t *testing.T) {
 	e := harness.Shared(t)
 	h := newHostile(e)
@@ -238,8 +240,9 @@ spec:
 	})
 }
 
-// TestA9PathsAreRestored overwrites the paths that the API server calls, as who applies manifests by force might, with what any user
-// can guess, and takes them away. They get a new token at once, and meanwhile every write is judged or refused.
+// TestA9PathsAreRestored overwrites the paths that the API server calls, as who applies manifests by force might, with
+// what any user can guess, and takes them away. They get a new token at once, and meanwhile every write is judged or
+// refused.
 func TestA9PathsAreRestored(t *testing.T) {
 	e := harness.Shared(t)
 	namespace := e.NewNamespace(t)

@@ -16,8 +16,8 @@ const (
 	movedDigest    = "sha256:4e5f6a7b4e5f6a7b4e5f6a7b4e5f6a7b4e5f6a7b4e5f6a7b4e5f6a7b4e5f6a7b"
 )
 
-// TestMovedTag moves the tag of a catalog: OLM replaces its pod, and the CatalogSource stays the same (threat O26). No plan from it is
-// approved until the digest is accepted, and then it is.
+// TestMovedTag moves the tag of a catalog: OLM replaces its pod, and the CatalogSource stays the same (threat O26). No
+// plan from it is approved until the digest is accepted, and then it is.
 func TestMovedTag(t *testing.T) {
 	e := harness.Shared(t)
 	namespace := e.NewNamespace(t)

@@ -17,8 +17,8 @@ import (
 	"github.com/opgate/opgate/e2e/olm"
 )
 
-// TestCatalogs makes sure that OLM is to Opgate what it is on a real cluster, without Opgate: what its catalogs offer, what
-// becomes of it, and how it looks when a part of OLM does not run. Other tests build on that.
+// TestCatalogs makes sure that OLM is to Opgate what it is on a real cluster, without Opgate: what its catalogs offer,
+// what becomes of it, and how it looks when a part of OLM does not run. Other tests build on that.
 func TestCatalogs(t *testing.T) {
 	t.Parallel()
 	e := harness.VacantOLM(t, constraintPackages())
@@ -56,8 +56,8 @@ func TestCatalogs(t *testing.T) {
 			})
 		}
 	})
-	// OLM labels what an operator owns when it meets its ClusterServiceVersion, and forgets the definition if its own cache does not have
-	// it at that moment: until something touches the ClusterServiceVersion.
+	// OLM labels what an operator owns when it meets its ClusterServiceVersion, and forgets the definition if its own
+	// cache does not have it at that moment: until something touches the ClusterServiceVersion.
 	e.Eventually(t, "see the label of the operator on the definition that it owns", func(context.Context) error {
 		labels := harness.Kubectl(t, e.Cluster, cluster.Admin, "", "get", "crd", "cassandras.cassandra.example.com", "-o", "jsonpath={.metadata.labels}")
 		if strings.Contains(labels, `"operators.coreos.com/cassandra.`) {
@@ -109,8 +109,8 @@ func TestCatalogs(t *testing.T) {
 	wantPackages(t, e, olm.Catalog, all...)
 }
 
-// wantOutcome subscribes to a package in a namespace of its own and wants its ClusterServiceVersion to come to a phase, with a
-// message that begins like this.
+// wantOutcome subscribes to a package in a namespace of its own and wants its ClusterServiceVersion to come to a phase,
+// with a message that begins like this.
 func wantOutcome(t *testing.T, e *harness.OLMEnv, pkg string, all bool, want string) {
 	t.Helper()
 	namespace := e.NewNamespace(t)

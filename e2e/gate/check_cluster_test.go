@@ -73,8 +73,8 @@ func checked(t *testing.T, e *harness.Env, namespace string, args ...string) (li
 	return lines
 }
 
-// occupied returns a namespace with an installed operator that its policy does not list, a plan that waits for what the policy does list,
-// and an outdated plan.
+// occupied returns a namespace with an installed operator that its policy does not list, a plan that waits for what the
+// policy does list, and an outdated plan.
 func occupied(t *testing.T, e *harness.Env) (namespace string, policy *unstructured.Unstructured) {
 	t.Helper()
 	namespace = e.NewNamespace(t)
@@ -158,7 +158,8 @@ func TestCheckCluster(t *testing.T) {
 	})
 }
 
-// TestCheckClusterWithoutRights names the rights that are missing and the role that grants them, and an API server that does not answer.
+// TestCheckClusterWithoutRights names the rights that are missing and the role that grants them, and an API server that
+// does not answer.
 func TestCheckClusterWithoutRights(t *testing.T) {
 	e := harness.Shared(t)
 	tenant, err := e.RESTConfig(cluster.Tenant)

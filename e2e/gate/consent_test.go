@@ -15,8 +15,8 @@ import (
 	"github.com/opgate/opgate/e2e/harness"
 )
 
-// reviewedPlan puts the objects of sample bundle-consent-hold into a new namespace: an upgrade that asks for rights to secrets, and a policy that
-// holds it.
+// reviewedPlan puts the objects of sample bundle-consent-hold into a new namespace: an upgrade that asks for rights to
+// secrets, and a policy that holds it.
 func reviewedPlan(t *testing.T, e *harness.Env) (namespace, plan string) {
 	t.Helper()
 	return planOfSample(t, e, "bundle-consent-hold")
@@ -52,7 +52,8 @@ func planOfSample(t *testing.T, e *harness.Env, sample string) (namespace, plan 
 	return namespace, plan
 }
 
-// TestConsentByAnnotation consents to a change on a plan: with the verb approve, in the own name, and with the digest of the refusal.
+// TestConsentByAnnotation consents to a change on a plan: with the verb approve, in the own name, and with the digest
+// of the refusal.
 func TestConsentByAnnotation(t *testing.T) {
 	e := harness.Shared(t)
 	namespace, plan := reviewedPlan(t, e)

@@ -65,8 +65,8 @@ func deletedLetsPass(t *testing.T, e *harness.OLMEnv) {
 	waitForApproval(t, e, namespace, "etcd", "Automatic", "")
 }
 
-// satisfyingInstalls has the loop approve what is allowed, in a namespace that no policy is about, and leave alone what a person
-// wants to approve.
+// satisfyingInstalls has the loop approve what is allowed, in a namespace that no policy is about, and leave alone what
+// a person wants to approve.
 func satisfyingInstalls(t *testing.T, e *harness.OLMEnv) {
 	byHand, free := e.NewNamespace(t), e.NewNamespace(t)
 	rule := "!(namespaceObject.metadata.name in ['" + byHand + "', '" + free + "']) || " + isCertified
@@ -107,8 +107,8 @@ func violatingDependency(t *testing.T, e *harness.OLMEnv) {
 	e.WaitForCSV(t, namespace, vault1)
 }
 
-// clusterAdmin is about what an operator may do on the cluster. For one whose bundle is in the catalog the plan tells it. For an
-// image the first to tell is the ClusterServiceVersion that OLM wants to write once the plan is approved.
+// clusterAdmin is about what an operator may do on the cluster. For one whose bundle is in the catalog the plan tells
+// it. For an image the first to tell is the ClusterServiceVersion that OLM wants to write once the plan is approved.
 func clusterAdmin(t *testing.T, e *harness.OLMEnv) {
 	inline, image := e.NewNamespace(t), e.NewNamespace(t)
 	for _, namespace := range []string{inline, image} {
@@ -136,8 +136,8 @@ func clusterAdmin(t *testing.T, e *harness.OLMEnv) {
 
 const noClusterAdmin = "!clusterPermissions.exists(r, '*' in r.apiGroups && '*' in r.resources && '*' in r.verbs)"
 
-// localAdmin is an operator that may do everything in one namespace (R-CO-7). OLM plans only where there is one OperatorGroup; while that is
-// gone, the operator might get its rights in all namespaces.
+// localAdmin is an operator that may do everything in one namespace (R-CO-7). OLM plans only where there is one
+// OperatorGroup; while that is gone, the operator might get its rights in all namespaces.
 func localAdmin(t *testing.T, e *harness.OLMEnv) {
 	namespace := e.NewNamespace(t)
 	constrain(t, e.Env, constraintOf(namespace, only(namespace, noClusterAdmin), "no cluster admins"))
@@ -156,8 +156,8 @@ func localAdmin(t *testing.T, e *harness.OLMEnv) {
 	wantRights(t, e, namespace, metav1.NamespaceDefault, "no")
 }
 
-// permissionsForAll is the same operator in a namespace whose OperatorGroup is for all: OLM makes ClusterRoles of its permissions, as it
-// shows once the Constraint is gone.
+// permissionsForAll is the same operator in a namespace whose OperatorGroup is for all: OLM makes ClusterRoles of its
+// permissions, as it shows once the Constraint is gone.
 func permissionsForAll(t *testing.T, e *harness.OLMEnv) {
 	namespace := e.NewNamespace(t)
 	u := constraintOf(namespace, only(namespace, noClusterAdmin), "no cluster admins")
@@ -264,8 +264,9 @@ func namespaceLeftOut(t *testing.T, e *harness.OLMEnv) {
 	}
 }
 
-// statusRests wants statuses not to be written for nothing: others come and are evaluated, and one that they say nothing about
-// stays as it is. What the tests before this one installed may still come and go, which is something: then it is tried again.
+// statusRests wants statuses not to be written for nothing: others come and are evaluated, and one that they say
+// nothing about stays as it is. What the tests before this one installed may still come and go, which is something:
+// then it is tried again.
 func statusRests(t *testing.T, e *harness.OLMEnv) {
 	namespace := e.NewNamespace(t)
 	constrain(t, e.Env, constraintOf(namespace, only(namespace, isCertified), ""))

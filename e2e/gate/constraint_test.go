@@ -38,8 +38,8 @@ const (
 	localuser1  = "localuseroperator.v1.0.0"
 )
 
-// TestConstraintsOLM has Constraints judge what a real OLM makes of Subscriptions, and shows its resolver what the cluster
-// offers. All tests run at the same time on one cluster, so the rules of each are about a namespace of its own.
+// TestConstraintsOLM has Constraints judge what a real OLM makes of Subscriptions, and shows its resolver what the
+// cluster offers. All tests run at the same time on one cluster, so the rules of each are about a namespace of its own.
 func TestConstraintsOLM(t *testing.T) {
 	t.Parallel()
 	e := harness.VacantOLM(t, constraintPackages())
@@ -177,8 +177,8 @@ func warnings(t *testing.T, e *harness.Env, user cluster.User, stdin string, arg
 	return result.Stderr
 }
 
-// waitForApproval waits until a Subscription has this approval, and the annotation with which the loop approves for it or, if asked is
-// "", none.
+// waitForApproval waits until a Subscription has this approval, and the annotation with which the loop approves for it
+// or, if asked is "", none.
 func waitForApproval(t *testing.T, e *harness.OLMEnv, namespace, name, approval, asked string) {
 	t.Helper()
 	e.Eventually(t, "wait until Subscription "+name+" is "+approval, func(ctx context.Context) error {
@@ -241,8 +241,8 @@ func readyOf(c *constraintv1.Constraint) metav1.Condition {
 	return metav1.Condition{}
 }
 
-// constraintExamples has the API server take every example of docs/constraints.md, in a dry run: some of them are about all
-// namespaces.
+// constraintExamples has the API server take every example of docs/constraints.md, in a dry run: some of them are about
+// all namespaces.
 func constraintExamples(t *testing.T, e *harness.OLMEnv) {
 	text, err := os.ReadFile("../../docs/constraints.md")
 	if err != nil {

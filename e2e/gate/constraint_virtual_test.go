@@ -144,7 +144,8 @@ func virtualOperator(t *testing.T, e *harness.OLMEnv) {
 	e.WaitForGone(t, harness.ClusterServiceVersions, namespace, made.GetName())
 }
 
-// tamper tries to make a virtual operator say something else, as an admin and as a tenant who may write ClusterServiceVersions.
+// tamper tries to make a virtual operator say something else, as an admin and as a tenant who may write
+// ClusterServiceVersions.
 func tamper(t *testing.T, e *harness.OLMEnv, virtual *unstructured.Unstructured) {
 	t.Helper()
 	namespace, name := virtual.GetNamespace(), virtual.GetName()
@@ -183,8 +184,8 @@ func tamper(t *testing.T, e *harness.OLMEnv, virtual *unstructured.Unstructured)
 	})
 }
 
-// virtualOperatorGlobal has one in a namespace whose operators are for all namespaces: OLM calls it failed, reads it and
-// copies it nowhere.
+// virtualOperatorGlobal has one in a namespace whose operators are for all namespaces: OLM calls it failed, reads it
+// and copies it nowhere.
 func virtualOperatorGlobal(t *testing.T, e *harness.OLMEnv) {
 	namespace, without := e.NewNamespace(t), e.NewNamespace(t)
 	e.Apply(t, harness.Object(`{apiVersion: operators.coreos.com/v1, kind: OperatorGroup, metadata: {name: all, namespace: %s}, spec: {}}`, namespace))

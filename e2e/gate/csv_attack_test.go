@@ -14,8 +14,8 @@ import (
 	"github.com/opgate/opgate/e2e/harness"
 )
 
-// TestA5PlanLendsItsName borrows from InstallPlans for ClusterServiceVersions that no policy allows, in front of a real OLM:
-// the name, the account that OLM writes steps as, and an approval from before the policy (threat O9).
+// TestA5PlanLendsItsName borrows from InstallPlans for ClusterServiceVersions that no policy allows, in front of a real
+// OLM: the name, the account that OLM writes steps as, and an approval from before the policy (threat O9).
 func TestA5PlanLendsItsName(t *testing.T) {
 	t.Parallel()
 	e := harness.VacantOLM(t, constraintPackages())
@@ -64,8 +64,8 @@ func etcdCSV(namespace, version string) *unstructured.Unstructured {
 	return u
 }
 
-// accountWritesOthers writes as the ServiceAccount by which OLM writes the steps of a plan: the contents have to be those of the
-// plan. OLM itself passes, for a bundle in the catalog and for one that is an image.
+// accountWritesOthers writes as the ServiceAccount by which OLM writes the steps of a plan: the contents have to be
+// those of the plan. OLM itself passes, for a bundle in the catalog and for one that is an image.
 func accountWritesOthers(t *testing.T, e *harness.OLMEnv) {
 	namespace := e.NewNamespace(t)
 	attenuatedGroup(t, e, namespace)
@@ -86,8 +86,8 @@ func accountWritesOthers(t *testing.T, e *harness.OLMEnv) {
 	}
 }
 
-// approvedBefore approves a plan in a namespace that no policy governs, which OLM cannot carry out for lack of rights. By the
-// time it can, a policy pins another version.
+// approvedBefore approves a plan in a namespace that no policy governs, which OLM cannot carry out for lack of rights.
+// By the time it can, a policy pins another version.
 func approvedBefore(t *testing.T, e *harness.OLMEnv) {
 	namespace := e.NewNamespace(t)
 	attenuatedGroup(t, e, namespace)
@@ -227,7 +227,8 @@ func TestA10CopyMadeReal(t *testing.T) {
 	}
 }
 
-// TestA6ContentsExchanged changes what makes up an operator that a policy allows. TestG7Bypass does it in every way of writing.
+// TestA6ContentsExchanged changes what makes up an operator that a policy allows. TestG7Bypass does it in every way of
+// writing.
 func TestA6ContentsExchanged(t *testing.T) {
 	e := harness.Shared(t)
 	governed := e.NewNamespace(t)

@@ -41,8 +41,8 @@ func seedDocuments(t *testing.T) map[string]string {
 	return documents
 }
 
-// TestDocumentsApply applies every OperatorPolicy of the designs as it is written, again, and by a second tool: defaults of the gate
-// must not be drift for any of them.
+// TestDocumentsApply applies every OperatorPolicy of the designs as it is written, again, and by a second tool:
+// defaults of the gate must not be drift for any of them.
 func TestDocumentsApply(t *testing.T) {
 	e := harness.Shared(t)
 	for name, document := range seedDocuments(t) {
@@ -135,7 +135,8 @@ func TestConstraintDocument(t *testing.T) {
 			}
 			admin("", "patch", "constraint", name, "--subresource=status", "--type=merge", "--patch", `{"status": {"violating": 2, "conditions": [
 				{"type": "Ready", "status": "True", "reason": "Test", "message": "", "lastTransitionTime": "2026-11-21T14:42:11Z"}]}}`)
-			// The short name is the singular one. Where Gatekeeper has a category of that name, kubectl needs the full name.
+			// The short name is the singular one. Where Gatekeeper has a category of that name, kubectl needs the full
+			// name.
 			for _, resource := range []string{"constraint", "constraints", "constraints." + version + ".operators.coreos.com"} {
 				table := strings.Split(admin("", "get", resource, name), "\n")
 				if got, want := strings.Fields(table[0]), []string{"NAME", "READY", "VIOLATING", "AGE"}; !slices.Equal(got, want) {
@@ -186,8 +187,8 @@ func TestPrinterColumns(t *testing.T) {
 	}
 }
 
-// TestUnknownFields misspells fields. They are refused with their path, however lenient kubectl is asked to be: a policy that
-// silently loses a field lets through what its author forbade.
+// TestUnknownFields misspells fields. They are refused with their path, however lenient kubectl is asked to be: a
+// policy that silently loses a field lets through what its author forbade.
 func TestUnknownFields(t *testing.T) {
 	e := harness.Shared(t)
 	for path, set := range map[string]map[string]any{ // merge patches of the spec
@@ -220,7 +221,8 @@ func TestUnknownFields(t *testing.T) {
 		`unknown field "spec.version"`)
 }
 
-// TestNormalizedTwice sends a stored policy back unchanged, as tools do which read and write whole objects: nothing is written.
+// TestNormalizedTwice sends a stored policy back unchanged, as tools do which read and write whole objects: nothing is
+// written.
 func TestNormalizedTwice(t *testing.T) {
 	e := harness.Shared(t)
 	stored := e.Put(t, harness.OperatorPolicy("twice-"+rand.String(6)))

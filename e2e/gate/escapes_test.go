@@ -15,8 +15,9 @@ import (
 	"github.com/opgate/opgate/e2e/harness"
 )
 
-// TestA4Escapes kills Opgate and, as OLM, writes steps of approved plans that a Constraint or a policy forbids. The API server stores them,
-// since their webhook has failurePolicy Ignore. The next process finds them; one with --escapes=remove deletes them.
+// TestA4Escapes kills Opgate and, as OLM, writes steps of approved plans that a Constraint or a policy forbids. The API
+// server stores them, since their webhook has failurePolicy Ignore. The next process finds them; one with
+// --escapes=remove deletes them.
 func TestA4Escapes(t *testing.T) {
 	t.Parallel()
 	e := harness.Vacant(t)

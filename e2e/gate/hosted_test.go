@@ -48,8 +48,8 @@ func creation(t *testing.T, namespace string, owner *unstructured.Unstructured) 
 		Body: []byte(harness.AsJSON(t, plan))}
 }
 
-// TestHostedControlPlane makes OLM write as system:admin, as on HyperShift. While another account is configured, its plans are refused, and
-// everything that the webhooks say names the value to set; once that is set they pass.
+// TestHostedControlPlane makes OLM write as system:admin, as on HyperShift. While another account is configured, its
+// plans are refused, and everything that the webhooks say names the value to set; once that is set they pass.
 func TestHostedControlPlane(t *testing.T) {
 	e := harness.SharedWithoutBackstop(t)
 	namespace := e.NewNamespace(t)

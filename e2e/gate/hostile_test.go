@@ -21,15 +21,16 @@ import (
 )
 
 const (
-	// hostileClients is how many send at once, and maxResident what Opgate may take while they do. Where it has hardly a core of its own,
-	// its garbage collector is late: a third more than on an idle machine.
+	// hostileClients is how many send at once, and maxResident what Opgate may take while they do. Where it has hardly
+	// a core of its own, its garbage collector is late: a third more than on an idle machine.
 	hostileClients = 64
 	maxResident    = 320 << 20
 	// hostileBody is just below the most that Opgate reads.
 	hostileBody = 8<<20 - 1<<10
 )
 
-// hostilePod is a client on a pod that may reach the port of the webhooks: another address than the API server's, and no credentials.
+// hostilePod is a client on a pod that may reach the port of the webhooks: another address than the API server's, and
+// no credentials.
 func hostilePod(t *testing.T, e *harness.Env) *http.Client {
 	t.Helper()
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
@@ -57,8 +58,9 @@ func manyKeys(begin, value, end string) []byte {
 	return b.Bytes()
 }
 
-// TestA3ParallelHostileBodies has 64 clients without credentials send as much as they may, at once and over and over, to the
-// endpoints for reviews and for conversion. The process stays small, and the API server gets its answers meanwhile.
+// TestA3ParallelHostileBodies has 64 clients without credentials send as much as they may, at once and over and over,
+// to the endpoints for reviews and for conversion. The process stays small, and the API server gets its answers
+// meanwhile.
 func TestA3ParallelHostileBodies(t *testing.T) {
 	e := harness.Shared(t)
 	e.Restart(t, cluster.GateOptions{MemoryLimit: harness.ContainerMemory})
@@ -217,8 +219,8 @@ func wantJudged(t *testing.T, e *harness.Env, namespace string) {
 	}
 }
 
-// TestA3SlowClients has clients declare bodies and send them byte by byte, or not at all, or not read their answers. Others are
-// answered meanwhile, and the clients are cut off.
+// TestA3SlowClients has clients declare bodies and send them byte by byte, or not at all, or not read their answers.
+// Others are answered meanwhile, and the clients are cut off.
 func TestA3SlowClients(t *testing.T) {
 	e := harness.Shared(t)
 	namespace := e.NewNamespace(t)

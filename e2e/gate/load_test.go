@@ -28,10 +28,10 @@ const loadClients = 16
 // tokenInPath finds a path that the API server calls, in the text of a failed call.
 var tokenInPath = regexp.MustCompile(`/[a-z2-7]{26}\b`)
 
-// TestP4LoadNeverOpens has a tenant, who may create Policies in one namespace, write 16 at once over and over, each of which becomes many
-// values and needs as many rights as are asked about. None is stored. A ClusterServiceVersion that a Constraint forbids, written by OLM,
-// is refused each time meanwhile, though its webhook has failurePolicy Ignore, another namespace is judged, and no answer shows the
-// token (threat O44).
+// TestP4LoadNeverOpens has a tenant, who may create Policies in one namespace, write 16 at once over and over, each of
+// which becomes many values and needs as many rights as are asked about. None is stored. A ClusterServiceVersion that a
+// Constraint forbids, written by OLM, is refused each time meanwhile, though its webhook has failurePolicy Ignore,
+// another namespace is judged, and no answer shows the token (threat O44).
 func TestP4LoadNeverOpens(t *testing.T) {
 	e := harness.Shared(t)
 	tenant, shop := e.NewNamespace(t), e.NewNamespace(t)

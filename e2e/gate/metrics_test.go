@@ -13,8 +13,8 @@ import (
 	"github.com/opgate/opgate/e2e/harness"
 )
 
-// TestB7MetricsNamePolicies reads metrics as everybody in the cluster can, who sees numbers, and as a user with the right to,
-// who sees names.
+// TestB7MetricsNamePolicies reads metrics as everybody in the cluster can, who sees numbers, and as a user with the
+// right to, who sees names.
 func TestB7MetricsNamePolicies(t *testing.T) {
 	t.Parallel()
 	e := &harness.LoopEnv{Env: harness.Vacant(t)}

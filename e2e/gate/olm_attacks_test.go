@@ -46,8 +46,8 @@ func waitForRecord(t *testing.T, e *harness.OLMEnv, namespace, says string) {
 	e.Sync(t)
 }
 
-// attackP1 plants, before a policy exists, a completed plan with contents of the tenant's choice (threat O53). The tenant may write
-// plans, their status, and the ClusterServiceVersion.
+// attackP1 plants, before a policy exists, a completed plan with contents of the tenant's choice (threat O53). The
+// tenant may write plans, their status, and the ClusterServiceVersion.
 func attackP1(t *testing.T, e *harness.OLMEnv) {
 	const name = "etcdoperator.v0.9.2"
 	namespace := e.NewNamespace(t)
@@ -84,8 +84,8 @@ spec: {approval: Manual, approved: true, generation: 9, clusterServiceVersionNam
 	harness.WantRefused(t, e.Cluster, cluster.Tenant, "", exchange("evil.example/planted:1"), "(csv/frozen)")
 }
 
-// attackE2 deletes the installed ClusterServiceVersion, so that the upgrade that is held passes as a first installation (threat O54).
-// The tenant may delete ClusterServiceVersions, as OLM's role for editors lets it.
+// attackE2 deletes the installed ClusterServiceVersion, so that the upgrade that is held passes as a first installation
+// (threat O54). The tenant may delete ClusterServiceVersions, as OLM's role for editors lets it.
 func attackE2(t *testing.T, e *harness.OLMEnv) {
 	namespace := e.NewNamespace(t)
 	e.OperatorGroup(t, namespace)
@@ -102,8 +102,8 @@ func attackE2(t *testing.T, e *harness.OLMEnv) {
 	e.WantApprovalRefused(t, cluster.Tenant, upgrade, "the upgrade of etcdoperator.v0.9.0 to etcdoperator.v0.9.2", "(bundle/upgrade)")
 }
 
-// attackP2 deletes the OperatorGroup with the account that OLM installs as, and what shows that account, and creates it without (threat O55).
-// The tenant may delete plans, and create and delete OperatorGroups.
+// attackP2 deletes the OperatorGroup with the account that OLM installs as, and what shows that account, and creates it
+// without (threat O55). The tenant may delete plans, and create and delete OperatorGroups.
 func attackP2(t *testing.T, e *harness.OLMEnv) {
 	namespace := e.NewNamespace(t)
 	attenuatedGroup(t, e, namespace)
@@ -137,8 +137,8 @@ func attackP2(t *testing.T, e *harness.OLMEnv) {
 	}
 }
 
-// attackE5 deletes the ClusterServiceVersion and the OperatorGroup, and creates the latter for all namespaces (threat O55). The tenant
-// may delete ClusterServiceVersions, and create and delete OperatorGroups.
+// attackE5 deletes the ClusterServiceVersion and the OperatorGroup, and creates the latter for all namespaces (threat
+// O55). The tenant may delete ClusterServiceVersions, and create and delete OperatorGroups.
 func attackE5(t *testing.T, e *harness.OLMEnv) {
 	namespace := e.NewNamespace(t)
 	e.OperatorGroup(t, namespace)
@@ -158,7 +158,8 @@ func attackE5(t *testing.T, e *harness.OLMEnv) {
 	harness.WantRefused(t, e.Cluster, cluster.Tenant, forAll, []string{"create", "-f", "-"}, "allowed is "+namespace, "(operatorgroup/scope)")
 }
 
-// attackK1 has a ClusterServiceVersion certify itself to a Constraint (threat O56). The tenant may create ClusterServiceVersions.
+// attackK1 has a ClusterServiceVersion certify itself to a Constraint (threat O56). The tenant may create
+// ClusterServiceVersions.
 func attackK1(t *testing.T, e *harness.OLMEnv) {
 	namespace := e.NewNamespace(t)
 	lets(t, e, namespace, "create-csv", []string{csvResource}, "create")
@@ -171,8 +172,8 @@ func attackK1(t *testing.T, e *harness.OLMEnv) {
 	harness.WantRefused(t, e.Cluster, cluster.Tenant, harness.AsJSON(t, csv), []string{"create", "-f", "-"}, "states of itself", "(bundle/constraint)")
 }
 
-// attackI1 reads, by templates of an OperatorPolicy, what only Opgate may read (threats O43, O47). The tenant may write OperatorPolicies in
-// one namespace.
+// attackI1 reads, by templates of an OperatorPolicy, what only Opgate may read (threats O43, O47). The tenant may write
+// OperatorPolicies in one namespace.
 func attackI1(t *testing.T, e *harness.OLMEnv) {
 	namespace := e.NewNamespace(t)
 	lets(t, e, namespace, "policies", []string{"operatorpolicies.policy.open-cluster-management.io"}, "create", "get")

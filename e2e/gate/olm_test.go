@@ -20,8 +20,8 @@ import (
 	"github.com/opgate/opgate/e2e/harness"
 )
 
-// TestOLM puts the gate in front of a real OLM. What OLM makes of a refusal, and what its plans really hold, no stand-in can
-// tell.
+// TestOLM puts the gate in front of a real OLM. What OLM makes of a refusal, and what its plans really hold, no
+// stand-in can tell.
 func TestOLM(t *testing.T) {
 	t.Parallel()
 	full := harness.VacantOLM(t, constraintPackages())
@@ -33,8 +33,8 @@ func TestOLM(t *testing.T) {
 	full.StartGate(t, cluster.GateOptions{})
 	full.OperatorGroup(t, full.Born)
 
-	// The first, since OLM tries a refused create only a few times and then waits for its next resync: a switch to Manual heals
-	// within seconds while it tries, and took minutes once it had stopped.
+	// The first, since OLM tries a refused create only a few times and then waits for its next resync: a switch to
+	// Manual heals within seconds while it tries, and took minutes once it had stopped.
 	t.Run("a plan that is born approved is refused and heals", func(t *testing.T) { bornApprovedHeals(t, full) })
 
 	// Each in a namespace of its own, and as many at once as go test allows, since most of the time OLM is waiting.
@@ -95,14 +95,15 @@ func upgradeApprovalNone(t *testing.T, e *harness.OLMEnv) {
 	e.WantApprovalRefused(t, cluster.Admin, e.WaitForPlan(t, namespace, "etcdoperator.v0.9.2"), "etcdoperator.v0.9.2", "(bundle/upgrade)")
 }
 
-// dependencyIsJudged subscribes to an operator that no policy is about, and that needs one which a policy pins. The package is
-// read from the properties in the plan: nothing else could tell, as no Subscription names the dependency yet.
+// dependencyIsJudged subscribes to an operator that no policy is about, and that needs one which a policy pins. The
+// package is read from the properties in the plan: nothing else could tell, as no Subscription names the dependency
+// yet.
 func dependencyIsJudged(t *testing.T, e *harness.OLMEnv) {
 	judgeDependency(t, e, "vault", "vaultoperator.v1.0.0", "etcd", "etcdoperator.v0.9.2", "etcdoperator.v0.9.4")
 }
 
-// dependencyImageIsJudged is for bundles that are images. OLM writes other plans for these: the properties stand apart, and the
-// Subscription to the dependency comes first.
+// dependencyImageIsJudged is for bundles that are images. OLM writes other plans for these: the properties stand apart,
+// and the Subscription to the dependency comes first.
 func dependencyImageIsJudged(t *testing.T, e *harness.OLMEnv) {
 	judgeDependency(t, e, "storefront", "storefrontoperator.v2.0.0", "redis", "redisoperator.v1.0.0", "redisoperator.v1.1.0")
 }
@@ -115,8 +116,8 @@ func overrideReachesDependencyImage(t *testing.T, e *harness.OLMEnv) {
 	overrideDependency(t, e, "storefront", "storefrontoperator.v2.0.0", "redis", "redisoperator.v1.0.0", "redisoperator.v1.1.0")
 }
 
-// pinDependency pins a package and subscribes to an operator that requires it, in a namespace of its own. It returns the policy
-// and the plan, in which OLM has the newest version of the dependency, that waits.
+// pinDependency pins a package and subscribes to an operator that requires it, in a namespace of its own. It returns
+// the policy and the plan, in which OLM has the newest version of the dependency, that waits.
 func pinDependency(t *testing.T, e *harness.OLMEnv, operator, operatorCSV, dependency, allowed, newest string) (p, both *unstructured.Unstructured) {
 	t.Helper()
 	namespace := e.NewNamespace(t)
@@ -130,8 +131,8 @@ func pinDependency(t *testing.T, e *harness.OLMEnv, operator, operatorCSV, depen
 	return p, both
 }
 
-// overrideDependency breaks the glass for a plan with a dependency that is not allowed. OLM then writes a Subscription that
-// starts at the forbidden version; it is a step of the plan that was overridden, and passes with it.
+// overrideDependency breaks the glass for a plan with a dependency that is not allowed. OLM then writes a Subscription
+// that starts at the forbidden version; it is a step of the plan that was overridden, and passes with it.
 func overrideDependency(t *testing.T, e *harness.OLMEnv, operator, operatorCSV, dependency, allowed, newest string) {
 	t.Helper()
 	_, both := pinDependency(t, e, operator, operatorCSV, dependency, allowed, newest)
@@ -177,8 +178,9 @@ func judgeDependency(t *testing.T, e *harness.OLMEnv, operator, operatorCSV, dep
 	}
 }
 
-// bornApprovedHeals is about the Subscription that bypassed the webhook. OLM tries to create its plan as approved. The refusal
-// is in the Subscription for its owner to read, unless OLM is old. After a few retries OLM waits for a change, such as the one that repairs it.
+// bornApprovedHeals is about the Subscription that bypassed the webhook. OLM tries to create its plan as approved. The
+// refusal is in the Subscription for its owner to read, unless OLM is old. After a few retries OLM waits for a change,
+// such as the one that repairs it.
 func bornApprovedHeals(t *testing.T, e *harness.OLMEnv) {
 	version, err := e.OLM.Version()
 	if err != nil {
@@ -243,7 +245,8 @@ func ungovernedIsLeftAlone(t *testing.T, e *harness.OLMEnv) {
 	e.WaitForCSV(t, namespace, "prometheusoperator.v0.47.0")
 }
 
-// wantPhaseRefused tries to start a plan past its approval. What is said begins with who refuses it: the webhook or the backstop.
+// wantPhaseRefused tries to start a plan past its approval. What is said begins with who refuses it: the webhook or the
+// backstop.
 func wantPhaseRefused(t *testing.T, e *harness.OLMEnv, plan *unstructured.Unstructured, says ...string) {
 	t.Helper()
 	harness.WantRefused(t, e.Cluster, cluster.Tenant, "", []string{
@@ -251,8 +254,8 @@ func wantPhaseRefused(t *testing.T, e *harness.OLMEnv, plan *unstructured.Unstru
 	}, says...)
 }
 
-// wantRefusalsOfOLM wants OLM to have been refused nothing but plans that are born approved. In particular no status: OLM would
-// leave the plan behind and write another, again and again (threat O4).
+// wantRefusalsOfOLM wants OLM to have been refused nothing but plans that are born approved. In particular no status:
+// OLM would leave the plan behind and write another, again and again (threat O4).
 func wantRefusalsOfOLM(t *testing.T, e *harness.OLMEnv) {
 	t.Helper()
 	file, err := os.Open(e.Gate.LogPath())

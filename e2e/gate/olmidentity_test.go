@@ -46,8 +46,8 @@ func newProject(t *testing.T, e *harness.Env, namespace string) {
 	admin(fmt.Sprintf(ownedByTenant, namespace))
 }
 
-// impostor is the attack as it was reported: the tenant creates OLM's account in a namespace of its own, lends it the tenant's role
-// where it is to write, and takes its token.
+// impostor is the attack as it was reported: the tenant creates OLM's account in a namespace of its own, lends it the
+// tenant's role where it is to write, and takes its token.
 func impostor(t *testing.T, e *harness.Env, home, target string) *harness.Client {
 	t.Helper()
 	newProject(t, e, home)
@@ -170,8 +170,8 @@ func wantTheftsRefused(t *testing.T, e *harness.Env, c *harness.Client, namespac
 	}
 }
 
-// TestA1ForeignNamespace creates, as a tenant, the account that OLM would have on OpenShift, on a cluster that is none (threat O16).
-// Opgate used to trust both names by default.
+// TestA1ForeignNamespace creates, as a tenant, the account that OLM would have on OpenShift, on a cluster that is none
+// (threat O16). Opgate used to trust both names by default.
 func TestA1ForeignNamespace(t *testing.T) {
 	e := harness.Shared(t)
 	namespace := e.NewNamespace(t)
@@ -189,8 +189,8 @@ func TestA1ForeignNamespace(t *testing.T) {
 	e.Patch(t, cluster.OLM, waiting, `{"status":{"message":"by OLM"}}`, "status")
 }
 
-// TestA1NamespaceAppearsLater names an account that does not exist when Opgate starts, has a tenant create it, and goes through all that
-// an administrator can do about it (threat O16).
+// TestA1NamespaceAppearsLater names an account that does not exist when Opgate starts, has a tenant create it, and goes
+// through all that an administrator can do about it (threat O16).
 func TestA1NamespaceAppearsLater(t *testing.T) {
 	e := harness.SharedWithoutBackstop(t) // its words are those of the webhooks
 	namespace := e.NewNamespace(t)
@@ -257,7 +257,8 @@ func TestA1NamespaceAppearsLater(t *testing.T) {
 		options.Args = nil
 		e.Restart(t, options)
 		wantIdentity(t, e, "namespace-younger", "--olm-namespace-uid="+uid)
-		// It is born approved: pending plans are not sent where the account has OLM's name and may escalate ClusterRoles.
+		// It is born approved: pending plans are not sent where the account has OLM's name and may escalate
+		// ClusterRoles.
 		forged := harness.WithField(harness.InstallPlan(namespace, "forged", harness.ForbiddenVersion), true, "spec", "approved")
 		got := byToken(t, e, home).Must(t, dry(theft{Request: harness.Request{
 			Method: http.MethodPost, Path: harness.PathOf(harness.InstallPlans, namespace, "", ""), ContentType: "application/json", Body: []byte(harness.AsJSON(t, forged)),
@@ -268,7 +269,8 @@ func TestA1NamespaceAppearsLater(t *testing.T) {
 	})
 }
 
-// wantIdentity waits until Opgate states in its metric, its readiness and its log the state of OLM's identity. It is ready either way.
+// wantIdentity waits until Opgate states in its metric, its readiness and its log the state of OLM's identity. It is
+// ready either way.
 func wantIdentity(t *testing.T, e *harness.Env, reason, problem string) {
 	t.Helper()
 	value := 0

@@ -26,8 +26,8 @@ import (
 	"github.com/opgate/opgate/e2e/internal/speed"
 )
 
-// TestG6Killed kills Opgate in the middle of writes that it refuses. None of them gets through, at no moment; what the gate
-// has no say in goes on; and a new process takes over with what it finds.
+// TestG6Killed kills Opgate in the middle of writes that it refuses. None of them gets through, at no moment; what the
+// gate has no say in goes on; and a new process takes over with what it finds.
 func TestG6Killed(t *testing.T) {
 	e := harness.SharedWithoutBackstop(t) // TestBackstopKept has what it refuses meanwhile
 	namespace := e.NewNamespace(t)
@@ -138,8 +138,8 @@ func wantOutage(t *testing.T, e *harness.Env, user cluster.User, method, path st
 	return nil
 }
 
-// wantWritable writes what must go on without the gate: all that a cluster, and Opgate itself, need to start (threat G15), and
-// what cannot matter.
+// wantWritable writes what must go on without the gate: all that a cluster, and Opgate itself, need to start (threat
+// G15), and what cannot matter.
 func wantWritable(t *testing.T, e *harness.Env, namespace string, waiting, stored *unstructured.Unstructured) {
 	t.Helper()
 	name := "e2e-" + rand.String(6)
@@ -197,8 +197,8 @@ func wantWritable(t *testing.T, e *harness.Env, namespace string, waiting, store
 	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "label", "operatorpolicy", "-n", cluster.PolicyNamespace, namespace, "a=b")
 }
 
-// TestG23Terminated asks Opgate to end. It states at once that it is no longer ready, answers all the same until the API server
-// has had time to notice, ends what it has begun, and exits with code 0.
+// TestG23Terminated asks Opgate to end. It states at once that it is no longer ready, answers all the same until the
+// API server has had time to notice, ends what it has begun, and exits with code 0.
 func TestG23Terminated(t *testing.T) {
 	e := harness.Shared(t)
 	namespace := e.NewNamespace(t)
@@ -291,7 +291,8 @@ func tryBegin(ctx context.Context, e *harness.Env) (*begun, error) {
 	body := []byte(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}`)
 	b := &begun{connection: connection, answers: bufio.NewReader(connection), rest: body[10:]}
 	fmt.Fprintf(connection, "POST /validate/subscriptions HTTP/1.1\r\nHost: gate\r\nContent-Type: application/json\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n", len(body))
-	// It comes when the gate reads the body: a request that it has not begun to read when it shuts down is not answered.
+	// It comes when the gate reads the body: a request that it has not begun to read when it shuts down is not
+	// answered.
 	response, err := http.ReadResponse(b.answers, nil)
 	if err == nil && response.StatusCode != http.StatusContinue {
 		err = fmt.Errorf("the gate does not read a review but answers %s", response.Status)
@@ -324,8 +325,8 @@ func (b *begun) wantAnswer(t *testing.T) {
 	}
 }
 
-// TestG2NotReady starts Opgate while it may not read one of the resources that it judges by. An empty list of policies must
-// never read as "no policies": until it has read all of them it refuses everything, and then it needs no restart.
+// TestG2NotReady starts Opgate while it may not read one of the resources that it judges by. An empty list of policies
+// must never read as "no policies": until it has read all of them it refuses everything, and then it needs no restart.
 func TestG2NotReady(t *testing.T) {
 	e := harness.SharedWithoutBackstop(t)
 	namespace := e.NewNamespace(t)

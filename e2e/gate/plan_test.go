@@ -74,7 +74,8 @@ func TestO1PhaseEdges(t *testing.T) {
 	}
 }
 
-// tryPhase is a dry run, so that the plan stays as it is; TestG7Bypass shows that a dry run is judged like the real thing.
+// tryPhase is a dry run, so that the plan stays as it is; TestG7Bypass shows that a dry run is judged like the real
+// thing.
 func tryPhase(t *testing.T, e *harness.Env, user cluster.User, u *unstructured.Unstructured, phase string) harness.Answer {
 	t.Helper()
 	body, err := json.Marshal(map[string]any{"status": map[string]any{"phase": phase}})
@@ -132,8 +133,8 @@ func TestO2FrozenContents(t *testing.T) {
 	}
 }
 
-// TestO4PlansByOLM lets OLM write a plan that is forbidden: refusing it would stall the namespace. It stays unapproved, also
-// when OLM itself would approve it.
+// TestO4PlansByOLM lets OLM write a plan that is forbidden: refusing it would stall the namespace. It stays unapproved,
+// also when OLM itself would approve it.
 func TestO4PlansByOLM(t *testing.T) {
 	e := harness.Shared(t)
 	namespace := e.NewNamespace(t)

@@ -20,7 +20,8 @@ import (
 // pluginReader is a user whose requests are in the audit log.
 const pluginReader = "plugin-reader"
 
-// TestPluginRights runs the plugin as a user without rights, then with those of ClusterRole opgate-reader, over 2,000 plans.
+// TestPluginRights runs the plugin as a user without rights, then with those of ClusterRole opgate-reader, over 2,000
+// plans.
 func TestPluginRights(t *testing.T) {
 	e := harness.Shared(t)
 	config, err := e.Credentials(pluginReader)

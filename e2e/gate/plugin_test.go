@@ -196,7 +196,8 @@ func TestPluginJudgesByContents(t *testing.T) {
 	harness.WantTexts(t, opgate(t, e, "", 1, "why", "installplan", namespace+"/"+plan).Stdout, "to spec.consent.accepted", "--type=json")
 }
 
-// TestPluginCompletes asks kubectl for completions, which it gets from kubectl_complete-opgate: plugin.TestCompletes has all others.
+// TestPluginCompletes asks kubectl for completions, which it gets from kubectl_complete-opgate: plugin.TestCompletes
+// has all others.
 func TestPluginCompletes(t *testing.T) {
 	e := harness.Shared(t)
 	namespace := e.NewNamespace(t)

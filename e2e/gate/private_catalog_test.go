@@ -17,7 +17,8 @@ import (
 // (operator-framework/operator-lifecycle-manager#3820).
 type privateStep struct {
 	name string
-	// on and rule are the Constraint that stops it, in a namespace of which the name is inserted; message is what the refusal has.
+	// on and rule are the Constraint that stops it, in a namespace of which the name is inserted; message is what the
+	// refusal has.
 	on, rule, message string
 	do                func(t *testing.T, e *harness.Env, namespace string) (user cluster.User, stdin string, args []string)
 }
@@ -86,8 +87,9 @@ spec: {name: rootkit, channel: stable, source: private, sourceNamespace: %[1]s, 
 	},
 }
 
-// TestPrivateCatalog has a user of a namespace take every step to a catalog of their own and to the rights of a cluster admin
-// (threat O24). Without a Constraint all of them succeed; each Constraint alone stops the step that it is about, after all steps before.
+// TestPrivateCatalog has a user of a namespace take every step to a catalog of their own and to the rights of a cluster
+// admin (threat O24). Without a Constraint all of them succeed; each Constraint alone stops the step that it is about,
+// after all steps before.
 func TestPrivateCatalog(t *testing.T) {
 	e := harness.Shared(t)
 	t.Run("nothing stops it", func(t *testing.T) {

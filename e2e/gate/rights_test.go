@@ -15,8 +15,8 @@ import (
 	"github.com/opgate/opgate/e2e/harness"
 )
 
-// TestG25ChartRights runs Opgate with the rights of the chart's defaults and no others: it becomes ready, requests nothing that they do not
-// allow, and warns of a policy that needs more with the value to set.
+// TestG25ChartRights runs Opgate with the rights of the chart's defaults and no others: it becomes ready, requests
+// nothing that they do not allow, and warns of a policy that needs more with the value to set.
 func TestG25ChartRights(t *testing.T) {
 	t.Parallel()
 	e := harness.Start(t, cluster.Options{Audit: true, ChartRights: true, Log: os.Stderr})

@@ -18,8 +18,8 @@ import (
 	"github.com/opgate/opgate/rules"
 )
 
-// TestScenarios plays files in scenarios with kubectl on a real API server, as the chart ships Opgate: all attacks, and one for each other
-// rule. Packages admission and rules/backstop play all of them without a server, and must agree.
+// TestScenarios plays files in scenarios with kubectl on a real API server, as the chart ships Opgate: all attacks, and
+// one for each other rule. Packages admission and rules/backstop play all of them without a server, and must agree.
 func TestScenarios(t *testing.T) {
 	e := harness.Shared(t)
 	scenarios, err := scenario.Load("../scenarios", scenario.Versions{
@@ -41,7 +41,8 @@ func TestScenarios(t *testing.T) {
 	})
 }
 
-// playAll plays scenarios, each in namespaces of its own. What they depend on is written for all at once, if it is in these namespaces.
+// playAll plays scenarios, each in namespaces of its own. What they depend on is written for all at once, if it is in
+// these namespaces.
 func playAll(t *testing.T, e *harness.Env, scenarios []*scenario.Scenario, want func(*scenario.Scenario) (string, []string)) {
 	run := rand.String(4)
 	var together, others []*scenario.Scenario
@@ -212,8 +213,8 @@ func in(namespace string) []string {
 	return []string{"-n", namespace}
 }
 
-// said splits what kubectl wrote to stderr into the refusal of the gate or of the backstop, and the gate's warnings, sorted. The API server
-// warns as well.
+// said splits what kubectl wrote to stderr into the refusal of the gate or of the backstop, and the gate's warnings,
+// sorted. The API server warns as well.
 func said(stderr string, target *unstructured.Unstructured) (message string, warnings []string) {
 	for _, prefix := range []string{harness.DeniedBy, harness.HeldBy} {
 		if _, refusal, found := strings.Cut(stderr, prefix); found {

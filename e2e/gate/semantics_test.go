@@ -30,8 +30,9 @@ func randomBodies() int {
 	return 6
 }
 
-// TestStoredAsJudged sends the API server JSON that decoders read in different ways. Whatever it stores, the gate reads the same of the
-// review as OLM reads of the stored object, and refuses exactly the bodies of which something forbidden would be stored.
+// TestStoredAsJudged sends the API server JSON that decoders read in different ways. Whatever it stores, the gate reads
+// the same of the review as OLM reads of the stored object, and refuses exactly the bodies of which something forbidden
+// would be stored.
 func TestStoredAsJudged(t *testing.T) {
 	e := harness.Shared(t)
 	s := &semantics{
@@ -73,7 +74,8 @@ type semantics struct {
 	admin    *harness.Client
 	// free is a namespace without policies, of which reviews are recorded; governed has one.
 	free, governed string
-	// first and last are the objects that writes change, by namespace and kind: as they were first, and as they are stored now.
+	// first and last are the objects that writes change, by namespace and kind: as they were first, and as they are
+	// stored now.
 	first map[string]*unstructured.Unstructured
 	last  map[string][]byte
 }
@@ -200,7 +202,8 @@ func contents(u *unstructured.Unstructured) []any {
 	return []any{u.GetLabels(), u.GetAnnotations(), u.Object["spec"], u.Object["status"]}
 }
 
-// judge sends the body where a policy governs, without storing it, and compares the verdict with what is stored where none does.
+// judge sends the body where a policy governs, without storing it, and compares the verdict with what is stored where
+// none does.
 func (s *semantics) judge(t *testing.T, w *write, body string, stored []byte) {
 	t.Helper()
 	present, _ := s.present(t, w, s.governed)
@@ -225,12 +228,13 @@ type readReview[T any] struct {
 
 var everyField = []cmp.Option{cmp.Exporter(func(reflect.Type) bool { return true }), cmpopts.EquateErrors()}
 
-// alike returns a comparison of what the gate reads of a review, and of the stored objects. The resource version is set when an object is
-// stored. OLM's own type is read by the API server's decoder, and must hold the same.
+// alike returns a comparison of what the gate reads of a review, and of the stored objects. The resource version is set
+// when an object is stored. OLM's own type is read by the API server's decoder, and must hold the same.
 func alike[T, Own any](meta func(*T) *olm.ObjectMeta, own func(*T, *Own) (got, want fields)) func(t *testing.T, review, stored, before []byte) {
 	return func(t *testing.T, review, stored, before []byte) {
 		t.Helper()
-		// The API server sends -0.0 as -0, which it reads as 0 once it is stored: only digests of the text depend on it.
+		// The API server sends -0.0 as -0, which it reads as 0 once it is stored: only digests of the text depend on
+		// it.
 		judged := readAlike[readReview[T]](t, bytes.ReplaceAll(review, []byte(":-0,"), []byte(":0,")))
 		now := readAlike[T](t, stored)
 		if judged == nil || now == nil || judged.Request.Object == nil {

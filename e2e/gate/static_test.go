@@ -65,8 +65,8 @@ plugins:
   configuration: {apiVersion: apiserver.config.k8s.io/v1, kind: MutatingAdmissionPolicyConfiguration, staticManifestsDir: %[1]s/mutating}
 `
 
-// TestStaticPolicies: what `opgate compile --static` writes, loaded by the API server from files, keeps Opgate's installation from a member of
-// system:masters, for whom there is no RBAC.
+// TestStaticPolicies: what `opgate compile --static` writes, loaded by the API server from files, keeps Opgate's
+// installation from a member of system:masters, for whom there is no RBAC.
 func TestStaticPolicies(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -14,8 +14,8 @@ import (
 	"github.com/opgate/opgate/e2e/harness"
 )
 
-// TestO3ApprovalBecomesManual asks for automatic approval by every verb of kubectl. OLM approves the plans of an automatic
-// Subscription as it writes them, without another request.
+// TestO3ApprovalBecomesManual asks for automatic approval by every verb of kubectl. OLM approves the plans of an
+// automatic Subscription as it writes them, without another request.
 func TestO3ApprovalBecomesManual(t *testing.T) {
 	e := harness.SharedWithoutBackstop(t) // else the API server changes it, and no webhook warns
 	namespace := e.NewNamespace(t)
@@ -77,7 +77,8 @@ func TestO3ApprovalBecomesManual(t *testing.T) {
 	}
 }
 
-// TestG9NoFightOverApproval lets a second manager apply what the gate has changed, again and again: nothing moves any more.
+// TestG9NoFightOverApproval lets a second manager apply what the gate has changed, again and again: nothing moves any
+// more.
 func TestG9NoFightOverApproval(t *testing.T) {
 	e := harness.Shared(t)
 	namespace := e.NewNamespace(t)
@@ -96,8 +97,8 @@ func TestG9NoFightOverApproval(t *testing.T) {
 	}
 }
 
-// TestO8NothingBorrowed puts every label and annotation that OLM, Opgate or their neighbours read on what is forbidden. Only
-// policies say what is allowed.
+// TestO8NothingBorrowed puts every label and annotation that OLM, Opgate or their neighbours read on what is forbidden.
+// Only policies say what is allowed.
 func TestO8NothingBorrowed(t *testing.T) {
 	e := harness.Shared(t)
 	namespace, free := e.NewNamespace(t), e.NewNamespace(t)
@@ -136,8 +137,8 @@ func TestO8NothingBorrowed(t *testing.T) {
 	}
 }
 
-// TestG12NamespaceLabels lets a tenant label its namespace as it likes: it is gated all the same. Only opgate-system is not,
-// and a namespace cannot take its name.
+// TestG12NamespaceLabels lets a tenant label its namespace as it likes: it is gated all the same. Only opgate-system is
+// not, and a namespace cannot take its name.
 func TestG12NamespaceLabels(t *testing.T) {
 	e := harness.Shared(t)
 	namespace := e.NewNamespace(t)
@@ -180,8 +181,8 @@ func grant(t *testing.T, e *harness.Env, namespace string, user cluster.User, re
 	})
 }
 
-// TestO4AdoptionByOLM lets OLM write metadata and status of objects that do not comply, as it does when it adopts what stood
-// there before the policy. Refusing that would stall OLM, and change nothing about what is installed.
+// TestO4AdoptionByOLM lets OLM write metadata and status of objects that do not comply, as it does when it adopts what
+// stood there before the policy. Refusing that would stall OLM, and change nothing about what is installed.
 func TestO4AdoptionByOLM(t *testing.T) {
 	e := harness.Shared(t)
 	namespace := e.NewNamespace(t)
@@ -221,8 +222,8 @@ func TestO4AdoptionByOLM(t *testing.T) {
 	}
 }
 
-// TestO3DenyMode runs the gate as users of GitOps tools do: what would be changed is refused, and the refusal names the value to
-// write. OLM, which cannot react to it, is still corrected.
+// TestO3DenyMode runs the gate as users of GitOps tools do: what would be changed is refused, and the refusal names the
+// value to write. OLM, which cannot react to it, is still corrected.
 func TestO3DenyMode(t *testing.T) {
 	e := harness.Shared(t)
 	namespace := e.NewNamespace(t)

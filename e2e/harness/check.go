@@ -25,8 +25,8 @@ const (
 	PollInterval = 20 * time.Millisecond
 )
 
-// backoff is how often a condition is checked while a test waits for it: what takes seconds is not slowed down by reads of what has not
-// changed, which are a third of the work of an API server otherwise.
+// backoff is how often a condition is checked while a test waits for it: what takes seconds is not slowed down by reads
+// of what has not changed, which are a third of the work of an API server otherwise.
 var backoff = wait.Backoff{Duration: PollInterval, Factor: 1.3, Steps: 100, Cap: 250 * time.Millisecond}
 
 // Poll checks a condition, at once and then less and less often, until it is true, returns an error, or the time is up.

@@ -177,8 +177,8 @@ func (c *Client) Of(u *unstructured.Unstructured) dynamic.ResourceInterface {
 	return c.Resource(resource).Namespace(u.GetNamespace())
 }
 
-// Discover lists the subresources of a resource, "" for itself, in every version of its group that has it. A subresource that
-// is new to this test fails it: whether the gate judges it must be decided.
+// Discover lists the subresources of a resource, "" for itself, in every version of its group that has it. A
+// subresource that is new to this test fails it: whether the gate judges it must be decided.
 func (e *Env) Discover(t testing.TB, group, resource string) map[schema.GroupVersion][]string {
 	t.Helper()
 	config, err := e.RESTConfig(cluster.Admin)

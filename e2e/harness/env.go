@@ -76,9 +76,9 @@ const OpenShiftVersion = "4.19.3"
 // ContainerMemory is the memory limit of the chart, in bytes, under which hostile tests run Opgate.
 const ContainerMemory = 512 << 20
 
-// Shared returns an environment that the tests of a package share, with Opgate running. The first call starts it. Each test has it to itself
-// until it ends, while others run on other clusters; so Shared calls t.Parallel, and the test must not. It leaves neither policies nor
-// objects behind.
+// Shared returns an environment that the tests of a package share, with Opgate running. The first call starts it. Each
+// test has it to itself until it ends, while others run on other clusters; so Shared calls t.Parallel, and the test
+// must not. It leaves neither policies nor objects behind.
 func Shared(t testing.TB) *Env {
 	t.Helper()
 	if test, ok := t.(*testing.T); ok {
@@ -93,7 +93,8 @@ func Shared(t testing.TB) *Env {
 	return e
 }
 
-// SharedWithoutBackstop is Shared for a test of what only the webhooks answer: until its end the API server holds nothing by itself.
+// SharedWithoutBackstop is Shared for a test of what only the webhooks answer: until its end the API server holds
+// nothing by itself.
 func SharedWithoutBackstop(t testing.TB) *Env {
 	t.Helper()
 	e := Shared(t)
@@ -142,8 +143,8 @@ func StartWithoutGate(t testing.TB) *Env {
 	return Start(t, cluster.Options{Audit: true, Log: os.Stderr})
 }
 
-// Start is StartWithoutGate for tests that need other options. They need the audit log, which shows at the end that Opgate used
-// no right that it is not shipped with.
+// Start is StartWithoutGate for tests that need other options. They need the audit log, which shows at the end that
+// Opgate used no right that it is not shipped with.
 func Start(t testing.TB, opts cluster.Options) *Env {
 	t.Helper()
 	e := StartUnchecked(t, opts)
@@ -224,8 +225,8 @@ func working(t testing.TB) (ctx context.Context, cancel func()) {
 	}
 }
 
-// runCluster starts a control plane, and a reaper for the case that this process cannot stop it. The caller must call stop,
-// whatever the error.
+// runCluster starts a control plane, and a reaper for the case that this process cannot stop it. The caller must call
+// stop, whatever the error.
 func runCluster(ctx context.Context, opts cluster.Options) (c *cluster.Cluster, stop func() error, err error) {
 	stop = func() error { return nil }
 	if err := makePrograms(); err != nil {
@@ -247,7 +248,8 @@ func runCluster(ctx context.Context, opts cluster.Options) (c *cluster.Cluster, 
 	return c, func() error { return errors.Join(c.Stop(), dismiss()) }, nil
 }
 
-// NewNamespace creates a namespace of the tenant's. No controller deletes namespaces here, so each has a name of its own.
+// NewNamespace creates a namespace of the tenant's. No controller deletes namespaces here, so each has a name of its
+// own.
 func (e *Env) NewNamespace(t testing.TB) string {
 	t.Helper()
 	name := "shop-" + rand.String(8)
@@ -255,7 +257,8 @@ func (e *Env) NewNamespace(t testing.TB) string {
 	return name
 }
 
-// EnsureNamespaces creates the namespaces of objects that do not exist yet. They are the tenant's, but for those of policies alone.
+// EnsureNamespaces creates the namespaces of objects that do not exist yet. They are the tenant's, but for those of
+// policies alone.
 func (e *Env) EnsureNamespaces(t testing.TB, objects []*unstructured.Unstructured) {
 	t.Helper()
 	for _, u := range objects {

@@ -106,8 +106,9 @@ func (e *LoopEnv) Write(t testing.TB, u *unstructured.Unstructured) {
 	}
 }
 
-// Propose does what OLM does when there is something to install: it writes a plan, and updates the Subscription. More are
-// packages in the plan besides etcd, each with the packages that it requires; the entry for etcd has what etcd requires.
+// Propose does what OLM does when there is something to install: it writes a plan, and updates the Subscription. More
+// are packages in the plan besides etcd, each with the packages that it requires; the entry for etcd has what etcd
+// requires.
 func (e *LoopEnv) Propose(t testing.TB, namespace, name, version string, more ...string) {
 	t.Helper()
 	p := InstallPlan(namespace, name, version)

@@ -1,5 +1,6 @@
-// Package harness is what the packages of end-to-end tests share: an environment with a real API server and Opgate, clients that act as
-// its users, objects to write, and the language of scripts. Everything that runs a cluster does so for a test, and stops it after that.
+// Package harness is what the packages of end-to-end tests share: an environment with a real API server and Opgate,
+// clients that act as its users, objects to write, and the language of scripts. Everything that runs a cluster does so
+// for a test, and stops it after that.
 package harness
 
 import (

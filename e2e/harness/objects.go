@@ -51,8 +51,8 @@ func Normal(value any) string {
 	return string(data)
 }
 
-// GroupedPolicy is an enforced policy for a package in a namespace, with an OperatorGroup for that namespace alone. Without
-// versions it allows all of them.
+// GroupedPolicy is an enforced policy for a package in a namespace, with an OperatorGroup for that namespace alone.
+// Without versions it allows all of them.
 func GroupedPolicy(namespace, pkg string, versions ...string) *unstructured.Unstructured {
 	return Object(`
 apiVersion: policy.open-cluster-management.io/v1beta2

@@ -20,8 +20,8 @@ import (
 	"github.com/opgate/opgate/e2e/olm"
 )
 
-// Together runs tests at the same time, since most of the time they wait for OLM: t.Parallel would run no more than there are
-// processors.
+// Together runs tests at the same time, since most of the time they wait for OLM: t.Parallel would run no more than
+// there are processors.
 func Together(t *testing.T, tests map[string]func(*testing.T)) {
 	t.Helper()
 	var all sync.WaitGroup

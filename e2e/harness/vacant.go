@@ -43,13 +43,13 @@ func newRooms(n int) *rooms {
 	return r
 }
 
-// The environments with Opgate, without OLM, and with it. Two of the first, since most tests of a package take turns in them. OLM sends five
-// requests a second: with a single one, tests would wait for it for twice as long.
+// The environments with Opgate, without OLM, and with it. Two of the first, since most tests of a package take turns in
+// them. OLM sends five requests a second: with a single one, tests would wait for it for twice as long.
 var withGate, withoutOLM, withOLM = newRooms(2), newRooms(1), newRooms(2)
 
-// Vacant returns an environment in which Opgate does not run, and in which nothing is stored that it would judge by. The
-// first call starts it. Tests that use it may be parallel: each has it to itself until it ends. Then Opgate is stopped, and
-// what was written is removed.
+// Vacant returns an environment in which Opgate does not run, and in which nothing is stored that it would judge by.
+// The first call starts it. Tests that use it may be parallel: each has it to itself until it ends. Then Opgate is
+// stopped, and what was written is removed.
 func Vacant(t testing.TB) *Env {
 	t.Helper()
 	e := withoutOLM.take(t, startWithoutGate)
@@ -60,9 +60,9 @@ func Vacant(t testing.TB) *Env {
 	return e.Env
 }
 
-// VacantOLM is Vacant with an OLM, and a catalog with these packages. ClusterServiceVersions stay when a test ends, since OLM
-// does nothing with them any more, and removing them costs it as many requests as installing them did. Those for all
-// namespaces are removed: OLM would copy them into the namespaces of the next test.
+// VacantOLM is Vacant with an OLM, and a catalog with these packages. ClusterServiceVersions stay when a test ends,
+// since OLM does nothing with them any more, and removing them costs it as many requests as installing them did. Those
+// for all namespaces are removed: OLM would copy them into the namespaces of the next test.
 func VacantOLM(t testing.TB, packages []olm.Package) *OLMEnv {
 	t.Helper()
 	e := withOLM.take(t, func(ctx context.Context) (*OLMEnv, func() error, error) {

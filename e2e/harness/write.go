@@ -16,8 +16,8 @@ import (
 	"github.com/opgate/opgate/rules"
 )
 
-// Put creates an object and then writes its status, if it has one, and removes the object after the test. It returns what is
-// stored.
+// Put creates an object and then writes its status, if it has one, and removes the object after the test. It returns
+// what is stored.
 func (e *Env) Put(t testing.TB, u *unstructured.Unstructured) *unstructured.Unstructured {
 	t.Helper()
 	stored, err := e.Create(t.Context(), u)
@@ -43,8 +43,8 @@ func repeated(ctx context.Context, u *unstructured.Unstructured, write func() er
 	return err
 }
 
-// Create creates an object and then writes its status, if it has one, as the user who writes them on a real cluster: OLM
-// writes plans, ClusterServiceVersions and every status, Opgate virtual operators, an admin the rest.
+// Create creates an object and then writes its status, if it has one, as the user who writes them on a real cluster:
+// OLM writes plans, ClusterServiceVersions and every status, Opgate virtual operators, an admin the rest.
 func (e *Env) Create(ctx context.Context, u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	author := e.Clients[cluster.Admin]
 	switch kind := u.GetKind(); {
@@ -109,8 +109,8 @@ func (e *Env) Stored(t testing.TB, u *unstructured.Unstructured) *unstructured.U
 	return stored
 }
 
-// Sync waits until the gate judges by what is stored now, if one runs, and with it the API server. After a change of a policy that takes
-// one to two seconds.
+// Sync waits until the gate judges by what is stored now, if one runs, and with it the API server. After a change of a
+// policy that takes one to two seconds.
 func (e *Env) Sync(t testing.TB) {
 	t.Helper()
 	e.SyncGate(t)
@@ -122,8 +122,8 @@ func (e *Env) Sync(t testing.TB) {
 	}
 }
 
-// SyncGate waits until the gate judges by what is stored now, if one runs, but not until the API server judges by changes of policies. It
-// is for writes that the backstop leaves to the gate.
+// SyncGate waits until the gate judges by what is stored now, if one runs, but not until the API server judges by
+// changes of policies. It is for writes that the backstop leaves to the gate.
 func (e *Env) SyncGate(t testing.TB) {
 	t.Helper()
 	if e.Gate == nil {

@@ -37,8 +37,8 @@ type addon struct {
 	content *unstructured.Unstructured // nil removes it
 }
 
-// startAddon installs the definition and restores it until the test ends. Each restoration is a write that changes something, and one of five
-// changes the schema, so that the API server ends all watches and serves the resource anew.
+// startAddon installs the definition and restores it until the test ends. Each restoration is a write that changes
+// something, and one of five changes the schema, so that the API server ends all watches and serves the resource anew.
 func (s *Site) startAddon(t *testing.T) *addon {
 	t.Helper()
 	a := &addon{definitions: s.Clients[cluster.Admin].Resource(definitionResource)}
@@ -128,8 +128,8 @@ func (a *addon) wait(t *testing.T) {
 	})
 }
 
-// TestACM installs Opgate beside a program that owns the definition of OperatorPolicy as v1beta1 and restores it every few seconds, with
-// the values of docs/migration/acm.md.
+// TestACM installs Opgate beside a program that owns the definition of OperatorPolicy as v1beta1 and restores it every
+// few seconds, with the values of docs/migration/acm.md.
 func TestACM(t *testing.T) {
 	t.Parallel()
 	s := Start(t)

@@ -47,8 +47,8 @@ var (
 	}
 )
 
-// certified are two processes with self-managed certificates. The API server is not made to call them: here it could not by the
-// names that the certificates are for. Clients do that in its place.
+// certified are two processes with self-managed certificates. The API server is not made to call them: here it could
+// not by the names that the certificates are for. Clients do that in its place.
 type certified struct {
 	*harness.Env
 	processes [2]*cluster.Companion
@@ -362,8 +362,9 @@ func (r *certified) dial(i int, bundle []byte) error {
 	return connection.Close()
 }
 
-// trusting connects to both replicas all the time as clients that learn of each caBundle half an overlap late, until the function that it
-// returns is called. A client that was so slow that it lagged for a whole overlap may fail: that proves nothing.
+// trusting connects to both replicas all the time as clients that learn of each caBundle half an overlap late, until
+// the function that it returns is called. A client that was so slow that it lagged for a whole overlap may fail: that
+// proves nothing.
 func (r *certified) trusting(t *testing.T) (stop func()) {
 	t.Helper()
 	type seen struct {

@@ -18,8 +18,8 @@ const missingRegistry = "registry.invalid"
 // missingImage is an image in it.
 const missingImage = missingRegistry + "/opgate"
 
-// TestInstallFails installs a release whose pods cannot start: it blocks nothing. After one of them has been ready, an upgrade that
-// fails, and an outage, refuse what they cannot judge.
+// TestInstallFails installs a release whose pods cannot start: it blocks nothing. After one of them has been ready, an
+// upgrade that fails, and an outage, refuse what they cannot judge.
 func TestInstallFails(t *testing.T) {
 	t.Parallel()
 	s := Start(t)
@@ -65,7 +65,8 @@ func TestInstallFails(t *testing.T) {
 	s.WantNothingForbidden(t)
 }
 
-// wantNothingLocked wants all kinds that Opgate judges to be writable. A webhook that was called would refuse them, since none answers.
+// wantNothingLocked wants all kinds that Opgate judges to be writable. A webhook that was called would refuse them,
+// since none answers.
 func (s *Site) wantNothingLocked(t *testing.T) {
 	t.Helper()
 	if err := s.WaitForWebhooks(t.Context()); err != nil { // else the API server may not have seen them yet
@@ -99,7 +100,8 @@ func (s *Site) wantRules(t *testing.T) {
 	})
 }
 
-// wantOnlyOursLocked checks that with webhooks that do not answer, the API server accepts everything but what Opgate judges.
+// wantOnlyOursLocked checks that with webhooks that do not answer, the API server accepts everything but what Opgate
+// judges.
 func (s *Site) wantOnlyOursLocked(t *testing.T) {
 	t.Helper()
 	namespace := s.NewNamespace(t)

@@ -8,8 +8,8 @@ import (
 	"github.com/opgate/opgate/e2e/harness"
 )
 
-// TestHelm3 installs, tests, upgrades and removes a release with Helm 3, which merges what it applies by itself: what the pods have written
-// into the webhook configurations stays. Helm 4 takes the release over.
+// TestHelm3 installs, tests, upgrades and removes a release with Helm 3, which merges what it applies by itself: what
+// the pods have written into the webhook configurations stays. Helm 4 takes the release over.
 func TestHelm3(t *testing.T) {
 	t.Parallel()
 	s := Start(t)

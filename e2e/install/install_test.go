@@ -19,8 +19,8 @@ import (
 	"github.com/opgate/opgate/e2e/internal/speed"
 )
 
-// TestInstall has Opgate installed by helm with certificates of its own, and go through what an installation goes through in
-// its life.
+// TestInstall has Opgate installed by helm with certificates of its own, and go through what an installation goes
+// through in its life.
 func TestInstall(t *testing.T) {
 	t.Parallel()
 	s := Start(t)
@@ -89,8 +89,8 @@ func (s *Site) overwrite(t *testing.T, namespace string) {
 	s.WantGate(t, namespace)
 }
 
-// upgrade goes from another version of the chart, with other values, to this one while requests come in. There is no release
-// of Opgate to begin with yet; what there was before differs from this by its version.
+// upgrade goes from another version of the chart, with other values, to this one while requests come in. There is no
+// release of Opgate to begin with yet; what there was before differs from this by its version.
 func (s *Site) upgrade(t *testing.T, namespace string) {
 	previous := t.TempDir()
 	if err := os.CopyFS(previous, os.DirFS(harness.ChartDir)); err != nil {
@@ -184,8 +184,8 @@ func (s *Site) crash(t *testing.T, namespace string) {
 	s.overwrite(t, namespace)
 }
 
-// storedBefore starts a release where policies are stored in v1beta1: the API server has to ask it to convert them before it can
-// read them and be ready.
+// storedBefore starts a release where policies are stored in v1beta1: the API server has to ask it to convert them
+// before it can read them and be ready.
 func (s *Site) storedBefore(t *testing.T, namespace string) {
 	if err := s.SetStorageVersion(t.Context(), harness.Earlier); err != nil {
 		t.Fatal(err)

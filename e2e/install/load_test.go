@@ -15,7 +15,8 @@ import (
 )
 
 const (
-	// loadRate is how many requests come in each second on a machine of usual speed, loadMost how many at most, whatever happens.
+	// loadRate is how many requests come in each second on a machine of usual speed, loadMost how many at most,
+	// whatever happens.
 	loadRate = 50
 	loadMost = 60_000
 	// loadWaiting is how many may be under way at the same time.
@@ -130,8 +131,8 @@ func (s *Site) rotateAndRestart(t *testing.T, namespace string) {
 	}
 }
 
-// restart replaces all pods, one after the other, and waits until it is done. kubectl refuses a second restart within a second of the
-// first, and pods that start quickly are replaced in less.
+// restart replaces all pods, one after the other, and waits until it is done. kubectl refuses a second restart within a
+// second of the first, and pods that start quickly are replaced in less.
 func (s *Site) restart(t *testing.T) {
 	deployment := []string{"deployment", "-n", cluster.OpgateNamespace, "opgate"}
 	harness.Eventually(t, "the Deployment is restarted", func(ctx context.Context) error {

@@ -9,7 +9,8 @@ import (
 	"github.com/opgate/opgate/e2e/harness"
 )
 
-// TestA1ChartFindsOLM installs the chart, without effect, where OLM runs once, twice and not at all (threat O16): it never guesses.
+// TestA1ChartFindsOLM installs the chart, without effect, where OLM runs once, twice and not at all (threat O16): it
+// never guesses.
 func TestA1ChartFindsOLM(t *testing.T) {
 	t.Parallel()
 	e := harness.Start(t, cluster.Options{Bare: true, Audit: true, Log: os.Stderr})

@@ -24,8 +24,8 @@ import (
 	"github.com/opgate/opgate/e2e/harness"
 )
 
-// TestOpenShift applies the overlay for OpenShift with certificates of its service CA operator, whose part the test plays: it writes the
-// Secret that the Service asks for, and the caBundle of each object that asks for one.
+// TestOpenShift applies the overlay for OpenShift with certificates of its service CA operator, whose part the test
+// plays: it writes the Secret that the Service asks for, and the caBundle of each object that asks for one.
 func TestOpenShift(t *testing.T) {
 	t.Parallel()
 	s := Start(t)

@@ -10,7 +10,8 @@ import (
 	"github.com/opgate/opgate/e2e/harness"
 )
 
-// switchOrdering installs a release that leaves Policies to others, as docs/install.md describes, and one after it that does not.
+// switchOrdering installs a release that leaves Policies to others, as docs/install.md describes, and one after it that
+// does not.
 func (s *Site) switchOrdering(t *testing.T) {
 	const definition = "policies.policy.open-cluster-management.io"
 	namespace := s.NewNamespace(t)

@@ -1,5 +1,5 @@
-// Package install installs Opgate as users do, and has what tests of that share. Its tests install, upgrade and remove it, by helm and
-// kubectl, and are about its certificates.
+// Package install installs Opgate as users do, and has what tests of that share. Its tests install, upgrade and remove
+// it, by helm and kubectl, and are about its certificates.
 package install
 
 import (
@@ -39,8 +39,8 @@ const (
 
 var podResource = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 
-// Site is a cluster that Opgate is installed on as users do, by helm or kubectl, with the permissions that come with it. Its pods
-// are processes of this machine, which the API server reaches by way of a Service.
+// Site is a cluster that Opgate is installed on as users do, by helm or kubectl, with the permissions that come with
+// it. Its pods are processes of this machine, which the API server reaches by way of a Service.
 type Site struct {
 	*harness.Env
 	// Node runs the pods.

@@ -14,9 +14,9 @@ import (
 	"github.com/opgate/opgate/e2e/internal/speed"
 )
 
-// patiently has pods end as they do by default: those that wait less for the API server to know, and to let go of its connections,
-// may end one that is in use. How long controllers, the node and the API server take to know of a pod that ends, and of a CA, depends on
-// the machine.
+// patiently has pods end as they do by default: those that wait less for the API server to know, and to let go of its
+// connections, may end one that is in use. How long controllers, the node and the API server take to know of a pod that
+// ends, and of a CA, depends on the machine.
 func patiently() string {
 	return fmt.Sprintf("drain.delay=%s,drain.timeout=100s,certificates.selfManaged.caOverlap=%s", seconds(speed.Scale(5*time.Second)), seconds(speed.Scale(2*time.Second)))
 }
@@ -45,8 +45,8 @@ func (s *Site) wantHeld(t *testing.T, namespace string) {
 	s.wantBackstop(t, namespace)
 }
 
-// wantBackstop wants the API server to refuse by itself, soon: it does so before it calls validating webhooks. The leader writes
-// the policies for it, which may be some time after the first pod is ready.
+// wantBackstop wants the API server to refuse by itself, soon: it does so before it calls validating webhooks. The
+// leader writes the policies for it, which may be some time after the first pod is ready.
 func (s *Site) wantBackstop(t *testing.T, namespace string) {
 	t.Helper()
 	harness.Eventually(t, "the API server refuses by itself", func(ctx context.Context) error {

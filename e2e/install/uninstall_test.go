@@ -19,9 +19,9 @@ import (
 	"github.com/opgate/opgate/e2e/harness"
 )
 
-// TestUninstall takes releases away, in the order of the manual and in orders in which people go about it. Afterwards the API
-// takes everything again, without further ado, and the next release can be installed. What begins it is what an admin types first;
-// the rest follows.
+// TestUninstall takes releases away, in the order of the manual and in orders in which people go about it. Afterwards
+// the API takes everything again, without further ado, and the next release can be installed. What begins it is what an
+// admin types first; the rest follows.
 func TestUninstall(t *testing.T) {
 	t.Parallel()
 	s := Start(t)
@@ -38,7 +38,8 @@ func TestUninstall(t *testing.T) {
 			steps: func(t *testing.T) {
 				s.wantBackstop(t, namespace)
 				s.Admin(t, "delete", "namespace", cluster.OpgateNamespace, "--timeout=10m")
-				// The record of the release went with it. Nothing is left to say that the webhooks have to go, but their owner.
+				// The record of the release went with it. Nothing is left to say that the webhooks have to go, but
+				// their owner.
 				s.wantHeld(t, namespace)
 				// Roles stay, and with them what the API server holds by itself. The next release takes them over.
 				s.Admin(t, "delete", "clusterrole", "opgate-backstop")
@@ -111,8 +112,8 @@ func TestUninstall(t *testing.T) {
 	t.Run("a definition that was there before", func(t *testing.T) { s.takeOver(t) })
 }
 
-// takeOver installs a release where another controller has left its definition of OperatorPolicy, with v1beta1 alone and a policy
-// in it, as docs/install.md describes.
+// takeOver installs a release where another controller has left its definition of OperatorPolicy, with v1beta1 alone
+// and a policy in it, as docs/install.md describes.
 func (s *Site) takeOver(t *testing.T) {
 	data, err := os.ReadFile("../../manifests/crd/policy.open-cluster-management.io_operatorpolicies.yaml")
 	if err != nil {
@@ -171,8 +172,8 @@ func (s *Site) writePolicy(t *testing.T, namespace string) {
 	})
 }
 
-// wantPolicies wants that policies, where their definition was kept, can still be read and written, as they are stored, and in
-// both versions after the command that docs/install.md has for it.
+// wantPolicies wants that policies, where their definition was kept, can still be read and written, as they are stored,
+// and in both versions after the command that docs/install.md has for it.
 func (s *Site) wantPolicies(t *testing.T, namespace string) {
 	t.Helper()
 	_, err := s.Clients[cluster.Admin].Resource(harness.DefinitionResource).Get(t.Context(), registrations[harness.DefinitionResource], metav1.GetOptions{})

@@ -12,7 +12,8 @@ import (
 	"github.com/opgate/opgate/e2e/harness"
 )
 
-// wantVerified wants "helm test" to have found that the gate works, and to have left only the pod, which has no rights any more.
+// wantVerified wants "helm test" to have found that the gate works, and to have left only the pod, which has no rights
+// any more.
 func (s *Site) wantVerified(t *testing.T) {
 	t.Helper()
 	harness.WantTexts(t, s.Admin(t, "logs", "--namespace", cluster.OpgateNamespace, "opgate-test"), "the gate works",

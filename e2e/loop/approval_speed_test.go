@@ -19,9 +19,10 @@ import (
 // approvalPolicies is how many policies there are while approvals are timed.
 const approvalPolicies = 50
 
-// BenchmarkApproval takes the time from the end of OLM's request that makes a plan wait for its approval to the end of the one
-// that approves it, both by the API server's audit log. The floor is what an approval costs by hand, in the same turn and on
-// an equal plan in the same namespace: read it, update it, judged by the same webhooks. By hand nothing has to be noticed first.
+// BenchmarkApproval takes the time from the end of OLM's request that makes a plan wait for its approval to the end of
+// the one that approves it, both by the API server's audit log. The floor is what an approval costs by hand, in the
+// same turn and on an equal plan in the same namespace: read it, update it, judged by the same webhooks. By hand
+// nothing has to be noticed first.
 func BenchmarkApproval(b *testing.B) {
 	e := startSpeed(b, approvalPolicies)
 	e.waitQuiet(b)
@@ -188,4 +189,5 @@ func percentile(of []time.Duration, p int) time.Duration {
 	return sorted[(len(sorted)-1)*p/100]
 }
 
-// TestLoopRequests counts what the loop asks the API server for, by the API server's own log, among many policies and plans.
+// TestLoopRequests counts what the loop asks the API server for, by the API server's own log, among many policies and
+// plans.

@@ -225,8 +225,8 @@ func wantEventRequests(t *testing.T, e *harness.LoopEnv, namespace string, from 
 	return asked
 }
 
-// waitForEvents waits until kubectl describe shows exactly these events on an object: the beginnings of "TYPE REASON FROM MESSAGE", in
-// any order.
+// waitForEvents waits until kubectl describe shows exactly these events on an object: the beginnings of "TYPE REASON
+// FROM MESSAGE", in any order.
 func waitForEvents(t testing.TB, e *harness.LoopEnv, namespace, kind, name string, want ...string) {
 	t.Helper()
 	harness.Eventually(t, "see the events of "+kind+" "+name, func(ctx context.Context) error {

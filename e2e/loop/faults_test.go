@@ -28,15 +28,15 @@ import (
 )
 
 const (
-	// leaseTimeout bounds the time until a replica has taken over: the Lease of one that was killed lasts 8 s, and one that
-	// lost its Lease waits before it tries again.
+	// leaseTimeout bounds the time until a replica has taken over: the Lease of one that was killed lasts 8 s, and one
+	// that lost its Lease waits before it tries again.
 	leaseTimeout = speed.LongWait
 	// restFor is how long nothing must happen where nothing has to, on a machine of usual speed.
 	restFor = 2 * time.Second
 )
 
-// TestLoopWithoutOLM starts Opgate where OLM is not installed, and where policies stand that no webhook has seen; OLM comes
-// later, its package server never.
+// TestLoopWithoutOLM starts Opgate where OLM is not installed, and where policies stand that no webhook has seen; OLM
+// comes later, its package server never.
 func TestLoopWithoutOLM(t *testing.T) {
 	t.Parallel()
 	e := &harness.LoopEnv{Env: harness.Start(t, cluster.Options{Audit: true, WithoutOLM: true, Log: os.Stderr})}
@@ -149,8 +149,8 @@ status:
 	gateLives(t, e)
 }
 
-// noPackageServer has a policy that is complete, and one that needs defaults of its package. The latter reports what it waits for, and
-// is retried with backoff.
+// noPackageServer has a policy that is complete, and one that needs defaults of its package. The latter reports what it
+// waits for, and is retried with backoff.
 func noPackageServer(t *testing.T, e *harness.LoopEnv) {
 	complete, open := operatorNamespace(t, e), operatorNamespace(t, e)
 	p := harness.OperatorPolicy(complete)
@@ -320,7 +320,8 @@ func cycle(t *testing.T, e *harness.LoopEnv) {
 	gateLives(t, e)
 }
 
-// replicas has two, of which one works. Each plan is approved once, and when the one that works is killed the other takes over.
+// replicas has two, of which one works. Each plan is approved once, and when the one that works is killed the other
+// takes over.
 func replicas(t *testing.T, e *harness.LoopEnv) {
 	first := e.Gate
 	second, err := e.StartOpgate(t.Context(), cluster.GateOptions{Loop: true})
@@ -399,8 +400,8 @@ func killed(t *testing.T, e *harness.LoopEnv) {
 	e.WaitApproved(t, unwanted, "install-1")
 }
 
-// losesLease takes the Lease away from the replica that holds it. The replica goes on answering reviews, does not work, and works again
-// when it has the Lease.
+// losesLease takes the Lease away from the replica that holds it. The replica goes on answering reviews, does not work,
+// and works again when it has the Lease.
 func losesLease(t *testing.T, e *harness.LoopEnv) {
 	namespace := operatorNamespace(t, e)
 	e.Write(t, harness.OperatorPolicy(namespace))

@@ -12,9 +12,10 @@ import (
 	"github.com/opgate/opgate/e2e/harness"
 )
 
-// TestLoop plays the scripts of testdata, whose language scripttest documents, against an API server with Opgate's background loop: those
-// about refusals, defaults, versions of the API, and templates, and one installation, upgrade and removal. OLM does not run: a script writes
-// what OLM would. TestReconciler of controller/operatorpolicy plays those that need no API server, TestLoopOLM has a real OLM.
+// TestLoop plays the scripts of testdata, whose language scripttest documents, against an API server with Opgate's
+// background loop: those about refusals, defaults, versions of the API, and templates, and one installation, upgrade
+// and removal. OLM does not run: a script writes what OLM would. TestReconciler of controller/operatorpolicy plays
+// those that need no API server, TestLoopOLM has a real OLM.
 func TestLoop(t *testing.T) {
 	t.Parallel()
 	e := startLoop(t)
@@ -26,8 +27,8 @@ func TestLoop(t *testing.T) {
 	})
 }
 
-// startLoop starts one for a test alone. PackageManifests are a plain kind here: the real server of them takes what it states
-// from catalogs, and cannot be made to say anything else.
+// startLoop starts one for a test alone. PackageManifests are a plain kind here: the real server of them takes what it
+// states from catalogs, and cannot be made to say anything else.
 func startLoop(t testing.TB, args ...string) *harness.LoopEnv {
 	t.Helper()
 	e := &harness.LoopEnv{Env: harness.StartWithoutGate(t)}

@@ -51,8 +51,9 @@ subjects: [{kind: ServiceAccount, name: %[2]s, namespace: %[1]s}]
 `, namespace, installer))
 }
 
-// installsAsAccount is about an OperatorGroup with an account: OLM writes the steps of plans, and the operator itself, as that account,
-// which the gate takes for OLM as far as the running plan goes. One operator brings another one: the account writes the Subscription to it.
+// installsAsAccount is about an OperatorGroup with an account: OLM writes the steps of plans, and the operator itself,
+// as that account, which the gate takes for OLM as far as the running plan goes. One operator brings another one: the
+// account writes the Subscription to it.
 func installsAsAccount(t *testing.T, e *harness.OLMEnv) {
 	alone, both := e.NewNamespace(t), e.NewNamespace(t)
 	p, vault := accountPolicy(t, e, alone, "etcd", harness.Etcd2), accountPolicy(t, e, both, "vault")
@@ -79,8 +80,8 @@ func installsAsAccount(t *testing.T, e *harness.OLMEnv) {
 	harness.WantField(t, done, `"`+installer+`"`, "status", "attenuatedServiceAccountRef", "name")
 }
 
-// awayFromAccount stops Opgate for longer than OLM repeats a step, a minute after the first attempt. The plan fails: the account
-// belongs to a tenant, so its writes are refused while no replica answers, unlike OLM's own.
+// awayFromAccount stops Opgate for longer than OLM repeats a step, a minute after the first attempt. The plan fails:
+// the account belongs to a tenant, so its writes are refused while no replica answers, unlike OLM's own.
 func awayFromAccount(t *testing.T, e *harness.OLMEnv, p *unstructured.Unstructured) {
 	namespace, _, _ := unstructured.NestedString(p.Object, "spec", "subscription", "namespace")
 	waitForPolicy(t, e, p, is(nonCompliant), has(""),

@@ -9,7 +9,8 @@ import (
 	"github.com/opgate/opgate/rules"
 )
 
-// allowList is about a mayhave policy: a tenant asks for the operator, the loop approves what is allowed, and nothing else is written.
+// allowList is about a mayhave policy: a tenant asks for the operator, the loop approves what is allowed, and nothing
+// else is written.
 func allowList(t *testing.T, e *harness.OLMEnv) {
 	namespace := e.NewNamespace(t)
 	p := harness.Object(`

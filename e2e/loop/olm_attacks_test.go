@@ -42,7 +42,8 @@ func roles(cluster, name, namespace, account string) map[string]any {
 	return map[string]any{"role.json": role, "binding.json": binding}
 }
 
-// The packages by which a publisher of bundles, or a namespace admin who prepares their objects, tries to get by a review of changes.
+// The packages by which a publisher of bundles, or a namespace admin who prepares their objects, tries to get by a
+// review of changes.
 func changingPackages() []olm.Package {
 	return []olm.Package{
 		changing("lodger", func(p *olm.Package) { p.Objects = roles("Cluster", "lodger-own", "attacker", "default") }),
@@ -58,7 +59,8 @@ func changingPackages() []olm.Package {
 	}
 }
 
-// wantReviewed wants the second version of a package to be held for what it changes (threats O48, O49, O50). The tenant may approve plans.
+// wantReviewed wants the second version of a package to be held for what it changes (threats O48, O49, O50). The tenant
+// may approve plans.
 func wantReviewed(t *testing.T, e *harness.OLMEnv, namespace, pkg string, change string) {
 	t.Helper()
 	p := consentPolicy(namespace, pkg, pkg+"operator")
@@ -74,7 +76,8 @@ func attackC1(t *testing.T, e *harness.OLMEnv) {
 	wantReviewed(t, e, e.NewNamespace(t), "lodger", "cluster-wide, for ServiceAccount attacker/default: get on secrets")
 }
 
-// attackC2 prepares the role that the next version brings, as an admin of the namespace, so that it counts as installed.
+// attackC2 prepares the role that the next version brings, as an admin of the namespace, so that it counts as
+// installed.
 func attackC2(t *testing.T, e *harness.OLMEnv) {
 	namespace := e.NewNamespace(t)
 	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "create", "role", "-n", namespace, "admin", "--verb=get,create", "--resource=roles,rolebindings,secrets")

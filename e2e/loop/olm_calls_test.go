@@ -41,10 +41,10 @@ import (
 // minCallsOfUse is the share of calls that must be able to change the outcome of a write.
 const minCallsOfUse = 0.9
 
-// callsAvoided counts the calls of Opgate's webhooks while OLM installs an operator and upgrades it once, and wants at least nine of ten to
-// be able to change the outcome of the write. A call is if, in some state of the cluster, Opgate answers this very review with a refusal, a
-// change or a warning. Each review is sent to gates in the states of witnesses, so a call counts only if one of them shows it, and the
-// share is a lower bound.
+// callsAvoided counts the calls of Opgate's webhooks while OLM installs an operator and upgrades it once, and wants at
+// least nine of ten to be able to change the outcome of the write. A call is if, in some state of the cluster, Opgate
+// answers this very review with a refusal, a change or a warning. Each review is sent to gates in the states of
+// witnesses, so a call counts only if one of them shows it, and the share is a lower bound.
 func callsAvoided(t *testing.T, e *harness.OLMEnv) {
 	namespace, policies := e.NewNamespace(t), e.NewNamespace(t)
 	recorder := recordReviews(t, e, namespace, policies)
@@ -159,8 +159,8 @@ func (r *recorder) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	_ = json.NewEncoder(w).Encode(admissionv1.AdmissionReview{TypeMeta: in.TypeMeta, Response: &admissionv1.AdmissionResponse{UID: in.Request.UID, Allowed: true}})
 }
 
-// recordReviews records what the API server sends to Opgate for some namespaces, by copies of Opgate's webhooks with the same rules and
-// conditions. By their name they are called before those that change objects.
+// recordReviews records what the API server sends to Opgate for some namespaces, by copies of Opgate's webhooks with
+// the same rules and conditions. By their name they are called before those that change objects.
 func recordReviews(t *testing.T, e *harness.OLMEnv, namespaces ...string) *recorder {
 	t.Helper()
 	r := &recorder{}
@@ -220,8 +220,8 @@ func recordReviews(t *testing.T, e *harness.OLMEnv, namespaces ...string) *recor
 	return r
 }
 
-// writesOf counts the stored writes of what Opgate judges in some namespaces, as far as the audit log has them: of all but OperatorGroups
-// and CatalogSources, and of no status but that of plans.
+// writesOf counts the stored writes of what Opgate judges in some namespaces, as far as the audit log has them: of all
+// but OperatorGroups and CatalogSources, and of no status but that of plans.
 func writesOf(t *testing.T, e *harness.OLMEnv, namespaces ...string) (writes int) {
 	t.Helper()
 	events, err := harness.ReadAudit(e.AuditLog())
@@ -246,8 +246,8 @@ func (noRights) May(context.Context, *authenticationv1.UserInfo, *authorizationv
 	return false, nil
 }
 
-// witnesses are the handlers of gates in three states: nothing is allowed and nothing is installed; everything is allowed; and a version is
-// installed that policies do not allow.
+// witnesses are the handlers of gates in three states: nothing is allowed and nothing is installed; everything is
+// allowed; and a version is installed that policies do not allow.
 func witnesses(t *testing.T, namespace string, reviews []review) []map[string]http.Handler {
 	t.Helper()
 	forbidden := harness.WithField(harness.GroupedPolicy(namespace, "etcd"), "mustnothave", "spec", "complianceType")

@@ -15,7 +15,8 @@ import (
 
 const migrating = "The operator is performing a migration."
 
-// busyOperator installs an operator that then reports that it must not be upgraded, and returns its policy and the plan that waits.
+// busyOperator installs an operator that then reports that it must not be upgraded, and returns its policy and the plan
+// that waits.
 func busyOperator(t *testing.T, e *harness.OLMEnv) (p, upgrade *unstructured.Unstructured) {
 	t.Helper()
 	namespace := e.NewNamespace(t)
@@ -64,7 +65,8 @@ func upgradeOverruled(t *testing.T, e *harness.OLMEnv) {
 	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd4))
 }
 
-// upgradeForced has an admin approve the plan by break-glass. OLM parks the new version, and the status names the one that runs.
+// upgradeForced has an admin approve the plan by break-glass. OLM parks the new version, and the status names the one
+// that runs.
 func upgradeForced(t *testing.T, e *harness.OLMEnv) {
 	p, upgrade := busyOperator(t, e)
 	namespace := upgrade.GetNamespace()

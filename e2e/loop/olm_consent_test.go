@@ -29,8 +29,8 @@ import (
 	"github.com/opgate/opgate/e2e/olm"
 )
 
-// growing is a package whose second version asks for more than its first one: all of secrets, a webhook on pods, and a definition
-// without a version that was served. Its third version asks for nothing new.
+// growing is a package whose second version asks for more than its first one: all of secrets, a webhook on pods, and a
+// definition without a version that was served. Its third version asks for nothing new.
 func growing(name, csv string, images bool, secrets ...string) olm.Package {
 	return olm.Package{
 		Name: name, CSV: csv, Versions: []string{"0.9.2", "0.9.4", "0.9.5"}, Images: images, Owns: "Backup",
@@ -98,7 +98,8 @@ func consentPolicy(namespace, pkg, csv string, accepted ...any) *unstructured.Un
 
 var digestPattern = regexp.MustCompile(`sha256:[0-9a-f]{64}`)
 
-// heldUpgrade installs the first version, which passes without review, and returns the upgrade that is held, with its digest.
+// heldUpgrade installs the first version, which passes without review, and returns the upgrade that is held, with its
+// digest.
 func heldUpgrade(t *testing.T, e *harness.OLMEnv, p *unstructured.Unstructured, csv string) (plan *unstructured.Unstructured, digest string) {
 	t.Helper()
 	namespace, _, _ := unstructured.NestedString(p.Object, "spec", "subscription", "namespace")
@@ -157,7 +158,8 @@ func upgradeReviewed(t *testing.T, e *harness.OLMEnv, pkg, csv string) {
 	e.WaitForCSV(t, namespace, csv+".v0.9.5")
 	waitForPolicy(t, e, p, is(compliant), has(csv+".v0.9.5"))
 
-	// The definition, which both namespaces share, has lost its version by now: what is left of the change has a digest of its own.
+	// The definition, which both namespaces share, has lost its version by now: what is left of the change has a digest
+	// of its own.
 	refusal := approve(t, e, otherPlan, otherDigest, 1, "(bundle/consent)", "secrets")
 	approve(t, e, otherPlan, digestPattern.FindString(refusal), 0, "approved, with consent to "+digestPattern.FindString(refusal))
 	wantEvent(t, e, otherPlan, `Normal Approved opgate by user "admin"; consent to `+csv+".v0.9.4 "+digestPattern.FindString(refusal)+` by annotation opgate.io/consent of user "admin"`)
@@ -213,8 +215,8 @@ func waitForApproval(t *testing.T, e *harness.OLMEnv, plan *unstructured.Unstruc
 	})
 }
 
-// editUnpacked adds a right of the operator to the ConfigMap that a step of a plan refers to, by an attacker with OLM's account: the
-// backstop refuses it to others.
+// editUnpacked adds a right of the operator to the ConfigMap that a step of a plan refers to, by an attacker with OLM's
+// account: the backstop refuses it to others.
 func editUnpacked(t *testing.T, e *harness.OLMEnv, plan *unstructured.Unstructured) {
 	t.Helper()
 	steps, _, _ := unstructured.NestedSlice(plan.Object, "status", "plan")

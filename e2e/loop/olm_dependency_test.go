@@ -13,8 +13,8 @@ import (
 	"github.com/opgate/opgate/e2e/harness"
 )
 
-// orderedPolicy is a Policy beside all other policies with one template, and the kinds and names of what it waits for to be
-// Compliant, such as "Policy", "database".
+// orderedPolicy is a Policy beside all other policies with one template, and the kinds and names of what it waits for
+// to be Compliant, such as "Policy", "database".
 func orderedPolicy(t *testing.T, name string, template *unstructured.Unstructured, names ...string) *unstructured.Unstructured {
 	t.Helper()
 	raw, err := json.Marshal(template.Object)
@@ -53,8 +53,8 @@ func waitForState(t *testing.T, e *harness.OLMEnv, p *unstructured.Unstructured,
 	})
 }
 
-// operatorWaits is about an operator that is to be installed when another one is Compliant. A plan of a Subscription that a user
-// creates meanwhile is pending as well, and names its dependency.
+// operatorWaits is about an operator that is to be installed when another one is Compliant. A plan of a Subscription
+// that a user creates meanwhile is pending as well, and names its dependency.
 func operatorWaits(t *testing.T, e *harness.OLMEnv) {
 	first, second := e.NewNamespace(t), e.NewNamespace(t)
 	etcd, nats := harness.GroupedPolicy(first, "etcd", "etcdoperator.v0.0.1"), harness.GroupedPolicy(second, "nats") // OLM goes for another etcd, so that one waits

@@ -27,7 +27,8 @@ const (
 	strimzi1 = "strimzi-cluster-operator.v0.35.1"
 )
 
-// storiesPinned are stories 1, 3 and 2 of the OperatorPolicy proposal, in the order in which an operator lives through them.
+// storiesPinned are stories 1, 3 and 2 of the OperatorPolicy proposal, in the order in which an operator lives through
+// them.
 func storiesPinned(t *testing.T, e *harness.OLMEnv) {
 	namespace := e.NewNamespace(t)
 	owner := harness.Object(`{apiVersion: v1, kind: ConfigMap, metadata: {name: %s, namespace: %s}}`, namespace, cluster.PolicyNamespace)
@@ -95,7 +96,8 @@ spec:
 	upgrade := e.WaitForPlan(t, namespace, strimzi1)
 	e.WantApprovalRefused(t, cluster.Admin, upgrade, strimzi1, "(bundle/version)")
 
-	// Story 2: only when it is verified, the policy is edited, and the operator goes on to it. No step of OLM makes the policy NonCompliant.
+	// Story 2: only when it is verified, the policy is edited, and the operator goes on to it. No step of OLM makes the
+	// policy NonCompliant.
 	e.Edit(t, p, `{"spec":{"complianceConfig":null}}`)
 	waitForPolicy(t, e, p, is(compliant), has(strimzi0))
 	faults := recordFaults(t, e, p)
@@ -344,8 +346,8 @@ func withoutCopies(t *testing.T, e *harness.OLMEnv) {
 	e.WantNames(t, harness.Subscriptions, home)
 }
 
-// strangersInstallation is about an operator from no catalog, which a tenant made for all namespaces: OLM copies it to each.
-// An admin acts as any user who may create ClusterServiceVersions in that one namespace.
+// strangersInstallation is about an operator from no catalog, which a tenant made for all namespaces: OLM copies it to
+// each. An admin acts as any user who may create ClusterServiceVersions in that one namespace.
 func strangersInstallation(t *testing.T, e *harness.OLMEnv) {
 	const wanted, forged = "consuloperator.v1.0.0", "consuloperator.v1.1.0"
 	playground, other, same := e.NewNamespace(t), e.NewNamespace(t), e.NewNamespace(t)

@@ -11,8 +11,9 @@ import (
 	"github.com/opgate/opgate/e2e/harness"
 )
 
-// forbiddenDependency has an operator without a policy require one that a policy forbids. The Subscription asks for Automatic, and becomes
-// Manual, since the policy has to judge the plan (threat O52). One dependency is in the catalog itself, the other one an image.
+// forbiddenDependency has an operator without a policy require one that a policy forbids. The Subscription asks for
+// Automatic, and becomes Manual, since the policy has to judge the plan (threat O52). One dependency is in the catalog
+// itself, the other one an image.
 func forbiddenDependency(t *testing.T, e *harness.OLMEnv, inline, image string) {
 	etcd, redis := forbids(t, e, inline, "etcd"), forbids(t, e, image, "redis")
 	e.Sync(t)

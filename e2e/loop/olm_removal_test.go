@@ -14,8 +14,8 @@ import (
 	"github.com/opgate/opgate/rules"
 )
 
-// storyRemoval is story 6: what a policy has installed, another version of it removes, by the default with all that is not data,
-// and with the OperatorGroup that it created and no longer names.
+// storyRemoval is story 6: what a policy has installed, another version of it removes, by the default with all that is
+// not data, and with the OperatorGroup that it created and no longer names.
 func storyRemoval(t *testing.T, e *harness.OLMEnv) {
 	namespace := e.NewNamespace(t)
 	p := harness.GroupedPolicy(namespace, "cassandra")

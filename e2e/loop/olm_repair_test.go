@@ -28,9 +28,9 @@ func slip(t *testing.T, e *harness.Env) *unstructured.Unstructured {
 	return p
 }
 
-// slippedHeals is about a Subscription whose plans OLM wants to create as approved. OLM repeats a failure a few times and then
-// waits for its next resync, in a quarter of an hour; but the refusal here has the name that the plan would have had, so
-// that it changes the Subscription each time, and reconciles it again.
+// slippedHeals is about a Subscription whose plans OLM wants to create as approved. OLM repeats a failure a few times
+// and then waits for its next resync, in a quarter of an hour; but the refusal here has the name that the plan would
+// have had, so that it changes the Subscription each time, and reconciles it again.
 func slippedHeals(t *testing.T, e *harness.OLMEnv, p *unstructured.Unstructured) {
 	namespace, _, _ := unstructured.NestedString(p.Object, "spec", "subscription", "namespace")
 	e.Eventually(t, "see OLM try", func(context.Context) error {
@@ -81,7 +81,8 @@ func unhealthyCatalog(t *testing.T, e *harness.OLMEnv) {
 	waitForPolicy(t, e, p, is(compliant), wantCondition("CatalogSourcesUnhealthy=False CatalogSourcesFound"))
 }
 
-// brokenCatalog deletes the catalog that keeps OLM from resolving a namespace, as the status advises. OLM has given up by then.
+// brokenCatalog deletes the catalog that keeps OLM from resolving a namespace, as the status advises. OLM has given up
+// by then.
 func brokenCatalog(t *testing.T, e *harness.OLMEnv) {
 	namespace := e.NewNamespace(t)
 	e.Apply(t, harness.Object(`
@@ -125,8 +126,8 @@ func planDeleted(t *testing.T, e *harness.OLMEnv) {
 	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd4))
 }
 
-// lostLink deletes the Subscription of an operator that runs. OLM sees that the version is installed, and does not see that it
-// belongs to the Subscription that the loop makes.
+// lostLink deletes the Subscription of an operator that runs. OLM sees that the version is installed, and does not see
+// that it belongs to the Subscription that the loop makes.
 func lostLink(t *testing.T, e *harness.OLMEnv) {
 	namespace := e.NewNamespace(t)
 	p := harness.WithField(harness.GroupedPolicy(namespace, "etcd", harness.Etcd2), harness.Etcd2, "spec", "subscription", "startingCSV")

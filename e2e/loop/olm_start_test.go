@@ -7,7 +7,8 @@ import (
 	"github.com/opgate/opgate/e2e/harness"
 )
 
-// startsAllowed edits a policy as users who got it wrong at first do: each edit installs what the policy then lists, without a plan deleted by hand.
+// startsAllowed edits a policy as users who got it wrong at first do: each edit installs what the policy then lists,
+// without a plan deleted by hand.
 func startsAllowed(t *testing.T, e *harness.OLMEnv) {
 	namespace := e.NewNamespace(t)
 	// A list without the newest version, and no startingCSV.
@@ -35,7 +36,8 @@ func startIsCorrected(t *testing.T, e *harness.OLMEnv) {
 	harness.WantTexts(t, harness.Kubectl(t, e.Cluster, cluster.Admin, "", "get", "events", "-n", namespace, "--field-selector=reason=Stale"),
 		first.GetName(), "deleted, so that OLM plans again: it brings "+harness.Etcd4+", and Subscription etcd starts with "+harness.Etcd2)
 
-	// The channel is corrected as bundle/deprecated advises, and startingCSV goes from the Subscription with that of the policy.
+	// The channel is corrected as bundle/deprecated advises, and startingCSV goes from the Subscription with that of
+	// the policy.
 	other := e.NewNamespace(t)
 	kafka := harness.WithField(harness.GroupedPolicy(other, "kafka"), "stable-1.0", "spec", "subscription", "channel")
 	kafka = harness.WithField(kafka, "kafkaoperator.v1.0.0", "spec", "subscription", "startingCSV")

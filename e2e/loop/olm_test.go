@@ -21,10 +21,11 @@ import (
 	"github.com/opgate/opgate/e2e/olm"
 )
 
-// TestLoopOLM puts the background loop beside a real OLM: policies are all that anybody writes, and OLM does the rest. What OLM
-// does when the loop is slow, away, or in its way, no stand-in can tell.
+// TestLoopOLM puts the background loop beside a real OLM: policies are all that anybody writes, and OLM does the rest.
+// What OLM does when the loop is slow, away, or in its way, no stand-in can tell.
 //
-// OLM sends five requests a second, and no option makes it send more. So there are several of it, each on a cluster of its own.
+// OLM sends five requests a second, and no option makes it send more. So there are several of it, each on a cluster of
+// its own.
 func TestLoopOLM(t *testing.T) {
 	t.Parallel()
 	harness.Together(t, map[string]func(*testing.T){"operators": loopOperators, "trouble": loopTrouble, "consent": loopConsent})
@@ -116,8 +117,8 @@ func startLoopOLM(t *testing.T, opts cluster.GateOptions, packages []olm.Package
 	return e
 }
 
-// loopPackages are what the catalog offers here. An operator that is installed for all namespaces is visible in all of them, so
-// each that is has a package that no other test uses.
+// loopPackages are what the catalog offers here. An operator that is installed for all namespaces is visible in all of
+// them, so each that is has a package that no other test uses.
 func loopPackages() []olm.Package {
 	return append(olm.Packages(),
 		olm.Package{
@@ -159,7 +160,8 @@ func has(csv string) want {
 	}
 }
 
-// wantCondition wants a condition, such as "InstallPlanCompliant=False InstallPlanRequiresApproval", with all of the texts in its message.
+// wantCondition wants a condition, such as "InstallPlanCompliant=False InstallPlanRequiresApproval", with all of the
+// texts in its message.
 func wantCondition(condition string, texts ...string) want {
 	return func(op *policyv1beta2.OperatorPolicy) error {
 		for _, c := range op.Status.Conditions {
@@ -191,7 +193,8 @@ func relates(kind string, state policyv1beta2.ComplianceState, reason string) wa
 	}
 }
 
-// waitForPolicy waits until the status of a policy, in its newest generation, states all that is wanted at the same time.
+// waitForPolicy waits until the status of a policy, in its newest generation, states all that is wanted at the same
+// time.
 func waitForPolicy(t *testing.T, e *harness.OLMEnv, p *unstructured.Unstructured, wants ...want) *policyv1beta2.OperatorPolicy {
 	t.Helper()
 	op := &policyv1beta2.OperatorPolicy{}
@@ -219,8 +222,9 @@ func waitForPolicy(t *testing.T, e *harness.OLMEnv, p *unstructured.Unstructured
 	return op
 }
 
-// wantNoRefusalOfOLM wants OLM to have been refused nothing, except in some namespaces: with the loop, Subscriptions are right before
-// OLM plans anything. The exception is a plan that it made from a Subscription that was switched to Manual at the same moment.
+// wantNoRefusalOfOLM wants OLM to have been refused nothing, except in some namespaces: with the loop, Subscriptions
+// are right before OLM plans anything. The exception is a plan that it made from a Subscription that was switched to
+// Manual at the same moment.
 func wantNoRefusalOfOLM(t *testing.T, e *harness.Env, except ...string) {
 	t.Helper()
 	for _, r := range e.RefusalsOfOLM(t) {

@@ -21,14 +21,14 @@ const (
 	demo = root + "/tools/demo/"
 )
 
-// TestReadme types the commands of the README on a cluster like that of "make up": they print what the README shows, before and
-// after the loop has acted on the policies.
+// TestReadme types the commands of the README on a cluster like that of "make up": they print what the README shows,
+// before and after the loop has acted on the policies.
 func TestReadme(t *testing.T) {
 	t.Parallel()
 	e := startLoop(t)
 	readme, tour := document(t, "README.md"), document(t, "docs/tour.md")
-	// An API server that has just started may refuse the first watches for a while, so that a policy is seen late. One that was acted on
-	// was seen.
+	// An API server that has just started may refuse the first watches for a while, so that a policy is seen late. One
+	// that was acted on was seen.
 	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "apply", "-f", demo+"policy.yaml")
 	evaluated(t, e, "etcd")
 	t.Run("a sample that is refused", func(t *testing.T) {

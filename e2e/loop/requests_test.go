@@ -29,7 +29,8 @@ const (
 	restVariable, restDefault = "OPGATE_REST", 30 * time.Second
 )
 
-// TestLoopRequests counts what the loop asks the API server for, by the API server's own log, among many policies and plans.
+// TestLoopRequests counts what the loop asks the API server for, by the API server's own log, among many policies and
+// plans.
 func TestLoopRequests(t *testing.T) {
 	t.Parallel()
 	e := startSpeed(t, restPolicies)
@@ -63,8 +64,9 @@ func TestLoopRequests(t *testing.T) {
 	t.Run("rest", func(t *testing.T) { e.rests(t) })
 }
 
-// approvalCosts expects one read of the policy, one write of the plan, one of the status, one event on the plan, and one for an owner of
-// the policy. NamedLast is the order in which OLM writes: the Subscription names a plan that requires approval already.
+// approvalCosts expects one read of the policy, one write of the plan, one of the status, one event on the plan, and
+// one for an owner of the policy. NamedLast is the order in which OLM writes: the Subscription names a plan that
+// requires approval already.
 func (e *speedEnv) approvalCosts(t *testing.T, namespace string, owned, namedLast bool) {
 	t.Helper()
 	ctx := t.Context()
@@ -122,8 +124,8 @@ func (e *speedEnv) approvalCosts(t *testing.T, namespace string, owned, namedLas
 	}
 }
 
-// approvedFirst holds a plan in each namespace by a Constraint, deletes it, and wants that statuses wait for the approvals of all. Requests
-// that the workers of the loop had begun when the first status was written may follow it.
+// approvedFirst holds a plan in each namespace by a Constraint, deletes it, and wants that statuses wait for the
+// approvals of all. Requests that the workers of the loop had begun when the first status was written may follow it.
 func (e *speedEnv) approvedFirst(t *testing.T, namespaces []string) {
 	t.Helper()
 	ctx := t.Context()
@@ -189,8 +191,8 @@ func (e *speedEnv) own(t *testing.T, namespace string) {
 	}
 }
 
-// mark changes the policy of a namespace in a way that the loop takes note of and nothing else, and waits until it has. All that
-// it was to do in the namespace before is done by then. It returns the requests of the loop.
+// mark changes the policy of a namespace in a way that the loop takes note of and nothing else, and waits until it has.
+// All that it was to do in the namespace before is done by then. It returns the requests of the loop.
 func (e *speedEnv) mark(t *testing.T, namespace string) []string {
 	t.Helper()
 	op := &policyv1beta2.OperatorPolicy{}
@@ -221,8 +223,8 @@ func (e *speedEnv) mark(t *testing.T, namespace string) []string {
 	return requests
 }
 
-// othersCostNothing writes again and again what Opgate follows, in the namespaces of two policies and in one without, and wants
-// that it asks for nothing.
+// othersCostNothing writes again and again what Opgate follows, in the namespaces of two policies and in one without,
+// and wants that it asks for nothing.
 func (e *speedEnv) othersCostNothing(t *testing.T, namespaces ...string) {
 	ctx := t.Context()
 	flap := func(in *unstructured.Unstructured, states ...string) {
@@ -282,7 +284,8 @@ spec:
 	}
 }
 
-// rests wants that Opgate asks for nothing at all but its lease, and that its watches go on, for as long as $OPGATE_REST sets.
+// rests wants that Opgate asks for nothing at all but its lease, and that its watches go on, for as long as
+// $OPGATE_REST sets.
 func (e *speedEnv) rests(t *testing.T) {
 	rest := restDefault
 	if text := os.Getenv(restVariable); text != "" {

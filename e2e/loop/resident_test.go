@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// BenchmarkResident reports what one process takes with N policies, each with its namespace, and the Subscription and OperatorGroup
-// that the loop made: resident memory in MiB, ten seconds after the last write; and whether it is at rest by then, as the CPU time of
-// the ten seconds that follow, in percent of one core. The CPU time of a scrape, which grows with the policies, is not part of it. Run it
-// with -benchtime 1x.
+// BenchmarkResident reports what one process takes with N policies, each with its namespace, and the Subscription and
+// OperatorGroup that the loop made: resident memory in MiB, ten seconds after the last write; and whether it is at rest
+// by then, as the CPU time of the ten seconds that follow, in percent of one core. The CPU time of a scrape, which
+// grows with the policies, is not part of it. Run it with -benchtime 1x.
 func BenchmarkResident(b *testing.B) {
 	for _, policies := range []int{1, 2_000, 10_000} {
 		b.Run(fmt.Sprintf("policies=%d", policies), func(b *testing.B) {

@@ -30,8 +30,8 @@ const (
 	watchesLast = 4 * time.Minute
 )
 
-// speedEnv is an environment with the loop and many namespaces, each with a policy for one operator and the Subscription
-// that the loop has made for it. Catalog and package are there, as they would be.
+// speedEnv is an environment with the loop and many namespaces, each with a policy for one operator and the
+// Subscription that the loop has made for it. Catalog and package are there, as they would be.
 type speedEnv struct {
 	*harness.LoopEnv
 	namespaces []string
@@ -168,7 +168,8 @@ func (e *speedEnv) waitsForApproval(ctx context.Context, p *unstructured.Unstruc
 	return e.OLM.Status().Update(ctx, p)
 }
 
-// reported waits until the policy of a namespace states something of a plan, which is the last thing that the loop does for it.
+// reported waits until the policy of a namespace states something of a plan, which is the last thing that the loop does
+// for it.
 func (e *speedEnv) reported(ctx context.Context, namespace, plan, text string) error {
 	op := &policyv1beta2.OperatorPolicy{}
 	return wait.PollUntilContextTimeout(ctx, harness.PolicyPollInterval, harness.WaitTimeout, false, func(ctx context.Context) (bool, error) {
@@ -199,9 +200,9 @@ func (e *speedEnv) seen(ctx context.Context, resource string, u *unstructured.Un
 	})
 }
 
-// requests are those of Opgate since an instant, but for those that keep its lease, and for one of each that comes again after minutes
-// whatever happens: the API server ends watches after 5 to 10 minutes, and catalogs are asked again after 5. On a slow machine a test
-// takes longer than that.
+// requests are those of Opgate since an instant, but for those that keep its lease, and for one of each that comes
+// again after minutes whatever happens: the API server ends watches after 5 to 10 minutes, and catalogs are asked again
+// after 5. On a slow machine a test takes longer than that.
 func (e *speedEnv) requests(since time.Time) ([]string, error) {
 	all, err := e.OpgateRequests(since, time.Time{})
 	var requests []string

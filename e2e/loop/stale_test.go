@@ -22,12 +22,14 @@ import (
 	"github.com/opgate/opgate/e2e/harness"
 )
 
-// stalls is a proxy before the API server that withholds what watches are sent: connections, lists and all other requests go on.
+// stalls is a proxy before the API server that withholds what watches are sent: connections, lists and all other
+// requests go on.
 type stalls struct {
 	kubeconfig string
 
 	mu sync.Mutex
-	// withheld is the resource whose watches are sent nothing, "*" for all; "" for none. changed is closed when it is replaced.
+	// withheld is the resource whose watches are sent nothing, "*" for all; "" for none. changed is closed when it is
+	// replaced.
 	withheld string
 	changed  chan struct{}
 }
@@ -102,7 +104,8 @@ func (b *stalledBody) Read(p []byte) (int, error) {
 	}
 }
 
-// TestG1Stalled stalls watches of Opgate and wants that it neither approves nor admits by what it has seen before (threat G1).
+// TestG1Stalled stalls watches of Opgate and wants that it neither approves nor admits by what it has seen before
+// (threat G1).
 func TestG1Stalled(t *testing.T) {
 	t.Parallel()
 	e := &harness.LoopEnv{Env: harness.Start(t, cluster.Options{Audit: true, Log: os.Stderr})}

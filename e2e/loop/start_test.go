@@ -14,8 +14,9 @@ import (
 	"github.com/opgate/opgate/e2e/harness"
 )
 
-// BenchmarkFirstDenial reports the time from the start of the process to its first correct denial, by way of the API server, with N
-// policies, each with its namespace and what the loop has made for it: the median and the longest, in ms. Run it with -benchtime 10x.
+// BenchmarkFirstDenial reports the time from the start of the process to its first correct denial, by way of the API
+// server, with N policies, each with its namespace and what the loop has made for it: the median and the longest, in
+// ms. Run it with -benchtime 10x.
 func BenchmarkFirstDenial(b *testing.B) {
 	for _, policies := range []int{1, 1_000} {
 		b.Run(fmt.Sprintf("policies=%d", policies), func(b *testing.B) {

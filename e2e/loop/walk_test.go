@@ -15,8 +15,9 @@ import (
 	"github.com/opgate/opgate/e2e/harness"
 )
 
-// walk types the commands of docs/walk.md, and wants each to print what the document shows. Commands that only read are repeated until they
-// do: OLM and the loop need a while. Names of plans and ages are the document's own, and warnings are left out.
+// walk types the commands of docs/walk.md, and wants each to print what the document shows. Commands that only read are
+// repeated until they do: OLM and the loop need a while. Names of plans and ages are the document's own, and warnings
+// are left out.
 func walk(t *testing.T, e *harness.OLMEnv) {
 	if _, err := e.RunPlugin(t.Context(), "", cluster.Command{Args: []string{"opgate", "version"}}); err != nil {
 		t.Fatal(err) // it installs the plugin, which the commands use

@@ -37,8 +37,8 @@ var controllers = []string{
 	"serviceaccount-controller",
 }
 
-// startControllers starts kube-controller-manager. As on a real cluster each controller is a service account of its own, with the
-// permissions of its bootstrap role.
+// startControllers starts kube-controller-manager. As on a real cluster each controller is a service account of its
+// own, with the permissions of its bootstrap role.
 func startControllers(ctx context.Context, c *cluster.Cluster, path string) (*cluster.Companion, error) {
 	config, err := c.Credentials("system:kube-controller-manager")
 	if err != nil {

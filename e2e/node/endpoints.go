@@ -9,8 +9,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// lag is how long the proxy takes to act on a change of endpoints. On a real cluster that is up to about a second, in which a
-// terminating pod still receives connections: a pod that ends at once must lose some here as well.
+// lag is how long the proxy takes to act on a change of endpoints. On a real cluster that is up to about a second, in
+// which a terminating pod still receives connections: a pod that ends at once must lose some here as well.
 const lag = 500 * time.Millisecond
 
 // endpoints are the EndpointSlices as they were before lag.

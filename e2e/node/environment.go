@@ -65,8 +65,8 @@ func (p *pod) field(object *corev1.Pod, path string) (string, error) {
 	return "", fmt.Errorf("this node does not know the field %s", path)
 }
 
-// resourceField returns a limit or a request of the container, in units of the divisor. A limit that is not set is not that of
-// this machine either.
+// resourceField returns a limit or a request of the container, in units of the divisor. A limit that is not set is not
+// that of this machine either.
 func resourceField(container *corev1.Container, from *corev1.ResourceFieldSelector) (string, error) {
 	list, name, _ := strings.Cut(from.Resource, ".")
 	quantities := map[string]corev1.ResourceList{"limits": container.Resources.Limits, "requests": container.Resources.Requests}[list]

@@ -25,7 +25,8 @@ import (
 )
 
 // logServer is the part of a kubelet that serves the logs of pods to the API server. The API server authorizes readers.
-// Here clients need not authenticate: it listens on the loopback interface only, so that all clients are on this machine.
+// Here clients need not authenticate: it listens on the loopback interface only, so that all clients are on this
+// machine.
 type logServer struct {
 	node   *Node
 	port   uint16

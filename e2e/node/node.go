@@ -1,7 +1,7 @@
-// Package node adds to a cluster what runs pods. The controllers of Kubernetes are real; the node is simulated: it takes every pod,
-// runs a program of this machine in place of its image, probes it and writes its status, as scheduler and kubelet would, and
-// it forwards the API server's connections to Services, as kube-proxy would. It also serves kubectl logs. So an installation can be
-// tested whole, without containers.
+// Package node adds to a cluster what runs pods. The controllers of Kubernetes are real; the node is simulated: it
+// takes every pod, runs a program of this machine in place of its image, probes it and writes its status, as scheduler
+// and kubelet would, and it forwards the API server's connections to Services, as kube-proxy would. It also serves
+// kubectl logs. So an installation can be tested whole, without containers.
 //
 // There is no isolation: programs can access the files and the network of this machine.
 package node
@@ -36,8 +36,8 @@ const Name = "local"
 
 // Options configure Start.
 type Options struct {
-	// Images are the programs to run. The keys are images, with or without a tag; with it comes first. A pod of another image
-	// does not start.
+	// Images are the programs to run. The keys are images, with or without a tag; with it comes first. A pod of another
+	// image does not start.
 	Images map[string]Program
 	// Controllers is the kube-controller-manager to run. Default: what assets.FindControllers returns.
 	Controllers string
@@ -65,8 +65,8 @@ type Node struct {
 	started int // how many pods have got an IP address
 }
 
-// Start starts the controllers and the node of a cluster that was started with Options.Node, and waits until the controllers
-// work. Cluster.Stop stops it, if the caller does not; ctx bounds only the start.
+// Start starts the controllers and the node of a cluster that was started with Options.Node, and waits until the
+// controllers work. Cluster.Stop stops it, if the caller does not; ctx bounds only the start.
 func Start(ctx context.Context, c *cluster.Cluster, opts Options) (*Node, error) {
 	if opts.Log == nil {
 		opts.Log = io.Discard
@@ -134,8 +134,8 @@ func (n *Node) start(ctx context.Context, opts Options) error {
 	return nil
 }
 
-// Stop ends the processes of all pods at once, as a loss of power would, and stops the controllers. Calling it again does
-// nothing.
+// Stop ends the processes of all pods at once, as a loss of power would, and stops the controllers. Calling it again
+// does nothing.
 func (n *Node) Stop() error { return n.stop() }
 
 func (n *Node) stopAll() error {

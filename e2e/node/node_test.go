@@ -29,8 +29,8 @@ const namespace = "web"
 //go:embed testdata/server.yaml
 var manifests string
 
-// TestNode installs a webhook as a Deployment of two replicas behind a Service, and takes it through the lifecycle of such an
-// installation.
+// TestNode installs a webhook as a Deployment of two replicas behind a Service, and takes it through the lifecycle of
+// such an installation.
 func TestNode(t *testing.T) {
 	e := start(t)
 	const host = "server." + namespace + ".svc"

@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// firstBackoff is how long a container that has ended waits until it starts again. Each time it is twice as long, up to
-	// lastBackoff, until it has been ready. A kubelet begins with ten seconds and takes up to five minutes.
+	// firstBackoff is how long a container that has ended waits until it starts again. Each time it is twice as long,
+	// up to lastBackoff, until it has been ready. A kubelet begins with ten seconds and takes up to five minutes.
 	firstBackoff = 200 * time.Millisecond
 	lastBackoff  = 5 * time.Second
 	// retryInterval is how often a pod checks whether it can start.
@@ -133,7 +133,8 @@ func (p *pod) run(ctx context.Context) {
 	p.finish(ctx)
 }
 
-// checkBind makes tests end whose pod finds a port in use. The port is reserved for the pod, so another start would not help.
+// checkBind makes tests end whose pod finds a port in use. The port is reserved for the pod, so another start would not
+// help.
 func (p *pod) checkBind() {
 	if end := tail.File(p.log, logLines); p.state.last.ExitCode != 0 && strings.Contains(end, syscall.EADDRINUSE.Error()) {
 		p.node.fail(fmt.Errorf("%s cannot listen, since a program outside the tests uses its port; its log ends with\n%s", p, end))

@@ -49,7 +49,8 @@ func (p *pod) prepare(ctx context.Context, object *corev1.Pod) (cluster.Program,
 		return cluster.Program{}, because("CreateContainerConfigError", err)
 	}
 
-	// A program of that name in the directory of the pod is recognized as one of this cluster's, whatever its arguments are.
+	// A program of that name in the directory of the pod is recognized as one of this cluster's, whatever its arguments
+	// are.
 	path := filepath.Join(p.dir, filepath.Base(program.Path))
 	target, err := filepath.Abs(program.Path)
 	if err != nil {
@@ -114,7 +115,8 @@ func checkSupported(object *corev1.Pod) error {
 	return nil
 }
 
-// join assigns an IP address to the pod, and an address on this machine to each of its ports. Both stay as long as the pod.
+// join assigns an IP address to the pod, and an address on this machine to each of its ports. Both stay as long as the
+// pod.
 func (p *pod) join(ctx context.Context, container *corev1.Container) error {
 	p.mu.Lock()
 	joined := p.ip != ""
@@ -136,7 +138,8 @@ func (p *pod) join(ctx context.Context, container *corev1.Container) error {
 	return nil
 }
 
-// logIn writes a kubeconfig with a token for the pod's service account, as soon as that exists, unless the pod opts out.
+// logIn writes a kubeconfig with a token for the pod's service account, as soon as that exists, unless the pod opts
+// out.
 func (p *pod) logIn(ctx context.Context, object *corev1.Pod) error {
 	if p.kubeconfig != "" {
 		return nil
@@ -159,7 +162,8 @@ func (p *pod) logIn(ctx context.Context, object *corev1.Pod) error {
 	}
 	seconds := int64(tokenLifetime.Seconds())
 	spec := authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}
-	// No admission plugin sets the default here, and a pod that names no service account gets no token that is bound to it.
+	// No admission plugin sets the default here, and a pod that names no service account gets no token that is bound to
+	// it.
 	if object.Spec.ServiceAccountName != "" {
 		spec.BoundObjectRef = &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: object.Name, UID: object.UID}
 	}
@@ -181,8 +185,8 @@ func (p *pod) logIn(ctx context.Context, object *corev1.Pod) error {
 	return nil
 }
 
-// translator returns a function that replaces the paths where the container has its volumes with those where they are on this
-// machine.
+// translator returns a function that replaces the paths where the container has its volumes with those where they are
+// on this machine.
 func (p *pod) translator(container *corev1.Container) func(string) string {
 	dirs := map[string]string{}
 	for _, mount := range container.VolumeMounts {

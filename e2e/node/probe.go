@@ -24,10 +24,10 @@ const (
 	liveness  probeKind = "liveness"
 )
 
-// quickPeriod is that of readiness and startup probes that set a longer one, so that tests do not wait. A pod is ready sooner
-// than on a real cluster, and not ready sooner as well: after failureThreshold quick failures. What ends a process takes as
-// long as it does there: failureThreshold failures of a liveness probe in its own period, and the time that as many of a
-// startup probe would take.
+// quickPeriod is that of readiness and startup probes that set a longer one, so that tests do not wait. A pod is ready
+// sooner than on a real cluster, and not ready sooner as well: after failureThreshold quick failures. What ends a
+// process takes as long as it does there: failureThreshold failures of a liveness probe in its own period, and the time
+// that as many of a startup probe would take.
 const quickPeriod = 200 * time.Millisecond
 
 // outcome is a changed result of a probe.

@@ -8,11 +8,11 @@ import (
 
 // Program is what runs in place of an image.
 type Program struct {
-	// Path is the executable. It takes the place of the first element of a container's command; the others and the arguments
-	// stay.
+	// Path is the executable. It takes the place of the first element of a container's command; the others and the
+	// arguments stay.
 	Path string
-	// Args returns arguments that are put after those of the container, to make a program listen where it can be reached here.
-	// Default: none.
+	// Args returns arguments that are put after those of the container, to make a program listen where it can be
+	// reached here. Default: none.
 	Args func(Container) []string
 	// Env returns variables for the same purpose, such as "NAME=value". Default: none.
 	Env func(Container) []string
@@ -22,8 +22,8 @@ type Program struct {
 type Container struct {
 	// Pod is the pod. It must not be changed.
 	Pod *corev1.Pod
-	// Addresses is where to listen, by names of ports. The ports that the container declares cannot be used: other pods declare
-	// the same.
+	// Addresses is where to listen, by names of ports. The ports that the container declares cannot be used: other pods
+	// declare the same.
 	Addresses map[string]string
 	// Kubeconfig is a file with the credentials of the pod's service account. KUBECONFIG holds its path. Empty if
 	// the pod has no token.

@@ -220,8 +220,8 @@ func (p *proxy) endpoint(service *corev1.Service, port int32) (string, error) {
 
 func isTrue(condition *bool) bool { return condition != nil && *condition }
 
-// locate returns the address on this machine of a pod's port, and whether there is such a pod. The address is empty if the pod
-// does not declare the port.
+// locate returns the address on this machine of a pod's port, and whether there is such a pod. The address is empty if
+// the pod does not declare the port.
 func (n *Node) locate(ip string, port int32) (address string, known bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

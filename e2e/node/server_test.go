@@ -25,7 +25,8 @@ const (
 	healthVariable  = "E2E_HEALTH_ADDRESS"
 )
 
-// drain is how long the server serves after SIGTERM, on a machine of usual speed: the time for others to observe that it ends.
+// drain is how long the server serves after SIGTERM, on a machine of usual speed: the time for others to observe that
+// it ends.
 const drain = time.Second
 
 // testServer is the program that the pods of these tests run: this test binary.
@@ -36,8 +37,8 @@ func testServer() (Program, error) {
 	}}, err
 }
 
-// serve is a webhook that admits everything, with a warning that has its name and the content of file message in its directory.
-// Requests to its health port make it ready, or not ready, or fail permanently.
+// serve is a webhook that admits everything, with a warning that has its name and the content of file message in its
+// directory. Requests to its health port make it ready, or not ready, or fail permanently.
 func serve() error {
 	name, dir := os.Getenv("POD_NAME"), os.Getenv("DIR")
 	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM)

@@ -138,7 +138,8 @@ func TestPublish(t *testing.T) {
 	}
 }
 
-// TestProbeOfAnotherProtocol: a probe by HTTP that reaches a server of HTTPS, or the other way round, is recognized, since it never succeeds.
+// TestProbeOfAnotherProtocol: a probe by HTTP that reaches a server of HTTPS, or the other way round, is recognized,
+// since it never succeeds.
 func TestProbeOfAnotherProtocol(t *testing.T) {
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/bad" {

@@ -28,8 +28,8 @@ const (
 	unpackLabel = "operatorframework.io/bundle-unpack-ref"
 )
 
-// kubelet replaces all that runs pods on a real cluster. It writes the status of every Deployment of an operator for the
-// stored generation, and does the work of Jobs that unpack bundles.
+// kubelet replaces all that runs pods on a real cluster. It writes the status of every Deployment of an operator for
+// the stored generation, and does the work of Jobs that unpack bundles.
 type kubelet struct {
 	client kubernetes.Interface
 	// config is that of the client, who may impersonate others.
@@ -142,7 +142,8 @@ func (k *kubelet) unpack(ctx context.Context, job *batchv1.Job) error {
 		return err
 	}
 	configMaps := account.CoreV1().ConfigMaps(job.Namespace)
-	// OLM writes owners and labels of the ConfigMap meanwhile. That is no change of the Job, so nothing would be observed again.
+	// OLM writes owners and labels of the ConfigMap meanwhile. That is no change of the Job, so nothing would be
+	// observed again.
 	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		configMap, err := configMaps.Get(ctx, name, metav1.GetOptions{})
 		if err != nil {

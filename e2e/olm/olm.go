@@ -30,8 +30,8 @@ import (
 )
 
 const (
-	// readyTimeout bounds the time until OLM, or the API server, has noticed that a server answers, or no longer does. It takes
-	// seconds.
+	// readyTimeout bounds the time until OLM, or the API server, has noticed that a server answers, or no longer does.
+	// It takes seconds.
 	readyTimeout = speed.LongWait
 	pollInterval = 100 * time.Millisecond
 )
@@ -44,7 +44,8 @@ type Options struct {
 	Packages []Package
 	// WithoutPackageServer leaves PackageManifests unregistered in the API server.
 	WithoutPackageServer bool
-	// Node is whether a node runs the pods of operators. Default: every Deployment has the status that its Package states.
+	// Node is whether a node runs the pods of operators. Default: every Deployment has the status that its Package
+	// states.
 	Node bool
 	// Log receives progress lines. Default: none.
 	Log io.Writer
@@ -69,12 +70,12 @@ type OLM struct {
 	servers []*Server // in the order in which they were added
 }
 
-// Start serves a catalog, starts OLM's two operators and its package server as the service account that OLM has on a real
-// cluster, and waits until they have read the catalog. The caller must call Stop, before that of the cluster; ctx bounds only
-// the start.
+// Start serves a catalog, starts OLM's two operators and its package server as the service account that OLM has on a
+// real cluster, and waits until they have read the catalog. The caller must call Stop, before that of the cluster; ctx
+// bounds only the start.
 //
-// Both operators bind port 8080 of every interface for their metrics, whatever their flags. The second one logs the error
-// and continues, so that several OLMs may run on one machine.
+// Both operators bind port 8080 of every interface for their metrics, whatever their flags. The second one logs the
+// error and continues, so that several OLMs may run on one machine.
 func Start(ctx context.Context, c *cluster.Cluster, opts Options) (*OLM, error) {
 	if opts.Log == nil {
 		opts.Log = io.Discard
@@ -258,7 +259,8 @@ func (o *OLM) startOperators(ctx context.Context, kubeconfig string) error {
 		launch: func(ctx context.Context) (*cluster.Companion, error) {
 			variables := []string{"KUBECONFIG=" + kubeconfig, "OPERATOR_NAME=olm-operator", "OPERATOR_NAMESPACE=" + cluster.OLMNamespace}
 			return o.cluster.StartCompanion(ctx, "olm", variables, o.assets.Operator, "--namespace", cluster.OLMNamespace,
-				// No namespace has that name, but leftover processes are distinguished by the directory in their arguments.
+				// No namespace has that name, but leftover processes are distinguished by the directory in their
+				// arguments.
 				"--protectedCopiedCSVNamespaces", filepath.Join(o.cluster.Dir(), "olm"))
 		},
 		notice: func(context.Context, bool) error { return nil }, // as above

@@ -65,7 +65,8 @@ type Package struct {
 	Account string
 	// Pods is the outcome of the operator's pods once it is installed. Default: Running.
 	Pods Outcome
-	// Bundles are the manifests of versions whose bundles were made elsewhere, by version and file name, in YAML. Default: none.
+	// Bundles are the manifests of versions whose bundles were made elsewhere, by version and file name, in YAML.
+	// Default: none.
 	Bundles map[string]map[string][]byte
 }
 

@@ -10,8 +10,8 @@ import (
 	"github.com/opgate/opgate/e2e/cluster"
 )
 
-// Server is a process beside OLM's operators: a catalog, or the package server. Tests stop it to see how the rest reacts,
-// and start it again. It is safe for concurrent use.
+// Server is a process beside OLM's operators: a catalog, or the package server. Tests stop it to see how the rest
+// reacts, and start it again. It is safe for concurrent use.
 type Server struct {
 	name   string
 	log    io.Writer
@@ -36,7 +36,8 @@ func (s *Server) Start(ctx context.Context) error {
 	return nil
 }
 
-// Stop stops the process, if it runs, and waits until the cluster has noticed. What is registered in the API server stays.
+// Stop stops the process, if it runs, and waits until the cluster has noticed. What is registered in the API server
+// stays.
 func (s *Server) Stop(ctx context.Context) error {
 	if err := s.end(); err != nil {
 		return err

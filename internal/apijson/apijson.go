@@ -14,17 +14,18 @@ import (
 	jsonv1 "github.com/go-json-experiment/json/v1"
 )
 
-// semantics are those of sigs.k8s.io/json, which the API server decodes with: of duplicate names the last counts, null changes nothing, bytes
-// that are not UTF-8 are read as U+FFFD, and names are compared with their case.
+// semantics are those of sigs.k8s.io/json, which the API server decodes with: of duplicate names the last counts, null
+// changes nothing, bytes that are not UTF-8 are read as U+FFFD, and names are compared with their case.
 var semantics = json.JoinOptions(
 	jsontext.AllowDuplicateNames(true),
 	jsontext.AllowInvalidUTF8(true),
 	jsonv1.MergeWithLegacySemantics(true),
 )
 
-// Unmarshal reads JSON into a pointer to a typed value, as sigs.k8s.io/json.UnmarshalCaseSensitivePreserveInts does. What the value has no
-// field for is skipped, not copied. Types must not contain interfaces: numbers in them would be read as float64. A value of another type
-// than its field is an *encoding/json.UnmarshalTypeError with the path of the field.
+// Unmarshal reads JSON into a pointer to a typed value, as sigs.k8s.io/json.UnmarshalCaseSensitivePreserveInts does.
+// What the value has no field for is skipped, not copied. Types must not contain interfaces: numbers in them would be
+// read as float64. A value of another type than its field is an *encoding/json.UnmarshalTypeError with the path of the
+// field.
 func Unmarshal(raw []byte, into any) error {
 	err := json.Unmarshal(raw, into, semantics)
 	if mismatch, ok := errors.AsType[*json.SemanticError](err); ok {

@@ -49,7 +49,8 @@ const (
 	MaxNote = 1024
 	// maxInstance is the maximum length of the name of the reporting process, in bytes.
 	maxInstance = 128
-	// maxPrefix bounds the part of the object's name in the name of an event, in bytes: a dot and a digest follow, of at most 253.
+	// maxPrefix bounds the part of the object's name in the name of an event, in bytes: a dot and a digest follow, of
+	// at most 253.
 	maxPrefix = 253 - 1 - 2*digestSize
 	// digestSize is the number of bytes of a digest in the name of an event.
 	digestSize = 10
@@ -73,8 +74,8 @@ type Event struct {
 	Occurrence string
 }
 
-// digest identifies an event on all replicas and after restarts: it is the end of the event's name, so that a repetition is refused by the API
-// server as one that exists already.
+// digest identifies an event on all replicas and after restarts: it is the end of the event's name, so that a
+// repetition is refused by the API server as one that exists already.
 type digest [digestSize]byte
 
 func (e *Event) digest() digest {

@@ -8,17 +8,18 @@ import (
 )
 
 const (
-	// forgetAfter is how long a reason must not have been given to count as a new one. API servers keep events for an hour.
+	// forgetAfter is how long a reason must not have been given to count as a new one. API servers keep events for an
+	// hour.
 	forgetAfter = time.Hour
 	// maxRemembered bounds each generation of remembered events, and the objects that are counted.
 	maxRemembered = 10_000
-	// maxPerObject bounds the events on one object for one reason within forgetAfter: who writes an object decides on what a refusal
-	// quotes, and so could make each refusal differ.
+	// maxPerObject bounds the events on one object for one reason within forgetAfter: who writes an object decides on
+	// what a refusal quotes, and so could make each refusal differ.
 	maxPerObject = 20
 )
 
-// memory remembers which events were recorded, in two generations: when the younger one is full it replaces the older one. The zero value
-// is ready for use; it is safe for concurrent use.
+// memory remembers which events were recorded, in two generations: when the younger one is full it replaces the older
+// one. The zero value is ready for use; it is safe for concurrent use.
 type memory struct {
 	mu             sync.Mutex
 	younger, older map[digest]time.Time // when the reason was last given

@@ -82,8 +82,8 @@ func NewRecorder(o Options) (*Recorder, error) {
 	return r, nil
 }
 
-// Record queues an event, unless the same was recorded before. It does not block: it returns false if the event was dropped, because
-// too many are queued or were recorded for the object.
+// Record queues an event, unless the same was recorded before. It does not block: it returns false if the event was
+// dropped, because too many are queued or were recorded for the object.
 func (r *Recorder) Record(e Event) bool {
 	if r == nil {
 		return true

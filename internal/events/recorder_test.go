@@ -27,7 +27,8 @@ import (
 
 var noon = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 
-// server stores events like an API server: it refuses a name that exists, and, while refuse returns an error, all of them.
+// server stores events like an API server: it refuses a name that exists, and, while refuse returns an error, all of
+// them.
 type server struct {
 	mu     sync.Mutex
 	stored map[string]*eventsv1.Event
@@ -192,7 +193,8 @@ func TestEventAsSent(t *testing.T) {
 	})
 }
 
-// TestOncePerReason: what is said again costs nothing, on this replica; on another one, or after a restart, one request.
+// TestOncePerReason: what is said again costs nothing, on this replica; on another one, or after a restart, one
+// request.
 func TestOncePerReason(t *testing.T) {
 	test(t, func(t *testing.T, s *site) {
 		for range 1000 {
@@ -234,7 +236,8 @@ func TestSaidAgainMuchLater(t *testing.T) {
 	})
 }
 
-// TestAttackStormOfRefusals: a user who varies what is refused gets few events, which take none from other objects or reasons.
+// TestAttackStormOfRefusals: a user who varies what is refused gets few events, which take none from other objects or
+// reasons.
 func TestAttackStormOfRefusals(t *testing.T) {
 	test(t, func(t *testing.T, s *site) {
 		storm := func() (recorded int) {

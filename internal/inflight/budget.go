@@ -1,6 +1,6 @@
-// Package inflight bounds the memory that requests take while they are read and answered (threats G18, G20). Clients that
-// reach the port of the webhooks need not authenticate, so the sizes that clients declare, and how many of them send at
-// once, must not decide how much memory the process takes. What is guaranteed, and what is not, is in
+// Package inflight bounds the memory that requests take while they are read and answered (threats G18, G20). Clients
+// that reach the port of the webhooks need not authenticate, so the sizes that clients declare, and how many of them
+// send at once, must not decide how much memory the process takes. What is guaranteed, and what is not, is in
 // docs/decisions/2026-11-22-request-budget.md.
 package inflight
 
@@ -18,34 +18,35 @@ import (
 )
 
 const (
-	// MaxBody bounds a body in bytes. The API server takes objects of up to 3 MiB, and a review of an update holds two; a
-	// ConversionReview holds one, as API servers convert what is stored object by object (threat G18).
+	// MaxBody bounds a body in bytes. The API server takes objects of up to 3 MiB, and a review of an update holds two;
+	// a ConversionReview holds one, as API servers convert what is stored object by object (threat G18).
 	MaxBody = 8 << 20
 
-	// bodiesCapacity bounds the bodies that are held, and workCapacity what is made of them, in bytes; stepBodiesCapacity and
-	// stepWorkCapacity those of the endpoints for steps of plans (threat O44), which take a ClusterServiceVersion of 2.6 MiB. Together, and
-	// twice as garbage collection lets the heap grow to that before it ends, they leave room for the rest of the process in 256 MiB.
+	// bodiesCapacity bounds the bodies that are held, and workCapacity what is made of them, in bytes;
+	// stepBodiesCapacity and stepWorkCapacity those of the endpoints for steps of plans (threat O44), which take a
+	// ClusterServiceVersion of 2.6 MiB. Together, and twice as garbage collection lets the heap grow to that before it
+	// ends, they leave room for the rest of the process in 256 MiB.
 	bodiesCapacity     = 13 << 20
 	workCapacity       = 49 << 20
 	stepBodiesCapacity = 4 << 20
 	stepWorkCapacity   = 12 << 20
 
-	// firstPart is what a client has to send before more is reserved for it: a client that only announces megabytes gets
-	// no more than this.
+	// firstPart is what a client has to send before more is reserved for it: a client that only announces megabytes
+	// gets no more than this.
 	firstPart = 64 << 10
 	// firstTimeout bounds how long the first part may take, restTimeout and restRate the rest: the API server times out
 	// a webhook after 5 s, and a client that stalls must neither keep its share nor delay shutdown (threats G20, G23).
 	firstTimeout = 10 * time.Second
 	restTimeout  = 2 * time.Second
 	restRate     = 4 << 20 // bytes in a second
-	// waitTimeout bounds each of the three waits of a request: for its first part, for its rest and for judging. Those of an
-	// authenticated caller are bounded by the context of the request alone.
+	// waitTimeout bounds each of the three waits of a request: for its first part, for its rest and for judging. Those
+	// of an authenticated caller are bounded by the context of the request alone.
 	waitTimeout = time.Second
 
 	// peeked is how much of a body is read without a reservation, for its head: less than a connection takes anyway.
 	peeked = 1 << 10
-	// discarded bounds what is read of a body that is refused, in bytes, and discardTimeout how long that may take where the context
-	// of the request has ended.
+	// discarded bounds what is read of a body that is refused, in bytes, and discardTimeout how long that may take
+	// where the context of the request has ended.
 	discarded      = 64 << 20
 	discardTimeout = 200 * time.Millisecond
 )
@@ -75,12 +76,14 @@ func (m memory) used() int64 { return m.bodies.used() + m.work.used() }
 
 // Caller is who sends a request, and to which endpoint.
 type Caller struct {
-	// Authenticated is whether the API server sends it. Then it shares by the namespace of the object, and waits for memory as long as
-	// its context lasts. Default: it shares by address, and waits for a second.
+	// Authenticated is whether the API server sends it. Then it shares by the namespace of the object, and waits for
+	// memory as long as its context lasts. Default: it shares by address, and waits for a second.
 	Authenticated bool
-	// Step is whether the endpoint is for steps of plans, which have a part of the memory that no other endpoint uses. Default: it is not.
+	// Step is whether the endpoint is for steps of plans, which have a part of the memory that no other endpoint uses.
+	// Default: it is not.
 	Step bool
-	// Raw is the name of a member of objects that the endpoint keeps as JSON, so that the values in it take less. Default: none is.
+	// Raw is the name of a member of objects that the endpoint keeps as JSON, so that the values in it take less.
+	// Default: none is.
 	Raw string
 }
 
@@ -128,8 +131,8 @@ func (b *Body) Close() {
 // Reserved returns the bytes reserved for decoding and judging the body.
 func (b *Body) Reserved() int64 { return b.work }
 
-// EndWork releases what is reserved for decoding and judging. The reservation for the body stays, since an answer of about its
-// size may still be sent.
+// EndWork releases what is reserved for decoding and judging. The reservation for the body stays, since an answer of
+// about its size may still be sent.
 func (b *Body) EndWork() {
 	b.memory.work.release(b.holder, b.work)
 	b.work = 0
@@ -162,8 +165,8 @@ func (b *Body) Read(w http.ResponseWriter, r *http.Request) error {
 	return err
 }
 
-// Peek reads the head, unless it was read, and discards the rest of the body. Without that, the server would close the connection
-// while the client still sends, and the client might not receive the answer. It reserves nothing.
+// Peek reads the head, unless it was read, and discards the rest of the body. Without that, the server would close the
+// connection while the client still sends, and the client might not receive the answer. It reserves nothing.
 func (b *Body) Peek(w http.ResponseWriter, r *http.Request) {
 	until, ok := r.Context().Deadline()
 	if least := time.Now().Add(discardTimeout); !ok || until.Before(least) {
@@ -187,8 +190,8 @@ func RejectBusy(w http.ResponseWriter) {
 	http.Error(w, "opgate is busy: "+ErrBusy.Error(), http.StatusTooManyRequests)
 }
 
-// receive reads in two parts: a client that has sent the first has all of the rest reserved at once, so that bodies that were
-// read in half do not wait for one another.
+// receive reads in two parts: a client that has sent the first has all of the rest reserved at once, so that bodies
+// that were read in half do not wait for one another.
 func (b *Body) receive(w http.ResponseWriter, r *http.Request) error {
 	most := b.memory.maxBody()
 	length, declared := r.ContentLength, r.ContentLength >= 0
@@ -242,8 +245,8 @@ func tooLarge(most int64) error {
 	return fmt.Errorf("%w: at most %d KiB are read", ErrTooLarge, most>>10)
 }
 
-// share reads the head of a review, and makes what is reserved for it count for the namespace of its object. That does not wait: what
-// waits would keep the first parts of other namespaces from being read.
+// share reads the head of a review, and makes what is reserved for it count for the namespace of its object. That does
+// not wait: what waits would keep the first parts of other namespaces from being read.
 func (b *Body) share(first []byte) error {
 	b.Head = ReadHead(first)
 	if !b.caller.Authenticated {

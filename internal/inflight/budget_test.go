@@ -78,8 +78,9 @@ func answer(t *testing.T, c net.Conn) (int, string) {
 	return response.StatusCode, string(text)
 }
 
-// TestA3SilentClients has clients announce bodies of megabytes and send nothing of them: they hold no more than the first part
-// of each. Those that send the first part and stop get two thirds of the budget together, and others are served meanwhile.
+// TestA3SilentClients has clients announce bodies of megabytes and send nothing of them: they hold no more than the
+// first part of each. Those that send the first part and stop get two thirds of the budget together, and others are
+// served meanwhile.
 func TestA3SilentClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		budget, network := serve(t)
@@ -134,7 +135,8 @@ func TestA3SilentClients(t *testing.T) {
 	})
 }
 
-// TestBuffersAreNotShared: each body keeps its text until it is closed, while others are read into buffers that were used before.
+// TestBuffersAreNotShared: each body keeps its text until it is closed, while others are read into buffers that were
+// used before.
 func TestBuffersAreNotShared(t *testing.T) {
 	budget := NewBudget(prometheus.NewRegistry())
 	var wait sync.WaitGroup

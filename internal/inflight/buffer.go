@@ -2,9 +2,9 @@ package inflight
 
 import "sync"
 
-// buffers pools the memory of bodies, by size: firstPart, twice that and so on. Larger bodies are rare and would keep memory from the
-// rest of the process. A buffer takes up to twice what is reserved for its body, and at least firstPart, which the number of connections
-// bounds.
+// buffers pools the memory of bodies, by size: firstPart, twice that and so on. Larger bodies are rare and would keep
+// memory from the rest of the process. A buffer takes up to twice what is reserved for its body, and at least
+// firstPart, which the number of connections bounds.
 var buffers [7]sync.Pool
 
 // getBuffer returns a buffer of at least n bytes, with any content.

@@ -43,8 +43,9 @@ func fill(t *testing.T, b *Budget, c Caller, address, namespace string) (n int) 
 	}
 }
 
-// TestP4Shares has one namespace take all the memory that it gets, by reviews from the API server's address. Reviews of other namespaces
-// are read meanwhile, and so are steps. A client with a token that it has seen counts as one, whatever namespaces it names (threat O44).
+// TestP4Shares has one namespace take all the memory that it gets, by reviews from the API server's address. Reviews of
+// other namespaces are read meanwhile, and so are steps. A client with a token that it has seen counts as one, whatever
+// namespaces it names (threat O44).
 func TestP4Shares(t *testing.T) {
 	const server, other = "10.0.0.1", "10.0.0.2"
 	known := Caller{Authenticated: true}
@@ -87,8 +88,8 @@ func TestP4Shares(t *testing.T) {
 	})
 }
 
-// TestP4WaitsEnd: an authenticated caller waits for memory as long as its context lasts, is served when some is released before, and
-// knows the UID of what was not read.
+// TestP4WaitsEnd: an authenticated caller waits for memory as long as its context lasts, is served when some is
+// released before, and knows the UID of what was not read.
 func TestP4WaitsEnd(t *testing.T) {
 	known := Caller{Authenticated: true}
 	for name, released := range map[string]time.Duration{"nothing is released": 0, "released after three seconds": 3 * time.Second} {

@@ -5,8 +5,9 @@ import (
 	"sync"
 )
 
-// MaxConnections bounds the connections of one listener. Each takes some tens of kilobytes for TLS, buffers and goroutines.
-// One address gets two thirds of them, which is more than the requests that an API server has in flight by default.
+// MaxConnections bounds the connections of one listener. Each takes some tens of kilobytes for TLS, buffers and
+// goroutines. One address gets two thirds of them, which is more than the requests that an API server has in flight by
+// default.
 const MaxConnections = 1024
 
 // Listener closes connections at once that are too many, or too many from one address (threat G20).

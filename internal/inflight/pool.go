@@ -9,18 +9,20 @@ import (
 )
 
 const (
-	// share is how much an address, or a namespace, may acquire for each unit that it leaves free. One alone gets two thirds of a
-	// pool; each further one gets two thirds of what is left, so a few cannot take everything from the rest.
+	// share is how much an address, or a namespace, may acquire for each unit that it leaves free. One alone gets two
+	// thirds of a pool; each further one gets two thirds of what is left, so a few cannot take everything from the
+	// rest.
 	share = 2
-	// serverShare is share for an API server, whose reviews share by namespace as well. A client that has learned a token counts as
-	// one: it leaves a ninth, whatever namespaces it writes into its reviews (threat O44).
+	// serverShare is share for an API server, whose reviews share by namespace as well. A client that has learned a
+	// token counts as one: it leaves a ninth, whatever namespaces it writes into its reviews (threat O44).
 	serverShare = 8
 )
 
 // ErrBusy means that a request could not acquire its share of the budget in time.
 var ErrBusy = errors.New("too many requests are being read or answered")
 
-// holder is what a reservation counts for: a client, by its address, and for an API server also the namespace of the object.
+// holder is what a reservation counts for: a client, by its address, and for an API server also the namespace of the
+// object.
 type holder struct {
 	address string
 	server  bool
@@ -31,8 +33,8 @@ type holder struct {
 func (h holder) client() holder      { return holder{address: h.address, server: h.server} }
 func (h holder) ofNamespace() holder { return holder{namespace: h.namespace} }
 
-// pool is a weighted semaphore in which holders share. golang.org/x/sync/semaphore serves strictly in turn, so one large
-// request that waits would block all small ones behind it, and it does not account by holder.
+// pool is a weighted semaphore in which holders share. golang.org/x/sync/semaphore serves strictly in turn, so one
+// large request that waits would block all small ones behind it, and it does not account by holder.
 //
 // It is safe for concurrent use.
 type pool struct {
@@ -106,8 +108,8 @@ func (p *pool) move(from, to holder, n int64) bool {
 	return true
 }
 
-// acquire acquires n units and blocks until they are available. It returns ErrBusy after the timeout or when the context is
-// cancelled. Small requests pass a large one that waits.
+// acquire acquires n units and blocks until they are available. It returns ErrBusy after the timeout or when the
+// context is cancelled. Small requests pass a large one that waits.
 func (p *pool) acquire(ctx context.Context, h holder, n int64, timeout time.Duration) error {
 	if n > p.largest() {
 		return ErrBusy

@@ -14,8 +14,8 @@ const (
 	perByte = 4
 	// perValue is for the struct, the map entry or the interface that a value becomes.
 	perValue = 256
-	// perRawValue is for a value in what is kept as JSON. The digest of a Policy, and that of a ClusterServiceVersion, decode it for a
-	// while, into no type.
+	// perRawValue is for a value in what is kept as JSON. The digest of a Policy, and that of a ClusterServiceVersion,
+	// decode it for a while, into no type.
 	perRawValue = 96
 	// perLevel is for the stacks of the decoder and the encoder, which recurse; a stack that grows is copied.
 	perLevel = 3 << 10
@@ -23,9 +23,9 @@ const (
 
 var errNotUTF8 = errors.New("it is not UTF-8")
 
-// price returns how many bytes it takes at most to decode a body and to judge or convert what is in it; an error if nothing
-// could be decoded that way. Raw is the name of members that are kept as JSON, "" for none. It looks at the text alone, once, and
-// allocates nothing: what is too much must be refused before it becomes millions of structs.
+// price returns how many bytes it takes at most to decode a body and to judge or convert what is in it; an error if
+// nothing could be decoded that way. Raw is the name of members that are kept as JSON, "" for none. It looks at the
+// text alone, once, and allocates nothing: what is too much must be refused before it becomes millions of structs.
 func price(body []byte, raw string, most int64) (int64, error) {
 	if !utf8.Valid(body) {
 		// The API server sends none. Each bad byte would become three.

@@ -1,5 +1,5 @@
-// Package jsonsize measures a JSON text without decoding it, so that one which would take too much memory is refused before it becomes
-// values.
+// Package jsonsize measures a JSON text without decoding it, so that one which would take too much memory is refused
+// before it becomes values.
 package jsonsize
 
 import "bytes"
@@ -15,16 +15,17 @@ const (
 
 var classes = [256]uint8{'"': quote, ',': comma, '{': opening, '[': opening, '}': closing, ']': closing}
 
-// Measure returns how many values a JSON text holds, at any depth: elements of lists and members of objects, without the text's own value;
-// and how deep lists and objects are nested. It is exact for JSON without white space in empty lists and objects, each of which counts as one
-// value otherwise. For what is not JSON it counts at least what a decoder finds before the fault. It takes about a nanosecond per byte.
+// Measure returns how many values a JSON text holds, at any depth: elements of lists and members of objects, without
+// the text's own value; and how deep lists and objects are nested. It is exact for JSON without white space in empty
+// lists and objects, each of which counts as one value otherwise. For what is not JSON it counts at least what a
+// decoder finds before the fault. It takes about a nanosecond per byte.
 func Measure(text []byte) (values, depth int) {
 	values, _, depth = MeasureWithin(text, "")
 	return values, depth
 }
 
-// MeasureWithin is Measure that also returns how many of the values are in values of members with a name, at any depth. A name that is
-// written with escapes, or with white space before its colon, is not found.
+// MeasureWithin is Measure that also returns how many of the values are in values of members with a name, at any depth.
+// A name that is written with escapes, or with white space before its colon, is not found.
 func MeasureWithin(text []byte, name string) (values, within, depth int) {
 	level, member := 0, 0 // the level of the object that has the member, 0 outside of one
 	for i := 0; i < len(text); i++ {

@@ -1,5 +1,6 @@
-// Package register applies the objects through which the API server calls Opgate, where no client applies them as Helm and kubectl do: OLM
-// rejects webhooks for its own kinds in a bundle, so that a pod that OLM runs has to bring them itself.
+// Package register applies the objects through which the API server calls Opgate, where no client applies them as Helm
+// and kubectl do: OLM rejects webhooks for its own kinds in a bundle, so that a pod that OLM runs has to bring them
+// itself.
 package register
 
 import (
@@ -18,13 +19,15 @@ import (
 )
 
 const (
-	// fieldManager owns what the manifests say. Nothing in them is written by package certs, so applying them again takes nothing away.
+	// fieldManager owns what the manifests say. Nothing in them is written by package certs, so applying them again
+	// takes nothing away.
 	fieldManager = "opgate-register"
 	// versionLabel is the version of Opgate that an object belongs to.
 	versionLabel = "app.kubernetes.io/version"
 )
 
-// clusterRoles is the kind that may own webhook configurations: OLM deletes the ClusterRoles of an operator that is removed.
+// clusterRoles is the kind that may own webhook configurations: OLM deletes the ClusterRoles of an operator that is
+// removed.
 var clusterRoles = schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"}
 
 // Options configure Apply. All fields are required.
@@ -39,9 +42,9 @@ type Options struct {
 	Log   logr.Logger
 }
 
-// Apply reads the manifests and applies them, definitions first. It leaves an object alone that a later version of Opgate has applied: during
-// an upgrade a pod of the version before may start again. It returns an error, and applies nothing, if a manifest cannot be used or
-// the owner does not exist.
+// Apply reads the manifests and applies them, definitions first. It leaves an object alone that a later version of
+// Opgate has applied: during an upgrade a pod of the version before may start again. It returns an error, and applies
+// nothing, if a manifest cannot be used or the owner does not exist.
 func Apply(ctx context.Context, o Options) error {
 	objects, err := read(o.Directory)
 	if err != nil {
@@ -67,7 +70,8 @@ func Apply(ctx context.Context, o Options) error {
 	return nil
 }
 
-// owner returns a reference to the owner. Without one, webhooks would stay when Opgate is removed, and refuse all that they are for.
+// owner returns a reference to the owner. Without one, webhooks would stay when Opgate is removed, and refuse all that
+// they are for.
 func (o *Options) owner(ctx context.Context) (metav1.OwnerReference, error) {
 	role, err := o.Client.Resource(clusterRoles).Get(ctx, o.Owner, metav1.GetOptions{})
 	if err != nil {
@@ -102,8 +106,8 @@ func later(a, b string) bool {
 	return err == nil && err2 == nil && first.GT(second)
 }
 
-// wantNamespace returns an error for each webhook of an object that calls another namespace. Opgate's namespace is not judged, so one that
-// is shared with other operators would exempt these.
+// wantNamespace returns an error for each webhook of an object that calls another namespace. Opgate's namespace is not
+// judged, so one that is shared with other operators would exempt these.
 func wantNamespace(object *unstructured.Unstructured, namespace string) error {
 	var errs []error
 	for _, called := range calledNamespaces(object) {

@@ -1,6 +1,7 @@
-// Package text puts text that others wrote into messages, statuses and events. Names, messages and rules come from tenants,
-// from authors of bundles and from catalogs, in any size and in any bytes: what this package returns is valid UTF-8 on one
-// line, and holds nothing that moves a cursor, changes a terminal or turns the direction of the text around it.
+// Package text puts text that others wrote into messages, statuses and events. Names, messages and rules come from
+// tenants, from authors of bundles and from catalogs, in any size and in any bytes: what this package returns is valid
+// UTF-8 on one line, and holds nothing that moves a cursor, changes a terminal or turns the direction of the text
+// around it.
 //
 // Quote and Escape also show letters that only look like ASCII (threat O11), so they are for what a reader compares.
 // Truncate leaves letters of any script as they are, so it is for prose.
@@ -45,8 +46,8 @@ func Unquote(raw []byte) string {
 	return s
 }
 
-// Name returns a name as it is where it could be one, and quoted where it is empty, too long, or has a character that no
-// name has.
+// Name returns a name as it is where it could be one, and quoted where it is empty, too long, or has a character that
+// no name has.
 func Name(s string) string {
 	if s == "" || len(s) > maxName || strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return Quote(s)
@@ -96,13 +97,13 @@ func join(parts []string, most int, show func(string) string) string {
 	return list
 }
 
-// Truncate returns a text on one line, in at most so many bytes; one that it shortens ends in dots. Control characters, and
-// the white space around them, become one space; other characters that are not printable are escaped, and each byte that is not
-// UTF-8 becomes a question mark. Truncating twice changes nothing.
+// Truncate returns a text on one line, in at most so many bytes; one that it shortens ends in dots. Control characters,
+// and the white space around them, become one space; other characters that are not printable are escaped, and each byte
+// that is not UTF-8 becomes a question mark. Truncating twice changes nothing.
 func Truncate(s string, most int) string { return TruncateSuffix(s, most, dots) }
 
-// TruncateSuffix is Truncate with another suffix than dots for what it shortens. It returns the whole suffix even where that
-// is longer than most.
+// TruncateSuffix is Truncate with another suffix than dots for what it shortens. It returns the whole suffix even where
+// that is longer than most.
 func TruncateSuffix(s string, most int, suffix string) string {
 	if len(s) <= most && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' }) {
 		return s

@@ -1,5 +1,5 @@
-// Package vocabulary rejects phrases that a reader who knows Kubernetes, controller-runtime and OLM would not expect: in comments of Go
-// files, help of flags and metrics, log messages, documents, YAML and scenarios. `make lint` runs it.
+// Package vocabulary rejects phrases that a reader who knows Kubernetes, controller-runtime and OLM would not expect:
+// in comments of Go files, help of flags and metrics, log messages, documents, YAML and scenarios. `make lint` runs it.
 package vocabulary
 
 import (
@@ -173,8 +173,8 @@ func read(file string, data []byte) ([]passage, error) {
 	return nil, nil
 }
 
-// readGo returns the comments, the strings and the names that a file declares. Of tests and tools, only those strings that are help or
-// log messages.
+// readGo returns the comments, the strings and the names that a file declares. Of tests and tools, only those strings
+// that are help or log messages.
 func readGo(path string, data []byte) (all []passage, err error) {
 	set := token.NewFileSet()
 	file, err := parser.ParseFile(set, path, data, parser.ParseComments)
@@ -226,7 +226,8 @@ func readGo(path string, data []byte) (all []passage, err error) {
 	return all, nil
 }
 
-// declared returns the names that a node declares, other than a function: types, constants, variables, parameters and fields.
+// declared returns the names that a node declares, other than a function: types, constants, variables, parameters and
+// fields.
 func declared(n ast.Node) []*ast.Ident {
 	var names []ast.Expr
 	switch n := n.(type) {

@@ -159,7 +159,8 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// TestRenovate shows that Renovate sees every module file, those beside go.mod included, and that its rules name files that exist.
+// TestRenovate shows that Renovate sees every module file, those beside go.mod included, and that its rules name files
+// that exist.
 func TestRenovate(t *testing.T) {
 	var config struct {
 		GoMod struct {

@@ -1,4 +1,5 @@
-// Package workflows checks what GitHub reads of this repository and no compiler sees: workflows, forms for issues, Renovate's configuration.
+// Package workflows checks what GitHub reads of this repository and no compiler sees: workflows, forms for issues,
+// Renovate's configuration.
 package workflows
 
 import (

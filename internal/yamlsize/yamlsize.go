@@ -1,5 +1,5 @@
-// Package yamlsize measures a YAML text without replacing its aliases, so that one which would take too much memory is refused before it
-// becomes values.
+// Package yamlsize measures a YAML text without replacing its aliases, so that one which would take too much memory is
+// refused before it becomes values.
 package yamlsize
 
 import (

@@ -26,8 +26,8 @@ import (
 	"github.com/opgate/opgate/rules/backstop"
 )
 
-// apiServer evaluates compiled objects with the API server's own code: its CEL environment, its limits of cost and its composition of
-// messages. It selects no objects by rules and namespaces, which the test on a real API server covers.
+// apiServer evaluates compiled objects with the API server's own code: its CEL environment, its limits of cost and its
+// composition of messages. It selects no objects by rules and namespaces, which the test on a real API server covers.
 type apiServer struct {
 	validator validating.Validator
 	matches   matchconditions.Matcher

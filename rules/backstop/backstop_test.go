@@ -197,7 +197,8 @@ func TestSubscriptions(t *testing.T) {
 	}
 }
 
-// TestHostile: names that no API server stores, and policies that contradict each other, neither break an expression nor open it.
+// TestHostile: names that no API server stores, and policies that contradict each other, neither break an expression
+// nor open it.
 func TestHostile(t *testing.T) {
 	s := under(t, policy("a'b\\\n c/d", "shop", "etcd", versions("etcd.v1")), policy("etcd", "shop", "etcd", versions("x' || true || '", "etcd.v2")),
 		policy("forbidden", "shop", "etcd", func(s *spec) { s.ComplianceType = policyv1beta2.MustNotHave }),
@@ -210,7 +211,8 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// TestAccounts: what a ServiceAccount writes as which OLM may write steps is left to the gate, and what any other user writes is not.
+// TestAccounts: what a ServiceAccount writes as which OLM may write steps is left to the gate, and what any other user
+// writes is not.
 func TestAccounts(t *testing.T) {
 	policies := []*rules.OperatorPolicy{policy("etcd", "shop", "etcd", versions("etcd.v1"))}
 	w := write{resource: "clusterserviceversions", object: object{"apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion",
@@ -237,8 +239,8 @@ func TestAccounts(t *testing.T) {
 	}
 }
 
-// TestD1CSVsThatHideTheirPackage: a user who writes a ClusterServiceVersion cannot get past the API server by the form of its properties, and
-// the gate refuses each of these writes as well.
+// TestD1CSVsThatHideTheirPackage: a user who writes a ClusterServiceVersion cannot get past the API server by the form
+// of its properties, and the gate refuses each of these writes as well.
 func TestD1CSVsThatHideTheirPackage(t *testing.T) {
 	policies := []*rules.OperatorPolicy{policy("etcd", "shop", "etcd", versions("etcd.v0.9.2"))}
 	s := under(t, policies...)
@@ -270,12 +272,14 @@ func TestD1CSVsThatHideTheirPackage(t *testing.T) {
 			hidden := hide[name](named("etcd"))
 			attack(t, write{user: "alice", object: csv("shop", "etcd.v0.9.4", hidden)}, true)
 			attack(t, write{user: "alice", object: csv("shop", "etcd.v0.9.2", hidden)}, true)
-			// One that is described otherwise cannot become one that is not described, and a copy cannot become an operator.
+			// One that is described otherwise cannot become one that is not described, and a copy cannot become an
+			// operator.
 			attack(t, write{user: "alice", object: csv("shop", "etcd.v0.9.4", hidden), old: csv("shop", "etcd.v0.9.4", named("foreign"))}, true)
 			copied := csv("shop", "etcd.v0.9.4", hidden)
 			copied["metadata"].(object)["labels"] = object{olm.CopiedFromLabel: "elsewhere"}
 			attack(t, write{user: "alice", object: csv("shop", "etcd.v0.9.4", hidden), old: copied}, true)
-			// Controls: OLM, Opgate, accounts that write steps, a namespace that is not governed, an update of what was there before.
+			// Controls: OLM, Opgate, accounts that write steps, a namespace that is not governed, an update of what was
+			// there before.
 			attack(t, write{user: olmUser, rights: []string{escalate}, object: csv("shop", "etcd.v0.9.4", hidden)}, false)
 			attack(t, write{user: opgateUser, object: csv("shop", "etcd.v0.9.4", hidden)}, false)
 			attack(t, write{user: "system:serviceaccount:shop:installer", object: csv("shop", "etcd.v0.9.4", hidden)}, false)

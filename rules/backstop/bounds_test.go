@@ -20,7 +20,8 @@ func long(n int) []string {
 	return names
 }
 
-// TestBounds: policies that the API server could not evaluate are left to the webhooks and reported, and all others hold.
+// TestBounds: policies that the API server could not evaluate are left to the webhooks and reported, and all others
+// hold.
 func TestBounds(t *testing.T) {
 	small := policy("first", "shop", "etcd", versions("etcd.v1"))
 	many := func(n int, names func(i int) []string) []*rules.OperatorPolicy {

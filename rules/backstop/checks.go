@@ -13,17 +13,18 @@ const (
 	propertiesKey   = `"` + olm.PropertiesAnnotation + `":"`
 )
 
-// A candidate is a ClusterServiceVersion as one place of an object describes it: the list of its name, package and the contents of its property. The gate reads
-// the same, or, if places disagree, holds it: one place is enough to refuse.
+// A candidate is a ClusterServiceVersion as one place of an object describes it: the list of its name, package and the
+// contents of its property. The gate reads the same, or, if places disagree, holds it: one place is enough to refuse.
 
-// described is an expression for the contents of the first olm.package property of a bundle; ” if there is none. OLM marshals properties
-// compactly.
+// described is an expression for the contents of the first olm.package property of a bundle; ” if there is none. OLM
+// marshals properties compactly.
 func described(properties string) string {
 	return properties + ".split(" + quote(packageProperty) + ", 2)[?1].orValue('').split('}', 2)[0]"
 }
 
-// describedInManifest is described for the manifest of a step, in which the annotation with the properties is a string with escaped quotes.
-// It ends before the next quote that is not escaped, which another key follows. The cost is six tenths of the size.
+// describedInManifest is described for the manifest of a step, in which the annotation with the properties is a string
+// with escaped quotes. It ends before the next quote that is not escaped, which another key follows. The cost is six
+// tenths of the size.
 func describedInManifest(manifest string) string {
 	return "[" + manifest + ".split(" + quote(propertiesKey) + ", 2)[?1].orValue('').split(" +
 		quote(strings.ReplaceAll(packageProperty, `"`, `\"`)) + ", 2)].map(p, size(p) < 2 || p[0].contains('\",\"') || p[0].contains('\"},\"') ? '' : " +
@@ -78,8 +79,8 @@ func (p *program) reasons(plan bool) string {
 	return "variables.rules.filter(r, " + p.refuses(plan) + ").map(r, " + p.reason() + ").join('; ')"
 }
 
-// reason is an expression for why row r refuses candidate c, in the words of the gate. What several of its parts need is l, the names or the
-// text of the row, and v, the version.
+// reason is an expression for why row r refuses candidate c, in the words of the gate. What several of its parts need
+// is l, the names or the text of the row, and v, the version.
 func (p *program) reason() string {
 	names := "r.filter(x, x.startsWith('" + prefixName + "')).map(x, x.substring(1))"
 	list := "[" + p.data.value() + ".split('|', 2)[?1].orValue('')].map(m, m != '' ? m : " + names + ".join(', '))"

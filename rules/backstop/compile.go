@@ -15,7 +15,8 @@ const maxAccounts = 4
 
 // Features are what the API server supports, from its discovery.
 type Features struct {
-	// ValidatingAdmissionPolicy and MutatingAdmissionPolicy are set if it serves these kinds in admissionregistration.k8s.io/v1.
+	// ValidatingAdmissionPolicy and MutatingAdmissionPolicy are set if it serves these kinds in
+	// admissionregistration.k8s.io/v1.
 	ValidatingAdmissionPolicy, MutatingAdmissionPolicy bool
 	// Semver is set if its CEL has semver(); without it version ranges are left to the gate.
 	Semver bool
@@ -25,7 +26,8 @@ type Features struct {
 type Input struct {
 	// Policies are all OperatorPolicies of the cluster. Those that only inform, or govern nothing, are ignored.
 	Policies []*rules.OperatorPolicy
-	// OLM are the user names that OLM writes as. As for the webhooks, a name counts only if the user may also escalate ClusterRoles.
+	// OLM are the user names that OLM writes as. As for the webhooks, a name counts only if the user may also escalate
+	// ClusterRoles.
 	OLM []string
 	// Opgate is the user name that Opgate writes as; "" if it has none.
 	Opgate string
@@ -33,9 +35,9 @@ type Input struct {
 	ApprovalMode rules.ApprovalMode
 	// ExcludedNamespaces are those that the webhook configurations exclude.
 	ExcludedNamespaces []string
-	// Accounts are, by namespace, the ServiceAccounts as which OLM may write steps of plans, because an OperatorGroup names them. What they
-	// write is left to the gate; rules.Namespace.StepAccounts returns them. The first maxAccounts of a namespace count.
-	// Nil if they are not known: then it is so for any ServiceAccount of the namespace.
+	// Accounts are, by namespace, the ServiceAccounts as which OLM may write steps of plans, because an OperatorGroup
+	// names them. What they write is left to the gate; rules.Namespace.StepAccounts returns them. The first maxAccounts
+	// of a namespace count. Nil if they are not known: then it is so for any ServiceAccount of the namespace.
 	Accounts map[string][]string
 	Features Features
 	// Audit makes the API server record and warn of what it would refuse, and change nothing.
@@ -44,8 +46,8 @@ type Input struct {
 	Labels map[string]string
 }
 
-// Objects are the admission policies and their bindings. A pair that the API server does not support, or that is not needed, is nil and
-// must not exist.
+// Objects are the admission policies and their bindings. A pair that the API server does not support, or that is not
+// needed, is nil and must not exist.
 type Objects struct {
 	Validating        *admissionv1.ValidatingAdmissionPolicy
 	ValidatingBinding *admissionv1.ValidatingAdmissionPolicyBinding
@@ -54,8 +56,9 @@ type Objects struct {
 	// Unpacked is the ValidatingAdmissionPolicy on unpacked bundles; not needed if no user name of OLM is known.
 	Unpacked        *admissionv1.ValidatingAdmissionPolicy
 	UnpackedBinding *admissionv1.ValidatingAdmissionPolicyBinding
-	// Left are the OperatorPolicies, as NAMESPACE/NAME and sorted, of which something is left to the webhooks: lists that are too long, and
-	// what is more than the share of the policy's namespace, if there are very many for one namespace or in total.
+	// Left are the OperatorPolicies, as NAMESPACE/NAME and sorted, of which something is left to the webhooks: lists
+	// that are too long, and what is more than the share of the policy's namespace, if there are very many for one
+	// namespace or in total.
 	Left []string
 }
 

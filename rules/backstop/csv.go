@@ -5,9 +5,9 @@ import (
 	"github.com/opgate/opgate/rules"
 )
 
-// addCSVs adds the rules on ClusterServiceVersions that others than OLM write. They are judged by their own properties, which have to name
-// the package in a form that can be read here (threat O41). What OLM itself writes as a step of a plan is left to the gate: the plan was
-// judged when it was approved, or overridden.
+// addCSVs adds the rules on ClusterServiceVersions that others than OLM write. They are judged by their own properties,
+// which have to name the package in a form that can be read here (threat O41). What OLM itself writes as a step of a
+// plan is left to the gate: the plan was judged when it was approved, or overridden.
 func (p *program) addCSVs() {
 	byOthers := governed + " && request.userInfo.username != " + quote(p.in.Opgate)
 	// A copy runs nothing, so a write that makes something else of it installs the operator.
@@ -72,8 +72,8 @@ func self(object string) string {
 	return "[[string(" + object + ".metadata.?name.orValue('')), " + described(propertiesOf(object)) + "]]"
 }
 
-// stepAccount is an expression that reports whether a ServiceAccount writes as which OLM may write steps of plans. The gate admits what it
-// writes if the plan was overridden.
+// stepAccount is an expression that reports whether a ServiceAccount writes as which OLM may write steps of plans. The
+// gate admits what it writes if the plan was overridden.
 func (p *program) stepAccount() string {
 	const prefix = "'system:serviceaccount:' + request.namespace + ':'"
 	if p.in.Accounts == nil || p.accounts == nil {

@@ -13,8 +13,9 @@ func optional(object, path, missing string) string {
 // maxCompared bounds the elements that are compared field by field.
 const maxCompared = 1000
 
-// changedList is an expression for a list of the path of a list if a write changes it. Lists that differ only in fields that mean the same
-// when they are missing are equal for the gate, so such lists are compared field by field. Long ones are not, which costs too much.
+// changedList is an expression for a list of the path of a list if a write changes it. Lists that differ only in fields
+// that mean the same when they are missing are equal for the gate, so such lists are compared field by field. Long ones
+// are not, which costs too much.
 func changedList(path, v string, fields []string) string {
 	of := func(object string) string {
 		values := make([]string, len(fields))

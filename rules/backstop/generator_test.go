@@ -142,7 +142,8 @@ func (w *world) properties(pkg, version string) string {
 	return compact(ordered{{"properties", list}})
 }
 
-// hide rewrites properties so that a reader who does not decode them reads another package than OLM, or none (attacks-2, d1).
+// hide rewrites properties so that a reader who does not decode them reads another package than OLM, or none
+// (attacks-2, d1).
 var hide = map[string]func(properties string) string{
 	"white space": func(p string) string { return strings.ReplaceAll(p, ":", ": ") },
 	"line feeds":  func(p string) string { return strings.ReplaceAll(p, "{", "{\n") },

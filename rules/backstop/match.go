@@ -8,10 +8,11 @@ import (
 )
 
 const (
-	// maxCondition is the size in bytes of the longest match condition. The compiler of CEL reads up to 100,000 characters.
+	// maxCondition is the size in bytes of the longest match condition. The compiler of CEL reads up to 100,000
+	// characters.
 	maxCondition = 96 << 10
-	// What a match condition judges of a plan, since all of it may cost what one expression may: some steps, few of which are
-	// ClusterServiceVersions or bundles, and some bytes of each. Most plans are smaller.
+	// What a match condition judges of a plan, since all of it may cost what one expression may: some steps, few of
+	// which are ClusterServiceVersions or bundles, and some bytes of each. Most plans are smaller.
 	maxSteps, maxBundles, maxEntry = 200, 8, 48 << 10
 )
 
@@ -23,10 +24,11 @@ func anyLonger(list, field string) string {
 	return fmt.Sprintf("%s.exists(e, size(string(e.?%s.orValue(''))) > %d)", list, field, maxEntry)
 }
 
-// matchConditions returns the condition under which the API server looks at anything else: that a rule may refuse the write of a plan, or that
-// something else is written. Most plans that are approved are admitted, and are evaluated once by it instead of three times, for the validation,
-// its message and the audit annotation. It cannot use variables, so it has the table a second time. If that is too long there is no condition,
-// and the same writes are refused. Rules on other writes would make the API server compile it for longer, which delays every edit of a policy.
+// matchConditions returns the condition under which the API server looks at anything else: that a rule may refuse the
+// write of a plan, or that something else is written. Most plans that are approved are admitted, and are evaluated once
+// by it instead of three times, for the validation, its message and the audit annotation. It cannot use variables, so
+// it has the table a second time. If that is too long there is no condition, and the same writes are refused. Rules on
+// other writes would make the API server compile it for longer, which delays every edit of a policy.
 func (p *program) matchConditions() []admissionv1.MatchCondition {
 	values := map[string]string{}
 	for _, v := range p.variables {

@@ -7,15 +7,16 @@ import (
 	"github.com/opgate/opgate/rules"
 )
 
-// maxPolicies bounds the policies for which an override is checked. The API server allows two checks of rights in an expression, and some
-// twenty for a request. What more policies refuse can be overridden through the gate only.
+// maxPolicies bounds the policies for which an override is checked. The API server allows two checks of rights in an
+// expression, and some twenty for a request. What more policies refuse can be overridden through the gate only.
 const maxPolicies = 8
 
 // maxShown bounds the ClusterServiceVersions that a message shows.
 const maxShown = 3
 
-// maxCSVs bounds the ClusterServiceVersions of a plan, for the API server's limit of cost. Plans in use have some dozens. A larger one is
-// held here although the gate might admit it: who may subscribe to that many packages would get anything past the rules with it.
+// maxCSVs bounds the ClusterServiceVersions of a plan, for the API server's limit of cost. Plans in use have some
+// dozens. A larger one is held here although the gate might admit it: who may subscribe to that many packages would get
+// anything past the rules with it.
 const maxCSVs = 1000
 
 // Expressions that are about InstallPlans, and cheaper than a variable.
@@ -28,7 +29,8 @@ const (
 	approves = "(" + update + " && " + isApproved + " && !(" + wasApproved + ") && " + governed + ")"
 	// changesPhase is true if the phase is another one than before.
 	changesPhase = oldPhase + " != " + newPhase + " && " + governed
-	// starts is true for the one move of a phase that others than OLM may make: what it leads to is judged like an approval.
+	// starts is true for the one move of a phase that others than OLM may make: what it leads to is judged like an
+	// approval.
 	starts = "(" + newPhase + " == '" + olm.PhaseInstalling + "' && " + oldPhase + " == '" + olm.PhaseRequiresApproval + "' && " +
 		wasApproved + " && " + governed + ")"
 	lookups = "oldObject.?status.?bundleLookups.orValue([])"
@@ -158,7 +160,8 @@ var (
 	changedInstalled = "(" + installed("object") + " != " + installed("oldObject") + " ? ['status.conditions'] : [])"
 )
 
-// changed is an expression for a list of the path of a field if a write changes it; missing is what a missing field means.
+// changed is an expression for a list of the path of a field if a write changes it; missing is what a missing field
+// means.
 func changed(path, missing string) string {
 	return fmt.Sprintf("(%s != %s ? [%s] : [])", optional("object", path, missing), optional("oldObject", path, missing), quote(path))
 }

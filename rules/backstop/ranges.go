@@ -6,8 +6,8 @@ import (
 	"github.com/opgate/opgate/olm"
 )
 
-// compileRange returns the intervals of a version range as "LOW,=,HIGH,=", for inRange. A bound is empty if there is none, and an equals
-// sign follows one that belongs to the interval.
+// compileRange returns the intervals of a version range as "LOW,=,HIGH,=", for inRange. A bound is empty if there is
+// none, and an equals sign follows one that belongs to the interval.
 func compileRange(r *olm.VersionRange) []string {
 	intervals := r.Intervals()
 	columns := make([]string, len(intervals))

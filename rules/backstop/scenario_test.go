@@ -87,7 +87,8 @@ func wantRules(t *testing.T, objects *backstop.Objects) {
 	}
 }
 
-// TestRefusalsWithoutTrace checks that the documentation names every rule by which a scenario is refused before Opgate is asked.
+// TestRefusalsWithoutTrace checks that the documentation names every rule by which a scenario is refused before Opgate
+// is asked.
 func TestRefusalsWithoutTrace(t *testing.T) {
 	scenarios, err := scenario.Load(scenarioDir, scenario.Versions{})
 	if err != nil {
@@ -108,7 +109,8 @@ func TestRefusalsWithoutTrace(t *testing.T) {
 	}
 }
 
-// TestDocumentedAsLeft checks that the documentation names every rule on objects of OLM that the API server does not hold.
+// TestDocumentedAsLeft checks that the documentation names every rule on objects of OLM that the API server does not
+// hold.
 func TestDocumentedAsLeft(t *testing.T) {
 	section := documented(t, "What is left to the webhooks")
 	kinds := []string{"subscription", "bundle", "plan", "csv", "catalogsource", "operatorgroup"}

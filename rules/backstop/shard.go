@@ -7,13 +7,15 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 )
 
-// A look-up costs the API server time for each byte of the text, and each variable costs it time for each write, whether it is evaluated or
-// not. So texts are short, and a variable has many where its expression can choose among them.
+// A look-up costs the API server time for each byte of the text, and each variable costs it time for each write,
+// whether it is evaluated or not. So texts are short, and a variable has many where its expression can choose among
+// them.
 const (
-	// maxText is the size in bytes of a text in which values are looked up by namespace, maxDataText that of one in which they are looked up
-	// by another key. A single key may have more.
+	// maxText is the size in bytes of a text in which values are looked up by namespace, maxDataText that of one in
+	// which they are looked up by another key. A single key may have more.
 	maxText, maxDataText = 2 << 10, 8 << 10
-	// maxVariable is the size in bytes of the literals of a variable. The compiler of CEL reads up to 100,000 characters in an expression.
+	// maxVariable is the size in bytes of the literals of a variable. The compiler of CEL reads up to 100,000
+	// characters in an expression.
 	maxVariable = 64 << 10
 )
 
@@ -115,8 +117,8 @@ func (s *shards) of() string {
 	return choose(s.key, s.firstOf, names)
 }
 
-// values is an expression for the list of the values of the key, each followed by the call of a method. What precedes the first of them is
-// on the line before, or nothing.
+// values is an expression for the list of the values of the key, each followed by the call of a method. What precedes
+// the first of them is on the line before, or nothing.
 func (s *shards) values(method string) string {
 	return s.of() + `.split('\n' + ` + s.key + ` + ' ').map(v, v != '' && !v.startsWith('\n'), v.split('\n', 2)[0]` + method + `)`
 }

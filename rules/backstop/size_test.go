@@ -21,7 +21,8 @@ func crowd(n int) []*rules.OperatorPolicy {
 	return policies
 }
 
-// TestTenThousandNamespaces: the table stays in one object, the API server compiles it, and the first and the last namespace are held.
+// TestTenThousandNamespaces: the table stays in one object, the API server compiles it, and the first and the last
+// namespace are held.
 func TestTenThousandNamespaces(t *testing.T) {
 	policies := crowd(10_000)
 	o := compile(backstop.Input{Features: everything, Policies: policies})
@@ -78,7 +79,8 @@ func BenchmarkApproval(b *testing.B) {
 	}
 }
 
-// BenchmarkChange is what the API server spends on an edit of a policy: on the check of the edited objects, and as much again to put them into use.
+// BenchmarkChange is what the API server spends on an edit of a policy: on the check of the edited objects, and as much
+// again to put them into use.
 func BenchmarkChange(b *testing.B) {
 	for _, n := range []int{1, 1000, 10_000} {
 		o := compile(backstop.Input{Features: everything, Policies: crowd(n)})

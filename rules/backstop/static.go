@@ -37,11 +37,14 @@ var controllers = []string{"system:kube-controller-manager", "system:serviceacco
 type StaticInput struct {
 	// Namespace is Opgate's, and Opgate the user name that it writes as.
 	Namespace, Opgate string
-	// Maintainers are the users who may update the installation, but never delete it, and may write policies where these are kept.
+	// Maintainers are the users who may update the installation, but never delete it, and may write policies where
+	// these are kept.
 	Maintainers []string
-	// CertificateWriters are the users who write certificates and CAs, as cert-manager's controller and its cainjector do.
+	// CertificateWriters are the users who write certificates and CAs, as cert-manager's controller and its cainjector
+	// do.
 	CertificateWriters []string
-	// KeepPolicies is whether OperatorPolicies, Constraints, Policies and PolicySets are changed and deleted by maintainers alone.
+	// KeepPolicies is whether OperatorPolicies, Constraints, Policies and PolicySets are changed and deleted by
+	// maintainers alone.
 	KeepPolicies bool
 	// Compiled are what Compile returned; the zero value if the API server's own admission policies are all there is.
 	Compiled Objects
@@ -49,9 +52,9 @@ type StaticInput struct {
 	Set string
 }
 
-// CompileStatic returns the admission policies, each before its binding, that the API server loads from files: they are in no API, so
-// no request can change or delete them, and they judge admission policies and webhook configurations too, as policies in the API
-// never do (threat G37). The validating ones and the mutating ones are for two directories.
+// CompileStatic returns the admission policies, each before its binding, that the API server loads from files: they are
+// in no API, so no request can change or delete them, and they judge admission policies and webhook configurations too,
+// as policies in the API never do (threat G37). The validating ones and the mutating ones are for two directories.
 func CompileStatic(in StaticInput) (validating, mutating []runtime.Object) {
 	pairs := []*admissionv1.ValidatingAdmissionPolicy{in.installation(), in.probe()}
 	if in.KeepPolicies {
@@ -126,8 +129,9 @@ func same(fields ...string) string {
 	return strings.Join(fields, " && ")
 }
 
-// installation keeps webhook configurations, admission policies, rights, definitions and workload. Pods and ResourceQuotas are not kept: without
-// a pod everything is refused. Opgate itself writes what it owns, and deletes admission policies that have nothing to hold.
+// installation keeps webhook configurations, admission policies, rights, definitions and workload. Pods and
+// ResourceQuotas are not kept: without a pod everything is refused. Opgate itself writes what it owns, and deletes
+// admission policies that have nothing to hold.
 func (in *StaticInput) installation() *admissionv1.ValidatingAdmissionPolicy {
 	condition := "has(oldObject.metadata.namespace) ? oldObject.metadata.namespace == " + quote(in.Namespace) + " && " + byOpgate +
 		" : request.resource.resource == 'namespaces' ? " + named + " == " + quote(in.Namespace) +

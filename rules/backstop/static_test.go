@@ -14,8 +14,8 @@ import (
 	"github.com/opgate/opgate/rules/backstop"
 )
 
-// TestStaticCompiles: the API servers that load policies from files compile what is in them, and none asks for request.name, which the
-// deletion of a collection does not have.
+// TestStaticCompiles: the API servers that load policies from files compile what is in them, and none asks for
+// request.name, which the deletion of a collection does not have.
 func TestStaticCompiles(t *testing.T) {
 	t.Parallel()
 	loaded, mutating := backstop.CompileStatic(backstop.StaticInput{Namespace: "opgate-system", Opgate: "system:serviceaccount:opgate-system:opgate",

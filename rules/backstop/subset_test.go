@@ -23,8 +23,8 @@ var core = []rules.RuleID{rules.RuleBundleVersion, rules.RuleBundleVersionRange,
 // cases is how many writes TestSubset generates.
 var cases = flag.Int("cases", 500, "number of generated writes; make test-long generates 3,000")
 
-// TestSubset checks on generated policies and writes that the API server refuses nothing that the gate admits, that it refuses what the gate
-// refuses by a core rule, and that no expression fails.
+// TestSubset checks on generated policies and writes that the API server refuses nothing that the gate admits, that it
+// refuses what the gate refuses by a core rule, and that no expression fails.
 func TestSubset(t *testing.T) {
 	const writes = 100
 	worlds := max(1, *cases/writes)

@@ -14,7 +14,8 @@ import (
 // maxListed bounds the names that a message lists, as in messages of the gate.
 const maxListed = 10
 
-// The checks of a policy. A check with data has the letter followed by the number of the data, so that equal data is stored once.
+// The checks of a policy. A check with data has the letter followed by the number of the data, so that equal data is
+// stored once.
 const (
 	checkUnreadable = "u" // everything is held
 	checkPending    = "p" // everything in a plan is held
@@ -36,16 +37,17 @@ const (
 // everyPackage is in place of the package in a row about every package.
 const everyPackage = "*"
 
-// table is what the policies say, in lines: a literal list or map of this size would take the API server seconds to compile.
+// table is what the policies say, in lines: a literal list or map of this size would take the API server seconds to
+// compile.
 type table struct {
-	// rows are "PACKAGE CHECK NAMESPACE/NAME MARK" by governed namespace, sorted by package and policy. The mark is "*" in the first row of a
-	// policy and "-" in the others.
+	// rows are "PACKAGE CHECK NAMESPACE/NAME MARK" by governed namespace, sorted by package and policy. The mark is "*"
+	// in the first row of a policy and "-" in the others.
 	rows map[string][]string
 	// data is "=NAME =NAME ~INTERVAL|TEXT" by check, and "" for checks without data. The text, for messages, follows
 	// if the names are not enough.
 	data map[string][]string
-	// everywhere are the rows of the policies whose namespace cannot be read. They count in every namespace, and have no
-	// data.
+	// everywhere are the rows of the policies whose namespace cannot be read. They count in every namespace, and have
+	// no data.
 	everywhere []string
 	// anyPackage is set if a row is about every package.
 	anyPackage bool
@@ -156,7 +158,8 @@ func (t *table) addEverywhere(entries []*entry, accounts map[string][]string) {
 // judges reports whether a row is of a policy that has to judge each plan.
 func judges(row string) bool { return strings.Split(row, " ")[1] != checkNothing }
 
-// word returns a name as one column of a row. The API server stores no other names, and an unreadable policy may hold one.
+// word returns a name as one column of a row. The API server stores no other names, and an unreadable policy may hold
+// one.
 func word(name string) string {
 	return strings.Map(func(r rune) rune {
 		if r <= ' ' || r == '|' {

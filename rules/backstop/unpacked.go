@@ -11,12 +11,14 @@ import (
 // UnpackedName is the name of the ValidatingAdmissionPolicy on unpacked bundles, and of its binding.
 const UnpackedName = "opgate-unpacked"
 
-// unpackedNames matches the names of the ConfigMaps into which OLM unpacks bundle images: the digest of the image reference, without its
-// last digit. Bundles bring ConfigMaps of other names with the same label, which operators and users may change.
+// unpackedNames matches the names of the ConfigMaps into which OLM unpacks bundle images: the digest of the image
+// reference, without its last digit. Bundles bring ConfigMaps of other names with the same label, which operators and
+// users may change.
 const unpackedNames = "^[0-9a-f]{63,64}$"
 
-// unpacked returns the ValidatingAdmissionPolicy that keeps the contents of unpacked bundles as OLM has written them: what a plan installs,
-// and what users consent to, is read from there. It does not depend on policies. Deletes are not matched: OLM unpacks again.
+// unpacked returns the ValidatingAdmissionPolicy that keeps the contents of unpacked bundles as OLM has written them:
+// what a plan installs, and what users consent to, is read from there. It does not depend on policies. Deletes are not
+// matched: OLM unpacks again.
 func (in *Input) unpacked() (*admissionv1.ValidatingAdmissionPolicy, *admissionv1.ValidatingAdmissionPolicyBinding) {
 	fail, equivalent, forbidden := admissionv1.Fail, admissionv1.Equivalent, metav1.StatusReasonForbidden
 	reason := func(object string) string {

@@ -9,8 +9,8 @@ import (
 	"github.com/opgate/opgate/rules/backstop"
 )
 
-// TestUnpacked: OLM and the Job write the contents of unpacked bundles, and no other user without a reason and the right to it. What the API
-// server selects by label, the test on a real one covers.
+// TestUnpacked: OLM and the Job write the contents of unpacked bundles, and no other user without a reason and the
+// right to it. What the API server selects by label, the test on a real one covers.
 func TestUnpacked(t *testing.T) {
 	o := compile(backstop.Input{Features: everything})
 	s := newAPIServer(t, &backstop.Objects{Validating: o.Unpacked, ValidatingBinding: o.UnpackedBinding})

@@ -47,20 +47,21 @@ const (
 // refusal is one rule.
 type refusal struct {
 	id rules.RuleID
-	// when is an expression that reports whether the rule refuses a request, except for what another expression allows, which may ask for
-	// rights. Messages and audit annotations cannot ask for them. No exception is "".
+	// when is an expression that reports whether the rule refuses a request, except for what another expression allows,
+	// which may ask for rights. Messages and audit annotations cannot ask for them. No exception is "".
 	when, except string
 	// guard is the first part of when, which rules that follow one another may share. No guard is "".
 	guard string
-	// message is an expression for what is said. The fallback stands in for one that the API server cannot show: of several lines, or of more
-	// than 5 KiB.
+	// message is an expression for what is said. The fallback stands in for one that the API server cannot show: of
+	// several lines, or of more than 5 KiB.
 	message, fallback string
 }
 
-// validating returns the ValidatingAdmissionPolicy. The API server evaluates a variable when an expression needs it, at most once for all
-// validations, but again for all messages, and again for the audit annotations, also for a write that is admitted. Each evaluation costs
-// some microseconds, whatever the expression, and most writes are admitted: so a match condition lets these pass, there are few variables,
-// and all that is said depends on the one that reports whether anything is refused.
+// validating returns the ValidatingAdmissionPolicy. The API server evaluates a variable when an expression needs it, at
+// most once for all validations, but again for all messages, and again for the audit annotations, also for a write that
+// is admitted. Each evaluation costs some microseconds, whatever the expression, and most writes are admitted: so a
+// match condition lets these pass, there are few variables, and all that is said depends on the one that reports
+// whether anything is refused.
 func (in *Input) validating(t *table) (*admissionv1.ValidatingAdmissionPolicy, *admissionv1.ValidatingAdmissionPolicyBinding) {
 	p := &program{in: in, rows: shard("t", byNamespace, lines(t.rows)), data: t.dataShards(), table: t, accounts: t.accounts,
 		refusals: map[string][]refusal{}}
@@ -89,7 +90,8 @@ func (in *Input) validating(t *table) (*admissionv1.ValidatingAdmissionPolicy, *
 			Variables:       p.variables,
 			Validations:     []admissionv1.Validation{validation},
 			AuditAnnotations: []admissionv1.AuditAnnotation{{Key: OverrideAnnotation,
-				// Audit annotations cannot ask for rights. The event tells by its response whether the override was accepted.
+				// Audit annotations cannot ask for rights. The event tells by its response whether the override was
+				// accepted.
 				ValueExpression: onPlan + " && " + overrideAsked + " && size(variables.offending) > 0 ? 'override of ' + " +
 					"variables.refusing.join(', ') + ' with reason ' + strings.quote(" + reason + ") : ''"}},
 		},
@@ -133,15 +135,17 @@ func (p *program) refuse(on string, refusals ...refusal) {
 	p.refusals[on] = append(p.refusals[on], refusals...)
 }
 
-// maxMessage is the size in bytes of what a message says before heldBy: the API server shows up to 5 KiB, and no line feeds.
+// maxMessage is the size in bytes of what a message says before heldBy: the API server shows up to 5 KiB, and no line
+// feeds.
 const maxMessage = 5<<10 - len(heldBy)
 
-// validation returns the one of all rules, after the variables that are the number of the first rule that refuses the request, or 0. What a
-// rule excepts, those after it except as well, or do not refuse: so it alone says whether the write is admitted, and the message is its own. A
-// new rule has to keep that, or what an exception of a rule before it admits gets past it.
+// validation returns the one of all rules, after the variables that are the number of the first rule that refuses the
+// request, or 0. What a rule excepts, those after it except as well, or do not refuse: so it alone says whether the
+// write is admitted, and the message is its own. A new rule has to keep that, or what an exception of a rule before it
+// admits gets past it.
 //
-// At each change of a policy the API server checks types for a time that grows with the square of an expression: each kind of
-// request has a variable of its own, the message repeats no condition, and its long parts are variables.
+// At each change of a policy the API server checks types for a time that grows with the square of an expression: each
+// kind of request has a variable of its own, the message repeats no condition, and its long parts are variables.
 func (p *program) validation() admissionv1.Validation {
 	var first, excepted, said string
 	number := 0
@@ -209,7 +213,8 @@ func anyOf(refusals []refusal) string {
 	return strings.Join(all, " || ")
 }
 
-// firstOf is an expression for the number of the first of some rules that refuses, the first of which has a number, or 0.
+// firstOf is an expression for the number of the first of some rules that refuses, the first of which has a number, or
+// 0.
 func firstOf(refusals []refusal, number int) string {
 	var e strings.Builder
 	for _, g := range groups(refusals) {
@@ -242,7 +247,8 @@ func (p *program) addRequest() {
 	p.set("first", "variables.rules.map(r, r[2]).min()")
 }
 
-// byOLM is an expression that reports whether OLM writes. It is a superset of the gate's OLM, which also verifies the account.
+// byOLM is an expression that reports whether OLM writes. It is a superset of the gate's OLM, which also verifies the
+// account.
 func (in *Input) byOLM() string {
 	if len(in.OLM) == 0 {
 		return "false"

@@ -9,7 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// operator returns a ClusterServiceVersion whose pods run as an account, with cluster-wide rights to Secrets for another one.
+// operator returns a ClusterServiceVersion whose pods run as an account, with cluster-wide rights to Secrets for
+// another one.
 func operator(name, runsAs, granted string) json.RawMessage {
 	return json.RawMessage(fmt.Sprintf(`{"apiVersion":"operators.coreos.com/v1alpha1","kind":"ClusterServiceVersion","metadata":{"name":%q},"spec":{
 		"displayName":"etcd","version":"1.0.0","install":{"strategy":"deployment","spec":{
@@ -165,7 +166,8 @@ func TestC3RunsAs(t *testing.T) {
 	}
 }
 
-// TestC4TokenSecret brings a Secret that Kubernetes fills with the token of another account, and mounts it (threat O50).
+// TestC4TokenSecret brings a Secret that Kubernetes fills with the token of another account, and mounts it (threat
+// O50).
 func TestC4TokenSecret(t *testing.T) {
 	secret := func(kind, account string) json.RawMessage {
 		return json.RawMessage(`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"t","annotations":{"kubernetes.io/service-account.name":"` + account +

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// largePlan returns the manifests of a plan of 20 bundles with 1.2 MiB: some 60 KiB for each, half of it the schema of one
-// CustomResourceDefinition, with a change in each bundle since the version before.
+// largePlan returns the manifests of a plan of 20 bundles with 1.2 MiB: some 60 KiB for each, half of it the schema of
+// one CustomResourceDefinition, with a change in each bundle since the version before.
 func largePlan(tb testing.TB, version string) [][]json.RawMessage {
 	tb.Helper()
 	bundles := make([][]json.RawMessage, 20)

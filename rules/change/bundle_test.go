@@ -89,8 +89,9 @@ func unpacked(t testing.TB, bundle, csv, properties, replaces string) *Contents 
 	return c
 }
 
-// inline returns the manifests of the steps that OLM makes of a bundle in testdata (NewStepResourceFromBundle of operator-lifecycle-manager,
-// package resolver): the typed ClusterServiceVersion, the other objects as they are, and derived ServiceAccounts, roles and bindings.
+// inline returns the manifests of the steps that OLM makes of a bundle in testdata (NewStepResourceFromBundle of
+// operator-lifecycle-manager, package resolver): the typed ClusterServiceVersion, the other objects as they are, and
+// derived ServiceAccounts, roles and bindings.
 func inline(t testing.TB, bundle, namespace, properties, replaces string) []json.RawMessage {
 	t.Helper()
 	manifests, err := Unpack(configMap(t, bundle, false))
@@ -114,7 +115,8 @@ func inline(t testing.TB, bundle, namespace, properties, replaces string) []json
 		`"installPlanApproval":"Automatic"},"status":{"lastUpdated":null}}`))
 }
 
-// derivedSteps returns the objects that OLM derives from the permissions of a ClusterServiceVersion (RBACForClusterServiceVersion).
+// derivedSteps returns the objects that OLM derives from the permissions of a ClusterServiceVersion
+// (RBACForClusterServiceVersion).
 func derivedSteps(t testing.TB, csv *v1alpha1.ClusterServiceVersion) []json.RawMessage {
 	t.Helper()
 	var steps []json.RawMessage

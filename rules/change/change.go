@@ -1,6 +1,6 @@
-// Package change computes what an InstallPlan changes beyond what is installed: the rights, webhooks, definitions, images and settings that
-// a new version of an operator brings along. It is pure: contents and installed objects go in, a Set comes out, and the same contents give
-// the same digest in every cluster.
+// Package change computes what an InstallPlan changes beyond what is installed: the rights, webhooks, definitions,
+// images and settings that a new version of an operator brings along. It is pure: contents and installed objects go in,
+// a Set comes out, and the same contents give the same digest in every cluster.
 package change
 
 import "crypto/sha256"
@@ -38,8 +38,8 @@ type Risk int
 const (
 	// Notable is every difference that is not Risky.
 	Notable Risk = iota
-	// Risky grants control of the cluster or a node: wildcards, escalate, bind, impersonate, secrets, nodes, privileged pods, webhooks on all
-	// kinds.
+	// Risky grants control of the cluster or a node: wildcards, escalate, bind, impersonate, secrets, nodes, privileged
+	// pods, webhooks on all kinds.
 	Risky
 )
 

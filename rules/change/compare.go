@@ -8,9 +8,9 @@ import (
 	"github.com/opgate/opgate/internal/text"
 )
 
-// Compare returns what `to` changes beyond `from`: the installed ClusterServiceVersion with the objects of its bundle, and all stored
-// CustomResourceDefinitions that `to` writes. from is not nil; its CSV is "" before a first installation. Compare is total: what cannot be
-// compared is the Fault of the Set.
+// Compare returns what `to` changes beyond `from`: the installed ClusterServiceVersion with the objects of its bundle,
+// and all stored CustomResourceDefinitions that `to` writes. from is not nil; its CSV is "" before a first
+// installation. Compare is total: what cannot be compared is the Fault of the Set.
 func Compare(from, to *Contents) *Set {
 	s := &Set{CSV: to.CSV, Package: to.Package, Version: to.Version, From: from.CSV, FromVersion: from.Version}
 	err := s.compare(from, to)

@@ -31,7 +31,8 @@ func compare(t testing.TB, from, to *Contents) *Set {
 	return s
 }
 
-// TestUpgrade is the upgrade of etcd that the requirement names: three differences, whether its bundle is in the plan or in a ConfigMap.
+// TestUpgrade is the upgrade of etcd that the requirement names: three differences, whether its bundle is in the plan
+// or in a ConfigMap.
 func TestUpgrade(t *testing.T) {
 	from := read(t, "etcdoperator.v0.9.2", inline(t, "etcd-0.9.2", "shop", properties092, "etcdoperator.v0.9.0"))
 	want := []string{
@@ -74,7 +75,8 @@ func TestSameDigestEverywhere(t *testing.T) {
 	}
 }
 
-// TestOtherContents changes one verb under the same name: the digest must differ, or consent would hold for contents that were not shown.
+// TestOtherContents changes one verb under the same name: the digest must differ, or consent would hold for contents
+// that were not shown.
 func TestOtherContents(t *testing.T) {
 	from := read(t, "etcdoperator.v0.9.2", inline(t, "etcd-0.9.2", "shop", properties092, ""))
 	digests := map[string]string{}
@@ -98,7 +100,8 @@ func TestOtherContents(t *testing.T) {
 	}
 }
 
-// TestStoredDefinition compares a CustomResourceDefinition with how kube-apiserver 1.36.3 stores it: with defaults, in its own order.
+// TestStoredDefinition compares a CustomResourceDefinition with how kube-apiserver 1.36.3 stores it: with defaults, in
+// its own order.
 func TestStoredDefinition(t *testing.T) {
 	stored, err := os.ReadFile("testdata/stored-etcd-0.9.2.json")
 	if err != nil {

@@ -85,9 +85,9 @@ func (h *header) is(group, kind string) bool { return h.Kind == kind && h.group(
 // String returns the kind and the name, as messages show them.
 func (h *header) String() string { return text.Name(h.Kind) + " " + text.Name(h.Metadata.Name) }
 
-// ReadContents reads the objects that one bundle writes, as JSON; Unpack converts YAML. It is total: what cannot be read is in Fault. csv is
-// the name of the ClusterServiceVersion that must be among them; "" if there may be none, such as before a first
-// installation. namespace is the one that it is installed in; "" if that is not known.
+// ReadContents reads the objects that one bundle writes, as JSON; Unpack converts YAML. It is total: what cannot be
+// read is in Fault. csv is the name of the ClusterServiceVersion that must be among them; "" if there may be none, such
+// as before a first installation. namespace is the one that it is installed in; "" if that is not known.
 //
 // Manifests of a plan's steps and of a ConfigMap give contents that compare as equal. The Subscriptions,
 // ServiceAccounts and RBAC objects that OLM derives are ignored: they occur only in steps.
@@ -195,7 +195,8 @@ func (o *object) derivedAccount() bool {
 	return f.readObject("/ServiceAccount", o.raw) == nil && len(f) == 0
 }
 
-// sort sorts the objects and drops duplicates. Of two different objects with one name OLM writes either, which cannot be compared.
+// sort sorts the objects and drops duplicates. Of two different objects with one name OLM writes either, which cannot
+// be compared.
 func (c *Contents) sort() error {
 	slices.SortFunc(c.objects, func(a, b object) int {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.APIVersion, b.APIVersion), cmp.Compare(a.Metadata.Name, b.Metadata.Name),
@@ -211,7 +212,8 @@ func (c *Contents) sort() error {
 	return nil
 }
 
-// readCSV reads the ClusterServiceVersion as OLM does: with encoding/json, for which a key in another case is the same field.
+// readCSV reads the ClusterServiceVersion as OLM does: with encoding/json, for which a key in another case is the same
+// field.
 func (c *Contents) readCSV(o *object) error {
 	var csv struct {
 		Metadata struct {
@@ -238,8 +240,8 @@ func (c *Contents) readCSV(o *object) error {
 	return nil
 }
 
-// Resolve sets what OLM takes from the catalog for a bundle that was read from its ConfigMap: the properties and replaces of the bundle's
-// entry in status.bundleLookups of the plan. Without a ClusterServiceVersion it does nothing.
+// Resolve sets what OLM takes from the catalog for a bundle that was read from its ConfigMap: the properties and
+// replaces of the bundle's entry in status.bundleLookups of the plan. Without a ClusterServiceVersion it does nothing.
 func (c *Contents) Resolve(properties, replaces string) {
 	if c.Fault != "" || c.rawSpec == nil {
 		return
@@ -268,7 +270,8 @@ func (c *Contents) setProperties(wrapped string) error {
 	return nil
 }
 
-// ClusterServiceVersion returns the ClusterServiceVersion as OLM writes it, without what Constraints do not read. An error is the Fault.
+// ClusterServiceVersion returns the ClusterServiceVersion as OLM writes it, without what Constraints do not read. An
+// error is the Fault.
 func (c *Contents) ClusterServiceVersion() (*olm.CSV, error) {
 	if c.Fault != "" {
 		return nil, errors.New(c.Fault)

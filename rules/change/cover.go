@@ -12,8 +12,9 @@ import (
 // maxComparisons bounds the comparisons of one part of a rule with one rule, each of which takes about a microsecond.
 const maxComparisons = 200_000
 
-// uncovered returns the parts of rules that no owned rule covers, as the API server decides it for escalation. exact is false if there are
-// too many parts: the rest of the rules is returned whole unless it is owned literally, so that too much is returned and never too little.
+// uncovered returns the parts of rules that no owned rule covers, as the API server decides it for escalation. exact is
+// false if there are too many parts: the rest of the rules is returned whole unless it is owned literally, so that too
+// much is returned and never too little.
 func uncovered(owned, rules []rbacv1.PolicyRule) (added []rbacv1.PolicyRule, exact bool) {
 	rules = normalRules(rules)
 	if len(owned) == 0 {

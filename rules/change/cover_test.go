@@ -8,7 +8,8 @@ import (
 	"k8s.io/component-helpers/auth/rbac/validation"
 )
 
-// TestUncovered compares with Covers on all rules: leaving out equal rules and those of other resources must not change the result.
+// TestUncovered compares with Covers on all rules: leaving out equal rules and those of other resources must not change
+// the result.
 func TestUncovered(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	some := func(from ...string) []string {

@@ -80,7 +80,8 @@ func (c *Contents) readDefinitions() error {
 	return nil
 }
 
-// setConversion sets the strategies that the API server stores: OLM writes the webhooks of a ClusterServiceVersion into its definitions.
+// setConversion sets the strategies that the API server stores: OLM writes the webhooks of a ClusterServiceVersion into
+// its definitions.
 func (c *Contents) setConversion() {
 	converts := c.converts()
 	for name, d := range c.definitions {
@@ -219,8 +220,8 @@ func (c *definitionComparison) compareVersion(was, is *definitionVersion) error 
 	return nil
 }
 
-// compareServed compares the served versions with each other if no webhook converts between them: a field that one of them lacks is lost.
-// What was so before is no difference.
+// compareServed compares the served versions with each other if no webhook converts between them: a field that one of
+// them lacks is lost. What was so before is no difference.
 func (c *definitionComparison) compareServed() error {
 	if c.to.Spec.Conversion.Strategy == string(apiextensionsv1.WebhookConverter) {
 		return nil

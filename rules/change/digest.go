@@ -13,7 +13,8 @@ import (
 	"github.com/opgate/opgate/olm"
 )
 
-// normalForm is what a digest covers: nothing that differs between clusters, so the same change has the same digest everywhere.
+// normalForm is what a digest covers: nothing that differs between clusters, so the same change has the same digest
+// everywhere.
 type normalForm struct {
 	Package     string       `json:"package"`
 	CSV         string       `json:"csv"`
@@ -22,8 +23,8 @@ type normalForm struct {
 	Contents    string       `json:"contents"`
 }
 
-// Digest returns "sha256:" and 64 hex digits, which identify the change in all clusters; "" with a Fault. It leaves out the catalog and the
-// channel, and the name of what is replaced; what that had shows in the differences.
+// Digest returns "sha256:" and 64 hex digits, which identify the change in all clusters; "" with a Fault. It leaves out
+// the catalog and the channel, and the name of what is replaced; what that had shows in the differences.
 func (s *Set) Digest() string {
 	if s.Fault != "" {
 		return ""
@@ -36,9 +37,9 @@ func (s *Set) Digest() string {
 	return fmt.Sprintf("sha256:%x", sha256.Sum256(form))
 }
 
-// digest returns the digest of all that a bundle writes: the spec of its ClusterServiceVersion, its rights, and its other objects. It leaves
-// out what differs between clusters or between a plan and a ConfigMap: names and owners of derived RBAC objects, status, and metadata that
-// the API server sets.
+// digest returns the digest of all that a bundle writes: the spec of its ClusterServiceVersion, its rights, and its
+// other objects. It leaves out what differs between clusters or between a plan and a ConfigMap: names and owners of
+// derived RBAC objects, status, and metadata that the API server sets.
 func (c *Contents) digest(r *rights) [sha256.Size]byte {
 	h := sha256.New()
 	if c.rawSpec != nil {

@@ -93,8 +93,9 @@ func filled(t *testing.T, apiVersion, kind string, object any) json.RawMessage {
 	return encode(t, fields)
 }
 
-// everyKind returns a bundle with one object of each kind that OLM lets bundles contain (pkg/lib/bundle/supported_resources.go of
-// operator-registry and supportedresources.go of operator-lifecycle-manager), of the kinds with webhooks, and of one that is not known.
+// everyKind returns a bundle with one object of each kind that OLM lets bundles contain
+// (pkg/lib/bundle/supported_resources.go of operator-registry and supportedresources.go of operator-lifecycle-manager),
+// of the kinds with webhooks, and of one that is not known.
 func everyKind(t *testing.T) []json.RawMessage {
 	t.Helper()
 	csv := &v1alpha1.ClusterServiceVersion{}
@@ -251,8 +252,9 @@ func other(value any) any {
 	return "y"
 }
 
-// TestC5EveryFieldCounts changes and removes each field of each object of a bundle (threats O48, O50): either a class reports it, in the one
-// direction or the other, and the digest is another one, or the field is in the list of harmless ones.
+// TestC5EveryFieldCounts changes and removes each field of each object of a bundle (threats O48, O50): either a class
+// reports it, in the one direction or the other, and the digest is another one, or the field is in the list of harmless
+// ones.
 func TestC5EveryFieldCounts(t *testing.T) {
 	used, count := map[string]bool{}, 0
 	for i, manifest := range everyKind(t) {

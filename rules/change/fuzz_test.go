@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// FuzzCompare reads and compares any two ConfigMaps: nothing panics, texts are bounded, and neither the order of manifests and keys nor
-// another attempt changes the result.
+// FuzzCompare reads and compares any two ConfigMaps: nothing panics, texts are bounded, and neither the order of
+// manifests and keys nor another attempt changes the result.
 func FuzzCompare(f *testing.F) {
 	f.Add(configMap(f, "etcd-0.9.2", false), configMap(f, "etcd-0.9.4", false))
 	f.Add(configMap(f, "etcd-0.9.4", true), configMap(f, "etcd-0.9.2", true))

@@ -8,8 +8,8 @@ import (
 	"github.com/opgate/opgate/internal/text"
 )
 
-// compareImages adds the registries, with the first element of the path, from which no installed image comes. Hosts such as quay.io serve
-// anybody, so the host alone would say nothing about who publishes.
+// compareImages adds the registries, with the first element of the path, from which no installed image comes. Hosts
+// such as quay.io serve anybody, so the host alone would say nothing about who publishes.
 func compareImages(s *Set, from, to *Contents) error {
 	before, after := from.publishers(), to.publishers()
 	for _, publisher := range sortedKeys(after) {

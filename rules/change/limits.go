@@ -8,10 +8,11 @@ import (
 	"github.com/opgate/opgate/internal/text"
 )
 
-// Limits of what is read of one bundle, which comes from any catalog, or from a ConfigMap that a tenant may write. Contents beyond a limit
-// are a Fault, except where a coarser comparison remains.
+// Limits of what is read of one bundle, which comes from any catalog, or from a ConfigMap that a tenant may write.
+// Contents beyond a limit are a Fault, except where a coarser comparison remains.
 const (
-	// maxBytes bounds all manifests of a bundle, after decompression. A ConfigMap holds 1 MiB, which compresses manifests some ten times.
+	// maxBytes bounds all manifests of a bundle, after decompression. A ConfigMap holds 1 MiB, which compresses
+	// manifests some ten times.
 	maxBytes = 16 << 20
 	// maxValues bounds their JSON values, as jsonsize.Measure counts them.
 	maxValues = 1 << 20
@@ -19,7 +20,8 @@ const (
 	maxObjects = 4096
 	// maxDepth bounds the nesting of objects and lists.
 	maxDepth = 128
-	// maxVersions bounds the versions of a CustomResourceDefinition, and maxServed those that are compared with each other.
+	// maxVersions bounds the versions of a CustomResourceDefinition, and maxServed those that are compared with each
+	// other.
 	maxVersions, maxServed = 64, 8
 	// maxText bounds the text of a Difference, a Note and a Fault, in bytes.
 	maxText = 400

@@ -58,8 +58,8 @@ func riskyResource(group, resource string) bool {
 	return strings.Contains(resource, "*") || slices.Contains(riskyResources[group], resource) || group == "" && strings.HasPrefix(resource, "nodes/")
 }
 
-// groupRules turns rules, which may be broken into parts, into lines: the verbs on one resource are merged, then the resources with the
-// same verbs. Risky resources stay on lines of their own.
+// groupRules turns rules, which may be broken into parts, into lines: the verbs on one resource are merged, then the
+// resources with the same verbs. Risky resources stay on lines of their own.
 func groupRules(rules []rbacv1.PolicyRule) []*permission {
 	type target struct{ group, resource, names, url string }
 	verbs := map[target][]string{}

@@ -309,7 +309,8 @@ func (s settings) addCapability(name string) {
 	s.set(true, risk, "capability "+text.Name(name))
 }
 
-// addConstraints adds what SecurityContextConstraints, which OpenShift checks pods by, allow to the pods of their users.
+// addConstraints adds what SecurityContextConstraints, which OpenShift checks pods by, allow to the pods of their
+// users.
 func (s settings) addConstraints(o *object) error {
 	var allowed map[string]json.RawMessage
 	if err := json.Unmarshal(o.raw, &allowed); err != nil {

@@ -26,8 +26,8 @@ type (
 	comparator = validations.Comparator[schema]
 )
 
-// comparators are those of crdify with the configuration that OLM v1 uses (package crdupgradesafety of operator-controller): all of its
-// default registry, as errors, except that descriptions may change and enums may grow.
+// comparators are those of crdify with the configuration that OLM v1 uses (package crdupgradesafety of
+// operator-controller): all of its default registry, as errors, except that descriptions may change and enums may grow.
 var comparators = sync.OnceValues(func() ([]comparator, error) {
 	registry := runner.DefaultRegistry()
 	loaded, err := validations.LoadValidationsFromRegistry(registry)
@@ -58,8 +58,8 @@ func newBudget() *budget { return &budget{nodes: 60_000, bytes: 256 << 20} }
 // tooLarge is the difference of schemas that exceed the budget.
 const tooLarge = "the schema changes in more places than are compared"
 
-// compareSchemas returns what objects or clients of one version may not survive in another, a line for each in order: fields that are
-// removed, and constraints of fields that both have.
+// compareSchemas returns what objects or clients of one version may not survive in another, a line for each in order:
+// fields that are removed, and constraints of fields that both have.
 func (left *budget) compareSchemas(was, is *definitionVersion) ([]string, error) {
 	if was.digest == is.digest {
 		return nil, nil
@@ -166,8 +166,8 @@ func canonical(raw []byte) []byte {
 	return sorted
 }
 
-// prune removes from both schemas the fields that are equal in both, so that crdify compares only what differs. It reports whether all of
-// it is equal.
+// prune removes from both schemas the fields that are equal in both, so that crdify compares only what differs. It
+// reports whether all of it is equal.
 func prune(a, b *schema) bool {
 	same := true
 	for name, was := range a.Properties {

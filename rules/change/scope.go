@@ -200,8 +200,8 @@ const hashLabel = "olm.permissions.hash"
 // ownerLabels are those that OLM sets on RBAC objects.
 var ownerLabels = []string{hashLabel, "olm.managed", "olm.owner", "olm.owner.kind", "olm.owner.namespace"}
 
-// derived knows the rules of a ClusterServiceVersion. The roles and bindings that OLM derives from it are in plans and not in ConfigMaps, and
-// have names with hashes. The label alone proves nothing: the rules must be the same.
+// derived knows the rules of a ClusterServiceVersion. The roles and bindings that OLM derives from it are in plans and
+// not in ConfigMaps, and have names with hashes. The label alone proves nothing: the rules must be the same.
 type derived struct {
 	namespace string
 	rules     map[string]bool
@@ -229,7 +229,8 @@ func (c *Contents) derivedRules() *derived {
 	return d
 }
 
-// has reports whether an object is a role with the rules of the ClusterServiceVersion, or a binding of such a role to its accounts.
+// has reports whether an object is a role with the rules of the ClusterServiceVersion, or a binding of such a role to
+// its accounts.
 func (d *derived) has(o *object) bool {
 	if !o.isRBAC() {
 		return false

@@ -10,7 +10,8 @@ import (
 	"github.com/opgate/opgate/internal/text"
 )
 
-// tuple is the smallest part of the rules of a webhook. One with fewer than all lists of a rule matches nothing and has no tuples.
+// tuple is the smallest part of the rules of a webhook. One with fewer than all lists of a rule matches nothing and has
+// no tuples.
 type tuple struct{ operation, group, version, resource, scope string }
 
 // maxTuples bounds the tuples of one webhook; the rules of one with more are shown as "*", which they nearly are.
@@ -66,7 +67,8 @@ func (t *tuple) covers(other *tuple) bool {
 		coversResource(t.resource, other.resource)
 }
 
-// coversResource reports whether a resource of a rule matches another: "*" is all resources but no subresources, "*/*" all of both.
+// coversResource reports whether a resource of a rule matches another: "*" is all resources but no subresources, "*/*"
+// all of both.
 func coversResource(a, b string) bool {
 	if a == b || a == "*/*" {
 		return true
@@ -101,7 +103,8 @@ func (w *webhook) uncovered(tuples []tuple) (added []tuple, exact bool) {
 	return added, true
 }
 
-// describeTuples returns "CREATE, UPDATE of pods; CREATE of deployments (apps)", and Risky if the resources are Kubernetes' own.
+// describeTuples returns "CREATE, UPDATE of pods; CREATE of deployments (apps)", and Risky if the resources are
+// Kubernetes' own.
 func describeTuples(tuples []tuple) (string, Risk) {
 	type target struct{ group, resource string }
 	operations := map[target][]string{}

@@ -25,9 +25,10 @@ const (
 	gzipBase64         = "gzip+base64"
 )
 
-// Unpack returns the manifests in a ConfigMap that OLM unpacked a bundle to, from the ConfigMap's JSON. It reads what OLM reads (package
-// configmap of operator-registry): data, or binaryData if the annotation says so; of each entry the first document; and only entries with
-// a kind, which those of the bundle's metadata do not have. An entry that is not YAML or JSON is an error, although OLM skips it.
+// Unpack returns the manifests in a ConfigMap that OLM unpacked a bundle to, from the ConfigMap's JSON. It reads what
+// OLM reads (package configmap of operator-registry): data, or binaryData if the annotation says so; of each entry the
+// first document; and only entries with a kind, which those of the bundle's metadata do not have. An entry that is not
+// YAML or JSON is an error, although OLM skips it.
 func Unpack(configMap []byte) ([]json.RawMessage, error) {
 	if n, _ := jsonsize.Measure(configMap); n > maxObjects || len(configMap) > maxBytes {
 		return nil, fmt.Errorf("the ConfigMap has %d values in %d bytes, at most %d values in %d bytes are read", n, len(configMap), maxObjects, maxBytes)
@@ -95,7 +96,8 @@ func decodeEntries(entries map[string][]byte) ([]json.RawMessage, error) {
 	return manifests, nil
 }
 
-// firstDocument returns the first document of YAML or JSON as JSON. A document larger than most, when its aliases are replaced, is an error.
+// firstDocument returns the first document of YAML or JSON as JSON. A document larger than most, when its aliases are
+// replaced, is an error.
 func firstDocument(entry []byte, most int) (json.RawMessage, error) {
 	if err := yamlsize.CheckAliases(entry, most); err != nil {
 		return nil, err

@@ -105,7 +105,8 @@ func merge(found map[string]*webhook, kind string, w *webhook) {
 	found[key] = w
 }
 
-// converts returns the names of the CustomResourceDefinitions whose objects webhooks of the ClusterServiceVersion convert.
+// converts returns the names of the CustomResourceDefinitions whose objects webhooks of the ClusterServiceVersion
+// convert.
 func (c *Contents) converts() map[string]bool {
 	names := map[string]bool{}
 	for i := range c.spec.WebhookDefinitions {

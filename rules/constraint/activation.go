@@ -36,8 +36,8 @@ type manifestValues struct {
 	shape shape
 }
 
-// annotationValues are the annotations of a Manifest as a CEL value. They have a shape of their own: rules that do not read them are not
-// charged for their texts.
+// annotationValues are the annotations of a Manifest as a CEL value. They have a shape of their own: rules that do not
+// read them are not charged for their texts.
 type annotationValues struct {
 	values ref.Val
 	shape  shape

@@ -42,7 +42,8 @@ func bareInput(b *Bundle) map[string]any {
 	}
 }
 
-// bare is the baseline: the same expression in the same environment as a plain, optimized program of cel-go, without limits.
+// bare is the baseline: the same expression in the same environment as a plain, optimized program of cel-go, without
+// limits.
 func bare(b *testing.B, rule string) cel.Program {
 	b.Helper()
 	env, err := vocabularies[OnBundle].environment()
@@ -60,8 +61,8 @@ func bare(b *testing.B, rule string) cel.Program {
 	return program
 }
 
-// per returns the time of one call of a function: the fastest of some rounds, so that other load on the machine affects the baseline and
-// the measurement alike.
+// per returns the time of one call of a function: the fastest of some rounds, so that other load on the machine affects
+// the baseline and the measurement alike.
 func per(f func()) time.Duration {
 	const rounds, calls = 20, 500
 	best := time.Duration(1 << 62)
@@ -75,8 +76,8 @@ func per(f func()) time.Duration {
 	return best
 }
 
-// BenchmarkRule compares one evaluation, with estimate, budget and interruption, with bare cel-go on the same rule. The documented ratio is
-// at most 1.3.
+// BenchmarkRule compares one evaluation, with estimate, budget and interruption, with bare cel-go on the same rule. The
+// documented ratio is at most 1.3.
 func BenchmarkRule(b *testing.B) {
 	bundle := five()
 	s := NewSet(nil, kubeOne)
@@ -123,8 +124,8 @@ func plan(b *testing.B) ([]*Definition, []string, []*Bundle) {
 	return definitions, rules, bundles
 }
 
-// BenchmarkPlan judges 20 bundles by 100 constraints, as the approval of one plan does: the first time, again (documented as less than a
-// millisecond), and on bare cel-go, the baseline, with prepared inputs.
+// BenchmarkPlan judges 20 bundles by 100 constraints, as the approval of one plan does: the first time, again
+// (documented as less than a millisecond), and on bare cel-go, the baseline, with prepared inputs.
 func BenchmarkPlan(b *testing.B) {
 	definitions, rules, bundles := plan(b)
 	judge := func(b *testing.B, s *Set) {
@@ -190,8 +191,8 @@ var expensive = []string{
 	`lists.range(900).distinct().size() > 0`,
 }
 
-// BenchmarkWorst judges by rules close to the limits, on bundles of the hinted size and larger ones. The documented maximum is 100
-// milliseconds for each; it reports the slowest.
+// BenchmarkWorst judges by rules close to the limits, on bundles of the hinted size and larger ones. The documented
+// maximum is 100 milliseconds for each; it reports the slowest.
 func BenchmarkWorst(b *testing.B) {
 	rules := slices.Clone(expensive)
 	for _, rule := range largeRules {

@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// boundedMap caches results. Reads take no lock. It is cleared when it is full: results can be recomputed, and an LRU order would cost
-// every reader a write. The zero value is ready to use.
+// boundedMap caches results. Reads take no lock. It is cleared when it is full: results can be recomputed, and an LRU
+// order would cost every reader a write. The zero value is ready to use.
 type boundedMap[K comparable, V any] struct {
 	entries atomic.Pointer[sync.Map]
 	weight  atomic.Int64
@@ -23,8 +23,8 @@ func (m *boundedMap[K, V]) get(key K) (V, bool) {
 	return none, false
 }
 
-// put adds an entry of a given weight; if the total would exceed the limit, it first removes all other entries. One that exceeds the limit
-// alone is not stored.
+// put adds an entry of a given weight; if the total would exceed the limit, it first removes all other entries. One
+// that exceeds the limit alone is not stored.
 func (m *boundedMap[K, V]) put(key K, value V, weight, limit int64) {
 	if weight > limit {
 		return

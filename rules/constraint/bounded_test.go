@@ -33,7 +33,8 @@ func TestBoundedMap(t *testing.T) {
 	}
 }
 
-// TestEvictedRules: a cluster's rules stay with their definitions after eviction from the cache; a bundle's must be prepared again.
+// TestEvictedRules: a cluster's rules stay with their definitions after eviction from the cache; a bundle's must be
+// prepared again.
 func TestEvictedRules(t *testing.T) {
 	s := NewSet([]*Definition{sound(t, "one", seed(`channel == "evicted"`), "")}, kubeOne)
 	b := etcd("olm.constraint", `{"cel":{"rule":"properties.exists(p, p.type == 'evicted')"}}`)

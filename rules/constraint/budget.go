@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Budget bounds the total cost of the rules of one request, and lets the caller interrupt them. It is safe for concurrent use. With a nil
-// Budget each call has a budget of its own.
+// Budget bounds the total cost of the rules of one request, and lets the caller interrupt them. It is safe for
+// concurrent use. With a nil Budget each call has a budget of its own.
 type Budget struct {
 	spent     atomic.Uint64
 	interrupt interruption
@@ -50,8 +50,8 @@ func (i interruption) Err() error {
 	}
 }
 
-// AfterFunc keeps package context from starting a goroutine per evaluation to wait for the channel: cel-go derives a context from this one,
-// but polls the channel itself.
+// AfterFunc keeps package context from starting a goroutine per evaluation to wait for the channel: cel-go derives a
+// context from this one, but polls the channel itself.
 func (interruption) AfterFunc(func()) (stop func() bool) { return stopped }
 
 func stopped() bool { return true }

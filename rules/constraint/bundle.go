@@ -8,8 +8,8 @@ import (
 
 // Bundle is what is known of a bundle. It must not be changed once it has been judged.
 type Bundle struct {
-	// CSV is the name of the ClusterServiceVersion; Package and Version are those of property olm.package. Channel is empty for a
-	// dependency that a plan installs without a Subscription.
+	// CSV is the name of the ClusterServiceVersion; Package and Version are those of property olm.package. Channel is
+	// empty for a dependency that a plan installs without a Subscription.
 	CSV, Package, Version, Channel string
 	Catalog                        olm.Catalog
 	// Deprecated has the catalog's messages.
@@ -25,7 +25,8 @@ type Bundle struct {
 
 // Change is what a bundle changes of what is installed.
 type Change struct {
-	// Digest identifies the change in all clusters. From is the ClusterServiceVersion that is replaced, empty for a first installation.
+	// Digest identifies the change in all clusters. From is the ClusterServiceVersion that is replaced, empty for a
+	// first installation.
 	Digest, From string
 	// Lists are the differences in words, by class and by risk.
 	Lists map[string][]string
@@ -34,17 +35,17 @@ type Change struct {
 // ChangeLists are the keys of Lists, as rules read them.
 var ChangeLists = []string{"permissions", "webhooks", "breakingCRDs", "podSecurity", "images", "scope", "crds", "requirements", "risky"}
 
-// Manifest is what a ClusterServiceVersion and the objects installed with it request. Its lists are read once, when the first rule uses one
-// of them. An error fails the rule; it says why the list cannot be judged.
+// Manifest is what a ClusterServiceVersion and the objects installed with it request. Its lists are read once, when the
+// first rule uses one of them. An error fails the rule; it says why the list cannot be judged.
 type Manifest interface {
 	// Digest differs if any list differs.
 	Digest() [sha256.Size]byte
-	// ClusterPermissions are the cluster-wide RBAC rules and Permissions the namespaced ones, each with lists apiGroups, resources, verbs,
-	// resourceNames and nonResourceURLs.
+	// ClusterPermissions are the cluster-wide RBAC rules and Permissions the namespaced ones, each with lists
+	// apiGroups, resources, verbs, resourceNames and nonResourceURLs.
 	ClusterPermissions() ([]map[string][]string, error)
 	Permissions() ([]map[string][]string, error)
-	// Webhooks are the rules of webhooks, each with lists apiGroups, apiVersions, resources, operations and type; all but type are empty for
-	// a webhook without rules.
+	// Webhooks are the rules of webhooks, each with lists apiGroups, apiVersions, resources, operations and type; all
+	// but type are empty for a webhook without rules.
 	Webhooks() ([]map[string][]string, error)
 	// ConversionCRDs are the CustomResourceDefinitions whose objects the webhooks convert.
 	ConversionCRDs() ([]string, error)

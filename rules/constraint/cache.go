@@ -19,7 +19,8 @@ type programKey struct {
 	text   bool // a messageExpression
 }
 
-// compiled is a program or a compile error. Errors are cached too: otherwise an attacker could make every request compile again.
+// compiled is a program or a compile error. Errors are cached too: otherwise an attacker could make every request
+// compile again.
 type compiled struct {
 	once    sync.Once
 	done    atomic.Bool
@@ -27,8 +28,8 @@ type compiled struct {
 	err     error
 }
 
-// programs caches the last compiled programs of all definitions and bundles. Definitions also hold their own programs, so that an eviction
-// never affects a cluster constraint.
+// programs caches the last compiled programs of all definitions and bundles. Definitions also hold their own programs,
+// so that an eviction never affects a cluster constraint.
 var programs = lru.New(programsKept)
 
 // ruleKey returns the key of a rule on bundles.

@@ -23,9 +23,9 @@ var coreCalls = map[string]bool{
 	"math.bitAnd": true, "math.bitOr": true, "math.bitXor": true, "math.bitNot": true, "math.bitShiftLeft": true, "math.bitShiftRight": true,
 }
 
-// EstimateCallCost bounds the cost of one call and the size of its result, without the cost of its arguments. It implements
-// checker.CostEstimator and provides all estimates except those of coreCalls: cel-go's own for its extensions are not used, since some are
-// too low here (join counts every element as one character).
+// EstimateCallCost bounds the cost of one call and the size of its result, without the cost of its arguments. It
+// implements checker.CostEstimator and provides all estimates except those of coreCalls: cel-go's own for its
+// extensions are not used, since some are too low here (join counts every element as one character).
 func (s *sizes) EstimateCallCost(function, overload string, target *checker.AstNode, args []checker.AstNode) *checker.CallEstimate {
 	if coreCalls[function] {
 		return nil
@@ -211,7 +211,8 @@ func literalText(x celast.Expr) (uint64, bool) {
 // numberPrinted is the length of the longest printed number: 309 digits and 100 decimals.
 const numberPrinted = 450
 
-// formatCost: each clause of the format prints one of the arguments, which must be a literal list so that their number is known.
+// formatCost: each clause of the format prints one of the arguments, which must be a literal list so that their number
+// is known.
 func formatCost(s *sizes, args []checker.AstNode, _ string) *checker.CallEstimate {
 	list := args[1].Expr()
 	if list.Kind() != celast.ListKind {

@@ -7,7 +7,8 @@ import (
 	"github.com/opgate/opgate/olm"
 )
 
-// TestCatalogState: a rule reads the CatalogSource of the bundle, and is undecided without one: it never counts as priority 0.
+// TestCatalogState: a rule reads the CatalogSource of the bundle, and is undecided without one: it never counts as
+// priority 0.
 func TestCatalogState(t *testing.T) {
 	curated := olm.Catalog{Namespace: "olm", Name: "curated"}
 	for _, c := range []struct {
@@ -45,7 +46,8 @@ func TestCatalogState(t *testing.T) {
 	}
 }
 
-// TestCatalogStateIsRead: subscribers are not notified of facts that no rule reads, and has() of a field that is always set is a mistake.
+// TestCatalogStateIsRead: subscribers are not notified of facts that no rule reads, and has() of a field that is always
+// set is a mistake.
 func TestCatalogStateIsRead(t *testing.T) {
 	changed := kubeOne
 	changed.AddCatalog(olm.Catalog{Namespace: "olm", Name: "curated"}, &olm.CatalogSource{})

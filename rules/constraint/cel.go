@@ -14,9 +14,10 @@ import (
 	"github.com/opgate/opgate/internal/text"
 )
 
-// newEnvironment returns the compiler for rules. For bundles it is a superset of OLM's (constraints.NewCelEnvironment in operator-framework/api): the same `properties` of the same type and
-// the same semver_compare, with more variables and cel-go's extensions for strings, sets, lists and numbers. The versions of extensions are
-// pinned, so that an upgrade of cel-go adds no function without a cost estimate; TestEveryFunctionIsEstimated enumerates them.
+// newEnvironment returns the compiler for rules. For bundles it is a superset of OLM's (constraints.NewCelEnvironment
+// in operator-framework/api): the same `properties` of the same type and the same semver_compare, with more variables
+// and cel-go's extensions for strings, sets, lists and numbers. The versions of extensions are pinned, so that an
+// upgrade of cel-go adds no function without a cost estimate; TestEveryFunctionIsEstimated enumerates them.
 func (v *vocabulary) newEnvironment() (*cel.Env, error) {
 	return cel.NewEnv(append(v.options(),
 		cel.Function("semver_compare",
@@ -31,8 +32,8 @@ func (v *vocabulary) newEnvironment() (*cel.Env, error) {
 	)...)
 }
 
-// semverCompare compares two versions as OLM's does: it accepts "v1.2", "1.2" and the number 1.2, and returns an error for other values
-// (constraints.semverCompare in operator-framework/api). Lists and maps are not printed in the error.
+// semverCompare compares two versions as OLM's does: it accepts "v1.2", "1.2" and the number 1.2, and returns an error
+// for other values (constraints.semverCompare in operator-framework/api). Lists and maps are not printed in the error.
 func semverCompare(a, b ref.Val) ref.Val {
 	left, err := tolerantVersion(a)
 	if err != nil {
@@ -130,7 +131,8 @@ func (v *vocabulary) compile(source string, result *cel.Type) (p *program, err e
 	return p, nil
 }
 
-// issuesText returns the compiler's first error with its position, and the available names if it is about an unknown or reserved name.
+// issuesText returns the compiler's first error with its position, and the available names if it is about an unknown or
+// reserved name.
 func (v *vocabulary) issuesText(issues *cel.Issues) string {
 	first := issues.Errors()[0]
 	text := text.Truncate(strings.ReplaceAll(first.Message, " (in container '')", ""), ruleShown)

@@ -47,7 +47,8 @@ func TestChange(t *testing.T) {
 	}
 }
 
-// TestLargeChange: a rule over a change that is as large as it may be stays within its limits, or is refused as too expensive.
+// TestLargeChange: a rule over a change that is as large as it may be stays within its limits, or is refused as too
+// expensive.
 func TestLargeChange(t *testing.T) {
 	lists := map[string][]string{}
 	for _, name := range ChangeLists {

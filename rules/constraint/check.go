@@ -57,8 +57,9 @@ func (f *faultAt) Error() string {
 
 func (f *faultAt) Unwrap() error { return f.err }
 
-// newCheck compiles a constraint in OLM's syntax. If several kinds are set, the first in this order counts, and the others are ignored, as
-// in OLM's resolver (convertConstraints). The compiler is a parameter: definitions compile, the request path only uses the cache.
+// newCheck compiles a constraint in OLM's syntax. If several kinds are set, the first in this order counts, and the
+// others are ignored, as in OLM's resolver (convertConstraints). The compiler is a parameter: definitions compile, the
+// request path only uses the cache.
 func newCheck(c constraints.Constraint, path string, compiler func(string) (*program, error)) (*check, error) {
 	made := &check{message: c.FailureMessage}
 	switch {
@@ -127,8 +128,9 @@ type subject struct {
 	bundle *Bundle
 	around *surroundings
 	budget *Budget
-	// errorsAreFalse makes a rule that fails on a candidate not match, as in OLM (celPredicate.Test in operator-lifecycle-manager
-	// pkg/controller/registry/resolver/cache/predicates.go). Exceeded limits are not OLM's and stay failures.
+	// errorsAreFalse makes a rule that fails on a candidate not match, as in OLM (celPredicate.Test in
+	// operator-lifecycle-manager pkg/controller/registry/resolver/cache/predicates.go). Exceeded limits are not OLM's
+	// and stay failures.
 	errorsAreFalse bool
 
 	activation *activation
@@ -148,7 +150,8 @@ func (s *subject) vars() *activation {
 	return s.activation
 }
 
-// parse reads the properties for package and gvk constraints as OLM's predicates do: with encoding/json, skipping what does not parse.
+// parse reads the properties for package and gvk constraints as OLM's predicates do: with encoding/json, skipping what
+// does not parse.
 func (s *subject) parse() {
 	if s.parsed {
 		return
@@ -199,7 +202,8 @@ func (c *check) undecided(a Attributes) verdict {
 	return verdict{outcome: Undecided, rule: c.text, message: c.message, attributes: a}
 }
 
-// judge applies the check. Compounds are three-valued (Kleene): an unknown or failed part is ignored if another part decides.
+// judge applies the check. Compounds are three-valued (Kleene): an unknown or failed part is ignored if another part
+// decides.
 func (c *check) judge(s *subject) verdict {
 	switch c.kind {
 	case celCheck:
@@ -298,8 +302,8 @@ func (c *check) judgeRule(s *subject) verdict {
 	return verdict{outcome: Failed, rule: c.text, message: c.message, why: r.why, transient: r.transient}
 }
 
-// judgePackage follows OLM's PkgPredicate and VersionInRangePredicate: some olm.package property has the name or the bundle is of
-// the package, and some olm.package property's version or the bundle's is in the range.
+// judgePackage follows OLM's PkgPredicate and VersionInRangePredicate: some olm.package property has the name or the
+// bundle is of the package, and some olm.package property's version or the bundle's is in the range.
 func (c *check) judgePackage(s *subject) verdict {
 	b := s.bundle
 	named, inRange := false, false

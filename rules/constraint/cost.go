@@ -42,8 +42,8 @@ type estimator struct {
 	flattens, joins int
 	// builds is set if values may share parts, so that comparing them may cost more than building them did.
 	builds bool
-	// heavy is set if a single call may cost more than linear in its inputs. Costs are tracked after a call, so such an expression may only
-	// run if its estimate is within the limit.
+	// heavy is set if a single call may cost more than linear in its inputs. Costs are tracked after a call, so such an
+	// expression may only run if its estimate is within the limit.
 	heavy bool
 	// instructions is the size of each compiled regular expression.
 	instructions map[string]uint64

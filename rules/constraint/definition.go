@@ -208,8 +208,8 @@ func (d *document) id(value *node, path, key string) (string, bool) {
 	return d.str(v, path+"."+key, "id", true)
 }
 
-// olm reads OLM's syntax with OLM's own parser, so that both agree, after checking for input that OLM's parser accepts but reads
-// differently from how it looks.
+// olm reads OLM's syntax with OLM's own parser, so that both agree, after checking for input that OLM's parser accepts
+// but reads differently from how it looks.
 func (d *document) olm(c *Constraint, value *node, path string) {
 	before := len(*d.faults)
 	d.olmKeys(value, path, 0)
@@ -295,8 +295,8 @@ func (d *document) olmKeys(n *node, path string, depth int) {
 	}
 }
 
-// packageName replaces key name by packageName: OLM's manual prints name in the examples of compound constraints, and OLM itself does not
-// read it (R-CO-9).
+// packageName replaces key name by packageName: OLM's manual prints name in the examples of compound constraints, and
+// OLM itself does not read it (R-CO-9).
 func (d *document) packageName(n *node, path string) {
 	i := slices.Index(n.keys, "name")
 	if i < 0 || n.get("packageName") != nil {

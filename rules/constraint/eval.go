@@ -60,9 +60,10 @@ type shapeCost struct {
 	cost  uint64
 }
 
-// eval runs the program. If the estimate for inputs of this size is within the limit, it charges the estimate and runs the plain program:
-// tracking costs takes three times as long. Otherwise, or if the budget is too small for the estimate, it runs the careful program and
-// charges the actual cost, unless a single call could exceed the limit, since costs are tracked after calls.
+// eval runs the program. If the estimate for inputs of this size is within the limit, it charges the estimate and runs
+// the plain program: tracking costs takes three times as long. Otherwise, or if the budget is too small for the
+// estimate, it runs the careful program and charges the actual cost, unless a single call could exceed the limit, since
+// costs are tracked after calls.
 func (p *program) eval(a *activation, budget *Budget) result {
 	if budget.interrupted() {
 		return result{why: whyInterrupted, limited: true, transient: true}

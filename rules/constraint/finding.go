@@ -10,8 +10,8 @@ const (
 	Violated
 	// Undecided constraints depend on something unknown.
 	Undecided
-	// Failed constraints could not be judged: a runtime error, a limit, an interruption, or a faulty definition. They must not count as
-	// satisfied.
+	// Failed constraints could not be judged: a runtime error, a limit, an interruption, or a faulty definition. They
+	// must not count as satisfied.
 	Failed
 )
 
@@ -38,8 +38,8 @@ type Finding struct {
 	Outcome    Outcome
 	// Message is the author's: the result of messageExpression, else message or failureMessage, else "".
 	Message string
-	// Rule is a short form of the failed rule: a CEL expression, `package etcd in range ">=1.0.0"`, `gvk etcd.database.coreos.com/v1beta2
-	// EtcdCluster`, `none of (...)`; for a compound the failed part, if it is known.
+	// Rule is a short form of the failed rule: a CEL expression, `package etcd in range ">=1.0.0"`, `gvk
+	// etcd.database.coreos.com/v1beta2 EtcdCluster`, `none of (...)`; for a compound the failed part, if it is known.
 	Rule string
 	// Why is set if the outcome is Undecided or Failed: "the properties are not known", "no such key: version".
 	Why string

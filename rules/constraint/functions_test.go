@@ -4,8 +4,8 @@ import (
 	"testing"
 )
 
-// TestEveryFunctionIsEstimated: a new version of cel-go must not add a function without an estimate. Functions without one are refused, so
-// this test is about noticing them, not about safety.
+// TestEveryFunctionIsEstimated: a new version of cel-go must not add a function without an estimate. Functions without
+// one are refused, so this test is about noticing them, not about safety.
 func TestEveryFunctionIsEstimated(t *testing.T) {
 	env, err := vocabularies[OnBundle].environment()
 	if err != nil {

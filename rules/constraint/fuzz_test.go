@@ -7,7 +7,8 @@ import (
 	"github.com/opgate/opgate/olm"
 )
 
-// FuzzDefine: parsing is total, every refusal has a useful message, and what is accepted can be judged within the limits.
+// FuzzDefine: parsing is total, every refusal has a useful message, and what is accepted can be judged within the
+// limits.
 func FuzzDefine(f *testing.F) {
 	f.Add(seed(`properties.exists(p, p.type == "certified")`), `[{"type":"olm.k8s","value":{"version":"1.21"}}]`)
 	f.Add(`[{"type":"olm.constraint","value":{"rule":"true","messageExpression":"csv","action":{"id":"warn"}}}]`, `[{"type":"olm.gvk","value":{"group":"a","version":"v1","kind":"B"}}]`)

@@ -72,7 +72,8 @@ var largeRules = map[string]string{
 // largestCall is the maximum cost of one call that is linear in its inputs: a pattern on the longest text.
 const largestCall = maxSeenText * (4 + maxRegexInstructions) / 4
 
-// TestLargeBundlesAreCutOff: the cost of a rule depends on the bundle. Every evaluation ends within the limits, or does not start.
+// TestLargeBundlesAreCutOff: the cost of a rule depends on the bundle. Every evaluation ends within the limits, or does
+// not start.
 func TestLargeBundlesAreCutOff(t *testing.T) {
 	for name, rule := range largeRules {
 		for _, n := range []int{64, 300, 3000} {
@@ -97,7 +98,8 @@ func TestLargeBundlesAreCutOff(t *testing.T) {
 	}
 }
 
-// TestEstimatesBound: the cost that cel-go tracks at run time is within the estimate for the same inputs, where both count alike.
+// TestEstimatesBound: the cost that cel-go tracks at run time is within the estimate for the same inputs, where both
+// count alike.
 func TestEstimatesBound(t *testing.T) {
 	s := NewSet(nil, kubeOne)
 	around := s.around.in(shop)

@@ -25,7 +25,8 @@ var bundleFields = map[string][]string{
 	varNamespace + ".metadata": aroundFields[varNamespace+".metadata"],
 }
 
-// newEstimator inspects an expression once for what cel-go's type checker does not check, and collects what estimates need.
+// newEstimator inspects an expression once for what cel-go's type checker does not check, and collects what estimates
+// need.
 func newEstimator(ast *cel.Ast, in *vocabulary) (*estimator, error) {
 	e := &estimator{ast: ast.NativeRep(), vocabulary: in, ranges: map[int64]bool{}, instructions: map[string]uint64{}, untrusted: map[string]bool{}, longer: 1, wider: 1}
 	root := e.ast.Expr()
@@ -94,8 +95,8 @@ func (e *estimator) inspectSelect(s celast.SelectExpr, shadowed map[string]bool)
 			owner = inner.Operand().AsIdent() + "." + inner.FieldName()
 		}
 	default:
-		// For a field of a value without a path, cel-go returns a path that begins with the field's name: {"properties": x}.properties
-		// would count as the variable.
+		// For a field of a value without a path, cel-go returns a path that begins with the field's name:
+		// {"properties": x}.properties would count as the variable.
 		e.untrusted[s.FieldName()] = true
 	}
 	base, _, _ := strings.Cut(owner, ".")
@@ -110,7 +111,8 @@ func (e *estimator) inspectSelect(s celast.SelectExpr, shadowed map[string]bool)
 	return fmt.Errorf("does not compile: %s has no field %s; it has %s", owner, text.Truncate(s.FieldName(), valueShown), strings.Join(fields, ", "))
 }
 
-// inspectParts detects values that are composed of others twice: repeating [x, x] n times builds a value that costs 2^n to compare.
+// inspectParts detects values that are composed of others twice: repeating [x, x] n times builds a value that costs 2^n
+// to compare.
 func (e *estimator) inspectParts(parts []celast.Expr) {
 	if len(parts) < 2 {
 		return
@@ -219,15 +221,15 @@ func number(t *types.Type) bool {
 	return isScalar(t) && t.Kind() != types.StringKind && t.Kind() != types.BytesKind
 }
 
-// accumulates recognizes the addition that a macro (map, filter) generates: its result grows by one per iteration, which the size of the
-// range covers.
+// accumulates recognizes the addition that a macro (map, filter) generates: its result grows by one per iteration,
+// which the size of the range covers.
 func accumulates(call celast.CallExpr) bool {
 	first := call.Args()[0]
 	return first.Kind() == celast.IdentKind && (first.AsIdent() == "@result" || first.AsIdent() == "__result__")
 }
 
-// inspectPattern accepts only literal regular expressions, and counts their compiled instructions: a match takes time proportional to the
-// text's length times those, and "(a{1000}){10}" is short to write (threat: regex bombs).
+// inspectPattern accepts only literal regular expressions, and counts their compiled instructions: a match takes time
+// proportional to the text's length times those, and "(a{1000}){10}" is short to write (threat: regex bombs).
 func (e *estimator) inspectPattern(call celast.CallExpr) error {
 	args := call.Args()
 	pattern := args[len(args)-1]

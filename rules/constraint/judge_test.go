@@ -114,7 +114,8 @@ func TestJudgeOthersToo(t *testing.T) {
 	}
 }
 
-// TestMessageExpression: its result is the message, the fixed message if it fails, and it is never used for an undecided outcome.
+// TestMessageExpression: its result is the message, the fixed message if it fails, and it is never used for an
+// undecided outcome.
 func TestMessageExpression(t *testing.T) {
 	constraint := func(expression string) string {
 		return jsonText([]any{map[string]any{"type": olm.TypeConstraint, "value": map[string]any{"rule": `channel == "x"`, "message": "fixed", "messageExpression": expression}}})
@@ -259,8 +260,8 @@ func TestRemembered(t *testing.T) {
 	}
 }
 
-// TestManyRules: the number of rules of RBAC counts in the estimate, and not only the length of their lists: two loops over them must not run
-// uncounted (threat G18).
+// TestManyRules: the number of rules of RBAC counts in the estimate, and not only the length of their lists: two loops
+// over them must not run uncounted (threat G18).
 func TestManyRules(t *testing.T) {
 	b := etcd()
 	rules := make([]map[string][]string, maxSeenElements)

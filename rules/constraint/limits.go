@@ -6,7 +6,8 @@ const (
 	maxConstraintBytes = 64 << 10
 	// maxObjectBytes bounds spec.constraints and spec.properties together.
 	maxObjectBytes = 1 << 20
-	// maxConstraints and maxProperties bound the two lists of one object; maxConstraints also the constraints of one bundle.
+	// maxConstraints and maxProperties bound the two lists of one object; maxConstraints also the constraints of one
+	// bundle.
 	maxConstraints = 256
 	maxProperties  = 1024
 	// maxDepth bounds the nesting of JSON, also that of a bundle's own constraint.
@@ -27,22 +28,24 @@ const (
 	RuleCostLimit = 1_000_000
 	// RequestCostLimit bounds all evaluations of one request, also as in Kubernetes: about 1 s.
 	RequestCostLimit = 10 * RuleCostLimit
-	// countedCostLimit bounds an evaluation whose cost is tracked while it runs, and countedFactor is the charge per unit. The time of
-	// cel-go's tracker is quadratic in the length of a loop: it never drops values (interpreter.refValStack).
+	// countedCostLimit bounds an evaluation whose cost is tracked while it runs, and countedFactor is the charge per
+	// unit. The time of cel-go's tracker is quadratic in the length of a loop: it never drops values
+	// (interpreter.refValStack).
 	countedCostLimit = 25_000
 	countedFactor    = 10
 	// maxRegexInstructions bounds a regular expression's compiled program: "(a{1000}){10}" is short to write.
 	maxRegexInstructions = 500
 	// maxRange bounds lists.range.
 	maxRange = 10_000
-	// interruptedFrom is the estimate from which an evaluation can be interrupted; a cheaper one ends within a millisecond.
+	// interruptedFrom is the estimate from which an evaluation can be interrupted; a cheaper one ends within a
+	// millisecond.
 	interruptedFrom = 10_000
 	// interruptEvery is the number of loop iterations between checks for the interruption.
 	interruptEvery = 100
 )
 
-// Limits of what CEL reads of a bundle. A value beyond them is an error only in rules that read it: single calls (a regular expression on a
-// text) cannot be interrupted.
+// Limits of what CEL reads of a bundle. A value beyond them is an error only in rules that read it: single calls (a
+// regular expression on a text) cannot be interrupted.
 const (
 	maxSeenText     = 16 << 10 // characters
 	maxSeenElements = 4096     // of one list or map, rules of RBAC and of webhooks among them

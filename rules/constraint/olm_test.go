@@ -10,10 +10,11 @@ import (
 	"github.com/opgate/opgate/olm"
 )
 
-// TestOLMVectors: every form of OLM's documented syntax, and how it is read. OLM's resolver first parses and then converts
-// (convertConstraints in operator-lifecycle-manager pkg/controller/registry/resolver/resolver.go, which refuses {}); parse is the result of
-// its parser, own this package's result for a bundle's own constraint, cluster its result for a cluster constraint. Where cluster is
-// stricter than OLM the reason is stated: the author gets the error on write and can fix it.
+// TestOLMVectors: every form of OLM's documented syntax, and how it is read. OLM's resolver first parses and then
+// converts (convertConstraints in operator-lifecycle-manager pkg/controller/registry/resolver/resolver.go, which
+// refuses {}); parse is the result of its parser, own this package's result for a bundle's own constraint, cluster its
+// result for a cluster constraint. Where cluster is stricter than OLM the reason is stated: the author gets the error
+// on write and can fix it.
 func TestOLMVectors(t *testing.T) {
 	const (
 		pkg = `{"package":{"packageName":"foo","versionRange":">=1.0.0"}}`

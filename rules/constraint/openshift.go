@@ -10,9 +10,10 @@ import (
 	"github.com/opgate/opgate/olm"
 )
 
-// MaxOpenShift returns the highest OpenShift version that the bundle supports, as MAJOR.MINOR; empty if it specifies none. The problem is
-// why it cannot be parsed. It is as tolerant as OLM's maxOpenShiftVersion (operator-lifecycle-manager
-// pkg/controller/operators/openshift/helpers.go): it accepts a number or additional quotes, but not two such properties or a patch version.
+// MaxOpenShift returns the highest OpenShift version that the bundle supports, as MAJOR.MINOR; empty if it specifies
+// none. The problem is why it cannot be parsed. It is as tolerant as OLM's maxOpenShiftVersion
+// (operator-lifecycle-manager pkg/controller/operators/openshift/helpers.go): it accepts a number or additional quotes,
+// but not two such properties or a patch version.
 func (b *Bundle) MaxOpenShift() (version string, problem string) {
 	found := false
 	for _, p := range b.Properties {

@@ -26,12 +26,13 @@ type ownRule struct {
 
 // Own judges the olm.constraint properties of one bundle, and returns a finding for each that no candidate satisfies.
 //
-// It follows OLM. Its resolver searches for bundles that match a constraint among all it knows, which include the bundle itself and the
-// ClusterServiceVersions of the namespace (getBundleVariables and addInvariants in operator-lifecycle-manager
-// pkg/controller/registry/resolver/resolver.go: the predicate is applied to namespacedCache.Find, which includes the bundle itself, and
-// installing a bundle satisfies its dependency on itself). One candidate must match the whole compound (cache.And, Or and Not apply to one
-// entry). So the candidates are the bundle itself, the given ones, and the cluster with its properties. A rule that fails on a candidate
-// does not match it.
+// It follows OLM. Its resolver searches for bundles that match a constraint among all it knows, which include the
+// bundle itself and the ClusterServiceVersions of the namespace (getBundleVariables and addInvariants in
+// operator-lifecycle-manager pkg/controller/registry/resolver/resolver.go: the predicate is applied to
+// namespacedCache.Find, which includes the bundle itself, and installing a bundle satisfies its dependency on itself).
+// One candidate must match the whole compound (cache.And, Or and Not apply to one entry). So the candidates are the
+// bundle itself, the given ones, and the cluster with its properties. A rule that fails on a candidate does not match
+// it.
 //
 // Rules have the variables of cluster constraints, with the values of the candidate. They are not compiled here.
 func (s *Set) Own(b *Bundle, candidates []*Bundle, ns Namespace, budget *Budget) []Finding {
@@ -122,7 +123,8 @@ func (r *ownRule) matchAny(subjects []*subject) verdict {
 	return open
 }
 
-// Prepare compiles the rules of a bundle's own constraints for Own. It may take milliseconds, so it must not be called on the request path.
+// Prepare compiles the rules of a bundle's own constraints for Own. It may take milliseconds, so it must not be called
+// on the request path.
 func Prepare(properties []olm.Property) {
 	prepared := 0
 	for _, p := range properties {

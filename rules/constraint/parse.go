@@ -10,8 +10,8 @@ import (
 	"github.com/opgate/opgate/internal/text"
 )
 
-// node is a JSON value with positions, which decoding into structs would lose: where an element begins and ends (its size and raw text),
-// the case of each key, and duplicate keys.
+// node is a JSON value with positions, which decoding into structs would lose: where an element begins and ends (its
+// size and raw text), the case of each key, and duplicate keys.
 type node struct {
 	kind       nodeKind
 	start, end int

@@ -29,8 +29,8 @@ func hasType(properties []olm.Property, propertyType string) bool {
 	return false
 }
 
-// properties reads spec.properties: any type with any value, but a known type must be well-formed, since OLM's resolver silently skips one
-// that is not.
+// properties reads spec.properties: any type with any value, but a known type must be well-formed, since OLM's resolver
+// silently skips one that is not.
 func (d *document) properties() []olm.Property {
 	var all []olm.Property
 	for _, e := range d.elements(maxProperties, "any JSON value is accepted") {

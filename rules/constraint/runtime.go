@@ -8,8 +8,8 @@ import (
 	"github.com/google/cel-go/common/types/traits"
 )
 
-// runtimeCosts tracks, while the careful program runs, costs that cel-go's tracker ignores: the depth of compared values, and work linear
-// in a text's length. It implements interpreter.ActualCostEstimator.
+// runtimeCosts tracks, while the careful program runs, costs that cel-go's tracker ignores: the depth of compared
+// values, and work linear in a text's length. It implements interpreter.ActualCostEstimator.
 type runtimeCosts struct{ instructions map[string]uint64 }
 
 // CallCost returns the cost of a finished call; nil selects cel-go's cost.

@@ -12,8 +12,8 @@ import (
 	"github.com/opgate/opgate/rules/state"
 )
 
-// Set is all Definitions of the cluster and the facts about it. It is immutable except for its cache: judging depends on values only, so
-// the same bundle in the same namespace has the same findings.
+// Set is all Definitions of the cluster and the facts about it. It is immutable except for its cache: judging depends
+// on values only, so the same bundle in the same namespace has the same findings.
 type Set struct {
 	definitions []*Definition
 	cluster     state.Cluster
@@ -48,8 +48,8 @@ func NewSet(definitions []*Definition, cluster state.Cluster) *Set {
 	return s
 }
 
-// With returns a Set that judges by d alone, on the cluster as it would be with d added to the definitions of s or replacing the one of its
-// name. It is for the preview of a definition during admission.
+// With returns a Set that judges by d alone, on the cluster as it would be with d added to the definitions of s or
+// replacing the one of its name. It is for the preview of a definition during admission.
 func (s *Set) With(d *Definition) *Set {
 	definitions, given := []*Definition{d}, state.Cluster{}
 	if s != nil {
@@ -73,8 +73,8 @@ func (s *Set) Definitions() []*Definition {
 	return s.definitions
 }
 
-// Properties returns those of the cluster: those of the definitions, and olm.k8s and olm.kubeversion with the Kubernetes version unless a
-// definition sets that type itself. They must not be changed.
+// Properties returns those of the cluster: those of the definitions, and olm.k8s and olm.kubeversion with the
+// Kubernetes version unless a definition sets that type itself. They must not be changed.
 func (s *Set) Properties() []olm.Property {
 	if s == nil {
 		return nil
@@ -90,7 +90,8 @@ func (s *Set) Differs(facts *state.Cluster) Attributes {
 	return differ(&s.cluster, facts)
 }
 
-// Reads reports whether judging depends on attributes: on the version of the cluster always, on others if a constraint reads them.
+// Reads reports whether judging depends on attributes: on the version of the cluster always, on others if a constraint
+// reads them.
 func (s *Set) Reads(attributes Attributes) bool {
 	all := ClusterVersion
 	for _, d := range s.Definitions() {
@@ -125,8 +126,8 @@ func (s *Set) Empty() bool {
 	return true
 }
 
-// Judge returns the constraints that a bundle does not satisfy, those that only warn among them, in the order of definitions
-// and constraints. The findings are shared and must not be changed.
+// Judge returns the constraints that a bundle does not satisfy, those that only warn among them, in the order of
+// definitions and constraints. The findings are shared and must not be changed.
 func (s *Set) Judge(b *Bundle, ns Namespace, budget *Budget) []Finding {
 	if s.Empty() {
 		return nil
@@ -188,8 +189,8 @@ func (c *Constraint) judge(d *Definition, s *subject) (f Finding, lasting bool) 
 	return f, !v.transient && (lasting || text != "")
 }
 
-// expressed evaluates messageExpression. Like Kubernetes, it does so for violations only: in other cases the result may depend on unknown
-// values. If it fails, message is used. The result is not lasting if the budget stopped it.
+// expressed evaluates messageExpression. Like Kubernetes, it does so for violations only: in other cases the result may
+// depend on unknown values. If it fails, message is used. The result is not lasting if the budget stopped it.
 func (c *Constraint) expressed(outcome Outcome, s *subject) (message string, lasting bool) {
 	if c.expression == nil || outcome != Violated {
 		return "", true
@@ -205,8 +206,8 @@ func (c *Constraint) expressed(outcome Outcome, s *subject) (message string, las
 // Applies reports whether some required constraint, or a faulty definition, could refuse a bundle in a namespace.
 func (s *Set) Applies(ns Namespace) bool { return len(s.Applicable(ns)) > 0 }
 
-// Applicable returns the definitions that could refuse a bundle in a namespace: faulty ones, and those with a required constraint that is
-// not satisfied there for an unknown bundle. They are sorted by name and must not be changed.
+// Applicable returns the definitions that could refuse a bundle in a namespace: faulty ones, and those with a required
+// constraint that is not satisfied there for an unknown bundle. They are sorted by name and must not be changed.
 func (s *Set) Applicable(ns Namespace) []*Definition {
 	if s.Empty() {
 		return nil
@@ -248,8 +249,8 @@ func (d *Definition) couldRefuse(anything *subject) (binds, transient bool) {
 	return false, false
 }
 
-// digest covers everything that judging depends on besides the Set. Each part is prefixed with its length, so that different inputs never
-// write the same bytes.
+// digest covers everything that judging depends on besides the Set. Each part is prefixed with its length, so that
+// different inputs never write the same bytes.
 func digest(b *Bundle, ns Namespace) factsKey {
 	size := 256
 	for _, p := range b.Properties {

@@ -13,8 +13,8 @@ import (
 	"github.com/opgate/opgate/rules/state"
 )
 
-// shape is the size of the inputs of a rule, each as a power of two. A cost estimate depends only on it and the rule, and it is small
-// enough to be a key.
+// shape is the size of the inputs of a rule, each as a power of two. A cost estimate depends only on it and the rule,
+// and it is small enough to be a key.
 type shape struct {
 	properties uint8 // of the bundle
 	cluster    uint8 // properties of the cluster
@@ -25,8 +25,8 @@ type shape struct {
 	weight     uint8 // of the heaviest single property value, see weigh
 }
 
-// hints is the shape for which rules are admitted: a rule whose cost could exceed the limit for a bundle of this shape is refused. Larger
-// bundles are judged too, see program.eval.
+// hints is the shape for which rules are admitted: a rule whose cost could exceed the limit for a bundle of this shape
+// is refused. Larger bundles are judged too, see program.eval.
 var hints = shape{properties: 6, cluster: 5, elements: 6, rules: 6, text: 8, typeText: 6, weight: 6}
 
 func power(n int) uint8 {
@@ -62,8 +62,8 @@ func (m *measure) seen(text string) ref.Val {
 	return types.String(text)
 }
 
-// value converts decoded JSON to a CEL value, once for all rules, and returns its weight: the cost of a deep comparison. Numbers are
-// doubles, as in OLM.
+// value converts decoded JSON to a CEL value, once for all rules, and returns its weight: the cost of a deep
+// comparison. Numbers are doubles, as in OLM.
 func (m *measure) value(v any, depth int) (ref.Val, int) {
 	if depth > maxSeenDepth {
 		return types.NewErr("the value is nested deeper than %d levels", maxSeenDepth), 1
@@ -105,9 +105,9 @@ func (m *measure) value(v any, depth int) (ref.Val, int) {
 	}
 }
 
-// properties converts properties to the list of {type, value} that OLM's rules see. A value that cannot be decoded (a number that overflows
-// a double) leaves an empty element, as in OLM's resolver: celPredicate.Test in operator-lifecycle-manager
-// pkg/controller/registry/resolver/cache/predicates.go.
+// properties converts properties to the list of {type, value} that OLM's rules see. A value that cannot be decoded (a
+// number that overflows a double) leaves an empty element, as in OLM's resolver: celPredicate.Test in
+// operator-lifecycle-manager pkg/controller/registry/resolver/cache/predicates.go.
 func (m *measure) properties(properties []olm.Property) ref.Val {
 	list := make([]ref.Val, len(properties))
 	for i, p := range properties {
@@ -124,7 +124,8 @@ func (m *measure) properties(properties []olm.Property) ref.Val {
 	return types.NewRefValList(types.DefaultTypeAdapter, list)
 }
 
-// ruleLists converts rules of RBAC or of webhooks: lists of texts under their Kubernetes names. A rule that uses an unreadable list fails.
+// ruleLists converts rules of RBAC or of webhooks: lists of texts under their Kubernetes names. A rule that uses an
+// unreadable list fails.
 func (m *measure) ruleLists(rules []map[string][]string, err error) ref.Val {
 	switch {
 	case err != nil:

@@ -179,7 +179,8 @@ var variables = []variable{
 	namespaceVariable, clusterVariable,
 }
 
-// ofCatalog returns the read function of a variable of the bundle's CatalogSource. Without one there is no value, not even a zero.
+// ofCatalog returns the read function of a variable of the bundle's CatalogSource. Without one there is no value, not
+// even a zero.
 func ofCatalog(read func(m *measure, c *olm.CatalogSource) ref.Val) func(*measure, *Bundle, *state.Cluster) ref.Val {
 	return func(m *measure, b *Bundle, facts *state.Cluster) ref.Val {
 		c, ok := facts.Catalogs[b.Catalog]

@@ -29,8 +29,8 @@ type Write struct {
 // Source is what rules read of a CatalogSource.
 type Source struct {
 	Name, Namespace, SourceType, Address, ConfigMap, Publisher string
-	// Image is that of the catalog, Registry the host that it is pulled from, and Digest its digest, such as "sha256:…"; each "" if
-	// there is none.
+	// Image is that of the catalog, Registry the host that it is pulled from, and Digest its digest, such as
+	// "sha256:…"; each "" if there is none.
 	Image, Registry, Digest string
 	Priority                int64
 }
@@ -142,8 +142,8 @@ func newWriteActivation(w *Write, around *surroundings) *activation {
 	return a
 }
 
-// JudgeWrite returns the constraints on the target of a write that the write does not satisfy, as Judge does for bundles. Unlike bundles,
-// the same objects are not written again and again, so nothing is cached.
+// JudgeWrite returns the constraints on the target of a write that the write does not satisfy, as Judge does for
+// bundles. Unlike bundles, the same objects are not written again and again, so nothing is cached.
 func (s *Set) JudgeWrite(w *Write, ns Namespace, budget *Budget) []Finding {
 	if s == nil {
 		return nil

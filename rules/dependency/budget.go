@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Limits bound what Opgate watches for Policies, so that their authors can exhaust neither its memory nor the share of others (threat O23).
-// A watch covers one kind in one namespace, for any number of Policies and objects.
+// Limits bound what Opgate watches for Policies, so that their authors can exhaust neither its memory nor the share of
+// others (threat O23). A watch covers one kind in one namespace, for any number of Policies and objects.
 type Limits struct {
 	// PolicyWatches, NamespaceWatches and Watches bound the watches per Policy, per namespace, and in total.
 	PolicyWatches, NamespaceWatches, Watches int
@@ -20,9 +20,9 @@ type Limits struct {
 	Objects int
 }
 
-// DefaultLimits cost at most 4 MiB per namespace with Policies, and 40 MiB in total: a watch takes about 60 KiB, a dependency object about
-// 1 KiB. Policies and PolicySets need no watch. A Policy for an operator usually depends on a few kinds in its own namespace and one or two
-// others.
+// DefaultLimits cost at most 4 MiB per namespace with Policies, and 40 MiB in total: a watch takes about 60 KiB, a
+// dependency object about 1 KiB. Policies and PolicySets need no watch. A Policy for an operator usually depends on a
+// few kinds in its own namespace and one or two others.
 var DefaultLimits = Limits{PolicyWatches: 20, NamespaceWatches: 40, Watches: 400, Objects: 2_000}
 
 // Waiter is a Policy that depends on objects.
@@ -48,8 +48,8 @@ func areaOf(r Ref) (a area, watched bool) {
 	return area{schema.GroupKind{Group: r.Group, Kind: r.Kind}, r.Namespace}, !r.IsPolicy() && !r.IsSet()
 }
 
-// Budget assigns the watches to Policies, oldest first, so that a newer Policy never takes a watch from an older one. The result does not
-// depend on the order of calls. It is not safe for concurrent use.
+// Budget assigns the watches to Policies, oldest first, so that a newer Policy never takes a watch from an older one.
+// The result does not depend on the order of calls. It is not safe for concurrent use.
 type Budget struct {
 	limits     Limits
 	namespaces map[string]*share
@@ -73,8 +73,8 @@ func NewBudget(limits Limits) *Budget {
 	return &Budget{limits: limits, namespaces: map[string]*share{}, areas: map[area]int{}, closed: map[area]bool{}}
 }
 
-// Set replaces the objects that a Policy depends on; a Waiter without objects is removed. It returns references to the other Policies whose
-// allocation changed.
+// Set replaces the objects that a Policy depends on; a Waiter without objects is removed. It returns references to the
+// other Policies whose allocation changed.
 func (b *Budget) Set(w Waiter) (changed []Ref) {
 	s := b.namespaces[w.Namespace]
 	if s == nil {

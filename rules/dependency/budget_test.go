@@ -42,8 +42,8 @@ func beyondOf(b *Budget, waiters []Waiter) string {
 	return strings.Join(all, ", ")
 }
 
-// TestA2Budget distributes watches with limits of 3 per Policy, 5 per namespace and 8 in total, and 20 objects per namespace (threat O23),
-// in any order of the Policies.
+// TestA2Budget distributes watches with limits of 3 per Policy, 5 per namespace and 8 in total, and 20 objects per
+// namespace (threat O23), in any order of the Policies.
 func TestA2Budget(t *testing.T) {
 	limits := Limits{PolicyWatches: 3, NamespaceWatches: 5, Watches: 8, Objects: 20}
 	var sameKind []Ref

@@ -6,9 +6,9 @@ import (
 	"github.com/opgate/opgate/internal/text"
 )
 
-// Chain describes what a Policy waits for, and what that waits for, according to the statuses: "Policy shop/app waits for Policy shop/db
-// (Pending, Compliant is wanted), which waits for ConfigurationPolicy shop/x (NotFound)". Template is the name of the template to describe,
-// empty for any.
+// Chain describes what a Policy waits for, and what that waits for, according to the statuses: "Policy shop/app waits
+// for Policy shop/db (Pending, Compliant is wanted), which waits for ConfigurationPolicy shop/x (NotFound)". Template
+// is the name of the template to describe, empty for any.
 func (g *Graph) Chain(policy Ref, template string) string {
 	if p := g.Policy(policy.Namespace, policy.Name); p != nil && p.Unreadable {
 		return p.cannotBeRead()
@@ -46,7 +46,8 @@ func (w *PendingDependency) String() string {
 	return s
 }
 
-// next returns what an object waits for: the first that itself waits for something, else the first. Objects in seen are skipped.
+// next returns what an object waits for: the first that itself waits for something, else the first. Objects in seen are
+// skipped.
 func (g *Graph) next(from Ref, template string, seen map[Ref]bool) *PendingDependency {
 	var first *PendingDependency
 	for _, w := range g.pendingOf(from, template) {
@@ -63,8 +64,8 @@ func (g *Graph) next(from Ref, template string, seen map[Ref]bool) *PendingDepen
 	return first
 }
 
-// pendingOf returns what an object waits for according to the statuses: for a Policy its own, for the object of a template those of the
-// template. A PolicySet waits for its members that are not Compliant.
+// pendingOf returns what an object waits for according to the statuses: for a Policy its own, for the object of a
+// template those of the template. A PolicySet waits for its members that are not Compliant.
 func (g *Graph) pendingOf(of Ref, template string) []*PendingDependency {
 	switch {
 	case of.IsPolicy():
@@ -96,8 +97,8 @@ func (g *Graph) pendingOf(of Ref, template string) []*PendingDependency {
 	return nil
 }
 
-// pendingOf returns what a template waits for; an empty name means any template. A full list of templates may have been truncated, so it is
-// treated as if it contained this one.
+// pendingOf returns what a template waits for; an empty name means any template. A full list of templates may have been
+// truncated, so it is treated as if it contained this one.
 func (p *Policy) pendingOf(template string) []*PendingDependency {
 	if p == nil {
 		return nil

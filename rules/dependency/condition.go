@@ -10,8 +10,8 @@ import (
 // ConditionCompliant is the condition that repeats status.compliant, with a reason and a message.
 const ConditionCompliant = "Compliant"
 
-// Condition DependenciesSatisfied of a suspended object is False, with the reason that refusals name too. One that is not suspended has
-// no such condition.
+// Condition DependenciesSatisfied of a suspended object is False, with the reason that refusals name too. One that is
+// not suspended has no such condition.
 const (
 	ConditionDependencies   = "DependenciesSatisfied"
 	ReasonDependencyPending = "DependencyPending"

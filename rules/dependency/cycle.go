@@ -8,8 +8,9 @@ import (
 
 // dependenciesOf returns what the state of an object waits for.
 //
-// A Policy waits for the dependencies of its templates, except those with ignorePending, which do not affect its state. The object that a
-// template creates waits for what the template waits for. A PolicySet waits for its members. The spec of a disabled Policy has no effect.
+// A Policy waits for the dependencies of its templates, except those with ignorePending, which do not affect its state.
+// The object that a template creates waits for what the template waits for. A PolicySet waits for its members. The spec
+// of a disabled Policy has no effect.
 func (g *Graph) dependenciesOf(from Ref) []Ref {
 	var to []Ref
 	var last []*Dependency
@@ -48,15 +49,15 @@ func (g *Graph) dependenciesOf(from Ref) []Ref {
 	return to
 }
 
-// Cycle returns a shortest path from an object back to itself along its dependencies; the first and last element are from. It is nil if
-// there is none.
+// Cycle returns a shortest path from an object back to itself along its dependencies; the first and last element are
+// from. It is nil if there is none.
 func (g *Graph) Cycle(from Ref) []Ref {
 	cycle, _ := g.cycle(from)
 	return cycle
 }
 
-// cycle searches breadth-first and also returns the objects that it reached: without a cycle through from, these are all that from waits
-// for.
+// cycle searches breadth-first and also returns the objects that it reached: without a cycle through from, these are
+// all that from waits for.
 func (g *Graph) cycle(from Ref) (cycle []Ref, reached map[Ref]Ref) {
 	cameFrom := map[Ref]Ref{}
 	for queue := []Ref{from}; len(queue) > 0; queue = queue[1:] {
@@ -85,16 +86,16 @@ func trail(from, last Ref, cameFrom map[Ref]Ref) []Ref {
 	return way
 }
 
-// PolicyCycle returns a short cycle that contains a Policy, or the object that one of its templates creates; nil if there is none. A
-// template with ignorePending can wait for itself without its Policy waiting for it.
+// PolicyCycle returns a short cycle that contains a Policy, or the object that one of its templates creates; nil if
+// there is none. A template with ignorePending can wait for itself without its Policy waiting for it.
 func (g *Graph) PolicyCycle(namespace, name string) []Ref {
 	cycle, reached := g.cycle(PolicyRef(namespace, name))
 	p := g.Policy(namespace, name)
 	if cycle != nil || p == nil || p.Disabled {
 		return cycle
 	}
-	// An object on a cycle is reached from its own dependencies. So the Policy reaches it, unless the Policy does not depend on what the
-	// object depends on: with ignorePending, or where another Policy creates the object too.
+	// An object on a cycle is reached from its own dependencies. So the Policy reaches it, unless the Policy does not
+	// depend on what the object depends on: with ignorePending, or where another Policy creates the object too.
 	var starts []Ref
 	suspect := false
 	for i := range p.Templates {

@@ -13,10 +13,12 @@ const (
 	maxDelay   = 5 * time.Minute
 )
 
-// Damping prevents a template from flapping with its dependencies. It is a plain value, one per template, kept in memory.
+// Damping prevents a template from flapping with its dependencies. It is a plain value, one per template, kept in
+// memory.
 //
-// The first loss and return take effect at once. If the dependencies are lost again without an edit, they count as met only after they have
-// been met for a while: 10 seconds the second time, twice as long each further time, 5 minutes at most.
+// The first loss and return take effect at once. If the dependencies are lost again without an edit, they count as met
+// only after they have been met for a while: 10 seconds the second time, twice as long each further time, 5 minutes at
+// most.
 type Damping struct {
 	key string
 	// applied is set while the dependencies count as met.
@@ -27,8 +29,8 @@ type Damping struct {
 	since time.Time
 }
 
-// Next records whether the dependencies are met, and returns how long to wait until they count as met; zero if they do now. Key is that of
-// DampingKey: another key resets the state. It must not be called while the findings are undecided.
+// Next records whether the dependencies are met, and returns how long to wait until they count as met; zero if they do
+// now. Key is that of DampingKey: another key resets the state. It must not be called while the findings are undecided.
 func (d Damping) Next(now time.Time, met bool, key string) (next Damping, wait time.Duration) {
 	if d.key != key {
 		return Damping{key: key, applied: met}, 0
@@ -67,8 +69,8 @@ func (d Damping) Delay() time.Duration {
 // Losses counts how often the dependencies changed from met to unmet since the last edit.
 func (d Damping) Losses() int { return d.losses }
 
-// DampingKey returns a hash of the uids and generations of a Policy and its dependencies: an edit of any of them changes it, a change of a
-// status does not.
+// DampingKey returns a hash of the uids and generations of a Policy and its dependencies: an edit of any of them
+// changes it, a change of a status does not.
 func DampingKey(p *Policy, findings []Finding) string {
 	h := sha256.New()
 	_, _ = fmt.Fprintf(h, "%q %d", p.UID, p.Generation) // writing to a hash never fails

@@ -50,8 +50,8 @@ func TestDamping(t *testing.T) {
 	step(10*time.Second, true, "b", 0)
 }
 
-// TestDampingOfAnything: however the dependencies come and go without an edit, the template is applied a few times an hour, and once they
-// hold, they count within the maximum delay.
+// TestDampingOfAnything: however the dependencies come and go without an edit, the template is applied a few times an
+// hour, and once they hold, they count within the maximum delay.
 func TestDampingOfAnything(t *testing.T) {
 	for seed := range uint64(50) {
 		r := rand.New(rand.NewPCG(seed, 3))

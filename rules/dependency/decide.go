@@ -48,8 +48,8 @@ type TemplateInput struct {
 	Live *Live
 	// Edited is set where the template has changed since it was last applied; false if that is not known.
 	Edited bool
-	// KindFault is why no object of this kind can be created; it takes precedence over dependencies. WriteFault is why the object cannot be
-	// written; dependencies take precedence over it.
+	// KindFault is why no object of this kind can be created; it takes precedence over dependencies. WriteFault is why
+	// the object cannot be written; dependencies take precedence over it.
 	KindFault, WriteFault string
 }
 
@@ -75,8 +75,8 @@ type TemplateOutcome struct {
 	Notified bool
 }
 
-// Decide decides on one template. A template error that only an edit of the Policy can fix comes first, then unmet dependencies, then all
-// other reasons not to apply it.
+// Decide decides on one template. A template error that only an edit of the Policy can fix comes first, then unmet
+// dependencies, then all other reasons not to apply it.
 func Decide(in TemplateInput) TemplateOutcome {
 	out := in.decide()
 	out.Dependencies = in.dependenciesAfter()
@@ -144,8 +144,8 @@ func (in *TemplateInput) unmet(text string) TemplateOutcome {
 	return out
 }
 
-// undecided leaves objects unchanged. Only a missing OperatorPolicy or Constraint is created, suspended, which is always safe. An edited template
-// waits like a new one: its state must not be reported as if the edit were applied.
+// undecided leaves objects unchanged. Only a missing OperatorPolicy or Constraint is created, suspended, which is
+// always safe. An edited template waits like a new one: its state must not be reported as if the edit were applied.
 func (in *TemplateInput) undecided() TemplateOutcome {
 	live := in.Live
 	if live != nil && live.Ours && !live.Suspended && !live.Deleting && !in.Edited && !in.Template.WasSuspended() {

@@ -163,7 +163,8 @@ func TestDecideOnGatekeeper(t *testing.T) {
 	}
 }
 
-// TestMessageOfObject: the message comes from the object's status, and is never that of another state than the present one.
+// TestMessageOfObject: the message comes from the object's status, and is never that of another state than the present
+// one.
 func TestMessageOfObject(t *testing.T) {
 	p := &Policy{Namespace: "shop", Name: "app"}
 	tm := Template{Name: "x", Ref: Ref{PolicyGroup, "ConfigurationPolicy", "shop", "x"}, Readable: true}

@@ -1,7 +1,8 @@
-// Package dependency evaluates dependencies: it reads Policies and PolicySets, maintains the dependency graph, and decides which
-// dependencies are met, what to do with each template, and what the status reports.
+// Package dependency evaluates dependencies: it reads Policies and PolicySets, maintains the dependency graph, and
+// decides which dependencies are met, what to do with each template, and what the status reports.
 //
-// Everything here is pure: no clock, client, context or logger. Callers observe the cluster first and pass plain values.
+// Everything here is pure: no clock, client, context or logger. Callers observe the cluster first and pass plain
+// values.
 package dependency
 
 // PolicyGroup is the API group of Policy, PolicySet, OperatorPolicy and the kinds of the other policy controllers.
@@ -25,8 +26,8 @@ const (
 
 // Annotations that the background loop writes or reads.
 const (
-	// AnnotationPending suspends an OperatorPolicy or a Constraint: its value is "<namespace>/<name>" of the Policy that waits. A suspended
-	// one holds approvals.
+	// AnnotationPending suspends an OperatorPolicy or a Constraint: its value is "<namespace>/<name>" of the Policy
+	// that waits. A suspended one holds approvals.
 	AnnotationPending = "opgate.io/pending"
 	// AnnotationHubError on a template says that the hub could not resolve the template.
 	AnnotationHubError = PolicyGroup + "/hub-templates-error"
@@ -36,8 +37,8 @@ const (
 const (
 	// LabelPolicy is the name of the Policy.
 	LabelPolicy = PolicyGroup + "/policy"
-	// LabelClusterName and LabelClusterNamespace name the cluster to the existing policy controllers. The cluster's namespace is that of
-	// the Policy here.
+	// LabelClusterName and LabelClusterNamespace name the cluster to the existing policy controllers. The cluster's
+	// namespace is that of the Policy here.
 	LabelClusterName           = PolicyGroup + "/cluster-name"
 	LabelClusterNamespace      = PolicyGroup + "/cluster-namespace"
 	LabelPlainClusterName      = "cluster-name"
@@ -47,7 +48,8 @@ const (
 	LabelTemplateValue = "template"
 )
 
-// Finalizer keeps a Policy until its cluster-scoped template objects, which cannot have an owner reference to it, are deleted.
+// Finalizer keeps a Policy until its cluster-scoped template objects, which cannot have an owner reference to it, are
+// deleted.
 const Finalizer = PolicyGroup + "/cleanup-cluster-scoped-policies"
 
 // PendingGuards is what happens to an OperatorPolicy or a Constraint whose dependencies are not met.

@@ -71,8 +71,8 @@ func notReadText(o Observed) string {
 	}
 }
 
-// Settled reports whether all dependencies are met, and whether that is decided: one that is not met decides it; one that is stale or not
-// read yet leaves it undecided.
+// Settled reports whether all dependencies are met, and whether that is decided: one that is not met decides it; one
+// that is stale or not read yet leaves it undecided.
 func Settled(findings []Finding) (met, decided bool) {
 	met, decided = true, true
 	for i := range findings {

@@ -14,7 +14,8 @@ import (
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
 )
 
-// FuzzRead: any Policy can be read, judged, decided on and reported, and its status and events are bounded, printable and consistent.
+// FuzzRead: any Policy can be read, judged, decided on and reported, and its status and events are bounded, printable
+// and consistent.
 func FuzzRead(f *testing.F) {
 	for _, text := range []string{
 		seed003,

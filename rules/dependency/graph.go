@@ -7,8 +7,8 @@ import (
 
 // Graph is the dependency graph of Policies and PolicySets. It is immutable; nil is an empty one.
 //
-// A changed Graph shares nearly all of its data with the one that it was made from: a few changes are kept beside a shared index, and
-// merged into a new index once there are many.
+// A changed Graph shares nearly all of its data with the one that it was made from: a few changes are kept beside a
+// shared index, and merged into a new index once there are many.
 type Graph struct {
 	all *index
 	// changes has nil entries for deleted objects.

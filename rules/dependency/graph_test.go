@@ -231,7 +231,8 @@ func generated(r *rand.Rand) ([]*Policy, []*Set) {
 	return policies, sets
 }
 
-// distances returns the minimum number of steps between all objects (Floyd-Warshall), with edges derived independently of the graph.
+// distances returns the minimum number of steps between all objects (Floyd-Warshall), with edges derived independently
+// of the graph.
 func distances(policies []*Policy, sets []*Set) map[Ref]map[Ref]int {
 	dist := map[Ref]map[Ref]int{}
 	edge := func(from, to Ref) {
@@ -273,7 +274,8 @@ func distances(policies []*Policy, sets []*Set) map[Ref]map[Ref]int {
 	return dist
 }
 
-// TestCyclesOfGeneratedGraphs: a cycle is found exactly if there is one, it follows dependencies, and there is no shorter one.
+// TestCyclesOfGeneratedGraphs: a cycle is found exactly if there is one, it follows dependencies, and there is no
+// shorter one.
 func TestCyclesOfGeneratedGraphs(t *testing.T) {
 	const runs = 3000
 	found := map[string]int{}
@@ -338,7 +340,8 @@ func checkWay(t *testing.T, g *Graph, at Ref, cycle []Ref) {
 	}
 }
 
-// TestGraphOfManyChanges: a graph built step by step equals one that is built at once, and earlier graphs do not change.
+// TestGraphOfManyChanges: a graph built step by step equals one that is built at once, and earlier graphs do not
+// change.
 func TestGraphOfManyChanges(t *testing.T) {
 	for seed := range uint64(10) {
 		r := rand.New(rand.NewPCG(seed, 2))

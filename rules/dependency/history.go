@@ -13,8 +13,8 @@ import (
 const (
 	// maxHistory is how many messages are kept per template, newest first.
 	maxHistory = 10
-	// maxDetails bounds the messages of all templates together, in bytes, so that the object can be stored; minHistory is what each
-	// template keeps in any case.
+	// maxDetails bounds the messages of all templates together, in bytes, so that the object can be stored; minHistory
+	// is what each template keeps in any case.
 	maxDetails = 256 << 10
 	minHistory = 512
 )
@@ -50,8 +50,8 @@ func newest(history []policyv1.ComplianceHistory) string {
 	return history[0].Message
 }
 
-// objectHistory returns the entries of the object's own history that are not in before, newest first: it may have changed more often than
-// Opgate has read it. It returns nothing if the message to report is not from there.
+// objectHistory returns the entries of the object's own history that are not in before, newest first: it may have
+// changed more often than Opgate has read it. It returns nothing if the message to report is not from there.
 func objectHistory(object map[string]any, out *TemplateOutcome, before []policyv1.ComplianceHistory) []policyv1.ComplianceHistory {
 	list, _ := child(object, "status")["history"].([]any)
 	var fresh []policyv1.ComplianceHistory

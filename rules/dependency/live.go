@@ -30,8 +30,8 @@ func LiveOf(object map[string]any, p *Policy) *Live {
 	return live
 }
 
-// PolicyOf returns the Policy that an object was created for, from its labels. Cluster-scoped objects name the namespace of the Policy in a
-// label.
+// PolicyOf returns the Policy that an object was created for, from its labels. Cluster-scoped objects name the
+// namespace of the Policy in a label.
 func PolicyOf(object map[string]any) (Ref, bool) {
 	meta := child(object, "metadata")
 	labels := child(meta, "labels")
@@ -43,8 +43,8 @@ func PolicyOf(object map[string]any) (Ref, bool) {
 	return PolicyRef(namespace, name), name != "" && namespace != ""
 }
 
-// owns reports whether an object belongs to the Policy, by its controller reference or, if it has none, by its labels. A controller of the
-// same name with another UID is an earlier Policy, whose objects are adopted.
+// owns reports whether an object belongs to the Policy, by its controller reference or, if it has none, by its labels.
+// A controller of the same name with another UID is an earlier Policy, whose objects are adopted.
 func (p *Policy) owns(object map[string]any) (ours bool, other *Ref) {
 	policy, labelled := PolicyOf(object)
 	if controller, uid := controllerOf(object); controller != nil {
@@ -114,7 +114,8 @@ func (l *Live) constraintTemplate() bool {
 	return r.Group == GatekeeperTemplateGroup && r.Kind == KindConstraintTemplate
 }
 
-// message returns the object's own message for its state, from its history, else from its condition; "" if there is none.
+// message returns the object's own message for its state, from its history, else from its condition; "" if there is
+// none.
 func (l *Live) message(ref Ref, state State) string {
 	status := child(l.Object, "status")
 	if list, _ := status["history"].([]any); len(list) > 0 {

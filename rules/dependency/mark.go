@@ -17,16 +17,17 @@ import (
 	"github.com/opgate/opgate/rules/lookup"
 )
 
-// AnnotationVerified is the mark of a Policy whose author's rights were verified: "<signature> [<kind>.<group>...]". Admission sets and
-// signs it with a key that only Opgate has, so that it cannot be forged, not even while Opgate is down (threat O21). The kinds are those
-// that the author may not get cluster-wide: dependencies on them are not verified if the kind is cluster-scoped.
+// AnnotationVerified is the mark of a Policy whose author's rights were verified: "<signature> [<kind>.<group>...]".
+// Admission sets and signs it with a key that only Opgate has, so that it cannot be forged, not even while Opgate is
+// down (threat O21). The kinds are those that the author may not get cluster-wide: dependencies on them are not
+// verified if the kind is cluster-scoped.
 const AnnotationVerified = "opgate.io/verified"
 
 // Digest is the hash of a Policy's spec, independent of its JSON encoding.
 type Digest [sha256.Size]byte
 
-// DigestOf returns the digest of a Policy's spec. It fails if the spec cannot be encoded. Where an OperatorPolicy in a template may look up,
-// it is another than before: marks of that time did not verify rights to what is looked up.
+// DigestOf returns the digest of a Policy's spec. It fails if the spec cannot be encoded. Where an OperatorPolicy in a
+// template may look up, it is another than before: marks of that time did not verify rights to what is looked up.
 func DigestOf(p *policyv1.Policy) (Digest, error) {
 	raw, err := json.Marshal(p.Spec)
 	if err != nil {
@@ -124,8 +125,8 @@ func (r Ref) Scope() Scope {
 	return ScopeUnknown
 }
 
-// Covers reports whether the rights to a dependency were verified too. Dependencies on cluster-scoped objects have no namespace
-// (Policy.Scoped).
+// Covers reports whether the rights to a dependency were verified too. Dependencies on cluster-scoped objects have no
+// namespace (Policy.Scoped).
 func (v Verification) Covers(d Dependency) bool {
 	if d.Namespace != "" {
 		return true

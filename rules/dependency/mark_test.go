@@ -103,7 +103,8 @@ func TestA8Covers(t *testing.T) {
 	}
 }
 
-// TestI1MarksBeforeLookups checks that a mark from before lookups were verified does not hold for a Policy that makes lookups (threat O47).
+// TestI1MarksBeforeLookups checks that a mark from before lookups were verified does not hold for a Policy that makes
+// lookups (threat O47).
 func TestI1MarksBeforeLookups(t *testing.T) {
 	for _, tc := range []struct {
 		name, kind, spec string

@@ -19,10 +19,11 @@ const (
 	WrongState Reason = "WrongState"
 	// Forbidden: RBAC does not let Opgate read it.
 	Forbidden Reason = "Forbidden"
-	// Stale: its status is of another generation. It changes nothing: applied objects stay, waiting templates keep waiting.
+	// Stale: its status is of another generation. It changes nothing: applied objects stay, waiting templates keep
+	// waiting.
 	Stale Reason = "Stale"
-	// TooMany: it exceeds the watch limits of the Policy, its namespace or the total. It changes nothing: an object that is not watched is
-	// no reason to remove anything.
+	// TooMany: it exceeds the watch limits of the Policy, its namespace or the total. It changes nothing: an object
+	// that is not watched is no reason to remove anything.
 	TooMany Reason = "TooMany"
 	// NotRead: it has not been read yet. It changes nothing either.
 	NotRead Reason = "NotRead"
@@ -30,8 +31,8 @@ const (
 
 // Observed is the observed state of one dependency, or of an object that a template created.
 type Observed struct {
-	// Reason is NotFound, NoKind, Forbidden, TooMany or NotRead if the object could not be read, with a detail in Detail. Empty if it was
-	// read.
+	// Reason is NotFound, NoKind, Forbidden, TooMany or NotRead if the object could not be read, with a detail in
+	// Detail. Empty if it was read.
 	Reason Reason
 	Detail string
 	// UID, Generation and the other fields are those of the object that was read.

@@ -7,8 +7,8 @@ import (
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
 )
 
-// Override sets the fields of a template's object that its Policy decides: the namespace, unless the kind is known to be cluster-scoped,
-// and spec.remediationAction. Constraint and the kinds of Gatekeeper have no such field.
+// Override sets the fields of a template's object that its Policy decides: the namespace, unless the kind is known to
+// be cluster-scoped, and spec.remediationAction. Constraint and the kinds of Gatekeeper have no such field.
 func Override(object map[string]any, policy *policyv1.Policy) error {
 	meta, ok := object["metadata"].(map[string]any)
 	if !ok {

@@ -15,13 +15,15 @@ import (
 const (
 	// maxPendingNames bounds the dependencies that a message names.
 	maxPendingNames = 5
-	// maxPending bounds the dependencies that a status lists, maxPendingTemplates the templates that each of them names.
+	// maxPending bounds the dependencies that a status lists, maxPendingTemplates the templates that each of them
+	// names.
 	maxPending          = 20
 	maxPendingTemplates = 5
 )
 
-// PendingText returns the message for a waiting template: "Dependencies were not satisfied: 1 is still pending (Policy shop/db: WrongState,
-// it is NonCompliant and Compliant is wanted)". It ends with the cycle, if there is one. Met findings are left out.
+// PendingText returns the message for a waiting template: "Dependencies were not satisfied: 1 is still pending (Policy
+// shop/db: WrongState, it is NonCompliant and Compliant is wanted)". It ends with the cycle, if there is one. Met
+// findings are left out.
 func PendingText(findings []Finding, cycle []Ref, ignored bool) string {
 	pending := unmet(findings)
 	slices.SortStableFunc(pending, func(a, b Finding) int { return a.Compare(b.Ref) })
@@ -76,8 +78,8 @@ type wanted struct {
 	want State
 }
 
-// listPending returns the list for the status, one entry per object and state, and the total number of entries. For an object that has not
-// been read yet, it repeats the previous entry.
+// listPending returns the list for the status, one entry per object and state, and the total number of entries. For an
+// object that has not been read yet, it repeats the previous entry.
 func listPending(outcomes []TemplateOutcome, before []policyv1.DependencyStatus) ([]policyv1.DependencyStatus, int) {
 	said := map[wanted]*policyv1.DependencyStatus{}
 	for i, w := range readPending(before) {

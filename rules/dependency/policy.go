@@ -12,12 +12,13 @@ type Policy struct {
 	Templates          []Template
 	// Conflicts are objects that it wants in two states at once, Duplicates those that it names in two API versions.
 	Conflicts, Duplicates []Clash
-	// NamesKnown is set where the names of all templates could be read: without them it is not known which objects to prune.
+	// NamesKnown is set where the names of all templates could be read: without them it is not known which objects to
+	// prune.
 	NamesKnown bool
 	// Unreadable is set for a Policy that does not decode. Nothing is done for it.
 	Unreadable bool
-	// HidesTemplates is set where a template with dependencies cannot be read, so that it may be about any OperatorPolicy
-	// of the namespace.
+	// HidesTemplates is set where a template with dependencies cannot be read, so that it may be about any
+	// OperatorPolicy of the namespace.
 	HidesTemplates bool
 	// Warnings are for the author of the Policy.
 	Warnings []Warning
@@ -25,8 +26,8 @@ type Policy struct {
 	// State and the fields below are read from the status.
 	State              State
 	ObservedGeneration int64
-	// Evaluating is set where the status reports that templates are not evaluated yet, Excluded where it reports that the namespace is
-	// excluded.
+	// Evaluating is set where the status reports that templates are not evaluated yet, Excluded where it reports that
+	// the namespace is excluded.
 	Evaluating, Excluded bool
 	// PendingDependencies are what the templates wait for.
 	PendingDependencies []PendingDependency
@@ -63,8 +64,8 @@ type Template struct {
 	Dependencies []*Dependency
 	// Fault is why the template cannot be applied until the Policy is edited; empty if it can.
 	Fault string
-	// Met is what the status reports as status.details[].dependencies while the dependencies are met; empty for a template that is never
-	// suspended. Reported is what it reports.
+	// Met is what the status reports as status.details[].dependencies while the dependencies are met; empty for a
+	// template that is never suspended. Reported is what it reports.
 	Met, Reported string
 	// HubError is the value of AnnotationHubError. Unlike Fault it counts only once the dependencies are met.
 	HubError string

@@ -82,8 +82,8 @@ func (p *Policy) readDependencies(path string, written []policyv1.PolicyDependen
 	return read
 }
 
-// ownNamespaceOnly reports whether a reference always means an object in the namespace of the Policy, whatever namespace is written:
-// templates create objects of these kinds only there.
+// ownNamespaceOnly reports whether a reference always means an object in the namespace of the Policy, whatever
+// namespace is written: templates create objects of these kinds only there.
 func ownNamespaceOnly(r Ref) bool {
 	return r.Group == PolicyGroup && r.Kind != KindPolicy && strings.HasSuffix(r.Kind, "Policy")
 }
@@ -177,8 +177,8 @@ func (p *Policy) labelled() error {
 	return nil
 }
 
-// sameNames sets a fault on templates that share a name, by which the status identifies templates. None of them is applied, since it is
-// ambiguous which is meant.
+// sameNames sets a fault on templates that share a name, by which the status identifies templates. None of them is
+// applied, since it is ambiguous which is meant.
 func (p *Policy) sameNames() {
 	first := make(map[string]int, len(p.Templates))
 	for i := range p.Templates {

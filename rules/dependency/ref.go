@@ -7,10 +7,12 @@ import (
 	"github.com/opgate/opgate/internal/text"
 )
 
-// Ref names one object, regardless of the API version. Namespace is empty for kinds that are known to be cluster-scoped.
+// Ref names one object, regardless of the API version. Namespace is empty for kinds that are known to be
+// cluster-scoped.
 type Ref struct{ Group, Kind, Namespace, Name string }
 
-// String returns "Policy shop/db", "Constraint curated", and for groups other than Opgate's own "Widget.example.com shop/w".
+// String returns "Policy shop/db", "Constraint curated", and for groups other than Opgate's own "Widget.example.com
+// shop/w".
 func (r Ref) String() string {
 	kind := r.Kind
 	if r.Group != PolicyGroup && r.Group != ConstraintGroup && r.Group != "" {
@@ -64,13 +66,14 @@ func (r Ref) Gatekeeper() bool {
 	return r.Group == GatekeeperConstraintGroup || r.Group == GatekeeperTemplateGroup && r.Kind == KindConstraintTemplate
 }
 
-// clusterScoped reports whether the kind is known to be cluster-scoped. The scope of other kinds only the cluster knows.
+// clusterScoped reports whether the kind is known to be cluster-scoped. The scope of other kinds only the cluster
+// knows.
 func (r Ref) clusterScoped() bool {
 	return r.Group == ConstraintGroup && r.Kind == KindConstraint || r.Gatekeeper()
 }
 
-// State is a compliance state as written in a status. Empty is unknown. Objects of other controllers may have other states than these
-// three.
+// State is a compliance state as written in a status. Empty is unknown. Objects of other controllers may have other
+// states than these three.
 type State string
 
 // The states that Opgate itself sets.

@@ -18,7 +18,8 @@ type Set struct {
 	Namespace, Name string
 	UID             types.UID
 	Generation      int64
-	// Policies are the names of its members, without duplicates, in the order of the PolicySet. They are in its own namespace.
+	// Policies are the names of its members, without duplicates, in the order of the PolicySet. They are in its own
+	// namespace.
 	Policies []string
 	// byName are the indexes of Policies, sorted by name.
 	byName []uint16
@@ -60,8 +61,8 @@ func (s *Set) Observed() Observed {
 	}
 }
 
-// MaxMembers bounds the members of a PolicySet, as its definition does. A set with more was stored under another definition: the objects
-// that depend on it wait, so that its author cannot exhaust the memory of Opgate (threat O40).
+// MaxMembers bounds the members of a PolicySet, as its definition does. A set with more was stored under another
+// definition: the objects that depend on it wait, so that its author cannot exhaust the memory of Opgate (threat O40).
 const MaxMembers = 1_000
 
 // ReadSet reads a PolicySet.
@@ -99,8 +100,9 @@ func ExcludedSetStatus(set *policyv1beta1.PolicySet, now time.Time) policyv1beta
 // maxMemberNames bounds the members that each part of a PolicySet's message names.
 const maxMemberNames = 50
 
-// NextSetStatus returns the status of a PolicySet with status before. members returns nil for a Policy that does not exist. If a member is
-// missing or its state is unknown, that of the set is unknown too, and what depends on the set waits.
+// NextSetStatus returns the status of a PolicySet with status before. members returns nil for a Policy that does not
+// exist. If a member is missing or its state is unknown, that of the set is unknown too, and what depends on the set
+// waits.
 func NextSetStatus(
 	set *Set, before *policyv1beta1.PolicySetStatus, members func(name string) *Policy, now time.Time,
 ) policyv1beta1.PolicySetStatus {

@@ -74,7 +74,8 @@ func TestNextSetStatus(t *testing.T) {
 	}
 }
 
-// TestF1LargeSets: a PolicySet that is stored with more members than are read is not evaluated, and what depends on it waits.
+// TestF1LargeSets: a PolicySet that is stored with more members than are read is not evaluated, and what depends on it
+// waits.
 func TestF1LargeSets(t *testing.T) {
 	set := storedSet("all")
 	for i := range MaxMembers + 1 {

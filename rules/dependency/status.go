@@ -36,8 +36,8 @@ type StatusInput struct {
 	Now      time.Time
 }
 
-// NextStatus returns the status of a Policy and the events for what changed. It is idempotent: the same input yields the same status and no
-// events.
+// NextStatus returns the status of a Policy and the events for what changed. It is idempotent: the same input yields
+// the same status and no events.
 func NextStatus(in StatusInput) (policyv1.PolicyStatus, []Event) {
 	next := *in.Policy.Status.DeepCopy()
 	now := metav1.NewTime(in.Now).Rfc3339Copy() // the precision that is stored

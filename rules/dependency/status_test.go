@@ -15,7 +15,8 @@ import (
 	"github.com/opgate/opgate/internal/text"
 )
 
-// statusAfter returns the status of a Policy after some outcomes, each "<template> <State>; <text>", or only a name if the state is unknown.
+// statusAfter returns the status of a Policy after some outcomes, each "<template> <State>; <text>", or only a name if
+// the state is unknown.
 func statusAfter(t testing.TB, before policyv1.PolicyStatus, now time.Time, outcomes ...string) (policyv1.PolicyStatus, []Event) {
 	t.Helper()
 	p := &policyv1.Policy{Status: before}
@@ -280,8 +281,8 @@ func TestStatusOfDependencies(t *testing.T) {
 	}
 }
 
-// TestStatusOfAnything: the same input yields the same status and no events; the status is bounded and keeps foreign fields; the newest
-// message of each template is that of its present state.
+// TestStatusOfAnything: the same input yields the same status and no events; the status is bounded and keeps foreign
+// fields; the newest message of each template is that of its present state.
 func TestStatusOfAnything(t *testing.T) {
 	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 4))
@@ -358,7 +359,8 @@ func TestStatusOfHostileSize(t *testing.T) {
 	}
 }
 
-// TestStatusOnceDependenciesAreMet: the newest message does not go on to say that dependencies are not met while the object is not evaluated.
+// TestStatusOnceDependenciesAreMet: the newest message does not go on to say that dependencies are not met while the
+// object is not evaluated.
 func TestStatusOnceDependenciesAreMet(t *testing.T) {
 	s, _ := statusAfter(t, policyv1.PolicyStatus{}, noon, "a Pending; Dependencies were not satisfied: 1 is still pending (Policy shop/db: NotFound)")
 	for range 2 { // the second changes nothing

@@ -8,7 +8,8 @@ import (
 
 const guardTemplate = "  - objectDefinition: {apiVersion: policy.open-cluster-management.io/v1beta2, kind: OperatorPolicy, metadata: {name: guard}}\n"
 
-// guarded returns the Policy shop/app with the template OperatorPolicy guard, and what its status reports of that template.
+// guarded returns the Policy shop/app with the template OperatorPolicy guard, and what its status reports of that
+// template.
 func guarded(t *testing.T, dependencies, reported, more string) *Policy {
 	t.Helper()
 	return Read(stored(t, more+"spec:\n  dependencies: ["+dependencies+"]\n  policy-templates:\n"+guardTemplate+
@@ -16,7 +17,8 @@ func guarded(t *testing.T, dependencies, reported, more string) *Policy {
 		"  dependencies: [{kind: Policy, namespace: shop, name: db, compliance: Compliant, reason: NotFound, templates: [guard]}]\n"))
 }
 
-// TestO15OrderCannotBeBypassed: the list of templates of a Policy and its status decide, nothing of the suspended object does.
+// TestO15OrderCannotBeBypassed: the list of templates of a Policy and its status decide, nothing of the suspended
+// object does.
 func TestO15OrderCannotBeBypassed(t *testing.T) {
 	db := on("Policy db")
 	met := guarded(t, db, `""`, "").Templates[0].Met

@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// maxUnion bounds the dependencies of all templates of one Policy together, except those that all share: the union of two lists of some
-	// hundreds, for each of some hundred templates, would be far larger than the Policy.
+	// maxUnion bounds the dependencies of all templates of one Policy together, except those that all share: the union
+	// of two lists of some hundreds, for each of some hundred templates, would be far larger than the Policy.
 	maxUnion = 20_000
 	// maxObjects bounds the objects that one Policy depends on: each is watched.
 	maxObjects = 1_000
@@ -87,8 +87,8 @@ func (p *Policy) merge(own, extra []*Dependency) dependencies {
 	return merged
 }
 
-// mergeSame merges entries that name the same object, and records their contradictions. For a template it does not repeat those of the
-// Policy's own list.
+// mergeSame merges entries that name the same object, and records their contradictions. For a template it does not
+// repeat those of the Policy's own list.
 func (p *Policy) mergeSame(same []*Dependency, template bool, merged *dependencies) *Dependency {
 	one := same[0]
 	wants, versions := clash(same, func(d *Dependency) string { return string(d.Want) }), clash(same, func(d *Dependency) string { return d.Version })
@@ -134,8 +134,8 @@ func (c *Clash) Text(in string) string {
 	return c.Ref.String() + " " + in + " " + strings.Join(parts, " and ")
 }
 
-// Scoped returns the Policy without the namespaces of references to kinds that cluster reports as cluster-scoped. Read knows the scope of
-// only a few kinds.
+// Scoped returns the Policy without the namespaces of references to kinds that cluster reports as cluster-scoped. Read
+// knows the scope of only a few kinds.
 func (p *Policy) Scoped(cluster func(group, kind string) bool) *Policy {
 	scope := func(r Ref) Ref {
 		if r.Namespace != "" && cluster(r.Group, r.Kind) {

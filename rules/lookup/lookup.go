@@ -16,14 +16,16 @@ import (
 // Any is the group and the kind of a Lookup whose kind is computed.
 const Any = "*"
 
-// maxText bounds the text that is parsed, in bytes: parsing recurses as deep as the text is nested. Longer text counts as not understood.
+// maxText bounds the text that is parsed, in bytes: parsing recurses as deep as the text is nested. Longer text counts
+// as not understood.
 const maxText = 64 << 10
 
-// Lookup is one object that templates look up, by name and, if its kind has namespaces, namespace. Without a name it is every object of the
-// kind, in all namespaces: the template lists them, or computes the name or the namespace.
+// Lookup is one object that templates look up, by name and, if its kind has namespaces, namespace. Without a name it is
+// every object of the kind, in all namespaces: the template lists them, or computes the name or the namespace.
 type Lookup struct{ Group, Kind, Namespace, Name string }
 
-// Resource returns the resource of the kind by the usual plural, "*" for any kind. A kind with another plural cannot be looked up.
+// Resource returns the resource of the kind by the usual plural, "*" for any kind. A kind with another plural cannot be
+// looked up.
 func (l Lookup) Resource() string {
 	if l.Kind == Any {
 		return Any
@@ -61,8 +63,8 @@ var functions = map[string]struct {
 // anything is what a template may look up that is not understood.
 var anything = Lookup{Group: Any, Kind: Any}
 
-// Of returns what the template text in a value, as it is encoded in JSON, looks up, sorted and each once. Text that names a function that looks
-// up and is not understood counts as a lookup of any kind.
+// Of returns what the template text in a value, as it is encoded in JSON, looks up, sorted and each once. Text that
+// names a function that looks up and is not understood counts as a lookup of any kind.
 func Of(value any) []Lookup {
 	raw, err := json.Marshal(value)
 	if err != nil {
@@ -100,8 +102,8 @@ func collect(value any, found map[Lookup]bool) {
 	}
 }
 
-// ofText adds the lookups of one string. Policies are resolved in larger parts, so a string may be only a part of a template: then it does not
-// parse.
+// ofText adds the lookups of one string. Policies are resolved in larger parts, so a string may be only a part of a
+// template: then it does not parse.
 func ofText(text string, found map[Lookup]bool) {
 	if !named(text) || strings.Contains(text, "{{hub") { // a part with hub templates is not resolved
 		return

@@ -8,7 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// TestI1LookupsAreFound checks that what templates look up is found in their text, and that what is not understood counts as anything.
+// TestI1LookupsAreFound checks that what templates look up is found in their text, and that what is not understood
+// counts as anything.
 func TestI1LookupsAreFound(t *testing.T) {
 	configMap := func(namespace, name string) Lookup {
 		return Lookup{Kind: "ConfigMap", Namespace: namespace, Name: name}

@@ -21,7 +21,8 @@ type Cluster struct {
 	OpenShift string
 	// Catalogs are all CatalogSources.
 	Catalogs map[olm.Catalog]*olm.CatalogSource
-	// Served are the digests of the images that the pods of CatalogSources run; "" where they differ, or one is not known.
+	// Served are the digests of the images that the pods of CatalogSources run; "" where they differ, or one is not
+	// known.
 	Served map[olm.Catalog]string
 	// CatalogNamespaces are those in which these pods are watched; nil for all.
 	CatalogNamespaces []string

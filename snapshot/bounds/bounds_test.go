@@ -1,4 +1,5 @@
-// Package bounds tests what objects of each kind take in memory. It is a package of its own since it is measured without the race detector.
+// Package bounds tests what objects of each kind take in memory. It is a package of its own since it is measured
+// without the race detector.
 package bounds
 
 import (

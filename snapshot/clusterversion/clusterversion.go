@@ -21,10 +21,11 @@ type Options struct {
 	// Config is the configuration of the API client. Required.
 	Config *rest.Config
 	// Changed is called with the versions once all of them are known, and again when one changes. It must not block.
-	// OpenShift is empty if the cluster is not OpenShift, or if reading its version is forbidden, which is logged. Required.
+	// OpenShift is empty if the cluster is not OpenShift, or if reading its version is forbidden, which is logged.
+	// Required.
 	Changed func(state.Cluster)
-	// Interval is how often the version of Kubernetes is read without a call of Refresh. Default: an hour. The version of
-	// OpenShift is watched.
+	// Interval is how often the version of Kubernetes is read without a call of Refresh. Default: an hour. The version
+	// of OpenShift is watched.
 	Interval time.Duration
 	// Pause is the minimum time between two reads. Default: 10 s.
 	Pause time.Duration
@@ -73,8 +74,8 @@ func New(o Options) (*Watcher, error) {
 // NeedLeaderElection returns false: every replica judges by the versions.
 func (w *Watcher) NeedLeaderElection() bool { return false }
 
-// Refresh triggers a read of the version of Kubernetes, after events that may be an upgrade of the control plane. It does not
-// block.
+// Refresh triggers a read of the version of Kubernetes, after events that may be an upgrade of the control plane. It
+// does not block.
 func (w *Watcher) Refresh() {
 	select {
 	case w.refresh <- struct{}{}:
@@ -141,8 +142,8 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// update changes the state under the lock, and calls Changed if all versions are known and one differs. It waits for all of
-// them: a cluster whose version of OpenShift is not known yet would be taken for one that is not OpenShift.
+// update changes the state under the lock, and calls Changed if all versions are known and one differs. It waits for
+// all of them: a cluster whose version of OpenShift is not known yet would be taken for one that is not OpenShift.
 func (w *Watcher) update(change func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -28,8 +28,8 @@ func (w *Watcher) readKubernetes(ctx context.Context) error {
 	return nil
 }
 
-// kubernetesVersion truncates a gitVersion, such as v1.36.3-eks-1234+abc, to what OLM compares minKubeVersion with: suffixes of
-// vendors would make it a pre-release, which is less than the release.
+// kubernetesVersion truncates a gitVersion, such as v1.36.3-eks-1234+abc, to what OLM compares minKubeVersion with:
+// suffixes of vendors would make it a pre-release, which is less than the release.
 func kubernetesVersion(gitVersion string) (string, error) {
 	v := strings.TrimPrefix(gitVersion, "v")
 	if i := strings.IndexAny(v, "-+"); i >= 0 {

@@ -11,8 +11,8 @@ import (
 	"github.com/opgate/opgate/rules/state"
 )
 
-// Read reads the versions of the cluster once, for commands. As in Options.Changed, OpenShift is empty if the cluster is not OpenShift. If
-// only that version cannot be read, that of Kubernetes is returned with the error.
+// Read reads the versions of the cluster once, for commands. As in Options.Changed, OpenShift is empty if the cluster
+// is not OpenShift. If only that version cannot be read, that of Kubernetes is returned with the error.
 func Read(ctx context.Context, config *rest.Config) (state.Cluster, error) {
 	w, err := New(Options{Config: config, Changed: func(state.Cluster) {}})
 	if err != nil {

@@ -38,8 +38,8 @@ const (
 type Options struct {
 	// Source reads objects. Required.
 	Source Source
-	// Watch calls changed with each ConfigMap that OLM manages, and each CustomResourceDefinition, that is written or deleted, until the
-	// context ends. It is called when the first plan is asked for. Default: nothing is watched.
+	// Watch calls changed with each ConfigMap that OLM manages, and each CustomResourceDefinition, that is written or
+	// deleted, until the context ends. It is called when the first plan is asked for. Default: nothing is watched.
 	Watch func(ctx context.Context, changed func(resource string, object metav1.Object))
 	// Changed is called with the namespace of each plan whose changes differ from before. It must not block. Required.
 	Changed func(namespace string)
@@ -207,8 +207,9 @@ func (c *Cache) update(id types.UID, reading *Reading, err error) (changed bool)
 	return changed
 }
 
-// beforeApproval returns what was read before a plan was approved, which is what a user has consented to: OLM writes definitions before the
-// ClusterServiceVersion, and then they differ from nothing. Only the ConfigMaps are those of now.
+// beforeApproval returns what was read before a plan was approved, which is what a user has consented to: OLM writes
+// definitions before the ClusterServiceVersion, and then they differ from nothing. Only the ConfigMaps are those of
+// now.
 func (e *entry) beforeApproval(now *Reading) *Reading {
 	r := *e.before
 	r.Unpacked, r.ByCSV, r.Bundles = now.Unpacked, map[string]*change.Set{}, maps.Clone(e.before.Bundles)
@@ -233,8 +234,8 @@ func unread(plan [sha256.Size]byte, replacements []rules.Replacement, problem st
 	return p
 }
 
-// replaced makes a ConfigMap whose contents differ from those that were read first a fault of everything that was read from it: OLM writes
-// them once, so another user has written them since.
+// replaced makes a ConfigMap whose contents differ from those that were read first a fault of everything that was read
+// from it: OLM writes them once, so another user has written them since.
 func (c *Cache) replaced(r *Reading) {
 	for i := range r.Unpacked {
 		u := &r.Unpacked[i]

@@ -184,7 +184,8 @@ func TestCacheInstalledChanged(t *testing.T) {
 	})
 }
 
-// TestCacheApproved keeps what was read before the approval: OLM writes the new definitions before the ClusterServiceVersion.
+// TestCacheApproved keeps what was read before the approval: OLM writes the new definitions before the
+// ClusterServiceVersion.
 func TestCacheApproved(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
 		csv := csvJSON(t, "etcdoperator.v2", "secrets")

@@ -22,7 +22,8 @@ type fileKey struct {
 	types.NamespacedName
 }
 
-// Add adds the JSON of an object; one of a kind that is never read is ignored. namespace is that of an object that names none.
+// Add adds the JSON of an object; one of a kind that is never read is ignored. namespace is that of an object that
+// names none.
 func (f *Files) Add(raw []byte, namespace string) {
 	var h struct {
 		head

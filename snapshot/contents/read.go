@@ -20,8 +20,8 @@ import (
 	"github.com/opgate/opgate/rules/change"
 )
 
-// Source returns single objects as JSON; the namespace of a cluster-scoped one is empty. For an object that does not exist the error
-// satisfies apierrors.IsNotFound.
+// Source returns single objects as JSON; the namespace of a cluster-scoped one is empty. For an object that does not
+// exist the error satisfies apierrors.IsNotFound.
 type Source interface {
 	Get(ctx context.Context, resource schema.GroupVersionResource, key types.NamespacedName) ([]byte, error)
 }
@@ -34,8 +34,8 @@ var (
 	definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 )
 
-// labelManaged is the label of the ConfigMaps that OLM unpacks bundles into, and encoding the annotation from which it knows where in them
-// the contents are.
+// labelManaged is the label of the ConfigMaps that OLM unpacks bundles into, and encoding the annotation from which it
+// knows where in them the contents are.
 const (
 	labelManaged = "olm.managed"
 	encoding     = "olm.contentEncoding"
@@ -44,8 +44,8 @@ const (
 // errStale is returned while the objects that are read are not those of the snapshot that asks.
 var errStale = errors.New("the API server has another version of it than the snapshot; it is read again")
 
-// errUninstalled is returned for an installed ClusterServiceVersion that does not exist, but that a Subscription names. The plan is read again
-// when the snapshot has another one.
+// errUninstalled is returned for an installed ClusterServiceVersion that does not exist, but that a Subscription names.
+// The plan is read again when the snapshot has another one.
 var errUninstalled = errors.New("it does not exist, although a Subscription names it as installed")
 
 // errDeleted is returned for a plan that does not exist.
@@ -66,14 +66,15 @@ type Reading struct {
 	Unpacked []Unpacked
 	// Definitions are the names of the CustomResourceDefinitions that the plan writes.
 	Definitions []string
-	// Approved reports whether OLM may have written steps of the plan already, so that they are compared with themselves.
+	// Approved reports whether OLM may have written steps of the plan already, so that they are compared with
+	// themselves.
 	Approved bool
 	// Finished reports whether OLM is done with the plan.
 	Finished bool
 }
 
-// Read reads what a plan changes. An error means that it is not known (yet); what cannot be read whenever it is tried is in the Fault of a
-// change set.
+// Read reads what a plan changes. An error means that it is not known (yet); what cannot be read whenever it is tried
+// is in the Fault of a change set.
 func Read(ctx context.Context, source Source, plan types.NamespacedName, replacements []rules.Replacement) (*Reading, error) {
 	raw, err := source.Get(ctx, plans, plan)
 	switch {
@@ -152,8 +153,8 @@ func bundleOf(c *change.Contents) *rules.UnpackedBundle {
 	return &rules.UnpackedBundle{Spec: &csv.Spec, Grants: c.Grants()}
 }
 
-// manifests returns the objects that a ClusterServiceVersion of the plan brings, with the reference to the ConfigMap that they are in, if they
-// are; or the fault for which they cannot be read.
+// manifests returns the objects that a ClusterServiceVersion of the plan brings, with the reference to the ConfigMap
+// that they are in, if they are; or the fault for which they cannot be read.
 func (r *reader) manifests(ctx context.Context, csv string) (manifests []json.RawMessage, in *reference, fault string, err error) {
 	found := false
 	for i := range r.plan.Status.Steps {
@@ -200,7 +201,8 @@ type reference struct {
 	Properties             string `json:"properties"`
 }
 
-// referenceIn reads a manifest as OLM does, with encoding/json: a key in another case must not mean different things to the two.
+// referenceIn reads a manifest as OLM does, with encoding/json: a key in another case must not mean different things to
+// the two.
 func referenceIn(manifest []byte) (ref reference, ok bool) {
 	if json.Unmarshal(manifest, &ref) != nil {
 		return ref, false
@@ -251,7 +253,8 @@ func (r *reader) unpack(ctx context.Context, ref reference, step *olm.StepResour
 // bundleSecret is the kind of a step with a Secret of the bundle.
 const bundleSecret = "BundleSecret"
 
-// typed returns a manifest with the kind of its step, as which OLM writes it whatever the manifest says. OLM derives RBAC objects without one.
+// typed returns a manifest with the kind of its step, as which OLM writes it whatever the manifest says. OLM derives
+// RBAC objects without one.
 func typed(manifest json.RawMessage, step *olm.StepResource) json.RawMessage {
 	apiVersion, kind := schema.GroupVersion{Group: step.Group, Version: step.Version}.String(), step.Kind
 	if kind == bundleSecret {

@@ -255,8 +255,8 @@ func TestReadAgain(t *testing.T) {
 	}
 }
 
-// TestP4BundleAsOLMWrites: what Constraints read of an unpacked bundle is what OLM will write. OLM decodes manifests without regard to the case
-// of keys, and takes the properties from the catalog.
+// TestP4BundleAsOLMWrites: what Constraints read of an unpacked bundle is what OLM will write. OLM decodes manifests
+// without regard to the case of keys, and takes the properties from the catalog.
 func TestP4BundleAsOLMWrites(t *testing.T) {
 	before, after := csvJSON(t, "etcdoperator.v1", "configmaps"), csvJSON(t, "etcdoperator.v2", "secrets")
 	const role = `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"more"},"Rules":[{"apiGroups":["*"],"resources":["*"],"verbs":["*"]}]}`
@@ -360,8 +360,8 @@ func TestReadHostileNames(t *testing.T) {
 	}
 }
 
-// TestC2PreparedBaseline: only what the plan of the installed version brought is a baseline, and nothing that a user may have stored under the
-// same name (threat O49).
+// TestC2PreparedBaseline: only what the plan of the installed version brought is a baseline, and nothing that a user
+// may have stored under the same name (threat O49).
 func TestC2PreparedBaseline(t *testing.T) {
 	const created = `"creationTimestamp":"2026-11-20T10:00:00Z",`
 	before := strings.Replace(csvJSON(t, "etcdoperator.v1", "configmaps"), `"creationTimestamp":null,`, created, 1)

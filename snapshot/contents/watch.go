@@ -11,8 +11,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Watch returns a function for Options.Watch that watches the metadata of the objects: their contents are read only for plans. ConfigMaps are
-// watched in namespaces, each by a watch of its own; nil stands for all.
+// Watch returns a function for Options.Watch that watches the metadata of the objects: their contents are read only for
+// plans. ConfigMaps are watched in namespaces, each by a watch of its own; nil stands for all.
 func Watch(client metadata.Interface, namespaces []string) func(context.Context, func(string, metav1.Object)) {
 	return func(ctx context.Context, changed func(string, metav1.Object)) {
 		var running sync.WaitGroup

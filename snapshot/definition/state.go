@@ -20,8 +20,8 @@ type State struct {
 	Missing []string
 }
 
-// read returns the state of a definition, which is nil if it does not exist. A definition that serves no version that is known here keeps
-// the last one: its policies may still be stored, and must not be forgotten.
+// read returns the state of a definition, which is nil if it does not exist. A definition that serves no version that
+// is known here keeps the last one: its policies may still be stored, and must not be forgotten.
 func read(definition *unstructured.Unstructured, last string) State {
 	if definition == nil {
 		return State{}

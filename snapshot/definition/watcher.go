@@ -35,8 +35,8 @@ func NewWatcher(client dynamic.Interface, log logr.Logger) (*Watcher, error) {
 	return w, err
 }
 
-// Versions returns the versions that policies are to be read in, the present one first, each when it replaces the last; "" where there is no
-// definition. It is nil for Opgate's own definition, which has v1beta2 at all times.
+// Versions returns the versions that policies are to be read in, the present one first, each when it replaces the last;
+// "" where there is no definition. It is nil for Opgate's own definition, which has v1beta2 at all times.
 func (w *Watcher) Versions() <-chan string {
 	if w == nil {
 		return nil

@@ -1,10 +1,10 @@
 // Package packages caches the packages of catalogs.
 //
-// The source is PackageManifest of packages.operators.coreos.com/v1: an aggregated API that cannot be watched, that lags
-// behind the catalogs, and that may be absent, slow, or answer 503. Readers therefore never wait for it: the cache answers
-// from memory, fetches in the background, and notifies of changes. A known package is fetched again only when its catalog
-// changes; a failed fetch is retried with exponential backoff, and only while readers keep asking. At rest no request is
-// sent.
+// The source is PackageManifest of packages.operators.coreos.com/v1: an aggregated API that cannot be watched, that
+// lags behind the catalogs, and that may be absent, slow, or answer 503. Readers therefore never wait for it: the cache
+// answers from memory, fetches in the background, and notifies of changes. A known package is fetched again only when
+// its catalog changes; a failed fetch is retried with exponential backoff, and only while readers keep asking. At rest
+// no request is sent.
 package packages
 
 import (
@@ -30,8 +30,8 @@ const (
 	wantedFor = 15 * time.Minute
 	// spacing is the minimum time between two fetches of one package, however often its catalog changes.
 	spacing = time.Second
-	// absences is the number of failures in a row after which retries for a package that is missing from its catalog end: a
-	// package server that has just started knows no packages.
+	// absences is the number of failures in a row after which retries for a package that is missing from its catalog
+	// end: a package server that has just started knows no packages.
 	absences = 7
 	// maxEntries bounds the memory; beyond it the package that was requested least recently is dropped.
 	maxEntries = 1000
@@ -48,8 +48,8 @@ type Options struct {
 	// Changed is called with each package whose content differs from before. It must not block, and may call the
 	// cache. Default: none.
 	Changed func(pkg string)
-	// RefetchDelay is the delay after which the packages of a changed catalog are fetched a second time, since the package
-	// server lags behind. Default: 30 s.
+	// RefetchDelay is the delay after which the packages of a changed catalog are fetched a second time, since the
+	// package server lags behind. Default: 30 s.
 	RefetchDelay time.Duration
 	// Timeout bounds one request. Default: 30 s.
 	Timeout time.Duration
@@ -59,7 +59,8 @@ type Options struct {
 	Now func() time.Time
 }
 
-// Cache answers from memory and fetches in the background. It is safe for concurrent use; nothing is fetched before Start.
+// Cache answers from memory and fetches in the background. It is safe for concurrent use; nothing is fetched before
+// Start.
 type Cache struct {
 	Options
 	fetch fetcher
@@ -84,7 +85,8 @@ type entry struct {
 	pending bool
 	// refetchAt is when to fetch once more; zero for never.
 	refetchAt time.Time
-	// lacking are versions that the content does not have, although a plan does: the package server lags behind its catalog.
+	// lacking are versions that the content does not have, although a plan does: the package server lags behind its
+	// catalog.
 	lacking map[string]bool
 	// abandoned reports whether retries ended because the package was not wanted any more.
 	abandoned bool
@@ -102,8 +104,8 @@ func New(o Options) *Cache {
 		workqueue.NewTypedItemExponentialFailureRateLimiter[query](firstRetry, lastRetry))}
 }
 
-// Get returns a package of a catalog; a zero source, or one with an empty part, is any catalog that has the package.
-// It never sends a request: the result is nil while the package is not known, and then it is being fetched. The result is
+// Get returns a package of a catalog; a zero source, or one with an empty part, is any catalog that has the package. It
+// never sends a request: the result is nil while the package is not known, and then it is being fetched. The result is
 // shared and must not be modified.
 func (c *Cache) Get(pkg string, source olm.Catalog) *catalog.Package {
 	if pkg == "" || len(pkg) > catalog.MaxName {
@@ -117,8 +119,8 @@ func (c *Cache) Get(pkg string, source olm.Catalog) *catalog.Package {
 	return nil
 }
 
-// Version is Get for a reader that needs a version of a package. If the known content does not have it, it is fetched again, with
-// exponential backoff while the version is wanted.
+// Version is Get for a reader that needs a version of a package. If the known content does not have it, it is fetched
+// again, with exponential backoff while the version is wanted.
 func (c *Cache) Version(pkg, csv string, source olm.Catalog) *catalog.Package {
 	if pkg == "" || max(len(pkg), len(csv)) > catalog.MaxName {
 		return nil
@@ -141,7 +143,8 @@ func (c *Cache) Version(pkg, csv string, source olm.Catalog) *catalog.Package {
 	return e.content
 }
 
-// get returns the entry of a query, which may be fetched first; nil if there is no room for it. The caller holds the lock.
+// get returns the entry of a query, which may be fetched first; nil if there is no room for it. The caller holds the
+// lock.
 func (c *Cache) get(q query) *entry {
 	e := c.entries[q]
 	if e == nil {
@@ -160,8 +163,8 @@ func (c *Cache) get(q query) *entry {
 	return e
 }
 
-// CatalogChanged fetches the known packages of a catalog, and the wanted ones that it may have now, at once and again after
-// RefetchDelay.
+// CatalogChanged fetches the known packages of a catalog, and the wanted ones that it may have now, at once and again
+// after RefetchDelay.
 func (c *Cache) CatalogChanged(source olm.Catalog) {
 	now := c.Now()
 	c.mu.Lock()
@@ -257,8 +260,8 @@ func (c *Cache) begin(q query) bool {
 	return true
 }
 
-// update stores the result of a fetch and reports whether the content changed. On an error the last good content is retained,
-// and the fetch is retried.
+// update stores the result of a fetch and reports whether the content changed. On an error the last good content is
+// retained, and the fetch is retried.
 func (c *Cache) update(q query, content *catalog.Package, err error) (changed bool) {
 	now := c.Now()
 	c.mu.Lock()
@@ -297,8 +300,8 @@ func (c *Cache) update(q query, content *catalog.Package, err error) (changed bo
 	return true
 }
 
-// queueRefetch queues the fetch that is due after RefetchDelay. The queue holds one time for each query, the earliest, so that
-// this is repeated after every run.
+// queueRefetch queues the fetch that is due after RefetchDelay. The queue holds one time for each query, the earliest,
+// so that this is repeated after every run.
 func (c *Cache) queueRefetch(q query, e *entry, now time.Time) {
 	if !e.refetchAt.IsZero() {
 		c.queue.AddAfter(q, e.refetchAt.Sub(now))

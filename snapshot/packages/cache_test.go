@@ -317,8 +317,8 @@ func TestMemoryIsBounded(t *testing.T) {
 	})
 }
 
-// A flood of names, for example of Subscriptions that are created and refused, must not fill the queue while the package server
-// hangs.
+// A flood of names, for example of Subscriptions that are created and refused, must not fill the queue while the
+// package server hangs.
 func TestQueueIsBounded(t *testing.T) {
 	c := New(Options{Now: time.Now})
 	defer c.queue.ShutDown()

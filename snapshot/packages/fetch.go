@@ -32,8 +32,8 @@ func Fetch(ctx context.Context, client dynamic.Interface, pkg string, source olm
 	return manifests{client}.fetch(ctx, query{pkg, source})
 }
 
-// fetch reads in the namespace of the catalog: a catalog outside of OLM's global namespace serves its packages only there,
-// and the global ones are served everywhere.
+// fetch reads in the namespace of the catalog: a catalog outside of OLM's global namespace serves its packages only
+// there, and the global ones are served everywhere.
 func (m manifests) fetch(ctx context.Context, q query) (*catalog.Package, error) {
 	client := m.client.Resource(olm.PackageManifests).Namespace(cmp.Or(q.catalog.Namespace, metav1.NamespaceDefault))
 	got, err := client.Get(ctx, q.pkg, metav1.GetOptions{})

@@ -6,22 +6,23 @@ import (
 )
 
 const (
-	// maxValue bounds what is passed to one call of a function, and each value that it makes, in bytes. A value of a list or map counts
-	// for valueSize, and a text for its length.
+	// maxValue bounds what is passed to one call of a function, and each value that it makes, in bytes. A value of a
+	// list or map counts for valueSize, and a text for its length.
 	maxValue  = 1 << 20
 	valueSize = 64
 	// maxProduced bounds what all calls of the functions of a policy make together, maxLookedUp what they look up.
 	maxProduced = 16 << 20
 	maxLookedUp = 64 << 20
-	// maxDepth bounds how deep lists and maps are nested: functions that print them recurse, also where a map contains itself.
+	// maxDepth bounds how deep lists and maps are nested: functions that print them recurse, also where a map contains
+	// itself.
 	maxDepth = 100
 
 	argumentFunction, resultFunction, shallowFunction, lookupFunction = "opgateArgument", "opgateResult", "opgateShallow", "opgateLookup"
 )
 
-// class is how the calls of a function are counted. The zero value counts most, so that a function that is not known is bounded too: all that
-// is passed to it, and all that it makes. Such functions make at most a few bytes for each that is passed; the others are replaced
-// (limits.functions).
+// class is how the calls of a function are counted. The zero value counts most, so that a function that is not known is
+// bounded too: all that is passed to it, and all that it makes. Such functions make at most a few bytes for each that
+// is passed; the others are replaced (limits.functions).
 type class int
 
 const (

@@ -13,15 +13,15 @@
 //
 // # Permissions
 //
-// Lookups are made as ServiceAccount opgate-lookups of Opgate's namespace, never with Opgate's own permissions: their results appear in
-// the policy's status and in refusals. That account has no permission until an administrator grants it, as list and watch of the resource;
-// get alone is not enough, and a rule with resourceNames suffices for lookups by name. Whatever is granted, Secrets and Opgate's own
-// namespace cannot be looked up. A forbidden lookup is a problem that names the request, and is retried with exponential backoff up to 5
-// minutes.
+// Lookups are made as ServiceAccount opgate-lookups of Opgate's namespace, never with Opgate's own permissions: their
+// results appear in the policy's status and in refusals. That account has no permission until an administrator grants
+// it, as list and watch of the resource; get alone is not enough, and a rule with resourceNames suffices for lookups by
+// name. Whatever is granted, Secrets and Opgate's own namespace cannot be looked up. A forbidden lookup is a problem
+// that names the request, and is retried with exponential backoff up to 5 minutes.
 //
 // # Limits
 //
-// A policy's template text, loops, output, time and the size of its lookups are bounded, and so are the bytes that its functions make: the
-// calls in a template are rewritten so that what each takes and makes is counted (count.go), and functions that make much of little refuse
-// before they do (functions.go).
+// A policy's template text, loops, output, time and the size of its lookups are bounded, and so are the bytes that its
+// functions make: the calls in a template are rewritten so that what each takes and makes is counted (count.go), and
+// functions that make much of little refuse before they do (functions.go).
 package templates

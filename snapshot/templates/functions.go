@@ -12,7 +12,8 @@ import (
 )
 
 const (
-	// maxPattern and maxSubject bound a regular expression and what it is applied to: a pattern of few bytes compiles to many.
+	// maxPattern and maxSubject bound a regular expression and what it is applied to: a pattern of few bytes compiles
+	// to many.
 	maxPattern, maxSubject = 1 << 10, 64 << 10
 	// maxParsed bounds the values in a text that a function parses or splits: each takes many times its bytes.
 	maxParsed = 20_000
@@ -22,7 +23,8 @@ const (
 
 var standard = sprig.TxtFuncMap()
 
-// checks are of functions that make more than a few bytes for each byte that they are given. They refuse before anything is made (threat O46).
+// checks are of functions that make more than a few bytes for each byte that they are given. They refuse before
+// anything is made (threat O46).
 var checks = map[string]func(args []any) error{
 	"repeat": func(args []any) error {
 		count, text := args[0].(int), args[1].(string)
@@ -105,7 +107,8 @@ func guarded(function any, check func(args []any) error) any {
 	}).Interface()
 }
 
-// indent is the library's, which trims its result, and counts what it makes itself: nothing can follow autoindent, which becomes indent.
+// indent is the library's, which trims its result, and counts what it makes itself: nothing can follow autoindent,
+// which becomes indent.
 func (l *limits) indent(spaces int, text string) (string, error) {
 	if err := indents(spaces, text); err != nil {
 		return "", err
@@ -205,7 +208,8 @@ func formats(format string, args []any) error {
 // anchors reports whether a text that is read as YAML may define an anchor: a few aliases of it are a large document.
 func anchors(text string) bool { return marks(text, '&') }
 
-// marks reports whether a character begins a word: it follows neither a letter nor a digit, and is followed by one, or by _ or -.
+// marks reports whether a character begins a word: it follows neither a letter nor a digit, and is followed by one, or
+// by _ or -.
 func marks(text string, mark byte) bool {
 	for i := range len(text) - 1 {
 		if text[i] == mark && (i == 0 || !word(text[i-1])) && (word(text[i+1]) || text[i+1] == '_' || text[i+1] == '-') {

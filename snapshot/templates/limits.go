@@ -44,7 +44,8 @@ var undecided = []string{
 // limits are the functions that enforce the bounds of templates, for one resolution of a policy.
 type limits struct {
 	ctx context.Context // the library passes no context to functions of templates
-	// steps are the iterations of loops; output, produced and found are bytes that were written, made by functions and looked up.
+	// steps are the iterations of loops; output, produced and found are bytes that were written, made by functions and
+	// looked up.
 	steps, output, produced, found int
 	// anchor and alias report whether the output has what YAML would take for one.
 	anchor, alias bool
@@ -96,8 +97,8 @@ func (l *limits) out(value any) (any, error) {
 	return value, nil
 }
 
-// written refuses output that has both an anchor and an alias: the library reads it as YAML, also without the quotes that the policy has, and
-// a few aliases are a large document.
+// written refuses output that has both an anchor and an alias: the library reads it as YAML, also without the quotes
+// that the policy has, and a few aliases are a large document.
 func (l *limits) written(text string) error {
 	l.anchor, l.alias = l.anchor || marks(text, '&'), l.alias || marks(text, '*')
 	if l.anchor && l.alias {

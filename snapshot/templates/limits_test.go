@@ -13,7 +13,8 @@ import (
 	"github.com/Masterminds/sprig/v3"
 )
 
-// allocated returns the bytes that are allocated while a template is resolved, as an upper bound of the memory that it takes, and its problem.
+// allocated returns the bytes that are allocated while a template is resolved, as an upper bound of the memory that it
+// takes, and its problem.
 func allocated(t *testing.T, s *session, entries ...string) (bytes uint64, problem string) {
 	t.Helper()
 	var before, after runtime.MemStats

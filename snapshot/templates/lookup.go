@@ -13,11 +13,12 @@ import (
 	"github.com/opgate/opgate/rules/lookup"
 )
 
-// serviceAccount is the account, in Opgate's namespace, that lookups are made as. It has the rights that an administrator grants to
-// templates and no others.
+// serviceAccount is the account, in Opgate's namespace, that lookups are made as. It has the rights that an
+// administrator grants to templates and no others.
 const serviceAccount = "opgate-lookups"
 
-// lookups is the watcher of a session. Every lookup of a template passes it, and it finds nothing that templates must not read (threat O43).
+// lookups is the watcher of a session. Every lookup of a template passes it, and it finds nothing that templates must
+// not read (threat O43).
 type lookups struct {
 	client.DynamicWatcher
 	// reserved is Opgate's own namespace, in which nothing is found whatever the account may read; "" reserves none.
@@ -32,19 +33,20 @@ type scope struct {
 	unlimited bool
 	// namespace is the policy's own.
 	namespace string
-	// verified is set if the policy's author has the right to get all of lookups; else only what is in namespace may be looked up.
+	// verified is set if the policy's author has the right to get all of lookups; else only what is in namespace may be
+	// looked up.
 	verified bool
 	lookups  []lookup.Lookup
 }
 
-// literal reports whether every lookup names its object in the text of the template, so that a message that quotes the name shows nothing that
-// was looked up.
+// literal reports whether every lookup names its object in the text of the template, so that a message that quotes the
+// name shows nothing that was looked up.
 func (s *scope) literal() bool {
 	return !slices.ContainsFunc(s.lookups, func(l lookup.Lookup) bool { return l.Name == "" })
 }
 
-// permits fails if a policy's templates must not look up an object or, without a name, all of a kind. What its text does not show was not
-// verified, so that a lookup that was not understood is never made (threat O47).
+// permits fails if a policy's templates must not look up an object or, without a name, all of a kind. What its text
+// does not show was not verified, so that a lookup that was not understood is never made (threat O47).
 func (s *scope) permits(resource client.ScopedGVR, namespace, name string) error {
 	covered := func(l lookup.Lookup) bool { return l.Covers(resource.GroupResource(), namespace, name) }
 	switch {

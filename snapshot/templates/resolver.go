@@ -39,11 +39,11 @@ type Packages interface {
 type Options struct {
 	// Config is the configuration of the API client. Required.
 	Config *rest.Config
-	// Namespace is Opgate's own: lookups are made as its ServiceAccount opgate-lookups, and find nothing in it. Default: lookups are made as
-	// the user of Config, which is right only for that user's own commands.
+	// Namespace is Opgate's own: lookups are made as its ServiceAccount opgate-lookups, and find nothing in it.
+	// Default: lookups are made as the user of Config, which is right only for that user's own commands.
 	Namespace string
-	// Key returns the key that the marks of policies are signed with, nil while it is not known: then no policy is verified. Default: it is
-	// never known.
+	// Key returns the key that the marks of policies are signed with, nil while it is not known: then no policy is
+	// verified. Default: it is never known.
 	Key func() []byte
 	// Packages suggests namespaces. Default: no package is known.
 	Packages Packages

@@ -49,8 +49,8 @@ type session struct {
 	spoilt atomic.Bool
 }
 
-// openSession returns a session, whose lookups find nothing in a reserved namespace. Changed is called when an object that was looked up
-// changed.
+// openSession returns a session, whose lookups find nothing in a reserved namespace. Changed is called when an object
+// that was looked up changed.
 func openSession(ctx context.Context, config *rest.Config, base http.RoundTripper, reserved string, key types.NamespacedName, changed func()) (templateSession, error) {
 	// Not the process's context: watches must be stopped before requests and the watcher end.
 	ctx = context.WithoutCancel(ctx)
@@ -211,8 +211,9 @@ func mayPass(err error) bool {
 // rewritten is what the rewritten template has and the written one has not.
 var rewritten = regexp.MustCompile(` \| opgate[A-Z][a-z]+( \d+)?`)
 
-// problem returns why a part does not resolve, without the marks of the rewritten template. An error of a function may quote what it was given, so
-// it is shown only where nothing was looked up, or where it is about a lookup that is literal in the text of the policy (threat O47).
+// problem returns why a part does not resolve, without the marks of the rewritten template. An error of a function may
+// quote what it was given, so it is shown only where nothing was looked up, or where it is about a lookup that is
+// literal in the text of the policy (threat O47).
 func (s *session) problem(p *part, err error) string {
 	var (
 		limit     limitError
@@ -238,8 +239,8 @@ func ofLookup(err error) bool {
 	return errors.As(err, &status) || mayPass(err) || errors.Is(err, client.ErrResourceUnwatchable)
 }
 
-// silenceLibrary turns off the log of go-template-utils: it writes to stderr, bypassing our own log, and includes every failed
-// template with its error, which may contain what was looked up. Nothing else uses this version of klog.
+// silenceLibrary turns off the log of go-template-utils: it writes to stderr, bypassing our own log, and includes every
+// failed template with its error, which may contain what was looked up. Nothing else uses this version of klog.
 var silenceLibrary = sync.OnceFunc(func() {
 	flags := flag.NewFlagSet("klog", flag.ContinueOnError)
 	klogv1.InitFlags(flags)

@@ -21,7 +21,8 @@ import (
 	"github.com/opgate/opgate/snapshot"
 )
 
-// api is the part of an API server that lookups need: core/v1 with ConfigMaps, which may be forbidden, Secrets and Nodes.
+// api is the part of an API server that lookups need: core/v1 with ConfigMaps, which may be forbidden, Secrets and
+// Nodes.
 type api struct {
 	*httptest.Server
 	mu         sync.Mutex
@@ -235,7 +236,8 @@ func TestForbiddenLookups(t *testing.T) {
 	}
 }
 
-// TestI1TemplatesReadNothingOfTheGate resolves templates that read what only Opgate may read, against an API that would answer (threat O43).
+// TestI1TemplatesReadNothingOfTheGate resolves templates that read what only Opgate may read, against an API that would
+// answer (threat O43).
 func TestI1TemplatesReadNothingOfTheGate(t *testing.T) {
 	for _, tc := range []struct {
 		name, entry string
@@ -317,8 +319,8 @@ func TestI1LookupsHaveTheirOwnAccount(t *testing.T) {
 	}
 }
 
-// TestI1LookupsNeedAVerifiedAuthor resolves policies whose author was not verified, and templates that look up what their text does not show
-// (threat O47).
+// TestI1LookupsNeedAVerifiedAuthor resolves policies whose author was not verified, and templates that look up what
+// their text does not show (threat O47).
 func TestI1LookupsNeedAVerifiedAuthor(t *testing.T) {
 	key := []byte("key of marks")
 	const unverified, notFound = rules.UnverifiedLookupText, "it looks up what Opgate did not find in its text"

@@ -1,4 +1,5 @@
-// Package bundle makes a bundle of Opgate for OLM, in format registry+v1, and a file-based catalog with it, from the Helm chart.
+// Package bundle makes a bundle of Opgate for OLM, in format registry+v1, and a file-based catalog with it, from the
+// Helm chart.
 package bundle
 
 import (

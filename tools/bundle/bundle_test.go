@@ -91,7 +91,8 @@ func TestValidators(t *testing.T) {
 	}
 	for _, result := range results {
 		for _, finding := range slices.Concat(result.Errors, result.Warnings) {
-			// Pods apply Opgate's own definitions, since OLM would let others write these objects (TestNoDefinitionsForOLM).
+			// Pods apply Opgate's own definitions, since OLM would let others write these objects
+			// (TestNoDefinitionsForOLM).
 			if !strings.Contains(finding.Error(), "CSV contains permissions to create CRD") {
 				t.Errorf("%s: %s", result.Name, finding.Error())
 			}
@@ -122,8 +123,8 @@ func TestCatalog(t *testing.T) {
 	}
 }
 
-// TestNoDefinitionsForOLM wants OLM to know nothing of the definitions: for each that a ClusterServiceVersion owns, it lets any user who may edit a
-// namespace write its objects there, and an OperatorPolicy decides about any namespace.
+// TestNoDefinitionsForOLM wants OLM to know nothing of the definitions: for each that a ClusterServiceVersion owns, it
+// lets any user who may edit a namespace write its objects there, and an OperatorPolicy decides about any namespace.
 func TestNoDefinitionsForOLM(t *testing.T) {
 	b := generate(t, bundle.Options{})
 	csv := csvOf(t, b)

@@ -12,7 +12,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Catalog returns a file-based catalog, in YAML, with bundles whose images are those of the same index. It is an error if it is not valid.
+// Catalog returns a file-based catalog, in YAML, with bundles whose images are those of the same index. It is an error
+// if it is not valid.
 func Catalog(bundles []*Bundle, images []string) ([]byte, error) {
 	config := declcfg.DeclarativeConfig{
 		Packages: []declcfg.Package{{

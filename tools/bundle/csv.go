@@ -28,8 +28,8 @@ var description string
 //go:embed icon.svg
 var icon []byte
 
-// clusterServiceVersion is the operator as OLM runs it. It owns no definitions: OLM would let any user who may edit a namespace write
-// OperatorPolicies there, and these decide about any namespace.
+// clusterServiceVersion is the operator as OLM runs it. It owns no definitions: OLM would let any user who may edit a
+// namespace write OperatorPolicies there, and these decide about any namespace.
 func (p *parts) clusterServiceVersion(o Options) (*unstructured.Unstructured, error) {
 	number, err := semver.Parse(o.Version)
 	if err != nil {
@@ -70,7 +70,8 @@ func (p *parts) clusterServiceVersion(o Options) (*unstructured.Unstructured, er
 				StrategyName: operatorsv1alpha1.InstallStrategyNameDeployment,
 				StrategySpec: operatorsv1alpha1.StrategyDetailsDeployment{
 					DeploymentSpecs: []operatorsv1alpha1.StrategyDeploymentSpec{{Name: deployment.Name, Label: deployment.Labels, Spec: deployment.Spec}},
-					// None for the namespace alone: in this install mode OLM would grant these on the whole cluster. They are a Role.
+					// None for the namespace alone: in this install mode OLM would grant these on the whole cluster.
+					// They are a Role.
 					ClusterPermissions: []operatorsv1alpha1.StrategyDeploymentPermissions{{ServiceAccountName: serviceAccount, Rules: append(p.permissions, p.registering()...)}},
 				},
 			},

@@ -16,8 +16,8 @@ import (
 // registrationDirectory is where pods have the manifests that they apply.
 const registrationDirectory = "/etc/opgate/registration"
 
-// registrationName is the name of the ConfigMap with these manifests. Each version has its own: pods of the version before read theirs
-// until they end.
+// registrationName is the name of the ConfigMap with these manifests. Each version has its own: pods of the version
+// before read theirs until they end.
 func registrationName(version string) string { return "opgate-registration-v" + version }
 
 // registration is the ConfigMap.

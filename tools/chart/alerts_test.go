@@ -34,7 +34,8 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
-// TestRunbooks compares the alerts with docs/runbooks.md, both ways: each alert links to its heading, and each heading is of an alert.
+// TestRunbooks compares the alerts with docs/runbooks.md, both ways: each alert links to its heading, and each heading
+// is of an alert.
 func TestRunbooks(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(checkout.Root, "docs", "runbooks.md"))
 	if err != nil {

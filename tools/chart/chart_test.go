@@ -107,8 +107,8 @@ func TestNoWildcards(t *testing.T) {
 	}
 }
 
-// TestUserRoles looks at what people get without being asked. Any user who may write a policy decides what is installed in the
-// namespace that it names, so those who may edit some namespace do not.
+// TestUserRoles looks at what people get without being asked. Any user who may write a policy decides what is installed
+// in the namespace that it names, so those who may edit some namespace do not.
 func TestUserRoles(t *testing.T) {
 	for role, want := range map[string]bool{"view": true, "edit": false, "admin": false} {
 		same(t, role, aggregated(t, defaults, role), want)
@@ -127,7 +127,8 @@ func TestUserRoles(t *testing.T) {
 	}
 }
 
-// TestApprover looks at the role of those who consent to changes without writing policies. It grants nothing until it is bound.
+// TestApprover looks at the role of those who consent to changes without writing policies. It grants nothing until it
+// is bound.
 func TestApprover(t *testing.T) {
 	same(t, "rules", one[*rbacv1.ClusterRole](t, defaults, "opgate-approver").Rules, []rbacv1.PolicyRule{
 		{APIGroups: []string{"policy.open-cluster-management.io"}, Resources: []string{"operatorpolicies"}, Verbs: []string{"get", "list", "watch", "approve"}},
@@ -140,8 +141,8 @@ func TestApprover(t *testing.T) {
 	}
 }
 
-// TestReader looks at the role of those who judge by a cluster: it writes nothing, and reads all that the gate judges by but the contents of
-// bundles. It grants nothing until it is bound.
+// TestReader looks at the role of those who judge by a cluster: it writes nothing, and reads all that the gate judges
+// by but the contents of bundles. It grants nothing until it is bound.
 func TestReader(t *testing.T) {
 	role := one[*rbacv1.ClusterRole](t, defaults, "opgate-reader")
 	may := func(group, resource string) bool {
@@ -230,8 +231,8 @@ func TestFlags(t *testing.T) {
 	}
 }
 
-// TestReleaseFits measures what a release takes of the Secret that helm keeps it in, which may have 1 MiB. A chart that has
-// outgrown it cannot be installed at all.
+// TestReleaseFits measures what a release takes of the Secret that helm keeps it in, which may have 1 MiB. A chart that
+// has outgrown it cannot be installed at all.
 func TestReleaseFits(t *testing.T) {
 	text := mustOutput(t, helm, "install", "opgate", checkout.Chart(), "--namespace", namespace, "--dry-run=client", "--set", setOLM, "--output", "json")
 	var release struct {

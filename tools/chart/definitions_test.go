@@ -22,7 +22,8 @@ func definitionsOf(t *testing.T, o objects) map[string]*apiextensionsv1.CustomRe
 	return definitions
 }
 
-// TestDefinitions holds the definitions in the chart to those that controller-gen made, but for what depends on the release.
+// TestDefinitions holds the definitions in the chart to those that controller-gen made, but for what depends on the
+// release.
 func TestDefinitions(t *testing.T) {
 	made, err := crd.Definitions.ReadDir(".")
 	if err != nil {
@@ -72,7 +73,8 @@ func checkDefinition(t *testing.T, file string, rendered map[string]*apiextensio
 	got := rendered[want.Name].DeepCopy()
 	same(t, "policy of helm", got.Annotations["helm.sh/resource-policy"], "keep")
 	same(t, "part of", got.Labels["app.kubernetes.io/part-of"], "opgate")
-	// Any user who deletes what has the label app.kubernetes.io/name=opgate must not delete every policy and constraint.
+	// Any user who deletes what has the label app.kubernetes.io/name=opgate must not delete every policy and
+	// constraint.
 	if name, ok := got.Labels["app.kubernetes.io/name"]; ok {
 		t.Errorf("it has the name %s", name)
 	}

@@ -10,7 +10,8 @@ import (
 	"github.com/opgate/opgate/tools/chart"
 )
 
-// TestHelm3Renders wants Helm 3 to make the same objects of the chart as Helm 4, and to refuse the same values in the same words.
+// TestHelm3Renders wants Helm 3 to make the same objects of the chart as Helm 4, and to refuse the same values in the
+// same words.
 func TestHelm3Renders(t *testing.T) {
 	helm3, err := assets.FindHelm3(t.Context(), assets.Options{Log: os.Stderr})
 	if err != nil {

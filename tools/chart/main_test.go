@@ -17,8 +17,8 @@ import (
 	"github.com/opgate/opgate/tools/chart"
 )
 
-// namespace is where the tests render the chart for. It is not the one that plain manifests are made with, so that a name that
-// is written out somewhere shows.
+// namespace is where the tests render the chart for. It is not the one that plain manifests are made with, so that a
+// name that is written out somewhere shows.
 const namespace = "gate"
 
 // What all tests share.
@@ -56,8 +56,8 @@ func run(m *testing.M) int {
 // setOLM is what every rendering without a cluster needs.
 const setOLM = "olm.identity=" + chart.OLM
 
-// render renders the chart with values, which are YAML, and decodes what comes out. More arguments of helm may follow. Unless the
-// values name OLM it is where it is on most clusters.
+// render renders the chart with values, which are YAML, and decodes what comes out. More arguments of helm may follow.
+// Unless the values name OLM it is where it is on most clusters.
 func render(ctx context.Context, values string, args ...string) (objects, error) {
 	file, err := os.CreateTemp("", "opgate-values-*.yaml")
 	if err != nil {

@@ -96,8 +96,8 @@ func TestOverlays(t *testing.T) {
 	}
 }
 
-// TestKustomizeOLM builds what docs/install.md shows for an OLM that is elsewhere, and for a component on top of cert-manager's overlay:
-// one source feeds arguments, permissions and conditions, and no other account is left.
+// TestKustomizeOLM builds what docs/install.md shows for an OLM that is elsewhere, and for a component on top of
+// cert-manager's overlay: one source feeds arguments, permissions and conditions, and no other account is left.
 func TestKustomizeOLM(t *testing.T) {
 	config := func(identity, account, uid string) string {
 		return "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: opgate-olm\n  annotations: {config.kubernetes.io/local-config: \"true\"}\n" +
@@ -156,7 +156,8 @@ func TestKustomizeOLM(t *testing.T) {
 	}
 }
 
-// TestKustomizeReports builds what docs/reports.md shows: the component grants and sets what the chart does with policy.reports.enabled.
+// TestKustomizeReports builds what docs/reports.md shows: the component grants and sets what the chart does with
+// policy.reports.enabled.
 func TestKustomizeReports(t *testing.T) {
 	got, want := withComponent(t, "reports"), mustRender(t, "policy: {reports: {enabled: true}}")
 	same(t, "--reports", flagsOf(t, got)["reports"], flagsOf(t, want)["reports"])
@@ -165,7 +166,8 @@ func TestKustomizeReports(t *testing.T) {
 	same(t, "subject", one[*rbacv1.ClusterRoleBinding](t, got, "opgate-reports").Subjects[0].Name, "opgate")
 }
 
-// TestKustomizeMonitoring builds the component for Prometheus and Grafana, and compares it with what the chart makes of the same values.
+// TestKustomizeMonitoring builds the component for Prometheus and Grafana, and compares it with what the chart makes of
+// the same values.
 func TestKustomizeMonitoring(t *testing.T) {
 	got := withComponent(t, "monitoring")
 	for _, endpoint := range one[*serviceMonitor](t, got, "opgate").Spec.Endpoints {
@@ -195,8 +197,8 @@ func withComponent(t *testing.T, name string) objects {
 	return kustomize(t, dir)
 }
 
-// TestKustomizeNamespace shows why docs/install.md advises against another namespace by kustomize: these places keep the name of
-// the old one.
+// TestKustomizeNamespace shows why docs/install.md advises against another namespace by kustomize: these places keep
+// the name of the old one.
 func TestKustomizeNamespace(t *testing.T) {
 	dir := t.TempDir()
 	overlay, err := filepath.Rel(realpath(t, dir), realpath(t, filepath.Join(checkout.Manifests(), "overlays", "cert-manager")))

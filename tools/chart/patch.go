@@ -8,8 +8,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// patchOf is a patch for kustomize that makes an object into another one, "" if they are equal. Lists whose elements have
-// names are changed element by element, others as a whole.
+// patchOf is a patch for kustomize that makes an object into another one, "" if they are equal. Lists whose elements
+// have names are changed element by element, others as a whole.
 func patchOf(from, to string) (string, error) {
 	var old, wanted map[string]any
 	if err := yaml.Unmarshal([]byte(from), &old); err != nil {

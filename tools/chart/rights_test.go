@@ -109,7 +109,8 @@ func rightsOfAccount(o objects) (all []string) {
 	return all
 }
 
-// TestG25RightsAreDocumented: whatever values are set, the account has the rights of the rows that these values enable, and no others.
+// TestG25RightsAreDocumented: whatever values are set, the account has the rights of the rows that these values enable,
+// and no others.
 func TestG25RightsAreDocumented(t *testing.T) {
 	rows := rightsTable(t)
 	narrow := "{certificates: {mode: cert-manager}, policy: {consent: {enabled: false}, backgroundLoop: {enabled: false}}, ordering: {enabled: false}}"

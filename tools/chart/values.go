@@ -28,8 +28,8 @@ type schema struct {
 	Properties map[string]schema `json:"properties"`
 }
 
-// Values reads the values of the chart, in their order, and checks that the schema knows the same ones. Maps in which the
-// schema leaves the keys open, such as labels, are one value.
+// Values reads the values of the chart, in their order, and checks that the schema knows the same ones. Maps in which
+// the schema leaves the keys open, such as labels, are one value.
 func Values(checkout repo.Checkout) ([]Value, error) {
 	text, err := os.ReadFile(filepath.Join(checkout.Chart(), "values.yaml"))
 	if err != nil {

@@ -91,8 +91,8 @@ func selectorOf(hook admissionregistrationv1.ValidatingWebhook, names ...string)
 	return excluding(names...)
 }
 
-// checkIdentity wants one account of OLM in the arguments of the server, in its permissions, and in every condition that goes by
-// who writes; and that no condition trusts its name alone (threat O16).
+// checkIdentity wants one account of OLM in the arguments of the server, in its permissions, and in every condition
+// that goes by who writes; and that no condition trusts its name alone (threat O16).
 func checkIdentity(t *testing.T, o objects, username, account string) {
 	t.Helper()
 	same(t, "--olm-identity", flagsOf(t, o)["olm-identity"], []string{username})
@@ -174,7 +174,8 @@ func TestWebhookNumber(t *testing.T) {
 	}
 }
 
-// TestWebhookRules looks at what the entries for ClusterServiceVersions, sources, Constraints, Policies and PolicySets are called for.
+// TestWebhookRules looks at what the entries for ClusterServiceVersions, sources, Constraints, Policies and PolicySets
+// are called for.
 func TestWebhookRules(t *testing.T) {
 	type rule struct {
 		Versions, Resources, Operations, Scope string

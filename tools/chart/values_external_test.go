@@ -10,7 +10,8 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
-// externalCases are those in which another party owns what is Opgate's by default: the definition of OperatorPolicy, and OLM's account.
+// externalCases are those in which another party owns what is Opgate's by default: the definition of OperatorPolicy,
+// and OLM's account.
 func externalCases() []valueCase {
 	return []valueCase{
 		{

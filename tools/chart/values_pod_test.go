@@ -170,7 +170,8 @@ func TestPodDefaults(t *testing.T) {
 	}
 }
 
-// TestOpenShift renders for a cluster that assigns a range of user IDs to each namespace, and refuses pods that set others.
+// TestOpenShift renders for a cluster that assigns a range of user IDs to each namespace, and refuses pods that set
+// others.
 func TestOpenShift(t *testing.T) {
 	context := podOf(t, mustRender(t, "", "--api-versions", "security.openshift.io/v1")).SecurityContext
 	if context.RunAsUser != nil || context.RunAsGroup != nil || !*context.RunAsNonRoot {

@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Run runs a command with the arguments of the process and returns the exit code. The command's context ends with the first
-// signal; the second ends the process at once, without the cleanup.
+// Run runs a command with the arguments of the process and returns the exit code. The command's context ends with the
+// first signal; the second ends the process at once, without the cleanup.
 //
 // Errors are printed here, once, without usage.
 func Run(ctx context.Context, root *cobra.Command) int {

@@ -28,8 +28,8 @@ type Options struct {
 	OLM bool
 }
 
-// Run starts a control plane with Opgate, runs every step, and stops everything again. It fails at the first command that
-// does not do what its step states it does.
+// Run starts a control plane with Opgate, runs every step, and stops everything again. It fails at the first command
+// that does not do what its step states it does.
 func Run(ctx context.Context, opts Options) (err error) {
 	all := steps()
 	var binaries assets.OLM

@@ -141,7 +141,8 @@ func plans(output ...string) command {
 	return command{user: cluster.Admin, args: []string{"get", "installplans", "-n", cluster.ShopNamespace}, output: output}
 }
 
-// packages are those of the catalog. The last version of the etcd operator asks for a right that the others do not have.
+// packages are those of the catalog. The last version of the etcd operator asks for a right that the others do not
+// have.
 func packages() []olm.Package {
 	all := olm.Packages()
 	for i := range all {

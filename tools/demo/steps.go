@@ -8,7 +8,8 @@ type step struct {
 	commands []command
 }
 
-// command is a call of kubectl or opgate, and what must come of it. DIGEST in its arguments is the last digest that an earlier one printed.
+// command is a call of kubectl or opgate, and what must come of it. DIGEST in its arguments is the last digest that an
+// earlier one printed.
 type command struct {
 	user cluster.User
 	args []string

@@ -56,7 +56,8 @@ func (t *transcript) show(name string) error {
 
 // run runs a command, prints it with its output, and returns an error when it does not do what it must.
 func (t *transcript) run(ctx context.Context, command command) error {
-	// What earlier commands wrote must have reached Opgate and its admission policies, as it has when a person types this.
+	// What earlier commands wrote must have reached Opgate and its admission policies, as it has when a person types
+	// this.
 	if err := t.gate.WaitForSnapshot(ctx); err != nil {
 		return err
 	}

@@ -11,8 +11,9 @@ import (
 // scenarioCounts are how many scenarios each group of the existing OperatorPolicy controller has.
 var scenarioCounts = []int{2, 1, 4, 5, 4, 2, 3, 5, 8, 6, 3, 6, 3, 4, 1, 1, 1, 1, 5, 2, 1, 3, 2, 2, 1, 4, 1, 1, 5, 4}
 
-// TestScenariosDocument holds docs/operatorpolicy-scenarios.md to the tests: it has each scenario once and in order, and a
-// script reports that it plays what the document states it does. TestNamedTestsExist holds it to tests that exist.
+// TestScenariosDocument holds docs/operatorpolicy-scenarios.md to the tests: it has each scenario once and in order,
+// and a script reports that it plays what the document states it does. TestNamedTestsExist holds it to tests that
+// exist.
 func TestScenariosDocument(t *testing.T) {
 	data, err := os.ReadFile("../../docs/operatorpolicy-scenarios.md")
 	if err != nil {

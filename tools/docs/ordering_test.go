@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// orderingCounts are how many scenarios each case of the existing framework has: of its addon (A) and its propagator (P), and
-// the user stories of the proposal (S).
+// orderingCounts are how many scenarios each case of the existing framework has: of its addon (A) and its propagator
+// (P), and the user stories of the proposal (S).
 var orderingCounts = []struct {
 	id string
 	n  int
@@ -32,8 +32,8 @@ var orderingCounts = []struct {
 	{id: "P15", n: 2},
 }
 
-// TestDependencyScenarios holds docs/ordering-scenarios.md to the tests: it has each scenario once and in order, and a script
-// reports that it plays what the document states it does. TestNamedTestsExist holds it to tests that exist.
+// TestDependencyScenarios holds docs/ordering-scenarios.md to the tests: it has each scenario once and in order, and a
+// script reports that it plays what the document states it does. TestNamedTestsExist holds it to tests that exist.
 func TestDependencyScenarios(t *testing.T) {
 	t.Parallel()
 	document, err := os.ReadFile("../../docs/ordering-scenarios.md")

@@ -15,10 +15,11 @@ import (
 )
 
 const (
-	// DefaultBase is what images of releases stand on: certificates of public authorities, time zones and a user, no shell.
+	// DefaultBase is what images of releases stand on: certificates of public authorities, time zones and a user, no
+	// shell.
 	DefaultBase = "gcr.io/distroless/static:nonroot"
-	// Scratch is the base that is empty. Opgate needs nothing else: it talks to the API server alone, and trusts the CA that the
-	// kubelet mounts.
+	// Scratch is the base that is empty. Opgate needs nothing else: it talks to the API server alone, and trusts the CA
+	// that the kubelet mounts.
 	Scratch = "scratch"
 )
 
@@ -30,8 +31,8 @@ type Base struct {
 	image  func(v1.Platform) (v1.Image, error)
 }
 
-// FindBase pulls what is needed of the base image that ref names, or makes an empty one for Scratch. There is no way from one to
-// the other but to ask: a release must not lose its base because a registry was away.
+// FindBase pulls what is needed of the base image that ref names, or makes an empty one for Scratch. There is no way
+// from one to the other but to ask: a release must not lose its base because a registry was away.
 func FindBase(ctx context.Context, ref string, log io.Writer) (Base, error) {
 	if ref == Scratch {
 		logf(log, "base is scratch, as asked for: the image will hold the binary and nothing else")

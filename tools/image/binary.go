@@ -42,9 +42,9 @@ func Platforms(names []string) ([]v1.Platform, error) {
 	return platforms, nil
 }
 
-// BuildArgs are the arguments of the go command that builds a program for release. The result depends on the source, the
-// version and the compiler alone. The commit is left to the labels: a build from a tree without .git, as in the Dockerfile, has
-// to be the same.
+// BuildArgs are the arguments of the go command that builds a program for release. The result depends on the source,
+// the version and the compiler alone. The commit is left to the labels: a build from a tree without .git, as in the
+// Dockerfile, has to be the same.
 func BuildArgs(version string) []string {
 	return []string{"build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -X main.version=" + version}
 }
@@ -79,8 +79,8 @@ func Compile(ctx context.Context, program, root, dir, version string, platforms 
 	return binaries, nil
 }
 
-// layer is the binary as the one file of a layer, of the media type of base's layers. No user may write to the file, and
-// it carries no time, so that the same binary is the same layer.
+// layer is the binary as the one file of a layer, of the media type of base's layers. No user may write to the file,
+// and it carries no time, so that the same binary is the same layer.
 func (b Binary) layer(base v1.Image) (v1.Layer, error) {
 	data, err := os.ReadFile(b.File)
 	if err != nil {

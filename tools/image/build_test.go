@@ -39,8 +39,9 @@ var (
 	meta = image.Metadata{Version: "v0.0.0-test", Revision: "0123abcd", Created: time.Unix(1_800_000_000, 0)}
 )
 
-// command builds cmd/image and returns a function that runs it with some more environment and returns what it prints, without
-// the line end. As a process of its own it does not bear the cost of the race detector for each byte that it compresses.
+// command builds cmd/image and returns a function that runs it with some more environment and returns what it prints,
+// without the line end. As a process of its own it does not bear the cost of the race detector for each byte that it
+// compresses.
 func command(t *testing.T) func(env []string, args ...string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "image")
@@ -280,8 +281,8 @@ func checkSBOM(t *testing.T, file string, data []byte) {
 	}
 }
 
-// TestSBOMOfTwoPlatforms lists what both binaries hold once, and that each depends on it. Of a test binary the linker records no
-// modules but the standard library.
+// TestSBOMOfTwoPlatforms lists what both binaries hold once, and that each depends on it. Of a test binary the linker
+// records no modules but the standard library.
 func TestSBOMOfTwoPlatforms(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {

@@ -167,8 +167,8 @@ func TestDockerfileMakesTheSameImage(t *testing.T) {
 
 func unquote(s string) string { return strings.Trim(s, `"`) }
 
-// TestDockerContext makes sure that everything that the binary is built from reaches the build, and what is large or private does
-// not.
+// TestDockerContext makes sure that everything that the binary is built from reaches the build, and what is large or
+// private does not.
 func TestDockerContext(t *testing.T) {
 	root, data := readRoot(t, ".dockerignore")
 	patterns, err := ignorefile.ReadAll(bytes.NewReader(data))

@@ -1,5 +1,5 @@
-// Package image builds Opgate's container image without a container engine, and states what is in it. The Dockerfile builds the
-// same image with one; a test keeps the two together.
+// Package image builds Opgate's container image without a container engine, and states what is in it. The Dockerfile
+// builds the same image with one; a test keeps the two together.
 package image
 
 import (
@@ -17,7 +17,8 @@ import (
 const (
 	// Name is where releases are published.
 	Name = "ghcr.io/opgate/opgate"
-	// User is who the binary runs as: "nonroot" of distroless, as numbers, so that a kubelet can tell that it is not root.
+	// User is who the binary runs as: "nonroot" of distroless, as numbers, so that a kubelet can tell that it is not
+	// root.
 	User = "65532:65532"
 	// Server is the program in the image, and Path the path of its binary.
 	Server = "opgate-server"

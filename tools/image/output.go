@@ -17,8 +17,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// WriteLayout makes dir an OCI image layout with the index in it, in the place of an earlier one. Tools find the index by
-// the version.
+// WriteLayout makes dir an OCI image layout with the index in it, in the place of an earlier one. Tools find the index
+// by the version.
 func WriteLayout(dir string, index v1.ImageIndex, version string) error {
 	if err := replaceable(dir); err != nil {
 		return fmt.Errorf("write the image: %w", err)
@@ -48,7 +48,8 @@ func WriteLayout(dir string, index v1.ImageIndex, version string) error {
 	return nil
 }
 
-// replaceable returns an error if dir holds something that is not an image layout, so that a typing error destroys nothing.
+// replaceable returns an error if dir holds something that is not an image layout, so that a typing error destroys
+// nothing.
 func replaceable(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(entries) == 0 {

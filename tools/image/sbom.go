@@ -27,8 +27,8 @@ const noAssertion = "NOASSERTION"
 // notInID is what an SPDX identifier cannot hold.
 var notInID = regexp.MustCompile(`[^A-Za-z0-9.-]+`)
 
-// WriteSBOM writes an SPDX document that lists the modules in each of the binaries, the standard library with them. It reads what
-// the linker recorded, so that it states what is in a binary and not what go.mod would allow.
+// WriteSBOM writes an SPDX document that lists the modules in each of the binaries, the standard library with them. It
+// reads what the linker recorded, so that it states what is in a binary and not what go.mod would allow.
 func WriteSBOM(w io.Writer, binaries []Binary, meta Metadata) error {
 	bill := bill{seen: map[common.ElementID]bool{}}
 	digest := sha256.New()

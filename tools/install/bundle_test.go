@@ -32,7 +32,8 @@ type bundled struct {
 	olm *harness.OLMEnv
 }
 
-// TestBundle has a real OLM install Opgate from a bundle, upgrade it while a Constraint is in force that would forbid it, and remove it.
+// TestBundle has a real OLM install Opgate from a bundle, upgrade it while a Constraint is in force that would forbid
+// it, and remove it.
 func TestBundle(t *testing.T) {
 	t.Parallel()
 	s := bundled{Site: install.Start(t)}
@@ -94,7 +95,8 @@ func (s bundled) approve(t *testing.T, csv string) {
 	s.olm.Approve(t, cluster.Admin, s.olm.WaitForPlan(t, cluster.OpgateNamespace, csv))
 }
 
-// resolveAgain makes OLM resolve the Subscription once more, where it did while the version before was being deleted, and failed.
+// resolveAgain makes OLM resolve the Subscription once more, where it did while the version before was being deleted,
+// and failed.
 func (s bundled) resolveAgain(t *testing.T) {
 	t.Helper()
 	tries := 0
@@ -160,8 +162,9 @@ func (s bundled) remove(t *testing.T, namespace string) {
 	}
 	s.WantUngated(t, namespace)
 	s.Admin(t, "get", "customresourcedefinition", "constraints.operators.coreos.com", "operatorpolicies.policy.open-cluster-management.io")
-	// Seen once, cause not known: ClusterRole opgate-view and binding opgate-constraint-reader of the replaced version stayed. Whether OLM or
-	// Opgate leaves them is open, so this does not prove that nothing of a replaced version stays.
+	// Seen once, cause not known: ClusterRole opgate-view and binding opgate-constraint-reader of the replaced version
+	// stayed. Whether OLM or Opgate leaves them is open, so this does not prove that nothing of a replaced version
+	// stays.
 	const replaced = ",olm.owner!=" + opgateFirst
 	s.olm.Eventually(t, "nothing of it is left that is permitted anything", func(context.Context) error {
 		left := s.Admin(t, "get", "clusterroles,clusterrolebindings", "-l", "app.kubernetes.io/name=opgate"+replaced, "-o", "name") +

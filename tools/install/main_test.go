@@ -1,4 +1,5 @@
-// Package install tests, on clusters, what the packages here make: the bundle, releases, and the chart with its alerts and dashboard.
+// Package install tests, on clusters, what the packages here make: the bundle, releases, and the chart with its alerts
+// and dashboard.
 package install_test
 
 import (

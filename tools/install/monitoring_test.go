@@ -21,8 +21,8 @@ import (
 	"github.com/opgate/opgate/tools/chart"
 )
 
-// TestMonitoring scrapes a running gate that has approved a plan, holds another one and was overridden: every documented metric exists,
-// alerts are evaluated by a real Prometheus, and every panel of the dashboard has data.
+// TestMonitoring scrapes a running gate that has approved a plan, holds another one and was overridden: every
+// documented metric exists, alerts are evaluated by a real Prometheus, and every panel of the dashboard has data.
 func TestMonitoring(t *testing.T) {
 	t.Parallel()
 	checkout, err := repo.Find()
@@ -99,8 +99,8 @@ func TestMonitoring(t *testing.T) {
 	t.Run("the log level is set", func(t *testing.T) { setLogLevel(t, e, token) })
 }
 
-// makeHistory makes the loop approve a plan and hold another one, and a user override the refusal of a third. When these have been scraped,
-// the approval of the second is refused, so that counters increase between two scrapes.
+// makeHistory makes the loop approve a plan and hold another one, and a user override the refusal of a third. When
+// these have been scraped, the approval of the second is refused, so that counters increase between two scrapes.
 func makeHistory(t *testing.T, e *harness.LoopEnv, p *harness.Prometheus) {
 	t.Helper()
 	namespaces := map[string]string{}

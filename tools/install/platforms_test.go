@@ -18,8 +18,8 @@ import (
 	"github.com/opgate/opgate/tools/chart"
 )
 
-// TestPlatforms installs Opgate as on platforms that treat releases in ways of their own. The API server limits the priority class of
-// the pods, as on GKE, in all tests of this package.
+// TestPlatforms installs Opgate as on platforms that treat releases in ways of their own. The API server limits the
+// priority class of the pods, as on GKE, in all tests of this package.
 func TestPlatforms(t *testing.T) {
 	t.Parallel()
 	s := site{install.Start(t)}
@@ -68,8 +68,8 @@ func (s site) rewriteSelector(t *testing.T) {
 	}
 }
 
-// argo goes over to the values of the Application in docs/install.md, and deletes the release as Argo CD does: every object without
-// owner references, but for those that are to be kept. The namespace stays.
+// argo goes over to the values of the Application in docs/install.md, and deletes the release as Argo CD does: every
+// object without owner references, but for those that are to be kept. The namespace stays.
 func (s site) argo(t *testing.T, namespace string) {
 	owners := func() string {
 		return s.Admin(t, "get", "mutatingwebhookconfiguration,validatingwebhookconfiguration", "opgate", "-o", "jsonpath={.items[*].metadata.ownerReferences[*].kind}")
@@ -117,8 +117,8 @@ func group(apiVersion string) string {
 	return apiVersion + "."
 }
 
-// TestDocumentedReleases wants the Application and the HelmRelease in docs/install.md to have values that the chart accepts, and to
-// wait for one another and retry.
+// TestDocumentedReleases wants the Application and the HelmRelease in docs/install.md to have values that the chart
+// accepts, and to wait for one another and retry.
 func TestDocumentedReleases(t *testing.T) {
 	t.Parallel()
 	s := site{install.Start(t)}

@@ -38,8 +38,8 @@ import (
 // releaseVersion is the version of the release that is built here.
 const releaseVersion = "v9.8.7-rc.1"
 
-// TestInstallRelease builds a release, pushes it to a registry, verifies it as users do, and installs the chart and the image that
-// the registry then holds.
+// TestInstallRelease builds a release, pushes it to a registry, verifies it as users do, and installs the chart and the
+// image that the registry then holds.
 func TestInstallRelease(t *testing.T) {
 	t.Parallel()
 	dir, verifier := buildRelease(t)

@@ -81,8 +81,8 @@ func (l layout) stopHolder(ctx context.Context, out io.Writer, lock *flock.Flock
 	return signalHolder(ctx, lock, pid, syscall.SIGKILL, killTimeout)
 }
 
-// signalHolder signals the process that holds the lock, waits until it has ended and takes the lock. The lock is proof that the process
-// is ours: it is held only while that process lives.
+// signalHolder signals the process that holds the lock, waits until it has ended and takes the lock. The lock is proof
+// that the process is ours: it is held only while that process lives.
 func signalHolder(ctx context.Context, lock *flock.Flock, pid int, sig syscall.Signal, timeout time.Duration) error {
 	if err := syscall.Kill(pid, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
 		return fmt.Errorf("send %s to process %d: %w", sig, pid, err)

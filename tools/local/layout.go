@@ -1,4 +1,5 @@
-// Package local keeps one control plane with Opgate running in the background of a checkout, for people to try things on.
+// Package local keeps one control plane with Opgate running in the background of a checkout, for people to try things
+// on.
 package local
 
 import (
@@ -71,7 +72,8 @@ func (l layout) tryLock() (lock *flock.Flock, held bool, err error) {
 		case !locked:
 			return lock, true, nil
 		}
-		// Down may have removed the file between our open and our lock: take the lock on the file that has the name now.
+		// Down may have removed the file between our open and our lock: take the lock on the file that has the name
+		// now.
 		if ours, err := lock.Stat(); err == nil {
 			if named, err := os.Stat(l.lock()); err == nil && os.SameFile(ours, named) {
 				return lock, false, nil

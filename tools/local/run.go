@@ -23,8 +23,8 @@ type Options struct {
 	OLM bool
 }
 
-// Run is the background process of Up: it runs the control plane, Opgate and what else there is until ctx ends or one of them
-// does. Its own output goes to log, and to Up until it is ready.
+// Run is the background process of Up: it runs the control plane, Opgate and what else there is until ctx ends or one
+// of them does. Its own output goes to log, and to Up until it is ready.
 func Run(ctx context.Context, log io.Writer, opts Options) (err error) {
 	l, err := findLayout()
 	if err != nil {

@@ -23,8 +23,8 @@ const (
 	logLines = 50
 )
 
-// Up starts a control plane with Opgate in the background and returns when it is ready. Progress, and what to type next,
-// goes to out. The background process is this program with the arguments of runCommand, which must call Run.
+// Up starts a control plane with Opgate in the background and returns when it is ready. Progress, and what to type
+// next, goes to out. The background process is this program with the arguments of runCommand, which must call Run.
 //
 // When ctx ends before it is ready, the background process is stopped again.
 func Up(ctx context.Context, out io.Writer, runCommand ...string) error {
@@ -125,8 +125,8 @@ func (l layout) printNext(out io.Writer) error {
 	return err
 }
 
-// clean removes what an earlier background process left, and ends what it left running if it was killed. The caller holds
-// the lock.
+// clean removes what an earlier background process left, and ends what it left running if it was killed. The caller
+// holds the lock.
 func (l layout) clean(ctx context.Context, out io.Writer) error {
 	if err := orphans.End(ctx, out, l.run()); err != nil {
 		return err

@@ -1,4 +1,5 @@
-// Package matrix runs the same tests on several versions of Kubernetes and OLM, and writes what came of it to docs/compatibility.md.
+// Package matrix runs the same tests on several versions of Kubernetes and OLM, and writes what came of it to
+// docs/compatibility.md.
 package matrix
 
 import (
@@ -34,11 +35,12 @@ func (r Row) Name() string {
 	return "kubernetes-" + short(r.Kubernetes) + "-olm-" + short(r.OLM)
 }
 
-// former is the pair that all tests ran on before the present one. Older versions of one are paired with the former version of the other,
-// so that a row is run once, and not again whenever the present pair changes.
+// former is the pair that all tests ran on before the present one. Older versions of one are paired with the former
+// version of the other, so that a row is run once, and not again whenever the present pair changes.
 var former = Row{Kubernetes: "v1.36.3", OLM: "v0.42.0"}
 
-// The latest patch releases all modules of which could be fetched on 2026-11-23; 1.31.14 lacks checksums in the checksum database.
+// The latest patch releases all modules of which could be fetched on 2026-11-23; 1.31.14 lacks checksums in the
+// checksum database.
 var (
 	kubernetesVersions = []string{"v1.31.14", "v1.32.13", "v1.33.13", "v1.34.4", "v1.35.4", former.Kubernetes, "v1.37.2"}
 	olmVersions        = []string{"v0.28.0", "v0.33.0", "v0.38.0"}
@@ -47,8 +49,8 @@ var (
 
 const noOpenShift = "needs a cluster of OpenShift"
 
-// Rows are all rows: the present pair of versions, that all tests run on, and the former version of each with the present one of the
-// other; then older versions, each with the former version of the other; then OpenShift.
+// Rows are all rows: the present pair of versions, that all tests run on, and the former version of each with the
+// present one of the other; then older versions, each with the former version of the other; then OpenShift.
 func Rows(kubernetes, olm string) []Row {
 	rows := []Row{{Kubernetes: kubernetes, OLM: olm}, {Kubernetes: former.Kubernetes, OLM: olm}}
 	for _, version := range slices.Backward(kubernetesVersions) {

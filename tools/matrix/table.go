@@ -63,7 +63,8 @@ func insert(document, table string) (string, error) {
 	return head + begin + table + end + tail, nil
 }
 
-// Table is the results as they stand in the document: a line for each row, and one for each test of those that were run.
+// Table is the results as they stand in the document: a line for each row, and one for each test of those that were
+// run.
 func Table(results []Result) string {
 	var b strings.Builder
 	b.WriteString("\n| Kubernetes | OLM | Result | Date | Commit | Tests took | Machine |\n|---|---|---|---|---|---|---|\n")

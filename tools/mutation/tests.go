@@ -23,7 +23,8 @@ import (
 const (
 	// judging is the package of the rules.
 	judging = "github.com/opgate/opgate/rules"
-	// scenarios is the test that fails for most rules. It takes a small part of the time of its package, so it is a step.
+	// scenarios is the test that fails for most rules. It takes a small part of the time of its package, so it is a
+	// step.
 	scenarios = "^TestScenarios$"
 )
 

@@ -41,8 +41,8 @@ func ParseTargets(names []string) ([]v1.Platform, error) {
 	return targets, nil
 }
 
-// suffix is how names of files for a platform end, without an extension. They hold no version, so that a link to the latest release
-// stays the same.
+// suffix is how names of files for a platform end, without an extension. They hold no version, so that a link to the
+// latest release stays the same.
 func suffix(p v1.Platform) string { return "_" + p.OS + "_" + p.Architecture }
 
 // executable is the name of a program on a platform.

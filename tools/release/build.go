@@ -1,5 +1,5 @@
-// Package release builds what a release of Opgate consists of, signs it, and pushes it to a registry. docs/release.md describes the
-// files.
+// Package release builds what a release of Opgate consists of, signs it, and pushes it to a registry. docs/release.md
+// describes the files.
 package release
 
 import (

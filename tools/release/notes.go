@@ -28,8 +28,8 @@ type Notes struct {
 	Text string
 }
 
-// FindNotes returns the section of the changelog about a version. A version that is not a release yet, and has none, gets what is
-// unreleased.
+// FindNotes returns the section of the changelog about a version. A version that is not a release yet, and has none,
+// gets what is unreleased.
 func FindNotes(changelog string, version Version, released bool) (Notes, error) {
 	sections := map[string]string{}
 	var name string

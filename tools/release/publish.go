@@ -49,8 +49,8 @@ func Find(dir, registry string) (Published, error) {
 	return Published{Image: found[0], Chart: found[1]}, nil
 }
 
-// Push uploads the image and the chart of the release in dir, with all that is signed about them, below a registry, with the
-// credentials of "docker login".
+// Push uploads the image and the chart of the release in dir, with all that is signed about them, below a registry,
+// with the credentials of "docker login".
 func Push(ctx context.Context, dir, registry string) (Published, error) {
 	for _, l := range layouts {
 		repository, err := name.NewRepository(registry + "/" + l.repository)
@@ -68,8 +68,8 @@ func Push(ctx context.Context, dir, registry string) (Published, error) {
 	return Find(dir, registry)
 }
 
-// VerifyFiles verifies the files of the release in dir by a public key: the signature of the checksums, each checksum, and that the
-// provenance is about each file.
+// VerifyFiles verifies the files of the release in dir by a public key: the signature of the checksums, each checksum,
+// and that the provenance is about each file.
 func VerifyFiles(dir string, verifier *signing.Verifier) error {
 	sums, err := os.ReadFile(filepath.Join(dir, SumsFile))
 	if err != nil {
@@ -105,8 +105,8 @@ func VerifyFiles(dir string, verifier *signing.Verifier) error {
 	return nil
 }
 
-// Verify verifies the image and the chart of a release in a registry by a public key: their signatures, that each has its provenance,
-// and the image the list of its contents.
+// Verify verifies the image and the chart of a release in a registry by a public key: their signatures, that each has
+// its provenance, and the image the list of its contents.
 func (p Published) Verify(ctx context.Context, verifier *signing.Verifier, opts ...remote.Option) error {
 	var errs []error
 	for _, want := range []struct {

@@ -16,8 +16,8 @@ type Version struct {
 	Tag string
 }
 
-// ParseVersion returns the version that a tag names. It must be a whole semantic version with a v, since the chart, krew and the Go
-// module proxy all want one; without build metadata, which no tag of a registry can hold.
+// ParseVersion returns the version that a tag names. It must be a whole semantic version with a v, since the chart,
+// krew and the Go module proxy all want one; without build metadata, which no tag of a registry can hold.
 func ParseVersion(tag string) (Version, error) {
 	if !semver.IsValid(tag) || semver.Canonical(tag) != tag {
 		return Version{}, fmt.Errorf("version %q is not a tag of a release: give a semantic version with v and without build metadata, such as v0.1.0", tag)
@@ -63,8 +63,8 @@ func FindCommit(ctx context.Context, root string) (Commit, error) {
 	return c, err
 }
 
-// Version is the version of the commit's tag. Without one it is v0.0.0-g and the commit, which sorts before every release; the g, as
-// in git describe, keeps a commit of digits alone from being a number with a leading zero.
+// Version is the version of the commit's tag. Without one it is v0.0.0-g and the commit, which sorts before every
+// release; the g, as in git describe, keeps a commit of digits alone from being a number with a leading zero.
 func (c Commit) Version() Version {
 	if c.Tag != "" {
 		return Version{Tag: c.Tag}

@@ -1,4 +1,5 @@
-// Command bench measures what a review costs Opgate and servers that do less, and prints which goals are met. "make bench" runs it.
+// Command bench measures what a review costs Opgate and servers that do less, and prints which goals are met. "make
+// bench" runs it.
 package main
 
 import (

@@ -16,8 +16,8 @@ import (
 	"github.com/opgate/opgate/certs"
 )
 
-// callers distinguishes the API server from other clients that reach the port of the webhooks (threat G20): by a client certificate,
-// where an administrator has configured one, else by the token in the path that it calls.
+// callers distinguishes the API server from other clients that reach the port of the webhooks (threat G20): by a client
+// certificate, where an administrator has configured one, else by the token in the path that it calls.
 type callers struct {
 	tokens *certs.Callers // nil with client certificates
 
@@ -49,8 +49,9 @@ func (c *callers) Start(ctx context.Context) error {
 // NeedLeaderElection is false: every replica is called.
 func (c *callers) NeedLeaderElection() bool { return false }
 
-// listen returns a TLS configuration that checks the certificates of clients that have one. Others are accepted: conversion, for
-// which no API server has a certificate, is served on the same port, and shows nothing but what it was sent.
+// listen returns a TLS configuration that checks the certificates of clients that have one. Others are accepted:
+// conversion, for which no API server has a certificate, is served on the same port, and shows nothing but what it was
+// sent.
 func (c *callers) listen(base *tls.Config) *tls.Config {
 	if c.ca == nil {
 		return base
@@ -87,8 +88,8 @@ func (c *callers) exposed(r *http.Request) {
 	}
 }
 
-// register registers an endpoint. Where the API server has a certificate, no other client is answered, but for refusals of
-// steps of plans.
+// register registers an endpoint. Where the API server has a certificate, no other client is answered, but for refusals
+// of steps of plans.
 func (c *callers) register(server webhook.Server, path string, endpoint http.Handler) {
 	handler := endpoint
 	if c.ca != nil && !admission.IsStep(path) {

@@ -12,8 +12,8 @@ const (
 	externalDefinition = "external"
 )
 
-// externalDefinition reports whether another program owns the definition of OperatorPolicy, and then acts on the policies and writes their
-// status as well.
+// externalDefinition reports whether another program owns the definition of OperatorPolicy, and then acts on the
+// policies and writes their status as well.
 func (o *Options) externalDefinition() bool { return o.OperatorPolicyDefinition == externalDefinition }
 
 // addDefinition adds what follows the definition of OperatorPolicy, where another program owns it; else it returns nil.

@@ -122,7 +122,8 @@ func (f *fenced) isFence(connection net.Conn) bool {
 	return true
 }
 
-// fence returns when every connection that was in the kernel's queue before is accepted: it is the last in that queue itself.
+// fence returns when every connection that was in the kernel's queue before is accepted: it is the last in that queue
+// itself.
 func (f *fenced) fence(ctx context.Context) error {
 	f.mu.Lock() // so that it is known before it is accepted
 	own, err := f.dial(ctx)

@@ -109,8 +109,8 @@ func ask(t *testing.T, connection *tls.Conn) (open bool) {
 	return !response.Close
 }
 
-// TestG23ConnectionsAreTheClientsToClose uses connections shortly before an API server would close them. A server that closes
-// one first may do so while a review is on its way, and an API server does not send a review twice.
+// TestG23ConnectionsAreTheClientsToClose uses connections shortly before an API server would close them. A server that
+// closes one first may do so while a review is on its way, and an API server does not send a review twice.
 func TestG23ConnectionsAreTheClientsToClose(t *testing.T) {
 	for name, uses := range map[string]int{"never used": 0, "used before": 1} {
 		t.Run(name, func(t *testing.T) {
@@ -136,8 +136,8 @@ func TestG23ConnectionsAreTheClientsToClose(t *testing.T) {
 	}
 }
 
-// TestG23StoppingWithoutCPU leaves a review in the kernel's queue while the process gets no CPU time to accept it: longer than
-// any delay, and without a connection that shows it.
+// TestG23StoppingWithoutCPU leaves a review in the kernel's queue while the process gets no CPU time to accept it:
+// longer than any delay, and without a connection that shows it.
 func TestG23StoppingWithoutCPU(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDraining(t)
@@ -157,8 +157,8 @@ func TestG23StoppingWithoutCPU(t *testing.T) {
 	})
 }
 
-// TestG23APIServerLearnsLate sends reviews by new connections long after the delay, as an API server does that is slow to
-// observe other endpoints. None may be lost, and once they end the server does.
+// TestG23APIServerLearnsLate sends reviews by new connections long after the delay, as an API server does that is slow
+// to observe other endpoints. None may be lost, and once they end the server does.
 func TestG23APIServerLearnsLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDraining(t)

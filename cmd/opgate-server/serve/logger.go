@@ -25,8 +25,8 @@ func newLogger(o *Options, out io.Writer) (logr.Logger, zap.AtomicLevel, error) 
 		crzap.WriteTo(out),
 		crzap.Encoder(encoder),
 		crzap.StacktraceLevel(zapcore.InvalidLevel), // none
-		// The library samples unless the level is that of traces, and a refusal that is not logged cannot be explained later.
-		// The level is therefore raised from there.
+		// The library samples unless the level is that of traces, and a refusal that is not logged cannot be explained
+		// later. The level is therefore raised from there.
 		crzap.Level(zapcore.Level(-128)),
 		crzap.RawZapOpts(zap.IncreaseLevel(level), zap.AddCaller()),
 	), level, nil

@@ -24,7 +24,8 @@ const (
 // logLevels are the log levels that may be set.
 var logLevels = map[string]zapcore.Level{"debug": zapcore.DebugLevel, "info": zapcore.InfoLevel, "error": zapcore.ErrorLevel}
 
-// logLevel returns the log level to GET and sets it by PUT, in plain text, as /debug/flags/v of the Kubernetes components does.
+// logLevel returns the log level to GET and sets it by PUT, in plain text, as /debug/flags/v of the Kubernetes
+// components does.
 // --log-level applies again when the process starts.
 type logLevel struct {
 	level zap.AtomicLevel

@@ -32,8 +32,8 @@ const (
 	mostScrapers = 100
 )
 
-// namedMetrics is where metrics are registered that name policies and Constraints: shown to scrapers that authenticate, else to
-// no scraper.
+// namedMetrics is where metrics are registered that name policies and Constraints: shown to scrapers that authenticate,
+// else to no scraper.
 func namedMetrics(o *Options) prometheus.Registerer {
 	if o.SecureMetrics {
 		return metrics.Registry
@@ -41,8 +41,8 @@ func namedMetrics(o *Options) prometheus.Registerer {
 	return prometheus.NewRegistry()
 }
 
-// metricsOptions serves metrics by HTTP to every client, or by HTTPS to those who may get /metrics, and then the log level to those who may
-// get it, or put another.
+// metricsOptions serves metrics by HTTP to every client, or by HTTPS to those who may get /metrics, and then the log
+// level to those who may get it, or put another.
 func metricsOptions(o *Options, source certs.Source, level http.Handler, now func() time.Time) metricsserver.Options {
 	options := metricsserver.Options{BindAddress: o.MetricsAddress}
 	if !o.SecureMetrics {
@@ -69,8 +69,9 @@ func metricsOptions(o *Options, source certs.Source, level http.Handler, now fun
 	return options
 }
 
-// scrapers allows clients with a token of the cluster and the right to the path; the verb is the method, as in the API server. The filter
-// of controller-runtime depends on all of k8s.io/apiserver's delegated authentication, with gRPC and tracing.
+// scrapers allows clients with a token of the cluster and the right to the path; the verb is the method, as in the API
+// server. The filter of controller-runtime depends on all of k8s.io/apiserver's delegated authentication, with gRPC and
+// tracing.
 type scrapers struct {
 	tokens authenticationclient.TokenReviewInterface
 	rights authorizationclient.SubjectAccessReviewInterface
@@ -124,7 +125,8 @@ func (s *scrapers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.next.ServeHTTP(w, r)
 }
 
-// check asks the API server which user the token belongs to, and whether they have the verb on the path. An error is never a yes.
+// check asks the API server which user the token belongs to, and whether they have the verb on the path. An error is
+// never a yes.
 func (s *scrapers) check(ctx context.Context, token, verb, path string) (code int, username string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, scraperTimeout)
 	defer cancel()

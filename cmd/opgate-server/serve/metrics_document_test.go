@@ -130,8 +130,8 @@ func kindOf(t *testing.T, c prometheus.Collector) string {
 	return strings.ToLower(families[0].GetType().String())
 }
 
-// TestMetricsDocument compares docs/metrics.md with what is registered, both ways: name, type, labels and unit of our own metrics,
-// of which the meaning begins with the help, and the names of those that libraries register.
+// TestMetricsDocument compares docs/metrics.md with what is registered, both ways: name, type, labels and unit of our
+// own metrics, of which the meaning begins with the help, and the names of those that libraries register.
 func TestMetricsDocument(t *testing.T) {
 	data, err := os.ReadFile("../../../docs/metrics.md")
 	if err != nil {

@@ -20,7 +20,8 @@ import (
 	"github.com/opgate/opgate/rules/dependency"
 )
 
-// The bounds of MaxStaleness: a watch is asked for three fifths of it, at least three seconds, and less than patient makes longer.
+// The bounds of MaxStaleness: a watch is asked for three fifths of it, at least three seconds, and less than patient
+// makes longer.
 const leastStaleness, mostStaleness = 5 * time.Second, 5 * time.Minute
 
 // Options configure `opgate-server serve`; each field is one flag.
@@ -39,26 +40,28 @@ type Options struct {
 	// SelfSigned makes a certificate in memory instead; SelfSignedCA is a file to write its CA to.
 	SelfSigned   bool
 	SelfSignedCA string
-	// ClientCAFile holds the CAs, PEM-encoded, of the client certificates by which the API server authenticates; it is read again
-	// when it changes. Default: the API server is known by a token in the paths that it calls.
+	// ClientCAFile holds the CAs, PEM-encoded, of the client certificates by which the API server authenticates; it is
+	// read again when it changes. Default: the API server is known by a token in the paths that it calls.
 	ClientCAFile string
 	// ClientNames are the common names of these certificates. Default: any that the CAs have signed.
 	ClientNames []string
-	// WebhooksOwned makes Namespace an owner of the webhook configurations, so that they are deleted with it. Otherwise a reference
-	// that was set before is removed.
+	// WebhooksOwned makes Namespace an owner of the webhook configurations, so that they are deleted with it. Otherwise
+	// a reference that was set before is removed.
 	WebhooksOwned bool
-	// Register is a directory with manifests of definitions and webhook configurations that are applied before anything else. Default:
-	// any user who installs Opgate applies them.
+	// Register is a directory with manifests of definitions and webhook configurations that are applied before anything
+	// else. Default: any user who installs Opgate applies them.
 	Register string
 	// MetricsAddress and HealthAddress are host:port for plain HTTP; "0" serves none.
 	MetricsAddress, HealthAddress string
-	// SecureMetrics serves metrics by HTTPS, to those who may get them, and then with names of policies; and the log level to those who may
-	// get or put it.
+	// SecureMetrics serves metrics by HTTPS, to those who may get them, and then with names of policies; and the log
+	// level to those who may get or put it.
 	SecureMetrics bool
-	// OLMIdentity is the user name of the service account that OLM runs as, or of the certificate that it has on a hosted control plane. Exactly one is required; it is a list so that two are
-	// refused instead of one of them being dropped.
+	// OLMIdentity is the user name of the service account that OLM runs as, or of the certificate that it has on a
+	// hosted control plane. Exactly one is required; it is a list so that two are refused instead of one of them being
+	// dropped.
 	OLMIdentity []string
-	// OLMNamespaceUID is the UID of OLM's namespace, where an administrator acknowledges one that is younger than Opgate's.
+	// OLMNamespaceUID is the UID of OLM's namespace, where an administrator acknowledges one that is younger than
+	// Opgate's.
 	OLMNamespaceUID string
 	// ApprovalMode is mutate or deny.
 	ApprovalMode string
@@ -68,7 +71,8 @@ type Options struct {
 	Backstop string
 	// BackgroundLoop runs the loop that approves plans, enforces policies and writes their status.
 	BackgroundLoop bool
-	// Namespace is the namespace that Opgate runs in: of the Leases for leader election, and of what else replicas share.
+	// Namespace is the namespace that Opgate runs in: of the Leases for leader election, and of what else replicas
+	// share.
 	Namespace string
 	// ExcludedNamespaces are those that the webhook configurations leave out, besides Namespace.
 	ExcludedNamespaces []string
@@ -98,7 +102,8 @@ type Options struct {
 	// DrainTimeout is how much longer, at most, it waits for the API server to close its connections. An API
 	// server closes those that it has not used for 90 seconds.
 	DrainTimeout time.Duration
-	// Rights are the rights that the installation grants, of those that it may withhold; see rules.Grants. Default: all.
+	// Rights are the rights that the installation grants, of those that it may withhold; see rules.Grants. Default:
+	// all.
 	Rights []string
 	// CatalogNamespaces are those in which ConfigMaps and pods of catalogs are read. Default: all.
 	CatalogNamespaces []string
@@ -300,8 +305,8 @@ func (o *Options) grants() (rules.Grants, error) {
 	return rules.NewGrants(o.Rights, o.CatalogNamespaces)
 }
 
-// olmAccount returns the account that OLM runs as. There is no default: an account that does not exist on this cluster belongs
-// to the first user who creates it.
+// olmAccount returns the account that OLM runs as. There is no default: an account that does not exist on this cluster
+// belongs to the first user who creates it.
 func (o *Options) olmAccount() (olmidentity.Account, error) {
 	const how = "name the service account that OLM runs as, exactly once; this prints it: " + olmidentity.HowToFind
 	if len(o.OLMIdentity) != 1 {

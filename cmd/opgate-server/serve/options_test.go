@@ -65,7 +65,8 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// TestOLMIdentityIsRequired shows that no account is OLM by default (threat O16), and that the error explains how to find OLM.
+// TestOLMIdentityIsRequired shows that no account is OLM by default (threat O16), and that the error explains how to
+// find OLM.
 func TestOLMIdentityIsRequired(t *testing.T) {
 	const identity = "--olm-identity=system:serviceaccount:olm:olm-operator-serviceaccount"
 	for name, test := range map[string]struct {

@@ -12,8 +12,8 @@ import (
 	"github.com/opgate/opgate/rules/backstop"
 )
 
-// registerWebhooks applies the manifests of Options.Register, if there are any. The ClusterRole that owns the admission policies of the
-// backstop owns the webhook configurations as well.
+// registerWebhooks applies the manifests of Options.Register, if there are any. The ClusterRole that owns the admission
+// policies of the backstop owns the webhook configurations as well.
 func registerWebhooks(ctx context.Context, config *rest.Config, o *Options, log logr.Logger) error {
 	if o.Register == "" {
 		return nil

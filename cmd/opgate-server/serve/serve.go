@@ -20,8 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/opgate/opgate/certs"
-	"github.com/opgate/opgate/controller/staticpolicy"
 	"github.com/opgate/opgate/cmd/opgate/cli"
+	"github.com/opgate/opgate/controller/staticpolicy"
 	"github.com/opgate/opgate/internal/events"
 	"github.com/opgate/opgate/internal/panics"
 	"github.com/opgate/opgate/rules"
@@ -131,7 +131,8 @@ type process struct {
 	// shutdown is done once the process is to stop.
 	shutdown context.Context
 	store    *snapshot.Store
-	// key is what the marks of Policies are signed with, user the name that this process writes as, grants what it may do.
+	// key is what the marks of Policies are signed with, user the name that this process writes as, grants what it may
+	// do.
 	key    *certs.SigningKey
 	user   *identity
 	grants rules.Grants

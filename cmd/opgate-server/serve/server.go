@@ -20,9 +20,10 @@ import (
 )
 
 const (
-	// These bound the resources that a client can keep busy (threat G20). API servers close an idle connection after 90 seconds; the
-	// server must not be first, since a review may be on its way then. Bodies of reviews have deadlines of their own, in
-	// package inflight; readTimeout is for what is sent elsewhere, writeTimeout for answers that are not read.
+	// These bound the resources that a client can keep busy (threat G20). API servers close an idle connection after 90
+	// seconds; the server must not be first, since a review may be on its way then. Bodies of reviews have deadlines of
+	// their own, in package inflight; readTimeout is for what is sent elsewhere, writeTimeout for answers that are not
+	// read.
 	readHeaderTimeout = 10 * time.Second
 	readTimeout       = 30 * time.Second
 	writeTimeout      = 30 * time.Second
@@ -30,8 +31,9 @@ const (
 	maxHeaderBytes    = 16 << 10
 )
 
-// webhookServer is the webhook server of the manager: it answers reviews and conversions, and counts its connections. The server of
-// the library that it embeds registers handlers with its metrics, and is not started: it shows neither listener nor connections.
+// webhookServer is the webhook server of the manager: it answers reviews and conversions, and counts its connections.
+// The server of the library that it embeds registers handlers with its metrics, and is not started: it shows neither
+// listener nor connections.
 type webhookServer struct {
 	webhook.Server
 	http        manager.Server
@@ -67,9 +69,9 @@ func serveOn(shutdownContext context.Context, listener *fenced, source certs.Sou
 		Server: &http.Server{
 			Handler:   answer(shutdownContext, mux),
 			ConnState: s.connections.count,
-			// For the first request of a connection this runs from the handshake on. API servers keep connections
-			// that they have dialed and not used yet with those that are idle, so it must not be less than that:
-			// else the server closes first, and the first review on such a connection is lost. ReadTimeout would do the same:
+			// For the first request of a connection this runs from the handshake on. API servers keep connections that
+			// they have dialed and not used yet with those that are idle, so it must not be less than that: else the
+			// server closes first, and the first review on such a connection is lost. ReadTimeout would do the same:
 			// answer sets a deadline for each body instead.
 			ReadHeaderTimeout: idleTimeout,
 			WriteTimeout:      writeTimeout,
@@ -87,8 +89,8 @@ func (s *webhookServer) Start(ctx context.Context) error { return s.http.Start(c
 // StartedChecker returns a check that always passes: the listener exists before the server does.
 func (s *webhookServer) StartedChecker() healthz.Checker { return healthz.Ping }
 
-// Register serves a handler at a path, and at the path with a token. The metrics controller_runtime_webhook_latency_seconds,
-// _requests_total and _requests_in_flight count both under the path.
+// Register serves a handler at a path, and at the path with a token. The metrics
+// controller_runtime_webhook_latency_seconds, _requests_total and _requests_in_flight count both under the path.
 func (s *webhookServer) Register(path string, handler http.Handler) {
 	s.Server.Register(path, handler)
 	mux := s.WebhookMux()
@@ -115,8 +117,8 @@ func (w logWriter) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// untilShutdown ends what writes to the cluster when the process receives SIGTERM, so that another replica takes over at
-// once. All else continues while connections drain.
+// untilShutdown ends what writes to the cluster when the process receives SIGTERM, so that another replica takes over
+// at once. All else continues while connections drain.
 type untilShutdown struct {
 	manager.Runnable
 	shutdownContext context.Context

@@ -13,8 +13,8 @@ import (
 	"github.com/opgate/opgate/certs"
 )
 
-// TestWebhookMetrics serves an endpoint with and without a token, and expects both under the endpoint's path: a token in a
-// label would be readable by every scraper.
+// TestWebhookMetrics serves an endpoint with and without a token, and expects both under the endpoint's path: a token
+// in a label would be readable by every scraper.
 func TestWebhookMetrics(t *testing.T) {
 	const path = "/validate-test-metrics"
 	source, _, err := certs.SelfSigned("localhost")

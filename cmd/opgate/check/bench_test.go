@@ -13,8 +13,9 @@ import (
 // benchmarkDocuments is the number of documents that the benchmark judges.
 const benchmarkDocuments = 5000
 
-// BenchmarkFormats judges 5,000 documents in each format: a policy, a Subscription, a plan that is refused, an installed operator and the
-// Namespace, in 1,000 namespaces. The result is CPU time, which another process on the machine does not change.
+// BenchmarkFormats judges 5,000 documents in each format: a policy, a Subscription, a plan that is refused, an
+// installed operator and the Namespace, in 1,000 namespaces. The result is CPU time, which another process on the
+// machine does not change.
 func BenchmarkFormats(b *testing.B) {
 	var text bytes.Buffer
 	for i := range benchmarkDocuments / 5 {

@@ -35,7 +35,8 @@ type judging struct {
 	versions state.Cluster
 }
 
-// judgings returns how objects are judged, with --diff under the old and the new policies. With --cluster it reads the cluster.
+// judgings returns how objects are judged, with --diff under the old and the new policies. With --cluster it reads the
+// cluster.
 func (o *options) judgings(ctx context.Context) (how [2]judging, err error) {
 	versions, err := o.versions.cluster()
 	if err != nil {
@@ -57,8 +58,8 @@ func (o *options) judgings(ctx context.Context) (how [2]judging, err error) {
 	return how, nil
 }
 
-// judge judges the objects of a set, in its order, each as if it were written now to a cluster that holds all the others, and then what else
-// is judged on the cluster. Objects of the set stand in place of those of the cluster.
+// judge judges the objects of a set, in its order, each as if it were written now to a cluster that holds all the
+// others, and then what else is judged on the cluster. Objects of the set stand in place of those of the cluster.
 func (o *options) judge(ctx context.Context, m *manifests.Set, how *judging) (judged []judgement, notes []string, err error) {
 	c := &inspect.Cluster{Mode: rules.ApprovalMode(o.approvalMode), Again: o.asIf == asIfApprovedNow, Installed: o.diff || o.cluster}
 	objects := m.Objects
@@ -83,8 +84,8 @@ func (o *options) judge(ctx context.Context, m *manifests.Set, how *judging) (ju
 	return judged, notes, nil
 }
 
-// storedIn returns what is judged of a cluster, without those that are given: what is installed and what waits and, if asked for,
-// Subscriptions.
+// storedIn returns what is judged of a cluster, without those that are given: what is installed and what waits and, if
+// asked for, Subscriptions.
 func storedIn(c *inspect.Cluster, given []*manifests.Object, subscriptions bool) (stored []*manifests.Object) {
 	type identity struct{ kind, key string }
 	known := map[identity]bool{}

@@ -87,7 +87,8 @@ func (o *options) judgeTwice(ctx context.Context, how [2]judging, stdin io.Reade
 	return nil
 }
 
-// others returns the objects of the new policies, and those of the old ones: on the cluster, the others are not in force.
+// others returns the objects of the new policies, and those of the old ones: on the cluster, the others are not in
+// force.
 func (o *options) others(input []byte) (ofNew, ofOld []*snapshot.Object, err error) {
 	var found [2][]*snapshot.Object
 	for i, name := range []string{o.new, o.old} {
@@ -102,7 +103,8 @@ func (o *options) others(input []byte) (ofNew, ofOld []*snapshot.Object, err err
 	return found[0], found[1], nil
 }
 
-// judgedKey identifies a judged object in two reports: by its name and the overlay that made it, wherever the policies are.
+// judgedKey identifies a judged object in two reports: by its name and the overlay that made it, wherever the policies
+// are.
 type judgedKey struct{ kind, key, overlay, with string }
 
 func keyIn(j *judgement, root string) judgedKey {
@@ -113,7 +115,8 @@ func keyIn(j *judgement, root string) judgedKey {
 	return judgedKey{j.Kind, j.Key(), overlay, j.with}
 }
 
-// compare returns the differences, by effect and then in the order of the input. roots are the names of the old and the new policies.
+// compare returns the differences, by effect and then in the order of the input. roots are the names of the old and the
+// new policies.
 func compare(before, after *report, roots [2]string) *comparison {
 	c := &comparison{count: map[effect]int{}, notes: after.notes}
 	was, is := index(before, roots[0]), index(after, roots[1])
@@ -170,8 +173,8 @@ func effectOf(old, now *judgement) effect {
 	return changed
 }
 
-// sameVerdict reports whether two verdicts refuse for the same reasons and warn of the same. The warnings about a policy itself are previews
-// of what is compared.
+// sameVerdict reports whether two verdicts refuse for the same reasons and warn of the same. The warnings about a
+// policy itself are previews of what is compared.
 func sameVerdict(a, b *judgement) bool {
 	return a.Decision == b.Decision && slices.Equal(inspect.Reasons(&a.Verdict), inspect.Reasons(&b.Verdict)) &&
 		(!a.plain() || slices.Equal(warnings(a), warnings(b)))

@@ -23,7 +23,8 @@ func comparisonFormatNames() []string { return slices.Sorted(maps.Keys(compariso
 
 var headings = map[effect]string{newlyRefused: "newly refused", newlyAllowed: "newly allowed", changed: "changed"}
 
-// printComparison writes a block for each effect, with the objects on which the verdict differs and the sentences that differ.
+// printComparison writes a block for each effect, with the objects on which the verdict differs and the sentences that
+// differ.
 func printComparison(w io.Writer, c *comparison) error {
 	out := bufio.NewWriter(w)
 	last := effect("")

@@ -121,7 +121,8 @@ func TestFormats(t *testing.T) {
 	}
 }
 
-// TestSentencesOnce: for no sample the text says one sentence twice below an object, nor the reason of a plan below its policy.
+// TestSentencesOnce: for no sample the text says one sentence twice below an object, nor the reason of a plan below its
+// policy.
 func TestSentencesOnce(t *testing.T) {
 	for _, s := range samples(t) {
 		out, _, _ := run(s.text, s.flags()...)

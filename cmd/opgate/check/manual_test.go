@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestManual: objects in every form that OLM's manual prints are let through. The only warnings are those for a package by name, which OLM
-// itself does not read (R-CO-9).
+// TestManual: objects in every form that OLM's manual prints are let through. The only warnings are those for a package
+// by name, which OLM itself does not read (R-CO-9).
 func TestManual(t *testing.T) {
 	paths, err := filepath.Glob("testdata/manual/*.yaml")
 	if err != nil || len(paths) != 3 {

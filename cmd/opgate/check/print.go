@@ -43,8 +43,8 @@ func (j *judgement) where() string {
 	return j.Short()
 }
 
-// lines are printed below an object: why it is refused, what is warned of and would be changed, and what the verdict rests on. Each
-// sentence stands there once; the patch is left to the JSON output.
+// lines are printed below an object: why it is refused, what is warned of and would be changed, and what the verdict
+// rests on. Each sentence stands there once; the patch is left to the JSON output.
 func lines(j *judgement) (lines []string) {
 	add := func(line string) {
 		if !slices.Contains(lines, line) {

@@ -64,8 +64,8 @@ func printNotes(w io.Writer, notes []string) {
 	}
 }
 
-// judgeAll judges everything that was gathered: each set apart, and each object that is judged in several once for each verdict on it. It
-// judges nothing if there are problems.
+// judgeAll judges everything that was gathered: each set apart, and each object that is judged in several once for each
+// verdict on it. It judges nothing if there are problems.
 func (o *options) judgeAll(ctx context.Context, in *manifests.Input, how *judging) (*report, error) {
 	r := &report{count: map[rules.Decision]int{}, nothing: nothingRead}
 	if o.cluster {

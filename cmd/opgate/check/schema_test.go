@@ -108,8 +108,8 @@ spec:
 	}
 }
 
-// TestDefinitionsOfOLM has what the definitions of OLM's kinds refuse beyond unknown fields, wrong types and fields that are missing: the
-// input cannot be used, and the field and its line are named.
+// TestDefinitionsOfOLM has what the definitions of OLM's kinds refuse beyond unknown fields, wrong types and fields
+// that are missing: the input cannot be used, and the field and its line are named.
 func TestDefinitionsOfOLM(t *testing.T) {
 	const source = `apiVersion: operators.coreos.com/v1alpha1
 kind: CatalogSource

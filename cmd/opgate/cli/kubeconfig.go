@@ -9,10 +9,11 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Kubeconfig are the flags of kubectl that name a cluster and a user, which kubectl itself does not pass on to plugins. The zero value is the
-// current context.
+// Kubeconfig are the flags of kubectl that name a cluster and a user, which kubectl itself does not pass on to plugins.
+// The zero value is the current context.
 type Kubeconfig struct {
-	// File is a kubeconfig file. Default: the file that $KUBECONFIG names, else ~/.kube/config, else the service account of the pod.
+	// File is a kubeconfig file. Default: the file that $KUBECONFIG names, else ~/.kube/config, else the service
+	// account of the pod.
 	File string
 	// Context is a context of the file. Default: its current context.
 	Context string

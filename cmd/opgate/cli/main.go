@@ -55,9 +55,9 @@ func Program(root *cobra.Command, version string) *cobra.Command {
 	return root
 }
 
-// Main runs a program until it is done or a signal ends it, and ends the process. An error is printed unless its message is
-// empty. The exit code is that of an error with a method ExitCode, as `opgate check` returns it (1 for a refusal, 2 for an
-// unusable input or command line), else 1.
+// Main runs a program until it is done or a signal ends it, and ends the process. An error is printed unless its
+// message is empty. The exit code is that of an error with a method ExitCode, as `opgate check` returns it (1 for a
+// refusal, 2 for an unusable input or command line), else 1.
 func Main(root *cobra.Command) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := root.ExecuteContext(ctx)

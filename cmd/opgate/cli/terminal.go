@@ -28,7 +28,8 @@ func Width(out io.Writer) int {
 	return min(max(width, narrowest), widest)
 }
 
-// Colors reports whether to print in colors: to a terminal that can show them, unless $NO_COLOR is set (https://no-color.org).
+// Colors reports whether to print in colors: to a terminal that can show them, unless $NO_COLOR is set
+// (https://no-color.org).
 func Colors(out io.Writer, environment func(string) string) bool {
 	file, ok := out.(*os.File)
 	return ok && term.IsTerminal(int(file.Fd())) && environment("NO_COLOR") == "" && environment("TERM") != "dumb"

@@ -1,5 +1,5 @@
-// Package cluster reads a cluster once, for commands that judge by it: the objects of the snapshot, each kind with one list in pages, as the
-// gate would hold them, so that the rules return what the gate would answer.
+// Package cluster reads a cluster once, for commands that judge by it: the objects of the snapshot, each kind with one
+// list in pages, as the gate would hold them, so that the rules return what the gate would answer.
 package cluster
 
 import (
@@ -24,7 +24,8 @@ import (
 	"github.com/opgate/opgate/stream"
 )
 
-// dialTimeout bounds a connection to an API server that does not answer. Requests themselves may take as long as they need.
+// dialTimeout bounds a connection to an API server that does not answer. Requests themselves may take as long as they
+// need.
 const dialTimeout = 10 * time.Second
 
 // releaseNamespace is the namespace of the release, if the installation does not choose another one.
@@ -66,8 +67,8 @@ func New(config *rest.Config) (*Reader, error) {
 // Config returns the client configuration. It must not be modified.
 func (r *Reader) Config() *rest.Config { return r.config }
 
-// Each calls a function with the JSON of each object of a kind, of one namespace or, with "", of all. The JSON is valid until the function
-// returns. A missing right is a *Forbidden error, a kind that is not served a *NotServed error.
+// Each calls a function with the JSON of each object of a kind, of one namespace or, with "", of all. The JSON is valid
+// until the function returns. A missing right is a *Forbidden error, a kind that is not served a *NotServed error.
 //
 // Copies that OLM makes of a ClusterServiceVersion in every namespace are left out: nothing is judged by them.
 func (r *Reader) Each(ctx context.Context, kind *snapshot.Kind, namespace string, do func(raw []byte) error) error {

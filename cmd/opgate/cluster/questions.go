@@ -26,8 +26,9 @@ const (
 	resolving = 30 * time.Second
 )
 
-// questions are what a snapshot needs beyond the objects of the cluster: policies completed, packages of catalogs, and what plans change. Most
-// clusters need none of them. They are recorded while a snapshot is built, read, and answered in the next one. Each is asked once.
+// questions are what a snapshot needs beyond the objects of the cluster: policies completed, packages of catalogs, and
+// what plans change. Most clusters need none of them. They are recorded while a snapshot is built, read, and answered
+// in the next one. Each is asked once.
 type questions struct {
 	completions map[types.NamespacedName]*snapshot.Completion
 	packages    map[packageQuestion]*catalog.Package
@@ -157,8 +158,8 @@ type packageFunc func(pkg string, source olm.Catalog) *catalog.Package
 // Get implements templates.Packages.
 func (p packageFunc) Get(pkg string, source olm.Catalog) *catalog.Package { return p(pkg, source) }
 
-// complete resolves the templates of policies, with the rights of the user: what the user may not read is a problem of the policy, which then
-// holds what it governs.
+// complete resolves the templates of policies, with the rights of the user: what the user may not read is a problem of
+// the policy, which then holds what it governs.
 func (in *input) complete(ctx context.Context, policies []*policyv1beta2.OperatorPolicy) {
 	ctx, cancel := context.WithTimeout(ctx, resolving)
 	var running sync.WaitGroup

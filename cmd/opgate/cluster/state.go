@@ -17,19 +17,22 @@ import (
 
 // Options select what is read. The zero value reads all that the gate judges by, in all namespaces.
 type Options struct {
-	// Namespace restricts what OLM stores to one namespace, for commands that judge only there. Policies, Constraints and catalogs are read
-	// whole. Default: all namespaces.
+	// Namespace restricts what OLM stores to one namespace, for commands that judge only there. Policies, Constraints
+	// and catalogs are read whole. Default: all namespaces.
 	Namespace string
-	// Instead are objects that count in place of those of the cluster with the same kind, namespace and name. Default: none.
+	// Instead are objects that count in place of those of the cluster with the same kind, namespace and name. Default:
+	// none.
 	Instead []*snapshot.Object
 	// Without are namespaces that the webhook configurations exclude. Default: opgate-system.
 	Without []string
-	// WithoutContents leaves out what plans change, for commands that judge no plan. Default: it is read where it is judged.
+	// WithoutContents leaves out what plans change, for commands that judge no plan. Default: it is read where it is
+	// judged.
 	WithoutContents bool
-	// Kinds are all that is read, for commands that judge nothing. Default: the kinds that the gate judges by, and what the policies found
-	// there refer to.
+	// Kinds are all that is read, for commands that judge nothing. Default: the kinds that the gate judges by, and what
+	// the policies found there refer to.
 	Kinds []*snapshot.Kind
-	// Seen is called with the JSON of each object, from a goroutine for each kind. The JSON is valid until it returns. Default: not called.
+	// Seen is called with the JSON of each object, from a goroutine for each kind. The JSON is valid until it returns.
+	// Default: not called.
 	Seen func(kind *snapshot.Kind, raw []byte)
 }
 
@@ -40,16 +43,16 @@ var undated time.Time
 type State struct {
 	// Snapshot is what the gate would hold.
 	Snapshot *snapshot.Snapshot
-	// Notes are what could not be read of which the rules know that it is not known, so that they hold what depends on it: the gate may answer
-	// otherwise. They name rights and roles, and may have text that tenants wrote.
+	// Notes are what could not be read of which the rules know that it is not known, so that they hold what depends on
+	// it: the gate may answer otherwise. They name rights and roles, and may have text that tenants wrote.
 	Notes []string
 
 	builder snapshot.Builder
 	listed  base
 }
 
-// With returns what the snapshot would be with other states of objects, which is for questions such as what an edit would change. An edit of a
-// policy that is completed on the cluster has no effect.
+// With returns what the snapshot would be with other states of objects, which is for questions such as what an edit
+// would change. An edit of a policy that is completed on the cluster has no effect.
 func (s *State) With(objects ...*snapshot.Object) *State {
 	with := *s // a copy: the next one is made of this state again
 	with.Snapshot = with.builder.Put(undated, objects...)
@@ -59,15 +62,16 @@ func (s *State) With(objects ...*snapshot.Object) *State {
 // Namespace returns a namespace for judging, as the gate judges a write in it.
 func (s *State) Namespace(name string) *rules.Namespace { return s.Snapshot.WithDependencies(name) }
 
-// decisive are the kinds without which a verdict could be another one; facts are those of which the rules know that they are not known.
+// decisive are the kinds without which a verdict could be another one; facts are those of which the rules know that
+// they are not known.
 var (
 	decisive = []*snapshot.Kind{snapshot.OperatorPolicies, snapshot.Constraints, snapshot.Subscriptions, snapshot.InstallPlans,
 		snapshot.ClusterServiceVersions, snapshot.OperatorGroups, snapshot.OperatorConditions}
 	facts = []*snapshot.Kind{snapshot.Namespaces, snapshot.CatalogSources, snapshot.Policies, snapshot.PolicySets}
 )
 
-// Read reads the cluster: each kind once, all at the same time, then what the policies found there refer to. Errors are *Forbidden with all
-// rights that are missing, *NotServed, or say that the API server cannot be reached.
+// Read reads the cluster: each kind once, all at the same time, then what the policies found there refer to. Errors are
+// *Forbidden with all rights that are missing, *NotServed, or say that the API server cannot be reached.
 func (r *Reader) Read(ctx context.Context, o Options) (*State, error) {
 	if o.Kinds != nil {
 		in := &input{Reader: r, options: o}
@@ -112,7 +116,8 @@ func (in *input) finish(ctx context.Context) (*State, error) {
 	return state, nil
 }
 
-// imagesOfCatalogs returns the kinds with the images that catalogs run, and with what these changed, as far as something judges by them.
+// imagesOfCatalogs returns the kinds with the images that catalogs run, and with what these changed, as far as
+// something judges by them.
 func imagesOfCatalogs(s *snapshot.Snapshot) []*snapshot.Kind {
 	for ns := range s.All() {
 		if ns.JudgesByCatalogImage() {

@@ -1,4 +1,5 @@
-// Package compile is `opgate compile`: it prints the admission policies by which the API server itself holds the core of the gate.
+// Package compile is `opgate compile`: it prints the admission policies by which the API server itself holds the core
+// of the gate.
 package compile
 
 import (

@@ -23,7 +23,8 @@ import (
 	"github.com/opgate/opgate/rules/backstop"
 )
 
-// What is written for the API server: two directories, since each plugin refuses the kinds of the other, and its configuration.
+// What is written for the API server: two directories, since each plugin refuses the kinds of the other, and its
+// configuration.
 const (
 	validatingDir, mutatingDir = "validating", "mutating"
 	manifestFile               = "opgate.yaml"
@@ -56,7 +57,8 @@ func (s *static) validate(identity string) error {
 	return self.CheckNamespaces(s.namespace)
 }
 
-// write writes the files, but only once they have been loaded as the API server loads them: one that it cannot load keeps it from starting.
+// write writes the files, but only once they have been loaded as the API server loads them: one that it cannot load
+// keeps it from starting.
 func (s *static) write(identity string, compiled backstop.Objects, stdout io.Writer) error {
 	in := backstop.StaticInput{Namespace: s.namespace, Opgate: identity, Maintainers: s.maintainers, CertificateWriters: s.certificateWriters,
 		KeepPolicies: s.keepPolicies, Compiled: compiled}

@@ -144,8 +144,8 @@ func deprecationOf(b *bundle, all []declcfg.Deprecation) string {
 	return ""
 }
 
-// compareBundles compares what the catalog has of both. Where one has no manifests, the comparison is about the rest: else everything that
-// the other one has would be a difference, or nothing.
+// compareBundles compares what the catalog has of both. Where one has no manifests, the comparison is about the rest:
+// else everything that the other one has would be a difference, or nothing.
 func compareBundles(before, after *bundle) *result {
 	was, is := before.read(), after.read()
 	r := &result{}

@@ -12,8 +12,8 @@ import (
 	"github.com/opgate/opgate/snapshot"
 )
 
-// ofNamespace are the kinds that a plan is compared with: what is installed in its namespace, the plans that installed it, and the Subscriptions,
-// which name packages and channels.
+// ofNamespace are the kinds that a plan is compared with: what is installed in its namespace, the plans that installed
+// it, and the Subscriptions, which name packages and channels.
 var ofNamespace = []*snapshot.Kind{snapshot.ClusterServiceVersions, snapshot.InstallPlans, snapshot.Subscriptions}
 
 // fromCluster compares plans of the cluster of the current context.

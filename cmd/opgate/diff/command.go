@@ -1,5 +1,5 @@
-// Package diff is `opgate diff`: what a plan, or another version in a catalog, changes beyond what is installed. The comparison is package
-// rules/change, as in the gate, so that it has the same digest.
+// Package diff is `opgate diff`: what a plan, or another version in a catalog, changes beyond what is installed. The
+// comparison is package rules/change, as in the gate, so that it has the same digest.
 package diff
 
 import (
@@ -81,7 +81,8 @@ const example = `  # what the plan would change that waits for approval
   # two versions in a catalog
   opgate diff --catalog catalog/ --from etcdoperator.v0.9.2 --to etcdoperator.v0.9.4`
 
-// Command returns `opgate diff`. Its errors carry the exit code as ExitCode() int, and an empty message where everything has been printed.
+// Command returns `opgate diff`. Its errors carry the exit code as ExitCode() int, and an empty message where
+// everything has been printed.
 func Command() *cobra.Command {
 	var o options
 	cmd := &cobra.Command{

@@ -43,8 +43,8 @@ func (p *painter) line(color, format string, args ...any) {
 	fmt.Fprintln(p, content)
 }
 
-// printText writes a block for each result: what replaces what, its differences with the risky ones first, notes, and the digest with
-// where to write it.
+// printText writes a block for each result: what replaces what, its differences with the risky ones first, notes, and
+// the digest with where to write it.
 func printText(w io.Writer, results []*result, colored bool) error {
 	out := &painter{bufio.NewWriter(w), colored}
 	for i, r := range results {

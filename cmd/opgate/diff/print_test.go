@@ -10,7 +10,8 @@ import (
 	"github.com/opgate/opgate/rules/change"
 )
 
-// shown are results of every form: an upgrade, texts as an attacker would choose them, parts that are missing, and a fault.
+// shown are results of every form: an upgrade, texts as an attacker would choose them, parts that are missing, and a
+// fault.
 func shown() []*result {
 	return []*result{
 		{plan: "shop/install-x7", Set: &change.Set{

@@ -13,8 +13,8 @@ type result struct {
 	// plan is the InstallPlan that brings it, as namespace/name; empty for one of a catalog.
 	plan string
 	*change.Set
-	// notCompared are the parts that the input does not contain, and why says what it has instead. Without them a digest would stand for
-	// another change.
+	// notCompared are the parts that the input does not contain, and why says what it has instead. Without them a
+	// digest would stand for another change.
 	notCompared []part
 	why         string
 }

@@ -67,8 +67,8 @@ func completions(list []rule) (ids []cobra.Completion) {
 	return ids
 }
 
-// selected returns the rules that the arguments, or without any the text on standard input, stand for, each once. listed is set where they
-// are an overview.
+// selected returns the rules that the arguments, or without any the text on standard input, stand for, each once.
+// listed is set where they are an overview.
 func selected(list []rule, args []string, stdin io.Reader) (found []rule, listed bool, err error) {
 	if len(args) == 0 {
 		if !piped(stdin) {

@@ -17,7 +17,8 @@ const root = "../../../"
 
 var outcomeWord = regexp.MustCompile(`\b(Deny|Hold|Warn)\b`)
 
-// TestEveryRuleIsExplained: every rule has a meaning and a remedy, those of policies an example and a sample that exists.
+// TestEveryRuleIsExplained: every rule has a meaning and a remedy, those of policies an example and a sample that
+// exists.
 func TestEveryRuleIsExplained(t *testing.T) {
 	list := all()
 	if want := len(rules.GateRules()) + len(rules.Rules()); len(list) != want {

@@ -18,8 +18,8 @@ var (
 	otherWebhook = regexp.MustCompile(`admission webhook "([^"]+)" denied the request`)
 )
 
-// find returns the rules that one argument stands for: a rule ID, with or without parentheses; the beginning of several, such as plan/;
-// or a text that names rules in parentheses. listed is set for a beginning.
+// find returns the rules that one argument stands for: a rule ID, with or without parentheses; the beginning of
+// several, such as plan/; or a text that names rules in parentheses. listed is set for a beginning.
 func find(list []rule, argument string) (found []rule, listed bool, err error) {
 	id := strings.ToLower(strings.TrimSpace(argument))
 	id = strings.TrimSuffix(strings.TrimPrefix(id, "("), ")")
@@ -100,7 +100,8 @@ func unknown(list []rule, id string) error {
 	return fmt.Errorf(`there is no rule %s; "opgate explain" lists all`, text.Quote(id))
 }
 
-// alike returns the IDs that differ from a word in a few letters, as cobra suggests commands, else those that contain it.
+// alike returns the IDs that differ from a word in a few letters, as cobra suggests commands, else those that contain
+// it.
 func alike(list []rule, word string) (ids []string) {
 	spellings := &cobra.Command{SuggestionsMinimumDistance: 3}
 	for _, r := range list {

@@ -34,7 +34,8 @@ type Edits struct {
 	With func(*snapshot.Object) *snapshot.Snapshot
 }
 
-// Of returns, for the reasons of a plan that an edit of one OperatorPolicy ends, that edit. Each is tried: the plan is judged with it.
+// Of returns, for the reasons of a plan that an edit of one OperatorPolicy ends, that edit. Each is tried: the plan is
+// judged with it.
 func (e *Edits) Of(a *Answer, ns *rules.Namespace) []Edit {
 	edits := []Edit{}
 	replacements := ns.Replacements(a.Plan)

@@ -1,5 +1,5 @@
-// Package inspect asks the rules for commands: what is the verdict on an object of a cluster, what does it rest on, and which edit would change
-// it. No other package below cmd judges.
+// Package inspect asks the rules for commands: what is the verdict on an object of a cluster, what does it rest on, and
+// which edit would change it. No other package below cmd judges.
 package inspect
 
 import (
@@ -49,7 +49,8 @@ type Answer struct {
 	HeldByAPIServer bool
 }
 
-// Judge judges an object as if it were written now, or a plan as if it were approved now. It returns nil for one that is not judged.
+// Judge judges an object as if it were written now, or a plan as if it were approved now. It returns nil for one that
+// is not judged.
 func (c *Cluster) Judge(o *manifests.Object) *Answer {
 	a, schema := c.judge(o)
 	if a == nil {
@@ -112,8 +113,8 @@ func (c *Cluster) JudgePlan(plan *olm.InstallPlan) *Answer {
 	return a
 }
 
-// JudgeCSV returns the part of the verdict on the latest plan that brings a stored ClusterServiceVersion, which is about that operator. Without
-// such a plan it judges the ClusterServiceVersion itself.
+// JudgeCSV returns the part of the verdict on the latest plan that brings a stored ClusterServiceVersion, which is
+// about that operator. Without such a plan it judges the ClusterServiceVersion itself.
 func (c *Cluster) JudgeCSV(key types.NamespacedName, raw []byte) (*Answer, error) {
 	ns := c.WithDependencies(key.Namespace)
 	var latest *olm.InstallPlan
@@ -162,8 +163,8 @@ func (c *Cluster) Unreadable(key types.NamespacedName) *Answer {
 	return nil
 }
 
-// LeftToUsers returns why Opgate does not approve a plan that may be approved, in the words of its event. The option --ungoverned is that of
-// the loop, and not known.
+// LeftToUsers returns why Opgate does not approve a plan that may be approved, in the words of its event. The option
+// --ungoverned is that of the loop, and not known.
 func (c *Cluster) LeftToUsers(plan *olm.InstallPlan) []string {
 	namespace, notes := plan.Metadata.Namespace, []string{}
 	for _, blocker := range rules.JudgeApproval(rules.ApprovalInput{Plan: plan, Namespace: c.WithDependencies(namespace),
@@ -173,8 +174,9 @@ func (c *Cluster) LeftToUsers(plan *olm.InstallPlan) []string {
 	return notes
 }
 
-// backstop reports whether the API server refuses an object for a reason by itself. Where a policy cannot be read, it stores
-// a Subscription as Manual and leaves the refusal to the webhooks; of an unknown package it refuses ClusterServiceVersions alone.
+// backstop reports whether the API server refuses an object for a reason by itself. Where a policy cannot be read, it
+// stores a Subscription as Manual and leaves the refusal to the webhooks; of an unknown package it refuses
+// ClusterServiceVersions alone.
 func backstop(value any, r rules.Reason) bool {
 	switch value.(type) {
 	case *olm.InstallPlan:

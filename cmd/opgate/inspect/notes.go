@@ -80,7 +80,8 @@ func Warnings(v *rules.Verdict) (list []Warning) {
 	return list
 }
 
-// operators returns an answer with the operators that a verdict is about. Those that no policy or Constraint is about are names.
+// operators returns an answer with the operators that a verdict is about. Those that no policy or Constraint is about
+// are names.
 func (c *Cluster) operators(ns *rules.Namespace, v rules.Verdict, names []string) *Answer {
 	a := &Answer{Verdict: v}
 	for i := range v.CSVs {

@@ -22,8 +22,8 @@ import (
 	"github.com/opgate/opgate/cmd/opgate/manifests/sandbox"
 )
 
-// textFields returns a kustomization for each text in the schema of kustomizations, with that text only, as JSON: keys are written KEY:name,
-// the text VALUE. Both are replaced later by their spellings.
+// textFields returns a kustomization for each text in the schema of kustomizations, with that text only, as JSON: keys
+// are written KEY:name, the text VALUE. Both are replaced later by their spellings.
 func textFields(t reflect.Type, depth int) (values []string) {
 	switch t.Kind() {
 	case reflect.String:
@@ -139,8 +139,9 @@ func buildUnchecked(dir string) {
 	_, _ = krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
 }
 
-// TestH1KustomizationsLoadNothing: every text in the schema of kustomizations, with its keys and its value in all spellings that kustomize
-// reads. Whatever kustomize itself would load from elsewhere is refused in our words, before anything is loaded (threat G32).
+// TestH1KustomizationsLoadNothing: every text in the schema of kustomizations, with its keys and its value in all
+// spellings that kustomize reads. Whatever kustomize itself would load from elsewhere is refused in our words, before
+// anything is loaded (threat G32).
 func TestH1KustomizationsLoadNothing(t *testing.T) {
 	w := newOutside(t)
 	loads := map[string]int{}
@@ -177,7 +178,8 @@ func TestH1KustomizationsLoadNothing(t *testing.T) {
 	}
 }
 
-// TestH1SandboxHolds: what the checks of a kustomization do not see loads nothing either: a kustomization by another name, and plugins.
+// TestH1SandboxHolds: what the checks of a kustomization do not see loads nothing either: a kustomization by another
+// name, and plugins.
 func TestH1SandboxHolds(t *testing.T) {
 	w := newOutside(t)
 	transport := http.DefaultTransport
@@ -221,7 +223,8 @@ func bomb(head string) string {
 	return b.String()
 }
 
-// TestH3KustomizationsAreBounded: nothing that a kustomization reads takes more memory or time than a repository needs (threat G33).
+// TestH3KustomizationsAreBounded: nothing that a kustomization reads takes more memory or time than a repository needs
+// (threat G33).
 func TestH3KustomizationsAreBounded(t *testing.T) {
 	resource := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n"
 	for name, c := range map[string]struct {

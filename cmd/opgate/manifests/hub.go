@@ -12,7 +12,8 @@ import (
 // hubOpens begins a template that only the hub of Open Cluster Management resolves.
 const hubOpens = "{{hub"
 
-// hubFields returns the fields of a document that have hub templates, with their lines. A Policy has those of its templates.
+// hubFields returns the fields of a document that have hub templates, with their lines. A Policy has those of its
+// templates.
 func hubFields(d document) (fields []string) {
 	if d.template || !bytes.Contains(d.raw, []byte(hubOpens)) {
 		return nil

@@ -35,7 +35,8 @@ type input struct {
 type Options struct {
 	// Namespace is that of objects that name none.
 	Namespace string
-	// Exclude are patterns of files and directories to leave out, as in .dockerignore; one without a slash counts in every directory.
+	// Exclude are patterns of files and directories to leave out, as in .dockerignore; one without a slash counts in
+	// every directory.
 	Exclude []string
 	// Plain skips no directory and builds no kustomization. Default: repositories have others, which are counted.
 	Plain bool
@@ -61,8 +62,8 @@ type Input struct {
 	unjudged map[unjudged]bool
 }
 
-// Gather reads every file that the names stand for, in the order of the names, directories in the order of their files' names, and builds
-// the kustomizations in directories. Its error is about the patterns.
+// Gather reads every file that the names stand for, in the order of the names, directories in the order of their files'
+// names, and builds the kustomizations in directories. Its error is about the patterns.
 func Gather(names []string, stdin io.Reader, o Options) (*Input, error) {
 	g := &Input{options: o, harmless: map[string]bool{}, reported: map[Problem]bool{}, foreign: map[Place]bool{},
 		unjudged: map[unjudged]bool{}}
@@ -142,8 +143,8 @@ func (in *Input) fault(problems ...Problem) {
 	}
 }
 
-// concern is what a text has that may be the gate's business if a parser takes it otherwise than this program: an API group or a kind that is
-// judged, or what parsers decode into one.
+// concern is what a text has that may be the gate's business if a parser takes it otherwise than this program: an API
+// group or a kind that is judged, or what parsers decode into one.
 var concern = regexp.MustCompile(`open-cluster-management\.io|operators\.coreos\.com|olm\.operatorframework\.io|OperatorPolicy|PolicySet|Subscription|` +
 	`InstallPlan|CatalogSource|OperatorGroup|ClusterServiceVersion|\\[uUx\r\n]|\\[^\x00-\x7f]|binary|![^\s]*%|(?m:^%TAG)`)
 

@@ -181,8 +181,8 @@ func readEarlierPolicy(raw []byte, o *Object) []fieldFault {
 	return nil
 }
 
-// reads returns the reader of a kind of which Every has all fields. It finds those that are unknown, and those that are missing in spec, and
-// decodes what is judged.
+// reads returns the reader of a kind of which Every has all fields. It finds those that are unknown, and those that are
+// missing in spec, and decodes what is judged.
 func reads[Every, T any](decode func(raw []byte) (*T, error), names func(*T) *olm.ObjectMeta, required ...string) func([]byte, *Object) []fieldFault {
 	return func(raw []byte, o *Object) []fieldFault {
 		faults := unknownFields(raw, new(Every))
@@ -243,8 +243,8 @@ func readNamespace(raw []byte, o *Object) []fieldFault {
 	return nil
 }
 
-// readPackage reads what a catalog says of a package. It does not identify the object: a package in several catalogs is several objects of
-// one name.
+// readPackage reads what a catalog says of a package. It does not identify the object: a package in several catalogs is
+// several objects of one name.
 func readPackage(raw []byte, o *Object) []fieldFault {
 	var content map[string]any
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &content); err != nil {

@@ -39,8 +39,9 @@ type build struct {
 	from []string
 }
 
-// buildAll builds the kustomizations in directories, except those that another one is built from, and Components, which are no whole. The
-// checks of a kustomization name what it would load from elsewhere; the sandbox makes sure that nothing is.
+// buildAll builds the kustomizations in directories, except those that another one is built from, and Components, which
+// are no whole. The checks of a kustomization name what it would load from elsewhere; the sandbox makes sure that
+// nothing is.
 func buildAll(dirs []string) (builds []*build, problems []Problem) {
 	if len(dirs) == 0 {
 		return nil, nil
@@ -86,8 +87,8 @@ func relative(err error) string {
 	return strings.Join(strings.Fields(text), " ")
 }
 
-// buildOne builds one kustomization as kubectl does, without plugins, programs and network. It returns nil for a Component. With an
-// error the build has what was read until then.
+// buildOne builds one kustomization as kubectl does, without plugins, programs and network. It returns nil for a
+// Component. With an error the build has what was read until then.
 func buildOne(dir string) (b *build, err error) {
 	b = &build{dir: dir, read: map[string]bool{}}
 	defer func() {
@@ -119,7 +120,8 @@ func buildOne(dir string) (b *build, err error) {
 	return b, nil
 }
 
-// place is where the object that a kustomization changes stands: the document of the same kind and, prefixes and suffixes aside, name.
+// place is where the object that a kustomization changes stands: the document of the same kind and, prefixes and
+// suffixes aside, name.
 func (b *build) place(r *resource.Resource, sources map[string][]document) Place {
 	at := Place{File: b.dir, Kustomization: b.dir}
 	origin, err := r.GetOrigin()
@@ -190,8 +192,8 @@ func (r *recorder) isComponent() bool {
 // maxReads bounds the files that one build reads, each as often as it is named.
 const maxReads = 2048
 
-// ReadFile reads a file that a build asks for. A kustomization that would be loaded from elsewhere is refused before that happens; the
-// one that is built is made to say where each of its objects came from.
+// ReadFile reads a file that a build asks for. A kustomization that would be loaded from elsewhere is refused before
+// that happens; the one that is built is made to say where each of its objects came from.
 func (r *recorder) ReadFile(file string) ([]byte, error) {
 	data, err := readFile(file)
 	if err != nil {
@@ -224,7 +226,8 @@ func (r *recorder) ReadFile(file string) ([]byte, error) {
 
 func (r *recorder) refuse(err error) { r.refused = cmp.Or(r.refused, err) }
 
-// checkAliases returns an error for a document with aliases that stand for more than is read: kustomize writes them out.
+// checkAliases returns an error for a document with aliases that stand for more than is read: kustomize writes them
+// out.
 func checkAliases(name, text string) error {
 	for _, c := range split([]byte(text)) {
 		if err := yamlsize.CheckAliases(c.text, MaxInput); errors.Is(err, yamlsize.ErrTooLarge) {
@@ -234,8 +237,8 @@ func checkAliases(name, text string) error {
 	return nil
 }
 
-// Fields of a kustomization, or of a plugin that kustomize has, whose values are read, and those of them that may be other kustomizations,
-// which kustomize would clone by running git.
+// Fields of a kustomization, or of a plugin that kustomize has, whose values are read, and those of them that may be
+// other kustomizations, which kustomize would clone by running git.
 var (
 	readFields  = []string{"crds", "configurations", "patchesStrategicMerge", "paths", "files", "envs", "env", "path", "targetFilePath"}
 	cloneFields = []string{"resources", "bases", "components", "generators", "transformers", "validators"}

@@ -37,7 +37,8 @@ func TestManyDocuments(t *testing.T) {
 	}
 }
 
-// TestConcerning: a file that cannot be read is no warning if another parser may find an object of OLM or of Opgate in it.
+// TestConcerning: a file that cannot be read is no warning if another parser may find an object of OLM or of Opgate in
+// it.
 func TestConcerning(t *testing.T) {
 	wide := func(s string, bigEndian bool) string {
 		var b strings.Builder

@@ -18,8 +18,9 @@ func alternatives(a, b *build) bool {
 	return a != b && slices.ContainsFunc(a.from, func(dir string) bool { return slices.Contains(b.from, dir) })
 }
 
-// worlds sorts kustomizations. Overlays of one base are alternatives, as for development and production: they describe the same objects,
-// so each is judged apart, together with the overlays of the same name of other bases. What has no alternative belongs to every world.
+// worlds sorts kustomizations. Overlays of one base are alternatives, as for development and production: they describe
+// the same objects, so each is judged apart, together with the overlays of the same name of other bases. What has no
+// alternative belongs to every world.
 func worlds(builds []*build) (common []*build, list []world) {
 	for _, b := range builds {
 		if !slices.ContainsFunc(builds, func(other *build) bool { return alternatives(b, other) }) {
@@ -49,8 +50,8 @@ func (w *world) documents() (all []document) {
 	return all
 }
 
-// unpaired warns of overlays that are judged without one of another base, since none of that has the same name. Policies that are overlays
-// would then judge nothing, without a refusal.
+// unpaired warns of overlays that are judged without one of another base, since none of that has the same name.
+// Policies that are overlays would then judge nothing, without a refusal.
 func unpaired(list []world) (warnings []string) {
 	for i := range list {
 		var others []string

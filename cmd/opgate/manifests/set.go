@@ -1,5 +1,5 @@
-// Package manifests reads manifests as they would be sent to an API server, with the file and the line of each object and field. It finds what
-// kubectl or the API server would refuse to take at all, and judges nothing.
+// Package manifests reads manifests as they would be sent to an API server, with the file and the line of each object
+// and field. It finds what kubectl or the API server would refuse to take at all, and judges nothing.
 package manifests
 
 import (
@@ -33,8 +33,8 @@ type Set struct {
 
 	overlays []*build
 	problems []Problem
-	// foreign are the documents that are no Kubernetes objects, unjudged the objects of Opgate's, OLM's and Open Cluster Management's kinds
-	// that are not judged.
+	// foreign are the documents that are no Kubernetes objects, unjudged the objects of Opgate's, OLM's and Open
+	// Cluster Management's kinds that are not judged.
 	foreign  []Place
 	unjudged []unjudged
 	// files has what plans change.
@@ -61,8 +61,8 @@ func (s *Set) Changes(plan *olm.InstallPlan, replacements []rules.Replacement) *
 	return s.files.Changes(plan, replacements)
 }
 
-// Snapshot returns the state of a cluster that holds nothing but the objects. No policy waits for another one there: what the statuses of
-// Policies would show is not known.
+// Snapshot returns the state of a cluster that holds nothing but the objects. No policy waits for another one there:
+// what the statuses of Policies would show is not known.
 func (s *Set) Snapshot(versions state.Cluster) *snapshot.Snapshot {
 	type key struct {
 		name   string
@@ -81,7 +81,8 @@ func (s *Set) Snapshot(versions state.Cluster) *snapshot.Snapshot {
 	return b.Put(time.Time{}, s.Stored()...)
 }
 
-// Sets returns the sets that the input has, of which each is to be judged apart. Once all have been read, Problems and Notes are complete.
+// Sets returns the sets that the input has, of which each is to be judged apart. Once all have been read, Problems and
+// Notes are complete.
 func (in *Input) Sets() iter.Seq[*Set] {
 	var all []document
 	for _, file := range in.inputs {
@@ -137,7 +138,8 @@ func (in *Input) Unusable(stderr io.Writer) error {
 	return errors.New(text.Count(len(problems), "problem") + " in the input")
 }
 
-// Read reads files, directories or "-", standard input. What it cannot use it prints, and returns an error with an exit code.
+// Read reads files, directories or "-", standard input. What it cannot use it prints, and returns an error with an exit
+// code.
 func Read(files []string, stdin io.Reader, stderr io.Writer, o Options) (*Set, error) {
 	in, err := Gather(files, stdin, o)
 	if err != nil {
@@ -156,8 +158,8 @@ func Read(files []string, stdin io.Reader, stderr io.Writer, o Options) (*Set, e
 	return all, nil
 }
 
-// Notes say what is not judged: overlays without those of another base, what is none of the gate's business and cannot be read, objects that decide over operators by kind, all else by count. judged
-// is a kind that is judged all the same.
+// Notes say what is not judged: overlays without those of another base, what is none of the gate's business and cannot
+// be read, objects that decide over operators by kind, all else by count. judged is a kind that is judged all the same.
 func (in *Input) Notes(judged string) []string {
 	notes := in.unpaired
 	for _, p := range in.sorted(in.warnings) {

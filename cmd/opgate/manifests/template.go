@@ -28,9 +28,9 @@ func (l *loader) allTemplates() {
 	}
 }
 
-// templates reads the OperatorPolicies and Constraints that a Policy applies: they are judged, and judge the rest, like those outside
-// Policies. Opgate does not judge other templates, nor a template whose object is in the input as well, as in what was
-// read from a cluster.
+// templates reads the OperatorPolicies and Constraints that a Policy applies: they are judged, and judge the rest, like
+// those outside Policies. Opgate does not judge other templates, nor a template whose object is in the input as well,
+// as in what was read from a cluster.
 func (l *loader) templates(p policyDocument) {
 	d, policy := p.document, p.policy
 	if policy.Spec.Disabled {

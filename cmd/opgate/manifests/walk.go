@@ -17,8 +17,8 @@ import (
 // chartFile makes a directory a Helm chart.
 const chartFile = "Chart.yaml"
 
-// search finds the manifests in directories. A repository has other files as well: what is recognizably no manifest is skipped
-// and counted, unless strict is set.
+// search finds the manifests in directories. A repository has other files as well: what is recognizably no manifest is
+// skipped and counted, unless strict is set.
 type search struct {
 	strict  bool
 	exclude *patternmatcher.PatternMatcher
@@ -133,8 +133,8 @@ func (s *search) file(path, clean string) (bool, error) {
 	return true, nil
 }
 
-// unbuilt returns the files that are read by themselves: no kustomization was built from them. Those in the directory of a kustomization
-// that does not list them are skipped, since applying the directory does not apply them.
+// unbuilt returns the files that are read by themselves: no kustomization was built from them. Those in the directory
+// of a kustomization that does not list them are skipped, since applying the directory does not apply them.
 func (s *search) unbuilt(files []string, builds []*build) (rest []string) {
 	for _, file := range files {
 		switch {

@@ -130,8 +130,8 @@ func (m *migration) rewriteAll(ctx context.Context) error {
 	}
 }
 
-// one writes an object unchanged. A concurrent write by another client stores it as well. It returns an error only if writing
-// other objects would fail too; a refusal of this object is counted instead.
+// one writes an object unchanged. A concurrent write by another client stores it as well. It returns an error only if
+// writing other objects would fail too; a refusal of this object is counted instead.
 func (m *migration) one(ctx context.Context, op *unstructured.Unstructured) error {
 	if m.dryRun {
 		fmt.Fprintf(m.out, "would write %s/%s\n", op.GetNamespace(), op.GetName())

@@ -65,7 +65,8 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-// TestCompletes asks for completions as a shell does. The command stands for those of other packages that complete plans.
+// TestCompletes asks for completions as a shell does. The command stands for those of other packages that complete
+// plans.
 func TestCompletes(t *testing.T) {
 	objects := sampleWith(t, "bundle-version-deny", "InstallPlan", func(u *unstructured.Unstructured) {
 		u.SetNamespace("shop")

@@ -75,7 +75,8 @@ func keyOf(kind *snapshot.Kind) func(raw []byte) string {
 	return func(raw []byte) string { return displayKey(decode.Read(kind, raw).Key()) }
 }
 
-// names lists the objects of a kind, without an error: a shell cannot show one. Names that a shell would not take for one word are left out.
+// names lists the objects of a kind, without an error: a shell cannot show one. Names that a shell would not take for
+// one word are left out.
 func names(cmd *cobra.Command, prefix string, kind *snapshot.Kind, nameOf func(raw []byte) string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	var of cli.Kubeconfig
 	of.File, _ = cmd.Flags().GetString("kubeconfig") // every command that completes names has both

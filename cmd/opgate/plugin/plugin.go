@@ -1,5 +1,6 @@
-// Package plugin is the commands that look at a cluster, which as kubectl-opgate are those of a kubectl plugin: pending, why, history and
-// tree. They judge by package rules over the objects of the cluster, as the gate does, and write nothing.
+// Package plugin is the commands that look at a cluster, which as kubectl-opgate are those of a kubectl plugin:
+// pending, why, history and tree. They judge by package rules over the objects of the cluster, as the gate does, and
+// write nothing.
 package plugin
 
 import (

@@ -21,8 +21,8 @@ const (
 	formatWide = "wide"
 )
 
-// printData prints a value as JSON, in which everything but printable ASCII is escaped, or as YAML, in which strings are escaped as in messages:
-// terminals obey some characters that neither format has to escape.
+// printData prints a value as JSON, in which everything but printable ASCII is escaped, or as YAML, in which strings
+// are escaped as in messages: terminals obey some characters that neither format has to escape.
 func printData(out io.Writer, format string, value any) error {
 	data, err := json.MarshalIndent(value, "", "  ")
 	if err == nil && format == formatYAML {

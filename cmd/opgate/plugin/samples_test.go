@@ -158,7 +158,8 @@ type judged struct {
 	Edits                           []inspect.Edit
 }
 
-// TestWhyAgreesWithCheck asks why of each InstallPlan in a sample, from a server that has the objects of the sample, and compares with opgate check.
+// TestWhyAgreesWithCheck asks why of each InstallPlan in a sample, from a server that has the objects of the sample,
+// and compares with opgate check.
 func TestWhyAgreesWithCheck(t *testing.T) {
 	bundles, err := filepath.Glob("../../../manifests/samples/bundle-*.yaml")
 	plans, alike := filepath.Glob("../../../manifests/samples/plan-*.yaml")

@@ -170,7 +170,8 @@ func sorted(s *snapshot.Snapshot, kind *snapshot.Kind, namespace string) []*snap
 	return objects
 }
 
-// stateOf returns the state of a Policy or a PolicySet, "NotFound" for one that does not exist, and "" for objects of other kinds.
+// stateOf returns the state of a Policy or a PolicySet, "NotFound" for one that does not exist, and "" for objects of
+// other kinds.
 func stateOf(g *dependency.Graph, r dependency.Ref) string {
 	switch {
 	case r.IsPolicy() && g.Policy(r.Namespace, r.Name) == nil, r.IsSet() && g.Set(r.Namespace, r.Name) == nil:

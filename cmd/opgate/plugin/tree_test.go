@@ -16,7 +16,8 @@ import (
 	"github.com/opgate/opgate/snapshot"
 )
 
-// snapshotOf returns a snapshot with the objects of YAML documents, which seen is called with as when a cluster is read.
+// snapshotOf returns a snapshot with the objects of YAML documents, which seen is called with as when a cluster is
+// read.
 func snapshotOf(t *testing.T, documents string, seen func(*snapshot.Kind, []byte)) *snapshot.Snapshot {
 	t.Helper()
 	var objects []*snapshot.Object

@@ -8,7 +8,8 @@ import (
 	"github.com/opgate/opgate/rules/dependency"
 )
 
-// maxDepth bounds the depth of the tree, and with it the length of its lines. What is deeper is shown as a tree of its own.
+// maxDepth bounds the depth of the tree, and with it the length of its lines. What is deeper is shown as a tree of its
+// own.
 const maxDepth = 24
 
 // walk prints a graph as trees.

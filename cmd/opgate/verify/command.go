@@ -1,5 +1,5 @@
-// Package verify tests that a cluster refuses what Opgate refuses: that the API server reaches the webhooks, trusts their certificate and
-// obeys their answer.
+// Package verify tests that a cluster refuses what Opgate refuses: that the API server reaches the webhooks, trusts
+// their certificate and obeys their answer.
 package verify
 
 import (

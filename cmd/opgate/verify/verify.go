@@ -35,8 +35,8 @@ type verification struct {
 	out       io.Writer
 }
 
-// run tries until the gate refuses the policy or the timeout has passed, but at least once, and returns the last error. While it waits it
-// prints each new error.
+// run tries until the gate refuses the policy or the timeout has passed, but at least once, and returns the last error.
+// While it waits it prints each new error.
 func (v *verification) run(ctx context.Context, timeout time.Duration) error {
 	var refusal, printed string
 	var err error
@@ -54,8 +54,8 @@ func (v *verification) run(ctx context.Context, timeout time.Duration) error {
 	return nil
 }
 
-// try sends the policy, and returns the refusal of the gate. Errors: the API server admitted the policy, it could not call the gate, or
-// something else refused it.
+// try sends the policy, and returns the refusal of the gate. Errors: the API server admitted the policy, it could not
+// call the gate, or something else refused it.
 func (v *verification) try(ctx context.Context) (refusal string, err error) {
 	_, err = v.policies.Apply(ctx, name, v.policy(), metav1.ApplyOptions{
 		FieldManager: name, Force: true, DryRun: []string{metav1.DryRunAll},

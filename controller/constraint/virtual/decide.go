@@ -24,8 +24,8 @@ type Action struct {
 	Verb Verb
 	// Constraint is the name of the Constraint of this virtual operator. It may have been deleted.
 	Constraint string
-	// Object is the object to create, or the result that a patch is to have; Live is the stored object. A deletion has no
-	// Object.
+	// Object is the object to create, or the result that a patch is to have; Live is the stored object. A deletion has
+	// no Object.
 	Object, Live *unstructured.Unstructured
 }
 
@@ -36,8 +36,9 @@ type Decision struct {
 	Taken []string
 }
 
-// Decide compares the desired virtual operators of a namespace with the existing ones. Live has all objects with Opgate's
-// label; an object with the name of a virtual operator but without the label is not Opgate's and is left unchanged.
+// Decide compares the desired virtual operators of a namespace with the existing ones. Live has all objects with
+// Opgate's label; an object with the name of a virtual operator but without the label is not Opgate's and is left
+// unchanged.
 func Decide(ns *rules.Namespace, operators []*Operator, live []*unstructured.Unstructured) Decision {
 	var d Decision
 	if ns.Deleting() || !ns.Exists() {
@@ -71,8 +72,8 @@ func Decide(ns *rules.Namespace, operators []*Operator, live []*unstructured.Uns
 	return d
 }
 
-// ConstraintOf returns the name of the Constraint that an object with Opgate's label was created for, "" for an object that is
-// no virtual operator: if a user set the label while no webhook prevented it, the object must not be deleted.
+// ConstraintOf returns the name of the Constraint that an object with Opgate's label was created for, "" for an object
+// that is no virtual operator: if a user set the label while no webhook prevented it, the object must not be deleted.
 func ConstraintOf(u *unstructured.Unstructured) string {
 	for _, owner := range u.GetOwnerReferences() {
 		if owner.Kind == constraintv1.Kind && rules.VirtualOperatorName(owner.Name) == u.GetName() {

@@ -36,9 +36,9 @@ func (o *Operator) owner() metav1.OwnerReference {
 	return metav1.OwnerReference{APIVersion: constraintv1.GroupVersion.String(), Kind: constraintv1.Kind, Name: o.Constraint, UID: o.uid}
 }
 
-// spec is the smallest that OLM accepts. It has no deployment and no owned kind, and with OwnNamespace as its only install
-// mode OLM never copies it to other namespaces. Empty fields are written as OLM's own types write them: OLM updates whole
-// objects and would change them otherwise.
+// spec is the smallest that OLM accepts. It has no deployment and no owned kind, and with OwnNamespace as its only
+// install mode OLM never copies it to other namespaces. Empty fields are written as OLM's own types write them: OLM
+// updates whole objects and would change them otherwise.
 func (o *Operator) spec() map[string]any {
 	var modes []any
 	for _, mode := range []string{"OwnNamespace", "SingleNamespace", "MultiNamespace", "AllNamespaces"} {
@@ -59,8 +59,8 @@ func (o *Operator) spec() map[string]any {
 	}
 }
 
-// Corrected returns a stored object with the desired content, nil if it needs no change. Fields that others, above all OLM, added
-// are retained.
+// Corrected returns a stored object with the desired content, nil if it needs no change. Fields that others, above all
+// OLM, added are retained.
 func (o *Operator) Corrected(live *unstructured.Unstructured) *unstructured.Unstructured {
 	next := live.DeepCopy()
 	differs := false

@@ -44,8 +44,8 @@ const (
 	ReasonTooLarge        = "TooLarge"
 )
 
-// Of returns the virtual operator that a Constraint requires, nil if it requires none. One that offers properties and selects no
-// namespaces has one with a Problem. Automatic are the properties that it has in addition to its own.
+// Of returns the virtual operator that a Constraint requires, nil if it requires none. One that offers properties and
+// selects no namespaces has one with a Problem. Automatic are the properties that it has in addition to its own.
 func Of(c *constraintv1.Constraint, d *constraint.Definition, automatic []olm.Property) *Operator {
 	text, ok := c.Annotations[rules.VirtualOperatorNamespacesAnnotation]
 	o := &Operator{Constraint: c.Name, Name: rules.VirtualOperatorName(c.Name), uid: c.UID}
@@ -92,8 +92,8 @@ func Automatic(set *constraint.Set) []olm.Property {
 	return automatic
 }
 
-// WantedIn reports whether a namespace needs the operator: its Constraint selects the namespace, and the namespace has something
-// to resolve. The caller checks whether the namespace is known and not terminating.
+// WantedIn reports whether a namespace needs the operator: its Constraint selects the namespace, and the namespace has
+// something to resolve. The caller checks whether the namespace is known and not terminating.
 func (o *Operator) WantedIn(ns *rules.Namespace) bool {
 	return o.Problem == nil && len(ns.Subscriptions()) > 0 && o.selector.Matches(labels.Set(ns.Labels()))
 }

@@ -54,7 +54,8 @@ func (e *evaluation) catalogSource() Finding {
 	return f
 }
 
-// blocking returns the unhealthy CatalogSources, besides the operator's own, that keep OLM from resolving the Subscription.
+// blocking returns the unhealthy CatalogSources, besides the operator's own, that keep OLM from resolving the
+// Subscription.
 func (e *evaluation) blocking() []*olm.CatalogSource {
 	if e.subscription == nil || e.CatalogSource == nil {
 		return nil
@@ -65,9 +66,10 @@ func (e *evaluation) blocking() []*olm.CatalogSource {
 	})
 }
 
-// Prevented reports whether an error has kept OLM from resolving a Subscription, and returns the unhealthy CatalogSources that cause that.
-// OLM resolves from all catalogs in the namespace and in the one for global catalogs, or not at all. The global one is that of the
-// Subscription's catalog, if it is another namespace; else only OLM's message names it ("error using catalogsource olm/community: ...").
+// Prevented reports whether an error has kept OLM from resolving a Subscription, and returns the unhealthy
+// CatalogSources that cause that. OLM resolves from all catalogs in the namespace and in the one for global catalogs,
+// or not at all. The global one is that of the Subscription's catalog, if it is another namespace; else only OLM's
+// message names it ("error using catalogsource olm/community: ...").
 func Prevented(s *olm.Subscription, catalogs []olm.Catalog, get func(olm.Catalog) *olm.CatalogSource) (by []*olm.CatalogSource, prevented bool) {
 	failed := s.Condition(TypeResolutionFailed)
 	if failed == nil || strings.EqualFold(failed.Reason, reasonUnsatisfiable) {
@@ -84,8 +86,9 @@ func Prevented(s *olm.Subscription, catalogs []olm.Catalog, get func(olm.Catalog
 	return by, true
 }
 
-// CatalogRecovered reports whether OLM could not resolve a Subscription because of a CatalogSource, and none is unhealthy now. OLM tries nine
-// times within two seconds. A catalog that is deleted does not make it resolve again, and one that is healthy again only where it is used.
+// CatalogRecovered reports whether OLM could not resolve a Subscription because of a CatalogSource, and none is
+// unhealthy now. OLM tries nine times within two seconds. A catalog that is deleted does not make it resolve again, and
+// one that is healthy again only where it is used.
 func CatalogRecovered(s *olm.Subscription, catalogs []olm.Catalog, get func(olm.Catalog) *olm.CatalogSource) bool {
 	by, prevented := Prevented(s, catalogs, get)
 	return prevented && len(by) == 0 && strings.Contains(s.Condition(TypeResolutionFailed).Message, "catalogsource")

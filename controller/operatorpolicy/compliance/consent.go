@@ -6,8 +6,9 @@ import (
 	"github.com/opgate/opgate/rules"
 )
 
-// reviewed returns, to follow a sentence, who has consented to what an approved plan changes, and what the policy only warns of; "" if there
-// is nothing to say. What holds a plan is among its blockers. Of a finished plan only its annotation is known.
+// reviewed returns, to follow a sentence, who has consented to what an approved plan changes, and what the policy only
+// warns of; "" if there is nothing to say. What holds a plan is among its blockers. Of a finished plan only its
+// annotation is known.
 func (e *evaluation) reviewed(plan *olm.InstallPlan) string {
 	review := e.Rules.Review(plan, e.Namespace)
 	var parts []string

@@ -35,8 +35,8 @@ func (e *evaluation) installed() (csv *Installed, unlinked bool) {
 	return csv, csv != nil && (e.subscription == nil || e.subscription.Status.CurrentCSV != csv.Metadata.Name) // OLM sets installedCSV after it has written the CSV
 }
 
-// installedVersion returns the name for the status, "" if nothing is installed: the version that runs. That is the earlier one while OLM
-// parks its replacement, which the Subscription already names as installed.
+// installedVersion returns the name for the status, "" if nothing is installed: the version that runs. That is the
+// earlier one while OLM parks its replacement, which the Subscription already names as installed.
 func (e *evaluation) installedVersion() string {
 	if e.csv == nil {
 		return ""
@@ -51,7 +51,8 @@ func (e *evaluation) installedVersion() string {
 	return e.csv.Metadata.Name
 }
 
-// The phases of a ClusterServiceVersion that count. One in phase Replacing runs until its replacement, Pending at first, has succeeded.
+// The phases of a ClusterServiceVersion that count. One in phase Replacing runs until its replacement, Pending at
+// first, has succeeded.
 const (
 	phaseSucceeded = "Succeeded"
 	phasePending   = "Pending"

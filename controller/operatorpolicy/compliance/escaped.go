@@ -11,7 +11,8 @@ import (
 // reasonEscaped is for what OLM wrote while no replica answered, and admission would have refused.
 const reasonEscaped = "InstalledDuringOutage"
 
-// escaped adds the ClusterServiceVersions that were installed while Opgate was not running to the finding on ClusterServiceVersions.
+// escaped adds the ClusterServiceVersions that were installed while Opgate was not running to the finding on
+// ClusterServiceVersions.
 func (e *evaluation) escaped(out Outcome) Outcome {
 	if len(e.Escaped) == 0 {
 		return out

@@ -173,7 +173,8 @@ func TestEvaluateExistingInstallation(t *testing.T) {
 	}
 }
 
-// TestA7StrangerIsNoInstallation covers copies that claim that the operator is installed, but do not count as an installation.
+// TestA7StrangerIsNoInstallation covers copies that claim that the operator is installed, but do not count as an
+// installation.
 func TestA7StrangerIsNoInstallation(t *testing.T) {
 	installs := []string{"create Subscription shop/etcd"}
 	missing := map[string]string{TypeSubscription: "False SubscriptionMissing", TypeClusterServiceVersion: "False ClusterServiceVersionMissing"}

@@ -28,8 +28,8 @@ func generating(t *testing.T, manifest string) func(*olm.InstallPlan) {
 	}
 }
 
-// TestRefusedPlans covers approved plans with steps that are refused, such as a plan that OLM created as approved for an operator
-// without a policy, which requires one that this policy forbids.
+// TestRefusedPlans covers approved plans with steps that are refused, such as a plan that OLM created as approved for
+// an operator without a policy, which requires one that this policy forbids.
 func TestRefusedPlans(t *testing.T) {
 	etcd, vault := aCSV("etcd", "0.9.4"), aCSV("vault", "1.0.0")
 	running := func(name string, edit ...func(*olm.InstallPlan)) *olm.InstallPlan {

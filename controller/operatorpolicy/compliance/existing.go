@@ -10,10 +10,10 @@ import (
 	"github.com/opgate/opgate/olm"
 )
 
-// existingInstallation returns the copy of a ClusterServiceVersion, or the original without one, that shows that the operator, installed
-// for all namespaces in another one, serves this namespace too; nil if there is none, or if the policy
-// requires an installation for certain namespaces. A second installation would break both.
-// An operator that is installed in this namespace takes precedence.
+// existingInstallation returns the copy of a ClusterServiceVersion, or the original without one, that shows that the
+// operator, installed for all namespaces in another one, serves this namespace too; nil if there is none, or if the
+// policy requires an installation for certain namespaces. A second installation would break both. An operator that is
+// installed in this namespace takes precedence.
 //
 // Its catalog and version are those of the original: an operator from a catalog that the policy does not name does not
 // count, and neither does, if the policy has a Subscription of its own, a version that it does not allow.
@@ -43,7 +43,8 @@ func (e *evaluation) existingInstallation() *Installed {
 // isOriginal reports whether this is an original in another namespace, of which this one has no copy.
 func (c *Installed) isOriginal() bool { return c.CopiedFrom == c.Metadata.Namespace }
 
-// besides names the operators of the package that serve this namespace from another one, for a policy with an installation of its own.
+// besides names the operators of the package that serve this namespace from another one, for a policy with an
+// installation of its own.
 func (e *evaluation) besides() string {
 	message := ""
 	for i := range e.CSVs {

@@ -14,17 +14,18 @@ import (
 const (
 	// historyLength is the default number of history entries.
 	historyLength = 10
-	// passing is how long a message must stand to be kept although the next one reports the same compliance. An upgrade changes
-	// the message at every step of OLM, and would otherwise fill the history within seconds.
+	// passing is how long a message must stand to be kept although the next one reports the same compliance. An upgrade
+	// changes the message at every step of OLM, and would otherwise fill the history within seconds.
 	passing = 10 * time.Second
 )
 
 // acted matches the messages that report what was done for the policy: they stand until the next evaluation only.
 var acted = regexp.MustCompile(` was (created|updated|deleted|linked again)\b`)
 
-// nextHistory returns the history, newest first, with a message that is reported now, cut to most entries. Kept are the first message
-// after every change of compliance, the last one before it, what was done for the policy, and all that stood long enough to be read; the
-// newest entry always has the present message (R-ST-15). Most is 10 if it is less than 1.
+// nextHistory returns the history, newest first, with a message that is reported now, cut to most entries. Kept are the
+// first message after every change of compliance, the last one before it, what was done for the policy, and all that
+// stood long enough to be read; the newest entry always has the present message (R-ST-15). Most is 10 if it is less
+// than 1.
 func nextHistory(history []policyv1beta2.HistoryEvent, message string, now time.Time, most int) []policyv1beta2.HistoryEvent {
 	next := slices.Clone(history)
 	if len(next) > 1 && next[0].Message != message && now.Sub(next[0].LastTimestamp.Time) < passing &&

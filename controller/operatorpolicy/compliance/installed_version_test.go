@@ -6,8 +6,8 @@ import (
 	"github.com/opgate/opgate/olm"
 )
 
-// TestInstalledVersion: the status names the version that runs. OLM writes the next one to the Subscription as installed before it lets it
-// replace the other.
+// TestInstalledVersion: the status names the version that runs. OLM writes the next one to the Subscription as
+// installed before it lets it replace the other.
 func TestInstalledVersion(t *testing.T) {
 	phase := func(phase string) func(*Installed) { return func(c *Installed) { c.Status.Phase = phase } }
 	for _, tt := range []struct {

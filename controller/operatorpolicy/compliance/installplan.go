@@ -79,8 +79,8 @@ func (e *evaluation) installPlan() Finding {
 		f.Status, f.Reason, f.Message = e.pending(plan)
 		state = compliantIf(f.Status == metav1.ConditionTrue)
 	case olm.PhaseInstalling:
-		// An installation in progress is not a fault of the operator (R-ST-13); what is missing meanwhile counts elsewhere.
-		// Except a step that the account of the OperatorGroup may not do: OLM repeats it without end.
+		// An installation in progress is not a fault of the operator (R-ST-13); what is missing meanwhile counts
+		// elsewhere. Except a step that the account of the OperatorGroup may not do: OLM repeats it without end.
 		tolerated := e.config.UpgradesProgressing == policyv1beta2.ConfigCompliant && !strings.Contains(plan.Status.Message, " is forbidden: ")
 		f.Status, state = statusIf(tolerated), compliantIf(tolerated)
 		f.Reason, f.Message = "InstallPlansInstalling", "the InstallPlan "+planName(plan)+" is installing"+olmError(plan)
@@ -101,8 +101,8 @@ func (e *evaluation) installPlan() Finding {
 	return f
 }
 
-// overrideText says, to follow a sentence, why a user has approved a plan that was refused. Who that was is in the plan's event, and not in
-// the plan.
+// overrideText says, to follow a sentence, why a user has approved a plan that was refused. Who that was is in the
+// plan's event, and not in the plan.
 func overrideText(plan *olm.InstallPlan, reason string) string {
 	return "; a user approved the InstallPlan " + planName(plan) + " although it is refused, and gave the reason " + text.Quote(reason)
 }
@@ -141,7 +141,8 @@ func (e *evaluation) pending(plan *olm.InstallPlan) (metav1.ConditionStatus, str
 	if plan.Spec.Approved {
 		return metav1.ConditionTrue, "InstallPlanApproved", "the InstallPlan " + planName(plan) + " for " + current + " was approved"
 	}
-	// complianceConfig is about upgrades. While nothing is installed, the operator is missing, which only an allow-list permits (R-OP-13).
+	// complianceConfig is about upgrades. While nothing is installed, the operator is missing, which only an allow-list
+	// permits (R-OP-13).
 	what, tolerated := "An installation of ", e.Policy.Spec.ComplianceType == policyv1beta2.MayHave
 	if sub.Status.InstalledCSV != "" {
 		what, tolerated = "An upgrade to ", e.config.UpgradesAvailable == policyv1beta2.ConfigCompliant

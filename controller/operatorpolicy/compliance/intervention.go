@@ -83,15 +83,17 @@ func unreferenced(s *olm.Subscription) []string {
 	return names
 }
 
-// FailureOutdated reports whether OLM could not resolve a Subscription for a ClusterServiceVersion that is gone, or that the Subscription
-// refers to by now. OLM v0.42 may resolve while it deletes a replaced one, v0.46 while it links a new one, and neither resolves again.
+// FailureOutdated reports whether OLM could not resolve a Subscription for a ClusterServiceVersion that is gone, or
+// that the Subscription refers to by now. OLM v0.42 may resolve while it deletes a replaced one, v0.46 while it links a
+// new one, and neither resolves again.
 func FailureOutdated(s *olm.Subscription, csvs []*Installed) bool {
 	return slices.ContainsFunc(unreferenced(s), func(name string) bool {
 		return name == s.Status.CurrentCSV || !slices.ContainsFunc(csvs, func(c *Installed) bool { return c.Metadata.Name == name })
 	})
 }
 
-// failureOutdated is FailureOutdated, also while OLM replaces a ClusterServiceVersion: it resolves once more after that.
+// failureOutdated is FailureOutdated, also while OLM replaces a ClusterServiceVersion: it resolves once more after
+// that.
 func (e *evaluation) failureOutdated() bool {
 	return FailureOutdated(e.subscription, e.CSVs) || e.upgrade != nil && len(unreferenced(e.subscription)) > 0
 }

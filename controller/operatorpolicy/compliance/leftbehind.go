@@ -12,7 +12,8 @@ const (
 	relatedLeftBehind = "Resource is managed by a policy that does not name it any more"
 )
 
-// leftBehind returns the Subscriptions that the policy still manages although it does not name their namespace or package any more.
+// leftBehind returns the Subscriptions that the policy still manages although it does not name their namespace or
+// package any more.
 func (in *Input) leftBehind() []*olm.Subscription {
 	sub := &in.Policy.Spec.Subscription
 	return slices.DeleteFunc(slices.Clone(in.Before), func(s *olm.Subscription) bool {
@@ -20,7 +21,8 @@ func (in *Input) leftBehind() []*olm.Subscription {
 	})
 }
 
-// withLeftBehind returns the findings with what the policy has left behind: the next evaluation knows it from the related objects.
+// withLeftBehind returns the findings with what the policy has left behind: the next evaluation knows it from the
+// related objects.
 func (in *Input) withLeftBehind(findings []Finding) []Finding {
 	findings = slices.Clone(findings)
 	i := slices.IndexFunc(findings, func(f Finding) bool { return f.Type == TypeSubscription })

@@ -9,8 +9,8 @@ import (
 	"github.com/opgate/opgate/olm"
 )
 
-// mayhave evaluates a valid policy that allows an operator and installs nothing: objects that others created are compared and
-// reported, and their absence is Compliant. It writes nothing.
+// mayhave evaluates a valid policy that allows an operator and installs nothing: objects that others created are
+// compared and reported, and their absence is Compliant. It writes nothing.
 func (e *evaluation) mayhave() Outcome {
 	if existing := e.existingInstallation(); existing != nil {
 		out := e.existing(existing)
@@ -36,8 +36,8 @@ func (e *evaluation) mayhave() Outcome {
 	return out
 }
 
-// groupsCreated is the finding on OperatorGroups, which do not count. It lists those that the policy created before: as mustnothave
-// it would remove them, and the status is the only record of them.
+// groupsCreated is the finding on OperatorGroups, which do not count. It lists those that the policy created before: as
+// mustnothave it would remove them, and the status is the only record of them.
 func (e *evaluation) groupsCreated() Finding {
 	f := groupFinding(metav1.ConditionTrue, "OperatorGroupNotApplicable", "OperatorGroups do not count for a mayhave policy")
 	for i := range e.OperatorGroups {
@@ -48,8 +48,9 @@ func (e *evaluation) groupsCreated() Finding {
 	return f
 }
 
-// allowedSubscription compares the Subscription with the fields by which the policy refuses Subscriptions. Whether OLM resolves it is its
-// owner's concern, and no violation: OLM may report a failure for long after an upgrade, and the policy repairs nothing.
+// allowedSubscription compares the Subscription with the fields by which the policy refuses Subscriptions. Whether OLM
+// resolves it is its owner's concern, and no violation: OLM may report a failure for long after an upgrade, and the
+// policy repairs nothing.
 func (e *evaluation) allowedSubscription() Finding {
 	sub := e.subscription
 	switch {

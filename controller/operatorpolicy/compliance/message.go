@@ -49,8 +49,8 @@ var aggregatedTypes = []aggregated{
 	}},
 }
 
-// aggregate summarizes the conditions: the outcome, and the message, which begins with it. What makes the policy NonCompliant comes before
-// all else, and in both parts the most recent change first (R-ST-4).
+// aggregate summarizes the conditions: the outcome, and the message, which begins with it. What makes the policy
+// NonCompliant comes before all else, and in both parts the most recent change first (R-ST-4).
 func aggregate(spec *policyv1beta2.OperatorPolicySpec, conditions []metav1.Condition) (policyv1beta2.ComplianceState, string) {
 	if valid := conditionOf(conditions, TypeValidPolicySpec); valid != nil && valid.Status != metav1.ConditionTrue &&
 		!strings.HasPrefix(strings.ToLower(valid.Message), namespacePrefix) {

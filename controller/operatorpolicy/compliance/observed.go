@@ -54,7 +54,8 @@ type Input struct {
 	Package func(olm.Catalog) *catalog.Package
 	// Approvals are the results for the plans that wait and were not approved, by plan name.
 	Approvals map[string]Approval
-	// Escaped has a sentence for each ClusterServiceVersion that was installed during an outage and that the policy does not allow.
+	// Escaped has a sentence for each ClusterServiceVersion that was installed during an outage and that the policy
+	// does not allow.
 	Escaped []string
 
 	Now time.Time
@@ -65,10 +66,11 @@ type Installed struct {
 	*olm.CSV
 	// Package and Version come from the bundle's properties; empty if it has none.
 	Package, Version string
-	// CopiedFrom is the namespace of the original, "" for one that is installed here; that of the object for an original
-	// without a copy.
+	// CopiedFrom is the namespace of the original, "" for one that is installed here; that of the object for an
+	// original without a copy.
 	CopiedFrom string
-	// Origin is the contents of CopiedFrom, for copies and originals of the policy's package; nil if the original does not exist.
+	// Origin is the contents of CopiedFrom, for copies and originals of the policy's package; nil if the original does
+	// not exist.
 	Origin *Origin
 }
 

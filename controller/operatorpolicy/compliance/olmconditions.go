@@ -11,9 +11,9 @@ import (
 	"github.com/opgate/opgate/olm"
 )
 
-// The conditions of Subscriptions that the status of a policy repeats (R-ST-16). They inform: compliance follows from the conditions on
-// the same subjects. CatalogSourcesUnhealthy is not repeated: the policy has its own condition of that name, on its own
-// catalog and on those that keep OLM from resolving.
+// The conditions of Subscriptions that the status of a policy repeats (R-ST-16). They inform: compliance follows from
+// the conditions on the same subjects. CatalogSourcesUnhealthy is not repeated: the policy has its own condition of
+// that name, on its own catalog and on those that keep OLM from resolving.
 const (
 	TypeInstallPlanMissing = "InstallPlanMissing"
 	TypeInstallPlanPending = "InstallPlanPending"
@@ -57,8 +57,9 @@ func (e *evaluation) subscriptionConditions() []Finding {
 	return findings
 }
 
-// applies reports whether a condition holds now. OLM removes most conditions late, and sets no time for those on unpacking and resolution
-// (setSubsCond in operator-lifecycle-manager pkg/controller/operators/catalog/operator.go), so they are compared with the observed state.
+// applies reports whether a condition holds now. OLM removes most conditions late, and sets no time for those on
+// unpacking and resolution (setSubsCond in operator-lifecycle-manager pkg/controller/operators/catalog/operator.go), so
+// they are compared with the observed state.
 func (e *evaluation) applies(c *olm.SubscriptionCondition) bool {
 	sub := e.subscription
 	plan := e.referred()
@@ -71,7 +72,8 @@ func (e *evaluation) applies(c *olm.SubscriptionCondition) bool {
 	case TypeInstallPlanFailed:
 		return plan != nil && plan.Status.Phase == olm.PhaseFailed
 	case TypeBundleUnpacking, TypeBundleUnpackFailed:
-		// OLM resolves no further for a Subscription with a pending plan, and restores both conditions after it has written that plan.
+		// OLM resolves no further for a Subscription with a pending plan, and restores both conditions after it has
+		// written that plan.
 		return (plan == nil || sub.Status.State != olm.StateUpgradePending) &&
 			(c.Type == TypeBundleUnpackFailed || sub.Condition(TypeBundleUnpackFailed) == nil)
 	default:
@@ -109,8 +111,8 @@ func (e *evaluation) explained(conditionType string) string {
 // resolverLength is the maximum length, in bytes, of a quoted message of OLM's resolver.
 const resolverLength = 16 << 10
 
-// resolverText returns a message of OLM's resolver, which lists the constraints in a different order each time. One that differs from the
-// reported message in the order only is no change, and returns that.
+// resolverText returns a message of OLM's resolver, which lists the constraints in a different order each time. One
+// that differs from the reported message in the order only is no change, and returns that.
 func (e *evaluation) resolverText(message string) string {
 	parts := func(message string) []string {
 		return slices.Sorted(strings.SplitSeq(strings.Replace(message, ": ", ", ", 1), ", "))

@@ -151,8 +151,9 @@ func (e *evaluation) missingGroup() (Finding, []Action, bool) {
 // serviceAccountName is the field of a group with the account that OLM installs as.
 const serviceAccountName = "serviceAccountName"
 
-// recordedGroup returns the spec of the group that was deleted beside what is installed, nil if none is recorded. A user who may delete
-// groups must not make Opgate create one for more namespaces, or without the account that OLM installs as (threat O55).
+// recordedGroup returns the spec of the group that was deleted beside what is installed, nil if none is recorded. A
+// user who may delete groups must not make Opgate create one for more namespaces, or without the account that OLM
+// installs as (threat O55).
 func (e *evaluation) recordedGroup() (spec map[string]any) {
 	record := e.Namespace.Record()
 	if record == nil || record.Group == nil {
@@ -230,8 +231,8 @@ func targetsOf(group map[string]any) (targets []string, known bool) {
 	return targets, len(targets) > 0
 }
 
-// selectsNothing is for a group of which OLM has found no namespace by its selector, to follow a sentence; "" for others. OLM then leaves
-// approved plans where they are, and says why on the plan only.
+// selectsNothing is for a group of which OLM has found no namespace by its selector, to follow a sentence; "" for
+// others. OLM then leaves approved plans where they are, and says why on the plan only.
 func selectsNothing(group map[string]any) string {
 	spec, status := object(group, "spec"), object(group, "status")
 	_, known := targetsOf(group)

@@ -16,7 +16,8 @@ type Origin struct {
 	CSV *Installed
 	// Drifted is set if it is known to differ from its plan.
 	Drifted bool
-	// Targets are the namespaces that its OperatorGroup is for, by the status, "" for all; nil without a group, or with several.
+	// Targets are the namespaces that its OperatorGroup is for, by the status, "" for all; nil without a group, or with
+	// several.
 	Targets []string
 	// Subscriptions are all those of the namespace.
 	Subscriptions []*olm.Subscription
@@ -33,7 +34,8 @@ func (o *Origin) serves(namespace string) bool {
 	return slices.Contains(o.Targets, "") || slices.Contains(o.Targets, namespace)
 }
 
-// provides reports whether the original is of a package: by its own properties, else by the Subscriptions that refer to it.
+// provides reports whether the original is of a package: by its own properties, else by the Subscriptions that refer to
+// it.
 func (o *Origin) provides(pkg string) bool {
 	if o.CSV.Package != "" {
 		return o.CSV.Package == pkg
@@ -77,8 +79,8 @@ func (o *Origin) plan() *olm.InstallPlan {
 	return newest
 }
 
-// preceded reports whether a ClusterServiceVersion is older than the plan that should have installed it. The status of the plan's
-// step does not show it: OLM repeats steps, and then finds existing objects that it has created itself.
+// preceded reports whether a ClusterServiceVersion is older than the plan that should have installed it. The status of
+// the plan's step does not show it: OLM repeats steps, and then finds existing objects that it has created itself.
 func preceded(plan *olm.InstallPlan, csv *Installed) bool {
 	return csv.Metadata.CreationTimestamp < plan.Metadata.CreationTimestamp
 }

@@ -14,9 +14,10 @@ import (
 
 const reasonRefused = "InstallPlanRefused"
 
-// refused adds the running plans that cannot finish to the finding on InstallPlans: the plan of the Subscription, whatever refuses its
-// steps, and those of other operators of which this policy refuses a step, such as a dependency. OLM repeats a refused step for as long as
-// the plan exists, so a forbidden operator would be installed as soon as no replica answers. That is why such a plan is NonCompliant.
+// refused adds the running plans that cannot finish to the finding on InstallPlans: the plan of the Subscription,
+// whatever refuses its steps, and those of other operators of which this policy refuses a step, such as a dependency.
+// OLM repeats a refused step for as long as the plan exists, so a forbidden operator would be installed as soon as no
+// replica answers. That is why such a plan is NonCompliant.
 func (e *evaluation) refused(out Outcome) Outcome {
 	i := slices.IndexFunc(out.Findings, func(f Finding) bool { return f.Type == TypeInstallPlan })
 	if i < 0 {
@@ -44,8 +45,9 @@ func (e *evaluation) refused(out Outcome) Outcome {
 	return out
 }
 
-// holding adds the plans that this policy keeps from being approved, and that its Subscription does not wait for, to the finding on
-// InstallPlans: such as one that brings its package as a dependency. They do not count: the policy does what it is for.
+// holding adds the plans that this policy keeps from being approved, and that its Subscription does not wait for, to
+// the finding on InstallPlans: such as one that brings its package as a dependency. They do not count: the policy does
+// what it is for.
 func (e *evaluation) holding(out Outcome) Outcome {
 	i := slices.IndexFunc(out.Findings, func(f Finding) bool { return f.Type == TypeInstallPlan })
 	if i < 0 {
@@ -83,8 +85,9 @@ func withPlan(related []policyv1beta2.RelatedObject, plan policyv1beta2.RelatedO
 	return append(related, plan)
 }
 
-// unfinished says why an approved plan cannot finish, and what would end it. Deleting the plan is enough where a Subscription is Manual:
-// the next one has to be approved. OLM replaces a deleted plan of Automatic Subscriptions by one that it approves again.
+// unfinished says why an approved plan cannot finish, and what would end it. Deleting the plan is enough where a
+// Subscription is Manual: the next one has to be approved. OLM replaces a deleted plan of Automatic Subscriptions by
+// one that it approves again.
 func (e *evaluation) unfinished(plan *olm.InstallPlan, why []string) string {
 	message := "the InstallPlan " + planName(plan) + " is approved and cannot finish, since OLM repeats what is refused: " + sentences(why) +
 		"; to end that, change what refuses it, or delete the InstallPlan"

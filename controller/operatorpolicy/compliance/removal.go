@@ -85,8 +85,9 @@ func (r *remover) remove(kind, conditionType string, items []item) Finding {
 	return k.finding(items)
 }
 
-// plansKept is the finding on InstallPlans that are retained, which is the default. It does not depend on the Subscription:
-// the plans outlive it (R-RM-3). Related are only the first of them, since a namespace may have any number.
+// plansKept is the finding on InstallPlans that are retained, which is the default. It does not depend on the
+// Subscription: the plans outlive it (R-RM-3). Related are only the first of them, since a namespace may have any
+// number.
 func (s *scope) plansKept(plans []item) Finding {
 	f := s.none(kindInstallPlan, TypeInstallPlan)
 	if len(plans) == 0 {

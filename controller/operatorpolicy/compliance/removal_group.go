@@ -36,8 +36,8 @@ func (s *scope) groups() []*olm.OperatorGroup {
 	return slices.DeleteFunc(slices.Clone(s.OperatorGroups), func(g *olm.OperatorGroup) bool { return g.Metadata.Namespace != s.namespace })
 }
 
-// policysGroup reports whether a group is the one that the policy names, or was generated for the namespace, or was created
-// by the policy, which may have named it before and need not do so to remove the operator (R-RM-3).
+// policysGroup reports whether a group is the one that the policy names, or was generated for the namespace, or was
+// created by the policy, which may have named it before and need not do so to remove the operator (R-RM-3).
 func (s *scope) policysGroup(g *olm.OperatorGroup) bool {
 	if s.createdByPolicy(kindOperatorGroup, &g.Metadata) {
 		return true

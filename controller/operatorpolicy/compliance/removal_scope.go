@@ -179,9 +179,9 @@ func (s *scope) judgeCSVs() []item {
 	return items
 }
 
-// judgeCRDs retains what others may need: deleting a definition deletes all objects of its kind, in the whole cluster. OLM's label
-// alone is no evidence that it is the operator's: OLM also sets it on existing definitions that an
-// operator lists as owned (threat O19).
+// judgeCRDs retains what others may need: deleting a definition deletes all objects of its kind, in the whole cluster.
+// OLM's label alone is no evidence that it is the operator's: OLM also sets it on existing definitions that an operator
+// lists as owned (threat O19).
 func (s *scope) judgeCRDs() []item {
 	keep := cmp.Or(keptIf(s.Policy.Spec.RemovalBehavior.CustomResourceDefinitions != policyv1beta2.RemovalDelete, "customResourceDefinitions"),
 		s.Grants.Missing(rules.GrantDefinitions))
@@ -217,9 +217,9 @@ func (s *scope) shared(crd *CRD) bool {
 	return slices.ContainsFunc(crd.Operators, func(label string) bool { return label != s.label })
 }
 
-// createdFor reports whether a plan of the namespace created a definition for the operator: it has a step for it and one
-// of the package's ClusterServiceVersions, and the definition was created while it ran. The step's status does not show it: OLM repeats
-// steps, and then finds existing objects that it has created itself.
+// createdFor reports whether a plan of the namespace created a definition for the operator: it has a step for it and
+// one of the package's ClusterServiceVersions, and the definition was created while it ran. The step's status does not
+// show it: OLM repeats steps, and then finds existing objects that it has created itself.
 func (s *scope) createdFor(crd *CRD) bool {
 	return slices.ContainsFunc(s.Namespace.Plans(), func(plan *olm.InstallPlan) bool {
 		if plan.Metadata.Namespace != s.namespace || !plan.Spec.Approved || plan.Status.Phase != olm.PhaseComplete ||

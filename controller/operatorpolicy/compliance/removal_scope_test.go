@@ -384,7 +384,8 @@ func TestRemovalOfPlans(t *testing.T) {
 	})
 }
 
-// TestG25DefinitionsStay: without the right to delete definitions they are kept, and the status names the value that grants it.
+// TestG25DefinitionsStay: without the right to delete definitions they are kept, and the status names the value that
+// grants it.
 func TestG25DefinitionsStay(t *testing.T) {
 	in := installed(func(s *site) { s.subscriptions, s.csvs, s.plans = nil, nil, nil; deleteAll(s) }, definitionsRecorded).input()
 	granted()(in)

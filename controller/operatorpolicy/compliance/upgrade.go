@@ -21,9 +21,9 @@ type upgrade struct {
 	until time.Time
 }
 
-// upgrading returns the upgrade in which a ClusterServiceVersion replaces another one or is replaced; nil if there is none, if the new one
-// has failed, takes too long or has to wait for the operator's own consent, or if the policy counts upgrades. Both exist until the new one
-// has succeeded.
+// upgrading returns the upgrade in which a ClusterServiceVersion replaces another one or is replaced; nil if there is
+// none, if the new one has failed, takes too long or has to wait for the operator's own consent, or if the policy
+// counts upgrades. Both exist until the new one has succeeded.
 func (e *evaluation) upgrading(csv *Installed) *upgrade {
 	if csv == nil || e.config.UpgradesProgressing != policyv1beta2.ConfigCompliant {
 		return nil
@@ -65,8 +65,8 @@ func (c *Installed) replaced() int {
 	return 0
 }
 
-// tolerates reports whether a fault of a condition type does not count while an upgrade is in progress. One that counts already, such as
-// that of a new version that OLM tries again, counts until it is gone.
+// tolerates reports whether a fault of a condition type does not count while an upgrade is in progress. One that counts
+// already, such as that of a new version that OLM tries again, counts until it is gone.
 func (e *evaluation) tolerates(conditionType string) bool {
 	if e.upgrade == nil {
 		return false
@@ -90,8 +90,8 @@ func (e *evaluation) wake(out Outcome) Outcome {
 	return out
 }
 
-// waitsForDeployments reports whether a ClusterServiceVersion has not succeeded because of Deployments whose health does not count for the
-// policy. OLM tries to install such a one again and again, with these reasons.
+// waitsForDeployments reports whether a ClusterServiceVersion has not succeeded because of Deployments whose health
+// does not count for the policy. OLM tries to install such a one again and again, with these reasons.
 func (e *evaluation) waitsForDeployments(csv *Installed) bool {
 	if e.config.DeploymentsUnavailable != policyv1beta2.ConfigCompliant || e.Grants.Missing(rules.GrantDeployments) != "" {
 		return false

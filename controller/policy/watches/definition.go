@@ -34,14 +34,15 @@ func (d *definition) serves(version string) bool {
 	return version == "" || slices.Contains(d.Versions, version)
 }
 
-// possible reports whether an object could have that namespace and name. The API server would read others as another request.
+// possible reports whether an object could have that namespace and name. The API server would read others as another
+// request.
 func (d *definition) possible(ref dependency.Ref) bool {
 	valid := func(s string) bool { return s != "" && len(rest.IsValidPathSegmentName(s)) == 0 }
 	return valid(ref.Name) && (!d.Namespaced || valid(ref.Namespace))
 }
 
-// subject returns what to watch for objects of the kind in a namespace, or without one, in all. It uses the storage version, so
-// that reads need no conversion webhook, which may not answer.
+// subject returns what to watch for objects of the kind in a namespace, or without one, in all. It uses the storage
+// version, so that reads need no conversion webhook, which may not answer.
 func (d *definition) subject(namespace string) subject {
 	served := d.Storage
 	if !d.serves(served) || served == "" {

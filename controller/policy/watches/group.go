@@ -2,9 +2,9 @@ package watches
 
 import "k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-// group is the set of dependencies of one kind in one namespace. Its watch covers a fixed set of objects. For further names a second
-// watch is opened, which replaces the first when its initial list is complete: the known state stays available meanwhile, however many
-// names are added one after the other.
+// group is the set of dependencies of one kind in one namespace. Its watch covers a fixed set of objects. For further
+// names a second watch is opened, which replaces the first when its initial list is complete: the known state stays
+// available meanwhile, however many names are added one after the other.
 type group struct {
 	subject
 	targets map[*target]struct{}
@@ -47,8 +47,8 @@ func (w *Watches) open(t *target) {
 	w.extend(g)
 }
 
-// extend opens the next watch of a group if some names are covered by neither watch. A watch that is still being read is not
-// replaced, so there are at most two.
+// extend opens the next watch of a group if some names are covered by neither watch. A watch that is still being read
+// is not replaced, so there are at most two.
 func (w *Watches) extend(g *group) {
 	if g.next != nil && g.next.known.Load() == nil || w.run == nil {
 		return
@@ -71,8 +71,8 @@ func (w *Watches) extend(g *group) {
 	w.run(f)
 }
 
-// promote replaces the current watch with one that has been read, and returns all owners interested in the group. A forbidden watch
-// replaces nothing: what the current one can read stays available.
+// promote replaces the current watch with one that has been read, and returns all owners interested in the group. A
+// forbidden watch replaces nothing: what the current one can read stays available.
 func (w *Watches) promote(g *group, f *watch) owners {
 	w.mu.Lock()
 	defer w.mu.Unlock()

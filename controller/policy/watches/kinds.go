@@ -83,8 +83,8 @@ func (k *Kinds) definition(kind schema.GroupKind) (*definition, bool) {
 	return d, ok
 }
 
-// replace applies a definition that was added (old is nil), changed or deleted (now is nil), and returns the kinds that differ
-// from before.
+// replace applies a definition that was added (old is nil), changed or deleted (now is nil), and returns the kinds that
+// differ from before.
 func (k *Kinds) replace(old, now *definition) (changed []schema.GroupKind) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"github.com/opgate/opgate/rules/dependency"
 )
 
-// Observe returns the state of a target. A target that no owner has set counts as not read; for Policies and PolicySets it reports
-// only whether their kind is served.
+// Observe returns the state of a target. A target that no owner has set counts as not read; for Policies and PolicySets
+// it reports only whether their kind is served.
 func (w *Watches) Observe(t Target) dependency.Observed {
 	d, ok := w.kinds.definition(groupKind(t.Ref))
 	switch {
@@ -36,8 +36,8 @@ func (w *Watches) Observe(t Target) dependency.Observed {
 	return dependency.Observe(object.Object)
 }
 
-// Object returns the stored part of a target: its metadata and the compliance fields of its status; nil if it does not exist, or is
-// not known. It is shared and must not be modified.
+// Object returns the stored part of a target: its metadata and the compliance fields of its status; nil if it does not
+// exist, or is not known. It is shared and must not be modified.
 func (w *Watches) Object(t Target) *unstructured.Unstructured {
 	d, ok := w.kinds.definition(groupKind(t.Ref))
 	if !ok || !d.possible(t.Ref) {

@@ -11,12 +11,13 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// pageSize is the number of objects per list request if the API server does not stream lists: there may be any number of them, of
+// pageSize is the number of objects per list request if the API server does not stream lists: there may be any number
+// of them, of
 // 1.5 MiB each, and most are not stored.
 const pageSize = 20
 
-// store stores what a reflector reads, trimmed, and only selected objects. It costs a tenth of an informer, which has queues and
-// goroutines for each of its handlers.
+// store stores what a reflector reads, trimmed, and only selected objects. It costs a tenth of an informer, which has
+// queues and goroutines for each of its handlers.
 type store struct {
 	cache.Indexer
 	trim func(*unstructured.Unstructured) *unstructured.Unstructured
@@ -133,8 +134,8 @@ func keyOf(u *unstructured.Unstructured) string {
 	return u.GetNamespace() + "/" + u.GetName()
 }
 
-// listWatch lists and watches the selected objects of a resource. Lists are read in pages that are trimmed one by one. Opened is
-// called for each watch that is established.
+// listWatch lists and watches the selected objects of a resource. Lists are read in pages that are trimmed one by one.
+// Opened is called for each watch that is established.
 func listWatch(client dynamic.Interface, resource dynamic.ResourceInterface, field, label string, trim func(*unstructured.Unstructured) *unstructured.Unstructured,
 	opened func()) cache.ListerWatcher {
 	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{

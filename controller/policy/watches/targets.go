@@ -16,9 +16,9 @@ type Target struct {
 	dependency.Ref
 	// Version is the required version of the object; "" is any. The object is read in its storage version.
 	Version string
-	// Template marks an object made of a template of the owner. It is covered by the watch for all template objects of its kind. The
-	// owner is notified when the kind appears, changes or disappears, and when its objects have been read or are forbidden; changes of
-	// the object itself notify the Policy in its labels.
+	// Template marks an object made of a template of the owner. It is covered by the watch for all template objects of
+	// its kind. The owner is notified when the kind appears, changes or disappears, and when its objects have been read
+	// or are forbidden; changes of the object itself notify the Policy in its labels.
 	Template bool
 }
 
@@ -44,8 +44,8 @@ func (o owners) addParents(objects ...*unstructured.Unstructured) {
 	}
 }
 
-// Set sets the targets of an owner, in place of its previous ones; an empty list removes the owner. Policies and PolicySets may be
-// among them, for Dependents, but are not watched here.
+// Set sets the targets of an owner, in place of its previous ones; an empty list removes the owner. Policies and
+// PolicySets may be among them, for Dependents, but are not watched here.
 func (w *Watches) Set(owner types.NamespacedName, targets []Target) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

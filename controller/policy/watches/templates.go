@@ -13,8 +13,8 @@ import (
 	"github.com/opgate/opgate/rules/dependency"
 )
 
-// Owned returns the stored parts of the objects, of all kinds that templates may contain, whose labels name a Policy as their source,
-// sorted. They are shared and must not be modified.
+// Owned returns the stored parts of the objects, of all kinds that templates may contain, whose labels name a Policy as
+// their source, sorted. They are shared and must not be modified.
 func (w *Watches) Owned(parent types.NamespacedName) []*unstructured.Unstructured {
 	w.mu.Lock()
 	watches := slices.Collect(maps.Values(w.templates))
@@ -30,8 +30,8 @@ func (w *Watches) Owned(parent types.NamespacedName) []*unstructured.Unstructure
 	return owned
 }
 
-// Template reports whether all template objects of a kind have been read, or why that is forbidden. For other kinds it returns false
-// and nil.
+// Template reports whether all template objects of a kind have been read, or why that is forbidden. For other kinds it
+// returns false and nil.
 func (w *Watches) Template(group, kind string) (ready bool, forbidden error) {
 	w.mu.Lock()
 	f := w.templates[schema.GroupKind{Group: group, Kind: kind}]
@@ -99,8 +99,8 @@ func indexParent(obj any) ([]string, error) {
 	return nil, nil
 }
 
-// parentOf returns the Policy of a template object, from its labels. A namespaced object belongs to a Policy of the same namespace,
-// whatever its labels say: no user may assign objects to a namespace that is not theirs.
+// parentOf returns the Policy of a template object, from its labels. A namespaced object belongs to a Policy of the
+// same namespace, whatever its labels say: no user may assign objects to a namespace that is not theirs.
 func parentOf(u *unstructured.Unstructured) (types.NamespacedName, bool) {
 	if u == nil {
 		return types.NamespacedName{}, false

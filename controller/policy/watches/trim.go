@@ -14,7 +14,8 @@ import (
 // keptStatus are the fields of a status that are stored.
 var keptStatus = []string{"compliant", "complianceState", "history", "conditions", "observedGeneration", "lastEvaluatedGeneration", "totalViolations", "created"}
 
-// trim removes from template objects all but the metadata and the compliance fields of the status: contents may be of any size.
+// trim removes from template objects all but the metadata and the compliance fields of the status: contents may be of
+// any size.
 func trim(u *unstructured.Unstructured) *unstructured.Unstructured {
 	kept := map[string]any{"apiVersion": u.Object["apiVersion"], "kind": u.Object["kind"]}
 	if metadata, ok := u.Object["metadata"].(map[string]any); ok {
@@ -55,8 +56,8 @@ func unversioned(u *unstructured.Unstructured) map[string]any {
 // maxKept limits, in bytes, each text that is stored of a dependency: its object may be a tenant's.
 const maxKept = 512
 
-// trimDependency removes from a dependency all but what is read of it: its identity, its owner labels and the compliance fields of its
-// status. It is idempotent.
+// trimDependency removes from a dependency all but what is read of it: its identity, its owner labels and the
+// compliance fields of its status. It is idempotent.
 func trimDependency(u *unstructured.Unstructured) *unstructured.Unstructured {
 	metadata, _ := u.Object["metadata"].(map[string]any)
 	kept := only(metadata, "name", "namespace", "uid", "resourceVersion", "generation", "deletionTimestamp")

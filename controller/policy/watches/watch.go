@@ -28,8 +28,8 @@ const longestPause = 10 * time.Minute
 // firstPause and lastPause bound the backoff of a watch that was interrupted.
 const firstPause, lastPause = 800 * time.Millisecond, 30 * time.Second
 
-// subject is what one watch covers: the objects of a kind in a namespace that are dependencies, or one of them, or all template objects of
-// the kind. Subjects that differ in any field need separate watches.
+// subject is what one watch covers: the objects of a kind in a namespace that are dependencies, or one of them, or all
+// template objects of the kind. Subjects that differ in any field need separate watches.
 type subject struct {
 	resource   schema.GroupVersionResource
 	namespaced bool
@@ -50,18 +50,18 @@ func (s subject) right() string {
 	return right
 }
 
-// watch watches objects of a subject with a reflector. If the watch is forbidden the reflector stops, and a new one is started after
-// a backoff.
+// watch watches objects of a subject with a reflector. If the watch is forbidden the reflector stops, and a new one is
+// started after a backoff.
 type watch struct {
 	subject
-	// names are those of the objects that are stored; nil stores all that are made of templates. They do not change: more names need
-	// another watch.
+	// names are those of the objects that are stored; nil stores all that are made of templates. They do not change:
+	// more names need another watch.
 	names   map[string]struct{}
 	client  dynamic.Interface
 	backoff time.Duration
 	log     logr.Logger
-	// onChange is called when the initial list is complete or forbidden, unlike before; changed for each later change of a stored object. An
-	// added object has no old state, a deleted one no new state. Neither may block.
+	// onChange is called when the initial list is complete or forbidden, unlike before; changed for each later change
+	// of a stored object. An added object has no old state, a deleted one no new state. Neither may block.
 	onChange func(before *watchState)
 	changed  func(old, now *unstructured.Unstructured)
 	// read is called for everything that was read.
@@ -107,8 +107,8 @@ func (f *watch) trim(u *unstructured.Unstructured) *unstructured.Unstructured {
 	return nil
 }
 
-// selectors returns the selectors of the watch: a single object is selected by its name, so that nothing else of its kind is read, and
-// permission for that object is enough.
+// selectors returns the selectors of the watch: a single object is selected by its name, so that nothing else of its
+// kind is read, and permission for that object is enough.
 func (f *watch) selectors() (field, label string) {
 	switch {
 	case f.names == nil:

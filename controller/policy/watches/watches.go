@@ -1,11 +1,11 @@
 // Package watches watches the objects that Policies depend on, and those that are made of their templates.
 //
-// All dependencies of a kind in a namespace share one watch, however many Policies depend on them. Other objects that it returns are
-// not stored; a single object is selected by its name, so that nothing else of its kind is read. Package rules/dependency (Budget)
-// limits the number of watches. Objects made of templates are covered by one watch per kind, selected by their label. Kinds come
-// from the CustomResourceDefinitions in the snapshot, so that a kind that is added, changed or deleted is noticed as well. No watch depends on another:
-// a kind that is missing or forbidden reports so and blocks no other kind. Only forbidden watches are retried, with exponential
-// backoff.
+// All dependencies of a kind in a namespace share one watch, however many Policies depend on them. Other objects that
+// it returns are not stored; a single object is selected by its name, so that nothing else of its kind is read. Package
+// rules/dependency (Budget) limits the number of watches. Objects made of templates are covered by one watch per kind,
+// selected by their label. Kinds come from the CustomResourceDefinitions in the snapshot, so that a kind that is added,
+// changed or deleted is noticed as well. No watch depends on another: a kind that is missing or forbidden reports so
+// and blocks no other kind. Only forbidden watches are retried, with exponential backoff.
 package watches
 
 import (
@@ -29,8 +29,8 @@ import (
 type Options struct {
 	// Client lists and watches. Required.
 	Client dynamic.Interface
-	// Notify is called with each owner whose observed state may have changed. It must not block, must be safe for concurrent use, and
-	// may call the Watches. Required.
+	// Notify is called with each owner whose observed state may have changed. It must not block, must be safe for
+	// concurrent use, and may call the Watches. Required.
 	Notify func(owner types.NamespacedName)
 	// Gatekeeper allows Gatekeeper's kinds in templates. Default: not allowed, whatever their definitions declare.
 	Gatekeeper bool
@@ -117,8 +117,8 @@ func (w *Watches) setRun(run func(*watch)) {
 	w.run = run
 }
 
-// Define applies a CustomResourceDefinition that was added (old is nil), changed or deleted (now is nil). A kind that is not defined
-// counts as not served.
+// Define applies a CustomResourceDefinition that was added (old is nil), changed or deleted (now is nil). A kind that
+// is not defined counts as not served.
 func (w *Watches) Define(old, now *snapshot.Object) {
 	for _, kind := range w.kinds.replace(definitionOf(old), definitionOf(now)) {
 		w.settle(kind)
@@ -128,8 +128,8 @@ func (w *Watches) Define(old, now *snapshot.Object) {
 	}
 }
 
-// settle opens and closes the watches of a kind as needed, and notifies the owners that depend on an object of that kind or have a
-// template of it.
+// settle opens and closes the watches of a kind as needed, and notifies the owners that depend on an object of that
+// kind or have a template of it.
 func (w *Watches) settle(kind schema.GroupKind) {
 	w.mu.Lock()
 	for _, t := range w.targets[kind] {

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// Command returns a go command that runs in the module in dir and keeps its temporary files in temp, which must exist. The
-// caller removes temp: when ctx ends, the go command and the compilers that it started are killed, and the go command would
-// not clean up after a gentler signal either.
+// Command returns a go command that runs in the module in dir and keeps its temporary files in temp, which must exist.
+// The caller removes temp: when ctx ends, the go command and the compilers that it started are killed, and the go
+// command would not clean up after a gentler signal either.
 func Command(ctx context.Context, dir, temp string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = dir

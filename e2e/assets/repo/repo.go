@@ -20,7 +20,8 @@ type Checkout struct {
 	Root string
 }
 
-// Find locates the checkout that holds the working directory: the nearest directory above it with the go.mod of the root module.
+// Find locates the checkout that holds the working directory: the nearest directory above it with the go.mod of the
+// root module.
 func Find() (Checkout, error) {
 	dir, err := os.Getwd()
 	if err != nil {

@@ -22,8 +22,8 @@ func (s Stopwatch) Date() string { return s.start.UTC().Format(time.DateOnly) }
 // Seconds is the time since the start in whole seconds.
 func (s Stopwatch) Seconds() int { return int(s.since().Round(time.Second).Seconds()) }
 
-// Left is the time until the end of work of which a share, more than 0, took the time since the start. It is as exact as such an estimate:
-// tens of seconds, such as "4m10s".
+// Left is the time until the end of work of which a share, more than 0, took the time since the start. It is as exact
+// as such an estimate: tens of seconds, such as "4m10s".
 func (s Stopwatch) Left(share float64) string {
 	left := time.Duration(float64(s.since()) * (1 - share) / share)
 	return max(left.Round(10*time.Second), 10*time.Second).String()

@@ -17,8 +17,9 @@ const (
 	maxLine = 300
 )
 
-// File returns up to lines lines from the end of the file at path, indented so that they stand out in an error message, and long ones
-// truncated. A file that cannot be read is described instead: callers are already reporting another failure.
+// File returns up to lines lines from the end of the file at path, indented so that they stand out in an error message,
+// and long ones truncated. A file that cannot be read is described instead: callers are already reporting another
+// failure.
 func File(path string, lines int) string {
 	log, err := read(path)
 	if err != nil {

@@ -59,8 +59,8 @@ func Find(ctx context.Context, dir, name string) (map[int][]string, error) {
 	return all, err
 }
 
-// names reports whether an argument names a file in dir, such as "--data-dir=DIR/etcd". The directory of another checkout may end with the
-// whole path of this one.
+// names reports whether an argument names a file in dir, such as "--data-dir=DIR/etcd". The directory of another
+// checkout may end with the whole path of this one.
 func names(arg, dir string) bool {
 	before, _, found := strings.Cut(arg, dir+"/")
 	return found && (before == "" || strings.HasSuffix(before, "="))
@@ -97,8 +97,8 @@ func endAll(ctx context.Context, out io.Writer, name string, match func(args []s
 	return errors.New("it does not end")
 }
 
-// find returns the processes whose arguments match: those of a program that have dir in them. Arguments identify them, since a
-// recorded process ID may have been reused.
+// find returns the processes whose arguments match: those of a program that have dir in them. Arguments identify them,
+// since a recorded process ID may have been reused.
 func find(ctx context.Context, match func(args []string) bool) (pids []int, err error) {
 	processes, err := commandLines(ctx)
 	if err != nil {
@@ -141,7 +141,8 @@ func commandLinesFromProc() (map[int][]string, error) {
 	return processes, nil
 }
 
-// commandLinesFromPS is for systems without /proc. It cannot distinguish a space inside an argument from one between two.
+// commandLinesFromPS is for systems without /proc. It cannot distinguish a space inside an argument from one between
+// two.
 func commandLinesFromPS(ctx context.Context) (map[int][]string, error) {
 	out, err := exec.CommandContext(ctx, "ps", "-A", "-o", "pid=,args=").Output()
 	if err != nil {

@@ -23,7 +23,8 @@ func TestMain(m *testing.M) {
 	_, _ = io.Copy(io.Discard, os.Stdin)
 }
 
-// TestEnd ends what has its data in a directory, and nothing of another checkout, whose path may contain that of the directory.
+// TestEnd ends what has its data in a directory, and nothing of another checkout, whose path may contain that of the
+// directory.
 func TestEnd(t *testing.T) {
 	mine := t.TempDir()
 	others := filepath.Join(t.TempDir(), mine)

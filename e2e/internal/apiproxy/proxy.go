@@ -1,4 +1,5 @@
-// Package apiproxy is a proxy between one client and the API server, which disturbs requests as broken networks and broken API servers do.
+// Package apiproxy is a proxy between one client and the API server, which disturbs requests as broken networks and
+// broken API servers do.
 package apiproxy
 
 import (
@@ -36,8 +37,8 @@ type Fault struct {
 	RefuseWatches []string
 	// BlackHole keeps all connections open, and passes nothing in either direction.
 	BlackHole bool
-	// Stall are the resources of which watches deliver nothing, also those that begin meanwhile. Connections, pings and lists work. What
-	// was held back is delivered later, unless the client has gone.
+	// Stall are the resources of which watches deliver nothing, also those that begin meanwhile. Connections, pings and
+	// lists work. What was held back is delivered later, unless the client has gone.
 	Stall []string
 }
 
@@ -99,8 +100,8 @@ func (p *Proxy) Stop() error {
 	return err
 }
 
-// Config returns the configuration of a client that sends its requests by way of the proxy. Its user must have a token, since a
-// certificate authenticates to the proxy alone.
+// Config returns the configuration of a client that sends its requests by way of the proxy. Its user must have a token,
+// since a certificate authenticates to the proxy alone.
 func (p *Proxy) Config(user *rest.Config) *rest.Config {
 	config := rest.CopyConfig(user)
 	config.Host = "https://" + p.address

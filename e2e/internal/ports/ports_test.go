@@ -35,8 +35,8 @@ func TestMain(m *testing.M) {
 	_, _ = io.Copy(io.Discard, os.Stdin) // until it is killed
 }
 
-// TestProcesses has processes, and clusters of one process, reserve ports at the same time: each gets its own. The ports of a process that is
-// killed are free again.
+// TestProcesses has processes, and clusters of one process, reserve ports at the same time: each gets its own. The
+// ports of a process that is killed are free again.
 func TestProcesses(t *testing.T) {
 	const processes, clusters = 8, 20
 	var (
@@ -141,7 +141,8 @@ func wantFree(t *testing.T, addresses []string) {
 	t.Errorf("none of %d addresses is free again: %v", len(addresses), last)
 }
 
-// TestRestart: a program may listen on its port, end, and listen again, and no other reservation gets the port meanwhile.
+// TestRestart: a program may listen on its port, end, and listen again, and no other reservation gets the port
+// meanwhile.
 func TestRestart(t *testing.T) {
 	var mine Reservations
 	addresses, err := mine.Take(t.Context(), reservedByEach)
@@ -166,7 +167,8 @@ func TestRestart(t *testing.T) {
 	wantFree(t, addresses)
 }
 
-// TestLeftRunning: what listens without a reservation, such as what a killed harness leaves running, keeps its port, on every interface.
+// TestLeftRunning: what listens without a reservation, such as what a killed harness leaves running, keeps its port, on
+// every interface.
 func TestLeftRunning(t *testing.T) {
 	for _, host := range []string{"127.0.0.1", "0.0.0.0"} {
 		listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", net.JoinHostPort(host, "0"))

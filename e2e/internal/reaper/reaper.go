@@ -18,8 +18,8 @@ import (
 // variable makes a test binary a reaper of the directory that it names.
 const variable = "OPGATE_E2E_REAP"
 
-// Main must be called at the start of a test binary. If that was started as a reaper, it does its work, and the binary must
-// exit with the code; otherwise it does nothing.
+// Main must be called at the start of a test binary. If that was started as a reaper, it does its work, and the binary
+// must exit with the code; otherwise it does nothing.
 func Main(ctx context.Context) (code int, reaper bool) {
 	dir := os.Getenv(variable)
 	if dir == "" {
@@ -28,8 +28,8 @@ func Main(ctx context.Context) (code int, reaper bool) {
 	return reap(ctx, dir), true
 }
 
-// Start starts a process that outlives this one, and then ends the processes that this one leaves running with data in dir. A
-// panic, a test timeout, and SIGKILL all end a test binary without cleanup.
+// Start starts a process that outlives this one, and then ends the processes that this one leaves running with data in
+// dir. A panic, a test timeout, and SIGKILL all end a test binary without cleanup.
 func Start(ctx context.Context, dir string) (dismiss func() error, err error) {
 	program, err := os.Executable()
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/opgate/opgate/e2e/cluster"
 )
 
-// Variable names the directory in which every test process records the rights that it made Opgate use. Only all of them together use
-// all rights, so without it nothing is recorded or checked.
+// Variable names the directory in which every test process records the rights that it made Opgate use. Only all of them
+// together use all rights, so without it nothing is recorded or checked.
 const Variable = "OPGATE_E2E_RIGHTS"
 
 // Record collects the rights that were used. It is safe for concurrent use.

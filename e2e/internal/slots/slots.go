@@ -1,5 +1,6 @@
-// Package slots limits how many tests with a cluster run at once over all test processes of a user: go test runs packages at the
-// same time. A slot is a lock on a file, which the kernel releases when its holder ends, however it ends.
+// Package slots limits how many tests with a cluster run at once over all test processes of a user: go test runs
+// packages at the same time. A slot is a lock on a file, which the kernel releases when its holder ends, however it
+// ends.
 package slots
 
 import (

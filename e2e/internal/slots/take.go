@@ -14,7 +14,8 @@ var taken = struct {
 	byTest map[string]*slot
 }{byTest: map[string]*slot{}}
 
-// slot is shared by the subtests of a test: one that waited for a second slot while it holds the first could wait forever.
+// slot is shared by the subtests of a test: one that waited for a second slot while it holds the first could wait
+// forever.
 type slot struct {
 	once    sync.Once
 	release func() error
@@ -22,8 +23,8 @@ type slot struct {
 	users   int
 }
 
-// Take waits until the test may run a cluster, and releases its slot after the test. As many tests hold one as speed.Clusters allows,
-// over all test processes.
+// Take waits until the test may run a cluster, and releases its slot after the test. As many tests hold one as
+// speed.Clusters allows, over all test processes.
 func Take(t testing.TB) {
 	t.Helper()
 	name, _, _ := strings.Cut(t.Name(), "/")

@@ -1,5 +1,5 @@
-// Package speed measures this machine, so that tests fit it: how long they wait, how long what they measure lasts, and how many of them
-// run at once.
+// Package speed measures this machine, so that tests fit it: how long they wait, how long what they measure lasts, and
+// how many of them run at once.
 package speed
 
 import (
@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// Wait bounds the wait for a condition that an idle machine meets within seconds. It may be large: a test that passes does not
-	// wait for its deadline.
+	// Wait bounds the wait for a condition that an idle machine meets within seconds. It may be large: a test that
+	// passes does not wait for its deadline.
 	Wait = 3 * time.Minute
 	// LongWait is Wait for what takes up to a minute there, such as an installation by OLM.
 	LongWait = 10 * time.Minute
@@ -29,8 +29,8 @@ const (
 const (
 	// rounds is how often the work is measured; the fastest counts, since other processes come and go.
 	rounds = 3
-	// blocks and starts are the work of a round, usualBlocks and usualStarts what they take on the machine that all durations were chosen on,
-	// which has usualProcessors.
+	// blocks and starts are the work of a round, usualBlocks and usualStarts what they take on the machine that all
+	// durations were chosen on, which has usualProcessors.
 	blocks, usualBlocks = 64, 100 * time.Millisecond
 	starts, usualStarts = 20, 50 * time.Millisecond
 	usualProcessors     = 2
@@ -48,8 +48,8 @@ func Scale(d time.Duration) time.Duration {
 	return time.Duration(float64(d) * min(slowness()*fewer, most))
 }
 
-// Parallel returns how many clusters this machine carries at once. Where it is slow they are fewer, but not by as much: tests wait
-// for as long as they need to, and most of what they wait for is not the processor.
+// Parallel returns how many clusters this machine carries at once. Where it is slow they are fewer, but not by as much:
+// tests wait for as long as they need to, and most of what they wait for is not the processor.
 func Parallel() int {
 	n := max(2, int(math.Round(clustersPerProcessor*float64(processors())/math.Sqrt(slowness()))))
 	if available := availableMemory(); available > 0 {
@@ -64,7 +64,8 @@ var clusters int
 // Clusters returns how many clusters run at once: what flag -parallel of the test process states, otherwise Parallel.
 func Clusters() int { return clusters }
 
-// waiting is how many tests of a process may wait for their turn: parallel tests that wait must not keep others from running.
+// waiting is how many tests of a process may wait for their turn: parallel tests that wait must not keep others from
+// running.
 const waiting = 1000
 
 // SetParallel sets Clusters, and lets tests wait for each other. It is to be called before the tests run.

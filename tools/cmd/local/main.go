@@ -1,4 +1,5 @@
-// Command local runs a Kubernetes API server with Opgate in front of it on this machine: in the background, or for a demo.
+// Command local runs a Kubernetes API server with Opgate in front of it on this machine: in the background, or for a
+// demo.
 package main
 
 import (

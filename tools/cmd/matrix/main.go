@@ -1,4 +1,5 @@
-// Command matrix runs tests on several versions of Kubernetes and OLM, and writes the results to docs/compatibility.md and its JSON.
+// Command matrix runs tests on several versions of Kubernetes and OLM, and writes the results to docs/compatibility.md
+// and its JSON.
 package main
 
 import (

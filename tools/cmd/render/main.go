@@ -1,4 +1,5 @@
-// Command render makes the plain manifests, and the documentation of values, from the Helm chart. "make generate" runs it.
+// Command render makes the plain manifests, and the documentation of values, from the Helm chart. "make generate" runs
+// it.
 package main
 
 import (

@@ -20,8 +20,8 @@ import (
 // RepositoryTag is the tag under which Artifact Hub looks for what a repository states about itself.
 const RepositoryTag = "artifacthub.io"
 
-// Artifact makes a packaged chart an artifact, by pushing it with helm to a registry inside this process, and calls use with it while
-// that registry exists. The time of the artifact is that of the file.
+// Artifact makes a packaged chart an artifact, by pushing it with helm to a registry inside this process, and calls use
+// with it while that registry exists. The time of the artifact is that of the file.
 func (h Helm) Artifact(ctx context.Context, file, version string, use func(v1.Image) error) error {
 	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	defer server.Close()

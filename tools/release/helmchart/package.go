@@ -22,8 +22,8 @@ import (
 type Options struct {
 	// Version is the chart's, without v, AppVersion the tag of the image.
 	Version, AppVersion string
-	// ImageDigest is the digest of the image, which becomes the default of the value image.digest: what is installed is then the
-	// image that was signed, whatever becomes of the tag.
+	// ImageDigest is the digest of the image, which becomes the default of the value image.digest: what is installed is
+	// then the image that was signed, whatever becomes of the tag.
 	ImageDigest string
 	// Annotations are added to Chart.yaml.
 	Annotations map[string]string

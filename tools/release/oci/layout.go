@@ -56,8 +56,8 @@ func (l Layout) Find(tag string) (v1.Descriptor, error) {
 	return v1.Descriptor{}, fmt.Errorf("%s holds no %s", filepath.Base(string(l.path)), tag)
 }
 
-// Main returns the one entry with a tag that is neither a signature of another, whose tags are made from its digest, nor has one of
-// the other tags.
+// Main returns the one entry with a tag that is neither a signature of another, whose tags are made from its digest,
+// nor has one of the other tags.
 func (l Layout) Main(signature func(v1.Hash) string, others ...string) (v1.Descriptor, error) {
 	entries, err := l.entries()
 	if err != nil {

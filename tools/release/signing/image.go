@@ -36,9 +36,9 @@ const (
 // Tag is the tag in the repository of an image under which cosign looks for its signatures.
 func Tag(digest v1.Hash) string { return digest.Algorithm + "-" + digest.Hex + ".sig" }
 
-// Image signs an image, or another artifact, that is published in a repository, and returns what to store beside it under Tag: a
-// layer with what was signed, and the signature as an annotation of it. All versions of cosign, and the controllers that verify for a
-// cluster, read this.
+// Image signs an image, or another artifact, that is published in a repository, and returns what to store beside it
+// under Tag: a layer with what was signed, and the signature as an annotation of it. All versions of cosign, and the
+// controllers that verify for a cluster, read this.
 func (k *Key) Image(repository name.Repository, digest v1.Hash) (v1.Image, error) {
 	signed, err := json.Marshal(payload.Cosign{Image: repository.Digest(digest.String())})
 	if err != nil {
@@ -66,8 +66,8 @@ func Referrer(bundleJSON []byte, predicateType string, subject v1.Descriptor) (v
 	}.Image()
 }
 
-// Image verifies all that is signed about an image in a registry: the signature, and every bundle that refers to it. It returns
-// the statements of the bundles by the types of their predicates.
+// Image verifies all that is signed about an image in a registry: the signature, and every bundle that refers to it. It
+// returns the statements of the bundles by the types of their predicates.
 func (v *Verifier) Image(ctx context.Context, ref name.Digest, opts ...remote.Option) (map[string]*intoto.Statement, error) {
 	opts = append([]remote.Option{remote.WithContext(ctx)}, opts...)
 	digest, err := v1.NewHash(ref.DigestStr())
@@ -161,8 +161,8 @@ func (v *Verifier) layer(img v1.Image, descriptor v1.Descriptor, digest v1.Hash)
 	return nil
 }
 
-// readBundle returns the bundle in an artifact, nil if it holds something else. Its layer states what it is: registries differ in what
-// they list as its type.
+// readBundle returns the bundle in an artifact, nil if it holds something else. Its layer states what it is: registries
+// differ in what they list as its type.
 func readBundle(ref name.Digest, opts []remote.Option) ([]byte, error) {
 	img, err := remote.Image(ref, opts...)
 	if err != nil {

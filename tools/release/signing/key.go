@@ -1,5 +1,5 @@
-// Package signing signs what a release holds, and verifies it, with the libraries of Sigstore: images in cosign's layout, and files
-// and statements about them as Sigstore bundles.
+// Package signing signs what a release holds, and verifies it, with the libraries of Sigstore: images in cosign's
+// layout, and files and statements about them as Sigstore bundles.
 package signing
 
 import (

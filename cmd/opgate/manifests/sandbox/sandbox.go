@@ -23,8 +23,9 @@ func (offline) RoundTrip(r *http.Request) (*http.Response, error) {
 	return nil, fmt.Errorf("%s is not loaded: kustomizations are built without network", r.URL.Redacted())
 }
 
-// Run runs a function without the default HTTP transport and without programs in $PATH. It returns an error for one that exceeds its
-// limits. Such a function cannot be ended: it is left behind, still without network and programs, and the process has to end.
+// Run runs a function without the default HTTP transport and without programs in $PATH. It returns an error for one
+// that exceeds its limits. Such a function cannot be ended: it is left behind, still without network and programs, and
+// the process has to end.
 func Run(most Limits, run func()) error {
 	transport, path := http.DefaultTransport, os.Getenv("PATH")
 	http.DefaultTransport = offline{}

@@ -11,7 +11,8 @@ import (
 	"github.com/opgate/opgate/cmd/opgate/manifests/sandbox"
 )
 
-// TestH3SandboxLimits: a function that takes too much memory or time is left behind, still without network and programs.
+// TestH3SandboxLimits: a function that takes too much memory or time is left behind, still without network and
+// programs.
 func TestH3SandboxLimits(t *testing.T) {
 	for name, c := range map[string]struct {
 		most sandbox.Limits

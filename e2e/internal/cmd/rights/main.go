@@ -1,5 +1,5 @@
-// Command rights checks that the tests made Opgate use every right that it is shipped with. "make test-e2e" runs it with the directory in
-// which all of them recorded what was used.
+// Command rights checks that the tests made Opgate use every right that it is shipped with. "make test-e2e" runs it
+// with the directory in which all of them recorded what was used.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Command cainjector runs cert-manager's own CA injector. cert-manager's command of that name is a module that cannot be
-// required, since it replaces cert-manager by a path.
+// Command cainjector runs cert-manager's own CA injector. cert-manager's command of that name is a module that cannot
+// be required, since it replaces cert-manager by a path.
 package main
 
 import (

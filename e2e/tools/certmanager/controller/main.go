@@ -1,5 +1,6 @@
-// Command controller runs cert-manager's own controllers, those that Issuers of kinds CA and SelfSigned and Certificates need.
-// cert-manager's command of that name is a module that cannot be required, since it replaces cert-manager by a path.
+// Command controller runs cert-manager's own controllers, those that Issuers of kinds CA and SelfSigned and
+// Certificates need. cert-manager's command of that name is a module that cannot be required, since it replaces
+// cert-manager by a path.
 package main
 
 import (
