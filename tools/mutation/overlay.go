@@ -93,7 +93,7 @@ var mutations = []mutation{
 	{"admission/gate.go", "func unexpected(kind string, operation, subresource string) rules.Verdict {",
 		`if rules.Mutated("gate/unexpected") { return rules.Verdict{Object: kind} }`},
 	{"admission/candidate.go", "reason.Problem)}}}\n\t\treturn\n\t}", `if rules.Mutated("gate/olm-identity doubt") { return }`},
-	{"admission/candidate.go", "g.candidates.Fix(user.Username))\n\tif v.Decision != rules.Allow",
+	{"admission/candidate.go", "g.Candidates.Fix(user.Username))\n\tif v.Decision != rules.Allow",
 		` && !rules.Mutated("gate/olm-identity candidate")`},
 	{"admission/handler.go", "func (e *endpoint[New, Old]) internal() *admissionv1.AdmissionResponse {",
 		`if rules.Mutated("gate/internal") { return &admissionv1.AdmissionResponse{Allowed: true} }`},
