@@ -256,8 +256,7 @@ func (h Head) foreign(on Platform) string {
 		return "which needs Kubernetes " + h.MinKube
 	}
 	maximum, err := semver.ParseTolerant(h.MaxOpenShift)
-	if cluster, ok := release(on.OpenShift); ok && err == nil && h.MaxOpenShift != "" &&
-		(cluster.Major > maximum.Major || cluster.Major == maximum.Major && cluster.Minor > maximum.Minor) {
+	if cluster, ok := release(on.OpenShift); ok && err == nil && h.MaxOpenShift != "" && olm.NewerOpenShift(cluster, maximum) {
 		return "which runs on OpenShift up to " + h.MaxOpenShift
 	}
 	return ""

@@ -179,3 +179,15 @@ func number(s string) uint64 {
 	}
 	return n
 }
+
+// NewerOpenShift reports whether a version of OpenShift is of a later minor version than another. 4.23 and 5.0 are the same
+// release (normalizeOCPVersion of OLM's controller for OpenShift).
+func NewerOpenShift(version, than semver.Version) bool {
+	release := func(v semver.Version) semver.Version {
+		if v.Major == 4 && v.Minor == 23 {
+			return semver.Version{Major: 5}
+		}
+		return semver.Version{Major: v.Major, Minor: v.Minor}
+	}
+	return release(version).GT(release(than))
+}

@@ -170,3 +170,28 @@ func mustRange(t *testing.T, text string) func(version string) bool {
 	}
 	return func(version string) bool { return contains(semver.MustParse(version)) }
 }
+
+// TestNewerOpenShift: 4.23 and 5.0 are one release, and patch versions do not count.
+func TestNewerOpenShift(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		version, than string
+		want          bool
+	}{
+		{"4.19.3", "4.19", false}, {"4.20.0", "4.19", true}, {"4.18.0", "4.19", false},
+		{"5.0.0", "4.23", false}, {"4.23.7", "5.0", false}, {"5.0.1", "4.22", true}, {"5.1.0", "4.23", true},
+		{"4.23.0", "4.22", true}, {"4.22.9", "5.0", false}, {"4.24.0", "4.23", false}, {"4.24.0", "5.0", false},
+	} {
+		version, than := semver.MustParse(test.version), must(semver.ParseTolerant(test.than))
+		if got := NewerOpenShift(version, than); got != test.want {
+			t.Errorf("%s is newer than %s: %t, want %t", test.version, test.than, got, test.want)
+		}
+	}
+}
+
+func must(v semver.Version, err error) semver.Version {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}

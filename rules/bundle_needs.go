@@ -116,7 +116,7 @@ func tooNewFor(c *Bundle, openshift string) (what, accepted string) {
 	if limit == "" || err != nil {
 		return "", ""
 	}
-	if has.Major > most.Major || has.Major == most.Major && has.Minor > most.Minor {
+	if olm.NewerOpenShift(has, most) {
 		return "is for OpenShift " + limit + " at most", "this cluster has " + openshift
 	}
 	return "", ""

@@ -453,6 +453,10 @@ func TestTooNewFor(t *testing.T) {
 			t.Errorf("on %q: %q", openshift, what)
 		}
 	}
+	limited.authored = `[{"type":"olm.maxOpenShiftVersion","value":"4.23"}]`
+	if what, _ := tooNewFor(limited, "5.0.2"); what != "" {
+		t.Errorf("4.23 and 5.0 are one release: %q", what)
+	}
 }
 
 // TestConstraintAnnotations: the annotation that selects namespaces of virtual operators is judged like the spec.
