@@ -250,7 +250,7 @@ func call(t *testing.T, url, body string, announced bool) *admissionv1.Admission
 	if !announced {
 		reader = struct{ io.Reader }{reader}
 	}
-	response, err := http.Post(url, "application/json", reader) //nolint:noctx // the test's own server
+	response, err := http.Post(url, "application/json", reader)
 	if err != nil {
 		t.Fatalf("announced %t: %v", announced, err)
 	}

@@ -77,8 +77,11 @@ func (m *installModes) UnmarshalJSON(raw []byte) error {
 		Type      string `json:"type"`
 		Supported bool   `json:"supported"`
 	}
-	if tooLargeToReport(raw) || apijson.Unmarshal(raw, &modes) != nil {
+	if tooLargeToReport(raw) {
 		return nil
+	}
+	if err := apijson.Unmarshal(raw, &modes); err != nil {
+		return nil //nolint:nilerr // install modes of another type are none
 	}
 	for _, mode := range modes {
 		if *m == nil {

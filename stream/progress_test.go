@@ -57,7 +57,7 @@ func (q *quiet) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		if query.Get("sendInitialEvents") == "true" {
 			pause(q.late)
-			fmt.Fprintf(w, bookmark, n, `,"annotations":{"k8s.io/initial-events-end":"true"}`) //nolint:errcheck // closed
+			fmt.Fprintf(w, bookmark, n, `,"annotations":{"k8s.io/initial-events-end":"true"}`)
 		} else if seconds > 2 {
 			pause(time.Duration(seconds-2) * time.Second)
 			if stalled {
@@ -66,7 +66,7 @@ func (q *quiet) RoundTrip(r *http.Request) (*http.Response, error) {
 				case <-r.Context().Done():
 				}
 			}
-			fmt.Fprintf(w, bookmark, n, "") //nolint:errcheck // closed
+			fmt.Fprintf(w, bookmark, n, "")
 		}
 		select {
 		case <-timeout:

@@ -236,11 +236,11 @@ spec: {name: %[2]s, channel: alpha, source: catalog, sourceNamespace: olm, insta
 	case apierrors.IsForbidden(err): // by a Constraint
 		return nil
 	case err != nil:
-		return fmt.Errorf("Subscription: %w", err)
+		return fmt.Errorf("create a Subscription: %w", err)
 	}
 	approval, _, _ := unstructured.NestedString(subscription.Object, "spec", "installPlanApproval")
 	if made := approval == "Manual" && len(warned) == 0; made != want {
-		return fmt.Errorf("Subscription: approval %s, warnings %q", approval, warned)
+		return fmt.Errorf("the Subscription has approval %s, warnings %q", approval, warned)
 	}
 	return nil
 }

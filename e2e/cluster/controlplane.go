@@ -58,7 +58,7 @@ func startControlPlane(ctx context.Context, bin assets.Assets, dir string, addre
 	server.Path = bin.KubeAPIServer()
 	server.CertDir = filepath.Join(dir, "kube-apiserver")
 	var err error
-	if server.SecureServing.Address, server.SecureServing.Port, err = net.SplitHostPort(addresses[0]); err != nil {
+	if server.Address, server.Port, err = net.SplitHostPort(addresses[0]); err != nil {
 		return nil, fmt.Errorf("start control plane: %w", err)
 	}
 	server.Configure().

@@ -41,7 +41,7 @@ func TestExplore(t *testing.T) {
 	if *seed != 0 || *walks != len(seeds) {
 		chosen = nil
 		for i := range *walks {
-			chosen = append(chosen, max(*seed, 1)+uint64(i)) //nolint:gosec // not negative
+			chosen = append(chosen, max(*seed, 1)+uint64(i))
 		}
 	}
 	tests := map[string]func(*testing.T){}

@@ -10,7 +10,7 @@ import (
 // generate returns the script of a seed: so many actions, of those that make sense after the ones before if these were
 // accepted.
 func generate(seed uint64, length int) []action {
-	g := &generator{Rand: rand.New(rand.NewPCG(seed, 1)), state: state{}} //nolint:gosec // a walk is to be repeatable
+	g := &generator{Rand: rand.New(rand.NewPCG(seed, 1)), state: state{}}
 	g.add(action{verb: apply, kind: catalogSource, name: catalogName})
 	for len(g.actions) < length-1 {
 		g.add(g.next())

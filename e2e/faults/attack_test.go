@@ -83,8 +83,8 @@ func (a *attacker) approve(ctx context.Context) {
 
 // governed are the namespaces in which no version but one may be approved.
 func (a *attacker) governed() []string {
-	a.play.watcher.mu.Lock()
-	defer a.play.watcher.mu.Unlock()
+	a.watcher.mu.Lock()
+	defer a.watcher.mu.Unlock()
 	namespaces := []string{a.permanent, a.own}
 	if a.strict {
 		namespaces = append(namespaces, a.extra)

@@ -104,7 +104,7 @@ func (p *play) findReplicas(ctx context.Context) error {
 			values, err := scrape(ctx, pod)
 			if err != nil {
 				last = err
-				return false, nil
+				return false, nil //nolint:nilerr // it is asked again
 			}
 			if values["opgate_loop_leading"] == 1 {
 				leading++

@@ -15,9 +15,6 @@ import (
 // missingRegistry has no image that a node could pull.
 const missingRegistry = "registry.invalid"
 
-// missingImage is an image in it.
-const missingImage = missingRegistry + "/opgate"
-
 // TestInstallFails installs a release whose pods cannot start: it blocks nothing. After one of them has been ready, an
 // upgrade that fails, and an outage, refuse what they cannot judge.
 func TestInstallFails(t *testing.T) {

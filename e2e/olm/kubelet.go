@@ -159,7 +159,8 @@ func (k *kubelet) unpack(ctx context.Context, job *batchv1.Job) error {
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("unpack for job %s/%s: %v", job.Namespace, job.Name, err) // reported, even if it is a conflict
+		//nolint:errorlint // a conflict is reported as well: nothing observes it again
+		return fmt.Errorf("unpack for job %s/%s: %v", job.Namespace, job.Name, err)
 	}
 	started := &job.CreationTimestamp
 	if job.Status.StartTime != nil { // by the controller of Jobs, where one runs

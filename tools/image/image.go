@@ -20,9 +20,10 @@ const (
 	// User is who the binary runs as: "nonroot" of distroless, as numbers, so that a kubelet can tell that it is not
 	// root.
 	User = "65532:65532"
-	// Server is the program in the image, and Path the path of its binary.
+	// Server is the program in the image.
 	Server = "opgate-server"
-	Path   = "/" + Server
+	// Path is the path of its binary.
+	Path = "/" + Server
 )
 
 // Metadata is what an image states about itself.

@@ -87,21 +87,13 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	if o.ProbeStaticPolicies {
-		if err := p.add(staticpolicy.NewProber(mgr.GetClient(), o.Namespace, log.WithName("static-policies"), metrics.Registry)); err != nil {
-			return err
-		}
-	}
-	if err := p.addGate(source, known, wasReady); err != nil {
+	if err := errors.Join(p.addProbe(), p.addGate(source, known, wasReady), p.add(known, recorder)); err != nil {
 		return err
 	}
 	for _, r := range upkeep {
 		if err := p.add(untilShutdown{r, ctx}); err != nil {
 			return err
 		}
-	}
-	if err := p.add(known, recorder); err != nil {
-		return err
 	}
 	log.Info("serving", "webhooks", o.WebhookAddress, "health", o.HealthAddress, "metrics", o.MetricsAddress,
 		"approvalMode", o.ApprovalMode, "olmIdentity", o.OLMIdentity[0])
@@ -182,4 +174,13 @@ func (p *process) add(runnables ...manager.Runnable) error {
 // unjudged returns the namespaces that the webhook configurations exclude.
 func (p *process) unjudged() []string {
 	return slices.Concat([]string{p.options.Namespace}, p.options.ExcludedNamespaces)
+}
+
+// addProbe adds what asks for static policies, if that is wanted.
+func (p *process) addProbe() error {
+	if !p.options.ProbeStaticPolicies {
+		return nil
+	}
+	return p.add(staticpolicy.NewProber(p.manager.GetClient(), p.options.Namespace, p.log.WithName("static-policies"),
+		metrics.Registry))
 }

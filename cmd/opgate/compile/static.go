@@ -100,7 +100,7 @@ func (s *static) write(identity string, compiled backstop.Objects, stdout io.Wri
 			return fmt.Errorf("compile: %s: the API server would not start with this directory: %w", filepath.Join(s.dir, d.dir), err)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(s.dir, configurationFile), configuration, 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(s.dir, configurationFile), configuration, 0o644); err != nil { //nolint:gosec // the API server reads it
 		return fmt.Errorf("compile: %w", err)
 	}
 	fmt.Fprintf(stdout, "set %s is in %s: copy its directories to %s on each control plane node, and start kube-apiserver with\n"+
@@ -111,14 +111,14 @@ func (s *static) write(identity string, compiled backstop.Objects, stdout io.Wri
 
 // replace writes a manifest beside others in a directory, if all of them can be loaded together.
 func replace(dir string, text []byte, load func(dir string) error) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // the API server reads it
 		return err
 	}
 	trial, err := os.MkdirTemp(filepath.Dir(dir), ".opgate-")
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(trial)
+	defer func() { _ = os.RemoveAll(trial) }()
 	if err := os.CopyFS(trial, os.DirFS(dir)); err != nil {
 		return err
 	}
@@ -127,7 +127,7 @@ func replace(dir string, text []byte, load func(dir string) error) error {
 	if err := os.RemoveAll(next); err != nil {
 		return err
 	}
-	if err := os.WriteFile(next, text, 0o644); err != nil {
+	if err := os.WriteFile(next, text, 0o644); err != nil { //nolint:gosec // the API server reads it
 		return err
 	}
 	if err := load(trial); err != nil {

@@ -104,6 +104,7 @@ func refusedBySchema(gvk schema.GroupVersionKind, raw []byte) apifield.ErrorList
 	errs := validation.ValidateCustomResource(nil, object, d.validator)
 	errs = append(errs, listtype.ValidateListSetsAndMaps(nil, d.structural, object)...)
 	if len(errs) == 0 { // rules rely on the rest of the schema
+		//nolint:forbidigo // rules of a schema make no calls
 		errs, _ = d.rules.Validate(context.Background(), nil, d.structural, object, nil, celconfig.RuntimeCELCostBudget)
 	}
 	return slices.DeleteFunc(errs, func(err *apifield.Error) bool { return strings.Contains(fmt.Sprint(err.BadValue), hubOpens) })

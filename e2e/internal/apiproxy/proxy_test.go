@@ -106,7 +106,7 @@ func (d *disturbed) watch(t *testing.T, path string) <-chan string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	response, err := d.client.Do(request)
+	response, err := d.client.Do(request) //nolint:bodyclose // the caller closes it
 	if err != nil {
 		t.Fatal(err)
 	}
