@@ -25,6 +25,9 @@ func (o *override) removes() bool { return o.flag == "right" || o.flag == "catal
 // campaign of faults keep.
 const maxStaleness = time.Minute
 
+// MaxStaleness is the one of each gate that is started without another.
+func MaxStaleness() time.Duration { return min(speed.Scale(maxStaleness).Round(time.Second), 5*time.Minute) }
+
 // overrides are all arguments in which the harness differs from the chart with its default values. A process outside a
 // pod needs most of them, the options of a test the others.
 func (c *Cluster) overrides(gate *Gate, opts *GateOptions) []override {
@@ -44,7 +47,7 @@ func (c *Cluster) overrides(gate *Gate, opts *GateOptions) []override {
 			all = append(all, override{flag, value, reason})
 		}
 	}
-	add(true, "max-staleness", min(speed.Scale(maxStaleness).Round(time.Second), 5*time.Minute).String(),
+	add(true, "max-staleness", MaxStaleness().String(),
 		"a machine that many processes share, on which a watch may end late")
 	add(opts.OLMIdentity != OLMUserName, "olm-identity", opts.OLMIdentity, "a test of OLM as another user")
 	add(!opts.Loop, "background-loop", strconv.FormatBool(false), "a test of the gate alone: what users write is not approved meanwhile")

@@ -29,12 +29,12 @@ func TestLoop(t *testing.T) {
 
 // startLoop starts one for a test alone. PackageManifests are a plain kind here: the real server of them takes what it
 // states from catalogs, and cannot be made to say anything else.
-func startLoop(t testing.TB, args ...string) *harness.LoopEnv {
+func startLoop(t testing.TB) *harness.LoopEnv {
 	t.Helper()
 	e := &harness.LoopEnv{Env: harness.StartWithoutGate(t)}
 	harness.Kubectl(t, e.Cluster, cluster.Admin, harness.PackageManifests, "create", "-f", "-")
 	var err error
-	if e.Gate, err = e.StartOpgate(t.Context(), cluster.GateOptions{Loop: true, SecureMetrics: true, Args: args}); err != nil {
+	if e.Gate, err = e.StartOpgate(t.Context(), cluster.GateOptions{Loop: true, SecureMetrics: true}); err != nil {
 		t.Fatal(err)
 	}
 	e.Scraper = e.NewScraper(t, "prometheus", true)

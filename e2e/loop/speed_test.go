@@ -39,12 +39,9 @@ type speedEnv struct {
 	started time.Time
 }
 
-// speedStaleness is that of the chart: how often watches are opened again is a part of what is measured.
-const speedStaleness = 10 * time.Second
-
 func startSpeed(t testing.TB, namespaces int) *speedEnv {
 	t.Helper()
-	e := &speedEnv{LoopEnv: startLoop(t, "--max-staleness="+speedStaleness.String())}
+	e := &speedEnv{LoopEnv: startLoop(t)}
 	ctx := t.Context()
 	for _, u := range []*unstructured.Unstructured{harness.Object(speedCatalog), harness.Object(speedPackage)} {
 		if err := e.Admin.Create(ctx, u); err != nil {
