@@ -26,7 +26,9 @@ func (o *override) removes() bool { return o.flag == "right" || o.flag == "catal
 const maxStaleness = time.Minute
 
 // MaxStaleness is the one of each gate that is started without another.
-func MaxStaleness() time.Duration { return min(speed.Scale(maxStaleness).Round(time.Second), 5*time.Minute) }
+func MaxStaleness() time.Duration {
+	return min(speed.Scale(maxStaleness).Round(time.Second), 5*time.Minute)
+}
 
 // overrides are all arguments in which the harness differs from the chart with its default values. A process outside a
 // pod needs most of them, the options of a test the others.
