@@ -76,7 +76,7 @@ func (p *Prober) probe(ctx context.Context) {
 	value := 1.0
 	if set == "" {
 		value = 0
-		p.log.Info("The API server has no static policies of Opgate: whoever may delete webhook configurations opens the gate")
+		p.log.Info("The API server has no static policies of Opgate: any user who may delete webhook configurations opens the gate")
 	}
 	p.loaded.WithLabelValues(set).Set(value)
 }

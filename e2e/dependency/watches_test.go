@@ -146,7 +146,7 @@ func watchIsShared(t *testing.T, c *cluster.Cluster) {
 	}
 
 	// A change that no Policy depends on notifies no owner; the next one that matters notifies once.
-	harness.Eventually(t, "the waiter is told what it has seen", func(context.Context) error {
+	harness.Eventually(t, "the waiting Policy is notified of what it has seen", func(context.Context) error {
 		if w.toldTimes(waiter) == 0 {
 			return errors.New("not yet")
 		}

@@ -80,7 +80,7 @@ func TestStaticPolicies(t *testing.T) {
 			}
 		}
 	}
-	// An installation comes first: whoever installs updates what they have created.
+	// An installation comes first: an installer updates what it has created.
 	for _, file := range loaded {
 		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 			t.Fatal(err)

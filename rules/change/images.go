@@ -9,7 +9,7 @@ import (
 )
 
 // compareImages adds the registries, with the first element of the path, from which no installed image comes. Hosts
-// such as quay.io serve anybody, so the host alone would say nothing about who publishes.
+// such as quay.io serve every publisher, so the host alone would say nothing about who publishes.
 func compareImages(s *Set, from, to *Contents) error {
 	before, after := from.publishers(), to.publishers()
 	for _, publisher := range sortedKeys(after) {
