@@ -2,7 +2,6 @@ package snapshot
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -13,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/opgate/opgate/internal/panics"
 	"github.com/opgate/opgate/rules"
@@ -126,24 +124,17 @@ func (f *Feed) Start(ctx context.Context) error {
 	policies, others := (<-chan struct{})(nil), []<-chan struct{}{}
 	var running sync.WaitGroup
 	defer running.Wait()
-	follow := func(kind *Kind, namespace string) (known <-chan struct{}, err error) {
-		informer, handled, absent, err := f.informer(kind, kind.GroupVersionResource(), namespace, f.Store.follow(kind, f.MaxStaleness), f.handler())
-		if err != nil {
-			return nil, fmt.Errorf("watch %s: %w", kind.Resource, err)
-		}
-		done := make(chan struct{})
-		running.Go(func() { informer.RunWithContext(ctx) })
+	follow := func(kind *Kind, namespace string) <-chan struct{} {
+		objects := newMirror(f.note)
 		running.Go(func() {
-			select {
-			case <-handled.Done():
-			case <-absent:
-			case <-ctx.Done():
-				return
-			}
-			close(done)
-			f.happened(event{synced: kind})
+			f.reflect(ctx, kind, kind.GroupVersionResource(), namespace, f.Store.follow(kind, f.MaxStaleness), objects)
 		})
-		return done, nil
+		running.Go(func() {
+			if wait(ctx, objects.known) {
+				f.happened(event{synced: kind})
+			}
+		})
+		return objects.known
 	}
 	for _, kind := range kinds {
 		if kind.Readers == Leader || kind.Readers == Ordering && !f.Ordering || kind.Own && f.Namespace == "" {
@@ -154,10 +145,7 @@ func (f *Feed) Start(ctx context.Context) error {
 			continue
 		}
 		for _, namespace := range f.namespacesOf(kind) {
-			known, err := follow(kind, namespace)
-			if err != nil {
-				return err
-			}
+			known := follow(kind, namespace)
 			switch {
 			case kind == OperatorPolicies:
 				policies = known
@@ -186,9 +174,7 @@ func (f *Feed) Start(ctx context.Context) error {
 				if kind.Readers != Leader || slices.Contains(f.Omitted, kind) {
 					continue
 				}
-				if _, err := follow(kind, metav1.NamespaceAll); err != nil {
-					return err
-				}
+				follow(kind, metav1.NamespaceAll)
 			}
 		}
 	}
@@ -221,56 +207,47 @@ func wait(ctx context.Context, all ...<-chan struct{}) bool {
 // NeedLeaderElection returns false: every replica judges, so every replica needs a snapshot.
 func (f *Feed) NeedLeaderElection() bool { return false }
 
-// handler notes the events of an informer.
-func (f *Feed) handler() cache.ResourceEventHandlerFuncs {
-	return cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { f.note(nil, obj.(*Object)) },
-		UpdateFunc: func(old, obj any) { f.note(old.(*Object), obj.(*Object)) },
-		DeleteFunc: func(obj any) {
-			if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-				obj = gone.Obj
+const (
+	// absentPause is the delay after which a kind that is not served is asked for again.
+	absentPause = 30 * time.Second
+	// unfollowedPause bounds the delay after a failure for kinds that no verdict depends on.
+	unfollowedPause = 30 * time.Second
+)
+
+// reflect lists and watches a kind, in a version, of one namespace or of all, until the context ends. If the API server
+// answers that it does not serve an optional kind, it is known to have no objects.
+func (f *Feed) reflect(
+	ctx context.Context, kind *Kind, resource schema.GroupVersionResource, namespace string, progress *stream.Progress, objects *mirror,
+) {
+	read := func(raw []byte) (runtime.Object, error) { return f.reader.Read(kind, raw), nil }
+	longest := unfollowedPause
+	if progress != nil {
+		longest = progress.LongestPause()
+	}
+	var once sync.Once
+	r := stream.Reflection{
+		Name: resource.String(), From: f.Client.Selecting(resource, namespace, kind.Selector, read, progress), Example: &Object{}, Into: objects, Longest: longest,
+		Failed: func(err error) {
+			if kind.Optional && apierrors.IsNotFound(err) {
+				progress.Forget()
+				once.Do(func() { f.Log.Info("kind not served, continuing without it", "resource", kind.Resource) })
+				objects.markKnown()
+				select {
+				case <-time.After(absentPause):
+				case <-ctx.Done():
+				}
+				return
 			}
-			f.note(obj.(*Object), nil)
+			if kind == OperatorPolicies {
+				f.noteFailure(err)
+			}
+			if f.Interrupted != nil {
+				f.Interrupted()
+			}
+			f.Log.Info("watch interrupted, retrying", "resource", kind.Resource, "error", err.Error())
 		},
 	}
-}
-
-// informer returns the informer of a kind, in a version, of one namespace or of all, with a handler of its events.
-// handled is done when everything that was listed has been received, absent is closed when the API server answers that
-// it does not serve an optional kind.
-func (f *Feed) informer(
-	kind *Kind, resource schema.GroupVersionResource, namespace string, progress *stream.Progress, handler cache.ResourceEventHandlerFuncs,
-) (_ cache.SharedIndexInformer, handled cache.DoneChecker, absent <-chan struct{}, err error) {
-	notServed := make(chan struct{})
-	var once sync.Once
-	read := func(raw []byte) (runtime.Object, error) { return f.reader.Read(kind, raw), nil }
-	objects := f.Client.Selecting(resource, namespace, kind.Selector, read, progress)
-	informer := cache.NewSharedIndexInformerWithOptions(objects, &Object{}, cache.SharedIndexInformerOptions{})
-	err = informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
-		if kind.Optional && apierrors.IsNotFound(err) {
-			progress.Forget()
-			once.Do(func() {
-				close(notServed)
-				f.Log.Info("kind not served, continuing without it", "resource", kind.Resource)
-			})
-			return
-		}
-		if kind == OperatorPolicies {
-			f.noteFailure(err)
-		}
-		if f.Interrupted != nil {
-			f.Interrupted()
-		}
-		f.Log.Info("watch interrupted, retrying", "resource", kind.Resource, "error", err.Error())
-	})
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	registration, err := informer.AddEventHandler(handler)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	return informer, registration.HasSyncedChecker(), notServed, nil
+	r.Run(ctx)
 }
 
 // conversionGrace is how long only policies may be missing before this process reports ready to convert

@@ -9,24 +9,20 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/watch"
 )
 
 const (
-	// shortest is the period of a watch that has shown no progress for a while: the first sign of it comes within three
+	// shortest is the period of a watch that has shown no progress for a while: the first sign of it comes within two
 	// seconds.
-	shortest = 3 * time.Second
-	// slack is how much later than at its timeout a watch may end.
-	slack = 2 * time.Second
-	// refusedRetry is the delay after which a watch that was refused a connection is opened again. The delay of a
-	// reflector grows to a minute, which would be added to an outage of the API server.
-	refusedRetry = time.Second
+	shortest = 2 * time.Second
+	// leastSlack is how much later than at its timeout a watch may end, at least.
+	leastSlack = 2 * time.Second
 )
 
 // Progress records how current the watch of a resource is, and keeps it so: the API server sends bookmarks once a
-// minute, but ends a watch when it was asked to, so a watch is opened for a part of the bound only, and then again from
-// where it ended. A list, an event, a bookmark and that end show that nothing was withheld until then. A watch that
+// minute, but ends a watch when it was asked to, so a watch is opened for half of the bound, and then again from where
+// it ended. A list, an event, a bookmark and that end show that nothing was withheld until then. A watch that
 // does not end in time is closed and opened again (threat G1). It is safe for concurrent use.
 type Progress struct {
 	bound     time.Duration
@@ -80,11 +76,18 @@ func (p *Progress) observed(version string) {
 
 // period is how long the next watch lasts.
 func (p *Progress) period() time.Duration {
-	if at := p.confirmed.Load(); at == nil || time.Since(*at) > p.bound/2 {
+	if at := p.confirmed.Load(); at == nil || time.Since(*at) > p.bound*3/5 {
 		return shortest
 	}
-	return p.bound * 3 / 5
+	return p.bound / 2
 }
+
+// slack is how much later than at its timeout a watch may end. One that ends later still leaves the time for another.
+func (p *Progress) slack() time.Duration { return max(leastSlack, p.bound/10) }
+
+// LongestPause bounds the delay after a failed request, so that the watch is current again soon after the API server
+// is: the delay of an informer grows to a minute, which would be added to an outage.
+func (p *Progress) LongestPause() time.Duration { return p.bound / 10 }
 
 // request is one request of a watch whose progress is recorded.
 type request struct {
@@ -108,10 +111,10 @@ func (s *source) follow(ctx context.Context, options *metav1.ListOptions) (watch
 	period, limit := s.progress.period(), 3*s.progress.bound
 	if !r.initial {
 		options.TimeoutSeconds = new(int64(period / time.Second))
-		limit = period + slack
+		limit = period + s.progress.slack()
 	}
 	r.timer = time.AfterFunc(limit, r.expire)
-	body, err := s.connect(r.ctx, options)
+	body, err := s.open(r.ctx, options)
 	switch {
 	case err != nil && r.expired.Load():
 		return watch.NewEmptyWatch(), nil // to be opened again at once
@@ -120,24 +123,9 @@ func (s *source) follow(ctx context.Context, options *metav1.ListOptions) (watch
 		return nil, err
 	}
 	if r.opened = time.Now(); !r.initial {
-		r.until = r.opened.Add(period + slack/2)
+		r.until = r.opened.Add(period + s.progress.slack()/2)
 	}
 	return s.watcher(body, r), nil
-}
-
-// connect opens a watch, again and again while the API server refuses connections.
-func (s *source) connect(ctx context.Context, options *metav1.ListOptions) (io.ReadCloser, error) {
-	for {
-		body, err := s.open(ctx, options)
-		if err == nil || !utilnet.IsConnectionRefused(err) {
-			return body, err
-		}
-		select {
-		case <-time.After(refusedRetry):
-		case <-ctx.Done():
-			return nil, err
-		}
-	}
 }
 
 func (r *request) expire() {
@@ -168,7 +156,7 @@ func (r *request) event(kind watch.EventType, object runtime.Object) {
 			return
 		}
 		r.initial = false
-		r.timer.Reset(r.bound * 3 / 5)
+		r.timer.Reset(r.slack())
 	}
 	r.observed(m.GetResourceVersion())
 	r.confirm(r.until)

@@ -23,10 +23,11 @@ const bound = 10 * time.Second
 // then. It is a transport.
 type quiet struct {
 	requests atomic.Int64
-	// stalled requests are answered, and sent nothing. refused ones are not answered. late is the delay of initial
-	// events.
-	stalled, refused atomic.Bool
-	late             time.Duration
+	// stalled requests are answered, and sent nothing. late is the delay of initial events.
+	stalled atomic.Bool
+	late    time.Duration
+	// failing is the status that requests are answered with; 0 for none, and a negative one to refuse connections.
+	failing atomic.Int64
 	// resumed is closed when stalled requests are sent what was withheld.
 	resumed chan struct{}
 }
@@ -36,8 +37,11 @@ const bookmark = `{"type":"BOOKMARK","object":{"apiVersion":"example.com/v1","ki
 // RoundTrip answers a request.
 func (q *quiet) RoundTrip(r *http.Request) (*http.Response, error) {
 	n := q.requests.Add(1)
-	if q.refused.Load() {
+	switch code := int(q.failing.Load()); {
+	case code < 0:
 		return nil, fmt.Errorf("dial: %w", syscall.ECONNREFUSED)
+	case code > 0:
+		return &http.Response{StatusCode: code, Header: http.Header{}, Body: http.NoBody, Request: r}, nil
 	}
 	query := r.URL.Query()
 	seconds, err := strconv.Atoi(query.Get("timeoutSeconds"))
@@ -58,7 +62,7 @@ func (q *quiet) RoundTrip(r *http.Request) (*http.Response, error) {
 		if query.Get("sendInitialEvents") == "true" {
 			pause(q.late)
 			fmt.Fprintf(w, bookmark, n, `,"annotations":{"k8s.io/initial-events-end":"true"}`)
-		} else if seconds > 2 {
+		} else {
 			pause(time.Duration(seconds-2) * time.Second)
 			if stalled {
 				select {
@@ -79,7 +83,7 @@ func (q *quiet) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: body, Request: r}, nil
 }
 
-// followed runs an informer of a quiet API server in a bubble.
+// followed watches a quiet API server in a bubble.
 func followed(t *testing.T, q *quiet, test func(t *testing.T, p *Progress)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -89,10 +93,13 @@ func followed(t *testing.T, q *quiet, test func(t *testing.T, p *Progress)) {
 			t.Fatal(err)
 		}
 		p := NewProgress(bound)
-		informer := cache.NewSharedIndexInformer(client.Selecting(widgets, "", "", decodeWidget, p), &unstructured.Unstructured{}, 0, nil)
-		go informer.RunWithContext(t.Context())
-		if !cache.WaitForCacheSync(t.Context().Done(), informer.HasSynced) {
-			t.Fatal("not synced")
+		reflection := Reflection{
+			From: client.Selecting(widgets, "", "", decodeWidget, p), Example: &unstructured.Unstructured{}, Into: cache.NewStore(cache.MetaNamespaceKeyFunc),
+			Longest: p.LongestPause(), Failed: func(error) {},
+		}
+		go reflection.Run(t.Context())
+		for p.Confirmed().IsZero() {
+			time.Sleep(time.Second)
 		}
 		test(t, p)
 	})
@@ -111,7 +118,7 @@ func staleWithin(t *testing.T, p *Progress, want bool, limit time.Duration) time
 	return 0
 }
 
-// TestG1QuietIsNotStale: a watch of which nothing changes for a day is never stale, and is opened again every six
+// TestG1QuietIsNotStale: a watch of which nothing changes for a day is never stale, and is opened again every five
 // seconds.
 func TestG1QuietIsNotStale(t *testing.T) {
 	q := &quiet{}
@@ -122,8 +129,8 @@ func TestG1QuietIsNotStale(t *testing.T) {
 				t.Fatalf("stale, after progress at %s", p.Confirmed())
 			}
 		}
-		if n := q.requests.Load(); n < 24*600 || n > 24*600+10 {
-			t.Errorf("%d requests in a day, want one in 6 seconds", n)
+		if n := q.requests.Load(); n < 24*720 || n > 24*720+10 {
+			t.Errorf("%d requests in a day, want one in 5 seconds", n)
 		}
 	})
 }
@@ -140,7 +147,7 @@ func TestG1StalledIsStale(t *testing.T) {
 			t.Errorf("stale after %s", took) // what was opened before is not stalled
 		}
 		time.Sleep(time.Minute)
-		if n := q.requests.Load() - before; n < 8 || n > 16 {
+		if n := q.requests.Load() - before; n < 8 || n > 20 {
 			t.Errorf("%d requests in a minute", n)
 		}
 		q.stalled.Store(false)
@@ -151,18 +158,47 @@ func TestG1StalledIsStale(t *testing.T) {
 	})
 }
 
-// TestG1RefusedConnections: a watch is current soon after an API server is back, however long it was away.
-func TestG1RefusedConnections(t *testing.T) {
+// TestG1Outage: a watch is current soon after an API server answers again, however long it did not.
+func TestG1Outage(t *testing.T) {
+	for _, code := range []int64{-1, http.StatusForbidden, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusServiceUnavailable} {
+		t.Run(fmt.Sprint(code), func(t *testing.T) {
+			q := &quiet{}
+			followed(t, q, func(t *testing.T, p *Progress) {
+				before := q.requests.Load()
+				q.failing.Store(code)
+				time.Sleep(10 * time.Minute)
+				if !p.Stale() {
+					t.Error("not stale")
+				}
+				if n := q.requests.Load() - before; n > 10*60*2 {
+					t.Errorf("%d requests in ten minutes, want at most two in a second", n)
+				}
+				q.failing.Store(0)
+				if took := staleWithin(t, p, false, bound); took > 2*p.LongestPause()+shortest {
+					t.Errorf("current again after %s", took)
+				}
+			})
+		})
+	}
+}
+
+// TestG1LateEnd: a watch that ends late once, by less than the rest of the bound, is not stale.
+func TestG1LateEnd(t *testing.T) {
 	q := &quiet{}
 	followed(t, q, func(t *testing.T, p *Progress) {
-		q.refused.Store(true)
-		time.Sleep(10 * time.Minute)
-		if !p.Stale() {
-			t.Error("not stale")
-		}
-		q.refused.Store(false)
-		if took := staleWithin(t, p, false, bound); took > refusedRetry+shortest {
-			t.Errorf("current again after %s", took)
+		for range 100 {
+			time.Sleep(17 * time.Second)
+			q.stalled.Store(true)
+			opened := q.requests.Load()
+			for q.requests.Load() == opened {
+				time.Sleep(100 * time.Millisecond)
+			}
+			q.stalled.Store(false) // the next but one is in time again
+			for range 150 {
+				if time.Sleep(100 * time.Millisecond); p.Stale() {
+					t.Fatalf("stale, %s after progress", time.Since(p.Confirmed()))
+				}
+			}
 		}
 	})
 }

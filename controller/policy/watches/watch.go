@@ -17,16 +17,16 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/utils/clock"
 
 	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/stream"
 )
 
 // longestPause is the longest backoff of a forbidden watch.
 const longestPause = 10 * time.Minute
 
-// firstPause and lastPause bound the backoff of a watch that was interrupted.
-const firstPause, lastPause = 800 * time.Millisecond, 30 * time.Second
+// lastPause bounds the delay after other failures.
+const lastPause = 30 * time.Second
 
 // subject is what one watch covers: the objects of a kind in a namespace that are dependencies, or one of them, or all
 // template objects of the kind. Subjects that differ in any field need separate watches.
@@ -182,11 +182,14 @@ func (f *watch) follow(ctx context.Context) error {
 		}
 	}
 	field, label := f.selectors()
-	reflector := cache.NewReflectorWithOptions(listWatch(f.client, resource, field, label, f.trim, sync.OnceFunc(func() { close(opened) })),
-		&unstructured.Unstructured{}, kept, cache.ReflectorOptions{Name: f.resource.Resource, TypeDescription: f.resource.String()})
+	reflection := stream.Reflection{
+		Name: f.resource.String(), From: listWatch(f.client, resource, field, label, f.trim, sync.OnceFunc(func() { close(opened) })),
+		Example: &unstructured.Unstructured{}, Into: kept, Longest: lastPause,
+		Failed: func(err error) { f.failed(err, end) },
+	}
 	var running sync.WaitGroup
 	defer running.Wait()
-	running.Go(func() { f.reflect(ctx, reflector, end) })
+	running.Go(func() { reflection.Run(ctx) })
 	// A list is not enough: with list but without watch permission the state would be outdated, again and again.
 	for _, happened := range []<-chan struct{}{opened, synced} {
 		select {
@@ -200,23 +203,17 @@ func (f *watch) follow(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// reflect runs a reflector until the context ends, and stops it if the API server forbids the watch.
-func (f *watch) reflect(ctx context.Context, reflector *cache.Reflector, end context.CancelCauseFunc) {
-	pause := wait.Backoff{Duration: firstPause, Factor: 2, Jitter: 1, Steps: 10, Cap: lastPause}
-	_ = pause.DelayWithReset(clock.RealClock{}, 4*lastPause).Until(ctx, true, true, func(ctx context.Context) (bool, error) { // only the context ends it
-		switch err := reflector.ListAndWatchWithContext(ctx); {
-		case err == nil || ctx.Err() != nil:
-		case apierrors.IsForbidden(err):
-			end(err)
-		default:
-			level := 1
-			if f.known.Load() == nil { // a Policy waits for it
-				level = 0
-			}
-			f.log.V(level).Info("watch interrupted, retrying", "error", err.Error())
-		}
-		return false, nil //nolint:nilerr // it is retried
-	})
+// failed takes note of an error of listing or watching, which is retried unless the API server forbids it.
+func (f *watch) failed(err error, end context.CancelCauseFunc) {
+	if apierrors.IsForbidden(err) {
+		end(err)
+		return
+	}
+	level := 1
+	if f.known.Load() == nil { // a Policy waits for it
+		level = 0
+	}
+	f.log.V(level).Info("watch interrupted, retrying", "error", err.Error())
 }
 
 // setState sets the state of the subject.
