@@ -132,7 +132,15 @@ func start(script *testscript.Env, complete func(*unstructured.Unstructured)) er
 	if err != nil {
 		return err
 	}
-	if err := addTo(mgr, registry); err != nil {
+	store := &snapshot.Store{}
+	shared := &contents{}
+	shared.follow(store)
+	script.Defer(func() {
+		if err := shared.changed(); err != nil {
+			script.T().Fatal(err)
+		}
+	})
+	if err := addTo(mgr, store, registry); err != nil {
 		return err
 	}
 	running.Go(func() {
@@ -184,7 +192,7 @@ func (p patient) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // addTo adds the controller, and what `opgate-server serve` runs beside it for policies, to a manager.
-func addTo(mgr manager.Manager, registry *prometheus.Registry) error {
+func addTo(mgr manager.Manager, store *snapshot.Store, registry *prometheus.Registry) error {
 	objects, err := dynamic.NewForConfig(mgr.GetConfig())
 	if err != nil {
 		return err
@@ -193,7 +201,7 @@ func addTo(mgr manager.Manager, registry *prometheus.Registry) error {
 	if err != nil {
 		return err
 	}
-	store, writes := &snapshot.Store{}, apply.NewMetrics(registry)
+	writes := apply.NewMetrics(registry)
 	feed := snapshot.NewFeed(snapshot.FeedOptions{Client: streams, Store: store, Namespace: ownNamespace, Log: logr.Discard(),
 		Now: time.Now, MaxStaleness: 10 * time.Second})
 	packages := packages.New(packages.Options{Client: objects, Now: time.Now, Changed: feed.PackageChanged})

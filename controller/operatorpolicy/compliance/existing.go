@@ -28,13 +28,16 @@ func (e *evaluation) existingInstallation() *Installed {
 		if !e.served(c) || !c.Origin.comesFrom(e.Rules) || c.isOriginal() && e.csv != nil {
 			continue // what is installed here would stay without its Subscription; OLM itself prevents that where a copy exists
 		}
-		c.Version, c.Status.Phase = c.Origin.CSV.Version, c.Origin.CSV.Status.Phase
-		covered, _ := e.Rules.Covers(c.Metadata.Name, c.Version)
+		origin := c.Origin.CSV
+		covered, _ := e.Rules.Covers(c.Metadata.Name, origin.Version)
 		if !covered && e.subscription != nil {
 			continue
 		}
 		if existing == nil || covered {
-			existing = c
+			csv, served := *c.CSV, *c // the snapshot's own is shared
+			csv.Status.Phase = origin.Status.Phase
+			served.CSV, served.Version = &csv, origin.Version
+			existing = &served
 		}
 	}
 	return existing
