@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/rand"
 
@@ -203,7 +204,7 @@ func TestG23Terminated(t *testing.T) {
 	e := harness.Shared(t)
 	namespace := e.NewNamespace(t)
 	e.Put(t, harness.OperatorPolicy(namespace))
-	e.Restart(t, cluster.GateOptions{Args: []string{"--drain-delay=" + speed.Scale(2*time.Second).String()}})
+	e.Restart(t, cluster.GateOptions{Args: []string{"--drain-delay=" + speed.Scale(10*time.Second).String()}})
 	e.Sync(t)
 
 	ended := make(chan error, 1)
@@ -222,8 +223,17 @@ func TestG23Terminated(t *testing.T) {
 		return nil
 	})
 	// In the time that is left it judges as before.
-	harness.WantRefused(t, e.Cluster, cluster.Tenant, harness.AsJSON(t, harness.Subscription(namespace, "etcd", harness.ForeignCatalog, "Manual")), []string{"create", "-f", "-"}, harness.DeniedBy, harness.ForeignCatalog)
-	harness.Kubectl(t, e.Cluster, cluster.Tenant, harness.AsJSON(t, harness.Subscription(namespace, "etcd", harness.GoodCatalog, "Manual")), "create", "--dry-run=server", "-f", "-")
+	create := func(source string) error {
+		u := harness.Subscription(namespace, "etcd", source, "Manual")
+		_, err := e.Clients[cluster.Tenant].Of(u).Create(t.Context(), u, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return err
+	}
+	if err := create(harness.ForeignCatalog); err == nil || !strings.Contains(err.Error(), harness.DeniedBy) {
+		t.Errorf("a Subscription to %s: %v, want it denied", harness.ForeignCatalog, err)
+	}
+	if err := create(harness.GoodCatalog); err != nil {
+		t.Error(err)
+	}
 
 	// The last review that it begins is still open when the listener is closed.
 	last := begin(t, e)
