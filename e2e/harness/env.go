@@ -63,7 +63,7 @@ func makeProgramsDir() (err error) {
 // Opgate returns the binary of the commands.
 func Opgate(t testing.TB, c *cluster.Cluster) string {
 	t.Helper()
-	binary, err := c.Programs().Opgate(t.Context())
+	binary, err := c.Programs().Opgate(context.WithoutCancel(t.Context())) // a cleanup may be the first to need it
 	if err != nil {
 		t.Fatal(err)
 	}
