@@ -28,6 +28,11 @@ const (
 	maxMessage = 1 << 10
 	// maxGroupValues bounds the names in an OperatorGroup, including its status.
 	maxGroupValues = 65_536
+	// maxConfigValues and maxConfigBytes bound spec.config of a Subscription, which is kept as a whole; maxConfigFault
+	// bounds the text about one that cannot be read, in bytes.
+	maxConfigValues = 2048
+	maxConfigBytes  = 16 << 10
+	maxConfigFault  = 200
 	// maxReportedValues and maxReportedBytes bound lists that are only reported on: the conditions of a Subscription,
 	// and the install modes of a ClusterServiceVersion.
 	maxReportedValues = 1024
