@@ -54,7 +54,8 @@ func (c *SubscriptionConfig) UnmarshalJSON(raw []byte) error {
 // readConfig decodes a config, and returns why it cannot be read, or "".
 func readConfig(raw []byte, into *v1alpha1.SubscriptionConfig) string {
 	if n, _ := jsonsize.Measure(raw); n > maxConfigValues || len(raw) > maxConfigBytes {
-		return fmt.Sprintf("it has %d values in %d bytes, more than the %d values and %d bytes that are read", n, len(raw), maxConfigValues, maxConfigBytes)
+		return fmt.Sprintf("it has %d values in %d bytes, more than the %d values and %d bytes that are read",
+			n, len(raw), maxConfigValues, maxConfigBytes)
 	}
 	strict, err := kjson.UnmarshalStrict(raw, into)
 	switch {
@@ -74,20 +75,21 @@ type ConfigParts struct {
 	Env []string
 	// EnvFrom are the objects whose keys become environment variables: configmap/NAME and secret/NAME.
 	EnvFrom []string
-	// Images are the values of environment variables whose names begin with RelatedImagePrefix, by name: of several
-	// with one name the last counts. A value that comes from another object is "".
-	Images map[string]string
 	// Reserved are, by what a message calls them, the parts that change what the operator's containers run or read: each
 	// variable with an image, and the lists envFrom, volumes and volumeMounts. The values are JSON.
 	Reserved map[string]string
+	// relatedImages are the values of environment variables whose names begin with RelatedImagePrefix, by name: of
+	// several with one name the last counts. A value that comes from another object is "".
+	relatedImages map[string]string
 }
 
 // Parts returns the parts of a config; none of one that cannot be read.
 func (c *SubscriptionConfig) Parts() ConfigParts {
-	p := ConfigParts{Images: map[string]string{}, Reserved: map[string]string{}}
+	p := ConfigParts{relatedImages: map[string]string{}, Reserved: map[string]string{}}
 	var typed v1alpha1.SubscriptionConfig
 	var fields map[string]json.RawMessage
-	if c.Fault != "" || c.JSON == "" || json.Unmarshal([]byte(c.JSON), &typed) != nil || json.Unmarshal([]byte(c.JSON), &fields) != nil {
+	if c.Fault != "" || c.JSON == "" ||
+		json.Unmarshal([]byte(c.JSON), &typed) != nil || json.Unmarshal([]byte(c.JSON), &fields) != nil {
 		return p
 	}
 	p.Fields = slices.Sorted(maps.Keys(fields))
@@ -102,7 +104,7 @@ func (c *SubscriptionConfig) Parts() ConfigParts {
 		if !strings.HasPrefix(env.Name, RelatedImagePrefix) {
 			continue
 		}
-		p.Images[env.Name] = env.Value
+		p.relatedImages[env.Name] = env.Value
 		raw, err := json.Marshal(env)
 		if err != nil {
 			panic(err) // built from decoded JSON

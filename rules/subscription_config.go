@@ -9,6 +9,7 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/constraint"
 )
 
 // The rules on spec.config of a Subscription.
@@ -19,7 +20,8 @@ const (
 
 var (
 	subscriptionConfig = Rule{ID: RuleSubscriptionConfig, Outcomes: denyOrHold, Override: true,
-		Summary: "spec.config changes the images, volumes or sources of variables of a governed operator, or is not the config that the policy sets"}
+		Summary: "spec.config changes the images, volumes or sources of variables of a governed operator, or is not the config " +
+			"that the policy sets"}
 	subscriptionOverride = Rule{ID: RuleSubscriptionOverride, Outcomes: warn,
 		Summary: "a refused spec.config is written by a user with the RBAC verb override, for the reason given"}
 )
@@ -28,7 +30,8 @@ var (
 const maxConfigText = 512
 
 // orOverrideConfig is what allows a config besides a policy.
-const orOverrideConfig = "or give a reason in annotation " + OverrideReasonAnnotation + " as a user with the verb override"
+const orOverrideConfig = "or give a reason in annotation " + OverrideReasonAnnotation +
+	" as a user with the verb override"
 
 // newPolicyConfig reads spec.subscription.config of a policy. Template text that is not resolved is a fault: what the
 // config will be is not known.
@@ -51,17 +54,14 @@ func newPolicyConfig(op *policyv1beta2.OperatorPolicy) (c olm.SubscriptionConfig
 // images, volumes and sources of variables. What is stored for the same package already stays, and OLM sets none
 // itself.
 func foreignConfig(in *SubscriptionInput, p *OperatorPolicy) finding {
-	config, before := &in.Subscription.Spec.Config, olm.SubscriptionConfig{}
-	kept := in.Old != nil && in.Old.Spec.Package == in.Subscription.Spec.Package
-	if kept {
-		before = in.Old.Spec.Config
-	}
+	config, before := &in.Subscription.Spec.Config, in.configBefore()
 	switch {
-	case p.MustNotHave || p.faults != "" || *config == before && (kept || in.ByOLM):
+	case p.MustNotHave || p.faults != "" || *config == before && (in.keepsPackage() || in.ByOLM):
 		return finding{}
 	case p.config.Fault != "":
 		return finding{decision: Hold, field: "spec.config", what: "spec.config is held",
-			accepted: "waits until spec.subscription.config of the policy can be read: " + text.Escape(p.config.Fault) + "; " + orOverrideConfig}
+			accepted: "waits until spec.subscription.config of the policy can be read: " + text.Escape(p.config.Fault) +
+				"; " + orOverrideConfig}
 	case config.Fault != "":
 		return finding{decision: Hold, field: "spec.config", what: "spec.config is held",
 			accepted: "it cannot be read: " + text.Escape(config.Fault) + "; correct it, " + orOverrideConfig}
@@ -72,7 +72,8 @@ func foreignConfig(in *SubscriptionInput, p *OperatorPolicy) finding {
 	if len(added) == 0 {
 		return finding{}
 	}
-	return finding{decision: Deny, field: "spec.config", what: "spec.config with " + text.Names(added, maxListed) + " is not allowed",
+	return finding{decision: Deny, field: "spec.config",
+		what:     "spec.config with " + text.Names(added, maxListed) + " is not allowed",
 		accepted: "let spec.subscription.config of the policy set it, " + orOverrideConfig}
 }
 
@@ -100,6 +101,52 @@ func reservedIn(config, before *olm.SubscriptionConfig) []string {
 	had, added := before.Parts().Reserved, config.Parts().Reserved
 	maps.DeleteFunc(added, func(part, value string) bool { return had[part] == value })
 	return slices.Sorted(maps.Keys(added))
+}
+
+// judgeInstalled judges the installed ClusterServiceVersions with a config that is written, by the Constraints that read
+// it and have not spoken: OLM puts the config into force without a plan. What was violated before is excused, as what is
+// installed always is.
+func (in *SubscriptionInput) judgeInstalled(
+	spoken map[*constraint.Constraint]bool, budget *constraint.Budget, v *Verdict,
+) {
+	set, before := in.Namespace.Constraints(), in.configBefore()
+	config := in.Subscription.Spec.Config
+	if set.Empty() || config == before {
+		return
+	}
+	for _, c := range in.Namespace.Installed() {
+		if c.Package != in.Subscription.Spec.Package || c.spec == nil {
+			continue
+		}
+		was, is := c.forConstraints(in.Namespace), c.forConstraints(in.Namespace)
+		was.Config, is.Config = before, config
+		was.Unknown &^= constraint.Config
+		if is.Unknown &^= constraint.Config; config.Fault != "" {
+			is.Unknown |= constraint.Config
+		}
+		known := set.Judge(was, in.Namespace.ForConstraints(), budget)
+		for _, f := range set.Judge(is, in.Namespace.ForConstraints(), budget) {
+			same := func(k constraint.Finding) bool { return sameConstraint(&k, &f) }
+			if f.Constraint == nil || f.Constraint.Uses()&constraint.Config == 0 || spoken[f.Constraint] ||
+				slices.ContainsFunc(known, same) || f.Outcome == constraint.Undecided && f.Attributes&constraint.Config == 0 {
+				continue
+			}
+			v.recordConstraint(RuleSubscriptionConstraint, "spec.config for "+text.Name(c.CSV), &f)
+		}
+	}
+}
+
+// configBefore returns the config that is stored for the same package; none for a new Subscription.
+func (in *SubscriptionInput) configBefore() olm.SubscriptionConfig {
+	if !in.keepsPackage() {
+		return olm.SubscriptionConfig{}
+	}
+	return in.Old.Spec.Config
+}
+
+// keepsPackage reports whether an update leaves the Subscription to its package.
+func (in *SubscriptionInput) keepsPackage() bool {
+	return in.Old != nil && in.Old.Spec.Package == in.Subscription.Spec.Package
 }
 
 // OverrideAsked returns the reason that a write adds in annotation opgate.io/override-reason; "" if it adds none.

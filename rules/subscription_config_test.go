@@ -10,6 +10,7 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/constraint"
 )
 
 // configured returns a Subscription to a package with a spec.config.
@@ -102,6 +103,40 @@ func TestO60Config(t *testing.T) {
 			f := foreignConfig(&in, NewOperatorPolicy(op))
 			if got := fmt.Sprint(f.what, ": ", f.accepted); c.want == "" && !f.silent() || c.want != "" && !strings.Contains(got, c.want) {
 				t.Errorf("got %q, want %q in it", got, c.want)
+			}
+		})
+	}
+}
+
+// TestO60ConfigOfInstalled changes the config of an operator that is installed, which no plan follows, under a
+// Constraint on its images.
+func TestO60ConfigOfInstalled(t *testing.T) {
+	pins := ruleOf("pinned", `images.all(i, i.digest != '')`, "by digest", constraint.Require)
+	for name, c := range map[string]struct {
+		// runs is the image that is installed, old and config are those of the Subscription; old is empty on create.
+		runs, old, config string
+		want              Decision
+	}{
+		"an image by tag":                          {runs: pinned("quay.io/a"), old: `{}`, config: runsInstead("quay.io/a:v1"), want: Deny},
+		"an image by digest":                       {runs: pinned("quay.io/a"), old: `{}`, config: runsInstead(pinned("quay.io/b"))},
+		"an image by tag, in a new Subscription":   {runs: pinned("quay.io/a"), config: runsInstead("quay.io/a:v1"), want: Deny},
+		"an image by tag that was violated before": {runs: "quay.io/a:v1", old: `{}`, config: runsInstead("quay.io/b:v1")},
+		"a config that cannot be read":             {runs: pinned("quay.io/a"), old: `{}`, config: `{"unknown":1}`, want: Hold},
+	} {
+		t.Run(name, func(t *testing.T) {
+			csv, err := olm.DecodeCSV(fmt.Appendf(nil, `{"metadata":{"namespace":"shop","name":"etcd.v1","annotations":{%s}},"spec":%s}`,
+				`"operatorframework.io/properties":"{\"properties\":[{\"type\":\"olm.package\",\"value\":{\"packageName\":\"etcd\",\"version\":\"1.0.0\"}}]}"`, runs(c.runs)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			installed, _ := InstalledBy(csv)
+			in := SubscriptionInput{Subscription: configured(t, "etcd", c.config), Mode: DenyApproval}
+			if c.old != "" {
+				in.Old = configured(t, "etcd", c.old)
+			}
+			in.Namespace = NewNamespace("shop", NamespaceContents{Exists: true, Facts: aroundKubernetes, Constraints: under(pins), CSVs: []Installed{installed}})
+			if v := JudgeSubscription(in); v.Decision != c.want {
+				t.Errorf("got %v %q, want %v", v.Decision, v.Refusal(), c.want)
 			}
 		})
 	}
