@@ -3,7 +3,6 @@ package olm
 import (
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/opgate/opgate/internal/apijson"
@@ -61,19 +60,26 @@ func namesHost(part string) bool { return strings.ContainsAny(part, ".:") || par
 type images struct {
 	list []Image
 	why  string
+	// known are the images of the list while a part is read.
+	known map[Image]struct{}
 }
 
 // add adds images, unless they exceed a limit.
 func (m *images) add(found []Image) {
 	for _, image := range found {
+		_, known := m.known[image]
 		switch {
 		case m.why != "":
 		case len(image.Reference) > maxImageText || len(image.Name) > maxImageText:
 			m.why = fmt.Sprintf("has an image with a text of more than %d bytes", maxImageText)
-		case slices.Contains(m.list, image):
+		case known:
 		case len(m.list) == maxImages:
 			m.why = fmt.Sprintf("has more than %d images", maxImages)
+		case m.known == nil:
+			m.known = map[Image]struct{}{image: {}}
+			m.list = append(m.list, image)
 		default:
+			m.known[image] = struct{}{}
 			m.list = append(m.list, image)
 		}
 	}
@@ -109,6 +115,7 @@ func (r *relatedImages) UnmarshalJSON(raw []byte) error {
 		for _, related := range list {
 			r.add([]Image{{Reference: related.Image, From: "relatedImages", Name: related.Name}})
 		}
+		r.known = nil
 	}
 	return nil
 }
@@ -174,6 +181,7 @@ func (d *deployedImages) UnmarshalJSON(raw []byte) error {
 			}
 		}
 	}
+	d.known = nil
 	return nil
 }
 

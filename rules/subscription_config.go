@@ -104,16 +104,17 @@ func reservedIn(config, before *olm.SubscriptionConfig) []string {
 }
 
 // judgeInstalled judges the installed ClusterServiceVersions with a config that is written, by the Constraints that read
-// it and have not spoken: OLM puts the config into force without a plan. What was violated before is excused, as what is
-// installed always is.
+// it and have not spoken: OLM puts the config into force without a plan. What was violated before is excused only if the
+// images of the config stay as they are: else one violation would cover all (threat O34).
 func (in *SubscriptionInput) judgeInstalled(
 	spoken map[*constraint.Constraint]bool, budget *constraint.Budget, v *Verdict,
 ) {
-	set, before := in.Namespace.Constraints(), in.configBefore()
-	config := in.Subscription.Spec.Config
+	set, config, before := in.Namespace.Constraints(), in.Subscription.Spec.Config, in.configBefore()
 	if set.Empty() || config == before {
 		return
 	}
+	had, has := before.Parts(), config.Parts()
+	excused := config.Fault == "" && slices.Equal(had.Images(), has.Images())
 	for _, c := range in.Namespace.Installed() {
 		if c.Package != in.Subscription.Spec.Package || c.spec == nil {
 			continue
@@ -128,7 +129,7 @@ func (in *SubscriptionInput) judgeInstalled(
 		for _, f := range set.Judge(is, in.Namespace.ForConstraints(), budget) {
 			same := func(k constraint.Finding) bool { return sameConstraint(&k, &f) }
 			if f.Constraint == nil || f.Constraint.Uses()&constraint.Config == 0 || spoken[f.Constraint] ||
-				slices.ContainsFunc(known, same) || f.Outcome == constraint.Undecided && f.Attributes&constraint.Config == 0 {
+				excused && slices.ContainsFunc(known, same) || f.Outcome == constraint.Undecided && f.Attributes&constraint.Config == 0 {
 				continue
 			}
 			v.recordConstraint(RuleSubscriptionConstraint, "spec.config for "+text.Name(c.CSV), &f)

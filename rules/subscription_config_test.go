@@ -120,7 +120,8 @@ func TestO60ConfigOfInstalled(t *testing.T) {
 		"an image by tag":                          {runs: pinned("quay.io/a"), old: `{}`, config: runsInstead("quay.io/a:v1"), want: Deny},
 		"an image by digest":                       {runs: pinned("quay.io/a"), old: `{}`, config: runsInstead(pinned("quay.io/b"))},
 		"an image by tag, in a new Subscription":   {runs: pinned("quay.io/a"), config: runsInstead("quay.io/a:v1"), want: Deny},
-		"an image by tag that was violated before": {runs: "quay.io/a:v1", old: `{}`, config: runsInstead("quay.io/b:v1")},
+		"a violation that existed covers no other": {runs: "quay.io/a:v1", old: `{}`, config: runsInstead("quay.io/b:v1"), want: Deny},
+		"a violation that existed, and no image":   {runs: "quay.io/a:v1", old: `{}`, config: `{"resources":{}}`},
 		"a config that cannot be read":             {runs: pinned("quay.io/a"), old: `{}`, config: `{"unknown":1}`, want: Hold},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -115,7 +115,7 @@ func (s *sizes) input() uint64 {
 // ruleListNames is the maximum number of lists in a rule of RBAC or of a webhook.
 const ruleListNames = 8
 
-// listsOfRules are the variables that are lists of rules, of RBAC of webhooks, or of images.
+// listsOfRules are the variables that are lists of rules, of RBAC or of webhooks, or of images.
 var listsOfRules = map[string]bool{varClusterPermissions: true, varPermissions: true, varWebhooks: true, varImages: true}
 
 // root returns the variable that an expression's value is a part of, "" if unknown.
