@@ -194,15 +194,23 @@ func (g *Gate) mutateSubscription(ctx context.Context, s *snapshot.Snapshot, req
 			return unchanged
 		}
 	}
-	v := g.judgeSubscription(ctx, s, sub, old, &req.User, rules.MutateApproval)
+	v := rules.JudgeSubscription(g.subscriptionInput(ctx, s, sub, old, &req.User, rules.MutateApproval))
 	return rules.Verdict{Object: v.Object, Changes: v.Changes}
 }
 
 func (g *Gate) validateSubscription(ctx context.Context, s *snapshot.Snapshot, req *request[olm.Subscription, olm.Subscription]) rules.Verdict {
-	return g.judgeSubscription(ctx, s, req.Object, req.OldObject, &req.User, rules.DenyApproval)
+	in := g.subscriptionInput(ctx, s, req.Object, req.OldObject, &req.User, rules.DenyApproval)
+	v := rules.JudgeSubscription(in)
+	if reason := in.OverrideAsked(); reason != "" && v.Decision != rules.Allow {
+		return g.override(ctx, &v, in.Namespace, req.caller(), rules.RuleSubscriptionOverride, reason)
+	}
+	return v
 }
 
-func (g *Gate) judgeSubscription(ctx context.Context, s *snapshot.Snapshot, sub, old *olm.Subscription, user *authenticationv1.UserInfo, mode rules.ApprovalMode) rules.Verdict {
+// subscriptionInput gathers what a Subscription is judged by.
+func (g *Gate) subscriptionInput(
+	ctx context.Context, s *snapshot.Snapshot, sub, old *olm.Subscription, user *authenticationv1.UserInfo, mode rules.ApprovalMode,
+) rules.SubscriptionInput {
 	in := rules.SubscriptionInput{
 		Subscription: sub, Old: old, Namespace: s.WithDependencies(sub.Metadata.Namespace), ByOLM: g.OLM.Is(user), Mode: mode, Interrupt: ctx.Done(),
 		InstalledElsewhere: s.Copied(sub.Spec.Package, sub.Metadata.Namespace),
@@ -213,7 +221,7 @@ func (g *Gate) judgeSubscription(ctx context.Context, s *snapshot.Snapshot, sub,
 			in.Offered = offered
 		}
 	}
-	return rules.JudgeSubscription(in)
+	return in
 }
 
 func (g *Gate) planCreate(req *request[olm.InstallPlanHead, olm.InstallPlan], ns *rules.Namespace) rules.PlanCreateInput {

@@ -71,7 +71,7 @@ func (s *CatalogSourceSpec) Registry() string {
 		return ""
 	}
 	host, _, found := strings.Cut(s.Image, "/")
-	if !found || !strings.ContainsAny(host, ".:") && host != "localhost" {
+	if !found || !namesHost(host) {
 		return defaultRegistry
 	}
 	return strings.ToLower(host)

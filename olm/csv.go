@@ -121,6 +121,9 @@ type CSVSpec struct {
 	MinKubeVersion string
 	// clusterPermissions and permissions are those of spec.install.spec, webhooks is spec.webhookdefinitions.
 	clusterPermissions, permissions, webhooks unread
+	// deployed and related are the images that it names.
+	deployed deployedImages
+	related  relatedImages
 	// annotations are those of the object, which belong to its contents as much as the spec does; null stands for one
 	// that is not kept.
 	annotations unread
@@ -138,17 +141,20 @@ func (s *CSVSpec) UnmarshalJSON(raw []byte) error {
 		MinKubeVersion string `json:"minKubeVersion"`
 		Install        struct {
 			Spec struct {
-				ClusterPermissions unread `json:"clusterPermissions"`
-				Permissions        unread `json:"permissions"`
+				ClusterPermissions unread         `json:"clusterPermissions"`
+				Permissions        unread         `json:"permissions"`
+				Deployments        deployedImages `json:"deployments"`
 			} `json:"spec"`
 		} `json:"install"`
-		Webhooks unread `json:"webhookdefinitions"`
+		Webhooks unread        `json:"webhookdefinitions"`
+		Related  relatedImages `json:"relatedImages"`
 	}
 	if err := apijson.Unmarshal(raw, &parts); err != nil {
 		return err
 	}
 	*s = CSVSpec{MinKubeVersion: parts.MinKubeVersion, clusterPermissions: parts.Install.Spec.ClusterPermissions,
-		permissions: parts.Install.Spec.Permissions, webhooks: parts.Webhooks, Digest: sha256.Sum256(raw), raw: raw}
+		permissions: parts.Install.Spec.Permissions, webhooks: parts.Webhooks,
+		deployed: parts.Install.Spec.Deployments, related: parts.Related, Digest: sha256.Sum256(raw), raw: raw}
 	return nil
 }
 

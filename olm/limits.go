@@ -17,6 +17,10 @@ const (
 	// some 700 rules, of twenty values and 150 bytes each.
 	maxListValues = MaxValues
 	maxListBytes  = 256 << 10
+	// maxImages bounds the images of the Deployments of a ClusterServiceVersion, and those in spec.relatedImages;
+	// maxImageText each text of one, in bytes. The largest operators in use name some 200.
+	maxImages    = 1000
+	maxImageText = 512
 	// maxAnnotation bounds one annotation of a ClusterServiceVersion that CEL rules may read, as JSON in bytes.
 	maxAnnotation = 1 << 10
 	// maxPlanValues bounds a whole InstallPlan, in which a manifest is one value. One step has about 12.
@@ -28,6 +32,11 @@ const (
 	maxMessage = 1 << 10
 	// maxGroupValues bounds the names in an OperatorGroup, including its status.
 	maxGroupValues = 65_536
+	// maxConfigValues and maxConfigBytes bound spec.config of a Subscription, which is kept as a whole; maxConfigFault
+	// bounds the text about one that cannot be read, in bytes.
+	maxConfigValues = 2048
+	maxConfigBytes  = 16 << 10
+	maxConfigFault  = 200
 	// maxReportedValues and maxReportedBytes bound lists that are only reported on: the conditions of a Subscription,
 	// and the install modes of a ClusterServiceVersion.
 	maxReportedValues = 1024

@@ -9,7 +9,7 @@ type Subscription struct {
 	Status   SubscriptionStatus `json:"status"`
 }
 
-// SubscriptionSpec holds plain strings only, so that it is comparable with ==.
+// SubscriptionSpec is comparable with ==.
 type SubscriptionSpec struct {
 	// Package is spec.name: the package subscribed to, not the name of the object.
 	Package             string `json:"name"`
@@ -18,6 +18,8 @@ type SubscriptionSpec struct {
 	SourceNamespace     string `json:"sourceNamespace"`
 	StartingCSV         string `json:"startingCSV"`
 	InstallPlanApproval string `json:"installPlanApproval"`
+
+	Config SubscriptionConfig `json:"config"`
 }
 
 // Catalog returns the catalog that the Subscription takes its package from.

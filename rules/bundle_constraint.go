@@ -79,6 +79,7 @@ func (c *Bundle) forConstraints(ns *Namespace) *constraint.Bundle {
 	}
 	b.Deprecated = deprecated
 	c.changes(b, ns)
+	configOf(b, ns)
 	// A dependency of another operator follows no channel until it has a Subscription.
 	for _, s := range ns.subscribers(c.pkg) {
 		if s.Spec.Channel == "" || b.Channel != "" && b.Channel != s.Spec.Channel {
@@ -105,7 +106,25 @@ func (c *Installed) forConstraints(ns *Namespace) *constraint.Bundle {
 		}
 	}
 	requests(b, ns, c.spec, nil)
+	configOf(b, ns)
 	return b
+}
+
+// configOf sets the config of the Subscription to the package; none where there is no Subscription. It is not known if
+// it cannot be read, or if several Subscriptions differ.
+func configOf(b *constraint.Bundle, ns *Namespace) {
+	if b.Unknown&constraint.Package != 0 {
+		b.Unknown |= constraint.Config
+		return
+	}
+	for i, s := range ns.subscribers(b.Package) {
+		if i == 0 {
+			b.Config = s.Spec.Config
+		}
+		if s.Spec.Config.Fault != "" || s.Spec.Config != b.Config {
+			b.Unknown |= constraint.Config
+		}
+	}
 }
 
 // requests sets what the contents of a ClusterServiceVersion of a plan request: those that the plan contains, and those

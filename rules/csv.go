@@ -77,7 +77,7 @@ func (in *CSVInput) findings(c *Bundle, budget *constraint.Budget) []constraint.
 		return nil
 	}
 	bundle := c.forConstraints(in.Namespace)
-	bundle.Unknown &= constraint.Scope | constraint.Deprecation | constraint.ChangeSet // it is the only source of its other attributes
+	bundle.Unknown &= constraint.Scope | constraint.Deprecation | constraint.ChangeSet | constraint.Config // it is the only source of its other attributes
 	if c.bypassesOLM {
 		bundle.Channel = ""
 	}
@@ -112,7 +112,7 @@ func (in *CSVInput) changesRead(f *constraint.Finding, before, after *Bundle) bo
 
 func sameContents(a, b constraint.Manifest) bool {
 	return a.Digest() == b.Digest() || sameList(a.ClusterPermissions, b.ClusterPermissions) && sameList(a.Permissions, b.Permissions) &&
-		sameList(a.Webhooks, b.Webhooks) && sameList(a.ConversionCRDs, b.ConversionCRDs)
+		sameList(a.Webhooks, b.Webhooks) && sameList(a.ConversionCRDs, b.ConversionCRDs) && sameList(a.Images, b.Images)
 }
 
 // sameList reports whether two lists are equal. One that cannot be read counts as changed.

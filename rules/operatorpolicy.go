@@ -43,6 +43,8 @@ type OperatorPolicy struct {
 	// HoldDeprecated is set if the policy holds what the catalog deprecates.
 	HoldDeprecated bool
 
+	// config is spec.subscription.config.
+	config olm.SubscriptionConfig
 	// consent is which changes need consent; nil for a policy without spec.consent.
 	consent *consent
 	// catalogImages is which images of catalogs are accepted; nil for a policy without spec.catalog.
@@ -88,6 +90,7 @@ func NewOperatorPolicy(op *policyv1beta2.OperatorPolicy) *OperatorPolicy {
 		StartingCSV:     sub.StartingCSV,
 		ApproveUpgrades: spec.EffectiveUpgradeApproval() == policyv1beta2.UpgradeApprovalAutomatic,
 		HoldDeprecated:  spec.Deprecated == policyv1beta2.DeprecatedHold,
+		config:          newPolicyConfig(op),
 		consent:         newConsent(spec.Consent),
 		catalogImages:   newCatalogImages(spec.Catalog),
 		versions:        newVersionList(spec.Versions),

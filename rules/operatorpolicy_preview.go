@@ -43,9 +43,9 @@ func previewPolicy(in *OperatorPolicyInput, p *OperatorPolicy, v *Verdict) {
 	if targets := severalTargets(in.Policy); targets != nil {
 		preview(RuleOperatorPolicySeveralTargets, "spec.operatorGroup names several target namespaces, "+text.Names(targets, maxListed), oneTarget)
 	}
-	if spec := &in.Policy.Spec; spec.ComplianceType == policyv1beta2.MayHave && (spec.OperatorGroup != nil || spec.Subscription.Config != nil) {
-		preview(RuleOperatorPolicyIneffective, "spec.operatorGroup and spec.subscription.config have no effect with complianceType mayhave, which installs nothing",
-			"remove them, or write complianceType musthave to have the operator installed")
+	if spec := &in.Policy.Spec; spec.ComplianceType == policyv1beta2.MayHave && spec.OperatorGroup != nil {
+		preview(RuleOperatorPolicyIneffective, "spec.operatorGroup has no effect with complianceType mayhave, which installs nothing",
+			"remove it, or write complianceType musthave to have the operator installed")
 	}
 	previewConsent(in.Policy, p, preview)
 	previewCatalog(in.Policy, p, preview)

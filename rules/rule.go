@@ -74,7 +74,7 @@ var (
 	sharedRules       = []Rule{policyUnreadable}
 	subscriptionRules = []Rule{
 		subscriptionPackage, subscriptionMustNotHave, subscriptionCatalog, subscriptionChannel,
-		subscriptionStartingCSV, subscriptionApproval, subscriptionContradiction, subscriptionConstraint,
+		subscriptionStartingCSV, subscriptionConfig, subscriptionOverride, subscriptionApproval, subscriptionContradiction, subscriptionConstraint,
 		subscriptionUnknownCSV, subscriptionDuplicate, subscriptionOwnerConflict, subscriptionOlderChannel,
 		subscriptionUnknownChannel, subscriptionHeldPlan,
 	}

@@ -110,7 +110,7 @@ func (o *Offered) judge() func(catalog.Entry) bool {
 		}
 		b := &constraint.Bundle{Package: p.Package, CSV: e.Name, Version: e.Version, Catalog: o.Package.Catalog,
 			Channel: o.Package.Channel(o.Channel).Name,
-			Unknown: constraint.Properties | constraint.InCSV | constraint.Deprecation | constraint.ChangeSet}
+			Unknown: constraint.Properties | constraint.InCSV | constraint.Deprecation | constraint.ChangeSet | constraint.Config}
 		if e.Version == "" {
 			b.Unknown |= constraint.Version
 		}

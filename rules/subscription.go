@@ -95,6 +95,8 @@ var subscriptionChecks = []struct {
 	{subscriptionChannel, foreignChannel},
 	// The first version must be one that the policy would approve.
 	{subscriptionStartingCSV, foreignStart},
+	// The config must not exchange what was judged.
+	{subscriptionConfig, foreignConfig},
 }
 
 // JudgeSubscription decides on creating or updating a Subscription.

@@ -35,8 +35,8 @@ func judgeChannel(in *SubscriptionInput, v *Verdict) {
 	set, namespace, budget := in.Namespace.Constraints(), in.Namespace.ForConstraints(), constraint.NewBudget(in.Interrupt)
 	spoken := map[*constraint.Constraint]bool{}
 	for _, f := range set.Judge(asked, namespace, budget) {
-		if f.Outcome == constraint.Undecided {
-			continue // known once there is a plan
+		if f.Outcome == constraint.Undecided && (in.Subscription.Spec.Config.Fault == "" || f.Attributes&constraint.Config == 0) {
+			continue // known once there is a plan, and no config is in force before
 		}
 		spoken[f.Constraint] = true
 		what := "package " + text.Quote(asked.Package)
@@ -45,6 +45,7 @@ func judgeChannel(in *SubscriptionInput, v *Verdict) {
 		}
 		v.recordConstraint(RuleSubscriptionConstraint, what, &f)
 	}
+	in.judgeInstalled(spoken, budget, v)
 	judgeOffer(in, v)
 	newest := newestOf(in, *asked)
 	if newest == nil {
@@ -68,6 +69,10 @@ func askedFor(in *SubscriptionInput) *constraint.Bundle {
 	spec := &in.Subscription.Spec
 	b := &constraint.Bundle{Package: spec.Package, Channel: spec.Channel, Catalog: in.Subscription.Catalog(),
 		Unknown: constraint.CSV | constraint.Version | constraint.Properties | constraint.InCSV | constraint.Deprecation | constraint.ChangeSet}
+	b.Config = spec.Config
+	if spec.Config.Fault != "" {
+		b.Unknown |= constraint.Config
+	}
 	if spec.Channel == "" {
 		b.Unknown |= constraint.Channel // the catalog's default, which may change
 	}

@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
 )
 
 // compareImages adds the registries, with the first element of the path, from which no installed image comes. Hosts
@@ -19,9 +20,6 @@ func compareImages(s *Set, from, to *Contents) error {
 	}
 	return nil
 }
-
-// relatedImage begins the names of environment variables with images that an operator runs.
-const relatedImage = "RELATED_IMAGE_"
 
 // publishers returns the registries of all images that a bundle names.
 func (c *Contents) publishers() map[string]bool {
@@ -39,7 +37,7 @@ func (c *Contents) publishers() map[string]bool {
 			for i := range list {
 				add(list[i].Image)
 				for _, env := range list[i].Env {
-					if strings.HasPrefix(env.Name, relatedImage) {
+					if strings.HasPrefix(env.Name, olm.RelatedImagePrefix) {
 						add(env.Value)
 					}
 				}

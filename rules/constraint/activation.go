@@ -27,6 +27,8 @@ type activation struct {
 	annotations *annotationValues
 	// changes is nil until the first rule reads what the bundle changes.
 	changes *changeValues
+	// configured is nil until the first rule reads images or the config.
+	configured *configuredValues
 }
 
 // manifestValues are the lists of a Manifest as CEL values.
@@ -47,6 +49,13 @@ type annotationValues struct {
 type changeValues struct {
 	values ref.Val
 	shape  shape
+}
+
+// configuredValues are the images of a bundle, and the config of its Subscription, as CEL values. Like annotations they
+// have a shape of their own.
+type configuredValues struct {
+	images, config ref.Val
+	shape          shape
 }
 
 func newActivation(b *Bundle, around *surroundings) *activation {
@@ -120,6 +129,23 @@ func (a *activation) differences() *changeValues {
 	return a.changes
 }
 
+// settings reads the config of the Subscription, and the images that it and the ClusterServiceVersion name, on first
+// use.
+func (a *activation) settings() *configuredValues {
+	if a.configured == nil {
+		var m measure
+		parts := a.bundle.Config.Parts()
+		images, err := a.contents().Images()
+		a.configured = &configuredValues{
+			images: m.images(slices.Concat(images, parts.Images()), err),
+			config: types.NewStringInterfaceMap(types.DefaultTypeAdapter, map[string]any{
+				"fields": m.list(parts.Fields), "env": m.list(parts.Env), "envFrom": m.list(parts.EnvFrom)}),
+		}
+		a.configured.shape = a.shape.most(m.shape())
+	}
+	return a.configured
+}
+
 func (a *activation) contents() Manifest {
 	if a.bundle.Manifest == nil {
 		return &olm.Demands{Spec: &olm.CSVSpec{}}
@@ -135,6 +161,9 @@ func (a *activation) shapeFor(uses Attributes) shape {
 	}
 	if uses&Annotations != 0 {
 		shape = shape.most(a.notes().shape)
+	}
+	if uses&Config != 0 {
+		shape = shape.most(a.settings().shape)
 	}
 	if uses&ChangeSet != 0 {
 		shape = shape.most(a.differences().shape)

@@ -17,6 +17,8 @@ type Bundle struct {
 	// Change is what the bundle changes of what is installed; nil if that is not known.
 	Change     *Change
 	Properties []olm.Property
+	// Config is spec.config of the Subscription to the package.
+	Config olm.SubscriptionConfig
 	// Manifest is what the ClusterServiceVersion requests; nil if nothing.
 	Manifest Manifest
 	// Unknown are the attributes that are not known; rules that depend on them are Undecided.
@@ -49,6 +51,8 @@ type Manifest interface {
 	Webhooks() ([]map[string][]string, error)
 	// ConversionCRDs are the CustomResourceDefinitions whose objects the webhooks convert.
 	ConversionCRDs() ([]string, error)
+	// Images are those that the ClusterServiceVersion names.
+	Images() ([]olm.Image, error)
 	// Annotations are nil where the text is too long to be read.
 	Annotations() (map[string]*string, error)
 }

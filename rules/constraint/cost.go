@@ -115,8 +115,8 @@ func (s *sizes) input() uint64 {
 // ruleListNames is the maximum number of lists in a rule of RBAC or of a webhook.
 const ruleListNames = 8
 
-// listsOfRules are the variables that are lists of rules, of RBAC or of webhooks.
-var listsOfRules = map[string]bool{varClusterPermissions: true, varPermissions: true, varWebhooks: true}
+// listsOfRules are the variables that are lists of rules, of RBAC or of webhooks, or of images.
+var listsOfRules = map[string]bool{varClusterPermissions: true, varPermissions: true, varWebhooks: true, varImages: true}
 
 // root returns the variable that an expression's value is a part of, "" if unknown.
 func (s *sizes) root(path []string) string {
@@ -154,7 +154,7 @@ func (s *sizes) size(node checker.AstNode) uint64 {
 			return s.propertySize(path[2:], up(s.shape.cluster), iterated)
 		}
 		return max(up(s.shape.text), 3)
-	case varClusterPermissions, varPermissions, varWebhooks, varConversionCRDs, varAnnotations, varChange:
+	case varClusterPermissions, varPermissions, varWebhooks, varConversionCRDs, varAnnotations, varChange, varImages, varConfig:
 		if len(path) == 1 && listsOfRules[path[0]] {
 			return up(s.shape.rules)
 		}
@@ -222,7 +222,7 @@ func (s *sizes) weight(node checker.AstNode) uint64 {
 		return add(mul(up(s.shape.cluster), item+10), up(s.shape.text))
 	case varNamespace, varCatalog, varDeprecated:
 		return mul(up(s.shape.elements), 2+up(s.shape.text)/5)
-	case varClusterPermissions, varPermissions, varWebhooks, varConversionCRDs, varAnnotations, varChange:
+	case varClusterPermissions, varPermissions, varWebhooks, varConversionCRDs, varAnnotations, varChange, varImages, varConfig:
 		return s.typeWeight(node.Type())
 	}
 	if node.Type().Kind() == types.ListKind || node.Type().Kind() == types.MapKind {

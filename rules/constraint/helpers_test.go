@@ -104,5 +104,6 @@ func (m manifestOf) Digest() [sha256.Size]byte {
 func (m manifestOf) ClusterPermissions() ([]map[string][]string, error) { return m.permissions, nil }
 func (m manifestOf) Permissions() ([]map[string][]string, error)        { return nil, nil }
 func (m manifestOf) Webhooks() ([]map[string][]string, error)           { return m.webhooks, nil }
+func (m manifestOf) Images() ([]olm.Image, error)                       { return nil, nil }
 func (m manifestOf) ConversionCRDs() ([]string, error)                  { return nil, nil }
 func (m manifestOf) Annotations() (map[string]*string, error)           { return nil, nil }

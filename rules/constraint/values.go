@@ -145,6 +145,25 @@ func (m *measure) ruleLists(rules []map[string][]string, err error) ref.Val {
 	return types.NewRefValList(types.DefaultTypeAdapter, list)
 }
 
+// imageTexts are the texts of an image, as rules read them.
+const imageTexts = 7
+
+// images converts images: maps of texts. A rule that uses images that cannot be read fails.
+func (m *measure) images(images []olm.Image, err error) ref.Val {
+	if err != nil {
+		return types.NewErr("%s", err.Error())
+	}
+	list := make([]ref.Val, len(images))
+	for i := range images {
+		registry, repository, tag, digest := images[i].Parts()
+		list[i] = types.NewStringInterfaceMap(types.DefaultTypeAdapter, map[string]any{"reference": m.seen(images[i].Reference),
+			"registry": m.seen(registry), "repository": m.seen(repository), "tag": m.seen(tag), "digest": m.seen(digest),
+			"from": m.seen(images[i].From), "name": m.seen(images[i].Name)})
+	}
+	m.rules, m.elements = max(m.rules, len(list)), max(m.elements, imageTexts)
+	return types.NewRefValList(types.DefaultTypeAdapter, list)
+}
+
 // texts converts a list of texts. A rule that uses an unreadable list fails.
 func (m *measure) texts(texts []string, err error) ref.Val {
 	if err != nil {

@@ -44,6 +44,8 @@ const (
 	Writer
 	// CatalogHistory is what the images of a CatalogSource changed. No rule reads it.
 	CatalogHistory
+	// Config is spec.config of the Subscription.
+	Config
 )
 
 // CatalogFacts are the facts about catalogs that policies are judged by.
@@ -53,13 +55,14 @@ const CatalogFacts = CatalogState | CatalogImage | CatalogHistory
 const InCSV = Contents | Annotations
 
 // bundleAttributes are those of the bundle itself, without its environment.
-const bundleAttributes = CSV | Package | Version | Channel | CatalogSource | Properties | InCSV | Scope | Deprecation | ChangeSet
+const bundleAttributes = CSV | Package | Version | Channel | CatalogSource | Properties | InCSV | Scope | Deprecation | ChangeSet | Config
 
 // attributeNames are the names for messages, in the order of the bits.
 var attributeNames = [...]string{"CSV name", "package", "version", "channel", "catalog", "properties of the bundle",
 	"labels of the namespace", "facts about the cluster", "contents of the ClusterServiceVersion", "targets of the OperatorGroup",
 	"annotations of the ClusterServiceVersion", "state of the CatalogSource",
-	"deprecations in the catalog", "changes of what is installed", "digest of the image that the CatalogSource runs", "user who writes", "history of the CatalogSource"}
+	"deprecations in the catalog", "changes of what is installed", "digest of the image that the CatalogSource runs", "user who writes", "history of the CatalogSource",
+	"config of the Subscription"}
 
 // Names returns the names for messages: "package", "properties of the bundle", "labels of the namespace".
 func (a Attributes) Names() []string {
@@ -90,6 +93,8 @@ const (
 	varWebhooks           = "webhooks"
 	varConversionCRDs     = "conversionCRDs"
 	varAnnotations        = "annotations"
+	varImages             = "images"
+	varConfig             = "config"
 )
 
 // variable is a variable of rules. One of read, write and of is set.
@@ -176,6 +181,10 @@ var variables = []variable{
 		of: func(a *activation) ref.Val { return a.lists().conversionCRDs }},
 	{name: varAnnotations, declared: cel.MapType(cel.StringType, cel.StringType), attribute: Annotations,
 		of: func(a *activation) ref.Val { return a.notes().values }},
+	{name: varImages, declared: cel.ListType(cel.MapType(cel.StringType, cel.StringType)), attribute: Contents | Config,
+		of: func(a *activation) ref.Val { return a.settings().images }},
+	{name: varConfig, declared: cel.MapType(cel.StringType, cel.ListType(cel.StringType)), attribute: Config,
+		of: func(a *activation) ref.Val { return a.settings().config }},
 	namespaceVariable, clusterVariable,
 }
 

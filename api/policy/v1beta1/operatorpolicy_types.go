@@ -49,7 +49,7 @@ type OperatorPolicySpec struct {
 	// allowed. With musthave the policy installs the operator; with mayhave it
 	// installs, corrects and removes nothing, approves what others ask for and the
 	// policy allows, and is Compliant while there is no operator, so that
-	// operatorGroup and subscription.config have no effect.
+	// operatorGroup has no effect, and subscription.config is only compared.
 	// With mustnothave it says which versions are unwanted, and upgradeApproval
 	// has no effect.
 	//
@@ -220,6 +220,10 @@ type SubscriptionTemplate struct {
 	// How OLM sets up the operator's Deployments: env, envFrom, volumes,
 	// volumeMounts, tolerations, resources, nodeSelector, affinity, selector and
 	// annotations, as in spec.config of an OLM Subscription. Optional.
+	//
+	// In an enforced policy a Subscription with another config is refused. Without
+	// one, or with {}, a Subscription may set what it likes but variables whose
+	// names begin with RELATED_IMAGE_, envFrom, volumes and volumeMounts.
 	//
 	// +optional
 	Config *apiextensionsv1.JSON `json:"config,omitempty"`

@@ -141,6 +141,10 @@ type SubscriptionTemplate struct {
 	// volumeMounts, tolerations, resources, nodeSelector, affinity, selector and
 	// annotations, as in spec.config of an OLM Subscription. Optional.
 	//
+	// In an enforced policy a Subscription with another config is refused. Without
+	// one, or with {}, a Subscription may set what it likes but variables whose
+	// names begin with RELATED_IMAGE_, envFrom, volumes and volumeMounts.
+	//
 	// +optional
 	Config *apiextensionsv1.JSON `json:"config,omitempty"`
 

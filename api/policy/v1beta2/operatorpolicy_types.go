@@ -111,7 +111,7 @@ type OperatorPolicySpec struct {
 	// allowed. With musthave the policy installs the operator; with mayhave it
 	// installs, corrects and removes nothing, approves what others ask for and the
 	// policy allows, and is Compliant while there is no operator, so that
-	// operatorGroup and subscription.config have no effect.
+	// operatorGroup has no effect, and subscription.config is only compared.
 	// With mustnothave they say which versions are unwanted, and upgradeApproval
 	// has no effect.
 	//

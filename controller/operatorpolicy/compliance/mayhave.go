@@ -62,7 +62,7 @@ func (e *evaluation) allowedSubscription() Finding {
 			e.related(kindSubscription, olm.ObjectMeta{Namespace: e.wanted.namespace, Name: e.wanted.name}, policyv1beta2.Compliant, relatedAbsent))
 	}
 	judged := map[string]any{}
-	for _, field := range []string{"channel", "source", "sourceNamespace"} {
+	for _, field := range []string{"channel", "source", "sourceNamespace", "config"} {
 		if value, ok := e.wanted.subscription[field]; ok {
 			judged[field] = value
 		}

@@ -1,0 +1,210 @@
+package olm
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/opgate/opgate/internal/apijson"
+	"github.com/opgate/opgate/internal/jsonsize"
+)
+
+// Image is an image that an operator names: what it runs, or may have its own workloads run.
+type Image struct {
+	// Reference is as it is written. It is empty for a variable whose value comes from another object.
+	Reference string
+	// From is the place in which it is named: container, initContainer, volume, env, relatedImages, or config for a variable in
+	// spec.config of the Subscription. Name is that of the container, the volume, the variable or the related image.
+	From, Name string
+}
+
+// The parts of a reference, as container runtimes read them (github.com/distribution/reference).
+var (
+	registryHost    = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]*[a-z0-9])?\.)*[a-z0-9]([a-z0-9-]*[a-z0-9])?(:[0-9]+)?$`)
+	imageRepository = regexp.MustCompile(`^[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*(/[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*)*$`)
+	imageTag        = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$`)
+)
+
+// Parts returns the registry of an image, docker.io if none is named, its repository there, tag and digest; each is ""
+// if the reference has none, and all are for a reference that container runtimes do not read.
+func (i *Image) Parts() (registry, repository, tag, digest string) {
+	rest := i.Reference
+	if m := imageDigest.FindStringSubmatch(rest); m != nil {
+		rest, digest = strings.TrimSuffix(rest, "@"+m[1]), m[1]
+	}
+	if colon := strings.LastIndexByte(rest, ':'); colon > strings.LastIndexByte(rest, '/') {
+		rest, tag = rest[:colon], rest[colon+1:]
+		if !imageTag.MatchString(tag) {
+			return "", "", "", ""
+		}
+	}
+	registry, repository, found := strings.Cut(rest, "/")
+	switch {
+	case !found:
+		registry, repository = defaultRegistry, "library/"+rest
+	case !namesHost(registry):
+		registry, repository = defaultRegistry, rest
+	}
+	registry = strings.ToLower(registry)
+	if !registryHost.MatchString(registry) || !imageRepository.MatchString(repository) {
+		return "", "", "", ""
+	}
+	return registry, repository, tag, digest
+}
+
+// namesHost reports whether the first part of a reference is a host: it has a dot or a port, or is localhost.
+func namesHost(part string) bool { return strings.ContainsAny(part, ".:") || part == "localhost" }
+
+// images are those that a part of a ClusterServiceVersion names, each once; if they are too many or too long, only the
+// reason is kept.
+type images struct {
+	list []Image
+	why  string
+	// known are the images of the list while a part is read.
+	known map[Image]struct{}
+}
+
+// add adds images, unless they exceed a limit.
+func (m *images) add(found []Image) {
+	for _, image := range found {
+		_, known := m.known[image]
+		switch {
+		case m.why != "":
+		case len(image.Reference) > maxImageText || len(image.Name) > maxImageText:
+			m.why = fmt.Sprintf("has an image with a text of more than %d bytes", maxImageText)
+		case known:
+		case len(m.list) == maxImages:
+			m.why = fmt.Sprintf("has more than %d images", maxImages)
+		case m.known == nil:
+			m.known = map[Image]struct{}{image: {}}
+			m.list = append(m.list, image)
+		default:
+			m.known[image] = struct{}{}
+			m.list = append(m.list, image)
+		}
+	}
+	if m.why != "" {
+		m.list = nil
+	}
+}
+
+// read decodes a part that names images, unless it has too many values.
+func (m *images) read(raw []byte, into any) bool {
+	n, _ := jsonsize.Measure(raw)
+	if n > maxListValues {
+		m.why = fmt.Sprintf("has images in %d values, more than the %d that are read", n, maxListValues)
+		return false
+	}
+	if err := apijson.Unmarshal(raw, into); err != nil {
+		m.why = "has images that cannot be read: " + err.Error()
+		return false
+	}
+	return true
+}
+
+// relatedImages are spec.relatedImages.
+type relatedImages struct{ images }
+
+// UnmarshalJSON counts the values first. It never fails: of what cannot be read the reason is kept.
+func (r *relatedImages) UnmarshalJSON(raw []byte) error {
+	var list []struct {
+		Name  string `json:"name"`
+		Image string `json:"image"`
+	}
+	if r.images = (images{}); r.read(raw, &list) {
+		for _, related := range list {
+			r.add([]Image{{Reference: related.Image, From: "relatedImages", Name: related.Name}})
+		}
+		r.known = nil
+	}
+	return nil
+}
+
+// deployedImages are those of spec.install.spec.deployments.
+type deployedImages struct{ images }
+
+// container is what is read of a container for its images.
+type container struct {
+	Name  string `json:"name"`
+	Image string `json:"image"`
+	Env   []struct {
+		Name      string    `json:"name"`
+		Value     string    `json:"value"`
+		ValueFrom *struct{} `json:"valueFrom"`
+	} `json:"env"`
+}
+
+// images returns the image of a container, and those of its variables. A variable with an empty value names none.
+func (c *container) images(from string) []Image {
+	all := []Image{{Reference: c.Image, From: from, Name: c.Name}}
+	for _, env := range c.Env {
+		if strings.HasPrefix(env.Name, RelatedImagePrefix) && (env.Value != "" || env.ValueFrom != nil) {
+			all = append(all, Image{Reference: env.Value, From: "env", Name: env.Name})
+		}
+	}
+	return all
+}
+
+// UnmarshalJSON counts the values first. It never fails: of what cannot be read the reason is kept.
+func (d *deployedImages) UnmarshalJSON(raw []byte) error {
+	var list []struct {
+		Spec struct {
+			Template struct {
+				Spec struct {
+					InitContainers []container `json:"initContainers"`
+					Containers     []container `json:"containers"`
+					Volumes        []struct {
+						Name  string `json:"name"`
+						Image *struct {
+							Reference string `json:"reference"`
+						} `json:"image"`
+					} `json:"volumes"`
+				} `json:"spec"`
+			} `json:"template"`
+		} `json:"spec"`
+	}
+	d.images = images{}
+	if !d.read(raw, &list) {
+		return nil
+	}
+	for i := range list {
+		pod := &list[i].Spec.Template.Spec
+		for j := range pod.InitContainers {
+			d.add(pod.InitContainers[j].images("initContainer"))
+		}
+		for j := range pod.Containers {
+			d.add(pod.Containers[j].images("container"))
+		}
+		for _, volume := range pod.Volumes {
+			if volume.Image != nil {
+				d.add([]Image{{Reference: volume.Image.Reference, From: "volume", Name: volume.Name}})
+			}
+		}
+	}
+	d.known = nil
+	return nil
+}
+
+// Images returns the images that the ClusterServiceVersion names (R-CO-10). Objects that the bundle brings are not read.
+func (d *Demands) Images() ([]Image, error) {
+	var all []Image
+	for _, part := range []*images{&d.Spec.deployed.images, &d.Spec.related.images} {
+		if part.why != "" {
+			return nil, fmt.Errorf("the ClusterServiceVersion %s", part.why)
+		}
+		all = append(all, part.list...)
+	}
+	return all, nil
+}
+
+// Images returns the images in variables of a config, sorted by name. That of a variable whose value comes from another
+// object has no reference.
+func (c *ConfigParts) Images() []Image {
+	var all []Image
+	for _, name := range c.Env {
+		if reference, ok := c.relatedImages[name]; ok {
+			all = append(all, Image{Reference: reference, From: "config", Name: name})
+		}
+	}
+	return all
+}

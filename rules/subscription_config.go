@@ -1,0 +1,160 @@
+package rules
+
+import (
+	"maps"
+	"slices"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/constraint"
+)
+
+// The rules on spec.config of a Subscription.
+const (
+	RuleSubscriptionConfig   RuleID = "subscription/config"
+	RuleSubscriptionOverride RuleID = "subscription/override"
+)
+
+var (
+	subscriptionConfig = Rule{ID: RuleSubscriptionConfig, Outcomes: denyOrHold, Override: true,
+		Summary: "spec.config changes the images, volumes or sources of variables of a governed operator, or is not the config " +
+			"that the policy sets"}
+	subscriptionOverride = Rule{ID: RuleSubscriptionOverride, Outcomes: warn,
+		Summary: "a refused spec.config is written by a user with the RBAC verb override, for the reason given"}
+)
+
+// maxConfigText bounds the config of a policy in a message, in bytes.
+const maxConfigText = 512
+
+// orOverrideConfig is what allows a config besides a policy.
+const orOverrideConfig = "or give a reason in annotation " + OverrideReasonAnnotation +
+	" as a user with the verb override"
+
+// newPolicyConfig reads spec.subscription.config of a policy. Template text that is not resolved is a fault: what the
+// config will be is not known.
+func newPolicyConfig(op *policyv1beta2.OperatorPolicy) (c olm.SubscriptionConfig) {
+	written := op.Spec.Subscription.Config
+	switch {
+	case written == nil || len(written.Raw) == 0:
+	case TemplatesEnabled(op) && hasTemplate(map[string]*apiextensionsv1.JSON{"config": written}):
+		c.Fault = "it holds template text that has not been resolved"
+	default:
+		if err := c.UnmarshalJSON(written.Raw); err != nil {
+			c.Fault = err.Error()
+		}
+	}
+	return c
+}
+
+// foreignConfig judges spec.config, which exchanges images after a plan was judged (threat O60): OLM puts it into force
+// without another plan. Where the policy sets a config, it has to be that one; else it may be anything that keeps the
+// images, volumes and sources of variables. What is stored for the same package already stays, and OLM sets none
+// itself.
+func foreignConfig(in *SubscriptionInput, p *OperatorPolicy) finding {
+	config, before := &in.Subscription.Spec.Config, in.configBefore()
+	switch {
+	case p.MustNotHave || p.faults != "" || *config == before && (in.keepsPackage() || in.ByOLM):
+		return finding{}
+	case p.config.Fault != "":
+		return finding{decision: Hold, field: "spec.config", what: "spec.config is held",
+			accepted: "waits until spec.subscription.config of the policy can be read: " + text.Escape(p.config.Fault) +
+				"; " + orOverrideConfig}
+	case config.Fault != "":
+		return finding{decision: Hold, field: "spec.config", what: "spec.config is held",
+			accepted: "it cannot be read: " + text.Escape(config.Fault) + "; correct it, " + orOverrideConfig}
+	case p.config.JSON != "":
+		return otherConfig(config, &p.config)
+	}
+	added := reservedIn(config, &before)
+	if len(added) == 0 {
+		return finding{}
+	}
+	return finding{decision: Deny, field: "spec.config",
+		what:     "spec.config with " + text.Names(added, maxListed) + " is not allowed",
+		accepted: "let spec.subscription.config of the policy set it, " + orOverrideConfig}
+}
+
+// otherConfig refuses a config that is not the one of the policy.
+func otherConfig(config, want *olm.SubscriptionConfig) finding {
+	if *config == *want {
+		return finding{}
+	}
+	what := "spec.config is not allowed"
+	switch fields := config.Parts().Fields; {
+	case config.JSON == "":
+		what = "leaving out spec.config is not allowed"
+	case !slices.Equal(fields, want.Parts().Fields):
+		what = "spec.config with " + text.Names(fields, maxListed) + " is not allowed"
+	}
+	return finding{decision: Deny, field: "spec.config", what: what,
+		accepted: "allowed is " + text.Escape(text.Truncate(want.JSON, maxConfigText)) + ", " + orOverrideConfig}
+}
+
+// reservedIn returns the reserved parts of a config that another one does not have, sorted.
+func reservedIn(config, before *olm.SubscriptionConfig) []string {
+	if config.JSON == "" {
+		return nil
+	}
+	had, added := before.Parts().Reserved, config.Parts().Reserved
+	maps.DeleteFunc(added, func(part, value string) bool { return had[part] == value })
+	return slices.Sorted(maps.Keys(added))
+}
+
+// judgeInstalled judges the installed ClusterServiceVersions with a config that is written, by the Constraints that read
+// it and have not spoken: OLM puts the config into force without a plan. What was violated before is excused only if the
+// images of the config stay as they are: else one violation would cover all (threat O34).
+func (in *SubscriptionInput) judgeInstalled(
+	spoken map[*constraint.Constraint]bool, budget *constraint.Budget, v *Verdict,
+) {
+	set, config, before := in.Namespace.Constraints(), in.Subscription.Spec.Config, in.configBefore()
+	if set.Empty() || config == before {
+		return
+	}
+	had, has := before.Parts(), config.Parts()
+	excused := config.Fault == "" && slices.Equal(had.Images(), has.Images())
+	for _, c := range in.Namespace.Installed() {
+		if c.Package != in.Subscription.Spec.Package || c.spec == nil {
+			continue
+		}
+		was, is := c.forConstraints(in.Namespace), c.forConstraints(in.Namespace)
+		was.Config, is.Config = before, config
+		was.Unknown &^= constraint.Config
+		if is.Unknown &^= constraint.Config; config.Fault != "" {
+			is.Unknown |= constraint.Config
+		}
+		known := set.Judge(was, in.Namespace.ForConstraints(), budget)
+		for _, f := range set.Judge(is, in.Namespace.ForConstraints(), budget) {
+			same := func(k constraint.Finding) bool { return sameConstraint(&k, &f) }
+			if f.Constraint == nil || f.Constraint.Uses()&constraint.Config == 0 || spoken[f.Constraint] ||
+				excused && slices.ContainsFunc(known, same) || f.Outcome == constraint.Undecided && f.Attributes&constraint.Config == 0 {
+				continue
+			}
+			v.recordConstraint(RuleSubscriptionConstraint, "spec.config for "+text.Name(c.CSV), &f)
+		}
+	}
+}
+
+// configBefore returns the config that is stored for the same package; none for a new Subscription.
+func (in *SubscriptionInput) configBefore() olm.SubscriptionConfig {
+	if !in.keepsPackage() {
+		return olm.SubscriptionConfig{}
+	}
+	return in.Old.Spec.Config
+}
+
+// keepsPackage reports whether an update leaves the Subscription to its package.
+func (in *SubscriptionInput) keepsPackage() bool {
+	return in.Old != nil && in.Old.Spec.Package == in.Subscription.Spec.Package
+}
+
+// OverrideAsked returns the reason that a write adds in annotation opgate.io/override-reason; "" if it adds none.
+func (in *SubscriptionInput) OverrideAsked() string {
+	reason := overrideReason(&in.Subscription.Metadata)
+	if in.Old != nil && reason == overrideReason(&in.Old.Metadata) {
+		return ""
+	}
+	return reason
+}
