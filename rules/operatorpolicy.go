@@ -43,6 +43,9 @@ type OperatorPolicy struct {
 	// HoldDeprecated is set if the policy holds what the catalog deprecates.
 	HoldDeprecated bool
 
+	// Deletion is whether what the policy governs may be deleted; Allow for a policy that informs.
+	Deletion policyv1beta2.DeletionAction
+
 	// consent is which changes need consent; nil for a policy without spec.consent.
 	consent *consent
 	// catalogImages is which images of catalogs are accepted; nil for a policy without spec.catalog.
@@ -88,6 +91,7 @@ func NewOperatorPolicy(op *policyv1beta2.OperatorPolicy) *OperatorPolicy {
 		StartingCSV:     sub.StartingCSV,
 		ApproveUpgrades: spec.EffectiveUpgradeApproval() == policyv1beta2.UpgradeApprovalAutomatic,
 		HoldDeprecated:  spec.Deprecated == policyv1beta2.DeprecatedHold,
+		Deletion:        spec.EffectiveDeletion(),
 		consent:         newConsent(spec.Consent),
 		catalogImages:   newCatalogImages(spec.Catalog),
 		versions:        newVersionList(spec.Versions),
@@ -125,6 +129,7 @@ func UnreadableOperatorPolicy(
 		TargetNamespace: unlessTemplate(spec.Subscription.Namespace),
 		Package:         unlessTemplate(spec.Subscription.Name),
 		Enforced:        spec.RemediationAction == "" || spec.IsEnforced(),
+		Deletion:        spec.EffectiveDeletion(),
 		faults:          cause.Error(),
 		source:          "OperatorPolicy " + namespace + "/" + name,
 	}

@@ -104,6 +104,8 @@ var (
 		{"ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings", backstop.Name},
 		{"ValidatingAdmissionPolicy", "validatingadmissionpolicies", backstop.UnpackedName},
 		{"ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings", backstop.UnpackedName},
+		{"ValidatingAdmissionPolicy", "validatingadmissionpolicies", backstop.DeletionName},
+		{"ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings", backstop.DeletionName},
 	}
 )
 
