@@ -148,6 +148,9 @@ func TestSelect(t *testing.T) {
 }
 
 func runScenario(t *testing.T, s *scenario.Scenario) {
+	if s.Verb == "delete" {
+		return // no webhook is called
+	}
 	existing := slices.Concat(s.Cluster, s.Policies)
 	if s.Write != nil && s.Write.GetNamespace() != "" {
 		existing = append([]*unstructured.Unstructured{namespace(s.Write.GetNamespace())}, existing...) // one with labels comes later
@@ -178,7 +181,7 @@ func runScenario(t *testing.T, s *scenario.Scenario) {
 	}
 	said := got.message + "\n" + strings.Join(got.warnings, "\n")
 	for _, id := range s.Rules {
-		if !strings.Contains(said, "("+string(id)+")") {
+		if !strings.Contains(said, "("+string(id)+")") && !id.ForDeletions() {
 			t.Errorf("rule %s did not speak", id)
 		}
 	}

@@ -4,7 +4,7 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 )
 
-// The rules on deletions. The API server alone judges these (package backstop): a webhook that fails closed would in an
+// The rules on deletions (R-RM-4). The API server alone judges these (package backstop): a webhook that fails closed would in an
 // outage keep OLM from deleting what it has replaced, and namespaces from going.
 const (
 	RuleDeletionDenied      RuleID = "deletion/denied"
@@ -23,8 +23,8 @@ func (id RuleID) ForDeletions() bool {
 	return id == RuleDeletionDenied || id == RuleDeletionUnconfirmed
 }
 
-// KeptBy returns the first enforced policy that denies the deletion of what another policy governs: by it a mustnothave
-// policy removes nothing, whichever is older. It returns nil if there is none; the policy itself counts.
+// KeptBy returns the first enforced policy that denies the deletion of what is installed of a package: because of it a
+// mustnothave policy removes nothing. It returns nil if there is none; the policy itself counts.
 func (n *Namespace) KeptBy(pkg string) *OperatorPolicy {
 	for _, p := range n.governing(pkg) {
 		if p.Deletion == policyv1beta2.DeletionDeny {
@@ -34,7 +34,7 @@ func (n *Namespace) KeptBy(pkg string) *OperatorPolicy {
 	return nil
 }
 
-// previewDeletion warns of a deletion that is not refused although the policy says so.
+// previewDeletion warns of a policy that restricts deletions, and of which nothing is refused.
 func previewDeletion(in *OperatorPolicyInput, p *OperatorPolicy, preview func(id RuleID, what, more string)) {
 	spec := &in.Policy.Spec
 	if spec.Deletion == "" || spec.Deletion == policyv1beta2.DeletionAllow {

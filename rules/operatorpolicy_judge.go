@@ -45,7 +45,7 @@ type OperatorPolicyInput struct {
 	Copied func(pkg, namespace string) bool
 	// Grants are the rights that the installation withholds, for the preview.
 	Grants Grants
-	// Unbacked says why the API server refuses nothing by itself, and what would change that, for the preview. Default:
+	// Unbacked is why the API server refuses nothing by itself, and what would change that, for the preview. Default:
 	// it does refuse.
 	Unbacked string
 }

@@ -26,7 +26,7 @@ const heldByDeletion = "; held by the API server (ValidatingAdmissionPolicy " + 
 var cleaners = []string{"system:kube-controller-manager", "system:serviceaccount:kube-system:generic-garbage-collector",
 	"system:serviceaccount:kube-system:namespace-controller"}
 
-// protection is what one key of the table of deletions says: the strictest action, the first policy by name that has
+// protection is the value of one key of the table of deletions: the strictest action, the first policy by name that has
 // it, and how many others protect the same.
 type protection struct {
 	action policyv1beta2.DeletionAction
@@ -146,7 +146,7 @@ var protectedKinds = map[string]string{"subscriptions": "subscription", "cluster
 
 // deletion returns the ValidatingAdmissionPolicy on deletions; nil if no policy restricts them. It is a policy of its
 // own, so that what it costs is spent on deletions alone. Which operator an object belongs to is read from the object as
-// it is stored, so that there is no moment at which something new is not protected.
+// it is stored, so that there is no moment at which something new is not protected (threats O65, O66).
 func (in *Input) deletion(d *deletions) (*admissionv1.ValidatingAdmissionPolicy, *admissionv1.ValidatingAdmissionPolicyBinding) {
 	if len(d.keys) == 0 {
 		return nil, nil

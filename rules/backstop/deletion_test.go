@@ -175,7 +175,7 @@ func TestDeletion(t *testing.T) {
 	}
 }
 
-// wantDeletion checks what the policy on deletions says; "" for a write that it admits.
+// wantDeletion checks the refusal by the policy on deletions; "" for a write that it admits.
 func wantDeletion(t *testing.T, s *apiServer, w write, refused string) {
 	t.Helper()
 	got := s.judge(t, w)
