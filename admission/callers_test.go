@@ -36,6 +36,9 @@ func TestA9RedactedScenarios(t *testing.T) {
 	}
 	names := 0 // in answers to the API server
 	for _, s := range scenarios {
+		if s.Verb == "delete" {
+			continue // no webhook is called
+		}
 		t.Run(s.Name, func(t *testing.T) {
 			existing := slices.Concat(s.Cluster, s.Policies)
 			if s.Write != nil && s.Write.GetNamespace() != "" {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/opgate/opgate/e2e/cluster"
 	"github.com/opgate/opgate/e2e/harness"
@@ -28,8 +29,12 @@ func TestDeletion(t *testing.T) {
 	other := harness.Subscription(namespace, "b-other", harness.GoodCatalog, "Manual")
 	other.Object["spec"].(map[string]any)["name"] = "other"
 	e.Put(t, other)
-	t.Cleanup(func() {
-		harness.Kubectl(t, e.Cluster, cluster.Admin, "", "delete", "validatingadmissionpolicybinding", "opgate-deletion")
+	t.Cleanup(func() { // no Opgate changes it with the policy
+		binding := &unstructured.Unstructured{}
+		binding.SetAPIVersion("admissionregistration.k8s.io/v1")
+		binding.SetKind("ValidatingAdmissionPolicyBinding")
+		binding.SetName("opgate-deletion")
+		e.Remove(t, binding)
 	})
 	remove := func(args ...string) []string { return append([]string{"delete", "--wait=false"}, args...) }
 	governed := remove("subscription", "a-governed", "-n", namespace)

@@ -135,7 +135,7 @@ func play(t *testing.T, e *harness.Env, s *scenario.Scenario, want func(*scenari
 	wantMessage, wantWarnings := want(s)
 	before := e.Stored(t, target)
 	stdin, args := command(t, s)
-	if s.Verb == "delete" && wantMessage != "" { // what is deleted too early does not come back
+	if s.HeldBy() == scenario.HeldByDeletion && wantMessage != "" { // what is deleted too early does not come back
 		harness.Eventually(t, "the API server refuses deletions", func(ctx context.Context) error {
 			result, err := e.Kubectl(ctx, cluster.User(s.User), "", append(args, "--dry-run=server")...)
 			if err == nil && result.ExitCode == 0 {

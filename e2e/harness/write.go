@@ -100,14 +100,14 @@ func (e *Env) Remove(t testing.TB, u *unstructured.Unstructured) {
 			t.Error(err)
 		}
 	}
-	Eventually(t, "the deletion of "+u.GetKind()+" "+u.GetName(), func(context.Context) error {
-		err := objects.Delete(ctx, u.GetName(), metav1.DeleteOptions{})
-		if err != nil && !apierrors.IsNotFound(err) && !strings.Contains(err.Error(), HeldByDeletion) {
-			t.Error(err)
-			return nil
-		}
-		return client.IgnoreNotFound(err)
+	var last error
+	_ = poll(ctx, WaitTimeout, backoff.DelayFunc(), func(ctx context.Context) (bool, error) {
+		last = client.IgnoreNotFound(objects.Delete(ctx, u.GetName(), metav1.DeleteOptions{}))
+		return last == nil || !strings.Contains(last.Error(), HeldByDeletion), nil
 	})
+	if last != nil {
+		t.Error(last)
+	}
 }
 
 // Stored reads an object as admin; nil where there is none.

@@ -124,14 +124,19 @@ func (d *deletions) lines() []line {
 
 // What an update of an object does that has others delete it, so that it is judged as a deletion: the garbage collector
 // deletes what has an owner that does not exist, and OLM a copy without its original; without OLM's label a definition
-// is not known to be an operator's.
+// is not known to be an operator's, and with another package neither are Subscriptions and ClusterServiceVersions.
 var (
 	addsOwner = "object.metadata.?ownerReferences.orValue([]).exists(o, " +
 		"!oldObject.metadata.?ownerReferences.orValue([]).exists(p, p.uid == o.uid))"
 	becomesCopy = onCSV + " && " + copiedFrom("object") + " != ''"
 	losesLabel  = onDefinition + " && oldObject.metadata.?labels.orValue({}).exists(k, k.startsWith('" + olm.ComponentLabelPrefix +
 		"') && !(k in object.metadata.?labels.orValue({})))"
+	changesPackage = onSubscription + " && object.?spec.?name != oldObject.?spec.?name || " + onCSV + " && " +
+		packageOf("object") + " != " + packageOf("oldObject")
 )
+
+// packageOf is an expression for the package of a ClusterServiceVersion, by its own properties.
+func packageOf(object string) string { return member(described(propertiesOf(object)), "packageName") }
 
 const (
 	onDefinition  = "request.resource.resource == 'customresourcedefinitions'"
@@ -164,7 +169,8 @@ func (in *Input) deletion(d *deletions) (*admissionv1.ValidatingAdmissionPolicy,
 			MatchConstraints: &admissionv1.MatchResources{NamespaceSelector: in.namespaces(), ObjectSelector: &metav1.LabelSelector{},
 				MatchPolicy: &equivalent, ResourceRules: protectedResources()},
 			MatchConditions: []admissionv1.MatchCondition{
-				{Name: "deletes", Expression: "request.operation == 'DELETE' || " + addsOwner + " || " + becomesCopy + " || " + losesLabel},
+				{Name: "deletes", Expression: "request.operation == 'DELETE' || " + addsOwner + " || " + becomesCopy + " || " +
+					losesLabel + " || " + changesPackage},
 				{Name: "not-cleaning", Expression: "!(request.userInfo.username in " + quoteList(slices.Concat(in.opgate(), cleaners)) + ")"},
 				{Name: "not-olm", Expression: "!(" + in.byOLM() + ")"},
 				{Name: "not-deleted-before", Expression: "!has(oldObject.metadata.deletionTimestamp)"},
@@ -174,7 +180,7 @@ func (in *Input) deletion(d *deletions) (*admissionv1.ValidatingAdmissionPolicy,
 			Validations: []admissionv1.Validation{{
 				Expression: "variables.row == ''",
 				MessageExpression: kindText() + " + ' ' + " + protectedName + " + ': ' + (request.operation == 'DELETE' ? 'deleting it' : " +
-					"'an owner, a label of a copy or a lost label of its operator, by which it may be deleted,') + " +
+					"'a change of its owners, labels or package, after which it may be deleted,') + " +
 					"(variables.row.startsWith('Deny ') ? ' is not allowed' + " + by + " + ' (" + string(rules.RuleDeletionDenied) +
 					"): to delete it, set spec.deletion of the policy to Allow first' : ' is not confirmed, as asked for' + " + by + " + ' (" +
 					string(rules.RuleDeletionUnconfirmed) + "): to delete it, set its annotation " + policyv1beta2.DeleteConfirmedAnnotation +
@@ -215,7 +221,7 @@ func deletionVariables(table *shards) []admissionv1.Variable {
 	return []admissionv1.Variable{
 		{Name: "keys", Expression: "(" +
 			on + "'subscriptions' ? " + component("string("+spec+"name.orValue(''))") + " : " +
-			on + "'clusterserviceversions' ? " + component(member(described(propertiesOf("oldObject")), "packageName")) + " : " +
+			on + "'clusterserviceversions' ? " + component(packageOf("oldObject")) + " : " +
 			on + "'operatorgroups' ? [string(" + within + ")] : " +
 			on + "'catalogsources' ? [" + within + " + '/' + " + object + "] : " +
 			on + "'namespaces' ? [string(" + object + "), 'namespace/' + " + object + "] : " +

@@ -96,7 +96,7 @@ func TestDeletion(t *testing.T) {
 	const (
 		denied    = " is not allowed by OperatorPolicy policies/etcd (deletion/denied): to delete it, set spec.deletion of the policy to Allow first"
 		deleting  = "deleting it" + denied
-		disguised = "an owner, a label of a copy or a lost label of its operator, by which it may be deleted," + denied
+		disguised = "a change of its owners, labels or package, after which it may be deleted," + denied
 	)
 	s := deletionServer(t, policy("etcd", "shop", "etcd", deletion(policyv1beta2.DeletionDeny)),
 		policy("other", "other", "etcd", nil))
@@ -160,6 +160,11 @@ func TestDeletion(t *testing.T) {
 			object: subscriptionTo("shop", "etcd", object{"annotations": object{"a": "b"}})}},
 		{name: "a ClusterServiceVersion is made a copy", write: write{resource: "clusterserviceversions", old: csvFor("shop", "etcd", nil),
 			object: csvFor("shop", "etcd", object{"labels": object{"olm.copiedFrom": "gone"}})}, refused: "clusterserviceversion shop/etcd.v0.9.2: " + disguised},
+		{name: "a Subscription is changed to another package", write: write{resource: "subscriptions", old: subscriptionTo("shop", "etcd", nil),
+			object: subscriptionTo("shop", "grafana", nil)}, refused: "subscription shop/any: " + disguised},
+		{name: "a ClusterServiceVersion is changed to another package", write: write{resource: "clusterserviceversions", old: csvFor("shop", "etcd", nil),
+			object: csvFor("shop", "etcd", object{"annotations": object{"operatorframework.io/properties": "{}"}})},
+			refused: "clusterserviceversion shop/etcd.v0.9.2: " + disguised},
 		{name: "a definition loses the label of its operator", write: write{resource: "customresourcedefinitions", old: definitionOf(etcdLabel), object: definitionOf(nil)},
 			refused: "customresourcedefinition etcds.example.com: " + disguised},
 		{name: "a definition gets a label", write: write{resource: "customresourcedefinitions", old: definitionOf(etcdLabel),
