@@ -30,7 +30,7 @@ func (a allowsAll) May(context.Context, *authenticationv1.UserInfo, *authorizati
 // the port can. No answer names an object that the review does not, and no SubjectAccessReview is made. The API
 // server's own reviews show that there is something to name.
 func TestA9RedactedScenarios(t *testing.T) {
-	scenarios, err := scenario.Load(scenarioDir, versions)
+	scenarios, err := reviewed()
 	if err != nil {
 		t.Fatal(err)
 	}

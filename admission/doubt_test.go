@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/opgate/opgate/admission/olmidentity"
-	"github.com/opgate/opgate/admission/scenario"
 	"github.com/opgate/opgate/snapshot"
 )
 
@@ -14,7 +13,7 @@ import (
 // is refused to a tenant is refused to it too, with a reason that states whether to wait or what an administrator has
 // to do.
 func TestA1NameAloneIsNotOLM(t *testing.T) {
-	scenarios, err := scenario.Load(scenarioDir, versions)
+	scenarios, err := reviewed()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -62,6 +62,9 @@ type Options struct {
 	// Grants are the rights that the installation withholds: policies that need them are warned. Default: none is
 	// withheld.
 	Grants rules.Grants
+	// Unbacked is why the API server judges no deletions by itself, and what would change that: policies that restrict
+	// deletions are warned. Default: it does judge them.
+	Unbacked string
 	// Events records refusals of updates and approvals by users on the objects. Default: none.
 	Events *events.Recorder
 	// Log receives refusals at V(0) and every request at V(1). Default: none.
@@ -294,7 +297,7 @@ func (g *Gate) validateOperatorPolicy(ctx context.Context, s *snapshot.Snapshot,
 		return unreadable("operatorpolicy", err)
 	}
 	v := rules.JudgeOperatorPolicy(rules.OperatorPolicyInput{Policy: p.policy, Strict: p.strict, Old: p.old, Namespace: s.Namespace,
-		Package: g.offered, Copied: s.Copied, Grants: g.Grants})
+		Package: g.offered, Copied: s.Copied, Grants: g.Grants, Unbacked: g.Unbacked})
 	concerns, update := rules.NewOperatorPolicy(p.policy).Concerns(), req.update()
 	written := &metav1.ObjectMeta{Namespace: p.policy.Namespace, Name: p.policy.Name, UID: p.policy.UID, Generation: p.policy.Generation}
 	if v.Decision == rules.Allow {

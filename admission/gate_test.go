@@ -18,7 +18,7 @@ import (
 // named returns one scenario.
 func named(t testing.TB, name string) *scenario.Scenario {
 	t.Helper()
-	scenarios, err := scenario.Load(scenarioDir, versions)
+	scenarios, err := reviewed()
 	if err != nil {
 		t.Fatal(err)
 	}

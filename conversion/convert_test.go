@@ -292,7 +292,7 @@ func (r random) common(version string) map[string]any {
 		metadata["labels"] = map[string]any{"a": "b"}
 	}
 	spec := map[string]any{"complianceType": "musthave", "subscription": map[string]any{"name": "etcd"}}
-	for _, field := range []string{"versions", "operatorGroup", "removalBehavior", "severity", "unknown"} {
+	for _, field := range []string{"versions", "operatorGroup", "removalBehavior", "severity", "deletion", "unknown"} {
 		if r.chance(30) {
 			spec[field] = r.anything(0)
 		}

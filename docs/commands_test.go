@@ -39,6 +39,8 @@ var commands = []struct {
 	{document: "docs/constraints.md", begins: "kubectl patch constraint maintenance",
 		why: "it changes one value; TestRecipes judges with either"},
 	{document: "docs/conversion.md", begins: "kubectl patch customresourcedefinition", tests: []string{"TestConversionEmergency"}},
+	{document: "docs/deletion.md", begins: "kubectl patch operatorpolicy", tests: []string{"TestDeletion"}},
+	{document: "docs/deletion.md", begins: "kubectl annotate subscription", tests: []string{"TestDeletion"}},
 	{document: "docs/diff.md", begins: "kubectl opgate diff", tests: []string{"TestLoopOLM"}},
 	{document: "docs/diff.md", begins: "$ opgate diff -f", tests: []string{"TestDocument"}},
 	{document: "docs/diff.md", begins: "$ opgate diff --catalog", tests: []string{"TestDocument"}},

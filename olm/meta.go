@@ -2,6 +2,7 @@ package olm
 
 import (
 	"bytes"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -18,12 +19,23 @@ const (
 	// ComponentLabelPrefix is the prefix of the labels by which OLM associates objects with an operator, as
 	// <package>.<namespace>.
 	ComponentLabelPrefix = Group + "/"
+	// maxComponent is the maximum length of what follows it.
+	maxComponent = 63
 	// PropertiesAnnotation holds the properties of the bundle that a ClusterServiceVersion comes from.
 	PropertiesAnnotation = "operatorframework.io/properties"
 	// OperatorNamespaceAnnotation is the namespace of the operator that a ClusterServiceVersion, or its copy, belongs
 	// to.
 	OperatorNamespaceAnnotation = "olm.operatorNamespace"
 )
+
+// Component is <package>.<namespace> as OLM truncates it for the name of a label; empty if a part is not known.
+func Component(pkg, namespace string) string {
+	if pkg == "" || namespace == "" {
+		return ""
+	}
+	name := pkg + "." + namespace
+	return strings.TrimRight(name[:min(len(name), maxComponent)], "._-")
+}
 
 // ObjectMeta is the part of metadata that rules read.
 type ObjectMeta struct {

@@ -45,6 +45,9 @@ type OperatorPolicy struct {
 
 	// config is spec.subscription.config.
 	config olm.SubscriptionConfig
+	// Deletion is whether what the policy governs may be deleted; Allow for a policy that informs.
+	Deletion policyv1beta2.DeletionAction
+
 	// consent is which changes need consent; nil for a policy without spec.consent.
 	consent *consent
 	// catalogImages is which images of catalogs are accepted; nil for a policy without spec.catalog.
@@ -91,6 +94,7 @@ func NewOperatorPolicy(op *policyv1beta2.OperatorPolicy) *OperatorPolicy {
 		ApproveUpgrades: spec.EffectiveUpgradeApproval() == policyv1beta2.UpgradeApprovalAutomatic,
 		HoldDeprecated:  spec.Deprecated == policyv1beta2.DeprecatedHold,
 		config:          newPolicyConfig(op),
+		Deletion:        spec.EffectiveDeletion(),
 		consent:         newConsent(spec.Consent),
 		catalogImages:   newCatalogImages(spec.Catalog),
 		versions:        newVersionList(spec.Versions),
@@ -128,6 +132,7 @@ func UnreadableOperatorPolicy(
 		TargetNamespace: unlessTemplate(spec.Subscription.Namespace),
 		Package:         unlessTemplate(spec.Subscription.Name),
 		Enforced:        spec.RemediationAction == "" || spec.IsEnforced(),
+		Deletion:        spec.EffectiveDeletion(),
 		faults:          cause.Error(),
 		source:          "OperatorPolicy " + namespace + "/" + name,
 	}

@@ -45,6 +45,9 @@ type OperatorPolicyInput struct {
 	Copied func(pkg, namespace string) bool
 	// Grants are the rights that the installation withholds, for the preview.
 	Grants Grants
+	// Unbacked is why the API server refuses nothing by itself, and what would change that, for the preview. Default:
+	// it does refuse.
+	Unbacked string
 }
 
 // OperatorPolicyObject returns the name of an OperatorPolicy as used in verdicts.

@@ -50,6 +50,7 @@ func previewPolicy(in *OperatorPolicyInput, p *OperatorPolicy, v *Verdict) {
 	previewConsent(in.Policy, p, preview)
 	previewCatalog(in.Policy, p, preview)
 	previewGrants(in, p, preview)
+	previewDeletion(in, p, preview)
 	if p.Package == "" || p.TargetNamespace == "" {
 		preview(RuleOperatorPolicyIneffective, "the policy governs nothing until its package and namespace are found out on the cluster",
 			"write spec.subscription.name and spec.subscription.namespace as plain text to have it in force at once")

@@ -102,6 +102,10 @@ func validateRest(op *policyv1beta2.OperatorPolicy) field.ErrorList {
 	errs = append(errs, strictly[operatorsv1alpha1.SubscriptionConfig](sub.Child("config"), spec.Subscription.Config)...)
 	errs = append(errs, validateOperatorGroup(op)...)
 	errs = append(errs, validateRemovalBehavior(&spec.RemovalBehavior)...)
+	if spec.Deletion != "" {
+		errs = append(errs, oneOf(specPath.Child("deletion"), spec.Deletion,
+			policyv1beta2.DeletionAllow, policyv1beta2.DeletionConfirm, policyv1beta2.DeletionDeny)...)
+	}
 	return append(errs, validateConfigs(spec)...)
 }
 

@@ -6,7 +6,7 @@ import (
 )
 
 // RuleID names a rule in messages, metrics, documentation and tests. The part before the slash is the kind of object
-// that is judged, "bundle" for what an object of any kind brings, or "gate" where no policy is read at all;
+// that is judged, "bundle" for what an object of any kind brings, "deletion" for the end of one, or "gate" where no policy is read at all;
 // policy/unreadable alone is about another kind, the OperatorPolicy that should judge. The constant of a rule spells
 // its ID: RuleBundleVersion is bundle/version.
 type RuleID string
@@ -93,6 +93,8 @@ var (
 		operatorGroupSecond, operatorGroupScope, operatorGroupServiceAccount, operatorGroupUpgradeStrategy, operatorGroupConstraint,
 		operatorGroupOverride, operatorGroupSeveralTargets,
 	}
+	// deletionRules are on deletions of objects of several kinds.
+	deletionRules       = []Rule{deletionDenied, deletionUnconfirmed}
 	operatorPolicyRules = []Rule{
 		operatorPolicyField, operatorPolicyUnknownField, operatorPolicyContradiction, operatorPolicyNormalized,
 		operatorPolicyIneffective, operatorPolicyOverlap, operatorPolicyUncovered, operatorPolicyPending,
@@ -124,5 +126,5 @@ func RuleOf(id RuleID) Rule {
 
 // Rules returns every rule of policies and Constraints, in reading order. The caller may keep the slice.
 func Rules() []Rule {
-	return slices.Concat(sharedRules, subscriptionRules, bundleRules, planRules, csvRules, catalogSourceRules, operatorGroupRules, operatorPolicyRules, constraintRules, policyRules, policySetRules)
+	return slices.Concat(sharedRules, subscriptionRules, bundleRules, planRules, csvRules, catalogSourceRules, operatorGroupRules, deletionRules, operatorPolicyRules, constraintRules, policyRules, policySetRules)
 }

@@ -71,6 +71,7 @@ func salvagePolicy(m *metav1.ObjectMeta, raw []byte, cause error) (any, Subject)
 	}
 	spec := &policyv1beta2.OperatorPolicySpec{}
 	spec.RemediationAction = policyv1beta2.RemediationAction(text("spec", "remediationAction"))
+	spec.Deletion = policyv1beta2.DeletionAction(text("spec", "deletion"))
 	spec.Subscription.Namespace = text("spec", "subscription", "namespace")
 	spec.Subscription.Name = text("spec", "subscription", "name")
 	p := rules.UnreadableOperatorPolicy(m.Namespace, m.Name, spec, cause)

@@ -8,7 +8,7 @@
 //	rules:  bundle/version                         the rule IDs that must speak, by refusing or warning
 //	threat: O12                                  for an attack, its ID in docs/threats.md
 //	user:   tenant                               admin, tenant or olm
-//	do:     create | replace | replace-status | approve KIND NS/NAME | patch KIND NS/NAME
+//	do:     create | replace | replace-status | approve KIND NS/NAME | patch KIND NS/NAME | delete KIND NS/NAME
 //
 // An object without a namespace is named NAME alone.
 //
@@ -19,7 +19,9 @@
 // nothing of what is stored after an allowed write. Without warnings there must be none. backstop is what the API
 // server answers by itself, before the webhooks: its refusal without the ending "; held by the API server
 // (ValidatingAdmissionPolicy opgate-backstop)", with which no webhook warns, or "Manual" where it stores this approval
-// and no webhook warns of that. Without the file the answer is the webhooks'. catalog.yaml holds the PackageManifests
+// and no webhook warns of that. Without the file the answer is the webhooks'. Webhooks let deletions pass, and what leads
+// to one: there want is Allow, and backstop a refusal that ends in "; held by the API server (ValidatingAdmissionPolicy
+// opgate-deletion)", with ${UID} for the UID of the object. catalog.yaml holds the PackageManifests
 // that catalogs offer.
 //
 // ${KUBERNETES} and ${OPENSHIFT} stand in any file for the versions of the cluster.
@@ -57,15 +59,15 @@ type Scenario struct {
 	Threat string
 	// User is admin, tenant or olm.
 	User string
-	// Verb is create, replace, replace-status or patch (an approval is a patch).
+	// Verb is create, replace, replace-status, patch (an approval is a patch) or delete.
 	Verb string
-	// Kind, Namespace and Object name the target of a patch.
+	// Kind, Namespace and Object name the target of a patch or a deletion.
 	Kind, Namespace, Object string
 	// Cluster and Policies exist before, in this order. Policies are OperatorPolicies, then Constraints.
 	Cluster, Policies []*unstructured.Unstructured
 	// Catalog are the PackageManifests that are served; nil where nothing is known of catalogs.
 	Catalog []*unstructured.Unstructured
-	// Write is the object written; nil for a patch.
+	// Write is the object written; nil for a patch and a deletion.
 	Write *unstructured.Unstructured
 	// Patch is the merge patch sent; nil for the other verbs.
 	Patch []byte
@@ -98,11 +100,28 @@ func (s *Scenario) WithBackstop() (message string, warnings []string) {
 			return strings.Contains(w, "("+string(rules.RuleSubscriptionApproval)+")")
 		})
 	}
-	return s.Backstop + "; " + HeldByBackstop, nil
+	return s.Backstop + "; " + s.HeldBy(), nil
 }
 
-// HeldByBackstop ends refusals that are the API server's own.
-const HeldByBackstop = "held by the API server (ValidatingAdmissionPolicy opgate-backstop)"
+// HeldByBackstop and HeldByDeletion end refusals that are the API server's own.
+const (
+	HeldByBackstop = "held by the API server (ValidatingAdmissionPolicy opgate-backstop)"
+	HeldByDeletion = "held by the API server (ValidatingAdmissionPolicy opgate-deletion)"
+)
+
+// HeldBy ends the refusal of the API server.
+func (s *Scenario) HeldBy() string {
+	if s.isHeldDeletion() {
+		return HeldByDeletion
+	}
+	return HeldByBackstop
+}
+
+// isHeldDeletion reports whether the API server refuses a deletion, or what leads to one.
+func (s *Scenario) isHeldDeletion() bool { return strings.Contains(s.Backstop, "(deletion/") }
+
+// UIDPlaceholder is in Backstop in place of the UID of the object.
+const UIDPlaceholder = "${UID}"
 
 // Select returns the scenarios that are attacks and, for each rule that speaks in none of these, the first one by name,
 // refusals before warnings.
@@ -188,8 +207,8 @@ var (
 	policyNamespaces = regexp.MustCompile(`(namespace:? |")` + policyNamespace + `\b|\b` + policyNamespace + `/`)
 )
 
-// Written returns which of some objects is written, nil on create, and the object after the write, as the API server
-// computes it.
+// Written returns which of some objects is written, nil on create, and the object after the write, nil for a deletion,
+// as the API server computes it.
 func (s *Scenario) Written(existing []*unstructured.Unstructured) (old, object *unstructured.Unstructured, err error) {
 	if s.Verb == "create" {
 		return nil, s.Write, nil
@@ -325,7 +344,7 @@ func (s *Scenario) parseDo(words []string) error {
 		if len(words) == 1 {
 			return nil
 		}
-	case "approve", "patch":
+	case "approve", "patch", "delete":
 		if len(words) == 3 {
 			if s.Verb == "approve" {
 				s.Verb, s.Patch = "patch", []byte(`{"spec":{"approved":true}}`)
@@ -337,7 +356,8 @@ func (s *Scenario) parseDo(words []string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("do %q is not one of: create, replace, replace-status, approve KIND NS/NAME, patch KIND NS/NAME", strings.Join(words, " "))
+	return fmt.Errorf("do %q is not one of: create, replace, replace-status, approve KIND NS/NAME, patch KIND NS/NAME, "+
+		"delete KIND NS/NAME", strings.Join(words, " "))
 }
 
 func (s *Scenario) parseFile(name string, data []byte) (err error) {
@@ -390,11 +410,13 @@ func (s *Scenario) validate() error {
 		return fmt.Errorf("user %q is not one of admin, tenant, olm", s.User)
 	case s.Verb == "":
 		return errors.New("there is no do header")
-	case (s.Verb == "patch") != (s.Patch != nil) || (s.Verb == "patch") == (s.Write != nil):
+	case s.Verb == "delete" && (s.Patch != nil || s.Write != nil):
+		return errors.New("a deletion writes nothing")
+	case s.Verb != "delete" && ((s.Verb == "patch") != (s.Patch != nil) || (s.Verb == "patch") == (s.Write != nil)):
 		return errors.New("needs write.yaml, or write.json for a patch, and not both")
 	case !slices.Contains([]string{rules.Allow.String(), rules.Deny.String(), rules.Hold.String()}, s.Decision):
 		return fmt.Errorf("wants %q, which is not Allow, Deny or Hold", s.Decision)
-	case s.Decision == rules.Allow.String() && s.Backstop != "" && s.Backstop != StoresManual:
+	case s.Decision == rules.Allow.String() && s.Backstop != "" && s.Backstop != StoresManual && !s.isHeldDeletion():
 		return errors.New("the API server refuses what the webhooks allow")
 	case (s.Decision == rules.Allow.String()) != (s.Message == ""):
 		return errors.New("a refusal has a message and an allowed write has none")

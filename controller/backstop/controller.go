@@ -100,6 +100,8 @@ var (
 	kinds = []kind{
 		{"MutatingAdmissionPolicy", "mutatingadmissionpolicies", backstop.Name},
 		{"MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings", backstop.Name},
+		{"ValidatingAdmissionPolicy", "validatingadmissionpolicies", backstop.DeletionName},
+		{"ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings", backstop.DeletionName},
 		{"ValidatingAdmissionPolicy", "validatingadmissionpolicies", backstop.Name},
 		{"ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings", backstop.Name},
 		{"ValidatingAdmissionPolicy", "validatingadmissionpolicies", backstop.UnpackedName},

@@ -90,8 +90,9 @@ type compiled struct {
 	objects map[string]*unstructured.Unstructured
 	// newest is the resourceVersion up to which they contain all changes of policies.
 	newest string
-	// left are the policies of which something is left to the webhooks.
-	left []string
+	// left are the policies of which something is left to the webhooks, unprotected those of which deletions are not
+	// refused.
+	left, unprotected []string
 }
 
 // Reconcile makes the stored objects those that the policies compile to.
@@ -187,13 +188,19 @@ func (r *reconciler) compile(user string, features backstop.Features) {
 	}
 	objects := backstop.Compile(backstop.Input{Policies: policies, OLM: r.OLM, Opgate: user, ApprovalMode: r.ApprovalMode,
 		ExcludedNamespaces: r.ExcludedNamespaces, Accounts: accounts, Features: features, Audit: r.Mode == Audit, Labels: owned.Labels})
-	next := compiled{policies: policies, accounts: accounts, features: features, user: user, left: objects.Left, newest: last.newest,
-		objects: map[string]*unstructured.Unstructured{}}
+	next := compiled{policies: policies, accounts: accounts, features: features, user: user, left: objects.Left,
+		unprotected: objects.Unprotected, newest: last.newest, objects: map[string]*unstructured.Unstructured{}}
 	if len(next.left) > 0 && !slices.Equal(next.left, last.left) {
 		names := text.Names(next.left, maxNamed)
 		r.Log.Info("policies exceed what the API server evaluates, leaving a part of them to the webhooks", "policies", names)
 		r.event(r.owner.Get(), "BackstopIncomplete", events.Compile, fmt.Sprintf("the API server holds a part of these OperatorPolicies only, and the webhooks "+
 			"the rest: %s; shorten their lists of versions, or have fewer policies in their namespaces", names), "")
+	}
+	if len(next.unprotected) > 0 && !slices.Equal(next.unprotected, last.unprotected) {
+		names := text.Names(next.unprotected, maxNamed)
+		r.Log.Info("policies exceed what an object holds, not protecting from deletion what they govern", "policies", names)
+		r.event(r.owner.Get(), "BackstopIncomplete", events.Compile, fmt.Sprintf("what these OperatorPolicies govern is not protected from deletion: %s; "+
+			"have fewer policies with spec.deletion in their namespaces", names), "")
 	}
 	for _, o := range objects.All() {
 		u := owned.Unstructured(o)

@@ -22,6 +22,7 @@ func compiledObjects(t *testing.T, versions ...string) map[string]*unstructured.
 	op.Spec.ComplianceType = "musthave"
 	op.Spec.Subscription.Name, op.Spec.Subscription.Namespace = "etcd", "shop"
 	op.Spec.Versions = versions
+	op.Spec.Deletion = policyv1beta2.DeletionDeny // else there is no object on deletions
 	objects := backstop.Compile(backstop.Input{Policies: []*rules.OperatorPolicy{rules.NewOperatorPolicy(op)}, Opgate: "opgate", OLM: []string{"olm"},
 		Features: backstop.Features{ValidatingAdmissionPolicy: true, MutatingAdmissionPolicy: true, Semver: true}, Labels: owned.Labels})
 	all := map[string]*unstructured.Unstructured{}

@@ -1,7 +1,9 @@
 package gate
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"reflect"
@@ -133,6 +135,15 @@ func play(t *testing.T, e *harness.Env, s *scenario.Scenario, want func(*scenari
 	wantMessage, wantWarnings := want(s)
 	before := e.Stored(t, target)
 	stdin, args := command(t, s)
+	if s.HeldBy() == scenario.HeldByDeletion && wantMessage != "" { // what is deleted too early does not come back
+		harness.Eventually(t, "the API server refuses deletions", func(ctx context.Context) error {
+			result, err := e.Kubectl(ctx, cluster.User(s.User), "", append(args, "--dry-run=server")...)
+			if err == nil && result.ExitCode == 0 {
+				err = errors.New("it is not refused")
+			}
+			return err
+		})
+	}
 	result, err := e.Kubectl(t.Context(), cluster.User(s.User), stdin, args...)
 	for range 100 { // contents of plans are read in the background
 		if err != nil || strings.Contains(s.Message, notRead) || !strings.Contains(result.Stderr, notRead) {
@@ -144,11 +155,14 @@ func play(t *testing.T, e *harness.Env, s *scenario.Scenario, want func(*scenari
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantAllowed := s.Decision == rules.Allow.String()
+	wantAllowed := wantMessage == ""
 	if allowed := result.ExitCode == 0; allowed != wantAllowed {
 		t.Errorf("kubectl ended with exit code %d, want %s\n%s", result.ExitCode, s.Decision, result.Stderr)
 	}
 	message, warnings := said(result.Stderr, target)
+	if before != nil {
+		message = strings.ReplaceAll(message, string(before.GetUID()), scenario.UIDPlaceholder)
+	}
 	// Why template text does not resolve is known only where there is a cluster to ask; it comes after the rest.
 	why := slices.Contains(s.Rules, rules.RulePolicyUnreadable) && strings.HasPrefix(message, wantMessage+"; ")
 	if message != wantMessage && !why {
@@ -186,6 +200,9 @@ func checkStored(t *testing.T, e *harness.Env, target *unstructured.Unstructured
 // command is the kubectl command of a scenario.
 func command(t *testing.T, s *scenario.Scenario) (stdin string, args []string) {
 	t.Helper()
+	if s.Verb == "delete" {
+		return "", slices.Concat([]string{"delete", s.Kind, s.Object, "--wait=false"}, in(s.Namespace))
+	}
 	if s.Verb == "patch" {
 		return "", slices.Concat([]string{"patch", s.Kind, s.Object, "--type=merge", "--patch", string(s.Patch)}, in(s.Namespace))
 	}
@@ -216,7 +233,7 @@ func in(namespace string) []string {
 // said splits what kubectl wrote to stderr into the refusal of the gate or of the backstop, and the gate's warnings,
 // sorted. The API server warns as well.
 func said(stderr string, target *unstructured.Unstructured) (message string, warnings []string) {
-	for _, prefix := range []string{harness.DeniedBy, harness.HeldBy} {
+	for _, prefix := range []string{harness.DeniedBy, harness.HeldBy, harness.HeldByDeletion} {
 		if _, refusal, found := strings.Cut(stderr, prefix); found {
 			message = strings.TrimSpace(refusal)
 		}

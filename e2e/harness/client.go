@@ -81,6 +81,9 @@ const DeniedBy = "denied the request: "
 // HeldBy is the prefix of the backstop's text in the API server's answer.
 const HeldBy = "ValidatingAdmissionPolicy 'opgate-backstop' with binding 'opgate-backstop' denied request: "
 
+// HeldByDeletion is HeldBy of deletions.
+const HeldByDeletion = "ValidatingAdmissionPolicy 'opgate-deletion' with binding 'opgate-deletion' denied request: "
+
 // Send makes a request.
 func (c *Client) Send(ctx context.Context, r Request) (Answer, error) {
 	target := c.Host + r.Path
@@ -111,8 +114,11 @@ func (c *Client) Send(ctx context.Context, r Request) (Answer, error) {
 		}
 		if _, refused, found := strings.Cut(a.Message, DeniedBy); found && strings.HasPrefix(a.Message, "admission webhook ") {
 			a.Refused = refused
-		} else if _, refused, found := strings.Cut(a.Message, HeldBy); found {
-			a.Refused = refused
+		}
+		for _, held := range []string{HeldBy, HeldByDeletion} {
+			if _, refused, found := strings.Cut(a.Message, held); found {
+				a.Refused = refused
+			}
 		}
 	}
 	return a, nil

@@ -3,6 +3,7 @@ package harness
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/opgate/opgate/e2e/cluster"
 	"github.com/opgate/opgate/rules"
@@ -87,12 +89,24 @@ func (e *Env) inPlaceOfOpgate() (*Client, error) {
 	return &Client{Interface: objects}, err
 }
 
-// Remove deletes an object that may not exist. It is for cleaning up, when the context of the test has ended.
+// Remove deletes an object that may not exist. It is for cleaning up, when the context of the test has ended. An
+// OperatorPolicy that restricts deletions is edited first, and what it protects is deleted once the API server lets it.
 func (e *Env) Remove(t testing.TB, u *unstructured.Unstructured) {
 	t.Helper()
-	err := e.Clients[cluster.Admin].Of(u).Delete(context.WithoutCancel(t.Context()), u.GetName(), metav1.DeleteOptions{})
-	if err != nil && !apierrors.IsNotFound(err) {
-		t.Error(err)
+	objects, ctx := e.Clients[cluster.Admin].Of(u), context.WithoutCancel(t.Context())
+	if _, set, _ := unstructured.NestedString(u.Object, "spec", "deletion"); set && u.GetKind() == "OperatorPolicy" {
+		_, err := objects.Patch(ctx, u.GetName(), types.MergePatchType, []byte(`{"spec":{"deletion":"Allow"}}`), metav1.PatchOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			t.Error(err)
+		}
+	}
+	var last error
+	_ = poll(ctx, WaitTimeout, backoff.DelayFunc(), func(ctx context.Context) (bool, error) {
+		last = client.IgnoreNotFound(objects.Delete(ctx, u.GetName(), metav1.DeleteOptions{}))
+		return last == nil || !strings.Contains(last.Error(), HeldByDeletion), nil
+	})
+	if last != nil {
+		t.Error(last)
 	}
 }
 

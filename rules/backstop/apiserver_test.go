@@ -126,12 +126,12 @@ func newCompiler(t testing.TB, env *environment.EnvSet, variables []admissionv1.
 
 // write is a write to judge.
 type write struct {
-	// resource is installplans, installplans/status, subscriptions, clusterserviceversions or configmaps.
+	// resource is the plural of the kind, with a subresource after a slash.
 	resource string
 	user     string
 	// rights are what the user may do, as "VERB RESOURCE NAMESPACE/NAME".
 	rights []string
-	// object and old are marshalled to the JSON of the objects. Old is nil for a create.
+	// object and old are marshalled to the JSON of the objects. Old is nil for a create, object for a deletion.
 	object, old any
 }
 
@@ -205,13 +205,17 @@ func (s *apiServer) stored(t testing.TB, w write) *unstructured.Unstructured {
 func (w *write) attributes(t testing.TB) admission.Attributes {
 	t.Helper()
 	resource, subresource, _ := strings.Cut(w.resource, "/")
-	object := unstructuredOf(t, w.object)
-	kind := schema.FromAPIVersionAndKind(object.GetAPIVersion(), object.GetKind())
-	operation, old := admission.Create, runtime.Object(nil)
-	if w.old != nil {
+	named := unstructuredOf(t, w.object)
+	operation, object, old := admission.Create, runtime.Object(named), runtime.Object(nil)
+	switch {
+	case w.object == nil:
+		named = unstructuredOf(t, w.old)
+		operation, object, old = admission.Delete, nil, named
+	case w.old != nil:
 		operation, old = admission.Update, unstructuredOf(t, w.old)
 	}
-	return admission.NewAttributesRecord(object, old, kind, object.GetNamespace(), object.GetName(),
+	kind := schema.FromAPIVersionAndKind(named.GetAPIVersion(), named.GetKind())
+	return admission.NewAttributesRecord(object, old, kind, named.GetNamespace(), named.GetName(),
 		kind.GroupVersion().WithResource(resource), subresource, operation, nil, false, &user.DefaultInfo{Name: w.user})
 }
 

@@ -56,6 +56,12 @@ type Objects struct {
 	// Unpacked is the ValidatingAdmissionPolicy on unpacked bundles; not needed if no user name of OLM is known.
 	Unpacked        *admissionv1.ValidatingAdmissionPolicy
 	UnpackedBinding *admissionv1.ValidatingAdmissionPolicyBinding
+	// Deletion is the ValidatingAdmissionPolicy on deletions; not needed if no policy restricts them.
+	Deletion        *admissionv1.ValidatingAdmissionPolicy
+	DeletionBinding *admissionv1.ValidatingAdmissionPolicyBinding
+	// Unprotected are the OperatorPolicies, as Left, of which nothing but the policy itself is protected from deletion,
+	// since they are more than an object holds.
+	Unprotected []string
 	// Left are the OperatorPolicies, as NAMESPACE/NAME and sorted, of which something is left to the webhooks: lists
 	// that are too long, and what is more than the share of the policy's namespace, if there are very many for one
 	// namespace or in total.
@@ -74,6 +80,9 @@ func (o *Objects) All() []runtime.Object {
 	if o.Unpacked != nil {
 		all = append(all, o.Unpacked, o.UnpackedBinding)
 	}
+	if o.Deletion != nil {
+		all = append(all, o.Deletion, o.DeletionBinding)
+	}
 	return all
 }
 
@@ -86,6 +95,9 @@ func Compile(in Input) Objects {
 		if len(in.OLM) > 0 {
 			o.Unpacked, o.UnpackedBinding = in.unpacked()
 		}
+		d := in.deletions()
+		o.Deletion, o.DeletionBinding = in.deletion(d)
+		o.Unprotected = d.left
 	}
 	if in.Features.MutatingAdmissionPolicy && !in.Audit {
 		o.Mutating, o.MutatingBinding = in.mutating(t)

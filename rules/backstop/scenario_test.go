@@ -55,15 +55,25 @@ func TestScenarios(t *testing.T) {
 	}
 	wantRules(t, objects)
 	server := newAPIServer(t, objects)
+	onDeletions := newAPIServer(t, &backstop.Objects{Validating: objects.Deletion, ValidatingBinding: objects.DeletionBinding})
 	for i, s := range scenarios {
 		t.Run(s.Name, func(t *testing.T) {
-			got := strings.ReplaceAll(answerTo(t, server, apart[i]), suffix(i), "")
+			got := answerToDeletion(t, onDeletions, apart[i])
+			if got == "" {
+				got = answerTo(t, server, apart[i])
+			}
+			got = strings.ReplaceAll(got, suffix(i), "")
 			if *update {
 				rewrite(t, s, got)
 				return
 			}
 			if got != s.Backstop {
 				t.Errorf("the API server answers by itself\n%s\nwant\n%s", got, s.Backstop)
+			}
+			for _, id := range s.Rules {
+				if id.ForDeletions() && !strings.Contains(got, "("+string(id)+")") {
+					t.Errorf("rule %s did not speak", id)
+				}
 			}
 		})
 	}
@@ -149,12 +159,51 @@ var ruleIn = regexp.MustCompile(`\(([a-z]+/[a-z-]+)\)`)
 // suffix makes names of namespaces those of one scenario.
 func suffix(number int) string { return fmt.Sprintf("-%03d", number) }
 
+// answerToDeletion is answerTo of the policy on deletions, which judges updates as well.
+func answerToDeletion(t *testing.T, server *apiServer, s *scenario.Scenario) string {
+	t.Helper()
+	old, object, err := s.Written(slices.Concat(s.Cluster, s.Policies))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resources := map[string]string{"Subscription": "subscriptions", "ClusterServiceVersion": "clusterserviceversions",
+		"OperatorGroup": "operatorgroups", "CatalogSource": "catalogsources", "OperatorPolicy": "operatorpolicies", "Namespace": "namespaces",
+		"CustomResourceDefinition": "customresourcedefinitions"}
+	if old == nil || resources[old.GetKind()] == "" || s.Verb == "replace-status" {
+		return "" // it is not matched
+	}
+	old = old.DeepCopy()
+	old.SetUID("uid-of-it")
+	w := write{resource: resources[old.GetKind()], user: s.User, old: old.Object}
+	if object != nil {
+		w.object = object.Object
+	}
+	if s.User == "olm" {
+		w.user, w.rights = olmUser, []string{escalate}
+	}
+	got := server.judge(t, w)
+	if len(got.failed) > 0 {
+		t.Fatalf("an expression fails: %q", got.failed)
+	}
+	if len(got.refused) == 0 {
+		return ""
+	}
+	text, found := strings.CutSuffix(got.refused[0], "; "+scenario.HeldByDeletion)
+	if !found {
+		t.Fatalf("the refusal is %q", got.refused)
+	}
+	return strings.ReplaceAll(text, string(old.GetUID()), scenario.UIDPlaceholder)
+}
+
 // answerTo is what the file backstop of a scenario has to have.
 func answerTo(t *testing.T, server *apiServer, s *scenario.Scenario) string {
 	t.Helper()
 	old, object, err := s.Written(slices.Concat(s.Cluster, s.Policies))
 	if err != nil {
 		t.Fatal(err)
+	}
+	if object == nil {
+		return "" // a deletion is not matched
 	}
 	resources := map[string]string{"InstallPlan": "installplans", "Subscription": "subscriptions", "ClusterServiceVersion": "clusterserviceversions"}
 	w := write{resource: resources[object.GetKind()], user: s.User, object: object.Object}

@@ -76,6 +76,11 @@ var mutations = []mutation{
 		` || Mutated(RuleOperatorPolicyNormalized)`},
 	// Without this a plan in another phase would be judged by no other rule either.
 	{"rules/plan.go", "if f := unfinished(j.Plan, len(j.csvs)); !f.silent()", ` && !Mutated(RulePlanPhase)`},
+	// What the API server alone finds.
+	{"rules/backstop/deletion.go", "func (p *protection) row() string {",
+		`if rules.Mutated("deletion/denied row") && p.action == "Deny" || rules.Mutated("deletion/unconfirmed row") && p.action == "Confirm" {
+			return ""
+		}`},
 	// What the gate itself finds.
 	{"admission/handler.go", "func notReady(kind string) rules.Verdict {",
 		`if rules.Mutated("gate/not-ready start") { return rules.Verdict{Object: kind} }`},
@@ -108,7 +113,7 @@ func Mutants(ids []string) ([]string, error) {
 	for _, r := range slices.Concat(rules.GateRules(), rules.Rules()) {
 		id := string(r.ID)
 		var mutants []string
-		if !r.ID.OfGate() { // package rules records it
+		if !r.ID.OfGate() && !r.ID.ForDeletions() { // package rules records it
 			mutants = append(mutants, id)
 		}
 		for _, m := range mutations {

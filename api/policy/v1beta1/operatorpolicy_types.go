@@ -112,6 +112,32 @@ type OperatorPolicySpec struct {
 	// +optional
 	UpgradeApproval v1beta2.UpgradeApproval `json:"upgradeApproval,omitempty"`
 
+	// Whether the operator may be deleted: its Subscription, its
+	// ClusterServiceVersion, the OperatorGroups of its namespace, the CatalogSource
+	// that the policy names, the CustomResourceDefinitions that OLM has labelled as
+	// the operator's, the namespaces of all of these and of the policy, and the
+	// policy itself. Optional.
+	//
+	// - Allow, the default: nothing is refused.
+	// - Confirm: a deletion is refused unless annotation opgate.io/delete-confirmed
+	//   of the object has its metadata.uid.
+	// - Deny: a deletion is refused. To delete the operator, or the policy, set this
+	//   field to Allow first.
+	//
+	// The API server judges deletions by itself, so the field has an effect in an
+	// enforced policy only, and only with --backstop=enforce. OLM, Opgate, the
+	// garbage collector and the namespace controller are not refused.
+	//
+	// With complianceType mustnothave, or beside such a policy, Deny wins: the
+	// operator is not removed. Confirm does not keep a mustnothave policy from
+	// removing it.
+	// ---
+	// An addition of Opgate.
+	//
+	// +kubebuilder:validation:Enum=Allow;Confirm;Deny
+	// +optional
+	Deletion v1beta2.DeletionAction `json:"deletion,omitempty"`
+
 	// What is deleted and what is kept when the operator is removed. It applies
 	// only with complianceType mustnothave. Objects that are kept do not make the
 	// policy NonCompliant.

@@ -55,6 +55,7 @@ func (p *process) addGate(source certs.Source, known *callers, wasReady func()) 
 		Catalogs:      catalogs,
 		ApprovalMode:  rules.ApprovalMode(p.options.ApprovalMode),
 		Grants:        p.grants,
+		Unbacked:      p.options.unbacked(),
 		Events:        p.events,
 		Log:           p.log.WithName("admission"),
 		Now:           p.now,

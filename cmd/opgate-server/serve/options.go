@@ -305,6 +305,18 @@ func (o *Options) grants() (rules.Grants, error) {
 	return rules.NewGrants(o.Rights, o.CatalogNamespaces)
 }
 
+// unbacked returns why the API server refuses no deletion by itself, and what would change that; "" if it does, or if
+// what was compiled is not known here.
+func (o *Options) unbacked() string {
+	const enforce = ": the API server alone judges deletions, with chart values policy.backstop: enforce and policy.backgroundLoop.enabled: true"
+	switch mode := backstop.Mode(o.Backstop); mode {
+	case backstop.Enforce, backstop.Compiled:
+		return ""
+	default:
+		return "--backstop is " + string(mode) + " here" + enforce
+	}
+}
+
 // olmAccount returns the account that OLM runs as. There is no default: an account that does not exist on this cluster
 // belongs to the first user who creates it.
 func (o *Options) olmAccount() (olmidentity.Account, error) {

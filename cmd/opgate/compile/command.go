@@ -39,8 +39,9 @@ type options struct {
 const long = `Print the ValidatingAdmissionPolicies and the MutatingAdmissionPolicy, each with its binding, by which the API server holds
 the core of the gate by itself: also while no replica of Opgate answers, and without its webhook configurations. They
 hold the names, version ranges and forbidden packages of OperatorPolicies, for approvals of InstallPlans, for their
-status and for ClusterServiceVersions that bypass OLM, and make Subscriptions Manual. One of them, opgate-unpacked, keeps
-the contents of unpacked bundles as OLM wrote them, and depends on no policy. What needs more than the request
+status and for ClusterServiceVersions that bypass OLM, and make Subscriptions Manual. Of the others, opgate-deletion
+refuses deletions of what policies with spec.deletion protect, and opgate-unpacked keeps the contents of unpacked
+bundles as OLM wrote them, and depends on no policy. What needs more than the request
 and the policies (catalogs, channels, Constraints, upgrades) is left to the webhooks: docs/backstop.md lists it.
 
 The output depends on the policies and the flags only, and is the same for the same input, so that it can be kept in
@@ -166,6 +167,9 @@ func (o *options) run(stdin io.Reader, stdout, stderr io.Writer) error {
 	}
 	for _, left := range objects.Left {
 		fmt.Fprintf(stderr, "OperatorPolicy %s has lists that are too long, or is one of too many: a part is left to the webhooks\n", left)
+	}
+	for _, unprotected := range objects.Unprotected {
+		fmt.Fprintf(stderr, "OperatorPolicy %s is one of too many with spec.deletion: what it governs is not protected from deletion\n", unprotected)
 	}
 	if o.static.dir != "" {
 		return o.static.write(o.identity, objects, stdout)

@@ -67,6 +67,7 @@ type remover struct {
 // remove returns the finding on one kind, with its deletions if it is that kind's turn.
 func (r *remover) remove(kind, conditionType string, items []item) Finding {
 	k := removalKind{scope: r.scope, kind: kind, conditionType: conditionType, next: "will be deleted"}
+	items = r.denied(items)
 	left := slices.DeleteFunc(slices.Clone(items), func(i item) bool { return !i.removalState.remains() })
 	enforced := r.Policy.Spec.IsEnforced()
 	switch {
@@ -83,6 +84,21 @@ func (r *remover) remove(kind, conditionType string, items []item) Finding {
 		r.before, _ = noun(kind, left)
 	}
 	return k.finding(items)
+}
+
+// denied returns the items of a removal. Where a policy denies deletions it wins, and none is deleted.
+func (s *scope) denied(items []item) []item {
+	denies := s.Namespace.KeptBy(s.pkg)
+	if denies == nil {
+		return items
+	}
+	items = slices.Clone(items)
+	for i := range items {
+		if items[i].removalState == going {
+			items[i].removalState, items[i].why = refused, "spec.deletion of "+denies.Source()+" is Deny"
+		}
+	}
+	return items
 }
 
 // plansKept is the finding on InstallPlans that are retained, which is the default. It does not depend on the

@@ -54,7 +54,7 @@ func newScope(in *Input) *scope {
 
 // OperatorLabel is the label by which OLM marks the objects of an operator.
 func OperatorLabel(pkg, namespace string) string {
-	return olm.ComponentLabelPrefix + subscriptionLabel(pkg, namespace)
+	return olm.ComponentLabelPrefix + olm.Component(pkg, namespace)
 }
 
 // ours reports whether a ClusterServiceVersion is of the package. One whose properties name another

@@ -135,6 +135,8 @@ func deleteAll(s *site) {
 	}
 }
 
+func denying(s *site) { s.policy.Spec.Deletion = policyv1beta2.DeletionDeny }
+
 func keepAll(s *site) {
 	s.policy.Spec.RemovalBehavior = policyv1beta2.RemovalBehavior{
 		OperatorGroups: policyv1beta2.RemovalKeep, Subscriptions: policyv1beta2.RemovalKeep, ClusterServiceVersions: policyv1beta2.RemovalKeep,
@@ -291,6 +293,15 @@ func TestRemovalRows(t *testing.T) {
 			"Deployment True/DeploymentNotApplicable", "  shop/etcd-operator Compliant Resource found but will not be handled in mustnothave mode uid-etcd-operator",
 			"CatalogSourcesUnhealthy False/CatalogSourceNotApplicable", "  olm/operatorhubio-catalog Compliant Resource found but will not be handled in mustnothave mode uid-hub",
 		}},
+		"Deny wins: nothing is deleted, and the status says why": {installed(deleteAll, definitionsRecorded, denying), []string{
+			"OperatorGroup False/OperatorGroupPresent", "  shop/shop-x7 NonCompliant Resource found but should not exist uid-shop-x7",
+			"Subscription False/SubscriptionPresent", "  shop/etcd NonCompliant Resource found but should not exist uid-etcd",
+			"InstallPlan False/InstallPlanPresent", "  shop/install-etcd NonCompliant Resource found but should not exist uid-install-etcd",
+			"ClusterServiceVersion False/ClusterServiceVersionPresent", "  shop/etcd.v0.9.4 NonCompliant Resource found but should not exist uid-etcd.v0.9.4",
+			"CustomResourceDefinition False/CustomResourceDefinitionPresent", "  /etcds.example.com NonCompliant Resource found but should not exist uid-etcds.example.com",
+			"Deployment True/DeploymentNotApplicable", "  shop/etcd-operator Compliant Resource found but will not be handled in mustnothave mode uid-etcd-operator",
+			"CatalogSourcesUnhealthy False/CatalogSourceNotApplicable", "  olm/operatorhubio-catalog Compliant Resource found but will not be handled in mustnothave mode uid-hub",
+		}},
 		"the Subscription goes first and alone": {installed(deleteAll, definitionsRecorded), []string{
 			"OperatorGroup False/OperatorGroupPresent", "  shop/shop-x7 NonCompliant Resource found but should not exist uid-shop-x7",
 			"Subscription False/SubscriptionPresent", "  shop/etcd NonCompliant Resource found but should not exist uid-etcd",
@@ -316,6 +327,19 @@ func TestRemovalRows(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+// TestRemovalDenied: what the API server would refuse for other users, Opgate, which it lets pass, does not do either.
+func TestRemovalDenied(t *testing.T) {
+	out := removal(installed(deleteAll, definitionsRecorded, denying).input())
+	const want = "the Subscription shop/etcd is present and cannot be deleted: spec.deletion of OperatorPolicy policies/no-etcd is Deny"
+	if got := findingOf(t, out.Findings, TypeSubscription).Message; got != want || len(out.Actions) > 0 {
+		t.Errorf("%q with %d actions, want %q", got, len(out.Actions), want)
+	}
+	confirms := func(s *site) { s.policy.Spec.Deletion = policyv1beta2.DeletionConfirm }
+	if out := removal(installed(deleteAll, definitionsRecorded, confirms).input()); len(out.Actions) != 1 {
+		t.Errorf("Confirm keeps a mustnothave policy from removing: %d actions", len(out.Actions))
 	}
 }
 

@@ -3,7 +3,6 @@ package compliance
 import (
 	"cmp"
 	"slices"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,8 +15,6 @@ import (
 const (
 	// conditionMessageLength is the maximum length, in bytes, of the message of a condition in the schema.
 	conditionMessageLength = 32768
-	// labelLength is the maximum length of the part of a label after the slash.
-	labelLength = 63
 )
 
 // Finish returns the status of the policy after an evaluation, and the event to report, or nil. The findings
@@ -39,7 +36,7 @@ func Finish(in *Input, out Outcome, historyMost int) (policyv1beta2.OperatorPoli
 		ObservedGeneration:        in.Policy.Generation,
 		Conditions:                append(conditions, transitioned(sum, last, now)),
 		RelatedObjects:            nextRelated(previous.RelatedObjects, out.Findings),
-		ResolvedSubscriptionLabel: subscriptionLabel(in.Rules.Package, in.Rules.TargetNamespace),
+		ResolvedSubscriptionLabel: olm.Component(in.Rules.Package, in.Rules.TargetNamespace),
 		OverlappingPolicies:       append([]string(nil), in.Overlaps...),
 		History:                   nextHistory(previous.History, message, in.Now, historyMost),
 		InstalledVersion:          out.InstalledVersion,
@@ -139,14 +136,4 @@ func createdBefore(previous []policyv1beta2.RelatedObject, kind, name, uid strin
 		return p.Object.Kind == kind && p.Object.Metadata.Name == name &&
 			p.Properties != nil && p.Properties.UID == uid && p.Properties.CreatedByPolicy != nil && *p.Properties.CreatedByPolicy
 	})
-}
-
-// subscriptionLabel is <package>.<namespace> as OLM truncates it for the name of a label; empty if a part is
-// not known.
-func subscriptionLabel(pkg, namespace string) string {
-	if pkg == "" || namespace == "" {
-		return ""
-	}
-	label := pkg + "." + namespace
-	return strings.TrimRight(label[:min(len(label), labelLength)], "._-")
 }

@@ -202,22 +202,6 @@ func TestFinishRelatedObjects(t *testing.T) {
 	}
 }
 
-func TestSubscriptionLabel(t *testing.T) {
-	for want, c := range map[string][2]string{
-		"etcd.shop":                         {"etcd", "shop"},
-		"":                                  {"etcd", ""},
-		strings.Repeat("a", 60) + ".sh":     {strings.Repeat("a", 60), "shop"},
-		strings.Repeat("a", 62):             {strings.Repeat("a", 62), "shop"},
-		strings.Repeat("b", 58) + ".s":      {strings.Repeat("b", 58), "s--_.shop"},
-		strings.Repeat("c", 58) + ".sho":    {strings.Repeat("c", 58), "sho"},
-		strings.Repeat("d", 31) + "." + "e": {strings.Repeat("d", 31), "e" + strings.Repeat("-", 40)},
-	} {
-		if got := subscriptionLabel(c[0], c[1]); got != want {
-			t.Errorf("%s in %s: %q, want %q", c[0], c[1], got, want)
-		}
-	}
-}
-
 func TestFinishEventsAndHistory(t *testing.T) {
 	in := finishing()
 	first, _ := Finish(in, Outcome{Findings: good()}, 0)

@@ -1,0 +1,278 @@
+package backstop_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/backstop"
+)
+
+// deletion returns an edit that sets spec.deletion, and the catalog olm/hub.
+func deletion(action policyv1beta2.DeletionAction) func(*spec) {
+	return func(s *spec) {
+		s.Deletion = action
+		s.Subscription.Source, s.Subscription.SourceNamespace = "hub", "olm"
+	}
+}
+
+// deletionServer judges by the policy on deletions alone.
+func deletionServer(t testing.TB, policies ...*rules.OperatorPolicy) *apiServer {
+	t.Helper()
+	o := compile(backstop.Input{Features: everything, Policies: policies})
+	if len(o.Unprotected) > 0 {
+		t.Fatalf("nothing protects %q", o.Unprotected)
+	}
+	return newAPIServer(t, &backstop.Objects{Validating: o.Deletion, ValidatingBinding: o.DeletionBinding})
+}
+
+const uid = "0c1f2a3b"
+
+// stored is an object as the API server stores it; metadata adds to its own.
+func stored(apiVersion, kind, namespace, name string, metadata object) object {
+	m := object{"name": name, "uid": uid}
+	if namespace != "" {
+		m["namespace"] = namespace
+	}
+	maps.Copy(m, metadata)
+	return object{"apiVersion": apiVersion, "kind": kind, "metadata": m}
+}
+
+func with(o object, field string, value any) object {
+	changed := maps.Clone(o)
+	changed[field] = value
+	return changed
+}
+
+func subscriptionTo(namespace, pkg string, metadata object) object {
+	return with(stored("operators.coreos.com/v1alpha1", "Subscription", namespace, "any", metadata), "spec", object{"name": pkg})
+}
+
+func csvFor(namespace, pkg string, metadata object) object {
+	m := object{"annotations": object{"operatorframework.io/properties": `{"properties":[{"type":"olm.package","value":{"packageName":"` +
+		pkg + `","version":"0.9.2"}}]}`}}
+	maps.Copy(m, metadata)
+	return stored("operators.coreos.com/v1alpha1", "ClusterServiceVersion", namespace, pkg+".v0.9.2", m)
+}
+
+func groupIn(namespace string) object {
+	return stored("operators.coreos.com/v1", "OperatorGroup", namespace, "group", nil)
+}
+
+func catalogNamed(namespace, name string) object {
+	return stored("operators.coreos.com/v1alpha1", "CatalogSource", namespace, name, nil)
+}
+
+func namespaceNamed(name string) object { return stored("v1", "Namespace", "", name, nil) }
+
+func definitionOf(labels object) object {
+	metadata := object{}
+	if labels != nil {
+		metadata["labels"] = labels
+	}
+	return stored("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "etcds.example.com", metadata)
+}
+
+func policyObject(action, deletion string) object {
+	spec := object{"remediationAction": action}
+	if deletion != "" {
+		spec["deletion"] = deletion
+	}
+	return with(stored("policy.open-cluster-management.io/v1beta2", "OperatorPolicy", "policies", "etcd", nil), "spec", spec)
+}
+
+var (
+	etcdLabel = object{"operators.coreos.com/etcd.shop": ""}
+	withOwner = object{"ownerReferences": []any{object{"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": "b"}}}
+)
+
+// TestDeletion: what belongs to a governed operator is not deleted, whatever it is and however it is tried, and what
+// belongs to others is.
+func TestDeletion(t *testing.T) {
+	const (
+		denied    = " is not allowed by OperatorPolicy policies/etcd (deletion/denied): to delete it, set spec.deletion of the policy to Allow first"
+		deleting  = "deleting it" + denied
+		disguised = "a change of its owners, labels or package, after which it may be deleted," + denied
+	)
+	s := deletionServer(t, policy("etcd", "shop", "etcd", deletion(policyv1beta2.DeletionDeny)),
+		policy("other", "other", "etcd", nil))
+	long := strings.Repeat("a", 60)
+	for _, c := range []struct {
+		name    string
+		write   write
+		refused string
+	}{
+		{name: "its Subscription, of any name", write: write{resource: "subscriptions", old: subscriptionTo("shop", "etcd", nil)},
+			refused: "subscription shop/any: " + deleting},
+		{name: "a Subscription to another package", write: write{resource: "subscriptions", old: subscriptionTo("shop", "grafana", nil)}},
+		{name: "a Subscription to a package of a name that looks like a row",
+			write: write{resource: "subscriptions", old: subscriptionTo("shop", "x\netcd.shop Deny", nil)}},
+		{name: "a Subscription without a package", write: write{resource: "subscriptions", old: subscriptionTo("shop", "", nil)}},
+		{name: "one in a namespace whose policy allows it", write: write{resource: "subscriptions", old: subscriptionTo("other", "etcd", nil)}},
+		{name: "its ClusterServiceVersion", write: write{resource: "clusterserviceversions", old: csvFor("shop", "etcd", nil)},
+			refused: "clusterserviceversion shop/etcd.v0.9.2: " + deleting},
+		{name: "a copy", write: write{resource: "clusterserviceversions", old: csvFor("shop", "etcd", object{"labels": object{"olm.copiedFrom": "olm"}})}},
+		{name: "the ClusterServiceVersion of another package", write: write{resource: "clusterserviceversions", old: csvFor("shop", "grafana", nil)}},
+		{name: "the OperatorGroup", write: write{resource: "operatorgroups", old: groupIn("shop")}, refused: "operatorgroup shop/group: " + deleting},
+		{name: "the OperatorGroup of another namespace", write: write{resource: "operatorgroups", old: groupIn("olm")}},
+		{name: "its catalog", write: write{resource: "catalogsources", old: catalogNamed("olm", "hub")}, refused: "catalogsource olm/hub: " + deleting},
+		{name: "another catalog", write: write{resource: "catalogsources", old: catalogNamed("shop", "hub")}},
+		{name: "its namespace", write: write{resource: "namespaces", old: namespaceNamed("shop")}, refused: "namespace shop: " + deleting},
+		{name: "the namespace of the policy", write: write{resource: "namespaces", old: namespaceNamed("policies")}, refused: "namespace policies: " + deleting},
+		{name: "the namespace of the catalog", write: write{resource: "namespaces", old: namespaceNamed("olm")}, refused: "namespace olm: " + deleting},
+		{name: "another namespace", write: write{resource: "namespaces", old: namespaceNamed("other")}},
+		{name: "its definition", write: write{resource: "customresourcedefinitions", old: definitionOf(etcdLabel)},
+			refused: "customresourcedefinition etcds.example.com: " + deleting},
+		{name: "a definition of another operator", write: write{resource: "customresourcedefinitions", old: definitionOf(object{"operators.coreos.com/etcd.other": ""})}},
+		{name: "a definition of none", write: write{resource: "customresourcedefinitions", old: definitionOf(nil)}},
+		{name: "the policy", write: write{resource: "operatorpolicies", old: policyObject("enforce", "Deny")}, refused: "operatorpolicy policies/etcd: " + deleting},
+		{name: "the policy after it was edited to Allow", write: write{resource: "operatorpolicies", old: policyObject("enforce", "Allow")}},
+		{name: "a policy without the field", write: write{resource: "operatorpolicies", old: policyObject("enforce", "")}},
+		{name: "a policy that informs", write: write{resource: "operatorpolicies", old: policyObject("Inform", "Deny")}},
+		{name: "an object that is deleted already", write: write{resource: "subscriptions",
+			old: subscriptionTo("shop", "etcd", object{"deletionTimestamp": "2026-11-26T10:00:00Z"})}},
+		{name: "OLM deletes", write: write{resource: "clusterserviceversions", user: olmUser, rights: []string{escalate}, old: csvFor("shop", "etcd", nil)}},
+		{name: "a namesake of OLM without its rights deletes", write: write{resource: "clusterserviceversions", user: olmUser, old: csvFor("shop", "etcd", nil)},
+			refused: "clusterserviceversion shop/etcd.v0.9.2: " + deleting},
+		{name: "Opgate deletes", write: write{resource: "subscriptions", user: opgateUser, old: subscriptionTo("shop", "etcd", nil)}},
+		{name: "the garbage collector deletes", write: write{resource: "subscriptions", user: "system:serviceaccount:kube-system:generic-garbage-collector",
+			old: subscriptionTo("shop", "etcd", nil)}},
+		{name: "the namespace controller deletes", write: write{resource: "operatorgroups", user: "system:serviceaccount:kube-system:namespace-controller",
+			old: groupIn("shop")}},
+		{name: "a namesake of the garbage collector deletes", write: write{resource: "subscriptions", user: "system:serviceaccount:shop:generic-garbage-collector",
+			old: subscriptionTo("shop", "etcd", nil)}, refused: "subscription shop/any: " + deleting},
+		{name: "an annotation confirms nothing under Deny", write: write{resource: "subscriptions",
+			old: subscriptionTo("shop", "etcd", object{"annotations": object{policyv1beta2.DeleteConfirmedAnnotation: uid}})},
+			refused: "subscription shop/any: " + deleting},
+		{name: "an owner is added", write: write{resource: "subscriptions", old: subscriptionTo("shop", "etcd", nil), object: subscriptionTo("shop", "etcd", withOwner)},
+			refused: "subscription shop/any: " + disguised},
+		{name: "an owner is added to the namespace by its status", write: write{resource: "namespaces/status", old: namespaceNamed("shop"),
+			object: stored("v1", "Namespace", "", "shop", withOwner)}, refused: "namespace shop: " + disguised},
+		{name: "an owner was there before", write: write{resource: "subscriptions", old: subscriptionTo("shop", "etcd", withOwner), object: subscriptionTo("shop", "etcd", withOwner)}},
+		{name: "an owner is removed", write: write{resource: "subscriptions", old: subscriptionTo("shop", "etcd", withOwner), object: subscriptionTo("shop", "etcd", nil)}},
+		{name: "OLM adds an owner", write: write{resource: "clusterserviceversions", user: olmUser, rights: []string{escalate}, old: csvFor("shop", "etcd", nil),
+			object: csvFor("shop", "etcd", withOwner)}},
+		{name: "an annotation is added", write: write{resource: "subscriptions", old: subscriptionTo("shop", "etcd", nil),
+			object: subscriptionTo("shop", "etcd", object{"annotations": object{"a": "b"}})}},
+		{name: "a ClusterServiceVersion is made a copy", write: write{resource: "clusterserviceversions", old: csvFor("shop", "etcd", nil),
+			object: csvFor("shop", "etcd", object{"labels": object{"olm.copiedFrom": "gone"}})}, refused: "clusterserviceversion shop/etcd.v0.9.2: " + disguised},
+		{name: "a Subscription is changed to another package", write: write{resource: "subscriptions", old: subscriptionTo("shop", "etcd", nil),
+			object: subscriptionTo("shop", "grafana", nil)}, refused: "subscription shop/any: " + disguised},
+		{name: "a ClusterServiceVersion is changed to another package", write: write{resource: "clusterserviceversions", old: csvFor("shop", "etcd", nil),
+			object: csvFor("shop", "etcd", object{"annotations": object{"operatorframework.io/properties": "{}"}})},
+			refused: "clusterserviceversion shop/etcd.v0.9.2: " + disguised},
+		{name: "a definition loses the label of its operator", write: write{resource: "customresourcedefinitions", old: definitionOf(etcdLabel), object: definitionOf(nil)},
+			refused: "customresourcedefinition etcds.example.com: " + disguised},
+		{name: "a definition gets a label", write: write{resource: "customresourcedefinitions", old: definitionOf(etcdLabel),
+			object: definitionOf(object{"operators.coreos.com/etcd.shop": "", "a": "b"})}},
+		{name: "names that are too long for a label", write: write{resource: "subscriptions", old: subscriptionTo("shop", long+long, nil)}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if c.write.user == "" {
+				c.write.user = "admin"
+			}
+			wantDeletion(t, s, c.write, c.refused)
+		})
+	}
+}
+
+// wantDeletion checks the refusal by the policy on deletions; "" for a write that it admits.
+func wantDeletion(t *testing.T, s *apiServer, w write, refused string) {
+	t.Helper()
+	got := s.judge(t, w)
+	if len(got.failed) > 0 {
+		t.Fatalf("an expression fails: %q", got.failed)
+	}
+	said := ""
+	if len(got.refused) > 0 {
+		said = strings.TrimSuffix(got.refused[0], "; held by the API server (ValidatingAdmissionPolicy "+backstop.DeletionName+")")
+	}
+	if said != refused {
+		t.Errorf("it says\n%s\nwant\n%s", said, refused)
+	}
+}
+
+// TestDeletionConfirmed: a confirmation counts for the object that it was written for.
+func TestDeletionConfirmed(t *testing.T) {
+	s := deletionServer(t, policy("etcd", "shop", "etcd", deletion(policyv1beta2.DeletionConfirm)))
+	const asks = "subscription shop/any: deleting it is not confirmed, as asked for by OperatorPolicy policies/etcd (deletion/unconfirmed): " +
+		"to delete it, set its annotation opgate.io/delete-confirmed to its UID first, " + uid
+	confirmed := func(value string) object {
+		return object{"annotations": object{policyv1beta2.DeleteConfirmedAnnotation: value}}
+	}
+	for _, c := range []struct {
+		name     string
+		metadata object
+		refused  string
+	}{
+		{name: "no annotation", refused: asks},
+		{name: "another UID", metadata: confirmed("0c1f2a3c"), refused: asks},
+		{name: "a word", metadata: confirmed("true"), refused: asks},
+		{name: "its UID", metadata: confirmed(uid)},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			wantDeletion(t, s, write{resource: "subscriptions", user: "admin", old: subscriptionTo("shop", "etcd", c.metadata)}, c.refused)
+		})
+	}
+}
+
+// TestDeletionByTwo: of two policies that protect an object the stricter one is named.
+func TestDeletionByTwo(t *testing.T) {
+	s := deletionServer(t, policy("a", "shop", "etcd", deletion(policyv1beta2.DeletionConfirm)),
+		policy("b", "store", "grafana", deletion(policyv1beta2.DeletionDeny)), policy("c", "store", "prometheus", deletion(policyv1beta2.DeletionDeny)))
+	wantDeletion(t, s, write{resource: "catalogsources", user: "admin", old: catalogNamed("olm", "hub")}, "catalogsource olm/hub: deleting it is not allowed "+
+		"by OperatorPolicy policies/b and 2 more (deletion/denied): to delete it, set spec.deletion of the policy to Allow first")
+	both := definitionOf(object{"operators.coreos.com/etcd.shop": "", "operators.coreos.com/grafana.store": ""})
+	wantDeletion(t, s, write{resource: "customresourcedefinitions", user: "admin", old: both}, "customresourcedefinition etcds.example.com: deleting it is not "+
+		"allowed by OperatorPolicy policies/b (deletion/denied): to delete it, set spec.deletion of the policy to Allow first")
+}
+
+// TestDeletionOfLongNames: OLM truncates the names of its labels, and the names of Subscriptions are not truncated.
+func TestDeletionOfLongNames(t *testing.T) {
+	pkg, namespace := strings.Repeat("a", 62), strings.Repeat("b", 40)
+	s := deletionServer(t, policy("etcd", namespace, pkg, deletion(policyv1beta2.DeletionDeny)))
+	const denied = ": deleting it is not allowed by OperatorPolicy policies/etcd (deletion/denied): to delete it, set spec.deletion of the policy to Allow first"
+	wantDeletion(t, s, write{resource: "subscriptions", user: "admin", old: subscriptionTo(namespace, pkg, nil)}, "subscription "+namespace+"/any"+denied)
+	wantDeletion(t, s, write{resource: "customresourcedefinitions", user: "admin", old: definitionOf(object{"operators.coreos.com/" + pkg: ""})},
+		"customresourcedefinition etcds.example.com"+denied)
+}
+
+// TestDeletionNotNeeded: without a policy that restricts deletions there is no object.
+func TestDeletionNotNeeded(t *testing.T) {
+	informs := policy("etcd", "shop", "etcd", func(s *spec) { s.Deletion, s.RemediationAction = policyv1beta2.DeletionDeny, policyv1beta2.Inform })
+	o := compile(backstop.Input{Features: everything, Policies: []*rules.OperatorPolicy{policy("a", "shop", "etcd", deletion(policyv1beta2.DeletionAllow)), informs}})
+	if o.Deletion != nil || o.DeletionBinding != nil || len(o.All()) != 6 {
+		t.Errorf("there are %d objects", len(o.All()))
+	}
+}
+
+// TestDeletionBounds: the object stays below what the API server stores, and a namespace of policies that needs no more
+// than its share keeps its protection, whatever others write (threat O51).
+func TestDeletionBounds(t *testing.T) {
+	var policies []*rules.OperatorPolicy
+	add := func(namespace, name, of string) {
+		op := policy(name, of, "etcd", deletion(policyv1beta2.DeletionDeny)).Object.DeepCopy()
+		op.Namespace = namespace
+		policies = append(policies, rules.NewOperatorPolicy(op))
+	}
+	for i := range 20_000 {
+		add("hostile", fmt.Sprintf("etcd-%05d", i), fmt.Sprintf("shop-with-a-long-name-%05d", i))
+	}
+	add("policies", "etcd", "shop")
+	o := compile(backstop.Input{Features: everything, Policies: policies})
+	if len(o.Unprotected) == 0 || slices.Contains(o.Unprotected, "policies/etcd") {
+		t.Fatalf("%d policies are not protected", len(o.Unprotected))
+	}
+	if size := o.Deletion.Size(); size > 1<<20 {
+		t.Errorf("the object has %d bytes", size)
+	}
+	s := newAPIServer(t, &backstop.Objects{Validating: o.Deletion, ValidatingBinding: o.DeletionBinding})
+	got := s.judge(t, write{resource: "subscriptions", user: "admin", old: subscriptionTo("shop", "etcd", nil)})
+	if len(got.failed) > 0 || len(got.refused) != 1 {
+		t.Errorf("%+v, want a refusal", got)
+	}
+}
