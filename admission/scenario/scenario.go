@@ -252,14 +252,15 @@ func (s *Scenario) Written(existing []*unstructured.Unstructured) (old, object *
 // Versions are those of the cluster that scenarios are played on, such as "1.36.2" and "4.19.3".
 type Versions struct{ Kubernetes, OpenShift string }
 
+// The placeholders of versions.
 const (
-	kubernetesPlaceholder = "${KUBERNETES}"
-	openShiftPlaceholder  = "${OPENSHIFT}"
+	KubernetesPlaceholder = "${KUBERNETES}"
+	OpenShiftPlaceholder  = "${OPENSHIFT}"
 )
 
 // replacements are the placeholders with their versions, as far as these are known.
 func (v *Versions) replacements() (list [][2]string) {
-	for _, r := range [][2]string{{kubernetesPlaceholder, v.Kubernetes}, {openShiftPlaceholder, v.OpenShift}} {
+	for _, r := range [][2]string{{KubernetesPlaceholder, v.Kubernetes}, {OpenShiftPlaceholder, v.OpenShift}} {
 		if r[1] != "" {
 			list = append(list, r)
 		}
@@ -322,10 +323,10 @@ func Parse(path string, data []byte, versions Versions) (*Scenario, error) {
 // wrong one needs review. Versions for which the file has placeholders are replaced by them.
 func Update(data []byte, message string, warnings []string, versions Versions) []byte {
 	known := Versions{}
-	if bytes.Contains(data, []byte(kubernetesPlaceholder)) {
+	if bytes.Contains(data, []byte(KubernetesPlaceholder)) {
 		known.Kubernetes = versions.Kubernetes
 	}
-	if bytes.Contains(data, []byte(openShiftPlaceholder)) {
+	if bytes.Contains(data, []byte(OpenShiftPlaceholder)) {
 		known.OpenShift = versions.OpenShift
 	}
 	archive := txtar.Parse(bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n")))
@@ -376,7 +377,7 @@ func parse(name string, data []byte) (*Scenario, error) {
 func (s *Scenario) parseHeaders(comment string) error {
 	title, headers, _ := strings.Cut(comment, "\n\n")
 	s.Title = strings.Join(strings.Fields(title), " ")
-	number := 1 + strings.Count(title, "\n")
+	number := 2 + strings.Count(title, "\n")
 	for line := range strings.Lines("\n" + headers) {
 		if line = strings.TrimSpace(line); line != "" {
 			if err := s.parseHeader(line, number); err != nil {
