@@ -356,7 +356,7 @@ func parse(name string, data []byte) (*Scenario, error) {
 	line := 1 + strings.Count(string(archive.Comment), "\n")
 	for _, f := range archive.Files {
 		if _, twice := s.lines[f.Name]; twice {
-			return nil, &Fault{line, fmt.Errorf("file %s is there twice", f.Name)}
+			return nil, &Fault{line, fmt.Errorf("file %s is defined twice", f.Name)}
 		}
 		s.lines[f.Name] = line
 		if err := s.parseFile(f.Name, f.Data); err != nil {
@@ -395,7 +395,7 @@ func (s *Scenario) parseHeader(line string, number int) error {
 		return fmt.Errorf("header %q has no colon", line)
 	}
 	if _, twice := s.lines[key]; twice {
-		return fmt.Errorf("header %q is there twice", key)
+		return fmt.Errorf("header %q is defined twice", key)
 	}
 	s.lines[key] = number
 	words := strings.Fields(value)
@@ -519,7 +519,7 @@ func (s *Scenario) validate() (of string, err error) {
 }
 
 // lineInYAML is how errors of YAML name a line.
-var lineInYAML = regexp.MustCompile(`\bline (\d+)`)
+var lineInYAML = regexp.MustCompile(`\bline (\d+): `)
 
 // objects decodes documents. Its errors are Faults with lines that are counted from 1 in data.
 func objects(data []byte) ([]*unstructured.Unstructured, error) {
@@ -528,12 +528,12 @@ func objects(data []byte) ([]*unstructured.Unstructured, error) {
 	for i, document := range strings.Split("\n"+string(data), "\n---\n") {
 		var u unstructured.Unstructured
 		if err := yaml.UnmarshalStrict([]byte(document), &u.Object); err != nil {
-			line := before
-			if m := lineInYAML.FindStringSubmatch(err.Error()); m != nil {
-				n, _ := strconv.Atoi(m[1]) // digits; too many of them count as none
-				line += n - 1
+			line, why := before, err.Error()
+			if m := lineInYAML.FindStringSubmatch(why); m != nil {
+				n, _ := strconv.Atoi(m[1])                              // digits; too many of them count as none
+				line, why = line+n-1, strings.Replace(why, m[0], "", 1) // the file has other lines
 			}
-			return nil, &Fault{line, fmt.Errorf("document %d: %w", i+1, err)}
+			return nil, &Fault{line, fmt.Errorf("document %d: %s", i+1, why)}
 		}
 		if len(u.Object) > 0 && (u.GetKind() == "" || u.GetAPIVersion() == "" || u.GetName() == "") {
 			return nil, &Fault{before, fmt.Errorf("document %d: apiVersion, kind or metadata.name is missing", i+1)}

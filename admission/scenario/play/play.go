@@ -176,7 +176,7 @@ func Marked(u *unstructured.Unstructured, key []byte) (*unstructured.Unstructure
 
 // Write is one write by one user.
 type Write struct {
-	// User is a name; olm stands for OLM.
+	// User is a name; that of OLM may be written as olm.
 	User string
 	// Status is set for a write to the status.
 	Status bool

@@ -107,9 +107,12 @@ func Command() *cobra.Command {
 	flags := self.Flags(cmd)
 	cli.OutputVar(cmd, &o.output, formatNames)
 	flags.BoolVar(&o.update, "update", false, "write the words that are given into the files; read the difference before you keep it")
-	flags.StringVar(&o.approvalMode, "approval-mode", string(rules.MutateApproval), "that of the gate: its action on a wrong installPlanApproval, mutate or deny")
-	flags.StringVar(&o.versions.Kubernetes, "kubernetes-version", "", "Kubernetes version of the cluster, such as 1.36.3 (default: unknown)")
-	flags.StringVar(&o.versions.OpenShift, "openshift-version", "", "OpenShift version of the cluster, such as 4.19.3 (default: unknown)")
+	flags.StringVar(&o.approvalMode, "approval-mode", string(rules.MutateApproval),
+		"that of the gate: its action on a wrong installPlanApproval, mutate or deny")
+	flags.StringVar(&o.versions.Kubernetes, "kubernetes-version", "",
+		"Kubernetes version of the cluster, such as 1.36.3 (default: unknown)")
+	flags.StringVar(&o.versions.OpenShift, "openshift-version", "",
+		"OpenShift version of the cluster, such as 4.19.3 (default: unknown)")
 	cli.Complete(cmd, "approval-mode", []string{string(rules.MutateApproval), string(rules.DenyApproval)})
 	return cmd
 }
@@ -257,13 +260,13 @@ func placeholders(data []byte, versions scenario.Versions) error {
 
 // faultOf is why a scenario could not be played.
 func faultOf(err error) fault {
-	if at, ok := err.(*scenario.Fault); ok { //nolint:errorlint // an error around it says more
+	if at, ok := err.(*scenario.Fault); ok { //nolint:errorlint // a wrapped one has another message
 		return fault{line: at.Line, what: at.Err.Error()}
 	}
 	return fault{what: err.Error()}
 }
 
-// at is where a fault stands: "tests/etcd.txtar:12".
+// at is the place of a fault: "tests/etcd.txtar:12".
 func (r *result) at(f fault) string {
 	file := manifests.DisplayFile(filepath.ToSlash(r.file))
 	if f.line > 0 {

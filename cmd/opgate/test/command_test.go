@@ -95,12 +95,12 @@ func TestFaults(t *testing.T) {
 	text := repository(t)
 	for _, c := range []struct{ name, old, new, want string }{
 		{"an unknown header", "user:  tenant", "usr: tenant", `:4: header "usr" is not one of`},
-		{"a header twice", "user:  tenant", "user: tenant\nuser: admin", `:5: header "user" is there twice`},
+		{"a header twice", "user:  tenant", "user: tenant\nuser: admin", `:5: header "user" is defined twice`},
 		{"an unknown user", "user:  tenant", "user: me", `:4: user "me" is not one of`},
 		{"an unknown rule", "bundle/version", "bundle/versoin", `:3: there is no rule "bundle/versoin"`},
 		{"an unknown file", "-- want --", "-- wants --", ":24: file wants: is not a file"},
 		{"an unknown decision", "\nDeny\n", "\nRefuse\n", `:24: wants "Refuse", which is not`},
-		{"YAML that is none", "  namespace: shop\nspec:", "  namespace: shop\n\tspec:", ":12: file cluster.yaml: document 1:"},
+		{"YAML that is none", "  namespace: shop\nspec:", "  namespace: shop\n\tspec:", ":13: file cluster.yaml: document 1: error converting YAML to JSON: yaml: found a tab"},
 		{"a kind that is missing", "kind: InstallPlan\n", "", ":7: file cluster.yaml: document 1: apiVersion, kind or"},
 		{"no object to write to", "shop/install-x7", "shop/install-x8", ":5: there is no installplan shop/install-x8"},
 		{"files that are missing", "../policies", "../polices", ":6: cannot be used: polices: cannot be read"},

@@ -43,7 +43,7 @@ type player struct {
 	referred map[string][]*unstructured.Unstructured
 }
 
-// play returns what the write of a scenario, which stands in a directory, gets. Errors are about the scenario's
+// play returns what the write of a scenario in a directory gets. Errors are about the scenario's
 // objects, and are *scenario.Fault where a line is known.
 func (p *player) play(ctx context.Context, dir string, s *scenario.Scenario) (*play.Outcome, error) {
 	existing, err := p.existing(dir, s)
@@ -67,7 +67,7 @@ func (p *player) play(ctx context.Context, dir string, s *scenario.Scenario) (*p
 	return write.Send(ctx, gate.Handlers())
 }
 
-// existing returns what exists before the write. What stands in the scenario stands in place of the object of the same
+// existing returns what exists before the write. The scenario's own objects replace those of the same
 // name in the files that it refers to.
 func (p *player) existing(dir string, s *scenario.Scenario) ([]*unstructured.Unstructured, error) {
 	own := slices.Concat(s.Cluster, s.Policies)
@@ -95,7 +95,8 @@ func (p *player) existing(dir string, s *scenario.Scenario) ([]*unstructured.Uns
 }
 
 func same(a, b *unstructured.Unstructured) bool {
-	return a.GroupVersionKind().GroupKind() == b.GroupVersionKind().GroupKind() && a.GetNamespace() == b.GetNamespace() && a.GetName() == b.GetName()
+	return a.GroupVersionKind().GroupKind() == b.GroupVersionKind().GroupKind() &&
+		a.GetNamespace() == b.GetNamespace() && a.GetName() == b.GetName()
 }
 
 // read reads the objects of the kinds that the gate follows, and ConfigMaps, in files and directories.
@@ -205,7 +206,8 @@ func (c *catalogs) add(u *unstructured.Unstructured) {
 // Get implements admission.Catalogs.
 func (c catalogs) Get(pkg string, source olm.Catalog) *catalog.Package {
 	i := slices.IndexFunc(c, func(p *catalog.Package) bool {
-		return p.Name == pkg && cmp.Or(source.Namespace, p.Catalog.Namespace) == p.Catalog.Namespace && cmp.Or(source.Name, p.Catalog.Name) == p.Catalog.Name
+		return p.Name == pkg && cmp.Or(source.Namespace, p.Catalog.Namespace) == p.Catalog.Namespace &&
+			cmp.Or(source.Name, p.Catalog.Name) == p.Catalog.Name
 	})
 	if i < 0 {
 		return nil
@@ -218,7 +220,7 @@ func (c catalogs) version(pkg, _ string, source olm.Catalog) *catalog.Package {
 	return c.Get(pkg, source)
 }
 
-// faults returns how an outcome differs from what a scenario wants, each with the header or the file that says so.
+// faults returns how an outcome differs from what a scenario wants, each with the line of the header or the file.
 func faults(s *scenario.Scenario, got *play.Outcome) (list []fault) {
 	add := func(of, format string, args ...any) {
 		list = append(list, fault{line: s.Line(of), what: fmt.Sprintf(format, args...)})
