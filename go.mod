@@ -12,6 +12,7 @@ require (
 	github.com/go-logr/logr v1.4.3
 	github.com/google/cel-go v0.31.0
 	github.com/google/go-cmp v0.7.0
+	github.com/jstemmer/go-junit-report/v2 v2.1.0
 	github.com/moby/patternmatcher v0.6.1
 	github.com/openreports/reports-api v0.2.1
 	github.com/operator-framework/api v0.45.0

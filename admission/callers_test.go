@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/opgate/opgate/admission/scenario"
+	"github.com/opgate/opgate/admission/scenario/play"
 )
 
 // allowsAll allows every request, and counts the requests.
@@ -85,7 +86,7 @@ func answers(t *testing.T, gate *Gate, s *scenario.Scenario, old, object *unstru
 	handlers := gate.Handlers()
 	for _, path := range slices.Sorted(maps.Keys(handlers)) {
 		base, ofStatus := strings.CutSuffix(path, "-status")
-		if ofStatus == status && strings.HasSuffix(base, "/"+resourceOf(object)) {
+		if ofStatus == status && strings.HasSuffix(base, "/"+play.ResourceOf(object)) {
 			all = append(all, post(t, handlers[path], reviewOf(t, user, status, old, raw(t, object))))
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	toolsevents "k8s.io/client-go/tools/events"
 
+	"github.com/opgate/opgate/admission/scenario/play"
 	"github.com/opgate/opgate/internal/events"
 )
 
@@ -104,7 +105,7 @@ func TestEvents(t *testing.T) {
 			if c.dryRun {
 				body = bytes.Replace(body, []byte(`"request":{`), []byte(`"request":{"dryRun":true,`), 1)
 			}
-			path := "/validate/" + resourceOf(object)
+			path := "/validate/" + play.ResourceOf(object)
 			if status {
 				path += "-status"
 			}

@@ -16,7 +16,6 @@ import (
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	"github.com/google/go-cmp/cmp"
-	"golang.org/x/tools/txtar"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
@@ -172,9 +171,8 @@ func runScenario(t *testing.T, s *scenario.Scenario) {
 		rewrite(t, s, got)
 		return
 	}
-	wantAllowed := s.Decision == rules.Allow.String()
-	if got.allowed != wantAllowed {
-		t.Errorf("allowed is %v, want %s", got.allowed, s.Decision)
+	if got.decision != s.Decision {
+		t.Errorf("the decision is %s, want %s", got.decision, s.Decision)
 	}
 	if diff := cmp.Diff(s.Message, got.message); diff != "" {
 		t.Errorf("refusal (-want +got):\n%s", diff)
@@ -273,28 +271,15 @@ func raw(t testing.TB, u *unstructured.Unstructured) []byte {
 	return data
 }
 
-// rewrite puts the refusal and the warnings that a scenario got into its file. The decision stays: a wrong
-// one needs review.
+// rewrite puts the refusal and the warnings that a scenario got into its file.
 func rewrite(t *testing.T, s *scenario.Scenario, got outcome) {
 	t.Helper()
-	path := filepath.Join(scenarioDir, s.Name+".txtar")
-	archive, err := txtar.ParseFile(path)
+	path := filepath.Join(scenarioDir, s.Name+scenario.Extension)
+	data, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	archive.Files = slices.DeleteFunc(archive.Files, func(f txtar.File) bool { return f.Name == "want" || f.Name == "warnings" })
-	add := func(name, text string) {
-		archive.Files = append(archive.Files, txtar.File{Name: name, Data: []byte(versions.Abstract(text))})
-	}
-	want := s.Decision + "\n"
-	if got.message != "" {
-		want += got.message + "\n"
-	}
-	add("want", want)
-	if len(got.warnings) > 0 {
-		add("warnings", strings.Join(got.warnings, "\n")+"\n")
-	}
-	if err := os.WriteFile(path, txtar.Format(archive), 0o600); err != nil {
+	if err := os.WriteFile(path, scenario.Update(data, got.message, got.warnings, versions), 0o600); err != nil {
 		t.Fatal(err)
 	}
 }

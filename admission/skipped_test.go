@@ -23,6 +23,7 @@ import (
 	"k8s.io/apiserver/pkg/cel/environment"
 
 	"github.com/opgate/opgate/admission/scenario"
+	"github.com/opgate/opgate/admission/scenario/play"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/dependency"
@@ -62,7 +63,7 @@ type edited struct {
 // count as sent to the path of their resource, which judges the same.
 func (c callers) called(t *testing.T, w edited) (called, skipped []string) {
 	t.Helper()
-	resource, subresource := resourceOf(w.object), ""
+	resource, subresource := play.ResourceOf(w.object), ""
 	if w.status {
 		subresource = "status"
 	}

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/opgate/opgate/admission/scenario"
+	"github.com/opgate/opgate/admission/scenario/play"
 	policyv1beta1 "github.com/opgate/opgate/api/policy/v1beta1"
 	"github.com/opgate/opgate/conversion"
 	"github.com/opgate/opgate/manifests/crd"
@@ -184,7 +185,7 @@ func schemaOf(t *testing.T, u *unstructured.Unstructured) *apiextensionsv1.JSONS
 	t.Helper()
 	gvk := u.GroupVersionKind()
 	if definitions[gvk.String()] == nil {
-		text, err := crd.Definitions.ReadFile(gvk.Group + "_" + resourceOf(u) + ".yaml")
+		text, err := crd.Definitions.ReadFile(gvk.Group + "_" + play.ResourceOf(u) + ".yaml")
 		if err != nil {
 			t.Fatal(err)
 		}

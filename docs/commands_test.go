@@ -31,6 +31,7 @@ var commands = []struct {
 	{document: "docs/check.md", begins: "go test -run '^$' -bench Formats", why: "measures; make microbench runs it"},
 	{document: "docs/check.md", begins: "opgate check --cluster", tests: []string{"TestCheckCluster"}},
 	{document: "docs/check.md", begins: "kustomize build", why: "needs kustomize; TestScripts pipes manifests"},
+	{document: "docs/test.md", begins: "opgate test", tests: []string{"TestDocument"}},
 	{document: "docs/consent.md", begins: "kubectl annotate installplan", tests: []string{"TestConsentByAnnotation"}},
 	{document: "docs/consent.md", begins: "kubectl create rolebinding approvers", tests: []string{"TestConsentByAnnotation"}},
 	{document: "docs/consent.md", begins: "opgate diff shop/install-x7", tests: []string{"TestLoopOLM"}},

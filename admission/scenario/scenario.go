@@ -1,6 +1,6 @@
-// Package scenario reads the scenario files in e2e/scenarios: one write by one user to a cluster in a known
-// state, and exactly what the gate must answer. Every file runs twice, through the handlers of package
-// admission and through a real API server, so that the two cannot drift apart.
+// Package scenario reads scenario files: one write by one user to a cluster in a known state, and exactly what the gate
+// must answer. Those in e2e/scenarios run twice, through the handlers of package admission and through a real API
+// server, so that the two cannot drift apart. `opgate test` plays those of users.
 //
 // A scenario is a txtar file. Its comment starts with one sentence that states what it shows, for many of them
 // what an attacker tries; then come headers:
@@ -9,6 +9,7 @@
 //	threat: O12                                  for an attack, its ID in docs/threats.md
 //	user:   tenant                               admin, tenant or olm
 //	do:     create | replace | replace-status | approve KIND NS/NAME | patch KIND NS/NAME | delete KIND NS/NAME
+//	with:   ../policies                          files and directories with more of what exists, for opgate test alone
 //
 // An object without a namespace is named NAME alone.
 //
@@ -30,13 +31,15 @@
 package scenario
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
@@ -79,9 +82,27 @@ type Scenario struct {
 	Backstop string
 	// Stored is a merge patch that leaves the stored object as it is; nil where nothing is said of it.
 	Stored []byte
+	// With are files and directories with more objects that exist before, relative to the scenario's directory.
+	With []string
 
 	text []byte
+	// lines are where the headers and the files begin in the text, by their names.
+	lines map[string]int
 }
+
+// Line is where a header or a file of the scenario begins, counted from 1; 1 if it has none of this name.
+func (s *Scenario) Line(of string) int { return max(1, s.lines[of]) }
+
+// Fault is what is wrong with a scenario, with the line of its file.
+type Fault struct {
+	Line int
+	Err  error
+}
+
+// Error returns "LINE: what is wrong", for behind the name of the file and a colon.
+func (f *Fault) Error() string { return strconv.Itoa(f.Line) + ": " + f.Err.Error() }
+
+func (f *Fault) Unwrap() error { return f.Err }
 
 // ForHandlersOnly reports whether a scenario needs what a bare API server does not have.
 func (s *Scenario) ForHandlersOnly() bool { return s.Catalog != nil }
@@ -250,25 +271,42 @@ func (s *Scenario) Written(existing []*unstructured.Unstructured) (old, object *
 // Versions are those of the cluster that scenarios are played on, such as "1.36.2" and "4.19.3".
 type Versions struct{ Kubernetes, OpenShift string }
 
+// The placeholders of versions.
 const (
-	kubernetesPlaceholder = "${KUBERNETES}"
-	openShiftPlaceholder  = "${OPENSHIFT}"
+	KubernetesPlaceholder = "${KUBERNETES}"
+	OpenShiftPlaceholder  = "${OPENSHIFT}"
 )
 
-// Insert replaces the placeholders in text by the versions.
+// replacements are the placeholders with their versions, as far as these are known.
+func (v *Versions) replacements() (list [][2]string) {
+	for _, r := range [][2]string{{KubernetesPlaceholder, v.Kubernetes}, {OpenShiftPlaceholder, v.OpenShift}} {
+		if r[1] != "" {
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+// Insert replaces the placeholders in text by the versions. Those of unknown versions stay.
 func (v *Versions) Insert(text string) string {
-	return strings.NewReplacer(kubernetesPlaceholder, v.Kubernetes, openShiftPlaceholder, v.OpenShift).Replace(text)
+	for _, r := range v.replacements() {
+		text = strings.ReplaceAll(text, r[0], r[1])
+	}
+	return text
 }
 
 // Abstract replaces the versions in text by their placeholders.
 func (v *Versions) Abstract(text string) string {
-	return strings.NewReplacer(v.Kubernetes, kubernetesPlaceholder, v.OpenShift, openShiftPlaceholder).Replace(text)
+	for _, r := range v.replacements() {
+		text = strings.ReplaceAll(text, r[1], r[0])
+	}
+	return text
 }
 
-// Load reads all scenarios of a directory, sorted by name, for a cluster.
+// Load reads all scenarios of a directory, sorted by name, for a cluster. They must stand for themselves: none refers to
+// files beside it.
 func Load(dir string, versions Versions) ([]*Scenario, error) {
-	files := os.DirFS(dir)
-	paths, err := fs.Glob(files, "*.txtar")
+	paths, err := filepath.Glob(filepath.Join(dir, "*"+Extension))
 	if err != nil {
 		return nil, err
 	}
@@ -277,59 +315,126 @@ func Load(dir string, versions Versions) ([]*Scenario, error) {
 	}
 	scenarios := make([]*Scenario, len(paths))
 	for i, path := range paths {
-		data, err := fs.ReadFile(files, path)
+		data, err := os.ReadFile(path) //nolint:gosec // a file that the caller names
 		if err != nil {
 			return nil, err
 		}
-		if scenarios[i], err = parse(strings.TrimSuffix(path, ".txtar"), []byte(versions.Insert(string(data)))); err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
+		if scenarios[i], err = Parse(path, data, versions); err != nil {
+			return nil, fmt.Errorf("%s:%w", path, err)
+		}
+		if s := scenarios[i]; s.With != nil {
+			return nil, fmt.Errorf("%s:%d: with is for opgate test alone", path, s.Line("with"))
 		}
 	}
 	return scenarios, nil
 }
 
+// Extension ends the names of scenario files.
+const Extension = ".txtar"
+
+// Parse reads the scenario that a file holds, for a cluster. Its error is a *Fault.
+func Parse(path string, data []byte, versions Versions) (*Scenario, error) {
+	data = bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n"))
+	return parse(strings.TrimSuffix(filepath.Base(path), Extension), []byte(versions.Insert(string(data))))
+}
+
+// Update returns the text of a scenario file with the message and the warnings that its write got. The decision stays: a
+// wrong one needs review. Versions for which the file has placeholders are replaced by them.
+func Update(data []byte, message string, warnings []string, versions Versions) []byte {
+	known := Versions{}
+	if bytes.Contains(data, []byte(KubernetesPlaceholder)) {
+		known.Kubernetes = versions.Kubernetes
+	}
+	if bytes.Contains(data, []byte(OpenShiftPlaceholder)) {
+		known.OpenShift = versions.OpenShift
+	}
+	archive := txtar.Parse(bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n")))
+	want := slices.IndexFunc(archive.Files, func(f txtar.File) bool { return f.Name == "want" })
+	if want < 0 {
+		return data
+	}
+	decision, _, _ := strings.Cut(string(archive.Files[want].Data), "\n")
+	text := strings.TrimSpace(decision) + "\n"
+	if message != "" {
+		text += message + "\n"
+	}
+	archive.Files[want].Data = []byte(known.Abstract(text))
+	archive.Files = slices.DeleteFunc(archive.Files, func(f txtar.File) bool { return f.Name == "warnings" })
+	if len(warnings) > 0 {
+		archive.Files = append(archive.Files, txtar.File{Name: "warnings", Data: []byte(known.Abstract(strings.Join(warnings, "\n") + "\n"))})
+	}
+	return txtar.Format(archive)
+}
+
 func parse(name string, data []byte) (*Scenario, error) {
 	archive := txtar.Parse(data)
-	s := &Scenario{Name: name, text: data}
+	s := &Scenario{Name: name, text: data, lines: map[string]int{}}
 	if err := s.parseHeaders(string(archive.Comment)); err != nil {
 		return nil, err
 	}
+	line := 1 + strings.Count(string(archive.Comment), "\n")
 	for _, f := range archive.Files {
-		if err := s.parseFile(f.Name, f.Data); err != nil {
-			return nil, fmt.Errorf("file %s: %w", f.Name, err)
+		if _, twice := s.lines[f.Name]; twice {
+			return nil, &Fault{line, fmt.Errorf("file %s is defined twice", f.Name)}
 		}
+		s.lines[f.Name] = line
+		if err := s.parseFile(f.Name, f.Data); err != nil {
+			at := 0
+			if inFile, ok := errors.AsType[*Fault](err); ok {
+				at, err = inFile.Line, inFile.Err
+			}
+			return nil, &Fault{line + at, fmt.Errorf("file %s: %w", f.Name, err)}
+		}
+		line += 1 + strings.Count(string(f.Data), "\n")
 	}
-	return s, s.validate()
+	if of, err := s.validate(); err != nil {
+		return nil, &Fault{s.Line(of), err}
+	}
+	return s, nil
 }
 
 func (s *Scenario) parseHeaders(comment string) error {
 	title, headers, _ := strings.Cut(comment, "\n\n")
 	s.Title = strings.Join(strings.Fields(title), " ")
-	for line := range strings.Lines(headers) {
-		line = strings.TrimSpace(line)
-		if line == "" {
-			continue
-		}
-		key, value, found := strings.Cut(line, ":")
-		value = strings.TrimSpace(value)
-		switch {
-		case !found:
-			return fmt.Errorf("header %q has no colon", line)
-		case key == "rules":
-			for _, id := range strings.Fields(strings.ReplaceAll(value, ",", " ")) {
-				s.Rules = append(s.Rules, rules.RuleID(id))
+	number := 2 + strings.Count(title, "\n")
+	for line := range strings.Lines("\n" + headers) {
+		if line = strings.TrimSpace(line); line != "" {
+			if err := s.parseHeader(line, number); err != nil {
+				return &Fault{number, err}
 			}
-		case key == "threat":
-			s.Threat = value
-		case key == "user":
-			s.User = value
-		case key == "do":
-			if err := s.parseDo(strings.Fields(value)); err != nil {
-				return err
-			}
-		default:
-			return fmt.Errorf("header %q is not one of rules, threat, user, do", key)
 		}
+		number++
+	}
+	return nil
+}
+
+func (s *Scenario) parseHeader(line string, number int) error {
+	key, value, found := strings.Cut(line, ":")
+	if !found {
+		return fmt.Errorf("header %q has no colon", line)
+	}
+	if _, twice := s.lines[key]; twice {
+		return fmt.Errorf("header %q is defined twice", key)
+	}
+	s.lines[key] = number
+	words := strings.Fields(value)
+	switch key {
+	case "rules":
+		for _, id := range strings.Fields(strings.ReplaceAll(value, ",", " ")) {
+			s.Rules = append(s.Rules, rules.RuleID(id))
+		}
+	case "threat":
+		s.Threat = strings.TrimSpace(value)
+	case "user":
+		s.User = strings.TrimSpace(value)
+	case "do":
+		return s.parseDo(words)
+	case "with":
+		if s.With = words; len(words) == 0 {
+			return errors.New("with is empty")
+		}
+	default:
+		return fmt.Errorf("header %q is not one of rules, threat, user, do, with", key)
 	}
 	return nil
 }
@@ -402,43 +507,63 @@ func (s *Scenario) parseFile(name string, data []byte) (err error) {
 	return err
 }
 
-func (s *Scenario) validate() error {
-	switch {
+// validate returns what is wrong, and the header or the file that it is wrong in.
+func (s *Scenario) validate() (of string, err error) {
+	switch allowed := s.Decision == rules.Allow.String(); {
 	case s.Title == "":
-		return errors.New("there is no title")
+		return "", errors.New("there is no title")
 	case s.User != "admin" && s.User != "tenant" && s.User != "olm":
-		return fmt.Errorf("user %q is not one of admin, tenant, olm", s.User)
+		return "user", fmt.Errorf("user %q is not one of admin, tenant, olm", s.User)
 	case s.Verb == "":
-		return errors.New("there is no do header")
+		return "", errors.New("there is no do header")
 	case s.Verb == "delete" && (s.Patch != nil || s.Write != nil):
-		return errors.New("a deletion writes nothing")
+		return "do", errors.New("a deletion writes nothing")
 	case s.Verb != "delete" && ((s.Verb == "patch") != (s.Patch != nil) || (s.Verb == "patch") == (s.Write != nil)):
-		return errors.New("needs write.yaml, or write.json for a patch, and not both")
+		return "do", errors.New("needs write.yaml, or write.json for a patch, and not both")
 	case !slices.Contains([]string{rules.Allow.String(), rules.Deny.String(), rules.Hold.String()}, s.Decision):
-		return fmt.Errorf("wants %q, which is not Allow, Deny or Hold", s.Decision)
-	case s.Decision == rules.Allow.String() && s.Backstop != "" && s.Backstop != StoresManual && !s.isHeldDeletion():
-		return errors.New("the API server refuses what the webhooks allow")
-	case (s.Decision == rules.Allow.String()) != (s.Message == ""):
-		return errors.New("a refusal has a message and an allowed write has none")
+		return "want", fmt.Errorf("wants %q, which is not Allow, Deny or Hold", s.Decision)
+	case allowed && s.Backstop != "" && s.Backstop != StoresManual && !s.isHeldDeletion():
+		return "backstop", errors.New("the API server refuses what the webhooks allow")
+	case allowed && s.Message != "":
+		return "want", errors.New("an allowed write has no message")
 	}
-	for _, patch := range [][]byte{s.Patch, s.Stored} {
-		if patch != nil && !json.Valid(patch) {
-			return errors.New("a patch is not JSON")
+	for _, rule := range s.Rules {
+		if !slices.ContainsFunc(rules.Rules(), func(r rules.Rule) bool { return r.ID == rule }) {
+			return "rules", fmt.Errorf("there is no rule %q", rule)
 		}
 	}
-	return nil
+	for name, patch := range map[string][]byte{"write.json": s.Patch, "stored.json": s.Stored} {
+		if patch != nil && !json.Valid(patch) {
+			return name, errors.New("a patch is not JSON")
+		}
+	}
+	return "", nil
 }
 
+// lineInYAML is how errors of YAML name a line.
+var lineInYAML = regexp.MustCompile(`\bline (\d+): `)
+
+// objects decodes documents. Its errors are Faults with lines that are counted from 1 in data.
 func objects(data []byte) ([]*unstructured.Unstructured, error) {
 	var list []*unstructured.Unstructured
+	before := 0
 	for i, document := range strings.Split("\n"+string(data), "\n---\n") {
 		var u unstructured.Unstructured
 		if err := yaml.UnmarshalStrict([]byte(document), &u.Object); err != nil {
-			return nil, fmt.Errorf("document %d: %w", i+1, err)
+			line, why := before, err.Error()
+			if m := lineInYAML.FindStringSubmatch(why); m != nil {
+				n, _ := strconv.Atoi(m[1])                              // digits; too many of them count as none
+				line, why = line+n-1, strings.Replace(why, m[0], "", 1) // the file has other lines
+			}
+			return nil, &Fault{line, fmt.Errorf("document %d: %s", i+1, why)}
+		}
+		if len(u.Object) > 0 && (u.GetKind() == "" || u.GetAPIVersion() == "" || u.GetName() == "") {
+			return nil, &Fault{before, fmt.Errorf("document %d: apiVersion, kind or metadata.name is missing", i+1)}
 		}
 		if len(u.Object) > 0 {
 			list = append(list, &u)
 		}
+		before += 2 + strings.Count(document, "\n")
 	}
 	return list, nil
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/opgate/opgate/cmd/opgate/explain"
 	"github.com/opgate/opgate/cmd/opgate/migrate"
 	"github.com/opgate/opgate/cmd/opgate/plugin"
+	"github.com/opgate/opgate/cmd/opgate/test"
 	"github.com/opgate/opgate/cmd/opgate/verify"
 )
 
@@ -35,7 +36,7 @@ func root() *cobra.Command {
 		Short: "Judge operators that the Operator Lifecycle Manager installs, in files and on clusters",
 		Long: `opgate answers whether an operator may be subscribed to, installed or upgraded, and why.
 
-"opgate check" judges manifests offline with the rules of the gate; "opgate pending" lists the plans that wait for
+"opgate check" judges manifests offline with the rules of the gate, and "opgate test" tests policies; "opgate pending" lists the plans that wait for
 approval, "opgate why" shows what holds one, "opgate diff" what it changes, and "opgate approve" approves it;
 "opgate history" shows what happened to an operator, and "opgate tree" what Policies wait for; "opgate explain"
 explains a rule that a refusal names; "opgate migrate" rewrites policies that are stored in an earlier version;
@@ -50,7 +51,7 @@ The gate itself, which answers the API server's admission reviews, is a program 
 	case "kubectl_complete-opgate":
 		cmd.SetArgs(append([]string{cobra.ShellCompRequestCmd}, os.Args[1:]...))
 	}
-	cmd.AddCommand(check.Command(), compile.Command(), migrate.Command(), explain.Command(), verify.Command(cmd.Name()))
+	cmd.AddCommand(check.Command(), test.Command(), compile.Command(), migrate.Command(), explain.Command(), verify.Command(cmd.Name()))
 	cmd.AddCommand(serveCommand())
 	cmd.AddCommand(plugin.Commands(time.Now)...)
 	for _, ofPlan := range []*cobra.Command{diff.Command(), approve.Command()} {

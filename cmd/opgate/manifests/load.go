@@ -291,3 +291,6 @@ func (l *loader) fault(d document, faults []fieldFault) {
 		l.problems = append(l.problems, Problem{d.at(d.tree.line(f.path, d.Line)), f.text})
 	}
 }
+
+// JSON is what would be stored.
+func (o *Object) JSON() []byte { return o.raw }

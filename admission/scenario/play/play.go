@@ -1,0 +1,325 @@
+// Package play sends the write of a scenario through the handlers of a gate, as the API server would send it, over a
+// cluster that holds the scenario's objects.
+package play
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	jsonpatch "github.com/evanphx/json-patch/v5"
+	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	policyv1 "github.com/opgate/opgate/api/policy/v1"
+	"github.com/opgate/opgate/catalog"
+	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/rules/state"
+	"github.com/opgate/opgate/snapshot"
+	"github.com/opgate/opgate/snapshot/contents"
+)
+
+// OLM is the name that user olm of scenarios writes as.
+const OLM = "system:serviceaccount:olm:olm-operator-serviceaccount"
+
+// Cluster is what exists before the write.
+type Cluster struct {
+	// Objects are read as the feed of the gate reads them. The namespaces of objects exist, with the labels that they
+	// have in the objects, if they are there.
+	Objects []*unstructured.Unstructured
+	// Versions are those of the cluster.
+	Versions state.Cluster
+	// Packages are what catalogs offer. Default: nothing is known of them.
+	Packages rules.Packages
+	// Read makes of an object what the gate keeps of it. Default: its own code does, and what it cannot read is an error.
+	Read func(*snapshot.Kind, *unstructured.Unstructured) (*snapshot.Object, error)
+}
+
+// Snapshot returns the cluster as the gate holds it. Errors are about objects of kinds that the gate does not follow,
+// and about what Read returns.
+func (c *Cluster) Snapshot() (*snapshot.Snapshot, error) {
+	read := c.Read
+	if read == nil {
+		read = readStored
+	}
+	var files contents.Files
+	var kept []*snapshot.Object
+	keep := func(kind *snapshot.Kind, u *unstructured.Unstructured) error {
+		o, err := read(kind, u)
+		if err != nil {
+			return fmt.Errorf("%s %s: %w", u.GetKind(), named(u), err)
+		}
+		kept = append(kept, o)
+		return nil
+	}
+	for _, name := range namespacesOf(c.Objects) {
+		namespace := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": name}}}
+		if err := keep(snapshot.Namespaces, labelledByName(namespace)); err != nil {
+			return nil, err
+		}
+	}
+	for _, u := range c.Objects {
+		raw, err := json.Marshal(u.Object)
+		if err != nil {
+			return nil, err
+		}
+		files.Add(raw, "")
+		kind := KindOf(u)
+		switch {
+		case u.GetKind() == "ConfigMap" && !isRecord(u.GetName()):
+			continue // is read for the plan that refers to it
+		case kind == nil:
+			return nil, fmt.Errorf("kind %s is not one that the gate follows", u.GetKind())
+		case kind == snapshot.Namespaces:
+			u = labelledByName(u)
+		}
+		if err := keep(kind, u); err != nil {
+			return nil, err
+		}
+	}
+	builder := snapshot.Builder{Packages: c.Packages, Changes: files.Changes}
+	builder.Put(time.Time{}, kept...)
+	return builder.SetCluster(time.Time{}, c.Versions), nil
+}
+
+// readStored reads as the gate's feed does.
+func readStored(kind *snapshot.Kind, u *unstructured.Unstructured) (o *snapshot.Object, err error) {
+	raw, err := json.Marshal(u.Object)
+	if err != nil {
+		return nil, err
+	}
+	reader := snapshot.Reader{Unreadable: func(_ *snapshot.Kind, _ types.NamespacedName, problem error) { err = problem }}
+	o = reader.Read(kind, raw)
+	return o, err
+}
+
+// KindOf returns the kind of an object as the gate follows it; nil if it does not.
+func KindOf(u *unstructured.Unstructured) *snapshot.Kind {
+	kinds := snapshot.Kinds()
+	i := slices.IndexFunc(kinds, func(k *snapshot.Kind) bool { return k.Kind == u.GetKind() && k.Readers != snapshot.Leader })
+	if i < 0 {
+		return nil
+	}
+	return kinds[i]
+}
+
+func named(u *unstructured.Unstructured) string {
+	return strings.TrimPrefix(u.GetNamespace()+"/"+u.GetName(), "/")
+}
+
+// labelledByName is a namespace with the label that the API server sets.
+func labelledByName(namespace *unstructured.Unstructured) *unstructured.Unstructured {
+	namespace = namespace.DeepCopy()
+	labels := namespace.GetLabels()
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels["kubernetes.io/metadata.name"] = namespace.GetName()
+	namespace.SetLabels(labels)
+	return namespace
+}
+
+func namespacesOf(objects []*unstructured.Unstructured) (names []string) {
+	for _, u := range objects {
+		if name := u.GetNamespace(); name != "" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// isRecord reports whether a ConfigMap of this name, in Opgate's own namespace, is followed.
+func isRecord(name string) bool {
+	_, installed := rules.RecordedNamespace(name)
+	return installed || name == catalog.RecordsName
+}
+
+// Marked is a Policy as it is stored after a user with all rights has written it, signed with a key. Other objects stay
+// as they are.
+func Marked(u *unstructured.Unstructured, key []byte) (*unstructured.Unstructured, error) {
+	if u.GetKind() != "Policy" {
+		return u, nil
+	}
+	raw, err := json.Marshal(u.Object)
+	if err != nil {
+		return nil, err
+	}
+	p := &policyv1.Policy{}
+	if err := json.Unmarshal(raw, p); err != nil {
+		return nil, fmt.Errorf("Policy %s: %w", named(u), err)
+	}
+	digest, err := dependency.DigestOf(p)
+	if err != nil {
+		return nil, fmt.Errorf("Policy %s: %w", named(u), err)
+	}
+	u = u.DeepCopy()
+	annotations := u.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[dependency.AnnotationVerified] = dependency.Sign(key, p, digest, dependency.Verification{})
+	u.SetAnnotations(annotations)
+	return u, nil
+}
+
+// Write is one write by one user.
+type Write struct {
+	// User is a name; that of OLM may be written as olm.
+	User string
+	// Status is set for a write to the status.
+	Status bool
+	// Old is the object that is written to, nil on create; New is it after the write.
+	Old, New *unstructured.Unstructured
+}
+
+// Outcome is what a user sees of a write, and what is stored of it.
+type Outcome struct {
+	// Decision is Allow, Deny or Hold.
+	Decision string
+	// Message is the refusal.
+	Message string
+	// Warnings are sorted, each one once.
+	Warnings []string
+	// Object is the JSON of what is stored.
+	Object []byte
+}
+
+// Allowed reports whether the write is let through.
+func (o *Outcome) Allowed() bool { return o.Decision == rules.Allow.String() }
+
+// Send passes a write through the mutating and then the validating endpoint, as the API server does. The handlers are
+// those of a gate, by their paths; it is not asked about kinds that it has none for.
+func (w *Write) Send(ctx context.Context, handlers map[string]http.Handler) (*Outcome, error) {
+	user, resource := w.User, ResourceOf(w.New)
+	if user == "olm" {
+		user = OLM
+	}
+	switch {
+	case user != OLM || w.Old != nil:
+	case resource == "subscriptions":
+		resource = "generated-subscriptions"
+	case resource == "clusterserviceversions":
+		resource = "steps-clusterserviceversions"
+	}
+	validate := "/validate/" + resource
+	if w.Status {
+		validate += "-status"
+	}
+	object, err := json.Marshal(w.New.Object)
+	if err != nil {
+		return nil, err
+	}
+	got := &Outcome{Object: object, Decision: rules.Allow.String()}
+	for _, path := range []string{"/mutate/" + resource, validate} {
+		handler, ok := handlers[path]
+		if !ok || w.Status && path != validate {
+			continue
+		}
+		body, err := Review(user, w.Status, w.Old, got.Object)
+		if err != nil {
+			return nil, err
+		}
+		answer, err := Post(ctx, handler, body)
+		if err != nil {
+			return nil, err
+		}
+		got.Warnings = append(got.Warnings, answer.Warnings...)
+		if !answer.Allowed {
+			got.Decision, got.Message = cmp.Or(answer.AuditAnnotations["decision"], rules.Deny.String()), answer.Result.Message
+			break
+		}
+		if answer.Patch != nil {
+			patch, err := jsonpatch.DecodePatch(answer.Patch)
+			if err != nil {
+				return nil, err
+			}
+			if got.Object, err = patch.Apply(got.Object); err != nil {
+				return nil, err
+			}
+		}
+	}
+	slices.Sort(got.Warnings)
+	got.Warnings = slices.Compact(got.Warnings)
+	return got, nil
+}
+
+// ResourceOf is the resource of an object: its kind in lower case and in the plural.
+func ResourceOf(u *unstructured.Unstructured) string {
+	kind := strings.ToLower(u.GetKind())
+	if stem, found := strings.CutSuffix(kind, "y"); found {
+		return stem + "ies"
+	}
+	return kind + "s"
+}
+
+// Review is the body that the API server sends for a write.
+func Review(user string, status bool, old *unstructured.Unstructured, object []byte) ([]byte, error) {
+	req := &admissionv1.AdmissionRequest{
+		UID: "705ab4f5-6393-11e8-b7cc-42010a800002", Operation: admissionv1.Create,
+		UserInfo: authenticationv1.UserInfo{Username: user, Groups: []string{"system:authenticated"}},
+		Object:   runtime.RawExtension{Raw: object},
+	}
+	var head metav1.PartialObjectMetadata
+	if json.Unmarshal(object, &head) == nil { // what is no object is sent all the same
+		req.Namespace = head.Namespace
+	}
+	if old != nil {
+		data, err := json.Marshal(old.Object)
+		if err != nil {
+			return nil, err
+		}
+		req.Operation, req.OldObject = admissionv1.Update, runtime.RawExtension{Raw: data}
+	}
+	if status {
+		req.SubResource = "status"
+	}
+	in := admissionv1.AdmissionReview{Request: req}
+	in.Kind, in.APIVersion = "AdmissionReview", "admission.k8s.io/v1"
+	return json.Marshal(in)
+}
+
+// Post sends a body to a handler and returns the answer, which must be an AdmissionReview for every body.
+func Post(ctx context.Context, handler http.Handler, body []byte) (*admissionv1.AdmissionResponse, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "/", bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	w := &recorder{header: http.Header{}, code: http.StatusOK}
+	handler.ServeHTTP(w, request)
+	var out admissionv1.AdmissionReview
+	if err := json.Unmarshal(w.body.Bytes(), &out); err != nil || out.Response == nil || w.code != http.StatusOK {
+		return nil, fmt.Errorf("answer %d is no AdmissionReview: %s", w.code, strings.TrimSpace(w.body.String()))
+	}
+	if !out.Response.Allowed && (out.Response.Result == nil || out.Response.Result.Message == "") {
+		return nil, errors.New("a refusal without a message")
+	}
+	return out.Response, nil
+}
+
+// recorder keeps an answer.
+type recorder struct {
+	header http.Header
+	code   int
+	body   bytes.Buffer
+}
+
+// Header implements http.ResponseWriter.
+func (r *recorder) Header() http.Header { return r.header }
+
+// Write implements http.ResponseWriter.
+func (r *recorder) Write(data []byte) (int, error) { return r.body.Write(data) }
+
+// WriteHeader implements http.ResponseWriter.
+func (r *recorder) WriteHeader(code int) { r.code = code }

@@ -1,0 +1,136 @@
+package test
+
+import (
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/jstemmer/go-junit-report/v2/junit"
+
+	"github.com/opgate/opgate/cmd/opgate/cli"
+)
+
+// tested is the output of the command, with its exit code.
+func tested(t *testing.T, args ...string) (out string, code int) {
+	t.Helper()
+	cmd := Command()
+	var stdout bytes.Buffer
+	cmd.SetOut(&stdout)
+	cmd.SetArgs(args)
+	err := cmd.ExecuteContext(t.Context())
+	if coded, ok := errors.AsType[*cli.ExitError](err); ok {
+		return stdout.String() + coded.Message, coded.ExitCode()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stdout.String(), 0
+}
+
+const scenarios = "../../../e2e/scenarios"
+
+// TestScenarios: the scenarios of the repository, which kubectl plays on a real API server, get the same answers here.
+func TestScenarios(t *testing.T) {
+	out, code := tested(t, "--kubernetes-version", "1.36.2", "--openshift-version", "4.19.3", scenarios)
+	if code != 0 || strings.Count(out, "\nok ") < 150 {
+		t.Errorf("exit code %d:\n%s", code, regexp.MustCompile(`(?m)^ok .*\n`).ReplaceAllString(out, ""))
+	}
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// repository makes the files of docs/test.md in the current directory.
+func repository(t *testing.T) (scenario string) {
+	t.Helper()
+	page, err := os.ReadFile("../../../docs/test.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := regexp.MustCompile("(?s)```(?:yaml)?\n(.*?)```").FindAllStringSubmatch(string(page), 2)
+	t.Chdir(t.TempDir())
+	write(t, "tests/etcd-next-version.txtar", blocks[0][1])
+	write(t, "policies/etcd.yaml", blocks[1][1])
+	return blocks[0][1]
+}
+
+// TestDocument follows docs/test.md.
+func TestDocument(t *testing.T) {
+	repository(t)
+	file := "tests/etcd-next-version.txtar"
+	if out, code := tested(t, "tests"); code != exitDiffers || !strings.Contains(out, file+":24: wants other words") {
+		t.Errorf("without words: exit code %d:\n%s", code, out)
+	}
+	if out, code := tested(t, "--update", "tests"); code != 0 || !strings.Contains(out, "updated  "+file) {
+		t.Errorf("--update: exit code %d:\n%s", code, out)
+	}
+	text, err := os.ReadFile(file)
+	if want := "is not allowed by OperatorPolicy policies/etcd (bundle/version)"; err != nil || !strings.Contains(string(text), want) {
+		t.Errorf("%v: the file has no %q:\n%s", err, want, text)
+	}
+	if out, code := tested(t); code != 0 { // the current directory
+		t.Errorf("exit code %d:\n%s", code, out)
+	}
+	write(t, "policies/etcd.yaml", "")
+	out, code := tested(t, "--update", "tests")
+	if after, _ := os.ReadFile(file); code != exitDiffers || !bytes.Equal(text, after) || !strings.Contains(out, "wants Deny, and the decision is Allow") {
+		t.Errorf("without a policy: exit code %d:\n%s", code, out)
+	}
+}
+
+// TestFaults: what cannot be played is named with its line, and the others are played.
+func TestFaults(t *testing.T) {
+	text := repository(t)
+	for _, c := range []struct{ name, old, new, want string }{
+		{"an unknown header", "user:  tenant", "usr: tenant", `:4: header "usr" is not one of`},
+		{"a header twice", "user:  tenant", "user: tenant\nuser: admin", `:5: header "user" is defined twice`},
+		{"an unknown user", "user:  tenant", "user: me", `:4: user "me" is not one of`},
+		{"an unknown rule", "bundle/version", "bundle/versoin", `:3: there is no rule "bundle/versoin"`},
+		{"an unknown file", "-- want --", "-- wants --", ":24: file wants: is not a file"},
+		{"an unknown decision", "\nDeny\n", "\nRefuse\n", `:24: wants "Refuse", which is not`},
+		{"YAML that is none", "  namespace: shop\nspec:", "  namespace: shop\n\tspec:", ":13: file cluster.yaml: document 1: error converting YAML to JSON: yaml: found a tab"},
+		{"a kind that is missing", "kind: InstallPlan\n", "", ":7: file cluster.yaml: document 1: apiVersion, kind or"},
+		{"no object to write to", "shop/install-x7", "shop/install-x8", ":5: there is no installplan shop/install-x8"},
+		{"files that are missing", "../policies", "../polices", ":6: cannot be used: polices: cannot be read"},
+		{"standard input", "../policies", "-", ":6: standard input is not for scenarios"},
+		{"a version that is not known", "next version", "${KUBERNETES}", ":1: ${KUBERNETES} is not known: give --kubernetes-version"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if !strings.Contains(text, c.old) {
+				t.Fatalf("the scenario has no %q", c.old)
+			}
+			write(t, "tests/broken.txtar", strings.Replace(text, c.old, c.new, 1))
+			out, code := tested(t, "tests")
+			if code != exitUnusable || !strings.Contains(out, "ERROR    tests/broken.txtar"+c.want) || !strings.Contains(out, "next-version.txtar:24") {
+				t.Errorf("exit code %d, want %q:\n%s", code, c.want, out)
+			}
+			var suites junit.Testsuites
+			out, _ = tested(t, "tests", "-o", "junit")
+			if err := xml.Unmarshal([]byte(out), &suites); err != nil || suites.Tests != 2 || suites.Errors != 1 || suites.Failures != 1 {
+				t.Errorf("%v: %s", err, out)
+			}
+		})
+	}
+}
+
+// TestUnusable: a command line that tests nothing is not green.
+func TestUnusable(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, args := range [][]string{{}, {"nowhere"}, {""}, {"-o", "sarif"}, {"--approval-mode=x"}, {"--nope"}} {
+		if out, code := tested(t, args...); code != exitUnusable || out == "" {
+			t.Errorf("%q: exit code %d: %s", args, code, out)
+		}
+	}
+}
