@@ -3,6 +3,8 @@ package manifests
 import (
 	"fmt"
 	"strconv"
+	"strings"
+	"unicode"
 
 	"github.com/opgate/opgate/cmd/opgate/cli"
 	"github.com/opgate/opgate/internal/text"
@@ -47,6 +49,16 @@ func (p Place) Short() string {
 	return text.Escape(s)
 }
 
+// PathOf returns a path for programs, which find the file by it: letters of all scripts stay, what moves a cursor or
+// turns the direction of text is escaped.
+func PathOf(name string) string {
+	name = DisplayFile(name)
+	if strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar }) {
+		return text.Escape(name)
+	}
+	return name
+}
+
 func (p Place) at(line int) Place {
 	p.Line = line
 	return p
@@ -64,6 +76,11 @@ func DisplayFile(name string) string {
 type Problem struct {
 	Place
 	text string
+}
+
+// NewProblem returns a problem on a line of a file.
+func NewProblem(file string, line int, text string) Problem {
+	return Problem{Place{File: file, Line: line}, text}
 }
 
 func (p Problem) String() string { return p.Place.String() + ": " + text.Escape(p.text) }
