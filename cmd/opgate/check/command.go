@@ -71,12 +71,15 @@ Namespaces, and the versions of the cluster by --kubernetes-version and --opensh
 The input is any mix of files, directories (read with all below them: *.yaml, *.yml and *.json, in order of their
 names) and "-" for standard input. YAML with any number of documents, JSON, and lists of any kind are read. Documents
 without apiVersion and kind, hidden directories and templates of charts are skipped and counted; --strict reads them
-like all else, and a document that is no object is then a fault. --exclude leaves out what matches a pattern as in
-.dockerignore; a pattern without a slash counts in every directory.
+like all else, and a document that is no object is then a fault, as are warnings about the input. --exclude leaves out what
+matches a pattern as in .dockerignore; a pattern without a slash counts in every directory. Patterns may stand in .opgateignore
+and in .opgate.yaml as well, whose other fields are paths, overlays, kubernetesVersion and openshiftVersion. What they leave out
+is listed; --config takes another file.
 
 A directory with a kustomization is built as by kubectl, without plugins and network, and what it makes is judged in
 place of the files that it is made from. Overlays of one base are alternatives: each is judged apart, together with all
-that has no alternative and the overlays of the same name of other bases.
+that has no alternative and the overlays of the same name of other bases. So are directories that hold the same object, of
+which neither contains the other. The last lines say which policies judged which clusters.
 
 What kubectl or the API server would refuse to take at all (unknown and repeated fields, missing names, the same
 object twice) makes the input unusable: all such faults are reported, and nothing is judged. In files that are found

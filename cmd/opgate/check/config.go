@@ -37,7 +37,7 @@ type config struct {
 // maxConfig is the size in bytes of the largest configuration.
 const maxConfig = 1 << 20
 
-// configured is what the configuration says besides what the command line does.
+// configured is what the configuration adds to the command line.
 type configured struct {
 	file     string
 	exclude  []manifests.Pattern
@@ -94,7 +94,7 @@ func readConfig(file string) (data []byte, err error) {
 
 var inStruct = regexp.MustCompile(` in type check\.config`)
 
-// worded is what the parser says, without its name and those of types.
+// worded is the error of the parser, without its name and those of types.
 func worded(err error) string {
 	s := strings.TrimPrefix(strings.TrimPrefix(err.Error(), "yaml: "), "unmarshal errors:\n")
 	return strings.Join(strings.Fields(inStruct.ReplaceAllString(s, "")), " ")
@@ -120,7 +120,7 @@ func (c *configured) read(file string, from *config) error {
 		}
 		p := manifests.Pairing{Dir: path.Clean(key.Value), From: manifests.Place{File: file, Line: key.Line}}
 		if first := known[p.Dir]; first > 0 {
-			return self.Unusable("%s: line %d: overlays: %s stands there twice, first on line %d", file, key.Line, key.Value, first)
+			return self.Unusable("%s: line %d: overlays: %s is defined twice, first on line %d", file, key.Line, key.Value, first)
 		}
 		known[p.Dir] = key.Line
 		for _, dir := range with {

@@ -9,7 +9,7 @@ import (
 	"github.com/opgate/opgate/internal/text"
 )
 
-// Pairing says which directories are judged together with that of a cluster.
+// Pairing names the directories that are judged together with that of a cluster.
 type Pairing struct {
 	Dir  string
 	With []string

@@ -108,7 +108,7 @@ func (in *Input) Sets() iter.Seq[*Set] {
 	}
 }
 
-// describe says what a set is, of the clusters of the input.
+// describe names the clusters of a set.
 func (in *Input) describe(s *Set, w *world, l *layout) {
 	s.Overlay, s.own = w.name, map[string]bool{}
 	for _, u := range w.units {
