@@ -16,6 +16,17 @@ import (
 // title names a judged object: "installplan shop/install-x7".
 func (j *judgement) title() string { return strings.ToLower(j.Kind) + " " + j.Key() }
 
+// titleIn is the title with the cluster, of an object that is judged in several.
+func (j *judgement) titleIn() string {
+	switch {
+	case j.with != "":
+		return j.title() + " with overlay " + text.Escape(j.with)
+	case j.Kustomization != "":
+		return j.title() + " built by " + text.Escape(j.Kustomization)
+	}
+	return j.title()
+}
+
 // Values in workflow commands of GitHub Actions, and in their properties, end at these characters.
 var (
 	commandValue    = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")
@@ -28,9 +39,9 @@ func printGitHub(w io.Writer, r *report) error {
 	annotate := func(level string, j *judgement, field, message string) {
 		where := ""
 		if j.File != cli.StandardInput && j.File != onCluster {
-			where = fmt.Sprintf("file=%s,line=%d,", commandProperty.Replace(text.Escape(j.File)), max(1, j.LineOf(field)))
+			where = fmt.Sprintf("file=%s,line=%d,", commandProperty.Replace(manifests.PathOf(j.File)), max(1, j.LineOf(field)))
 		}
-		title := commandProperty.Replace("opgate: " + j.Decision.String() + " " + j.title())
+		title := commandProperty.Replace("opgate: " + j.Decision.String() + " " + j.titleIn())
 		fmt.Fprintf(out, "::%s %stitle=%s::%s\n", level, where, title, commandValue.Replace(text.Escape(message)))
 	}
 	for i := range r.judged {
@@ -40,6 +51,15 @@ func printGitHub(w io.Writer, r *report) error {
 		}
 		for _, f := range findings(j) {
 			annotate("warning", j, f.Field, brief(f))
+		}
+	}
+	for _, p := range r.problems {
+		fmt.Fprintf(out, "::error file=%s,line=%d,title=opgate%%3A input::%s\n", commandProperty.Replace(manifests.PathOf(p.File)), max(1, p.Line),
+			commandValue.Replace(p.String()))
+	}
+	for _, n := range r.notes {
+		if n.Warning {
+			fmt.Fprintf(out, "::warning title=opgate%%3A input::%s\n", commandValue.Replace(text.Escape(n.Text)))
 		}
 	}
 	fmt.Fprintln(out, r.counts())
@@ -56,6 +76,7 @@ type (
 		Name     string      `xml:"name,attr"`
 		Tests    int         `xml:"tests,attr"`
 		Failures int         `xml:"failures,attr"`
+		Errors   int         `xml:"errors,attr"`
 		Cases    []junitCase `xml:"testcase"`
 	}
 	junitCase struct {
@@ -64,6 +85,7 @@ type (
 		File    string        `xml:"file,attr"`
 		Line    int           `xml:"line,attr"`
 		Failure *junitFailure `xml:"failure"`
+		Error   *junitFailure `xml:"error"`
 		Output  string        `xml:"system-out,omitempty"`
 	}
 	junitFailure struct {
@@ -73,12 +95,31 @@ type (
 	}
 )
 
-// printJUnit writes a test for each object, which fails if the object is refused.
+// errors are what is no verdict, as tests that could not run.
+func (r *report) errors() (cases []junitCase) {
+	add := func(at manifests.Place, kind, message string) {
+		file := manifests.PathOf(at.File)
+		cases = append(cases, junitCase{Name: text.Escape(message), Class: "input", File: file, Line: at.Line,
+			Error: &junitFailure{Message: text.Escape(message), Type: kind}})
+	}
+	for _, p := range r.problems {
+		add(p.Place, "fault", p.String())
+	}
+	for _, n := range r.notes {
+		if n.Warning {
+			add(n.Place, "warning", n.Text)
+		}
+	}
+	return cases
+}
+
+// printJUnit writes a test for each object, which fails if the object is refused, and an error for each fault or warning of
+// the input.
 func printJUnit(w io.Writer, r *report) error {
 	suite := junitSuite{Name: "opgate check", Tests: len(r.judged), Cases: []junitCase{}}
 	for i := range r.judged {
 		j := &r.judged[i]
-		c := junitCase{Name: j.title(), Class: text.Escape(manifests.DisplayFile(j.File)), File: text.Escape(manifests.DisplayFile(j.File)), Line: j.Line}
+		c := junitCase{Name: j.titleIn(), Class: manifests.PathOf(j.File), File: manifests.PathOf(j.File), Line: j.Line}
 		if j.Kustomization != "" {
 			c.Class = text.Escape(j.Kustomization)
 		}
@@ -97,6 +138,8 @@ func printJUnit(w io.Writer, r *report) error {
 		c.Output = strings.Join(output, "\n")
 		suite.Cases = append(suite.Cases, c)
 	}
+	errs := r.errors()
+	suite.Cases, suite.Errors, suite.Tests = append(suite.Cases, errs...), len(errs), suite.Tests+len(errs)
 	if _, err := io.WriteString(w, xml.Header); err != nil {
 		return err
 	}
@@ -128,7 +171,7 @@ func printMarkdown(w io.Writer, r *report) error {
 		fmt.Fprintf(out, "| %s | %s | %s | %s |\n", j.Decision, cell.Replace(j.title()), cell.Replace(j.where()), strings.Join(list, "<br>"))
 	}
 	for _, note := range r.notes {
-		fmt.Fprintf(out, "\n%s\n", cell.Replace(text.Escape(note)))
+		fmt.Fprintf(out, "\n%s\n", cell.Replace(text.Escape(note.String())))
 	}
 	return out.Flush()
 }

@@ -70,6 +70,19 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
+// TestRepository: all that this repository holds is allowed, except for what its configuration leaves out.
+func TestRepository(t *testing.T) {
+	t.Chdir("../../..")
+	var out, errs bytes.Buffer
+	cmd := check.Command()
+	cmd.SetOut(&out)
+	cmd.SetErr(&errs)
+	cmd.SetArgs([]string{".", "--only=refused"})
+	if err := cmd.Execute(); err != nil || !strings.Contains(out.String(), "excluded by .opgate.yaml:3 (testdata): ") {
+		t.Errorf("opgate check .: %v\n%s%s", err, out.String(), errs.String())
+	}
+}
+
 // TestReadmes: the output of "opgate check" in the README, and in that of the samples, is the real one.
 func TestReadmes(t *testing.T) {
 	t.Chdir("../../..")

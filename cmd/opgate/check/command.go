@@ -38,6 +38,9 @@ type options struct {
 	asIf         string
 	versions     versions
 	exclude      []string
+	config       string
+	configured   configured
+	version      string
 	strict       bool
 	only         string
 	summary      bool
@@ -68,12 +71,15 @@ Namespaces, and the versions of the cluster by --kubernetes-version and --opensh
 The input is any mix of files, directories (read with all below them: *.yaml, *.yml and *.json, in order of their
 names) and "-" for standard input. YAML with any number of documents, JSON, and lists of any kind are read. Documents
 without apiVersion and kind, hidden directories and templates of charts are skipped and counted; --strict reads them
-like all else, and a document that is no object is then a fault. --exclude leaves out what matches a pattern as in
-.dockerignore; a pattern without a slash counts in every directory.
+like all else, and a document that is no object is then a fault, as are warnings about the input. --exclude leaves out what
+matches a pattern as in .dockerignore; a pattern without a slash counts in every directory. Patterns may stand in .opgateignore
+and in .opgate.yaml as well, whose other fields are paths, overlays, kubernetesVersion and openshiftVersion. What they leave out
+is listed; --config takes another file.
 
 A directory with a kustomization is built as by kubectl, without plugins and network, and what it makes is judged in
 place of the files that it is made from. Overlays of one base are alternatives: each is judged apart, together with all
-that has no alternative and the overlays of the same name of other bases.
+that has no alternative and the overlays of the same name of other bases. So are directories that hold the same object, of
+which neither contains the other. The last lines say which policies judged which clusters.
 
 What kubectl or the API server would refuse to take at all (unknown and repeated fields, missing names, the same
 object twice) makes the input unusable: all such faults are reported, and nothing is judged. In files that are found
@@ -166,7 +172,10 @@ func Command() *cobra.Command {
 				}
 				o.old, o.new, args = args[0], args[1], args[2:]
 			}
-			o.files = append(o.files, args...)
+			o.files, o.version = append(o.files, args...), cmd.Root().Version
+			if err := o.configure(); err != nil {
+				return err
+			}
 			if err := o.validate(); err != nil {
 				return err
 			}
@@ -182,7 +191,9 @@ func Command() *cobra.Command {
 	o.kubeconfig.Register(cmd)
 	flags.BoolVar(&o.diff, "diff", false, "show what the policies in NEW, the second argument, refuse or allow unlike those in OLD, the first")
 	flags.StringArrayVar(&o.exclude, "exclude", nil, "pattern of files and directories to leave out; repeatable")
-	flags.BoolVar(&o.strict, "strict", false, "skip nothing, build no kustomization, and take every document for an object")
+	flags.StringVar(&o.config, "config", "",
+		"configuration to use, as that of the base branch (default: .opgate.yaml, if there is one)")
+	flags.BoolVar(&o.strict, "strict", false, "skip nothing, take every document for an object, and make faults of warnings about the input")
 	cli.NamespaceVar(flags, &o.namespace, "objects")
 	flags.StringVar(&o.approvalMode, "approval-mode", string(rules.MutateApproval),
 		"action on a wrong installPlanApproval: mutate or deny")
@@ -236,6 +247,9 @@ func (o *options) run(ctx context.Context, stdin io.Reader, stdout, stderr io.Wr
 	}
 	result, err := o.judgeFiles(ctx, o.files, &how[0], stdin, stderr)
 	if err != nil {
+		if result != nil && slices.Contains(withFaults, o.output) {
+			return cmp.Or(formats[o.output](stdout, result), err)
+		}
 		return err
 	}
 	o.leaveOut(result)
@@ -258,18 +272,23 @@ func (o *options) named() []string {
 
 // reading returns how inputs are read.
 func (o *options) reading() manifests.Options {
-	return manifests.Options{Namespace: o.namespace, Exclude: o.exclude, Plain: o.strict, Strict: o.strict}
+	exclude := slices.Clone(o.configured.exclude)
+	for _, pattern := range o.exclude {
+		exclude = append(exclude, manifests.Pattern{Text: pattern})
+	}
+	return manifests.Options{Namespace: o.namespace, Exclude: exclude, Overlays: o.configured.overlays, Config: o.configured.file, Strict: o.strict}
 }
 
-// judgeFiles reads and judges inputs. What cannot be used it prints, and returns an error with an exit code.
+// judgeFiles reads and judges inputs. What cannot be used it prints, and returns an error with an exit code, and a report of
+// the faults.
 func (o *options) judgeFiles(ctx context.Context, names []string, how *judging, stdin io.Reader, stderr io.Writer) (*report, error) {
 	in, err := manifests.Gather(names, stdin, o.reading())
 	if err != nil {
-		return nil, self.Usage("--exclude: %v", err)
+		return nil, self.Usage("%v", err)
 	}
 	result, err := o.judgeAll(ctx, in, how)
 	if err = cmp.Or(err, in.Unusable(stderr)); err != nil {
-		return nil, self.Unusable("nothing was judged: %v", err)
+		return result, self.Unusable("nothing was judged: %v", err)
 	}
 	return result, nil
 }

@@ -45,7 +45,7 @@ type comparison struct {
 	differences []difference
 	count       map[effect]int
 	same        int
-	notes       []string
+	notes       []manifests.Note
 }
 
 // judgeTwice judges everything with the old and then with the new policies, and prints what differs.
@@ -94,7 +94,7 @@ func (o *options) others(input []byte) (ofNew, ofOld []*snapshot.Object, err err
 	for i, name := range []string{o.new, o.old} {
 		in, err := manifests.Gather([]string{name}, bytes.NewReader(input), o.reading())
 		if err != nil {
-			return nil, nil, self.Usage("--exclude: %v", err)
+			return nil, nil, self.Usage("%v", err)
 		}
 		for m := range in.Sets() { // faults are found when it is judged
 			found[i] = append(found[i], m.Stored()...)

@@ -97,7 +97,7 @@ func printComparisonMarkdown(w io.Writer, c *comparison) error {
 			cells(sideOf(d.before).Decision, before), cells(sideOf(d.after).Decision, now))
 	}
 	for _, note := range c.notes {
-		fmt.Fprintf(out, "\n%s\n", cell.Replace(text.Escape(note)))
+		fmt.Fprintf(out, "\n%s\n", cell.Replace(text.Escape(note.String())))
 	}
 	return out.Flush()
 }

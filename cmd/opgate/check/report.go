@@ -30,7 +30,11 @@ type report struct {
 	// count has all verdicts, those included that are not printed.
 	count map[rules.Decision]int
 	// notes say what was not judged.
-	notes []string
+	notes []manifests.Note
+	// problems make the input unusable: nothing was judged.
+	problems []manifests.Problem
+	// version is that of the program.
+	version string
 }
 
 // formats write reports.
@@ -40,6 +44,9 @@ var formats = map[string]func(io.Writer, *report) error{
 
 // withNotes are the formats that have room for notes.
 var withNotes = []string{"text", "markdown"}
+
+// withFaults are the formats that are written for an input that cannot be used, too.
+var withFaults = []string{"sarif", "junit", "github"}
 
 func formatNames() []string { return slices.Sorted(maps.Keys(formats)) }
 
@@ -58,29 +65,32 @@ func (r *report) print(stdout, stderr io.Writer, format string) error {
 	return nil
 }
 
-func printNotes(w io.Writer, notes []string) {
+func printNotes(w io.Writer, notes []manifests.Note) {
 	for _, note := range notes {
-		fmt.Fprintln(w, text.Escape(note))
+		fmt.Fprintln(w, text.Escape(note.String()))
 	}
 }
 
 // judgeAll judges everything that was gathered: each set apart, and each object that is judged in several once for each
 // verdict on it. It judges nothing if there are problems.
 func (o *options) judgeAll(ctx context.Context, in *manifests.Input, how *judging) (*report, error) {
-	r := &report{count: map[rules.Decision]int{}, nothing: nothingRead}
+	r := &report{count: map[rules.Decision]int{}, nothing: nothingRead, version: o.version}
 	if o.cluster {
 		r.nothing = nothingStored
 	}
 	printed, first := map[string]bool{}, true
+	by := judgedBy{cluster: o.cluster}
+	var unread []string
 	for m := range in.Sets() {
 		if len(in.Problems()) > 0 {
 			continue
 		}
-		judged, unread, err := o.judge(ctx, m, how)
+		judged, notes, err := o.judge(ctx, m, how)
 		if err != nil {
 			return nil, err
 		}
-		r.notes = append(r.notes, unread...)
+		unread = append(unread, notes...)
+		by.add(m, judged)
 		for _, j := range judged {
 			if m.Overlay != "" {
 				verdict := fmt.Sprint(j.Place, j.Kind, j.Key(), j.Decision, lines(&j))
@@ -101,8 +111,12 @@ func (o *options) judgeAll(ctx context.Context, in *manifests.Input, how *judgin
 	if o.diff || o.cluster {
 		judged = olm.KindClusterServiceVersion
 	}
-	slices.Sort(r.notes)
-	r.notes = append(slices.Compact(r.notes), in.Notes(judged)...)
+	slices.Sort(unread)
+	for _, note := range slices.Compact(unread) {
+		r.notes = append(r.notes, manifests.Note{Text: note})
+	}
+	r.notes = append(append(r.notes, in.Notes(judged)...), by.notes()...)
+	r.problems = in.Problems()
 	return r, nil
 }
 

@@ -19,20 +19,34 @@ type (
 		Runs    []sarifRun `json:"runs"`
 	}
 	sarifRun struct {
-		Tool    sarifTool     `json:"tool"`
-		Results []sarifResult `json:"results"`
+		Tool        sarifTool         `json:"tool"`
+		Invocations []sarifInvocation `json:"invocations"`
+		Results     []sarifResult     `json:"results"`
+	}
+	sarifInvocation struct {
+		// Successful is unset if the input cannot be used.
+		Successful    bool                `json:"executionSuccessful"`
+		Notifications []sarifNotification `json:"toolExecutionNotifications"`
+	}
+	sarifNotification struct {
+		Level     string          `json:"level"`
+		Message   sarifText       `json:"message"`
+		Locations []sarifLocation `json:"locations,omitempty"`
 	}
 	sarifTool struct {
 		Driver sarifDriver `json:"driver"`
 	}
 	sarifDriver struct {
 		Name           string      `json:"name"`
+		Version        string      `json:"version"`
 		InformationURI string      `json:"informationUri"`
 		Rules          []sarifRule `json:"rules"`
 	}
 	sarifRule struct {
 		ID               string    `json:"id"`
 		ShortDescription sarifText `json:"shortDescription"`
+		FullDescription  sarifText `json:"fullDescription"`
+		Help             sarifText `json:"help"`
 		HelpURI          string    `json:"helpUri"`
 	}
 	sarifText struct {
@@ -46,7 +60,7 @@ type (
 	}
 	sarifLocation struct {
 		Physical sarifPhysical  `json:"physicalLocation"`
-		Logical  []sarifLogical `json:"logicalLocations"`
+		Logical  []sarifLogical `json:"logicalLocations,omitempty"`
 	}
 	sarifPhysical struct {
 		Artifact sarifArtifact `json:"artifactLocation"`
@@ -73,18 +87,21 @@ const (
 
 // printSARIF writes a result for each reason and each warning.
 func printSARIF(w io.Writer, r *report) error {
-	run := sarifRun{Tool: sarifTool{sarifDriver{Name: "opgate", InformationURI: home, Rules: []sarifRule{}}}, Results: []sarifResult{}}
+	run := sarifRun{Tool: sarifTool{sarifDriver{Name: "opgate", Version: r.version, InformationURI: home, Rules: []sarifRule{}}},
+		Invocations: []sarifInvocation{r.invocation()}, Results: []sarifResult{}}
 	for _, rule := range rules.Rules() {
 		run.Tool.Driver.Rules = append(run.Tool.Driver.Rules, sarifRule{ID: string(rule.ID), ShortDescription: sarifText{rule.Summary},
-			HelpURI: help + anchor(rule.ID)})
+			FullDescription: sarifText{rule.Summary},
+			Help:            sarifText{rule.Summary + ". \"opgate explain " + string(rule.ID) + "\" has a sample and what ends a refusal."},
+			HelpURI:         help + anchor(rule.ID)})
 	}
 	for i := range r.judged {
 		j := &r.judged[i]
 		add := func(level string, rule rules.RuleID, field, message string) {
 			run.Results = append(run.Results, sarifResult{RuleID: string(rule), Level: level,
-				Message: sarifText{text.Escape(j.title() + ": " + message)}, Locations: []sarifLocation{{
-					Physical: sarifPhysical{sarifArtifact{(&url.URL{Path: manifests.DisplayFile(j.File)}).String()}, sarifRegion{max(1, j.LineOf(field))}},
-					Logical:  []sarifLogical{{j.title(), "object"}},
+				Message: sarifText{text.Escape(j.titleIn() + ": " + message)}, Locations: []sarifLocation{{
+					Physical: physical(j.File, j.LineOf(field)),
+					Logical:  []sarifLogical{{j.titleIn(), "object"}},
 				}}})
 		}
 		for _, why := range j.Reasons {
@@ -95,6 +112,33 @@ func printSARIF(w io.Writer, r *report) error {
 		}
 	}
 	return cli.JSON(w, sarifLog{Schema: sarifSchema, Version: "2.1.0", Runs: []sarifRun{run}})
+}
+
+// invocation has what is no verdict: why the input cannot be used, and what was not read or not judged.
+func (r *report) invocation() sarifInvocation {
+	found := sarifInvocation{Successful: len(r.problems) == 0, Notifications: []sarifNotification{}}
+	add := func(level string, at manifests.Place, message string) {
+		n := sarifNotification{Level: level, Message: sarifText{text.Escape(message)}}
+		if at.File != "" {
+			n.Locations = []sarifLocation{{Physical: physical(at.File, at.Line)}}
+		}
+		found.Notifications = append(found.Notifications, n)
+	}
+	for _, p := range r.problems {
+		add("error", p.Place, p.String())
+	}
+	for _, n := range r.notes {
+		level := "note"
+		if n.Warning {
+			level = "warning"
+		}
+		add(level, n.Place, n.Text)
+	}
+	return found
+}
+
+func physical(file string, line int) sarifPhysical {
+	return sarifPhysical{sarifArtifact{(&url.URL{Path: manifests.DisplayFile(file)}).String()}, sarifRegion{max(1, line)}}
 }
 
 // anchor is the fragment of a rule's heading, as forges make them.

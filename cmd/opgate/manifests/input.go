@@ -35,12 +35,16 @@ type input struct {
 type Options struct {
 	// Namespace is that of objects that name none.
 	Namespace string
-	// Exclude are patterns of files and directories to leave out, as in .dockerignore; one without a slash counts in
-	// every directory.
-	Exclude []string
-	// Plain skips no directory and builds no kustomization. Default: repositories have others, which are counted.
+	// Exclude are patterns of files and directories to leave out.
+	Exclude []Pattern
+	// Overlays are the clusters of the input; what no Pairing names is divided by itself.
+	Overlays []Pairing
+	// Config is the path of the configuration that was read, which is no manifest.
+	Config string
+	// Plain builds no kustomization, and takes all of the input for that of one cluster.
 	Plain bool
-	// Strict takes every document for an object. Default: those without apiVersion and kind are skipped and counted.
+	// Strict skips nothing, takes every document for an object, and makes faults of warnings. Default: repositories have
+	// others, which are counted.
 	Strict bool
 }
 
@@ -56,8 +60,12 @@ type Input struct {
 	warnings []Problem
 	harmless map[string]bool
 	reported map[Problem]bool
-	// unpaired are warnings of overlays that are judged without those of another base.
-	unpaired []string
+	// unpaired are warnings of clusters that are judged without others.
+	unpaired []Problem
+	// excluded are the patterns that leave out.
+	excluded *exclusions
+	// argument is the place on the command line of what a file or a kustomization was found for.
+	argument map[string]int
 	foreign  map[Place]bool
 	unjudged map[unjudged]bool
 }
@@ -66,11 +74,12 @@ type Input struct {
 // names, and builds the kustomizations in directories. Its error is about the patterns.
 func Gather(names []string, stdin io.Reader, o Options) (*Input, error) {
 	g := &Input{options: o, harmless: map[string]bool{}, reported: map[Problem]bool{}, foreign: map[Place]bool{},
-		unjudged: map[unjudged]bool{}}
-	s, err := newSearch(o.Plain, o.Exclude)
+		unjudged: map[unjudged]bool{}, argument: map[string]int{}}
+	s, err := newSearch(&o)
 	if err != nil {
 		return nil, err
 	}
+	g.excluded = s.exclude
 	size := 0
 	add := func(name string, read func() ([]byte, error)) {
 		if size > maxInputs {
@@ -91,11 +100,15 @@ func Gather(names []string, stdin io.Reader, o Options) (*Input, error) {
 		g.inputs = append(g.inputs, input{name, data})
 	}
 	found := map[string][]string{}
-	for _, name := range names {
+	for i, name := range names {
 		if name == cli.StandardInput {
 			continue
 		}
+		before := len(s.kustomizations)
 		files, err := s.filesIn(name)
+		for _, at := range slices.Concat(files, s.kustomizations[before:]) {
+			g.argument[at] = i + 1
+		}
 		if err != nil {
 			g.problems = append(g.problems, faultOf(name, err))
 		}
@@ -126,7 +139,7 @@ func Gather(names []string, stdin io.Reader, o Options) (*Input, error) {
 
 // found reports whether a file or a directory was found in a directory that was named, and not named itself.
 func (in *Input) found(names []string, name string) bool {
-	return !in.options.Plain && !slices.ContainsFunc(names, func(other string) bool { return filepath.ToSlash(filepath.Clean(other)) == name })
+	return !in.options.Strict && !slices.ContainsFunc(names, func(other string) bool { return filepath.ToSlash(filepath.Clean(other)) == name })
 }
 
 // fault records problems, those of what is harmless as warnings.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 
@@ -141,6 +142,45 @@ func nameOf(raw []byte) string {
 		return ""
 	}
 	return object.Metadata.Name
+}
+
+// identities are those of an object, or of the elements of a list, that may stand once on a cluster, with the labels of a
+// Namespace. apiVersion and kind are those of elements that do not say so.
+func identities(raw []byte, apiVersion, kind string, depth int) iter.Seq2[identity, map[string]string] {
+	return func(yield func(identity, map[string]string) bool) {
+		h, faults := headOf(raw)
+		if h.apiVersion == "" && h.kind == "" {
+			h.apiVersion, h.kind = apiVersion, kind
+		}
+		k, err := kindOf(h.apiVersion, h.kind)
+		switch {
+		case err != nil || len(faults) > 0 || depth > maxLists:
+		case k != nil && (!k.unchecked || !h.list):
+			var object struct {
+				Metadata metav1.ObjectMeta `json:"metadata"`
+			}
+			if kjson.UnmarshalCaseSensitivePreserveInts(raw, &object) != nil || object.Metadata.Name == "" {
+				return
+			}
+			id := identity{k.Kind, object.Metadata.Namespace, object.Metadata.Name}
+			labels := map[string]string(nil)
+			if k.kept == snapshot.Namespaces {
+				labels = object.Metadata.Labels
+				if labels == nil {
+					labels = map[string]string{}
+				}
+			}
+			yield(id, labels)
+		case h.list:
+			for _, item := range h.items {
+				for id, labels := range identities(item, h.apiVersion, strings.TrimSuffix(h.kind, "List"), depth+1) {
+					if !yield(id, labels) {
+						return
+					}
+				}
+			}
+		}
+	}
 }
 
 func notASCII(s string) bool { return strings.ContainsFunc(s, func(r rune) bool { return r > '~' }) }

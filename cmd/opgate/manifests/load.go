@@ -90,8 +90,8 @@ type loader struct {
 
 type identity struct{ kind, namespace, name string }
 
-func loadDocuments(documents []document, namespace string, strict bool) *Set {
-	l := &loader{namespace: namespace, strict: strict, seen: map[identity]*Object{}}
+func loadDocuments(documents []document, o *Options) *Set {
+	l := &loader{namespace: o.Namespace, strict: o.Strict, seen: map[identity]*Object{}}
 	for _, d := range documents {
 		l.value(d, origin{top: true})
 	}

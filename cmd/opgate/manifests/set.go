@@ -10,6 +10,9 @@ import (
 	"io"
 	"iter"
 	"maps"
+	"os"
+	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -28,10 +31,13 @@ import (
 type Set struct {
 	// Overlay is the name of the overlays; empty if nothing has alternatives.
 	Overlay string
+	// Clusters are the directories of what has alternatives.
+	Clusters []string
 	// Objects are in the order of the input.
 	Objects []*Object
 
-	overlays []*build
+	// own are the files and kustomizations that belong to this set alone.
+	own      map[string]bool
 	problems []Problem
 	// foreign are the documents that are no Kubernetes objects, unjudged the objects of Opgate's, OLM's and Open
 	// Cluster Management's kinds that are not judged.
@@ -42,9 +48,7 @@ type Set struct {
 }
 
 // Made reports whether something is of the overlays.
-func (s *Set) Made(at Place) bool {
-	return slices.ContainsFunc(s.overlays, func(b *build) bool { return b.dir == at.Kustomization })
-}
+func (s *Set) Made(at Place) bool { return s.own[cmp.Or(at.Kustomization, at.File)] }
 
 // Stored returns the objects as the gate keeps them.
 func (s *Set) Stored() (objects []*snapshot.Object) {
@@ -84,19 +88,12 @@ func (s *Set) Snapshot(versions state.Cluster) *snapshot.Snapshot {
 // Sets returns the sets that the input has, of which each is to be judged apart. Once all have been read, Problems and
 // Notes are complete.
 func (in *Input) Sets() iter.Seq[*Set] {
-	var all []document
-	for _, file := range in.inputs {
-		documents, problems := documentsOf(file)
-		all = append(all, documents...)
-		in.fault(problems...)
-	}
-	common, list := worlds(in.builds)
-	in.unpaired = unpaired(list)
-	all = append(all, (&world{builds: common}).documents()...)
+	l := in.layout()
 	return func(yield func(*Set) bool) {
-		for _, w := range list {
-			s := loadDocuments(slices.Concat(all, w.documents()), in.options.Namespace, in.options.Strict)
-			s.Overlay, s.overlays = w.name, w.builds
+		for i := range l.worlds {
+			w := &l.worlds[i]
+			s := loadDocuments(w.documents(l.contents), &in.options)
+			in.describe(s, w, l)
 			in.fault(s.problems...)
 			for _, at := range s.foreign {
 				in.foreign[at] = true
@@ -109,6 +106,57 @@ func (in *Input) Sets() iter.Seq[*Set] {
 			}
 		}
 	}
+}
+
+// describe names the clusters of a set.
+func (in *Input) describe(s *Set, w *world, l *layout) {
+	s.Overlay, s.own = w.name, map[string]bool{}
+	for _, u := range w.units {
+		s.Clusters = append(s.Clusters, u.dir)
+		if u.pairing != nil {
+			s.Clusters = append(s.Clusters, u.pairing.With...)
+		}
+	}
+	for _, c := range l.contents {
+		if c.build != nil && slices.ContainsFunc(w.units, func(u *unit) bool { return c.at == u.dir }) {
+			s.own[c.dir] = true
+		}
+		for _, d := range c.documents {
+			if c.build == nil && slices.ContainsFunc(w.units, func(u *unit) bool { return c.at == u.dir }) {
+				s.own[d.File] = true
+			}
+		}
+	}
+}
+
+// layout divides the input into clusters.
+func (in *Input) layout() *layout {
+	var contents []*content
+	for _, file := range in.inputs {
+		documents, problems := documentsOf(file)
+		contents = append(contents, &content{dir: path.Dir(file.name), documents: documents})
+		in.fault(problems...)
+	}
+	if in.options.Plain {
+		return &layout{contents: contents, worlds: []world{{}}}
+	}
+	for _, b := range in.builds {
+		contents = append(contents, &content{dir: b.dir, documents: b.documents, build: b})
+	}
+	for _, p := range in.options.Overlays {
+		for _, dir := range append([]string{p.Dir}, p.With...) {
+			if info, err := os.Stat(filepath.FromSlash(dir)); err != nil || !info.IsDir() {
+				in.fault(Problem{p.From, "overlays: " + text.Quote(dir) + " is no directory"})
+			}
+		}
+	}
+	l := newLayout(contents, in.options.Overlays, func(at Place) int { return in.argument[cmp.Or(at.Kustomization, at.File)] })
+	in.unpaired = l.unpaired()
+	if in.options.Strict {
+		in.fault(in.unpaired...)
+		in.unpaired = nil
+	}
+	return l
 }
 
 // Problems returns what makes the input unusable: what cannot be read, then faults in the order of the input.
@@ -158,12 +206,33 @@ func Read(files []string, stdin io.Reader, stderr io.Writer, o Options) (*Set, e
 	return all, nil
 }
 
-// Notes say what is not judged: overlays without those of another base, what is none of the gate's business and cannot
-// be read, objects that decide over operators by kind, all else by count. judged is a kind that is judged all the same.
-func (in *Input) Notes(judged string) []string {
-	notes := in.unpaired
+// Note is what is said besides verdicts.
+type Note struct {
+	// Warning is set for what may be a mistake.
+	Warning bool
+	// Place is where it is; the zero value if that is no place in the input.
+	Place
+	// Text is one sentence.
+	Text string
+}
+
+// String is the note as it is printed.
+func (n Note) String() string {
+	if n.Warning {
+		return "warning: " + n.Text
+	}
+	return n.Text
+}
+
+// Notes say what is not judged: clusters without others, what is none of the gate's business and cannot be read,
+// objects that decide over operators by kind, all else by count, and what files of the input have left out. judged is a
+// kind that is judged all the same.
+func (in *Input) Notes(judged string) (notes []Note) {
+	for _, p := range in.unpaired {
+		notes = append(notes, Note{true, p.Place, p.String()})
+	}
 	for _, p := range in.sorted(in.warnings) {
-		notes = append(notes, "warning: not read: "+p.String())
+		notes = append(notes, Note{true, p.Place, "not read: " + p.String()})
 	}
 	context, others := map[string]int{}, map[string]int{}
 	for u := range in.unjudged {
@@ -176,14 +245,15 @@ func (in *Input) Notes(judged string) []string {
 		}
 	}
 	if len(context) > 0 {
-		notes = append(notes, "read as context and not judged: "+countedKinds(context))
+		notes = append(notes, Note{Text: "read as context and not judged: " + countedKinds(context)})
 	}
 	if len(others) > 0 {
-		notes = append(notes, "not judged here: "+countedKinds(others))
+		notes = append(notes, Note{Text: "not judged here: " + countedKinds(others)})
 	}
+	notes = append(notes, in.excluded.notes()...)
 	in.skipped.documents = len(in.foreign)
 	if in.skipped != (skipped{}) {
-		notes = append(notes, "skipped: "+in.skipped.String())
+		notes = append(notes, Note{Text: "skipped: " + in.skipped.String()})
 	}
 	return notes
 }

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/moby/patternmatcher"
 	"sigs.k8s.io/kustomize/api/konfig"
 )
 
@@ -20,8 +19,11 @@ const chartFile = "Chart.yaml"
 // search finds the manifests in directories. A repository has other files as well: what is recognizably no manifest is
 // skipped and counted, unless strict is set.
 type search struct {
-	strict  bool
-	exclude *patternmatcher.PatternMatcher
+	// strict skips nothing, plain builds no kustomization.
+	strict, plain bool
+	// config is the file of the configuration, which is no manifest.
+	config  string
+	exclude *exclusions
 	skipped skipped
 	// dangling are the links that lead nowhere.
 	dangling []Problem
@@ -29,33 +31,17 @@ type search struct {
 	kustomizations []string
 }
 
-// newSearch takes patterns as in .dockerignore, but one without a slash counts in every directory.
-func newSearch(strict bool, patterns []string) (*search, error) {
-	anywhere := make([]string, 0, len(patterns))
-	for _, pattern := range patterns {
-		if !strings.Contains(strings.TrimSuffix(pattern, "/"), "/") {
-			pattern = "**/" + pattern
-		}
-		anywhere = append(anywhere, pattern)
-	}
-	exclude, err := patternmatcher.New(anywhere)
-	if err == nil {
-		_, err = exclude.MatchesOrParentMatches("x") // compiles the patterns
-	}
-	return &search{strict: strict, exclude: exclude}, err
+func newSearch(o *Options) (*search, error) {
+	exclude, err := newExclusions(o.Exclude)
+	return &search{strict: o.Strict, plain: o.Plain, config: o.Config, exclude: exclude}, err
 }
 
-// excluded reports whether a path, as it is printed, matches a pattern of --exclude.
-func (s *search) excluded(path string) bool {
-	match, err := s.exclude.MatchesOrParentMatches(path)
-	if match && err == nil {
-		s.skipped.excluded++
-	}
-	return match && err == nil
-}
+// excluded reports whether a path, as it is printed, is left out.
+func (s *search) excluded(path string) bool { return s.exclude.match(path, &s.skipped.excluded) }
 
 // filesIn returns the file itself, or the manifests in a directory and below, and notes the kustomizations there.
 func (s *search) filesIn(name string) ([]string, error) {
+	s.exclude.named(name)
 	info, err := os.Stat(name)
 	if err != nil {
 		return nil, err
@@ -67,7 +53,7 @@ func (s *search) filesIn(name string) ([]string, error) {
 		}
 		return []string{file}, nil
 	}
-	before, kustomizations := s.skipped, len(s.kustomizations)
+	before, kustomizations, excluded := s.skipped, len(s.kustomizations), s.exclude.count
 	var files []string
 	// The separator makes a link to a directory count as the directory.
 	root := name + string(filepath.Separator)
@@ -85,7 +71,7 @@ func (s *search) filesIn(name string) ([]string, error) {
 		}
 		return err
 	})
-	if err == nil && len(files) == 0 && len(s.kustomizations) == kustomizations && s.skipped == before {
+	if err == nil && len(files) == 0 && len(s.kustomizations) == kustomizations && s.skipped == before && s.exclude.count == excluded {
 		// A directory named by mistake must not pass as one without faults.
 		err = fmt.Errorf("no *.yaml, *.yml or *.json file in this directory")
 	}
@@ -97,15 +83,13 @@ func (s *search) directory(path, name string, named bool) error {
 	switch {
 	case !named && s.excluded(path):
 		return fs.SkipDir
-	case s.strict:
-		return nil
-	case !named && strings.HasPrefix(name, "."):
+	case !named && !s.strict && strings.HasPrefix(name, "."):
 		s.skipped.hidden++
 		return fs.SkipDir
-	case !named && name == "templates" && exists(filepath.Join(path, "..", chartFile)):
+	case !named && !s.strict && name == "templates" && exists(filepath.Join(path, "..", chartFile)):
 		s.skipped.templates++
 		return fs.SkipDir
-	case slices.ContainsFunc(konfig.RecognizedKustomizationFileNames(), func(file string) bool { return exists(filepath.Join(path, file)) }):
+	case !s.plain && slices.ContainsFunc(konfig.RecognizedKustomizationFileNames(), func(file string) bool { return exists(filepath.Join(path, file)) }):
 		s.kustomizations = append(s.kustomizations, path)
 	}
 	return nil
@@ -118,7 +102,7 @@ func (s *search) file(path, clean string) (bool, error) {
 	default:
 		return false, nil
 	}
-	if s.excluded(clean) || !s.strict && filepath.Base(path) == chartFile {
+	if clean == s.config || s.excluded(clean) || !s.strict && filepath.Base(path) == chartFile {
 		return false, nil
 	}
 	info, err := os.Stat(path)
@@ -141,7 +125,10 @@ func (s *search) unbuilt(files []string, builds []*build) (rest []string) {
 		case slices.ContainsFunc(builds, func(b *build) bool { return b.read[absolute(file)] }):
 		case !slices.Contains(s.kustomizations, filepath.ToSlash(filepath.Dir(file))):
 			rest = append(rest, file)
-		case !slices.Contains(konfig.RecognizedKustomizationFileNames(), filepath.Base(file)):
+		case slices.Contains(konfig.RecognizedKustomizationFileNames(), filepath.Base(file)):
+		case s.strict:
+			rest = append(rest, file)
+		default:
 			s.skipped.unlisted++
 		}
 	}
