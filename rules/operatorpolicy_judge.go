@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	kjson "sigs.k8s.io/json"
@@ -45,6 +46,8 @@ type OperatorPolicyInput struct {
 	Copied func(pkg, namespace string) bool
 	// Grants are the rights that the installation withholds, for the preview.
 	Grants Grants
+	// Now is that of PlanInput, for the preview.
+	Now time.Time
 }
 
 // OperatorPolicyObject returns the name of an OperatorPolicy as used in verdicts.
