@@ -69,7 +69,7 @@ type Options struct {
 	Events *events.Recorder
 	// Log receives refusals at V(0) and every request at V(1). Default: none.
 	Log logr.Logger
-	// Now is the clock for durations. Required.
+	// Now is the clock, for durations and approval windows. Required.
 	Now func() time.Time
 }
 
@@ -215,7 +215,7 @@ func (g *Gate) subscriptionInput(
 	ctx context.Context, s *snapshot.Snapshot, sub, old *olm.Subscription, user *authenticationv1.UserInfo, mode rules.ApprovalMode,
 ) rules.SubscriptionInput {
 	in := rules.SubscriptionInput{
-		Subscription: sub, Old: old, Namespace: s.WithDependencies(sub.Metadata.Namespace), ByOLM: g.OLM.Is(user), Mode: mode, Interrupt: ctx.Done(),
+		Subscription: sub, Old: old, Namespace: s.WithDependencies(sub.Metadata.Namespace), ByOLM: g.OLM.Is(user), Mode: mode, Interrupt: ctx.Done(), Now: g.Now(),
 		InstalledElsewhere: s.Copied(sub.Spec.Package, sub.Metadata.Namespace),
 	}
 	if source := sub.Catalog(); source.Name != "" && source.Namespace != "" && (old == nil || old.Spec != sub.Spec) {
@@ -241,7 +241,7 @@ func (g *Gate) validatePlan(ctx context.Context, s *snapshot.Snapshot, req *requ
 	if !req.update() {
 		return rules.JudgePlanCreate(g.planCreate(req, ns))
 	}
-	in := rules.PlanUpdateInput{New: req.Object, Old: req.OldObject, Namespace: ns, User: req.User.Username, Interrupt: ctx.Done()}
+	in := rules.PlanUpdateInput{New: req.Object, Old: req.OldObject, Namespace: ns, User: req.User.Username, Interrupt: ctx.Done(), Now: g.Now()}
 	in.ConsentRefused = g.mayConsent(ctx, &in, req.caller())
 	v := rules.JudgePlanUpdate(in)
 	if in.ConsentAsked() && v.Decision == rules.Allow {
@@ -268,7 +268,7 @@ func (g *Gate) validatePlanStatus(ctx context.Context, s *snapshot.Snapshot, req
 		return unexpected("installplan", req.Operation, req.SubResource)
 	}
 	in := g.planStatus(req, s.WithDependencies(req.OldObject.Metadata.Namespace))
-	in.Interrupt = ctx.Done()
+	in.Interrupt, in.Now = ctx.Done(), g.Now()
 	return rules.JudgePlanStatusUpdate(in)
 }
 
@@ -297,7 +297,7 @@ func (g *Gate) validateOperatorPolicy(ctx context.Context, s *snapshot.Snapshot,
 		return unreadable("operatorpolicy", err)
 	}
 	v := rules.JudgeOperatorPolicy(rules.OperatorPolicyInput{Policy: p.policy, Strict: p.strict, Old: p.old, Namespace: s.Namespace,
-		Package: g.offered, Copied: s.Copied, Grants: g.Grants, Unbacked: g.Unbacked})
+		Package: g.offered, Copied: s.Copied, Grants: g.Grants, Unbacked: g.Unbacked, Now: g.Now()})
 	concerns, update := rules.NewOperatorPolicy(p.policy).Concerns(), req.update()
 	written := &metav1.ObjectMeta{Namespace: p.policy.Namespace, Name: p.policy.Name, UID: p.policy.UID, Generation: p.policy.Generation}
 	if v.Decision == rules.Allow {

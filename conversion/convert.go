@@ -23,6 +23,8 @@ type beyond struct {
 	Deprecated          json.RawMessage `json:"deprecated,omitempty"`
 	Consent             json.RawMessage `json:"consent,omitempty"`
 	Catalog             json.RawMessage `json:"catalog,omitempty"`
+	ApprovalWindows     json.RawMessage `json:"approvalWindows,omitempty"`
+	Freezes             json.RawMessage `json:"freezes,omitempty"`
 	StatusConfig        json.RawMessage `json:"statusConfig,omitempty"`
 	// UpgradesProgressing of complianceConfig is left out where it has its default and another field of
 	// complianceConfig is set, as in every policy that has passed admission; null means none.
@@ -40,6 +42,8 @@ const (
 	fieldDeprecated          = "deprecated"
 	fieldConsent             = "consent"
 	fieldCatalog             = "catalog"
+	fieldApprovalWindows     = "approvalWindows"
+	fieldFreezes             = "freezes"
 	fieldStatusConfig        = "statusConfig"
 	fieldComplianceConfig    = "complianceConfig"
 	fieldUpgradesProgressing = "upgradesProgressing"
@@ -75,6 +79,8 @@ func ToV1beta2(content map[string]any) map[string]any {
 	putBack(spec, fieldDeprecated, extra.Deprecated)
 	putBack(spec, fieldConsent, extra.Consent)
 	putBack(spec, fieldCatalog, extra.Catalog)
+	putBack(spec, fieldApprovalWindows, extra.ApprovalWindows)
+	putBack(spec, fieldFreezes, extra.Freezes)
 	if config, ok := spec[fieldComplianceConfig].(map[string]any); ok {
 		config = maps.Clone(config)
 		_, set := config[fieldUpgradesProgressing]
@@ -125,6 +131,8 @@ func ToV1beta1(content map[string]any) map[string]any {
 	extra.Deprecated = takeOut(spec, fieldDeprecated)
 	extra.Consent = takeOut(spec, fieldConsent)
 	extra.Catalog = takeOut(spec, fieldCatalog)
+	extra.ApprovalWindows = takeOut(spec, fieldApprovalWindows)
+	extra.Freezes = takeOut(spec, fieldFreezes)
 	if len(contradictions(spec)) == 0 {
 		extra.StatusConfig = takeOut(spec, fieldStatusConfig)
 	}

@@ -127,6 +127,12 @@ func TestConvert(t *testing.T) {
 		"consent travels": {
 			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"consent":{"accepted":["sha256:aa"],"permissions":"Hold"}}'}}, spec: {subscription: {}}}`,
 			`{metadata: {name: a}, spec: {consent: {permissions: Hold, accepted: ["sha256:aa"]}, subscription: {}}}`, ""},
+		"approvalWindows travel": {
+			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"approvalWindows":[{"cron":"0 22 * * 6","duration":"4h"}]}'}}, spec: {subscription: {}}}`,
+			`{metadata: {name: a}, spec: {approvalWindows: [{cron: 0 22 * * 6, duration: 4h}], subscription: {}}}`, ""},
+		"freezes travel": {
+			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"freezes":[{"end":"b","start":"a"}]}'}}, spec: {subscription: {}}}`,
+			`{metadata: {name: a}, spec: {freezes: [{start: a, end: b}], subscription: {}}}`, ""},
 		"catalog travels": {
 			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"catalog":{"accepted":["sha256:aa"],"image":"Hold"}}'}}, spec: {subscription: {}}}`,
 			`{metadata: {name: a}, spec: {catalog: {image: Hold, accepted: ["sha256:aa"]}, subscription: {}}}`, ""},
@@ -332,6 +338,10 @@ func (r random) v1beta2() map[string]any {
 		spec["catalog"] = pick[any](r, map[string]any{}, map[string]any{"image": "Hold", "accepted": []any{"sha256:aa"}}, nil, r.anything(0))
 	}
 	if r.chance(20) {
+		spec["approvalWindows"] = pick[any](r, []any{}, []any{map[string]any{"cron": "0 22 * * 6", "duration": "4h"}}, nil, r.anything(0))
+		spec["freezes"] = pick[any](r, []any{}, []any{map[string]any{"start": "a", "end": "b"}}, nil, r.anything(0))
+	}
+	if r.chance(20) {
 		spec["statusConfig"] = pick[any](r, map[string]any{"upgradesAvailable": "Condition"}, map[string]any{"upgradesAvailable": "NonCompliant"}, r.anything(0))
 	}
 	if config, ok := spec["complianceConfig"].(map[string]any); ok && r.chance(50) {
@@ -385,7 +395,7 @@ func TestRandomObjectsDiffer(t *testing.T) {
 			seen["dialect "+string(dialect)]++
 		}
 	}
-	for _, want := range []string{"upgradeApproval", "complianceConfig", "annotation upgradeApproval", "annotation installPlanApproval", "annotation versionRange", "annotation deprecated", "annotation consent", "annotation catalog", "annotation statusConfig",
+	for _, want := range []string{"upgradeApproval", "complianceConfig", "annotation upgradeApproval", "annotation installPlanApproval", "annotation versionRange", "annotation deprecated", "annotation consent", "annotation catalog", "annotation approvalWindows", "annotation freezes", "annotation statusConfig",
 		"annotation upgradesProgressing", "dialect ", "dialect installPlanApproval", "dialect upgradeApproval"} {
 		if seen[want] < 10 {
 			t.Errorf("%s was seen %d times only", want, seen[want])

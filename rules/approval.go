@@ -3,6 +3,7 @@ package rules
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/internal/text"
@@ -36,6 +37,8 @@ type ApprovalInput struct {
 	Plan       *olm.InstallPlan
 	Namespace  *Namespace
 	Ungoverned UngovernedMode
+	// Now is that of PlanInput.
+	Now time.Time
 }
 
 // Approval reports whether the loop should approve a plan.
@@ -82,7 +85,7 @@ func JudgeApproval(in ApprovalInput) Approval {
 	if !a.IsCandidate {
 		return a
 	}
-	j := newPlanJudge(PlanInput{Plan: in.Plan, Namespace: in.Namespace})
+	j := newPlanJudge(PlanInput{Plan: in.Plan, Namespace: in.Namespace, Now: in.Now})
 	a.Verdict = j.judge()
 	wanted := make([]bool, len(a.Verdict.CSVs))
 	var queue []int

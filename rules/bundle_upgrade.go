@@ -38,6 +38,8 @@ var progressChecks = []struct {
 	{bundleCatalogDigest, heldCatalogDigest},
 	// What a catalog offers after a jump may be for another cluster, or a mistake (threat O28).
 	{bundleCatalogJump, heldCatalogJump},
+	// What is approved outside of a maintenance window disturbs when no one expects it.
+	{bundleApprovalWindow, heldWindow},
 }
 
 func heldUpgrade(in *PlanInput, c *Bundle, p *OperatorPolicy) finding {

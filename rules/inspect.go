@@ -2,6 +2,7 @@ package rules
 
 import (
 	"slices"
+	"time"
 
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
@@ -17,8 +18,8 @@ type Inspected struct {
 }
 
 // Inspect judges what is in a namespace: each installed operator by JudgeInstalled, and each plan that waits for
-// approval by JudgePlan, in this order and by name. It is what reports and `opgate check --cluster` show.
-func Inspect(ns *Namespace) []Inspected {
+// approval by JudgePlan at a time, in this order and by name. It is what reports and `opgate check --cluster` show.
+func Inspect(ns *Namespace, now time.Time) []Inspected {
 	var all []Inspected
 	for i := range ns.Installed() {
 		if v, here := JudgeInstalled(ns, ns.installed[i].CSV); here {
@@ -27,7 +28,7 @@ func Inspect(ns *Namespace) []Inspected {
 	}
 	for _, plan := range ns.Plans() {
 		if ns.Waits(plan) {
-			all = append(all, Inspected{olm.KindInstallPlan, plan.Metadata.Name, JudgePlan(PlanInput{Plan: plan, Namespace: ns})})
+			all = append(all, Inspected{olm.KindInstallPlan, plan.Metadata.Name, JudgePlan(PlanInput{Plan: plan, Namespace: ns, Now: now})})
 		}
 	}
 	return all

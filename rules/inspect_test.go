@@ -3,6 +3,7 @@ package rules
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
@@ -120,12 +121,12 @@ func TestInspect(t *testing.T) {
 		},
 		Exists: true,
 	})
-	got := Inspect(ns)
+	got := Inspect(ns, time.Time{})
 	if len(got) != 2 || got[0].Kind != olm.KindClusterServiceVersion || got[0].Verdict.Decision != Allow ||
 		got[1].Kind != olm.KindInstallPlan || got[1].Name != "waits" || got[1].Verdict.Decision != Deny {
 		t.Errorf("%+v", got)
 	}
-	if got := Inspect(nil); got != nil {
+	if got := Inspect(nil, time.Time{}); got != nil {
 		t.Errorf("an unknown namespace: %+v", got)
 	}
 }

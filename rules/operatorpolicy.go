@@ -10,6 +10,7 @@ import (
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/rules/window"
 )
 
 // RulePolicyUnreadable is about the governing OperatorPolicy, not about the judged object.
@@ -52,6 +53,8 @@ type OperatorPolicy struct {
 	consent *consent
 	// catalogImages is which images of catalogs are accepted; nil for a policy without spec.catalog.
 	catalogImages *catalogImages
+	// calendar is when plans are approved.
+	calendar window.Calendar
 
 	// Pending names the Policy, as namespace/name, that has suspended this one until its dependencies are met (R-DP-4);
 	// empty if none. While it is set, nothing that the policy governs is approved. Waits is a sentence on what is
@@ -104,6 +107,7 @@ func NewOperatorPolicy(op *policyv1beta2.OperatorPolicy) *OperatorPolicy {
 	}
 	var faults []string
 	p.invalid = validateGate(op)
+	p.calendar, _ = newCalendar(spec) // validateGate has the faults
 	for _, err := range p.invalid {
 		faults = append(faults, err.Field+" is not valid")
 	}
@@ -250,6 +254,7 @@ var judgedParts = []judgedPart{
 	{func(p *OperatorPolicy) bool { return p.HoldDeprecated }, "spec.deprecated is Hold", false},
 	{func(p *OperatorPolicy) bool { return p.consent.holds() }, "spec.consent holds changes", false},
 	{func(p *OperatorPolicy) bool { return p.catalogImages.holds() }, "spec.catalog holds plans", false},
+	{func(p *OperatorPolicy) bool { return p.calendar.Restricts() }, "spec.approvalWindows or spec.freezes is set", false},
 }
 
 // wantsManual reports whether the policy alone, in any namespace, wants installPlanApproval Manual, and why.

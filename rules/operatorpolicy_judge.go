@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	kjson "sigs.k8s.io/json"
@@ -48,6 +49,8 @@ type OperatorPolicyInput struct {
 	// Unbacked is why the API server refuses nothing by itself, and what would change that, for the preview. Default:
 	// it does refuse.
 	Unbacked string
+	// Now is that of PlanInput, for the preview.
+	Now time.Time
 }
 
 // OperatorPolicyObject returns the name of an OperatorPolicy as used in verdicts.

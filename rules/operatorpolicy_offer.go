@@ -26,7 +26,7 @@ func previewSubscription(in *OperatorPolicyInput, p *OperatorPolicy, ns *Namespa
 		sub.Spec.Channel, sub.Spec.Source = cmp.Or(sub.Spec.Channel, spec.Channel), cmp.Or(sub.Spec.Source, spec.Source)
 		sub.Spec.SourceNamespace = cmp.Or(sub.Spec.SourceNamespace, spec.SourceNamespace)
 	}
-	s := SubscriptionInput{Subscription: sub, Namespace: ns, policy: true}
+	s := SubscriptionInput{Subscription: sub, Namespace: ns, Now: in.Now, policy: true}
 	if in.Package != nil {
 		s.Offered = in.Package(p.Package, sub.Catalog())
 	}

@@ -2,6 +2,7 @@ package rules
 
 import (
 	"slices"
+	"time"
 
 	"github.com/blang/semver/v4"
 
@@ -49,6 +50,7 @@ func previewPolicy(in *OperatorPolicyInput, p *OperatorPolicy, v *Verdict) {
 	}
 	previewConsent(in.Policy, p, preview)
 	previewCatalog(in.Policy, p, preview)
+	previewCalendar(p, in.Now, preview)
 	previewGrants(in, p, preview)
 	previewDeletion(in, p, preview)
 	if p.Package == "" || p.TargetNamespace == "" {
@@ -81,7 +83,7 @@ func previewPolicy(in *OperatorPolicyInput, p *OperatorPolicy, v *Verdict) {
 	}
 	for _, plan := range ns.plans {
 		if plan.AwaitsApproval() {
-			previewPlan(plan, p, ns, preview)
+			previewPlan(plan, p, ns, in.Now, preview)
 		}
 	}
 }
@@ -168,8 +170,8 @@ func (p *OperatorPolicy) acceptance() string {
 }
 
 // previewPlan reports the effect on one plan that waits for approval, if the policy applies to it.
-func previewPlan(plan *olm.InstallPlan, p *OperatorPolicy, ns *Namespace, preview func(id RuleID, what, more string)) {
-	verdict := JudgePlan(PlanInput{Plan: plan, Namespace: ns})
+func previewPlan(plan *olm.InstallPlan, p *OperatorPolicy, ns *Namespace, now time.Time, preview func(id RuleID, what, more string)) {
+	verdict := JudgePlan(PlanInput{Plan: plan, Namespace: ns, Now: now})
 	concerned := slices.ContainsFunc(verdict.CSVs, func(c CSVVerdict) bool { return c.Package == p.Package })
 	ours := slices.IndexFunc(verdict.Reasons, func(r Reason) bool { return r.from == p.ref() })
 	what := pendingText(&verdict)

@@ -45,6 +45,8 @@ func validateGate(op *policyv1beta2.OperatorPolicy) field.ErrorList {
 	}
 	errs = append(errs, validateConsent(spec.Consent)...)
 	errs = append(errs, validateCatalog(spec.Catalog)...)
+	_, calendar := newCalendar(spec)
+	errs = append(errs, calendar...)
 	errs = append(errs, validateDialect(op)...)
 	if spec.Subscription.Name == "" {
 		errs = append(errs, field.Required(sub.Child("name"), "name the package that the policy governs"))

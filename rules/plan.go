@@ -2,6 +2,7 @@ package rules
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/opgate/opgate/olm"
 )
@@ -51,6 +52,8 @@ type PlanInput struct {
 	Plan *olm.InstallPlan
 	// Namespace is the plan's namespace; nil if it has no known objects.
 	Namespace *Namespace
+	// Now is the time for approval windows. Default: it is not known, and what a policy has windows for is held.
+	Now time.Time
 	// Interrupt stops the evaluation of Constraints when it is closed; what was not judged is held. Nil never
 	// interrupts.
 	Interrupt <-chan struct{}

@@ -3,6 +3,7 @@ package rules
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
@@ -141,6 +142,8 @@ type PlanUpdateInput struct {
 	// User is the name of the user who writes, and ConsentRefused why that user may not consent, which is asked if
 	// ConsentAsked; empty if the user has the right on all of ConsentNeeds.
 	User, ConsentRefused string
+	// Now is that of PlanInput.
+	Now time.Time
 	// Interrupt is that of PlanInput.
 	Interrupt <-chan struct{}
 }
@@ -150,7 +153,7 @@ type PlanUpdateInput struct {
 func JudgePlanUpdate(in PlanUpdateInput) Verdict {
 	v := Verdict{Object: "installplan " + in.Old.Metadata.Key()}
 	if in.New.Spec.Approved && !in.Old.Spec.Approved {
-		approval := JudgePlan(PlanInput{Plan: in.judgedPlan(), Namespace: in.Namespace, Interrupt: in.Interrupt})
+		approval := JudgePlan(PlanInput{Plan: in.judgedPlan(), Namespace: in.Namespace, Now: in.Now, Interrupt: in.Interrupt})
 		v.CSVs, v.Consents = approval.CSVs, approval.Consents
 		v.Warnings = append(v.Warnings, approval.Warnings...)
 		for _, r := range approval.Reasons {
@@ -190,6 +193,8 @@ type PlanStatusInput struct {
 	Namespace *Namespace
 	// ByOLM and ByOpgate report whether the write comes from OLM's or from Opgate's own identity.
 	ByOLM, ByOpgate bool
+	// Now is that of PlanInput.
+	Now time.Time
 	// Interrupt is that of PlanInput.
 	Interrupt <-chan struct{}
 }
@@ -228,7 +233,7 @@ func JudgePlanStatusUpdate(in PlanStatusInput) Verdict {
 		if in.ByOpgate && Interrupted(in.Old) {
 			return v.sorted()
 		}
-		approval := JudgePlan(PlanInput{Plan: in.Old, Namespace: in.Namespace, Interrupt: in.Interrupt})
+		approval := JudgePlan(PlanInput{Plan: in.Old, Namespace: in.Namespace, Now: in.Now, Interrupt: in.Interrupt})
 		switch {
 		case approval.Decision != Allow:
 			for _, r := range approval.Reasons {

@@ -82,7 +82,7 @@ var (
 	bundleRules = []Rule{
 		bundleMustNotHave, bundleCatalog, bundleVersion, bundleVersionRange, bundleUnknown, bundleConstraint,
 		bundleDependencyPending, bundleUpgrade, bundleChannel, bundleDeprecated, bundleCatalogDigest, bundleCatalogJump,
-		bundleConsent, bundleContents, bundleOwnConstraint, bundleKubeVersion, bundleOpenShiftVersion, bundleNotUpgradeable,
+		bundleApprovalWindow, bundleConsent, bundleContents, bundleOwnConstraint, bundleKubeVersion, bundleOpenShiftVersion, bundleNotUpgradeable,
 	}
 	planRules = []Rule{
 		planPhase, planCreate, planBornApproved, planFrozen, planStatusPhase, planOverride, planOverrideReason, planConsentRight,

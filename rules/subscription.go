@@ -3,6 +3,7 @@ package rules
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/internal/text"
@@ -54,6 +55,8 @@ type SubscriptionInput struct {
 	InstalledElsewhere bool
 	// Offered is the package in the catalog that the Subscription names; nil if not known.
 	Offered *catalog.Package
+	// Now is that of PlanInput.
+	Now time.Time
 	// Interrupt is that of PlanInput.
 	Interrupt <-chan struct{}
 	// Mode is how to handle installPlanApproval. The validating webhook always denies: it cannot change fields.

@@ -24,7 +24,7 @@ func judgeHeldPlans(in *SubscriptionInput, v *Verdict) {
 		if !in.Namespace.Waits(plan) {
 			continue
 		}
-		verdict := JudgePlan(PlanInput{Plan: plan, Namespace: in.Namespace, Interrupt: in.Interrupt})
+		verdict := JudgePlan(PlanInput{Plan: plan, Namespace: in.Namespace, Now: in.Now, Interrupt: in.Interrupt})
 		ours := func(c CSVVerdict) bool { return c.Package == pkg }
 		if verdict.Decision == Allow || slices.ContainsFunc(verdict.CSVs, ours) {
 			continue

@@ -46,7 +46,7 @@ func (r *reconciler) approve(
 	confirmed := map[source]bool{}
 	settles, state := r.state.settles(ns.Name(), r.Now()), r.state.namespace(ns.Name())
 	for _, plan := range ns.Plans() {
-		in := rules.ApprovalInput{Plan: plan, Namespace: ns, Ungoverned: mode}
+		in := rules.ApprovalInput{Plan: plan, Namespace: ns, Ungoverned: mode, Now: r.Now()}
 		judged := rules.JudgeApproval(in)
 		if !judged.IsCandidate {
 			continue
@@ -90,6 +90,7 @@ func (r *reconciler) approve(
 		}
 		all.byPlan[plan.Metadata.Name] = a
 	}
+	all.after = earlier(all.after, r.untilWindow(ns))
 	if !all.lagging && errors.Join(errs...) == nil {
 		state.refused = time.Time{}
 	}

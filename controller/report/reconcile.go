@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 
 	reports "github.com/openreports/reports-api/apis/openreports.io/v1alpha1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -22,6 +23,7 @@ import (
 	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/controller/owned"
 	"github.com/opgate/opgate/internal/watched"
+	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/snapshot"
 )
 
@@ -54,7 +56,12 @@ func (r *reconciler) Reconcile(ctx context.Context, w work) (reconcile.Result, e
 		return reconcile.Result{}, err
 	}
 	if !w.everything {
-		return reconcile.Result{}, r.reconcile(ctx, current, w.namespace, owner)
+		ns, now := current.WithDependencies(w.namespace), r.Now()
+		var result reconcile.Result
+		if next := ns.NextWindow(now); !next.IsZero() { // the verdict on a plan changes then, without an event
+			result.RequeueAfter = next.Sub(now)
+		}
+		return result, r.reconcile(ctx, ns, now, owner)
 	}
 	for ns := range current.All() {
 		if len(ns.Installed())+len(ns.Plans()) > 0 {
@@ -105,9 +112,9 @@ func (r *reconciler) served(current *snapshot.Snapshot) (bool, error) {
 }
 
 // reconcile writes the Report of a namespace if it is not what the rules say.
-func (r *reconciler) reconcile(ctx context.Context, current *snapshot.Snapshot, namespace string, owner *metav1.OwnerReference) error {
-	ns := current.WithDependencies(namespace)
-	next, omitted := reportOf(ns)
+func (r *reconciler) reconcile(ctx context.Context, ns *rules.Namespace, now time.Time, owner *metav1.OwnerReference) error {
+	namespace := ns.Name()
+	next, omitted := reportOf(ns, now)
 	head := r.head(namespace)
 	switch known, ok := r.known[namespace]; {
 	case ns.Deleting():

@@ -43,10 +43,10 @@ const unjudgedPolicy = "none"
 // what is denied.
 const PropertyDecision = "decision"
 
-// reportOf returns the Report of a namespace without metadata and timestamps; nil if nothing is installed there and
+// reportOf returns the Report of a namespace at a time, without metadata and timestamps; nil if nothing is installed there and
 // nothing waits. omitted is the number of results beyond maxResults, which the summary counts.
-func reportOf(ns *rules.Namespace) (r *reports.Report, omitted int) {
-	inspected := rules.Inspect(ns)
+func reportOf(ns *rules.Namespace, now time.Time) (r *reports.Report, omitted int) {
+	inspected := rules.Inspect(ns, now)
 	if len(inspected) == 0 {
 		return nil, 0
 	}

@@ -54,7 +54,7 @@ func TestResults(t *testing.T) {
 		"informs":    {[]*rules.OperatorPolicy{policy("etcd.v2.0.0", "inform")}, "warn OperatorPolicy policies/etcd bundle/version etcd.v1.0.0 is not allowed"},
 		"ungoverned": {nil, "skip none  no enforcing OperatorPolicy"},
 	} {
-		r, omitted := reportOf(namespaceWith(t, 1, c.policies...))
+		r, omitted := reportOf(namespaceWith(t, 1, c.policies...), time.Time{})
 		if r == nil || len(r.Results) != 1 || omitted != 0 {
 			t.Errorf("%s: %+v", name, r)
 			continue
@@ -70,7 +70,7 @@ func TestResults(t *testing.T) {
 			t.Errorf("%s: %+v %+v", name, r.Summary, got)
 		}
 	}
-	if r, _ := reportOf(namespaceWith(t, 0, policy("etcd.v1.0.0", "enforce"))); r != nil {
+	if r, _ := reportOf(namespaceWith(t, 0, policy("etcd.v1.0.0", "enforce")), time.Time{}); r != nil {
 		t.Errorf("nothing is installed: %+v", r)
 	}
 }
@@ -80,7 +80,7 @@ func TestResults(t *testing.T) {
 func TestManyResults(t *testing.T) {
 	const installed = 10_000
 	refused := policy("etcd.v1.0.9999", "enforce")
-	r, omitted := reportOf(namespaceWith(t, installed, refused))
+	r, omitted := reportOf(namespaceWith(t, installed, refused), time.Time{})
 	if len(r.Results) != maxResults || omitted != installed-maxResults || r.Summary.Fail != installed-1 || r.Summary.Pass != 1 {
 		t.Errorf("%d results, %d omitted, %+v", len(r.Results), omitted, r.Summary)
 	}
@@ -95,9 +95,9 @@ func TestManyResults(t *testing.T) {
 
 // TestStamp keeps the time of what was so before.
 func TestStamp(t *testing.T) {
-	before, _ := reportOf(namespaceWith(t, 2, policy("etcd.v1.0.0", "enforce")))
+	before, _ := reportOf(namespaceWith(t, 2, policy("etcd.v1.0.0", "enforce")), time.Time{})
 	stamp(before, nil, time.Unix(100, 0))
-	after, _ := reportOf(namespaceWith(t, 3, policy("etcd.v1.0.0", "enforce")))
+	after, _ := reportOf(namespaceWith(t, 3, policy("etcd.v1.0.0", "enforce")), time.Time{})
 	stamp(after, before, time.Unix(200, 0))
 	since := map[string]metav1.Timestamp{}
 	for _, result := range after.Results {

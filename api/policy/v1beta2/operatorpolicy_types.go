@@ -208,7 +208,7 @@ type OperatorPolicySpec struct {
 	// In an enforced policy it also decides installPlanApproval of the
 	// Subscription: Automatic only if complianceType is not mustnothave, this field is
 	// Automatic, versions and versionRange are empty, none of deprecated, a class of
-	// consent and catalog holds plans, and no cluster constraint applies; Manual otherwise. With Manual, InstallPlans that the policy allows
+	// consent, catalog, approvalWindows and freezes holds plans, and no cluster constraint applies; Manual otherwise. With Manual, InstallPlans that the policy allows
 	// are still approved without a person.
 	//
 	// +kubebuilder:validation:Enum=Automatic;None;Never
@@ -292,6 +292,32 @@ type OperatorPolicySpec struct {
 	// +kubebuilder:validation:Enum=Allow;Confirm;Deny
 	// +optional
 	Deletion DeletionAction `json:"deletion,omitempty"`
+
+	// When InstallPlans are approved, first installations included. Optional, at
+	// most 16; absent, at any time. Outside of every window a plan that the policy
+	// governs is not approved, by anybody without the verb override on this policy;
+	// the refusal and the status say when the next window opens. A plan that was
+	// approved in a window is installed to its end.
+	//
+	// Like versions, a window makes the Subscription's installPlanApproval Manual
+	// in an enforced policy. It has no effect with complianceType mustnothave.
+	// ---
+	// An addition of Opgate.
+	//
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=atomic
+	// +optional
+	ApprovalWindows []ApprovalWindow `json:"approvalWindows,omitempty"`
+
+	// When no InstallPlan is approved, inside of approvalWindows as well. Optional,
+	// at most 64. Otherwise as approvalWindows.
+	// ---
+	// An addition of Opgate.
+	//
+	// +kubebuilder:validation:MaxItems=64
+	// +listType=atomic
+	// +optional
+	Freezes []Freeze `json:"freezes,omitempty"`
 
 	// What is deleted and what is kept when the operator is removed. It applies
 	// only with complianceType mustnothave. Objects that are kept do not make the

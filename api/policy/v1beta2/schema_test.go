@@ -159,6 +159,8 @@ func TestSchemaRefuses(t *testing.T) {
 	for i := range many {
 		many[i] = "etcd.v0.9.4"
 	}
+	window, freeze := slices.Repeat([]any{map[string]any{"cron": "0 22 * * 6", "duration": "4h"}}, 17),
+		slices.Repeat([]any{map[string]any{"start": "a", "end": "b"}}, 65)
 	tests := []struct {
 		name  string
 		path  string
@@ -185,6 +187,12 @@ func TestSchemaRefuses(t *testing.T) {
 		{name: "accepted images are text", path: "spec.catalog.accepted", value: "sha256:aa"},
 		{name: "too many accepted images", path: "spec.catalog.accepted", value: many[:65]},
 		{name: "no package may change", path: "spec.catalog.maxChangedPackages", value: int64(0)},
+		{name: "windows are text", path: "spec.approvalWindows", value: "0 22 * * 6"},
+		{name: "a window without a duration", path: "spec.approvalWindows", value: []any{map[string]any{"cron": "0 22 * * 6"}},
+			at: "spec.approvalWindows[0].duration"},
+		{name: "too many windows", path: "spec.approvalWindows", value: window[:17]},
+		{name: "a freeze without an end", path: "spec.freezes", value: []any{map[string]any{"start": "2026-12-15T00:00:00Z"}}, at: "spec.freezes[0].end"},
+		{name: "too many freezes", path: "spec.freezes", value: freeze[:65]},
 		{name: "removal behavior is text", path: "spec.removalBehavior", value: "Keep"},
 		{name: "two conditions of one type", path: "status.conditions", value: []any{condition(), condition()}, at: "status.conditions[1]"},
 		{name: "condition without a reason", path: "status.conditions", value: []any{without(condition(), "reason")}, at: "status.conditions[0].reason"},
@@ -217,6 +225,8 @@ func TestSchemaLimitsAreInclusive(t *testing.T) {
 	set(obj, strings.Repeat(" ", 1019)+"1.2.3", "spec", "versionRange")
 	set(obj, many[:64], "spec", "consent", "accepted")
 	set(obj, many[:64], "spec", "catalog", "accepted")
+	set(obj, slices.Repeat([]any{map[string]any{"cron": "0 22 * * 6", "duration": "4h"}}, 16), "spec", "approvalWindows")
+	set(obj, slices.Repeat([]any{map[string]any{"start": "a", "end": "b"}}, 64), "spec", "freezes")
 	if _, errs := loadCRD(t).Admit(obj); len(errs) > 0 {
 		t.Error(errs)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/opgate/opgate/cmd/opgate/cli"
 	"github.com/opgate/opgate/cmd/opgate/manifests"
@@ -36,7 +37,7 @@ spec: {constraints: '[{"type":"olm.constraint","value":{"rule":"catalog.name == 
 
 // run is the command on standard input.
 func run(data []byte, args ...string) (stdout, stderr string, code int) {
-	cmd := Command()
+	cmd := Command(time.Now)
 	var out, errs bytes.Buffer
 	cmd.SetIn(bytes.NewReader(data))
 	cmd.SetOut(&out)

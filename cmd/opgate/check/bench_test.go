@@ -75,7 +75,7 @@ spec: {displayName: etcd}
 		b.Run(name, func(b *testing.B) {
 			before := cpuTime(b)
 			for b.Loop() {
-				cmd := Command()
+				cmd := Command(time.Now)
 				cmd.SetArgs(args)
 				cmd.SetOut(&bytes.Buffer{})
 				cmd.SetErr(&bytes.Buffer{})

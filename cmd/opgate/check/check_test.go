@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/spf13/cobra"
@@ -18,7 +19,7 @@ import (
 // does.
 func opgate() int {
 	root := &cobra.Command{Use: "opgate", SilenceUsage: true, SilenceErrors: true}
-	root.AddCommand(check.Command())
+	root.AddCommand(check.Command(time.Now))
 	err := root.Execute()
 	if err == nil {
 		return 0
@@ -74,7 +75,7 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 func TestRepository(t *testing.T) {
 	t.Chdir("../../..")
 	var out, errs bytes.Buffer
-	cmd := check.Command()
+	cmd := check.Command(time.Now)
 	cmd.SetOut(&out)
 	cmd.SetErr(&errs)
 	cmd.SetArgs([]string{".", "--only=refused"})
@@ -102,7 +103,7 @@ func TestReadmes(t *testing.T) {
 		}
 		_, args, _ := strings.Cut(strings.TrimSpace(command), " check ")
 		var out bytes.Buffer
-		cmd := check.Command()
+		cmd := check.Command(time.Now)
 		cmd.SetOut(&out)
 		cmd.SetArgs(strings.Fields(args))
 		if err := cmd.Execute(); err == nil {

@@ -61,7 +61,7 @@ func (o *options) judgings(ctx context.Context) (how [2]judging, err error) {
 // judge judges the objects of a set, in its order, each as if it were written now to a cluster that holds all the
 // others, and then what else is judged on the cluster. Objects of the set stand in place of those of the cluster.
 func (o *options) judge(ctx context.Context, m *manifests.Set, how *judging) (judged []judgement, notes []string, err error) {
-	c := &inspect.Cluster{Mode: rules.ApprovalMode(o.approvalMode), Again: o.asIf == asIfApprovedNow, Installed: o.diff || o.cluster}
+	c := &inspect.Cluster{Mode: rules.ApprovalMode(o.approvalMode), Again: o.asIf == asIfApprovedNow, Installed: o.diff || o.cluster, Now: o.now}
 	objects := m.Objects
 	if state := how.state; state == nil {
 		c.Snapshot = m.Snapshot(how.versions)

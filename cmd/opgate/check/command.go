@@ -9,6 +9,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -50,6 +51,9 @@ type options struct {
 	// cluster judges by the cluster of kubeconfig.
 	cluster    bool
 	kubeconfig cli.Kubeconfig
+	// at is --now, and now the time that it sets.
+	at  string
+	now time.Time
 }
 
 // onlyRefused is the value of --only that leaves out what is allowed.
@@ -156,9 +160,9 @@ const example = `  # one of the samples that come with opgate
   # as the gate judges with --approval-mode=deny: a wrong installPlanApproval is refused instead of changed
   opgate check -f manifests/ --approval-mode=deny`
 
-// Command returns `opgate check`. Its errors carry the exit code as ExitCode() int, and an empty message where
+// Command returns `opgate check`. now is the clock for approval windows. Its errors carry the exit code as ExitCode() int, and an empty message where
 // everything has been printed.
-func Command() *cobra.Command {
+func Command(now func() time.Time) *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
 		Use:     "check [FILE|DIR|-]... [-f FILE|DIR|-]... | check --diff OLD NEW [FILE|DIR|-]...",
@@ -178,6 +182,10 @@ func Command() *cobra.Command {
 			}
 			if err := o.validate(); err != nil {
 				return err
+			}
+			var err error
+			if o.now, err = cli.Moment(o.at, now); err != nil {
+				return self.Usage("--now: %v", err)
 			}
 			return o.run(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
@@ -203,6 +211,7 @@ func Command() *cobra.Command {
 		"Kubernetes version of the cluster, such as 1.36.3 (default: unknown)")
 	flags.StringVar(&o.versions.openshift, "openshift-version", "",
 		"OpenShift version of the cluster, such as 4.19.3 (default: unknown, or none with --kubernetes-version)")
+	flags.StringVar(&o.at, "now", "", "time to judge at, such as 2026-11-28T22:00:00Z (default: now)")
 	cli.Complete(cmd, "only", []string{onlyRefused})
 	cli.Complete(cmd, "as-if", []string{asIfApprovedNow})
 	cli.Complete(cmd, "approval-mode", []string{string(rules.MutateApproval), string(rules.DenyApproval)})

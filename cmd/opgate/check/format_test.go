@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"golang.org/x/tools/txtar"
@@ -31,7 +32,7 @@ func TestSARIF(t *testing.T) {
 		"their refusals":   {samplesDir, "--only=refused"},
 		"a name to escape": {"-n", "shop", escapedFile(t)},
 	} {
-		cmd := Command()
+		cmd := Command(time.Now)
 		var out bytes.Buffer
 		cmd.SetIn(strings.NewReader(""))
 		cmd.SetOut(&out)
@@ -198,7 +199,7 @@ func TestDocument(t *testing.T) {
 		if strings.Contains(m[1], "--cluster") {
 			continue // TestCheckCluster in e2e/gate runs these
 		}
-		cmd := Command()
+		cmd := Command(time.Now)
 		var out, errs bytes.Buffer
 		cmd.SetIn(strings.NewReader(""))
 		cmd.SetOut(&out)

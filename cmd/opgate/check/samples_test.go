@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/operator-framework/api/crds"
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
@@ -73,7 +74,7 @@ func samples(t *testing.T) (list []sample) {
 // judged is the JSON output for arguments.
 func judged(t *testing.T, args ...string) (items []item, code int) {
 	t.Helper()
-	cmd := Command()
+	cmd := Command(time.Now)
 	var out, errs bytes.Buffer
 	cmd.SetOut(&out)
 	cmd.SetErr(&errs)

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // list is a YAML list of as many texts.
@@ -93,7 +94,7 @@ spec:
 				t.Fatal(err)
 			}
 			var out, problems bytes.Buffer
-			cmd := Command()
+			cmd := Command(time.Now)
 			cmd.SetArgs([]string{"-f", file, "-o", "json"})
 			cmd.SetOut(&out)
 			cmd.SetErr(&problems)
@@ -150,7 +151,7 @@ spec:
 				t.Fatal(err)
 			}
 			var problems bytes.Buffer
-			cmd := Command()
+			cmd := Command(time.Now)
 			cmd.SetArgs([]string{"-f", file})
 			cmd.SetOut(io.Discard)
 			cmd.SetErr(&problems)

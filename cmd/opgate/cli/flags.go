@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -113,4 +114,16 @@ func (n Name) CheckNamespaces(names ...string) error {
 		}
 	}
 	return nil
+}
+
+// Moment returns the time that a flag sets, as in RFC 3339; that of the clock if the flag is empty.
+func Moment(value string, now func() time.Time) (time.Time, error) {
+	if value == "" {
+		return now(), nil
+	}
+	at, err := time.Parse(time.RFC3339, value)
+	if err != nil {
+		return at, fmt.Errorf("%q is no time as in RFC 3339: write 2026-11-28T22:00:00Z, or with an offset, 2026-11-28T22:00:00+01:00", value)
+	}
+	return at, nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -32,6 +33,8 @@ type Edits struct {
 	Policies map[string][]byte
 	// With returns the cluster with another state of a policy.
 	With func(*snapshot.Object) *snapshot.Snapshot
+	// Now is that of Cluster.
+	Now time.Time
 }
 
 // Of returns, for the reasons of a plan that an edit of one OperatorPolicy ends, that edit. Each is tried: the plan is
@@ -85,7 +88,7 @@ func (e *Edits) tried(plan *olm.InstallPlan, key string, csv *rules.Replacement,
 	}
 	var decode snapshot.Reader
 	ns := e.With(decode.Read(snapshot.OperatorPolicies, edited)).WithDependencies(plan.Metadata.Namespace)
-	after := rules.JudgePlan(rules.PlanInput{Plan: plan, Namespace: ns})
+	after := rules.JudgePlan(rules.PlanInput{Plan: plan, Namespace: ns, Now: e.Now})
 	if slices.ContainsFunc(after.Reasons, func(other rules.Reason) bool {
 		return other.Source == r.Source && (other.Rule == r.Rule && other.Message == r.Message || other.Rule == rules.RulePolicyUnreadable)
 	}) {

@@ -5,6 +5,7 @@ package inspect
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -29,6 +30,8 @@ type Cluster struct {
 	Again bool
 	// Installed judges installed operators. Default: they are context.
 	Installed bool
+	// Now is the time for approval windows. Required.
+	Now time.Time
 
 	// alone has a set for each of the Constraints, to find where it applies.
 	alone []*constraint.Set
@@ -69,7 +72,7 @@ func (c *Cluster) judge(o *manifests.Object) (a *Answer, schema rules.RuleID) {
 	switch value := o.Value.(type) {
 	case *policyv1beta2.OperatorPolicy:
 		a = &Answer{Notes: c.policyNotes(rules.NewOperatorPolicy(value)), Verdict: rules.JudgeOperatorPolicy(rules.OperatorPolicyInput{
-			Policy: value, Strict: o.Strict, Namespace: c.WithDependencies})}
+			Policy: value, Strict: o.Strict, Namespace: c.WithDependencies, Now: c.Now})}
 		// The mutating webhook comes first on a cluster; what it fills in changes no verdict.
 		a.Changes = append(rules.NormalizeOperatorPolicy(value, nil), a.Changes...)
 		return a, rules.RuleOperatorPolicyField
@@ -83,7 +86,7 @@ func (c *Cluster) judge(o *manifests.Object) (a *Answer, schema rules.RuleID) {
 		return &Answer{Verdict: rules.JudgePolicySet(rules.PolicySetInput{Set: value, Graph: c.Graph()})}, rules.RulePolicyField
 	case *olm.Subscription:
 		a = &Answer{Notes: append(subscriptionNotes(value, ns), c.judgedBy(ns)...), Verdict: rules.JudgeSubscription(rules.SubscriptionInput{
-			Subscription: value, Namespace: ns, Mode: c.Mode, InstalledElsewhere: c.InstalledElsewhere(value.Spec.Package, o.Namespace)})}
+			Subscription: value, Namespace: ns, Mode: c.Mode, Now: c.Now, InstalledElsewhere: c.InstalledElsewhere(value.Spec.Package, o.Namespace)})}
 	case *olm.InstallPlan:
 		if !c.Again && approvedBefore(value) {
 			return &Answer{AlreadyApproved: true, Notes: []string{"approved before, its phase is " + value.Status.Phase + ": not judged again; " +
@@ -108,7 +111,7 @@ func (c *Cluster) judge(o *manifests.Object) (a *Answer, schema rules.RuleID) {
 // JudgePlan judges a plan as if it were approved now.
 func (c *Cluster) JudgePlan(plan *olm.InstallPlan) *Answer {
 	ns := c.WithDependencies(plan.Metadata.Namespace)
-	a := c.operators(ns, rules.JudgePlan(rules.PlanInput{Plan: plan, Namespace: ns}), plan.Spec.CSVNames)
+	a := c.operators(ns, rules.JudgePlan(rules.PlanInput{Plan: plan, Namespace: ns, Now: c.Now}), plan.Spec.CSVNames)
 	a.Plan = plan
 	return a
 }
@@ -131,7 +134,7 @@ func (c *Cluster) JudgeCSV(key types.NamespacedName, raw []byte) (*Answer, error
 		return &Answer{Verdict: rules.JudgeCSV(rules.CSVInput{New: csv, Namespace: ns}),
 			Notes: []string{"no InstallPlan in the namespace brings it: this is the verdict if it were created now, without one"}}, nil
 	}
-	verdict := rules.JudgePlan(rules.PlanInput{Plan: latest, Namespace: ns})
+	verdict := rules.JudgePlan(rules.PlanInput{Plan: latest, Namespace: ns, Now: c.Now})
 	if i := slices.IndexFunc(verdict.CSVs, func(v rules.CSVVerdict) bool { return v.CSV == key.Name }); i >= 0 {
 		only := verdict.CSVs[i]
 		verdict.CSVs, verdict.Decision = []rules.CSVVerdict{only}, rules.Allow
@@ -167,7 +170,7 @@ func (c *Cluster) Unreadable(key types.NamespacedName) *Answer {
 // --ungoverned is that of the loop, and not known.
 func (c *Cluster) LeftToUsers(plan *olm.InstallPlan) []string {
 	namespace, notes := plan.Metadata.Namespace, []string{}
-	for _, blocker := range rules.JudgeApproval(rules.ApprovalInput{Plan: plan, Namespace: c.WithDependencies(namespace),
+	for _, blocker := range rules.JudgeApproval(rules.ApprovalInput{Plan: plan, Namespace: c.WithDependencies(namespace), Now: c.Now,
 		Ungoverned: rules.UngovernedIn(c.NamespaceAnnotations(namespace), rules.ApproveUngoverned)}).Blockers {
 		notes = append(notes, blocker.Why)
 	}

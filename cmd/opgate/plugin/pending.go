@@ -77,7 +77,7 @@ func pendingCommand(now func() time.Time) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return printPending(cmd.OutOrStdout(), cmd.ErrOrStderr(), o.output, pendingPlans(state), now())
+			return printPending(cmd.OutOrStdout(), cmd.ErrOrStderr(), o.output, pendingPlans(state, now()), now())
 		},
 	}
 	o.registerNamespace(cmd)
@@ -85,9 +85,9 @@ func pendingCommand(now func() time.Time) *cobra.Command {
 	return cmd
 }
 
-// pendingPlans judges the plans that wait, sorted by namespace and name.
-func pendingPlans(state *cluster.State) []pendingPlan {
-	c := &inspect.Cluster{Snapshot: state.Snapshot}
+// pendingPlans judges the plans that wait, as of a time, sorted by namespace and name.
+func pendingPlans(state *cluster.State, now time.Time) []pendingPlan {
+	c := &inspect.Cluster{Snapshot: state.Snapshot, Now: now}
 	plans := []pendingPlan{}
 	for ns := range c.All() {
 		for _, plan := range ns.Plans() {

@@ -39,7 +39,7 @@ type options struct {
 
 // Commands returns the commands. now is the clock that ages are read from.
 func Commands(now func() time.Time) []*cobra.Command {
-	return []*cobra.Command{pendingCommand(now), whyCommand(), historyCommand(), treeCommand()}
+	return []*cobra.Command{pendingCommand(now), whyCommand(now), historyCommand(), treeCommand()}
 }
 
 // register adds the flags of a command, with the output formats that it has; "" stands for its own.

@@ -173,7 +173,7 @@ func TestWhyAgreesWithCheck(t *testing.T) {
 		}
 		t.Run(filepath.Base(sample), func(t *testing.T) {
 			kubeconfig, _ := serve(t, sample)
-			out, _ := run(t, check.Command(), "-f", sample, "-o", "json", "--kubernetes-version", kubernetes, "--as-if=approved-now")
+			out, _ := run(t, check.Command(time.Now), "-f", sample, "-o", "json", "--kubernetes-version", kubernetes, "--as-if=approved-now")
 			var want []judged
 			if err := json.Unmarshal([]byte(out), &want); err != nil {
 				t.Fatalf("%v: %s", err, out)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/types"
@@ -28,6 +29,9 @@ written now, by the rules of the gate and the objects of the cluster:
   constraint NAME                 as if it were created now, with the operators that violate it
   policy NAMESPACE/NAME           as if it were created now, with what its templates wait for
 
+With --at it is judged as at another time, for approval windows and freezes (bundle/approval-window): the objects are those
+of the cluster now.
+
 What catalogs offer to a Subscription (subscription/unknown-csv, subscription/older-channel), and who writes, is not judged.
 
 An edit is shown only if the reason is gone when the same object is judged with it; others may remain. It is printed, not made.
@@ -45,6 +49,9 @@ Exit codes:
 
 const whyExample = `  # why a plan waits
   kubectl opgate why installplan shop/install-x7
+
+  # whether it may be approved on Saturday night
+  kubectl opgate why installplan shop/install-x7 --at 2026-11-28T22:00:00+01:00
 
   # which plans a policy holds
   kubectl opgate why operatorpolicy policies/etcd`
@@ -84,6 +91,8 @@ type question struct {
 	key   types.NamespacedName
 	state *cluster.State
 	mode  rules.ApprovalMode
+	// now is the time to judge at.
+	now time.Time
 
 	mu sync.Mutex
 	// raw is the JSON of the object, policies those of the OperatorPolicies, by namespace/name.
@@ -91,8 +100,9 @@ type question struct {
 	policies map[string][]byte
 }
 
-func whyCommand() *cobra.Command {
+func whyCommand(now func() time.Time) *cobra.Command {
 	var o options
+	var at string
 	mode := string(rules.MutateApproval)
 	cmd := &cobra.Command{
 		Use:     "why KIND NAMESPACE/NAME",
@@ -107,6 +117,9 @@ func whyCommand() *cobra.Command {
 			}
 			if q.mode = rules.ApprovalMode(mode); q.mode != rules.MutateApproval && q.mode != rules.DenyApproval {
 				return o.usage(cmd, "unknown approval mode %q: use %s or %s", mode, rules.MutateApproval, rules.DenyApproval)
+			}
+			if q.now, err = cli.Moment(at, now); err != nil {
+				return o.usage(cmd, "--at: %v", err)
 			}
 			found, err := q.ask(cmd.Context(), &o, cmd.ErrOrStderr())
 			if err != nil {
@@ -124,6 +137,7 @@ func whyCommand() *cobra.Command {
 	}
 	o.register(cmd, formatJSON, formatYAML)
 	cmd.Flags().StringVar(&mode, "approval-mode", mode, "that of the gate: its action on a wrong installPlanApproval, mutate or deny")
+	cmd.Flags().StringVar(&at, "at", "", "time to judge at, such as 2026-11-28T22:00:00Z (default: now)")
 	cli.Complete(cmd, "approval-mode", []string{string(rules.MutateApproval), string(rules.DenyApproval)})
 	return cmd
 }

@@ -50,7 +50,7 @@ func parseQuestion(args []string) (*question, error) {
 
 // judge judges the object.
 func (q *question) judge() (*answer, error) {
-	c := &inspect.Cluster{Snapshot: q.state.Snapshot, Mode: q.mode, Again: true}
+	c := &inspect.Cluster{Snapshot: q.state.Snapshot, Mode: q.mode, Again: true, Now: q.now}
 	found, next, err := q.inspect(c)
 	if err != nil {
 		return nil, err
@@ -63,7 +63,7 @@ func (q *question) judge() (*answer, error) {
 	}
 	ns := q.state.Namespace(q.key.Namespace)
 	if found.Decision == rules.Allow || rules.Stale(rules.StaleInput{Plan: found.Plan, Namespace: ns}) == "" {
-		edits := inspect.Edits{Policies: q.policies, With: func(o *snapshot.Object) *snapshot.Snapshot { return q.state.With(o).Snapshot }}
+		edits := inspect.Edits{Policies: q.policies, Now: q.now, With: func(o *snapshot.Object) *snapshot.Snapshot { return q.state.With(o).Snapshot }}
 		a.Edits = edits.Of(found, ns)
 	}
 	return a, nil

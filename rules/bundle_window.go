@@ -1,0 +1,74 @@
+package rules
+
+import (
+	"slices"
+	"time"
+
+	"github.com/opgate/opgate/internal/text"
+)
+
+// RuleBundleApprovalWindow is on when plans are approved.
+const RuleBundleApprovalWindow RuleID = "bundle/approval-window"
+
+var bundleApprovalWindow = Rule{ID: RuleBundleApprovalWindow, Outcomes: hold, Override: true,
+	Summary: "no approval window of the policy is open, or one of its freezes is in force"}
+
+// heldWindow holds what is approved outside of the windows of a policy. The message names no time but those of the
+// policy, so that it is the same until one of them comes: it is in events and in the status.
+func heldWindow(in *PlanInput, c *Bundle, p *OperatorPolicy) finding {
+	if p.MustNotHave || !p.calendar.Restricts() || p.faults != "" {
+		return finding{}
+	}
+	held := finding{decision: Hold, what: text.Name(c.name) + " is held"}
+	if in.Now.IsZero() {
+		held.accepted = "waits until the time is known, for spec.approvalWindows and spec.freezes"
+		return held
+	}
+	state := p.calendar.At(in.Now)
+	if state.Open {
+		return finding{}
+	}
+	frozen := ""
+	if f := state.Freeze; f != nil {
+		frozen = "approvals are frozen until " + f.End.Format(time.RFC3339)
+		if f.Reason != "" {
+			frozen += " (" + text.Quote(f.Reason) + ")"
+		}
+	}
+	opens := state.Opens.Format(time.RFC3339)
+	switch {
+	case state.Opens.IsZero():
+		held.accepted = "no approval window opens within five years; change spec.approvalWindows or spec.freezes"
+	case state.Window == nil && state.Opens.Equal(state.Freeze.End):
+		held.accepted = frozen
+		return held
+	case state.Window == nil:
+		held.accepted = "approvals are allowed at " + opens
+	default:
+		held.accepted = "waits for the next approval window, which is open at " + opens + " (cron " + state.Window.String() + ")"
+	}
+	if frozen != "" {
+		held.accepted = frozen + "; " + held.accepted
+	}
+	return held
+}
+
+// NextWindow returns when the time alone changes what holds plans that wait here: an approval window opens, or a freeze
+// ends; zero if no plan waits, or no window is closed.
+func (n *Namespace) NextWindow(now time.Time) time.Time {
+	var next time.Time
+	if !slices.ContainsFunc(n.Plans(), n.Waits) {
+		return next
+	}
+	for _, p := range n.enforcing() {
+		if p.MustNotHave || !p.calendar.Restricts() || p.faults != "" {
+			continue
+		}
+		if state := p.calendar.At(now); !state.Open {
+			if at := state.Changes(); !at.IsZero() && (next.IsZero() || at.Before(next)) {
+				next = at
+			}
+		}
+	}
+	return next
+}

@@ -1,0 +1,228 @@
+package window
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	_ "time/tzdata" // the image has no files of time zones
+
+	"github.com/robfig/cron/v3"
+)
+
+// Bounds of the duration of a window.
+const (
+	MinDuration = time.Minute
+	MaxDuration = 7 * 24 * time.Hour
+)
+
+// Window is a span of time that begins again and again. The zero Window never begins.
+type Window struct {
+	starts   cron.Schedule
+	zone     *time.Location
+	duration time.Duration
+	text     string
+}
+
+// New returns the window that begins at the times of a cron expression of five fields, in a time zone, which is UTC if
+// its name is empty. ErrCron, ErrZone and ErrDuration are each nil if that part is valid; the Window is zero unless all
+// of them are.
+func New(expression, zone, duration string) (w Window, errCron, errZone, errDuration error) {
+	w.starts, errCron = parseCron(expression)
+	w.zone, errZone = parseZone(zone)
+	w.duration, errDuration = parseDuration(duration)
+	if errors.Join(errCron, errZone, errDuration) != nil {
+		return Window{}, errCron, errZone, errDuration
+	}
+	w.text = fmt.Sprintf("%q in %s for %s", strings.Join(strings.Fields(expression), " "), w.zone, duration)
+	return w, nil, nil, nil
+}
+
+// String returns the window as messages name it.
+func (w *Window) String() string { return w.text }
+
+// reference is where the search for a first start begins. Each date, February 29 included, is within the five years
+// that the parser searches.
+var reference = time.Date(2024, time.January, 1, 0, 0, 0, 0, time.UTC)
+
+// parseCron accepts five fields alone. The parser would read a zone at the beginning, without a check of its form, and
+// descriptors such as @every depend on the moment from which they are counted.
+func parseCron(expression string) (cron.Schedule, error) {
+	switch trimmed := strings.TrimSpace(expression); {
+	case trimmed == "":
+		return nil, errors.New(`must be five fields: minute, hour, day of month, month, day of week, such as "0 22 * * 6"`)
+	case strings.Contains(trimmed, "TZ="):
+		return nil, errors.New("must not name a time zone; write it in timeZone")
+	case strings.HasPrefix(trimmed, "@"):
+		return nil, errors.New(`must be five fields, such as "0 22 * * 6", and not a name for some`)
+	}
+	starts, err := cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow).Parse(expression)
+	if err != nil {
+		return nil, err
+	}
+	if starts.Next(reference).IsZero() {
+		return nil, errors.New("names a date that does not exist")
+	}
+	return starts, nil
+}
+
+// parseZone accepts names of the database. Local depends on where the program runs.
+func parseZone(name string) (*time.Location, error) {
+	if name == "Local" {
+		return nil, errors.New("must be the name of a time zone, such as Europe/Berlin; Local is another one in each process")
+	}
+	zone, err := time.LoadLocation(name)
+	if err != nil {
+		return nil, errors.New("must be the name of a time zone, such as Europe/Berlin, or be left out for UTC")
+	}
+	return zone, nil
+}
+
+func parseDuration(text string) (time.Duration, error) {
+	d, err := time.ParseDuration(text)
+	if err != nil || d < MinDuration || d > MaxDuration {
+		return 0, errors.New("must be a duration from 1m to 168h, such as 4h or 1h30m")
+	}
+	return d, nil
+}
+
+// startAfter returns the first start after t, zero if there is none within five years. On the day on which clocks go
+// forward, a start in the hour that is left out happens when they do; on the day on which they go back, a start in the
+// hour that comes twice happens once, the first time.
+func (w *Window) startAfter(t time.Time) time.Time {
+	if w.starts == nil {
+		return time.Time{}
+	}
+	// The expression is evaluated on what clocks show, in a zone without changes. A later reading of the clock is never
+	// an earlier start, so that starts at readings before that of t can be left out.
+	reading := asUTC(t.In(w.zone))
+	for {
+		if reading = w.starts.Next(reading); reading.IsZero() {
+			return time.Time{}
+		}
+		if start := shows(reading, w.zone); start.After(t) {
+			return start
+		}
+	}
+}
+
+// asUTC returns the moment at which a clock in UTC shows what t shows.
+func asUTC(t time.Time) time.Time {
+	return time.Date(t.Year(), t.Month(), t.Day(), t.Hour(), t.Minute(), t.Second(), t.Nanosecond(), time.UTC)
+}
+
+// shows returns the first moment at which clocks in a zone show a reading, or at which they pass it.
+func shows(reading time.Time, zone *time.Location) time.Time {
+	t := time.Date(reading.Year(), reading.Month(), reading.Day(), reading.Hour(), reading.Minute(), reading.Second(), 0, zone)
+	begin, end := t.ZoneBounds()
+	switch shown := asUTC(t); {
+	case shown.After(reading): // the reading is left out, and t is after the change
+		return begin
+	case shown.Before(reading):
+		return end
+	case begin.IsZero():
+		return t
+	}
+	_, before := begin.Add(-time.Nanosecond).Zone()
+	if first := reading.Add(-time.Duration(before) * time.Second); first.Before(begin) {
+		return first.In(zone) // the reading comes twice
+	}
+	return t
+}
+
+// contains reports whether the window is open at t.
+func (w *Window) contains(t time.Time) bool {
+	start := w.startAfter(t.Add(-w.duration))
+	return !start.IsZero() && !start.After(t)
+}
+
+// Freeze is a span of time without approvals, from Start until, not including, End.
+type Freeze struct {
+	Start, End time.Time
+	// Reason may be empty.
+	Reason string
+}
+
+func (f *Freeze) contains(t time.Time) bool { return !t.Before(f.Start) && t.Before(f.End) }
+
+// Calendar is when approvals are allowed: in one of the windows, if there are any, and in no freeze.
+type Calendar struct {
+	Windows []Window
+	Freezes []Freeze
+}
+
+// Restricts reports whether there is a time without approvals.
+func (c *Calendar) Restricts() bool { return len(c.Windows)+len(c.Freezes) > 0 }
+
+// State is that of a Calendar at a moment.
+type State struct {
+	Open bool
+	// Freeze is the one that is in force, the one that ends last; nil if there is none.
+	Freeze *Freeze
+	// Opens is when approvals are allowed next, zero if that is not within five years; by Window, which is nil if they
+	// are then allowed outside of freezes. Both are unset while Open.
+	Opens  time.Time
+	Window *Window
+}
+
+// At returns the state at t.
+func (c *Calendar) At(t time.Time) State {
+	s := State{Freeze: c.freeze(t)}
+	// Each pass ends behind a freeze, and no freeze comes twice.
+	for next := t; ; {
+		if f := c.freeze(next); f != nil {
+			next = f.End
+			continue
+		}
+		opens, by := c.windowFrom(next)
+		if opens.IsZero() {
+			return s
+		}
+		if c.freeze(opens) != nil {
+			next = opens
+			continue
+		}
+		if opens.Equal(t) {
+			return State{Open: true}
+		}
+		s.Opens, s.Window = opens, by
+		return s
+	}
+}
+
+// Changes returns when the State of a closed Calendar is another one: at the end of a freeze, or when it opens; zero
+// if that is not known.
+func (s *State) Changes() time.Time {
+	if s.Freeze != nil {
+		return s.Freeze.End
+	}
+	return s.Opens
+}
+
+// freeze returns the freeze that contains t and ends last.
+func (c *Calendar) freeze(t time.Time) *Freeze {
+	var last *Freeze
+	for i := range c.Freezes {
+		if f := &c.Freezes[i]; f.contains(t) && (last == nil || f.End.After(last.End)) {
+			last = f
+		}
+	}
+	return last
+}
+
+// windowFrom returns t if a window is open then, or if there are none, and else when the next one opens.
+func (c *Calendar) windowFrom(t time.Time) (opens time.Time, by *Window) {
+	if len(c.Windows) == 0 {
+		return t, nil
+	}
+	for i := range c.Windows {
+		w := &c.Windows[i]
+		if w.contains(t) {
+			return t, w
+		}
+		if start := w.startAfter(t); !start.IsZero() && (opens.IsZero() || start.Before(opens)) {
+			opens, by = start, w
+		}
+	}
+	return opens, by
+}
