@@ -205,7 +205,7 @@ func (in *Input) opgate() []string {
 	return []string{in.Opgate}
 }
 
-// deletionVariables are the keys of an object, and the row that refuses its deletion, or ”.
+// deletionVariables are the keys of an object, and the row that refuses its deletion, empty if none does.
 func deletionVariables(table *shards) []admissionv1.Variable {
 	const (
 		on     = "request.resource.resource == "
