@@ -125,7 +125,7 @@ func (e *speedEnv) approvalCosts(t *testing.T, namespace string, owned, namedLas
 }
 
 // approvedFirst holds a plan in each namespace by a Constraint, deletes it, and wants that each plan is approved by one
-// request, and none later than its status. How many wait for the first status depends on when the API server takes the
+// request, and that approvals come before the first status. How many do depends on when the API server takes the
 // backstop.
 func (e *speedEnv) approvedFirst(t *testing.T, namespaces []string) {
 	t.Helper()
