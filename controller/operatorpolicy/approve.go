@@ -5,12 +5,15 @@ import (
 	"errors"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/controller/operatorpolicy/compliance"
+	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/dependency"
 	"github.com/opgate/opgate/snapshot"
 )
 
@@ -44,7 +47,8 @@ func (r *reconciler) approve(
 	all := &approvals{byPlan: map[string]compliance.Approval{}}
 	var errs []error
 	confirmed := map[source]bool{}
-	settles, state := r.state.settles(ns.Name(), r.Now()), r.state.namespace(ns.Name())
+	settles, because := r.state.settles(ns.Name(), r.Now(), createdBy(current))
+	state := r.state.namespace(ns.Name())
 	for _, plan := range ns.Plans() {
 		in := rules.ApprovalInput{Plan: plan, Namespace: ns, Ungoverned: mode, Now: r.Now()}
 		judged := rules.JudgeApproval(in)
@@ -64,7 +68,7 @@ func (r *reconciler) approve(
 			errs = append(errs, err)
 			all.held = append(all.held, holdOf(plan, &judged))
 		case settles > 0 && onlyUngoverned(in):
-			a.Reasons, all.after = []rules.Reason{{Message: "a policy was deleted moments ago, and may be created again"}}, earlier(all.after, settles)
+			a.Reasons, all.after = []rules.Reason{{Message: because}}, earlier(all.after, settles)
 		default:
 			err := r.confirm(ctx, current, ns, &judged, confirmed)
 			if err == nil {
@@ -95,6 +99,17 @@ func (r *reconciler) approve(
 		state.refused = time.Time{}
 	}
 	return all, errors.Join(errs...)
+}
+
+// createdBy returns a function that names the Policy with a template of an OperatorPolicy.
+func createdBy(current *snapshot.Snapshot) func(types.NamespacedName) string {
+	return func(name types.NamespacedName) string {
+		by := current.Graph().CreatedBy(dependency.OperatorPolicyRef(name.Namespace, name.Name))
+		if by == "" {
+			return ""
+		}
+		return "Policy " + text.Name(by)
+	}
 }
 
 // onlyUngoverned reports whether a plan is approved only because a part of it has no policy.

@@ -47,7 +47,7 @@ func (r *reconciler) Reconcile(ctx context.Context, namespace string) (reconcile
 	}
 	if !rules.MayHaveCandidates(ns) {
 		r.Metrics.judge(namespace, current.Built(), r.Now).end()
-		return reconcile.Result{RequeueAfter: r.state.forget(namespace, r.Now())}, nil
+		return reconcile.Result{RequeueAfter: r.state.forget(namespace, r.Now(), createdBy(current))}, nil
 	}
 	// Approve first, in every namespace that waits: the status is left to the pass after, which the change of an
 	// approved plan enqueues behind the others.

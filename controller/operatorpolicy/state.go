@@ -8,11 +8,12 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/rules"
 )
 
-// settleDelay is how long after a policy is deleted nothing is approved because no policy governs it: a Policy, Argo CD
-// and kubectl replace --force create it again within seconds (threat O15).
+// settleDelay is how long after a policy is deleted nothing is approved because no policy governs it: Argo CD and
+// kubectl replace --force create it again within seconds (threat O15). What a Policy creates is waited for.
 const settleDelay = 10 * time.Second
 
 // state is what the loop knows of namespaces between two reconciliations, for one term of leadership. The zero value is
@@ -30,9 +31,10 @@ type state struct {
 
 // namespaceState is the state of one namespace. Only one worker at a time reconciles a namespace.
 type namespaceState struct {
-	// policies were evaluated last; one that has moved since is still among them. lost is when one was last missing.
-	policies []types.NamespacedName
-	lost     time.Time
+	// policies were evaluated last; one that has moved since is still among them. lost is when one was last missing,
+	// gone are those that were.
+	policies, gone []types.NamespacedName
+	lost           time.Time
 	// held are the plans that are not approved, by UID.
 	held map[types.UID]hold
 	// removed are the stale plans that were deleted.
@@ -84,29 +86,48 @@ func (s *state) replace(namespace string, policies []*rules.OperatorPolicy, at t
 			n.lost = at
 		}
 	}
+	n.gone = append(n.gone, gone...)
 	return gone
 }
 
-// settles returns the time until the policies of a namespace count as what is wanted there; 0 if none was deleted
-// lately. A process that has just begun does not know.
-func (s *state) settles(namespace string, at time.Time) time.Duration {
+// settles returns the time until the policies of a namespace count as what is wanted there, and why they do not yet; 0
+// if none was deleted lately. A process that has just begun does not know. CreatedBy names what creates a policy again,
+// empty if nothing does: while something will, the time is never 0.
+func (s *state) settles(namespace string, at time.Time, createdBy func(types.NamespacedName) string) (after time.Duration, why string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	lost := s.get(namespace).lost
-	if lost.IsZero() {
-		lost = s.since
+	return s.unsettled(s.get(namespace), s.since, at, createdBy)
+}
+
+func (s *state) unsettled(n *namespaceState, since, at time.Time, createdBy func(types.NamespacedName) string) (after time.Duration, why string) {
+	n.gone = slices.DeleteFunc(n.gone, func(name types.NamespacedName) bool {
+		by := ""
+		if _, exists := s.evaluated[name]; !exists {
+			by = createdBy(name)
+		}
+		if by != "" {
+			why = "OperatorPolicy " + text.Name(name.String()) + " was deleted, and " + by + " creates it again"
+		}
+		return by == ""
+	})
+	if len(n.gone) > 0 {
+		return settleDelay, why
 	}
-	return max(0, settleDelay-at.Sub(lost))
+	lost := n.lost
+	if lost.IsZero() {
+		lost = since
+	}
+	return max(0, settleDelay-at.Sub(lost)), "a policy was deleted moments ago, and may be created again"
 }
 
 // forget drops the state of a namespace in which nothing is approved, once its policies have settled. After is the
 // delay until then.
-func (s *state) forget(namespace string, at time.Time) (after time.Duration) {
+func (s *state) forget(namespace string, at time.Time, createdBy func(types.NamespacedName) string) (after time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	lost := s.get(namespace).lost
-	if after = settleDelay - at.Sub(lost); after > 0 {
-		s.namespaces[namespace] = &namespaceState{lost: lost}
+	n := s.get(namespace)
+	if after, _ = s.unsettled(n, time.Time{}, at, createdBy); after > 0 {
+		s.namespaces[namespace] = &namespaceState{lost: n.lost, gone: n.gone}
 		return after
 	}
 	delete(s.namespaces, namespace)

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/opgate/opgate/rules"
 )
 
@@ -38,12 +40,14 @@ func TestKnownPolicies(t *testing.T) {
 		}
 	}
 	for _, namespace := range []string{"shop", "bank"} {
-		s.forget(namespace, time.Time{}.Add(settleDelay))
+		s.forget(namespace, time.Time{}.Add(settleDelay), byNothing)
 	}
 	if len(s.evaluated)+len(s.namespaces) > 0 {
 		t.Errorf("deleted policies are retained: %v, %v", s.evaluated, s.namespaces)
 	}
 }
+
+func byNothing(types.NamespacedName) string { return "" }
 
 // TestO15PolicyCreatedAgain: a deleted policy counts for some seconds, and so does one that a process that has just
 // begun does not know.
@@ -64,9 +68,45 @@ func TestO15PolicyCreatedAgain(t *testing.T) {
 		{after: 2 * time.Hour, want: 0},
 	} {
 		s.replace("shop", step.policies, start.Add(step.after))
-		if got := s.settles("shop", start.Add(step.after)); got != step.want {
+		if got, _ := s.settles("shop", start.Add(step.after), byNothing); got != step.want {
 			t.Errorf("after %s: it settles in %s, want %s", step.after, got, step.want)
 		}
+	}
+}
+
+// TestO15PolicyOfAPolicy: what a Policy creates again is waited for, however long that takes, until it is there or the
+// Policy does not want it any more.
+func TestO15PolicyOfAPolicy(t *testing.T) {
+	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	by := "Policy policies/app"
+	var s state
+	settles := func(after time.Duration, policies ...*rules.OperatorPolicy) (settled bool, why string) {
+		at = at.Add(after)
+		s.replace("shop", policies, at)
+		left, why := s.settles("shop", at, func(types.NamespacedName) string { return by })
+		return left == 0, why
+	}
+	a := &rules.OperatorPolicy{Namespace: "policies", Name: "a"}
+	settles(0, a)
+	if settled, _ := settles(time.Hour, a); !settled {
+		t.Error("a policy that is there is waited for")
+	}
+	for range 2 {
+		if settled, why := settles(time.Hour); settled || why != "OperatorPolicy policies/a was deleted, and Policy policies/app creates it again" {
+			t.Errorf("its policies have settled: %t, %q", settled, why)
+		}
+		if after := s.forget("shop", at, func(types.NamespacedName) string { return by }); after != settleDelay {
+			t.Errorf("it is forgotten in %s", after)
+		}
+	}
+	settles(time.Hour, a)
+	if settled, _ := settles(time.Hour, a); !settled {
+		t.Error("a policy that is there again is waited for")
+	}
+	settles(time.Hour)
+	by = ""
+	if settled, _ := settles(time.Hour); !settled {
+		t.Error("a policy is waited for that nothing creates")
 	}
 }
 
@@ -78,13 +118,13 @@ func TestForget(t *testing.T) {
 	s.replace("shop", []*rules.OperatorPolicy{{Namespace: "policies", Name: "a"}}, start)
 	s.namespace("shop").asked = "etcd"
 	s.replace("shop", nil, start.Add(time.Minute))
-	if after := s.forget("shop", start.Add(time.Minute+time.Second)); after != settleDelay-time.Second || s.namespace("shop").asked != "" {
+	if after := s.forget("shop", start.Add(time.Minute+time.Second), byNothing); after != settleDelay-time.Second || s.namespace("shop").asked != "" {
 		t.Errorf("it is forgotten in %s, and is %+v", after, s.namespace("shop"))
 	}
-	if left := s.settles("shop", start.Add(time.Minute+time.Second)); left != settleDelay-time.Second {
+	if left, _ := s.settles("shop", start.Add(time.Minute+time.Second), byNothing); left != settleDelay-time.Second {
 		t.Errorf("it settles in %s", left)
 	}
-	if after := s.forget("shop", start.Add(time.Minute+settleDelay)); after != 0 || len(s.namespaces) != 0 {
+	if after := s.forget("shop", start.Add(time.Minute+settleDelay), byNothing); after != 0 || len(s.namespaces) != 0 {
 		t.Errorf("it is forgotten in %s, and %v is kept", after, s.namespaces)
 	}
 }

@@ -68,6 +68,17 @@ func (g *Graph) Suspending(object Ref) (policy, waits string) {
 	return "", ""
 }
 
+// CreatedBy returns the Policy, as namespace/name, that creates an object again where it is missing; empty if none does.
+func (g *Graph) CreatedBy(object Ref) string {
+	for _, m := range g.producers(object) {
+		p, t := m.policy, &m.policy.Templates[m.template]
+		if t.Fault == "" && !p.Deleting && !p.Disabled && !p.Excluded {
+			return p.Namespace + "/" + p.Name
+		}
+	}
+	return ""
+}
+
 // maxWaits bounds what the sentence names.
 const maxWaits = 3
 

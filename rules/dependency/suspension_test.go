@@ -17,6 +17,35 @@ func guarded(t *testing.T, dependencies, reported, more string) *Policy {
 		"  dependencies: [{kind: Policy, namespace: shop, name: db, compliance: Compliant, reason: NotFound, templates: [guard]}]\n"))
 }
 
+// TestCreatedBy: a Policy creates what its templates are about, whether it waits or not, while it is in force.
+func TestCreatedBy(t *testing.T) {
+	guard := OperatorPolicyRef("shop", "guard")
+	for name, c := range map[string]struct {
+		change func(*Policy)
+		want   string
+	}{
+		"it waits":                    {change: func(*Policy) {}, want: "shop/app"},
+		"it waits for nothing":        {change: func(p *Policy) { p.Templates[0].Reported = p.Templates[0].Met }, want: "shop/app"},
+		"it is disabled":              {change: func(p *Policy) { p.Disabled = true }},
+		"it is being deleted":         {change: func(p *Policy) { p.Deleting = true }},
+		"its namespace is excluded":   {change: func(p *Policy) { p.Excluded = true }},
+		"the template has a fault":    {change: func(p *Policy) { p.Templates[0].Fault = "no name" }},
+		"the template cannot be read": {change: func(p *Policy) { p.Templates[0].Readable = false }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := guarded(t, on("Policy db"), `""`, "")
+			c.change(p)
+			g := NewGraph([]*Policy{p}, nil)
+			if got := g.CreatedBy(guard); got != c.want {
+				t.Errorf("it is created by %q, want %q", got, c.want)
+			}
+			if got := g.CreatedBy(OperatorPolicyRef("shop", "other")); got != "" {
+				t.Errorf("another one is created by %q", got)
+			}
+		})
+	}
+}
+
 // TestO15OrderCannotBeBypassed: the list of templates of a Policy and its status decide, nothing of the suspended
 // object does.
 func TestO15OrderCannotBeBypassed(t *testing.T) {
