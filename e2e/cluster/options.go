@@ -52,8 +52,8 @@ type Options struct {
 	// WebhookClient makes the API server authenticate to webhooks by a client certificate, of which WebhookClientCA is
 	// the CA.
 	WebhookClient bool
-	// AdmissionConfig is a file with an AdmissionConfiguration for the API server. It excludes Node and WebhookClient,
-	// which have their own.
+	// AdmissionConfig is a file with an AdmissionConfiguration for the API server, in place of those that Node and
+	// WebhookClient make.
 	AdmissionConfig string
 	// Audit makes the API server write an audit log of all requests of Opgate, and of the writes that Opgate judges.
 	Audit bool

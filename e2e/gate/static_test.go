@@ -23,8 +23,6 @@ import (
 	"github.com/opgate/opgate/rules/backstop"
 )
 
-const maintainer = "alice"
-
 // keptObjects are one object of each kind that static policies keep, and a merge patch that would weaken it.
 var keptObjects = []struct {
 	group, version, kind, namespace, name, patch string
@@ -55,51 +53,14 @@ var keptObjects = []struct {
 	{"apiextensions.k8s.io", "v1", "CustomResourceDefinition", "", "constraints.operators.coreos.com", `{"spec":{"names":{"shortNames":["other"]}}}`, ""},
 }
 
-// admissionConfiguration loads a directory's policies.
-const admissionConfiguration = `apiVersion: apiserver.config.k8s.io/v1
-kind: AdmissionConfiguration
-plugins:
-- name: ValidatingAdmissionPolicy
-  configuration: {apiVersion: apiserver.config.k8s.io/v1, kind: ValidatingAdmissionPolicyConfiguration, staticManifestsDir: %[1]s/validating}
-- name: MutatingAdmissionPolicy
-  configuration: {apiVersion: apiserver.config.k8s.io/v1, kind: MutatingAdmissionPolicyConfiguration, staticManifestsDir: %[1]s/mutating}
-`
-
 // TestStaticPolicies: what `opgate compile --static` writes, loaded by the API server from files, keeps Opgate's
 // installation from a member of system:masters, for whom there is no RBAC.
 func TestStaticPolicies(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
+	static := harness.NewStaticPolicies(t)
 	const namespace = cluster.ShopNamespace
 	policy := harness.OperatorPolicy(namespace)
-	loaded := []string{filepath.Join(dir, "validating", "opgate.yaml"), filepath.Join(dir, "mutating", "opgate.yaml")}
-	away := func() {
-		for _, file := range loaded {
-			if err := os.Remove(file); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	// An installation comes first: an installer updates what it has created.
-	for _, file := range loaded {
-		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-			t.Fatal(err)
-		}
-	}
-	configuration := filepath.Join(dir, "admission-configuration.yaml")
-	if err := os.WriteFile(configuration, fmt.Appendf(nil, admissionConfiguration, dir), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	e := harness.Start(t, cluster.Options{Audit: true, Log: os.Stderr, AdmissionConfig: configuration})
-	write := func(args ...string) {
-		t.Helper()
-		cmd := exec.CommandContext(t.Context(), harness.Opgate(t, e.Cluster), append([]string{"compile", "--static", dir, "--node-dir", dir, "--admission-config", configuration,
-			"--maintainer", maintainer, "-f", "-", "--olm-identity", "system:serviceaccount:" + cluster.OLMNamespace + ":" + harness.OLMAccount}, args...)...)
-		cmd.Stdin = strings.NewReader(harness.AsJSON(t, policy))
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
-	}
+	e := harness.Start(t, cluster.Options{Audit: true, Log: os.Stderr, AdmissionConfig: static.Configuration})
 	e.StartGate(t, cluster.GateOptions{WithoutBackstop: true})
 	config, err := e.RESTConfig(cluster.Admin)
 	if err != nil {
@@ -127,18 +88,8 @@ func TestStaticPolicies(t *testing.T) {
 		}
 	}
 
-	write()
-	inForce := func(want bool) {
-		t.Helper()
-		harness.Eventually(t, fmt.Sprintf("see the static policies in force: %t", want), func(ctx context.Context) error {
-			result, err := e.Kubectl(ctx, cluster.Admin, "", "delete", "clusterrole", "opgate-kept", "--dry-run=server")
-			if err == nil && (result.ExitCode != 0) != want {
-				err = errors.New(result.Stdout + result.Stderr)
-			}
-			return err
-		})
-	}
-	inForce(true)
+	static.Write(t, e, harness.AsJSON(t, policy))
+	static.WaitInForce(t, e, true)
 
 	t.Run("nothing is deleted or weakened", func(t *testing.T) {
 		for _, k := range keptObjects {
@@ -152,9 +103,9 @@ func TestStaticPolicies(t *testing.T) {
 			refused(t, k.kind+" "+k.name+" deleted", admin.Delete(t.Context(), u), "it cannot be deleted")
 			refused(t, k.kind+" "+k.name+" deleted in the foreground", admin.Delete(t.Context(), u, crclient.PropagationPolicy("Foreground")), "it cannot be deleted")
 			refused(t, k.kind+" "+k.name+" given an owner", admin.Patch(t.Context(), u, crclient.RawPatch(types.MergePatchType,
-				[]byte(`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"gone","uid":"1"}]}}`))), "only "+maintainer+" may change it")
+				[]byte(`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"gone","uid":"1"}]}}`))), "only "+harness.Maintainer+" may change it")
 			if k.patch != "" {
-				refused(t, k.kind+" "+k.name+" patched", admin.Patch(t.Context(), u, crclient.RawPatch(types.MergePatchType, []byte(k.patch))), "only "+maintainer+" may change it")
+				refused(t, k.kind+" "+k.name+" patched", admin.Patch(t.Context(), u, crclient.RawPatch(types.MergePatchType, []byte(k.patch))), "only "+harness.Maintainer+" may change it")
 			}
 			if err := admin.Patch(t.Context(), u, crclient.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"a":"b"}}}`))); err != nil {
 				t.Errorf("%s %s annotated: %v", k.kind, k.name, err)
@@ -189,7 +140,7 @@ func TestStaticPolicies(t *testing.T) {
 		}
 	})
 	t.Run("maintainers update, and delete nothing", func(t *testing.T) {
-		as := []string{"--as", maintainer, "--as-group", "system:masters"}
+		as := []string{"--as", harness.Maintainer, "--as-group", "system:masters"}
 		harness.Kubectl(t, e.Cluster, cluster.Admin, "", append([]string{"scale", "deployment", "opgate", "-n", cluster.OpgateNamespace, "--replicas=3"}, as...)...)
 		harness.WantRefused(t, e.Cluster, cluster.Admin, "", append([]string{"delete", "deployment", "opgate", "-n", cluster.OpgateNamespace}, as...), "it cannot be deleted")
 	})
@@ -222,7 +173,7 @@ func TestStaticPolicies(t *testing.T) {
 		if err := admin.Create(t.Context(), policy.DeepCopy()); err != nil {
 			t.Fatal(err)
 		}
-		write("--keep-policies")
+		static.Write(t, e, harness.AsJSON(t, policy), "--keep-policies")
 		harness.Eventually(t, "see policies kept", func(ctx context.Context) error {
 			result, err := e.Kubectl(ctx, cluster.Admin, "", append(slices.Clone(deleteAll), "--dry-run=server")...)
 			if err == nil && result.ExitCode == 0 {
@@ -230,14 +181,14 @@ func TestStaticPolicies(t *testing.T) {
 			}
 			return err
 		})
-		harness.WantRefused(t, e.Cluster, cluster.Admin, "", deleteAll, "is kept by files of the control plane: only "+maintainer+" may change or delete it")
+		harness.WantRefused(t, e.Cluster, cluster.Admin, "", deleteAll, "is kept by files of the control plane: only "+harness.Maintainer+" may change or delete it")
 		stored := e.Stored(t, policy)
 		refused(t, "an edit", admin.Patch(t.Context(), stored, crclient.RawPatch(types.MergePatchType, []byte(`{"spec":{"remediationAction":"inform"}}`))), "may change or delete it")
 	})
 	t.Run("a damaged file changes nothing", func(t *testing.T) {
 		// An edit in place empties the file first, and an empty set is a good one: files are replaced.
-		damaged := filepath.Join(dir, "damaged")
-		if err := errors.Join(os.WriteFile(damaged, []byte("kind: Nothing\n"), 0o600), os.Rename(damaged, loaded[0])); err != nil {
+		damaged := filepath.Join(t.TempDir(), "damaged")
+		if err := errors.Join(os.WriteFile(damaged, []byte("kind: Nothing\n"), 0o600), os.Rename(damaged, static.Loaded[0])); err != nil {
 			t.Fatal(err)
 		}
 		harness.Eventually(t, "see the API server count the failure", func(ctx context.Context) error {
@@ -249,11 +200,11 @@ func TestStaticPolicies(t *testing.T) {
 			}
 			return err
 		})
-		inForce(true)
+		static.WaitInForce(t, e, true)
 	})
 	t.Run("without the files everything is as ever", func(t *testing.T) {
-		away()
-		inForce(false)
+		static.Remove(t)
+		static.WaitInForce(t, e, false)
 		verified(t, e, "no static policies of Opgate are in force at the API server that answered")
 	})
 }

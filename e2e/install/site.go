@@ -52,7 +52,13 @@ type Site struct {
 // Start starts a cluster with a node that has the image of an Opgate that is built from this checkout.
 func Start(t *testing.T) *Site {
 	t.Helper()
-	e := harness.StartUnchecked(t, cluster.Options{Bare: true, Node: true, Audit: true, Log: os.Stderr})
+	return start(t, cluster.Options{})
+}
+
+func start(t *testing.T, opts cluster.Options) *Site {
+	t.Helper()
+	opts.Bare, opts.Node, opts.Audit, opts.Log = true, true, true, os.Stderr
+	e := harness.StartUnchecked(t, opts)
 	s := &Site{Env: e}
 	t.Cleanup(func() {
 		if t.Failed() {
