@@ -63,9 +63,9 @@ test: test-unit test-e2e ## Run everything that a change of the product can brea
 
 .PHONY: test-install
 test-install: ## Test packaging: chart, image, release, bundle, platforms, upgrades; and the harness and tools themselves
-	@echo "==> tests of the harness, the tools and the benchmarks, then installations; each of these is shown when it ends"
+	@echo "==> tests of the harness, the tools, the benchmarks and of distributions, then installations; each of these is shown when it ends"
 	@$(call with-assets,--olm --install) failed=; \
-		for module in e2e tools bench; do \
+		for module in e2e tools bench e2e/tools/distributions; do \
 			cd '$(CURDIR)'/"$$module"; \
 			$(GOTESTSUM) --format=pkgname -- $(FLAGS) $$(go list ./... | grep -v $(CLUSTERS:%=-e '/%$$')) || failed=yes; \
 		done; \

@@ -74,38 +74,38 @@ func TestO15PolicyCreatedAgain(t *testing.T) {
 	}
 }
 
-// TestO15PolicyOfAPolicy: what a Policy creates again is waited for, however long that takes, until it is there or the
+// TestO15PolicyOfAPolicy: what a Policy creates again is waited for, however long that takes, until it exists or the
 // Policy does not want it any more.
 func TestO15PolicyOfAPolicy(t *testing.T) {
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	by := "Policy policies/app"
 	var s state
-	settles := func(after time.Duration, policies ...*rules.OperatorPolicy) (settled bool, why string) {
+	evaluate := func(after time.Duration, policies ...*rules.OperatorPolicy) (done bool, why string) {
 		at = at.Add(after)
 		s.replace("shop", policies, at)
 		left, why := s.settles("shop", at, func(types.NamespacedName) string { return by })
 		return left == 0, why
 	}
 	a := &rules.OperatorPolicy{Namespace: "policies", Name: "a"}
-	settles(0, a)
-	if settled, _ := settles(time.Hour, a); !settled {
+	evaluate(0, a)
+	if done, _ := evaluate(time.Hour, a); !done {
 		t.Error("a policy that is there is waited for")
 	}
 	for range 2 {
-		if settled, why := settles(time.Hour); settled || why != "OperatorPolicy policies/a was deleted, and Policy policies/app creates it again" {
-			t.Errorf("its policies have settled: %t, %q", settled, why)
+		if done, why := evaluate(time.Hour); done || why != "OperatorPolicy policies/a was deleted, and Policy policies/app creates it again" {
+			t.Errorf("its policies have settled: %t, %q", done, why)
 		}
 		if after := s.forget("shop", at, func(types.NamespacedName) string { return by }); after != settleDelay {
 			t.Errorf("it is forgotten in %s", after)
 		}
 	}
-	settles(time.Hour, a)
-	if settled, _ := settles(time.Hour, a); !settled {
+	evaluate(time.Hour, a)
+	if done, _ := evaluate(time.Hour, a); !done {
 		t.Error("a policy that is there again is waited for")
 	}
-	settles(time.Hour)
+	evaluate(time.Hour)
 	by = ""
-	if settled, _ := settles(time.Hour); !settled {
+	if done, _ := evaluate(time.Hour); !done {
 		t.Error("a policy is waited for that nothing creates")
 	}
 }

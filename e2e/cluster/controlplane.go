@@ -93,7 +93,8 @@ func startControlPlane(ctx context.Context, bin assets.Assets, dir string, addre
 		server.Configure().Set("admission-control-config-file", config)
 	}
 	if opts.AdmissionConfig != "" {
-		server.Configure().Set("admission-control-config-file", opts.AdmissionConfig)
+		server.Configure().Set("admission-control-config-file", opts.AdmissionConfig).
+			Append("feature-gates", "ManifestBasedAdmissionControlConfig=true") // before Kubernetes 1.37 it is off by default
 	}
 	if opts.Audit {
 		policy, err := writeAuditPolicy(dir)

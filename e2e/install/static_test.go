@@ -58,7 +58,7 @@ func TestStaticInstall(t *testing.T) {
 	s.WantNothingForbidden(t)
 	t.Run("it is removed without the files", func(t *testing.T) {
 		uninstall := []string{"uninstall", "opgate", "--namespace", cluster.OpgateNamespace, "--timeout", helmTimeout, "--wait"}
-		s.wantHelmRefused(t, "failed to delete release", uninstall...) // Helm says no more
+		s.wantHelmRefused(t, "failed to delete release", uninstall...) // all that Helm prints
 		s.WantGate(t, namespace)
 		static.Remove(t)
 		static.WaitInForce(t, s.Env, false)

@@ -19,7 +19,7 @@ func guarded(t *testing.T, dependencies, reported, more string) *Policy {
 
 // TestCreatedBy: a Policy creates what its templates are about, whether it waits or not, while it is in force.
 func TestCreatedBy(t *testing.T) {
-	guard := OperatorPolicyRef("shop", "guard")
+	ref := OperatorPolicyRef("shop", "guard")
 	for name, c := range map[string]struct {
 		change func(*Policy)
 		want   string
@@ -36,7 +36,7 @@ func TestCreatedBy(t *testing.T) {
 			p := guarded(t, on("Policy db"), `""`, "")
 			c.change(p)
 			g := NewGraph([]*Policy{p}, nil)
-			if got := g.CreatedBy(guard); got != c.want {
+			if got := g.CreatedBy(ref); got != c.want {
 				t.Errorf("it is created by %q, want %q", got, c.want)
 			}
 			if got := g.CreatedBy(OperatorPolicyRef("shop", "other")); got != "" {
