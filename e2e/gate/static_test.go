@@ -2,6 +2,7 @@ package gate
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -101,10 +102,16 @@ func TestStaticPolicies(t *testing.T) {
 			}
 			before := u.DeepCopy()
 			refused(t, k.kind+" "+k.name+" deleted", admin.Delete(t.Context(), u), "it cannot be deleted")
-			refused(t, k.kind+" "+k.name+" deleted in the foreground", admin.Delete(t.Context(), u, crclient.PropagationPolicy("Foreground")), "it cannot be deleted")
+			for _, propagation := range []crclient.PropagationPolicy{"Foreground", "Background", "Orphan"} {
+				refused(t, k.kind+" "+k.name+" deleted, "+string(propagation), admin.Delete(t.Context(), u, propagation), "it cannot be deleted")
+			}
+			if k.kind != "Namespace" { // which are not deleted as a collection
+				refused(t, k.kind+" "+k.name+" deleted with all others", admin.DeleteAllOf(t.Context(), u.DeepCopy(), crclient.InNamespace(k.namespace), crclient.DryRunAll), "it cannot be deleted")
+			}
 			refused(t, k.kind+" "+k.name+" given an owner", admin.Patch(t.Context(), u, crclient.RawPatch(types.MergePatchType,
 				[]byte(`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"gone","uid":"1"}]}}`))), "only "+harness.Maintainer+" may change it")
 			if k.patch != "" {
+				refused(t, k.kind+" "+k.name+" replaced", admin.Update(t.Context(), weakened(t, u, k.patch)), "only "+harness.Maintainer+" may change it")
 				refused(t, k.kind+" "+k.name+" patched", admin.Patch(t.Context(), u, crclient.RawPatch(types.MergePatchType, []byte(k.patch))), "only "+harness.Maintainer+" may change it")
 			}
 			if err := admin.Patch(t.Context(), u, crclient.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"a":"b"}}}`))); err != nil {
@@ -207,6 +214,16 @@ func TestStaticPolicies(t *testing.T) {
 		static.WaitInForce(t, e, false)
 		verified(t, e, "no static policies of Opgate are in force at the API server that answered")
 	})
+}
+
+// weakened returns an object with a merge patch.
+func weakened(t *testing.T, u *unstructured.Unstructured, patch string) *unstructured.Unstructured {
+	t.Helper()
+	var changes map[string]any
+	if err := json.Unmarshal([]byte(patch), &changes); err != nil {
+		t.Fatal(err)
+	}
+	return &unstructured.Unstructured{Object: harness.MergePatch(u.DeepCopy().Object, changes).(map[string]any)}
 }
 
 // verified wants something in the output of `opgate verify --static`.
