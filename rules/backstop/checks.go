@@ -1,6 +1,7 @@
 package backstop
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/opgate/opgate/olm"
@@ -45,13 +46,11 @@ func candidates(pairs string) string {
 var version = member("c[2]", "version")
 
 // refuses is an expression that reports whether row r refuses candidate c.
-func (p *program) refuses(plan bool) string {
+func (p *program) refuses() string {
 	const named = "('" + prefixName + "' + c[0]) in r"
 	// What most rows say comes first.
-	e := "r[1].startsWith('" + checkAllow + "') ? !(" + named + ") : r[1] == '" + checkUnreadable + "' || r[1] == '" + checkForbidAll + "'"
-	if plan {
-		e += " || r[1] == '" + checkPending + "'" // a ClusterServiceVersion that is written now waits for nothing
-	}
+	e := "r[1].startsWith('" + checkAllow + "') ? !(" + named + ") : r[1] == '" + checkUnreadable + "' || r[1] == '" + checkForbidAll + "'" +
+		" || r[1] == '" + checkPending + "' && !(" + onCSV + ")" // one that is written now waits for nothing
 	e += " || r[1].startsWith('" + checkForbid + "') && " + named
 	if p.in.Features.Semver {
 		e += " || r[1].startsWith('" + checkAllowIn + "') && !(" + named + ") && ![" + version + "].exists(s, " + inRange + ")" +
@@ -69,14 +68,50 @@ func (p *program) about(pkg string) string {
 	return "r[0] == " + pkg
 }
 
-// offends is an expression that reports whether a policy refuses candidate c.
-func (p *program) offends(plan bool) string {
-	return "variables.rules.exists(r, " + p.refuses(plan) + ")"
+// inPlan is an expression for the pairs of which the candidates of a plan are made: one or two for each
+// ClusterServiceVersion.
+const inPlan = "(variables.inLookups + variables.inSteps)"
+
+// addCandidates adds the variables about candidates, of a plan or the one that a ClusterServiceVersion is.
+func (p *program) addCandidates() {
+	// Each of the two may cost most of what one expression may cost.
+	p.set("inLookups", lookups+".map(l, [string(l.?identifier.orValue('')), "+described("string(l.?properties.orValue(''))")+"])")
+	p.set("inSteps", csvSteps+".map(s, [string(s.resource.?name.orValue('')), "+
+		describedInManifest("string(s.resource.?manifest.orValue(''))")+"])")
+	// A copy runs nothing, so a write that makes something else of it installs the operator.
+	p.set("installs", "!"+update+" || "+copiedFrom("oldObject")+" != '' && "+copiedFrom("oldObject")+" != "+copiedFrom("object"))
+	packageBefore := member(described(propertiesOf("oldObject")), "packageName")
+	p.set("offending", p.offending("("+onCSV+" ? "+self("object")+" : "+inPlan+")",
+		".filter(c, !("+onCSV+") || "+installs+" || "+packageBefore+" != '' && "+packageBefore+" != c[1])"))
+	p.set("reasons", p.reasons())
 }
 
-// reasons is an expression for why the policies refuse candidate c.
-func (p *program) reasons(plan bool) string {
-	return "variables.rules.filter(r, " + p.refuses(plan) + ").map(r, " + p.reason() + ").join('; ')"
+// anyOffending is an expression that reports whether a policy refuses any candidate.
+const anyOffending = "size(variables.offending) > 0"
+
+// offends is anyOffending for a plan, without variables.
+func (p *program) offends() string {
+	return candidates(inPlan) + ".exists(c, variables.rules.exists(r, " + p.refuses() + "))"
+}
+
+// offending is an expression for those of some candidates that a policy refuses, each as a pair of lists: of the
+// candidate, and of the rows that refuse it. All that is said of
+// them is made of it: the API server takes long to check the types of what compares candidates with rows.
+func (p *program) offending(pairs, counts string) string {
+	return candidates(pairs) + counts + ".map(c, [[c], variables.rules.filter(r, " + p.refuses() + ")]).filter(o, size(o[1]) > 0)"
+}
+
+// reasons is an expression for why the first offending candidates are refused, and the number of the others.
+func (p *program) reasons() string {
+	first := "["
+	for i := range maxShown {
+		if i > 0 {
+			first += ", "
+		}
+		first += fmt.Sprintf("variables.offending[?%d]", i)
+	}
+	return first + "].filter(o, o.hasValue()).map(o, o.value()).map(o, o[1].map(r, o[0].map(c, " + p.reason() + ")[0]).join('; ')).join('; ') + " +
+		fmt.Sprintf("(size(variables.offending) > %d ? '; and ' + string(size(variables.offending) - %d) + ' more' : '')", maxShown, maxShown)
 }
 
 // reason is an expression for why row r refuses candidate c, in the words of the gate. What several of its parts need

@@ -5,29 +5,26 @@ import (
 	"github.com/opgate/opgate/rules"
 )
 
+// installs is an expression that reports whether a write of a ClusterServiceVersion installs an operator.
+const installs = "variables.installs"
+
 // addCSVs adds the rules on ClusterServiceVersions that others than OLM write. They are judged by their own properties,
 // which have to name the package in a form that can be read here (threat O41). What OLM itself writes as a step of a
 // plan is left to the gate: the plan was judged when it was approved, or overridden.
 func (p *program) addCSVs() {
 	byOthers := governed + " && request.userInfo.username != " + quote(p.in.Opgate)
-	// A copy runs nothing, so a write that makes something else of it installs the operator.
-	p.set("installs", "!"+update+" || "+copiedFrom("oldObject")+" != '' && "+copiedFrom("oldObject")+" != "+copiedFrom("object"))
 	// An update is judged if it only changes the properties: with another spec, it may restore what a plan brought.
 	p.set("redescribes", update+" && !variables.installs && "+propertiesOf("object")+" != "+propertiesOf("oldObject")+
 		" && object.?spec == oldObject.?spec")
-	const installs, redescribes = "variables.installs", "variables.redescribes"
-	packageBefore := member(described(propertiesOf("oldObject")), "packageName")
+	const redescribes = "variables.redescribes"
 	p.set("described", candidates(self("oldObject"))+".filter(c, variables.rules.exists(r, "+p.about("c[1]")+"))")
-	p.set("offendingCSV", candidates(self("object"))+".filter(c, ("+installs+" || "+packageBefore+" != '' && "+packageBefore+" != c[1]) && "+
-		p.offends(false)+")")
-	p.set("reasonsCSV", "variables.offendingCSV.map(c, "+p.reasons(false)+").join('; ')")
 	const object = "'clusterserviceversion ' + variables.name + ': ' + "
 	byStep := installs + " && " + p.stepAccount() + " || variables.olm"
 	p.refuse(onCSV, refusal{
 		id:       rules.RuleBundleVersion,
-		when:     "(" + installs + " || " + redescribes + ") && " + byOthers + " && size(variables.offendingCSV) > 0",
+		when:     "(" + installs + " || " + redescribes + ") && " + byOthers + " && " + anyOffending,
 		except:   byStep,
-		message:  object + "variables.reasonsCSV",
+		message:  object + "variables.reasons",
 		fallback: "this ClusterServiceVersion is not one that a policy allows",
 	}, refusal{
 		id:     rules.RuleCSVFrozen,

@@ -3,6 +3,7 @@ package backstop
 import (
 	"fmt"
 	"regexp"
+	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 )
@@ -36,7 +37,8 @@ func (p *program) matchConditions() []admissionv1.MatchCondition {
 	}
 	rows := inline(values["variables.rules"], values)
 	values["variables.rules"] = "rules"
-	expression := fmt.Sprintf("!(%s) || %s || [%s].exists(rules, %s)", onPlan, large, rows, inline(anyOf(p.refusals[onPlan]), values))
+	refused := strings.ReplaceAll(anyOf(p.refusals[onPlan]), anyOffending, p.offends())
+	expression := fmt.Sprintf("!(%s) || %s || [%s].exists(rules, %s)", onPlan, large, rows, inline(refused, values))
 	if len(expression) > maxCondition {
 		return nil
 	}

@@ -21,8 +21,7 @@ func reasonOf(object string) string {
 // addOverride adds break-glass, as the gate has it: the reason comes with the approval, and the user has the verb
 // override on every policy that refuses. What the gate alone refuses is left to it.
 func (p *program) addOverride() {
-	p.set("refusingRows", "variables.rules.filter(r, variables.offending.exists(c, "+p.refuses(true)+"))")
-	p.set("refusing", "variables.rules.filter(r, r[3] == '*' && variables.refusingRows.exists(q, q[2] == r[2])).map(r, r[2])")
+	p.set("refusing", "variables.rules.filter(r, r[3] == '*' && variables.offending.exists(o, o[1].exists(q, q[2] == r[2]))).map(r, r[2])")
 	rights := fmt.Sprintf("size(variables.refusing) <= %d", maxPolicies)
 	for i := 0; i < maxPolicies; i += 2 {
 		name := fmt.Sprintf("right%d", i/2)

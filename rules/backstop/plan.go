@@ -47,7 +47,7 @@ var isUnfinished = fmt.Sprintf("%s in ['', '%s'] || [[%s, size(%s), size(%s)]].e
 
 // addPlans adds the rules on InstallPlans, judged as the gate judges them: by what is stored, which OLM has written.
 func (p *program) addPlans() {
-	p.addPlanVariables()
+	p.set("unfinished", isUnfinished)
 	p.addOverride()
 	p.refuse(onPlan, refusal{
 		id:     rules.RulePlanCreate,
@@ -63,7 +63,7 @@ func (p *program) addPlans() {
 		message: aboutPlan + "'annotation " + rules.OverrideReasonAnnotation + " is not allowed here (" + string(rules.RulePlanOverrideReason) +
 			"): give it together with spec.approved, and only where the approval is refused without it'",
 		fallback: "annotation " + rules.OverrideReasonAnnotation + " is not allowed here",
-	}, frozen(frozenSpec, ""),
+	}, frozen(changesSpec, frozenSpec, ""),
 		unfinished(approves, ""),
 		offending(approves, overrideAsked+" && variables.mayOverride", "("+overrideAsked+
 			" ? '; the override needs the verb override on operatorpolicies ' + variables.refusing.join(', ') : '')"))
@@ -72,7 +72,7 @@ func (p *program) addPlans() {
 	repeats := oldPhase + " == '" + olm.PhaseFailed + "' && " + newPhase + " == '" + olm.PhaseInstalling +
 		"' && request.userInfo.username == " + quote(p.in.Opgate)
 	p.set("frozen", frozenStatus)
-	p.refuse(onPlanStatus, frozen("variables.frozen", "variables.olm"), unfinished(starts, "variables.olm"), offending(starts, "variables.olm", "''"),
+	p.refuse(onPlanStatus, frozen("size(variables.frozen) > 0", "variables.frozen", "variables.olm"), unfinished(starts, "variables.olm"), offending(starts, "variables.olm", "''"),
 		refusal{
 			id:     rules.RulePlanStatusPhase,
 			when:   changesPhase + " && !" + starts,
@@ -85,11 +85,12 @@ func (p *program) addPlans() {
 
 const aboutPlan = "'installplan ' + variables.name + ': ' + "
 
-// frozen refuses changes of fields; fields is an expression for the paths of those that are changed.
-func frozen(fields, except string) refusal {
+// frozen refuses changes of fields; changes is an expression that reports whether there are any, fields one for their
+// paths.
+func frozen(changes, fields, except string) refusal {
 	return refusal{
 		id:     rules.RulePlanFrozen,
-		when:   update + " && size(" + fields + ") > 0 && " + governed,
+		when:   update + " && " + changes + " && " + governed,
 		except: except,
 		message: aboutPlan + "'changing ' + (" + fields + ").join(', ') + ' is not allowed' + " + by("variables.first", rules.RulePlanFrozen) +
 			" + 'what a plan holds is what was judged; OLM writes a new plan when there is something new'",
@@ -111,44 +112,25 @@ func unfinished(starts, except string) refusal {
 }
 
 // offending refuses to start a plan that holds what no policy allows; more is an expression for the end of the message.
+// It follows unfinished, without which it would be evaluated for plans that are too large.
 func offending(starts, except, more string) refusal {
 	return refusal{
 		id:       rules.RuleBundleVersion,
 		guard:    starts,
-		when:     "!variables.unfinished && size(variables.offending) > 0",
+		when:     anyOffending,
 		except:   except,
 		message:  aboutPlan + "variables.reasons + " + more,
 		fallback: "the plan holds what no policy allows",
 	}
 }
 
-// offendingText is an expression for the reasons of the first offending candidates, and the number of the others.
-func (p *program) offendingText() string {
-	first := "["
-	for i := range maxShown {
-		if i > 0 {
-			first += ", "
-		}
-		first += fmt.Sprintf("variables.offending[?%d]", i)
-	}
-	return first + "].filter(o, o.hasValue()).map(o, o.value()).map(c, " + p.reasons(true) + ").join('; ') + " +
-		fmt.Sprintf("(size(variables.offending) > %d ? '; and ' + string(size(variables.offending) - %d) + ' more' : '')", maxShown, maxShown)
-}
-
-func (p *program) addPlanVariables() {
-	p.set("unfinished", isUnfinished)
-	// Each of the two may cost most of what one expression may cost.
-	p.set("inLookups", lookups+".map(l, [string(l.?identifier.orValue('')), "+described("string(l.?properties.orValue(''))")+"])")
-	p.set("inSteps", csvSteps+".map(s, [string(s.resource.?name.orValue('')), "+
-		describedInManifest("string(s.resource.?manifest.orValue(''))")+"])")
-	p.set("offending", candidates("(variables.inLookups + variables.inSteps)")+".filter(c, "+p.offends(true)+")")
-	p.set("reasons", p.offendingText())
-}
-
 // frozenSpec and frozenStatus are expressions for the fields that a write changes although they are what was judged.
+// changesSpec reports whether it changes those of the spec: it is evaluated for each write.
 var (
 	frozenSpec = changed("spec.clusterServiceVersionNames", "[]") + " + " + changed("spec.approval", "''") + " + " +
 		changed("spec.generation", "0")
+
+	changesSpec = specOf("object") + " != " + specOf("oldObject")
 
 	frozenStatus = changedList("status.bundleLookups", "l", []string{"path", "identifier", "replaces", "catalogSourceRef.?namespace",
 		"catalogSourceRef.?name", "properties"}) + " + " + changedList("status.plan", "s", []string{"resolving", "status", "resource.?group",
@@ -159,6 +141,11 @@ var (
 	// changedInstalled compares when OLM completed the plan.
 	changedInstalled = "(" + installed("object") + " != " + installed("oldObject") + " ? ['status.conditions'] : [])"
 )
+
+func specOf(object string) string {
+	return "[" + optional(object, "spec.clusterServiceVersionNames", "[]") + ", " + optional(object, "spec.approval", "''") + ", " +
+		optional(object, "spec.generation", "0") + "]"
+}
 
 // changed is an expression for a list of the path of a field if a write changes it; missing is what a missing field
 // means.

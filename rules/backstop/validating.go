@@ -67,6 +67,7 @@ func (in *Input) validating(t *table) (*admissionv1.ValidatingAdmissionPolicy, *
 		refusals: map[string][]refusal{}}
 	p.variables = slices.Concat(p.rows.variables, p.data.variables)
 	p.addRequest()
+	p.addCandidates()
 	p.addPlans()
 	p.addCSVs()
 	p.addSubscriptions()
@@ -92,7 +93,7 @@ func (in *Input) validating(t *table) (*admissionv1.ValidatingAdmissionPolicy, *
 			AuditAnnotations: []admissionv1.AuditAnnotation{{Key: OverrideAnnotation,
 				// Audit annotations cannot ask for rights. The event tells by its response whether the override was
 				// accepted.
-				ValueExpression: onPlan + " && " + overrideAsked + " && size(variables.offending) > 0 ? 'override of ' + " +
+				ValueExpression: onPlan + " && " + overrideAsked + " && " + anyOffending + " ? 'override of ' + " +
 					"variables.refusing.join(', ') + ' with reason ' + strings.quote(" + reason + ") : ''"}},
 		},
 	}
