@@ -218,3 +218,31 @@ func TestDocument(t *testing.T) {
 		t.Errorf("docs/check.md does not show what the command prints:\n%s", out)
 	}
 }
+
+// TestMarkdownSize: what is written for a comment fits into one of GitHub, whatever a repository holds, says how much is
+// left out, and shows refusals first (65,536 characters, which the API counts after decoding).
+func TestMarkdownSize(t *testing.T) {
+	long := strings.Repeat("|<_*", 1000)
+	hostile := policyText + "---\n" + strings.Replace(forbidden, "channel: ", "channel: \""+long+"\" #", 1)
+	for name, data := range map[string][]byte{
+		"many objects": many(20_000), "long values": []byte(hostile), "long names": bytes.Repeat([]byte("---\n"+
+			"apiVersion: operators.coreos.com/v1alpha1\nkind: Other"+strings.Repeat("x", 50_000)+"\nmetadata: {name: a}\n"), 5),
+	} {
+		out, stderr, code := run(data, "-o", "markdown")
+		if code > exitRefused || len(out) > 65_536 || len(out) == 0 {
+			t.Errorf("%s: exit code %d, %d bytes: %.300s", name, code, len(out), stderr)
+		}
+		for line := range strings.Lines(out) {
+			if strings.HasPrefix(line, "|") && strings.Count(line, " | ") != 3 && !strings.HasPrefix(line, "|-") && !strings.HasPrefix(line, "| | ") {
+				t.Errorf("%s: a row is cut within: %.300s", name, line)
+			}
+		}
+		if name != "many objects" {
+			continue
+		}
+		left := regexp.MustCompile(`\n(\d+) of 12000 rows are left out, for the limit of comments, (\d+) of them refused or held: `).FindStringSubmatch(out)
+		if left == nil || strings.Contains(out, "| Allow |") || strings.Count(out, "| Deny |") == 0 {
+			t.Errorf("%s: %.600s", name, out)
+		}
+	}
+}

@@ -142,6 +142,9 @@ func (in *Input) found(names []string, name string) bool {
 	return !in.options.Strict && !slices.ContainsFunc(names, func(other string) bool { return filepath.ToSlash(filepath.Clean(other)) == name })
 }
 
+// Fault records what is wrong at a place, which makes the input unusable.
+func (in *Input) Fault(at Place, text string) { in.problems = append(in.problems, Problem{at, text}) }
+
 // fault records problems, those of what is harmless as warnings.
 func (in *Input) fault(problems ...Problem) {
 	for _, p := range problems {
