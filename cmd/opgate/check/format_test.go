@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -163,6 +164,60 @@ func write(t *testing.T, path, text string) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestFirstPullRequest follows docs/check.md from an empty directory: the files that it shows, the commands, and what these
+// print.
+func TestFirstPullRequest(t *testing.T) {
+	document, err := os.ReadFile("../../../docs/check.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	action, err := os.ReadFile("../../../action.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ := strings.Cut(string(document), "\n## From an empty directory")
+	text, _, _ = strings.Cut(text, "\n## ")
+	t.Chdir(t.TempDir())
+	for _, file := range regexp.MustCompile("(?s)in `([^`\n]+)`:\n\n```yaml\n(.*?)```").FindAllStringSubmatch(text, -1) {
+		if err := os.MkdirAll(filepath.Dir(file[1]), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		write(t, file[1], file[2])
+	}
+	code, commands := 0, 0
+	for _, block := range regexp.MustCompile("(?s)```console\n(.*?)```").FindAllStringSubmatch(text, -1) {
+		for step := range strings.SplitSeq(strings.TrimPrefix(block[1], "$ "), "\n$ ") {
+			command, want, _ := strings.Cut(step, "\n")
+			commands++
+			args := strings.Fields(command)
+			if args[0] != "opgate" {
+				if out, err := exec.CommandContext(t.Context(), args[0], args[1:]...).CombinedOutput(); err != nil { //nolint:gosec // of the document
+					t.Fatalf("%s: %v\n%s", command, err, out)
+				}
+				continue
+			}
+			cmd := Command(time.Now)
+			var out bytes.Buffer
+			cmd.SetOut(&out)
+			cmd.SetErr(io.Discard)
+			cmd.SetArgs(args[2:])
+			code = 0
+			if failed, ok := errors.AsType[*cli.ExitError](cmd.Execute()); ok {
+				code = failed.Code
+			}
+			if out.String() != want {
+				t.Errorf("%s prints\n%s\nthe document shows\n%s", command, out.String(), want)
+			}
+		}
+	}
+	if commands != 3 || code != exitRefused {
+		t.Errorf("%d commands, the last exits with %d", commands, code)
+	}
+	if !strings.Contains(string(action), "default: --only=refused") || !strings.Contains(string(action), "-o github") {
+		t.Error("the last command is not the one of the action")
 	}
 }
 

@@ -119,7 +119,7 @@ func Gather(names []string, stdin io.Reader, o Options) (*Input, error) {
 	for _, p := range problems {
 		g.harmless[p.File] = g.found(names, p.File) && !slices.ContainsFunc(slices.Concat(slices.Collect(maps.Values(found))...), func(file string) bool {
 			data, err := readFile(file)
-			return strings.HasPrefix(file, p.File+"/") && (err != nil || concerning(data))
+			return strings.HasPrefix(file, p.File+"/") && (err != nil || concerning(generator.ReplaceAll(data, nil)))
 		})
 		g.fault(p)
 	}
@@ -163,6 +163,10 @@ func (in *Input) fault(problems ...Problem) {
 // group or a kind that is judged, or what parsers decode into one.
 var concern = regexp.MustCompile(`open-cluster-management\.io|operators\.coreos\.com|olm\.operatorframework\.io|OperatorPolicy|PolicySet|Subscription|` +
 	`InstallPlan|CatalogSource|OperatorGroup|ClusterServiceVersion|\\[uUx\r\n]|\\[^\x00-\x7f]|binary|![^\s]*%|(?m:^%TAG)`)
+
+// generator is the head of the configuration of a plugin of kustomize, which every generator of Policies has, whatever
+// it makes.
+var generator = regexp.MustCompile(`(?m)^apiVersion: policy\.open-cluster-management\.io/v1\r?\nkind: PolicyGenerator\r?$`)
 
 // concerning reports whether a text may be the gate's business. UTF-16 is ASCII with zeros, which parsers of YAML read.
 func concerning(data []byte) bool { return concern.Match(bytes.ReplaceAll(data, []byte{0}, nil)) }
