@@ -238,7 +238,7 @@ func (o *options) validate() error {
 	case len(o.named()) == 0 && !o.cluster:
 		return self.Usage("no input: name files, directories or -")
 	case !o.cluster && o.kubeconfig != cli.Kubeconfig{}:
-		return self.Usage("--kubeconfig and --context are for --cluster, which is missing")
+		return self.Usage("--kubeconfig, --context, --user, --as and --request-timeout are for --cluster, which is missing")
 	case o.cluster && o.versions != versions{}:
 		return self.Usage("the versions are those of the cluster: leave out --kubernetes-version and --openshift-version with --cluster")
 	case o.only != "" && o.only != onlyRefused:

@@ -41,8 +41,6 @@ type Options struct {
 	Overlays []Pairing
 	// Config is the path of the configuration that was read, which is no manifest.
 	Config string
-	// Plain builds no kustomization, and takes all of the input for that of one cluster.
-	Plain bool
 	// Strict skips nothing, takes every document for an object, and makes faults of warnings. Default: repositories have
 	// others, which are counted.
 	Strict bool
