@@ -212,7 +212,8 @@ func Command(now func() time.Time) *cobra.Command {
 		"configuration to use, as that of the base branch (default: .opgate.yaml, if there is one)")
 	flags.BoolVar(&o.strict, "strict", false, "skip nothing, take every document for an object, and make faults of warnings about the input")
 	flags.BoolVar(&o.noInline, "no-inline", false, "take no notice of comments in files that set warnings aside")
-	flags.StringVar(&o.failOn, "fail-on", "", "warning exits with 1 if there is a warning on an object, too (default: refusals and holds)")
+	flags.StringVar(&o.failOn, "fail-on", "",
+		"warning exits with 1 if there is a warning on an object, too (default: refusals and holds)")
 	cli.NamespaceVar(flags, &o.namespace, "objects")
 	flags.StringVar(&o.approvalMode, "approval-mode", string(rules.MutateApproval),
 		"action on a wrong installPlanApproval: mutate or deny")

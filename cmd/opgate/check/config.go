@@ -62,7 +62,8 @@ func (o *options) configure() error {
 		decoder := yamltree.NewDecoder(bytes.NewReader(data))
 		decoder.KnownFields(true)
 		if err := decoder.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
-			return self.Unusable("%s: %s; the fields are exclude, ignore, kubernetesVersion, openshiftVersion, overlays and paths", file, worded(err))
+			return self.Unusable("%s: %s; the fields are exclude, ignore, kubernetesVersion, openshiftVersion, overlays and paths",
+				file, worded(err))
 		}
 		if err := decoder.Decode(&yamltree.Node{}); !errors.Is(err, io.EOF) {
 			return self.Unusable("%s: there is more than one document", file)
@@ -113,7 +114,8 @@ func (c *configured) read(file string, from *config) error {
 	}
 	for i := range from.Ignore {
 		n, entry := &from.Ignore[i], struct{ Rule, Object, Until, Reason string }{}
-		if err := n.Decode(&entry); err != nil || entry.Object == "" || n.Kind != yamltree.MappingNode || len(n.Content) != 8 {
+		err := n.Decode(&entry)
+		if err != nil || entry.Object == "" || n.Kind != yamltree.MappingNode || len(n.Content) != 8 { // keys and values
 			return self.Unusable("%s: line %d: what is ignored has a rule, an object, until and a reason", file, n.Line)
 		}
 		c.ignore = append(c.ignore, &ignore{at: manifests.Place{File: file, Line: n.Line}, rule: rules.RuleID(entry.Rule),

@@ -68,14 +68,15 @@ type ignores struct {
 	inline     bool
 	now        time.Time
 	known      map[manifests.Place]*ignore
-	// used are those that set something aside, refused those of a rule that refuses or holds the object.
-	used, refused map[*ignore]bool
-	set           []manifests.Note
+	// met are those whose object is in the input, used those that set something aside, refused those of a rule that refuses
+	// or holds the object.
+	met, used, refused map[*ignore]bool
+	set                []manifests.Note
 }
 
 func (o *options) newIgnores() *ignores {
 	return &ignores{configured: o.configured.ignore, inline: !o.noInline, now: o.now, known: map[manifests.Place]*ignore{},
-		used: map[*ignore]bool{}, refused: map[*ignore]bool{}}
+		met: map[*ignore]bool{}, used: map[*ignore]bool{}, refused: map[*ignore]bool{}}
 }
 
 // about returns what is ignored on an object. Faults make the input unusable.
@@ -113,6 +114,7 @@ func (s *ignores) check(i *ignore, fault string, in *manifests.Input) bool {
 // apply sets warnings of a judgement aside.
 func (s *ignores) apply(j *judgement, in *manifests.Input) {
 	for _, i := range s.about(j, in) {
+		s.met[i] = true
 		for _, w := range inspect.Warnings(&j.Verdict) {
 			if w.Rule == i.rule && !slices.ContainsFunc(j.aside, func(other suppression) bool { return other.Warning == w }) {
 				j.aside = append(j.aside, suppression{w, i})
@@ -138,9 +140,11 @@ func (s *ignores) notes() (notes []manifests.Note) {
 		switch {
 		case s.refused[i]:
 			notes = append(notes, manifests.Note{Warning: true, Place: i.at, Text: fmt.Sprintf(
-				"%s: %s refuses or holds here, which only the policy can change: a comment and a configuration set aside warnings alone", i.at.Short(), i.rule)})
-		case !s.used[i]:
-			notes = append(notes, manifests.Note{Warning: true, Place: i.at, Text: fmt.Sprintf("%s: ignores %s, which warns of nothing here: remove it", i.at.Short(), i.rule)})
+				"%s: %s refuses or holds here, which only the policy can change: a comment and a configuration set aside warnings alone",
+				i.at.Short(), i.rule)})
+		case s.met[i] && !s.used[i]:
+			notes = append(notes, manifests.Note{Warning: true, Place: i.at, Text: fmt.Sprintf(
+				"%s: ignores %s, which warns of nothing here: remove it", i.at.Short(), i.rule)})
 		}
 	}
 	slices.SortStableFunc(notes, func(a, b manifests.Note) int {

@@ -12,8 +12,8 @@ import (
 	"github.com/opgate/opgate/rules"
 )
 
-// Sizes in bytes of what is printed for a comment. GitHub takes comments of 65,536 characters; the limits leave room for what
-// a pipeline adds.
+// Sizes in bytes of what is printed for a comment. GitHub takes comments of 65,536 characters; the limits leave room for
+// what a pipeline adds.
 const (
 	maxComment = 63 << 10
 	// maxNotesText is the share of notes, maxMarkdownRow that of one row or note: one of a hostile file hides no other.
