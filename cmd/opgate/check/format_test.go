@@ -207,7 +207,7 @@ func TestFirstPullRequest(t *testing.T) {
 			commands++
 			args := strings.Fields(command)
 			if args[0] != "opgate" {
-				if out, err := exec.CommandContext(t.Context(), args[0], args[1:]...).CombinedOutput(); err != nil { //nolint:gosec // of the document
+				if out, err := exec.CommandContext(t.Context(), args[0], args[1:]...).CombinedOutput(); err != nil {
 					t.Fatalf("%s: %v\n%s", command, err, out)
 				}
 				continue
