@@ -27,6 +27,8 @@ var commands = []struct {
 	{document: "docs/certificates.md", begins: "kubectl get secret opgate-ca", why: "needs openssl, which tests do not require"},
 	{document: "docs/certificates.md", begins: "kubectl patch secret opgate-ca", tests: []string{"TestCertificates"}},
 	{document: "docs/check.md", begins: "opgate check .", tests: []string{"TestDocument"}},
+	{document: "docs/check.md", begins: "$ opgate check .", tests: []string{"TestFirstPullRequest"}},
+	{document: "docs/check.md", begins: "$ sed -i s/stable/alpha/", tests: []string{"TestFirstPullRequest"}},
 	{document: "docs/check.md", begins: "git worktree", why: "needs two branches; TestScripts compares two directories"},
 	{document: "docs/check.md", begins: "go test -run '^$' -bench Formats", why: "measures; make microbench runs it"},
 	{document: "docs/check.md", begins: "opgate check --cluster", tests: []string{"TestCheckCluster"}},

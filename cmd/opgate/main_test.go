@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -11,6 +12,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"sigs.k8s.io/yaml"
+
+	"github.com/opgate/opgate/cmd/opgate/cli"
 )
 
 func TestMain(m *testing.M) {
@@ -21,6 +24,7 @@ func TestMain(m *testing.M) {
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script", UpdateScripts: os.Getenv("UPDATE") != "", RequireExplicitExec: true, RequireUniqueNames: true,
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"wrong": wrong},
 		Setup: func(env *testscript.Env) error {
 			server := httptest.NewServer(stored(filepath.Join(env.WorkDir, "objects.yaml")))
 			env.Defer(server.Close)
@@ -28,6 +32,23 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 	})
+}
+
+// wrong runs the command lines of a file, each with the beginning of its answer after an arrow: every one is a usage error,
+// of which nothing is printed on standard output.
+func wrong(ts *testscript.TestScript, _ bool, args []string) {
+	for line := range strings.Lines(ts.ReadFile(args[0])) {
+		command, want, _ := strings.Cut(strings.TrimSpace(line), " -> ")
+		words := strings.Fields(command)
+		coded, ok := errors.AsType[interface {
+			error
+			ExitCode() int
+		}](ts.Exec(words[0], words[1:]...))
+		if !ok || coded.ExitCode() != cli.ExitUnusable || !strings.HasPrefix(ts.ReadFile("stderr"), want) || ts.ReadFile("stdout") != "" {
+			ts.Logf("%s: %v, standard output %q", command, coded, ts.ReadFile("stdout"))
+			ts.Fatalf("answers\n%swant\n%s", ts.ReadFile("stderr"), want)
+		}
+	}
 }
 
 // stored responds to lists with the objects of a file: a resource is a key of it, in the plural. Watches stay open.

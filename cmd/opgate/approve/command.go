@@ -36,6 +36,7 @@ const example = `  # what it changes, and then consent to exactly that
 func Command() *cobra.Command {
 	var a approval
 	var of cli.Kubeconfig
+	var namespace string
 	cmd := &cobra.Command{
 		Use:     "approve NAMESPACE/PLAN [--digest DIGEST]... [--reason TEXT]",
 		Short:   "Approve an InstallPlan, with consent to what it changes",
@@ -44,8 +45,8 @@ func Command() *cobra.Command {
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, names []string) error {
 			var ok bool
-			if a.plan, ok = cli.NamespacedName(names[0]); !ok {
-				return fmt.Errorf("approve: %q is no InstallPlan: write NAMESPACE/NAME", names[0])
+			if a.plan, ok = cli.NamespacedName(cli.InNamespace(namespace, names[0])); !ok {
+				return cli.Usage(cmd, "%q is no InstallPlan: write NAMESPACE/NAME", names[0])
 			}
 			config, client, err := of.Client(cmd)
 			if err != nil {
@@ -61,6 +62,7 @@ func Command() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
+	flags.StringVarP(&namespace, "namespace", "n", "", "namespace of a plan that is named without one")
 	flags.StringSliceVar(&a.digests, "digest", nil, "digest of a change to consent to; repeatable (default: none)")
 	flags.StringVar(&a.reason, "reason", "", "reason of an override (default: no override)")
 	flags.BoolVar(&a.dryRun, "dry-run", false, "have the API server judge the approval, and store nothing")

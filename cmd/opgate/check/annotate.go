@@ -151,27 +151,3 @@ func printJUnit(w io.Writer, r *report) error {
 	_, err := io.WriteString(w, "\n")
 	return err
 }
-
-// cell keeps a text in one cell of a Markdown table, with nothing in it that Markdown or HTML would take for markup.
-var cell = strings.NewReplacer("|", `\|`, "<", "&lt;", ">", "&gt;", "`", "\\`", "*", `\*`, "_", `\_`, "[", `\[`, "]", `\]`)
-
-// printMarkdown writes a table for a comment on a pull request.
-func printMarkdown(w io.Writer, r *report) error {
-	out := bufio.NewWriter(w)
-	fmt.Fprintf(out, "**opgate check:** %s\n", r.counts())
-	if len(r.judged) > 0 {
-		fmt.Fprint(out, "\n| | Object | File | |\n|---|---|---|---|\n")
-	}
-	for i := range r.judged {
-		j := &r.judged[i]
-		var list []string
-		for _, line := range lines(j) {
-			list = append(list, cell.Replace(text.Escape(line)))
-		}
-		fmt.Fprintf(out, "| %s | %s | %s | %s |\n", j.Decision, cell.Replace(j.title()), cell.Replace(j.where()), strings.Join(list, "<br>"))
-	}
-	for _, note := range r.notes {
-		fmt.Fprintf(out, "\n%s\n", cell.Replace(text.Escape(note.String())))
-	}
-	return out.Flush()
-}

@@ -145,7 +145,7 @@ func FuzzJudge(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		o := &options{diff: true, approvalMode: string(rules.MutateApproval)}
-		in, err := manifests.Gather([]string{cli.StandardInput}, bytes.NewReader(data), manifests.Options{Namespace: "default", Plain: true, Strict: true})
+		in, err := manifests.Gather([]string{cli.StandardInput}, bytes.NewReader(data), manifests.Options{Namespace: "default", Strict: true})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -44,6 +44,8 @@ type options struct {
 	version      string
 	strict       bool
 	only         string
+	noInline     bool
+	failOn       string
 	summary      bool
 	// diff compares the verdicts under old and new, which are the first two arguments.
 	diff     bool
@@ -55,6 +57,9 @@ type options struct {
 	at  string
 	now time.Time
 }
+
+// failOnWarning is the value of --fail-on by which warnings are like refusals.
+const failOnWarning = "warning"
 
 // onlyRefused is the value of --only that leaves out what is allowed.
 const onlyRefused = "refused"
@@ -84,6 +89,10 @@ A directory with a kustomization is built as by kubectl, without plugins and net
 place of the files that it is made from. Overlays of one base are alternatives: each is judged apart, together with all
 that has no alternative and the overlays of the same name of other bases. So are directories that hold the same object, of
 which neither contains the other. The last lines say which policies judged which clusters.
+
+A comment "# opgate: ignore RULE until 2026-12-31: REASON" in the document of an object sets aside what the rule warns of there, and
+so does an entry of ignore in .opgate.yaml. Nothing sets aside what is refused or held. What is set aside is listed. --no-inline
+takes no notice of comments.
 
 What kubectl or the API server would refuse to take at all (unknown and repeated fields, missing names, the same
 object twice) makes the input unusable: all such faults are reported, and nothing is judged. In files that are found
@@ -127,7 +136,7 @@ plan/status-phase, plan/override, those of ClusterServiceVersions), and about wh
 
 Exit codes:
   0  everything is allowed, or the input holds nothing that is judged; with --diff, nothing differs
-  1  something is refused or held; with --diff, something differs
+  1  something is refused or held; with --diff, something differs; with --fail-on=warning, something is warned of
   2  the command line or the input cannot be used; nothing was judged`
 
 const example = `  # one of the samples that come with opgate
@@ -202,6 +211,9 @@ func Command(now func() time.Time) *cobra.Command {
 	flags.StringVar(&o.config, "config", "",
 		"configuration to use, as that of the base branch (default: .opgate.yaml, if there is one)")
 	flags.BoolVar(&o.strict, "strict", false, "skip nothing, take every document for an object, and make faults of warnings about the input")
+	flags.BoolVar(&o.noInline, "no-inline", false, "take no notice of comments in files that set warnings aside")
+	flags.StringVar(&o.failOn, "fail-on", "",
+		"warning exits with 1 if there is a warning on an object, too (default: refusals and holds)")
 	cli.NamespaceVar(flags, &o.namespace, "objects")
 	flags.StringVar(&o.approvalMode, "approval-mode", string(rules.MutateApproval),
 		"action on a wrong installPlanApproval: mutate or deny")
@@ -213,6 +225,7 @@ func Command(now func() time.Time) *cobra.Command {
 		"OpenShift version of the cluster, such as 4.19.3 (default: unknown, or none with --kubernetes-version)")
 	flags.StringVar(&o.at, "now", "", "time to judge at, such as 2026-11-28T22:00:00Z (default: now)")
 	cli.Complete(cmd, "only", []string{onlyRefused})
+	cli.Complete(cmd, "fail-on", []string{failOnWarning})
 	cli.Complete(cmd, "as-if", []string{asIfApprovedNow})
 	cli.Complete(cmd, "approval-mode", []string{string(rules.MutateApproval), string(rules.DenyApproval)})
 	return cmd
@@ -226,11 +239,15 @@ func (o *options) validate() error {
 	case len(o.named()) == 0 && !o.cluster:
 		return self.Usage("no input: name files, directories or -")
 	case !o.cluster && o.kubeconfig != cli.Kubeconfig{}:
-		return self.Usage("--kubeconfig and --context are for --cluster, which is missing")
+		return self.Usage("--kubeconfig, --context, --user, --as and --request-timeout are for --cluster, which is missing")
 	case o.cluster && o.versions != versions{}:
 		return self.Usage("the versions are those of the cluster: leave out --kubernetes-version and --openshift-version with --cluster")
 	case o.only != "" && o.only != onlyRefused:
 		return self.Usage("unknown --only %q: use %s, or leave it out", o.only, onlyRefused)
+	case o.failOn != "" && o.failOn != failOnWarning:
+		return self.Usage("unknown --fail-on %q: use %s, or leave it out", o.failOn, failOnWarning)
+	case o.diff && o.failOn != "":
+		return self.Usage("--fail-on is not for --diff, which exits with 1 if anything differs")
 	case o.diff && comparisonFormats[o.output] == nil:
 		return self.Usage("-o %s is not for --diff: use %s", o.output, cli.Alternatives(comparisonFormatNames()))
 	case o.diff && o.only != "":
@@ -265,7 +282,7 @@ func (o *options) run(ctx context.Context, stdin io.Reader, stdout, stderr io.Wr
 	if err := result.print(stdout, stderr, o.output); err != nil {
 		return fmt.Errorf("write verdicts: %w", err)
 	}
-	if result.count[rules.Hold]+result.count[rules.Deny] > 0 {
+	if result.count[rules.Hold]+result.count[rules.Deny] > 0 || o.failOn != "" && result.warned {
 		return &cli.ExitError{Code: exitRefused}
 	}
 	return nil

@@ -6,7 +6,6 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/opgate/opgate/cmd/opgate/cli"
 	"github.com/opgate/opgate/cmd/opgate/inspect"
@@ -81,32 +80,4 @@ func printComparisonJSON(w io.Writer, c *comparison) error {
 		items[i] = differenceItem{d.effect, d.after.located(), sideOf(d.before), sideOf(d.after)}
 	}
 	return cli.JSON(w, items)
-}
-
-// printComparisonMarkdown writes a table for a comment on a pull request.
-func printComparisonMarkdown(w io.Writer, c *comparison) error {
-	out := bufio.NewWriter(w)
-	fmt.Fprintf(out, "**opgate check --diff:** %s\n", c.counts())
-	if len(c.differences) > 0 {
-		fmt.Fprint(out, "\n| | Object | File | Before | After |\n|---|---|---|---|---|\n")
-	}
-	for i := range c.differences {
-		d := &c.differences[i]
-		before, now := d.sentences()
-		fmt.Fprintf(out, "| %s | %s | %s | %s | %s |\n", headings[d.effect], cell.Replace(d.after.title()), cell.Replace(d.after.where()),
-			cells(sideOf(d.before).Decision, before), cells(sideOf(d.after).Decision, now))
-	}
-	for _, note := range c.notes {
-		fmt.Fprintf(out, "\n%s\n", cell.Replace(text.Escape(note.String())))
-	}
-	return out.Flush()
-}
-
-// cells puts a decision and sentences into one cell of a table.
-func cells(decision string, sentences []string) string {
-	list := []string{decision}
-	for _, s := range sentences {
-		list = append(list, cell.Replace(text.Escape(s)))
-	}
-	return strings.Join(list, "<br>")
 }

@@ -18,6 +18,7 @@ import (
 	yamltree "go.yaml.in/yaml/v3"
 
 	"github.com/opgate/opgate/cmd/opgate/manifests"
+	"github.com/opgate/opgate/rules"
 )
 
 // config is the file that a repository is configured by. It is written by who is judged, so that it can set aside no
@@ -29,6 +30,8 @@ type config struct {
 	Exclude []yamltree.Node `yaml:"exclude"`
 	// Overlays has, by the directory of a cluster, the directories that are judged together with it.
 	Overlays yamltree.Node `yaml:"overlays"`
+	// Ignore are warnings that are set aside.
+	Ignore []yamltree.Node `yaml:"ignore"`
 	// KubernetesVersion and OpenShiftVersion are those of the clusters, unless the command line has some.
 	KubernetesVersion string `yaml:"kubernetesVersion"`
 	OpenShiftVersion  string `yaml:"openshiftVersion"`
@@ -42,6 +45,7 @@ type configured struct {
 	file     string
 	exclude  []manifests.Pattern
 	overlays []manifests.Pairing
+	ignore   []*ignore
 }
 
 // configure reads the configuration of the working directory, or the one that --config names with the ignore file
@@ -58,7 +62,8 @@ func (o *options) configure() error {
 		decoder := yamltree.NewDecoder(bytes.NewReader(data))
 		decoder.KnownFields(true)
 		if err := decoder.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
-			return self.Unusable("%s: %s; the fields are exclude, kubernetesVersion, openshiftVersion, overlays and paths", file, worded(err))
+			return self.Unusable("%s: %s; the fields are exclude, ignore, kubernetesVersion, openshiftVersion, overlays and paths",
+				file, worded(err))
 		}
 		if err := decoder.Decode(&yamltree.Node{}); !errors.Is(err, io.EOF) {
 			return self.Unusable("%s: there is more than one document", file)
@@ -106,6 +111,15 @@ func (c *configured) read(file string, from *config) error {
 			return self.Unusable("%s: line %d: exclude is a list of patterns", file, n.Line)
 		}
 		c.exclude = append(c.exclude, manifests.Pattern{Text: n.Value, From: file + ":" + strconv.Itoa(n.Line)})
+	}
+	for i := range from.Ignore {
+		n, entry := &from.Ignore[i], struct{ Rule, Object, Until, Reason string }{}
+		err := n.Decode(&entry)
+		if err != nil || entry.Object == "" || n.Kind != yamltree.MappingNode || len(n.Content) != 8 { // keys and values
+			return self.Unusable("%s: line %d: what is ignored has a rule, an object, until and a reason", file, n.Line)
+		}
+		c.ignore = append(c.ignore, &ignore{at: manifests.Place{File: file, Line: n.Line}, rule: rules.RuleID(entry.Rule),
+			until: entry.Until, reason: entry.Reason, object: entry.Object})
 	}
 	of := &from.Overlays
 	if of.Kind != 0 && of.Kind != yamltree.MappingNode {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -31,6 +32,7 @@ func TestSARIF(t *testing.T) {
 		"the samples":      {samplesDir},
 		"their refusals":   {samplesDir, "--only=refused"},
 		"a name to escape": {"-n", "shop", escapedFile(t)},
+		"a suppression":    {"-n", "shop", suppressedFile(t)},
 	} {
 		cmd := Command(time.Now)
 		var out bytes.Buffer
@@ -52,7 +54,19 @@ func TestSARIF(t *testing.T) {
 		if len(results) == 0 == (name != "nothing") {
 			t.Errorf("%s: %d results", name, len(results))
 		}
+		if slices.ContainsFunc(results, func(r any) bool { return r.(map[string]any)["suppressions"] != nil }) != (name == "a suppression") {
+			t.Errorf("%s: %v", name, results)
+		}
 	}
+}
+
+// suppressedFile has a warning that a comment sets aside.
+func suppressedFile(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "suppressed.yaml")
+	write(t, path, strings.Replace(policyText, "enforce", "inform", 1)+"---\n"+
+		"# opgate: ignore subscription/approval until 2999-12-31: a test\n"+forbidden)
+	return path
 }
 
 // escapedFile is a file with an odd name that has a refusal.
@@ -166,6 +180,60 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
+// TestFirstPullRequest follows docs/check.md from an empty directory: the files that it shows, the commands, and what these
+// print.
+func TestFirstPullRequest(t *testing.T) {
+	document, err := os.ReadFile("../../../docs/check.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	action, err := os.ReadFile("../../../action.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ := strings.Cut(string(document), "\n## From an empty directory")
+	text, _, _ = strings.Cut(text, "\n## ")
+	t.Chdir(t.TempDir())
+	for _, file := range regexp.MustCompile("(?s)in `([^`\n]+)`:\n\n```yaml\n(.*?)```").FindAllStringSubmatch(text, -1) {
+		if err := os.MkdirAll(filepath.Dir(file[1]), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		write(t, file[1], file[2])
+	}
+	code, commands := 0, 0
+	for _, block := range regexp.MustCompile("(?s)```console\n(.*?)```").FindAllStringSubmatch(text, -1) {
+		for step := range strings.SplitSeq(strings.TrimPrefix(block[1], "$ "), "\n$ ") {
+			command, want, _ := strings.Cut(step, "\n")
+			commands++
+			args := strings.Fields(command)
+			if args[0] != "opgate" {
+				if out, err := exec.CommandContext(t.Context(), args[0], args[1:]...).CombinedOutput(); err != nil {
+					t.Fatalf("%s: %v\n%s", command, err, out)
+				}
+				continue
+			}
+			cmd := Command(time.Now)
+			var out bytes.Buffer
+			cmd.SetOut(&out)
+			cmd.SetErr(io.Discard)
+			cmd.SetArgs(args[2:])
+			code = 0
+			if failed, ok := errors.AsType[*cli.ExitError](cmd.Execute()); ok {
+				code = failed.Code
+			}
+			if out.String() != want {
+				t.Errorf("%s prints\n%s\nthe document shows\n%s", command, out.String(), want)
+			}
+		}
+	}
+	if commands != 3 || code != exitRefused {
+		t.Errorf("%d commands, the last exits with %d", commands, code)
+	}
+	if !strings.Contains(string(action), "default: --only=refused") || !strings.Contains(string(action), "-o github") {
+		t.Error("the last command is not the one of the action")
+	}
+}
+
 // TestDocument runs the commands of docs/check.md in a repository.
 func TestDocument(t *testing.T) {
 	archive, err := txtar.ParseFile("testdata/script/repository.txtar")
@@ -216,5 +284,33 @@ func TestDocument(t *testing.T) {
 	shown := "Deny  subscription shop/etcd  (apps/base/subscription.yaml:3, built by apps/overlays/dev)\n"
 	if out, _, _ := run(nil, "."); !strings.Contains(out, shown) || !strings.Contains(string(document), shown) {
 		t.Errorf("docs/check.md does not show what the command prints:\n%s", out)
+	}
+}
+
+// TestMarkdownSize: what is written for a comment fits into one of GitHub, whatever a repository holds, says how much is
+// left out, and shows refusals first (65,536 characters, which the API counts after decoding).
+func TestMarkdownSize(t *testing.T) {
+	long := strings.Repeat("|<_*", 1000)
+	hostile := policyText + "---\n" + strings.Replace(forbidden, "channel: ", "channel: \""+long+"\" #", 1)
+	for name, data := range map[string][]byte{
+		"many objects": many(20_000), "long values": []byte(hostile), "long names": bytes.Repeat([]byte("---\n"+
+			"apiVersion: operators.coreos.com/v1alpha1\nkind: Other"+strings.Repeat("x", 50_000)+"\nmetadata: {name: a}\n"), 5),
+	} {
+		out, stderr, code := run(data, "-o", "markdown")
+		if code > exitRefused || len(out) > 65_536 || len(out) == 0 {
+			t.Errorf("%s: exit code %d, %d bytes: %.300s", name, code, len(out), stderr)
+		}
+		for line := range strings.Lines(out) {
+			if strings.HasPrefix(line, "|") && strings.Count(line, " | ") != 3 && !strings.HasPrefix(line, "|-") && !strings.HasPrefix(line, "| | ") {
+				t.Errorf("%s: a row is cut within: %.300s", name, line)
+			}
+		}
+		if name != "many objects" {
+			continue
+		}
+		left := regexp.MustCompile(`\n(\d+) of 12000 rows are left out, for the limit of comments, (\d+) of them refused or held: `).FindStringSubmatch(out)
+		if left == nil || strings.Contains(out, "| Allow |") || strings.Count(out, "| Deny |") == 0 {
+			t.Errorf("%s: %.600s", name, out)
+		}
 	}
 }

@@ -80,9 +80,11 @@ func brief(w inspect.Warning) string {
 	return w.Message
 }
 
-// findings are the warnings, and what was not resolved.
+// findings are the warnings that are not set aside, and what was not resolved.
 func findings(j *judgement) []inspect.Warning {
-	list := inspect.Warnings(&j.Verdict)
+	list := slices.DeleteFunc(inspect.Warnings(&j.Verdict), func(w inspect.Warning) bool {
+		return slices.ContainsFunc(j.aside, func(s suppression) bool { return s.Warning == w })
+	})
 	if len(j.Hubs) > 0 {
 		list = append(list, inspect.Warning{Message: "has hub templates in " + text.Join(j.Hubs, 3) +
 			", which only the hub resolves: what it governs is held here; judge what the hub distributes"})
@@ -115,14 +117,33 @@ func (j *judgement) located() located {
 // item is one element of the JSON output.
 type item struct {
 	located
-	Decision string                 `json:"decision"`
-	Reasons  []inspect.Reason       `json:"reasons"`
-	Warnings []string               `json:"warnings"`
+	Decision string           `json:"decision"`
+	Reasons  []inspect.Reason `json:"reasons"`
+	Warnings []string         `json:"warnings"`
+	// SetAside are warnings that a comment or the configuration sets aside.
+	SetAside []setAside             `json:"setAside,omitempty"`
 	Patch    []rules.PatchOperation `json:"patch"`
 	// HeldByAPIServer is set for a refusal that the API server has without the webhooks.
 	HeldByAPIServer bool `json:"heldByAPIServer,omitempty"`
 	// AlreadyApproved is set for a plan that is not judged.
 	AlreadyApproved bool `json:"alreadyApproved,omitempty"`
+}
+
+// setAside is a warning in the JSON output that is set aside, with the place that does so.
+type setAside struct {
+	Rule    rules.RuleID `json:"rule"`
+	Message string       `json:"message"`
+	File    string       `json:"file"`
+	Line    int          `json:"line"`
+	Until   string       `json:"until"`
+	Reason  string       `json:"reason"`
+}
+
+func (j *judgement) setAside() (list []setAside) {
+	for _, s := range j.aside {
+		list = append(list, setAside{s.Rule, s.Message, s.by.at.File, s.by.at.Line, s.by.until, s.by.reason})
+	}
+	return list
 }
 
 // printJSON writes a list, in which no list is null.
@@ -131,7 +152,7 @@ func printJSON(w io.Writer, r *report) error {
 	for i := range r.judged {
 		j := &r.judged[i]
 		items[i] = item{located: j.located(), Decision: j.Decision.String(),
-			Reasons: inspect.Reasons(&j.Verdict), Warnings: warnings(j), Patch: rules.Patch(j.Changes), HeldByAPIServer: j.HeldByAPIServer, AlreadyApproved: j.AlreadyApproved}
+			Reasons: inspect.Reasons(&j.Verdict), Warnings: warnings(j), SetAside: j.setAside(), Patch: rules.Patch(j.Changes), HeldByAPIServer: j.HeldByAPIServer, AlreadyApproved: j.AlreadyApproved}
 	}
 	return cli.JSON(w, items)
 }

@@ -20,6 +20,8 @@ type judgement struct {
 	*inspect.Answer
 	// with names the overlays that an object outside of them is judged with, where that makes a difference.
 	with string
+	// aside are the warnings that are set aside.
+	aside []suppression
 }
 
 // report is what is printed.
@@ -29,6 +31,8 @@ type report struct {
 	nothing string
 	// count has all verdicts, those included that are not printed.
 	count map[rules.Decision]int
+	// warned is set if there is a warning on an object that is not set aside.
+	warned bool
 	// notes say what was not judged.
 	notes []manifests.Note
 	// problems make the input unusable: nothing was judged.
@@ -80,6 +84,7 @@ func (o *options) judgeAll(ctx context.Context, in *manifests.Input, how *judgin
 	}
 	printed, first := map[string]bool{}, true
 	by := judgedBy{cluster: o.cluster}
+	aside := o.newIgnores()
 	var unread []string
 	for m := range in.Sets() {
 		if len(in.Problems()) > 0 {
@@ -92,6 +97,7 @@ func (o *options) judgeAll(ctx context.Context, in *manifests.Input, how *judgin
 		unread = append(unread, notes...)
 		by.add(m, judged)
 		for _, j := range judged {
+			aside.apply(&j, in)
 			if m.Overlay != "" {
 				verdict := fmt.Sprint(j.Place, j.Kind, j.Key(), j.Decision, lines(&j))
 				if printed[verdict] {
@@ -102,6 +108,7 @@ func (o *options) judgeAll(ctx context.Context, in *manifests.Input, how *judgin
 					j.with = m.Overlay
 				}
 			}
+			r.warned = r.warned || len(findings(&j)) > 0
 			r.count[j.Decision]++
 			r.judged = append(r.judged, j)
 		}
@@ -115,7 +122,7 @@ func (o *options) judgeAll(ctx context.Context, in *manifests.Input, how *judgin
 	for _, note := range slices.Compact(unread) {
 		r.notes = append(r.notes, manifests.Note{Text: note})
 	}
-	r.notes = append(append(r.notes, in.Notes(judged)...), by.notes()...)
+	r.notes = slices.Concat(r.notes, in.Notes(judged), aside.notes(), by.notes())
 	r.problems = in.Problems()
 	return r, nil
 }

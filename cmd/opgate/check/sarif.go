@@ -57,6 +57,14 @@ type (
 		Level     string          `json:"level"`
 		Message   sarifText       `json:"message"`
 		Locations []sarifLocation `json:"locations"`
+		// Suppressions are what sets it aside; nil for what is not, empty never.
+		Suppressions []sarifSuppression `json:"suppressions,omitempty"`
+	}
+	sarifSuppression struct {
+		Kind          string        `json:"kind"`
+		Status        string        `json:"status"`
+		Justification string        `json:"justification"`
+		Location      sarifLocation `json:"location"`
 	}
 	sarifLocation struct {
 		Physical sarifPhysical  `json:"physicalLocation"`
@@ -97,18 +105,26 @@ func printSARIF(w io.Writer, r *report) error {
 	}
 	for i := range r.judged {
 		j := &r.judged[i]
-		add := func(level string, rule rules.RuleID, field, message string) {
+		add := func(level string, rule rules.RuleID, field, message string, aside ...sarifSuppression) {
 			run.Results = append(run.Results, sarifResult{RuleID: string(rule), Level: level,
 				Message: sarifText{text.Escape(j.titleIn() + ": " + message)}, Locations: []sarifLocation{{
 					Physical: physical(j.File, j.LineOf(field)),
 					Logical:  []sarifLogical{{j.titleIn(), "object"}},
-				}}})
+				}}, Suppressions: aside})
 		}
 		for _, why := range j.Reasons {
 			add("error", why.Rule, why.Field, why.Message)
 		}
 		for _, f := range findings(j) {
 			add("warning", f.Rule, f.Field, brief(f))
+		}
+		for _, s := range j.aside {
+			kind := "inSource"
+			if s.by.object != "" {
+				kind = "external"
+			}
+			add("warning", s.Rule, s.Field, brief(s.Warning), sarifSuppression{kind, "accepted",
+				text.Escape(s.by.reason), sarifLocation{Physical: physical(s.by.at.File, s.by.at.Line)}})
 		}
 	}
 	return cli.JSON(w, sarifLog{Schema: sarifSchema, Version: "2.1.0", Runs: []sarifRun{run}})

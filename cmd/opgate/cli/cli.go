@@ -15,6 +15,14 @@ func NamespacedName(arg string) (key types.NamespacedName, ok bool) {
 		len(validation.IsDNS1123Label(namespace)) == 0 && len(validation.IsDNS1123Subdomain(name)) == 0
 }
 
+// InNamespace returns NAMESPACE/NAME for a name without a namespace; every other argument as it is.
+func InNamespace(namespace, arg string) string {
+	if namespace == "" || strings.Contains(arg, "/") {
+		return arg
+	}
+	return namespace + "/" + arg
+}
+
 // ExitError is an error with the exit code of the process. Its message is empty if everything has been printed.
 type ExitError struct {
 	Code    int

@@ -31,15 +31,7 @@ func Program(root *cobra.Command, version string) *cobra.Command {
 	root.SetVersionTemplate(text + "\n")
 	wrapped := fmt.Sprintf(".FlagUsagesWrapped %d", Width(os.Stdout))
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", wrapped))
-	root.AddCommand(&cobra.Command{
-		Use:   "version",
-		Short: "Print the version",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), text)
-			return err
-		},
-	}, &cobra.Command{
+	root.AddCommand(versionCommand(root.Name(), version), &cobra.Command{
 		Use:    "man DIRECTORY",
 		Short:  "Write the man pages of all commands",
 		Hidden: true, // it is for packagers
@@ -59,11 +51,15 @@ func Program(root *cobra.Command, version string) *cobra.Command {
 // message is empty. The exit code is that of an error with a method ExitCode, as `opgate check` returns it (1 for a
 // refusal, 2 for an unusable input or command line), else 1.
 func Main(root *cobra.Command) {
+	usageErrors(root)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
 	stop()
 	if err == nil {
 		os.Exit(0)
+	}
+	if _, coded := errors.AsType[*ExitError](err); cmd == root && !coded { // which command is meant is not known
+		err = &ExitError{Code: ExitUnusable, Message: err.Error()}
 	}
 	if message := err.Error(); message != "" {
 		fmt.Fprintln(os.Stderr, root.Name()+": "+message)
@@ -73,6 +69,53 @@ func Main(root *cobra.Command) {
 		os.Exit(coded.ExitCode())
 	}
 	os.Exit(1)
+}
+
+// usageErrors makes what is wrong with the flags and the number of arguments of any command an error with ExitUnusable.
+func usageErrors(cmd *cobra.Command) {
+	if !cmd.HasParent() {
+		cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+			if !cmd.HasParent() {
+				return err
+			}
+			return Usage(cmd, "%v", err)
+		})
+	}
+	if arguments := cmd.Args; arguments != nil && cmd.HasParent() {
+		cmd.Args = func(cmd *cobra.Command, args []string) error {
+			err := arguments(cmd, args)
+			if _, coded := errors.AsType[*ExitError](err); err == nil || coded {
+				return err
+			}
+			return Usage(cmd, "%v", err)
+		}
+	}
+	for _, child := range cmd.Commands() {
+		usageErrors(child)
+	}
+}
+
+// versionCommand prints the version.
+func versionCommand(name, version string) *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			switch output {
+			case "":
+				_, err := fmt.Fprintln(cmd.OutOrStdout(), name+" "+version)
+				return err
+			case "json":
+				return JSON(cmd.OutOrStdout(), map[string]string{"name": name, "version": version})
+			}
+			return Usage(cmd, "unknown output format %q: use json, or leave it out", output)
+		},
+	}
+	cmd.Flags().StringVarP(&output, "output", "o", "", "output format: json (default: text)")
+	Complete(cmd, "output", []string{"json"})
+	return cmd
 }
 
 // recordedVersion returns what Go recorded of the module and the commit.

@@ -49,8 +49,8 @@ a repository. Apply it again when a policy changes, with "kubectl apply --server
 are larger than the annotation of a client-side apply. A policy that is completed from cluster state by templates
 is left to the webhooks.
 
-The input is read like that of "opgate check --strict": files, directories and "-", of which nothing is skipped; objects of
-other kinds are ignored.
+The input is read like that of "opgate check --strict": files, directories and "-", of which nothing is skipped, and
+kustomizations, which are built. It describes one cluster: of overlays, one is named. Objects of other kinds are ignored.
 
 With --static the API server gets them as files that no request can change or delete (Kubernetes 1.37, or 1.36 with feature
 gate ManifestBasedAdmissionControlConfig), together with a policy that keeps Opgate's installation: webhook configurations,
@@ -62,7 +62,7 @@ Exit codes:
   2  the command line or the input cannot be used; nothing is printed`
 
 const example = `  # the policies of a repository, for the repository
-  opgate compile -f policies/ --olm-identity system:serviceaccount:olm:olm-operator-serviceaccount > backstop.yaml
+  opgate compile policies/overlays/prod --olm-identity system:serviceaccount:olm:olm-operator-serviceaccount > backstop.yaml
 
   # those of a cluster; only record and warn of what would be refused
   kubectl get operatorpolicies -A -o yaml | opgate compile -f - --audit \
@@ -79,17 +79,13 @@ const example = `  # the policies of a repository, for the repository
 func Command() *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
-		Use:     "compile {-f FILE|DIR|- [-f ...] --olm-identity USER | --static DIR}",
+		Use:     "compile {[FILE|DIR|-]... [-f FILE|DIR|-]... --olm-identity USER | --static DIR}",
 		Short:   "Print OperatorPolicies as admission policies of the API server",
 		Long:    long,
 		Example: example,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return self.Usage("unexpected argument %q: name each input with -f", args[0])
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		Args:    cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.files = append(o.files, args...)
 			if err := o.validate(); err != nil {
 				return err
 			}
@@ -126,10 +122,12 @@ func (o *options) validate() error {
 		return err
 	}
 	switch {
-	case len(o.files) == 0 && o.static.dir != "":
+	case len(o.files) == 0 && o.static.dir != "" && o.olmIdentity == "":
 		return nil
+	case len(o.files) == 0 && o.static.dir != "":
+		return self.Usage("--olm-identity is for policies, which are missing: name files, directories or -")
 	case len(o.files) == 0:
-		return self.Usage("no input: name files, directories or - with -f")
+		return self.Usage("no input: name files, directories or -")
 	case o.olmIdentity == "":
 		return self.Usage("--olm-identity is missing, and OLM's own writes would be refused; this prints it: %s", olmidentity.HowToFind)
 	case !slices.Contains([]string{string(rules.MutateApproval), string(rules.DenyApproval)}, o.approvalMode):
@@ -146,7 +144,7 @@ func (o *options) run(stdin io.Reader, stdout, stderr io.Writer) error {
 	var objects backstop.Objects
 	if len(o.files) > 0 {
 		// A policy that is skipped would hold nothing.
-		set, err := manifests.Read(o.files, stdin, stderr, manifests.Options{Namespace: o.namespace, Plain: true, Strict: true})
+		set, err := manifests.Read(o.files, stdin, stderr, manifests.Options{Namespace: o.namespace, Strict: true})
 		if err != nil {
 			return fmt.Errorf("compile: nothing is printed: %w", err)
 		}

@@ -3,6 +3,8 @@ package compile_test
 import (
 	"bytes"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -74,6 +76,31 @@ func TestCommand(t *testing.T) {
 	}
 }
 
+// TestKustomization: a kustomization is built, named as an argument or by -f; of several overlays one has to be named.
+func TestKustomization(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for name, text := range map[string]string{
+		"base/kustomization.yaml": "resources: [etcd.yaml]\n", "base/etcd.yaml": policy,
+		"prod/kustomization.yaml": "resources: [../base]\npatches: [{target: {kind: OperatorPolicy}, patch: '- {op: replace, path: /spec/versions/0, value: etcd.v2}'}]\n",
+		"dev/kustomization.yaml":  "resources: [../base]\n",
+	} {
+		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	byPath, problems, err := run(t, "", "prod", identity)
+	byFlag, _, _ := run(t, "", "-f", "prod", identity)
+	if err != nil || problems != "" || byPath != byFlag || !strings.Contains(byPath, "etcd.v2") || strings.Contains(byPath, "etcd.v1") {
+		t.Errorf("%v %q\n%.2000s", err, problems, byPath)
+	}
+	if out, _, err := run(t, "", ".", identity); err == nil || out != "" || !strings.Contains(err.Error(), "name one of dev, prod") {
+		t.Errorf("%v\n%.2000s", err, out)
+	}
+}
+
 // TestTemplates: a policy that is resolved on the cluster is left to the webhooks, and named.
 func TestTemplates(t *testing.T) {
 	resolved := strings.Replace(policy, "[etcd.v1]", `['{{ fromConfigMap "a" "b" "c" }}']`, 1)
@@ -107,7 +134,8 @@ func TestBadInput(t *testing.T) {
 		"identity":       {policy, []string{"-f", "-", "--olm-identity=admin@example.com"}, "is not the user name of a service account"},
 		"mode":           {policy, []string{"-f", "-", identity, "--approval-mode=ignore"}, `unknown approval mode "ignore"`},
 		"namespace":      {policy, []string{"-f", "-", identity, "--excluded-namespace=A"}, `namespace "A"`},
-		"argument":       {policy, []string{identity, "x.yaml"}, `unexpected argument "x.yaml"`},
+		"argument":       {policy, []string{identity, "x.yaml"}, "1 problem in the input"},
+		"mode alone":     {"", []string{"--static=x", identity}, "--olm-identity is for policies"},
 		"flag":           {policy, []string{identity, "--force"}, "unknown flag"},
 		"no kind":        {strings.TrimPrefix(policy, head), []string{"-f", "-", identity}, "2 problems in the input"},
 		"unknown field":  {policy + "kind: OperatorPolicy\n", []string{"-f", "-", identity}, "1 problem in the input"},

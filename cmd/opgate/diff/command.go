@@ -91,6 +91,11 @@ func Command() *cobra.Command {
 		Long:    long,
 		Example: example,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("namespace") {
+				for i := range args {
+					args[i] = cli.InNamespace(o.namespace, args[i])
+				}
+			}
 			plans, err := o.validate(args)
 			if err != nil {
 				return err

@@ -26,7 +26,7 @@ func parsePlan(arg string) (types.NamespacedName, error) {
 // fromFiles compares the plans of files: those that are named, or else those that OLM has not run.
 func fromFiles(files []string, namespace string, named []types.NamespacedName, stdin io.Reader, stderr io.Writer) ([]*result, error) {
 	// What is compared are objects of a cluster, in any directory.
-	objects, err := manifests.Read(files, stdin, stderr, manifests.Options{Namespace: namespace, Plain: true})
+	objects, err := manifests.Read(files, stdin, stderr, manifests.Options{Namespace: namespace})
 	if err != nil {
 		return nil, self.Unusable("nothing was compared: %v", err)
 	}

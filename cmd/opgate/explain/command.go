@@ -46,11 +46,11 @@ func Command() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			write, ok := formats[output]
 			if !ok {
-				return fmt.Errorf("unknown output format %q: use text, json or markdown", output)
+				return cli.Usage(cmd, "unknown output format %q: use text, json or markdown", output)
 			}
 			found, listed, err := selected(list, args, cmd.InOrStdin())
 			if err != nil {
-				return err
+				return &cli.ExitError{Code: cli.ExitUnusable, Message: err.Error()}
 			}
 			return write(cmd.OutOrStdout(), found, listed, cli.Width(cmd.OutOrStdout()))
 		},

@@ -24,6 +24,8 @@ type document struct {
 	Place
 	raw  []byte
 	tree *tree
+	// comments are those about this program.
+	comments []Comment
 	// template is set for one that stands in a Policy.
 	template bool
 }
@@ -158,7 +160,7 @@ func yamlValue(c chunk, at Place) (r reading) {
 		return refuse(lineIn(err), reworded(err))
 	}
 	if !bytes.Equal(raw, []byte("null")) {
-		r.documents = []document{{Place: at, raw: raw, tree: t}}
+		r.documents = []document{{Place: at, raw: raw, tree: t, comments: commentsOf(c, &node)}}
 	}
 	return r
 }

@@ -356,7 +356,7 @@ func TestH3InputsAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	g, err := Gather([]string{dir}, nil, Options{Plain: true})
+	g, err := Gather([]string{dir}, nil, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -41,8 +41,6 @@ type Options struct {
 	Overlays []Pairing
 	// Config is the path of the configuration that was read, which is no manifest.
 	Config string
-	// Plain builds no kustomization, and takes all of the input for that of one cluster.
-	Plain bool
 	// Strict skips nothing, takes every document for an object, and makes faults of warnings. Default: repositories have
 	// others, which are counted.
 	Strict bool
@@ -119,7 +117,7 @@ func Gather(names []string, stdin io.Reader, o Options) (*Input, error) {
 	for _, p := range problems {
 		g.harmless[p.File] = g.found(names, p.File) && !slices.ContainsFunc(slices.Concat(slices.Collect(maps.Values(found))...), func(file string) bool {
 			data, err := readFile(file)
-			return strings.HasPrefix(file, p.File+"/") && (err != nil || concerning(data))
+			return strings.HasPrefix(file, p.File+"/") && (err != nil || concerning(generator.ReplaceAll(data, nil)))
 		})
 		g.fault(p)
 	}
@@ -142,6 +140,9 @@ func (in *Input) found(names []string, name string) bool {
 	return !in.options.Strict && !slices.ContainsFunc(names, func(other string) bool { return filepath.ToSlash(filepath.Clean(other)) == name })
 }
 
+// Fault records what is wrong at a place, which makes the input unusable.
+func (in *Input) Fault(at Place, text string) { in.problems = append(in.problems, Problem{at, text}) }
+
 // fault records problems, those of what is harmless as warnings.
 func (in *Input) fault(problems ...Problem) {
 	for _, p := range problems {
@@ -160,6 +161,10 @@ func (in *Input) fault(problems ...Problem) {
 // group or a kind that is judged, or what parsers decode into one.
 var concern = regexp.MustCompile(`open-cluster-management\.io|operators\.coreos\.com|olm\.operatorframework\.io|OperatorPolicy|PolicySet|Subscription|` +
 	`InstallPlan|CatalogSource|OperatorGroup|ClusterServiceVersion|\\[uUx\r\n]|\\[^\x00-\x7f]|binary|![^\s]*%|(?m:^%TAG)`)
+
+// generator is the head of the configuration of a plugin of kustomize, which every generator of Policies has, whatever
+// it makes.
+var generator = regexp.MustCompile(`(?m)^apiVersion: policy\.open-cluster-management\.io/v1\r?\nkind: PolicyGenerator\r?$`)
 
 // concerning reports whether a text may be the gate's business. UTF-16 is ASCII with zeros, which parsers of YAML read.
 func concerning(data []byte) bool { return concern.Match(bytes.ReplaceAll(data, []byte{0}, nil)) }

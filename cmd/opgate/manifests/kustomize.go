@@ -106,7 +106,7 @@ func buildOne(dir string) (b *build, err error) {
 	}
 	sources := map[string][]document{}
 	for _, r := range result.Resources() {
-		at := b.place(r, sources)
+		at, comments := b.place(r, sources)
 		if err := r.SetOrigin(nil); err != nil {
 			return b, err
 		}
@@ -115,18 +115,18 @@ func buildOne(dir string) (b *build, err error) {
 			return b, err
 		}
 		// Fields have no lines of their own: patches and transformers wrote some of them.
-		b.documents = append(b.documents, document{Place: at, raw: raw, tree: &tree{}})
+		b.documents = append(b.documents, document{Place: at, raw: raw, tree: &tree{}, comments: comments})
 	}
 	return b, nil
 }
 
 // place is where the object that a kustomization changes stands: the document of the same kind and, prefixes and
-// suffixes aside, name.
-func (b *build) place(r *resource.Resource, sources map[string][]document) Place {
-	at := Place{File: b.dir, Kustomization: b.dir}
+// suffixes aside, name. It returns the comments of that, too.
+func (b *build) place(r *resource.Resource, sources map[string][]document) (at Place, comments []Comment) {
+	at = Place{File: b.dir, Kustomization: b.dir}
 	origin, err := r.GetOrigin()
 	if err != nil || origin == nil {
-		return at
+		return at, nil
 	}
 	switch {
 	case origin.Path != "":
@@ -156,10 +156,13 @@ func (b *build) place(r *resource.Resource, sources map[string][]document) Place
 			rank = 1
 		}
 		if rank > best {
-			best, at.document, at.Line = rank, d.document, d.Line
+			best, at.document, at.Line, comments = rank, d.document, d.Line, nil
+			if rank > 0 { // another object's comments are not about this one
+				comments = d.comments
+			}
 		}
 	}
-	return at
+	return at, comments
 }
 
 // recorder is the disk, with a record of what a build reads.

@@ -32,6 +32,8 @@ type Object struct {
 	Strict []error
 	// Refused is what the schema of the kind does not admit.
 	Refused apifield.ErrorList
+	// Comments are those of its document about this program; of what a kustomization makes, those where it stands.
+	Comments []Comment
 	// Hubs are the fields with hub templates, which nothing has resolved.
 	Hubs []string
 
@@ -169,13 +171,14 @@ func (l *loader) list(d document, h *head, depth int) {
 	for i, raw := range h.items {
 		item := document{Place: d.Place, raw: raw, tree: d.tree.item("items", i)}
 		item.Line = item.tree.line("", d.Line)
+		item.comments = commentsIn(item.tree, d.comments)
 		l.value(item, from)
 	}
 }
 
 // object reads an object of a kind that counts.
 func (l *loader) object(d document, k *kind) {
-	o := &Object{Place: d.Place, tree: d.tree, Kind: k.Kind, cluster: k.kept != nil && k.kept.ClusterScoped, raw: d.raw}
+	o := &Object{Place: d.Place, tree: d.tree, Comments: d.comments, Kind: k.Kind, cluster: k.kept != nil && k.kept.ClusterScoped, raw: d.raw}
 	faults := k.read(d.raw, o)
 	if o.identified {
 		faults = append(faults, nameFaults(o, cmp.Or(o.Namespace, l.namespace))...)

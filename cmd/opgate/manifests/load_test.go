@@ -10,7 +10,7 @@ import (
 // load reads a text as `opgate check --strict` reads standard input.
 func load(t *testing.T, text string) *Input {
 	t.Helper()
-	in, err := Gather([]string{"-"}, strings.NewReader(text), Options{Namespace: "shop", Plain: true, Strict: true})
+	in, err := Gather([]string{"-"}, strings.NewReader(text), Options{Namespace: "shop", Strict: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -137,9 +137,6 @@ func (in *Input) layout() *layout {
 		contents = append(contents, &content{dir: path.Dir(file.name), documents: documents})
 		in.fault(problems...)
 	}
-	if in.options.Plain {
-		return &layout{contents: contents, worlds: []world{{}}}
-	}
 	for _, b := range in.builds {
 		contents = append(contents, &content{dir: b.dir, documents: b.documents, build: b})
 	}
@@ -186,19 +183,27 @@ func (in *Input) Unusable(stderr io.Writer) error {
 	return errors.New(text.Count(len(problems), "problem") + " in the input")
 }
 
-// Read reads files, directories or "-", standard input. What it cannot use it prints, and returns an error with an exit
-// code.
+// Read reads files, directories, kustomizations or "-", standard input, that describe one cluster. What it cannot use it
+// prints, and returns an error with an exit code.
 func Read(files []string, stdin io.Reader, stderr io.Writer, o Options) (*Set, error) {
 	in, err := Gather(files, stdin, o)
 	if err != nil {
 		return nil, err
 	}
 	var all *Set
-	for all = range in.Sets() {
-		break // without kustomizations there is one
+	var clusters []string
+	for s := range in.Sets() {
+		clusters, all = append(clusters, s.Clusters...), cmp.Or(all, s)
 	}
 	if err := in.Unusable(stderr); err != nil {
 		return nil, &cli.ExitError{Code: cli.ExitUnusable, Message: err.Error()}
+	}
+	if len(clusters) > 0 {
+		return nil, &cli.ExitError{Code: cli.ExitUnusable, Message: "the input describes several clusters: name one of " + text.Join(clusters, maxOthers) +
+			", with what belongs to it"}
+	}
+	for _, p := range in.sorted(in.warnings) {
+		fmt.Fprintln(stderr, "warning: not read: "+p.String())
 	}
 	if left := (skipped{documents: len(in.foreign)}); left.documents > 0 {
 		fmt.Fprintln(stderr, "skipped: "+left.String())

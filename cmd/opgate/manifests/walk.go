@@ -19,8 +19,8 @@ const chartFile = "Chart.yaml"
 // search finds the manifests in directories. A repository has other files as well: what is recognizably no manifest is
 // skipped and counted, unless strict is set.
 type search struct {
-	// strict skips nothing, plain builds no kustomization.
-	strict, plain bool
+	// strict skips nothing.
+	strict bool
 	// config is the file of the configuration, which is no manifest.
 	config  string
 	exclude *exclusions
@@ -33,7 +33,7 @@ type search struct {
 
 func newSearch(o *Options) (*search, error) {
 	exclude, err := newExclusions(o.Exclude)
-	return &search{strict: o.Strict, plain: o.Plain, config: o.Config, exclude: exclude}, err
+	return &search{strict: o.Strict, config: o.Config, exclude: exclude}, err
 }
 
 // excluded reports whether a path, as it is printed, is left out.
@@ -89,7 +89,7 @@ func (s *search) directory(path, name string, named bool) error {
 	case !named && !s.strict && name == "templates" && exists(filepath.Join(path, "..", chartFile)):
 		s.skipped.templates++
 		return fs.SkipDir
-	case !s.plain && slices.ContainsFunc(konfig.RecognizedKustomizationFileNames(), func(file string) bool { return exists(filepath.Join(path, file)) }):
+	case slices.ContainsFunc(konfig.RecognizedKustomizationFileNames(), func(file string) bool { return exists(filepath.Join(path, file)) }):
 		s.kustomizations = append(s.kustomizations, path)
 	}
 	return nil

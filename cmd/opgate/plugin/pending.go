@@ -71,7 +71,7 @@ func pendingCommand(now func() time.Time) *cobra.Command {
 		Short:   "List the InstallPlans that wait for approval, with their verdicts",
 		Long:    pendingLong,
 		Example: pendingExample,
-		Args:    cobra.NoArgs,
+		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			state, err := o.read(cmd.Context(), cmd.ErrOrStderr(), cluster.Options{Namespace: o.namespace})
 			if err != nil {

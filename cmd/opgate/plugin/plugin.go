@@ -34,7 +34,9 @@ func unusable(format string, args ...any) error {
 type options struct {
 	kubeconfig cli.Kubeconfig
 	namespace  string
-	output     string
+	// all is --all-namespaces, which is what is looked at without a namespace.
+	all    bool
+	output string
 }
 
 // Commands returns the commands. now is the clock that ages are read from.
@@ -63,6 +65,9 @@ func (o *options) register(cmd *cobra.Command, formats ...string) {
 		if o.output != "" && !slices.Contains(formats, o.output) {
 			return o.usage(cmd, "unknown output format %q: use %s, or leave it out", o.output, strings.Join(formats, ", "))
 		}
+		if o.all && o.namespace != "" {
+			return o.usage(cmd, "-A looks at all namespaces, and -n at one: leave out one of them")
+		}
 		if problems := validation.IsDNS1123Label(o.namespace); o.namespace != "" && len(problems) > 0 {
 			return o.usage(cmd, "namespace %q: %s", o.namespace, strings.Join(problems, "; "))
 		}
@@ -73,7 +78,16 @@ func (o *options) register(cmd *cobra.Command, formats ...string) {
 // registerNamespace adds the flag that restricts a command to a namespace.
 func (o *options) registerNamespace(cmd *cobra.Command) {
 	cmd.Flags().StringVarP(&o.namespace, "namespace", "n", "", "namespace to look at (default: all)")
+	cmd.Flags().BoolVarP(&o.all, "all-namespaces", "A", false, "look at all namespaces, as without -n")
 	cli.CompleteFunc(cmd, "namespace", completeNamespaces)
+}
+
+// noArguments returns an error for an argument, which would be a namespace: it names the flag.
+func noArguments(_ *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return fmt.Errorf("unexpected argument %s: a namespace is named by -n", text.Quote(args[0]))
+	}
+	return nil
 }
 
 func (o *options) usage(cmd *cobra.Command, format string, args ...any) error {

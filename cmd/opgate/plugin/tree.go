@@ -50,7 +50,7 @@ func treeCommand() *cobra.Command {
 		Short:   "Show Policies, PolicySets and what they wait for",
 		Long:    treeLong,
 		Example: treeExample,
-		Args:    cobra.NoArgs,
+		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			state, err := o.read(cmd.Context(), cmd.ErrOrStderr(), cluster.Options{Kinds: []*snapshot.Kind{snapshot.Policies, snapshot.PolicySets}})
 			if err != nil {
