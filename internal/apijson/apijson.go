@@ -37,8 +37,8 @@ func Unmarshal(raw []byte, into any) error {
 	return err
 }
 
-// UnmarshalStrict is Unmarshal that refuses duplicate names, and members that the value has no field for. Its errors are
-// not for users.
+// UnmarshalStrict is Unmarshal that refuses duplicate names, and members that the value has no field for. Its errors
+// are not for users.
 func UnmarshalStrict(raw []byte, into any) error { return json.Unmarshal(raw, into, strict) }
 
 // explain returns the error of encoding/json for the same fault, which names the field as users write it.
