@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/opgate/opgate/internal/jsonsize"
+	"github.com/opgate/opgate/internal/apijson"
 )
 
 // TestContentsDigest compares the manifest of a plan with what the API server stores.
@@ -92,8 +92,8 @@ func unique(s string) bool {
 	if json.Compact(&compact, []byte(s)) != nil {
 		return false
 	}
-	want, _ := jsonsize.Measure(compact.Bytes())
-	got, _ := jsonsize.Measure(raw)
+	want, _ := apijson.Measure(compact.Bytes())
+	got, _ := apijson.Measure(raw)
 	return got == want
 }
 

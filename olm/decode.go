@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/opgate/opgate/internal/apijson"
-	"github.com/opgate/opgate/internal/jsonsize"
 )
 
 // DecodeSubscription reads the JSON of a Subscription.
@@ -12,7 +11,7 @@ func DecodeSubscription(raw []byte) (*Subscription, error) { return decodeObject
 
 // DecodePlan reads the JSON of an InstallPlan; one with more values than maxPlanValues is an error.
 func DecodePlan(raw []byte) (*InstallPlan, error) {
-	if n, _ := jsonsize.Measure(raw); n > maxPlanValues {
+	if n, _ := apijson.Measure(raw); n > maxPlanValues {
 		return nil, fmt.Errorf("the InstallPlan holds %d values, at most %d are read", n, maxPlanValues)
 	}
 	return decodeObject[InstallPlan](raw)

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/opgate/opgate/internal/apijson"
-	"github.com/opgate/opgate/internal/jsonsize"
 	"github.com/opgate/opgate/internal/text"
 )
 
@@ -22,7 +21,7 @@ type unread struct {
 // UnmarshalJSON keeps the JSON unless it is too large.
 func (u *unread) UnmarshalJSON(raw []byte) error {
 	*u = unread{}
-	if n, _ := jsonsize.Measure(raw); n > maxListValues || len(raw) > maxListBytes {
+	if n, _ := apijson.Measure(raw); n > maxListValues || len(raw) > maxListBytes {
 		u.why = fmt.Sprintf("has %d values in %d bytes, more than the %d values and %d bytes that are read", n, len(raw), maxListValues, maxListBytes)
 		return nil
 	}
@@ -36,7 +35,7 @@ type annotations unread
 
 // UnmarshalJSON drops the long annotations.
 func (a *annotations) UnmarshalJSON(raw []byte) error {
-	if n, _ := jsonsize.Measure(raw); n > maxListValues {
+	if n, _ := apijson.Measure(raw); n > maxListValues {
 		return (*unread)(a).UnmarshalJSON(raw) // which keeps only the reason
 	}
 	var texts map[string]json.RawMessage

@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/opgate/opgate/internal/apijson"
-	"github.com/opgate/opgate/internal/jsonsize"
 )
 
 // grantKinds are the kinds of RBAC. OLM writes a step's object by the step's field kind, whatever the manifest says.
@@ -79,7 +78,7 @@ func tooLong(raw []byte) string {
 
 // read reads the object. It returns nil if that is a reference to a ConfigMap.
 func (g *Grants) read(text []byte) *Grants {
-	if n, _ := jsonsize.Measure(text); n > maxListValues {
+	if n, _ := apijson.Measure(text); n > maxListValues {
 		g.why = fmt.Sprintf("has %d values, more than the %d that are read", n, maxListValues)
 		return g
 	}

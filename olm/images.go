@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/opgate/opgate/internal/apijson"
-	"github.com/opgate/opgate/internal/jsonsize"
 )
 
 // Image is an image that an operator names: what it runs, or may have its own workloads run.
@@ -90,7 +89,7 @@ func (m *images) add(found []Image) {
 
 // read decodes a part that names images, unless it has too many values.
 func (m *images) read(raw []byte, into any) bool {
-	n, _ := jsonsize.Measure(raw)
+	n, _ := apijson.Measure(raw)
 	if n > maxListValues {
 		m.why = fmt.Sprintf("has images in %d values, more than the %d that are read", n, maxListValues)
 		return false

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/opgate/opgate/internal/apijson"
-	"github.com/opgate/opgate/internal/jsonsize"
 	"github.com/opgate/opgate/internal/text"
 )
 
@@ -82,7 +81,7 @@ type installedAt string
 // UnmarshalJSON takes the first condition Installed that is True. A list that is too long is an error: one without a
 // name takes sixteen times its size (threat G35).
 func (at *installedAt) UnmarshalJSON(raw []byte) error {
-	if n, _ := jsonsize.Measure(raw); n > maxConditionValues {
+	if n, _ := apijson.Measure(raw); n > maxConditionValues {
 		return fmt.Errorf("the conditions hold %d values, at most %d are read", n, maxConditionValues)
 	}
 	var all []struct {

@@ -1,6 +1,6 @@
 package olm
 
-import "github.com/opgate/opgate/internal/jsonsize"
+import "github.com/opgate/opgate/internal/apijson"
 
 // Limits of what is read of OLM's objects, which may be as large as etcd accepts (1.5 MiB) and are written by tenants,
 // or come from any catalog. A list of empty objects takes a hundred times its size when decoded, so values are counted
@@ -52,6 +52,6 @@ const (
 )
 
 func tooLargeToReport(raw []byte) bool {
-	n, _ := jsonsize.Measure(raw)
+	n, _ := apijson.Measure(raw)
 	return n > maxReportedValues || len(raw) > maxReportedBytes
 }

@@ -7,7 +7,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/opgate/opgate/internal/apijson"
-	"github.com/opgate/opgate/internal/jsonsize"
 )
 
 // Labels and annotations that OLM, or authors of bundles, set.
@@ -91,7 +90,7 @@ const maxOwnerValues = 256
 // UnmarshalJSON counts the values first.
 func (o *Owners) UnmarshalJSON(raw []byte) error {
 	// A text replaces what is too large to be stored.
-	if n, _ := jsonsize.Measure(raw); n > maxOwnerValues || raw[0] == '"' {
+	if n, _ := apijson.Measure(raw); n > maxOwnerValues || raw[0] == '"' {
 		*o = unnamedOwner
 		return nil
 	}

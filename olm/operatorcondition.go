@@ -5,7 +5,6 @@ import (
 	"strconv"
 
 	"github.com/opgate/opgate/internal/apijson"
-	"github.com/opgate/opgate/internal/jsonsize"
 	"github.com/opgate/opgate/internal/text"
 )
 
@@ -47,7 +46,7 @@ type conditions struct{ upgradeable *condition }
 
 // UnmarshalJSON takes the first condition of the type, as OLM does. A list that is too long is an error.
 func (c *conditions) UnmarshalJSON(raw []byte) error {
-	if n, _ := jsonsize.Measure(raw); n > maxConditionValues {
+	if n, _ := apijson.Measure(raw); n > maxConditionValues {
 		return fmt.Errorf("the conditions hold %d values, at most %d are read", n, maxConditionValues)
 	}
 	var all []condition

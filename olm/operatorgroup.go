@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/opgate/opgate/internal/apijson"
-	"github.com/opgate/opgate/internal/jsonsize"
 )
 
 // OperatorGroup is operators.coreos.com/v1 OperatorGroup.
@@ -94,7 +93,7 @@ type namespaceNames []string
 
 // UnmarshalJSON treats a list that is too long as all namespaces.
 func (n *namespaceNames) UnmarshalJSON(raw []byte) error {
-	if held, _ := jsonsize.Measure(raw); held > maxGroupValues {
+	if held, _ := apijson.Measure(raw); held > maxGroupValues {
 		*n = namespaceNames{""}
 		return nil
 	}
@@ -119,7 +118,7 @@ type selector struct {
 // UnmarshalJSON treats a selector that is too large as one that differs from every other.
 func (s *selector) UnmarshalJSON(raw []byte) error {
 	*s = selector{any: true, digest: sha256.Sum256(raw)}
-	if n, _ := jsonsize.Measure(raw); n > maxGroupValues {
+	if n, _ := apijson.Measure(raw); n > maxGroupValues {
 		return nil
 	}
 	var labels metav1.LabelSelector

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/opgate/opgate/internal/apijson"
-	"github.com/opgate/opgate/internal/jsonsize"
 )
 
 // Types of properties that OLM defines.
@@ -37,7 +36,7 @@ func ParseProperties(wrapped string) ([]Property, error) {
 	if wrapped == "" {
 		return nil, nil
 	}
-	if n, _ := jsonsize.Measure([]byte(wrapped)); n > MaxValues {
+	if n, _ := apijson.Measure([]byte(wrapped)); n > MaxValues {
 		return nil, fmt.Errorf("read bundle properties: they hold %d values, at most %d are read", n, MaxValues)
 	}
 	var list struct {

@@ -13,7 +13,7 @@ import (
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	kjson "sigs.k8s.io/json"
 
-	"github.com/opgate/opgate/internal/jsonsize"
+	"github.com/opgate/opgate/internal/apijson"
 	"github.com/opgate/opgate/internal/text"
 )
 
@@ -53,11 +53,15 @@ func (c *SubscriptionConfig) UnmarshalJSON(raw []byte) error {
 
 // readConfig decodes a config, and returns why it cannot be read, or "".
 func readConfig(raw []byte, into *v1alpha1.SubscriptionConfig) string {
-	if n, _ := jsonsize.Measure(raw); n > maxConfigValues || len(raw) > maxConfigBytes {
+	if n, _ := apijson.Measure(raw); n > maxConfigValues || len(raw) > maxConfigBytes {
 		return fmt.Sprintf("it has %d values in %d bytes, more than the %d values and %d bytes that are read",
 			n, len(raw), maxConfigValues, maxConfigBytes)
 	}
-	strict, err := kjson.UnmarshalStrict(raw, into)
+	if apijson.UnmarshalStrict(raw, into) == nil {
+		return ""
+	}
+	*into = v1alpha1.SubscriptionConfig{}
+	strict, err := kjson.UnmarshalStrict(raw, into) // slower; its errors name what is wrong
 	switch {
 	case err != nil:
 		return text.Truncate(err.Error(), maxConfigFault)

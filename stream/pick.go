@@ -8,7 +8,6 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	"github.com/opgate/opgate/internal/apijson"
-	"github.com/opgate/opgate/internal/jsonsize"
 )
 
 // Fields are the members of an object to store: with nil the whole member, else only those fields of it.
@@ -64,7 +63,7 @@ func pick(r apijson.Reader, fields Fields, picked map[string]any) error {
 
 // member decodes a member that is stored as a whole.
 func member(raw []byte) any {
-	held, _ := jsonsize.Measure(raw)
+	held, _ := apijson.Measure(raw)
 	large := len(raw) > maxMemberBytes || held > maxMemberValues
 	if raw[0] == '"' {
 		large = len(raw) > maxTextBytes

@@ -22,6 +22,9 @@ var semantics = json.JoinOptions(
 	jsonv1.MergeWithLegacySemantics(true),
 )
 
+// strict are semantics without duplicate names, and without members that a value has no field for.
+var strict = json.JoinOptions(semantics, jsontext.AllowDuplicateNames(false), json.RejectUnknownMembers(true))
+
 // Unmarshal reads JSON into a pointer to a typed value, as sigs.k8s.io/json.UnmarshalCaseSensitivePreserveInts does.
 // What the value has no field for is skipped, not copied. Types must not contain interfaces: numbers in them would be
 // read as float64. A value of another type than its field is an *encoding/json.UnmarshalTypeError with the path of the
@@ -33,6 +36,10 @@ func Unmarshal(raw []byte, into any) error {
 	}
 	return err
 }
+
+// UnmarshalStrict is Unmarshal that refuses duplicate names, and members that the value has no field for. Its errors
+// are not for users.
+func UnmarshalStrict(raw []byte, into any) error { return json.Unmarshal(raw, into, strict) }
 
 // explain returns the error of encoding/json for the same fault, which names the field as users write it.
 func explain(e *json.SemanticError, into any) error {

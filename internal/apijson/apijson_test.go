@@ -73,7 +73,8 @@ var deep = []string{
 	`{"skipped":` + strings.Repeat("[", 10_000) + strings.Repeat("]", 10_000) + "}",
 }
 
-// same compares both decoders.
+// same compares both decoders. What is read strictly is what they read, without a fault; the other direction is not
+// needed.
 func same(t *testing.T, raw []byte) {
 	t.Helper()
 	var got, want sample
@@ -84,12 +85,35 @@ func same(t *testing.T, raw []byte) {
 	if errWant == nil && !reflect.DeepEqual(got, want) {
 		t.Errorf("%.300q: %s", raw, cmp.Diff(want, got, cmp.AllowUnexported(sample{})))
 	}
+	var strict sample
+	if apijson.UnmarshalStrict(raw, &strict) != nil {
+		return
+	}
+	if faults, err := kjson.UnmarshalStrict(raw, &sample{}); err != nil || len(faults) > 0 {
+		t.Errorf("%.300q: no error, want %v and %v", raw, err, faults)
+	}
+	if !reflect.DeepEqual(strict, want) {
+		t.Errorf("%.300q, strictly: %s", raw, cmp.Diff(want, strict, cmp.AllowUnexported(sample{})))
+	}
 }
 
 // TestSemantics: what the API server reads of a text is what is read here.
 func TestSemantics(t *testing.T) {
 	for _, text := range slices.Concat(texts, deep) {
 		same(t, []byte(text))
+	}
+}
+
+// TestStrict: duplicate names, and names without a field, are errors at any depth.
+func TestStrict(t *testing.T) {
+	for text, want := range map[string]bool{
+		`{"text":"a","element":{"inner":{"values":{"a":["b"]}}},"name":"b","map":{"a":"b"}}`: true,
+		`{"text":"a","text":"a"}`: false, `{"Text":"a"}`: false, `{"element":{"inner":{"skipped":1}}}`: false,
+		`{"map":{"a":"b","a":"b"}}`: false, `{"objects":[{},{"name":"a","name":"a"}]}`: false,
+	} {
+		if err := apijson.UnmarshalStrict([]byte(text), &sample{}); (err == nil) != want {
+			t.Errorf("%s: error %v", text, err)
+		}
 	}
 }
 

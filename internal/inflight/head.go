@@ -3,7 +3,7 @@ package inflight
 import (
 	"bytes"
 
-	"github.com/go-json-experiment/json/jsontext"
+	"github.com/opgate/opgate/internal/apijson"
 )
 
 // Head is what the API server writes of a review before the object: enough to refuse a review that is not read in full.
@@ -19,37 +19,26 @@ const maxName = 253
 
 // ReadHead reads the head of a review from as much of its text as there is.
 func ReadHead(text []byte) Head {
-	var h Head
-	d := jsontext.NewDecoder(bytes.NewBuffer(text), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
-	for {
-		token, err := d.ReadToken()
-		if err != nil || token.Kind() == '}' || token.Kind() == '[' {
-			return h
-		}
-		if token.Kind() == '{' {
-			continue
-		}
-		field, name := (*string)(nil), token.String()
-		switch {
-		case d.StackDepth() == 1 && name == "request" && d.PeekKind() == '{':
-			continue
-		case d.StackDepth() == 2 && name == "uid" && d.PeekKind() == '"':
-			field = &h.UID
-		case d.StackDepth() == 2 && name == "namespace" && d.PeekKind() == '"':
-			field = &h.Namespace
-		case d.StackDepth() == 2 && name == "object" && h.UID != "":
-			return h
-		case d.StackDepth() == 0 || d.SkipValue() != nil:
-			return h
-		}
-		if field == nil {
-			continue
-		}
-		if token, err = d.ReadToken(); err != nil {
-			return h
-		}
-		if value := token.String(); len(value) <= maxName {
-			*field = value
-		}
+	before, _, _ := bytes.Cut(text, []byte(`"object":`))
+	if h := headOf(before); h.UID != "" {
+		return h
 	}
+	return headOf(text) // not in the order that the API server writes
+}
+
+func headOf(text []byte) (h Head) {
+	var review struct {
+		Request struct {
+			UID       string `json:"uid"`
+			Namespace string `json:"namespace"`
+		} `json:"request"`
+	}
+	_ = apijson.Unmarshal(text, &review) // what comes before the fault, or before the text ends, is set
+	if uid := review.Request.UID; len(uid) <= maxName {
+		h.UID = uid
+	}
+	if namespace := review.Request.Namespace; len(namespace) <= maxName {
+		h.Namespace = namespace
+	}
+	return h
 }

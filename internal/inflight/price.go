@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"unicode/utf8"
 
-	"github.com/opgate/opgate/internal/jsonsize"
+	"github.com/opgate/opgate/internal/apijson"
 )
 
 // What decoding takes for what is in a body, in bytes. TestA3DecodingFitsItsPrice compares.
@@ -31,7 +31,7 @@ func price(body []byte, raw string, most int64) (int64, error) {
 		// The API server sends none. Each bad byte would become three.
 		return 0, errNotUTF8
 	}
-	held, kept, depth := jsonsize.MeasureWithin(body, raw)
+	held, kept, depth := apijson.MeasureWithin(body, raw)
 	values := 1 + held // and the body
 	fixed := perByte*int64(len(body)) + perLevel*int64(depth) + perRawValue*int64(kept)
 	if total := fixed + perValue*int64(values-kept); total <= most {

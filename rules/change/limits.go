@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/opgate/opgate/internal/jsonsize"
+	"github.com/opgate/opgate/internal/apijson"
 	"github.com/opgate/opgate/internal/text"
 )
 
@@ -14,7 +14,7 @@ const (
 	// maxBytes bounds all manifests of a bundle, after decompression. A ConfigMap holds 1 MiB, which compresses
 	// manifests some ten times.
 	maxBytes = 16 << 20
-	// maxValues bounds their JSON values, as jsonsize.Measure counts them.
+	// maxValues bounds their JSON values, as apijson.Measure counts them.
 	maxValues = 1 << 20
 	// maxObjects bounds the number of objects.
 	maxObjects = 4096
@@ -41,7 +41,7 @@ func checkSize(manifests []json.RawMessage) error {
 		if size += len(raw); size > maxBytes {
 			return fmt.Errorf("the manifests have more than the %d bytes that are read", maxBytes)
 		}
-		held, depth := jsonsize.Measure(raw)
+		held, depth := apijson.Measure(raw)
 		if values += held; values > maxValues {
 			return fmt.Errorf("the manifests have more than the %d values that are read", maxValues)
 		}

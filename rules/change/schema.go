@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/crdify/pkg/validations"
 	"sigs.k8s.io/crdify/pkg/validations/property"
 
-	"github.com/opgate/opgate/internal/jsonsize"
+	"github.com/opgate/opgate/internal/apijson"
 	"github.com/opgate/opgate/olm"
 )
 
@@ -65,7 +65,7 @@ func (left *budget) compareSchemas(was, is *definitionVersion) ([]string, error)
 		return nil, nil
 	}
 	for _, raw := range []json.RawMessage{was.Schema, is.Schema} {
-		_, depth := jsonsize.Measure(raw)
+		_, depth := apijson.Measure(raw)
 		if left.bytes -= len(raw) * depth; left.bytes < 0 {
 			return []string{tooLarge}, nil
 		}

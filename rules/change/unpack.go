@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 	kjson "sigs.k8s.io/json"
 
-	"github.com/opgate/opgate/internal/jsonsize"
+	"github.com/opgate/opgate/internal/apijson"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/internal/yamlsize"
 )
@@ -30,7 +30,7 @@ const (
 // first document; and only entries with a kind, which those of the bundle's metadata do not have. An entry that is not
 // YAML or JSON is an error, although OLM skips it.
 func Unpack(configMap []byte) ([]json.RawMessage, error) {
-	if n, _ := jsonsize.Measure(configMap); n > maxObjects || len(configMap) > maxBytes {
+	if n, _ := apijson.Measure(configMap); n > maxObjects || len(configMap) > maxBytes {
 		return nil, fmt.Errorf("the ConfigMap has %d values in %d bytes, at most %d values in %d bytes are read", n, len(configMap), maxObjects, maxBytes)
 	}
 	var object struct {

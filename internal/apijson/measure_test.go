@@ -1,4 +1,4 @@
-package jsonsize_test
+package apijson_test
 
 import (
 	"encoding/json"
@@ -7,7 +7,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/opgate/opgate/internal/jsonsize"
+	"github.com/opgate/opgate/internal/apijson"
 )
 
 func TestMeasure(t *testing.T) {
@@ -38,7 +38,7 @@ func TestMeasure(t *testing.T) {
 		strings.Repeat("[", 10_000):    {10_000, 10_000},
 		strings.Repeat(`{"a":`, 1_000): {1_000, 1_000},
 	} {
-		if values, depth := jsonsize.Measure([]byte(text)); values != want.values || depth != want.depth {
+		if values, depth := apijson.Measure([]byte(text)); values != want.values || depth != want.depth {
 			t.Errorf("%.30s has %d values and %d levels, want %d and %d", text, values, depth, want.values, want.depth)
 		}
 	}
@@ -63,11 +63,11 @@ func TestMeasureWithin(t *testing.T) {
 		`["raw",[1,2]]`:                         0,
 		`{"raw":[1],"b":{"c":[1,{"raw":[2]}]}}`: 2,
 	} {
-		values, within, depth := jsonsize.MeasureWithin([]byte(text), "raw")
+		values, within, depth := apijson.MeasureWithin([]byte(text), "raw")
 		if within != want {
 			t.Errorf("%s has %d values in raw, want %d", text, within, want)
 		}
-		if wantValues, wantDepth := jsonsize.Measure([]byte(text)); values != wantValues || depth != wantDepth {
+		if wantValues, wantDepth := apijson.Measure([]byte(text)); values != wantValues || depth != wantDepth {
 			t.Errorf("%s has %d values and %d levels, want %d and %d", text, values, depth, wantValues, wantDepth)
 		}
 	}
@@ -78,7 +78,7 @@ func TestMeasureEscapes(t *testing.T) {
 	for before := range 140 {
 		for backslashes := range 70 {
 			text := `["` + strings.Repeat("x", before) + strings.Repeat(`\\`, backslashes) + `\",[{",1]`
-			if values, depth := jsonsize.Measure([]byte(text)); values != 2 || depth != 1 {
+			if values, depth := apijson.Measure([]byte(text)); values != 2 || depth != 1 {
 				t.Fatalf("%s has %d values and %d levels, want 2 and 1", text, values, depth)
 			}
 		}
@@ -94,7 +94,7 @@ func FuzzMeasure(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		values, depth := jsonsize.Measure([]byte(text))
+		values, depth := apijson.Measure([]byte(text))
 		if wantValues, wantDepth := slow(text); values != wantValues || depth != wantDepth {
 			t.Errorf("%q has %d values and %d levels, byte by byte %d and %d", text, values, depth, wantValues, wantDepth)
 		}
@@ -173,7 +173,7 @@ func BenchmarkMeasure(b *testing.B) {
 	} {
 		text := []byte("[" + body + "{}]")
 		for what, do := range map[string]func(){
-			"measure": func() { jsonsize.Measure(text) },
+			"measure": func() { apijson.Measure(text) },
 			"floor":   func() { utf8.Valid(text) },
 		} {
 			b.Run(name+"/"+what, func(b *testing.B) {

@@ -1,8 +1,9 @@
-// Package jsonsize measures a JSON text without decoding it, so that one which would take too much memory is refused
-// before it becomes values.
-package jsonsize
+package apijson
 
-import "bytes"
+import (
+	"encoding/binary"
+	"math/bits"
+)
 
 // What a byte of JSON outside of strings is.
 const (
@@ -16,9 +17,11 @@ const (
 var classes = [256]uint8{'"': quote, ',': comma, '{': opening, '[': opening, '}': closing, ']': closing}
 
 // Measure returns how many values a JSON text holds, at any depth: elements of lists and members of objects, without
-// the text's own value; and how deep lists and objects are nested. It is exact for JSON without white space in empty
-// lists and objects, each of which counts as one value otherwise. For what is not JSON it counts at least what a
-// decoder finds before the fault. It takes about a nanosecond per byte.
+// the text's own value; and how deep lists and objects are nested. It decodes nothing, so that a text which would take
+// too much memory is refused before it becomes values.
+//
+// It is exact for JSON without white space in empty lists and objects, each of which counts as one value otherwise. For
+// what is not JSON it counts at least what a decoder finds before the fault. It takes less than a nanosecond per byte.
 func Measure(text []byte) (values, depth int) {
 	values, _, depth = MeasureWithin(text, "")
 	return values, depth
@@ -32,7 +35,7 @@ func MeasureWithin(text []byte, name string) (values, within, depth int) {
 		switch classes[text[i]] {
 		case quote:
 			begin := i + 1
-			i = endOfString(text, i)
+			i = endOfString(text, begin)
 			if name != "" && member == 0 && i+1 < len(text) && text[i+1] == ':' && string(text[begin:i]) == name {
 				member = level
 			}
@@ -64,12 +67,29 @@ func MeasureWithin(text []byte, name string) (values, within, depth int) {
 	return values, within, depth
 }
 
-// endOfString returns the index of the quote that ends the string which begins at an index, or the length of the text.
-func endOfString(text []byte, begin int) int {
-	// Most strings end soon, and long ones are skipped faster from quote to quote.
-	const nearby = 24
-	i := begin + 1
-	for end := min(len(text), i+nearby); i < end; i++ {
+// endOfString returns the index of the quote that ends a string, from an index in it on; the length of the text if there
+// is none. It looks at eight bytes at a time: in manifests, which are JSON in a string, every quote is escaped.
+func endOfString(text []byte, i int) int {
+	for i+8 <= len(text) {
+		word := binary.LittleEndian.Uint64(text[i:])
+		quotes, slashes := equal(word, '"'), equal(word, '\\')
+		after := slashes << 8
+		switch ends := quotes &^ after; {
+		case slashes&after != 0: // one backslash may escape the other
+			i += bits.TrailingZeros64(quotes|slashes) / 8
+			if text[i] == '"' {
+				return i
+			}
+			i += 2
+		case ends != 0:
+			return i + bits.TrailingZeros64(ends)/8
+		case slashes>>63 != 0:
+			i += 9
+		default:
+			i += 8
+		}
+	}
+	for ; i < len(text); i++ {
 		switch text[i] {
 		case '"':
 			return i
@@ -77,19 +97,12 @@ func endOfString(text []byte, begin int) int {
 			i++
 		}
 	}
-	for begin = i; i < len(text); i++ {
-		next := bytes.IndexByte(text[i:], '"')
-		if next < 0 {
-			break
-		}
-		i += next
-		first := i
-		for first > begin && text[first-1] == '\\' {
-			first--
-		}
-		if (i-first)%2 == 0 {
-			return i
-		}
-	}
 	return len(text)
+}
+
+// equal returns a word with the highest bit of each byte set that is c in the given word, and no other bit.
+func equal(word uint64, c byte) uint64 {
+	const ones, low = 0x0101010101010101, 0x7f7f7f7f7f7f7f7f
+	word ^= ones * uint64(c)
+	return ^((word&low + low) | word | low)
 }
