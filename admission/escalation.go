@@ -14,6 +14,7 @@ import (
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/rules/verdict"
 	"github.com/opgate/opgate/snapshot"
 )
 
@@ -22,8 +23,9 @@ const templateField = "objectDefinition"
 
 // mutatePolicy marks a Policy whose author has the rights to all that it creates and depends on. The validating webhook
 // refuses missing rights and every other mark. What does not decode passes unchanged as in mutateSubscription.
-func (g *Gate) mutatePolicy(ctx context.Context, _ *snapshot.Snapshot, req *request[json.RawMessage, json.RawMessage]) rules.Verdict {
-	unchanged := rules.Verdict{Object: "policy"}
+func (g *Gate) mutatePolicy(ctx context.Context, _ *snapshot.Snapshot, req *request[json.RawMessage,
+	json.RawMessage]) verdict.Verdict {
+	unchanged := verdict.Verdict{Object: "policy"}
 	policy, old := &policyv1.Policy{}, (*policyv1.Policy)(nil)
 	if kjson.UnmarshalCaseSensitivePreserveInts(*req.Object, policy) != nil {
 		return unchanged
@@ -46,7 +48,7 @@ func (g *Gate) mutatePolicy(ctx context.Context, _ *snapshot.Snapshot, req *requ
 		return unchanged
 	}
 	mark := dependency.Sign(key, signed, digest, rules.NarrowKinds(missing.needs))
-	return rules.Verdict{Object: unchanged.Object, Changes: rules.MarkChange(signed.Annotations, mark)}
+	return verdict.Verdict{Object: unchanged.Object, Changes: rules.MarkChange(signed.Annotations, mark)}
 }
 
 // unsigned returns what signing needs of a Policy, beside its digest, and nothing else.
@@ -65,7 +67,8 @@ func unsigned(p *policyv1.Policy) *policyv1.Policy {
 // validatePolicy judges a Policy, and whether its author has the rights to what it creates and depends on (threats O14
 // and O22). It checks again although a valid mark states so: a mark is evidence for later readers of the Policy, not
 // for the present write.
-func (g *Gate) validatePolicy(ctx context.Context, s *snapshot.Snapshot, req *request[policyv1.Policy, policyv1.Policy]) rules.Verdict {
+func (g *Gate) validatePolicy(ctx context.Context, s *snapshot.Snapshot, req *request[policyv1.Policy,
+	policyv1.Policy]) verdict.Verdict {
 	policy, old := req.Object, req.OldObject
 	in := rules.PolicyInput{Policy: policy, Old: old, Graph: s.Graph(), Grants: g.Grants}
 	if policy.DeletionTimestamp != nil || old != nil && reflect.DeepEqual(old.Spec, policy.Spec) && sameMark(old, policy) {
@@ -83,7 +86,7 @@ func (g *Gate) validatePolicy(ctx context.Context, s *snapshot.Snapshot, req *re
 	needs, generated := needsOf(key, policy, old), policy.GenerateName != ""
 	v := rules.JudgePolicy(in)
 	redacted := v
-	if slices.ContainsFunc(v.Reasons, func(r rules.Reason) bool { return r.Rule == rules.RulePolicyDependencyCycle }) {
+	if slices.ContainsFunc(v.Reasons, func(r verdict.Reason) bool { return r.Rule == rules.RulePolicyDependencyCycle }) {
 		in.Graph = nil // a cycle shows the dependencies of other Policies, which a user without the right to get them must not see
 		redacted = rules.JudgePolicy(in)
 	}
@@ -94,13 +97,13 @@ func (g *Gate) validatePolicy(ctx context.Context, s *snapshot.Snapshot, req *re
 	}
 	switch {
 	case missing.questions > 0:
-		v.TooManyQuestions(missing.questions)
-	case !missing.refuses() && !marked && v.Decision == rules.Allow:
-		v.Unmarked(generated)
+		rules.RefuseTooManyQuestions(&v, missing.questions)
+	case !missing.refuses() && !marked && v.Decision == verdict.Allow:
+		rules.RefuseUnmarked(&v, generated)
 	}
 	for i, need := range missing.needs {
 		if need.Narrow == nil {
-			v.Lacking(need, missing.unknown[i])
+			rules.RefuseLacking(&v, need, missing.unknown[i])
 		}
 	}
 	return v

@@ -10,6 +10,7 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // Grant is a right of Opgate's account that an installation may withhold (threat G25), as flag --right names it.
@@ -91,7 +92,7 @@ func (g *Grants) MissingCatalog(namespace string) string {
 }
 
 // previewGrants warns of what an OperatorPolicy needs and the installation withholds.
-func previewGrants(in *OperatorPolicyInput, p *OperatorPolicy, preview func(id RuleID, what, more string)) {
+func previewGrants(in *OperatorPolicyInput, p *OperatorPolicy, preview func(id verdict.RuleID, what, more string)) {
 	ineffective := func(what, missing string) {
 		if missing != "" {
 			preview(RuleOperatorPolicyIneffective, what, missing)

@@ -8,6 +8,7 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/state"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // withheld returns the grants of an installation without some rights, and with catalogs in namespace olm.
@@ -28,14 +29,14 @@ func withheld(t *testing.T, rights ...Grant) Grants {
 // with the right it is not.
 func TestG25PoliciesAreWarned(t *testing.T) {
 	type spec = policyv1beta2.OperatorPolicySpec
-	policy := func(edit func(*spec)) func(Grants) Verdict {
-		return func(g Grants) Verdict {
+	policy := func(edit func(*spec)) func(Grants) verdict.Verdict {
+		return func(g Grants) verdict.Verdict {
 			return JudgeOperatorPolicy(OperatorPolicyInput{Policy: operatorPolicy("etcd", edit), Namespace: func(string) *Namespace { return nil }, Grants: g})
 		}
 	}
 	for _, c := range []struct {
 		name  string
-		judge func(Grants) Verdict
+		judge func(Grants) verdict.Verdict
 		lacks Grant
 		value string
 	}{
@@ -67,7 +68,7 @@ func TestG25PoliciesAreWarned(t *testing.T) {
 		},
 		{
 			name: "shows properties to OLM",
-			judge: func(g Grants) Verdict {
+			judge: func(g Grants) verdict.Verdict {
 				c := &constraintv1.Constraint{}
 				c.Name, c.Annotations = "secured", map[string]string{VirtualOperatorNamespacesAnnotation: ""}
 				c.Spec.Properties = `[{"type":"secured","value":true}]`
@@ -78,7 +79,7 @@ func TestG25PoliciesAreWarned(t *testing.T) {
 		},
 		{
 			name: "judges by contents",
-			judge: func(g Grants) Verdict {
+			judge: func(g Grants) verdict.Verdict {
 				c := &constraintv1.Constraint{}
 				c.Name = "rights"
 				c.Spec.Constraints = `[{"type":"olm.constraint","value":{"cel":{"rule":"clusterPermissions.size() == 0"}}}]`
@@ -89,14 +90,15 @@ func TestG25PoliciesAreWarned(t *testing.T) {
 		},
 		{
 			name:  "has a template of ConfigurationPolicy",
-			judge: func(g Grants) Verdict { return JudgePolicy(PolicyInput{Policy: policyOf(t, "app"), Grants: g}) },
+			judge: func(g Grants) verdict.Verdict { return JudgePolicy(PolicyInput{Policy: policyOf(t, "app"), Grants: g}) },
 			lacks: GrantConfigurationPolicies,
 			value: "rights.configurationPolicies",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			v := c.judge(withheld(t, c.lacks))
-			if text := strings.Join(v.WarningTexts(), "\n"); v.Decision != Allow || !strings.Contains(text, "chart value "+c.value+" grants it") {
+			if text := strings.Join(v.WarningTexts(), "\n"); v.Decision != verdict.Allow || !strings.Contains(text,
+				"chart value "+c.value+" grants it") {
 				t.Errorf("decision %s, warnings:\n%s", v.Decision, text)
 			}
 			v = c.judge(withheld(t))

@@ -10,13 +10,14 @@ import (
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/rules/verdict"
 	"github.com/opgate/opgate/rules/window"
 )
 
 // RulePolicyUnreadable is about the governing OperatorPolicy, not about the judged object.
-const RulePolicyUnreadable RuleID = "policy/unreadable"
+const RulePolicyUnreadable verdict.RuleID = "policy/unreadable"
 
-var policyUnreadable = Rule{ID: RulePolicyUnreadable, Outcomes: hold, Override: true, Backstop: true,
+var policyUnreadable = verdict.Rule{ID: RulePolicyUnreadable, Outcomes: verdict.Holds, Override: true, Backstop: true,
 	Summary: "the governing policy holds template text or a value that cannot be read, so nothing it governs is let through"}
 
 // OperatorPolicy is one prepared for judging, so that its spec is parsed once and not for each request. It is
@@ -291,7 +292,7 @@ func (p *OperatorPolicy) acceptedVersions() string {
 	if len(names) == 1 {
 		return "allowed is " + names[0]
 	}
-	return "allowed are " + text.Names(names, maxListed)
+	return "allowed are " + text.Names(names, verdict.MaxListed)
 }
 
 // catalogMismatch reports whether a catalog differs from the one that the policy names.
@@ -328,7 +329,7 @@ func unlessTemplate(s string) string {
 // accepted is what it wants instead. What is installed does not show its digest, so the name decides.
 func (p *OperatorPolicy) Covers(csv, version string) (ok bool, accepted string) {
 	c := &Bundle{name: csv, version: version}
-	if (p.MustNotHave || p.faults != "" || p.mayBring(csv)) && outOfRangeCSV(c, p).silent() {
+	if (p.MustNotHave || p.faults != "" || p.mayBring(csv)) && outOfRangeCSV(c, p).Silent() {
 		return true, ""
 	}
 	return false, p.acceptance()
@@ -343,9 +344,10 @@ func (p *OperatorPolicy) Forbids(csv, version string, catalog olm.Catalog) (matc
 }
 
 // unreadable holds what a policy with faults governs.
-func unreadable(p *OperatorPolicy, governed string) finding {
+func unreadable(p *OperatorPolicy, governed string) verdict.Finding {
 	if p.faults == "" {
-		return finding{}
+		return verdict.Finding{}
 	}
-	return finding{decision: Hold, what: governed + " is held", accepted: "waits until the policy can be read: " + p.faults}
+	return verdict.Finding{Decision: verdict.Hold, What: governed + " is held",
+		Accepted: "waits until the policy can be read: " + p.faults}
 }

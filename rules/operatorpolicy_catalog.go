@@ -9,6 +9,7 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // catalogImages is spec.catalog of a policy, prepared for judging. Nil holds nothing.
@@ -55,7 +56,8 @@ func validateCatalog(c *policyv1beta2.Catalog) field.ErrorList {
 }
 
 // previewCatalog warns of settings of spec.catalog that cannot have the effect that their author will expect.
-func previewCatalog(op *policyv1beta2.OperatorPolicy, p *OperatorPolicy, preview func(id RuleID, what, more string)) {
+func previewCatalog(op *policyv1beta2.OperatorPolicy, p *OperatorPolicy, preview func(id verdict.RuleID, what,
+	more string)) {
 	c := p.catalogImages
 	switch {
 	case c == nil:
@@ -81,5 +83,5 @@ func (c *catalogImages) acceptedText() string {
 	case 1:
 		return "accepted is " + c.accepted[0]
 	}
-	return "accepted are " + text.Names(c.accepted, maxListed)
+	return "accepted are " + text.Names(c.accepted, verdict.MaxListed)
 }

@@ -10,6 +10,7 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/rules/change"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // maxDigests bounds the digests of a policy, as the schema does, and of the annotation of a plan.
@@ -138,7 +139,8 @@ func notDigest(s string) string {
 }
 
 // previewConsent warns of settings of spec.consent that cannot have the effect that their author will expect.
-func previewConsent(op *policyv1beta2.OperatorPolicy, p *OperatorPolicy, preview func(id RuleID, what, more string)) {
+func previewConsent(op *policyv1beta2.OperatorPolicy, p *OperatorPolicy, preview func(id verdict.RuleID, what,
+	more string)) {
 	c := p.consent
 	switch {
 	case c == nil:
@@ -159,5 +161,5 @@ func classNames() string {
 	for i, class := range change.Reviewable {
 		names[i] = string(class)
 	}
-	return text.Names(names, maxListed)
+	return text.Names(names, verdict.MaxListed)
 }

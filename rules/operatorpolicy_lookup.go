@@ -12,12 +12,13 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/rules/dependency"
 	"github.com/opgate/opgate/rules/lookup"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // RuleOperatorPolicyLookup is on the rights of the author of an OperatorPolicy, which package admission checks.
-const RuleOperatorPolicyLookup RuleID = "operatorpolicy/lookup"
+const RuleOperatorPolicyLookup verdict.RuleID = "operatorpolicy/lookup"
 
-var operatorPolicyLookup = Rule{ID: RuleOperatorPolicyLookup, Outcomes: deny,
+var operatorPolicyLookup = verdict.Rule{ID: RuleOperatorPolicyLookup, Outcomes: verdict.Denies,
 	Summary: "a template of an OperatorPolicy looks up an object that its author may not get"}
 
 // MaxLookups bounds what the templates of one OperatorPolicy look up, since each is a request to the API server.
@@ -86,7 +87,7 @@ func LookupNeeds(lookups []lookup.Lookup) []Need {
 
 // lookupNeed copies what a Lookup has: that is part of the text of the template, which is not kept while rights are
 // asked about.
-func lookupNeed(l lookup.Lookup, rule RuleID, field string) Need {
+func lookupNeed(l lookup.Lookup, rule verdict.RuleID, field string) Need {
 	right := Right{Verb: "get", Group: strings.Clone(l.Group), Resource: strings.Clone(l.Resource()),
 		Namespace: strings.Clone(l.Namespace), Name: strings.Clone(l.Name)}
 	object := l.Kind
@@ -106,7 +107,7 @@ func lookupNeed(l lookup.Lookup, rule RuleID, field string) Need {
 // templateLookups returns the needs for the lookups of an OperatorPolicy that a template of a Policy makes: Opgate
 // writes it, so the right is one of the author of the Policy.
 func templateLookups(policy *policyv1.Policy, t *dependency.Template) []Need {
-	if t.Ref.Group != policyv1.Group || t.Ref.Kind != KindOperatorPolicy {
+	if t.Ref.Group != policyv1.Group || t.Ref.Kind != verdict.KindOperatorPolicy {
 		return nil
 	}
 	var needs []Need
@@ -116,12 +117,13 @@ func templateLookups(policy *policyv1.Policy, t *dependency.Template) []Need {
 	return needs
 }
 
-// TooManyLookups refuses an OperatorPolicy whose templates look up more than can be checked.
-func (v *Verdict) TooManyLookups(number int) {
-	v.refuse(Reason{Rule: RuleOperatorPolicyLookup, Decision: Deny, Field: "spec", Message: sentence(
-		fmt.Sprintf("its templates look up %d objects", number), RuleOperatorPolicyLookup,
-		fmt.Sprintf("they may look up %d; put the values into fewer objects", MaxLookups))})
-	*v = v.sorted()
+// RefuseTooManyLookups refuses an OperatorPolicy whose templates look up more than can be checked.
+func RefuseTooManyLookups(v *verdict.Verdict, number int) {
+	v.Refuse(verdict.Reason{Rule: RuleOperatorPolicyLookup, Decision: verdict.Deny, Field: "spec",
+		Message: verdict.Sentence(
+			fmt.Sprintf("its templates look up %d objects", number), RuleOperatorPolicyLookup,
+			fmt.Sprintf("they may look up %d; put the values into fewer objects", MaxLookups))})
+	*v = v.Sorted()
 }
 
 // UnverifiedLookupText is why a template of an OperatorPolicy without a valid mark is not resolved.

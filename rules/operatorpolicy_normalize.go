@@ -6,12 +6,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // RuleOperatorPolicyNormalized is on fields with deprecated names.
-const RuleOperatorPolicyNormalized RuleID = "operatorpolicy/normalized"
+const RuleOperatorPolicyNormalized verdict.RuleID = "operatorpolicy/normalized"
 
-var operatorPolicyNormalized = Rule{ID: RuleOperatorPolicyNormalized, Outcomes: warn,
+var operatorPolicyNormalized = verdict.Rule{ID: RuleOperatorPolicyNormalized, Outcomes: verdict.Warns,
 	Summary: "values were copied from the earlier field name to the present one"}
 
 // configField maps one field of complianceConfig to its earlier spelling in statusConfig and to its default.
@@ -90,7 +91,7 @@ func (f *configField) earlierValue(spec *policyv1beta2.OperatorPolicySpec) polic
 // NormalizeOperatorPolicy fills complianceConfig: from statusConfig if set, else with defaults. It keeps the author's
 // fields unchanged, so that GitOps tools see no drift. On update, a changed statusConfig value replaces the
 // complianceConfig value that was derived from it. It is idempotent.
-func NormalizeOperatorPolicy(op, old *policyv1beta2.OperatorPolicy) []Change {
+func NormalizeOperatorPolicy(op, old *policyv1beta2.OperatorPolicy) []verdict.Change {
 	var oldSpec *policyv1beta2.OperatorPolicySpec
 	if old != nil {
 		oldSpec = &old.Spec
@@ -115,12 +116,13 @@ func NormalizeOperatorPolicy(op, old *policyv1beta2.OperatorPolicy) []Change {
 	if filled == op.Spec.ComplianceConfig {
 		return nil
 	}
-	change := Change{Rule: RuleOperatorPolicyNormalized, Path: "/spec/complianceConfig", Value: filled}
+	change := verdict.Change{Rule: RuleOperatorPolicyNormalized, Path: "/spec/complianceConfig", Value: filled}
 	if copied {
-		change.Message = sentence("spec.statusConfig is the earlier name of spec.complianceConfig and was copied there", RuleOperatorPolicyNormalized,
+		change.Message = verdict.Sentence("spec.statusConfig is the earlier name of spec.complianceConfig and was copied "+
+			"there", RuleOperatorPolicyNormalized,
 			"write spec.complianceConfig with Compliant or NonCompliant")
 	}
-	return []Change{change}
+	return []verdict.Change{change}
 }
 
 // validateConfigs checks both fields and that they do not contradict each other.

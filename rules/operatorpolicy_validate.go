@@ -18,6 +18,7 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 var specPath = field.NewPath("spec")
@@ -165,7 +166,7 @@ func validateTargets(path *field.Path, group *policyv1beta2.OperatorGroupTemplat
 func namespaceList(path *field.Path, value *apiextensionsv1.JSON) field.ErrorList {
 	names, errs := decoded[[]string](path, value)
 	for i, name := range names {
-		if len(errs) >= maxFaults {
+		if len(errs) >= verdict.MaxFaults {
 			break
 		}
 		for _, problem := range validation.IsDNS1123Label(name) {
@@ -262,7 +263,7 @@ func (t textValidator) versions(path *field.Path, entries []string) field.ErrorL
 	var errs field.ErrorList
 	names := 0
 	for i, entry := range entries {
-		if len(errs) >= maxFaults {
+		if len(errs) >= verdict.MaxFaults {
 			break
 		}
 		if t.passes(entry) {
@@ -270,7 +271,7 @@ func (t textValidator) versions(path *field.Path, entries []string) field.ErrorL
 			continue
 		}
 		for _, name := range SplitVersions([]string{entry}) {
-			if names++; len(errs) < maxFaults {
+			if names++; len(errs) < verdict.MaxFaults {
 				errs = append(errs, t.version(path.Index(i), name)...)
 			}
 		}

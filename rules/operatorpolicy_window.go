@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/rules/verdict"
 	"github.com/opgate/opgate/rules/window"
 )
 
@@ -65,7 +66,7 @@ func moment(path *field.Path, value string) (time.Time, field.ErrorList) {
 }
 
 // previewCalendar warns of windows and freezes that cannot have the effect that their author will expect.
-func previewCalendar(p *OperatorPolicy, now time.Time, preview func(id RuleID, what, more string)) {
+func previewCalendar(p *OperatorPolicy, now time.Time, preview func(id verdict.RuleID, what, more string)) {
 	switch {
 	case !p.calendar.Restricts():
 		return

@@ -6,12 +6,13 @@ import (
 
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // RulePlanConsentRight is on writes of the annotations by which users consent.
-const RulePlanConsentRight RuleID = "plan/consent-right"
+const RulePlanConsentRight verdict.RuleID = "plan/consent-right"
 
-var planConsentRight = Rule{ID: RulePlanConsentRight, Outcomes: deny,
+var planConsentRight = verdict.Rule{ID: RulePlanConsentRight, Outcomes: verdict.Denies,
 	Summary: "annotation opgate.io/consent, or opgate.io/consent-by, is written by a user who may not consent, in another name, or in a form that is no consent"}
 
 // The annotations of a plan by which a user consents to what it changes.
@@ -68,10 +69,10 @@ func (in *PlanUpdateInput) ConsentAsked() bool {
 
 // ConsentNeeds returns the policies on which a user needs the RBAC verb approve to consent to what a plan changes:
 // those with spec.consent of the packages in the plan.
-func (in *PlanUpdateInput) ConsentNeeds() []PolicyRef {
+func (in *PlanUpdateInput) ConsentNeeds() []verdict.PolicyRef {
 	in.Old.ParseBundles() // several rules ask, and the plan is this review's alone
-	var needs []PolicyRef
-	seen := map[PolicyRef]bool{}
+	var needs []verdict.PolicyRef
+	seen := map[verdict.PolicyRef]bool{}
 	for _, c := range bundlesOf(in.Old, in.Namespace) {
 		for _, p := range in.Namespace.governing(c.pkg) {
 			if ref := p.ref(); p.consents() && !seen[ref] {
@@ -85,7 +86,7 @@ func (in *PlanUpdateInput) ConsentNeeds() []PolicyRef {
 
 // judgeConsentWrite keeps consent to those who have the right: whoever else could write the annotation would consent
 // for them. That applies in every namespace, since the policy that needs consent may be created later.
-func (in *PlanUpdateInput) judgeConsentWrite(v *Verdict) {
+func (in *PlanUpdateInput) judgeConsentWrite(v *verdict.Verdict) {
 	if !in.ConsentAsked() {
 		return
 	}
@@ -103,9 +104,10 @@ func (in *PlanUpdateInput) judgeConsentWrite(v *Verdict) {
 	}
 }
 
-func refuseConsent(v *Verdict, annotation, what, accepted string) {
-	v.refuse(Reason{Rule: RulePlanConsentRight, Decision: Deny, Field: "metadata.annotations[" + annotation + "]",
-		Message: sentence("annotation "+annotation+" "+what, RulePlanConsentRight, accepted)})
+func refuseConsent(v *verdict.Verdict, annotation, what, accepted string) {
+	v.Refuse(verdict.Reason{Rule: RulePlanConsentRight, Decision: verdict.Deny,
+		Field:   "metadata.annotations[" + annotation + "]",
+		Message: verdict.Sentence("annotation "+annotation+" "+what, RulePlanConsentRight, accepted)})
 }
 
 // judgedPlan returns the stored plan with the consent that the update leaves: what it removes does not count any more,

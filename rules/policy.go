@@ -11,30 +11,31 @@ import (
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // The rules on writes of a Policy.
 const (
-	RulePolicyField               RuleID = "policy/field"
-	RulePolicyDependencyConflict  RuleID = "policy/dependency-conflict"
-	RulePolicyDependencyDuplicate RuleID = "policy/dependency-duplicate"
-	RulePolicyDependencyCycle     RuleID = "policy/dependency-cycle"
-	RulePolicyDependencyNamespace RuleID = "policy/dependency-namespace"
-	RulePolicyTemplate            RuleID = "policy/template"
+	RulePolicyField               verdict.RuleID = "policy/field"
+	RulePolicyDependencyConflict  verdict.RuleID = "policy/dependency-conflict"
+	RulePolicyDependencyDuplicate verdict.RuleID = "policy/dependency-duplicate"
+	RulePolicyDependencyCycle     verdict.RuleID = "policy/dependency-cycle"
+	RulePolicyDependencyNamespace verdict.RuleID = "policy/dependency-namespace"
+	RulePolicyTemplate            verdict.RuleID = "policy/template"
 )
 
 var (
-	policyField = Rule{ID: RulePolicyField, Outcomes: deny,
+	policyField = verdict.Rule{ID: RulePolicyField, Outcomes: verdict.Denies,
 		Summary: "a Policy has a name or a field that is not valid"}
-	policyDependencyConflict = Rule{ID: RulePolicyDependencyConflict, Outcomes: deny,
+	policyDependencyConflict = verdict.Rule{ID: RulePolicyDependencyConflict, Outcomes: verdict.Denies,
 		Summary: "a Policy waits for one object in two states at once"}
-	policyDependencyDuplicate = Rule{ID: RulePolicyDependencyDuplicate, Outcomes: deny,
+	policyDependencyDuplicate = verdict.Rule{ID: RulePolicyDependencyDuplicate, Outcomes: verdict.Denies,
 		Summary: "a Policy names one object that it depends on in two API versions"}
-	policyDependencyCycle = Rule{ID: RulePolicyDependencyCycle, Outcomes: deny,
+	policyDependencyCycle = verdict.Rule{ID: RulePolicyDependencyCycle, Outcomes: verdict.Denies,
 		Summary: "a Policy would wait for itself, through others that wait for it"}
-	policyDependencyNamespace = Rule{ID: RulePolicyDependencyNamespace, Outcomes: warn,
+	policyDependencyNamespace = verdict.Rule{ID: RulePolicyDependencyNamespace, Outcomes: verdict.Warns,
 		Summary: "a dependency of a Policy names a namespace that does not count for its kind"}
-	policyTemplate = Rule{ID: RulePolicyTemplate, Outcomes: warn,
+	policyTemplate = verdict.Rule{ID: RulePolicyTemplate, Outcomes: verdict.Warns,
 		Summary: "a template of a Policy cannot be applied as it is written"}
 )
 
@@ -52,20 +53,22 @@ type PolicyInput struct {
 // JudgePolicy decides on creating or updating a Policy. It denies what can never be satisfied: waiting for one object
 // in two states, or for itself. An update that does not change the spec passes, so that an existing cycle does not
 // block edits of labels and finalizers.
-func JudgePolicy(in PolicyInput) Verdict {
+func JudgePolicy(in PolicyInput) verdict.Verdict {
 	policy := in.Policy
-	v := Verdict{Object: objectName("policy", &policy.ObjectMeta)}
+	v := verdict.Verdict{Object: objectName("policy", &policy.ObjectMeta)}
 	if policy.DeletionTimestamp != nil || in.Old != nil && reflect.DeepEqual(in.Old.Spec, policy.Spec) {
 		return v
 	}
 	for _, err := range ValidatePolicy(policy) {
-		v.refuse(Reason{Rule: RulePolicyField, Decision: Deny, Field: err.Field, Message: sentence(err.Error(), RulePolicyField, "")})
+		v.Refuse(verdict.Reason{Rule: RulePolicyField, Decision: verdict.Deny, Field: err.Field,
+			Message: verdict.Sentence(err.Error(), RulePolicyField, "")})
 	}
 	read := dependency.Read(policy)
-	clash := func(id RuleID, list []dependency.Clash, in string) {
+	clash := func(id verdict.RuleID, list []dependency.Clash, in string) {
 		for i := range list {
 			path := list[i].Paths[len(list[i].Paths)-1]
-			v.refuse(Reason{Rule: id, Decision: Deny, Field: path, Message: sentence(path+": the Policy waits for "+list[i].Text(in), id, "leave one")})
+			v.Refuse(verdict.Reason{Rule: id, Decision: verdict.Deny, Field: path,
+				Message: verdict.Sentence(path+": the Policy waits for "+list[i].Text(in), id, "leave one")})
 		}
 	}
 	clash(RulePolicyDependencyConflict, read.Conflicts, "in states")
@@ -75,21 +78,24 @@ func JudgePolicy(in PolicyInput) Verdict {
 		if d := leadsTo(read, cycle); d != nil {
 			path = d.Path
 		}
-		v.refuse(Reason{Rule: RulePolicyDependencyCycle, Decision: Deny, Field: path,
-			Message: sentence(path+": "+cycleText(cycle), RulePolicyDependencyCycle, "remove one of these dependencies")})
+		v.Refuse(verdict.Reason{Rule: RulePolicyDependencyCycle, Decision: verdict.Deny, Field: path,
+			Message: verdict.Sentence(path+": "+cycleText(cycle), RulePolicyDependencyCycle,
+				"remove one of these dependencies")})
 	}
 	for _, w := range read.Warnings {
-		v.warn(Reason{Rule: RulePolicyDependencyNamespace, Field: w.Path, Message: sentence(w.Path+": "+w.Text, RulePolicyDependencyNamespace, "leave the namespace out")})
+		v.Warn(verdict.Reason{Rule: RulePolicyDependencyNamespace, Field: w.Path,
+			Message: verdict.Sentence(w.Path+": "+w.Text, RulePolicyDependencyNamespace, "leave the namespace out")})
 	}
 	for i := range read.Templates {
 		t := &read.Templates[i]
-		if fault := cmp.Or(t.Fault, in.Grants.MissingKind(t.Ref)); fault != "" && v.Decision == Allow {
+		if fault := cmp.Or(t.Fault, in.Grants.MissingKind(t.Ref)); fault != "" && v.Decision == verdict.Allow {
 			path := "spec.policy-templates[" + strconv.Itoa(i) + "]"
-			v.warn(Reason{Rule: RulePolicyTemplate, Field: path,
-				Message: sentence(path+": "+text.Escape(fault), RulePolicyTemplate, "the template is not applied, and the Policy is NonCompliant, until that is fixed")})
+			v.Warn(verdict.Reason{Rule: RulePolicyTemplate, Field: path,
+				Message: verdict.Sentence(path+": "+text.Escape(fault), RulePolicyTemplate,
+					"the template is not applied, and the Policy is NonCompliant, until that is fixed")})
 		}
 	}
-	return v.sorted()
+	return v.Sorted()
 }
 
 // leadsTo returns the dependency that is the first step of a cycle.

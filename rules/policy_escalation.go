@@ -13,18 +13,19 @@ import (
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // The rules on the rights of a Policy's author, which package admission checks.
 const (
-	RulePolicyEscalation       RuleID = "policy/escalation"
-	RulePolicyDependencyAccess RuleID = "policy/dependency-access"
+	RulePolicyEscalation       verdict.RuleID = "policy/escalation"
+	RulePolicyDependencyAccess verdict.RuleID = "policy/dependency-access"
 )
 
 var (
-	policyEscalation = Rule{ID: RulePolicyEscalation, Outcomes: deny,
+	policyEscalation = verdict.Rule{ID: RulePolicyEscalation, Outcomes: verdict.Denies,
 		Summary: "a Policy has a template of a kind that its author may not create"}
-	policyDependencyAccess = Rule{ID: RulePolicyDependencyAccess, Outcomes: deny,
+	policyDependencyAccess = verdict.Rule{ID: RulePolicyDependencyAccess, Outcomes: verdict.Denies,
 		Summary: "a Policy waits for an object in another namespace, or in none, that its author may not get"}
 )
 
@@ -52,7 +53,7 @@ type Need struct {
 	// then.
 	Narrow *schema.GroupKind
 
-	rule          RuleID
+	rule          verdict.RuleID
 	field, object string
 	// looksUp is set if the object is one that a template of an OperatorPolicy looks up.
 	looksUp bool
@@ -183,8 +184,8 @@ func rightTo(verb string, object dependency.Ref) Right {
 	return right
 }
 
-// Lacking refuses a Policy whose author lacks a right. Unknown is set if that could not be determined.
-func (v *Verdict) Lacking(need *Need, unknown bool) {
+// RefuseLacking refuses a Policy whose author lacks a right. Unknown is set if that could not be determined.
+func RefuseLacking(v *verdict.Verdict, need *Need, unknown bool) {
 	right := need.Rights[len(need.Rights)-1]
 	does, may := " makes ", " create"
 	switch {
@@ -193,33 +194,36 @@ func (v *Verdict) Lacking(need *Need, unknown bool) {
 	case need.looksUp:
 		does, may = " looks up ", " get"
 	}
-	r := Reason{Rule: need.rule, Decision: Deny, Field: need.field, Message: sentence(
+	r := verdict.Reason{Rule: need.rule, Decision: verdict.Deny, Field: need.field, Message: verdict.Sentence(
 		need.field+does+need.object+", which its author may not"+may, need.rule, "it needs the right to "+right.String())}
 	if unknown {
-		r.Decision = Hold
-		r.Message = sentence("whether its author may"+may+" "+need.object+", as "+need.field+" does, could not be checked", need.rule, "try again")
+		r.Decision = verdict.Hold
+		r.Message = verdict.Sentence("whether its author may"+may+" "+need.object+", as "+need.field+" does, could not be "+
+			"checked", need.rule, "try again")
 	}
-	v.refuse(r)
-	*v = v.sorted()
+	v.Refuse(r)
+	*v = v.Sorted()
 }
 
-// TooManyQuestions refuses a Policy whose author needs more rights than are checked. Number is how many at least.
-func (v *Verdict) TooManyQuestions(number int) {
-	v.refuse(Reason{Rule: RulePolicyEscalation, Decision: Deny, Field: "spec", Message: sentence(
+// RefuseTooManyQuestions refuses a Policy whose author needs more rights than are checked. Number is how many at least.
+func RefuseTooManyQuestions(v *verdict.Verdict, number int) {
+	v.Refuse(verdict.Reason{Rule: RulePolicyEscalation, Decision: verdict.Deny, Field: "spec", Message: verdict.Sentence(
 		fmt.Sprintf("whether its author may create what it makes, and get what it waits for, takes %d questions, and at most %d are asked",
 			number, MaxQuestions),
 		RulePolicyEscalation, fmt.Sprintf("split it into Policies that make at most %d kinds and wait for at most %d objects in other namespaces each, "+
 			"or let a user write it who may get all objects of these kinds", MaxQuestions/4, MaxQuestions/4))})
 }
 
-// Unmarked refuses a Policy that would be stored without a mark, and therefore ignored.
-func (v *Verdict) Unmarked(generated bool) {
+// RefuseUnmarked refuses a Policy that would be stored without a mark, and therefore ignored.
+func RefuseUnmarked(v *verdict.Verdict, generated bool) {
 	fix := "the mutating webhook policies.opgate.io has to be asked before: try again"
 	if generated {
 		fix = "write metadata.name in place of metadata.generateName"
 	}
-	v.refuse(Reason{Rule: RulePolicyEscalation, Decision: Hold, Field: "metadata.annotations", Message: sentence(
-		"that the rights of its author were verified could not be recorded in annotation "+dependency.AnnotationVerified, RulePolicyEscalation, fix)})
+	v.Refuse(verdict.Reason{Rule: RulePolicyEscalation, Decision: verdict.Hold, Field: "metadata.annotations",
+		Message: verdict.Sentence(
+			"that the rights of its author were verified could not be recorded in annotation "+dependency.AnnotationVerified,
+			RulePolicyEscalation, fix)})
 }
 
 // NarrowKinds returns what the mark of a Policy records: the kinds whose right is missing.
@@ -234,13 +238,15 @@ func NarrowKinds(missing []*Need) dependency.Verification {
 }
 
 // MarkChange sets the mark of an object that has these annotations; nil if it already has it.
-func MarkChange(annotations map[string]string, mark string) []Change {
+func MarkChange(annotations map[string]string, mark string) []verdict.Change {
 	const path = "/metadata/annotations"
 	switch {
 	case annotations[dependency.AnnotationVerified] == mark:
 		return nil
 	case annotations == nil:
-		return []Change{{Rule: RulePolicyEscalation, Path: path, Value: map[string]string{dependency.AnnotationVerified: mark}}}
+		return []verdict.Change{{Rule: RulePolicyEscalation, Path: path,
+			Value: map[string]string{dependency.AnnotationVerified: mark}}}
 	}
-	return []Change{{Rule: RulePolicyEscalation, Path: path + "/" + strings.ReplaceAll(dependency.AnnotationVerified, "/", "~1"), Value: mark}}
+	return []verdict.Change{{Rule: RulePolicyEscalation,
+		Path: path + "/" + strings.ReplaceAll(dependency.AnnotationVerified, "/", "~1"), Value: mark}}
 }

@@ -10,6 +10,7 @@ import (
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
 	policyv1beta1 "github.com/opgate/opgate/api/policy/v1beta1"
 	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // policyOf returns a Policy in namespace shop that waits for others, each "<kind> <name> [<state>]".
@@ -115,14 +116,14 @@ func TestPoliciesNamedAsAttacks(t *testing.T) {
 			}
 		})
 	}
-	if v := JudgePolicy(PolicyInput{Policy: policyOf(t, "app", "Policy db")}); v.Decision != Allow {
+	if v := JudgePolicy(PolicyInput{Policy: policyOf(t, "app", "Policy db")}); v.Decision != verdict.Allow {
 		t.Error("a cycle that nobody can see is none")
 	}
 }
 
-func policyText(v *Verdict) string {
+func policyText(v *verdict.Verdict) string {
 	s := v.Decision.String()
-	if v.Decision != Allow {
+	if v.Decision != verdict.Allow {
 		s += " " + v.Refusal()
 	}
 	for _, w := range v.WarningTexts() {
@@ -158,7 +159,7 @@ func TestPolicySetsNamedAsAttacks(t *testing.T) {
 			t.Errorf("%s:\ngot  %s\nwant %s", c.name, got, c.want)
 		}
 	}
-	if v := JudgePolicySet(PolicySetInput{Set: policySet("all", "app")}); v.Decision != Allow {
+	if v := JudgePolicySet(PolicySetInput{Set: policySet("all", "app")}); v.Decision != verdict.Allow {
 		t.Error("a cycle that nobody can see is none")
 	}
 }

@@ -9,10 +9,8 @@ import (
 
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
 	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/rules/verdict"
 )
-
-// maxFaults bounds the faults collected from one list: more are not shown, and each takes kilobytes (threat G18).
-const maxFaults = 100
 
 // ValidatePolicy checks what the CRD schema of a Policy cannot express and, for `opgate check`, which has no API
 // server, what the schema checks too.
@@ -38,7 +36,7 @@ func ValidatePolicy(policy *policyv1.Policy) field.ErrorList {
 func validateDependencies(path *field.Path, list []policyv1.PolicyDependency) field.ErrorList {
 	var errs field.ErrorList
 	for i := range list {
-		if len(errs) >= maxFaults {
+		if len(errs) >= verdict.MaxFaults {
 			break
 		}
 		d, at := &list[i], path.Index(i)

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // TestRuleConstantsSpellIDs: a rule's code is found by the ID in a refusal, so each constant spells its ID, and each
@@ -32,7 +34,7 @@ func TestRuleConstantsSpellIDs(t *testing.T) {
 			if !ok {
 				return true
 			}
-			if kind, ok := spec.Type.(*ast.Ident); !ok || kind.Name != "RuleID" {
+			if kind, ok := spec.Type.(*ast.SelectorExpr); !ok || kind.Sel.Name != "RuleID" {
 				return true
 			}
 			literal, ok := spec.Values[0].(*ast.BasicLit)
@@ -51,7 +53,7 @@ func TestRuleConstantsSpellIDs(t *testing.T) {
 		})
 	}
 	all := slices.Concat(GateRules(), Rules())
-	seen := map[RuleID]bool{}
+	seen := map[verdict.RuleID]bool{}
 	for _, r := range all {
 		if seen[r.ID] {
 			t.Errorf("%s is listed twice", r.ID)

@@ -11,6 +11,7 @@ import (
 	"github.com/opgate/opgate/cmd/opgate/inspect"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // printText writes one block for each object and a summary.
@@ -61,7 +62,7 @@ func lines(j *judgement) (lines []string) {
 		add("warning: " + brief(w))
 	}
 	// In a refused plan of one ClusterServiceVersion the reasons are complete.
-	if j.Decision == rules.Allow || len(j.CSVs) > 1 {
+	if j.Decision == verdict.Allow || len(j.CSVs) > 1 {
 		for i := range j.CSVs {
 			add(j.Operators[i].Describe() + j.Operators[i].Disposition + j.Operators[i].Because())
 		}
@@ -115,10 +116,10 @@ func (j *judgement) located() located {
 // item is one element of the JSON output.
 type item struct {
 	located
-	Decision string                 `json:"decision"`
-	Reasons  []inspect.Reason       `json:"reasons"`
-	Warnings []string               `json:"warnings"`
-	Patch    []rules.PatchOperation `json:"patch"`
+	Decision string                   `json:"decision"`
+	Reasons  []inspect.Reason         `json:"reasons"`
+	Warnings []string                 `json:"warnings"`
+	Patch    []verdict.PatchOperation `json:"patch"`
 	// HeldByAPIServer is set for a refusal that the API server has without the webhooks.
 	HeldByAPIServer bool `json:"heldByAPIServer,omitempty"`
 	// AlreadyApproved is set for a plan that is not judged.
@@ -131,7 +132,8 @@ func printJSON(w io.Writer, r *report) error {
 	for i := range r.judged {
 		j := &r.judged[i]
 		items[i] = item{located: j.located(), Decision: j.Decision.String(),
-			Reasons: inspect.Reasons(&j.Verdict), Warnings: warnings(j), Patch: rules.Patch(j.Changes), HeldByAPIServer: j.HeldByAPIServer, AlreadyApproved: j.AlreadyApproved}
+			Reasons: inspect.Reasons(&j.Verdict), Warnings: warnings(j), Patch: verdict.Patch(j.Changes),
+			HeldByAPIServer: j.HeldByAPIServer, AlreadyApproved: j.AlreadyApproved}
 	}
 	return cli.JSON(w, items)
 }

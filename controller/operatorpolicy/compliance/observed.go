@@ -7,6 +7,7 @@ import (
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // Input is everything that evaluating a policy needs: the policy and the observed state of its namespace. It is
@@ -95,7 +96,7 @@ type Approval struct {
 	// Problem is why a plan that may be approved is not.
 	Problem string
 	// Reasons are why it may or should not be approved, in the order of refusals.
-	Reasons []rules.Reason
+	Reasons []verdict.Reason
 	// Stale is why the plan cannot be what its Subscriptions ask for, and what ends that, as a sentence; "" if it can.
 	Stale string
 }

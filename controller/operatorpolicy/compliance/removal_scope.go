@@ -7,6 +7,7 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // scope is an Input with the existing objects of the operator that a mustnothave policy forbids.
@@ -236,7 +237,7 @@ func (s *scope) createdFor(crd *CRD) bool {
 // resolves reports whether a ClusterServiceVersion in a plan is of the package.
 func (s *scope) resolves(plan *olm.InstallPlan, csv string) bool {
 	csvs := rules.JudgePlan(rules.PlanInput{Plan: plan, Namespace: s.Namespace}).CSVs
-	i := slices.IndexFunc(csvs, func(c rules.CSVVerdict) bool { return c.CSV == csv })
+	i := slices.IndexFunc(csvs, func(c verdict.CSV) bool { return c.CSV == csv })
 	if i >= 0 && csvs[i].Package != "" {
 		return csvs[i].Package == s.pkg
 	}
