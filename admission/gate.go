@@ -23,6 +23,8 @@ import (
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/rules/grant"
 	"github.com/opgate/opgate/rules/verdict"
 	"github.com/opgate/opgate/snapshot"
 )
@@ -62,7 +64,7 @@ type Options struct {
 	ApprovalMode rules.ApprovalMode
 	// Grants are the rights that the installation withholds: policies that need them are warned. Default: none is
 	// withheld.
-	Grants rules.Grants
+	Grants grant.Set
 	// Unbacked is why the API server judges no deletions by itself, and what would change that: policies that restrict
 	// deletions are warned. Default: it does judge them.
 	Unbacked string
@@ -352,7 +354,7 @@ func (g *Gate) validateConstraint(ctx context.Context, s *snapshot.Snapshot, req
 
 func (g *Gate) validatePolicySet(_ context.Context, s *snapshot.Snapshot, req *request[policyv1beta1.PolicySet,
 	policyv1beta1.PolicySet]) verdict.Verdict {
-	return rules.JudgePolicySet(rules.PolicySetInput{Set: req.Object, Old: req.OldObject, Graph: s.Graph()})
+	return dependency.JudgePolicySet(dependency.PolicySetInput{Set: req.Object, Old: req.OldObject, Graph: s.Graph()})
 }
 
 // decodedPolicies are the two sides of a review of an OperatorPolicy, which is decoded in full.

@@ -32,14 +32,14 @@ func (g *Gate) markLookups(ctx context.Context, req *request[json.RawMessage, js
 			return nil
 		}
 	default:
-		change, needs := rules.MarkChange(op.Annotations, mark), rules.LookupNeeds(lookups)
+		change, needs := dependency.MarkChange(op.Annotations, mark), rules.LookupNeeds(lookups)
 		p.drop(req)
 		if missing := g.missing(ctx, req.caller(), needs); missing.refuses() {
 			return nil
 		}
 		return change
 	}
-	return rules.MarkChange(op.Annotations, mark)
+	return dependency.MarkChange(op.Annotations, mark)
 }
 
 // drop releases the policies, and the memory that is reserved for judging them (threat O44), but for what an event on
@@ -79,6 +79,6 @@ func (g *Gate) judgeLookups(ctx context.Context, req *request[json.RawMessage, j
 	p.drop(req)
 	missing := g.missing(ctx, req.caller(), needs)
 	for i, need := range missing.needs {
-		rules.RefuseLacking(v, need, missing.unknown[i])
+		dependency.RefuseLacking(v, need, missing.unknown[i])
 	}
 }

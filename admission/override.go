@@ -10,6 +10,7 @@ import (
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/dependency"
 	"github.com/opgate/opgate/rules/verdict"
 	"github.com/opgate/opgate/snapshot"
 )
@@ -55,9 +56,9 @@ func (g *Gate) lacks(ctx context.Context, user *authenticationv1.UserInfo, verb 
 	needs []verdict.PolicyRef) string {
 	ctx, cancel := context.WithTimeout(ctx, rightsTimeout)
 	defer cancel()
-	if len(needs) > rules.MaxQuestions {
+	if len(needs) > dependency.MaxQuestions {
 		return fmt.Sprintf("it needs the verb %s on %d policies and constraints, and at most %d rights are checked",
-			verb, len(needs), rules.MaxQuestions)
+			verb, len(needs), dependency.MaxQuestions)
 	}
 	for _, source := range needs {
 		allowed, err := g.Authorizer.May(ctx, user, &authorizationv1.ResourceAttributes{

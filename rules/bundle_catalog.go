@@ -6,6 +6,7 @@ import (
 
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/grant"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
@@ -122,7 +123,7 @@ func (n *Namespace) JumpCatalogs() []olm.Catalog {
 func RunningDigest(facts *state.Cluster, from olm.Catalog) (digest, unknown string) {
 	source, exists := facts.Catalogs[from]
 	served, runs := facts.Served[from]
-	name, grants := CatalogName(from), Grants{Catalogs: facts.CatalogNamespaces}
+	name, grants := CatalogName(from), grant.Set{Catalogs: facts.CatalogNamespaces}
 	switch {
 	case !exists:
 		return "", name + " does not exist, or is not known"

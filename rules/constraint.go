@@ -14,6 +14,7 @@ import (
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/rules/grant"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -59,7 +60,7 @@ type ConstraintInput struct {
 	// Interrupt is that of PlanInput.
 	Interrupt <-chan struct{}
 	// Grants are the rights that the installation withholds.
-	Grants Grants
+	Grants grant.Set
 }
 
 // DecodeConstraint decodes a Constraint as the API server does, and returns unknown and duplicate fields with their
@@ -136,16 +137,19 @@ func JudgeConstraint(in ConstraintInput) verdict.Verdict {
 		v.Warn(verdict.Reason{Rule: RuleConstraintIneffective, Field: "spec.properties", Message: verdict.Sentence(
 			"spec.properties is read by no rule, and OLM's resolver does not see it", RuleConstraintIneffective,
 			ShowsProperties)})
-	case asked && len(d.Properties) > 0 && in.Grants.Missing(GrantVirtualOperators) != "":
+	case asked && len(d.Properties) > 0 && in.Grants.Missing(grant.VirtualOperators) != "":
 		v.Warn(verdict.Reason{Rule: RuleConstraintIneffective, Field: "metadata.annotations", Message: verdict.Sentence(
-			"annotation "+VirtualOperatorNamespacesAnnotation+" makes no virtual operator", RuleConstraintIneffective, in.Grants.Missing(GrantVirtualOperators))})
+			"annotation "+VirtualOperatorNamespacesAnnotation+" makes no virtual operator", RuleConstraintIneffective,
+			in.Grants.Missing(grant.VirtualOperators))})
 	case asked && len(d.Properties)+len(d.Faults) == 0:
 		v.Warn(verdict.Reason{Rule: RuleConstraintIneffective, Field: "metadata.annotations", Message: verdict.Sentence(
 			"annotation "+VirtualOperatorNamespacesAnnotation+" makes no virtual operator", RuleConstraintIneffective, "write spec.properties for it to show")})
 	}
-	if uses := usedBy(d); uses&(constraint.InCSV|constraint.ChangeSet) != 0 && in.Grants.Missing(GrantContents) != "" {
+	if uses := usedBy(d); uses&(constraint.InCSV|constraint.ChangeSet) != 0 &&
+		in.Grants.Missing(grant.Contents) != "" {
 		v.Warn(verdict.Reason{Rule: RuleConstraintIneffective, Field: "spec.constraints", Message: verdict.Sentence(
-			"every InstallPlan that is judged by the contents of a bundle image is held", RuleConstraintIneffective, in.Grants.Missing(GrantContents))})
+			"every InstallPlan that is judged by the contents of a bundle image is held", RuleConstraintIneffective,
+			in.Grants.Missing(grant.Contents))})
 	}
 	if len(d.Constraints)+len(d.OnWrites)+len(d.Properties)+len(d.Faults)+len(in.Strict) == 0 {
 		v.Warn(verdict.Reason{Rule: RuleConstraintIneffective, Field: "spec",

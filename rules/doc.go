@@ -15,8 +15,8 @@
 //	JudgeEscape            a stored ClusterServiceVersion that admission was not asked about
 //	JudgeOperatorPolicy    creating and updating an OperatorPolicy
 //	JudgeConstraint        creating and updating a Constraint
-//	JudgePolicy            creating and updating a Policy; Needs lists the rights that its author must have
-//	JudgePolicySet         creating and updating a PolicySet
+//
+// Package dependency judges Policies and PolicySets.
 //
 // The code behind a refusal is found by the ID in its message. The constant of a rule spells the ID (bundle/version is
 // RuleBundleVersion), and is declared with the rule's outcome and summary beside the function that judges it: files are

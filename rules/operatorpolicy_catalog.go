@@ -44,10 +44,12 @@ func validateCatalog(c *policyv1beta2.Catalog) field.ErrorList {
 	path := specPath.Child("catalog")
 	var errs field.ErrorList
 	if c.Image != "" {
-		errs = append(errs, oneOf(path.Child("image"), c.Image, policyv1beta2.CatalogHold, policyv1beta2.CatalogAllow)...)
+		errs = append(errs, verdict.OneOf(path.Child("image"), c.Image, policyv1beta2.CatalogHold,
+			policyv1beta2.CatalogAllow)...)
 	}
 	if c.Jump != "" {
-		errs = append(errs, oneOf(path.Child("jump"), c.Jump, policyv1beta2.CatalogHold, policyv1beta2.CatalogAllow)...)
+		errs = append(errs, verdict.OneOf(path.Child("jump"), c.Jump, policyv1beta2.CatalogHold,
+			policyv1beta2.CatalogAllow)...)
 	}
 	if c.MaxChangedPackages < 0 {
 		errs = append(errs, field.Invalid(path.Child("maxChangedPackages"), c.MaxChangedPackages, "must be 1 at least; left out it is "+strconv.Itoa(defaultMaxChanged)))

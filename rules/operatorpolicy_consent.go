@@ -91,7 +91,8 @@ func validateConsent(c *policyv1beta2.Consent) field.ErrorList {
 	var errs field.ErrorList
 	for _, name := range append(slices.Clone(change.Reviewable), "firstInstall") {
 		if action := actions[name]; action != "" {
-			errs = append(errs, oneOf(path.Child(string(name)), action, policyv1beta2.ConsentHold, policyv1beta2.ConsentWarn, policyv1beta2.ConsentIgnore)...)
+			errs = append(errs, verdict.OneOf(path.Child(string(name)), action, policyv1beta2.ConsentHold,
+				policyv1beta2.ConsentWarn, policyv1beta2.ConsentIgnore)...)
 		}
 	}
 	return append(errs, validateDigests(path.Child("accepted"), c.Accepted)...)

@@ -12,6 +12,7 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/grant"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -46,7 +47,7 @@ type OperatorPolicyInput struct {
 	// is.
 	Copied func(pkg, namespace string) bool
 	// Grants are the rights that the installation withholds, for the preview.
-	Grants Grants
+	Grants grant.Set
 	// Unbacked is why the API server refuses nothing by itself, and what would change that, for the preview. Default:
 	// it does refuse.
 	Unbacked string

@@ -6,9 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"strings"
 
-	policyv1 "github.com/opgate/opgate/api/policy/v1"
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/rules/dependency"
 	"github.com/opgate/opgate/rules/lookup"
@@ -77,42 +75,10 @@ func LookupsVerified(key []byte, op *policyv1beta2.OperatorPolicy) bool {
 
 // LookupNeeds returns what the author of an OperatorPolicy needs rights to: what templates find is shown in the status
 // of the policy and in refusals, to everyone who may read these (threat O47).
-func LookupNeeds(lookups []lookup.Lookup) []Need {
-	var needs []Need
+func LookupNeeds(lookups []lookup.Lookup) []dependency.Need {
+	var needs []dependency.Need
 	for _, l := range lookups {
-		needs = append(needs, lookupNeed(l, RuleOperatorPolicyLookup, "spec"))
-	}
-	return needs
-}
-
-// lookupNeed copies what a Lookup has: that is part of the text of the template, which is not kept while rights are
-// asked about.
-func lookupNeed(l lookup.Lookup, rule verdict.RuleID, field string) Need {
-	right := Right{Verb: "get", Group: strings.Clone(l.Group), Resource: strings.Clone(l.Resource()),
-		Namespace: strings.Clone(l.Namespace), Name: strings.Clone(l.Name)}
-	object := l.Kind
-	switch {
-	case l.Kind == lookup.Any:
-		object = "objects of a computed kind"
-	case l.Name == "":
-		object = "any " + l.Kind
-	case l.Namespace == "":
-		object += " " + l.Name
-	default:
-		object += " " + l.Namespace + "/" + l.Name
-	}
-	return Need{Rights: []Right{right}, rule: rule, field: field, object: object, looksUp: true}
-}
-
-// templateLookups returns the needs for the lookups of an OperatorPolicy that a template of a Policy makes: Opgate
-// writes it, so the right is one of the author of the Policy.
-func templateLookups(policy *policyv1.Policy, t *dependency.Template) []Need {
-	if t.Ref.Group != policyv1.Group || t.Ref.Kind != verdict.KindOperatorPolicy {
-		return nil
-	}
-	var needs []Need
-	for _, l := range lookup.Of(policy.Spec.PolicyTemplates[t.Index].ObjectDefinition) {
-		needs = append(needs, lookupNeed(l, RulePolicyEscalation, fmt.Sprintf("spec.policy-templates[%d]", t.Index)))
+		needs = append(needs, dependency.LookupNeed(l, RuleOperatorPolicyLookup, "spec"))
 	}
 	return needs
 }

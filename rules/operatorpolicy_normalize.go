@@ -61,8 +61,9 @@ var configFields = []configField{
 		nil, policyv1beta2.ConfigCompliant},
 }
 
-// readEarlier returns the present meaning of a statusConfig value, or "" if it is not set or not known. Seed 000 has
-// Condition (shown as a condition only) and StatusMessageOnly: neither changes compliance.
+// readEarlier returns the present meaning of a statusConfig value, or "" if it is not set or not known. The
+// design of statusConfig in the existing OperatorPolicy controller has Condition (shown as a condition only) and
+// StatusMessageOnly: neither changes compliance.
 func readEarlier(v policyv1beta2.StatusConfigAction) policyv1beta2.ComplianceConfigAction {
 	switch v {
 	case policyv1beta2.StatusConfigStatusMessageOnly, policyv1beta2.StatusConfigCondition, policyv1beta2.StatusConfigCompliant:
@@ -133,13 +134,14 @@ func validateConfigs(spec *policyv1beta2.OperatorPolicySpec) field.ErrorList {
 		config, earlier := *f.config(&spec.ComplianceConfig), f.earlierValue(spec)
 		path := specPath.Child("complianceConfig", f.name)
 		if config != "" {
-			errs = append(errs, oneOf(path, config, policyv1beta2.ConfigCompliant, policyv1beta2.ConfigNonCompliant)...)
+			errs = append(errs, verdict.OneOf(path, config, policyv1beta2.ConfigCompliant, policyv1beta2.ConfigNonCompliant)...)
 		}
 		if earlier == "" {
 			continue
 		}
 		earlierPath := specPath.Child("statusConfig", f.name)
-		errs = append(errs, oneOf(earlierPath, earlier, policyv1beta2.StatusConfigStatusMessageOnly, policyv1beta2.StatusConfigCondition,
+		errs = append(errs, verdict.OneOf(earlierPath, earlier, policyv1beta2.StatusConfigStatusMessageOnly,
+			policyv1beta2.StatusConfigCondition,
 			policyv1beta2.StatusConfigNonCompliant, policyv1beta2.StatusConfigCompliant)...)
 		if ContradictsStatusConfig(string(earlier), string(config)) {
 			errs = append(errs, field.Forbidden(earlierPath, fmt.Sprintf("means %s, but %s is %s; remove one of the two", readEarlier(earlier), path, config)))

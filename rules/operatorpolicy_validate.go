@@ -34,15 +34,17 @@ func ValidateOperatorPolicy(op *policyv1beta2.OperatorPolicy) field.ErrorList {
 func validateGate(op *policyv1beta2.OperatorPolicy) field.ErrorList {
 	spec := &op.Spec
 	sub := specPath.Child("subscription")
-	errs := oneOf(specPath.Child("complianceType"), spec.ComplianceType, policyv1beta2.MustHave, policyv1beta2.MayHave, policyv1beta2.MustNotHave)
+	errs := verdict.OneOf(specPath.Child("complianceType"), spec.ComplianceType, policyv1beta2.MustHave,
+		policyv1beta2.MayHave, policyv1beta2.MustNotHave)
 	if spec.RemediationAction != "" {
-		errs = append(errs, oneOf(specPath.Child("remediationAction"), spec.RemediationAction,
+		errs = append(errs, verdict.OneOf(specPath.Child("remediationAction"), spec.RemediationAction,
 			policyv1beta2.Enforce, policyv1beta2.EnforceCapital, policyv1beta2.Inform, policyv1beta2.InformCapital)...)
 	}
-	errs = append(errs, oneOf(specPath.Child("upgradeApproval"), spec.UpgradeApproval,
+	errs = append(errs, verdict.OneOf(specPath.Child("upgradeApproval"), spec.UpgradeApproval,
 		policyv1beta2.UpgradeApprovalAutomatic, policyv1beta2.UpgradeApprovalNone, policyv1beta2.UpgradeApprovalNever)...)
 	if spec.Deprecated != "" {
-		errs = append(errs, oneOf(specPath.Child("deprecated"), spec.Deprecated, policyv1beta2.DeprecatedHold, policyv1beta2.DeprecatedAllow)...)
+		errs = append(errs, verdict.OneOf(specPath.Child("deprecated"), spec.Deprecated, policyv1beta2.DeprecatedHold,
+			policyv1beta2.DeprecatedAllow)...)
 	}
 	errs = append(errs, validateConsent(spec.Consent)...)
 	errs = append(errs, validateCatalog(spec.Catalog)...)
@@ -99,14 +101,15 @@ func validateRest(op *policyv1beta2.OperatorPolicy) field.ErrorList {
 	sub := specPath.Child("subscription")
 	var errs field.ErrorList
 	if spec.Severity != "" {
-		errs = append(errs, oneOf(specPath.Child("severity"), policyv1beta2.Severity(strings.ToLower(string(spec.Severity))),
+		errs = append(errs, verdict.OneOf(specPath.Child("severity"),
+			policyv1beta2.Severity(strings.ToLower(string(spec.Severity))),
 			policyv1beta2.SeverityLow, policyv1beta2.SeverityMedium, policyv1beta2.SeverityHigh, policyv1beta2.SeverityCritical)...)
 	}
 	errs = append(errs, strictly[operatorsv1alpha1.SubscriptionConfig](sub.Child("config"), spec.Subscription.Config)...)
 	errs = append(errs, validateOperatorGroup(op)...)
 	errs = append(errs, validateRemovalBehavior(&spec.RemovalBehavior)...)
 	if spec.Deletion != "" {
-		errs = append(errs, oneOf(specPath.Child("deletion"), spec.Deletion,
+		errs = append(errs, verdict.OneOf(specPath.Child("deletion"), spec.Deletion,
 			policyv1beta2.DeletionAllow, policyv1beta2.DeletionConfirm, policyv1beta2.DeletionDeny)...)
 	}
 	return append(errs, validateConfigs(spec)...)
@@ -209,7 +212,7 @@ func validateRemovalBehavior(r *policyv1beta2.RemovalBehavior) field.ErrorList {
 		if v == "" {
 			return nil
 		}
-		return oneOf(path.Child(name), v, append(more, policyv1beta2.RemovalKeep, policyv1beta2.RemovalDelete)...)
+		return verdict.OneOf(path.Child(name), v, append(more, policyv1beta2.RemovalKeep, policyv1beta2.RemovalDelete)...)
 	}
 	return slices.Concat(
 		keepOrDelete("operatorGroups", r.OperatorGroups, policyv1beta2.RemovalDeleteIfUnused),
@@ -218,17 +221,6 @@ func validateRemovalBehavior(r *policyv1beta2.RemovalBehavior) field.ErrorList {
 		keepOrDelete("installPlans", r.InstallPlans),
 		keepOrDelete("customResourceDefinitions", r.CustomResourceDefinitions),
 	)
-}
-
-// oneOf checks that a field has one of the allowed values.
-func oneOf[T ~string](path *field.Path, value T, allowed ...T) field.ErrorList {
-	if slices.Contains(allowed, value) {
-		return nil
-	}
-	if value == "" {
-		return field.ErrorList{field.Required(path, fmt.Sprintf("must be one of %q", allowed))}
-	}
-	return field.ErrorList{field.NotSupported(path, value, allowed)}
 }
 
 // textValidator checks plain values; it skips template text if templates are resolved at all.

@@ -3,6 +3,7 @@ package rules
 import (
 	"slices"
 
+	"github.com/opgate/opgate/rules/dependency"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -49,11 +50,6 @@ var (
 		constraintField, constraintSyntax, constraintSize, constraintRule, constraintProperty, constraintIneffective,
 		constraintViolated,
 	}
-	policyRules = []verdict.Rule{
-		policyField, policyDependencyConflict, policyDependencyDuplicate, policyDependencyCycle,
-		policyDependencyNamespace, policyEscalation, policyDependencyAccess, policyTemplate,
-	}
-	policySetRules = []verdict.Rule{policySetDependencyCycle}
 )
 
 // GateRules returns the rules by which the gate refuses before any policy is read.
@@ -72,5 +68,5 @@ func RuleOf(id verdict.RuleID) verdict.Rule {
 // Rules returns every rule of policies and Constraints, in reading order. The caller may keep the slice.
 func Rules() []verdict.Rule {
 	return slices.Concat(sharedRules, subscriptionRules, bundleRules, planRules, csvRules, catalogSourceRules,
-		operatorGroupRules, deletionRules, operatorPolicyRules, constraintRules, policyRules, policySetRules)
+		operatorGroupRules, deletionRules, operatorPolicyRules, constraintRules, dependency.Rules())
 }

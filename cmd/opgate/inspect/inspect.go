@@ -18,6 +18,7 @@ import (
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/dependency"
 	"github.com/opgate/opgate/rules/verdict"
 	"github.com/opgate/opgate/snapshot"
 )
@@ -83,9 +84,10 @@ func (c *Cluster) judge(o *manifests.Object) (a *Answer, schema verdict.RuleID) 
 			Constraint: value, Strict: o.Strict, Namespaces: c.All(), Constraints: c.Constraints()})}, rules.RuleConstraintField
 	case *policyv1.Policy:
 		return &Answer{Notes: dependencyNotes(value),
-			Verdict: rules.JudgePolicy(rules.PolicyInput{Policy: value, Graph: c.Graph()})}, rules.RulePolicyField
+			Verdict: dependency.JudgePolicy(dependency.PolicyInput{Policy: value, Graph: c.Graph()})}, dependency.RulePolicyField
 	case *policyv1beta1.PolicySet:
-		return &Answer{Verdict: rules.JudgePolicySet(rules.PolicySetInput{Set: value, Graph: c.Graph()})}, rules.RulePolicyField
+		return &Answer{Verdict: dependency.JudgePolicySet(dependency.PolicySetInput{Set: value, Graph: c.Graph()})},
+			dependency.RulePolicyField
 	case *olm.Subscription:
 		a = &Answer{Notes: append(subscriptionNotes(value, ns), c.judgedBy(ns)...), Verdict: rules.JudgeSubscription(rules.SubscriptionInput{
 			Subscription: value, Namespace: ns, Mode: c.Mode, Now: c.Now, InstalledElsewhere: c.InstalledElsewhere(value.Spec.Package, o.Namespace)})}

@@ -7,6 +7,7 @@ import (
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/grant"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -27,7 +28,7 @@ type Input struct {
 	Cluster string
 
 	// Grants are the rights that the installation withholds.
-	Grants rules.Grants
+	Grants grant.Set
 	// NamespaceExists reports whether the namespace of the operator exists.
 	NamespaceExists bool
 	// Namespace is the snapshot that admission judges by; its plans are the ones evaluated here.

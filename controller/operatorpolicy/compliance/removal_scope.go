@@ -7,6 +7,7 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/grant"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -185,7 +186,7 @@ func (s *scope) judgeCSVs() []item {
 // lists as owned (threat O19).
 func (s *scope) judgeCRDs() []item {
 	keep := cmp.Or(keptIf(s.Policy.Spec.RemovalBehavior.CustomResourceDefinitions != policyv1beta2.RemovalDelete, "customResourceDefinitions"),
-		s.Grants.Missing(rules.GrantDefinitions))
+		s.Grants.Missing(grant.Definitions))
 	var items []item
 	for _, crd := range s.CRDs {
 		next := newItem(crd.ObjectMeta, keep)

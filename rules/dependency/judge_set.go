@@ -1,4 +1,4 @@
-package rules
+package dependency
 
 import (
 	"reflect"
@@ -7,7 +7,6 @@ import (
 
 	policyv1beta1 "github.com/opgate/opgate/api/policy/v1beta1"
 
-	"github.com/opgate/opgate/rules/dependency"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -23,7 +22,7 @@ type PolicySetInput struct {
 	// Old is the stored PolicySet on update, nil on create.
 	Old *policyv1beta1.PolicySet
 	// Graph is that of PolicyInput.
-	Graph *dependency.Graph
+	Graph *Graph
 }
 
 // JudgePolicySet decides on creating or updating a PolicySet: no member may wait for the set, directly or indirectly,
@@ -34,7 +33,7 @@ func JudgePolicySet(in PolicySetInput) verdict.Verdict {
 	if set.DeletionTimestamp != nil || in.Old != nil && reflect.DeepEqual(in.Old.Spec, set.Spec) {
 		return v
 	}
-	read := dependency.ReadSet(set)
+	read := ReadSet(set)
 	if cycle := in.Graph.WithSet(read).Cycle(read.Ref()); cycle != nil {
 		member := slices.Index(set.Spec.Policies, policyv1beta1.NonEmptyString(cycle[1].Name))
 		path := "spec.policies[" + strconv.Itoa(member) + "]"

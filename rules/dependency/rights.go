@@ -1,4 +1,4 @@
-package rules
+package dependency
 
 import (
 	"bytes"
@@ -12,7 +12,6 @@ import (
 
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
 	"github.com/opgate/opgate/internal/text"
-	"github.com/opgate/opgate/rules/dependency"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -67,21 +66,21 @@ const MaxQuestions = 20
 // with its own rights, which must not extend those of the author (threats O14 and O22). Unchanged parts were verified
 // for their own author. A disabled Policy needs nothing until it is enabled. Before is the stored Policy if it has a
 // valid mark, else nil.
-func Needs(policy, before *policyv1.Policy, known dependency.Verification) []Need {
+func Needs(policy, before *policyv1.Policy, known Verification) []Need {
 	if policy.Spec.Disabled {
 		return nil
 	}
 	if before != nil && before.Spec.Disabled {
 		before = nil
 	}
-	read := dependency.Read(policy)
+	read := Read(policy)
 	return append(templateNeeds(policy, read, before), dependencyNeeds(read, before, known)...)
 }
 
-func templateNeeds(policy *policyv1.Policy, read *dependency.Policy, before *policyv1.Policy) []Need {
-	known := map[dependency.Ref][]byte{}
+func templateNeeds(policy *policyv1.Policy, read *Policy, before *policyv1.Policy) []Need {
+	known := map[Ref][]byte{}
 	if before != nil && before.Spec.RemediationAction == policy.Spec.RemediationAction {
-		for _, t := range dependency.Read(before).Templates {
+		for _, t := range Read(before).Templates {
 			known[t.Ref] = before.Spec.PolicyTemplates[t.Index].ObjectDefinition.Raw
 		}
 	}
@@ -109,11 +108,11 @@ func templateNeeds(policy *policyv1.Policy, read *dependency.Policy, before *pol
 
 // dependencyNeeds is about cluster-scoped objects and other namespaces: the author may depend on any object in the
 // Policy's own.
-func dependencyNeeds(read *dependency.Policy, before *policyv1.Policy, verified dependency.Verification) []Need {
-	seen := map[dependency.Ref]bool{}
+func dependencyNeeds(read *Policy, before *policyv1.Policy, verified Verification) []Need {
+	seen := map[Ref]bool{}
 	kinds := map[schema.GroupKind]bool{}
 	if before != nil {
-		for _, t := range dependency.Read(before).Templates {
+		for _, t := range Read(before).Templates {
 			for _, d := range t.Dependencies {
 				seen[d.Ref] = true
 				kinds[schema.GroupKind{Group: d.Group, Kind: d.Kind}] = true
@@ -127,7 +126,7 @@ func dependencyNeeds(read *dependency.Policy, before *policyv1.Policy, verified 
 	for _, t := range read.Templates {
 		for _, d := range t.Dependencies {
 			kind := schema.GroupKind{Group: d.Group, Kind: d.Kind}
-			if d.Scope() == dependency.ScopeUnknown && !kinds[kind] {
+			if d.Scope() == ScopeUnknown && !kinds[kind] {
 				kinds[kind] = true
 				if possible(kind) {
 					needed = append(needed, Need{Rights: []Right{getRight(d.Ref, "", "")}, Narrow: &kind})
@@ -151,7 +150,7 @@ func possible(kind schema.GroupKind) bool {
 // createRight returns the right to create an object of a template. Policy kinds are namespaced, in the namespace of
 // their Policy; the scope of other kinds is not known here, so the right to create them cluster-wide is required, which
 // covers both scopes.
-func createRight(object dependency.Ref) Right {
+func createRight(object Ref) Right {
 	right := rightTo("create", object)
 	if object.Group == policyv1.Group {
 		right.Namespace = object.Namespace
@@ -161,7 +160,7 @@ func createRight(object dependency.Ref) Right {
 
 // getRights returns the rights that each allow a user to get an object, the widest first: its answer may hold for many
 // objects.
-func getRights(object dependency.Ref) []Right {
+func getRights(object Ref) []Right {
 	rights := []Right{getRight(object, "", "")}
 	if object.Namespace != "" {
 		rights = append(rights, getRight(object, object.Namespace, ""))
@@ -169,16 +168,16 @@ func getRights(object dependency.Ref) []Right {
 	return append(rights, getRight(object, object.Namespace, object.Name))
 }
 
-func getRight(object dependency.Ref, namespace, name string) Right {
+func getRight(object Ref, namespace, name string) Right {
 	right := rightTo("get", object)
 	right.Namespace, right.Name = namespace, name
 	return right
 }
 
-func rightTo(verb string, object dependency.Ref) Right {
+func rightTo(verb string, object Ref) Right {
 	plural, singular := meta.UnsafeGuessKindToResource(schema.GroupVersionKind{Group: object.Group, Kind: object.Kind})
 	right := Right{Verb: verb, Group: object.Group, Resource: plural.Resource}
-	if object.Group == dependency.GatekeeperConstraintGroup { // which has no plurals
+	if object.Group == GatekeeperConstraintGroup { // which has no plurals
 		right.Resource = singular.Resource
 	}
 	return right
@@ -222,13 +221,13 @@ func RefuseUnmarked(v *verdict.Verdict, generated bool) {
 	}
 	v.Refuse(verdict.Reason{Rule: RulePolicyEscalation, Decision: verdict.Hold, Field: "metadata.annotations",
 		Message: verdict.Sentence(
-			"that the rights of its author were verified could not be recorded in annotation "+dependency.AnnotationVerified,
+			"that the rights of its author were verified could not be recorded in annotation "+AnnotationVerified,
 			RulePolicyEscalation, fix)})
 }
 
 // NarrowKinds returns what the mark of a Policy records: the kinds whose right is missing.
-func NarrowKinds(missing []*Need) dependency.Verification {
-	var v dependency.Verification
+func NarrowKinds(missing []*Need) Verification {
+	var v Verification
 	for _, need := range missing {
 		if need.Narrow != nil && !slices.Contains(v.Narrow, *need.Narrow) {
 			v.Narrow = append(v.Narrow, *need.Narrow)
@@ -241,12 +240,12 @@ func NarrowKinds(missing []*Need) dependency.Verification {
 func MarkChange(annotations map[string]string, mark string) []verdict.Change {
 	const path = "/metadata/annotations"
 	switch {
-	case annotations[dependency.AnnotationVerified] == mark:
+	case annotations[AnnotationVerified] == mark:
 		return nil
 	case annotations == nil:
 		return []verdict.Change{{Rule: RulePolicyEscalation, Path: path,
-			Value: map[string]string{dependency.AnnotationVerified: mark}}}
+			Value: map[string]string{AnnotationVerified: mark}}}
 	}
 	return []verdict.Change{{Rule: RulePolicyEscalation,
-		Path: path + "/" + strings.ReplaceAll(dependency.AnnotationVerified, "/", "~1"), Value: mark}}
+		Path: path + "/" + strings.ReplaceAll(AnnotationVerified, "/", "~1"), Value: mark}}
 }

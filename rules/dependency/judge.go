@@ -1,4 +1,4 @@
-package rules
+package dependency
 
 import (
 	"cmp"
@@ -10,7 +10,7 @@ import (
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
-	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/rules/grant"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -45,9 +45,9 @@ type PolicyInput struct {
 	// Old is the stored Policy on update, nil on create.
 	Old *policyv1.Policy
 	// Graph is the graph of the other Policies and PolicySets; nil for none.
-	Graph *dependency.Graph
+	Graph *Graph
 	// Grants are the rights that the installation withholds.
-	Grants Grants
+	Grants grant.Set
 }
 
 // JudgePolicy decides on creating or updating a Policy. It denies what can never be satisfied: waiting for one object
@@ -63,8 +63,8 @@ func JudgePolicy(in PolicyInput) verdict.Verdict {
 		v.Refuse(verdict.Reason{Rule: RulePolicyField, Decision: verdict.Deny, Field: err.Field,
 			Message: verdict.Sentence(err.Error(), RulePolicyField, "")})
 	}
-	read := dependency.Read(policy)
-	clash := func(id verdict.RuleID, list []dependency.Clash, in string) {
+	read := Read(policy)
+	clash := func(id verdict.RuleID, list []Clash, in string) {
 		for i := range list {
 			path := list[i].Paths[len(list[i].Paths)-1]
 			v.Refuse(verdict.Reason{Rule: id, Decision: verdict.Deny, Field: path,
@@ -88,7 +88,8 @@ func JudgePolicy(in PolicyInput) verdict.Verdict {
 	}
 	for i := range read.Templates {
 		t := &read.Templates[i]
-		if fault := cmp.Or(t.Fault, in.Grants.MissingKind(t.Ref)); fault != "" && v.Decision == verdict.Allow {
+		if fault := cmp.Or(t.Fault, in.Grants.MissingKind(t.Ref.Group, t.Ref.Kind)); fault != "" &&
+			v.Decision == verdict.Allow {
 			path := "spec.policy-templates[" + strconv.Itoa(i) + "]"
 			v.Warn(verdict.Reason{Rule: RulePolicyTemplate, Field: path,
 				Message: verdict.Sentence(path+": "+text.Escape(fault), RulePolicyTemplate,
@@ -99,7 +100,7 @@ func JudgePolicy(in PolicyInput) verdict.Verdict {
 }
 
 // leadsTo returns the dependency that is the first step of a cycle.
-func leadsTo(p *dependency.Policy, cycle []dependency.Ref) *dependency.Dependency {
+func leadsTo(p *Policy, cycle []Ref) *Dependency {
 	for i := range p.Templates {
 		t := &p.Templates[i]
 		if cycle[0] != t.Ref && (cycle[0] != p.Ref() || t.IgnorePending) {
@@ -114,8 +115,8 @@ func leadsTo(p *dependency.Policy, cycle []dependency.Ref) *dependency.Dependenc
 	return nil
 }
 
-func cycleText(cycle []dependency.Ref) string {
-	return cycle[0].String() + " would wait for itself: " + dependency.ChainText(cycle)
+func cycleText(cycle []Ref) string {
+	return cycle[0].String() + " would wait for itself: " + ChainText(cycle)
 }
 
 func objectName(kind string, meta *metav1.ObjectMeta) string {
