@@ -99,8 +99,8 @@ func JudgeApproval(in ApprovalInput) Approval {
 		}
 	}
 	alongRequired(j.csvs, queue, func(i, _ int) bool {
-		if c := &a.Verdict.CSVs[i]; wanted[i] || c.Disposition > verdict.Allowed || c.Disposition == verdict.Allowed &&
-			in.idle(c) != "" {
+		c := &a.Verdict.CSVs[i]
+		if wanted[i] || c.Disposition > verdict.Allowed || c.Disposition == verdict.Allowed && in.idle(c) != "" {
 			return false
 		}
 		wanted[i] = true

@@ -10,6 +10,7 @@ import (
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/verdict"
 	"github.com/opgate/opgate/rules/window"
 )
@@ -88,8 +89,8 @@ func NewOperatorPolicy(op *policyv1beta2.OperatorPolicy) *OperatorPolicy {
 		Namespace:       op.Namespace,
 		Name:            op.Name,
 		Object:          op,
-		Package:         unlessTemplate(sub.Name),
-		TargetNamespace: unlessTemplate(sub.Namespace),
+		Package:         operatorpolicy.UnlessTemplate(sub.Name),
+		TargetNamespace: operatorpolicy.UnlessTemplate(sub.Namespace),
 		Enforced:        spec.IsEnforced(),
 		MustNotHave:     spec.IsMustNotHave(),
 		Channel:         sub.Channel,
@@ -103,25 +104,25 @@ func NewOperatorPolicy(op *policyv1beta2.OperatorPolicy) *OperatorPolicy {
 		catalogImages:   newCatalogImages(spec.Catalog),
 		versions:        newVersionList(spec.Versions),
 		Pending:         op.Annotations[dependency.AnnotationPending],
-		Incomplete:      DependsOnCluster(op),
+		Incomplete:      operatorpolicy.DependsOnCluster(op),
 		source:          "OperatorPolicy " + op.Namespace + "/" + op.Name,
 	}
 	var faults []string
-	p.invalid = validateGate(op)
-	p.calendar, _ = newCalendar(spec) // validateGate has the faults
+	p.invalid = operatorpolicy.ValidateGate(op)
+	p.calendar, _ = operatorpolicy.NewCalendar(spec) // ValidateGate has the faults
 	for _, err := range p.invalid {
 		faults = append(faults, err.Field+" is not valid")
 	}
-	for _, path := range templatedFields(op) {
+	for _, path := range operatorpolicy.TemplatedFields(op) {
 		faults = append(faults, path+" holds template text that has not been resolved")
 	}
 	p.faults = strings.Join(faults, "; ")
 	if sub.Name == "" {
 		p.Widen(true, sub.Namespace == "")
 	}
-	p.invalid = append(p.invalid, validateRest(op)...)
+	p.invalid = append(p.invalid, operatorpolicy.ValidateRest(op)...)
 	if spec.VersionRange != "" && p.faults == "" {
-		p.versionRange, _ = olm.ParseVersionRange(spec.VersionRange) // validateGate has parsed it without a fault
+		p.versionRange, _ = olm.ParseVersionRange(spec.VersionRange) // ValidateGate has parsed it without a fault
 	}
 	return p
 }
@@ -134,8 +135,8 @@ func UnreadableOperatorPolicy(
 	p := &OperatorPolicy{
 		Namespace:       namespace,
 		Name:            name,
-		TargetNamespace: unlessTemplate(spec.Subscription.Namespace),
-		Package:         unlessTemplate(spec.Subscription.Name),
+		TargetNamespace: operatorpolicy.UnlessTemplate(spec.Subscription.Namespace),
+		Package:         operatorpolicy.UnlessTemplate(spec.Subscription.Name),
 		Enforced:        spec.RemediationAction == "" || spec.IsEnforced(),
 		Deletion:        spec.EffectiveDeletion(),
 		faults:          cause.Error(),
@@ -312,17 +313,6 @@ func (p *OperatorPolicy) catalogText() string {
 		return "any catalog in namespace " + p.Catalog.Namespace
 	}
 	return "catalog " + p.Catalog.Namespace + "/" + p.Catalog.Name
-}
-
-// isTemplate reports whether a string contains template text, which the policy framework resolves on the cluster.
-func isTemplate(s string) bool { return strings.Contains(s, "{{") }
-
-// unlessTemplate returns a string that contains no template text, else "".
-func unlessTemplate(s string) string {
-	if isTemplate(s) {
-		return ""
-	}
-	return s
 }
 
 // Covers reports whether a musthave policy wants a ClusterServiceVersion of its package to be installed; if not,

@@ -10,6 +10,7 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/rules/dependency"
 	"github.com/opgate/opgate/rules/lookup"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -22,24 +23,20 @@ var operatorPolicyLookup = verdict.Rule{ID: RuleOperatorPolicyLookup, Outcomes: 
 // MaxLookups bounds what the templates of one OperatorPolicy look up, since each is a request to the API server.
 const MaxLookups = 20
 
-// templates returns the parts of the spec in which template text is resolved.
-func templates(spec *policyv1beta2.OperatorPolicySpec) []any {
-	return []any{spec.Versions, spec.VersionRange, spec.Subscription, spec.OperatorGroup}
-}
-
 // Lookups returns what the templates of an OperatorPolicy look up.
 func Lookups(op *policyv1beta2.OperatorPolicy) []lookup.Lookup {
-	if !TemplatesEnabled(op) {
+	if !operatorpolicy.TemplatesEnabled(op) {
 		return nil
 	}
-	return lookup.Of(templates(&op.Spec))
+	return lookup.Of(operatorpolicy.Templates(&op.Spec))
 }
 
 // SameTemplates reports whether two states of an OperatorPolicy look up the same for the same purpose.
 func SameTemplates(a, b *policyv1beta2.OperatorPolicy) bool {
-	before, errBefore := canonical(templates(&a.Spec))
-	now, errNow := canonical(templates(&b.Spec))
-	return errBefore == nil && errNow == nil && string(before) == string(now) && TemplatesEnabled(a) == TemplatesEnabled(b)
+	before, errBefore := canonical(operatorpolicy.Templates(&a.Spec))
+	now, errNow := canonical(operatorpolicy.Templates(&b.Spec))
+	return errBefore == nil && errNow == nil && string(before) == string(now) &&
+		operatorpolicy.TemplatesEnabled(a) == operatorpolicy.TemplatesEnabled(b)
 }
 
 // canonical returns the JSON of a value with sorted keys.
@@ -58,7 +55,7 @@ func canonical(value any) ([]byte, error) {
 // SignLookups returns the mark of an OperatorPolicy whose author has the right to get what its templates look up, "" if
 // it cannot be marked.
 func SignLookups(key []byte, op *policyv1beta2.OperatorPolicy) string {
-	text, err := canonical(templates(&op.Spec))
+	text, err := canonical(operatorpolicy.Templates(&op.Spec))
 	if err != nil || len(key) == 0 || op.Name == "" {
 		return ""
 	}

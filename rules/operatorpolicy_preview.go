@@ -9,6 +9,7 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -44,7 +45,7 @@ func previewPolicy(in *OperatorPolicyInput, p *OperatorPolicy, v *verdict.Verdic
 		preview(RuleOperatorPolicyIneffective, "spec.subscription.source "+text.Quote(p.Catalog.Name)+" without spec.subscription.sourceNamespace matches a catalog of that name in any namespace",
 			"it may be one that a tenant has made; set spec.subscription.sourceNamespace too")
 	}
-	if targets := severalTargets(in.Policy); targets != nil {
+	if targets := operatorpolicy.SeveralTargets(in.Policy); targets != nil {
 		preview(RuleOperatorPolicySeveralTargets, "spec.operatorGroup names several target namespaces, "+text.Names(targets,
 			verdict.MaxListed), oneTarget)
 	}
@@ -125,22 +126,6 @@ func previewVersions(p *OperatorPolicy, preview func(id verdict.RuleID, what, mo
 				"without a digest it stands for any contents; remove that entry to bind the name to the digest")
 		}
 	}
-}
-
-// severalTargets returns the target namespaces of the OperatorGroup if there are several plain names (R-OP-16).
-func severalTargets(op *policyv1beta2.OperatorPolicy) []string {
-	group := op.Spec.OperatorGroup
-	if group == nil {
-		return nil
-	}
-	value := group.TargetNamespaces
-	if value == nil && group.Target != nil {
-		value = group.Target.Namespaces
-	}
-	if names, errs := decoded[[]string](specPath, value); len(errs) == 0 && len(names) > 1 {
-		return names
-	}
-	return nil
 }
 
 // uncovered returns how an installed ClusterServiceVersion violates a policy, or "".

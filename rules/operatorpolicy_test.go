@@ -8,6 +8,7 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -107,7 +108,7 @@ func TestValidatePolicy(t *testing.T) {
 		}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			errs := ValidateOperatorPolicy(operatorPolicy("etcd", c.edit))
+			errs := operatorpolicy.Validate(operatorPolicy("etcd", c.edit))
 			switch {
 			case c.want == "" && len(errs) > 0:
 				t.Errorf("refused: %v", errs.ToAggregate())
@@ -124,7 +125,7 @@ func TestValidatePolicy(t *testing.T) {
 func TestTemplatesSwitchedOff(t *testing.T) {
 	op := operatorPolicy("etcd", versions("{{ fromConfigMap }}"))
 	op.Annotations = map[string]string{"policy.open-cluster-management.io/disable-templates": "true"}
-	if errs := ValidateOperatorPolicy(op); len(errs) == 0 {
+	if errs := operatorpolicy.Validate(op); len(errs) == 0 {
 		t.Error("template text that nobody will resolve is accepted")
 	}
 }

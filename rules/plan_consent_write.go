@@ -6,6 +6,7 @@ import (
 
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -24,7 +25,7 @@ const (
 )
 
 // maxConsent bounds the annotation, in bytes: maxDigests with a comma and a few blanks each.
-const maxConsent = maxDigests * 80
+const maxConsent = operatorpolicy.MaxDigests * 80
 
 // consentedTo returns the digests in the annotation of a plan, or what is wrong with it. Such an annotation consents to
 // nothing.
@@ -39,13 +40,13 @@ func consentedTo(m *olm.ObjectMeta) (digests map[string]bool, problem string) {
 	digests = map[string]bool{}
 	for part := range strings.SplitSeq(value, ",") {
 		digest := strings.TrimSpace(part)
-		if problem := notDigest(digest); problem != "" {
+		if problem := operatorpolicy.NotDigest(digest); problem != "" {
 			return nil, text.Quote(digest) + " " + problem
 		}
 		digests[digest] = true
 	}
-	if len(digests) > maxDigests {
-		return nil, fmt.Sprintf("it has %d digests, at most %d are read", len(digests), maxDigests)
+	if len(digests) > operatorpolicy.MaxDigests {
+		return nil, fmt.Sprintf("it has %d digests, at most %d are read", len(digests), operatorpolicy.MaxDigests)
 	}
 	return digests, ""
 }

@@ -7,6 +7,7 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -21,7 +22,7 @@ func TestWritingConsent(t *testing.T) {
 	digest := etcdChange(nil).Digest()
 	other := "sha256:" + strings.Repeat("0", 64)
 	var many []string
-	for i := range maxDigests + 1 {
+	for i := range operatorpolicy.MaxDigests + 1 {
 		many = append(many, fmt.Sprintf("sha256:%064x", i))
 	}
 	planned := func(consent, by string) *olm.InstallPlan {

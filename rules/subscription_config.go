@@ -10,6 +10,7 @@ import (
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -40,7 +41,8 @@ func newPolicyConfig(op *policyv1beta2.OperatorPolicy) (c olm.SubscriptionConfig
 	written := op.Spec.Subscription.Config
 	switch {
 	case written == nil || len(written.Raw) == 0:
-	case TemplatesEnabled(op) && hasTemplate(map[string]*apiextensionsv1.JSON{"config": written}):
+	case operatorpolicy.TemplatesEnabled(op) &&
+		operatorpolicy.HasTemplate(map[string]*apiextensionsv1.JSON{"config": written}):
 		c.Fault = "it holds template text that has not been resolved"
 	default:
 		if err := c.UnmarshalJSON(written.Raw); err != nil {

@@ -164,9 +164,10 @@ func (c *Cluster) Unreadable(key types.NamespacedName) *Answer {
 			if p.Namespace == key.Namespace && p.Name == key.Name {
 				why := verdict.Reason{Rule: rules.RulePolicyUnreadable, Source: p.Source(), Decision: verdict.Hold}
 				why.Message = fmt.Sprintf("%s is held (%s): waits until the policy can be read: %s", p.Target(), why.Rule, text.Escape(p.Unreadable()))
-				return &Answer{Verdict: verdict.Verdict{Object: "operatorpolicy " + text.Name(key.Namespace) + "/" +
-					text.Name(key.Name),
-					Decision: why.Decision, Reasons: []verdict.Reason{why}}}
+				return &Answer{Verdict: verdict.Verdict{
+					Object:   "operatorpolicy " + text.Name(key.Namespace) + "/" + text.Name(key.Name),
+					Decision: why.Decision, Reasons: []verdict.Reason{why},
+				}}
 			}
 		}
 	}

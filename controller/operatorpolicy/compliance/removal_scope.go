@@ -8,6 +8,7 @@ import (
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/grant"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -33,7 +34,7 @@ func newScope(in *Input) *scope {
 	spec := &in.Policy.Spec
 	s := &scope{Input: in, pkg: spec.Subscription.Name, namespace: spec.Subscription.Namespace}
 	s.label = OperatorLabel(s.pkg, s.namespace)
-	s.byVersion = len(rules.SplitVersions(spec.Versions)) > 0 || spec.VersionRange != ""
+	s.byVersion = len(operatorpolicy.SplitVersions(spec.Versions)) > 0 || spec.VersionRange != ""
 	s.narrowed = s.byVersion || in.Rules.Catalog != olm.Catalog{}
 	for _, sub := range in.Subscriptions {
 		if sub.Spec.Package == s.pkg && sub.Metadata.Namespace == s.namespace {

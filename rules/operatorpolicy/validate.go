@@ -1,8 +1,9 @@
-package rules
+// Package operatorpolicy validates the spec of an OperatorPolicy, and reads what several packages read of it: template
+// text, names of versions, defaults, windows, and the form in which it was written. It knows no cluster and judges
+// nothing else.
+package operatorpolicy
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -23,15 +24,15 @@ import (
 
 var specPath = field.NewPath("spec")
 
-// ValidateOperatorPolicy checks what the CRD schema cannot express and, for `opgate check`, which has no API server,
+// Validate checks what the CRD schema cannot express and, for `opgate check`, which has no API server,
 // what the schema checks too. Template text is skipped wherever it is allowed.
-func ValidateOperatorPolicy(op *policyv1beta2.OperatorPolicy) field.ErrorList {
-	return append(validateGate(op), validateRest(op)...)
+func Validate(op *policyv1beta2.OperatorPolicy) field.ErrorList {
+	return append(ValidateGate(op), ValidateRest(op)...)
 }
 
-// validateGate checks the fields that judging reads: while one of them is invalid, nothing that the policy governs is
+// ValidateGate checks the fields that judging reads: while one of them is invalid, nothing that the policy governs is
 // allowed.
-func validateGate(op *policyv1beta2.OperatorPolicy) field.ErrorList {
+func ValidateGate(op *policyv1beta2.OperatorPolicy) field.ErrorList {
 	spec := &op.Spec
 	sub := specPath.Child("subscription")
 	errs := verdict.OneOf(specPath.Child("complianceType"), spec.ComplianceType, policyv1beta2.MustHave,
@@ -48,7 +49,7 @@ func validateGate(op *policyv1beta2.OperatorPolicy) field.ErrorList {
 	}
 	errs = append(errs, validateConsent(spec.Consent)...)
 	errs = append(errs, validateCatalog(spec.Catalog)...)
-	_, calendar := newCalendar(spec)
+	_, calendar := NewCalendar(spec)
 	errs = append(errs, calendar...)
 	errs = append(errs, validateDialect(op)...)
 	if spec.Subscription.Name == "" {
@@ -95,8 +96,8 @@ func validateDialect(op *policyv1beta2.OperatorPolicy) field.ErrorList {
 		"must not be set, since the policy computes it; "+fix))
 }
 
-// validateRest checks the fields that only the background loop reads.
-func validateRest(op *policyv1beta2.OperatorPolicy) field.ErrorList {
+// ValidateRest checks the fields that only the background loop reads.
+func ValidateRest(op *policyv1beta2.OperatorPolicy) field.ErrorList {
 	spec := &op.Spec
 	sub := specPath.Child("subscription")
 	var errs field.ErrorList
@@ -164,6 +165,22 @@ func validateTargets(path *field.Path, group *policyv1beta2.OperatorGroupTemplat
 		errs = append(errs, f.check(f.path, f.value)...)
 	}
 	return errs
+}
+
+// SeveralTargets returns the target namespaces of the OperatorGroup if there are several plain names (R-OP-16).
+func SeveralTargets(op *policyv1beta2.OperatorPolicy) []string {
+	group := op.Spec.OperatorGroup
+	if group == nil {
+		return nil
+	}
+	value := group.TargetNamespaces
+	if value == nil && group.Target != nil {
+		value = group.Target.Namespaces
+	}
+	if names, errs := decoded[[]string](specPath, value); len(errs) == 0 && len(names) > 1 {
+		return names
+	}
+	return nil
 }
 
 func namespaceList(path *field.Path, value *apiextensionsv1.JSON) field.ErrorList {
@@ -268,8 +285,8 @@ func (t textValidator) versions(path *field.Path, entries []string) field.ErrorL
 			}
 		}
 	}
-	if len(SplitVersions(entries)) > maxVersions {
-		errs = append(errs, field.TooMany(path, -1, maxVersions))
+	if len(SplitVersions(entries)) > MaxVersions {
+		errs = append(errs, field.TooMany(path, -1, MaxVersions))
 	}
 	if len(entries) > 0 && names == 0 {
 		errs = append(errs, field.Invalid(path, entries, "names no version; list ClusterServiceVersion names, or remove the field to allow every version"))
@@ -301,59 +318,4 @@ func notASCII(s string) string {
 		}
 	}
 	return ""
-}
-
-// TemplatesEnabled reports whether the policy framework resolves template text in this policy.
-func TemplatesEnabled(op *policyv1beta2.OperatorPolicy) bool {
-	switch op.Annotations["policy.open-cluster-management.io/disable-templates"] {
-	case "1", "t", "T", "true", "TRUE", "True": // what strconv.ParseBool accepts as true
-		return false
-	}
-	return true
-}
-
-// DependsOnCluster reports whether the meaning of a policy depends on cluster state: it has template text to resolve,
-// or does not set its namespace.
-func DependsOnCluster(op *policyv1beta2.OperatorPolicy) bool {
-	spec := &op.Spec
-	if spec.Subscription.Namespace == "" {
-		return true
-	}
-	return TemplatesEnabled(op) && hasTemplate(templates(spec))
-}
-
-// hasTemplate reports whether the JSON of a value contains template text.
-func hasTemplate(value any) bool {
-	raw, err := json.Marshal(value)
-	if err != nil {
-		return false // invalid JSON, which the API server never stores, has no template text
-	}
-	var decoded any
-	if json.Unmarshal(raw, &decoded) != nil {
-		return false
-	}
-	raw, err = json.Marshal(decoded) // again, since braces may have been escaped
-	return err == nil && bytes.Contains(raw, []byte("{{"))
-}
-
-// templatedFields returns the fields with template text that judging would have to read.
-func templatedFields(op *policyv1beta2.OperatorPolicy) []string {
-	if !TemplatesEnabled(op) {
-		return nil
-	}
-	sub := &op.Spec.Subscription
-	var fields []string
-	for _, f := range []struct{ path, value string }{
-		{"spec.subscription.channel", sub.Channel},
-		{"spec.subscription.source", sub.Source},
-		{"spec.subscription.sourceNamespace", sub.SourceNamespace},
-		{"spec.subscription.startingCSV", sub.StartingCSV},
-		{"spec.versions", strings.Join(op.Spec.Versions, "")},
-		{"spec.versionRange", op.Spec.VersionRange},
-	} {
-		if isTemplate(f.value) {
-			fields = append(fields, f.path)
-		}
-	}
-	return fields
 }
