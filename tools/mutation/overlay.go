@@ -82,9 +82,11 @@ var mutations = []mutation{
 	// What the API server alone finds.
 	{"rules/backstop/deletion.go", `"github.com/opgate/opgate/rules"`, `"github.com/opgate/opgate/rules/verdict"`},
 	{"rules/backstop/deletion.go", "func (p *protection) row() string {",
-		`if verdict.Mutated("deletion/denied row") && p.action == "Deny" || verdict.Mutated("deletion/unconfirmed row") && p.action == "Confirm" {
+		`if verdict.Mutated("deletion/denied row") && p.action == "Deny" ||
+			verdict.Mutated("deletion/unconfirmed row") && p.action == "Confirm" {
 			return ""
-		}`},
+		}
+		`},
 	// What the gate itself finds.
 	{"admission/handler.go", "func notReady(kind string) verdict.Verdict {",
 		`if verdict.Mutated("gate/not-ready start") { return verdict.Verdict{Object: kind} }`},
