@@ -21,7 +21,7 @@ func (s Disposition) String() string {
 	return [...]string{"ungoverned", "required", "allowed", "held", "denied"}[s]
 }
 
-// CSVVerdict is the verdict on one ClusterServiceVersion of a plan.
+// CSV is the verdict on one ClusterServiceVersion of a plan.
 type CSV struct {
 	CSV string
 	// Package and Version are empty if not known.
