@@ -17,6 +17,7 @@ import (
 	"github.com/opgate/opgate/admission/scenario"
 	"github.com/opgate/opgate/internal/inflight"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/verdict"
 	"github.com/opgate/opgate/snapshot"
 )
 
@@ -291,7 +292,7 @@ func TestStoredUnknownField(t *testing.T) {
 		}
 	}
 	for _, plan := range ns.Plans() {
-		if v := rules.JudgePlan(rules.PlanInput{Plan: plan, Namespace: ns}); v.Decision != rules.Hold {
+		if v := rules.JudgePlan(rules.PlanInput{Plan: plan, Namespace: ns}); v.Decision != verdict.Hold {
 			t.Errorf("%s: %s, want Hold", v.Object, v.Decision)
 		}
 	}

@@ -15,17 +15,20 @@ import (
 	"github.com/opgate/opgate/internal/events"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/verdict"
 	"github.com/opgate/opgate/snapshot"
 )
 
 // A write looks like OLM's by its form: a plan that a Subscription owns, a Subscription or a ClusterServiceVersion that
 // a plan contains, the status of a plan. By these functions an endpoint reports whether a write does, and the object
 // that an event about it regards: the one that was written may not exist.
-type form[New, Old any] func(s *snapshot.Snapshot, req *request[New, Old], v *rules.Verdict) (about *corev1.ObjectReference, is bool)
+type form[New, Old any] func(s *snapshot.Snapshot, req *request[New, Old],
+	v *verdict.Verdict) (about *corev1.ObjectReference, is bool)
 
 // planForm recognizes the plans that OLM creates, also where they are allowed: OLM creates few, and an administrator
 // should learn of a wrong identity before there is a policy.
-func planForm(_ *snapshot.Snapshot, req *request[olm.InstallPlanHead, olm.InstallPlan], _ *rules.Verdict) (*corev1.ObjectReference, bool) {
+func planForm(_ *snapshot.Snapshot, req *request[olm.InstallPlanHead, olm.InstallPlan],
+	_ *verdict.Verdict) (*corev1.ObjectReference, bool) {
 	if req.Operation != string(admissionv1.Create) {
 		return nil, false
 	}
@@ -41,13 +44,14 @@ func planForm(_ *snapshot.Snapshot, req *request[olm.InstallPlanHead, olm.Instal
 
 // refusedComponent reports whether a write of a component of the control plane was refused, by its name. People are
 // refused such writes as well, and are not to count as OLM for it.
-func refusedComponent(user *authenticationv1.UserInfo, v *rules.Verdict) bool {
-	return v.Decision != rules.Allow && strings.HasPrefix(user.Username, "system:")
+func refusedComponent(user *authenticationv1.UserInfo, v *verdict.Verdict) bool {
+	return v.Decision != verdict.Allow && strings.HasPrefix(user.Username, "system:")
 }
 
 // planStatusForm recognizes refused writes of a status: OLM writes it in a request of its own, and users have no reason
 // to.
-func planStatusForm(_ *snapshot.Snapshot, req *request[olm.InstallPlan, olm.InstallPlan], v *rules.Verdict) (*corev1.ObjectReference, bool) {
+func planStatusForm(_ *snapshot.Snapshot, req *request[olm.InstallPlan, olm.InstallPlan],
+	v *verdict.Verdict) (*corev1.ObjectReference, bool) {
 	if !refusedComponent(&req.User, v) || !req.update() {
 		return nil, false
 	}
@@ -55,7 +59,8 @@ func planStatusForm(_ *snapshot.Snapshot, req *request[olm.InstallPlan, olm.Inst
 }
 
 // subscriptionForm recognizes refused Subscriptions for dependencies, which OLM annotates with their plan.
-func subscriptionForm(s *snapshot.Snapshot, req *request[olm.Subscription, olm.Subscription], v *rules.Verdict) (*corev1.ObjectReference, bool) {
+func subscriptionForm(s *snapshot.Snapshot, req *request[olm.Subscription, olm.Subscription],
+	v *verdict.Verdict) (*corev1.ObjectReference, bool) {
 	plan := req.Object.Metadata.Annotations.GeneratedBy
 	if !refusedComponent(&req.User, v) || req.update() || plan == "" {
 		return nil, false
@@ -64,7 +69,7 @@ func subscriptionForm(s *snapshot.Snapshot, req *request[olm.Subscription, olm.S
 }
 
 // csvForm recognizes refused ClusterServiceVersions: copies, and those that a plan contains.
-func csvForm(s *snapshot.Snapshot, req *request[olm.CSV, olm.CSV], v *rules.Verdict) (*corev1.ObjectReference, bool) {
+func csvForm(s *snapshot.Snapshot, req *request[olm.CSV, olm.CSV], v *verdict.Verdict) (*corev1.ObjectReference, bool) {
 	if !refusedComponent(&req.User, v) || req.update() {
 		return nil, false
 	}
@@ -95,7 +100,7 @@ func planWith(s *snapshot.Snapshot, namespace string, matches func(*olm.InstallP
 // could be: the refusal, an event, the metric and the log name the user, and the value to set. A user without the verb
 // escalate is not treated as OLM: they learn nothing, and only the first of their writes in a minute costs a
 // SubjectAccessReview.
-func (e *endpoint[New, Old]) reportCandidate(ctx context.Context, req *request[New, Old], v *rules.Verdict) {
+func (e *endpoint[New, Old]) reportCandidate(ctx context.Context, req *request[New, Old], v *verdict.Verdict) {
 	g, user := e.gate, &req.User
 	if e.form == nil || g.Candidates == nil || !req.authenticated || g.byOpgate(user) || !g.Candidates.Possible(user.Username) {
 		return
@@ -106,8 +111,9 @@ func (e *endpoint[New, Old]) reportCandidate(ctx context.Context, req *request[N
 	}
 	message := fmt.Sprintf("%s writes this %s as OLM does, but OLM is configured as %s (%s): %s", user.Username, e.kind, g.OLM.Account().Username(),
 		rules.RuleGateOLMIdentity, g.Candidates.Fix(user.Username))
-	if v.Decision != rules.Allow {
-		v.Reasons = append(v.Reasons, rules.Reason{Decision: rules.Hold, Rule: rules.RuleGateOLMIdentity, Message: message})
+	if v.Decision != verdict.Allow {
+		v.Reasons = append(v.Reasons, verdict.Reason{Decision: verdict.Hold, Rule: rules.RuleGateOLMIdentity,
+			Message: message})
 	}
 	if !req.stores() {
 		return
@@ -127,17 +133,17 @@ func (g *Gate) mayEscalate(ctx context.Context, user *authenticationv1.UserInfo)
 // explainDoubt completes a refusal of a user that has OLM's name but does not count as OLM, and that was judged like
 // any other user (threat O16). While the identity is being verified, the refusal is one to retry: it may be OLM. Later
 // it states what is wrong with the identity and how an administrator fixes it: OLM shows refusals on the Subscription.
-func (g *Gate) explainDoubt(user *authenticationv1.UserInfo, v *rules.Verdict) {
+func (g *Gate) explainDoubt(user *authenticationv1.UserInfo, v *verdict.Verdict) {
 	reason, doubted := g.OLM.Untrusted(user)
 	if !doubted {
 		return
 	}
 	if reason.Reason == olmidentity.Unverified {
-		*v = rules.Verdict{Object: v.Object, Decision: rules.Hold, Reasons: []rules.Reason{{
-			Decision: rules.Hold, Rule: rules.RuleGateNotReady,
+		*v = verdict.Verdict{Object: v.Object, Decision: verdict.Hold, Reasons: []verdict.Reason{{
+			Decision: verdict.Hold, Rule: rules.RuleGateNotReady,
 			Message: fmt.Sprintf("opgate is not ready (%s): %s; try again in a few seconds", rules.RuleGateNotReady, reason.Problem)}}}
 		return
 	}
-	v.Reasons = append(v.Reasons, rules.Reason{Decision: rules.Hold, Rule: rules.RuleGateOLMIdentity,
+	v.Reasons = append(v.Reasons, verdict.Reason{Decision: verdict.Hold, Rule: rules.RuleGateOLMIdentity,
 		Message: fmt.Sprintf("%s is not trusted as OLM (%s): %s", user.Username, rules.RuleGateOLMIdentity, reason.Problem)})
 }

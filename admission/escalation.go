@@ -12,8 +12,8 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
-	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/rules/verdict"
 	"github.com/opgate/opgate/snapshot"
 )
 
@@ -22,8 +22,9 @@ const templateField = "objectDefinition"
 
 // mutatePolicy marks a Policy whose author has the rights to all that it creates and depends on. The validating webhook
 // refuses missing rights and every other mark. What does not decode passes unchanged as in mutateSubscription.
-func (g *Gate) mutatePolicy(ctx context.Context, _ *snapshot.Snapshot, req *request[json.RawMessage, json.RawMessage]) rules.Verdict {
-	unchanged := rules.Verdict{Object: "policy"}
+func (g *Gate) mutatePolicy(ctx context.Context, _ *snapshot.Snapshot, req *request[json.RawMessage,
+	json.RawMessage]) verdict.Verdict {
+	unchanged := verdict.Verdict{Object: "policy"}
 	policy, old := &policyv1.Policy{}, (*policyv1.Policy)(nil)
 	if kjson.UnmarshalCaseSensitivePreserveInts(*req.Object, policy) != nil {
 		return unchanged
@@ -45,8 +46,8 @@ func (g *Gate) mutatePolicy(ctx context.Context, _ *snapshot.Snapshot, req *requ
 	if missing.refuses() {
 		return unchanged
 	}
-	mark := dependency.Sign(key, signed, digest, rules.NarrowKinds(missing.needs))
-	return rules.Verdict{Object: unchanged.Object, Changes: rules.MarkChange(signed.Annotations, mark)}
+	mark := dependency.Sign(key, signed, digest, dependency.NarrowKinds(missing.needs))
+	return verdict.Verdict{Object: unchanged.Object, Changes: dependency.MarkChange(signed.Annotations, mark)}
 }
 
 // unsigned returns what signing needs of a Policy, beside its digest, and nothing else.
@@ -65,11 +66,12 @@ func unsigned(p *policyv1.Policy) *policyv1.Policy {
 // validatePolicy judges a Policy, and whether its author has the rights to what it creates and depends on (threats O14
 // and O22). It checks again although a valid mark states so: a mark is evidence for later readers of the Policy, not
 // for the present write.
-func (g *Gate) validatePolicy(ctx context.Context, s *snapshot.Snapshot, req *request[policyv1.Policy, policyv1.Policy]) rules.Verdict {
+func (g *Gate) validatePolicy(ctx context.Context, s *snapshot.Snapshot, req *request[policyv1.Policy,
+	policyv1.Policy]) verdict.Verdict {
 	policy, old := req.Object, req.OldObject
-	in := rules.PolicyInput{Policy: policy, Old: old, Graph: s.Graph(), Grants: g.Grants}
+	in := dependency.PolicyInput{Policy: policy, Old: old, Graph: s.Graph(), Grants: g.Grants}
 	if policy.DeletionTimestamp != nil || old != nil && reflect.DeepEqual(old.Spec, policy.Spec) && sameMark(old, policy) {
-		return rules.JudgePolicy(in)
+		return dependency.JudgePolicy(in)
 	}
 	key := g.Key()
 	if len(key) == 0 {
@@ -81,11 +83,12 @@ func (g *Gate) validatePolicy(ctx context.Context, s *snapshot.Snapshot, req *re
 	}
 	_, marked := dependency.Verify(key, policy, digest)
 	needs, generated := needsOf(key, policy, old), policy.GenerateName != ""
-	v := rules.JudgePolicy(in)
+	v := dependency.JudgePolicy(in)
 	redacted := v
-	if slices.ContainsFunc(v.Reasons, func(r rules.Reason) bool { return r.Rule == rules.RulePolicyDependencyCycle }) {
+	if slices.ContainsFunc(v.Reasons,
+		func(r verdict.Reason) bool { return r.Rule == dependency.RulePolicyDependencyCycle }) {
 		in.Graph = nil // a cycle shows the dependencies of other Policies, which a user without the right to get them must not see
-		redacted = rules.JudgePolicy(in)
+		redacted = dependency.JudgePolicy(in)
 	}
 	req.drop()
 	missing := g.missing(ctx, req.caller(), needs)
@@ -94,13 +97,13 @@ func (g *Gate) validatePolicy(ctx context.Context, s *snapshot.Snapshot, req *re
 	}
 	switch {
 	case missing.questions > 0:
-		v.TooManyQuestions(missing.questions)
-	case !missing.refuses() && !marked && v.Decision == rules.Allow:
-		v.Unmarked(generated)
+		dependency.RefuseTooManyQuestions(&v, missing.questions)
+	case !missing.refuses() && !marked && v.Decision == verdict.Allow:
+		dependency.RefuseUnmarked(&v, generated)
 	}
 	for i, need := range missing.needs {
 		if need.Narrow == nil {
-			v.Lacking(need, missing.unknown[i])
+			dependency.RefuseLacking(&v, need, missing.unknown[i])
 		}
 	}
 	return v
@@ -115,9 +118,9 @@ func sameMark(a, b *policyv1.Policy) bool {
 }
 
 // needsOf returns what the author of a Policy needs rights to. What is stored is left out only if its mark is valid.
-func needsOf(key []byte, policy, old *policyv1.Policy) []rules.Need {
+func needsOf(key []byte, policy, old *policyv1.Policy) []dependency.Need {
 	if old == nil {
-		return rules.Needs(policy, nil, dependency.Verification{})
+		return dependency.Needs(policy, nil, dependency.Verification{})
 	}
 	var known dependency.Verification
 	digest, err := dependency.DigestOf(old)
@@ -128,12 +131,12 @@ func needsOf(key []byte, policy, old *policyv1.Policy) []rules.Need {
 	if !ok {
 		old = nil
 	}
-	return rules.Needs(policy, old, known)
+	return dependency.Needs(policy, old, known)
 }
 
 // missing are the needs for which a user has no right. Unknown holds for each whether the check failed.
 type missing struct {
-	needs   []*rules.Need
+	needs   []*dependency.Need
 	unknown []bool
 	// questions is how many are known to be necessary where these are too many, else 0.
 	questions int
@@ -143,13 +146,14 @@ type missing struct {
 
 // refuses reports whether something is missing that a Policy cannot be stored without.
 func (m *missing) refuses() bool {
-	return m.questions > 0 || m.unauthenticated || slices.ContainsFunc(m.needs, func(n *rules.Need) bool { return n.Narrow == nil })
+	return m.questions > 0 || m.unauthenticated || slices.ContainsFunc(m.needs,
+		func(n *dependency.Need) bool { return n.Narrow == nil })
 }
 
 // missing returns the rights that a user does not have. It checks each right once, those of all needs at the same time,
 // and stops once one is missing that refuses the Policy. An error is never a yes. Without a user that the API server
 // authenticated, all are missing (threat G20).
-func (g *Gate) missing(ctx context.Context, user *authenticationv1.UserInfo, needs []rules.Need) missing {
+func (g *Gate) missing(ctx context.Context, user *authenticationv1.UserInfo, needs []dependency.Need) missing {
 	var m missing
 	if user == nil {
 		for i := range needs {
@@ -160,25 +164,25 @@ func (g *Gate) missing(ctx context.Context, user *authenticationv1.UserInfo, nee
 	}
 	ctx, cancel := context.WithTimeout(ctx, rightsTimeout)
 	defer cancel()
-	answers := map[rules.Right]*answer{}
-	open := make([]*rules.Need, len(needs))
+	answers := map[dependency.Right]*answer{}
+	open := make([]*dependency.Need, len(needs))
 	for i := range needs {
 		open[i] = &needs[i]
 	}
 	for attempt := 0; len(open) > 0; attempt++ {
-		var asked []rules.Right
+		var asked []dependency.Right
 		for _, need := range open {
 			if right := need.Rights[attempt]; answers[right] == nil {
 				answers[right] = &answer{}
 				asked = append(asked, right)
 			}
 		}
-		if len(answers) > rules.MaxQuestions {
+		if len(answers) > dependency.MaxQuestions {
 			m.questions = len(answers)
 			return m
 		}
 		g.ask(ctx, user, asked, answers)
-		var rest []*rules.Need
+		var rest []*dependency.Need
 		for _, need := range open {
 			switch got := answers[need.Rights[attempt]]; {
 			case got.allowed:
@@ -199,7 +203,8 @@ func (g *Gate) missing(ctx context.Context, user *authenticationv1.UserInfo, nee
 type answer struct{ allowed, unknown bool }
 
 // ask checks rights concurrently.
-func (g *Gate) ask(ctx context.Context, user *authenticationv1.UserInfo, asked []rules.Right, answers map[rules.Right]*answer) {
+func (g *Gate) ask(ctx context.Context, user *authenticationv1.UserInfo, asked []dependency.Right,
+	answers map[dependency.Right]*answer) {
 	var asking sync.WaitGroup
 	for _, right := range asked {
 		answer := answers[right]

@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
-	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/dependency"
 )
 
@@ -222,7 +221,7 @@ func TestA8ManyDependencies(t *testing.T) {
 		}
 		return on, names
 	}
-	few, ofFew := many(rules.MaxQuestions-2, "victim")
+	few, ofFew := many(dependency.MaxQuestions-2, "victim")
 	lots, ofLots := many(450, "victim")
 	for _, tc := range []struct {
 		name    string
@@ -231,8 +230,8 @@ func TestA8ManyDependencies(t *testing.T) {
 		asked   int
 		refused string
 	}{
-		{name: "no right", on: few, asked: rules.MaxQuestions, refused: "(policy/dependency-access)"},
-		{name: "a right to each, as many as are asked about", on: few, allowed: ofFew, asked: rules.MaxQuestions},
+		{name: "no right", on: few, asked: dependency.MaxQuestions, refused: "(policy/dependency-access)"},
+		{name: "a right to each, as many as are asked about", on: few, allowed: ofFew, asked: dependency.MaxQuestions},
 		{name: "attack: hundreds of questions", on: lots, allowed: ofLots, asked: 2, refused: "takes 452 questions, and at most 20 are asked (policy/escalation): split it into Policies"},
 		{name: "hundreds of objects, and a right to all", on: lots, allowed: map[string]bool{"get subscriptions.operators.coreos.com/": true}, asked: 1},
 		{name: "hundreds of objects, and a right to all in the namespace", on: lots, allowed: map[string]bool{"get subscriptions.operators.coreos.com/victim": true}, asked: 2},

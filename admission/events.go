@@ -11,6 +11,7 @@ import (
 	"github.com/opgate/opgate/internal/events"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // stored is an object that exists, as the regarding object of an event.
@@ -40,7 +41,7 @@ func storedOperatorPolicy(req *request[json.RawMessage, json.RawMessage]) stored
 // report records an event on the object of a review: that it was refused, or that a plan is approved by a user, if only
 // with an override. The loop reports what it does itself. Reviews that change nothing, or that the API server has not
 // sent (threat G20), cause no event, nor do refusals that are not about the object.
-func (e *endpoint[New, Old]) report(req *request[New, Old], v *rules.Verdict) {
+func (e *endpoint[New, Old]) report(req *request[New, Old], v *verdict.Verdict) {
 	if e.stored == nil || !req.update() || !req.stores() || e.gate.byOpgate(&req.User) {
 		return
 	}
@@ -59,9 +60,9 @@ func (e *endpoint[New, Old]) report(req *request[New, Old], v *rules.Verdict) {
 
 // eventOf returns the event for a verdict on an update, without its object. Only the verdict on an approval has
 // dispositions.
-func eventOf(v *rules.Verdict, user string) (event events.Event, ok bool) {
+func eventOf(v *verdict.Verdict, user string) (event events.Event, ok bool) {
 	switch {
-	case v.Decision != rules.Allow:
+	case v.Decision != verdict.Allow:
 		return events.Event{Reason: events.Denied, Action: events.Update, Warning: true, Note: v.Note(events.MaxNote),
 			Related: v.Policy().Reference()}, len(v.Reasons) > 0 && !v.Reasons[0].Rule.OfGate()
 	case len(v.CSVs) == 0:

@@ -23,6 +23,10 @@ import (
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/rules/grant"
+	"github.com/opgate/opgate/rules/operatorpolicy"
+	"github.com/opgate/opgate/rules/verdict"
 	"github.com/opgate/opgate/snapshot"
 )
 
@@ -61,7 +65,7 @@ type Options struct {
 	ApprovalMode rules.ApprovalMode
 	// Grants are the rights that the installation withholds: policies that need them are warned. Default: none is
 	// withheld.
-	Grants rules.Grants
+	Grants grant.Set
 	// Unbacked is why the API server judges no deletions by itself, and what would change that: policies that restrict
 	// deletions are warned. Default: it does judge them.
 	Unbacked string
@@ -182,8 +186,9 @@ func (g *Gate) addSteps(handlers map[string]http.Handler) {
 //
 // Mutating webhooks run before the API server checks the schema. What does not decode passes them unchanged:
 // the schema refuses it with a better message, and the validating webhook in any case.
-func (g *Gate) mutateSubscription(ctx context.Context, s *snapshot.Snapshot, req *request[json.RawMessage, json.RawMessage]) rules.Verdict {
-	unchanged := rules.Verdict{Object: "subscription"}
+func (g *Gate) mutateSubscription(ctx context.Context, s *snapshot.Snapshot, req *request[json.RawMessage,
+	json.RawMessage]) verdict.Verdict {
+	unchanged := verdict.Verdict{Object: "subscription"}
 	if g.ApprovalMode != rules.MutateApproval && !g.OLM.Is(&req.User) {
 		return unchanged
 	}
@@ -198,13 +203,14 @@ func (g *Gate) mutateSubscription(ctx context.Context, s *snapshot.Snapshot, req
 		}
 	}
 	v := rules.JudgeSubscription(g.subscriptionInput(ctx, s, sub, old, &req.User, rules.MutateApproval))
-	return rules.Verdict{Object: v.Object, Changes: v.Changes}
+	return verdict.Verdict{Object: v.Object, Changes: v.Changes}
 }
 
-func (g *Gate) validateSubscription(ctx context.Context, s *snapshot.Snapshot, req *request[olm.Subscription, olm.Subscription]) rules.Verdict {
+func (g *Gate) validateSubscription(ctx context.Context, s *snapshot.Snapshot, req *request[olm.Subscription,
+	olm.Subscription]) verdict.Verdict {
 	in := g.subscriptionInput(ctx, s, req.Object, req.OldObject, &req.User, rules.DenyApproval)
 	v := rules.JudgeSubscription(in)
-	if reason := in.OverrideAsked(); reason != "" && v.Decision != rules.Allow {
+	if reason := in.OverrideAsked(); reason != "" && v.Decision != verdict.Allow {
 		return g.override(ctx, &v, in.Namespace, req.caller(), rules.RuleSubscriptionOverride, reason)
 	}
 	return v
@@ -236,7 +242,8 @@ func (g *Gate) exemptPlan(req *request[olm.InstallPlanHead, olm.InstallPlan]) bo
 	return !req.update() && in.NeverRefused()
 }
 
-func (g *Gate) validatePlan(ctx context.Context, s *snapshot.Snapshot, req *request[olm.InstallPlanHead, olm.InstallPlan]) rules.Verdict {
+func (g *Gate) validatePlan(ctx context.Context, s *snapshot.Snapshot, req *request[olm.InstallPlanHead,
+	olm.InstallPlan]) verdict.Verdict {
 	ns := s.WithDependencies(req.Object.Metadata.Namespace)
 	if !req.update() {
 		return rules.JudgePlanCreate(g.planCreate(req, ns))
@@ -244,10 +251,10 @@ func (g *Gate) validatePlan(ctx context.Context, s *snapshot.Snapshot, req *requ
 	in := rules.PlanUpdateInput{New: req.Object, Old: req.OldObject, Namespace: ns, User: req.User.Username, Interrupt: ctx.Done(), Now: g.Now()}
 	in.ConsentRefused = g.mayConsent(ctx, &in, req.caller())
 	v := rules.JudgePlanUpdate(in)
-	if in.ConsentAsked() && v.Decision == rules.Allow {
+	if in.ConsentAsked() && v.Decision == verdict.Allow {
 		g.Log.Info("consent given", "object", v.Object, "user", req.User.Username, "digests", in.New.Metadata.Annotations.Consent)
 	}
-	if reason := in.OverrideAsked(); reason != "" && v.Decision != rules.Allow {
+	if reason := in.OverrideAsked(); reason != "" && v.Decision != verdict.Allow {
 		return g.override(ctx, &v, ns, req.caller(), rules.RulePlanOverride, reason)
 	}
 	return v
@@ -263,7 +270,8 @@ func (g *Gate) exemptPlanStatus(req *request[olm.InstallPlan, olm.InstallPlan]) 
 	return in.NeverRefused()
 }
 
-func (g *Gate) validatePlanStatus(ctx context.Context, s *snapshot.Snapshot, req *request[olm.InstallPlan, olm.InstallPlan]) rules.Verdict {
+func (g *Gate) validatePlanStatus(ctx context.Context, s *snapshot.Snapshot, req *request[olm.InstallPlan,
+	olm.InstallPlan]) verdict.Verdict {
 	if !req.update() {
 		return unexpected("installplan", req.Operation, req.SubResource)
 	}
@@ -275,23 +283,26 @@ func (g *Gate) validatePlanStatus(ctx context.Context, s *snapshot.Snapshot, req
 // mutateOperatorPolicy sets defaults and the mark of verified lookups; what does not decode, has no spec to fill, or
 // has unknown fields, which the patch would drop before validation could refuse them, passes unchanged as in
 // mutateSubscription.
-func (g *Gate) mutateOperatorPolicy(ctx context.Context, _ *snapshot.Snapshot, req *request[json.RawMessage, json.RawMessage]) rules.Verdict {
+func (g *Gate) mutateOperatorPolicy(ctx context.Context, _ *snapshot.Snapshot, req *request[json.RawMessage,
+	json.RawMessage]) verdict.Verdict {
 	var head struct {
 		Spec *struct{} `json:"spec"`
 	}
 	p, err := decodePolicies(req)
 	if err != nil || len(p.strict) > 0 || kjson.UnmarshalCaseSensitivePreserveInts(*req.Object, &head) != nil || head.Spec == nil {
-		return rules.Verdict{Object: "operatorpolicy"}
+		return verdict.Verdict{Object: "operatorpolicy"}
 	}
-	if sub := &p.policy.Spec.Subscription; !rules.DependsOnCluster(p.policy) { // as for a Subscription
+	if sub := &p.policy.Spec.Subscription; !operatorpolicy.DependsOnCluster(p.policy) { // as for a Subscription
 		g.offered(sub.Name, olm.Catalog{Namespace: sub.SourceNamespace, Name: sub.Source})
 	}
-	v := rules.Verdict{Object: rules.OperatorPolicyObject(p.policy), Changes: rules.NormalizeOperatorPolicy(p.policy, p.old)}
+	v := verdict.Verdict{Object: rules.OperatorPolicyObject(p.policy), Changes: rules.NormalizeOperatorPolicy(p.policy,
+		p.old)}
 	v.Changes = append(v.Changes, g.markLookups(ctx, req, &p)...)
 	return v
 }
 
-func (g *Gate) validateOperatorPolicy(ctx context.Context, s *snapshot.Snapshot, req *request[json.RawMessage, json.RawMessage]) rules.Verdict {
+func (g *Gate) validateOperatorPolicy(ctx context.Context, s *snapshot.Snapshot, req *request[json.RawMessage,
+	json.RawMessage]) verdict.Verdict {
 	p, err := decodePolicies(req)
 	if err != nil {
 		return unreadable("operatorpolicy", err)
@@ -300,10 +311,10 @@ func (g *Gate) validateOperatorPolicy(ctx context.Context, s *snapshot.Snapshot,
 		Package: g.offered, Copied: s.Copied, Grants: g.Grants, Unbacked: g.Unbacked, Now: g.Now()})
 	concerns, update := rules.NewOperatorPolicy(p.policy).Concerns(), req.update()
 	written := &metav1.ObjectMeta{Namespace: p.policy.Namespace, Name: p.policy.Name, UID: p.policy.UID, Generation: p.policy.Generation}
-	if v.Decision == rules.Allow {
+	if v.Decision == verdict.Allow {
 		g.judgeLookups(ctx, req, &p, &v)
 	}
-	if v.Decision == rules.Allow && req.stores() && concerns != "" {
+	if v.Decision == verdict.Allow && req.stores() && concerns != "" {
 		g.awaited(s, snapshot.OperatorPolicies, snapshot.InNamespace(concerns), written, !update)
 	}
 	return v
@@ -314,12 +325,13 @@ func (g *Gate) byOpgate(user *authenticationv1.UserInfo) bool {
 	return g.Identity != nil && user.Username != "" && user.Username == g.Identity()
 }
 
-func (g *Gate) validateCSV(ctx context.Context, s *snapshot.Snapshot, req *request[olm.CSV, olm.CSV]) rules.Verdict {
+func (g *Gate) validateCSV(ctx context.Context, s *snapshot.Snapshot, req *request[olm.CSV, olm.CSV]) verdict.Verdict {
 	return rules.JudgeCSV(rules.CSVInput{New: req.Object, Old: req.OldObject, Namespace: s.WithDependencies(req.Object.Metadata.Namespace),
 		ByOLM: g.OLM.Is(&req.User), ByOpgate: g.byOpgate(&req.User), User: req.User.Username, Interrupt: ctx.Done()})
 }
 
-func (g *Gate) validateConstraint(ctx context.Context, s *snapshot.Snapshot, req *request[json.RawMessage, json.RawMessage]) rules.Verdict {
+func (g *Gate) validateConstraint(ctx context.Context, s *snapshot.Snapshot, req *request[json.RawMessage,
+	json.RawMessage]) verdict.Verdict {
 	in := rules.ConstraintInput{Constraints: s.Constraints(), Interrupt: ctx.Done(), Grants: g.Grants}
 	if req.authenticated { // no other caller is shown what is installed, so it is not judged for them either
 		in.Namespaces = s.All()
@@ -335,14 +347,15 @@ func (g *Gate) validateConstraint(ctx context.Context, s *snapshot.Snapshot, req
 		}
 	}
 	v := rules.JudgeConstraint(in)
-	if v.Decision == rules.Allow && req.stores() {
+	if v.Decision == verdict.Allow && req.stores() {
 		g.awaited(s, snapshot.Constraints, snapshot.InCluster(), in.Constraint, !req.update())
 	}
 	return v
 }
 
-func (g *Gate) validatePolicySet(_ context.Context, s *snapshot.Snapshot, req *request[policyv1beta1.PolicySet, policyv1beta1.PolicySet]) rules.Verdict {
-	return rules.JudgePolicySet(rules.PolicySetInput{Set: req.Object, Old: req.OldObject, Graph: s.Graph()})
+func (g *Gate) validatePolicySet(_ context.Context, s *snapshot.Snapshot, req *request[policyv1beta1.PolicySet,
+	policyv1beta1.PolicySet]) verdict.Verdict {
+	return dependency.JudgePolicySet(dependency.PolicySetInput{Set: req.Object, Old: req.OldObject, Graph: s.Graph()})
 }
 
 // decodedPolicies are the two sides of a review of an OperatorPolicy, which is decoded in full.
@@ -374,13 +387,17 @@ func decodeOperatorPolicy(raw []byte) (*policyv1beta2.OperatorPolicy, []error, e
 	return rules.DecodeOperatorPolicy(raw)
 }
 
-func unreadable(kind string, err error) rules.Verdict {
-	return rules.Verdict{Object: kind, Decision: rules.Deny, Reasons: []rules.Reason{{Decision: rules.Deny, Rule: rules.RuleGateUnreadable,
-		Message: fmt.Sprintf("it cannot be read (%s): %s", rules.RuleGateUnreadable, text.Truncate(err.Error(), maxQuoted))}}}
+func unreadable(kind string, err error) verdict.Verdict {
+	return verdict.Verdict{Object: kind, Decision: verdict.Deny,
+		Reasons: []verdict.Reason{{Decision: verdict.Deny, Rule: rules.RuleGateUnreadable,
+			Message: fmt.Sprintf("it cannot be read (%s): %s", rules.RuleGateUnreadable, text.Truncate(err.Error(),
+				maxQuoted))}}}
 }
 
 // unexpected refuses what the webhook configuration does not send (threat G7): a newer API server may.
-func unexpected(kind string, operation, subresource string) rules.Verdict {
-	return rules.Verdict{Object: kind, Decision: rules.Deny, Reasons: []rules.Reason{{Decision: rules.Deny, Rule: rules.RuleGateUnexpected,
-		Message: fmt.Sprintf("operation %q on subresource %q is not one that opgate knows, and is refused (%s)", operation, subresource, rules.RuleGateUnexpected)}}}
+func unexpected(kind string, operation, subresource string) verdict.Verdict {
+	return verdict.Verdict{Object: kind, Decision: verdict.Deny,
+		Reasons: []verdict.Reason{{Decision: verdict.Deny, Rule: rules.RuleGateUnexpected,
+			Message: fmt.Sprintf("operation %q on subresource %q is not one that opgate knows, and is refused (%s)", operation,
+				subresource, rules.RuleGateUnexpected)}}}
 }

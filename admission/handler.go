@@ -15,6 +15,7 @@ import (
 	"github.com/opgate/opgate/internal/inflight"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/verdict"
 	"github.com/opgate/opgate/snapshot"
 )
 
@@ -37,7 +38,7 @@ type endpoint[New, Old any] struct {
 	stored func(*request[New, Old]) stored
 	// form reports whether a write looks like OLM's; nil never reports it.
 	form  form[New, Old]
-	judge func(context.Context, *snapshot.Snapshot, *request[New, Old]) rules.Verdict
+	judge func(context.Context, *snapshot.Snapshot, *request[New, Old]) verdict.Verdict
 }
 
 // expectPanics exports the number of panics from 0 on.
@@ -107,31 +108,31 @@ func (e *endpoint[New, Old]) answer(r *http.Request, body *inflight.Body, authen
 	}
 	uid := req.UID
 	req.authenticated, req.endWork = authenticated, body.EndWork
-	verdict := e.verdict(r.Context(), req)
-	e.reportCandidate(r.Context(), req, &verdict)
-	answered := verdict
+	judged := e.verdict(r.Context(), req)
+	e.reportCandidate(r.Context(), req, &judged)
+	answered := judged
 	if !req.authenticated {
-		answered = verdict.Redacted()
+		answered = judged.Redacted()
 	}
 	answer, err := response(&answered)
 	if err != nil {
 		return uid, e.unreadable(fmt.Errorf("the answer cannot be written: %w", err))
 	}
-	e.gate.Metrics.observe(e.kind, req.Operation, &verdict, e.gate.Now().Sub(start))
+	e.gate.Metrics.observe(e.kind, req.Operation, &judged, e.gate.Now().Sub(start))
 	if req.authenticated && e.gate.OLM.Is(&req.User) {
 		e.gate.OLM.Seen(start)
 	}
 	if req.stores() {
-		e.gate.Metrics.overridden(&verdict)
+		e.gate.Metrics.overridden(&judged)
 	}
-	e.log(req, &verdict)
-	e.report(req, &verdict)
+	e.log(req, &judged)
+	e.report(req, &judged)
 	return uid, answer
 }
 
-func (e *endpoint[New, Old]) verdict(ctx context.Context, req *request[New, Old]) rules.Verdict {
+func (e *endpoint[New, Old]) verdict(ctx context.Context, req *request[New, Old]) verdict.Verdict {
 	if e.exempt != nil && e.exempt(req) {
-		return rules.Verdict{Object: e.kind}
+		return verdict.Verdict{Object: e.kind}
 	}
 	if ctx.Err() != nil {
 		return late(e.kind)
@@ -146,33 +147,33 @@ func (e *endpoint[New, Old]) verdict(ctx context.Context, req *request[New, Old]
 	if e.governed && req.authenticated {
 		current = e.gate.awaitAdmitted(ctx, current, req.Namespace)
 	}
-	verdict := e.judge(ctx, current, req)
-	if verdict.Decision != rules.Allow {
-		e.gate.explainDoubt(&req.User, &verdict)
+	judged := e.judge(ctx, current, req)
+	if judged.Decision != verdict.Allow {
+		e.gate.explainDoubt(&req.User, &judged)
 	}
-	return verdict
+	return judged
 }
 
 // notReady refuses until the first full snapshot (threat G2).
-func notReady(kind string) rules.Verdict {
-	return rules.Verdict{Object: kind, Decision: rules.Hold, Reasons: []rules.Reason{{
-		Decision: rules.Hold, Rule: rules.RuleGateNotReady,
+func notReady(kind string) verdict.Verdict {
+	return verdict.Verdict{Object: kind, Decision: verdict.Hold, Reasons: []verdict.Reason{{
+		Decision: verdict.Hold, Rule: rules.RuleGateNotReady,
 		Message: fmt.Sprintf("opgate is not ready (%s): it is still reading policies and operators; try again in a few seconds", rules.RuleGateNotReady)}}}
 }
 
 // stale refuses while the snapshot may lack what is stored since (threat G1).
-func stale(kind string, kinds []*snapshot.Kind) rules.Verdict {
-	return rules.Verdict{Object: kind, Decision: rules.Hold, Reasons: []rules.Reason{{
-		Decision: rules.Hold, Rule: rules.RuleGateStale,
+func stale(kind string, kinds []*snapshot.Kind) verdict.Verdict {
+	return verdict.Verdict{Object: kind, Decision: verdict.Hold, Reasons: []verdict.Reason{{
+		Decision: verdict.Hold, Rule: rules.RuleGateStale,
 		Message: fmt.Sprintf("opgate is not up to date (%s): its watch of %s shows no progress; try again in a few seconds",
 			rules.RuleGateStale, snapshot.Names(kinds))}}}
 }
 
 // late refuses what was read too late to be judged while the API server waits. Where failurePolicy is Ignore, no answer
 // would allow it.
-func late(kind string) rules.Verdict {
-	return rules.Verdict{Object: kind, Decision: rules.Hold, Reasons: []rules.Reason{{
-		Decision: rules.Hold, Rule: rules.RuleGateNotReady,
+func late(kind string) verdict.Verdict {
+	return verdict.Verdict{Object: kind, Decision: verdict.Hold, Reasons: []verdict.Reason{{
+		Decision: verdict.Hold, Rule: rules.RuleGateNotReady,
 		Message: fmt.Sprintf("opgate cannot judge this %s in time (%s): it is overloaded; try again in a few seconds", kind, rules.RuleGateNotReady)}}}
 }
 
@@ -181,16 +182,16 @@ var errUnknownCaller = errors.New("the caller is not known to be the API server"
 
 // unknownCaller refuses a step that a client sent which is not authenticated. It may be the API server, until this
 // replica has seen the current token.
-func unknownCaller(kind string) rules.Verdict {
-	return rules.Verdict{Object: kind, Decision: rules.Hold, Reasons: []rules.Reason{{
-		Decision: rules.Hold, Rule: rules.RuleGateNotReady,
+func unknownCaller(kind string) verdict.Verdict {
+	return verdict.Verdict{Object: kind, Decision: verdict.Hold, Reasons: []verdict.Reason{{
+		Decision: verdict.Hold, Rule: rules.RuleGateNotReady,
 		Message: fmt.Sprintf("opgate is not ready (%s): %s; try again in a few seconds", rules.RuleGateNotReady, errUnknownCaller)}}}
 }
 
 // held answers a review that was not read.
-func (e *endpoint[New, Old]) held(v rules.Verdict) *admissionv1.AdmissionResponse {
+func (e *endpoint[New, Old]) held(v verdict.Verdict) *admissionv1.AdmissionResponse {
 	e.gate.Metrics.observe(e.kind, "", &v, 0)
-	return &admissionv1.AdmissionResponse{Allowed: v.Decision == rules.Allow,
+	return &admissionv1.AdmissionResponse{Allowed: v.Decision == verdict.Allow,
 		Result: refusal(http.StatusForbidden, metav1.StatusReasonForbidden, v.Refusal())}
 }
 
@@ -198,8 +199,8 @@ func (e *endpoint[New, Old]) held(v rules.Verdict) *admissionv1.AdmissionRespons
 // on 400.
 func (e *endpoint[New, Old]) unreadable(cause error) *admissionv1.AdmissionResponse {
 	why := text.Truncate(cause.Error(), maxQuoted)
-	e.gate.Log.Info("review refused", "kind", e.kind, "decision", rules.Deny.String(), "error", why)
-	e.gate.Metrics.observe(e.kind, "", &rules.Verdict{Decision: rules.Deny}, 0)
+	e.gate.Log.Info("review refused", "kind", e.kind, "decision", verdict.Deny.String(), "error", why)
+	e.gate.Metrics.observe(e.kind, "", &verdict.Verdict{Decision: verdict.Deny}, 0)
 	message := fmt.Sprintf("opgate cannot judge this %s and refuses it (%s): %s", e.kind, rules.RuleGateUnreadable, why)
 	if e.step {
 		return &admissionv1.AdmissionResponse{Result: refusal(http.StatusForbidden, metav1.StatusReasonForbidden, message)}
@@ -211,22 +212,23 @@ func (e *endpoint[New, Old]) unreadable(cause error) *admissionv1.AdmissionRespo
 // treats a dropped connection as final.
 func (e *endpoint[New, Old]) internal() *admissionv1.AdmissionResponse {
 	message := fmt.Sprintf("opgate failed while it judged this %s and refuses it (%s): the log of its pods says where", e.kind, rules.RuleGateInternal)
-	verdict := rules.Verdict{Object: e.kind, Decision: rules.Hold, Reasons: []rules.Reason{{Decision: rules.Hold, Rule: rules.RuleGateInternal, Message: message}}}
-	e.gate.Metrics.observe(e.kind, "", &verdict, 0)
+	judged := verdict.Verdict{Object: e.kind, Decision: verdict.Hold,
+		Reasons: []verdict.Reason{{Decision: verdict.Hold, Rule: rules.RuleGateInternal, Message: message}}}
+	e.gate.Metrics.observe(e.kind, "", &judged, 0)
 	return &admissionv1.AdmissionResponse{Result: refusal(http.StatusForbidden, metav1.StatusReasonForbidden, message)}
 }
 
 // log writes one line: at V(0) for refusals and overrides, which must be explainable later, at V(1) for the rest.
-func (e *endpoint[New, Old]) log(req *request[New, Old], v *rules.Verdict) {
+func (e *endpoint[New, Old]) log(req *request[New, Old], v *verdict.Verdict) {
 	level, message := 1, "review allowed"
-	if v.Decision != rules.Allow {
+	if v.Decision != verdict.Allow {
 		level, message = 0, "review refused"
 	}
 	log := e.gate.Log.V(level)
 	if !log.Enabled() {
 		return
 	}
-	var ids []rules.RuleID
+	var ids []verdict.RuleID
 	for _, r := range v.Reasons {
 		ids = append(ids, r.Rule)
 	}

@@ -6,13 +6,15 @@ import (
 
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // markLookups marks an OperatorPolicy whose author has the right to get what its templates look up. Without a mark,
 // they look up what is in the policy's own namespace only. What Opgate writes is the template of a Policy, of which the
 // author was verified; what others wrote into the same object before was not. The policy is dropped before rights are
 // asked about.
-func (g *Gate) markLookups(ctx context.Context, req *request[json.RawMessage, json.RawMessage], p *decodedPolicies) []rules.Change {
+func (g *Gate) markLookups(ctx context.Context, req *request[json.RawMessage, json.RawMessage],
+	p *decodedPolicies) []verdict.Change {
 	op, old, key := p.policy, p.old, g.Key()
 	lookups := rules.Lookups(op)
 	mark := rules.SignLookups(key, op)
@@ -30,14 +32,14 @@ func (g *Gate) markLookups(ctx context.Context, req *request[json.RawMessage, js
 			return nil
 		}
 	default:
-		change, needs := rules.MarkChange(op.Annotations, mark), rules.LookupNeeds(lookups)
+		change, needs := dependency.MarkChange(op.Annotations, mark), rules.LookupNeeds(lookups)
 		p.drop(req)
 		if missing := g.missing(ctx, req.caller(), needs); missing.refuses() {
 			return nil
 		}
 		return change
 	}
-	return rules.MarkChange(op.Annotations, mark)
+	return dependency.MarkChange(op.Annotations, mark)
 }
 
 // drop releases the policies, and the memory that is reserved for judging them (threat O44), but for what an event on
@@ -58,7 +60,8 @@ func (p *decodedPolicies) drop(req *request[json.RawMessage, json.RawMessage]) {
 // judgeLookups refuses an OperatorPolicy whose author may not get what its templates look up (threat O47). Templates
 // that do not change were judged for their own author; a user who changes the mark needs the rights of that author. The
 // policy is dropped before these are asked about.
-func (g *Gate) judgeLookups(ctx context.Context, req *request[json.RawMessage, json.RawMessage], p *decodedPolicies, v *rules.Verdict) {
+func (g *Gate) judgeLookups(ctx context.Context, req *request[json.RawMessage, json.RawMessage], p *decodedPolicies,
+	v *verdict.Verdict) {
 	op, old := p.policy, p.old
 	lookups := rules.Lookups(op)
 	if len(lookups) == 0 || op.DeletionTimestamp != nil || req.authenticated && g.byOpgate(&req.User) {
@@ -69,13 +72,13 @@ func (g *Gate) judgeLookups(ctx context.Context, req *request[json.RawMessage, j
 		return
 	}
 	if len(lookups) > rules.MaxLookups {
-		v.TooManyLookups(len(lookups))
+		rules.RefuseTooManyLookups(v, len(lookups))
 		return
 	}
 	needs := rules.LookupNeeds(lookups)
 	p.drop(req)
 	missing := g.missing(ctx, req.caller(), needs)
 	for i, need := range missing.needs {
-		v.Lacking(need, missing.unknown[i])
+		dependency.RefuseLacking(v, need, missing.unknown[i])
 	}
 }

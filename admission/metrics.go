@@ -8,6 +8,7 @@ import (
 
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/verdict"
 	"github.com/opgate/opgate/snapshot"
 )
 
@@ -88,7 +89,7 @@ func (s staleKinds) Collect(to chan<- prometheus.Metric) {
 
 // observe counts one answered review. Operations that the API server does not know are counted as such, so
 // that a forged review cannot make label values.
-func (m *Metrics) observe(kind, operation string, v *rules.Verdict, took time.Duration) {
+func (m *Metrics) observe(kind, operation string, v *verdict.Verdict, took time.Duration) {
 	switch operation {
 	case "CREATE", "UPDATE", "DELETE", "CONNECT":
 	default:
@@ -103,15 +104,15 @@ func (m *Metrics) observe(kind, operation string, v *rules.Verdict, took time.Du
 }
 
 // overrides are the rules of warnings about an override.
-var overrides = []rules.RuleID{rules.RulePlanOverride, rules.RuleOperatorGroupOverride}
+var overrides = []verdict.RuleID{rules.RulePlanOverride, rules.RuleOperatorGroupOverride}
 
 // overridden counts an override. A verdict has one warning of its rule for each reason that was set aside; a refusal
 // has one where the override was not accepted.
-func (m *Metrics) overridden(v *rules.Verdict) {
-	if v.Decision != rules.Allow {
+func (m *Metrics) overridden(v *verdict.Verdict) {
+	if v.Decision != verdict.Allow {
 		return
 	}
-	i := slices.IndexFunc(v.Warnings, func(w rules.Reason) bool { return slices.Contains(overrides, w.Rule) })
+	i := slices.IndexFunc(v.Warnings, func(w verdict.Reason) bool { return slices.Contains(overrides, w.Rule) })
 	if i >= 0 {
 		m.overrides.WithLabelValues(string(v.Warnings[i].Rule)).Inc()
 	}

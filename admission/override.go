@@ -10,6 +10,8 @@ import (
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/rules/verdict"
 	"github.com/opgate/opgate/snapshot"
 )
 
@@ -19,23 +21,26 @@ const VerbOverride = "override"
 
 // The resources of policies and constraints in RBAC.
 var (
-	groups    = map[string]string{rules.KindOperatorPolicy: policyv1beta2.Group, rules.KindConstraint: constraintv1.Group}
-	resources = map[string]string{rules.KindOperatorPolicy: snapshot.OperatorPolicies.Resource, rules.KindConstraint: snapshot.Constraints.Resource}
+	groups = map[string]string{verdict.KindOperatorPolicy: policyv1beta2.Group,
+		verdict.KindConstraint: constraintv1.Group}
+	resources = map[string]string{verdict.KindOperatorPolicy: snapshot.OperatorPolicies.Resource,
+		verdict.KindConstraint: snapshot.Constraints.Resource}
 )
 
 // override is break-glass: a refused approval, or a refused OperatorGroup, passes if its reason was set by the same
 // request and the user has the verb override on every policy that refuses. Every error leaves the refusal as it is.
 // Without a user that the API server authenticated, no SubjectAccessReview is made (threat G20).
-func (g *Gate) override(ctx context.Context, v *rules.Verdict, ns *rules.Namespace, user *authenticationv1.UserInfo, id rules.RuleID, reason string) rules.Verdict {
-	refused := func(why string) rules.Verdict {
-		v.Warnings = append(v.Warnings, rules.Reason{Rule: id,
+func (g *Gate) override(ctx context.Context, v *verdict.Verdict, ns *rules.Namespace, user *authenticationv1.UserInfo,
+	id verdict.RuleID, reason string) verdict.Verdict {
+	refused := func(why string) verdict.Verdict {
+		v.Warnings = append(v.Warnings, verdict.Reason{Rule: id,
 			Message: "the override was not accepted (" + string(id) + "): " + why})
 		return *v
 	}
 	if user == nil {
 		return refused("the caller is not known to be the API server")
 	}
-	needs, ok := v.OverrideNeeds(ns)
+	needs, ok := rules.OverrideNeeds(v, ns)
 	if !ok {
 		return refused("what refuses the write cannot be overridden")
 	}
@@ -47,12 +52,13 @@ func (g *Gate) override(ctx context.Context, v *rules.Verdict, ns *rules.Namespa
 }
 
 // lacks returns why a user does not have a verb on all of the given objects, or "". An error counts as a missing right.
-func (g *Gate) lacks(ctx context.Context, user *authenticationv1.UserInfo, verb string, needs []rules.PolicyRef) string {
+func (g *Gate) lacks(ctx context.Context, user *authenticationv1.UserInfo, verb string,
+	needs []verdict.PolicyRef) string {
 	ctx, cancel := context.WithTimeout(ctx, rightsTimeout)
 	defer cancel()
-	if len(needs) > rules.MaxQuestions {
+	if len(needs) > dependency.MaxQuestions {
 		return fmt.Sprintf("it needs the verb %s on %d policies and constraints, and at most %d rights are checked",
-			verb, len(needs), rules.MaxQuestions)
+			verb, len(needs), dependency.MaxQuestions)
 	}
 	for _, source := range needs {
 		allowed, err := g.Authorizer.May(ctx, user, &authorizationv1.ResourceAttributes{
@@ -69,7 +75,7 @@ func (g *Gate) lacks(ctx context.Context, user *authenticationv1.UserInfo, verb 
 }
 
 // rightOn names a policy or constraint as an RBAC rule on it would.
-func rightOn(source rules.PolicyRef) string {
+func rightOn(source verdict.PolicyRef) string {
 	if source.Namespace == "" {
 		return resources[source.Kind] + " " + source.Name
 	}

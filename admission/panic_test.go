@@ -14,6 +14,7 @@ import (
 
 	"github.com/opgate/opgate/internal/panics"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/verdict"
 	"github.com/opgate/opgate/snapshot"
 )
 
@@ -35,20 +36,21 @@ func TestPanics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	allow := func(context.Context, *snapshot.Snapshot, *request[json.RawMessage, json.RawMessage]) rules.Verdict {
-		return rules.Verdict{}
+	allow := func(context.Context, *snapshot.Snapshot, *request[json.RawMessage, json.RawMessage]) verdict.Verdict {
+		return verdict.Verdict{}
 	}
 	review := reviewOf(t, "admin", false, nil, []byte("{}"))
 	for name, handler := range map[string]http.Handler{
 		"judging": &endpoint[json.RawMessage, json.RawMessage]{gate: gate, kind: "judged",
-			judge: func(_ context.Context, _ *snapshot.Snapshot, req *request[json.RawMessage, json.RawMessage]) rules.Verdict {
-				return rules.Verdict{Object: string(*req.OldObject)} // there is none
+			judge: func(_ context.Context, _ *snapshot.Snapshot,
+				req *request[json.RawMessage, json.RawMessage]) verdict.Verdict {
+				return verdict.Verdict{Object: string(*req.OldObject)} // there is none
 			}},
 		"exempting": &endpoint[json.RawMessage, json.RawMessage]{gate: gate, kind: "exempted", judge: allow,
 			exempt: func(*request[json.RawMessage, json.RawMessage]) bool { panic(map[string]int{"no": 1}) }},
 		"decoding": &endpoint[explosive, explosive]{gate: gate, kind: "decoded",
-			judge: func(context.Context, *snapshot.Snapshot, *request[explosive, explosive]) rules.Verdict {
-				return rules.Verdict{}
+			judge: func(context.Context, *snapshot.Snapshot, *request[explosive, explosive]) verdict.Verdict {
+				return verdict.Verdict{}
 			}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -80,7 +82,7 @@ func TestPanics(t *testing.T) {
 // TestAbortedHandlers: http.ErrAbortHandler is not recovered.
 func TestAbortedHandlers(t *testing.T) {
 	handler := &endpoint[json.RawMessage, json.RawMessage]{gate: governedGate(t), kind: "judged",
-		judge: func(context.Context, *snapshot.Snapshot, *request[json.RawMessage, json.RawMessage]) rules.Verdict {
+		judge: func(context.Context, *snapshot.Snapshot, *request[json.RawMessage, json.RawMessage]) verdict.Verdict {
 			panic(http.ErrAbortHandler)
 		}}
 	defer func() {

@@ -10,11 +10,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // response returns the answer to a review with this verdict.
-func response(v *rules.Verdict) (*admissionv1.AdmissionResponse, error) {
-	answer := &admissionv1.AdmissionResponse{Allowed: v.Decision == rules.Allow, AuditAnnotations: auditAnnotations(v)}
+func response(v *verdict.Verdict) (*admissionv1.AdmissionResponse, error) {
+	answer := &admissionv1.AdmissionResponse{Allowed: v.Decision == verdict.Allow, AuditAnnotations: auditAnnotations(v)}
 	if !answer.Allowed {
 		answer.Result = refusal(http.StatusForbidden, metav1.StatusReasonForbidden, v.Refusal())
 		for _, r := range v.Reasons {
@@ -28,11 +29,11 @@ func response(v *rules.Verdict) (*admissionv1.AdmissionResponse, error) {
 
 // patch writes changes as an RFC 6902 document by hand: a diff of two decoded objects costs more than all
 // the rest of a request.
-func patch(answer *admissionv1.AdmissionResponse, changes []rules.Change) error {
+func patch(answer *admissionv1.AdmissionResponse, changes []verdict.Change) error {
 	if len(changes) == 0 {
 		return nil
 	}
-	document, err := json.Marshal(rules.Patch(changes))
+	document, err := json.Marshal(verdict.Patch(changes))
 	if err != nil {
 		return err
 	}
@@ -50,12 +51,12 @@ func refusal(code int32, reason metav1.StatusReason, message string) *metav1.Sta
 
 // auditAnnotations name the rules and policies behind a refusal, and behind the warnings of policies that
 // only inform, in the audit log. Keys get the webhook's name as prefix from the API server.
-func auditAnnotations(v *rules.Verdict) map[string]string {
-	if v.Decision == rules.Allow && len(v.Warnings)+len(v.Changes)+len(v.Consents) == 0 {
+func auditAnnotations(v *verdict.Verdict) map[string]string {
+	if v.Decision == verdict.Allow && len(v.Warnings)+len(v.Changes)+len(v.Consents) == 0 {
 		return nil
 	}
 	annotations := map[string]string{"decision": v.Decision.String()}
-	add := func(key string, reasons []rules.Reason) {
+	add := func(key string, reasons []verdict.Reason) {
 		if len(reasons) == 0 {
 			return
 		}
@@ -76,7 +77,7 @@ func auditAnnotations(v *rules.Verdict) map[string]string {
 	for _, c := range v.Consents[:min(len(v.Consents), 20)] {
 		consents = append(consents, c.String())
 	}
-	if v.Decision == rules.Allow && len(consents) > 0 {
+	if v.Decision == verdict.Allow && len(consents) > 0 {
 		annotations["consent"] = strings.Join(consents, ", ")
 	}
 	return annotations

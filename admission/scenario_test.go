@@ -23,6 +23,7 @@ import (
 	"github.com/opgate/opgate/admission/scenario"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/verdict"
 	"github.com/opgate/opgate/snapshot/packages"
 )
 
@@ -75,7 +76,7 @@ func TestScenariosShowOutcomes(t *testing.T) {
 			continue
 		}
 		shown++
-		if r := rules.RuleOf(rules.RuleID(named[0][1])); !slices.Contains(r.Outcomes, rules.Outcome(s.Decision)) {
+		if r := rules.RuleOf(verdict.RuleID(named[0][1])); !slices.Contains(r.Outcomes, verdict.Outcome(s.Decision)) {
 			t.Errorf("%s: the decision is %s, but %s says %s", s.Name, s.Decision, r.ID, r.Outcomes)
 		}
 	}
@@ -128,7 +129,7 @@ func TestSelect(t *testing.T) {
 		t.Fatal(err)
 	}
 	selected := scenario.Select(scenarios)
-	spoken := map[rules.RuleID]int{}
+	spoken := map[verdict.RuleID]int{}
 	for _, s := range selected {
 		for _, id := range s.Rules {
 			spoken[id]++
@@ -144,7 +145,7 @@ func TestSelect(t *testing.T) {
 		if s.Threat != "" && !isSelected {
 			t.Errorf("%s is an attack and is not selected", s.Name)
 		}
-		alone := slices.ContainsFunc(s.Rules, func(id rules.RuleID) bool { return spoken[id] == 1 })
+		alone := slices.ContainsFunc(s.Rules, func(id verdict.RuleID) bool { return spoken[id] == 1 })
 		if isSelected && s.Threat == "" && !alone {
 			t.Errorf("%s is selected, and adds no rule", s.Name)
 		}

@@ -6,6 +6,7 @@ import (
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/verdict"
 	"github.com/opgate/opgate/snapshot"
 )
 
@@ -17,7 +18,8 @@ type (
 // exemptCatalogSource passes OLM's own writes: it updates the image of a CatalogSource that has a template for it.
 func (g *Gate) exemptCatalogSource(req *catalogSourceRequest) bool { return g.OLM.Is(&req.User) }
 
-func (g *Gate) validateCatalogSource(ctx context.Context, s *snapshot.Snapshot, req *catalogSourceRequest) rules.Verdict {
+func (g *Gate) validateCatalogSource(ctx context.Context, s *snapshot.Snapshot,
+	req *catalogSourceRequest) verdict.Verdict {
 	return rules.JudgeCatalogSource(rules.CatalogSourceInput{New: req.Object, Old: req.OldObject,
 		Namespace: s.WithDependencies(req.Object.Metadata.Namespace), User: req.User.Username, Groups: req.User.Groups, Interrupt: ctx.Done()})
 }
@@ -25,12 +27,13 @@ func (g *Gate) validateCatalogSource(ctx context.Context, s *snapshot.Snapshot, 
 // exemptOperatorGroup passes OLM's own writes: it updates annotations and status.
 func (g *Gate) exemptOperatorGroup(req *operatorGroupRequest) bool { return g.OLM.Is(&req.User) }
 
-func (g *Gate) validateOperatorGroup(ctx context.Context, s *snapshot.Snapshot, req *operatorGroupRequest) rules.Verdict {
+func (g *Gate) validateOperatorGroup(ctx context.Context, s *snapshot.Snapshot,
+	req *operatorGroupRequest) verdict.Verdict {
 	ns := s.WithDependencies(req.Object.Metadata.Namespace)
 	in := rules.OperatorGroupInput{New: req.Object, Old: req.OldObject, Namespace: ns, ByOpgate: g.byOpgate(&req.User),
 		User: req.User.Username, Groups: req.User.Groups, Interrupt: ctx.Done()}
 	v := rules.JudgeOperatorGroup(in)
-	if reason := in.OverrideAsked(); reason != "" && v.Decision != rules.Allow {
+	if reason := in.OverrideAsked(); reason != "" && v.Decision != verdict.Allow {
 		return g.override(ctx, &v, ns, req.caller(), rules.RuleOperatorGroupOverride, reason)
 	}
 	return v

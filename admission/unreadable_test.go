@@ -19,6 +19,7 @@ import (
 	"github.com/opgate/opgate/conversion"
 	"github.com/opgate/opgate/manifests/crd"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/verdict"
 	"github.com/opgate/opgate/snapshot"
 )
 
@@ -33,7 +34,8 @@ func TestUnreadableFieldsHold(t *testing.T) {
 	refused := 0
 	tried := map[string]bool{}
 	for _, s := range scenarios {
-		if s.Decision == rules.Allow.String() || slices.Contains([]string{"operatorpolicy", "constraint", "policy", "policyset"}, kindWritten(s)) {
+		if s.Decision == verdict.Allow.String() || slices.Contains([]string{"operatorpolicy", "constraint", "policy",
+			"policyset"}, kindWritten(s)) {
 			continue
 		}
 		t.Run(s.Name, func(t *testing.T) {

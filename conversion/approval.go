@@ -5,7 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 )
 
 // joinApproval converts the two forms of v1beta1 to upgradeApproval and returns in which of them it is written, "" for
@@ -13,27 +13,27 @@ import (
 // still there, upgradeApproval was changed and wins, otherwise installPlanApproval does. If none was shown, or one
 // applied document has both forms, an author wrote both: they are left unchanged, as unknown values are. Admission
 // refuses them and names the fix.
-func joinApproval(object, spec map[string]any, shown string) rules.Dialect {
+func joinApproval(object, spec map[string]any, shown string) operatorpolicy.Dialect {
 	upgrade, hasUpgrade := spec[fieldUpgradeApproval]
 	sub, _ := spec[fieldSubscription].(map[string]any)
 	install, hasInstall := sub[fieldInstallPlanApproval]
 	implied, known := map[string]string{automatic: automatic, manual: none}[text(install)]
 	valid := upgrade == automatic || upgrade == none
-	var dialect rules.Dialect
+	var dialect operatorpolicy.Dialect
 	switch {
 	case !hasInstall && valid:
-		return rules.DialectUpgradeApproval
+		return operatorpolicy.DialectUpgradeApproval
 	case !known, hasUpgrade && !valid:
 		return ""
 	case !hasUpgrade:
-		dialect = rules.DialectInstallPlanApproval
+		dialect = operatorpolicy.DialectInstallPlanApproval
 	case upgrade == implied:
 	case shown == "" || appliedBoth(object, upgrade, install):
 		return ""
 	case install == shown:
-		dialect, implied = rules.DialectUpgradeApproval, text(upgrade)
+		dialect, implied = operatorpolicy.DialectUpgradeApproval, text(upgrade)
 	default:
-		dialect = rules.DialectInstallPlanApproval
+		dialect = operatorpolicy.DialectInstallPlanApproval
 	}
 	sub = maps.Clone(sub)
 	delete(sub, fieldInstallPlanApproval)
@@ -44,17 +44,17 @@ func joinApproval(object, spec map[string]any, shown string) rules.Dialect {
 
 // splitApproval converts upgradeApproval to the form of a dialect, or to both, and returns the installPlanApproval that
 // it has set, "" for none.
-func splitApproval(spec map[string]any, dialect rules.Dialect) (shown string) {
+func splitApproval(spec map[string]any, dialect operatorpolicy.Dialect) (shown string) {
 	shown = map[string]string{automatic: automatic, none: manual}[text(spec[fieldUpgradeApproval])]
 	sub, ok := spec[fieldSubscription].(map[string]any)
 	_, stuck := sub[fieldInstallPlanApproval]
-	if shown == "" || !ok || stuck || dialect == rules.DialectUpgradeApproval {
+	if shown == "" || !ok || stuck || dialect == operatorpolicy.DialectUpgradeApproval {
 		return ""
 	}
 	sub = maps.Clone(sub)
 	sub[fieldInstallPlanApproval] = shown
 	spec[fieldSubscription] = sub
-	if dialect == rules.DialectInstallPlanApproval {
+	if dialect == operatorpolicy.DialectInstallPlanApproval {
 		delete(spec, fieldUpgradeApproval)
 	}
 	return shown

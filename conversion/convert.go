@@ -8,7 +8,7 @@ import (
 
 	kjson "sigs.k8s.io/json"
 
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 )
 
 // beyond is the content of the annotation on v1beta1 objects: fields of v1beta2, as they are there, that
@@ -59,7 +59,8 @@ func ToV1beta2(content map[string]any) map[string]any {
 	var extra beyond
 	carried := annotation(object)
 	if carried != "" {
-		_, err := rules.ParseDialect(carried) // as in the text of a v1beta2 object that was made one of v1beta1 by hand
+		// As in the text of a v1beta2 object that was made one of v1beta1 by hand.
+		_, err := operatorpolicy.ParseDialect(carried)
 		if err != nil && (decodeStrictly(carried, &extra) != nil || !slices.Contains([]string{"", automatic, manual}, extra.InstallPlanApproval)) {
 			return object // admission refuses what is in the annotation; nothing of it is lost until then
 		}
@@ -98,7 +99,7 @@ func ToV1beta2(content map[string]any) map[string]any {
 		overrule(spec)
 	}
 	if dialect != "" {
-		annotate(object, encode(map[string]rules.Dialect{"dialect": dialect}))
+		annotate(object, encode(map[string]operatorpolicy.Dialect{"dialect": dialect}))
 	}
 	return object
 }
@@ -108,7 +109,7 @@ func ToV1beta2(content map[string]any) map[string]any {
 func ToV1beta1(content map[string]any) map[string]any {
 	object := maps.Clone(content)
 	carried := annotation(object)
-	dialect, err := rules.ParseDialect(carried)
+	dialect, err := operatorpolicy.ParseDialect(carried)
 	switch {
 	case err != nil:
 		return object // as in ToV1beta2, which restores it
@@ -184,7 +185,7 @@ func putBack(to map[string]any, field string, value json.RawMessage) {
 func annotation(object map[string]any) string {
 	metadata, _ := object["metadata"].(map[string]any)
 	annotations, _ := metadata["annotations"].(map[string]any)
-	return text(annotations[rules.ConversionAnnotation])
+	return text(annotations[operatorpolicy.ConversionAnnotation])
 }
 
 // annotate sets our annotation, or removes it, and leaves no empty map.
@@ -198,11 +199,11 @@ func annotate(object map[string]any, content string) {
 	annotations = maps.Clone(annotations)
 	switch {
 	case content != "" && annotations == nil:
-		annotations = map[string]any{rules.ConversionAnnotation: content}
+		annotations = map[string]any{operatorpolicy.ConversionAnnotation: content}
 	case content != "":
-		annotations[rules.ConversionAnnotation] = content
+		annotations[operatorpolicy.ConversionAnnotation] = content
 	default:
-		delete(annotations, rules.ConversionAnnotation)
+		delete(annotations, operatorpolicy.ConversionAnnotation)
 	}
 	if metadata == nil {
 		metadata = map[string]any{}

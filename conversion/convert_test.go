@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 )
 
 // content reads YAML as the API server hands it over.
@@ -349,7 +349,8 @@ func (r random) v1beta2() map[string]any {
 	}
 	switch r.IntN(4) {
 	case 0: // of a dialect
-		annotate(object, encode(map[string]rules.Dialect{"dialect": pick(r, rules.DialectInstallPlanApproval, rules.DialectUpgradeApproval)}))
+		annotate(object, encode(map[string]operatorpolicy.Dialect{"dialect": pick(r,
+			operatorpolicy.DialectInstallPlanApproval, operatorpolicy.DialectUpgradeApproval)}))
 	case 1: // stuck with a form that contradicts the other; one that states the same is dropped, and refused anyway
 		spec["subscription"].(map[string]any)["installPlanApproval"] = pick[any](r, "", "Sometimes", 3, nil, map[string]any{"Automatic": 0},
 			map[string]string{"Automatic": "Manual", "None": "Automatic", "Never": "Automatic"}[approval])
@@ -391,7 +392,7 @@ func TestRandomObjectsDiffer(t *testing.T) {
 			}
 		}
 		stored := ToV1beta2(r.v1beta1())
-		if dialect, err := rules.ParseDialect(annotation(stored)); err == nil {
+		if dialect, err := operatorpolicy.ParseDialect(annotation(stored)); err == nil {
 			seen["dialect "+string(dialect)]++
 		}
 	}

@@ -3,7 +3,7 @@ package conversion
 import (
 	"maps"
 
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 )
 
 // contradictions returns the fields of statusConfig that complianceConfig contradicts.
@@ -12,7 +12,7 @@ func contradictions(spec map[string]any) []string {
 	config, _ := spec[fieldComplianceConfig].(map[string]any)
 	var fields []string
 	for field, value := range earlier {
-		if rules.ContradictsStatusConfig(text(value), text(config[field])) {
+		if operatorpolicy.ContradictsStatusConfig(text(value), text(config[field])) {
 			fields = append(fields, field)
 		}
 	}

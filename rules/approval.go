@@ -8,6 +8,7 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // UngovernedMode is what the background loop does about operators that no policy governs in a namespace where a policy
@@ -48,7 +49,7 @@ type Approval struct {
 	// downgrade an operator.
 	IsCandidate bool
 	// Verdict is that of JudgePlan: a plan that may not be approved should not be.
-	Verdict Verdict
+	Verdict verdict.Verdict
 	// Blockers are the ClusterServiceVersions that prevent the approval.
 	Blockers []Blocker
 }
@@ -62,16 +63,19 @@ type Blocker struct {
 
 // Should reports whether the loop should approve the plan.
 func (a *Approval) Should() bool {
-	return a.IsCandidate && a.Verdict.Decision == Allow && len(a.Blockers) == 0
+	return a.IsCandidate && a.Verdict.Decision == verdict.Allow && len(a.Blockers) == 0
 }
+
+// Note returns why the loop does not approve a plan, as Verdict.Note does.
+func (a *Approval) Note(most int) string { return verdict.Note(a.Why(), most) }
 
 // Why returns why the loop does not approve the plan: what refuses it, as at admission, then the ClusterServiceVersions
 // that are not wanted for another reason.
-func (a *Approval) Why() []Reason {
+func (a *Approval) Why() []verdict.Reason {
 	why := slices.Clone(a.Verdict.Reasons)
 	for _, b := range a.Blockers {
-		if !slices.ContainsFunc(why, func(r Reason) bool { return r.Message == b.Why }) {
-			why = append(why, Reason{Message: b.Why})
+		if !slices.ContainsFunc(why, func(r verdict.Reason) bool { return r.Message == b.Why }) {
+			why = append(why, verdict.Reason{Message: b.Why})
 		}
 	}
 	return why
@@ -95,7 +99,8 @@ func JudgeApproval(in ApprovalInput) Approval {
 		}
 	}
 	alongRequired(j.csvs, queue, func(i, _ int) bool {
-		if c := &a.Verdict.CSVs[i]; wanted[i] || c.Disposition > Allowed || c.Disposition == Allowed && in.idle(c) != "" {
+		c := &a.Verdict.CSVs[i]
+		if wanted[i] || c.Disposition > verdict.Allowed || c.Disposition == verdict.Allowed && in.idle(c) != "" {
 			return false
 		}
 		wanted[i] = true
@@ -168,11 +173,12 @@ func turnedManual(s *olm.Subscription) bool {
 
 // wants reports whether a CSV is wanted for itself. Overlapping or invalid policies do not act, approving included;
 // they still refuse. A policy that only allows leaves it to users to approve for a Subscription that they made Manual.
-func (in *ApprovalInput) wants(c *CSVVerdict) bool {
-	if c.Disposition == Allowed {
+func (in *ApprovalInput) wants(c *verdict.CSV) bool {
+	if c.Disposition == verdict.Allowed {
 		return in.idle(c) == "" && (in.Namespace.managed(c.Package) || !in.leftToUser(c.Package))
 	}
-	return c.Disposition == Ungoverned && in.Ungoverned == ApproveUngoverned && in.Namespace.removal(c.Package) == "" &&
+	return c.Disposition == verdict.Ungoverned && in.Ungoverned == ApproveUngoverned &&
+		in.Namespace.removal(c.Package) == "" &&
 		slices.ContainsFunc(in.Namespace.subscribers(c.Package), wantsAutomatic)
 }
 
@@ -200,7 +206,7 @@ func (in *ApprovalInput) leftToUser(pkg string) bool {
 }
 
 // idle returns why the policies that allow a CSV do not act, or "".
-func (in *ApprovalInput) idle(c *CSVVerdict) string {
+func (in *ApprovalInput) idle(c *verdict.CSV) string {
 	if drifted := in.Namespace.driftedOf(c.Package); drifted != "" {
 		return text.Name(drifted) + ", which is installed, is not what its InstallPlan brought"
 	}
@@ -231,17 +237,17 @@ func Overlapping(ns *Namespace, pkg string) []*OperatorPolicy {
 	return enforced
 }
 
-func (in *ApprovalInput) blocker(c *CSVVerdict) Blocker {
+func (in *ApprovalInput) blocker(c *verdict.CSV) Blocker {
 	if len(c.Because) > 0 {
 		return Blocker{CSV: c.CSV, Why: c.Because[0]}
 	}
 	why := in.Namespace.standing(c)
 	switch {
-	case c.Disposition == Allowed && in.idle(c) != "":
+	case c.Disposition == verdict.Allowed && in.idle(c) != "":
 		why = in.idle(c)
-	case c.Disposition == Ungoverned && in.Namespace.removal(c.Package) != "":
+	case c.Disposition == verdict.Ungoverned && in.Namespace.removal(c.Package) != "":
 		why = in.Namespace.removal(c.Package)
-	case c.Disposition == Required:
+	case c.Disposition == verdict.Required:
 		why = text.Name(c.By[0]) + ", which requires it, is held"
 	case len(in.Namespace.subscribers(c.Package)) == 0:
 		why += ", and nothing that is allowed requires it"
@@ -257,7 +263,7 @@ func (in *ApprovalInput) blocker(c *CSVVerdict) Blocker {
 }
 
 // standing returns what policies say of a CSV that none of them refuses.
-func (n *Namespace) standing(c *CSVVerdict) string {
+func (n *Namespace) standing(c *verdict.CSV) string {
 	for _, p := range n.governing(c.Package) {
 		switch {
 		case !p.Enforced:

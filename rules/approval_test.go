@@ -6,6 +6,7 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // follows is a Subscription to a package whose status names the plan of pendingPlan.
@@ -159,7 +160,7 @@ func TestJudgeApproval(t *testing.T) {
 			if a.IsCandidate == c.idle || a.Should() != c.want {
 				t.Errorf("waits is %t and should is %t, want %t and %t: %v", a.IsCandidate, a.Should(), !c.idle, c.want, a.Blockers)
 			}
-			if a.Should() && JudgePlan(PlanInput{Plan: c.plan, Namespace: ns}).Decision != Allow {
+			if a.Should() && JudgePlan(PlanInput{Plan: c.plan, Namespace: ns}).Decision != verdict.Allow {
 				t.Error("the loop approves what may not be approved")
 			}
 			var why []string

@@ -7,6 +7,7 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 type spec = policyv1beta2.OperatorPolicySpec
@@ -55,34 +56,50 @@ func TestPlansNamedAsAttacks(t *testing.T) {
 	for name, c := range map[string]struct {
 		plan    *olm.InstallPlan
 		cluster cluster
-		want    Decision
+		want    verdict.Decision
 		says    string
 	}{
-		"approved while OLM is still planning": {planning, cluster{Policies: []*OperatorPolicy{pinned}}, Hold, "plan/phase"},
-		"a plan that names nothing":            {nameless(), cluster{Policies: []*OperatorPolicy{pinned}}, Hold, "plan/phase"},
-		"a bundle that only a lookup names":    {smuggled, cluster{Policies: []*OperatorPolicy{policyFor("vault", versions("vault.v0.1.8"))}}, Deny, "vault.v0.1.9 is not allowed"},
-		"two packages for one CSV":             {twoStories, cluster{Policies: []*OperatorPolicy{pinned}}, Hold, "both package etcd 0.9.2 and package innocent 0.9.2"},
-		"two versions for one CSV":             {twoVersions, cluster{Policies: []*OperatorPolicy{pinned}}, Hold, "both package etcd 0.9.2 and package etcd 0.9.4"},
-		"a manifest that does not decode":      {garbled, cluster{Policies: []*OperatorPolicy{pinned}}, Hold, "manifest in the plan cannot be read"},
+		"approved while OLM is still planning": {planning, cluster{Policies: []*OperatorPolicy{pinned}}, verdict.Hold,
+			"plan/phase"},
+		"a plan that names nothing": {nameless(), cluster{Policies: []*OperatorPolicy{pinned}}, verdict.Hold,
+			"plan/phase"},
+		"a bundle that only a lookup names": {smuggled,
+			cluster{Policies: []*OperatorPolicy{policyFor("vault", versions("vault.v0.1.8"))}}, verdict.Deny,
+			"vault.v0.1.9 is not allowed"},
+		"two packages for one CSV": {twoStories, cluster{Policies: []*OperatorPolicy{pinned}}, verdict.Hold,
+			"both package etcd 0.9.2 and package innocent 0.9.2"},
+		"two versions for one CSV": {twoVersions, cluster{Policies: []*OperatorPolicy{pinned}}, verdict.Hold,
+			"both package etcd 0.9.2 and package etcd 0.9.4"},
+		"a manifest that does not decode": {garbled, cluster{Policies: []*OperatorPolicy{pinned}}, verdict.Hold,
+			"manifest in the plan cannot be read"},
 		"two Subscriptions claim one CSV": {nameless("x.v1"), cluster{Policies: []*OperatorPolicy{open},
-			Subscriptions: []*olm.Subscription{subscribed("etcd", "x.v1", ""), subscribed("innocent", "x.v1", "")}}, Hold, "Subscriptions to different packages"},
+			Subscriptions: []*olm.Subscription{subscribed("etcd", "x.v1", ""), subscribed("innocent", "x.v1", "")}},
+			verdict.Hold, "Subscriptions to different packages"},
 		"a CSV known as installed only": {nameless("x.v1"), cluster{Policies: []*OperatorPolicy{policyFor("etcd", func(s *spec) { anyCatalog(s); s.Versions = []string{"x.v2"} })},
-			Subscriptions: []*olm.Subscription{subscribed("etcd", "", "x.v1")}}, Deny, "x.v1 is not allowed"},
+			Subscriptions: []*olm.Subscription{subscribed("etcd", "", "x.v1")}}, verdict.Deny, "x.v1 is not allowed"},
 		"forbidden wherever it comes from": {nameless("x.v1"), cluster{Policies: []*OperatorPolicy{policyFor("etcd", func(s *spec) { anyCatalog(s); s.ComplianceType = policyv1beta2.MustNotHave })},
-			Subscriptions: []*olm.Subscription{subscribed("etcd", "x.v1", "")}}, Deny, "bundle/mustnothave"},
+			Subscriptions: []*olm.Subscription{subscribed("etcd", "x.v1", "")}}, verdict.Deny, "bundle/mustnothave"},
 		"forbidden from one catalog, which is not known": {nameless("x.v1"), cluster{Policies: []*OperatorPolicy{policyFor("etcd", func(s *spec) { s.ComplianceType = policyv1beta2.MustNotHave })},
-			Subscriptions: []*olm.Subscription{subscribed("etcd", "x.v1", "")}}, Hold, "version or catalog is not known"},
+			Subscriptions: []*olm.Subscription{subscribed("etcd", "x.v1", "")}}, verdict.Hold,
+			"version or catalog is not known"},
 		"forbidden in a range, version not known": {nameless("x.v1"), cluster{Policies: []*OperatorPolicy{policyFor("etcd", func(s *spec) { s.ComplianceType, s.VersionRange = policyv1beta2.MustNotHave, "<1.0.0" })},
-			Subscriptions: []*olm.Subscription{subscribed("etcd", "x.v1", "")}}, Hold, "version or catalog is not known"},
+			Subscriptions: []*olm.Subscription{subscribed("etcd", "x.v1", "")}}, verdict.Hold,
+			"version or catalog is not known"},
 		"a range and no version": {nameless("x.v1"), cluster{Policies: []*OperatorPolicy{policyFor("etcd", func(s *spec) { anyCatalog(s); s.VersionRange = ">=1.0.0" })},
-			Subscriptions: []*olm.Subscription{subscribed("etcd", "x.v1", "")}}, Hold, "the version of x.v1 is not known"},
-		"outside the range, but the policy starts there": {pendingPlan("etcd 0.9.2"), cluster{Policies: []*OperatorPolicy{policyFor("etcd", func(s *spec) { s.VersionRange, s.Subscription.StartingCSV = ">=1.0.0", "etcd.v0.9.2" })}}, Allow, ""},
+			Subscriptions: []*olm.Subscription{subscribed("etcd", "x.v1", "")}}, verdict.Hold,
+			"the version of x.v1 is not known"},
+		"outside the range, but the policy starts there": {pendingPlan("etcd 0.9.2"),
+			cluster{Policies: []*OperatorPolicy{policyFor("etcd", func(s *spec) {
+				s.VersionRange,
+					s.Subscription.StartingCSV = ">=1.0.0", "etcd.v0.9.2"
+			})}}, verdict.Allow, ""},
 		"an upgrade of a CSV without properties": {pendingPlan("etcd 0.9.4"), cluster{Policies: []*OperatorPolicy{held},
-			CSVs: []Installed{{CSV: "old.v1"}}, Subscriptions: []*olm.Subscription{subscribed("etcd", "etcd.v0.9.4", "old.v1")}}, Hold, "upgrade of old.v1 to etcd.v0.9.4"},
+			CSVs: []Installed{{CSV: "old.v1"}}, Subscriptions: []*olm.Subscription{subscribed("etcd", "etcd.v0.9.4",
+				"old.v1")}}, verdict.Hold, "upgrade of old.v1 to etcd.v0.9.4"},
 		"a plan for what is installed is no upgrade": {pendingPlan("etcd 0.9.2"), cluster{Policies: []*OperatorPolicy{held},
-			CSVs: []Installed{{CSV: "etcd.v0.9.2", Package: "etcd", Version: "0.9.2"}}}, Allow, ""},
+			CSVs: []Installed{{CSV: "etcd.v0.9.2", Package: "etcd", Version: "0.9.2"}}}, verdict.Allow, ""},
 		"an upgrade of another package": {pendingPlan("etcd 0.9.2"), cluster{Policies: []*OperatorPolicy{held},
-			CSVs: []Installed{{CSV: "vault.v0.1.9", Package: "vault", Version: "0.1.9"}}}, Allow, ""},
+			CSVs: []Installed{{CSV: "vault.v0.1.9", Package: "vault", Version: "0.1.9"}}}, verdict.Allow, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := JudgePlan(PlanInput{Plan: c.plan, Namespace: NewNamespace("shop", c.cluster)})
@@ -111,13 +128,13 @@ func TestBornApproved(t *testing.T) {
 	switched := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", list("etcd.v0.9.2"))},
 		Subscriptions: []*olm.Subscription{subscriptionTo("etcd")}})
 	plan := &olm.InstallPlanHead{Metadata: olm.ObjectMeta{Namespace: "shop", Name: "install-x7"}, Spec: olm.InstallPlanSpec{CSVNames: []string{"etcd.v0.9.4"}, Approved: true}}
-	if v := JudgePlanCreate(PlanCreateInput{Plan: plan, Namespace: switched, ByOLM: true}); v.Decision != Hold {
+	if v := JudgePlanCreate(PlanCreateInput{Plan: plan, Namespace: switched, ByOLM: true}); v.Decision != verdict.Hold {
 		t.Errorf("a plan that was made before the Subscription was switched to Manual: %s, want Hold", v.Decision)
 	}
-	for names, want := range map[string]Decision{
-		"vault.v0.1.9":             Allow,
-		"etcd.v0.9.2 vault.v0.1.9": Allow,
-		"vault.v0.2.0":             Hold, // its package is unknown, and may be etcd or vault
+	for names, want := range map[string]verdict.Decision{
+		"vault.v0.1.9":             verdict.Allow,
+		"etcd.v0.9.2 vault.v0.1.9": verdict.Allow,
+		"vault.v0.2.0":             verdict.Hold, // its package is unknown, and may be etcd or vault
 	} {
 		plan := &olm.InstallPlanHead{Metadata: olm.ObjectMeta{Namespace: "shop", Name: "install-x7"}, Spec: olm.InstallPlanSpec{CSVNames: strings.Fields(names), Approved: true}}
 		if v := JudgePlanCreate(PlanCreateInput{Plan: plan, Namespace: ns, ByOLM: true}); v.Decision != want {
@@ -133,7 +150,7 @@ func TestStartingAnApprovedPlan(t *testing.T) {
 	started := *old
 	started.Status.Phase = olm.PhaseInstalling
 	ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", versions("etcd.v0.9.2"))}})
-	if v := JudgePlanStatusUpdate(PlanStatusInput{New: &started, Old: old, Namespace: ns}); v.Decision != Allow {
+	if v := JudgePlanStatusUpdate(PlanStatusInput{New: &started, Old: old, Namespace: ns}); v.Decision != verdict.Allow {
 		t.Errorf("refused: %s", v.Refusal())
 	}
 }
@@ -147,22 +164,25 @@ func TestRepeatingAnInterruptedPlan(t *testing.T) {
 		byUser bool
 		before func(*olm.InstallPlan)
 		after  func(*olm.InstallPlan)
-		want   Decision
+		want   verdict.Decision
 	}{
-		{name: "as it is", want: Allow},
-		{name: "a step was a Subscription", want: Allow, before: func(p *olm.InstallPlan) {
+		{name: "as it is", want: verdict.Allow},
+		{name: "a step was a Subscription", want: verdict.Allow, before: func(p *olm.InstallPlan) {
 			p.Status.Message = `error creating subscription etcd: Internal error occurred: failed calling webhook "subscriptions.opgate.io": failed to call webhook`
 		}},
-		{name: "by a user", byUser: true, want: Deny},
-		{name: "not approved", want: Deny, before: func(p *olm.InstallPlan) { p.Spec.Approved = false }},
-		{name: "OLM writes the steps itself", want: Deny, before: func(p *olm.InstallPlan) { p.Status.ServiceAccount.Name = "" }},
-		{name: "it failed for another reason", want: Deny, before: func(p *olm.InstallPlan) { p.Status.Message = "api-server resource not found" }},
-		{name: "a webhook of others failed", want: Deny, before: func(p *olm.InstallPlan) {
+		{name: "by a user", byUser: true, want: verdict.Deny},
+		{name: "not approved", want: verdict.Deny, before: func(p *olm.InstallPlan) { p.Spec.Approved = false }},
+		{name: "OLM writes the steps itself", want: verdict.Deny,
+			before: func(p *olm.InstallPlan) { p.Status.ServiceAccount.Name = "" }},
+		{name: "it failed for another reason", want: verdict.Deny,
+			before: func(p *olm.InstallPlan) { p.Status.Message = "api-server resource not found" }},
+		{name: "a webhook of others failed", want: verdict.Deny, before: func(p *olm.InstallPlan) {
 			p.Status.Message = `Internal error occurred: failed calling webhook "clusterserviceversions.example.org": failed to call webhook`
 		}},
-		{name: "it is complete", want: Deny, before: func(p *olm.InstallPlan) { p.Status.Phase = olm.PhaseComplete }},
-		{name: "with other contents", want: Deny, after: func(p *olm.InstallPlan) { p.Status.BundleLookups = nil }},
-		{name: "as another account", want: Deny, after: func(p *olm.InstallPlan) { p.Status.ServiceAccount.Name = "strong" }},
+		{name: "it is complete", want: verdict.Deny, before: func(p *olm.InstallPlan) { p.Status.Phase = olm.PhaseComplete }},
+		{name: "with other contents", want: verdict.Deny, after: func(p *olm.InstallPlan) { p.Status.BundleLookups = nil }},
+		{name: "as another account", want: verdict.Deny,
+			after: func(p *olm.InstallPlan) { p.Status.ServiceAccount.Name = "strong" }},
 	} {
 		old := pendingPlan("etcd 0.9.2")
 		old.Spec.Approved, old.Status.Phase, old.Status.ServiceAccount.Name = true, olm.PhaseFailed, "weak"
@@ -195,7 +215,7 @@ func TestOverrideNeeds(t *testing.T) {
 		{nameless("x.v1"), []string{"etcd", "vault"}},
 	} {
 		v := JudgePlan(PlanInput{Plan: c.plan, Namespace: ns})
-		needs, ok := v.OverrideNeeds(ns)
+		needs, ok := OverrideNeeds(&v, ns)
 		var names []string
 		for _, n := range needs {
 			names = append(names, n.Name)
@@ -204,7 +224,7 @@ func TestOverrideNeeds(t *testing.T) {
 			t.Errorf("%s: needs %q (%v), want %q", v.Refusal(), names, ok, c.want)
 		}
 	}
-	if _, ok := (&Verdict{}).OverrideNeeds(ns); ok {
+	if _, ok := OverrideNeeds((&verdict.Verdict{}), ns); ok {
 		t.Error("nothing refused, and yet something to override")
 	}
 	head := func(reason string, approved bool) *olm.InstallPlanHead {
@@ -241,7 +261,8 @@ func TestStricterApprovalWins(t *testing.T) {
 // TestMustNotHaveFromAnotherCatalog: a package is forbidden from one catalog only.
 func TestMustNotHaveFromAnotherCatalog(t *testing.T) {
 	ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", func(s *spec) { s.ComplianceType = policyv1beta2.MustNotHave })}})
-	for source, want := range map[string]Decision{"operatorhubio-catalog": Deny, "curated-catalog": Allow} {
+	for source, want := range map[string]verdict.Decision{"operatorhubio-catalog": verdict.Deny,
+		"curated-catalog": verdict.Allow} {
 		sub := subscriptionTo("etcd")
 		sub.Spec.Source = source
 		if v := JudgeSubscription(SubscriptionInput{Subscription: sub, Namespace: ns, Mode: DenyApproval}); v.Decision != want {
@@ -273,7 +294,7 @@ func TestPolicyPreview(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			v := JudgeOperatorPolicy(OperatorPolicyInput{Policy: operatorPolicy("etcd", c.edit), Namespace: func(string) *Namespace { return ns }})
 			warnings := strings.Join(v.WarningTexts(), "\n")
-			if v.Decision != Allow || !strings.Contains(warnings, c.want) || (c.want == "") != (warnings == "") {
+			if v.Decision != verdict.Allow || !strings.Contains(warnings, c.want) || (c.want == "") != (warnings == "") {
 				t.Errorf("%s with warnings\n%s\nwant %q", v.Decision, warnings, c.want)
 			}
 			if strings.Contains(warnings, "install-approved") || strings.Contains(warnings, "vault") {
@@ -286,20 +307,20 @@ func TestPolicyPreview(t *testing.T) {
 // TestStoredPolicies: labels of a policy can be edited even if its spec is invalid by present rules; it is judged again
 // when its spec, or how its spec is read, changes.
 func TestStoredPolicies(t *testing.T) {
-	judge := func(op, old *policyv1beta2.OperatorPolicy) Decision {
+	judge := func(op, old *policyv1beta2.OperatorPolicy) verdict.Decision {
 		v := JudgeOperatorPolicy(OperatorPolicyInput{Policy: op, Old: old, Namespace: func(string) *Namespace { return nil }})
 		return v.Decision
 	}
 	old := operatorPolicy("etcd", func(s *spec) { s.VersionRange = "no longer a range" })
 	labelled := old.DeepCopy()
 	labelled.Labels = map[string]string{"a": "b"}
-	if judge(labelled, old) != Allow {
+	if judge(labelled, old) != verdict.Allow {
 		t.Error("the labels of a stored policy cannot be edited")
 	}
 	templated := operatorPolicy("etcd", versions("{{ fromConfigMap }}"))
 	switched := templated.DeepCopy()
 	switched.Annotations = map[string]string{"policy.open-cluster-management.io/disable-templates": "true"}
-	if judge(templated, nil) != Allow || judge(switched, templated) != Deny {
+	if judge(templated, nil) != verdict.Allow || judge(switched, templated) != verdict.Deny {
 		t.Error("switching templates off makes text literal, and that is not judged")
 	}
 }

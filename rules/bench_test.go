@@ -6,6 +6,7 @@ import (
 
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // crowd returns a namespace with n policies, one of which governs etcd.
@@ -34,7 +35,7 @@ func BenchmarkJudgeSubscription(b *testing.B) {
 		b.Run(fmt.Sprintf("policies=%d", n), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if v := JudgeSubscription(in); v.Decision != Allow {
+				if v := JudgeSubscription(in); v.Decision != verdict.Allow {
 					b.Fatal(v.Refusal())
 				}
 			}
@@ -48,7 +49,7 @@ func BenchmarkJudgePlan(b *testing.B) {
 		b.Run(fmt.Sprintf("policies=%d", n), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if v := JudgePlan(in); v.Decision != Allow {
+				if v := JudgePlan(in); v.Decision != verdict.Allow {
 					b.Fatal(v.Refusal())
 				}
 			}
@@ -62,7 +63,7 @@ func BenchmarkJudgePlanRefused(b *testing.B) {
 		b.Run(fmt.Sprintf("policies=%d", n), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if v := JudgePlan(in); v.Decision != Deny {
+				if v := JudgePlan(in); v.Decision != verdict.Deny {
 					b.Fatal("allowed")
 				}
 			}
@@ -154,7 +155,7 @@ func BenchmarkPlanUnderConstraints(b *testing.B) {
 			in := PlanInput{Plan: plan, Namespace: NewNamespace("shop", NamespaceContents{Exists: true, Facts: aroundKubernetes, Constraints: c.set})}
 			b.ReportAllocs()
 			for b.Loop() {
-				if v := JudgePlan(in); v.Decision != Allow {
+				if v := JudgePlan(in); v.Decision != verdict.Allow {
 					b.Fatal(v.Refusal())
 				}
 			}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 const (
@@ -60,18 +61,20 @@ func TestA4WebhookRules(t *testing.T) {
 		"clusterPermissions":[{"rules":[{"apiGroups":["*"],"resources":["*"],"verbs":["*"]}]}]}},"webhookdefinitions":[{"rules":` + repeated(hostileRules, "{}") + `}]}}`)
 	for name, c := range map[string]struct {
 		under []*constraint.Definition
-		want  Decision
+		want  verdict.Decision
 		says  string
 	}{
-		"what it asks for is refused":       {[]*constraint.Definition{noAdmins}, Deny, "no cluster admins"},
-		"what cannot be judged is held":     {[]*constraint.Definition{noWebhooks}, Hold, "webhookdefinitions of the ClusterServiceVersion has 390002 values"},
-		"both":                              {[]*constraint.Definition{noAdmins, noWebhooks}, Deny, "no cluster admins"},
-		"a rule that reads nothing of it":   {[]*constraint.Definition{onlyEtcd}, Allow, ""},
-		"a Constraint that asks for little": {nil, Allow, ""},
+		"what it asks for is refused": {[]*constraint.Definition{noAdmins}, verdict.Deny, "no cluster admins"},
+		"what cannot be judged is held": {[]*constraint.Definition{noWebhooks}, verdict.Hold,
+			"webhookdefinitions of the ClusterServiceVersion has 390002 values"},
+		"both": {[]*constraint.Definition{noAdmins, noWebhooks}, verdict.Deny,
+			"no cluster admins"},
+		"a rule that reads nothing of it":   {[]*constraint.Definition{onlyEtcd}, verdict.Allow, ""},
+		"a Constraint that asks for little": {nil, verdict.Allow, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ns := NewNamespace("shop", NamespaceContents{Facts: aroundKubernetes, Constraints: under(c.under...)})
-			var v Verdict
+			var v verdict.Verdict
 			bytes, took := allocated(func() {
 				csv, err := olm.DecodeCSV(raw)
 				if err != nil {
@@ -104,22 +107,23 @@ func TestA4LargestJudged(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		object string
-		want   Decision
+		want   verdict.Decision
 	}{
-		"rules of a large operator":    {permissions(different(700)), Allow},
-		"as many as are read":          {permissions(different(4000)), Allow},
-		"the same rule, repeated":      {permissions(repeated(3000, rule)), Allow},
-		"more rules than are judged":   {permissions(repeated(9000, rule)), Hold},
-		"empty rules":                  {permissions(repeated(hostileRules, "{}")), Hold},
-		"one rule with a long list":    {permissions(`[{"apiGroups":` + repeated(200_000, `""`) + `}]`), Hold},
-		"a long text":                  {permissions(`[{"apiGroups":["` + strings.Repeat("a", 1<<20) + `"]}]`), Hold},
-		"lists of lists":               {permissions(repeated(100_000, "[[]]")), Hold},
-		"empty groups of rules":        {`{"metadata":{"name":"etcd.v0.9.2"},"spec":{"install":{"spec":{"clusterPermissions":` + repeated(hostileRules, "{}") + `}}}}`, Hold},
-		"permissions, which count too": {`{"metadata":{"name":"etcd.v0.9.2"},"spec":{"install":{"spec":{"permissions":` + repeated(hostileRules, "{}") + `}}}}`, Hold},
+		"rules of a large operator":  {permissions(different(700)), verdict.Allow},
+		"as many as are read":        {permissions(different(4000)), verdict.Allow},
+		"the same rule, repeated":    {permissions(repeated(3000, rule)), verdict.Allow},
+		"more rules than are judged": {permissions(repeated(9000, rule)), verdict.Hold},
+		"empty rules":                {permissions(repeated(hostileRules, "{}")), verdict.Hold},
+		"one rule with a long list":  {permissions(`[{"apiGroups":` + repeated(200_000, `""`) + `}]`), verdict.Hold},
+		"a long text":                {permissions(`[{"apiGroups":["` + strings.Repeat("a", 1<<20) + `"]}]`), verdict.Hold},
+		"lists of lists":             {permissions(repeated(100_000, "[[]]")), verdict.Hold},
+		"empty groups of rules":      {`{"metadata":{"name":"etcd.v0.9.2"},"spec":{"install":{"spec":{"clusterPermissions":` + repeated(hostileRules, "{}") + `}}}}`, verdict.Hold},
+		"permissions, which count too": {`{"metadata":{"name":"etcd.v0.9.2"},"spec":{"install":{"spec":{"permissions":` +
+			repeated(hostileRules, "{}") + `}}}}`, verdict.Hold},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ns := NewNamespace("shop", NamespaceContents{Facts: aroundKubernetes, Constraints: under(noAdmins)})
-			var v Verdict
+			var v verdict.Verdict
 			bytes, took := allocated(func() {
 				csv, err := olm.DecodeCSV([]byte(c.object))
 				if err != nil {
@@ -147,9 +151,9 @@ func TestA4Properties(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			csv := &olm.CSV{Metadata: olm.ObjectMeta{Namespace: "shop", Name: "etcd.v0.9.2", Annotations: olm.Annotations{Properties: properties}}}
 			ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", versions("etcd.v0.9.2"))}})
-			var v Verdict
+			var v verdict.Verdict
 			bytes, took := allocated(func() { v = JudgeCSV(CSVInput{New: csv, Namespace: ns}) })
-			if v.Decision != Hold || !strings.Contains(v.Refusal(), "at most") {
+			if v.Decision != verdict.Hold || !strings.Contains(v.Refusal(), "at most") {
 				t.Errorf("%s: %s", v.Decision, v.Refusal())
 			}
 			if bytes > 5*uint64(len(properties)) || took > mostTime {
@@ -172,9 +176,9 @@ func TestA4Plans(t *testing.T) {
 	ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", versions("etcd.v0.9.2"))}, Facts: aroundKubernetes, Constraints: under(onlyEtcd)})
 	for name, plan := range map[string]*olm.InstallPlan{"names": many, "steps": steps} {
 		t.Run(name, func(t *testing.T) {
-			var v Verdict
+			var v verdict.Verdict
 			bytes, took := allocated(func() { v = JudgePlan(PlanInput{Plan: plan, Namespace: ns}) })
-			if v.Decision != Hold || !strings.Contains(v.Refusal(), "of this size cannot be judged") {
+			if v.Decision != verdict.Hold || !strings.Contains(v.Refusal(), "of this size cannot be judged") {
 				t.Errorf("%s: %s", v.Decision, v.Refusal())
 			}
 			if a := JudgeApproval(ApprovalInput{Plan: plan, Namespace: ns}); a.Should() {
@@ -246,42 +250,64 @@ func TestB1Permissions(t *testing.T) {
 		groups []*olm.OperatorGroup
 		spec   string
 		steps  []olm.Step
-		want   Decision
+		want   verdict.Decision
 	}{
-		"permissions, own namespace":               {own, namespaced, nil, Allow},
-		"permissions, all namespaces":              {all, namespaced, nil, Deny},
-		"permissions, no group known":              {nil, namespaced, nil, Hold},
-		"permissions, two groups":                  {append(own, all...), namespaced, nil, Hold},
-		"permissions, two groups of a kind":        {append(own, own...), namespaced, nil, Hold},
-		"two groups, and no permissions":           {append(own, all...), `{}`, nil, Allow},
-		"no group, and permissions without rules":  {nil, `{"install":{"spec":{"permissions":[{"serviceAccountName":"a","rules":[]}]}}}`, nil, Allow},
-		"no group, and permissions that it has":    {nil, twice, nil, Allow},
-		"no group, and permissions not to be read": {nil, `{"install":{"spec":{"permissions":{}}}}`, nil, Hold},
-		"no group, and a Role":                     {nil, `{}`, []olm.Step{stepOf(t, "etcd.v0.9.2", "Role", "a", `{"rules":`+everything+`}`)}, Hold},
-		"a new group for all namespaces":           {group(`{"spec":{}}`), namespaced, nil, Deny},
-		"a group that has just become global":      {group(`{"spec":{},"status":{"namespaces":["shop"]}}`), namespaced, nil, Hold},
-		"a group that is to be global no more":     {group(`{"spec":{"targetNamespaces":["shop"]},"status":{"namespaces":[""]}}`), namespaced, nil, Hold},
-		"a target that OLM rejects":                {group(`{"spec":{"targetNamespaces":["shop",""]},"status":{"namespaces":["shop"]}}`), namespaced, nil, Hold},
-		"a selector without an answer yet":         {group(`{"spec":{"selector":{"matchLabels":{"a":"b"}}}}`), namespaced, nil, Allow},
-		"a selector that matches nothing":          {group(`{"spec":{"selector":{"matchLabels":{"a":"b"}}},"status":{"namespaces":[]}}`), namespaced, nil, Allow},
-		"a selector with one":                      {group(`{"spec":{"selector":{"matchLabels":{"a":"b"}}},"status":{"namespaces":["shop","cart"]}}`), namespaced, nil, Allow},
-		"an empty selector":                        {group(`{"spec":{"selector":{"matchLabels":{}}},"status":{"namespaces":[""]}}`), namespaced, nil, Deny},
-		"more namespaces than are read":            {group(`{"spec":{"targetNamespaces":` + repeated(70_000, `"a"`) + `}}`), namespaced, nil, Hold},
-		"a ClusterRole":                            {own, `{}`, []olm.Step{stepOf(t, "etcd.v0.9.2", "ClusterRole", "a", `{"kind":"ClusterRole","rules":`+everything+`}`)}, Deny},
-		"a ClusterRole of no operator in the plan": {own, `{}`, []olm.Step{stepOf(t, "other", "ClusterRole", "a", `{"kind":"ClusterRole","rules":`+everything+`}`)}, Deny},
-		"a ClusterRole without a kind":             {own, `{}`, []olm.Step{stepOf(t, "etcd.v0.9.2", "ClusterRole", "a", `{"rules":`+everything+`}`)}, Deny},
-		"a ClusterRole that aggregates":            {own, `{}`, []olm.Step{stepOf(t, "etcd.v0.9.2", "ClusterRole", "a", `{"aggregationRule":{}}`)}, Deny},
-		"a ClusterRole that reads":                 {own, `{}`, []olm.Step{stepOf(t, "etcd.v0.9.2", "ClusterRole", "a", `{"rules":[{"apiGroups":["*"],"resources":["*"],"verbs":["get"]}]}`)}, Allow},
-		"a ClusterRoleBinding to cluster-admin":    {own, `{}`, []olm.Step{stepOf(t, "etcd.v0.9.2", "ClusterRoleBinding", "a", `{"roleRef":{"kind":"ClusterRole","name":"cluster-admin"}}`)}, Deny},
+		"permissions, own namespace":        {own, namespaced, nil, verdict.Allow},
+		"permissions, all namespaces":       {all, namespaced, nil, verdict.Deny},
+		"permissions, no group known":       {nil, namespaced, nil, verdict.Hold},
+		"permissions, two groups":           {append(own, all...), namespaced, nil, verdict.Hold},
+		"permissions, two groups of a kind": {append(own, own...), namespaced, nil, verdict.Hold},
+		"two groups, and no permissions":    {append(own, all...), `{}`, nil, verdict.Allow},
+		"no group, and permissions without rules": {nil,
+			`{"install":{"spec":{"permissions":[{"serviceAccountName":"a","rules":[]}]}}}`, nil, verdict.Allow},
+		"no group, and permissions that it has":    {nil, twice, nil, verdict.Allow},
+		"no group, and permissions not to be read": {nil, `{"install":{"spec":{"permissions":{}}}}`, nil, verdict.Hold},
+		"no group, and a Role": {nil, `{}`,
+			[]olm.Step{stepOf(t, "etcd.v0.9.2", "Role", "a", `{"rules":`+everything+`}`)}, verdict.Hold},
+		"a new group for all namespaces": {group(`{"spec":{}}`), namespaced, nil, verdict.Deny},
+		"a group that has just become global": {group(`{"spec":{},"status":{"namespaces":["shop"]}}`), namespaced, nil,
+			verdict.Hold},
+		"a group that is to be global no more": {group(`{"spec":{"targetNamespaces":["shop"]},"status":{"namespaces":[""]}}`), namespaced, nil, verdict.Hold},
+		"a target that OLM rejects":            {group(`{"spec":{"targetNamespaces":["shop",""]},"status":{"namespaces":["shop"]}}`), namespaced, nil, verdict.Hold},
+		"a selector without an answer yet": {group(`{"spec":{"selector":{"matchLabels":{"a":"b"}}}}`), namespaced,
+			nil, verdict.Allow},
+		"a selector that matches nothing": {group(`{"spec":{"selector":{"matchLabels":{"a":"b"}}},"status":{"namespaces":[]}}`), namespaced, nil, verdict.Allow},
+		"a selector with one":             {group(`{"spec":{"selector":{"matchLabels":{"a":"b"}}},"status":{"namespaces":["shop","cart"]}}`), namespaced, nil, verdict.Allow},
+		"an empty selector": {group(`{"spec":{"selector":{"matchLabels":{}}},"status":{"namespaces":[""]}}`),
+			namespaced, nil, verdict.Deny},
+		"more namespaces than are read": {group(`{"spec":{"targetNamespaces":` + repeated(70_000, `"a"`) + `}}`),
+			namespaced, nil, verdict.Hold},
+		"a ClusterRole": {own, `{}`,
+			[]olm.Step{stepOf(t, "etcd.v0.9.2", "ClusterRole", "a", `{"kind":"ClusterRole","rules":`+everything+`}`)},
+			verdict.Deny},
+		"a ClusterRole of no operator in the plan": {own, `{}`,
+			[]olm.Step{stepOf(t, "other", "ClusterRole", "a", `{"kind":"ClusterRole","rules":`+everything+`}`)}, verdict.Deny},
+		"a ClusterRole without a kind": {own, `{}`,
+			[]olm.Step{stepOf(t, "etcd.v0.9.2", "ClusterRole", "a", `{"rules":`+everything+`}`)}, verdict.Deny},
+		"a ClusterRole that aggregates": {own, `{}`,
+			[]olm.Step{stepOf(t, "etcd.v0.9.2", "ClusterRole", "a", `{"aggregationRule":{}}`)}, verdict.Deny},
+		"a ClusterRole that reads": {own, `{}`,
+			[]olm.Step{stepOf(t, "etcd.v0.9.2", "ClusterRole", "a",
+				`{"rules":[{"apiGroups":["*"],"resources":["*"],"verbs":["get"]}]}`)}, verdict.Allow},
+		"a ClusterRoleBinding to cluster-admin": {own, `{}`,
+			[]olm.Step{stepOf(t, "etcd.v0.9.2", "ClusterRoleBinding", "a",
+				`{"roleRef":{"kind":"ClusterRole","name":"cluster-admin"}}`)}, verdict.Deny},
 		"a ClusterRoleBinding to what comes along": {own, `{}`, []olm.Step{
 			stepOf(t, "etcd.v0.9.2", "ClusterRole", "reads", `{"rules":[{"apiGroups":[""],"resources":["pods"],"verbs":["get"]}]}`),
-			stepOf(t, "etcd.v0.9.2", "ClusterRoleBinding", "a", `{"roleRef":{"kind":"ClusterRole","name":"reads"}}`)}, Allow},
-		"a Role":                                     {own, `{}`, []olm.Step{stepOf(t, "etcd.v0.9.2", "Role", "a", `{"rules":`+everything+`}`)}, Allow},
-		"a ClusterRole too large to read":            {own, `{}`, []olm.Step{stepOf(t, "etcd.v0.9.2", "ClusterRole", "a", `{"rules":`+repeated(100_000, "{}")+`}`)}, Hold},
-		"a ClusterRole that is no JSON":              {own, `{}`, []olm.Step{stepOf(t, "etcd.v0.9.2", "ClusterRole", "a", `rules: []`)}, Hold},
-		"a ClusterRole that says it is another kind": {own, `{}`, []olm.Step{stepOf(t, "etcd.v0.9.2", "ClusterRole", "a", `{"kind":"ConfigMap","rules":[]}`)}, Hold},
-		"a ClusterRole of an image":                  {own, `{}`, []olm.Step{stepOf(t, "etcd.v0.9.2", "ClusterRole", "a", reference)}, Hold},
-		"another kind with rules":                    {own, `{}`, []olm.Step{stepOf(t, "etcd.v0.9.2", "Service", "a", `{"rules":`+everything+`}`)}, Allow},
+			stepOf(t, "etcd.v0.9.2", "ClusterRoleBinding", "a", `{"roleRef":{"kind":"ClusterRole","name":"reads"}}`)},
+			verdict.Allow},
+		"a Role": {own, `{}`,
+			[]olm.Step{stepOf(t, "etcd.v0.9.2", "Role", "a", `{"rules":`+everything+`}`)}, verdict.Allow},
+		"a ClusterRole too large to read": {own, `{}`,
+			[]olm.Step{stepOf(t, "etcd.v0.9.2", "ClusterRole", "a", `{"rules":`+repeated(100_000, "{}")+`}`)}, verdict.Hold},
+		"a ClusterRole that is no JSON": {own, `{}`,
+			[]olm.Step{stepOf(t, "etcd.v0.9.2", "ClusterRole", "a", `rules: []`)}, verdict.Hold},
+		"a ClusterRole that says it is another kind": {own, `{}`,
+			[]olm.Step{stepOf(t, "etcd.v0.9.2", "ClusterRole", "a", `{"kind":"ConfigMap","rules":[]}`)}, verdict.Hold},
+		"a ClusterRole of an image": {own, `{}`,
+			[]olm.Step{stepOf(t, "etcd.v0.9.2", "ClusterRole", "a", reference)}, verdict.Hold},
+		"another kind with rules": {own, `{}`,
+			[]olm.Step{stepOf(t, "etcd.v0.9.2", "Service", "a", `{"rules":`+everything+`}`)}, verdict.Allow},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var csv olm.CSV
@@ -316,7 +342,8 @@ func TestB1Variables(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if v := JudgeCSV(CSVInput{New: csv, Namespace: NewNamespace("shop", NamespaceContents{Facts: aroundKubernetes, Constraints: under(secrets)})}); v.Decision != Deny {
+	if v := JudgeCSV(CSVInput{New: csv, Namespace: NewNamespace("shop", NamespaceContents{Facts: aroundKubernetes,
+		Constraints: under(secrets)})}); v.Decision != verdict.Deny {
 		t.Errorf("%s: %s", v.Decision, v.Refusal())
 	}
 }

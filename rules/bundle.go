@@ -6,12 +6,13 @@ import (
 
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // RuleBundleUnknown is on missing information about a bundle.
-const RuleBundleUnknown RuleID = "bundle/unknown"
+const RuleBundleUnknown verdict.RuleID = "bundle/unknown"
 
-var bundleUnknown = Rule{ID: RuleBundleUnknown, Outcomes: hold, Override: true, Backstop: true,
+var bundleUnknown = verdict.Rule{ID: RuleBundleUnknown, Outcomes: verdict.Holds, Override: true, Backstop: true,
 	Summary: "the package of a ClusterServiceVersion is not known, or sources disagree about it"}
 
 // Bundle is one ClusterServiceVersion as policies and Constraints judge it, whatever brings it: a plan (bundlesOf), a
@@ -59,12 +60,12 @@ type Bundle struct {
 }
 
 // recordUnknown holds a bundle whose package is not known, where policies govern any; held is what is held.
-func (c *Bundle) recordUnknown(ns *Namespace, held, accepted string, v *Verdict) bool {
+func (c *Bundle) recordUnknown(ns *Namespace, held, accepted string, v *verdict.Verdict) bool {
 	if c.unknown == "" || !ns.governed() {
 		return false
 	}
-	recordForNamespace(v, ns, RuleBundleUnknown, finding{decision: Hold, accepted: accepted,
-		what: "the package of " + text.Name(c.name) + " is not known (" + c.unknown + ") and " + held + " is held"})
+	recordForNamespace(v, ns, RuleBundleUnknown, verdict.Finding{Decision: verdict.Hold, Accepted: accepted,
+		What: "the package of " + text.Name(c.name) + " is not known (" + c.unknown + ") and " + held + " is held"})
 	return true
 }
 

@@ -6,19 +6,22 @@ import (
 
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/grant"
 	"github.com/opgate/opgate/rules/state"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // The rules on the image that a catalog runs.
 const (
-	RuleBundleCatalogDigest RuleID = "bundle/catalog-digest"
-	RuleBundleCatalogJump   RuleID = "bundle/catalog-jump"
+	RuleBundleCatalogDigest verdict.RuleID = "bundle/catalog-digest"
+	RuleBundleCatalogJump   verdict.RuleID = "bundle/catalog-jump"
 )
 
 var (
-	bundleCatalogDigest = Rule{ID: RuleBundleCatalogDigest, Outcomes: hold, Override: true, Edit: acceptImage,
+	bundleCatalogDigest = verdict.Rule{ID: RuleBundleCatalogDigest, Outcomes: verdict.Holds, Override: true,
+		Edit:    acceptImage,
 		Summary: "the catalog of a ClusterServiceVersion of the plan runs an image that is not in the policy's catalog.accepted, or is not known, and its catalog.image is Hold"}
-	bundleCatalogJump = Rule{ID: RuleBundleCatalogJump, Outcomes: hold, Override: true, Edit: acceptImage,
+	bundleCatalogJump = verdict.Rule{ID: RuleBundleCatalogJump, Outcomes: verdict.Holds, Override: true, Edit: acceptImage,
 		Summary: "an image of that catalog changed too many packages, moved a channel backwards or is for another platform, is not accepted, and the policy's catalog.jump is Hold"}
 )
 
@@ -29,34 +32,35 @@ func (n *Namespace) JudgesByCatalogImage() bool {
 
 // heldCatalogDigest holds what a catalog offers whose image is not accepted: behind a tag it changes without a change
 // of the CatalogSource (threat O26).
-func heldCatalogDigest(in *PlanInput, c *Bundle, p *OperatorPolicy) finding {
+func heldCatalogDigest(in *PlanInput, c *Bundle, p *OperatorPolicy) verdict.Finding {
 	if p.MustNotHave || p.catalogImages == nil || !p.catalogImages.holdImage || p.faults != "" {
-		return finding{}
+		return verdict.Finding{}
 	}
 	digest, held := catalogImage(in, c, p)
 	if held != "" {
-		return finding{decision: Hold, what: text.Name(c.name) + " is held", accepted: held}
+		return verdict.Finding{Decision: verdict.Hold, What: text.Name(c.name) + " is held", Accepted: held}
 	}
 	if slices.Contains(p.catalogImages.accepted, digest) {
-		return finding{}
+		return verdict.Finding{}
 	}
-	return finding{decision: Hold, what: text.Name(c.name) + " is held", accepted: CatalogName(c.catalogs[0]) + " runs image " + digest +
-		"; add that to " + acceptedImages + " once it is reviewed, " + p.catalogImages.acceptedText()}
+	return verdict.Finding{Decision: verdict.Hold, What: text.Name(c.name) + " is held",
+		Accepted: CatalogName(c.catalogs[0]) + " runs image " + digest +
+			"; add that to " + acceptedImages + " once it is reviewed, " + p.catalogImages.acceptedText()}
 }
 
 // heldCatalogJump holds what a catalog offers after an image that changed more than usual (threat O28).
-func heldCatalogJump(in *PlanInput, c *Bundle, p *OperatorPolicy) finding {
+func heldCatalogJump(in *PlanInput, c *Bundle, p *OperatorPolicy) verdict.Finding {
 	if p.MustNotHave || p.catalogImages == nil || !p.catalogImages.holdJump || p.faults != "" {
-		return finding{}
+		return verdict.Finding{}
 	}
 	digest, held := catalogImage(in, c, p)
 	switch {
 	case held != "" && p.catalogImages.holdImage: // bundle/catalog-digest says so
-		return finding{}
+		return verdict.Finding{}
 	case held != "":
-		return finding{decision: Hold, what: text.Name(c.name) + " is held", accepted: held}
+		return verdict.Finding{Decision: verdict.Hold, What: text.Name(c.name) + " is held", Accepted: held}
 	case slices.Contains(p.catalogImages.accepted, digest):
-		return finding{}
+		return verdict.Finding{}
 	}
 	name, facts := CatalogName(c.catalogs[0]), in.Namespace.Facts()
 	history, known := facts.Histories[c.catalogs[0]]
@@ -64,16 +68,18 @@ func heldCatalogJump(in *PlanInput, c *Bundle, p *OperatorPolicy) finding {
 	review := "; add " + digest + ", which it runs, to " + acceptedImages + " once it is reviewed"
 	switch {
 	case !known && p.catalogImages.holdImage: // bundle/catalog-digest holds it
-		return finding{}
+		return verdict.Finding{}
 	case !known:
-		return finding{decision: Hold, what: text.Name(c.name) + " is held",
-			accepted: "it is not known yet what the image that " + name + " runs changes; waits until its packages are compared, or" + strings.TrimPrefix(review, ";")}
+		return verdict.Finding{Decision: verdict.Hold, What: text.Name(c.name) + " is held",
+			Accepted: "it is not known yet what the image that " + name +
+				" runs changes; waits until its packages are compared, or" + strings.TrimPrefix(review, ";")}
 	}
 	jump := history.Jump(p.catalogImages.maxChanged, p.catalogImages.accepted)
 	if jump == "" {
-		return finding{}
+		return verdict.Finding{}
 	}
-	return finding{decision: Hold, what: text.Name(c.name) + " is held", accepted: name + " has jumped: " + text.Escape(jump) + review}
+	return verdict.Finding{Decision: verdict.Hold, What: text.Name(c.name) + " is held",
+		Accepted: name + " has jumped: " + text.Escape(jump) + review}
 }
 
 // acceptedImages is the field of a policy that accepts images of catalogs.
@@ -117,7 +123,7 @@ func (n *Namespace) JumpCatalogs() []olm.Catalog {
 func RunningDigest(facts *state.Cluster, from olm.Catalog) (digest, unknown string) {
 	source, exists := facts.Catalogs[from]
 	served, runs := facts.Served[from]
-	name, grants := CatalogName(from), Grants{Catalogs: facts.CatalogNamespaces}
+	name, grants := CatalogName(from), grant.Set{Catalogs: facts.CatalogNamespaces}
 	switch {
 	case !exists:
 		return "", name + " does not exist, or is not known"

@@ -9,6 +9,7 @@ import (
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/state"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 const (
@@ -48,37 +49,50 @@ func TestCatalogImages(t *testing.T) {
 		edit    func(*spec)
 		facts   state.Cluster
 		history *catalog.History
-		want    Decision
-		rule    RuleID
+		want    verdict.Decision
+		rule    verdict.RuleID
 		says    string
 	}{
 		{name: "the accepted image", edit: catalogHeld(hold), facts: catalogFacts(tag, firstImage, firstImage)},
-		{name: "another image", edit: catalogHeld(hold), facts: catalogFacts(tag, secondImage), want: Hold, rule: RuleBundleCatalogDigest, says: secondImage},
+		{name: "another image", edit: catalogHeld(hold), facts: catalogFacts(tag, secondImage), want: verdict.Hold,
+			rule: RuleBundleCatalogDigest, says: secondImage},
 		{name: "Allow", edit: catalogHeld(policyv1beta2.Catalog{Image: policyv1beta2.CatalogAllow}), facts: catalogFacts(tag, secondImage)},
-		{name: "a pod that does not say", edit: catalogHeld(hold), facts: catalogFacts(tag, firstImage, ""), want: Hold, rule: RuleBundleCatalogDigest, says: "do not say"},
+		{name: "a pod that does not say", edit: catalogHeld(hold), facts: catalogFacts(tag, firstImage, ""),
+			want: verdict.Hold, rule: RuleBundleCatalogDigest, says: "do not say"},
 		{name: "an accepted digest that no pod runs yet", edit: catalogHeld(hold), facts: catalogFacts("registry.example/catalog@" + firstImage)},
-		{name: "an accepted digest beside a pod that does not say", edit: catalogHeld(hold), facts: catalogFacts("registry.example/catalog@"+firstImage, ""), want: Hold,
+		{name: "an accepted digest beside a pod that does not say", edit: catalogHeld(hold),
+			facts: catalogFacts("registry.example/catalog@"+firstImage, ""), want: verdict.Hold,
 			rule: RuleBundleCatalogDigest, says: "not known which image"},
-		{name: "a tag that looks like an accepted digest", edit: catalogHeld(hold), facts: catalogFacts("registry.example/catalog:" + firstImage), want: Hold,
+		{name: "a tag that looks like an accepted digest", edit: catalogHeld(hold),
+			facts: catalogFacts("registry.example/catalog:" + firstImage), want: verdict.Hold,
 			rule: RuleBundleCatalogDigest, says: "no pod that runs"},
-		{name: "no CatalogSource", edit: catalogHeld(hold), want: Hold, rule: RuleBundleCatalogDigest, says: "does not exist"},
-		{name: "nothing is accepted", edit: catalogHeld(both), facts: catalogFacts(tag, firstImage), want: Hold, rule: RuleBundleCatalogDigest, says: "no digest is accepted yet"},
-		{name: "two catalogs claim it", plan: twoCatalogs, edit: func(s *spec) { catalogHeld(hold)(s); anyCatalog(s) }, facts: catalogFacts(tag, firstImage), want: Hold,
+		{name: "no CatalogSource", edit: catalogHeld(hold), want: verdict.Hold, rule: RuleBundleCatalogDigest,
+			says: "does not exist"},
+		{name: "nothing is accepted", edit: catalogHeld(both), facts: catalogFacts(tag, firstImage), want: verdict.Hold,
+			rule: RuleBundleCatalogDigest, says: "no digest is accepted yet"},
+		{name: "two catalogs claim it", plan: twoCatalogs, edit: func(s *spec) { catalogHeld(hold)(s); anyCatalog(s) },
+			facts: catalogFacts(tag, firstImage), want: verdict.Hold,
 			rule: RuleBundleCatalogDigest, says: "sources disagree"},
-		{name: "a jump that is not compared yet", edit: catalogHeld(jump), facts: catalogFacts(tag, firstImage), want: Hold, rule: RuleBundleCatalogJump, says: "not known yet"},
-		{name: "a jump with an unknown image", edit: catalogHeld(jump), facts: catalogFacts(tag), want: Hold, rule: RuleBundleCatalogJump, says: "no pod that runs"},
-		{name: "hostile names in a jump", edit: catalogHeld(jump), facts: catalogFacts(tag, firstImage), want: Hold, rule: RuleBundleCatalogJump, says: `\n`,
+		{name: "a jump that is not compared yet", edit: catalogHeld(jump), facts: catalogFacts(tag, firstImage),
+			want: verdict.Hold, rule: RuleBundleCatalogJump, says: "not known yet"},
+		{name: "a jump with an unknown image", edit: catalogHeld(jump), facts: catalogFacts(tag), want: verdict.Hold,
+			rule: RuleBundleCatalogJump, says: "no pod that runs"},
+		{name: "hostile names in a jump", edit: catalogHeld(jump), facts: catalogFacts(tag, firstImage), want: verdict.Hold,
+			rule: RuleBundleCatalogJump, says: `\n`,
 			history: &catalog.History{Polls: []catalog.Poll{{Image: firstImage, Backwards: 1, BackwardsExamples: []string{"a\nAllow"}}}}},
 		{name: "a policy that forbids it anyway", edit: func(s *spec) {
 			catalogHeld(both)(s)
 			s.ComplianceType, s.Versions = policyv1beta2.MustNotHave, []string{"etcd.v0.9.2"}
 		}, facts: catalogFacts(tag, secondImage)},
-		{name: "a value that is neither", edit: catalogHeld(policyv1beta2.Catalog{Jump: "hold"}), facts: catalogFacts(tag, firstImage), want: Hold,
+		{name: "a value that is neither", edit: catalogHeld(policyv1beta2.Catalog{Jump: "hold"}),
+			facts: catalogFacts(tag, firstImage), want: verdict.Hold,
 			rule: RulePolicyUnreadable, says: "spec.catalog.jump is not valid"},
 		{name: "a digest that is none", edit: catalogHeld(policyv1beta2.Catalog{Image: policyv1beta2.CatalogHold, Accepted: []string{"latest"}}),
-			facts: catalogFacts(tag, firstImage), want: Hold, rule: RulePolicyUnreadable, says: "spec.catalog.accepted[0] is not valid"},
+			facts: catalogFacts(tag, firstImage), want: verdict.Hold, rule: RulePolicyUnreadable,
+			says: "spec.catalog.accepted[0] is not valid"},
 		{name: "a negative number of packages", edit: catalogHeld(policyv1beta2.Catalog{Jump: policyv1beta2.CatalogHold, MaxChangedPackages: -1}),
-			facts: catalogFacts(tag, firstImage), want: Hold, rule: RulePolicyUnreadable, says: "maxChangedPackages is not valid"},
+			facts: catalogFacts(tag, firstImage), want: verdict.Hold, rule: RulePolicyUnreadable,
+			says: "maxChangedPackages is not valid"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			plan := c.plan

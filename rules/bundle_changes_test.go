@@ -8,6 +8,7 @@ import (
 	"github.com/opgate/opgate/rules/change"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/state"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // TestConstraintOnChange: a Constraint judges every package by what its plan changes.
@@ -19,13 +20,15 @@ func TestConstraintOnChange(t *testing.T) {
 		name    string
 		changes Changes
 		first   bool
-		want    Decision
+		want    verdict.Decision
 		says    string
 	}{
-		{name: "not read yet", changes: func(*olm.InstallPlan, []Replacement) *PlanChanges { return nil }, want: Hold, says: "the changes of what is installed are not known"},
-		{name: "no one reads contents", want: Hold},
-		{name: "cannot be read", changes: reading(nil, etcdChange(func(s *change.Set) { s.Fault = "gone" })), want: Hold},
-		{name: "a risky change", changes: reading(nil, etcdChange(nil)), want: Deny},
+		{name: "not read yet", changes: func(*olm.InstallPlan, []Replacement) *PlanChanges { return nil },
+			want: verdict.Hold, says: "the changes of what is installed are not known"},
+		{name: "no one reads contents", want: verdict.Hold},
+		{name: "cannot be read", changes: reading(nil, etcdChange(func(s *change.Set) { s.Fault = "gone" })),
+			want: verdict.Hold},
+		{name: "a risky change", changes: reading(nil, etcdChange(nil)), want: verdict.Deny},
 		{name: "another change", changes: reading(nil, harmless)},
 		{name: "a first installation", first: true, changes: reading(nil, etcdChange(func(s *change.Set) { s.From, s.FromVersion = "", "" }))},
 	} {

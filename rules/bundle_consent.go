@@ -6,80 +6,56 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // The rules on what a plan changes.
 const (
-	RuleBundleConsent  RuleID = "bundle/consent"
-	RuleBundleContents RuleID = "bundle/contents"
+	RuleBundleConsent  verdict.RuleID = "bundle/consent"
+	RuleBundleContents verdict.RuleID = "bundle/contents"
 )
 
 var (
-	bundleConsent = Rule{ID: RuleBundleConsent, Outcomes: holdOrWarn, Override: true, Edit: acceptChange,
+	bundleConsent = verdict.Rule{ID: RuleBundleConsent, Outcomes: verdict.HoldsOrWarns, Override: true, Edit: acceptChange,
 		Summary: "a ClusterServiceVersion makes a change that spec.consent of the policy holds, and no one has consented to it"}
-	bundleContents = Rule{ID: RuleBundleContents, Outcomes: anyOutcome, Override: true,
+	bundleContents = verdict.Rule{ID: RuleBundleContents, Outcomes: verdict.AnyOutcome, Override: true,
 		Summary: "the contents of a ClusterServiceVersion are not known, or not those that were read for its plan, and spec.consent of the policy holds changes"}
 )
 
 // maxSummary bounds the text of a change in a message, in bytes.
 const maxSummary = 2 << 10
 
-// Consent is the consent by which a change passes that a policy holds.
-type Consent struct {
-	CSV, Digest string
-	// Policy is the policy that holds the change without it, as used in reasons.
-	Policy string
-	// From is where it is given: spec.consent.accepted, or annotation opgate.io/consent. By is the user of the latter,
-	// empty if not recorded.
-	From, By string
-}
-
-// String returns the consent in words: "etcd.v0.9.4 sha256:… by spec.consent.accepted of OperatorPolicy policies/etcd".
-func (c *Consent) String() string {
-	by := c.From + " of " + c.Policy
-	if c.From != acceptedPath {
-		by = "annotation " + c.From
-		if c.By != "" {
-			by += " of user " + text.Quote(c.By)
-		}
-		by += " for " + c.Policy
-	}
-	return text.Name(c.CSV) + " " + c.Digest + " by " + by
-}
-
-// acceptedPath is the field of a policy by which it consents.
-const acceptedPath = "spec.consent.accepted"
-
 // judgeConsent judges what a ClusterServiceVersion of a plan changes by one policy.
-func judgeConsent(in *PlanInput, c *Bundle, p *OperatorPolicy, v *Verdict) {
+func judgeConsent(in *PlanInput, c *Bundle, p *OperatorPolicy, v *verdict.Verdict) {
 	for _, r := range reviewChange(in.Namespace, in.Plan, c, p, v) {
-		v.recordReview(r.id, p, r.hold, r.finding)
+		recordReview(v, r.id, p, r.hold, r.Finding)
 	}
 }
 
 // review is a finding on a change. It refuses if the policy holds such a change, else it warns.
 type review struct {
-	id RuleID
-	finding
+	id verdict.RuleID
+	verdict.Finding
 	hold bool
 }
 
 // recordReview records a finding that refuses only if hold is set.
-func (v *Verdict) recordReview(id RuleID, p *OperatorPolicy, hold bool, f finding) {
+func recordReview(v *verdict.Verdict, id verdict.RuleID, p *OperatorPolicy, hold bool, f verdict.Finding) {
 	if hold || !p.Enforced {
-		v.record(id, p, f)
+		p.record(v, id, f)
 		return
 	}
-	what := f.what + " by " + p.Source() + ", which only warns of that"
-	if held, would := strings.CutSuffix(f.what, " is held"); would {
+	what := f.What + " by " + p.Source() + ", which only warns of that"
+	if held, would := strings.CutSuffix(f.What, " is held"); would {
 		what = held + " passes with a warning by " + p.Source()
 	}
-	v.warn(Reason{Rule: id, Source: p.Source(), Field: f.field, from: p.ref(), Message: sentence(what, id, f.accepted)})
+	v.Warn(verdict.Reason{Rule: id, Source: p.Source(), Field: f.Field, From: p.ref(), Message: verdict.Sentence(what,
+		id, f.Accepted)})
 }
 
 // reviewChange returns the findings of a policy on what a ClusterServiceVersion of a plan changes, and records consent
 // by which it passes.
-func reviewChange(ns *Namespace, plan *olm.InstallPlan, c *Bundle, p *OperatorPolicy, v *Verdict) []review {
+func reviewChange(ns *Namespace, plan *olm.InstallPlan, c *Bundle, p *OperatorPolicy, v *verdict.Verdict) []review {
 	if !p.consents() {
 		return nil
 	}
@@ -95,8 +71,8 @@ func reviewChange(ns *Namespace, plan *olm.InstallPlan, c *Bundle, p *OperatorPo
 		if len(held) > 0 {
 			unknown += "; waits until the contents of this InstallPlan are known"
 		}
-		return []review{{id: RuleBundleContents, hold: len(held) > 0, finding: finding{decision: Hold,
-			what: name + ", of which it is not known what it changes, is held", accepted: unknown + ends}}}
+		return []review{{id: RuleBundleContents, hold: len(held) > 0, Finding: verdict.Finding{Decision: verdict.Hold,
+			What: name + ", of which it is not known what it changes, is held", Accepted: unknown + ends}}}
 	}
 	heldText, warnedText := set.Summary(held), set.Summary(warned)
 	if heldText == "" && warnedText == "" {
@@ -123,10 +99,12 @@ func reviewChange(ns *Namespace, plan *olm.InstallPlan, c *Bundle, p *OperatorPo
 		accept string
 	}{{heldText, true, "accept "}, {warnedText, false, "to end the warning, accept "}} {
 		if part.text != "" {
-			found = append(found, review{id: RuleBundleConsent, hold: part.hold, finding: finding{decision: Hold, what: name + " is held",
-				// The digest comes first, since a status cuts long messages.
-				accepted: part.accept + digest + " in " + acceptedPath + ", or annotate the plan with " + ConsentAnnotation + "; " + verb +
-					text.Truncate(text.Escape(part.text), maxSummary) + ends}})
+			found = append(found, review{id: RuleBundleConsent, hold: part.hold,
+				Finding: verdict.Finding{Decision: verdict.Hold, What: name + " is held",
+					// The digest comes first, since a status cuts long messages.
+					Accepted: part.accept + digest + " in " + verdict.AcceptedPath + ", or annotate the plan with " +
+						ConsentAnnotation + "; " + verb +
+						text.Truncate(text.Escape(part.text), maxSummary) + ends}})
 		}
 	}
 	return found
@@ -134,20 +112,21 @@ func reviewChange(ns *Namespace, plan *olm.InstallPlan, c *Bundle, p *OperatorPo
 
 // consentTo returns the consent to a change: by the policy, or by the annotation of the plan, of which admission has
 // checked the right.
-func (p *OperatorPolicy) consentTo(digest string, plan *olm.InstallPlan) (given Consent, ok bool) {
+func (p *OperatorPolicy) consentTo(digest string, plan *olm.InstallPlan) (given verdict.Consent, ok bool) {
 	if _, accepted := p.consent.accepted[digest]; accepted {
-		return Consent{Digest: digest, Policy: p.Source(), From: acceptedPath}, true
+		return verdict.Consent{Rule: RuleBundleConsent, Digest: digest, Policy: p.Source(), From: verdict.AcceptedPath}, true
 	}
 	if digests, problem := consentedTo(&plan.Metadata); problem == "" && digests[digest] {
-		return Consent{Digest: digest, Policy: p.Source(), From: ConsentAnnotation, By: plan.Metadata.Annotations.ConsentBy}, true
+		return verdict.Consent{Rule: RuleBundleConsent, Digest: digest, Policy: p.Source(),
+			From: ConsentAnnotation, By: plan.Metadata.Annotations.ConsentBy}, true
 	}
-	return Consent{}, false
+	return verdict.Consent{}, false
 }
 
 // Review is what a policy says of the changes of an unfinished plan, apart from what holds it.
 type Review struct {
 	// Consents are those by which changes pass that the policy holds.
-	Consents []Consent
+	Consents []verdict.Consent
 	// Warnings are full sentences on changes that the policy only warns of.
 	Warnings []string
 }
@@ -157,18 +136,18 @@ func (p *OperatorPolicy) Review(plan *olm.InstallPlan, ns *Namespace) Review {
 	if !p.consents() || plan.Finished() {
 		return Review{}
 	}
-	var v Verdict
+	var v verdict.Verdict
 	for _, c := range bundlesOf(plan, ns) {
 		if c.pkg != p.Package {
 			continue
 		}
 		for _, r := range reviewChange(ns, plan, &c, p, &v) {
 			if !r.hold || !p.Enforced {
-				v.recordReview(r.id, p, r.hold, r.finding)
+				recordReview(&v, r.id, p, r.hold, r.Finding)
 			}
 		}
 	}
-	v = v.sorted()
+	v = v.Sorted()
 	review := Review{Consents: v.Consents}
 	for _, w := range v.Warnings {
 		review.Warnings = append(review.Warnings, w.Message)
@@ -178,7 +157,7 @@ func (p *OperatorPolicy) Review(plan *olm.InstallPlan, ns *Namespace) Review {
 
 // judgeStepContents compares what OLM writes with what was read for the plan, which is what a user has consented to: it
 // may come from a ConfigMap that was edited since. What was not read at all is held by reviewChange.
-func judgeStepContents(c *Bundle, ns *Namespace, v *Verdict) {
+func judgeStepContents(c *Bundle, ns *Namespace, v *verdict.Verdict) {
 	set, unknown := ns.changeOf(c.plan, c)
 	if c.stored || unknown != "" || c.spec == nil || set.Spec == c.spec.ContentsDigest() {
 		return
@@ -189,17 +168,19 @@ func judgeStepContents(c *Bundle, ns *Namespace, v *Verdict) {
 			continue
 		}
 		hold := len(p.consent.classes(policyv1beta2.ConsentHold, first)) > 0
-		v.recordReview(RuleBundleContents, p, hold, finding{decision: Deny, field: "spec", what: "the spec of " + text.Name(c.name) + " is not allowed",
-			accepted: "it is not what was read for InstallPlan " + text.Name(c.plan.Metadata.Name) +
+		recordReview(v, RuleBundleContents, p, hold, verdict.Finding{Decision: verdict.Deny, Field: "spec",
+			What: "the spec of " + text.Name(c.name) + " is not allowed",
+			Accepted: "it is not what was read for InstallPlan " + text.Name(c.plan.Metadata.Name) +
 				"; delete that plan, so that OLM unpacks the bundle again, and have the new one reviewed"})
 	}
 }
 
 // judgeUnreviewed holds a ClusterServiceVersion that bypasses OLM: what it changes is compared with nothing.
-func judgeUnreviewed(c *Bundle, p *OperatorPolicy, v *Verdict) {
+func judgeUnreviewed(c *Bundle, p *OperatorPolicy, v *verdict.Verdict) {
 	if !p.consents() {
 		return
 	}
-	v.recordReview(RuleBundleContents, p, p.consent.holds(), finding{decision: Hold, what: text.Name(c.name) + ", which no InstallPlan brings, is held",
-		accepted: "spec.consent reviews what InstallPlans change; let OLM install it, from a Subscription"})
+	recordReview(v, RuleBundleContents, p, p.consent.holds(), verdict.Finding{Decision: verdict.Hold,
+		What:     text.Name(c.name) + ", which no InstallPlan brings, is held",
+		Accepted: "spec.consent reviews what InstallPlans change; let OLM install it, from a Subscription"})
 }

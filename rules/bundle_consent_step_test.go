@@ -7,6 +7,7 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/change"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // TestContentsAreThoseReviewed: what OLM writes for an approved plan is what a user has consented to. The plan is for
@@ -29,27 +30,30 @@ func TestContentsAreThoseReviewed(t *testing.T) {
 		plan    []func(*olm.InstallPlan)
 		changes Changes
 		spec    string
-		want    Decision
-		rule    RuleID
+		want    verdict.Decision
+		rule    verdict.RuleID
 		says    string
 		warns   string
 	}{
 		{name: "the same contents", policy: accepting, changes: reading(nil, read(nil)), spec: etcdSpec},
-		{name: "other contents", policy: accepting, changes: reading(nil, read(nil)), spec: otherSpec, want: Deny, rule: RuleBundleContents,
+		{name: "other contents", policy: accepting, changes: reading(nil, read(nil)), spec: otherSpec, want: verdict.Deny,
+			rule: RuleBundleContents,
 			says: "the spec of etcd.v0.9.2 is not allowed by OperatorPolicy policies/etcd (bundle/contents): it is not what was read for InstallPlan install-x7; delete that plan"},
 		{name: "other contents of an overridden plan", policy: accepting, plan: []func(*olm.InstallPlan){overridden}, changes: reading(nil, read(nil)), spec: otherSpec,
-			want: Deny, rule: RuleBundleContents},
+			want: verdict.Deny, rule: RuleBundleContents},
 		{name: "an overridden plan that no one reviewed", policy: reviewing(holdPermissions), plan: []func(*olm.InstallPlan){overridden}, spec: etcdSpec},
 		{name: "other contents where changes only warn", policy: reviewing(policyv1beta2.Consent{Accepted: []string{digest}}), changes: reading(nil, read(nil)), spec: otherSpec,
 			warns: "which only warns of that (bundle/contents)"},
 		{name: "other contents without consent", changes: reading(nil, read(nil)), spec: otherSpec},
-		{name: "consent was withdrawn after the approval", policy: reviewing(holdPermissions), changes: reading(nil, read(nil)), spec: etcdSpec, want: Hold, rule: RuleBundleConsent,
+		{name: "consent was withdrawn after the approval", policy: reviewing(holdPermissions),
+			changes: reading(nil, read(nil)), spec: etcdSpec, want: verdict.Hold, rule: RuleBundleConsent,
 			says: "InstallPlan install-x7, which brings it, was approved all the same"},
 		{name: "consent by annotation", policy: reviewing(holdPermissions), changes: reading(nil, read(nil)), spec: etcdSpec,
 			plan: []func(*olm.InstallPlan){func(p *olm.InstallPlan) { p.Metadata.Annotations.Consent = digest }}},
 		{name: "the ConfigMap was replaced", policy: accepting, changes: reading(nil, read(func(s *change.Set) { s.Fault = "ConfigMap olm/x was replaced" })), spec: etcdSpec,
-			want: Hold, rule: RuleBundleContents, says: "ConfigMap olm/x was replaced"},
-		{name: "the contents were never read", policy: accepting, spec: etcdSpec, want: Hold, rule: RuleBundleContents, says: "its contents are not read yet"},
+			want: verdict.Hold, rule: RuleBundleContents, says: "ConfigMap olm/x was replaced"},
+		{name: "the contents were never read", policy: accepting, spec: etcdSpec, want: verdict.Hold,
+			rule: RuleBundleContents, says: "its contents are not read yet"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", c.policy)}, CSVs: etcdInstalled(),
@@ -76,9 +80,9 @@ func TestUnreviewedByHand(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		consent policyv1beta2.Consent
-		want    Decision
+		want    verdict.Decision
 	}{
-		{name: "changes are held", consent: holdPermissions, want: Hold},
+		{name: "changes are held", consent: holdPermissions, want: verdict.Hold},
 		{name: "changes are warned of"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -99,7 +103,7 @@ func TestUnreviewedByHand(t *testing.T) {
 func TestConsentIsNoEscape(t *testing.T) {
 	plan := installing(t, etcdSpec)
 	ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))}, CSVs: etcdInstalled(), Plans: []*olm.InstallPlan{plan}})
-	if reasons := RefusedSteps(plan, ns); len(reasons) != 1 || reasons[0].Decision != Hold {
+	if reasons := RefusedSteps(plan, ns); len(reasons) != 1 || reasons[0].Decision != verdict.Hold {
 		t.Errorf("while it runs: %+v", reasons)
 	}
 	plan.Status.Phase = olm.PhaseComplete

@@ -10,6 +10,7 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/change"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // reviewing sets spec.consent of a policy.
@@ -87,8 +88,8 @@ func TestConsent(t *testing.T) {
 		plan     *olm.InstallPlan // default: of etcd 0.9.2
 		first    bool             // nothing is installed
 		changes  Changes
-		want     Decision
-		rule     RuleID
+		want     verdict.Decision
+		rule     verdict.RuleID
 		says     []string // in the refusal, or in the warnings if the plan passes
 		silent   bool     // no warning either
 		consents string   // of the verdict
@@ -98,7 +99,7 @@ func TestConsent(t *testing.T) {
 		},
 		{
 			name: "a right that is new", policies: []*OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))}, changes: known,
-			want: Hold, rule: RuleBundleConsent,
+			want: verdict.Hold, rule: RuleBundleConsent,
 			says: []string{"etcd.v0.9.2 is held by OperatorPolicy policies/etcd (bundle/consent): accept " + digest +
 				" in spec.consent.accepted, or annotate the plan with opgate.io/consent; it changes permissions: cluster-wide: * on secrets"},
 		},
@@ -113,23 +114,24 @@ func TestConsent(t *testing.T) {
 		},
 		{
 			name: "the digest of another version", policies: []*OperatorPolicy{policyFor("etcd", accepting(other))}, changes: known,
-			plan: consentedPlan(other), want: Hold, rule: RuleBundleConsent, says: []string{digest},
+			plan: consentedPlan(other), want: verdict.Hold, rule: RuleBundleConsent, says: []string{digest},
 		},
 		{
 			name: "other contents under the same name", policies: []*OperatorPolicy{policyFor("etcd", accepting(digest))},
-			changes: reading(nil, etcdChange(func(s *change.Set) { s.Contents[0] = 1 })), want: Hold, rule: RuleBundleConsent,
+			changes: reading(nil, etcdChange(func(s *change.Set) { s.Contents[0] = 1 })), want: verdict.Hold,
+			rule: RuleBundleConsent,
 		},
 		{
 			name: "an annotation with one digest that is none", policies: []*OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))}, changes: known,
-			plan: consentedPlan(digest + ",all"), want: Hold, rule: RuleBundleConsent,
+			plan: consentedPlan(digest + ",all"), want: verdict.Hold, rule: RuleBundleConsent,
 		},
 		{
 			name: "an annotation in upper case", policies: []*OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))}, changes: known,
-			plan: consentedPlan(strings.ToUpper(digest)), want: Hold, rule: RuleBundleConsent,
+			plan: consentedPlan(strings.ToUpper(digest)), want: verdict.Hold, rule: RuleBundleConsent,
 		},
 		{
 			name: "an annotation of 256 KiB", policies: []*OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))}, changes: known,
-			plan: consentedPlan(strings.Repeat(digest+",", 3600) + digest), want: Hold, rule: RuleBundleConsent,
+			plan: consentedPlan(strings.Repeat(digest+",", 3600) + digest), want: verdict.Hold, rule: RuleBundleConsent,
 		},
 		{
 			name: "a class that only warns", policies: []*OperatorPolicy{policyFor("etcd", reviewing(policyv1beta2.Consent{}))}, changes: known,
@@ -152,44 +154,53 @@ func TestConsent(t *testing.T) {
 			says: []string{"by OperatorPolicy policies/etcd, which only informs (bundle/consent): accept ", "it changes permissions"},
 		},
 		{
-			name: "two policies, one with consent", changes: known, want: Hold, rule: RuleBundleConsent, says: []string{"by OperatorPolicy policies/second"},
+			name: "two policies, one with consent", changes: known, want: verdict.Hold, rule: RuleBundleConsent,
+			says:     []string{"by OperatorPolicy policies/second"},
 			policies: []*OperatorPolicy{policyFor("etcd", nil), second(reviewing(holdPermissions))},
 		},
 		{
-			name: "two policies, one accepts", changes: known, want: Hold, rule: RuleBundleConsent, says: []string{"by OperatorPolicy policies/second"},
+			name: "two policies, one accepts", changes: known, want: verdict.Hold, rule: RuleBundleConsent,
+			says:     []string{"by OperatorPolicy policies/second"},
 			policies: []*OperatorPolicy{policyFor("etcd", accepting(digest)), second(reviewing(holdPermissions))},
 			consents: "etcd.v0.9.2 " + digest + " by spec.consent.accepted of OperatorPolicy policies/etcd",
 		},
 		{
 			name: "the contents are not read yet", policies: []*OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))},
-			changes: func(*olm.InstallPlan, []Replacement) *PlanChanges { return nil }, want: Hold, rule: RuleBundleContents,
+			changes: func(*olm.InstallPlan, []Replacement) *PlanChanges { return nil }, want: verdict.Hold,
+			rule: RuleBundleContents,
 			says: []string{"etcd.v0.9.2, of which it is not known what it changes, is held by OperatorPolicy policies/etcd (bundle/contents): its contents are not read yet; waits"},
 		},
 		{
-			name: "no one reads contents", policies: []*OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))}, want: Hold, rule: RuleBundleContents,
+			name: "no one reads contents", policies: []*OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))},
+			want: verdict.Hold, rule: RuleBundleContents,
 		},
 		{
 			name: "the contents cannot be read", policies: []*OperatorPolicy{policyFor("etcd", accepting(digest))}, plan: consentedPlan(digest),
-			changes: reading(nil, etcdChange(func(s *change.Set) { s.Fault = "no such ConfigMap\n\u202e" })), want: Hold, rule: RuleBundleContents,
+			changes: reading(nil, etcdChange(func(s *change.Set) { s.Fault = "no such ConfigMap\n\u202e" })),
+			want:    verdict.Hold, rule: RuleBundleContents,
 			says: []string{`its contents are not known: no such ConfigMap\n\u202e; waits`},
 		},
 		{
 			name: "what was read is another plan", policies: []*OperatorPolicy{policyFor("etcd", accepting(digest))},
-			changes: reading(func(c *PlanChanges) { c.Plan[0] ^= 1 }, etcdChange(nil)), want: Hold, rule: RuleBundleContents,
+			changes: reading(func(c *PlanChanges) { c.Plan[0] ^= 1 }, etcdChange(nil)), want: verdict.Hold,
+			rule: RuleBundleContents,
 			says: []string{"not those of this InstallPlan"},
 		},
 		{
 			name: "what was read is another version", policies: []*OperatorPolicy{policyFor("etcd", accepting(digest))},
-			changes: reading(nil, etcdChange(func(s *change.Set) { s.CSV = "etcd.v0.9.3" })), want: Hold, rule: RuleBundleContents,
+			changes: reading(nil, etcdChange(func(s *change.Set) { s.CSV = "etcd.v0.9.3" })), want: verdict.Hold,
+			rule: RuleBundleContents,
 		},
 		{
 			name: "compared with another version than the installed one", policies: []*OperatorPolicy{policyFor("etcd", accepting(digest))},
-			changes: reading(nil, etcdChange(func(s *change.Set) { s.From = "etcd.v0.8.0" })), want: Hold, rule: RuleBundleContents,
+			changes: reading(nil, etcdChange(func(s *change.Set) { s.From = "etcd.v0.8.0" })), want: verdict.Hold,
+			rule: RuleBundleContents,
 			says: []string{"not compared with what is installed now"},
 		},
 		{
 			name: "compared with other installed contents", policies: []*OperatorPolicy{policyFor("etcd", accepting(digest))},
-			changes: reading(func(c *PlanChanges) { c.Replacements[0].FromDigest[0] ^= 1 }, etcdChange(nil)), want: Hold, rule: RuleBundleContents,
+			changes: reading(func(c *PlanChanges) { c.Replacements[0].FromDigest[0] ^= 1 }, etcdChange(nil)),
+			want:    verdict.Hold, rule: RuleBundleContents,
 			says: []string{"not compared with what is installed now"},
 		},
 		{
@@ -200,7 +211,8 @@ func TestConsent(t *testing.T) {
 			name: "a first installation", policies: []*OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))}, first: true, silent: true,
 		},
 		{
-			name: "a first installation that is reviewed", first: true, changes: first, want: Hold, rule: RuleBundleConsent,
+			name: "a first installation that is reviewed", first: true, changes: first, want: verdict.Hold,
+			rule:     RuleBundleConsent,
 			policies: []*OperatorPolicy{policyFor("etcd", reviewing(policyv1beta2.Consent{FirstInstall: hold}))},
 			says:     []string{"its first installation brings permissions: cluster-wide: * on secrets; images: registry.example"},
 		},
@@ -210,13 +222,14 @@ func TestConsent(t *testing.T) {
 			says:     []string{"passes with a warning by OperatorPolicy policies/etcd (bundle/consent): to end the warning, accept ", "; its first installation brings permissions"},
 		},
 		{
-			name: "a first installation does not review what is ignored", first: true, changes: first, want: Hold, rule: RuleBundleConsent,
+			name: "a first installation does not review what is ignored", first: true, changes: first, want: verdict.Hold,
+			rule:     RuleBundleConsent,
 			policies: []*OperatorPolicy{policyFor("etcd", reviewing(policyv1beta2.Consent{Permissions: ignore, FirstInstall: hold}))},
 			says:     []string{"brings images: registry.example"},
 		},
 		{
 			name: "a change set of a first installation for an upgrade", policies: []*OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))}, changes: first,
-			want: Hold, rule: RuleBundleContents,
+			want: verdict.Hold, rule: RuleBundleContents,
 		},
 		{
 			name: "no difference", policies: []*OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))}, silent: true,
@@ -230,11 +243,11 @@ func TestConsent(t *testing.T) {
 		},
 		{
 			name: "an action that is none", policies: []*OperatorPolicy{policyFor("etcd", reviewing(policyv1beta2.Consent{Permissions: "hold"}))}, changes: known,
-			want: Hold, rule: RulePolicyUnreadable, says: []string{"spec.consent.permissions is not valid"},
+			want: verdict.Hold, rule: RulePolicyUnreadable, says: []string{"spec.consent.permissions is not valid"},
 		},
 		{
 			name: "a digest that is none", policies: []*OperatorPolicy{policyFor("etcd", accepting(digest, "all"))}, changes: known,
-			want: Hold, rule: RulePolicyUnreadable, says: []string{"spec.consent.accepted[1] is not valid"},
+			want: verdict.Hold, rule: RulePolicyUnreadable, says: []string{"spec.consent.accepted[1] is not valid"},
 		},
 		{
 			name: "a policy that forbids it anyway", changes: known, silent: true,
@@ -244,7 +257,9 @@ func TestConsent(t *testing.T) {
 			})},
 		},
 		{
-			name: "a differing text that breaks lines", policies: []*OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))}, want: Hold, rule: RuleBundleConsent,
+			name:     "a differing text that breaks lines",
+			policies: []*OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))}, want: verdict.Hold,
+			rule: RuleBundleConsent,
 			changes: reading(nil, etcdChange(func(s *change.Set) {
 				s.Differences = []change.Difference{{Class: change.Permissions, Text: "get on \u0441ecrets\x1b[2J"}}
 			})),
@@ -268,7 +283,7 @@ func TestConsent(t *testing.T) {
 				t.Errorf("by rule %s, want %s", v.Reasons[0].Rule, c.rule)
 			}
 			said := v.Refusal()
-			if c.want == Allow {
+			if c.want == verdict.Allow {
 				said = strings.Join(v.WarningTexts(), "; ")
 			}
 			for _, text := range c.says {
@@ -335,18 +350,20 @@ func TestAnotherPlanOfTheName(t *testing.T) {
 	policy := policyFor("etcd", reviewing(policyv1beta2.Consent{Permissions: policyv1beta2.ConsentHold, Accepted: []string{etcdChange(nil).Digest()}}))
 	ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{policy}, CSVs: etcdInstalled(), Plans: []*olm.InstallPlan{stored},
 		Changes: reading(nil, etcdChange(nil))})
-	if v := JudgePlan(PlanInput{Plan: stored, Namespace: ns}); v.Decision != Allow {
+	if v := JudgePlan(PlanInput{Plan: stored, Namespace: ns}); v.Decision != verdict.Allow {
 		t.Errorf("the plan: %s", v.Refusal())
 	}
 	next := *stored
 	next.Metadata.UID = "second"
-	if v := JudgePlan(PlanInput{Plan: &next, Namespace: ns}); v.Decision != Hold || v.Reasons[0].Rule != RuleBundleContents {
+	if v := JudgePlan(PlanInput{Plan: &next, Namespace: ns}); v.Decision != verdict.Hold ||
+		v.Reasons[0].Rule != RuleBundleContents {
 		t.Errorf("the next plan: %s %s", v.Decision, v.Refusal())
 	}
 	image := *stored
 	image.Status.BundleLookups = []olm.BundleLookup{stored.Status.BundleLookups[0]}
 	image.Status.BundleLookups[0].Path = "registry.example/evil"
-	if v := JudgePlan(PlanInput{Plan: &image, Namespace: ns}); v.Decision != Hold || v.Reasons[0].Rule != RuleBundleContents {
+	if v := JudgePlan(PlanInput{Plan: &image, Namespace: ns}); v.Decision != verdict.Hold ||
+		v.Reasons[0].Rule != RuleBundleContents {
 		t.Errorf("with another image: %s %s", v.Decision, v.Refusal())
 	}
 }
@@ -357,11 +374,12 @@ func TestConsentWithdrawn(t *testing.T) {
 	plan := pendingPlan("etcd 0.9.2")
 	ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{accepting}, CSVs: etcdInstalled(), Plans: []*olm.InstallPlan{plan},
 		Changes: reading(nil, etcdChange(nil))})
-	if v := JudgePlan(PlanInput{Plan: plan, Namespace: ns}); v.Decision != Allow {
+	if v := JudgePlan(PlanInput{Plan: plan, Namespace: ns}); v.Decision != verdict.Allow {
 		t.Fatalf("with the line: %s", v.Refusal())
 	}
 	ns = ns.withPolicy(policyFor("etcd", reviewing(holdPermissions)))
-	if v := JudgePlan(PlanInput{Plan: plan, Namespace: ns}); v.Decision != Hold || v.Reasons[0].Rule != RuleBundleConsent {
+	if v := JudgePlan(PlanInput{Plan: plan, Namespace: ns}); v.Decision != verdict.Hold ||
+		v.Reasons[0].Rule != RuleBundleConsent {
 		t.Errorf("without the line: %s %s", v.Decision, v.Refusal())
 	}
 }
@@ -382,7 +400,8 @@ func TestConsentDocument(t *testing.T) {
 	if err != nil || len(strict) > 0 {
 		t.Fatal(err, strict)
 	}
-	if v := JudgeOperatorPolicy(OperatorPolicyInput{Policy: op, Namespace: func(string) *Namespace { return nil }}); v.Decision != Allow || len(v.Warnings) > 0 {
+	if v := JudgeOperatorPolicy(OperatorPolicyInput{Policy: op,
+		Namespace: func(string) *Namespace { return nil }}); v.Decision != verdict.Allow || len(v.Warnings) > 0 {
 		t.Errorf("%s %v", v.Refusal(), v.WarningTexts())
 	}
 	if p := NewOperatorPolicy(op); len(p.consent.accepted) != 1 || !p.consent.holds() {

@@ -8,12 +8,13 @@ import (
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // RuleBundleConstraint is on Constraints of the cluster.
-const RuleBundleConstraint RuleID = "bundle/constraint"
+const RuleBundleConstraint verdict.RuleID = "bundle/constraint"
 
-var bundleConstraint = Rule{ID: RuleBundleConstraint, Outcomes: anyOutcome, Override: true,
+var bundleConstraint = verdict.Rule{ID: RuleBundleConstraint, Outcomes: verdict.AnyOutcome, Override: true,
 	Summary: "a ClusterServiceVersion does not satisfy a Constraint, or whether it does is not known"}
 
 // maxDeprecation bounds a catalog's message, in bytes.
@@ -169,39 +170,40 @@ func requests(b *constraint.Bundle, ns *Namespace, spec *olm.CSVSpec, grants []*
 var _ constraint.Manifest = &olm.Demands{}
 
 // judgeConstraints judges a bundle by the Constraints of the cluster.
-func (j *planJudge) judgeConstraints(c *Bundle, v *Verdict) {
+func (j *planJudge) judgeConstraints(c *Bundle, v *verdict.Verdict) {
 	set := j.Namespace.Constraints()
 	if set.Empty() {
 		return
 	}
 	for _, d := range set.Applicable(j.Namespace.ForConstraints()) {
-		v.recordAs(RuleBundleDependencyPending, constraintRef(d), true, j.Namespace.suspended(d.Pending, d.Waits, d.Name, text.Name(c.name)))
+		v.Record(RuleBundleDependencyPending, constraintRef(d), true, j.Namespace.suspended(d.Pending, d.Waits, d.Name,
+			text.Name(c.name)))
 	}
 	for _, f := range set.Judge(c.forConstraints(j.Namespace), j.Namespace.ForConstraints(), j.budget) {
 		c.explain(&f, j.Namespace)
-		v.recordConstraint(RuleBundleConstraint, text.Name(c.name), &f)
+		recordConstraint(v, RuleBundleConstraint, text.Name(c.name), &f)
 	}
 }
 
 // recordConstraint records a violated Constraint: it refuses, or warns if that is the Constraint's action.
-func (v *Verdict) recordConstraint(id RuleID, what string, f *constraint.Finding) {
+func recordConstraint(v *verdict.Verdict, id verdict.RuleID, what string, f *constraint.Finding) {
 	enforced := f.Constraint == nil || f.Constraint.Action == constraint.Require
-	v.recordAs(id, constraintRef(f.Definition), enforced, constraintFinding(what, f))
+	v.Record(id, constraintRef(f.Definition), enforced, constraintFinding(what, f))
 }
 
-func constraintFinding(what string, f *constraint.Finding) finding {
+func constraintFinding(what string, f *constraint.Finding) verdict.Finding {
 	field := constraintPath(f)
 	switch f.Outcome {
 	case constraint.Violated:
-		return finding{decision: Deny, field: field, what: what + " is not allowed", accepted: mustSatisfy(f)}
+		return verdict.Finding{Decision: verdict.Deny, Field: field, What: what + " is not allowed", Accepted: mustSatisfy(f)}
 	case constraint.Undecided:
-		return finding{decision: Hold, field: field, what: what + " is held",
-			accepted: field + " cannot be judged, since " + text.Escape(f.Why) + "; " + mustSatisfy(f)}
+		return verdict.Finding{Decision: verdict.Hold, Field: field, What: what + " is held",
+			Accepted: field + " cannot be judged, since " + text.Escape(f.Why) + "; " + mustSatisfy(f)}
 	case constraint.Failed:
-		return finding{decision: Hold, field: field, what: what + " is held", accepted: cannotJudge(field, f)}
+		return verdict.Finding{Decision: verdict.Hold, Field: field, What: what + " is held", Accepted: cannotJudge(field, f)}
 	case constraint.Satisfied:
 	}
-	return finding{}
+	return verdict.Finding{}
 }
 
 // ofUnfinishedPlans reports whether a Constraint is undecided by packages and changes alone, which are read for

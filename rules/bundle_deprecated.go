@@ -8,12 +8,14 @@ import (
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // RuleBundleDeprecated is on what the catalog deprecates.
-const RuleBundleDeprecated RuleID = "bundle/deprecated"
+const RuleBundleDeprecated verdict.RuleID = "bundle/deprecated"
 
-var bundleDeprecated = Rule{ID: RuleBundleDeprecated, Outcomes: hold, Override: true, Edit: allowDeprecated,
+var bundleDeprecated = verdict.Rule{ID: RuleBundleDeprecated, Outcomes: verdict.Holds, Override: true,
+	Edit:    allowDeprecated,
 	Summary: "a ClusterServiceVersion of the plan, its channel or its package is deprecated, or not known not to be, and the policy's deprecated is Hold"}
 
 // Packages returns a package of a catalog, of which a version is read; nil while it is not known.
@@ -80,9 +82,9 @@ func (n *Namespace) channels(pkg string) []string {
 	return channels
 }
 
-func heldDeprecated(in *PlanInput, c *Bundle, p *OperatorPolicy) finding {
+func heldDeprecated(in *PlanInput, c *Bundle, p *OperatorPolicy) verdict.Finding {
 	if p.MustNotHave || !p.HoldDeprecated || p.faults != "" {
-		return finding{}
+		return verdict.Finding{}
 	}
 	name, from, channel := text.Name(c.name), "its catalog", "its channel"
 	if len(c.catalogs) == 1 {
@@ -90,8 +92,10 @@ func heldDeprecated(in *PlanInput, c *Bundle, p *OperatorPolicy) finding {
 	}
 	d, known := c.deprecations(in.Namespace)
 	if !known {
-		return finding{decision: Hold, what: name + ", of which it is not known whether it is deprecated, is held",
-			accepted: "waits until the PackageManifest of package " + text.Name(c.pkg) + " in " + from + " has it, or for spec.deprecated: Allow"}
+		return verdict.Finding{Decision: verdict.Hold,
+			What: name + ", of which it is not known whether it is deprecated, is held",
+			Accepted: "waits until the PackageManifest of package " + text.Name(c.pkg) + " in " + from +
+				" has it, or for spec.deprecated: Allow"}
 	}
 	if channels := in.Namespace.channels(c.pkg); len(channels) == 1 && channels[0] != "" {
 		channel = "channel " + text.Name(channels[0])
@@ -108,7 +112,8 @@ func heldDeprecated(in *PlanInput, c *Bundle, p *OperatorPolicy) finding {
 		}
 	}
 	if len(deprecated) == 0 {
-		return finding{}
+		return verdict.Finding{}
 	}
-	return finding{decision: Hold, what: name + " is held", accepted: strings.Join(deprecated, " and ") + " in " + from + "; " + accepted}
+	return verdict.Finding{Decision: verdict.Hold, What: name + " is held",
+		Accepted: strings.Join(deprecated, " and ") + " in " + from + "; " + accepted}
 }

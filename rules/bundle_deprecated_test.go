@@ -9,6 +9,7 @@ import (
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/state"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // holding holds what is deprecated.
@@ -41,33 +42,38 @@ func TestDeprecated(t *testing.T) {
 		edit          func(*spec)
 		pkg           *catalog.Package
 		subscriptions []*olm.Subscription
-		want          Decision
+		want          verdict.Decision
 		says          []string
 	}{
 		{name: "a version that is not", plan: pendingPlan("etcd 0.9.4"), edit: holding, pkg: etcdPackage(""), subscriptions: inChannel("stable")},
 		{name: "the version", plan: pendingPlan("etcd 0.9.2"), edit: holding, pkg: etcdPackage(""), subscriptions: inChannel("stable"),
-			want: Hold, says: []string{`the version is deprecated ("0.9.2 loses data")`, "a version that is not deprecated"}},
+			want: verdict.Hold, says: []string{`the version is deprecated ("0.9.2 loses data")`,
+				"a version that is not deprecated"}},
 		{name: "the channel", plan: pendingPlan("etcd 0.9.4"), edit: holding, pkg: etcdPackage(""), subscriptions: inChannel("old"),
-			want: Hold, says: []string{`channel old is deprecated ("old is not maintained")`, "a version from a channel that is not deprecated"}},
+			want: verdict.Hold, says: []string{`channel old is deprecated ("old is not maintained")`,
+				"a version from a channel that is not deprecated"}},
 		{name: "all three at once", plan: pendingPlan("etcd 0.9.2"), edit: holding, pkg: etcdPackage("etcd has ended"), subscriptions: inChannel("old"),
-			want: Hold, says: []string{"the version is", "channel old is", `package etcd is deprecated ("etcd has ended")`, "no version of it"}},
+			want: verdict.Hold, says: []string{"the version is", "channel old is",
+				`package etcd is deprecated ("etcd has ended")`, "no version of it"}},
 		{name: "allowed", plan: pendingPlan("etcd 0.9.2"), pkg: etcdPackage("etcd has ended"), subscriptions: inChannel("old")},
 		{name: "named by the policy all the same", plan: pendingPlan("etcd 0.9.2"), pkg: etcdPackage(""), subscriptions: inChannel("stable"),
 			edit: func(s *spec) {
 				holding(s)
 				s.Versions, s.Subscription.StartingCSV = []string{"etcd.v0.9.2"}, "etcd.v0.9.2"
 			},
-			want: Hold, says: []string{"the version is"}},
+			want: verdict.Hold, says: []string{"the version is"}},
 		{name: "a channel that the Subscription leaves to the catalog", plan: pendingPlan("etcd 0.9.4"), edit: holding, pkg: etcdPackage(""), subscriptions: inChannel("")},
 		{name: "a dependency without a Subscription", plan: pendingPlan("etcd 0.9.4"), edit: holding, pkg: etcdPackage("")},
 		{name: "a deprecated dependency without a Subscription", plan: pendingPlan("etcd 0.9.2"), edit: holding, pkg: etcdPackage(""),
-			want: Hold, says: []string{"the version is"}},
+			want: verdict.Hold, says: []string{"the version is"}},
 		{name: "the package is not known", plan: pendingPlan("etcd 0.9.4"), edit: holding, subscriptions: inChannel("stable"),
-			want: Hold, says: []string{"not known whether it is deprecated", "in catalog olm/operatorhubio-catalog has it"}},
+			want: verdict.Hold, says: []string{"not known whether it is deprecated",
+				"in catalog olm/operatorhubio-catalog has it"}},
 		{name: "the package server lags behind", plan: pendingPlan("etcd 0.9.5"), edit: holding, pkg: etcdPackage(""), subscriptions: inChannel("stable"),
-			want: Hold, says: []string{"not known whether it is deprecated"}},
+			want: verdict.Hold, says: []string{"not known whether it is deprecated"}},
 		{name: "two catalogs claim it", plan: twoCatalogs, pkg: etcdPackage(""), subscriptions: inChannel("stable"),
-			edit: func(s *spec) { holding(s); anyCatalog(s) }, want: Hold, says: []string{"not known whether it is deprecated", "in its catalog"}},
+			edit: func(s *spec) { holding(s); anyCatalog(s) }, want: verdict.Hold,
+			says: []string{"not known whether it is deprecated", "in its catalog"}},
 		{name: "another operator's policy", plan: pendingPlan("vault 0.1.9"), edit: holding, pkg: etcdPackage("etcd has ended")},
 		{name: "a policy that forbids it anyway", plan: pendingPlan("etcd 0.9.4"), pkg: etcdPackage("etcd has ended"), subscriptions: inChannel("old"),
 			edit: func(s *spec) {
@@ -75,7 +81,7 @@ func TestDeprecated(t *testing.T) {
 				s.ComplianceType, s.Versions = policyv1beta2.MustNotHave, []string{"etcd.v0.9.2"}
 			}},
 		{name: "a value that is neither", plan: pendingPlan("etcd 0.9.4"), pkg: etcdPackage(""), subscriptions: inChannel("stable"),
-			edit: func(s *spec) { s.Deprecated = "hold" }, want: Hold, says: []string{"spec.deprecated is not valid"}},
+			edit: func(s *spec) { s.Deprecated = "hold" }, want: verdict.Hold, says: []string{"spec.deprecated is not valid"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			contents := NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", c.edit)}, Subscriptions: c.subscriptions, Plans: []*olm.InstallPlan{c.plan}}
@@ -150,7 +156,7 @@ func TestDeprecatedIsNoEscape(t *testing.T) {
 		`[{"type":"olm.constraint","value":{"cel":{"rule":"deprecated.version == \"\""}}}]`, "")}, state.Cluster{Version: "1.36.3"})
 	plan := installing(t, etcdSpec)
 	ns := NewNamespace("shop", NamespaceContents{Exists: true, Constraints: constraints, Plans: []*olm.InstallPlan{plan}})
-	if reasons := RefusedSteps(plan, ns); len(reasons) != 1 || reasons[0].Decision != Hold {
+	if reasons := RefusedSteps(plan, ns); len(reasons) != 1 || reasons[0].Decision != verdict.Hold {
 		t.Errorf("while it runs: %+v", reasons)
 	}
 	plan.Status.Phase = olm.PhaseComplete

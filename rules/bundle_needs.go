@@ -9,38 +9,40 @@ import (
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // The rules on a bundle's dependencies and cluster requirements, and on the consent of the operator that it replaces.
 const (
-	RuleBundleOwnConstraint    RuleID = "bundle/own-constraint"
-	RuleBundleKubeVersion      RuleID = "bundle/kube-version"
-	RuleBundleOpenShiftVersion RuleID = "bundle/openshift-version"
-	RuleBundleNotUpgradeable   RuleID = "bundle/not-upgradeable"
+	RuleBundleOwnConstraint    verdict.RuleID = "bundle/own-constraint"
+	RuleBundleKubeVersion      verdict.RuleID = "bundle/kube-version"
+	RuleBundleOpenShiftVersion verdict.RuleID = "bundle/openshift-version"
+	RuleBundleNotUpgradeable   verdict.RuleID = "bundle/not-upgradeable"
 )
 
 var (
-	bundleOwnConstraint = Rule{ID: RuleBundleOwnConstraint, Outcomes: holdOrWarn, Override: true,
+	bundleOwnConstraint = verdict.Rule{ID: RuleBundleOwnConstraint, Outcomes: verdict.HoldsOrWarns, Override: true,
 		Summary: "a bundle of the plan has a constraint of its own that neither the plan, nor what is installed, nor the cluster satisfies"}
-	bundleKubeVersion = Rule{ID: RuleBundleKubeVersion, Outcomes: holdOrWarn, Override: true,
+	bundleKubeVersion = verdict.Rule{ID: RuleBundleKubeVersion, Outcomes: verdict.HoldsOrWarns, Override: true,
 		Summary: "a ClusterServiceVersion of the plan needs a newer Kubernetes than the cluster has"}
-	bundleOpenShiftVersion = Rule{ID: RuleBundleOpenShiftVersion, Outcomes: holdOrWarn, Override: true,
+	bundleOpenShiftVersion = verdict.Rule{ID: RuleBundleOpenShiftVersion, Outcomes: verdict.HoldsOrWarns, Override: true,
 		Summary: "a ClusterServiceVersion of the plan is not for an OpenShift as new as the cluster's"}
-	bundleNotUpgradeable = Rule{ID: RuleBundleNotUpgradeable, Outcomes: holdOrWarn, Override: true,
+	bundleNotUpgradeable = verdict.Rule{ID: RuleBundleNotUpgradeable, Outcomes: verdict.HoldsOrWarns, Override: true,
 		Summary: "the plan replaces an operator whose OperatorCondition says that it is not upgradeable now"}
 )
 
 // judgeNeeds judges a bundle's dependencies, its cluster requirements, and the consent of the operator that it
 // replaces. OLM's resolver has checked the first alone: OLM installs the bundle, and then it stays Pending, for ever or
 // until the other operator consents.
-func (j *planJudge) judgeNeeds(c *Bundle, v *Verdict) {
+func (j *planJudge) judgeNeeds(c *Bundle, v *verdict.Verdict) {
 	set := j.Namespace.Constraints()
-	held := func(id RuleID, what, accepted string) {
+	held := func(id verdict.RuleID, what, accepted string) {
 		if j.strict {
-			v.refuse(Reason{Rule: id, Decision: Hold, Message: sentence(text.Name(c.name)+" "+what+" and is held", id, accepted)})
+			v.Refuse(verdict.Reason{Rule: id, Decision: verdict.Hold,
+				Message: verdict.Sentence(text.Name(c.name)+" "+what+" and is held", id, accepted)})
 			return
 		}
-		v.warn(Reason{Rule: id, Message: sentence(text.Name(c.name)+" "+what, id, accepted)})
+		v.Warn(verdict.Reason{Rule: id, Message: verdict.Sentence(text.Name(c.name)+" "+what, id, accepted)})
 	}
 	if constraint.BringsOwn(c.properties) {
 		for _, f := range set.Own(c.forConstraints(j.Namespace), j.candidates(), j.Namespace.ForConstraints(), j.budget) {

@@ -5,13 +5,16 @@ import (
 
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // RuleBundleDependencyPending holds what a suspended policy governs.
-const RuleBundleDependencyPending RuleID = "bundle/dependency-pending"
+const RuleBundleDependencyPending verdict.RuleID = "bundle/dependency-pending"
 
-var bundleDependencyPending = Rule{ID: RuleBundleDependencyPending, Outcomes: hold, Override: true, Backstop: true,
-	Summary: "the OperatorPolicy of a ClusterServiceVersion of the plan, or a Constraint that applies here, waits for what its Policy depends on"}
+var bundleDependencyPending = verdict.Rule{ID: RuleBundleDependencyPending, Outcomes: verdict.Holds, Override: true,
+	Backstop: true,
+	Summary: "the OperatorPolicy of a ClusterServiceVersion of the plan, or a Constraint that applies here, waits for " +
+		"what its Policy depends on"}
 
 // WithDependencies returns the namespace with the graph of Policies, so that a refusal shows the full dependency chain
 // of a suspended policy. Without it a refusal names only the first Policy.
@@ -27,11 +30,12 @@ func (n *Namespace) WithDependencies(graph *dependency.Graph) *Namespace {
 // suspended returns a hold for a policy or Constraint that a Policy has suspended because of its dependencies (R-DP-4).
 // Pending is that Policy, as namespace/name, or any other value of the annotation; if it is empty nothing is held.
 // Waits is what is known without a graph.
-func (n *Namespace) suspended(pending, waits, source, what string) finding {
+func (n *Namespace) suspended(pending, waits, source, what string) verdict.Finding {
 	if pending == "" {
-		return finding{}
+		return verdict.Finding{}
 	}
-	return finding{decision: Hold, what: what + " is held", accepted: dependency.ReasonDependencyPending + ": " + n.chain(pending, waits, source)}
+	return verdict.Finding{Decision: verdict.Hold, What: what + " is held",
+		Accepted: dependency.ReasonDependencyPending + ": " + n.chain(pending, waits, source)}
 }
 
 func (n *Namespace) chain(pending, waits, source string) string {

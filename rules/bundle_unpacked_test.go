@@ -7,6 +7,7 @@ import (
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/change"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // unpackedAs returns a Changes for plans whose ClusterServiceVersions all refer to one bundle; asked counts the calls.
@@ -51,20 +52,26 @@ func TestP4ContentsBeforeApproval(t *testing.T) {
 		unread bool
 		bundle *UnpackedBundle
 		edit   func(*olm.InstallPlan)
-		want   Decision
+		want   verdict.Decision
 		says   string
 		// asked is set if the contents are read.
 		asked bool
 	}{
-		{name: "all rights", by: noAdmins, bundle: bundleWith(t, allRights), want: Deny, says: "etcd.v0.9.2 is not allowed by Constraint no-admins (bundle/constraint)", asked: true},
+		{name: "all rights", by: noAdmins, bundle: bundleWith(t, allRights), want: verdict.Deny,
+			says: "etcd.v0.9.2 is not allowed by Constraint no-admins (bundle/constraint)", asked: true},
 		{name: "few rights", by: noAdmins, bundle: bundleWith(t, noRights), asked: true},
-		{name: "all rights by a binding beside it", by: noAdmins, bundle: bundleWith(t, noRights, binding), want: Deny, says: "no cluster admins", asked: true},
-		{name: "not read yet", by: noAdmins, unread: true, want: Hold,
+		{name: "all rights by a binding beside it", by: noAdmins, bundle: bundleWith(t, noRights, binding),
+			want: verdict.Deny, says: "no cluster admins", asked: true},
+		{name: "not read yet", by: noAdmins, unread: true, want: verdict.Hold,
 			says: "since the contents of the ClusterServiceVersion are not known (its contents are not read yet)", asked: true},
-		{name: "the ConfigMap is gone", by: noAdmins, bundle: &UnpackedBundle{Fault: "ConfigMap olm/b does not exist"}, want: Hold, says: "(ConfigMap olm/b does not exist)", asked: true},
-		{name: "of another package than is known", by: noAdmins, bundle: bundleWith(t, allRights), want: Deny, asked: true,
-			edit: func(p *olm.InstallPlan) { p.Status.BundleLookups[0].Properties = "" }},
-		{name: "annotations", by: noted, unread: true, want: Hold, says: "since the annotations of the ClusterServiceVersion are not known (its contents are not read yet)", asked: true},
+		{name: "the ConfigMap is gone", by: noAdmins, bundle: &UnpackedBundle{Fault: "ConfigMap olm/b does not exist"},
+			want: verdict.Hold, says: "(ConfigMap olm/b does not exist)", asked: true},
+		{name: "of another package than is known", by: noAdmins, bundle: bundleWith(t, allRights), want: verdict.Deny,
+			asked: true,
+			edit:  func(p *olm.InstallPlan) { p.Status.BundleLookups[0].Properties = "" }},
+		{name: "annotations", by: noted, unread: true, want: verdict.Hold,
+			says:  "since the annotations of the ClusterServiceVersion are not known (its contents are not read yet)",
+			asked: true},
 		{name: "only a warning", by: warned, bundle: bundleWith(t, allRights), asked: true},
 		{name: "only a warning, not read", by: warned, unread: true, asked: true},
 		{name: "the Constraint is not about this namespace", by: tenants, unread: true},
@@ -108,17 +115,21 @@ func TestP4ContentsOfTheStep(t *testing.T) {
 		bundle  *UnpackedBundle
 		writes  string
 		edit    func(*olm.InstallPlan)
-		want    Decision
+		want    verdict.Decision
 		refused bool // as the status of the plan shows it, before OLM writes
 	}{
 		{name: "what was read", bundle: bundleWith(t, noRights), writes: noRights},
-		{name: "what was read and is not allowed", bundle: bundleWith(t, allRights), writes: allRights, want: Deny, refused: true},
-		{name: "other contents", bundle: bundleWith(t, noRights), writes: allRights, want: Deny},
-		{name: "a binding comes along", bundle: bundleWith(t, noRights, binding), writes: noRights, want: Deny, refused: true},
-		{name: "what comes along is not known", bundle: &UnpackedBundle{Fault: "gone"}, writes: noRights, want: Hold},
+		{name: "what was read and is not allowed", bundle: bundleWith(t, allRights), writes: allRights, want: verdict.Deny,
+			refused: true},
+		{name: "other contents", bundle: bundleWith(t, noRights), writes: allRights, want: verdict.Deny},
+		{name: "a binding comes along", bundle: bundleWith(t, noRights, binding), writes: noRights, want: verdict.Deny,
+			refused: true},
+		{name: "what comes along is not known", bundle: &UnpackedBundle{Fault: "gone"}, writes: noRights, want: verdict.Hold},
 		{name: "what was read, overridden", bundle: bundleWith(t, allRights), writes: allRights, edit: overridden},
-		{name: "other contents, overridden", bundle: bundleWith(t, noRights), writes: allRights, edit: overridden, want: Deny},
-		{name: "not read, overridden", bundle: &UnpackedBundle{Fault: "gone"}, writes: allRights, edit: overridden, want: Deny},
+		{name: "other contents, overridden", bundle: bundleWith(t, noRights), writes: allRights, edit: overridden,
+			want: verdict.Deny},
+		{name: "not read, overridden", bundle: &UnpackedBundle{Fault: "gone"}, writes: allRights, edit: overridden,
+			want: verdict.Deny},
 		{name: "not read, overridden, few rights", bundle: &UnpackedBundle{Fault: "gone"}, writes: noRights, edit: overridden},
 	} {
 		t.Run(c.name, func(t *testing.T) {

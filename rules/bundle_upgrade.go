@@ -4,28 +4,29 @@ import (
 	"fmt"
 
 	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // The rules on how a plan leads to a ClusterServiceVersion.
 const (
-	RuleBundleChannel RuleID = "bundle/channel"
-	RuleBundleUpgrade RuleID = "bundle/upgrade"
+	RuleBundleChannel verdict.RuleID = "bundle/channel"
+	RuleBundleUpgrade verdict.RuleID = "bundle/upgrade"
 )
 
 var (
-	bundleChannel = Rule{ID: RuleBundleChannel, Outcomes: hold, Override: true, Edit: nameChannel,
+	bundleChannel = verdict.Rule{ID: RuleBundleChannel, Outcomes: verdict.Holds, Override: true, Edit: nameChannel,
 		Summary: "the Subscription behind a ClusterServiceVersion follows another channel than the policy names"}
-	bundleUpgrade = Rule{ID: RuleBundleUpgrade, Outcomes: hold, Override: true, Edit: approveUpgrades,
+	bundleUpgrade = verdict.Rule{ID: RuleBundleUpgrade, Outcomes: verdict.Holds, Override: true, Edit: approveUpgrades,
 		Summary: "the plan upgrades an installed operator and the policy's upgradeApproval is None"}
 )
 
 // progressChecks judge how a plan leads to a ClusterServiceVersion, after contentChecks.
 var progressChecks = []struct {
-	Rule
-	judge func(*PlanInput, *Bundle, *OperatorPolicy) finding
+	verdict.Rule
+	judge func(*PlanInput, *Bundle, *OperatorPolicy) verdict.Finding
 }{
 	// What depends on something else is not installed before it (R-DP-4).
-	{bundleDependencyPending, func(in *PlanInput, c *Bundle, p *OperatorPolicy) finding {
+	{bundleDependencyPending, func(in *PlanInput, c *Bundle, p *OperatorPolicy) verdict.Finding {
 		return in.Namespace.suspended(p.Pending, p.Waits, p.Name, text.Name(c.name))
 	}},
 	// An upgrade of an installed operator is held if upgrades are not approved (threat O10).
@@ -42,28 +43,30 @@ var progressChecks = []struct {
 	{bundleApprovalWindow, heldWindow},
 }
 
-func heldUpgrade(in *PlanInput, c *Bundle, p *OperatorPolicy) finding {
+func heldUpgrade(in *PlanInput, c *Bundle, p *OperatorPolicy) verdict.Finding {
 	if p.MustNotHave || p.ApproveUpgrades || p.faults != "" {
-		return finding{}
+		return verdict.Finding{}
 	}
 	installed, ends := in.Namespace.replacedBy(c)
 	if installed == "" {
-		return finding{} // a first install needs no upgrade approval (R-OP-10)
+		return verdict.Finding{} // a first install needs no upgrade approval (R-OP-10)
 	}
-	return finding{decision: Hold, what: "the upgrade of " + text.Name(installed) + " to " + text.Name(c.name) + " is held",
-		accepted: "waits for spec.upgradeApproval: Automatic" + ends}
+	return verdict.Finding{Decision: verdict.Hold,
+		What:     "the upgrade of " + text.Name(installed) + " to " + text.Name(c.name) + " is held",
+		Accepted: "waits for spec.upgradeApproval: Automatic" + ends}
 }
 
-func foreignPlanChannel(in *PlanInput, c *Bundle, p *OperatorPolicy) finding {
+func foreignPlanChannel(in *PlanInput, c *Bundle, p *OperatorPolicy) verdict.Finding {
 	if p.MustNotHave || p.Channel == "" || p.faults != "" {
-		return finding{}
+		return verdict.Finding{}
 	}
 	for _, s := range in.Namespace.subscribers(c.pkg) {
 		if s.Spec.Channel != p.Channel {
-			return finding{decision: Hold,
-				what:     fmt.Sprintf("%s, from channel %s of subscription %s, is held", text.Name(c.name), text.Quote(s.Spec.Channel), s.Metadata.Name),
-				accepted: "waits until it follows channel " + text.Name(p.Channel)}
+			return verdict.Finding{Decision: verdict.Hold,
+				What: fmt.Sprintf("%s, from channel %s of subscription %s, is held", text.Name(c.name),
+					text.Quote(s.Spec.Channel), s.Metadata.Name),
+				Accepted: "waits until it follows channel " + text.Name(p.Channel)}
 		}
 	}
-	return finding{}
+	return verdict.Finding{}
 }

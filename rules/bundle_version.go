@@ -5,35 +5,39 @@ import (
 	"strings"
 
 	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // The rules on a ClusterServiceVersion, whatever brings it.
 const (
-	RuleBundleMustNotHave  RuleID = "bundle/mustnothave"
-	RuleBundleVersion      RuleID = "bundle/version"
-	RuleBundleVersionRange RuleID = "bundle/version-range"
-	RuleBundleCatalog      RuleID = "bundle/catalog"
+	RuleBundleMustNotHave  verdict.RuleID = "bundle/mustnothave"
+	RuleBundleVersion      verdict.RuleID = "bundle/version"
+	RuleBundleVersionRange verdict.RuleID = "bundle/version-range"
+	RuleBundleCatalog      verdict.RuleID = "bundle/catalog"
 )
 
 var (
-	bundleMustNotHave = Rule{ID: RuleBundleMustNotHave, Outcomes: denyOrHold, Override: true, Backstop: true,
-		Summary: "a mustnothave policy forbids a ClusterServiceVersion"}
-	bundleVersion = Rule{ID: RuleBundleVersion, Outcomes: deny, Override: true, Backstop: true, Edit: listVersion,
+	bundleMustNotHave = verdict.Rule{ID: RuleBundleMustNotHave, Outcomes: verdict.DeniesOrHolds, Override: true,
+		Backstop: true,
+		Summary:  "a mustnothave policy forbids a ClusterServiceVersion"}
+	bundleVersion = verdict.Rule{ID: RuleBundleVersion, Outcomes: verdict.Denies, Override: true, Backstop: true,
+		Edit:    listVersion,
 		Summary: "a ClusterServiceVersion is not in the policy's versions, or not with the digest that they list"}
-	bundleVersionRange = Rule{ID: RuleBundleVersionRange, Outcomes: denyOrHold, Override: true, Backstop: true, Edit: widenRange,
+	bundleVersionRange = verdict.Rule{ID: RuleBundleVersionRange, Outcomes: verdict.DeniesOrHolds, Override: true,
+		Backstop: true, Edit: widenRange,
 		Summary: "the version of a ClusterServiceVersion is outside the policy's versionRange, or not known"}
-	bundleCatalog = Rule{ID: RuleBundleCatalog, Outcomes: denyOrHold, Override: true, Edit: nameCatalog,
+	bundleCatalog = verdict.Rule{ID: RuleBundleCatalog, Outcomes: verdict.DeniesOrHolds, Override: true, Edit: nameCatalog,
 		Summary: "a ClusterServiceVersion comes from another catalog than the policy names, or from one that is not known"}
 )
 
 // contentChecks judge the contents of a ClusterServiceVersion: all of them, in this order, for every policy of its
 // package.
 var contentChecks = []struct {
-	Rule
-	judge func(*Bundle, *OperatorPolicy) finding
+	verdict.Rule
+	judge func(*Bundle, *OperatorPolicy) verdict.Finding
 }{
 	// A policy that cannot be read must not let anything through (threat G5).
-	{policyUnreadable, func(c *Bundle, p *OperatorPolicy) finding { return unreadable(p, text.Name(c.name)) }},
+	{policyUnreadable, func(c *Bundle, p *OperatorPolicy) verdict.Finding { return unreadable(p, text.Name(c.name)) }},
 	// Forbidden operators are not installed.
 	{bundleMustNotHave, forbiddenCSV},
 	// The same name from another catalog is other content (threat O6).
@@ -73,28 +77,30 @@ func (p *OperatorPolicy) matches(c *Bundle) (match, known bool) {
 	return false, true
 }
 
-func forbiddenCSV(c *Bundle, p *OperatorPolicy) finding {
+func forbiddenCSV(c *Bundle, p *OperatorPolicy) verdict.Finding {
 	if !p.MustNotHave || p.faults != "" {
-		return finding{}
+		return verdict.Finding{}
 	}
 	switch match, known := p.matches(c); {
 	case match:
-		return finding{decision: Deny, what: text.Name(c.name) + " is forbidden", accepted: "the policy is mustnothave for " + p.scope()}
+		return verdict.Finding{Decision: verdict.Deny, What: text.Name(c.name) + " is forbidden",
+			Accepted: "the policy is mustnothave for " + p.scope()}
 	case !known:
 		missing := "its version or catalog is not known"
 		if _, shown := p.versions.matches(c); !shown {
 			missing = "the digest of its bundle image is not known"
 		}
-		return finding{decision: Hold, what: text.Name(c.name) + " is held", accepted: missing + ", and the policy is mustnothave for " + p.scope()}
+		return verdict.Finding{Decision: verdict.Hold, What: text.Name(c.name) + " is held",
+			Accepted: missing + ", and the policy is mustnothave for " + p.scope()}
 	}
-	return finding{}
+	return verdict.Finding{}
 }
 
 // scope returns what a mustnothave policy forbids.
 func (p *OperatorPolicy) scope() string {
 	var parts []string
 	if len(p.versions.entries) > 0 {
-		parts = append(parts, text.Names(p.versions.entries, maxListed))
+		parts = append(parts, text.Names(p.versions.entries, verdict.MaxListed))
 	} else {
 		parts = append(parts, "package "+p.Package)
 	}
@@ -107,37 +113,42 @@ func (p *OperatorPolicy) scope() string {
 	return strings.Join(parts, " ")
 }
 
-func foreignCSVCatalog(c *Bundle, p *OperatorPolicy) finding {
+func foreignCSVCatalog(c *Bundle, p *OperatorPolicy) verdict.Finding {
 	if p.MustNotHave || p.faults != "" || p.Catalog.Name == "" && p.Catalog.Namespace == "" {
-		return finding{}
+		return verdict.Finding{}
 	}
 	if c.bypassesOLM {
-		return finding{decision: Deny, what: text.Name(c.name) + ", which comes from no catalog, is not allowed", accepted: "allowed is " + p.catalogText()}
+		return verdict.Finding{Decision: verdict.Deny,
+			What: text.Name(c.name) + ", which comes from no catalog, is not allowed", Accepted: "allowed is " + p.catalogText()}
 	}
 	if len(c.catalogs) == 0 {
-		return finding{decision: Hold, what: "the catalog of " + text.Name(c.name) + " is not known and the plan is held", accepted: "allowed is " + p.catalogText()}
+		return verdict.Finding{Decision: verdict.Hold,
+			What:     "the catalog of " + text.Name(c.name) + " is not known and the plan is held",
+			Accepted: "allowed is " + p.catalogText()}
 	}
 	for _, catalog := range c.catalogs {
 		if p.catalogMismatch(catalog) {
-			return finding{decision: Deny, what: fmt.Sprintf("%s from catalog %s/%s is not allowed", text.Name(c.name), text.Name(catalog.Namespace), text.Name(catalog.Name)),
-				accepted: "allowed is " + p.catalogText()}
+			return verdict.Finding{Decision: verdict.Deny, What: fmt.Sprintf("%s from catalog %s/%s is not allowed",
+				text.Name(c.name), text.Name(catalog.Namespace), text.Name(catalog.Name)),
+				Accepted: "allowed is " + p.catalogText()}
 		}
 	}
-	return finding{}
+	return verdict.Finding{}
 }
 
-func unlistedCSV(c *Bundle, p *OperatorPolicy) finding {
+func unlistedCSV(c *Bundle, p *OperatorPolicy) verdict.Finding {
 	if p.MustNotHave || p.faults != "" {
-		return finding{}
+		return verdict.Finding{}
 	}
 	if !p.versions.binds(c.name) {
 		if p.mayBring(c.name) {
-			return finding{}
+			return verdict.Finding{}
 		}
-		return finding{decision: Deny, what: text.Name(c.name) + " is not allowed", accepted: p.acceptedVersions()}
+		return verdict.Finding{Decision: verdict.Deny, What: text.Name(c.name) + " is not allowed",
+			Accepted: p.acceptedVersions()}
 	}
 	if match, _ := p.versions.matches(c); match {
-		return finding{}
+		return verdict.Finding{}
 	}
 	what := text.Name(c.name)
 	if digest, unknown := c.digest(); unknown == "" {
@@ -145,23 +156,26 @@ func unlistedCSV(c *Bundle, p *OperatorPolicy) finding {
 	} else {
 		what += ", " + unknown + ","
 	}
-	return finding{decision: Deny, what: what + " is not allowed", accepted: p.acceptedVersions()}
+	return verdict.Finding{Decision: verdict.Deny, What: what + " is not allowed", Accepted: p.acceptedVersions()}
 }
 
-func outOfRangeCSV(c *Bundle, p *OperatorPolicy) finding {
+func outOfRangeCSV(c *Bundle, p *OperatorPolicy) verdict.Finding {
 	if p.MustNotHave || p.versionRange == nil || p.namesStart(c.name) {
-		return finding{}
+		return verdict.Finding{}
 	}
 	allowed := "allowed is versionRange " + text.Quote(p.versionRange.String())
 	if c.version == "" {
-		return finding{decision: Hold, what: "the version of " + text.Name(c.name) + " is not known and the plan is held", accepted: allowed}
+		return verdict.Finding{Decision: verdict.Hold,
+			What: "the version of " + text.Name(c.name) + " is not known and the plan is held", Accepted: allowed}
 	}
 	in, err := p.versionRange.Contains(c.version)
 	switch {
 	case err != nil:
-		return finding{decision: Hold, what: text.Name(c.name) + ", whose " + err.Error() + ", is held", accepted: allowed}
+		return verdict.Finding{Decision: verdict.Hold, What: text.Name(c.name) + ", whose " + err.Error() + ", is held",
+			Accepted: allowed}
 	case !in:
-		return finding{decision: Deny, what: text.Name(c.name) + " (version " + text.Name(c.version) + ") is not allowed", accepted: allowed}
+		return verdict.Finding{Decision: verdict.Deny,
+			What: text.Name(c.name) + " (version " + text.Name(c.version) + ") is not allowed", Accepted: allowed}
 	}
-	return finding{}
+	return verdict.Finding{}
 }

@@ -5,28 +5,29 @@ import (
 	"time"
 
 	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // RuleBundleApprovalWindow is on when plans are approved.
-const RuleBundleApprovalWindow RuleID = "bundle/approval-window"
+const RuleBundleApprovalWindow verdict.RuleID = "bundle/approval-window"
 
-var bundleApprovalWindow = Rule{ID: RuleBundleApprovalWindow, Outcomes: hold, Override: true,
+var bundleApprovalWindow = verdict.Rule{ID: RuleBundleApprovalWindow, Outcomes: verdict.Holds, Override: true,
 	Summary: "no approval window of the policy is open, or one of its freezes is in force"}
 
 // heldWindow holds what is approved outside of the windows of a policy. The message names no time but those of the
 // policy, so that it is the same until one of them comes: it is in events and in the status.
-func heldWindow(in *PlanInput, c *Bundle, p *OperatorPolicy) finding {
+func heldWindow(in *PlanInput, c *Bundle, p *OperatorPolicy) verdict.Finding {
 	if p.MustNotHave || !p.calendar.Restricts() || p.faults != "" {
-		return finding{}
+		return verdict.Finding{}
 	}
-	held := finding{decision: Hold, what: text.Name(c.name) + " is held"}
+	held := verdict.Finding{Decision: verdict.Hold, What: text.Name(c.name) + " is held"}
 	if in.Now.IsZero() {
-		held.accepted = "waits until the time is known, for spec.approvalWindows and spec.freezes"
+		held.Accepted = "waits until the time is known, for spec.approvalWindows and spec.freezes"
 		return held
 	}
 	state := p.calendar.At(in.Now)
 	if state.Open {
-		return finding{}
+		return verdict.Finding{}
 	}
 	frozen := ""
 	if f := state.Freeze; f != nil {
@@ -38,17 +39,18 @@ func heldWindow(in *PlanInput, c *Bundle, p *OperatorPolicy) finding {
 	opens := state.Opens.Format(time.RFC3339)
 	switch {
 	case state.Opens.IsZero():
-		held.accepted = "no approval window opens within five years; change spec.approvalWindows or spec.freezes"
+		held.Accepted = "no approval window opens within five years; change spec.approvalWindows or spec.freezes"
 	case state.Window == nil && state.Opens.Equal(state.Freeze.End):
-		held.accepted = frozen
+		held.Accepted = frozen
 		return held
 	case state.Window == nil:
-		held.accepted = "approvals are allowed at " + opens
+		held.Accepted = "approvals are allowed at " + opens
 	default:
-		held.accepted = "waits for the next approval window, which is open at " + opens + " (cron " + state.Window.String() + ")"
+		held.Accepted = "waits for the next approval window, which is open at " + opens + " (cron " +
+			state.Window.String() + ")"
 	}
 	if frozen != "" {
-		held.accepted = frozen + "; " + held.accepted
+		held.Accepted = frozen + "; " + held.Accepted
 	}
 	return held
 }

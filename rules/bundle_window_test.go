@@ -7,6 +7,7 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // windowPolicy allows approvals on Saturday nights in Berlin, except in a freeze.
@@ -57,7 +58,7 @@ func TestApprovalWindow(t *testing.T) {
 			ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{windowPolicy(test.edit)}, Plans: []*olm.InstallPlan{plan},
 				Subscriptions: []*olm.Subscription{follows}, Exists: true})
 			v := JudgePlan(PlanInput{Plan: plan, Namespace: ns, Now: now})
-			if (v.Decision == Allow) != (test.held == "") || !strings.Contains(v.Refusal(), test.held) {
+			if (v.Decision == verdict.Allow) != (test.held == "") || !strings.Contains(v.Refusal(), test.held) {
 				t.Errorf("%v: %q, want %q", v.Decision, v.Refusal(), test.held)
 			}
 			loop := JudgeApproval(ApprovalInput{Plan: plan, Namespace: ns, Now: now})
@@ -67,7 +68,7 @@ func TestApprovalWindow(t *testing.T) {
 			if next := ns.NextWindow(now); test.now != "" && (next.IsZero() != (test.next == "") || !next.IsZero() && !next.Equal(momentOf(t, test.next))) {
 				t.Errorf("judged again at %s, want %q", next, test.next)
 			}
-			if needs, ok := v.OverrideNeeds(ns); test.held != "" && (!ok || len(needs) != 1) {
+			if needs, ok := OverrideNeeds(&v, ns); test.held != "" && (!ok || len(needs) != 1) {
 				t.Errorf("an override needs %v, %t", needs, ok)
 			}
 			if mode, _ := ns.Policies()[0].Approval(ns); mode != olm.ApprovalManual {
@@ -103,7 +104,8 @@ func TestWindowsWithoutEffect(t *testing.T) {
 			v := JudgeOperatorPolicy(OperatorPolicyInput{Policy: test.policy.Object, Namespace: func(string) *Namespace { return nil },
 				Now: momentOf(t, "2026-12-20T00:00:00Z")})
 			got := strings.Join(v.WarningTexts(), "\n")
-			if v.Decision != Allow || (test.want == "") == strings.Contains(got, "spec.approvalWindows") || !strings.Contains(got, test.want) {
+			if v.Decision != verdict.Allow || (test.want == "") == strings.Contains(got, "spec.approvalWindows") ||
+				!strings.Contains(got, test.want) {
 				t.Errorf("%v: %q, want %q", v.Decision, got, test.want)
 			}
 		})

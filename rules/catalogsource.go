@@ -3,12 +3,13 @@ package rules
 import (
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // RuleCatalogSourceConstraint is on Constraints on CatalogSources.
-const RuleCatalogSourceConstraint RuleID = "catalogsource/constraint"
+const RuleCatalogSourceConstraint verdict.RuleID = "catalogsource/constraint"
 
-var catalogSourceConstraint = Rule{ID: RuleCatalogSourceConstraint, Outcomes: denyOrHold,
+var catalogSourceConstraint = verdict.Rule{ID: RuleCatalogSourceConstraint, Outcomes: verdict.DeniesOrHolds,
 	Summary: "a CatalogSource does not satisfy a Constraint on CatalogSources, or whether it does is not known"}
 
 // CatalogSourceInput is the input of JudgeCatalogSource.
@@ -28,8 +29,8 @@ type CatalogSourceInput struct {
 // JudgeCatalogSource decides on creating a CatalogSource or changing its spec: it must satisfy every Constraint on
 // CatalogSources. A stored one that does not is judged like any other when its spec is changed: whether a change
 // matters depends on who makes it.
-func JudgeCatalogSource(in CatalogSourceInput) Verdict {
-	v := Verdict{Object: "catalogsource " + in.New.Metadata.Key()}
+func JudgeCatalogSource(in CatalogSourceInput) verdict.Verdict {
+	v := verdict.Verdict{Object: "catalogsource " + in.New.Metadata.Key()}
 	if in.Old != nil && in.Old.Spec.Digest == in.New.Spec.Digest {
 		return v
 	}
@@ -38,8 +39,8 @@ func JudgeCatalogSource(in CatalogSourceInput) Verdict {
 	if in.Old != nil {
 		w.OldSource = sourceOf(in.Old)
 	}
-	v.recordWrite(RuleCatalogSourceConstraint, "this CatalogSource", w, in.Namespace, in.Interrupt)
-	return v.sorted()
+	recordWrite(&v, RuleCatalogSourceConstraint, "this CatalogSource", w, in.Namespace, in.Interrupt)
+	return v.Sorted()
 }
 
 // sourceOf returns a CatalogSource as Constraints see it.
@@ -52,13 +53,15 @@ func sourceOf(c *olm.CatalogSource) constraint.Source {
 
 // recordWrite records the Constraints that a write does not satisfy. Where the user is not known, one that depends on
 // nothing else only warns.
-func (v *Verdict) recordWrite(id RuleID, what string, w *constraint.Write, ns *Namespace, interrupt <-chan struct{}) {
+func recordWrite(v *verdict.Verdict, id verdict.RuleID, what string, w *constraint.Write, ns *Namespace,
+	interrupt <-chan struct{}) {
 	for _, f := range ns.Constraints().JudgeWrite(w, ns.ForConstraints(), constraint.NewBudget(interrupt)) {
 		if f.Outcome == constraint.Undecided && f.Attributes == constraint.Writer {
-			v.warn(Reason{Rule: id, Source: constraintRef(f.Definition).String(), from: constraintRef(f.Definition),
-				Message: sentence(what+" may be refused by "+constraintRef(f.Definition).String()+", which depends on the user who writes it", id, mustSatisfy(&f))})
+			v.Warn(verdict.Reason{Rule: id, Source: constraintRef(f.Definition).String(), From: constraintRef(f.Definition),
+				Message: verdict.Sentence(what+" may be refused by "+constraintRef(f.Definition).String()+
+					", which depends on the user who writes it", id, mustSatisfy(&f))})
 			continue
 		}
-		v.recordConstraint(id, what, &f)
+		recordConstraint(v, id, what, &f)
 	}
 }

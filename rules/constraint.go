@@ -14,33 +14,35 @@ import (
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/rules/grant"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // The rules on Constraints.
 const (
-	RuleConstraintField       RuleID = "constraint/field"
-	RuleConstraintSyntax      RuleID = "constraint/syntax"
-	RuleConstraintSize        RuleID = "constraint/size"
-	RuleConstraintRule        RuleID = "constraint/rule"
-	RuleConstraintProperty    RuleID = "constraint/property"
-	RuleConstraintIneffective RuleID = "constraint/ineffective"
-	RuleConstraintViolated    RuleID = "constraint/violated"
+	RuleConstraintField       verdict.RuleID = "constraint/field"
+	RuleConstraintSyntax      verdict.RuleID = "constraint/syntax"
+	RuleConstraintSize        verdict.RuleID = "constraint/size"
+	RuleConstraintRule        verdict.RuleID = "constraint/rule"
+	RuleConstraintProperty    verdict.RuleID = "constraint/property"
+	RuleConstraintIneffective verdict.RuleID = "constraint/ineffective"
+	RuleConstraintViolated    verdict.RuleID = "constraint/violated"
 )
 
 var (
-	constraintField = Rule{ID: RuleConstraintField, Outcomes: deny,
+	constraintField = verdict.Rule{ID: RuleConstraintField, Outcomes: verdict.Denies,
 		Summary: "a field of a Constraint is unknown, is set twice, or has a value that is not valid"}
-	constraintSyntax = Rule{ID: RuleConstraintSyntax, Outcomes: deny,
+	constraintSyntax = verdict.Rule{ID: RuleConstraintSyntax, Outcomes: verdict.Denies,
 		Summary: "spec.constraints or spec.properties of a Constraint is not the JSON that it should be"}
-	constraintSize = Rule{ID: RuleConstraintSize, Outcomes: deny,
+	constraintSize = verdict.Rule{ID: RuleConstraintSize, Outcomes: verdict.Denies,
 		Summary: "a Constraint is too large, too deep or too long"}
-	constraintRule = Rule{ID: RuleConstraintRule, Outcomes: deny,
+	constraintRule = verdict.Rule{ID: RuleConstraintRule, Outcomes: verdict.Denies,
 		Summary: "a rule of a Constraint is not a CEL expression of type bool, may cost too much, or names an invalid version range"}
-	constraintProperty = Rule{ID: RuleConstraintProperty, Outcomes: deny,
+	constraintProperty = verdict.Rule{ID: RuleConstraintProperty, Outcomes: verdict.Denies,
 		Summary: "a property of a Constraint, of a type that OLM knows, has a value of another shape"}
-	constraintIneffective = Rule{ID: RuleConstraintIneffective, Outcomes: warn,
+	constraintIneffective = verdict.Rule{ID: RuleConstraintIneffective, Outcomes: verdict.Warns,
 		Summary: "something in a Constraint cannot have the effect that its author will expect"}
-	constraintViolated = Rule{ID: RuleConstraintViolated, Outcomes: warn,
+	constraintViolated = verdict.Rule{ID: RuleConstraintViolated, Outcomes: verdict.Warns,
 		Summary: "an installed operator does not satisfy the Constraint"}
 )
 
@@ -58,7 +60,7 @@ type ConstraintInput struct {
 	// Interrupt is that of PlanInput.
 	Interrupt <-chan struct{}
 	// Grants are the rights that the installation withholds.
-	Grants Grants
+	Grants grant.Set
 }
 
 // DecodeConstraint decodes a Constraint as the API server does, and returns unknown and duplicate fields with their
@@ -84,7 +86,7 @@ func metaOf(c *constraintv1.Constraint) constraint.Meta {
 }
 
 // faultRules maps each kind of fault to its rule.
-var faultRules = map[constraint.FaultKind]RuleID{
+var faultRules = map[constraint.FaultKind]verdict.RuleID{
 	constraint.Syntax: RuleConstraintSyntax, constraint.Size: RuleConstraintSize, constraint.Rule: RuleConstraintRule,
 	constraint.PropertyShape: RuleConstraintProperty, constraint.Ineffective: RuleConstraintIneffective,
 }
@@ -101,55 +103,63 @@ func FaultText(f constraint.Fault) string {
 // JudgeConstraint decides on creating or updating a Constraint: one that cannot be parsed or may cost too much is
 // denied, and warnings preview the installed operators that do not satisfy it. An update that changes neither spec nor
 // annotations passes.
-func JudgeConstraint(in ConstraintInput) Verdict {
+func JudgeConstraint(in ConstraintInput) verdict.Verdict {
 	c := in.Constraint
-	v := Verdict{Object: "constraint " + (&olm.ObjectMeta{Name: c.Name, GenerateName: c.GenerateName}).Key()}
+	v := verdict.Verdict{Object: "constraint " + (&olm.ObjectMeta{Name: c.Name, GenerateName: c.GenerateName}).Key()}
 	if in.Old != nil && len(in.Strict) == 0 && reflect.DeepEqual(in.Old.Spec, c.Spec) && reflect.DeepEqual(in.Old.Annotations, c.Annotations) {
 		return v
 	}
 	for _, problem := range in.Strict {
-		v.refuse(Reason{Rule: RuleConstraintField, Decision: Deny, Message: sentence(problem.Error(), RuleConstraintField, fixOf(problem))})
+		v.Refuse(verdict.Reason{Rule: RuleConstraintField, Decision: verdict.Deny,
+			Message: verdict.Sentence(problem.Error(), RuleConstraintField, fixOf(problem))})
 	}
 	if selector, ok := c.Annotations[VirtualOperatorNamespacesAnnotation]; ok {
 		path := field.NewPath("metadata", "annotations").Key(VirtualOperatorNamespacesAnnotation)
 		if _, err := labelselector.Parse(selector); err != nil {
-			v.refuse(Reason{Rule: RuleConstraintField, Decision: Deny, Field: path.String(), Message: sentence(
-				field.Invalid(path, selector, err.Error()).Error(), RuleConstraintField, `write a label selector, for example "team in (a, b)"`)})
+			v.Refuse(verdict.Reason{Rule: RuleConstraintField, Decision: verdict.Deny, Field: path.String(),
+				Message: verdict.Sentence(
+					field.Invalid(path, selector, err.Error()).Error(), RuleConstraintField,
+					`write a label selector, for example "team in (a, b)"`)})
 		}
 	}
 	d := constraint.Define(metaOf(c), c.Spec.Constraints, c.Spec.Properties)
 	for _, f := range d.Faults {
-		r := Reason{Rule: faultRules[f.Kind], Decision: Deny, Field: f.Path, Message: sentence(FaultText(f), faultRules[f.Kind], "")}
+		r := verdict.Reason{Rule: faultRules[f.Kind], Decision: verdict.Deny, Field: f.Path,
+			Message: verdict.Sentence(FaultText(f), faultRules[f.Kind], "")}
 		if f.Warning() {
-			v.warn(r)
+			v.Warn(r)
 		} else {
-			v.refuse(r)
+			v.Refuse(r)
 		}
 	}
 	switch _, asked := c.Annotations[VirtualOperatorNamespacesAnnotation]; {
 	case !asked && len(d.Properties) > 0 && !readByRules(d, in.Constraints):
-		v.warn(Reason{Rule: RuleConstraintIneffective, Field: "spec.properties", Message: sentence(
+		v.Warn(verdict.Reason{Rule: RuleConstraintIneffective, Field: "spec.properties", Message: verdict.Sentence(
 			"spec.properties is read by no rule, and OLM's resolver does not see it", RuleConstraintIneffective,
 			ShowsProperties)})
-	case asked && len(d.Properties) > 0 && in.Grants.Missing(GrantVirtualOperators) != "":
-		v.warn(Reason{Rule: RuleConstraintIneffective, Field: "metadata.annotations", Message: sentence(
-			"annotation "+VirtualOperatorNamespacesAnnotation+" makes no virtual operator", RuleConstraintIneffective, in.Grants.Missing(GrantVirtualOperators))})
+	case asked && len(d.Properties) > 0 && in.Grants.Missing(grant.VirtualOperators) != "":
+		v.Warn(verdict.Reason{Rule: RuleConstraintIneffective, Field: "metadata.annotations", Message: verdict.Sentence(
+			"annotation "+VirtualOperatorNamespacesAnnotation+" makes no virtual operator", RuleConstraintIneffective,
+			in.Grants.Missing(grant.VirtualOperators))})
 	case asked && len(d.Properties)+len(d.Faults) == 0:
-		v.warn(Reason{Rule: RuleConstraintIneffective, Field: "metadata.annotations", Message: sentence(
+		v.Warn(verdict.Reason{Rule: RuleConstraintIneffective, Field: "metadata.annotations", Message: verdict.Sentence(
 			"annotation "+VirtualOperatorNamespacesAnnotation+" makes no virtual operator", RuleConstraintIneffective, "write spec.properties for it to show")})
 	}
-	if uses := usedBy(d); uses&(constraint.InCSV|constraint.ChangeSet) != 0 && in.Grants.Missing(GrantContents) != "" {
-		v.warn(Reason{Rule: RuleConstraintIneffective, Field: "spec.constraints", Message: sentence(
-			"every InstallPlan that is judged by the contents of a bundle image is held", RuleConstraintIneffective, in.Grants.Missing(GrantContents))})
+	if uses := usedBy(d); uses&(constraint.InCSV|constraint.ChangeSet) != 0 &&
+		in.Grants.Missing(grant.Contents) != "" {
+		v.Warn(verdict.Reason{Rule: RuleConstraintIneffective, Field: "spec.constraints", Message: verdict.Sentence(
+			"every InstallPlan that is judged by the contents of a bundle image is held", RuleConstraintIneffective,
+			in.Grants.Missing(grant.Contents))})
 	}
 	if len(d.Constraints)+len(d.OnWrites)+len(d.Properties)+len(d.Faults)+len(in.Strict) == 0 {
-		v.warn(Reason{Rule: RuleConstraintIneffective, Field: "spec", Message: sentence("the Constraint asks for nothing and offers nothing",
-			RuleConstraintIneffective, "write spec.constraints or spec.properties")})
+		v.Warn(verdict.Reason{Rule: RuleConstraintIneffective, Field: "spec",
+			Message: verdict.Sentence("the Constraint asks for nothing and offers nothing",
+				RuleConstraintIneffective, "write spec.constraints or spec.properties")})
 	}
-	if v.Decision == Allow && in.Namespaces != nil {
+	if v.Decision == verdict.Allow && in.Namespaces != nil {
 		in.preview(d, &v)
 	}
-	return v.sorted()
+	return v.Sorted()
 }
 
 // usedBy returns the attributes that the constraints on bundles of a definition read.
@@ -177,7 +187,7 @@ func readByRules(d *constraint.Definition, all *constraint.Set) bool {
 }
 
 // preview warns of installed operators that do not satisfy the Constraint. They are not changed.
-func (in *ConstraintInput) preview(d *constraint.Definition, v *Verdict) {
+func (in *ConstraintInput) preview(d *constraint.Definition, v *verdict.Verdict) {
 	const most = 100 // the number of warnings is bounded to 20; the rest is only counted
 	set, budget := in.Constraints.With(d), constraint.NewBudget(in.Interrupt)
 	for ns := range in.Namespaces {
@@ -191,8 +201,9 @@ func (in *ConstraintInput) preview(d *constraint.Definition, v *Verdict) {
 				if f.Outcome == constraint.Failed {
 					more = cannotJudge("it", &f)
 				}
-				v.warn(Reason{Rule: RuleConstraintViolated, Message: sentence(text.Name(installed.CSV)+" is installed in namespace "+ns.Name()+
-					" and does not satisfy "+constraintPath(&f), RuleConstraintViolated, more)})
+				v.Warn(verdict.Reason{Rule: RuleConstraintViolated,
+					Message: verdict.Sentence(text.Name(installed.CSV)+" is installed in namespace "+ns.Name()+
+						" and does not satisfy "+constraintPath(&f), RuleConstraintViolated, more)})
 			}
 			if len(v.Warnings) > most {
 				return

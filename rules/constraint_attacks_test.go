@@ -11,6 +11,7 @@ import (
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/state"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // kubernetes is the cluster version in these tests.
@@ -63,33 +64,48 @@ func TestConstraintsNamedAsAttacks(t *testing.T) {
 	for name, c := range map[string]struct {
 		plan     *olm.InstallPlan
 		contents NamespaceContents
-		want     Decision
+		want     verdict.Decision
 		says     string
 	}{
-		"satisfied":                             {withProperties(pendingPlan("etcd 0.9.2"), yes), NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, Allow, ""},
-		"violated":                              {pendingPlan("etcd 0.9.2"), NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, Deny, "only certified operators"},
-		"one certified carries one that is not": {mixed(yes), NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, Deny, "vault.v0.1.9 is not allowed by Constraint certified"},
-		"properties that nothing tells":         {nameless("etcd.v0.9.2"), NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, Hold, "(bundle/constraint)"},
-		"properties told twice and differently": {twoLists, NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, Hold, "(bundle/constraint)"},
-		"a Constraint that cannot be read":      {withProperties(pendingPlan("etcd 0.9.2"), yes), NamespaceContents{Facts: aroundKubernetes, Constraints: under(faulty)}, Hold, "Constraint faulty"},
-		"one cannot be read, another refuses":   {pendingPlan("etcd 0.9.2"), NamespaceContents{Facts: aroundKubernetes, Constraints: under(faulty, certified)}, Deny, "only certified operators"},
-		"an error at run time":                  {pendingPlan("etcd 0.9.2"), NamespaceContents{Facts: aroundKubernetes, Constraints: under(erring)}, Hold, "Constraint erring"},
-		"an error at run time beside others":    {pendingPlan("etcd 0.9.2"), NamespaceContents{Facts: aroundKubernetes, Constraints: under(erring, certified)}, Deny, "only certified operators"},
-		"a warning refuses nothing":             {pendingPlan("etcd 0.9.2"), NamespaceContents{Facts: aroundKubernetes, Constraints: under(warning)}, Allow, ""},
-		"labels that nobody has seen yet":       {pendingPlan("etcd 0.9.2"), NamespaceContents{Facts: aroundKubernetes, Constraints: under(curated)}, Hold, "Constraint curated"},
-		"a namespace of nobody":                 {pendingPlan("etcd 0.9.2"), NamespaceContents{Exists: true, Facts: aroundKubernetes, Constraints: under(curated)}, Allow, ""},
+		"satisfied": {withProperties(pendingPlan("etcd 0.9.2"), yes),
+			NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, verdict.Allow, ""},
+		"violated": {pendingPlan("etcd 0.9.2"), NamespaceContents{Facts: aroundKubernetes,
+			Constraints: under(certified)}, verdict.Deny, "only certified operators"},
+		"one certified carries one that is not": {mixed(yes), NamespaceContents{Facts: aroundKubernetes,
+			Constraints: under(certified)}, verdict.Deny, "vault.v0.1.9 is not allowed by Constraint certified"},
+		"properties that nothing tells": {nameless("etcd.v0.9.2"), NamespaceContents{Facts: aroundKubernetes,
+			Constraints: under(certified)}, verdict.Hold, "(bundle/constraint)"},
+		"properties told twice and differently": {twoLists, NamespaceContents{Facts: aroundKubernetes,
+			Constraints: under(certified)}, verdict.Hold, "(bundle/constraint)"},
+		"a Constraint that cannot be read": {withProperties(pendingPlan("etcd 0.9.2"), yes),
+			NamespaceContents{Facts: aroundKubernetes, Constraints: under(faulty)}, verdict.Hold, "Constraint faulty"},
+		"one cannot be read, another refuses": {pendingPlan("etcd 0.9.2"), NamespaceContents{Facts: aroundKubernetes,
+			Constraints: under(faulty, certified)}, verdict.Deny, "only certified operators"},
+		"an error at run time": {pendingPlan("etcd 0.9.2"), NamespaceContents{Facts: aroundKubernetes,
+			Constraints: under(erring)}, verdict.Hold, "Constraint erring"},
+		"an error at run time beside others": {pendingPlan("etcd 0.9.2"), NamespaceContents{Facts: aroundKubernetes,
+			Constraints: under(erring, certified)}, verdict.Deny, "only certified operators"},
+		"a warning refuses nothing": {pendingPlan("etcd 0.9.2"), NamespaceContents{Facts: aroundKubernetes,
+			Constraints: under(warning)}, verdict.Allow, ""},
+		"labels that nobody has seen yet": {pendingPlan("etcd 0.9.2"), NamespaceContents{Facts: aroundKubernetes,
+			Constraints: under(curated)}, verdict.Hold, "Constraint curated"},
+		"a namespace of nobody": {pendingPlan("etcd 0.9.2"), NamespaceContents{Exists: true,
+			Facts: aroundKubernetes, Constraints: under(curated)}, verdict.Allow, ""},
 		"a tenant, from elsewhere": {pendingPlan("etcd 0.9.2"),
-			NamespaceContents{Exists: true, Labels: map[string]string{"tenant": "a"}, Facts: aroundKubernetes, Constraints: under(curated)}, Deny, "tenants use the curated catalog"},
+			NamespaceContents{Exists: true, Labels: map[string]string{"tenant": "a"}, Facts: aroundKubernetes,
+				Constraints: under(curated)}, verdict.Deny, "tenants use the curated catalog"},
 		"two catalogs for one bundle": {fromCatalog(withStep(pendingPlan("etcd 0.9.2"), "etcd.v0.9.2", olm.Manifest{}), "curated"),
-			NamespaceContents{Exists: true, Labels: map[string]string{"tenant": "a"}, Facts: aroundKubernetes, Constraints: under(curated)}, Hold, "Constraint curated"},
+			NamespaceContents{Exists: true, Labels: map[string]string{"tenant": "a"}, Facts: aroundKubernetes,
+				Constraints: under(curated)}, verdict.Hold, "Constraint curated"},
 		"a newer Kubernetes is needed": {withStep(withProperties(pendingPlan("etcd 0.9.2"), yes), "etcd.v0.9.2", inline("1.40.0")),
-			NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, Hold, "needs Kubernetes 1.40.0 or newer"},
+			NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, verdict.Hold,
+			"needs Kubernetes 1.40.0 or newer"},
 		"a newer Kubernetes is needed, and nothing may refuse": {withStep(pendingPlan("etcd 0.9.2"), "etcd.v0.9.2", inline("1.40.0")),
-			NamespaceContents{Facts: aroundKubernetes, Constraints: under()}, Allow, ""},
+			NamespaceContents{Facts: aroundKubernetes, Constraints: under()}, verdict.Allow, ""},
 		"an older Kubernetes would do": {withStep(withProperties(pendingPlan("etcd 0.9.2"), yes), "etcd.v0.9.2", inline("v1.36")),
-			NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, Allow, ""},
+			NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, verdict.Allow, ""},
 		"a version that is none": {withStep(withProperties(pendingPlan("etcd 0.9.2"), yes), "etcd.v0.9.2", inline("soon")),
-			NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, Hold, "(bundle/kube-version)"},
+			NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, verdict.Hold, "(bundle/kube-version)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			PreparePlan(c.plan)
@@ -139,14 +155,19 @@ func TestOwnConstraints(t *testing.T) {
 	source := policyFor("etcd", nil)
 	for name, c := range map[string]struct {
 		contents NamespaceContents
-		want     Decision
+		want     verdict.Decision
 		warnings int
 	}{
-		"nothing offers it":                         {NamespaceContents{Policies: []*OperatorPolicy{source}, Facts: aroundKubernetes, Constraints: under()}, Hold, 0},
-		"nothing offers it, and nothing may refuse": {NamespaceContents{Facts: aroundKubernetes, Constraints: under()}, Allow, 1},
-		"the cluster offers it":                     {NamespaceContents{Policies: []*OperatorPolicy{source}, Facts: aroundKubernetes, Constraints: under(secured)}, Allow, 0},
-		"what is installed offers it":               {NamespaceContents{Policies: []*OperatorPolicy{source}, Facts: aroundKubernetes, Constraints: under(), CSVs: installed("vault")}, Allow, 0},
-		"only what it replaces offers it":           {NamespaceContents{Policies: []*OperatorPolicy{source}, Facts: aroundKubernetes, Constraints: under(), CSVs: installed("etcd")}, Hold, 0},
+		"nothing offers it": {NamespaceContents{Policies: []*OperatorPolicy{source},
+			Facts: aroundKubernetes, Constraints: under()}, verdict.Hold, 0},
+		"nothing offers it, and nothing may refuse": {NamespaceContents{Facts: aroundKubernetes, Constraints: under()},
+			verdict.Allow, 1},
+		"the cluster offers it": {NamespaceContents{Policies: []*OperatorPolicy{source},
+			Facts: aroundKubernetes, Constraints: under(secured)}, verdict.Allow, 0},
+		"what is installed offers it": {NamespaceContents{Policies: []*OperatorPolicy{source},
+			Facts: aroundKubernetes, Constraints: under(), CSVs: installed("vault")}, verdict.Allow, 0},
+		"only what it replaces offers it": {NamespaceContents{Policies: []*OperatorPolicy{source},
+			Facts: aroundKubernetes, Constraints: under(), CSVs: installed("etcd")}, verdict.Hold, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			plan := withProperties(pendingPlan("etcd 0.9.2"), needs)
@@ -155,7 +176,7 @@ func TestOwnConstraints(t *testing.T) {
 			if v.Decision != c.want || len(v.Warnings) != c.warnings {
 				t.Errorf("decision is %s with %d warnings, want %s with %d: %s %v", v.Decision, len(v.Warnings), c.want, c.warnings, v.Refusal(), v.WarningTexts())
 			}
-			if v.Decision == Hold && !strings.Contains(v.Refusal(), "needs a secured cluster") {
+			if v.Decision == verdict.Hold && !strings.Contains(v.Refusal(), "needs a secured cluster") {
 				t.Errorf("the refusal does not say why: %s", v.Refusal())
 			}
 		})
@@ -195,7 +216,7 @@ func TestBinding(t *testing.T) {
 		"a policy decides": {governed, sub("Automatic", ""), `[]`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			patch, err := json.Marshal(Patch(ApprovalChanges(c.sub, NewNamespace("shop", c.contents))))
+			patch, err := json.Marshal(verdict.Patch(ApprovalChanges(c.sub, NewNamespace("shop", c.contents))))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -267,48 +288,72 @@ func TestCSVNamedAsAttacks(t *testing.T) {
 	for name, c := range map[string]struct {
 		in       CSVInput
 		contents NamespaceContents
-		want     Decision
+		want     verdict.Decision
 		says     string
 	}{
-		"past OLM, by its own properties":  {CSVInput{New: csv("etcd.v0.9.2", etcd)}, NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, Hold, "states of itself"},
-		"past OLM, violated":               {CSVInput{New: csv("etcd.v0.9.2", properties("etcd", "0.9.2"))}, NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, Deny, "(bundle/constraint)"},
-		"past OLM, from no catalog":        {CSVInput{New: csv("etcd.v0.9.2", etcd)}, NamespaceContents{Exists: true, Labels: map[string]string{"tenant": "a"}, Facts: aroundKubernetes, Constraints: under(curated)}, Deny, "(bundle/constraint)"},
-		"past OLM, against a policy":       {CSVInput{New: csv("etcd.v0.9.2", etcd)}, NamespaceContents{Policies: []*OperatorPolicy{pinned}}, Deny, "(bundle/version)"},
-		"past OLM, says nothing of itself": {CSVInput{New: csv("etcd.v0.9.2", "")}, NamespaceContents{Policies: []*OperatorPolicy{pinned}}, Hold, "(bundle/unknown)"},
-		"a copy that is none":              {CSVInput{New: csv("etcd.v0.9.2", properties("etcd", "0.9.2"), copied)}, NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, Deny, "(bundle/constraint)"},
-		"a copy by OLM":                    {CSVInput{New: csv("etcd.v0.9.2", properties("etcd", "0.9.2"), copied), ByOLM: true}, NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, Allow, ""},
+		"past OLM, by its own properties": {CSVInput{New: csv("etcd.v0.9.2", etcd)},
+			NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, verdict.Hold, "states of itself"},
+		"past OLM, violated": {CSVInput{New: csv("etcd.v0.9.2", properties("etcd", "0.9.2"))},
+			NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, verdict.Deny, "(bundle/constraint)"},
+		"past OLM, from no catalog": {CSVInput{New: csv("etcd.v0.9.2", etcd)}, NamespaceContents{Exists: true,
+			Labels: map[string]string{"tenant": "a"}, Facts: aroundKubernetes, Constraints: under(curated)}, verdict.Deny,
+			"(bundle/constraint)"},
+		"past OLM, against a policy": {CSVInput{New: csv("etcd.v0.9.2", etcd)},
+			NamespaceContents{Policies: []*OperatorPolicy{pinned}}, verdict.Deny, "(bundle/version)"},
+		"past OLM, says nothing of itself": {CSVInput{New: csv("etcd.v0.9.2", "")},
+			NamespaceContents{Policies: []*OperatorPolicy{pinned}}, verdict.Hold, "(bundle/unknown)"},
+		"a copy that is none": {CSVInput{New: csv("etcd.v0.9.2", properties("etcd", "0.9.2"), copied)},
+			NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, verdict.Deny, "(bundle/constraint)"},
+		"a copy by OLM": {CSVInput{New: csv("etcd.v0.9.2", properties("etcd", "0.9.2"), copied),
+			ByOLM: true}, NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, verdict.Allow, ""},
 		"a step of a plan that was approved before the Constraint": {CSVInput{New: csv("etcd.v0.9.2", ""), ByOLM: true},
-			NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified), Plans: []*olm.InstallPlan{running("Manual", olm.PhaseInstalling)}}, Deny, "(bundle/constraint)"},
+			NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified),
+				Plans: []*olm.InstallPlan{running("Manual", olm.PhaseInstalling)}}, verdict.Deny, "(bundle/constraint)"},
 		"a step of a plan that was approved from the start": {CSVInput{New: csv("etcd.v0.9.2", ""), ByOLM: true},
-			NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified), Plans: []*olm.InstallPlan{running("Automatic", olm.PhaseInstalling)}}, Deny, "(bundle/constraint)"},
+			NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified),
+				Plans: []*olm.InstallPlan{running("Automatic", olm.PhaseInstalling)}}, verdict.Deny, "(bundle/constraint)"},
 		"a step that OLM repeats": {CSVInput{New: csv("etcd.v0.9.2", properties("etcd", "0.9.2")), ByOLM: true},
-			NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified), CSVs: []Installed{{CSV: "etcd.v0.9.2", spec: &olm.CSVSpec{}}}, Plans: []*olm.InstallPlan{running("Automatic", olm.PhaseInstalling)}}, Allow, ""},
+			NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified),
+				CSVs:  []Installed{{CSV: "etcd.v0.9.2", spec: &olm.CSVSpec{}}},
+				Plans: []*olm.InstallPlan{running("Automatic", olm.PhaseInstalling)}}, verdict.Allow, ""},
 		"past OLM, of the name of one that is there": {CSVInput{New: csv("etcd.v0.9.2", properties("etcd", "0.9.2"))},
-			NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified), CSVs: []Installed{{CSV: "etcd.v0.9.2", spec: &olm.CSVSpec{}}}}, Deny, "(bundle/constraint)"},
+			NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified),
+				CSVs: []Installed{{CSV: "etcd.v0.9.2", spec: &olm.CSVSpec{}}}}, verdict.Deny, "(bundle/constraint)"},
 		"the name of a plan that nobody has approved": {CSVInput{New: csv("etcd.v0.9.2", "")},
-			NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified), Plans: []*olm.InstallPlan{unapproved}}, Deny, "(bundle/constraint)"},
-		"by OLM, before its plan is seen": {CSVInput{New: csv("etcd.v0.9.2", etcd), ByOLM: true}, NamespaceContents{Policies: []*OperatorPolicy{pinned}}, Deny, "(bundle/version)"},
+			NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified), Plans: []*olm.InstallPlan{unapproved}},
+			verdict.Deny, "(bundle/constraint)"},
+		"by OLM, before its plan is seen": {CSVInput{New: csv("etcd.v0.9.2", etcd), ByOLM: true},
+			NamespaceContents{Policies: []*OperatorPolicy{pinned}}, verdict.Deny, "(bundle/version)"},
 		"the name of a plan that is done": {CSVInput{New: csv("etcd.v0.9.2", "")},
-			NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified), Plans: []*olm.InstallPlan{running("Manual", olm.PhaseComplete)}}, Deny, "(bundle/constraint)"},
-		"a forged virtual operator": {CSVInput{New: csv("etcd.v0.9.2", etcd, fake)}, NamespaceContents{}, Deny, "(csv/virtual-operator)"},
-		"by OLM's identity as well": {CSVInput{New: csv("etcd.v0.9.2", etcd, fake), ByOLM: true}, NamespaceContents{}, Deny, "(csv/virtual-operator)"},
-		"by Opgate":                 {CSVInput{New: csv("etcd.v0.9.2", etcd, fake), ByOpgate: true}, NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, Allow, ""},
-		"other properties":          {CSVInput{Old: csv("v", etcd, fake), New: csv("v", properties("etcd", "0.9.2"), fake)}, NamespaceContents{}, Deny, "(csv/virtual-operator)"},
-		"the label taken off":       {CSVInput{Old: csv("v", etcd, fake), New: csv("v", etcd)}, NamespaceContents{}, Deny, "(csv/virtual-operator)"},
-		"OLM's own annotations":     {CSVInput{Old: csv("v", etcd, fake), New: csv("v", etcd, fake), ByOLM: true}, NamespaceContents{}, Allow, ""},
+			NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified),
+				Plans: []*olm.InstallPlan{running("Manual", olm.PhaseComplete)}}, verdict.Deny, "(bundle/constraint)"},
+		"a forged virtual operator": {CSVInput{New: csv("etcd.v0.9.2", etcd, fake)}, NamespaceContents{}, verdict.Deny,
+			"(csv/virtual-operator)"},
+		"by OLM's identity as well": {CSVInput{New: csv("etcd.v0.9.2", etcd, fake), ByOLM: true}, NamespaceContents{},
+			verdict.Deny, "(csv/virtual-operator)"},
+		"by Opgate": {CSVInput{New: csv("etcd.v0.9.2", etcd, fake), ByOpgate: true},
+			NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, verdict.Allow, ""},
+		"other properties": {CSVInput{Old: csv("v", etcd, fake), New: csv("v", properties("etcd", "0.9.2"), fake)},
+			NamespaceContents{}, verdict.Deny, "(csv/virtual-operator)"},
+		"the label taken off": {CSVInput{Old: csv("v", etcd, fake), New: csv("v", etcd)}, NamespaceContents{},
+			verdict.Deny, "(csv/virtual-operator)"},
+		"OLM's own annotations": {CSVInput{Old: csv("v", etcd, fake), New: csv("v", etcd, fake), ByOLM: true},
+			NamespaceContents{}, verdict.Allow, ""},
 		"properties edited afterwards": {CSVInput{Old: csv("etcd.v0.9.2", etcd), New: csv("etcd.v0.9.2", properties("etcd", "0.9.2"))},
-			NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, Deny, "(bundle/constraint)"},
+			NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, verdict.Deny, "(bundle/constraint)"},
 		"an edit of one that violated it before": {CSVInput{Old: csv("etcd.v0.9.2", properties("etcd", "0.9.2")),
-			New: csv("etcd.v0.9.2", properties("etcd", "0.9.2"), func(c *olm.CSV) { c.Spec.Digest[0]++ })}, NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, Allow, ""},
+			New: csv("etcd.v0.9.2", properties("etcd", "0.9.2"), func(c *olm.CSV) { c.Spec.Digest[0]++ })},
+			NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, verdict.Allow, ""},
 		"an edit of one that a policy does not allow any more": {CSVInput{Old: csv("etcd.v0.9.2", etcd), New: csv("etcd.v0.9.2", etcd, func(c *olm.CSV) { c.Spec.Digest[0]++ })},
-			NamespaceContents{Policies: []*OperatorPolicy{pinned}}, Deny, "(csv/frozen)"},
+			NamespaceContents{Policies: []*OperatorPolicy{pinned}}, verdict.Deny, "(csv/frozen)"},
 		"another version by an edit": {CSVInput{Old: csv("etcd.v0.9.4", properties("etcd", "0.9.4")), New: csv("etcd.v0.9.4", properties("vault", "0.1.9"))},
-			NamespaceContents{Policies: []*OperatorPolicy{policyFor("vault", versions("vault.v0.1.8"))}}, Deny, "(bundle/version)"},
+			NamespaceContents{Policies: []*OperatorPolicy{policyFor("vault", versions("vault.v0.1.8"))}}, verdict.Deny,
+			"(bundle/version)"},
 		"a governed package by an edit of its name": {CSVInput{Old: csv("etcd.v0.9.4", properties("etcd", "0.9.4")), New: csv("etcd.v0.9.4", properties("innocent", "0.9.4"))},
-			NamespaceContents{Policies: []*OperatorPolicy{pinned}}, Deny, "something else than package etcd"},
+			NamespaceContents{Policies: []*OperatorPolicy{pinned}}, verdict.Deny, "something else than package etcd"},
 		"a governed package that plays a copy": {CSVInput{Old: csv("etcd.v0.9.4", properties("etcd", "0.9.4")), New: csv("etcd.v0.9.4", properties("etcd", "0.9.4"), copied)},
-			NamespaceContents{Policies: []*OperatorPolicy{pinned}}, Deny, "something else than package etcd"},
-		"nothing is judged here": {CSVInput{New: csv("etcd.v0.9.2", "")}, NamespaceContents{}, Allow, ""},
+			NamespaceContents{Policies: []*OperatorPolicy{pinned}}, verdict.Deny, "something else than package etcd"},
+		"nothing is judged here": {CSVInput{New: csv("etcd.v0.9.2", "")}, NamespaceContents{}, verdict.Allow, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.in.Namespace = NewNamespace("shop", c.contents)
@@ -340,12 +385,12 @@ func TestContents(t *testing.T) {
 	hook := contents(`{"webhookdefinitions":[{"type":"MutatingAdmissionWebhook","rules":[{"apiGroups":["apps"]},{"apiGroups":["policy.open-cluster-management.io"]}]}]}`)
 	for name, c := range map[string]struct {
 		spec olm.CSVSpec
-		want Decision
+		want verdict.Decision
 		says string
 	}{
-		"plain":    {plain, Allow, ""},
-		"admin":    {admin, Deny, "no cluster admins"},
-		"webhooks": {hook, Deny, "no webhooks on policies"},
+		"plain":    {plain, verdict.Allow, ""},
+		"admin":    {admin, verdict.Deny, "no cluster admins"},
+		"webhooks": {hook, verdict.Deny, "no webhooks on policies"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ns := NewNamespace("shop", NamespaceContents{Facts: aroundKubernetes, Constraints: set})
@@ -355,11 +400,11 @@ func TestContents(t *testing.T) {
 			running.Spec.Approval, running.Spec.Approved, running.Status.Phase = olm.ApprovalManual, true, olm.PhaseInstalling
 			step := JudgeCSV(CSVInput{ByOLM: true, New: &olm.CSV{Metadata: olm.ObjectMeta{Namespace: "shop", Name: "etcd.v0.9.2"}, Spec: c.spec},
 				Namespace: NewNamespace("shop", NamespaceContents{Constraints: set, Plans: []*olm.InstallPlan{running}})})
-			if byImage.Decision != Hold || len(byImage.Reasons) != 2 {
+			if byImage.Decision != verdict.Hold || len(byImage.Reasons) != 2 {
 				t.Errorf("by image, of which nothing is read, the plan is judged %s with %d reasons, want Hold with two: %s",
 					byImage.Decision, len(byImage.Reasons), byImage.Refusal())
 			}
-			for what, v := range map[string]Verdict{"in a plan": inCatalog, "as a step": step} {
+			for what, v := range map[string]verdict.Verdict{"in a plan": inCatalog, "as a step": step} {
 				if v.Decision != c.want || !strings.Contains(v.Refusal(), c.says) {
 					t.Errorf("%s it is %s, want %s with %q: %s", what, v.Decision, c.want, c.says, v.Refusal())
 				}
@@ -374,11 +419,14 @@ func TestPlansBornApprovedUnderConstraints(t *testing.T) {
 	for name, c := range map[string]struct {
 		contents NamespaceContents
 		byOLM    bool
-		want     Decision
+		want     verdict.Decision
 	}{
-		"by OLM, where a Constraint binds":  {NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, true, Hold},
-		"by OLM, where none does":           {NamespaceContents{Exists: true, Facts: aroundKubernetes, Constraints: under(curated)}, true, Allow},
-		"by hand, where a Constraint binds": {NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, false, Deny},
+		"by OLM, where a Constraint binds": {NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)},
+			true, verdict.Hold},
+		"by OLM, where none does": {NamespaceContents{Exists: true, Facts: aroundKubernetes,
+			Constraints: under(curated)}, true, verdict.Allow},
+		"by hand, where a Constraint binds": {NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)},
+			false, verdict.Deny},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := JudgePlanCreate(PlanCreateInput{Plan: plan, Namespace: NewNamespace("shop", c.contents), ByOLM: c.byOLM})
@@ -394,9 +442,10 @@ func TestOverrideOfConstraints(t *testing.T) {
 	plan := withStep(pendingPlan("etcd 0.9.2"), "etcd.v0.9.2", inline("1.99.0"))
 	ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", versions("etcd.v0.9.4"))}, Facts: aroundKubernetes, Constraints: under(certified)})
 	v := JudgePlan(PlanInput{Plan: plan, Namespace: ns})
-	needs, ok := v.OverrideNeeds(ns)
-	want := []PolicyRef{{Kind: KindConstraint, Name: "certified"}, {Kind: KindOperatorPolicy, Namespace: "policies", Name: "etcd"}}
-	slices.SortFunc(needs, func(a, b PolicyRef) int { return strings.Compare(a.String(), b.String()) })
+	needs, ok := OverrideNeeds(&v, ns)
+	want := []verdict.PolicyRef{{Kind: verdict.KindConstraint, Name: "certified"}, {Kind: verdict.KindOperatorPolicy,
+		Namespace: "policies", Name: "etcd"}}
+	slices.SortFunc(needs, func(a, b verdict.PolicyRef) int { return strings.Compare(a.String(), b.String()) })
 	if !ok || !slices.Equal(needs, want) {
 		t.Errorf("needs %v, %v; want %v", needs, ok, want)
 	}
@@ -409,10 +458,10 @@ func TestStartingCSVCountsOnce(t *testing.T) {
 	sub, old := subscriptionTo("etcd"), subscriptionTo("etcd")
 	sub.Spec.StartingCSV, sub.Spec.InstallPlanApproval = "etcd.v0.9.2", olm.ApprovalManual
 	old.Spec, old.Spec.Channel = sub.Spec, "another"
-	if v := JudgeSubscription(SubscriptionInput{Subscription: sub, Namespace: ns}); v.Decision != Deny {
+	if v := JudgeSubscription(SubscriptionInput{Subscription: sub, Namespace: ns}); v.Decision != verdict.Deny {
 		t.Errorf("a new Subscription is judged %s: %s", v.Decision, v.Refusal())
 	}
-	if v := JudgeSubscription(SubscriptionInput{Subscription: sub, Old: old, Namespace: ns}); v.Decision != Allow {
+	if v := JudgeSubscription(SubscriptionInput{Subscription: sub, Old: old, Namespace: ns}); v.Decision != verdict.Allow {
 		t.Errorf("an update is judged %s: %s", v.Decision, v.Refusal())
 	}
 }
@@ -465,12 +514,13 @@ func TestConstraintAnnotations(t *testing.T) {
 	old.Spec.Properties = `[{"type":"acme","value":1}]`
 	changed := old.DeepCopy()
 	changed.Annotations = map[string]string{VirtualOperatorNamespacesAnnotation: "team is a"}
-	if v := JudgeConstraint(ConstraintInput{Constraint: changed, Old: old}); v.Decision != Deny {
+	if v := JudgeConstraint(ConstraintInput{Constraint: changed, Old: old}); v.Decision != verdict.Deny {
 		t.Errorf("a selector that is none is judged %s", v.Decision)
 	}
 	changed.Spec.Properties = ""
 	changed.Annotations[VirtualOperatorNamespacesAnnotation] = "team=a"
-	if v := JudgeConstraint(ConstraintInput{Constraint: changed, Old: old}); v.Decision != Allow || !strings.Contains(strings.Join(v.WarningTexts(), "\n"), "makes no virtual operator") {
+	if v := JudgeConstraint(ConstraintInput{Constraint: changed, Old: old}); v.Decision != verdict.Allow ||
+		!strings.Contains(strings.Join(v.WarningTexts(), "\n"), "makes no virtual operator") {
 		t.Errorf("an annotation without properties is judged %s with %q", v.Decision, v.WarningTexts())
 	}
 }

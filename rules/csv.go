@@ -7,18 +7,19 @@ import (
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // The rules on the integrity of ClusterServiceVersions. What they bring is judged by the rules on bundles.
 const (
-	RuleCSVFrozen          RuleID = "csv/frozen"
-	RuleCSVVirtualOperator RuleID = "csv/virtual-operator"
+	RuleCSVFrozen          verdict.RuleID = "csv/frozen"
+	RuleCSVVirtualOperator verdict.RuleID = "csv/virtual-operator"
 )
 
 var (
-	csvFrozen = Rule{ID: RuleCSVFrozen, Outcomes: deny, Backstop: true,
+	csvFrozen = verdict.Rule{ID: RuleCSVFrozen, Outcomes: verdict.Denies, Backstop: true,
 		Summary: "a governed ClusterServiceVersion is changed, or made to look like another operator or a copy, by another user than OLM"}
-	csvVirtualOperator = Rule{ID: RuleCSVVirtualOperator, Outcomes: deny,
+	csvVirtualOperator = verdict.Rule{ID: RuleCSVVirtualOperator, Outcomes: verdict.Denies,
 		Summary: "a virtual operator, by which cluster properties reach OLM's resolver, is written by another user than Opgate"}
 )
 
@@ -39,10 +40,10 @@ type CSVInput struct {
 // present policies and Constraints, whenever its plan was approved (csv_step.go). One that bypasses OLM is judged by
 // its own contents, and comes from no catalog (threat O9). Only OLM may change one that a policy governs. Only Opgate
 // may write virtual operators.
-func JudgeCSV(in CSVInput) Verdict {
-	v := Verdict{Object: "clusterserviceversion " + in.New.Metadata.Key()}
+func JudgeCSV(in CSVInput) verdict.Verdict {
+	v := verdict.Verdict{Object: "clusterserviceversion " + in.New.Metadata.Key()}
 	judgeVirtualOperator(&in, &v)
-	if v.Decision != Allow || virtualOperator(in.New) || !in.Namespace.judged() || !in.matters() {
+	if v.Decision != verdict.Allow || virtualOperator(in.New) || !in.Namespace.judged() || !in.matters() {
 		return v
 	}
 	if in.unhidden() {
@@ -51,7 +52,7 @@ func JudgeCSV(in CSVInput) Verdict {
 	budget := constraint.NewBudget(in.Interrupt)
 	if steps := in.steps(); len(steps) > 0 {
 		in.judgeSteps(steps, budget, &v)
-		return v.sorted()
+		return v.Sorted()
 	}
 	c := in.described(in.New)
 	var before *Bundle
@@ -65,10 +66,10 @@ func JudgeCSV(in CSVInput) Verdict {
 	for _, f := range slices.Concat(found, in.selfCertifying(c, found, budget)) {
 		same := func(k constraint.Finding) bool { return sameConstraint(&k, &f) }
 		if !slices.ContainsFunc(known, same) || in.changesRead(&f, before, c) {
-			v.recordConstraint(RuleBundleConstraint, "this ClusterServiceVersion", &f)
+			recordConstraint(&v, RuleBundleConstraint, "this ClusterServiceVersion", &f)
 		}
 	}
-	return v.sorted()
+	return v.Sorted()
 }
 
 // findings returns the Constraints that a ClusterServiceVersion without a plan does not satisfy; none for nil.
@@ -138,13 +139,14 @@ func (in *CSVInput) matters() bool {
 const installFrom = "let OLM install it, from a Subscription"
 
 // judgeBypassingOLM applies the policies to a ClusterServiceVersion that no running plan contains.
-func judgeBypassingOLM(in *CSVInput, c, before *Bundle, v *Verdict) {
+func judgeBypassingOLM(in *CSVInput, c, before *Bundle, v *verdict.Verdict) {
 	ns := in.Namespace
 	(&Bundle{name: c.name, unknown: in.unknownPackage(c, before)}).recordUnknown(ns, "it", installFrom, v)
 	if before != nil && (before.pkg != c.pkg || in.hidden()) {
 		for _, p := range ns.governing(before.pkg) { // else its next upgrade would count as a first installation (threat O10)
-			v.record(RuleCSVFrozen, p, finding{decision: Deny, field: "metadata",
-				what: "making something else than package " + text.Name(before.pkg) + " of " + text.Name(c.name) + " is not allowed", accepted: "delete it, and let OLM install the other package"})
+			p.record(v, RuleCSVFrozen, verdict.Finding{Decision: verdict.Deny, Field: "metadata",
+				What: "making something else than package " + text.Name(before.pkg) + " of " + text.Name(c.name) +
+					" is not allowed", Accepted: "delete it, and let OLM install the other package"})
 		}
 	}
 	for _, p := range ns.governing(c.pkg) {
@@ -154,7 +156,7 @@ func judgeBypassingOLM(in *CSVInput, c, before *Bundle, v *Verdict) {
 		for _, rule := range contentChecks {
 			f := rule.judge(c, p)
 			if before == nil || before.pkg != c.pkg || f != rule.judge(before, p) {
-				v.record(rule.ID, p, f)
+				p.record(v, rule.ID, f)
 			}
 		}
 	}
@@ -199,18 +201,20 @@ func (in *CSVInput) unhidden() bool {
 // judgeFrozenCSV keeps a governed ClusterServiceVersion as OLM installed it (threat O9): its name, version and catalog
 // were judged, and its contents are those of the catalog under that name. Restoring what is recorded is not a change; a
 // plan is no evidence of that (threat O53).
-func judgeFrozenCSV(in *CSVInput, before *Bundle, v *Verdict) {
+func judgeFrozenCSV(in *CSVInput, before *Bundle, v *verdict.Verdict) {
 	field := in.changedField()
 	if field == "" || in.ByOpgate || field == "spec" && in.Namespace.recorded(in.New.Metadata.Name, &in.New.Spec) {
 		return
 	}
-	f := finding{decision: Deny, field: field, what: "changing " + field + " of " + text.Name(before.name) + " is not allowed",
-		accepted: "it stays as OLM installed it; let OLM install another version, or set what spec.config of its Subscription offers"}
+	f := verdict.Finding{Decision: verdict.Deny, Field: field,
+		What: "changing " + field + " of " + text.Name(before.name) + " is not allowed",
+		Accepted: "it stays as OLM installed it; let OLM install another version, or set what spec.config of its " +
+			"Subscription offers"}
 	if before.unknown != "" && in.Namespace.governed() {
 		recordForNamespace(v, in.Namespace, RuleCSVFrozen, f)
 	}
 	for _, p := range in.Namespace.governing(before.pkg) {
-		v.record(RuleCSVFrozen, p, f)
+		p.record(v, RuleCSVFrozen, f)
 	}
 }
 
@@ -220,12 +224,13 @@ func (in *CSVInput) hidden() bool {
 }
 
 // judgeVirtualOperator lets only Opgate write virtual operators.
-func judgeVirtualOperator(in *CSVInput, v *Verdict) {
+func judgeVirtualOperator(in *CSVInput, v *verdict.Verdict) {
 	if in.ByOpgate {
 		return
 	}
 	deny := func(what string) {
-		v.refuse(Reason{Rule: RuleCSVVirtualOperator, Decision: Deny, Message: sentence(what, RuleCSVVirtualOperator,
+		v.Refuse(verdict.Reason{Rule: RuleCSVVirtualOperator, Decision: verdict.Deny, Message: verdict.Sentence(what,
+			RuleCSVVirtualOperator,
 			"Opgate makes it from spec.properties of the Constraint; change that instead")})
 	}
 	switch is, was := virtualOperator(in.New), in.Old != nil && virtualOperator(in.Old); {

@@ -3,12 +3,13 @@ package rules
 import (
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // Escape is why admission would have refused a ClusterServiceVersion that was stored without a review: the reason of
 // one source.
 type Escape struct {
-	Source PolicyRef
+	Source verdict.PolicyRef
 	// Generation is the metadata.generation of the source, 0 if its verdict depends on more than its spec: template
 	// text, or a Policy that suspends it.
 	Generation int64
@@ -39,7 +40,7 @@ func JudgeEscape(csv *olm.CSV, ns *Namespace) (reasons []Escape, known bool) {
 			steps = append(steps, step)
 		}
 	}
-	v, budget, gone := Verdict{}, constraint.NewBudget(nil), ""
+	v, budget, gone := verdict.Verdict{}, constraint.NewBudget(nil), ""
 	if len(steps) > 0 {
 		in.judgeSteps(exactOrAll(steps), budget, &v)
 	} else {
@@ -49,15 +50,16 @@ func JudgeEscape(csv *olm.CSV, ns *Namespace) (reasons []Escape, known bool) {
 		c.bypassesOLM = false // its catalog is not known
 		judgeBypassingOLM(&in, c, nil, &v)
 		for _, f := range ns.Constraints().Judge(c.forConstraints(ns), ns.ForConstraints(), budget) {
-			v.recordConstraint(RuleBundleConstraint, "this ClusterServiceVersion", &f)
+			recordConstraint(&v, RuleBundleConstraint, "this ClusterServiceVersion", &f)
 		}
 	}
-	v = v.sorted()
+	v = v.Sorted()
 	for _, r := range v.Reasons {
-		if gone != "" && r.Decision != Deny {
+		if gone != "" && r.Decision != verdict.Deny {
 			continue // the plan might have shown what it waits for, such as its catalog
 		}
-		reasons = append(reasons, Escape{Source: r.from, Generation: ns.GenerationOf(r.from), Deny: r.Decision == Deny, Message: r.Message + gone})
+		reasons = append(reasons, Escape{Source: r.From, Generation: ns.GenerationOf(r.From),
+			Deny: r.Decision == verdict.Deny, Message: r.Message + gone})
 	}
 	return reasons, len(steps) > 0
 }
@@ -74,8 +76,8 @@ func (n *Namespace) Decidable() bool {
 }
 
 // GenerationOf returns the generation of a source whose verdict depends on its spec only, else 0.
-func (n *Namespace) GenerationOf(g PolicyRef) int64 {
-	if g.Kind == KindConstraint {
+func (n *Namespace) GenerationOf(g verdict.PolicyRef) int64 {
+	if g.Kind == verdict.KindConstraint {
 		for _, d := range n.Constraints().Definitions() {
 			if d.Name == g.Name && d.Pending == "" {
 				return d.Generation

@@ -7,6 +7,7 @@ import (
 
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // TestE1OneViolationCoversAll: a violation that exists excuses an update only if all that the Constraint reads stays as
@@ -35,66 +36,66 @@ func TestE1OneViolationCoversAll(t *testing.T) {
 		constraint *constraint.Definition
 		old        *olm.CSV
 		new        *olm.CSV
-		want       Decision
+		want       verdict.Decision
 	}{
 		"a larger violation of the same rule": {
 			constraint: noWildcards,
 			old:        csv("etcd", pods, etcd),
 			new:        csv("etcd", everything, etcd),
-			want:       Deny,
+			want:       verdict.Deny,
 		},
 		"more beside the violation": {
 			constraint: noWildcards,
 			old:        csv("etcd", pods, etcd),
 			new:        csv("etcd", pods+","+everything, etcd),
-			want:       Deny,
+			want:       verdict.Deny,
 		},
 		"other fields": {
 			constraint: noWildcards,
 			old:        csv("etcd", pods, etcd),
 			new:        csv("a better name", pods, etcd),
-			want:       Allow,
+			want:       verdict.Allow,
 		},
 		"other properties under a rule on permissions": {
 			constraint: noWildcards,
 			old:        csv("etcd", pods, etcd),
 			new:        csv("etcd", pods, more),
-			want:       Allow,
+			want:       verdict.Allow,
 		},
 		"other properties under a rule on properties": {
 			constraint: certified,
 			old:        csv("etcd", pods, etcd),
 			new:        csv("etcd", pods, more),
-			want:       Deny,
+			want:       verdict.Deny,
 		},
 		"other permissions under a rule on properties": {
 			constraint: certified,
 			old:        csv("etcd", pods, etcd),
 			new:        csv("etcd", everything, etcd),
-			want:       Allow,
+			want:       verdict.Allow,
 		},
 		"other annotations under a rule on annotations": {
 			constraint: noted,
 			old:        csv("etcd", pods, etcd),
 			new:        csv("a better name", pods, etcd+`,"x":"y"`),
-			want:       Deny,
+			want:       verdict.Deny,
 		},
 		"the violation ends": {
 			constraint: noWildcards,
 			old:        csv("etcd", everything, etcd),
 			new:        csv("etcd", strings.ReplaceAll(pods, "*", "get"), etcd),
-			want:       Allow,
+			want:       verdict.Allow,
 		},
 		"a smaller violation": {
 			constraint: noWildcards,
 			old:        csv("etcd", everything, etcd),
 			new:        csv("etcd", pods, etcd),
-			want:       Deny,
+			want:       verdict.Deny,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := JudgeCSV(CSVInput{Old: c.old, New: c.new, Namespace: NewNamespace("shop", NamespaceContents{Exists: true, Facts: aroundKubernetes, Constraints: under(c.constraint)})})
-			if v.Decision != c.want || c.want == Deny && !strings.Contains(v.Refusal(), "(bundle/constraint)") {
+			if v.Decision != c.want || c.want == verdict.Deny && !strings.Contains(v.Refusal(), "(bundle/constraint)") {
 				t.Errorf("decision is %s, want %s: %s", v.Decision, c.want, v.Refusal())
 			}
 		})

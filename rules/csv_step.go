@@ -6,6 +6,7 @@ import (
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // steps returns the plans that the write may be a step of. A name proves nothing: before a policy governs the
@@ -70,20 +71,20 @@ func exactOrAll(steps []Bundle) []Bundle {
 
 // judgeSteps judges the steps of running plans. Of several plans with exactly these contents, one allowed plan is
 // enough; if it is not known which plan the write is for, all of them must be allowed.
-func (in *CSVInput) judgeSteps(steps []Bundle, budget *constraint.Budget, v *Verdict) {
-	verdicts := make([]Verdict, len(steps))
+func (in *CSVInput) judgeSteps(steps []Bundle, budget *constraint.Budget, v *verdict.Verdict) {
+	verdicts := make([]verdict.Verdict, len(steps))
 	for i := range steps {
 		judgeStep(&steps[i], in.Namespace, budget, &verdicts[i])
 	}
 	judged := verdicts
 	if steps[0].exact {
-		mildest := slices.MinFunc(verdicts, func(a, b Verdict) int { return int(a.Decision) - int(b.Decision) })
-		judged = []Verdict{mildest}
+		mildest := slices.MinFunc(verdicts, func(a, b verdict.Verdict) int { return int(a.Decision) - int(b.Decision) })
+		judged = []verdict.Verdict{mildest}
 	}
 	for _, one := range judged {
 		v.Warnings = append(v.Warnings, one.Warnings...)
 		for _, r := range one.Reasons {
-			v.refuse(r)
+			v.Refuse(r)
 		}
 	}
 }
@@ -92,7 +93,7 @@ func (in *CSVInput) judgeSteps(steps []Bundle, budget *constraint.Budget, v *Ver
 // before these, or from the start. How the plan leads to it, such as by an upgrade, was judged at approval. An override
 // sets aside what the plan showed to its approver: of a bundle image only the contents that were read, if OLM writes
 // these.
-func judgeStep(c *Bundle, ns *Namespace, budget *constraint.Budget, v *Verdict) {
+func judgeStep(c *Bundle, ns *Namespace, budget *constraint.Budget, v *verdict.Verdict) {
 	overridden := overridden(c.plan)
 	if overridden && !c.shown(ns) {
 		c.referring = false // the approver did not see what comes along either
@@ -108,7 +109,7 @@ func judgeStep(c *Bundle, ns *Namespace, budget *constraint.Budget, v *Verdict) 
 		visible := c.inline || f.Constraint == nil || f.Constraint.Uses()&constraint.InCSV == 0 || c.shown(ns)
 		c.explain(&f, ns)
 		if !overridden || !visible {
-			v.recordConstraint(RuleBundleConstraint, "this ClusterServiceVersion", &f)
+			recordConstraint(v, RuleBundleConstraint, "this ClusterServiceVersion", &f)
 		}
 	}
 }
@@ -120,28 +121,28 @@ func (c *Bundle) shown(ns *Namespace) bool {
 	return unknown == "" && (c.spec == nil || unpacked.Spec.ContentsDigest() == c.spec.ContentsDigest())
 }
 
-func judgeStepByPolicies(c *Bundle, ns *Namespace, v *Verdict) {
+func judgeStepByPolicies(c *Bundle, ns *Namespace, v *verdict.Verdict) {
 	by := "; InstallPlan " + text.Name(c.plan.Metadata.Name) + ", which brings it, was approved all the same"
 	c.recordUnknown(ns, "it", "waits until the bundle's properties or the status of a Subscription name the package"+by, v)
 	for _, p := range ns.governing(c.pkg) {
 		for _, rule := range contentChecks {
 			f := rule.judge(c, p)
-			f.accepted += by
-			v.record(rule.ID, p, f)
+			f.Accepted += by
+			p.record(v, rule.ID, f)
 		}
 		if c.stored {
 			continue // contents are read, and compared with what is installed, for unfinished plans only
 		}
 		for _, r := range reviewChange(ns, c.plan, c, p, v) {
-			r.accepted += by
-			v.recordReview(r.id, p, r.hold, r.finding)
+			r.Accepted += by
+			recordReview(v, r.id, p, r.hold, r.Finding)
 		}
 	}
 }
 
 // RefusedSteps returns why the ClusterServiceVersions and Subscriptions that an approved plan still has to write are
 // refused; none if they are allowed. OLM repeats a refused step for as long as the plan exists.
-func RefusedSteps(plan *olm.InstallPlan, ns *Namespace) []Reason {
+func RefusedSteps(plan *olm.InstallPlan, ns *Namespace) []verdict.Reason {
 	if !plan.Running() || !ns.judged() {
 		return nil
 	}
@@ -150,7 +151,7 @@ func RefusedSteps(plan *olm.InstallPlan, ns *Namespace) []Reason {
 
 // refusedSubscriptions judges the Subscriptions that OLM generates for dependencies, as they are judged when it writes
 // them.
-func refusedSubscriptions(plan *olm.InstallPlan, ns *Namespace) (reasons []Reason) {
+func refusedSubscriptions(plan *olm.InstallPlan, ns *Namespace) (reasons []verdict.Reason) {
 	for i := range plan.Status.Steps {
 		sub := plan.Status.Steps[i].Resource.Subscription()
 		if sub == nil || slices.ContainsFunc(ns.Subscriptions(), func(s *olm.Subscription) bool { return s.Metadata.Name == sub.Metadata.Name }) {
@@ -167,8 +168,8 @@ func refusedSubscriptions(plan *olm.InstallPlan, ns *Namespace) (reasons []Reaso
 	return reasons
 }
 
-func refusedSteps(plan *olm.InstallPlan, ns *Namespace) []Reason {
-	v := Verdict{}
+func refusedSteps(plan *olm.InstallPlan, ns *Namespace) []verdict.Reason {
+	v := verdict.Verdict{}
 	budget := constraint.NewBudget(nil)
 	for _, step := range bundlesOf(plan, ns) {
 		switch {
@@ -179,6 +180,6 @@ func refusedSteps(plan *olm.InstallPlan, ns *Namespace) []Reason {
 			judgeStepByPolicies(&step, ns, &v) // the contents of an image that is not unpacked are not known before OLM writes it
 		}
 	}
-	v = v.sorted()
+	v = v.Sorted()
 	return v.Reasons
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 const (
@@ -69,112 +70,125 @@ func TestA5PlanLendsItsName(t *testing.T) {
 		spec   string
 		policy *OperatorPolicy
 		plans  []*olm.InstallPlan
-		want   Decision
+		want   verdict.Decision
 		says   string
 	}{
 		{
 			name: "OLM carries out an allowed plan", byOLM: true, spec: etcdSpec, policy: allowed,
-			plans: []*olm.InstallPlan{installing(t, etcdSpec)}, want: Allow,
+			plans: []*olm.InstallPlan{installing(t, etcdSpec)}, want: verdict.Allow,
 		},
 		{
 			name: "OLM carries out an allowed plan for an image", byOLM: true, spec: etcdSpec, policy: allowed,
-			plans: []*olm.InstallPlan{installing(t, "")}, want: Allow,
+			plans: []*olm.InstallPlan{installing(t, "")}, want: verdict.Allow,
 		},
 		{
 			name: "the snapshot does not show yet that the plan is approved", byOLM: true, spec: etcdSpec, policy: allowed,
-			plans: []*olm.InstallPlan{installing(t, etcdSpec, unapproved, phase(olm.PhaseRequiresApproval))}, want: Allow,
+			plans: []*olm.InstallPlan{installing(t, etcdSpec, unapproved, phase(olm.PhaseRequiresApproval))},
+			want:  verdict.Allow,
 		},
 		{
 			name: "a plan from before the policy", byOLM: true, spec: etcdSpec, policy: other,
-			plans: []*olm.InstallPlan{installing(t, etcdSpec)}, want: Deny, says: "InstallPlan install-x7, which brings it, was approved all the same",
+			plans: []*olm.InstallPlan{installing(t, etcdSpec)}, want: verdict.Deny,
+			says: "InstallPlan install-x7, which brings it, was approved all the same",
 		},
 		{
 			name: "a plan from before the policy, from another catalog", byOLM: true, spec: etcdSpec, policy: allowed,
-			plans: []*olm.InstallPlan{installing(t, etcdSpec, foreign)}, want: Deny, says: "from catalog olm/bargain-catalog is not allowed",
+			plans: []*olm.InstallPlan{installing(t, etcdSpec, foreign)}, want: verdict.Deny,
+			says: "from catalog olm/bargain-catalog is not allowed",
 		},
 		{
 			name: "a plan that an override let through", byOLM: true, spec: etcdSpec, policy: other,
-			plans: []*olm.InstallPlan{installing(t, etcdSpec, reason)}, want: Allow,
+			plans: []*olm.InstallPlan{installing(t, etcdSpec, reason)}, want: verdict.Allow,
 		},
 		{
 			name: "OLM lags behind the plan that the snapshot shows", byOLM: true, spec: etcdSpec, policy: allowed,
-			plans: []*olm.InstallPlan{installing(t, etcdSpec, phase(olm.PhaseComplete))}, want: Allow,
+			plans: []*olm.InstallPlan{installing(t, etcdSpec, phase(olm.PhaseComplete))}, want: verdict.Allow,
 		},
 		{
 			name: "a plan that says nothing of the bundle", byOLM: true, spec: etcdSpec, policy: other,
-			plans: []*olm.InstallPlan{installing(t, "", func(p *olm.InstallPlan) { p.Status.BundleLookups[0].Properties = "" })}, want: Deny, says: "allowed is etcd.v0.9.4",
+			plans: []*olm.InstallPlan{installing(t, "",
+				func(p *olm.InstallPlan) { p.Status.BundleLookups[0].Properties = "" })}, want: verdict.Deny,
+			says: "allowed is etcd.v0.9.4",
 		},
 		{
-			name: "OLM writes what no plan brings", byOLM: true, spec: etcdSpec, policy: allowed, want: Deny, says: "comes from no catalog",
+			name: "OLM writes what no plan brings", byOLM: true, spec: etcdSpec, policy: allowed, want: verdict.Deny,
+			says: "comes from no catalog",
 		},
 		{
 			name: "beside an allowed plan for the same name a plan from another catalog runs", byOLM: true, spec: otherSpec, policy: allowed,
-			plans: []*olm.InstallPlan{installing(t, ""), installing(t, "", foreign, named("zz"))}, want: Deny, says: "from catalog olm/bargain-catalog",
+			plans: []*olm.InstallPlan{installing(t, ""), installing(t, "", foreign, named("zz"))}, want: verdict.Deny,
+			says: "from catalog olm/bargain-catalog",
 		},
 		{
 			name: "another plan waits beside the one that runs", byOLM: true, spec: otherSpec, policy: allowed,
 			plans: []*olm.InstallPlan{installing(t, "", unapproved, phase(olm.PhaseRequiresApproval), named("aa")), installing(t, "", foreign)},
-			want:  Deny, says: "from catalog olm/bargain-catalog",
+			want:  verdict.Deny, says: "from catalog olm/bargain-catalog",
 		},
 		{
 			name: "the contents show which of two plans it is", byOLM: true, spec: etcdSpec, policy: allowed,
-			plans: []*olm.InstallPlan{installing(t, etcdSpec), installing(t, otherSpec, foreign, named("aa"))}, want: Allow,
+			plans: []*olm.InstallPlan{installing(t, etcdSpec), installing(t, otherSpec, foreign, named("aa"))},
+			want:  verdict.Allow,
 		},
 		{
 			name: "the name of a plan without a status", user: tenant, spec: etcdSpec, policy: allowed,
-			plans: []*olm.InstallPlan{installing(t, "", noStatus)}, want: Deny, says: "comes from no catalog",
+			plans: []*olm.InstallPlan{installing(t, "", noStatus)}, want: verdict.Deny, says: "comes from no catalog",
 		},
 		{
 			name: "the name of a plan that runs", user: tenant, spec: otherSpec, policy: allowed,
-			plans: []*olm.InstallPlan{installing(t, etcdSpec)}, want: Deny, says: "comes from no catalog",
+			plans: []*olm.InstallPlan{installing(t, etcdSpec)}, want: verdict.Deny, says: "comes from no catalog",
 		},
 		{
 			name: "the contents of a plan that runs", user: tenant, spec: etcdSpec, policy: allowed,
-			plans: []*olm.InstallPlan{installing(t, etcdSpec, attenuated)}, want: Deny, says: "comes from no catalog",
+			plans: []*olm.InstallPlan{installing(t, etcdSpec, attenuated)}, want: verdict.Deny, says: "comes from no catalog",
 		},
 		{
 			name: "the account of a plan", user: account, spec: etcdSpec, policy: allowed,
-			plans: []*olm.InstallPlan{installing(t, etcdSpec, attenuated)}, want: Allow,
+			plans: []*olm.InstallPlan{installing(t, etcdSpec, attenuated)}, want: verdict.Allow,
 		},
 		{
 			name: "the account of a plan that names none", user: account, spec: etcdSpec, policy: allowed,
-			plans: []*olm.InstallPlan{installing(t, etcdSpec)}, want: Deny, says: "comes from no catalog",
+			plans: []*olm.InstallPlan{installing(t, etcdSpec)}, want: verdict.Deny, says: "comes from no catalog",
 		},
 		{
 			name: "the account writes other contents", user: account, spec: otherSpec, policy: allowed,
-			plans: []*olm.InstallPlan{installing(t, etcdSpec, attenuated)}, want: Deny, says: "comes from no catalog",
+			plans: []*olm.InstallPlan{installing(t, etcdSpec, attenuated)}, want: verdict.Deny, says: "comes from no catalog",
 		},
 		{
 			name: "an account of that name in another namespace", user: "system:serviceaccount:elsewhere:weak", spec: etcdSpec, policy: allowed,
-			plans: []*olm.InstallPlan{installing(t, etcdSpec, attenuated)}, want: Deny, says: "comes from no catalog",
+			plans: []*olm.InstallPlan{installing(t, etcdSpec, attenuated)}, want: verdict.Deny, says: "comes from no catalog",
 		},
 		{
 			name: "the account, before the plan is approved", user: account, spec: etcdSpec, policy: allowed,
-			plans: []*olm.InstallPlan{installing(t, etcdSpec, attenuated, unapproved)}, want: Deny, says: "comes from no catalog",
+			plans: []*olm.InstallPlan{installing(t, etcdSpec, attenuated, unapproved)}, want: verdict.Deny,
+			says: "comes from no catalog",
 		},
 		{
 			name: "the account, before OLM starts the plan", user: account, spec: etcdSpec, policy: allowed,
-			plans: []*olm.InstallPlan{installing(t, etcdSpec, attenuated, phase(olm.PhaseRequiresApproval))}, want: Deny, says: "comes from no catalog",
+			plans: []*olm.InstallPlan{installing(t, etcdSpec, attenuated, phase(olm.PhaseRequiresApproval))},
+			want:  verdict.Deny, says: "comes from no catalog",
 		},
 		{
 			name: "the account, after the plan", user: account, spec: etcdSpec, policy: allowed,
-			plans: []*olm.InstallPlan{installing(t, etcdSpec, attenuated, phase(olm.PhaseComplete))}, want: Deny, says: "comes from no catalog",
+			plans: []*olm.InstallPlan{installing(t, etcdSpec, attenuated, phase(olm.PhaseComplete))}, want: verdict.Deny,
+			says: "comes from no catalog",
 		},
 		{
 			name: "the account, for a name that only the spec lists", user: account, spec: etcdSpec, policy: allowed,
-			plans: []*olm.InstallPlan{installing(t, etcdSpec, attenuated, onlyInSpec)}, want: Deny, says: "comes from no catalog",
+			plans: []*olm.InstallPlan{installing(t, etcdSpec, attenuated, onlyInSpec)}, want: verdict.Deny,
+			says: "comes from no catalog",
 		},
 		{
 			name: "the account of a plan for an image", user: account, spec: etcdSpec, policy: allowed,
-			plans: []*olm.InstallPlan{installing(t, "", attenuated)}, want: Allow,
+			plans: []*olm.InstallPlan{installing(t, "", attenuated)}, want: verdict.Allow,
 		},
 		{
 			name: "the account of a plan for an image from another catalog", user: account, spec: etcdSpec, policy: allowed,
-			plans: []*olm.InstallPlan{installing(t, "", attenuated, foreign)}, want: Deny, says: "from catalog olm/bargain-catalog",
+			plans: []*olm.InstallPlan{installing(t, "", attenuated, foreign)}, want: verdict.Deny,
+			says: "from catalog olm/bargain-catalog",
 		},
 		{
 			name: "the account of a plan from before the policy", user: account, spec: etcdSpec, policy: other,
-			plans: []*olm.InstallPlan{installing(t, etcdSpec, attenuated)}, want: Deny, says: "allowed is etcd.v0.9.4",
+			plans: []*olm.InstallPlan{installing(t, etcdSpec, attenuated)}, want: verdict.Deny, says: "allowed is etcd.v0.9.4",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -194,7 +208,7 @@ func TestA5ImageSaysAnother(t *testing.T) {
 	csv := written(t, etcdSpec)
 	csv.Metadata.Annotations.Properties = properties("vault", "0.1.9")
 	v := JudgeCSV(CSVInput{New: csv, Namespace: ns, User: "system:serviceaccount:shop:weak"})
-	if v.Decision != Hold || !strings.Contains(v.Refusal(), "both package etcd 0.9.2 and package vault 0.1.9") {
+	if v.Decision != verdict.Hold || !strings.Contains(v.Refusal(), "both package etcd 0.9.2 and package vault 0.1.9") {
 		t.Errorf("%s: %s", v.Decision, v.Refusal())
 	}
 }
@@ -212,16 +226,17 @@ func TestA6ContentsExchanged(t *testing.T) {
 		old, new string
 		byOLM    bool
 		byOpgate bool
-		want     Decision
+		want     verdict.Decision
 	}{
-		{name: "another Deployment", old: etcdSpec, new: otherSpec, want: Deny},
-		{name: "another Deployment by OLM", old: etcdSpec, new: otherSpec, byOLM: true, want: Allow},
-		{name: "another Deployment by Opgate", old: etcdSpec, new: otherSpec, byOpgate: true, want: Allow},
-		{name: "the contents of the plan written back", old: otherSpec, new: etcdSpec, want: Deny}, // TestP1PlantedPlan has those of the record
+		{name: "another Deployment", old: etcdSpec, new: otherSpec, want: verdict.Deny},
+		{name: "another Deployment by OLM", old: etcdSpec, new: otherSpec, byOLM: true, want: verdict.Allow},
+		{name: "another Deployment by Opgate", old: etcdSpec, new: otherSpec, byOpgate: true, want: verdict.Allow},
+		{name: "the contents of the plan written back", old: otherSpec, new: etcdSpec, want: verdict.Deny},
+		// TestP1PlantedPlan has those of the record
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			v := JudgeCSV(CSVInput{Old: written(t, c.old), New: written(t, c.new), Namespace: ns(c.old), ByOLM: c.byOLM, ByOpgate: c.byOpgate})
-			if v.Decision != c.want || c.want != Allow && !strings.Contains(v.Refusal(), "(csv/frozen)") {
+			if v.Decision != c.want || c.want != verdict.Allow && !strings.Contains(v.Refusal(), "(csv/frozen)") {
 				t.Errorf("%s: %s, want %s", v.Decision, v.Refusal(), c.want)
 			}
 		})
@@ -249,12 +264,14 @@ func TestA10CopyMadeReal(t *testing.T) {
 		csv.Metadata.Labels.CopiedFrom = from
 		return csv
 	}
-	for to, want := range map[string]Decision{"": Deny, "another": Deny, "elsewhere": Allow} {
+	for to, want := range map[string]verdict.Decision{"": verdict.Deny, "another": verdict.Deny,
+		"elsewhere": verdict.Allow} {
 		v := JudgeCSV(CSVInput{Old: copied("elsewhere"), New: copied(to), Namespace: ns})
-		if v.Decision != want || want != Allow && !strings.Contains(v.Refusal(), "(bundle/version)") {
+		if v.Decision != want || want != verdict.Allow && !strings.Contains(v.Refusal(), "(bundle/version)") {
 			t.Errorf("to %q: %s: %s", to, v.Decision, v.Refusal())
 		}
-		if v := JudgeCSV(CSVInput{Old: copied("elsewhere"), New: copied(to), Namespace: ns, ByOLM: true}); v.Decision != Allow {
+		if v := JudgeCSV(CSVInput{Old: copied("elsewhere"), New: copied(to), Namespace: ns,
+			ByOLM: true}); v.Decision != verdict.Allow {
 			t.Errorf("to %q by OLM: %s", to, v.Refusal())
 		}
 	}

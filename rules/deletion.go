@@ -2,26 +2,22 @@ package rules
 
 import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // The rules on deletions (R-RM-4). The API server alone judges these (package backstop): a webhook that fails closed would in an
 // outage keep OLM from deleting what it has replaced, and namespaces from going.
 const (
-	RuleDeletionDenied      RuleID = "deletion/denied"
-	RuleDeletionUnconfirmed RuleID = "deletion/unconfirmed"
+	RuleDeletionDenied      verdict.RuleID = "deletion/denied"
+	RuleDeletionUnconfirmed verdict.RuleID = "deletion/unconfirmed"
 )
 
 var (
-	deletionDenied = Rule{ID: RuleDeletionDenied, Outcomes: deny, Backstop: true,
+	deletionDenied = verdict.Rule{ID: RuleDeletionDenied, Outcomes: verdict.Denies, Backstop: true,
 		Summary: "what belongs to a governed operator is deleted, and the policy's deletion is Deny"}
-	deletionUnconfirmed = Rule{ID: RuleDeletionUnconfirmed, Outcomes: hold, Backstop: true,
+	deletionUnconfirmed = verdict.Rule{ID: RuleDeletionUnconfirmed, Outcomes: verdict.Holds, Backstop: true,
 		Summary: "what belongs to a governed operator is deleted without a confirmation, and the policy's deletion is Confirm"}
 )
-
-// ForDeletions reports whether a rule is on deletions: the API server judges by it, and no webhook does.
-func (id RuleID) ForDeletions() bool {
-	return id == RuleDeletionDenied || id == RuleDeletionUnconfirmed
-}
 
 // KeptBy returns the first enforced policy that denies the deletion of what is installed of a package: because of it a
 // mustnothave policy removes nothing. It returns nil if there is none; the policy itself counts.
@@ -35,7 +31,7 @@ func (n *Namespace) KeptBy(pkg string) *OperatorPolicy {
 }
 
 // previewDeletion warns of a policy that restricts deletions, and of which nothing is refused.
-func previewDeletion(in *OperatorPolicyInput, p *OperatorPolicy, preview func(id RuleID, what, more string)) {
+func previewDeletion(in *OperatorPolicyInput, p *OperatorPolicy, preview func(id verdict.RuleID, what, more string)) {
 	spec := &in.Policy.Spec
 	if spec.Deletion == "" || spec.Deletion == policyv1beta2.DeletionAllow {
 		return

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 )
 
 // TestDeletionPreview: the author of a policy that restricts deletions is warned where nothing is refused.
@@ -52,7 +53,7 @@ func TestDeletionField(t *testing.T) {
 	op := &policyv1beta2.OperatorPolicy{}
 	op.Spec = policyv1beta2.OperatorPolicySpec{RemediationAction: policyv1beta2.Enforce, ComplianceType: policyv1beta2.MustHave,
 		UpgradeApproval: policyv1beta2.UpgradeApprovalAutomatic, Deletion: "deny", Subscription: policyv1beta2.SubscriptionTemplate{Name: "etcd", Namespace: "shop"}}
-	errs := ValidateOperatorPolicy(op)
+	errs := operatorpolicy.Validate(op)
 	if len(errs) != 1 || errs[0].Field != "spec.deletion" {
 		t.Errorf("got %v", errs)
 	}

@@ -15,15 +15,12 @@
 //	JudgeEscape            a stored ClusterServiceVersion that admission was not asked about
 //	JudgeOperatorPolicy    creating and updating an OperatorPolicy
 //	JudgeConstraint        creating and updating a Constraint
-//	JudgePolicy            creating and updating a Policy; Needs lists the rights that its author must have
-//	JudgePolicySet         creating and updating a PolicySet
+//
+// Package dependency judges Policies and PolicySets.
 //
 // The code behind a refusal is found by the ID in its message. The constant of a rule spells the ID (bundle/version is
 // RuleBundleVersion), and is declared with the rule's outcome and summary beside the function that judges it: files are
-// named after the kind, then the subject (bundle_version.go, bundle_upgrade.go, subscription_approval.go). rule.go
+// named after the kind, then the subject (bundle_version.go, bundle_upgrade.go, subscription_approval.go). rules.go
 // lists the rules of each kind. An entry point runs all rules of its kind; where several run for each policy, a check
-// is a small function in a declared slice.
-//
-// Type Policy is an OperatorPolicy prepared for judging. Kind Policy, whose dependencies package dependency reads, is
-// judged in policy*.go: its verdicts need Verdict and Rule, which package dependency must not import.
+// is a small function in a declared slice. What a rule and a verdict are is in package verdict.
 package rules

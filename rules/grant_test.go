@@ -4,20 +4,26 @@ import (
 	"strings"
 	"testing"
 
+	"sigs.k8s.io/yaml"
+
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
+	policyv1 "github.com/opgate/opgate/api/policy/v1"
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/rules/grant"
 	"github.com/opgate/opgate/rules/state"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // withheld returns the grants of an installation without some rights, and with catalogs in namespace olm.
-func withheld(t *testing.T, rights ...Grant) Grants {
+func withheld(t *testing.T, rights ...grant.Right) grant.Set {
 	t.Helper()
-	granted := strings.Join(AllGrants(), " ")
+	granted := strings.Join(grant.All(), " ")
 	for _, right := range rights {
 		granted = strings.ReplaceAll(" "+granted+" ", " "+string(right)+" ", " ")
 	}
-	g, err := NewGrants(strings.Fields(granted), []string{"olm"})
+	g, err := grant.NewSet(strings.Fields(granted), []string{"olm"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,21 +34,21 @@ func withheld(t *testing.T, rights ...Grant) Grants {
 // with the right it is not.
 func TestG25PoliciesAreWarned(t *testing.T) {
 	type spec = policyv1beta2.OperatorPolicySpec
-	policy := func(edit func(*spec)) func(Grants) Verdict {
-		return func(g Grants) Verdict {
+	policy := func(edit func(*spec)) func(grant.Set) verdict.Verdict {
+		return func(g grant.Set) verdict.Verdict {
 			return JudgeOperatorPolicy(OperatorPolicyInput{Policy: operatorPolicy("etcd", edit), Namespace: func(string) *Namespace { return nil }, Grants: g})
 		}
 	}
 	for _, c := range []struct {
 		name  string
-		judge func(Grants) Verdict
-		lacks Grant
+		judge func(grant.Set) verdict.Verdict
+		lacks grant.Right
 		value string
 	}{
 		{
 			name:  "deletes definitions",
 			judge: policy(func(s *spec) { s.RemovalBehavior.CustomResourceDefinitions = policyv1beta2.RemovalDelete }),
-			lacks: GrantDefinitions,
+			lacks: grant.Definitions,
 			value: "rights.definitions",
 		},
 		{
@@ -50,53 +56,62 @@ func TestG25PoliciesAreWarned(t *testing.T) {
 			judge: policy(func(s *spec) {
 				s.ComplianceConfig.DeploymentsUnavailable = policyv1beta2.ConfigNonCompliant
 			}),
-			lacks: GrantDeployments,
+			lacks: grant.Deployments,
 			value: "rights.deployments",
 		},
 		{
 			name:  "installs where there is no namespace",
 			judge: policy(func(s *spec) { s.ComplianceType, s.RemediationAction = policyv1beta2.MustHave, policyv1beta2.Enforce }),
-			lacks: GrantNamespaces,
+			lacks: grant.Namespaces,
 			value: "rights.namespaces",
 		},
 		{
 			name:  "asks for consent",
 			judge: policy(reviewing(policyv1beta2.Consent{Images: policyv1beta2.ConsentHold})),
-			lacks: GrantContents,
+			lacks: grant.Contents,
 			value: "policy.consent.enabled",
 		},
 		{
 			name: "shows properties to OLM",
-			judge: func(g Grants) Verdict {
+			judge: func(g grant.Set) verdict.Verdict {
 				c := &constraintv1.Constraint{}
 				c.Name, c.Annotations = "secured", map[string]string{VirtualOperatorNamespacesAnnotation: ""}
 				c.Spec.Properties = `[{"type":"secured","value":true}]`
 				return JudgeConstraint(ConstraintInput{Constraint: c, Grants: g})
 			},
-			lacks: GrantVirtualOperators,
+			lacks: grant.VirtualOperators,
 			value: "rights.virtualOperators",
 		},
 		{
 			name: "judges by contents",
-			judge: func(g Grants) Verdict {
+			judge: func(g grant.Set) verdict.Verdict {
 				c := &constraintv1.Constraint{}
 				c.Name = "rights"
 				c.Spec.Constraints = `[{"type":"olm.constraint","value":{"cel":{"rule":"clusterPermissions.size() == 0"}}}]`
 				return JudgeConstraint(ConstraintInput{Constraint: c, Grants: g})
 			},
-			lacks: GrantContents,
+			lacks: grant.Contents,
 			value: "policy.consent.enabled",
 		},
 		{
-			name:  "has a template of ConfigurationPolicy",
-			judge: func(g Grants) Verdict { return JudgePolicy(PolicyInput{Policy: policyOf(t, "app"), Grants: g}) },
-			lacks: GrantConfigurationPolicies,
+			name: "has a template of ConfigurationPolicy",
+			judge: func(g grant.Set) verdict.Verdict {
+				p := &policyv1.Policy{}
+				if err := yaml.UnmarshalStrict([]byte("metadata: {namespace: shop, name: app}\nspec:\n  policy-templates:\n"+
+					"  - objectDefinition: {apiVersion: policy.open-cluster-management.io/v1, kind: ConfigurationPolicy, "+
+					"metadata: {name: app-t}}\n"), p); err != nil {
+					t.Fatal(err)
+				}
+				return dependency.JudgePolicy(dependency.PolicyInput{Policy: p, Grants: g})
+			},
+			lacks: grant.ConfigurationPolicies,
 			value: "rights.configurationPolicies",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			v := c.judge(withheld(t, c.lacks))
-			if text := strings.Join(v.WarningTexts(), "\n"); v.Decision != Allow || !strings.Contains(text, "chart value "+c.value+" grants it") {
+			if text := strings.Join(v.WarningTexts(), "\n"); v.Decision != verdict.Allow || !strings.Contains(text,
+				"chart value "+c.value+" grants it") {
 				t.Errorf("decision %s, warnings:\n%s", v.Decision, text)
 			}
 			v = c.judge(withheld(t))
@@ -118,7 +133,8 @@ func TestG25CatalogElsewhere(t *testing.T) {
 	if got, unknown := RunningDigest(&facts, olm.Catalog{Namespace: "olm", Name: "c"}); got != digest {
 		t.Errorf("in a namespace that is read: %q, %s", got, unknown)
 	}
-	if got, unknown := RunningDigest(&facts, olm.Catalog{Namespace: "team", Name: "c"}); got != "" || !strings.Contains(unknown, CatalogNamespacesValue) {
+	if got, unknown := RunningDigest(&facts, olm.Catalog{Namespace: "team", Name: "c"}); got != "" ||
+		!strings.Contains(unknown, grant.CatalogNamespacesValue) {
 		t.Errorf("elsewhere: %q, %s", got, unknown)
 	}
 	op := operatorPolicy("etcd", func(s *policyv1beta2.OperatorPolicySpec) {
@@ -126,7 +142,8 @@ func TestG25CatalogElsewhere(t *testing.T) {
 		catalogHeld(policyv1beta2.Catalog{Image: policyv1beta2.CatalogHold})(s)
 	})
 	v := JudgeOperatorPolicy(OperatorPolicyInput{Policy: op, Namespace: func(string) *Namespace { return nil }, Grants: withheld(t)})
-	if text := strings.Join(v.WarningTexts(), "\n"); !strings.Contains(text, "namespace team: add it to chart value "+CatalogNamespacesValue) {
+	if text := strings.Join(v.WarningTexts(), "\n"); !strings.Contains(text,
+		"namespace team: add it to chart value "+grant.CatalogNamespacesValue) {
 		t.Errorf("warnings:\n%s", text)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // Inspected is the verdict on an object that is stored.
@@ -14,7 +15,7 @@ type Inspected struct {
 	// Kind is olm.KindClusterServiceVersion, of an installed operator, or olm.KindInstallPlan, of a plan that waits for
 	// approval.
 	Kind, Name string
-	Verdict    Verdict
+	Verdict    verdict.Verdict
 }
 
 // Inspect judges what is in a namespace: each installed operator by JudgeInstalled, and each plan that waits for
@@ -37,22 +38,22 @@ func Inspect(ns *Namespace, now time.Time) []Inspected {
 // JudgeInstalled decides whether an installed operator is one that the present policies and Constraints allow, however
 // it was approved. It says nothing of how it got there: upgradeApproval and consent are about changes. Here is false
 // for a ClusterServiceVersion that is not stored, or that installs nothing here.
-func JudgeInstalled(ns *Namespace, csv string) (v Verdict, here bool) {
+func JudgeInstalled(ns *Namespace, csv string) (v verdict.Verdict, here bool) {
 	i := slices.IndexFunc(ns.Installed(), func(c Installed) bool { return c.CSV == csv && c.spec != nil })
 	if i < 0 {
-		return Verdict{}, false
+		return verdict.Verdict{}, false
 	}
 	installed := &ns.installed[i]
 	c := ns.asPlanned(installed)
-	v = Verdict{Object: "clusterserviceversion " + ns.Name() + "/" + csv}
+	v = verdict.Verdict{Object: "clusterserviceversion " + ns.Name() + "/" + csv}
 	if !ns.judged() {
 		return v, true
 	}
-	result := CSVVerdict{CSV: csv, Package: c.pkg, Version: c.version}
+	result := verdict.CSV{CSV: csv, Package: c.pkg, Version: c.version}
 	c.recordUnknown(ns, "it", installFrom, &v)
 	for _, p := range ns.governing(c.pkg) {
 		for _, rule := range contentChecks {
-			v.record(rule.ID, p, rule.judge(c, p))
+			p.record(&v, rule.ID, rule.judge(c, p))
 		}
 		if p.Enforced && !p.MustNotHave {
 			result.By = append(result.By, p.Source())
@@ -62,19 +63,19 @@ func JudgeInstalled(ns *Namespace, csv string) (v Verdict, here bool) {
 		if ofUnfinishedPlans(&f) {
 			continue
 		}
-		v.recordConstraint(RuleBundleConstraint, text.Name(csv), &f)
+		recordConstraint(&v, RuleBundleConstraint, text.Name(csv), &f)
 	}
 	switch {
-	case v.Decision == Deny:
-		result.Disposition = Denied
-	case v.Decision == Hold:
-		result.Disposition = Held
+	case v.Decision == verdict.Deny:
+		result.Disposition = verdict.Denied
+	case v.Decision == verdict.Hold:
+		result.Disposition = verdict.Held
 	case len(result.By) > 0:
-		result.Disposition = Allowed
+		result.Disposition = verdict.Allowed
 	}
-	if result.Disposition != Allowed {
+	if result.Disposition != verdict.Allowed {
 		result.By = nil
 	}
-	v.CSVs = []CSVVerdict{result}
-	return v.sorted(), true
+	v.CSVs = []verdict.CSV{result}
+	return v.Sorted(), true
 }

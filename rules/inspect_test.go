@@ -7,6 +7,7 @@ import (
 
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // TestJudgeInstalled judges operators that are there, however they came.
@@ -31,51 +32,55 @@ func TestJudgeInstalled(t *testing.T) {
 		follows   *olm.Subscription
 		plans     []*olm.InstallPlan
 		set       *constraint.Set
-		want      Decision
+		want      verdict.Decision
 		// reason is in the first reason, disposition that of the operator.
 		reason      string
-		disposition Disposition
+		disposition verdict.Disposition
 	}{
-		{name: "listed", policy: policyFor("etcd", versions("etcd.v0.9.4")), installed: etcd, follows: subscription, disposition: Allowed},
+		{name: "listed", policy: policyFor("etcd", versions("etcd.v0.9.4")), installed: etcd, follows: subscription,
+			disposition: verdict.Allowed},
 		{
 			name: "not listed any more", policy: policyFor("etcd", versions("etcd.v0.9.5")), installed: etcd, follows: subscription,
-			want: Deny, reason: "etcd.v0.9.4 is not allowed by OperatorPolicy policies/etcd (bundle/version): allowed is etcd.v0.9.5", disposition: Denied,
+			want: verdict.Deny, reason: "etcd.v0.9.4 is not allowed by OperatorPolicy policies/etcd (bundle/version): " +
+				"allowed is etcd.v0.9.5", disposition: verdict.Denied,
 		},
 		{
 			name: "upgrades are not approved, which says nothing of what is there", installed: etcd, follows: subscription,
-			policy: policyFor("etcd", func(s *spec) { s.UpgradeApproval = "None" }), disposition: Allowed,
+			policy: policyFor("etcd", func(s *spec) { s.UpgradeApproval = "None" }), disposition: verdict.Allowed,
 		},
 		{
 			name: "the Subscription was turned to another catalog", policy: policyFor("etcd", nil), installed: etcd, follows: &foreign,
-			want: Deny, reason: "from catalog olm/evil is not allowed", disposition: Denied,
+			want: verdict.Deny, reason: "from catalog olm/evil is not allowed", disposition: verdict.Denied,
 		},
 		{
 			name: "an orphan of an unknown catalog", policy: policyFor("etcd", nil), installed: etcd,
-			want: Hold, reason: "the catalog of etcd.v0.9.4 is not known", disposition: Held,
+			want: verdict.Hold, reason: "the catalog of etcd.v0.9.4 is not known", disposition: verdict.Held,
 		},
 		{
 			name: "forbidden", policy: policyFor("etcd", func(s *spec) { s.ComplianceType = "mustnothave" }), installed: etcd, follows: subscription,
-			want: Deny, reason: "etcd.v0.9.4 is forbidden", disposition: Denied,
+			want: verdict.Deny, reason: "etcd.v0.9.4 is forbidden", disposition: verdict.Denied,
 		},
 		{
 			name: "a digest, and the plan that brought it", policy: policyFor("etcd", versions("etcd.v0.9.4@"+digestA)), installed: etcd, follows: subscription,
-			plans: []*olm.InstallPlan{ran}, disposition: Allowed,
+			plans: []*olm.InstallPlan{ran}, disposition: verdict.Allowed,
 		},
 		{
 			name: "a digest, and nothing that shows the image", policy: policyFor("etcd", versions("etcd.v0.9.4@"+digestA)), installed: etcd, follows: subscription,
-			want: Deny, reason: "which does not come from a bundle image", disposition: Denied,
+			want: verdict.Deny, reason: "which does not come from a bundle image", disposition: verdict.Denied,
 		},
 		{
-			name: "another package", policy: policyFor("redis", nil), installed: etcd, follows: subscription, disposition: Ungoverned,
+			name: "another package", policy: policyFor("redis", nil), installed: etcd, follows: subscription,
+			disposition: verdict.Ungoverned,
 		},
 		{
 			name: "an unknown package beside a policy", policy: policyFor("etcd", nil), installed: unread,
-			want: Hold, reason: "the package of etcd.v0.9.4 is not known", disposition: Held,
+			want: verdict.Hold, reason: "the package of etcd.v0.9.4 is not known", disposition: verdict.Held,
 		},
 		{
 			name: "a Constraint", installed: Installed{CSV: etcd.CSV, Package: "etcd", Version: "0.9.4", Described: true, spec: &fromOLM}, follows: subscription,
 			set:  under(ruleOf("no-etcd", `packageName != "etcd"`, "no etcd", constraint.Require)),
-			want: Deny, reason: "etcd.v0.9.4 is not allowed by Constraint no-etcd (bundle/constraint)", disposition: Denied,
+			want: verdict.Deny, reason: "etcd.v0.9.4 is not allowed by Constraint no-etcd (bundle/constraint)",
+			disposition: verdict.Denied,
 		},
 	} {
 		in := NamespaceContents{CSVs: []Installed{c.installed}, Plans: c.plans, Exists: true, Facts: aroundKubernetes, Constraints: c.set}
@@ -122,8 +127,8 @@ func TestInspect(t *testing.T) {
 		Exists: true,
 	})
 	got := Inspect(ns, time.Time{})
-	if len(got) != 2 || got[0].Kind != olm.KindClusterServiceVersion || got[0].Verdict.Decision != Allow ||
-		got[1].Kind != olm.KindInstallPlan || got[1].Name != "waits" || got[1].Verdict.Decision != Deny {
+	if len(got) != 2 || got[0].Kind != olm.KindClusterServiceVersion || got[0].Verdict.Decision != verdict.Allow ||
+		got[1].Kind != olm.KindInstallPlan || got[1].Name != "waits" || got[1].Verdict.Decision != verdict.Deny {
 		t.Errorf("%+v", got)
 	}
 	if got := Inspect(nil, time.Time{}); got != nil {

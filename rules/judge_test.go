@@ -8,6 +8,7 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // operatorPolicy returns an enforcing policy for a package in namespace shop; edit changes it further.
@@ -53,7 +54,7 @@ func versions(names ...string) func(*policyv1beta2.OperatorPolicySpec) {
 	return func(s *policyv1beta2.OperatorPolicySpec) { s.Versions = names }
 }
 
-func judged(plan *olm.InstallPlan, policies ...*OperatorPolicy) Verdict {
+func judged(plan *olm.InstallPlan, policies ...*OperatorPolicy) verdict.Verdict {
 	return JudgePlan(PlanInput{Plan: plan, Namespace: NewNamespace("shop", NamespaceContents{Policies: policies})})
 }
 
@@ -109,7 +110,7 @@ func TestAddingNeverAllows(t *testing.T) {
 			if large.Decision < small.Decision {
 				t.Errorf("%q alone is %s, with %q it is %s", a, small.Decision, b, large.Decision)
 			}
-			if small.Decision != Allow {
+			if small.Decision != verdict.Allow {
 				held++
 			}
 		}
@@ -143,7 +144,7 @@ func TestTenThousandCSVs(t *testing.T) {
 		plan.Spec.CSVNames = append(plan.Spec.CSVNames, fmt.Sprintf("csv-%d", i))
 	}
 	v := judged(plan, policyFor("etcd", nil))
-	if v.Decision != Hold || len(v.Reasons) != 10_000 {
+	if v.Decision != verdict.Hold || len(v.Reasons) != 10_000 {
 		t.Fatalf("%s with %d reasons", v.Decision, len(v.Reasons))
 	}
 	if refusal := v.Refusal(); len(refusal) > 8_000 || !strings.HasSuffix(refusal, "and 9980 more") {

@@ -9,6 +9,7 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // TestNotes checks the texts of events.
@@ -28,8 +29,11 @@ func TestNotes(t *testing.T) {
 	}
 	denied := judge(pendingPlan("etcd 0.9.4"), etcd)
 	overridden := denied.Verdict.Overridden(RulePlanOverride, "security fix")
-	consented := Verdict{CSVs: []CSVVerdict{{CSV: "etcd.v0.9.4", Disposition: Allowed, By: []string{"OperatorPolicy policies/etcd"}}},
-		Consents: []Consent{{CSV: "etcd.v0.9.4", Digest: "sha256:1f", Policy: "OperatorPolicy policies/etcd", From: ConsentAnnotation, By: "alice"}}}
+	consented := verdict.Verdict{CSVs: []verdict.CSV{{CSV: "etcd.v0.9.4", Disposition: verdict.Allowed,
+		By: []string{"OperatorPolicy policies/etcd"}}},
+		Consents: []verdict.Consent{{Rule: RuleBundleConsent, CSV: "etcd.v0.9.4", Digest: "sha256:1f",
+			Policy: "OperatorPolicy policies/etcd",
+			From:   ConsentAnnotation, By: "alice"}}}
 	allowed := judge(pendingPlan("etcd 0.9.2 vault", "vault 1.0.0", "grafana 1.0.0"), etcd)
 	for name, c := range map[string]struct{ got, want string }{
 		"denied": {denied.Note(1024), "etcd.v0.9.4 is not allowed by OperatorPolicy policies/etcd (bundle/version): allowed is etcd.v0.9.2"},
@@ -57,27 +61,32 @@ func TestNotes(t *testing.T) {
 func TestAttackNotesAreBounded(t *testing.T) {
 	const most = 1024
 	long := strings.Repeat("\x1b[31mé", 100_000)
-	reason := func(id RuleID, what, accepted string) Reason {
-		return Reason{Rule: id, Decision: Deny, Message: sentence(what, id, accepted)}
+	reason := func(id verdict.RuleID, what, accepted string) verdict.Reason {
+		return verdict.Reason{Rule: id, Decision: verdict.Deny, Message: verdict.Sentence(what, id, accepted)}
 	}
-	many := make([]Reason, 10_000)
+	many := make([]verdict.Reason, 10_000)
 	for i := range many {
 		many[i] = reason(RuleBundleVersion, fmt.Sprintf("csv-%d is not allowed", i), "allowed is etcd.v0.9.2")
 	}
 	for name, c := range map[string]struct {
-		reasons []Reason
+		reasons []verdict.Reason
 		want    []string
 	}{
-		"what is wrong":    {[]Reason{reason(RuleBundleVersion, long, "allowed is etcd.v0.9.2")}, []string{" (bundle/version): allowed is etcd.v0.9.2"}},
-		"what is accepted": {[]Reason{reason(RuleBundleConsent, "etcd is held", "accept sha256:1f; it changes "+long)}, []string{"etcd is held (bundle/consent): accept sha256:1f; it changes"}},
-		"both, twice": {[]Reason{reason(RuleBundleVersion, long, "allowed is etcd.v0.9.2, "+long), reason(RuleBundleChannel, long, long)},
+		"what is wrong": {[]verdict.Reason{reason(RuleBundleVersion, long, "allowed is etcd.v0.9.2")},
+			[]string{" (bundle/version): allowed is etcd.v0.9.2"}},
+		"what is accepted": {[]verdict.Reason{reason(RuleBundleConsent, "etcd is held",
+			"accept sha256:1f; it changes "+long)}, []string{"etcd is held (bundle/consent): accept sha256:1f; it changes"}},
+		"both, twice": {[]verdict.Reason{reason(RuleBundleVersion, long, "allowed is etcd.v0.9.2, "+long),
+			reason(RuleBundleChannel, long, long)},
 			[]string{" (bundle/version): allowed is etcd.v0.9.2", "; and 1 more (bundle/channel)"}},
-		"many":               {many, []string{"csv-0 is not allowed (bundle/version): allowed is etcd.v0.9.2; csv-1", " more (bundle/version)"}},
-		"without its rule":   {[]Reason{{Rule: RuleBundleVersion, Message: long}}, nil},
-		"grows when escaped": {[]Reason{reason(RuleBundleVersion, strings.Repeat("\u202e", 300), "allowed is etcd.v0.9.2")}, []string{" (bundle/version): allowed is etcd.v0.9.2"}},
-		"none":               {nil, nil},
+		"many": {many, []string{"csv-0 is not allowed (bundle/version): allowed is etcd.v0.9.2; csv-1",
+			" more (bundle/version)"}},
+		"without its rule": {[]verdict.Reason{{Rule: RuleBundleVersion, Message: long}}, nil},
+		"grows when escaped": {[]verdict.Reason{reason(RuleBundleVersion, strings.Repeat("\u202e", 300),
+			"allowed is etcd.v0.9.2")}, []string{" (bundle/version): allowed is etcd.v0.9.2"}},
+		"none": {nil, nil},
 	} {
-		v := Verdict{Reasons: c.reasons}
+		v := verdict.Verdict{Reasons: c.reasons}
 		note := v.Note(most)
 		if len(note) > most || !utf8.ValidString(note) || text.Truncate(note, most) != note {
 			t.Errorf("%s: %d bytes: %q", name, len(note), note)

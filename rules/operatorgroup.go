@@ -6,33 +6,38 @@ import (
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // The rules on OperatorGroups.
 const (
-	RuleOperatorGroupSecond          RuleID = "operatorgroup/second"
-	RuleOperatorGroupScope           RuleID = "operatorgroup/scope"
-	RuleOperatorGroupServiceAccount  RuleID = "operatorgroup/service-account"
-	RuleOperatorGroupUpgradeStrategy RuleID = "operatorgroup/upgrade-strategy"
-	RuleOperatorGroupConstraint      RuleID = "operatorgroup/constraint"
-	RuleOperatorGroupOverride        RuleID = "operatorgroup/override"
-	RuleOperatorGroupSeveralTargets  RuleID = "operatorgroup/several-targets"
+	RuleOperatorGroupSecond          verdict.RuleID = "operatorgroup/second"
+	RuleOperatorGroupScope           verdict.RuleID = "operatorgroup/scope"
+	RuleOperatorGroupServiceAccount  verdict.RuleID = "operatorgroup/service-account"
+	RuleOperatorGroupUpgradeStrategy verdict.RuleID = "operatorgroup/upgrade-strategy"
+	RuleOperatorGroupConstraint      verdict.RuleID = "operatorgroup/constraint"
+	RuleOperatorGroupOverride        verdict.RuleID = "operatorgroup/override"
+	RuleOperatorGroupSeveralTargets  verdict.RuleID = "operatorgroup/several-targets"
 )
 
 var (
-	operatorGroupSecond = Rule{ID: RuleOperatorGroupSecond, Outcomes: deny,
+	operatorGroupSecond = verdict.Rule{ID: RuleOperatorGroupSecond, Outcomes: verdict.Denies,
 		Summary: "a namespace where something is enforced gets a second OperatorGroup, with which OLM installs and upgrades nothing there"}
-	operatorGroupScope = Rule{ID: RuleOperatorGroupScope, Outcomes: deny, Override: true,
+	operatorGroupScope = verdict.Rule{ID: RuleOperatorGroupScope, Outcomes: verdict.Denies, Override: true,
 		Summary: "an OperatorGroup gives the operators of a namespace where something is enforced their rights in further namespaces"}
-	operatorGroupServiceAccount = Rule{ID: RuleOperatorGroupServiceAccount, Outcomes: deny, Override: true,
-		Summary: "the ServiceAccount as which OLM installs is removed from an OperatorGroup, or replaced, where something is enforced"}
-	operatorGroupUpgradeStrategy = Rule{ID: RuleOperatorGroupUpgradeStrategy, Outcomes: deny, Override: true,
-		Summary: "an OperatorGroup where something is enforced gets another upgradeStrategy than the default, such as TechPreviewUnsafeFailForward"}
-	operatorGroupConstraint = Rule{ID: RuleOperatorGroupConstraint, Outcomes: denyOrHold,
+	operatorGroupServiceAccount = verdict.Rule{ID: RuleOperatorGroupServiceAccount, Outcomes: verdict.Denies,
+		Override: true,
+		Summary: "the ServiceAccount as which OLM installs is removed from an OperatorGroup, or replaced, where " +
+			"something is enforced"}
+	operatorGroupUpgradeStrategy = verdict.Rule{ID: RuleOperatorGroupUpgradeStrategy, Outcomes: verdict.Denies,
+		Override: true,
+		Summary: "an OperatorGroup where something is enforced gets another upgradeStrategy than the default, such as " +
+			"TechPreviewUnsafeFailForward"}
+	operatorGroupConstraint = verdict.Rule{ID: RuleOperatorGroupConstraint, Outcomes: verdict.DeniesOrHolds,
 		Summary: "an OperatorGroup does not satisfy a Constraint on OperatorGroups, or whether it does is not known"}
-	operatorGroupOverride = Rule{ID: RuleOperatorGroupOverride, Outcomes: warn,
+	operatorGroupOverride = verdict.Rule{ID: RuleOperatorGroupOverride, Outcomes: verdict.Warns,
 		Summary: "a refused OperatorGroup is written by a user with the RBAC verb override, for the reason given"}
-	operatorGroupSeveralTargets = Rule{ID: RuleOperatorGroupSeveralTargets, Outcomes: warn,
+	operatorGroupSeveralTargets = verdict.Rule{ID: RuleOperatorGroupSeveralTargets, Outcomes: verdict.Warns,
 		Summary: "an OperatorGroup names several target namespaces, which OLM advises against"}
 )
 
@@ -59,14 +64,14 @@ type OperatorGroupInput struct {
 // refuse operators, what the group changes of their rights is refused too (threat O9): a verdict on an operator was
 // about these rights. A Constraint on OperatorGroups is judged for Opgate's writes as well: a policy must not do what
 // its author may not.
-func JudgeOperatorGroup(in OperatorGroupInput) Verdict {
-	v := Verdict{Object: "operatorgroup " + in.New.Metadata.Key()}
+func JudgeOperatorGroup(in OperatorGroupInput) verdict.Verdict {
+	v := verdict.Verdict{Object: "operatorgroup " + in.New.Metadata.Key()}
 	if in.Old != nil && in.Old.Spec.Digest == in.New.Spec.Digest {
 		return v
 	}
 	if !in.ByOpgate {
 		for _, rule := range groupChecks {
-			if f := rule.judge(&in); !f.silent() {
+			if f := rule.judge(&in); !f.Silent() {
 				recordForNamespace(&v, in.Namespace, rule.ID, f)
 			}
 		}
@@ -76,18 +81,20 @@ func JudgeOperatorGroup(in OperatorGroupInput) Verdict {
 	if in.Old != nil {
 		w.OldGroup = in.groupOf(in.Old)
 	}
-	v.recordWrite(RuleOperatorGroupConstraint, "this OperatorGroup", w, in.Namespace, in.Interrupt)
-	if targets := in.New.Spec.TargetNamespaces; len(targets) > 1 && v.Decision == Allow && !in.ByOpgate {
-		v.warn(Reason{Rule: RuleOperatorGroupSeveralTargets, Field: "spec.targetNamespaces", Message: sentence(
-			"spec.targetNamespaces has several namespaces, "+text.Names(targets, maxListed), RuleOperatorGroupSeveralTargets, oneTarget)})
+	recordWrite(&v, RuleOperatorGroupConstraint, "this OperatorGroup", w, in.Namespace, in.Interrupt)
+	if targets := in.New.Spec.TargetNamespaces; len(targets) > 1 && v.Decision == verdict.Allow && !in.ByOpgate {
+		v.Warn(verdict.Reason{Rule: RuleOperatorGroupSeveralTargets, Field: "spec.targetNamespaces",
+			Message: verdict.Sentence(
+				"spec.targetNamespaces has several namespaces, "+text.Names(targets, verdict.MaxListed),
+				RuleOperatorGroupSeveralTargets, oneTarget)})
 	}
-	return v.sorted()
+	return v.Sorted()
 }
 
 // groupChecks are the rules on what an OperatorGroup changes, in reading order.
 var groupChecks = []struct {
-	Rule
-	judge func(in *OperatorGroupInput) finding
+	verdict.Rule
+	judge func(in *OperatorGroupInput) verdict.Finding
 }{
 	{operatorGroupSecond, secondGroup},
 	{operatorGroupScope, widenedGroup},
@@ -126,14 +133,14 @@ func (in *OperatorGroupInput) others() []string {
 
 // secondGroup refuses a second group in a namespace: OLM would stop installing and upgrading there, without an error on
 // any Subscription.
-func secondGroup(in *OperatorGroupInput) finding {
+func secondGroup(in *OperatorGroupInput) verdict.Finding {
 	others := in.others()
 	if in.Old != nil || len(others) == 0 {
-		return finding{}
+		return verdict.Finding{}
 	}
-	return finding{decision: Deny, field: "metadata.name",
-		what:     "a second OperatorGroup beside " + text.Names(others, maxListed) + " is not allowed",
-		accepted: "OLM installs nothing in a namespace with two; change " + text.Name(others[0]) + ", or delete it first"}
+	return verdict.Finding{Decision: verdict.Deny, Field: "metadata.name",
+		What:     "a second OperatorGroup beside " + text.Names(others, verdict.MaxListed) + " is not allowed",
+		Accepted: "OLM installs nothing in a namespace with two; change " + text.Name(others[0]) + ", or delete it first"}
 }
 
 // before returns the spec of the group that a write replaces, the recorded one if that was deleted before (threat O55),
@@ -150,10 +157,10 @@ func (in *OperatorGroupInput) before() (spec *olm.OperatorGroupSpec, ends string
 
 // widenedGroup refuses further namespaces. A group that is created where operators are installed was deleted before. If
 // what it was for is not recorded, the namespace itself is allowed.
-func widenedGroup(in *OperatorGroupInput) finding {
+func widenedGroup(in *OperatorGroupInput) verdict.Finding {
 	before, ends := in.before()
 	if before == nil && (in.Stored || !slices.ContainsFunc(in.Namespace.Installed(), func(i Installed) bool { return i.spec != nil })) {
-		return finding{}
+		return verdict.Finding{}
 	}
 	accepted := "allowed is what it is for now"
 	switch {
@@ -161,18 +168,18 @@ func widenedGroup(in *OperatorGroupInput) finding {
 		before = &olm.OperatorGroupSpec{TargetNamespaces: []string{in.New.Metadata.Namespace}}
 		accepted = "allowed is " + text.Name(in.New.Metadata.Namespace) + ", the namespace of the operators that are installed"
 	case len(before.TargetNamespaces) > 0:
-		accepted = "allowed is " + text.Names(before.TargetNamespaces, maxListed)
+		accepted = "allowed is " + text.Names(before.TargetNamespaces, verdict.MaxListed)
 	case ends != "":
 		accepted = "allowed is what the last one was for"
 	}
 	after := &in.New.Spec
-	f := finding{decision: Deny, field: "spec.targetNamespaces", accepted: accepted + orOverride + ends}
+	f := verdict.Finding{Decision: verdict.Deny, Field: "spec.targetNamespaces", Accepted: accepted + orOverride + ends}
 	switch {
 	case before.AllNamespaces():
 	case after.AllNamespaces():
-		f.what = "an OperatorGroup for all namespaces is not allowed"
+		f.What = "an OperatorGroup for all namespaces is not allowed"
 	case after.Selects() && !after.SelectsAs(before):
-		f.field, f.what = "spec.selector", "selecting namespaces by other labels is not allowed"
+		f.Field, f.What = "spec.selector", "selecting namespaces by other labels is not allowed"
 	default:
 		var added []string
 		for _, name := range after.TargetNamespaces {
@@ -181,7 +188,7 @@ func widenedGroup(in *OperatorGroupInput) finding {
 			}
 		}
 		if len(added) > 0 {
-			f.what = "target namespace " + text.Names(added, maxListed) + " is not allowed"
+			f.What = "target namespace " + text.Names(added, verdict.MaxListed) + " is not allowed"
 		}
 	}
 	return f
@@ -190,7 +197,7 @@ func widenedGroup(in *OperatorGroupInput) finding {
 // unattenuatedGroup refuses to remove or replace the account as which OLM installs. Without one OLM installs with its
 // own rights, those of a cluster admin. A group that is created where one is recorded, or where plans were run as an
 // account, was deleted before.
-func unattenuatedGroup(in *OperatorGroupInput) finding {
+func unattenuatedGroup(in *OperatorGroupInput) verdict.Finding {
 	before, after := "", in.New.Spec.ServiceAccount
 	replaced, ends := in.before()
 	if replaced != nil {
@@ -203,25 +210,26 @@ func unattenuatedGroup(in *OperatorGroupInput) finding {
 		}
 	}
 	if before == "" || before == after {
-		return finding{}
+		return verdict.Finding{}
 	}
 	what := "serviceAccountName " + text.Quote(after) + " is not allowed"
 	if after == "" {
 		what = "an OperatorGroup without serviceAccountName is not allowed"
 	}
-	return finding{decision: Deny, field: "spec.serviceAccountName", what: what,
-		accepted: "allowed is " + text.Name(before) + ", as which OLM installs here" + orOverride + ends}
+	return verdict.Finding{Decision: verdict.Deny, Field: "spec.serviceAccountName", What: what,
+		Accepted: "allowed is " + text.Name(before) + ", as which OLM installs here" + orOverride + ends}
 }
 
 // unsafeUpgrades refuses every upgradeStrategy but the default: OLM would skip the versions that an upgrade has to go
 // through.
-func unsafeUpgrades(in *OperatorGroupInput) finding {
+func unsafeUpgrades(in *OperatorGroupInput) verdict.Finding {
 	strategy := in.New.Spec.UpgradeStrategy
 	if strategy == "" || strategy == olm.UpgradeDefault || in.Old != nil && in.Old.Spec.UpgradeStrategy == strategy {
-		return finding{}
+		return verdict.Finding{}
 	}
-	return finding{decision: Deny, field: "spec.upgradeStrategy", what: "upgradeStrategy " + text.Quote(strategy) + " is not allowed",
-		accepted: "allowed is " + olm.UpgradeDefault + orOverride}
+	return verdict.Finding{Decision: verdict.Deny, Field: "spec.upgradeStrategy",
+		What:     "upgradeStrategy " + text.Quote(strategy) + " is not allowed",
+		Accepted: "allowed is " + olm.UpgradeDefault + orOverride}
 }
 
 // OverrideAsked returns the reason that a write adds in annotation opgate.io/override-reason; "" if it adds none.

@@ -10,13 +10,15 @@ import (
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/rules/operatorpolicy"
+	"github.com/opgate/opgate/rules/verdict"
 	"github.com/opgate/opgate/rules/window"
 )
 
 // RulePolicyUnreadable is about the governing OperatorPolicy, not about the judged object.
-const RulePolicyUnreadable RuleID = "policy/unreadable"
+const RulePolicyUnreadable verdict.RuleID = "policy/unreadable"
 
-var policyUnreadable = Rule{ID: RulePolicyUnreadable, Outcomes: hold, Override: true, Backstop: true,
+var policyUnreadable = verdict.Rule{ID: RulePolicyUnreadable, Outcomes: verdict.Holds, Override: true, Backstop: true,
 	Summary: "the governing policy holds template text or a value that cannot be read, so nothing it governs is let through"}
 
 // OperatorPolicy is one prepared for judging, so that its spec is parsed once and not for each request. It is
@@ -87,8 +89,8 @@ func NewOperatorPolicy(op *policyv1beta2.OperatorPolicy) *OperatorPolicy {
 		Namespace:       op.Namespace,
 		Name:            op.Name,
 		Object:          op,
-		Package:         unlessTemplate(sub.Name),
-		TargetNamespace: unlessTemplate(sub.Namespace),
+		Package:         operatorpolicy.UnlessTemplate(sub.Name),
+		TargetNamespace: operatorpolicy.UnlessTemplate(sub.Namespace),
 		Enforced:        spec.IsEnforced(),
 		MustNotHave:     spec.IsMustNotHave(),
 		Channel:         sub.Channel,
@@ -102,25 +104,25 @@ func NewOperatorPolicy(op *policyv1beta2.OperatorPolicy) *OperatorPolicy {
 		catalogImages:   newCatalogImages(spec.Catalog),
 		versions:        newVersionList(spec.Versions),
 		Pending:         op.Annotations[dependency.AnnotationPending],
-		Incomplete:      DependsOnCluster(op),
+		Incomplete:      operatorpolicy.DependsOnCluster(op),
 		source:          "OperatorPolicy " + op.Namespace + "/" + op.Name,
 	}
 	var faults []string
-	p.invalid = validateGate(op)
-	p.calendar, _ = newCalendar(spec) // validateGate has the faults
+	p.invalid = operatorpolicy.ValidateGate(op)
+	p.calendar, _ = operatorpolicy.NewCalendar(spec) // ValidateGate has the faults
 	for _, err := range p.invalid {
 		faults = append(faults, err.Field+" is not valid")
 	}
-	for _, path := range templatedFields(op) {
+	for _, path := range operatorpolicy.TemplatedFields(op) {
 		faults = append(faults, path+" holds template text that has not been resolved")
 	}
 	p.faults = strings.Join(faults, "; ")
 	if sub.Name == "" {
 		p.Widen(true, sub.Namespace == "")
 	}
-	p.invalid = append(p.invalid, validateRest(op)...)
+	p.invalid = append(p.invalid, operatorpolicy.ValidateRest(op)...)
 	if spec.VersionRange != "" && p.faults == "" {
-		p.versionRange, _ = olm.ParseVersionRange(spec.VersionRange) // validateGate has parsed it without a fault
+		p.versionRange, _ = olm.ParseVersionRange(spec.VersionRange) // ValidateGate has parsed it without a fault
 	}
 	return p
 }
@@ -133,8 +135,8 @@ func UnreadableOperatorPolicy(
 	p := &OperatorPolicy{
 		Namespace:       namespace,
 		Name:            name,
-		TargetNamespace: unlessTemplate(spec.Subscription.Namespace),
-		Package:         unlessTemplate(spec.Subscription.Name),
+		TargetNamespace: operatorpolicy.UnlessTemplate(spec.Subscription.Namespace),
+		Package:         operatorpolicy.UnlessTemplate(spec.Subscription.Name),
 		Enforced:        spec.RemediationAction == "" || spec.IsEnforced(),
 		Deletion:        spec.EffectiveDeletion(),
 		faults:          cause.Error(),
@@ -291,7 +293,7 @@ func (p *OperatorPolicy) acceptedVersions() string {
 	if len(names) == 1 {
 		return "allowed is " + names[0]
 	}
-	return "allowed are " + text.Names(names, maxListed)
+	return "allowed are " + text.Names(names, verdict.MaxListed)
 }
 
 // catalogMismatch reports whether a catalog differs from the one that the policy names.
@@ -313,22 +315,11 @@ func (p *OperatorPolicy) catalogText() string {
 	return "catalog " + p.Catalog.Namespace + "/" + p.Catalog.Name
 }
 
-// isTemplate reports whether a string contains template text, which the policy framework resolves on the cluster.
-func isTemplate(s string) bool { return strings.Contains(s, "{{") }
-
-// unlessTemplate returns a string that contains no template text, else "".
-func unlessTemplate(s string) string {
-	if isTemplate(s) {
-		return ""
-	}
-	return s
-}
-
 // Covers reports whether a musthave policy wants a ClusterServiceVersion of its package to be installed; if not,
 // accepted is what it wants instead. What is installed does not show its digest, so the name decides.
 func (p *OperatorPolicy) Covers(csv, version string) (ok bool, accepted string) {
 	c := &Bundle{name: csv, version: version}
-	if (p.MustNotHave || p.faults != "" || p.mayBring(csv)) && outOfRangeCSV(c, p).silent() {
+	if (p.MustNotHave || p.faults != "" || p.mayBring(csv)) && outOfRangeCSV(c, p).Silent() {
 		return true, ""
 	}
 	return false, p.acceptance()
@@ -343,9 +334,10 @@ func (p *OperatorPolicy) Forbids(csv, version string, catalog olm.Catalog) (matc
 }
 
 // unreadable holds what a policy with faults governs.
-func unreadable(p *OperatorPolicy, governed string) finding {
+func unreadable(p *OperatorPolicy, governed string) verdict.Finding {
 	if p.faults == "" {
-		return finding{}
+		return verdict.Finding{}
 	}
-	return finding{decision: Hold, what: governed + " is held", accepted: "waits until the policy can be read: " + p.faults}
+	return verdict.Finding{Decision: verdict.Hold, What: governed + " is held",
+		Accepted: "waits until the policy can be read: " + p.faults}
 }

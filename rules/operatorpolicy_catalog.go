@@ -3,12 +3,11 @@ package rules
 import (
 	"cmp"
 	"fmt"
-	"strconv"
-
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/rules/operatorpolicy"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // catalogImages is spec.catalog of a policy, prepared for judging. Nil holds nothing.
@@ -20,42 +19,21 @@ type catalogImages struct {
 	accepted []string
 }
 
-// defaultMaxChanged is the default of spec.catalog.maxChangedPackages.
-const defaultMaxChanged = 50
-
 // newCatalogImages returns the settings with their defaults.
 func newCatalogImages(spec *policyv1beta2.Catalog) *catalogImages {
 	if spec == nil {
 		return nil
 	}
 	return &catalogImages{holdImage: spec.Image == policyv1beta2.CatalogHold, holdJump: spec.Jump == policyv1beta2.CatalogHold,
-		maxChanged: cmp.Or(int(spec.MaxChangedPackages), defaultMaxChanged), accepted: spec.Accepted}
+		maxChanged: cmp.Or(int(spec.MaxChangedPackages), operatorpolicy.DefaultMaxChanged), accepted: spec.Accepted}
 }
 
 // holds reports whether any plan may be held.
 func (c *catalogImages) holds() bool { return c != nil && (c.holdImage || c.holdJump) }
 
-// validateCatalog checks the action and the digests.
-func validateCatalog(c *policyv1beta2.Catalog) field.ErrorList {
-	if c == nil {
-		return nil
-	}
-	path := specPath.Child("catalog")
-	var errs field.ErrorList
-	if c.Image != "" {
-		errs = append(errs, oneOf(path.Child("image"), c.Image, policyv1beta2.CatalogHold, policyv1beta2.CatalogAllow)...)
-	}
-	if c.Jump != "" {
-		errs = append(errs, oneOf(path.Child("jump"), c.Jump, policyv1beta2.CatalogHold, policyv1beta2.CatalogAllow)...)
-	}
-	if c.MaxChangedPackages < 0 {
-		errs = append(errs, field.Invalid(path.Child("maxChangedPackages"), c.MaxChangedPackages, "must be 1 at least; left out it is "+strconv.Itoa(defaultMaxChanged)))
-	}
-	return append(errs, validateDigests(path.Child("accepted"), c.Accepted)...)
-}
-
 // previewCatalog warns of settings of spec.catalog that cannot have the effect that their author will expect.
-func previewCatalog(op *policyv1beta2.OperatorPolicy, p *OperatorPolicy, preview func(id RuleID, what, more string)) {
+func previewCatalog(op *policyv1beta2.OperatorPolicy, p *OperatorPolicy, preview func(id verdict.RuleID, what,
+	more string)) {
 	c := p.catalogImages
 	switch {
 	case c == nil:
@@ -81,5 +59,5 @@ func (c *catalogImages) acceptedText() string {
 	case 1:
 		return "accepted is " + c.accepted[0]
 	}
-	return "accepted are " + text.Names(c.accepted, maxListed)
+	return "accepted are " + text.Names(c.accepted, verdict.MaxListed)
 }

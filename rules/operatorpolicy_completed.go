@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 )
 
 // CompletedOperatorPolicy prepares a policy that was completed from cluster state; written is the policy as it is
@@ -16,8 +17,8 @@ import (
 // A value that a template produced may be anything that was looked up. So one that is not valid is not kept: the field
 // is as it was written, and the error names the template in place of the value (threat O47).
 func CompletedOperatorPolicy(written, completed *policyv1beta2.OperatorPolicy, problems []string) *OperatorPolicy {
-	unfit := withoutWritten(written, validateGate(written), validateGate(completed))
-	rest := withoutWritten(written, validateRest(written), validateRest(completed))
+	unfit := withoutWritten(written, operatorpolicy.ValidateGate(written), operatorpolicy.ValidateGate(completed))
+	rest := withoutWritten(written, operatorpolicy.ValidateRest(written), operatorpolicy.ValidateRest(completed))
 	if len(unfit)+len(rest) > 0 {
 		restored := *completed
 		for _, err := range slices.Concat(unfit, rest) {

@@ -2,18 +2,13 @@ package rules
 
 import (
 	"fmt"
-	"slices"
-	"strings"
-
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/rules/change"
+	"github.com/opgate/opgate/rules/operatorpolicy"
+	"github.com/opgate/opgate/rules/verdict"
 )
-
-// maxDigests bounds the digests of a policy, as the schema does, and of the annotation of a plan.
-const maxDigests = 64
 
 // consent is spec.consent of a policy, prepared for judging. Nil holds and warns of nothing.
 type consent struct {
@@ -22,20 +17,13 @@ type consent struct {
 	accepted     map[string]struct{}
 }
 
-// consentFields are the fields of spec.consent that are classes, with their paths.
-func consentFields(c *policyv1beta2.Consent) map[change.Class]policyv1beta2.ConsentAction {
-	return map[change.Class]policyv1beta2.ConsentAction{
-		change.Permissions: c.Permissions, change.Webhooks: c.Webhooks, change.BreakingCRDs: c.BreakingCRDs,
-		change.PodSecurity: c.PodSecurity, change.Images: c.Images, change.Scope: c.Scope,
-	}
-}
-
 // newConsent returns the settings with their defaults: Warn for a class, Ignore for a first installation.
 func newConsent(spec *policyv1beta2.Consent) *consent {
 	if spec == nil {
 		return nil
 	}
-	c := &consent{actions: consentFields(spec), firstInstall: spec.FirstInstall, accepted: make(map[string]struct{}, len(spec.Accepted))}
+	c := &consent{actions: operatorpolicy.ConsentClasses(spec), firstInstall: spec.FirstInstall,
+		accepted: make(map[string]struct{}, len(spec.Accepted))}
 	for class, action := range c.actions {
 		if action == "" {
 			c.actions[class] = policyv1beta2.ConsentWarn
@@ -79,66 +67,9 @@ func (c *consent) reviews(first bool) bool {
 	return len(c.classes(policyv1beta2.ConsentHold, first))+len(c.classes(policyv1beta2.ConsentWarn, first)) > 0
 }
 
-// validateConsent checks the actions and the digests.
-func validateConsent(c *policyv1beta2.Consent) field.ErrorList {
-	if c == nil {
-		return nil
-	}
-	path := specPath.Child("consent")
-	actions := consentFields(c)
-	actions["firstInstall"] = c.FirstInstall
-	var errs field.ErrorList
-	for _, name := range append(slices.Clone(change.Reviewable), "firstInstall") {
-		if action := actions[name]; action != "" {
-			errs = append(errs, oneOf(path.Child(string(name)), action, policyv1beta2.ConsentHold, policyv1beta2.ConsentWarn, policyv1beta2.ConsentIgnore)...)
-		}
-	}
-	return append(errs, validateDigests(path.Child("accepted"), c.Accepted)...)
-}
-
-func validateDigests(path *field.Path, digests []string) field.ErrorList {
-	if len(digests) > maxDigests {
-		return field.ErrorList{field.TooMany(path, len(digests), maxDigests)}
-	}
-	var errs field.ErrorList
-	seen := map[string]bool{}
-	for i, digest := range digests {
-		switch problem := notDigest(digest); {
-		case problem != "":
-			errs = append(errs, field.Invalid(path.Index(i), text.Truncate(digest, maxShownDigest), problem))
-		case seen[digest]:
-			errs = append(errs, field.Duplicate(path.Index(i), digest))
-		}
-		seen[digest] = true
-	}
-	return errs
-}
-
-// maxShownDigest bounds what an error shows of a text that is no digest, in bytes.
-const maxShownDigest = 120
-
-// notDigest returns why a text is not the digest of a change, or "".
-func notDigest(s string) string {
-	const accepted = "write it as the refusal does: sha256: and 64 hexadecimal digits in lower case"
-	if problem := notASCII(s); problem != "" {
-		return problem
-	}
-	algorithm, digits, found := strings.Cut(s, ":")
-	switch {
-	case s != strings.TrimSpace(s):
-		return "must not start or end with white space"
-	case found && algorithm != "sha256":
-		return "is of another algorithm than sha256; " + accepted
-	case !found || len(digits) != 64:
-		return "is not a digest; " + accepted
-	case strings.Trim(digits, "0123456789abcdef") != "":
-		return "has other characters than hexadecimal digits in lower case; " + accepted
-	}
-	return ""
-}
-
 // previewConsent warns of settings of spec.consent that cannot have the effect that their author will expect.
-func previewConsent(op *policyv1beta2.OperatorPolicy, p *OperatorPolicy, preview func(id RuleID, what, more string)) {
+func previewConsent(op *policyv1beta2.OperatorPolicy, p *OperatorPolicy, preview func(id verdict.RuleID, what,
+	more string)) {
 	c := p.consent
 	switch {
 	case c == nil:
@@ -159,5 +90,5 @@ func classNames() string {
 	for i, class := range change.Reviewable {
 		names[i] = string(class)
 	}
-	return text.Names(names, maxListed)
+	return text.Names(names, verdict.MaxListed)
 }

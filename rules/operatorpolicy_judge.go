@@ -12,21 +12,23 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/grant"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // The rules on writes of an OperatorPolicy.
 const (
-	RuleOperatorPolicyField         RuleID = "operatorpolicy/field"
-	RuleOperatorPolicyUnknownField  RuleID = "operatorpolicy/unknown-field"
-	RuleOperatorPolicyContradiction RuleID = "operatorpolicy/contradiction"
+	RuleOperatorPolicyField         verdict.RuleID = "operatorpolicy/field"
+	RuleOperatorPolicyUnknownField  verdict.RuleID = "operatorpolicy/unknown-field"
+	RuleOperatorPolicyContradiction verdict.RuleID = "operatorpolicy/contradiction"
 )
 
 var (
-	operatorPolicyField = Rule{ID: RuleOperatorPolicyField, Outcomes: deny,
+	operatorPolicyField = verdict.Rule{ID: RuleOperatorPolicyField, Outcomes: verdict.Denies,
 		Summary: "a field of an OperatorPolicy has a value that is not valid"}
-	operatorPolicyUnknownField = Rule{ID: RuleOperatorPolicyUnknownField, Outcomes: deny,
+	operatorPolicyUnknownField = verdict.Rule{ID: RuleOperatorPolicyUnknownField, Outcomes: verdict.Denies,
 		Summary: "a field of an OperatorPolicy is unknown, or is set twice"}
-	operatorPolicyContradiction = Rule{ID: RuleOperatorPolicyContradiction, Outcomes: deny,
+	operatorPolicyContradiction = verdict.Rule{ID: RuleOperatorPolicyContradiction, Outcomes: verdict.Denies,
 		Summary: "two fields of an OperatorPolicy contradict each other"}
 )
 
@@ -45,7 +47,7 @@ type OperatorPolicyInput struct {
 	// is.
 	Copied func(pkg, namespace string) bool
 	// Grants are the rights that the installation withholds, for the preview.
-	Grants Grants
+	Grants grant.Set
 	// Unbacked is why the API server refuses nothing by itself, and what would change that, for the preview. Default:
 	// it does refuse.
 	Unbacked string
@@ -78,14 +80,15 @@ func SpecFaults(strict []error) []error {
 // JudgeOperatorPolicy decides on creating or updating an OperatorPolicy. An invalid spec is denied with the path of the
 // field; warnings preview the effect of the policy on installed operators and pending plans. An update that does not
 // change the spec passes, so that labels and finalizers can be edited even if the spec is invalid by present rules.
-func JudgeOperatorPolicy(in OperatorPolicyInput) Verdict {
+func JudgeOperatorPolicy(in OperatorPolicyInput) verdict.Verdict {
 	op := in.Policy
-	v := Verdict{Object: OperatorPolicyObject(op)}
+	v := verdict.Verdict{Object: OperatorPolicyObject(op)}
 	if in.Old != nil && len(in.Strict) == 0 && reflect.DeepEqual(in.Old.Spec, op.Spec) && reflect.DeepEqual(in.Old.Annotations, op.Annotations) {
 		return v
 	}
 	for _, problem := range in.Strict {
-		v.refuse(Reason{Rule: RuleOperatorPolicyUnknownField, Decision: Deny, Message: sentence(problem.Error(), RuleOperatorPolicyUnknownField, fixOf(problem))})
+		v.Refuse(verdict.Reason{Rule: RuleOperatorPolicyUnknownField, Decision: verdict.Deny,
+			Message: verdict.Sentence(problem.Error(), RuleOperatorPolicyUnknownField, fixOf(problem))})
 	}
 	policy := NewOperatorPolicy(op)
 	for _, err := range policy.invalid {
@@ -93,12 +96,13 @@ func JudgeOperatorPolicy(in OperatorPolicyInput) Verdict {
 		if err.Type == field.ErrorTypeForbidden {
 			id = RuleOperatorPolicyContradiction
 		}
-		v.refuse(Reason{Rule: id, Decision: Deny, Field: err.Field, Message: sentence(err.Error(), id, "")})
+		v.Refuse(verdict.Reason{Rule: id, Decision: verdict.Deny, Field: err.Field, Message: verdict.Sentence(err.Error(),
+			id, "")})
 	}
-	if v.Decision == Allow {
+	if v.Decision == verdict.Allow {
 		previewPolicy(&in, policy, &v)
 	}
-	return v.sorted()
+	return v.Sorted()
 }
 
 // fixOf returns how to fix a strict decoding error.

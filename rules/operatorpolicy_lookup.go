@@ -6,41 +6,37 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"strings"
 
-	policyv1 "github.com/opgate/opgate/api/policy/v1"
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/rules/dependency"
 	"github.com/opgate/opgate/rules/lookup"
+	"github.com/opgate/opgate/rules/operatorpolicy"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // RuleOperatorPolicyLookup is on the rights of the author of an OperatorPolicy, which package admission checks.
-const RuleOperatorPolicyLookup RuleID = "operatorpolicy/lookup"
+const RuleOperatorPolicyLookup verdict.RuleID = "operatorpolicy/lookup"
 
-var operatorPolicyLookup = Rule{ID: RuleOperatorPolicyLookup, Outcomes: deny,
+var operatorPolicyLookup = verdict.Rule{ID: RuleOperatorPolicyLookup, Outcomes: verdict.Denies,
 	Summary: "a template of an OperatorPolicy looks up an object that its author may not get"}
 
 // MaxLookups bounds what the templates of one OperatorPolicy look up, since each is a request to the API server.
 const MaxLookups = 20
 
-// templates returns the parts of the spec in which template text is resolved.
-func templates(spec *policyv1beta2.OperatorPolicySpec) []any {
-	return []any{spec.Versions, spec.VersionRange, spec.Subscription, spec.OperatorGroup}
-}
-
 // Lookups returns what the templates of an OperatorPolicy look up.
 func Lookups(op *policyv1beta2.OperatorPolicy) []lookup.Lookup {
-	if !TemplatesEnabled(op) {
+	if !operatorpolicy.TemplatesEnabled(op) {
 		return nil
 	}
-	return lookup.Of(templates(&op.Spec))
+	return lookup.Of(operatorpolicy.Templates(&op.Spec))
 }
 
 // SameTemplates reports whether two states of an OperatorPolicy look up the same for the same purpose.
 func SameTemplates(a, b *policyv1beta2.OperatorPolicy) bool {
-	before, errBefore := canonical(templates(&a.Spec))
-	now, errNow := canonical(templates(&b.Spec))
-	return errBefore == nil && errNow == nil && string(before) == string(now) && TemplatesEnabled(a) == TemplatesEnabled(b)
+	before, errBefore := canonical(operatorpolicy.Templates(&a.Spec))
+	now, errNow := canonical(operatorpolicy.Templates(&b.Spec))
+	return errBefore == nil && errNow == nil && string(before) == string(now) &&
+		operatorpolicy.TemplatesEnabled(a) == operatorpolicy.TemplatesEnabled(b)
 }
 
 // canonical returns the JSON of a value with sorted keys.
@@ -59,7 +55,7 @@ func canonical(value any) ([]byte, error) {
 // SignLookups returns the mark of an OperatorPolicy whose author has the right to get what its templates look up, "" if
 // it cannot be marked.
 func SignLookups(key []byte, op *policyv1beta2.OperatorPolicy) string {
-	text, err := canonical(templates(&op.Spec))
+	text, err := canonical(operatorpolicy.Templates(&op.Spec))
 	if err != nil || len(key) == 0 || op.Name == "" {
 		return ""
 	}
@@ -76,52 +72,21 @@ func LookupsVerified(key []byte, op *policyv1beta2.OperatorPolicy) bool {
 
 // LookupNeeds returns what the author of an OperatorPolicy needs rights to: what templates find is shown in the status
 // of the policy and in refusals, to everyone who may read these (threat O47).
-func LookupNeeds(lookups []lookup.Lookup) []Need {
-	var needs []Need
+func LookupNeeds(lookups []lookup.Lookup) []dependency.Need {
+	var needs []dependency.Need
 	for _, l := range lookups {
-		needs = append(needs, lookupNeed(l, RuleOperatorPolicyLookup, "spec"))
+		needs = append(needs, dependency.LookupNeed(l, RuleOperatorPolicyLookup, "spec"))
 	}
 	return needs
 }
 
-// lookupNeed copies what a Lookup has: that is part of the text of the template, which is not kept while rights are
-// asked about.
-func lookupNeed(l lookup.Lookup, rule RuleID, field string) Need {
-	right := Right{Verb: "get", Group: strings.Clone(l.Group), Resource: strings.Clone(l.Resource()),
-		Namespace: strings.Clone(l.Namespace), Name: strings.Clone(l.Name)}
-	object := l.Kind
-	switch {
-	case l.Kind == lookup.Any:
-		object = "objects of a computed kind"
-	case l.Name == "":
-		object = "any " + l.Kind
-	case l.Namespace == "":
-		object += " " + l.Name
-	default:
-		object += " " + l.Namespace + "/" + l.Name
-	}
-	return Need{Rights: []Right{right}, rule: rule, field: field, object: object, looksUp: true}
-}
-
-// templateLookups returns the needs for the lookups of an OperatorPolicy that a template of a Policy makes: Opgate
-// writes it, so the right is one of the author of the Policy.
-func templateLookups(policy *policyv1.Policy, t *dependency.Template) []Need {
-	if t.Ref.Group != policyv1.Group || t.Ref.Kind != KindOperatorPolicy {
-		return nil
-	}
-	var needs []Need
-	for _, l := range lookup.Of(policy.Spec.PolicyTemplates[t.Index].ObjectDefinition) {
-		needs = append(needs, lookupNeed(l, RulePolicyEscalation, fmt.Sprintf("spec.policy-templates[%d]", t.Index)))
-	}
-	return needs
-}
-
-// TooManyLookups refuses an OperatorPolicy whose templates look up more than can be checked.
-func (v *Verdict) TooManyLookups(number int) {
-	v.refuse(Reason{Rule: RuleOperatorPolicyLookup, Decision: Deny, Field: "spec", Message: sentence(
-		fmt.Sprintf("its templates look up %d objects", number), RuleOperatorPolicyLookup,
-		fmt.Sprintf("they may look up %d; put the values into fewer objects", MaxLookups))})
-	*v = v.sorted()
+// RefuseTooManyLookups refuses an OperatorPolicy whose templates look up more than can be checked.
+func RefuseTooManyLookups(v *verdict.Verdict, number int) {
+	v.Refuse(verdict.Reason{Rule: RuleOperatorPolicyLookup, Decision: verdict.Deny, Field: "spec",
+		Message: verdict.Sentence(
+			fmt.Sprintf("its templates look up %d objects", number), RuleOperatorPolicyLookup,
+			fmt.Sprintf("they may look up %d; put the values into fewer objects", MaxLookups))})
+	*v = v.Sorted()
 }
 
 // UnverifiedLookupText is why a template of an OperatorPolicy without a valid mark is not resolved.

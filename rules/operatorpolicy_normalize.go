@@ -1,147 +1,29 @@
 package rules
 
 import (
-	"fmt"
-
-	"k8s.io/apimachinery/pkg/util/validation/field"
-
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/rules/operatorpolicy"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // RuleOperatorPolicyNormalized is on fields with deprecated names.
-const RuleOperatorPolicyNormalized RuleID = "operatorpolicy/normalized"
+const RuleOperatorPolicyNormalized verdict.RuleID = "operatorpolicy/normalized"
 
-var operatorPolicyNormalized = Rule{ID: RuleOperatorPolicyNormalized, Outcomes: warn,
+var operatorPolicyNormalized = verdict.Rule{ID: RuleOperatorPolicyNormalized, Outcomes: verdict.Warns,
 	Summary: "values were copied from the earlier field name to the present one"}
 
-// configField maps one field of complianceConfig to its earlier spelling in statusConfig and to its default.
-type configField struct {
-	name     string
-	config   func(*policyv1beta2.ComplianceConfig) *policyv1beta2.ComplianceConfigAction
-	earlier  func(*policyv1beta2.StatusConfig) policyv1beta2.StatusConfigAction // nil where there was none
-	standard policyv1beta2.ComplianceConfigAction
-}
-
-// configFields lists them with their defaults (R-OP-13).
-var configFields = []configField{
-	{"catalogSourceUnhealthy",
-		func(c *policyv1beta2.ComplianceConfig) *policyv1beta2.ComplianceConfigAction {
-			return &c.CatalogSourceUnhealthy
-		},
-		func(s *policyv1beta2.StatusConfig) policyv1beta2.StatusConfigAction { return s.CatalogSourceUnhealthy },
-		policyv1beta2.ConfigCompliant},
-	{"deploymentsUnavailable",
-		func(c *policyv1beta2.ComplianceConfig) *policyv1beta2.ComplianceConfigAction {
-			return &c.DeploymentsUnavailable
-		},
-		func(s *policyv1beta2.StatusConfig) policyv1beta2.StatusConfigAction { return s.DeploymentsUnavailable },
-		policyv1beta2.ConfigNonCompliant},
-	{"upgradesAvailable",
-		func(c *policyv1beta2.ComplianceConfig) *policyv1beta2.ComplianceConfigAction {
-			return &c.UpgradesAvailable
-		},
-		func(s *policyv1beta2.StatusConfig) policyv1beta2.StatusConfigAction { return s.UpgradesAvailable },
-		policyv1beta2.ConfigCompliant},
-	{"upgradesProgressing",
-		func(c *policyv1beta2.ComplianceConfig) *policyv1beta2.ComplianceConfigAction {
-			return &c.UpgradesProgressing
-		},
-		func(s *policyv1beta2.StatusConfig) policyv1beta2.StatusConfigAction { return s.UpgradesProgressing },
-		policyv1beta2.ConfigCompliant},
-	{"deprecationsPresent",
-		func(c *policyv1beta2.ComplianceConfig) *policyv1beta2.ComplianceConfigAction {
-			return &c.DeprecationsPresent
-		},
-		nil, policyv1beta2.ConfigCompliant},
-	{"minorChannelUpgradeAvailable",
-		func(c *policyv1beta2.ComplianceConfig) *policyv1beta2.ComplianceConfigAction {
-			return &c.MinorChannelUpgradeAvailable
-		},
-		nil, policyv1beta2.ConfigCompliant},
-}
-
-// readEarlier returns the present meaning of a statusConfig value, or "" if it is not set or not known. Seed 000 has
-// Condition (shown as a condition only) and StatusMessageOnly: neither changes compliance.
-func readEarlier(v policyv1beta2.StatusConfigAction) policyv1beta2.ComplianceConfigAction {
-	switch v {
-	case policyv1beta2.StatusConfigStatusMessageOnly, policyv1beta2.StatusConfigCondition, policyv1beta2.StatusConfigCompliant:
-		return policyv1beta2.ConfigCompliant
-	case policyv1beta2.StatusConfigNonCompliant:
-		return policyv1beta2.ConfigNonCompliant
-	}
-	return ""
-}
-
-// ContradictsStatusConfig reports whether a value of complianceConfig contradicts one of the same field in
-// statusConfig. What is not set or not known contradicts nothing.
-func ContradictsStatusConfig(earlier, config string) bool {
-	meant := readEarlier(policyv1beta2.StatusConfigAction(earlier))
-	return meant != "" && config != "" && string(meant) != config
-}
-
-// earlierValue returns the statusConfig value of a field in a spec; spec may be nil.
-func (f *configField) earlierValue(spec *policyv1beta2.OperatorPolicySpec) policyv1beta2.StatusConfigAction {
-	if f.earlier == nil || spec == nil || spec.StatusConfig == nil {
-		return ""
-	}
-	return f.earlier(spec.StatusConfig)
-}
-
-// NormalizeOperatorPolicy fills complianceConfig: from statusConfig if set, else with defaults. It keeps the author's
-// fields unchanged, so that GitOps tools see no drift. On update, a changed statusConfig value replaces the
-// complianceConfig value that was derived from it. It is idempotent.
-func NormalizeOperatorPolicy(op, old *policyv1beta2.OperatorPolicy) []Change {
-	var oldSpec *policyv1beta2.OperatorPolicySpec
-	if old != nil {
-		oldSpec = &old.Spec
-	}
-	filled := op.Spec.ComplianceConfig
-	copied := false
-	for i := range configFields {
-		f := &configFields[i]
-		value, earlier := f.config(&filled), f.earlierValue(&op.Spec)
-		follows := oldSpec != nil && earlier != f.earlierValue(oldSpec) && *value == *f.config(&oldSpec.ComplianceConfig)
-		if *value != "" && !follows {
-			continue
-		}
-		next := readEarlier(earlier)
-		switch {
-		case next != "" && next != *value:
-			*value, copied = next, true
-		case *value == "":
-			*value = f.standard
-		}
-	}
+// NormalizeOperatorPolicy fills complianceConfig. It keeps the author's fields unchanged, so that GitOps tools see no
+// drift.
+func NormalizeOperatorPolicy(op, old *policyv1beta2.OperatorPolicy) []verdict.Change {
+	filled, copied := operatorpolicy.FilledConfig(op, old)
 	if filled == op.Spec.ComplianceConfig {
 		return nil
 	}
-	change := Change{Rule: RuleOperatorPolicyNormalized, Path: "/spec/complianceConfig", Value: filled}
+	change := verdict.Change{Rule: RuleOperatorPolicyNormalized, Path: "/spec/complianceConfig", Value: filled}
 	if copied {
-		change.Message = sentence("spec.statusConfig is the earlier name of spec.complianceConfig and was copied there", RuleOperatorPolicyNormalized,
-			"write spec.complianceConfig with Compliant or NonCompliant")
+		change.Message = verdict.Sentence("spec.statusConfig is the earlier name of spec.complianceConfig and was copied "+
+			"there",
+			RuleOperatorPolicyNormalized, "write spec.complianceConfig with Compliant or NonCompliant")
 	}
-	return []Change{change}
-}
-
-// validateConfigs checks both fields and that they do not contradict each other.
-func validateConfigs(spec *policyv1beta2.OperatorPolicySpec) field.ErrorList {
-	var errs field.ErrorList
-	for i := range configFields {
-		f := &configFields[i]
-		config, earlier := *f.config(&spec.ComplianceConfig), f.earlierValue(spec)
-		path := specPath.Child("complianceConfig", f.name)
-		if config != "" {
-			errs = append(errs, oneOf(path, config, policyv1beta2.ConfigCompliant, policyv1beta2.ConfigNonCompliant)...)
-		}
-		if earlier == "" {
-			continue
-		}
-		earlierPath := specPath.Child("statusConfig", f.name)
-		errs = append(errs, oneOf(earlierPath, earlier, policyv1beta2.StatusConfigStatusMessageOnly, policyv1beta2.StatusConfigCondition,
-			policyv1beta2.StatusConfigNonCompliant, policyv1beta2.StatusConfigCompliant)...)
-		if ContradictsStatusConfig(string(earlier), string(config)) {
-			errs = append(errs, field.Forbidden(earlierPath, fmt.Sprintf("means %s, but %s is %s; remove one of the two", readEarlier(earlier), path, config)))
-		}
-	}
-	return errs
+	return []verdict.Change{change}
 }

@@ -8,11 +8,12 @@ import (
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // previewSubscription warns of what OLM will not do for the Subscription that a policy asks for, in the words that this
 // would get.
-func previewSubscription(in *OperatorPolicyInput, p *OperatorPolicy, ns *Namespace, v *Verdict) {
+func previewSubscription(in *OperatorPolicyInput, p *OperatorPolicy, ns *Namespace, v *verdict.Verdict) {
 	if p.MustNotHave {
 		return
 	}
@@ -53,14 +54,15 @@ func targets(op *policyv1beta2.OperatorPolicy) bool {
 }
 
 // previewOffer warns of a policy that allows nothing that OLM can install from the channel.
-func previewOffer(in *SubscriptionInput, p *OperatorPolicy, v *Verdict) {
+func previewOffer(in *SubscriptionInput, p *OperatorPolicy, v *verdict.Verdict) {
 	channel := in.channel()
 	if channel == nil || !p.restrictsVersions() {
 		return
 	}
 	where := "channel " + text.Name(channel.Name) + " of " + CatalogName(in.Offered.Catalog)
 	warn := func(what, more string) {
-		v.warn(Reason{Rule: RuleOperatorPolicyIneffective, Message: sentence(what, RuleOperatorPolicyIneffective, more)})
+		v.Warn(verdict.Reason{Rule: RuleOperatorPolicyIneffective, Message: verdict.Sentence(what,
+			RuleOperatorPolicyIneffective, more)})
 	}
 	if len(p.offered(channel)) == 0 {
 		warn("no version in "+where+" is allowed", p.acceptance()+"; the channel has "+entriesText(channel))

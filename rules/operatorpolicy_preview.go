@@ -9,40 +9,45 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/operatorpolicy"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // The rules that preview the effect of an OperatorPolicy.
 const (
-	RuleOperatorPolicyIneffective    RuleID = "operatorpolicy/ineffective"
-	RuleOperatorPolicyOverlap        RuleID = "operatorpolicy/overlap"
-	RuleOperatorPolicyUncovered      RuleID = "operatorpolicy/uncovered"
-	RuleOperatorPolicyPending        RuleID = "operatorpolicy/pending"
-	RuleOperatorPolicySeveralTargets RuleID = "operatorpolicy/several-targets"
+	RuleOperatorPolicyIneffective    verdict.RuleID = "operatorpolicy/ineffective"
+	RuleOperatorPolicyOverlap        verdict.RuleID = "operatorpolicy/overlap"
+	RuleOperatorPolicyUncovered      verdict.RuleID = "operatorpolicy/uncovered"
+	RuleOperatorPolicyPending        verdict.RuleID = "operatorpolicy/pending"
+	RuleOperatorPolicySeveralTargets verdict.RuleID = "operatorpolicy/several-targets"
 )
 
 var (
-	operatorPolicyIneffective = Rule{ID: RuleOperatorPolicyIneffective, Outcomes: warn,
+	operatorPolicyIneffective = verdict.Rule{ID: RuleOperatorPolicyIneffective, Outcomes: verdict.Warns,
 		Summary: "something in an OperatorPolicy cannot have the effect that its author will expect"}
-	operatorPolicyOverlap = Rule{ID: RuleOperatorPolicyOverlap, Outcomes: warn,
+	operatorPolicyOverlap = verdict.Rule{ID: RuleOperatorPolicyOverlap, Outcomes: verdict.Warns,
 		Summary: "another OperatorPolicy governs the same package in the same namespace"}
-	operatorPolicyUncovered = Rule{ID: RuleOperatorPolicyUncovered, Outcomes: warn,
+	operatorPolicyUncovered = verdict.Rule{ID: RuleOperatorPolicyUncovered, Outcomes: verdict.Warns,
 		Summary: "an installed ClusterServiceVersion is not one that the OperatorPolicy allows, or a Subscription that it managed is left behind"}
-	operatorPolicyPending = Rule{ID: RuleOperatorPolicyPending, Outcomes: warn,
+	operatorPolicyPending = verdict.Rule{ID: RuleOperatorPolicyPending, Outcomes: verdict.Warns,
 		Summary: "what the OperatorPolicy does to InstallPlans that wait for approval"}
-	operatorPolicySeveralTargets = Rule{ID: RuleOperatorPolicySeveralTargets, Outcomes: warn,
+	operatorPolicySeveralTargets = verdict.Rule{ID: RuleOperatorPolicySeveralTargets, Outcomes: verdict.Warns,
 		Summary: "the OperatorGroup of an OperatorPolicy names several target namespaces, which OLM advises against"}
 )
 
 // previewPolicy warns of what the policy will and will not do.
-func previewPolicy(in *OperatorPolicyInput, p *OperatorPolicy, v *Verdict) {
-	preview := func(id RuleID, what, more string) { v.warn(Reason{Rule: id, Message: sentence(what, id, more)}) }
+func previewPolicy(in *OperatorPolicyInput, p *OperatorPolicy, v *verdict.Verdict) {
+	preview := func(id verdict.RuleID, what, more string) {
+		v.Warn(verdict.Reason{Rule: id, Message: verdict.Sentence(what, id, more)})
+	}
 	previewVersions(p, preview)
 	if p.Catalog.Name != "" && p.Catalog.Namespace == "" {
 		preview(RuleOperatorPolicyIneffective, "spec.subscription.source "+text.Quote(p.Catalog.Name)+" without spec.subscription.sourceNamespace matches a catalog of that name in any namespace",
 			"it may be one that a tenant has made; set spec.subscription.sourceNamespace too")
 	}
-	if targets := severalTargets(in.Policy); targets != nil {
-		preview(RuleOperatorPolicySeveralTargets, "spec.operatorGroup names several target namespaces, "+text.Names(targets, maxListed), oneTarget)
+	if targets := operatorpolicy.SeveralTargets(in.Policy); targets != nil {
+		preview(RuleOperatorPolicySeveralTargets, "spec.operatorGroup names several target namespaces, "+text.Names(targets,
+			verdict.MaxListed), oneTarget)
 	}
 	if spec := &in.Policy.Spec; spec.ComplianceType == policyv1beta2.MayHave && spec.OperatorGroup != nil {
 		preview(RuleOperatorPolicyIneffective, "spec.operatorGroup has no effect with complianceType mayhave, which installs nothing",
@@ -89,7 +94,7 @@ func previewPolicy(in *OperatorPolicyInput, p *OperatorPolicy, v *Verdict) {
 }
 
 // previewMove warns of Subscriptions that stay when a policy is changed to another namespace or package.
-func previewMove(in *OperatorPolicyInput, p *OperatorPolicy, preview func(id RuleID, what, more string)) {
+func previewMove(in *OperatorPolicyInput, p *OperatorPolicy, preview func(id verdict.RuleID, what, more string)) {
 	if in.Old == nil || in.Old.Spec.ComplianceType != policyv1beta2.MustHave || !in.Old.Spec.IsEnforced() {
 		return
 	}
@@ -109,7 +114,7 @@ func previewMove(in *OperatorPolicyInput, p *OperatorPolicy, preview func(id Rul
 }
 
 // previewVersions warns of entries of spec.versions that match nothing, or match more than they seem to.
-func previewVersions(p *OperatorPolicy, preview func(id RuleID, what, more string)) {
+func previewVersions(p *OperatorPolicy, preview func(id verdict.RuleID, what, more string)) {
 	for _, entry := range p.versions.entries {
 		name, digest := olm.CutDigest(entry)
 		if _, err := semver.ParseTolerant(name); err == nil {
@@ -121,22 +126,6 @@ func previewVersions(p *OperatorPolicy, preview func(id RuleID, what, more strin
 				"without a digest it stands for any contents; remove that entry to bind the name to the digest")
 		}
 	}
-}
-
-// severalTargets returns the target namespaces of the OperatorGroup if there are several plain names (R-OP-16).
-func severalTargets(op *policyv1beta2.OperatorPolicy) []string {
-	group := op.Spec.OperatorGroup
-	if group == nil {
-		return nil
-	}
-	value := group.TargetNamespaces
-	if value == nil && group.Target != nil {
-		value = group.Target.Namespaces
-	}
-	if names, errs := decoded[[]string](specPath, value); len(errs) == 0 && len(names) > 1 {
-		return names
-	}
-	return nil
 }
 
 // uncovered returns how an installed ClusterServiceVersion violates a policy, or "".
@@ -170,18 +159,20 @@ func (p *OperatorPolicy) acceptance() string {
 }
 
 // previewPlan reports the effect on one plan that waits for approval, if the policy applies to it.
-func previewPlan(plan *olm.InstallPlan, p *OperatorPolicy, ns *Namespace, now time.Time, preview func(id RuleID, what, more string)) {
-	verdict := JudgePlan(PlanInput{Plan: plan, Namespace: ns, Now: now})
-	concerned := slices.ContainsFunc(verdict.CSVs, func(c CSVVerdict) bool { return c.Package == p.Package })
-	ours := slices.IndexFunc(verdict.Reasons, func(r Reason) bool { return r.from == p.ref() })
-	what := pendingText(&verdict)
+func previewPlan(plan *olm.InstallPlan, p *OperatorPolicy, ns *Namespace, now time.Time,
+	preview func(id verdict.RuleID, what, more string)) {
+	judged := JudgePlan(PlanInput{Plan: plan, Namespace: ns, Now: now})
+	concerned := slices.ContainsFunc(judged.CSVs, func(c verdict.CSV) bool { return c.Package == p.Package })
+	ours := slices.IndexFunc(judged.Reasons, func(r verdict.Reason) bool { return r.From == p.ref() })
+	what := pendingText(&judged)
 	switch {
 	case ours >= 0:
-		preview(RuleOperatorPolicyPending, what+" may not be approved under this policy", verdict.Reasons[ours].Message)
+		preview(RuleOperatorPolicyPending, what+" may not be approved under this policy", judged.Reasons[ours].Message)
 	case !concerned:
-	case verdict.Decision == Allow:
+	case judged.Decision == verdict.Allow:
 		preview(RuleOperatorPolicyPending, what+" may be approved under this policy", "")
 	default:
-		preview(RuleOperatorPolicyPending, what+" may be approved under this policy, but not under all", verdict.Reasons[0].Message)
+		preview(RuleOperatorPolicyPending, what+" may be approved under this policy, but not under all",
+			judged.Reasons[0].Message)
 	}
 }

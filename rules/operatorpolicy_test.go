@@ -8,6 +8,8 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/operatorpolicy"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 func anyJSON(s string) *apiextensionsv1.JSON { return &apiextensionsv1.JSON{Raw: []byte(s)} }
@@ -106,7 +108,7 @@ func TestValidatePolicy(t *testing.T) {
 		}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			errs := ValidateOperatorPolicy(operatorPolicy("etcd", c.edit))
+			errs := operatorpolicy.Validate(operatorPolicy("etcd", c.edit))
 			switch {
 			case c.want == "" && len(errs) > 0:
 				t.Errorf("refused: %v", errs.ToAggregate())
@@ -123,7 +125,7 @@ func TestValidatePolicy(t *testing.T) {
 func TestTemplatesSwitchedOff(t *testing.T) {
 	op := operatorPolicy("etcd", versions("{{ fromConfigMap }}"))
 	op.Annotations = map[string]string{"policy.open-cluster-management.io/disable-templates": "true"}
-	if errs := ValidateOperatorPolicy(op); len(errs) == 0 {
+	if errs := operatorpolicy.Validate(op); len(errs) == 0 {
 		t.Error("template text that nobody will resolve is accepted")
 	}
 }
@@ -147,11 +149,13 @@ func TestUnreadablePoliciesHold(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := policyFor("etcd", edit)
 			ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{p}})
-			if v := JudgePlan(PlanInput{Plan: pendingPlan("etcd 0.9.2"), Namespace: ns}); v.Decision != Hold || v.Reasons[0].Rule != RulePolicyUnreadable {
+			if v := JudgePlan(PlanInput{Plan: pendingPlan("etcd 0.9.2"), Namespace: ns}); v.Decision != verdict.Hold ||
+				v.Reasons[0].Rule != RulePolicyUnreadable {
 				t.Errorf("the plan: %s %v", v.Decision, v.Reasons)
 			}
 			sub := subscriptionTo("etcd")
-			if v := JudgeSubscription(SubscriptionInput{Subscription: sub, Namespace: ns, Mode: DenyApproval}); v.Decision != Hold {
+			if v := JudgeSubscription(SubscriptionInput{Subscription: sub, Namespace: ns,
+				Mode: DenyApproval}); v.Decision != verdict.Hold {
 				t.Errorf("the Subscription: %s %v", v.Decision, v.Reasons)
 			}
 			if mode, _ := p.Approval(nil); mode != olm.ApprovalManual {
@@ -207,7 +211,7 @@ func FuzzPolicy(f *testing.F) {
 		p := NewOperatorPolicy(op)
 		NormalizeOperatorPolicy(op, nil)
 		v := JudgeOperatorPolicy(OperatorPolicyInput{Policy: op, Strict: strict, Namespace: func(string) *Namespace { return nil }})
-		if v.Decision == Allow && p.faults != "" && !strings.Contains(p.faults, "template text") {
+		if v.Decision == verdict.Allow && p.faults != "" && !strings.Contains(p.faults, "template text") {
 			t.Errorf("admitted, and cannot be judged by: %s", p.faults)
 		}
 	})

@@ -5,46 +5,14 @@ import (
 	"time"
 
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // RulePlanPhase is on a plan as a whole.
-const RulePlanPhase RuleID = "plan/phase"
+const RulePlanPhase verdict.RuleID = "plan/phase"
 
-var planPhase = Rule{ID: RulePlanPhase, Outcomes: hold, Backstop: true,
+var planPhase = verdict.Rule{ID: RulePlanPhase, Outcomes: verdict.Holds, Backstop: true,
 	Summary: "the plan is approved before OLM has written its steps and asked for approval"}
-
-// Disposition is the result for one ClusterServiceVersion of a plan.
-type Disposition int
-
-const (
-	// Ungoverned CSVs belong to a package that no enforcing policy allows or forbids: a user may approve them.
-	Ungoverned Disposition = iota
-	// Required CSVs are ungoverned, but an allowed one needs them (OLM added them).
-	Required
-	// Allowed CSVs are allowed by every enforcing policy of their package.
-	Allowed
-	// Held CSVs wait for something; that includes those of an unknown package.
-	Held
-	// Denied CSVs are refused.
-	Denied
-)
-
-// String returns the word used in explanations.
-func (s Disposition) String() string {
-	return [...]string{"ungoverned", "required", "allowed", "held", "denied"}[s]
-}
-
-// CSVVerdict is the verdict on one ClusterServiceVersion of a plan.
-type CSVVerdict struct {
-	CSV string
-	// Package and Version are empty if not known.
-	Package, Version string
-	Disposition      Disposition
-	// By names the policies that allow it, or the CSV that requires it.
-	By []string
-	// Because has the messages of the reasons for which it is Held or Denied, in no particular order.
-	Because []string
-}
 
 // PlanInput is the input of JudgePlan.
 type PlanInput struct {
@@ -62,107 +30,108 @@ type PlanInput struct {
 // JudgePlan decides whether a plan may be approved, by any user: every ClusterServiceVersion in it must be allowed by
 // every enforcing policy of its package (threat O7: one allowed operator must not carry another), and by every
 // Constraint. Without any of them every plan is allowed; warnings name what cannot work.
-func JudgePlan(in PlanInput) Verdict {
+func JudgePlan(in PlanInput) verdict.Verdict {
 	return newPlanJudge(in).judge()
 }
 
-func (j *planJudge) judge() Verdict {
-	v := Verdict{Object: "installplan " + j.Plan.Metadata.Key()}
+func (j *planJudge) judge() verdict.Verdict {
+	v := verdict.Verdict{Object: "installplan " + j.Plan.Metadata.Key()}
 	if !j.Namespace.judged() {
 		for i := range j.csvs {
 			j.judgeNeeds(&j.csvs[i], &v)
 		}
-		return v.sorted()
+		return v.Sorted()
 	}
-	if f := unfinished(j.Plan, len(j.csvs)); !f.silent() {
+	if f := unfinished(j.Plan, len(j.csvs)); !f.Silent() {
 		recordForNamespace(&v, j.Namespace, RulePlanPhase, f)
 		return v // other missing parts are a consequence of this
 	}
-	v.CSVs = make([]CSVVerdict, len(j.csvs))
+	v.CSVs = make([]verdict.CSV, len(j.csvs))
 	for i := range j.csvs {
 		v.CSVs[i] = j.judgeCSV(&j.csvs[i], &v)
 	}
 	markRequired(j.csvs, v.CSVs)
-	return v.sorted()
+	return v.Sorted()
 }
 
 // unfinished holds plans that OLM has not finished writing: approving one conflicts with OLM's own write of the status
 // and leaves duplicate plans (threat O5).
-func unfinished(plan *olm.InstallPlan, csvs int) finding {
+func unfinished(plan *olm.InstallPlan, csvs int) verdict.Finding {
 	what := ""
 	switch {
 	case plan.Oversized():
-		return finding{decision: Hold, field: "status.plan", what: "a plan of this size cannot be judged and is held",
-			accepted: fmt.Sprintf("at most %d names, steps and bundle lookups together are judged", olm.MaxPlanEntries)}
+		return verdict.Finding{Decision: verdict.Hold, Field: "status.plan",
+			What:     "a plan of this size cannot be judged and is held",
+			Accepted: fmt.Sprintf("at most %d names, steps and bundle lookups together are judged", olm.MaxPlanEntries)}
 	case plan.Status.Phase == "" || plan.Status.Phase == olm.PhasePlanning:
 		what = "the plan is not ready"
 	case csvs == 0:
 		what = "the plan names no ClusterServiceVersion"
 	default:
-		return finding{}
+		return verdict.Finding{}
 	}
-	return finding{decision: Hold, field: "status.phase", what: what + " and is held",
-		accepted: "waits until OLM has written its steps and asks for approval (phase " + olm.PhaseRequiresApproval + ")"}
+	return verdict.Finding{Decision: verdict.Hold, Field: "status.phase", What: what + " and is held",
+		Accepted: "waits until OLM has written its steps and asks for approval (phase " + olm.PhaseRequiresApproval + ")"}
 }
 
 // judgeCSV judges one ClusterServiceVersion: by the policies of its package, by the Constraints, and by the
 // dependencies of its bundle.
-func (j *planJudge) judgeCSV(c *Bundle, v *Verdict) CSVVerdict {
-	verdict := CSVVerdict{CSV: c.name, Package: c.pkg, Version: c.version}
+func (j *planJudge) judgeCSV(c *Bundle, v *verdict.Verdict) verdict.CSV {
+	judged := verdict.CSV{CSV: c.name, Package: c.pkg, Version: c.version}
 	before := len(v.Reasons)
-	verdict.Disposition, verdict.By = judgeByPolicies(&j.PlanInput, c, v)
+	judged.Disposition, judged.By = judgeByPolicies(&j.PlanInput, c, v)
 	j.judgeConstraints(c, v)
 	j.judgeNeeds(c, v)
 	for _, r := range v.Reasons[before:] {
-		verdict.Because = append(verdict.Because, r.Message)
+		judged.Because = append(judged.Because, r.Message)
 		switch r.Decision {
-		case Deny:
-			verdict.Disposition = Denied
-		case Hold:
-			verdict.Disposition = max(verdict.Disposition, Held)
-		case Allow: // no reason is one
+		case verdict.Deny:
+			judged.Disposition = verdict.Denied
+		case verdict.Hold:
+			judged.Disposition = max(judged.Disposition, verdict.Held)
+		case verdict.Allow: // no reason is one
 		}
 	}
-	if verdict.Disposition != Allowed {
-		verdict.By = nil
+	if judged.Disposition != verdict.Allowed {
+		judged.By = nil
 	}
-	return verdict
+	return judged
 }
 
 // judgeByPolicies returns the disposition of a ClusterServiceVersion if no policy refuses it, and the policies that
 // allow it.
-func judgeByPolicies(in *PlanInput, c *Bundle, v *Verdict) (disposition Disposition, by []string) {
+func judgeByPolicies(in *PlanInput, c *Bundle, v *verdict.Verdict) (disposition verdict.Disposition, by []string) {
 	if c.recordUnknown(in.Namespace, "the plan", "waits until the bundle's properties or the status of a Subscription tell the package", v) {
-		return Held, nil
+		return verdict.Held, nil
 	}
 	for _, p := range in.Namespace.governing(c.pkg) {
 		for _, rule := range contentChecks {
-			v.record(rule.ID, p, rule.judge(c, p))
+			p.record(v, rule.ID, rule.judge(c, p))
 		}
 		for _, rule := range progressChecks {
-			v.record(rule.ID, p, rule.judge(in, c, p))
+			p.record(v, rule.ID, rule.judge(in, c, p))
 		}
 		judgeConsent(in, c, p, v)
 		if p.Enforced && !p.MustNotHave {
-			disposition, by = Allowed, append(by, p.Source())
+			disposition, by = verdict.Allowed, append(by, p.Source())
 		}
 	}
 	return disposition, by
 }
 
 // markRequired marks what the allowed CSVs require.
-func markRequired(csvs []Bundle, verdicts []CSVVerdict) {
+func markRequired(csvs []Bundle, verdicts []verdict.CSV) {
 	var allowed []int
 	for i := range verdicts {
-		if verdicts[i].Disposition == Allowed {
+		if verdicts[i].Disposition == verdict.Allowed {
 			allowed = append(allowed, i)
 		}
 	}
 	alongRequired(csvs, allowed, func(i, from int) bool {
-		if verdicts[i].Disposition != Ungoverned {
+		if verdicts[i].Disposition != verdict.Ungoverned {
 			return false
 		}
-		verdicts[i].Disposition = Required
+		verdicts[i].Disposition = verdict.Required
 		verdicts[i].By = []string{csvs[from].name}
 		return true
 	})

@@ -6,12 +6,14 @@ import (
 
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/operatorpolicy"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // RulePlanConsentRight is on writes of the annotations by which users consent.
-const RulePlanConsentRight RuleID = "plan/consent-right"
+const RulePlanConsentRight verdict.RuleID = "plan/consent-right"
 
-var planConsentRight = Rule{ID: RulePlanConsentRight, Outcomes: deny,
+var planConsentRight = verdict.Rule{ID: RulePlanConsentRight, Outcomes: verdict.Denies,
 	Summary: "annotation opgate.io/consent, or opgate.io/consent-by, is written by a user who may not consent, in another name, or in a form that is no consent"}
 
 // The annotations of a plan by which a user consents to what it changes.
@@ -23,7 +25,7 @@ const (
 )
 
 // maxConsent bounds the annotation, in bytes: maxDigests with a comma and a few blanks each.
-const maxConsent = maxDigests * 80
+const maxConsent = operatorpolicy.MaxDigests * 80
 
 // consentedTo returns the digests in the annotation of a plan, or what is wrong with it. Such an annotation consents to
 // nothing.
@@ -38,13 +40,13 @@ func consentedTo(m *olm.ObjectMeta) (digests map[string]bool, problem string) {
 	digests = map[string]bool{}
 	for part := range strings.SplitSeq(value, ",") {
 		digest := strings.TrimSpace(part)
-		if problem := notDigest(digest); problem != "" {
+		if problem := operatorpolicy.NotDigest(digest); problem != "" {
 			return nil, text.Quote(digest) + " " + problem
 		}
 		digests[digest] = true
 	}
-	if len(digests) > maxDigests {
-		return nil, fmt.Sprintf("it has %d digests, at most %d are read", len(digests), maxDigests)
+	if len(digests) > operatorpolicy.MaxDigests {
+		return nil, fmt.Sprintf("it has %d digests, at most %d are read", len(digests), operatorpolicy.MaxDigests)
 	}
 	return digests, ""
 }
@@ -68,10 +70,10 @@ func (in *PlanUpdateInput) ConsentAsked() bool {
 
 // ConsentNeeds returns the policies on which a user needs the RBAC verb approve to consent to what a plan changes:
 // those with spec.consent of the packages in the plan.
-func (in *PlanUpdateInput) ConsentNeeds() []PolicyRef {
+func (in *PlanUpdateInput) ConsentNeeds() []verdict.PolicyRef {
 	in.Old.ParseBundles() // several rules ask, and the plan is this review's alone
-	var needs []PolicyRef
-	seen := map[PolicyRef]bool{}
+	var needs []verdict.PolicyRef
+	seen := map[verdict.PolicyRef]bool{}
 	for _, c := range bundlesOf(in.Old, in.Namespace) {
 		for _, p := range in.Namespace.governing(c.pkg) {
 			if ref := p.ref(); p.consents() && !seen[ref] {
@@ -85,7 +87,7 @@ func (in *PlanUpdateInput) ConsentNeeds() []PolicyRef {
 
 // judgeConsentWrite keeps consent to those who have the right: whoever else could write the annotation would consent
 // for them. That applies in every namespace, since the policy that needs consent may be created later.
-func (in *PlanUpdateInput) judgeConsentWrite(v *Verdict) {
+func (in *PlanUpdateInput) judgeConsentWrite(v *verdict.Verdict) {
 	if !in.ConsentAsked() {
 		return
 	}
@@ -103,9 +105,10 @@ func (in *PlanUpdateInput) judgeConsentWrite(v *Verdict) {
 	}
 }
 
-func refuseConsent(v *Verdict, annotation, what, accepted string) {
-	v.refuse(Reason{Rule: RulePlanConsentRight, Decision: Deny, Field: "metadata.annotations[" + annotation + "]",
-		Message: sentence("annotation "+annotation+" "+what, RulePlanConsentRight, accepted)})
+func refuseConsent(v *verdict.Verdict, annotation, what, accepted string) {
+	v.Refuse(verdict.Reason{Rule: RulePlanConsentRight, Decision: verdict.Deny,
+		Field:   "metadata.annotations[" + annotation + "]",
+		Message: verdict.Sentence("annotation "+annotation+" "+what, RulePlanConsentRight, accepted)})
 }
 
 // judgedPlan returns the stored plan with the consent that the update leaves: what it removes does not count any more,

@@ -7,6 +7,8 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/operatorpolicy"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // annotate returns an update of a plan that sets what users consent to.
@@ -20,7 +22,7 @@ func TestWritingConsent(t *testing.T) {
 	digest := etcdChange(nil).Digest()
 	other := "sha256:" + strings.Repeat("0", 64)
 	var many []string
-	for i := range maxDigests + 1 {
+	for i := range operatorpolicy.MaxDigests + 1 {
 		many = append(many, fmt.Sprintf("sha256:%064x", i))
 	}
 	planned := func(consent, by string) *olm.InstallPlan {
@@ -37,44 +39,59 @@ func TestWritingConsent(t *testing.T) {
 		without     bool // the right
 		policy      *OperatorPolicy
 		asked       bool
-		want        Decision
-		rule        RuleID
+		want        verdict.Decision
+		rule        verdict.RuleID
 		says        string
 	}{
 		{name: "consent alone", consent: digest, asked: true},
 		{name: "consent in the own name", consent: digest, by: "alice", asked: true},
 		{name: "consent and approval at once", consent: digest, approve: true, asked: true},
 		{name: "approval of what was consented to", old: planned(digest, "bob"), consent: digest, by: "bob", approve: true},
-		{name: "approval without consent", approve: true, want: Hold, rule: RuleBundleConsent, says: "accept " + digest},
-		{name: "approval with consent to something else", consent: other, approve: true, asked: true, want: Hold, rule: RuleBundleConsent},
+		{name: "approval without consent", approve: true, want: verdict.Hold, rule: RuleBundleConsent,
+			says: "accept " + digest},
+		{name: "approval with consent to something else", consent: other, approve: true, asked: true, want: verdict.Hold,
+			rule: RuleBundleConsent},
 		{name: "several digests", consent: digest + ", " + other, approve: true, asked: true},
-		{name: "without the right", consent: digest, asked: true, without: true, want: Deny, rule: RulePlanConsentRight,
+		{name: "without the right", consent: digest, asked: true, without: true, want: verdict.Deny,
+			rule: RulePlanConsentRight,
 			says: "annotation opgate.io/consent is not allowed (plan/consent-right): it needs the verb approve on operatorpolicies etcd in namespace policies"},
-		{name: "consent and approval at once, without the right", consent: digest, approve: true, asked: true, without: true, want: Deny, rule: RulePlanConsentRight},
+		{name: "consent and approval at once, without the right", consent: digest, approve: true, asked: true,
+			without: true, want: verdict.Deny, rule: RulePlanConsentRight},
 		{name: "another digest, without the right", old: planned(other, "bob"), consent: digest, by: "bob", asked: true, without: true,
-			want: Deny, rule: RulePlanConsentRight},
+			want: verdict.Deny, rule: RulePlanConsentRight},
 		{name: "another digest in the name of someone else", old: planned(other, "bob"), consent: digest, by: "bob", asked: true,
-			want: Deny, rule: RulePlanConsentRight, says: `annotation opgate.io/consent-by names "bob" (plan/consent-right): allowed is the name of the user who consents, "alice"`},
-		{name: "the name of someone else", old: planned(digest, ""), consent: digest, by: "bob", asked: true, want: Deny, rule: RulePlanConsentRight},
+			want: verdict.Deny, rule: RulePlanConsentRight,
+			says: `annotation opgate.io/consent-by names "bob" (plan/consent-right): allowed is the name of the user who consents, "alice"`},
+		{name: "the name of someone else", old: planned(digest, ""), consent: digest, by: "bob", asked: true,
+			want: verdict.Deny, rule: RulePlanConsentRight},
 		{name: "the own name on consent of someone else, without the right", old: planned(digest, "bob"), consent: digest, by: "alice", asked: true, without: true,
-			want: Deny, rule: RulePlanConsentRight},
+			want: verdict.Deny, rule: RulePlanConsentRight},
 		{name: "withdrawn", old: planned(digest, "bob"), without: true},
 		{name: "one of several withdrawn", old: planned(digest+","+other, "bob"), consent: other, by: "bob", without: true},
-		{name: "withdrawn and approved at once", old: planned(digest, "bob"), approve: true, without: true, want: Hold, rule: RuleBundleConsent},
+		{name: "withdrawn and approved at once", old: planned(digest, "bob"), approve: true, without: true,
+			want: verdict.Hold, rule: RuleBundleConsent},
 		{name: "the name withdrawn", old: planned(digest, "bob"), consent: digest, without: true},
 		{name: "other white space", old: planned(digest+","+other, ""), consent: other + " ,\n" + digest, without: true},
-		{name: "no digest", consent: "yes", asked: true, want: Deny, rule: RulePlanConsentRight,
+		{name: "no digest", consent: "yes", asked: true, want: verdict.Deny, rule: RulePlanConsentRight,
 			says: `annotation opgate.io/consent is not a list of digests (plan/consent-right): "yes" is not a digest; write it as the refusal does`},
-		{name: "upper case", consent: strings.ToUpper(digest), asked: true, want: Deny, rule: RulePlanConsentRight, says: "another algorithm than sha256"},
-		{name: "another algorithm", consent: "sha512" + digest[6:], asked: true, want: Deny, rule: RulePlanConsentRight, says: "another algorithm than sha256"},
-		{name: "an empty item", consent: digest + ",", asked: true, want: Deny, rule: RulePlanConsentRight, says: `"" is not a digest`},
-		{name: "not ASCII", consent: "sha256:\uff10" + digest[8:], asked: true, want: Deny, rule: RulePlanConsentRight, says: "U+FF10"},
-		{name: "too many", consent: strings.Join(many, ","), asked: true, want: Deny, rule: RulePlanConsentRight, says: "65 digests, at most 64"},
-		{name: "256 KiB", consent: strings.Repeat(" ", 256<<10), asked: true, want: Deny, rule: RulePlanConsentRight, says: "262144 bytes, at most 5120"},
+		{name: "upper case", consent: strings.ToUpper(digest), asked: true, want: verdict.Deny, rule: RulePlanConsentRight,
+			says: "another algorithm than sha256"},
+		{name: "another algorithm", consent: "sha512" + digest[6:], asked: true, want: verdict.Deny,
+			rule: RulePlanConsentRight, says: "another algorithm than sha256"},
+		{name: "an empty item", consent: digest + ",", asked: true, want: verdict.Deny, rule: RulePlanConsentRight,
+			says: `"" is not a digest`},
+		{name: "not ASCII", consent: "sha256:\uff10" + digest[8:], asked: true, want: verdict.Deny,
+			rule: RulePlanConsentRight, says: "U+FF10"},
+		{name: "too many", consent: strings.Join(many, ","), asked: true, want: verdict.Deny, rule: RulePlanConsentRight,
+			says: "65 digests, at most 64"},
+		{name: "256 KiB", consent: strings.Repeat(" ", 256<<10), asked: true, want: verdict.Deny,
+			rule: RulePlanConsentRight, says: "262144 bytes, at most 5120"},
 		{name: "what is malformed already stays", old: planned("yes", ""), consent: "yes", without: true},
-		{name: "a policy without consent", policy: policyFor("etcd", nil), consent: digest, asked: true, want: Deny, rule: RulePlanConsentRight,
+		{name: "a policy without consent", policy: policyFor("etcd", nil), consent: digest, asked: true, want: verdict.Deny,
+			rule: RulePlanConsentRight,
 			says: "is not allowed here (plan/consent-right): no OperatorPolicy with spec.consent governs a package of the plan"},
-		{name: "the policy of another package", policy: policyFor("vault", reviewing(holdPermissions)), consent: digest, asked: true, want: Deny, rule: RulePlanConsentRight},
+		{name: "the policy of another package", policy: policyFor("vault", reviewing(holdPermissions)), consent: digest,
+			asked: true, want: verdict.Deny, rule: RulePlanConsentRight},
 		{name: "a policy that informs", consent: digest, by: "alice", asked: true, policy: policyFor("etcd", func(s *spec) {
 			reviewing(holdPermissions)(s)
 			s.RemediationAction = policyv1beta2.Inform
@@ -122,12 +139,12 @@ func TestConsentIsNotPlanted(t *testing.T) {
 	} {
 		plan := consentedPlan(digest)
 		create := JudgePlanCreate(PlanCreateInput{Plan: &olm.InstallPlanHead{Metadata: plan.Metadata, Spec: plan.Spec}, Namespace: ns})
-		if create.Decision != Deny || !strings.Contains(create.Refusal(), string(RulePlanConsentRight)) {
+		if create.Decision != verdict.Deny || !strings.Contains(create.Refusal(), string(RulePlanConsentRight)) {
 			t.Errorf("%s: created: %s %s", name, create.Decision, create.Refusal())
 		}
 	}
 	in := annotate(pendingPlan("etcd 0.9.2"), digest, "", false)
-	if v := JudgePlanUpdate(in); v.Decision != Deny || v.Reasons[0].Rule != RulePlanConsentRight {
+	if v := JudgePlanUpdate(in); v.Decision != verdict.Deny || v.Reasons[0].Rule != RulePlanConsentRight {
 		t.Errorf("annotated: %s %s", v.Decision, v.Refusal())
 	}
 }

@@ -4,20 +4,20 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // The rules on break-glass approvals.
 const (
-	RulePlanOverride       RuleID = "plan/override"
-	RulePlanOverrideReason RuleID = "plan/override-reason"
+	RulePlanOverride       verdict.RuleID = "plan/override"
+	RulePlanOverrideReason verdict.RuleID = "plan/override-reason"
 )
 
 var (
-	planOverride = Rule{ID: RulePlanOverride, Outcomes: warn,
+	planOverride = verdict.Rule{ID: RulePlanOverride, Outcomes: verdict.Warns,
 		Summary: "a refused plan is approved by a user with the RBAC verb override, for the reason given"}
-	planOverrideReason = Rule{ID: RulePlanOverrideReason, Outcomes: deny, Backstop: true,
+	planOverrideReason = verdict.Rule{ID: RulePlanOverrideReason, Outcomes: verdict.Denies, Backstop: true,
 		Summary: "annotation opgate.io/override-reason is set on a plan without an approval that needs an override"}
 )
 
@@ -52,21 +52,22 @@ func overridden(p *olm.InstallPlan) bool {
 // refuseOverrideReason keeps the reason of an override out of all writes but checked approvals, since the reason also
 // allows the steps of the plan. That applies in every namespace: the policy that a planted reason would set aside may
 // be created later.
-func refuseOverrideReason(v *Verdict) {
-	v.refuse(Reason{Rule: RulePlanOverrideReason, Decision: Deny, Field: "metadata.annotations[" + OverrideReasonAnnotation + "]",
-		Message: sentence("annotation "+OverrideReasonAnnotation+" is not allowed here", RulePlanOverrideReason,
+func refuseOverrideReason(v *verdict.Verdict) {
+	v.Refuse(verdict.Reason{Rule: RulePlanOverrideReason, Decision: verdict.Deny,
+		Field: "metadata.annotations[" + OverrideReasonAnnotation + "]",
+		Message: verdict.Sentence("annotation "+OverrideReasonAnnotation+" is not allowed here", RulePlanOverrideReason,
 			"give it together with spec.approved, and only where the approval is refused without it")})
 }
 
 // OverrideNeeds returns the objects on which an approver needs the RBAC verb override to set this refusal aside; ok is
 // false if that is not possible. A reason without a single source needs all objects that may refuse in the namespace.
-func (v *Verdict) OverrideNeeds(ns *Namespace) (needs []PolicyRef, ok bool) {
+func OverrideNeeds(v *verdict.Verdict, ns *Namespace) (needs []verdict.PolicyRef, ok bool) {
 	for _, r := range v.Reasons {
-		from := []PolicyRef{r.from}
+		from := []verdict.PolicyRef{r.From}
 		switch {
 		case !RuleOf(r.Rule).Override:
 			return nil, false
-		case r.from == PolicyRef{} || r.Rule == RuleBundleUnknown:
+		case r.From == verdict.PolicyRef{} || r.Rule == RuleBundleUnknown:
 			from = ns.sources()
 		}
 		for _, g := range from {
@@ -76,15 +77,4 @@ func (v *Verdict) OverrideNeeds(ns *Namespace) (needs []PolicyRef, ok bool) {
 		}
 	}
 	return needs, len(needs) > 0
-}
-
-// Overridden returns the verdict after a user has used the verb override: allowed, with the reasons as warnings of a
-// rule: plan/override, or operatorgroup/override.
-func (v *Verdict) Overridden(id RuleID, reason string) Verdict {
-	allowed := Verdict{Object: v.Object, CSVs: v.CSVs, Warnings: slices.Clone(v.Warnings)}
-	for _, r := range v.Reasons {
-		allowed.warn(Reason{Rule: id, Source: r.Source, from: r.from,
-			Message: sentence("overridden with reason "+text.Quote(reason), id, r.Message)})
-	}
-	return allowed.sorted()
 }

@@ -7,24 +7,25 @@ import (
 
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // The rules on who may write which part of a plan.
 const (
-	RulePlanCreate       RuleID = "plan/create"
-	RulePlanBornApproved RuleID = "plan/born-approved"
-	RulePlanFrozen       RuleID = "plan/frozen"
-	RulePlanStatusPhase  RuleID = "plan/status-phase"
+	RulePlanCreate       verdict.RuleID = "plan/create"
+	RulePlanBornApproved verdict.RuleID = "plan/born-approved"
+	RulePlanFrozen       verdict.RuleID = "plan/frozen"
+	RulePlanStatusPhase  verdict.RuleID = "plan/status-phase"
 )
 
 var (
-	planCreate = Rule{ID: RulePlanCreate, Outcomes: deny, Backstop: true,
+	planCreate = verdict.Rule{ID: RulePlanCreate, Outcomes: verdict.Denies, Backstop: true,
 		Summary: "an InstallPlan is created by another user than OLM in a governed namespace"}
-	planBornApproved = Rule{ID: RulePlanBornApproved, Outcomes: hold,
+	planBornApproved = verdict.Rule{ID: RulePlanBornApproved, Outcomes: verdict.Holds,
 		Summary: "OLM creates a plan that is already approved although a policy must judge it first"}
-	planFrozen = Rule{ID: RulePlanFrozen, Outcomes: deny, Backstop: true,
+	planFrozen = verdict.Rule{ID: RulePlanFrozen, Outcomes: verdict.Denies, Backstop: true,
 		Summary: "the contents of a stored plan are changed by another user than OLM"}
-	planStatusPhase = Rule{ID: RulePlanStatusPhase, Outcomes: deny, Backstop: true,
+	planStatusPhase = verdict.Rule{ID: RulePlanStatusPhase, Outcomes: verdict.Denies, Backstop: true,
 		Summary: "the phase of a plan is written by another user than OLM"}
 )
 
@@ -45,8 +46,8 @@ func (in *PlanCreateInput) NeverRefused() bool { return in.ByOLM && !in.Plan.Spe
 // forged plan with the generation that it would use next (threat O12). OLM itself is refused only if the plan is born
 // approved although a policy must judge it first; refusing any other create would stall the whole namespace (threats
 // O3, O4).
-func JudgePlanCreate(in PlanCreateInput) Verdict {
-	v := Verdict{Object: "installplan " + in.Plan.Metadata.Key()}
+func JudgePlanCreate(in PlanCreateInput) verdict.Verdict {
+	v := verdict.Verdict{Object: "installplan " + in.Plan.Metadata.Key()}
 	if !in.ByOLM && overrideReason(&in.Plan.Metadata) != "" {
 		refuseOverrideReason(&v)
 	}
@@ -56,23 +57,26 @@ func JudgePlanCreate(in PlanCreateInput) Verdict {
 	switch {
 	case in.NeverRefused() || !in.Namespace.judged():
 	case !in.ByOLM:
-		recordForNamespace(&v, in.Namespace, RulePlanCreate, finding{decision: Deny, what: "creating an InstallPlan by hand is not allowed",
-			accepted: "OLM creates plans from Subscriptions; create or change one of these"})
+		recordForNamespace(&v, in.Namespace, RulePlanCreate, verdict.Finding{Decision: verdict.Deny,
+			What:     "creating an InstallPlan by hand is not allowed",
+			Accepted: "OLM creates plans from Subscriptions; create or change one of these"})
 	default:
 		judgeBornApproved(&in, &v)
 	}
-	return v.sorted()
+	return v.Sorted()
 }
 
 // judgeBornApproved judges a plan that OLM will run at once. Only names are known, so a CSV passes if every policy of
 // its package allows it by name, and an unknown one passes if no Subscription of the namespace is under a policy that
 // must judge plans first. Switching a Subscription to Manual makes OLM create the plan again, and then all its contents
 // are judged.
-func judgeBornApproved(in *PlanCreateInput, v *Verdict) {
+func judgeBornApproved(in *PlanCreateInput, v *verdict.Verdict) {
 	if in.Namespace.constrained() {
-		recordForNamespace(v, in.Namespace, RulePlanBornApproved, finding{decision: Hold, field: "spec.approved",
-			what:     "a plan that is approved from the start is held",
-			accepted: "set spec.installPlanApproval of the Subscriptions in this namespace to " + olm.ApprovalManual + ", since " + in.Namespace.judgeText()})
+		recordForNamespace(v, in.Namespace, RulePlanBornApproved, verdict.Finding{Decision: verdict.Hold,
+			Field: "spec.approved",
+			What:  "a plan that is approved from the start is held",
+			Accepted: "set spec.installPlanApproval of the Subscriptions in this namespace to " + olm.ApprovalManual +
+				", since " + in.Namespace.judgeText()})
 		return
 	}
 	for _, name := range in.Plan.Spec.CSVNames {
@@ -89,9 +93,9 @@ func judgeBornApproved(in *PlanCreateInput, v *Verdict) {
 		for _, p := range policies {
 			passes := p.passesByName(name) && in.Namespace.notUpgradeable(p.Package, name) == nil
 			if mode, because := p.Approval(in.Namespace); mode == olm.ApprovalManual && !passes {
-				v.record(RulePlanBornApproved, p, finding{decision: Hold, field: "spec.approved",
-					what: what,
-					accepted: "set spec.installPlanApproval of the Subscriptions to " + p.packages() + " to " +
+				p.record(v, RulePlanBornApproved, verdict.Finding{Decision: verdict.Hold, Field: "spec.approved",
+					What: what,
+					Accepted: "set spec.installPlanApproval of the Subscriptions to " + p.packages() + " to " +
 						olm.ApprovalManual + ", since " + because})
 			}
 		}
@@ -150,27 +154,27 @@ type PlanUpdateInput struct {
 
 // JudgePlanUpdate decides on an update of an InstallPlan: setting spec.approved gets the full verdict for every user,
 // cluster admins and OLM included; the contents of the plan must not change (threat O2).
-func JudgePlanUpdate(in PlanUpdateInput) Verdict {
-	v := Verdict{Object: "installplan " + in.Old.Metadata.Key()}
+func JudgePlanUpdate(in PlanUpdateInput) verdict.Verdict {
+	v := verdict.Verdict{Object: "installplan " + in.Old.Metadata.Key()}
 	if in.New.Spec.Approved && !in.Old.Spec.Approved {
 		approval := JudgePlan(PlanInput{Plan: in.judgedPlan(), Namespace: in.Namespace, Now: in.Now, Interrupt: in.Interrupt})
 		v.CSVs, v.Consents = approval.CSVs, approval.Consents
 		v.Warnings = append(v.Warnings, approval.Warnings...)
 		for _, r := range approval.Reasons {
-			v.refuse(r)
+			v.Refuse(r)
 		}
 	}
 	if in.Namespace.judged() {
 		in.judgeFrozen(&v)
 	}
 	in.judgeConsentWrite(&v)
-	if in.overrideReasonAdded() && (v.Decision == Allow || in.OverrideAsked() == "") {
+	if in.overrideReasonAdded() && (v.Decision == verdict.Allow || in.OverrideAsked() == "") {
 		refuseOverrideReason(&v)
 	}
-	return v.sorted()
+	return v.Sorted()
 }
 
-func (in *PlanUpdateInput) judgeFrozen(v *Verdict) {
+func (in *PlanUpdateInput) judgeFrozen(v *verdict.Verdict) {
 	if !slices.Equal(in.New.Spec.CSVNames, in.Old.Spec.CSVNames) {
 		frozen(v, in.Namespace, "spec.clusterServiceVersionNames")
 	}
@@ -182,9 +186,10 @@ func (in *PlanUpdateInput) judgeFrozen(v *Verdict) {
 	}
 }
 
-func frozen(v *Verdict, ns *Namespace, field string) {
-	recordForNamespace(v, ns, RulePlanFrozen, finding{decision: Deny, field: field,
-		what: "changing " + field + " is not allowed", accepted: "what a plan holds is what was judged; OLM writes a new plan when there is something new"})
+func frozen(v *verdict.Verdict, ns *Namespace, field string) {
+	recordForNamespace(v, ns, RulePlanFrozen, verdict.Finding{Decision: verdict.Deny, Field: field,
+		What:     "changing " + field + " is not allowed",
+		Accepted: "what a plan holds is what was judged; OLM writes a new plan when there is something new"})
 }
 
 // PlanStatusInput is the input of JudgePlanStatusUpdate.
@@ -207,8 +212,8 @@ func (in *PlanStatusInput) NeverRefused() bool { return in.ByOLM }
 // its phase, since OLM runs a plan in phase Installing without checking spec.approved (threats O1, O2). The one
 // transition allowed to others is from RequiresApproval to Installing, for an approved plan that passes; Opgate repeats
 // interrupted plans, of which each step is judged again.
-func JudgePlanStatusUpdate(in PlanStatusInput) Verdict {
-	v := Verdict{Object: "installplan " + in.Old.Metadata.Key()}
+func JudgePlanStatusUpdate(in PlanStatusInput) verdict.Verdict {
+	v := verdict.Verdict{Object: "installplan " + in.Old.Metadata.Key()}
 	if in.NeverRefused() || !in.Namespace.judged() {
 		return v
 	}
@@ -226,29 +231,31 @@ func JudgePlanStatusUpdate(in PlanStatusInput) Verdict {
 	}
 	from, to := in.Old.Status.Phase, in.New.Status.Phase
 	if from == to {
-		return v.sorted()
+		return v.Sorted()
 	}
 	accepted := "only OLM moves the phase of a plan"
 	if to == olm.PhaseInstalling {
 		if in.ByOpgate && Interrupted(in.Old) {
-			return v.sorted()
+			return v.Sorted()
 		}
 		approval := JudgePlan(PlanInput{Plan: in.Old, Namespace: in.Namespace, Now: in.Now, Interrupt: in.Interrupt})
 		switch {
-		case approval.Decision != Allow:
+		case approval.Decision != verdict.Allow:
 			for _, r := range approval.Reasons {
-				v.refuse(r)
+				v.Refuse(r)
 			}
 		case in.Old.Spec.Approved && from == olm.PhaseRequiresApproval:
-			return v.sorted()
+			return v.Sorted()
 		case in.Old.Spec.Approved: // users must not rerun a plan that has run
 		default:
 			accepted = "set spec.approved instead, then OLM starts the plan"
 		}
 	}
-	recordForNamespace(&v, in.Namespace, RulePlanStatusPhase, finding{decision: Deny, field: "status.phase",
-		what: "changing status.phase from " + text.Quote(from) + " to " + text.Quote(to) + " is not allowed", accepted: accepted})
-	return v.sorted()
+	recordForNamespace(&v, in.Namespace, RulePlanStatusPhase, verdict.Finding{Decision: verdict.Deny,
+		Field:    "status.phase",
+		What:     "changing status.phase from " + text.Quote(from) + " to " + text.Quote(to) + " is not allowed",
+		Accepted: accepted})
+	return v.Sorted()
 }
 
 // Interrupted reports whether an approved plan failed because no replica answered when OLM wrote a step as the

@@ -12,6 +12,7 @@ import (
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // offered is an etcd operator to install in namespace shop.
@@ -155,7 +156,8 @@ func gvk(group, version string) string {
 }
 
 // under returns the verdict of some Constraints on it.
-func (o offered) under(t *testing.T, objects []*constraintv1.Constraint, labels map[string]string, subscribes bool) Verdict {
+func (o offered) under(t *testing.T, objects []*constraintv1.Constraint, labels map[string]string,
+	subscribes bool) verdict.Verdict {
 	t.Helper()
 	var definitions []*constraint.Definition
 	for _, c := range objects {
@@ -246,19 +248,19 @@ func TestRecipes(t *testing.T) {
 			}
 			for i, o := range r.refused {
 				switch v := o.under(t, objects, r.labels, r.subscribes); {
-				case v.Decision == Allow:
+				case v.Decision == verdict.Allow:
 					t.Errorf("%+v is not refused", o)
 				case i == 0 && v.Refusal() != refusal:
 					t.Errorf("it is refused with\n%s\nand the document says\n%s", v.Refusal(), refusal)
 				}
 			}
 			for _, o := range r.allowed {
-				if v := o.under(t, objects, r.labels, r.subscribes); v.Decision != Allow || len(v.Warnings) > 0 {
+				if v := o.under(t, objects, r.labels, r.subscribes); v.Decision != verdict.Allow || len(v.Warnings) > 0 {
 					t.Errorf("%+v is refused or warned of: %s %q", o, v.Refusal(), v.WarningTexts())
 				}
 			}
 			if r.labels != nil {
-				if v := r.refused[0].under(t, objects, nil, r.subscribes); v.Decision != Allow || len(v.Changes) > 0 {
+				if v := r.refused[0].under(t, objects, nil, r.subscribes); v.Decision != verdict.Allow || len(v.Changes) > 0 {
 					t.Errorf("it binds other namespaces: %+v", v)
 				}
 			}
@@ -322,7 +324,7 @@ func admitted(t *testing.T, document string, others ...*constraintv1.Constraint)
 	}
 	v := JudgeConstraint(ConstraintInput{Constraint: c, Strict: strict, Constraints: under(definitions...),
 		Namespaces: slices.Values([]*Namespace{NewNamespace("shop", NamespaceContents{})})})
-	if v.Decision != Allow || len(v.Warnings) > 0 {
+	if v.Decision != verdict.Allow || len(v.Warnings) > 0 {
 		t.Errorf("%s is not admitted as it is: %s %q", c.Name, v.Refusal(), v.WarningTexts())
 	}
 	return c

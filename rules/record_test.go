@@ -8,6 +8,7 @@ import (
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/change"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // recorded returns the contents of a namespace with the record that the leader writes of them.
@@ -61,15 +62,17 @@ func TestP1PlantedPlan(t *testing.T) {
 		name     string
 		contents NamespaceContents
 		old, new string
-		want     Decision
+		want     verdict.Decision
 	}{
-		{name: "attack: the contents of the planted plan", contents: recorded(t, contents), old: etcdSpec, new: otherSpec, want: Deny},
-		{name: "attack: before the record is written", contents: contents, old: etcdSpec, new: otherSpec, want: Deny},
-		{name: "control: the recorded contents are written back", contents: changed, old: otherSpec, new: etcdSpec, want: Allow},
+		{name: "attack: the contents of the planted plan", contents: recorded(t, contents), old: etcdSpec, new: otherSpec,
+			want: verdict.Deny},
+		{name: "attack: before the record is written", contents: contents, old: etcdSpec, new: otherSpec, want: verdict.Deny},
+		{name: "control: the recorded contents are written back", contents: changed, old: otherSpec, new: etcdSpec,
+			want: verdict.Allow},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			v := JudgeCSV(CSVInput{Old: written(t, c.old), New: written(t, c.new), Namespace: NewNamespace("shop", c.contents)})
-			if v.Decision != c.want || c.want != Allow && !strings.Contains(v.Refusal(), "(csv/frozen)") {
+			if v.Decision != c.want || c.want != verdict.Allow && !strings.Contains(v.Refusal(), "(csv/frozen)") {
 				t.Errorf("%s: %s, want %s", v.Decision, v.Refusal(), c.want)
 			}
 		})
@@ -169,22 +172,26 @@ func TestE2DeletedCSV(t *testing.T) {
 		policy *OperatorPolicy
 		edit   func(*NamespaceContents)
 		plan   string
-		want   Decision
+		want   verdict.Decision
 		says   []string
 	}{
-		{name: "control: upgradeApproval None", policy: never, plan: "etcd 0.9.4", want: Hold, says: []string{"the upgrade of etcd.v0.9.2 to etcd.v0.9.4", "(bundle/upgrade)"},
+		{name: "control: upgradeApproval None", policy: never, plan: "etcd 0.9.4", want: verdict.Hold,
+			says: []string{"the upgrade of etcd.v0.9.2 to etcd.v0.9.4", "(bundle/upgrade)"},
 			edit: func(c *NamespaceContents) { c.CSVs = []Installed{storedEtcd(t, etcdSpec, "1")} }},
-		{name: "attack: upgradeApproval None, deleted", policy: never, plan: "etcd 0.9.4", want: Hold,
+		{name: "attack: upgradeApproval None, deleted", policy: never, plan: "etcd 0.9.4", want: verdict.Hold,
 			says: []string{"the upgrade of etcd.v0.9.2 to etcd.v0.9.4", "(bundle/upgrade)", names}},
-		{name: "attack: deleted, and a status that says that it is upgraded", policy: never, plan: "etcd 0.9.4", want: Hold, says: []string{"(bundle/upgrade)", names},
+		{name: "attack: deleted, and a status that says that it is upgraded", policy: never, plan: "etcd 0.9.4",
+			want: verdict.Hold, says: []string{"(bundle/upgrade)", names},
 			edit: func(c *NamespaceContents) {
 				c.Subscriptions = []*olm.Subscription{subscribed("etcd", "etcd.v0.9.4", "etcd.v0.9.4")}
 			}},
-		{name: "the same version is installed again", policy: never, plan: "etcd 0.9.2", want: Allow},
-		{name: "the record has ended", policy: never, plan: "etcd 0.9.4", want: Allow, edit: func(c *NamespaceContents) { c.Record = nil }},
-		{name: "attack: consent, deleted", policy: consent, plan: "etcd 0.9.4", want: Hold,
+		{name: "the same version is installed again", policy: never, plan: "etcd 0.9.2", want: verdict.Allow},
+		{name: "the record has ended", policy: never, plan: "etcd 0.9.4", want: verdict.Allow,
+			edit: func(c *NamespaceContents) { c.Record = nil }},
+		{name: "attack: consent, deleted", policy: consent, plan: "etcd 0.9.4", want: verdict.Hold,
 			says: []string{"(bundle/consent)", "in place of etcd.v0.9.2, which was deleted, it brings permissions", names}},
-		{name: "control: consent, a first installation", policy: consent, plan: "etcd 0.9.4", want: Allow, edit: func(c *NamespaceContents) { c.Record = nil }},
+		{name: "control: consent, a first installation", policy: consent, plan: "etcd 0.9.4", want: verdict.Allow,
+			edit: func(c *NamespaceContents) { c.Record = nil }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			contents := recorded(t, NamespaceContents{Policies: []*OperatorPolicy{c.policy}, CSVs: []Installed{storedEtcd(t, etcdSpec, "1")}})
@@ -216,10 +223,11 @@ func TestC2ContentsAreThoseRecorded(t *testing.T) {
 	contents := recorded(t, NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))}, CSVs: []Installed{storedEtcd(t, etcdSpec, "1")}})
 	contents.Plans = []*olm.InstallPlan{pendingPlan("etcd 0.9.4")}
 	contents.Changes = reading(nil, &change.Set{CSV: "etcd.v0.9.4", Package: "etcd", Version: "0.9.4", From: "etcd.v0.9.2", FromVersion: "0.9.2"})
-	for spec, want := range map[string]Decision{etcdSpec: Allow, otherSpec: Hold} {
+	for spec, want := range map[string]verdict.Decision{etcdSpec: verdict.Allow, otherSpec: verdict.Hold} {
 		contents.CSVs = []Installed{storedEtcd(t, spec, "1")}
 		v := JudgePlan(PlanInput{Plan: contents.Plans[0], Namespace: NewNamespace("shop", contents)})
-		if v.Decision != want || want != Allow && !strings.Contains(v.Refusal(), "what is installed has not the contents that are recorded of etcd.v0.9.2") {
+		if v.Decision != want || want != verdict.Allow &&
+			!strings.Contains(v.Refusal(), "what is installed has not the contents that are recorded of etcd.v0.9.2") {
 			t.Errorf("%s: %s, want %s", v.Decision, v.Refusal(), want)
 		}
 	}
@@ -241,7 +249,7 @@ type groupAttack struct {
 	was, again string
 	// unrecorded is set where the leader has not recorded anything.
 	unrecorded bool
-	want       Decision
+	want       verdict.Decision
 	says       string
 }
 
@@ -258,7 +266,7 @@ func (a *groupAttack) run(t *testing.T) {
 	if v.Decision != a.want || !strings.Contains(v.Refusal(), a.says) {
 		t.Errorf("%s: %s, want %s with %q", v.Decision, v.Refusal(), a.want, a.says)
 	}
-	if a.want == Deny && !strings.Contains(v.Refusal(), "ConfigMap opgate-installed-shop of Opgate records") {
+	if a.want == verdict.Deny && !strings.Contains(v.Refusal(), "ConfigMap opgate-installed-shop of Opgate records") {
 		t.Errorf("%s does not name the record", v.Refusal())
 	}
 }
@@ -267,8 +275,11 @@ func (a *groupAttack) run(t *testing.T) {
 func TestP2GroupWithoutAccount(t *testing.T) {
 	const was = `{"targetNamespaces":["shop"],"serviceAccountName":"installer"}`
 	for _, a := range []groupAttack{
-		{name: "attack: without the account", was: was, again: `{"targetNamespaces":["shop"]}`, want: Deny, says: "allowed is installer, as which OLM installs here"},
-		{name: "attack: with another account", was: was, again: `{"targetNamespaces":["shop"],"serviceAccountName":"strong"}`, want: Deny, says: "(operatorgroup/service-account)"},
+		{name: "attack: without the account", was: was, again: `{"targetNamespaces":["shop"]}`, want: verdict.Deny,
+			says: "allowed is installer, as which OLM installs here"},
+		{name: "attack: with another account", was: was,
+			again: `{"targetNamespaces":["shop"],"serviceAccountName":"strong"}`, want: verdict.Deny,
+			says: "(operatorgroup/service-account)"},
 		{name: "control: as it was", was: was, again: was},
 		{name: "control: it had none", was: `{"targetNamespaces":["shop"]}`, again: was},
 		{name: "before the record is written", was: was, again: `{"targetNamespaces":["shop"]}`, unrecorded: true},
@@ -281,12 +292,16 @@ func TestP2GroupWithoutAccount(t *testing.T) {
 func TestE5GroupForAll(t *testing.T) {
 	const was, selecting = `{"targetNamespaces":["shop"]}`, `{"selector":{"matchLabels":{"team":"a"}}}`
 	for _, a := range []groupAttack{
-		{name: "attack: for all namespaces", was: was, again: `{}`, want: Deny, says: "an OperatorGroup for all namespaces is not allowed"},
-		{name: "attack: for another namespace", was: was, again: `{"targetNamespaces":["shop","bank"]}`, want: Deny, says: "target namespace bank is not allowed"},
-		{name: "attack: by other labels", was: selecting, again: `{"selector":{"matchLabels":{"team":"b"}}}`, want: Deny, says: "allowed is what the last one was for"},
+		{name: "attack: for all namespaces", was: was, again: `{}`, want: verdict.Deny,
+			says: "an OperatorGroup for all namespaces is not allowed"},
+		{name: "attack: for another namespace", was: was, again: `{"targetNamespaces":["shop","bank"]}`, want: verdict.Deny,
+			says: "target namespace bank is not allowed"},
+		{name: "attack: by other labels", was: selecting, again: `{"selector":{"matchLabels":{"team":"b"}}}`,
+			want: verdict.Deny, says: "allowed is what the last one was for"},
 		{name: "control: as it was", was: selecting, again: selecting},
 		{name: "control: it was for all", was: `{}`, again: `{}`},
-		{name: "attack: one that is too large to be kept", was: `{"targetNamespaces":["shop"` + strings.Repeat(`,"bank"`, 2000) + `]}`, again: `{}`, want: Deny,
+		{name: "attack: one that is too large to be kept", was: `{"targetNamespaces":["shop"` +
+			strings.Repeat(`,"bank"`, 2000) + `]}`, again: `{}`, want: verdict.Deny,
 			says: "an OperatorGroup for all namespaces is not allowed"},
 	} {
 		t.Run(a.name, a.run)
@@ -310,18 +325,22 @@ func TestK1SelfMadeProperty(t *testing.T) {
 		constraint *constraint.Definition
 		old, new   *olm.CSV
 		byOLM      bool
-		want       Decision
+		want       verdict.Decision
 		says       string
 	}{
-		{name: "control: without the property", constraint: certified, new: withProperties(), want: Deny, says: "only certified operators"},
-		{name: "attack: with it", constraint: certified, new: withProperties(mark), want: Hold, says: selfCertified},
-		{name: "attack: it is added later", constraint: certified, old: withProperties(), new: withProperties(mark), want: Hold, says: "(bundle/constraint)"},
-		{name: "OLM writes it", constraint: certified, new: withProperties(mark), byOLM: true, want: Allow},
-		{name: "a write that leaves properties as they are", constraint: certified, old: withProperties(mark), new: withProperties(mark), want: Allow},
-		{name: "what is forbidden counts", constraint: forbidding, new: withProperties(`{"type":"beta","value":1}`), want: Deny, says: "(bundle/constraint)"},
-		{name: "what is not stated is not forbidden", constraint: forbidding, new: withProperties(mark), want: Allow},
-		{name: "what it is counts", constraint: listed, new: withProperties(mark), want: Allow},
-		{name: "a Constraint that warns", constraint: warning, new: withProperties(mark), want: Allow},
+		{name: "control: without the property", constraint: certified, new: withProperties(), want: verdict.Deny,
+			says: "only certified operators"},
+		{name: "attack: with it", constraint: certified, new: withProperties(mark), want: verdict.Hold, says: selfCertified},
+		{name: "attack: it is added later", constraint: certified, old: withProperties(), new: withProperties(mark),
+			want: verdict.Hold, says: "(bundle/constraint)"},
+		{name: "OLM writes it", constraint: certified, new: withProperties(mark), byOLM: true, want: verdict.Allow},
+		{name: "a write that leaves properties as they are", constraint: certified, old: withProperties(mark),
+			new: withProperties(mark), want: verdict.Allow},
+		{name: "what is forbidden counts", constraint: forbidding, new: withProperties(`{"type":"beta","value":1}`),
+			want: verdict.Deny, says: "(bundle/constraint)"},
+		{name: "what is not stated is not forbidden", constraint: forbidding, new: withProperties(mark), want: verdict.Allow},
+		{name: "what it is counts", constraint: listed, new: withProperties(mark), want: verdict.Allow},
+		{name: "a Constraint that warns", constraint: warning, new: withProperties(mark), want: verdict.Allow},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.old != nil {

@@ -4,26 +4,32 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // TestRuleConstantsSpellIDs: a rule's code is found by the ID in a refusal, so each constant spells its ID, and each
 // declared rule is listed.
 func TestRuleConstantsSpellIDs(t *testing.T) {
-	entries, err := os.ReadDir(".")
-	if err != nil {
-		t.Fatal(err)
+	var sources []string
+	for _, pattern := range []string{"*.go", "dependency/*.go"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sources = append(sources, found...)
 	}
 	declared := 0
-	for _, entry := range entries {
-		if !strings.HasSuffix(entry.Name(), ".go") || strings.HasSuffix(entry.Name(), "_test.go") {
+	for _, source := range sources {
+		if strings.HasSuffix(source, "_test.go") {
 			continue
 		}
-		file, err := parser.ParseFile(token.NewFileSet(), entry.Name(), nil, parser.SkipObjectResolution)
+		file, err := parser.ParseFile(token.NewFileSet(), source, nil, parser.SkipObjectResolution)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -32,12 +38,12 @@ func TestRuleConstantsSpellIDs(t *testing.T) {
 			if !ok {
 				return true
 			}
-			if kind, ok := spec.Type.(*ast.Ident); !ok || kind.Name != "RuleID" {
+			if kind, ok := spec.Type.(*ast.SelectorExpr); !ok || kind.Sel.Name != "RuleID" {
 				return true
 			}
 			literal, ok := spec.Values[0].(*ast.BasicLit)
 			if !ok {
-				t.Fatalf("%s: %s is not a literal", entry.Name(), spec.Names[0].Name)
+				t.Fatalf("%s: %s is not a literal", source, spec.Names[0].Name)
 			}
 			id, err := strconv.Unquote(literal.Value)
 			if err != nil {
@@ -45,13 +51,13 @@ func TestRuleConstantsSpellIDs(t *testing.T) {
 			}
 			declared++
 			if want := "Rule" + strings.NewReplacer("/", "", "-", "").Replace(id); !strings.EqualFold(spec.Names[0].Name, want) {
-				t.Errorf("%s: %s is %s", entry.Name(), spec.Names[0].Name, id)
+				t.Errorf("%s: %s is %s", source, spec.Names[0].Name, id)
 			}
 			return true
 		})
 	}
 	all := slices.Concat(GateRules(), Rules())
-	seen := map[RuleID]bool{}
+	seen := map[verdict.RuleID]bool{}
 	for _, r := range all {
 		if seen[r.ID] {
 			t.Errorf("%s is listed twice", r.ID)

@@ -1,52 +1,28 @@
 package rules
 
 import (
-	corev1 "k8s.io/api/core/v1"
-
-	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
-	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
-// PolicyRef names an object that may refuse a write: an OperatorPolicy, or a Constraint, which has no namespace.
-type PolicyRef struct{ Kind, Namespace, Name string }
+func (p *OperatorPolicy) ref() verdict.PolicyRef {
+	return verdict.PolicyRef{Kind: verdict.KindOperatorPolicy, Namespace: p.Namespace, Name: p.Name}
+}
 
-// The kinds that a PolicyRef may have.
-const (
-	KindOperatorPolicy = "OperatorPolicy"
-	KindConstraint     = "Constraint"
-)
-
-// String returns the object's name as used in reasons: "OperatorPolicy policies/etcd", "Constraint curated".
-func (g PolicyRef) String() string {
-	if g.Namespace == "" {
-		return g.Kind + " " + g.Name
+// record records a finding of a policy in a verdict.
+func (p *OperatorPolicy) record(v *verdict.Verdict, id verdict.RuleID, f verdict.Finding) {
+	if !f.Silent() {
+		v.Record(id, p.ref(), p.Enforced, f)
 	}
-	return g.Kind + " " + g.Namespace + "/" + g.Name
 }
 
-// Reference returns the object as the API refers to it, nil for none.
-func (g PolicyRef) Reference() *corev1.ObjectReference {
-	switch g.Kind {
-	case KindOperatorPolicy:
-		return &corev1.ObjectReference{APIVersion: policyv1beta2.GroupVersion.String(), Kind: g.Kind, Namespace: g.Namespace, Name: g.Name}
-	case KindConstraint:
-		return &corev1.ObjectReference{APIVersion: constraintv1.GroupVersion.String(), Kind: g.Kind, Name: g.Name}
-	}
-	return nil
-}
-
-func (p *OperatorPolicy) ref() PolicyRef {
-	return PolicyRef{Kind: KindOperatorPolicy, Namespace: p.Namespace, Name: p.Name}
-}
-
-func constraintRef(d *constraint.Definition) PolicyRef {
-	return PolicyRef{Kind: KindConstraint, Name: d.Name}
+func constraintRef(d *constraint.Definition) verdict.PolicyRef {
+	return verdict.PolicyRef{Kind: verdict.KindConstraint, Name: d.Name}
 }
 
 // sources returns all objects that may refuse in a namespace: its enforcing policies, and the Constraints that apply.
-func (n *Namespace) sources() []PolicyRef {
-	var all []PolicyRef
+func (n *Namespace) sources() []verdict.PolicyRef {
+	var all []verdict.PolicyRef
 	for _, p := range n.enforcing() {
 		all = append(all, p.ref())
 	}
@@ -68,12 +44,12 @@ func (n *Namespace) mayRefuse() bool { return len(n.enforcing()) > 0 || n.constr
 
 // recordForNamespace records a finding without a single source: it refuses if the namespace has an enforcing policy or
 // a Constraint that applies, in the name of the first of these, and warns if policies only inform.
-func recordForNamespace(v *Verdict, ns *Namespace, id RuleID, f finding) {
+func recordForNamespace(v *verdict.Verdict, ns *Namespace, id verdict.RuleID, f verdict.Finding) {
 	if enforcing := ns.enforcing(); len(enforcing) > 0 {
-		v.record(id, enforcing[0], f)
+		enforcing[0].record(v, id, f)
 	} else if source, applies := ns.firstApplicable(); applies {
-		v.recordAs(id, source, true, f)
+		v.Record(id, source, true, f)
 	} else if ns.governed() {
-		v.record(id, ns.policies[0], f)
+		ns.policies[0].record(v, id, f)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/state"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // sourceWrite is a write of a CatalogSource, or of an OperatorGroup, in namespace shop.
@@ -78,7 +79,7 @@ var sourceExamples = map[string]struct{ refused, allowed []sourceWrite }{
 }
 
 // under judges the write as the only one in a namespace with labels.
-func (w sourceWrite) under(t *testing.T, objects []*constraintv1.Constraint, labels map[string]string) Verdict {
+func (w sourceWrite) under(t *testing.T, objects []*constraintv1.Constraint, labels map[string]string) verdict.Verdict {
 	t.Helper()
 	var definitions []*constraint.Definition
 	for _, c := range objects {
@@ -111,7 +112,7 @@ func admittedPolicy(t *testing.T, document string) {
 		t.Fatal(err)
 	}
 	v := JudgeOperatorPolicy(OperatorPolicyInput{Policy: op, Strict: strict, Namespace: func(string) *Namespace { return nil }})
-	if v.Decision != Allow || len(v.Warnings) > 0 {
+	if v.Decision != verdict.Allow || len(v.Warnings) > 0 {
 		t.Errorf("%s/%s is not admitted as it is: %s %q", op.Namespace, op.Name, v.Refusal(), v.WarningTexts())
 	}
 }
@@ -145,7 +146,7 @@ func TestSourceExamples(t *testing.T) {
 			if err != nil || !strings.Contains(string(rulesPage), block[2]) {
 				t.Errorf("rules.md does not have the message %s %v", block[2], err)
 			}
-		case strings.Contains(block[2], "kind: "+KindOperatorPolicy):
+		case strings.Contains(block[2], "kind: "+verdict.KindOperatorPolicy):
 			admittedPolicy(t, block[2])
 		default:
 			admitted(t, block[2])
@@ -175,14 +176,14 @@ func TestSourceExamples(t *testing.T) {
 			tenant := map[string]string{"tenant": "a"}
 			for i, w := range example.refused {
 				switch v := w.under(t, objects, tenant); {
-				case v.Decision != Deny:
+				case v.Decision != verdict.Deny:
 					t.Errorf("%+v is not refused", w)
 				case i == 0 && v.Refusal() != refusal:
 					t.Errorf("it is refused with\n%s\nand the document says\n%s", v.Refusal(), refusal)
 				}
 			}
 			for _, w := range example.allowed {
-				if v := w.under(t, objects, tenant); v.Decision != Allow || len(v.Warnings) > 0 {
+				if v := w.under(t, objects, tenant); v.Decision != verdict.Allow || len(v.Warnings) > 0 {
 					t.Errorf("%+v is refused or warned of: %s %q", w, v.Refusal(), v.WarningTexts())
 				}
 			}
@@ -227,7 +228,7 @@ func TestWritesFailClosed(t *testing.T) {
 			set := constraint.NewSet([]*constraint.Definition{NewDefinition(test.constraint, nil)}, state.Cluster{Version: "1.36.3"})
 			v := JudgeCatalogSource(CatalogSourceInput{New: plain(test.spec),
 				Namespace: NewNamespace("shop", NamespaceContents{Exists: test.exists, Constraints: set})})
-			if v.Decision != Hold || !strings.Contains(v.Refusal(), test.want) {
+			if v.Decision != verdict.Hold || !strings.Contains(v.Refusal(), test.want) {
 				t.Errorf("%s: %s\nwant it held, with %q", v.Decision, v.Refusal(), test.want)
 			}
 		})
@@ -237,7 +238,7 @@ func TestWritesFailClosed(t *testing.T) {
 	set := constraint.NewSet([]*constraint.Definition{NewDefinition(labelled, nil)}, state.Cluster{})
 	v := JudgeCatalogSource(CatalogSourceInput{New: plain(`{sourceType: grpc}`), Interrupt: closed,
 		Namespace: NewNamespace("shop", NamespaceContents{Exists: true, Constraints: set})})
-	if v.Decision != Hold {
+	if v.Decision != verdict.Hold {
 		t.Errorf("interrupted: %s %s", v.Decision, v.Refusal())
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // PolicyFieldsAnnotation is on a Subscription that a policy created, and lists the optional fields of its spec that
@@ -61,7 +62,7 @@ func (o *Offered) NoneAllowed() string {
 		return ""
 	}
 	return "no version in channel " + text.Name(o.Package.Channel(o.Channel).Name) + " of " + CatalogName(o.Package.Catalog) +
-		" is allowed; the channel has " + text.Names(entryNames(entries), maxListed)
+		" is allowed; the channel has " + text.Names(entryNames(entries), verdict.MaxListed)
 }
 
 // NextStep returns, as a sentence, which allowed versions of the channel an upgrade that is not allowed keeps from
@@ -82,10 +83,10 @@ func (o *Offered) NextStep(next string) string {
 	passed := entryNames(slices.DeleteFunc(slices.Clone(entries[step+1:installed]), refused))
 	message := "in channel " + text.Name(o.Package.Channel(o.Channel).Name) + " OLM goes from " + text.Name(o.InstalledCSV) + " to " + text.Name(next)
 	if len(passed) > 0 {
-		message += " and passes over " + text.Names(passed, maxListed)
+		message += " and passes over " + text.Names(passed, verdict.MaxListed)
 	}
 	if len(after) > 0 {
-		return message + "; allowed and reached only through it: " + text.Names(after, maxListed)
+		return message + "; allowed and reached only through it: " + text.Names(after, verdict.MaxListed)
 	}
 	return message + "; no allowed version is reachable until another one is allowed or the channel changes"
 }
@@ -104,7 +105,7 @@ func (o *Offered) entries() []catalog.Entry {
 func (o *Offered) judge() func(catalog.Entry) bool {
 	p, budget := o.Policy, constraint.NewBudget(nil)
 	return func(e catalog.Entry) bool {
-		inRange := outOfRangeCSV(&Bundle{name: e.Name, version: e.Version}, p).silent()
+		inRange := outOfRangeCSV(&Bundle{name: e.Name, version: e.Version}, p).Silent()
 		if !p.mayBring(e.Name) || !inRange || p.HoldDeprecated && e.Deprecation != "" {
 			return false
 		}

@@ -8,36 +8,37 @@ import (
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // The rules on the spec of a Subscription.
 const (
-	RuleSubscriptionPackage       RuleID = "subscription/package"
-	RuleSubscriptionMustNotHave   RuleID = "subscription/mustnothave"
-	RuleSubscriptionCatalog       RuleID = "subscription/catalog"
-	RuleSubscriptionChannel       RuleID = "subscription/channel"
-	RuleSubscriptionStartingCSV   RuleID = "subscription/starting-csv"
-	RuleSubscriptionContradiction RuleID = "subscription/contradiction"
-	RuleSubscriptionDuplicate     RuleID = "subscription/duplicate"
-	RuleSubscriptionOwnerConflict RuleID = "subscription/owner-conflict"
+	RuleSubscriptionPackage       verdict.RuleID = "subscription/package"
+	RuleSubscriptionMustNotHave   verdict.RuleID = "subscription/mustnothave"
+	RuleSubscriptionCatalog       verdict.RuleID = "subscription/catalog"
+	RuleSubscriptionChannel       verdict.RuleID = "subscription/channel"
+	RuleSubscriptionStartingCSV   verdict.RuleID = "subscription/starting-csv"
+	RuleSubscriptionContradiction verdict.RuleID = "subscription/contradiction"
+	RuleSubscriptionDuplicate     verdict.RuleID = "subscription/duplicate"
+	RuleSubscriptionOwnerConflict verdict.RuleID = "subscription/owner-conflict"
 )
 
 var (
-	subscriptionPackage = Rule{ID: RuleSubscriptionPackage, Outcomes: deny,
+	subscriptionPackage = verdict.Rule{ID: RuleSubscriptionPackage, Outcomes: verdict.Denies,
 		Summary: "spec.name of a Subscription to a governed package is changed, so that what it installed would belong to another package"}
-	subscriptionMustNotHave = Rule{ID: RuleSubscriptionMustNotHave, Outcomes: deny,
+	subscriptionMustNotHave = verdict.Rule{ID: RuleSubscriptionMustNotHave, Outcomes: verdict.Denies,
 		Summary: "a mustnothave policy forbids the package, or the startingCSV, that the Subscription asks for"}
-	subscriptionCatalog = Rule{ID: RuleSubscriptionCatalog, Outcomes: deny,
+	subscriptionCatalog = verdict.Rule{ID: RuleSubscriptionCatalog, Outcomes: verdict.Denies,
 		Summary: "spec.source or spec.sourceNamespace is not the catalog that the policy names"}
-	subscriptionChannel = Rule{ID: RuleSubscriptionChannel, Outcomes: deny,
+	subscriptionChannel = verdict.Rule{ID: RuleSubscriptionChannel, Outcomes: verdict.Denies,
 		Summary: "spec.channel is not the channel that the policy names"}
-	subscriptionStartingCSV = Rule{ID: RuleSubscriptionStartingCSV, Outcomes: denyOrWarn,
+	subscriptionStartingCSV = verdict.Rule{ID: RuleSubscriptionStartingCSV, Outcomes: verdict.DeniesOrWarns,
 		Summary: "spec.startingCSV is not a version that the policy allows, or without it OLM will ask for one that is not"}
-	subscriptionContradiction = Rule{ID: RuleSubscriptionContradiction, Outcomes: warn,
+	subscriptionContradiction = verdict.Rule{ID: RuleSubscriptionContradiction, Outcomes: verdict.Warns,
 		Summary: "spec.startingCSV is set while upgrades are approved automatically, so the operator will not stay at that version"}
-	subscriptionDuplicate = Rule{ID: RuleSubscriptionDuplicate, Outcomes: warn,
+	subscriptionDuplicate = verdict.Rule{ID: RuleSubscriptionDuplicate, Outcomes: verdict.Warns,
 		Summary: "another Subscription in the namespace follows the same package, so OLM resolves neither"}
-	subscriptionOwnerConflict = Rule{ID: RuleSubscriptionOwnerConflict, Outcomes: warn,
+	subscriptionOwnerConflict = verdict.Rule{ID: RuleSubscriptionOwnerConflict, Outcomes: verdict.Warns,
 		Summary: "another namespace has the package installed for all namespaces, so OLM fails a second operator that owns the same APIs"}
 )
 
@@ -85,11 +86,13 @@ func (in *SubscriptionInput) path(field string) string {
 
 // subscriptionChecks run all, in this order, for every policy that governs the package.
 var subscriptionChecks = []struct {
-	Rule
-	judge func(*SubscriptionInput, *OperatorPolicy) finding
+	verdict.Rule
+	judge func(*SubscriptionInput, *OperatorPolicy) verdict.Finding
 }{
 	// A policy that cannot be read must not let anything through (threat G5).
-	{policyUnreadable, func(_ *SubscriptionInput, p *OperatorPolicy) finding { return unreadable(p, "this Subscription") }},
+	{policyUnreadable, func(_ *SubscriptionInput, p *OperatorPolicy) verdict.Finding {
+		return unreadable(p, "this Subscription")
+	}},
 	// A forbidden package must not be subscribed to.
 	{subscriptionMustNotHave, forbiddenSubscription},
 	// The same name from another catalog is other content (threat O6).
@@ -103,9 +106,9 @@ var subscriptionChecks = []struct {
 }
 
 // JudgeSubscription decides on creating or updating a Subscription.
-func JudgeSubscription(in SubscriptionInput) Verdict {
+func JudgeSubscription(in SubscriptionInput) verdict.Verdict {
 	sub := in.Subscription
-	v := Verdict{Object: "subscription " + sub.Metadata.Key()}
+	v := verdict.Verdict{Object: "subscription " + sub.Metadata.Key()}
 	if in.Old != nil && in.Old.Spec == sub.Spec {
 		return v // what rules read is unchanged: labels and status are not judged
 	}
@@ -113,7 +116,7 @@ func JudgeSubscription(in SubscriptionInput) Verdict {
 	if !in.fromJudgedPlan() && !in.onlyTurnsManual() {
 		for _, p := range policies {
 			for _, rule := range subscriptionChecks {
-				v.record(rule.ID, p, rule.judge(&in, p))
+				p.record(&v, rule.ID, rule.judge(&in, p))
 			}
 		}
 		judgePackageChange(&in, &v)
@@ -128,16 +131,16 @@ func JudgeSubscription(in SubscriptionInput) Verdict {
 		if decider != nil {
 			advice = "spec.versions of " + decider.Source() + " can keep it"
 		}
-		v.warn(Reason{Rule: RuleSubscriptionContradiction, Field: "spec.startingCSV", Message: sentence(
+		v.Warn(verdict.Reason{Rule: RuleSubscriptionContradiction, Field: "spec.startingCSV", Message: verdict.Sentence(
 			"spec.startingCSV "+text.Quote(sub.Spec.StartingCSV)+" does not pin anything while spec.installPlanApproval is "+olm.ApprovalAutomatic,
 			RuleSubscriptionContradiction, "OLM goes on to the newest version; "+advice)})
 	}
-	if v.Decision != Allow {
+	if v.Decision != verdict.Allow {
 		for i := range v.Changes {
 			v.Changes[i].Message = "" // nothing is stored
 		}
 	}
-	return v.sorted()
+	return v.Sorted()
 }
 
 // fromJudgedPlan reports whether OLM creates this Subscription, for a dependency, as a step of an approved plan that
@@ -167,19 +170,20 @@ func (in *SubscriptionInput) onlyTurnsManual() bool {
 
 // judgePackageChange refuses to change the governed package of a Subscription: the ClusterServiceVersions that its
 // status claims would count as those of the new package.
-func judgePackageChange(in *SubscriptionInput, v *Verdict) {
+func judgePackageChange(in *SubscriptionInput, v *verdict.Verdict) {
 	if in.Old == nil || in.Old.Spec.Package == in.Subscription.Spec.Package {
 		return
 	}
 	for _, p := range in.Namespace.governing(in.Old.Spec.Package) {
-		v.record(RuleSubscriptionPackage, p, finding{decision: Deny, field: "spec.name",
-			what:     "changing spec.name from " + text.Quote(in.Old.Spec.Package) + " to " + text.Quote(in.Subscription.Spec.Package) + " is not allowed",
-			accepted: "make another Subscription for the other package"})
+		p.record(v, RuleSubscriptionPackage, verdict.Finding{Decision: verdict.Deny, Field: "spec.name",
+			What: "changing spec.name from " + text.Quote(in.Old.Spec.Package) + " to " +
+				text.Quote(in.Subscription.Spec.Package) + " is not allowed",
+			Accepted: "make another Subscription for the other package"})
 	}
 }
 
 // judgeDuplicate warns of a second Subscription to a package: OLM then resolves nothing in the namespace (R-OP-16).
-func judgeDuplicate(in *SubscriptionInput, v *Verdict) {
+func judgeDuplicate(in *SubscriptionInput, v *verdict.Verdict) {
 	pkg := in.Subscription.Spec.Package
 	if in.Old != nil && in.Old.Spec.Package == pkg {
 		return
@@ -191,8 +195,8 @@ func judgeDuplicate(in *SubscriptionInput, v *Verdict) {
 		}
 	}
 	if len(others) > 0 {
-		v.warn(Reason{Rule: RuleSubscriptionDuplicate, Field: "spec.name", Message: sentence(
-			"package "+text.Quote(pkg)+" has another Subscription in this namespace, "+text.Names(others, maxListed),
+		v.Warn(verdict.Reason{Rule: RuleSubscriptionDuplicate, Field: "spec.name", Message: verdict.Sentence(
+			"package "+text.Quote(pkg)+" has another Subscription in this namespace, "+text.Names(others, verdict.MaxListed),
 			RuleSubscriptionDuplicate, "OLM resolves nothing here while there are two; keep one of them")})
 	}
 }
@@ -200,59 +204,65 @@ func judgeDuplicate(in *SubscriptionInput, v *Verdict) {
 // judgeOwnerConflict warns of a second operator that owns the APIs of one whose OperatorGroup is for all namespaces,
 // and so shares namespaces with every other group (R-OP-16). The other namespace may be another tenant's: it is not
 // named.
-func judgeOwnerConflict(in *SubscriptionInput, v *Verdict) {
+func judgeOwnerConflict(in *SubscriptionInput, v *verdict.Verdict) {
 	pkg := in.Subscription.Spec.Package
 	if !in.InstalledElsewhere || in.Old != nil && in.Old.Spec.Package == pkg {
 		return
 	}
-	v.warn(Reason{Rule: RuleSubscriptionOwnerConflict, Field: in.path("name"), Message: sentence(
+	v.Warn(verdict.Reason{Rule: RuleSubscriptionOwnerConflict, Field: in.path("name"), Message: verdict.Sentence(
 		"package "+text.Quote(pkg)+" is installed for all namespaces, from another one",
 		RuleSubscriptionOwnerConflict, "if it owns APIs OLM fails a second one with InterOperatorGroupOwnerConflict; use the one that is there")})
 }
 
-func forbiddenSubscription(in *SubscriptionInput, p *OperatorPolicy) finding {
+func forbiddenSubscription(in *SubscriptionInput, p *OperatorPolicy) verdict.Finding {
 	spec := &in.Subscription.Spec
 	if !p.MustNotHave || p.faults != "" || p.catalogMismatch(olm.Catalog{Namespace: spec.SourceNamespace, Name: spec.Source}) {
-		return finding{}
+		return verdict.Finding{}
 	}
 	if !p.restrictsVersions() {
-		return finding{decision: Deny, field: "spec.name", what: "package " + text.Quote(spec.Package) + " is forbidden",
-			accepted: "remove the Subscription, or change spec.complianceType of the policy"}
+		return verdict.Finding{Decision: verdict.Deny, Field: "spec.name",
+			What:     "package " + text.Quote(spec.Package) + " is forbidden",
+			Accepted: "remove the Subscription, or change spec.complianceType of the policy"}
 	}
 	// With a version scope only startingCSV determines the requested version; the plan is judged later.
 	if p.versionRange == nil && p.versions.lists(spec.StartingCSV) {
-		return finding{decision: Deny, field: "spec.startingCSV", what: "spec.startingCSV " + text.Quote(spec.StartingCSV) + " is forbidden",
-			accepted: "any version but " + text.Names(p.versions.entries, maxListed)}
+		return verdict.Finding{Decision: verdict.Deny, Field: "spec.startingCSV",
+			What:     "spec.startingCSV " + text.Quote(spec.StartingCSV) + " is forbidden",
+			Accepted: "any version but " + text.Names(p.versions.entries, verdict.MaxListed)}
 	}
-	return finding{}
+	return verdict.Finding{}
 }
 
-func foreignCatalog(in *SubscriptionInput, p *OperatorPolicy) finding {
+func foreignCatalog(in *SubscriptionInput, p *OperatorPolicy) verdict.Finding {
 	spec := &in.Subscription.Spec
 	if p.MustNotHave || p.faults != "" || !p.catalogMismatch(olm.Catalog{Namespace: spec.SourceNamespace, Name: spec.Source}) {
-		return finding{}
+		return verdict.Finding{}
 	}
-	return finding{
-		decision: Deny, field: "spec.source",
-		what:     fmt.Sprintf("spec.source %s in namespace %s is not allowed", text.Quote(spec.Source), text.Quote(spec.SourceNamespace)),
-		accepted: "allowed is " + p.catalogText(),
+	return verdict.Finding{
+		Decision: verdict.Deny, Field: "spec.source",
+		What: fmt.Sprintf("spec.source %s in namespace %s is not allowed", text.Quote(spec.Source),
+			text.Quote(spec.SourceNamespace)),
+		Accepted: "allowed is " + p.catalogText(),
 	}
 }
 
-func foreignChannel(in *SubscriptionInput, p *OperatorPolicy) finding {
+func foreignChannel(in *SubscriptionInput, p *OperatorPolicy) verdict.Finding {
 	channel := in.Subscription.Spec.Channel
 	if p.MustNotHave || p.faults != "" || p.Channel == "" || p.Channel == channel {
-		return finding{}
+		return verdict.Finding{}
 	}
-	return finding{decision: Deny, field: "spec.channel", what: "spec.channel " + text.Quote(channel) + " is not allowed",
-		accepted: "allowed is " + text.Name(p.Channel)}
+	return verdict.Finding{Decision: verdict.Deny, Field: "spec.channel",
+		What:     "spec.channel " + text.Quote(channel) + " is not allowed",
+		Accepted: "allowed is " + text.Name(p.Channel)}
 }
 
-func foreignStart(in *SubscriptionInput, p *OperatorPolicy) finding {
+func foreignStart(in *SubscriptionInput, p *OperatorPolicy) verdict.Finding {
 	start := in.Subscription.Spec.StartingCSV
 	if p.MustNotHave || p.faults != "" || start == "" || p.mayBring(start) {
-		return finding{} // a version range, or a digest, is judged on the plan, where the version and the contents are known
+		// a version range, or a digest, is judged on the plan, where the version and the contents are known
+		return verdict.Finding{}
 	}
-	return finding{decision: Deny, field: "spec.startingCSV", what: "spec.startingCSV " + text.Quote(start) + " is not allowed",
-		accepted: p.acceptedVersions()}
+	return verdict.Finding{Decision: verdict.Deny, Field: "spec.startingCSV",
+		What:     "spec.startingCSV " + text.Quote(start) + " is not allowed",
+		Accepted: p.acceptedVersions()}
 }

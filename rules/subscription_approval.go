@@ -7,12 +7,13 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // RuleSubscriptionApproval is on spec.installPlanApproval.
-const RuleSubscriptionApproval RuleID = "subscription/approval"
+const RuleSubscriptionApproval verdict.RuleID = "subscription/approval"
 
-var subscriptionApproval = Rule{ID: RuleSubscriptionApproval, Outcomes: deny, Backstop: true,
+var subscriptionApproval = verdict.Rule{ID: RuleSubscriptionApproval, Outcomes: verdict.Denies, Backstop: true,
 	Summary: "spec.installPlanApproval is not what the policy computes; the mutating webhook changes it, this rule refuses what is still wrong afterwards"}
 
 // ApprovalMode is how to handle a Subscription whose installPlanApproval differs from the one that its policies
@@ -79,7 +80,7 @@ func (n *Namespace) judgeText() string {
 
 // firstJudge returns what has to judge each plan of a namespace before OLM runs it: a Constraint that may refuse
 // something here, or a policy.
-func (n *Namespace) firstJudge() (source PolicyRef, found bool) {
+func (n *Namespace) firstJudge() (source verdict.PolicyRef, found bool) {
 	if source, found = n.firstApplicable(); !found && n != nil && n.judging != nil {
 		return n.judging.ref(), true
 	}
@@ -87,10 +88,10 @@ func (n *Namespace) firstJudge() (source PolicyRef, found bool) {
 }
 
 // firstApplicable returns the first Constraint that may refuse something here.
-func (n *Namespace) firstApplicable() (source PolicyRef, applies bool) {
+func (n *Namespace) firstApplicable() (source verdict.PolicyRef, applies bool) {
 	applicable := n.Constraints().Applicable(n.ForConstraints())
 	if len(applicable) == 0 {
-		return PolicyRef{}, false
+		return verdict.PolicyRef{}, false
 	}
 	return constraintRef(applicable[0]), true
 }
@@ -109,7 +110,7 @@ func (p *OperatorPolicy) manages() bool {
 
 // ApprovalChanges returns the changes that a stored Subscription needs that no policy manages: Manual, if something has
 // to judge each plan of the namespace or what is installed must not be upgraded now, else what it requested.
-func ApprovalChanges(s *olm.Subscription, ns *Namespace) []Change {
+func ApprovalChanges(s *olm.Subscription, ns *Namespace) []verdict.Change {
 	if ns.managed(s.Spec.Package) {
 		return nil
 	}
@@ -162,7 +163,7 @@ const (
 
 // changeApproval sets installPlanApproval, and records what was requested if that differs. The source is that of the
 // change, empty for none.
-func changeApproval(s *olm.Subscription, requested, want, source, because string) []Change {
+func changeApproval(s *olm.Subscription, requested, want, source, because string) []verdict.Change {
 	what := "spec.installPlanApproval was changed from " + text.Quote(s.Spec.InstallPlanApproval) + " to " + want
 	if s.Spec.InstallPlanApproval == "" {
 		what = "spec.installPlanApproval was set to " + want
@@ -170,24 +171,25 @@ func changeApproval(s *olm.Subscription, requested, want, source, because string
 	if source != "" {
 		what += " by " + source
 	}
-	set := Change{Rule: RuleSubscriptionApproval, Source: source, Path: pathApproval, Value: want,
-		Message: sentence(what, RuleSubscriptionApproval, because)}
-	note := Change{Rule: RuleSubscriptionApproval, Source: source, Path: pathRequested, Value: requested}
+	set := verdict.Change{Rule: RuleSubscriptionApproval, Source: source, Path: pathApproval, Value: want,
+		Message: verdict.Sentence(what, RuleSubscriptionApproval, because)}
+	note := verdict.Change{Rule: RuleSubscriptionApproval, Source: source, Path: pathRequested, Value: requested}
 	switch {
 	case requested == want && s.Metadata.Annotations.RequestedApproval == "":
-		return []Change{set}
+		return []verdict.Change{set}
 	case requested == want:
 		note.Value, note.Remove = nil, true
 	case !s.Metadata.Annotations.Present:
 		note.Path, note.Value = pathAnnotations, map[string]string{RequestedApprovalAnnotation: requested}
 	}
-	return []Change{set, note}
+	return []verdict.Change{set, note}
 }
 
 // judgeApproval computes installPlanApproval from all enforcing policies (one that requires Manual is enough) or, if
 // none decides, from the Constraints; it records how another value is handled. It returns the value that will be
 // stored, and the policy that decided; nil if none did.
-func judgeApproval(in *SubscriptionInput, policies []*OperatorPolicy, v *Verdict) (stored string, decider *OperatorPolicy) {
+func judgeApproval(in *SubscriptionInput, policies []*OperatorPolicy, v *verdict.Verdict) (stored string,
+	decider *OperatorPolicy) {
 	have := in.Subscription.Spec.InstallPlanApproval
 	var want, because string
 	for _, p := range policies {
@@ -195,7 +197,7 @@ func judgeApproval(in *SubscriptionInput, policies []*OperatorPolicy, v *Verdict
 		switch {
 		case !p.Enforced:
 			if mode == olm.ApprovalManual && have != mode {
-				v.record(RuleSubscriptionApproval, p, approvalFinding(have, mode, why))
+				p.record(v, RuleSubscriptionApproval, approvalFinding(have, mode, why))
 			}
 		case mode == olm.ApprovalAutomatic && !p.manages():
 		case decider == nil || want == olm.ApprovalAutomatic && mode == olm.ApprovalManual:
@@ -218,14 +220,14 @@ func judgeApproval(in *SubscriptionInput, policies []*OperatorPolicy, v *Verdict
 		v.Changes = append(v.Changes, changeApproval(in.Subscription, requested, want, decider.Source(), because)...)
 		return want, decider
 	}
-	v.record(RuleSubscriptionApproval, decider, approvalFinding(have, want, because))
+	decider.record(v, RuleSubscriptionApproval, approvalFinding(have, want, because))
 	return have, decider
 }
 
 // judgeUngovernedApproval makes a Subscription without a deciding policy Manual if something has to judge each plan of
 // the namespace: a plan that is born approved contains too little to be judged, and may bring what a policy forbids as
 // a dependency (threat O52).
-func judgeUngovernedApproval(in *SubscriptionInput, v *Verdict) string {
+func judgeUngovernedApproval(in *SubscriptionInput, v *verdict.Verdict) string {
 	have := in.Subscription.Spec.InstallPlanApproval
 	source, found := in.Namespace.firstJudge()
 	if !found || have == olm.ApprovalManual {
@@ -240,20 +242,21 @@ func judgeUngovernedApproval(in *SubscriptionInput, v *Verdict) string {
 		return olm.ApprovalManual
 	}
 	f := approvalFinding(have, olm.ApprovalManual, judgedFirst)
-	f.accepted += "; with annotation " + RequestedApprovalAnnotation + ": " + olm.ApprovalAutomatic + " Opgate approves what is allowed"
-	v.recordAs(RuleSubscriptionApproval, source, true, f)
+	f.Accepted += "; with annotation " + RequestedApprovalAnnotation + ": " + olm.ApprovalAutomatic +
+		" Opgate approves what is allowed"
+	v.Record(RuleSubscriptionApproval, source, true, f)
 	return have
 }
 
-func approvalFinding(have, want, because string) finding {
+func approvalFinding(have, want, because string) verdict.Finding {
 	what := "spec.installPlanApproval " + text.Quote(have)
 	if have == "" {
 		what = "leaving out spec.installPlanApproval, which means " + olm.ApprovalAutomatic + ","
 	}
-	return finding{
-		decision: Deny,
-		field:    "spec.installPlanApproval",
-		what:     what + " is not allowed",
-		accepted: "write " + want + ", since " + because,
+	return verdict.Finding{
+		Decision: verdict.Deny,
+		Field:    "spec.installPlanApproval",
+		What:     what + " is not allowed",
+		Accepted: "write " + want + ", since " + because,
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // TestD2JudgedNamespaces shows in which namespaces Subscriptions wait for a policy that is for another package.
@@ -45,7 +46,7 @@ func TestD2JudgedNamespaces(t *testing.T) {
 			turned.Metadata.Annotations = olm.Annotations{Present: true, RequestedApproval: olm.ApprovalAutomatic}
 			for _, mode := range []ApprovalMode{MutateApproval, DenyApproval} {
 				v := JudgeSubscription(SubscriptionInput{Subscription: automatic, Namespace: ns, Mode: mode})
-				waits := mode == MutateApproval && len(v.Changes) == 2 || mode == DenyApproval && v.Decision == Deny
+				waits := mode == MutateApproval && len(v.Changes) == 2 || mode == DenyApproval && v.Decision == verdict.Deny
 				if waits != c.waits {
 					t.Errorf("mode %s: %s, changes %v, want it to wait: %t", mode, v.Decision, v.Changes, c.waits)
 				}
@@ -124,7 +125,7 @@ func TestRequestedApprovalIsKept(t *testing.T) {
 }
 
 // changed returns installPlanApproval and the note of a Subscription after some changes.
-func changed(s *olm.Subscription, changes []Change) (approval, noted string) {
+func changed(s *olm.Subscription, changes []verdict.Change) (approval, noted string) {
 	approval, noted = s.Spec.InstallPlanApproval, s.Metadata.Annotations.RequestedApproval
 	for _, c := range changes {
 		switch {

@@ -10,19 +10,21 @@ import (
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/operatorpolicy"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // The rules on spec.config of a Subscription.
 const (
-	RuleSubscriptionConfig   RuleID = "subscription/config"
-	RuleSubscriptionOverride RuleID = "subscription/override"
+	RuleSubscriptionConfig   verdict.RuleID = "subscription/config"
+	RuleSubscriptionOverride verdict.RuleID = "subscription/override"
 )
 
 var (
-	subscriptionConfig = Rule{ID: RuleSubscriptionConfig, Outcomes: denyOrHold, Override: true,
+	subscriptionConfig = verdict.Rule{ID: RuleSubscriptionConfig, Outcomes: verdict.DeniesOrHolds, Override: true,
 		Summary: "spec.config changes the images, volumes or sources of variables of a governed operator, or is not the config " +
 			"that the policy sets"}
-	subscriptionOverride = Rule{ID: RuleSubscriptionOverride, Outcomes: warn,
+	subscriptionOverride = verdict.Rule{ID: RuleSubscriptionOverride, Outcomes: verdict.Warns,
 		Summary: "a refused spec.config is written by a user with the RBAC verb override, for the reason given"}
 )
 
@@ -39,7 +41,8 @@ func newPolicyConfig(op *policyv1beta2.OperatorPolicy) (c olm.SubscriptionConfig
 	written := op.Spec.Subscription.Config
 	switch {
 	case written == nil || len(written.Raw) == 0:
-	case TemplatesEnabled(op) && hasTemplate(map[string]*apiextensionsv1.JSON{"config": written}):
+	case operatorpolicy.TemplatesEnabled(op) &&
+		operatorpolicy.HasTemplate(map[string]*apiextensionsv1.JSON{"config": written}):
 		c.Fault = "it holds template text that has not been resolved"
 	default:
 		if err := c.UnmarshalJSON(written.Raw); err != nil {
@@ -53,44 +56,44 @@ func newPolicyConfig(op *policyv1beta2.OperatorPolicy) (c olm.SubscriptionConfig
 // without another plan. Where the policy sets a config, it has to be that one; else it may be anything that keeps the
 // images, volumes and sources of variables. What is stored for the same package already stays, and OLM sets none
 // itself.
-func foreignConfig(in *SubscriptionInput, p *OperatorPolicy) finding {
+func foreignConfig(in *SubscriptionInput, p *OperatorPolicy) verdict.Finding {
 	config, before := &in.Subscription.Spec.Config, in.configBefore()
 	switch {
 	case p.MustNotHave || p.faults != "" || *config == before && (in.keepsPackage() || in.ByOLM):
-		return finding{}
+		return verdict.Finding{}
 	case p.config.Fault != "":
-		return finding{decision: Hold, field: "spec.config", what: "spec.config is held",
-			accepted: "waits until spec.subscription.config of the policy can be read: " + text.Escape(p.config.Fault) +
+		return verdict.Finding{Decision: verdict.Hold, Field: "spec.config", What: "spec.config is held",
+			Accepted: "waits until spec.subscription.config of the policy can be read: " + text.Escape(p.config.Fault) +
 				"; " + orOverrideConfig}
 	case config.Fault != "":
-		return finding{decision: Hold, field: "spec.config", what: "spec.config is held",
-			accepted: "it cannot be read: " + text.Escape(config.Fault) + "; correct it, " + orOverrideConfig}
+		return verdict.Finding{Decision: verdict.Hold, Field: "spec.config", What: "spec.config is held",
+			Accepted: "it cannot be read: " + text.Escape(config.Fault) + "; correct it, " + orOverrideConfig}
 	case p.config.JSON != "":
 		return otherConfig(config, &p.config)
 	}
 	added := reservedIn(config, &before)
 	if len(added) == 0 {
-		return finding{}
+		return verdict.Finding{}
 	}
-	return finding{decision: Deny, field: "spec.config",
-		what:     "spec.config with " + text.Names(added, maxListed) + " is not allowed",
-		accepted: "let spec.subscription.config of the policy set it, " + orOverrideConfig}
+	return verdict.Finding{Decision: verdict.Deny, Field: "spec.config",
+		What:     "spec.config with " + text.Names(added, verdict.MaxListed) + " is not allowed",
+		Accepted: "let spec.subscription.config of the policy set it, " + orOverrideConfig}
 }
 
 // otherConfig refuses a config that is not the one of the policy.
-func otherConfig(config, want *olm.SubscriptionConfig) finding {
+func otherConfig(config, want *olm.SubscriptionConfig) verdict.Finding {
 	if *config == *want {
-		return finding{}
+		return verdict.Finding{}
 	}
 	what := "spec.config is not allowed"
 	switch fields := config.Parts().Fields; {
 	case config.JSON == "":
 		what = "leaving out spec.config is not allowed"
 	case !slices.Equal(fields, want.Parts().Fields):
-		what = "spec.config with " + text.Names(fields, maxListed) + " is not allowed"
+		what = "spec.config with " + text.Names(fields, verdict.MaxListed) + " is not allowed"
 	}
-	return finding{decision: Deny, field: "spec.config", what: what,
-		accepted: "allowed is " + text.Escape(text.Truncate(want.JSON, maxConfigText)) + ", " + orOverrideConfig}
+	return verdict.Finding{Decision: verdict.Deny, Field: "spec.config", What: what,
+		Accepted: "allowed is " + text.Escape(text.Truncate(want.JSON, maxConfigText)) + ", " + orOverrideConfig}
 }
 
 // reservedIn returns the reserved parts of a config that another one does not have, sorted.
@@ -107,7 +110,7 @@ func reservedIn(config, before *olm.SubscriptionConfig) []string {
 // it and have not spoken: OLM puts the config into force without a plan. What was violated before is excused only if the
 // images of the config stay as they are: else one violation would cover all (threat O34).
 func (in *SubscriptionInput) judgeInstalled(
-	spoken map[*constraint.Constraint]bool, budget *constraint.Budget, v *Verdict,
+	spoken map[*constraint.Constraint]bool, budget *constraint.Budget, v *verdict.Verdict,
 ) {
 	set, config, before := in.Namespace.Constraints(), in.Subscription.Spec.Config, in.configBefore()
 	if set.Empty() || config == before {
@@ -132,7 +135,7 @@ func (in *SubscriptionInput) judgeInstalled(
 				excused && slices.ContainsFunc(known, same) || f.Outcome == constraint.Undecided && f.Attributes&constraint.Config == 0 {
 				continue
 			}
-			v.recordConstraint(RuleSubscriptionConstraint, "spec.config for "+text.Name(c.CSV), &f)
+			recordConstraint(v, RuleSubscriptionConstraint, "spec.config for "+text.Name(c.CSV), &f)
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // configured returns a Subscription to a package with a spec.config.
@@ -101,7 +102,8 @@ func TestO60Config(t *testing.T) {
 				in.Subscription.Spec.Channel = "other" // so that something is judged
 			}
 			f := foreignConfig(&in, NewOperatorPolicy(op))
-			if got := fmt.Sprint(f.what, ": ", f.accepted); c.want == "" && !f.silent() || c.want != "" && !strings.Contains(got, c.want) {
+			if got := fmt.Sprint(f.What, ": ", f.Accepted); c.want == "" && !f.Silent() || c.want != "" &&
+				!strings.Contains(got, c.want) {
 				t.Errorf("got %q, want %q in it", got, c.want)
 			}
 		})
@@ -115,14 +117,18 @@ func TestO60ConfigOfInstalled(t *testing.T) {
 	for name, c := range map[string]struct {
 		// runs is the image that is installed, old and config are those of the Subscription; old is empty on create.
 		runs, old, config string
-		want              Decision
+		want              verdict.Decision
 	}{
-		"an image by tag":                          {runs: pinned("quay.io/a"), old: `{}`, config: runsInstead("quay.io/a:v1"), want: Deny},
-		"an image by digest":                       {runs: pinned("quay.io/a"), old: `{}`, config: runsInstead(pinned("quay.io/b"))},
-		"an image by tag, in a new Subscription":   {runs: pinned("quay.io/a"), config: runsInstead("quay.io/a:v1"), want: Deny},
-		"a violation that existed covers no other": {runs: "quay.io/a:v1", old: `{}`, config: runsInstead("quay.io/b:v1"), want: Deny},
-		"a violation that existed, and no image":   {runs: "quay.io/a:v1", old: `{}`, config: `{"resources":{}}`},
-		"a config that cannot be read":             {runs: pinned("quay.io/a"), old: `{}`, config: `{"unknown":1}`, want: Hold},
+		"an image by tag": {runs: pinned("quay.io/a"), old: `{}`,
+			config: runsInstead("quay.io/a:v1"), want: verdict.Deny},
+		"an image by digest": {runs: pinned("quay.io/a"), old: `{}`, config: runsInstead(pinned("quay.io/b"))},
+		"an image by tag, in a new Subscription": {runs: pinned("quay.io/a"), config: runsInstead("quay.io/a:v1"),
+			want: verdict.Deny},
+		"a violation that existed covers no other": {runs: "quay.io/a:v1", old: `{}`, config: runsInstead("quay.io/b:v1"),
+			want: verdict.Deny},
+		"a violation that existed, and no image": {runs: "quay.io/a:v1", old: `{}`, config: `{"resources":{}}`},
+		"a config that cannot be read": {runs: pinned("quay.io/a"), old: `{}`, config: `{"unknown":1}`,
+			want: verdict.Hold},
 	} {
 		t.Run(name, func(t *testing.T) {
 			csv, err := olm.DecodeCSV(fmt.Appendf(nil, `{"metadata":{"namespace":"shop","name":"etcd.v1","annotations":{%s}},"spec":%s}`,

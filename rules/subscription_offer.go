@@ -6,31 +6,32 @@ import (
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // The rules on what the catalog offers a Subscription.
 const (
-	RuleSubscriptionConstraint   RuleID = "subscription/constraint"
-	RuleSubscriptionUnknownCSV   RuleID = "subscription/unknown-csv"
-	RuleSubscriptionOlderChannel RuleID = "subscription/older-channel"
+	RuleSubscriptionConstraint   verdict.RuleID = "subscription/constraint"
+	RuleSubscriptionUnknownCSV   verdict.RuleID = "subscription/unknown-csv"
+	RuleSubscriptionOlderChannel verdict.RuleID = "subscription/older-channel"
 	// RuleSubscriptionUnknownChannel is on a channel that the package does not have.
-	RuleSubscriptionUnknownChannel RuleID = "subscription/unknown-channel"
+	RuleSubscriptionUnknownChannel verdict.RuleID = "subscription/unknown-channel"
 )
 
 var (
-	subscriptionConstraint = Rule{ID: RuleSubscriptionConstraint, Outcomes: denyOrWarn,
+	subscriptionConstraint = verdict.Rule{ID: RuleSubscriptionConstraint, Outcomes: verdict.DeniesOrWarns,
 		Summary: "what a Subscription asks for does not satisfy a Constraint, or what it will most likely bring will not"}
-	subscriptionUnknownCSV = Rule{ID: RuleSubscriptionUnknownCSV, Outcomes: warn,
+	subscriptionUnknownCSV = verdict.Rule{ID: RuleSubscriptionUnknownCSV, Outcomes: verdict.Warns,
 		Summary: "the catalog does not offer spec.startingCSV in the channel, so OLM would wait for it without an error"}
-	subscriptionOlderChannel = Rule{ID: RuleSubscriptionOlderChannel, Outcomes: warn,
+	subscriptionOlderChannel = verdict.Rule{ID: RuleSubscriptionOlderChannel, Outcomes: verdict.Warns,
 		Summary: "the newest version in the channel is older than the installed one, and OLM never goes back"}
-	subscriptionUnknownChannel = Rule{ID: RuleSubscriptionUnknownChannel, Outcomes: warn,
+	subscriptionUnknownChannel = verdict.Rule{ID: RuleSubscriptionUnknownChannel, Outcomes: verdict.Warns,
 		Summary: "the package has no channel spec.channel in the catalog, so OLM would wait for it without an error"}
 )
 
 // judgeChannel judges a Subscription by the Constraints, as far as it is known before there is a plan what it will
 // install. What is certain is refused; what is likely is warned of, and judged again on the plan.
-func judgeChannel(in *SubscriptionInput, v *Verdict) {
+func judgeChannel(in *SubscriptionInput, v *verdict.Verdict) {
 	asked := askedFor(in)
 	set, namespace, budget := in.Namespace.Constraints(), in.Namespace.ForConstraints(), constraint.NewBudget(in.Interrupt)
 	spoken := map[*constraint.Constraint]bool{}
@@ -43,7 +44,7 @@ func judgeChannel(in *SubscriptionInput, v *Verdict) {
 		if asked.Unknown&constraint.CSV == 0 {
 			what = text.Name(asked.CSV)
 		}
-		v.recordConstraint(RuleSubscriptionConstraint, what, &f)
+		recordConstraint(v, RuleSubscriptionConstraint, what, &f)
 	}
 	in.judgeInstalled(spoken, budget, v)
 	judgeOffer(in, v)
@@ -53,13 +54,15 @@ func judgeChannel(in *SubscriptionInput, v *Verdict) {
 	}
 	for _, f := range set.Judge(newest, namespace, budget) {
 		if f.Outcome == constraint.Violated && !spoken[f.Constraint] {
-			v.warn(Reason{Rule: RuleSubscriptionConstraint, Source: constraintRef(f.Definition).String(), Message: sentence(
-				text.Name(newest.CSV)+", the newest version in channel "+text.Name(in.channel().Name)+", will not be allowed by "+constraintRef(f.Definition).String(),
-				RuleSubscriptionConstraint, mustSatisfy(&f))})
+			v.Warn(verdict.Reason{Rule: RuleSubscriptionConstraint, Source: constraintRef(f.Definition).String(),
+				Message: verdict.Sentence(
+					text.Name(newest.CSV)+", the newest version in channel "+text.Name(in.channel().Name)+
+						", will not be allowed by "+constraintRef(f.Definition).String(),
+					RuleSubscriptionConstraint, mustSatisfy(&f))})
 		}
 	}
 	if what, accepted := tooOldFor(in.channel().MinKubeVersion, in.Namespace.Facts().Version); what != "" {
-		v.warn(Reason{Rule: RuleBundleKubeVersion, Message: sentence(
+		v.Warn(verdict.Reason{Rule: RuleBundleKubeVersion, Message: verdict.Sentence(
 			text.Name(newest.CSV)+", the newest version in channel "+text.Name(in.channel().Name)+", "+what, RuleBundleKubeVersion, accepted)})
 	}
 }
@@ -104,7 +107,7 @@ func newestOf(in *SubscriptionInput, asked constraint.Bundle) *constraint.Bundle
 }
 
 // judgeOffer warns of what the catalog does not offer: OLM would wait for it without an error (R-OP-16).
-func judgeOffer(in *SubscriptionInput, v *Verdict) {
+func judgeOffer(in *SubscriptionInput, v *verdict.Verdict) {
 	judgeUnknownChannel(in, v)
 	judgeStart(in, v)
 	judgeOlder(in, v)
@@ -117,7 +120,7 @@ func (in *SubscriptionInput) moves() bool {
 }
 
 // judgeUnknownChannel warns of a channel that the package does not have.
-func judgeUnknownChannel(in *SubscriptionInput, v *Verdict) {
+func judgeUnknownChannel(in *SubscriptionInput, v *verdict.Verdict) {
 	name := in.Subscription.Spec.Channel
 	if in.Offered == nil || len(in.Offered.Channels) == 0 || in.Offered.Channel(name) != nil || name == "" || !in.moves() {
 		return
@@ -126,13 +129,13 @@ func judgeUnknownChannel(in *SubscriptionInput, v *Verdict) {
 	for i := range in.Offered.Channels {
 		names = append(names, in.Offered.Channels[i].Name)
 	}
-	v.warn(Reason{Rule: RuleSubscriptionUnknownChannel, Field: in.path("channel"), Message: sentence(
+	v.Warn(verdict.Reason{Rule: RuleSubscriptionUnknownChannel, Field: in.path("channel"), Message: verdict.Sentence(
 		in.path("channel")+" "+text.Quote(name)+" is not a channel of package "+text.Name(in.Offered.Name)+" in "+CatalogName(in.Offered.Catalog),
-		RuleSubscriptionUnknownChannel, "it has "+text.Names(names, maxListed))})
+		RuleSubscriptionUnknownChannel, "it has "+text.Names(names, verdict.MaxListed))})
 }
 
 // judgeOlder warns of a change to a channel that is behind what is installed: OLM never goes back.
-func judgeOlder(in *SubscriptionInput, v *Verdict) {
+func judgeOlder(in *SubscriptionInput, v *verdict.Verdict) {
 	channel := in.channel()
 	if channel == nil || !in.moves() {
 		return
@@ -142,7 +145,7 @@ func judgeOlder(in *SubscriptionInput, v *Verdict) {
 		if installed.Package != in.Subscription.Spec.Package || !olderVersion(newest.Version, installed.Version) {
 			continue
 		}
-		v.warn(Reason{Rule: RuleSubscriptionOlderChannel, Field: in.path("channel"), Message: sentence(
+		v.Warn(verdict.Reason{Rule: RuleSubscriptionOlderChannel, Field: in.path("channel"), Message: verdict.Sentence(
 			text.Name(newest.Name)+", the newest version in channel "+text.Name(channel.Name)+", is older than "+text.Name(installed.CSV)+", which is installed",
 			RuleSubscriptionOlderChannel, "OLM never goes back, and installs nothing before the channel has a newer version")})
 	}
@@ -156,7 +159,7 @@ func olderVersion(version, than string) bool {
 }
 
 // judgeStart warns of a startingCSV that the channel does not contain.
-func judgeStart(in *SubscriptionInput, v *Verdict) {
+func judgeStart(in *SubscriptionInput, v *verdict.Verdict) {
 	start, channel := in.Subscription.Spec.StartingCSV, in.channel()
 	if channel == nil || start == "" || in.Old != nil && in.Old.Spec.StartingCSV == start {
 		return
@@ -164,7 +167,7 @@ func judgeStart(in *SubscriptionInput, v *Verdict) {
 	if _, ok := channel.Entry(start); ok {
 		return
 	}
-	v.warn(Reason{Rule: RuleSubscriptionUnknownCSV, Field: in.path("startingCSV"), Message: sentence(
+	v.Warn(verdict.Reason{Rule: RuleSubscriptionUnknownCSV, Field: in.path("startingCSV"), Message: verdict.Sentence(
 		in.path("startingCSV")+" "+text.Quote(start)+" is not in channel "+text.Name(channel.Name)+" of "+CatalogName(in.Offered.Catalog),
 		RuleSubscriptionUnknownCSV, "it has "+entriesText(channel))})
 }
@@ -175,11 +178,11 @@ func entriesText(channel *catalog.Channel) string {
 	for i, e := range channel.Entries {
 		names[i] = e.Name
 	}
-	return text.Names(names, maxListed)
+	return text.Names(names, verdict.MaxListed)
 }
 
 // judgeNewest warns of a first installation of the newest version where the policies allow others only.
-func judgeNewest(in *SubscriptionInput, v *Verdict) {
+func judgeNewest(in *SubscriptionInput, v *verdict.Verdict) {
 	spec, channel := &in.Subscription.Spec, in.channel()
 	if channel == nil || spec.StartingCSV != "" || !in.moves() || in.Namespace.installedOf(spec.Package, "") != "" {
 		return
@@ -187,10 +190,12 @@ func judgeNewest(in *SubscriptionInput, v *Verdict) {
 	for _, p := range in.Namespace.governing(spec.Package) {
 		newest := channel.Entries[0]
 		if p.Enforced && !p.MustNotHave && len(p.offered(channel)) > 0 && !p.coversEntry(newest) {
-			v.warn(Reason{Rule: RuleSubscriptionStartingCSV, Source: p.Source(), Field: in.path("startingCSV"), Message: sentence(
-				text.Name(newest.Name)+", the newest version in channel "+text.Name(channel.Name)+", will not be allowed by "+p.Source(),
-				RuleSubscriptionStartingCSV,
-				"a Subscription without spec.startingCSV asks for it; write one that is allowed: "+text.Names(p.offered(channel), maxListed))})
+			v.Warn(verdict.Reason{Rule: RuleSubscriptionStartingCSV, Source: p.Source(), Field: in.path("startingCSV"),
+				Message: verdict.Sentence(
+					text.Name(newest.Name)+", the newest version in channel "+text.Name(channel.Name)+
+						", will not be allowed by "+p.Source(),
+					RuleSubscriptionStartingCSV, "a Subscription without spec.startingCSV asks for it; write one that is allowed: "+
+						text.Names(p.offered(channel), verdict.MaxListed))})
 		}
 	}
 }

@@ -5,35 +5,8 @@ import (
 	"strings"
 
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 )
-
-// SplitVersions reads spec.versions: each entry is a ClusterServiceVersion name, which may end with the digest of a
-// bundle image, or a comma-separated list of them. White space around names and empty names are dropped, order is kept,
-// duplicates are removed. Source: the existing OperatorPolicy controller's interpretation of the field, which has no
-// digests.
-//
-// At most maxVersions+1 names are returned, so that a policy takes neither the time nor the memory of the process
-// (threats G33, G35).
-func SplitVersions(entries []string) []string {
-	var names []string
-	seen := map[string]struct{}{}
-	for _, entry := range entries {
-		for part := range strings.SplitSeq(entry, ",") {
-			name := strings.TrimSpace(part)
-			if _, twice := seen[name]; name == "" || twice {
-				continue
-			}
-			seen[name], names = struct{}{}, append(names, name)
-			if len(names) > maxVersions {
-				return names
-			}
-		}
-	}
-	return slices.Clip(names)
-}
-
-// maxVersions bounds the names in spec.versions. A policy with more is not valid, and holds what it governs.
-const maxVersions = 10_000
 
 // versionList is spec.versions, prepared for judging.
 type versionList struct {
@@ -46,7 +19,7 @@ type versionList struct {
 }
 
 func newVersionList(entries []string) versionList {
-	l := versionList{entries: SplitVersions(entries)}
+	l := versionList{entries: operatorpolicy.SplitVersions(entries)}
 	l.byName = make([]uint16, len(l.entries))
 	for i, entry := range l.entries {
 		l.byName[i] = uint16(i) // at most maxVersions

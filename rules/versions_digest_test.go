@@ -7,6 +7,7 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // The digests of two bundle images of the same version.
@@ -37,29 +38,44 @@ func TestListedDigests(t *testing.T) {
 		plan     *olm.InstallPlan
 		versions []string
 		edit     func(*spec)
-		want     Decision
+		want     verdict.Decision
 		says     string
 	}{
-		"the digest":                       {plan: same, versions: []string{listed + digestA}},
-		"one of two digests":               {plan: same, versions: []string{listed + digestB, listed + digestA}},
-		"a mirror with a tag":              {plan: fromImage("mirror:5000/etcd:v0.9.2@" + digestA), versions: []string{listed + digestA}},
-		"another digest":                   {plan: same, versions: []string{listed + digestB}, want: Deny, says: "etcd.v0.9.2@" + digestA + " is not allowed"},
-		"the digest of another name":       {plan: same, versions: []string{"etcd.v0.9.4@" + digestA, listed + digestB}, want: Deny, says: "allowed are etcd.v0.9.4@" + digestA},
-		"the digest in the repository":     {plan: fromImage("evil.example/" + digestA + "@" + digestB), versions: []string{listed + digestA}, want: Deny, says: digestB},
-		"the digest in a tag":              {plan: fromImage("evil.example/etcd:" + digestA[7:]), versions: []string{listed + digestA}, want: Deny, says: "without a digest"},
-		"more than a digest":               {plan: fromImage("quay.io/etcd@" + digestA + "a"), versions: []string{listed + digestA}, want: Deny, says: "without a digest"},
-		"a hostile path":                   {plan: fromImage("quay.io/\x1b[31m\u202e"), versions: []string{listed + digestA}, want: Deny, says: `"quay.io/\x1b[31m\u202e" without a digest`},
-		"no path":                          {plan: fromImage(""), versions: []string{listed + digestA}, want: Deny, says: "does not come from a bundle image"},
-		"the digest beside the bundle":     {plan: inline(fromImage("quay.io/example/etcd@" + digestA)), versions: []string{listed + digestA}, want: Deny, says: "does not come from a bundle image"},
-		"two images":                       {plan: twoImages, versions: []string{listed + digestA, listed + digestB}, want: Deny, says: "several bundle images"},
-		"the name, too":                    {plan: same, versions: []string{listed + digestB, "etcd.v0.9.2"}},
-		"startingCSV does not set it free": {plan: same, versions: []string{listed + digestB}, edit: start, want: Deny, says: digestA},
-		"startingCSV beside another":       {plan: same, versions: []string{"etcd.v0.9.4@" + digestB}, edit: start},
-		"forbidden by digest":              {plan: same, versions: []string{listed + digestA}, edit: forbid, want: Deny, says: "mustnothave for etcd.v0.9.2@" + digestA},
-		"other contents are forbidden":     {plan: same, versions: []string{listed + digestB}, edit: forbid},
-		"forbidden, without a digest":      {plan: fromImage("quay.io/etcd:v1"), versions: []string{listed + digestB}, edit: forbid, want: Hold, says: "digest of its bundle image is not known"},
-		"forbidden, in the plan":           {plan: inline(fromImage("quay.io/example/etcd@" + digestB)), versions: []string{listed + digestB}, edit: forbid, want: Hold, says: "digest of its bundle image is not known"},
-		"forbidden with and without":       {plan: same, versions: []string{listed + digestB, "etcd.v0.9.2"}, edit: forbid, want: Deny, says: "is forbidden"},
+		"the digest":          {plan: same, versions: []string{listed + digestA}},
+		"one of two digests":  {plan: same, versions: []string{listed + digestB, listed + digestA}},
+		"a mirror with a tag": {plan: fromImage("mirror:5000/etcd:v0.9.2@" + digestA), versions: []string{listed + digestA}},
+		"another digest": {plan: same, versions: []string{listed + digestB}, want: verdict.Deny,
+			says: "etcd.v0.9.2@" + digestA + " is not allowed"},
+		"the digest of another name": {plan: same, versions: []string{"etcd.v0.9.4@" + digestA, listed + digestB},
+			want: verdict.Deny, says: "allowed are etcd.v0.9.4@" + digestA},
+		"the digest in the repository": {plan: fromImage("evil.example/" + digestA + "@" + digestB),
+			versions: []string{listed + digestA}, want: verdict.Deny, says: digestB},
+		"the digest in a tag": {plan: fromImage("evil.example/etcd:" + digestA[7:]),
+			versions: []string{listed + digestA}, want: verdict.Deny, says: "without a digest"},
+		"more than a digest": {plan: fromImage("quay.io/etcd@" + digestA + "a"),
+			versions: []string{listed + digestA}, want: verdict.Deny, says: "without a digest"},
+		"a hostile path": {plan: fromImage("quay.io/\x1b[31m\u202e"), versions: []string{listed +
+			digestA}, want: verdict.Deny, says: `"quay.io/\x1b[31m\u202e" without a digest`},
+		"no path": {plan: fromImage(""), versions: []string{listed + digestA}, want: verdict.Deny,
+			says: "does not come from a bundle image"},
+		"the digest beside the bundle": {plan: inline(fromImage("quay.io/example/etcd@" + digestA)),
+			versions: []string{listed + digestA}, want: verdict.Deny, says: "does not come from a bundle image"},
+		"two images": {plan: twoImages, versions: []string{listed + digestA, listed + digestB},
+			want: verdict.Deny, says: "several bundle images"},
+		"the name, too": {plan: same, versions: []string{listed + digestB, "etcd.v0.9.2"}},
+		"startingCSV does not set it free": {plan: same, versions: []string{listed + digestB}, edit: start,
+			want: verdict.Deny, says: digestA},
+		"startingCSV beside another": {plan: same, versions: []string{"etcd.v0.9.4@" + digestB}, edit: start},
+		"forbidden by digest": {plan: same, versions: []string{listed + digestA}, edit: forbid,
+			want: verdict.Deny, says: "mustnothave for etcd.v0.9.2@" + digestA},
+		"other contents are forbidden": {plan: same, versions: []string{listed + digestB}, edit: forbid},
+		"forbidden, without a digest": {plan: fromImage("quay.io/etcd:v1"), versions: []string{listed + digestB},
+			edit: forbid, want: verdict.Hold, says: "digest of its bundle image is not known"},
+		"forbidden, in the plan": {plan: inline(fromImage("quay.io/example/etcd@" + digestB)),
+			versions: []string{listed + digestB}, edit: forbid, want: verdict.Hold,
+			says: "digest of its bundle image is not known"},
+		"forbidden with and without": {plan: same, versions: []string{listed + digestB, "etcd.v0.9.2"}, edit: forbid,
+			want: verdict.Deny, says: "is forbidden"},
 		"forbidden by digest in a range": {plan: fromImage("quay.io/etcd:v1"), versions: []string{listed + digestB},
 			edit: func(s *spec) { forbid(s); s.VersionRange = ">=1.0.0" }},
 	} {
@@ -106,7 +122,8 @@ func TestDigestsByNameAlone(t *testing.T) {
 		sub := subscriptionTo("etcd")
 		sub.Spec.StartingCSV, sub.Spec.InstallPlanApproval = "etcd.v0.9.2", olm.ApprovalManual
 		ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{p}})
-		if v := JudgeSubscription(SubscriptionInput{Subscription: sub, Namespace: ns, Mode: DenyApproval}); v.Decision != Allow {
+		if v := JudgeSubscription(SubscriptionInput{Subscription: sub, Namespace: ns,
+			Mode: DenyApproval}); v.Decision != verdict.Allow {
 			t.Errorf("a Subscription that starts with a name of which contents are %s: %s", name, v.Refusal())
 		}
 	}
@@ -124,13 +141,13 @@ func TestDigestOfAStep(t *testing.T) {
 		plan   *olm.InstallPlan
 		policy *OperatorPolicy
 		byOLM  bool
-		want   Decision
+		want   verdict.Decision
 	}{
 		"the digest":                    {plan: running, policy: policy(digestA), byOLM: true},
-		"another digest":                {plan: running, policy: policy(digestB), byOLM: true, want: Deny},
+		"another digest":                {plan: running, policy: policy(digestB), byOLM: true, want: verdict.Deny},
 		"the digest, no properties":     {plan: undescribed, policy: policy(digestA), byOLM: true},
-		"another, no properties":        {plan: undescribed, policy: policy(digestB), byOLM: true, want: Deny},
-		"a copy of it, by another user": {plan: running, policy: policy(digestA), want: Deny},
+		"another, no properties":        {plan: undescribed, policy: policy(digestB), byOLM: true, want: verdict.Deny},
+		"a copy of it, by another user": {plan: running, policy: policy(digestA), want: verdict.Deny},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{c.policy}, Plans: []*olm.InstallPlan{c.plan},

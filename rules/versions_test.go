@@ -8,6 +8,7 @@ import (
 	"time"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 )
 
 func TestSplitVersions(t *testing.T) {
@@ -18,7 +19,7 @@ func TestSplitVersions(t *testing.T) {
 		{[]string{"\ta\n"}, []string{"a"}},
 		{[]string{"", " , "}, nil},
 	} {
-		if got := SplitVersions(c.entries); !slices.Equal(got, c.want) {
+		if got := operatorpolicy.SplitVersions(c.entries); !slices.Equal(got, c.want) {
 			t.Errorf("%q is read as %q, want %q", c.entries, got, c.want)
 		}
 	}
@@ -40,9 +41,11 @@ func TestH3VersionsAreBounded(t *testing.T) {
 		versions []string
 		valid    bool
 	}{
-		{name: "the most names", versions: []string{strings.Join(strings.SplitN(list.String(), ",", maxVersions+1)[:maxVersions], ",")}, valid: true},
+		{name: "the most names", versions: []string{strings.Join(strings.SplitN(list.String(), ",",
+			operatorpolicy.MaxVersions+1)[:operatorpolicy.MaxVersions], ",")}, valid: true},
 		{name: "attack: a million names in one entry", versions: []string{list.String()}},
-		{name: "attack: a million names in two entries", versions: []string{list.String()[:maxVersions], list.String()}},
+		{name: "attack: a million names in two entries", versions: []string{list.String()[:operatorpolicy.MaxVersions],
+			list.String()}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			op.Spec.Versions = tc.versions
@@ -51,7 +54,7 @@ func TestH3VersionsAreBounded(t *testing.T) {
 			if took := time.Since(begin); took > 10*time.Second { // in quadratic time an hour
 				t.Errorf("it took %v", took)
 			}
-			if valid := p.faults == ""; valid != tc.valid || len(p.versions.entries) > maxVersions+1 {
+			if valid := p.faults == ""; valid != tc.valid || len(p.versions.entries) > operatorpolicy.MaxVersions+1 {
 				t.Errorf("valid: %t, with %d names: %s", valid, len(p.versions.entries), p.faults)
 			}
 		})

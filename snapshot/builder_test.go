@@ -14,6 +14,7 @@ import (
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/dependency"
 	"github.com/opgate/opgate/rules/state"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // TestConstraintsCountEverywhere covers a namespace of which nothing is known yet.
@@ -191,7 +192,7 @@ func TestG5UnreadablePolicyHolds(t *testing.T) {
 	}
 	v := rules.JudgeSubscription(rules.SubscriptionInput{Namespace: s.Namespace("shop"), Mode: rules.DenyApproval,
 		Subscription: &olm.Subscription{Metadata: olm.ObjectMeta{Name: "etcd", Namespace: "shop"}, Spec: olm.SubscriptionSpec{Package: "etcd"}}})
-	if v.Decision == rules.Allow {
+	if v.Decision == verdict.Allow {
 		t.Error("it is allowed")
 	}
 }

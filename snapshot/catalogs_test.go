@@ -8,6 +8,7 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 const (
@@ -28,16 +29,19 @@ func TestCatalogsAreFollowed(t *testing.T) {
 		name string
 		spec policyv1beta2.Catalog
 		now  *Object
-		want rules.Decision
+		want verdict.Decision
 	}{
-		{name: "no image is known", spec: policyv1beta2.Catalog{Image: policyv1beta2.CatalogHold, Accepted: []string{reviewedImage}}, want: rules.Hold},
+		{name: "no image is known", spec: policyv1beta2.Catalog{Image: policyv1beta2.CatalogHold,
+			Accepted: []string{reviewedImage}}, want: verdict.Hold},
 		{name: "the accepted image", spec: policyv1beta2.Catalog{Image: policyv1beta2.CatalogHold, Accepted: []string{reviewedImage}}, now: pod(reviewedImage)},
 		{name: "its record", spec: policyv1beta2.Catalog{Jump: policyv1beta2.CatalogHold}, now: records(record)},
-		{name: "a record that is no JSON", spec: policyv1beta2.Catalog{Jump: policyv1beta2.CatalogHold}, now: records(`"olm.curated":"{"`), want: rules.Hold},
+		{name: "a record that is no JSON", spec: policyv1beta2.Catalog{Jump: policyv1beta2.CatalogHold},
+			now: records(`"olm.curated":"{"`), want: verdict.Hold},
 		{name: "a record under the key of another catalog", spec: policyv1beta2.Catalog{Jump: policyv1beta2.CatalogHold},
-			now: records(`"olm.other` + record[len(`"olm.curated`):]), want: rules.Hold},
+			now: records(`"olm.other` + record[len(`"olm.curated`):]), want: verdict.Hold},
 		{name: "another ConfigMap", spec: policyv1beta2.Catalog{Jump: policyv1beta2.CatalogHold},
-			now: read(Records, `{"metadata":{"name":"mine","namespace":"opgate-system"},"data":{`+record+`}}`), want: rules.Hold},
+			now:  read(Records, `{"metadata":{"name":"mine","namespace":"opgate-system"},"data":{`+record+`}}`),
+			want: verdict.Hold},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var b Builder
@@ -57,7 +61,7 @@ func TestCatalogsAreFollowed(t *testing.T) {
 			if v := rules.JudgePlan(rules.PlanInput{Plan: ns.Plans()[0], Namespace: ns}); v.Decision != test.want {
 				t.Errorf("%s, want %s: %s", v.Decision, test.want, v.Refusal())
 			}
-			if test.now != nil && test.want == rules.Allow && !slices.Equal(change.Namespaces, []string{"shop"}) {
+			if test.now != nil && test.want == verdict.Allow && !slices.Equal(change.Namespaces, []string{"shop"}) {
 				t.Errorf("changed are %q", change.Namespaces)
 			}
 		})

@@ -8,6 +8,7 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 )
 
 // Completer completes policies: template text, and fields that the author omitted.
@@ -87,7 +88,8 @@ func (d *draft) complete(key types.NamespacedName, c *Completion) {
 func completed(o *Object, c *Completion) *Object {
 	stored := o.value.(*storedPolicy)
 	op := stored.object
-	if c == nil || op.UID != c.UID || op.Generation != c.Generation || rules.TemplatesEnabled(op) != rules.TemplatesEnabled(c.Policy) {
+	if c == nil || op.UID != c.UID || op.Generation != c.Generation ||
+		operatorpolicy.TemplatesEnabled(op) != operatorpolicy.TemplatesEnabled(c.Policy) {
 		return o
 	}
 	now := *op // with the present status

@@ -9,6 +9,7 @@ import (
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 const pendingEtcd = `{"metadata":{"name":"install-x7","namespace":"shop"},"spec":{"clusterServiceVersionNames":["etcd.v1"]},
@@ -27,11 +28,11 @@ func TestPackageChanged(t *testing.T) {
 	known = &catalog.Package{Name: "etcd", Channels: []catalog.Channel{{Name: "stable", Entries: []catalog.Entry{{Name: "etcd.v1"}}}}}
 	for _, step := range []struct {
 		name, pkg string
-		want      rules.Decision
+		want      verdict.Decision
 		changed   []string
 	}{
-		{name: "another package", pkg: "vault", want: rules.Hold},
-		{name: "the package", pkg: "etcd", want: rules.Allow, changed: []string{"shop"}},
+		{name: "another package", pkg: "vault", want: verdict.Hold},
+		{name: "the package", pkg: "etcd", want: verdict.Allow, changed: []string{"shop"}},
 	} {
 		next, change := b.build(time.Time{}, []event{{pkg: step.pkg}})
 		ns := next.Namespace("shop")

@@ -10,6 +10,7 @@ import (
 	"github.com/opgate/opgate/internal/panics"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // TestPanicsWhileReading makes the decoder panic on a stored policy: the policy holds what it governs, and the process
@@ -24,7 +25,7 @@ func TestPanicsWhileReading(t *testing.T) {
 	for _, p := range ns.Policies() {
 		v := rules.JudgeSubscription(rules.SubscriptionInput{Namespace: ns, Mode: rules.DenyApproval,
 			Subscription: &olm.Subscription{Metadata: olm.ObjectMeta{Name: "etcd", Namespace: "shop"}, Spec: olm.SubscriptionSpec{Package: p.Package}}})
-		if v.Decision == rules.Allow || !strings.Contains(v.Refusal(), "opgate failed while it read the object") {
+		if v.Decision == verdict.Allow || !strings.Contains(v.Refusal(), "opgate failed while it read the object") {
 			t.Errorf("%s: %s", v.Decision, v.Refusal())
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // TestUnreadableTargets stores policies that do not show what they govern: they hold all that they may govern, in
@@ -68,7 +69,7 @@ func heldIn(s *Snapshot) string {
 			sub := &olm.Subscription{Metadata: olm.ObjectMeta{Namespace: namespace, Name: pkg}}
 			sub.Spec.Package, sub.Spec.InstallPlanApproval = pkg, olm.ApprovalManual
 			v := rules.JudgeSubscription(rules.SubscriptionInput{Subscription: sub, Namespace: s.Namespace(namespace)})
-			if v.Decision == rules.Hold && v.Reasons[0].Rule == rules.RulePolicyUnreadable {
+			if v.Decision == verdict.Hold && v.Reasons[0].Rule == rules.RulePolicyUnreadable {
 				held = append(held, namespace+"/"+pkg)
 			}
 		}

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // Load reads all scenarios of a directory, sorted by name, for a cluster. They must stand for themselves: none refers to
@@ -137,7 +138,7 @@ func (s *Scenario) parseHeader(line string, number int) error {
 	switch key {
 	case "rules":
 		for _, id := range strings.Fields(strings.ReplaceAll(value, ",", " ")) {
-			s.Rules = append(s.Rules, rules.RuleID(id))
+			s.Rules = append(s.Rules, verdict.RuleID(id))
 		}
 	case "threat":
 		s.Threat = strings.TrimSpace(value)
@@ -225,7 +226,7 @@ func (s *Scenario) parseFile(name string, data []byte) (err error) {
 
 // validate returns what is wrong, and the header or the file that it is wrong in.
 func (s *Scenario) validate() (of string, err error) {
-	switch allowed := s.Decision == rules.Allow.String(); {
+	switch allowed := s.Decision == verdict.Allow.String(); {
 	case s.Title == "":
 		return "", errors.New("there is no title")
 	case s.User != "admin" && s.User != "tenant" && s.User != "olm":
@@ -236,7 +237,7 @@ func (s *Scenario) validate() (of string, err error) {
 		return "do", errors.New("a deletion writes nothing")
 	case s.Verb != "delete" && ((s.Verb == "patch") != (s.Patch != nil) || (s.Verb == "patch") == (s.Write != nil)):
 		return "do", errors.New("needs write.yaml, or write.json for a patch, and not both")
-	case !slices.Contains([]string{rules.Allow.String(), rules.Deny.String(), rules.Hold.String()}, s.Decision):
+	case !slices.Contains([]string{verdict.Allow.String(), verdict.Deny.String(), verdict.Hold.String()}, s.Decision):
 		return "want", fmt.Errorf("wants %q, which is not Allow, Deny or Hold", s.Decision)
 	case allowed && s.Backstop != "" && s.Backstop != StoresManual && !s.isHeldDeletion():
 		return "backstop", errors.New("the API server refuses what the webhooks allow")
@@ -244,7 +245,7 @@ func (s *Scenario) validate() (of string, err error) {
 		return "want", errors.New("an allowed write has no message")
 	}
 	for _, rule := range s.Rules {
-		if !slices.ContainsFunc(rules.Rules(), func(r rules.Rule) bool { return r.ID == rule }) {
+		if !slices.ContainsFunc(rules.Rules(), func(r verdict.Rule) bool { return r.ID == rule }) {
 			return "rules", fmt.Errorf("there is no rule %q", rule)
 		}
 	}

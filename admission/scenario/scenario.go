@@ -42,6 +42,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // Scenario is one file.
@@ -51,7 +52,7 @@ type Scenario struct {
 	// Title is the sentence at the top.
 	Title string
 	// Rules must all occur, each in the refusal, a warning or a change.
-	Rules []rules.RuleID
+	Rules []verdict.RuleID
 	// Threat is the ID of the attack that it is, "" for none.
 	Threat string
 	// User is admin, tenant or olm.
@@ -142,7 +143,7 @@ const UIDPlaceholder = "${UID}"
 // refusals before warnings.
 func Select(scenarios []*Scenario) []*Scenario {
 	selected := map[*Scenario]bool{}
-	spoken := map[rules.RuleID]bool{}
+	spoken := map[verdict.RuleID]bool{}
 	add := func(s *Scenario) {
 		selected[s] = true
 		for _, id := range s.Rules {
@@ -156,7 +157,7 @@ func Select(scenarios []*Scenario) []*Scenario {
 	}
 	for _, refused := range []bool{true, false} {
 		for _, s := range scenarios {
-			isNew := slices.ContainsFunc(s.Rules, func(id rules.RuleID) bool { return !spoken[id] })
+			isNew := slices.ContainsFunc(s.Rules, func(id verdict.RuleID) bool { return !spoken[id] })
 			if isNew && refused == (s.Message != "") {
 				add(s)
 			}

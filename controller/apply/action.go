@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/verdict"
 	"github.com/opgate/opgate/snapshot"
 	"github.com/opgate/opgate/stream"
 )
@@ -100,9 +100,9 @@ func replaced(live, object *unstructured.Unstructured) map[string]any {
 // replacing returns a patch that replaces those fields. Other differences are found when the patched object is
 // observed.
 func replacing(live *unstructured.Unstructured, fields map[string]any) client.Patch {
-	var operations []rules.PatchOperation
+	var operations []verdict.PatchOperation
 	for _, field := range slices.Sorted(maps.Keys(fields)) {
-		o := rules.PatchOperation{Op: "replace", Path: "/spec/" + field, Value: fields[field]}
+		o := verdict.PatchOperation{Op: "replace", Path: "/spec/" + field, Value: fields[field]}
 		if o.Value == nil {
 			o.Op = "remove"
 		}
@@ -113,9 +113,9 @@ func replacing(live *unstructured.Unstructured, fields map[string]any) client.Pa
 
 // Locked returns a JSON patch that applies only to one version of the object. Writing the expected resourceVersion
 // fails with a conflict if the object has changed; a JSON patch test would fail as a patch that cannot be processed.
-func Locked(resourceVersion string, operations []rules.PatchOperation) client.Patch {
-	lock := rules.PatchOperation{Op: "replace", Path: "/metadata/resourceVersion", Value: resourceVersion}
-	data, err := json.Marshal(slices.Concat([]rules.PatchOperation{lock}, operations))
+func Locked(resourceVersion string, operations []verdict.PatchOperation) client.Patch {
+	lock := verdict.PatchOperation{Op: "replace", Path: "/metadata/resourceVersion", Value: resourceVersion}
+	data, err := json.Marshal(slices.Concat([]verdict.PatchOperation{lock}, operations))
 	if err != nil {
 		panic(err) // built from decoded JSON
 	}

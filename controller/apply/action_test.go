@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/verdict"
 	"github.com/opgate/opgate/snapshot"
 	"github.com/opgate/opgate/stream"
 )
@@ -31,8 +31,9 @@ func TestReplacing(t *testing.T) {
 }
 
 func TestPatchesAreOfTheStateThatWasJudged(t *testing.T) {
-	changes := []rules.Change{{Path: "/spec/installPlanApproval", Value: "Manual"}, {Path: "/metadata/annotations/x", Remove: true}}
-	data, err := Locked("17", rules.Patch(changes)).Data(nil)
+	changes := []verdict.Change{{Path: "/spec/installPlanApproval", Value: "Manual"}, {Path: "/metadata/annotations/x",
+		Remove: true}}
+	data, err := Locked("17", verdict.Patch(changes)).Data(nil)
 	const want = `[{"op":"replace","path":"/metadata/resourceVersion","value":"17"},{"op":"add","path":"/spec/installPlanApproval","value":"Manual"},` +
 		`{"op":"remove","path":"/metadata/annotations/x"}]`
 	if err != nil || string(data) != want {

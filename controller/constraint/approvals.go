@@ -11,6 +11,7 @@ import (
 	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/verdict"
 	"github.com/opgate/opgate/snapshot"
 )
 
@@ -26,8 +27,8 @@ func (r *reconciler) switchApprovals(ctx context.Context, ns *rules.Namespace) e
 	return errors.Join(errs...)
 }
 
-func (r *reconciler) switchApproval(ctx context.Context, sub *olm.Subscription, changes []rules.Change) error {
-	patch := apply.Locked(sub.Metadata.ResourceVersion, rules.Patch(changes))
+func (r *reconciler) switchApproval(ctx context.Context, sub *olm.Subscription, changes []verdict.Change) error {
+	patch := apply.Locked(sub.Metadata.ResourceVersion, verdict.Patch(changes))
 	switch err := r.writer.Patch(ctx, apply.Head(snapshot.Subscriptions, keyOf(sub)), patch); {
 	case apply.Outdated(err):
 		return nil

@@ -9,7 +9,7 @@ import (
 
 	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/controller/manager"
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/grant"
 	"github.com/opgate/opgate/snapshot"
 )
 
@@ -33,7 +33,7 @@ type Options struct {
 	Metrics *Metrics
 	Writes  *apply.Metrics
 	// Grants are the rights that the installation withholds. Default: none.
-	Grants rules.Grants
+	Grants grant.Set
 	// Escaped returns the number of refused operators that were installed while Opgate was not running. Default: none.
 	Escaped func(constraint string) int
 	// Log receives writes at V(0). Default: none.
@@ -80,12 +80,13 @@ func (c *Controller) changed(change *snapshot.Change) {
 // AddTo adds the controller to a manager, to run while it leads. It may be called for one manager after another.
 func (c *Controller) AddTo(mgr ctrl.Manager) error {
 	return manager.Registration[work]{
-		Name:       "constraint",
-		Reconciler: &reconciler{Controller: c, wanted: wanted{missing: c.Grants.Missing(rules.GrantVirtualOperators)}, writer: apply.Writer{Client: mgr.GetClient(), Store: c.Store, Metrics: c.Writes}},
-		Workers:    workers,
-		Queue:      &c.queue,
-		Store:      c.Store,
-		Changed:    c.changed,
-		Stopped:    c.Metrics.stopped,
+		Name: "constraint",
+		Reconciler: &reconciler{Controller: c, wanted: wanted{missing: c.Grants.Missing(grant.VirtualOperators)},
+			writer: apply.Writer{Client: mgr.GetClient(), Store: c.Store, Metrics: c.Writes}},
+		Workers: workers,
+		Queue:   &c.queue,
+		Store:   c.Store,
+		Changed: c.changed,
+		Stopped: c.Metrics.stopped,
 	}.AddTo(mgr)
 }

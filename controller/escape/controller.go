@@ -13,7 +13,7 @@ import (
 	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/controller/manager"
 	"github.com/opgate/opgate/internal/events"
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/verdict"
 	"github.com/opgate/opgate/snapshot"
 )
 
@@ -112,17 +112,18 @@ func (r *reconciler) changed(change *snapshot.Change) {
 
 // provenBy returns the generations in which policies and Constraints were in force before this process started: Opgate
 // writes status.observedGeneration only while it runs, and the API server refuses changes of them while it does not.
-func provenBy(current *snapshot.Snapshot) map[rules.PolicyRef]int64 {
-	proven := map[rules.PolicyRef]int64{}
+func provenBy(current *snapshot.Snapshot) map[verdict.PolicyRef]int64 {
+	proven := map[verdict.PolicyRef]int64{}
 	for _, c := range current.ConstraintObjects() {
 		if c.Status.ObservedGeneration == c.Generation {
-			proven[rules.PolicyRef{Kind: rules.KindConstraint, Name: c.Name}] = c.Generation
+			proven[verdict.PolicyRef{Kind: verdict.KindConstraint, Name: c.Name}] = c.Generation
 		}
 	}
 	for ns := range current.All() {
 		for _, p := range ns.Policies() {
 			if p.Object != nil && p.Object.Status.ObservedGeneration == p.Object.Generation {
-				proven[rules.PolicyRef{Kind: rules.KindOperatorPolicy, Namespace: p.Namespace, Name: p.Name}] = p.Object.Generation
+				proven[verdict.PolicyRef{Kind: verdict.KindOperatorPolicy, Namespace: p.Namespace,
+					Name: p.Name}] = p.Object.Generation
 			}
 		}
 	}

@@ -6,22 +6,23 @@ import (
 	"time"
 
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/verdict"
 	"github.com/opgate/opgate/snapshot"
 )
 
-var curated = rules.PolicyRef{Kind: rules.KindConstraint, Name: "curated"}
+var curated = verdict.PolicyRef{Kind: verdict.KindConstraint, Name: "curated"}
 
 // TestRemovable checks what --escapes=remove may delete.
 func TestRemovable(t *testing.T) {
 	refusal := func(generation int64, deny bool) rules.Escape {
 		return rules.Escape{Source: curated, Generation: generation, Deny: deny, Message: "no"}
 	}
-	inForce := func(rules.PolicyRef, int64) bool { return true }
-	notKnown := func(rules.PolicyRef, int64) bool { return false }
+	inForce := func(verdict.PolicyRef, int64) bool { return true }
+	notKnown := func(verdict.PolicyRef, int64) bool { return false }
 	for _, c := range []struct {
 		name   string
 		then   rules.Escape
-		proven func(rules.PolicyRef, int64) bool
+		proven func(verdict.PolicyRef, int64) bool
 		now    []rules.Escape
 		want   bool
 	}{
@@ -33,7 +34,8 @@ func TestRemovable(t *testing.T) {
 		{name: "it is only held", then: refusal(2, true), proven: inForce, now: []rules.Escape{refusal(2, false)}},
 		{name: "the plan is pruned", then: refusal(2, true), proven: inForce},
 		{name: "another guard refuses it now", then: refusal(2, true), proven: inForce,
-			now: []rules.Escape{{Source: rules.PolicyRef{Kind: rules.KindConstraint, Name: "other"}, Generation: 2, Deny: true}}},
+			now: []rules.Escape{{Source: verdict.PolicyRef{Kind: verdict.KindConstraint, Name: "other"}, Generation: 2,
+				Deny: true}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := record{Reasons: reasonsOf([]rules.Escape{c.then}, c.proven)}

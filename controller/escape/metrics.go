@@ -3,7 +3,7 @@ package escape
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // Metrics count escapes, while this replica leads.
@@ -19,7 +19,8 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 }
 
 func (m *Metrics) set(all []record) {
-	for label, kind := range map[string]string{"policy": rules.KindOperatorPolicy, "constraint": rules.KindConstraint} {
+	for label, kind := range map[string]string{"policy": verdict.KindOperatorPolicy,
+		"constraint": verdict.KindConstraint} {
 		n := 0
 		for _, one := range all {
 			if one.by(kind) {

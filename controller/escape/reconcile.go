@@ -19,6 +19,7 @@ import (
 	"github.com/opgate/opgate/internal/events"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/verdict"
 	"github.com/opgate/opgate/snapshot"
 )
 
@@ -36,7 +37,7 @@ type reconciler struct {
 	// until is the time from which this replica is sure to receive reviews.
 	until time.Time
 	// proven are the generations of policies that were in force before the outage.
-	proven map[rules.PolicyRef]int64
+	proven map[verdict.PolicyRef]int64
 	// judged are the candidates that were judged. There is one worker.
 	judged map[types.UID]bool
 }
@@ -85,13 +86,13 @@ func (r *reconciler) Reconcile(ctx context.Context, key types.NamespacedName) (r
 	case !known && recorded: // its plan was deleted
 		next.Reasons = slices.DeleteFunc(slices.Clone(old.Reasons), func(why reason) bool { return ns.GenerationOf(why.guard()) != why.Generation })
 	case recorded:
-		next.Reasons = reasonsOf(escapes, func(g rules.PolicyRef, generation int64) bool {
+		next.Reasons = reasonsOf(escapes, func(g verdict.PolicyRef, generation int64) bool {
 			return slices.ContainsFunc(old.Reasons, func(why reason) bool { return why.guard() == g && why.Generation == generation })
 		})
 	default:
 		// What was written shortly before the outage counts as written in it; a policy may have changed since.
 		later := head.CreationTimestamp.After(r.outage().Add(skew))
-		next.Reasons = reasonsOf(escapes, func(g rules.PolicyRef, generation int64) bool {
+		next.Reasons = reasonsOf(escapes, func(g verdict.PolicyRef, generation int64) bool {
 			return r.proven[g] == generation && (generation == 1 || later)
 		})
 	}
@@ -137,10 +138,11 @@ func (r *reconciler) read(ctx context.Context, head *snapshot.Object) (csv *olm.
 
 // before reports whether a policy existed before a ClusterServiceVersion. Creation times have a resolution of seconds:
 // one created in the same second as the policy is not reported.
-func (r *reconciler) before(current *snapshot.Snapshot, ns *rules.Namespace, g rules.PolicyRef, csv *snapshot.Object) bool {
+func (r *reconciler) before(current *snapshot.Snapshot, ns *rules.Namespace, g verdict.PolicyRef,
+	csv *snapshot.Object) bool {
 	at := csv.CreationTimestamp
 	var created metav1.Time
-	if g.Kind == rules.KindConstraint {
+	if g.Kind == verdict.KindConstraint {
 		for _, c := range current.ConstraintObjects() {
 			if c.Name == g.Name {
 				created = c.CreationTimestamp

@@ -13,6 +13,7 @@ import (
 	"github.com/opgate/opgate/controller/manager"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 const (
@@ -40,8 +41,8 @@ type reason struct {
 	Message    string `json:"message"`
 }
 
-func (r *reason) guard() rules.PolicyRef {
-	return rules.PolicyRef{Kind: r.Kind, Namespace: r.Namespace, Name: r.Name}
+func (r *reason) guard() verdict.PolicyRef {
+	return verdict.PolicyRef{Kind: r.Kind, Namespace: r.Namespace, Name: r.Name}
 }
 
 func (r *record) key() types.NamespacedName {
@@ -76,7 +77,7 @@ func (r *record) removable(now []rules.Escape) bool {
 
 // reasonsOf returns the records of reasons. Proven are the generations of policies that were in force before the
 // outage.
-func reasonsOf(escapes []rules.Escape, proven func(g rules.PolicyRef, generation int64) bool) []reason {
+func reasonsOf(escapes []rules.Escape, proven func(g verdict.PolicyRef, generation int64) bool) []reason {
 	var reasons []reason
 	for _, e := range escapes {
 		why := reason{Kind: e.Source.Kind, Namespace: e.Source.Namespace, Name: e.Source.Name, Message: text.Truncate(e.Message, maxMessage)}
@@ -133,7 +134,10 @@ func (r *Records) save(ctx context.Context, records []record) error {
 func (r *Records) ByConstraint(name string) int {
 	n := 0
 	for _, one := range r.list() {
-		if slices.ContainsFunc(one.Reasons, func(why reason) bool { return why.Kind == rules.KindConstraint && why.Name == name }) {
+		if slices.ContainsFunc(one.Reasons, func(why reason) bool {
+			return why.Kind == verdict.KindConstraint &&
+				why.Name == name
+		}) {
 			n++
 		}
 	}
@@ -145,7 +149,7 @@ func (r *Records) ByPolicy(namespace, name string) []string {
 	var messages []string
 	for _, one := range r.list() {
 		one.Reasons = slices.DeleteFunc(slices.Clone(one.Reasons), func(why reason) bool {
-			return why.Kind != rules.KindOperatorPolicy || why.Namespace != namespace || why.Name != name
+			return why.Kind != verdict.KindOperatorPolicy || why.Namespace != namespace || why.Name != name
 		})
 		if len(one.Reasons) > 0 {
 			messages = append(messages, one.message())

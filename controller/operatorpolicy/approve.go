@@ -14,6 +14,7 @@ import (
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/rules/verdict"
 	"github.com/opgate/opgate/snapshot"
 )
 
@@ -68,7 +69,7 @@ func (r *reconciler) approve(
 			errs = append(errs, err)
 			all.held = append(all.held, holdOf(plan, &judged))
 		case settles > 0 && onlyUngoverned(in):
-			a.Reasons, all.after = []rules.Reason{{Message: because}}, earlier(all.after, settles)
+			a.Reasons, all.after = []verdict.Reason{{Message: because}}, earlier(all.after, settles)
 		default:
 			err := r.confirm(ctx, current, ns, &judged, confirmed)
 			if err == nil {
@@ -120,7 +121,7 @@ func onlyUngoverned(in rules.ApprovalInput) bool {
 }
 
 // consentTexts returns the consents by which a plan was approved, for the log.
-func consentTexts(consents []rules.Consent) []string {
+func consentTexts(consents []verdict.Consent) []string {
 	var texts []string
 	for i := range consents {
 		texts = append(texts, consents[i].String())

@@ -11,6 +11,7 @@ import (
 
 	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/verdict"
 	"github.com/opgate/opgate/snapshot"
 )
 
@@ -50,7 +51,7 @@ func (r *reconciler) confirm(
 func sourcesOf(ns *rules.Namespace, judged *rules.Approval) []source {
 	var all []source
 	for _, p := range ns.Policies() {
-		if slices.ContainsFunc(judged.Verdict.CSVs, func(c rules.CSVVerdict) bool { return c.Package == p.Package }) {
+		if slices.ContainsFunc(judged.Verdict.CSVs, func(c verdict.CSV) bool { return c.Package == p.Package }) {
 			key := types.NamespacedName{Namespace: p.Namespace, Name: p.Name}
 			all = append(all, source{snapshot.OperatorPolicies, snapshot.InNamespace(p.Concerns()), key})
 		}

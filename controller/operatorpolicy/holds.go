@@ -9,6 +9,7 @@ import (
 	"github.com/opgate/opgate/internal/events"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 const (
@@ -24,7 +25,7 @@ const (
 type hold struct {
 	plan   *olm.InstallPlan
 	note   string
-	policy rules.PolicyRef
+	policy verdict.PolicyRef
 	// since is when it was first held for this reason; reported is set once that is recorded.
 	since    time.Time
 	reported bool
@@ -73,7 +74,7 @@ func (r *reconciler) reportHolds(namespace string, held []hold) (after time.Dura
 }
 
 // reportApproval records an event on a plan that the loop has approved.
-func (r *reconciler) reportApproval(plan *olm.InstallPlan, v *rules.Verdict) {
+func (r *reconciler) reportApproval(plan *olm.InstallPlan, v *verdict.Verdict) {
 	r.Events.Record(events.Event{Regarding: planReference(plan), Reason: events.Approved, Action: events.Approve, Note: v.ApprovalNote("", events.MaxNote)})
 }
 

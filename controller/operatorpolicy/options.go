@@ -10,6 +10,7 @@ import (
 	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/internal/events"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/grant"
 	"github.com/opgate/opgate/snapshot"
 	"github.com/opgate/opgate/snapshot/packages"
 )
@@ -34,7 +35,7 @@ type Options struct {
 	// one; annotation opgate.io/ungoverned of a namespace takes precedence. Default: rules.ApproveUngoverned.
 	Ungoverned rules.UngovernedMode
 	// Grants are the rights that the installation withholds. Default: none.
-	Grants rules.Grants
+	Grants grant.Set
 	// HistoryLength is the number of compliance messages in a status. Default: 10.
 	HistoryLength int
 	// Workers is the number of namespaces that are reconciled concurrently. A worker mostly waits for the API server:

@@ -8,10 +8,11 @@ import (
 
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // noRule is the label of plans that no rule holds: their approval is left to a user, or failed.
-const noRule rules.RuleID = "none"
+const noRule verdict.RuleID = "none"
 
 // pending exports the plans that wait for approval, and how long approvals take.
 type pending struct {
@@ -22,13 +23,13 @@ type pending struct {
 	// plans are those that wait, by namespace and UID. There is an entry for each namespace with such plans.
 	plans map[string]map[string]pendingPlan
 	// rules are those that have held plans since this replica leads.
-	rules map[rules.RuleID]bool
+	rules map[verdict.RuleID]bool
 }
 
 // pendingPlan is a plan that waits for approval.
 type pendingPlan struct {
 	// rule is the most severe one that holds the plan, noRule if none does.
-	rule rules.RuleID
+	rule verdict.RuleID
 	// created is when the plan was written, zero if that cannot be read.
 	created time.Time
 	// allowed is when the snapshot was built by which the rules let the loop approve the plan, zero if they do not.
@@ -70,7 +71,7 @@ func (g heldGauge) Collect(out chan<- prometheus.Metric) {
 
 // count sets the gauges. The number of a rule that holds no plan any more is 0; there is no oldest plan then.
 func (p *pending) count() {
-	numbers, oldest := map[rules.RuleID]int{}, map[rules.RuleID]time.Time{}
+	numbers, oldest := map[verdict.RuleID]int{}, map[verdict.RuleID]time.Time{}
 	for _, plans := range p.plans {
 		for _, plan := range plans {
 			numbers[plan.rule]++
@@ -92,7 +93,7 @@ func (p *pending) count() {
 func (p *pending) stopped() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.plans, p.rules = map[string]map[string]pendingPlan{}, map[rules.RuleID]bool{}
+	p.plans, p.rules = map[string]map[string]pendingPlan{}, map[verdict.RuleID]bool{}
 	p.held.Reset()
 	p.oldest.Reset()
 }
@@ -124,7 +125,7 @@ func (j *judgement) judged(plan *olm.InstallPlan, a *rules.Approval) {
 		one.allowed = j.built
 	case a.Should(): // it is tried again
 		one.allowed = before.allowed
-	case a.Verdict.Decision != rules.Allow && len(a.Verdict.Reasons) > 0:
+	case a.Verdict.Decision != verdict.Allow && len(a.Verdict.Reasons) > 0:
 		one.rule = a.Verdict.Reasons[0].Rule
 	}
 	j.after[plan.Metadata.UID] = one

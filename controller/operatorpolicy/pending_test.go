@@ -11,6 +11,7 @@ import (
 
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // waiting returns a plan of a namespace.
@@ -18,12 +19,12 @@ func waiting(uid, created string) *olm.InstallPlan {
 	return &olm.InstallPlan{Metadata: olm.ObjectMeta{Namespace: "shop", Name: "install-" + uid, UID: uid, CreationTimestamp: created}}
 }
 
-// verdict returns the result for a plan that a rule holds, or that no rule holds.
-func verdict(rule rules.RuleID) *rules.Approval {
+// approvalOf returns the result for a plan that a rule holds, or that no rule holds.
+func approvalOf(rule verdict.RuleID) *rules.Approval {
 	a := &rules.Approval{IsCandidate: true}
 	if rule != "" {
-		a.Verdict = rules.Verdict{Decision: rules.Hold, Reasons: []rules.Reason{
-			{Rule: rule, Decision: rules.Hold}, {Rule: rules.RuleBundleConsent, Decision: rules.Hold}}}
+		a.Verdict = verdict.Verdict{Decision: verdict.Hold, Reasons: []verdict.Reason{
+			{Rule: rule, Decision: verdict.Hold}, {Rule: rules.RuleBundleConsent, Decision: verdict.Hold}}}
 	}
 	return a
 }
@@ -68,9 +69,9 @@ func TestPendingPlans(t *testing.T) {
 	check()
 
 	j := p.judge("shop", noon, clock)
-	j.judged(young, verdict(rules.RuleBundleVersion))
-	j.judged(old, verdict(rules.RuleBundleVersion))
-	j.judged(waiting("hostile", "yesterday"), verdict(rules.RuleBundleVersion))
+	j.judged(young, approvalOf(rules.RuleBundleVersion))
+	j.judged(old, approvalOf(rules.RuleBundleVersion))
+	j.judged(waiting("hostile", "yesterday"), approvalOf(rules.RuleBundleVersion))
 	j.end()
 	other := p.judge("mine", noon, clock)
 	other.judged(waiting("by hand", "2026-11-22T10:00:00Z"), &rules.Approval{IsCandidate: true, Blockers: []rules.Blocker{{CSV: "etcd"}}})
@@ -81,8 +82,8 @@ func TestPendingPlans(t *testing.T) {
 	// The rules allow both; the first attempt fails for one of them.
 	now = noon.Add(2 * time.Second)
 	j = p.judge("shop", noon.Add(time.Second), clock)
-	j.judged(young, verdict(""))
-	j.judged(old, verdict(""))
+	j.judged(young, approvalOf(""))
+	j.judged(old, approvalOf(""))
 	j.approved(old)
 	j.end()
 	check("loop_approval_age_seconds 1 3602", "loop_approval_latency_seconds 1 1",
@@ -91,7 +92,7 @@ func TestPendingPlans(t *testing.T) {
 
 	now = noon.Add(5 * time.Second)
 	j = p.judge("shop", noon.Add(5*time.Second), clock)
-	j.judged(young, verdict(""))
+	j.judged(young, approvalOf(""))
 	j.approved(young)
 	j.end()
 	p.judge("mine", noon, clock).end() // approved by a user
@@ -102,7 +103,7 @@ func TestPendingPlans(t *testing.T) {
 
 	// Another replica leads.
 	j = p.judge("shop", noon, clock)
-	j.judged(old, verdict(rules.RuleBundleVersion))
+	j.judged(old, approvalOf(rules.RuleBundleVersion))
 	j.end()
 	p.stopped()
 	check("loop_approval_age_seconds 2 5407", "loop_approval_latency_seconds 2 5")

@@ -19,8 +19,8 @@ import (
 func kindFault(t *dependency.Template, kind watches.Kind, ok bool, o *Options, forbidden error) string {
 	ref := t.Ref
 	switch {
-	case o.Grants.MissingKind(ref) != "":
-		return fmt.Sprintf("%s: %s", ref, o.Grants.MissingKind(ref))
+	case o.Grants.MissingKind(ref.Group, ref.Kind) != "":
+		return fmt.Sprintf("%s: %s", ref, o.Grants.MissingKind(ref.Group, ref.Kind))
 	case ref.Gatekeeper() && !o.Gatekeeper:
 		return fmt.Sprintf("%s is of a kind of Gatekeeper's, which templates may not be here: start Opgate with --gatekeeper-templates (chart value ordering.gatekeeper)", ref)
 	case !ok && ref.Group == dependency.GatekeeperConstraintGroup:

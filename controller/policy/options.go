@@ -8,8 +8,8 @@ import (
 	"github.com/go-logr/logr"
 
 	"github.com/opgate/opgate/controller/apply"
-	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/rules/grant"
 	"github.com/opgate/opgate/snapshot"
 )
 
@@ -26,7 +26,7 @@ type Options struct {
 	// Gatekeeper allows kinds of Gatekeeper in templates.
 	Gatekeeper bool
 	// Grants are the rights that the installation withholds. Default: none.
-	Grants rules.Grants
+	Grants grant.Set
 	// ExcludedNamespaces are those that the webhook configurations exclude, Opgate's own among them. The permissions of
 	// the authors of Policies there were not checked, so nothing of those Policies is applied. Default: none.
 	ExcludedNamespaces []string

@@ -13,6 +13,7 @@ import (
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 const (
@@ -84,7 +85,7 @@ func count(s *reports.ReportSummary, r reports.Result) {
 // otherwise one for each policy and Constraint that allows the object.
 func resultsOf(ns *rules.Namespace, o *rules.Inspected) (results []reports.ReportResult) {
 	subject := []corev1.ObjectReference{{APIVersion: olm.InstallPlanGVK.GroupVersion().String(), Kind: o.Kind, Namespace: ns.Name(), Name: o.Name}}
-	add := func(result reports.Result, policy string, rule rules.RuleID, message string) *reports.ReportResult {
+	add := func(result reports.Result, policy string, rule verdict.RuleID, message string) *reports.ReportResult {
 		results = append(results, reports.ReportResult{Policy: cmp.Or(policy, unjudgedPolicy), Rule: string(rule), Result: result, Subjects: subject,
 			Scored: result == fail || result == pass, Description: text.Truncate(message, maxMessage)})
 		return &results[len(results)-1]
@@ -92,7 +93,7 @@ func resultsOf(ns *rules.Namespace, o *rules.Inspected) (results []reports.Repor
 	for _, why := range o.Verdict.Reasons {
 		r := add(fail, why.Source, why.Rule, why.Message)
 		r.Severity, r.Properties = "high", map[string]string{PropertyDecision: why.Decision.String()}
-		if why.Decision == rules.Hold {
+		if why.Decision == verdict.Hold {
 			r.Severity = "medium"
 		}
 	}
@@ -112,17 +113,17 @@ func resultsOf(ns *rules.Namespace, o *rules.Inspected) (results []reports.Repor
 }
 
 // allowing returns the policies and the Constraints that an allowed object satisfies.
-func allowing(ns *rules.Namespace, v *rules.Verdict) (sources []string) {
+func allowing(ns *rules.Namespace, v *verdict.Verdict) (sources []string) {
 	for _, c := range v.CSVs {
 		for _, by := range c.By {
-			if c.Disposition == rules.Allowed && !slices.Contains(sources, by) {
+			if c.Disposition == verdict.Allowed && !slices.Contains(sources, by) {
 				sources = append(sources, by)
 			}
 		}
 	}
 	for _, d := range ns.Constraints().Applicable(ns.ForConstraints()) {
 		if len(d.Constraints) > 0 {
-			sources = append(sources, fmt.Sprintf("%s %s", rules.KindConstraint, d.Name))
+			sources = append(sources, fmt.Sprintf("%s %s", verdict.KindConstraint, d.Name))
 		}
 	}
 	return sources

@@ -11,6 +11,7 @@ import (
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/backstop"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 const (
@@ -263,7 +264,7 @@ func TestD1CSVsThatHideTheirPackage(t *testing.T) {
 		if w.old != nil {
 			in.Old = csvOf(t, w.old.(object))
 		}
-		if gate := rules.JudgeCSV(in); refused && gate.Decision == rules.Allow {
+		if gate := rules.JudgeCSV(in); refused && gate.Decision == verdict.Allow {
 			t.Errorf("the gate admits %s", compact(w.object))
 		}
 	}

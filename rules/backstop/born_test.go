@@ -9,6 +9,7 @@ import (
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/state"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // born is the state of the attack: a policy that allows one version of etcd, and an operator without a policy that
@@ -44,9 +45,9 @@ func subscriptionFor(pkg string, approval any, annotations any) object {
 }
 
 // patched is an object after the changes of the gate.
-func patched(t *testing.T, o object, changes []rules.Change) object {
+func patched(t *testing.T, o object, changes []verdict.Change) object {
 	t.Helper()
-	raw, err := json.Marshal(rules.Patch(changes))
+	raw, err := json.Marshal(verdict.Patch(changes))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +101,7 @@ func TestD2BornApproved(t *testing.T) {
 			for _, o := range []object{c.subscription, stored.Object} {
 				v := rules.JudgeSubscription(rules.SubscriptionInput{Subscription: subscriptionOf(t, o), Namespace: ns,
 					ByOLM: c.user == olmUser, Mode: rules.MutateApproval})
-				if got := compact(patched(t, o, v.Changes)); v.Decision != rules.Allow || got != compact(stored.Object) {
+				if got := compact(patched(t, o, v.Changes)); v.Decision != verdict.Allow || got != compact(stored.Object) {
 					t.Errorf("the gate: %s %s stores\n%s, the API server\n%s", v.Decision, v.Refusal(), got, compact(stored.Object))
 				}
 			}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // The texts by which an expression finds the package of a bundle, as OLM marshals them.
@@ -119,7 +120,7 @@ func (p *program) reasons() string {
 func (p *program) reason() string {
 	names := "r.filter(x, x.startsWith('" + prefixName + "')).map(x, x.substring(1))"
 	list := "[" + p.data.value() + ".split('|', 2)[?1].orValue('')].map(m, m != '' ? m : " + names + ".join(', '))"
-	id := func(id rules.RuleID) string { return by("r[2]", id) }
+	id := func(id verdict.RuleID) string { return by("r[2]", id) }
 	allowed := "(r.exists_one(x, x.startsWith('" + prefixName + "')) ? 'allowed is ' : 'allowed are ') + l"
 	forbidden := "' is forbidden' + " + id(rules.RuleBundleMustNotHave) + " + 'the policy is mustnothave for ' + "
 	says := func(checks, what string) string { return "r[1].matches('^[" + checks + "]') ? " + what + " : " }

@@ -19,6 +19,7 @@ import (
 	"github.com/opgate/opgate/admission/scenario"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/backstop"
+	"github.com/opgate/opgate/rules/verdict"
 	"github.com/opgate/opgate/snapshot"
 )
 
@@ -86,9 +87,9 @@ func wantRules(t *testing.T, objects *backstop.Objects) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	held := map[rules.RuleID]bool{}
+	held := map[verdict.RuleID]bool{}
 	for _, match := range ruleIn.FindAllStringSubmatch(string(text), -1) {
-		held[rules.RuleID(match[1])] = true
+		held[verdict.RuleID(match[1])] = true
 	}
 	for _, r := range rules.Rules() {
 		if held[r.ID] != r.Backstop {
@@ -127,7 +128,7 @@ func TestDocumentedAsLeft(t *testing.T) {
 	left := 0
 	for _, r := range rules.Rules() {
 		kind, _, _ := strings.Cut(string(r.ID), "/")
-		if !slices.Contains(kinds, kind) || slices.Equal(r.Outcomes, rules.Outcomes{rules.OutcomeWarn}) {
+		if !slices.Contains(kinds, kind) || slices.Equal(r.Outcomes, verdict.Outcomes{verdict.OutcomeWarn}) {
 			continue
 		}
 		if !r.Backstop {

@@ -13,10 +13,12 @@ import (
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/backstop"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // core are the rules that the compiled gate holds where each ClusterServiceVersion has properties.
-var core = []rules.RuleID{rules.RuleBundleVersion, rules.RuleBundleVersionRange, rules.RuleBundleMustNotHave, rules.RulePolicyUnreadable,
+var core = []verdict.RuleID{rules.RuleBundleVersion, rules.RuleBundleVersionRange, rules.RuleBundleMustNotHave,
+	rules.RulePolicyUnreadable,
 	rules.RuleBundleDependencyPending, rules.RulePlanPhase, rules.RulePlanCreate, rules.RulePlanOverrideReason, rules.RulePlanFrozen,
 	rules.RulePlanStatusPhase, rules.RuleSubscriptionApproval}
 
@@ -44,7 +46,7 @@ func TestSubset(t *testing.T) {
 				}
 				if len(got.refused) > 0 {
 					refused.Add(1)
-					if c.gate.Decision == rules.Allow {
+					if c.gate.Decision == verdict.Allow {
 						t.Fatalf("%s\nthe gate admits what the API server refuses: %q", c.describe(w), got.refused)
 					}
 				} else if reason := c.core(); reason != "" {
@@ -67,7 +69,7 @@ func TestSubset(t *testing.T) {
 // judgedWrite is a write with the gate's verdict.
 type judgedWrite struct {
 	write
-	gate rules.Verdict
+	gate verdict.Verdict
 	// undescribed is set if a ClusterServiceVersion has no properties, so that the gate looks elsewhere.
 	undescribed bool
 	// hidden is set if the properties of a ClusterServiceVersion do not name the package in a form that is read.
@@ -165,12 +167,13 @@ func (w *world) update(t testing.TB, namespace string, c *judgedWrite) {
 	}
 	reason := in.OverrideAsked()
 	if reason != "" { // only the gate knows whether the approval is refused without it
-		c.gate.Reasons = slices.DeleteFunc(c.gate.Reasons, func(r rules.Reason) bool { return r.Rule == rules.RulePlanOverrideReason })
+		c.gate.Reasons = slices.DeleteFunc(c.gate.Reasons,
+			func(r verdict.Reason) bool { return r.Rule == rules.RulePlanOverrideReason })
 	}
-	if reason == "" || c.gate.Decision == rules.Allow {
+	if reason == "" || c.gate.Decision == verdict.Allow {
 		return
 	}
-	needs, ok := c.gate.OverrideNeeds(ns)
+	needs, ok := rules.OverrideNeeds(&c.gate, ns)
 	for _, source := range needs {
 		ok = ok && slices.Contains(c.rights, "override operatorpolicies "+source.Namespace+"/"+source.Name)
 	}
@@ -186,13 +189,13 @@ func (w *world) update(t testing.TB, namespace string, c *judgedWrite) {
 // keepFatal keeps a refused override in the core if the user lacks a right on a policy that refuses by a core rule.
 func (w *world) keepFatal(c *judgedWrite, ns *rules.Namespace) {
 	for _, r := range c.gate.Reasons {
-		one := rules.Verdict{Reasons: []rules.Reason{r}}
-		needs, ok := one.OverrideNeeds(ns)
+		one := verdict.Verdict{Reasons: []verdict.Reason{r}}
+		needs, ok := rules.OverrideNeeds(&one, ns)
 		for _, source := range needs {
 			ok = ok && slices.Contains(c.rights, "override operatorpolicies "+source.Namespace+"/"+source.Name)
 		}
 		if !ok && slices.Contains(core, r.Rule) {
-			c.gate.Reasons, c.undescribed = []rules.Reason{r}, false
+			c.gate.Reasons, c.undescribed = []verdict.Reason{r}, false
 			return
 		}
 	}
@@ -240,7 +243,8 @@ func (w *world) updateStatus(t testing.TB, namespace string, c *judgedWrite) {
 	from, to := &in.Old.Status, &in.New.Status
 	if in.Old.Spec.Approved && from.Phase == olm.PhaseRequiresApproval && to.Phase == olm.PhaseInstalling {
 		// The move is refused for the reasons for which the plan is; only those are core.
-		c.gate.Reasons = slices.DeleteFunc(c.gate.Reasons, func(r rules.Reason) bool { return r.Rule == rules.RulePlanStatusPhase })
+		c.gate.Reasons = slices.DeleteFunc(c.gate.Reasons,
+			func(r verdict.Reason) bool { return r.Rule == rules.RulePlanStatusPhase })
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/opgate/opgate/olm"
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // OverrideAnnotation is the key, after the name of the policy, of the audit annotation that records an override.
@@ -46,7 +46,7 @@ const (
 
 // refusal is one rule.
 type refusal struct {
-	id rules.RuleID
+	id verdict.RuleID
 	// when is an expression that reports whether the rule refuses a request, except for what another expression allows,
 	// which may ask for rights. Messages and audit annotations cannot ask for them. No exception is "".
 	when, except string
@@ -264,7 +264,7 @@ func sorted(list []string) []string {
 }
 
 // by is an expression for the end of what a refusal says, before what is accepted instead.
-func by(policy string, id rules.RuleID) string {
+func by(policy string, id verdict.RuleID) string {
 	return "' by OperatorPolicy ' + " + policy + " + ' (" + string(id) + "): '"
 }
 

@@ -1,5 +1,9 @@
 // Package dependency evaluates dependencies: it reads Policies and PolicySets, maintains the dependency graph, and
-// decides which dependencies are met, what to do with each template, and what the status reports.
+// decides which dependencies are met, what to do with each template, and what the status reports. It judges writes of
+// both kinds:
+//
+//	JudgePolicy     creating and updating a Policy; Needs lists the rights that its author must have
+//	JudgePolicySet  creating and updating a PolicySet
 //
 // Everything here is pure: no clock, client, context or logger. Callers observe the cluster first and pass plain
 // values.

@@ -22,6 +22,7 @@ import (
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/change"
+	"github.com/opgate/opgate/rules/grant"
 )
 
 const (
@@ -183,7 +184,7 @@ func (c *Cache) update(id types.UID, reading *Reading, err error) (changed bool)
 	if err != nil {
 		problem = err.Error()
 		if apierrors.IsForbidden(err) {
-			problem += ": chart values " + rules.GrantContents.Value() + " and " + rules.CatalogNamespacesValue + " grant it"
+			problem += ": chart values " + grant.Contents.Value() + " and " + grant.CatalogNamespacesValue + " grant it"
 		}
 		reading = &Reading{PlanChanges: *unread(e.digest, e.replacements, problem)}
 		c.queue.AddRateLimited(id)

@@ -23,6 +23,7 @@ import (
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/change"
+	"github.com/opgate/opgate/rules/grant"
 )
 
 // objects are stored objects, by resource and key. It is a Source.
@@ -336,7 +337,8 @@ func TestP4MissingRight(t *testing.T) {
 		f.Get(f.plan, f.csvs)
 		f.seen()
 		bundle := f.Get(f.plan, f.csvs).Bundles["etcdoperator.v2"]
-		for _, value := range []string{rules.GrantContents.Value(), rules.CatalogNamespacesValue, `configmaps "bundle" is forbidden`} {
+		for _, value := range []string{grant.Contents.Value(), grant.CatalogNamespacesValue,
+			`configmaps "bundle" is forbidden`} {
 			if !strings.Contains(bundle.Fault, value) {
 				t.Errorf("fault %q, want %q in it", bundle.Fault, value)
 			}

@@ -12,7 +12,7 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/snapshot"
 )
 
@@ -27,7 +27,9 @@ func same(a, b *snapshot.Completion) bool {
 
 // Needed reports whether a policy depends on the cluster: it has template text to resolve, or omits
 // its namespace.
-func (r *Resolver) Needed(op *policyv1beta2.OperatorPolicy) bool { return rules.DependsOnCluster(op) }
+func (r *Resolver) Needed(op *policyv1beta2.OperatorPolicy) bool {
+	return operatorpolicy.DependsOnCluster(op)
+}
 
 // part is a part of the spec that may contain template text, and that is resolved as a whole.
 type part struct {
@@ -43,7 +45,7 @@ type part struct {
 
 // templated lists the parts of a policy with template text to resolve.
 func templated(op *policyv1beta2.OperatorPolicy) []part {
-	if !rules.TemplatesEnabled(op) {
+	if !operatorpolicy.TemplatesEnabled(op) {
 		return nil
 	}
 	spec := &op.Spec
@@ -77,7 +79,7 @@ func takeVersions(op *policyv1beta2.OperatorPolicy, resolved any) error {
 	if err := convert(resolved, &versions); err != nil {
 		return err
 	}
-	if len(rules.SplitVersions(versions)) == 0 {
+	if len(operatorpolicy.SplitVersions(versions)) == 0 {
 		return errors.New("resolves to no version at all, which would stand for every version")
 	}
 	op.Spec.Versions = versions

@@ -7,9 +7,11 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // The environment of a test under a mutation: the mutant, and the file to which it adds a byte each time that its judge
@@ -19,9 +21,9 @@ const (
 	reachedVariable = "OPGATE_MUTANT_REACHED"
 )
 
-// mutatedFile is added to package rules. If a mutation cannot be noted, the process ends without a failed test, which
-// is an error.
-const mutatedFile = `package rules
+// mutatedFile is added to package verdict, with the IDs of the rules that never refuse. If a mutation cannot be noted,
+// the process ends without a failed test, which is an error.
+const mutatedFile = `package verdict
 
 import (
 	"fmt"
@@ -29,6 +31,8 @@ import (
 	"slices"
 	"sync"
 )
+
+var warning = []RuleID{%s}
 
 var mutant = RuleID(os.Getenv("` + mutantVariable + `"))
 
@@ -55,8 +59,7 @@ func Mutated(id RuleID) bool {
 // MutatedWarning is Mutated for a rule that never refuses. The warnings of others stay: a test of one does not prove
 // that the rule refuses.
 func MutatedWarning(id RuleID) bool {
-	warns := func(r Rule) bool { return r.ID == id && slices.Equal(r.Outcomes, Outcomes{OutcomeWarn}) }
-	return id == mutant && slices.ContainsFunc(Rules(), warns) && Mutated(id)
+	return id == mutant && slices.Contains(warning, id) && Mutated(id)
 }
 `
 
@@ -69,42 +72,47 @@ type mutation struct {
 // mutations are all the places where what a rule finds is recorded.
 var mutations = []mutation{
 	// What judges find, whether they are in a declared slice or not.
-	{"rules/verdict.go", "func (v *Verdict) refuse(r Reason) {", `if Mutated(r.Rule) { return }`},
-	{"rules/verdict.go", "func (v *Verdict) warn(r Reason) {", `if MutatedWarning(r.Rule) { return }`},
+	{"rules/verdict/verdict.go", "func (v *Verdict) Refuse(r Reason) {", `if Mutated(r.Rule) { return }`},
+	{"rules/verdict/verdict.go", "func (v *Verdict) Warn(r Reason) {", `if MutatedWarning(r.Rule) { return }`},
 	// What the mutating webhook sets by a rule that never refuses.
 	{"rules/operatorpolicy_normalize.go", "if filled == op.Spec.ComplianceConfig",
-		` || Mutated(RuleOperatorPolicyNormalized)`},
+		` || verdict.Mutated(RuleOperatorPolicyNormalized)`},
 	// Without this a plan in another phase would be judged by no other rule either.
-	{"rules/plan.go", "if f := unfinished(j.Plan, len(j.csvs)); !f.silent()", ` && !Mutated(RulePlanPhase)`},
+	{"rules/plan.go", "if f := unfinished(j.Plan, len(j.csvs)); !f.Silent()", ` && !verdict.Mutated(RulePlanPhase)`},
 	// What the API server alone finds.
+	{"rules/backstop/deletion.go", `"github.com/opgate/opgate/rules"`, `"github.com/opgate/opgate/rules/verdict"`},
 	{"rules/backstop/deletion.go", "func (p *protection) row() string {",
-		`if rules.Mutated("deletion/denied row") && p.action == "Deny" || rules.Mutated("deletion/unconfirmed row") && p.action == "Confirm" {
+		`if verdict.Mutated("deletion/denied row") && p.action == "Deny" ||
+			verdict.Mutated("deletion/unconfirmed row") && p.action == "Confirm" {
 			return ""
-		}`},
+		}
+		`},
 	// What the gate itself finds.
-	{"admission/handler.go", "func notReady(kind string) rules.Verdict {",
-		`if rules.Mutated("gate/not-ready start") { return rules.Verdict{Object: kind} }`},
-	{"admission/handler.go", "func stale(kind string, kinds []*snapshot.Kind) rules.Verdict {",
-		`if rules.Mutated("gate/stale") { return rules.Verdict{Object: kind} }`},
-	{"admission/handler.go", "func late(kind string) rules.Verdict {",
-		`if rules.Mutated("gate/not-ready late") { return rules.Verdict{Object: kind} }`},
-	{"admission/handler.go", "func unknownCaller(kind string) rules.Verdict {",
-		`if rules.Mutated("gate/not-ready caller") { return rules.Verdict{Object: kind} }`},
-	{"admission/candidate.go", "if reason.Reason == olmidentity.Unverified", ` && !rules.Mutated("gate/not-ready identity")`},
+	{"admission/handler.go", "func notReady(kind string) verdict.Verdict {",
+		`if verdict.Mutated("gate/not-ready start") { return verdict.Verdict{Object: kind} }`},
+	{"admission/handler.go", "func stale(kind string, kinds []*snapshot.Kind) verdict.Verdict {",
+		`if verdict.Mutated("gate/stale") { return verdict.Verdict{Object: kind} }`},
+	{"admission/handler.go", "func late(kind string) verdict.Verdict {",
+		`if verdict.Mutated("gate/not-ready late") { return verdict.Verdict{Object: kind} }`},
+	{"admission/handler.go", "func unknownCaller(kind string) verdict.Verdict {",
+		`if verdict.Mutated("gate/not-ready caller") { return verdict.Verdict{Object: kind} }`},
+	{"admission/candidate.go", "if reason.Reason == olmidentity.Unverified",
+		` && !verdict.Mutated("gate/not-ready identity")`},
 	{"admission/handler.go", "func (e *endpoint[New, Old]) unreadable(cause error) *admissionv1.AdmissionResponse {",
-		`if rules.Mutated("gate/unreadable review") { return &admissionv1.AdmissionResponse{Allowed: true} }`},
-	{"admission/gate.go", "func unreadable(kind string, err error) rules.Verdict {",
-		`if rules.Mutated("gate/unreadable object") { return rules.Verdict{Object: kind} }`},
-	{"admission/gate.go", "func unexpected(kind string, operation, subresource string) rules.Verdict {",
-		`if rules.Mutated("gate/unexpected") { return rules.Verdict{Object: kind} }`},
-	{"admission/candidate.go", "reason.Problem)}}}\n\t\treturn\n\t}", `if rules.Mutated("gate/olm-identity doubt") { return }`},
-	{"admission/candidate.go", "g.Candidates.Fix(user.Username))\n\tif v.Decision != rules.Allow",
-		` && !rules.Mutated("gate/olm-identity candidate")`},
+		`if verdict.Mutated("gate/unreadable review") { return &admissionv1.AdmissionResponse{Allowed: true} }`},
+	{"admission/gate.go", "func unreadable(kind string, err error) verdict.Verdict {",
+		`if verdict.Mutated("gate/unreadable object") { return verdict.Verdict{Object: kind} }`},
+	{"admission/gate.go", "func unexpected(kind string, operation, subresource string) verdict.Verdict {",
+		`if verdict.Mutated("gate/unexpected") { return verdict.Verdict{Object: kind} }`},
+	{"admission/candidate.go", "reason.Problem)}}}\n\t\treturn\n\t}",
+		`if verdict.Mutated("gate/olm-identity doubt") { return }`},
+	{"admission/candidate.go", "g.Candidates.Fix(user.Username))\n\tif v.Decision != verdict.Allow",
+		` && !verdict.Mutated("gate/olm-identity candidate")`},
 	{"admission/handler.go", "func (e *endpoint[New, Old]) internal() *admissionv1.AdmissionResponse {",
-		`if rules.Mutated("gate/internal") { return &admissionv1.AdmissionResponse{Allowed: true} }`},
-	{"admission/override.go", "refused := func(why string) rules.Verdict {",
-		`if id == rules.RulePlanOverride && rules.Mutated("plan/override refused") ||
-			id == rules.RuleOperatorGroupOverride && rules.Mutated("operatorgroup/override refused") { return *v }`},
+		`if verdict.Mutated("gate/internal") { return &admissionv1.AdmissionResponse{Allowed: true} }`},
+	{"admission/override.go", "refused := func(why string) verdict.Verdict {",
+		`if id == rules.RulePlanOverride && verdict.Mutated("plan/override refused") ||
+			id == rules.RuleOperatorGroupOverride && verdict.Mutated("operatorgroup/override refused") { return *v }`},
 }
 
 // Mutants returns those of the rules with these IDs, or of all rules for none.
@@ -171,7 +179,13 @@ func writeOverlay(root, dir string) (string, error) {
 		replace[filepath.Join(root, file)] = path
 		return os.WriteFile(path, []byte(source), 0o600)
 	}
-	if err := add("rules/mutated.go", mutatedFile); err != nil {
+	var warning []string
+	for _, r := range rules.Rules() {
+		if slices.Equal(r.Outcomes, verdict.Warns) {
+			warning = append(warning, strconv.Quote(string(r.ID)))
+		}
+	}
+	if err := add("rules/verdict/mutated.go", fmt.Sprintf(mutatedFile, strings.Join(warning, ", "))); err != nil {
 		return "", err
 	}
 	for _, m := range mutations {

@@ -39,7 +39,7 @@ func sources(t *testing.T, pkg string) map[string]string {
 
 // TestEveryReasonIsMutated: a function that makes a reason passes it to one that may drop it, or is mutated itself.
 func TestEveryReasonIsMutated(t *testing.T) {
-	for _, pkg := range []string{"rules", "admission"} {
+	for _, pkg := range []string{"rules", "rules/verdict", "rules/dependency", "rules/backstop", "admission"} {
 		for file, source := range sources(t, pkg) {
 			parsed, err := parser.ParseFile(token.NewFileSet(), file, source, parser.SkipObjectResolution)
 			if err != nil {
@@ -47,7 +47,7 @@ func TestEveryReasonIsMutated(t *testing.T) {
 				continue
 			}
 			for _, decl := range parsed.Decls {
-				if makesReason(decl) && !calls(decl, "refuse", "warn", "Mutated") {
+				if makesReason(decl) && !calls(decl, "Refuse", "Warn", "Mutated") {
 					t.Errorf("%s: %s makes a reason that no mutation drops", file, decl.(*ast.FuncDecl).Name.Name)
 				}
 			}

@@ -27,6 +27,7 @@ import (
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/dependency"
 	"github.com/opgate/opgate/rules/state"
+	"github.com/opgate/opgate/rules/verdict"
 	"github.com/opgate/opgate/snapshot"
 	"github.com/opgate/opgate/snapshot/contents"
 )
@@ -197,7 +198,7 @@ type Outcome struct {
 }
 
 // Allowed reports whether the write is let through.
-func (o *Outcome) Allowed() bool { return o.Decision == rules.Allow.String() }
+func (o *Outcome) Allowed() bool { return o.Decision == verdict.Allow.String() }
 
 // Send passes a write through the mutating and then the validating endpoint, as the API server does. The handlers are
 // those of a gate, by their paths; it is not asked about kinds that it has none for.
@@ -221,7 +222,7 @@ func (w *Write) Send(ctx context.Context, handlers map[string]http.Handler) (*Ou
 	if err != nil {
 		return nil, err
 	}
-	got := &Outcome{Object: object, Decision: rules.Allow.String()}
+	got := &Outcome{Object: object, Decision: verdict.Allow.String()}
 	for _, path := range []string{"/mutate/" + resource, validate} {
 		handler, ok := handlers[path]
 		if !ok || w.Status && path != validate {
@@ -237,7 +238,7 @@ func (w *Write) Send(ctx context.Context, handlers map[string]http.Handler) (*Ou
 		}
 		got.Warnings = append(got.Warnings, answer.Warnings...)
 		if !answer.Allowed {
-			got.Decision, got.Message = cmp.Or(answer.AuditAnnotations["decision"], rules.Deny.String()), answer.Result.Message
+			got.Decision, got.Message = cmp.Or(answer.AuditAnnotations["decision"], verdict.Deny.String()), answer.Result.Message
 			break
 		}
 		if answer.Patch != nil {

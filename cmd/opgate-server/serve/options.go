@@ -18,6 +18,7 @@ import (
 	"github.com/opgate/opgate/rules"
 	backstopcompiler "github.com/opgate/opgate/rules/backstop"
 	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/rules/grant"
 )
 
 // The bounds of MaxStaleness: a watch is asked for three fifths of it, at least three seconds, and less than patient
@@ -298,11 +299,11 @@ func (o *Options) validateNamespaces(bad func(flag, format string, args ...any))
 }
 
 // grants returns what the installation withholds.
-func (o *Options) grants() (rules.Grants, error) {
+func (o *Options) grants() (grant.Set, error) {
 	if len(o.Rights) == 0 {
-		return rules.Grants{Catalogs: o.CatalogNamespaces}, nil
+		return grant.Set{Catalogs: o.CatalogNamespaces}, nil
 	}
-	return rules.NewGrants(o.Rights, o.CatalogNamespaces)
+	return grant.NewSet(o.Rights, o.CatalogNamespaces)
 }
 
 // unbacked returns why the API server refuses no deletion by itself, and what would change that; "" if it does, or if

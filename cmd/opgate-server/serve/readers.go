@@ -8,7 +8,7 @@ import (
 
 	"k8s.io/client-go/metadata"
 
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/grant"
 	"github.com/opgate/opgate/snapshot"
 	"github.com/opgate/opgate/snapshot/clusterversion"
 	"github.com/opgate/opgate/snapshot/contents"
@@ -29,7 +29,7 @@ func (p *process) addReaders(policyVersions <-chan string) (*snapshot.Feed, *pac
 		return nil, nil, fmt.Errorf("make a client: %w", err)
 	}
 	var omitted []*snapshot.Kind
-	if p.grants.Missing(rules.GrantDeployments) != "" {
+	if p.grants.Missing(grant.Deployments) != "" {
 		omitted = append(omitted, snapshot.Deployments)
 	}
 	o := p.options

@@ -24,7 +24,7 @@ import (
 	"github.com/opgate/opgate/controller/staticpolicy"
 	"github.com/opgate/opgate/internal/events"
 	"github.com/opgate/opgate/internal/panics"
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/grant"
 	"github.com/opgate/opgate/snapshot"
 )
 
@@ -127,7 +127,7 @@ type process struct {
 	// do.
 	key    *certs.SigningKey
 	user   *identity
-	grants rules.Grants
+	grants grant.Set
 	// events records on objects that Opgate decides about, panics what they caused.
 	events *events.Recorder
 	panics *panics.Recorder

@@ -10,7 +10,7 @@ import (
 	"github.com/opgate/opgate/cmd/opgate/cli"
 	"github.com/opgate/opgate/cmd/opgate/manifests"
 	"github.com/opgate/opgate/internal/text"
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // title names a judged object: "installplan shop/install-x7".
@@ -123,7 +123,7 @@ func printJUnit(w io.Writer, r *report) error {
 		if j.Kustomization != "" {
 			c.Class = text.Escape(j.Kustomization)
 		}
-		if j.Decision != rules.Allow {
+		if j.Decision != verdict.Allow {
 			suite.Failures++
 			var reasons []string
 			for _, why := range j.Reasons {

@@ -10,6 +10,7 @@ import (
 	"github.com/opgate/opgate/cmd/opgate/cli"
 	"github.com/opgate/opgate/cmd/opgate/manifests"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 const (
@@ -154,7 +155,7 @@ func FuzzJudge(f *testing.F) {
 			t.Fatal(err)
 		}
 		for _, j := range r.judged {
-			if j.Name == "" || (j.Decision == rules.Allow) != (len(j.Reasons) == 0) {
+			if j.Name == "" || (j.Decision == verdict.Allow) != (len(j.Reasons) == 0) {
 				t.Errorf("half a verdict: %+v", j)
 			}
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/opgate/opgate/cmd/opgate/cli"
 	"github.com/opgate/opgate/cmd/opgate/manifests"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // The exit codes of the command.
@@ -282,7 +283,7 @@ func (o *options) run(ctx context.Context, stdin io.Reader, stdout, stderr io.Wr
 	if err := result.print(stdout, stderr, o.output); err != nil {
 		return fmt.Errorf("write verdicts: %w", err)
 	}
-	if result.count[rules.Hold]+result.count[rules.Deny] > 0 || o.failOn != "" && result.warned {
+	if result.count[verdict.Hold]+result.count[verdict.Deny] > 0 || o.failOn != "" && result.warned {
 		return &cli.ExitError{Code: exitRefused}
 	}
 	return nil

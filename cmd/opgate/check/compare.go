@@ -17,7 +17,7 @@ import (
 	"github.com/opgate/opgate/cmd/opgate/cli"
 	"github.com/opgate/opgate/cmd/opgate/inspect"
 	"github.com/opgate/opgate/cmd/opgate/manifests"
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/verdict"
 	"github.com/opgate/opgate/snapshot"
 )
 
@@ -122,7 +122,7 @@ func compare(before, after *report, roots [2]string) *comparison {
 	was, is := index(before, roots[0]), index(after, roots[1])
 	add := func(old, now *judgement) {
 		switch {
-		case now == nil || old == nil && now.Decision == rules.Allow:
+		case now == nil || old == nil && now.Decision == verdict.Allow:
 		case old != nil && sameVerdict(old, now):
 			c.same++
 		default:
@@ -163,11 +163,11 @@ func index(r *report, root string) map[judgedKey]*judgement {
 }
 
 func effectOf(old, now *judgement) effect {
-	refused := old != nil && old.Decision != rules.Allow
+	refused := old != nil && old.Decision != verdict.Allow
 	switch {
-	case !refused && now.Decision != rules.Allow:
+	case !refused && now.Decision != verdict.Allow:
 		return newlyRefused
-	case refused && now.Decision == rules.Allow:
+	case refused && now.Decision == verdict.Allow:
 		return newlyAllowed
 	}
 	return changed

@@ -10,7 +10,7 @@ import (
 	"github.com/opgate/opgate/cmd/opgate/cli"
 	"github.com/opgate/opgate/cmd/opgate/inspect"
 	"github.com/opgate/opgate/internal/text"
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // comparisonFormats write comparisons.
@@ -68,7 +68,7 @@ type side struct {
 // sideOf returns the verdict on an object, and Allow for one that is not there.
 func sideOf(j *judgement) side {
 	if j == nil {
-		return side{rules.Allow.String(), []inspect.Reason{}, []string{}}
+		return side{verdict.Allow.String(), []inspect.Reason{}, []string{}}
 	}
 	return side{j.Decision.String(), inspect.Reasons(&j.Verdict), warnings(j)}
 }

@@ -18,7 +18,7 @@ import (
 	yamltree "go.yaml.in/yaml/v3"
 
 	"github.com/opgate/opgate/cmd/opgate/manifests"
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // config is the file that a repository is configured by. It is written by who is judged, so that it can set aside no
@@ -118,7 +118,7 @@ func (c *configured) read(file string, from *config) error {
 		if err != nil || entry.Object == "" || n.Kind != yamltree.MappingNode || len(n.Content) != 8 { // keys and values
 			return self.Unusable("%s: line %d: what is ignored has a rule, an object, until and a reason", file, n.Line)
 		}
-		c.ignore = append(c.ignore, &ignore{at: manifests.Place{File: file, Line: n.Line}, rule: rules.RuleID(entry.Rule),
+		c.ignore = append(c.ignore, &ignore{at: manifests.Place{File: file, Line: n.Line}, rule: verdict.RuleID(entry.Rule),
 			until: entry.Until, reason: entry.Reason, object: entry.Object})
 	}
 	of := &from.Overlays

@@ -12,13 +12,14 @@ import (
 	"github.com/opgate/opgate/cmd/opgate/manifests"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // ignore sets aside what a rule warns of on an object. It is written by who is judged, so that it sets aside nothing
 // that is refused or held, and everything that it sets aside is listed.
 type ignore struct {
 	at     manifests.Place
-	rule   rules.RuleID
+	rule   verdict.RuleID
 	until  string
 	reason string
 	// object is "KIND NAMESPACE/NAME" of one in the configuration; a comment is about the object whose document has it.
@@ -42,7 +43,7 @@ func readIgnore(file string, c manifests.Comment) (*ignore, string) {
 	if m == nil {
 		return i, text.Quote(c.Text) + " is not understood: " + ignoreForm
 	}
-	i.rule, i.until, i.reason = rules.RuleID(m[1]), m[2], m[3]
+	i.rule, i.until, i.reason = verdict.RuleID(m[1]), m[2], m[3]
 	return i, ""
 }
 
@@ -123,7 +124,7 @@ func (s *ignores) apply(j *judgement, in *manifests.Input) {
 					i.at.Short(), i.until, i.reason, j.titleIn(), brief(w))})
 			}
 		}
-		if slices.ContainsFunc(j.Reasons, func(r rules.Reason) bool { return r.Rule == i.rule }) {
+		if slices.ContainsFunc(j.Reasons, func(r verdict.Reason) bool { return r.Rule == i.rule }) {
 			s.refused[i] = true
 		}
 	}

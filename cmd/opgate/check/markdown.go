@@ -9,7 +9,7 @@ import (
 
 	"github.com/opgate/opgate/cmd/opgate/manifests"
 	"github.com/opgate/opgate/internal/text"
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // Sizes in bytes of what is printed for a comment. GitHub takes comments of 65,536 characters; the limits leave room for
@@ -125,7 +125,7 @@ func printMarkdown(w io.Writer, r *report) error {
 	m := &markdown{title: "**opgate check:** " + r.counts(), header: "| | Object | File | |\n|---|---|---|---|\n", notes: r.notes}
 	for i := range r.judged {
 		j := &r.judged[i]
-		m.row(j.Decision != rules.Allow, []string{j.Decision.String(), j.title(), j.where()}, lines(j))
+		m.row(j.Decision != verdict.Allow, []string{j.Decision.String(), j.title(), j.where()}, lines(j))
 	}
 	return m.print(w)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/opgate/opgate/cmd/opgate/inspect"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // printText writes one block for each object and a summary.
@@ -61,7 +62,7 @@ func lines(j *judgement) (lines []string) {
 		add("warning: " + brief(w))
 	}
 	// In a refused plan of one ClusterServiceVersion the reasons are complete.
-	if j.Decision == rules.Allow || len(j.CSVs) > 1 {
+	if j.Decision == verdict.Allow || len(j.CSVs) > 1 {
 		for i := range j.CSVs {
 			add(j.Operators[i].Describe() + j.Operators[i].Disposition + j.Operators[i].Because())
 		}
@@ -121,8 +122,8 @@ type item struct {
 	Reasons  []inspect.Reason `json:"reasons"`
 	Warnings []string         `json:"warnings"`
 	// SetAside are warnings that a comment or the configuration sets aside.
-	SetAside []setAside             `json:"setAside,omitempty"`
-	Patch    []rules.PatchOperation `json:"patch"`
+	SetAside []setAside               `json:"setAside,omitempty"`
+	Patch    []verdict.PatchOperation `json:"patch"`
 	// HeldByAPIServer is set for a refusal that the API server has without the webhooks.
 	HeldByAPIServer bool `json:"heldByAPIServer,omitempty"`
 	// AlreadyApproved is set for a plan that is not judged.
@@ -131,12 +132,12 @@ type item struct {
 
 // setAside is a warning in the JSON output that is set aside, with the place that does so.
 type setAside struct {
-	Rule    rules.RuleID `json:"rule"`
-	Message string       `json:"message"`
-	File    string       `json:"file"`
-	Line    int          `json:"line"`
-	Until   string       `json:"until"`
-	Reason  string       `json:"reason"`
+	Rule    verdict.RuleID `json:"rule"`
+	Message string         `json:"message"`
+	File    string         `json:"file"`
+	Line    int            `json:"line"`
+	Until   string         `json:"until"`
+	Reason  string         `json:"reason"`
 }
 
 func (j *judgement) setAside() (list []setAside) {
@@ -152,7 +153,7 @@ func printJSON(w io.Writer, r *report) error {
 	for i := range r.judged {
 		j := &r.judged[i]
 		items[i] = item{located: j.located(), Decision: j.Decision.String(),
-			Reasons: inspect.Reasons(&j.Verdict), Warnings: warnings(j), SetAside: j.setAside(), Patch: rules.Patch(j.Changes), HeldByAPIServer: j.HeldByAPIServer, AlreadyApproved: j.AlreadyApproved}
+			Reasons: inspect.Reasons(&j.Verdict), Warnings: warnings(j), SetAside: j.setAside(), Patch: verdict.Patch(j.Changes), HeldByAPIServer: j.HeldByAPIServer, AlreadyApproved: j.AlreadyApproved}
 	}
 	return cli.JSON(w, items)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/opgate/opgate/cmd/opgate/manifests"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // judgement is the verdict on one object.
@@ -30,7 +30,7 @@ type report struct {
 	// nothing is what is said if nothing was judged.
 	nothing string
 	// count has all verdicts, those included that are not printed.
-	count map[rules.Decision]int
+	count map[verdict.Decision]int
 	// warned is set if there is a warning on an object that is not set aside.
 	warned bool
 	// notes say what was not judged.
@@ -54,10 +54,13 @@ var withFaults = []string{"sarif", "junit", "github"}
 
 func formatNames() []string { return slices.Sorted(maps.Keys(formats)) }
 
-func (r *report) total() int { return r.count[rules.Allow] + r.count[rules.Hold] + r.count[rules.Deny] }
+func (r *report) total() int {
+	return r.count[verdict.Allow] + r.count[verdict.Hold] + r.count[verdict.Deny]
+}
 
 func (r *report) counts() string {
-	return fmt.Sprintf("%d allowed, %d held, %d denied", r.count[rules.Allow], r.count[rules.Hold], r.count[rules.Deny])
+	return fmt.Sprintf("%d allowed, %d held, %d denied", r.count[verdict.Allow], r.count[verdict.Hold],
+		r.count[verdict.Deny])
 }
 
 // print writes the report, and the notes that the format has no room for to stderr.
@@ -78,7 +81,7 @@ func printNotes(w io.Writer, notes []manifests.Note) {
 // judgeAll judges everything that was gathered: each set apart, and each object that is judged in several once for each
 // verdict on it. It judges nothing if there are problems.
 func (o *options) judgeAll(ctx context.Context, in *manifests.Input, how *judging) (*report, error) {
-	r := &report{count: map[rules.Decision]int{}, nothing: nothingRead, version: o.version}
+	r := &report{count: map[verdict.Decision]int{}, nothing: nothingRead, version: o.version}
 	if o.cluster {
 		r.nothing = nothingStored
 	}
@@ -99,11 +102,11 @@ func (o *options) judgeAll(ctx context.Context, in *manifests.Input, how *judgin
 		for _, j := range judged {
 			aside.apply(&j, in)
 			if m.Overlay != "" {
-				verdict := fmt.Sprint(j.Place, j.Kind, j.Key(), j.Decision, lines(&j))
-				if printed[verdict] {
+				judged := fmt.Sprint(j.Place, j.Kind, j.Key(), j.Decision, lines(&j))
+				if printed[judged] {
 					continue
 				}
-				printed[verdict] = true
+				printed[judged] = true
 				if !first && !m.Made(j.Place) {
 					j.with = m.Overlay
 				}
@@ -130,6 +133,6 @@ func (o *options) judgeAll(ctx context.Context, in *manifests.Input, how *judgin
 // leaveOut takes out what --summary and --only do not print.
 func (o *options) leaveOut(r *report) {
 	r.judged = slices.DeleteFunc(r.judged, func(j judgement) bool {
-		return o.summary || o.only == onlyRefused && j.Decision == rules.Allow
+		return o.summary || o.only == onlyRefused && j.Decision == verdict.Allow
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/opgate/opgate/cmd/opgate/manifests"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // SARIF 2.1.0, as far as code scanning reads it.
@@ -105,7 +106,7 @@ func printSARIF(w io.Writer, r *report) error {
 	}
 	for i := range r.judged {
 		j := &r.judged[i]
-		add := func(level string, rule rules.RuleID, field, message string, aside ...sarifSuppression) {
+		add := func(level string, rule verdict.RuleID, field, message string, aside ...sarifSuppression) {
 			run.Results = append(run.Results, sarifResult{RuleID: string(rule), Level: level,
 				Message: sarifText{text.Escape(j.titleIn() + ": " + message)}, Locations: []sarifLocation{{
 					Physical: physical(j.File, j.LineOf(field)),
@@ -158,4 +159,4 @@ func physical(file string, line int) sarifPhysical {
 }
 
 // anchor is the fragment of a rule's heading, as forges make them.
-func anchor(id rules.RuleID) string { return strings.ReplaceAll(string(id), "/", "") }
+func anchor(id verdict.RuleID) string { return strings.ReplaceAll(string(id), "/", "") }

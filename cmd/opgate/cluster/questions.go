@@ -14,6 +14,7 @@ import (
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/snapshot"
 	"github.com/opgate/opgate/snapshot/packages"
 	"github.com/opgate/opgate/snapshot/templates"
@@ -52,7 +53,7 @@ type changesQuestion struct {
 
 // needed implements snapshot.Builder.Needed.
 func (in *input) needed(op *policyv1beta2.OperatorPolicy) bool {
-	if !rules.DependsOnCluster(op) {
+	if !operatorpolicy.DependsOnCluster(op) {
 		return false
 	}
 	key := types.NamespacedName{Namespace: op.Namespace, Name: op.Name}

@@ -8,11 +8,12 @@ import (
 
 	"github.com/opgate/opgate/docs"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // rule is what docs/rules.md says of one rule. The texts are Markdown.
 type rule struct {
-	rules.Rule
+	verdict.Rule
 	// group is the heading above the rule.
 	group string
 	// outcome is the documented outcome, which may name conditions: "Deny; Warn under action warn".
@@ -59,7 +60,7 @@ func all() []rule {
 			group = title
 			continue
 		}
-		k := slices.IndexFunc(known, func(r rules.Rule) bool { return string(r.ID) == title })
+		k := slices.IndexFunc(known, func(r verdict.Rule) bool { return string(r.ID) == title })
 		if k >= 0 { // a test of package admission keeps both lists equal
 			list = append(list, read(known[k], group, docs.Rules[m[1]:end]))
 		}
@@ -75,7 +76,7 @@ func all() []rule {
 }
 
 // read takes the section of a rule apart.
-func read(known rules.Rule, group, section string) rule {
+func read(known verdict.Rule, group, section string) rule {
 	r := rule{Rule: known, group: group, outcome: known.Outcomes.String()}
 	section = strings.TrimSpace(section)
 	if m := remedyIn.FindStringSubmatchIndex(section); m != nil {

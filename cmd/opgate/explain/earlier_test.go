@@ -5,12 +5,13 @@ import (
 	"testing"
 
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // TestEarlierIDs: an earlier ID, alone or in a refusal that was kept, stands for the rules that it became.
 func TestEarlierIDs(t *testing.T) {
 	list := all()
-	for id, want := range map[string][]rules.RuleID{
+	for id, want := range map[string][]verdict.RuleID{
 		"plan/version":         {rules.RuleBundleVersion},
 		"(plan/version-range)": {rules.RuleBundleVersionRange},
 		"plan/unknown-csv":     {rules.RuleBundleUnknown},
@@ -21,7 +22,7 @@ func TestEarlierIDs(t *testing.T) {
 		"plan/frozen": {rules.RulePlanFrozen},
 	} {
 		found, _, err := find(list, id)
-		var got []rules.RuleID
+		var got []verdict.RuleID
 		for _, r := range found {
 			got = append(got, r.ID)
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/opgate/opgate/admission/scenario"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 const root = "../../../"
@@ -28,9 +29,9 @@ func TestEveryRuleIsExplained(t *testing.T) {
 		if r.group == "" || r.meaning == "" || r.remedy == "" || strings.Contains(r.meaning+r.remedy, "What to do") {
 			t.Errorf("%s: group %q, meaning %q, remedy %q", r.ID, r.group, r.meaning, r.remedy)
 		}
-		var outcomes rules.Outcomes
+		var outcomes verdict.Outcomes
 		for _, word := range outcomeWord.FindAllString(r.outcome, -1) {
-			outcomes = append(outcomes, rules.Outcome(word))
+			outcomes = append(outcomes, verdict.Outcome(word))
 		}
 		if !slices.Equal(outcomes, r.Outcomes) {
 			t.Errorf("%s: the outcome is %q, want it to name %s", r.ID, r.outcome, r.Outcomes)

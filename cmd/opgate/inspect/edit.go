@@ -15,13 +15,14 @@ import (
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/rules/verdict"
 	"github.com/opgate/opgate/snapshot"
 )
 
 // Edit is a change of a policy that ends a reason.
 type Edit struct {
-	Source string       `json:"source"`
-	Rule   rules.RuleID `json:"rule"`
+	Source string         `json:"source"`
+	Rule   verdict.RuleID `json:"rule"`
 	// Edit is a sentence, Command the kubectl command that makes it.
 	Edit    string `json:"edit"`
 	Command string `json:"command"`
@@ -49,7 +50,7 @@ func (e *Edits) Of(a *Answer, ns *rules.Namespace) []Edit {
 			continue
 		}
 		for _, r := range a.Reasons {
-			key, ok := strings.CutPrefix(r.Source, rules.KindOperatorPolicy+" ")
+			key, ok := strings.CutPrefix(r.Source, verdict.KindOperatorPolicy+" ")
 			if !ok || !slices.Contains(c.Because, r.Message) {
 				continue
 			}
@@ -62,7 +63,7 @@ func (e *Edits) Of(a *Answer, ns *rules.Namespace) []Edit {
 }
 
 // tried returns the edit that ends a reason, if there is one.
-func (e *Edits) tried(plan *olm.InstallPlan, key string, csv *rules.Replacement, r *rules.Reason) (Edit, bool) {
+func (e *Edits) tried(plan *olm.InstallPlan, key string, csv *rules.Replacement, r *verdict.Reason) (Edit, bool) {
 	var policy map[string]any
 	if kjson.UnmarshalCaseSensitivePreserveInts(e.Policies[key], &policy) != nil {
 		return Edit{}, false
@@ -71,7 +72,9 @@ func (e *Edits) tried(plan *olm.InstallPlan, key string, csv *rules.Replacement,
 	if propose == nil {
 		return Edit{}, false
 	}
-	what, patch := propose(rules.EditInput{Policy: policy, CSV: csv, Message: r.Message})
+	what, patch := propose(verdict.EditInput{
+		Policy: policy, CSV: csv.CSV, Version: csv.Version, Channel: csv.Channel, Catalog: csv.Catalog, Message: r.Message,
+	})
 	var operations strings.Builder
 	encoder := json.NewEncoder(&operations)
 	encoder.SetEscapeHTML(false) // ranges have > and <
@@ -89,7 +92,7 @@ func (e *Edits) tried(plan *olm.InstallPlan, key string, csv *rules.Replacement,
 	var decode snapshot.Reader
 	ns := e.With(decode.Read(snapshot.OperatorPolicies, edited)).WithDependencies(plan.Metadata.Namespace)
 	after := rules.JudgePlan(rules.PlanInput{Plan: plan, Namespace: ns, Now: e.Now})
-	if slices.ContainsFunc(after.Reasons, func(other rules.Reason) bool {
+	if slices.ContainsFunc(after.Reasons, func(other verdict.Reason) bool {
 		return other.Source == r.Source && (other.Rule == r.Rule && other.Message == r.Message || other.Rule == rules.RulePolicyUnreadable)
 	}) {
 		return Edit{}, false

@@ -18,6 +18,8 @@ import (
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/rules/verdict"
 	"github.com/opgate/opgate/snapshot"
 )
 
@@ -39,7 +41,7 @@ type Cluster struct {
 
 // Answer is the verdict on an object, with what explains it.
 type Answer struct {
-	rules.Verdict
+	verdict.Verdict
 	// Operators are those of a plan, with their dispositions.
 	Operators []Operator
 	// Notes are what the verdict rests on.
@@ -62,12 +64,13 @@ func (c *Cluster) Judge(o *manifests.Object) *Answer {
 	if len(o.Refused) > 0 {
 		a.Verdict = a.Refused(schema, o.Refused)
 	}
-	a.HeldByAPIServer = a.Decision != rules.Allow && slices.ContainsFunc(a.Reasons, func(r rules.Reason) bool { return backstop(o.Value, r) })
+	a.HeldByAPIServer = a.Decision != verdict.Allow &&
+		slices.ContainsFunc(a.Reasons, func(r verdict.Reason) bool { return backstop(o.Value, r) })
 	return a
 }
 
 // judge also returns the rule by which a refusal by the schema of the kind is reported.
-func (c *Cluster) judge(o *manifests.Object) (a *Answer, schema rules.RuleID) {
+func (c *Cluster) judge(o *manifests.Object) (a *Answer, schema verdict.RuleID) {
 	ns := c.WithDependencies(o.Namespace)
 	switch value := o.Value.(type) {
 	case *policyv1beta2.OperatorPolicy:
@@ -81,16 +84,18 @@ func (c *Cluster) judge(o *manifests.Object) (a *Answer, schema rules.RuleID) {
 			Constraint: value, Strict: o.Strict, Namespaces: c.All(), Constraints: c.Constraints()})}, rules.RuleConstraintField
 	case *policyv1.Policy:
 		return &Answer{Notes: dependencyNotes(value),
-			Verdict: rules.JudgePolicy(rules.PolicyInput{Policy: value, Graph: c.Graph()})}, rules.RulePolicyField
+			Verdict: dependency.JudgePolicy(dependency.PolicyInput{Policy: value, Graph: c.Graph()})}, dependency.RulePolicyField
 	case *policyv1beta1.PolicySet:
-		return &Answer{Verdict: rules.JudgePolicySet(rules.PolicySetInput{Set: value, Graph: c.Graph()})}, rules.RulePolicyField
+		return &Answer{Verdict: dependency.JudgePolicySet(dependency.PolicySetInput{Set: value, Graph: c.Graph()})},
+			dependency.RulePolicyField
 	case *olm.Subscription:
 		a = &Answer{Notes: append(subscriptionNotes(value, ns), c.judgedBy(ns)...), Verdict: rules.JudgeSubscription(rules.SubscriptionInput{
 			Subscription: value, Namespace: ns, Mode: c.Mode, Now: c.Now, InstalledElsewhere: c.InstalledElsewhere(value.Spec.Package, o.Namespace)})}
 	case *olm.InstallPlan:
 		if !c.Again && approvedBefore(value) {
 			return &Answer{AlreadyApproved: true, Notes: []string{"approved before, its phase is " + value.Status.Phase + ": not judged again; " +
-				"--as-if=approved-now judges it"}, Verdict: rules.Verdict{Object: "installplan " + o.Key(), Warnings: rules.RefusedSteps(value, ns)}}, ""
+				"--as-if=approved-now judges it"}, Verdict: verdict.Verdict{Object: "installplan " + o.Key(),
+				Warnings: rules.RefusedSteps(value, ns)}}, ""
 		}
 		a = c.JudgePlan(value)
 	case *olm.CatalogSource: // who will write it is not known, nor whether it is stored already
@@ -101,8 +106,8 @@ func (c *Cluster) judge(o *manifests.Object) (a *Answer, schema rules.RuleID) {
 		if o.Kind != olm.KindClusterServiceVersion || !c.Installed {
 			return nil, ""
 		}
-		if verdict, here := rules.JudgeInstalled(ns, o.Name); here {
-			a = c.operators(ns, verdict, nil)
+		if judged, here := rules.JudgeInstalled(ns, o.Name); here {
+			a = c.operators(ns, judged, nil)
 		}
 	}
 	return a, ""
@@ -134,17 +139,18 @@ func (c *Cluster) JudgeCSV(key types.NamespacedName, raw []byte) (*Answer, error
 		return &Answer{Verdict: rules.JudgeCSV(rules.CSVInput{New: csv, Namespace: ns}),
 			Notes: []string{"no InstallPlan in the namespace brings it: this is the verdict if it were created now, without one"}}, nil
 	}
-	verdict := rules.JudgePlan(rules.PlanInput{Plan: latest, Namespace: ns, Now: c.Now})
-	if i := slices.IndexFunc(verdict.CSVs, func(v rules.CSVVerdict) bool { return v.CSV == key.Name }); i >= 0 {
-		only := verdict.CSVs[i]
-		verdict.CSVs, verdict.Decision = []rules.CSVVerdict{only}, rules.Allow
-		verdict.Reasons = slices.DeleteFunc(verdict.Reasons, func(r rules.Reason) bool { return !slices.Contains(only.Because, r.Message) })
-		for _, r := range verdict.Reasons {
-			verdict.Decision = max(verdict.Decision, r.Decision)
+	judged := rules.JudgePlan(rules.PlanInput{Plan: latest, Namespace: ns, Now: c.Now})
+	if i := slices.IndexFunc(judged.CSVs, func(v verdict.CSV) bool { return v.CSV == key.Name }); i >= 0 {
+		only := judged.CSVs[i]
+		judged.CSVs, judged.Decision = []verdict.CSV{only}, verdict.Allow
+		judged.Reasons = slices.DeleteFunc(judged.Reasons,
+			func(r verdict.Reason) bool { return !slices.Contains(only.Because, r.Message) })
+		for _, r := range judged.Reasons {
+			judged.Decision = max(judged.Decision, r.Decision)
 		}
 	}
-	verdict.Object = "clusterserviceversion " + text.Name(key.Namespace) + "/" + text.Name(key.Name)
-	a := c.operators(ns, verdict, latest.Spec.CSVNames)
+	judged.Object = "clusterserviceversion " + text.Name(key.Namespace) + "/" + text.Name(key.Name)
+	a := c.operators(ns, judged, latest.Spec.CSVNames)
 	a.Plan = latest
 	a.Notes = append(a.Notes, "brought by installplan "+text.Name(latest.Metadata.Key())+" (phase "+latest.Status.Phase+
 		"): this is the verdict if that were approved now")
@@ -156,10 +162,12 @@ func (c *Cluster) Unreadable(key types.NamespacedName) *Answer {
 	for ns := range c.All() {
 		for _, p := range ns.Policies() {
 			if p.Namespace == key.Namespace && p.Name == key.Name {
-				why := rules.Reason{Rule: rules.RulePolicyUnreadable, Source: p.Source(), Decision: rules.Hold}
+				why := verdict.Reason{Rule: rules.RulePolicyUnreadable, Source: p.Source(), Decision: verdict.Hold}
 				why.Message = fmt.Sprintf("%s is held (%s): waits until the policy can be read: %s", p.Target(), why.Rule, text.Escape(p.Unreadable()))
-				return &Answer{Verdict: rules.Verdict{Object: "operatorpolicy " + text.Name(key.Namespace) + "/" + text.Name(key.Name),
-					Decision: why.Decision, Reasons: []rules.Reason{why}}}
+				return &Answer{Verdict: verdict.Verdict{
+					Object:   "operatorpolicy " + text.Name(key.Namespace) + "/" + text.Name(key.Name),
+					Decision: why.Decision, Reasons: []verdict.Reason{why},
+				}}
 			}
 		}
 	}
@@ -180,7 +188,7 @@ func (c *Cluster) LeftToUsers(plan *olm.InstallPlan) []string {
 // backstop reports whether the API server refuses an object for a reason by itself. Where a policy cannot be read, it
 // stores a Subscription as Manual and leaves the refusal to the webhooks; of an unknown package it refuses
 // ClusterServiceVersions alone.
-func backstop(value any, r rules.Reason) bool {
+func backstop(value any, r verdict.Reason) bool {
 	switch value.(type) {
 	case *olm.InstallPlan:
 		return rules.RuleOf(r.Rule).Backstop && r.Rule != rules.RuleBundleUnknown

@@ -11,6 +11,7 @@ import (
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // Operator is a ClusterServiceVersion of a plan, or an installed one, with its disposition.
@@ -22,7 +23,7 @@ type Operator struct {
 	By          []string `json:"by,omitempty"`
 
 	// Decision is that of the disposition.
-	Decision rules.Decision `json:"-"`
+	Decision verdict.Decision `json:"-"`
 }
 
 // Describe returns the name of an operator and, if known, of its package.
@@ -38,7 +39,7 @@ func (o *Operator) Because() string {
 	switch {
 	case len(o.By) > 0:
 		return " by " + strings.Join(o.By, ", ")
-	case o.Disposition == rules.Ungoverned.String():
+	case o.Disposition == verdict.Ungoverned.String():
 		return ", no enforcing OperatorPolicy restricts it"
 	}
 	return ""
@@ -46,13 +47,13 @@ func (o *Operator) Because() string {
 
 // Reason is why a verdict holds or refuses.
 type Reason struct {
-	Rule    rules.RuleID `json:"rule"`
-	Source  string       `json:"source"`
-	Message string       `json:"message"`
+	Rule    verdict.RuleID `json:"rule"`
+	Source  string         `json:"source"`
+	Message string         `json:"message"`
 }
 
 // Reasons returns the reasons of a verdict, never nil.
-func Reasons(v *rules.Verdict) []Reason {
+func Reasons(v *verdict.Verdict) []Reason {
 	reasons := []Reason{}
 	for _, r := range v.Reasons {
 		reasons = append(reasons, Reason{r.Rule, r.Source, r.Message})
@@ -62,13 +63,13 @@ func Reasons(v *rules.Verdict) []Reason {
 
 // Warning is what a verdict warns of.
 type Warning struct {
-	Rule rules.RuleID
+	Rule verdict.RuleID
 	// Field is the path of a field; empty if it is not about one.
 	Field, Message string
 }
 
 // Warnings returns what would be changed, and then the admission warnings, in their order.
-func Warnings(v *rules.Verdict) (list []Warning) {
+func Warnings(v *verdict.Verdict) (list []Warning) {
 	for _, c := range v.Changes {
 		if c.Message != "" {
 			list = append(list, Warning{c.Rule, "", c.Preview()}) // nothing is changed here
@@ -82,23 +83,23 @@ func Warnings(v *rules.Verdict) (list []Warning) {
 
 // operators returns an answer with the operators that a verdict is about. Those that no policy or Constraint is about
 // are names.
-func (c *Cluster) operators(ns *rules.Namespace, v rules.Verdict, names []string) *Answer {
+func (c *Cluster) operators(ns *rules.Namespace, v verdict.Verdict, names []string) *Answer {
 	a := &Answer{Verdict: v}
 	for i := range v.CSVs {
 		of := &v.CSVs[i]
 		o := Operator{CSV: of.CSV, Package: of.Package, Version: of.Version, Disposition: of.Disposition.String(), By: of.By}
 		switch of.Disposition {
-		case rules.Held:
-			o.Decision = rules.Hold
-		case rules.Denied:
-			o.Decision = rules.Deny
-		case rules.Allowed, rules.Required, rules.Ungoverned:
+		case verdict.Held:
+			o.Decision = verdict.Hold
+		case verdict.Denied:
+			o.Decision = verdict.Deny
+		case verdict.Allowed, verdict.Required, verdict.Ungoverned:
 		}
 		a.Operators = append(a.Operators, o)
 	}
 	if v.CSVs == nil {
 		for _, name := range names {
-			a.Operators = append(a.Operators, Operator{CSV: name, Disposition: rules.Ungoverned.String()})
+			a.Operators = append(a.Operators, Operator{CSV: name, Disposition: verdict.Ungoverned.String()})
 		}
 		a.Notes = append(a.Notes, "ungoverned: no OperatorPolicy governs namespace "+text.Name(ns.Name()))
 	}

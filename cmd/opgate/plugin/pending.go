@@ -14,7 +14,7 @@ import (
 	"github.com/opgate/opgate/cmd/opgate/cluster"
 	"github.com/opgate/opgate/cmd/opgate/inspect"
 	"github.com/opgate/opgate/internal/text"
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 const pendingLong = `List the InstallPlans that wait for approval, in all namespaces, with the verdict that the gate would return if they were
@@ -61,7 +61,7 @@ type pendingPlan struct {
 	Warnings  []string           `json:"warnings"`
 	Notes     []string           `json:"notes"`
 
-	decision rules.Decision
+	decision verdict.Decision
 }
 
 func pendingCommand(now func() time.Time) *cobra.Command {
@@ -98,7 +98,7 @@ func pendingPlans(state *cluster.State, now time.Time) []pendingPlan {
 			p := pendingPlan{Namespace: ns.Name(), Name: plan.Metadata.Name, Outdated: !ns.IsCurrent(plan), Decision: found.Decision.String(),
 				decision: found.Decision, Operators: append([]inspect.Operator{}, found.Operators...), Reasons: inspect.Reasons(&found.Verdict),
 				Warnings: warningsOf(&found.Verdict), Notes: []string{}}
-			if found.Decision == rules.Allow {
+			if found.Decision == verdict.Allow {
 				p.Notes = c.LeftToUsers(plan)
 			}
 			p.Created, _ = time.Parse(time.RFC3339, plan.Metadata.CreationTimestamp) // the API server sets it
@@ -108,7 +108,7 @@ func pendingPlans(state *cluster.State, now time.Time) []pendingPlan {
 	return plans
 }
 
-func warningsOf(v *rules.Verdict) []string {
+func warningsOf(v *verdict.Verdict) []string {
 	warnings := []string{}
 	for _, w := range inspect.Warnings(v) {
 		warnings = append(warnings, w.Message)
@@ -145,9 +145,9 @@ func (p *pendingPlan) row(wide bool, now time.Time) []cell {
 	for _, o := range p.Operators {
 		names = append(names, o.CSV)
 	}
-	verdict := decided(p.Decision, p.decision)
+	judged := decided(p.Decision, p.decision)
 	if p.Outdated {
-		verdict.text += " (outdated)"
+		judged.text += " (outdated)"
 	}
 	first := inspect.Reason{Rule: "-", Source: "-", Message: cmp.Or(strings.Join(p.Notes, "; "), "-")}
 	rule := "-"
@@ -162,7 +162,8 @@ func (p *pendingPlan) row(wide bool, now time.Time) []cell {
 	if !p.Created.IsZero() {
 		age = duration.HumanDuration(now.Sub(p.Created))
 	}
-	row := []cell{plain(p.Namespace), plain(p.Name), plain(text.Truncate(text.Join(names, maxOperators), maxCell)), verdict, plain(rule), plain(age)}
+	row := []cell{plain(p.Namespace), plain(p.Name), plain(text.Truncate(text.Join(names, maxOperators), maxCell)),
+		judged, plain(rule), plain(age)}
 	if wide {
 		row = append(row, plain(first.Source), plain(strings.TrimSpace(first.Message)))
 	}

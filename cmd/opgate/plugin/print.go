@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/opgate/opgate/internal/text"
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // The formats of data. Their field names are the same.
@@ -90,8 +90,8 @@ type cell struct{ text, color string }
 func plain(s string) cell { return cell{text: s} }
 
 // decided returns a decision in its color.
-func decided(word string, d rules.Decision) cell {
-	return cell{word, map[rules.Decision]string{rules.Allow: green, rules.Hold: yellow, rules.Deny: red}[d]}
+func decided(word string, d verdict.Decision) cell {
+	return cell{word, map[verdict.Decision]string{verdict.Allow: green, verdict.Hold: yellow, verdict.Deny: red}[d]}
 }
 
 // printer prints lines and tables. What it prints is escaped: names and messages may have been written by anyone.

@@ -9,12 +9,13 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // TestTable aligns columns by what is seen, and colors only what is colored.
 func TestTable(t *testing.T) {
-	rows := [][]cell{{plain("a\x1b[2J"), decided("Deny", rules.Deny), plain("x")}, {plain("b"), decided("Allow", rules.Allow), plain("")}}
+	rows := [][]cell{{plain("a\x1b[2J"), decided("Deny", verdict.Deny), plain("x")}, {plain("b"),
+		decided("Allow", verdict.Allow), plain("")}}
 	for name, tc := range map[string]struct {
 		colored bool
 		want    string

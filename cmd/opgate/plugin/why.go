@@ -15,6 +15,7 @@ import (
 	"github.com/opgate/opgate/cmd/opgate/inspect"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/verdict"
 	"github.com/opgate/opgate/snapshot"
 )
 
@@ -66,7 +67,7 @@ type answer struct {
 	Warnings  []string           `json:"warnings"`
 	Notes     []string           `json:"notes"`
 
-	decision rules.Decision
+	decision verdict.Decision
 }
 
 // subject is a kind of objects that why judges.
@@ -128,7 +129,7 @@ func whyCommand(now func() time.Time) *cobra.Command {
 			if err := found.print(cmd.OutOrStdout(), o.output); err != nil {
 				return unusable("%v", err)
 			}
-			if found.decision != rules.Allow {
+			if found.decision != verdict.Allow {
 				return &cli.ExitError{Code: exitRefused}
 			}
 			return nil

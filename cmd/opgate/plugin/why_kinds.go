@@ -17,6 +17,7 @@ import (
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/rules/verdict"
 	"github.com/opgate/opgate/snapshot"
 )
 
@@ -62,7 +63,7 @@ func (q *question) judge() (*answer, error) {
 		return a, nil
 	}
 	ns := q.state.Namespace(q.key.Namespace)
-	if found.Decision == rules.Allow || rules.Stale(rules.StaleInput{Plan: found.Plan, Namespace: ns}) == "" {
+	if found.Decision == verdict.Allow || rules.Stale(rules.StaleInput{Plan: found.Plan, Namespace: ns}) == "" {
 		edits := inspect.Edits{Policies: q.policies, Now: q.now, With: func(o *snapshot.Object) *snapshot.Snapshot { return q.state.With(o).Snapshot }}
 		a.Edits = edits.Of(found, ns)
 	}
@@ -110,9 +111,9 @@ func (q *question) nextOfPlan(c *inspect.Cluster, plan *olm.InstallPlan, found *
 		return []string{"it was approved before (phase " + plan.Status.Phase + "): this is the verdict if it were approved now"}
 	case plan.AwaitsApproval() && !ns.IsCurrent(plan):
 		return []string{"it is outdated: no Subscription names it as its current plan, and approving it would bring an earlier version; delete it"}
-	case stale != "" && found.Decision != rules.Allow:
+	case stale != "" && found.Decision != verdict.Allow:
 		return []string{rules.StaleAdvice(plan, stale)}
-	case plan.Status.Phase == olm.PhaseRequiresApproval && found.Decision == rules.Allow:
+	case plan.Status.Phase == olm.PhaseRequiresApproval && found.Decision == verdict.Allow:
 		return append(c.LeftToUsers(plan), "it may be approved: kubectl opgate approve "+displayKey(q.key))
 	}
 	return nil

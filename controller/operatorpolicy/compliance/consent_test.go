@@ -7,6 +7,7 @@ import (
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/change"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // reviewed is an upgrade of etcd that asks for rights, under a policy with consent.
@@ -81,7 +82,7 @@ func TestConsentInStatus(t *testing.T) {
 		},
 		{
 			name: "what holds the plan is a blocker", given: []given{enforced, reviewed(upgrade(olm.PhaseRequiresApproval), hold), func(in *Input) {
-				in.Approvals["install-b"] = Approval{Reasons: []rules.Reason{{Message: "etcd.v1.3.0 is held"}}}
+				in.Approvals["install-b"] = Approval{Reasons: []verdict.Reason{{Message: "etcd.v1.3.0 is held"}}}
 			}},
 			says:    map[string]string{TypeInstallPlan: waits + "; etcd.v1.3.0 is held"},
 			actions: manual,

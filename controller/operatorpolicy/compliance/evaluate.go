@@ -10,6 +10,7 @@ import (
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/grant"
 )
 
 // The reasons that several condition types share.
@@ -164,7 +165,8 @@ func (e *evaluation) musthave() Outcome {
 		return e.existing(existing)
 	}
 	var out Outcome
-	nowhere := !e.NamespaceExists && e.Grants.Missing(rules.GrantNamespaces) != "" // nothing can be created in a namespace that does not exist
+	nowhere := !e.NamespaceExists &&
+		e.Grants.Missing(grant.Namespaces) != "" // nothing can be created in a namespace that does not exist
 	add := func(f Finding, actions []Action) {
 		out.Findings = append(out.Findings, f)
 		if !nowhere {
@@ -203,7 +205,7 @@ func (e *evaluation) operatorNamespace() (Finding, []Action) {
 		f.Message += notCreated
 		return f, nil
 	}
-	if missing := e.Grants.Missing(rules.GrantNamespaces); missing != "" {
+	if missing := e.Grants.Missing(grant.Namespaces); missing != "" {
 		f.Message += ": " + missing
 		return f, nil
 	}

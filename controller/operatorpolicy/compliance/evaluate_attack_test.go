@@ -15,6 +15,7 @@ import (
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // evil are texts that a user with write access to OLM's objects could write.
@@ -90,7 +91,8 @@ func TestEvaluateManyObjects(t *testing.T) {
 			group("g"+name, nil)(in)
 			in.CSVs[0].Status.Deployments = append(in.CSVs[0].Status.Deployments, name)
 			in.Overlaps = append(in.Overlaps, name)
-			in.Approvals["install-n1999"] = Approval{Reasons: append(in.Approvals["install-n1999"].Reasons, rules.Reason{Message: name + " is not allowed"})}
+			in.Approvals["install-n1999"] = Approval{Reasons: append(in.Approvals["install-n1999"].Reasons,
+				verdict.Reason{Message: name + " is not allowed"})}
 		}
 		in.Subscriptions[0].Status.CurrentCSV, in.Subscriptions[0].Status.InstallPlan.Name = "etcd.v1.3.0", ""
 		plans(all...)(in)

@@ -5,7 +5,7 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/olm"
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // upgrading is an installed operator with a plan for another version.
@@ -83,7 +83,8 @@ func TestEvaluateInstallPlan(t *testing.T) {
 		},
 		{
 			name: "9.5 what keeps the plan from being approved is told", given: []given{enforced, upgrading(waiting, "install-b"), func(in *Input) {
-				in.Approvals["install-b"] = Approval{Problem: "conflict", Reasons: []rules.Reason{{Message: "vault.v2.0.0 is not allowed"}, {Message: "etcd.v1.3.0 is held"}}}
+				in.Approvals["install-b"] = Approval{Problem: "conflict",
+					Reasons: []verdict.Reason{{Message: "vault.v2.0.0 is not allowed"}, {Message: "etcd.v1.3.0 is held"}}}
 			}},
 			says: map[string]string{TypeInstallPlan: "An upgrade to etcd.v1.3.0 is available on the stable-1.2 channel, " +
 				"the InstallPlan shop/install-b for [etcd.v1.3.0, vault.v2.0.0] awaits approval; vault.v2.0.0 is not allowed; etcd.v1.3.0 is held; it could not be approved: conflict"},

@@ -17,6 +17,7 @@ import (
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/grant"
 )
 
 // given modifies the input of an evaluation.
@@ -497,5 +498,5 @@ func TestEvaluateInvalidKeepsRelated(t *testing.T) {
 
 // granted withholds all rights but those that are named.
 func granted(rights ...string) given {
-	return func(in *Input) { in.Grants, _ = rules.NewGrants(rights, nil) }
+	return func(in *Input) { in.Grants, _ = grant.NewSet(rights, nil) }
 }

@@ -7,6 +7,8 @@ import (
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/grant"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // Input is everything that evaluating a policy needs: the policy and the observed state of its namespace. It is
@@ -26,7 +28,7 @@ type Input struct {
 	Cluster string
 
 	// Grants are the rights that the installation withholds.
-	Grants rules.Grants
+	Grants grant.Set
 	// NamespaceExists reports whether the namespace of the operator exists.
 	NamespaceExists bool
 	// Namespace is the snapshot that admission judges by; its plans are the ones evaluated here.
@@ -95,7 +97,7 @@ type Approval struct {
 	// Problem is why a plan that may be approved is not.
 	Problem string
 	// Reasons are why it may or should not be approved, in the order of refusals.
-	Reasons []rules.Reason
+	Reasons []verdict.Reason
 	// Stale is why the plan cannot be what its Subscriptions ask for, and what ends that, as a sentence; "" if it can.
 	Stale string
 }

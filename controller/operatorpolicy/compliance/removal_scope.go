@@ -7,6 +7,9 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/grant"
+	"github.com/opgate/opgate/rules/operatorpolicy"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // scope is an Input with the existing objects of the operator that a mustnothave policy forbids.
@@ -31,7 +34,7 @@ func newScope(in *Input) *scope {
 	spec := &in.Policy.Spec
 	s := &scope{Input: in, pkg: spec.Subscription.Name, namespace: spec.Subscription.Namespace}
 	s.label = OperatorLabel(s.pkg, s.namespace)
-	s.byVersion = len(rules.SplitVersions(spec.Versions)) > 0 || spec.VersionRange != ""
+	s.byVersion = len(operatorpolicy.SplitVersions(spec.Versions)) > 0 || spec.VersionRange != ""
 	s.narrowed = s.byVersion || in.Rules.Catalog != olm.Catalog{}
 	for _, sub := range in.Subscriptions {
 		if sub.Spec.Package == s.pkg && sub.Metadata.Namespace == s.namespace {
@@ -184,7 +187,7 @@ func (s *scope) judgeCSVs() []item {
 // lists as owned (threat O19).
 func (s *scope) judgeCRDs() []item {
 	keep := cmp.Or(keptIf(s.Policy.Spec.RemovalBehavior.CustomResourceDefinitions != policyv1beta2.RemovalDelete, "customResourceDefinitions"),
-		s.Grants.Missing(rules.GrantDefinitions))
+		s.Grants.Missing(grant.Definitions))
 	var items []item
 	for _, crd := range s.CRDs {
 		next := newItem(crd.ObjectMeta, keep)
@@ -236,7 +239,7 @@ func (s *scope) createdFor(crd *CRD) bool {
 // resolves reports whether a ClusterServiceVersion in a plan is of the package.
 func (s *scope) resolves(plan *olm.InstallPlan, csv string) bool {
 	csvs := rules.JudgePlan(rules.PlanInput{Plan: plan, Namespace: s.Namespace}).CSVs
-	i := slices.IndexFunc(csvs, func(c rules.CSVVerdict) bool { return c.CSV == csv })
+	i := slices.IndexFunc(csvs, func(c verdict.CSV) bool { return c.CSV == csv })
 	if i >= 0 && csvs[i].Package != "" {
 		return csvs[i].Package == s.pkg
 	}

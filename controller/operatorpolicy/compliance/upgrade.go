@@ -9,7 +9,7 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/internal/text"
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/grant"
 )
 
 // upgradeTime is how long an upgrade may take before what is not up counts.
@@ -93,7 +93,7 @@ func (e *evaluation) wake(out Outcome) Outcome {
 // waitsForDeployments reports whether a ClusterServiceVersion has not succeeded because of Deployments whose health
 // does not count for the policy. OLM tries to install such a one again and again, with these reasons.
 func (e *evaluation) waitsForDeployments(csv *Installed) bool {
-	if e.config.DeploymentsUnavailable != policyv1beta2.ConfigCompliant || e.Grants.Missing(rules.GrantDeployments) != "" {
+	if e.config.DeploymentsUnavailable != policyv1beta2.ConfigCompliant || e.Grants.Missing(grant.Deployments) != "" {
 		return false
 	}
 	switch csv.Status.Reason {

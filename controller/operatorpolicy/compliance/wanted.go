@@ -10,7 +10,7 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 )
 
 // wanted is the desired state, as far as the policy itself sets it.
@@ -42,7 +42,7 @@ func (in *Input) wanted() (*wanted, []string) {
 	sub := &spec.Subscription
 	w := &wanted{name: sub.Name, namespace: sub.Namespace, subscription: map[string]any{}}
 	problems := slices.Clone(in.Problems)
-	for _, err := range rules.ValidateOperatorPolicy(in.settled()) {
+	for _, err := range operatorpolicy.Validate(in.settled()) {
 		problems = append(problems, err.Error())
 	}
 	if sub.Namespace == "" && len(in.Problems) == 0 {

@@ -8,7 +8,7 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/grant"
 )
 
 const (
@@ -36,8 +36,8 @@ func (e *evaluation) crds() Finding {
 func (e *evaluation) deployments() Finding {
 	f := Finding{Type: TypeDeployment, Status: metav1.ConditionTrue, Reason: reasonNoDeployments, Kind: kindDeployment}
 	switch {
-	case e.Grants.Missing(rules.GrantDeployments) != "":
-		f.Message = "the health of Deployments is not known: " + e.Grants.Missing(rules.GrantDeployments)
+	case e.Grants.Missing(grant.Deployments) != "":
+		f.Message = "the health of Deployments is not known: " + e.Grants.Missing(grant.Deployments)
 	case e.csv == nil:
 		f.Message = "there are no relevant Deployments because the ClusterServiceVersion is missing"
 	case len(e.csv.Status.Deployments) == 0:

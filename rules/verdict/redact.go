@@ -1,4 +1,4 @@
-package rules
+package verdict
 
 import (
 	"slices"
@@ -34,5 +34,5 @@ func redactedMessage(r Reason) string {
 	if r.Field != "" {
 		what = r.Field + ": " + what
 	}
-	return sentence(what, r.Rule, "the caller is not known to be the API server, so no details are shown")
+	return Sentence(what, r.Rule, "the caller is not known to be the API server, so no details are shown")
 }

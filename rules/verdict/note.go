@@ -1,4 +1,4 @@
-package rules
+package verdict
 
 import (
 	"fmt"
@@ -16,10 +16,7 @@ import (
 const maxEscape = 8
 
 // Note returns why a write was refused.
-func (v *Verdict) Note(most int) string { return noteOf(v.Reasons, most) }
-
-// Note returns why the loop does not approve a plan.
-func (a *Approval) Note(most int) string { return noteOf(a.Why(), most) }
+func (v *Verdict) Note(most int) string { return Note(v.Reasons, most) }
 
 // ApprovalNote returns by what an approved plan is allowed: the consents first, since nothing else in the cluster keeps
 // them for a plan that was deleted. By is the user who approved it, empty for the loop.
@@ -29,7 +26,7 @@ func (v *Verdict) ApprovalNote(by string, most int) string {
 		parts = append(parts, "by user "+text.Quote(by))
 	}
 	for i := range v.Consents {
-		parts = append(parts, "consent to "+v.Consents[i].String()+" ("+string(RuleBundleConsent)+")")
+		parts = append(parts, "consent to "+v.Consents[i].String()+" ("+string(v.Consents[i].Rule)+")")
 	}
 	for i := range v.CSVs {
 		parts = append(parts, v.CSVs[i].allowedBy())
@@ -38,14 +35,14 @@ func (v *Verdict) ApprovalNote(by string, most int) string {
 }
 
 // allowedBy returns why a ClusterServiceVersion does not keep a plan from being approved.
-func (c *CSVVerdict) allowedBy() string {
+func (c *CSV) allowedBy() string {
 	switch {
 	case len(c.By) == 0:
 		return text.Name(c.CSV) + " is refused by no policy"
 	case c.Disposition == Required:
-		return text.Name(c.CSV) + " is required by " + text.Names(c.By, maxListed)
+		return text.Name(c.CSV) + " is required by " + text.Names(c.By, MaxListed)
 	default:
-		return text.Name(c.CSV) + " is allowed by " + text.Join(c.By, maxListed)
+		return text.Name(c.CSV) + " is allowed by " + text.Join(c.By, MaxListed)
 	}
 }
 
@@ -60,7 +57,7 @@ func (v *Verdict) OverrideNote(id RuleID, by string, most int) string {
 		return ""
 	}
 	user := "by user " + text.Quote(by) + ": "
-	return user + noteOf(overridden, most-len(user))
+	return user + Note(overridden, most-len(user))
 }
 
 // Policy returns the policy or Constraint that refuses, or whose refusal was overridden, by the first reason that has a
@@ -69,19 +66,20 @@ func (v *Verdict) Policy() PolicyRef {
 	reasons := v.Reasons
 	if v.Decision == Allow {
 		reasons = slices.DeleteFunc(slices.Clone(v.Warnings), func(w Reason) bool {
-			return w.Rule != RulePlanOverride && w.Rule != RuleOperatorGroupOverride
+			return !w.overridden
 		})
 	}
 	for i := range reasons {
-		if reasons[i].from != (PolicyRef{}) {
-			return reasons[i].from
+		if reasons[i].From != (PolicyRef{}) {
+			return reasons[i].From
 		}
 	}
 	return PolicyRef{}
 }
 
-// noteOf joins reasons. It shortens the first if it must, and counts those for which no room is left, with their rules.
-func noteOf(reasons []Reason, most int) string {
+// Note joins the messages of reasons in at most so many bytes. It shortens the first if it must, and counts those for
+// which no room is left, with their rules.
+func Note(reasons []Reason, most int) string {
 	if len(reasons) == 0 {
 		return ""
 	}
@@ -112,7 +110,7 @@ func others(reasons []Reason) string {
 		return note
 	}
 	slices.Sort(ids)
-	return note + " (" + text.Join(ids, maxListed) + ")"
+	return note + " (" + text.Join(ids, MaxListed) + ")"
 }
 
 // shortened returns the message in at most so many bytes. What is wrong makes room for the rule and what would be
@@ -137,5 +135,5 @@ func bounded(parts []string, most int) string {
 	for i, part := range parts {
 		reasons[i] = Reason{Message: part}
 	}
-	return noteOf(reasons, most)
+	return Note(reasons, most)
 }

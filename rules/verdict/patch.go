@@ -1,4 +1,4 @@
-package rules
+package verdict
 
 // PatchOperation is one operation of a JSON patch (RFC 6902).
 type PatchOperation struct {

@@ -1,4 +1,4 @@
-package rules
+package dependency
 
 import (
 	"reflect"
@@ -7,13 +7,13 @@ import (
 
 	policyv1beta1 "github.com/opgate/opgate/api/policy/v1beta1"
 
-	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // RulePolicySetDependencyCycle is on the members of a PolicySet.
-const RulePolicySetDependencyCycle RuleID = "policyset/dependency-cycle"
+const RulePolicySetDependencyCycle verdict.RuleID = "policyset/dependency-cycle"
 
-var policySetDependencyCycle = Rule{ID: RulePolicySetDependencyCycle, Outcomes: deny,
+var policySetDependencyCycle = verdict.Rule{ID: RulePolicySetDependencyCycle, Outcomes: verdict.Denies,
 	Summary: "a Policy would wait for itself, through a PolicySet that it is a member of"}
 
 // PolicySetInput is the input of JudgePolicySet.
@@ -22,23 +22,24 @@ type PolicySetInput struct {
 	// Old is the stored PolicySet on update, nil on create.
 	Old *policyv1beta1.PolicySet
 	// Graph is that of PolicyInput.
-	Graph *dependency.Graph
+	Graph *Graph
 }
 
 // JudgePolicySet decides on creating or updating a PolicySet: no member may wait for the set, directly or indirectly,
 // since the set waits for its members. An update that does not change the spec passes.
-func JudgePolicySet(in PolicySetInput) Verdict {
+func JudgePolicySet(in PolicySetInput) verdict.Verdict {
 	set := in.Set
-	v := Verdict{Object: objectName("policyset", &set.ObjectMeta)}
+	v := verdict.Verdict{Object: objectName("policyset", &set.ObjectMeta)}
 	if set.DeletionTimestamp != nil || in.Old != nil && reflect.DeepEqual(in.Old.Spec, set.Spec) {
 		return v
 	}
-	read := dependency.ReadSet(set)
+	read := ReadSet(set)
 	if cycle := in.Graph.WithSet(read).Cycle(read.Ref()); cycle != nil {
 		member := slices.Index(set.Spec.Policies, policyv1beta1.NonEmptyString(cycle[1].Name))
 		path := "spec.policies[" + strconv.Itoa(member) + "]"
-		v.refuse(Reason{Rule: RulePolicySetDependencyCycle, Decision: Deny, Field: path,
-			Message: sentence(path+": "+cycleText(cycle), RulePolicySetDependencyCycle, "remove the member, or what it waits for")})
+		v.Refuse(verdict.Reason{Rule: RulePolicySetDependencyCycle, Decision: verdict.Deny, Field: path,
+			Message: verdict.Sentence(path+": "+cycleText(cycle), RulePolicySetDependencyCycle,
+				"remove the member, or what it waits for")})
 	}
-	return v.sorted()
+	return v.Sorted()
 }

@@ -1,4 +1,4 @@
-package rules
+package dependency
 
 import (
 	"fmt"
@@ -8,28 +8,27 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
-	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/rules/verdict"
 )
-
-// maxFaults bounds the faults collected from one list: more are not shown, and each takes kilobytes (threat G18).
-const maxFaults = 100
 
 // ValidatePolicy checks what the CRD schema of a Policy cannot express and, for `opgate check`, which has no API
 // server, what the schema checks too.
 func ValidatePolicy(policy *policyv1.Policy) field.ErrorList {
 	var errs field.ErrorList
-	if n := len(policy.Name); n > dependency.MaxPolicyName {
+	spec := field.NewPath("spec")
+	if n := len(policy.Name); n > MaxPolicyName {
 		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), policy.Name, fmt.Sprintf(
-			"has %d characters; the name becomes a label of what the templates make: write at most %d", n, dependency.MaxPolicyName)))
+			"has %d characters; the name becomes a label of what the templates make: write at most %d", n, MaxPolicyName)))
 	}
 	if action := policy.Spec.RemediationAction; action != "" {
-		errs = append(errs, oneOf(specPath.Child("remediationAction"), action,
+		errs = append(errs, verdict.OneOf(spec.Child("remediationAction"), action,
 			policyv1.Enforce, policyv1.EnforceCapital, policyv1.Inform, policyv1.InformCapital)...)
 	}
-	errs = append(errs, validateDependencies(specPath.Child("dependencies"), policy.Spec.Dependencies)...)
+	errs = append(errs, validateDependencies(spec.Child("dependencies"), policy.Spec.Dependencies)...)
 	for i, template := range policy.Spec.PolicyTemplates {
 		if template != nil {
-			errs = append(errs, validateDependencies(specPath.Child("policy-templates").Index(i).Child("extraDependencies"), template.ExtraDependencies)...)
+			errs = append(errs, validateDependencies(spec.Child("policy-templates").Index(i).Child("extraDependencies"),
+				template.ExtraDependencies)...)
 		}
 	}
 	return errs
@@ -38,7 +37,7 @@ func ValidatePolicy(policy *policyv1.Policy) field.ErrorList {
 func validateDependencies(path *field.Path, list []policyv1.PolicyDependency) field.ErrorList {
 	var errs field.ErrorList
 	for i := range list {
-		if len(errs) >= maxFaults {
+		if len(errs) >= verdict.MaxFaults {
 			break
 		}
 		d, at := &list[i], path.Index(i)
@@ -49,7 +48,8 @@ func validateDependencies(path *field.Path, list []policyv1.PolicyDependency) fi
 		if d.Name == "" {
 			errs = append(errs, field.Required(at.Child("name"), "name the object that is waited for"))
 		}
-		errs = append(errs, oneOf(at.Child("compliance"), d.Compliance, policyv1.Compliant, policyv1.NonCompliant, policyv1.Pending)...)
+		errs = append(errs, verdict.OneOf(at.Child("compliance"), d.Compliance, policyv1.Compliant, policyv1.NonCompliant,
+			policyv1.Pending)...)
 	}
 	return errs
 }

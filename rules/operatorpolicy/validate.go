@@ -1,8 +1,9 @@
-package rules
+// Package operatorpolicy validates the spec of an OperatorPolicy, and reads what several packages read of it: template
+// text, names of versions, defaults, windows, and the form in which it was written. It knows no cluster and judges
+// nothing else.
+package operatorpolicy
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -18,34 +19,37 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 var specPath = field.NewPath("spec")
 
-// ValidateOperatorPolicy checks what the CRD schema cannot express and, for `opgate check`, which has no API server,
+// Validate checks what the CRD schema cannot express and, for `opgate check`, which has no API server,
 // what the schema checks too. Template text is skipped wherever it is allowed.
-func ValidateOperatorPolicy(op *policyv1beta2.OperatorPolicy) field.ErrorList {
-	return append(validateGate(op), validateRest(op)...)
+func Validate(op *policyv1beta2.OperatorPolicy) field.ErrorList {
+	return append(ValidateGate(op), ValidateRest(op)...)
 }
 
-// validateGate checks the fields that judging reads: while one of them is invalid, nothing that the policy governs is
+// ValidateGate checks the fields that judging reads: while one of them is invalid, nothing that the policy governs is
 // allowed.
-func validateGate(op *policyv1beta2.OperatorPolicy) field.ErrorList {
+func ValidateGate(op *policyv1beta2.OperatorPolicy) field.ErrorList {
 	spec := &op.Spec
 	sub := specPath.Child("subscription")
-	errs := oneOf(specPath.Child("complianceType"), spec.ComplianceType, policyv1beta2.MustHave, policyv1beta2.MayHave, policyv1beta2.MustNotHave)
+	errs := verdict.OneOf(specPath.Child("complianceType"), spec.ComplianceType, policyv1beta2.MustHave,
+		policyv1beta2.MayHave, policyv1beta2.MustNotHave)
 	if spec.RemediationAction != "" {
-		errs = append(errs, oneOf(specPath.Child("remediationAction"), spec.RemediationAction,
+		errs = append(errs, verdict.OneOf(specPath.Child("remediationAction"), spec.RemediationAction,
 			policyv1beta2.Enforce, policyv1beta2.EnforceCapital, policyv1beta2.Inform, policyv1beta2.InformCapital)...)
 	}
-	errs = append(errs, oneOf(specPath.Child("upgradeApproval"), spec.UpgradeApproval,
+	errs = append(errs, verdict.OneOf(specPath.Child("upgradeApproval"), spec.UpgradeApproval,
 		policyv1beta2.UpgradeApprovalAutomatic, policyv1beta2.UpgradeApprovalNone, policyv1beta2.UpgradeApprovalNever)...)
 	if spec.Deprecated != "" {
-		errs = append(errs, oneOf(specPath.Child("deprecated"), spec.Deprecated, policyv1beta2.DeprecatedHold, policyv1beta2.DeprecatedAllow)...)
+		errs = append(errs, verdict.OneOf(specPath.Child("deprecated"), spec.Deprecated, policyv1beta2.DeprecatedHold,
+			policyv1beta2.DeprecatedAllow)...)
 	}
 	errs = append(errs, validateConsent(spec.Consent)...)
 	errs = append(errs, validateCatalog(spec.Catalog)...)
-	_, calendar := newCalendar(spec)
+	_, calendar := NewCalendar(spec)
 	errs = append(errs, calendar...)
 	errs = append(errs, validateDialect(op)...)
 	if spec.Subscription.Name == "" {
@@ -92,20 +96,21 @@ func validateDialect(op *policyv1beta2.OperatorPolicy) field.ErrorList {
 		"must not be set, since the policy computes it; "+fix))
 }
 
-// validateRest checks the fields that only the background loop reads.
-func validateRest(op *policyv1beta2.OperatorPolicy) field.ErrorList {
+// ValidateRest checks the fields that only the background loop reads.
+func ValidateRest(op *policyv1beta2.OperatorPolicy) field.ErrorList {
 	spec := &op.Spec
 	sub := specPath.Child("subscription")
 	var errs field.ErrorList
 	if spec.Severity != "" {
-		errs = append(errs, oneOf(specPath.Child("severity"), policyv1beta2.Severity(strings.ToLower(string(spec.Severity))),
+		errs = append(errs, verdict.OneOf(specPath.Child("severity"),
+			policyv1beta2.Severity(strings.ToLower(string(spec.Severity))),
 			policyv1beta2.SeverityLow, policyv1beta2.SeverityMedium, policyv1beta2.SeverityHigh, policyv1beta2.SeverityCritical)...)
 	}
 	errs = append(errs, strictly[operatorsv1alpha1.SubscriptionConfig](sub.Child("config"), spec.Subscription.Config)...)
 	errs = append(errs, validateOperatorGroup(op)...)
 	errs = append(errs, validateRemovalBehavior(&spec.RemovalBehavior)...)
 	if spec.Deletion != "" {
-		errs = append(errs, oneOf(specPath.Child("deletion"), spec.Deletion,
+		errs = append(errs, verdict.OneOf(specPath.Child("deletion"), spec.Deletion,
 			policyv1beta2.DeletionAllow, policyv1beta2.DeletionConfirm, policyv1beta2.DeletionDeny)...)
 	}
 	return append(errs, validateConfigs(spec)...)
@@ -162,10 +167,26 @@ func validateTargets(path *field.Path, group *policyv1beta2.OperatorGroupTemplat
 	return errs
 }
 
+// SeveralTargets returns the target namespaces of the OperatorGroup if there are several plain names (R-OP-16).
+func SeveralTargets(op *policyv1beta2.OperatorPolicy) []string {
+	group := op.Spec.OperatorGroup
+	if group == nil {
+		return nil
+	}
+	value := group.TargetNamespaces
+	if value == nil && group.Target != nil {
+		value = group.Target.Namespaces
+	}
+	if names, errs := decoded[[]string](specPath, value); len(errs) == 0 && len(names) > 1 {
+		return names
+	}
+	return nil
+}
+
 func namespaceList(path *field.Path, value *apiextensionsv1.JSON) field.ErrorList {
 	names, errs := decoded[[]string](path, value)
 	for i, name := range names {
-		if len(errs) >= maxFaults {
+		if len(errs) >= verdict.MaxFaults {
 			break
 		}
 		for _, problem := range validation.IsDNS1123Label(name) {
@@ -208,7 +229,7 @@ func validateRemovalBehavior(r *policyv1beta2.RemovalBehavior) field.ErrorList {
 		if v == "" {
 			return nil
 		}
-		return oneOf(path.Child(name), v, append(more, policyv1beta2.RemovalKeep, policyv1beta2.RemovalDelete)...)
+		return verdict.OneOf(path.Child(name), v, append(more, policyv1beta2.RemovalKeep, policyv1beta2.RemovalDelete)...)
 	}
 	return slices.Concat(
 		keepOrDelete("operatorGroups", r.OperatorGroups, policyv1beta2.RemovalDeleteIfUnused),
@@ -217,17 +238,6 @@ func validateRemovalBehavior(r *policyv1beta2.RemovalBehavior) field.ErrorList {
 		keepOrDelete("installPlans", r.InstallPlans),
 		keepOrDelete("customResourceDefinitions", r.CustomResourceDefinitions),
 	)
-}
-
-// oneOf checks that a field has one of the allowed values.
-func oneOf[T ~string](path *field.Path, value T, allowed ...T) field.ErrorList {
-	if slices.Contains(allowed, value) {
-		return nil
-	}
-	if value == "" {
-		return field.ErrorList{field.Required(path, fmt.Sprintf("must be one of %q", allowed))}
-	}
-	return field.ErrorList{field.NotSupported(path, value, allowed)}
 }
 
 // textValidator checks plain values; it skips template text if templates are resolved at all.
@@ -262,7 +272,7 @@ func (t textValidator) versions(path *field.Path, entries []string) field.ErrorL
 	var errs field.ErrorList
 	names := 0
 	for i, entry := range entries {
-		if len(errs) >= maxFaults {
+		if len(errs) >= verdict.MaxFaults {
 			break
 		}
 		if t.passes(entry) {
@@ -270,13 +280,13 @@ func (t textValidator) versions(path *field.Path, entries []string) field.ErrorL
 			continue
 		}
 		for _, name := range SplitVersions([]string{entry}) {
-			if names++; len(errs) < maxFaults {
+			if names++; len(errs) < verdict.MaxFaults {
 				errs = append(errs, t.version(path.Index(i), name)...)
 			}
 		}
 	}
-	if len(SplitVersions(entries)) > maxVersions {
-		errs = append(errs, field.TooMany(path, -1, maxVersions))
+	if len(SplitVersions(entries)) > MaxVersions {
+		errs = append(errs, field.TooMany(path, -1, MaxVersions))
 	}
 	if len(entries) > 0 && names == 0 {
 		errs = append(errs, field.Invalid(path, entries, "names no version; list ClusterServiceVersion names, or remove the field to allow every version"))
@@ -308,59 +318,4 @@ func notASCII(s string) string {
 		}
 	}
 	return ""
-}
-
-// TemplatesEnabled reports whether the policy framework resolves template text in this policy.
-func TemplatesEnabled(op *policyv1beta2.OperatorPolicy) bool {
-	switch op.Annotations["policy.open-cluster-management.io/disable-templates"] {
-	case "1", "t", "T", "true", "TRUE", "True": // what strconv.ParseBool accepts as true
-		return false
-	}
-	return true
-}
-
-// DependsOnCluster reports whether the meaning of a policy depends on cluster state: it has template text to resolve,
-// or does not set its namespace.
-func DependsOnCluster(op *policyv1beta2.OperatorPolicy) bool {
-	spec := &op.Spec
-	if spec.Subscription.Namespace == "" {
-		return true
-	}
-	return TemplatesEnabled(op) && hasTemplate(templates(spec))
-}
-
-// hasTemplate reports whether the JSON of a value contains template text.
-func hasTemplate(value any) bool {
-	raw, err := json.Marshal(value)
-	if err != nil {
-		return false // invalid JSON, which the API server never stores, has no template text
-	}
-	var decoded any
-	if json.Unmarshal(raw, &decoded) != nil {
-		return false
-	}
-	raw, err = json.Marshal(decoded) // again, since braces may have been escaped
-	return err == nil && bytes.Contains(raw, []byte("{{"))
-}
-
-// templatedFields returns the fields with template text that judging would have to read.
-func templatedFields(op *policyv1beta2.OperatorPolicy) []string {
-	if !TemplatesEnabled(op) {
-		return nil
-	}
-	sub := &op.Spec.Subscription
-	var fields []string
-	for _, f := range []struct{ path, value string }{
-		{"spec.subscription.channel", sub.Channel},
-		{"spec.subscription.source", sub.Source},
-		{"spec.subscription.sourceNamespace", sub.SourceNamespace},
-		{"spec.subscription.startingCSV", sub.StartingCSV},
-		{"spec.versions", strings.Join(op.Spec.Versions, "")},
-		{"spec.versionRange", op.Spec.VersionRange},
-	} {
-		if isTemplate(f.value) {
-			fields = append(fields, f.path)
-		}
-	}
-	return fields
 }

@@ -1,4 +1,4 @@
-package rules
+package dependency
 
 import (
 	"fmt"
@@ -9,7 +9,7 @@ import (
 
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
 	policyv1beta1 "github.com/opgate/opgate/api/policy/v1beta1"
-	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // policyOf returns a Policy in namespace shop that waits for others, each "<kind> <name> [<state>]".
@@ -36,7 +36,7 @@ func policySet(name string, members ...policyv1beta1.NonEmptyString) *policyv1be
 
 // TestPoliciesNamedAsAttacks judges Policies beside db, which waits for app, and PolicySet all, which has app.
 func TestPoliciesNamedAsAttacks(t *testing.T) {
-	graph := dependency.NewGraph([]*dependency.Policy{dependency.Read(policyOf(t, "db", "Policy app"))}, []*dependency.Set{dependency.ReadSet(policySet("all", "app"))})
+	graph := NewGraph([]*Policy{Read(policyOf(t, "db", "Policy app"))}, []*Set{ReadSet(policySet("all", "app"))})
 	changed := func(p *policyv1.Policy, change func(p *policyv1.Policy)) *policyv1.Policy {
 		change(p)
 		return p
@@ -115,14 +115,14 @@ func TestPoliciesNamedAsAttacks(t *testing.T) {
 			}
 		})
 	}
-	if v := JudgePolicy(PolicyInput{Policy: policyOf(t, "app", "Policy db")}); v.Decision != Allow {
+	if v := JudgePolicy(PolicyInput{Policy: policyOf(t, "app", "Policy db")}); v.Decision != verdict.Allow {
 		t.Error("a cycle that nobody can see is none")
 	}
 }
 
-func policyText(v *Verdict) string {
+func policyText(v *verdict.Verdict) string {
 	s := v.Decision.String()
-	if v.Decision != Allow {
+	if v.Decision != verdict.Allow {
 		s += " " + v.Refusal()
 	}
 	for _, w := range v.WarningTexts() {
@@ -132,8 +132,8 @@ func policyText(v *Verdict) string {
 }
 
 func TestPolicySetsNamedAsAttacks(t *testing.T) {
-	graph := dependency.NewGraph([]*dependency.Policy{
-		dependency.Read(policyOf(t, "app", "PolicySet all")), dependency.Read(policyOf(t, "db")), dependency.Read(policyOf(t, "web", "Policy app")),
+	graph := NewGraph([]*Policy{
+		Read(policyOf(t, "app", "PolicySet all")), Read(policyOf(t, "db")), Read(policyOf(t, "web", "Policy app")),
 	}, nil)
 	const denied = "Deny policyset shop/all: spec.policies[1]: PolicySet shop/all would wait for itself: PolicySet shop/all -> Policy shop/app -> PolicySet shop/all (policyset/dependency-cycle): remove the member, or what it waits for"
 	deleting := policySet("all", "app")
@@ -158,7 +158,7 @@ func TestPolicySetsNamedAsAttacks(t *testing.T) {
 			t.Errorf("%s:\ngot  %s\nwant %s", c.name, got, c.want)
 		}
 	}
-	if v := JudgePolicySet(PolicySetInput{Set: policySet("all", "app")}); v.Decision != Allow {
+	if v := JudgePolicySet(PolicySetInput{Set: policySet("all", "app")}); v.Decision != verdict.Allow {
 		t.Error("a cycle that nobody can see is none")
 	}
 }

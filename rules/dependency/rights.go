@@ -1,4 +1,4 @@
-package rules
+package dependency
 
 import (
 	"bytes"
@@ -12,19 +12,19 @@ import (
 
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
 	"github.com/opgate/opgate/internal/text"
-	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // The rules on the rights of a Policy's author, which package admission checks.
 const (
-	RulePolicyEscalation       RuleID = "policy/escalation"
-	RulePolicyDependencyAccess RuleID = "policy/dependency-access"
+	RulePolicyEscalation       verdict.RuleID = "policy/escalation"
+	RulePolicyDependencyAccess verdict.RuleID = "policy/dependency-access"
 )
 
 var (
-	policyEscalation = Rule{ID: RulePolicyEscalation, Outcomes: deny,
+	policyEscalation = verdict.Rule{ID: RulePolicyEscalation, Outcomes: verdict.Denies,
 		Summary: "a Policy has a template of a kind that its author may not create"}
-	policyDependencyAccess = Rule{ID: RulePolicyDependencyAccess, Outcomes: deny,
+	policyDependencyAccess = verdict.Rule{ID: RulePolicyDependencyAccess, Outcomes: verdict.Denies,
 		Summary: "a Policy waits for an object in another namespace, or in none, that its author may not get"}
 )
 
@@ -52,7 +52,7 @@ type Need struct {
 	// then.
 	Narrow *schema.GroupKind
 
-	rule          RuleID
+	rule          verdict.RuleID
 	field, object string
 	// looksUp is set if the object is one that a template of an OperatorPolicy looks up.
 	looksUp bool
@@ -66,21 +66,21 @@ const MaxQuestions = 20
 // with its own rights, which must not extend those of the author (threats O14 and O22). Unchanged parts were verified
 // for their own author. A disabled Policy needs nothing until it is enabled. Before is the stored Policy if it has a
 // valid mark, else nil.
-func Needs(policy, before *policyv1.Policy, known dependency.Verification) []Need {
+func Needs(policy, before *policyv1.Policy, known Verification) []Need {
 	if policy.Spec.Disabled {
 		return nil
 	}
 	if before != nil && before.Spec.Disabled {
 		before = nil
 	}
-	read := dependency.Read(policy)
+	read := Read(policy)
 	return append(templateNeeds(policy, read, before), dependencyNeeds(read, before, known)...)
 }
 
-func templateNeeds(policy *policyv1.Policy, read *dependency.Policy, before *policyv1.Policy) []Need {
-	known := map[dependency.Ref][]byte{}
+func templateNeeds(policy *policyv1.Policy, read *Policy, before *policyv1.Policy) []Need {
+	known := map[Ref][]byte{}
 	if before != nil && before.Spec.RemediationAction == policy.Spec.RemediationAction {
-		for _, t := range dependency.Read(before).Templates {
+		for _, t := range Read(before).Templates {
 			known[t.Ref] = before.Spec.PolicyTemplates[t.Index].ObjectDefinition.Raw
 		}
 	}
@@ -108,11 +108,11 @@ func templateNeeds(policy *policyv1.Policy, read *dependency.Policy, before *pol
 
 // dependencyNeeds is about cluster-scoped objects and other namespaces: the author may depend on any object in the
 // Policy's own.
-func dependencyNeeds(read *dependency.Policy, before *policyv1.Policy, verified dependency.Verification) []Need {
-	seen := map[dependency.Ref]bool{}
+func dependencyNeeds(read *Policy, before *policyv1.Policy, verified Verification) []Need {
+	seen := map[Ref]bool{}
 	kinds := map[schema.GroupKind]bool{}
 	if before != nil {
-		for _, t := range dependency.Read(before).Templates {
+		for _, t := range Read(before).Templates {
 			for _, d := range t.Dependencies {
 				seen[d.Ref] = true
 				kinds[schema.GroupKind{Group: d.Group, Kind: d.Kind}] = true
@@ -126,7 +126,7 @@ func dependencyNeeds(read *dependency.Policy, before *policyv1.Policy, verified 
 	for _, t := range read.Templates {
 		for _, d := range t.Dependencies {
 			kind := schema.GroupKind{Group: d.Group, Kind: d.Kind}
-			if d.Scope() == dependency.ScopeUnknown && !kinds[kind] {
+			if d.Scope() == ScopeUnknown && !kinds[kind] {
 				kinds[kind] = true
 				if possible(kind) {
 					needed = append(needed, Need{Rights: []Right{getRight(d.Ref, "", "")}, Narrow: &kind})
@@ -150,7 +150,7 @@ func possible(kind schema.GroupKind) bool {
 // createRight returns the right to create an object of a template. Policy kinds are namespaced, in the namespace of
 // their Policy; the scope of other kinds is not known here, so the right to create them cluster-wide is required, which
 // covers both scopes.
-func createRight(object dependency.Ref) Right {
+func createRight(object Ref) Right {
 	right := rightTo("create", object)
 	if object.Group == policyv1.Group {
 		right.Namespace = object.Namespace
@@ -160,7 +160,7 @@ func createRight(object dependency.Ref) Right {
 
 // getRights returns the rights that each allow a user to get an object, the widest first: its answer may hold for many
 // objects.
-func getRights(object dependency.Ref) []Right {
+func getRights(object Ref) []Right {
 	rights := []Right{getRight(object, "", "")}
 	if object.Namespace != "" {
 		rights = append(rights, getRight(object, object.Namespace, ""))
@@ -168,23 +168,23 @@ func getRights(object dependency.Ref) []Right {
 	return append(rights, getRight(object, object.Namespace, object.Name))
 }
 
-func getRight(object dependency.Ref, namespace, name string) Right {
+func getRight(object Ref, namespace, name string) Right {
 	right := rightTo("get", object)
 	right.Namespace, right.Name = namespace, name
 	return right
 }
 
-func rightTo(verb string, object dependency.Ref) Right {
+func rightTo(verb string, object Ref) Right {
 	plural, singular := meta.UnsafeGuessKindToResource(schema.GroupVersionKind{Group: object.Group, Kind: object.Kind})
 	right := Right{Verb: verb, Group: object.Group, Resource: plural.Resource}
-	if object.Group == dependency.GatekeeperConstraintGroup { // which has no plurals
+	if object.Group == GatekeeperConstraintGroup { // which has no plurals
 		right.Resource = singular.Resource
 	}
 	return right
 }
 
-// Lacking refuses a Policy whose author lacks a right. Unknown is set if that could not be determined.
-func (v *Verdict) Lacking(need *Need, unknown bool) {
+// RefuseLacking refuses a Policy whose author lacks a right. Unknown is set if that could not be determined.
+func RefuseLacking(v *verdict.Verdict, need *Need, unknown bool) {
 	right := need.Rights[len(need.Rights)-1]
 	does, may := " makes ", " create"
 	switch {
@@ -193,38 +193,41 @@ func (v *Verdict) Lacking(need *Need, unknown bool) {
 	case need.looksUp:
 		does, may = " looks up ", " get"
 	}
-	r := Reason{Rule: need.rule, Decision: Deny, Field: need.field, Message: sentence(
+	r := verdict.Reason{Rule: need.rule, Decision: verdict.Deny, Field: need.field, Message: verdict.Sentence(
 		need.field+does+need.object+", which its author may not"+may, need.rule, "it needs the right to "+right.String())}
 	if unknown {
-		r.Decision = Hold
-		r.Message = sentence("whether its author may"+may+" "+need.object+", as "+need.field+" does, could not be checked", need.rule, "try again")
+		r.Decision = verdict.Hold
+		r.Message = verdict.Sentence("whether its author may"+may+" "+need.object+", as "+need.field+" does, could not be "+
+			"checked", need.rule, "try again")
 	}
-	v.refuse(r)
-	*v = v.sorted()
+	v.Refuse(r)
+	*v = v.Sorted()
 }
 
-// TooManyQuestions refuses a Policy whose author needs more rights than are checked. Number is how many at least.
-func (v *Verdict) TooManyQuestions(number int) {
-	v.refuse(Reason{Rule: RulePolicyEscalation, Decision: Deny, Field: "spec", Message: sentence(
+// RefuseTooManyQuestions refuses a Policy whose author needs more rights than are checked. Number is how many at least.
+func RefuseTooManyQuestions(v *verdict.Verdict, number int) {
+	v.Refuse(verdict.Reason{Rule: RulePolicyEscalation, Decision: verdict.Deny, Field: "spec", Message: verdict.Sentence(
 		fmt.Sprintf("whether its author may create what it makes, and get what it waits for, takes %d questions, and at most %d are asked",
 			number, MaxQuestions),
 		RulePolicyEscalation, fmt.Sprintf("split it into Policies that make at most %d kinds and wait for at most %d objects in other namespaces each, "+
 			"or let a user write it who may get all objects of these kinds", MaxQuestions/4, MaxQuestions/4))})
 }
 
-// Unmarked refuses a Policy that would be stored without a mark, and therefore ignored.
-func (v *Verdict) Unmarked(generated bool) {
+// RefuseUnmarked refuses a Policy that would be stored without a mark, and therefore ignored.
+func RefuseUnmarked(v *verdict.Verdict, generated bool) {
 	fix := "the mutating webhook policies.opgate.io has to be asked before: try again"
 	if generated {
 		fix = "write metadata.name in place of metadata.generateName"
 	}
-	v.refuse(Reason{Rule: RulePolicyEscalation, Decision: Hold, Field: "metadata.annotations", Message: sentence(
-		"that the rights of its author were verified could not be recorded in annotation "+dependency.AnnotationVerified, RulePolicyEscalation, fix)})
+	v.Refuse(verdict.Reason{Rule: RulePolicyEscalation, Decision: verdict.Hold, Field: "metadata.annotations",
+		Message: verdict.Sentence(
+			"that the rights of its author were verified could not be recorded in annotation "+AnnotationVerified,
+			RulePolicyEscalation, fix)})
 }
 
 // NarrowKinds returns what the mark of a Policy records: the kinds whose right is missing.
-func NarrowKinds(missing []*Need) dependency.Verification {
-	var v dependency.Verification
+func NarrowKinds(missing []*Need) Verification {
+	var v Verification
 	for _, need := range missing {
 		if need.Narrow != nil && !slices.Contains(v.Narrow, *need.Narrow) {
 			v.Narrow = append(v.Narrow, *need.Narrow)
@@ -234,13 +237,15 @@ func NarrowKinds(missing []*Need) dependency.Verification {
 }
 
 // MarkChange sets the mark of an object that has these annotations; nil if it already has it.
-func MarkChange(annotations map[string]string, mark string) []Change {
+func MarkChange(annotations map[string]string, mark string) []verdict.Change {
 	const path = "/metadata/annotations"
 	switch {
-	case annotations[dependency.AnnotationVerified] == mark:
+	case annotations[AnnotationVerified] == mark:
 		return nil
 	case annotations == nil:
-		return []Change{{Rule: RulePolicyEscalation, Path: path, Value: map[string]string{dependency.AnnotationVerified: mark}}}
+		return []verdict.Change{{Rule: RulePolicyEscalation, Path: path,
+			Value: map[string]string{AnnotationVerified: mark}}}
 	}
-	return []Change{{Rule: RulePolicyEscalation, Path: path + "/" + strings.ReplaceAll(dependency.AnnotationVerified, "/", "~1"), Value: mark}}
+	return []verdict.Change{{Rule: RulePolicyEscalation,
+		Path: path + "/" + strings.ReplaceAll(AnnotationVerified, "/", "~1"), Value: mark}}
 }

@@ -1,4 +1,6 @@
-package rules
+// Package verdict has what rules return, and what is known of each of them: Decision, Verdict, Reason and Rule, and the
+// texts of refusals, events and warnings. It knows neither policies nor namespaces, and has no rule.
+package verdict
 
 import (
 	"cmp"
@@ -49,8 +51,10 @@ type Reason struct {
 	// then what would be accepted.
 	Message string
 
-	// from is the source of the reason; it determines who may override it. Zero if there is no single one.
-	from PolicyRef
+	// From is the source of the reason as an object; it determines who may override it. Zero if there is no single one.
+	From PolicyRef
+	// overridden is set on the warning that a refusal has become by an override.
+	overridden bool
 }
 
 // Change is one field that the mutating webhook sets, as an "add" of RFC 6902 (which replaces an existing value).
@@ -62,7 +66,7 @@ type Change struct {
 	Value any
 	// Remove makes it a "remove" of RFC 6902 instead.
 	Remove bool
-	// Message says what was changed and why; it is shown as an admission warning. Empty for a change that needs none.
+	// Message is what was changed and why; it is shown as an admission warning. Empty for a change that needs none.
 	Message string
 }
 
@@ -71,8 +75,13 @@ func (c *Change) Preview() string {
 	return strings.NewReplacer(" was changed ", " would be changed ", " was set to ", " would be set to ").Replace(c.Message)
 }
 
-// maxListed bounds the names that a message lists.
-const maxListed = 10
+// The bounds of what a message shows.
+const (
+	// MaxListed bounds the names that it lists.
+	MaxListed = 10
+	// MaxFaults bounds the faults collected from one list: more are not shown, and each takes kilobytes (threat G18).
+	MaxFaults = 100
+)
 
 // Verdict is the outcome of judging one object.
 type Verdict struct {
@@ -88,7 +97,7 @@ type Verdict struct {
 	// Consents are those by which changes pass that policies hold.
 	Consents []Consent
 	// CSVs has, for an InstallPlan, the disposition of each of its ClusterServiceVersions.
-	CSVs []CSVVerdict
+	CSVs []CSV
 }
 
 // Refusal returns the text for the user who made the write: the object, then the reasons. A hostile object may cause
@@ -127,14 +136,14 @@ func (v *Verdict) WarningTexts() []string {
 	return texts
 }
 
-// refuse adds a reason.
-func (v *Verdict) refuse(r Reason) {
+// Refuse adds a reason.
+func (v *Verdict) Refuse(r Reason) {
 	v.Reasons = append(v.Reasons, r)
 	v.Decision = max(v.Decision, r.Decision)
 }
 
-// warn adds a warning.
-func (v *Verdict) warn(r Reason) {
+// Warn adds a warning.
+func (v *Verdict) Warn(r Reason) {
 	r.Decision = Allow
 	v.Warnings = append(v.Warnings, r)
 }
@@ -146,16 +155,17 @@ const maxRefusal = 500
 // the gate. A field that is refused already is not named again.
 func (v Verdict) Refused(rule RuleID, errs field.ErrorList) Verdict {
 	v.Reasons = slices.Clone(v.Reasons)
-	for _, err := range errs[:min(len(errs), maxFaults)] {
+	for _, err := range errs[:min(len(errs), MaxFaults)] {
 		if !slices.ContainsFunc(v.Reasons, func(r Reason) bool { return r.Field == err.Field }) {
-			v.refuse(Reason{Rule: rule, Decision: Deny, Field: err.Field, Message: sentence(text.Truncate(err.Error(), maxRefusal), rule, "")})
+			v.Refuse(Reason{Rule: rule, Decision: Deny, Field: err.Field,
+				Message: Sentence(text.Truncate(err.Error(), maxRefusal), rule, "")})
 		}
 	}
-	return v.sorted()
+	return v.Sorted()
 }
 
-// sorted sorts reasons and warnings into a stable order and returns the verdict.
-func (v *Verdict) sorted() Verdict {
+// Sorted sorts reasons and warnings into a stable order and returns the verdict.
+func (v *Verdict) Sorted() Verdict {
 	slices.SortStableFunc(v.Reasons, func(a, b Reason) int {
 		return cmp.Or(-cmp.Compare(a.Decision, b.Decision), compareReasons(a, b))
 	})
@@ -173,50 +183,13 @@ func sameReason(a, b Reason) bool {
 	return a.Rule == b.Rule && a.Source == b.Source && a.Message == b.Message
 }
 
-// finding is the result of one rule for one object under one policy; the zero finding is none.
-type finding struct {
-	decision Decision
-	field    string
-	// what is the offending value and what is wrong with it: `source "evil" is not allowed`.
-	what string
-	// accepted is what would be allowed, or what is waited for.
-	accepted string
-}
-
-func (f finding) silent() bool { return f.what == "" }
-
-// record turns a finding into a reason under an enforcing policy and into a warning under an informing one.
-func (v *Verdict) record(id RuleID, p *OperatorPolicy, f finding) {
-	v.recordAs(id, p.ref(), p.Enforced, f)
-}
-
-// recordAs is record for any source.
-func (v *Verdict) recordAs(id RuleID, g PolicyRef, enforced bool, f finding) {
-	if f.silent() {
-		return
+// Overridden returns the verdict after a user has used the verb override: allowed, with the reasons as warnings of a
+// rule on overrides.
+func (v *Verdict) Overridden(id RuleID, reason string) Verdict {
+	allowed := Verdict{Object: v.Object, CSVs: v.CSVs, Warnings: slices.Clone(v.Warnings)}
+	for _, r := range v.Reasons {
+		allowed.Warn(Reason{Rule: id, Source: r.Source, From: r.From, overridden: true,
+			Message: Sentence("overridden with reason "+text.Quote(reason), id, r.Message)})
 	}
-	r := Reason{Rule: id, Source: g.String(), Decision: f.decision, Field: f.field, from: g}
-	if enforced {
-		r.Message = sentence(f.what+" by "+r.Source, id, f.accepted)
-		v.refuse(r)
-		return
-	}
-	r.Message = sentence(f.what+" by "+r.Source+", which only "+onlyDoes(g), id, f.accepted)
-	v.warn(r)
-}
-
-// onlyDoes returns what a source that does not refuse does instead.
-func onlyDoes(g PolicyRef) string {
-	if g.Kind == KindConstraint {
-		return "warns"
-	}
-	return "informs"
-}
-
-func sentence(what string, id RuleID, accepted string) string {
-	s := what + " (" + string(id) + ")"
-	if accepted != "" {
-		s += ": " + accepted
-	}
-	return s
+	return allowed.Sorted()
 }

@@ -1,0 +1,124 @@
+package dependency
+
+import (
+	"cmp"
+	"reflect"
+	"strconv"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	policyv1 "github.com/opgate/opgate/api/policy/v1"
+	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/grant"
+	"github.com/opgate/opgate/rules/verdict"
+)
+
+// The rules on writes of a Policy.
+const (
+	RulePolicyField               verdict.RuleID = "policy/field"
+	RulePolicyDependencyConflict  verdict.RuleID = "policy/dependency-conflict"
+	RulePolicyDependencyDuplicate verdict.RuleID = "policy/dependency-duplicate"
+	RulePolicyDependencyCycle     verdict.RuleID = "policy/dependency-cycle"
+	RulePolicyDependencyNamespace verdict.RuleID = "policy/dependency-namespace"
+	RulePolicyTemplate            verdict.RuleID = "policy/template"
+)
+
+var (
+	policyField = verdict.Rule{ID: RulePolicyField, Outcomes: verdict.Denies,
+		Summary: "a Policy has a name or a field that is not valid"}
+	policyDependencyConflict = verdict.Rule{ID: RulePolicyDependencyConflict, Outcomes: verdict.Denies,
+		Summary: "a Policy waits for one object in two states at once"}
+	policyDependencyDuplicate = verdict.Rule{ID: RulePolicyDependencyDuplicate, Outcomes: verdict.Denies,
+		Summary: "a Policy names one object that it depends on in two API versions"}
+	policyDependencyCycle = verdict.Rule{ID: RulePolicyDependencyCycle, Outcomes: verdict.Denies,
+		Summary: "a Policy would wait for itself, through others that wait for it"}
+	policyDependencyNamespace = verdict.Rule{ID: RulePolicyDependencyNamespace, Outcomes: verdict.Warns,
+		Summary: "a dependency of a Policy names a namespace that does not count for its kind"}
+	policyTemplate = verdict.Rule{ID: RulePolicyTemplate, Outcomes: verdict.Warns,
+		Summary: "a template of a Policy cannot be applied as it is written"}
+)
+
+// PolicyInput is the input of JudgePolicy.
+type PolicyInput struct {
+	Policy *policyv1.Policy
+	// Old is the stored Policy on update, nil on create.
+	Old *policyv1.Policy
+	// Graph is the graph of the other Policies and PolicySets; nil for none.
+	Graph *Graph
+	// Grants are the rights that the installation withholds.
+	Grants grant.Set
+}
+
+// JudgePolicy decides on creating or updating a Policy. It denies what can never be satisfied: waiting for one object
+// in two states, or for itself. An update that does not change the spec passes, so that an existing cycle does not
+// block edits of labels and finalizers.
+func JudgePolicy(in PolicyInput) verdict.Verdict {
+	policy := in.Policy
+	v := verdict.Verdict{Object: objectName("policy", &policy.ObjectMeta)}
+	if policy.DeletionTimestamp != nil || in.Old != nil && reflect.DeepEqual(in.Old.Spec, policy.Spec) {
+		return v
+	}
+	for _, err := range ValidatePolicy(policy) {
+		v.Refuse(verdict.Reason{Rule: RulePolicyField, Decision: verdict.Deny, Field: err.Field,
+			Message: verdict.Sentence(err.Error(), RulePolicyField, "")})
+	}
+	read := Read(policy)
+	clash := func(id verdict.RuleID, list []Clash, in string) {
+		for i := range list {
+			path := list[i].Paths[len(list[i].Paths)-1]
+			v.Refuse(verdict.Reason{Rule: id, Decision: verdict.Deny, Field: path,
+				Message: verdict.Sentence(path+": the Policy waits for "+list[i].Text(in), id, "leave one")})
+		}
+	}
+	clash(RulePolicyDependencyConflict, read.Conflicts, "in states")
+	clash(RulePolicyDependencyDuplicate, read.Duplicates, "in API versions")
+	if cycle := in.Graph.WithPolicy(read).PolicyCycle(read.Namespace, read.Name); cycle != nil {
+		path := "spec"
+		if d := leadsTo(read, cycle); d != nil {
+			path = d.Path
+		}
+		v.Refuse(verdict.Reason{Rule: RulePolicyDependencyCycle, Decision: verdict.Deny, Field: path,
+			Message: verdict.Sentence(path+": "+cycleText(cycle), RulePolicyDependencyCycle,
+				"remove one of these dependencies")})
+	}
+	for _, w := range read.Warnings {
+		v.Warn(verdict.Reason{Rule: RulePolicyDependencyNamespace, Field: w.Path,
+			Message: verdict.Sentence(w.Path+": "+w.Text, RulePolicyDependencyNamespace, "leave the namespace out")})
+	}
+	for i := range read.Templates {
+		t := &read.Templates[i]
+		if fault := cmp.Or(t.Fault, in.Grants.MissingKind(t.Ref.Group, t.Ref.Kind)); fault != "" &&
+			v.Decision == verdict.Allow {
+			path := "spec.policy-templates[" + strconv.Itoa(i) + "]"
+			v.Warn(verdict.Reason{Rule: RulePolicyTemplate, Field: path,
+				Message: verdict.Sentence(path+": "+text.Escape(fault), RulePolicyTemplate,
+					"the template is not applied, and the Policy is NonCompliant, until that is fixed")})
+		}
+	}
+	return v.Sorted()
+}
+
+// leadsTo returns the dependency that is the first step of a cycle.
+func leadsTo(p *Policy, cycle []Ref) *Dependency {
+	for i := range p.Templates {
+		t := &p.Templates[i]
+		if cycle[0] != t.Ref && (cycle[0] != p.Ref() || t.IgnorePending) {
+			continue
+		}
+		for j := range t.Dependencies {
+			if t.Dependencies[j].Ref == cycle[1] {
+				return t.Dependencies[j]
+			}
+		}
+	}
+	return nil
+}
+
+func cycleText(cycle []Ref) string {
+	return cycle[0].String() + " would wait for itself: " + ChainText(cycle)
+}
+
+func objectName(kind string, meta *metav1.ObjectMeta) string {
+	return kind + " " + (&olm.ObjectMeta{Namespace: meta.Namespace, Name: meta.Name, GenerateName: meta.GenerateName}).Key()
+}
