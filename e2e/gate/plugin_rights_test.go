@@ -85,6 +85,39 @@ func TestPluginRights(t *testing.T) {
 	})
 }
 
+// TestPluginWithoutRights: a tenant who may not read policies is told what the API server answers.
+func TestPluginWithoutRights(t *testing.T) {
+	e := harness.Shared(t)
+	config, err := e.Credentials(string(cluster.Tenant))
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := cluster.WriteKubeconfig(kubeconfig, config); err != nil {
+		t.Fatal(err)
+	}
+	namespace := e.NewNamespace(t)
+	e.Put(t, harness.OperatorPolicy(namespace))
+	for name, version := range map[string]string{"good": harness.AllowedVersion, "bad": harness.ForbiddenVersion} {
+		e.Put(t, harness.InstallPlan(namespace, name, version))
+	}
+	e.Sync(t)
+
+	got := opgate(t, e, kubeconfig, 1, "why", "installplan", namespace+"/bad")
+	harness.WantTexts(t, got.Stdout, "Deny", "bundle/version", "0.9.4", "asked instead, by a dry run of the approval", "may not list", "ClusterRole opgate-reader")
+	got = opgate(t, e, kubeconfig, 0, "why", "installplan", namespace+"/good")
+	harness.WantTexts(t, got.Stdout, "Allow")
+	got = opgate(t, e, kubeconfig, 0, "pending", "-n", namespace)
+	harness.WantTexts(t, got.Stdout, "bad", "Deny", "bundle/version", "good", "Allow")
+	harness.WantTexts(t, got.Stderr, "asked instead, by a dry run of the approval")
+	for _, name := range []string{"good", "bad"} {
+		harness.WantField(t, e.Get(t, harness.InstallPlans, namespace, name), "false", "spec", "approved")
+	}
+	got = opgate(t, e, kubeconfig, 2, "why", "installplan", cluster.PolicyNamespace+"/none")
+	harness.WantTexts(t, got.Stderr, "may not list", "was not answered either")
+	opgate(t, e, kubeconfig, 2, "pending")
+}
+
 // readerLists counts the lists of pluginReader, each once however many pages it has.
 func readerLists(t *testing.T, e *harness.Env) map[string]int {
 	t.Helper()

@@ -41,6 +41,20 @@ func TestStaticInstall(t *testing.T) {
 		})
 		s.WantGate(t, namespace)
 	})
+	t.Run("what a maintainer damages is restored", func(t *testing.T) {
+		policy := func() string {
+			return s.Admin(t, "get", "validatingwebhookconfiguration", "opgate", "-o", "jsonpath={.webhooks[0].failurePolicy}")
+		}
+		before := policy()
+		s.Admin(t, "patch", "validatingwebhookconfiguration", "opgate", "--as", harness.Maintainer, "--as-group", "system:masters", "--type=json",
+			"--patch", `[{"op":"replace","path":"/webhooks/0/failurePolicy","value":"Ignore"}]`)
+		harness.Eventually(t, "it is set back", func(context.Context) error {
+			if now := policy(); now != before {
+				return fmt.Errorf("failurePolicy is %s, want %s", now, before)
+			}
+			return nil
+		})
+	})
 	t.Run("pods are replaced", func(t *testing.T) {
 		s.Admin(t, "delete", "pods", "-n", cluster.OpgateNamespace, "--all", "--wait=false")
 		s.WantGate(t, namespace)

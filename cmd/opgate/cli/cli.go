@@ -27,7 +27,12 @@ func InNamespace(namespace, arg string) string {
 type ExitError struct {
 	Code    int
 	Message string
+	// Cause is the error that the message is about, if any.
+	Cause error
 }
+
+// Unwrap returns the cause.
+func (e *ExitError) Unwrap() error { return e.Cause }
 
 func (e *ExitError) Error() string { return e.Message }
 

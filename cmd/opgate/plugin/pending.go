@@ -14,6 +14,7 @@ import (
 	"github.com/opgate/opgate/cmd/opgate/cluster"
 	"github.com/opgate/opgate/cmd/opgate/inspect"
 	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -26,7 +27,8 @@ plan: approving it would bring an earlier version. RULE is the first rule of the
 shows all of them.
 
 What the current user may not read ends the command, with the right and the ClusterRole that grants it, unless the rules
-know that it is not known: then what depends on it is held, and a warning says so. ClusterRole opgate-reader grants all that
+know that it is not known: then what depends on it is held, and a warning says so. With -n, a user who may not read the
+policies, but may approve in that namespace, gets the API server's answers to dry runs of the approvals. ClusterRole opgate-reader grants all that
 is listed; what plans change, which policies with spec.consent are judged by, needs opgate-contents as well.
 
 The JSON output, and the same in YAML, is a list of
@@ -74,6 +76,13 @@ func pendingCommand(now func() time.Time) *cobra.Command {
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			state, err := o.read(cmd.Context(), cmd.ErrOrStderr(), cluster.Options{Namespace: o.namespace})
+			if d := o.dryRunAfter(err); d != nil && o.namespace != "" {
+				plans, err := d.pending(cmd.Context(), o.namespace, cmd.ErrOrStderr(), err)
+				if err != nil {
+					return unusable("%s", text.Escape(err.Error()))
+				}
+				return printPending(cmd.OutOrStdout(), cmd.ErrOrStderr(), o.output, plans, now())
+			}
 			if err != nil {
 				return err
 			}
@@ -101,11 +110,17 @@ func pendingPlans(state *cluster.State, now time.Time) []pendingPlan {
 			if found.Decision == verdict.Allow {
 				p.Notes = c.LeftToUsers(plan)
 			}
-			p.Created, _ = time.Parse(time.RFC3339, plan.Metadata.CreationTimestamp) // the API server sets it
+			p.Created = created(plan)
 			plans = append(plans, p)
 		}
 	}
 	return plans
+}
+
+// created returns the time that the API server has set.
+func created(plan *olm.InstallPlan) time.Time {
+	t, _ := time.Parse(time.RFC3339, plan.Metadata.CreationTimestamp)
+	return t
 }
 
 func warningsOf(v *verdict.Verdict) []string {

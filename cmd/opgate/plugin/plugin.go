@@ -105,7 +105,7 @@ func (o *options) read(ctx context.Context, stderr io.Writer, in cluster.Options
 	}
 	state, err := reader.Read(ctx, in)
 	if err != nil {
-		return nil, unusable("%s", text.Escape(err.Error()))
+		return nil, &cli.ExitError{Code: exitUnusable, Message: text.Escape(err.Error()), Cause: err}
 	}
 	for _, note := range state.Notes[:min(len(state.Notes), maxNotes)] {
 		fmt.Fprintln(stderr, "warning: "+text.Escape(note))

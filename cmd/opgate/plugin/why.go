@@ -33,6 +33,9 @@ written now, by the rules of the gate and the objects of the cluster:
 With --at it is judged as at another time, for approval windows and freezes (bundle/approval-window): the objects are those
 of the cluster now.
 
+A user who may not read the policies, but may approve in the namespace, gets the API server's answer to a dry run of the
+approval of an InstallPlan: the words of the gate, without operators and edits.
+
 What catalogs offer to a Subscription (subscription/unknown-csv, subscription/older-channel), and who writes, is not judged.
 
 An edit is shown only if the reason is gone when the same object is judged with it; others may remain. It is printed, not made.
@@ -152,6 +155,13 @@ func (q *question) ask(ctx context.Context, o *options, stderr io.Writer) (*answ
 	}
 	var err error
 	if q.state, err = o.read(ctx, stderr, in); err != nil {
+		if d := o.dryRunAfter(err); d != nil && q.Kind == snapshot.InstallPlans {
+			found, err := d.why(ctx, q.key, err)
+			if err != nil {
+				return nil, unusable("%s", text.Escape(err.Error()))
+			}
+			return found, nil
+		}
 		return nil, err
 	}
 	if q.raw == nil {
