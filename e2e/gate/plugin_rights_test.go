@@ -85,7 +85,7 @@ func TestPluginRights(t *testing.T) {
 	})
 }
 
-// TestPluginWithoutRights: a tenant who may not read policies is told what the API server answers.
+// TestPluginWithoutRights: a tenant who may not read policies gets what the API server answers.
 func TestPluginWithoutRights(t *testing.T) {
 	e := harness.Shared(t)
 	config, err := e.Credentials(string(cluster.Tenant))

@@ -63,7 +63,7 @@ func (d *dryRun) why(ctx context.Context, key types.NamespacedName, before error
 		Reasons: inspect.Reasons(found), Edits: []inspect.Edit{}, Warnings: []string{}, Notes: []string{byDryRun + d.because.Error()}}, nil
 }
 
-// pending returns the plans of a namespace that wait, and says on standard error that they were not judged here.
+// pending returns the plans of a namespace that wait, and writes to standard error that they were not judged here.
 func (d *dryRun) pending(ctx context.Context, namespace string, stderr io.Writer, before error) ([]pendingPlan, error) {
 	var waiting []*olm.InstallPlan
 	err := d.reader.Each(ctx, snapshot.InstallPlans, namespace, func(raw []byte) error {
