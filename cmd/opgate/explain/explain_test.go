@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/opgate/opgate/admission/scenario"
+	"github.com/opgate/opgate/cmd/opgate/inspect"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/verdict"
 )
@@ -95,10 +96,10 @@ func TestRulesInScripts(t *testing.T) {
 			return err
 		}
 		scripts++
-		for _, m := range mention.FindAllStringSubmatch(string(data), -1) {
-			isKind := slices.ContainsFunc(list, func(r rule) bool { return r.kind() == kindOf(m[1]) })
-			if found, err := mentioned(list, m[0]); isKind && (err != nil || string(found[0].ID) != m[1]) {
-				t.Errorf("%s: %s is not explained: %v", path, m[0], err)
+		for _, id := range inspect.Mentions(string(data)) {
+			isKind := slices.ContainsFunc(list, func(r rule) bool { return r.kind() == kindOf(id) })
+			if found, err := mentioned(list, "("+id+")"); isKind && (err != nil || string(found[0].ID) != id) {
+				t.Errorf("%s: %s is not explained: %v", path, id, err)
 			}
 			named++
 		}

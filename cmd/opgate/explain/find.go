@@ -8,15 +8,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/opgate/opgate/cmd/opgate/inspect"
 	"github.com/opgate/opgate/internal/text"
 )
 
-var (
-	// mention is a rule ID as messages have it.
-	mention = regexp.MustCompile(`\(([a-z]+/[a-z]+(?:-[a-z]+)*)\)`)
-	// otherWebhook is the name of the webhook in the API server's words.
-	otherWebhook = regexp.MustCompile(`admission webhook "([^"]+)" denied the request`)
-)
+// otherWebhook is the name of the webhook in the API server's words.
+var otherWebhook = regexp.MustCompile(`admission webhook "([^"]+)" denied the request`)
 
 // find returns the rules that one argument stands for: a rule ID, with or without parentheses; the beginning of
 // several, such as plan/; or a text that names rules in parentheses. listed is set for a beginning.
@@ -58,10 +55,10 @@ func mentioned(list []rule, refusal string) (found []rule, err error) {
 		kinds[r.kind()] = true
 	}
 	var wrong []error
-	for _, m := range mention.FindAllStringSubmatch(refusal, -1) {
-		meant := withID(list, m[1])
-		if len(meant) == 0 && kinds[kindOf(m[1])] {
-			wrong = append(wrong, unknown(list, m[1]))
+	for _, id := range inspect.Mentions(refusal) {
+		meant := withID(list, id)
+		if len(meant) == 0 && kinds[kindOf(id)] {
+			wrong = append(wrong, unknown(list, id))
 		}
 		for _, r := range meant {
 			if len(withID(found, string(r.ID))) == 0 {

@@ -123,16 +123,13 @@ func cutDenied(message string) (before, said string, found bool) {
 	return message[:at[0]], message[at[1]:], true
 }
 
-// mention is a rule as refusals name it.
-var mention = regexp.MustCompile(`\(([a-z]+/[a-z-]+)\)`)
-
 // verdictOf returns the verdict that a refusal is the text of. It is held if all rules that it names only hold.
 func verdictOf(refusal string) *verdict.Verdict {
 	known := slices.Concat(rules.GateRules(), rules.Rules())
 	v := &verdict.Verdict{Decision: verdict.Hold}
 	var first verdict.RuleID
-	for _, m := range mention.FindAllStringSubmatch(refusal, -1) {
-		i := slices.IndexFunc(known, func(r verdict.Rule) bool { return string(r.ID) == m[1] })
+	for _, id := range inspect.Mentions(refusal) {
+		i := slices.IndexFunc(known, func(r verdict.Rule) bool { return string(r.ID) == id })
 		if i < 0 {
 			continue
 		}
