@@ -55,10 +55,9 @@ func NewStaticPolicies(t testing.TB) *StaticPolicies {
 // Write runs `opgate compile --static`. Policies are OperatorPolicies whose rules are in the files as well.
 func (s *StaticPolicies) Write(t testing.TB, e *Env, policies string, args ...string) {
 	t.Helper()
-	args = append([]string{"compile", "--static", s.dir, "--node-dir", s.dir, "--admission-config", s.Configuration, "--maintainer", Maintainer,
-		"--olm-identity", "system:serviceaccount:" + cluster.OLMNamespace + ":" + OLMAccount}, args...)
+	args = append([]string{"compile", "--static", s.dir, "--node-dir", s.dir, "--admission-config", s.Configuration, "--maintainer", Maintainer}, args...)
 	if policies != "" {
-		args = append(args, "-f", "-")
+		args = append(args, "-f", "-", "--olm-identity", "system:serviceaccount:"+cluster.OLMNamespace+":"+OLMAccount)
 	}
 	cmd := exec.CommandContext(t.Context(), Opgate(t, e.Cluster), args...)
 	cmd.Stdin = strings.NewReader(policies)
