@@ -96,8 +96,8 @@ func (p *program) offends() string {
 }
 
 // offending is an expression for those of some candidates that a policy refuses, each as a pair of lists: of the
-// candidate, and of the rows that refuse it. All that is said of
-// them is made of it: the API server takes long to check the types of what compares candidates with rows.
+// candidate, and of the rows that refuse it. All that is said of them is made of it: the API server takes long to check
+// the types of what compares candidates with rows.
 func (p *program) offending(pairs, counts string) string {
 	return candidates(pairs) + counts + ".map(c, [[c], variables.rules.filter(r, " + p.refuses() + ")]).filter(o, size(o[1]) > 0)"
 }

@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -59,8 +60,12 @@ func (d *dryRun) why(ctx context.Context, key types.NamespacedName, before error
 	if err != nil {
 		return nil, fmt.Errorf("%w; a dry run of the approval was not answered either: %w", before, err)
 	}
+	notes := []string{byDryRun + d.because.Error()}
+	if plan, err := d.reader.Plan(ctx, key); err == nil && plan.Spec.Approved {
+		notes = append(notes, "it was approved before (phase "+plan.Status.Phase+"), so that there was nothing to refuse")
+	}
 	return &answer{Object: "installplan " + displayKey(key), Decision: found.Decision.String(), decision: found.Decision, Operators: []inspect.Operator{},
-		Reasons: inspect.Reasons(found), Edits: []inspect.Edit{}, Warnings: []string{}, Notes: []string{byDryRun + d.because.Error()}}, nil
+		Reasons: inspect.Reasons(found), Edits: []inspect.Edit{}, Warnings: []string{}, Notes: notes}, nil
 }
 
 // pending returns the plans of a namespace that wait, and writes to standard error that they were not judged here.
@@ -84,6 +89,9 @@ func (d *dryRun) pending(ctx context.Context, namespace string, stderr io.Writer
 	for _, plan := range waiting[:min(len(waiting), maxDryRuns)] {
 		key := types.NamespacedName{Namespace: plan.Metadata.Namespace, Name: plan.Metadata.Name}
 		found, err := d.approve(ctx, key)
+		if apierrors.IsNotFound(err) {
+			continue // it was deleted since
+		}
 		if err != nil {
 			return nil, fmt.Errorf("%w; a dry run of the approval was not answered either: %w", before, err)
 		}
@@ -105,38 +113,33 @@ func (d *dryRun) approve(ctx context.Context, key types.NamespacedName) (*verdic
 	if err == nil {
 		return &verdict.Verdict{Decision: verdict.Allow}, nil
 	}
-	_, said, refused := cutDenied(err.Error())
+	refusal, refused := refusalIn(err.Error())
 	if !refused || !apierrors.IsForbidden(err) {
 		return nil, err
 	}
-	return verdictOf(said), nil
+	return verdictOf(refusal), nil
 }
 
 // denied are the words of the API server before those of what refuses: a webhook, or a policy of its own.
 var denied = regexp.MustCompile(`denied (the )?request: `)
 
-func cutDenied(message string) (before, said string, found bool) {
+// refusalIn returns what follows them; found is false for another error.
+func refusalIn(message string) (refusal string, found bool) {
 	at := denied.FindStringIndex(message)
 	if at == nil {
-		return message, "", false
+		return "", false
 	}
-	return message[:at[0]], message[at[1]:], true
+	return message[at[1]:], true
 }
 
 // verdictOf returns the verdict that a refusal is the text of. It is held if all rules that it names only hold.
 func verdictOf(refusal string) *verdict.Verdict {
-	known := slices.Concat(rules.GateRules(), rules.Rules())
 	v := &verdict.Verdict{Decision: verdict.Hold}
 	var first verdict.RuleID
 	for _, id := range inspect.Mentions(refusal) {
-		i := slices.IndexFunc(known, func(r verdict.Rule) bool { return string(r.ID) == id })
-		if i < 0 {
-			continue
-		}
-		if first == "" {
-			first = known[i].ID
-		}
-		if slices.Contains(known[i].Outcomes, verdict.OutcomeDeny) {
+		rule := rules.RuleOf(verdict.RuleID(id))
+		first = cmp.Or(first, rule.ID)
+		if slices.Contains(rule.Outcomes, verdict.OutcomeDeny) {
 			v.Decision = verdict.Deny
 		}
 	}
