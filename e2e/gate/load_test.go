@@ -75,7 +75,7 @@ func TestP4LoadNeverOpens(t *testing.T) {
 	csv := []byte(`{"apiVersion":"operators.coreos.com/v1alpha1","kind":"ClusterServiceVersion","metadata":{"name":"evil.v1.0.0","namespace":"` + shop + `"},
 		"spec":{"displayName":"evil","version":"1.0.0","install":{"strategy":"deployment","spec":{"deployments":[],
 		"clusterPermissions":[{"serviceAccountName":"evil","rules":[{"apiGroups":["*"],"resources":["*"],"verbs":["*"]}]}]}}}}`)
-	for round := 0; round < 10 || answers.Load()+late.Load() < loadClients; round++ {
+	for round := 0; round < 20 || answers.Load() == 0 || answers.Load()+late.Load() < loadClients; round++ {
 		begun := time.Now()
 		step := e.Clients[cluster.OLM].Must(t, harness.Request{
 			Method: http.MethodPost, Path: harness.PathOf(harness.ClusterServiceVersions, shop, "", ""), ContentType: "application/json", Body: csv,
