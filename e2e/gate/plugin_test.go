@@ -90,6 +90,19 @@ func TestPlugin(t *testing.T) {
 		t.Errorf("in YAML: %+v", fromYAML)
 	}
 
+	// As with kubectl get: paths, columns and labels.
+	for format, want := range map[string]string{
+		`jsonpath={[?(@.decision=="Deny")].name}`: "forbidden", "custom-columns=PLAN:.name,VERDICT:.decision": "PLAN        VERDICT\nallowed     Allow\nforbidden   Deny\n",
+	} {
+		if got := opgate(t, e, "", 0, "pending", "-n", namespace, "-o", format).Stdout; got != want {
+			t.Errorf("-o %s: got %q, want %q", format, got, want)
+		}
+	}
+	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "label", "installplan", "allowed", "-n", namespace, "team=a")
+	if got := opgate(t, e, "", 0, "pending", "-n", namespace, "-l", "team=a", "-o", "jsonpath={[*].name}").Stdout; got != "allowed" {
+		t.Errorf("-l team=a lists %q", got)
+	}
+
 	// The edit that why proposes is made as it is printed, and is enough.
 	opgate(t, e, "", 0, "why", "installplan", namespace+"/allowed")
 	why := opgate(t, e, "", 1, "why", "ip", namespace+"/forbidden").Stdout

@@ -20,6 +20,8 @@ type Kubeconfig struct {
 	File string
 	// Context is a context of the file. Default: its current context.
 	Context string
+	// Cluster is a cluster of the file. Default: that of the context.
+	Cluster string
 	// User is a user of the file. Default: that of the context.
 	User string
 	// As is the name of a user to impersonate. Default: none.
@@ -28,10 +30,13 @@ type Kubeconfig struct {
 	RequestTimeout string
 }
 
-// Register adds the flags to a command.
+// Register adds the flags to a command, except for --cluster where that is a flag of its own.
 func (f *Kubeconfig) Register(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.File, "kubeconfig", "", "kubeconfig file (default: $KUBECONFIG, else ~/.kube/config, else the pod's service account)")
 	cmd.Flags().StringVar(&f.Context, "context", "", "context of the kubeconfig file (default: its current context)")
+	if cmd.Flags().Lookup("cluster") == nil {
+		cmd.Flags().StringVar(&f.Cluster, "cluster", "", "cluster of the kubeconfig file (default: that of the context)")
+	}
 	cmd.Flags().StringVar(&f.User, "user", "", "user of the kubeconfig file (default: that of the context)")
 	cmd.Flags().StringVar(&f.As, "as", "", "user to impersonate (default: none)")
 	cmd.Flags().StringVar(&f.RequestTimeout, "request-timeout", "", "how long one request may take, such as 30s (default: as long as it takes)")
@@ -52,7 +57,7 @@ func (f *Kubeconfig) loader() clientcmd.ClientConfig {
 	loading := clientcmd.NewDefaultClientConfigLoadingRules()
 	loading.ExplicitPath = f.File
 	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(loading, &clientcmd.ConfigOverrides{
-		CurrentContext: f.Context, Context: api.Context{AuthInfo: f.User}, AuthInfo: api.AuthInfo{Impersonate: f.As}, Timeout: f.RequestTimeout})
+		CurrentContext: f.Context, Context: api.Context{Cluster: f.Cluster, AuthInfo: f.User}, AuthInfo: api.AuthInfo{Impersonate: f.As}, Timeout: f.RequestTimeout})
 }
 
 // Load reads the client configuration.

@@ -26,8 +26,9 @@ type bundle struct {
 	deprecated string
 }
 
-// fromCatalog compares two ClusterServiceVersions of a file-based catalog; from is empty for a first installation.
-func fromCatalog(ctx context.Context, path, pkg, from, to string) (*result, error) {
+// fromCatalog compares two ClusterServiceVersions of a file-based catalog; from is empty for a first installation. With
+// pull, manifests that the catalog does not have are read from the images that it names.
+func fromCatalog(ctx context.Context, path, pkg, from, to string, pull bool) (*result, error) {
 	root, err := catalogFS(path)
 	if err != nil {
 		return nil, err
@@ -41,17 +42,32 @@ func fromCatalog(ctx context.Context, path, pkg, from, to string) (*result, erro
 			return nil, fmt.Errorf("catalog %s has no bundle %s%s", text.Quote(path), text.Name(name), inPackage(pkg))
 		}
 	}
-	after := found[to]
-	before := found[from]
-	if before != nil && before.Package != after.Package {
-		return nil, fmt.Errorf("%s is of package %s, and %s is of package %s: no version replaces one of another package",
-			text.Name(from), text.Name(before.Package), text.Name(to), text.Name(after.Package))
+	before, after := found[from], found[to]
+	for _, b := range []*bundle{before, after} {
+		if !pull || b == nil {
+			continue
+		}
+		if err := b.pull(ctx); err != nil {
+			return nil, err
+		}
 	}
-	r := compareBundles(before, after)
+	r, err := compareVersions(before, after)
+	if err != nil {
+		return nil, err
+	}
 	if after.deprecated != "" {
 		r.Notes = append(r.Notes, "the catalog deprecates "+text.Name(to)+": "+after.deprecated)
 	}
 	return r, nil
+}
+
+// compareVersions compares two bundles of one package; before is nil for a first installation.
+func compareVersions(before, after *bundle) (*result, error) {
+	if before != nil && before.Package != after.Package {
+		return nil, fmt.Errorf("%s is of package %s, and %s is of package %s: no version replaces one of another package",
+			text.Name(before.Name), text.Name(before.Package), text.Name(after.Name), text.Name(after.Package))
+	}
+	return compareBundles(before, after), nil
 }
 
 func inPackage(pkg string) string {

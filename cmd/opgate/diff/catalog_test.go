@@ -2,6 +2,7 @@ package diff
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,6 +25,8 @@ type entry struct {
 	metadata  any
 	images    []string
 	requires  string
+	// image is that of the bundle; empty for one that does not exist.
+	image string
 }
 
 // csv is a ClusterServiceVersion of which the account may do something with a resource.
@@ -72,7 +75,7 @@ func catalogOf(t *testing.T, entries ...entry) string {
 		for _, image := range e.images {
 			related = append(related, object{"name": "x", "image": image})
 		}
-		add(object{"schema": "olm.bundle", "name": e.name, "package": e.pkg, "image": "quay.io/example/bundle:" + e.version, "properties": properties,
+		add(object{"schema": "olm.bundle", "name": e.name, "package": e.pkg, "image": cmp.Or(e.image, "quay.io/example/bundle:"+e.version), "properties": properties,
 			"relatedImages": related})
 	}
 	add(object{"schema": "olm.deprecations", "package": "etcd", "entries": []object{

@@ -34,6 +34,9 @@ type options struct {
 	catalog    string
 	pkg        string
 	from, to   string
+	pull       bool
+	bundle     string
+	fromBundle string
 	output     string
 }
 
@@ -51,8 +54,12 @@ plan that is still to be run is compared. What the files do not hold counts as n
 
 With --catalog two versions are compared in a file-based catalog, a directory or a file. Where a catalog has the manifests
 of bundles (olm.bundle.object) the comparison is complete. Where it has olm.csv.metadata in their place, as most have,
-rights, webhooks, CustomResourceDefinitions and pods are not in the catalog: they are named as not compared, and there is
-no digest. Without --from the version is compared with nothing, as for a first installation.
+rights, webhooks, CustomResourceDefinitions and pods are not in the catalog: with --pull they are read from the images of
+the bundles, otherwise they are named as not compared, and there is no digest. Without --from the version is compared with
+nothing, as for a first installation.
+
+With --bundle a bundle is compared with that of --from-bundle: an image in a registry, an OCI layout, or a directory with
+folders manifests and metadata. Registries are asked with the credentials of docker or podman, and nothing else is.
 
 Colors are for terminals, and left out with $NO_COLOR. The JSON output is a list of
 
@@ -79,14 +86,20 @@ const example = `  # what the plan would change that waits for approval
   opgate diff -f shop.yaml -f bundles.yaml -f cluster.yaml
 
   # two versions in a catalog
-  opgate diff --catalog catalog/ --from etcdoperator.v0.9.2 --to etcdoperator.v0.9.4`
+  opgate diff --catalog catalog/ --from etcdoperator.v0.9.2 --to etcdoperator.v0.9.4
+
+  # the same with the manifests from the images that the catalog names
+  opgate diff --catalog catalog/ --from etcdoperator.v0.9.2 --to etcdoperator.v0.9.4 --pull
+
+  # two bundles
+  opgate diff --from-bundle quay.io/example/etcd-bundle:v0.9.2 --bundle quay.io/example/etcd-bundle:v0.9.4`
 
 // Command returns `opgate diff`. Its errors carry the exit code as ExitCode() int, and an empty message where
 // everything has been printed.
 func Command() *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
-		Use:     "diff [NAMESPACE/PLAN]... [-f FILE|DIR|-]... | diff --catalog DIR [--from CSV] --to CSV",
+		Use:     "diff [NAMESPACE/PLAN]... [-f FILE|DIR|-]... | diff --catalog DIR [--from CSV] --to CSV [--pull] | diff --bundle IMAGE|DIR",
 		Short:   "Show what a plan, or another version, changes",
 		Long:    long,
 		Example: example,
@@ -110,6 +123,9 @@ func Command() *cobra.Command {
 	flags.StringVar(&o.from, "from", "", "ClusterServiceVersion to compare with (default: none, a first installation)")
 	flags.StringVar(&o.to, "to", "", "ClusterServiceVersion to compare")
 	flags.StringVar(&o.pkg, "package", "", "package of both, if the names are in several packages of the catalog")
+	flags.BoolVar(&o.pull, "pull", false, "with --catalog: read manifests that the catalog does not have from the images of the bundles")
+	flags.StringVar(&o.bundle, "bundle", "", "bundle to compare: an image in a registry, an OCI layout, or a directory with manifests and metadata")
+	flags.StringVar(&o.fromBundle, "from-bundle", "", "bundle to compare --bundle with (default: none, a first installation)")
 	cli.OutputVar(cmd, &o.output, formatNames())
 	o.kubeconfig.Register(cmd)
 	return cmd
@@ -120,17 +136,20 @@ func (o *options) validate(args []string) ([]types.NamespacedName, error) {
 	if err := cmp.Or(self.CheckFiles(o.files), self.CheckOutput(o.output, formatNames()), self.CheckNamespaces(o.namespace)); err != nil {
 		return nil, err
 	}
+	if o.bundle+o.fromBundle != "" {
+		return nil, o.validateBundles(args)
+	}
 	switch {
 	case o.catalog != "" && len(o.files)+len(args) > 0:
 		return nil, self.Usage("--catalog compares two versions, and no plan: leave out plans and -f")
 	case o.catalog != "" && o.to == "":
 		return nil, self.Usage("--to is missing: name the ClusterServiceVersion that is compared")
-	case o.catalog == "" && o.from+o.to+o.pkg != "":
-		return nil, self.Usage("--from, --to and --package are for --catalog, which is missing")
+	case o.catalog == "" && (o.from+o.to+o.pkg != "" || o.pull):
+		return nil, self.Usage("--from, --to, --package and --pull are for --catalog, which is missing")
 	case o.catalog != "":
 		return nil, nil
 	case len(o.files)+len(args) == 0:
-		return nil, self.Usage("nothing to compare: name a plan as NAMESPACE/NAME, files with -f, or a catalog")
+		return nil, self.Usage("nothing to compare: name a plan as NAMESPACE/NAME, files with -f, a catalog or a bundle")
 	}
 	plans := make([]types.NamespacedName, len(args))
 	for i, arg := range args {
@@ -140,6 +159,16 @@ func (o *options) validate(args []string) ([]types.NamespacedName, error) {
 		}
 	}
 	return plans, nil
+}
+
+func (o *options) validateBundles(args []string) error {
+	switch {
+	case o.bundle == "":
+		return self.Usage("--bundle is missing: name the bundle that is compared with --from-bundle")
+	case o.catalog+o.from+o.to+o.pkg != "" || o.pull || len(o.files)+len(args) > 0:
+		return self.Usage("--bundle compares two bundles: leave out plans, -f, --catalog, --from, --to, --package and --pull")
+	}
+	return nil
 }
 
 // run compares and prints.
@@ -169,7 +198,10 @@ func (o *options) run(ctx context.Context, plans []types.NamespacedName, stdin i
 func (o *options) compare(ctx context.Context, plans []types.NamespacedName, stdin io.Reader, stderr io.Writer) ([]*result, error) {
 	switch {
 	case o.catalog != "":
-		r, err := fromCatalog(ctx, o.catalog, o.pkg, o.from, o.to)
+		r, err := fromCatalog(ctx, o.catalog, o.pkg, o.from, o.to, o.pull)
+		return []*result{r}, err
+	case o.bundle != "":
+		r, err := fromBundles(ctx, o.fromBundle, o.bundle)
 		return []*result{r}, err
 	case len(o.files) > 0:
 		return fromFiles(o.files, o.namespace, plans, stdin, stderr)

@@ -115,7 +115,7 @@ func TestFiles(t *testing.T) {
 		`"install-x7" is no InstallPlan`:         {"-f", file, "install-x7"},
 		`"../x/y" is no InstallPlan`:             {"../x/y"},
 		"nothing to compare":                     {},
-		"--from, --to and --package":             {"-f", file, "--to", "etcd.v2"},
+		"--from, --to, --package and --pull":     {"-f", file, "--to", "etcd.v2"},
 		"a name is empty":                        {"-f", ""},
 		"- is given 2 times":                     {"-f", "-", "-f", "-"},
 		"nothing was compared: 1 problem":        {"-f", filepath.Join(t.TempDir(), "nothing")},

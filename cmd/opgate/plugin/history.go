@@ -208,7 +208,7 @@ func (h *packageHistory) report(source string, op *policyv1beta2.OperatorPolicy)
 const maxCell = 160
 
 func printHistory(out, stderr io.Writer, format string, h *packageHistory) error {
-	if format == formatJSON || format == formatYAML {
+	if isData(format) {
 		return printData(out, format, h)
 	}
 	if len(h.Plans)+len(h.Policies) == 0 {

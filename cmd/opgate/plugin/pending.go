@@ -48,6 +48,9 @@ const pendingExample = `  # which plans wait, and what holds them
   # with policies and messages, in one namespace
   kubectl opgate pending -n shop -o wide
 
+  # the plans of one operator, by the label that OLM sets
+  kubectl opgate pending -l operators.coreos.com/etcd.shop -o custom-columns=PLAN:.name,VERDICT:.decision
+
   # the plans that may be approved, for a script
   kubectl opgate pending -o json | jq -r '.[] | select(.decision == "Allow") | .namespace + "/" + .name'`
 
@@ -68,6 +71,7 @@ type pendingPlan struct {
 
 func pendingCommand(now func() time.Time) *cobra.Command {
 	var o options
+	var selector string
 	cmd := &cobra.Command{
 		Use:     "pending",
 		Short:   "List the InstallPlans that wait for approval, with their verdicts",
@@ -75,21 +79,26 @@ func pendingCommand(now func() time.Time) *cobra.Command {
 		Example: pendingExample,
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			selected, err := o.selected(cmd, selector)
+			if err != nil {
+				return err
+			}
 			state, err := o.read(cmd.Context(), cmd.ErrOrStderr(), cluster.Options{Namespace: o.namespace})
 			if d := o.dryRunAfter(err); d != nil && o.namespace != "" {
 				plans, err := d.pending(cmd.Context(), o.namespace, cmd.ErrOrStderr(), err)
 				if err != nil {
 					return unusable("%s", text.Escape(err.Error()))
 				}
-				return printPending(cmd.OutOrStdout(), cmd.ErrOrStderr(), o.output, plans, now())
+				return printPending(cmd.OutOrStdout(), cmd.ErrOrStderr(), o.output, selected.of(plans), now())
 			}
 			if err != nil {
 				return err
 			}
-			return printPending(cmd.OutOrStdout(), cmd.ErrOrStderr(), o.output, pendingPlans(state, now()), now())
+			return printPending(cmd.OutOrStdout(), cmd.ErrOrStderr(), o.output, selected.of(pendingPlans(state, now())), now())
 		},
 	}
 	o.registerNamespace(cmd)
+	cmd.Flags().StringVarP(&selector, "selector", "l", "", "label selector of InstallPlans, such as operators.coreos.com/etcd.shop (default: all)")
 	o.register(cmd, formatWide, formatJSON, formatYAML)
 	return cmd
 }
@@ -135,7 +144,7 @@ func warningsOf(v *verdict.Verdict) []string {
 const maxOperators = 3
 
 func printPending(out, stderr io.Writer, format string, plans []pendingPlan, now time.Time) error {
-	if format == formatJSON || format == formatYAML {
+	if isData(format) {
 		return printData(out, format, plans)
 	}
 	if len(plans) == 0 {

@@ -50,9 +50,10 @@ func (o *options) register(cmd *cobra.Command, formats ...string) {
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return o.usage(cmd, "%v", err) })
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringVarP(&o.output, "output", "o", "", "output format: "+strings.Join(formats, ", ")+" (default: text)")
+	paths := []string{formatJSONPath, formatCustomColumns}
+	flags.StringVarP(&o.output, "output", "o", "", "output format: "+strings.Join(append(formats, "jsonpath=...", "custom-columns=..."), ", ")+" (default: text)")
 	o.kubeconfig.Register(cmd)
-	cli.Complete(cmd, "output", formats)
+	cli.Complete(cmd, "output", append(formats, paths...))
 	arguments := cmd.Args
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if err := arguments(cmd, args); err != nil {
@@ -62,8 +63,12 @@ func (o *options) register(cmd *cobra.Command, formats ...string) {
 	}
 	run := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if o.output != "" && !slices.Contains(formats, o.output) {
-			return o.usage(cmd, "unknown output format %q: use %s, or leave it out", o.output, strings.Join(formats, ", "))
+		if o.output != "" && !slices.Contains(formats, o.output) && !isData(o.output) {
+			return o.usage(cmd, "unknown output format %q: use %s, jsonpath=TEMPLATE or custom-columns=HEADER:PATH,..., or leave it out", o.output,
+				strings.Join(formats, ", "))
+		}
+		if err := checkPaths(o.output); err != nil {
+			return o.usage(cmd, "-o %v", err)
 		}
 		if o.all && o.namespace != "" {
 			return o.usage(cmd, "-A looks at all namespaces, and -n at one: leave out one of them")

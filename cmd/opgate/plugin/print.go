@@ -22,8 +22,12 @@ const (
 )
 
 // printData prints a value as JSON, in which everything but printable ASCII is escaped, or as YAML, in which strings
-// are escaped as in messages: terminals obey some characters that neither format has to escape.
+// are escaped as in messages: terminals obey some characters that neither format has to escape. The other formats print
+// what their paths find.
 func printData(out io.Writer, format string, value any) error {
+	if format != formatJSON && format != formatYAML {
+		return printPaths(out, format, value)
+	}
 	data, err := json.MarshalIndent(value, "", "  ")
 	if err == nil && format == formatYAML {
 		var generic any

@@ -243,9 +243,10 @@ func unmet(p *dependency.Policy, d *dependency.Dependency) string {
 }
 
 func printTree(out, stderr io.Writer, format string, g *graph) error {
-	switch format {
-	case formatJSON, formatYAML:
+	if isData(format) {
 		return printData(out, format, g)
+	}
+	switch format {
 	case formatMermaid:
 		return g.mermaid(out)
 	case formatDot:
