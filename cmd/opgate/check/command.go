@@ -65,113 +65,33 @@ const failOnWarning = "warning"
 // onlyRefused is the value of --only that leaves out what is allowed.
 const onlyRefused = "refused"
 
-const long = `Judge manifests offline, with the same rules and in the same words as the gate on a cluster.
-
-Every Subscription, CatalogSource and OperatorGroup is judged as if it were created now, every InstallPlan as if it
-were approved now, and every OperatorPolicy and Constraint as if it were created now. Who will write an object is not
-known: a rule of a Constraint on CatalogSources or OperatorGroups that reads the user only warns. An InstallPlan that was approved before, and that OLM runs
-or has run (phase Installing, Complete or Failed), is reported and not judged again, with a warning if a step that
-OLM has yet to write is refused; --as-if=approved-now judges it like the others. Everything that the input holds is
-context for everything else: the OperatorPolicies and Constraints are the ones in force, invalid ones included,
-Subscriptions and ClusterServiceVersions say what is installed, OperatorConditions whether it may be upgraded,
-OperatorGroups whether it is for all namespaces, and Namespaces which labels they have. Objects of other kinds are
-ignored; those of OLM and of Open Cluster Management are named as not judged. A rule of a Constraint that needs more than the input tells holds what it cannot judge: give it the
-Namespaces, and the versions of the cluster by --kubernetes-version and --openshift-version.
-
-The input is any mix of files, directories (read with all below them: *.yaml, *.yml and *.json, in order of their
-names) and "-" for standard input. YAML with any number of documents, JSON, and lists of any kind are read. Documents
-without apiVersion and kind, hidden directories and templates of charts are skipped and counted; --strict reads them
-like all else, and a document that is no object is then a fault, as are warnings about the input. --exclude leaves out what
-matches a pattern as in .dockerignore; a pattern without a slash counts in every directory. Patterns may stand in .opgateignore
-and in .opgate.yaml as well, whose other fields are paths, overlays, kubernetesVersion and openshiftVersion. What they leave out
-is listed; --config takes another file.
-
-A directory with a kustomization is built as by kubectl, without plugins and network, and what it makes is judged in
-place of the files that it is made from. Overlays of one base are alternatives: each is judged apart, together with all
-that has no alternative and the overlays of the same name of other bases. So are directories that hold the same object, of
-which neither contains the other. The last lines say which policies judged which clusters.
-
-A comment "# opgate: ignore RULE until 2026-12-31: REASON" in the document of an object sets aside what the rule warns of there, and
-so does an entry of ignore in .opgate.yaml. Nothing sets aside what is refused or held. What is set aside is listed. --no-inline
-takes no notice of comments.
-
-What kubectl or the API server would refuse to take at all (unknown and repeated fields, missing names, the same
-object twice) makes the input unusable: all such faults are reported, and nothing is judged. In files that are found
-in a directory and that are about no operators, they are warnings. Unknown fields of an OperatorPolicy or a Constraint
-are a verdict on it.
-
-The text output leaves out what the gate only fills in with defaults. The JSON output is a list, in the order of
-the input, of
-
-  {"file", "line", "kustomization", "kind", "namespace", "name", "decision": "Allow"|"Deny"|"Hold",
-   "reasons": [{"rule", "source", "message"}], "warnings": ["..."], "patch": [{"op", "path", "value"}], "heldByAPIServer": true, "alreadyApproved": true}
-
-in which namespace is empty for a Constraint, the patch is what the mutating webhook would change, kustomization
-stands only on what one has made, heldByAPIServer only on a refusal that the API server has by itself, without the
-webhooks, where Opgate runs with --backstop=enforce, and alreadyApproved only on an InstallPlan that was approved before
-and is not judged.
-What was skipped or is not judged is named at the end of text and markdown, and on standard error for other formats.
-sarif is for code scanning, junit for reports of tests, github for annotations by GitHub Actions, markdown for comments.
-"opgate explain RULE" tells more about a rule.
-
-With --diff the first two arguments are two sets of policies, each a file, a directory or "-". The other inputs are
-judged with the one and with the other, and only what differs is printed: what is newly refused or held, what is newly
-allowed, and what is refused or warned of for other reasons. Installed operators (ClusterServiceVersions) are judged
-as well: whether they are still what the policies allow. An empty file stands for no policies. The JSON output
-is a list of
-
-  {"change": "refused"|"allowed"|"changed", "file", "line", "kustomization", "kind", "namespace", "name",
-   "before": {"decision", "reasons", "warnings"}, "after": {"decision", "reasons", "warnings"}}
-
-With --cluster the policies, namespaces, installed operators and all other context are those of the cluster of the current
-context, with its versions, completed templates and catalogs; objects of the input stand in place of those of the same name
-there. Without input, what is installed and what waits on the cluster is judged: each ClusterServiceVersion by the present
-policies and Constraints, however it was approved, and each InstallPlan that a Subscription names and that waits for
-approval. Reports of OpenReports ("opgate-server serve --reports") say the same. With --diff, what is on the cluster is judged
-twice, its Subscriptions included, and what is in OLD or NEW is not taken from there. It only reads, and needs
-ClusterRole opgate-reader; rights that are missing are named. What "file" says of objects of the cluster is "cluster".
-
-Rules about who writes, and about changes to what is stored (plan/create, plan/born-approved, plan/frozen,
-plan/status-phase, plan/override, those of ClusterServiceVersions), and about what catalogs offer
-(subscription/unknown-csv), need a cluster and are not judged here.
+const long = `Judge manifests offline, with the same rules and in the same words as the gate on a cluster: files, directories with all below
+them, kustomizations, which are built, and "-" for standard input. Everything in the input is context for everything else:
+policies and Constraints in force, what is installed, labels of namespaces. With --cluster that is the cluster of the current
+context, and without files what is installed and what waits there is judged. With --diff the first two arguments are two sets
+of policies, and what they judge differently is printed. docs/check.md has what is read, skipped and judged, .opgate.yaml, and
+the fields of each format.
 
 Exit codes:
   0  everything is allowed, or the input holds nothing that is judged; with --diff, nothing differs
   1  something is refused or held; with --diff, something differs; with --fail-on=warning, something is warned of
   2  the command line or the input cannot be used; nothing was judged`
 
-const example = `  # one of the samples that come with opgate
-  opgate check -f manifests/samples/bundle-version-deny.yaml
-
-  # everything in a repository, with each overlay, except what tests need
+const example = `  # everything in a repository, with each overlay, except what tests need
   opgate check . --exclude testdata --only=refused
 
-  # the same for code scanning
-  opgate check . -o sarif > opgate.sarif
-
-  # what the policies of a repository say of the Subscriptions of another, for a pipeline
-  opgate check -f policies/ -f ../apps/subscription.yaml -o json
-
   # what a change of policies refuses or allows of what is deployed, for a comment on its pull request
-  git worktree add ../main main
   opgate check --diff ../main/policies policies apps -o markdown
 
-  # what is installed on the cluster of the current context, and what waits there: is it what the policies allow?
+  # is what is installed and what waits on a cluster what the policies allow?
   opgate check --cluster --only=refused
 
-  # would the cluster let a manifest through, and what would a change of a policy refuse or allow on it?
-  opgate check --cluster subscription.yaml
-  opgate check --cluster --diff ../main/policies policies
-
-  # may the plans that wait on a cluster be approved? With --as-if=approved-now: would the others be, today?
+  # may the plans that wait on another cluster be approved? With --as-if=approved-now: would the others be, today?
   kubectl get constraints.operators.coreos.com,ns,operatorpolicies,og,subscriptions.operators.coreos.com,ip,csv,operatorconditions \
-    -A -o yaml | opgate check -f - --kubernetes-version 1.36.3
+    -A -o yaml | opgate check -f - --kubernetes-version 1.36.3`
 
-  # as the gate judges with --approval-mode=deny: a wrong installPlanApproval is refused instead of changed
-  opgate check -f manifests/ --approval-mode=deny`
-
-// Command returns `opgate check`. now is the clock for approval windows. Its errors carry the exit code as ExitCode() int, and an empty message where
-// everything has been printed.
+// Command returns `opgate check`. now is the clock for approval windows. Its errors carry the exit code as ExitCode()
+// int, and an empty message where everything has been printed.
 func Command(now func() time.Time) *cobra.Command {
 	var o options
 	cmd := &cobra.Command{

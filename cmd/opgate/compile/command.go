@@ -37,25 +37,15 @@ type options struct {
 }
 
 const long = `Print the ValidatingAdmissionPolicies and the MutatingAdmissionPolicy, each with its binding, by which the API server holds
-the core of the gate by itself: also while no replica of Opgate answers, and without its webhook configurations. They
-hold the names, version ranges and forbidden packages of OperatorPolicies, for approvals of InstallPlans, for their
-status and for ClusterServiceVersions that bypass OLM, and make Subscriptions Manual. Of the others, opgate-deletion
-refuses deletions of what policies with spec.deletion protect, and opgate-unpacked keeps the contents of unpacked
-bundles as OLM wrote them, and depends on no policy. What needs more than the request
-and the policies (catalogs, channels, Constraints, upgrades) is left to the webhooks: docs/backstop.md lists it.
+the core of the gate by itself: also while no replica of Opgate answers, and without its webhook configurations.
+docs/backstop.md lists what they hold, and what is left to the webhooks.
 
-The output depends on the policies and the flags only, and is the same for the same input, so that it can be kept in
-a repository. Apply it again when a policy changes, with "kubectl apply --server-side": the objects of many policies
-are larger than the annotation of a client-side apply. A policy that is completed from cluster state by templates
-is left to the webhooks.
-
-The input is read like that of "opgate check --strict": files, directories and "-", of which nothing is skipped, and
-kustomizations, which are built. It describes one cluster: of overlays, one is named. Objects of other kinds are ignored.
+The output depends on the policies and the flags only, so that it can be kept in a repository. Apply it again when a policy
+changes, with "kubectl apply --server-side". The input is read like that of "opgate check --strict", and describes one
+cluster: of overlays, one is named.
 
 With --static the API server gets them as files that no request can change or delete (Kubernetes 1.37, or 1.36 with feature
-gate ManifestBasedAdmissionControlConfig), together with a policy that keeps Opgate's installation: webhook configurations,
-admission policies, rights, definitions, Deployment, Secrets. Without -f that policy alone is written. docs/static-policies.md
-says how the files get to control plane nodes, and what remains open.
+gate ManifestBasedAdmissionControlConfig), together with a policy that keeps Opgate's installation: docs/static-policies.md.
 
 Exit codes:
   0  the objects are printed

@@ -41,57 +41,27 @@ type options struct {
 }
 
 const long = `Show what an InstallPlan changes beyond what is installed, or what one version of an operator changes beyond another: new
-rights, webhooks, changes of CustomResourceDefinitions that objects may not survive, settings of pods that reach the
-node, registries, other objects and requirements. Risky lines come first and begin with "!": they grant control of
-the cluster or of a node. Nothing is written.
+rights, webhooks, definitions, settings of pods, registries, other objects and requirements. Lines that begin with "!" are
+risky: they grant control of the cluster or of a node. Nothing is written. The digest stands for exactly this change: in
+spec.consent.accepted of the OperatorPolicy it lets the plan be approved. docs/diff.md has what is compared.
 
-The digest stands for exactly this change, in every cluster. In spec.consent.accepted of the OperatorPolicy it lets the
-plan be approved; other contents under the same name have another digest.
-
-Plans are named as NAMESPACE/NAME and read from the cluster of the current context: the plan, the ConfigMap that OLM
-unpacked the bundle into, and what is installed. With -f all of these are read from files instead; without names, every
-plan that is still to be run is compared. What the files do not hold counts as not installed.
-
-With --catalog two versions are compared in a file-based catalog, a directory or a file. Where a catalog has the manifests
-of bundles (olm.bundle.object) the comparison is complete. Where it has olm.csv.metadata in their place, as most have,
-rights, webhooks, CustomResourceDefinitions and pods are not in the catalog: with --pull they are read from the images of
-the bundles, otherwise they are named as not compared, and there is no digest. Without --from the version is compared with
-nothing, as for a first installation.
-
-With --bundle a bundle is compared with that of --from-bundle: an image in a registry, an OCI layout, or a directory with
-folders manifests and metadata. Registries are asked with the credentials of docker or podman, and nothing else is.
-
-Colors are for terminals, and left out with $NO_COLOR. The JSON output is a list of
-
-  {"plan", "csv", "package", "version", "channel", "catalog", "from", "fromVersion", "digest",
-   "differences": [{"class", "risky", "text"}], "notes": ["..."], "notCompared": ["..."], "fault"}
-
-in which digest is empty, and fault set, for what cannot be compared; plan, channel and catalog stand only on plans.
+Plans, NAMESPACE/NAME, are read from the cluster of the current context, or from files, by -f or as arguments that begin with
+"./", "../" or "/" or end in .yaml, .yml or .json. With --catalog two versions in a file-based catalog are compared, with
+--bundle two bundles: each an image in a registry, an OCI layout, or a directory with folders manifests and metadata.
 
 Exit codes, as of kubectl diff:
   0  nothing differs
   1  something differs, or the catalog does not have all that is compared
   2  the command line or the input cannot be used, or something cannot be compared`
 
-const example = `  # what the plan would change that waits for approval
-  opgate diff shop/install-x7
-
-  # the same with the plugin, for a comment on a pull request
+const example = `  # what the plan would change that waits for approval, for a comment on a pull request
   kubectl opgate diff shop/install-x7 -o markdown
 
   # from files, for example in an air-gapped review
-  kubectl get installplans,csv,subscriptions.operators.coreos.com -n shop -o yaml > shop.yaml
-  kubectl get configmaps -n olm -l olm.managed=true -o yaml > bundles.yaml
-  kubectl get crds,clusterroles,clusterrolebindings -o yaml > cluster.yaml
   opgate diff -f shop.yaml -f bundles.yaml -f cluster.yaml
 
-  # two versions in a catalog
-  opgate diff --catalog catalog/ --from etcdoperator.v0.9.2 --to etcdoperator.v0.9.4
-
-  # the same with the manifests from the images that the catalog names
+  # two versions in a catalog, with the manifests from the images that it names, and two bundles
   opgate diff --catalog catalog/ --from etcdoperator.v0.9.2 --to etcdoperator.v0.9.4 --pull
-
-  # two bundles
   opgate diff --from-bundle quay.io/example/etcd-bundle:v0.9.2 --bundle quay.io/example/etcd-bundle:v0.9.4`
 
 // Command returns `opgate diff`. Its errors carry the exit code as ExitCode() int, and an empty message where
@@ -99,17 +69,23 @@ const example = `  # what the plan would change that waits for approval
 func Command() *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
-		Use:     "diff [NAMESPACE/PLAN]... [-f FILE|DIR|-]... | diff --catalog DIR [--from CSV] --to CSV [--pull] | diff --bundle IMAGE|DIR",
+		Use:     "diff [NAMESPACE/PLAN|FILE]... [-f FILE|DIR|-]... | diff --catalog DIR [--from CSV] --to CSV [--pull] | diff --bundle IMAGE|DIR",
 		Short:   "Show what a plan, or another version, changes",
 		Long:    long,
 		Example: example,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if cmd.Flags().Changed("namespace") {
-				for i := range args {
-					args[i] = cli.InNamespace(o.namespace, args[i])
+			var names []string
+			for _, arg := range args {
+				switch {
+				case isPath(arg):
+					o.files = append(o.files, arg)
+				case cmd.Flags().Changed("namespace"):
+					names = append(names, cli.InNamespace(o.namespace, arg))
+				default:
+					names = append(names, arg)
 				}
 			}
-			plans, err := o.validate(args)
+			plans, err := o.validate(names)
 			if err != nil {
 				return err
 			}

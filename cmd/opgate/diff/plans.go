@@ -2,7 +2,9 @@ package diff
 
 import (
 	"io"
+	"path"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -18,9 +20,20 @@ import (
 func parsePlan(arg string) (types.NamespacedName, error) {
 	key, ok := cli.NamespacedName(arg)
 	if !ok {
-		return key, self.Usage("%q is no InstallPlan: write NAMESPACE/NAME, and name files with -f", arg)
+		return key, self.Usage("%q is no InstallPlan: write NAMESPACE/NAME, and files with -f or as ./%s", arg, arg)
 	}
 	return key, nil
+}
+
+// isPath reports whether an argument is a file or directory and no plan, whose name may end as that of a file does.
+func isPath(arg string) bool {
+	switch {
+	case arg == cli.StandardInput, arg == ".", arg == "..":
+		return true
+	case strings.HasPrefix(arg, "/"), strings.HasPrefix(arg, "./"), strings.HasPrefix(arg, "../"):
+		return true
+	}
+	return slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(arg))
 }
 
 // fromFiles compares the plans of files: those that are named, or else those that OLM has not run.

@@ -88,6 +88,9 @@ func TestFiles(t *testing.T) {
 	if got, _ := compared(t, "--catalog", dir, "--from", "etcd.v1", "--to", "etcd.v2"); got.Digest != image.Digest {
 		t.Errorf("the catalog has digest %s, the plan %s", got.Digest, image.Digest)
 	}
+	if got, _ := compared(t, file); got.Digest != image.Digest {
+		t.Errorf("as an argument the file has digest %s, with -f %s", got.Digest, image.Digest)
+	}
 	if got, code := compared(t, "-f", files(t, "same.json", same, installed)); code != 0 || len(got.Differences) > 0 {
 		t.Errorf("exit code %d: %+v", code, got)
 	}
@@ -113,7 +116,7 @@ func TestFiles(t *testing.T) {
 		"no InstallPlan that is still to be run": {"-f", files(t, "done.json", done)},
 		"has no InstallPlan shop/install-x1":     {"-f", file, "shop/install-x1"},
 		`"install-x7" is no InstallPlan`:         {"-f", file, "install-x7"},
-		`"../x/y" is no InstallPlan`:             {"../x/y"},
+		"cannot be read: no such file":           {"../x/y"},
 		"nothing to compare":                     {},
 		"--from, --to, --package and --pull":     {"-f", file, "--to", "etcd.v2"},
 		"a name is empty":                        {"-f", ""},
