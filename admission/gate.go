@@ -17,6 +17,7 @@ import (
 	policyv1beta1 "github.com/opgate/opgate/api/policy/v1beta1"
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/conversion"
+	"github.com/opgate/opgate/internal/crdschema"
 	"github.com/opgate/opgate/internal/events"
 	"github.com/opgate/opgate/internal/inflight"
 	"github.com/opgate/opgate/internal/panics"
@@ -96,6 +97,8 @@ func (o *Options) Validate() error {
 type Gate struct {
 	Options
 	admitted admitted
+	// policySchema is that of OperatorPolicies.
+	policySchema *crdschema.Schema
 }
 
 // New returns a gate.
@@ -115,7 +118,7 @@ func New(o Options) (*Gate, error) {
 	if o.ApprovalMode == "" {
 		o.ApprovalMode = rules.MutateApproval
 	}
-	return &Gate{Options: o}, nil
+	return &Gate{Options: o, policySchema: crdschema.Own(snapshot.OperatorPolicies.GroupVersionKind)}, nil
 }
 
 // Paths of the endpoints, as the webhook configurations name them.
@@ -307,7 +310,8 @@ func (g *Gate) validateOperatorPolicy(ctx context.Context, s *snapshot.Snapshot,
 	if err != nil {
 		return unreadable("operatorpolicy", err)
 	}
-	v := rules.JudgeOperatorPolicy(rules.OperatorPolicyInput{Policy: p.policy, Strict: p.strict, Old: p.old, Namespace: s.Namespace,
+	v := rules.JudgeOperatorPolicy(rules.OperatorPolicyInput{Policy: p.policy, Strict: p.strict, Old: p.old,
+		Refused: g.policySchema.Validate(p.raw), Namespace: s.Namespace,
 		Package: g.offered, Copied: s.Copied, Grants: g.Grants, Unbacked: g.Unbacked, Now: g.Now()})
 	concerns, update := rules.NewOperatorPolicy(p.policy).Concerns(), req.update()
 	written := &metav1.ObjectMeta{Namespace: p.policy.Namespace, Name: p.policy.Name, UID: p.policy.UID, Generation: p.policy.Generation}
@@ -362,12 +366,19 @@ func (g *Gate) validatePolicySet(_ context.Context, s *snapshot.Snapshot, req *r
 type decodedPolicies struct {
 	policy, old *policyv1beta2.OperatorPolicy
 	strict      []error
+	// raw is the JSON of policy.
+	raw []byte
 }
 
 func decodePolicies(req *request[json.RawMessage, json.RawMessage]) (p decodedPolicies, err error) {
-	if p.policy, p.strict, err = decodeOperatorPolicy(*req.Object); err != nil {
+	raw, err := conversion.Current(*req.Object)
+	if err != nil {
 		return p, err
 	}
+	if p.policy, p.strict, err = rules.DecodeOperatorPolicy(raw); err != nil {
+		return p, err
+	}
+	p.raw = raw
 	if req.OldObject != nil {
 		// A stored policy that does not decode counts as none: then the new one is judged in full.
 		if old, _, err := decodeOperatorPolicy(*req.OldObject); err == nil {

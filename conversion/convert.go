@@ -26,6 +26,8 @@ type beyond struct {
 	ApprovalWindows     json.RawMessage `json:"approvalWindows,omitempty"`
 	Freezes             json.RawMessage `json:"freezes,omitempty"`
 	StatusConfig        json.RawMessage `json:"statusConfig,omitempty"`
+	// Deletion is a field of v1beta1, which a definition of another program does not have. Conversion never writes it.
+	Deletion json.RawMessage `json:"deletion,omitempty"`
 	// UpgradesProgressing of complianceConfig is left out where it has its default and another field of
 	// complianceConfig is set, as in every policy that has passed admission; null means none.
 	UpgradesProgressing json.RawMessage `json:"upgradesProgressing,omitempty"`
@@ -45,6 +47,7 @@ const (
 	fieldApprovalWindows     = "approvalWindows"
 	fieldFreezes             = "freezes"
 	fieldStatusConfig        = "statusConfig"
+	fieldDeletion            = "deletion"
 	fieldComplianceConfig    = "complianceConfig"
 	fieldUpgradesProgressing = "upgradesProgressing"
 
@@ -82,6 +85,7 @@ func ToV1beta2(content map[string]any) map[string]any {
 	putBack(spec, fieldCatalog, extra.Catalog)
 	putBack(spec, fieldApprovalWindows, extra.ApprovalWindows)
 	putBack(spec, fieldFreezes, extra.Freezes)
+	putBack(spec, fieldDeletion, extra.Deletion)
 	if config, ok := spec[fieldComplianceConfig].(map[string]any); ok {
 		config = maps.Clone(config)
 		_, set := config[fieldUpgradesProgressing]

@@ -37,6 +37,9 @@ type OperatorPolicyInput struct {
 	Policy *policyv1beta2.OperatorPolicy
 	// Strict are the errors of DecodeOperatorPolicy: unknown and duplicate fields.
 	Strict []error
+	// Refused is what the schema of the kind does not admit. The API server refuses that itself where it has the schema;
+	// it has another one where another program owns the definition, and does not apply it to what conversion adds.
+	Refused field.ErrorList
 	// Old is the stored policy on update, nil on create.
 	Old *policyv1beta2.OperatorPolicy
 	// Namespace returns what is known of a namespace, for the preview; it may return nil.
@@ -99,6 +102,7 @@ func JudgeOperatorPolicy(in OperatorPolicyInput) verdict.Verdict {
 		v.Refuse(verdict.Reason{Rule: id, Decision: verdict.Deny, Field: err.Field, Message: verdict.Sentence(err.Error(),
 			id, "")})
 	}
+	v = v.Refused(RuleOperatorPolicyField, in.Refused)
 	if v.Decision == verdict.Allow {
 		previewPolicy(&in, policy, &v)
 	}

@@ -229,15 +229,15 @@ func TestConversionEveryVersion(t *testing.T) {
 		},
 		"an annotation that is no JSON": {
 			change: annotated("versionRange"),
-			says:   "it is written by conversion alone",
+			says:   "it has fields of v1beta2 that",
 		},
 		"an annotation with another field": {
 			change: annotated(`{"channel":"alpha"}`),
-			says:   "it is written by conversion alone",
+			says:   "it has fields of v1beta2 that",
 		},
 		"an annotation of the wrong dialect": {
 			change: annotated(`{"dialect":"upgradesApproval"}`),
-			says:   "it is written by conversion alone",
+			says:   "it has fields of v1beta2 that",
 		},
 		"a range that nothing satisfies": {
 			change: harness.Spec("versionRange", ">2.0.0 <1.0.0"),

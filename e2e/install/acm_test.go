@@ -149,7 +149,8 @@ func TestACM(t *testing.T) {
 		})
 	}
 	apply(t)
-	const lacks = "spec.versionRange, spec.deprecated, spec.consent, spec.catalog, spec.complianceType mayhave are not available"
+	const lacks = "spec.versionRange are "
+	const v1beta1Lacks, v1beta2Lacks = lacks + "read from annotation opgate.io/conversion; complianceType mayhave is not available", lacks + "not available"
 
 	t.Run("it judges by v1beta1", func(t *testing.T) {
 		s.WantGate(t, namespace)
@@ -169,7 +170,8 @@ func TestACM(t *testing.T) {
 		harness.WithField(wrong, "not/a/package", "spec", "subscription", "name")
 		harness.WantRefused(t, s.Cluster, cluster.Admin, harness.AsJSON(t, wrong), []string{"create", "--dry-run=server", "-f", "-"}, "(operatorpolicy/field)", "spec.subscription.name")
 	})
-	t.Run("it says what is not available", func(t *testing.T) { s.wantVersion(t, "v1beta1", lacks) })
+	t.Run("it says what is not available", func(t *testing.T) { s.wantVersion(t, "v1beta1", v1beta1Lacks) })
+	t.Run("it judges by the fields of an annotation", func(t *testing.T) { s.wantAnnotation(t) })
 	t.Run("status of another program does no harm", func(t *testing.T) {
 		s.Admin(t, "patch", "operatorpolicies.v1beta1.policy.open-cluster-management.io", "-n", cluster.PolicyNamespace, namespace, "--subresource=status", "--type=merge",
 			"--patch", `{"status":{"compliant":"NonCompliant","relatedObjects":[{"object":{"kind":3},"properties":{"uid":[]}}]}}`)
@@ -185,10 +187,10 @@ func TestACM(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		s.wantVersion(t, "v1beta2", lacks)
+		s.wantVersion(t, "v1beta2", v1beta2Lacks)
 		s.WantGate(t, namespace)
 		a.own(t, func(*unstructured.Unstructured) {})
-		s.wantVersion(t, "v1beta1", lacks)
+		s.wantVersion(t, "v1beta1", v1beta1Lacks)
 		s.WantGate(t, namespace)
 	})
 	t.Run("without a definition there are no policies", func(t *testing.T) {
@@ -197,7 +199,7 @@ func TestACM(t *testing.T) {
 		foreign := Try{User: cluster.Tenant, Object: harness.Subscription(namespace, "foreign", harness.ForeignCatalog, "Manual")}
 		harness.Eventually(t, "nothing is governed", func(ctx context.Context) error { return s.Attempt(ctx, foreign) })
 		a.own(t, func(*unstructured.Unstructured) {})
-		s.wantVersion(t, "v1beta1", lacks)
+		s.wantVersion(t, "v1beta1", v1beta1Lacks)
 		apply(t)
 		s.WantGate(t, namespace)
 	})
@@ -206,6 +208,64 @@ func TestACM(t *testing.T) {
 	if restarts := s.Admin(t, "get", "pods", "-n", cluster.OpgateNamespace, "-o", "jsonpath={.items[*].status.containerStatuses[*].restartCount}"); strings.Trim(restarts, "0 ") != "" {
 		t.Errorf("containers restarted %s times", restarts)
 	}
+}
+
+// wantAnnotation wants fields that the definition of the add-on does not have to be validated and enforced from the
+// annotation, also after an edit, and not after it is removed.
+func (s *Site) wantAnnotation(t *testing.T) {
+	t.Helper()
+	namespace := s.NewNamespace(t)
+	policy := harness.OperatorPolicy(namespace)
+	policy.SetAPIVersion("policy.open-cluster-management.io/v1beta1")
+	unstructured.RemoveNestedField(policy.Object, "spec", "versions")
+	put := func(annotation string) {
+		t.Helper()
+		policy.SetAnnotations(map[string]string{"opgate.io/conversion": annotation})
+		harness.Eventually(t, "a policy with "+annotation+" is stored", func(ctx context.Context) error {
+			result, err := s.Kubectl(ctx, cluster.Admin, harness.AsJSON(t, policy), "apply", "-f", "-")
+			if err != nil || result.ExitCode != 0 {
+				return fmt.Errorf("%s (%w)", result.Stderr, err)
+			}
+			return nil
+		})
+	}
+	for annotation, says := range map[string]string{
+		`{"versionRange":"0.9"}`:                  "spec.versionRange",
+		`{"consent":{"require":["permissions"]}}`: `unknown field "spec.consent.require"`,
+		`{"consent":{"permissions":"Sometimes"}}`: "spec.consent.permissions",
+		`{"versionsRange":">=0.9.0"}`:             "metadata.annotations[opgate.io/conversion]",
+		`{"deletion":"Never"}`:                    "spec.deletion",
+	} {
+		wrong := policy.DeepCopy()
+		wrong.SetAnnotations(map[string]string{"opgate.io/conversion": annotation})
+		harness.WantRefused(t, s.Cluster, cluster.Admin, harness.AsJSON(t, wrong), []string{"create", "--dry-run=server", "-f", "-"}, says)
+	}
+	put(`{"versionRange":">=0.9.0 <0.9.4"}`)
+	if _, err := s.Create(t.Context(), harness.InstallPlan(namespace, "later", harness.ForbiddenVersion)); err != nil {
+		t.Fatal(err)
+	}
+	approve := []string{"patch", "installplan", "-n", namespace, "later", "--type=merge", "--patch", `{"spec":{"approved":true}}`, "--dry-run=server"}
+	refused := func(says string) {
+		t.Helper()
+		harness.Eventually(t, "the approval is refused with "+says, func(ctx context.Context) error {
+			result, err := s.Kubectl(ctx, cluster.Admin, "", approve...)
+			if err != nil || result.ExitCode == 0 || !strings.Contains(result.Stderr, says) {
+				return fmt.Errorf("exit code %d: %s (%w)", result.ExitCode, result.Stderr, err)
+			}
+			return nil
+		})
+	}
+	refused("(bundle/version-range)")
+	put(`{"approvalWindows":[{"cron":"0 22 29 2 *","duration":"1m"}]}`)
+	refused("(bundle/approval-window)")
+	put(`{}`)
+	harness.Eventually(t, "the approval is admitted", func(ctx context.Context) error {
+		result, err := s.Kubectl(ctx, cluster.Admin, "", approve...)
+		if err != nil || result.ExitCode != 0 {
+			return fmt.Errorf("%s (%w)", result.Stderr, err)
+		}
+		return nil
+	})
 }
 
 // wantVersion wants every pod to be ready, to read policies in a version, and to say what that means.

@@ -80,7 +80,7 @@ func validateDialect(op *policyv1beta2.OperatorPolicy) field.ErrorList {
 	var errs field.ErrorList
 	if _, err := ParseDialect(op.Annotations[ConversionAnnotation]); err != nil {
 		errs = append(errs, field.Invalid(field.NewPath("metadata", "annotations").Key(ConversionAnnotation), op.Annotations[ConversionAnnotation],
-			err.Error()+"; it is written by conversion alone: remove it, or put back what was there"))
+			err.Error()+"; it has fields of v1beta2 that the definition of v1beta1 lacks, as JSON: correct it, or remove it"))
 	}
 	v := op.Spec.Subscription.InstallPlanApproval
 	if v == nil || string(v.Raw) == `""` || string(v.Raw) == "null" {

@@ -8,6 +8,8 @@ import (
 
 	policyv1beta1 "github.com/opgate/opgate/api/policy/v1beta1"
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/internal/crdschema"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 )
 
 // State is what a definition says.
@@ -16,8 +18,10 @@ type State struct {
 	Version string
 	// Served are all versions that the API server serves.
 	Served []string
-	// Missing are the fields and values of v1beta2 that Version does not have.
+	// Missing are the fields of v1beta2 that Version does not have.
 	Missing []string
+	// WithoutMayhave is set if complianceType mayhave is none of its values.
+	WithoutMayhave bool
 }
 
 // read returns the state of a definition, which is nil if it does not exist. A definition that serves no version that
@@ -46,23 +50,15 @@ func read(definition *unstructured.Unstructured, last string) State {
 	case !slices.Contains(s.Served, s.Version) && last != "":
 		s.Version = last
 	}
-	s.Missing = missing(fields[s.Version])
-	return s
-}
-
-// missing returns which fields and values of v1beta2 a schema of the spec lacks.
-func missing(properties map[string]any) []string {
-	var lacks []string
-	for _, field := range []string{"versionRange", "deprecated", "consent", "catalog"} {
+	properties := fields[s.Version]
+	for _, field := range crdschema.Own(policyv1beta2.GroupVersion.WithKind(policyv1beta2.Kind)).SpecFields() {
 		if _, has := properties[field]; !has {
-			lacks = append(lacks, "spec."+field)
+			s.Missing = append(s.Missing, "spec."+field)
 		}
 	}
 	values, _, _ := unstructured.NestedStringSlice(properties, "complianceType", "enum")
-	if !slices.ContainsFunc(values, func(v string) bool { return strings.EqualFold(v, "mayhave") }) {
-		lacks = append(lacks, "spec.complianceType mayhave")
-	}
-	return lacks
+	s.WithoutMayhave = !slices.ContainsFunc(values, func(v string) bool { return strings.EqualFold(v, "mayhave") })
+	return s
 }
 
 // text describes the state for people.
@@ -72,8 +68,18 @@ func (s *State) text() string {
 		return "OperatorPolicy is defined by another program, which has not installed its definition: there are no policies"
 	case !slices.Contains(s.Served, s.Version):
 		return "OperatorPolicy is defined by another program, and not served as v1beta1 or v1beta2: policies cannot be read"
-	case len(s.Missing) == 0:
+	}
+	var lacks []string
+	if fields := strings.Join(s.Missing, ", "); fields != "" && s.Version == policyv1beta1.GroupVersion.Version {
+		lacks = append(lacks, fields+" are read from annotation "+operatorpolicy.ConversionAnnotation)
+	} else if fields != "" {
+		lacks = append(lacks, fields+" are not available")
+	}
+	if s.WithoutMayhave {
+		lacks = append(lacks, "complianceType mayhave is not available")
+	}
+	if len(lacks) == 0 {
 		return "OperatorPolicy is defined by another program, as " + s.Version
 	}
-	return "OperatorPolicy is defined by another program, as " + s.Version + ": " + strings.Join(s.Missing, ", ") + " are not available"
+	return "OperatorPolicy is defined by another program, as " + s.Version + ": " + strings.Join(lacks, "; ")
 }

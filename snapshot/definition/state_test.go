@@ -2,14 +2,22 @@ package definition
 
 import (
 	"reflect"
+	"slices"
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
+
+	"github.com/opgate/opgate/internal/crdschema"
 )
 
-// fields is a schema of the spec with all that v1beta2 has and v1beta1 has not.
-const fields = `{complianceType: {enum: [mayhave]}, versionRange: {}, deprecated: {}, consent: {}, catalog: {}}`
+// all are the fields of v1beta2.
+var all = crdschema.Own(schema.GroupVersionKind{Group: "policy.open-cluster-management.io", Version: "v1beta2", Kind: "OperatorPolicy"}).SpecFields()
+
+// fields is a schema of the spec with all that v1beta2 has.
+var fields = `{complianceType: {enum: [mayhave]}, ` + strings.Join(slices.DeleteFunc(slices.Clone(all), func(f string) bool { return f == "complianceType" }), ": {}, ") + `: {}}`
 
 func version(name, served, properties string) string {
 	return "{name: " + name + ", served: " + served + ", schema: {openAPIV3Schema: {properties: {spec: {properties: " + properties + "}}}}}"
@@ -17,7 +25,16 @@ func version(name, served, properties string) string {
 
 func TestRead(t *testing.T) {
 	old := `{complianceType: {enum: [musthave, mustnothave]}, versions: {}}`
-	lacking := []string{"spec.versionRange", "spec.deprecated", "spec.consent", "spec.catalog", "spec.complianceType mayhave"}
+	var lacking []string
+	for _, f := range all {
+		if f != "complianceType" && f != "versions" {
+			lacking = append(lacking, "spec."+f)
+		}
+	}
+	var everything []string
+	for _, f := range all {
+		everything = append(everything, "spec."+f)
+	}
 	for name, test := range map[string]struct {
 		versions string
 		absent   bool
@@ -32,9 +49,9 @@ func TestRead(t *testing.T) {
 		},
 		"v1beta1 alone": {
 			versions: version("v1beta1", "true", old),
-			want:     State{Version: "v1beta1", Served: []string{"v1beta1"}, Missing: lacking},
-			says: "OperatorPolicy is defined by another program, as v1beta1: spec.versionRange, spec.deprecated, spec.consent, spec.catalog, " +
-				"spec.complianceType mayhave are not available",
+			want:     State{Version: "v1beta1", Served: []string{"v1beta1"}, Missing: lacking, WithoutMayhave: true},
+			says: "OperatorPolicy is defined by another program, as v1beta1: " + strings.Join(lacking, ", ") +
+				" are read from annotation opgate.io/conversion; complianceType mayhave is not available",
 		},
 		"both": {
 			versions: version("v1beta2", "true", fields) + ", " + version("v1beta1", "true", old),
@@ -49,7 +66,7 @@ func TestRead(t *testing.T) {
 		"a version of the future, after v1beta2": {
 			versions: version("v1", "true", fields),
 			last:     "v1beta2",
-			want:     State{Version: "v1beta2", Served: []string{"v1"}, Missing: lacking},
+			want:     State{Version: "v1beta2", Served: []string{"v1"}, Missing: everything, WithoutMayhave: true},
 			says:     "OperatorPolicy is defined by another program, and not served as v1beta1 or v1beta2: policies cannot be read",
 		},
 	} {

@@ -99,7 +99,7 @@ func (w *Watcher) update() {
 		return
 	}
 	w.state.Store(&state)
-	w.log.Info("definition of OperatorPolicy is external", "version", state.Version, "served", state.Served, "notAvailable", state.Missing)
+	w.log.Info("definition of OperatorPolicy is external", "version", state.Version, "served", state.Served, "lacks", state.Missing)
 	if last != nil && last.Version == state.Version {
 		return
 	}

@@ -32,6 +32,14 @@ const (
 // optionalRights are the rights that are off by default: the component that grants each, and the value of the chart.
 var optionalRights = map[string]string{"definitions": "definitions", "virtual-operators": "virtualOperators", "configuration-policies": "configurationPolicies"}
 
+// withoutPart are the components that take a part of the base away, and the values of the chart that do.
+var withoutPart = map[string]string{
+	"without-ordering":    "ordering.enabled=false",
+	"external-definition": "crds.operatorPolicy=external,ordering.enabled=false",
+}
+
+func isDeployment(d Document) bool { return d.Kind == "Deployment" }
+
 // Write brings what is made from the chart, and what the chart has from elsewhere, up to date.
 func Write(ctx context.Context, helm string, checkout repo.Checkout) error {
 	// Anew, so that a definition that is generated no longer is shipped no longer.
@@ -83,6 +91,18 @@ func Generate(ctx context.Context, helm string, checkout repo.Checkout) (map[str
 			return nil, err
 		}
 	}
+	for name, values := range withoutPart {
+		without, err := Render(ctx, helm, checkout.Chart(), namespace, "--skip-tests", "--set", "olm.identity="+OLM+","+values)
+		if err != nil {
+			return nil, err
+		}
+		// The flags are in the kustomization of the component, as those of rights.
+		without = slices.DeleteFunc(withoutHelm(without), isDeployment)
+		others := slices.DeleteFunc(withoutHelm(base), isDeployment)
+		if _, texts["components/"+name+"/patch.yaml"], err = differences(others, without); err != nil {
+			return nil, err
+		}
+	}
 	monitored, err := Render(ctx, helm, checkout.Chart(), namespace, "--skip-tests", "--set", "olm.identity="+OLM+
 		",metrics.serviceMonitor.enabled=true,metrics.prometheusRule.enabled=true,metrics.dashboard.enabled=true")
 	if err != nil {
@@ -126,7 +146,8 @@ func withoutHelm(documents []Document) []Document {
 	return documents
 }
 
-// differences are the documents that only want has, and patches that make the others of it from those of base.
+// differences are the documents that only want has, and patches that make the others of it from those of base, and remove
+// what it does not have.
 func differences(base, want []Document) (added, patches []string, err error) {
 	for _, d := range want {
 		i := slices.IndexFunc(base, func(b Document) bool { return b.TypeMeta == d.TypeMeta && b.Name == d.Name })
@@ -141,6 +162,16 @@ func differences(base, want []Document) (added, patches []string, err error) {
 		if patch != "" {
 			patches = append(patches, patch)
 		}
+	}
+	for _, d := range base {
+		if slices.ContainsFunc(want, func(w Document) bool { return d.TypeMeta == w.TypeMeta && d.Name == w.Name }) {
+			continue
+		}
+		patch, err := removalOf(d)
+		if err != nil {
+			return nil, nil, fmt.Errorf("%s %s: %w", d.Kind, d.Name, err)
+		}
+		patches = append(patches, patch)
 	}
 	return added, patches, nil
 }

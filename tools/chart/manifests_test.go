@@ -67,22 +67,7 @@ func TestOverlays(t *testing.T) {
 	} {
 		t.Run(overlay, func(t *testing.T) {
 			t.Parallel()
-			documents, err := chart.Render(t.Context(), helm, checkout.Chart(), baseNamespace, append(args, "--skip-tests")...)
-			if err != nil {
-				t.Fatal(err)
-			}
-			want, err := decode(documents)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for key, object := range want {
-				labels := object.GetLabels()
-				if labels["app.kubernetes.io/managed-by"] != "Helm" || labels["helm.sh/chart"] == "" {
-					t.Errorf("%s is not labelled as helm's: %v", key, labels)
-				}
-				delete(labels, "app.kubernetes.io/managed-by")
-				delete(labels, "helm.sh/chart")
-			}
+			want := asPlain(t, args...)
 			got := kustomize(t, filepath.Join(checkout.Manifests(), "overlays", overlay))
 			home := keyOf("v1", "Namespace", baseNamespace)
 			if home, ok := got[home].(*corev1.Namespace); !ok || home.Labels["pod-security.kubernetes.io/enforce"] != "restricted" {
@@ -176,6 +161,51 @@ func TestKustomizeMonitoring(t *testing.T) {
 	same(t, "namespaces", one[*serviceMonitor](t, got, "opgate").Spec.NamespaceSelector.MatchNames, []string{baseNamespace})
 	same(t, "alerts", one[*prometheusRule](t, got, "opgate").alerts(), alertsFile(t))
 	same(t, "dashboard", one[*corev1.ConfigMap](t, got, "opgate-dashboard").Data["opgate.json"], string(chartFile(t, "dashboard.json")))
+}
+
+// TestKustomizeWithout builds the components that take a part away: all objects are those of the chart with the same
+// values, but for the order of flags.
+func TestKustomizeWithout(t *testing.T) {
+	for component, values := range map[string]string{
+		"without-ordering": "ordering.enabled=false", "external-definition": "ordering.enabled=false,crds.operatorPolicy=external",
+	} {
+		t.Run(component, func(t *testing.T) {
+			got, want := withComponent(t, component), asPlain(t, "--set", setOLM+","+values)
+			for name, flags := range flagsOf(t, want) { // the last one of a name counts
+				given := flagsOf(t, got)[name]
+				same(t, "--"+name, given[max(0, len(given)-len(flags)):], flags)
+			}
+			delete(got, keyOf("v1", "Namespace", baseNamespace))
+			for _, o := range []objects{got, want} {
+				delete(o, keyOf("apps/v1", "Deployment", "opgate"))
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("kustomize and helm disagree (-helm +kustomize):\n%s", diff)
+			}
+		})
+	}
+}
+
+// asPlain renders the chart, without what is about helm.
+func asPlain(t *testing.T, args ...string) objects {
+	t.Helper()
+	documents, err := chart.Render(t.Context(), helm, checkout.Chart(), baseNamespace, append(args, "--skip-tests")...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rendered, err := decode(documents)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, object := range rendered {
+		labels := object.GetLabels()
+		if labels["app.kubernetes.io/managed-by"] != "Helm" || labels["helm.sh/chart"] == "" {
+			t.Errorf("%s is not labelled as helm's: %v", key, labels)
+		}
+		delete(labels, "app.kubernetes.io/managed-by")
+		delete(labels, "helm.sh/chart")
+	}
+	return rendered
 }
 
 // withComponent builds the overlay self-managed with a component.

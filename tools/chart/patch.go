@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"slices"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 )
 
@@ -78,8 +79,25 @@ func change(old, wanted any) (any, error) {
 	return wanted, nil
 }
 
+// removed marks what a patch removes.
+const removed = "$patch"
+
 func named(list []any) bool {
 	return !slices.ContainsFunc(list, func(element any) bool { return nameOf(element) == "" })
+}
+
+// removalOf is a patch for kustomize that removes an object.
+func removalOf(d Document) (string, error) {
+	var o metav1.PartialObjectMetadata
+	if err := yaml.Unmarshal([]byte(d.Text), &o); err != nil {
+		return "", err
+	}
+	metadata := map[string]any{"name": o.Name}
+	if o.Namespace != "" {
+		metadata["namespace"] = o.Namespace
+	}
+	text, err := yaml.Marshal(map[string]any{"apiVersion": o.APIVersion, "kind": o.Kind, "metadata": metadata, removed: "delete"})
+	return string(text), err
 }
 
 func nameOf(element any) string {
@@ -107,7 +125,7 @@ func elements(old, wanted []any) ([]any, error) {
 	}
 	for _, element := range old {
 		if !slices.ContainsFunc(wanted, func(w any) bool { return nameOf(w) == nameOf(element) }) {
-			return nil, fmt.Errorf("%s is gone, which such a patch cannot say", nameOf(element))
+			patch = append(patch, map[string]any{"name": nameOf(element), removed: "delete"})
 		}
 	}
 	return patch, nil

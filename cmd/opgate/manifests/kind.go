@@ -217,7 +217,13 @@ func readEarlierPolicy(raw []byte, o *Object) []fieldFault {
 	if faults := readOperatorPolicy(converted, o); len(faults) > 0 {
 		return faults
 	}
-	o.raw, o.Strict = converted, rules.SpecFaults(strict) // the faults are those of the document as it was written
+	written := rules.SpecFaults(strict)
+	for _, fault := range o.Strict { // of what conversion adds
+		if !slices.ContainsFunc(written, func(f error) bool { return f.Error() == fault.Error() }) {
+			written = append(written, fault)
+		}
+	}
+	o.raw, o.Strict = converted, written
 	return nil
 }
 

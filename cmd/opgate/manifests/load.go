@@ -185,6 +185,9 @@ func (l *loader) object(d document, k *kind) {
 	}
 	if len(faults) == 0 {
 		o.Refused = refusedBySchema(k.GroupVersionKind, d.raw)
+		if current := snapshot.OperatorPolicies; k.kept == current && k.GroupVersionKind != current.GroupVersionKind {
+			o.Refused = append(o.Refused, refusedBySchema(current.GroupVersionKind, o.raw)...) // what conversion adds
+		}
 	}
 	if ofOLM[k.GroupVersionKind] != nil { // on its own kinds Opgate has rules with the same answer
 		for _, err := range o.Refused {
