@@ -22,6 +22,9 @@ import (
 // Feed updates a Store's snapshot from watches.
 type Feed struct {
 	FeedOptions
+	// absentPause is the delay after which a kind that is not served is asked for again.
+	absentPause time.Duration
+
 	builder Builder
 	reader  Reader
 
@@ -84,7 +87,7 @@ type FeedOptions struct {
 
 // NewFeed returns a feed. Start runs it.
 func NewFeed(o FeedOptions) *Feed {
-	f := &Feed{FeedOptions: o, changed: make(chan struct{}, 1), led: make(chan struct{}),
+	f := &Feed{FeedOptions: o, absentPause: unfollowedPause, changed: make(chan struct{}, 1), led: make(chan struct{}),
 		builder: Builder{Unjudged: o.Unjudged, CatalogNamespaces: o.CatalogNamespaces}}
 	f.reader.Unreadable = func(kind *Kind, key types.NamespacedName, err error) {
 		f.Log.Error(err, "object cannot be read", "resource", kind.Resource, "namespace", key.Namespace, "name", key.Name)
@@ -207,12 +210,9 @@ func wait(ctx context.Context, all ...<-chan struct{}) bool {
 // NeedLeaderElection returns false: every replica judges, so every replica needs a snapshot.
 func (f *Feed) NeedLeaderElection() bool { return false }
 
-const (
-	// absentPause is the delay after which a kind that is not served is asked for again.
-	absentPause = 30 * time.Second
-	// unfollowedPause bounds the delay after a failure for kinds that no verdict depends on.
-	unfollowedPause = 30 * time.Second
-)
+// unfollowedPause bounds the delay after a failure for kinds that no verdict depends on, and after an answer that one is
+// not served.
+const unfollowedPause = 30 * time.Second
 
 // reflect lists and watches a kind, in a version, of one namespace or of all, until the context ends. If the API server
 // answers that it does not serve an optional kind, it is known to have no objects.
@@ -233,7 +233,7 @@ func (f *Feed) reflect(
 				once.Do(func() { f.Log.Info("kind not served, continuing without it", "resource", kind.Resource) })
 				objects.markKnown()
 				select {
-				case <-time.After(absentPause):
+				case <-time.After(f.absentPause):
 				case <-ctx.Done():
 				}
 				return

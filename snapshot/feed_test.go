@@ -40,6 +40,7 @@ func TestFeedWithoutOptionalKind(t *testing.T) {
 	}
 	store := &Store{}
 	feed := NewFeed(FeedOptions{Client: client, Store: store, Log: logr.Discard(), Now: time.Now})
+	feed.absentPause = time.Millisecond
 	var running sync.WaitGroup
 	running.Go(func() {
 		if err := feed.Start(t.Context()); err != nil {

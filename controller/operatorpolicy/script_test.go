@@ -237,13 +237,18 @@ func ticking() func() time.Time {
 	return func() time.Time { return time.Now().Add(time.Duration(ticks.Add(1))) }
 }
 
-// poll checks when nothing is left to do, and then advances the clock.
+// poll checks when nothing is left to do, and then advances the clock, further after a while.
 func poll(ctx context.Context, check func(context.Context) (bool, error)) error {
-	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+	pause, began := 100*time.Millisecond, time.Now()
+	for time.Since(began) < 2*time.Minute {
 		synctest.Wait()
 		if done, err := check(ctx); done || err != nil {
 			return err
 		}
+		if time.Since(began) > 3*time.Second {
+			pause = time.Second
+		}
+		time.Sleep(pause)
 	}
 	return context.DeadlineExceeded
 }
