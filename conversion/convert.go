@@ -25,6 +25,7 @@ type beyond struct {
 	Catalog             json.RawMessage `json:"catalog,omitempty"`
 	ApprovalWindows     json.RawMessage `json:"approvalWindows,omitempty"`
 	Freezes             json.RawMessage `json:"freezes,omitempty"`
+	Exceptions          json.RawMessage `json:"exceptions,omitempty"`
 	StatusConfig        json.RawMessage `json:"statusConfig,omitempty"`
 	// UpgradesProgressing of complianceConfig is left out where it has its default and another field of
 	// complianceConfig is set, as in every policy that has passed admission; null means none.
@@ -44,6 +45,7 @@ const (
 	fieldCatalog             = "catalog"
 	fieldApprovalWindows     = "approvalWindows"
 	fieldFreezes             = "freezes"
+	fieldExceptions          = "exceptions"
 	fieldStatusConfig        = "statusConfig"
 	fieldComplianceConfig    = "complianceConfig"
 	fieldUpgradesProgressing = "upgradesProgressing"
@@ -82,6 +84,7 @@ func ToV1beta2(content map[string]any) map[string]any {
 	putBack(spec, fieldCatalog, extra.Catalog)
 	putBack(spec, fieldApprovalWindows, extra.ApprovalWindows)
 	putBack(spec, fieldFreezes, extra.Freezes)
+	putBack(spec, fieldExceptions, extra.Exceptions)
 	if config, ok := spec[fieldComplianceConfig].(map[string]any); ok {
 		config = maps.Clone(config)
 		_, set := config[fieldUpgradesProgressing]
@@ -134,6 +137,7 @@ func ToV1beta1(content map[string]any) map[string]any {
 	extra.Catalog = takeOut(spec, fieldCatalog)
 	extra.ApprovalWindows = takeOut(spec, fieldApprovalWindows)
 	extra.Freezes = takeOut(spec, fieldFreezes)
+	extra.Exceptions = takeOut(spec, fieldExceptions)
 	if len(contradictions(spec)) == 0 {
 		extra.StatusConfig = takeOut(spec, fieldStatusConfig)
 	}

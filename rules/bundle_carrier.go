@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/opgate/opgate/olm"
@@ -165,6 +166,9 @@ func bound(policies []*OperatorPolicy) (names []string) {
 	for _, p := range policies {
 		for name := range p.versions.digests {
 			names = append(names, name)
+		}
+		for i := range p.exceptions {
+			names = slices.AppendSeq(names, maps.Keys(p.exceptions[i].versions.digests))
 		}
 	}
 	return names

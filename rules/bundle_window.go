@@ -14,8 +14,8 @@ const RuleBundleApprovalWindow verdict.RuleID = "bundle/approval-window"
 var bundleApprovalWindow = verdict.Rule{ID: RuleBundleApprovalWindow, Outcomes: verdict.Holds, Override: true,
 	Summary: "no approval window of the policy is open, or one of its freezes is in force"}
 
-// heldWindow holds what is approved outside of the windows of a policy. The message names no time but those of the
-// policy, so that it is the same until one of them comes: it is in events and in the status.
+// heldWindow holds what is approved outside of the windows of a policy (R-AP-9). The message names no time but those of
+// the policy, so that it is the same until one of them comes: it is in events and in the status.
 func heldWindow(in *PlanInput, c *Bundle, p *OperatorPolicy) verdict.Finding {
 	if p.MustNotHave || !p.calendar.Restricts() || p.faults != "" {
 		return verdict.Finding{}

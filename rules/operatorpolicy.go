@@ -2,6 +2,7 @@ package rules
 
 import (
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -57,6 +58,8 @@ type OperatorPolicy struct {
 	catalogImages *catalogImages
 	// calendar is when plans are approved.
 	calendar window.Calendar
+	// exceptions are those that can be read, in the order of the spec.
+	exceptions []exception
 
 	// Pending names the Policy, as namespace/name, that has suspended this one until its dependencies are met (R-DP-4);
 	// empty if none. While it is set, nothing that the policy governs is approved. Waits is a sentence on what is
@@ -121,6 +124,9 @@ func NewOperatorPolicy(op *policyv1beta2.OperatorPolicy) *OperatorPolicy {
 		p.Widen(true, sub.Namespace == "")
 	}
 	p.invalid = append(p.invalid, operatorpolicy.ValidateRest(op)...)
+	var errs field.ErrorList
+	p.exceptions, errs = newExceptions(op)
+	p.invalid = append(p.invalid, errs...)
 	if spec.VersionRange != "" && p.faults == "" {
 		p.versionRange, _ = olm.ParseVersionRange(spec.VersionRange) // ValidateGate has parsed it without a fault
 	}
@@ -316,18 +322,24 @@ func (p *OperatorPolicy) catalogText() string {
 }
 
 // Covers reports whether a musthave policy wants a ClusterServiceVersion of its package to be installed; if not,
-// accepted is what it wants instead. What is installed does not show its digest, so the name decides.
-func (p *OperatorPolicy) Covers(csv, version string) (ok bool, accepted string) {
+// accepted is what it wants instead. What is installed does not show its digest, so the name decides. Exceptions count
+// at the time now.
+func (p *OperatorPolicy) Covers(csv, version string, now time.Time) (ok bool, accepted string) {
 	c := &Bundle{name: csv, version: version}
-	if (p.MustNotHave || p.faults != "" || p.mayBring(csv)) && outOfRangeCSV(c, p).Silent() {
+	listed := p.MustNotHave || p.faults != "" || p.mayBring(csv) || p.exceptedName(csv, RuleBundleVersion, now)
+	if listed && (outOfRangeCSV(c, p).Silent() || p.exceptedName(csv, RuleBundleVersionRange, now)) {
 		return true, ""
 	}
 	return false, p.acceptance()
 }
 
 // Forbids reports whether a mustnothave policy matches a ClusterServiceVersion of its package; known is false if that
-// depends on a version or catalog that is not known (zero), or on the digest of its bundle image.
-func (p *OperatorPolicy) Forbids(csv, version string, catalog olm.Catalog) (match, known bool) {
+// depends on a version or catalog that is not known (zero), or on the digest of its bundle image. Exceptions count at the
+// time now.
+func (p *OperatorPolicy) Forbids(csv, version string, catalog olm.Catalog, now time.Time) (match, known bool) {
+	if p.exceptedName(csv, RuleBundleMustNotHave, now) {
+		return false, true
+	}
 	c := &Bundle{name: csv, version: version}
 	c.from(catalog)
 	return p.matches(c)

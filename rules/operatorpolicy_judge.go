@@ -53,6 +53,8 @@ type OperatorPolicyInput struct {
 	Unbacked string
 	// Now is that of PlanInput, for the preview.
 	Now time.Time
+	// Review is set for files that are not sent to a cluster now: exceptions that have ended are refused.
+	Review bool
 }
 
 // OperatorPolicyObject returns the name of an OperatorPolicy as used in verdicts.
@@ -99,6 +101,7 @@ func JudgeOperatorPolicy(in OperatorPolicyInput) verdict.Verdict {
 		v.Refuse(verdict.Reason{Rule: id, Decision: verdict.Deny, Field: err.Field, Message: verdict.Sentence(err.Error(),
 			id, "")})
 	}
+	judgeExceptions(&in, policy, &v)
 	if v.Decision == verdict.Allow {
 		previewPolicy(&in, policy, &v)
 	}

@@ -1,6 +1,10 @@
 package operatorpolicy
 
 import (
+	"maps"
+	"slices"
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -16,6 +20,9 @@ type Metrics struct {
 	intervention prometheus.Counter
 	// exported is what is exported of each policy; mu guards it, too.
 	exported map[types.NamespacedName]exported
+	// exceptions is when the first exception ends, over all policies; ends has that of each policy with one in force.
+	exceptions *prometheus.GaugeVec
+	ends       map[types.NamespacedName]time.Time
 }
 
 // exported are the labels of the series of a policy.
@@ -37,8 +44,11 @@ func NewMetrics(registry, named prometheus.Registerer) *Metrics {
 		states: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "opgate_operatorpolicies",
 			Help: "Number of OperatorPolicies by state: Compliant, NonCompliant, Unknown or Unreadable."}, []string{"state"}),
 		exported: map[types.NamespacedName]exported{},
+		exceptions: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "opgate_exception_expiry_timestamp_seconds",
+			Help: "Seconds since 1970 at which the first exception in force ends, by kind of policy."}, []string{"kind"}),
+		ends: map[types.NamespacedName]time.Time{},
 	}
-	registry.MustRegister(m.states, m.intervention)
+	registry.MustRegister(m.states, m.intervention, m.exceptions)
 	named.MustRegister(m.compliance)
 	return m
 }
@@ -81,13 +91,39 @@ func (m *Metrics) stopped() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.states.Reset()
+	m.exceptions.Reset()
 	clear(m.exported)
+	clear(m.ends)
 }
 
 func (m *Metrics) forget(namespace, name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.remove(types.NamespacedName{Namespace: namespace, Name: name})
+	key := types.NamespacedName{Namespace: namespace, Name: name}
+	m.remove(key)
+	m.setEnd(key, time.Time{})
+}
+
+// exceptionEnd exports when the first exception in force of a policy ends; zero if none is.
+func (m *Metrics) exceptionEnd(p *rules.OperatorPolicy, end time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.setEnd(types.NamespacedName{Namespace: p.Namespace, Name: p.Name}, end)
+}
+
+func (m *Metrics) setEnd(key types.NamespacedName, end time.Time) {
+	if m.ends[key].Equal(end) {
+		return
+	}
+	if delete(m.ends, key); !end.IsZero() {
+		m.ends[key] = end
+	}
+	if len(m.ends) == 0 {
+		m.exceptions.Reset()
+		return
+	}
+	first := slices.MinFunc(slices.Collect(maps.Values(m.ends)), time.Time.Compare)
+	m.exceptions.WithLabelValues(policyv1beta2.Kind).Set(float64(first.Unix()))
 }
 
 // remove removes the series of a policy. A partial match would compare all series.

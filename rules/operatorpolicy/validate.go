@@ -267,6 +267,11 @@ func (t textValidator) named(path *field.Path, s string, check func(string) []st
 	return errs
 }
 
+// ValidateVersions checks a list in the form of spec.versions in which template text is not resolved.
+func ValidateVersions(path *field.Path, entries []string) field.ErrorList {
+	return textValidator{}.versions(path, entries)
+}
+
 // versions checks that every entry can match the name of a ClusterServiceVersion at all.
 func (t textValidator) versions(path *field.Path, entries []string) field.ErrorList {
 	var errs field.ErrorList

@@ -319,6 +319,19 @@ type OperatorPolicySpec struct {
 	// +optional
 	Freezes []Freeze `json:"freezes,omitempty"`
 
+	// Rules that are set aside for some versions until a time, each with a reason.
+	// Optional, at most 32. To add one, or to prolong or widen one, needs the verb
+	// override on this policy; to remove or shorten one does not. What a rule would
+	// have refused is a warning that names the exception. One that has ended has no
+	// effect, and what it let in counts as not allowed again.
+	// ---
+	// An addition of Opgate.
+	//
+	// +kubebuilder:validation:MaxItems=32
+	// +listType=atomic
+	// +optional
+	Exceptions []Exception `json:"exceptions,omitempty"`
+
 	// What is deleted and what is kept when the operator is removed. It applies
 	// only with complianceType mustnothave. Objects that are kept do not make the
 	// policy NonCompliant.
