@@ -320,7 +320,7 @@ func (g *Gate) validateOperatorPolicy(ctx context.Context, s *snapshot.Snapshot,
 				p.drop(req)
 			}
 			if why := g.mayExcept(ctx, req.caller(), source); why != "" {
-				rules.RefuseExceptions(&v, widened, why)
+				rules.RefuseExceptions(&v, rules.RuleOperatorPolicyExceptionRight, widened, why)
 			}
 		}
 	}
@@ -342,7 +342,7 @@ func (g *Gate) validateCSV(ctx context.Context, s *snapshot.Snapshot, req *reque
 
 func (g *Gate) validateConstraint(ctx context.Context, s *snapshot.Snapshot, req *request[json.RawMessage,
 	json.RawMessage]) verdict.Verdict {
-	in := rules.ConstraintInput{Constraints: s.Constraints(), Interrupt: ctx.Done(), Grants: g.Grants}
+	in := rules.ConstraintInput{Constraints: s.Constraints(), Interrupt: ctx.Done(), Grants: g.Grants, Now: g.Now()}
 	if req.authenticated { // no other caller is shown what is installed, so it is not judged for them either
 		in.Namespaces = s.All()
 	}
@@ -357,6 +357,12 @@ func (g *Gate) validateConstraint(ctx context.Context, s *snapshot.Snapshot, req
 		}
 	}
 	v := rules.JudgeConstraint(in)
+	if widened := rules.WidenedConstraintExceptions(in.Constraint, in.Old); len(widened) > 0 && v.Decision == verdict.Allow {
+		source := verdict.PolicyRef{Kind: verdict.KindConstraint, Name: in.Constraint.Name}
+		if why := g.mayExcept(ctx, req.caller(), source); why != "" {
+			rules.RefuseExceptions(&v, rules.RuleConstraintExceptionRight, widened, why)
+		}
+	}
 	if v.Decision == verdict.Allow && req.stores() {
 		g.awaited(s, snapshot.Constraints, snapshot.InCluster(), in.Constraint, !req.update())
 	}

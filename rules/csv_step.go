@@ -110,7 +110,7 @@ func judgeStep(c *Bundle, ns *Namespace, now time.Time, budget *constraint.Budge
 		visible := c.inline || f.Constraint == nil || f.Constraint.Uses()&constraint.InCSV == 0 || c.shown(ns)
 		c.explain(&f, ns)
 		if !overridden || !visible {
-			recordConstraint(v, RuleBundleConstraint, "this ClusterServiceVersion", &f)
+			ns.recordConstraintOn(c, now, v, "this ClusterServiceVersion", &f)
 		}
 	}
 }

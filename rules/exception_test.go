@@ -9,6 +9,7 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/exception"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -96,10 +97,10 @@ func TestException(t *testing.T) {
 func TestExceptionNeverOpensAgain(t *testing.T) {
 	leader, behind := momentOf(t, exceptionEnd), momentOf(t, exceptionEnd).Add(-time.Minute)
 	op := exceptionPolicy(nil).Object.DeepCopy()
-	if ended := NewOperatorPolicy(op).Exceptions(behind).IDs; len(ended) > 0 {
+	if ended := NewOperatorPolicy(op).Exceptions().Ended(behind); len(ended) > 0 {
 		t.Fatalf("%v ended before its end", ended)
 	}
-	op.Status.EndedExceptions = NewOperatorPolicy(op).Exceptions(leader).IDs
+	op.Status.EndedExceptions = NewOperatorPolicy(op).Exceptions().Ended(leader)
 	plan := pendingPlan("etcd 0.9.4")
 	judge := func() verdict.Decision {
 		ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{NewOperatorPolicy(op)}, Exists: true})
@@ -109,7 +110,7 @@ func TestExceptionNeverOpensAgain(t *testing.T) {
 	if got := judge(); got != verdict.Deny {
 		t.Errorf("a minute before the end, by another clock, after it was recorded: %v", got)
 	}
-	if again := NewOperatorPolicy(op).Exceptions(behind).IDs; !slices.Equal(again, op.Status.EndedExceptions) {
+	if again := NewOperatorPolicy(op).Exceptions().Ended(behind); !slices.Equal(again, op.Status.EndedExceptions) {
 		t.Errorf("a leader whose clock is behind records %v, before %v", again, op.Status.EndedExceptions)
 	}
 	op.Spec.Exceptions[0].Reason = "written in other words"
@@ -126,13 +127,13 @@ func TestExceptionNeverOpensAgain(t *testing.T) {
 func TestExceptionTimer(t *testing.T) {
 	p, end := exceptionPolicy(nil), momentOf(t, exceptionEnd)
 	for _, test := range []struct{ now, want time.Time }{
-		{end.Add(-20 * 24 * time.Hour), end.Add(-ExceptionNotice)}, {end.Add(-ExceptionNotice), end}, {end.Add(-time.Second), end}, {end, time.Time{}},
+		{end.Add(-20 * 24 * time.Hour), end.Add(-exception.Notice)}, {end.Add(-exception.Notice), end}, {end.Add(-time.Second), end}, {end, time.Time{}},
 	} {
-		if got := p.NextException(test.now); !got.Equal(test.want) {
+		if got := p.Exceptions().Next(test.now); !got.Equal(test.want) {
 			t.Errorf("at %s: judged again at %s, want %s", test.now, got, test.want)
 		}
 	}
-	if ending := p.Exceptions(end.Add(-ExceptionNotice)).Ending; len(ending) != 1 {
+	if ending := p.Exceptions().At(end.Add(-exception.Notice)).Ending; len(ending) != 1 {
 		t.Errorf("two weeks before its end: %q", ending)
 	}
 }
@@ -194,9 +195,9 @@ func TestReviewedExceptions(t *testing.T) {
 	}{
 		"ended, files":        {now: end, review: true, want: verdict.Deny},
 		"ended, cluster":      {now: end, warns: true},
-		"in 14 days, files":   {now: end.Add(-ExceptionNotice), review: true, warns: true},
-		"in 14 days, cluster": {now: end.Add(-ExceptionNotice)},
-		"in 15 days, files":   {now: end.Add(-ExceptionNotice - time.Second), review: true},
+		"in 14 days, files":   {now: end.Add(-exception.Notice), review: true, warns: true},
+		"in 14 days, cluster": {now: end.Add(-exception.Notice)},
+		"in 15 days, files":   {now: end.Add(-exception.Notice - time.Second), review: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := JudgeOperatorPolicy(OperatorPolicyInput{Policy: exceptionPolicy(nil).Object, Namespace: func(string) *Namespace { return nil },
@@ -213,7 +214,7 @@ func TestReviewedExceptions(t *testing.T) {
 // ended; one that was installed later is.
 func TestExceptedStepIsNoEscape(t *testing.T) {
 	op := exceptionPolicy(nil).Object.DeepCopy()
-	op.Status.EndedExceptions = NewOperatorPolicy(op).Exceptions(momentOf(t, exceptionEnd)).IDs
+	op.Status.EndedExceptions = NewOperatorPolicy(op).Exceptions().Ended(momentOf(t, exceptionEnd))
 	plan := pendingPlan("etcd 0.9.4")
 	plan.Spec.Approved, plan.Status.Phase = true, olm.PhaseComplete
 	ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{NewOperatorPolicy(op)}, Plans: []*olm.InstallPlan{plan}, Exists: true})

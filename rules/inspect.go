@@ -63,7 +63,7 @@ func JudgeInstalled(ns *Namespace, csv string, now time.Time) (v verdict.Verdict
 		if ofUnfinishedPlans(&f) {
 			continue
 		}
-		recordConstraint(&v, RuleBundleConstraint, text.Name(csv), &f)
+		ns.recordConstraintOn(c, now, &v, text.Name(csv), &f)
 	}
 	switch {
 	case v.Decision == verdict.Deny:

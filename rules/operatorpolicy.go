@@ -11,6 +11,7 @@ import (
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/rules/exception"
 	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/verdict"
 	"github.com/opgate/opgate/rules/window"
@@ -59,7 +60,7 @@ type OperatorPolicy struct {
 	// calendar is when plans are approved.
 	calendar window.Calendar
 	// exceptions are those that can be read, in the order of the spec.
-	exceptions []exception
+	exceptions exception.List
 
 	// Pending names the Policy, as namespace/name, that has suspended this one until its dependencies are met (R-DP-4);
 	// empty if none. While it is set, nothing that the policy governs is approved. Waits is a sentence on what is

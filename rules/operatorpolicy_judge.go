@@ -101,7 +101,7 @@ func JudgeOperatorPolicy(in OperatorPolicyInput) verdict.Verdict {
 		v.Refuse(verdict.Reason{Rule: id, Decision: verdict.Deny, Field: err.Field, Message: verdict.Sentence(err.Error(),
 			id, "")})
 	}
-	judgeExceptions(&in, policy, &v)
+	policy.exceptions.Judge(&v, RuleOperatorPolicyExceptionEnded, in.Now, in.Review)
 	if v.Decision == verdict.Allow {
 		previewPolicy(&in, policy, &v)
 	}

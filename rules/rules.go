@@ -49,7 +49,7 @@ var (
 	}
 	constraintRules = []verdict.Rule{
 		constraintField, constraintSyntax, constraintSize, constraintRule, constraintProperty, constraintIneffective,
-		constraintViolated,
+		constraintViolated, constraintExceptionRight, constraintExceptionEnded,
 	}
 )
 

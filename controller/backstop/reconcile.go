@@ -198,7 +198,7 @@ func (r *reconciler) compile(user string, features backstop.Features) {
 	next := compiled{policies: policies, accounts: accounts, features: features, user: user, left: objects.Left,
 		unprotected: objects.Unprotected, newest: last.newest, objects: map[string]*unstructured.Unstructured{}}
 	for _, p := range policies {
-		if end := p.ExceptionEnd(now); !end.IsZero() && (next.until.IsZero() || end.Before(next.until)) {
+		if end := p.Exceptions().End(now); !end.IsZero() && (next.until.IsZero() || end.Before(next.until)) {
 			next.until = end
 		}
 	}

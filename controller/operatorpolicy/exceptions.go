@@ -1,7 +1,9 @@
 package operatorpolicy
 
 import (
-	"github.com/opgate/opgate/internal/events"
+	"k8s.io/apimachinery/pkg/types"
+
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/rules"
 )
 
@@ -9,16 +11,9 @@ import (
 // first one in force ends.
 func (r *reconciler) reportExceptions(p *rules.OperatorPolicy) {
 	now := r.Now()
-	r.Metrics.exceptionEnd(p, p.ExceptionEnd(now))
-	state := p.Exceptions(now)
+	r.Metrics.ExceptionEnd(policyv1beta2.Kind, types.NamespacedName{Namespace: p.Namespace, Name: p.Name}, p.Exceptions().End(now))
+	state := p.Exceptions().At(now)
 	regarding := p.Reference()
 	regarding.UID = p.Object.UID
-	for _, part := range []struct {
-		reason string
-		notes  []string
-	}{{events.ExceptionEndsSoon, state.Ending}, {events.ExceptionEnded, state.Ended}} {
-		for _, note := range part.notes {
-			r.Events.Record(events.Event{Regarding: *regarding, Reason: part.reason, Action: events.Update, Warning: true, Note: note})
-		}
-	}
+	r.Events.Exceptions(*regarding, state.Ending, state.Ended)
 }

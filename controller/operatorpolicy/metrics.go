@@ -20,9 +20,9 @@ type Metrics struct {
 	intervention prometheus.Counter
 	// exported is what is exported of each policy; mu guards it, too.
 	exported map[types.NamespacedName]exported
-	// exceptions is when the first exception ends, over all policies; ends has that of each policy with one in force.
+	// exceptions is when the first exception ends, over all policies of a kind; ends has that of each with one in force.
 	exceptions *prometheus.GaugeVec
-	ends       map[types.NamespacedName]time.Time
+	ends       map[string]map[types.NamespacedName]time.Time
 }
 
 // exported are the labels of the series of a policy.
@@ -46,7 +46,7 @@ func NewMetrics(registry, named prometheus.Registerer) *Metrics {
 		exported: map[types.NamespacedName]exported{},
 		exceptions: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "opgate_exception_expiry_timestamp_seconds",
 			Help: "Seconds since 1970 at which the first exception in force ends, by kind of policy."}, []string{"kind"}),
-		ends: map[types.NamespacedName]time.Time{},
+		ends: map[string]map[types.NamespacedName]time.Time{},
 	}
 	registry.MustRegister(m.states, m.intervention, m.exceptions)
 	named.MustRegister(m.compliance)
@@ -101,29 +101,34 @@ func (m *Metrics) forget(namespace, name string) {
 	defer m.mu.Unlock()
 	key := types.NamespacedName{Namespace: namespace, Name: name}
 	m.remove(key)
-	m.setEnd(key, time.Time{})
+	m.setEnd(policyv1beta2.Kind, key, time.Time{})
 }
 
-// exceptionEnd exports when the first exception in force of a policy ends; zero if none is.
-func (m *Metrics) exceptionEnd(p *rules.OperatorPolicy, end time.Time) {
+// ExceptionEnd exports when the first exception in force of a policy or a Constraint ends; zero if none is.
+func (m *Metrics) ExceptionEnd(kind string, key types.NamespacedName, end time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.setEnd(types.NamespacedName{Namespace: p.Namespace, Name: p.Name}, end)
+	m.setEnd(kind, key, end)
 }
 
-func (m *Metrics) setEnd(key types.NamespacedName, end time.Time) {
-	if m.ends[key].Equal(end) {
+func (m *Metrics) setEnd(kind string, key types.NamespacedName, end time.Time) {
+	ends := m.ends[kind]
+	if ends[key].Equal(end) {
 		return
 	}
-	if delete(m.ends, key); !end.IsZero() {
-		m.ends[key] = end
+	if ends == nil {
+		ends = map[types.NamespacedName]time.Time{}
+		m.ends[kind] = ends
 	}
-	if len(m.ends) == 0 {
-		m.exceptions.Reset()
+	if delete(ends, key); !end.IsZero() {
+		ends[key] = end
+	}
+	if len(ends) == 0 {
+		m.exceptions.DeleteLabelValues(kind)
 		return
 	}
-	first := slices.MinFunc(slices.Collect(maps.Values(m.ends)), time.Time.Compare)
-	m.exceptions.WithLabelValues(policyv1beta2.Kind).Set(float64(first.Unix()))
+	first := slices.MinFunc(slices.Collect(maps.Values(ends)), time.Time.Compare)
+	m.exceptions.WithLabelValues(kind).Set(float64(first.Unix()))
 }
 
 // remove removes the series of a policy. A partial match would compare all series.

@@ -189,7 +189,7 @@ func (t *table) checksOf(p *rules.OperatorPolicy, r *rules.NameRules) []string {
 	}
 	var checks []string
 	addCheck := func(kind string, names, intervals []string, show string) {
-		excepted := p.ExceptedNames(checkRules[kind], t.now)
+		excepted := p.Exceptions().Names(checkRules[kind], t.now)
 		if len(names)+len(intervals)+len(excepted) == 0 {
 			checks = append(checks, kind)
 			return
