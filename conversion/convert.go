@@ -25,6 +25,8 @@ type beyond struct {
 	Catalog             json.RawMessage `json:"catalog,omitempty"`
 	ApprovalWindows     json.RawMessage `json:"approvalWindows,omitempty"`
 	Freezes             json.RawMessage `json:"freezes,omitempty"`
+	MinimumAge          json.RawMessage `json:"minimumAge,omitempty"`
+	Urgent              json.RawMessage `json:"urgent,omitempty"`
 	Exceptions          json.RawMessage `json:"exceptions,omitempty"`
 	StatusConfig        json.RawMessage `json:"statusConfig,omitempty"`
 	// UpgradesProgressing of complianceConfig is left out where it has its default and another field of
@@ -45,6 +47,8 @@ const (
 	fieldCatalog             = "catalog"
 	fieldApprovalWindows     = "approvalWindows"
 	fieldFreezes             = "freezes"
+	fieldMinimumAge          = "minimumAge"
+	fieldUrgent              = "urgent"
 	fieldExceptions          = "exceptions"
 	fieldStatusConfig        = "statusConfig"
 	fieldComplianceConfig    = "complianceConfig"
@@ -84,6 +88,8 @@ func ToV1beta2(content map[string]any) map[string]any {
 	putBack(spec, fieldCatalog, extra.Catalog)
 	putBack(spec, fieldApprovalWindows, extra.ApprovalWindows)
 	putBack(spec, fieldFreezes, extra.Freezes)
+	putBack(spec, fieldMinimumAge, extra.MinimumAge)
+	putBack(spec, fieldUrgent, extra.Urgent)
 	putBack(spec, fieldExceptions, extra.Exceptions)
 	if config, ok := spec[fieldComplianceConfig].(map[string]any); ok {
 		config = maps.Clone(config)
@@ -137,6 +143,8 @@ func ToV1beta1(content map[string]any) map[string]any {
 	extra.Catalog = takeOut(spec, fieldCatalog)
 	extra.ApprovalWindows = takeOut(spec, fieldApprovalWindows)
 	extra.Freezes = takeOut(spec, fieldFreezes)
+	extra.MinimumAge = takeOut(spec, fieldMinimumAge)
+	extra.Urgent = takeOut(spec, fieldUrgent)
 	extra.Exceptions = takeOut(spec, fieldExceptions)
 	if len(contradictions(spec)) == 0 {
 		extra.StatusConfig = takeOut(spec, fieldStatusConfig)

@@ -59,6 +59,8 @@ type OperatorPolicy struct {
 	catalogImages *catalogImages
 	// calendar is when plans are approved.
 	calendar window.Calendar
+	// age is how long a catalog has to have offered a version.
+	age age
 	// exceptions are those that can be read, in the order of the spec.
 	exceptions exception.List
 
@@ -114,6 +116,7 @@ func NewOperatorPolicy(op *policyv1beta2.OperatorPolicy) *OperatorPolicy {
 	var faults []string
 	p.invalid = operatorpolicy.ValidateGate(op)
 	p.calendar, _ = operatorpolicy.NewCalendar(spec) // ValidateGate has the faults
+	p.age = newAge(spec)
 	for _, err := range p.invalid {
 		faults = append(faults, err.Field+" is not valid")
 	}
@@ -264,6 +267,7 @@ var judgedParts = []judgedPart{
 	{func(p *OperatorPolicy) bool { return p.consent.holds() }, "spec.consent holds changes", false},
 	{func(p *OperatorPolicy) bool { return p.catalogImages.holds() }, "spec.catalog holds plans", false},
 	{func(p *OperatorPolicy) bool { return p.calendar.Restricts() }, "spec.approvalWindows or spec.freezes is set", false},
+	{func(p *OperatorPolicy) bool { return p.age.holds() }, "spec.minimumAge is set", false},
 }
 
 // wantsManual reports whether the policy alone, in any namespace, wants installPlanApproval Manual, and why.

@@ -56,6 +56,7 @@ func previewPolicy(in *OperatorPolicyInput, p *OperatorPolicy, v *verdict.Verdic
 	previewConsent(in.Policy, p, preview)
 	previewCatalog(in.Policy, p, preview)
 	previewCalendar(p, in.Now, preview)
+	previewAge(in, p, preview)
 	previewGrants(in, p, preview)
 	previewDeletion(in, p, preview)
 	if p.Package == "" || p.TargetNamespace == "" {

@@ -25,7 +25,7 @@ var (
 	bundleRules = []verdict.Rule{
 		bundleMustNotHave, bundleCatalog, bundleVersion, bundleVersionRange, bundleUnknown, bundleConstraint,
 		bundleDependencyPending, bundleUpgrade, bundleChannel, bundleDeprecated, bundleCatalogDigest, bundleCatalogJump,
-		bundleApprovalWindow, bundleException, bundleConsent, bundleContents, bundleOwnConstraint, bundleKubeVersion, bundleOpenShiftVersion,
+		bundleMinimumAge, bundleApprovalWindow, bundleException, bundleConsent, bundleContents, bundleOwnConstraint, bundleKubeVersion, bundleOpenShiftVersion,
 		bundleNotUpgradeable,
 	}
 	planRules = []verdict.Rule{

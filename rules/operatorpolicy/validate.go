@@ -51,6 +51,7 @@ func ValidateGate(op *policyv1beta2.OperatorPolicy) field.ErrorList {
 	errs = append(errs, validateCatalog(spec.Catalog)...)
 	_, calendar := NewCalendar(spec)
 	errs = append(errs, calendar...)
+	errs = append(errs, validateAge(spec)...)
 	errs = append(errs, validateDialect(op)...)
 	if spec.Subscription.Name == "" {
 		errs = append(errs, field.Required(sub.Child("name"), "name the package that the policy governs"))

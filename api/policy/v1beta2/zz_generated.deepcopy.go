@@ -340,6 +340,11 @@ func (in *OperatorPolicySpec) DeepCopyInto(out *OperatorPolicySpec) {
 		*out = make([]Freeze, len(*in))
 		copy(*out, *in)
 	}
+	if in.Urgent != nil {
+		in, out := &in.Urgent, &out.Urgent
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.Exceptions != nil {
 		in, out := &in.Exceptions, &out.Exceptions
 		*out = make([]Exception, len(*in))
