@@ -337,7 +337,8 @@ func (g *Gate) byOpgate(user *authenticationv1.UserInfo) bool {
 
 func (g *Gate) validateCSV(ctx context.Context, s *snapshot.Snapshot, req *request[olm.CSV, olm.CSV]) verdict.Verdict {
 	return rules.JudgeCSV(rules.CSVInput{New: req.Object, Old: req.OldObject, Namespace: s.WithDependencies(req.Object.Metadata.Namespace),
-		ByOLM: g.OLM.Is(&req.User), ByOpgate: g.byOpgate(&req.User), User: req.User.Username, Now: g.Now(), Interrupt: ctx.Done()})
+		ByOLM: g.OLM.Is(&req.User), ByOpgate: g.byOpgate(&req.User), User: req.User.Username, Now: g.Now(),
+		Interrupt: ctx.Done()})
 }
 
 func (g *Gate) validateConstraint(ctx context.Context, s *snapshot.Snapshot, req *request[json.RawMessage,
@@ -357,7 +358,8 @@ func (g *Gate) validateConstraint(ctx context.Context, s *snapshot.Snapshot, req
 		}
 	}
 	v := rules.JudgeConstraint(in)
-	if widened := rules.WidenedConstraintExceptions(in.Constraint, in.Old); len(widened) > 0 && v.Decision == verdict.Allow {
+	widened := rules.WidenedConstraintExceptions(in.Constraint, in.Old)
+	if len(widened) > 0 && v.Decision == verdict.Allow {
 		source := verdict.PolicyRef{Kind: verdict.KindConstraint, Name: in.Constraint.Name}
 		if why := g.mayExcept(ctx, req.caller(), source); why != "" {
 			rules.RefuseExceptions(&v, rules.RuleConstraintExceptionRight, widened, why)

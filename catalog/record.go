@@ -93,7 +93,9 @@ type Offered struct {
 
 // Next returns the text of the record after an image is known to offer something; changed is false if it states the
 // same. Without a record before, nil, the image is the first, which changes nothing.
-func (r *Record) Next(of olm.Catalog, image string, offered Offered, on Platform) (text string, changed bool, err error) {
+func (r *Record) Next(
+	of olm.Catalog, image string, offered Offered, on Platform,
+) (text string, changed bool, err error) {
 	heads := offered.Heads
 	poll := Poll{Packages: len(heads)}
 	var before *History

@@ -16,8 +16,8 @@ const (
 	maxSeenVersions = 1000
 )
 
-// Seen is when ClusterServiceVersions were first offered by a catalog, in seconds since 1970, by package and name. It is
-// immutable.
+// Seen is when ClusterServiceVersions were first offered by a catalog, in seconds since 1970, by package and name. It
+// is immutable.
 type Seen map[string]map[string]int64
 
 // With returns the record with what a catalog offers at a time, by package; changed is false if it has all of that. A
@@ -64,8 +64,8 @@ func (h *History) FirstSeen(pkg, csv string) time.Time {
 	return time.Unix(h.Seen[pkg][csv], 0).UTC()
 }
 
-// DecodeNames returns the package of a PackageManifest of a catalog, and the names of all ClusterServiceVersions that it
-// offers. The package is "" if it is not of the catalog.
+// DecodeNames returns the package of a PackageManifest of a catalog, and the names of all ClusterServiceVersions that
+// it offers. The package is "" if it is not of the catalog.
 func DecodeNames(raw []byte, of olm.Catalog) (pkg string, names []string) {
 	var object map[string]any
 	if kjson.UnmarshalCaseSensitivePreserveInts(raw, &object) != nil {

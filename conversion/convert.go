@@ -27,6 +27,7 @@ type beyond struct {
 	Freezes             json.RawMessage `json:"freezes,omitempty"`
 	MinimumAge          json.RawMessage `json:"minimumAge,omitempty"`
 	Urgent              json.RawMessage `json:"urgent,omitempty"`
+	MaximumWait         json.RawMessage `json:"maximumWait,omitempty"`
 	Exceptions          json.RawMessage `json:"exceptions,omitempty"`
 	StatusConfig        json.RawMessage `json:"statusConfig,omitempty"`
 	// UpgradesProgressing of complianceConfig is left out where it has its default and another field of
@@ -49,6 +50,7 @@ const (
 	fieldFreezes             = "freezes"
 	fieldMinimumAge          = "minimumAge"
 	fieldUrgent              = "urgent"
+	fieldMaximumWait         = "maximumWait"
 	fieldExceptions          = "exceptions"
 	fieldStatusConfig        = "statusConfig"
 	fieldComplianceConfig    = "complianceConfig"
@@ -90,6 +92,7 @@ func ToV1beta2(content map[string]any) map[string]any {
 	putBack(spec, fieldFreezes, extra.Freezes)
 	putBack(spec, fieldMinimumAge, extra.MinimumAge)
 	putBack(spec, fieldUrgent, extra.Urgent)
+	putBack(spec, fieldMaximumWait, extra.MaximumWait)
 	putBack(spec, fieldExceptions, extra.Exceptions)
 	if config, ok := spec[fieldComplianceConfig].(map[string]any); ok {
 		config = maps.Clone(config)
@@ -145,6 +148,7 @@ func ToV1beta1(content map[string]any) map[string]any {
 	extra.Freezes = takeOut(spec, fieldFreezes)
 	extra.MinimumAge = takeOut(spec, fieldMinimumAge)
 	extra.Urgent = takeOut(spec, fieldUrgent)
+	extra.MaximumWait = takeOut(spec, fieldMaximumWait)
 	extra.Exceptions = takeOut(spec, fieldExceptions)
 	if len(contradictions(spec)) == 0 {
 		extra.StatusConfig = takeOut(spec, fieldStatusConfig)

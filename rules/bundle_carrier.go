@@ -164,5 +164,7 @@ func (n *Namespace) asPlanned(installed *Installed) *Bundle {
 func (n *Namespace) needsDigest(pkg, name string) bool {
 	return slices.ContainsFunc(n.governing(pkg), func(p *OperatorPolicy) bool {
 		return len(p.versions.digests[name]) > 0 || p.exceptions.NeedsDigest(name)
-	}) || slices.ContainsFunc(n.Constraints().Definitions(), func(d *constraint.Definition) bool { return d.Exceptions.NeedsDigest(name) })
+	}) || slices.ContainsFunc(n.Constraints().Definitions(), func(d *constraint.Definition) bool {
+		return d.Exceptions.NeedsDigest(name)
+	})
 }

@@ -27,7 +27,9 @@ var (
 
 // JudgesByCatalogImage reports whether plans of the namespace are judged by the images that catalogs run.
 func (n *Namespace) JudgesByCatalogImage() bool {
-	return n != nil && slices.ContainsFunc(n.policies, func(p *OperatorPolicy) bool { return p.catalogImages.holds() || p.age.holds() })
+	return n != nil && slices.ContainsFunc(n.policies, func(p *OperatorPolicy) bool {
+		return p.catalogImages.holds() || p.age.holds()
+	})
 }
 
 // heldCatalogDigest holds what a catalog offers whose image is not accepted: behind a tag it changes without a change

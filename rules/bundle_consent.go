@@ -171,7 +171,8 @@ func judgeStepContents(c *Bundle, ns *Namespace, v *verdict.Verdict) {
 		}
 		hold := len(p.consent.classes(policyv1beta2.ConsentHold, first)) > 0
 		// As an override, an exception does not set this aside.
-		recordReview(c, time.Time{}, v, p, review{id: RuleBundleContents, hold: hold, Finding: verdict.Finding{Decision: verdict.Deny, Field: "spec",
+		recordReview(c, time.Time{}, v, p, review{id: RuleBundleContents, hold: hold, Finding: verdict.Finding{
+			Decision: verdict.Deny, Field: "spec",
 			What: "the spec of " + text.Name(c.name) + " is not allowed",
 			Accepted: "it is not what was read for InstallPlan " + text.Name(c.plan.Metadata.Name) +
 				"; delete that plan, so that OLM unpacks the bundle again, and have the new one reviewed"}})
@@ -184,7 +185,8 @@ func judgeUnreviewed(c *Bundle, p *OperatorPolicy, v *verdict.Verdict) {
 		return
 	}
 	// Exceptions are about what plans bring, so none counts here.
-	recordReview(c, time.Time{}, v, p, review{id: RuleBundleContents, hold: p.consent.holds(), Finding: verdict.Finding{Decision: verdict.Hold,
+	recordReview(c, time.Time{}, v, p, review{id: RuleBundleContents, hold: p.consent.holds(), Finding: verdict.Finding{
+		Decision: verdict.Hold,
 		What:     text.Name(c.name) + ", which no InstallPlan brings, is held",
 		Accepted: "spec.consent reviews what InstallPlans change; let OLM install it, from a Subscription"}})
 }

@@ -200,7 +200,8 @@ func (in *ConstraintInput) preview(d *constraint.Definition, v *verdict.Verdict)
 		for i := range ns.Installed() {
 			installed := &ns.installed[i]
 			for _, f := range set.Judge(installed.forConstraints(ns), ns.ForConstraints(), budget) {
-				if f.Outcome == constraint.Undecided || d.Exceptions.ForName(RuleBundleConstraint, installed.CSV, ns.Name(), in.Now) {
+				if f.Outcome == constraint.Undecided ||
+					d.Exceptions.ForName(RuleBundleConstraint, installed.CSV, ns.Name(), in.Now) {
 					continue
 				}
 				more := mustSatisfy(&f)

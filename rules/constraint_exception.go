@@ -30,7 +30,8 @@ var (
 func constraintExceptions(c *constraintv1.Constraint) (exception.List, field.ErrorList) {
 	specs, rule := make([]exception.Spec, len(c.Spec.Exceptions)), []string{string(RuleBundleConstraint)}
 	for i, e := range c.Spec.Exceptions {
-		specs[i] = exception.Spec{Versions: e.Versions, Namespaces: e.Namespaces, Rules: rule, Reason: e.Reason, Expires: e.Expires}
+		specs[i] = exception.Spec{Versions: e.Versions, Namespaces: e.Namespaces, Rules: rule, Reason: e.Reason,
+			Expires: e.Expires}
 	}
 	return exception.Read(exceptionsPath, specs, rule, c.Status.EndedExceptions)
 }
@@ -58,13 +59,14 @@ func (in *ConstraintInput) judgeExceptions(v *verdict.Verdict) exception.List {
 
 // recordConstraintOn records that a bundle violates a Constraint. If an exception sets that aside, it is a warning. A
 // Constraint that cannot be read has no exceptions.
-func (n *Namespace) recordConstraintOn(c *Bundle, now time.Time, v *verdict.Verdict, what string, f *constraint.Finding) {
+func (n *Namespace) recordConstraintOn(
+	c *Bundle, now time.Time, v *verdict.Verdict, what string, f *constraint.Finding,
+) {
 	digest, _ := c.digest() // where it is not known, names with a digest do not count
 	e := f.Definition.Exceptions.For(RuleBundleConstraint, c.name, digest, n.Name(), now)
 	if e == nil || f.Constraint == nil {
 		recordConstraint(v, RuleBundleConstraint, what, f)
 		return
 	}
-	finding := constraintFinding(what, f)
-	setAside(v, e, RuleBundleConstraint, constraintRef(f.Definition), finding)
+	setAside(v, e, RuleBundleConstraint, constraintRef(f.Definition), constraintFinding(what, f))
 }

@@ -160,7 +160,8 @@ func refusedSubscriptions(plan *olm.InstallPlan, ns *Namespace, now time.Time) (
 		}
 		generated := *sub
 		generated.Metadata.Namespace, generated.Metadata.Annotations.GeneratedBy = plan.Metadata.Namespace, plan.Metadata.Name
-		v := JudgeSubscription(SubscriptionInput{Subscription: &generated, Namespace: ns, ByOLM: true, Mode: MutateApproval, Now: now})
+		v := JudgeSubscription(SubscriptionInput{Subscription: &generated, Namespace: ns, ByOLM: true, Mode: MutateApproval,
+			Now: now})
 		for _, r := range v.Reasons {
 			r.Message = "Subscription " + text.Name(sub.Metadata.Name) + " to package " + text.Name(sub.Spec.Package) + ": " + r.Message
 			reasons = append(reasons, r)

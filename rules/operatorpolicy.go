@@ -61,6 +61,8 @@ type OperatorPolicy struct {
 	calendar window.Calendar
 	// age is how long a catalog has to have offered a version.
 	age age
+	// maximumWait is how long an upgrade may wait before that is reported; 0 for any time.
+	maximumWait time.Duration
 	// exceptions are those that can be read, in the order of the spec.
 	exceptions exception.List
 
@@ -117,6 +119,7 @@ func NewOperatorPolicy(op *policyv1beta2.OperatorPolicy) *OperatorPolicy {
 	p.invalid = operatorpolicy.ValidateGate(op)
 	p.calendar, _ = operatorpolicy.NewCalendar(spec) // ValidateGate has the faults
 	p.age = newAge(spec)
+	p.maximumWait, _ = operatorpolicy.Age(spec.MaximumWait) // ValidateRest has the fault
 	for _, err := range p.invalid {
 		faults = append(faults, err.Field+" is not valid")
 	}

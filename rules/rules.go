@@ -25,7 +25,8 @@ var (
 	bundleRules = []verdict.Rule{
 		bundleMustNotHave, bundleCatalog, bundleVersion, bundleVersionRange, bundleUnknown, bundleConstraint,
 		bundleDependencyPending, bundleUpgrade, bundleChannel, bundleDeprecated, bundleCatalogDigest, bundleCatalogJump,
-		bundleMinimumAge, bundleApprovalWindow, bundleException, bundleConsent, bundleContents, bundleOwnConstraint, bundleKubeVersion, bundleOpenShiftVersion,
+		bundleMinimumAge, bundleApprovalWindow, bundleException, bundleConsent, bundleContents, bundleOwnConstraint,
+		bundleKubeVersion, bundleOpenShiftVersion,
 		bundleNotUpgradeable,
 	}
 	planRules = []verdict.Rule{

@@ -51,8 +51,9 @@ func NewTally(namespaces iter.Seq[*Namespace], now time.Time) *Tally {
 			t.Installed++
 			// A budget for each: counting is not part of a request with a deadline.
 			for _, f := range ns.Constraints().Judge(ns.installed[i].forConstraints(ns), ns.ForConstraints(), constraint.NewBudget(nil)) {
-				if f.Constraint == nil || !f.Definition.Exceptions.ForName(RuleBundleConstraint, ns.installed[i].CSV, ns.Name(), now) {
-					t.add(ns.Name(), ns.installed[i].CSV, &f)
+				csv := ns.installed[i].CSV
+				if f.Constraint == nil || !f.Definition.Exceptions.ForName(RuleBundleConstraint, csv, ns.Name(), now) {
+					t.add(ns.Name(), csv, &f)
 				}
 			}
 		}

@@ -194,7 +194,8 @@ func (r *reconciler) compile(user string, features backstop.Features) {
 		return
 	}
 	objects := backstop.Compile(backstop.Input{Policies: policies, OLM: r.OLM, Opgate: user, ApprovalMode: r.ApprovalMode,
-		ExcludedNamespaces: r.ExcludedNamespaces, Accounts: accounts, Features: features, Now: now, Audit: r.Mode == Audit, Labels: owned.Labels})
+		ExcludedNamespaces: r.ExcludedNamespaces, Accounts: accounts, Features: features, Now: now,
+		Audit: r.Mode == Audit, Labels: owned.Labels})
 	next := compiled{policies: policies, accounts: accounts, features: features, user: user, left: objects.Left,
 		unprotected: objects.Unprotected, newest: last.newest, objects: map[string]*unstructured.Unstructured{}}
 	for _, p := range policies {

@@ -82,8 +82,8 @@ func (c *Controller) changed(change *snapshot.Change) {
 	}
 }
 
-// wanted returns the existing catalogs of which policies hold jumps or young versions, sorted, up to maxCatalogs. Subscriptions of
-// tenants may name any others.
+// wanted returns the existing catalogs of which policies hold jumps or young versions, sorted, up to maxCatalogs.
+// Subscriptions of tenants may name any others.
 func wanted(s *snapshot.Snapshot) []olm.Catalog {
 	var all []olm.Catalog
 	for ns := range s.All() {
@@ -132,7 +132,8 @@ func (r *reconciler) Reconcile(ctx context.Context, of olm.Catalog) (ctrl.Result
 		r.images[of] = now
 	}
 	packages := aged(r.Store.Load(), of)
-	if now.reads > 0 && slices.ContainsFunc(packages, func(pkg string) bool { return !slices.Contains(now.packages, pkg) }) {
+	unrecorded := func(pkg string) bool { return !slices.Contains(now.packages, pkg) }
+	if now.reads > 0 && slices.ContainsFunc(packages, unrecorded) {
 		now.reads = 0 // a policy asks about one that was not recorded
 	}
 	wait := r.Settling

@@ -28,7 +28,9 @@ type records struct {
 
 // add records what an image of a catalog offers. It returns what the image changed; nil if the record says so already.
 // A record that cannot be read is not replaced: a jump would be forgotten.
-func (r *records) add(ctx context.Context, of olm.Catalog, digest string, offered catalog.Offered, on catalog.Platform) (*catalog.Poll, error) {
+func (r *records) add(
+	ctx context.Context, of olm.Catalog, digest string, offered catalog.Offered, on catalog.Platform,
+) (*catalog.Poll, error) {
 	key := catalog.RecordKey(of)
 	if key == "" {
 		return nil, errors.New("the names of the catalog are too long for a record")

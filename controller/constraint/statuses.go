@@ -68,7 +68,9 @@ func (t *tallies) count(current *snapshot.Snapshot, now time.Time) {
 
 // reconcileStatus writes the status of a Constraint if it differs. It leaves the status unchanged until the cluster
 // version is known, since the counts depend on it. After is the delay until the time alone changes it, 0 for never.
-func (r *reconciler) reconcileStatus(ctx context.Context, current *snapshot.Snapshot, name string) (after time.Duration, err error) {
+func (r *reconciler) reconcileStatus(
+	ctx context.Context, current *snapshot.Snapshot, name string,
+) (after time.Duration, err error) {
 	object, definition := find(current, name)
 	if object == nil {
 		r.Metrics.forget(name)
@@ -96,7 +98,9 @@ func (r *reconciler) reconcileStatus(ctx context.Context, current *snapshot.Snap
 }
 
 // reportExceptions records events on the exceptions of a Constraint, and exports when the first one in force ends.
-func (r *reconciler) reportExceptions(object *constraintv1.Constraint, definition *constraint.Definition, now time.Time) {
+func (r *reconciler) reportExceptions(
+	object *constraintv1.Constraint, definition *constraint.Definition, now time.Time,
+) {
 	r.ExceptionEnd(verdict.KindConstraint, types.NamespacedName{Name: object.Name}, definition.Exceptions.End(now))
 	state := definition.Exceptions.At(now)
 	regarding := verdict.PolicyRef{Kind: verdict.KindConstraint, Name: object.Name}.Reference()

@@ -11,7 +11,8 @@ import (
 // first one in force ends.
 func (r *reconciler) reportExceptions(p *rules.OperatorPolicy) {
 	now := r.Now()
-	r.Metrics.ExceptionEnd(policyv1beta2.Kind, types.NamespacedName{Namespace: p.Namespace, Name: p.Name}, p.Exceptions().End(now))
+	name := types.NamespacedName{Namespace: p.Namespace, Name: p.Name}
+	r.Metrics.ExceptionEnd(policyv1beta2.Kind, name, p.Exceptions().End(now))
 	state := p.Exceptions().At(now)
 	regarding := p.Reference()
 	regarding.UID = p.Object.UID

@@ -20,7 +20,8 @@ type Metrics struct {
 	intervention prometheus.Counter
 	// exported is what is exported of each policy; mu guards it, too.
 	exported map[types.NamespacedName]exported
-	// exceptions is when the first exception ends, over all policies of a kind; ends has that of each with one in force.
+	// exceptions is when the first exception ends, over all policies of a kind; ends has that of each with one in
+	// force.
 	exceptions *prometheus.GaugeVec
 	ends       map[string]map[types.NamespacedName]time.Time
 }

@@ -37,8 +37,8 @@ var checkRules = map[string]verdict.RuleID{
 	checkAllowIn: rules.RuleBundleVersionRange, checkForbidIn: rules.RuleBundleMustNotHave,
 }
 
-// Prefixes of the data of a check: names, intervals of versions, and names for which an exception sets its rule aside. No
-// other column of a row begins with them.
+// Prefixes of the data of a check: names, intervals of versions, and names for which an exception sets its rule aside.
+// No other column of a row begins with them.
 const (
 	prefixName     = "="
 	prefixInterval = "~"

@@ -28,8 +28,8 @@ func (l List) At(now time.Time) State {
 		clause := fmt.Sprintf("exception %d sets %s aside for %s until %s (%s)", e.index+1, set, names, until, reason)
 		switch {
 		case !e.inForce(now):
-			s.Ended = append(s.Ended, fmt.Sprintf("exception %d, which set %s aside for %s, ended at %s (%s)", e.index+1, set,
-				names, until, reason))
+			s.Ended = append(s.Ended, fmt.Sprintf("exception %d, which set %s aside for %s, ended at %s (%s)",
+				e.index+1, set, names, until, reason))
 		case e.expires.Sub(now) <= Notice:
 			s.Ending = append(s.Ending, clause)
 		default:
@@ -39,7 +39,8 @@ func (l List) At(now time.Time) State {
 	return s
 }
 
-// The condition on exceptions, which does not count for compliance: what an exception lets in does, once that has ended.
+// The condition on exceptions, which does not count for compliance: what an exception lets in does, once that has
+// ended.
 const (
 	// Condition is True if an exception is in force. Absent without exceptions.
 	Condition = "ExceptionsInForce"
@@ -49,8 +50,8 @@ const (
 	ReasonEnded    = "ExceptionEnded"
 )
 
-// Condition returns what the condition has: whether an exception is in force, the reason, and clauses on all exceptions,
-// those that have ended first. There are none without exceptions.
+// Condition returns what the condition has: whether an exception is in force, the reason, and clauses on all
+// exceptions, those that have ended first. There are none without exceptions.
 func (s *State) Condition() (inForce bool, reason string, clauses []string) {
 	clauses = slices.Concat(s.Ended, s.Ending, s.Later)
 	switch inForce = len(s.Ending)+len(s.Later) > 0; {
@@ -71,7 +72,8 @@ func (l List) Judge(v *verdict.Verdict, id verdict.RuleID, now time.Time, files 
 	}
 	state := l.At(now)
 	for _, ended := range state.Ended {
-		r := verdict.Reason{Rule: id, Decision: verdict.Deny, Field: "spec.exceptions", Message: verdict.Sentence(ended, id, AfterEnd)}
+		r := verdict.Reason{Rule: id, Decision: verdict.Deny, Field: "spec.exceptions",
+			Message: verdict.Sentence(ended, id, AfterEnd)}
 		if files {
 			v.Refuse(r)
 		} else {

@@ -9,14 +9,14 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 )
 
-// Bounds of spec.minimumAge and spec.urgent.
+// Bounds of spec.minimumAge, spec.maximumWait and spec.urgent.
 const (
 	minAge    = time.Second
 	maxAge    = 365 * 24 * time.Hour
 	maxUrgent = 64
 )
 
-// Age reads spec.minimumAge; 0 if it is empty.
+// Age reads spec.minimumAge or spec.maximumWait; 0 if it is empty.
 func Age(value string) (time.Duration, error) {
 	if value == "" {
 		return 0, nil

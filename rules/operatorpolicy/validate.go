@@ -114,6 +114,9 @@ func ValidateRest(op *policyv1beta2.OperatorPolicy) field.ErrorList {
 		errs = append(errs, verdict.OneOf(specPath.Child("deletion"), spec.Deletion,
 			policyv1beta2.DeletionAllow, policyv1beta2.DeletionConfirm, policyv1beta2.DeletionDeny)...)
 	}
+	if _, err := Age(spec.MaximumWait); err != nil {
+		errs = append(errs, field.Invalid(specPath.Child("maximumWait"), spec.MaximumWait, err.Error()))
+	}
 	return append(errs, validateConfigs(spec)...)
 }
 

@@ -345,6 +345,16 @@ type OperatorPolicySpec struct {
 	// +optional
 	Urgent []string `json:"urgent,omitempty"`
 
+	// How long an upgrade may wait for approval, from 1s to 8760h, before that is
+	// reported by metric opgate_upgrade_deadline_timestamp_seconds and its alert.
+	// Optional. It refuses and approves nothing.
+	// ---
+	// An addition of Opgate.
+	//
+	// +kubebuilder:validation:MaxLength=32
+	// +optional
+	MaximumWait string `json:"maximumWait,omitempty"`
+
 	// Rules that are set aside for some versions until a time, each with a reason.
 	// Optional, at most 32. To add one, or to prolong or widen one, needs the verb
 	// override on this policy; to remove or shorten one does not. What a rule would

@@ -193,6 +193,7 @@ func TestSchemaRefuses(t *testing.T) {
 		{name: "too many windows", path: "spec.approvalWindows", value: window[:17]},
 		{name: "a freeze without an end", path: "spec.freezes", value: []any{map[string]any{"start": "2026-12-15T00:00:00Z"}}, at: "spec.freezes[0].end"},
 		{name: "an age is a number", path: "spec.minimumAge", value: int64(7)},
+		{name: "a wait is a number", path: "spec.maximumWait", value: int64(7)},
 		{name: "too many urgent versions", path: "spec.urgent", value: many[:65]},
 		{name: "exceptions are text", path: "spec.exceptions", value: "bundle/version"},
 		{name: "an exception without an end", path: "spec.exceptions", value: []any{without(exception(), "expires")}, at: "spec.exceptions[0].expires"},

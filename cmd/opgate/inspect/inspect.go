@@ -81,7 +81,8 @@ func (c *Cluster) judge(o *manifests.Object) (a *Answer, schema verdict.RuleID) 
 		return a, rules.RuleOperatorPolicyField
 	case *constraintv1.Constraint:
 		return &Answer{Notes: constraintNotes(rules.NewDefinition(value, o.Strict)), Verdict: rules.JudgeConstraint(rules.ConstraintInput{
-			Constraint: value, Strict: o.Strict, Namespaces: c.All(), Constraints: c.Constraints(), Now: c.Now, Review: true})}, rules.RuleConstraintField
+			Constraint: value, Strict: o.Strict, Namespaces: c.All(), Constraints: c.Constraints(), Now: c.Now,
+			Review: true})}, rules.RuleConstraintField
 	case *policyv1.Policy:
 		return &Answer{Notes: dependencyNotes(value),
 			Verdict: dependency.JudgePolicy(dependency.PolicyInput{Policy: value, Graph: c.Graph()})}, dependency.RulePolicyField
