@@ -80,6 +80,9 @@ func TestException(t *testing.T) {
 			if warnings := strings.Join(v.WarningTexts(), "\n"); (test.refused == "") != strings.Contains(warnings, named) && name != "one of two rules" {
 				t.Errorf("warnings %q, want %q", warnings, named)
 			}
+			if note := v.ApprovalNote("", 1000); test.refused == "" && !strings.Contains(note, named) {
+				t.Errorf("the event on the approval is %q", note)
+			}
 			forbidden, _ := p.Forbids("etcd.v0.9.4", "0.9.4", olm.Catalog{Namespace: "olm", Name: "operatorhubio-catalog"}, now)
 			covered, _ := p.Covers("etcd.v0.9.4", "0.9.4", now)
 			if p.MustNotHave && forbidden != (test.refused != "") {
