@@ -159,12 +159,11 @@ func (p *player) gate(existing []*unstructured.Unstructured, s *scenario.Scenari
 	}
 	cluster := play.Cluster{Objects: slices.DeleteFunc(slices.Clone(existing), isPackage),
 		Versions: state.Cluster{Version: p.versions.Kubernetes, OpenShift: p.versions.OpenShift}}
-	now := time.Now
-	if !s.Now.IsZero() {
-		now = func() time.Time { return s.Now }
-	}
 	o := admission.Options{Authorizer: admins{}, Authenticated: func(*http.Request) bool { return true },
-		Key: func() []byte { return key }, OLM: olmVerified(), ApprovalMode: p.approvalMode, Log: logr.Discard(), Now: now}
+		Key: func() []byte { return key }, OLM: olmVerified(), ApprovalMode: p.approvalMode, Log: logr.Discard(), Now: time.Now}
+	if !s.Now.IsZero() {
+		o.Now = func() time.Time { return s.Now }
+	}
 	if len(offered) > 0 {
 		o.Catalogs, cluster.Packages = offered, offered.version
 	}
