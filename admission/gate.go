@@ -316,7 +316,17 @@ func (g *Gate) validateOperatorPolicy(ctx context.Context, s *snapshot.Snapshot,
 	concerns, update := rules.NewOperatorPolicy(p.policy).Concerns(), req.update()
 	written := &metav1.ObjectMeta{Namespace: p.policy.Namespace, Name: p.policy.Name, UID: p.policy.UID, Generation: p.policy.Generation}
 	if v.Decision == verdict.Allow {
+		widened, source := rules.WidenedExceptions(p.policy, p.old), verdict.PolicyRef{Kind: verdict.KindOperatorPolicy,
+			Namespace: written.Namespace, Name: written.Name}
 		g.judgeLookups(ctx, req, &p, &v)
+		if len(widened) > 0 {
+			if p.policy != nil {
+				p.drop(req)
+			}
+			if why := g.mayExcept(ctx, req.caller(), source); why != "" {
+				rules.RefuseExceptions(&v, rules.RuleOperatorPolicyExceptionRight, widened, why)
+			}
+		}
 	}
 	if v.Decision == verdict.Allow && req.stores() && concerns != "" {
 		g.awaited(s, snapshot.OperatorPolicies, snapshot.InNamespace(concerns), written, !update)
@@ -331,12 +341,13 @@ func (g *Gate) byOpgate(user *authenticationv1.UserInfo) bool {
 
 func (g *Gate) validateCSV(ctx context.Context, s *snapshot.Snapshot, req *request[olm.CSV, olm.CSV]) verdict.Verdict {
 	return rules.JudgeCSV(rules.CSVInput{New: req.Object, Old: req.OldObject, Namespace: s.WithDependencies(req.Object.Metadata.Namespace),
-		ByOLM: g.OLM.Is(&req.User), ByOpgate: g.byOpgate(&req.User), User: req.User.Username, Interrupt: ctx.Done()})
+		ByOLM: g.OLM.Is(&req.User), ByOpgate: g.byOpgate(&req.User), User: req.User.Username, Now: g.Now(),
+		Interrupt: ctx.Done()})
 }
 
 func (g *Gate) validateConstraint(ctx context.Context, s *snapshot.Snapshot, req *request[json.RawMessage,
 	json.RawMessage]) verdict.Verdict {
-	in := rules.ConstraintInput{Constraints: s.Constraints(), Interrupt: ctx.Done(), Grants: g.Grants}
+	in := rules.ConstraintInput{Constraints: s.Constraints(), Interrupt: ctx.Done(), Grants: g.Grants, Now: g.Now()}
 	if req.authenticated { // no other caller is shown what is installed, so it is not judged for them either
 		in.Namespaces = s.All()
 	}
@@ -351,6 +362,13 @@ func (g *Gate) validateConstraint(ctx context.Context, s *snapshot.Snapshot, req
 		}
 	}
 	v := rules.JudgeConstraint(in)
+	widened := rules.WidenedConstraintExceptions(in.Constraint, in.Old)
+	if len(widened) > 0 && v.Decision == verdict.Allow {
+		source := verdict.PolicyRef{Kind: verdict.KindConstraint, Name: in.Constraint.Name}
+		if why := g.mayExcept(ctx, req.caller(), source); why != "" {
+			rules.RefuseExceptions(&v, rules.RuleConstraintExceptionRight, widened, why)
+		}
+	}
 	if v.Decision == verdict.Allow && req.stores() {
 		g.awaited(s, snapshot.Constraints, snapshot.InCluster(), in.Constraint, !req.update())
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 // VerbOverride is the RBAC verb on operatorpolicies, and on constraints, that lets a user approve a plan, or change an
-// OperatorGroup, which they refuse.
+// OperatorGroup, which they refuse, and add exceptions to an OperatorPolicy.
 const VerbOverride = "override"
 
 // The resources of policies and constraints in RBAC.
@@ -80,6 +80,16 @@ func rightOn(source verdict.PolicyRef) string {
 		return resources[source.Kind] + " " + source.Name
 	}
 	return resources[source.Kind] + " " + source.Name + " in namespace " + source.Namespace
+}
+
+// mayExcept returns why a user may not add exceptions to a policy, or "" if they may: an exception sets aside what the
+// verb override sets aside. Without a user that the API server authenticated, no SubjectAccessReview is made (threat
+// G20).
+func (g *Gate) mayExcept(ctx context.Context, user *authenticationv1.UserInfo, policy verdict.PolicyRef) string {
+	if user == nil {
+		return "the caller is not known to be the API server"
+	}
+	return g.lacks(ctx, user, VerbOverride, []verdict.PolicyRef{policy})
 }
 
 // VerbApprove is the RBAC verb on operatorpolicies that lets a user consent, by an annotation of the plan, to changes

@@ -3,9 +3,11 @@ package catalog
 import (
 	"encoding/json"
 	"fmt"
+	"github.com/opgate/opgate/olm"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -166,7 +168,7 @@ func TestHistoryForgetsNoJump(t *testing.T) {
 
 func TestRecord(t *testing.T) {
 	on := Platform{Kubernetes: "1.33.0"}
-	text, changed, err := (*Record)(nil).Next(community, "sha256:a", alpha("0.9.4"), on)
+	text, changed, err := (*Record)(nil).Next(community, "sha256:a", Offered{Heads: alpha("0.9.4")}, on)
 	if err != nil || !changed {
 		t.Fatal(changed, err)
 	}
@@ -174,15 +176,15 @@ func TestRecord(t *testing.T) {
 	if err != nil || first.Newest() != "sha256:a" || first.Jump(1, nil) != "" || first.Catalog() != community {
 		t.Fatalf("%+v %v", first, err)
 	}
-	if _, changed, err := first.Next(community, "sha256:a", alpha("0.9.4"), on); changed || err != nil {
+	if _, changed, err := first.Next(community, "sha256:a", Offered{Heads: alpha("0.9.4")}, on); changed || err != nil {
 		t.Errorf("the same image with the same packages changes the record: %v", err)
 	}
 	// The package server lagged: the same image turns out to offer something else.
-	late, changed, err := first.Next(community, "sha256:a", alpha("0.9.2"), on)
+	late, changed, err := first.Next(community, "sha256:a", Offered{Heads: alpha("0.9.2")}, on)
 	if err != nil || !changed || !strings.Contains(late, `"backwards":1`) {
 		t.Errorf("%s %v", late, err)
 	}
-	text, _, err = first.Next(community, "sha256:b", alpha("0.9.2"), on)
+	text, _, err = first.Next(community, "sha256:b", Offered{Heads: alpha("0.9.2")}, on)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,7 +215,7 @@ func TestRecordOfALargeCatalog(t *testing.T) {
 		}
 		heads[fmt.Sprintf("operator-%d-%x", i, i*7919)] = PackageHeads{Channels: channels, Architectures: []string{"amd64", "arm64"}}
 	}
-	text, _, err := (*Record)(nil).Next(community, "sha256:a", heads, Platform{})
+	text, _, err := (*Record)(nil).Next(community, "sha256:a", Offered{Heads: heads}, Platform{})
 	if err != nil || len(text) > maxRecord/2 {
 		t.Errorf("%d bytes, %v", len(text), err)
 	}
@@ -241,4 +243,94 @@ func FuzzCompare(f *testing.F) {
 			t.Errorf("nothing changed: %+v", same)
 		}
 	})
+}
+
+// TestSeen: a version keeps the time at which it was first offered, over images, restarts and a list in part; what is
+// offered when the record of a package begins counts from then.
+func TestSeen(t *testing.T) {
+	at := func(days int) time.Time { return time.Date(2026, 12, 1+days, 0, 0, 0, 0, time.UTC) }
+	var record *Record
+	poll := func(image string, days int, names map[string][]string) (changed bool) {
+		t.Helper()
+		text, changed, err := record.Next(community, image, Offered{Heads: alpha("0.9.4"), Names: names, At: at(days)}, Platform{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if changed {
+			if record, err = DecodeRecord(text); err != nil { // as after a restart
+				t.Fatal(err)
+			}
+		}
+		return changed
+	}
+	check := func(csv string, want time.Time) {
+		t.Helper()
+		if got := record.FirstSeen("etcd", csv); !got.Equal(want) {
+			t.Errorf("%s was first seen at %s, want %s", csv, got, want)
+		}
+	}
+	poll("sha256:a", 0, nil)
+	check("etcd.v0.9.2", time.Time{})
+	if !poll("sha256:a", 1, map[string][]string{"etcd": {"etcd.v0.9.2"}}) { // a policy asks about it
+		t.Error("the same image, and a package that is not recorded: nothing is stored")
+	}
+	check("etcd.v0.9.2", at(1))
+	if poll("sha256:a", 2, map[string][]string{"etcd": {"etcd.v0.9.2"}}) {
+		t.Error("nothing is new, and the record is written")
+	}
+	poll("sha256:b", 3, map[string][]string{"etcd": {"etcd.v0.9.4"}})
+	poll("sha256:c", 4, map[string][]string{"etcd": {"etcd.v0.9.2", "etcd.v0.9.4"}})
+	check("etcd.v0.9.2", at(1))
+	check("etcd.v0.9.4", at(3))
+	if record.Newest() != "sha256:c" || len(record.Polls) != 3 {
+		t.Errorf("polls %+v", record.Polls)
+	}
+	if (*History)(nil).FirstSeen("etcd", "etcd.v0.9.2") != (time.Time{}) {
+		t.Error("without a record something was seen")
+	}
+}
+
+// TestSeenIsBounded: what a catalog offers beyond the limits is not recorded, and pushes out nothing that is offered.
+func TestSeenIsBounded(t *testing.T) {
+	now := time.Unix(1000, 0)
+	many := make([]string, maxSeenVersions+5)
+	for i := range many {
+		many[i] = fmt.Sprintf("etcd.v0.0.%04d", i)
+	}
+	seen, changed := Seen(nil).With(map[string][]string{"etcd": many}, now)
+	if !changed || len(seen["etcd"]) != maxSeenVersions {
+		t.Fatalf("%d versions are recorded", len(seen["etcd"]))
+	}
+	next, _ := seen.With(map[string][]string{"etcd": {many[0], "etcd.v9.0.0"}}, now.Add(time.Hour))
+	if next["etcd"][many[0]] != 1000 || next["etcd"]["etcd.v9.0.0"] != 4600 || len(next["etcd"]) != 2 || len(seen["etcd"]) != maxSeenVersions {
+		t.Errorf("%v", next["etcd"])
+	}
+	packages := map[string][]string{}
+	for i := range maxSeenPackages + 5 {
+		packages[fmt.Sprint("p", i)] = []string{"v1"}
+	}
+	if seen, _ = Seen(nil).With(packages, now); len(seen) != maxSeenPackages {
+		t.Errorf("%d packages are recorded", len(seen))
+	}
+	if seen, _ = seen.With(map[string][]string{"etcd": {"v1"}}, now); len(seen) != 1 {
+		t.Errorf("%d packages are recorded, of which one is asked about", len(seen))
+	}
+}
+
+// TestDecodeNames reads the versions of all channels, of the right catalog only.
+func TestDecodeNames(t *testing.T) {
+	raw := []byte(`{"status":{"packageName":"etcd","catalogSource":"community","catalogSourceNamespace":"olm","channels":[
+		{"name":"alpha","entries":[{"name":"etcd.v2"},{"name":"etcd.v1"}]},{"name":"stable","entries":[{"name":"etcd.v1"},{"name":7}]}]}}`)
+	of := olm.Catalog{Namespace: "olm", Name: "community"}
+	if pkg, names := DecodeNames(raw, of); pkg != "etcd" || !slices.Equal(names, []string{"etcd.v1", "etcd.v2"}) {
+		t.Errorf("%s %q", pkg, names)
+	}
+	for _, other := range [][]byte{[]byte("{"), []byte("{}")} {
+		if pkg, names := DecodeNames(other, of); pkg != "" || names != nil {
+			t.Errorf("%s: %s %q", other, pkg, names)
+		}
+	}
+	if pkg, _ := DecodeNames(raw, olm.Catalog{Namespace: "olm", Name: "other"}); pkg != "" {
+		t.Errorf("of another catalog: %s", pkg)
+	}
 }

@@ -14,6 +14,8 @@ const maxPolls = 32
 type History struct {
 	// Polls are oldest first. The first has no image before it, unless older ones were merged into it.
 	Polls []Poll `json:"polls"`
+	// Seen is when versions were first offered, for the packages that policies ask about.
+	Seen Seen `json:"seen,omitempty"`
 }
 
 // With returns the history with one more poll. If there are too many, the two oldest become one, so that no jump is
@@ -21,7 +23,7 @@ type History struct {
 func (h *History) With(p Poll) *History {
 	next := &History{}
 	if h != nil {
-		next.Polls = slices.Clone(h.Polls)
+		next.Polls, next.Seen = slices.Clone(h.Polls), h.Seen
 	}
 	if next.Polls = append(next.Polls, p); len(next.Polls) > maxPolls {
 		merged := merge(next.Polls[0], next.Polls[1])

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/opgate/opgate/olm"
 )
@@ -82,9 +83,20 @@ func (r *Record) Heads() (Heads, error) {
 	return heads, nil
 }
 
-// Next returns the text of the record after an image whose heads are known; changed is false if it states the same.
-// Without a record before, nil, the image is the first, which changes nothing.
-func (r *Record) Next(of olm.Catalog, image string, heads Heads, on Platform) (text string, changed bool, err error) {
+// Offered is what a catalog offers at a time: the newest versions of all packages, and the names of all versions of
+// those for which it is recorded when each was first seen.
+type Offered struct {
+	Heads Heads
+	Names map[string][]string
+	At    time.Time
+}
+
+// Next returns the text of the record after an image is known to offer something; changed is false if it states the
+// same. Without a record before, nil, the image is the first, which changes nothing.
+func (r *Record) Next(
+	of olm.Catalog, image string, offered Offered, on Platform,
+) (text string, changed bool, err error) {
+	heads := offered.Heads
 	poll := Poll{Packages: len(heads)}
 	var before *History
 	if r != nil {
@@ -94,16 +106,28 @@ func (r *Record) Next(of olm.Catalog, image string, heads Heads, on Platform) (t
 		}
 		poll, before = Compare(last, heads, on), &r.History
 		poll.From = r.Newest()
-		if poll.From == image && poll.Changed == 0 {
+		seen, added := before.Seen.With(offered.Names, offered.At)
+		same := poll.From == image && poll.Changed == 0
+		if same && !added {
 			return "", false, nil
 		}
+		if before = (&History{Polls: before.Polls, Seen: seen}); same {
+			return r.encode(of, *before, r.Packed)
+		}
+	} else {
+		before = &History{}
+		before.Seen, _ = before.Seen.With(offered.Names, offered.At)
 	}
 	poll.Image = image
 	packed, err := pack(heads)
 	if err != nil {
 		return "", false, err
 	}
-	next, err := json.Marshal(Record{Namespace: of.Namespace, Name: of.Name, History: *before.With(poll), Packed: packed})
+	return r.encode(of, *before.With(poll), packed)
+}
+
+func (*Record) encode(of olm.Catalog, history History, packed string) (text string, changed bool, err error) {
+	next, err := json.Marshal(Record{Namespace: of.Namespace, Name: of.Name, History: history, Packed: packed})
 	if err == nil && len(next) > maxRecord {
 		err = fmt.Errorf("the record of catalog %s/%s has %d bytes, more than %d", of.Namespace, of.Name, len(next), maxRecord)
 	}

@@ -25,6 +25,10 @@ type beyond struct {
 	Catalog             json.RawMessage `json:"catalog,omitempty"`
 	ApprovalWindows     json.RawMessage `json:"approvalWindows,omitempty"`
 	Freezes             json.RawMessage `json:"freezes,omitempty"`
+	MinimumAge          json.RawMessage `json:"minimumAge,omitempty"`
+	Urgent              json.RawMessage `json:"urgent,omitempty"`
+	MaximumWait         json.RawMessage `json:"maximumWait,omitempty"`
+	Exceptions          json.RawMessage `json:"exceptions,omitempty"`
 	StatusConfig        json.RawMessage `json:"statusConfig,omitempty"`
 	// Deletion is a field of v1beta1, which a definition of another program does not have. Conversion never writes it.
 	Deletion json.RawMessage `json:"deletion,omitempty"`
@@ -46,6 +50,10 @@ const (
 	fieldCatalog             = "catalog"
 	fieldApprovalWindows     = "approvalWindows"
 	fieldFreezes             = "freezes"
+	fieldMinimumAge          = "minimumAge"
+	fieldUrgent              = "urgent"
+	fieldMaximumWait         = "maximumWait"
+	fieldExceptions          = "exceptions"
 	fieldStatusConfig        = "statusConfig"
 	fieldDeletion            = "deletion"
 	fieldComplianceConfig    = "complianceConfig"
@@ -86,6 +94,10 @@ func ToV1beta2(content map[string]any) map[string]any {
 	putBack(spec, fieldApprovalWindows, extra.ApprovalWindows)
 	putBack(spec, fieldFreezes, extra.Freezes)
 	putBack(spec, fieldDeletion, extra.Deletion)
+	putBack(spec, fieldMinimumAge, extra.MinimumAge)
+	putBack(spec, fieldUrgent, extra.Urgent)
+	putBack(spec, fieldMaximumWait, extra.MaximumWait)
+	putBack(spec, fieldExceptions, extra.Exceptions)
 	if config, ok := spec[fieldComplianceConfig].(map[string]any); ok {
 		config = maps.Clone(config)
 		_, set := config[fieldUpgradesProgressing]
@@ -138,6 +150,10 @@ func ToV1beta1(content map[string]any) map[string]any {
 	extra.Catalog = takeOut(spec, fieldCatalog)
 	extra.ApprovalWindows = takeOut(spec, fieldApprovalWindows)
 	extra.Freezes = takeOut(spec, fieldFreezes)
+	extra.MinimumAge = takeOut(spec, fieldMinimumAge)
+	extra.Urgent = takeOut(spec, fieldUrgent)
+	extra.MaximumWait = takeOut(spec, fieldMaximumWait)
+	extra.Exceptions = takeOut(spec, fieldExceptions)
 	if len(contradictions(spec)) == 0 {
 		extra.StatusConfig = takeOut(spec, fieldStatusConfig)
 	}

@@ -133,6 +133,15 @@ func TestConvert(t *testing.T) {
 		"freezes travel": {
 			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"freezes":[{"end":"b","start":"a"}]}'}}, spec: {subscription: {}}}`,
 			`{metadata: {name: a}, spec: {freezes: [{start: a, end: b}], subscription: {}}}`, ""},
+		"minimumAge and urgent travel": {
+			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"minimumAge":"168h","urgent":["a"]}'}}, spec: {subscription: {}}}`,
+			`{metadata: {name: a}, spec: {minimumAge: 168h, urgent: [a], subscription: {}}}`, ""},
+		"maximumWait travels": {
+			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"maximumWait":"72h"}'}}, spec: {subscription: {}}}`,
+			`{metadata: {name: a}, spec: {maximumWait: 72h, subscription: {}}}`, ""},
+		"exceptions travel": {
+			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"exceptions":[{"expires":"b","versions":["a"]}]}'}}, spec: {subscription: {}}}`,
+			`{metadata: {name: a}, spec: {exceptions: [{versions: [a], expires: b}], subscription: {}}}`, ""},
 		"catalog travels": {
 			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"catalog":{"accepted":["sha256:aa"],"image":"Hold"}}'}}, spec: {subscription: {}}}`,
 			`{metadata: {name: a}, spec: {catalog: {image: Hold, accepted: ["sha256:aa"]}, subscription: {}}}`, ""},
@@ -342,6 +351,11 @@ func (r random) v1beta2() map[string]any {
 		spec["freezes"] = pick[any](r, []any{}, []any{map[string]any{"start": "a", "end": "b"}}, nil, r.anything(0))
 	}
 	if r.chance(20) {
+		spec["minimumAge"], spec["urgent"] = pick[any](r, "168h", "", nil, r.anything(0)), pick[any](r, []any{"a"}, []any{}, nil, r.anything(0))
+		spec["maximumWait"] = pick[any](r, "72h", "", nil, r.anything(0))
+		spec["exceptions"] = pick[any](r, []any{}, []any{map[string]any{"versions": []any{"a"}, "expires": "b"}}, nil, r.anything(0))
+	}
+	if r.chance(20) {
 		spec["statusConfig"] = pick[any](r, map[string]any{"upgradesAvailable": "Condition"}, map[string]any{"upgradesAvailable": "NonCompliant"}, r.anything(0))
 	}
 	if config, ok := spec["complianceConfig"].(map[string]any); ok && r.chance(50) {
@@ -396,7 +410,8 @@ func TestRandomObjectsDiffer(t *testing.T) {
 			seen["dialect "+string(dialect)]++
 		}
 	}
-	for _, want := range []string{"upgradeApproval", "complianceConfig", "annotation upgradeApproval", "annotation installPlanApproval", "annotation versionRange", "annotation deprecated", "annotation consent", "annotation catalog", "annotation approvalWindows", "annotation freezes", "annotation statusConfig",
+	for _, want := range []string{"upgradeApproval", "complianceConfig", "annotation upgradeApproval", "annotation installPlanApproval", "annotation versionRange", "annotation deprecated", "annotation consent", "annotation catalog", "annotation approvalWindows", "annotation freezes", "annotation exceptions", "annotation minimumAge", "annotation urgent", "annotation maximumWait",
+		"annotation statusConfig",
 		"annotation upgradesProgressing", "dialect ", "dialect installPlanApproval", "dialect upgradeApproval"} {
 		if seen[want] < 10 {
 			t.Errorf("%s was seen %d times only", want, seen[want])

@@ -178,20 +178,20 @@ func (in *ApprovalInput) wants(c *verdict.CSV) bool {
 		return in.idle(c) == "" && (in.Namespace.managed(c.Package) || !in.leftToUser(c.Package))
 	}
 	return c.Disposition == verdict.Ungoverned && in.Ungoverned == ApproveUngoverned &&
-		in.Namespace.removal(c.Package) == "" &&
+		in.Namespace.removal(c.Package, in.Now) == "" &&
 		slices.ContainsFunc(in.Namespace.subscribers(c.Package), wantsAutomatic)
 }
 
 // removal returns, as text, which installed CSV of a package a policy removes, and with it the Subscription: nothing is
 // upgraded meanwhile. It is "" for none.
-func (n *Namespace) removal(pkg string) string {
+func (n *Namespace) removal(pkg string, now time.Time) string {
 	for _, p := range n.governing(pkg) {
 		if !p.Enforced || !p.MustNotHave || p.faults != "" ||
 			p.Object != nil && p.Object.Spec.RemovalBehavior.Subscriptions == policyv1beta2.RemovalKeep {
 			continue
 		}
 		for _, c := range n.installed {
-			if match, _ := p.Forbids(c.CSV, c.Version, c.Catalog); match && c.Package == pkg {
+			if match, _ := p.Forbids(c.CSV, c.Version, c.Catalog, now); match && c.Package == pkg {
 				return text.Name(c.CSV) + ", which is installed, is removed by " + p.Source()
 			}
 		}
@@ -245,8 +245,8 @@ func (in *ApprovalInput) blocker(c *verdict.CSV) Blocker {
 	switch {
 	case c.Disposition == verdict.Allowed && in.idle(c) != "":
 		why = in.idle(c)
-	case c.Disposition == verdict.Ungoverned && in.Namespace.removal(c.Package) != "":
-		why = in.Namespace.removal(c.Package)
+	case c.Disposition == verdict.Ungoverned && in.Namespace.removal(c.Package, in.Now) != "":
+		why = in.Namespace.removal(c.Package, in.Now)
 	case c.Disposition == verdict.Required:
 		why = text.Name(c.By[0]) + ", which requires it, is held"
 	case len(in.Namespace.subscribers(c.Package)) == 0:

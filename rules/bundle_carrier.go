@@ -148,8 +148,8 @@ func (n *Namespace) asPlanned(installed *Installed) *Bundle {
 		described: installed.Described, spec: installed.spec}
 	c.from(installed.Catalog)
 	for _, plan := range n.Plans() {
-		if !plan.Spec.Approved || !plan.Brings(c.name) || !slices.Contains(bound(n.governing(c.pkg)), c.name) {
-			continue // only a digest in spec.versions needs the image
+		if !plan.Spec.Approved || !plan.Brings(c.name) || !n.needsDigest(c.pkg, c.name) {
+			continue // only a digest in spec.versions, or in an exception, needs the image
 		}
 		csvs := bundlesOf(plan, n)
 		if i := slices.IndexFunc(csvs, func(other Bundle) bool { return other.name == c.name }); i >= 0 {
@@ -160,12 +160,11 @@ func (n *Namespace) asPlanned(installed *Installed) *Bundle {
 	return c
 }
 
-// bound returns the names that policies list with a digest.
-func bound(policies []*OperatorPolicy) (names []string) {
-	for _, p := range policies {
-		for name := range p.versions.digests {
-			names = append(names, name)
-		}
-	}
-	return names
+// needsDigest reports whether a policy of a package lists a name with a digest, or an exception does.
+func (n *Namespace) needsDigest(pkg, name string) bool {
+	return slices.ContainsFunc(n.governing(pkg), func(p *OperatorPolicy) bool {
+		return len(p.versions.digests[name]) > 0 || p.exceptions.NeedsDigest(name)
+	}) || slices.ContainsFunc(n.Constraints().Definitions(), func(d *constraint.Definition) bool {
+		return d.Exceptions.NeedsDigest(name)
+	})
 }

@@ -27,7 +27,9 @@ var (
 
 // JudgesByCatalogImage reports whether plans of the namespace are judged by the images that catalogs run.
 func (n *Namespace) JudgesByCatalogImage() bool {
-	return n != nil && slices.ContainsFunc(n.policies, func(p *OperatorPolicy) bool { return p.catalogImages.holds() })
+	return n != nil && slices.ContainsFunc(n.policies, func(p *OperatorPolicy) bool {
+		return p.catalogImages.holds() || p.age.holds()
+	})
 }
 
 // heldCatalogDigest holds what a catalog offers whose image is not accepted: behind a tag it changes without a change
@@ -99,21 +101,26 @@ func catalogImage(in *PlanInput, c *Bundle, p *OperatorPolicy) (digest, held str
 	return digest, ""
 }
 
-// JumpCatalogs returns the catalogs of which policies here hold jumps: those that they name, else those of the
-// Subscriptions to their packages.
-func (n *Namespace) JumpCatalogs() []olm.Catalog {
+// RecordedCatalogs returns the catalogs of which policies here hold jumps or young versions.
+func (n *Namespace) RecordedCatalogs() []olm.Catalog {
 	var found []olm.Catalog
 	for _, p := range n.Policies() {
-		if p.MustNotHave || p.catalogImages == nil || !p.catalogImages.holdJump {
-			continue
+		if !p.MustNotHave && (p.catalogImages != nil && p.catalogImages.holdJump || p.age.holds()) {
+			found = append(found, n.catalogsOf(p)...)
 		}
-		if p.Catalog.Name != "" && p.Catalog.Namespace != "" {
-			found = append(found, p.Catalog)
-			continue // bundle/catalog refuses the others
-		}
-		for _, s := range n.subscribers(p.Package) {
-			found = append(found, s.Catalog())
-		}
+	}
+	return found
+}
+
+// catalogsOf returns the catalogs that a policy is about: the one that it names, else those of the Subscriptions to its
+// package.
+func (n *Namespace) catalogsOf(p *OperatorPolicy) []olm.Catalog {
+	if p.Catalog.Name != "" && p.Catalog.Namespace != "" {
+		return []olm.Catalog{p.Catalog} // bundle/catalog refuses the others
+	}
+	var found []olm.Catalog
+	for _, s := range n.subscribers(p.Package) {
+		found = append(found, s.Catalog())
 	}
 	return found
 }

@@ -130,8 +130,8 @@ func TestCatalogIsApprovedByHand(t *testing.T) {
 	}
 }
 
-// TestJumpCatalogs: a policy that names a catalog asks about that one only, since tenants write Subscriptions.
-func TestJumpCatalogs(t *testing.T) {
+// TestRecordedCatalogs: a policy that names a catalog asks about that one only, since tenants write Subscriptions.
+func TestRecordedCatalogs(t *testing.T) {
 	subscription := subscriptionTo("etcd")
 	subscription.Spec.Source, subscription.Spec.SourceNamespace = "mine", "shop"
 	mine := olm.Catalog{Namespace: "shop", Name: "mine"}
@@ -146,7 +146,7 @@ func TestJumpCatalogs(t *testing.T) {
 		"forbidden anyway":    {func(s *spec) { catalogHeld(jump)(s); s.ComplianceType = policyv1beta2.MustNotHave }, nil},
 	} {
 		ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", c.edit)}, Subscriptions: []*olm.Subscription{subscription}})
-		if got := ns.JumpCatalogs(); !slices.Equal(got, c.want) {
+		if got := ns.RecordedCatalogs(); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v", name, got)
 		}
 	}

@@ -2,6 +2,7 @@ package rules
 
 import (
 	"strings"
+	"time"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/internal/text"
@@ -28,7 +29,7 @@ const maxSummary = 2 << 10
 // judgeConsent judges what a ClusterServiceVersion of a plan changes by one policy.
 func judgeConsent(in *PlanInput, c *Bundle, p *OperatorPolicy, v *verdict.Verdict) {
 	for _, r := range reviewChange(in.Namespace, in.Plan, c, p, v) {
-		recordReview(v, r.id, p, r.hold, r.Finding)
+		recordReview(c, in.Now, v, p, r)
 	}
 }
 
@@ -39,10 +40,11 @@ type review struct {
 	hold bool
 }
 
-// recordReview records a finding that refuses only if hold is set.
-func recordReview(v *verdict.Verdict, id verdict.RuleID, p *OperatorPolicy, hold bool, f verdict.Finding) {
-	if hold || !p.Enforced {
-		p.record(v, id, f)
+// recordReview records a review of a bundle.
+func recordReview(c *Bundle, now time.Time, v *verdict.Verdict, p *OperatorPolicy, r review) {
+	id, f := r.id, r.Finding
+	if r.hold || !p.Enforced {
+		p.recordOn(c, now, v, id, f)
 		return
 	}
 	what := f.What + " by " + p.Source() + ", which only warns of that"
@@ -132,7 +134,7 @@ type Review struct {
 }
 
 // Review returns what a policy says of the changes of a plan.
-func (p *OperatorPolicy) Review(plan *olm.InstallPlan, ns *Namespace) Review {
+func (p *OperatorPolicy) Review(plan *olm.InstallPlan, ns *Namespace, now time.Time) Review {
 	if !p.consents() || plan.Finished() {
 		return Review{}
 	}
@@ -143,7 +145,7 @@ func (p *OperatorPolicy) Review(plan *olm.InstallPlan, ns *Namespace) Review {
 		}
 		for _, r := range reviewChange(ns, plan, &c, p, &v) {
 			if !r.hold || !p.Enforced {
-				recordReview(&v, r.id, p, r.hold, r.Finding)
+				recordReview(&c, now, &v, p, r)
 			}
 		}
 	}
@@ -168,10 +170,12 @@ func judgeStepContents(c *Bundle, ns *Namespace, v *verdict.Verdict) {
 			continue
 		}
 		hold := len(p.consent.classes(policyv1beta2.ConsentHold, first)) > 0
-		recordReview(v, RuleBundleContents, p, hold, verdict.Finding{Decision: verdict.Deny, Field: "spec",
+		// As an override, an exception does not set this aside.
+		recordReview(c, time.Time{}, v, p, review{id: RuleBundleContents, hold: hold, Finding: verdict.Finding{
+			Decision: verdict.Deny, Field: "spec",
 			What: "the spec of " + text.Name(c.name) + " is not allowed",
 			Accepted: "it is not what was read for InstallPlan " + text.Name(c.plan.Metadata.Name) +
-				"; delete that plan, so that OLM unpacks the bundle again, and have the new one reviewed"})
+				"; delete that plan, so that OLM unpacks the bundle again, and have the new one reviewed"}})
 	}
 }
 
@@ -180,7 +184,9 @@ func judgeUnreviewed(c *Bundle, p *OperatorPolicy, v *verdict.Verdict) {
 	if !p.consents() {
 		return
 	}
-	recordReview(v, RuleBundleContents, p, p.consent.holds(), verdict.Finding{Decision: verdict.Hold,
+	// Exceptions are about what plans bring, so none counts here.
+	recordReview(c, time.Time{}, v, p, review{id: RuleBundleContents, hold: p.consent.holds(), Finding: verdict.Finding{
+		Decision: verdict.Hold,
 		What:     text.Name(c.name) + ", which no InstallPlan brings, is held",
-		Accepted: "spec.consent reviews what InstallPlans change; let OLM install it, from a Subscription"})
+		Accepted: "spec.consent reviews what InstallPlans change; let OLM install it, from a Subscription"}})
 }

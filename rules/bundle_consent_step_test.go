@@ -3,6 +3,7 @@ package rules
 import (
 	"strings"
 	"testing"
+	"time"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/olm"
@@ -103,7 +104,7 @@ func TestUnreviewedByHand(t *testing.T) {
 func TestConsentIsNoEscape(t *testing.T) {
 	plan := installing(t, etcdSpec)
 	ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))}, CSVs: etcdInstalled(), Plans: []*olm.InstallPlan{plan}})
-	if reasons := RefusedSteps(plan, ns); len(reasons) != 1 || reasons[0].Decision != verdict.Hold {
+	if reasons := RefusedSteps(plan, ns, time.Time{}); len(reasons) != 1 || reasons[0].Decision != verdict.Hold {
 		t.Errorf("while it runs: %+v", reasons)
 	}
 	plan.Status.Phase = olm.PhaseComplete

@@ -181,7 +181,7 @@ func (j *planJudge) judgeConstraints(c *Bundle, v *verdict.Verdict) {
 	}
 	for _, f := range set.Judge(c.forConstraints(j.Namespace), j.Namespace.ForConstraints(), j.budget) {
 		c.explain(&f, j.Namespace)
-		recordConstraint(v, RuleBundleConstraint, text.Name(c.name), &f)
+		j.Namespace.recordConstraintOn(c, j.Now, v, text.Name(c.name), &f)
 	}
 }
 

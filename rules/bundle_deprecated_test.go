@@ -3,6 +3,7 @@ package rules
 import (
 	"strings"
 	"testing"
+	"time"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/catalog"
@@ -156,7 +157,7 @@ func TestDeprecatedIsNoEscape(t *testing.T) {
 		`[{"type":"olm.constraint","value":{"cel":{"rule":"deprecated.version == \"\""}}}]`, "")}, state.Cluster{Version: "1.36.3"})
 	plan := installing(t, etcdSpec)
 	ns := NewNamespace("shop", NamespaceContents{Exists: true, Constraints: constraints, Plans: []*olm.InstallPlan{plan}})
-	if reasons := RefusedSteps(plan, ns); len(reasons) != 1 || reasons[0].Decision != verdict.Hold {
+	if reasons := RefusedSteps(plan, ns, time.Time{}); len(reasons) != 1 || reasons[0].Decision != verdict.Hold {
 		t.Errorf("while it runs: %+v", reasons)
 	}
 	plan.Status.Phase = olm.PhaseComplete

@@ -3,6 +3,7 @@ package rules
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/change"
@@ -143,7 +144,7 @@ func TestP4ContentsOfTheStep(t *testing.T) {
 			if v.Decision != c.want {
 				t.Errorf("%s, want %s: %s", v.Decision, c.want, v.Refusal())
 			}
-			if refused := RefusedSteps(plan, ns); (len(refused) > 0) != c.refused {
+			if refused := RefusedSteps(plan, ns, time.Time{}); (len(refused) > 0) != c.refused {
 				t.Errorf("refused steps: %v, want %v", refused, c.refused)
 			}
 		})

@@ -39,6 +39,8 @@ var progressChecks = []struct {
 	{bundleCatalogDigest, heldCatalogDigest},
 	// What a catalog offers after a jump may be for another cluster, or a mistake (threat O28).
 	{bundleCatalogJump, heldCatalogJump},
+	// What has just come is tried by others first.
+	{bundleMinimumAge, heldAge},
 	// What is approved outside of a maintenance window disturbs when no one expects it.
 	{bundleApprovalWindow, heldWindow},
 }

@@ -14,8 +14,8 @@ const RuleBundleApprovalWindow verdict.RuleID = "bundle/approval-window"
 var bundleApprovalWindow = verdict.Rule{ID: RuleBundleApprovalWindow, Outcomes: verdict.Holds, Override: true,
 	Summary: "no approval window of the policy is open, or one of its freezes is in force"}
 
-// heldWindow holds what is approved outside of the windows of a policy. The message names no time but those of the
-// policy, so that it is the same until one of them comes: it is in events and in the status.
+// heldWindow holds what is approved outside of the windows of a policy (R-AP-9). The message names no time but those of
+// the policy, so that it is the same until one of them comes: it is in events and in the status.
 func heldWindow(in *PlanInput, c *Bundle, p *OperatorPolicy) verdict.Finding {
 	if p.MustNotHave || !p.calendar.Restricts() || p.faults != "" {
 		return verdict.Finding{}
@@ -55,13 +55,13 @@ func heldWindow(in *PlanInput, c *Bundle, p *OperatorPolicy) verdict.Finding {
 	return held
 }
 
-// NextWindow returns when the time alone changes what holds plans that wait here: an approval window opens, or a freeze
-// ends; zero if no plan waits, or no window is closed.
+// NextWindow returns when the time alone changes what holds plans that wait here: an approval window opens, a freeze
+// ends, or a version is old enough; zero if no plan waits, or none of that will be.
 func (n *Namespace) NextWindow(now time.Time) time.Time {
-	var next time.Time
 	if !slices.ContainsFunc(n.Plans(), n.Waits) {
-		return next
+		return time.Time{}
 	}
+	next := n.nextAge(now)
 	for _, p := range n.enforcing() {
 		if p.MustNotHave || !p.calendar.Restricts() || p.faults != "" {
 			continue

@@ -4,6 +4,7 @@ import (
 	"iter"
 	"reflect"
 	"slices"
+	"time"
 
 	labelselector "k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -61,6 +62,9 @@ type ConstraintInput struct {
 	Interrupt <-chan struct{}
 	// Grants are the rights that the installation withholds.
 	Grants grant.Set
+	// Now is that of PlanInput, and Review that of OperatorPolicyInput.
+	Now    time.Time
+	Review bool
 }
 
 // DecodeConstraint decodes a Constraint as the API server does, and returns unknown and duplicate fields with their
@@ -78,6 +82,7 @@ func NewDefinition(c *constraintv1.Constraint, strict []error) *constraint.Defin
 	if len(strict) > 0 {
 		d = d.WithFault(constraint.Fault{Kind: constraint.Syntax, Path: "spec", Message: strict[0].Error()})
 	}
+	d.Exceptions, _ = constraintExceptions(c) // JudgeConstraint refuses what is not valid, which sets nothing aside
 	return d
 }
 
@@ -123,6 +128,7 @@ func JudgeConstraint(in ConstraintInput) verdict.Verdict {
 		}
 	}
 	d := constraint.Define(metaOf(c), c.Spec.Constraints, c.Spec.Properties)
+	d.Exceptions = in.judgeExceptions(&v)
 	for _, f := range d.Faults {
 		r := verdict.Reason{Rule: faultRules[f.Kind], Decision: verdict.Deny, Field: f.Path,
 			Message: verdict.Sentence(FaultText(f), faultRules[f.Kind], "")}
@@ -194,7 +200,8 @@ func (in *ConstraintInput) preview(d *constraint.Definition, v *verdict.Verdict)
 		for i := range ns.Installed() {
 			installed := &ns.installed[i]
 			for _, f := range set.Judge(installed.forConstraints(ns), ns.ForConstraints(), budget) {
-				if f.Outcome == constraint.Undecided {
+				if f.Outcome == constraint.Undecided ||
+					d.Exceptions.ForName(RuleBundleConstraint, installed.CSV, ns.Name(), in.Now) {
 					continue
 				}
 				more := mustSatisfy(&f)

@@ -3,6 +3,7 @@ package rules
 import (
 	"reflect"
 	"slices"
+	"time"
 
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
@@ -32,6 +33,8 @@ type CSVInput struct {
 	ByOLM, ByOpgate bool
 	// User is the name of the user who writes. Steps of a plan may be written as a ServiceAccount that the plan names.
 	User string
+	// Now is that of PlanInput.
+	Now time.Time
 	// Interrupt is that of PlanInput.
 	Interrupt <-chan struct{}
 }
@@ -138,7 +141,8 @@ func (in *CSVInput) matters() bool {
 // installFrom is what is accepted in place of what bypasses OLM.
 const installFrom = "let OLM install it, from a Subscription"
 
-// judgeBypassingOLM applies the policies to a ClusterServiceVersion that no running plan contains.
+// judgeBypassingOLM applies the policies to a ClusterServiceVersion that no running plan contains. Exceptions are about
+// what plans bring, so that none counts: under the name of one a user could install anything.
 func judgeBypassingOLM(in *CSVInput, c, before *Bundle, v *verdict.Verdict) {
 	ns := in.Namespace
 	(&Bundle{name: c.name, unknown: in.unknownPackage(c, before)}).recordUnknown(ns, "it", installFrom, v)

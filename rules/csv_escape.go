@@ -1,6 +1,8 @@
 package rules
 
 import (
+	"time"
+
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/verdict"
@@ -54,7 +56,11 @@ func JudgeEscape(csv *olm.CSV, ns *Namespace) (reasons []Escape, known bool) {
 		}
 	}
 	v = v.Sorted()
+	created, err := time.Parse(time.RFC3339, csv.Metadata.CreationTimestamp)
 	for _, r := range v.Reasons {
+		if err == nil && ns.wasExcepted(r.From, r.Rule, csv.Metadata.Name, created) {
+			continue // as admission would have judged it then
+		}
 		if gone != "" && r.Decision != verdict.Deny {
 			continue // the plan might have shown what it waits for, such as its catalog
 		}

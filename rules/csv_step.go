@@ -2,6 +2,7 @@ package rules
 
 import (
 	"slices"
+	"time"
 
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
@@ -74,7 +75,7 @@ func exactOrAll(steps []Bundle) []Bundle {
 func (in *CSVInput) judgeSteps(steps []Bundle, budget *constraint.Budget, v *verdict.Verdict) {
 	verdicts := make([]verdict.Verdict, len(steps))
 	for i := range steps {
-		judgeStep(&steps[i], in.Namespace, budget, &verdicts[i])
+		judgeStep(&steps[i], in.Namespace, in.Now, budget, &verdicts[i])
 	}
 	judged := verdicts
 	if steps[0].exact {
@@ -93,14 +94,14 @@ func (in *CSVInput) judgeSteps(steps []Bundle, budget *constraint.Budget, v *ver
 // before these, or from the start. How the plan leads to it, such as by an upgrade, was judged at approval. An override
 // sets aside what the plan showed to its approver: of a bundle image only the contents that were read, if OLM writes
 // these.
-func judgeStep(c *Bundle, ns *Namespace, budget *constraint.Budget, v *verdict.Verdict) {
+func judgeStep(c *Bundle, ns *Namespace, now time.Time, budget *constraint.Budget, v *verdict.Verdict) {
 	overridden := overridden(c.plan)
 	if overridden && !c.shown(ns) {
 		c.referring = false // the approver did not see what comes along either
 	}
 	judgeStepContents(c, ns, v)
 	if !overridden {
-		judgeStepByPolicies(c, ns, v)
+		judgeStepByPolicies(c, ns, now, v)
 	}
 	for _, f := range ns.Constraints().Judge(c.forConstraints(ns), ns.ForConstraints(), budget) {
 		if c.stored && ofUnfinishedPlans(&f) {
@@ -109,7 +110,7 @@ func judgeStep(c *Bundle, ns *Namespace, budget *constraint.Budget, v *verdict.V
 		visible := c.inline || f.Constraint == nil || f.Constraint.Uses()&constraint.InCSV == 0 || c.shown(ns)
 		c.explain(&f, ns)
 		if !overridden || !visible {
-			recordConstraint(v, RuleBundleConstraint, "this ClusterServiceVersion", &f)
+			ns.recordConstraintOn(c, now, v, "this ClusterServiceVersion", &f)
 		}
 	}
 }
@@ -121,37 +122,37 @@ func (c *Bundle) shown(ns *Namespace) bool {
 	return unknown == "" && (c.spec == nil || unpacked.Spec.ContentsDigest() == c.spec.ContentsDigest())
 }
 
-func judgeStepByPolicies(c *Bundle, ns *Namespace, v *verdict.Verdict) {
+func judgeStepByPolicies(c *Bundle, ns *Namespace, now time.Time, v *verdict.Verdict) {
 	by := "; InstallPlan " + text.Name(c.plan.Metadata.Name) + ", which brings it, was approved all the same"
 	c.recordUnknown(ns, "it", "waits until the bundle's properties or the status of a Subscription name the package"+by, v)
 	for _, p := range ns.governing(c.pkg) {
 		for _, rule := range contentChecks {
 			f := rule.judge(c, p)
 			f.Accepted += by
-			p.record(v, rule.ID, f)
+			p.recordOn(c, now, v, rule.ID, f)
 		}
 		if c.stored {
 			continue // contents are read, and compared with what is installed, for unfinished plans only
 		}
 		for _, r := range reviewChange(ns, c.plan, c, p, v) {
 			r.Accepted += by
-			recordReview(v, r.id, p, r.hold, r.Finding)
+			recordReview(c, now, v, p, r)
 		}
 	}
 }
 
 // RefusedSteps returns why the ClusterServiceVersions and Subscriptions that an approved plan still has to write are
-// refused; none if they are allowed. OLM repeats a refused step for as long as the plan exists.
-func RefusedSteps(plan *olm.InstallPlan, ns *Namespace) []verdict.Reason {
+// refused at a time; none if they are allowed. OLM repeats a refused step for as long as the plan exists.
+func RefusedSteps(plan *olm.InstallPlan, ns *Namespace, now time.Time) []verdict.Reason {
 	if !plan.Running() || !ns.judged() {
 		return nil
 	}
-	return append(refusedSteps(plan, ns), refusedSubscriptions(plan, ns)...)
+	return append(refusedSteps(plan, ns, now), refusedSubscriptions(plan, ns, now)...)
 }
 
 // refusedSubscriptions judges the Subscriptions that OLM generates for dependencies, as they are judged when it writes
 // them.
-func refusedSubscriptions(plan *olm.InstallPlan, ns *Namespace) (reasons []verdict.Reason) {
+func refusedSubscriptions(plan *olm.InstallPlan, ns *Namespace, now time.Time) (reasons []verdict.Reason) {
 	for i := range plan.Status.Steps {
 		sub := plan.Status.Steps[i].Resource.Subscription()
 		if sub == nil || slices.ContainsFunc(ns.Subscriptions(), func(s *olm.Subscription) bool { return s.Metadata.Name == sub.Metadata.Name }) {
@@ -159,7 +160,8 @@ func refusedSubscriptions(plan *olm.InstallPlan, ns *Namespace) (reasons []verdi
 		}
 		generated := *sub
 		generated.Metadata.Namespace, generated.Metadata.Annotations.GeneratedBy = plan.Metadata.Namespace, plan.Metadata.Name
-		v := JudgeSubscription(SubscriptionInput{Subscription: &generated, Namespace: ns, ByOLM: true, Mode: MutateApproval})
+		v := JudgeSubscription(SubscriptionInput{Subscription: &generated, Namespace: ns, ByOLM: true, Mode: MutateApproval,
+			Now: now})
 		for _, r := range v.Reasons {
 			r.Message = "Subscription " + text.Name(sub.Metadata.Name) + " to package " + text.Name(sub.Spec.Package) + ": " + r.Message
 			reasons = append(reasons, r)
@@ -168,16 +170,16 @@ func refusedSubscriptions(plan *olm.InstallPlan, ns *Namespace) (reasons []verdi
 	return reasons
 }
 
-func refusedSteps(plan *olm.InstallPlan, ns *Namespace) []verdict.Reason {
+func refusedSteps(plan *olm.InstallPlan, ns *Namespace, now time.Time) []verdict.Reason {
 	v := verdict.Verdict{}
 	budget := constraint.NewBudget(nil)
 	for _, step := range bundlesOf(plan, ns) {
 		switch {
 		case ns.installs(step.name):
 		case step.inline || step.shown(ns):
-			judgeStep(&step, ns, budget, &v)
+			judgeStep(&step, ns, now, budget, &v)
 		case !overridden(plan):
-			judgeStepByPolicies(&step, ns, &v) // the contents of an image that is not unpacked are not known before OLM writes it
+			judgeStepByPolicies(&step, ns, now, &v) // the contents of an image that is not unpacked are not known before OLM writes it
 		}
 	}
 	v = v.Sorted()

@@ -18,12 +18,12 @@ type Inspected struct {
 	Verdict    verdict.Verdict
 }
 
-// Inspect judges what is in a namespace: each installed operator by JudgeInstalled, and each plan that waits for
-// approval by JudgePlan at a time, in this order and by name. It is what reports and `opgate check --cluster` show.
+// Inspect judges what is in a namespace at a time: each installed operator by JudgeInstalled, and each plan that waits
+// for approval by JudgePlan, in this order and by name. It is what reports and `opgate check --cluster` show.
 func Inspect(ns *Namespace, now time.Time) []Inspected {
 	var all []Inspected
 	for i := range ns.Installed() {
-		if v, here := JudgeInstalled(ns, ns.installed[i].CSV); here {
+		if v, here := JudgeInstalled(ns, ns.installed[i].CSV, now); here {
 			all = append(all, Inspected{olm.KindClusterServiceVersion, ns.installed[i].CSV, v})
 		}
 	}
@@ -35,10 +35,10 @@ func Inspect(ns *Namespace, now time.Time) []Inspected {
 	return all
 }
 
-// JudgeInstalled decides whether an installed operator is one that the present policies and Constraints allow, however
-// it was approved. It says nothing of how it got there: upgradeApproval and consent are about changes. Here is false
+// JudgeInstalled decides whether an installed operator is one that the present policies and Constraints allow at a time,
+// however it was approved. It says nothing of how it got there: upgradeApproval and consent are about changes. Here is false
 // for a ClusterServiceVersion that is not stored, or that installs nothing here.
-func JudgeInstalled(ns *Namespace, csv string) (v verdict.Verdict, here bool) {
+func JudgeInstalled(ns *Namespace, csv string, now time.Time) (v verdict.Verdict, here bool) {
 	i := slices.IndexFunc(ns.Installed(), func(c Installed) bool { return c.CSV == csv && c.spec != nil })
 	if i < 0 {
 		return verdict.Verdict{}, false
@@ -53,7 +53,7 @@ func JudgeInstalled(ns *Namespace, csv string) (v verdict.Verdict, here bool) {
 	c.recordUnknown(ns, "it", installFrom, &v)
 	for _, p := range ns.governing(c.pkg) {
 		for _, rule := range contentChecks {
-			p.record(&v, rule.ID, rule.judge(c, p))
+			p.recordOn(c, now, &v, rule.ID, rule.judge(c, p))
 		}
 		if p.Enforced && !p.MustNotHave {
 			result.By = append(result.By, p.Source())
@@ -63,7 +63,7 @@ func JudgeInstalled(ns *Namespace, csv string) (v verdict.Verdict, here bool) {
 		if ofUnfinishedPlans(&f) {
 			continue
 		}
-		recordConstraint(&v, RuleBundleConstraint, text.Name(csv), &f)
+		ns.recordConstraintOn(c, now, &v, text.Name(csv), &f)
 	}
 	switch {
 	case v.Decision == verdict.Deny:

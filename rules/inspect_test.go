@@ -90,7 +90,7 @@ func TestJudgeInstalled(t *testing.T) {
 		if c.follows != nil {
 			in.Subscriptions = []*olm.Subscription{c.follows}
 		}
-		v, here := JudgeInstalled(NewNamespace("shop", in), c.installed.CSV)
+		v, here := JudgeInstalled(NewNamespace("shop", in), c.installed.CSV, time.Time{})
 		if !here || v.Decision != c.want || len(v.CSVs) != 1 || v.CSVs[0].Disposition != c.disposition {
 			t.Errorf("%s: here %t, %+v", c.name, here, v)
 			continue
@@ -99,7 +99,7 @@ func TestJudgeInstalled(t *testing.T) {
 			t.Errorf("%s: %q, want %q", c.name, v.Refusal(), c.reason)
 		}
 	}
-	if _, here := JudgeInstalled(NewNamespace("shop", NamespaceContents{Subscriptions: []*olm.Subscription{subscription}}), etcd.CSV); here {
+	if _, here := JudgeInstalled(NewNamespace("shop", NamespaceContents{Subscriptions: []*olm.Subscription{subscription}}), etcd.CSV, time.Time{}); here {
 		t.Error("a ClusterServiceVersion that only a Subscription names is judged")
 	}
 }

@@ -2,6 +2,7 @@ package rules
 
 import (
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -10,6 +11,7 @@ import (
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/rules/exception"
 	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/verdict"
 	"github.com/opgate/opgate/rules/window"
@@ -57,6 +59,12 @@ type OperatorPolicy struct {
 	catalogImages *catalogImages
 	// calendar is when plans are approved.
 	calendar window.Calendar
+	// age is how long a catalog has to have offered a version.
+	age age
+	// maximumWait is how long an upgrade may wait before that is reported; 0 for any time.
+	maximumWait time.Duration
+	// exceptions are those that can be read, in the order of the spec.
+	exceptions exception.List
 
 	// Pending names the Policy, as namespace/name, that has suspended this one until its dependencies are met (R-DP-4);
 	// empty if none. While it is set, nothing that the policy governs is approved. Waits is a sentence on what is
@@ -110,6 +118,8 @@ func NewOperatorPolicy(op *policyv1beta2.OperatorPolicy) *OperatorPolicy {
 	var faults []string
 	p.invalid = operatorpolicy.ValidateGate(op)
 	p.calendar, _ = operatorpolicy.NewCalendar(spec) // ValidateGate has the faults
+	p.age = newAge(spec)
+	p.maximumWait, _ = operatorpolicy.Age(spec.MaximumWait) // ValidateRest has the fault
 	for _, err := range p.invalid {
 		faults = append(faults, err.Field+" is not valid")
 	}
@@ -121,6 +131,9 @@ func NewOperatorPolicy(op *policyv1beta2.OperatorPolicy) *OperatorPolicy {
 		p.Widen(true, sub.Namespace == "")
 	}
 	p.invalid = append(p.invalid, operatorpolicy.ValidateRest(op)...)
+	var errs field.ErrorList
+	p.exceptions, errs = newExceptions(op)
+	p.invalid = append(p.invalid, errs...)
 	if spec.VersionRange != "" && p.faults == "" {
 		p.versionRange, _ = olm.ParseVersionRange(spec.VersionRange) // ValidateGate has parsed it without a fault
 	}
@@ -257,6 +270,7 @@ var judgedParts = []judgedPart{
 	{func(p *OperatorPolicy) bool { return p.consent.holds() }, "spec.consent holds changes", false},
 	{func(p *OperatorPolicy) bool { return p.catalogImages.holds() }, "spec.catalog holds plans", false},
 	{func(p *OperatorPolicy) bool { return p.calendar.Restricts() }, "spec.approvalWindows or spec.freezes is set", false},
+	{func(p *OperatorPolicy) bool { return p.age.holds() }, "spec.minimumAge is set", false},
 }
 
 // wantsManual reports whether the policy alone, in any namespace, wants installPlanApproval Manual, and why.
@@ -316,18 +330,24 @@ func (p *OperatorPolicy) catalogText() string {
 }
 
 // Covers reports whether a musthave policy wants a ClusterServiceVersion of its package to be installed; if not,
-// accepted is what it wants instead. What is installed does not show its digest, so the name decides.
-func (p *OperatorPolicy) Covers(csv, version string) (ok bool, accepted string) {
+// accepted is what it wants instead. What is installed does not show its digest, so the name decides. Exceptions count
+// at the time now.
+func (p *OperatorPolicy) Covers(csv, version string, now time.Time) (ok bool, accepted string) {
 	c := &Bundle{name: csv, version: version}
-	if (p.MustNotHave || p.faults != "" || p.mayBring(csv)) && outOfRangeCSV(c, p).Silent() {
+	listed := p.MustNotHave || p.faults != "" || p.mayBring(csv) || p.exceptedName(csv, RuleBundleVersion, now)
+	if listed && (outOfRangeCSV(c, p).Silent() || p.exceptedName(csv, RuleBundleVersionRange, now)) {
 		return true, ""
 	}
 	return false, p.acceptance()
 }
 
 // Forbids reports whether a mustnothave policy matches a ClusterServiceVersion of its package; known is false if that
-// depends on a version or catalog that is not known (zero), or on the digest of its bundle image.
-func (p *OperatorPolicy) Forbids(csv, version string, catalog olm.Catalog) (match, known bool) {
+// depends on a version or catalog that is not known (zero), or on the digest of its bundle image. Exceptions count at the
+// time now.
+func (p *OperatorPolicy) Forbids(csv, version string, catalog olm.Catalog, now time.Time) (match, known bool) {
+	if p.exceptedName(csv, RuleBundleMustNotHave, now) {
+		return false, true
+	}
 	c := &Bundle{name: csv, version: version}
 	c.from(catalog)
 	return p.matches(c)

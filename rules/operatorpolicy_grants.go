@@ -33,6 +33,10 @@ func previewGrants(in *OperatorPolicyInput, p *OperatorPolicy, preview func(id v
 		ineffective("every InstallPlan with package "+p.Package+" is held because of spec.consent",
 			cmp.Or(in.Grants.Missing(grant.Contents), p.missingCatalog(&in.Grants)))
 	}
+	if p.age.holds() {
+		ineffective("every InstallPlan with package "+p.Package+" is held because of spec.minimumAge",
+			p.missingCatalog(&in.Grants))
+	}
 	if p.catalogImages.holds() {
 		ineffective("every InstallPlan with package "+p.Package+" is held because of spec.catalog",
 			p.missingCatalog(&in.Grants))

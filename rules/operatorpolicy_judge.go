@@ -56,6 +56,8 @@ type OperatorPolicyInput struct {
 	Unbacked string
 	// Now is that of PlanInput, for the preview.
 	Now time.Time
+	// Review is set for files that are not sent to a cluster now: exceptions that have ended are refused.
+	Review bool
 }
 
 // OperatorPolicyObject returns the name of an OperatorPolicy as used in verdicts.
@@ -103,6 +105,7 @@ func JudgeOperatorPolicy(in OperatorPolicyInput) verdict.Verdict {
 			id, "")})
 	}
 	v = v.Refused(RuleOperatorPolicyField, in.Refused)
+	policy.exceptions.Judge(&v, RuleOperatorPolicyExceptionEnded, in.Now, in.Review)
 	if v.Decision == verdict.Allow {
 		previewPolicy(&in, policy, &v)
 	}

@@ -64,13 +64,13 @@ func previewOffer(in *SubscriptionInput, p *OperatorPolicy, v *verdict.Verdict) 
 		v.Warn(verdict.Reason{Rule: RuleOperatorPolicyIneffective, Message: verdict.Sentence(what,
 			RuleOperatorPolicyIneffective, more)})
 	}
-	if len(p.offered(channel)) == 0 {
+	if len(p.offered(channel, in.Now)) == 0 {
 		warn("no version in "+where+" is allowed", p.acceptance()+"; the channel has "+entriesText(channel))
 		return
 	}
 	for _, c := range in.Namespace.Installed() {
-		newer := func(e catalog.Entry) bool { return p.coversEntry(e) && !olderVersion(e.Version, c.Version) }
-		if ok, _ := p.Covers(c.CSV, c.Version); ok || c.Package != p.Package || slices.ContainsFunc(channel.Entries, newer) {
+		newer := func(e catalog.Entry) bool { return p.coversEntry(e, in.Now) && !olderVersion(e.Version, c.Version) }
+		if ok, _ := p.Covers(c.CSV, c.Version, in.Now); ok || c.Package != p.Package || slices.ContainsFunc(channel.Entries, newer) {
 			continue
 		}
 		warn("no version in "+where+" that is allowed is newer than "+text.Name(c.CSV)+", which is installed",

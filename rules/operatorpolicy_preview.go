@@ -56,6 +56,7 @@ func previewPolicy(in *OperatorPolicyInput, p *OperatorPolicy, v *verdict.Verdic
 	previewConsent(in.Policy, p, preview)
 	previewCatalog(in.Policy, p, preview)
 	previewCalendar(p, in.Now, preview)
+	previewAge(in, p, preview)
 	previewGrants(in, p, preview)
 	previewDeletion(in, p, preview)
 	if p.Package == "" || p.TargetNamespace == "" {
@@ -82,7 +83,7 @@ func previewPolicy(in *OperatorPolicyInput, p *OperatorPolicy, v *verdict.Verdic
 	}
 	previewSubscription(in, p, ns, v)
 	for _, installed := range ns.installed {
-		if what := p.uncovered(installed); what != "" {
+		if what := p.uncovered(installed, in.Now); what != "" {
 			preview(RuleOperatorPolicyUncovered, what, p.acceptance())
 		}
 	}
@@ -129,17 +130,17 @@ func previewVersions(p *OperatorPolicy, preview func(id verdict.RuleID, what, mo
 }
 
 // uncovered returns how an installed ClusterServiceVersion violates a policy, or "".
-func (p *OperatorPolicy) uncovered(installed Installed) string {
+func (p *OperatorPolicy) uncovered(installed Installed, now time.Time) string {
 	if installed.Package != p.Package {
 		return ""
 	}
 	if p.MustNotHave {
-		if match, known := p.Forbids(installed.CSV, installed.Version, olm.Catalog{}); match || !known && (p.Catalog != olm.Catalog{}) && !p.versions.binds(installed.CSV) {
+		if match, known := p.Forbids(installed.CSV, installed.Version, olm.Catalog{}, now); match || !known && (p.Catalog != olm.Catalog{}) && !p.versions.binds(installed.CSV) {
 			return installed.CSV + " is installed in namespace " + p.TargetNamespace + " and forbidden by this policy"
 		}
 		return ""
 	}
-	if ok, _ := p.Covers(installed.CSV, installed.Version); ok {
+	if ok, _ := p.Covers(installed.CSV, installed.Version, now); ok {
 		return ""
 	}
 	return installed.CSV + " is installed in namespace " + p.TargetNamespace + " and not covered by this policy"

@@ -6,6 +6,17 @@ import (
 	"github.com/opgate/opgate/rules/verdict"
 )
 
+// previewAge warns of an age that cannot have the effect that its author will expect.
+func previewAge(op *OperatorPolicyInput, p *OperatorPolicy, preview func(id verdict.RuleID, what, more string)) {
+	switch {
+	case p.age.holds() && p.MustNotHave:
+		preview(RuleOperatorPolicyIneffective, "spec.minimumAge has no effect with complianceType mustnothave, which allows no installation",
+			"remove it, or write complianceType musthave or mayhave")
+	case !p.age.holds() && len(op.Policy.Spec.Urgent) > 0:
+		preview(RuleOperatorPolicyIneffective, "spec.urgent has no effect without spec.minimumAge", "write that, or remove it")
+	}
+}
+
 // previewCalendar warns of windows and freezes that cannot have the effect that their author will expect.
 func previewCalendar(p *OperatorPolicy, now time.Time, preview func(id verdict.RuleID, what, more string)) {
 	switch {

@@ -20,7 +20,8 @@ type PlanInput struct {
 	Plan *olm.InstallPlan
 	// Namespace is the plan's namespace; nil if it has no known objects.
 	Namespace *Namespace
-	// Now is the time for approval windows. Default: it is not known, and what a policy has windows for is held.
+	// Now is the time for approval windows and exceptions. Default: it is not known, what a policy has windows for is
+	// held, and exceptions do not count.
 	Now time.Time
 	// Interrupt stops the evaluation of Constraints when it is closed; what was not judged is held. Nil never
 	// interrupts.
@@ -106,10 +107,10 @@ func judgeByPolicies(in *PlanInput, c *Bundle, v *verdict.Verdict) (disposition 
 	}
 	for _, p := range in.Namespace.governing(c.pkg) {
 		for _, rule := range contentChecks {
-			p.record(v, rule.ID, rule.judge(c, p))
+			p.recordOn(c, in.Now, v, rule.ID, rule.judge(c, p))
 		}
 		for _, rule := range progressChecks {
-			p.record(v, rule.ID, rule.judge(in, c, p))
+			p.recordOn(c, in.Now, v, rule.ID, rule.judge(in, c, p))
 		}
 		judgeConsent(in, c, p, v)
 		if p.Enforced && !p.MustNotHave {

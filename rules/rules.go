@@ -25,7 +25,8 @@ var (
 	bundleRules = []verdict.Rule{
 		bundleMustNotHave, bundleCatalog, bundleVersion, bundleVersionRange, bundleUnknown, bundleConstraint,
 		bundleDependencyPending, bundleUpgrade, bundleChannel, bundleDeprecated, bundleCatalogDigest, bundleCatalogJump,
-		bundleApprovalWindow, bundleConsent, bundleContents, bundleOwnConstraint, bundleKubeVersion, bundleOpenShiftVersion,
+		bundleMinimumAge, bundleApprovalWindow, bundleException, bundleConsent, bundleContents, bundleOwnConstraint,
+		bundleKubeVersion, bundleOpenShiftVersion,
 		bundleNotUpgradeable,
 	}
 	planRules = []verdict.Rule{
@@ -44,11 +45,12 @@ var (
 	operatorPolicyRules = []verdict.Rule{
 		operatorPolicyField, operatorPolicyUnknownField, operatorPolicyContradiction, operatorPolicyNormalized,
 		operatorPolicyIneffective, operatorPolicyOverlap, operatorPolicyUncovered, operatorPolicyPending,
-		operatorPolicySeveralTargets, operatorPolicyLookup,
+		operatorPolicySeveralTargets, operatorPolicyLookup, operatorPolicyExceptionRight,
+		operatorPolicyExceptionEnded,
 	}
 	constraintRules = []verdict.Rule{
 		constraintField, constraintSyntax, constraintSize, constraintRule, constraintProperty, constraintIneffective,
-		constraintViolated,
+		constraintViolated, constraintExceptionRight, constraintExceptionEnded,
 	}
 )
 

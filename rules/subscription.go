@@ -153,7 +153,7 @@ func (in *SubscriptionInput) fromJudgedPlan() bool {
 	generatedBy := in.Subscription.Metadata.Annotations.GeneratedBy
 	return slices.ContainsFunc(in.Namespace.plans, func(p *olm.InstallPlan) bool {
 		return generatedBy != "" && p.Metadata.Name == generatedBy && p.Spec.Approved && p.Spec.Approval == olm.ApprovalManual &&
-			len(refusedSteps(p, in.Namespace)) == 0
+			len(refusedSteps(p, in.Namespace, in.Now)) == 0
 	})
 }
 

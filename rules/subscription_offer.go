@@ -1,6 +1,8 @@
 package rules
 
 import (
+	"time"
+
 	"github.com/blang/semver/v4"
 
 	"github.com/opgate/opgate/catalog"
@@ -189,28 +191,28 @@ func judgeNewest(in *SubscriptionInput, v *verdict.Verdict) {
 	}
 	for _, p := range in.Namespace.governing(spec.Package) {
 		newest := channel.Entries[0]
-		if p.Enforced && !p.MustNotHave && len(p.offered(channel)) > 0 && !p.coversEntry(newest) {
+		if p.Enforced && !p.MustNotHave && len(p.offered(channel, in.Now)) > 0 && !p.coversEntry(newest, in.Now) {
 			v.Warn(verdict.Reason{Rule: RuleSubscriptionStartingCSV, Source: p.Source(), Field: in.path("startingCSV"),
 				Message: verdict.Sentence(
 					text.Name(newest.Name)+", the newest version in channel "+text.Name(channel.Name)+
 						", will not be allowed by "+p.Source(),
 					RuleSubscriptionStartingCSV, "a Subscription without spec.startingCSV asks for it; write one that is allowed: "+
-						text.Names(p.offered(channel), verdict.MaxListed))})
+						text.Names(p.offered(channel, in.Now), verdict.MaxListed))})
 		}
 	}
 }
 
 // coversEntry reports whether a policy may allow a version that a catalog offers.
-func (p *OperatorPolicy) coversEntry(e catalog.Entry) bool {
-	ok, _ := p.Covers(e.Name, e.Version)
+func (p *OperatorPolicy) coversEntry(e catalog.Entry, now time.Time) bool {
+	ok, _ := p.Covers(e.Name, e.Version, now)
 	return ok || e.Version == "" && p.versionRange != nil
 }
 
 // offered returns the names of the versions of a channel that a policy allows, newest first.
-func (p *OperatorPolicy) offered(channel *catalog.Channel) []string {
+func (p *OperatorPolicy) offered(channel *catalog.Channel, now time.Time) []string {
 	var names []string
 	for _, e := range channel.Entries {
-		if p.coversEntry(e) {
+		if p.coversEntry(e, now) {
 			names = append(names, e.Name)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"iter"
 	"slices"
+	"time"
 
 	"github.com/opgate/opgate/rules/constraint"
 )
@@ -41,15 +42,19 @@ func (v Violator) compare(other Violator) int {
 	return cmp.Or(cmp.Compare(v.Namespace, other.Namespace), cmp.Compare(v.CSV, other.CSV), cmp.Compare(v.Index, other.Index))
 }
 
-// NewTally counts everything that is installed in namespaces, in one pass for all Constraints.
-func NewTally(namespaces iter.Seq[*Namespace]) *Tally {
+// NewTally counts everything that is installed in namespaces at a time, in one pass for all Constraints. What an
+// exception sets aside counts as satisfied.
+func NewTally(namespaces iter.Seq[*Namespace], now time.Time) *Tally {
 	t := &Tally{missed: map[*constraint.Constraint]*Count{}, violators: map[*constraint.Constraint][]Violator{}}
 	for ns := range namespaces {
 		for i := range ns.Installed() {
 			t.Installed++
 			// A budget for each: counting is not part of a request with a deadline.
 			for _, f := range ns.Constraints().Judge(ns.installed[i].forConstraints(ns), ns.ForConstraints(), constraint.NewBudget(nil)) {
-				t.add(ns.Name(), ns.installed[i].CSV, &f)
+				csv := ns.installed[i].CSV
+				if f.Constraint == nil || !f.Definition.Exceptions.ForName(RuleBundleConstraint, csv, ns.Name(), now) {
+					t.add(ns.Name(), csv, &f)
+				}
 			}
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -28,7 +29,7 @@ func TestTally(t *testing.T) {
 		NewNamespace("b", NamespaceContents{Exists: true, Constraints: set, CSVs: []Installed{installed(properties("etcd", "0.9.2")), installed("")}}),
 		NewNamespace("c", NamespaceContents{Exists: true, Constraints: set}),
 	}
-	tally := NewTally(slices.Values(namespaces))
+	tally := NewTally(slices.Values(namespaces), time.Time{})
 	if tally.Installed != 3 {
 		t.Errorf("%d are installed, want 3", tally.Installed)
 	}
@@ -63,7 +64,7 @@ func TestViolators(t *testing.T) {
 	}
 	var first []Violator
 	for range 2 {
-		got := NewTally(slices.Values(namespaces)).Violators(two)
+		got := NewTally(slices.Values(namespaces), time.Time{}).Violators(two)
 		if len(got) != MaxViolators {
 			t.Fatalf("%d are listed", len(got))
 		}

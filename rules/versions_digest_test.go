@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/olm"
@@ -103,13 +104,13 @@ func TestDigestsByNameAlone(t *testing.T) {
 	if allow.passesByName("etcd.v0.9.2") {
 		t.Error("a plan that is born approved passes by a name that is bound to contents")
 	}
-	if ok, _ := allow.Covers("etcd.v0.9.2", "0.9.2"); !ok {
+	if ok, _ := allow.Covers("etcd.v0.9.2", "0.9.2", time.Time{}); !ok {
 		t.Error("what is installed under the name counts as not allowed")
 	}
-	if ok, _ := allow.Covers("etcd.v0.9.4", "0.9.4"); ok {
+	if ok, _ := allow.Covers("etcd.v0.9.4", "0.9.4", time.Time{}); ok {
 		t.Error("what is installed under another name counts as allowed")
 	}
-	if match, known := forbid.Forbids("etcd.v0.9.2", "0.9.2", olm.Catalog{}); match || known {
+	if match, known := forbid.Forbids("etcd.v0.9.2", "0.9.2", olm.Catalog{}, time.Time{}); match || known {
 		t.Error("what is installed would be removed without knowing its contents")
 	}
 	if r := forbid.NameRules(); r.Forbid || len(r.Names) > 0 {

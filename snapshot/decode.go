@@ -357,7 +357,7 @@ func decodeRecords(raw []byte) (any, Subject, error) {
 	histories := map[olm.Catalog]*catalog.History{}
 	for key, text := range object.Data {
 		if r, err := catalog.DecodeRecord(text); err == nil && catalog.RecordKey(r.Catalog()) == key {
-			histories[r.Catalog()] = &catalog.History{Polls: r.Polls}
+			histories[r.Catalog()] = &catalog.History{Polls: r.Polls, Seen: r.Seen}
 		}
 	}
 	return histories, InCluster(), nil

@@ -10,6 +10,7 @@ import (
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/rules/exception"
 )
 
 // draft is a snapshot that is being built.
@@ -265,7 +266,8 @@ func (d *draft) setEverywhere() {
 }
 
 func sameDefinition(a, b *constraint.Definition) bool {
-	return a.Name == b.Name && a.UID == b.UID && a.Generation == b.Generation && a.Pending == b.Pending && a.Waits == b.Waits
+	return a.Name == b.Name && a.UID == b.UID && a.Generation == b.Generation && a.Pending == b.Pending && a.Waits == b.Waits &&
+		exception.SameEnded(a.Exceptions, b.Exceptions)
 }
 
 // maxGraphChanges is the number of changes of Policies and PolicySets from which on the graph is rebuilt.

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/tools/txtar"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -150,8 +151,14 @@ func (s *Scenario) parseHeader(line string, number int) error {
 		if s.With = words; len(words) == 0 {
 			return errors.New("with is empty")
 		}
+	case "now":
+		now, err := time.Parse(time.RFC3339, strings.TrimSpace(value))
+		if err != nil {
+			return fmt.Errorf("now %q is not a time as in RFC 3339, such as 2026-11-28T22:00:00Z", strings.TrimSpace(value))
+		}
+		s.Now = now
 	default:
-		return fmt.Errorf("header %q is not one of rules, threat, user, do, with", key)
+		return fmt.Errorf("header %q is not one of rules, threat, user, do, with, now", key)
 	}
 	return nil
 }

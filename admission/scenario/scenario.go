@@ -10,6 +10,7 @@
 //	user:   tenant                               admin, tenant or olm
 //	do:     create | replace | replace-status | approve KIND NS/NAME | patch KIND NS/NAME | delete KIND NS/NAME
 //	with:   ../policies                          files and directories with more of what exists, for opgate test alone
+//	now:    2026-11-28T22:00:00Z                 the time of the write, for opgate test alone
 //
 // An object without a namespace is named NAME alone.
 //
@@ -37,6 +38,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -79,6 +81,8 @@ type Scenario struct {
 	Stored []byte
 	// With are files and directories with more objects that exist before, relative to the scenario's directory.
 	With []string
+	// Now is the time of the write; zero for the present.
+	Now time.Time
 
 	text []byte
 	// lines are where the headers and the files begin in the text, by their names.

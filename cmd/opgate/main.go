@@ -51,7 +51,7 @@ The gate itself, which answers the API server's admission reviews, is a program 
 	case "kubectl_complete-opgate":
 		cmd.SetArgs(append([]string{cobra.ShellCompRequestCmd}, os.Args[1:]...))
 	}
-	cmd.AddCommand(check.Command(time.Now), test.Command(), compile.Command(), migrate.Command(), explain.Command(), verify.Command(cmd.Name()))
+	cmd.AddCommand(check.Command(time.Now), test.Command(), compile.Command(time.Now), migrate.Command(), explain.Command(), verify.Command(cmd.Name()))
 	cmd.AddCommand(serveCommand())
 	cmd.AddCommand(plugin.Commands(time.Now)...)
 	for _, ofPlan := range []*cobra.Command{diff.Command(), approve.Command()} {

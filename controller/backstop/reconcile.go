@@ -88,6 +88,8 @@ type compiled struct {
 	user     string
 	// objects are those to store, by kind.key; nil until something was compiled.
 	objects map[string]*unstructured.Unstructured
+	// until is when the first exception ends that they contain; zero if they contain none.
+	until time.Time
 	// newest is the resourceVersion up to which they contain all changes of policies.
 	newest string
 	// left are the policies of which something is left to the webhooks, unprotected those of which deletions are not
@@ -113,6 +115,9 @@ func (r *reconciler) Reconcile(ctx context.Context, _ item) (reconcile.Result, e
 		return reconcile.Result{RequeueAfter: retryDelay}, nil
 	}
 	r.Metrics.set(state)
+	if until := r.compiled.until; !until.IsZero() { // then an exception is taken out
+		return reconcile.Result{RequeueAfter: max(until.Sub(r.Now()), time.Millisecond)}, nil
+	}
 	return reconcile.Result{}, nil
 }
 
@@ -182,14 +187,22 @@ func (r *reconciler) compile(user string, features backstop.Features) {
 	}
 	last := &r.compiled
 	last.newest = r.position(current)
-	if last.user == user && last.features == features && slices.Equal(last.policies, policies) &&
+	now := r.Now()
+	ended := !last.until.IsZero() && !now.Before(last.until)
+	if !ended && last.user == user && last.features == features && slices.Equal(last.policies, policies) &&
 		maps.EqualFunc(last.accounts, accounts, slices.Equal) {
 		return
 	}
 	objects := backstop.Compile(backstop.Input{Policies: policies, OLM: r.OLM, Opgate: user, ApprovalMode: r.ApprovalMode,
-		ExcludedNamespaces: r.ExcludedNamespaces, Accounts: accounts, Features: features, Audit: r.Mode == Audit, Labels: owned.Labels})
+		ExcludedNamespaces: r.ExcludedNamespaces, Accounts: accounts, Features: features, Now: now,
+		Audit: r.Mode == Audit, Labels: owned.Labels})
 	next := compiled{policies: policies, accounts: accounts, features: features, user: user, left: objects.Left,
 		unprotected: objects.Unprotected, newest: last.newest, objects: map[string]*unstructured.Unstructured{}}
+	for _, p := range policies {
+		if end := p.Exceptions().End(now); !end.IsZero() && (next.until.IsZero() || end.Before(next.until)) {
+			next.until = end
+		}
+	}
 	if len(next.left) > 0 && !slices.Equal(next.left, last.left) {
 		names := text.Names(next.left, maxNamed)
 		r.Log.Info("policies exceed what the API server evaluates, leaving a part of them to the webhooks", "policies", names)

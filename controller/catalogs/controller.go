@@ -78,16 +78,16 @@ func (c *Controller) AddTo(mgr ctrl.Manager) error {
 // catalogs are changed by every change of a catalog, its pods and its record.
 func (c *Controller) changed(change *snapshot.Change) {
 	for _, name := range change.Namespaces {
-		c.queue.Add(change.Snapshot.Namespace(name).JumpCatalogs()...)
+		c.queue.Add(change.Snapshot.Namespace(name).RecordedCatalogs()...)
 	}
 }
 
-// wanted returns the existing catalogs of which policies hold jumps, sorted, up to maxCatalogs. Subscriptions of
-// tenants may name any others.
+// wanted returns the existing catalogs of which policies hold jumps or young versions, sorted, up to maxCatalogs.
+// Subscriptions of tenants may name any others.
 func wanted(s *snapshot.Snapshot) []olm.Catalog {
 	var all []olm.Catalog
 	for ns := range s.All() {
-		all = append(all, ns.JumpCatalogs()...)
+		all = append(all, ns.RecordedCatalogs()...)
 	}
 	facts := s.Facts()
 	all = slices.DeleteFunc(all, func(of olm.Catalog) bool {
@@ -104,9 +104,11 @@ func wanted(s *snapshot.Snapshot) []olm.Catalog {
 // image is the image that a catalog runs, as far as this leader has seen it.
 type image struct {
 	digest string
-	// since is when it was first seen, reads the number of lists since then.
-	since time.Time
-	reads int
+	// since is when it was first seen, reads the number of lists since then. packages are those whose versions were
+	// recorded by the last one.
+	since    time.Time
+	reads    int
+	packages []string
 }
 
 // reconciler has one worker.
@@ -129,6 +131,11 @@ func (r *reconciler) Reconcile(ctx context.Context, of olm.Catalog) (ctrl.Result
 		now = &image{digest: digest, since: r.Now()}
 		r.images[of] = now
 	}
+	packages := aged(r.Store.Load(), of)
+	unrecorded := func(pkg string) bool { return !slices.Contains(now.packages, pkg) }
+	if now.reads > 0 && slices.ContainsFunc(packages, unrecorded) {
+		now.reads = 0 // a policy asks about one that was not recorded
+	}
 	wait := r.Settling
 	if now.reads > 0 {
 		wait = r.Recheck
@@ -139,11 +146,12 @@ func (r *reconciler) Reconcile(ctx context.Context, of olm.Catalog) (ctrl.Result
 	case left > 0:
 		return ctrl.Result{RequeueAfter: left}, nil
 	}
-	if err := r.compare(ctx, of, digest); err != nil {
+	if err := r.compare(ctx, of, digest, packages); err != nil {
 		return ctrl.Result{}, err
 	}
 	now.reads++
-	return ctrl.Result{RequeueAfter: max(r.Recheck-r.Settling, time.Second)}, nil
+	now.packages = packages
+	return ctrl.Result{RequeueAfter: max(now.since.Add(r.Recheck).Sub(r.Now()), time.Second)}, nil
 }
 
 // running returns the digest of the image that a catalog runs; "" if no policy asks about it, or it is not known.
@@ -156,11 +164,21 @@ func (r *reconciler) running(of olm.Catalog) string {
 	return digest
 }
 
-// compare lists the packages of a catalog, and records what its image changed.
-func (r *reconciler) compare(ctx context.Context, of olm.Catalog, digest string) error {
+// aged returns the packages of a catalog of which policies hold young versions, sorted.
+func aged(s *snapshot.Snapshot, of olm.Catalog) []string {
+	var packages []string
+	for ns := range s.All() {
+		packages = append(packages, ns.AgedPackages(of)...)
+	}
+	slices.Sort(packages)
+	return slices.Compact(packages)
+}
+
+// compare lists the packages of a catalog, and records what its image changed, and which versions some packages have.
+func (r *reconciler) compare(ctx context.Context, of olm.Catalog, digest string, packages []string) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	heads, err := r.heads(ctx, of)
+	offered, err := r.offered(ctx, of, packages)
 	if err != nil {
 		return fmt.Errorf("list the packages of catalog %s/%s: %w", of.Namespace, of.Name, err)
 	}
@@ -171,7 +189,7 @@ func (r *reconciler) compare(ctx context.Context, of olm.Catalog, digest string)
 	if facts.Version == "" {
 		return errors.New("the version of the cluster is not known yet")
 	}
-	poll, err := r.records.add(ctx, of, digest, heads, catalog.Platform{Kubernetes: facts.Version, OpenShift: facts.OpenShift})
+	poll, err := r.records.add(ctx, of, digest, offered, catalog.Platform{Kubernetes: facts.Version, OpenShift: facts.OpenShift})
 	if err != nil || poll == nil {
 		return err
 	}
@@ -180,15 +198,18 @@ func (r *reconciler) compare(ctx context.Context, of olm.Catalog, digest string)
 	return nil
 }
 
-// heads lists the newest versions of all packages of a catalog. The package server serves those of a catalog in the
-// namespace of the catalog.
-func (r *reconciler) heads(ctx context.Context, of olm.Catalog) (catalog.Heads, error) {
-	heads := catalog.Heads{}
+// offered lists the newest versions of all packages of a catalog, and all versions of some. The package server serves
+// those of a catalog in the namespace of the catalog.
+func (r *reconciler) offered(ctx context.Context, of olm.Catalog, packages []string) (catalog.Offered, error) {
+	heads, all := catalog.Heads{}, map[string][]string{}
 	selector := labels.Set{"catalog": of.Name, "catalog-namespace": of.Namespace}.AsSelectorPreValidated().String()
 	err := r.Client.Each(ctx, olm.PackageManifests, stream.Selection{Namespace: of.Namespace, Labels: selector}, maxBytes, func(raw []byte) error {
 		name, found := catalog.DecodeHeads(raw, of)
 		if name != "" {
 			heads[name] = found
+		}
+		if slices.Contains(packages, name) {
+			_, all[name] = catalog.DecodeNames(raw, of)
 		}
 		if len(heads) > catalog.MaxPackages {
 			return fmt.Errorf("it has more than %d packages", catalog.MaxPackages)
@@ -198,5 +219,5 @@ func (r *reconciler) heads(ctx context.Context, of olm.Catalog) (catalog.Heads, 
 	if err == nil && len(heads) == 0 {
 		err = errors.New("the package server does not know any yet")
 	}
-	return heads, err
+	return catalog.Offered{Heads: heads, Names: all, At: r.Now()}, err
 }

@@ -226,7 +226,7 @@ func TestNothingIsRecorded(t *testing.T) {
 	t.Run("another image by now", func(t *testing.T) {
 		s := &server{version: "1.0.0"}
 		r := leader(t, s, &now)
-		if err := r.compare(t.Context(), vendor, secondImage); err != nil || s.stored != nil {
+		if err := r.compare(t.Context(), vendor, secondImage, nil); err != nil || s.stored != nil {
 			t.Errorf("%v, %+v", err, s.stored)
 		}
 	})

@@ -26,9 +26,11 @@ type records struct {
 	namespace string
 }
 
-// add records the heads of an image of a catalog. It returns what the image changed; nil if the record says so already.
+// add records what an image of a catalog offers. It returns what the image changed; nil if the record says so already.
 // A record that cannot be read is not replaced: a jump would be forgotten.
-func (r *records) add(ctx context.Context, of olm.Catalog, digest string, heads catalog.Heads, on catalog.Platform) (*catalog.Poll, error) {
+func (r *records) add(
+	ctx context.Context, of olm.Catalog, digest string, offered catalog.Offered, on catalog.Platform,
+) (*catalog.Poll, error) {
 	key := catalog.RecordKey(of)
 	if key == "" {
 		return nil, errors.New("the names of the catalog are too long for a record")
@@ -44,7 +46,7 @@ func (r *records) add(ctx context.Context, of olm.Catalog, digest string, heads 
 			return nil, err
 		}
 	}
-	text, changed, err := before.Next(of, digest, heads, on)
+	text, changed, err := before.Next(of, digest, offered, on)
 	if err != nil || !changed {
 		return nil, err
 	}

@@ -5,10 +5,12 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/controller/manager"
+	"github.com/opgate/opgate/internal/events"
 	"github.com/opgate/opgate/rules/grant"
 	"github.com/opgate/opgate/snapshot"
 )
@@ -36,6 +38,11 @@ type Options struct {
 	Grants grant.Set
 	// Escaped returns the number of refused operators that were installed while Opgate was not running. Default: none.
 	Escaped func(constraint string) int
+	// ExceptionEnd exports when the first exception in force of a Constraint ends; zero if none is. Default: nothing is
+	// exported.
+	ExceptionEnd func(kind string, name types.NamespacedName, end time.Time)
+	// Events records exceptions that end soon or have ended. Default: nothing is recorded.
+	Events *events.Recorder
 	// Log receives writes at V(0). Default: none.
 	Log logr.Logger
 	// Now is the clock. Required.
@@ -55,6 +62,9 @@ func New(o Options) (*Controller, error) {
 	}
 	if o.Escaped == nil {
 		o.Escaped = func(string) int { return 0 }
+	}
+	if o.ExceptionEnd == nil {
+		o.ExceptionEnd = func(string, types.NamespacedName, time.Time) {}
 	}
 	return &Controller{Options: o}, nil
 }

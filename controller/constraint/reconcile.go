@@ -5,12 +5,15 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/verdict"
 	"github.com/opgate/opgate/snapshot"
 )
 
@@ -40,7 +43,8 @@ func (r *reconciler) Reconcile(ctx context.Context, w work) (reconcile.Result, e
 		r.eachStatus(current)
 		return reconcile.Result{}, nil
 	case status:
-		return reconcile.Result{}, r.reconcileStatus(ctx, current, w.name)
+		after, err := r.reconcileStatus(ctx, current, w.name)
+		return reconcile.Result{RequeueAfter: after}, err
 	case resync:
 		return reconcile.Result{}, r.resync(ctx, current.Namespace(w.name))
 	default:
@@ -80,6 +84,7 @@ func (r *reconciler) forgetGone(current *snapshot.Snapshot) {
 	for _, name := range r.known {
 		if object, _ := find(current, name); object == nil {
 			r.Metrics.forget(name)
+			r.ExceptionEnd(verdict.KindConstraint, types.NamespacedName{Name: name}, time.Time{})
 		}
 	}
 	r.known = r.known[:0]

@@ -18,6 +18,7 @@ import (
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/rules/exception"
 )
 
 // The reasons of conditions, in addition to those of package virtual.
@@ -36,6 +37,8 @@ const (
 	maxMessage = 1024
 	// maxViolation limits, in bytes, the message of one of up to 20 violators.
 	maxViolation = 512
+	// maxExceptions limits, in bytes, the message on exceptions.
+	maxExceptions = 32768
 )
 
 // statusInput is everything that the status of a Constraint is computed from.
@@ -93,6 +96,17 @@ func evaluate(in *statusInput) constraintv1.ConstraintStatus {
 				"; until then it holds every installation and upgrade where it applies")
 	} else {
 		meta.RemoveStatusCondition(&next.Conditions, dependency.ConditionDependencies)
+	}
+	next.EndedExceptions = in.Definition.Exceptions.Ended(in.Now)
+	state := in.Definition.Exceptions.At(in.Now)
+	if inForce, reason, clauses := state.Condition(); len(clauses) == 0 {
+		meta.RemoveStatusCondition(&next.Conditions, exception.Condition)
+	} else {
+		status := metav1.ConditionFalse
+		if inForce {
+			status = metav1.ConditionTrue
+		}
+		set(exception.Condition, status, reason, text.Truncate(strings.Join(clauses, "; "), maxExceptions))
 	}
 	if in.Operator == nil {
 		meta.RemoveStatusCondition(&next.Conditions, constraintv1.ConditionVirtualOperators)

@@ -15,6 +15,7 @@ import (
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/rules/exception"
 )
 
 var (
@@ -192,5 +193,40 @@ func TestAttackLongTextsOfOthersAreCut(t *testing.T) {
 	status = evaluate(input(faulty(f, f, f, f)))
 	if got := status.Conditions[0].Message; len(got) > 4000 {
 		t.Errorf("%d bytes", len(got))
+	}
+}
+
+// TestExceptions: the status reports an exception until its end and from then on that it has ended, also to a leader
+// whose clock is behind.
+func TestExceptions(t *testing.T) {
+	object := &constraintv1.Constraint{ObjectMeta: metav1.ObjectMeta{Name: "one", Generation: 3}}
+	object.Spec.Constraints = `[{"type":"olm.constraint","value":{"rule":"true"}}]`
+	object.Spec.Exceptions = []constraintv1.Exception{{Versions: []string{"etcd.v0.9.4"}, Reason: "CVE-2026-1234", Expires: later.Format(time.RFC3339)}}
+	lead := func(now time.Time) string {
+		object.Status = evaluate(&statusInput{Object: object, Definition: rules.NewDefinition(object, nil), Now: now})
+		for _, c := range object.Status.Conditions {
+			if c.Type == exception.Condition {
+				return string(c.Status) + " " + c.Reason
+			}
+		}
+		return ""
+	}
+	for _, step := range []struct {
+		now   time.Time
+		want  string
+		ended int
+	}{
+		{later.Add(-15 * 24 * time.Hour), "True ExceptionsInForce", 0},
+		{earlier, "True ExceptionEndsSoon", 0},
+		{later, "False ExceptionEnded", 1},
+		{later.Add(-time.Minute), "False ExceptionEnded", 1}, // another leader
+	} {
+		if got := lead(step.now); got != step.want || len(object.Status.EndedExceptions) != step.ended {
+			t.Errorf("at %s: %s, %d have ended, want %s, %d", step.now, got, len(object.Status.EndedExceptions), step.want, step.ended)
+		}
+	}
+	object.Spec.Exceptions = nil
+	if got := lead(later); got != "" || len(object.Status.EndedExceptions) > 0 {
+		t.Errorf("without exceptions: %s, %v", got, object.Status.EndedExceptions)
 	}
 }

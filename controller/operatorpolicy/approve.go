@@ -56,7 +56,7 @@ func (r *reconciler) approve(
 		if !judged.IsCandidate {
 			continue
 		}
-		metrics.judged(plan, &judged)
+		metrics.judged(plan, &judged, ns.UpgradeDeadline(plan))
 		a := compliance.Approval{Reasons: judged.Why()}
 		switch {
 		case !judged.Should():

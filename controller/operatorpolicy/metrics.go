@@ -1,6 +1,10 @@
 package operatorpolicy
 
 import (
+	"maps"
+	"slices"
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -16,6 +20,10 @@ type Metrics struct {
 	intervention prometheus.Counter
 	// exported is what is exported of each policy; mu guards it, too.
 	exported map[types.NamespacedName]exported
+	// exceptions is when the first exception ends, over all policies of a kind; ends has that of each with one in
+	// force.
+	exceptions *prometheus.GaugeVec
+	ends       map[string]map[types.NamespacedName]time.Time
 }
 
 // exported are the labels of the series of a policy.
@@ -37,8 +45,11 @@ func NewMetrics(registry, named prometheus.Registerer) *Metrics {
 		states: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "opgate_operatorpolicies",
 			Help: "Number of OperatorPolicies by state: Compliant, NonCompliant, Unknown or Unreadable."}, []string{"state"}),
 		exported: map[types.NamespacedName]exported{},
+		exceptions: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "opgate_exception_expiry_timestamp_seconds",
+			Help: "Seconds since 1970 at which the first exception in force ends, by kind of policy."}, []string{"kind"}),
+		ends: map[string]map[types.NamespacedName]time.Time{},
 	}
-	registry.MustRegister(m.states, m.intervention)
+	registry.MustRegister(m.states, m.intervention, m.exceptions)
 	named.MustRegister(m.compliance)
 	return m
 }
@@ -81,13 +92,44 @@ func (m *Metrics) stopped() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.states.Reset()
+	m.exceptions.Reset()
 	clear(m.exported)
+	clear(m.ends)
 }
 
 func (m *Metrics) forget(namespace, name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.remove(types.NamespacedName{Namespace: namespace, Name: name})
+	key := types.NamespacedName{Namespace: namespace, Name: name}
+	m.remove(key)
+	m.setEnd(policyv1beta2.Kind, key, time.Time{})
+}
+
+// ExceptionEnd exports when the first exception in force of a policy or a Constraint ends; zero if none is.
+func (m *Metrics) ExceptionEnd(kind string, key types.NamespacedName, end time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.setEnd(kind, key, end)
+}
+
+func (m *Metrics) setEnd(kind string, key types.NamespacedName, end time.Time) {
+	ends := m.ends[kind]
+	if ends[key].Equal(end) {
+		return
+	}
+	if ends == nil {
+		ends = map[types.NamespacedName]time.Time{}
+		m.ends[kind] = ends
+	}
+	if delete(ends, key); !end.IsZero() {
+		ends[key] = end
+	}
+	if len(ends) == 0 {
+		m.exceptions.DeleteLabelValues(kind)
+		return
+	}
+	first := slices.MinFunc(slices.Collect(maps.Values(ends)), time.Time.Compare)
+	m.exceptions.WithLabelValues(kind).Set(float64(first.Unix()))
 }
 
 // remove removes the series of a policy. A partial match would compare all series.

@@ -6,8 +6,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/types"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/rules"
@@ -69,4 +71,47 @@ func TestB7NamesAreApart(t *testing.T) {
 	check("Compliant 0, NonCompliant 1, Unknown 0, Unreadable 0", "OperatorPolicy secret-b secret-project  1")
 	m.stopped()
 	check("", "")
+}
+
+// TestExceptionEnd exports the first end of all exceptions of a kind, and nothing where none is in force.
+func TestExceptionEnd(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	m := NewMetrics(registry, prometheus.NewRegistry())
+	check := func(want string) {
+		t.Helper()
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		for _, f := range families {
+			for _, metric := range f.GetMetric() {
+				if f.GetName() == "opgate_exception_expiry_timestamp_seconds" {
+					got += fmt.Sprint(metric.GetLabel()[0].GetValue(), " ", metric.GetGauge().GetValue(), ";")
+				}
+			}
+		}
+		if got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	end := func(kind, name string, seconds int64) {
+		at := time.Time{}
+		if seconds > 0 {
+			at = time.Unix(seconds, 0)
+		}
+		m.ExceptionEnd(kind, types.NamespacedName{Namespace: "policies", Name: name}, at)
+	}
+	check("")
+	end(policyv1beta2.Kind, "a", 200)
+	end(policyv1beta2.Kind, "b", 100)
+	end("Constraint", "a", 300)
+	check("Constraint 300;OperatorPolicy 100;")
+	m.forget("policies", "b")
+	end("Constraint", "a", 0)
+	check("OperatorPolicy 200;")
+	m.stopped()
+	check("")
+	end(policyv1beta2.Kind, "a", 200)
+	check("OperatorPolicy 200;")
 }

@@ -17,6 +17,7 @@ const noRule verdict.RuleID = "none"
 // pending exports the plans that wait for approval, and how long approvals take.
 type pending struct {
 	held, oldest *prometheus.GaugeVec
+	deadline     *prometheus.GaugeVec // without labels: no series where no upgrade has one
 	age, latency prometheus.Histogram
 
 	mu sync.Mutex
@@ -32,6 +33,8 @@ type pendingPlan struct {
 	rule verdict.RuleID
 	// created is when the plan was written, zero if that cannot be read.
 	created time.Time
+	// deadline is when it has waited for too long by a policy; zero for never.
+	deadline time.Time
 	// allowed is when the snapshot was built by which the rules let the loop approve the plan, zero if they do not.
 	allowed time.Time
 }
@@ -43,6 +46,9 @@ func newPending(registry prometheus.Registerer) *pending {
 		oldest: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "opgate_plans_held_oldest_timestamp_seconds",
 			Help: "Seconds since 1970 at which the oldest InstallPlan that waits for approval was created, by the rule that holds it."},
 			[]string{"rule"}),
+		deadline: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "opgate_upgrade_deadline_timestamp_seconds",
+			Help: "Seconds since 1970 at which the first upgrade that waits for approval has waited for longer than " +
+				"a policy's maximumWait."}, nil),
 		age: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "opgate_loop_approval_age_seconds",
 			Help:    "Seconds from the creation of an InstallPlan to its approval by the background loop.",
 			Buckets: []float64{1, 2, 5, 10, 30, 60, 5 * 60, 60 * 60, 24 * 60 * 60, 7 * 24 * 60 * 60}}),
@@ -51,7 +57,7 @@ func newPending(registry prometheus.Registerer) *pending {
 			Buckets: []float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}}),
 	}
 	p.stopped()
-	registry.MustRegister(heldGauge{p.held, p}, heldGauge{p.oldest, p}, p.age, p.latency)
+	registry.MustRegister(heldGauge{p.held, p}, heldGauge{p.oldest, p}, heldGauge{p.deadline, p}, p.age, p.latency)
 	return p
 }
 
@@ -72,15 +78,22 @@ func (g heldGauge) Collect(out chan<- prometheus.Metric) {
 // count sets the gauges. The number of a rule that holds no plan any more is 0; there is no oldest plan then.
 func (p *pending) count() {
 	numbers, oldest := map[verdict.RuleID]int{}, map[verdict.RuleID]time.Time{}
+	var deadline time.Time
 	for _, plans := range p.plans {
 		for _, plan := range plans {
 			numbers[plan.rule]++
 			if first, found := oldest[plan.rule]; !plan.created.IsZero() && (!found || plan.created.Before(first)) {
 				oldest[plan.rule] = plan.created
 			}
+			if at := plan.deadline; !at.IsZero() && (deadline.IsZero() || at.Before(deadline)) {
+				deadline = at
+			}
 		}
 	}
 	p.oldest.Reset()
+	if p.deadline.Reset(); !deadline.IsZero() {
+		p.deadline.WithLabelValues().Set(float64(deadline.Unix()))
+	}
 	for rule := range p.rules {
 		p.held.WithLabelValues(string(rule)).Set(float64(numbers[rule]))
 		if first, found := oldest[rule]; found {
@@ -96,6 +109,7 @@ func (p *pending) stopped() {
 	p.plans, p.rules = map[string]map[string]pendingPlan{}, map[verdict.RuleID]bool{}
 	p.held.Reset()
 	p.oldest.Reset()
+	p.deadline.Reset()
 }
 
 // judgement is one reconciliation of a namespace, in which every plan that waits is judged.
@@ -115,11 +129,11 @@ func (p *pending) judge(namespace string, built time.Time, now func() time.Time)
 	return &judgement{pending: p, namespace: namespace, built: built, now: now, before: p.plans[namespace], after: map[string]pendingPlan{}}
 }
 
-// judged records a plan that waits for approval.
-func (j *judgement) judged(plan *olm.InstallPlan, a *rules.Approval) {
+// judged records a plan that waits for approval, and until when it may.
+func (j *judgement) judged(plan *olm.InstallPlan, a *rules.Approval, deadline time.Time) {
 	created, _ := time.Parse(time.RFC3339, plan.Metadata.CreationTimestamp) // zero if it cannot be read
 	before := j.before[plan.Metadata.UID]
-	one := pendingPlan{rule: noRule, created: created}
+	one := pendingPlan{rule: noRule, created: created, deadline: deadline}
 	switch {
 	case a.Should() && before.allowed.IsZero():
 		one.allowed = j.built

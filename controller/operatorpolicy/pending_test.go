@@ -45,6 +45,8 @@ func gathered(t *testing.T, registry *prometheus.Registry) string {
 				all = append(all, fmt.Sprintf("%s %d %v", name, m.GetHistogram().GetSampleCount(), m.GetHistogram().GetSampleSum()))
 			case m.GetGauge() != nil && strings.HasPrefix(name, "plans_held"):
 				all = append(all, fmt.Sprintf("%s{%s} %d", name, m.GetLabel()[0].GetValue(), int64(m.GetGauge().GetValue())))
+			case m.GetGauge() != nil && strings.HasPrefix(name, "upgrade_deadline"):
+				all = append(all, fmt.Sprintf("%s{} %d", name, int64(m.GetGauge().GetValue())))
 			}
 		}
 	}
@@ -69,12 +71,12 @@ func TestPendingPlans(t *testing.T) {
 	check()
 
 	j := p.judge("shop", noon, clock)
-	j.judged(young, approvalOf(rules.RuleBundleVersion))
-	j.judged(old, approvalOf(rules.RuleBundleVersion))
-	j.judged(waiting("hostile", "yesterday"), approvalOf(rules.RuleBundleVersion))
+	j.judged(young, approvalOf(rules.RuleBundleVersion), time.Time{})
+	j.judged(old, approvalOf(rules.RuleBundleVersion), time.Time{})
+	j.judged(waiting("hostile", "yesterday"), approvalOf(rules.RuleBundleVersion), time.Time{})
 	j.end()
 	other := p.judge("mine", noon, clock)
-	other.judged(waiting("by hand", "2026-11-22T10:00:00Z"), &rules.Approval{IsCandidate: true, Blockers: []rules.Blocker{{CSV: "etcd"}}})
+	other.judged(waiting("by hand", "2026-11-22T10:00:00Z"), &rules.Approval{IsCandidate: true, Blockers: []rules.Blocker{{CSV: "etcd"}}}, time.Time{})
 	other.end()
 	check("plans_held_oldest_timestamp_seconds{bundle/version} 1795345200", "plans_held_oldest_timestamp_seconds{none} 1795341600",
 		"plans_held{bundle/version} 3", "plans_held{none} 1")
@@ -82,8 +84,8 @@ func TestPendingPlans(t *testing.T) {
 	// The rules allow both; the first attempt fails for one of them.
 	now = noon.Add(2 * time.Second)
 	j = p.judge("shop", noon.Add(time.Second), clock)
-	j.judged(young, approvalOf(""))
-	j.judged(old, approvalOf(""))
+	j.judged(young, approvalOf(""), time.Time{})
+	j.judged(old, approvalOf(""), time.Time{})
 	j.approved(old)
 	j.end()
 	check("loop_approval_age_seconds 1 3602", "loop_approval_latency_seconds 1 1",
@@ -92,7 +94,7 @@ func TestPendingPlans(t *testing.T) {
 
 	now = noon.Add(5 * time.Second)
 	j = p.judge("shop", noon.Add(5*time.Second), clock)
-	j.judged(young, approvalOf(""))
+	j.judged(young, approvalOf(""), time.Time{})
 	j.approved(young)
 	j.end()
 	p.judge("mine", noon, clock).end() // approved by a user
@@ -103,8 +105,34 @@ func TestPendingPlans(t *testing.T) {
 
 	// Another replica leads.
 	j = p.judge("shop", noon, clock)
-	j.judged(old, approvalOf(rules.RuleBundleVersion))
+	j.judged(old, approvalOf(rules.RuleBundleVersion), time.Time{})
 	j.end()
 	p.stopped()
 	check("loop_approval_age_seconds 2 5407", "loop_approval_latency_seconds 2 5")
+}
+
+// TestDeadlineOfUpgrades exports the first one of the upgrades that wait, and none once these are approved.
+func TestDeadlineOfUpgrades(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	p := newPending(registry)
+	noon := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	clock := func() time.Time { return noon }
+	check := func(want string) {
+		t.Helper()
+		if got := gathered(t, registry); !strings.Contains(got, want) || want == "" && strings.Contains(got, "deadline") {
+			t.Errorf("got\n%s\nwant %q", got, want)
+		}
+	}
+	j := p.judge("shop", noon, clock)
+	j.judged(waiting("a", "2026-11-22T11:00:00Z"), approvalOf(rules.RuleBundleVersion), noon.Add(time.Hour))
+	j.judged(waiting("b", "2026-11-22T11:00:00Z"), approvalOf(rules.RuleBundleVersion), time.Time{})
+	j.end()
+	j = p.judge("mine", noon, clock)
+	j.judged(waiting("c", "2026-11-22T10:00:00Z"), approvalOf(rules.RuleBundleVersion), noon.Add(-time.Hour))
+	j.end()
+	check("upgrade_deadline_timestamp_seconds{} 1795345200")
+	p.judge("mine", noon, clock).end()
+	check("upgrade_deadline_timestamp_seconds{} 1795352400")
+	p.judge("shop", noon, clock).end()
+	check("")
 }

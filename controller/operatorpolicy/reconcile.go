@@ -136,6 +136,7 @@ func (r *reconciler) evaluate(ctx context.Context, ns *rules.Namespace, p *rules
 	}
 	status, event := compliance.Finish(in, out, r.HistoryLength)
 	r.Metrics.state(p, status.Compliant)
+	r.reportExceptions(p)
 	if event != nil {
 		r.report(ctx, op, *event)
 	}

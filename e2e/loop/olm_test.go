@@ -53,6 +53,7 @@ func loopOperators(t *testing.T) {
 		"an allow-list":                                            allowList,
 		"an account that OLM installs as":                          installsAsAccount,
 		"calls avoided":                                            callsAvoided,
+		"a freeze and an exception end":                            timePasses,
 	})
 	t.Run("an operator that is installed for all namespaces, without copies", func(t *testing.T) { withoutCopies(t, e) })
 	t.Run("without a package server", func(t *testing.T) { withoutPackageServer(t, e) })

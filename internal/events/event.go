@@ -30,6 +30,9 @@ const (
 	NotOLM = "NotOLM"
 	// WebhookRestored is on a webhook configuration of which another client had changed fields.
 	WebhookRestored = "WebhookRestored"
+	// ExceptionEndsSoon and ExceptionEnded are on an OperatorPolicy or a Constraint with such an exception.
+	ExceptionEndsSoon = "ExceptionEndsSoon"
+	ExceptionEnded    = "ExceptionEnded"
 	// Overridden is on a plan that a user has approved although it is refused.
 	Overridden = "Overridden"
 )

@@ -50,13 +50,16 @@ var version = member("c[2]", "version")
 func (p *program) refuses() string {
 	const named = "('" + prefixName + "' + c[0]) in r"
 	// What most rows say comes first.
-	e := "r[1].startsWith('" + checkAllow + "') ? !(" + named + ") : r[1] == '" + checkUnreadable + "' || r[1] == '" + checkForbidAll + "'" +
-		" || r[1] == '" + checkPending + "' && !(" + onCSV + ")" // one that is written now waits for nothing
+	e := "r[1].startsWith('" + checkAllow + "') ? !(" + named + ") : r[1] == '" + checkUnreadable + "' || r[1].startsWith('" + checkForbidAll + "')" +
+		" || r[1].startsWith('" + checkPending + "') && !(" + onCSV + ")" // one that is written now waits for nothing
 	e += " || r[1].startsWith('" + checkForbid + "') && " + named
 	if p.in.Features.Semver {
 		e += " || r[1].startsWith('" + checkAllowIn + "') && !(" + named + ") && ![" + version + "].exists(s, " + inRange + ")" +
 			" || r[1].startsWith('" + checkForbidIn + "') && (!r.exists(x, x.startsWith('" + prefixName + "')) || " + named + ") && " +
 			"[" + version + "].exists(s, !isSemver(s) || " + inRange + ")"
+	}
+	if p.table.excepted { // exceptions are about what plans bring
+		e = "(" + onCSV + " || !(('" + prefixExcepted + "' + c[0]) in r)) && (" + e + ")"
 	}
 	return p.about("c[1]") + " && (" + e + ")"
 }

@@ -1,6 +1,8 @@
 package backstop
 
 import (
+	"time"
+
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -40,6 +42,9 @@ type Input struct {
 	// of a namespace count. Nil if they are not known: then it is so for any ServiceAccount of the namespace.
 	Accounts map[string][]string
 	Features Features
+	// Now is the time at which exceptions of policies are in force: one that has ended is left out. Default: it is not
+	// known, and none is in force.
+	Now time.Time
 	// Audit makes the API server record and warn of what it would refuse, and change nothing.
 	Audit bool
 	// Labels are set on every object.

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/olm"
@@ -85,6 +86,9 @@ func (w *world) addPolicies() {
 		if w.chance(15) {
 			op.Spec.UpgradeApproval = policyv1beta2.UpgradeApprovalNone
 		}
+		if w.chance(35) {
+			op.Spec.Exceptions = []policyv1beta2.Exception{w.exception(pkg), w.exception(pkg)}
+		}
 		if w.chance(10) {
 			op.Annotations = map[string]string{dependency.AnnotationPending: "policies/first"}
 		}
@@ -96,6 +100,20 @@ func (w *world) addPolicies() {
 		known := &spec{RemediationAction: pick(w, "", policyv1beta2.Enforce, policyv1beta2.Inform)}
 		known.Subscription = policyv1beta2.SubscriptionTemplate{Name: pick(w, "", "etcd"), Namespace: pick(w, "", "shop")}
 		w.policies = append(w.policies, rules.UnreadableOperatorPolicy("policies", "unreadable", known, errors.New("decode")))
+	}
+}
+
+// now is when the gate judges and the policies are compiled.
+var now = time.Date(2026, 11, 28, 22, 0, 0, 0, time.UTC)
+
+// exception is one that is in force or has ended. Its names have no digest: of that the API server knows nothing.
+func (w *world) exception(pkg string) policyv1beta2.Exception {
+	return policyv1beta2.Exception{
+		Versions: []string{pkg + ".v" + pick(w, "1.0.0", "1.1.0", "2.0.0"), pkg + ".v" + pick(w, "1.10.0", "3.0.0+build")},
+		Rules: []string{pick(w, "bundle/version", "bundle/version-range", "bundle/mustnothave", "bundle/dependency-pending"),
+			pick(w, "bundle/version", "bundle/version-range")},
+		Reason:  "CVE-2026-1",
+		Expires: now.Add(pick(w, time.Second, time.Hour, 0, -time.Hour)).Format(time.RFC3339),
 	}
 }
 

@@ -43,7 +43,7 @@ func TestScenarios(t *testing.T) {
 		}
 		existing = slices.Concat(existing, apart[i].Cluster, apart[i].Policies)
 	}
-	in := backstop.Input{OLM: []string{olmUser}, Opgate: opgateUser, Features: everything, Accounts: map[string][]string{}}
+	in := backstop.Input{OLM: []string{olmUser}, Opgate: opgateUser, Features: everything, Now: time.Now(), Accounts: map[string][]string{}}
 	for ns := range snapshotOf(t, existing).All() {
 		in.Policies = append(in.Policies, ns.Policies()...)
 		if accounts := ns.StepAccounts(); len(ns.Policies()) > 0 && len(accounts) > 0 {

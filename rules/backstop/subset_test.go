@@ -36,7 +36,7 @@ func TestSubset(t *testing.T) {
 			t.Parallel()
 			w := &world{Rand: rand.New(rand.NewPCG(17, uint64(seed)))}
 			w.addPolicies()
-			o := compile(backstop.Input{Features: everything, Policies: w.policies})
+			o := compile(backstop.Input{Features: everything, Policies: w.policies, Now: now})
 			s := newAPIServer(t, o)
 			for range writes {
 				c := w.write(t)
@@ -156,7 +156,7 @@ func (w *world) update(t testing.TB, namespace string, c *judgedWrite) {
 		s["generation"] = 2
 	}
 	stored, ns := planOf(t, old), w.state(t, namespace, nil)
-	in := rules.PlanUpdateInput{New: headOf(t, plan), Old: stored, Namespace: ns}
+	in := rules.PlanUpdateInput{New: headOf(t, plan), Old: stored, Namespace: ns, Now: now}
 	c.resource, c.object, c.old, c.undescribed, c.gate = "installplans", plan, old, !described, rules.JudgePlanUpdate(in)
 	if w.chance(50) {
 		for _, p := range w.policies {
@@ -238,7 +238,7 @@ func (w *world) updateStatus(t testing.TB, namespace string, c *judgedWrite) {
 		s["attenuatedServiceAccountRef"] = object{"name": "installer", "namespace": namespace}
 	}
 	c.resource, c.object, c.old, c.undescribed = "installplans/status", plan, old, !described
-	in := rules.PlanStatusInput{New: planOf(t, plan), Old: planOf(t, old), Namespace: w.state(t, namespace, nil), ByOLM: c.byOLM()}
+	in := rules.PlanStatusInput{New: planOf(t, plan), Old: planOf(t, old), Namespace: w.state(t, namespace, nil), ByOLM: c.byOLM(), Now: now}
 	c.gate = rules.JudgePlanStatusUpdate(in)
 	from, to := &in.Old.Status, &in.New.Status
 	if in.Old.Spec.Approved && from.Phase == olm.PhaseRequiresApproval && to.Phase == olm.PhaseInstalling {
@@ -268,7 +268,7 @@ func (w *world) csvObject(namespace string) object {
 func (w *world) writeCSV(t testing.TB, namespace string, c *judgedWrite) {
 	o := w.csvObject(namespace)
 	c.resource, c.object = "clusterserviceversions", o
-	in := rules.CSVInput{User: c.user, ByOLM: c.byOLM(), ByOpgate: c.user == opgateUser}
+	in := rules.CSVInput{Now: now, User: c.user, ByOLM: c.byOLM(), ByOpgate: c.user == opgateUser}
 	if w.chance(60) {
 		old := w.csvObject(namespace)
 		old["metadata"].(object)["name"] = o["metadata"].(object)["name"]

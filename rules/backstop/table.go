@@ -6,9 +6,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // maxListed bounds the names that a message lists, as in messages of the gate.
@@ -28,10 +30,19 @@ const (
 	checkNothing    = "n" // nothing is refused by name and version
 )
 
-// Prefixes of the data of a check: names and intervals of versions. No other column of a row begins with them.
+// checkRules are the rules by which the checks refuse that an exception can set aside.
+var checkRules = map[string]verdict.RuleID{
+	checkPending: rules.RuleBundleDependencyPending, checkForbidAll: rules.RuleBundleMustNotHave,
+	checkAllow: rules.RuleBundleVersion, checkForbid: rules.RuleBundleMustNotHave,
+	checkAllowIn: rules.RuleBundleVersionRange, checkForbidIn: rules.RuleBundleMustNotHave,
+}
+
+// Prefixes of the data of a check: names, intervals of versions, and names for which an exception sets its rule aside.
+// No other column of a row begins with them.
 const (
 	prefixName     = "="
 	prefixInterval = "~"
+	prefixExcepted = "!"
 )
 
 // everyPackage is in place of the package in a row about every package.
@@ -43,14 +54,16 @@ type table struct {
 	// rows are "PACKAGE CHECK NAMESPACE/NAME MARK" by governed namespace, sorted by package and policy. The mark is "*"
 	// in the first row of a policy and "-" in the others.
 	rows map[string][]string
-	// data is "=NAME =NAME ~INTERVAL|TEXT" by check, and "" for checks without data. The text, for messages, follows
+	// data is "=NAME =NAME ~INTERVAL !NAME|TEXT" by check, and "" for checks without data. The text, for messages, follows
 	// if the names are not enough.
 	data map[string][]string
 	// everywhere are the rows of the policies whose namespace cannot be read. They count in every namespace, and have
 	// no data.
 	everywhere []string
-	// anyPackage is set if a row is about every package.
-	anyPackage bool
+	// anyPackage is set if a row is about every package, excepted if the data of one has an exception.
+	anyPackage, excepted bool
+	// now is the time at which exceptions are in force.
+	now time.Time
 	// manual are the namespaces with a policy that judges plans. All Subscriptions there are Manual.
 	manual map[string][]string
 
@@ -66,7 +79,7 @@ type table struct {
 
 func newTable(in *Input) *table {
 	t := &table{rows: map[string][]string{}, data: map[string][]string{}, manual: map[string][]string{},
-		accounts: map[string][]string{}, checks: map[string]string{}, semver: in.Features.Semver}
+		accounts: map[string][]string{}, checks: map[string]string{}, semver: in.Features.Semver, now: in.Now}
 	policies := slices.Clone(in.Policies)
 	slices.SortFunc(policies, func(a, b *rules.OperatorPolicy) int {
 		return cmp.Or(cmp.Compare(a.TargetNamespace, b.TargetNamespace), cmp.Compare(a.Package, b.Package),
@@ -176,7 +189,12 @@ func (t *table) checksOf(p *rules.OperatorPolicy, r *rules.NameRules) []string {
 	}
 	var checks []string
 	addCheck := func(kind string, names, intervals []string, show string) {
-		if check := t.check(kind, names, intervals, show); check != "" {
+		excepted := p.Exceptions().Names(checkRules[kind], t.now)
+		if len(names)+len(intervals)+len(excepted) == 0 {
+			checks = append(checks, kind)
+			return
+		}
+		if check := t.check(kind, names, intervals, excepted, show); check != "" {
 			checks = append(checks, check)
 		} else {
 			t.left = append(t.left, word(p.Namespace)+"/"+word(p.Name))
@@ -186,7 +204,7 @@ func (t *table) checksOf(p *rules.OperatorPolicy, r *rules.NameRules) []string {
 		checks = append(checks, checkUnreadable)
 	}
 	if r.Pending {
-		checks = append(checks, checkPending)
+		addCheck(checkPending, nil, nil, "")
 	}
 	var within []string
 	if r.Range != nil && t.semver {
@@ -194,7 +212,7 @@ func (t *table) checksOf(p *rules.OperatorPolicy, r *rules.NameRules) []string {
 	}
 	switch {
 	case r.Forbid && r.Range == nil && len(r.Names) == 0:
-		checks = append(checks, checkForbidAll)
+		addCheck(checkForbidAll, nil, nil, "")
 	case r.Forbid && r.Range == nil:
 		addCheck(checkForbid, r.Names, nil, listText(r.Names))
 	case r.Forbid && within != nil:
@@ -238,13 +256,17 @@ func listText(names []string) string {
 }
 
 // check returns the check of a kind with some data, and stores the data; "" if that is too long.
-func (t *table) check(kind string, names, intervals []string, show string) string {
+func (t *table) check(kind string, names, intervals, excepted []string, show string) string {
 	columns := make([]string, 0, len(names)+len(intervals))
 	for _, name := range names {
 		columns = append(columns, prefixName+word(name))
 	}
 	for _, interval := range intervals {
 		columns = append(columns, prefixInterval+interval)
+	}
+	for _, name := range excepted {
+		t.excepted = true
+		columns = append(columns, prefixExcepted+word(name))
 	}
 	line := strings.Join(columns, " ") + "|" + show
 	if len(quote(line)) > maxLine {

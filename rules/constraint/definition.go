@@ -11,6 +11,7 @@ import (
 
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/exception"
 )
 
 // Action is the consequence of a violated constraint.
@@ -42,6 +43,8 @@ type Definition struct {
 	// OnWrites are those on writes of other objects.
 	OnWrites   []*Constraint
 	Properties []olm.Property
+	// Exceptions are those of the object. Callers evaluate them; Set ignores them.
+	Exceptions exception.List
 	// Faults are the errors. If any is not a warning, the definition holds every bundle.
 	Faults []Fault
 }

@@ -42,8 +42,8 @@ func NewCalendar(spec *policyv1beta2.OperatorPolicySpec) (calendar window.Calend
 	}
 	for i := range spec.Freezes[:min(len(spec.Freezes), maxFreezes)] {
 		from := &spec.Freezes[i]
-		start, errStart := moment(path.Index(i).Child("start"), from.Start)
-		end, errEnd := moment(path.Index(i).Child("end"), from.End)
+		start, errStart := Moment(path.Index(i).Child("start"), from.Start)
+		end, errEnd := Moment(path.Index(i).Child("end"), from.End)
 		if errs = append(errs, append(errStart, errEnd...)...); len(errStart)+len(errEnd) > 0 {
 			continue
 		}
@@ -56,8 +56,8 @@ func NewCalendar(spec *policyv1beta2.OperatorPolicySpec) (calendar window.Calend
 	return calendar, errs
 }
 
-// moment reads a time.
-func moment(path *field.Path, value string) (time.Time, field.ErrorList) {
+// Moment reads a time of a spec.
+func Moment(path *field.Path, value string) (time.Time, field.ErrorList) {
 	t, err := time.Parse(time.RFC3339, value)
 	if err != nil {
 		return t, field.ErrorList{field.Invalid(path, value,

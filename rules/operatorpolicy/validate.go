@@ -51,6 +51,7 @@ func ValidateGate(op *policyv1beta2.OperatorPolicy) field.ErrorList {
 	errs = append(errs, validateCatalog(spec.Catalog)...)
 	_, calendar := NewCalendar(spec)
 	errs = append(errs, calendar...)
+	errs = append(errs, validateAge(spec)...)
 	errs = append(errs, validateDialect(op)...)
 	if spec.Subscription.Name == "" {
 		errs = append(errs, field.Required(sub.Child("name"), "name the package that the policy governs"))
@@ -112,6 +113,9 @@ func ValidateRest(op *policyv1beta2.OperatorPolicy) field.ErrorList {
 	if spec.Deletion != "" {
 		errs = append(errs, verdict.OneOf(specPath.Child("deletion"), spec.Deletion,
 			policyv1beta2.DeletionAllow, policyv1beta2.DeletionConfirm, policyv1beta2.DeletionDeny)...)
+	}
+	if _, err := Age(spec.MaximumWait); err != nil {
+		errs = append(errs, field.Invalid(specPath.Child("maximumWait"), spec.MaximumWait, err.Error()))
 	}
 	return append(errs, validateConfigs(spec)...)
 }
@@ -265,6 +269,11 @@ func (t textValidator) named(path *field.Path, s string, check func(string) []st
 		errs = append(errs, field.Invalid(path, s, problem))
 	}
 	return errs
+}
+
+// ValidateVersions checks a list in the form of spec.versions in which template text is not resolved.
+func ValidateVersions(path *field.Path, entries []string) field.ErrorList {
+	return textValidator{}.versions(path, entries)
 }
 
 // versions checks that every entry can match the name of a ClusterServiceVersion at all.

@@ -2,6 +2,8 @@
 package state
 
 import (
+	"time"
+
 	"github.com/opgate/opgate/olm"
 )
 
@@ -11,6 +13,8 @@ type History interface {
 	Newest() string
 	// Jump returns, in words, the last jump since an accepted image; "" if there is none.
 	Jump(maxChanged int, accepted []string) string
+	// FirstSeen returns when a version of a package was first offered; zero if that is not recorded.
+	FirstSeen(pkg, csv string) time.Time
 }
 
 // Cluster is what is known of the cluster. The zero value is one of which nothing is known.

@@ -18,8 +18,8 @@ const maxEscape = 8
 // Note returns why a write was refused.
 func (v *Verdict) Note(most int) string { return Note(v.Reasons, most) }
 
-// ApprovalNote returns by what an approved plan is allowed: the consents first, since nothing else in the cluster keeps
-// them for a plan that was deleted. By is the user who approved it, empty for the loop.
+// ApprovalNote returns by what an approved plan is allowed: the consents and exceptions first, since nothing else in the
+// cluster keeps them for a plan that was deleted. By is the user who approved it, empty for the loop.
 func (v *Verdict) ApprovalNote(by string, most int) string {
 	var parts []string
 	if by != "" {
@@ -27,6 +27,11 @@ func (v *Verdict) ApprovalNote(by string, most int) string {
 	}
 	for i := range v.Consents {
 		parts = append(parts, "consent to "+v.Consents[i].String()+" ("+string(v.Consents[i].Rule)+")")
+	}
+	for i := range v.Warnings {
+		if v.Warnings[i].excepted {
+			parts = append(parts, v.Warnings[i].Message)
+		}
 	}
 	for i := range v.CSVs {
 		parts = append(parts, v.CSVs[i].allowedBy())

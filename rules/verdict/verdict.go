@@ -53,8 +53,8 @@ type Reason struct {
 
 	// From is the source of the reason as an object; it determines who may override it. Zero if there is no single one.
 	From PolicyRef
-	// overridden is set on the warning that a refusal has become by an override.
-	overridden bool
+	// overridden is set on the warning that a refusal has become by an override, excepted on one by an exception.
+	overridden, excepted bool
 }
 
 // Change is one field that the mutating webhook sets, as an "add" of RFC 6902 (which replaces an existing value).
@@ -146,6 +146,12 @@ func (v *Verdict) Refuse(r Reason) {
 func (v *Verdict) Warn(r Reason) {
 	r.Decision = Allow
 	v.Warnings = append(v.Warnings, r)
+}
+
+// WarnExcepted adds the warning that a refusal has become by an exception.
+func (v *Verdict) WarnExcepted(r Reason) {
+	r.excepted = true
+	v.Warn(r)
 }
 
 // maxRefusal bounds, in bytes, what is shown of an error of the schema, which quotes the value.

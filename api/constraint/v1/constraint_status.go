@@ -87,6 +87,17 @@ type ConstraintStatus struct {
 	// +kubebuilder:validation:Enum=Compliant;NonCompliant;Pending
 	// +optional
 	Compliant string `json:"compliant,omitempty"`
+
+	// The exceptions of the spec that have ended, as sha256: and the digest of what
+	// each sets aside and until when. They do not count again, whatever the clock of
+	// a replica says.
+	// ---
+	// An addition of Opgate.
+	//
+	// +kubebuilder:validation:MaxItems=32
+	// +listType=atomic
+	// +optional
+	EndedExceptions []string `json:"endedExceptions,omitempty"`
 }
 
 // ConstraintCount says how many installed operators satisfy one constraint.

@@ -47,6 +47,58 @@ type ConstraintSpec struct {
 	// +kubebuilder:validation:MaxLength=1048576
 	// +optional
 	Properties string `json:"properties,omitempty"`
+
+	// Operators for which spec.constraints is set aside until a time, each with a
+	// reason. Optional, at most 32. To add one, or to prolong or widen one, needs
+	// the verb override on this Constraint; to remove or shorten one does not. What
+	// would have been refused is a warning that names the exception. One that has
+	// ended has no effect.
+	// ---
+	// An addition of Opgate.
+	//
+	// +kubebuilder:validation:MaxItems=32
+	// +listType=atomic
+	// +optional
+	Exceptions []Exception `json:"exceptions,omitempty"`
+}
+
+// Exception sets a Constraint aside for some versions until a time.
+//
+// +kubebuilder:pruning:PreserveUnknownFields
+type Exception struct {
+	// The ClusterServiceVersions that the exception is for: by exact name, or by
+	// name and digest of the bundle image, such as etcdoperator.v0.9.4@sha256: and
+	// 64 hexadecimal digits. Required; at most 32 names in all.
+	//
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MaxLength=4096
+	// +listType=atomic
+	// +required
+	Versions []string `json:"versions"`
+
+	// The namespaces in which the exception counts. Optional; absent, all.
+	//
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=63
+	// +listType=atomic
+	// +optional
+	Namespaces []string `json:"namespaces,omitempty"`
+
+	// Why, for warnings, events and the status. Required; at most 256 characters.
+	//
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	// +required
+	Reason string `json:"reason"`
+
+	// When the exception ends, as in RFC 3339: 2026-12-15T00:00:00Z, or with an
+	// offset. Required.
+	//
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	// +required
+	Expires string `json:"expires"`
 }
 
 // Constraint says what every operator must satisfy that comes to the cluster,

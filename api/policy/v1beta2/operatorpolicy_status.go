@@ -93,6 +93,17 @@ type OperatorPolicyStatus struct {
 	//
 	// +optional
 	InstalledVersion string `json:"installedVersion,omitempty"`
+
+	// The exceptions of the spec that have ended, as sha256: and the digest of what
+	// each sets aside and until when. They do not count again, whatever the clock of
+	// a replica says.
+	// ---
+	// An addition of Opgate.
+	//
+	// +kubebuilder:validation:MaxItems=32
+	// +listType=atomic
+	// +optional
+	EndedExceptions []string `json:"endedExceptions,omitempty"`
 }
 
 // RelatedObject is an object that a policy looked at, and what it found.

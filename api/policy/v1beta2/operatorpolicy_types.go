@@ -208,7 +208,7 @@ type OperatorPolicySpec struct {
 	// In an enforced policy it also decides installPlanApproval of the
 	// Subscription: Automatic only if complianceType is not mustnothave, this field is
 	// Automatic, versions and versionRange are empty, none of deprecated, a class of
-	// consent, catalog, approvalWindows and freezes holds plans, and no cluster constraint applies; Manual otherwise. With Manual, InstallPlans that the policy allows
+	// consent, catalog, approvalWindows, freezes and minimumAge holds plans, and no cluster constraint applies; Manual otherwise. With Manual, InstallPlans that the policy allows
 	// are still approved without a person.
 	//
 	// +kubebuilder:validation:Enum=Automatic;None;Never
@@ -318,6 +318,55 @@ type OperatorPolicySpec struct {
 	// +listType=atomic
 	// +optional
 	Freezes []Freeze `json:"freezes,omitempty"`
+
+	// How long a catalog has to have offered a version before InstallPlans with it
+	// are approved, from 1s to 8760h, such as 168h for a week. Optional. It counts
+	// from when Opgate first saw the version in the catalog, which is recorded: what
+	// was there when the record began counts from then. Nor is a plan approved
+	// while that is not known, as for a catalog that is not run from an image.
+	//
+	// Like versions, an age makes the Subscription's installPlanApproval Manual
+	// in an enforced policy. It has no effect with complianceType mustnothave.
+	// ---
+	// An addition of Opgate.
+	//
+	// +kubebuilder:validation:MaxLength=32
+	// +optional
+	MinimumAge string `json:"minimumAge,omitempty"`
+
+	// The ClusterServiceVersions that minimumAge does not hold, in the form of
+	// versions: by exact name, or by name and digest. Optional; at most 64.
+	// ---
+	// An addition of Opgate.
+	//
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=65536
+	// +listType=atomic
+	// +optional
+	Urgent []string `json:"urgent,omitempty"`
+
+	// How long an upgrade may wait for approval, from 1s to 8760h, before that is
+	// reported by metric opgate_upgrade_deadline_timestamp_seconds and its alert.
+	// Optional. It refuses and approves nothing.
+	// ---
+	// An addition of Opgate.
+	//
+	// +kubebuilder:validation:MaxLength=32
+	// +optional
+	MaximumWait string `json:"maximumWait,omitempty"`
+
+	// Rules that are set aside for some versions until a time, each with a reason.
+	// Optional, at most 32. To add one, or to prolong or widen one, needs the verb
+	// override on this policy; to remove or shorten one does not. What a rule would
+	// have refused is a warning that names the exception. One that has ended has no
+	// effect, and what it let in counts as not allowed again.
+	// ---
+	// An addition of Opgate.
+	//
+	// +kubebuilder:validation:MaxItems=32
+	// +listType=atomic
+	// +optional
+	Exceptions []Exception `json:"exceptions,omitempty"`
 
 	// What is deleted and what is kept when the operator is removed. It applies
 	// only with complianceType mustnothave. Objects that are kept do not make the

@@ -192,6 +192,15 @@ func TestSchemaRefuses(t *testing.T) {
 			at: "spec.approvalWindows[0].duration"},
 		{name: "too many windows", path: "spec.approvalWindows", value: window[:17]},
 		{name: "a freeze without an end", path: "spec.freezes", value: []any{map[string]any{"start": "2026-12-15T00:00:00Z"}}, at: "spec.freezes[0].end"},
+		{name: "an age is a number", path: "spec.minimumAge", value: int64(7)},
+		{name: "a wait is a number", path: "spec.maximumWait", value: int64(7)},
+		{name: "too many urgent versions", path: "spec.urgent", value: many[:65]},
+		{name: "exceptions are text", path: "spec.exceptions", value: "bundle/version"},
+		{name: "an exception without an end", path: "spec.exceptions", value: []any{without(exception(), "expires")}, at: "spec.exceptions[0].expires"},
+		{name: "an exception without rules", path: "spec.exceptions", value: []any{without(exception(), "rules")}, at: "spec.exceptions[0].rules"},
+		{name: "an exception without versions", path: "spec.exceptions", value: []any{without(exception(), "versions")}, at: "spec.exceptions[0].versions"},
+		{name: "an exception without a reason", path: "spec.exceptions", value: []any{without(exception(), "reason")}, at: "spec.exceptions[0].reason"},
+		{name: "too many exceptions", path: "spec.exceptions", value: slices.Repeat([]any{exception()}, 33)},
 		{name: "too many freezes", path: "spec.freezes", value: freeze[:65]},
 		{name: "removal behavior is text", path: "spec.removalBehavior", value: "Keep"},
 		{name: "two conditions of one type", path: "status.conditions", value: []any{condition(), condition()}, at: "status.conditions[1]"},
@@ -227,9 +236,15 @@ func TestSchemaLimitsAreInclusive(t *testing.T) {
 	set(obj, many[:64], "spec", "catalog", "accepted")
 	set(obj, slices.Repeat([]any{map[string]any{"cron": "0 22 * * 6", "duration": "4h"}}, 16), "spec", "approvalWindows")
 	set(obj, slices.Repeat([]any{map[string]any{"start": "a", "end": "b"}}, 64), "spec", "freezes")
+	set(obj, many[:64], "spec", "urgent")
+	set(obj, slices.Repeat([]any{exception()}, 32), "spec", "exceptions")
 	if _, errs := loadCRD(t).Admit(obj); len(errs) > 0 {
 		t.Error(errs)
 	}
+}
+
+func exception() map[string]any {
+	return map[string]any{"versions": []any{"a"}, "rules": []any{"bundle/version"}, "reason": "why", "expires": "2026-12-15T00:00:00Z"}
 }
 
 func condition() map[string]any {

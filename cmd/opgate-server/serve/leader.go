@@ -99,7 +99,8 @@ func (l *leader) withLoop(known *packages.Cache, streams *stream.Client) {
 	l.with(installed.New(installed.Options{Store: l.store, Namespace: o.Namespace, Writes: l.writes,
 		Log: l.log.WithName("installed")}))
 	constraints, err := constraint.New(constraint.Options{Store: l.store, Metrics: l.constraints, Writes: l.writes,
-		Escaped: l.records.ByConstraint, Grants: l.grants, Log: l.log.WithName("constraints"), Now: l.now})
+		Escaped: l.records.ByConstraint, ExceptionEnd: l.policies.ExceptionEnd, Events: l.events, Grants: l.grants,
+		Log: l.log.WithName("constraints"), Now: l.now})
 	l.with(constraints, err)
 	l.with(escape.New(escape.Options{Store: l.store, Records: l.records, Mode: escape.Mode(o.Escapes),
 		ExcludedNamespaces: l.unjudged(), Metrics: l.escapes, Events: l.events, Writes: l.writes,

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -66,7 +67,7 @@ const example = `  # the policies of a repository, for the repository
     --olm-identity system:serviceaccount:olm:olm-operator-serviceaccount`
 
 // Command returns `opgate compile`. Its errors carry the exit code as ExitCode() int.
-func Command() *cobra.Command {
+func Command(now func() time.Time) *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
 		Use:     "compile {[FILE|DIR|-]... [-f FILE|DIR|-]... --olm-identity USER | --static DIR}",
@@ -79,7 +80,7 @@ func Command() *cobra.Command {
 			if err := o.validate(); err != nil {
 				return err
 			}
-			return o.run(cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+			return o.run(now(), cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	flags := self.Flags(cmd)
@@ -130,7 +131,7 @@ func (o *options) validate() error {
 }
 
 // run reads, compiles and prints, or writes files.
-func (o *options) run(stdin io.Reader, stdout, stderr io.Writer) error {
+func (o *options) run(now time.Time, stdin io.Reader, stdout, stderr io.Writer) error {
 	var objects backstop.Objects
 	if len(o.files) > 0 {
 		// A policy that is skipped would hold nothing.
@@ -149,7 +150,7 @@ func (o *options) run(stdin io.Reader, stdout, stderr io.Writer) error {
 		}
 		objects = backstop.Compile(backstop.Input{
 			Policies: policies, OLM: []string{o.olmIdentity}, Opgate: o.identity, ApprovalMode: rules.ApprovalMode(o.approvalMode),
-			ExcludedNamespaces: o.excludedNamespaces, Audit: o.audit,
+			ExcludedNamespaces: o.excludedNamespaces, Audit: o.audit, Now: now,
 			Features: backstop.Features{ValidatingAdmissionPolicy: true, MutatingAdmissionPolicy: o.mutating, Semver: o.semver},
 		})
 	}

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/opgate/opgate/cmd/opgate/compile"
 )
@@ -28,7 +29,7 @@ spec:
 func run(t *testing.T, stdin string, args ...string) (stdout, stderr string, err error) {
 	t.Helper()
 	var out, problems bytes.Buffer
-	cmd := compile.Command()
+	cmd := compile.Command(time.Now)
 	cmd.SetArgs(args)
 	cmd.SetIn(strings.NewReader(stdin))
 	cmd.SetOut(&out)

@@ -75,13 +75,14 @@ func (c *Cluster) judge(o *manifests.Object) (a *Answer, schema verdict.RuleID) 
 	switch value := o.Value.(type) {
 	case *policyv1beta2.OperatorPolicy:
 		a = &Answer{Notes: c.policyNotes(rules.NewOperatorPolicy(value)), Verdict: rules.JudgeOperatorPolicy(rules.OperatorPolicyInput{
-			Policy: value, Strict: o.Strict, Namespace: c.WithDependencies, Now: c.Now})}
+			Policy: value, Strict: o.Strict, Namespace: c.WithDependencies, Now: c.Now, Review: true})}
 		// The mutating webhook comes first on a cluster; what it fills in changes no verdict.
 		a.Changes = append(rules.NormalizeOperatorPolicy(value, nil), a.Changes...)
 		return a, rules.RuleOperatorPolicyField
 	case *constraintv1.Constraint:
 		return &Answer{Notes: constraintNotes(rules.NewDefinition(value, o.Strict)), Verdict: rules.JudgeConstraint(rules.ConstraintInput{
-			Constraint: value, Strict: o.Strict, Namespaces: c.All(), Constraints: c.Constraints()})}, rules.RuleConstraintField
+			Constraint: value, Strict: o.Strict, Namespaces: c.All(), Constraints: c.Constraints(), Now: c.Now,
+			Review: true})}, rules.RuleConstraintField
 	case *policyv1.Policy:
 		return &Answer{Notes: dependencyNotes(value),
 			Verdict: dependency.JudgePolicy(dependency.PolicyInput{Policy: value, Graph: c.Graph()})}, dependency.RulePolicyField
@@ -95,7 +96,7 @@ func (c *Cluster) judge(o *manifests.Object) (a *Answer, schema verdict.RuleID) 
 		if !c.Again && approvedBefore(value) {
 			return &Answer{AlreadyApproved: true, Notes: []string{"approved before, its phase is " + value.Status.Phase + ": not judged again; " +
 				"--as-if=approved-now judges it"}, Verdict: verdict.Verdict{Object: "installplan " + o.Key(),
-				Warnings: rules.RefusedSteps(value, ns)}}, ""
+				Warnings: rules.RefusedSteps(value, ns, c.Now)}}, ""
 		}
 		a = c.JudgePlan(value)
 	case *olm.CatalogSource: // who will write it is not known, nor whether it is stored already
@@ -106,7 +107,7 @@ func (c *Cluster) judge(o *manifests.Object) (a *Answer, schema verdict.RuleID) 
 		if o.Kind != olm.KindClusterServiceVersion || !c.Installed {
 			return nil, ""
 		}
-		if judged, here := rules.JudgeInstalled(ns, o.Name); here {
+		if judged, here := rules.JudgeInstalled(ns, o.Name, c.Now); here {
 			a = c.operators(ns, judged, nil)
 		}
 	}
@@ -136,7 +137,7 @@ func (c *Cluster) JudgeCSV(key types.NamespacedName, raw []byte) (*Answer, error
 		if err != nil {
 			return nil, err
 		}
-		return &Answer{Verdict: rules.JudgeCSV(rules.CSVInput{New: csv, Namespace: ns}),
+		return &Answer{Verdict: rules.JudgeCSV(rules.CSVInput{New: csv, Namespace: ns, Now: c.Now}),
 			Notes: []string{"no InstallPlan in the namespace brings it: this is the verdict if it were created now, without one"}}, nil
 	}
 	judged := rules.JudgePlan(rules.PlanInput{Plan: latest, Namespace: ns, Now: c.Now})

@@ -134,3 +134,31 @@ func TestUnusable(t *testing.T) {
 		}
 	}
 }
+
+// TestNow: header now is the time at which a write is judged.
+func TestNow(t *testing.T) {
+	text := repository(t)
+	policy, err := os.ReadFile("policies/etcd.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, "policies/etcd.yaml", strings.Replace(string(policy), "  subscription:", `  exceptions:
+  - versions: [etcdoperator.v0.9.4]
+    rules: [bundle/version]
+    reason: CVE-2026-1234
+    expires: "2026-12-01T00:00:00Z"
+  subscription:`, 1))
+	at := func(now string) (string, int) {
+		write(t, "tests/etcd-next-version.txtar", strings.Replace(text, "user: ", "now: "+now+"\nuser: ", 1))
+		return tested(t, "--update", "tests")
+	}
+	if out, code := at("2026-11-30T23:59:59Z"); code != exitDiffers || !strings.Contains(out, "wants Deny, and the decision is Allow") {
+		t.Errorf("before the end of the exception: exit code %d:\n%s", code, out)
+	}
+	if out, code := at("2026-12-01T01:00:00+01:00"); code != 0 {
+		t.Errorf("at its end: exit code %d:\n%s", code, out)
+	}
+	if out, code := at("tomorrow"); code != exitUnusable || !strings.Contains(out, `now "tomorrow" is not a time as in RFC 3339`) {
+		t.Errorf("exit code %d:\n%s", code, out)
+	}
+}

@@ -161,6 +161,9 @@ func (p *player) gate(existing []*unstructured.Unstructured, s *scenario.Scenari
 		Versions: state.Cluster{Version: p.versions.Kubernetes, OpenShift: p.versions.OpenShift}}
 	o := admission.Options{Authorizer: admins{}, Authenticated: func(*http.Request) bool { return true },
 		Key: func() []byte { return key }, OLM: olmVerified(), ApprovalMode: p.approvalMode, Log: logr.Discard(), Now: time.Now}
+	if !s.Now.IsZero() {
+		o.Now = func() time.Time { return s.Now }
+	}
 	if len(offered) > 0 {
 		o.Catalogs, cluster.Packages = offered, offered.version
 	}

@@ -10,7 +10,7 @@ import (
 // warns of; "" if there is nothing to say. What holds a plan is among its blockers. Of a finished plan only its
 // annotation is known.
 func (e *evaluation) reviewed(plan *olm.InstallPlan) string {
-	review := e.Rules.Review(plan, e.Namespace)
+	review := e.Rules.Review(plan, e.Namespace, e.Now)
 	var parts []string
 	if plan.Spec.Approved {
 		for _, c := range review.Consents {

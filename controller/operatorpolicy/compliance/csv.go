@@ -98,7 +98,7 @@ const (
 // never removed: the policy restricts what may be installed, not what must be removed.
 func (e *evaluation) describeCSV(csv *Installed) Finding {
 	name := "ClusterServiceVersion (" + text.Name(csv.Metadata.Name) + ")"
-	if ok, accepted := e.Rules.Covers(csv.Metadata.Name, csv.Version); !ok {
+	if ok, accepted := e.Rules.Covers(csv.Metadata.Name, csv.Version, e.Now); !ok {
 		reason := name + " is not an approved version"
 		return csvFinding(metav1.ConditionFalse, reasonUnapproved, reason+": "+accepted,
 			e.related(kindClusterServiceVersion, csv.Metadata, policyv1beta2.NonCompliant, reason))

@@ -29,11 +29,11 @@ func Evaluate(in *Input) Outcome {
 	}
 	switch {
 	case len(problems) > 0:
-		return e.invalid(problems)
+		return e.excepted(e.invalid(problems))
 	case in.Rules.Pending != "":
-		return e.escaped(e.suspended(e.refused(e.holding(e.valid()))))
+		return e.excepted(e.escaped(e.suspended(e.refused(e.holding(e.valid())))))
 	}
-	return e.escaped(e.refused(e.holding(e.valid())))
+	return e.excepted(e.escaped(e.refused(e.holding(e.valid()))))
 }
 
 // valid returns the outcome of a valid policy.

@@ -29,7 +29,7 @@ func (e *evaluation) existingInstallation() *Installed {
 			continue // what is installed here would stay without its Subscription; OLM itself prevents that where a copy exists
 		}
 		origin := c.Origin.CSV
-		covered, _ := e.Rules.Covers(c.Metadata.Name, origin.Version)
+		covered, _ := e.Rules.Covers(c.Metadata.Name, origin.Version, e.Now)
 		if !covered && e.subscription != nil {
 			continue
 		}
@@ -123,7 +123,7 @@ func (e *evaluation) existing(csv *Installed) Outcome {
 	}
 	out.Findings = append(out.Findings, e.deprecations()...)
 	out.Findings = append(out.Findings, e.minorChannel())
-	if covered, _ := e.Rules.Covers(csv.Metadata.Name, csv.Version); covered && e.enforced && !left {
+	if covered, _ := e.Rules.Covers(csv.Metadata.Name, csv.Version, e.Now); covered && e.enforced && !left {
 		out.Actions = e.withdraw(message)
 	}
 	return out

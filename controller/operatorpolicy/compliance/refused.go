@@ -28,7 +28,7 @@ func (e *evaluation) refused(out Outcome) Outcome {
 	var messages []string
 	for _, plan := range e.Namespace.Plans() {
 		var why []string
-		for _, r := range rules.RefusedSteps(plan, e.Namespace) {
+		for _, r := range rules.RefusedSteps(plan, e.Namespace, e.Now) {
 			if plan == followed || r.Source == e.Rules.Source() {
 				why = append(why, r.Message)
 			}

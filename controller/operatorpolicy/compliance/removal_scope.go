@@ -86,7 +86,7 @@ func (s *scope) ours(c *Installed) bool {
 // versions, by its installed version (R-RM-1).
 func (s *scope) means(sub *olm.Subscription) bool {
 	if !s.byVersion {
-		match, _ := s.Rules.Forbids("", "", sub.Catalog())
+		match, _ := s.Rules.Forbids("", "", sub.Catalog(), s.Now)
 		return match
 	}
 	installed := s.csvs
@@ -96,7 +96,7 @@ func (s *scope) means(sub *olm.Subscription) bool {
 		}
 	}
 	return slices.ContainsFunc(installed, func(c *Installed) bool {
-		match, _ := s.Rules.Forbids(c.Metadata.Name, c.Version, sub.Catalog())
+		match, _ := s.Rules.Forbids(c.Metadata.Name, c.Version, sub.Catalog(), s.Now)
 		return match
 	})
 }
@@ -158,12 +158,12 @@ func (s *scope) judgeCSVs() []item {
 	for i := range s.csvs {
 		c := s.csvs[i]
 		catalog := s.catalogOf(c)
-		match, sure := s.Rules.Forbids(c.Metadata.Name, c.Version, catalog)
+		match, sure := s.Rules.Forbids(c.Metadata.Name, c.Version, catalog, s.Now)
 		recorded := s.onRecord(kindClusterServiceVersion, &c.Metadata)
 		next := newItem(c.Metadata, keep)
 		switch {
 		case match, !sure && recorded:
-			alone, _ := s.Rules.Forbids(c.Metadata.Name, c.Version, olm.Catalog{})
+			alone, _ := s.Rules.Forbids(c.Metadata.Name, c.Version, olm.Catalog{}, s.Now)
 			evident := alone && c.Package != ""
 			next.unrecorded = next.removalState == going && !evident && !recorded
 		case sure:

@@ -40,6 +40,7 @@ func Finish(in *Input, out Outcome, historyMost int) (policyv1beta2.OperatorPoli
 		OverlappingPolicies:       append([]string(nil), in.Overlaps...),
 		History:                   nextHistory(previous.History, message, in.Now, historyMost),
 		InstalledVersion:          out.InstalledVersion,
+		EndedExceptions:           in.Rules.Exceptions().Ended(in.Now),
 	}
 	slices.SortFunc(next.Conditions, func(a, b metav1.Condition) int { return cmp.Compare(a.Type, b.Type) })
 	if t := out.Intervention; t != nil {
