@@ -21,8 +21,9 @@ func foreignExtensionVersion(in *ClusterExtensionInput, p *OperatorPolicy) verdi
 	switch {
 	case p.MustNotHave && !p.restrictsVersions():
 		f.Field, f.Accepted = "spec.source.catalog.packageName", "the policy is mustnothave for "+p.scope()
-		if p.Catalog != (olm.Catalog{}) { // which catalog of OLM v1 has the same contents is not known
+		if p.Catalog != (olm.Catalog{}) {
 			f.Decision = verdict.Hold
+			f.Accepted += ", and which catalogs of OLM v1 have the same is not known"
 		}
 	case version == "":
 		f.Accepted = "OLM v1 upgrades by itself unless it is one exact version; " + p.acceptedExact(in)
@@ -75,16 +76,25 @@ func (p *OperatorPolicy) allowsExact(in *ClusterExtensionInput, version string) 
 	if unknown != "" {
 		return verdict.Hold, unknown + "; " + p.acceptedExact(in)
 	}
-	for _, name := range names { // releases of one version, which OLM v1 takes for the same one
+	var others []string
+	for _, name := range names {
 		switch {
 		case p.versions.binds(name):
 			return verdict.Hold, "the policy lists " + text.Name(name) +
 				" by the digest of its bundle image, which a ClusterExtension does not show"
 		case !p.namesStart(name) && (!within || !p.mayBring(name)):
-			return verdict.Deny, p.acceptedExact(in)
+			others = append(others, name)
 		}
 	}
-	return verdict.Allow, ""
+	switch len(others) {
+	case 0:
+		return verdict.Allow, ""
+	case len(names):
+		return verdict.Deny, p.acceptedExact(in)
+	default:
+		return verdict.Deny, "OLM v1 may take " + text.Names(others, verdict.MaxListed) + ", another release of this version, " +
+			"which the policy does not allow"
+	}
 }
 
 // inRange reports whether an exact version is in spec.versionRange; always if there is none.
@@ -136,11 +146,14 @@ func (p *OperatorPolicy) acceptedExact(in *ClusterExtensionInput) string {
 	if p.versionRange != nil {
 		within = " in versionRange " + text.Quote(p.versionRange.String())
 	}
+	one := "allowed is one version, such as 1.2.3"
 	switch {
 	case p.MustNotHave:
-		return "allowed is one version, such as 1.2.3, but none of " + p.scope()
+		return one + ", but none of " + p.scope()
+	case len(p.versions.entries) == 0 && within == "":
+		return one
 	case len(p.versions.entries) == 0:
-		return "allowed is one version" + within + ", such as 1.2.3"
+		return "allowed is one version" + within
 	}
 	entries, _ := p.offeredTo(in)
 	var allowed []string
