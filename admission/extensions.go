@@ -28,7 +28,8 @@ func (g *Gate) addExtensions(handlers map[string]http.Handler) {
 func (g *Gate) validateClusterExtension(ctx context.Context, s *snapshot.Snapshot,
 	req *clusterExtensionRequest) verdict.Verdict {
 	in := rules.ClusterExtensionInput{New: req.Object, Old: req.OldObject,
-		Namespace: s.WithDependencies(req.Object.Spec.Namespace), Package: g.offered, Now: g.Now(), Interrupt: ctx.Done()}
+		Namespace: s.WithDependencies(req.Object.Spec.Namespace), Constraints: s.Constraints(), Package: g.offered,
+		Now: g.Now(), Interrupt: ctx.Done()}
 	v := rules.JudgeClusterExtension(in)
 	if reason := in.OverrideAsked(); reason != "" && v.Decision != verdict.Allow {
 		return g.override(ctx, &v, in.Namespace, req.caller(), rules.RuleClusterExtensionOverride, reason)

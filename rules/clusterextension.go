@@ -37,8 +37,11 @@ var (
 type ClusterExtensionInput struct {
 	// New is the object as it would be stored, Old the stored one, nil on create.
 	New, Old *olm.ClusterExtension
-	// Namespace is that of spec.namespace.
+	// Namespace is that of spec.namespace. Its Constraints are not read: it may be one that is excluded from judging, and
+	// the user who writes a ClusterExtension chooses it.
 	Namespace *Namespace
+	// Constraints are those of the cluster.
+	Constraints *constraint.Set
 	// Package returns a package of a catalog of OLM v0, which gives the versions of listed names; nil if it is not known.
 	// Default: none is known.
 	Package func(pkg string, source olm.Catalog) *catalog.Package
@@ -161,7 +164,7 @@ func heldExtensionUpgrade(in *ClusterExtensionInput, p *OperatorPolicy) verdict.
 // judgeExtensionConstraints judges the package, and the version if it is pinned, by the Constraints on bundles. Nothing
 // else is known of the bundle that OLM v1 will install: a Constraint that depends on more only warns.
 func judgeExtensionConstraints(in *ClusterExtensionInput, v *verdict.Verdict) {
-	set, namespace := in.Namespace.Constraints(), in.Namespace.ForConstraints()
+	set, namespace := in.Constraints, in.Namespace.ForConstraints()
 	pkg, version := in.New.Spec.Source.Package(), in.New.Spec.Source.ExactVersion()
 	if set.Empty() || pkg == "" {
 		return

@@ -118,13 +118,24 @@ func TestO61Extensions(t *testing.T) {
 	}
 }
 
-// TestO61FaultyConstraint holds every package while a Constraint cannot be read.
-func TestO61FaultyConstraint(t *testing.T) {
-	faulty := constraint.Define(constraint.Meta{Name: "faulty"}, `[{"type":"olm.constraint","value":{"rule":"nonsense("}}]`, "")
-	ns := NewNamespace("shop", NamespaceContents{Constraints: constraint.NewSet([]*constraint.Definition{faulty}, state.Cluster{Version: "1.30.0"})})
-	v := JudgeClusterExtension(ClusterExtensionInput{New: extension(t, "1.0.0"), Namespace: ns})
-	if v.Decision != verdict.Hold || !strings.Contains(v.Refusal(), "(clusterextension/constraint)") {
-		t.Errorf("got %s %q", v.Decision, v.Refusal())
+// TestO61Constraints judges by the Constraints of the cluster in a namespace that is excluded from judging as well, and
+// holds every package while one of them cannot be read.
+func TestO61Constraints(t *testing.T) {
+	for rule, want := range map[string]verdict.Decision{
+		"nonsense(":                 verdict.Hold,
+		"packageName != 'etcd'":     verdict.Deny,
+		"packageName == 'etcd'":     verdict.Allow,
+		"version == '1.0.0'":        verdict.Allow,
+		"version != '1.0.0'":        verdict.Deny,
+		"csv != 'etcd.v1'":          verdict.Allow, // warns
+		"csv != '' && version < ''": verdict.Deny,
+	} {
+		c := constraint.Define(constraint.Meta{Name: "c"}, `[{"type":"olm.constraint","value":{"rule":"`+rule+`"}}]`, "")
+		v := JudgeClusterExtension(ClusterExtensionInput{New: extension(t, "1.0.0"), Namespace: NewNamespace("excluded", NamespaceContents{}),
+			Constraints: constraint.NewSet([]*constraint.Definition{c}, state.Cluster{Version: "1.30.0"})})
+		if v.Decision != want || want != verdict.Allow && !strings.Contains(v.Refusal(), "(clusterextension/constraint)") {
+			t.Errorf("%s: got %s %q, want %s", rule, v.Decision, v.Refusal(), want)
+		}
 	}
 }
 

@@ -108,7 +108,7 @@ func (c *Cluster) judge(o *manifests.Object) (a *Answer, schema verdict.RuleID) 
 	case *olm.ClusterExtension:
 		in := c.WithDependencies(value.Spec.Namespace)
 		a = &Answer{Notes: c.judgedBy(in), Verdict: rules.JudgeClusterExtension(rules.ClusterExtensionInput{New: value,
-			Namespace: in, Package: c.Package, Now: c.Now})}
+			Namespace: in, Constraints: c.Constraints(), Package: c.Package, Now: c.Now})}
 	case *olm.ClusterCatalog:
 		a = &Answer{Verdict: rules.JudgeClusterCatalog(rules.ClusterCatalogInput{New: value, Constraints: c.Constraints(),
 			UserUnknown: true})}
