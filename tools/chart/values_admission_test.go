@@ -11,6 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
+// extensionsHook is the entry for ClusterExtensions of OLM v1.
+const extensionsHook = "clusterextensions.opgate.io"
+
 // admissionCases are values about the webhook configurations.
 func admissionCases() []valueCase {
 	return []valueCase{
@@ -64,6 +67,15 @@ func admissionCases() []valueCase {
 				}
 				// The server knows its own by --namespace.
 				same(t, "--excluded-namespace", flagsOf(t, o)["excluded-namespace"], []string{"sandbox", "gate", "kube-system"})
+			},
+		},
+		{
+			name:   "objects of OLM v1 are not judged, in YAML without quotes",
+			values: "olmv1: off",
+			check: func(t *testing.T, o objects) {
+				for _, hook := range hooksOf(t, o) {
+					same(t, hook.Name, strings.HasPrefix(hook.Name, "cluster") && hook.Name != "clusterserviceversions.opgate.io", false)
+				}
 			},
 		},
 		{
