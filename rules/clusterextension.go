@@ -42,8 +42,8 @@ type ClusterExtensionInput struct {
 	Namespace *Namespace
 	// Constraints are those of the cluster.
 	Constraints *constraint.Set
-	// Package returns a package of a catalog of OLM v0, which gives the versions of listed names; nil if it is not known.
-	// Default: none is known.
+	// Package returns a package of a catalog of OLM v0, which provides the versions of listed names; nil if it is not
+	// known. Default: none is known.
 	Package func(pkg string, source olm.Catalog) *catalog.Package
 	// Now is that of PlanInput.
 	Now time.Time

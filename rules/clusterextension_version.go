@@ -11,7 +11,7 @@ import (
 
 // foreignExtensionVersion judges spec.source.catalog.version of a ClusterExtension. OLM v1 upgrades within a range by
 // itself, so that only one exact version can be allowed. Policies list names of ClusterServiceVersions, of which OLM v1
-// knows nothing: the catalog of OLM v0 that the policy names gives their versions.
+// knows nothing: the catalog of OLM v0 that the policy names provides their versions.
 func foreignExtensionVersion(in *ClusterExtensionInput, p *OperatorPolicy) verdict.Finding {
 	if p.faults != "" {
 		return verdict.Finding{}

@@ -10,8 +10,8 @@ import (
 	"github.com/opgate/opgate/e2e/harness"
 )
 
-// TestOLMv1 follows a ClusterExtension with OLM v1's own definitions: what is there before the policy stays until its
-// source is changed, why says what the gate answers, and it can always be deleted (threat O61).
+// TestOLMv1 follows a ClusterExtension with OLM v1's own definitions: one that is older than the policy stays until its
+// source is changed, why returns what the gate answers, and it can always be deleted (threat O61).
 func TestOLMv1(t *testing.T) {
 	e := harness.Shared(t)
 	if err := e.InstallOLMv1(t.Context()); err != nil {
@@ -33,7 +33,7 @@ func TestOLMv1(t *testing.T) {
 		harness.Kubectl(t, e.Cluster, cluster.Admin, stdin, args...)
 	}
 	kubectl(manifest, create...)
-	t.Cleanup(func() { e.Remove(t, harness.Object(manifest)) })
+	t.Cleanup(func() { e.Remove(t, harness.Object("%s", manifest)) })
 
 	policy := harness.OperatorPolicy(namespace)
 	unstructured.RemoveNestedField(policy.Object, "spec", "versions")
