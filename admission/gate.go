@@ -136,6 +136,8 @@ const (
 	PathValidateConstraints        = "/validate/constraints"
 	PathValidatePolicies           = "/validate/policies"
 	PathValidatePolicySets         = "/validate/policysets"
+	PathValidateClusterExtensions  = "/validate/clusterextensions"
+	PathValidateClusterCatalogs    = "/validate/clustercatalogs"
 
 	// The endpoints for what OLM writes as steps of plans.
 	PathMutateGeneratedSubscriptions   = "/mutate/generated-subscriptions"
@@ -166,6 +168,7 @@ func (g *Gate) Handlers() map[string]http.Handler {
 		PathValidatePolicies:           &endpoint[policyv1.Policy, policyv1.Policy]{gate: g, kind: "policy", raw: templateField, judge: g.validatePolicy},
 		PathValidatePolicySets:         &endpoint[policyv1beta1.PolicySet, policyv1beta1.PolicySet]{gate: g, kind: "policyset", judge: g.validatePolicySet},
 	}
+	g.addExtensions(handlers)
 	g.addSteps(handlers)
 	for _, handler := range handlers {
 		handler.(interface{ expectPanics() }).expectPanics()

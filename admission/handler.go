@@ -29,6 +29,8 @@ type endpoint[New, Old any] struct {
 	exempt func(*request[New, Old]) bool
 	// governed is whether policies and Constraints judge the kind.
 	governed bool
+	// concerns returns the namespace that a write is judged in; nil for that of the object.
+	concerns func(*request[New, Old]) string
 	// step is whether it is for what OLM writes as steps of plans. Its webhooks have failurePolicy Ignore, so that an
 	// HTTP error, or no answer, would allow the step (threat O44).
 	step bool
@@ -145,7 +147,11 @@ func (e *endpoint[New, Old]) verdict(ctx context.Context, req *request[New, Old]
 		return stale(e.kind, kinds)
 	}
 	if e.governed && req.authenticated {
-		current = e.gate.awaitAdmitted(ctx, current, req.Namespace)
+		namespace := req.Namespace
+		if e.concerns != nil {
+			namespace = e.concerns(req)
+		}
+		current = e.gate.awaitAdmitted(ctx, current, namespace)
 	}
 	judged := e.judge(ctx, current, req)
 	if judged.Decision != verdict.Allow {

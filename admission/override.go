@@ -15,8 +15,8 @@ import (
 	"github.com/opgate/opgate/snapshot"
 )
 
-// VerbOverride is the RBAC verb on operatorpolicies, and on constraints, that lets a user approve a plan, or change an
-// OperatorGroup, which they refuse, and add exceptions to an OperatorPolicy.
+// VerbOverride is the RBAC verb on operatorpolicies, and on constraints, that lets a user approve a plan, or write
+// another object, which they refuse, and add exceptions to them.
 const VerbOverride = "override"
 
 // The resources of policies and constraints in RBAC.
@@ -27,7 +27,7 @@ var (
 		verdict.KindConstraint: snapshot.Constraints.Resource}
 )
 
-// override is break-glass: a refused approval, or a refused OperatorGroup, passes if its reason was set by the same
+// override is break-glass: a refused approval, or another refused write, passes if its reason was set by the same
 // request and the user has the verb override on every policy that refuses. Every error leaves the refusal as it is.
 // Without a user that the API server authenticated, no SubjectAccessReview is made (threat G20).
 func (g *Gate) override(ctx context.Context, v *verdict.Verdict, ns *rules.Namespace, user *authenticationv1.UserInfo,

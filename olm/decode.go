@@ -38,3 +38,13 @@ func DecodeCatalogSource(raw []byte) (*CatalogSource, error) { return decodeObje
 
 // DecodeOperatorGroup reads the JSON of an OperatorGroup.
 func DecodeOperatorGroup(raw []byte) (*OperatorGroup, error) { return decodeObject[OperatorGroup](raw) }
+
+// DecodeClusterExtension reads the JSON of a ClusterExtension.
+func DecodeClusterExtension(raw []byte) (*ClusterExtension, error) {
+	return decodeObject[ClusterExtension](raw)
+}
+
+// DecodeClusterCatalog reads the JSON of a ClusterCatalog.
+func DecodeClusterCatalog(raw []byte) (*ClusterCatalog, error) {
+	return decodeObject[ClusterCatalog](raw)
+}

@@ -14,6 +14,8 @@ const (
 	KindOperatorGroup         = "OperatorGroup"
 	KindOperatorCondition     = "OperatorCondition"
 	KindPackageManifest       = "PackageManifest"
+	KindClusterExtension      = "ClusterExtension"
+	KindClusterCatalog        = "ClusterCatalog"
 )
 
 // The versions of OLM's API: V1 is that of OperatorGroup, V2 that of OperatorCondition, V1alpha1 that of the other
@@ -24,6 +26,9 @@ var (
 	V2       = schema.GroupVersion{Group: Group, Version: "v2"}
 )
 
+// ExtensionsV1 is the API of OLM v1, a successor of OLM which may be on the same cluster.
+var ExtensionsV1 = schema.GroupVersion{Group: "olm.operatorframework.io", Version: "v1"}
+
 // The kinds with their versions.
 var (
 	SubscriptionGVK          = V1alpha1.WithKind(KindSubscription)
@@ -32,6 +37,8 @@ var (
 	CatalogSourceGVK         = V1alpha1.WithKind(KindCatalogSource)
 	OperatorGroupGVK         = V1.WithKind(KindOperatorGroup)
 	OperatorConditionGVK     = V2.WithKind(KindOperatorCondition)
+	ClusterExtensionGVK      = ExtensionsV1.WithKind(KindClusterExtension)
+	ClusterCatalogGVK        = ExtensionsV1.WithKind(KindClusterCatalog)
 )
 
 // The resources with their versions. PackageManifests is an aggregated API, which can be listed but not watched.
@@ -41,5 +48,6 @@ var (
 	ClusterServiceVersions = V1alpha1.WithResource("clusterserviceversions")
 	CatalogSources         = V1alpha1.WithResource("catalogsources")
 	OperatorGroups         = V1.WithResource("operatorgroups")
+	ClusterExtensions      = ExtensionsV1.WithResource("clusterextensions")
 	PackageManifests       = schema.GroupVersionResource{Group: "packages." + Group, Version: "v1", Resource: "packagemanifests"}
 )

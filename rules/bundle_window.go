@@ -14,18 +14,23 @@ const RuleBundleApprovalWindow verdict.RuleID = "bundle/approval-window"
 var bundleApprovalWindow = verdict.Rule{ID: RuleBundleApprovalWindow, Outcomes: verdict.Holds, Override: true,
 	Summary: "no approval window of the policy is open, or one of its freezes is in force"}
 
-// heldWindow holds what is approved outside of the windows of a policy (R-AP-9). The message names no time but those of
-// the policy, so that it is the same until one of them comes: it is in events and in the status.
+// heldWindow holds what is approved outside of the windows of a policy (R-AP-9).
 func heldWindow(in *PlanInput, c *Bundle, p *OperatorPolicy) verdict.Finding {
+	return outsideWindow(in.Now, text.Name(c.name), p)
+}
+
+// outsideWindow holds something outside of the windows of a policy. The message names no time but those of the policy,
+// so that it is the same until one of them comes: it is in events and in the status.
+func outsideWindow(now time.Time, what string, p *OperatorPolicy) verdict.Finding {
 	if p.MustNotHave || !p.calendar.Restricts() || p.faults != "" {
 		return verdict.Finding{}
 	}
-	held := verdict.Finding{Decision: verdict.Hold, What: text.Name(c.name) + " is held"}
-	if in.Now.IsZero() {
+	held := verdict.Finding{Decision: verdict.Hold, What: what + " is held"}
+	if now.IsZero() {
 		held.Accepted = "waits until the time is known, for spec.approvalWindows and spec.freezes"
 		return held
 	}
-	state := p.calendar.At(in.Now)
+	state := p.calendar.At(now)
 	if state.Open {
 		return verdict.Finding{}
 	}

@@ -40,6 +40,10 @@ var (
 		operatorGroupConstraint,
 		operatorGroupOverride, operatorGroupSeveralTargets,
 	}
+	// clusterExtensionRules and clusterCatalogRules are on objects of OLM v1.
+	clusterExtensionRules = []verdict.Rule{clusterExtensionPackage, clusterExtensionVersion, clusterExtensionContents,
+		clusterExtensionConstraint, clusterExtensionOverride}
+	clusterCatalogRules = []verdict.Rule{clusterCatalogConstraint}
 	// deletionRules are on deletions of objects of several kinds.
 	deletionRules       = []verdict.Rule{deletionDenied, deletionUnconfirmed}
 	operatorPolicyRules = []verdict.Rule{
@@ -70,5 +74,5 @@ func RuleOf(id verdict.RuleID) verdict.Rule {
 // Rules returns every rule of policies and Constraints, in reading order. The caller may keep the slice.
 func Rules() []verdict.Rule {
 	return slices.Concat(sharedRules, subscriptionRules, bundleRules, planRules, csvRules, catalogSourceRules,
-		operatorGroupRules, deletionRules, operatorPolicyRules, constraintRules, dependency.Rules())
+		operatorGroupRules, clusterExtensionRules, clusterCatalogRules, deletionRules, operatorPolicyRules, constraintRules, dependency.Rules())
 }

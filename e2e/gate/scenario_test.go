@@ -31,6 +31,9 @@ func TestScenarios(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := e.InstallOLMv1(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	if !*harness.Long {
 		playAll(t, e, scenario.Select(scenarios), (*scenario.Scenario).WithBackstop)
 		return

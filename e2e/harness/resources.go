@@ -42,6 +42,8 @@ var (
 	ClusterServiceVersions = OLMVersion.WithResource("clusterserviceversions")
 	namespaces             = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 
+	extensions = schema.GroupVersion{Group: "olm.operatorframework.io", Version: "v1"}
+
 	// Resources maps kinds to their resources.
 	Resources = map[string]schema.GroupVersionResource{
 		"Subscription":             Subscriptions,
@@ -58,6 +60,8 @@ var (
 		"PolicySet":                policySets,
 		"Namespace":                namespaces,
 		"ConfigMap":                {Version: "v1", Resource: "configmaps"},
+		"ClusterExtension":         extensions.WithResource("clusterextensions"),
+		"ClusterCatalog":           extensions.WithResource("clustercatalogs"),
 	}
 )
 

@@ -64,7 +64,7 @@ func FuzzOwn(f *testing.F) {
 		}
 		Prepare(properties)
 		before := Compilations()
-		for _, found := range s.Own(&Bundle{Properties: properties}, []*Bundle{etcd(), {Unknown: bundleAttributes}}, shop, nil) {
+		for _, found := range s.Own(&Bundle{Properties: properties}, []*Bundle{etcd(), {Unknown: OfBundle}}, shop, nil) {
 			if found.Outcome == Satisfied || found.Why == whyNotCompiled || found.Outcome == Failed && found.Why == "" {
 				t.Errorf("%+v", found)
 			}

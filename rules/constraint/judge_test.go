@@ -45,7 +45,7 @@ func TestJudge(t *testing.T) {
 			want: Finding{Outcome: Violated, Message: "says no", Rule: `catalog.name == "other" && properties.exists(p, p.type == "certified")`}},
 		{name: "two unknown", constraint: seed(`version == "1" && channel == "x"`), bundle: unknown(Version | Channel),
 			want: Finding{Outcome: Undecided, Message: "says no", Rule: `version == "1" && channel == "x"`, Why: "the version and the channel are not known", Attributes: Version | Channel}},
-		{name: "unknown but not asked for", constraint: seed(`packageName == "etcd"`), bundle: unknown(bundleAttributes &^ Package)},
+		{name: "unknown but not asked for", constraint: seed(`packageName == "etcd"`), bundle: unknown(OfBundle &^ Package)},
 
 		{name: "package", constraint: olmConstraint(`{"package":{"packageName":"etcd","versionRange":">=0.9.0"}}`), bundle: etcd()},
 		{name: "package out of range", constraint: olmConstraint(`{"failureMessage":"too old","package":{"packageName":"etcd","versionRange":">=1.0.0"}}`), bundle: etcd(),

@@ -42,7 +42,7 @@ func TestOwn(t *testing.T) {
 		{name: "not of an error matches, as in OLM", set: plain, bundle: wants(`{"not":{"constraints":[{"cel":{"rule":"properties[9].type == ''"}}]}}`)},
 		{name: "two constraints", set: plain, bundle: etcd("olm.constraint", vaultGVK, "olm.constraint", vaultNew), candidates: []*Bundle{vault},
 			want: []Finding{{Outcome: Violated, Rule: `package vault in range ">=2.0.0"`}}},
-		{name: "a candidate that is not known", set: plain, bundle: wants(vaultNew), candidates: []*Bundle{{CSV: "x", Unknown: bundleAttributes}},
+		{name: "a candidate that is not known", set: plain, bundle: wants(vaultNew), candidates: []*Bundle{{CSV: "x", Unknown: OfBundle}},
 			want: []Finding{{Outcome: Undecided, Rule: `package vault in range ">=2.0.0"`, Why: "the package and the version are not known", Attributes: Package | Version}}},
 		{name: "empty", set: plain, bundle: wants(`{}`), want: []Finding{{Outcome: Failed, Rule: "{}", Why: "it is empty; one of cel, package, gvk, all, any and not is required"}}},
 		{name: "the proposal's form is not OLM's", set: plain, bundle: wants(`{"rule":"true"}`), want: []Finding{{Outcome: Failed, Rule: `{"rule":"true"}`, Why: `it cannot be read: json: unknown field "rule"`}}},

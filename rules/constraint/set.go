@@ -105,7 +105,7 @@ func (s *Set) Reads(attributes Attributes) bool {
 // Depends reports whether the verdict on a bundle of which nothing is known depends on attributes in a namespace.
 func (s *Set) Depends(attributes Attributes, ns Namespace) bool {
 	around := s.around.in(ns)
-	anything := &subject{bundle: &Bundle{Unknown: bundleAttributes}, around: &around, budget: NewBudget(nil)}
+	anything := &subject{bundle: &Bundle{Unknown: OfBundle}, around: &around, budget: NewBudget(nil)}
 	return slices.ContainsFunc(s.definitions, func(d *Definition) bool {
 		return d.fault() == nil && slices.ContainsFunc(d.Constraints, func(c *Constraint) bool {
 			return c.Uses()&attributes != 0 && c.check.judge(anything).outcome != Satisfied
@@ -212,7 +212,7 @@ func (s *Set) Applicable(ns Namespace) []*Definition {
 	if s.Empty() {
 		return nil
 	}
-	anything := &Bundle{Unknown: bundleAttributes}
+	anything := &Bundle{Unknown: OfBundle}
 	key := digest(anything, ns)
 	if binding, ok := s.binds.get(key); ok {
 		return binding

@@ -46,6 +46,10 @@ const (
 	CatalogHistory
 	// Config is spec.config of the Subscription.
 	Config
+	// SourceFields are the fields of a catalog that a CatalogSource has and a ClusterCatalog has not.
+	SourceFields
+	// SourceImage is the image of a catalog, with its registry and its digest.
+	SourceImage
 )
 
 // CatalogFacts are the facts about catalogs that policies are judged by.
@@ -54,15 +58,15 @@ const CatalogFacts = CatalogState | CatalogImage | CatalogHistory
 // InCSV are the attributes that only the ClusterServiceVersion itself contains.
 const InCSV = Contents | Annotations
 
-// bundleAttributes are those of the bundle itself, without its environment.
-const bundleAttributes = CSV | Package | Version | Channel | CatalogSource | Properties | InCSV | Scope | Deprecation | ChangeSet | Config
+// OfBundle are those of the bundle itself, without its environment.
+const OfBundle = CSV | Package | Version | Channel | CatalogSource | Properties | InCSV | Scope | Deprecation | ChangeSet | Config
 
 // attributeNames are the names for messages, in the order of the bits.
 var attributeNames = [...]string{"CSV name", "package", "version", "channel", "catalog", "properties of the bundle",
 	"labels of the namespace", "facts about the cluster", "contents of the ClusterServiceVersion", "targets of the OperatorGroup",
 	"annotations of the ClusterServiceVersion", "state of the CatalogSource",
 	"deprecations in the catalog", "changes of what is installed", "digest of the image that the CatalogSource runs", "user who writes", "history of the CatalogSource",
-	"config of the Subscription"}
+	"config of the Subscription", "fields that only a CatalogSource has", "image of the catalog"}
 
 // Names returns the names for messages: "package", "properties of the bundle", "labels of the namespace".
 func (a Attributes) Names() []string {
@@ -227,7 +231,7 @@ func (b *Bundle) notKnown(a Attributes) string {
 		return "something that it depends on is not known"
 	}
 	verb := " are not known"
-	if len(names) == 1 && a&(Properties|NamespaceLabels|ClusterVersion|Contents|Scope|Annotations|Deprecation|ChangeSet) == 0 {
+	if len(names) == 1 && a&(Properties|NamespaceLabels|ClusterVersion|Contents|Scope|Annotations|Deprecation|ChangeSet|SourceFields) == 0 {
 		verb = " is not known"
 	}
 	if len(names) > 1 {
@@ -238,7 +242,7 @@ func (b *Bundle) notKnown(a Attributes) string {
 
 // unknownOf returns the attributes of a bundle that are not known.
 func unknownOf(c *state.Cluster, b *Bundle) Attributes {
-	unknown := b.Unknown & bundleAttributes
+	unknown := b.Unknown & OfBundle
 	source, ok := c.Catalogs[b.Catalog]
 	if !ok || unknown&CatalogSource != 0 {
 		unknown |= CatalogState

@@ -20,13 +20,15 @@ type Write struct {
 	Groups []string
 	// UserUnknown is set where neither is known.
 	UserUnknown bool
-	// Source is the CatalogSource as it would be stored, OldSource the stored one. Both are zero for other targets.
+	// Unknown are further attributes that are not known: SourceFields and SourceImage.
+	Unknown Attributes
+	// Source is the catalog as it would be stored, OldSource the stored one. Both are zero for other targets.
 	Source, OldSource Source
 	// Group is the OperatorGroup as it would be stored, OldGroup the stored one. Both are zero for other targets.
 	Group, OldGroup Group
 }
 
-// Source is what rules read of a CatalogSource.
+// Source is what rules read of a CatalogSource, or of a ClusterCatalog of OLM v1.
 type Source struct {
 	Name, Namespace, SourceType, Address, ConfigMap, Publisher string
 	// Image is that of the catalog, Registry the host that it is pulled from, and Digest its digest, such as
@@ -77,13 +79,22 @@ func writeVariables() []variable {
 	}
 }
 
+// attributeOfSource is unknown when the variable for a field of a catalog is; 0 for a field that is always known.
+var attributeOfSource = map[string]Attributes{
+	"namespace": SourceFields, "sourceType": SourceFields, "address": SourceFields, "configMap": SourceFields,
+	"publisher": SourceFields, "image": SourceImage, "registry": SourceImage, "digest": SourceImage,
+}
+
 // sourceVariables are the variables of rules on CatalogSources: each field of the object, and of the stored one.
 func sourceVariables() []variable {
 	var all []variable
 	add := func(name string, declared *cel.Type, read func(*measure, *Source) ref.Val) {
+		attribute := attributeOfSource[name]
 		all = append(all,
-			variable{name: prefixSource + name, declared: declared, write: func(m *measure, w *Write) ref.Val { return read(m, &w.Source) }},
-			variable{name: prefixOld + name, declared: declared, write: func(m *measure, w *Write) ref.Val { return read(m, &w.OldSource) }})
+			variable{name: prefixSource + name, declared: declared, attribute: attribute,
+				write: func(m *measure, w *Write) ref.Val { return read(m, &w.Source) }},
+			variable{name: prefixOld + name, declared: declared, attribute: attribute,
+				write: func(m *measure, w *Write) ref.Val { return read(m, &w.OldSource) }})
 	}
 	for name, field := range map[string]func(*Source) string{
 		"name": func(s *Source) string { return s.Name }, "namespace": func(s *Source) string { return s.Namespace },
@@ -125,16 +136,18 @@ func newWriteActivation(w *Write, around *surroundings) *activation {
 	a := &activation{vocabulary: vocabularies[w.On], bundle: &Bundle{}, around: around, unknown: around.unknownAttributes,
 		patterns: append([]*interpreter.AttributePattern{}, around.unknown...)}
 	a.values = make([]ref.Val, len(a.vocabulary.variables))
+	missing := w.Unknown
 	if w.UserUnknown {
-		a.unknown |= Writer
+		missing |= Writer
 	}
+	a.unknown |= missing
 	var m measure
 	for i := range a.vocabulary.variables {
 		v := &a.vocabulary.variables[i]
 		if v.write != nil {
 			a.values[i] = v.write(&m, w)
 		}
-		if w.UserUnknown && v.attribute&Writer != 0 {
+		if missing&v.attribute != 0 {
 			a.patterns = append(a.patterns, interpreter.NewAttributePattern(v.name))
 		}
 	}

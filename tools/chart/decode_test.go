@@ -2,6 +2,7 @@ package chart_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -208,9 +209,12 @@ func hooksOf(t *testing.T, o objects) []admissionregistrationv1.ValidatingWebhoo
 		wantSetBack(t, validating, &v)
 		hooks = append(hooks, v)
 	}
-	want := 16
+	want := 18
 	if flagsOf(t, o)["ordering"][0] == "false" {
-		want = 13
+		want = 15
+	}
+	if !slices.ContainsFunc(hooks, func(h admissionregistrationv1.ValidatingWebhook) bool { return h.Name == extensionsHook }) {
+		want -= 2 // olmv1 is off
 	}
 	if len(flagsOf(t, o)["operator-policy-definition"]) > 0 {
 		want-- // policies are not changed

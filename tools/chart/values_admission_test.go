@@ -11,6 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
+// extensionsHook is the entry for ClusterExtensions of OLM v1.
+const extensionsHook = "clusterextensions.opgate.io"
+
 // admissionCases are values about the webhook configurations.
 func admissionCases() []valueCase {
 	return []valueCase{
@@ -64,6 +67,15 @@ func admissionCases() []valueCase {
 				}
 				// The server knows its own by --namespace.
 				same(t, "--excluded-namespace", flagsOf(t, o)["excluded-namespace"], []string{"sandbox", "gate", "kube-system"})
+			},
+		},
+		{
+			name:   "objects of OLM v1 are not judged, in YAML without quotes",
+			values: "olmv1: off",
+			check: func(t *testing.T, o objects) {
+				for _, hook := range hooksOf(t, o) {
+					same(t, hook.Name, strings.HasPrefix(hook.Name, "cluster") && hook.Name != "clusterserviceversions.opgate.io", false)
+				}
 			},
 		},
 		{
@@ -157,7 +169,7 @@ func TestWebhookNumber(t *testing.T) {
 	}
 	comment := strings.Join(strings.Fields(strings.ReplaceAll(string(text), "\n#", "\n")), " ")
 	hooks := hooksOf(t, defaults)
-	if want := "There are constantly sixteen entries, thirteen without ordering"; len(hooks) != 16 || !strings.Contains(comment, want) {
+	if want := "There are constantly eighteen entries, fifteen without ordering"; len(hooks) != 18 || !strings.Contains(comment, want) {
 		t.Errorf("there are %d entries, and the comment does not say so, or does not say %q", len(hooks), want)
 	}
 	kinds, groups := map[string]bool{}, map[string]bool{}
@@ -169,7 +181,7 @@ func TestWebhookNumber(t *testing.T) {
 			}
 		}
 	}
-	if want := "nine kinds of two API groups"; len(kinds) != 9 || len(groups) != 2 || !strings.Contains(comment, want) {
+	if want := "eleven kinds of three API groups"; len(kinds) != 11 || len(groups) != 3 || !strings.Contains(comment, want) {
 		t.Errorf("there are kinds %v of groups %v, and the comment does not say so, or does not say %q", kinds, groups, want)
 	}
 }
@@ -199,6 +211,9 @@ func TestWebhookRules(t *testing.T) {
 		"operatorgroups.opgate.io": {"*", "operatorgroups", "CREATE UPDATE", "Namespaced"},
 		"policies.opgate.io":       {"*", "policies", "CREATE UPDATE", "Namespaced"},
 		"policysets.opgate.io":     {"*", "policysets", "CREATE UPDATE", "Namespaced"},
+		// Those of OLM v1, whose versions change.
+		"clusterextensions.opgate.io": {"*", "clusterextensions", "CREATE UPDATE", "Cluster"},
+		"clustercatalogs.opgate.io":   {"*", "clustercatalogs", "CREATE UPDATE", "Cluster"},
 	} {
 		same(t, name, rules[name], want)
 	}

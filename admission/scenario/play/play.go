@@ -24,6 +24,7 @@ import (
 
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
 	"github.com/opgate/opgate/catalog"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/dependency"
 	"github.com/opgate/opgate/rules/state"
@@ -81,6 +82,8 @@ func (c *Cluster) Snapshot() (*snapshot.Snapshot, error) {
 		switch {
 		case u.GetKind() == "ConfigMap" && !isRecord(u.GetName()):
 			continue // is read for the plan that refers to it
+		case JudgedAlone(u):
+			continue
 		case kind == nil:
 			return nil, fmt.Errorf("kind %s is not one that the gate follows", u.GetKind())
 		case kind == snapshot.Namespaces:
@@ -114,6 +117,12 @@ func KindOf(u *unstructured.Unstructured) *snapshot.Kind {
 		return nil
 	}
 	return kinds[i]
+}
+
+// JudgedAlone reports whether an object is of a kind of which the gate reads no more than what reviews hold.
+func JudgedAlone(u *unstructured.Unstructured) bool {
+	kind := u.GroupVersionKind()
+	return kind == olm.ClusterExtensionGVK || kind == olm.ClusterCatalogGVK
 }
 
 func named(u *unstructured.Unstructured) string {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/blang/semver/v4"
 
+	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/cmd/opgate/cluster"
 	"github.com/opgate/opgate/cmd/opgate/inspect"
 	"github.com/opgate/opgate/cmd/opgate/manifests"
@@ -22,7 +23,8 @@ const onCluster = "cluster"
 
 // What is said if nothing was judged.
 const (
-	nothingRead   = "the input holds no OperatorPolicy, Constraint, Policy, PolicySet, Subscription, InstallPlan, CatalogSource or OperatorGroup"
+	nothingRead = "the input holds no OperatorPolicy, Constraint, Policy, PolicySet, Subscription, InstallPlan, CatalogSource, OperatorGroup, " +
+		"ClusterExtension or ClusterCatalog"
 	nothingStored = "no operator is installed, and no InstallPlan waits for approval"
 )
 
@@ -63,6 +65,7 @@ func (o *options) judgings(ctx context.Context) (how [2]judging, err error) {
 func (o *options) judge(ctx context.Context, m *manifests.Set, how *judging) (judged []judgement, notes []string, err error) {
 	c := &inspect.Cluster{Mode: rules.ApprovalMode(o.approvalMode), Again: o.asIf == asIfApprovedNow, Installed: o.diff || o.cluster, Now: o.now}
 	objects := m.Objects
+	c.Package = m.Package
 	if state := how.state; state == nil {
 		c.Snapshot = m.Snapshot(how.versions)
 	} else {
@@ -72,6 +75,12 @@ func (o *options) judge(ctx context.Context, m *manifests.Set, how *judging) (ju
 			}
 		}
 		c.Snapshot, notes = state.Snapshot, state.Notes
+		c.Package = func(pkg string, source olm.Catalog) *catalog.Package {
+			if given := m.Package(pkg, source); given != nil {
+				return given
+			}
+			return state.Package(ctx, pkg, source)
+		}
 		if o.diff || len(o.files) == 0 {
 			objects = slices.Concat(objects, storedIn(c, objects, o.diff))
 		}

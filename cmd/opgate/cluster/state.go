@@ -8,11 +8,17 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/opgate/opgate/catalog"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/snapshot"
 	"github.com/opgate/opgate/snapshot/clusterversion"
+	"github.com/opgate/opgate/snapshot/packages"
 )
 
 // Options select what is read. The zero value reads all that the gate judges by, in all namespaces.
@@ -61,6 +67,30 @@ func (s *State) With(objects ...*snapshot.Object) *State {
 
 // Namespace returns a namespace for judging, as the gate judges a write in it.
 func (s *State) Namespace(name string) *rules.Namespace { return s.Snapshot.WithDependencies(name) }
+
+// Package returns a package of a catalog; nil if it cannot be read. It sends a request each time that it is called.
+func (s *State) Package(ctx context.Context, pkg string, source olm.Catalog) *catalog.Package {
+	found, err := packages.Fetch(ctx, s.listed.reader.objects, pkg, source)
+	if err != nil {
+		return nil
+	}
+	return found
+}
+
+// Get returns the JSON of one object of a kind that is not listed; nil if there is none, or the kind is not served.
+func (s *State) Get(ctx context.Context, kind *snapshot.Kind, key types.NamespacedName) ([]byte, error) {
+	reader := s.listed.reader
+	raw, err := reader.streams.Get(ctx, kind.GroupVersionResource(), key)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case apierrors.IsForbidden(err):
+		return nil, fmt.Errorf("it needs the right to get %s.%s", kind.Resource, kind.Group)
+	case err != nil:
+		return nil, fmt.Errorf("get %s: %w", kind.Resource, explained(err, reader.config.Host))
+	}
+	return raw, nil
+}
 
 // decisive are the kinds without which a verdict could be another one; facts are those of which the rules know that
 // they are not known.

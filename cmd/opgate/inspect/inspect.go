@@ -13,6 +13,7 @@ import (
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
 	policyv1beta1 "github.com/opgate/opgate/api/policy/v1beta1"
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/cmd/opgate/manifests"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
@@ -34,6 +35,8 @@ type Cluster struct {
 	Installed bool
 	// Now is the time for approval windows. Required.
 	Now time.Time
+	// Package returns a package of a catalog, for ClusterExtensions; nil if it is not known. Default: none is known.
+	Package func(pkg string, source olm.Catalog) *catalog.Package
 
 	// alone has a set for each of the Constraints, to find where it applies.
 	alone []*constraint.Set
@@ -103,6 +106,13 @@ func (c *Cluster) judge(o *manifests.Object) (a *Answer, schema verdict.RuleID) 
 		a = &Answer{Verdict: rules.JudgeCatalogSource(rules.CatalogSourceInput{New: value, Namespace: ns, UserUnknown: true})}
 	case *olm.OperatorGroup:
 		a = &Answer{Verdict: rules.JudgeOperatorGroup(rules.OperatorGroupInput{New: value, Namespace: ns, UserUnknown: true, Stored: true})}
+	case *olm.ClusterExtension:
+		in := c.WithDependencies(value.Spec.Namespace)
+		a = &Answer{Notes: c.judgedBy(in), Verdict: rules.JudgeClusterExtension(rules.ClusterExtensionInput{New: value,
+			Namespace: in, Constraints: c.Constraints(), Package: c.Package, Now: c.Now})}
+	case *olm.ClusterCatalog:
+		a = &Answer{Verdict: rules.JudgeClusterCatalog(rules.ClusterCatalogInput{New: value, Constraints: c.Constraints(),
+			UserUnknown: true})}
 	default:
 		if o.Kind != olm.KindClusterServiceVersion || !c.Installed {
 			return nil, ""

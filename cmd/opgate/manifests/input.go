@@ -160,7 +160,7 @@ func (in *Input) fault(problems ...Problem) {
 // concern is what a text has that may be the gate's business if a parser takes it otherwise than this program: an API
 // group or a kind that is judged, or what parsers decode into one.
 var concern = regexp.MustCompile(`open-cluster-management\.io|operators\.coreos\.com|olm\.operatorframework\.io|OperatorPolicy|PolicySet|Subscription|` +
-	`InstallPlan|CatalogSource|OperatorGroup|ClusterServiceVersion|\\[uUx\r\n]|\\[^\x00-\x7f]|binary|![^\s]*%|(?m:^%TAG)`)
+	`InstallPlan|CatalogSource|OperatorGroup|ClusterServiceVersion|ClusterExtension|ClusterCatalog|\\[uUx\r\n]|\\[^\x00-\x7f]|binary|![^\s]*%|(?m:^%TAG)`)
 
 // generator is the head of the configuration of a plugin of kustomize, which every generator of Policies has, whatever
 // it makes.

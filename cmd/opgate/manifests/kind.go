@@ -38,6 +38,11 @@ type kind struct {
 	unchecked bool
 }
 
+// clusterScoped reports whether the objects of the kind have no namespace: none of OLM v1 has.
+func (k *kind) clusterScoped() bool {
+	return k.kept != nil && k.kept.ClusterScoped || k.Group == olm.ExtensionsV1.Group
+}
+
 // kinds are those that every replica of the gate watches, and the versions that are converted to theirs.
 var kinds = withContext(
 	kind{policyv1beta2.GroupVersion.WithKind(policyv1beta2.Kind), snapshot.OperatorPolicies, readOperatorPolicy, false},
@@ -56,6 +61,10 @@ var kinds = withContext(
 		func(c *olm.CatalogSource) *olm.ObjectMeta { return &c.Metadata }, "sourceType"), false},
 	kind{olm.OperatorGroupGVK, snapshot.OperatorGroups, reads[operatorsv1.OperatorGroup](as[olm.OperatorGroup],
 		func(g *olm.OperatorGroup) *olm.ObjectMeta { return &g.Metadata }), false},
+	kind{olm.ClusterExtensionGVK, nil, readsV1(olm.DecodeClusterExtension,
+		func(e *olm.ClusterExtension) *olm.ObjectMeta { return &e.Metadata }, "namespace", "source"), false},
+	kind{olm.ClusterCatalogGVK, nil, readsV1(olm.DecodeClusterCatalog,
+		func(c *olm.ClusterCatalog) *olm.ObjectMeta { return &c.Metadata }, "source"), false},
 	kind{olm.V1.WithKind(olm.KindOperatorCondition), snapshot.OperatorConditions, readMetadata, true},
 	kind{snapshot.Namespaces.GroupVersionKind, snapshot.Namespaces, readNamespace, true},
 	kind{olm.PackageManifests.GroupVersion().WithKind(olm.KindPackageManifest), nil, readPackage, true},
@@ -123,10 +132,11 @@ func groupOf(apiVersion string) string {
 	return gv.Group
 }
 
-// Decode returns an object that a cluster stores. It does not look for what its manifest would be refused for.
-func Decode(kept *snapshot.Kind, raw []byte) (*Object, error) {
-	i := slices.IndexFunc(kinds, func(k kind) bool { return k.kept == kept })
-	o := &Object{Kind: kept.Kind, raw: raw}
+// Decode returns an object that a cluster stores, of a kind that is judged. It does not look for what its manifest would
+// be refused for.
+func Decode(stored schema.GroupVersionKind, raw []byte) (*Object, error) {
+	i := slices.IndexFunc(kinds, func(k kind) bool { return k.GroupVersionKind == stored })
+	o := &Object{Kind: stored.Kind, raw: raw}
 	if faults := kinds[i].read(raw, o); !o.identified {
 		return nil, errors.New(faults[0].text)
 	}
@@ -235,6 +245,21 @@ func reads[Every, T any](decode func(raw []byte) (*T, error), names func(*T) *ol
 		if len(required) > 0 {
 			faults = append(faults, missing(raw, required)...)
 		}
+		value, err := decode(raw)
+		if err != nil {
+			return orFault(faults, err)
+		}
+		o.Value = value
+		o.identify(names(value))
+		return faults
+	}
+}
+
+// readsV1 returns the reader of a kind of OLM v1, whose fields differ between its versions: those that are not known are
+// not looked for.
+func readsV1[T any](decode func(raw []byte) (*T, error), names func(*T) *olm.ObjectMeta, required ...string) func([]byte, *Object) []fieldFault {
+	return func(raw []byte, o *Object) []fieldFault {
+		faults := missing(raw, required)
 		value, err := decode(raw)
 		if err != nil {
 			return orFault(faults, err)

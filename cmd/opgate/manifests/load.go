@@ -178,7 +178,7 @@ func (l *loader) list(d document, h *head, depth int) {
 
 // object reads an object of a kind that counts.
 func (l *loader) object(d document, k *kind) {
-	o := &Object{Place: d.Place, tree: d.tree, Comments: d.comments, Kind: k.Kind, cluster: k.kept != nil && k.kept.ClusterScoped, raw: d.raw}
+	o := &Object{Place: d.Place, tree: d.tree, Comments: d.comments, Kind: k.Kind, cluster: k.clusterScoped(), raw: d.raw}
 	faults := k.read(d.raw, o)
 	if o.identified {
 		faults = append(faults, nameFaults(o, cmp.Or(o.Namespace, l.namespace))...)

@@ -65,6 +65,16 @@ func (s *Set) Changes(plan *olm.InstallPlan, replacements []rules.Replacement) *
 	return s.files.Changes(plan, replacements)
 }
 
+// Package returns a package of a catalog, as a PackageManifest among the objects has it; nil if there is none.
+func (s *Set) Package(pkg string, source olm.Catalog) *catalog.Package {
+	for _, o := range s.Objects {
+		if found, ok := o.Value.(*catalog.Package); ok && found.Name == pkg && found.Catalog == source {
+			return found
+		}
+	}
+	return nil
+}
+
 // Snapshot returns the state of a cluster that holds nothing but the objects. No policy waits for another one there:
 // what the statuses of Policies would show is not known.
 func (s *Set) Snapshot(versions state.Cluster) *snapshot.Snapshot {

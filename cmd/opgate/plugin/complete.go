@@ -71,6 +71,15 @@ func completeWhy(cmd *cobra.Command, args []string, prefix string) ([]cobra.Comp
 
 // keyOf returns NAMESPACE/NAME of objects, or the name of a cluster-scoped one.
 func keyOf(kind *snapshot.Kind) func(raw []byte) string {
+	if kind == extensions {
+		return func(raw []byte) string {
+			e, err := olm.DecodeClusterExtension(raw)
+			if err != nil {
+				return ""
+			}
+			return e.Metadata.Name
+		}
+	}
 	var decode snapshot.Reader
 	return func(raw []byte) string { return displayKey(decode.Read(kind, raw).Key()) }
 }

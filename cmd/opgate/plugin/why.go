@@ -14,6 +14,7 @@ import (
 	"github.com/opgate/opgate/cmd/opgate/cluster"
 	"github.com/opgate/opgate/cmd/opgate/inspect"
 	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/verdict"
 	"github.com/opgate/opgate/snapshot"
@@ -29,6 +30,7 @@ written now, by the rules of the gate and the objects of the cluster:
   operatorpolicy NAMESPACE/NAME   as if it were created now, with what it does to the plans that wait
   constraint NAME                 as if it were created now, with the operators that violate it
   policy NAMESPACE/NAME           as if it were created now, with what its templates wait for
+  clusterextension NAME           as if it were created now, where OLM v1 is installed
 
 With --at it is judged as at another time, for approval windows and freezes (bundle/approval-window): the objects are those
 of the cluster now.
@@ -87,7 +89,11 @@ var subjects = []subject{
 	{snapshot.OperatorPolicies, []string{"operatorpolicy", "operatorpolicies"}},
 	{snapshot.Constraints, []string{"constraint", "constraints"}},
 	{snapshot.Policies, []string{"policy", "policies"}},
+	{extensions, []string{"clusterextension", "clusterextensions"}},
 }
+
+// extensions is a kind that the gate follows nowhere, so that only the one that is asked for is read.
+var extensions = &snapshot.Kind{GroupVersionKind: olm.ClusterExtensionGVK, Resource: "clusterextensions", ClusterScoped: true}
 
 // question is an object and the cluster that it is judged by.
 type question struct {
@@ -164,10 +170,15 @@ func (q *question) ask(ctx context.Context, o *options, stderr io.Writer) (*answ
 		}
 		return nil, err
 	}
+	if q.Kind == extensions {
+		if q.raw, err = q.state.Get(ctx, extensions, q.key); err != nil {
+			return nil, unusable("%v", err)
+		}
+	}
 	if q.raw == nil {
 		return nil, unusable("there is no %s %s", q.names[0], displayKey(q.key))
 	}
-	found, err := q.judge()
+	found, err := q.judge(ctx)
 	if err != nil {
 		return nil, unusable("%s %s: %v", q.names[0], displayKey(q.key), err)
 	}

@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
+	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/cmd/opgate/cli"
 	"github.com/opgate/opgate/cmd/opgate/inspect"
 	"github.com/opgate/opgate/cmd/opgate/manifests"
@@ -50,8 +52,9 @@ func parseQuestion(args []string) (*question, error) {
 }
 
 // judge judges the object.
-func (q *question) judge() (*answer, error) {
-	c := &inspect.Cluster{Snapshot: q.state.Snapshot, Mode: q.mode, Again: true, Now: q.now}
+func (q *question) judge(ctx context.Context) (*answer, error) {
+	c := &inspect.Cluster{Snapshot: q.state.Snapshot, Mode: q.mode, Again: true, Now: q.now,
+		Package: func(pkg string, source olm.Catalog) *catalog.Package { return q.state.Package(ctx, pkg, source) }}
 	found, next, err := q.inspect(c)
 	if err != nil {
 		return nil, err
@@ -76,7 +79,7 @@ func (q *question) inspect(c *inspect.Cluster) (found *inspect.Answer, next []st
 		found, err = c.JudgeCSV(q.key, q.raw)
 		return found, nil, err
 	}
-	o, err := manifests.Decode(q.Kind, q.raw)
+	o, err := manifests.Decode(q.GroupVersionKind, q.raw)
 	if err != nil {
 		if q.Kind == snapshot.OperatorPolicies {
 			found = c.Unreadable(q.key)

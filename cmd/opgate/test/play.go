@@ -133,7 +133,7 @@ func (p *player) read(dir string, with []string) ([]*unstructured.Unstructured, 
 		if err := json.Unmarshal(o.JSON(), &u.Object); err != nil {
 			return nil, fmt.Errorf("%s: %w", o.Place, err)
 		}
-		if play.KindOf(u) != nil || u.GetKind() == "ConfigMap" || u.GetKind() == olm.KindPackageManifest {
+		if play.KindOf(u) != nil || play.JudgedAlone(u) || u.GetKind() == "ConfigMap" || u.GetKind() == olm.KindPackageManifest {
 			found = append(found, u)
 		}
 	}

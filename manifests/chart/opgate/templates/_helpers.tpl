@@ -208,6 +208,14 @@ false, and --reuse-values from a release without this value has none.
 {{- ternary (.Values.policy.backstop | default "off") "off" .Values.policy.backgroundLoop.enabled }}
 {{- end }}
 
+{{/*
+Whether objects of OLM v1 are judged. Entries of webhooks for kinds that a cluster does not have cost it nothing, and hold from the moment on
+at which OLM v1 is installed, so they do not depend on what is served now. YAML reads on and off without quotes as true and false.
+*/}}
+{{- define "opgate.olmv1" -}}
+{{- if not (has (toString .Values.olmv1) (list "off" "false")) }}true{{ end }}
+{{- end }}
+
 {{/* The rights that the release grants, of those that it may withhold, as flag --right names them: a list as JSON. */}}
 {{- define "opgate.rights" -}}
 {{- $rights := list }}
