@@ -20,9 +20,7 @@ func TestDeletion(t *testing.T) {
 	t.Parallel()
 	e := harness.StartWithoutGate(t)
 	const namespace = cluster.ShopNamespace
-	policy := harness.OperatorPolicy(namespace)
-	policy.Object["spec"].(map[string]any)["deletion"] = "Confirm"
-	policy = e.Put(t, policy)
+	policy := e.Put(t, confirmedDeletion(harness.OperatorPolicy(namespace)))
 	harness.Kubectl(t, e.Cluster, cluster.Admin, compiled(t, e, policy), "apply", "--server-side", "-f", "-")
 	subscription := harness.Subscription(namespace, "a-governed", harness.GoodCatalog, "Manual")
 	e.Put(t, subscription.DeepCopy())
@@ -50,7 +48,8 @@ func TestDeletion(t *testing.T) {
 
 	t.Run("one object, by tenants and cluster admins", func(t *testing.T) {
 		for _, user := range []cluster.User{cluster.Tenant, cluster.Admin} {
-			harness.WantRefused(t, e.Cluster, user, "", governed, "(Forbidden)", "subscription "+namespace+"/a-governed: deleting it "+asks)
+			harness.WantRefused(t, e.Cluster, user, "", governed, "(Forbidden)", "subscription "+namespace+"/a-governed: deleting it "+asks,
+				"kubectl opgate impact a-governed -n "+namespace+" lists what depends on it")
 		}
 	})
 	t.Run("its namespace", func(t *testing.T) {
