@@ -29,7 +29,7 @@ type Usage struct {
 }
 
 // Usage counts the objects of a definition in all namespaces or, where the user may not list these, in one. It reads
-// their metadata, and one page of it. The error says what may not be listed, or what does not exist.
+// their metadata, and one page of it. The error names what may not be listed, or what does not exist.
 func (r *Reader) Usage(ctx context.Context, of olm.Definition, namespace string, first int) (*Usage, error) {
 	plural, group := of.Resource()
 	resource := schema.GroupVersionResource{Group: group, Version: of.Version, Resource: plural}
