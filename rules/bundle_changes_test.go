@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/change"
 	"github.com/opgate/opgate/rules/constraint"
@@ -13,8 +14,7 @@ import (
 
 // TestConstraintOnChange: a Constraint judges every package by what its plan changes.
 func TestConstraintOnChange(t *testing.T) {
-	constraints := constraint.NewSet([]*constraint.Definition{constraint.Define(constraint.Meta{Name: "reviewed"},
-		`[{"type":"olm.constraint","value":{"cel":{"rule":"change.first || change.risky.size() == 0"}}}]`, "")}, state.Cluster{Version: "1.36.3"})
+	constraints := constraint.NewSet([]*constraint.Definition{constraint.Define(constraint.Meta{Name: "reviewed"}, &constraintv1.ConstraintSpec{Constraints: `[{"type":"olm.constraint","value":{"cel":{"rule":"change.first || change.risky.size() == 0"}}}]`})}, state.Cluster{Version: "1.36.3"})
 	harmless := etcdChange(func(s *change.Set) { s.Differences = differences[1:] })
 	for _, c := range []struct {
 		name    string

@@ -2,7 +2,6 @@ package rules
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 
 	"github.com/opgate/opgate/internal/text"
@@ -217,7 +216,7 @@ func constraintPath(f *constraint.Finding) string {
 	if f.Constraint == nil {
 		return "spec"
 	}
-	return fmt.Sprintf("spec.constraints[%d]", f.Constraint.Index)
+	return f.Constraint.Path
 }
 
 // cannotJudge returns why a constraint failed, and what it requires.

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/olm"
@@ -111,8 +112,7 @@ func TestDeprecated(t *testing.T) {
 func TestPackagesAreReadOnce(t *testing.T) {
 	complete := pendingPlan("etcd 0.9.2")
 	complete.Status.Phase = olm.PhaseComplete
-	reading := constraint.NewSet([]*constraint.Definition{constraint.Define(constraint.Meta{Name: "maintained"},
-		`[{"type":"olm.constraint","value":{"cel":{"rule":"deprecated.version == \"\""}}}]`, "")}, state.Cluster{})
+	reading := constraint.NewSet([]*constraint.Definition{constraint.Define(constraint.Meta{Name: "maintained"}, &constraintv1.ConstraintSpec{Constraints: `[{"type":"olm.constraint","value":{"cel":{"rule":"deprecated.version == \"\""}}}]`})}, state.Cluster{})
 	for _, c := range []struct {
 		name     string
 		contents NamespaceContents
@@ -153,8 +153,7 @@ func TestDeprecatedIsApprovedByHand(t *testing.T) {
 
 // TestDeprecatedIsNoEscape: after an outage it is not known any more what the catalog said of a plan that has finished.
 func TestDeprecatedIsNoEscape(t *testing.T) {
-	constraints := constraint.NewSet([]*constraint.Definition{constraint.Define(constraint.Meta{Name: "maintained"},
-		`[{"type":"olm.constraint","value":{"cel":{"rule":"deprecated.version == \"\""}}}]`, "")}, state.Cluster{Version: "1.36.3"})
+	constraints := constraint.NewSet([]*constraint.Definition{constraint.Define(constraint.Meta{Name: "maintained"}, &constraintv1.ConstraintSpec{Constraints: `[{"type":"olm.constraint","value":{"cel":{"rule":"deprecated.version == \"\""}}}]`})}, state.Cluster{Version: "1.36.3"})
 	plan := installing(t, etcdSpec)
 	ns := NewNamespace("shop", NamespaceContents{Exists: true, Constraints: constraints, Plans: []*olm.InstallPlan{plan}})
 	if reasons := RefusedSteps(plan, ns, time.Time{}); len(reasons) != 1 || reasons[0].Decision != verdict.Hold {

@@ -34,7 +34,8 @@ var (
 	constraintField = verdict.Rule{ID: RuleConstraintField, Outcomes: verdict.Denies,
 		Summary: "a field of a Constraint is unknown, is set twice, or has a value that is not valid"}
 	constraintSyntax = verdict.Rule{ID: RuleConstraintSyntax, Outcomes: verdict.Denies,
-		Summary: "spec.constraints or spec.properties of a Constraint is not the JSON that it should be"}
+		Summary: "spec.constraints or spec.properties of a Constraint is not the JSON that it should be, or a value in " +
+			"spec.rules or spec.offers is not one of those accepted"}
 	constraintSize = verdict.Rule{ID: RuleConstraintSize, Outcomes: verdict.Denies,
 		Summary: "a Constraint is too large, too deep or too long"}
 	constraintRule = verdict.Rule{ID: RuleConstraintRule, Outcomes: verdict.Denies,
@@ -78,7 +79,7 @@ func DecodeConstraint(raw []byte) (c *constraintv1.Constraint, strict []error, e
 // NewDefinition compiles a Constraint. Strict are the errors of DecodeConstraint: a misspelled field would be a rule
 // that silently does not exist.
 func NewDefinition(c *constraintv1.Constraint, strict []error) *constraint.Definition {
-	d := constraint.Define(metaOf(c), c.Spec.Constraints, c.Spec.Properties)
+	d := constraint.Define(metaOf(c), &c.Spec)
 	if len(strict) > 0 {
 		d = d.WithFault(constraint.Fault{Kind: constraint.Syntax, Path: "spec", Message: strict[0].Error()})
 	}
@@ -127,7 +128,7 @@ func JudgeConstraint(in ConstraintInput) verdict.Verdict {
 					`write a label selector, for example "team in (a, b)"`)})
 		}
 	}
-	d := constraint.Define(metaOf(c), c.Spec.Constraints, c.Spec.Properties)
+	d := constraint.Define(metaOf(c), &c.Spec)
 	d.Exceptions = in.judgeExceptions(&v)
 	for _, f := range d.Faults {
 		r := verdict.Reason{Rule: faultRules[f.Kind], Decision: verdict.Deny, Field: f.Path,
@@ -138,29 +139,11 @@ func JudgeConstraint(in ConstraintInput) verdict.Verdict {
 			v.Refuse(r)
 		}
 	}
-	switch _, asked := c.Annotations[VirtualOperatorNamespacesAnnotation]; {
-	case !asked && len(d.Properties) > 0 && !readByRules(d, in.Constraints):
-		v.Warn(verdict.Reason{Rule: RuleConstraintIneffective, Field: "spec.properties", Message: verdict.Sentence(
-			"spec.properties is read by no rule, and OLM's resolver does not see it", RuleConstraintIneffective,
-			ShowsProperties)})
-	case asked && len(d.Properties) > 0 && in.Grants.Missing(grant.VirtualOperators) != "":
-		v.Warn(verdict.Reason{Rule: RuleConstraintIneffective, Field: "metadata.annotations", Message: verdict.Sentence(
-			"annotation "+VirtualOperatorNamespacesAnnotation+" makes no virtual operator", RuleConstraintIneffective,
-			in.Grants.Missing(grant.VirtualOperators))})
-	case asked && len(d.Properties)+len(d.Faults) == 0:
-		v.Warn(verdict.Reason{Rule: RuleConstraintIneffective, Field: "metadata.annotations", Message: verdict.Sentence(
-			"annotation "+VirtualOperatorNamespacesAnnotation+" makes no virtual operator", RuleConstraintIneffective, "write spec.properties for it to show")})
-	}
-	if uses := usedBy(d); uses&(constraint.InCSV|constraint.ChangeSet) != 0 &&
-		in.Grants.Missing(grant.Contents) != "" {
-		v.Warn(verdict.Reason{Rule: RuleConstraintIneffective, Field: "spec.constraints", Message: verdict.Sentence(
-			"every InstallPlan that is judged by the contents of a bundle image is held", RuleConstraintIneffective,
-			in.Grants.Missing(grant.Contents))})
-	}
+	in.warnIneffective(d, &v)
 	if len(d.Constraints)+len(d.OnWrites)+len(d.Properties)+len(d.Faults)+len(in.Strict) == 0 {
 		v.Warn(verdict.Reason{Rule: RuleConstraintIneffective, Field: "spec",
 			Message: verdict.Sentence("the Constraint asks for nothing and offers nothing",
-				RuleConstraintIneffective, "write spec.constraints or spec.properties")})
+				RuleConstraintIneffective, "write spec.rules or spec.offers")})
 	}
 	if v.Decision == verdict.Allow && in.Namespaces != nil {
 		in.preview(d, &v)
@@ -168,15 +151,44 @@ func JudgeConstraint(in ConstraintInput) verdict.Verdict {
 	return v.Sorted()
 }
 
-// usedBy returns the attributes that the constraints on bundles of a definition read.
-func usedBy(d *constraint.Definition) (all constraint.Attributes) {
-	for _, c := range d.Constraints {
-		all |= c.Uses()
+// warnIneffective warns of properties that are not read, and of rules on contents that are not read.
+func (in *ConstraintInput) warnIneffective(d *constraint.Definition, v *verdict.Verdict) {
+	c, properties := in.Constraint, "spec.properties"
+	if len(c.Spec.Offers) > 0 {
+		properties = "spec.offers"
 	}
-	return all
+	switch _, asked := c.Annotations[VirtualOperatorNamespacesAnnotation]; {
+	case !asked && len(d.Properties) > 0 && !readByRules(d, in.Constraints):
+		v.Warn(verdict.Reason{Rule: RuleConstraintIneffective, Field: properties, Message: verdict.Sentence(
+			properties+" is read by no rule, and OLM's resolver does not see it", RuleConstraintIneffective,
+			ShowsProperties)})
+	case asked && len(d.Properties) > 0 && in.Grants.Missing(grant.VirtualOperators) != "":
+		v.Warn(verdict.Reason{Rule: RuleConstraintIneffective, Field: "metadata.annotations", Message: verdict.Sentence(
+			"annotation "+VirtualOperatorNamespacesAnnotation+" makes no virtual operator", RuleConstraintIneffective,
+			in.Grants.Missing(grant.VirtualOperators))})
+	case asked && len(d.Properties)+len(d.Faults) == 0:
+		v.Warn(verdict.Reason{Rule: RuleConstraintIneffective, Field: "metadata.annotations", Message: verdict.Sentence(
+			"annotation "+VirtualOperatorNamespacesAnnotation+" makes no virtual operator", RuleConstraintIneffective,
+			"write spec.offers for it to show")})
+	}
+	if path := readsContents(d); path != "" && in.Grants.Missing(grant.Contents) != "" {
+		v.Warn(verdict.Reason{Rule: RuleConstraintIneffective, Field: path, Message: verdict.Sentence(
+			"every InstallPlan that is judged by the contents of a bundle image is held", RuleConstraintIneffective,
+			in.Grants.Missing(grant.Contents))})
+	}
 }
 
-// ShowsProperties is what makes OLM's resolver see spec.properties of a Constraint.
+// readsContents returns the path of the first rule that reads the contents of bundles, "" for none.
+func readsContents(d *constraint.Definition) string {
+	for _, c := range d.Constraints {
+		if c.Uses()&(constraint.InCSV|constraint.ChangeSet) != 0 {
+			return c.Path
+		}
+	}
+	return ""
+}
+
+// ShowsProperties is what makes OLM's resolver see the properties of a Constraint.
 const ShowsProperties = "annotation " + VirtualOperatorNamespacesAnnotation +
 	" selects the namespaces in which it does, by labels, or all of them if it is empty"
 

@@ -24,7 +24,7 @@ func ruleOf(name, rule, message string, action constraint.Action) *constraint.De
 	if err != nil {
 		panic(err)
 	}
-	return constraint.Define(constraint.Meta{Name: name}, string(text), "")
+	return constraint.Define(constraint.Meta{Name: name}, &constraintv1.ConstraintSpec{Constraints: string(text)})
 }
 
 // aroundKubernetes are the facts about a cluster of which the version is known.
@@ -56,7 +56,7 @@ func withStep(p *olm.InstallPlan, csv string, m olm.Manifest) *olm.InstallPlan {
 
 // TestConstraintsNamedAsAttacks judges plans under Constraints in namespaces without a policy.
 func TestConstraintsNamedAsAttacks(t *testing.T) {
-	faulty := constraint.Define(constraint.Meta{Name: "faulty"}, `[{"type":`, "")
+	faulty := constraint.Define(constraint.Meta{Name: "faulty"}, &constraintv1.ConstraintSpec{Constraints: `[{"type":`})
 	erring := ruleOf("erring", `properties.exists_one(p, p.value.certified == true)`, "", constraint.Require)
 	warning := ruleOf("warning", `packageName != "etcd"`, "etcd goes", constraint.Warn)
 	const yes = `{"type":"certified","value":true}`
@@ -144,7 +144,7 @@ func fromCatalog(p *olm.InstallPlan, catalog string) *olm.InstallPlan {
 // TestOwnConstraints judges the constraints of bundles.
 func TestOwnConstraints(t *testing.T) {
 	const needs = `{"type":"olm.constraint","value":{"failureMessage":"needs a secured cluster","cel":{"rule":"properties.exists(p, p.type == \"olm.label\" && p.value.label == \"secured\")"}}}`
-	secured := constraint.Define(constraint.Meta{Name: "offers"}, "", `[{"type":"olm.label","value":{"label":"secured"}}]`)
+	secured := constraint.Define(constraint.Meta{Name: "offers"}, &constraintv1.ConstraintSpec{Properties: `[{"type":"olm.label","value":{"label":"secured"}}]`})
 	const label = `{"type":"olm.label","value":{"label":"secured"}}`
 	installed := func(pkg string) []Installed {
 		csv := &olm.CSV{Metadata: olm.ObjectMeta{Name: pkg + ".v1.0.0", Annotations: olm.Annotations{

@@ -235,7 +235,7 @@ func judgeVirtualOperator(in *CSVInput, v *verdict.Verdict) {
 	deny := func(what string) {
 		v.Refuse(verdict.Reason{Rule: RuleCSVVirtualOperator, Decision: verdict.Deny, Message: verdict.Sentence(what,
 			RuleCSVVirtualOperator,
-			"Opgate makes it from spec.properties of the Constraint; change that instead")})
+			"Opgate makes it from the properties of the Constraint; change those instead")})
 	}
 	switch is, was := virtualOperator(in.New), in.Old != nil && virtualOperator(in.Old); {
 	case was && (in.changed() || in.Old.Metadata.Labels.VirtualOperator != in.New.Metadata.Labels.VirtualOperator):

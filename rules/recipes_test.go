@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
 
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
@@ -75,7 +76,9 @@ var recipes = map[string]struct {
 	},
 	"Maintenance freeze by property": {
 		refused: []offered{{}},
-		allowed: []offered{{edit: func(s *constraintv1.ConstraintSpec) { s.Properties = strings.ReplaceAll(s.Properties, "true", "false") }}},
+		allowed: []offered{{edit: func(s *constraintv1.ConstraintSpec) {
+			s.Offers = []constraintv1.ConstraintOffer{offering("acme.freeze", "false")}
+		}}},
 	},
 	"Tenant operators": {
 		labels: map[string]string{"tenant": "a"},
@@ -153,6 +156,10 @@ func hooks(group string) string {
 
 func gvk(group, version string) string {
 	return `,{"type":"olm.gvk","value":{"group":"` + group + `","version":"` + version + `","kind":"EtcdCluster"}}`
+}
+
+func offering(kind, value string) constraintv1.ConstraintOffer {
+	return constraintv1.ConstraintOffer{Type: kind, Value: apiextensionsv1.JSON{Raw: []byte(value)}}
 }
 
 // under returns the verdict of some Constraints on it.
@@ -279,7 +286,7 @@ func TestConstraintExamples(t *testing.T) {
 	}
 	before, _, _ := strings.Cut(string(text), "\n# Recipes\n")
 	// The properties of an example are read by a rule that it does not show.
-	readsCluster := constraintv1.ConstraintSpec{Constraints: `[{"type":"olm.constraint","value":{"rule":"cluster.properties.size() > 0"}}]`}
+	readsCluster := constraintv1.ConstraintSpec{Rules: []constraintv1.ConstraintRule{{Expression: "cluster.properties.size() > 0"}}}
 	admittedOnes := []*constraintv1.Constraint{{Spec: readsCluster}}
 	for _, block := range fenced.FindAllStringSubmatch(before, -1) {
 		if block[1] == "yaml" && strings.Contains(block[2], "kind: Constraint\n") {
@@ -300,8 +307,9 @@ func TestCostlyRule(t *testing.T) {
 	}
 	c := &constraintv1.Constraint{}
 	c.Name = "three-loops"
-	c.Spec.Constraints = `[{"type":"olm.constraint","value":{"rule":` +
-		`"properties.all(a, properties.all(b, properties.all(c, a.type + b.type + c.type != 'x')))"}}]`
+	c.Spec.Rules = []constraintv1.ConstraintRule{{
+		Expression: "properties.all(a, properties.all(b, properties.all(c, a.type + b.type + c.type != 'x')))",
+	}}
 	if v := JudgeConstraint(ConstraintInput{Constraint: c, Constraints: under()}); !strings.Contains(string(text), "\n"+v.Refusal()+"\n") {
 		t.Errorf("the document does not have\n%s", v.Refusal())
 	}

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
@@ -30,8 +31,7 @@ func TestStartingCSV(t *testing.T) {
 	before := func(version string) *InstallRecord {
 		return &InstallRecord{Namespace: "shop", Operators: []RecordedOperator{{Package: "etcd", CSV: "etcd.v" + version, Version: version}}}
 	}
-	limit := constraint.NewSet([]*constraint.Definition{constraint.Define(constraint.Meta{Name: "old"},
-		`[{"type":"olm.constraint","value":{"cel":{"rule":"version != '0.9.4'"}}}]`, "")}, state.Cluster{Version: "1.36.3"})
+	limit := constraint.NewSet([]*constraint.Definition{constraint.Define(constraint.Meta{Name: "old"}, &constraintv1.ConstraintSpec{Constraints: `[{"type":"olm.constraint","value":{"cel":{"rule":"version != '0.9.4'"}}}]`})}, state.Cluster{Version: "1.36.3"})
 	for _, c := range []struct {
 		name      string
 		policy    func(*spec)

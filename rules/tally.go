@@ -23,15 +23,16 @@ type Tally struct {
 
 // Count is the number of installed operators that satisfy one constraint of a Constraint, and of those that do not.
 type Count struct {
-	// Index is that of the constraint in spec.constraints.
+	// Index and Field are those of the constraint: its number and its path.
 	Index                         int
+	Field                         string
 	Satisfied, Violating, Unknown int
 }
 
 // Violator is an installed operator that does not satisfy one constraint of a Constraint.
 type Violator struct {
 	Namespace, CSV string
-	// Index is that of the constraint in spec.constraints.
+	// Index is that of the constraint.
 	Index int
 	// Message is that of the constraint, else what must be satisfied. It is not bounded, and in any bytes.
 	Message string
@@ -104,7 +105,7 @@ func (t *Tally) Of(d *constraint.Definition) []Count {
 		if missed := t.missed[c]; missed != nil {
 			counts[i] = *missed
 		}
-		counts[i].Index = c.Index
+		counts[i].Index, counts[i].Field = c.Index, c.Path
 		counts[i].Satisfied = t.Installed - counts[i].Violating - counts[i].Unknown
 	}
 	return counts

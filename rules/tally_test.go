@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
 )
@@ -15,7 +16,7 @@ import (
 // TestTally counts operators of two namespaces: one is certified, one is not, and of one only the name is known.
 func TestTally(t *testing.T) {
 	warns := ruleOf("warns", `packageName != "etcd"`, "", constraint.Warn)
-	faulty := constraint.Define(constraint.Meta{Name: "faulty"}, `[`, "")
+	faulty := constraint.Define(constraint.Meta{Name: "faulty"}, &constraintv1.ConstraintSpec{Constraints: `[`})
 	set := under(certified, warns, faulty)
 	installed := func(properties string) Installed {
 		csv := &olm.CSV{Metadata: olm.ObjectMeta{Name: "etcd.v0.9.2", Annotations: olm.Annotations{Properties: properties}}}
@@ -37,8 +38,8 @@ func TestTally(t *testing.T) {
 		of   *constraint.Definition
 		want []Count
 	}{
-		{certified, []Count{{Satisfied: 1, Violating: 1, Unknown: 1}}},
-		{warns, []Count{{Violating: 2, Unknown: 1}}},
+		{certified, []Count{{Field: "spec.constraints[0]", Satisfied: 1, Violating: 1, Unknown: 1}}},
+		{warns, []Count{{Field: "spec.constraints[0]", Violating: 2, Unknown: 1}}},
 		{faulty, []Count{}},
 	} {
 		if diff := cmp.Diff(c.want, tally.Of(c.of)); diff != "" {
@@ -49,9 +50,9 @@ func TestTally(t *testing.T) {
 
 // TestViolators lists the first violators in their order, in whatever order namespaces are counted.
 func TestViolators(t *testing.T) {
-	two := constraint.Define(constraint.Meta{Name: "two"}, `[
+	two := constraint.Define(constraint.Meta{Name: "two"}, &constraintv1.ConstraintSpec{Constraints: `[
 		{"type": "olm.constraint", "value": {"rule": "packageName != \"etcd\"", "message": "not this one", "action": {"id": "require"}}},
-		{"type": "olm.constraint", "value": {"rule": "version != \"0.9.2\"", "action": {"id": "warn"}}}]`, "")
+		{"type": "olm.constraint", "value": {"rule": "version != \"0.9.2\"", "action": {"id": "warn"}}}]`})
 	if len(two.Faults) > 0 {
 		t.Fatal(two.Faults)
 	}

@@ -44,6 +44,15 @@ func with(value any, path ...string) map[string]any {
 	return obj
 }
 
+// rule is one with every field.
+func rule() map[string]any {
+	return map[string]any{"target": "bundle", "expression": "false", "message": "no", "messageExpression": "'no'", "action": "warn"}
+}
+
+func ruleWith(key string, value any) map[string]any {
+	return with([]any{map[string]any{"expression": "true", key: value}}, "spec", "rules")
+}
+
 func condition() map[string]any {
 	return map[string]any{"type": constraintv1.ConditionReady, "status": "True", "reason": "Compiled", "message": "",
 		"lastTransitionTime": "2026-11-21T14:42:11Z"}
@@ -51,6 +60,11 @@ func condition() map[string]any {
 
 func count(index int64) map[string]any {
 	return map[string]any{"index": index, "message": "certified only", "satisfied": int64(3), "violating": int64(1), "unknown": int64(0)}
+}
+
+func withField(obj map[string]any) map[string]any {
+	obj["field"] = "spec.rules[0]"
+	return obj
 }
 
 func without(obj map[string]any, key string) map[string]any {
@@ -62,7 +76,7 @@ func without(obj map[string]any, key string) map[string]any {
 func status() map[string]any {
 	return map[string]any{
 		"observedGeneration": int64(3), "evaluatedGeneration": int64(2), "conditions": []any{condition()},
-		"constraints": []any{count(0), count(1)}, "violating": int64(2), "virtualOperators": int64(4),
+		"constraints": []any{count(0), count(1), withField(count(2))}, "violating": int64(2), "virtualOperators": int64(4),
 		"compliant": "NonCompliant",
 	}
 }
@@ -76,8 +90,13 @@ func TestSchemaAccepts(t *testing.T) {
 		"no JSON":               with("[{", "spec", "constraints"),
 		"as long as may be":     with(strings.Repeat("x", mebibyte), "spec", "constraints"),
 		"as long in any tongue": with(strings.Repeat("é", mebibyte), "spec", "properties"),
-		"a whole status":        with(status(), "status"),
-		"a first status":        with(map[string]any{"violating": int64(0), "virtualOperators": int64(0)}, "status"),
+		"a rule":                with([]any{rule()}, "spec", "rules"),
+		"offers of any shape": with([]any{
+			map[string]any{"type": "a", "value": true}, map[string]any{"type": "b", "value": []any{int64(1), "x"}},
+			map[string]any{"type": "c", "value": map[string]any{"deep": map[string]any{"x": 1.5}}},
+		}, "spec", "offers"),
+		"a whole status": with(status(), "status"),
+		"a first status": with(map[string]any{"violating": int64(0), "virtualOperators": int64(0)}, "status"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			want := runtime.DeepCopyJSON(obj)
@@ -104,6 +123,15 @@ func TestSchemaRefuses(t *testing.T) {
 		{"constraints are a number", with(int64(1), "spec", "constraints"), "spec.constraints"},
 		{"constraints are too long", with(strings.Repeat("x", mebibyte+1), "spec", "constraints"), "spec.constraints"},
 		{"properties are too long", with(strings.Repeat("x", mebibyte+1), "spec", "properties"), "spec.properties"},
+		{"a rule that is text", with([]any{"true"}, "spec", "rules"), "spec.rules[0]"},
+		{"a rule without an expression", with([]any{map[string]any{"rule": "true"}}, "spec", "rules"), "spec.rules[0].expression"},
+		{"an empty expression", ruleWith("expression", ""), "spec.rules[0].expression"},
+		{"an expression that is too long", ruleWith("expression", strings.Repeat("x", 10_001)), "spec.rules[0].expression"},
+		{"a message that is too long", ruleWith("message", strings.Repeat("x", 5_121)), "spec.rules[0].message"},
+		{"an action that is none", ruleWith("action", "deny"), "spec.rules[0].action"},
+		{"a target that is none", ruleWith("target", "pod"), "spec.rules[0].target"},
+		{"an offer without a value", with([]any{map[string]any{"type": "a"}}, "spec", "offers"), "spec.offers[0].value"},
+		{"an offer without a type", with([]any{map[string]any{"value": "a"}}, "spec", "offers"), "spec.offers[0].type"},
 		{"two conditions of one type", with([]any{condition(), condition()}, "status", "conditions"), "status.conditions[1]"},
 		{"two counts of one constraint", with([]any{count(1), count(1)}, "status", "constraints"), "status.constraints[1]"},
 		{"a count before the first", with([]any{count(-1)}, "status", "constraints"), "status.constraints[0].index"},
@@ -130,10 +158,27 @@ func TestUnknownFields(t *testing.T) {
 			t.Errorf("spec.%s: pruned %v, refused %v", name, pruned, errs)
 		}
 	}
+	for _, list := range []map[string]any{ruleWith("acton", "warn"), with([]any{map[string]any{"type": "a", "value": "b", "x": "y"}}, "spec", "offers")} {
+		if pruned, errs := c.Admit(list); len(pruned) > 0 || len(errs) > 0 {
+			t.Errorf("%v: pruned %v, refused %v", list["spec"], pruned, errs)
+		}
+	}
 	for _, path := range [][]string{{"extra"}, {"status", "extra"}} {
 		if pruned, _ := c.Admit(with("x", path...)); !reflect.DeepEqual(pruned, []string{strings.Join(path, ".")}) {
 			t.Errorf("%v: pruned %v", path, pruned)
 		}
+	}
+}
+
+// TestSpecThroughTypes loses nothing of the lists in either version.
+func TestSpecThroughTypes(t *testing.T) {
+	for version, constraint := range map[string]runtime.Object{
+		constraintv1.GroupVersion.String(): &constraintv1.Constraint{}, constraintv2.GroupVersion.String(): &constraintv2.Constraint{},
+	} {
+		obj := with([]any{rule()}, "spec", "rules")
+		obj["spec"].(map[string]any)["offers"] = []any{map[string]any{"type": "a", "value": map[string]any{"b": []any{int64(1), "x", false}}}}
+		obj["apiVersion"] = version
+		throughTypes(t, obj, constraint)
 	}
 }
 

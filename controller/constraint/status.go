@@ -81,7 +81,7 @@ func evaluate(in *statusInput) constraintv1.ConstraintStatus {
 		next.Violators = violatorsOf(in.Violators)
 		unknown := 0
 		for i, count := range in.Counts {
-			next.Constraints = append(next.Constraints, constraintv1.ConstraintCount{Index: count.Index,
+			next.Constraints = append(next.Constraints, constraintv1.ConstraintCount{Index: count.Index, Field: count.Field,
 				Message: text.Truncate(in.Definition.Constraints[i].Message, maxMessage), Satisfied: count.Satisfied, Violating: count.Violating, Unknown: count.Unknown})
 			next.Violating += count.Violating
 			unknown += count.Unknown

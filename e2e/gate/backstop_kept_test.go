@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -33,6 +34,9 @@ var backstopObjects = []string{"mutatingadmissionpolicies/opgate-backstop", "mut
 	"validatingadmissionpolicies/opgate-backstop", "validatingadmissionpolicybindings/opgate-backstop",
 	"validatingadmissionpolicies/opgate-unpacked", "validatingadmissionpolicybindings/opgate-unpacked"}
 
+// deletionObjects are those that exist while a policy restricts deletions.
+var deletionObjects = []string{"validatingadmissionpolicies/opgate-deletion", "validatingadmissionpolicybindings/opgate-deletion"}
+
 // backstopSite is a cluster with --backstop.
 type backstopSite struct {
 	*harness.LoopEnv
@@ -48,7 +52,7 @@ func TestBackstopKept(t *testing.T) {
 	s.Connect(t)
 	s.start(t, "enforce")
 	s.namespace = s.NewNamespace(t)
-	s.policy = s.Put(t, harness.OperatorPolicy(s.namespace))
+	s.policy = s.Put(t, confirmedDeletion(harness.OperatorPolicy(s.namespace)))
 	s.Put(t, harness.InstallPlan(s.namespace, "allowed", harness.AllowedVersion))
 	s.Put(t, harness.InstallPlan(s.namespace, "forbidden", harness.ForbiddenVersion))
 	s.wantMetrics(t, `opgate_backstop_active{state="enforced"} 1`, `opgate_backstop_supported{feature="mutatingadmissionpolicy"} 1`,
@@ -61,6 +65,12 @@ func TestBackstopKept(t *testing.T) {
 	t.Run("without Opgate and its webhook configurations", s.alone)
 	t.Run("audit", s.audit)
 	t.Run("off", s.off)
+}
+
+// confirmedDeletion lets a policy ask for a confirmation of deletions.
+func confirmedDeletion(policy *unstructured.Unstructured) *unstructured.Unstructured {
+	policy.Object["spec"].(map[string]any)["deletion"] = "Confirm"
+	return policy
 }
 
 // start starts Opgate in a mode, in place of one that runs.
@@ -145,7 +155,7 @@ func (s *backstopSite) approve(t *testing.T) {
 
 // restore changes and deletes each of the objects.
 func (s *backstopSite) restore(t *testing.T) {
-	for i, object := range backstopObjects {
+	for i, object := range slices.Concat(backstopObjects, deletionObjects) {
 		before, resource := s.backstopObject(t, object), strings.Split(object, "/")[0]
 		patch := `{"spec":{"matchConstraints":{"excludeResourceRules":[{"apiGroups":["*"],"apiVersions":["*"],"resources":["*"],"operations":["*"]}]}}}`
 		if strings.HasSuffix(resource, "bindings") {
@@ -226,7 +236,7 @@ func (s *backstopSite) audit(t *testing.T) {
 // off deletes the objects, and what the gate does is as before.
 func (s *backstopSite) off(t *testing.T) {
 	s.start(t, "off")
-	s.wantGone(t, backstopObjects...)
+	s.wantGone(t, slices.Concat(backstopObjects, deletionObjects)...)
 	got, err := s.try(t.Context(), cluster.Admin, true, "forbidden", "", `{"spec":{"approved":true}}`)
 	if err != nil || got.Refused == "" {
 		t.Errorf("the gate answers %s, %v", got, err)

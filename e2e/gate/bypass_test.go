@@ -165,11 +165,20 @@ func TestG7Bypass(t *testing.T) {
 		"constraints": {
 			target:    e.Put(t, warningConstraint("target")), // one that would refuse would do so in every namespace
 			users:     []cluster.User{cluster.Admin},
-			protected: [][]string{{"spec", "constraints"}, {"spec", "properties"}, {"spec", "constraint"}},
+			protected: [][]string{{"spec", "constraints"}, {"spec", "properties"}, {"spec", "constraint"}, {"spec", "rules"}, {"spec", "offers"}},
 			attacks: []attack{
 				{name: "a rule that would run for a minute", change: harness.Spec("constraints", ruleForAMinute)},
 				{name: "no JSON", change: harness.Spec("constraints", "[")},
 				{name: "unknown field", change: harness.Spec("constraint", "[]")},
+				{
+					name:   "a list with a rule that would run for a minute",
+					change: harness.Spec("rules", []any{map[string]any{"expression": expressionForAMinute}}),
+				},
+				{
+					name:   "an unknown field of a rule",
+					change: harness.Spec("rules", []any{map[string]any{"expression": "true", "acton": "warn"}}),
+				},
+				{name: "an offer out of shape", change: harness.Spec("offers", []any{map[string]any{"type": "olm.label", "value": "secured"}})},
 				{
 					name:   "a property out of shape",
 					change: harness.Spec("properties", `[{"type":"olm.label","value":"secured"}]`),
@@ -213,7 +222,10 @@ func TestG7Bypass(t *testing.T) {
 	}
 }
 
-const ruleForAMinute = `[{"type":"olm.constraint","value":{"rule":"properties.all(a, properties.all(b, properties.all(c, a.value != b.value || b.value != c.value)))"}}]`
+const (
+	expressionForAMinute = "properties.all(a, properties.all(b, properties.all(c, a.value != b.value || b.value != c.value)))"
+	ruleForAMinute       = `[{"type":"olm.constraint","value":{"rule":"` + expressionForAMinute + `"}}]`
+)
 
 func warningConstraint(name string) *unstructured.Unstructured {
 	return harness.Object(`

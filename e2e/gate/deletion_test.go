@@ -20,9 +20,7 @@ func TestDeletion(t *testing.T) {
 	t.Parallel()
 	e := harness.StartWithoutGate(t)
 	const namespace = cluster.ShopNamespace
-	policy := harness.OperatorPolicy(namespace)
-	policy.Object["spec"].(map[string]any)["deletion"] = "Confirm"
-	policy = e.Put(t, policy)
+	policy := e.Put(t, confirmedDeletion(harness.OperatorPolicy(namespace)))
 	harness.Kubectl(t, e.Cluster, cluster.Admin, compiled(t, e, policy), "apply", "--server-side", "-f", "-")
 	subscription := harness.Subscription(namespace, "a-governed", harness.GoodCatalog, "Manual")
 	e.Put(t, subscription.DeepCopy())
@@ -50,7 +48,8 @@ func TestDeletion(t *testing.T) {
 
 	t.Run("one object, by tenants and cluster admins", func(t *testing.T) {
 		for _, user := range []cluster.User{cluster.Tenant, cluster.Admin} {
-			harness.WantRefused(t, e.Cluster, user, "", governed, "(Forbidden)", "subscription "+namespace+"/a-governed: deleting it "+asks)
+			harness.WantRefused(t, e.Cluster, user, "", governed, "(Forbidden)", "subscription "+namespace+"/a-governed: deleting it "+asks,
+				"kubectl opgate impact a-governed -n "+namespace+" lists what depends on it")
 		}
 	})
 	t.Run("its namespace", func(t *testing.T) {
@@ -75,6 +74,22 @@ func TestDeletion(t *testing.T) {
 			t.Error("it is deleted")
 		}
 	})
+	// Argo CD prunes in the foreground, or in the background as Flux does, of what it has read before.
+	for _, propagation := range []string{"Foreground", "Background", "Orphan"} {
+		t.Run("a prune, "+propagation, func(t *testing.T) {
+			stored := e.Stored(t, subscription)
+			answer, err := e.Clients[cluster.Admin].Send(t.Context(), harness.Request{Method: http.MethodDelete,
+				Path: harness.PathOf(harness.Subscriptions, namespace, subscription.GetName(), ""), ContentType: "application/json",
+				Body: []byte(`{"kind":"DeleteOptions","apiVersion":"v1","propagationPolicy":"` + propagation +
+					`","preconditions":{"uid":"` + string(stored.GetUID()) + `"}}`)})
+			if err != nil || answer.Code != http.StatusForbidden || !strings.Contains(answer.Message, asks) {
+				t.Errorf("%v, %s", err, answer)
+			}
+			if now := e.Stored(t, subscription); now == nil || now.GetDeletionTimestamp() != nil {
+				t.Error("it is deleted")
+			}
+		})
+	}
 	t.Run("one object after its confirmation", func(t *testing.T) {
 		stored := e.Stored(t, subscription)
 		confirm := []string{"annotate", "subscription", "a-governed", "-n", namespace, "--overwrite", "opgate.io/delete-confirmed="}

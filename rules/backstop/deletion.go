@@ -184,7 +184,7 @@ func (in *Input) deletion(d *deletions) (*admissionv1.ValidatingAdmissionPolicy,
 					"(variables.row.startsWith('Deny ') ? ' is not allowed' + " + by + " + ' (" + string(rules.RuleDeletionDenied) +
 					"): to delete it, set spec.deletion of the policy to Allow first' : ' is not confirmed, as asked for' + " + by + " + ' (" +
 					string(rules.RuleDeletionUnconfirmed) + "): to delete it, set its annotation " + policyv1beta2.DeleteConfirmedAnnotation +
-					" to its UID first, ' + oldObject.metadata.uid) + " + quote(heldByDeletion),
+					" to its UID first, ' + oldObject.metadata.uid) + " + impactText() + " + " + quote(heldByDeletion),
 				Message: "deleting it is not allowed" + heldByDeletion,
 				Reason:  &forbidden,
 			}},
@@ -246,6 +246,18 @@ func kindText() string {
 		pairs = append(pairs, quote(resource)+": "+quote(protectedKinds[resource]))
 	}
 	return "{" + strings.Join(pairs, ", ") + "}[request.resource.resource]"
+}
+
+// impactText is an expression for the command that lists what depends on the object; empty where none does.
+func impactText() string {
+	const (
+		on     = "request.resource.resource == "
+		object = "oldObject.metadata.name"
+		of     = " + ' -n ' + oldObject.metadata.namespace"
+	)
+	return "[" + on + "'subscriptions' || " + on + "'clusterserviceversions' ? " + object + of + " : " +
+		onDefinition + " ? " + object + " : " + on + "'namespaces' ? '-n ' + " + object + " : " + on + "'operatorgroups' ? '-n ' + " +
+		"oldObject.metadata.namespace : ''].map(a, a == '' ? '' : '; kubectl opgate impact ' + a + ' lists what depends on it')[0]"
 }
 
 // protectedResources are those of which deletions are judged, and updates that lead to one. Of the subresources only

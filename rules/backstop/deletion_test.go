@@ -180,7 +180,20 @@ func TestDeletion(t *testing.T) {
 	}
 }
 
-// wantDeletion checks the refusal by the policy on deletions; "" for a write that it admits.
+// impactOf returns how a refusal ends: with the command that lists what depends on its object.
+func impactOf(refusal string) string {
+	kind, rest, _ := strings.Cut(refusal, " ")
+	key, _, _ := strings.Cut(rest, ":")
+	namespace, name, _ := strings.Cut(key, "/")
+	arguments := map[string]string{"subscription": name + " -n " + namespace, "clusterserviceversion": name + " -n " + namespace,
+		"operatorgroup": "-n " + namespace, "namespace": "-n " + key, "customresourcedefinition": key}[kind]
+	if arguments == "" {
+		return ""
+	}
+	return "; kubectl opgate impact " + arguments + " lists what depends on it"
+}
+
+// wantDeletion checks the refusal by the policy on deletions, but for how it ends; "" for a write that it admits.
 func wantDeletion(t *testing.T, s *apiServer, w write, refused string) {
 	t.Helper()
 	got := s.judge(t, w)
@@ -191,8 +204,8 @@ func wantDeletion(t *testing.T, s *apiServer, w write, refused string) {
 	if len(got.refused) > 0 {
 		said = strings.TrimSuffix(got.refused[0], "; held by the API server (ValidatingAdmissionPolicy "+backstop.DeletionName+")")
 	}
-	if said != refused {
-		t.Errorf("it says\n%s\nwant\n%s", said, refused)
+	if want := refused + impactOf(refused); said != want {
+		t.Errorf("it says\n%s\nwant\n%s", said, want)
 	}
 }
 

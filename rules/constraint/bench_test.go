@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/google/cel-go/cel"
+
+	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 )
 
 // usual are typical rules.
@@ -207,7 +209,7 @@ func BenchmarkWorst(b *testing.B) {
 			var slowest time.Duration
 			for b.Loop() {
 				for _, rule := range rules {
-					d := Define(Meta{Name: "worst"}, seed(rule), "")
+					d := Define(Meta{Name: "worst"}, &constraintv1.ConstraintSpec{Constraints: seed(rule)})
 					if d.fault() != nil {
 						continue
 					}
@@ -227,7 +229,7 @@ func BenchmarkRequestLimit(b *testing.B) {
 	var definitions []*Definition
 	for _, rule := range expensive {
 		for i := range 10 {
-			d := Define(Meta{Name: "worst"}, seed(fmt.Sprintf("%s || %d == 0", rule, i+1)), "")
+			d := Define(Meta{Name: "worst"}, &constraintv1.ConstraintSpec{Constraints: seed(fmt.Sprintf("%s || %d == 0", rule, i+1))})
 			if d.fault() == nil {
 				definitions = append(definitions, d)
 			}
@@ -249,7 +251,7 @@ func BenchmarkDefine(b *testing.B) {
 	i := 0
 	for b.Loop() {
 		i++
-		if d := Define(Meta{Name: "one"}, seed(fmt.Sprintf(`properties.exists(p, p.type == "certified-%d")`, i)), ""); len(d.Faults) != 0 {
+		if d := Define(Meta{Name: "one"}, &constraintv1.ConstraintSpec{Constraints: seed(fmt.Sprintf(`properties.exists(p, p.type == "certified-%d")`, i))}); len(d.Faults) != 0 {
 			b.Fatal(d.Faults)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	"github.com/opgate/opgate/olm"
 )
 
@@ -57,7 +58,7 @@ func TestCatalogStateIsRead(t *testing.T) {
 			t.Errorf("%s: %v", rule, got)
 		}
 	}
-	if f := Define(Meta{Name: "one"}, seed(`!has(catalog.priority)`), "").fault(); f == nil || !strings.Contains(f.Message, "leave out has()") {
+	if f := Define(Meta{Name: "one"}, &constraintv1.ConstraintSpec{Constraints: seed(`!has(catalog.priority)`)}).fault(); f == nil || !strings.Contains(f.Message, "leave out has()") {
 		t.Errorf("%+v", f)
 	}
 }

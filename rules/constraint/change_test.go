@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 )
 
 func TestChange(t *testing.T) {
@@ -41,7 +43,7 @@ func TestChange(t *testing.T) {
 		}
 	}
 	for rule, want := range map[string]string{`change.rights.size() == 0`: "it has permissions, webhooks", `change == ""`: "no matching overload"} {
-		if f := Define(Meta{Name: "one"}, seed(rule), "").fault(); f == nil || !strings.Contains(f.Message, want) {
+		if f := Define(Meta{Name: "one"}, &constraintv1.ConstraintSpec{Constraints: seed(rule)}).fault(); f == nil || !strings.Contains(f.Message, want) {
 			t.Errorf("%s: %+v", rule, f)
 		}
 	}
@@ -62,7 +64,7 @@ func TestLargeChange(t *testing.T) {
 		`!change.risky.exists(r, r.contains("secrets"))`: Satisfied,
 		`change.permissions.all(p, change.webhooks.all(w, change.images.all(i, p + w + i != "" && change.scope.all(s, s != p)))))`: Failed,
 	} {
-		found := append(NewSet([]*Definition{Define(Meta{Name: "one"}, seed(rule), "")}, kubeOne).Judge(b, shop, NewBudget(nil)), Finding{})
+		found := append(NewSet([]*Definition{Define(Meta{Name: "one"}, &constraintv1.ConstraintSpec{Constraints: seed(rule)})}, kubeOne).Judge(b, shop, NewBudget(nil)), Finding{})
 		if found[0].Outcome != want {
 			t.Errorf("%s: %s (%s), want %s", rule, found[0].Outcome, found[0].Why, want)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/operator-framework/api/pkg/constraints"
 
+	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/exception"
@@ -49,9 +50,12 @@ type Definition struct {
 	Faults []Fault
 }
 
-// Constraint is one element of spec.constraints.
+// Constraint is one element of spec.constraints or spec.rules.
 type Constraint struct {
+	// Index counts the elements of spec.constraints from 0, then those of spec.rules.
 	Index int
+	// Path is the path of the element, such as "spec.rules[0]".
+	Path string
 	// On is what it judges.
 	On     Target
 	Action Action
@@ -66,17 +70,37 @@ type Constraint struct {
 func (c *Constraint) Uses() Attributes { return c.check.uses() }
 
 // Define reads a Constraint object. It is total: whatever cannot be read is a fault.
-func Define(meta Meta, constraintsJSON, propertiesJSON string) *Definition {
+func Define(meta Meta, spec *constraintv1.ConstraintSpec) *Definition {
 	d := &Definition{Name: meta.Name, UID: meta.UID, Generation: meta.Generation, Pending: meta.Pending}
 	var found faults
-	if size := len(constraintsJSON) + len(propertiesJSON); size > maxObjectBytes {
-		found.add(Size, "spec", "", fmt.Sprintf("constraints and properties are %d bytes together, the limit is %d", size, maxObjectBytes))
+	if size := specSize(spec); size > maxObjectBytes {
+		found.add(Size, "spec", "", fmt.Sprintf("has %d bytes, the limit is %d", size, maxObjectBytes))
 		d.Faults = found
 		return d
 	}
-	text := &document{text: constraintsJSON, path: "spec.constraints", faults: &found}
-	for _, e := range text.elements(maxConstraints, "the constraint is required") {
-		switch c := text.constraint(e); {
+	d.constraints(spec, &found)
+	d.properties(spec, &found)
+	d.Faults = found
+	return d
+}
+
+// specSize returns the bytes of all that is written in a spec, without the names of fields.
+func specSize(spec *constraintv1.ConstraintSpec) int {
+	size := len(spec.Constraints) + len(spec.Properties)
+	for i := range spec.Rules {
+		r := &spec.Rules[i]
+		size += len(r.Target) + len(r.Expression) + len(r.Message) + len(r.MessageExpression) + len(r.Action)
+	}
+	for i := range spec.Offers {
+		size += len(spec.Offers[i].Type) + len(spec.Offers[i].Value.Raw)
+	}
+	return size
+}
+
+// constraints reads spec.constraints and spec.rules.
+func (d *Definition) constraints(spec *constraintv1.ConstraintSpec, found *faults) {
+	add := func(c *Constraint) {
+		switch {
 		case c == nil:
 		case c.On == OnBundle:
 			d.Constraints = append(d.Constraints, c)
@@ -84,9 +108,16 @@ func Define(meta Meta, constraintsJSON, propertiesJSON string) *Definition {
 			d.OnWrites = append(d.OnWrites, c)
 		}
 	}
-	d.Properties = (&document{text: propertiesJSON, path: "spec.properties", faults: &found}).properties()
-	d.Faults = found
-	return d
+	text := &document{text: spec.Constraints, path: "spec.constraints", faults: found}
+	for _, e := range text.elements(maxConstraints, "the constraint is required") {
+		add(text.constraint(e))
+	}
+	if !found.room("spec.rules", text.length, len(spec.Rules), maxConstraints) {
+		return
+	}
+	for i := range spec.Rules {
+		add(text.rule(text.length+i, fmt.Sprintf("spec.rules[%d]", i), writtenRule(&spec.Rules[i])))
+	}
 }
 
 // fault returns the first fault that is not a warning, or nil.
@@ -129,16 +160,15 @@ func (d *document) constraint(e element) *Constraint {
 		d.faults.add(Syntax, path, string(d.raw(e.value)), fmt.Sprintf("is %s; an object with rule, or with one of cel, package, gvk, all, any and not is required", e.value.kind))
 		return nil
 	}
-	c := &Constraint{Index: e.index, Action: Require}
+	var c *Constraint
 	if isOLM(e.value) {
+		c = &Constraint{Index: e.index, Path: e.path, Action: Require}
 		d.olm(c, e.value, path)
-	} else {
-		d.seed(c, e.value, path)
+	} else if r := d.seed(e.value, path); r != nil {
+		c = d.rule(e.index, e.path, r)
 	}
-	for _, f := range (*d.faults)[before:] {
-		if !f.Warning() {
-			return nil
-		}
+	if hasFault((*d.faults)[before:]) {
+		return nil
 	}
 	return c
 }
@@ -153,40 +183,87 @@ func isOLM(value *node) bool {
 	return false
 }
 
-// seed reads {"evaluator":{"id":"cel"},"on","rule","message","messageExpression","action":{"id":"require"|"warn"}}.
-func (d *document) seed(c *Constraint, value *node, path string) {
+// written is a rule in CEL as it is written, in either form (R-CO-11). Its texts may be empty, where that means the default.
+type written struct {
+	on, expression, message, messageExpression, action string
+	// fields are the paths of the texts below the element.
+	fields writtenFields
+}
+
+type writtenFields struct{ on, expression, messageExpression, action string }
+
+// The names of the fields in spec.constraints and in spec.rules.
+var (
+	seedFields = writtenFields{on: ".value.on", expression: ".value.rule", messageExpression: ".value.messageExpression",
+		action: ".value.action.id"}
+	ruleFields = writtenFields{on: ".target", expression: ".expression", messageExpression: ".messageExpression",
+		action: ".action"}
+)
+
+func writtenRule(r *constraintv1.ConstraintRule) *written {
+	return &written{on: r.Target, expression: r.Expression, message: r.Message, messageExpression: r.MessageExpression,
+		action: r.Action, fields: ruleFields}
+}
+
+// seed reads {"evaluator":{"id":"cel"},"on","rule","message","messageExpression","action":{"id":"require"|"warn"}}; nil
+// if the rule or what it is on cannot be read.
+func (d *document) seed(value *node, path string) *written {
 	if len(value.keys) == 0 {
 		d.faults.add(Rule, path, "{}", "is empty; rule, or one of cel, package, gvk, all, any and not is required")
-		return
+		return nil
 	}
+	r := &written{fields: seedFields}
 	d.onlyKeys(value, path, seedKeys...)
 	if id, ok := d.id(value, path, "evaluator"); ok && id != "cel" && id != "" {
 		d.faults.add(Syntax, path+".evaluator.id", id, "is not an evaluator; cel is accepted")
 	}
-	if id, ok := d.id(value, path, "action"); ok && id != "" {
-		if c.Action = Action(id); c.Action != Require && c.Action != Warn {
-			d.faults.add(Syntax, path+".action.id", id, "is not an action; require and warn are accepted")
+	r.action, _ = d.id(value, path, "action")
+	knownTarget := true
+	if value.get("on") != nil {
+		r.on, knownTarget = d.str(value, path, "on", true)
+	}
+	r.message, _ = d.str(value, path, "message", false)
+	r.messageExpression, _ = d.str(value, path, "messageExpression", false)
+	var ok bool
+	if r.expression, ok = d.str(value, path, "rule", true); !ok || !knownTarget {
+		return nil
+	}
+	return r
+}
+
+// rule compiles a rule; nil if it has faults.
+func (d *document) rule(index int, path string, r *written) *Constraint {
+	before := len(*d.faults)
+	c := &Constraint{Index: index, Path: path, Action: Require, Message: text.Truncate(r.message, messageShown)}
+	if r.action != "" {
+		if c.Action = Action(r.action); c.Action != Require && c.Action != Warn {
+			d.faults.add(Syntax, path+r.fields.action, r.action, "is not an action; require and warn are accepted")
 		}
 	}
-	on, known := d.targetOf(value, path)
-	c.On = on
-	c.Message, _ = d.str(value, path, "message", false)
-	c.Message = text.Truncate(c.Message, messageShown)
-	rule, ok := d.str(value, path, "rule", true)
-	if !ok || !known {
-		return
+	on, known := targetOf(r.on)
+	if c.On = on; !known {
+		d.faults.add(Syntax, path+r.fields.on, r.on, "is not a target; "+strings.Join(targetNames[:], ", ")+" are accepted")
+		return nil
 	}
-	program, err := d.compile(rule, c.On, false)
+	if r.expression == "" {
+		d.faults.add(Syntax, path+r.fields.expression, `""`, "is empty")
+		return nil
+	}
+	program, err := d.compile(r.expression, c.On, false)
 	if err != nil {
-		d.faults.add(Rule, path+".rule", rule, err.Error())
-		return
+		d.faults.add(Rule, path+r.fields.expression, r.expression, err.Error())
+		return nil
 	}
-	c.check = &check{kind: celCheck, program: program, text: text.Truncate(rule, ruleShown), message: c.Message}
-	if expression, ok := d.str(value, path, "messageExpression", false); ok && expression != "" {
-		if c.expression, err = d.compile(expression, c.On, true); err != nil {
-			d.faults.add(Rule, path+".messageExpression", expression, err.Error())
+	c.check = &check{kind: celCheck, program: program, text: text.Truncate(r.expression, ruleShown), message: c.Message}
+	if r.messageExpression != "" {
+		if c.expression, err = d.compile(r.messageExpression, c.On, true); err != nil {
+			d.faults.add(Rule, path+r.fields.messageExpression, r.messageExpression, err.Error())
 		}
 	}
+	if len(*d.faults) > before {
+		return nil
+	}
+	return c
 }
 
 // compile compiles an expression, unless the object exceeds the limit for expressions.

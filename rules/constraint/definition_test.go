@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 )
 
 // TestDefineSeed: the example of the proposal works unchanged (R-CO-3).
@@ -92,7 +94,7 @@ func TestDefineFaults(t *testing.T) {
 		{name: "OpenShift with a patch", properties: property("olm.maxOpenShiftVersion", `"4.19.1"`), kind: PropertyShape, path: "spec.properties[0].value", says: "MAJOR.MINOR"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			d := Define(Meta{Name: "bad"}, c.constraints, c.properties)
+			d := Define(Meta{Name: "bad"}, &constraintv1.ConstraintSpec{Constraints: c.constraints, Properties: c.properties})
 			if len(d.Faults) == 0 {
 				t.Fatal("no fault")
 			}
@@ -141,7 +143,7 @@ func TestDefineAccepts(t *testing.T) {
 		"", " \n", "[]", `[{"type":"x","value":null}]`, `[{"type":"größe","value":"日本"}]`, `[{"type":"x","value":1e400}]`, `[{"value":{"a":[1,"2",{"b":null}]},"type":"x"}]`,
 		`[{"type":"olm.maxOpenShiftVersion","value":"4.19"}]`, `[{"type":"olm.k8sversion","value":{"version":"1.20.1"}}]`, `[{"type":"olm.kubeversion","value":{"version":"v1.36"}}]`,
 	} {
-		if d := Define(Meta{}, "", properties); len(d.Faults) != 0 {
+		if d := Define(Meta{}, &constraintv1.ConstraintSpec{Properties: properties}); len(d.Faults) != 0 {
 			t.Errorf("%s: %+v", properties, d.Faults)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	"github.com/opgate/opgate/olm"
 )
 
@@ -36,7 +37,7 @@ func TestDeprecated(t *testing.T) {
 		}
 	}
 	for rule, want := range map[string]string{`deprecated.bundle == ""`: "it has package, channel, version", `deprecated == ""`: "no matching overload"} {
-		if f := Define(Meta{Name: "one"}, seed(rule), "").fault(); f == nil || !strings.Contains(f.Message, want) {
+		if f := Define(Meta{Name: "one"}, &constraintv1.ConstraintSpec{Constraints: seed(rule)}).fault(); f == nil || !strings.Contains(f.Message, want) {
 			t.Errorf("%s: %+v", rule, f)
 		}
 	}

@@ -1,6 +1,10 @@
 package constraint
 
-import "github.com/opgate/opgate/internal/text"
+import (
+	"fmt"
+
+	"github.com/opgate/opgate/internal/text"
+)
 
 // FaultKind is the category of a fault.
 type FaultKind int
@@ -37,4 +41,14 @@ type faults []Fault
 
 func (f *faults) add(kind FaultKind, path, value, message string) {
 	*f = append(*f, Fault{Kind: kind, Path: path, Value: text.Truncate(value, valueShown), Message: message})
+}
+
+// room reports whether a list of a spec, with what another one has, is within a limit, and adds a fault if it is not.
+func (f *faults) room(path string, others, length, limit int) bool {
+	if others+length <= limit {
+		return true
+	}
+	f.add(Size, path, "", fmt.Sprintf("has %d elements and there are %d in the other form, the limit is %d together; "+
+		"use several Constraint objects", length, others, limit))
+	return false
 }

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	"github.com/opgate/opgate/olm"
 )
 
@@ -25,7 +26,7 @@ func FuzzDefine(f *testing.F) {
 	large, small := crowdOf(100), etcd("n", "1.5", "deep", strings.Repeat("[", 50)+strings.Repeat("]", 50))
 	unknown := &Bundle{Package: "etcd", Unknown: Properties | Version}
 	f.Fuzz(func(t *testing.T, constraintsJSON, propertiesJSON string) {
-		d := Define(Meta{Name: "fuzz"}, constraintsJSON, propertiesJSON)
+		d := Define(Meta{Name: "fuzz"}, &constraintv1.ConstraintSpec{Constraints: constraintsJSON, Properties: propertiesJSON})
 		for _, fault := range d.Faults {
 			if !strings.HasPrefix(fault.Path, "spec") || fault.Message == "" || strings.ContainsRune(fault.Message, '\n') || fault.Kind < Syntax || fault.Kind > Ineffective {
 				t.Errorf("%+v", fault)

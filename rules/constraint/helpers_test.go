@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/state"
 )
@@ -57,7 +58,7 @@ var (
 // sound returns a definition without faults except warnings.
 func sound(t testing.TB, name, constraintsJSON, propertiesJSON string) *Definition {
 	t.Helper()
-	d := Define(Meta{Name: name}, constraintsJSON, propertiesJSON)
+	d := Define(Meta{Name: name}, &constraintv1.ConstraintSpec{Constraints: constraintsJSON, Properties: propertiesJSON})
 	if f := d.fault(); f != nil {
 		t.Fatalf("%s: %s %s", constraintsJSON, f.Path, f.Message)
 	}

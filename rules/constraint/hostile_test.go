@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/google/cel-go/cel"
+
+	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 )
 
 // hostileRules try to delay a request. Each is refused on write.
@@ -45,7 +47,7 @@ func TestHostileRulesAreRefused(t *testing.T) {
 		}
 	}
 	// A mebibyte is refused before it is parsed.
-	if d := Define(Meta{}, seed(strings.Repeat("(", 1<<20)), ""); len(d.Faults) != 1 || d.Faults[0].Kind != Size {
+	if d := Define(Meta{}, &constraintv1.ConstraintSpec{Constraints: seed(strings.Repeat("(", 1<<20))}); len(d.Faults) != 1 || d.Faults[0].Kind != Size {
 		t.Errorf("%+v", d.Faults)
 	}
 }

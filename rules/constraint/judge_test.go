@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/state"
 )
@@ -97,7 +98,7 @@ func TestJudge(t *testing.T) {
 func TestJudgeOthersToo(t *testing.T) {
 	s := NewSet([]*Definition{
 		sound(t, "b", seed(`properties.all(p, p.value.nothing == 1)`, `true`, `false`), ""),
-		Define(Meta{Name: "c"}, `[`, ""),
+		Define(Meta{Name: "c"}, &constraintv1.ConstraintSpec{Constraints: `[`}),
 		sound(t, "a", `[{"type":"olm.constraint","value":{"rule":"channel == 'x'","action":{"id":"warn"}}}]`, ""),
 	}, kubeOne)
 	found := s.Judge(etcd(), shop, nil)
@@ -160,7 +161,7 @@ func TestBinds(t *testing.T) {
 		{"only properties", "", shop, false},
 		{"faulty", "[", shop, true},
 	} {
-		s := NewSet([]*Definition{Define(Meta{Name: "one"}, c.constraint, "")}, kubeOne)
+		s := NewSet([]*Definition{Define(Meta{Name: "one"}, &constraintv1.ConstraintSpec{Constraints: c.constraint})}, kubeOne)
 		for range 2 { // the second time from the cache
 			if got := s.Applies(c.ns); got != c.want {
 				t.Errorf("%s: %v", c.name, got)

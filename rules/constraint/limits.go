@@ -4,10 +4,10 @@ package constraint
 const (
 	// maxConstraintBytes bounds one element of spec.constraints, as written.
 	maxConstraintBytes = 64 << 10
-	// maxObjectBytes bounds spec.constraints and spec.properties together.
+	// maxObjectBytes bounds the texts and values of a spec together.
 	maxObjectBytes = 1 << 20
-	// maxConstraints and maxProperties bound the two lists of one object; maxConstraints also the constraints of one
-	// bundle.
+	// maxConstraints bounds the elements of spec.constraints and spec.rules together, maxProperties those of
+	// spec.properties and spec.offers; maxConstraints also the constraints of one bundle.
 	maxConstraints = 256
 	maxProperties  = 1024
 	// maxDepth bounds the nesting of JSON, also that of a bundle's own constraint.

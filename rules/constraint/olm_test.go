@@ -7,6 +7,7 @@ import (
 
 	"github.com/operator-framework/api/pkg/constraints"
 
+	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	"github.com/opgate/opgate/olm"
 )
 
@@ -75,7 +76,7 @@ func TestOLMVectors(t *testing.T) {
 			if own := readOwn(properties[0].Raw, lookupRule); (own.err == nil) != v.own {
 				t.Errorf("of a bundle: %v", own.err)
 			}
-			d := Define(Meta{}, olmConstraint(v.value), "")
+			d := Define(Meta{}, &constraintv1.ConstraintSpec{Constraints: olmConstraint(v.value)})
 			if (d.fault() == nil) != v.cluster {
 				t.Errorf("of the cluster: %+v", d.Faults)
 			}

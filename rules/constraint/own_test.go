@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	"github.com/opgate/opgate/internal/text"
 )
 
@@ -86,10 +87,10 @@ func TestOwnIsNotCompiledWhileJudging(t *testing.T) {
 
 // TestFailuresAreRemembered: a compile error is cached for all bundles with the same rule.
 func TestFailuresAreRemembered(t *testing.T) {
-	Define(Meta{}, seed(`nothing.like.this`), "")
+	Define(Meta{}, &constraintv1.ConstraintSpec{Constraints: seed(`nothing.like.this`)})
 	before := Compilations()
 	for range 10 {
-		if d := Define(Meta{}, seed(`nothing.like.this`), ""); len(d.Faults) != 1 {
+		if d := Define(Meta{}, &constraintv1.ConstraintSpec{Constraints: seed(`nothing.like.this`)}); len(d.Faults) != 1 {
 			t.Fatalf("%+v", d.Faults)
 		}
 	}

@@ -51,6 +51,7 @@ type document struct {
 	faults     *faults
 	full       bool // a limit stopped reading
 	rules      int  // bytes of CEL so far
+	length     int  // of the list, what cannot be read included
 }
 
 // raw returns an element as written.
@@ -197,6 +198,7 @@ func (d *document) elements(limit int, valueMeans string) []element {
 		d.faults.add(Size, d.path, "", fmt.Sprintf("has %d elements, the limit is %d; use several Constraint objects", len(n.children), limit))
 		return nil
 	}
+	d.length = len(n.children)
 	var all []element
 	for i, child := range n.children {
 		e := element{path: fmt.Sprintf("%s[%d]", d.path, i), index: i, node: child}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/blang/semver/v4"
 
+	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 )
@@ -29,16 +30,35 @@ func hasType(properties []olm.Property, propertyType string) bool {
 	return false
 }
 
-// properties reads spec.properties: any type with any value, but a known type must be well-formed, since OLM's resolver
-// silently skips one that is not.
-func (d *document) properties() []olm.Property {
-	var all []olm.Property
-	for _, e := range d.elements(maxProperties, "any JSON value is accepted") {
-		if d.wellFormed(e) {
-			all = append(all, olm.Property{Type: e.kind, Raw: d.raw(e.value)})
+// properties reads spec.properties and spec.offers: any type with any value, but a known type must be well-formed, since
+// OLM's resolver silently skips one that is not.
+func (d *Definition) properties(spec *constraintv1.ConstraintSpec, found *faults) {
+	add := func(of *document, e element) {
+		if of.wellFormed(e) {
+			d.Properties = append(d.Properties, olm.Property{Type: e.kind, Raw: of.raw(e.value)})
 		}
 	}
-	return all
+	text := &document{text: spec.Properties, path: "spec.properties", faults: found}
+	for _, e := range text.elements(maxProperties, "any JSON value is accepted") {
+		add(text, e)
+	}
+	if !found.room("spec.offers", text.length, len(spec.Offers), maxProperties) {
+		return
+	}
+	for i := range spec.Offers {
+		offered, path := &spec.Offers[i], fmt.Sprintf("spec.offers[%d]", i)
+		value := &document{text: string(offered.Value.Raw), path: path + ".value", faults: found}
+		switch {
+		case offered.Type == "":
+			found.add(Syntax, path+".type", `""`, "is empty")
+		case len(offered.Value.Raw) == 0: // null reads as nothing
+			found.add(Syntax, path+".value", "", "is missing; any value but null is accepted")
+		default:
+			if n := value.parse(); n != nil {
+				add(value, element{path: path, index: i, node: n, kind: offered.Type, value: n})
+			}
+		}
+	}
 }
 
 func (d *document) wellFormed(e element) bool {

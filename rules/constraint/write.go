@@ -202,19 +202,13 @@ func (s *Set) JudgesWrites(on Target) bool {
 	return false
 }
 
-// targetOf reads field `on`; absent is OnBundle.
-func (d *document) targetOf(value *node, path string) (Target, bool) {
-	name, ok := d.str(value, path, "on", false)
-	if !ok || value.get("on") == nil {
-		return OnBundle, ok
+// targetOf returns the target of a name; "" is OnBundle.
+func targetOf(name string) (Target, bool) {
+	if name == "" {
+		return OnBundle, true
 	}
-	for on := OnBundle; on <= OnOperatorGroup; on++ {
-		if name == on.String() {
-			return on, true
-		}
-	}
-	d.faults.add(Syntax, path+".on", name, "is not a target; "+strings.Join(targetNames[:], ", ")+" are accepted")
-	return OnBundle, false
+	i := slices.Index(targetNames[:], name)
+	return Target(max(i, 0)), i >= 0
 }
 
 // sortedVariables sorts variables by name, and adds those of every write.

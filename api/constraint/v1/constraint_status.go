@@ -40,8 +40,8 @@ type ConstraintStatus struct {
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// What is installed, counted for each element of spec.constraints. An operator
-	// that is installed in two namespaces counts twice.
+	// What is installed, counted for each element of spec.constraints and then of
+	// spec.rules. An operator that is installed in two namespaces counts twice.
 	//
 	// +listType=map
 	// +listMapKey=index
@@ -102,11 +102,17 @@ type ConstraintStatus struct {
 
 // ConstraintCount says how many installed operators satisfy one constraint.
 type ConstraintCount struct {
-	// Which constraint: its place in the list that spec.constraints holds, from 0.
+	// Which constraint: its place in the list that spec.constraints holds, from 0;
+	// the elements of spec.rules are counted after those.
 	//
 	// +kubebuilder:validation:Minimum=0
 	// +required
 	Index int `json:"index"`
+
+	// The path of the constraint, such as spec.rules[0].
+	//
+	// +optional
+	Field string `json:"field,omitempty"`
 
 	// The message of the constraint. Absent if it has none.
 	//

@@ -1,6 +1,7 @@
 package v1
 
 import (
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -13,7 +14,7 @@ import (
 //
 // Unknown fields are kept, so that the webhook refuses them by name: a misspelt "constraints" that vanished
 // would be a restriction that silently does not exist. The limits of length count characters, which are never more than
-// bytes: the webhook counts bytes, of both strings together.
+// bytes: the webhook counts bytes, of all fields together.
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 type ConstraintSpec struct {
@@ -28,8 +29,9 @@ type ConstraintSpec struct {
 	// one of OLM's own constraints, with "failureMessage" and one of "cel",
 	// "package", "gvk", "all", "any" and "not".
 	//
-	// At most 65,536 bytes for each element, and 1,048,576 bytes for both fields
-	// of the spec together. Optional; without it nothing is asked of operators.
+	// At most 65,536 bytes for each element, 256 elements here and in rules, and
+	// 1,048,576 bytes for the whole spec. Optional; rules without JSON are written
+	// in rules.
 	// ---
 	// The second form is that of github.com/operator-framework/api/pkg/constraints.
 	//
@@ -42,13 +44,31 @@ type ConstraintSpec struct {
 	// text that is not empty) and a value (any JSON), as in
 	// [{"type": "olm.label", "value": {"label": "secured"}}].
 	//
-	// At most 1,048,576 bytes for both fields of the spec together. Optional.
+	// At most 1,024 elements here and in offers, and 1,048,576 bytes for the whole
+	// spec. Optional; properties without JSON are written in offers.
 	//
 	// +kubebuilder:validation:MaxLength=1048576
 	// +optional
 	Properties string `json:"properties,omitempty"`
 
-	// Operators for which spec.constraints is set aside until a time, each with a
+	// What every operator must satisfy, beside constraints: rules in CEL. They mean
+	// what a rule in constraints means. At most 256, with those in constraints.
+	// Optional.
+	//
+	// +kubebuilder:validation:MaxItems=256
+	// +listType=atomic
+	// +optional
+	Rules []ConstraintRule `json:"rules,omitempty"`
+
+	// What the cluster offers to operators, beside properties. At most 1,024, with
+	// those in properties. Optional.
+	//
+	// +kubebuilder:validation:MaxItems=1024
+	// +listType=atomic
+	// +optional
+	Offers []ConstraintOffer `json:"offers,omitempty"`
+
+	// Operators for which the Constraint is set aside until a time, each with a
 	// reason. Optional, at most 32. To add one, or to prolong or widen one, needs
 	// the verb override on this Constraint; to remove or shorten one does not. What
 	// would have been refused is a warning that names the exception. One that has
@@ -99,6 +119,68 @@ type Exception struct {
 	// +kubebuilder:validation:MaxLength=64
 	// +required
 	Expires string `json:"expires"`
+}
+
+// ConstraintRule is a rule in CEL.
+// ---
+// Its values are spelled as in an element of constraints. What is called on there is target here: in YAML, on is a
+// boolean. Unknown fields are kept, as in the spec.
+//
+// +kubebuilder:pruning:PreserveUnknownFields
+type ConstraintRule struct {
+	// What is judged: bundle, which is every operator that is installed or
+	// upgraded; catalogSource or operatorGroup, which is every write of one.
+	// Default bundle.
+	//
+	// +kubebuilder:validation:Enum=bundle;catalogSource;operatorGroup
+	// +optional
+	Target string `json:"target,omitempty"`
+
+	// CEL that returns true for what is allowed. Required; at most 10,000 bytes.
+	//
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=10000
+	// +required
+	Expression string `json:"expression"`
+
+	// What a refusal says. Optional; without it a refusal shows the expression.
+	//
+	// +kubebuilder:validation:MaxLength=5120
+	// +optional
+	Message string `json:"message,omitempty"`
+
+	// CEL that returns the message; where it fails, message is shown. Optional; at
+	// most 10,000 bytes.
+	//
+	// +kubebuilder:validation:MaxLength=10000
+	// +optional
+	MessageExpression string `json:"messageExpression,omitempty"`
+
+	// Whether what does not satisfy the rule is refused (require) or only warned
+	// of (warn). Default require.
+	//
+	// +kubebuilder:validation:Enum=require;warn
+	// +optional
+	Action string `json:"action,omitempty"`
+}
+
+// ConstraintOffer is a property that the cluster offers.
+// ---
+// Unknown fields are kept, as in the spec.
+//
+// +kubebuilder:pruning:PreserveUnknownFields
+type ConstraintOffer struct {
+	// The type of the property, such as olm.label. Required.
+	//
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	// +required
+	Type string `json:"type"`
+
+	// The value of the property: any value but null. Required.
+	//
+	// +required
+	Value apiextensionsv1.JSON `json:"value"`
 }
 
 // Constraint says what every operator must satisfy that comes to the cluster,

@@ -53,7 +53,7 @@ func Of(c *constraintv1.Constraint, d *constraint.Definition, automatic []olm.Pr
 		if len(d.Properties) == 0 {
 			return nil
 		}
-		o.Problem = &Problem{ReasonNotSelected, "OLM's resolver does not see spec.properties, which only rules of Constraints may read: " + rules.ShowsProperties}
+		o.Problem = &Problem{ReasonNotSelected, "OLM's resolver does not see the properties of the Constraint, which only rules of Constraints may read: " + rules.ShowsProperties}
 		return o
 	}
 	selector, err := labels.Parse(text)
@@ -64,7 +64,7 @@ func Of(c *constraintv1.Constraint, d *constraint.Definition, automatic []olm.Pr
 		o.Problem = &Problem{ReasonInvalidSelector, fmt.Sprintf(
 			"annotation %s is not a label selector: %v; write one as for kubectl -l, for example team in (a, b)", rules.VirtualOperatorNamespacesAnnotation, err)}
 	case len(d.Properties) == 0:
-		o.Problem = &Problem{ReasonNoProperties, "spec.properties is empty: there is nothing to show to OLM"}
+		o.Problem = &Problem{ReasonNoProperties, "the Constraint has no properties: there is nothing to show to OLM"}
 	default:
 		o.selector, o.properties = selector, wrapped(slices.Concat(d.Properties, automatic))
 		if len(o.properties) > maxProperties {

@@ -34,7 +34,7 @@ func operators(t *testing.T, stored ...*constraintv1.Constraint) []*Operator {
 	t.Helper()
 	var definitions []*constraint.Definition
 	for _, c := range stored {
-		definitions = append(definitions, constraint.Define(constraint.Meta{Name: c.Name, UID: string(c.UID), Generation: c.Generation}, c.Spec.Constraints, c.Spec.Properties))
+		definitions = append(definitions, constraint.Define(constraint.Meta{Name: c.Name, UID: string(c.UID), Generation: c.Generation}, &c.Spec))
 	}
 	automatic := Automatic(constraint.NewSet(definitions, state.Cluster{Version: "1.36.3"}))
 	var all []*Operator
@@ -75,7 +75,7 @@ func TestProperties(t *testing.T) {
 func TestProblems(t *testing.T) {
 	for _, tc := range []struct{ name, selector, properties, reason, message string }{
 		{"a selector that cannot be read selects nothing", "team in (", secured, ReasonInvalidSelector, "write one as for kubectl -l"},
-		{"nothing to show", "team=a", "", ReasonNoProperties, "spec.properties is empty"},
+		{"nothing to show", "team=a", "", ReasonNoProperties, "the Constraint has no properties"},
 		{"properties with faults", "team=a", `[{"type":"olm.label"}]`, ReasonInvalid, "condition Ready names"},
 		{"more than an annotation holds", "team=a", `[{"type":"a","value":"` + strings.Repeat("x", 250<<10) + `"}]`, ReasonTooLarge, "an annotation holds at most 245760"},
 	} {
@@ -94,7 +94,7 @@ func TestProblems(t *testing.T) {
 		c.Annotations = nil
 		all := operators(t, c)
 		if len(all) != 1 || all[0].WantedIn(shop(nil)) || all[0].Problem.Reason != ReasonNotSelected ||
-			all[0].Problem.Message != "OLM's resolver does not see spec.properties, which only rules of Constraints may read: "+rules.ShowsProperties {
+			all[0].Problem.Message != "OLM's resolver does not see the properties of the Constraint, which only rules of Constraints may read: "+rules.ShowsProperties {
 			t.Errorf("got %+v", all)
 		}
 	})
