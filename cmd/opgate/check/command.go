@@ -164,7 +164,7 @@ const example = `  # one of the samples that come with opgate
   opgate check --cluster --diff ../main/policies policies
 
   # may the plans that wait on a cluster be approved? With --as-if=approved-now: would the others be, today?
-  kubectl get constraints.operators.coreos.com,ns,operatorpolicies,og,subscriptions.operators.coreos.com,ip,csv,operatorconditions \
+  kubectl get constraints.operators.coreos.com,ns,operatorpolicies,og,subscriptions.operators.coreos.com,installplans,csv,operatorconditions \
     -A -o yaml | opgate check -f - --kubernetes-version 1.36.3
 
   # as the gate judges with --approval-mode=deny: a wrong installPlanApproval is refused instead of changed
