@@ -125,6 +125,7 @@ var commands = []struct {
 	{document: "docs/plugin.md", begins: "kubectl create clusterrolebinding", tests: []string{"TestPluginRights"}},
 	{document: "docs/rules.md", begins: "kubectl patch installplan install-x7", tests: []string{"TestReadme"}},
 	{document: "docs/scale.md", begins: "make scale", why: "measures for an hour; TestScale runs it on three namespaces"},
+	{document: "docs/stability.md", begins: "go test ./docs", tests: []string{"TestStableNames", "TestStableCommands"}},
 	{document: "docs/upgrade.md", begins: "helm upgrade opgate", why: "TestInstall upgrades with --reset-values and with --reuse-values"},
 	{document: "docs/upgrade.md", begins: "helm rollback opgate", tests: []string{"TestInstall"}},
 	{document: "docs/walk.md", tests: []string{"TestLoopOLM/trouble/stories 1 to 7 as one walk"}},
