@@ -25,6 +25,27 @@ func pages(t *testing.T) map[string]string {
 	return all
 }
 
+var (
+	comment        = regexp.MustCompile(`(?m)\s#\s.*$`)
+	separators     = regexp.MustCompile(`\n|&&|[|;]|\$\(`)
+	flagWord       = regexp.MustCompile(`^\[*--([a-z][a-z0-9-]*)`)
+	listedFlag     = regexp.MustCompile(`^(.* --[a-z0-9-]+) `)
+	makeTarget     = regexp.MustCompile(`^([a-z0-9-]+):`)
+	calledCommand  = regexp.MustCompile(`(?m)(?:^|[|$(] ?|kubectl )(opgate|opgate-server|make)(?: -s)? ([a-z][a-z0-9-]+)\b`)
+	earlierID      = regexp.MustCompile("(?m)^\\| `([a-z]+/[a-z-]+)` \\| `")
+	metricName     = regexp.MustCompile(`\bopgate_[a-z_]+\b`)
+	metricSuffix   = regexp.MustCompile(`_(bucket|count|sum)$`)
+	ruleID         = regexp.MustCompile(`^[a-z]+/[a-z-]+$`)
+	valuePath      = regexp.MustCompile(`^[a-zA-Z]+(\.[a-zA-Z]+)+$`)
+	alertName      = regexp.MustCompile(`\bOpgate[A-Z]\w+`)
+	repositoryPath = regexp.MustCompile(`^[a-z]+/[\w./*-]+$`)
+	markdownLink   = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	fencedBlock    = regexp.MustCompile("(?ms)^```.*?^```$")
+	headingLine    = regexp.MustCompile(`(?m)^#+ (.*)$`)
+	linkText       = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
+	notInAnchor    = regexp.MustCompile(`[^\p{L}\p{N}\s_-]`)
+)
+
 // inCode matches what documents write as code: a block, or a span in a line.
 var inCode = regexp.MustCompile("(?s)```\\w*\n(.*?)```|`([^`\n]+)`")
 
@@ -63,8 +84,8 @@ type commandLine struct {
 
 // calls returns the calls in code, comments left out: each part of a pipeline is one. The program is empty where the code begins with a flag.
 func calls(code string) (found []commandLine) {
-	code = regexp.MustCompile(`(?m)\s#\s.*$`).ReplaceAllString(strings.ReplaceAll(code, "\\\n", " "), "")
-	for _, part := range regexp.MustCompile(`\n|&&|[|;]|\$\(`).Split(code, -1) {
+	code = comment.ReplaceAllString(strings.ReplaceAll(code, "\\\n", " "), "")
+	for _, part := range separators.Split(code, -1) {
 		words := strings.Fields(strings.TrimPrefix(strings.TrimSpace(part), "$ "))
 		if len(words) > 2 && words[0] == "go" && words[1] == "run" {
 			words = append([]string{path.Base(words[2])}, words[3:]...)
@@ -80,7 +101,7 @@ func calls(code string) (found []commandLine) {
 			call.command = words[1]
 		}
 		for _, word := range words {
-			if m := regexp.MustCompile(`^\[*--([a-z][a-z0-9-]*)`).FindStringSubmatch(word); m != nil {
+			if m := flagWord.FindStringSubmatch(word); m != nil {
 				call.flags = append(call.flags, m[1])
 			}
 		}
@@ -95,7 +116,7 @@ func ownFlags(t *testing.T) (flags map[string]bool) {
 	flags = map[string]bool{}
 	for _, list := range []string{"stability/opgate.txt", "stability/opgate-server.txt"} {
 		for _, line := range lines(t, list) {
-			if m := regexp.MustCompile(`^(.* --[a-z0-9-]+) `).FindStringSubmatch(line); m != nil {
+			if m := listedFlag.FindStringSubmatch(line); m != nil {
 				flags[m[1]] = true
 			}
 		}
@@ -153,13 +174,13 @@ func TestCommandsExist(t *testing.T) {
 		}
 	}
 	for _, line := range lines(t, "../Makefile") {
-		if m := regexp.MustCompile(`^([a-z0-9-]+):`).FindStringSubmatch(line); m != nil {
+		if m := makeTarget.FindStringSubmatch(line); m != nil {
 			known["make "+m[1]] = true
 		}
 	}
 	for name, text := range pages(t) {
 		for _, code := range code(text) {
-			for _, m := range regexp.MustCompile(`(?m)(?:^|[|$(] ?|kubectl )(opgate|opgate-server|make)(?: -s)? ([a-z][a-z0-9-]+)\b`).FindAllStringSubmatch(code, -1) {
+			for _, m := range calledCommand.FindAllStringSubmatch(code, -1) {
 				if !known[m[1]+" "+m[2]] {
 					t.Errorf("%s names the command %s %s in %q", name, m[1], m[2], code)
 				}
@@ -176,7 +197,7 @@ func TestNamesExist(t *testing.T) {
 			known[strings.Fields(line)[0]] = true
 		}
 	}
-	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z]+/[a-z-]+)` \\| `").FindAllStringSubmatch(rulesEarlier(t), -1) {
+	for _, m := range earlierID.FindAllStringSubmatch(rulesEarlier(t), -1) {
 		known[m[1]] = true
 	}
 	groups := map[string]bool{}
@@ -196,20 +217,20 @@ func TestNamesExist(t *testing.T) {
 	}
 	for name, text := range pages(t) {
 		for _, code := range code(text) {
-			for _, m := range regexp.MustCompile(`\bopgate_[a-z_]+\b`).FindAllString(code, -1) {
-				metric := regexp.MustCompile(`_(bucket|count|sum)$`).ReplaceAllString(m, "")
+			for _, m := range metricName.FindAllString(code, -1) {
+				metric := metricSuffix.ReplaceAllString(m, "")
 				if !known[metric] && !strings.HasPrefix(m, "opgate_linux") {
 					t.Errorf("%s names the metric %s", name, m)
 				}
 			}
-			if group, _, ok := strings.Cut(code, "/"); ok && groups[group] && regexp.MustCompile(`^[a-z]+/[a-z-]+$`).MatchString(code) && !known[code] {
+			if group, _, ok := strings.Cut(code, "/"); ok && groups[group] && ruleID.MatchString(code) && !known[code] {
 				t.Errorf("%s names the rule %s", name, code)
 			}
-			if group, _, ok := strings.Cut(code, "."); ok && top[group] && regexp.MustCompile(`^[a-zA-Z]+(\.[a-zA-Z]+)+$`).MatchString(code) && !known[code] && !ofOLM.MatchString(code) {
+			if group, _, ok := strings.Cut(code, "."); ok && top[group] && valuePath.MatchString(code) && !known[code] && !ofOLM.MatchString(code) {
 				t.Errorf("%s names the value %s", name, code)
 			}
 		}
-		for _, m := range regexp.MustCompile(`\bOpgate[A-Z]\w+`).FindAllString(text, -1) {
+		for _, m := range alertName.FindAllString(text, -1) {
 			if !known[m] {
 				t.Errorf("%s names the alert %s", name, m)
 			}
@@ -250,7 +271,7 @@ func TestPathsExist(t *testing.T) {
 	for name, text := range pages(t) {
 		for _, code := range code(text) {
 			root, _, _ := strings.Cut(code, "/")
-			if !roots[root] || !regexp.MustCompile(`^[a-z]+/[\w./*-]+$`).MatchString(code) || strings.HasSuffix(code, "...") {
+			if !roots[root] || !repositoryPath.MatchString(code) || strings.HasSuffix(code, "...") {
 				continue
 			}
 			if found, err := filepath.Glob(filepath.Join("..", code)); err != nil || len(found) == 0 {
@@ -259,7 +280,7 @@ func TestPathsExist(t *testing.T) {
 		}
 	}
 	for name, text := range pages(t) {
-		for _, m := range regexp.MustCompile(`\]\(([^)\s]+)\)`).FindAllStringSubmatch(inCode.ReplaceAllString(text, ""), -1) {
+		for _, m := range markdownLink.FindAllStringSubmatch(inCode.ReplaceAllString(text, ""), -1) {
 			target, anchor, _ := strings.Cut(m[1], "#")
 			if strings.Contains(target, "://") || strings.HasPrefix(target, "mailto:") {
 				continue
@@ -282,11 +303,25 @@ func TestPathsExist(t *testing.T) {
 // headings returns the anchors of a document, as GitHub makes them of its headings.
 func headings(text string) map[string]bool {
 	anchors := map[string]bool{}
-	text = regexp.MustCompile("(?ms)^```.*?^```$").ReplaceAllString(text, "")
-	for _, m := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(text, -1) {
-		title := regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`).ReplaceAllString(m[1], "$1")
-		slug := regexp.MustCompile(`[^\p{L}\p{N}\s_-]`).ReplaceAllString(strings.ToLower(title), "")
+	text = fencedBlock.ReplaceAllString(text, "")
+	for _, m := range headingLine.FindAllStringSubmatch(text, -1) {
+		title := linkText.ReplaceAllString(m[1], "$1")
+		slug := notInAnchor.ReplaceAllString(strings.ToLower(title), "")
 		anchors[strings.ReplaceAll(strings.TrimSpace(slug), " ", "-")] = true
 	}
 	return anchors
+}
+
+// TestDecisionsAreListed: every note is in the list of notes.
+func TestDecisionsAreListed(t *testing.T) {
+	list := document(t, "decisions/README.md")
+	notes, err := filepath.Glob("decisions/2*.md")
+	if err != nil || len(notes) == 0 {
+		t.Fatalf("there are %d notes: %v", len(notes), err)
+	}
+	for _, note := range notes {
+		if strings.Count(list, "]("+filepath.Base(note)+")") != 1 {
+			t.Errorf("decisions/README.md does not list %s once", note)
+		}
+	}
 }
