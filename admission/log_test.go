@@ -27,7 +27,8 @@ func TestLogKeys(t *testing.T) {
 		{Rule: "bundle/version", Source: "OperatorPolicy policies/other"},
 		{Rule: "plan/frozen"},
 	}}
-	want := []any{"rules", []string{"bundle/version", "plan/frozen"}, "policies", []string{"OperatorPolicy policies/etcd", "OperatorPolicy policies/other"}}
+	want := []any{"rules", []string{"bundle/version", "plan/frozen"},
+		"policies", []string{"OperatorPolicy policies/etcd", "OperatorPolicy policies/other"}}
 	if diff := cmp.Diff(want, reasonKeys(v)); diff != "" {
 		t.Errorf("reasons (-want +got):\n%s", diff)
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/opgate/opgate/rules"
 )
 
-// pages returns the documents for users by their path from the root: not notes on decisions and changes, which name what
-// there was at the time.
+// pages returns the documents for users by their path from the root: not notes on decisions and changes, which name
+// what there was at the time.
 func pages(t *testing.T) map[string]string {
 	t.Helper()
 	all := source(t, ".md")
@@ -82,7 +82,8 @@ type commandLine struct {
 	flags            []string
 }
 
-// calls returns the calls in code, comments left out: each part of a pipeline is one. The program is empty where the code begins with a flag.
+// calls returns the calls in code, comments left out: each part of a pipeline is one. The program is empty where the
+// code begins with a flag.
 func calls(code string) (found []commandLine) {
 	code = comment.ReplaceAllString(strings.ReplaceAll(code, "\\\n", " "), "")
 	for _, part := range separators.Split(code, -1) {
@@ -124,8 +125,8 @@ func ownFlags(t *testing.T) (flags map[string]bool) {
 	return flags
 }
 
-// TestFlagsExist looks up every flag that a document has as code: in a call of opgate or opgate-server those of its command, alone
-// those of any command, and of other programs if foreignFlags has them.
+// TestFlagsExist looks up every flag that a document has as code: in a call of opgate or opgate-server those of its
+// command, alone those of any command, and of other programs if foreignFlags has them.
 func TestFlagsExist(t *testing.T) {
 	own := ownFlags(t)
 	anywhere := map[string]bool{"help": true}
@@ -145,7 +146,8 @@ func TestFlagsExist(t *testing.T) {
 					case "":
 						known = anywhere[flag]
 					case "opgate", "opgate-server":
-						known = flag == "help" || own[call.program+" "+call.command+" --"+flag] || own[call.program+" --"+flag]
+						ofCommand := own[call.program+" "+call.command+" --"+flag]
+						known = flag == "help" || ofCommand || own[call.program+" --"+flag]
 					default:
 						continue
 					}
@@ -238,7 +240,8 @@ func TestNamesExist(t *testing.T) {
 	}
 }
 
-// ofOLM matches labels and properties of OLM, and files, that look like values of the chart; olm.identities is an earlier value.
+// ofOLM matches labels and properties of OLM, and files, that look like values of the chart; olm.identities is an
+// earlier value.
 var ofOLM = regexp.MustCompile(`^olm\.(package|copiedFrom|constraint|maxOpenShiftVersion|bundle|csv|gvk|label|kubeversion|identities)\b|\.go$`)
 
 func rulesEarlier(t *testing.T) string {
@@ -250,8 +253,8 @@ func rulesEarlier(t *testing.T) string {
 	return after
 }
 
-// TestPathsExist looks up paths of the repository that a document has as code, and the targets of its links: files, and headings
-// within them.
+// TestPathsExist looks up paths of the repository that a document has as code, and the targets of its links: files,
+// and headings within them.
 func TestPathsExist(t *testing.T) {
 	all := source(t, ".md")
 	slugs := map[string]map[string]bool{}

@@ -18,8 +18,8 @@ import (
 	"github.com/opgate/opgate/rules"
 )
 
-// TestStableNames compares fields, rules, metrics, alerts and values of the chart with their lists in docs/stability. Those of
-// the commands are compared by their tests.
+// TestStableNames compares fields, rules, metrics, alerts and values of the chart with their lists in docs/stability.
+// Those of the commands are compared by their tests.
 func TestStableNames(t *testing.T) {
 	for file, names := range map[string][]string{
 		"fields.txt":  fields(t),
@@ -42,7 +42,8 @@ func TestStableNames(t *testing.T) {
 	}
 }
 
-// fields returns every field of the definitions, by kind and version, with its type and its values where these are listed.
+// fields returns every field of the definitions, by kind and version, with its type and its values where these are
+// listed.
 func fields(t *testing.T) (names []string) {
 	t.Helper()
 	files, err := crd.Definitions.ReadDir(".")
@@ -105,7 +106,8 @@ func ruleIDs() (names []string) {
 	return names
 }
 
-// metrics returns the rows of metrics.md, which a test of the server compares with what is registered: name, type and labels.
+// metrics returns the rows of metrics.md, which a test of the server compares with what is registered: name, type and
+// labels.
 func metrics(t *testing.T) (names []string) {
 	t.Helper()
 	row := regexp.MustCompile("(?m)^\\| `((?:opgate|cluster)_\\w+)` \\| (\\w+) \\| (.*?) \\| (?:\\w*) \\| ")

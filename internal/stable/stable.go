@@ -1,5 +1,5 @@
-// Package stable compares names that users depend on with the lists in docs/stability, for tests. A name that is added,
-// changed or removed needs an edit of its list.
+// Package stable compares names that users depend on with the lists in docs/stability, for tests. A name that is
+// added, changed or removed needs an edit of its list.
 package stable
 
 import (

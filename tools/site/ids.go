@@ -7,8 +7,8 @@ import (
 	"github.com/yuin/goldmark/ast"
 )
 
-// ids makes the anchors of headings as GitHub does, so that links work in both. A second heading of the same text has the anchor of
-// the first: the documents have none.
+// ids makes the anchors of headings as GitHub does, so that links work in both. A second heading of the same text has
+// the anchor of the first: the documents have none.
 type ids struct{}
 
 // Generate returns the anchor of a heading.

@@ -1,5 +1,5 @@
-// Package site renders the documents of the repository as static pages, by goldmark: a page for each, with a menu, the headings of the
-// page, and a search that needs no server. Nothing is loaded from another host.
+// Package site renders the documents of the repository as static pages, by goldmark: a page for each, with a menu, the
+// headings of the page, and a search that needs no server. Nothing is loaded from another host.
 package site
 
 import (
@@ -33,7 +33,8 @@ var (
 	script []byte
 
 	pageTemplate = template.Must(template.New("page").Parse(pageText))
-	markdown     = goldmark.New(goldmark.WithExtensions(extension.GFM), goldmark.WithParserOptions(parser.WithAutoHeadingID()))
+	markdown     = goldmark.New(goldmark.WithExtensions(extension.GFM),
+		goldmark.WithParserOptions(parser.WithAutoHeadingID()))
 )
 
 // Section is a part of the menu.
@@ -47,11 +48,12 @@ type Section struct {
 func Menu() []Section {
 	return []Section{
 		{"Begin", []string{"README.md", "docs/concepts.md", "docs/day-1.md", "docs/tour.md", "docs/walk.md"}},
-		{"Policies", []string{"docs/loop.md", "docs/constraints.md", "docs/consent.md", "docs/windows.md", "docs/deletion.md", "docs/sources.md",
-			"docs/ordering.md", "docs/rules.md"}},
+		{"Policies", []string{"docs/loop.md", "docs/constraints.md", "docs/consent.md", "docs/windows.md",
+			"docs/deletion.md", "docs/sources.md", "docs/ordering.md", "docs/rules.md"}},
 		{"Commands", []string{"docs/check.md", "docs/test.md", "docs/plugin.md", "docs/diff.md"}},
-		{"Run", []string{"docs/install.md", "docs/openshift.md", "docs/fleet.md", "docs/disconnected.md", "docs/upgrade.md", "docs/backup.md", "docs/metrics.md",
-			"docs/runbooks.md", "docs/failure-modes.md", "docs/emergency.md", "docs/backstop.md", "docs/static-policies.md", "docs/certificates.md"}},
+		{"Run", []string{"docs/install.md", "docs/openshift.md", "docs/fleet.md", "docs/disconnected.md",
+			"docs/upgrade.md", "docs/backup.md", "docs/metrics.md", "docs/runbooks.md", "docs/failure-modes.md",
+			"docs/emergency.md", "docs/backstop.md", "docs/static-policies.md", "docs/certificates.md"}},
 		{"More", nil},
 	}
 }
@@ -84,8 +86,8 @@ type Options struct {
 	Source string
 }
 
-// Write renders the site. Links to documents become links to pages, links to other files of the repository links to Source. It fails for a link to a file
-// that does not exist.
+// Write renders the site. Links to documents become links to pages, links to other files of the repository links to
+// Source. It fails for a link to a file that does not exist.
 func Write(o Options) ([]Page, error) {
 	documents, err := find(o.Root)
 	if err != nil {
@@ -107,13 +109,15 @@ func Write(o Options) ([]Page, error) {
 			return nil, err
 		}
 	}
-	return pages, errors.Join(writeIndex(o, pages), copyPictures(o), os.WriteFile(filepath.Join(o.Output, "site.css"), style, 0o600),
+	return pages, errors.Join(writeIndex(o, pages), copyPictures(o),
+		os.WriteFile(filepath.Join(o.Output, "site.css"), style, 0o600),
 		os.WriteFile(filepath.Join(o.Output, "search.js"), script, 0o600))
 }
 
 // find returns the documents that become pages: the README, those in docs, and others that users read.
 func find(root string) ([]string, error) {
-	documents := []string{"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "GOVERNANCE.md", "ROADMAP.md", "SECURITY.md", "manifests/chart/opgate/README.md"}
+	documents := []string{"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "GOVERNANCE.md", "ROADMAP.md", "SECURITY.md",
+		"manifests/chart/opgate/README.md"}
 	err := filepath.WalkDir(filepath.Join(root, "docs"), func(file string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() || filepath.Ext(file) != ".md" {
 			return err
@@ -152,7 +156,7 @@ func render(o Options, document string, documents []string) (Page, error) {
 		switch n := n.(type) {
 		case *ast.Heading:
 			id, _ := n.AttributeString("id")
-			title, anchor := plain(n, source), string(id.([]byte))
+			title, anchor := textOf(n, source), string(id.([]byte))
 			page.Anchors[anchor] = true
 			if n.Level == 1 && page.Title == document {
 				page.Title = title
@@ -213,8 +217,8 @@ func (o Options) link(document, target string, documents []string) (string, erro
 	return filepath.ToSlash(relative), err
 }
 
-// plain returns the text of a node without markup.
-func plain(n ast.Node, source []byte) string {
+// textOf returns the text of a node without markup.
+func textOf(n ast.Node, source []byte) string {
 	var b strings.Builder
 	_ = ast.Walk(n, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
 		if t, ok := n.(*ast.Text); ok && entering {
@@ -274,8 +278,10 @@ func writePage(o Options, pages []Page, page *Page) error {
 		return err
 	}
 	var out bytes.Buffer
-	err = pageTemplate.Execute(&out, map[string]any{"Page": page, "Menu": menu(pages, page), "Root": filepath.ToSlash(root), "Source": o.Source + page.Document,
-		"Body": template.HTML(page.body)}) //nolint:gosec // of our own documents; goldmark leaves raw HTML out
+	err = pageTemplate.Execute(&out, map[string]any{
+		"Page": page, "Menu": menu(pages, page), "Root": filepath.ToSlash(root), "Source": o.Source + page.Document,
+		"Body": template.HTML(page.body), //nolint:gosec // of our own documents; goldmark leaves raw HTML out
+	})
 	if err != nil {
 		return err
 	}

@@ -8,7 +8,8 @@ import (
 	"github.com/opgate/opgate/certs"
 )
 
-// TestProfiles: profiles are served only where they were asked for, and beside metrics that clients have to authenticate for.
+// TestProfiles: profiles are served only where they were asked for, and beside metrics that clients have to
+// authenticate for.
 func TestProfiles(t *testing.T) {
 	source, _, err := certs.SelfSigned("localhost")
 	if err != nil {

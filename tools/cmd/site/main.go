@@ -39,6 +39,7 @@ func newCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&output, "output", "", "`directory` of the pages, which is replaced (default: bin/site)")
-	cmd.Flags().StringVar(&source, "source", "https://github.com/opgate/opgate/blob/main/", "`URL` of the files that are no pages, with a slash at the end")
+	cmd.Flags().StringVar(&source, "source", "https://github.com/opgate/opgate/blob/main/",
+		"`URL` of the files that are no pages, with a slash at the end")
 	return cmd
 }
