@@ -1,7 +1,6 @@
 package docs
 
 import (
-	"bufio"
 	"maps"
 	"os"
 	"path"
@@ -60,16 +59,11 @@ func code(text string) (found []string) {
 // lines returns the lines of a file.
 func lines(t *testing.T, name string) []string {
 	t.Helper()
-	file, err := os.Open(name)
+	data, err := os.ReadFile(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer file.Close()
-	var all []string
-	for s := bufio.NewScanner(file); s.Scan(); {
-		all = append(all, s.Text())
-	}
-	return all
+	return strings.Split(strings.TrimSuffix(string(data), "\n"), "\n")
 }
 
 // foreignFlags are flags of other programs that documents name without the program.
@@ -141,7 +135,7 @@ func TestFlagsExist(t *testing.T) {
 		for _, code := range code(text) {
 			for _, call := range calls(code) {
 				for _, flag := range call.flags {
-					known := true
+					var known bool
 					switch call.program {
 					case "":
 						known = anywhere[flag]

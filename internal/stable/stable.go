@@ -32,7 +32,7 @@ func Compare(t *testing.T, file string, names []string, update bool) {
 		}
 		return
 	}
-	listed, err := os.ReadFile(file)
+	listed, err := os.ReadFile(file) //nolint:gosec // a list of the repository, which the test names
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"net/http/pprof" //nolint:gosec // it registers with http.DefaultServeMux as well, which nothing serves
+	"net/http/pprof"
 	"strings"
 	"sync"
 	"time"
