@@ -24,6 +24,10 @@ help: ## List the targets
 build: ## Build bin/opgate and bin/opgate-server
 	CGO_ENABLED=0 go build -trimpath -ldflags "-X main.version=$(VERSION)" -o bin/ ./cmd/opgate ./cmd/opgate-server
 
+.PHONY: site
+site: ## Render the documents as static pages into bin/site, with a search that needs no server
+	cd tools && go run ./cmd/site
+
 .PHONY: man
 man: ## Write the man pages of the commands into bin/man
 	for program in opgate opgate-server; do go run -ldflags "-X main.version=$(VERSION)" ./cmd/$$program man bin/man; done

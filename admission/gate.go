@@ -258,7 +258,7 @@ func (g *Gate) validatePlan(ctx context.Context, s *snapshot.Snapshot, req *requ
 	in.ConsentRefused = g.mayConsent(ctx, &in, req.caller())
 	v := rules.JudgePlanUpdate(in)
 	if in.ConsentAsked() && v.Decision == verdict.Allow {
-		g.Log.Info("consent given", "object", v.Object, "user", req.User.Username, "digests", in.New.Metadata.Annotations.Consent)
+		g.Log.WithValues(objectKeys(&v)...).Info("consent given", "user", req.User.Username, "digests", in.New.Metadata.Annotations.Consent)
 	}
 	if reason := in.OverrideAsked(); reason != "" && v.Decision != verdict.Allow {
 		return g.override(ctx, &v, ns, req.caller(), rules.RulePlanOverride, reason)

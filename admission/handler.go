@@ -234,12 +234,13 @@ func (e *endpoint[New, Old]) log(req *request[New, Old], v *verdict.Verdict) {
 	if !log.Enabled() {
 		return
 	}
-	var ids []verdict.RuleID
-	for _, r := range v.Reasons {
-		ids = append(ids, r.Rule)
+	log = log.WithValues(objectKeys(v)...).WithValues(reasonKeys(v)...)
+	if v.Decision != verdict.Allow {
+		log = log.WithValues("message", text.Truncate(v.Refusal(), maxQuoted))
 	}
-	log.Info(message, "kind", e.kind, "uid", req.UID, "object", v.Object, "operation", req.Operation, "subresource", req.SubResource,
-		"user", text.Truncate(req.User.Username, maxQuoted), "authenticated", req.authenticated, "decision", v.Decision.String(), "rules", ids, "warnings", len(v.Warnings)+len(v.Changes))
+	log.Info(message, "reviewUID", req.UID, "operation", req.Operation, "subresource", req.SubResource,
+		"user", text.Truncate(req.User.Username, maxQuoted), "authenticated", req.authenticated, "decision", v.Decision.String(),
+		"warnings", len(v.Warnings)+len(v.Changes))
 }
 
 // defaultTimeout is the API server's timeout where a request does not state it: timeoutSeconds of the webhook

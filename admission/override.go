@@ -47,7 +47,7 @@ func (g *Gate) override(ctx context.Context, v *verdict.Verdict, ns *rules.Names
 	if why := g.lacks(ctx, user, VerbOverride, needs); why != "" {
 		return refused(why)
 	}
-	g.Log.Info("refusal overridden", "object", v.Object, "user", user.Username, "reason", reason)
+	g.Log.WithValues(objectKeys(v)...).WithValues(reasonKeys(v)...).Info("refusal overridden", "user", user.Username, "reason", reason)
 	return v.Overridden(id, reason)
 }
 

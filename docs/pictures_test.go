@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "write the pictures")
+var update = flag.Bool("update", false, "write the pictures; write the lists in docs/stability")
 
 // TestPicture draws the first block of the README as a terminal shows it, and compares it with the picture that the
 // README has. TestReadme types the command on a real API server and compares the text.

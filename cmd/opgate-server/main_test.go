@@ -10,11 +10,18 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/opgate/opgate/internal/stable"
 )
 
-var update = flag.Bool("update", false, "write testdata/modules.txt")
+var update = flag.Bool("update", false, "write testdata/modules.txt and docs/stability/opgate-server.txt")
 
 func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"opgate-server": main}) }
+
+// TestStableCommands compares commands, flags and exit codes with their list.
+func TestStableCommands(t *testing.T) {
+	stable.Compare(t, "../../docs/stability/opgate-server.txt", stable.Commands(root()), *update)
+}
 
 // TestScripts runs the program as users do.
 func TestScripts(t *testing.T) {

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"flag"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -14,10 +15,18 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/opgate/opgate/cmd/opgate/cli"
+	"github.com/opgate/opgate/internal/stable"
 )
 
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"opgate": main, "kubectl-opgate": main, "kubectl_complete-opgate": main})
+}
+
+var update = flag.Bool("update", false, "write docs/stability/opgate.txt")
+
+// TestStableCommands compares commands, flags and exit codes with their list.
+func TestStableCommands(t *testing.T) {
+	stable.Compare(t, "../../docs/stability/opgate.txt", stable.Commands(root()), *update)
 }
 
 // TestScripts runs the program as users do. $SERVER is an API server that stores the objects of objects.yaml.

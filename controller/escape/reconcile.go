@@ -166,7 +166,7 @@ func (r *reconciler) keep(ctx context.Context, one *record) error {
 
 // drop removes one.
 func (r *reconciler) drop(ctx context.Context, one *record) error {
-	r.Log.Info("escape is gone, or allowed now", "namespace", one.Namespace, "clusterserviceversion", one.Name)
+	r.Log.Info("escape is gone, or allowed now", "namespace", one.Namespace, "name", one.Name)
 	all := slices.DeleteFunc(r.Records.list(), func(other record) bool { return other.key() == one.key() })
 	return r.store(ctx, all, one.Namespace)
 }
@@ -190,7 +190,7 @@ func (r *reconciler) remove(ctx context.Context, head *snapshot.Object, version 
 	if err := r.writer.Do(ctx, apply.Delete, live, live); err != nil {
 		return fmt.Errorf("delete ClusterServiceVersion %s: %w", one.key(), err) // also after a conflict: it is judged again
 	}
-	r.Log.Info("deleted", "namespace", one.Namespace, "clusterserviceversion", one.Name, "reasons", one.message())
+	r.Log.Info("deleted", "namespace", one.Namespace, "name", one.Name, "reasons", one.message())
 	r.report(one, "EscapeRemoved", events.Delete, one.message()+"; Opgate has deleted it")
 	return nil
 }

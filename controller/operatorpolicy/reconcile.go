@@ -168,7 +168,7 @@ func (r *reconciler) report(ctx context.Context, op *policyv1beta2.OperatorPolic
 		return
 	}
 	if err := r.writer.Event(ctx, event); err != nil && !apierrors.IsAlreadyExists(err) {
-		log.FromContext(ctx).Error(err, "compliance event not sent", "policy", client.ObjectKeyFromObject(op))
+		log.FromContext(ctx).Error(err, "compliance event not sent", "policy", client.ObjectKeyFromObject(op).String())
 	}
 }
 
@@ -178,7 +178,7 @@ func (r *reconciler) writeStatus(ctx context.Context, p *rules.OperatorPolicy, s
 	unlocked := &metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}
 	written, err := r.writer.Status(ctx, snapshot.OperatorPolicies, snapshot.InNamespace(p.Concerns()), unlocked, p.Object.Status, status)
 	if written {
-		log.FromContext(ctx).Info("status written", "policy", client.ObjectKeyFromObject(p.Object), "compliant", status.Compliant)
+		log.FromContext(ctx).Info("status written", "policy", client.ObjectKeyFromObject(p.Object).String(), "compliant", status.Compliant)
 	}
 	return err
 }

@@ -39,7 +39,7 @@ func (rec *reconciliation) status(ctx context.Context, outcomes []dependency.Tem
 	if !written {
 		return err
 	}
-	log.FromContext(ctx).Info("status written", "policy", rec.key, "compliant", status.ComplianceState, "pendingDependencies", status.PendingDependencies)
+	log.FromContext(ctx).Info("status written", "policy", rec.key.String(), "compliant", status.ComplianceState, "pendingDependencies", status.PendingDependencies)
 	rec.report(ctx, rec.stored, events)
 	return err
 }
@@ -50,7 +50,7 @@ func (r *reconciler) report(ctx context.Context, about *storedPolicy, events []d
 		// Names must differ, also within the resolution of the clock.
 		err := r.writer.Event(ctx, eventOf(about, e, r.Now().Add(time.Duration(i)), r.Identity))
 		if err != nil && !apierrors.IsAlreadyExists(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-			log.FromContext(ctx).Error(err, "event not sent", "policy", about.Key())
+			log.FromContext(ctx).Error(err, "event not sent", "policy", about.Key().String())
 		}
 	}
 }
@@ -95,7 +95,7 @@ func (r *reconciler) reconcileSet(ctx context.Context, key types.NamespacedName)
 	}
 	written, err := r.writer.Status(ctx, snapshot.PolicySets, snapshot.InCluster(), before, before.Status, status)
 	if written {
-		log.FromContext(ctx).Info("status written", "policySet", key, "compliant", status.Compliant)
+		log.FromContext(ctx).Info("status written", "policySet", key.String(), "compliant", status.Compliant)
 	}
 	return err
 }

@@ -219,7 +219,7 @@ func (rec *reconciliation) delete(ctx context.Context, kind watches.Kind, m *tem
 	}
 	if did.fault != "" && (before == nil || before.text != did.fault) {
 		// No state of a template reports it: the template is pending or was removed.
-		log.FromContext(ctx).Info("object cannot be deleted", "policy", rec.key, "fault", did.fault)
+		log.FromContext(ctx).Info("object cannot be deleted", "policy", rec.key.String(), "fault", did.fault)
 		rec.report(ctx, rec.stored, []dependency.Event{{Warning: true, Message: did.fault}})
 	}
 	return did

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -144,6 +145,25 @@ func TestCheckCluster(t *testing.T) {
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("got %q, want %q", got, want)
+		}
+	})
+	t.Run("the command of the help finds plans", func(t *testing.T) {
+		help, err := exec.CommandContext(t.Context(), harness.Opgate(t, e.Cluster), "check", "--help").Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		kinds := regexp.MustCompile(`kubectl get (\S+) \\\n`).FindSubmatch(help)
+		if kinds == nil {
+			t.Fatal("the help has no kubectl get")
+		}
+		got, err := e.Kubectl(t.Context(), cluster.Admin, "", "get", string(kinds[1]), "-n", namespace, "-o", "name")
+		if err != nil || got.ExitCode != 0 {
+			t.Fatalf("%v: %s", err, got.Stderr)
+		}
+		for _, want := range []string{"installplan.operators.coreos.com/install-waits", "subscription.operators.coreos.com/etcd", "clusterserviceversion.operators.coreos.com/"} {
+			if !strings.Contains(got.Stdout, want) {
+				t.Errorf("%s is not in %q", want, got.Stdout)
+			}
 		}
 	})
 	t.Run("the policy is removed", func(t *testing.T) {

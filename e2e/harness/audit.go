@@ -97,7 +97,9 @@ func RecordRights(requests []cluster.Request) { usedRights.Add(requests) }
 // Refusal is a line of the gate's log.
 type Refusal struct {
 	Message     string   `json:"msg"`
-	Object      string   `json:"object"`
+	Kind        string   `json:"kind"`
+	Namespace   string   `json:"namespace"`
+	Name        string   `json:"name"`
 	Operation   string   `json:"operation"`
 	Subresource string   `json:"subresource"`
 	User        string   `json:"user"`

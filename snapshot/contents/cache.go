@@ -200,7 +200,7 @@ func (c *Cache) update(id types.UID, reading *Reading, err error) (changed bool)
 	if problem != e.problem {
 		e.problem = problem
 		if problem != "" {
-			c.Log.Info("contents of a plan are not known, reading again", "plan", e.plan.String(), "error", problem)
+			c.Log.Info("contents of a plan are not known, reading again", "namespace", e.plan.Namespace, "name", e.plan.Name, "error", problem)
 		}
 	}
 	changed = e.reading == nil || !reflect.DeepEqual(e.reading.PlanChanges, reading.PlanChanges)

@@ -67,6 +67,33 @@ func TestRunbooks(t *testing.T) {
 	}
 }
 
+// TestClusterIsKept: where one Prometheus has many clusters, alerts say of which cluster they are, and the dashboard shows those that
+// are chosen.
+func TestClusterIsKept(t *testing.T) {
+	aggregation := regexp.MustCompile(`\b(?:sum|min|max|group|count)\b *(?:by \(cluster\b)?`)
+	for name, a := range alertsFile(t) {
+		for _, found := range aggregation.FindAllString(a.Expr, -1) {
+			if !strings.Contains(found, "by (cluster") {
+				t.Errorf("%s drops label cluster in %q", name, a.Expr)
+			}
+		}
+	}
+	panels, err := chart.DashboardQueries(checkout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	metric := regexp.MustCompile(`\b(?:opgate|process)_\w+(?:\{cluster=~"\$cluster")?`)
+	for title, queries := range panels {
+		for _, query := range queries {
+			for _, found := range metric.FindAllString(query, -1) {
+				if !strings.Contains(found, "$cluster") {
+					t.Errorf("panel %q shows clusters that are not chosen: %q", title, query)
+				}
+			}
+		}
+	}
+}
+
 // TestDocumentedMetrics checks that alerts and dashboard use no metric that docs/metrics.md does not explain.
 func TestDocumentedMetrics(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(checkout.Root, "docs", "metrics.md"))

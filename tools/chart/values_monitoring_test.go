@@ -54,6 +54,17 @@ func monitoringCases() []valueCase {
 			},
 		},
 		{
+			name: "service monitor for OpenShift's monitoring of user workloads",
+			values: "metrics: {secure: true, service: {annotations: {a: b}}, serviceMonitor: {enabled: true, authorization: {credentials: {name: token, key: value}}, " +
+				"tlsConfig: {ca: {configMap: {name: openshift-service-ca.crt, key: service-ca.crt}}, serverName: opgate-webhook.opgate-system.svc}}}",
+			check: func(t *testing.T, o objects) {
+				endpoint := one[*serviceMonitor](t, o, "opgate").Spec.Endpoints[0]
+				same(t, "token file", endpoint.Token, "")
+				same(t, "token", endpoint.Authorization["credentials"], any(map[string]any{"name": "token", "key": "value"}))
+				same(t, "annotations of the Service", one[*corev1.Service](t, o, "opgate-metrics").Annotations, map[string]string{"a": "b"})
+			},
+		},
+		{
 			name:   "pod monitor",
 			values: "metrics: {podMonitor: {enabled: true}}",
 			check: func(t *testing.T, o objects) {

@@ -40,6 +40,34 @@ func objectCases() []valueCase {
 			},
 		},
 		{
+			name:   "another ServiceAccount",
+			values: "serviceAccount: {name: gate}",
+			check: func(t *testing.T, o objects) {
+				gone[*corev1.ServiceAccount](t, o, "opgate")
+				one[*corev1.ServiceAccount](t, o, "gate")
+				checkAccount(t, o, "gate")
+			},
+		},
+		{
+			name:   "a ServiceAccount that exists",
+			values: "serviceAccount: {create: false, name: provided}",
+			check: func(t *testing.T, o objects) {
+				gone[*corev1.ServiceAccount](t, o, "provided")
+				gone[*corev1.ServiceAccount](t, o, "opgate")
+				one[*corev1.ServiceAccount](t, o, "opgate-lookups")
+				checkAccount(t, o, "provided")
+			},
+		},
+		{
+			name:   "type and annotations of the Service",
+			values: "service: {type: NodePort, annotations: {example.com/mesh: none}}",
+			check: func(t *testing.T, o objects) {
+				service := one[*corev1.Service](t, o, "opgate-webhook")
+				same(t, "type", service.Spec.Type, corev1.ServiceTypeNodePort)
+				same(t, "annotations", service.Annotations, map[string]string{"example.com/mesh": "none"})
+			},
+		},
+		{
 			name:   "disruption budget in percent",
 			values: "podDisruptionBudget: {maxUnavailable: 50%}",
 			check: func(t *testing.T, o objects) {
@@ -153,4 +181,29 @@ func portsOf(ports []networkingv1.NetworkPolicyPort) string {
 		text += fmt.Sprintf("%s/%s", p.Port, *p.Protocol)
 	}
 	return text
+}
+
+// checkAccount checks that the pods run as a ServiceAccount, and that it has what opgate has by default.
+func checkAccount(t *testing.T, o objects, name string) {
+	t.Helper()
+	same(t, "account of the pods", podOf(t, o).ServiceAccountName, name)
+	bound := 0
+	for key, binding := range of[*rbacv1.ClusterRoleBinding](o) {
+		for i, subject := range binding.Subjects {
+			if before := one[*rbacv1.ClusterRoleBinding](t, defaults, key).Subjects[i].Name; before == "opgate" {
+				same(t, "subject of "+key, subject.Name, name)
+				bound++
+			}
+		}
+	}
+	for key, binding := range of[*rbacv1.RoleBinding](o) {
+		for _, subject := range binding.Subjects {
+			if subject.Name == "opgate" {
+				t.Errorf("RoleBinding %s is for opgate", key)
+			}
+		}
+	}
+	if bound < 3 {
+		t.Errorf("%s has only %d roles", name, bound)
+	}
 }

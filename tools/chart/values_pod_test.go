@@ -106,6 +106,33 @@ securityContext: {privileged: false}`, check: func(t *testing.T, o objects) {
 		{name: "priority", values: "priorityClassName: mine", check: func(t *testing.T, o objects) {
 			same(t, "priority class", podOf(t, o).PriorityClassName, "mine")
 		}},
+		{name: "further volumes and containers", values: `
+extraVolumes: [{name: cache, emptyDir: {}}]
+extraVolumeMounts: [{name: cache, mountPath: /cache}]
+extraContainers: [{name: proxy, image: registry.example/proxy}]`, check: func(t *testing.T, o objects) {
+			pod := podOf(t, o)
+			same(t, "volumes", pod.Volumes, []corev1.Volume{{Name: "cache", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}})
+			same(t, "mounts", pod.Containers[0].VolumeMounts, []corev1.VolumeMount{{Name: "cache", MountPath: "/cache"}})
+			same(t, "containers", []string{pod.Containers[0].Name, pod.Containers[1].Name}, []string{"opgate", "proxy"})
+		}},
+		{name: "probes", values: "{livenessProbe: {initialDelaySeconds: 7}, readinessProbe: {periodSeconds: 5}}", check: func(t *testing.T, o objects) {
+			c := container(t, o)
+			same(t, "delay", c.LivenessProbe.InitialDelaySeconds, 7)
+			same(t, "endpoint", c.LivenessProbe.HTTPGet.Path, "/healthz")
+			same(t, "period", c.ReadinessProbe.PeriodSeconds, 5)
+			same(t, "failures that were not changed", c.ReadinessProbe.FailureThreshold, 2)
+			same(t, "endpoint", c.ReadinessProbe.HTTPGet.Path, "/readyz")
+		}},
+		{name: "strategy", values: "strategy: {type: Recreate}", check: func(t *testing.T, o objects) {
+			same(t, "strategy", deploymentOf(t, o).Spec.Strategy, appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType})
+		}},
+		{name: "more time to stop", values: "terminationGracePeriodSeconds: 300", check: func(t *testing.T, o objects) {
+			same(t, "grace period", *podOf(t, o).TerminationGracePeriodSeconds, 300)
+		}},
+		{name: "DNS", values: "{dnsPolicy: None, dnsConfig: {nameservers: [192.0.2.1]}}", check: func(t *testing.T, o objects) {
+			same(t, "policy", podOf(t, o).DNSPolicy, corev1.DNSNone)
+			same(t, "servers", podOf(t, o).DNSConfig.Nameservers, []string{"192.0.2.1"})
+		}},
 		{name: "where pods run", values: `
 nodeSelector: {pool: infra}
 tolerations: [{key: infra, operator: Exists}]

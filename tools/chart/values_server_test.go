@@ -37,6 +37,15 @@ func serverCases() []valueCase {
 		flagCase("log.format", "console", "log-format"),
 		flagCase("drain.delay", "20s", "drain-delay"),
 		flagCase("drain.timeout", "30s", "drain-timeout"),
+		{
+			name:   "profiles",
+			values: "metrics: {secure: true, profiling: true}",
+			check: func(t *testing.T, o objects) {
+				same(t, "flag", flagsOf(t, o)["profiling"], []string{"true"})
+				same(t, "verbs", one[*rbacv1.ClusterRole](t, o, "opgate-profiler").Rules[0].Verbs, []string{"get"})
+				gone[*rbacv1.ClusterRoleBinding](t, o, "opgate-profiler")
+			},
+		},
 		flagCase("certificates.selfManaged.caLifetime", "720h", "ca-lifetime"),
 		flagCase("certificates.selfManaged.certificateLifetime", "24h", "certificate-lifetime"),
 		flagCase("certificates.selfManaged.caOverlap", "1h30m", "ca-overlap"),
@@ -258,6 +267,28 @@ func certificateCases() []valueCase {
 			},
 		},
 		{
+			name:   "a certificate from a Secret, with its CA",
+			values: "certificates: {mode: secret, secret: {name: corporate, caBundle: '" + providedCA + "'}}",
+			check: func(t *testing.T, o objects) {
+				checkProvided(t, o)
+				for _, config := range clientConfigs(t, o) {
+					same(t, "CA", string(config), providedCA)
+				}
+			},
+		},
+		{
+			name:   "a certificate from a Secret, whose CA another program writes",
+			values: "certificates: {mode: secret, secret: {name: corporate, caAnnotations: {example.com/inject-ca: 'true'}}}",
+			check: func(t *testing.T, o objects) {
+				checkProvided(t, o)
+				same(t, "annotation", one[*admissionregistrationv1.ValidatingWebhookConfiguration](t, o, "opgate").Annotations["example.com/inject-ca"], "true")
+				same(t, "annotation", definitionsOf(t, o)[policyDefinition].Annotations["example.com/inject-ca"], "true")
+				for _, config := range clientConfigs(t, o) {
+					same(t, "CA", string(config), "")
+				}
+			},
+		},
+		{
 			name: "cert-manager with an issuer that is there",
 			values: `
 certificates:
@@ -340,4 +371,33 @@ func checkCertManager(t *testing.T, o objects) {
 			}
 		}
 	}
+}
+
+const providedCA = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----"
+
+// checkProvided checks that the server has the certificate of Secret corporate, and no right that only its own certificates need.
+func checkProvided(t *testing.T, o objects) {
+	t.Helper()
+	same(t, "--tls-cert-file", flagsOf(t, o)["tls-cert-file"], []string{"/etc/opgate/tls/tls.crt"})
+	same(t, "Secret", podOf(t, o).Volumes[0].Secret.SecretName, "corporate")
+	gone[*certmanagerv1.Certificate](t, o, "opgate-webhook")
+	for name, rules := range rolesOf(o) {
+		for _, rule := range rules {
+			if slices.Contains(rule.ResourceNames, "opgate-ca") {
+				t.Errorf("%s may %v the CA of other certificates", name, rule.Verbs)
+			}
+		}
+	}
+}
+
+// clientConfigs returns the caBundle of every webhook, and of the conversion of OperatorPolicy.
+func clientConfigs(t *testing.T, o objects) (bundles [][]byte) {
+	t.Helper()
+	for _, webhook := range one[*admissionregistrationv1.ValidatingWebhookConfiguration](t, o, "opgate").Webhooks {
+		bundles = append(bundles, webhook.ClientConfig.CABundle)
+	}
+	for _, webhook := range one[*admissionregistrationv1.MutatingWebhookConfiguration](t, o, "opgate").Webhooks {
+		bundles = append(bundles, webhook.ClientConfig.CABundle)
+	}
+	return append(bundles, definitionsOf(t, o)[policyDefinition].Spec.Conversion.Webhook.ClientConfig.CABundle)
 }

@@ -142,7 +142,7 @@ spec: {displayName: Etcd, install: {strategy: deployment}}
 // want waits until a query returns samples with numbers.
 func want(t *testing.T, p *harness.Prometheus, query string, of ...string) {
 	t.Helper()
-	query = strings.NewReplacer("$__rate_interval", "1h", "$__range", "1h").Replace(query)
+	query = strings.NewReplacer("$__rate_interval", "1h", "$__range", "1h", "$cluster", ".*").Replace(query)
 	harness.Eventually(t, strings.Join(append(of, query), ": "), func(ctx context.Context) error {
 		samples, err := p.Query(ctx, query)
 		if err != nil {

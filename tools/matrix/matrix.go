@@ -44,7 +44,7 @@ var former = Row{Kubernetes: "v1.36.3", OLM: "v0.42.0"}
 var (
 	kubernetesVersions = []string{"v1.31.14", "v1.32.13", "v1.33.13", "v1.34.4", "v1.35.4", former.Kubernetes, "v1.37.2"}
 	olmVersions        = []string{"v0.28.0", "v0.33.0", "v0.38.0"}
-	openShiftVersions  = []string{"4.16", "4.18", "4.20"}
+	openShiftVersions  = []string{"4.18", "4.20"}
 )
 
 const noOpenShift = "needs a cluster of OpenShift"

@@ -5,7 +5,9 @@ import (
 	"crypto/sha256"
 	"crypto/tls"
 	"fmt"
+	"maps"
 	"net/http"
+	"net/http/pprof"
 	"strings"
 	"sync"
 	"time"
@@ -50,6 +52,9 @@ func metricsOptions(o *Options, source certs.Source, level http.Handler, now fun
 	}
 	options.SecureServing = true
 	options.ExtraHandlers = map[string]http.Handler{logLevelPath: level}
+	if o.Profiling {
+		maps.Copy(options.ExtraHandlers, profiles())
+	}
 	options.TLSOpts = []func(*tls.Config){func(config *tls.Config) {
 		config.MinVersion, config.GetCertificate, config.NextProtos = tls.VersionTLS12, source.GetCertificate, []string{"http/1.1"}
 	}}
@@ -67,6 +72,18 @@ func metricsOptions(o *Options, source certs.Source, level http.Handler, now fun
 		}, nil
 	}
 	return options
+}
+
+// profiles returns the handlers of profiles by their paths, without the command line of the process and without symbols.
+func profiles() map[string]http.Handler {
+	handlers := map[string]http.Handler{
+		"/debug/pprof/profile": http.HandlerFunc(pprof.Profile),
+		"/debug/pprof/trace":   http.HandlerFunc(pprof.Trace),
+	}
+	for _, name := range []string{"allocs", "goroutine", "heap", "mutex", "block", "threadcreate"} {
+		handlers["/debug/pprof/"+name] = pprof.Handler(name)
+	}
+	return handlers
 }
 
 // scrapers allows clients with a token of the cluster and the right to the path; the verb is the method, as in the API

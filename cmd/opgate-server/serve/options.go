@@ -57,6 +57,8 @@ type Options struct {
 	// SecureMetrics serves metrics by HTTPS, to those who may get them, and then with names of policies; and the log
 	// level to those who may get or put it.
 	SecureMetrics bool
+	// Profiling serves /debug/pprof beside secure metrics, to those who may get it.
+	Profiling bool
 	// OLMIdentity is the user name of the service account that OLM runs as, or of the certificate that it has on a
 	// hosted control plane. Exactly one is required; it is a list so that two are refused instead of one of them being
 	// dropped.
@@ -140,6 +142,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.MetricsAddress, "metrics-bind-address", ":8080", `address the metrics server binds to (HTTP), "0" to disable`)
 	flags.BoolVar(&o.SecureMetrics, "metrics-secure", false,
 		"serve metrics, with names of policies, and the log level over HTTPS to authorized clients")
+	flags.BoolVar(&o.Profiling, "profiling", false, "serve /debug/pprof beside the metrics to authorized clients; needs --metrics-secure")
 	flags.StringVar(&o.HealthAddress, "health-probe-bind-address", ":8081",
 		`address /healthz, /readyz and /snapshot bind to (HTTP), "0" to disable`)
 	flags.BoolVar(&o.ProbeStaticPolicies, "probe-static-policies", false,
@@ -219,6 +222,9 @@ func (o *Options) Validate() error {
 	}
 	if o.Register != "" && o.WebhooksOwned {
 		bad("register", "needs --webhooks-owned-by-namespace=false: ClusterRole %s owns what is registered", backstopcompiler.Name)
+	}
+	if o.Profiling && !o.SecureMetrics {
+		bad("profiling", "needs --metrics-secure: profiles contain what the process has in memory")
 	}
 	if len(o.ClientNames) > 0 && o.ClientCAFile == "" {
 		bad("client-cn", "needs --client-ca-file")

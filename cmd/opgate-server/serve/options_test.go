@@ -48,6 +48,7 @@ func TestValidate(t *testing.T) {
 		"--self-signed --reports --background-loop=false":            {"--reports", "--background-loop"},
 		"--self-signed --register=a":                                 {"--register", "--webhooks-owned-by-namespace"},
 		"--self-signed --client-cn=kube-apiserver":                   {"--client-cn", "--client-ca-file"},
+		"--self-signed --profiling":                                  {"--profiling", "--metrics-secure"},
 		"--self-signed --drain-delay=-1s":                            {"--drain-delay"},
 		"--self-signed --log-level=loud --log-format=xml":            {"--log-level", "loud", "--log-format", "xml"}, // all of them at once
 	} {

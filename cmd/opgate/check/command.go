@@ -87,7 +87,7 @@ const example = `  # everything in a repository, with each overlay, except what 
   opgate check --cluster --only=refused
 
   # may the plans that wait on another cluster be approved? With --as-if=approved-now: would the others be, today?
-  kubectl get constraints.operators.coreos.com,ns,operatorpolicies,og,subscriptions.operators.coreos.com,ip,csv,operatorconditions \
+  kubectl get constraints.operators.coreos.com,ns,operatorpolicies,og,subscriptions.operators.coreos.com,installplans,csv,operatorconditions \
     -A -o yaml | opgate check -f - --kubernetes-version 1.36.3`
 
 // Command returns `opgate check`. now is the clock for approval windows. Its errors carry the exit code as ExitCode()

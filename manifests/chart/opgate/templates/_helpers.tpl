@@ -85,6 +85,34 @@ affinity: {{- toYaml . | nindent 2 }}
 {{- if eq .Values.certificates.mode "cert-manager" }}true{{ end }}
 {{- end }}
 
+{{/* The Secret with the serving certificate, empty where Opgate makes it itself. */}}
+{{- define "opgate.certificateSecret" -}}
+{{- if eq .Values.certificates.mode "secret" }}
+{{- if not .Values.certificates.secret.name }}
+{{- fail "certificates.mode is secret: set certificates.secret.name to a Secret with tls.crt and tls.key" }}
+{{- end }}
+{{- if not (or .Values.certificates.secret.caBundle .Values.certificates.secret.caAnnotations) }}
+{{- fail "certificates.mode is secret: set certificates.secret.caBundle, or certificates.secret.caAnnotations for a program that writes it" }}
+{{- end }}
+{{- .Values.certificates.secret.name }}
+{{- else if include "opgate.certManager" . -}}
+opgate-webhook-tls
+{{- end }}
+{{- end }}
+
+{{/* The CA of certificates.secret as the API server reads it, else empty. */}}
+{{- define "opgate.caBundle" -}}
+{{- if eq .Values.certificates.mode "secret" }}{{ with .Values.certificates.secret.caBundle }}{{ b64enc . }}{{ end }}{{ end }}
+{{- end }}
+
+{{/* The name of the ServiceAccount that the pods run as. */}}
+{{- define "opgate.serviceAccount" -}}
+{{- if and (not .Values.serviceAccount.create) (not .Values.serviceAccount.name) }}
+{{- fail "serviceAccount.create is false: set serviceAccount.name to the account that the pods run as" }}
+{{- end }}
+{{- .Values.serviceAccount.name | default "opgate" }}
+{{- end }}
+
 {{/* true if another program owns the definition of OperatorPolicy, else empty. */}}
 {{- define "opgate.externalPolicies" -}}
 {{- if eq (.Values.crds.operatorPolicy | default "managed") "external" }}
@@ -95,10 +123,12 @@ true
 {{- end }}
 {{- end }}
 
-{{/* cert-manager's cainjector sets caBundle where this annotation names a certificate. */}}
+{{/* Annotations by which another program sets caBundle: cert-manager's cainjector, or what certificates.secret.caAnnotations are for. */}}
 {{- define "opgate.caAnnotations" -}}
 {{- if include "opgate.certManager" . -}}
 cert-manager.io/inject-ca-from: {{ .Release.Namespace }}/opgate-webhook
+{{- else if eq .Values.certificates.mode "secret" }}
+{{- with .Values.certificates.secret.caAnnotations }}{{ toYaml . }}{{ end }}
 {{- end }}
 {{- end }}
 
@@ -123,6 +153,15 @@ are by name of the entry, in YAML. The account of OLM is in the latter once, in 
 {{/* The entries of a webhook configuration, as text, without their rules: the pods write these. */}}
 {{- define "opgate.withoutRules" -}}
 {{- regexReplaceAll "(?m)^    rules:\n(?:      .*\n)+" . "" }}
+{{- end }}
+
+{{/* Of a list of the context and the entries: the entries as they are applied, with the CA of certificates.secret if there is one. */}}
+{{- define "opgate.applied" -}}
+{{- $entries := include "opgate.withoutRules" (last .) }}
+{{- with include "opgate.caBundle" (first .) }}
+{{- $entries = $entries | replace "    clientConfig:\n" (printf "    clientConfig:\n      caBundle: %s\n" .) }}
+{{- end }}
+{{- $entries }}
 {{- end }}
 
 {{/*
@@ -251,7 +290,7 @@ its own, or OpenShift's, also where OLM runs outside of the cluster.
 {{- with index . 1 }}
 {{- $fields := pick . "interval" "scrapeTimeout" "honorLabels" "relabelings" "metricRelabelings" }}
 {{- if $root.Values.metrics.secure }}
-{{- $secret := ternary "opgate-webhook-tls" "opgate-ca" (ne (include "opgate.certManager" $root) "") }}
+{{- $secret := include "opgate.certificateSecret" $root | default "opgate-ca" }}
 {{- $tls := dict "ca" (dict "secret" (dict "name" $secret "key" "ca.crt")) "serverName" (printf "opgate-webhook.%s.svc" $root.Release.Namespace) }}
 {{- $_ := set $fields "tlsConfig" (.tlsConfig | default $tls) }}
 {{- end }}
@@ -288,6 +327,6 @@ its own, or OpenShift's, also where OLM runs outside of the cluster.
 
 {{- define "opgate.subjects" -}}
 - kind: ServiceAccount
-  name: opgate
+  name: {{ include "opgate.serviceAccount" . }}
   namespace: {{ .Release.Namespace }}
 {{- end }}

@@ -40,6 +40,17 @@ values.schema.json lets them pass, so that the refusal can say the name to use i
 {{- fail (printf "value %s does not exist in this chart: set %s" $name $ours) }}
 {{- end }}
 {{- end }}
+{{- $fixed := "names of objects are fixed, since one cluster holds one Opgate, and admission policies and files of the control plane name them" }}
+{{- $absent := dict
+      "nameOverride" $fixed
+      "fullnameOverride" $fixed
+      "namespaceOverride" "objects are in the namespace of the release: set --namespace"
+      "autoscaling" "reviews need little CPU time and no pod answers for another, so the number of replicas is for availability: set replicas" }}
+{{- range $name, $why := $absent }}
+{{- if hasKey $.Values $name }}
+{{- fail (printf "value %s does not exist in this chart: %s" $name $why) }}
+{{- end }}
+{{- end }}
 {{- if hasKey .Values.image "pullSecrets" }}
 {{- fail "value image.pullSecrets does not exist in this chart: set imagePullSecrets" }}
 {{- end }}

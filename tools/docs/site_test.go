@@ -1,0 +1,101 @@
+package docs
+
+import (
+	"io/fs"
+	"net/url"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/opgate/opgate/e2e/assets/repo"
+	"github.com/opgate/opgate/tools/site"
+)
+
+// TestSite renders the documents, and follows every link and picture of every page. No page loads anything from
+// another host.
+func TestSite(t *testing.T) {
+	checkout, err := repo.Find()
+	if err != nil {
+		t.Fatal(err)
+	}
+	output := t.TempDir()
+	const source = "https://example.com/source/"
+	pages, err := site.Write(site.Options{Root: checkout.Root, Output: output, Source: source})
+	if err != nil {
+		t.Fatal(err)
+	}
+	byPath := map[string]site.Page{}
+	for _, page := range pages {
+		byPath[page.Path] = page
+	}
+	if len(pages) < 40 || byPath["index.html"].Title != "Opgate" {
+		t.Fatalf("there are %d pages, the first is %q", len(pages), byPath["index.html"].Title)
+	}
+	links := 0
+	for _, page := range pages {
+		for _, link := range page.Links {
+			u, err := url.Parse(link)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if u.IsAbs() {
+				continue
+			}
+			links++
+			to := page.Path
+			if u.Path != "" {
+				to = path.Join(path.Dir(page.Path), u.Path)
+			}
+			if _, err := os.Stat(filepath.Join(output, filepath.FromSlash(to))); err != nil {
+				t.Errorf("%s links %s, which is not there", page.Document, link)
+			}
+			if u.Fragment != "" && !byPath[to].Anchors[u.Fragment] {
+				t.Errorf("%s links %s, and that page has no such heading", page.Document, link)
+			}
+		}
+	}
+	if links < 300 {
+		t.Errorf("only %d links were followed", links)
+	}
+	foreign := regexp.MustCompile(`<(?:script|img|link|iframe|source)[^>]*(?:src|href)="(?:https?:)?//|url\(|@import`)
+	err = filepath.WalkDir(output, func(file string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || strings.HasSuffix(file, ".svg") || strings.HasSuffix(file, "index.js") {
+			return err
+		}
+		data, err := os.ReadFile(file)
+		if found := foreign.Find(data); found != nil {
+			t.Errorf("%s loads %s", file, found)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	for _, section := range site.Menu() {
+		for _, document := range section.Documents {
+			if _, err := os.Stat(filepath.Join(checkout.Root, filepath.FromSlash(document))); err != nil {
+				t.Errorf("the menu has %s: %v", document, err)
+			}
+		}
+	}
+	t.Run("a link to nothing is refused", func(t *testing.T) {
+		root := t.TempDir()
+		for _, name := range []string{"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "GOVERNANCE.md", "ROADMAP.md", "SECURITY.md",
+			"manifests/chart/opgate/README.md", "docs/a.md"} {
+			file := filepath.Join(root, filepath.FromSlash(name))
+			if err := os.MkdirAll(filepath.Dir(file), 0o750); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(file, []byte("# A\n\n[b](nowhere.md)\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, err := site.Write(site.Options{Root: root, Output: t.TempDir()})
+		if err == nil || !strings.Contains(err.Error(), "nowhere.md") {
+			t.Errorf("got %v", err)
+		}
+	})
+}
