@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/olm"
@@ -130,7 +131,7 @@ func TestO61Constraints(t *testing.T) {
 		"csv != 'etcd.v1'":          verdict.Allow, // warns
 		"csv != '' && version < ''": verdict.Deny,
 	} {
-		c := constraint.Define(constraint.Meta{Name: "c"}, `[{"type":"olm.constraint","value":{"rule":"`+rule+`"}}]`, "")
+		c := constraint.Define(constraint.Meta{Name: "c"}, &constraintv1.ConstraintSpec{Constraints: `[{"type":"olm.constraint","value":{"rule":"` + rule + `"}}]`})
 		v := JudgeClusterExtension(ClusterExtensionInput{New: extension(t, "1.0.0"), Namespace: NewNamespace("excluded", NamespaceContents{}),
 			Constraints: constraint.NewSet([]*constraint.Definition{c}, state.Cluster{Version: "1.30.0"})})
 		if v.Decision != want || want != verdict.Allow && !strings.Contains(v.Refusal(), "(clusterextension/constraint)") {
@@ -141,8 +142,8 @@ func TestO61Constraints(t *testing.T) {
 
 // TestO61OtherCatalogs judges ClusterCatalogs of a source that is not known yet: their image is not known either.
 func TestO61OtherCatalogs(t *testing.T) {
-	registry := constraint.Define(constraint.Meta{Name: "registry"},
-		`[{"type":"olm.constraint","value":{"on":"catalogSource","rule":"source.image == '' || source.registry == 'registry.example'"}}]`, "")
+	registry := constraint.Define(constraint.Meta{Name: "registry"}, &constraintv1.ConstraintSpec{
+		Constraints: `[{"type":"olm.constraint","value":{"on":"catalogSource","rule":"source.image == '' || source.registry == 'registry.example'"}}]`})
 	set := constraint.NewSet([]*constraint.Definition{registry}, state.Cluster{Version: "1.30.0"})
 	for _, c := range []struct {
 		source string

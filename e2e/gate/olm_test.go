@@ -272,7 +272,7 @@ func wantRefusalsOfOLM(t *testing.T, e *harness.OLMEnv) {
 		if r.Message != "review refused" || r.User != "system:serviceaccount:olm:olm-operator-serviceaccount" {
 			continue
 		}
-		if r.Operation == "CREATE" && strings.HasPrefix(r.Object, "installplan "+e.Born+"/") && slices.Equal(r.Rules, []string{"plan/born-approved"}) {
+		if r.Operation == "CREATE" && r.Kind == "installplan" && r.Namespace == e.Born && slices.Equal(r.Rules, []string{"plan/born-approved"}) {
 			born++
 			continue
 		}
