@@ -95,8 +95,8 @@ func TestException(t *testing.T) {
 	}
 }
 
-// TestExceptionNeverOpensAgain: the leader has recorded the end in the status. A clock that is behind, on another replica
-// or after a restart, does not open the exception again; one that is prolonged is another one.
+// TestExceptionNeverOpensAgain: the leader has recorded the end in the status. A clock that is behind, on another
+// replica or after a restart, does not open the exception again; one that is prolonged is another one.
 func TestExceptionNeverOpensAgain(t *testing.T) {
 	leader, behind := momentOf(t, exceptionEnd), momentOf(t, exceptionEnd).Add(-time.Minute)
 	op := exceptionPolicy(nil).Object.DeepCopy()

@@ -190,7 +190,7 @@ func (t *table) checksOf(p *rules.OperatorPolicy, r *rules.NameRules) []string {
 	var checks []string
 	addCheck := func(kind string, names, intervals []string, show string) {
 		excepted := p.Exceptions().Names(checkRules[kind], t.now)
-		if len(names)+len(intervals)+len(excepted) == 0 {
+		if len(names)+len(intervals)+len(excepted) == 0 && show == "" {
 			checks = append(checks, kind)
 			return
 		}
