@@ -93,7 +93,8 @@ var subjects = []subject{
 }
 
 // extensions is a kind that the gate follows nowhere, so that only the one that is asked for is read.
-var extensions = &snapshot.Kind{GroupVersionKind: olm.ClusterExtensionGVK, Resource: "clusterextensions", ClusterScoped: true}
+var extensions = &snapshot.Kind{GroupVersionKind: olm.ClusterExtensionGVK, Resource: olm.ClusterExtensions.Resource,
+	ClusterScoped: true}
 
 // question is an object and the cluster that it is judged by.
 type question struct {
