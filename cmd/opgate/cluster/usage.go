@@ -15,7 +15,8 @@ import (
 	"github.com/opgate/opgate/olm"
 )
 
-var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
+	Resource: "customresourcedefinitions"}
 
 // Usage are the objects of a definition, as far as the user may list them.
 type Usage struct {
@@ -101,7 +102,8 @@ func (r *Reader) Labelled(ctx context.Context, component string) ([]string, erro
 	if err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
-	list, err := client.Resource(definitions).List(ctx, metav1.ListOptions{LabelSelector: olm.ComponentLabelPrefix + component})
+	ofOperator := metav1.ListOptions{LabelSelector: olm.ComponentLabelPrefix + component}
+	list, err := client.Resource(definitions).List(ctx, ofOperator)
 	if apierrors.IsForbidden(err) {
 		return nil, fmt.Errorf("this user may not %s", Right{Verb: "list", Resource: definitions.GroupResource()})
 	}

@@ -90,14 +90,15 @@ func impactCommand() *cobra.Command {
 		Example: impactExample,
 		Args:    cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 1 || len(args) == 0 && o.namespace == "" || len(args) == 1 && (args[0] == "" || len(args[0]) > catalog.MaxName) {
+			name := strings.Join(args, " ")
+			if len(args) > 1 || len(args) == 1 && name == "" || name == "" && o.namespace == "" || len(name) > catalog.MaxName {
 				return o.usage(cmd, "write the name of one operator, or a namespace, as in: impact etcd -n shop")
 			}
 			reader, err := cluster.Connect(o.kubeconfig)
 			if err != nil {
 				return unusable("%v", err)
 			}
-			named, err := impacts(cmd.Context(), reader, cmd.ErrOrStderr(), o.namespace, strings.Join(args, ""))
+			named, err := impacts(cmd.Context(), reader, cmd.ErrOrStderr(), o.namespace, name)
 			if err != nil {
 				return unusable("%s", text.Escape(err.Error()))
 			}
@@ -114,7 +115,8 @@ func impactCommand() *cobra.Command {
 func impacts(ctx context.Context, reader *cluster.Reader, stderr io.Writer, namespace, name string) ([]*impact, error) {
 	all, err := installedOperators(ctx, reader, "")
 	if forbidden, ok := errors.AsType[*cluster.Forbidden](err); ok && namespace != "" {
-		fmt.Fprintf(stderr, "warning: operators of other namespaces that need it are not known: %s\n", text.Escape(forbidden.Error()))
+		fmt.Fprintln(stderr, "warning: operators of other namespaces that need it are not known: "+
+			text.Escape(forbidden.Error()))
 		all, err = installedOperators(ctx, reader, namespace)
 	}
 	if err != nil {
@@ -127,8 +129,8 @@ func impacts(ctx context.Context, reader *cluster.Reader, stderr io.Writer, name
 		return nil, fmt.Errorf("no operator is installed in namespace %s", namespace)
 	}
 	if len(named) == 0 {
-		return nil, fmt.Errorf("no operator %s is installed: there is no package, Subscription, ClusterServiceVersion or owned "+
-			"CustomResourceDefinition of that name", text.Quote(name))
+		return nil, fmt.Errorf("no operator %s is installed: there is no package, Subscription, ClusterServiceVersion or "+
+			"owned CustomResourceDefinition of that name", text.Quote(name))
 	}
 	for _, i := range named {
 		i.count(ctx, reader, stderr)
@@ -165,14 +167,16 @@ func installedOperators(ctx context.Context, reader *cluster.Reader, namespace s
 		}
 		found := false
 		for _, i := range all {
-			if i.Namespace == sub.Metadata.Namespace && i.CSV != "" &&
-				(i.CSV == sub.Status.InstalledCSV || i.CSV == sub.Status.CurrentCSV || i.Package != "" && i.Package == sub.Spec.Package) {
+			belongs := i.CSV == sub.Status.InstalledCSV || i.CSV == sub.Status.CurrentCSV ||
+				i.Package != "" && i.Package == sub.Spec.Package
+			if i.Namespace == sub.Metadata.Namespace && i.CSV != "" && belongs {
 				i.Package = cmp.Or(i.Package, sub.Spec.Package)
 				i.Subscriptions, found = append(i.Subscriptions, sub.Metadata.Name), true
 			}
 		}
 		if !found {
-			all = append(all, &impact{Namespace: sub.Metadata.Namespace, Package: sub.Spec.Package, Subscriptions: []string{sub.Metadata.Name}})
+			all = append(all, &impact{Namespace: sub.Metadata.Namespace, Package: sub.Spec.Package,
+				Subscriptions: []string{sub.Metadata.Name}})
 		}
 		return nil
 	})
@@ -194,7 +198,8 @@ func (i *impact) count(ctx context.Context, reader *cluster.Reader, stderr io.Wr
 	if component := olm.Component(i.Package, i.Namespace); component != "" {
 		names, err := reader.Labelled(ctx, component)
 		if err != nil {
-			fmt.Fprintln(stderr, "warning: definitions with OLM's label of the operator are not known: "+text.Escape(err.Error()))
+			fmt.Fprintln(stderr, "warning: definitions with OLM's label of the operator are not known: "+
+				text.Escape(err.Error()))
 		}
 		for _, name := range names {
 			if !slices.ContainsFunc(i.owned, func(d olm.Definition) bool { return d.Name == name }) {
@@ -262,7 +267,8 @@ func printImpacts(out io.Writer, format string, all []*impact) error {
 			p.line(2, plain("owns no definitions"))
 		}
 		for _, d := range i.NeededBy[:min(len(i.NeededBy), maxNeeding)] {
-			p.line(2, cell{"needed by clusterserviceversion " + d.Namespace + "/" + d.CSV, yellow}, plain(": "+strings.Join(d.Needs, ", ")))
+			p.line(2, cell{"needed by clusterserviceversion " + d.Namespace + "/" + d.CSV, yellow},
+				plain(": "+strings.Join(d.Needs, ", ")))
 		}
 		if more := len(i.NeededBy) - maxNeeding; more > 0 {
 			p.line(2, plain(fmt.Sprintf("and by %d more", more)))
