@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	rbacv1 "k8s.io/api/rbac/v1"
 	podsecurity "k8s.io/pod-security-admission/api"
 	"k8s.io/pod-security-admission/policy"
@@ -84,6 +85,18 @@ func TestRefusedValues(t *testing.T) {
 				t.Errorf("got error %v\nwant it to say %s", err, test.want)
 			}
 		})
+	}
+}
+
+// TestEarlierValues renders without values that releases before this one did not have, as helm upgrade --reuse-values
+// does: nothing differs from the defaults.
+func TestEarlierValues(t *testing.T) {
+	got := mustRender(t, `{service: null, livenessProbe: null, readinessProbe: null, strategy: null, dnsPolicy: null, dnsConfig: null,
+  extraVolumes: null, extraVolumeMounts: null, extraContainers: null, terminationGracePeriodSeconds: null,
+  serviceAccount: {create: null, name: null}, metrics: {service: null, profiling: null, serviceMonitor: {authorization: null}},
+  certificates: {secret: null}}`)
+	if diff := cmp.Diff(defaults, got); diff != "" {
+		t.Errorf("rendered (-defaults +got):\n%s", diff)
 	}
 }
 

@@ -26,11 +26,6 @@ type Binary struct {
 	File string
 }
 
-// DefaultPlatforms returns the platforms of a release: those of the base image on which OpenShift runs.
-func DefaultPlatforms() []string {
-	return []string{"linux/amd64", "linux/arm64", "linux/ppc64le", "linux/s390x"}
-}
-
 // Platforms parses names such as "linux/arm64".
 func Platforms(names []string) ([]v1.Platform, error) {
 	platforms := make([]v1.Platform, len(names))

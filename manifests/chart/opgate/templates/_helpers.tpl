@@ -105,9 +105,14 @@ opgate-webhook-tls
 {{- if eq .Values.certificates.mode "secret" }}{{ with .Values.certificates.secret.caBundle }}{{ b64enc . }}{{ end }}{{ end }}
 {{- end }}
 
+{{/* true if the release creates the ServiceAccount that the pods run as, else empty. With --reuse-values from a release without this value: true. */}}
+{{- define "opgate.createsAccount" -}}
+{{- if ne (toString .Values.serviceAccount.create) "false" }}true{{ end }}
+{{- end }}
+
 {{/* The name of the ServiceAccount that the pods run as. */}}
 {{- define "opgate.serviceAccount" -}}
-{{- if and (not .Values.serviceAccount.create) (not .Values.serviceAccount.name) }}
+{{- if and (not (include "opgate.createsAccount" .)) (not .Values.serviceAccount.name) }}
 {{- fail "serviceAccount.create is false: set serviceAccount.name to the account that the pods run as" }}
 {{- end }}
 {{- .Values.serviceAccount.name | default "opgate" }}
