@@ -236,7 +236,7 @@ func TestNamesExist(t *testing.T) {
 
 // ofOLM matches labels and properties of OLM, and files, that look like values of the chart; olm.identities is an
 // earlier value.
-var ofOLM = regexp.MustCompile(`^olm\.(package|copiedFrom|constraint|maxOpenShiftVersion|bundle|csv|gvk|label|kubeversion|identities)\b|\.go$`)
+var ofOLM = regexp.MustCompile(`^olm\.(package|copiedFrom|constraint|maxOpenShiftVersion|bundle|csv|gvk|label|kubeversion|identities|operatorframework)\b|\.go$`)
 
 func rulesEarlier(t *testing.T) string {
 	t.Helper()
