@@ -116,9 +116,10 @@ test-unit: ## Run the tests that need no API server
 	@echo "==> unit tests (the first build of the libraries takes minutes), with the race detector where goroutines are started"
 	@race="$$(go list -f '{{.ImportPath}} {{.Dir}}' ./... | while read -r package dir; do \
 			if grep -qE '$(GOROUTINES)' "$$dir"/*.go; then echo "$$package"; fi; done)"; \
-		$(GOTESTSUM) --format=pkgname -- -race $(FLAGS) -skip '$(SEQUENTIAL)' $$race; \
-		$(GOTESTSUM) --format=pkgname -- $(FLAGS) -run '$(SEQUENTIAL)' ./admission; \
-		$(GOTESTSUM) --format=pkgname -- $(FLAGS) $$(go list ./... | grep -vxF "$$race")
+		{ $(GOTESTSUM) --format=pkgname -- -race $(FLAGS) -skip '$(SEQUENTIAL)' $$race; \
+			$(GOTESTSUM) --format=pkgname -- $(FLAGS) -run '$(SEQUENTIAL)' ./admission; } & racing=$$!; \
+		failed=; $(GOTESTSUM) --format=pkgname -- $(FLAGS) $$(go list ./... | grep -vxF "$$race") || failed=yes; \
+		wait $$racing || failed=yes; test -z "$$failed"
 
 .PHONY: test-e2e
 test-e2e: ## Run the tests of the product against a real API server
