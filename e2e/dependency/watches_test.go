@@ -2,7 +2,6 @@ package dependency
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"testing"
 
@@ -146,13 +145,16 @@ func watchIsShared(t *testing.T, c *cluster.Cluster) {
 	}
 
 	// A change that no Policy depends on notifies no owner; the next one that matters notifies once.
-	harness.Eventually(t, "the waiting Policy is notified of what it has seen", func(context.Context) error {
-		if w.toldTimes(waiter) == 0 {
-			return errors.New("not yet")
+	before, looks := 0, 0
+	harness.Eventually(t, "the waiting Policy is notified of what it has seen, and of nothing more", func(context.Context) error {
+		if n := w.toldTimes(waiter); n == 0 || n != before {
+			before, looks = n, 0
+		}
+		if looks++; looks < 6 {
+			return fmt.Errorf("notified %d times, %d looks ago", before, looks)
 		}
 		return nil
 	})
-	before := w.toldTimes(waiter)
 	w.put(t, watchedObject("Gadget", "", "other", dependency.Compliant))
 	_, err := w.of(object).Apply(t.Context(), "one", &unstructured.Unstructured{Object: map[string]any{"apiVersion": object.GetAPIVersion(), "kind": "Gadget",
 		"metadata": map[string]any{"name": "one"}, "status": map[string]any{"compliant": "Compliant"}}}, metav1.ApplyOptions{FieldManager: "another"})

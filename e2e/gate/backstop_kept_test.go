@@ -52,7 +52,8 @@ func TestBackstopKept(t *testing.T) {
 	s.Connect(t)
 	s.start(t, "enforce")
 	s.namespace = s.NewNamespace(t)
-	s.policy = s.Put(t, confirmedDeletion(harness.OperatorPolicy(s.namespace)))
+	s.policy = s.Put(t, harness.OperatorPolicy(s.namespace))
+	s.Put(t, harness.WithField(harness.OperatorPolicy(s.NewNamespace(t)), "Confirm", "spec", "deletion"))
 	s.Put(t, harness.InstallPlan(s.namespace, "allowed", harness.AllowedVersion))
 	s.Put(t, harness.InstallPlan(s.namespace, "forbidden", harness.ForbiddenVersion))
 	s.wantMetrics(t, `opgate_backstop_active{state="enforced"} 1`, `opgate_backstop_supported{feature="mutatingadmissionpolicy"} 1`,
@@ -65,12 +66,6 @@ func TestBackstopKept(t *testing.T) {
 	t.Run("without Opgate and its webhook configurations", s.alone)
 	t.Run("audit", s.audit)
 	t.Run("off", s.off)
-}
-
-// confirmedDeletion lets a policy ask for a confirmation of deletions.
-func confirmedDeletion(policy *unstructured.Unstructured) *unstructured.Unstructured {
-	policy.Object["spec"].(map[string]any)["deletion"] = "Confirm"
-	return policy
 }
 
 // start starts Opgate in a mode, in place of one that runs.

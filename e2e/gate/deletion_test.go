@@ -20,7 +20,7 @@ func TestDeletion(t *testing.T) {
 	t.Parallel()
 	e := harness.StartWithoutGate(t)
 	const namespace = cluster.ShopNamespace
-	policy := e.Put(t, confirmedDeletion(harness.OperatorPolicy(namespace)))
+	policy := e.Put(t, harness.WithField(harness.OperatorPolicy(namespace), "Confirm", "spec", "deletion"))
 	harness.Kubectl(t, e.Cluster, cluster.Admin, compiled(t, e, policy), "apply", "--server-side", "-f", "-")
 	subscription := harness.Subscription(namespace, "a-governed", harness.GoodCatalog, "Manual")
 	e.Put(t, subscription.DeepCopy())
