@@ -349,12 +349,44 @@ func withoutCopies(t *testing.T, e *harness.OLMEnv) {
 // strangersInstallation is about an operator from no catalog, which a tenant made for all namespaces: OLM copies it to
 // each. An admin acts as any user who may create ClusterServiceVersions in that one namespace.
 func strangersInstallation(t *testing.T, e *harness.OLMEnv) {
-	const wanted, forged = "consuloperator.v1.1.0", "consuloperator.v1.9.0"
+	const wanted, forged = "consuloperator.v1.0.0", "consuloperator.v1.1.0"
 	playground, other, same := e.NewNamespace(t), e.NewNamespace(t), e.NewNamespace(t)
-	begun := harness.WithField(harness.GroupedPolicy(other, "consul", wanted), "inform", "spec", "remediationAction")
+	begun := harness.WithField(harness.WithField(harness.GroupedPolicy(other, "consul", wanted), wanted, "spec", "subscription", "startingCSV"), "inform", "spec", "remediationAction")
+	// Else OLM would take the copy for the upgrade that is pending.
+	harness.WithField(begun, "without-upgrade", "spec", "subscription", "channel")
 	unstructured.RemoveNestedField(begun.Object, "spec", "operatorGroup")
 	e.Apply(t, harness.Object("apiVersion: operators.coreos.com/v1\nkind: OperatorGroup\nmetadata: {name: global, namespace: %s}\nspec: {}", playground))
-	installStranger(t, e, forged, playground, other)
+	e.Apply(t, harness.Object(`
+apiVersion: operators.coreos.com/v1alpha1
+kind: ClusterServiceVersion
+metadata:
+  name: %s
+  namespace: %s
+  annotations: {operatorframework.io/properties: '{"properties":[{"type":"olm.package","value":{"packageName":"consul","version":"1.1.0"}}]}'}
+spec:
+  displayName: Consul
+  version: 1.1.0
+  installModes:
+    - {type: OwnNamespace, supported: true}
+    - {type: SingleNamespace, supported: true}
+    - {type: MultiNamespace, supported: true}
+    - {type: AllNamespaces, supported: true}
+  install:
+    strategy: deployment
+    spec:
+      deployments:
+        - name: consul-operator
+          spec:
+            replicas: 1
+            selector: {matchLabels: {app: stranger}}
+            template: {metadata: {labels: {app: stranger}}, spec: {containers: [{name: operator, image: "evil.example/x:1"}]}}
+`, forged, playground))
+	for _, namespace := range []string{other, same} {
+		e.Eventually(t, "wait for OLM's copy", func(ctx context.Context) error {
+			_, err := e.Clients[cluster.Admin].Resource(harness.ClusterServiceVersions).Namespace(namespace).Get(ctx, forged, metav1.GetOptions{})
+			return err
+		})
+	}
 
 	// Of another name than what the policy allows, it is in no one's way.
 	e.Apply(t, begun)
@@ -366,51 +398,15 @@ func strangersInstallation(t *testing.T, e *harness.OLMEnv) {
 	e.WantNames(t, harness.ClusterServiceVersions, other, wanted)
 
 	// Of the same name, it keeps OLM from installing the other. The policy is not Compliant for that.
-	installStranger(t, e, wanted, playground, same)
-	blocked := harness.GroupedPolicy(same, "consul", wanted)
+	blocked := harness.GroupedPolicy(same, "consul", forged)
 	unstructured.RemoveNestedField(blocked.Object, "spec", "operatorGroup")
 	e.Apply(t, blocked)
 	waitForPolicy(t, e, blocked, is(nonCompliant), wantCondition("ClusterServiceVersionCompliant=False ClusterServiceVersionMissing",
-		"from another catalog", "OLM cannot install "+wanted+" here while the copy of that name from namespace "+playground))
+		"from another catalog", "OLM cannot install "+forged+" here while the copy of that name from namespace "+playground))
 	e.WantNames(t, harness.Subscriptions, same, "consul")
 	if groups, err := e.Names(t.Context(), harness.OperatorGroups, same); err != nil || len(groups) != 1 {
 		t.Errorf("the OperatorGroups are %v, %v, want the one that the policy has made", groups, err)
 	}
-}
-
-// installStranger makes an operator of package consul for all namespaces, and waits until OLM has copied it to one.
-func installStranger(t *testing.T, e *harness.OLMEnv, name, namespace, copied string) {
-	t.Helper()
-	version := strings.TrimPrefix(name, "consuloperator.v")
-	e.Apply(t, harness.Object(`
-apiVersion: operators.coreos.com/v1alpha1
-kind: ClusterServiceVersion
-metadata:
-  name: %[1]s
-  namespace: %[2]s
-  annotations: {operatorframework.io/properties: '{"properties":[{"type":"olm.package","value":{"packageName":"consul","version":"%[3]s"}}]}'}
-spec:
-  displayName: Consul
-  version: %[3]s
-  installModes:
-    - {type: OwnNamespace, supported: true}
-    - {type: SingleNamespace, supported: true}
-    - {type: MultiNamespace, supported: true}
-    - {type: AllNamespaces, supported: true}
-  install:
-    strategy: deployment
-    spec:
-      deployments:
-        - name: %[1]s
-          spec:
-            replicas: 1
-            selector: {matchLabels: {app: %[1]s}}
-            template: {metadata: {labels: {app: %[1]s}}, spec: {containers: [{name: operator, image: "evil.example/x:1"}]}}
-`, name, namespace, version))
-	e.Eventually(t, "wait for OLM's copy of "+name, func(ctx context.Context) error {
-		_, err := e.Clients[cluster.Admin].Resource(harness.ClusterServiceVersions).Namespace(copied).Get(ctx, name, metav1.GetOptions{})
-		return err
-	})
 }
 
 // ownNamespaceOnly is about an operator for which the usual OperatorGroup, for all namespaces, would not do.

@@ -128,7 +128,10 @@ func loopPackages() []olm.Package {
 			Versions: []string{"0.35.0", "0.35.1"},
 		},
 		olm.Package{Name: "jaeger", CSV: "jaeger-operator", Versions: []string{"1.0.0", "1.1.0"}},
-		olm.Package{Name: "consul", CSV: "consuloperator", Versions: []string{"1.0.0", "1.1.0"}},
+		olm.Package{
+			Name: "consul", CSV: "consuloperator", Versions: []string{"1.0.0", "1.1.0"},
+			Channels: map[string][]string{olm.Channel: {"1.0.0", "1.1.0"}, "without-upgrade": {"1.0.0"}},
+		},
 		olm.Package{Name: "scylla", CSV: "scyllaoperator", Versions: []string{"1.0.0"}, Owns: "Scylla"},
 		olm.Package{Name: "nats", CSV: "natsoperator", Versions: []string{"2.0.0"}},
 		olm.Package{

@@ -17,7 +17,8 @@ type (
 	}
 	monitorTLS struct {
 		CA struct {
-			Secret corev1.SecretKeySelector `json:"secret"`
+			Secret    corev1.SecretKeySelector    `json:"secret"`
+			ConfigMap corev1.ConfigMapKeySelector `json:"configMap"`
 		} `json:"ca"`
 		ServerName string `json:"serverName"`
 		Insecure   bool   `json:"insecureSkipVerify"`

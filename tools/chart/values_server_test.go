@@ -3,6 +3,7 @@ package chart_test
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"testing"
 
 	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
@@ -268,7 +269,7 @@ func certificateCases() []valueCase {
 		},
 		{
 			name:   "a certificate from a Secret, with its CA",
-			values: "certificates: {mode: secret, secret: {name: corporate, caBundle: '" + providedCA + "'}}",
+			values: "certificates: {mode: secret, secret: {name: corporate, caBundle: " + strconv.Quote(providedCA) + "}}",
 			check: func(t *testing.T, o objects) {
 				checkProvided(t, o)
 				for _, config := range clientConfigs(t, o) {

@@ -121,9 +121,17 @@ spec: {constraints: '[{"type": "olm.constraint", "value": {"failureMessage": "mu
 	e.Propose(t, namespaces["allowed"], "good", harness.AllowedVersion)
 	e.WaitApproved(t, namespaces["allowed"], "good")
 	// OLM is seen when it writes a ClusterServiceVersion; its plans are not sent before they are approved.
-	csv := harness.WithField(harness.Object(seenCSV, e.NewNamespace(t)),
-		`{"properties":[{"type":"olm.package","value":{"packageName":"etcd","version":"0.9.2"}}]}`, "metadata", "annotations", olm.PropertiesAnnotation)
-	harness.Kubectl(t, e.Cluster, cluster.OLM, harness.AsJSON(t, csv), "create", "-f", "-")
+	// One that is installed has an upgrade that waits, and a policy with an exception.
+	upgraded := e.NewNamespace(t)
+	for name, namespace := range map[string]string{"present": e.NewNamespace(t), harness.AllowedCSV: upgraded} {
+		csv := harness.WithField(harness.Object(seenCSV, name, namespace),
+			`{"properties":[{"type":"olm.package","value":{"packageName":"etcd","version":"0.9.2"}}]}`, "metadata", "annotations", olm.PropertiesAnnotation)
+		harness.Kubectl(t, e.Cluster, cluster.OLM, harness.AsJSON(t, csv), "create", "-f", "-")
+	}
+	limited := harness.WithField(harness.OperatorPolicy(upgraded), "72h", "spec", "maximumWait")
+	e.Put(t, harness.WithField(limited, []any{map[string]any{"versions": []any{"etcdoperator.v0.9.9"}, "rules": []any{"bundle/version"},
+		"reason": "ticket 78", "expires": "2126-01-01T00:00:00Z"}}, "spec", "exceptions"))
+	e.Propose(t, upgraded, "upgrade", harness.ForbiddenVersion)
 	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "patch", "installplan", "-n", namespaces["overridden"], "urgent", "--type=merge",
 		"--patch", `{"metadata":{"annotations":{"opgate.io/override-reason":"ticket 77"}},"spec":{"approved":true}}`)
 	want(t, p, `sum(opgate_decisions_total{kind="installplan"}) > 0`)
@@ -135,7 +143,7 @@ spec: {constraints: '[{"type": "olm.constraint", "value": {"failureMessage": "mu
 const seenCSV = `
 apiVersion: operators.coreos.com/v1alpha1
 kind: ClusterServiceVersion
-metadata: {name: present, namespace: %s}
+metadata: {name: %s, namespace: %s}
 spec: {displayName: Etcd, install: {strategy: deployment}}
 `
 
