@@ -145,13 +145,13 @@ func watchIsShared(t *testing.T, c *cluster.Cluster) {
 	}
 
 	// A change that no Policy depends on notifies no owner; the next one that matters notifies once.
-	before, looks := 0, 0
+	before, times := 0, 0
 	harness.Eventually(t, "the waiting Policy is notified of what it has seen, and of nothing more", func(context.Context) error {
 		if n := w.toldTimes(waiter); n == 0 || n != before {
-			before, looks = n, 0
+			before, times = n, 0
 		}
-		if looks++; looks < 6 {
-			return fmt.Errorf("notified %d times, %d looks ago", before, looks)
+		if times++; times < 6 {
+			return fmt.Errorf("notified %d times, as in %d tries", before, times)
 		}
 		return nil
 	})
