@@ -59,7 +59,7 @@ func TestMonitoring(t *testing.T) {
 		})
 	})
 	t.Run("what was held, approved and overridden", func(t *testing.T) {
-		want(t, prometheus, `opgate_plans_held{rule="bundle/version"} == 1`)
+		want(t, prometheus, `opgate_plans_held{rule="bundle/version"} == 2`)
 		want(t, prometheus, `opgate_plans_held_oldest_timestamp_seconds{rule="bundle/version"} > time() - 3600 < time() + 60`)
 		want(t, prometheus, `opgate_loop_approval_latency_seconds_count == 1`)
 		want(t, prometheus, `opgate_loop_approval_age_seconds_count == 1`)
