@@ -56,8 +56,11 @@ func (g *Gate) WaitForSnapshot(ctx context.Context) error {
 				return false, nil //nolint:nilerr // it is tried again
 			}
 		}
-		last = g.includes(ctx, want)
-		return last == nil, nil
+		lacks := g.includes(ctx, want)
+		if ctx.Err() == nil { // else it says only that a request ended with the wait
+			last = lacks
+		}
+		return lacks == nil, nil
 	})
 	if err != nil {
 		return fmt.Errorf("wait for the snapshot: %w", errors.Join(err, last))

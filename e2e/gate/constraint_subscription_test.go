@@ -9,14 +9,12 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/rand"
 
 	"github.com/opgate/opgate/e2e/cluster"
 	"github.com/opgate/opgate/e2e/harness"
 	"github.com/opgate/opgate/e2e/olm"
 )
-
-// curatedCatalog is a second one.
-const curatedCatalog = "curated"
 
 // subscriptionFrom is one to a package of a catalog.
 func subscriptionFrom(namespace, name, catalog, startingCSV string) *unstructured.Unstructured {
@@ -54,7 +52,8 @@ func wantWarned(t *testing.T, e *harness.OLMEnv, s *unstructured.Unstructured, s
 
 // curatedForTenants is the recipe: tenants are known by a label of their namespaces.
 func curatedForTenants(t *testing.T, e *harness.OLMEnv) {
-	if _, err := e.OLM.AddCatalog(t.Context(), curatedCatalog, olm.Package{
+	curated := "curated-" + rand.String(8) // the cluster is shared by the runs of -count
+	if _, err := e.OLM.AddCatalog(t.Context(), curated, olm.Package{
 		Name:     "consul",
 		CSV:      "consuloperator",
 		Versions: []string{"1.0.0"},
@@ -63,13 +62,13 @@ func curatedForTenants(t *testing.T, e *harness.OLMEnv) {
 	}
 	tenants, others := e.NewNamespace(t), e.NewNamespace(t)
 	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "label", "namespace", tenants, "curated-only=yes")
-	constrain(t, e.Env, constraintOf("curated-only", "!('curated-only' in namespaceObject.metadata.labels) || catalog.namespace == 'olm' && catalog.name == 'curated'",
-		"tenants install from catalog olm/curated"))
+	constrain(t, e.Env, constraintOf("curated-only", "!('curated-only' in namespaceObject.metadata.labels) || catalog.namespace == 'olm' && catalog.name == '"+curated+"'",
+		"tenants install from catalog olm/"+curated))
 	e.OperatorGroup(t, tenants)
 	e.OperatorGroup(t, others)
 	wantRefused(t, e, subscriptionFrom(tenants, "consul", olm.Catalog, ""), `subscription `+tenants+`/consul: package "consul" is not allowed by Constraint curated-only`+
-		` (subscription/constraint): tenants install from catalog olm/curated (it must satisfy `)
-	e.CreateAs(t, cluster.Tenant, subscriptionFrom(tenants, "consul", curatedCatalog, ""))
+		` (subscription/constraint): tenants install from catalog olm/`+curated+` (it must satisfy `)
+	e.CreateAs(t, cluster.Tenant, subscriptionFrom(tenants, "consul", curated, ""))
 	e.CreateAs(t, cluster.Tenant, subscriptionFrom(others, "consul", olm.Catalog, ""))
 	waitForApproval(t, e, tenants, "consul", "Manual", "Automatic")
 	waitForApproval(t, e, others, "consul", "Automatic", "")
