@@ -129,15 +129,29 @@ func (p *InstallPlan) Installed(csv string) bool {
 	})
 }
 
-// runTolerance is how much later than the plan says it was installed an object of it may be created: OLM notes the time
-// before it writes the steps, of which the ClusterServiceVersion is the first, and times have seconds.
-const runTolerance = 10 * time.Second
+// OLM notes when it installed a plan before it writes its steps, of which the ClusterServiceVersion is the first; the
+// others can take long on a busy cluster. So much later may these and those be created.
+const (
+	csvTolerance  = 10 * time.Second
+	stepTolerance = time.Minute
+)
 
-// RanAt reports whether a completed plan may have created an object. Only the API server sets when objects were
-// created.
-func (p *InstallPlan) RanAt(created string) bool {
+// RanAt reports whether a completed plan may have created a ClusterServiceVersion. Only the API server sets when objects
+// were created.
+func (p *InstallPlan) RanAt(created string) bool { return p.ranAt(created, csvTolerance) }
+
+func (p *InstallPlan) ranAt(created string, tolerance time.Duration) bool {
 	ended, err := time.Parse(time.RFC3339, string(p.Status.InstalledAt))
-	return err == nil && created >= p.Metadata.CreationTimestamp && created <= ended.Add(runTolerance).UTC().Format(time.RFC3339)
+	return err == nil && created >= p.Metadata.CreationTimestamp && created <= ended.Add(tolerance).UTC().Format(time.RFC3339)
+}
+
+// Created reports whether OLM, executing the plan, created the object of one of its steps. The status of a step shows it
+// only while the plan runs: OLM repeats steps, and then finds existing objects that it has created itself.
+func (p *InstallPlan) Created(step *Step, created string) bool {
+	if p.Running() {
+		return step.Status == "Created" && created >= p.Metadata.CreationTimestamp
+	}
+	return p.Spec.Approved && p.Status.Phase == PhaseComplete && p.ranAt(created, stepTolerance)
 }
 
 // StepProperties returns the bundle properties in the step that writes a ClusterServiceVersion.

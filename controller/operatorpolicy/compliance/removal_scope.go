@@ -221,17 +221,12 @@ func (s *scope) shared(crd *CRD) bool {
 }
 
 // createdFor reports whether a plan of the namespace created a definition for the operator: it has a step for it and
-// one of the package's ClusterServiceVersions, and the definition was created while it ran. The step's status does not
-// show it: OLM repeats steps, and then finds existing objects that it has created itself.
+// one of the package's ClusterServiceVersions, and the definition was created while it ran.
 func (s *scope) createdFor(crd *CRD) bool {
 	return slices.ContainsFunc(s.Namespace.Plans(), func(plan *olm.InstallPlan) bool {
-		if plan.Metadata.Namespace != s.namespace || !plan.Spec.Approved || plan.Status.Phase != olm.PhaseComplete ||
-			!plan.RanAt(crd.CreationTimestamp) {
-			return false
-		}
-		return slices.ContainsFunc(plan.Status.Steps, func(step olm.Step) bool {
-			return step.WritesDefinition() && step.Resource.Name == crd.Name && !s.Namespace.Planted(plan, step.Resolving) &&
-				s.resolves(plan, step.Resolving)
+		return plan.Metadata.Namespace == s.namespace && slices.ContainsFunc(plan.Status.Steps, func(step olm.Step) bool {
+			return step.WritesDefinition() && step.Resource.Name == crd.Name && plan.Created(&step, crd.CreationTimestamp) &&
+				!s.Namespace.Planted(plan, step.Resolving) && s.resolves(plan, step.Resolving)
 		})
 	})
 }

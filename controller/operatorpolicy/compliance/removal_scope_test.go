@@ -236,11 +236,11 @@ func TestB4ForeignDefinitionStays(t *testing.T) {
 			want: "CustomResourceDefinitionPresent: the CustomResourceDefinition etcds.example.com is present and will be deleted",
 		},
 		"it was deleted and made again by another user": {
-			edit: func(s *site) { s.crds[0].CreationTimestamp = "2026-11-21T09:00:41Z" },
+			edit: func(s *site) { s.crds[0].CreationTimestamp = "2026-11-21T09:01:41Z" },
 			want: kept,
 		},
 		"its own goes, created after the time that OLM notes before it writes": {
-			edit: func(s *site) { s.crds[0].CreationTimestamp = "2026-11-21T09:00:35Z" },
+			edit: func(s *site) { s.crds[0].CreationTimestamp = "2026-11-21T09:01:20Z" },
 			want: "CustomResourceDefinitionPresent: the CustomResourceDefinition etcds.example.com is present and will be deleted",
 		},
 		"attack: the plan was planted before the record of what is installed began": {
@@ -255,8 +255,22 @@ func TestB4ForeignDefinitionStays(t *testing.T) {
 			edit: func(s *site) { s.record = installRecord("2026-11-21T09:00:00Z", false) },
 			want: "CustomResourceDefinitionPresent: the CustomResourceDefinition etcds.example.com is present and will be deleted",
 		},
-		"the plan has not ended": {
-			edit: func(s *site) { s.plans[0].Status.Phase = olm.PhaseInstalling },
+		"its own goes, though the plan has not ended": {
+			edit: func(s *site) {
+				s.plans[0].Status.Phase, s.plans[0].Status.Steps[0].Status = olm.PhaseInstalling, "Created"
+			},
+			want: "CustomResourceDefinitionPresent: the CustomResourceDefinition etcds.example.com is present and will be deleted after the InstallPlan shop/install-etcd",
+		},
+		"the plan has not ended, and found it": {
+			edit: func(s *site) {
+				s.plans[0].Status.Phase, s.plans[0].Status.Steps[0].Status = olm.PhaseInstalling, "Present"
+			},
+			want: kept,
+		},
+		"the plan has not begun": {
+			edit: func(s *site) {
+				s.plans[0].Status.Phase, s.plans[0].Status.Steps[0].Status = olm.PhaseRequiresApproval, "Created"
+			},
 			want: kept,
 		},
 		"the plan created it for another operator": {
@@ -293,7 +307,8 @@ func TestB4ForeignDefinitionStays(t *testing.T) {
 			if diff := cmp.Diff(c.want, short(t, out, TypeCustomResourceDefinition)); diff != "" {
 				t.Error(diff)
 			}
-			if got := deletions(out); strings.Contains(got, kindCustomResourceDefinition) == (c.want == kept) {
+			later := strings.Contains(c.want, "will be deleted after")
+			if got := deletions(out); strings.Contains(got, kindCustomResourceDefinition) == (c.want == kept || later) {
 				t.Errorf("deletes %q", got)
 			}
 		})
