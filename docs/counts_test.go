@@ -1,7 +1,6 @@
 package docs
 
 import (
-	"bytes"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -14,8 +13,8 @@ import (
 
 // numerals are the words for numbers in documents, by their number.
 var numerals = []string{
-	"no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen", "fourteen",
-	"fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty",
+	"no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
+	"thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty",
 }
 
 // counts are the numbers of things of the repository that documents name. The first group of the expression is the
@@ -24,21 +23,40 @@ var counts = []struct {
 	document, says string
 	count          func(t *testing.T) int
 }{
-	{document: "docs/performance.md", says: `Every write of the (\w+) kinds that the webhooks match`, count: gatedKinds},
+	{
+		document: "docs/performance.md", says: `Every write of the (\w+) kinds that the webhooks match`,
+		count: gatedKinds,
+	},
 	{document: "docs/threats.md", says: `its webhooks match (\w+) kinds`, count: gatedKinds},
 	{document: "docs/tour.md", says: `in front of (\w+) kinds`, count: gatedKinds},
 	{document: "docs/threats.md", says: "`failurePolicy: Ignore` stands in (\\w+) entries", count: ignoredEntries},
-	{document: "docs/README.md", says: `(\w+) commands for emergencies`, count: lineCount("docs/emergency.md", `(?m)^.* # \d+\. `)},
-	{document: "docs/operatorpolicy-scenarios.md", says: `has (\w+) end-to-end scenarios`, count: lineCount("docs/operatorpolicy-scenarios.md", `(?m)^\| \d+\.\d+ \|`)},
-	{document: "docs/operatorpolicy-scenarios.md", says: `scenarios in (\w+) groups`, count: lineCount("docs/operatorpolicy-scenarios.md", `(?m)^\| \d+\.1 \|`)},
+	{
+		document: "docs/README.md", says: `(\w+) commands for emergencies`,
+		count: matches("docs/emergency.md", `(?m)^.* # \d+\. `),
+	},
+	{
+		document: "docs/operatorpolicy-scenarios.md", says: `has (\w+) end-to-end scenarios`,
+		count: matches("docs/operatorpolicy-scenarios.md", `(?m)^\| \d+\.\d+ \|`),
+	},
+	{
+		document: "docs/operatorpolicy-scenarios.md", says: `scenarios in (\w+) groups`,
+		count: matches("docs/operatorpolicy-scenarios.md", `(?m)^\| \d+\.1 \|`),
+	},
 	{document: "docs/release.md", says: `platforms of the binaries \| (\w+) \|`, count: releaseTargets},
-	{document: "docs/requirements.md", says: `Of (\d+) requirements`, count: lineCount("docs/requirements.md", `(?m)^\| [A-Z]-\d+ \|`)},
+	{
+		document: "docs/requirements.md", says: `Of (\d+) requirements`,
+		count: matches("docs/requirements.md", `(?m)^\| [A-Z]-\d+ \|`),
+	},
 	{document: "manifests/samples/README.md", says: `and (\w+) recipes`, count: recipes},
-	{document: "CONTRIBUTING.md", says: `is the campaign: (\w+) rows`, count: lineCount("e2e/faults/schedules_test.go", `\bshort: true`)},
+	{
+		document: "CONTRIBUTING.md", says: `the campaign: (\w+) rows`,
+		count: matches("e2e/faults/schedules_test.go", `\bshort: true`),
+	},
 }
 
 // countPhrase matches a number of what this repository has and a change may add to.
-var countPhrase = regexp.MustCompile(`(?i)\b(\d+|` + strings.Join(numerals[2:], "|") + `)( [a-z-]+)? (scenarios|alerts|metrics|recipes|attacks|runbooks|requirements|gated kinds)\b`)
+var countPhrase = regexp.MustCompile(`(?i)\b(\d+|` + strings.Join(numerals[2:], "|") +
+	`)( [a-z-]+)? (scenarios|alerts|metrics|recipes|attacks|runbooks|requirements)\b`)
 
 // otherCounts are phrases of that form that count nothing of this repository: attacks of the past, and metrics that are
 // named beside their number.
@@ -84,8 +102,8 @@ func TestCounts(t *testing.T) {
 	}
 }
 
-// lineCount counts the matches of an expression in a file.
-func lineCount(file, expression string) func(t *testing.T) int {
+// matches counts the matches of an expression in a file.
+func matches(file, expression string) func(t *testing.T) int {
 	return func(t *testing.T) int {
 		t.Helper()
 		return len(regexp.MustCompile(expression).FindAllString(strings.Join(lines(t, "../"+file), "\n"), -1))
@@ -95,9 +113,9 @@ func lineCount(file, expression string) func(t *testing.T) int {
 // webhookConfigurations are the webhook configurations of the release.
 func webhookConfigurations(t *testing.T) (configurations []webhookConfiguration) {
 	t.Helper()
-	for _, document := range bytes.Split([]byte(strings.Join(lines(t, "../manifests/base/webhooks.yaml"), "\n")), []byte("\n---\n")) {
+	for document := range strings.SplitSeq(strings.Join(lines(t, "../manifests/base/webhooks.yaml"), "\n"), "\n---\n") {
 		var c webhookConfiguration
-		if err := yaml.Unmarshal(document, &c); err != nil {
+		if err := yaml.Unmarshal([]byte(document), &c); err != nil {
 			t.Fatal(err)
 		}
 		configurations = append(configurations, c)

@@ -24,7 +24,8 @@ import (
 )
 
 // previousRevision is set by -previous.
-var previousRevision = flag.String("previous", "", "commit that TestRollback goes back to (default: the latest release tag before this commit, or its first parent)")
+var previousRevision = flag.String("previous", "",
+	"commit that TestRollback goes back to (default: the latest release tag before this commit, or its first parent)")
 
 // TestRollback goes back to the version before, and forward again, by the commands of docs/upgrade.md, while requests
 // come in and policies with every field are stored. Nothing that a policy forbids is admitted meanwhile, what is stored
@@ -34,7 +35,8 @@ func TestRollback(t *testing.T) {
 	checkout := checkOut(t, previous(t))
 	chart := repo.Checkout{Root: checkout}.Chart()
 	setChartVersion(t, chart, earlierVersion)
-	s := start(t, cluster.Options{}, map[string]node.Program{Repository + ":" + earlierVersion: node.Opgate(buildServer(t, checkout))})
+	earlier := map[string]node.Program{Repository + ":" + earlierVersion: node.Opgate(buildServer(t, checkout))}
+	s := start(t, cluster.Options{}, earlier)
 
 	s.RunHelm(t, "install", "opgate", chart, "--create-namespace", "--wait", "--set", patiently())
 	namespace := s.Govern(t)
@@ -85,13 +87,17 @@ func previous(t *testing.T) string {
 	if *previousRevision != "" {
 		return *previousRevision
 	}
-	tag, noTag := exec.CommandContext(t.Context(), "git", "describe", "--tags", "--abbrev=0", "--match=v*", "HEAD^").Output()
-	parent, err := exec.CommandContext(t.Context(), "git", "rev-parse", "--verify", "--quiet", "HEAD^").Output()
+	git := func(args ...string) (string, error) {
+		out, err := exec.CommandContext(t.Context(), "git", args...).Output()
+		return string(bytes.TrimSpace(out)), err
+	}
+	tag, noTag := git("describe", "--tags", "--abbrev=0", "--match=v*", "HEAD^")
+	parent, err := git("rev-parse", "--verify", "--quiet", "HEAD^")
 	switch {
 	case noTag == nil:
-		return string(bytes.TrimSpace(tag))
+		return tag
 	case err == nil:
-		return string(bytes.TrimSpace(parent))
+		return parent
 	case os.Getenv("CI") != "":
 		t.Fatalf("no commit before this one is known (git rev-parse HEAD^: %v): fetch the history, with fetch-depth: 0", err)
 	default:
@@ -160,7 +166,8 @@ func readFeatures(t *testing.T, namespace string) []*unstructured.Unstructured {
 		field := strings.Join(strings.Fields(line)[:3], " ")
 		kind, rest, _ := strings.Cut(field, " ")
 		version, path, _ := strings.Cut(rest, " ")
-		if stored := storedVersions[kind]; version == stored && strings.HasPrefix(path, "spec.") && !used[field] && !slices.Contains(notTogether, path) {
+		stored := version == storedVersions[kind] && strings.HasPrefix(path, "spec.")
+		if stored && !used[field] && !slices.Contains(notTogether, path) {
 			t.Errorf("testdata/features.yaml has no object with %s", field)
 		}
 	}
@@ -168,10 +175,15 @@ func readFeatures(t *testing.T, namespace string) []*unstructured.Unstructured {
 }
 
 // storedVersions are the versions in which kinds are stored.
-var storedVersions = map[string]string{"OperatorPolicy": "v1beta2", "Constraint": "v1", "Policy": "v1", "PolicySet": "v1beta1"}
+var storedVersions = map[string]string{
+	"OperatorPolicy": "v1beta2", "Constraint": "v1", "Policy": "v1", "PolicySet": "v1beta1",
+}
 
 // notTogether are fields that are refused in an OperatorPolicy of v1beta2, or beside others that the file has.
-var notTogether = []string{"spec.subscription.installPlanApproval", "spec.operatorGroup.selector", "spec.operatorGroup.target.selector", "spec.operatorGroup.targetNamespaces"}
+var notTogether = []string{
+	"spec.subscription.installPlanApproval", "spec.operatorGroup.selector", "spec.operatorGroup.target.selector",
+	"spec.operatorGroup.targetNamespaces",
+}
 
 // collectFields notes the paths of all fields of a value, as docs/stability/fields.txt has them.
 func collectFields(used map[string]bool, path string, value any) {
@@ -225,12 +237,13 @@ func (s *Site) specs(t *testing.T, objects []*unstructured.Unstructured) map[str
 	t.Helper()
 	found := map[string]string{}
 	for _, object := range objects {
-		kind, version, _ := strings.Cut(strings.ToLower(object.GetKind())+"."+storedVersions[object.GetKind()]+"."+object.GroupVersionKind().Group, "/")
-		args := []string{"get", kind + version, object.GetName(), "-o", "jsonpath={.metadata.uid} {.metadata.generation} {.spec}"}
+		kind := object.GetKind()
+		resource := strings.ToLower(kind) + "." + storedVersions[kind] + "." + object.GroupVersionKind().Group
+		args := []string{"get", resource, object.GetName(), "-o", "jsonpath={.metadata.uid} {.metadata.generation} {.spec}"}
 		if object.GetNamespace() != "" {
 			args = append(args, "-n", object.GetNamespace())
 		}
-		found[kind+" "+object.GetName()] = s.Admin(t, args...)
+		found[resource+" "+object.GetName()] = s.Admin(t, args...)
 	}
 	return found
 }

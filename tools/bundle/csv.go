@@ -90,7 +90,8 @@ func csvLabels() map[string]string {
 	labels := map[string]string{}
 	for _, platform := range image.DefaultPlatforms() {
 		system, architecture, _ := strings.Cut(platform, "/")
-		labels["operatorframework.io/os."+system], labels["operatorframework.io/arch."+architecture] = "supported", "supported"
+		labels["operatorframework.io/os."+system] = "supported"
+		labels["operatorframework.io/arch."+architecture] = "supported"
 	}
 	return labels
 }
