@@ -1,7 +1,7 @@
 # The image of releases. `make image` builds the same without a container engine; docs/image.md has both.
 # Needs BuildKit (Docker 23 or later) or buildah, which set BUILDPLATFORM, TARGETOS and TARGETARCH:
 #
-#   docker buildx build --platform linux/amd64,linux/arm64 --build-arg VERSION=v0.1.0 -t registry.example.com/opgate:v0.1.0 .
+#   docker buildx build --platform linux/amd64,linux/arm64,linux/ppc64le,linux/s390x --build-arg VERSION=v0.1.0 -t registry.example.com/opgate:v0.1.0 .
 
 # For a release, name the base by digest: BASE=gcr.io/distroless/static:nonroot@sha256:...
 ARG BASE=gcr.io/distroless/static:nonroot

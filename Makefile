@@ -13,7 +13,7 @@ ASSETS = go -C '$(CURDIR)/tools' run ./cmd/local assets
 LINT = go tool -modfile=.golangci.mod golangci-lint
 ACTIONLINT = go tool -modfile=.actionlint.mod actionlint
 VULNCHECK = go tool -modfile=.vulncheck.mod govulncheck
-# Repeats the output of failed tests at the end, after everything else (docs/decisions/2026-11-22-gotestsum.md).
+# Repeats the output of failed tests at the end, after everything else (docs/decisions/2026-11-23-tiers-of-tests.md#tests-run-under-gotestsum).
 GOTESTSUM = go tool -modfile='$(CURDIR)/.gotestsum.mod' gotestsum --format-icons=text --format-hide-empty-pkg --hide-summary=skipped
 
 .PHONY: help

@@ -68,7 +68,7 @@ func lines(t *testing.T, name string) []string {
 
 // foreignFlags are flags of other programs that documents name without the program.
 var foreignFlags = strings.Fields("admission-control-config-file cascade certificate-identity certificate-oidc-issuer cpu-profiles exclude force " +
-	"all force-conflicts key memory-limit namespaces reset-then-reuse-values reuse-values set take-ownership validate")
+	"all force-conflicts key memory-limit namespaces reset-then-reuse-values reuse-values set take-ownership tracing-config-file validate")
 
 // commandLine is one call of a program, with the flags in it.
 type commandLine struct {

@@ -89,14 +89,28 @@ func (s *Site) overwrite(t *testing.T, namespace string) {
 	s.WantGate(t, namespace)
 }
 
-// upgrade goes from another version of the chart, with other values, to this one while requests come in. There is no
-// release of Opgate to begin with yet; what there was before differs from this by its version.
+// upgrade goes from a chart of another version, with other values, to this one while requests come in. TestRollback
+// does so with the program of another commit.
 func (s *Site) upgrade(t *testing.T, namespace string) {
 	previous := t.TempDir()
 	if err := os.CopyFS(previous, os.DirFS(harness.ChartDir)); err != nil {
 		t.Fatal(err)
 	}
-	chart, err := os.ReadFile(previous + "/Chart.yaml")
+	setChartVersion(t, previous, earlierVersion)
+	s.RunHelm(t, "upgrade", "opgate", previous, "--reuse-values", "--set", "webhooks.timeoutSeconds=10,log.level=debug,"+patiently(), "--wait")
+	s.underLoad(t, namespace, func() {
+		s.RunHelm(t, "upgrade", "opgate", harness.ChartDir, "--reset-values", "--set", Quick, "--wait")
+	})
+	s.wantImage(t, false)
+}
+
+// earlierVersion is the version of charts to come from, and of their image.
+const earlierVersion = "0.0.1"
+
+// setChartVersion sets the version of a chart in a directory.
+func setChartVersion(t *testing.T, dir, version string) {
+	t.Helper()
+	chart, err := os.ReadFile(dir + "/Chart.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,19 +118,21 @@ func (s *Site) upgrade(t *testing.T, namespace string) {
 	if err := yaml.Unmarshal(chart, &fields); err != nil {
 		t.Fatal(err)
 	}
-	fields["version"], fields["appVersion"] = "0.0.1", "0.0.1"
+	fields["version"], fields["appVersion"] = version, version
 	if chart, err = yaml.Marshal(fields); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(previous+"/Chart.yaml", chart, 0o600); err != nil {
+	if err := os.WriteFile(dir+"/Chart.yaml", chart, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s.RunHelm(t, "upgrade", "opgate", previous, "--reuse-values", "--set", "webhooks.timeoutSeconds=10,log.level=debug,"+patiently(), "--wait")
-	s.underLoad(t, namespace, func() {
-		s.RunHelm(t, "upgrade", "opgate", harness.ChartDir, "--reset-values", "--set", Quick, "--wait")
-	})
-	if got := s.Admin(t, "get", "deployment", "-n", cluster.OpgateNamespace, "opgate", "-o", "jsonpath={.spec.template.spec.containers[0].image}"); strings.HasSuffix(got, ":0.0.1") {
-		t.Errorf("the image is %s after the upgrade", got)
+}
+
+// wantImage wants the Deployment to have the image of earlierVersion, or another.
+func (s *Site) wantImage(t *testing.T, earlier bool) {
+	t.Helper()
+	image := s.Admin(t, "get", "deployment", "-n", cluster.OpgateNamespace, "opgate", "-o", "jsonpath={.spec.template.spec.containers[0].image}")
+	if strings.HasSuffix(image, ":"+earlierVersion) != earlier {
+		t.Errorf("the image is %s", image)
 	}
 }
 

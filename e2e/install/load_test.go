@@ -25,8 +25,9 @@ const (
 	rotations, restarts = 10, 10
 )
 
-// underLoad makes requests that the API server has Opgate judge or convert, while something goes on. None may fail.
-func (s *Site) underLoad(t *testing.T, namespace string, during func()) {
+// underLoad makes requests that the API server has Opgate judge or convert, and others, while something goes on. None
+// may fail.
+func (s *Site) underLoad(t *testing.T, namespace string, during func(), others ...Try) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	var (
@@ -37,7 +38,7 @@ func (s *Site) underLoad(t *testing.T, namespace string, during func()) {
 		failures         []error
 	)
 	requests := []func(context.Context) error{s.converts(namespace)}
-	for _, try := range tries(namespace) {
+	for _, try := range append(tries(namespace), others...) {
 		requests = append(requests, func(ctx context.Context) error { return s.Attempt(ctx, try) })
 	}
 	began := time.Now()

@@ -5,6 +5,7 @@ package install
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
@@ -52,10 +53,11 @@ type Site struct {
 // Start starts a cluster with a node that has the image of an Opgate that is built from this checkout.
 func Start(t *testing.T) *Site {
 	t.Helper()
-	return start(t, cluster.Options{})
+	return start(t, cluster.Options{}, nil)
 }
 
-func start(t *testing.T, opts cluster.Options) *Site {
+// start starts a cluster with a node that has other images, too.
+func start(t *testing.T, opts cluster.Options, images map[string]node.Program) *Site {
 	t.Helper()
 	opts.Bare, opts.Node, opts.Audit, opts.Log = true, true, true, os.Stderr
 	e := harness.StartUnchecked(t, opts)
@@ -69,10 +71,9 @@ func start(t *testing.T, opts cluster.Options) *Site {
 	if s.Binary, err = s.Programs().Server(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if s.Node, err = node.Start(t.Context(), s.Cluster, node.Options{
-		Images: map[string]node.Program{Repository: node.Opgate(s.Binary)},
-		Log:    os.Stderr,
-	}); err != nil {
+	all := map[string]node.Program{Repository: node.Opgate(s.Binary)}
+	maps.Copy(all, images)
+	if s.Node, err = node.Start(t.Context(), s.Cluster, node.Options{Images: all, Log: os.Stderr}); err != nil {
 		t.Fatal(err)
 	}
 	harness.Kubectl(t, s.Cluster, cluster.Admin, harness.PackageManifests, "create", "-f", "-")
@@ -160,9 +161,15 @@ func tries(namespace string) []Try {
 
 // Attempt makes a write without effect.
 func (s *Site) Attempt(ctx context.Context, t Try) error {
+	_, err := s.refusal(ctx, t)
+	return err
+}
+
+// refusal makes a write without effect, and returns the text of the gate's refusal, "" for one that is to be written.
+func (s *Site) refusal(ctx context.Context, t Try) (string, error) {
 	body, err := t.Object.MarshalJSON()
 	if err != nil {
-		return err
+		return "", err
 	}
 	got, err := s.Clients[t.User].Send(ctx, harness.Request{
 		Method:      http.MethodPost,
@@ -173,11 +180,11 @@ func (s *Site) Attempt(ctx context.Context, t Try) error {
 	})
 	switch {
 	case err != nil:
-		return err
+		return "", err
 	case t.Refused == "" && !got.OK(), t.Refused != "" && !strings.Contains(got.Refused, t.Refused):
-		return fmt.Errorf("%s %s: got %s", t.Object.GetKind(), t.Object.GetName(), got)
+		return "", fmt.Errorf("%s %s: got %s", t.Object.GetKind(), t.Object.GetName(), got)
 	}
-	return nil
+	return got.Refused, nil
 }
 
 // WantGate wants the gate to judge, from now on, in a namespace that a policy governs.

@@ -17,7 +17,7 @@ import (
 func TestStaticInstall(t *testing.T) {
 	t.Parallel()
 	static := harness.NewStaticPolicies(t)
-	s := start(t, cluster.Options{AdmissionConfig: static.Configuration})
+	s := start(t, cluster.Options{AdmissionConfig: static.Configuration}, nil)
 	s.install(t)
 	namespace := s.Govern(t)
 	s.WantGate(t, namespace)

@@ -83,6 +83,11 @@ func TestValidators(t *testing.T) {
 	if loaded.Name != "opgate.v0.2.0" || loaded.Package != bundle.Package || loaded.CSV.Spec.Replaces != "opgate.v0.1.0" {
 		t.Errorf("got bundle %s of package %s, which replaces %s", loaded.Name, loaded.Package, loaded.CSV.Spec.Replaces)
 	}
+	for _, platform := range []string{"os.linux", "arch.amd64", "arch.arm64", "arch.ppc64le", "arch.s390x"} {
+		if loaded.CSV.Labels["operatorframework.io/"+platform] != "supported" {
+			t.Errorf("the labels of the bundle do not have %s: %v", platform, loaded.CSV.Labels)
+		}
+	}
 	validators := validation.DefaultBundleValidators.WithValidators(validation.OperatorHubV2Validator, validation.StandardCapabilitiesValidator,
 		validation.StandardCategoriesValidator, validation.ObjectValidator, validation.GoodPracticesValidator)
 	results := validators.Validate(loaded.ObjectsToValidate()...)

@@ -11,6 +11,8 @@ import (
 	operatorsv1alpha1 "github.com/operator-framework/api/pkg/operators/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/opgate/opgate/tools/image"
 )
 
 const (
@@ -47,7 +49,7 @@ func (p *parts) clusterServiceVersion(o Options) (*unstructured.Unstructured, er
 	mount(&deployment.Spec.Template, o.Version)
 	csv := &operatorsv1alpha1.ClusterServiceVersion{
 		TypeMeta:   metav1.TypeMeta{APIVersion: operatorsv1alpha1.ClusterServiceVersionAPIVersion, Kind: operatorsv1alpha1.ClusterServiceVersionKind},
-		ObjectMeta: metav1.ObjectMeta{Name: Name(o.Version), Annotations: csvAnnotations(o.Image)},
+		ObjectMeta: metav1.ObjectMeta{Name: Name(o.Version), Labels: csvLabels(), Annotations: csvAnnotations(o.Image)},
 		Spec: operatorsv1alpha1.ClusterServiceVersionSpec{
 			DisplayName:    "Opgate",
 			Description:    strings.TrimSpace(description),
@@ -81,6 +83,17 @@ func (p *parts) clusterServiceVersion(o Options) (*unstructured.Unstructured, er
 		csv.Spec.Replaces = Name(o.Replaces)
 	}
 	return convert(csv)
+}
+
+// csvLabels name the platforms of the image; without them consoles take it to be for linux/amd64 alone.
+func csvLabels() map[string]string {
+	labels := map[string]string{}
+	for _, platform := range image.DefaultPlatforms() {
+		system, architecture, _ := strings.Cut(platform, "/")
+		labels["operatorframework.io/os."+system] = "supported"
+		labels["operatorframework.io/arch."+architecture] = "supported"
+	}
+	return labels
 }
 
 // csvAnnotations are what catalogs and consoles read.

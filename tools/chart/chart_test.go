@@ -32,7 +32,7 @@ func TestRefusedValues(t *testing.T) {
 	tests := map[string]struct{ values, want string }{
 		"misspelt":                     {"repicas: 3", "additional properties 'repicas' not allowed"},
 		"misspelt further down":        {"log: {lvel: info}", "additional properties 'lvel' not allowed"},
-		"another log level":            {"log: {level: loud}", "at '/log/level': value must be one of 'debug', 'info', 'error'"},
+		"another log level":            {"log: {level: loud}", "at '/log/level': value must be one of 'debug', 'info', 'warn', 'error'"},
 		"another source":               {"certificates: {mode: manual}", "value must be one of 'self-managed', 'cert-manager', 'secret'"},
 		"a certificate of no Secret":   {"certificates: {mode: secret}", "set certificates.secret.name to a Secret with tls.crt and tls.key"},
 		"a certificate without its CA": {"certificates: {mode: secret, secret: {name: tls}}", "set certificates.secret.caBundle, or certificates.secret.caAnnotations"},

@@ -26,6 +26,11 @@ type Binary struct {
 	File string
 }
 
+// DefaultPlatforms are the platforms of the images of releases: those of OpenShift, IBM Power and IBM Z included.
+func DefaultPlatforms() []string {
+	return []string{"linux/amd64", "linux/arm64", "linux/ppc64le", "linux/s390x"}
+}
+
 // Platforms parses names such as "linux/arm64".
 func Platforms(names []string) ([]v1.Platform, error) {
 	platforms := make([]v1.Platform, len(names))

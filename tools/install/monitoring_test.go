@@ -201,7 +201,7 @@ func setLogLevel(t *testing.T, e *harness.LoopEnv, scraper string) {
 	}{
 		{name: "read", token: debugger, method: http.MethodGet, path: "/debug/log-level", code: http.StatusOK, says: "info\n"},
 		{name: "set", token: debugger, method: http.MethodPut, path: "/debug/log-level", body: "debug", code: http.StatusOK, says: "debug\n"},
-		{name: "no such level", token: debugger, method: http.MethodPut, path: "/debug/log-level", body: "off", code: http.StatusBadRequest, says: "debug, info, error"},
+		{name: "no such level", token: debugger, method: http.MethodPut, path: "/debug/log-level", body: "off", code: http.StatusBadRequest, says: "debug, info, warn, error"},
 		{name: "attack: without a token", method: http.MethodPut, path: "/debug/log-level", body: "error", code: http.StatusUnauthorized},
 		{name: "attack: with the right to read metrics", token: scraper, method: http.MethodPut, path: "/debug/log-level", body: "error", code: http.StatusForbidden},
 		{name: "attack: read with the right to read metrics, which is cached", token: scraper, method: http.MethodGet, path: "/debug/log-level", code: http.StatusForbidden},

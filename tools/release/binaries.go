@@ -22,7 +22,7 @@ const (
 
 // Targets are the platforms that releases have binaries for.
 func Targets() []string {
-	return []string{"linux/amd64", "linux/arm64", "darwin/amd64", "darwin/arm64", "windows/amd64", "windows/arm64"}
+	return append(image.DefaultPlatforms(), "darwin/amd64", "darwin/arm64", "windows/amd64", "windows/arm64")
 }
 
 // ParseTargets parses names of Targets.

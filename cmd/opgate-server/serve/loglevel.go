@@ -21,8 +21,14 @@ const (
 	maxLogLevel = 64
 )
 
-// logLevels are the log levels that may be set.
-var logLevels = map[string]zapcore.Level{"debug": zapcore.DebugLevel, "info": zapcore.InfoLevel, "error": zapcore.ErrorLevel}
+// logLevels are the log levels that may be set, at the start and later. Warn logs what error does, since a logr.Logger
+// has no level between info and error; it is what other programs are run with.
+var logLevels = map[string]zapcore.Level{
+	"debug": zapcore.DebugLevel, "info": zapcore.InfoLevel, "warn": zapcore.WarnLevel, "error": zapcore.ErrorLevel,
+}
+
+// knownLogLevels names the log levels in messages.
+const knownLogLevels = "debug, info, warn, error"
 
 // logLevel returns the log level to GET and sets it by PUT, in plain text, as /debug/flags/v of the Kubernetes
 // components does.
@@ -43,7 +49,7 @@ func (l logLevel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		to, known := logLevels[strings.TrimSpace(string(body))]
 		if !known {
-			http.Error(w, text.Quote(string(body))+" is not one of debug, info, error", http.StatusBadRequest)
+			http.Error(w, text.Quote(string(body))+" is not one of "+knownLogLevels, http.StatusBadRequest)
 			return
 		}
 		l.set(r.Context(), to)

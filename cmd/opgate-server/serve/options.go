@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
-	"go.uber.org/zap/zapcore"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/opgate/opgate/admission/olmidentity"
@@ -110,7 +109,7 @@ type Options struct {
 	Rights []string
 	// CatalogNamespaces are those in which ConfigMaps and pods of catalogs are read. Default: all.
 	CatalogNamespaces []string
-	// LogLevel is debug, info or error; LogFormat is json or console.
+	// LogLevel is debug, info, warn or error; LogFormat is json or console.
 	LogLevel, LogFormat string
 }
 
@@ -157,7 +156,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 		"right of the ServiceAccount that the installation grants, or none; repeatable (default: all)")
 	flags.StringArrayVar(&o.CatalogNamespaces, "catalog-namespace", nil,
 		"namespace in which ConfigMaps and Pods of catalogs are read; repeatable (default: all)")
-	flags.StringVar(&o.LogLevel, "log-level", "info", "debug (one line a request), info (state changes and refusals) or error")
+	flags.StringVar(&o.LogLevel, "log-level", "info", "debug (one line a request), info (state changes and refusals), warn or error (errors alone)")
 	flags.StringVar(&o.LogFormat, "log-format", "json", "json or console")
 	flags.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 		if name == "enable-operator-policy" { // what the existing controller calls it
@@ -277,8 +276,8 @@ func (o *Options) validateModes(bad func(flag, format string, args ...any)) {
 	if modes := []backstop.Mode{backstop.Off, backstop.Compiled, backstop.Audit, backstop.Enforce}; !slices.Contains(modes, backstop.Mode(o.Backstop)) {
 		bad("backstop", "%q is not one of %q", o.Backstop, modes)
 	}
-	if _, err := zapcore.ParseLevel(o.LogLevel); err != nil {
-		bad("log-level", "%q is not one of debug, info, error", o.LogLevel)
+	if _, known := logLevels[o.LogLevel]; !known {
+		bad("log-level", "%q is not one of %s", o.LogLevel, knownLogLevels)
 	}
 	if o.LogFormat != "json" && o.LogFormat != "console" {
 		bad("log-format", "%q is not one of json, console", o.LogFormat)

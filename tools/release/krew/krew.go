@@ -65,6 +65,9 @@ func (p Plugin) Manifest() ([]byte, error) {
 		Description:      strings.TrimSpace(p.Description) + "\n",
 	}
 	for _, from := range p.Platforms {
+		if from.Arch == "s390x" {
+			continue // the index of krew refuses a manifest with it; kubectl finds the archive's program on the PATH
+		}
 		manifest.Spec.Platforms = append(manifest.Spec.Platforms, platform{
 			Selector: selector{MatchLabels: labels{OS: from.OS, Arch: from.Arch}}, URI: from.URI, SHA256: from.SHA256, Bin: from.Bin,
 		})

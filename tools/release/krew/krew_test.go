@@ -46,7 +46,9 @@ func TestManifest(t *testing.T) {
 	plugin := krew.Plugin{
 		Name: "opgate", Version: "v0.1.0", Homepage: "https://example.com", ShortDescription: "Short", Description: "Long",
 	}
-	for _, target := range []string{"linux/amd64", "linux/arm64", "darwin/amd64", "darwin/arm64", "windows/amd64", "windows/arm64"} {
+	for _, target := range []string{
+		"linux/amd64", "linux/arm64", "linux/ppc64le", "linux/s390x", "darwin/amd64", "darwin/arm64", "windows/amd64", "windows/arm64",
+	} {
 		goos, arch, _ := strings.Cut(target, "/")
 		plugin.Platforms = append(plugin.Platforms, krew.Platform{
 			OS: goos, Arch: arch, URI: "https://example.com/" + target, SHA256: hex.EncodeToString(sum[:]), Bin: "kubectl-opgate",
