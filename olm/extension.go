@@ -3,6 +3,7 @@ package olm
 import (
 	"cmp"
 	"crypto/sha256"
+	"slices"
 	"strings"
 
 	"github.com/blang/semver/v4"
@@ -75,7 +76,8 @@ func DecodeMigrated(kind string, raw []byte) (*Migrated, error) {
 		}
 		m.Package = o.Metadata.Annotations.PackageName
 	}
-	if m.Package == "" || len(m.Package) > maxMigratedText || len(m.From) > maxMigratedText || len(m.Version) > maxMigratedText {
+	long := func(s string) bool { return len(s) > maxMigratedText }
+	if m.Package == "" || slices.ContainsFunc([]string{m.Package, m.From, m.Into, m.Bundle, m.Version}, long) {
 		return nil, nil
 	}
 	return m, nil

@@ -27,9 +27,11 @@ func TestDecodeMigrated(t *testing.T) {
 		{"not migrated", KindClusterExtension, extension("", "shop", etcd), true},
 		{"not migrated, in another namespace", KindClusterExtension, extension("", "other", etcd), false},
 		{"a namespace alone", KindClusterExtension, extension("other", "shop", etcd), true},
-		{"another package", KindClusterExtension, extension("shop/etcd", "shop", strings.ReplaceAll(etcd, "etcd", "vault")), false},
+		{"another package", KindClusterExtension,
+			extension("shop/etcd", "shop", strings.ReplaceAll(etcd, "etcd", "vault")), false},
 		{"another type of source", KindClusterExtension, extension("shop/etcd", "shop", `{"sourceType":"Helm"}`), false},
-		{"a long package", KindClusterExtension, extension("shop/etcd", "shop", strings.ReplaceAll(etcd, "etcd", strings.Repeat("e", 1000))), false},
+		{"a long bundle", KindClusterExtension, strings.TrimSuffix(extension("shop/etcd", "shop", etcd), "}") +
+			`,"status":{"install":{"bundle":{"name":"` + strings.Repeat("e", 1000) + `"}}}}`, false},
 		{"a revision of the tool", KindClusterObjectSet, revision("shop/etcd", "etcd", "Active"), true},
 		{"a revision of another package", KindClusterObjectSet, revision("shop/etcd", "vault", "Active"), false},
 		{"an archived revision", KindClusterObjectSet, revision("shop/etcd", "etcd", "Archived"), false},

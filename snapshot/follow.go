@@ -10,10 +10,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// followVersions watches a kind in the versions that it receives, one after another; "" stands for no definition. The
+// followVersions watches a kind in the versions that it receives, one after another; "" is for no definition. The
 // returned channel is closed once its objects have been read, or it is known that none can exist. While the version
 // changes, they stay in force as they were last read.
-func (f *Feed) followVersions(ctx context.Context, running *sync.WaitGroup, kind *Kind, versions <-chan string) <-chan struct{} {
+func (f *Feed) followVersions(
+	ctx context.Context, running *sync.WaitGroup, kind *Kind, versions <-chan string,
+) <-chan struct{} {
 	objects, progress := newMirror(f.note), f.Store.follow(kind, f.MaxStaleness)
 	running.Go(func() {
 		stop := func() {} // it ends the watch, and waits until it notes nothing any more
@@ -96,10 +98,13 @@ func (k *Kind) definition() string { return k.Resource + "." + k.Group }
 
 // definedBy returns the version of the kind if a CustomResourceDefinition serves it; else "".
 func (k *Kind) definedBy(o *Object) string {
-	if o == nil || o.Definition() == nil || !o.Definition().Established || !slices.Contains(o.Definition().Versions, k.Version) {
+	if o == nil {
 		return ""
 	}
-	return k.Version
+	if d := o.Definition(); d != nil && d.Established && slices.Contains(d.Versions, k.Version) {
+		return k.Version
+	}
+	return ""
 }
 
 // Serves reports whether an optional kind of the leader is defined on the cluster, as far as this replica knows.

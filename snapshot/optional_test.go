@@ -40,7 +40,8 @@ func TestFeedWithoutDefinition(t *testing.T) {
 			serveKind(w, r, `{"metadata":{"name":"etcd","resourceVersion":"7"},"spec":{"namespace":"shop",
 				"source":{"sourceType":"Catalog","catalog":{"packageName":"etcd"}}}}`)
 		case strings.HasSuffix(r.URL.Path, "/customresourcedefinitions") && r.URL.Query().Get("watch") != "":
-			_, _ = fmt.Fprint(w, `{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"1","annotations":{"k8s.io/initial-events-end":"true"}}}}`)
+			_, _ = fmt.Fprint(w, `{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"1",
+				"annotations":{"k8s.io/initial-events-end":"true"}}}}`)
 			for {
 				w.(http.Flusher).Flush()
 				select {
@@ -60,7 +61,8 @@ func TestFeedWithoutDefinition(t *testing.T) {
 		t.Fatal(err)
 	}
 	store := &Store{}
-	feed := NewFeed(FeedOptions{Client: client, Store: store, Log: logr.Discard(), Now: time.Now, Omitted: []*Kind{Deployments}})
+	feed := NewFeed(FeedOptions{Client: client, Store: store, Log: logr.Discard(), Now: time.Now,
+		Omitted: []*Kind{Deployments}})
 	feed.Lead()
 	var running sync.WaitGroup
 	running.Go(func() {

@@ -49,7 +49,8 @@ func (e *evaluation) inOLMv1(m *olm.Migrated) Finding {
 	}
 	if m.Kind == olm.KindClusterObjectSet {
 		return finding(metav1.ConditionFalse, reasonMigrating,
-			"the operator is being migrated to OLM v1: "+by+" has taken over its objects, and there is no ClusterExtension for it")
+			"the operator is being migrated to OLM v1: "+by+
+				" has taken over its objects, and there is no ClusterExtension for it")
 	}
 	message := "the operator is managed by OLM v1, by " + by
 	if m.From != "" {
@@ -85,7 +86,8 @@ func (e *evaluation) handedOver(m *olm.Migrated) Outcome {
 	if e.csv != nil {
 		csv = e.describeCSV(e.csv)
 	}
-	group, catalog := elsewhere(TypeOperatorGroup, kindOperatorGroup, ""), elsewhere(TypeCatalogSourcesUnhealthy, kindCatalogSource, "")
+	group := elsewhere(TypeOperatorGroup, kindOperatorGroup, "")
+	catalog := elsewhere(TypeCatalogSourcesUnhealthy, kindCatalogSource, "")
 	group.Related, catalog.Related = e.groupsCreated().Related, nil
 	out.Findings = []Finding{
 		validated(),
@@ -109,7 +111,8 @@ func (e *evaluation) besidesOLMv1(f Finding) Finding {
 		return f
 	}
 	f.Status, f.Reason = metav1.ConditionFalse, reasonManagedTwice
-	f.Message += "; " + m.Kind + " " + text.Name(m.Name) + " of OLM v1 manages the same operator: delete that, or the Subscription"
+	f.Message += "; " + m.Kind + " " + text.Name(m.Name) +
+		" of OLM v1 manages the same operator: delete that, or the Subscription"
 	f.Related = append(slices.Clone(f.Related), e.related(m.Kind, olm.ObjectMeta{Name: m.Name, UID: m.UID},
 		policyv1beta2.NonCompliant, relatedMismatch))
 	return f
@@ -124,8 +127,7 @@ func (e *evaluation) removedSince() time.Time {
 	previous := &e.Policy.Status
 	before, since := conditionOf(previous.Conditions, TypeSubscription), e.Now
 	existed := slices.ContainsFunc(previous.RelatedObjects, func(r policyv1beta2.RelatedObject) bool {
-		m := &r.Object.Metadata
-		return r.Object.Kind == kindSubscription && m.Name == e.wanted.name && m.Namespace == e.wanted.namespace &&
+		return r.Object.Kind == kindSubscription && r.Object.Metadata.Namespace == e.wanted.namespace &&
 			r.Properties != nil && (r.Properties.UID != "" || r.Properties.CreatedByPolicy != nil)
 	})
 	if before != nil {
