@@ -1,7 +1,9 @@
 package olm
 
 import (
+	"cmp"
 	"crypto/sha256"
+	"slices"
 	"strings"
 
 	"github.com/blang/semver/v4"
@@ -17,6 +19,96 @@ type ClusterExtension struct {
 		Namespace string          `json:"namespace"`
 		Source    ExtensionSource `json:"source"`
 	} `json:"spec"`
+}
+
+// The annotations by which OLM v1's migration tool marks what it creates. Only users with rights to cluster-scoped
+// objects of OLM v1 can write them. MigratedFrom is on ClusterExtensions and ClusterObjectSets, with the
+// <namespace>/<name> of the Subscription that the tool deleted; PackageName is on ClusterObjectSets. Source:
+// library-olm, pkg/migration.
+const (
+	MigratedFromAnnotation = "olm.operatorframework.io/migrated-from-subscription"
+	PackageNameAnnotation  = "olm.operatorframework.io/package-name"
+)
+
+// Migrated is an operator that OLM v1 manages, or that its migration tool is handing over to it: what a ClusterExtension
+// or a ClusterObjectSet shows of it. It is comparable with ==.
+type Migrated struct {
+	// Kind and Name are those of the object that shows it, which is cluster-scoped.
+	Kind, Name, UID string
+	// Package is the package that is installed.
+	Package string
+	// From is the namespace of the Subscription that the tool replaced; empty if the tool did not create the object.
+	From string
+	// Into is the namespace in which OLM v1 installs; empty if that is not known, as of a ClusterObjectSet.
+	Into string
+	// Bundle and Version are those that OLM v1 has installed; empty if it has not yet.
+	Bundle, Version string
+}
+
+// Of reports whether the operator is that of a package in a namespace of Subscriptions.
+func (m *Migrated) Of(pkg, namespace string) bool {
+	return m.Package != "" && m.Package == pkg && namespace != "" && namespace == cmp.Or(m.From, m.Into)
+}
+
+// maxMigratedText bounds each text of a Migrated, in bytes: names and versions are shorter.
+const maxMigratedText = 512
+
+// DecodeMigrated reads what the JSON of a ClusterExtension or of a ClusterObjectSet shows of an operator; nil if it
+// shows none: a source without a package, a ClusterObjectSet that the migration tool did not create, or one that is
+// archived.
+func DecodeMigrated(kind string, raw []byte) (*Migrated, error) {
+	o, err := decodeObject[migratedObject](raw)
+	if err != nil {
+		return nil, err
+	}
+	namespace, name, _ := strings.Cut(o.Metadata.Annotations.MigratedFrom, "/")
+	if name == "" {
+		namespace = ""
+	}
+	m := &Migrated{Kind: kind, Name: o.Metadata.Name, UID: o.Metadata.UID, From: namespace}
+	switch kind {
+	case KindClusterExtension:
+		bundle := &o.Status.Install.Bundle
+		m.Package, m.Into, m.Bundle, m.Version = o.Spec.Source.Package(), o.Spec.Namespace, bundle.Name, bundle.Version
+	case KindClusterObjectSet:
+		if m.From == "" || o.Spec.LifecycleState == lifecycleArchived {
+			return nil, nil
+		}
+		m.Package = o.Metadata.Annotations.PackageName
+	}
+	long := func(s string) bool { return len(s) > maxMigratedText }
+	if m.Package == "" || slices.ContainsFunc([]string{m.Package, m.From, m.Into, m.Bundle, m.Version}, long) {
+		return nil, nil
+	}
+	return m, nil
+}
+
+// lifecycleArchived is the state of a ClusterObjectSet whose objects are no longer managed.
+const lifecycleArchived = "Archived"
+
+// migratedObject is what is read of a ClusterExtension or a ClusterObjectSet.
+type migratedObject struct {
+	Metadata struct {
+		Name        string `json:"name"`
+		UID         string `json:"uid"`
+		Annotations struct {
+			MigratedFrom string `json:"olm.operatorframework.io/migrated-from-subscription"`
+			PackageName  string `json:"olm.operatorframework.io/package-name"`
+		} `json:"annotations"`
+	} `json:"metadata"`
+	Spec struct {
+		Namespace      string          `json:"namespace"`
+		Source         ExtensionSource `json:"source"`
+		LifecycleState string          `json:"lifecycleState"`
+	} `json:"spec"`
+	Status struct {
+		Install struct {
+			Bundle struct {
+				Name    string `json:"name"`
+				Version string `json:"version"`
+			} `json:"bundle"`
+		} `json:"install"`
+	} `json:"status"`
 }
 
 // ExtensionSource is what a ClusterExtension installs.

@@ -16,6 +16,7 @@ const (
 	KindPackageManifest       = "PackageManifest"
 	KindClusterExtension      = "ClusterExtension"
 	KindClusterCatalog        = "ClusterCatalog"
+	KindClusterObjectSet      = "ClusterObjectSet"
 )
 
 // The versions of OLM's API: V1 is that of OperatorGroup, V2 that of OperatorCondition, V1alpha1 that of the other
@@ -39,6 +40,7 @@ var (
 	OperatorConditionGVK     = V2.WithKind(KindOperatorCondition)
 	ClusterExtensionGVK      = ExtensionsV1.WithKind(KindClusterExtension)
 	ClusterCatalogGVK        = ExtensionsV1.WithKind(KindClusterCatalog)
+	ClusterObjectSetGVK      = ExtensionsV1.WithKind(KindClusterObjectSet)
 )
 
 // The resources with their versions. PackageManifests is an aggregated API, which can be listed but not watched.
@@ -48,6 +50,5 @@ var (
 	ClusterServiceVersions = V1alpha1.WithResource("clusterserviceversions")
 	CatalogSources         = V1alpha1.WithResource("catalogsources")
 	OperatorGroups         = V1.WithResource("operatorgroups")
-	ClusterExtensions      = ExtensionsV1.WithResource("clusterextensions")
 	PackageManifests       = schema.GroupVersionResource{Group: "packages." + Group, Version: "v1", Resource: "packagemanifests"}
 )

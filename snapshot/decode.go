@@ -382,6 +382,17 @@ func addRecords(to *rules.Cluster, _ string, value any) {
 	}
 }
 
+// decodeMigrated returns the decoding of a kind that shows operators which OLM v1 manages.
+func decodeMigrated(kind string) func([]byte) (any, Subject, error) {
+	return func(raw []byte) (any, Subject, error) {
+		m, err := olm.DecodeMigrated(kind, raw)
+		if m == nil || err != nil {
+			return nil, InCluster(), err
+		}
+		return m, InCluster(), nil
+	}
+}
+
 // hasLabel reports whether an object has a label, whatever its value.
 func hasLabel(raw []byte, label string) bool {
 	_, found, err := unstructured.NestedFieldNoCopy(stream.Pick(raw, stream.Fields{"metadata": {"labels": {label: nil}}}), "metadata", "labels", label)

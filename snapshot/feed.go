@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -35,6 +36,9 @@ type Feed struct {
 	led  chan struct{}
 	lead sync.Once
 
+	// optional are the optional kinds of the leader, which are followed while they are defined.
+	optional map[*Kind]*defined
+
 	mu      sync.Mutex
 	pending []event
 	// awaited is the time since when only policies are missing for the first snapshot, failed when reading them last
@@ -63,7 +67,7 @@ type FeedOptions struct {
 	MaxStaleness time.Duration
 	// Ordering watches Policies and PolicySets as well, for the dependency graph. Default: no Policy is known.
 	Ordering bool
-	// PolicyVersions are the versions that policies are read in, where another program owns their definition: each
+	// PolicyVersions are the versions that policies are read in, one after another, where another program owns their definition: each
 	// value replaces the last, and "" means that there is no definition. Default: v1beta2, which Opgate's own
 	// definition has.
 	PolicyVersions <-chan string
@@ -89,6 +93,12 @@ type FeedOptions struct {
 func NewFeed(o FeedOptions) *Feed {
 	f := &Feed{FeedOptions: o, absentPause: unfollowedPause, changed: make(chan struct{}, 1), led: make(chan struct{}),
 		builder: Builder{Unjudged: o.Unjudged, CatalogNamespaces: o.CatalogNamespaces}}
+	f.optional = map[*Kind]*defined{}
+	for _, kind := range kinds {
+		if kind.Optional && kind.Readers == Leader && !slices.Contains(o.Omitted, kind) {
+			f.optional[kind] = &defined{versions: make(chan string, 1)}
+		}
+	}
 	f.reader.Unreadable = func(kind *Kind, key types.NamespacedName, err error) {
 		f.Log.Error(err, "object cannot be read", "resource", kind.Resource, "namespace", key.Namespace, "name", key.Name)
 	}
@@ -144,7 +154,7 @@ func (f *Feed) Start(ctx context.Context) error {
 			continue
 		}
 		if kind == OperatorPolicies && f.PolicyVersions != nil {
-			policies = f.followPolicies(ctx, &running)
+			policies = f.followVersions(ctx, &running, kind, f.PolicyVersions)
 			continue
 		}
 		for _, namespace := range f.namespacesOf(kind) {
@@ -173,12 +183,7 @@ func (f *Feed) Start(ctx context.Context) error {
 		case <-f.changed:
 		case <-led:
 			led = nil
-			for _, kind := range kinds {
-				if kind.Readers != Leader || slices.Contains(f.Omitted, kind) {
-					continue
-				}
-				follow(kind, metav1.NamespaceAll)
-			}
+			f.followLeader(ctx, &running, follow)
 		}
 	}
 }
@@ -288,6 +293,9 @@ func (f *Feed) noteFailure(err error) {
 // note queues an event of an object. The builder must receive a policy before its completion.
 func (f *Feed) note(old, now *Object) {
 	f.happened(event{old: old, now: now})
+	if cmp.Or(now, old).kind == CustomResourceDefinitions {
+		f.noteDefinition(old, now)
+	}
 	if f.Completer == nil {
 		return
 	}

@@ -22,7 +22,8 @@ type Kind struct {
 	Resource string
 	// ClusterScoped is set for cluster-scoped kinds.
 	ClusterScoped bool
-	// Optional is set for a kind that not every cluster serves: the first snapshot does not wait for it there.
+	// Optional is set for a kind that not every cluster serves: the first snapshot does not wait for it there. One that
+	// the Leader alone needs is asked for only while its CustomResourceDefinition is established.
 	Optional bool
 	// Selector is a label selector: other objects are not listed and not watched. Default: all objects are.
 	Selector string
@@ -111,10 +112,16 @@ var (
 		restless: true, decode: decodeDeployment}
 	CustomResourceDefinitions = &Kind{GroupVersionKind: schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"},
 		Resource: "customresourcedefinitions", ClusterScoped: true, Readers: Leader, restless: true, decode: decodeDefinition, keep: keeping(keptOfDefinition)}
+	// ClusterExtensions and ClusterObjectSets of OLM v1 show which operators its migration tool has taken over.
+	ClusterExtensions = &Kind{GroupVersionKind: olm.ClusterExtensionGVK, Resource: "clusterextensions", ClusterScoped: true, Optional: true,
+		Readers: Leader, restless: true, decode: decodeMigrated(olm.KindClusterExtension)}
+	ClusterObjectSets = &Kind{GroupVersionKind: olm.ClusterObjectSetGVK, Resource: "clusterobjectsets", ClusterScoped: true, Optional: true,
+		Readers: Leader, restless: true, decode: decodeMigrated(olm.KindClusterObjectSet)}
 )
 
 var declared = [...]*Kind{OperatorPolicies, Constraints, Namespaces, Subscriptions, InstallPlans, ClusterServiceVersions, OperatorGroups,
-	OperatorConditions, Policies, PolicySets, CatalogSources, Pods, Records, Deployments, CustomResourceDefinitions}
+	OperatorConditions, Policies, PolicySets, CatalogSources, Pods, Records, Deployments, CustomResourceDefinitions, ClusterExtensions,
+	ClusterObjectSets}
 
 // kindCount is the number of kinds, known when this is compiled: what is indexed by kind has a place for each.
 const kindCount = len(declared)
@@ -148,7 +155,7 @@ func (k *Kind) subject(key types.NamespacedName) Subject {
 		return InNamespace(key.Name)
 	case Records:
 		return subjectOfRecords(key.Name)
-	case Constraints, Policies, PolicySets, CatalogSources, Pods, CustomResourceDefinitions:
+	case Constraints, Policies, PolicySets, CatalogSources, Pods, CustomResourceDefinitions, ClusterExtensions, ClusterObjectSets:
 		return InCluster()
 	}
 	return InNamespace(key.Namespace)

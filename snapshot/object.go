@@ -164,6 +164,13 @@ func (o *Object) Definition() *Definition {
 	return d
 }
 
+// Migrated returns what a ClusterExtension or a ClusterObjectSet shows of an operator; nil if it shows none. It must not
+// be modified.
+func (o *Object) Migrated() *olm.Migrated {
+	m, _ := o.value.(*olm.Migrated)
+	return m
+}
+
 // VirtualOperator reports whether a ClusterServiceVersion has the label of virtual operators.
 func (o *Object) VirtualOperator() bool {
 	csv, ok := o.value.(*storedCSV)

@@ -49,7 +49,8 @@ func TestRBAC(t *testing.T) {
 		if everybody := watches("opgate-admission", k.Group, k.Resource) || watches("opgate-catalogs", k.Group, k.Resource); everybody != (k.Readers != Leader) {
 			t.Errorf("every replica may watch %s: %v", k.Resource, everybody)
 		}
-		if k.Readers == Leader && !watches("opgate-loop", k.Group, k.Resource) && !watches("opgate-"+k.Resource, k.Group, k.Resource) {
+		if k.Readers == Leader && !watches("opgate-loop", k.Group, k.Resource) && !watches("opgate-"+k.Resource, k.Group, k.Resource) &&
+			!watches("opgate-cluster-extensions", k.Group, k.Resource) {
 			t.Errorf("the leader may not watch %s", k.Resource)
 		}
 	}

@@ -8,7 +8,11 @@ import (
 )
 
 // statusKinds are the kinds that the loop reads for the status, besides those that are judged by.
-var statusKinds = []*snapshot.Kind{snapshot.CatalogSources, snapshot.Deployments, snapshot.CustomResourceDefinitions}
+var statusKinds = []*snapshot.Kind{snapshot.CatalogSources, snapshot.Deployments, snapshot.CustomResourceDefinitions,
+	snapshot.ClusterExtensions, snapshot.ClusterObjectSets}
+
+// extensionKinds are the kinds that show operators which OLM v1 manages.
+var extensionKinds = []*snapshot.Kind{snapshot.ClusterExtensions, snapshot.ClusterObjectSets}
 
 // Enqueue enqueues a namespace while this replica leads. It does not block.
 func (c *Controller) Enqueue(namespace string) { c.queue.Add(namespace) }
@@ -35,6 +39,12 @@ func (r *reconciler) changed(change *snapshot.Change) {
 			r.queue.Add(current.Governed()...)
 		case snapshot.CustomResourceDefinitions:
 			r.queue.Add(ownersOf(current, o)...)
+		case snapshot.ClusterExtensions, snapshot.ClusterObjectSets:
+			for _, state := range []*snapshot.Object{change.Objects[i].Old, change.Objects[i].Now} {
+				if state != nil && state.Migrated() != nil {
+					r.queue.Add(governing(current, state.Migrated().Package)...)
+				}
+			}
 		}
 	}
 }

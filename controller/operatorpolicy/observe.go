@@ -78,6 +78,22 @@ func crds(s *snapshot.Snapshot, pkg, namespace string) []compliance.CRD {
 	return found
 }
 
+// migrated returns what shows that OLM v1 manages an operator, sorted by kind and name.
+func migrated(s *snapshot.Snapshot, pkg, namespace string) []*olm.Migrated {
+	var found []*olm.Migrated
+	for _, kind := range extensionKinds {
+		for o := range s.Each(kind) {
+			if m := o.Migrated(); m != nil && m.Of(pkg, namespace) {
+				found = append(found, m)
+			}
+		}
+	}
+	slices.SortFunc(found, func(a, b *olm.Migrated) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
+	})
+	return found
+}
+
 // belongs reports whether OLM has labelled a CustomResourceDefinition as an operator's.
 func belongs(d *snapshot.Definition, pkg, namespace string) bool {
 	return d != nil && len(d.Operators) > 0 && slices.Contains(d.Operators, compliance.OperatorLabel(pkg, namespace))

@@ -21,6 +21,7 @@ import (
 	"github.com/opgate/opgate/internal/events"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/grant"
 	"github.com/opgate/opgate/snapshot"
 )
 
@@ -126,7 +127,9 @@ func (r *reconciler) evaluate(ctx context.Context, ns *rules.Namespace, p *rules
 		}
 	}
 	in.CSVs, in.Before = r.withOrigins(p, w.csvs), r.before(p)
+	in.OLMv1 = r.Grants.Missing(grant.ClusterExtensions) == "" && current.Serves(snapshot.ClusterExtensions)
 	if p.Concerns() != "" {
+		in.Migrated = migrated(current, p.Package, p.TargetNamespace)
 		in.CRDs = crds(current, p.Package, p.TargetNamespace)
 	}
 	out := compliance.Evaluate(in)

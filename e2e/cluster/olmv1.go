@@ -5,17 +5,21 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/opgate/opgate/e2e/assets/gotool"
 	"github.com/opgate/opgate/e2e/assets/repo"
 )
 
-// olmv1Module has the definitions of OLM v1: ClusterExtension and ClusterCatalog.
+// olmv1Module has the definitions of OLM v1: ClusterExtension, ClusterCatalog, and ClusterObjectSet, which is behind a
+// feature gate there.
 const olmv1Module = "github.com/operator-framework/operator-controller"
 
 // extensionsRole lets the tenant write objects of OLM v1, which no role of Kubernetes does.
@@ -56,6 +60,15 @@ func (c *Cluster) InstallOLMv1(ctx context.Context) error {
 		}
 	}
 	base := filepath.Join(module.Dir, "helm", "olmv1", "base")
-	return installCRDs(ctx, c.plane.masters(), nil, filepath.Join(base, "operator-controller", "crd", "standard"),
-		filepath.Join(base, "catalogd", "crd", "standard"))
+	revision := &apiextensionsv1.CustomResourceDefinition{}
+	text, err := os.ReadFile(filepath.Join(base, "operator-controller", "crd", "experimental",
+		"olm.operatorframework.io_clusterobjectsets.yaml"))
+	if err == nil {
+		err = yaml.Unmarshal(text, revision)
+	}
+	if err != nil {
+		return fmt.Errorf("read the definition of ClusterObjectSets: %w", err)
+	}
+	return installCRDs(ctx, c.plane.masters(), []*apiextensionsv1.CustomResourceDefinition{revision},
+		filepath.Join(base, "operator-controller", "crd", "standard"), filepath.Join(base, "catalogd", "crd", "standard"))
 }

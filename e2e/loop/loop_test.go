@@ -27,6 +27,22 @@ func TestLoop(t *testing.T) {
 	})
 }
 
+// TestLoopOLMv1 plays the scripts of testdata/olmv1. OLM v1's definitions are installed while Opgate runs, which does not
+// ask for their objects before.
+func TestLoopOLMv1(t *testing.T) {
+	t.Parallel()
+	e := startLoop(t)
+	if err := e.InstallOLMv1(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	testscript.RunT(harness.Terse{T: t}, testscript.Params{
+		Dir:             "testdata/olmv1",
+		ContinueOnError: true,
+		Setup:           e.Setup,
+		Cmds:            e.Commands(),
+	})
+}
+
 // startLoop starts one for a test alone. PackageManifests are a plain kind here: the real server of them takes what it
 // states from catalogs, and cannot be made to say anything else.
 func startLoop(t testing.TB) *harness.LoopEnv {

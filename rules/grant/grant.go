@@ -21,6 +21,7 @@ const (
 	VirtualOperators      Right = "virtual-operators"
 	ConfigurationPolicies Right = "configuration-policies"
 	Contents              Right = "contents"
+	ClusterExtensions     Right = "cluster-extensions"
 )
 
 // CatalogNamespacesValue is the value of the chart that names the namespaces in which Opgate reads what catalogs unpack
@@ -35,6 +36,7 @@ var all = map[Right]struct{ value, allows string }{
 	VirtualOperators:      {"rights.virtualOperators", "write ClusterServiceVersions"},
 	ConfigurationPolicies: {"rights.configurationPolicies", "write ConfigurationPolicies and CertificatePolicies"},
 	Contents:              {"policy.consent.enabled", "read what plans change"},
+	ClusterExtensions:     {"olmv1", "read ClusterExtensions and ClusterObjectSets"},
 }
 
 // Set is which rights an installation withholds from Opgate. The zero value withholds none.

@@ -42,11 +42,39 @@ func (s *shape) of(size int) []byte {
 // Fields deeper than maxShapeDepth are filled with their parents.
 const maxShapeDepth = 5
 
+// extension has the fields of ClusterExtensions and ClusterObjectSets that are read, and lists of what is not.
+type extension struct {
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              struct {
+		Namespace string `json:"namespace"`
+		Source    struct {
+			SourceType string `json:"sourceType"`
+			Catalog    struct {
+				PackageName string   `json:"packageName"`
+				Version     string   `json:"version"`
+				Channels    []string `json:"channels"`
+			} `json:"catalog"`
+		} `json:"source"`
+		LifecycleState string              `json:"lifecycleState"`
+		Phases         []map[string]string `json:"phases"`
+	} `json:"spec"`
+	Status struct {
+		Install struct {
+			Bundle struct {
+				Name    string `json:"name"`
+				Version string `json:"version"`
+			} `json:"bundle"`
+		} `json:"install"`
+		Conditions []metav1.Condition `json:"conditions"`
+	} `json:"status"`
+}
+
 // schemaOf returns the schema of a kind: of its definition if it has one, else that of its Go type.
 func schemaOf(t *testing.T, kind *snapshot.Kind) *apiextensionsv1.JSONSchemaProps {
 	t.Helper()
 	types := map[*snapshot.Kind]any{snapshot.Namespaces: corev1.Namespace{}, snapshot.Pods: corev1.Pod{}, snapshot.Records: corev1.ConfigMap{}, snapshot.Deployments: appsv1.Deployment{},
-		snapshot.CustomResourceDefinitions: apiextensionsv1.CustomResourceDefinition{}}
+		snapshot.CustomResourceDefinitions: apiextensionsv1.CustomResourceDefinition{},
+		snapshot.ClusterExtensions:         extension{}, snapshot.ClusterObjectSets: extension{}}
 	root := &apiextensionsv1.JSONSchemaProps{}
 	if of, ok := types[kind]; ok {
 		*root = schemaOfType(reflect.TypeOf(of), nil)

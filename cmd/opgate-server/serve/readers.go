@@ -32,6 +32,9 @@ func (p *process) addReaders(policyVersions <-chan string) (*snapshot.Feed, *pac
 	if p.grants.Missing(grant.Deployments) != "" {
 		omitted = append(omitted, snapshot.Deployments)
 	}
+	if p.grants.Missing(grant.ClusterExtensions) != "" {
+		omitted = append(omitted, snapshot.ClusterExtensions, snapshot.ClusterObjectSets)
+	}
 	o := p.options
 	feed := snapshot.NewFeed(snapshot.FeedOptions{
 		Client: streams, Store: p.store, Namespace: o.Namespace, Ordering: o.Ordering, Unjudged: p.unjudged(),

@@ -71,7 +71,7 @@ func completeWhy(cmd *cobra.Command, args []string, prefix string) ([]cobra.Comp
 
 // keyOf returns NAMESPACE/NAME of objects, or the name of a cluster-scoped one.
 func keyOf(kind *snapshot.Kind) func(raw []byte) string {
-	if kind == extensions {
+	if kind == snapshot.ClusterExtensions {
 		return func(raw []byte) string {
 			e, err := olm.DecodeClusterExtension(raw)
 			if err != nil {

@@ -14,7 +14,6 @@ import (
 	"github.com/opgate/opgate/cmd/opgate/cluster"
 	"github.com/opgate/opgate/cmd/opgate/inspect"
 	"github.com/opgate/opgate/internal/text"
-	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/verdict"
 	"github.com/opgate/opgate/snapshot"
@@ -89,12 +88,8 @@ var subjects = []subject{
 	{snapshot.OperatorPolicies, []string{"operatorpolicy", "operatorpolicies"}},
 	{snapshot.Constraints, []string{"constraint", "constraints"}},
 	{snapshot.Policies, []string{"policy", "policies"}},
-	{extensions, []string{"clusterextension", "clusterextensions"}},
+	{snapshot.ClusterExtensions, []string{"clusterextension", "clusterextensions"}},
 }
-
-// extensions is a kind that the gate follows nowhere, so that only the one that is asked for is read.
-var extensions = &snapshot.Kind{GroupVersionKind: olm.ClusterExtensionGVK, Resource: olm.ClusterExtensions.Resource,
-	ClusterScoped: true}
 
 // question is an object and the cluster that it is judged by.
 type question struct {
@@ -171,8 +166,8 @@ func (q *question) ask(ctx context.Context, o *options, stderr io.Writer) (*answ
 		}
 		return nil, err
 	}
-	if q.Kind == extensions {
-		if q.raw, err = q.state.Get(ctx, extensions, q.key); err != nil {
+	if q.Kind == snapshot.ClusterExtensions {
+		if q.raw, err = q.state.Get(ctx, snapshot.ClusterExtensions, q.key); err != nil {
 			return nil, unusable("%v", err)
 		}
 	}

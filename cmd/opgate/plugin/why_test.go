@@ -75,3 +75,23 @@ func TestWhyUnreadable(t *testing.T) {
 		}
 	}
 }
+
+// TestWhyMigrated: why names the ClusterExtension that manages the operator of a policy.
+func TestWhyMigrated(t *testing.T) {
+	objects, policy := documents(t, "../../../manifests/samples/bundle-version-deny.yaml"), ""
+	for _, o := range objects {
+		if o.GetKind() != "OperatorPolicy" {
+			continue
+		}
+		policy = o.GetNamespace() + "/" + o.GetName()
+		related := []any{map[string]any{"reason": "Resource found as expected", "compliant": "Compliant", "object": map[string]any{
+			"apiVersion": "olm.operatorframework.io/v1", "kind": "ClusterExtension", "metadata": map[string]any{"name": "etcd-v1"}}}}
+		if err := unstructured.SetNestedSlice(o.Object, related, "status", "relatedObjects"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out, _ := run(t, command("why"), "operatorpolicy", policy, "--kubeconfig", start(t, &server{objects: objects}))
+	if says := "while OLM v1 manages the operator: kubectl get clusterextension etcd-v1"; !strings.Contains(out, says) {
+		t.Errorf("want %q in\n%s", says, out)
+	}
+}

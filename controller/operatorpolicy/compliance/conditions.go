@@ -49,6 +49,8 @@ var kinds = map[string]schema.GroupVersionKind{
 	kindCustomResourceDefinition: apiextensionsv1.SchemeGroupVersion.WithKind(kindCustomResourceDefinition),
 	kindDeployment:               appsv1.SchemeGroupVersion.WithKind(kindDeployment),
 	kindCatalogSource:            olm.CatalogSourceGVK,
+	olm.KindClusterExtension:     olm.ClusterExtensionGVK,
+	olm.KindClusterObjectSet:     olm.ClusterObjectSetGVK,
 }
 
 // The reasons of related objects.

@@ -164,6 +164,9 @@ func (e *evaluation) musthave() Outcome {
 	if existing := e.existingInstallation(); existing != nil {
 		return e.existing(existing)
 	}
+	if m := e.migrated(); m != nil && e.subscription == nil && len(e.duplicates) == 0 {
+		return e.handedOver(m)
+	}
 	var out Outcome
 	nowhere := !e.NamespaceExists &&
 		e.Grants.Missing(grant.Namespaces) != "" // nothing can be created in a namespace that does not exist
@@ -182,7 +185,10 @@ func (e *evaluation) musthave() Outcome {
 		out.Intervention, out.After = e.intervention()
 		actions = append(actions, e.intervene(out.Intervention)...)
 	}
-	add(subscription, actions)
+	if subscription.Reason == reasonRemoved {
+		out.After = migrationGrace - e.Now.Sub(subscription.Since.Time)
+	}
+	add(e.besidesOLMv1(subscription), actions)
 	for _, f := range []Finding{e.installPlan(), e.installedCSV(), e.crds(), e.deployments(), e.catalogSource()} {
 		add(f, nil)
 	}

@@ -17,6 +17,9 @@ func (e *evaluation) mayhave() Outcome {
 		out.Actions = nil
 		return out
 	}
+	if m := e.migrated(); m != nil && e.subscription == nil && len(e.duplicates) == 0 {
+		return e.handedOver(m)
+	}
 	out := Outcome{InstalledVersion: e.installedVersion()}
 	out.Findings = []Finding{
 		validated(),

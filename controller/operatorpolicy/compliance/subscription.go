@@ -161,6 +161,11 @@ func (e *evaluation) missingSubscription(groupUsable bool) (Finding, []Action) {
 		f.Message += " and will not be created before the OperatorGroup is right"
 		return f, nil
 	}
+	if since := e.removedSince(); !since.IsZero() {
+		f.Reason, f.Since = reasonRemoved, metav1.NewTime(since)
+		f.Message += " any more; it is created again unless OLM v1 takes over the operator within " + migrationGrace.String()
+		return f, nil
+	}
 	return f, []Action{{
 		Verb: Create,
 		// The marks are set on creation; added later they would count as a change of the Subscription (R-LP-5).

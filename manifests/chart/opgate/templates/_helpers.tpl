@@ -265,6 +265,7 @@ at which OLM v1 is installed, so they do not depend on what is served now. YAML 
 {{- $rights := list }}
 {{- if .Values.policy.consent.enabled }}{{ $rights = append $rights "contents" }}{{ end }}
 {{- if .Values.policy.backgroundLoop.enabled }}
+{{- if include "opgate.olmv1" . }}{{ $rights = append $rights "cluster-extensions" }}{{ end }}
 {{- range $value, $granted := .Values.rights }}
 {{- if and $granted (or $.Values.ordering.enabled (ne $value "configurationPolicies")) }}{{ $rights = append $rights (kebabcase $value) }}{{ end }}
 {{- end }}

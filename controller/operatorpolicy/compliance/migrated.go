@@ -1,0 +1,145 @@
+package compliance
+
+import (
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
+)
+
+const (
+	reasonMigrated     = "MigratedToOLMv1"
+	reasonMigrating    = "MigrationInProgress"
+	reasonManagedTwice = "ManagedByBothOLMs"
+	// reasonRemoved is that of a missing Subscription that is not created again yet.
+	reasonRemoved = "SubscriptionRemoved"
+)
+
+// migrationGrace is how long a Subscription that existed is not created again where OLM v1 is installed: its migration
+// tool deletes the Subscription first, and creates what shows the migration afterwards. A rollback deletes that first,
+// and creates the Subscription afterwards.
+const migrationGrace = 30 * time.Second
+
+// migrated returns what shows that OLM v1 manages the operator in place of a Subscription, or is about to; nil if
+// nothing does. A ClusterExtension counts before a ClusterObjectSet: the tool creates it last.
+func (e *evaluation) migrated() *olm.Migrated {
+	i := slices.IndexFunc(e.Migrated, func(m *olm.Migrated) bool { return m.Kind == olm.KindClusterExtension })
+	switch {
+	case i >= 0:
+		return e.Migrated[i]
+	case len(e.Migrated) > 0:
+		return e.Migrated[0]
+	}
+	return nil
+}
+
+// inOLMv1 is the finding on a Subscription that is missing since OLM v1 manages the operator: the policy creates none,
+// since both OLMs would then write the same objects. It is Compliant with a version that the policy wants.
+func (e *evaluation) inOLMv1(m *olm.Migrated) Finding {
+	by := m.Kind + " " + text.Name(m.Name)
+	related := e.related(m.Kind, olm.ObjectMeta{Name: m.Name, UID: m.UID}, policyv1beta2.NonCompliant, relatedUnknownState)
+	finding := func(status metav1.ConditionStatus, reason, message string) Finding {
+		f := subscriptionFinding(status, reason, message, related)
+		f.Message += "; no Subscription is created while it exists"
+		return f
+	}
+	if m.Kind == olm.KindClusterObjectSet {
+		return finding(metav1.ConditionFalse, reasonMigrating,
+			"the operator is being migrated to OLM v1: "+by+
+				" has taken over its objects, and there is no ClusterExtension for it")
+	}
+	message := "the operator is managed by OLM v1, by " + by
+	if m.From != "" {
+		message = "the operator was migrated to OLM v1, and is managed by " + by
+	}
+	if m.Bundle == "" {
+		return finding(metav1.ConditionFalse, reasonMigrated, message+", which has installed no version yet")
+	}
+	covered, accepted := e.Rules.Covers(m.Bundle, m.Version, e.Now)
+	message += ", which has installed " + text.Name(m.Bundle)
+	if !covered {
+		related.Reason = relatedMismatch
+		return finding(metav1.ConditionFalse, reasonMigrated, message+", which the policy does not allow: "+accepted)
+	}
+	related.Compliant, related.Reason = policyv1beta2.Compliant, relatedFound
+	return finding(metav1.ConditionTrue, reasonMigrated, message)
+}
+
+// handedOver is the outcome for an operator without a Subscription that OLM v1 manages. Nothing of OLM is written or
+// missed. Its own installation, if a ClusterServiceVersion is left of it, is reported as that of any policy.
+func (e *evaluation) handedOver(m *olm.Migrated) Outcome {
+	subscription := e.inOLMv1(m)
+	elsewhere := func(conditionType, kind, reason string) Finding {
+		status := metav1.ConditionTrue
+		if conditionType == TypeCatalogSourcesUnhealthy {
+			status = metav1.ConditionFalse
+		}
+		return Finding{Type: conditionType, Status: status, Reason: subscription.Reason, Kind: kind,
+			Message: "the operator is managed by OLM v1", Related: e.nothing(kind, reason)}
+	}
+	out := Outcome{InstalledVersion: e.installedVersion()}
+	csv := elsewhere(TypeClusterServiceVersion, kindClusterServiceVersion, relatedNoCSV)
+	if e.csv != nil {
+		csv = e.describeCSV(e.csv)
+	}
+	group := elsewhere(TypeOperatorGroup, kindOperatorGroup, "")
+	catalog := elsewhere(TypeCatalogSourcesUnhealthy, kindCatalogSource, "")
+	group.Related, catalog.Related = e.groupsCreated().Related, nil
+	out.Findings = []Finding{
+		validated(),
+		group,
+		subscription,
+		e.installPlan(),
+		csv,
+		e.crds(),
+		elsewhere(TypeDeployment, kindDeployment, relatedNoDeployments),
+		catalog,
+	}
+	out.Findings = append(out.Findings, e.deprecations()...)
+	out.Findings = append(out.Findings, skipped("the operator is managed by OLM v1"))
+	return out
+}
+
+// besidesOLMv1 adds to the finding on a Subscription that OLM v1 manages the same operator.
+func (e *evaluation) besidesOLMv1(f Finding) Finding {
+	m := e.migrated()
+	if m == nil || e.subscription == nil {
+		return f
+	}
+	f.Status, f.Reason = metav1.ConditionFalse, reasonManagedTwice
+	f.Message += "; " + m.Kind + " " + text.Name(m.Name) +
+		" of OLM v1 manages the same operator: delete that, or the Subscription"
+	f.Related = append(slices.Clone(f.Related), e.related(m.Kind, olm.ObjectMeta{Name: m.Name, UID: m.UID},
+		policyv1beta2.NonCompliant, relatedMismatch))
+	return f
+}
+
+// removedSince returns since when a Subscription that existed is missing, where OLM v1 is installed; zero if it is to be
+// created now.
+func (e *evaluation) removedSince() time.Time {
+	if !e.OLMv1 {
+		return time.Time{}
+	}
+	previous := &e.Policy.Status
+	before, since := conditionOf(previous.Conditions, TypeSubscription), e.Now
+	existed := slices.ContainsFunc(previous.RelatedObjects, func(r policyv1beta2.RelatedObject) bool {
+		return r.Object.Kind == kindSubscription && r.Object.Metadata.Namespace == e.wanted.namespace &&
+			r.Properties != nil && (r.Properties.UID != "" || r.Properties.CreatedByPolicy != nil)
+	})
+	if before != nil {
+		switch before.Reason {
+		case reasonRemoved:
+			existed, since = true, before.LastTransitionTime.Time
+		case reasonMigrated, reasonMigrating:
+			existed = true
+		}
+	}
+	if !existed || e.Now.Sub(since) >= migrationGrace {
+		return time.Time{}
+	}
+	return since
+}
