@@ -165,7 +165,7 @@ func (w *world) update(t testing.TB, namespace string, c *judgedWrite) {
 			}
 		}
 	}
-	reason := in.OverrideAsked()
+	reason := in.OverrideAsked().Reason
 	if reason != "" { // only the gate knows whether the approval is refused without it
 		c.gate.Reasons = slices.DeleteFunc(c.gate.Reasons,
 			func(r verdict.Reason) bool { return r.Rule == rules.RulePlanOverrideReason })
@@ -179,7 +179,7 @@ func (w *world) update(t testing.TB, namespace string, c *judgedWrite) {
 	}
 	switch {
 	case ok:
-		c.gate = c.gate.Overridden(rules.RulePlanOverride, reason)
+		c.gate = c.gate.Overridden(rules.RulePlanOverride, reason, "")
 	case reason != "":
 		c.undescribed = true // another reason of the gate, without a right, may be the only one that refuses
 		w.keepFatal(c, ns)
