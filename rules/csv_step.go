@@ -95,11 +95,10 @@ func (in *CSVInput) judgeSteps(steps []Bundle, budget *constraint.Budget, v *ver
 // sets aside what the plan showed to its approver: of a bundle image only the contents that were read, if OLM writes
 // these.
 func judgeStep(c *Bundle, ns *Namespace, now time.Time, budget *constraint.Budget, v *verdict.Verdict) {
-	at := now
-	if c.stored {
-		at = c.storedAt // what was written before the end of its override stays
+	ended, what := overrideEnd(c.plan, now), "this ClusterServiceVersion"
+	if c.stored && ended != "" { // what was written before the end of its override stays
+		ended = overrideExpiry(&c.plan.Metadata).unmarked().endedText(c.storedAt)
 	}
-	ended, what := overrideEnd(c.plan, at), "this ClusterServiceVersion"
 	overridden := overridden(c.plan) && ended == ""
 	if ended != "" {
 		what += ", of which the override " + ended + ","

@@ -63,13 +63,32 @@ func (e expiry) ended(now time.Time) string {
 	return "ended at " + end.Format(time.RFC3339)
 }
 
+// endedText is ended with the annotation.
+func (e expiry) endedText(now time.Time) string {
+	if ended := e.ended(now); ended != "" {
+		return ended + " (annotation " + e.annotation + ")"
+	}
+	return ""
+}
+
 // marked reports whether the value states that the end has come.
 func (e expiry) marked() bool { return strings.HasPrefix(e.value, endedMark) }
 
+// mark returns the value by which it is recorded that the end has come.
+func (e expiry) mark() string { return endedMark + " " + e.value }
+
+// unmarked returns the end without the mark, for what was written before it came.
+func (e expiry) unmarked() expiry {
+	if end, found := strings.CutPrefix(e.value, endedMark+" "); found {
+		e.value = end
+	}
+	return e
+}
+
 // markedAt returns when something that is marked ended, as "at <time>"; "" if that is not known.
 func (e expiry) markedAt() string {
-	end, err := time.Parse(time.RFC3339, strings.TrimSpace(strings.TrimPrefix(e.value, endedMark)))
-	if err != nil {
+	end, never, known := e.unmarked().at()
+	if never || !known {
 		return ""
 	}
 	return "at " + end.Format(time.RFC3339)
@@ -132,7 +151,7 @@ func EndedEvidence(plan *olm.InstallPlan, now time.Time) map[string]string {
 			if ended == nil {
 				ended = map[string]string{}
 			}
-			ended[e.annotation] = endedMark + " " + end.Format(time.RFC3339)
+			ended[e.annotation] = e.mark()
 		}
 	}
 	return ended

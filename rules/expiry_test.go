@@ -161,6 +161,7 @@ func TestOverrideEndIsKept(t *testing.T) {
 		{name: "ended now", old: evening, expires: "ended"},
 		{name: "the leader marks the end", old: noon, expires: markNoon},
 		{name: "removed with its reason", old: noon, removed: true},
+		{name: "attack: the mark of a later end", old: noon, expires: "ended " + evening, refused: true},
 		{name: "attack: prolonged", old: noon, expires: evening, refused: true},
 		{name: "attack: without an end", old: noon, refused: true},
 		{name: "attack: opened again", old: markNoon, expires: evening, refused: true},
@@ -189,11 +190,14 @@ func TestOverrideEnds(t *testing.T) {
 	for _, c := range []struct {
 		name, expires, now string
 		ended              string
+		letIn              bool // what was stored then was let in
 	}{
 		{name: "in force", expires: noon, now: before},
 		{name: "ended", expires: noon, now: noon, ended: "InstallPlan install-x7, which brings it, was approved all the same, " +
 			"with an override that ended at 2026-12-01T12:00:00Z (annotation opgate.io/override-expires)"},
-		{name: "marked", expires: markNoon, now: before, ended: "with an override that ended at 2026-12-01T12:00:00Z"},
+		{name: "marked", expires: markNoon, now: before, ended: "with an override that ended at 2026-12-01T12:00:00Z", letIn: true},
+		{name: "marked, at the end", expires: markNoon, now: noon, ended: "ended at 2026-12-01T12:00:00Z"},
+		{name: "ended by a user", expires: "ended", now: before, ended: "with an override that ended (annotation"},
 		{name: "not readable", expires: "soon", now: before, ended: `with an override that has an end that cannot be read, "soon"`},
 		{name: "the time is not known", expires: noon, ended: "and the time is not known"},
 	} {
@@ -213,7 +217,7 @@ func TestOverrideEnds(t *testing.T) {
 		stored.Metadata.CreationTimestamp = c.now
 		installed, _ := InstalledBy(stored)
 		in.CSVs = []Installed{installed}
-		if reasons, known := JudgeEscape(stored, NewNamespace("shop", in)); !known || (len(reasons) > 0) != (c.ended != "") {
+		if reasons, known := JudgeEscape(stored, NewNamespace("shop", in)); !known || (len(reasons) > 0) != (c.ended != "" && !c.letIn) {
 			t.Errorf("%s: stored then: known %t, %+v", c.name, known, reasons)
 		}
 	}

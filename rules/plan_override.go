@@ -63,11 +63,12 @@ func (in *PlanUpdateInput) overrideReasonAdded() bool {
 	return overrideAsked(&in.New.Metadata, &in.Old.Metadata, in.Now).Reason != ""
 }
 
-// overrideMoved reports whether an update changes when the override on the plan ends, except to now.
+// overrideMoved reports whether an update changes when the override on the plan ends, except to now. A mark keeps the
+// end: what is stored is judged by it.
 func (in *PlanUpdateInput) overrideMoved() bool {
-	reason, expires := overrideReason(&in.New.Metadata), overrideExpiry(&in.New.Metadata)
-	return reason != "" && reason == overrideReason(&in.Old.Metadata) && expires != overrideExpiry(&in.Old.Metadata) &&
-		!expires.marked()
+	reason, expires, was := overrideReason(&in.New.Metadata), overrideExpiry(&in.New.Metadata), overrideExpiry(&in.Old.Metadata)
+	return reason != "" && reason == overrideReason(&in.Old.Metadata) && expires != was && expires.value != endedMark &&
+		expires.value != was.mark()
 }
 
 func overrideReason(m *olm.ObjectMeta) string {
@@ -86,11 +87,7 @@ func overrideEnd(p *olm.InstallPlan, now time.Time) string {
 	if !overridden(p) {
 		return ""
 	}
-	e := overrideExpiry(&p.Metadata)
-	if ended := e.ended(now); ended != "" {
-		return ended + " (annotation " + e.annotation + ")"
-	}
-	return ""
+	return overrideExpiry(&p.Metadata).endedText(now)
 }
 
 // OverrideText returns why a user has approved a plan that was refused, and whether that has ended, to follow a

@@ -138,12 +138,14 @@ func TestOverrideEnd(t *testing.T) {
 		old, expires object
 		refused      bool
 	}{
-		"unchanged":  {object{rules.OverrideExpiresAnnotation: end}, object{rules.OverrideExpiresAnnotation: end}, false},
-		"prolonged":  {object{rules.OverrideExpiresAnnotation: end}, object{rules.OverrideExpiresAnnotation: later}, true},
-		"removed":    {object{rules.OverrideExpiresAnnotation: end}, object{}, true},
-		"open again": {object{rules.OverrideExpiresAnnotation: "ended " + end}, object{rules.OverrideExpiresAnnotation: end}, true},
-		"ended":      {object{rules.OverrideExpiresAnnotation: end}, object{rules.OverrideExpiresAnnotation: "ended " + end}, false},
-		"added":      {object{}, object{rules.OverrideExpiresAnnotation: later}, true},
+		"unchanged":   {object{rules.OverrideExpiresAnnotation: end}, object{rules.OverrideExpiresAnnotation: end}, false},
+		"prolonged":   {object{rules.OverrideExpiresAnnotation: end}, object{rules.OverrideExpiresAnnotation: later}, true},
+		"removed":     {object{rules.OverrideExpiresAnnotation: end}, object{}, true},
+		"open again":  {object{rules.OverrideExpiresAnnotation: "ended " + end}, object{rules.OverrideExpiresAnnotation: end}, true},
+		"ended":       {object{rules.OverrideExpiresAnnotation: end}, object{rules.OverrideExpiresAnnotation: "ended " + end}, false},
+		"ended later": {object{rules.OverrideExpiresAnnotation: end}, object{rules.OverrideExpiresAnnotation: "ended " + later}, true},
+		"ended now":   {object{rules.OverrideExpiresAnnotation: end}, object{rules.OverrideExpiresAnnotation: "ended"}, false},
+		"added":       {object{}, object{rules.OverrideExpiresAnnotation: later}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -14,7 +14,7 @@ var (
 	overrideAsked = "(" + reasonAdded + " && " + approves + ")"
 	// overrideMoved is true for an update that changes when the override on a plan ends, except to now.
 	overrideMoved = reason + " != '' && " + reason + " == " + reasonOf("oldObject") + " && " + expiresOf("object") + " != " +
-		expiresOf("oldObject") + " && !" + expiresOf("object") + ".startsWith('ended')"
+		expiresOf("oldObject") + " && !(" + expiresOf("object") + " in ['ended', 'ended ' + " + expiresOf("oldObject") + "])"
 )
 
 func expiresOf(object string) string {
