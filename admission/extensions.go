@@ -31,8 +31,8 @@ func (g *Gate) validateClusterExtension(ctx context.Context, s *snapshot.Snapsho
 		Namespace: s.WithDependencies(req.Object.Spec.Namespace), Constraints: s.Constraints(), Package: g.offered,
 		Now: g.Now(), Interrupt: ctx.Done()}
 	v := rules.JudgeClusterExtension(in)
-	if reason := in.OverrideAsked(); reason != "" && v.Decision != verdict.Allow {
-		return g.override(ctx, &v, in.Namespace, req.caller(), rules.RuleClusterExtensionOverride, reason)
+	if asked := in.OverrideAsked(); asked.Reason != "" && v.Decision != verdict.Allow {
+		return g.override(ctx, &v, in.Namespace, req.caller(), rules.RuleClusterExtensionOverride, asked)
 	}
 	return v
 }

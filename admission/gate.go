@@ -216,8 +216,8 @@ func (g *Gate) validateSubscription(ctx context.Context, s *snapshot.Snapshot, r
 	olm.Subscription]) verdict.Verdict {
 	in := g.subscriptionInput(ctx, s, req.Object, req.OldObject, &req.User, rules.DenyApproval)
 	v := rules.JudgeSubscription(in)
-	if reason := in.OverrideAsked(); reason != "" && v.Decision != verdict.Allow {
-		return g.override(ctx, &v, in.Namespace, req.caller(), rules.RuleSubscriptionOverride, reason)
+	if asked := in.OverrideAsked(); asked.Reason != "" && v.Decision != verdict.Allow {
+		return g.override(ctx, &v, in.Namespace, req.caller(), rules.RuleSubscriptionOverride, asked)
 	}
 	return v
 }
@@ -260,8 +260,8 @@ func (g *Gate) validatePlan(ctx context.Context, s *snapshot.Snapshot, req *requ
 	if in.ConsentAsked() && v.Decision == verdict.Allow {
 		g.Log.WithValues(objectKeys(&v)...).Info("consent given", "user", req.User.Username, "digests", in.New.Metadata.Annotations.Consent)
 	}
-	if reason := in.OverrideAsked(); reason != "" && v.Decision != verdict.Allow {
-		return g.override(ctx, &v, ns, req.caller(), rules.RulePlanOverride, reason)
+	if asked := in.OverrideAsked(); asked.Reason != "" && v.Decision != verdict.Allow {
+		return g.override(ctx, &v, ns, req.caller(), rules.RulePlanOverride, asked)
 	}
 	return v
 }

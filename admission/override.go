@@ -31,11 +31,14 @@ var (
 // request and the user has the verb override on every policy that refuses. Every error leaves the refusal as it is.
 // Without a user that the API server authenticated, no SubjectAccessReview is made (threat G20).
 func (g *Gate) override(ctx context.Context, v *verdict.Verdict, ns *rules.Namespace, user *authenticationv1.UserInfo,
-	id verdict.RuleID, reason string) verdict.Verdict {
+	id verdict.RuleID, asked rules.Override) verdict.Verdict {
 	refused := func(why string) verdict.Verdict {
 		v.Warnings = append(v.Warnings, verdict.Reason{Rule: id,
 			Message: "the override was not accepted (" + string(id) + "): " + why})
 		return *v
+	}
+	if asked.Ended != "" {
+		return refused(asked.Ended)
 	}
 	if user == nil {
 		return refused("the caller is not known to be the API server")
@@ -47,8 +50,8 @@ func (g *Gate) override(ctx context.Context, v *verdict.Verdict, ns *rules.Names
 	if why := g.lacks(ctx, user, VerbOverride, needs); why != "" {
 		return refused(why)
 	}
-	g.Log.WithValues(objectKeys(v)...).WithValues(reasonKeys(v)...).Info("refusal overridden", "user", user.Username, "reason", reason)
-	return v.Overridden(id, reason)
+	g.Log.WithValues(objectKeys(v)...).WithValues(reasonKeys(v)...).Info("refusal overridden", "user", user.Username, "reason", asked.Reason)
+	return v.Overridden(id, asked.Reason, asked.Until)
 }
 
 // lacks returns why a user does not have a verb on all of the given objects, or "". An error counts as a missing right.

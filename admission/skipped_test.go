@@ -118,6 +118,7 @@ var edits = []func(r *rand.Rand, o *unstructured.Unstructured){
 	},
 	func(r *rand.Rand, o *unstructured.Unstructured) {
 		put(o, pick(r, "", "x", "{}", "true"), "metadata", "annotations", pick(r, "a", rules.OverrideReasonAnnotation, "opgate.io/consent", "opgate.io/consent-by",
+			rules.ConsentExpiresAnnotation, rules.OverrideExpiresAnnotation,
 			"operatorframework.io/properties", "olm.properties", "olm.operatorGroup", dependency.AnnotationVerified, "opgate.io/requested-approval"))
 	},
 	func(_ *rand.Rand, o *unstructured.Unstructured) {

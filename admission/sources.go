@@ -31,10 +31,10 @@ func (g *Gate) validateOperatorGroup(ctx context.Context, s *snapshot.Snapshot,
 	req *operatorGroupRequest) verdict.Verdict {
 	ns := s.WithDependencies(req.Object.Metadata.Namespace)
 	in := rules.OperatorGroupInput{New: req.Object, Old: req.OldObject, Namespace: ns, ByOpgate: g.byOpgate(&req.User),
-		User: req.User.Username, Groups: req.User.Groups, Interrupt: ctx.Done()}
+		User: req.User.Username, Groups: req.User.Groups, Now: g.Now(), Interrupt: ctx.Done()}
 	v := rules.JudgeOperatorGroup(in)
-	if reason := in.OverrideAsked(); reason != "" && v.Decision != verdict.Allow {
-		return g.override(ctx, &v, ns, req.caller(), rules.RuleOperatorGroupOverride, reason)
+	if asked := in.OverrideAsked(); asked.Reason != "" && v.Decision != verdict.Allow {
+		return g.override(ctx, &v, ns, req.caller(), rules.RuleOperatorGroupOverride, asked)
 	}
 	return v
 }

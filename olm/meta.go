@@ -113,9 +113,13 @@ type Annotations struct {
 	GeneratedBy string `json:"olm.generated-by"`
 	// OverrideReason is the break-glass annotation on InstallPlans.
 	OverrideReason string `json:"opgate.io/override-reason"`
+	// OverrideExpires is when an override ends.
+	OverrideExpires string `json:"opgate.io/override-expires"`
 	// Consent and ConsentBy are what users have consented to on InstallPlans, and who.
 	Consent   string `json:"opgate.io/consent"`
 	ConsentBy string `json:"opgate.io/consent-by"`
+	// ConsentExpires is when such a consent ends.
+	ConsentExpires string `json:"opgate.io/consent-expires"`
 	// RequestedApproval is the installPlanApproval of a Subscription before Opgate changed it to Manual.
 	RequestedApproval string `json:"opgate.io/requested-approval"`
 	// ManagedBy is the OperatorPolicy that manages a Subscription, as <namespace>.<name>.

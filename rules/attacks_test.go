@@ -234,11 +234,11 @@ func TestOverrideNeeds(t *testing.T) {
 	}
 	for reason, want := range map[string]string{" \t\n": "", " because ": "because", "": ""} {
 		in := PlanUpdateInput{New: head(reason, true), Old: pendingPlan("etcd 0.9.4")}
-		if got := in.OverrideAsked(); got != want {
+		if got := in.OverrideAsked().Reason; got != want {
 			t.Errorf("reason %q is read as %q, want %q", reason, got, want)
 		}
 	}
-	if in := (PlanUpdateInput{New: head("later", false), Old: pendingPlan("etcd 0.9.4")}); in.OverrideAsked() != "" {
+	if in := (PlanUpdateInput{New: head("later", false), Old: pendingPlan("etcd 0.9.4")}); in.OverrideAsked().Reason != "" {
 		t.Error("a reason without an approval asks for an override")
 	}
 }

@@ -3,6 +3,7 @@ package rules
 import (
 	"bytes"
 	"slices"
+	"time"
 
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
@@ -55,8 +56,9 @@ type Bundle struct {
 	planGone bool
 	// inline is set if the plan contains the manifest, exact if what is written as a step of the plan equals it.
 	inline, exact bool
-	// stored is set if that step was written before.
-	stored bool
+	// stored is set if that step was written before, storedAt when; zero if that is not known.
+	stored   bool
+	storedAt time.Time
 }
 
 // recordUnknown holds a bundle whose package is not known, where policies govern any; held is what is held.

@@ -74,7 +74,7 @@ func TestMinimumAge(t *testing.T) {
 			if loop := JudgeApproval(ApprovalInput{Plan: plan, Namespace: ns, Now: test.now}); loop.IsCandidate && loop.Verdict.Refusal() != v.Refusal() {
 				t.Errorf("the loop judges %q, a user's approval is judged %q", loop.Verdict.Refusal(), v.Refusal())
 			}
-			if next := ns.NextWindow(test.now); !next.Equal(test.next) {
+			if next := ns.NextChange(test.now); !next.Equal(test.next) {
 				t.Errorf("judged again at %s, want %s", next, test.next)
 			}
 			mode, _ := p.Approval(ns)

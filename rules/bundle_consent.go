@@ -28,7 +28,7 @@ const maxSummary = 2 << 10
 
 // judgeConsent judges what a ClusterServiceVersion of a plan changes by one policy.
 func judgeConsent(in *PlanInput, c *Bundle, p *OperatorPolicy, v *verdict.Verdict) {
-	for _, r := range reviewChange(in.Namespace, in.Plan, c, p, v) {
+	for _, r := range reviewChange(in.Namespace, in.Plan, c, in.Now, p, v) {
 		recordReview(c, in.Now, v, p, r)
 	}
 }
@@ -55,9 +55,11 @@ func recordReview(c *Bundle, now time.Time, v *verdict.Verdict, p *OperatorPolic
 		id, f.Accepted)})
 }
 
-// reviewChange returns the findings of a policy on what a ClusterServiceVersion of a plan changes, and records consent
-// by which it passes.
-func reviewChange(ns *Namespace, plan *olm.InstallPlan, c *Bundle, p *OperatorPolicy, v *verdict.Verdict) []review {
+// reviewChange returns the findings of a policy on what a ClusterServiceVersion of a plan changes at a time, and
+// records consent by which it passes.
+func reviewChange(
+	ns *Namespace, plan *olm.InstallPlan, c *Bundle, now time.Time, p *OperatorPolicy, v *verdict.Verdict,
+) []review {
 	if !p.consents() {
 		return nil
 	}
@@ -81,7 +83,8 @@ func reviewChange(ns *Namespace, plan *olm.InstallPlan, c *Bundle, p *OperatorPo
 		return nil
 	}
 	digest := set.Digest()
-	if given, ok := p.consentTo(digest, plan); ok {
+	given, ended, ok := p.consentTo(digest, plan, now)
+	if ok {
 		if given.CSV = c.name; heldText != "" {
 			v.Consents = append(v.Consents, given)
 		}
@@ -105,24 +108,32 @@ func reviewChange(ns *Namespace, plan *olm.InstallPlan, c *Bundle, p *OperatorPo
 				Finding: verdict.Finding{Decision: verdict.Hold, What: name + " is held",
 					// The digest comes first, since a status cuts long messages.
 					Accepted: part.accept + digest + " in " + verdict.AcceptedPath + ", or annotate the plan with " +
-						ConsentAnnotation + "; " + verb +
+						ConsentAnnotation + ended + "; " + verb +
 						text.Truncate(text.Escape(part.text), maxSummary) + ends}})
 		}
 	}
 	return found
 }
 
-// consentTo returns the consent to a change: by the policy, or by the annotation of the plan, of which admission has
-// checked the right.
-func (p *OperatorPolicy) consentTo(digest string, plan *olm.InstallPlan) (given verdict.Consent, ok bool) {
+// consentTo returns the consent to a change at a time: by the policy, or by the annotation of the plan, of which
+// admission has checked the right. Ended follows what would be accepted, if the annotation has consented until a time
+// that has come.
+func (p *OperatorPolicy) consentTo(
+	digest string, plan *olm.InstallPlan, now time.Time,
+) (given verdict.Consent, ended string, ok bool) {
+	given = verdict.Consent{Rule: RuleBundleConsent, Digest: digest, Policy: p.Source(), From: verdict.AcceptedPath}
 	if _, accepted := p.consent.accepted[digest]; accepted {
-		return verdict.Consent{Rule: RuleBundleConsent, Digest: digest, Policy: p.Source(), From: verdict.AcceptedPath}, true
+		return given, "", true
 	}
-	if digests, problem := consentedTo(&plan.Metadata); problem == "" && digests[digest] {
-		return verdict.Consent{Rule: RuleBundleConsent, Digest: digest, Policy: p.Source(),
-			From: ConsentAnnotation, By: plan.Metadata.Annotations.ConsentBy}, true
+	if digests, problem := consentedTo(&plan.Metadata); problem != "" || !digests[digest] {
+		return verdict.Consent{}, "", false
 	}
-	return verdict.Consent{}, false
+	e := consentExpiry(&plan.Metadata)
+	if why := e.ended(now); why != "" {
+		return verdict.Consent{}, " (the consent to it " + why + "; " + e.accepted() + ")", false
+	}
+	given.From, given.By, given.Until = ConsentAnnotation, plan.Metadata.Annotations.ConsentBy, e.until()
+	return given, "", true
 }
 
 // Review is what a policy says of the changes of an unfinished plan, apart from what holds it.
@@ -143,7 +154,7 @@ func (p *OperatorPolicy) Review(plan *olm.InstallPlan, ns *Namespace, now time.T
 		if c.pkg != p.Package {
 			continue
 		}
-		for _, r := range reviewChange(ns, plan, &c, p, &v) {
+		for _, r := range reviewChange(ns, plan, &c, now, p, &v) {
 			if !r.hold || !p.Enforced {
 				recordReview(&c, now, &v, p, r)
 			}

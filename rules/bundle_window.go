@@ -60,13 +60,17 @@ func outsideWindow(now time.Time, what string, p *OperatorPolicy) verdict.Findin
 	return held
 }
 
-// NextWindow returns when the time alone changes what holds plans that wait here: an approval window opens, a freeze
-// ends, or a version is old enough; zero if no plan waits, or none of that will be.
-func (n *Namespace) NextWindow(now time.Time) time.Time {
+// NextChange returns when the time alone changes what holds plans here: an approval window opens, a freeze ends or a
+// version is old enough for which a plan waits, or an override or a consent of a plan ends; zero if none of that will
+// be.
+func (n *Namespace) NextChange(now time.Time) time.Time {
+	next := n.nextEnd(now)
 	if !slices.ContainsFunc(n.Plans(), n.Waits) {
-		return time.Time{}
+		return next
 	}
-	next := n.nextAge(now)
+	if at := n.nextAge(now); next.IsZero() || !at.IsZero() && at.Before(next) {
+		next = at
+	}
 	for _, p := range n.enforcing() {
 		if p.MustNotHave || !p.calendar.Restricts() || p.faults != "" {
 			continue

@@ -65,7 +65,7 @@ func TestApprovalWindow(t *testing.T) {
 			if loop.Verdict.Refusal() != v.Refusal() {
 				t.Errorf("the loop judges %q, a user's approval is judged %q", loop.Verdict.Refusal(), v.Refusal())
 			}
-			if next := ns.NextWindow(now); test.now != "" && (next.IsZero() != (test.next == "") || !next.IsZero() && !next.Equal(momentOf(t, test.next))) {
+			if next := ns.NextChange(now); test.now != "" && (next.IsZero() != (test.next == "") || !next.IsZero() && !next.Equal(momentOf(t, test.next))) {
 				t.Errorf("judged again at %s, want %q", next, test.next)
 			}
 			if needs, ok := OverrideNeeds(&v, ns); test.held != "" && (!ok || len(needs) != 1) {

@@ -189,11 +189,10 @@ func judgeExtensionConstraints(in *ClusterExtensionInput, v *verdict.Verdict) {
 	}
 }
 
-// OverrideAsked returns the reason that a write adds in annotation opgate.io/override-reason; "" if it adds none.
-func (in *ClusterExtensionInput) OverrideAsked() string {
-	reason := overrideReason(&in.New.Metadata)
-	if in.Old != nil && reason == overrideReason(&in.Old.Metadata) {
-		return ""
+// OverrideAsked returns the override that a write adds.
+func (in *ClusterExtensionInput) OverrideAsked() Override {
+	if in.Old == nil {
+		return overrideAsked(&in.New.Metadata, nil, in.Now)
 	}
-	return reason
+	return overrideAsked(&in.New.Metadata, &in.Old.Metadata, in.Now)
 }

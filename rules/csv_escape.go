@@ -31,6 +31,7 @@ func JudgeEscape(csv *olm.CSV, ns *Namespace) (reasons []Escape, known bool) {
 		return nil, false
 	}
 	in := CSVInput{New: csv, Namespace: ns}
+	created, err := time.Parse(time.RFC3339, csv.Metadata.CreationTimestamp)
 	var steps []Bundle
 	for _, plan := range ns.Plans() {
 		if !plan.Spec.Approved || !plan.Brings(csv.Metadata.Name) {
@@ -38,7 +39,7 @@ func JudgeEscape(csv *olm.CSV, ns *Namespace) (reasons []Escape, known bool) {
 		}
 		in.ByOLM = plan.Status.ServiceAccount.Name == ""
 		if step, ok := in.stepOf(plan); ok {
-			step.stored, step.referring = true, false // what comes along is read for unfinished plans only
+			step.stored, step.storedAt, step.referring = true, created, false // what comes along is read for unfinished plans only
 			steps = append(steps, step)
 		}
 	}
@@ -56,7 +57,6 @@ func JudgeEscape(csv *olm.CSV, ns *Namespace) (reasons []Escape, known bool) {
 		}
 	}
 	v = v.Sorted()
-	created, err := time.Parse(time.RFC3339, csv.Metadata.CreationTimestamp)
 	for _, r := range v.Reasons {
 		if err == nil && ns.wasExcepted(r.From, r.Rule, csv.Metadata.Name, created) {
 			continue // as admission would have judged it then

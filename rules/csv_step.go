@@ -95,13 +95,20 @@ func (in *CSVInput) judgeSteps(steps []Bundle, budget *constraint.Budget, v *ver
 // sets aside what the plan showed to its approver: of a bundle image only the contents that were read, if OLM writes
 // these.
 func judgeStep(c *Bundle, ns *Namespace, now time.Time, budget *constraint.Budget, v *verdict.Verdict) {
-	overridden := overridden(c.plan)
+	ended, what := overrideEnd(c.plan, now), "this ClusterServiceVersion"
+	if c.stored && ended != "" { // what was written before the end of its override stays
+		ended = overrideExpiry(&c.plan.Metadata).unmarked().endedText(c.storedAt)
+	}
+	overridden := overridden(c.plan) && ended == ""
+	if ended != "" {
+		what += ", of which the override " + ended + ","
+	}
 	if overridden && !c.shown(ns) {
 		c.referring = false // the approver did not see what comes along either
 	}
 	judgeStepContents(c, ns, v)
 	if !overridden {
-		judgeStepByPolicies(c, ns, now, v)
+		judgeStepByPolicies(c, ns, now, ended, v)
 	}
 	for _, f := range ns.Constraints().Judge(c.forConstraints(ns), ns.ForConstraints(), budget) {
 		if c.stored && ofUnfinishedPlans(&f) {
@@ -110,7 +117,7 @@ func judgeStep(c *Bundle, ns *Namespace, now time.Time, budget *constraint.Budge
 		visible := c.inline || f.Constraint == nil || f.Constraint.Uses()&constraint.InCSV == 0 || c.shown(ns)
 		c.explain(&f, ns)
 		if !overridden || !visible {
-			ns.recordConstraintOn(c, now, v, "this ClusterServiceVersion", &f)
+			ns.recordConstraintOn(c, now, v, what, &f)
 		}
 	}
 }
@@ -122,8 +129,13 @@ func (c *Bundle) shown(ns *Namespace) bool {
 	return unknown == "" && (c.spec == nil || unpacked.Spec.ContentsDigest() == c.spec.ContentsDigest())
 }
 
-func judgeStepByPolicies(c *Bundle, ns *Namespace, now time.Time, v *verdict.Verdict) {
+// judgeStepByPolicies judges a step without an override; ended is why that of its plan does not count, "" if it has
+// none.
+func judgeStepByPolicies(c *Bundle, ns *Namespace, now time.Time, ended string, v *verdict.Verdict) {
 	by := "; InstallPlan " + text.Name(c.plan.Metadata.Name) + ", which brings it, was approved all the same"
+	if ended != "" {
+		by += ", with an override that " + ended
+	}
 	c.recordUnknown(ns, "it", "waits until the bundle's properties or the status of a Subscription name the package"+by, v)
 	for _, p := range ns.governing(c.pkg) {
 		for _, rule := range contentChecks {
@@ -134,7 +146,7 @@ func judgeStepByPolicies(c *Bundle, ns *Namespace, now time.Time, v *verdict.Ver
 		if c.stored {
 			continue // contents are read, and compared with what is installed, for unfinished plans only
 		}
-		for _, r := range reviewChange(ns, c.plan, c, p, v) {
+		for _, r := range reviewChange(ns, c.plan, c, now, p, v) {
 			r.Accepted += by
 			recordReview(c, now, v, p, r)
 		}
@@ -178,8 +190,8 @@ func refusedSteps(plan *olm.InstallPlan, ns *Namespace, now time.Time) []verdict
 		case ns.installs(step.name):
 		case step.inline || step.shown(ns):
 			judgeStep(&step, ns, now, budget, &v)
-		case !overridden(plan):
-			judgeStepByPolicies(&step, ns, now, &v) // the contents of an image that is not unpacked are not known before OLM writes it
+		case !overridden(plan) || overrideEnd(plan, now) != "":
+			judgeStepByPolicies(&step, ns, now, overrideEnd(plan, now), &v) // the contents of an image that is not unpacked are not known before OLM writes it
 		}
 	}
 	v = v.Sorted()

@@ -28,7 +28,7 @@ func TestNotes(t *testing.T) {
 		return &a
 	}
 	denied := judge(pendingPlan("etcd 0.9.4"), etcd)
-	overridden := denied.Verdict.Overridden(RulePlanOverride, "security fix")
+	overridden := denied.Verdict.Overridden(RulePlanOverride, "security fix", "")
 	consented := verdict.Verdict{CSVs: []verdict.CSV{{CSV: "etcd.v0.9.4", Disposition: verdict.Allowed,
 		By: []string{"OperatorPolicy policies/etcd"}}},
 		Consents: []verdict.Consent{{Rule: RuleBundleConsent, CSV: "etcd.v0.9.4", Digest: "sha256:1f",

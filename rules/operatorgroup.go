@@ -2,6 +2,7 @@ package rules
 
 import (
 	"slices"
+	"time"
 
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
@@ -56,6 +57,8 @@ type OperatorGroupInput struct {
 	// Stored reports whether the group may exist already although Old is nil, as in files: operators that are installed
 	// do not show that it was deleted before.
 	Stored bool
+	// Now is that of PlanInput.
+	Now time.Time
 	// Interrupt is that of PlanInput.
 	Interrupt <-chan struct{}
 }
@@ -232,11 +235,10 @@ func unsafeUpgrades(in *OperatorGroupInput) verdict.Finding {
 		Accepted: "allowed is " + olm.UpgradeDefault + orOverride}
 }
 
-// OverrideAsked returns the reason that a write adds in annotation opgate.io/override-reason; "" if it adds none.
-func (in *OperatorGroupInput) OverrideAsked() string {
-	reason := overrideReason(&in.New.Metadata)
-	if in.Old != nil && reason == overrideReason(&in.Old.Metadata) {
-		return ""
+// OverrideAsked returns the override that a write adds.
+func (in *OperatorGroupInput) OverrideAsked() Override {
+	if in.Old == nil {
+		return overrideAsked(&in.New.Metadata, nil, in.Now)
 	}
-	return reason
+	return overrideAsked(&in.New.Metadata, &in.Old.Metadata, in.Now)
 }

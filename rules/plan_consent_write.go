@@ -14,13 +14,13 @@ import (
 const RulePlanConsentRight verdict.RuleID = "plan/consent-right"
 
 var planConsentRight = verdict.Rule{ID: RulePlanConsentRight, Outcomes: verdict.Denies,
-	Summary: "annotation opgate.io/consent, or opgate.io/consent-by, is written by a user who may not consent, in another name, or in a form that is no consent"}
+	Summary: "annotation opgate.io/consent, consent-by or consent-expires is written by a user who may not consent, in another name, or in a form that is no consent"}
 
 // The annotations of a plan by which a user consents to what it changes.
 const (
 	// ConsentAnnotation has the digests of the changes, separated by commas.
 	ConsentAnnotation = "opgate.io/consent"
-	// ConsentByAnnotation has the name of the user; it is optional.
+	// ConsentByAnnotation has the name of the user; it is optional. So is ConsentExpiresAnnotation.
 	ConsentByAnnotation = "opgate.io/consent-by"
 )
 
@@ -52,7 +52,8 @@ func consentedTo(m *olm.ObjectMeta) (digests map[string]bool, problem string) {
 }
 
 // ConsentAsked reports whether an update consents to changes, which needs the RBAC verb approve: it adds a digest to
-// the annotation, or changes the name of the user. Removing either needs no right.
+// the annotation, moves its end to a later time, or changes the name of the user. Removing any digest, or the name,
+// needs no right, nor does an earlier end.
 func (in *PlanUpdateInput) ConsentAsked() bool {
 	was, _ := consentedTo(&in.Old.Metadata)
 	is, problem := consentedTo(&in.New.Metadata)
@@ -63,6 +64,9 @@ func (in *PlanUpdateInput) ConsentAsked() bool {
 		if !was[digest] {
 			return true
 		}
+	}
+	if len(is) > 0 && consentExpiry(&in.New.Metadata).later(consentExpiry(&in.Old.Metadata)) {
+		return true
 	}
 	by := in.New.Metadata.Annotations.ConsentBy
 	return by != "" && by != in.Old.Metadata.Annotations.ConsentBy
@@ -88,6 +92,12 @@ func (in *PlanUpdateInput) ConsentNeeds() []verdict.PolicyRef {
 // judgeConsentWrite keeps consent to those who have the right: whoever else could write the annotation would consent
 // for them. That applies in every namespace, since the policy that needs consent may be created later.
 func (in *PlanUpdateInput) judgeConsentWrite(v *verdict.Verdict) {
+	expires := consentExpiry(&in.New.Metadata)
+	if expires.malformed() && expires != consentExpiry(&in.Old.Metadata) {
+		refuseConsent(v, ConsentExpiresAnnotation, "is not a time, "+
+			text.Quote(text.Truncate(expires.value, maxShownExpiry)), expires.accepted())
+		return
+	}
 	if !in.ConsentAsked() {
 		return
 	}
@@ -98,6 +108,8 @@ func (in *PlanUpdateInput) judgeConsentWrite(v *verdict.Verdict) {
 		refuseConsent(v, ConsentAnnotation, "is not a list of digests", problem+"; separate several by commas")
 	case len(in.ConsentNeeds()) == 0:
 		refuseConsent(v, ConsentAnnotation, "is not allowed here", "no OperatorPolicy with spec.consent governs a package of the plan")
+	case expires.ended(in.Now) != "":
+		refuseConsent(v, ConsentExpiresAnnotation, "is not allowed: the consent "+expires.ended(in.Now), expires.accepted())
 	case in.ConsentRefused != "":
 		refuseConsent(v, ConsentAnnotation, "is not allowed", in.ConsentRefused)
 	case by != "" && by != in.User:
@@ -117,5 +129,6 @@ func (in *PlanUpdateInput) judgedPlan() *olm.InstallPlan {
 	judged := *in.Old
 	annotations := &judged.Metadata.Annotations
 	annotations.Consent, annotations.ConsentBy = in.New.Metadata.Annotations.Consent, in.New.Metadata.Annotations.ConsentBy
+	annotations.ConsentExpires = in.New.Metadata.Annotations.ConsentExpires
 	return &judged
 }

@@ -3,7 +3,9 @@ package rules
 import (
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/verdict"
 )
@@ -18,35 +20,89 @@ var (
 	planOverride = verdict.Rule{ID: RulePlanOverride, Outcomes: verdict.Warns,
 		Summary: "a refused plan is approved by a user with the RBAC verb override, for the reason given"}
 	planOverrideReason = verdict.Rule{ID: RulePlanOverrideReason, Outcomes: verdict.Denies, Backstop: true,
-		Summary: "annotation opgate.io/override-reason is set on a plan without an approval that needs an override"}
+		Summary: "annotation opgate.io/override-reason is set on a plan without an approval that needs an override, or opgate.io/override-expires is changed later"}
 )
 
 // OverrideReasonAnnotation holds the reason of a break-glass approval (R-AP-6).
 const OverrideReasonAnnotation = "opgate.io/override-reason"
 
-// OverrideAsked returns the reason that an update adds in annotation opgate.io/override-reason. It must be added with
-// the approval itself: an earlier reason on the plan does not count.
-func (in *PlanUpdateInput) OverrideAsked() string {
-	if !in.overrideReasonAdded() || !in.New.Spec.Approved || in.Old.Spec.Approved {
-		return ""
+// Override is the override that a write asks for.
+type Override struct {
+	// Reason is empty if the write asks for none.
+	Reason string
+	// Until follows the reason in messages; empty if it does not end.
+	Until string
+	// Ended is why the override does not count any more, and what would be accepted; empty if it counts.
+	Ended string
+}
+
+// overrideAsked returns the override that a write adds by a new reason; before is nil on create.
+func overrideAsked(after, before *olm.ObjectMeta, now time.Time) Override {
+	reason, expires := overrideReason(after), overrideExpiry(after)
+	if reason == "" || before != nil && reason == overrideReason(before) {
+		return Override{}
 	}
-	return overrideReason(&in.New.Metadata)
+	asked := Override{Reason: reason, Until: expires.until()}
+	if ended := expires.ended(now); ended != "" {
+		asked.Ended = "it " + ended + "; " + expires.accepted()
+	}
+	return asked
+}
+
+// OverrideAsked returns the override that an update adds. It must be added with the approval itself: an earlier reason
+// on the plan does not count.
+func (in *PlanUpdateInput) OverrideAsked() Override {
+	if !in.New.Spec.Approved || in.Old.Spec.Approved {
+		return Override{}
+	}
+	return overrideAsked(&in.New.Metadata, &in.Old.Metadata, in.Now)
 }
 
 // overrideReasonAdded reports whether an update adds or changes the reason on the plan.
 func (in *PlanUpdateInput) overrideReasonAdded() bool {
-	reason := overrideReason(&in.New.Metadata)
-	return reason != "" && reason != overrideReason(&in.Old.Metadata)
+	return overrideAsked(&in.New.Metadata, &in.Old.Metadata, in.Now).Reason != ""
+}
+
+// overrideMoved reports whether an update changes when the override on the plan ends, except to now. A mark keeps the
+// end: what is stored is judged by it.
+func (in *PlanUpdateInput) overrideMoved() bool {
+	reason, expires, was := overrideReason(&in.New.Metadata), overrideExpiry(&in.New.Metadata), overrideExpiry(&in.Old.Metadata)
+	return reason != "" && reason == overrideReason(&in.Old.Metadata) && expires != was && expires.value != endedMark &&
+		expires.value != was.mark()
 }
 
 func overrideReason(m *olm.ObjectMeta) string {
 	return strings.TrimSpace(m.Annotations.OverrideReason)
 }
 
-// overridden reports whether the approval of a plan was allowed by an override. The reason on an approved plan proves
-// that, since refuseOverrideReason keeps every other write from adding one.
+// overridden reports whether the approval of a plan was allowed by an override, which may have ended. The reason on an
+// approved plan proves that, since refuseOverrideReason keeps every other write from adding one.
 func overridden(p *olm.InstallPlan) bool {
 	return p.Spec.Approved && overrideReason(&p.Metadata) != ""
+}
+
+// overrideEnd returns that the override of a plan has ended at a time, to follow its noun; "" if the plan has none, or
+// that is in force.
+func overrideEnd(p *olm.InstallPlan, now time.Time) string {
+	if !overridden(p) {
+		return ""
+	}
+	return overrideExpiry(&p.Metadata).endedText(now)
+}
+
+// OverrideText returns why a user has approved a plan that was refused, and whether that has ended, to follow a
+// sentence; "" if the plan has no override. Of a plan that is complete it does not depend on the time. Who that was is
+// in the plan's event, and not in the plan.
+func OverrideText(p *olm.InstallPlan, now time.Time) string {
+	if !overridden(p) {
+		return ""
+	}
+	given := "; a user approved the InstallPlan " + p.Metadata.Key() + " although it is refused, and gave the reason " +
+		text.Quote(p.Metadata.Annotations.OverrideReason)
+	if ended := overrideEnd(p, now); ended != "" && p.Status.Phase != olm.PhaseComplete {
+		return given + "; the override " + ended
+	}
+	return given + overrideExpiry(&p.Metadata).until()
 }
 
 // refuseOverrideReason keeps the reason of an override out of all writes but checked approvals, since the reason also
@@ -57,6 +113,14 @@ func refuseOverrideReason(v *verdict.Verdict) {
 		Field: "metadata.annotations[" + OverrideReasonAnnotation + "]",
 		Message: verdict.Sentence("annotation "+OverrideReasonAnnotation+" is not allowed here", RulePlanOverrideReason,
 			"give it together with spec.approved, and only where the approval is refused without it")})
+}
+
+// refuseOverrideMoved keeps an override to the end that it was approved with: one that has ended would open again.
+func refuseOverrideMoved(v *verdict.Verdict) {
+	v.Refuse(verdict.Reason{Rule: RulePlanOverrideReason, Decision: verdict.Deny,
+		Field: "metadata.annotations[" + OverrideExpiresAnnotation + "]",
+		Message: verdict.Sentence("changing annotation "+OverrideExpiresAnnotation+" is not allowed", RulePlanOverrideReason,
+			"an override ends when its approval states; to end it now, write "+endedMark)})
 }
 
 // OverrideNeeds returns the objects on which an approver needs the RBAC verb override to set this refusal aside; ok is

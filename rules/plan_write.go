@@ -168,8 +168,11 @@ func JudgePlanUpdate(in PlanUpdateInput) verdict.Verdict {
 		in.judgeFrozen(&v)
 	}
 	in.judgeConsentWrite(&v)
-	if in.overrideReasonAdded() && (v.Decision == verdict.Allow || in.OverrideAsked() == "") {
+	if in.overrideReasonAdded() && (v.Decision == verdict.Allow || in.OverrideAsked().Reason == "") {
 		refuseOverrideReason(&v)
+	}
+	if in.overrideMoved() {
+		refuseOverrideMoved(&v)
 	}
 	return v.Sorted()
 }

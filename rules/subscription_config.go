@@ -153,11 +153,10 @@ func (in *SubscriptionInput) keepsPackage() bool {
 	return in.Old != nil && in.Old.Spec.Package == in.Subscription.Spec.Package
 }
 
-// OverrideAsked returns the reason that a write adds in annotation opgate.io/override-reason; "" if it adds none.
-func (in *SubscriptionInput) OverrideAsked() string {
-	reason := overrideReason(&in.Subscription.Metadata)
-	if in.Old != nil && reason == overrideReason(&in.Old.Metadata) {
-		return ""
+// OverrideAsked returns the override that a write adds.
+func (in *SubscriptionInput) OverrideAsked() Override {
+	if in.Old == nil {
+		return overrideAsked(&in.Subscription.Metadata, nil, in.Now)
 	}
-	return reason
+	return overrideAsked(&in.Subscription.Metadata, &in.Old.Metadata, in.Now)
 }

@@ -28,6 +28,17 @@ func (w *Writer) Approve(ctx context.Context, plan *olm.InstallPlan) error {
 	return nil
 }
 
+// Annotate sets annotations of a plan, unless the plan has changed since: see Outdated.
+func (w *Writer) Annotate(ctx context.Context, plan *olm.InstallPlan, annotations map[string]string) error {
+	key := types.NamespacedName{Namespace: plan.Metadata.Namespace, Name: plan.Metadata.Name}
+	if err := w.Patch(ctx, Head(snapshot.InstallPlans, key), Merge(map[string]any{
+		"metadata": map[string]any{"resourceVersion": plan.Metadata.ResourceVersion, "annotations": annotations},
+	})); err != nil {
+		return fmt.Errorf("annotate InstallPlan %s: %w", key, err)
+	}
+	return nil
+}
+
 // Approved waits until the snapshot shows approvals of plans of one namespace, so that none is sent twice.
 func (w *Writer) Approved(ctx context.Context, plans []*olm.InstallPlan) error {
 	if len(plans) == 0 {

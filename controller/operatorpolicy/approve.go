@@ -95,7 +95,8 @@ func (r *reconciler) approve(
 		}
 		all.byPlan[plan.Metadata.Name] = a
 	}
-	all.after = earlier(all.after, r.untilWindow(ns))
+	all.after = earlier(all.after, r.untilChange(ns))
+	errs = append(errs, r.recordEnds(ctx, ns))
 	if !all.lagging && errors.Join(errs...) == nil {
 		state.refused = time.Time{}
 	}

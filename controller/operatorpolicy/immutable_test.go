@@ -18,7 +18,9 @@ type contents struct {
 
 // follow notes the objects of each snapshot from now on.
 func (c *contents) follow(store *snapshot.Store) {
-	c.first = map[*snapshot.Object]string{}
+	if c.first == nil {
+		c.first = map[*snapshot.Object]string{}
+	}
 	store.Subscribe(func(change *snapshot.Change) {
 		c.mu.Lock()
 		defer c.mu.Unlock()

@@ -91,11 +91,84 @@ func commands() map[string]func(*testscript.TestScript, bool, []string) {
 	all["stall"] = func(ts *testscript.TestScript, _ bool, args []string) {
 		ts.Value(storageKey{}).(*storage).stall(strings.Join(args, ""))
 	}
+	leader := func(ts *testscript.TestScript) *leadership { return ts.Value(leadershipKey{}).(*leadership) }
+	all["down"] = func(ts *testscript.TestScript, _ bool, _ []string) { leader(ts).end() }
+	all["up"] = func(ts *testscript.TestScript, _ bool, args []string) {
+		ts.Check(leader(ts).begin(durationOf(ts, args)))
+	}
+	all["passes"] = func(ts *testscript.TestScript, _ bool, args []string) {
+		synctest.Wait()
+		time.Sleep(durationOf(ts, args))
+		synctest.Wait()
+	}
 	return all
 }
 
-// storageKey is that of the storage of a script.
-type storageKey struct{}
+// durationOf returns the duration that is the argument of a command, 0 without one.
+func durationOf(ts *testscript.TestScript, args []string) time.Duration {
+	if len(args) == 0 {
+		return 0
+	}
+	d, err := time.ParseDuration(args[0])
+	ts.Check(err)
+	return d
+}
+
+// storageKey and leadershipKey are those of the storage and of the leader of a script.
+type (
+	storageKey    struct{}
+	leadershipKey struct{}
+)
+
+// leadership is the leader of a script. Besides those of scripttest there are the commands
+//
+//	stall KIND          the watches of a kind deliver nothing more
+//	down                the leader is gone
+//	up [DURATION]       the next one starts, with a clock that is behind by a duration
+//	passes DURATION     time passes
+type leadership struct {
+	objects *storage
+	mapper  meta.RESTMapper
+	scheme  *runtime.Scheme
+	seen    *contents
+
+	registry *prometheus.Registry
+	cancel   context.CancelFunc
+	running  sync.WaitGroup
+}
+
+// begin starts a leader, which knows what is stored alone.
+func (l *leadership) begin(behind time.Duration) error {
+	mgr, err := manager.New(config(l.objects), manager.Options{
+		Scheme:         l.scheme,
+		Logger:         logr.Discard(),
+		Metrics:        metricsserver.Options{BindAddress: "0"},
+		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return l.mapper, nil },
+	})
+	if err != nil {
+		return err
+	}
+	store := &snapshot.Store{}
+	l.seen.follow(store)
+	l.registry = prometheus.NewRegistry()
+	if err := addTo(mgr, store, l.registry, ticking(behind)); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	l.cancel = cancel
+	l.running.Go(func() {
+		if err := mgr.Start(ctx); err != nil {
+			panic(err)
+		}
+	})
+	return nil
+}
+
+// end stops the leader.
+func (l *leadership) end() {
+	l.cancel()
+	l.running.Wait()
+}
 
 // start starts the controller, and what it reads from, until the script ends.
 func start(script *testscript.Env, complete func(*unstructured.Unstructured)) error {
@@ -112,42 +185,24 @@ func start(script *testscript.Env, complete func(*unstructured.Unstructured)) er
 		return err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	script.Defer(func() {
-		cancel()
-		running.Wait()
-	})
+	script.Defer(cancel)
 	for _, name := range []string{"default", "olm", ownNamespace} {
 		if err := user.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
 			return err
 		}
 	}
-	registry := prometheus.NewRegistry()
-	mgr, err := manager.New(config(objects), manager.Options{
-		Scheme:         scheme,
-		Logger:         logr.Discard(),
-		Metrics:        metricsserver.Options{BindAddress: "0"},
-		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mapper, nil },
-	})
-	if err != nil {
-		return err
-	}
-	store := &snapshot.Store{}
 	shared := &contents{}
-	shared.follow(store)
+	leader := &leadership{objects: objects, mapper: mapper, scheme: scheme, seen: shared}
+	script.Values[leadershipKey{}] = leader
 	script.Defer(func() {
 		if err := shared.changed(); err != nil {
 			script.T().Fatal(err)
 		}
 	})
-	if err := addTo(mgr, store, registry); err != nil {
+	if err := leader.begin(0); err != nil {
 		return err
 	}
-	running.Go(func() {
-		if err := mgr.Start(ctx); err != nil {
-			panic(err)
-		}
-	})
+	script.Defer(leader.end)
 	player := &scripttest.Player{
 		Context: ctx,
 		Admin:   user,
@@ -157,7 +212,7 @@ func start(script *testscript.Env, complete func(*unstructured.Unstructured)) er
 		Scale:   func(d time.Duration) time.Duration { return d },
 		Metrics: func(context.Context) (string, error) {
 			page, request := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/metrics", nil)
-			promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(page, request)
+			promhttp.HandlerFor(leader.registry, promhttp.HandlerOpts{}).ServeHTTP(page, request)
 			return page.Body.String(), nil
 		},
 	}
@@ -192,7 +247,9 @@ func (p patient) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // addTo adds the controller, and what `opgate-server serve` runs beside it for policies, to a manager.
-func addTo(mgr manager.Manager, store *snapshot.Store, registry *prometheus.Registry) error {
+func addTo(
+	mgr manager.Manager, store *snapshot.Store, registry *prometheus.Registry, now func() time.Time,
+) error {
 	objects, err := dynamic.NewForConfig(mgr.GetConfig())
 	if err != nil {
 		return err
@@ -213,7 +270,7 @@ func addTo(mgr manager.Manager, store *snapshot.Store, registry *prometheus.Regi
 	feed.SetCluster(state.Cluster{Version: "1.37.2"})
 	feed.Lead()
 	loop, err := operatorpolicy.New(operatorpolicy.Options{Store: store, Packages: packages, Log: logr.Discard(),
-		Metrics: operatorpolicy.NewMetrics(registry, registry), Writes: writes, Now: ticking()})
+		Metrics: operatorpolicy.NewMetrics(registry, registry), Writes: writes, Now: now})
 	if err != nil {
 		return err
 	}
@@ -231,10 +288,10 @@ func addTo(mgr manager.Manager, store *snapshot.Store, registry *prometheus.Regi
 }
 
 // ticking returns a clock that shows no time twice, as real ones: that of the bubble stands still while something is
-// done, and events are named after it.
-func ticking() func() time.Time {
+// done, and events are named after it. It is behind by a duration.
+func ticking(behind time.Duration) func() time.Time {
 	var ticks atomic.Int64
-	return func() time.Time { return time.Now().Add(time.Duration(ticks.Add(1))) }
+	return func() time.Time { return time.Now().Add(time.Duration(ticks.Add(1)) - behind) }
 }
 
 // poll checks when nothing is left to do, and then advances the clock, further after a while.

@@ -58,7 +58,7 @@ func (r *reconciler) Reconcile(ctx context.Context, w work) (reconcile.Result, e
 	if !w.everything {
 		ns, now := current.WithDependencies(w.namespace), r.Now()
 		var result reconcile.Result
-		if next := ns.NextWindow(now); !next.IsZero() { // the verdict on a plan changes then, without an event
+		if next := ns.NextChange(now); !next.IsZero() { // the verdict on a plan changes then, without an event
 			result.RequeueAfter = next.Sub(now)
 		}
 		return result, r.reconcile(ctx, ns, now, owner)

@@ -7,12 +7,14 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
 	"github.com/opgate/opgate/e2e/cluster"
 	"github.com/opgate/opgate/e2e/harness"
+	"github.com/opgate/opgate/e2e/internal/speed"
 )
 
 // reviewedPlan puts the objects of sample bundle-consent-hold into a new namespace: an upgrade that asks for rights to
@@ -92,13 +94,25 @@ func TestConsentByAnnotation(t *testing.T) {
 		return err
 	})
 	harness.WantRefused(t, e.Cluster, cluster.Tenant, "", []string{"annotate", "installplan", plan, "-n", namespace, "opgate.io/consent=all"}, "(plan/consent-right)", "is not a digest")
-	harness.Kubectl(t, e.Cluster, cluster.Tenant, "", annotate("opgate.io/consent-by=tenant")...)
+	// It ends, and the user consents again until a later time.
+	harness.WantRefused(t, e.Cluster, cluster.Tenant, "", annotate("opgate.io/consent-expires=2026-01-01T00:00:00Z"),
+		"(plan/consent-right)", "the consent ended at 2026-01-01T00:00:00Z")
+	ends := time.Now().Add(speed.Scale(10 * time.Second)).UTC().Format(time.RFC3339)
+	harness.Kubectl(t, e.Cluster, cluster.Tenant, "", annotate("opgate.io/consent-by=tenant", "opgate.io/consent-expires="+ends)...)
+	harness.Eventually(t, "see the consent end", func(ctx context.Context) error {
+		result, err := e.Kubectl(ctx, cluster.Admin, "", append(patch(approve), "--dry-run=server")...)
+		if err == nil && !strings.Contains(result.Stderr, "(the consent to it ended at "+ends+"; allowed in annotation opgate.io/consent-expires") {
+			err = fmt.Errorf("kubectl wrote %q", result.Stderr)
+		}
+		return err
+	})
+	harness.Kubectl(t, e.Cluster, cluster.Tenant, "", annotate("--overwrite", "opgate.io/consent-expires=2126-01-01T00:00:00Z")...)
 	e.Sync(t)
 
 	wantAudit(t, e, plan, "admin", func() { harness.Kubectl(t, e.Cluster, cluster.Admin, "", patch(approve)...) }, map[string]string{
 		"installplans.opgate.io/decision": "Allow",
-		"installplans.opgate.io/consent": "etcdoperator.v0.9.4 " + digest + ` by annotation opgate.io/consent of user "tenant" for OperatorPolicy policies/` +
-			namespace,
+		"installplans.opgate.io/consent": "etcdoperator.v0.9.4 " + digest + ` by annotation opgate.io/consent of user "tenant" until 2126-01-01T00:00:00Z ` +
+			"for OperatorPolicy policies/" + namespace,
 	})
 }
 

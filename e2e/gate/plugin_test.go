@@ -103,6 +103,11 @@ func TestPlugin(t *testing.T) {
 		t.Errorf("-l team=a lists %q", got)
 	}
 
+	// An override with an end counts until then.
+	override := []string{"approve", namespace + "/forbidden", "--reason", "INC-1234", "--dry-run", "--expires"}
+	opgate(t, e, "", 1, append(override, "2026-01-01T00:00:00Z")...)
+	opgate(t, e, "", 0, append(override, "2126-01-01T00:00:00Z")...)
+
 	// The edit that why proposes is made as it is printed, and is enough.
 	opgate(t, e, "", 0, "why", "installplan", namespace+"/allowed")
 	why := opgate(t, e, "", 1, "why", "ip", namespace+"/forbidden").Stdout

@@ -130,6 +130,40 @@ func TestOverride(t *testing.T) {
 	}
 }
 
+// TestOverrideEnd: the end of an override stays as it was approved, except that it is ended now.
+func TestOverrideEnd(t *testing.T) {
+	s := under(t, policy("etcd", "shop", "etcd", versions("etcd.v1")))
+	const end, later = "2026-12-01T00:00:00Z", "2126-12-01T00:00:00Z"
+	for name, c := range map[string]struct {
+		old, expires object
+		refused      bool
+	}{
+		"unchanged":   {object{rules.OverrideExpiresAnnotation: end}, object{rules.OverrideExpiresAnnotation: end}, false},
+		"prolonged":   {object{rules.OverrideExpiresAnnotation: end}, object{rules.OverrideExpiresAnnotation: later}, true},
+		"removed":     {object{rules.OverrideExpiresAnnotation: end}, object{}, true},
+		"open again":  {object{rules.OverrideExpiresAnnotation: "ended " + end}, object{rules.OverrideExpiresAnnotation: end}, true},
+		"ended":       {object{rules.OverrideExpiresAnnotation: end}, object{rules.OverrideExpiresAnnotation: "ended " + end}, false},
+		"ended later": {object{rules.OverrideExpiresAnnotation: end}, object{rules.OverrideExpiresAnnotation: "ended " + later}, true},
+		"ended now":   {object{rules.OverrideExpiresAnnotation: end}, object{rules.OverrideExpiresAnnotation: "ended"}, false},
+		"added":       {object{}, object{rules.OverrideExpiresAnnotation: later}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := approval("shop", "etcd.v2")
+			plan := w.object.(object)
+			c.old[rules.OverrideReasonAnnotation], c.expires[rules.OverrideReasonAnnotation] = "incident 7", "incident 7"
+			plan["metadata"].(object)["annotations"] = c.old
+			old := clone(t, plan)
+			plan["metadata"].(object)["annotations"] = c.expires
+			w.object, w.old = plan, old
+			got := s.judge(t, w)
+			if len(got.failed) > 0 || c.refused != (len(got.refused) > 0) {
+				t.Errorf("%+v, want a refusal: %t", got, c.refused)
+			}
+		})
+	}
+}
+
 // TestPhases: OLM moves the phase of a plan, Opgate repeats one that has failed, and no other user does either.
 func TestPhases(t *testing.T) {
 	s := under(t, policy("etcd", "shop", "etcd", versions("etcd.v1")))

@@ -12,7 +12,14 @@ var (
 	reasonAdded = reason + " != '' && (!" + update + " || " + reason + " != " + reasonOf("oldObject") + ")"
 	// overrideAsked is true for an approval that comes with a reason.
 	overrideAsked = "(" + reasonAdded + " && " + approves + ")"
+	// overrideMoved is true for an update that changes when the override on a plan ends, except to now.
+	overrideMoved = reason + " != '' && " + reason + " == " + reasonOf("oldObject") + " && " + expiresOf("object") + " != " +
+		expiresOf("oldObject") + " && !(" + expiresOf("object") + " in ['ended', 'ended ' + " + expiresOf("oldObject") + "])"
 )
+
+func expiresOf(object string) string {
+	return object + ".metadata.?annotations[?" + quote(rules.OverrideExpiresAnnotation) + "].orValue('')"
+}
 
 func reasonOf(object string) string {
 	return object + ".metadata.?annotations[?" + quote(rules.OverrideReasonAnnotation) + "].orValue('').trim()"

@@ -63,6 +63,12 @@ func (p *program) addPlans() {
 		message: aboutPlan + "'annotation " + rules.OverrideReasonAnnotation + " is not allowed here (" + string(rules.RulePlanOverrideReason) +
 			"): give it together with spec.approved, and only where the approval is refused without it'",
 		fallback: "annotation " + rules.OverrideReasonAnnotation + " is not allowed here",
+	}, refusal{
+		id:   rules.RulePlanOverrideReason,
+		when: update + " && " + overrideMoved,
+		message: aboutPlan + "'changing annotation " + rules.OverrideExpiresAnnotation + " is not allowed (" + string(rules.RulePlanOverrideReason) +
+			"): an override ends when its approval states; to end it now, write ended'",
+		fallback: "changing annotation " + rules.OverrideExpiresAnnotation + " is not allowed",
 	}, frozen(changesSpec, frozenSpec, ""),
 		unfinished(approves, ""),
 		offending(approves, overrideAsked+" && variables.mayOverride", "("+overrideAsked+

@@ -135,6 +135,10 @@ func (w *world) annotate(o object) {
 	if w.chance(30) {
 		o["metadata"].(object)["annotations"] = object{rules.OverrideReasonAnnotation: pick(w, "incident 7", " ", "x\ny")}
 	}
+	// Without a clock, one that has ended counts here.
+	if annotations, ok := o["metadata"].(object)["annotations"].(object); ok && w.chance(40) {
+		annotations[rules.OverrideExpiresAnnotation] = pick(w, "2026-01-01T00:00:00Z", "2126-01-01T00:00:00Z", "soon", "ended")
+	}
 }
 
 func (w *world) update(t testing.TB, namespace string, c *judgedWrite) {
@@ -165,8 +169,8 @@ func (w *world) update(t testing.TB, namespace string, c *judgedWrite) {
 			}
 		}
 	}
-	reason := in.OverrideAsked()
-	if reason != "" { // only the gate knows whether the approval is refused without it
+	reason := in.OverrideAsked().Reason // also of one that has ended
+	if reason != "" {                   // only the gate knows whether the approval is refused without it
 		c.gate.Reasons = slices.DeleteFunc(c.gate.Reasons,
 			func(r verdict.Reason) bool { return r.Rule == rules.RulePlanOverrideReason })
 	}
@@ -179,7 +183,7 @@ func (w *world) update(t testing.TB, namespace string, c *judgedWrite) {
 	}
 	switch {
 	case ok:
-		c.gate = c.gate.Overridden(rules.RulePlanOverride, reason)
+		c.gate = c.gate.Overridden(rules.RulePlanOverride, reason, "")
 	case reason != "":
 		c.undescribed = true // another reason of the gate, without a right, may be the only one that refuses
 		w.keepFatal(c, ns)

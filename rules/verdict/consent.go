@@ -12,8 +12,8 @@ type Consent struct {
 	// Policy is the policy that holds the change without it, as used in reasons.
 	Policy string
 	// From is where it is given: spec.consent.accepted, or annotation opgate.io/consent. By is the user of the latter,
-	// empty if not recorded.
-	From, By string
+	// empty if not recorded. Until is when it ends, as " until <time>"; empty if it does not.
+	From, By, Until string
 }
 
 // String returns the consent in words: "etcd.v0.9.4 sha256:… by spec.consent.accepted of OperatorPolicy policies/etcd".
@@ -24,7 +24,7 @@ func (c *Consent) String() string {
 		if c.By != "" {
 			by += " of user " + text.Quote(c.By)
 		}
-		by += " for " + c.Policy
+		by += c.Until + " for " + c.Policy
 	}
 	return text.Name(c.CSV) + " " + c.Digest + " by " + by
 }

@@ -190,12 +190,12 @@ func sameReason(a, b Reason) bool {
 }
 
 // Overridden returns the verdict after a user has used the verb override: allowed, with the reasons as warnings of a
-// rule on overrides.
-func (v *Verdict) Overridden(id RuleID, reason string) Verdict {
+// rule on overrides. Until follows the reason.
+func (v *Verdict) Overridden(id RuleID, reason, until string) Verdict {
 	allowed := Verdict{Object: v.Object, CSVs: v.CSVs, Warnings: slices.Clone(v.Warnings)}
 	for _, r := range v.Reasons {
 		allowed.Warn(Reason{Rule: id, Source: r.Source, From: r.From, overridden: true,
-			Message: Sentence("overridden with reason "+text.Quote(reason), id, r.Message)})
+			Message: Sentence("overridden with reason "+text.Quote(reason)+until, id, r.Message)})
 	}
 	return allowed.Sorted()
 }

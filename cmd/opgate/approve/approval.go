@@ -28,6 +28,7 @@ type approval struct {
 	plan    types.NamespacedName
 	digests []string
 	reason  string
+	expires string
 	dryRun  bool
 
 	plans   dynamic.ResourceInterface
@@ -72,9 +73,10 @@ func (a *approval) run(ctx context.Context) error {
 
 // patch returns the merge patch of the approval. It applies only to the plan that was read.
 func (a *approval) patch(ctx context.Context, plan *unstructured.Unstructured) ([]byte, error) {
-	annotations := map[string]string{}
+	annotations := map[string]any{}
 	if a.reason != "" {
 		annotations[rules.OverrideReasonAnnotation] = a.reason
+		annotations[rules.OverrideExpiresAnnotation] = a.end()
 	}
 	if len(a.digests) > 0 {
 		self, err := a.reviews.Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
@@ -82,9 +84,12 @@ func (a *approval) patch(ctx context.Context, plan *unstructured.Unstructured) (
 			return nil, fmt.Errorf("find the name of the user, which is recorded with the consent: %w", err)
 		}
 		digests := slices.Clone(a.digests)
-		if before := plan.GetAnnotations()[rules.ConsentAnnotation]; before != "" {
-			digests = append([]string{before}, digests...)
+		before := plan.GetAnnotations()
+		// All digests of a plan have one end, so those with another one are replaced.
+		if before[rules.ConsentAnnotation] != "" && before[rules.ConsentExpiresAnnotation] == a.expires {
+			digests = append([]string{before[rules.ConsentAnnotation]}, digests...)
 		}
+		annotations[rules.ConsentExpiresAnnotation] = a.end()
 		annotations[rules.ConsentAnnotation] = strings.Join(digests, ",")
 		annotations[rules.ConsentByAnnotation] = self.Status.UserInfo.Username
 	}
@@ -92,6 +97,14 @@ func (a *approval) patch(ctx context.Context, plan *unstructured.Unstructured) (
 		"metadata": map[string]any{"resourceVersion": plan.GetResourceVersion(), "annotations": annotations},
 		"spec":     map[string]any{"approved": true},
 	})
+}
+
+// end returns the end of consent and override for a merge patch, which removes that of an earlier one if there is none.
+func (a *approval) end() any {
+	if a.expires == "" {
+		return nil
+	}
+	return a.expires
 }
 
 // refusal returns the message of the gate, as kubectl shows it. That of a missing right names the role that grants it.

@@ -20,6 +20,9 @@ approve on the OperatorPolicies that hold it. The digest is in the refusal, in t
 With --reason the same write overrides what refuses the plan (annotation opgate.io/override-reason), which needs the verb
 override. The reason is shown in the status of the policy, in events and in the audit log.
 
+With --expires, a time as in RFC 3339, consent and override end then (annotations opgate.io/consent-expires and
+override-expires): what OLM has not installed of the plan by that time is refused again.
+
 A plan that was changed since it was read is not approved. One that is approved already is left as it is.`
 
 const example = `  # what it changes, and then consent to exactly that
@@ -38,7 +41,7 @@ func Command() *cobra.Command {
 	var of cli.Kubeconfig
 	var namespace string
 	cmd := &cobra.Command{
-		Use:     "approve NAMESPACE/PLAN [--digest DIGEST]... [--reason TEXT]",
+		Use:     "approve NAMESPACE/PLAN [--digest DIGEST]... [--reason TEXT] [--expires TIME]",
 		Short:   "Approve an InstallPlan, with consent to what it changes",
 		Long:    long,
 		Example: example,
@@ -65,6 +68,7 @@ func Command() *cobra.Command {
 	flags.StringVarP(&namespace, "namespace", "n", "", "namespace of a plan that is named without one")
 	flags.StringSliceVar(&a.digests, "digest", nil, "digest of a change to consent to; repeatable (default: none)")
 	flags.StringVar(&a.reason, "reason", "", "reason of an override (default: no override)")
+	flags.StringVar(&a.expires, "expires", "", "time as in RFC 3339 when consent and override end (default: never)")
 	flags.BoolVar(&a.dryRun, "dry-run", false, "have the API server judge the approval, and store nothing")
 	of.Register(cmd)
 	return cmd

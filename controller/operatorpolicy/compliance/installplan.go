@@ -11,6 +11,7 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules"
 )
 
 const (
@@ -92,19 +93,10 @@ func (e *evaluation) installPlan() Finding {
 	default:
 		f.Reason, f.Message = reasonNothingToPass, noneRequiringApproval
 	}
-	if reason := plan.Metadata.Annotations.OverrideReason; reason != "" && plan.Spec.Approved {
-		f.Message += overrideText(plan, reason) // the use of break-glass must be visible
-	}
-	f.Message += e.reviewed(plan)
+	f.Message += rules.OverrideText(plan, e.Now) + e.reviewed(plan) // the use of break-glass must be visible
 	o := olm.ObjectMeta{Namespace: plan.Metadata.Namespace, Name: plan.Metadata.Name, UID: plan.Metadata.UID}
 	f.Related = []policyv1beta2.RelatedObject{e.related(kindInstallPlan, o, state, "The InstallPlan is "+either(text.Truncate(phase, 100), "Unknown"))}
 	return f
-}
-
-// overrideText says, to follow a sentence, why a user has approved a plan that was refused. Who that was is in the
-// plan's event, and not in the plan.
-func overrideText(plan *olm.InstallPlan, reason string) string {
-	return "; a user approved the InstallPlan " + planName(plan) + " although it is refused, and gave the reason " + text.Quote(reason)
 }
 
 const noneRequiringApproval = "no InstallPlans requiring approval were found"

@@ -100,8 +100,5 @@ func (e *evaluation) unfinished(plan *olm.InstallPlan, why []string) string {
 	if len(automatic) > 0 {
 		message += " together with the Subscriptions that OLM would write another one for: " + text.Names(automatic, maxListed)
 	}
-	if reason := plan.Metadata.Annotations.OverrideReason; reason != "" {
-		message += overrideText(plan, reason)
-	}
-	return message
+	return message + rules.OverrideText(plan, e.Now)
 }

@@ -1,0 +1,36 @@
+package operatorpolicy
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/opgate/opgate/controller/apply"
+	"github.com/opgate/opgate/rules"
+)
+
+// untilChange returns the delay until the time alone changes what holds plans of a namespace, 0 for never. It is the
+// one timer of a namespace for approval windows, ages, overrides and consents, set only while a plan depends on one.
+func (r *reconciler) untilChange(ns *rules.Namespace) time.Duration {
+	now := r.Now()
+	if next := ns.NextChange(now); !next.IsZero() {
+		return next.Sub(now)
+	}
+	return 0
+}
+
+// recordEnds records on plans that their override or consent has ended, so that a clock that is behind does not open it
+// again. A plan that has changed since is seen again.
+func (r *reconciler) recordEnds(ctx context.Context, ns *rules.Namespace) error {
+	var errs []error
+	for _, plan := range ns.Plans() {
+		ended := rules.EndedEvidence(plan, r.Now())
+		if len(ended) == 0 {
+			continue
+		}
+		if err := r.writer.Annotate(ctx, plan, ended); err != nil && !apply.Outdated(err) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
