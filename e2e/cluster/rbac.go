@@ -52,7 +52,7 @@ func ContentsRules() ([]rbacv1.PolicyRule, error) { return shippedRules(contents
 func CertsRules() ([]rbacv1.PolicyRule, error) { return shippedRules(certsRole, namespaceRole) }
 
 // chartRights are the roles that the chart has by value, and by default.
-var chartRights = []string{"opgate-catalogs", "opgate-deployments", "opgate-namespaces"}
+var chartRights = []string{"opgate-catalogs", "opgate-deployments", "opgate-namespaces", "opgate-cluster-extensions"}
 
 // RightsRules are what the chart grants by value, and these tests grant all: the rights that are on by default, those
 // that are not, and catalogs in every namespace.
