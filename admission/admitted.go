@@ -47,7 +47,8 @@ type admittedWrite struct {
 // add records a write, in place of an earlier one of the same object.
 func (a *admitted) add(kind *snapshot.Kind, concerns snapshot.Subject, written metav1.Object, now time.Time) {
 	w := admittedWrite{kind: kind, concerns: concerns, uid: written.GetUID(), generation: written.GetGeneration(),
-		key: types.NamespacedName{Namespace: written.GetNamespace(), Name: written.GetName()}, until: now.Add(admittedWait)}
+		key:   types.NamespacedName{Namespace: written.GetNamespace(), Name: written.GetName()},
+		until: now.Add(admittedWait)}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.writes = slices.DeleteFunc(a.writes, func(other admittedWrite) bool {
@@ -100,7 +101,9 @@ func (a *admitted) fail(namespace string, now time.Time) {
 
 // awaited records a write that was allowed, unless the API server will not store it: a dry run, or the creation of what
 // exists.
-func (g *Gate) awaited(s *snapshot.Snapshot, kind *snapshot.Kind, concerns snapshot.Subject, written metav1.Object, creates bool) {
+func (g *Gate) awaited(
+	s *snapshot.Snapshot, kind *snapshot.Kind, concerns snapshot.Subject, written metav1.Object, creates bool,
+) {
 	if creates && written.GetName() != "" {
 		for o := range s.Each(kind) {
 			if o.Name == written.GetName() && o.Namespace == written.GetNamespace() && o.DeletionTimestamp == nil {

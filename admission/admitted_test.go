@@ -34,12 +34,14 @@ func TestG1Admitted(t *testing.T) {
 		after     time.Duration
 		missing   bool
 	}{
-		"not stored yet":         {namespace: concerns, missing: true},
-		"for another namespace":  {namespace: concerns + "-2"},
-		"stored":                 {namespace: concerns, stored: []*unstructured.Unstructured{storedPolicy(t, "1", 2)}},
-		"edited since":           {namespace: concerns, stored: []*unstructured.Unstructured{storedPolicy(t, "1", 3)}},
-		"an earlier generation":  {namespace: concerns, stored: []*unstructured.Unstructured{storedPolicy(t, "1", 1)}, missing: true},
-		"another of its name":    {namespace: concerns, stored: []*unstructured.Unstructured{storedPolicy(t, "2", 3)}, missing: true},
+		"not stored yet":        {namespace: concerns, missing: true},
+		"for another namespace": {namespace: concerns + "-2"},
+		"stored":                {namespace: concerns, stored: []*unstructured.Unstructured{storedPolicy(t, "1", 2)}},
+		"edited since":          {namespace: concerns, stored: []*unstructured.Unstructured{storedPolicy(t, "1", 3)}},
+		"an earlier generation": {namespace: concerns, stored: []*unstructured.Unstructured{storedPolicy(t, "1", 1)},
+			missing: true},
+		"another of its name": {namespace: concerns, stored: []*unstructured.Unstructured{storedPolicy(t, "2", 3)},
+			missing: true},
 		"just within the second": {namespace: concerns, after: time.Second, missing: true},
 		"never stored, given up": {namespace: concerns, after: time.Second + 1},
 		"deleted long ago":       {namespace: concerns, after: time.Hour},
@@ -76,7 +78,8 @@ func TestG1NotStored(t *testing.T) {
 		subscription := &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "operators.coreos.com/v1alpha1", "kind": "Subscription",
 			"metadata": map[string]any{"name": "etcd", "namespace": concerns},
-			"spec":     map[string]any{"name": "etcd", "channel": "anything", "source": "any", "sourceNamespace": "olm"},
+			"spec": map[string]any{"name": "etcd", "channel": "anything", "source": "any",
+				"sourceNamespace": "olm"},
 		}}
 		start := time.Now()
 		if got := send(t, gate, "admin", false, nil, subscription); !got.allowed {

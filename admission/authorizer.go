@@ -25,14 +25,17 @@ type SubjectAccessReviews struct {
 }
 
 // May creates one SubjectAccessReview and returns its answer.
-func (a SubjectAccessReviews) May(ctx context.Context, user *authenticationv1.UserInfo, what *authorizationv1.ResourceAttributes) (bool, error) {
+func (a SubjectAccessReviews) May(
+	ctx context.Context, user *authenticationv1.UserInfo, what *authorizationv1.ResourceAttributes,
+) (bool, error) {
 	extra := make(map[string]authorizationv1.ExtraValue, len(user.Extra))
 	for key, values := range user.Extra {
 		extra[key] = authorizationv1.ExtraValue(values)
 	}
-	answer, err := a.Client.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-		User: user.Username, UID: user.UID, Groups: user.Groups, Extra: extra, ResourceAttributes: what,
-	}}, metav1.CreateOptions{})
+	answer, err := a.Client.Create(ctx,
+		&authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: user.Username, UID: user.UID, Groups: user.Groups, Extra: extra, ResourceAttributes: what,
+		}}, metav1.CreateOptions{})
 	if err != nil {
 		return false, fmt.Errorf("ask whether %s may %s %s: %w", user.Username, what.Verb, what.Resource, err)
 	}

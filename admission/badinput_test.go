@@ -46,29 +46,38 @@ func TestBadReviews(t *testing.T) {
 	const held = `{` + meta + `,"spec":{"clusterServiceVersionNames":["etcdoperator.v0.9.4"],"approved":false}}`
 
 	for name, body := range map[string]string{
-		"nothing":                      "",
-		"no JSON":                      "approved: true",
-		"a number":                     "7",
-		"null":                         "null",
-		"cut off":                      update(held, held)[:120],
-		"another kind":                 strings.Replace(update(held, held), `"kind":"AdmissionReview"`, `"kind":"ConversionReview"`, 1),
-		"another version":              strings.Replace(update(held, held), "admission.k8s.io/v1", "admission.k8s.io/v1beta1", 1),
-		"no request":                   `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}`,
-		"no uid":                       strings.Replace(update(held, held), uid, `"uid":""`, 1),
-		"no object":                    review(`"operation":"UPDATE","object":null,"oldObject":` + held),
-		"an update of nothing":         review(`"operation":"UPDATE","object":` + held),
-		"a create over something":      review(`"operation":"CREATE","object":` + held + `,"oldObject":` + held),
-		"an operation nobody knows":    review(`"operation":"UPSERT","object":` + held),
-		"a delete":                     review(`"operation":"DELETE","object":null,"oldObject":` + held),
-		"an object that is a list":     update(`[`+held+`]`, held),
-		"approved as a string":         update(strings.Replace(held, "false", `"true"`, 1), held),
-		"approved as a number":         update(strings.Replace(held, "false", "1", 1), held),
-		"approved twice, last is true": update(strings.Replace(held, `"approved":false`, `"approved":false,"approved":true`, 1), held),
-		"spec twice, last approves":    update(`{`+meta+`,"spec":{"approved":false},"spec":{"clusterServiceVersionNames":["etcdoperator.v0.9.4"],"approved":true}}`, held),
-		"ten thousand levels":          update(`{"metadata":`+strings.Repeat(`{"a":`, 10_001)+`1`+strings.Repeat(`}`, 10_001)+`}`, held),
-		"ten thousand levels of lists": update(`{"spec":{"clusterServiceVersionNames":`+strings.Repeat(`[`, 10_001)+strings.Repeat(`]`, 10_001)+`}}`, held),
-		"a name that is no UTF-8":      update(strings.Replace(held, `"approved":false`, `"approved":true`, 1), strings.Replace(held, "etcdoperator", "etcd\xff", 1)),
-		"two megabytes of names":       update(strings.Replace(held, `"etcdoperator.v0.9.4"`, strings.Repeat(`"a",`, 500_000)+`"b"`, 1), held),
+		"nothing":  "",
+		"no JSON":  "approved: true",
+		"a number": "7",
+		"null":     "null",
+		"cut off":  update(held, held)[:120],
+		"another kind": strings.Replace(update(held, held), `"kind":"AdmissionReview"`,
+			`"kind":"ConversionReview"`, 1),
+		"another version": strings.Replace(update(held, held), "admission.k8s.io/v1",
+			"admission.k8s.io/v1beta1", 1),
+		"no request":                `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}`,
+		"no uid":                    strings.Replace(update(held, held), uid, `"uid":""`, 1),
+		"no object":                 review(`"operation":"UPDATE","object":null,"oldObject":` + held),
+		"an update of nothing":      review(`"operation":"UPDATE","object":` + held),
+		"a create over something":   review(`"operation":"CREATE","object":` + held + `,"oldObject":` + held),
+		"an operation nobody knows": review(`"operation":"UPSERT","object":` + held),
+		"a delete":                  review(`"operation":"DELETE","object":null,"oldObject":` + held),
+		"an object that is a list":  update(`[`+held+`]`, held),
+		"approved as a string":      update(strings.Replace(held, "false", `"true"`, 1), held),
+		"approved as a number":      update(strings.Replace(held, "false", "1", 1), held),
+		"approved twice, last is true": update(strings.Replace(held, `"approved":false`,
+			`"approved":false,"approved":true`, 1), held),
+		"spec twice, last approves": update(`{`+meta+
+			`,"spec":{"approved":false},"spec":{"clusterServiceVersionNames":["etcdoperator.v0.9.4"],"approved":true}}`,
+			held),
+		"ten thousand levels": update(`{"metadata":`+strings.Repeat(`{"a":`, 10_001)+`1`+
+			strings.Repeat(`}`, 10_001)+`}`, held),
+		"ten thousand levels of lists": update(`{"spec":{"clusterServiceVersionNames":`+strings.Repeat(`[`, 10_001)+
+			strings.Repeat(`]`, 10_001)+`}}`, held),
+		"a name that is no UTF-8": update(strings.Replace(held, `"approved":false`, `"approved":true`, 1),
+			strings.Replace(held, "etcdoperator", "etcd\xff", 1)),
+		"two megabytes of names": update(strings.Replace(held, `"etcdoperator.v0.9.4"`,
+			strings.Repeat(`"a",`, 500_000)+`"b"`, 1), held),
 	} {
 		t.Run(name, func(t *testing.T) {
 			handler := governedGate(t).Handlers()[PathValidateInstallPlans]
@@ -87,8 +96,9 @@ func TestBadReviews(t *testing.T) {
 func TestUnreadableObjects(t *testing.T) {
 	handlers := governedGate(t).Handlers()
 	for name, c := range map[string]struct{ path, object string }{
-		"a spec that is a text":       {PathValidateOperatorPolicies, `{"metadata":{"name":"etcd"},"spec":"enforce"}`},
-		"versions that are a number":  {PathValidateOperatorPolicies, `{"metadata":{"name":"etcd"},"spec":{"versions":1}}`},
+		"a spec that is a text": {PathValidateOperatorPolicies, `{"metadata":{"name":"etcd"},"spec":"enforce"}`},
+		"versions that are a number": {PathValidateOperatorPolicies,
+			`{"metadata":{"name":"etcd"},"spec":{"versions":1}}`},
 		"a Constraint that is a text": {PathValidateConstraints, `{"metadata":{"name":"curated"},"spec":"none"}`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -164,15 +174,18 @@ func TestNotReady(t *testing.T) {
 		}
 	}
 	plan := s.Cluster[0]
-	if answer := post(t, gate.Handlers()[PathValidateInstallPlans], reviewOf(t, olmUser, false, nil, raw(t, plan))); !answer.Allowed {
+	if answer := post(t, gate.Handlers()[PathValidateInstallPlans],
+		reviewOf(t, olmUser, false, nil, raw(t, plan))); !answer.Allowed {
 		t.Errorf("OLM cannot create a plan that is not approved: %s", answer.Result.Message)
 	}
-	if answer := post(t, gate.Handlers()[PathValidateInstallPlansStatus], reviewOf(t, olmUser, true, plan, raw(t, plan))); !answer.Allowed {
+	if answer := post(t, gate.Handlers()[PathValidateInstallPlansStatus],
+		reviewOf(t, olmUser, true, plan, raw(t, plan))); !answer.Allowed {
 		t.Errorf("OLM cannot write the status of a plan: %s", answer.Result.Message)
 	}
 	approved := plan.DeepCopy()
 	approved.Object["spec"].(map[string]any)["approved"] = true
-	if answer := post(t, gate.Handlers()[PathValidateInstallPlans], reviewOf(t, olmUser, false, nil, raw(t, approved))); answer.Allowed {
+	if answer := post(t, gate.Handlers()[PathValidateInstallPlans],
+		reviewOf(t, olmUser, false, nil, raw(t, approved))); answer.Allowed {
 		t.Error("a plan that is born approved passed unjudged")
 	}
 }
@@ -251,7 +264,8 @@ func FuzzReview(f *testing.F) {
 				Approved bool `json:"approved"`
 			} `json:"spec"`
 		}
-		if answer.Allowed && kjson.UnmarshalCaseSensitivePreserveInts([]byte(object), &written) == nil && written.Spec.Approved && written.Metadata.Namespace == "shop" {
+		if answer.Allowed && kjson.UnmarshalCaseSensitivePreserveInts([]byte(object), &written) == nil &&
+			written.Spec.Approved && written.Metadata.Namespace == "shop" {
 			t.Errorf("approved by %s", object)
 		}
 	})
@@ -265,7 +279,8 @@ func TestUnexpectedCalls(t *testing.T) {
 	for path, handler := range handlers {
 		for _, method := range []string{http.MethodGet, http.MethodPut, http.MethodDelete} {
 			recorder := httptest.NewRecorder()
-			handler.ServeHTTP(recorder, httptest.NewRequest(method, path, strings.NewReader(string(reviewOf(t, "admin", false, nil, raw(t, s.Cluster[0]))))))
+			handler.ServeHTTP(recorder, httptest.NewRequest(method, path,
+				strings.NewReader(string(reviewOf(t, "admin", false, nil, raw(t, s.Cluster[0]))))))
 			if recorder.Code != http.StatusMethodNotAllowed {
 				t.Errorf("%s %s is answered %d", method, path, recorder.Code)
 			}

@@ -29,13 +29,16 @@ func payload(b testing.TB, size int) []byte {
 		"catalogSourceRef": map[string]any{"namespace": "olm", "name": "operatorhubio-catalog"},
 		"properties":       `{"properties":[{"type":"olm.package","value":{"packageName":"etcd","version":"0.9.2"}}]}`,
 	}}
-	manifest := `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"},"data":{"text":"` + strings.Repeat("some words of a manifest, ", 150) + `"}}`
+	manifest := `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"},"data":{"text":"` +
+		strings.Repeat("some words of a manifest, ", 150) + `"}}`
 	var steps []any
 	for written := 0; written < size; written += len(manifest) {
-		steps = append(steps, map[string]any{"resolving": "etcdoperator.v0.9.2", "status": "Unknown", "resource": map[string]any{
-			"group": "", "version": "v1", "kind": "ConfigMap", "name": "x", "sourceName": "operatorhubio-catalog", "sourceNamespace": "olm",
-			"manifest": manifest[:min(len(manifest), size)],
-		}})
+		steps = append(steps, map[string]any{"resolving": "etcdoperator.v0.9.2", "status": "Unknown",
+			"resource": map[string]any{
+				"group": "", "version": "v1", "kind": "ConfigMap", "name": "x", "sourceName": "operatorhubio-catalog",
+				"sourceNamespace": "olm",
+				"manifest":        manifest[:min(len(manifest), size)],
+			}})
 	}
 	status["plan"] = steps
 	object := &unstructured.Unstructured{Object: old.DeepCopy().Object}
@@ -64,9 +67,10 @@ func (d *discard) Write(p []byte) (int, error) {
 // controller-runtime webhook, which decodes the review and allows. Below 1.0 of the baseline
 // the gate costs less than that. The number of policies must make no difference.
 func BenchmarkReview(b *testing.B) {
-	empty := &ctrladmission.Webhook{Handler: ctrladmission.HandlerFunc(func(context.Context, ctrladmission.Request) ctrladmission.Response {
-		return ctrladmission.Allowed("")
-	})}
+	empty := &ctrladmission.Webhook{Handler: ctrladmission.HandlerFunc(
+		func(context.Context, ctrladmission.Request) ctrladmission.Response {
+			return ctrladmission.Allowed("")
+		})}
 	handlers := []struct {
 		name    string
 		handler http.Handler
@@ -155,7 +159,8 @@ func TestReviewMemory(t *testing.T) {
 		}
 		runtime.ReadMemStats(&after)
 		if got := int(after.TotalAlloc-before.TotalAlloc) / runs; got > budget*len(body) {
-			t.Errorf("%d KiB a side: %d bytes for a body of %d, the budget is %d times that", size>>10, got, len(body), budget)
+			t.Errorf("%d KiB a side: %d bytes for a body of %d, the budget is %d times that", size>>10, got, len(body),
+				budget)
 		}
 	}
 }

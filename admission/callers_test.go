@@ -46,7 +46,8 @@ func TestA9RedactedScenarios(t *testing.T) {
 			old, object := written(t, s, existing)
 			var asked atomic.Int64
 			answersTo := func(authenticated func(*http.Request) bool) []*admissionv1.AdmissionResponse {
-				gate, err := New(optionsOf(Options{Store: store, Authorizer: allowsAll{&asked}, Authenticated: authenticated, Catalogs: catalogs}))
+				gate, err := New(optionsOf(Options{Store: store, Authorizer: allowsAll{&asked},
+					Authenticated: authenticated, Catalogs: catalogs}))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -75,7 +76,9 @@ func TestA9RedactedScenarios(t *testing.T) {
 }
 
 // answers are those of every endpoint for the kind that a scenario writes.
-func answers(t *testing.T, gate *Gate, s *scenario.Scenario, old, object *unstructured.Unstructured) []*admissionv1.AdmissionResponse {
+func answers(
+	t *testing.T, gate *Gate, s *scenario.Scenario, old, object *unstructured.Unstructured,
+) []*admissionv1.AdmissionResponse {
 	t.Helper()
 	status := s.Verb == "replace-status"
 	user := s.User
@@ -94,7 +97,10 @@ func answers(t *testing.T, gate *Gate, s *scenario.Scenario, old, object *unstru
 }
 
 // namedBy lists the objects that an answer names and the review does not: neither by name nor by namespace and name.
-func namedBy(t *testing.T, answer *admissionv1.AdmissionResponse, old, object *unstructured.Unstructured, existing []*unstructured.Unstructured) []string {
+func namedBy(
+	t *testing.T, answer *admissionv1.AdmissionResponse, old, object *unstructured.Unstructured,
+	existing []*unstructured.Unstructured,
+) []string {
 	t.Helper()
 	review := string(raw(t, object))
 	if old != nil {
@@ -103,7 +109,8 @@ func namedBy(t *testing.T, answer *admissionv1.AdmissionResponse, old, object *u
 	said := asText(t, answer)
 	var found []string
 	for _, u := range existing {
-		for _, name := range []string{u.GetName(), u.GetNamespace(), u.GetKind() + " " + u.GetNamespace() + "/" + u.GetName()} {
+		for _, name := range []string{u.GetName(), u.GetNamespace(), u.GetKind() + " " + u.GetNamespace() + "/" +
+			u.GetName()} {
 			if name != "" && strings.Contains(said, name) && !strings.Contains(review, name) {
 				found = append(found, name)
 			}
@@ -124,7 +131,8 @@ func asText(t *testing.T, answer *admissionv1.AdmissionResponse) string {
 // TestA9ForgedUser posts reviews with a forged user who has all rights, to learn what that user may do. The answers
 // show neither an override nor whether templates could be created, and the refusals are temporary.
 func TestA9ForgedUser(t *testing.T) {
-	for name, rule := range map[string]string{"plan-override": "bundle/version", "policy-escalation": "policy/escalation"} {
+	for name, rule := range map[string]string{"plan-override": "bundle/version",
+		"policy-escalation": "policy/escalation"} {
 		t.Run(name, func(t *testing.T) {
 			s := named(t, name)
 			existing := slices.Concat(s.Cluster, s.Policies)
@@ -137,7 +145,8 @@ func TestA9ForgedUser(t *testing.T) {
 			old, object := written(t, s, existing)
 			got := send(t, gate, "admin", false, old, object)
 			if got.allowed || asked.Load() > 0 || len(got.warnings) > 0 || !strings.Contains(got.message, "("+rule) {
-				t.Errorf("allowed is %v, %d rights were asked about, message %q, warnings %q", got.allowed, asked.Load(), got.message, got.warnings)
+				t.Errorf("allowed is %v, %d rights were asked about, message %q, warnings %q", got.allowed,
+					asked.Load(), got.message, got.warnings)
 			}
 		})
 	}

@@ -39,7 +39,8 @@ func planForm(_ *snapshot.Snapshot, req *request[olm.InstallPlanHead, olm.Instal
 	if i < 0 {
 		return nil, false
 	}
-	return &corev1.ObjectReference{APIVersion: owners[i].APIVersion, Kind: owners[i].Kind, Namespace: req.Namespace, Name: owners[i].Name, UID: types.UID(owners[i].UID)}, true
+	return &corev1.ObjectReference{APIVersion: owners[i].APIVersion, Kind: owners[i].Kind, Namespace: req.Namespace,
+		Name: owners[i].Name, UID: types.UID(owners[i].UID)}, true
 }
 
 // refusedComponent reports whether a write of a component of the control plane was refused, by its name. People are
@@ -74,12 +75,14 @@ func csvForm(s *snapshot.Snapshot, req *request[olm.CSV, olm.CSV], v *verdict.Ve
 		return nil, false
 	}
 	meta := &req.Object.Metadata
-	about := planWith(s, req.Namespace, func(p *olm.InstallPlan) bool { return p.Spec.Approved && slices.Contains(p.Spec.CSVNames, meta.Name) })
+	about := planWith(s, req.Namespace,
+		func(p *olm.InstallPlan) bool { return p.Spec.Approved && slices.Contains(p.Spec.CSVNames, meta.Name) })
 	return about, about != nil || meta.Labels.CopiedFrom != ""
 }
 
 func referenceTo(plan *olm.ObjectMeta) *corev1.ObjectReference {
-	return &corev1.ObjectReference{APIVersion: olm.InstallPlanGVK.GroupVersion().String(), Kind: olm.InstallPlanGVK.Kind,
+	return &corev1.ObjectReference{APIVersion: olm.InstallPlanGVK.GroupVersion().String(),
+		Kind:      olm.InstallPlanGVK.Kind,
 		Namespace: plan.Namespace, Name: plan.Name, UID: types.UID(plan.UID)}
 }
 
@@ -102,14 +105,16 @@ func planWith(s *snapshot.Snapshot, namespace string, matches func(*olm.InstallP
 // SubjectAccessReview.
 func (e *endpoint[New, Old]) reportCandidate(ctx context.Context, req *request[New, Old], v *verdict.Verdict) {
 	g, user := e.gate, &req.User
-	if e.form == nil || g.Candidates == nil || !req.authenticated || g.byOpgate(user) || !g.Candidates.Possible(user.Username) {
+	if e.form == nil || g.Candidates == nil || !req.authenticated || g.byOpgate(user) ||
+		!g.Candidates.Possible(user.Username) {
 		return
 	}
 	about, is := e.form(g.Store.Load(), req, v)
 	if !is || !g.Candidates.Entitled(user, func() (bool, error) { return g.mayEscalate(ctx, user) }) {
 		return
 	}
-	message := fmt.Sprintf("%s writes this %s as OLM does, but OLM is configured as %s (%s): %s", user.Username, e.kind, g.OLM.Account().Username(),
+	message := fmt.Sprintf("%s writes this %s as OLM does, but OLM is configured as %s (%s): %s", user.Username, e.kind,
+		g.OLM.Account().Username(),
 		rules.RuleGateOLMIdentity, g.Candidates.Fix(user.Username))
 	if v.Decision != verdict.Allow {
 		v.Reasons = append(v.Reasons, verdict.Reason{Decision: verdict.Hold, Rule: rules.RuleGateOLMIdentity,
@@ -120,7 +125,8 @@ func (e *endpoint[New, Old]) reportCandidate(ctx context.Context, req *request[N
 	}
 	g.Candidates.Wrote(user.Username, e.kind, v.Object)
 	if about != nil && about.UID != "" {
-		g.Events.Record(events.Event{Regarding: *about, Reason: events.NotOLM, Action: events.Install, Warning: true, Note: message})
+		g.Events.Record(events.Event{Regarding: *about, Reason: events.NotOLM, Action: events.Install, Warning: true,
+			Note: message})
 	}
 }
 
@@ -141,9 +147,11 @@ func (g *Gate) explainDoubt(user *authenticationv1.UserInfo, v *verdict.Verdict)
 	if reason.Reason == olmidentity.Unverified {
 		*v = verdict.Verdict{Object: v.Object, Decision: verdict.Hold, Reasons: []verdict.Reason{{
 			Decision: verdict.Hold, Rule: rules.RuleGateNotReady,
-			Message: fmt.Sprintf("opgate is not ready (%s): %s; try again in a few seconds", rules.RuleGateNotReady, reason.Problem)}}}
+			Message: fmt.Sprintf("opgate is not ready (%s): %s; try again in a few seconds", rules.RuleGateNotReady,
+				reason.Problem)}}}
 		return
 	}
 	v.Reasons = append(v.Reasons, verdict.Reason{Decision: verdict.Hold, Rule: rules.RuleGateOLMIdentity,
-		Message: fmt.Sprintf("%s is not trusted as OLM (%s): %s", user.Username, rules.RuleGateOLMIdentity, reason.Problem)})
+		Message: fmt.Sprintf("%s is not trusted as OLM (%s): %s", user.Username, rules.RuleGateOLMIdentity,
+			reason.Problem)})
 }

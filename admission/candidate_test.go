@@ -35,7 +35,8 @@ func TestCandidates(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			o := optionsOf(Options{Store: storeOf(t, s.Policies...), Authorizer: overrideBy{administrator}})
-			o.Candidates = olmidentity.NewCandidates(o.OLM.Account(), prometheus.NewRegistry(), logr.Discard(), time.Now)
+			o.Candidates = olmidentity.NewCandidates(o.OLM.Account(), prometheus.NewRegistry(), logr.Discard(),
+				time.Now)
 			if !c.elsewhere {
 				o.Authenticated = byAPIServer
 			}

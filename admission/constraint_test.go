@@ -11,8 +11,10 @@ import (
 // TestIdentity: only Opgate's own user may write virtual operators; no user may while that user is not known.
 func TestIdentity(t *testing.T) {
 	const opgate = "system:serviceaccount:opgate-system:opgate"
-	csv := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion",
-		"metadata": map[string]any{"name": "opgate-properties-hardware", "namespace": "shop", "labels": map[string]any{rules.VirtualOperatorLabel: "hardware"}}}}
+	csv := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "operators.coreos.com/v1alpha1",
+		"kind": "ClusterServiceVersion",
+		"metadata": map[string]any{"name": "opgate-properties-hardware", "namespace": "shop",
+			"labels": map[string]any{rules.VirtualOperatorLabel: "hardware"}}}}
 	for name, c := range map[string]struct {
 		user, known string
 		want        bool

@@ -26,7 +26,8 @@ func TestA4Deadline(t *testing.T) {
 			"?timeout=-1s":   4 * time.Second,
 			"?timeout=9000h": 4 * time.Second,
 		} {
-			ctx, cancel := withDeadline(httptest.NewRequest(http.MethodPost, "/validate/subscriptions"+query, http.NoBody))
+			ctx, cancel := withDeadline(httptest.NewRequest(http.MethodPost, "/validate/subscriptions"+query,
+				http.NoBody))
 			if deadline, ok := ctx.Deadline(); !ok || time.Until(deadline) != want {
 				t.Errorf("%q ends in %s, want %s", query, time.Until(deadline), want)
 			}
@@ -37,10 +38,13 @@ func TestA4Deadline(t *testing.T) {
 	cancel()
 	handler := crowdedGate(t, 1).Handlers()[PathValidateInstallPlans]
 	answer := httptest.NewRecorder()
-	handler.ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/", bytes.NewReader(payload(t, 4<<10))).WithContext(ctx))
+	handler.ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/",
+		bytes.NewReader(payload(t, 4<<10))).WithContext(ctx))
 	var review admissionv1.AdmissionReview
-	if err := json.Unmarshal(answer.Body.Bytes(), &review); err != nil || review.Response == nil || review.Response.Allowed ||
-		review.Response.UID == "" || !strings.Contains(review.Response.Result.Message, "cannot judge this installplan in time (gate/not-ready)") {
+	if err := json.Unmarshal(answer.Body.Bytes(), &review); err != nil || review.Response == nil ||
+		review.Response.Allowed ||
+		review.Response.UID == "" || !strings.Contains(review.Response.Result.Message,
+		"cannot judge this installplan in time (gate/not-ready)") {
 		t.Errorf("%s (%v)", answer.Body, err)
 	}
 }

@@ -41,7 +41,8 @@ func TestA1NameAloneIsNotOLM(t *testing.T) {
 			case !got.allowed && (!strings.Contains(got.message, rule) || !strings.Contains(got.message, "the reason")):
 				t.Errorf("%s, %s: the refusal is\n%s\nwant it to name %s", s.Name, reason, got.message, rule)
 			case !got.allowed && reason != olmidentity.Unverified && !strings.Contains(got.message, want.message):
-				t.Errorf("%s, %s: the refusal is\n%s\nwant it to say what a tenant gets:\n%s", s.Name, reason, got.message, want.message)
+				t.Errorf("%s, %s: the refusal is\n%s\nwant it to say what a tenant gets:\n%s", s.Name, reason,
+					got.message, want.message)
 			case !got.allowed && s.User == "olm" && s.Decision == "Allow":
 				refused++
 			}
@@ -69,7 +70,8 @@ func TestA1TokenOfAnotherAccount(t *testing.T) {
 	if answer := post(t, plans, token(olmUID)); !answer.Allowed {
 		t.Errorf("OLM is refused: %s", answer.Result.Message)
 	}
-	if answer := post(t, plans, token("00000000-0c9b-4d0c-9d5e-7d3e5a4f5b11")); answer.Allowed || !strings.Contains(answer.Result.Message, "(gate/not-ready)") {
+	if answer := post(t, plans, token("00000000-0c9b-4d0c-9d5e-7d3e5a4f5b11")); answer.Allowed ||
+		!strings.Contains(answer.Result.Message, "(gate/not-ready)") {
 		t.Errorf("another account is answered %+v", answer)
 	}
 }

@@ -70,7 +70,8 @@ func (g *Gate) validatePolicy(ctx context.Context, s *snapshot.Snapshot, req *re
 	policyv1.Policy]) verdict.Verdict {
 	policy, old := req.Object, req.OldObject
 	in := dependency.PolicyInput{Policy: policy, Old: old, Graph: s.Graph(), Grants: g.Grants}
-	if policy.DeletionTimestamp != nil || old != nil && reflect.DeepEqual(old.Spec, policy.Spec) && sameMark(old, policy) {
+	if policy.DeletionTimestamp != nil || old != nil && reflect.DeepEqual(old.Spec, policy.Spec) &&
+		sameMark(old, policy) {
 		return dependency.JudgePolicy(in)
 	}
 	key := g.Key()
@@ -87,7 +88,8 @@ func (g *Gate) validatePolicy(ctx context.Context, s *snapshot.Snapshot, req *re
 	redacted := v
 	if slices.ContainsFunc(v.Reasons,
 		func(r verdict.Reason) bool { return r.Rule == dependency.RulePolicyDependencyCycle }) {
-		in.Graph = nil // a cycle shows the dependencies of other Policies, which a user without the right to get them must not see
+		// a cycle shows the dependencies of other Policies, which a user without the right to get them must not see
+		in.Graph = nil
 		redacted = dependency.JudgePolicy(in)
 	}
 	req.drop()
@@ -210,7 +212,8 @@ func (g *Gate) ask(ctx context.Context, user *authenticationv1.UserInfo, asked [
 		answer := answers[right]
 		asking.Go(func() {
 			allowed, err := g.Authorizer.May(ctx, user, &authorizationv1.ResourceAttributes{
-				Verb: right.Verb, Group: right.Group, Resource: right.Resource, Namespace: right.Namespace, Name: right.Name})
+				Verb: right.Verb, Group: right.Group, Resource: right.Resource, Namespace: right.Namespace,
+				Name: right.Name})
 			if err != nil {
 				g.Log.Error(err, "right of the author of a Policy not checked", "user", user.Username)
 			}

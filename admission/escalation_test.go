@@ -27,7 +27,9 @@ type rights struct {
 	asked []string
 }
 
-func (r *rights) May(_ context.Context, _ *authenticationv1.UserInfo, what *authorizationv1.ResourceAttributes) (bool, error) {
+func (r *rights) May(
+	_ context.Context, _ *authenticationv1.UserInfo, what *authorizationv1.ResourceAttributes,
+) (bool, error) {
 	right := what.Verb + " " + what.Resource + "." + what.Group + "/" + what.Namespace
 	if what.Name != "" {
 		right += "/" + what.Name
@@ -61,19 +63,29 @@ func TestEscalation(t *testing.T) {
 		asked       []string
 		refused     string
 	}{
-		{name: "its own kind, in its own namespace", object: []string{operatorPolicy}, allowed: []string{makesPolicies}, asked: []string{makesPolicies}},
-		{name: "attack: a kind that it may not create", object: []string{operatorPolicy}, asked: []string{makesPolicies},
+		{name: "its own kind, in its own namespace", object: []string{operatorPolicy}, allowed: []string{makesPolicies},
+			asked: []string{makesPolicies}},
+		{name: "attack: a kind that it may not create", object: []string{operatorPolicy},
+			asked:   []string{makesPolicies},
 			refused: "spec.policy-templates[0] makes OperatorPolicy shop/etcd, which its author may not create (policy/escalation): it needs the right to create operatorpolicies.policy.open-cluster-management.io in namespace shop"},
-		{name: "attack: a Constraint is for the whole cluster", object: []string{operatorPolicy, constraint}, allowed: []string{makesPolicies}, asked: []string{makesConstraints, makesPolicies},
+		{name: "attack: a Constraint is for the whole cluster", object: []string{operatorPolicy, constraint},
+			allowed: []string{makesPolicies}, asked: []string{makesConstraints, makesPolicies},
 			refused: "spec.policy-templates[1] makes Constraint open, which its author may not create (policy/escalation): it needs the right to create constraints.operators.coreos.com in the whole cluster"},
-		{name: "attack: a namespace in the template is not where it goes", object: []string{elsewhere}, asked: []string{makesPolicies}, refused: "in namespace shop"},
+		{name: "attack: a namespace in the template is not where it goes", object: []string{elsewhere},
+			asked: []string{makesPolicies}, refused: "in namespace shop"},
 		{name: "what stays is not asked about", old: []string{operatorPolicy}, object: []string{operatorPolicy}},
-		{name: "attack: what stays is not what is new beside it", old: []string{operatorPolicy}, object: []string{operatorPolicy, constraint}, asked: []string{makesConstraints}, refused: "spec.policy-templates[1]"},
-		{name: "attack: the same name with other contents", old: []string{operatorPolicy}, object: []string{edited}, asked: []string{makesPolicies}, refused: "spec.policy-templates[0]"},
-		{name: "a template that moves is the same", old: []string{operatorPolicy, constraint}, object: []string{constraint, operatorPolicy}},
-		{name: "one right is asked about once", object: []string{operatorPolicy, other}, allowed: []string{makesPolicies}, asked: []string{makesPolicies}},
+		{name: "attack: what stays is not what is new beside it", old: []string{operatorPolicy},
+			object: []string{operatorPolicy, constraint}, asked: []string{makesConstraints},
+			refused: "spec.policy-templates[1]"},
+		{name: "attack: the same name with other contents", old: []string{operatorPolicy}, object: []string{edited},
+			asked: []string{makesPolicies}, refused: "spec.policy-templates[0]"},
+		{name: "a template that moves is the same", old: []string{operatorPolicy, constraint},
+			object: []string{constraint, operatorPolicy}},
+		{name: "one right is asked about once", object: []string{operatorPolicy, other},
+			allowed: []string{makesPolicies}, asked: []string{makesPolicies}},
 		{name: "without a kind nothing is made", object: []string{nothing}},
-		{name: "an error is not a yes", object: []string{operatorPolicy}, err: errors.New("the API server is away"), asked: []string{makesPolicies}, refused: "could not be checked (policy/escalation): try again"},
+		{name: "an error is not a yes", object: []string{operatorPolicy}, err: errors.New("the API server is away"),
+			asked: []string{makesPolicies}, refused: "could not be checked (policy/escalation): try again"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			authorizer := &rights{allowed: map[string]bool{}, err: tc.err}
@@ -144,7 +156,8 @@ func dependent(t *testing.T, on ...string) *unstructured.Unstructured {
 	var dependencies []any
 	for _, text := range on {
 		words := strings.Fields(text)
-		dependencies = append(dependencies, map[string]any{"apiVersion": words[0], "kind": words[1], "namespace": words[2], "name": words[3], "compliance": "Compliant"})
+		dependencies = append(dependencies, map[string]any{"apiVersion": words[0], "kind": words[1],
+			"namespace": words[2], "name": words[3], "compliance": "Compliant"})
 	}
 	if err := unstructured.SetNestedSlice(u.Object, dependencies, "spec", "dependencies"); err != nil {
 		t.Fatal(err)
@@ -174,19 +187,33 @@ func TestA8Dependencies(t *testing.T) {
 		narrow  string
 	}{
 		{name: "what is beside it", on: []string{own}},
-		{name: "attack: does it exist?", on: []string{secret, nothing}, asked: []string{anywhere, everyone, everyone + "/nothing", theSecret},
+		{name: "attack: does it exist?", on: []string{secret, nothing},
+			asked:   []string{anywhere, everyone, everyone + "/nothing", theSecret},
 			refused: "spec.dependencies[1] waits for Subscription victim/nothing, which its author may not get (policy/dependency-access)"},
-		{name: "one right for all of a kind", on: []string{secret, nothing}, allowed: []string{everyone}, asked: []string{anywhere, everyone}},
-		{name: "a right to all of a kind anywhere", on: []string{secret, nothing}, allowed: []string{anywhere}, asked: []string{anywhere}},
-		{name: "a right to one name", on: []string{secret}, allowed: []string{theSecret}, asked: []string{anywhere, everyone, theSecret}},
-		{name: "attack: a right to one name is none to others", on: []string{secret, nothing}, allowed: []string{theSecret}, asked: []string{anywhere, everyone, everyone + "/nothing", theSecret}, refused: "victim/nothing"},
-		{name: "attack: the state of a Policy elsewhere", on: []string{policy}, asked: []string{"get policies.policy.open-cluster-management.io/", "get policies.policy.open-cluster-management.io/victim", "get policies.policy.open-cluster-management.io/victim/db"},
+		{name: "one right for all of a kind", on: []string{secret, nothing}, allowed: []string{everyone},
+			asked: []string{anywhere, everyone}},
+		{name: "a right to all of a kind anywhere", on: []string{secret, nothing}, allowed: []string{anywhere},
+			asked: []string{anywhere}},
+		{name: "a right to one name", on: []string{secret}, allowed: []string{theSecret},
+			asked: []string{anywhere, everyone, theSecret}},
+		{name: "attack: a right to one name is none to others", on: []string{secret, nothing},
+			allowed: []string{theSecret}, asked: []string{anywhere, everyone, everyone + "/nothing", theSecret},
+			refused: "victim/nothing"},
+		{name: "attack: the state of a Policy elsewhere", on: []string{policy},
+			asked: []string{"get policies.policy.open-cluster-management.io/",
+				"get policies.policy.open-cluster-management.io/victim",
+				"get policies.policy.open-cluster-management.io/victim/db"},
 			refused: "it needs the right to get policies.policy.open-cluster-management.io db in namespace victim"},
-		{name: "attack: what has no namespace", on: []string{broad}, asked: []string{"get constraints.operators.coreos.com/", "get constraints.operators.coreos.com//all"}, refused: "in the whole cluster"},
+		{name: "attack: what has no namespace", on: []string{broad},
+			asked:   []string{"get constraints.operators.coreos.com/", "get constraints.operators.coreos.com//all"},
+			refused: "in the whole cluster"},
 		{name: "what stays is not asked about", old: []string{secret}, on: []string{secret}},
-		{name: "attack: what stays is not what is new beside it", old: []string{secret}, on: []string{secret, nothing}, asked: []string{anywhere, everyone, everyone + "/nothing"}, refused: "nothing"},
-		{name: "a kind that may have no namespaces", on: []string{zone}, allowed: []string{"get zones.example.com/"}, asked: []string{"get zones.example.com/"}},
-		{name: "attack: a kind that may have no namespaces", on: []string{zone}, asked: []string{"get zones.example.com/"}, narrow: "Zone.example.com"},
+		{name: "attack: what stays is not what is new beside it", old: []string{secret}, on: []string{secret, nothing},
+			asked: []string{anywhere, everyone, everyone + "/nothing"}, refused: "nothing"},
+		{name: "a kind that may have no namespaces", on: []string{zone}, allowed: []string{"get zones.example.com/"},
+			asked: []string{"get zones.example.com/"}},
+		{name: "attack: a kind that may have no namespaces", on: []string{zone},
+			asked: []string{"get zones.example.com/"}, narrow: "Zone.example.com"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			authorizer := &rights{allowed: map[string]bool{}}
@@ -232,15 +259,20 @@ func TestA8ManyDependencies(t *testing.T) {
 	}{
 		{name: "no right", on: few, asked: dependency.MaxQuestions, refused: "(policy/dependency-access)"},
 		{name: "a right to each, as many as are asked about", on: few, allowed: ofFew, asked: dependency.MaxQuestions},
-		{name: "attack: hundreds of questions", on: lots, allowed: ofLots, asked: 2, refused: "takes 452 questions, and at most 20 are asked (policy/escalation): split it into Policies"},
-		{name: "hundreds of objects, and a right to all", on: lots, allowed: map[string]bool{"get subscriptions.operators.coreos.com/": true}, asked: 1},
-		{name: "hundreds of objects, and a right to all in the namespace", on: lots, allowed: map[string]bool{"get subscriptions.operators.coreos.com/victim": true}, asked: 2},
+		{name: "attack: hundreds of questions", on: lots, allowed: ofLots, asked: 2,
+			refused: "takes 452 questions, and at most 20 are asked (policy/escalation): split it into Policies"},
+		{name: "hundreds of objects, and a right to all", on: lots,
+			allowed: map[string]bool{"get subscriptions.operators.coreos.com/": true}, asked: 1},
+		{name: "hundreds of objects, and a right to all in the namespace", on: lots,
+			allowed: map[string]bool{"get subscriptions.operators.coreos.com/victim": true}, asked: 2},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			authorizer := &rights{allowed: tc.allowed}
 			got := send(t, newGate(t, storeOf(t), authorizer), "tenant", false, nil, dependent(t, tc.on...))
-			if got.allowed != (tc.refused == "") || !strings.Contains(got.message, tc.refused) || len(authorizer.asked) != tc.asked {
-				t.Errorf("allowed is %v, asked about %d rights, want %d: %s", got.allowed, len(authorizer.asked), tc.asked, got.message)
+			if got.allowed != (tc.refused == "") || !strings.Contains(got.message, tc.refused) ||
+				len(authorizer.asked) != tc.asked {
+				t.Errorf("allowed is %v, asked about %d rights, want %d: %s", got.allowed, len(authorizer.asked),
+					tc.asked, got.message)
 			}
 		})
 	}
@@ -262,17 +294,20 @@ spec:
 	}
 	on := dependent(t, "policy.open-cluster-management.io/v1 Policy victim base")
 	if err := unstructured.SetNestedSlice(on.Object, []any{map[string]any{"objectDefinition": map[string]any{
-		"apiVersion": "policy.open-cluster-management.io/v1", "kind": "ConfigurationPolicy", "metadata": map[string]any{"name": "x"}}}}, "spec", "policy-templates"); err != nil {
+		"apiVersion": "policy.open-cluster-management.io/v1", "kind": "ConfigurationPolicy",
+		"metadata": map[string]any{"name": "x"}}}}, "spec", "policy-templates"); err != nil {
 		t.Fatal(err)
 	}
 	makes := "create configurationpolicies.policy.open-cluster-management.io/shop"
 	authorizer := &rights{allowed: map[string]bool{makes: true}}
 	got := send(t, newGate(t, storeOf(t, other), authorizer), "tenant", false, nil, on)
-	if got.allowed || strings.Contains(got.message, "->") || !strings.Contains(got.message, "(policy/dependency-access)") {
+	if got.allowed || strings.Contains(got.message, "->") ||
+		!strings.Contains(got.message, "(policy/dependency-access)") {
 		t.Errorf("allowed is %v: %s", got.allowed, got.message)
 	}
 	authorizer.allowed["get policies.policy.open-cluster-management.io/victim"] = true
-	if got := send(t, newGate(t, storeOf(t, other), authorizer), "tenant", false, nil, on); got.allowed || !strings.Contains(got.message, "(policy/dependency-cycle)") {
+	if got := send(t, newGate(t, storeOf(t, other), authorizer), "tenant", false, nil, on); got.allowed ||
+		!strings.Contains(got.message, "(policy/dependency-cycle)") {
 		t.Errorf("with the right, allowed is %v: %s", got.allowed, got.message)
 	}
 }
@@ -312,14 +347,20 @@ func TestB2Mark(t *testing.T) {
 	}{
 		{name: "its author may", may: true, object: bare},
 		{name: "its author may, whatever mark they write", may: true, object: with(bare, "forged")},
-		{name: "attack: it is written with a forged mark", object: with(bare, "forged"), refused: "(policy/escalation)"},
+		{name: "attack: it is written with a forged mark", object: with(bare, "forged"),
+			refused: "(policy/escalation)"},
 		{name: "attack: it is written with the mark of another one", object: renamed, refused: "(policy/escalation)"},
-		{name: "attack: it is edited and keeps its mark", old: valid, object: with(edited, markOf(t, raw(t, valid))), refused: "(policy/escalation)"},
-		{name: "attack: what was stored without a mark answers for nothing", old: bare, object: with(bare, ""), refused: "(policy/escalation)"},
-		{name: "attack: what was stored with a forged mark answers for nothing", old: with(bare, "forged"), object: bare, refused: "(policy/escalation)"},
-		{name: "a user with the rights takes over what was stored without a mark", may: true, old: bare, object: with(bare, "")},
+		{name: "attack: it is edited and keeps its mark", old: valid, object: with(edited, markOf(t, raw(t, valid))),
+			refused: "(policy/escalation)"},
+		{name: "attack: what was stored without a mark answers for nothing", old: bare, object: with(bare, ""),
+			refused: "(policy/escalation)"},
+		{name: "attack: what was stored with a forged mark answers for nothing", old: with(bare, "forged"),
+			object: bare, refused: "(policy/escalation)"},
+		{name: "a user with the rights takes over what was stored without a mark", may: true, old: bare,
+			object: with(bare, "")},
 		{name: "no user takes a mark away", old: valid, object: bare},
-		{name: "a name that is not known yet cannot be signed", may: true, object: generated, refused: "write metadata.name in place of metadata.generateName"},
+		{name: "a name that is not known yet cannot be signed", may: true, object: generated,
+			refused: "write metadata.name in place of metadata.generateName"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			authorizer := &rights{allowed: map[string]bool{makesConstraints: tc.may}}
@@ -338,7 +379,8 @@ func TestB2Mark(t *testing.T) {
 func TestB2WithoutKey(t *testing.T) {
 	gate := newGate(t, storeOf(t), &rights{})
 	gate.Key = func() []byte { return nil }
-	if got := send(t, gate, "admin", false, nil, dependent(t)); got.allowed || !strings.Contains(got.message, "(gate/not-ready)") {
+	if got := send(t, gate, "admin", false, nil, dependent(t)); got.allowed ||
+		!strings.Contains(got.message, "(gate/not-ready)") {
 		t.Errorf("allowed is %v: %s", got.allowed, got.message)
 	}
 }

@@ -69,7 +69,9 @@ func eventOf(v *verdict.Verdict, user string) (event events.Event, ok bool) {
 		return events.Event{}, false
 	}
 	if note := v.OverrideNote(rules.RulePlanOverride, user, events.MaxNote); note != "" {
-		return events.Event{Reason: events.Overridden, Action: events.Approve, Warning: true, Note: note, Related: v.Policy().Reference()}, true
+		return events.Event{Reason: events.Overridden, Action: events.Approve, Warning: true, Note: note,
+			Related: v.Policy().Reference()}, true
 	}
-	return events.Event{Reason: events.Approved, Action: events.Approve, Note: v.ApprovalNote(user, events.MaxNote)}, true
+	return events.Event{Reason: events.Approved, Action: events.Approve, Note: v.ApprovalNote(user, events.MaxNote)},
+		true
 }

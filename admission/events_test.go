@@ -28,7 +28,8 @@ type sink struct {
 func (s *sink) Create(_ context.Context, e *eventsv1.Event) (*eventsv1.Event, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	line := e.Type + " " + e.Reason + " on " + e.Regarding.Kind + " " + e.Regarding.Namespace + "/" + e.Regarding.Name + " " + string(e.Regarding.UID)
+	line := e.Type + " " + e.Reason + " on " + e.Regarding.Kind + " " + e.Regarding.Namespace + "/" + e.Regarding.Name +
+		" " + string(e.Regarding.UID)
 	if e.Related != nil {
 		line += " for " + e.Related.Kind + " " + e.Related.Namespace + "/" + e.Related.Name
 	}
@@ -50,28 +51,35 @@ func TestEvents(t *testing.T) {
 		want           []string
 	}{
 		{name: "a refused approval", scenario: "bundle-version",
-			want: []string{"Warning Denied on InstallPlan shop/install-x7 uid-1 for OperatorPolicy policies/etcd: " + denied}},
+			want: []string{"Warning Denied on InstallPlan shop/install-x7 uid-1 for OperatorPolicy policies/etcd: " +
+				denied}},
 		{name: "the same on a dry run", scenario: "bundle-version", dryRun: true},
 		{name: "the same by another client than the API server", scenario: "bundle-version", authenticated: byRequest},
 		{name: "the same by Opgate itself", scenario: "bundle-version", user: "opgate", opgate: "opgate"},
 		{name: "a refused phase", scenario: "plan-status-phase",
 			want: []string{"Warning Denied on InstallPlan shop/install-x7 uid-1 for OperatorPolicy policies/etcd: "}},
-		{name: "an override", scenario: "plan-override", want: []string{`Warning Overridden on InstallPlan shop/install-x7 uid-1 for OperatorPolicy policies/etcd: ` +
-			`by user "admin": overridden with reason "CVE-2026-1234, ticket 77" (plan/override): ` + denied}},
+		{name: "an override", scenario: "plan-override",
+			want: []string{`Warning Overridden on InstallPlan shop/install-x7 uid-1 for OperatorPolicy policies/etcd: ` +
+				`by user "admin": overridden with reason "CVE-2026-1234, ticket 77" (plan/override): ` + denied}},
 		{name: "an override on a dry run", scenario: "plan-override", dryRun: true},
 		{name: "an override by a user without the right", scenario: "plan-override", user: "tenant",
-			want: []string{"Warning Denied on InstallPlan shop/install-x7 uid-1 for OperatorPolicy policies/etcd: " + denied}},
-		{name: "an approval with consent", scenario: "bundle-consent-annotated", want: []string{`Normal Approved on InstallPlan shop/install-x7 uid-1: by user "admin"; ` +
-			`consent to etcdoperator.v0.9.4 sha256:`}},
+			want: []string{"Warning Denied on InstallPlan shop/install-x7 uid-1 for OperatorPolicy policies/etcd: " +
+				denied}},
+		{name: "an approval with consent", scenario: "bundle-consent-annotated",
+			want: []string{`Normal Approved on InstallPlan shop/install-x7 uid-1: by user "admin"; ` +
+				`consent to etcdoperator.v0.9.4 sha256:`}},
 		{name: "an approval by Opgate itself", scenario: "bundle-consent-annotated", user: "opgate", opgate: "opgate"},
 		{name: "a Subscription that does not exist", scenario: "subscription-channel"},
-		{name: "a Subscription that exists", scenario: "subscription-catalog-switched", want: []string{"Warning Denied on Subscription shop/etcd uid-1"}},
+		{name: "a Subscription that exists", scenario: "subscription-catalog-switched",
+			want: []string{"Warning Denied on Subscription shop/etcd uid-1"}},
 		{name: "a policy that does not exist", scenario: "operatorpolicy-field"},
-		{name: "a policy that exists", scenario: "operatorpolicy-field", stored: true, want: []string{"Warning Denied on OperatorPolicy policies/etcd uid-1: "}},
+		{name: "a policy that exists", scenario: "operatorpolicy-field", stored: true,
+			want: []string{"Warning Denied on OperatorPolicy policies/etcd uid-1: "}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			sent := &sink{}
-			recorder, err := events.NewRecorder(events.Options{Sink: sent, Instance: "opgate-0", Registry: prometheus.NewRegistry(), Now: time.Now})
+			recorder, err := events.NewRecorder(events.Options{Sink: sent, Instance: "opgate-0",
+				Registry: prometheus.NewRegistry(), Now: time.Now})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -83,7 +91,8 @@ func TestEvents(t *testing.T) {
 			if c.authenticated == nil {
 				c.authenticated = byAPIServer
 			}
-			o := optionsOf(Options{Store: storeOf(t, existing...), Authorizer: overrideBy{"admin"}, Authenticated: c.authenticated, Events: recorder})
+			o := optionsOf(Options{Store: storeOf(t, existing...), Authorizer: overrideBy{"admin"},
+				Authenticated: c.authenticated, Events: recorder})
 			if c.opgate != "" {
 				o.Identity = func() string { return c.opgate }
 			}

@@ -81,7 +81,8 @@ type Options struct {
 // Validate returns an error that names what is missing or wrong.
 func (o *Options) Validate() error {
 	switch {
-	case o.Store == nil || o.Metrics == nil || o.Budget == nil || o.Panics == nil || o.Authorizer == nil || o.Now == nil:
+	case o.Store == nil || o.Metrics == nil || o.Budget == nil || o.Panics == nil || o.Authorizer == nil ||
+		o.Now == nil:
 		return fmt.Errorf("admission options: Store, Metrics, Budget, Panics, Authorizer and Now are required")
 	case o.OLM == nil:
 		return fmt.Errorf("admission options: OLM is required; without OLM's identity its own writes would be refused")
@@ -90,7 +91,8 @@ func (o *Options) Validate() error {
 	case "", rules.MutateApproval, rules.DenyApproval:
 		return nil
 	}
-	return fmt.Errorf("admission options: ApprovalMode %q is not one of %q, %q", o.ApprovalMode, rules.MutateApproval, rules.DenyApproval)
+	return fmt.Errorf("admission options: ApprovalMode %q is not one of %q, %q", o.ApprovalMode, rules.MutateApproval,
+		rules.DenyApproval)
 }
 
 // Gate is the state that all endpoints share.
@@ -148,25 +150,41 @@ const (
 // IsStep reports whether an endpoint is for steps of plans. It answers every request with an AdmissionReview, also of
 // callers that are not authenticated: its webhooks have failurePolicy Ignore (threat O44).
 func IsStep(path string) bool {
-	return path == PathMutateGeneratedSubscriptions || path == PathValidateGeneratedSubscriptions || path == PathValidateStepCSVs
+	return path == PathMutateGeneratedSubscriptions || path == PathValidateGeneratedSubscriptions ||
+		path == PathValidateStepCSVs
 }
 
 // Handlers returns the handler of each path.
 func (g *Gate) Handlers() map[string]http.Handler {
 	handlers := map[string]http.Handler{
-		PathMutateSubscriptions:        &endpoint[json.RawMessage, json.RawMessage]{gate: g, kind: "subscription", governed: true, judge: g.mutateSubscription},
-		PathValidateSubscriptions:      &endpoint[olm.Subscription, olm.Subscription]{gate: g, kind: "subscription", governed: true, stored: storedSubscription, form: subscriptionForm, judge: g.validateSubscription},
-		PathValidateInstallPlans:       &endpoint[olm.InstallPlanHead, olm.InstallPlan]{gate: g, kind: "installplan", governed: true, exempt: g.exemptPlan, stored: storedPlan[olm.InstallPlanHead], form: planForm, judge: g.validatePlan},
-		PathValidateInstallPlansStatus: &endpoint[olm.InstallPlan, olm.InstallPlan]{gate: g, kind: "installplan", governed: true, exempt: g.exemptPlanStatus, stored: storedPlan[olm.InstallPlan], form: planStatusForm, judge: g.validatePlanStatus},
-		PathMutateOperatorPolicies:     &endpoint[json.RawMessage, json.RawMessage]{gate: g, kind: "operatorpolicy", judge: g.mutateOperatorPolicy},
-		PathValidateOperatorPolicies:   &endpoint[json.RawMessage, json.RawMessage]{gate: g, kind: "operatorpolicy", stored: storedOperatorPolicy, judge: g.validateOperatorPolicy},
-		PathValidateCSVs:               &endpoint[olm.CSV, olm.CSV]{gate: g, kind: "clusterserviceversion", raw: "spec", governed: true, form: csvForm, judge: g.validateCSV},
-		PathValidateCatalogSources:     &endpoint[olm.CatalogSource, olm.CatalogSource]{gate: g, kind: "catalogsource", governed: true, exempt: g.exemptCatalogSource, judge: g.validateCatalogSource},
-		PathValidateOperatorGroups:     &endpoint[olm.OperatorGroup, olm.OperatorGroup]{gate: g, kind: "operatorgroup", governed: true, exempt: g.exemptOperatorGroup, judge: g.validateOperatorGroup},
-		PathValidateConstraints:        &endpoint[json.RawMessage, json.RawMessage]{gate: g, kind: "constraint", judge: g.validateConstraint},
-		PathMutatePolicies:             &endpoint[json.RawMessage, json.RawMessage]{gate: g, kind: "policy", raw: templateField, judge: g.mutatePolicy},
-		PathValidatePolicies:           &endpoint[policyv1.Policy, policyv1.Policy]{gate: g, kind: "policy", raw: templateField, judge: g.validatePolicy},
-		PathValidatePolicySets:         &endpoint[policyv1beta1.PolicySet, policyv1beta1.PolicySet]{gate: g, kind: "policyset", judge: g.validatePolicySet},
+		PathMutateSubscriptions: &endpoint[json.RawMessage, json.RawMessage]{gate: g, kind: "subscription",
+			governed: true, judge: g.mutateSubscription},
+		PathValidateSubscriptions: &endpoint[olm.Subscription, olm.Subscription]{gate: g, kind: "subscription",
+			governed: true, stored: storedSubscription, form: subscriptionForm, judge: g.validateSubscription},
+		PathValidateInstallPlans: &endpoint[olm.InstallPlanHead, olm.InstallPlan]{gate: g, kind: "installplan",
+			governed: true, exempt: g.exemptPlan, stored: storedPlan[olm.InstallPlanHead], form: planForm,
+			judge: g.validatePlan},
+		PathValidateInstallPlansStatus: &endpoint[olm.InstallPlan, olm.InstallPlan]{gate: g, kind: "installplan",
+			governed: true, exempt: g.exemptPlanStatus, stored: storedPlan[olm.InstallPlan], form: planStatusForm,
+			judge: g.validatePlanStatus},
+		PathMutateOperatorPolicies: &endpoint[json.RawMessage, json.RawMessage]{gate: g, kind: "operatorpolicy",
+			judge: g.mutateOperatorPolicy},
+		PathValidateOperatorPolicies: &endpoint[json.RawMessage, json.RawMessage]{gate: g, kind: "operatorpolicy",
+			stored: storedOperatorPolicy, judge: g.validateOperatorPolicy},
+		PathValidateCSVs: &endpoint[olm.CSV, olm.CSV]{gate: g, kind: "clusterserviceversion", raw: "spec",
+			governed: true, form: csvForm, judge: g.validateCSV},
+		PathValidateCatalogSources: &endpoint[olm.CatalogSource, olm.CatalogSource]{gate: g, kind: "catalogsource",
+			governed: true, exempt: g.exemptCatalogSource, judge: g.validateCatalogSource},
+		PathValidateOperatorGroups: &endpoint[olm.OperatorGroup, olm.OperatorGroup]{gate: g, kind: "operatorgroup",
+			governed: true, exempt: g.exemptOperatorGroup, judge: g.validateOperatorGroup},
+		PathValidateConstraints: &endpoint[json.RawMessage, json.RawMessage]{gate: g, kind: "constraint",
+			judge: g.validateConstraint},
+		PathMutatePolicies: &endpoint[json.RawMessage, json.RawMessage]{gate: g, kind: "policy",
+			raw: templateField, judge: g.mutatePolicy},
+		PathValidatePolicies: &endpoint[policyv1.Policy, policyv1.Policy]{gate: g, kind: "policy",
+			raw: templateField, judge: g.validatePolicy},
+		PathValidatePolicySets: &endpoint[policyv1beta1.PolicySet, policyv1beta1.PolicySet]{gate: g,
+			kind: "policyset", judge: g.validatePolicySet},
 	}
 	g.addExtensions(handlers)
 	g.addSteps(handlers)
@@ -181,9 +199,11 @@ func (g *Gate) addSteps(handlers map[string]http.Handler) {
 	handlers[PathMutateGeneratedSubscriptions] = &endpoint[json.RawMessage, json.RawMessage]{
 		gate: g, kind: "subscription", step: true, governed: true, judge: g.mutateSubscription}
 	handlers[PathValidateGeneratedSubscriptions] = &endpoint[olm.Subscription, olm.Subscription]{
-		gate: g, kind: "subscription", step: true, governed: true, form: subscriptionForm, judge: g.validateSubscription}
+		gate: g, kind: "subscription", step: true, governed: true, form: subscriptionForm,
+		judge: g.validateSubscription}
 	handlers[PathValidateStepCSVs] = &endpoint[olm.CSV, olm.CSV]{
-		gate: g, kind: "clusterserviceversion", step: true, raw: "spec", governed: true, form: csvForm, judge: g.validateCSV}
+		gate: g, kind: "clusterserviceversion", step: true, raw: "spec", governed: true, form: csvForm,
+		judge: g.validateCSV}
 }
 
 // mutateSubscription only changes: other faults may still be corrected by a later mutating
@@ -224,10 +244,12 @@ func (g *Gate) validateSubscription(ctx context.Context, s *snapshot.Snapshot, r
 
 // subscriptionInput gathers what a Subscription is judged by.
 func (g *Gate) subscriptionInput(
-	ctx context.Context, s *snapshot.Snapshot, sub, old *olm.Subscription, user *authenticationv1.UserInfo, mode rules.ApprovalMode,
+	ctx context.Context, s *snapshot.Snapshot, sub, old *olm.Subscription, user *authenticationv1.UserInfo,
+	mode rules.ApprovalMode,
 ) rules.SubscriptionInput {
 	in := rules.SubscriptionInput{
-		Subscription: sub, Old: old, Namespace: s.WithDependencies(sub.Metadata.Namespace), ByOLM: g.OLM.Is(user), Mode: mode, Interrupt: ctx.Done(), Now: g.Now(),
+		Subscription: sub, Old: old, Namespace: s.WithDependencies(sub.Metadata.Namespace), ByOLM: g.OLM.Is(user),
+		Mode: mode, Interrupt: ctx.Done(), Now: g.Now(),
 		InstalledElsewhere: s.Copied(sub.Spec.Package, sub.Metadata.Namespace),
 	}
 	if source := sub.Catalog(); source.Name != "" && source.Namespace != "" && (old == nil || old.Spec != sub.Spec) {
@@ -239,7 +261,9 @@ func (g *Gate) subscriptionInput(
 	return in
 }
 
-func (g *Gate) planCreate(req *request[olm.InstallPlanHead, olm.InstallPlan], ns *rules.Namespace) rules.PlanCreateInput {
+func (g *Gate) planCreate(
+	req *request[olm.InstallPlanHead, olm.InstallPlan], ns *rules.Namespace,
+) rules.PlanCreateInput {
 	return rules.PlanCreateInput{Plan: req.Object, Namespace: ns, ByOLM: g.OLM.Is(&req.User)}
 }
 
@@ -254,11 +278,13 @@ func (g *Gate) validatePlan(ctx context.Context, s *snapshot.Snapshot, req *requ
 	if !req.update() {
 		return rules.JudgePlanCreate(g.planCreate(req, ns))
 	}
-	in := rules.PlanUpdateInput{New: req.Object, Old: req.OldObject, Namespace: ns, User: req.User.Username, Interrupt: ctx.Done(), Now: g.Now()}
+	in := rules.PlanUpdateInput{New: req.Object, Old: req.OldObject, Namespace: ns, User: req.User.Username,
+		Interrupt: ctx.Done(), Now: g.Now()}
 	in.ConsentRefused = g.mayConsent(ctx, &in, req.caller())
 	v := rules.JudgePlanUpdate(in)
 	if in.ConsentAsked() && v.Decision == verdict.Allow {
-		g.Log.WithValues(objectKeys(&v)...).Info("consent given", "user", req.User.Username, "digests", in.New.Metadata.Annotations.Consent)
+		g.Log.WithValues(objectKeys(&v)...).Info("consent given", "user", req.User.Username,
+			"digests", in.New.Metadata.Annotations.Consent)
 	}
 	if asked := in.OverrideAsked(); asked.Reason != "" && v.Decision != verdict.Allow {
 		return g.override(ctx, &v, ns, req.caller(), rules.RulePlanOverride, asked)
@@ -295,7 +321,8 @@ func (g *Gate) mutateOperatorPolicy(ctx context.Context, _ *snapshot.Snapshot, r
 		Spec *struct{} `json:"spec"`
 	}
 	p, err := decodePolicies(req)
-	if err != nil || len(p.strict) > 0 || kjson.UnmarshalCaseSensitivePreserveInts(*req.Object, &head) != nil || head.Spec == nil {
+	if err != nil || len(p.strict) > 0 || kjson.UnmarshalCaseSensitivePreserveInts(*req.Object, &head) != nil ||
+		head.Spec == nil {
 		return verdict.Verdict{Object: "operatorpolicy"}
 	}
 	if sub := &p.policy.Spec.Subscription; !operatorpolicy.DependsOnCluster(p.policy) { // as for a Subscription
@@ -317,7 +344,8 @@ func (g *Gate) validateOperatorPolicy(ctx context.Context, s *snapshot.Snapshot,
 		Refused: g.policySchema.Validate(p.raw), Namespace: s.Namespace,
 		Package: g.offered, Copied: s.Copied, Grants: g.Grants, Unbacked: g.Unbacked, Now: g.Now()})
 	concerns, update := rules.NewOperatorPolicy(p.policy).Concerns(), req.update()
-	written := &metav1.ObjectMeta{Namespace: p.policy.Namespace, Name: p.policy.Name, UID: p.policy.UID, Generation: p.policy.Generation}
+	written := &metav1.ObjectMeta{Namespace: p.policy.Namespace, Name: p.policy.Name, UID: p.policy.UID,
+		Generation: p.policy.Generation}
 	if v.Decision == verdict.Allow {
 		widened, source := rules.WidenedExceptions(p.policy, p.old), verdict.PolicyRef{Kind: verdict.KindOperatorPolicy,
 			Namespace: written.Namespace, Name: written.Name}
@@ -343,8 +371,9 @@ func (g *Gate) byOpgate(user *authenticationv1.UserInfo) bool {
 }
 
 func (g *Gate) validateCSV(ctx context.Context, s *snapshot.Snapshot, req *request[olm.CSV, olm.CSV]) verdict.Verdict {
-	return rules.JudgeCSV(rules.CSVInput{New: req.Object, Old: req.OldObject, Namespace: s.WithDependencies(req.Object.Metadata.Namespace),
-		ByOLM: g.OLM.Is(&req.User), ByOpgate: g.byOpgate(&req.User), User: req.User.Username, Now: g.Now(),
+	return rules.JudgeCSV(rules.CSVInput{New: req.Object, Old: req.OldObject,
+		Namespace: s.WithDependencies(req.Object.Metadata.Namespace),
+		ByOLM:     g.OLM.Is(&req.User), ByOpgate: g.byOpgate(&req.User), User: req.User.Username, Now: g.Now(),
 		Interrupt: ctx.Done()})
 }
 
@@ -430,6 +459,7 @@ func unreadable(kind string, err error) verdict.Verdict {
 func unexpected(kind string, operation, subresource string) verdict.Verdict {
 	return verdict.Verdict{Object: kind, Decision: verdict.Deny,
 		Reasons: []verdict.Reason{{Decision: verdict.Deny, Rule: rules.RuleGateUnexpected,
-			Message: fmt.Sprintf("operation %q on subresource %q is not one that opgate knows, and is refused (%s)", operation,
+			Message: fmt.Sprintf("operation %q on subresource %q is not one that opgate knows, and is refused (%s)",
+				operation,
 				subresource, rules.RuleGateUnexpected)}}}
 }

@@ -46,7 +46,8 @@ func TestDenyApproval(t *testing.T) {
 	if got.allowed || got.message != want {
 		t.Errorf("allowed is %v, message\n%s\nwant\n%s", got.allowed, got.message, want)
 	}
-	if got := send(t, gate, "olm", false, nil, s.Write); !got.allowed || !strings.Contains(string(got.object), `"installPlanApproval":"Manual"`) {
+	if got := send(t, gate, "olm", false, nil, s.Write); !got.allowed ||
+		!strings.Contains(string(got.object), `"installPlanApproval":"Manual"`) {
 		t.Errorf("for OLM allowed is %v, stored %s", got.allowed, got.object)
 	}
 }

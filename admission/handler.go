@@ -89,7 +89,9 @@ func (e *endpoint[New, Old]) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // judged answers a review that was received.
-func (e *endpoint[New, Old]) judged(r *http.Request, body *inflight.Body, authenticated bool) (answer *admissionv1.AdmissionResponse) {
+func (e *endpoint[New, Old]) judged(
+	r *http.Request, body *inflight.Body, authenticated bool,
+) (answer *admissionv1.AdmissionResponse) {
 	panicked := e.gate.Panics.Run(e.kind, func() {
 		var uid string
 		uid, answer = e.answer(r, body, authenticated)
@@ -102,7 +104,9 @@ func (e *endpoint[New, Old]) judged(r *http.Request, body *inflight.Body, authen
 }
 
 // answer judges a review that was received and returns its UID, "" if it was not decoded.
-func (e *endpoint[New, Old]) answer(r *http.Request, body *inflight.Body, authenticated bool) (string, *admissionv1.AdmissionResponse) {
+func (e *endpoint[New, Old]) answer(
+	r *http.Request, body *inflight.Body, authenticated bool,
+) (string, *admissionv1.AdmissionResponse) {
 	start := e.gate.Now()
 	req, err := decodeReview[New, Old](body.JSON)
 	if err != nil {
@@ -180,7 +184,8 @@ func stale(kind string, kinds []*snapshot.Kind) verdict.Verdict {
 func late(kind string) verdict.Verdict {
 	return verdict.Verdict{Object: kind, Decision: verdict.Hold, Reasons: []verdict.Reason{{
 		Decision: verdict.Hold, Rule: rules.RuleGateNotReady,
-		Message: fmt.Sprintf("opgate cannot judge this %s in time (%s): it is overloaded; try again in a few seconds", kind, rules.RuleGateNotReady)}}}
+		Message: fmt.Sprintf("opgate cannot judge this %s in time (%s): it is overloaded; try again in a few seconds",
+			kind, rules.RuleGateNotReady)}}}
 }
 
 // errUnknownCaller means that nothing is read for a client, since it is not known to be the API server.
@@ -191,7 +196,8 @@ var errUnknownCaller = errors.New("the caller is not known to be the API server"
 func unknownCaller(kind string) verdict.Verdict {
 	return verdict.Verdict{Object: kind, Decision: verdict.Hold, Reasons: []verdict.Reason{{
 		Decision: verdict.Hold, Rule: rules.RuleGateNotReady,
-		Message: fmt.Sprintf("opgate is not ready (%s): %s; try again in a few seconds", rules.RuleGateNotReady, errUnknownCaller)}}}
+		Message: fmt.Sprintf("opgate is not ready (%s): %s; try again in a few seconds", rules.RuleGateNotReady,
+			errUnknownCaller)}}}
 }
 
 // held answers a review that was not read.
@@ -209,15 +215,18 @@ func (e *endpoint[New, Old]) unreadable(cause error) *admissionv1.AdmissionRespo
 	e.gate.Metrics.observe(e.kind, "", &verdict.Verdict{Decision: verdict.Deny}, 0)
 	message := fmt.Sprintf("opgate cannot judge this %s and refuses it (%s): %s", e.kind, rules.RuleGateUnreadable, why)
 	if e.step {
-		return &admissionv1.AdmissionResponse{Result: refusal(http.StatusForbidden, metav1.StatusReasonForbidden, message)}
+		return &admissionv1.AdmissionResponse{Result: refusal(http.StatusForbidden, metav1.StatusReasonForbidden,
+			message)}
 	}
-	return &admissionv1.AdmissionResponse{Result: refusal(http.StatusBadRequest, metav1.StatusReasonBadRequest, message)}
+	return &admissionv1.AdmissionResponse{Result: refusal(http.StatusBadRequest, metav1.StatusReasonBadRequest,
+		message)}
 }
 
 // internal answers a review whose judging panicked. It is a 403 like every temporary refusal: OLM retries these, and
 // treats a dropped connection as final.
 func (e *endpoint[New, Old]) internal() *admissionv1.AdmissionResponse {
-	message := fmt.Sprintf("opgate failed while it judged this %s and refuses it (%s): the log of its pods says where", e.kind, rules.RuleGateInternal)
+	message := fmt.Sprintf("opgate failed while it judged this %s and refuses it (%s): the log of its pods says where",
+		e.kind, rules.RuleGateInternal)
 	judged := verdict.Verdict{Object: e.kind, Decision: verdict.Hold,
 		Reasons: []verdict.Reason{{Decision: verdict.Hold, Rule: rules.RuleGateInternal, Message: message}}}
 	e.gate.Metrics.observe(e.kind, "", &judged, 0)
@@ -239,7 +248,8 @@ func (e *endpoint[New, Old]) log(req *request[New, Old], v *verdict.Verdict) {
 		log = log.WithValues("message", text.Truncate(v.Refusal(), maxQuoted))
 	}
 	log.Info(message, "reviewUID", req.UID, "operation", req.Operation, "subresource", req.SubResource,
-		"user", text.Truncate(req.User.Username, maxQuoted), "authenticated", req.authenticated, "decision", v.Decision.String(),
+		"user", text.Truncate(req.User.Username, maxQuoted), "authenticated", req.authenticated, "decision",
+		v.Decision.String(),
 		"warnings", len(v.Warnings)+len(v.Changes))
 }
 

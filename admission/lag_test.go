@@ -15,7 +15,8 @@ import (
 // TestG1LagIsShown wants /snapshot and the metrics to show whether there is a snapshot, which one, and how old it is.
 func TestG1LagIsShown(t *testing.T) {
 	now := time.Now()
-	for name, store := range map[string]*snapshot.Store{"none yet": snapshot.NewStore(nil), "built": storeOf(t, governed(t).Cluster...)} {
+	for name, store := range map[string]*snapshot.Store{"none yet": snapshot.NewStore(nil),
+		"built": storeOf(t, governed(t).Cluster...)} {
 		t.Run(name, func(t *testing.T) {
 			registry := prometheus.NewRegistry()
 			built := now

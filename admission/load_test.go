@@ -32,7 +32,9 @@ type busyServer struct {
 	done  chan struct{}
 }
 
-func (b busyServer) May(_ context.Context, _ *authenticationv1.UserInfo, _ *authorizationv1.ResourceAttributes) (bool, error) {
+func (b busyServer) May(
+	_ context.Context, _ *authenticationv1.UserInfo, _ *authorizationv1.ResourceAttributes,
+) (bool, error) {
 	b.asked <- struct{}{}
 	<-b.done
 	return false, errors.New("the API server is busy")
@@ -42,15 +44,19 @@ func (b busyServer) May(_ context.Context, _ *authenticationv1.UserInfo, _ *auth
 // asked.
 func greedy(t testing.TB, values, questions int) *unstructured.Unstructured {
 	t.Helper()
-	template := fmt.Sprintf(`{"apiVersion":"policy.open-cluster-management.io/v1","kind":"ConfigurationPolicy","metadata":{"name":"x"},"spec":{"a":[%s{}]}}`,
+	template := fmt.Sprintf(
+		`{"apiVersion":"policy.open-cluster-management.io/v1","kind":"ConfigurationPolicy","metadata":{"name":"x"},"spec":{"a":[%s{}]}}`,
 		strings.Repeat("{},", values))
 	var on []string
 	for i := range questions - 1 {
-		on = append(on, fmt.Sprintf(`{"apiVersion":"example.com/v1","kind":"Kind%d","name":"x","namespace":"other","compliance":"Compliant"}`, i))
+		on = append(on, fmt.Sprintf(
+			`{"apiVersion":"example.com/v1","kind":"Kind%d","name":"x","namespace":"other","compliance":"Compliant"}`,
+			i))
 	}
 	u := &unstructured.Unstructured{}
 	text := fmt.Sprintf(`{"apiVersion":"policy.open-cluster-management.io/v1","kind":"Policy","metadata":{"name":"greedy","namespace":"tenant"},`+
-		`"spec":{"disabled":false,"dependencies":[%s],"policy-templates":[{"objectDefinition":%s}]}}`, strings.Join(on, ","), template)
+		`"spec":{"disabled":false,"dependencies":[%s],"policy-templates":[{"objectDefinition":%s}]}}`,
+		strings.Join(on, ","), template)
 	if err := u.UnmarshalJSON([]byte(text)); err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +74,8 @@ func greedyLookups(t testing.TB, values, questions int) *unstructured.Unstructur
 	u := &unstructured.Unstructured{}
 	text := fmt.Sprintf(`{"apiVersion":"policy.open-cluster-management.io/v1beta2","kind":"OperatorPolicy","metadata":{"name":"greedy","namespace":"tenant"},`+
 		`"spec":{"remediationAction":"enforce","complianceType":"musthave","upgradeApproval":"None","subscription":{"name":"etcd","namespace":"tenant",`+
-		`"config":{"tolerations":[%s{}]}},"versions":[%s]}}`, strings.Repeat("{},", values), strings.Join(versions, ","))
+		`"config":{"tolerations":[%s{}]}},"versions":[%s]}}`, strings.Repeat("{},", values),
+		strings.Join(versions, ","))
 	if err := u.UnmarshalJSON([]byte(text)); err != nil {
 		t.Fatal(err)
 	}
@@ -139,9 +146,11 @@ func TestP4LoadOfATenant(t *testing.T) {
 	foreign := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "operators.coreos.com/v1alpha1", "kind": "Subscription",
 		"metadata": map[string]any{"name": "etcd", "namespace": "shop"},
-		"spec":     map[string]any{"name": "etcd", "channel": "stable", "source": "my-own-catalog", "sourceNamespace": "olm", "installPlanApproval": "Manual"},
+		"spec": map[string]any{"name": "etcd", "channel": "stable", "source": "my-own-catalog",
+			"sourceNamespace": "olm", "installPlanApproval": "Manual"},
 	}}
-	if answer := post(t, unhurried(handlers[PathValidateSubscriptions]), reviewOf(t, "admin", false, nil, raw(t, foreign))); reasonsOf(answer) != "subscription/catalog" {
+	if answer := post(t, unhurried(handlers[PathValidateSubscriptions]),
+		reviewOf(t, "admin", false, nil, raw(t, foreign))); reasonsOf(answer) != "subscription/catalog" {
 		t.Errorf("a Subscription is answered %+v", answer)
 	}
 	close(server.done)
@@ -169,7 +178,8 @@ func TestP4LookupsOfATenant(t *testing.T) {
 			var tenant sync.WaitGroup
 			for range reviews {
 				tenant.Go(func() {
-					if answer := post(t, handler, body); path == PathValidateOperatorPolicies && !strings.Contains(reasonsOf(answer), "operatorpolicy/lookup") {
+					if answer := post(t, handler, body); path == PathValidateOperatorPolicies &&
+						!strings.Contains(reasonsOf(answer), "operatorpolicy/lookup") {
 						t.Errorf("an OperatorPolicy whose author's rights are not known is answered %+v", answer)
 					}
 				})
@@ -177,8 +187,10 @@ func TestP4LookupsOfATenant(t *testing.T) {
 			for range reviews * questions {
 				<-server.asked
 			}
-			if reserved := int(valueOf(t, registry, "opgate_requests_inflight_bytes", "")); reserved > reviews*len(body) {
-				t.Errorf("%d bytes are reserved for %d reviews of %d that wait for answers", reserved, reviews, len(body))
+			if reserved := int(valueOf(t, registry, "opgate_requests_inflight_bytes", "")); reserved > reviews*len(
+				body) {
+				t.Errorf("%d bytes are reserved for %d reviews of %d that wait for answers", reserved, reviews,
+					len(body))
 			}
 			close(server.done)
 			tenant.Wait()
@@ -210,18 +222,24 @@ func TestP4EveryStepIsAnswered(t *testing.T) {
 		"attack: another token":        {"/other", head + `{}}}`, "(gate/not-ready): the caller is not known"},
 		"no token, and many megabytes": {"", head + megabytes, "(gate/not-ready): the caller is not known"},
 		"many megabytes":               {"/known", head + megabytes, "(gate/unreadable): it is too large"},
-		"a little more than is read":   {"/known", head + megabytes[:3<<20] + `"}}`, "(gate/unreadable): it is too large"},
-		"many values":                  {"/known", head + `{"metadata":{"labels":[` + strings.Repeat("{},", 500_000) + `{}]}}}}`, "(gate/unreadable): it has"},
-		"no UTF-8":                     {"/known", head + `{"metadata":{"name":"` + "\xff" + `"}}}}`, "(gate/unreadable): it is not UTF-8"},
-		"cut off":                      {"/known", head + `{`, "(gate/unreadable): the review cannot be read"},
-		"no object":                    {"/known", head + `null}}`, "(gate/unreadable): the review of operation"},
-		"another kind":                 {"/known", strings.Replace(head, "AdmissionReview", "Review", 1) + `{}}}`, "(gate/unreadable): kind"},
+		"a little more than is read": {"/known", head + megabytes[:3<<20] + `"}}`,
+			"(gate/unreadable): it is too large"},
+		"many values": {"/known", head + `{"metadata":{"labels":[` + strings.Repeat("{},", 500_000) +
+			`{}]}}}}`, "(gate/unreadable): it has"},
+		"no UTF-8": {"/known", head + `{"metadata":{"name":"` + "\xff" + `"}}}}`,
+			"(gate/unreadable): it is not UTF-8"},
+		"cut off":   {"/known", head + `{`, "(gate/unreadable): the review cannot be read"},
+		"no object": {"/known", head + `null}}`, "(gate/unreadable): the review of operation"},
+		"another kind": {"/known", strings.Replace(head, "AdmissionReview", "Review", 1) + `{}}}`,
+			"(gate/unreadable): kind"},
 	} {
-		for _, path := range []string{PathMutateGeneratedSubscriptions, PathValidateGeneratedSubscriptions, PathValidateStepCSVs} {
+		for _, path := range []string{PathMutateGeneratedSubscriptions, PathValidateGeneratedSubscriptions,
+			PathValidateStepCSVs} {
 			t.Run(name+path, func(t *testing.T) {
 				for _, announced := range []bool{true, false} {
 					answer := call(t, server.URL+path+c.token, c.body, announced)
-					if answer.Allowed || answer.UID != "705a" || answer.Result.Code != http.StatusForbidden || !strings.Contains(answer.Result.Message, c.want) {
+					if answer.Allowed || answer.UID != "705a" || answer.Result.Code != http.StatusForbidden ||
+						!strings.Contains(answer.Result.Message, c.want) {
 						t.Errorf("announced %t: the answer is %+v, with UID %q", announced, answer.Result, answer.UID)
 					}
 				}
@@ -256,7 +274,8 @@ func call(t *testing.T, url, body string, announced bool) *admissionv1.Admission
 	}
 	defer func() { _ = response.Body.Close() }()
 	var review admissionv1.AdmissionReview
-	if err := json.NewDecoder(response.Body).Decode(&review); err != nil || response.StatusCode != http.StatusOK || review.Response == nil {
+	if err := json.NewDecoder(response.Body).Decode(&review); err != nil || response.StatusCode != http.StatusOK ||
+		review.Response == nil {
 		t.Fatalf("announced %t: answer %d is no AdmissionReview: %v", announced, response.StatusCode, err)
 	}
 	return review.Response
@@ -295,13 +314,15 @@ func withoutMemory(t *testing.T) {
 		}
 	}
 	release := exhaust(inflight.Caller{Authenticated: true})
-	for _, path := range []string{PathValidateCSVs, PathMutateSubscriptions, PathValidateConstraints, PathValidatePolicies} {
+	for _, path := range []string{PathValidateCSVs, PathMutateSubscriptions, PathValidateConstraints,
+		PathValidatePolicies} {
 		begun := time.Now()
 		request := httptest.NewRequest(http.MethodPost, "/"+timeout, bytes.NewReader(body))
 		recorder := httptest.NewRecorder()
 		handlers[path].ServeHTTP(recorder, request)
 		var review admissionv1.AdmissionReview
-		if err := json.Unmarshal(recorder.Body.Bytes(), &review); err != nil || review.Response == nil || review.Response.UID == "" ||
+		if err := json.Unmarshal(recorder.Body.Bytes(), &review); err != nil || review.Response == nil ||
+			review.Response.UID == "" ||
 			review.Response.Allowed || !strings.Contains(review.Response.Result.Message, "in time (gate/not-ready)") {
 			t.Errorf("%s is answered %d %s", path, recorder.Code, recorder.Body)
 		}
@@ -309,7 +330,8 @@ func withoutMemory(t *testing.T) {
 			t.Errorf("%s is answered after %s", path, took)
 		}
 	}
-	for _, path := range []string{PathMutateGeneratedSubscriptions, PathValidateGeneratedSubscriptions, PathValidateStepCSVs} {
+	for _, path := range []string{PathMutateGeneratedSubscriptions, PathValidateGeneratedSubscriptions,
+		PathValidateStepCSVs} {
 		recorder := httptest.NewRecorder()
 		handlers[path].ServeHTTP(recorder, httptest.NewRequest(http.MethodPost, "/"+timeout, bytes.NewReader(body)))
 		if strings.Contains(recorder.Body.String(), "gate/not-ready") || recorder.Code != http.StatusOK {
@@ -321,7 +343,8 @@ func withoutMemory(t *testing.T) {
 	request := httptest.NewRequest(http.MethodPost, "/"+timeout, bytes.NewReader(body))
 	recorder := httptest.NewRecorder()
 	handlers[PathValidateStepCSVs].ServeHTTP(recorder, request)
-	if !strings.Contains(recorder.Body.String(), `"uid":"705ab4f5`) || !strings.Contains(recorder.Body.String(), "in time (gate/not-ready)") {
+	if !strings.Contains(recorder.Body.String(), `"uid":"705ab4f5`) ||
+		!strings.Contains(recorder.Body.String(), "in time (gate/not-ready)") {
 		t.Errorf("without memory, a step is answered %d %s", recorder.Code, recorder.Body)
 	}
 }
@@ -338,7 +361,8 @@ func TestN1LargeReviews(t *testing.T) {
 		}
 		for _, announced := range []bool{true, false} {
 			answer := call(t, server.URL+path+"/known", large, announced)
-			if answer.Allowed || answer.UID != "705a" || !strings.Contains(answer.Result.Message, "(gate/unreadable): it is too large: at most 8192 KiB are read") {
+			if answer.Allowed || answer.UID != "705a" || !strings.Contains(answer.Result.Message,
+				"(gate/unreadable): it is too large: at most 8192 KiB are read") {
 				t.Errorf("%s, announced %t: the answer is %+v, with UID %q", path, announced, answer.Result, answer.UID)
 			}
 		}
@@ -373,8 +397,10 @@ func TestP4tToken(t *testing.T) {
 	}{
 		{name: "answered in time", path: "/known", ctx: t.Context(), body: bytes.NewReader(body)},
 		{name: "the client is gone", path: "/known", ctx: gone, body: bytes.NewReader(body), want: true},
-		{name: "the body ends early", path: "/known", ctx: t.Context(), body: io.MultiReader(bytes.NewReader(body[:100]), failing{}), want: true},
-		{name: "the answer cannot be sent", path: "/known", ctx: t.Context(), body: bytes.NewReader(body), writer: unwritable{httptest.NewRecorder()}, want: true},
+		{name: "the body ends early", path: "/known", ctx: t.Context(),
+			body: io.MultiReader(bytes.NewReader(body[:100]), failing{}), want: true},
+		{name: "the answer cannot be sent", path: "/known", ctx: t.Context(), body: bytes.NewReader(body),
+			writer: unwritable{httptest.NewRecorder()}, want: true},
 		{name: "attack: a client that is not the API server", path: "/other", ctx: gone, body: bytes.NewReader(body)},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -14,7 +14,8 @@ func TestLogKeys(t *testing.T) {
 		object string
 		want   []any
 	}{
-		{object: "installplan shop/install-x7", want: []any{"kind", "installplan", "namespace", "shop", "name", "install-x7"}},
+		{object: "installplan shop/install-x7", want: []any{"kind", "installplan", "namespace", "shop", "name",
+			"install-x7"}},
 		{object: "constraint tenants", want: []any{"kind", "constraint", "namespace", "", "name", "tenants"}},
 		{object: "installplan", want: []any{"kind", "installplan", "namespace", "", "name", ""}},
 	} {
@@ -32,7 +33,8 @@ func TestLogKeys(t *testing.T) {
 	if diff := cmp.Diff(want, reasonKeys(v)); diff != "" {
 		t.Errorf("reasons (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]any{"rules", []string{}, "policies", []string{}}, reasonKeys(&verdict.Verdict{})); diff != "" {
+	if diff := cmp.Diff([]any{"rules", []string{}, "policies", []string{}},
+		reasonKeys(&verdict.Verdict{})); diff != "" {
 		t.Errorf("no reasons (-want +got):\n%s", diff)
 	}
 }

@@ -51,7 +51,8 @@ func (p *decodedPolicies) drop(req *request[json.RawMessage, json.RawMessage]) {
 	if old == nil {
 		return
 	}
-	head, err := json.Marshal(map[string]any{"metadata": map[string]any{"namespace": old.Namespace, "name": old.Name, "uid": old.UID}})
+	head, err := json.Marshal(map[string]any{"metadata": map[string]any{"namespace": old.Namespace, "name": old.Name,
+		"uid": old.UID}})
 	if err == nil {
 		req.OldObject = (*json.RawMessage)(&head)
 	}

@@ -56,7 +56,8 @@ func shippedWebhooks(t testing.TB) []shipped {
 			}
 			// A path would be owned by the applier's field manager, and the pods could not add their token. They derive
 			// it from the name.
-			if h.Rules = rules[h.Name]; h.ClientConfig.Service.Path != nil || len(h.Rules) != 1 || len(h.Rules[0].Resources) != 1 {
+			if h.Rules = rules[h.Name]; h.ClientConfig.Service.Path != nil || len(h.Rules) != 1 ||
+				len(h.Rules[0].Resources) != 1 {
 				t.Fatalf("%s: want one rule with one resource, and no path, which pods write (threat G20)", h.Name)
 			}
 			verb := "/validate/"
@@ -81,19 +82,23 @@ func TestWebhookManifest(t *testing.T) {
 			SideEffects   admissionregistrationv1.SideEffectClass
 			Timeout       int32
 		}
-		want := settings{admissionregistrationv1.Fail, admissionregistrationv1.Equivalent, admissionregistrationv1.SideEffectClassNone, 5}
+		want := settings{admissionregistrationv1.Fail, admissionregistrationv1.Equivalent,
+			admissionregistrationv1.SideEffectClassNone, 5}
 		// Only what OLM creates as steps of a plan may pass while the gate is unavailable.
 		onlyOLM := slices.ContainsFunc(h.MatchConditions, func(c admissionregistrationv1.MatchCondition) bool {
 			return c.Name == "olm" && strings.HasPrefix(c.Expression, "request.userInfo.username == '") &&
-				strings.HasSuffix(c.Expression, "' && authorizer.group('rbac.authorization.k8s.io').resource('clusterroles').check('escalate').allowed()")
+				strings.HasSuffix(c.Expression,
+					"' && authorizer.group('rbac.authorization.k8s.io').resource('clusterroles').check('escalate').allowed()")
 		})
-		if onlyOLM && slices.Equal(h.Rules[0].Operations, []admissionregistrationv1.OperationType{admissionregistrationv1.Create}) {
+		if onlyOLM && slices.Equal(h.Rules[0].Operations,
+			[]admissionregistrationv1.OperationType{admissionregistrationv1.Create}) {
 			want.FailurePolicy = admissionregistrationv1.Ignore
 		}
 		if ignored := want.FailurePolicy == admissionregistrationv1.Ignore; ignored != IsStep(h.path) {
 			t.Errorf("%s is called at %s: the endpoints of failurePolicy Ignore have paths, and memory, that no other has (threat O44)", h.Name, h.path)
 		}
-		if diff := cmp.Diff(want, settings{*h.FailurePolicy, *h.MatchPolicy, *h.SideEffects, *h.TimeoutSeconds}); diff != "" {
+		if diff := cmp.Diff(want, settings{*h.FailurePolicy, *h.MatchPolicy, *h.SideEffects,
+			*h.TimeoutSeconds}); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", h.Name, diff)
 		}
 		var selector metav1.LabelSelector
@@ -120,8 +125,10 @@ func TestWebhookManifest(t *testing.T) {
 				t.Errorf("%s leaves out versions of %q (threat G7)", h.Name, r.Resources)
 			}
 			for _, group := range r.APIGroups {
-				if !slices.Contains([]string{"operators.coreos.com", "policy.open-cluster-management.io", "olm.operatorframework.io"}, group) {
-					t.Errorf("%s matches group %q, which may be needed to start the gate itself (threat G15)", h.Name, group)
+				if !slices.Contains([]string{"operators.coreos.com", "policy.open-cluster-management.io",
+					"olm.operatorframework.io"}, group) {
+					t.Errorf("%s matches group %q, which may be needed to start the gate itself (threat G15)", h.Name,
+						group)
 				}
 			}
 		}

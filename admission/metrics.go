@@ -70,7 +70,8 @@ func NewMetrics(registry prometheus.Registerer, store *snapshot.Store, now func(
 type staleKinds struct{ store *snapshot.Store }
 
 var watchStale = prometheus.NewDesc("opgate_watch_stale",
-	"Whether the snapshot may be too old in a kind, so that reviews are held (1) or not (0), by resource.", []string{"resource"}, nil)
+	"Whether the snapshot may be too old in a kind, so that reviews are held (1) or not (0), by resource.",
+	[]string{"resource"}, nil)
 
 // Describe implements prometheus.Collector.
 func (staleKinds) Describe(to chan<- *prometheus.Desc) { to <- watchStale }

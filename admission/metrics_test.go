@@ -45,7 +45,8 @@ func TestMetricsOfCallers(t *testing.T) {
 			if test.user != "olm" {
 				authorizer = allowsAll{&atomic.Int64{}}
 			}
-			options := optionsOf(Options{Store: store, Authorizer: authorizer, Authenticated: test.caller, Catalogs: catalogsOf(t, &s)})
+			options := optionsOf(Options{Store: store, Authorizer: authorizer, Authenticated: test.caller,
+				Catalogs: catalogsOf(t, &s)})
 			registry := prometheus.NewRegistry()
 			options.Metrics = NewMetrics(registry, store, time.Now)
 			registry.MustRegister(olmidentity.NewLastSeen(options.OLM))
@@ -62,7 +63,8 @@ func TestMetricsOfCallers(t *testing.T) {
 			if _, counted := values["opgate_overrides_total operatorgroup/override"]; !counted {
 				t.Error("overrides of OperatorGroups are not counted from 0 on")
 			}
-			if got, found := values["opgate_olm_identity_last_seen_timestamp_seconds "+olmUser]; !found || (got > 0) != test.seen {
+			if got, found := values["opgate_olm_identity_last_seen_timestamp_seconds "+olmUser]; !found ||
+				(got > 0) != test.seen {
 				t.Errorf("OLM was last seen at %v (%t), want %t", got, found, test.seen)
 			}
 		})

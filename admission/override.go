@@ -50,7 +50,8 @@ func (g *Gate) override(ctx context.Context, v *verdict.Verdict, ns *rules.Names
 	if why := g.lacks(ctx, user, VerbOverride, needs); why != "" {
 		return refused(why)
 	}
-	g.Log.WithValues(objectKeys(v)...).WithValues(reasonKeys(v)...).Info("refusal overridden", "user", user.Username, "reason", asked.Reason)
+	g.Log.WithValues(objectKeys(v)...).WithValues(reasonKeys(v)...).Info("refusal overridden", "user", user.Username,
+		"reason", asked.Reason)
 	return v.Overridden(id, asked.Reason, asked.Until)
 }
 
@@ -65,7 +66,8 @@ func (g *Gate) lacks(ctx context.Context, user *authenticationv1.UserInfo, verb 
 	}
 	for _, source := range needs {
 		allowed, err := g.Authorizer.May(ctx, user, &authorizationv1.ResourceAttributes{
-			Group: groups[source.Kind], Resource: resources[source.Kind], Verb: verb, Namespace: source.Namespace, Name: source.Name})
+			Group: groups[source.Kind], Resource: resources[source.Kind], Verb: verb, Namespace: source.Namespace,
+			Name: source.Name})
 		if err != nil {
 			g.Log.Error(err, "right not checked", "verb", verb, "user", user.Username)
 			return "the right to " + verb + " could not be checked; try again"

@@ -31,7 +31,8 @@ func TestPanics(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	store := storeOf(t, governed(t).Cluster...)
 	options := optionsOf(Options{Store: store})
-	options.Metrics, options.Panics, options.Log = NewMetrics(registry, store, options.Now), panics.NewRecorder(registry, logger), logr.Logger{}
+	options.Metrics, options.Panics, options.Log = NewMetrics(registry, store, options.Now),
+		panics.NewRecorder(registry, logger), logr.Logger{}
 	gate, err := New(options)
 	if err != nil {
 		t.Fatal(err)
@@ -56,7 +57,8 @@ func TestPanics(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			log.Reset()
 			answer := post(t, handler, review)
-			if answer.Allowed || answer.Result.Code != http.StatusForbidden || !strings.Contains(answer.Result.Message, "("+string(rules.RuleGateInternal)+")") {
+			if answer.Allowed || answer.Result.Code != http.StatusForbidden ||
+				!strings.Contains(answer.Result.Message, "("+string(rules.RuleGateInternal)+")") {
 				t.Errorf("the answer is %+v", answer)
 			}
 			if answer.UID != "705ab4f5-6393-11e8-b7cc-42010a800002" {

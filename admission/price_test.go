@@ -134,7 +134,8 @@ func TestA3DecodingFitsItsPrice(t *testing.T) {
 					}
 				}
 				if took > withGarbage*reserved {
-					t.Errorf("%s%s full of %s: %d bytes in %d of JSON, for which %d are reserved", path, h.path, name, took, len(body), reserved)
+					t.Errorf("%s%s full of %s: %d bytes in %d of JSON, for which %d are reserved", path, h.path, name,
+						took, len(body), reserved)
 				}
 			}
 		})

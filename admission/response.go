@@ -15,7 +15,8 @@ import (
 
 // response returns the answer to a review with this verdict.
 func response(v *verdict.Verdict) (*admissionv1.AdmissionResponse, error) {
-	answer := &admissionv1.AdmissionResponse{Allowed: v.Decision == verdict.Allow, AuditAnnotations: auditAnnotations(v)}
+	answer := &admissionv1.AdmissionResponse{Allowed: v.Decision == verdict.Allow,
+		AuditAnnotations: auditAnnotations(v)}
 	if !answer.Allowed {
 		answer.Result = refusal(http.StatusForbidden, metav1.StatusReasonForbidden, v.Refusal())
 		for _, r := range v.Reasons {
@@ -46,7 +47,8 @@ func patch(answer *admissionv1.AdmissionResponse, changes []verdict.Change) erro
 // retries these without a limit, and fails the plan on every other code (reference: what a rejection
 // does to OLM).
 func refusal(code int32, reason metav1.StatusReason, message string) *metav1.Status {
-	return &metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: reason, Message: message, Details: &metav1.StatusDetails{}}
+	return &metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: reason, Message: message,
+		Details: &metav1.StatusDetails{}}
 }
 
 // auditAnnotations name the rules and policies behind a refusal, and behind the warnings of policies that

@@ -82,7 +82,8 @@ func decodeReview[New, Old any](body []byte) (*request[New, Old], error) {
 		return nil, fmt.Errorf("its kind, version, uid, operation or subresource has more than %d bytes", maxName)
 	}
 	if in.Kind != "AdmissionReview" || in.APIVersion != admissionv1.SchemeGroupVersion.String() {
-		return nil, fmt.Errorf("kind %q of %q is not an AdmissionReview of %s", in.Kind, in.APIVersion, admissionv1.SchemeGroupVersion)
+		return nil, fmt.Errorf("kind %q of %q is not an AdmissionReview of %s", in.Kind, in.APIVersion,
+			admissionv1.SchemeGroupVersion)
 	}
 	if in.Request == nil || in.Request.UID == "" {
 		return nil, errors.New("the review has no request, or one without a uid")

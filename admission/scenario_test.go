@@ -30,7 +30,8 @@ import (
 // scenarioDir holds the scenario files; package e2e reads the same ones.
 const scenarioDir = "../e2e/scenarios"
 
-var update = flag.Bool("update", false, "write the answers that the scenarios get into their files; read the diff before you keep it")
+var update = flag.Bool("update", false,
+	"write the answers that the scenarios get into their files; read the diff before you keep it")
 
 // TestScenarios sends the write of every scenario through the handlers that a server has; package e2e runs the same
 // files with kubectl and a real API server.
@@ -57,7 +58,8 @@ func TestScenariosCoverRules(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, rule := range rules.Rules() {
-		if !slices.ContainsFunc(scenarios, func(s *scenario.Scenario) bool { return slices.Contains(s.Rules, rule.ID) }) {
+		if !slices.ContainsFunc(scenarios,
+			func(s *scenario.Scenario) bool { return slices.Contains(s.Rules, rule.ID) }) {
 			t.Errorf("rule %s has no scenario in e2e/scenarios", rule.ID)
 		}
 	}
@@ -156,7 +158,8 @@ func TestSelect(t *testing.T) {
 func runScenario(t *testing.T, s *scenario.Scenario) {
 	existing := slices.Concat(s.Cluster, s.Policies)
 	if s.Write != nil && s.Write.GetNamespace() != "" {
-		existing = append([]*unstructured.Unstructured{namespace(s.Write.GetNamespace())}, existing...) // one with labels comes later
+		// one with labels comes later
+		existing = append([]*unstructured.Unstructured{namespace(s.Write.GetNamespace())}, existing...)
 	}
 	var catalogs Catalogs
 	var packages rules.Packages
@@ -199,7 +202,9 @@ func runScenario(t *testing.T, s *scenario.Scenario) {
 }
 
 // written is Scenario.Written of objects as they are stored.
-func written(t *testing.T, s *scenario.Scenario, existing []*unstructured.Unstructured) (old, object *unstructured.Unstructured) {
+func written(
+	t *testing.T, s *scenario.Scenario, existing []*unstructured.Unstructured,
+) (old, object *unstructured.Unstructured) {
 	t.Helper()
 	stored := make([]*unstructured.Unstructured, len(existing))
 	for i, u := range existing {
@@ -240,7 +245,8 @@ func catalogsOf(t *testing.T, s *scenario.Scenario) *packages.Cache {
 		t.Fatal(err)
 	}
 	known := make(chan string, len(s.Catalog))
-	catalogs := packages.New(packages.Options{Client: client, Changed: func(pkg string) { known <- pkg }, Now: time.Now})
+	catalogs := packages.New(packages.Options{Client: client, Changed: func(pkg string) { known <- pkg },
+		Now: time.Now})
 	var running sync.WaitGroup
 	running.Go(func() {
 		if err := catalogs.Start(t.Context()); err != nil {

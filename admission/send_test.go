@@ -32,7 +32,9 @@ const olmUser = play.OLM
 // RBAC itself is the API server's; package e2e asks it for real.
 type overrideBy []string
 
-func (o overrideBy) May(_ context.Context, user *authenticationv1.UserInfo, _ *authorizationv1.ResourceAttributes) (bool, error) {
+func (o overrideBy) May(
+	_ context.Context, user *authenticationv1.UserInfo, _ *authorizationv1.ResourceAttributes,
+) (bool, error) {
 	return slices.Contains(o, user.Username), nil
 }
 
@@ -60,7 +62,8 @@ func optionsOf(o Options) Options {
 // newGateWithCatalogs returns a gate that knows the channels of catalogs.
 func newGateWithCatalogs(t testing.TB, store *snapshot.Store, authorizer Authorizer, catalogs Catalogs) *Gate {
 	t.Helper()
-	gate, err := New(optionsOf(Options{Store: store, Authorizer: authorizer, Authenticated: byAPIServer, Catalogs: catalogs}))
+	gate, err := New(optionsOf(Options{Store: store, Authorizer: authorizer, Authenticated: byAPIServer,
+		Catalogs: catalogs}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,13 +107,17 @@ func storeOf(t testing.TB, objects ...*unstructured.Unstructured) *snapshot.Stor
 func storeWith(t testing.TB, packages rules.Packages, objects ...*unstructured.Unstructured) *snapshot.Store {
 	t.Helper()
 	return storeRead(t, packages, func(kind *snapshot.Kind, u *unstructured.Unstructured) *snapshot.Object {
-		reader := snapshot.Reader{Unreadable: func(_ *snapshot.Kind, _ types.NamespacedName, err error) { t.Fatal(err) }}
+		reader := snapshot.Reader{Unreadable: func(_ *snapshot.Kind, _ types.NamespacedName,
+			err error) {
+			t.Fatal(err)
+		}}
 		return reader.Read(kind, raw(t, u))
 	}, objects...)
 }
 
 // storeRead is storeWith with a function that reads the objects.
-func storeRead(t testing.TB, packages rules.Packages, read func(*snapshot.Kind, *unstructured.Unstructured) *snapshot.Object,
+func storeRead(t testing.TB, packages rules.Packages,
+	read func(*snapshot.Kind, *unstructured.Unstructured) *snapshot.Object,
 	objects ...*unstructured.Unstructured) *snapshot.Store {
 	t.Helper()
 	cluster := play.Cluster{Objects: objects, Packages: packages,

@@ -46,8 +46,10 @@ func newCallers(t testing.TB) callers {
 		for i := range hook.MatchConditions {
 			expressions = append(expressions, (*matchconditions.MatchCondition)(&hook.MatchConditions[i]))
 		}
-		evaluator := compiler.CompileCondition(expressions, cel.OptionalVariableDeclarations{HasAuthorizer: true}, environment.NewExpressions)
-		all = append(all, caller{hook, matchconditions.NewMatcher(evaluator, hook.FailurePolicy, "webhook", "validating", hook.Name)})
+		evaluator := compiler.CompileCondition(expressions, cel.OptionalVariableDeclarations{HasAuthorizer: true},
+			environment.NewExpressions)
+		all = append(all, caller{hook, matchconditions.NewMatcher(evaluator, hook.FailurePolicy, "webhook",
+			"validating", hook.Name)})
 	}
 	return all
 }
@@ -73,14 +75,16 @@ func (c callers) called(t *testing.T, w edited) (called, skipped []string) {
 	}
 	attributes := apiadmission.NewAttributesRecord(w.object, old, kind, w.object.GetNamespace(), w.object.GetName(),
 		kind.GroupVersion().WithResource(resource), subresource, operation, nil, false, &user.DefaultInfo{Name: w.user})
-	versioned, err := apiadmission.NewVersionedAttributes(attributes, kind, apiadmission.NewObjectInterfacesFromScheme(runtime.NewScheme()))
+	versioned, err := apiadmission.NewVersionedAttributes(attributes, kind,
+		apiadmission.NewObjectInterfacesFromScheme(runtime.NewScheme()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	paths := map[string]bool{}
 	for _, hook := range c {
 		rule := hook.Rules[0]
-		if rule.Resources[0] != strings.TrimSuffix(resource+"/"+subresource, "/") || !slices.Contains(rule.Operations, admissionregistrationv1.OperationType(operation)) {
+		if rule.Resources[0] != strings.TrimSuffix(resource+"/"+subresource, "/") ||
+			!slices.Contains(rule.Operations, admissionregistrationv1.OperationType(operation)) {
 			continue
 		}
 		result := hook.matcher.Match(t.Context(), versioned, nil, olmMayEscalate{})
@@ -114,12 +118,15 @@ func (olmMayEscalate) Authorize(_ context.Context, a authorizer.Attributes) (aut
 var edits = []func(r *rand.Rand, o *unstructured.Unstructured){
 	func(_ *rand.Rand, _ *unstructured.Unstructured) {},
 	func(r *rand.Rand, o *unstructured.Unstructured) {
-		put(o, pick(r, "", "x", "shop"), "metadata", "labels", pick(r, "a", "olm.copiedFrom", rules.VirtualOperatorLabel, "olm.managed", "operators.coreos.com/etcd.shop"))
+		put(o, pick(r, "", "x", "shop"), "metadata", "labels",
+			pick(r, "a", "olm.copiedFrom", rules.VirtualOperatorLabel, "olm.managed", "operators.coreos.com/etcd.shop"))
 	},
 	func(r *rand.Rand, o *unstructured.Unstructured) {
-		put(o, pick(r, "", "x", "{}", "true"), "metadata", "annotations", pick(r, "a", rules.OverrideReasonAnnotation, "opgate.io/consent", "opgate.io/consent-by",
-			rules.ConsentExpiresAnnotation, rules.OverrideExpiresAnnotation,
-			"operatorframework.io/properties", "olm.properties", "olm.operatorGroup", dependency.AnnotationVerified, "opgate.io/requested-approval"))
+		put(o, pick(r, "", "x", "{}", "true"), "metadata", "annotations",
+			pick(r, "a", rules.OverrideReasonAnnotation, "opgate.io/consent", "opgate.io/consent-by",
+				rules.ConsentExpiresAnnotation, rules.OverrideExpiresAnnotation,
+				"operatorframework.io/properties", "olm.properties", "olm.operatorGroup", dependency.AnnotationVerified,
+				"opgate.io/requested-approval"))
 	},
 	func(_ *rand.Rand, o *unstructured.Unstructured) {
 		unstructured.RemoveNestedField(o.Object, "metadata", "labels")
@@ -177,14 +184,16 @@ func TestSkippedWritesPass(t *testing.T) {
 		for _, old := range existing {
 			old = marked(t, old)
 			for range each {
-				w := edited{user: pick(random, "tenant", "admin", olmUser), status: old.GetKind() == "InstallPlan" && random.IntN(2) == 0, old: old, object: old.DeepCopy()}
+				w := edited{user: pick(random, "tenant", "admin", olmUser),
+					status: old.GetKind() == "InstallPlan" && random.IntN(2) == 0, old: old, object: old.DeepCopy()}
 				for range 1 + random.IntN(3) {
 					pick(random, edits...)(random, w.object)
 				}
 				if !w.status && random.IntN(3) == 0 {
 					w.old = nil
 				}
-				if w.user == olmUser && w.old == nil && w.object.GetKind() == olm.KindClusterServiceVersion && random.IntN(2) == 0 {
+				if w.user == olmUser && w.old == nil && w.object.GetKind() == olm.KindClusterServiceVersion &&
+					random.IntN(2) == 0 {
 					put(w.object, "elsewhere", "metadata", "labels", olm.CopiedFromLabel)
 				}
 				if w.user == olmUser && (virtual(old) || virtual(w.object)) {
@@ -197,12 +206,14 @@ func TestSkippedWritesPass(t *testing.T) {
 				for _, path := range skipped {
 					counts[path] = [2]int{counts[path][0], counts[path][1] + 1}
 					var changes []byte
-					if w.old != nil { // objects of scenarios were stored without the mutating webhooks, which would have changed them
+					// objects of scenarios were stored without the mutating webhooks, which would have changed them
+					if w.old != nil {
 						changes = ask(t, handlers[path], edited{w.user, w.status, old, old}).Patch
 					} else {
 						created[path]++
 					}
-					if answer := ask(t, handlers[path], w); !answer.Allowed || len(answer.Patch) > 0 && !bytes.Equal(answer.Patch, changes) || w.old == nil && len(answer.Warnings) > 0 {
+					if answer := ask(t, handlers[path], w); !answer.Allowed || len(answer.Patch) > 0 &&
+						!bytes.Equal(answer.Patch, changes) || w.old == nil && len(answer.Warnings) > 0 {
 						t.Errorf("%s: %s is not called for this write by %s, and would have answered %+v:\n%s\nis changed to\n%s",
 							s.Name, path, w.user, answer.Result, raw(t, old), raw(t, w.object))
 					}
@@ -230,7 +241,8 @@ func TestSkippedWritesPass(t *testing.T) {
 // TestEmptyCopyLabel: a bundle whose ClusterServiceVersion has the label of copies with an empty value is not taken for
 // a copy when OLM creates it: it is judged.
 func TestEmptyCopyLabel(t *testing.T) {
-	csv := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion",
+	csv := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "operators.coreos.com/v1alpha1",
+		"kind":     "ClusterServiceVersion",
 		"metadata": map[string]any{"name": "etcdoperator.v0.9.4", "namespace": "shop"}}}
 	for from, want := range map[string]bool{"": true, "elsewhere": false} {
 		csv.SetLabels(map[string]string{olm.CopiedFromLabel: from})

@@ -21,7 +21,8 @@ func (g *Gate) exemptCatalogSource(req *catalogSourceRequest) bool { return g.OL
 func (g *Gate) validateCatalogSource(ctx context.Context, s *snapshot.Snapshot,
 	req *catalogSourceRequest) verdict.Verdict {
 	return rules.JudgeCatalogSource(rules.CatalogSourceInput{New: req.Object, Old: req.OldObject,
-		Namespace: s.WithDependencies(req.Object.Metadata.Namespace), User: req.User.Username, Groups: req.User.Groups, Interrupt: ctx.Done()})
+		Namespace: s.WithDependencies(req.Object.Metadata.Namespace), User: req.User.Username, Groups: req.User.Groups,
+		Interrupt: ctx.Done()})
 }
 
 // exemptOperatorGroup passes OLM's own writes: it updates annotations and status.

@@ -57,7 +57,8 @@ func TestUnreadableFieldsHold(t *testing.T) {
 var long = flag.Bool("long", false, "try each unreadable form in every scenario, not once for the same rules")
 
 // withAll are the scenarios in which fields that are not set are made unreadable as well.
-var withAll = []string{"bundle-version", "bundle-constraint", "bundle-dependency-pending-first", "subscription-mustnothave"}
+var withAll = []string{"bundle-version", "bundle-constraint", "bundle-dependency-pending-first",
+	"subscription-mustnothave"}
 
 func kindWritten(s *scenario.Scenario) string {
 	if s.Write != nil {
@@ -91,7 +92,8 @@ type unreadableWorld struct {
 }
 
 func newUnreadableWorld(t *testing.T, s *scenario.Scenario) *unreadableWorld {
-	w := &unreadableWorld{Scenario: s, existing: slices.Concat(s.Cluster, s.Policies), read: map[*unstructured.Unstructured]*snapshot.Object{}}
+	w := &unreadableWorld{Scenario: s, existing: slices.Concat(s.Cluster, s.Policies),
+		read: map[*unstructured.Unstructured]*snapshot.Object{}}
 	if s.Write != nil && s.Write.GetNamespace() != "" {
 		w.existing = append([]*unstructured.Unstructured{namespace(s.Write.GetNamespace())}, w.existing...)
 	}
@@ -133,7 +135,8 @@ func (w *unreadableWorld) makeUnreadable(t *testing.T, object int, u *unstructur
 			continue
 		}
 		for form, text := range f.forms() {
-			if strings.Contains(text, twice) && !slices.Contains([]string{"OperatorPolicy", "Constraint"}, u.GetKind()) {
+			if strings.Contains(text, twice) && !slices.Contains([]string{"OperatorPolicy", "Constraint"},
+				u.GetKind()) {
 				continue // the API server, which alone is a source of them, has kept the last one
 			}
 			key := fmt.Sprint(w.Rules, u.GroupVersionKind(), &f, form)
@@ -251,9 +254,11 @@ func (f *unreadableField) forms() map[string]string {
 			kind = "object"
 		}
 	}
-	forms := map[string]string{"as a text": `"x"`, "as a number": `7`, "as a list": `["x"]`, "as an object": `{"x":"y"}`, "null": `null`,
+	forms := map[string]string{"as a text": `"x"`, "as a number": `7`, "as a list": `["x"]`,
+		"as an object": `{"x":"y"}`, "null": `null`,
 		"too deep": strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000)}
-	empty := map[string]string{"string": `"other"`, "array": `[]`, "object": `{}`, "boolean": `false`, "number": `0`, "integer": `0`}[kind]
+	empty := map[string]string{"string": `"other"`, "array": `[]`, "object": `{}`, "boolean": `false`, "number": `0`,
+		"integer": `0`}[kind]
 	switch kind {
 	case "string":
 		if len(f.schema.Enum) == 0 {

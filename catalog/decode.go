@@ -24,8 +24,9 @@ const suggestedNamespace = "operatorframework.io/suggested-namespace"
 func Decode(object map[string]any) *Package {
 	status := child(object, "status")
 	p := &Package{
-		Name:           cmp.Or(name(status, "packageName"), name(child(object, "metadata"), "name")),
-		Catalog:        olm.Catalog{Namespace: name(status, "catalogSourceNamespace"), Name: name(status, "catalogSource")},
+		Name: cmp.Or(name(status, "packageName"), name(child(object, "metadata"), "name")),
+		Catalog: olm.Catalog{Namespace: name(status, "catalogSourceNamespace"),
+			Name: name(status, "catalogSource")},
 		DefaultChannel: name(status, "defaultChannel"),
 		Deprecation:    deprecation(status),
 	}

@@ -29,24 +29,31 @@ func TestDecode(t *testing.T) {
 			&Package{Name: "etcd", Catalog: community, DefaultChannel: "stable", Deprecation: "use zookeeper",
 				Channels: []Channel{{Name: "stable", Deprecation: "use fast", SuggestedNamespace: "etcd-system",
 					InstallModes: map[string]bool{"OwnNamespace": true},
-					Entries:      []Entry{{Name: "etcd.v2", Version: "2.0.0"}, {Name: "etcd.v1", Version: "1.0.0", Deprecation: "old"}}}}},
+					Entries: []Entry{{Name: "etcd.v2", Version: "2.0.0"},
+						{Name: "etcd.v1", Version: "1.0.0", Deprecation: "old"}}}}},
 		},
 		"the name only in metadata": {`{"metadata":{"name":"etcd"},"status":{"catalogSource":"community","catalogSourceNamespace":"olm"}}`, &minimal},
-		"no install modes are not no modes": {`{"status":{` + identity + `,"channels":[{"name":"a","currentCSVDesc":{"installModes":[{"type":"X"}]}},{"name":"b"}]}}`,
-			&Package{Name: "etcd", Catalog: community, Channels: []Channel{{Name: "a", InstallModes: map[string]bool{}}, {Name: "b"}}}},
-		"nothing":                 {`{}`, nil},
-		"no catalog":              {`{"metadata":{"name":"etcd"},"status":{}}`, nil},
-		"status is a string":      {`{"metadata":{"name":"etcd"},"status":"x"}`, nil},
-		"status is null":          {`{"metadata":null,"status":null}`, nil},
-		"name is a number":        {`{"metadata":{"name":7},"status":{"packageName":7,"catalogSource":"community","catalogSourceNamespace":"olm"}}`, nil},
-		"a name that is too long": {`{"status":{"packageName":"` + long + `","catalogSource":"community","catalogSourceNamespace":"olm"}}`, nil},
+		"no install modes are not no modes": {`{"status":{` + identity +
+			`,"channels":[{"name":"a","currentCSVDesc":{"installModes":[{"type":"X"}]}},{"name":"b"}]}}`,
+			&Package{Name: "etcd", Catalog: community,
+				Channels: []Channel{{Name: "a", InstallModes: map[string]bool{}}, {Name: "b"}}}},
+		"nothing":            {`{}`, nil},
+		"no catalog":         {`{"metadata":{"name":"etcd"},"status":{}}`, nil},
+		"status is a string": {`{"metadata":{"name":"etcd"},"status":"x"}`, nil},
+		"status is null":     {`{"metadata":null,"status":null}`, nil},
+		"name is a number":   {`{"metadata":{"name":7},"status":{"packageName":7,"catalogSource":"community","catalogSourceNamespace":"olm"}}`, nil},
+		"a name that is too long": {`{"status":{"packageName":"` + long +
+			`","catalogSource":"community","catalogSourceNamespace":"olm"}}`, nil},
 		"wrong types all over": {`{"status":{` + identity + `,"defaultChannel":{},"deprecation":"x","channels":[7,null,"x",[],{},{"name":7},
 			{"name":"a","deprecation":7,"currentCSVDesc":[],"entries":{}},{"name":"b","currentCSVDesc":{"annotations":7,"installModes":"x"},
 			"entries":[7,{},{"name":[]},{"name":"e","version":7,"deprecation":{"message":7}}]}]}}`,
-			&Package{Name: "etcd", Catalog: community, Channels: []Channel{{Name: "a"}, {Name: "b", Entries: []Entry{{Name: "e", Deprecation: noMessage}}}}}},
-		"channels is an object":           {`{"status":{` + identity + `,"channels":{"a":{}}}}`, &minimal},
-		"a channel without a usable name": {`{"status":{` + identity + `,"channels":[{"name":"` + long + `"}]}}`, &minimal},
-		"a message that is too long is cut between characters": {`{"status":{` + identity + `,"deprecation":{"message":"` + strings.Repeat("é", maxText) + `"}}}`,
+			&Package{Name: "etcd", Catalog: community,
+				Channels: []Channel{{Name: "a"}, {Name: "b", Entries: []Entry{{Name: "e", Deprecation: noMessage}}}}}},
+		"channels is an object": {`{"status":{` + identity + `,"channels":{"a":{}}}}`, &minimal},
+		"a channel without a usable name": {`{"status":{` + identity + `,"channels":[{"name":"` + long + `"}]}}`,
+			&minimal},
+		"a message that is too long is cut between characters": {`{"status":{` + identity +
+			`,"deprecation":{"message":"` + strings.Repeat("é", maxText) + `"}}}`,
 			&Package{Name: "etcd", Catalog: community, Deprecation: strings.Repeat("é", maxText/2)}},
 	}
 	for name, test := range tests {
@@ -72,7 +79,8 @@ func TestDecodeIsBounded(t *testing.T) {
 	for i := range channels {
 		channels[i] = map[string]any{"name": "c", "entries": entries}
 	}
-	p := Decode(map[string]any{"status": map[string]any{"packageName": "etcd", "catalogSource": "c", "catalogSourceNamespace": "n", "channels": channels}})
+	p := Decode(map[string]any{"status": map[string]any{"packageName": "etcd", "catalogSource": "c",
+		"catalogSourceNamespace": "n", "channels": channels}})
 	versions := 0
 	for _, c := range p.Channels {
 		versions += len(c.Entries)

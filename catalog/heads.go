@@ -76,7 +76,8 @@ func DecodeHeads(raw []byte, of olm.Catalog) (name string, heads PackageHeads) {
 		return "", heads
 	}
 	status := &manifest.Status
-	if status.Package == "" || len(status.Package) > MaxName || status.Namespace != of.Namespace || status.Name != of.Name {
+	if status.Package == "" || len(status.Package) > MaxName || status.Namespace != of.Namespace ||
+		status.Name != of.Name {
 		return "", heads
 	}
 	heads.Channels = map[string]Head{}
@@ -87,10 +88,12 @@ func DecodeHeads(raw []byte, of olm.Catalog) (name string, heads PackageHeads) {
 		if c.Name == "" || max(len(c.Name), len(c.CSV), len(c.Desc.Version), len(c.Desc.MinKube)) > MaxName {
 			continue
 		}
-		heads.Channels[c.Name] = Head{Name: c.CSV, Version: c.Desc.Version, MinKube: c.Desc.MinKube, MaxOpenShift: maxOpenShift(c.Desc.Annotations)}
+		heads.Channels[c.Name] = Head{Name: c.CSV, Version: c.Desc.Version, MinKube: c.Desc.MinKube,
+			MaxOpenShift: maxOpenShift(c.Desc.Annotations)}
 	}
 	for label, value := range manifest.Metadata.Labels {
-		if architecture, ok := strings.CutPrefix(label, architectureLabel); ok && value == "supported" && len(heads.Architectures) < maxHeads {
+		if architecture, ok := strings.CutPrefix(label, architectureLabel); ok && value == "supported" &&
+			len(heads.Architectures) < maxHeads {
 			heads.Architectures = append(heads.Architectures, architecture)
 		}
 	}
@@ -256,7 +259,8 @@ func (h Head) foreign(on Platform) string {
 		return "which needs Kubernetes " + h.MinKube
 	}
 	maximum, err := semver.ParseTolerant(h.MaxOpenShift)
-	if cluster, ok := release(on.OpenShift); ok && err == nil && h.MaxOpenShift != "" && olm.NewerOpenShift(cluster, maximum) {
+	if cluster, ok := release(on.OpenShift); ok && err == nil && h.MaxOpenShift != "" &&
+		olm.NewerOpenShift(cluster, maximum) {
 		return "which runs on OpenShift up to " + h.MaxOpenShift
 	}
 	return ""

@@ -14,7 +14,9 @@ import (
 
 func TestDecodeHeads(t *testing.T) {
 	manifest := func(status, labels string) string {
-		return `{"metadata":{"labels":{` + labels + `}},"status":{"packageName":"etcd","catalogSource":"community","catalogSourceNamespace":"olm"` + status + `}}`
+		return `{"metadata":{"labels":{` + labels +
+			`}},"status":{"packageName":"etcd","catalogSource":"community","catalogSourceNamespace":"olm"` + status +
+			`}}`
 	}
 	long := strings.Repeat("a", MaxName+1)
 	for name, test := range map[string]struct {
@@ -25,18 +27,23 @@ func TestDecodeHeads(t *testing.T) {
 			manifest(`,"channels":[{"name":"alpha","currentCSV":"etcd.v2","currentCSVDesc":{"version":"2.0.0","minKubeVersion":"1.20.0",
 			"annotations":{"olm.properties":"[{\"type\":\"olm.maxOpenShiftVersion\",\"value\":\"4.18\"}]"},"relatedImages":["x"]}}]`,
 				`"operatorframework.io/arch.s390x":"supported","operatorframework.io/arch.amd64":"supported","operatorframework.io/arch.arm":"no"`), "etcd",
-			PackageHeads{Channels: map[string]Head{"alpha": {Name: "etcd.v2", Version: "2.0.0", MinKube: "1.20.0", MaxOpenShift: "4.18"}},
+			PackageHeads{Channels: map[string]Head{"alpha": {Name: "etcd.v2", Version: "2.0.0", MinKube: "1.20.0",
+				MaxOpenShift: "4.18"}},
 				Architectures: []string{"amd64", "s390x"}},
 		},
-		"a version that is a number": {manifest(`,"channels":[{"name":"a","currentCSVDesc":{"annotations":{"olm.properties":"[{\"type\":\"olm.maxOpenShiftVersion\",\"value\":4.9}]"}}}]`, ""),
+		"a version that is a number": {manifest(
+			`,"channels":[{"name":"a","currentCSVDesc":{"annotations":{"olm.properties":"[{\"type\":\"olm.maxOpenShiftVersion\",\"value\":4.9}]"}}}]`, ""),
 			"etcd", PackageHeads{Channels: map[string]Head{"a": {MaxOpenShift: "4.9"}}}},
-		"properties that are no JSON": {manifest(`,"channels":[{"name":"a","currentCSVDesc":{"annotations":{"olm.properties":"["}}}]`, ""),
+		"properties that are no JSON": {manifest(
+			`,"channels":[{"name":"a","currentCSVDesc":{"annotations":{"olm.properties":"["}}}]`, ""),
 			"etcd", PackageHeads{Channels: map[string]Head{"a": {}}}},
-		"names that are too long": {manifest(`,"channels":[{"name":"`+long+`"},{"name":"a","currentCSV":"`+long+`"},{"name":"b"}]`, ""),
+		"names that are too long": {manifest(`,"channels":[{"name":"`+long+`"},{"name":"a","currentCSV":"`+long+
+			`"},{"name":"b"}]`, ""),
 			"etcd", PackageHeads{Channels: map[string]Head{"b": {}}}},
 		"another catalog":          {`{"status":{"packageName":"etcd","catalogSource":"mine","catalogSourceNamespace":"olm"}}`, "", PackageHeads{}},
 		"a status of a wrong type": {`{"status":"x"}`, "", PackageHeads{}},
-		"no name":                  {`{"status":{"catalogSource":"community","catalogSourceNamespace":"olm"}}`, "", PackageHeads{}},
+		"no name": {`{"status":{"catalogSource":"community","catalogSourceNamespace":"olm"}}`, "",
+			PackageHeads{}},
 	} {
 		got, heads := DecodeHeads([]byte(test.raw), community)
 		if got != test.want {
@@ -50,7 +57,8 @@ func TestDecodeHeads(t *testing.T) {
 
 // channels are heads of package etcd, and of further packages that are the same everywhere.
 func channels(heads map[string]Head) Heads {
-	return Heads{"etcd": {Channels: heads}, "redis": {Channels: map[string]Head{"stable": {Name: "redis.v1", Version: "1.0.0"}}}}
+	return Heads{"etcd": {Channels: heads},
+		"redis": {Channels: map[string]Head{"stable": {Name: "redis.v1", Version: "1.0.0"}}}}
 }
 
 func alpha(version string) Heads {
@@ -78,21 +86,25 @@ func TestCompare(t *testing.T) {
 			want: Poll{Packages: 2, Changed: 1, Backwards: 1, ChangedExamples: []string{"etcd alpha: 0.9.10 -> 0.9.9"},
 				BackwardsExamples: []string{"etcd alpha: 0.9.10 -> 0.9.9"}}},
 		{name: "a pre-release of the same version is older", before: alpha("1.0.0"), now: alpha("1.0.0-rc1"),
-			want: Poll{Packages: 2, Changed: 1, Backwards: 1, ChangedExamples: []string{"etcd alpha: 1.0.0 -> 1.0.0-rc1"},
+			want: Poll{Packages: 2, Changed: 1, Backwards: 1,
+				ChangedExamples:   []string{"etcd alpha: 1.0.0 -> 1.0.0-rc1"},
 				BackwardsExamples: []string{"etcd alpha: 1.0.0 -> 1.0.0-rc1"}}},
 		{name: "versions that are not semantic have no order", before: alpha("z"), now: alpha("a"),
 			want: Poll{Packages: 2, Changed: 1, ChangedExamples: []string{"etcd alpha: z -> a"}}},
 		{name: "packages come and go", before: Heads{"a": {}, "b": {}}, now: Heads{"b": {}, "c": {}},
 			want: Poll{Packages: 2, Changed: 2, ChangedExamples: []string{"a is gone", "c is new"}}},
-		{name: "a channel goes", before: channels(map[string]Head{"alpha": {Version: "1.0.0"}, "beta": {}}), now: channels(map[string]Head{"alpha": {Version: "1.0.0"}}),
+		{name: "a channel goes", before: channels(map[string]Head{"alpha": {Version: "1.0.0"}, "beta": {}}),
+			now:  channels(map[string]Head{"alpha": {Version: "1.0.0"}}),
 			want: Poll{Packages: 2, Changed: 1, ChangedExamples: []string{"etcd beta is gone"}}},
 		{name: "a newer Kubernetes", before: platform(Head{MinKube: "1.33.0"}), now: platform(Head{MinKube: "1.34"}),
 			want: Poll{Packages: 2, Changed: 1, Foreign: 1, ChangedExamples: []string{"etcd alpha: 0.9.4 -> 0.9.4"},
 				ForeignExamples: []string{"etcd alpha: 0.9.4 -> 0.9.4, which needs Kubernetes 1.34"}}},
-		{name: "an older OpenShift", before: platform(Head{MaxOpenShift: "4.18"}), now: platform(Head{MaxOpenShift: "4.17"}),
+		{name: "an older OpenShift", before: platform(Head{MaxOpenShift: "4.18"}),
+			now: platform(Head{MaxOpenShift: "4.17"}),
 			want: Poll{Packages: 2, Changed: 1, Foreign: 1, ChangedExamples: []string{"etcd alpha: 0.9.4 -> 0.9.4"},
 				ForeignExamples: []string{"etcd alpha: 0.9.4 -> 0.9.4, which runs on OpenShift up to 4.17"}}},
-		{name: "what was foreign before is no news", before: platform(Head{MaxOpenShift: "4.16"}), now: platform(Head{MaxOpenShift: "4.17"}),
+		{name: "what was foreign before is no news", before: platform(Head{MaxOpenShift: "4.16"}),
+			now:  platform(Head{MaxOpenShift: "4.17"}),
 			want: Poll{Packages: 2, Changed: 1, ChangedExamples: []string{"etcd alpha: 0.9.4 -> 0.9.4"}}},
 		{name: "an architecture goes", before: withArchitectures("amd64", "arm64"), now: withArchitectures("arm64"),
 			want: Poll{Packages: 1, Changed: 1, Foreign: 1, ChangedExamples: []string{"etcd has other architectures"},
@@ -115,7 +127,8 @@ func TestCompareOnUnknownVersions(t *testing.T) {
 
 func TestJump(t *testing.T) {
 	small := Poll{Image: "sha256:b", From: "sha256:a", Packages: 400, Changed: 3}
-	back := Poll{Image: "sha256:c", From: "sha256:b", Packages: 400, Changed: 7, Backwards: 2, BackwardsExamples: []string{"etcd alpha: 0.9.4 -> 0.9.2"}}
+	back := Poll{Image: "sha256:c", From: "sha256:b", Packages: 400, Changed: 7, Backwards: 2,
+		BackwardsExamples: []string{"etcd alpha: 0.9.4 -> 0.9.2"}}
 	large := Poll{Image: "sha256:d", Packages: 400, Changed: 51, ChangedExamples: []string{"a is new", "b is gone"}}
 	history := func(polls ...Poll) *History {
 		return &History{Polls: append([]Poll{{Image: "sha256:a", Packages: 400}}, polls...)}
@@ -151,7 +164,8 @@ func TestJump(t *testing.T) {
 // However many images follow, a jump is not forgotten.
 func TestHistoryForgetsNoJump(t *testing.T) {
 	var h *History
-	h = h.With(Poll{Image: "first", Packages: 3}).With(Poll{Image: "jump", Backwards: 1, BackwardsExamples: []string{"a"}}).With(Poll{Image: "large", Changed: 60})
+	h = h.With(Poll{Image: "first", Packages: 3}).With(Poll{Image: "jump", Backwards: 1,
+		BackwardsExamples: []string{"a"}}).With(Poll{Image: "large", Changed: 60})
 	for i := range 4 * maxPolls {
 		h = h.With(Poll{Image: fmt.Sprint(i), Changed: 1})
 	}
@@ -192,8 +206,9 @@ func TestRecord(t *testing.T) {
 	if err != nil || second.Newest() != "sha256:b" || second.Polls[1].From != "sha256:a" || second.Jump(50, nil) == "" {
 		t.Errorf("%+v %v", second, err)
 	}
-	for _, bad := range []string{"", "{", `{"name":"a"}`, `[]`, strings.Repeat("a", maxRecord+1), `{"namespace":"a","name":"b","polls":[` +
-		strings.TrimSuffix(strings.Repeat("{},", maxPolls+1), ",") + `]}`} {
+	for _, bad := range []string{"", "{", `{"name":"a"}`, `[]`, strings.Repeat("a", maxRecord+1),
+		`{"namespace":"a","name":"b","polls":[` +
+			strings.TrimSuffix(strings.Repeat("{},", maxPolls+1), ",") + `]}`} {
 		if _, err := DecodeRecord(bad); err == nil {
 			t.Errorf("read as a record: %.40s", bad)
 		}
@@ -211,9 +226,11 @@ func TestRecordOfALargeCatalog(t *testing.T) {
 	for i := range 600 {
 		channels := map[string]Head{}
 		for c := range 12 {
-			channels[fmt.Sprintf("stable-%d.%d", i%7, c)] = Head{Name: fmt.Sprintf("operator-%d-%x.v%d.%d.0", i, i*7919, c, i), Version: fmt.Sprintf("%d.%d.0", c, i), MinKube: "1.25.0"}
+			channels[fmt.Sprintf("stable-%d.%d", i%7, c)] = Head{Name: fmt.Sprintf("operator-%d-%x.v%d.%d.0", i, i*7919,
+				c, i), Version: fmt.Sprintf("%d.%d.0", c, i), MinKube: "1.25.0"}
 		}
-		heads[fmt.Sprintf("operator-%d-%x", i, i*7919)] = PackageHeads{Channels: channels, Architectures: []string{"amd64", "arm64"}}
+		heads[fmt.Sprintf("operator-%d-%x", i, i*7919)] = PackageHeads{Channels: channels,
+			Architectures: []string{"amd64", "arm64"}}
 	}
 	text, _, err := (*Record)(nil).Next(community, "sha256:a", Offered{Heads: heads}, Platform{})
 	if err != nil || len(text) > maxRecord/2 {
@@ -222,7 +239,8 @@ func TestRecordOfALargeCatalog(t *testing.T) {
 }
 
 func FuzzCompare(f *testing.F) {
-	f.Add([]byte(`{"etcd":{"channels":{"alpha":{"name":"etcd.v1","version":"1.0.0"}}}}`), []byte(`{"etcd":{"channels":{"alpha":{"name":"etcd.v0","version":"0.9.0"}}}}`))
+	f.Add([]byte(`{"etcd":{"channels":{"alpha":{"name":"etcd.v1","version":"1.0.0"}}}}`),
+		[]byte(`{"etcd":{"channels":{"alpha":{"name":"etcd.v0","version":"0.9.0"}}}}`))
 	f.Add([]byte(`{"a":{}}`), []byte(`{"a":{"architectures":["amd64"]},"b":{"channels":{"x":{"minKube":"99"}}}}`))
 	f.Fuzz(func(t *testing.T, a, b []byte) {
 		var before, now Heads
@@ -234,7 +252,8 @@ func FuzzCompare(f *testing.F) {
 			t.Errorf("%+v", p)
 		}
 		for _, list := range [][]string{p.ChangedExamples, p.BackwardsExamples, p.ForeignExamples} {
-			if len(list) > maxExamples || slices.ContainsFunc(list, func(s string) bool { return len(s) > maxExample+len("…") }) {
+			if len(list) > maxExamples || slices.ContainsFunc(list,
+				func(s string) bool { return len(s) > maxExample+len("…") }) {
 				t.Errorf("examples are not bounded: %q", list)
 			}
 		}
@@ -252,7 +271,8 @@ func TestSeen(t *testing.T) {
 	var record *Record
 	poll := func(image string, days int, names map[string][]string) (changed bool) {
 		t.Helper()
-		text, changed, err := record.Next(community, image, Offered{Heads: alpha("0.9.4"), Names: names, At: at(days)}, Platform{})
+		text, changed, err := record.Next(community, image, Offered{Heads: alpha("0.9.4"), Names: names, At: at(days)},
+			Platform{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -302,7 +322,8 @@ func TestSeenIsBounded(t *testing.T) {
 		t.Fatalf("%d versions are recorded", len(seen["etcd"]))
 	}
 	next, _ := seen.With(map[string][]string{"etcd": {many[0], "etcd.v9.0.0"}}, now.Add(time.Hour))
-	if next["etcd"][many[0]] != 1000 || next["etcd"]["etcd.v9.0.0"] != 4600 || len(next["etcd"]) != 2 || len(seen["etcd"]) != maxSeenVersions {
+	if next["etcd"][many[0]] != 1000 || next["etcd"]["etcd.v9.0.0"] != 4600 || len(next["etcd"]) != 2 ||
+		len(seen["etcd"]) != maxSeenVersions {
 		t.Errorf("%v", next["etcd"])
 	}
 	packages := map[string][]string{}

@@ -78,13 +78,16 @@ func (h *History) Jump(maxChanged int, accepted []string) string {
 func (p *Poll) jump(maxChanged int) string {
 	var parts []string
 	if p.Backwards > 0 {
-		parts = append(parts, "it moved "+counted(p.Backwards, "channel")+" backwards ("+examples(p.BackwardsExamples, p.Backwards)+")")
+		parts = append(parts, "it moved "+counted(p.Backwards, "channel")+" backwards ("+
+			examples(p.BackwardsExamples, p.Backwards)+")")
 	}
 	if p.Foreign > 0 {
-		parts = append(parts, "it offers "+counted(p.Foreign, "version")+" for another platform ("+examples(p.ForeignExamples, p.Foreign)+")")
+		parts = append(parts, "it offers "+counted(p.Foreign, "version")+" for another platform ("+
+			examples(p.ForeignExamples, p.Foreign)+")")
 	}
 	if p.Changed > maxChanged {
-		parts = append(parts, fmt.Sprintf("it changed %d of %d packages, more than %d (%s)", p.Changed, p.Packages, maxChanged,
+		parts = append(parts, fmt.Sprintf("it changed %d of %d packages, more than %d (%s)", p.Changed, p.Packages,
+			maxChanged,
 			examples(p.ChangedExamples, p.Changed)))
 	}
 	return strings.Join(parts, " and ")

@@ -129,7 +129,8 @@ func (r *Record) Next(
 func (*Record) encode(of olm.Catalog, history History, packed string) (text string, changed bool, err error) {
 	next, err := json.Marshal(Record{Namespace: of.Namespace, Name: of.Name, History: history, Packed: packed})
 	if err == nil && len(next) > maxRecord {
-		err = fmt.Errorf("the record of catalog %s/%s has %d bytes, more than %d", of.Namespace, of.Name, len(next), maxRecord)
+		err = fmt.Errorf("the record of catalog %s/%s has %d bytes, more than %d", of.Namespace, of.Name, len(next),
+			maxRecord)
 	}
 	return string(next), true, err
 }

@@ -23,7 +23,8 @@ func TestA9Tokens(t *testing.T) {
 	now := start
 	c := &Callers{Now: func() time.Time { return now }}
 	first, second := newToken(), newToken()
-	if problems := validation.IsDNS1123Subdomain(first); len(problems) > 0 || !tokenPattern.MatchString(first) || first == second {
+	if problems := validation.IsDNS1123Subdomain(first); len(problems) > 0 || !tokenPattern.MatchString(first) ||
+		first == second {
 		t.Fatalf("the API server refuses %q in a path (%v), or it is not random", first, problems)
 	}
 	wantKnown := func(when string, token string, want bool) {
@@ -76,27 +77,36 @@ func TestA9Endpoints(t *testing.T) {
 	}{
 		{name: "no path", config: `{"service":{"name":"opgate-webhook"}}`, entry: "subscriptions", verb: "mutate",
 			pointer: "/webhooks/0/clientConfig/service/path", want: "/mutate/subscriptions/"},
-		{name: "a path with a token", config: `{"service":{"path":"/validate/installplans-status/TOKEN"}}`, entry: "installplans-status", verb: "validate", token: token,
+		{name: "a path with a token", config: `{"service":{"path":"/validate/installplans-status/TOKEN"}}`,
+			entry: "installplans-status", verb: "validate", token: token,
 			pointer: "/webhooks/0/clientConfig/service/path", want: "/validate/installplans-status/"},
-		{name: "attack: a token that can be guessed", config: `{"service":{"path":"/validate/installplans/known"}}`, entry: "installplans", verb: "validate",
+		{name: "attack: a token that can be guessed", config: `{"service":{"path":"/validate/installplans/known"}}`,
+			entry: "installplans", verb: "validate",
 			pointer: "/webhooks/0/clientConfig/service/path", want: "/validate/installplans/"},
-		{name: "attack: another endpoint", config: `{"service":{"path":"/validate/subscriptions/TOKEN"}}`, entry: "installplans", verb: "validate",
+		{name: "attack: another endpoint", config: `{"service":{"path":"/validate/subscriptions/TOKEN"}}`,
+			entry: "installplans", verb: "validate",
 			pointer: "/webhooks/0/clientConfig/service/path", want: "/validate/installplans/"},
-		{name: "a step, which has a path of its own", config: `{"service":{"path":"/validate/clusterserviceversions/TOKEN"}}`, entry: "steps-clusterserviceversions", verb: "validate",
+		{name: "a step, which has a path of its own",
+			config: `{"service":{"path":"/validate/clusterserviceversions/TOKEN"}}`,
+			entry:  "steps-clusterserviceversions", verb: "validate",
 			pointer: "/webhooks/0/clientConfig/service/path", want: "/validate/steps-clusterserviceversions/"},
-		{name: "a URL without a path", config: `{"url":"https://127.0.0.1:9443"}`, entry: "constraints", verb: "validate",
+		{name: "a URL without a path", config: `{"url":"https://127.0.0.1:9443"}`, entry: "constraints",
+			verb:    "validate",
 			pointer: "/webhooks/0/clientConfig/url", want: "https://127.0.0.1:9443/validate/constraints/"},
-		{name: "a URL with a token", config: `{"url":"https://127.0.0.1:9443/validate/constraints/TOKEN"}`, entry: "constraints", verb: "validate", token: token,
+		{name: "a URL with a token", config: `{"url":"https://127.0.0.1:9443/validate/constraints/TOKEN"}`,
+			entry: "constraints", verb: "validate", token: token,
 			pointer: "/webhooks/0/clientConfig/url", want: "https://127.0.0.1:9443/validate/constraints/"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			r := &registration{verb: tc.verb, object: stored(t, `{"webhooks":[{"name":"`+tc.entry+`.opgate.io","clientConfig":`+strings.ReplaceAll(tc.config, "TOKEN", token)+`}]}`)}
+			r := &registration{verb: tc.verb, object: stored(t, `{"webhooks":[{"name":"`+tc.entry+
+				`.opgate.io","clientConfig":`+strings.ReplaceAll(tc.config, "TOKEN", token)+`}]}`)}
 			endpoints := r.endpoints()
 			if len(endpoints) != 1 {
 				t.Fatalf("endpoints are %v", endpoints)
 			}
 			e := endpoints[0]
-			if r.token() != tc.token || e.pointer != tc.pointer || e.at(token) != tc.want+token || e.at("") != strings.TrimSuffix(tc.want, "/") {
+			if r.token() != tc.token || e.pointer != tc.pointer || e.at(token) != tc.want+
+				token || e.at("") != strings.TrimSuffix(tc.want, "/") {
 				t.Errorf("got %+v with token %q, which becomes %q, want %+v", e, r.token(), e.at(token), tc)
 			}
 		})
@@ -112,12 +122,14 @@ func TestA9Endpoints(t *testing.T) {
 // stored returns an object as it is read from the API server.
 func stored(t *testing.T, text string) *object {
 	t.Helper()
-	k, err := NewController(Options{Config: &rest.Config{Host: "127.0.0.1:1"}, Metrics: NewMetrics(prometheus.NewRegistry()), Now: time.Now}, inMemory{})
+	k, err := NewController(Options{Config: &rest.Config{Host: "127.0.0.1:1"},
+		Metrics: NewMetrics(prometheus.NewRegistry()), Now: time.Now}, inMemory{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	u := &unstructured.Unstructured{}
-	if err := u.UnmarshalJSON([]byte(`{"kind":"ValidatingWebhookConfiguration","apiVersion":"admissionregistration.k8s.io/v1","metadata":{"name":"opgate"},` + text[1:])); err != nil {
+	if err := u.UnmarshalJSON(
+		[]byte(`{"kind":"ValidatingWebhookConfiguration","apiVersion":"admissionregistration.k8s.io/v1","metadata":{"name":"opgate"},` + text[1:])); err != nil {
 		t.Fatal(err)
 	}
 	o := k.registrations[0].object
@@ -188,7 +200,8 @@ func TestP4tTokenIsReplaced(t *testing.T) {
 	defer server.Close()
 	now := start
 	callers := &Callers{Now: func() time.Time { return now }}
-	k, err := NewController(Options{Config: &rest.Config{Host: server.URL}, Metrics: NewMetrics(prometheus.NewRegistry()), Now: callers.Now, Callers: callers}, inMemory{})
+	k, err := NewController(Options{Config: &rest.Config{Host: server.URL},
+		Metrics: NewMetrics(prometheus.NewRegistry()), Now: callers.Now, Callers: callers}, inMemory{})
 	if err != nil {
 		t.Fatal(err)
 	}

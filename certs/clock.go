@@ -31,9 +31,11 @@ func (c *serverClock) measure(config *rest.Config) *rest.Config {
 func (c *serverClock) check() error {
 	switch skew := time.Duration(c.skew.Load()); {
 	case skew > maxSkew:
-		return fmt.Errorf("the clock of this machine is %s ahead of the API server's, at most %s is accepted", skew.Round(time.Second), maxSkew)
+		return fmt.Errorf("the clock of this machine is %s ahead of the API server's, at most %s is accepted",
+			skew.Round(time.Second), maxSkew)
 	case skew < -maxSkew:
-		return fmt.Errorf("the clock of this machine is %s behind the API server's, at most %s is accepted", -skew.Round(time.Second), maxSkew)
+		return fmt.Errorf("the clock of this machine is %s behind the API server's, at most %s is accepted",
+			-skew.Round(time.Second), maxSkew)
 	}
 	return nil
 }

@@ -72,7 +72,8 @@ func newController(o Options, source Source) (*Controller, error) {
 	k.registrations = registrations(o.ExternalDefinition)
 	for _, r := range k.registrations {
 		resource := r.kind.GroupVersion().WithResource(r.resource)
-		if r.object, err = watchObject(k.client, resource, "", r.name, k.registrationChanged, k.options.Log); err != nil {
+		if r.object, err = watchObject(k.client, resource, "", r.name, k.registrationChanged,
+			k.options.Log); err != nil {
 			return nil, fmt.Errorf("watch %s %s: %w", r.kind.Kind, r.name, err)
 		}
 	}
@@ -152,7 +153,8 @@ func (k *Controller) runWithLease(ctx context.Context) error {
 	var leading sync.Mutex
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Name: leaseName,
-		Lock: &resourcelock.LeaseLock{LeaseMeta: metav1.ObjectMeta{Namespace: k.options.Namespace, Name: leaseName}, Client: k.leases,
+		Lock: &resourcelock.LeaseLock{LeaseMeta: metav1.ObjectMeta{Namespace: k.options.Namespace, Name: leaseName},
+			Client:     k.leases,
 			LockConfig: resourcelock.ResourceLockConfig{Identity: k.options.Identity}},
 		LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod, ReleaseOnCancel: true,
 		Callbacks: leaderelection.LeaderCallbacks{

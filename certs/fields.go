@@ -88,7 +88,8 @@ func shippedFields(configuration metav1.Object) (map[string]*webhook, error) {
 	}
 	for _, entry := range shipped.Webhooks {
 		for i := range entry.MatchConditions {
-			entry.MatchConditions[i].Expression = strings.ReplaceAll(entry.MatchConditions[i].Expression, "$(olm)", shipped.OLM)
+			entry.MatchConditions[i].Expression = strings.ReplaceAll(entry.MatchConditions[i].Expression, "$(olm)",
+				shipped.OLM)
 		}
 		for _, selector := range []**metav1.LabelSelector{&entry.NamespaceSelector, &entry.ObjectSelector} {
 			if *selector == nil { // the default of the API server
@@ -133,7 +134,8 @@ func changedFields(current *unstructured.Unstructured) ([]change, error) {
 		wanted.Rules = rules[has.Name]
 		for _, f := range owned {
 			value, was := f.value(wanted), f.value(has)
-			if f.name == "rules" && len(wanted.Rules) == 0 || f.name != "rules" && !all || reflect.DeepEqual(was, value) {
+			if f.name == "rules" && len(wanted.Rules) == 0 || f.name != "rules" && !all ||
+				reflect.DeepEqual(was, value) {
 				continue
 			}
 			changes = append(changes, change{operation{"add", fmt.Sprintf("/webhooks/%d/%s", i, f.name), value},
@@ -172,7 +174,8 @@ func (l *leadership) reconcileFields(ctx context.Context) error {
 		if !l.answers(r) {
 			if !l.waiting[r.label] {
 				l.waiting[r.label] = true
-				l.options.Log.Info("webhooks without effect until a replica is ready", "kind", r.kind.Kind, "name", r.name,
+				l.options.Log.Info("webhooks without effect until a replica is ready", "kind", r.kind.Kind,
+					"name", r.name,
 					"fields", len(changes))
 			}
 			continue
@@ -209,8 +212,9 @@ func shippedText(current *unstructured.Unstructured) string {
 // since.
 func (l *leadership) reportRestored(u *unstructured.Unstructured, changed []string) {
 	l.options.Events.Record(events.Event{
-		Regarding: corev1.ObjectReference{APIVersion: u.GetAPIVersion(), Kind: u.GetKind(), Name: u.GetName(), UID: u.GetUID()},
-		Reason:    events.WebhookRestored, Action: events.Restore, Warning: true, Occurrence: u.GetResourceVersion(),
+		Regarding: corev1.ObjectReference{APIVersion: u.GetAPIVersion(), Kind: u.GetKind(), Name: u.GetName(),
+			UID: u.GetUID()},
+		Reason: events.WebhookRestored, Action: events.Restore, Warning: true, Occurrence: u.GetResourceVersion(),
 		Note: fmt.Sprintf("another client changed %s; Opgate has set back what the release has (values webhooks of the chart change it)",
 			text.Join(changed, maxNamed)),
 	})

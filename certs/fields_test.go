@@ -21,16 +21,21 @@ func TestChangedRules(t *testing.T) {
 		want         string // the path and the resource of the first rule, for each operation
 		err          string
 	}{
-		{name: "an entry without rules", object: strings.Replace(shipped, "%", `{"name":"a"}`, 1), want: "/webhooks/0/rules r"},
+		{name: "an entry without rules", object: strings.Replace(shipped, "%", `{"name":"a"}`, 1),
+			want: "/webhooks/0/rules r"},
 		{name: "an entry with its rules", object: strings.Replace(shipped, "%", `{"name":"a",`+has+`}`, 1)},
 		{
-			name:   "an entry with fewer operations than it is shipped with",
-			object: strings.Replace(shipped, "%", `{"name":"x"},{"name":"a",`+strings.Replace(has, "CREATE", "DELETE", 1)+`}`, 1),
-			want:   "/webhooks/1/rules r",
+			name: "an entry with fewer operations than it is shipped with",
+			object: strings.Replace(shipped, "%", `{"name":"x"},{"name":"a",`+
+				strings.Replace(has, "CREATE", "DELETE", 1)+`}`, 1),
+			want: "/webhooks/1/rules r",
 		},
-		{name: "an entry with rules of another form", object: strings.Replace(shipped, "%", `{"name":"a","rules":"x"}`, 1), want: "/webhooks/0/rules r"},
-		{name: "an entry that the annotation does not name", object: strings.Replace(shipped, "%", `{"name":"b",`+has+`}`, 1)},
-		{name: "an annotation that would take all rules away", object: strings.Replace(shipped, "%", `{"name":"empty",`+has+`}`, 1)},
+		{name: "an entry with rules of another form",
+			object: strings.Replace(shipped, "%", `{"name":"a","rules":"x"}`, 1), want: "/webhooks/0/rules r"},
+		{name: "an entry that the annotation does not name",
+			object: strings.Replace(shipped, "%", `{"name":"b",`+has+`}`, 1)},
+		{name: "an annotation that would take all rules away",
+			object: strings.Replace(shipped, "%", `{"name":"empty",`+has+`}`, 1)},
 		{name: "no annotation", object: `{"metadata":{"name":"opgate"},"webhooks":[{"name":"a"}]}`},
 		{
 			name:   "an annotation that is no YAML",
@@ -45,7 +50,8 @@ func TestChangedRules(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			operations, err := changedFields(stored(t, test.object).Get())
-			if test.err == "" && err != nil || test.err != "" && (err == nil || !strings.Contains(err.Error(), test.err)) {
+			if test.err == "" && err != nil || test.err != "" &&
+				(err == nil || !strings.Contains(err.Error(), test.err)) {
 				t.Fatalf("got error %v, want %q", err, test.err)
 			}
 			var got []string
@@ -96,8 +102,9 @@ func released(t *testing.T) []*unstructured.Unstructured {
 				t.Fatal(err)
 			}
 			entry["rules"] = list
-			defaults := map[string]any{"objectSelector": map[string]any{}, "namespaceSelector": map[string]any{}, "failurePolicy": "Fail",
-				"matchPolicy": "Equivalent", "timeoutSeconds": int64(10)}
+			defaults := map[string]any{"objectSelector": map[string]any{}, "namespaceSelector": map[string]any{},
+				"failurePolicy": "Fail",
+				"matchPolicy":   "Equivalent", "timeoutSeconds": int64(10)}
 			if u.GetKind() == "MutatingWebhookConfiguration" {
 				defaults["reinvocationPolicy"] = "Never"
 			}
@@ -148,7 +155,8 @@ func TestChangedFields(t *testing.T) {
 			}
 			entry(u)[field] = value
 			changes, err := changedFields(u)
-			if err != nil || len(changes) != 1 || changes[0].Path != "/webhooks/0/"+field || !strings.HasPrefix(changes[0].text, field+" of subscriptions.opgate.io (it was ") {
+			if err != nil || len(changes) != 1 || changes[0].Path != "/webhooks/0/"+
+				field || !strings.HasPrefix(changes[0].text, field+" of subscriptions.opgate.io (it was ") {
 				t.Errorf("%s of a %s: %+v, %v", field, u.GetKind(), changes, err)
 				continue
 			}
@@ -204,7 +212,9 @@ func TestAnswers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &registration{verb: "validate", bundles: webhooks, object: stored(t, `{"webhooks":[{"name":"a","clientConfig":{"url":"https://x","caBundle":`+string(encoded)+`}}]}`)}
+	r := &registration{verb: "validate", bundles: webhooks,
+		object: stored(t, `{"webhooks":[{"name":"a","clientConfig":{"url":"https://x","caBundle":`+string(encoded)+
+			`}}]}`)}
 	l := &leadership{Controller: &Controller{options: Options{Ready: ready, Now: time.Now}, source: source}}
 	if l.answers(r) {
 		t.Error("it answers before it has been ready")

@@ -138,7 +138,8 @@ func (m *Managed) read() {
 	switch s := decode(secret); {
 	case s.signs(m.options.Now()):
 		if m.ca.use(s) {
-			m.options.Log.Info("using CA from Secret", "ca", fingerprint(s.signer.cert), "until", s.signer.cert.NotAfter.Format(time.RFC3339))
+			m.options.Log.Info("using CA from Secret", "ca", fingerprint(s.signer.cert),
+				"until", s.signer.cert.NotAfter.Format(time.RFC3339))
 		}
 		problems = s.problems
 	case s == nil:
@@ -157,7 +158,8 @@ func (m *Managed) read() {
 		version = secret.ResourceVersion
 	}
 	if m.unread != version {
-		m.options.Log.Info("CA Secret has problems, keeping the CA in memory", "secret", secretName, "problems", problems)
+		m.options.Log.Info("CA Secret has problems, keeping the CA in memory", "secret", secretName,
+			"problems", problems)
 	}
 	m.unread = version
 }

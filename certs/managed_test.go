@@ -31,7 +31,8 @@ func dynamicTemplate(t testing.TB) *x509.Certificate {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &x509.Certificate{PublicKey: key.Public(), DNSNames: dnsNames("opgate-system"), ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
+	return &x509.Certificate{PublicKey: key.Public(), DNSNames: dnsNames("opgate-system"),
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
 }
 
 // TestG21ClockSkew verifies a certificate as clients do whose clocks are wrong by five minutes.
@@ -47,8 +48,10 @@ func TestG21ClockSkew(t *testing.T) {
 		}
 		roots := x509.NewCertPool()
 		roots.AddCert(ca.cert)
-		for clock, good := range map[time.Duration]bool{-5 * time.Minute: true, 0: true, 5 * time.Minute: true, -2 * time.Hour: false} {
-			_, err := leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: "opgate-webhook.opgate-system.svc", CurrentTime: start.Add(clock)})
+		for clock, good := range map[time.Duration]bool{-5 * time.Minute: true, 0: true, 5 * time.Minute: true,
+			-2 * time.Hour: false} {
+			_, err := leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: "opgate-webhook.opgate-system.svc",
+				CurrentTime: start.Add(clock)})
 			if (err == nil) != good {
 				t.Errorf("%s, client %s off: %v", name, clock, err)
 			}
@@ -59,7 +62,8 @@ func TestG21ClockSkew(t *testing.T) {
 // TestLastSeconds does not sign when a certificate would end before it could be renewed: DynamicSource would
 // renew in a busy loop.
 func TestLastSeconds(t *testing.T) {
-	for left, good := range map[time.Duration]bool{time.Minute: true, minLifetime: true, time.Second: false, 0: false, -time.Hour: false} {
+	for left, good := range map[time.Duration]bool{time.Minute: true, minLifetime: true, time.Second: false, 0: false,
+		-time.Hour: false} {
 		leaf, err := newCA(t, start.Add(left-time.Hour), time.Hour).sign(dynamicTemplate(t), start, usual.Leaf)
 		if good != (err == nil) || !good && !errors.Is(err, cmauthority.ErrCertificateNotAvailable) {
 			t.Errorf("%s before the end of the CA: %v", left, err)
@@ -77,7 +81,8 @@ func TestManaged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now()
 		registry := prometheus.NewRegistry()
-		m, err := NewManaged(Options{Config: &rest.Config{Host: "127.0.0.1:1"}, Namespace: "opgate-system", Identity: "a", Lifetimes: usual,
+		m, err := NewManaged(Options{Config: &rest.Config{Host: "127.0.0.1:1"}, Namespace: "opgate-system",
+			Identity: "a", Lifetimes: usual,
 			Metrics: NewMetrics(registry), Now: func() time.Time { return now }})
 		if err != nil {
 			t.Fatal(err)
@@ -144,10 +149,17 @@ func TestManaged(t *testing.T) {
 		store(anchored(state{signer: second}), nil)
 		serves(second)
 		for name, change := range map[string]func(s *corev1.Secret){
-			"a damaged key":                       func(s *corev1.Secret) { s.Data[keySignerKey] = []byte("garbage") },
-			"a CA that clients do not trust":      func(s *corev1.Secret) { s.Data[keyBundle] = encodeCert(second.cert) },
-			"an empty Secret":                     func(s *corev1.Secret) { s.Data = nil },
-			"a Secret that is about to be filled": func(s *corev1.Secret) { delete(s.Data, keySignerCert); delete(s.Data, keySignerKey) },
+			"a damaged key": func(s *corev1.Secret) { s.Data[keySignerKey] = []byte("garbage") },
+			"a CA that clients do not trust": func(s *corev1.Secret) {
+				s.Data[keyBundle] = encodeCert(
+					second.cert)
+			},
+			"an empty Secret": func(s *corev1.Secret) { s.Data = nil },
+			"a Secret that is about to be filled": func(s *corev1.Secret) {
+				delete(s.Data,
+					keySignerCert)
+				delete(s.Data, keySignerKey)
+			},
 		} {
 			store(anchored(state{signer: newCA(t, now, usual.CA)}), change)
 			if s := m.ca.current.Load(); !s.signer.same(second) {
@@ -178,7 +190,8 @@ func ends(t *testing.T, registry *prometheus.Registry, certificate string) float
 	}
 	for _, family := range families {
 		for _, metric := range family.GetMetric() {
-			if family.GetName() == "opgate_certificate_expiration_timestamp_seconds" && metric.GetLabel()[0].GetValue() == certificate {
+			if family.GetName() == "opgate_certificate_expiration_timestamp_seconds" &&
+				metric.GetLabel()[0].GetValue() == certificate {
 				return metric.GetGauge().GetValue()
 			}
 		}
@@ -193,7 +206,8 @@ func TestG21LeaderWithAWrongClock(t *testing.T) {
 		w.Header().Set("Date", start.Format(http.TimeFormat))
 	}))
 	defer server.Close()
-	for off, want := range map[time.Duration]string{0: "", 5 * time.Minute: "", -5 * time.Minute: "", time.Hour: "1h0m0s ahead", -time.Hour: "1h0m0s behind"} {
+	for off, want := range map[time.Duration]string{0: "", 5 * time.Minute: "", -5 * time.Minute: "",
+		time.Hour: "1h0m0s ahead", -time.Hour: "1h0m0s behind"} {
 		clock := &serverClock{now: func() time.Time { return start.Add(off) }}
 		client, err := rest.HTTPClientFor(clock.measure(&rest.Config{Host: server.URL}))
 		if err != nil {
@@ -212,7 +226,8 @@ func TestG21LeaderWithAWrongClock(t *testing.T) {
 
 // TestRegistrations reads the client configurations through which the API server calls us.
 func TestRegistrations(t *testing.T) {
-	hook := map[string]any{"name": "a", "clientConfig": map[string]any{"service": map[string]any{}, "caBundle": "QQ=="}, "rules": []any{}}
+	hook := map[string]any{"name": "a", "clientConfig": map[string]any{"service": map[string]any{}, "caBundle": "QQ=="},
+		"rules": []any{}}
 	bare := map[string]any{"name": "b", "clientConfig": map[string]any{"url": "https://x"}}
 	webhooksOf := &unstructured.Unstructured{Object: map[string]any{"webhooks": []any{hook, bare}}}
 	got := webhooks(webhooksOf)
@@ -233,9 +248,11 @@ func TestRegistrations(t *testing.T) {
 		t.Errorf("a CRD with webhook gives %v", got)
 	}
 	for _, damaged := range []map[string]any{{}, {"webhooks": "x"}, {"webhooks": []any{"x"}}, {"spec": []any{}}} {
-		_, _ = webhooks(&unstructured.Unstructured{Object: damaged}), conversionWebhook(&unstructured.Unstructured{Object: damaged})
+		_, _ = webhooks(&unstructured.Unstructured{Object: damaged}),
+			conversionWebhook(&unstructured.Unstructured{Object: damaged})
 	}
-	owned := &registration{owned: true, object: observed(t, &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": "opgate"}}})}
+	owned := &registration{owned: true,
+		object: observed(t, &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": "opgate"}}})}
 	if owned.ownedBy("uid") {
 		t.Error("an object without owners is owned")
 	}

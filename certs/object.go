@@ -24,7 +24,8 @@ type object struct{ *watched.Object }
 // watchObject returns an object to watch, with namespace "" if it is cluster-scoped. Changed is called after each
 // change. The caller runs the informer.
 func watchObject(
-	client dynamic.Interface, resource schema.GroupVersionResource, namespace, name string, changed func(), log logr.Logger,
+	client dynamic.Interface, resource schema.GroupVersionResource, namespace, name string, changed func(),
+	log logr.Logger,
 ) (*object, error) {
 	o, err := watched.New(client, resource, namespace, name, changed, log)
 	return &object{o}, err

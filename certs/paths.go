@@ -57,7 +57,8 @@ func (k *Controller) replaceExposed(ctx context.Context) {
 		}
 		sleep(ctx, due.Sub(k.options.Now()))
 		if err := k.reconcilePaths(ctx); err != nil && ctx.Err() == nil {
-			k.options.Log.Error(err, "token that may have been exposed not replaced, retrying", "after", firstRetry.String())
+			k.options.Log.Error(err, "token that may have been exposed not replaced, retrying",
+				"after", firstRetry.String())
 		}
 		sleep(ctx, firstRetry) // the watch shows the next token meanwhile
 	}

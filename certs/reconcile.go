@@ -160,7 +160,8 @@ func (l *leadership) reconcileOwners(ctx context.Context) error {
 	if l.owner == "" {
 		namespace, err := l.client.Resource(namespacesResource).Get(ctx, l.options.Namespace, metav1.GetOptions{})
 		if err != nil {
-			return fmt.Errorf("read namespace %s, which is to own the webhook configurations: %w", l.options.Namespace, err)
+			return fmt.Errorf("read namespace %s, which is to own the webhook configurations: %w", l.options.Namespace,
+				err)
 		}
 		l.owner = namespace.GetUID()
 	}
@@ -184,7 +185,8 @@ func (l *leadership) reconcileOwners(ctx context.Context) error {
 		case err != nil:
 			failed = append(failed, err)
 		case written:
-			l.options.Log.Info("changed owner", "kind", r.kind.Kind, "name", r.name, "ownedByNamespace", !l.options.Unowned)
+			l.options.Log.Info("changed owner", "kind", r.kind.Kind, "name", r.name,
+				"ownedByNamespace", !l.options.Unowned)
 		}
 	}
 	return errors.Join(failed...)

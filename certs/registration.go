@@ -50,12 +50,15 @@ type caller struct {
 // registrations returns the objects of a release, without the definition of OperatorPolicy if another program owns it.
 func registrations(externalDefinition bool) []*registration {
 	admission := func(kind, resource, label, verb string) *registration {
-		return &registration{kind: schema.GroupVersionKind{Group: "admissionregistration.k8s.io", Version: "v1", Kind: kind},
+		return &registration{kind: schema.GroupVersionKind{Group: "admissionregistration.k8s.io", Version: "v1",
+			Kind: kind},
 			resource: resource, name: "opgate", label: label, verb: verb, owned: true, bundles: webhooks}
 	}
 	all := []*registration{
-		admission("MutatingWebhookConfiguration", "mutatingwebhookconfigurations", "mutatingwebhookconfiguration", "mutate"),
-		admission("ValidatingWebhookConfiguration", "validatingwebhookconfigurations", "validatingwebhookconfiguration", "validate"),
+		admission("MutatingWebhookConfiguration", "mutatingwebhookconfigurations", "mutatingwebhookconfiguration",
+			"mutate"),
+		admission("ValidatingWebhookConfiguration", "validatingwebhookconfigurations", "validatingwebhookconfiguration",
+			"validate"),
 		{kind: schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"},
 			resource: "customresourcedefinitions", name: "operatorpolicies.policy.open-cluster-management.io",
 			label: "customresourcedefinition", bundles: conversionWebhook},
@@ -72,7 +75,8 @@ func webhooks(u *unstructured.Unstructured) []caller {
 	var callers []caller
 	for i, e := range entries {
 		entry, _ := e.(map[string]any)
-		callers = append(callers, caller{bundleOf(entry, "clientConfig"), fmt.Sprintf("/webhooks/%d/clientConfig/caBundle", i)})
+		callers = append(callers, caller{bundleOf(entry, "clientConfig"),
+			fmt.Sprintf("/webhooks/%d/clientConfig/caBundle", i)})
 	}
 	return callers
 }
@@ -184,8 +188,11 @@ func (r *registration) route(ctx context.Context, token string) (bool, error) {
 //
 // It does not use server-side apply: a field manager that has applied a part of an entry still owns it when the release
 // removes the entry, and the API server would then reject the release.
-func (r *registration) patch(ctx context.Context, current *unstructured.Unstructured, what string, operations []operation) (bool, error) {
-	operations = append([]operation{{"replace", "/metadata/resourceVersion", current.GetResourceVersion()}}, operations...)
+func (r *registration) patch(
+	ctx context.Context, current *unstructured.Unstructured, what string, operations []operation,
+) (bool, error) {
+	operations = append([]operation{{"replace", "/metadata/resourceVersion", current.GetResourceVersion()}},
+		operations...)
 	patch, err := json.Marshal(operations)
 	if err != nil {
 		return false, err
@@ -197,7 +204,8 @@ func (r *registration) patch(ctx context.Context, current *unstructured.Unstruct
 // ownedBy reports whether a namespace is an owner of the object, so that it is deleted with it.
 func (r *registration) ownedBy(namespace types.UID) bool {
 	current := r.Get()
-	return current != nil && slices.ContainsFunc(current.GetOwnerReferences(), func(o metav1.OwnerReference) bool { return o.UID == namespace })
+	return current != nil && slices.ContainsFunc(current.GetOwnerReferences(),
+		func(o metav1.OwnerReference) bool { return o.UID == namespace })
 }
 
 // own adds a namespace as an owner of the object and reports whether it did.
@@ -223,8 +231,10 @@ func (r *registration) disown(ctx context.Context, _ string, uid types.UID) (boo
 	if current == nil {
 		return false, nil
 	}
-	owners := slices.DeleteFunc(current.GetOwnerReferences(), func(o metav1.OwnerReference) bool { return o.UID == uid })
-	return r.patch(ctx, current, "remove the namespace from the owners of", []operation{{"add", "/metadata/ownerReferences", owners}})
+	owners := slices.DeleteFunc(current.GetOwnerReferences(),
+		func(o metav1.OwnerReference) bool { return o.UID == uid })
+	return r.patch(ctx, current, "remove the namespace from the owners of",
+		[]operation{{"add", "/metadata/ownerReferences", owners}})
 }
 
 // wrote reports whether a write succeeded. That the object has changed or is gone is not an error: the watch delivers

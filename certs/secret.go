@@ -92,7 +92,8 @@ func decodeAuthority(certPEM, keyPEM []byte) (*authority, error) {
 		return nil, err
 	}
 	key, ok := pair.PrivateKey.(crypto.Signer)
-	if !ok || !cert.IsCA || !cert.BasicConstraintsValid || cert.KeyUsage != 0 && cert.KeyUsage&x509.KeyUsageCertSign == 0 {
+	if !ok || !cert.IsCA || !cert.BasicConstraintsValid || cert.KeyUsage != 0 &&
+		cert.KeyUsage&x509.KeyUsageCertSign == 0 {
 		return nil, errors.New("the certificate is not one of a CA")
 	}
 	return &authority{cert, key}, nil
@@ -171,9 +172,10 @@ func encode(s *state, namespace string, current *corev1.Secret) (secret *corev1.
 
 	if current == nil {
 		secret = &corev1.Secret{
-			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: secretName, Labels: map[string]string{"app.kubernetes.io/name": "opgate"}},
-			Type:       corev1.SecretTypeOpaque,
+			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: secretName,
+				Labels: map[string]string{"app.kubernetes.io/name": "opgate"}},
+			Type: corev1.SecretTypeOpaque,
 		}
 	} else {
 		secret = current.DeepCopy()
@@ -194,6 +196,7 @@ func encode(s *state, namespace string, current *corev1.Secret) (secret *corev1.
 			secret.Annotations[key] = annotations[key]
 		}
 	}
-	changed = current == nil || !maps.EqualFunc(secret.Data, current.Data, bytes.Equal) || !maps.Equal(secret.Annotations, current.Annotations)
+	changed = current == nil || !maps.EqualFunc(secret.Data, current.Data, bytes.Equal) ||
+		!maps.Equal(secret.Annotations, current.Annotations)
 	return secret, changed, nil
 }

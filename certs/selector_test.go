@@ -12,21 +12,25 @@ func TestG12Selectors(t *testing.T) {
 		name, webhooks string
 		want           []string
 	}{
-		{name: "as shipped", webhooks: `{"name":"a","namespaceSelector":{"matchExpressions":[` + shipped + `]}},{"name":"b"}`},
+		{name: "as shipped", webhooks: `{"name":"a","namespaceSelector":{"matchExpressions":[` + shipped +
+			`]}},{"name":"b"}`},
 		{
-			name:     "an expression that AKS adds",
-			webhooks: `{"name":"a","namespaceSelector":{"matchExpressions":[` + shipped + `,{"key":"control-plane","operator":"DoesNotExist"}]}}`,
-			want:     []string{"a: control-plane"},
+			name: "an expression that AKS adds",
+			webhooks: `{"name":"a","namespaceSelector":{"matchExpressions":[` + shipped +
+				`,{"key":"control-plane","operator":"DoesNotExist"}]}}`,
+			want: []string{"a: control-plane"},
 		},
 		{
 			name:     "labels instead of the shipped expression",
 			webhooks: `{"name":"b","namespaceSelector":{"matchLabels":{"judged":"yes"}}},{"name":"a","namespaceSelector":{"matchLabels":{"judged":"yes"}}}`,
 			want:     []string{"a: judged", "b: judged"},
 		},
-		{name: "an expression without a key", webhooks: `{"name":"a","namespaceSelector":{"matchExpressions":["x"]}}`, want: []string{"a: "}},
+		{name: "an expression without a key", webhooks: `{"name":"a","namespaceSelector":{"matchExpressions":["x"]}}`,
+			want: []string{"a: "}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if got := foreignSelectors(stored(t, `{"webhooks":[`+test.webhooks+`]}`).Get()); !slices.Equal(got, test.want) {
+			if got := foreignSelectors(stored(t, `{"webhooks":[`+test.webhooks+`]}`).Get()); !slices.Equal(got,
+				test.want) {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})

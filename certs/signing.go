@@ -121,16 +121,18 @@ func (k *SigningKey) create(ctx context.Context) error {
 		}
 	}
 	secret := &corev1.Secret{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: k.namespace, Name: signingSecret, Labels: map[string]string{"app.kubernetes.io/name": "opgate"}},
-		Type:       corev1.SecretTypeOpaque,
-		Data:       map[string][]byte{signingField: key},
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: k.namespace, Name: signingSecret,
+			Labels: map[string]string{"app.kubernetes.io/name": "opgate"}},
+		Type: corev1.SecretTypeOpaque,
+		Data: map[string][]byte{signingField: key},
 	}
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(secret)
 	if err != nil {
 		return errors.New("encode the Secret") // err could show it
 	}
-	_, err = k.secret.Client.Create(ctx, &unstructured.Unstructured{Object: content}, metav1.CreateOptions{FieldManager: bundleManager})
+	_, err = k.secret.Client.Create(ctx, &unstructured.Unstructured{Object: content},
+		metav1.CreateOptions{FieldManager: bundleManager})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("create the Secret: %w", err)
 	}

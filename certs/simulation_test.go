@@ -80,7 +80,8 @@ func (w *simulation) sign(i int) {
 	if r.memory == nil {
 		return
 	}
-	if leaf, err := r.memory.signer.sign(&x509.Certificate{PublicKey: w.key.Public(), DNSNames: dnsNames("opgate-system")}, w.now, w.lifetimes.Leaf); err == nil {
+	if leaf, err := r.memory.signer.sign(&x509.Certificate{PublicKey: w.key.Public(),
+		DNSNames: dnsNames("opgate-system")}, w.now, w.lifetimes.Leaf); err == nil {
 		r.leaf = leaf
 	}
 }
@@ -154,7 +155,8 @@ func (w *simulation) pass(d time.Duration, led bool) {
 		}
 		w.now = next
 		for i := range w.replicas {
-			for r := &w.replicas[i]; r.seen < len(w.secrets)-1 && !w.now.Before(w.secrets[r.seen+1].at.Add(w.lifetimes.Overlap-time.Millisecond)); {
+			for r := &w.replicas[i]; r.seen < len(w.secrets)-1 &&
+				!w.now.Before(w.secrets[r.seen+1].at.Add(w.lifetimes.Overlap-time.Millisecond)); {
 				w.see(i)
 			}
 			if w.replicas[i].leaf != nil && !w.now.Before(w.renewAt(i)) {
@@ -202,7 +204,8 @@ func (w *simulation) accepts(replica int, bundle []byte, leaf *x509.Certificate)
 	if w.now.Add(-skew).Before(leaf.NotBefore) || w.now.Add(skew).After(leaf.NotAfter) {
 		w.fail("replica %d serves a certificate that is valid from %s to %s", replica, leaf.NotBefore, leaf.NotAfter)
 	}
-	once := string(bundle) + string(leaf.AuthorityKeyId) // other leaves of that CA differ in their validity only, which is checked above
+	// other leaves of that CA differ in their validity only, which is checked above
+	once := string(bundle) + string(leaf.AuthorityKeyId)
 	if w.verified[once] {
 		return
 	}
@@ -210,7 +213,8 @@ func (w *simulation) accepts(replica int, bundle []byte, leaf *x509.Certificate)
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(bundle)
 	for _, clock := range []time.Duration{-skew, skew} {
-		if _, err := leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: serviceName + ".opgate-system.svc", CurrentTime: w.now.Add(clock)}); err != nil {
+		if _, err := leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: serviceName + ".opgate-system.svc",
+			CurrentTime: w.now.Add(clock)}); err != nil {
 			w.fail("a client does not trust replica %d: %v", replica, err)
 		}
 	}
@@ -254,7 +258,8 @@ var happenings = []func(w *simulation){
 		w.logf("replica %d leads", w.leader)
 	},
 	func(w *simulation) {
-		w.edit("asks for a rotation", func(s *corev1.Secret) { s.Annotations[annotationRotate] = fmt.Sprint(len(w.secrets)) })
+		w.edit("asks for a rotation",
+			func(s *corev1.Secret) { s.Annotations[annotationRotate] = fmt.Sprint(len(w.secrets)) })
 	},
 	func(w *simulation) {
 		w.logf("user: deletes the Secret")
@@ -279,7 +284,8 @@ var happenings = []func(w *simulation){
 		works := decode(w.stored()) != nil
 		for i := range w.replicas {
 			certs, _ := decodeBundle(bundle)
-			works = works && slices.ContainsFunc(certs, func(c *x509.Certificate) bool { return w.replicas[i].leaf.CheckSignatureFrom(c) == nil }) &&
+			works = works && slices.ContainsFunc(certs,
+				func(c *x509.Certificate) bool { return w.replicas[i].leaf.CheckSignatureFrom(c) == nil }) &&
 				slices.ContainsFunc(certs, decode(w.stored()).signerCert().Equal)
 		}
 		w.logf("user: puts an earlier caBundle into object %d, which works: %t", o, works)
@@ -300,7 +306,8 @@ func simulate(t testing.TB, steps int, schedule func(n int) int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &simulation{t: t, now: start, schedule: schedule, key: key, verified: map[string]bool{}, secrets: []version{{start, nil}},
+	w := &simulation{t: t, now: start, schedule: schedule, key: key, verified: map[string]bool{},
+		secrets:   []version{{start, nil}},
 		lifetimes: Lifetimes{CA: 12 * 24 * time.Hour, Leaf: 24 * time.Hour, Overlap: 10 * time.Minute}}
 	for o := range w.bundles {
 		w.bundles[o] = []publication{{at: start}}
@@ -366,7 +373,8 @@ func TestG21OneRotation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &simulation{t: t, now: start, schedule: func(int) int { return 0 }, key: key, verified: map[string]bool{}, secrets: []version{{start, nil}}, lifetimes: usual}
+	w := &simulation{t: t, now: start, schedule: func(int) int { return 0 }, key: key, verified: map[string]bool{},
+		secrets: []version{{start, nil}}, lifetimes: usual}
 	for o := range w.bundles {
 		w.bundles[o] = []publication{{at: start}}
 	}
@@ -411,7 +419,8 @@ func TestG21OneRotation(t *testing.T) {
 	if last := w.bundles[0][len(w.bundles[0])-1]; !bytes.Equal(last.bundle, encodeCert(second.cert)) {
 		w.fail("the caBundles keep the old CA")
 	}
-	if !slices.ContainsFunc(w.trace, func(line string) bool { return bytes.Contains([]byte(line), []byte("removed 1")) }) {
+	if !slices.ContainsFunc(w.trace,
+		func(line string) bool { return bytes.Contains([]byte(line), []byte("removed 1")) }) {
 		w.fail("the removal was not described")
 	}
 }

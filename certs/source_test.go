@@ -41,7 +41,8 @@ func dial(t *testing.T, source Source, bundle []byte, name string) error {
 	client, server := net.Pipe()
 	defer func() { _ = client.Close() }()
 	go func() {
-		_ = tls.Server(server, &tls.Config{GetCertificate: source.GetCertificate, MinVersion: tls.VersionTLS12}).Handshake()
+		_ = tls.Server(server, &tls.Config{GetCertificate: source.GetCertificate,
+			MinVersion: tls.VersionTLS12}).Handshake()
 		_ = server.Close()
 	}()
 	roots := x509.NewCertPool()

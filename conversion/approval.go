@@ -67,7 +67,8 @@ func appliedBoth(object map[string]any, upgrade, install any) bool {
 	var document map[string]any
 	if decode([]byte(text(child(metadata, "annotations")[corev1.LastAppliedConfigAnnotation])), &document) == nil {
 		spec := child(document, fieldSpec)
-		if spec[fieldUpgradeApproval] == upgrade && child(spec, fieldSubscription)[fieldInstallPlanApproval] == install {
+		if spec[fieldUpgradeApproval] == upgrade && child(spec, fieldSubscription)[fieldInstallPlanApproval] ==
+			install {
 			return true
 		}
 	}

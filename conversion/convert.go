@@ -72,7 +72,8 @@ func ToV1beta2(content map[string]any) map[string]any {
 	if carried != "" {
 		// As in the text of a v1beta2 object that was made one of v1beta1 by hand.
 		_, err := operatorpolicy.ParseDialect(carried)
-		if err != nil && (decodeStrictly(carried, &extra) != nil || !slices.Contains([]string{"", automatic, manual}, extra.InstallPlanApproval)) {
+		if err != nil && (decodeStrictly(carried, &extra) != nil ||
+			!slices.Contains([]string{"", automatic, manual}, extra.InstallPlanApproval)) {
 			return object // admission refuses what is in the annotation; nothing of it is lost until then
 		}
 		annotate(object, "")

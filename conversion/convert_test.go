@@ -65,17 +65,27 @@ func TestConvert(t *testing.T) {
 			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"installPlanApproval":"Manual"}'}}, spec: {upgradeApproval: Automatic, subscription: {name: etcd, installPlanApproval: Manual}}}`,
 			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"dialect":"upgradeApproval"}'}}, spec: {upgradeApproval: Automatic, subscription: {name: etcd}}}`, "to v1beta2"},
 		"a document with both forms was applied by kubectl to the old dialect": {
-			`{metadata: {name: a, annotations: {` + appliedWith("Automatic") + `, opgate.io/conversion: '{"installPlanApproval":"Manual"}'}}, spec: {upgradeApproval: Automatic, subscription: {name: etcd, installPlanApproval: Manual}}}`,
-			`{metadata: {name: a, annotations: {` + appliedWith("Automatic") + `}}, spec: {upgradeApproval: Automatic, subscription: {name: etcd, installPlanApproval: Manual}}}`, "to v1beta2"},
+			`{metadata: {name: a, annotations: {` + appliedWith("Automatic") +
+				`, opgate.io/conversion: '{"installPlanApproval":"Manual"}'}}, spec: {upgradeApproval: Automatic, subscription: {name: etcd, installPlanApproval: Manual}}}`,
+			`{metadata: {name: a, annotations: {` + appliedWith("Automatic") +
+				`}}, spec: {upgradeApproval: Automatic, subscription: {name: etcd, installPlanApproval: Manual}}}`,
+			"to v1beta2"},
 		"a document with both forms was applied by kubectl, and then upgradeApproval was edited": {
-			`{metadata: {name: a, annotations: {` + appliedWith("None") + `, opgate.io/conversion: '{"installPlanApproval":"Manual"}'}}, spec: {upgradeApproval: Automatic, subscription: {name: etcd, installPlanApproval: Manual}}}`,
-			`{metadata: {name: a, annotations: {` + appliedWith("None") + `, opgate.io/conversion: '{"dialect":"upgradeApproval"}'}}, spec: {upgradeApproval: Automatic, subscription: {name: etcd}}}`, "to v1beta2"},
+			`{metadata: {name: a, annotations: {` + appliedWith("None") +
+				`, opgate.io/conversion: '{"installPlanApproval":"Manual"}'}}, spec: {upgradeApproval: Automatic, subscription: {name: etcd, installPlanApproval: Manual}}}`,
+			`{metadata: {name: a, annotations: {` + appliedWith("None") +
+				`, opgate.io/conversion: '{"dialect":"upgradeApproval"}'}}, spec: {upgradeApproval: Automatic, subscription: {name: etcd}}}`, "to v1beta2"},
 		"a document with both forms was applied on the server": {
-			`{metadata: {name: a, ` + managedBy("Apply") + `, annotations: {opgate.io/conversion: '{"installPlanApproval":"Manual"}'}}, spec: {upgradeApproval: Automatic, subscription: {name: etcd, installPlanApproval: Manual}}}`,
-			`{metadata: {name: a, ` + managedBy("Apply") + `}, spec: {upgradeApproval: Automatic, subscription: {name: etcd, installPlanApproval: Manual}}}`, "to v1beta2"},
+			`{metadata: {name: a, ` + managedBy("Apply") +
+				`, annotations: {opgate.io/conversion: '{"installPlanApproval":"Manual"}'}}, spec: {upgradeApproval: Automatic, subscription: {name: etcd, installPlanApproval: Manual}}}`,
+			`{metadata: {name: a, ` + managedBy("Apply") +
+				`}, spec: {upgradeApproval: Automatic, subscription: {name: etcd, installPlanApproval: Manual}}}`,
+			"to v1beta2"},
 		"both forms were created, and then upgradeApproval was edited": {
-			`{metadata: {name: a, ` + managedBy("Update") + `, annotations: {opgate.io/conversion: '{"installPlanApproval":"Manual"}'}}, spec: {upgradeApproval: Automatic, subscription: {name: etcd, installPlanApproval: Manual}}}`,
-			`{metadata: {name: a, ` + managedBy("Update") + `, annotations: {opgate.io/conversion: '{"dialect":"upgradeApproval"}'}}, spec: {upgradeApproval: Automatic, subscription: {name: etcd}}}`, "to v1beta2"},
+			`{metadata: {name: a, ` + managedBy("Update") +
+				`, annotations: {opgate.io/conversion: '{"installPlanApproval":"Manual"}'}}, spec: {upgradeApproval: Automatic, subscription: {name: etcd, installPlanApproval: Manual}}}`,
+			`{metadata: {name: a, ` + managedBy("Update") +
+				`, annotations: {opgate.io/conversion: '{"dialect":"upgradeApproval"}'}}, spec: {upgradeApproval: Automatic, subscription: {name: etcd}}}`, "to v1beta2"},
 		"of both forms, upgradeApproval was changed": {
 			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"installPlanApproval":"Automatic"}'}}, spec: {upgradeApproval: None, subscription: {name: etcd, installPlanApproval: Automatic}}}`,
 			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"dialect":"upgradeApproval"}'}}, spec: {upgradeApproval: None, subscription: {name: etcd}}}`, "to v1beta2"},
@@ -87,7 +97,8 @@ func TestConvert(t *testing.T) {
 			`{metadata: {name: a}, spec: {upgradeApproval: Automatic, subscription: {name: etcd}}}`, "to v1beta2"},
 		"of both forms, one has a value that fits neither": {
 			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"installPlanApproval":"Manual"}'}}, spec: {upgradeApproval: None, subscription: {installPlanApproval: Sometimes}}}`,
-			`{metadata: {name: a}, spec: {upgradeApproval: None, subscription: {installPlanApproval: Sometimes}}}`, "to v1beta2"},
+			`{metadata: {name: a}, spec: {upgradeApproval: None, subscription: {installPlanApproval: Sometimes}}}`,
+			"to v1beta2"},
 		"v1beta2 shows both": {
 			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"installPlanApproval":"Manual"}'}}, spec: {upgradeApproval: None, subscription: {name: etcd, installPlanApproval: Manual}}}`,
 			`{metadata: {name: a}, spec: {upgradeApproval: None, subscription: {name: etcd}}}`, ""},
@@ -106,15 +117,18 @@ func TestConvert(t *testing.T) {
 		"contradicting forms of which nothing is carried stay": {
 			`{metadata: {name: a}, spec: {upgradeApproval: Automatic, subscription: {name: etcd, installPlanApproval: Manual}}}`,
 			`{metadata: {name: a}, spec: {upgradeApproval: Automatic, subscription: {name: etcd, installPlanApproval: Manual}}}`, ""},
-		"a value that fits neither stays":      {`{metadata: {name: a}, spec: {subscription: {installPlanApproval: Sometimes}}}`, `{metadata: {name: a}, spec: {subscription: {installPlanApproval: Sometimes}}}`, ""},
-		"a value that is no text stays":        {`{metadata: {name: a}, spec: {subscription: {installPlanApproval: {a: [1]}}}}`, `{metadata: {name: a}, spec: {subscription: {installPlanApproval: {a: [1]}}}}`, ""},
-		"neither form":                         {`{metadata: {name: a}, spec: {subscription: {name: etcd}}}`, `{metadata: {name: a}, spec: {subscription: {name: etcd}}}`, ""},
+		"a value that fits neither stays": {`{metadata: {name: a}, spec: {subscription: {installPlanApproval: Sometimes}}}`, `{metadata: {name: a}, spec: {subscription: {installPlanApproval: Sometimes}}}`, ""},
+		"a value that is no text stays":   {`{metadata: {name: a}, spec: {subscription: {installPlanApproval: {a: [1]}}}}`, `{metadata: {name: a}, spec: {subscription: {installPlanApproval: {a: [1]}}}}`, ""},
+		"neither form": {`{metadata: {name: a}, spec: {subscription: {name: etcd}}}`,
+			`{metadata: {name: a}, spec: {subscription: {name: etcd}}}`, ""},
 		"an empty installPlanApproval is kept": {`{metadata: {name: a}, spec: {upgradeApproval: None, subscription: {installPlanApproval: ""}}}`, `{metadata: {name: a}, spec: {upgradeApproval: None, subscription: {installPlanApproval: ""}}}`, ""},
 		"no spec":                              {`{kind: OperatorPolicy}`, `{kind: OperatorPolicy}`, ""},
-		"a spec of another type":               {`{metadata: {name: a}, spec: [1]}`, `{metadata: {name: a}, spec: [1]}`, ""},
-		"a subscription of another type":       {`{metadata: {name: a}, spec: {subscription: text}}`, `{metadata: {name: a}, spec: {subscription: text}}`, ""},
-		"unknown fields reach admission":       {`{metadata: {name: a}, spec: {verions: [a], subscription: {chanel: b}}}`, `{metadata: {name: a}, spec: {verions: [a], subscription: {chanel: b}}}`, ""},
-		"metadata and status are left as is":   {`{metadata: {name: a, labels: {x: y}, annotations: {z: "1"}, generation: 9007199254740993}, status: {compliant: Compliant}}`, `{metadata: {name: a, labels: {x: y}, annotations: {z: "1"}, generation: 9007199254740993}, status: {compliant: Compliant}}`, ""},
+		"a spec of another type": {`{metadata: {name: a}, spec: [1]}`, `{metadata: {name: a}, spec: [1]}`,
+			""},
+		"a subscription of another type": {`{metadata: {name: a}, spec: {subscription: text}}`,
+			`{metadata: {name: a}, spec: {subscription: text}}`, ""},
+		"unknown fields reach admission":     {`{metadata: {name: a}, spec: {verions: [a], subscription: {chanel: b}}}`, `{metadata: {name: a}, spec: {verions: [a], subscription: {chanel: b}}}`, ""},
+		"metadata and status are left as is": {`{metadata: {name: a, labels: {x: y}, annotations: {z: "1"}, generation: 9007199254740993}, status: {compliant: Compliant}}`, `{metadata: {name: a, labels: {x: y}, annotations: {z: "1"}, generation: 9007199254740993}, status: {compliant: Compliant}}`, ""},
 		"annotations of others stay beside ours": {
 			`{metadata: {name: a, annotations: {z: "1"}}, spec: {upgradeApproval: None, subscription: {}}}`,
 			`{metadata: {name: a, annotations: {z: "1", opgate.io/conversion: '{"dialect":"upgradeApproval"}'}}, spec: {upgradeApproval: None, subscription: {}}}`, ""},
@@ -126,7 +140,8 @@ func TestConvert(t *testing.T) {
 			`{metadata: {name: a}, spec: {deprecated: Hold, subscription: {}}}`, ""},
 		"consent travels": {
 			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"consent":{"accepted":["sha256:aa"],"permissions":"Hold"}}'}}, spec: {subscription: {}}}`,
-			`{metadata: {name: a}, spec: {consent: {permissions: Hold, accepted: ["sha256:aa"]}, subscription: {}}}`, ""},
+			`{metadata: {name: a}, spec: {consent: {permissions: Hold, accepted: ["sha256:aa"]}, subscription: {}}}`,
+			""},
 		"approvalWindows travel": {
 			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"approvalWindows":[{"cron":"0 22 * * 6","duration":"4h"}]}'}}, spec: {subscription: {}}}`,
 			`{metadata: {name: a}, spec: {approvalWindows: [{cron: 0 22 * * 6, duration: 4h}], subscription: {}}}`, ""},
@@ -177,7 +192,8 @@ func TestConvert(t *testing.T) {
 			`{metadata: {name: a}, spec: {statusConfig: {upgradesAvailable: NonCompliant}, complianceConfig: {upgradesAvailable: Compliant, upgradesProgressing: Compliant}}}`, ""},
 		"a smuggled dialect stays, for admission to refuse": {
 			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"dialect":"no"}'}}, spec: {subscription: {}}}`,
-			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"dialect":"no"}'}}, spec: {subscription: {}}}`, ""},
+			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"dialect":"no"}'}}, spec: {subscription: {}}}`,
+			""},
 		"a dialect in v1beta1, from v1beta2 by hand, gives way to the form": {
 			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"dialect":"upgradeApproval"}'}}, spec: {subscription: {installPlanApproval: Manual}}}`,
 			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"dialect":"installPlanApproval"}'}}, spec: {upgradeApproval: None, subscription: {}}}`, "to v1beta2"},
@@ -321,7 +337,8 @@ func (r random) common(version string) map[string]any {
 		}
 		spec["complianceConfig"] = config
 	}
-	object := map[string]any{"apiVersion": "policy.open-cluster-management.io/" + version, "kind": "OperatorPolicy", "metadata": metadata, "spec": spec}
+	object := map[string]any{"apiVersion": "policy.open-cluster-management.io/" + version, "kind": "OperatorPolicy",
+		"metadata": metadata, "spec": spec}
 	if r.chance(50) {
 		object["status"] = r.anything(0)
 	}
@@ -341,22 +358,28 @@ func (r random) v1beta2() map[string]any {
 		spec["deprecated"] = pick[any](r, "Hold", "Allow", "", nil, r.anything(0))
 	}
 	if r.chance(20) {
-		spec["consent"] = pick[any](r, map[string]any{}, map[string]any{"permissions": "Hold", "accepted": []any{"sha256:aa"}}, nil, r.anything(0))
+		spec["consent"] = pick[any](r, map[string]any{},
+			map[string]any{"permissions": "Hold", "accepted": []any{"sha256:aa"}}, nil, r.anything(0))
 	}
 	if r.chance(20) {
-		spec["catalog"] = pick[any](r, map[string]any{}, map[string]any{"image": "Hold", "accepted": []any{"sha256:aa"}}, nil, r.anything(0))
+		spec["catalog"] = pick[any](r, map[string]any{},
+			map[string]any{"image": "Hold", "accepted": []any{"sha256:aa"}}, nil, r.anything(0))
 	}
 	if r.chance(20) {
-		spec["approvalWindows"] = pick[any](r, []any{}, []any{map[string]any{"cron": "0 22 * * 6", "duration": "4h"}}, nil, r.anything(0))
+		spec["approvalWindows"] = pick[any](r, []any{}, []any{map[string]any{"cron": "0 22 * * 6", "duration": "4h"}},
+			nil, r.anything(0))
 		spec["freezes"] = pick[any](r, []any{}, []any{map[string]any{"start": "a", "end": "b"}}, nil, r.anything(0))
 	}
 	if r.chance(20) {
-		spec["minimumAge"], spec["urgent"] = pick[any](r, "168h", "", nil, r.anything(0)), pick[any](r, []any{"a"}, []any{}, nil, r.anything(0))
+		spec["minimumAge"], spec["urgent"] = pick[any](r, "168h", "", nil, r.anything(0)),
+			pick[any](r, []any{"a"}, []any{}, nil, r.anything(0))
 		spec["maximumWait"] = pick[any](r, "72h", "", nil, r.anything(0))
-		spec["exceptions"] = pick[any](r, []any{}, []any{map[string]any{"versions": []any{"a"}, "expires": "b"}}, nil, r.anything(0))
+		spec["exceptions"] = pick[any](r, []any{}, []any{map[string]any{"versions": []any{"a"}, "expires": "b"}}, nil,
+			r.anything(0))
 	}
 	if r.chance(20) {
-		spec["statusConfig"] = pick[any](r, map[string]any{"upgradesAvailable": "Condition"}, map[string]any{"upgradesAvailable": "NonCompliant"}, r.anything(0))
+		spec["statusConfig"] = pick[any](r, map[string]any{"upgradesAvailable": "Condition"},
+			map[string]any{"upgradesAvailable": "NonCompliant"}, r.anything(0))
 	}
 	if config, ok := spec["complianceConfig"].(map[string]any); ok && r.chance(50) {
 		config["upgradesProgressing"] = pick(r, "Compliant", "NonCompliant", "")
@@ -366,7 +389,8 @@ func (r random) v1beta2() map[string]any {
 		annotate(object, encode(map[string]operatorpolicy.Dialect{"dialect": pick(r,
 			operatorpolicy.DialectInstallPlanApproval, operatorpolicy.DialectUpgradeApproval)}))
 	case 1: // stuck with a form that contradicts the other; one that states the same is dropped, and refused anyway
-		spec["subscription"].(map[string]any)["installPlanApproval"] = pick[any](r, "", "Sometimes", 3, nil, map[string]any{"Automatic": 0},
+		spec["subscription"].(map[string]any)["installPlanApproval"] = pick[any](r, "", "Sometimes", 3, nil,
+			map[string]any{"Automatic": 0},
 			map[string]string{"Automatic": "Manual", "None": "Automatic", "Never": "Automatic"}[approval])
 	}
 	return object
@@ -385,7 +409,8 @@ func (r random) v1beta1() map[string]any {
 		spec["upgradeApproval"] = pick(r, "Automatic", "None")
 	}
 	if r.chance(60) {
-		spec["subscription"].(map[string]any)["installPlanApproval"] = pick[any](r, "Automatic", "Manual", "Automatic", "Manual", "", nil, 1, r.anything(0))
+		spec["subscription"].(map[string]any)["installPlanApproval"] = pick[any](r, "Automatic", "Manual", "Automatic",
+			"Manual", "", nil, 1, r.anything(0))
 	}
 	return object
 }
@@ -410,7 +435,10 @@ func TestRandomObjectsDiffer(t *testing.T) {
 			seen["dialect "+string(dialect)]++
 		}
 	}
-	for _, want := range []string{"upgradeApproval", "complianceConfig", "annotation upgradeApproval", "annotation installPlanApproval", "annotation versionRange", "annotation deprecated", "annotation consent", "annotation catalog", "annotation approvalWindows", "annotation freezes", "annotation exceptions", "annotation minimumAge", "annotation urgent", "annotation maximumWait",
+	for _, want := range []string{"upgradeApproval", "complianceConfig", "annotation upgradeApproval",
+		"annotation installPlanApproval", "annotation versionRange", "annotation deprecated", "annotation consent",
+		"annotation catalog", "annotation approvalWindows", "annotation freezes", "annotation exceptions",
+		"annotation minimumAge", "annotation urgent", "annotation maximumWait",
 		"annotation statusConfig",
 		"annotation upgradesProgressing", "dialect ", "dialect installPlanApproval", "dialect upgradeApproval"} {
 		if seen[want] < 10 {

@@ -38,7 +38,8 @@ func TestCurrent(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if stripped, err := WithoutStatus(got); (err == nil) != (test.in != "[]") || strings.Contains(string(stripped), "status") {
+			if stripped, err := WithoutStatus(got); (err == nil) != (test.in != "[]") ||
+				strings.Contains(string(stripped), "status") {
 				t.Errorf("without its status it is %s, %v", stripped, err)
 			}
 			if got, err = yaml.YAMLToJSON(got); err != nil || string(got) != string(want) { // in the same order

@@ -26,7 +26,8 @@ func TestExternalFields(t *testing.T) {
 		t.Fatal(err)
 	}
 	versions, _, _ := unstructured.NestedSlice(definition, "spec", "versions")
-	has, _, _ := unstructured.NestedMap(versions[0].(map[string]any), "schema", "openAPIV3Schema", "properties", "spec", "properties")
+	has, _, _ := unstructured.NestedMap(versions[0].(map[string]any), "schema", "openAPIV3Schema", "properties", "spec",
+		"properties")
 	if len(has) < 5 {
 		t.Fatalf("the definition has %v", has)
 	}

@@ -34,18 +34,21 @@ func TestPanics(t *testing.T) {
 	var log strings.Builder
 	logger := funcr.New(func(_, args string) { log.WriteString(args + "\n") }, funcr.Options{})
 	registry := prometheus.NewRegistry()
-	handler, err := NewWebhook(Options{Budget: inflight.NewBudget(registry), Panics: panics.NewRecorder(registry, logger), Log: logr.Discard()})
+	handler, err := NewWebhook(Options{Budget: inflight.NewBudget(registry),
+		Panics: panics.NewRecorder(registry, logger), Log: logr.Discard()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	handler.(*webhook).converter = &defective{}
 	recorder := httptest.NewRecorder()
-	handler.ServeHTTP(recorder, httptest.NewRequest(http.MethodPost, Path, bytes.NewReader(request("v1beta2", oldObject("a"), oldObject("b")))))
+	handler.ServeHTTP(recorder, httptest.NewRequest(http.MethodPost, Path,
+		bytes.NewReader(request("v1beta2", oldObject("a"), oldObject("b")))))
 	var review apiextensionsv1.ConversionReview
 	if err := json.Unmarshal(recorder.Body.Bytes(), &review); err != nil || recorder.Code != http.StatusOK {
 		t.Fatalf("the answer is %d %s (%v)", recorder.Code, recorder.Body, err)
 	}
-	if r := review.Response; r.UID != "u-1" || r.Result.Status != "Failure" || len(r.ConvertedObjects) != 0 || !strings.Contains(r.Result.Message, "opgate failed") {
+	if r := review.Response; r.UID != "u-1" || r.Result.Status != "Failure" || len(r.ConvertedObjects) != 0 ||
+		!strings.Contains(r.Result.Message, "opgate failed") {
 		t.Errorf("the answer is %+v", r)
 	}
 	if !strings.Contains(log.String(), "panic_test.go") || !strings.Contains(log.String(), "converting failed") {

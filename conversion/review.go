@@ -70,7 +70,8 @@ func (a *answer) write(to io.Writer, asked *review) error {
 		return err
 	}
 	for _, part := range [][]byte{
-		head[:len(head)-1], []byte(`,"response":{"uid":`), uid, []byte(`,"convertedObjects":[`), a.objects.Bytes(), []byte(`],"result":`), result, []byte("}}\n"),
+		head[:len(head)-1], []byte(`,"response":{"uid":`), uid, []byte(`,"convertedObjects":[`), a.objects.Bytes(),
+		[]byte(`],"result":`), result, []byte("}}\n"),
 	} {
 		if _, err := to.Write(part); err != nil {
 			return err

@@ -52,7 +52,8 @@ func NewWebhook(o Options) (http.Handler, error) {
 	for _, known := range []*unstructured.Unstructured{hub, spoke} {
 		scheme.AddKnownTypeWithName(known.GroupVersionKind(), known)
 	}
-	converter, err := ctrlconversion.NewHubSpokeConverter(hub, ctrlconversion.NewSpokeConverter(spoke, by(ToV1beta1), by(ToV1beta2)))(scheme)
+	converter, err := ctrlconversion.NewHubSpokeConverter(hub,
+		ctrlconversion.NewSpokeConverter(spoke, by(ToV1beta1), by(ToV1beta2)))(scheme)
 	if err != nil {
 		return nil, fmt.Errorf("make the converter of OperatorPolicy: %w", err)
 	}
@@ -67,7 +68,9 @@ func document(version schema.GroupVersion) *unstructured.Unstructured {
 }
 
 // by returns a function on documents for one on contents.
-func by(convert func(map[string]any) map[string]any) func(context.Context, *unstructured.Unstructured, *unstructured.Unstructured) error {
+func by(
+	convert func(map[string]any) map[string]any,
+) func(context.Context, *unstructured.Unstructured, *unstructured.Unstructured) error {
 	return func(_ context.Context, from, to *unstructured.Unstructured) error {
 		version := to.GetAPIVersion()
 		to.Object = convert(from.Object)
@@ -98,10 +101,12 @@ func (w *webhook) ServeHTTP(response http.ResponseWriter, r *http.Request) {
 	})
 	switch {
 	case panicked && asked.Request == nil:
-		http.Error(response, "opgate failed while it read the conversion review: its log says where", http.StatusInternalServerError)
+		http.Error(response, "opgate failed while it read the conversion review: its log says where",
+			http.StatusInternalServerError)
 		return
 	case panicked:
-		answer = failure(http.StatusInternalServerError, metav1.StatusReasonInternalError, "opgate failed while it converted: the log of its pods says where")
+		answer = failure(http.StatusInternalServerError, metav1.StatusReasonInternalError,
+			"opgate failed while it converted: the log of its pods says where")
 	case err != nil:
 		w.Log.Error(err, "conversion review cannot be read")
 		http.Error(response, "the conversion review cannot be read: "+err.Error(), http.StatusBadRequest)
@@ -130,7 +135,8 @@ func (w *webhook) convert(ctx context.Context, asked *review, size int) *answer 
 			err = encoder.Encode(to.Object)
 		}
 		if err != nil {
-			w.Log.Error(err, "object not converted", "request", asked.Request.UID, "to", asked.Request.DesiredAPIVersion)
+			w.Log.Error(err, "object not converted", "request", asked.Request.UID,
+				"to", asked.Request.DesiredAPIVersion)
 			return failure(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid,
 				fmt.Sprintf("object %d of %d: %s", i+1, len(asked.Request.Objects), err))
 		}

@@ -22,7 +22,8 @@ import (
 func send(t testing.TB, body []byte) (code int, review *apiextensionsv1.ConversionReview, text string) {
 	t.Helper()
 	registry := prometheus.NewRegistry()
-	handler, err := NewWebhook(Options{Budget: inflight.NewBudget(registry), Panics: panics.NewRecorder(registry, logr.Discard()), Log: logr.Discard()})
+	handler, err := NewWebhook(Options{Budget: inflight.NewBudget(registry),
+		Panics: panics.NewRecorder(registry, logr.Discard()), Log: logr.Discard()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +52,8 @@ func oldObject(name string) string {
 
 func TestWebhook(t *testing.T) {
 	_, review, _ := send(t, request("v1beta2", oldObject("a"), oldObject("b")))
-	if review.Response.UID != "u-1" || review.Request != nil || review.Kind != "ConversionReview" || review.Response.Result.Status != "Success" {
+	if review.Response.UID != "u-1" || review.Request != nil || review.Kind != "ConversionReview" ||
+		review.Response.Result.Status != "Success" {
 		t.Errorf("the answer is %+v", review)
 	}
 	if n := len(review.Response.ConvertedObjects); n != 2 {
@@ -77,16 +79,22 @@ func TestBadConversionReviews(t *testing.T) {
 		code int
 		says string
 	}{
-		"no JSON":                {[]byte("{"), http.StatusBadRequest, "cannot be read"},
-		"nothing":                {nil, http.StatusBadRequest, "cannot be read"},
-		"no request":             {[]byte(`{"kind":"ConversionReview"}`), http.StatusBadRequest, "it has no request"},
-		"unknown version":        {request("v1", oldObject("a")), http.StatusOK, `object 1 of 1: OperatorPolicy policies/a: OperatorPolicy "policy.open-cluster-management.io/v1" is not converted here; policy.open-cluster-management.io/v1beta1 and policy.open-cluster-management.io/v1beta2 of OperatorPolicy are`},
-		"one in a thousand":      {request("v1beta2", thousand...), http.StatusOK, `object 613 of 1000: OperatorPolicy policies/p612: OperatorPolicy "policy.open-cluster-management.io/v1alpha1" is not converted here`},
-		"another kind":           {request("v1beta2", strings.Replace(oldObject("a"), `"OperatorPolicy"`, `"Policy"`, 1)), http.StatusOK, "Policy policies/a: Policy"},
-		"no object":              {request("v1beta2", `null`), http.StatusOK, "object 1 of 1"},
-		"a list":                 {request("v1beta2", `[1]`), http.StatusOK, "object 1 of 1: it cannot be read"},
-		"a kind that is no text": {request("v1beta2", `{"kind":{"a":1},"apiVersion":[1],"metadata":"x"}`), http.StatusOK, "object 1 of 1"},
-		"too deep":               {request("v1beta2", strings.Repeat(`{"a":`, 20_000)+"1"+strings.Repeat("}", 20_000)), http.StatusBadRequest, "20003 levels"},
+		"no JSON":    {[]byte("{"), http.StatusBadRequest, "cannot be read"},
+		"nothing":    {nil, http.StatusBadRequest, "cannot be read"},
+		"no request": {[]byte(`{"kind":"ConversionReview"}`), http.StatusBadRequest, "it has no request"},
+		"unknown version": {request("v1", oldObject("a")), http.StatusOK,
+			`object 1 of 1: OperatorPolicy policies/a: OperatorPolicy "policy.open-cluster-management.io/v1" is not converted here; policy.open-cluster-management.io/v1beta1 and policy.open-cluster-management.io/v1beta2 of OperatorPolicy are`},
+		"one in a thousand": {request("v1beta2", thousand...), http.StatusOK,
+			`object 613 of 1000: OperatorPolicy policies/p612: OperatorPolicy "policy.open-cluster-management.io/v1alpha1" is not converted here`},
+		"another kind": {request("v1beta2",
+			strings.Replace(oldObject("a"), `"OperatorPolicy"`, `"Policy"`, 1)), http.StatusOK,
+			"Policy policies/a: Policy"},
+		"no object": {request("v1beta2", `null`), http.StatusOK, "object 1 of 1"},
+		"a list":    {request("v1beta2", `[1]`), http.StatusOK, "object 1 of 1: it cannot be read"},
+		"a kind that is no text": {request("v1beta2", `{"kind":{"a":1},"apiVersion":[1],"metadata":"x"}`),
+			http.StatusOK, "object 1 of 1"},
+		"too deep": {request("v1beta2", strings.Repeat(`{"a":`, 20_000)+"1"+strings.Repeat("}", 20_000)),
+			http.StatusBadRequest, "20003 levels"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, review, text := send(t, c.body)
@@ -134,7 +142,8 @@ func TestLargeReview(t *testing.T) {
 func FuzzWebhook(f *testing.F) {
 	f.Add(request("v1beta2", oldObject("a")))
 	f.Add(request("v1beta1", strings.Replace(oldObject("a"), "v1beta1", "v1beta2", 1)))
-	f.Add(request("v1beta1", `{"kind":"OperatorPolicy","apiVersion":"policy.open-cluster-management.io/v1beta2","metadata":{"annotations":{"opgate.io/conversion":1}},"spec":{"complianceConfig":{"upgradesProgressing":[]}}}`))
+	f.Add(request("v1beta1",
+		`{"kind":"OperatorPolicy","apiVersion":"policy.open-cluster-management.io/v1beta2","metadata":{"annotations":{"opgate.io/conversion":1}},"spec":{"complianceConfig":{"upgradesProgressing":[]}}}`))
 	f.Add([]byte(`{"request":{"objects":[{}]}}`))
 	f.Fuzz(func(t *testing.T, body []byte) { send(t, body) })
 }

@@ -88,7 +88,8 @@ func TestThreats(t *testing.T) {
 // and every heading is cited. Documents that are not in the repository are not cited at all.
 func TestRequirements(t *testing.T) {
 	defined, cited := map[string]bool{}, map[string]bool{}
-	for _, m := range regexp.MustCompile(`(?m)^### (R-[A-Z]{2}-\d+)$`).FindAllStringSubmatch(document(t, "requirements.md"), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^### (R-[A-Z]{2}-\d+)$`).FindAllStringSubmatch(
+		document(t, "requirements.md"), -1) {
 		if defined[m[1]] {
 			t.Errorf("requirements.md has two headings %s", m[1])
 		}

@@ -19,18 +19,20 @@ func pages(t *testing.T) map[string]string {
 	t.Helper()
 	all := source(t, ".md")
 	maps.DeleteFunc(all, func(name, _ string) bool {
-		return name == "CHANGELOG.md" || strings.HasPrefix(name, "docs/decisions/2") || strings.Contains(name, "testdata/")
+		return name == "CHANGELOG.md" || strings.HasPrefix(name, "docs/decisions/2") ||
+			strings.Contains(name, "testdata/")
 	})
 	return all
 }
 
 var (
-	comment        = regexp.MustCompile(`(?m)\s#\s.*$`)
-	separators     = regexp.MustCompile(`\n|&&|[|;]|\$\(`)
-	flagWord       = regexp.MustCompile(`^\[*--([a-z][a-z0-9-]*)`)
-	listedFlag     = regexp.MustCompile(`^(.* --[a-z0-9-]+) `)
-	makeTarget     = regexp.MustCompile(`^([a-z0-9-]+):`)
-	calledCommand  = regexp.MustCompile(`(?m)(?:^|[|$(] ?|kubectl )(opgate|opgate-server|make)(?: -s)? ([a-z][a-z0-9-]+)\b`)
+	comment       = regexp.MustCompile(`(?m)\s#\s.*$`)
+	separators    = regexp.MustCompile(`\n|&&|[|;]|\$\(`)
+	flagWord      = regexp.MustCompile(`^\[*--([a-z][a-z0-9-]*)`)
+	listedFlag    = regexp.MustCompile(`^(.* --[a-z0-9-]+) `)
+	makeTarget    = regexp.MustCompile(`^([a-z0-9-]+):`)
+	calledCommand = regexp.MustCompile(
+		`(?m)(?:^|[|$(] ?|kubectl )(opgate|opgate-server|make)(?: -s)? ([a-z][a-z0-9-]+)\b`)
 	earlierID      = regexp.MustCompile("(?m)^\\| `([a-z]+/[a-z-]+)` \\| `")
 	metricName     = regexp.MustCompile(`\bopgate_[a-z_]+\b`)
 	metricSuffix   = regexp.MustCompile(`_(bucket|count|sum)$`)
@@ -67,8 +69,9 @@ func lines(t *testing.T, name string) []string {
 }
 
 // foreignFlags are flags of other programs that documents name without the program.
-var foreignFlags = strings.Fields("admission-control-config-file cascade certificate-identity certificate-oidc-issuer cpu-profiles exclude force " +
-	"all force-conflicts key memory-limit namespaces reset-then-reuse-values reuse-values set take-ownership tracing-config-file validate")
+var foreignFlags = strings.Fields(
+	"admission-control-config-file cascade certificate-identity certificate-oidc-issuer cpu-profiles exclude force " +
+		"all force-conflicts key memory-limit namespaces reset-then-reuse-values reuse-values set take-ownership tracing-config-file validate")
 
 // commandLine is one call of a program, with the flags in it.
 type commandLine struct {
@@ -222,7 +225,8 @@ func TestNamesExist(t *testing.T) {
 			if group, _, ok := strings.Cut(code, "/"); ok && groups[group] && ruleID.MatchString(code) && !known[code] {
 				t.Errorf("%s names the rule %s", name, code)
 			}
-			if group, _, ok := strings.Cut(code, "."); ok && top[group] && valuePath.MatchString(code) && !known[code] && !ofOLM.MatchString(code) {
+			if group, _, ok := strings.Cut(code, "."); ok && top[group] && valuePath.MatchString(code) &&
+				!known[code] && !ofOLM.MatchString(code) {
 				t.Errorf("%s names the value %s", name, code)
 			}
 		}
@@ -236,7 +240,8 @@ func TestNamesExist(t *testing.T) {
 
 // ofOLM matches labels and properties of OLM, and files, that look like values of the chart; olm.identities is an
 // earlier value.
-var ofOLM = regexp.MustCompile(`^olm\.(package|copiedFrom|constraint|maxOpenShiftVersion|bundle|csv|gvk|label|kubeversion|identities|operatorframework)\b|\.go$`)
+var ofOLM = regexp.MustCompile(
+	`^olm\.(package|copiedFrom|constraint|maxOpenShiftVersion|bundle|csv|gvk|label|kubeversion|identities|operatorframework)\b|\.go$`)
 
 func rulesEarlier(t *testing.T) string {
 	t.Helper()

@@ -14,7 +14,8 @@ import (
 // migration returns the objects in the YAML blocks of a page on migration.
 func migration(t *testing.T, name string) (objects []map[string]any) {
 	t.Helper()
-	for _, block := range regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$").FindAllStringSubmatch(document(t, path.Join("migration", name)), -1) {
+	for _, block := range regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$").FindAllStringSubmatch(
+		document(t, path.Join("migration", name)), -1) {
 		for text := range strings.SplitSeq(block[1], "\n---\n") {
 			var object map[string]any
 			if err := yaml.UnmarshalStrict([]byte(text), &object); err != nil {
@@ -35,8 +36,9 @@ func TestArgoCDHealth(t *testing.T) {
 		}
 	}
 	for status, want := range map[string]string{
-		`{compliant = "Compliant"}`: "Healthy", `{compliant = "NonCompliant"}`: "Degraded", `{compliant = "Pending"}`: "Progressing",
-		`{}`: "Progressing", `nil`: "Progressing",
+		`{compliant = "Compliant"}`: "Healthy", `{compliant = "NonCompliant"}`: "Degraded",
+		`{compliant = "Pending"}`: "Progressing",
+		`{}`:                      "Progressing", `nil`: "Progressing",
 	} {
 		state := lua.NewState()
 		defer state.Close()

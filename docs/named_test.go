@@ -27,7 +27,8 @@ func TestNamedTestsExist(t *testing.T) {
 		if name == "CHANGELOG.md" || name == "docs/decisions/2026-11-23-tiers-of-tests.md" { // tests of the past
 			continue
 		}
-		for _, m := range regexp.MustCompile("`((?:Test|Benchmark|Fuzz)[A-Z0-9][^`]*)`").FindAllStringSubmatch(text, -1) {
+		for _, m := range regexp.MustCompile("`((?:Test|Benchmark|Fuzz)[A-Z0-9][^`]*)`").FindAllStringSubmatch(text,
+			-1) {
 			found++
 			if test := strings.Join(strings.Fields(m[1]), " "); !strings.Contains(test, "<name>") && !exists(test) {
 				t.Errorf("%s names %s, which is no test", name, test)
@@ -71,14 +72,16 @@ func TestSubtestsAreResolved(t *testing.T) {
 // functions are those of the tests of one directory.
 type functions map[string]*ast.FuncDecl
 
-// subtest is the function of a subtest, and where its functions are; the function is nil where the source does not name it.
+// subtest is the function of a subtest, and where its functions are; the function is nil where the source does not name
+// it.
 type subtest struct {
 	function ast.Node
 	in       functions
 }
 
-// tests returns a function that reports whether go test runs a test or a subtest with a name, which it reads from the source. Subtests are
-// files, literal names in calls of Run, keys of maps of functions, and, where a name is computed, texts of tables in the same function.
+// tests returns a function that reports whether go test runs a test or a subtest with a name, which it reads from the
+// source. Subtests are files, literal names in calls of Run, keys of maps of functions, and, where a name is computed,
+// texts of tables in the same function.
 func tests(t *testing.T) (exists func(name string) bool) {
 	t.Helper()
 	files := source(t, ".go", ".txtar")
@@ -111,7 +114,8 @@ func tests(t *testing.T) (exists func(name string) bool) {
 			}
 		}
 		for i, part := range parts[1:] {
-			if _, script := files[path.Join(scripts[path.Join(parts[:i+1]...)], part+".txtar")]; script && i+2 == len(parts) {
+			if _, script := files[path.Join(scripts[path.Join(parts[:i+1]...)], part+".txtar")]; script && i+
+				2 == len(parts) {
 				return len(reached) > 0
 			}
 			var next []subtest

@@ -25,7 +25,8 @@ var documented = []struct {
 // order, with tests that exist or with a reason, and the summary counts them.
 func TestRequirementsAreCovered(t *testing.T) {
 	document := document(t, "requirements.md")
-	rows := regexp.MustCompile(`(?m)^\| ([DEMPC]-\d+) \| [^|]+ \|([^|]*)\|([^|]*)\|$`).FindAllStringSubmatch(document, -1)
+	rows := regexp.MustCompile(`(?m)^\| ([DEMPC]-\d+) \| [^|]+ \|([^|]*)\|([^|]*)\|$`).FindAllStringSubmatch(document,
+		-1)
 	var have, want []string
 	for _, d := range documented {
 		for n := range d.n {

@@ -52,8 +52,10 @@ func TestContentsDigest(t *testing.T) {
 // do not. Defaults are left out, since they depend on the parent.
 func FuzzContentsDigest(f *testing.F) {
 	for _, pair := range [][2]string{
-		{`{"a":1,"b":null}`, `{"a":1}`}, {`["\u006e"]`, `["n"]`}, {`"\ud800"`, `"\ufffd"`}, {`{"a":{"b":[]}}`, `{"a":{"b":{}}}`}, {`[1,2]`, `[12]`},
-		{`{"a":"1"}`, `{"a":1}`}, {` [ true , false ] `, `[true,false]`}, {`"null"`, `null`}, {`{"a":"b","c":""}`, `{"a":"","c":"b"}`}, {`{}x`, `{}`},
+		{`{"a":1,"b":null}`, `{"a":1}`}, {`["\u006e"]`, `["n"]`}, {`"\ud800"`, `"\ufffd"`},
+		{`{"a":{"b":[]}}`, `{"a":{"b":{}}}`}, {`[1,2]`, `[12]`},
+		{`{"a":"1"}`, `{"a":1}`}, {` [ true , false ] `, `[true,false]`}, {`"null"`, `null`},
+		{`{"a":"b","c":""}`, `{"a":"","c":"b"}`}, {`{}x`, `{}`},
 	} {
 		f.Add(pair[0], pair[1])
 	}
@@ -134,7 +136,8 @@ func BenchmarkContentsDigest(b *testing.B) {
 	const rule = `{"apiGroups":["etcd.database.coreos.com"],"resources":["etcdclusters","pods","services"],"verbs":["get","list","watch"]},`
 	const container = `{"name":"manager","image":"quay.io/etcd@sha256:12ab","ports":[{"containerPort":8443,"protocol":"TCP"}],` +
 		`"env":[{"name":"A","value":"says \"b\""}]},`
-	raw := []byte(fmt.Sprintf(`{"description":%q,"install":{"spec":{"permissions":[%s{}],"deployments":[{"spec":{"containers":[%s{}]}}]}}}`,
+	raw := []byte(fmt.Sprintf(
+		`{"description":%q,"install":{"spec":{"permissions":[%s{}],"deployments":[{"spec":{"containers":[%s{}]}}]}}}`,
 		strings.Repeat("An operator.\n", 800), strings.Repeat(rule, 300), strings.Repeat(container, 100)))
 	b.SetBytes(int64(len(raw)))
 	b.ReportAllocs()

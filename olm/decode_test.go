@@ -59,7 +59,8 @@ func FuzzDecode(f *testing.F) {
 
 // TestFinalizersFailSafe: finalizers that are too large to be stored, or of another type, do not count as none.
 func TestFinalizersFailSafe(t *testing.T) {
-	for finalizers, want := range map[string]bool{`null`: false, `[]`: false, `[ ]`: false, `["a"]`: true, `"too large to be kept"`: true, `5`: false, `true`: true} {
+	for finalizers, want := range map[string]bool{`null`: false, `[]`: false, `[ ]`: false, `["a"]`: true,
+		`"too large to be kept"`: true, `5`: false, `true`: true} {
 		s, err := olm.DecodeSubscription([]byte(`{"metadata":{"finalizers":` + finalizers + `}}`))
 		if err != nil || bool(s.Metadata.Finalizers) != want {
 			t.Errorf("%s: %+v (%v)", finalizers, s, err)

@@ -37,5 +37,6 @@ func ReadDefinitions(raw []byte) (owned, required []Definition) {
 	}
 	_ = apijson.Unmarshal(raw, &object) // what is of another type counts as unset
 	lists := object.Spec.Definitions
-	return lists.Owned[:min(len(lists.Owned), maxDefinitions)], lists.Required[:min(len(lists.Required), maxDefinitions)]
+	return lists.Owned[:min(len(lists.Owned), maxDefinitions)],
+		lists.Required[:min(len(lists.Required), maxDefinitions)]
 }

@@ -22,7 +22,8 @@ type unread struct {
 func (u *unread) UnmarshalJSON(raw []byte) error {
 	*u = unread{}
 	if n, _ := apijson.Measure(raw); n > maxListValues || len(raw) > maxListBytes {
-		u.why = fmt.Sprintf("has %d values in %d bytes, more than the %d values and %d bytes that are read", n, len(raw), maxListValues, maxListBytes)
+		u.why = fmt.Sprintf("has %d values in %d bytes, more than the %d values and %d bytes that are read", n,
+			len(raw), maxListValues, maxListBytes)
 		return nil
 	}
 	u.raw = bytes.Clone(raw)
@@ -166,8 +167,9 @@ func (d *Demands) Webhooks() ([]map[string][]string, error) {
 			w.Rules = []webhookRule{{}}
 		}
 		for _, r := range w.Rules {
-			lists = append(lists, map[string][]string{"type": {w.Type}, "apiGroups": r.APIGroups, "apiVersions": r.APIVersions,
-				"resources": r.Resources, "operations": r.Operations})
+			lists = append(lists, map[string][]string{"type": {w.Type}, "apiGroups": r.APIGroups,
+				"apiVersions": r.APIVersions,
+				"resources":   r.Resources, "operations": r.Operations})
 		}
 	}
 	return lists, nil

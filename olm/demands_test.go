@@ -21,7 +21,8 @@ func TestAnnotations(t *testing.T) {
 		}
 		return (&Demands{Spec: &csv.Spec}).Annotations()
 	}
-	got, err := texts(`{"a":"b","alm-examples":"` + strings.Repeat("x", maxAnnotation) + `","":"","a\u0062":"\"","a":"c"}`)
+	got, err := texts(`{"a":"b","alm-examples":"` + strings.Repeat("x", maxAnnotation) +
+		`","":"","a\u0062":"\"","a":"c"}`)
 	if err != nil || len(got) != 4 || *got["a"] != "c" || *got[""] != "" || *got["ab"] != `"` {
 		t.Errorf("%v, %v", got, err)
 	}
@@ -37,7 +38,8 @@ func TestAnnotations(t *testing.T) {
 		`{"a":1}`:     "cannot be read",
 		`{"a":{}}`:    "cannot be read",
 		`{"a":["b"]}`: "cannot be read",
-		`{"x":"` + strings.Repeat(`","a`+strings.Repeat("x", 9)+`":"`, maxListValues) + `"}`: "more than the 32768 values",
+		`{"x":"` + strings.Repeat(`","a`+strings.Repeat("x", 9)+`":"`, maxListValues) +
+			`"}`: "more than the 32768 values",
 	} {
 		if got, err := texts(hostile); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%.40s: %v, %v", hostile, got, err)
@@ -51,17 +53,20 @@ func TestAnnotations(t *testing.T) {
 
 // TestWebhooks: a webhook without rules is one as well.
 func TestWebhooks(t *testing.T) {
-	csv, err := DecodeCSV([]byte(`{"spec":{"webhookdefinitions":[{"type":"ConversionWebhook","conversionCRDs":["a.example.com","b.example.com"]},` +
-		`{"type":"ValidatingAdmissionWebhook","rules":[{"resources":["a"]},{"resources":["b"]}]},{"rules":[]},{"conversionCRDs":["c.example.com"]}]}}`))
+	csv, err := DecodeCSV([]byte(
+		`{"spec":{"webhookdefinitions":[{"type":"ConversionWebhook","conversionCRDs":["a.example.com","b.example.com"]},` +
+			`{"type":"ValidatingAdmissionWebhook","rules":[{"resources":["a"]},{"resources":["b"]}]},{"rules":[]},{"conversionCRDs":["c.example.com"]}]}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
 	demands := &Demands{Spec: &csv.Spec}
 	hooks, err := demands.Webhooks()
-	if err != nil || len(hooks) != 5 || hooks[0]["type"][0] != "ConversionWebhook" || len(hooks[0]["resources"]) != 0 || hooks[2]["resources"][0] != "b" {
+	if err != nil || len(hooks) != 5 || hooks[0]["type"][0] != "ConversionWebhook" || len(hooks[0]["resources"]) != 0 ||
+		hooks[2]["resources"][0] != "b" {
 		t.Errorf("webhooks: %v, %v", hooks, err)
 	}
-	if names, err := demands.ConversionCRDs(); err != nil || strings.Join(names, " ") != "a.example.com b.example.com c.example.com" {
+	if names, err := demands.ConversionCRDs(); err != nil ||
+		strings.Join(names, " ") != "a.example.com b.example.com c.example.com" {
 		t.Errorf("conversionCRDs: %v, %v", names, err)
 	}
 	csv, err = DecodeCSV([]byte(`{"spec":{"webhookdefinitions":[{"conversionCRDs":"a.example.com"}]}}`))

@@ -30,8 +30,8 @@ const (
 	PackageNameAnnotation  = "olm.operatorframework.io/package-name"
 )
 
-// Migrated is an operator that OLM v1 manages, or that its migration tool is handing over to it: what a ClusterExtension
-// or a ClusterObjectSet shows of it. It is comparable with ==.
+// Migrated is an operator that OLM v1 manages, or that its migration tool is handing over to it: what a
+// ClusterExtension or a ClusterObjectSet shows of it. It is comparable with ==.
 type Migrated struct {
 	// Kind and Name are those of the object that shows it, which is cluster-scoped.
 	Kind, Name, UID string
@@ -153,8 +153,8 @@ func (s *ExtensionSource) ExactVersion() string {
 	return version
 }
 
-// SameVersion reports whether OLM v1 takes two versions for the same one where a ClusterExtension pins one of them: what
-// follows "+" does not count. Texts that are no full semantic versions are never the same.
+// SameVersion reports whether OLM v1 takes two versions for the same one where a ClusterExtension pins one of them:
+// what follows "+" does not count. Texts that are no full semantic versions are never the same.
 func SameVersion(a, b string) bool {
 	x, errX := semver.Parse(a)
 	y, errY := semver.Parse(b)

@@ -29,5 +29,6 @@ func CutDigest(s string) (name, digest string) {
 
 // ValidDigest reports whether a text is the digest of an image: "sha256:" and 64 hexadecimal digits in lower case.
 func ValidDigest(s string) bool {
-	return len(s) == DigestSize && strings.HasPrefix(s, digestPrefix) && strings.Trim(s[len(digestPrefix):], "0123456789abcdef") == ""
+	return len(s) == DigestSize && strings.HasPrefix(s, digestPrefix) &&
+		strings.Trim(s[len(digestPrefix):], "0123456789abcdef") == ""
 }

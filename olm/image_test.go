@@ -34,14 +34,17 @@ func TestInline(t *testing.T) {
 	}{
 		"a reference":                 {`"{\"kind\":\"ConfigMap\",\"name\":\"n\",\"namespace\":\"olm\",\"catalogSourceName\":\"c\",\"catalogSourceNamespace\":\"olm\"}"`, false},
 		"a reference without catalog": {`"{\"kind\":\"ConfigMap\",\"name\":\"n\",\"namespace\":\"olm\"}"`, true},
-		"the object":                  {`"{\"kind\":\"ClusterServiceVersion\",\"metadata\":{\"name\":\"etcd.v1\"}}"`, true},
-		"the object with properties":  {`"{\"kind\":\"ClusterServiceVersion\",\"metadata\":{\"annotations\":{\"operatorframework.io/properties\":\"\"}}}"`, true},
-		"keys in two cases":           {`"{\"kind\":\"ConfigMap\",\"name\":\"n\",\"namespace\":\"olm\",\"catalogSourceName\":\"c\",\"catalogSourceNamespace\":\"olm\",\"Kind\":\"x\"}"`, true},
-		"no object":                   {`"nonsense"`, true},
-		"no text":                     {`7`, true},
+		"the object": {`"{\"kind\":\"ClusterServiceVersion\",\"metadata\":{\"name\":\"etcd.v1\"}}"`,
+			true},
+		"the object with properties": {`"{\"kind\":\"ClusterServiceVersion\",\"metadata\":{\"annotations\":{\"operatorframework.io/properties\":\"\"}}}"`, true},
+		"keys in two cases":          {`"{\"kind\":\"ConfigMap\",\"name\":\"n\",\"namespace\":\"olm\",\"catalogSourceName\":\"c\",\"catalogSourceNamespace\":\"olm\",\"Kind\":\"x\"}"`, true},
+		"no object":                  {`"nonsense"`, true},
+		"no text":                    {`7`, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			plan, err := DecodePlan([]byte(`{"status":{"plan":[{"resource":{"kind":"ClusterServiceVersion","name":"etcd.v1","manifest":` + c.manifest + `}}]}}`))
+			plan, err := DecodePlan(
+				[]byte(`{"status":{"plan":[{"resource":{"kind":"ClusterServiceVersion","name":"etcd.v1","manifest":` +
+					c.manifest + `}}]}}`))
 			if err != nil {
 				t.Fatal(err)
 			}

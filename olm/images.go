@@ -12,8 +12,9 @@ import (
 type Image struct {
 	// Reference is as it is written. It is empty for a variable whose value comes from another object.
 	Reference string
-	// From is the place in which it is named: container, initContainer, volume, env, relatedImages, or config for a variable in
-	// spec.config of the Subscription. Name is that of the container, the volume, the variable or the related image.
+	// From is the place in which it is named: container, initContainer, volume, env, relatedImages, or config for a
+	// variable in spec.config of the Subscription. Name is that of the container, the volume, the variable or the
+	// related image.
 	From, Name string
 }
 
@@ -184,7 +185,8 @@ func (d *deployedImages) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// Images returns the images that the ClusterServiceVersion names (R-CO-10). Objects that the bundle brings are not read.
+// Images returns the images that the ClusterServiceVersion names (R-CO-10). Objects that the bundle brings are not
+// read.
 func (d *Demands) Images() ([]Image, error) {
 	var all []Image
 	for _, part := range []*images{&d.Spec.deployed.images, &d.Spec.related.images} {

@@ -136,17 +136,18 @@ const (
 	stepTolerance = time.Minute
 )
 
-// RanAt reports whether a completed plan may have created a ClusterServiceVersion. Only the API server sets when objects
-// were created.
+// RanAt reports whether a completed plan may have created a ClusterServiceVersion. Only the API server sets when
+// objects were created.
 func (p *InstallPlan) RanAt(created string) bool { return p.ranAt(created, csvTolerance) }
 
 func (p *InstallPlan) ranAt(created string, tolerance time.Duration) bool {
 	ended, err := time.Parse(time.RFC3339, string(p.Status.InstalledAt))
-	return err == nil && created >= p.Metadata.CreationTimestamp && created <= ended.Add(tolerance).UTC().Format(time.RFC3339)
+	return err == nil && created >= p.Metadata.CreationTimestamp &&
+		created <= ended.Add(tolerance).UTC().Format(time.RFC3339)
 }
 
-// Created reports whether OLM, executing the plan, created the object of one of its steps. The status of a step shows it
-// only while the plan runs: OLM repeats steps, and then finds existing objects that it has created itself.
+// Created reports whether OLM, executing the plan, created the object of one of its steps. The status of a step shows
+// it only while the plan runs: OLM repeats steps, and then finds existing objects that it has created itself.
 func (p *InstallPlan) Created(step *Step, created string) bool {
 	if p.Running() {
 		return step.Status == "Created" && created >= p.Metadata.CreationTimestamp
@@ -266,7 +267,8 @@ func (p *InstallPlan) Trim() {
 	p.Status.Message = text.Truncate(p.Status.Message, maxMessage)
 	if p.Status.Phase != PhaseFailed {
 		read := slices.DeleteFunc(p.Status.Steps, func(s Step) bool {
-			return s.Resource.Kind != KindClusterServiceVersion && s.Resource.Kind != KindSubscription && !s.Resource.IsRBAC() && !s.WritesDefinition()
+			return s.Resource.Kind != KindClusterServiceVersion && s.Resource.Kind != KindSubscription &&
+				!s.Resource.IsRBAC() && !s.WritesDefinition()
 		})
 		p.Status.Steps = append([]Step(nil), read...) // else the array of all steps stays
 	}

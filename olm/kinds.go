@@ -50,5 +50,6 @@ var (
 	ClusterServiceVersions = V1alpha1.WithResource("clusterserviceversions")
 	CatalogSources         = V1alpha1.WithResource("catalogsources")
 	OperatorGroups         = V1.WithResource("operatorgroups")
-	PackageManifests       = schema.GroupVersionResource{Group: "packages." + Group, Version: "v1", Resource: "packagemanifests"}
+	PackageManifests       = schema.GroupVersionResource{Group: "packages." + Group, Version: "v1",
+		Resource: "packagemanifests"}
 )

@@ -29,7 +29,8 @@ func TestDecodeMigrated(t *testing.T) {
 		{"a namespace alone", KindClusterExtension, extension("other", "shop", etcd), true},
 		{"another package", KindClusterExtension,
 			extension("shop/etcd", "shop", strings.ReplaceAll(etcd, "etcd", "vault")), false},
-		{"another type of source", KindClusterExtension, extension("shop/etcd", "shop", `{"sourceType":"Helm"}`), false},
+		{"another type of source", KindClusterExtension, extension("shop/etcd", "shop", `{"sourceType":"Helm"}`),
+			false},
 		{"a long bundle", KindClusterExtension, strings.TrimSuffix(extension("shop/etcd", "shop", etcd), "}") +
 			`,"status":{"install":{"bundle":{"name":"` + strings.Repeat("e", 1000) + `"}}}}`, false},
 		{"a revision of the tool", KindClusterObjectSet, revision("shop/etcd", "etcd", "Active"), true},

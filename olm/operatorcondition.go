@@ -66,7 +66,8 @@ func (c *conditions) UnmarshalJSON(raw []byte) error {
 // NotUpgradeable returns why OLM would not replace the operator now, "" if it would. OLM reads its own copy of the
 // operator's conditions; before the first copy exists what the operator wrote counts, since OLM is about to copy it.
 func (c *OperatorCondition) NotUpgradeable() string {
-	override, observed, written := c.Spec.Overrides.upgradeable, c.Status.Conditions.upgradeable, c.Spec.Conditions.upgradeable
+	override, observed, written := c.Spec.Overrides.upgradeable, c.Status.Conditions.upgradeable,
+		c.Spec.Conditions.upgradeable
 	switch {
 	case override != nil && override.Status == "True":
 		return ""
@@ -76,7 +77,8 @@ func (c *OperatorCondition) NotUpgradeable() string {
 		if written == nil {
 			return "status.conditions has an outdated " + conditionUpgradeable + " that spec.conditions does not have"
 		}
-		return "OLM has not observed the present " + conditionUpgradeable + " in spec.conditions yet, " + written.describe()
+		return "OLM has not observed the present " + conditionUpgradeable + " in spec.conditions yet, " +
+			written.describe()
 	case observed == nil:
 		observed = written
 	}

@@ -115,8 +115,9 @@ func TestOperatorConditionBounds(t *testing.T) {
 	if _, err := DecodeOperatorCondition([]byte(`{"status":{"conditions":[` + many + `]}}`)); err == nil {
 		t.Error("any number of conditions is read")
 	}
-	c, err := DecodeOperatorCondition([]byte(`{"status":{"conditions":[{"type":"Upgradeable","status":"False","message":"` +
-		strings.Repeat("x", 32768) + `"}]}}`))
+	c, err := DecodeOperatorCondition(
+		[]byte(`{"status":{"conditions":[{"type":"Upgradeable","status":"False","message":"` +
+			strings.Repeat("x", 32768) + `"}]}}`))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -135,7 +135,8 @@ func (b *Bundle) add(propertyType string, value json.RawMessage) error {
 			return nil
 		}
 		if b.Package != "" && (b.Package != v.PackageName || b.Version != v.Version) {
-			return fmt.Errorf("package %s %s after package %s %s in the same bundle", v.PackageName, v.Version, b.Package, b.Version)
+			return fmt.Errorf("package %s %s after package %s %s in the same bundle", v.PackageName, v.Version,
+				b.Package, b.Version)
 		}
 		b.Package, b.Version = v.PackageName, v.Version
 		b.Provides = append(b.Provides, Capability{Package: v.PackageName})

@@ -10,16 +10,22 @@ import (
 
 func TestParseBundleRefuses(t *testing.T) {
 	for name, c := range map[string]struct{ properties, why string }{
-		"no JSON":                    {"olm.package", "read bundle properties"},
-		"a list without wrapper":     {`[{"type":"olm.package","value":{"packageName":"etcd"}}]`, "read bundle properties"},
-		"a package that is text":     {`{"properties":[{"type":"olm.package","value":"etcd"}]}`, "property 0 (olm.package)"},
-		"a package without a name":   {`{"properties":[{"type":"olm.package","value":{"version":"1.0.0"}}]}`, "packageName is empty"},
-		"a name in another case":     {`{"properties":[{"type":"olm.package","value":{"packagename":"etcd"}}]}`, "packageName is empty"},
+		"no JSON": {"olm.package", "read bundle properties"},
+		"a list without wrapper": {`[{"type":"olm.package","value":{"packageName":"etcd"}}]`,
+			"read bundle properties"},
+		"a package that is text": {`{"properties":[{"type":"olm.package","value":"etcd"}]}`,
+			"property 0 (olm.package)"},
+		"a package without a name": {`{"properties":[{"type":"olm.package","value":{"version":"1.0.0"}}]}`,
+			"packageName is empty"},
+		"a name in another case": {`{"properties":[{"type":"olm.package","value":{"packagename":"etcd"}}]}`,
+			"packageName is empty"},
 		"a version that is a number": {`{"properties":[{"type":"olm.package","value":{"packageName":"etcd","version":1.10}}]}`, "property 0"},
 		"two packages":               {`{"properties":[{"type":"olm.package","value":{"packageName":"innocent","version":"1.0.0"}},{"type":"olm.package","value":{"packageName":"etcd","version":"1.0.0"}}]}`, "after package innocent"},
 		"two versions":               {`{"properties":[{"type":"olm.package","value":{"packageName":"etcd","version":"0.9.2"}},{"type":"olm.package","value":{"packageName":"etcd","version":"0.9.4"}}]}`, "after package etcd 0.9.2"},
-		"a requirement of nothing":   {`{"properties":[{"type":"olm.package.required","value":{}}]}`, "packageName is empty"},
-		"too deep":                   {`{"properties":[{"type":"olm.package","value":` + strings.Repeat(`[`, 10_001) + strings.Repeat(`]`, 10_001) + `}]}`, "read bundle properties"},
+		"a requirement of nothing": {`{"properties":[{"type":"olm.package.required","value":{}}]}`,
+			"packageName is empty"},
+		"too deep": {`{"properties":[{"type":"olm.package","value":` + strings.Repeat(`[`, 10_001) +
+			strings.Repeat(`]`, 10_001) + `}]}`, "read bundle properties"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if b, err := ParseBundle(c.properties); err == nil || !strings.Contains(err.Error(), c.why) {
@@ -89,9 +95,12 @@ func TestParseProperties(t *testing.T) {
 		{wrapped: ""},
 		{wrapped: "{}", want: []Property{}},
 		{wrapped: `{"properties":null}`, want: []Property{}},
-		{wrapped: `{"properties":[{"type":"a","value":{"b": 1}},{"type":"c"}]}`, want: []Property{{Type: "a", Raw: []byte(`{"b": 1}`)}, {Type: "c", Raw: []byte("null")}}},
-		{wrapped: `{"Properties":[{"TYPE":"a","value":1}]}`, want: []Property{{Type: "a", Raw: []byte("1")}}}, // as OLM reads it
-		{wrapped: `{"properties":[{"type":"a","value":1}],"properties":[{"type":"b","value":2}]}`, want: []Property{{Type: "b", Raw: []byte("2")}}},
+		{wrapped: `{"properties":[{"type":"a","value":{"b": 1}},{"type":"c"}]}`,
+			want: []Property{{Type: "a", Raw: []byte(`{"b": 1}`)}, {Type: "c", Raw: []byte("null")}}},
+		// as OLM reads it
+		{wrapped: `{"Properties":[{"TYPE":"a","value":1}]}`, want: []Property{{Type: "a", Raw: []byte("1")}}},
+		{wrapped: `{"properties":[{"type":"a","value":1}],"properties":[{"type":"b","value":2}]}`,
+			want: []Property{{Type: "b", Raw: []byte("2")}}},
 		{wrapped: `{"properties":{}}`, fails: true},
 		{wrapped: `{"properties":[{"type":1}]}`, fails: true},
 		{wrapped: `[`, fails: true},

@@ -120,7 +120,8 @@ type Manifest struct {
 func (m *Manifest) UnmarshalJSON(raw []byte) error {
 	*m = Manifest{text: &raw}
 	// The second half alone is found faster, since its first byte is rare.
-	if _, after, _ := strings.Cut(PropertiesAnnotation, "/"); !bytes.Contains(raw, []byte("/"+after)) || !bytes.Contains(raw, []byte(PropertiesAnnotation)) {
+	if _, after, _ := strings.Cut(PropertiesAnnotation, "/"); !bytes.Contains(raw, []byte("/"+after)) ||
+		!bytes.Contains(raw, []byte(PropertiesAnnotation)) {
 		return nil
 	}
 	m.Unreadable = m.read(raw) != nil // it holds the plan; the rest of the object is read nevertheless

@@ -79,8 +79,8 @@ type ConfigParts struct {
 	Env []string
 	// EnvFrom are the objects whose keys become environment variables: configmap/NAME and secret/NAME.
 	EnvFrom []string
-	// Reserved are, by what a message calls them, the parts that change what the operator's containers run or read: each
-	// variable with an image, and the lists envFrom, volumes and volumeMounts. The values are JSON.
+	// Reserved are, by what a message calls them, the parts that change what the operator's containers run or read:
+	// each variable with an image, and the lists envFrom, volumes and volumeMounts. The values are JSON.
 	Reserved map[string]string
 	// relatedImages are the values of environment variables whose names begin with RelatedImagePrefix, by name: of
 	// several with one name the last counts. A value that comes from another object is "".

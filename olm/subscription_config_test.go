@@ -18,13 +18,20 @@ var configs = []string{
 		`"volumes":[{"name":"v","configMap":{"name":"m","items":[{"key":"k","path":"p","mode":420}]}}],` +
 		`"volumeMounts":[{"name":"v","mountPath":"/p","readOnly":true}],"annotations":{"f":"g"},` +
 		`"affinity":{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[{}]}}}}`,
-	`{}`, `null`, `[]`, `""`, `1`, `{"env":null}`, `{"env":[null]}`, `{"selector":{}}`, `{"resources":{}}`, `{"resources":null}`,
-	`{"env":[],"env":[]}`, `{"env":[{"name":"A","name":"A"}]}`, `{"nodeSelector":{"a":"b","a":"b"}}`, `{"nodeSelector":{"a":"b","\u0061":"c"}}`,
-	`{"Env":[]}`, `{"env":[{"Name":"A"}]}`, `{"other":1}`, `{"env":[{"other":1}]}`, `{"volumes":[{"other":{}}]}`, `{"env":{}}`, `{"env":[1]}`,
-	`{"resources":{"limits":{"cpu":null}}}`, `{"resources":{"limits":{"cpu":"x"}}}`, `{"resources":{"limits":{"cpu":{"a":1,"a":2}}}}`,
-	`{"resources":{"limits":{"cpu":"1","cpu":"1"}}}`, `{"resources":{"limits":{"cpu":1e3,"memory":-0}}}`, `{"tolerations":[{"tolerationSeconds":1.0}]}`,
-	`{"tolerations":[{"tolerationSeconds":9223372036854775808}]}`, `{"volumes":[{"emptyDir":{"sizeLimit":"1Gi"}},{"hostPath":{"path":"/","type":""}}]}`,
-	"{\"nodeSelector\":{\"\xff\":\"\xfe\"}}", "{\"nodeSelector\":{\"\xff\":\"a\",\"\xfe\":\"b\"}}", `{"nodeSelector":{"\ud800":"\udc00"}}`,
+	`{}`, `null`, `[]`, `""`, `1`, `{"env":null}`, `{"env":[null]}`, `{"selector":{}}`, `{"resources":{}}`,
+	`{"resources":null}`,
+	`{"env":[],"env":[]}`, `{"env":[{"name":"A","name":"A"}]}`, `{"nodeSelector":{"a":"b","a":"b"}}`,
+	`{"nodeSelector":{"a":"b","\u0061":"c"}}`,
+	`{"Env":[]}`, `{"env":[{"Name":"A"}]}`, `{"other":1}`, `{"env":[{"other":1}]}`, `{"volumes":[{"other":{}}]}`,
+	`{"env":{}}`, `{"env":[1]}`,
+	`{"resources":{"limits":{"cpu":null}}}`, `{"resources":{"limits":{"cpu":"x"}}}`,
+	`{"resources":{"limits":{"cpu":{"a":1,"a":2}}}}`,
+	`{"resources":{"limits":{"cpu":"1","cpu":"1"}}}`, `{"resources":{"limits":{"cpu":1e3,"memory":-0}}}`,
+	`{"tolerations":[{"tolerationSeconds":1.0}]}`,
+	`{"tolerations":[{"tolerationSeconds":9223372036854775808}]}`,
+	`{"volumes":[{"emptyDir":{"sizeLimit":"1Gi"}},{"hostPath":{"path":"/","type":""}}]}`,
+	"{\"nodeSelector\":{\"\xff\":\"\xfe\"}}", "{\"nodeSelector\":{\"\xff\":\"a\",\"\xfe\":\"b\"}}",
+	`{"nodeSelector":{"\ud800":"\udc00"}}`,
 }
 
 // FuzzSubscriptionConfig looks for a config that is read in another way than sigs.k8s.io/json reads it, or is refused

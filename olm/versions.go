@@ -41,7 +41,8 @@ func ParseVersionRange(text string) (*VersionRange, error) {
 	satisfiable := false
 	for _, alternative := range alternatives(terms) {
 		if len(alternative) > maxComparisons {
-			return nil, fmt.Errorf("has an alternative of %d comparisons, at most %d are read", len(alternative), maxComparisons)
+			return nil, fmt.Errorf("has an alternative of %d comparisons, at most %d are read", len(alternative),
+				maxComparisons)
 		}
 		joined := strings.Join(alternative, " ")
 		contains, err := semver.ParseRange(joined)
@@ -180,8 +181,8 @@ func number(s string) uint64 {
 	return n
 }
 
-// NewerOpenShift reports whether a version of OpenShift is of a later minor version than another. 4.23 and 5.0 are the same
-// release (normalizeOCPVersion of OLM's controller for OpenShift).
+// NewerOpenShift reports whether a version of OpenShift is of a later minor version than another. 4.23 and 5.0 are the
+// same release (normalizeOCPVersion of OLM's controller for OpenShift).
 func NewerOpenShift(version, than semver.Version) bool {
 	release := func(v semver.Version) semver.Version {
 		if v.Major == 4 && v.Minor == 23 {

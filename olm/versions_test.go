@@ -109,11 +109,13 @@ func TestVersionRangeContains(t *testing.T) {
 // FuzzVersionRange checks that no range panics, and that an unsatisfiable one contains none of the versions of a wide
 // grid.
 func FuzzVersionRange(f *testing.F) {
-	for _, seed := range []string{">=1.0.0 <2.0.0", "1.2.x", "!1.x", ">1.0.0-a.1 <1.0.0-a.2", "<0.0.0-0", ">1.2.3 <1.2.4 || 5.x", "=1.0.0 !=1.0.0"} {
+	for _, seed := range []string{">=1.0.0 <2.0.0", "1.2.x", "!1.x", ">1.0.0-a.1 <1.0.0-a.2", "<0.0.0-0",
+		">1.2.3 <1.2.4 || 5.x", "=1.0.0 !=1.0.0"} {
 		f.Add(seed)
 	}
 	var grid []string
-	for _, core := range []string{"0.0.0", "0.0.1", "0.1.0", "1.0.0", "1.0.1", "1.1.0", "1.2.3", "1.2.4", "2.0.0", "3.4.5", "10.0.0", "99999.0.0"} {
+	for _, core := range []string{"0.0.0", "0.0.1", "0.1.0", "1.0.0", "1.0.1", "1.1.0", "1.2.3", "1.2.4", "2.0.0",
+		"3.4.5", "10.0.0", "99999.0.0"} {
 		for _, pre := range []string{"", "-0", "-1", "-a", "-a.0", "-a.1", "-z.z.z"} {
 			grid = append(grid, core+pre)
 		}
@@ -135,13 +137,16 @@ func FuzzVersionRange(f *testing.F) {
 // TestIntervals: the intervals of a range contain what the range contains, at its bounds and beside them.
 func TestIntervals(t *testing.T) {
 	var grid []semver.Version
-	for _, core := range []string{"0.0.0", "0.0.1", "0.9.9", "1.0.0", "1.0.1", "1.1.0", "1.2.3", "1.2.4", "1.3.0", "2.0.0", "2.0.1", "3.0.0", "9.9.9"} {
+	for _, core := range []string{"0.0.0", "0.0.1", "0.9.9", "1.0.0", "1.0.1", "1.1.0", "1.2.3", "1.2.4", "1.3.0",
+		"2.0.0", "2.0.1", "3.0.0", "9.9.9"} {
 		for _, pre := range []string{"-0", "-a", "-a.0", "-a.1", "-rc.1", "-rc.1.0", "", "+build"} {
 			grid = append(grid, semver.MustParse(core+pre))
 		}
 	}
-	for _, text := range []string{"1.0.0", ">=1.0.0 <2.0.0", ">1.0.0", "<=2.0.0", "1.2.x", "1.x", ">1.x", "<=1.2.x", "!=1.2.3", ">=1.0.0-a <1.0.0-rc.1",
-		"<1.0.0 || >=2.0.0 !=2.0.1 || 1.2.3", ">=0.0.0", "<0.0.1", ">1.0.0-a", "<=18446744073709551615.0.0", "<=1.0.18446744073709551615", "1.0.0 || 1.0.1"} {
+	for _, text := range []string{"1.0.0", ">=1.0.0 <2.0.0", ">1.0.0", "<=2.0.0", "1.2.x", "1.x", ">1.x", "<=1.2.x",
+		"!=1.2.3", ">=1.0.0-a <1.0.0-rc.1",
+		"<1.0.0 || >=2.0.0 !=2.0.1 || 1.2.3", ">=0.0.0", "<0.0.1", ">1.0.0-a", "<=18446744073709551615.0.0",
+		"<=1.0.18446744073709551615", "1.0.0 || 1.0.1"} {
 		r, err := ParseVersionRange(text)
 		if err != nil {
 			t.Fatalf("%q: %v", text, err)

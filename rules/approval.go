@@ -142,7 +142,8 @@ func (n *Namespace) gone(c *Installed) bool {
 // IsCurrent reports whether a Subscription names a plan as its current plan. Approving another one would bring an
 // earlier version.
 func (n *Namespace) IsCurrent(plan *olm.InstallPlan) bool {
-	return slices.ContainsFunc(n.Subscriptions(), func(s *olm.Subscription) bool { return s.Status.InstallPlan.Name == plan.Metadata.Name })
+	return slices.ContainsFunc(n.Subscriptions(),
+		func(s *olm.Subscription) bool { return s.Status.InstallPlan.Name == plan.Metadata.Name })
 }
 
 // MayHaveCandidates reports whether the loop may have to approve plans in a namespace: it has policies, or a Constraint
@@ -254,7 +255,8 @@ func (in *ApprovalInput) blocker(c *verdict.CSV) Blocker {
 	case in.leftToUser(c.Package):
 		why += ", and its Subscription asks for Manual approval, so that a user has to approve it"
 	default:
-		why += ", and operators that no policy wants are left to people here (ungoverned: " + string(HoldUngoverned) + ")"
+		why += ", and operators that no policy wants are left to people here (ungoverned: " + string(HoldUngoverned) +
+			")"
 		if judge := in.Namespace.judgeText(); judge != "" {
 			why += "; its Subscription is Manual, since " + judge
 		}

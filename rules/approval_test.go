@@ -22,7 +22,8 @@ func follows(pkg, approval string) *olm.Subscription {
 // not hold.
 func TestJudgeApproval(t *testing.T) {
 	vault := policyFor("vault", versions("vault.v0.1.9"))
-	informing := policyFor("vault", func(s *policyv1beta2.OperatorPolicySpec) { s.RemediationAction = policyv1beta2.Inform })
+	informing := policyFor("vault",
+		func(s *policyv1beta2.OperatorPolicySpec) { s.RemediationAction = policyv1beta2.Inform })
 	broken := policyFor("vault", func(s *policyv1beta2.OperatorPolicySpec) {
 		s.OperatorGroup = &policyv1beta2.OperatorGroupTemplate{Name: "Not_A_Name"}
 	})
@@ -32,8 +33,10 @@ func TestJudgeApproval(t *testing.T) {
 	completed := CompletedOperatorPolicy(incomplete.Object, incomplete.Object, nil)
 	second := operatorPolicy("vault", nil)
 	second.Name = "vault-too"
-	allowing := policyFor("vault", func(s *spec) { s.ComplianceType, s.Versions = policyv1beta2.MayHave, []string{"vault.v0.1.9"} })
-	forbidding := policyFor("vault", func(s *spec) { s.ComplianceType, s.Versions = policyv1beta2.MustNotHave, []string{"vault.v0.2.0"} })
+	allowing := policyFor("vault",
+		func(s *spec) { s.ComplianceType, s.Versions = policyv1beta2.MayHave, []string{"vault.v0.1.9"} })
+	forbidding := policyFor("vault",
+		func(s *spec) { s.ComplianceType, s.Versions = policyv1beta2.MustNotHave, []string{"vault.v0.2.0"} })
 	asked := func(pkg string) *olm.Subscription {
 		s := follows(pkg, "Manual")
 		s.Metadata.Annotations.RequestedApproval = olm.ApprovalAutomatic
@@ -56,41 +59,61 @@ func TestJudgeApproval(t *testing.T) {
 		blocked       string // what one blocker must contain
 		idle          bool   // whether no plan waits
 	}{
-		"allowed": {plan: pendingPlan("vault 0.1.9"), policies: []*OperatorPolicy{vault}, subscriptions: subscriptions{follows("vault", "Manual")}, want: true},
-		"not listed": {plan: pendingPlan("vault 0.2.0"), policies: []*OperatorPolicy{vault}, subscriptions: subscriptions{follows("vault", "Manual")},
-			blocked: "vault.v0.2.0 is not allowed by OperatorPolicy policies/vault (bundle/version)"},
-		"with what it requires": {plan: pendingPlan("vault 0.1.9 etcd", "etcd 0.9.4"), policies: []*OperatorPolicy{vault},
-			subscriptions: subscriptions{follows("vault", "Manual")}, ungoverned: HoldUngoverned, want: true},
-		"a cycle that is wanted": {plan: pendingPlan("vault 0.1.9 etcd", "etcd 0.9.4 vault etcd"), policies: []*OperatorPolicy{vault},
+		"allowed": {plan: pendingPlan("vault 0.1.9"), policies: []*OperatorPolicy{vault},
 			subscriptions: subscriptions{follows("vault", "Manual")}, want: true},
-		"a neighbour that nobody wants rides along": {plan: pendingPlan("vault 0.1.9", "prometheus 0.56.0"), policies: []*OperatorPolicy{vault},
+		"not listed": {plan: pendingPlan("vault 0.2.0"), policies: []*OperatorPolicy{vault},
+			subscriptions: subscriptions{follows("vault", "Manual")},
+			blocked:       "vault.v0.2.0 is not allowed by OperatorPolicy policies/vault (bundle/version)"},
+		"with what it requires": {plan: pendingPlan("vault 0.1.9 etcd", "etcd 0.9.4"),
+			policies:      []*OperatorPolicy{vault},
+			subscriptions: subscriptions{follows("vault", "Manual")}, ungoverned: HoldUngoverned, want: true},
+		"a cycle that is wanted": {plan: pendingPlan("vault 0.1.9 etcd", "etcd 0.9.4 vault etcd"),
+			policies:      []*OperatorPolicy{vault},
+			subscriptions: subscriptions{follows("vault", "Manual")}, want: true},
+		"a neighbour that nobody wants rides along": {plan: pendingPlan("vault 0.1.9", "prometheus 0.56.0"),
+			policies:      []*OperatorPolicy{vault},
 			subscriptions: subscriptions{follows("vault", "Manual")}, blocked: "no policy governs package prometheus"},
-		"a neighbour that asked for Automatic": {plan: pendingPlan("vault 0.1.9", "prometheus 0.56.0"), policies: []*OperatorPolicy{vault},
+		"a neighbour that asked for Automatic": {plan: pendingPlan("vault 0.1.9", "prometheus 0.56.0"),
+			policies:      []*OperatorPolicy{vault},
 			subscriptions: subscriptions{follows("vault", "Manual"), follows("prometheus", "Automatic")}, want: true},
-		"a neighbour that asked for Automatic, and its dependency": {plan: pendingPlan("prometheus 0.56.0 etcd", "etcd 0.9.4"), policies: []*OperatorPolicy{vault},
+		"a neighbour that asked for Automatic, and its dependency": {plan: pendingPlan("prometheus 0.56.0 etcd",
+			"etcd 0.9.4"), policies: []*OperatorPolicy{vault},
 			subscriptions: subscriptions{follows("vault", "Manual"), follows("prometheus", "Automatic")}, want: true},
-		"only neighbours, but a person said Manual": {plan: pendingPlan("prometheus 0.56.0"), policies: []*OperatorPolicy{vault},
-			subscriptions: subscriptions{follows("vault", "Manual"), follows("prometheus", "Manual")}, blocked: "asks for Manual approval"},
-		"neighbours are left to people": {plan: pendingPlan("prometheus 0.56.0"), policies: []*OperatorPolicy{vault}, ungoverned: HoldUngoverned,
-			subscriptions: subscriptions{follows("vault", "Manual"), follows("prometheus", "Automatic")}, blocked: "ungoverned: hold"},
-		"a mode that nobody knows": {plan: pendingPlan("prometheus 0.56.0"), policies: []*OperatorPolicy{vault}, ungoverned: "aprove",
-			subscriptions: subscriptions{follows("vault", "Manual"), follows("prometheus", "Automatic")}, blocked: "ungoverned: hold"},
-		"an automatic neighbour requires a denied one": {plan: pendingPlan("prometheus 0.56.0 vault", "vault 0.2.0"), policies: []*OperatorPolicy{vault},
+		"only neighbours, but a person said Manual": {plan: pendingPlan("prometheus 0.56.0"),
+			policies:      []*OperatorPolicy{vault},
+			subscriptions: subscriptions{follows("vault", "Manual"), follows("prometheus", "Manual")},
+			blocked:       "asks for Manual approval"},
+		"neighbours are left to people": {plan: pendingPlan("prometheus 0.56.0"), policies: []*OperatorPolicy{vault},
+			ungoverned:    HoldUngoverned,
+			subscriptions: subscriptions{follows("vault", "Manual"), follows("prometheus", "Automatic")},
+			blocked:       "ungoverned: hold"},
+		"a mode that nobody knows": {plan: pendingPlan("prometheus 0.56.0"), policies: []*OperatorPolicy{vault},
+			ungoverned:    "aprove",
+			subscriptions: subscriptions{follows("vault", "Manual"), follows("prometheus", "Automatic")},
+			blocked:       "ungoverned: hold"},
+		"an automatic neighbour requires a denied one": {plan: pendingPlan("prometheus 0.56.0 vault", "vault 0.2.0"),
+			policies:      []*OperatorPolicy{vault},
 			subscriptions: subscriptions{follows("prometheus", "Automatic")}, blocked: "vault.v0.2.0 is not allowed"},
 		"the policy only informs": {plan: pendingPlan("vault 0.1.9"), policies: []*OperatorPolicy{informing},
 			subscriptions: subscriptions{follows("vault", "Manual")}, idle: true},
-		"no policy enforces in the namespace": {plan: pendingPlan("prometheus 0.56.0"), subscriptions: subscriptions{follows("prometheus", "Automatic")}, idle: true},
-		"no Subscription follows the plan (R-AP-1)": {plan: pendingPlan("vault 0.1.9"), policies: []*OperatorPolicy{vault},
+		"no policy enforces in the namespace": {plan: pendingPlan("prometheus 0.56.0"),
+			subscriptions: subscriptions{follows("prometheus", "Automatic")}, idle: true},
+		"no Subscription follows the plan (R-AP-1)": {plan: pendingPlan("vault 0.1.9"),
+			policies:      []*OperatorPolicy{vault},
 			subscriptions: subscriptions{subscribed("vault", "vault.v0.1.9", "")}, idle: true},
-		"approved already": {plan: pendingPlan("vault 0.1.9"), edit: func(p *olm.InstallPlan) { p.Spec.Approved = true }, policies: []*OperatorPolicy{vault},
+		"approved already": {plan: pendingPlan("vault 0.1.9"),
+			edit: func(p *olm.InstallPlan) { p.Spec.Approved = true }, policies: []*OperatorPolicy{vault},
 			subscriptions: subscriptions{follows("vault", "Manual")}, idle: true},
-		"installed already": {plan: pendingPlan("vault 0.1.9"), policies: []*OperatorPolicy{vault}, csvs: []Installed{{CSV: "vault.v0.1.9", Package: "vault"}},
+		"installed already": {plan: pendingPlan("vault 0.1.9"), policies: []*OperatorPolicy{vault},
+			csvs:          []Installed{{CSV: "vault.v0.1.9", Package: "vault"}},
 			subscriptions: subscriptions{follows("vault", "Manual")}, idle: true},
 		"installed already, as a copy": {plan: pendingPlan("vault 0.1.9"), policies: []*OperatorPolicy{vault},
 			subscriptions: subscriptions{named("AtLatestKnown")}, idle: true},
-		"installed before, as a copy that is gone": {plan: pendingPlan("vault 0.1.9"), policies: []*OperatorPolicy{vault},
+		"installed before, as a copy that is gone": {plan: pendingPlan("vault 0.1.9"),
+			policies:      []*OperatorPolicy{vault},
 			subscriptions: subscriptions{named(olm.StateUpgradePending)}, want: true},
-		"complete": {plan: pendingPlan("vault 0.1.9"), edit: func(p *olm.InstallPlan) { p.Status.Phase = olm.PhaseComplete }, policies: []*OperatorPolicy{vault},
+		"complete": {plan: pendingPlan("vault 0.1.9"),
+			edit: func(p *olm.InstallPlan) { p.Status.Phase = olm.PhaseComplete }, policies: []*OperatorPolicy{vault},
 			subscriptions: subscriptions{follows("vault", "Manual")}, idle: true},
 		"the installed version must not be replaced (R-AP-7)": {
 			plan:          pendingPlan("vault 0.1.9"),
@@ -100,52 +123,71 @@ func TestJudgeApproval(t *testing.T) {
 			blocked:       "vault.v0.1.9 cannot replace vault.v0.1.8 now and is held (bundle/not-upgradeable): OperatorCondition vault.v0.1.8: Upgradeable is False",
 		},
 		"a neighbour must not be replaced": {
-			plan:          pendingPlan("vault 0.1.9", "prometheus 0.56.0"),
-			policies:      []*OperatorPolicy{vault},
-			csvs:          []Installed{{CSV: "prometheus.v0.55.0", Package: "prometheus", NotUpgradeable: "Upgradeable is False"}},
+			plan:     pendingPlan("vault 0.1.9", "prometheus 0.56.0"),
+			policies: []*OperatorPolicy{vault},
+			csvs: []Installed{{CSV: "prometheus.v0.55.0", Package: "prometheus",
+				NotUpgradeable: "Upgradeable is False"}},
 			subscriptions: subscriptions{follows("vault", "Manual"), follows("prometheus", "Automatic")},
 			blocked:       "prometheus.v0.56.0 cannot replace prometheus.v0.55.0 now",
 		},
 		"another operator must not be replaced": {
-			plan:          pendingPlan("vault 0.1.9"),
-			policies:      []*OperatorPolicy{vault},
-			csvs:          []Installed{{CSV: "prometheus.v0.55.0", Package: "prometheus", NotUpgradeable: "Upgradeable is False"}},
+			plan:     pendingPlan("vault 0.1.9"),
+			policies: []*OperatorPolicy{vault},
+			csvs: []Installed{{CSV: "prometheus.v0.55.0", Package: "prometheus",
+				NotUpgradeable: "Upgradeable is False"}},
 			subscriptions: subscriptions{follows("vault", "Manual")},
 			want:          true,
 		},
-		"an invalid policy approves nothing (R-LP-1)": {plan: pendingPlan("vault 0.1.9"), policies: []*OperatorPolicy{broken},
+		"an invalid policy approves nothing (R-LP-1)": {plan: pendingPlan("vault 0.1.9"),
+			policies:      []*OperatorPolicy{broken},
 			subscriptions: subscriptions{follows("vault", "Manual")}, blocked: "is not valid: spec.operatorGroup.name"},
-		"a policy that is not completed yet approves nothing (R-LP-1)": {plan: pendingPlan("vault 0.1.9"), policies: []*OperatorPolicy{incomplete},
+		"a policy that is not completed yet approves nothing (R-LP-1)": {plan: pendingPlan("vault 0.1.9"),
+			policies:      []*OperatorPolicy{incomplete},
 			subscriptions: subscriptions{follows("vault", "Manual")}, blocked: "is not completed yet"},
-		"what a completed policy says is taken as it is": {plan: pendingPlan("vault 0.1.9"), policies: []*OperatorPolicy{completed},
+		"what a completed policy says is taken as it is": {plan: pendingPlan("vault 0.1.9"),
+			policies:      []*OperatorPolicy{completed},
 			subscriptions: subscriptions{follows("vault", "Manual")}, want: true},
-		"overlapping policies approve nothing (R-AP-2)": {plan: pendingPlan("vault 0.1.9"), policies: []*OperatorPolicy{vault, NewOperatorPolicy(second)},
+		"overlapping policies approve nothing (R-AP-2)": {plan: pendingPlan("vault 0.1.9"),
+			policies:      []*OperatorPolicy{vault, NewOperatorPolicy(second)},
 			subscriptions: subscriptions{follows("vault", "Manual")}, blocked: "overlap"},
 		"an allow-list, for Automatic": {plan: pendingPlan("vault 0.1.9"), policies: []*OperatorPolicy{allowing},
 			subscriptions: subscriptions{asked("vault")}, want: true},
-		"an allow-list, for a user who said Manual": {plan: pendingPlan("vault 0.1.9"), policies: []*OperatorPolicy{allowing},
+		"an allow-list, for a user who said Manual": {plan: pendingPlan("vault 0.1.9"),
+			policies:      []*OperatorPolicy{allowing},
 			subscriptions: subscriptions{follows("vault", "Manual")},
 			blocked:       "vault.v0.1.9 is held: OperatorPolicy policies/vault allows it, and its Subscription asks for Manual approval, so that a user has to approve it"},
-		"an allow-list, for a dependency": {plan: pendingPlan("vault 0.1.9", "etcd 0.9.4 vault"), policies: []*OperatorPolicy{allowing},
+		"an allow-list, for a dependency": {plan: pendingPlan("vault 0.1.9", "etcd 0.9.4 vault"),
+			policies:      []*OperatorPolicy{allowing},
 			subscriptions: subscriptions{asked("etcd")}, want: true},
-		"a dependency of what waits for a user": {plan: pendingPlan("vault 0.1.9 etcd", "etcd 0.9.4"), policies: []*OperatorPolicy{allowing},
-			subscriptions: subscriptions{follows("vault", "Manual")}, blocked: "etcd.v0.9.4 is held: vault.v0.1.9, which requires it, is held"},
-		"what requires an allowed one of a user": {plan: pendingPlan("vault 0.1.9", "etcd 0.9.4 vault"), policies: []*OperatorPolicy{allowing},
+		"a dependency of what waits for a user": {plan: pendingPlan("vault 0.1.9 etcd", "etcd 0.9.4"),
+			policies:      []*OperatorPolicy{allowing},
+			subscriptions: subscriptions{follows("vault", "Manual")},
+			blocked:       "etcd.v0.9.4 is held: vault.v0.1.9, which requires it, is held"},
+		"what requires an allowed one of a user": {plan: pendingPlan("vault 0.1.9", "etcd 0.9.4 vault"),
+			policies:      []*OperatorPolicy{allowing},
 			subscriptions: subscriptions{follows("vault", "Manual"), asked("etcd")}, want: true},
-		"a version that is not forbidden, for Automatic": {plan: pendingPlan("vault 0.1.9"), policies: []*OperatorPolicy{forbidding},
+		"a version that is not forbidden, for Automatic": {plan: pendingPlan("vault 0.1.9"),
+			policies:      []*OperatorPolicy{forbidding},
 			subscriptions: subscriptions{asked("vault")}, want: true},
-		"a version that is not forbidden, for Manual": {plan: pendingPlan("vault 0.1.9"), policies: []*OperatorPolicy{forbidding},
-			subscriptions: subscriptions{follows("vault", "Manual")}, blocked: "vault.v0.1.9 is held: OperatorPolicy policies/vault does not forbid it, and its " +
+		"a version that is not forbidden, for Manual": {plan: pendingPlan("vault 0.1.9"),
+			policies:      []*OperatorPolicy{forbidding},
+			subscriptions: subscriptions{follows("vault", "Manual")},
+			blocked: "vault.v0.1.9 is held: OperatorPolicy policies/vault does not forbid it, and its " +
 				"Subscription asks for Manual approval, so that a user has to approve it"},
-		"a version that is not forbidden, where people decide": {plan: pendingPlan("vault 0.1.9"), policies: []*OperatorPolicy{forbidding}, ungoverned: HoldUngoverned,
-			subscriptions: subscriptions{asked("vault")}, blocked: "vault.v0.1.9 is held: OperatorPolicy policies/vault does not forbid it, and operators that no " +
+		"a version that is not forbidden, where people decide": {plan: pendingPlan("vault 0.1.9"),
+			policies: []*OperatorPolicy{forbidding}, ungoverned: HoldUngoverned,
+			subscriptions: subscriptions{asked("vault")},
+			blocked: "vault.v0.1.9 is held: OperatorPolicy policies/vault does not forbid it, and operators that no " +
 				"policy wants are left to people here (ungoverned: hold); its Subscription is Manual, since each plan has to be judged by OperatorPolicy policies/vault first"},
-		"an upgrade of what is removed": {plan: pendingPlan("vault 0.3.0"), policies: []*OperatorPolicy{forbidding}, subscriptions: subscriptions{asked("vault")},
-			csvs:    []Installed{{CSV: "vault.v0.2.0", Package: "vault", Version: "0.2.0", Catalog: olm.Catalog{Namespace: "olm", Name: "operatorhubio-catalog"}}},
+		"an upgrade of what is removed": {plan: pendingPlan("vault 0.3.0"), policies: []*OperatorPolicy{forbidding},
+			subscriptions: subscriptions{asked("vault")},
+			csvs: []Installed{{CSV: "vault.v0.2.0", Package: "vault", Version: "0.2.0",
+				Catalog: olm.Catalog{Namespace: "olm", Name: "operatorhubio-catalog"}}},
 			blocked: "vault.v0.2.0, which is installed, is removed by OperatorPolicy policies/vault"},
 		"a version that is forbidden": {plan: pendingPlan("vault 0.2.0"), policies: []*OperatorPolicy{forbidding},
 			subscriptions: subscriptions{asked("vault")}, blocked: "(bundle/mustnothave)"},
-		"a policy that only informs does not overlap": {plan: pendingPlan("vault 0.1.9"), policies: []*OperatorPolicy{vault, informing},
+		"a policy that only informs does not overlap": {plan: pendingPlan("vault 0.1.9"),
+			policies:      []*OperatorPolicy{vault, informing},
 			subscriptions: subscriptions{follows("vault", "Manual")}, want: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -155,10 +197,12 @@ func TestJudgeApproval(t *testing.T) {
 			if c.ungoverned == "" {
 				c.ungoverned = ApproveUngoverned
 			}
-			ns := NewNamespace("shop", NamespaceContents{Policies: c.policies, Subscriptions: c.subscriptions, CSVs: c.csvs, Plans: []*olm.InstallPlan{c.plan}})
+			ns := NewNamespace("shop", NamespaceContents{Policies: c.policies, Subscriptions: c.subscriptions,
+				CSVs: c.csvs, Plans: []*olm.InstallPlan{c.plan}})
 			a := JudgeApproval(ApprovalInput{Plan: c.plan, Namespace: ns, Ungoverned: c.ungoverned})
 			if a.IsCandidate == c.idle || a.Should() != c.want {
-				t.Errorf("waits is %t and should is %t, want %t and %t: %v", a.IsCandidate, a.Should(), !c.idle, c.want, a.Blockers)
+				t.Errorf("waits is %t and should is %t, want %t and %t: %v", a.IsCandidate, a.Should(), !c.idle, c.want,
+					a.Blockers)
 			}
 			if a.Should() && JudgePlan(PlanInput{Plan: c.plan, Namespace: ns}).Decision != verdict.Allow {
 				t.Error("the loop approves what may not be approved")
@@ -167,7 +211,8 @@ func TestJudgeApproval(t *testing.T) {
 			for _, b := range a.Blockers {
 				why = append(why, b.Why)
 			}
-			if text := strings.Join(why, "; "); c.blocked != "" && !strings.Contains(text, c.blocked) || c.blocked == "" && text != "" {
+			if text := strings.Join(why, "; "); c.blocked != "" && !strings.Contains(text, c.blocked) ||
+				c.blocked == "" && text != "" {
 				t.Errorf("blockers say %q, want %q", text, c.blocked)
 			}
 		})

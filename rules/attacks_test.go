@@ -44,11 +44,14 @@ func TestPlansNamedAsAttacks(t *testing.T) {
 	smuggled := pendingPlan("etcd 0.9.2", "vault 0.1.9")
 	smuggled.Spec.CSVNames = smuggled.Spec.CSVNames[:1]
 	twoStories := pendingPlan("etcd 0.9.2")
-	twoStories.Status.Steps = []olm.Step{{Resource: olm.StepResource{Kind: "ClusterServiceVersion", Name: "etcd.v0.9.2", Manifest: olm.Manifest{Properties: properties("innocent", "0.9.2")}}}}
+	twoStories.Status.Steps = []olm.Step{{Resource: olm.StepResource{Kind: "ClusterServiceVersion", Name: "etcd.v0.9.2",
+		Manifest: olm.Manifest{Properties: properties("innocent", "0.9.2")}}}}
 	twoVersions := pendingPlan("etcd 0.9.2")
-	twoVersions.Status.Steps = []olm.Step{{Resource: olm.StepResource{Kind: "ClusterServiceVersion", Name: "etcd.v0.9.2", Manifest: olm.Manifest{Properties: properties("etcd", "0.9.4")}}}}
+	twoVersions.Status.Steps = []olm.Step{{Resource: olm.StepResource{Kind: "ClusterServiceVersion",
+		Name: "etcd.v0.9.2", Manifest: olm.Manifest{Properties: properties("etcd", "0.9.4")}}}}
 	garbled := pendingPlan("etcd 0.9.2")
-	garbled.Status.Steps = []olm.Step{{Resource: olm.StepResource{Kind: "ClusterServiceVersion", Name: "etcd.v0.9.2", Manifest: olm.Manifest{Unreadable: true}}}}
+	garbled.Status.Steps = []olm.Step{{Resource: olm.StepResource{Kind: "ClusterServiceVersion", Name: "etcd.v0.9.2",
+		Manifest: olm.Manifest{Unreadable: true}}}}
 	held := policyFor("etcd", func(s *spec) { s.UpgradeApproval = policyv1beta2.UpgradeApprovalNone })
 	pinned := policyFor("etcd", versions("etcd.v0.9.2"))
 	open := policyFor("etcd", anyCatalog)
@@ -75,18 +78,28 @@ func TestPlansNamedAsAttacks(t *testing.T) {
 		"two Subscriptions claim one CSV": {nameless("x.v1"), cluster{Policies: []*OperatorPolicy{open},
 			Subscriptions: []*olm.Subscription{subscribed("etcd", "x.v1", ""), subscribed("innocent", "x.v1", "")}},
 			verdict.Hold, "Subscriptions to different packages"},
-		"a CSV known as installed only": {nameless("x.v1"), cluster{Policies: []*OperatorPolicy{policyFor("etcd", func(s *spec) { anyCatalog(s); s.Versions = []string{"x.v2"} })},
-			Subscriptions: []*olm.Subscription{subscribed("etcd", "", "x.v1")}}, verdict.Deny, "x.v1 is not allowed"},
-		"forbidden wherever it comes from": {nameless("x.v1"), cluster{Policies: []*OperatorPolicy{policyFor("etcd", func(s *spec) { anyCatalog(s); s.ComplianceType = policyv1beta2.MustNotHave })},
-			Subscriptions: []*olm.Subscription{subscribed("etcd", "x.v1", "")}}, verdict.Deny, "bundle/mustnothave"},
-		"forbidden from one catalog, which is not known": {nameless("x.v1"), cluster{Policies: []*OperatorPolicy{policyFor("etcd", func(s *spec) { s.ComplianceType = policyv1beta2.MustNotHave })},
-			Subscriptions: []*olm.Subscription{subscribed("etcd", "x.v1", "")}}, verdict.Hold,
+		"a CSV known as installed only": {nameless("x.v1"),
+			cluster{Policies: []*OperatorPolicy{policyFor("etcd",
+				func(s *spec) { anyCatalog(s); s.Versions = []string{"x.v2"} })},
+				Subscriptions: []*olm.Subscription{subscribed("etcd", "", "x.v1")}}, verdict.Deny, "x.v1 is not allowed"},
+		"forbidden wherever it comes from": {nameless("x.v1"),
+			cluster{Policies: []*OperatorPolicy{policyFor("etcd",
+				func(s *spec) { anyCatalog(s); s.ComplianceType = policyv1beta2.MustNotHave })},
+				Subscriptions: []*olm.Subscription{subscribed("etcd", "x.v1", "")}}, verdict.Deny, "bundle/mustnothave"},
+		"forbidden from one catalog, which is not known": {nameless("x.v1"),
+			cluster{Policies: []*OperatorPolicy{policyFor("etcd",
+				func(s *spec) { s.ComplianceType = policyv1beta2.MustNotHave })},
+				Subscriptions: []*olm.Subscription{subscribed("etcd", "x.v1", "")}}, verdict.Hold,
 			"version or catalog is not known"},
-		"forbidden in a range, version not known": {nameless("x.v1"), cluster{Policies: []*OperatorPolicy{policyFor("etcd", func(s *spec) { s.ComplianceType, s.VersionRange = policyv1beta2.MustNotHave, "<1.0.0" })},
-			Subscriptions: []*olm.Subscription{subscribed("etcd", "x.v1", "")}}, verdict.Hold,
+		"forbidden in a range, version not known": {nameless("x.v1"),
+			cluster{Policies: []*OperatorPolicy{policyFor("etcd",
+				func(s *spec) { s.ComplianceType, s.VersionRange = policyv1beta2.MustNotHave, "<1.0.0" })},
+				Subscriptions: []*olm.Subscription{subscribed("etcd", "x.v1", "")}}, verdict.Hold,
 			"version or catalog is not known"},
-		"a range and no version": {nameless("x.v1"), cluster{Policies: []*OperatorPolicy{policyFor("etcd", func(s *spec) { anyCatalog(s); s.VersionRange = ">=1.0.0" })},
-			Subscriptions: []*olm.Subscription{subscribed("etcd", "x.v1", "")}}, verdict.Hold,
+		"a range and no version": {nameless("x.v1"),
+			cluster{Policies: []*OperatorPolicy{policyFor("etcd",
+				func(s *spec) { anyCatalog(s); s.VersionRange = ">=1.0.0" })},
+				Subscriptions: []*olm.Subscription{subscribed("etcd", "x.v1", "")}}, verdict.Hold,
 			"the version of x.v1 is not known"},
 		"outside the range, but the policy starts there": {pendingPlan("etcd 0.9.2"),
 			cluster{Policies: []*OperatorPolicy{policyFor("etcd", func(s *spec) {
@@ -96,8 +109,9 @@ func TestPlansNamedAsAttacks(t *testing.T) {
 		"an upgrade of a CSV without properties": {pendingPlan("etcd 0.9.4"), cluster{Policies: []*OperatorPolicy{held},
 			CSVs: []Installed{{CSV: "old.v1"}}, Subscriptions: []*olm.Subscription{subscribed("etcd", "etcd.v0.9.4",
 				"old.v1")}}, verdict.Hold, "upgrade of old.v1 to etcd.v0.9.4"},
-		"a plan for what is installed is no upgrade": {pendingPlan("etcd 0.9.2"), cluster{Policies: []*OperatorPolicy{held},
-			CSVs: []Installed{{CSV: "etcd.v0.9.2", Package: "etcd", Version: "0.9.2"}}}, verdict.Allow, ""},
+		"a plan for what is installed is no upgrade": {pendingPlan("etcd 0.9.2"),
+			cluster{Policies: []*OperatorPolicy{held},
+				CSVs: []Installed{{CSV: "etcd.v0.9.2", Package: "etcd", Version: "0.9.2"}}}, verdict.Allow, ""},
 		"an upgrade of another package": {pendingPlan("etcd 0.9.2"), cluster{Policies: []*OperatorPolicy{held},
 			CSVs: []Installed{{CSV: "vault.v0.1.9", Package: "vault", Version: "0.1.9"}}}, verdict.Allow, ""},
 	} {
@@ -122,12 +136,15 @@ func TestBornApproved(t *testing.T) {
 		return func(s *spec) { anyCatalog(s); s.Versions = names }
 	}
 	ns := NewNamespace("shop", NamespaceContents{
-		Policies:      []*OperatorPolicy{policyFor("etcd", list("etcd.v0.9.2")), policyFor("vault", list("vault.v0.1.9"))},
+		Policies: []*OperatorPolicy{policyFor("etcd", list("etcd.v0.9.2")),
+			policyFor("vault", list("vault.v0.1.9"))},
 		Subscriptions: []*olm.Subscription{automatic("etcd", "etcd.v0.9.2"), automatic("vault", "vault.v0.1.9")},
 	})
-	switched := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", list("etcd.v0.9.2"))},
-		Subscriptions: []*olm.Subscription{subscriptionTo("etcd")}})
-	plan := &olm.InstallPlanHead{Metadata: olm.ObjectMeta{Namespace: "shop", Name: "install-x7"}, Spec: olm.InstallPlanSpec{CSVNames: []string{"etcd.v0.9.4"}, Approved: true}}
+	switched := NewNamespace("shop",
+		NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", list("etcd.v0.9.2"))},
+			Subscriptions: []*olm.Subscription{subscriptionTo("etcd")}})
+	plan := &olm.InstallPlanHead{Metadata: olm.ObjectMeta{Namespace: "shop", Name: "install-x7"},
+		Spec: olm.InstallPlanSpec{CSVNames: []string{"etcd.v0.9.4"}, Approved: true}}
 	if v := JudgePlanCreate(PlanCreateInput{Plan: plan, Namespace: switched, ByOLM: true}); v.Decision != verdict.Hold {
 		t.Errorf("a plan that was made before the Subscription was switched to Manual: %s, want Hold", v.Decision)
 	}
@@ -136,7 +153,8 @@ func TestBornApproved(t *testing.T) {
 		"etcd.v0.9.2 vault.v0.1.9": verdict.Allow,
 		"vault.v0.2.0":             verdict.Hold, // its package is unknown, and may be etcd or vault
 	} {
-		plan := &olm.InstallPlanHead{Metadata: olm.ObjectMeta{Namespace: "shop", Name: "install-x7"}, Spec: olm.InstallPlanSpec{CSVNames: strings.Fields(names), Approved: true}}
+		plan := &olm.InstallPlanHead{Metadata: olm.ObjectMeta{Namespace: "shop", Name: "install-x7"},
+			Spec: olm.InstallPlanSpec{CSVNames: strings.Fields(names), Approved: true}}
 		if v := JudgePlanCreate(PlanCreateInput{Plan: plan, Namespace: ns, ByOLM: true}); v.Decision != want {
 			t.Errorf("%s: %s, want %s (%s)", names, v.Decision, want, v.Refusal())
 		}
@@ -149,8 +167,10 @@ func TestStartingAnApprovedPlan(t *testing.T) {
 	old.Spec.Approved = true
 	started := *old
 	started.Status.Phase = olm.PhaseInstalling
-	ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", versions("etcd.v0.9.2"))}})
-	if v := JudgePlanStatusUpdate(PlanStatusInput{New: &started, Old: old, Namespace: ns}); v.Decision != verdict.Allow {
+	ns := NewNamespace("shop",
+		NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", versions("etcd.v0.9.2"))}})
+	if v := JudgePlanStatusUpdate(PlanStatusInput{New: &started, Old: old,
+		Namespace: ns}); v.Decision != verdict.Allow {
 		t.Errorf("refused: %s", v.Refusal())
 	}
 }
@@ -158,7 +178,8 @@ func TestStartingAnApprovedPlan(t *testing.T) {
 // TestRepeatingAnInterruptedPlan is the one phase transition that Opgate alone may write. Each case differs from it in
 // one thing.
 func TestRepeatingAnInterruptedPlan(t *testing.T) {
-	ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", versions("etcd.v0.9.2"))}})
+	ns := NewNamespace("shop",
+		NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", versions("etcd.v0.9.2"))}})
 	for _, c := range []struct {
 		name   string
 		byUser bool
@@ -179,8 +200,10 @@ func TestRepeatingAnInterruptedPlan(t *testing.T) {
 		{name: "a webhook of others failed", want: verdict.Deny, before: func(p *olm.InstallPlan) {
 			p.Status.Message = `Internal error occurred: failed calling webhook "clusterserviceversions.example.org": failed to call webhook`
 		}},
-		{name: "it is complete", want: verdict.Deny, before: func(p *olm.InstallPlan) { p.Status.Phase = olm.PhaseComplete }},
-		{name: "with other contents", want: verdict.Deny, after: func(p *olm.InstallPlan) { p.Status.BundleLookups = nil }},
+		{name: "it is complete", want: verdict.Deny,
+			before: func(p *olm.InstallPlan) { p.Status.Phase = olm.PhaseComplete }},
+		{name: "with other contents", want: verdict.Deny,
+			after: func(p *olm.InstallPlan) { p.Status.BundleLookups = nil }},
 		{name: "as another account", want: verdict.Deny,
 			after: func(p *olm.InstallPlan) { p.Status.ServiceAccount.Name = "strong" }},
 	} {
@@ -238,7 +261,8 @@ func TestOverrideNeeds(t *testing.T) {
 			t.Errorf("reason %q is read as %q, want %q", reason, got, want)
 		}
 	}
-	if in := (PlanUpdateInput{New: head("later", false), Old: pendingPlan("etcd 0.9.4")}); in.OverrideAsked().Reason != "" {
+	if in := (PlanUpdateInput{New: head("later", false),
+		Old: pendingPlan("etcd 0.9.4")}); in.OverrideAsked().Reason != "" {
 		t.Error("a reason without an approval asks for an override")
 	}
 }
@@ -248,7 +272,8 @@ func TestStricterApprovalWins(t *testing.T) {
 	free, pinned := operatorPolicy("etcd", nil), operatorPolicy("etcd", versions("etcd.v0.9.2"))
 	for _, names := range [][2]string{{"a", "b"}, {"b", "a"}} {
 		free.Name, pinned.Name = names[0], names[1]
-		ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{NewOperatorPolicy(free), NewOperatorPolicy(pinned)}})
+		ns := NewNamespace("shop",
+			NamespaceContents{Policies: []*OperatorPolicy{NewOperatorPolicy(free), NewOperatorPolicy(pinned)}})
 		sub := subscriptionTo("etcd")
 		sub.Spec.InstallPlanApproval = olm.ApprovalAutomatic
 		v := JudgeSubscription(SubscriptionInput{Subscription: sub, Namespace: ns, Mode: MutateApproval})
@@ -260,12 +285,15 @@ func TestStricterApprovalWins(t *testing.T) {
 
 // TestMustNotHaveFromAnotherCatalog: a package is forbidden from one catalog only.
 func TestMustNotHaveFromAnotherCatalog(t *testing.T) {
-	ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", func(s *spec) { s.ComplianceType = policyv1beta2.MustNotHave })}})
+	ns := NewNamespace("shop",
+		NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd",
+			func(s *spec) { s.ComplianceType = policyv1beta2.MustNotHave })}})
 	for source, want := range map[string]verdict.Decision{"operatorhubio-catalog": verdict.Deny,
 		"curated-catalog": verdict.Allow} {
 		sub := subscriptionTo("etcd")
 		sub.Spec.Source = source
-		if v := JudgeSubscription(SubscriptionInput{Subscription: sub, Namespace: ns, Mode: DenyApproval}); v.Decision != want {
+		if v := JudgeSubscription(SubscriptionInput{Subscription: sub, Namespace: ns,
+			Mode: DenyApproval}); v.Decision != want {
 			t.Errorf("from %s: %s, want %s", source, v.Decision, want)
 		}
 	}
@@ -278,23 +306,28 @@ func TestPolicyPreview(t *testing.T) {
 	other := pendingPlan("vault 0.1.9")
 	other.Metadata.Name = "install-vault"
 	ns := NewNamespace("shop", NamespaceContents{
-		CSVs:  []Installed{{CSV: "etcd.v0.9.0", Package: "etcd", Version: "0.9.0"}, {CSV: "vault.v0.1.9", Package: "vault", Version: "0.1.9"}},
+		CSVs: []Installed{{CSV: "etcd.v0.9.0", Package: "etcd", Version: "0.9.0"},
+			{CSV: "vault.v0.1.9", Package: "vault", Version: "0.1.9"}},
 		Plans: []*olm.InstallPlan{approved, other},
 	})
 	for name, c := range map[string]struct {
 		edit func(*spec)
 		want string // of all warnings, empty for none
 	}{
-		"in the range":     {func(s *spec) { s.VersionRange = ">=0.9.0" }, ""},
-		"out of the range": {func(s *spec) { s.VersionRange = ">=0.9.2" }, "etcd.v0.9.0 is installed in namespace shop and not covered"},
-		"forbidden":        {func(s *spec) { s.ComplianceType = policyv1beta2.MustNotHave }, "etcd.v0.9.0 is installed in namespace shop and forbidden"},
-		"informing":        {func(s *spec) { s.RemediationAction = policyv1beta2.Inform; s.Versions = []string{"etcd.v0.9.2"} }, "not covered"},
-		"every version":    {nil, ""},
+		"in the range": {func(s *spec) { s.VersionRange = ">=0.9.0" }, ""},
+		"out of the range": {func(s *spec) { s.VersionRange = ">=0.9.2" },
+			"etcd.v0.9.0 is installed in namespace shop and not covered"},
+		"forbidden": {func(s *spec) { s.ComplianceType = policyv1beta2.MustNotHave },
+			"etcd.v0.9.0 is installed in namespace shop and forbidden"},
+		"informing":     {func(s *spec) { s.RemediationAction = policyv1beta2.Inform; s.Versions = []string{"etcd.v0.9.2"} }, "not covered"},
+		"every version": {nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := JudgeOperatorPolicy(OperatorPolicyInput{Policy: operatorPolicy("etcd", c.edit), Namespace: func(string) *Namespace { return ns }})
+			v := JudgeOperatorPolicy(OperatorPolicyInput{Policy: operatorPolicy("etcd", c.edit),
+				Namespace: func(string) *Namespace { return ns }})
 			warnings := strings.Join(v.WarningTexts(), "\n")
-			if v.Decision != verdict.Allow || !strings.Contains(warnings, c.want) || (c.want == "") != (warnings == "") {
+			if v.Decision != verdict.Allow || !strings.Contains(warnings, c.want) ||
+				(c.want == "") != (warnings == "") {
 				t.Errorf("%s with warnings\n%s\nwant %q", v.Decision, warnings, c.want)
 			}
 			if strings.Contains(warnings, "install-approved") || strings.Contains(warnings, "vault") {
@@ -308,7 +341,8 @@ func TestPolicyPreview(t *testing.T) {
 // when its spec, or how its spec is read, changes.
 func TestStoredPolicies(t *testing.T) {
 	judge := func(op, old *policyv1beta2.OperatorPolicy) verdict.Decision {
-		v := JudgeOperatorPolicy(OperatorPolicyInput{Policy: op, Old: old, Namespace: func(string) *Namespace { return nil }})
+		v := JudgeOperatorPolicy(OperatorPolicyInput{Policy: op, Old: old,
+			Namespace: func(string) *Namespace { return nil }})
 		return v.Decision
 	}
 	old := operatorPolicy("etcd", func(s *spec) { s.VersionRange = "no longer a range" })
@@ -338,7 +372,8 @@ func TestDecodePolicy(t *testing.T) {
 		got = append(got, problem.Error())
 	}
 	slices.Sort(got)
-	if want := []string{`duplicate field "spec.subscription.name"`, `unknown field "extra"`, `unknown field "spec.version"`}; !slices.Equal(got, want) {
+	if want := []string{`duplicate field "spec.subscription.name"`, `unknown field "extra"`,
+		`unknown field "spec.version"`}; !slices.Equal(got, want) {
 		t.Errorf("problems are %q, want %q", got, want)
 	}
 }

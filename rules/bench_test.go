@@ -22,7 +22,8 @@ func crowd(n int) *Namespace {
 func subscriptionTo(pkg string) *olm.Subscription {
 	return &olm.Subscription{
 		Metadata: olm.ObjectMeta{Namespace: "shop", Name: pkg},
-		Spec:     olm.SubscriptionSpec{Package: pkg, Channel: "stable", Source: "operatorhubio-catalog", SourceNamespace: "olm", InstallPlanApproval: olm.ApprovalManual},
+		Spec: olm.SubscriptionSpec{Package: pkg, Channel: "stable", Source: "operatorhubio-catalog",
+			SourceNamespace: "olm", InstallPlanApproval: olm.ApprovalManual},
 	}
 }
 
@@ -87,13 +88,16 @@ func BenchmarkJudgeApproval(b *testing.B) {
 		}
 		s := subscriptionTo("etcd")
 		s.Status.InstallPlan.Name = plan.Metadata.Name
-		ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", versions("etcd.v0.9.2"))}, Subscriptions: []*olm.Subscription{s}, Plans: plans})
+		ns := NewNamespace("shop",
+			NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", versions("etcd.v0.9.2"))},
+				Subscriptions: []*olm.Subscription{s}, Plans: plans})
 		b.Run(fmt.Sprintf("plans=%d", n), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				approved := 0
 				for _, p := range ns.Plans() {
-					if a := JudgeApproval(ApprovalInput{Plan: p, Namespace: ns, Ungoverned: HoldUngoverned}); a.Should() {
+					if a := JudgeApproval(ApprovalInput{Plan: p, Namespace: ns,
+						Ungoverned: HoldUngoverned}); a.Should() {
 						approved++
 					}
 				}
@@ -141,7 +145,8 @@ func BenchmarkPlanUnderConstraints(b *testing.B) {
 	for i := range 20 {
 		csvs = append(csvs, fmt.Sprintf("operator%d 1.%d.0", i, i))
 	}
-	plan := withProperties(pendingPlan(csvs...), `{"type":"certified","value":true},{"type":"olm.gvk","value":{"group":"g","version":"v1","kind":"K"}}`)
+	plan := withProperties(pendingPlan(csvs...),
+		`{"type":"certified","value":true},{"type":"olm.gvk","value":{"group":"g","version":"v1","kind":"K"}}`)
 	var definitions []*constraint.Definition
 	for i := range 100 {
 		rule := fmt.Sprintf(`properties.exists(p, p.type == "certified") && packageName != "banned%d"`, i)
@@ -152,7 +157,8 @@ func BenchmarkPlanUnderConstraints(b *testing.B) {
 		set  *constraint.Set
 	}{{"floor", under()}, {"100 constraints", under(definitions...)}} {
 		b.Run(c.name, func(b *testing.B) {
-			in := PlanInput{Plan: plan, Namespace: NewNamespace("shop", NamespaceContents{Exists: true, Facts: aroundKubernetes, Constraints: c.set})}
+			in := PlanInput{Plan: plan, Namespace: NewNamespace("shop",
+				NamespaceContents{Exists: true, Facts: aroundKubernetes, Constraints: c.set})}
 			b.ReportAllocs()
 			for b.Loop() {
 				if v := JudgePlan(in); v.Decision != verdict.Allow {

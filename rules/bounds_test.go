@@ -28,9 +28,12 @@ func repeated(n int, element string) string {
 }
 
 var (
-	noAdmins   = ruleOf("no-admins", `!clusterPermissions.exists(r, "*" in r.apiGroups && "*" in r.resources && "*" in r.verbs)`, "no cluster admins", constraint.Require)
-	noWebhooks = ruleOf("no-webhooks", `!webhooks.exists(w, "*" in w.apiGroups)`, "no webhooks on everything", constraint.Require)
-	onlyEtcd   = ruleOf("only-etcd", `csv.startsWith("etcd")`, "only etcd", constraint.Require)
+	noAdmins = ruleOf("no-admins",
+		`!clusterPermissions.exists(r, "*" in r.apiGroups && "*" in r.resources && "*" in r.verbs)`,
+		"no cluster admins", constraint.Require)
+	noWebhooks = ruleOf("no-webhooks", `!webhooks.exists(w, "*" in w.apiGroups)`, "no webhooks on everything",
+		constraint.Require)
+	onlyEtcd = ruleOf("only-etcd", `csv.startsWith("etcd")`, "only etcd", constraint.Require)
 )
 
 // allocated returns how many bytes a function allocates, and how much CPU time it takes: other processes do not count.
@@ -115,9 +118,10 @@ func TestA4LargestJudged(t *testing.T) {
 		"more rules than are judged": {permissions(repeated(9000, rule)), verdict.Hold},
 		"empty rules":                {permissions(repeated(hostileRules, "{}")), verdict.Hold},
 		"one rule with a long list":  {permissions(`[{"apiGroups":` + repeated(200_000, `""`) + `}]`), verdict.Hold},
-		"a long text":                {permissions(`[{"apiGroups":["` + strings.Repeat("a", 1<<20) + `"]}]`), verdict.Hold},
-		"lists of lists":             {permissions(repeated(100_000, "[[]]")), verdict.Hold},
-		"empty groups of rules":      {`{"metadata":{"name":"etcd.v0.9.2"},"spec":{"install":{"spec":{"clusterPermissions":` + repeated(hostileRules, "{}") + `}}}}`, verdict.Hold},
+		"a long text": {permissions(`[{"apiGroups":["` + strings.Repeat("a", 1<<20) + `"]}]`),
+			verdict.Hold},
+		"lists of lists":        {permissions(repeated(100_000, "[[]]")), verdict.Hold},
+		"empty groups of rules": {`{"metadata":{"name":"etcd.v0.9.2"},"spec":{"install":{"spec":{"clusterPermissions":` + repeated(hostileRules, "{}") + `}}}}`, verdict.Hold},
 		"permissions, which count too": {`{"metadata":{"name":"etcd.v0.9.2"},"spec":{"install":{"spec":{"permissions":` +
 			repeated(hostileRules, "{}") + `}}}}`, verdict.Hold},
 	} {
@@ -149,8 +153,10 @@ func TestA4Properties(t *testing.T) {
 		"deep":  `{"properties":[{"type":"x","value":` + repeated(hostileRules, `{}`) + `}]}`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			csv := &olm.CSV{Metadata: olm.ObjectMeta{Namespace: "shop", Name: "etcd.v0.9.2", Annotations: olm.Annotations{Properties: properties}}}
-			ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", versions("etcd.v0.9.2"))}})
+			csv := &olm.CSV{Metadata: olm.ObjectMeta{Namespace: "shop", Name: "etcd.v0.9.2",
+				Annotations: olm.Annotations{Properties: properties}}}
+			ns := NewNamespace("shop",
+				NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", versions("etcd.v0.9.2"))}})
 			var v verdict.Verdict
 			bytes, took := allocated(func() { v = JudgeCSV(CSVInput{New: csv, Namespace: ns}) })
 			if v.Decision != verdict.Hold || !strings.Contains(v.Refusal(), "at most") {
@@ -173,7 +179,9 @@ func TestA4Plans(t *testing.T) {
 	many.Spec.CSVNames = names
 	steps := pendingPlan("etcd 0.9.2")
 	steps.Status.Steps = make([]olm.Step, 400_000)
-	ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", versions("etcd.v0.9.2"))}, Facts: aroundKubernetes, Constraints: under(onlyEtcd)})
+	ns := NewNamespace("shop",
+		NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", versions("etcd.v0.9.2"))},
+			Facts: aroundKubernetes, Constraints: under(onlyEtcd)})
 	for name, plan := range map[string]*olm.InstallPlan{"names": many, "steps": steps} {
 		t.Run(name, func(t *testing.T) {
 			var v verdict.Verdict
@@ -218,7 +226,8 @@ func TestA4Capabilities(t *testing.T) {
 // stepOf returns a step with an RBAC object.
 func stepOf(t *testing.T, resolving, kind, name, manifest string) olm.Step {
 	t.Helper()
-	raw, err := json.Marshal(map[string]any{"resolving": resolving, "resource": map[string]any{"kind": kind, "name": name, "manifest": manifest}})
+	raw, err := json.Marshal(map[string]any{"resolving": resolving,
+		"resource": map[string]any{"kind": kind, "name": name, "manifest": manifest}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -267,12 +276,19 @@ func TestB1Permissions(t *testing.T) {
 		"a new group for all namespaces": {group(`{"spec":{}}`), namespaced, nil, verdict.Deny},
 		"a group that has just become global": {group(`{"spec":{},"status":{"namespaces":["shop"]}}`), namespaced, nil,
 			verdict.Hold},
-		"a group that is to be global no more": {group(`{"spec":{"targetNamespaces":["shop"]},"status":{"namespaces":[""]}}`), namespaced, nil, verdict.Hold},
-		"a target that OLM rejects":            {group(`{"spec":{"targetNamespaces":["shop",""]},"status":{"namespaces":["shop"]}}`), namespaced, nil, verdict.Hold},
+		"a group that is to be global no more": {group(
+			`{"spec":{"targetNamespaces":["shop"]},"status":{"namespaces":[""]}}`), namespaced, nil, verdict.Hold},
+		"a target that OLM rejects": {group(
+			`{"spec":{"targetNamespaces":["shop",""]},"status":{"namespaces":["shop"]}}`), namespaced, nil,
+			verdict.Hold},
 		"a selector without an answer yet": {group(`{"spec":{"selector":{"matchLabels":{"a":"b"}}}}`), namespaced,
 			nil, verdict.Allow},
-		"a selector that matches nothing": {group(`{"spec":{"selector":{"matchLabels":{"a":"b"}}},"status":{"namespaces":[]}}`), namespaced, nil, verdict.Allow},
-		"a selector with one":             {group(`{"spec":{"selector":{"matchLabels":{"a":"b"}}},"status":{"namespaces":["shop","cart"]}}`), namespaced, nil, verdict.Allow},
+		"a selector that matches nothing": {group(
+			`{"spec":{"selector":{"matchLabels":{"a":"b"}}},"status":{"namespaces":[]}}`), namespaced, nil,
+			verdict.Allow},
+		"a selector with one": {group(
+			`{"spec":{"selector":{"matchLabels":{"a":"b"}}},"status":{"namespaces":["shop","cart"]}}`), namespaced, nil,
+			verdict.Allow},
 		"an empty selector": {group(`{"spec":{"selector":{"matchLabels":{}}},"status":{"namespaces":[""]}}`),
 			namespaced, nil, verdict.Deny},
 		"more namespaces than are read": {group(`{"spec":{"targetNamespaces":` + repeated(70_000, `"a"`) + `}}`),
@@ -281,7 +297,8 @@ func TestB1Permissions(t *testing.T) {
 			[]olm.Step{stepOf(t, "etcd.v0.9.2", "ClusterRole", "a", `{"kind":"ClusterRole","rules":`+everything+`}`)},
 			verdict.Deny},
 		"a ClusterRole of no operator in the plan": {own, `{}`,
-			[]olm.Step{stepOf(t, "other", "ClusterRole", "a", `{"kind":"ClusterRole","rules":`+everything+`}`)}, verdict.Deny},
+			[]olm.Step{stepOf(t, "other", "ClusterRole", "a", `{"kind":"ClusterRole","rules":`+everything+`}`)},
+			verdict.Deny},
 		"a ClusterRole without a kind": {own, `{}`,
 			[]olm.Step{stepOf(t, "etcd.v0.9.2", "ClusterRole", "a", `{"rules":`+everything+`}`)}, verdict.Deny},
 		"a ClusterRole that aggregates": {own, `{}`,
@@ -293,13 +310,15 @@ func TestB1Permissions(t *testing.T) {
 			[]olm.Step{stepOf(t, "etcd.v0.9.2", "ClusterRoleBinding", "a",
 				`{"roleRef":{"kind":"ClusterRole","name":"cluster-admin"}}`)}, verdict.Deny},
 		"a ClusterRoleBinding to what comes along": {own, `{}`, []olm.Step{
-			stepOf(t, "etcd.v0.9.2", "ClusterRole", "reads", `{"rules":[{"apiGroups":[""],"resources":["pods"],"verbs":["get"]}]}`),
+			stepOf(t, "etcd.v0.9.2", "ClusterRole", "reads",
+				`{"rules":[{"apiGroups":[""],"resources":["pods"],"verbs":["get"]}]}`),
 			stepOf(t, "etcd.v0.9.2", "ClusterRoleBinding", "a", `{"roleRef":{"kind":"ClusterRole","name":"reads"}}`)},
 			verdict.Allow},
 		"a Role": {own, `{}`,
 			[]olm.Step{stepOf(t, "etcd.v0.9.2", "Role", "a", `{"rules":`+everything+`}`)}, verdict.Allow},
 		"a ClusterRole too large to read": {own, `{}`,
-			[]olm.Step{stepOf(t, "etcd.v0.9.2", "ClusterRole", "a", `{"rules":`+repeated(100_000, "{}")+`}`)}, verdict.Hold},
+			[]olm.Step{stepOf(t, "etcd.v0.9.2", "ClusterRole", "a", `{"rules":`+repeated(100_000, "{}")+`}`)},
+			verdict.Hold},
 		"a ClusterRole that is no JSON": {own, `{}`,
 			[]olm.Step{stepOf(t, "etcd.v0.9.2", "ClusterRole", "a", `rules: []`)}, verdict.Hold},
 		"a ClusterRole that says it is another kind": {own, `{}`,
@@ -321,14 +340,16 @@ func TestB1Permissions(t *testing.T) {
 				if stored { // as the snapshot has it
 					plan.Trim()
 				}
-				if v := JudgePlan(PlanInput{Plan: plan, Namespace: NewNamespace("shop", contents)}); v.Decision != c.want {
+				if v := JudgePlan(PlanInput{Plan: plan,
+					Namespace: NewNamespace("shop", contents)}); v.Decision != c.want {
 					t.Errorf("trimmed %v: %s, want %s: %s", stored, v.Decision, c.want, v.Refusal())
 				}
 			}
 			plan.Spec.Approval, plan.Spec.Approved, plan.Status.Phase = olm.ApprovalManual, true, olm.PhaseInstalling
 			contents.Plans = []*olm.InstallPlan{plan}
 			written := &olm.CSV{Metadata: olm.ObjectMeta{Namespace: "shop", Name: "etcd.v0.9.2"}, Spec: csv.Spec}
-			if v := JudgeCSV(CSVInput{New: written, ByOLM: true, Namespace: NewNamespace("shop", contents)}); v.Decision != c.want {
+			if v := JudgeCSV(CSVInput{New: written, ByOLM: true,
+				Namespace: NewNamespace("shop", contents)}); v.Decision != c.want {
 				t.Errorf("as a step: %s, want %s: %s", v.Decision, c.want, v.Refusal())
 			}
 		})
@@ -337,8 +358,10 @@ func TestB1Permissions(t *testing.T) {
 
 // TestB1Variables: permissions are a separate variable.
 func TestB1Variables(t *testing.T) {
-	secrets := ruleOf("no-secrets", `!permissions.exists(r, "secrets" in r.resources)`, "no secrets", constraint.Require)
-	csv, err := olm.DecodeCSV([]byte(`{"metadata":{"name":"etcd.v0.9.2"},"spec":{"install":{"spec":{"permissions":[{"rules":[{"apiGroups":[""],"resources":["secrets"],"verbs":["get"]}]}]}}}}`))
+	secrets := ruleOf("no-secrets", `!permissions.exists(r, "secrets" in r.resources)`, "no secrets",
+		constraint.Require)
+	csv, err := olm.DecodeCSV(
+		[]byte(`{"metadata":{"name":"etcd.v0.9.2"},"spec":{"install":{"spec":{"permissions":[{"rules":[{"apiGroups":[""],"resources":["secrets"],"verbs":["get"]}]}]}}}}`))
 	if err != nil {
 		t.Fatal(err)
 	}

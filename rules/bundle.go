@@ -108,7 +108,8 @@ func (c *Bundle) describe(properties string) {
 		c.unknown = "its bundle properties cannot be read: " + err.Error()
 		return
 	case b.Package != "" && c.pkg != "" && (c.pkg != b.Package || c.version != b.Version):
-		c.unknown = "the plan says both package " + text.Name(c.pkg) + " " + text.Name(c.version) + " and package " + text.Name(b.Package) + " " + text.Name(b.Version)
+		c.unknown = "the plan says both package " + text.Name(c.pkg) + " " + text.Name(c.version) + " and package " +
+			text.Name(b.Package) + " " + text.Name(b.Version)
 		return
 	}
 	if b.Package != "" {
@@ -135,7 +136,8 @@ func (c *Bundle) attribute(ns *Namespace) {
 	case c.pkg == "":
 		c.pkg = claimed
 	case claimed != "" && claimed != c.pkg:
-		c.unknown = "its bundle says package " + text.Name(c.pkg) + " and a Subscription says package " + text.Name(claimed)
+		c.unknown = "its bundle says package " + text.Name(c.pkg) + " and a Subscription says package " +
+			text.Name(claimed)
 	}
 	if c.unknown != "" {
 		c.pkg = ""

@@ -31,10 +31,12 @@ func TestMinimumAge(t *testing.T) {
 			held: "catalog olm/operatorhubio-catalog has offered it since 2026-12-01T00:00:00Z, and it is old enough (168h) at 2026-12-08T00:00:00Z"},
 		"old enough":            {now: ready},
 		"the time is not known": {held: "waits until the time is known", next: ready},
-		"not recorded":          {now: ready, unrecorded: true, held: "it is not recorded yet when catalog olm/operatorhubio-catalog first offered it"},
+		"not recorded": {now: ready, unrecorded: true,
+			held: "it is not recorded yet when catalog olm/operatorhubio-catalog first offered it"},
 		"a catalog that runs no known image": {now: ready, unrecorded: true, unserved: true,
 			held: "it is not known which image catalog olm/operatorhubio-catalog runs"},
-		"urgent": {now: seen, next: ready, edit: func(s *policyv1beta2.OperatorPolicySpec) { s.Urgent = []string{"etcd.v0.9.4"} }},
+		"urgent": {now: seen, next: ready,
+			edit: func(s *policyv1beta2.OperatorPolicySpec) { s.Urgent = []string{"etcd.v0.9.4"} }},
 		"another version is urgent": {now: seen, next: ready, held: "has offered it since",
 			edit: func(s *policyv1beta2.OperatorPolicySpec) { s.Urgent = []string{"etcd.v0.9.5"} }},
 		"urgent with other contents": {now: seen, next: ready, held: "has offered it since",
@@ -65,13 +67,15 @@ func TestMinimumAge(t *testing.T) {
 			follows := &olm.Subscription{Metadata: olm.ObjectMeta{Namespace: "shop", Name: "etcd"},
 				Spec: olm.SubscriptionSpec{Package: "etcd", InstallPlanApproval: olm.ApprovalManual}}
 			follows.Status.InstallPlan.Name = plan.Metadata.Name
-			ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{p}, Plans: []*olm.InstallPlan{plan},
+			ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{p},
+				Plans:         []*olm.InstallPlan{plan},
 				Subscriptions: []*olm.Subscription{follows}, Exists: true, Facts: &around})
 			v := JudgePlan(PlanInput{Plan: plan, Namespace: ns, Now: test.now})
 			if (v.Decision == verdict.Allow) != (test.held == "") || !strings.Contains(v.Refusal(), test.held) {
 				t.Errorf("%v: %q, want %q", v.Decision, v.Refusal(), test.held)
 			}
-			if loop := JudgeApproval(ApprovalInput{Plan: plan, Namespace: ns, Now: test.now}); loop.IsCandidate && loop.Verdict.Refusal() != v.Refusal() {
+			if loop := JudgeApproval(ApprovalInput{Plan: plan, Namespace: ns, Now: test.now}); loop.IsCandidate &&
+				loop.Verdict.Refusal() != v.Refusal() {
 				t.Errorf("the loop judges %q, a user's approval is judged %q", loop.Verdict.Refusal(), v.Refusal())
 			}
 			if next := ns.NextChange(test.now); !next.Equal(test.next) {
@@ -94,15 +98,19 @@ func TestAgeWithoutEffect(t *testing.T) {
 		"mustnothave": {warned: "spec.minimumAge has no effect", edit: func(s *policyv1beta2.OperatorPolicySpec) {
 			s.MinimumAge, s.ComplianceType = "1h", policyv1beta2.MustNotHave
 		}},
-		"urgent alone": {warned: "spec.urgent has no effect", edit: func(s *policyv1beta2.OperatorPolicySpec) { s.Urgent = []string{"etcd.v1"} }},
-		"two years":    {field: "spec.minimumAge", edit: func(s *policyv1beta2.OperatorPolicySpec) { s.MinimumAge = "17520h" }},
-		"a template":   {field: "spec.urgent[0]", edit: func(s *policyv1beta2.OperatorPolicySpec) { s.Urgent = []string{"{{ x }}"} }},
+		"urgent alone": {warned: "spec.urgent has no effect",
+			edit: func(s *policyv1beta2.OperatorPolicySpec) { s.Urgent = []string{"etcd.v1"} }},
+		"two years": {field: "spec.minimumAge",
+			edit: func(s *policyv1beta2.OperatorPolicySpec) { s.MinimumAge = "17520h" }},
+		"a template": {field: "spec.urgent[0]",
+			edit: func(s *policyv1beta2.OperatorPolicySpec) { s.Urgent = []string{"{{ x }}"} }},
 		"too many urgent versions": {field: "spec.urgent", edit: func(s *policyv1beta2.OperatorPolicySpec) {
 			s.Urgent = []string{many(65)}
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := JudgeOperatorPolicy(OperatorPolicyInput{Policy: policyFor("etcd", test.edit).Object, Namespace: func(string) *Namespace { return nil }})
+			v := JudgeOperatorPolicy(OperatorPolicyInput{Policy: policyFor("etcd", test.edit).Object,
+				Namespace: func(string) *Namespace { return nil }})
 			if test.field != "" && (len(v.Reasons) == 0 || v.Reasons[0].Field != test.field) {
 				t.Errorf("%v, want %s", v.Reasons, test.field)
 			}

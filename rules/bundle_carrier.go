@@ -123,7 +123,8 @@ func (in *CSVInput) stepOf(plan *olm.InstallPlan) (step Bundle, ok bool) {
 		if step.inline && !step.exact {
 			return Bundle{}, false
 		}
-		step.describe(in.New.Metadata.Annotations.Properties) // its own properties are judged too, and compared with those of the plan
+		// its own properties are judged too, and compared with those of the plan
+		step.describe(in.New.Metadata.Annotations.Properties)
 	}
 	return step, true
 }
@@ -131,7 +132,8 @@ func (in *CSVInput) stepOf(plan *olm.InstallPlan) (step Bundle, ok bool) {
 // described returns a ClusterServiceVersion as described by its own contents and, if it is installed, by its
 // Subscription.
 func (in *CSVInput) described(csv *olm.CSV) *Bundle {
-	c := &Bundle{name: csv.Metadata.Name, spec: &csv.Spec, bypassesOLM: in.Old == nil, planGone: in.Old == nil && in.ByOLM}
+	c := &Bundle{name: csv.Metadata.Name, spec: &csv.Spec, bypassesOLM: in.Old == nil,
+		planGone: in.Old == nil && in.ByOLM}
 	c.describe(csv.Metadata.Annotations.Properties)
 	c.attribute(in.Namespace)
 	for _, installed := range in.Namespace.Installed() {
@@ -144,8 +146,9 @@ func (in *CSVInput) described(csv *olm.CSV) *Bundle {
 
 // asPlanned returns an installed operator with what an approved plan has of its bundle image.
 func (n *Namespace) asPlanned(installed *Installed) *Bundle {
-	c := &Bundle{name: installed.CSV, pkg: installed.Package, version: installed.Version, properties: installed.Properties,
-		described: installed.Described, spec: installed.spec}
+	c := &Bundle{name: installed.CSV, pkg: installed.Package, version: installed.Version,
+		properties: installed.Properties,
+		described:  installed.Described, spec: installed.spec}
 	c.from(installed.Catalog)
 	for _, plan := range n.Plans() {
 		if !plan.Spec.Approved || !plan.Brings(c.name) || !n.needsDigest(c.pkg, c.name) {

@@ -21,7 +21,8 @@ var (
 	bundleCatalogDigest = verdict.Rule{ID: RuleBundleCatalogDigest, Outcomes: verdict.Holds, Override: true,
 		Edit:    acceptImage,
 		Summary: "the catalog of a ClusterServiceVersion of the plan runs an image that is not in the policy's catalog.accepted, or is not known, and its catalog.image is Hold"}
-	bundleCatalogJump = verdict.Rule{ID: RuleBundleCatalogJump, Outcomes: verdict.Holds, Override: true, Edit: acceptImage,
+	bundleCatalogJump = verdict.Rule{ID: RuleBundleCatalogJump, Outcomes: verdict.Holds, Override: true,
+		Edit:    acceptImage,
 		Summary: "an image of that catalog changed too many packages, moved a channel backwards or is for another platform, is not accepted, and the policy's catalog.jump is Hold"}
 )
 

@@ -56,10 +56,12 @@ func TestCatalogImages(t *testing.T) {
 		{name: "the accepted image", edit: catalogHeld(hold), facts: catalogFacts(tag, firstImage, firstImage)},
 		{name: "another image", edit: catalogHeld(hold), facts: catalogFacts(tag, secondImage), want: verdict.Hold,
 			rule: RuleBundleCatalogDigest, says: secondImage},
-		{name: "Allow", edit: catalogHeld(policyv1beta2.Catalog{Image: policyv1beta2.CatalogAllow}), facts: catalogFacts(tag, secondImage)},
+		{name: "Allow", edit: catalogHeld(policyv1beta2.Catalog{Image: policyv1beta2.CatalogAllow}),
+			facts: catalogFacts(tag, secondImage)},
 		{name: "a pod that does not say", edit: catalogHeld(hold), facts: catalogFacts(tag, firstImage, ""),
 			want: verdict.Hold, rule: RuleBundleCatalogDigest, says: "do not say"},
-		{name: "an accepted digest that no pod runs yet", edit: catalogHeld(hold), facts: catalogFacts("registry.example/catalog@" + firstImage)},
+		{name: "an accepted digest that no pod runs yet", edit: catalogHeld(hold),
+			facts: catalogFacts("registry.example/catalog@" + firstImage)},
 		{name: "an accepted digest beside a pod that does not say", edit: catalogHeld(hold),
 			facts: catalogFacts("registry.example/catalog@"+firstImage, ""), want: verdict.Hold,
 			rule: RuleBundleCatalogDigest, says: "not known which image"},
@@ -77,9 +79,11 @@ func TestCatalogImages(t *testing.T) {
 			want: verdict.Hold, rule: RuleBundleCatalogJump, says: "not known yet"},
 		{name: "a jump with an unknown image", edit: catalogHeld(jump), facts: catalogFacts(tag), want: verdict.Hold,
 			rule: RuleBundleCatalogJump, says: "no pod that runs"},
-		{name: "hostile names in a jump", edit: catalogHeld(jump), facts: catalogFacts(tag, firstImage), want: verdict.Hold,
+		{name: "hostile names in a jump", edit: catalogHeld(jump), facts: catalogFacts(tag, firstImage),
+			want: verdict.Hold,
 			rule: RuleBundleCatalogJump, says: `\n`,
-			history: &catalog.History{Polls: []catalog.Poll{{Image: firstImage, Backwards: 1, BackwardsExamples: []string{"a\nAllow"}}}}},
+			history: &catalog.History{Polls: []catalog.Poll{{Image: firstImage, Backwards: 1,
+				BackwardsExamples: []string{"a\nAllow"}}}}},
 		{name: "a policy that forbids it anyway", edit: func(s *spec) {
 			catalogHeld(both)(s)
 			s.ComplianceType, s.Versions = policyv1beta2.MustNotHave, []string{"etcd.v0.9.2"}
@@ -87,10 +91,12 @@ func TestCatalogImages(t *testing.T) {
 		{name: "a value that is neither", edit: catalogHeld(policyv1beta2.Catalog{Jump: "hold"}),
 			facts: catalogFacts(tag, firstImage), want: verdict.Hold,
 			rule: RulePolicyUnreadable, says: "spec.catalog.jump is not valid"},
-		{name: "a digest that is none", edit: catalogHeld(policyv1beta2.Catalog{Image: policyv1beta2.CatalogHold, Accepted: []string{"latest"}}),
+		{name: "a digest that is none",
+			edit:  catalogHeld(policyv1beta2.Catalog{Image: policyv1beta2.CatalogHold, Accepted: []string{"latest"}}),
 			facts: catalogFacts(tag, firstImage), want: verdict.Hold, rule: RulePolicyUnreadable,
 			says: "spec.catalog.accepted[0] is not valid"},
-		{name: "a negative number of packages", edit: catalogHeld(policyv1beta2.Catalog{Jump: policyv1beta2.CatalogHold, MaxChangedPackages: -1}),
+		{name: "a negative number of packages",
+			edit:  catalogHeld(policyv1beta2.Catalog{Jump: policyv1beta2.CatalogHold, MaxChangedPackages: -1}),
 			facts: catalogFacts(tag, firstImage), want: verdict.Hold, rule: RulePolicyUnreadable,
 			says: "maxChangedPackages is not valid"},
 	} {
@@ -102,8 +108,9 @@ func TestCatalogImages(t *testing.T) {
 			if c.history != nil {
 				c.facts.AddHistory(hubCatalog, c.history)
 			}
-			v := JudgePlan(PlanInput{Plan: plan, Namespace: NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", c.edit)},
-				Plans: []*olm.InstallPlan{plan}, Facts: &c.facts})})
+			v := JudgePlan(PlanInput{Plan: plan, Namespace: NewNamespace("shop",
+				NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", c.edit)},
+					Plans: []*olm.InstallPlan{plan}, Facts: &c.facts})})
 			if v.Decision != c.want || !strings.Contains(v.Refusal(), c.says) {
 				t.Errorf("%s, want %s with %q: %s", v.Decision, c.want, c.says, v.Refusal())
 			}
@@ -119,11 +126,14 @@ func TestCatalogImages(t *testing.T) {
 
 // TestCatalogIsApprovedByHand: OLM must not approve before the image of the catalog is known.
 func TestCatalogIsApprovedByHand(t *testing.T) {
-	for _, held := range []policyv1beta2.Catalog{{Image: policyv1beta2.CatalogHold}, {Jump: policyv1beta2.CatalogHold}} {
-		if mode, because := policyFor("etcd", catalogHeld(held)).Approval(nil); mode != olm.ApprovalManual || because != "spec.catalog holds plans" {
+	for _, held := range []policyv1beta2.Catalog{{Image: policyv1beta2.CatalogHold},
+		{Jump: policyv1beta2.CatalogHold}} {
+		if mode, because := policyFor("etcd", catalogHeld(held)).Approval(nil); mode != olm.ApprovalManual ||
+			because != "spec.catalog holds plans" {
 			t.Errorf("%+v: %s, %s", held, mode, because)
 		}
-		named := policyFor("etcd", func(s *spec) { catalogHeld(held)(s); anyCatalog(s); s.Versions = []string{"etcd.v0.9.2"} })
+		named := policyFor("etcd",
+			func(s *spec) { catalogHeld(held)(s); anyCatalog(s); s.Versions = []string{"etcd.v0.9.2"} })
 		if named.passesByName("etcd.v0.9.2") {
 			t.Errorf("%+v: a plan that is approved from the start passes", held)
 		}
@@ -143,9 +153,11 @@ func TestRecordedCatalogs(t *testing.T) {
 		"named by the policy": {catalogHeld(jump), []olm.Catalog{hubCatalog}},
 		"any catalog":         {func(s *spec) { catalogHeld(jump)(s); anyCatalog(s) }, []olm.Catalog{mine}},
 		"images only":         {catalogHeld(policyv1beta2.Catalog{Image: policyv1beta2.CatalogHold}), nil},
-		"forbidden anyway":    {func(s *spec) { catalogHeld(jump)(s); s.ComplianceType = policyv1beta2.MustNotHave }, nil},
+		"forbidden anyway": {func(s *spec) { catalogHeld(jump)(s); s.ComplianceType = policyv1beta2.MustNotHave },
+			nil},
 	} {
-		ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", c.edit)}, Subscriptions: []*olm.Subscription{subscription}})
+		ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", c.edit)},
+			Subscriptions: []*olm.Subscription{subscription}})
 		if got := ns.RecordedCatalogs(); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v", name, got)
 		}
@@ -158,16 +170,19 @@ func TestCatalogPreview(t *testing.T) {
 		edit func(*spec)
 		want string
 	}{
-		"nothing is held":      {catalogHeld(policyv1beta2.Catalog{}), "spec.catalog holds nothing"},
-		"accepted for nothing": {catalogHeld(policyv1beta2.Catalog{Accepted: []string{firstImage}}), "names 1 digests, but neither"},
-		"packages without jump": {catalogHeld(policyv1beta2.Catalog{Image: policyv1beta2.CatalogHold, MaxChangedPackages: 5}),
+		"nothing is held": {catalogHeld(policyv1beta2.Catalog{}), "spec.catalog holds nothing"},
+		"accepted for nothing": {catalogHeld(policyv1beta2.Catalog{Accepted: []string{firstImage}}),
+			"names 1 digests, but neither"},
+		"packages without jump": {catalogHeld(policyv1beta2.Catalog{Image: policyv1beta2.CatalogHold,
+			MaxChangedPackages: 5}),
 			"spec.catalog.maxChangedPackages has no effect"},
 		"forbidden anyway": {func(s *spec) {
 			catalogHeld(policyv1beta2.Catalog{Image: policyv1beta2.CatalogHold})(s)
 			s.ComplianceType = policyv1beta2.MustNotHave
 		}, "spec.catalog has no effect with complianceType mustnothave"},
 	} {
-		v := JudgeOperatorPolicy(OperatorPolicyInput{Policy: policyFor("etcd", c.edit).Object, Namespace: func(string) *Namespace { return nil }})
+		v := JudgeOperatorPolicy(OperatorPolicyInput{Policy: policyFor("etcd", c.edit).Object,
+			Namespace: func(string) *Namespace { return nil }})
 		if !slices.ContainsFunc(v.WarningTexts(), func(w string) bool { return strings.Contains(w, c.want) }) {
 			t.Errorf("%s: %q", name, v.WarningTexts())
 		}

@@ -34,7 +34,8 @@ func (n *Namespace) readChanges(from Changes) {
 		}
 		csvs := bundlesOf(plan, n)
 		needed := slices.ContainsFunc(csvs, func(c Bundle) bool {
-			return all && c.pkg != "" || unpacked && c.byReference() || slices.ContainsFunc(n.governing(c.pkg), (*OperatorPolicy).consents)
+			return all && c.pkg != "" || unpacked && c.byReference() ||
+				slices.ContainsFunc(n.governing(c.pkg), (*OperatorPolicy).consents)
 		})
 		if needed {
 			n.changes[keyOf(plan)] = from(plan, n.replacements(csvs, unpacked))
@@ -128,7 +129,8 @@ func (n *Namespace) changeOf(plan *olm.InstallPlan, c *Bundle) (set *change.Set,
 	if was := &known.Replacements[i]; set.From != now.From || was.From != now.From || was.FromDigest != now.FromDigest {
 		return nil, "its contents were not compared with what is installed now"
 	}
-	if r := n.Recorded(now.From); r != nil && len(n.governing(c.pkg)) > 0 && r.Digest != hex.EncodeToString(now.FromDigest[:]) {
+	if r := n.Recorded(now.From); r != nil && len(n.governing(c.pkg)) > 0 &&
+		r.Digest != hex.EncodeToString(now.FromDigest[:]) {
 		return nil, "what is installed has not the contents that are recorded of " + text.Name(now.From)
 	}
 	if set.Digest() == "" {

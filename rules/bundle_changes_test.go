@@ -14,7 +14,8 @@ import (
 
 // TestConstraintOnChange: a Constraint judges every package by what its plan changes.
 func TestConstraintOnChange(t *testing.T) {
-	constraints := constraint.NewSet([]*constraint.Definition{constraint.Define(constraint.Meta{Name: "reviewed"}, &constraintv1.ConstraintSpec{Constraints: `[{"type":"olm.constraint","value":{"cel":{"rule":"change.first || change.risky.size() == 0"}}}]`})}, state.Cluster{Version: "1.36.3"})
+	constraints := constraint.NewSet([]*constraint.Definition{constraint.Define(constraint.Meta{Name: "reviewed"},
+		&constraintv1.ConstraintSpec{Constraints: `[{"type":"olm.constraint","value":{"cel":{"rule":"change.first || change.risky.size() == 0"}}}]`})}, state.Cluster{Version: "1.36.3"})
 	harmless := etcdChange(func(s *change.Set) { s.Differences = differences[1:] })
 	for _, c := range []struct {
 		name    string
@@ -30,11 +31,13 @@ func TestConstraintOnChange(t *testing.T) {
 			want: verdict.Hold},
 		{name: "a risky change", changes: reading(nil, etcdChange(nil)), want: verdict.Deny},
 		{name: "another change", changes: reading(nil, harmless)},
-		{name: "a first installation", first: true, changes: reading(nil, etcdChange(func(s *change.Set) { s.From, s.FromVersion = "", "" }))},
+		{name: "a first installation", first: true,
+			changes: reading(nil, etcdChange(func(s *change.Set) { s.From, s.FromVersion = "", "" }))},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			plan := pendingPlan("etcd 0.9.2")
-			contents := NamespaceContents{Exists: true, Constraints: constraints, Plans: []*olm.InstallPlan{plan}, Changes: c.changes}
+			contents := NamespaceContents{Exists: true, Constraints: constraints, Plans: []*olm.InstallPlan{plan},
+				Changes: c.changes}
 			if !c.first {
 				contents.CSVs = etcdInstalled()
 			}
@@ -53,7 +56,8 @@ func TestPlanThatInstalled(t *testing.T) {
 		p := &olm.InstallPlan{}
 		p.Metadata.Name, p.Metadata.UID = name, name
 		p.Spec.Approved, p.Status.Phase = true, olm.PhaseComplete
-		p.Status.Steps = olm.Steps{{Resolving: "etcd.v1", Status: "Created", Resource: olm.StepResource{Kind: olm.KindClusterServiceVersion, Name: "etcd.v1"}}}
+		p.Status.Steps = olm.Steps{{Resolving: "etcd.v1", Status: "Created",
+			Resource: olm.StepResource{Kind: olm.KindClusterServiceVersion, Name: "etcd.v1"}}}
 		if change != nil {
 			change(p)
 		}
@@ -63,7 +67,8 @@ func TestPlanThatInstalled(t *testing.T) {
 		return func(p *olm.InstallPlan) { p.Metadata.CreationTimestamp = "2026-11-24T" + time + "Z" }
 	}
 	since := func(time string, adopted bool) *InstallRecord {
-		return &InstallRecord{Since: "2026-11-24T" + time + "Z", Operators: []RecordedOperator{{Package: "etcd", CSV: "etcd.v1", Adopted: adopted}}}
+		return &InstallRecord{Since: "2026-11-24T" + time + "Z",
+			Operators: []RecordedOperator{{Package: "etcd", CSV: "etcd.v1", Adopted: adopted}}}
 	}
 	for _, c := range []struct {
 		name   string
@@ -72,20 +77,33 @@ func TestPlanThatInstalled(t *testing.T) {
 		want   string
 	}{
 		{name: "none"},
-		{name: "attack: planted before the record began, and the only one left", plans: []*olm.InstallPlan{plan("a", at("10:00:00"))}, record: since("10:00:01", false)},
-		{name: "attack: planted before the record began", plans: []*olm.InstallPlan{plan("a", at("10:00:00")), plan("b", at("10:00:05"))}, record: since("10:00:01", false), want: "b"},
-		{name: "control: in the second in which the record began", plans: []*olm.InstallPlan{plan("a", at("10:00:01"))}, record: since("10:00:01", false), want: "a"},
-		{name: "control: what it installed was adopted", plans: []*olm.InstallPlan{plan("a", at("10:00:00"))}, record: since("10:00:01", true), want: "a"},
+		{name: "attack: planted before the record began, and the only one left",
+			plans: []*olm.InstallPlan{plan("a", at("10:00:00"))}, record: since("10:00:01", false)},
+		{name: "attack: planted before the record began",
+			plans:  []*olm.InstallPlan{plan("a", at("10:00:00")), plan("b", at("10:00:05"))},
+			record: since("10:00:01", false), want: "b"},
+		{name: "control: in the second in which the record began", plans: []*olm.InstallPlan{plan("a", at("10:00:01"))},
+			record: since("10:00:01", false), want: "a"},
+		{name: "control: what it installed was adopted", plans: []*olm.InstallPlan{plan("a", at("10:00:00"))},
+			record: since("10:00:01", true), want: "a"},
 		{name: "one", plans: []*olm.InstallPlan{plan("a", nil)}, want: "a"},
-		{name: "one that found it", plans: []*olm.InstallPlan{plan("a", func(p *olm.InstallPlan) { p.Status.Steps[0].Status = "Present" })}, want: "a"},
+		{name: "one that found it",
+			plans: []*olm.InstallPlan{plan("a", func(p *olm.InstallPlan) { p.Status.Steps[0].Status = "Present" })},
+			want:  "a"},
 		{name: "a second one that claims it", plans: []*olm.InstallPlan{plan("a", nil), plan("b", nil)}},
-		{name: "not complete", plans: []*olm.InstallPlan{plan("a", func(p *olm.InstallPlan) { p.Status.Phase = olm.PhaseInstalling })}},
-		{name: "not approved", plans: []*olm.InstallPlan{plan("a", func(p *olm.InstallPlan) { p.Spec.Approved = false })}},
-		{name: "not written", plans: []*olm.InstallPlan{plan("a", func(p *olm.InstallPlan) { p.Status.Steps[0].Status = "Unknown" })}},
-		{name: "for another bundle", plans: []*olm.InstallPlan{plan("a", func(p *olm.InstallPlan) { p.Status.Steps[0].Resolving = "vault.v1" })}},
+		{name: "not complete", plans: []*olm.InstallPlan{plan("a",
+			func(p *olm.InstallPlan) { p.Status.Phase = olm.PhaseInstalling })}},
+		{name: "not approved", plans: []*olm.InstallPlan{plan("a",
+			func(p *olm.InstallPlan) { p.Spec.Approved = false })}},
+		{name: "not written", plans: []*olm.InstallPlan{plan("a",
+			func(p *olm.InstallPlan) { p.Status.Steps[0].Status = "Unknown" })}},
+		{name: "for another bundle",
+			plans: []*olm.InstallPlan{plan("a",
+				func(p *olm.InstallPlan) { p.Status.Steps[0].Resolving = "vault.v1" })}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := NewNamespace("shop", NamespaceContents{Exists: true, Plans: c.plans, Record: c.record}).planThatInstalled("etcd.v1"); got != c.want {
+			if got := NewNamespace("shop", NamespaceContents{Exists: true, Plans: c.plans,
+				Record: c.record}).planThatInstalled("etcd.v1"); got != c.want {
 				t.Errorf("%q, want %q", got, c.want)
 			}
 		})

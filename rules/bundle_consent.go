@@ -17,7 +17,8 @@ const (
 )
 
 var (
-	bundleConsent = verdict.Rule{ID: RuleBundleConsent, Outcomes: verdict.HoldsOrWarns, Override: true, Edit: acceptChange,
+	bundleConsent = verdict.Rule{ID: RuleBundleConsent, Outcomes: verdict.HoldsOrWarns, Override: true,
+		Edit:    acceptChange,
 		Summary: "a ClusterServiceVersion makes a change that spec.consent of the policy holds, and no one has consented to it"}
 	bundleContents = verdict.Rule{ID: RuleBundleContents, Outcomes: verdict.AnyOutcome, Override: true,
 		Summary: "the contents of a ClusterServiceVersion are not known, or not those that were read for its plan, and spec.consent of the policy holds changes"}
@@ -69,7 +70,8 @@ func reviewChange(
 	if !p.consent.reviews(first) {
 		return nil
 	}
-	held, warned := p.consent.classes(policyv1beta2.ConsentHold, first), p.consent.classes(policyv1beta2.ConsentWarn, first)
+	held, warned := p.consent.classes(policyv1beta2.ConsentHold, first),
+		p.consent.classes(policyv1beta2.ConsentWarn, first)
 	set, unknown := ns.changeOf(plan, c)
 	if unknown != "" {
 		if len(held) > 0 {

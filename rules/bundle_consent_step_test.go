@@ -37,27 +37,36 @@ func TestContentsAreThoseReviewed(t *testing.T) {
 		warns   string
 	}{
 		{name: "the same contents", policy: accepting, changes: reading(nil, read(nil)), spec: etcdSpec},
-		{name: "other contents", policy: accepting, changes: reading(nil, read(nil)), spec: otherSpec, want: verdict.Deny,
+		{name: "other contents", policy: accepting, changes: reading(nil, read(nil)), spec: otherSpec,
+			want: verdict.Deny,
 			rule: RuleBundleContents,
 			says: "the spec of etcd.v0.9.2 is not allowed by OperatorPolicy policies/etcd (bundle/contents): it is not what was read for InstallPlan install-x7; delete that plan"},
-		{name: "other contents of an overridden plan", policy: accepting, plan: []func(*olm.InstallPlan){overridden}, changes: reading(nil, read(nil)), spec: otherSpec,
+		{name: "other contents of an overridden plan", policy: accepting, plan: []func(*olm.InstallPlan){overridden},
+			changes: reading(nil, read(nil)), spec: otherSpec,
 			want: verdict.Deny, rule: RuleBundleContents},
-		{name: "an overridden plan that no one reviewed", policy: reviewing(holdPermissions), plan: []func(*olm.InstallPlan){overridden}, spec: etcdSpec},
-		{name: "other contents where changes only warn", policy: reviewing(policyv1beta2.Consent{Accepted: []string{digest}}), changes: reading(nil, read(nil)), spec: otherSpec,
+		{name: "an overridden plan that no one reviewed", policy: reviewing(holdPermissions),
+			plan: []func(*olm.InstallPlan){overridden}, spec: etcdSpec},
+		{name: "other contents where changes only warn",
+			policy: reviewing(policyv1beta2.Consent{Accepted: []string{digest}}), changes: reading(nil, read(nil)),
+			spec:  otherSpec,
 			warns: "which only warns of that (bundle/contents)"},
 		{name: "other contents without consent", changes: reading(nil, read(nil)), spec: otherSpec},
 		{name: "consent was withdrawn after the approval", policy: reviewing(holdPermissions),
 			changes: reading(nil, read(nil)), spec: etcdSpec, want: verdict.Hold, rule: RuleBundleConsent,
 			says: "InstallPlan install-x7, which brings it, was approved all the same"},
-		{name: "consent by annotation", policy: reviewing(holdPermissions), changes: reading(nil, read(nil)), spec: etcdSpec,
+		{name: "consent by annotation", policy: reviewing(holdPermissions), changes: reading(nil, read(nil)),
+			spec: etcdSpec,
 			plan: []func(*olm.InstallPlan){func(p *olm.InstallPlan) { p.Metadata.Annotations.Consent = digest }}},
-		{name: "the ConfigMap was replaced", policy: accepting, changes: reading(nil, read(func(s *change.Set) { s.Fault = "ConfigMap olm/x was replaced" })), spec: etcdSpec,
-			want: verdict.Hold, rule: RuleBundleContents, says: "ConfigMap olm/x was replaced"},
+		{name: "the ConfigMap was replaced", policy: accepting,
+			changes: reading(nil, read(func(s *change.Set) { s.Fault = "ConfigMap olm/x was replaced" })),
+			spec:    etcdSpec,
+			want:    verdict.Hold, rule: RuleBundleContents, says: "ConfigMap olm/x was replaced"},
 		{name: "the contents were never read", policy: accepting, spec: etcdSpec, want: verdict.Hold,
 			rule: RuleBundleContents, says: "its contents are not read yet"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", c.policy)}, CSVs: etcdInstalled(),
+			ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", c.policy)},
+				CSVs:  etcdInstalled(),
 				Plans: []*olm.InstallPlan{installing(t, "", c.plan...)}, Changes: c.changes})
 			v := JudgeCSV(CSVInput{New: written(t, c.spec), Namespace: ns, ByOLM: true})
 			if v.Decision != c.want {
@@ -93,7 +102,8 @@ func TestUnreviewedByHand(t *testing.T) {
 			})
 			ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{policy}})
 			v := JudgeCSV(CSVInput{New: written(t, etcdSpec), Namespace: ns, User: "tenant"})
-			if said := v.Refusal() + strings.Join(v.WarningTexts(), ""); v.Decision != c.want || !strings.Contains(said, "which no InstallPlan brings") {
+			if said := v.Refusal() + strings.Join(v.WarningTexts(), ""); v.Decision != c.want ||
+				!strings.Contains(said, "which no InstallPlan brings") {
 				t.Errorf("%s, want %s: %s", v.Decision, c.want, said)
 			}
 		})
@@ -103,7 +113,9 @@ func TestUnreviewedByHand(t *testing.T) {
 // TestConsentIsNoEscape: after an outage it is not known any more what a plan changed that has finished.
 func TestConsentIsNoEscape(t *testing.T) {
 	plan := installing(t, etcdSpec)
-	ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))}, CSVs: etcdInstalled(), Plans: []*olm.InstallPlan{plan}})
+	ns := NewNamespace("shop",
+		NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))},
+			CSVs: etcdInstalled(), Plans: []*olm.InstallPlan{plan}})
 	if reasons := RefusedSteps(plan, ns, time.Time{}); len(reasons) != 1 || reasons[0].Decision != verdict.Hold {
 		t.Errorf("while it runs: %+v", reasons)
 	}

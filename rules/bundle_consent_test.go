@@ -29,7 +29,8 @@ var differences = []change.Difference{
 
 // etcdChange is what etcd 0.9.2 changes of etcd 0.9.0; edit changes it further.
 func etcdChange(edit func(*change.Set)) *change.Set {
-	s := &change.Set{CSV: "etcd.v0.9.2", Package: "etcd", Version: "0.9.2", From: "etcd.v0.9.0", FromVersion: "0.9.0", Differences: differences}
+	s := &change.Set{CSV: "etcd.v0.9.2", Package: "etcd", Version: "0.9.2", From: "etcd.v0.9.0", FromVersion: "0.9.0",
+		Differences: differences}
 	if edit != nil {
 		edit(s)
 	}
@@ -70,7 +71,8 @@ func TestConsent(t *testing.T) {
 		return reviewing(c)
 	}
 	ignore, warn, hold := policyv1beta2.ConsentIgnore, policyv1beta2.ConsentWarn, policyv1beta2.ConsentHold
-	nothing := policyv1beta2.Consent{Permissions: ignore, Webhooks: ignore, BreakingCRDs: ignore, Images: ignore, PodSecurity: ignore, Scope: ignore}
+	nothing := policyv1beta2.Consent{Permissions: ignore, Webhooks: ignore, BreakingCRDs: ignore, Images: ignore,
+		PodSecurity: ignore, Scope: ignore}
 	known := reading(nil, etcdChange(nil))
 	first := reading(nil, etcdChange(func(s *change.Set) { s.From, s.FromVersion = "", "" }))
 	informing := func(s *spec) {
@@ -95,63 +97,78 @@ func TestConsent(t *testing.T) {
 		consents string   // of the verdict
 	}{
 		{
-			name: "no consent asked for", policies: []*OperatorPolicy{policyFor("etcd", nil)}, changes: known, silent: true,
+			name: "no consent asked for", policies: []*OperatorPolicy{policyFor("etcd", nil)}, changes: known,
+			silent: true,
 		},
 		{
-			name: "a right that is new", policies: []*OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))}, changes: known,
-			want: verdict.Hold, rule: RuleBundleConsent,
+			name: "a right that is new", policies: []*OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))},
+			changes: known,
+			want:    verdict.Hold, rule: RuleBundleConsent,
 			says: []string{"etcd.v0.9.2 is held by OperatorPolicy policies/etcd (bundle/consent): accept " + digest +
 				" in spec.consent.accepted, or annotate the plan with opgate.io/consent; it changes permissions: cluster-wide: * on secrets"},
 		},
 		{
-			name: "accepted by the policy", policies: []*OperatorPolicy{policyFor("etcd", accepting(other, digest))}, changes: known, silent: true,
+			name: "accepted by the policy", policies: []*OperatorPolicy{policyFor("etcd", accepting(other, digest))},
+			changes: known, silent: true,
 			consents: "etcd.v0.9.2 " + digest + " by spec.consent.accepted of OperatorPolicy policies/etcd",
 		},
 		{
-			name: "accepted by the annotation", policies: []*OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))}, changes: known, silent: true,
+			name:     "accepted by the annotation",
+			policies: []*OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))}, changes: known,
+			silent:   true,
 			plan:     consentedPlan(" " + other + " , " + digest),
 			consents: "etcd.v0.9.2 " + digest + " by annotation opgate.io/consent for OperatorPolicy policies/etcd",
 		},
 		{
-			name: "the digest of another version", policies: []*OperatorPolicy{policyFor("etcd", accepting(other))}, changes: known,
-			plan: consentedPlan(other), want: verdict.Hold, rule: RuleBundleConsent, says: []string{digest},
+			name: "the digest of another version", policies: []*OperatorPolicy{policyFor("etcd", accepting(other))},
+			changes: known,
+			plan:    consentedPlan(other), want: verdict.Hold, rule: RuleBundleConsent, says: []string{digest},
 		},
 		{
-			name: "other contents under the same name", policies: []*OperatorPolicy{policyFor("etcd", accepting(digest))},
-			changes: reading(nil, etcdChange(func(s *change.Set) { s.Contents[0] = 1 })), want: verdict.Hold,
+			name:     "other contents under the same name",
+			policies: []*OperatorPolicy{policyFor("etcd", accepting(digest))},
+			changes:  reading(nil, etcdChange(func(s *change.Set) { s.Contents[0] = 1 })), want: verdict.Hold,
 			rule: RuleBundleConsent,
 		},
 		{
-			name: "an annotation with one digest that is none", policies: []*OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))}, changes: known,
+			name:     "an annotation with one digest that is none",
+			policies: []*OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))}, changes: known,
 			plan: consentedPlan(digest + ",all"), want: verdict.Hold, rule: RuleBundleConsent,
 		},
 		{
-			name: "an annotation in upper case", policies: []*OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))}, changes: known,
+			name:     "an annotation in upper case",
+			policies: []*OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))}, changes: known,
 			plan: consentedPlan(strings.ToUpper(digest)), want: verdict.Hold, rule: RuleBundleConsent,
 		},
 		{
-			name: "an annotation of 256 KiB", policies: []*OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))}, changes: known,
+			name:     "an annotation of 256 KiB",
+			policies: []*OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))}, changes: known,
 			plan: consentedPlan(strings.Repeat(digest+",", 3600) + digest), want: verdict.Hold, rule: RuleBundleConsent,
 		},
 		{
-			name: "a class that only warns", policies: []*OperatorPolicy{policyFor("etcd", reviewing(policyv1beta2.Consent{}))}, changes: known,
+			name:     "a class that only warns",
+			policies: []*OperatorPolicy{policyFor("etcd", reviewing(policyv1beta2.Consent{}))}, changes: known,
 			says: []string{"etcd.v0.9.2 passes with a warning by OperatorPolicy policies/etcd (bundle/consent): to end the warning, accept " + digest,
 				"; it changes permissions: cluster-wide: * on secrets; images: registry.example"},
 		},
 		{
 			name: "a warning that is accepted", changes: known, silent: true,
-			policies: []*OperatorPolicy{policyFor("etcd", reviewing(policyv1beta2.Consent{Accepted: []string{digest}}))},
+			policies: []*OperatorPolicy{policyFor("etcd",
+				reviewing(policyv1beta2.Consent{Accepted: []string{digest}}))},
 		},
 		{
 			name: "one class holds, another is ignored", changes: known, silent: true,
-			policies: []*OperatorPolicy{policyFor("etcd", reviewing(policyv1beta2.Consent{Permissions: ignore, Images: ignore, Webhooks: hold}))},
+			policies: []*OperatorPolicy{policyFor("etcd",
+				reviewing(policyv1beta2.Consent{Permissions: ignore, Images: ignore, Webhooks: hold}))},
 		},
 		{
-			name: "all classes are ignored", policies: []*OperatorPolicy{policyFor("etcd", reviewing(nothing))}, silent: true,
+			name: "all classes are ignored", policies: []*OperatorPolicy{policyFor("etcd", reviewing(nothing))},
+			silent: true,
 		},
 		{
 			name: "a policy that informs", policies: []*OperatorPolicy{policyFor("etcd", informing)}, changes: known,
-			says: []string{"by OperatorPolicy policies/etcd, which only informs (bundle/consent): accept ", "it changes permissions"},
+			says: []string{"by OperatorPolicy policies/etcd, which only informs (bundle/consent): accept ",
+				"it changes permissions"},
 		},
 		{
 			name: "two policies, one with consent", changes: known, want: verdict.Hold, rule: RuleBundleConsent,
@@ -165,8 +182,9 @@ func TestConsent(t *testing.T) {
 			consents: "etcd.v0.9.2 " + digest + " by spec.consent.accepted of OperatorPolicy policies/etcd",
 		},
 		{
-			name: "the contents are not read yet", policies: []*OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))},
-			changes: func(*olm.InstallPlan, []Replacement) *PlanChanges { return nil }, want: verdict.Hold,
+			name:     "the contents are not read yet",
+			policies: []*OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))},
+			changes:  func(*olm.InstallPlan, []Replacement) *PlanChanges { return nil }, want: verdict.Hold,
 			rule: RuleBundleContents,
 			says: []string{"etcd.v0.9.2, of which it is not known what it changes, is held by OperatorPolicy policies/etcd (bundle/contents): its contents are not read yet; waits"},
 		},
@@ -175,7 +193,8 @@ func TestConsent(t *testing.T) {
 			want: verdict.Hold, rule: RuleBundleContents,
 		},
 		{
-			name: "the contents cannot be read", policies: []*OperatorPolicy{policyFor("etcd", accepting(digest))}, plan: consentedPlan(digest),
+			name: "the contents cannot be read", policies: []*OperatorPolicy{policyFor("etcd", accepting(digest))},
+			plan:    consentedPlan(digest),
 			changes: reading(nil, etcdChange(func(s *change.Set) { s.Fault = "no such ConfigMap\n\u202e" })),
 			want:    verdict.Hold, rule: RuleBundleContents,
 			says: []string{`its contents are not known: no such ConfigMap\n\u202e; waits`},
@@ -192,23 +211,27 @@ func TestConsent(t *testing.T) {
 			rule: RuleBundleContents,
 		},
 		{
-			name: "compared with another version than the installed one", policies: []*OperatorPolicy{policyFor("etcd", accepting(digest))},
-			changes: reading(nil, etcdChange(func(s *change.Set) { s.From = "etcd.v0.8.0" })), want: verdict.Hold,
+			name:     "compared with another version than the installed one",
+			policies: []*OperatorPolicy{policyFor("etcd", accepting(digest))},
+			changes:  reading(nil, etcdChange(func(s *change.Set) { s.From = "etcd.v0.8.0" })), want: verdict.Hold,
 			rule: RuleBundleContents,
 			says: []string{"not compared with what is installed now"},
 		},
 		{
-			name: "compared with other installed contents", policies: []*OperatorPolicy{policyFor("etcd", accepting(digest))},
-			changes: reading(func(c *PlanChanges) { c.Replacements[0].FromDigest[0] ^= 1 }, etcdChange(nil)),
-			want:    verdict.Hold, rule: RuleBundleContents,
+			name:     "compared with other installed contents",
+			policies: []*OperatorPolicy{policyFor("etcd", accepting(digest))},
+			changes:  reading(func(c *PlanChanges) { c.Replacements[0].FromDigest[0] ^= 1 }, etcdChange(nil)),
+			want:     verdict.Hold, rule: RuleBundleContents,
 			says: []string{"not compared with what is installed now"},
 		},
 		{
-			name: "unknown contents where changes only warn", policies: []*OperatorPolicy{policyFor("etcd", reviewing(policyv1beta2.Consent{}))},
-			says: []string{"passes with a warning by OperatorPolicy policies/etcd (bundle/contents): its contents are not read yet"},
+			name:     "unknown contents where changes only warn",
+			policies: []*OperatorPolicy{policyFor("etcd", reviewing(policyv1beta2.Consent{}))},
+			says:     []string{"passes with a warning by OperatorPolicy policies/etcd (bundle/contents): its contents are not read yet"},
 		},
 		{
-			name: "a first installation", policies: []*OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))}, first: true, silent: true,
+			name: "a first installation", policies: []*OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))},
+			first: true, silent: true,
 		},
 		{
 			name: "a first installation that is reviewed", first: true, changes: first, want: verdict.Hold,
@@ -218,36 +241,45 @@ func TestConsent(t *testing.T) {
 		},
 		{
 			name: "a first installation that is warned of", first: true, changes: first,
-			policies: []*OperatorPolicy{policyFor("etcd", reviewing(policyv1beta2.Consent{Permissions: hold, FirstInstall: warn}))},
-			says:     []string{"passes with a warning by OperatorPolicy policies/etcd (bundle/consent): to end the warning, accept ", "; its first installation brings permissions"},
+			policies: []*OperatorPolicy{policyFor("etcd",
+				reviewing(policyv1beta2.Consent{Permissions: hold, FirstInstall: warn}))},
+			says: []string{"passes with a warning by OperatorPolicy policies/etcd (bundle/consent): to end the warning, accept ", "; its first installation brings permissions"},
 		},
 		{
-			name: "a first installation does not review what is ignored", first: true, changes: first, want: verdict.Hold,
-			rule:     RuleBundleConsent,
-			policies: []*OperatorPolicy{policyFor("etcd", reviewing(policyv1beta2.Consent{Permissions: ignore, FirstInstall: hold}))},
-			says:     []string{"brings images: registry.example"},
+			name: "a first installation does not review what is ignored", first: true, changes: first,
+			want: verdict.Hold,
+			rule: RuleBundleConsent,
+			policies: []*OperatorPolicy{policyFor("etcd",
+				reviewing(policyv1beta2.Consent{Permissions: ignore, FirstInstall: hold}))},
+			says: []string{"brings images: registry.example"},
 		},
 		{
-			name: "a change set of a first installation for an upgrade", policies: []*OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))}, changes: first,
+			name:     "a change set of a first installation for an upgrade",
+			policies: []*OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))}, changes: first,
 			want: verdict.Hold, rule: RuleBundleContents,
 		},
 		{
-			name: "no difference", policies: []*OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))}, silent: true,
+			name: "no difference", policies: []*OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))},
+			silent:  true,
 			changes: reading(nil, etcdChange(func(s *change.Set) { s.Differences = nil })),
 		},
 		{
-			name: "new definitions need no consent", policies: []*OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))}, silent: true,
+			name:     "new definitions need no consent",
+			policies: []*OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))}, silent: true,
 			changes: reading(nil, etcdChange(func(s *change.Set) {
 				s.Differences = []change.Difference{{Class: change.Definitions, Text: "etcdclusters"}}
 			})),
 		},
 		{
-			name: "an action that is none", policies: []*OperatorPolicy{policyFor("etcd", reviewing(policyv1beta2.Consent{Permissions: "hold"}))}, changes: known,
-			want: verdict.Hold, rule: RulePolicyUnreadable, says: []string{"spec.consent.permissions is not valid"},
+			name:     "an action that is none",
+			policies: []*OperatorPolicy{policyFor("etcd", reviewing(policyv1beta2.Consent{Permissions: "hold"}))},
+			changes:  known,
+			want:     verdict.Hold, rule: RulePolicyUnreadable, says: []string{"spec.consent.permissions is not valid"},
 		},
 		{
-			name: "a digest that is none", policies: []*OperatorPolicy{policyFor("etcd", accepting(digest, "all"))}, changes: known,
-			want: verdict.Hold, rule: RulePolicyUnreadable, says: []string{"spec.consent.accepted[1] is not valid"},
+			name: "a digest that is none", policies: []*OperatorPolicy{policyFor("etcd", accepting(digest, "all"))},
+			changes: known,
+			want:    verdict.Hold, rule: RulePolicyUnreadable, says: []string{"spec.consent.accepted[1] is not valid"},
 		},
 		{
 			name: "a policy that forbids it anyway", changes: known, silent: true,
@@ -318,7 +350,8 @@ func TestChangesAreReadOnce(t *testing.T) {
 	}{
 		{name: "no policy reviews changes", policies: []*OperatorPolicy{policyFor("etcd", nil)}},
 		{name: "a policy ignores them", policies: []*OperatorPolicy{policyFor("etcd", reviewing(policyv1beta2.Consent{
-			Permissions: "Ignore", Webhooks: "Ignore", BreakingCRDs: "Ignore", Images: "Ignore", PodSecurity: "Ignore", Scope: "Ignore"}))}},
+			Permissions: "Ignore", Webhooks: "Ignore", BreakingCRDs: "Ignore", Images: "Ignore", PodSecurity: "Ignore",
+			Scope: "Ignore"}))}},
 		{name: "a policy holds", policies: []*OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))},
 			want: "install-x7: etcd.v0.9.2 etcd 0.9.2 for etcd.v0.9.0 0.9.0 in stable from olm/operatorhubio-catalog"},
 		{name: "a policy warns", policies: []*OperatorPolicy{policyFor("etcd", reviewing(policyv1beta2.Consent{}))},
@@ -326,11 +359,13 @@ func TestChangesAreReadOnce(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var asked []string
-			contents := NamespaceContents{Policies: c.policies, CSVs: etcdInstalled(), Subscriptions: inChannel("stable"),
-				Plans: []*olm.InstallPlan{complete, elsewhere, pendingPlan("etcd 0.9.2")}}
+			contents := NamespaceContents{Policies: c.policies, CSVs: etcdInstalled(),
+				Subscriptions: inChannel("stable"),
+				Plans:         []*olm.InstallPlan{complete, elsewhere, pendingPlan("etcd 0.9.2")}}
 			contents.Changes = func(plan *olm.InstallPlan, replacements []Replacement) *PlanChanges {
 				for _, r := range replacements {
-					asked = append(asked, plan.Metadata.Name+": "+r.CSV+" "+r.Package+" "+r.Version+" for "+r.From+" "+r.FromVersion+
+					asked = append(asked, plan.Metadata.Name+": "+r.CSV+" "+r.Package+" "+r.Version+" for "+r.From+" "+
+						r.FromVersion+
 						" in "+r.Channel+" from "+r.Catalog.Namespace+"/"+r.Catalog.Name)
 				}
 				return nil
@@ -347,8 +382,11 @@ func TestChangesAreReadOnce(t *testing.T) {
 func TestAnotherPlanOfTheName(t *testing.T) {
 	stored := pendingPlan("etcd 0.9.2")
 	stored.Metadata.UID = "first"
-	policy := policyFor("etcd", reviewing(policyv1beta2.Consent{Permissions: policyv1beta2.ConsentHold, Accepted: []string{etcdChange(nil).Digest()}}))
-	ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{policy}, CSVs: etcdInstalled(), Plans: []*olm.InstallPlan{stored},
+	policy := policyFor("etcd",
+		reviewing(policyv1beta2.Consent{Permissions: policyv1beta2.ConsentHold,
+			Accepted: []string{etcdChange(nil).Digest()}}))
+	ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{policy}, CSVs: etcdInstalled(),
+		Plans:   []*olm.InstallPlan{stored},
 		Changes: reading(nil, etcdChange(nil))})
 	if v := JudgePlan(PlanInput{Plan: stored, Namespace: ns}); v.Decision != verdict.Allow {
 		t.Errorf("the plan: %s", v.Refusal())
@@ -370,9 +408,12 @@ func TestAnotherPlanOfTheName(t *testing.T) {
 
 // TestConsentWithdrawn: a line that is removed from git before the approval consents to nothing.
 func TestConsentWithdrawn(t *testing.T) {
-	accepting := policyFor("etcd", reviewing(policyv1beta2.Consent{Permissions: policyv1beta2.ConsentHold, Accepted: []string{etcdChange(nil).Digest()}}))
+	accepting := policyFor("etcd",
+		reviewing(policyv1beta2.Consent{Permissions: policyv1beta2.ConsentHold,
+			Accepted: []string{etcdChange(nil).Digest()}}))
 	plan := pendingPlan("etcd 0.9.2")
-	ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{accepting}, CSVs: etcdInstalled(), Plans: []*olm.InstallPlan{plan},
+	ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{accepting}, CSVs: etcdInstalled(),
+		Plans:   []*olm.InstallPlan{plan},
 		Changes: reading(nil, etcdChange(nil))})
 	if v := JudgePlan(PlanInput{Plan: plan, Namespace: ns}); v.Decision != verdict.Allow {
 		t.Fatalf("with the line: %s", v.Refusal())
@@ -418,10 +459,13 @@ func TestConsentIsApprovedByHand(t *testing.T) {
 		want    string
 	}{
 		{name: "a class holds", consent: holdPermissions, want: olm.ApprovalManual},
-		{name: "first installations are held", consent: policyv1beta2.Consent{FirstInstall: policyv1beta2.ConsentHold}, want: olm.ApprovalManual},
+		{name: "first installations are held", consent: policyv1beta2.Consent{FirstInstall: policyv1beta2.ConsentHold},
+			want: olm.ApprovalManual},
 		{name: "all only warn", want: olm.ApprovalAutomatic},
-		{name: "first installations of nothing are held", want: olm.ApprovalAutomatic, consent: policyv1beta2.Consent{FirstInstall: policyv1beta2.ConsentHold,
-			Permissions: ignore, Webhooks: ignore, BreakingCRDs: ignore, Images: ignore, PodSecurity: ignore, Scope: ignore}},
+		{name: "first installations of nothing are held", want: olm.ApprovalAutomatic,
+			consent: policyv1beta2.Consent{FirstInstall: policyv1beta2.ConsentHold,
+				Permissions: ignore, Webhooks: ignore, BreakingCRDs: ignore, Images: ignore, PodSecurity: ignore,
+				Scope: ignore}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if mode, because := policyFor("etcd", reviewing(c.consent)).Approval(nil); mode != c.want {

@@ -31,7 +31,8 @@ type planJudge struct {
 }
 
 func newPlanJudge(in PlanInput) *planJudge {
-	return &planJudge{PlanInput: in, csvs: bundlesOf(in.Plan, in.Namespace), budget: constraint.NewBudget(in.Interrupt), strict: in.Namespace.mayRefuse()}
+	return &planJudge{PlanInput: in, csvs: bundlesOf(in.Plan, in.Namespace), budget: constraint.NewBudget(in.Interrupt),
+		strict: in.Namespace.mayRefuse()}
 }
 
 // candidates returns the bundles of the plan, and the installed ones that the plan does not replace.
@@ -98,7 +99,8 @@ func (c *Installed) forConstraints(ns *Namespace) *constraint.Bundle {
 		missing bool
 		what    constraint.Attributes
 	}{
-		{c.Package == "", constraint.Package}, {c.Version == "", constraint.Version}, {!c.Described, constraint.Properties},
+		{c.Package == "", constraint.Package}, {c.Version == "", constraint.Version},
+		{!c.Described, constraint.Properties},
 		{c.Channel == "", constraint.Channel}, {c.Catalog == olm.Catalog{}, constraint.CatalogSource},
 	} {
 		if missing.missing {
@@ -194,12 +196,14 @@ func constraintFinding(what string, f *constraint.Finding) verdict.Finding {
 	field := constraintPath(f)
 	switch f.Outcome {
 	case constraint.Violated:
-		return verdict.Finding{Decision: verdict.Deny, Field: field, What: what + " is not allowed", Accepted: mustSatisfy(f)}
+		return verdict.Finding{Decision: verdict.Deny, Field: field, What: what + " is not allowed",
+			Accepted: mustSatisfy(f)}
 	case constraint.Undecided:
 		return verdict.Finding{Decision: verdict.Hold, Field: field, What: what + " is held",
 			Accepted: field + " cannot be judged, since " + text.Escape(f.Why) + "; " + mustSatisfy(f)}
 	case constraint.Failed:
-		return verdict.Finding{Decision: verdict.Hold, Field: field, What: what + " is held", Accepted: cannotJudge(field, f)}
+		return verdict.Finding{Decision: verdict.Hold, Field: field, What: what + " is held",
+			Accepted: cannotJudge(field, f)}
 	case constraint.Satisfied:
 	}
 	return verdict.Finding{}
@@ -208,7 +212,8 @@ func constraintFinding(what string, f *constraint.Finding) verdict.Finding {
 // ofUnfinishedPlans reports whether a Constraint is undecided by packages and changes alone, which are read for
 // unfinished plans only.
 func ofUnfinishedPlans(f *constraint.Finding) bool {
-	return f.Outcome == constraint.Undecided && f.Attributes != 0 && f.Attributes&^(constraint.Deprecation|constraint.ChangeSet) == 0
+	return f.Outcome == constraint.Undecided && f.Attributes != 0 &&
+		f.Attributes&^(constraint.Deprecation|constraint.ChangeSet) == 0
 }
 
 // constraintPath returns the path of the constraint in its object.

@@ -108,7 +108,8 @@ func heldDeprecated(in *PlanInput, c *Bundle, p *OperatorPolicy) verdict.Finding
 		{"package " + text.Name(c.pkg), d.Package, "no version of it is allowed without spec.deprecated: Allow"},
 	} {
 		if part.message != "" {
-			deprecated, accepted = append(deprecated, part.what+" is deprecated ("+text.Quote(part.message)+")"), part.accepted
+			deprecated, accepted = append(deprecated, part.what+" is deprecated ("+text.Quote(part.message)+")"),
+				part.accepted
 		}
 	}
 	if len(deprecated) == 0 {

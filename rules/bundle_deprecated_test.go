@@ -19,10 +19,14 @@ func holding(s *spec) { s.Deprecated = policyv1beta2.DeprecatedHold }
 
 // etcdPackage is deprecated as a whole, in one of its channels, and in one version.
 func etcdPackage(deprecation string) *catalog.Package {
-	return &catalog.Package{Name: "etcd", Catalog: olm.Catalog{Namespace: "olm", Name: "operatorhubio-catalog"}, DefaultChannel: "stable", Deprecation: deprecation,
+	return &catalog.Package{Name: "etcd", Catalog: olm.Catalog{Namespace: "olm", Name: "operatorhubio-catalog"},
+		DefaultChannel: "stable", Deprecation: deprecation,
 		Channels: []catalog.Channel{
-			{Name: "stable", Entries: []catalog.Entry{{Name: "etcd.v0.9.4"}, {Name: "etcd.v0.9.2", Deprecation: "0.9.2 loses data"}}},
-			{Name: "old", Deprecation: "old is not maintained", Entries: []catalog.Entry{{Name: "etcd.v0.9.4"}, {Name: "etcd.v0.9.2", Deprecation: "0.9.2 loses data"}}},
+			{Name: "stable", Entries: []catalog.Entry{{Name: "etcd.v0.9.4"},
+				{Name: "etcd.v0.9.2", Deprecation: "0.9.2 loses data"}}},
+			{Name: "old", Deprecation: "old is not maintained",
+				Entries: []catalog.Entry{{Name: "etcd.v0.9.4"},
+					{Name: "etcd.v0.9.2", Deprecation: "0.9.2 loses data"}}},
 		}}
 }
 
@@ -47,46 +51,62 @@ func TestDeprecated(t *testing.T) {
 		want          verdict.Decision
 		says          []string
 	}{
-		{name: "a version that is not", plan: pendingPlan("etcd 0.9.4"), edit: holding, pkg: etcdPackage(""), subscriptions: inChannel("stable")},
-		{name: "the version", plan: pendingPlan("etcd 0.9.2"), edit: holding, pkg: etcdPackage(""), subscriptions: inChannel("stable"),
-			want: verdict.Hold, says: []string{`the version is deprecated ("0.9.2 loses data")`,
+		{name: "a version that is not", plan: pendingPlan("etcd 0.9.4"), edit: holding, pkg: etcdPackage(""),
+			subscriptions: inChannel("stable")},
+		{name: "the version", plan: pendingPlan("etcd 0.9.2"), edit: holding, pkg: etcdPackage(""),
+			subscriptions: inChannel("stable"),
+			want:          verdict.Hold, says: []string{`the version is deprecated ("0.9.2 loses data")`,
 				"a version that is not deprecated"}},
-		{name: "the channel", plan: pendingPlan("etcd 0.9.4"), edit: holding, pkg: etcdPackage(""), subscriptions: inChannel("old"),
-			want: verdict.Hold, says: []string{`channel old is deprecated ("old is not maintained")`,
+		{name: "the channel", plan: pendingPlan("etcd 0.9.4"), edit: holding, pkg: etcdPackage(""),
+			subscriptions: inChannel("old"),
+			want:          verdict.Hold, says: []string{`channel old is deprecated ("old is not maintained")`,
 				"a version from a channel that is not deprecated"}},
-		{name: "all three at once", plan: pendingPlan("etcd 0.9.2"), edit: holding, pkg: etcdPackage("etcd has ended"), subscriptions: inChannel("old"),
-			want: verdict.Hold, says: []string{"the version is", "channel old is",
+		{name: "all three at once", plan: pendingPlan("etcd 0.9.2"), edit: holding, pkg: etcdPackage("etcd has ended"),
+			subscriptions: inChannel("old"),
+			want:          verdict.Hold, says: []string{"the version is", "channel old is",
 				`package etcd is deprecated ("etcd has ended")`, "no version of it"}},
-		{name: "allowed", plan: pendingPlan("etcd 0.9.2"), pkg: etcdPackage("etcd has ended"), subscriptions: inChannel("old")},
-		{name: "named by the policy all the same", plan: pendingPlan("etcd 0.9.2"), pkg: etcdPackage(""), subscriptions: inChannel("stable"),
+		{name: "allowed", plan: pendingPlan("etcd 0.9.2"), pkg: etcdPackage("etcd has ended"),
+			subscriptions: inChannel("old")},
+		{name: "named by the policy all the same", plan: pendingPlan("etcd 0.9.2"), pkg: etcdPackage(""),
+			subscriptions: inChannel("stable"),
 			edit: func(s *spec) {
 				holding(s)
 				s.Versions, s.Subscription.StartingCSV = []string{"etcd.v0.9.2"}, "etcd.v0.9.2"
 			},
 			want: verdict.Hold, says: []string{"the version is"}},
-		{name: "a channel that the Subscription leaves to the catalog", plan: pendingPlan("etcd 0.9.4"), edit: holding, pkg: etcdPackage(""), subscriptions: inChannel("")},
-		{name: "a dependency without a Subscription", plan: pendingPlan("etcd 0.9.4"), edit: holding, pkg: etcdPackage("")},
-		{name: "a deprecated dependency without a Subscription", plan: pendingPlan("etcd 0.9.2"), edit: holding, pkg: etcdPackage(""),
+		{name: "a channel that the Subscription leaves to the catalog", plan: pendingPlan("etcd 0.9.4"), edit: holding,
+			pkg: etcdPackage(""), subscriptions: inChannel("")},
+		{name: "a dependency without a Subscription", plan: pendingPlan("etcd 0.9.4"), edit: holding,
+			pkg: etcdPackage("")},
+		{name: "a deprecated dependency without a Subscription", plan: pendingPlan("etcd 0.9.2"), edit: holding,
+			pkg:  etcdPackage(""),
 			want: verdict.Hold, says: []string{"the version is"}},
-		{name: "the package is not known", plan: pendingPlan("etcd 0.9.4"), edit: holding, subscriptions: inChannel("stable"),
-			want: verdict.Hold, says: []string{"not known whether it is deprecated",
+		{name: "the package is not known", plan: pendingPlan("etcd 0.9.4"), edit: holding,
+			subscriptions: inChannel("stable"),
+			want:          verdict.Hold, says: []string{"not known whether it is deprecated",
 				"in catalog olm/operatorhubio-catalog has it"}},
-		{name: "the package server lags behind", plan: pendingPlan("etcd 0.9.5"), edit: holding, pkg: etcdPackage(""), subscriptions: inChannel("stable"),
-			want: verdict.Hold, says: []string{"not known whether it is deprecated"}},
+		{name: "the package server lags behind", plan: pendingPlan("etcd 0.9.5"), edit: holding, pkg: etcdPackage(""),
+			subscriptions: inChannel("stable"),
+			want:          verdict.Hold, says: []string{"not known whether it is deprecated"}},
 		{name: "two catalogs claim it", plan: twoCatalogs, pkg: etcdPackage(""), subscriptions: inChannel("stable"),
 			edit: func(s *spec) { holding(s); anyCatalog(s) }, want: verdict.Hold,
 			says: []string{"not known whether it is deprecated", "in its catalog"}},
-		{name: "another operator's policy", plan: pendingPlan("vault 0.1.9"), edit: holding, pkg: etcdPackage("etcd has ended")},
-		{name: "a policy that forbids it anyway", plan: pendingPlan("etcd 0.9.4"), pkg: etcdPackage("etcd has ended"), subscriptions: inChannel("old"),
+		{name: "another operator's policy", plan: pendingPlan("vault 0.1.9"), edit: holding,
+			pkg: etcdPackage("etcd has ended")},
+		{name: "a policy that forbids it anyway", plan: pendingPlan("etcd 0.9.4"), pkg: etcdPackage("etcd has ended"),
+			subscriptions: inChannel("old"),
 			edit: func(s *spec) {
 				holding(s)
 				s.ComplianceType, s.Versions = policyv1beta2.MustNotHave, []string{"etcd.v0.9.2"}
 			}},
-		{name: "a value that is neither", plan: pendingPlan("etcd 0.9.4"), pkg: etcdPackage(""), subscriptions: inChannel("stable"),
-			edit: func(s *spec) { s.Deprecated = "hold" }, want: verdict.Hold, says: []string{"spec.deprecated is not valid"}},
+		{name: "a value that is neither", plan: pendingPlan("etcd 0.9.4"), pkg: etcdPackage(""),
+			subscriptions: inChannel("stable"),
+			edit:          func(s *spec) { s.Deprecated = "hold" }, want: verdict.Hold,
+			says: []string{"spec.deprecated is not valid"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			contents := NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", c.edit)}, Subscriptions: c.subscriptions, Plans: []*olm.InstallPlan{c.plan}}
+			contents := NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", c.edit)},
+				Subscriptions: c.subscriptions, Plans: []*olm.InstallPlan{c.plan}}
 			if c.pkg != nil {
 				contents.Packages = func(pkg, _ string, source olm.Catalog) *catalog.Package {
 					if pkg != c.pkg.Name || source != c.pkg.Catalog {
@@ -112,15 +132,19 @@ func TestDeprecated(t *testing.T) {
 func TestPackagesAreReadOnce(t *testing.T) {
 	complete := pendingPlan("etcd 0.9.2")
 	complete.Status.Phase = olm.PhaseComplete
-	reading := constraint.NewSet([]*constraint.Definition{constraint.Define(constraint.Meta{Name: "maintained"}, &constraintv1.ConstraintSpec{Constraints: `[{"type":"olm.constraint","value":{"cel":{"rule":"deprecated.version == \"\""}}}]`})}, state.Cluster{})
+	reading := constraint.NewSet([]*constraint.Definition{constraint.Define(constraint.Meta{Name: "maintained"},
+		&constraintv1.ConstraintSpec{Constraints: `[{"type":"olm.constraint","value":{"cel":{"rule":"deprecated.version == \"\""}}}]`})}, state.Cluster{})
 	for _, c := range []struct {
 		name     string
 		contents NamespaceContents
 		want     string
 	}{
-		{name: "nothing judges by it", contents: NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", nil)}}},
-		{name: "a policy", contents: NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", holding)}}, want: "etcd/etcd.v0.9.4"},
-		{name: "a Constraint", contents: NamespaceContents{Constraints: reading}, want: "etcd/etcd.v0.9.4 vault/vault.v0.1.9"},
+		{name: "nothing judges by it",
+			contents: NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", nil)}}},
+		{name: "a policy", contents: NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", holding)}},
+			want: "etcd/etcd.v0.9.4"},
+		{name: "a Constraint", contents: NamespaceContents{Constraints: reading},
+			want: "etcd/etcd.v0.9.4 vault/vault.v0.1.9"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var asked []string
@@ -142,7 +166,8 @@ func TestPackagesAreReadOnce(t *testing.T) {
 
 // TestDeprecatedIsApprovedByHand: OLM must not approve before the catalog is read.
 func TestDeprecatedIsApprovedByHand(t *testing.T) {
-	if mode, because := policyFor("etcd", holding).Approval(nil); mode != olm.ApprovalManual || because != "spec.deprecated is Hold" {
+	if mode, because := policyFor("etcd", holding).Approval(nil); mode != olm.ApprovalManual ||
+		because != "spec.deprecated is Hold" {
 		t.Errorf("%s, %s", mode, because)
 	}
 	named := policyFor("etcd", func(s *spec) { holding(s); anyCatalog(s); s.Versions = []string{"etcd.v0.9.2"} })
@@ -153,9 +178,11 @@ func TestDeprecatedIsApprovedByHand(t *testing.T) {
 
 // TestDeprecatedIsNoEscape: after an outage it is not known any more what the catalog said of a plan that has finished.
 func TestDeprecatedIsNoEscape(t *testing.T) {
-	constraints := constraint.NewSet([]*constraint.Definition{constraint.Define(constraint.Meta{Name: "maintained"}, &constraintv1.ConstraintSpec{Constraints: `[{"type":"olm.constraint","value":{"cel":{"rule":"deprecated.version == \"\""}}}]`})}, state.Cluster{Version: "1.36.3"})
+	constraints := constraint.NewSet([]*constraint.Definition{constraint.Define(constraint.Meta{Name: "maintained"},
+		&constraintv1.ConstraintSpec{Constraints: `[{"type":"olm.constraint","value":{"cel":{"rule":"deprecated.version == \"\""}}}]`})}, state.Cluster{Version: "1.36.3"})
 	plan := installing(t, etcdSpec)
-	ns := NewNamespace("shop", NamespaceContents{Exists: true, Constraints: constraints, Plans: []*olm.InstallPlan{plan}})
+	ns := NewNamespace("shop", NamespaceContents{Exists: true, Constraints: constraints,
+		Plans: []*olm.InstallPlan{plan}})
 	if reasons := RefusedSteps(plan, ns, time.Time{}); len(reasons) != 1 || reasons[0].Decision != verdict.Hold {
 		t.Errorf("while it runs: %+v", reasons)
 	}

@@ -25,8 +25,9 @@ var (
 		Summary: "a bundle of the plan has a constraint of its own that neither the plan, nor what is installed, nor the cluster satisfies"}
 	bundleKubeVersion = verdict.Rule{ID: RuleBundleKubeVersion, Outcomes: verdict.HoldsOrWarns, Override: true,
 		Summary: "a ClusterServiceVersion of the plan needs a newer Kubernetes than the cluster has"}
-	bundleOpenShiftVersion = verdict.Rule{ID: RuleBundleOpenShiftVersion, Outcomes: verdict.HoldsOrWarns, Override: true,
-		Summary: "a ClusterServiceVersion of the plan is not for an OpenShift as new as the cluster's"}
+	bundleOpenShiftVersion = verdict.Rule{ID: RuleBundleOpenShiftVersion, Outcomes: verdict.HoldsOrWarns,
+		Override: true,
+		Summary:  "a ClusterServiceVersion of the plan is not for an OpenShift as new as the cluster's"}
 	bundleNotUpgradeable = verdict.Rule{ID: RuleBundleNotUpgradeable, Outcomes: verdict.HoldsOrWarns, Override: true,
 		Summary: "the plan replaces an operator whose OperatorCondition says that it is not upgradeable now"}
 )
@@ -45,7 +46,8 @@ func (j *planJudge) judgeNeeds(c *Bundle, v *verdict.Verdict) {
 		v.Warn(verdict.Reason{Rule: id, Message: verdict.Sentence(text.Name(c.name)+" "+what, id, accepted)})
 	}
 	if constraint.BringsOwn(c.properties) {
-		for _, f := range set.Own(c.forConstraints(j.Namespace), j.candidates(), j.Namespace.ForConstraints(), j.budget) {
+		for _, f := range set.Own(c.forConstraints(j.Namespace), j.candidates(), j.Namespace.ForConstraints(),
+			j.budget) {
 			held(RuleBundleOwnConstraint, "has a constraint that nothing satisfies", missing(&f))
 		}
 	}
@@ -94,9 +96,11 @@ func tooOldFor(minKube, kubernetes string) (what, accepted string) {
 	needs, err := semver.ParseTolerant(minKube)
 	switch {
 	case err != nil:
-		return "has minKubeVersion " + text.Quote(minKube) + ", which is not a version,", "OLM would install it, and it would wait for ever"
+		return "has minKubeVersion " + text.Quote(minKube) + ", which is not a version,",
+			"OLM would install it, and it would wait for ever"
 	case has.LT(needs):
-		return "needs Kubernetes " + minKube + " or newer", "this cluster has " + kubernetes + "; OLM would install it, and it would wait for ever"
+		return "needs Kubernetes " + minKube + " or newer", "this cluster has " + kubernetes +
+			"; OLM would install it, and it would wait for ever"
 	}
 	return "", ""
 }

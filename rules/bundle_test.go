@@ -43,7 +43,8 @@ func TestBundlesParsedOnce(t *testing.T) {
 			plan := planOf(c.phase)
 			c.prepare(plan)
 			got := bundlesOf(plan, nil)
-			if !reflect.DeepEqual(got[0].properties, want[0].properties) || !reflect.DeepEqual(got[0].provides, want[0].provides) {
+			if !reflect.DeepEqual(got[0].properties, want[0].properties) ||
+				!reflect.DeepEqual(got[0].provides, want[0].provides) {
 				t.Error("other properties than those of a plan that is not prepared")
 			}
 			allocations := testing.AllocsPerRun(3, func() { bundlesOf(plan, nil) })

@@ -15,7 +15,8 @@ import (
 func unpackedAs(bundle *UnpackedBundle, asked *int) Changes {
 	return func(plan *olm.InstallPlan, replacements []Replacement) *PlanChanges {
 		*asked++
-		known := &PlanChanges{Plan: plan.ContentsDigest(), Replacements: replacements, ByCSV: map[string]*change.Set{}, Bundles: map[string]*UnpackedBundle{}}
+		known := &PlanChanges{Plan: plan.ContentsDigest(), Replacements: replacements, ByCSV: map[string]*change.Set{},
+			Bundles: map[string]*UnpackedBundle{}}
 		for _, r := range replacements {
 			known.Bundles[r.CSV] = bundle
 		}
@@ -40,11 +41,16 @@ const (
 // held while they are not known. When OLM writes the ClusterServiceVersion, failurePolicy Ignore stores what an
 // overloaded gate does not review.
 func TestP4ContentsBeforeApproval(t *testing.T) {
-	noAdmins := ruleOf("no-admins", `!clusterPermissions.exists(r, "*" in r.apiGroups && "*" in r.resources && "*" in r.verbs)`, "no cluster admins", constraint.Require)
-	warned := ruleOf("no-admins", `!clusterPermissions.exists(r, "*" in r.apiGroups)`, "no cluster admins", constraint.Warn)
-	tenants := ruleOf("tenants", `!('tenant' in namespaceObject.metadata.labels) || clusterPermissions.size() == 0`, "tenants have no rights", constraint.Require)
+	noAdmins := ruleOf("no-admins",
+		`!clusterPermissions.exists(r, "*" in r.apiGroups && "*" in r.resources && "*" in r.verbs)`,
+		"no cluster admins", constraint.Require)
+	warned := ruleOf("no-admins", `!clusterPermissions.exists(r, "*" in r.apiGroups)`, "no cluster admins",
+		constraint.Warn)
+	tenants := ruleOf("tenants", `!('tenant' in namespaceObject.metadata.labels) || clusterPermissions.size() == 0`,
+		"tenants have no rights", constraint.Require)
 	noted := ruleOf("noted", `!annotations.exists(a, a == 'forbidden')`, "not with this annotation", constraint.Require)
-	binding := olm.ReadGrants("ClusterRoleBinding", "all", []byte(`{"kind":"ClusterRoleBinding","RoleRef":{"kind":"ClusterRole","name":"cluster-admin"}}`))
+	binding := olm.ReadGrants("ClusterRoleBinding", "all",
+		[]byte(`{"kind":"ClusterRoleBinding","RoleRef":{"kind":"ClusterRole","name":"cluster-admin"}}`))
 	for _, c := range []struct {
 		name string
 		// by is the Constraint that applies.
@@ -64,7 +70,8 @@ func TestP4ContentsBeforeApproval(t *testing.T) {
 		{name: "all rights by a binding beside it", by: noAdmins, bundle: bundleWith(t, noRights, binding),
 			want: verdict.Deny, says: "no cluster admins", asked: true},
 		{name: "not read yet", by: noAdmins, unread: true, want: verdict.Hold,
-			says: "since the contents of the ClusterServiceVersion are not known (its contents are not read yet)", asked: true},
+			says:  "since the contents of the ClusterServiceVersion are not known (its contents are not read yet)",
+			asked: true},
 		{name: "the ConfigMap is gone", by: noAdmins, bundle: &UnpackedBundle{Fault: "ConfigMap olm/b does not exist"},
 			want: verdict.Hold, says: "(ConfigMap olm/b does not exist)", asked: true},
 		{name: "of another package than is known", by: noAdmins, bundle: bundleWith(t, allRights), want: verdict.Deny,
@@ -76,7 +83,8 @@ func TestP4ContentsBeforeApproval(t *testing.T) {
 		{name: "only a warning", by: warned, bundle: bundleWith(t, allRights), asked: true},
 		{name: "only a warning, not read", by: warned, unread: true, asked: true},
 		{name: "the Constraint is not about this namespace", by: tenants, unread: true},
-		{name: "the Constraint does not read contents", by: ruleOf("etcd", `packageName == 'etcd'`, "etcd", constraint.Require), unread: true},
+		{name: "the Constraint does not read contents",
+			by: ruleOf("etcd", `packageName == 'etcd'`, "etcd", constraint.Require), unread: true},
 		{name: "the plan contains the manifests", by: noAdmins, unread: true,
 			edit: func(p *olm.InstallPlan) {
 				*p = *withStep(p, "etcd.v0.9.2", olm.Manifest{Spec: &written(t, noRights).Spec})
@@ -91,7 +99,8 @@ func TestP4ContentsBeforeApproval(t *testing.T) {
 			if c.unread {
 				changes = func(*olm.InstallPlan, []Replacement) *PlanChanges { asked++; return nil }
 			}
-			ns := NewNamespace("shop", NamespaceContents{Exists: true, Facts: aroundKubernetes, Constraints: under(c.by), Plans: []*olm.InstallPlan{plan}, Changes: changes})
+			ns := NewNamespace("shop", NamespaceContents{Exists: true, Facts: aroundKubernetes,
+				Constraints: under(c.by), Plans: []*olm.InstallPlan{plan}, Changes: changes})
 			v := JudgePlan(PlanInput{Plan: plan, Namespace: ns})
 			if v.Decision != c.want || !strings.Contains(v.Refusal(), c.says) {
 				t.Errorf("%s, want %s with %q: %s", v.Decision, c.want, c.says, v.Refusal())
@@ -106,8 +115,11 @@ func TestP4ContentsBeforeApproval(t *testing.T) {
 // TestP4ContentsOfTheStep: what OLM writes is judged again, as the second line. An override of the plan reaches exactly
 // the contents that its approver was shown.
 func TestP4ContentsOfTheStep(t *testing.T) {
-	noAdmins := ruleOf("no-admins", `!clusterPermissions.exists(r, "*" in r.apiGroups && "*" in r.resources && "*" in r.verbs)`, "no cluster admins", constraint.Require)
-	binding := olm.ReadGrants("ClusterRoleBinding", "all", []byte(`{"kind":"ClusterRoleBinding","roleRef":{"kind":"ClusterRole","name":"cluster-admin"}}`))
+	noAdmins := ruleOf("no-admins",
+		`!clusterPermissions.exists(r, "*" in r.apiGroups && "*" in r.resources && "*" in r.verbs)`,
+		"no cluster admins", constraint.Require)
+	binding := olm.ReadGrants("ClusterRoleBinding", "all",
+		[]byte(`{"kind":"ClusterRoleBinding","roleRef":{"kind":"ClusterRole","name":"cluster-admin"}}`))
 	overridden := func(p *olm.InstallPlan) { p.Metadata.Annotations.OverrideReason = "ticket 77" }
 	reference := stepOf(t, "etcd.v0.9.2", "ClusterRole", "a",
 		`{"kind":"ConfigMap","name":"a","namespace":"olm","catalogSourceName":"c","catalogSourceNamespace":"olm"}`)
@@ -120,18 +132,21 @@ func TestP4ContentsOfTheStep(t *testing.T) {
 		refused bool // as the status of the plan shows it, before OLM writes
 	}{
 		{name: "what was read", bundle: bundleWith(t, noRights), writes: noRights},
-		{name: "what was read and is not allowed", bundle: bundleWith(t, allRights), writes: allRights, want: verdict.Deny,
+		{name: "what was read and is not allowed", bundle: bundleWith(t, allRights), writes: allRights,
+			want:    verdict.Deny,
 			refused: true},
 		{name: "other contents", bundle: bundleWith(t, noRights), writes: allRights, want: verdict.Deny},
 		{name: "a binding comes along", bundle: bundleWith(t, noRights, binding), writes: noRights, want: verdict.Deny,
 			refused: true},
-		{name: "what comes along is not known", bundle: &UnpackedBundle{Fault: "gone"}, writes: noRights, want: verdict.Hold},
+		{name: "what comes along is not known", bundle: &UnpackedBundle{Fault: "gone"}, writes: noRights,
+			want: verdict.Hold},
 		{name: "what was read, overridden", bundle: bundleWith(t, allRights), writes: allRights, edit: overridden},
 		{name: "other contents, overridden", bundle: bundleWith(t, noRights), writes: allRights, edit: overridden,
 			want: verdict.Deny},
 		{name: "not read, overridden", bundle: &UnpackedBundle{Fault: "gone"}, writes: allRights, edit: overridden,
 			want: verdict.Deny},
-		{name: "not read, overridden, few rights", bundle: &UnpackedBundle{Fault: "gone"}, writes: noRights, edit: overridden},
+		{name: "not read, overridden, few rights", bundle: &UnpackedBundle{Fault: "gone"}, writes: noRights,
+			edit: overridden},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			asked, plan := 0, installing(t, "")
@@ -139,7 +154,8 @@ func TestP4ContentsOfTheStep(t *testing.T) {
 			if c.edit != nil {
 				c.edit(plan)
 			}
-			ns := NewNamespace("shop", NamespaceContents{Exists: true, Facts: aroundKubernetes, Constraints: under(noAdmins), Plans: []*olm.InstallPlan{plan}, Changes: unpackedAs(c.bundle, &asked)})
+			ns := NewNamespace("shop", NamespaceContents{Exists: true, Facts: aroundKubernetes,
+				Constraints: under(noAdmins), Plans: []*olm.InstallPlan{plan}, Changes: unpackedAs(c.bundle, &asked)})
 			v := JudgeCSV(CSVInput{New: written(t, c.writes), ByOLM: true, Namespace: ns})
 			if v.Decision != c.want {
 				t.Errorf("%s, want %s: %s", v.Decision, c.want, v.Refusal())

@@ -26,7 +26,8 @@ var (
 	bundleVersionRange = verdict.Rule{ID: RuleBundleVersionRange, Outcomes: verdict.DeniesOrHolds, Override: true,
 		Backstop: true, Edit: widenRange,
 		Summary: "the version of a ClusterServiceVersion is outside the policy's versionRange, or not known"}
-	bundleCatalog = verdict.Rule{ID: RuleBundleCatalog, Outcomes: verdict.DeniesOrHolds, Override: true, Edit: nameCatalog,
+	bundleCatalog = verdict.Rule{ID: RuleBundleCatalog, Outcomes: verdict.DeniesOrHolds, Override: true,
+		Edit:    nameCatalog,
 		Summary: "a ClusterServiceVersion comes from another catalog than the policy names, or from one that is not known"}
 )
 
@@ -119,7 +120,8 @@ func foreignCSVCatalog(c *Bundle, p *OperatorPolicy) verdict.Finding {
 	}
 	if c.bypassesOLM {
 		return verdict.Finding{Decision: verdict.Deny,
-			What: text.Name(c.name) + ", which comes from no catalog, is not allowed", Accepted: "allowed is " + p.catalogText()}
+			What:     text.Name(c.name) + ", which comes from no catalog, is not allowed",
+			Accepted: "allowed is " + p.catalogText()}
 	}
 	if len(c.catalogs) == 0 {
 		return verdict.Finding{Decision: verdict.Hold,

@@ -13,8 +13,10 @@ import (
 // windowPolicy allows approvals on Saturday nights in Berlin, except in a freeze.
 func windowPolicy(edit func(*policyv1beta2.OperatorPolicySpec)) *OperatorPolicy {
 	return policyFor("etcd", func(s *policyv1beta2.OperatorPolicySpec) {
-		s.ApprovalWindows = []policyv1beta2.ApprovalWindow{{Cron: "0 22 * * 6", Duration: "4h", TimeZone: "Europe/Berlin"}}
-		s.Freezes = []policyv1beta2.Freeze{{Start: "2026-12-15T00:00:00+01:00", End: "2027-01-04T00:00:00+01:00", Reason: "end of year"}}
+		s.ApprovalWindows = []policyv1beta2.ApprovalWindow{{Cron: "0 22 * * 6", Duration: "4h",
+			TimeZone: "Europe/Berlin"}}
+		s.Freezes = []policyv1beta2.Freeze{{Start: "2026-12-15T00:00:00+01:00", End: "2027-01-04T00:00:00+01:00",
+			Reason: "end of year"}}
 		if edit != nil {
 			edit(s)
 		}
@@ -30,20 +32,26 @@ func TestApprovalWindow(t *testing.T) {
 		held, next string
 	}{
 		"a second before": {now: "2026-11-28T21:59:59+01:00",
-			held: "is open at 2026-11-28T22:00:00+01:00 (cron \"0 22 * * 6\" in Europe/Berlin for 4h)", next: "2026-11-28T22:00:00+01:00"},
+			held: "is open at 2026-11-28T22:00:00+01:00 (cron \"0 22 * * 6\" in Europe/Berlin for 4h)",
+			next: "2026-11-28T22:00:00+01:00"},
 		"open": {now: "2026-11-28T22:00:00+01:00"},
-		"over": {now: "2026-11-29T02:00:00+01:00", held: "is open at 2026-12-05T22:00:00+01:00", next: "2026-12-05T22:00:00+01:00"},
+		"over": {now: "2026-11-29T02:00:00+01:00", held: "is open at 2026-12-05T22:00:00+01:00",
+			next: "2026-12-05T22:00:00+01:00"},
 		"frozen in a window": {now: "2026-12-19T23:00:00+01:00",
 			held: `approvals are frozen until 2027-01-04T00:00:00+01:00 ("end of year"); ` +
-				`waits for the next approval window, which is open at 2027-01-09T22:00:00+01:00`, next: "2027-01-04T00:00:00+01:00"},
+				`waits for the next approval window, which is open at 2027-01-09T22:00:00+01:00`,
+			next: "2027-01-04T00:00:00+01:00"},
 		"the time is not known": {held: "waits until the time is known"},
-		"a window that cannot be read": {now: "2026-11-28T22:00:00+01:00", held: "spec.approvalWindows[0].timeZone is not valid",
+		"a window that cannot be read": {now: "2026-11-28T22:00:00+01:00",
+			held: "spec.approvalWindows[0].timeZone is not valid",
 			edit: func(s *policyv1beta2.OperatorPolicySpec) { s.ApprovalWindows[0].TimeZone = "Europe/Nowhere" }},
 		"a freeze that cannot be read": {now: "2026-11-28T22:00:00+01:00", held: "spec.freezes[0].end is not valid",
 			edit: func(s *policyv1beta2.OperatorPolicySpec) { s.Freezes[0].End = "2026-12-14T00:00:00+01:00" }},
-		"frozen for ever": {now: "2026-11-28T22:00:00+01:00", held: "approvals are frozen until 2999-01-01T00:00:00Z", next: "2999-01-01T00:00:00Z",
+		"frozen for ever": {now: "2026-11-28T22:00:00+01:00", held: "approvals are frozen until 2999-01-01T00:00:00Z",
+			next: "2999-01-01T00:00:00Z",
 			edit: func(s *policyv1beta2.OperatorPolicySpec) {
-				s.ApprovalWindows, s.Freezes = nil, []policyv1beta2.Freeze{{Start: "1999-01-01T00:00:00Z", End: "2999-01-01T00:00:00Z"}}
+				s.ApprovalWindows, s.Freezes = nil,
+					[]policyv1beta2.Freeze{{Start: "1999-01-01T00:00:00Z", End: "2999-01-01T00:00:00Z"}}
 			}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -55,7 +63,8 @@ func TestApprovalWindow(t *testing.T) {
 			follows := &olm.Subscription{Metadata: olm.ObjectMeta{Namespace: "shop", Name: "etcd"},
 				Spec: olm.SubscriptionSpec{Package: "etcd", InstallPlanApproval: olm.ApprovalManual}}
 			follows.Status.InstallPlan.Name = plan.Metadata.Name
-			ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{windowPolicy(test.edit)}, Plans: []*olm.InstallPlan{plan},
+			ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{windowPolicy(test.edit)},
+				Plans:         []*olm.InstallPlan{plan},
 				Subscriptions: []*olm.Subscription{follows}, Exists: true})
 			v := JudgePlan(PlanInput{Plan: plan, Namespace: ns, Now: now})
 			if (v.Decision == verdict.Allow) != (test.held == "") || !strings.Contains(v.Refusal(), test.held) {
@@ -65,7 +74,8 @@ func TestApprovalWindow(t *testing.T) {
 			if loop.Verdict.Refusal() != v.Refusal() {
 				t.Errorf("the loop judges %q, a user's approval is judged %q", loop.Verdict.Refusal(), v.Refusal())
 			}
-			if next := ns.NextChange(now); test.now != "" && (next.IsZero() != (test.next == "") || !next.IsZero() && !next.Equal(momentOf(t, test.next))) {
+			if next := ns.NextChange(now); test.now != "" &&
+				(next.IsZero() != (test.next == "") || !next.IsZero() && !next.Equal(momentOf(t, test.next))) {
 				t.Errorf("judged again at %s, want %q", next, test.next)
 			}
 			if needs, ok := OverrideNeeds(&v, ns); test.held != "" && (!ok || len(needs) != 1) {
@@ -95,14 +105,16 @@ func TestWindowsWithoutEffect(t *testing.T) {
 		policy *OperatorPolicy
 		want   string
 	}{
-		"a window that opens":      {policy: windowPolicy(nil)},
-		"mustnothave":              {absent, "have no effect with complianceType mustnothave"},
-		"a freeze without an end":  {frozen, ""}, // it opens, in 2999
-		"a window that is no time": {policy: windowPolicy(func(s *policyv1beta2.OperatorPolicySpec) { s.Freezes = nil })},
+		"a window that opens":     {policy: windowPolicy(nil)},
+		"mustnothave":             {absent, "have no effect with complianceType mustnothave"},
+		"a freeze without an end": {frozen, ""}, // it opens, in 2999
+		"a window that is no time": {policy: windowPolicy(
+			func(s *policyv1beta2.OperatorPolicySpec) { s.Freezes = nil })},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := JudgeOperatorPolicy(OperatorPolicyInput{Policy: test.policy.Object, Namespace: func(string) *Namespace { return nil },
-				Now: momentOf(t, "2026-12-20T00:00:00Z")})
+			v := JudgeOperatorPolicy(OperatorPolicyInput{Policy: test.policy.Object,
+				Namespace: func(string) *Namespace { return nil },
+				Now:       momentOf(t, "2026-12-20T00:00:00Z")})
 			got := strings.Join(v.WarningTexts(), "\n")
 			if v.Decision != verdict.Allow || (test.want == "") == strings.Contains(got, "spec.approvalWindows") ||
 				!strings.Contains(got, test.want) {

@@ -34,8 +34,9 @@ func JudgeCatalogSource(in CatalogSourceInput) verdict.Verdict {
 	if in.Old != nil && in.Old.Spec.Digest == in.New.Spec.Digest {
 		return v
 	}
-	w := &constraint.Write{On: constraint.OnCatalogSource, Update: in.Old != nil, User: in.User, Groups: in.Groups, UserUnknown: in.UserUnknown,
-		Source: sourceOf(in.New)}
+	w := &constraint.Write{On: constraint.OnCatalogSource, Update: in.Old != nil, User: in.User, Groups: in.Groups,
+		UserUnknown: in.UserUnknown,
+		Source:      sourceOf(in.New)}
 	if in.Old != nil {
 		w.OldSource = sourceOf(in.Old)
 	}
@@ -46,8 +47,10 @@ func JudgeCatalogSource(in CatalogSourceInput) verdict.Verdict {
 // sourceOf returns a CatalogSource as Constraints see it.
 func sourceOf(c *olm.CatalogSource) constraint.Source {
 	return constraint.Source{
-		Name: c.Metadata.Name, Namespace: c.Metadata.Namespace, SourceType: c.Spec.SourceType, Address: c.Spec.Address, ConfigMap: c.Spec.ConfigMap,
-		Publisher: c.Spec.Publisher, Image: c.Spec.Image, Registry: c.Spec.Registry(), Digest: c.Spec.ImageDigest(), Priority: c.Spec.Priority,
+		Name: c.Metadata.Name, Namespace: c.Metadata.Namespace, SourceType: c.Spec.SourceType, Address: c.Spec.Address,
+		ConfigMap: c.Spec.ConfigMap,
+		Publisher: c.Spec.Publisher, Image: c.Spec.Image, Registry: c.Spec.Registry(), Digest: c.Spec.ImageDigest(),
+		Priority: c.Spec.Priority,
 	}
 }
 
@@ -57,7 +60,8 @@ func recordWrite(v *verdict.Verdict, id verdict.RuleID, what string, w *constrai
 	interrupt <-chan struct{}) {
 	for _, f := range ns.Constraints().JudgeWrite(w, ns.ForConstraints(), constraint.NewBudget(interrupt)) {
 		if f.Outcome == constraint.Undecided && f.Attributes == constraint.Writer {
-			v.Warn(verdict.Reason{Rule: id, Source: constraintRef(f.Definition).String(), From: constraintRef(f.Definition),
+			v.Warn(verdict.Reason{Rule: id, Source: constraintRef(f.Definition).String(),
+				From: constraintRef(f.Definition),
 				Message: verdict.Sentence(what+" may be refused by "+constraintRef(f.Definition).String()+
 					", which depends on the user who writes it", id, mustSatisfy(&f))})
 			continue

@@ -48,7 +48,8 @@ func (c *Cluster) AddRecord(r *InstallRecord) { c.namespace(r.Namespace).Record 
 // AddPolicy adds a policy to the namespace that it governs, or to every namespace.
 func (c *Cluster) AddPolicy(p *OperatorPolicy) {
 	n := c.namespace(p.Concerns())
-	n.Policies = append(n.Policies, p.suspendedBy(c.Graph.Suspending(dependency.OperatorPolicyRef(p.Namespace, p.Name))))
+	n.Policies = append(n.Policies,
+		p.suspendedBy(c.Graph.Suspending(dependency.OperatorPolicyRef(p.Namespace, p.Name))))
 	if p.AnyNamespace {
 		c.Everywhere = append(c.Everywhere, p)
 	}
@@ -101,7 +102,8 @@ func (c *Cluster) namespace(name string) *NamespaceContents {
 func (c *Cluster) Namespaces() map[string]*Namespace {
 	namespaces, facts := make(map[string]*Namespace, len(c.contents)), c.Facts
 	for name, contents := range c.contents {
-		contents.Facts, contents.Constraints, contents.Packages, contents.Changes = &facts, c.Constraints, c.Packages, c.Changes
+		contents.Facts, contents.Constraints, contents.Packages, contents.Changes = &facts, c.Constraints, c.Packages,
+			c.Changes
 		if name != "" { // which has them already
 			contents.Policies = append(contents.Policies, c.Everywhere...)
 		}

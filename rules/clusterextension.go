@@ -23,12 +23,14 @@ const (
 var (
 	clusterExtensionPackage = verdict.Rule{ID: RuleClusterExtensionPackage, Outcomes: verdict.Holds, Override: true,
 		Summary: "spec.source of a ClusterExtension does not say which package is installed, where something may refuse operators"}
-	clusterExtensionVersion = verdict.Rule{ID: RuleClusterExtensionVersion, Outcomes: verdict.DeniesOrHolds, Override: true,
-		Summary: "a ClusterExtension of a governed package does not pin a version that the policy allows"}
+	clusterExtensionVersion = verdict.Rule{ID: RuleClusterExtensionVersion, Outcomes: verdict.DeniesOrHolds,
+		Override: true,
+		Summary:  "a ClusterExtension of a governed package does not pin a version that the policy allows"}
 	clusterExtensionContents = verdict.Rule{ID: RuleClusterExtensionContents, Outcomes: verdict.Holds, Override: true,
 		Summary: "the policy of the package holds what bundles contain or where they come from, of which a ClusterExtension shows nothing"}
-	clusterExtensionConstraint = verdict.Rule{ID: RuleClusterExtensionConstraint, Outcomes: verdict.AnyOutcome, Override: true,
-		Summary: "the package of a ClusterExtension does not satisfy a Constraint, or the Constraint depends on more than is known of it"}
+	clusterExtensionConstraint = verdict.Rule{ID: RuleClusterExtensionConstraint, Outcomes: verdict.AnyOutcome,
+		Override: true,
+		Summary:  "the package of a ClusterExtension does not satisfy a Constraint, or the Constraint depends on more than is known of it"}
 	clusterExtensionOverride = verdict.Rule{ID: RuleClusterExtensionOverride, Outcomes: verdict.Warns,
 		Summary: "a refused ClusterExtension is written by a user with the RBAC verb override, for the reason given"}
 )
@@ -37,8 +39,8 @@ var (
 type ClusterExtensionInput struct {
 	// New is the object as it would be stored, Old the stored one, nil on create.
 	New, Old *olm.ClusterExtension
-	// Namespace is that of spec.namespace. Its Constraints are not read: it may be one that is excluded from judging, and
-	// the user who writes a ClusterExtension chooses it.
+	// Namespace is that of spec.namespace. Its Constraints are not read: it may be one that is excluded from judging,
+	// and the user who writes a ClusterExtension chooses it.
 	Namespace *Namespace
 	// Constraints are those of the cluster.
 	Constraints *constraint.Set
@@ -121,7 +123,8 @@ func unseenContents(in *ClusterExtensionInput, p *OperatorPolicy) verdict.Findin
 		return verdict.Finding{}
 	}
 	var fields []string
-	for field, holds := range map[string]bool{"spec.catalog": p.catalogImages.holds(), "spec.consent": p.consent.holds(),
+	for field, holds := range map[string]bool{"spec.catalog": p.catalogImages.holds(),
+		"spec.consent":    p.consent.holds(),
 		"spec.deprecated": p.HoldDeprecated} {
 		if holds {
 			fields = append(fields, field)
@@ -133,7 +136,8 @@ func unseenContents(in *ClusterExtensionInput, p *OperatorPolicy) verdict.Findin
 	slices.Sort(fields)
 	return verdict.Finding{Decision: verdict.Hold, Field: "spec.source", What: in.what() + " is held",
 		Accepted: "what " + text.Join(fields, verdict.MaxListed) +
-			" of the policy holds is not known of a ClusterExtension; install it by a Subscription" + orOverrideExtension}
+			" of the policy holds is not known of a ClusterExtension; install it by a Subscription" +
+			orOverrideExtension}
 }
 
 // heldExtensionUpgrade holds another version than the stored one, or than the installed one of OLM v0, if upgrades are

@@ -36,7 +36,8 @@ func extensionPolicy(edit func(*policyv1beta2.OperatorPolicySpec)) *OperatorPoli
 	op.Namespace, op.Name = "policies", "etcd"
 	op.Spec = policyv1beta2.OperatorPolicySpec{RemediationAction: policyv1beta2.Enforce,
 		ComplianceType: policyv1beta2.MustHave, UpgradeApproval: policyv1beta2.UpgradeApprovalAutomatic,
-		Subscription: policyv1beta2.SubscriptionTemplate{Name: "etcd", Namespace: "shop", Source: "c", SourceNamespace: "olm"}}
+		Subscription: policyv1beta2.SubscriptionTemplate{Name: "etcd", Namespace: "shop", Source: "c",
+			SourceNamespace: "olm"}}
 	edit(&op.Spec)
 	return NewOperatorPolicy(op)
 }
@@ -45,7 +46,8 @@ func extensionPolicy(edit func(*policyv1beta2.OperatorPolicySpec)) *OperatorPoli
 // those for which more has to be known than a scenario shows.
 func TestO61Extensions(t *testing.T) {
 	offered := &catalog.Package{Name: "etcd", Channels: []catalog.Channel{
-		{Name: "stable", Entries: []catalog.Entry{{Name: "etcd.v2", Version: "2.0.0"}, {Name: "etcd.v1", Version: "1.0.0"}}},
+		{Name: "stable", Entries: []catalog.Entry{{Name: "etcd.v2", Version: "2.0.0"},
+			{Name: "etcd.v1", Version: "1.0.0"}}},
 		{Name: "old", Entries: []catalog.Entry{{Name: "etcd.v1", Version: "1.0.0"}, {Name: "etcd.v0"}}},
 	}}
 	listed := func(entries ...string) func(*policyv1beta2.OperatorPolicySpec) {
@@ -72,20 +74,24 @@ func TestO61Extensions(t *testing.T) {
 		{name: "a listed version of two channels", policy: listed("etcd.v1"), version: "1.0.0"},
 		{name: "a listed version with white space", policy: listed("etcd.v1"), version: " = 1.0.0 "},
 		{name: "a version without a name", policy: listed("etcd.v0"), version: "0.0.0", want: `has no version "0.0.0"`},
-		{name: "another listed version", policy: listed("etcd.v1"), version: "2.0.0", want: "allowed is 1.0.0 (etcd.v1)"},
+		{name: "another listed version", policy: listed("etcd.v1"), version: "2.0.0",
+			want: "allowed is 1.0.0 (etcd.v1)"},
 		{name: "a listed version outside of the range", policy: func(s *policyv1beta2.OperatorPolicySpec) {
 			listed("etcd.v1", "etcd.v2")(s)
 			s.VersionRange = ">=2.0.0"
 		}, version: "1.0.0", want: "allowed is 2.0.0 (etcd.v2)"},
 		{name: "a name with build metadata", policy: listed("etcd.v1"), version: "1.0.0+7"},
-		{name: "a pre-release of a listed version", policy: listed("etcd.v1"), version: "1.0.0-rc.1", want: "has no version"},
+		{name: "a pre-release of a listed version", policy: listed("etcd.v1"), version: "1.0.0-rc.1",
+			want: "has no version"},
 		{name: "a pre-release at the end of a range", policy: func(s *policyv1beta2.OperatorPolicySpec) {
 			s.VersionRange = ">=1.0.0"
 		}, version: "1.0.0-rc.1", want: "allowed is one version in versionRange"},
 		{name: "a forbidden version", policy: forbidden("etcd.v1"), version: "1.0.0", want: "mustnothave for etcd.v1"},
 		{name: "a version that is not forbidden", policy: forbidden("etcd.v1"), version: "2.0.0"},
-		{name: "a version that the catalog does not have", policy: forbidden("etcd.v1"), version: "3.0.0", want: "is held"},
-		{name: "a range beside a forbidden version", policy: forbidden("etcd.v1"), version: ">=2.0.0", want: "none of etcd.v1"},
+		{name: "a version that the catalog does not have", policy: forbidden("etcd.v1"), version: "3.0.0",
+			want: "is held"},
+		{name: "a range beside a forbidden version", policy: forbidden("etcd.v1"), version: ">=2.0.0",
+			want: "none of etcd.v1"},
 		{name: "a version that is forbidden by digest", policy: forbidden("etcd.v1@sha256:" + strings.Repeat("a", 64)),
 			version: "1.0.0", want: "mustnothave for"},
 		{name: "an upgrade of what OLM v0 has installed", policy: none, version: "2.0.0", installed: "1.0.0",
@@ -109,7 +115,8 @@ func TestO61Extensions(t *testing.T) {
 					}
 					return offered
 				}})
-			if got := v.Refusal(); c.want == "" && v.Decision != verdict.Allow || c.want != "" && !strings.Contains(got, c.want) {
+			if got := v.Refusal(); c.want == "" && v.Decision != verdict.Allow || c.want != "" &&
+				!strings.Contains(got, c.want) {
 				t.Errorf("got %s %q, want %q in it", v.Decision, got, c.want)
 			}
 			if c.want != "" && v.Decision == verdict.Allow {
@@ -131,10 +138,13 @@ func TestO61Constraints(t *testing.T) {
 		"csv != 'etcd.v1'":          verdict.Allow, // warns
 		"csv != '' && version < ''": verdict.Deny,
 	} {
-		c := constraint.Define(constraint.Meta{Name: "c"}, &constraintv1.ConstraintSpec{Constraints: `[{"type":"olm.constraint","value":{"rule":"` + rule + `"}}]`})
-		v := JudgeClusterExtension(ClusterExtensionInput{New: extension(t, "1.0.0"), Namespace: NewNamespace("excluded", NamespaceContents{}),
+		c := constraint.Define(constraint.Meta{Name: "c"},
+			&constraintv1.ConstraintSpec{Constraints: `[{"type":"olm.constraint","value":{"rule":"` + rule + `"}}]`})
+		v := JudgeClusterExtension(ClusterExtensionInput{New: extension(t, "1.0.0"),
+			Namespace:   NewNamespace("excluded", NamespaceContents{}),
 			Constraints: constraint.NewSet([]*constraint.Definition{c}, state.Cluster{Version: "1.30.0"})})
-		if v.Decision != want || want != verdict.Allow && !strings.Contains(v.Refusal(), "(clusterextension/constraint)") {
+		if v.Decision != want || want != verdict.Allow && !strings.Contains(v.Refusal(),
+			"(clusterextension/constraint)") {
 			t.Errorf("%s: got %s %q, want %s", rule, v.Decision, v.Refusal(), want)
 		}
 	}

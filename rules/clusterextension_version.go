@@ -92,7 +92,8 @@ func (p *OperatorPolicy) allowsExact(in *ClusterExtensionInput, version string) 
 	case len(names):
 		return verdict.Deny, p.acceptedExact(in)
 	default:
-		return verdict.Deny, "OLM v1 may take " + text.Names(others, verdict.MaxListed) + ", another release of this version, " +
+		return verdict.Deny, "OLM v1 may take " + text.Names(others, verdict.MaxListed) +
+			", another release of this version, " +
 			"which the policy does not allow"
 	}
 }
@@ -159,7 +160,8 @@ func (p *OperatorPolicy) acceptedExact(in *ClusterExtensionInput) string {
 	var allowed []string
 	for _, e := range entries {
 		known := e.Version + " (" + e.Name + ")"
-		if (p.versions.lists(e.Name) && p.inRange(e.Version) || p.namesStart(e.Name)) && !slices.Contains(allowed, known) {
+		if (p.versions.lists(e.Name) && p.inRange(e.Version) || p.namesStart(e.Name)) &&
+			!slices.Contains(allowed, known) {
 			allowed = append(allowed, known)
 		}
 	}

@@ -88,7 +88,8 @@ func NewDefinition(c *constraintv1.Constraint, strict []error) *constraint.Defin
 }
 
 func metaOf(c *constraintv1.Constraint) constraint.Meta {
-	return constraint.Meta{Name: c.Name, UID: string(c.UID), Generation: c.Generation, Pending: c.Annotations[dependency.AnnotationPending]}
+	return constraint.Meta{Name: c.Name, UID: string(c.UID), Generation: c.Generation,
+		Pending: c.Annotations[dependency.AnnotationPending]}
 }
 
 // faultRules maps each kind of fault to its rule.
@@ -112,7 +113,8 @@ func FaultText(f constraint.Fault) string {
 func JudgeConstraint(in ConstraintInput) verdict.Verdict {
 	c := in.Constraint
 	v := verdict.Verdict{Object: "constraint " + (&olm.ObjectMeta{Name: c.Name, GenerateName: c.GenerateName}).Key()}
-	if in.Old != nil && len(in.Strict) == 0 && reflect.DeepEqual(in.Old.Spec, c.Spec) && reflect.DeepEqual(in.Old.Annotations, c.Annotations) {
+	if in.Old != nil && len(in.Strict) == 0 && reflect.DeepEqual(in.Old.Spec, c.Spec) &&
+		reflect.DeepEqual(in.Old.Annotations, c.Annotations) {
 		return v
 	}
 	for _, problem := range in.Strict {

@@ -35,8 +35,10 @@ func under(definitions ...*constraint.Definition) *constraint.Set {
 }
 
 var (
-	certified = ruleOf("certified", `properties.exists(p, p.type == "certified")`, "only certified operators", constraint.Require)
-	curated   = ruleOf("curated", `!("tenant" in namespaceObject.metadata.labels) || catalog.name == "curated"`, "tenants use the curated catalog", constraint.Require)
+	certified = ruleOf("certified", `properties.exists(p, p.type == "certified")`, "only certified operators",
+		constraint.Require)
+	curated = ruleOf("curated", `!("tenant" in namespaceObject.metadata.labels) || catalog.name == "curated"`,
+		"tenants use the curated catalog", constraint.Require)
 )
 
 // withProperties adds properties to all bundles of a plan.
@@ -50,7 +52,8 @@ func withProperties(p *olm.InstallPlan, properties string) *olm.InstallPlan {
 
 // withStep adds the ClusterServiceVersion of an inline bundle as a step.
 func withStep(p *olm.InstallPlan, csv string, m olm.Manifest) *olm.InstallPlan {
-	p.Status.Steps = append(p.Status.Steps, olm.Step{Resource: olm.StepResource{Kind: "ClusterServiceVersion", Name: csv, Manifest: m}})
+	p.Status.Steps = append(p.Status.Steps,
+		olm.Step{Resource: olm.StepResource{Kind: "ClusterServiceVersion", Name: csv, Manifest: m}})
 	return p
 }
 
@@ -60,7 +63,8 @@ func TestConstraintsNamedAsAttacks(t *testing.T) {
 	erring := ruleOf("erring", `properties.exists_one(p, p.value.certified == true)`, "", constraint.Require)
 	warning := ruleOf("warning", `packageName != "etcd"`, "etcd goes", constraint.Warn)
 	const yes = `{"type":"certified","value":true}`
-	twoLists := withStep(withProperties(pendingPlan("etcd 0.9.2"), yes), "etcd.v0.9.2", olm.Manifest{Properties: properties("etcd", "0.9.2")})
+	twoLists := withStep(withProperties(pendingPlan("etcd 0.9.2"), yes), "etcd.v0.9.2",
+		olm.Manifest{Properties: properties("etcd", "0.9.2")})
 	for name, c := range map[string]struct {
 		plan     *olm.InstallPlan
 		contents NamespaceContents
@@ -94,18 +98,24 @@ func TestConstraintsNamedAsAttacks(t *testing.T) {
 		"a tenant, from elsewhere": {pendingPlan("etcd 0.9.2"),
 			NamespaceContents{Exists: true, Labels: map[string]string{"tenant": "a"}, Facts: aroundKubernetes,
 				Constraints: under(curated)}, verdict.Deny, "tenants use the curated catalog"},
-		"two catalogs for one bundle": {fromCatalog(withStep(pendingPlan("etcd 0.9.2"), "etcd.v0.9.2", olm.Manifest{}), "curated"),
+		"two catalogs for one bundle": {fromCatalog(withStep(pendingPlan("etcd 0.9.2"), "etcd.v0.9.2", olm.Manifest{}),
+			"curated"),
 			NamespaceContents{Exists: true, Labels: map[string]string{"tenant": "a"}, Facts: aroundKubernetes,
 				Constraints: under(curated)}, verdict.Hold, "Constraint curated"},
-		"a newer Kubernetes is needed": {withStep(withProperties(pendingPlan("etcd 0.9.2"), yes), "etcd.v0.9.2", inline("1.40.0")),
+		"a newer Kubernetes is needed": {withStep(withProperties(pendingPlan("etcd 0.9.2"), yes), "etcd.v0.9.2",
+			inline("1.40.0")),
 			NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, verdict.Hold,
 			"needs Kubernetes 1.40.0 or newer"},
-		"a newer Kubernetes is needed, and nothing may refuse": {withStep(pendingPlan("etcd 0.9.2"), "etcd.v0.9.2", inline("1.40.0")),
+		"a newer Kubernetes is needed, and nothing may refuse": {withStep(pendingPlan("etcd 0.9.2"), "etcd.v0.9.2",
+			inline("1.40.0")),
 			NamespaceContents{Facts: aroundKubernetes, Constraints: under()}, verdict.Allow, ""},
-		"an older Kubernetes would do": {withStep(withProperties(pendingPlan("etcd 0.9.2"), yes), "etcd.v0.9.2", inline("v1.36")),
+		"an older Kubernetes would do": {withStep(withProperties(pendingPlan("etcd 0.9.2"), yes), "etcd.v0.9.2",
+			inline("v1.36")),
 			NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, verdict.Allow, ""},
-		"a version that is none": {withStep(withProperties(pendingPlan("etcd 0.9.2"), yes), "etcd.v0.9.2", inline("soon")),
-			NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, verdict.Hold, "(bundle/kube-version)"},
+		"a version that is none": {withStep(withProperties(pendingPlan("etcd 0.9.2"), yes), "etcd.v0.9.2",
+			inline("soon")),
+			NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, verdict.Hold,
+			"(bundle/kube-version)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			PreparePlan(c.plan)
@@ -144,11 +154,13 @@ func fromCatalog(p *olm.InstallPlan, catalog string) *olm.InstallPlan {
 // TestOwnConstraints judges the constraints of bundles.
 func TestOwnConstraints(t *testing.T) {
 	const needs = `{"type":"olm.constraint","value":{"failureMessage":"needs a secured cluster","cel":{"rule":"properties.exists(p, p.type == \"olm.label\" && p.value.label == \"secured\")"}}}`
-	secured := constraint.Define(constraint.Meta{Name: "offers"}, &constraintv1.ConstraintSpec{Properties: `[{"type":"olm.label","value":{"label":"secured"}}]`})
+	secured := constraint.Define(constraint.Meta{Name: "offers"},
+		&constraintv1.ConstraintSpec{Properties: `[{"type":"olm.label","value":{"label":"secured"}}]`})
 	const label = `{"type":"olm.label","value":{"label":"secured"}}`
 	installed := func(pkg string) []Installed {
 		csv := &olm.CSV{Metadata: olm.ObjectMeta{Name: pkg + ".v1.0.0", Annotations: olm.Annotations{
-			Properties: `{"properties":[{"type":"olm.package","value":{"packageName":"` + pkg + `","version":"1.0.0"}},` + label + `]}`}}}
+			Properties: `{"properties":[{"type":"olm.package","value":{"packageName":"` + pkg +
+				`","version":"1.0.0"}},` + label + `]}`}}}
 		i, _ := InstalledBy(csv)
 		return []Installed{i}
 	}
@@ -174,7 +186,8 @@ func TestOwnConstraints(t *testing.T) {
 			PreparePlan(plan)
 			v := JudgePlan(PlanInput{Plan: plan, Namespace: NewNamespace("shop", c.contents)})
 			if v.Decision != c.want || len(v.Warnings) != c.warnings {
-				t.Errorf("decision is %s with %d warnings, want %s with %d: %s %v", v.Decision, len(v.Warnings), c.want, c.warnings, v.Refusal(), v.WarningTexts())
+				t.Errorf("decision is %s with %d warnings, want %s with %d: %s %v", v.Decision, len(v.Warnings), c.want,
+					c.warnings, v.Refusal(), v.WarningTexts())
 			}
 			if v.Decision == verdict.Hold && !strings.Contains(v.Refusal(), "needs a secured cluster") {
 				t.Errorf("the refusal does not say why: %s", v.Refusal())
@@ -186,7 +199,8 @@ func TestOwnConstraints(t *testing.T) {
 // TestBinding shows which Subscriptions Constraints change to Manual, and that they are restored to what they
 // requested.
 func TestBinding(t *testing.T) {
-	tenant := NamespaceContents{Exists: true, Labels: map[string]string{"tenant": "a"}, Facts: aroundKubernetes, Constraints: under(curated)}
+	tenant := NamespaceContents{Exists: true, Labels: map[string]string{"tenant": "a"}, Facts: aroundKubernetes,
+		Constraints: under(curated)}
 	nobody := NamespaceContents{Exists: true, Facts: aroundKubernetes, Constraints: under(curated)}
 	sub := func(approval, requested string) *olm.Subscription {
 		s := subscriptionTo("etcd")
@@ -201,18 +215,28 @@ func TestBinding(t *testing.T) {
 		sub      *olm.Subscription
 		want     string // the JSON patch
 	}{
-		"Automatic waits":                   {tenant, sub("Automatic", ""), `[{"op":"add","path":"/spec/installPlanApproval","value":"Manual"},{"op":"add","path":"/metadata/annotations","value":{"opgate.io/requested-approval":"Automatic"}}]`},
-		"nothing said waits":                {tenant, sub("", "Automatic"), `[{"op":"add","path":"/spec/installPlanApproval","value":"Manual"},{"op":"add","path":"/metadata/annotations/opgate.io~1requested-approval","value":"Automatic"}]`},
-		"Manual by hand stays":              {tenant, sub("Manual", ""), `[]`},
-		"waiting goes on":                   {tenant, sub("Manual", "Automatic"), `[]`},
-		"where nothing binds":               {nobody, sub("Automatic", ""), `[]`},
-		"given back":                        {nobody, sub("Manual", "Automatic"), `[{"op":"add","path":"/spec/installPlanApproval","value":"Automatic"},{"op":"remove","path":"/metadata/annotations/opgate.io~1requested-approval"}]`},
-		"a namespace that is not known yet": {NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, sub("Automatic", ""), `[]`},
-		"a cluster that is not known yet":   {NamespaceContents{Exists: true, Constraints: constraint.NewSet([]*constraint.Definition{certified}, state.Cluster{})}, sub("Automatic", ""), `[]`},
-		"not while a plan waits":            {NamespaceContents{Exists: true, Facts: aroundKubernetes, Constraints: under(curated), Plans: []*olm.InstallPlan{pendingPlan("etcd 0.9.2")}}, sub("Manual", "Automatic"), `[]`},
-		"by hand is not given back":         {nobody, sub("Manual", ""), `[]`},
-		"a neighbour's user approves the plan": {NamespaceContents{Exists: true, Facts: aroundKubernetes, Constraints: under(curated), Plans: []*olm.InstallPlan{pendingPlan("etcd 0.9.2")},
-			Subscriptions: []*olm.Subscription{sub("Manual", "")}}, sub("Manual", "Automatic"), `[{"op":"add","path":"/spec/installPlanApproval","value":"Automatic"},{"op":"remove","path":"/metadata/annotations/opgate.io~1requested-approval"}]`},
+		"Automatic waits": {tenant, sub("Automatic", ""),
+			`[{"op":"add","path":"/spec/installPlanApproval","value":"Manual"},{"op":"add","path":"/metadata/annotations","value":{"opgate.io/requested-approval":"Automatic"}}]`},
+		"nothing said waits": {tenant, sub("", "Automatic"),
+			`[{"op":"add","path":"/spec/installPlanApproval","value":"Manual"},{"op":"add","path":"/metadata/annotations/opgate.io~1requested-approval","value":"Automatic"}]`},
+		"Manual by hand stays": {tenant, sub("Manual", ""), `[]`},
+		"waiting goes on":      {tenant, sub("Manual", "Automatic"), `[]`},
+		"where nothing binds":  {nobody, sub("Automatic", ""), `[]`},
+		"given back": {nobody, sub("Manual", "Automatic"),
+			`[{"op":"add","path":"/spec/installPlanApproval","value":"Automatic"},{"op":"remove","path":"/metadata/annotations/opgate.io~1requested-approval"}]`},
+		"a namespace that is not known yet": {NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)},
+			sub("Automatic", ""), `[]`},
+		"a cluster that is not known yet": {NamespaceContents{Exists: true,
+			Constraints: constraint.NewSet([]*constraint.Definition{certified}, state.Cluster{})}, sub("Automatic", ""),
+			`[]`},
+		"not while a plan waits": {NamespaceContents{Exists: true, Facts: aroundKubernetes,
+			Constraints: under(curated), Plans: []*olm.InstallPlan{pendingPlan("etcd 0.9.2")}}, sub("Manual",
+			"Automatic"), `[]`},
+		"by hand is not given back": {nobody, sub("Manual", ""), `[]`},
+		"a neighbour's user approves the plan": {NamespaceContents{Exists: true, Facts: aroundKubernetes,
+			Constraints: under(curated), Plans: []*olm.InstallPlan{pendingPlan("etcd 0.9.2")},
+			Subscriptions: []*olm.Subscription{sub("Manual", "")}}, sub("Manual", "Automatic"),
+			`[{"op":"add","path":"/spec/installPlanApproval","value":"Automatic"},{"op":"remove","path":"/metadata/annotations/opgate.io~1requested-approval"}]`},
 		"a policy decides": {governed, sub("Automatic", ""), `[]`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -225,7 +249,8 @@ func TestBinding(t *testing.T) {
 			}
 		})
 	}
-	if mode, because := governed.Policies[0].Approval(NewNamespace("shop", governed)); mode != olm.ApprovalManual || !strings.Contains(because, "Constraint curated") {
+	if mode, because := governed.Policies[0].Approval(NewNamespace("shop", governed)); mode != olm.ApprovalManual ||
+		!strings.Contains(because, "Constraint curated") {
 		t.Errorf("under a Constraint the policy wants %s, since %s", mode, because)
 	}
 }
@@ -247,19 +272,29 @@ func TestLoopUnderConstraints(t *testing.T) {
 		mode          UngovernedMode
 		waits, should bool
 	}{
-		"asked for Automatic":                {[]*olm.Subscription{following("etcd", "Manual", "Automatic")}, withProperties(pendingPlan("etcd 0.9.2"), yes), ApproveUngoverned, true, true},
-		"violates":                           {[]*olm.Subscription{following("etcd", "Manual", "Automatic")}, pendingPlan("etcd 0.9.2"), ApproveUngoverned, true, false},
-		"a person wants to approve":          {[]*olm.Subscription{following("etcd", "Manual", "")}, withProperties(pendingPlan("etcd 0.9.2"), yes), ApproveUngoverned, false, false},
-		"a neighbour's person does":          {[]*olm.Subscription{following("etcd", "Manual", "Automatic"), following("vault", "Manual", "")}, withProperties(pendingPlan("etcd 0.9.2"), yes), ApproveUngoverned, false, false},
-		"held by the namespace":              {[]*olm.Subscription{following("etcd", "Manual", "Automatic")}, withProperties(pendingPlan("etcd 0.9.2"), yes), HoldUngoverned, true, false},
-		"a dependency that nobody asked for": {[]*olm.Subscription{following("etcd", "Manual", "Automatic")}, withProperties(pendingPlan("etcd 0.9.2", "vault 0.1.9"), yes), ApproveUngoverned, true, false},
-		"a dependency that is required":      {[]*olm.Subscription{following("etcd", "Manual", "Automatic")}, withProperties(pendingPlan("etcd 0.9.2 vault", "vault 0.1.9"), yes), ApproveUngoverned, true, true},
+		"asked for Automatic": {[]*olm.Subscription{following("etcd", "Manual", "Automatic")},
+			withProperties(pendingPlan("etcd 0.9.2"), yes), ApproveUngoverned, true, true},
+		"violates": {[]*olm.Subscription{following("etcd", "Manual", "Automatic")},
+			pendingPlan("etcd 0.9.2"), ApproveUngoverned, true, false},
+		"a person wants to approve": {[]*olm.Subscription{following("etcd", "Manual", "")},
+			withProperties(pendingPlan("etcd 0.9.2"), yes), ApproveUngoverned, false, false},
+		"a neighbour's person does": {[]*olm.Subscription{following("etcd", "Manual", "Automatic"),
+			following("vault", "Manual", "")}, withProperties(pendingPlan("etcd 0.9.2"), yes), ApproveUngoverned, false,
+			false},
+		"held by the namespace": {[]*olm.Subscription{following("etcd", "Manual", "Automatic")},
+			withProperties(pendingPlan("etcd 0.9.2"), yes), HoldUngoverned, true, false},
+		"a dependency that nobody asked for": {[]*olm.Subscription{following("etcd", "Manual", "Automatic")},
+			withProperties(pendingPlan("etcd 0.9.2", "vault 0.1.9"), yes), ApproveUngoverned, true, false},
+		"a dependency that is required": {[]*olm.Subscription{following("etcd", "Manual", "Automatic")},
+			withProperties(pendingPlan("etcd 0.9.2 vault", "vault 0.1.9"), yes), ApproveUngoverned, true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ns := NewNamespace("shop", NamespaceContents{Exists: true, Subscriptions: c.subscriptions, Plans: []*olm.InstallPlan{c.plan}, Facts: aroundKubernetes, Constraints: under(certified)})
+			ns := NewNamespace("shop", NamespaceContents{Exists: true, Subscriptions: c.subscriptions,
+				Plans: []*olm.InstallPlan{c.plan}, Facts: aroundKubernetes, Constraints: under(certified)})
 			a := JudgeApproval(ApprovalInput{Plan: c.plan, Namespace: ns, Ungoverned: c.mode})
 			if a.IsCandidate != c.waits || a.Should() != c.should {
-				t.Errorf("waits %v, should %v; want %v, %v (%s; %v)", a.IsCandidate, a.Should(), c.waits, c.should, a.Verdict.Refusal(), a.Blockers)
+				t.Errorf("waits %v, should %v; want %v, %v (%s; %v)", a.IsCandidate, a.Should(), c.waits, c.should,
+					a.Verdict.Refusal(), a.Blockers)
 			}
 		})
 	}
@@ -268,7 +303,8 @@ func TestLoopUnderConstraints(t *testing.T) {
 // TestCSVNamedAsAttacks judges ClusterServiceVersions that a user writes without OLM, or in its name.
 func TestCSVNamedAsAttacks(t *testing.T) {
 	csv := func(name, props string, edit ...func(*olm.CSV)) *olm.CSV {
-		c := &olm.CSV{Metadata: olm.ObjectMeta{Namespace: "shop", Name: name, Annotations: olm.Annotations{Properties: props, Present: true}}}
+		c := &olm.CSV{Metadata: olm.ObjectMeta{Namespace: "shop", Name: name,
+			Annotations: olm.Annotations{Properties: props, Present: true}}}
 		for _, e := range edit {
 			e(c)
 		}
@@ -292,26 +328,32 @@ func TestCSVNamedAsAttacks(t *testing.T) {
 		says     string
 	}{
 		"past OLM, by its own properties": {CSVInput{New: csv("etcd.v0.9.2", etcd)},
-			NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, verdict.Hold, "states of itself"},
+			NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, verdict.Hold,
+			"states of itself"},
 		"past OLM, violated": {CSVInput{New: csv("etcd.v0.9.2", properties("etcd", "0.9.2"))},
-			NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, verdict.Deny, "(bundle/constraint)"},
+			NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, verdict.Deny,
+			"(bundle/constraint)"},
 		"past OLM, from no catalog": {CSVInput{New: csv("etcd.v0.9.2", etcd)}, NamespaceContents{Exists: true,
-			Labels: map[string]string{"tenant": "a"}, Facts: aroundKubernetes, Constraints: under(curated)}, verdict.Deny,
+			Labels: map[string]string{"tenant": "a"}, Facts: aroundKubernetes, Constraints: under(curated)},
+			verdict.Deny,
 			"(bundle/constraint)"},
 		"past OLM, against a policy": {CSVInput{New: csv("etcd.v0.9.2", etcd)},
 			NamespaceContents{Policies: []*OperatorPolicy{pinned}}, verdict.Deny, "(bundle/version)"},
 		"past OLM, says nothing of itself": {CSVInput{New: csv("etcd.v0.9.2", "")},
 			NamespaceContents{Policies: []*OperatorPolicy{pinned}}, verdict.Hold, "(bundle/unknown)"},
 		"a copy that is none": {CSVInput{New: csv("etcd.v0.9.2", properties("etcd", "0.9.2"), copied)},
-			NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, verdict.Deny, "(bundle/constraint)"},
+			NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, verdict.Deny,
+			"(bundle/constraint)"},
 		"a copy by OLM": {CSVInput{New: csv("etcd.v0.9.2", properties("etcd", "0.9.2"), copied),
 			ByOLM: true}, NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, verdict.Allow, ""},
 		"a step of a plan that was approved before the Constraint": {CSVInput{New: csv("etcd.v0.9.2", ""), ByOLM: true},
 			NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified),
-				Plans: []*olm.InstallPlan{running("Manual", olm.PhaseInstalling)}}, verdict.Deny, "(bundle/constraint)"},
+				Plans: []*olm.InstallPlan{running("Manual", olm.PhaseInstalling)}}, verdict.Deny,
+			"(bundle/constraint)"},
 		"a step of a plan that was approved from the start": {CSVInput{New: csv("etcd.v0.9.2", ""), ByOLM: true},
 			NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified),
-				Plans: []*olm.InstallPlan{running("Automatic", olm.PhaseInstalling)}}, verdict.Deny, "(bundle/constraint)"},
+				Plans: []*olm.InstallPlan{running("Automatic", olm.PhaseInstalling)}}, verdict.Deny,
+			"(bundle/constraint)"},
 		"a step that OLM repeats": {CSVInput{New: csv("etcd.v0.9.2", properties("etcd", "0.9.2")), ByOLM: true},
 			NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified),
 				CSVs:  []Installed{{CSV: "etcd.v0.9.2", spec: &olm.CSVSpec{}}},
@@ -320,7 +362,8 @@ func TestCSVNamedAsAttacks(t *testing.T) {
 			NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified),
 				CSVs: []Installed{{CSV: "etcd.v0.9.2", spec: &olm.CSVSpec{}}}}, verdict.Deny, "(bundle/constraint)"},
 		"the name of a plan that nobody has approved": {CSVInput{New: csv("etcd.v0.9.2", "")},
-			NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified), Plans: []*olm.InstallPlan{unapproved}},
+			NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified),
+				Plans: []*olm.InstallPlan{unapproved}},
 			verdict.Deny, "(bundle/constraint)"},
 		"by OLM, before its plan is seen": {CSVInput{New: csv("etcd.v0.9.2", etcd), ByOLM: true},
 			NamespaceContents{Policies: []*OperatorPolicy{pinned}}, verdict.Deny, "(bundle/version)"},
@@ -339,19 +382,25 @@ func TestCSVNamedAsAttacks(t *testing.T) {
 			verdict.Deny, "(csv/virtual-operator)"},
 		"OLM's own annotations": {CSVInput{Old: csv("v", etcd, fake), New: csv("v", etcd, fake), ByOLM: true},
 			NamespaceContents{}, verdict.Allow, ""},
-		"properties edited afterwards": {CSVInput{Old: csv("etcd.v0.9.2", etcd), New: csv("etcd.v0.9.2", properties("etcd", "0.9.2"))},
-			NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, verdict.Deny, "(bundle/constraint)"},
+		"properties edited afterwards": {CSVInput{Old: csv("etcd.v0.9.2", etcd),
+			New: csv("etcd.v0.9.2", properties("etcd", "0.9.2"))},
+			NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, verdict.Deny,
+			"(bundle/constraint)"},
 		"an edit of one that violated it before": {CSVInput{Old: csv("etcd.v0.9.2", properties("etcd", "0.9.2")),
 			New: csv("etcd.v0.9.2", properties("etcd", "0.9.2"), func(c *olm.CSV) { c.Spec.Digest[0]++ })},
 			NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, verdict.Allow, ""},
-		"an edit of one that a policy does not allow any more": {CSVInput{Old: csv("etcd.v0.9.2", etcd), New: csv("etcd.v0.9.2", etcd, func(c *olm.CSV) { c.Spec.Digest[0]++ })},
+		"an edit of one that a policy does not allow any more": {CSVInput{Old: csv("etcd.v0.9.2", etcd),
+			New: csv("etcd.v0.9.2", etcd, func(c *olm.CSV) { c.Spec.Digest[0]++ })},
 			NamespaceContents{Policies: []*OperatorPolicy{pinned}}, verdict.Deny, "(csv/frozen)"},
-		"another version by an edit": {CSVInput{Old: csv("etcd.v0.9.4", properties("etcd", "0.9.4")), New: csv("etcd.v0.9.4", properties("vault", "0.1.9"))},
+		"another version by an edit": {CSVInput{Old: csv("etcd.v0.9.4", properties("etcd", "0.9.4")),
+			New: csv("etcd.v0.9.4", properties("vault", "0.1.9"))},
 			NamespaceContents{Policies: []*OperatorPolicy{policyFor("vault", versions("vault.v0.1.8"))}}, verdict.Deny,
 			"(bundle/version)"},
-		"a governed package by an edit of its name": {CSVInput{Old: csv("etcd.v0.9.4", properties("etcd", "0.9.4")), New: csv("etcd.v0.9.4", properties("innocent", "0.9.4"))},
+		"a governed package by an edit of its name": {CSVInput{Old: csv("etcd.v0.9.4", properties("etcd", "0.9.4")),
+			New: csv("etcd.v0.9.4", properties("innocent", "0.9.4"))},
 			NamespaceContents{Policies: []*OperatorPolicy{pinned}}, verdict.Deny, "something else than package etcd"},
-		"a governed package that plays a copy": {CSVInput{Old: csv("etcd.v0.9.4", properties("etcd", "0.9.4")), New: csv("etcd.v0.9.4", properties("etcd", "0.9.4"), copied)},
+		"a governed package that plays a copy": {CSVInput{Old: csv("etcd.v0.9.4", properties("etcd", "0.9.4")),
+			New: csv("etcd.v0.9.4", properties("etcd", "0.9.4"), copied)},
 			NamespaceContents{Policies: []*OperatorPolicy{pinned}}, verdict.Deny, "something else than package etcd"},
 		"nothing is judged here": {CSVInput{New: csv("etcd.v0.9.2", "")}, NamespaceContents{}, verdict.Allow, ""},
 	} {
@@ -369,7 +418,8 @@ func TestCSVNamedAsAttacks(t *testing.T) {
 // contains (threat O13).
 func TestContents(t *testing.T) {
 	set := under(
-		ruleOf("no-admins", `!clusterPermissions.exists(r, "*" in r.apiGroups && "*" in r.resources && "*" in r.verbs)`, "no cluster admins", constraint.Require),
+		ruleOf("no-admins", `!clusterPermissions.exists(r, "*" in r.apiGroups && "*" in r.resources && "*" in r.verbs)`,
+			"no cluster admins", constraint.Require),
 		ruleOf("no-webhooks", `!webhooks.exists(w, sets.intersects(w.apiGroups, ["*", "policy.open-cluster-management.io"]))`, "no webhooks on policies", constraint.Require),
 	)
 	contents := func(spec string) olm.CSVSpec {
@@ -394,12 +444,16 @@ func TestContents(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			ns := NewNamespace("shop", NamespaceContents{Facts: aroundKubernetes, Constraints: set})
-			inCatalog := JudgePlan(PlanInput{Namespace: ns, Plan: withStep(pendingPlan("etcd 0.9.2"), "etcd.v0.9.2", olm.Manifest{Spec: &c.spec})})
+			inCatalog := JudgePlan(PlanInput{Namespace: ns,
+				Plan: withStep(pendingPlan("etcd 0.9.2"), "etcd.v0.9.2", olm.Manifest{Spec: &c.spec})})
 			byImage := JudgePlan(PlanInput{Namespace: ns, Plan: pendingPlan("etcd 0.9.2")})
 			running := pendingPlan("etcd 0.9.2")
-			running.Spec.Approval, running.Spec.Approved, running.Status.Phase = olm.ApprovalManual, true, olm.PhaseInstalling
-			step := JudgeCSV(CSVInput{ByOLM: true, New: &olm.CSV{Metadata: olm.ObjectMeta{Namespace: "shop", Name: "etcd.v0.9.2"}, Spec: c.spec},
-				Namespace: NewNamespace("shop", NamespaceContents{Constraints: set, Plans: []*olm.InstallPlan{running}})})
+			running.Spec.Approval, running.Spec.Approved, running.Status.Phase = olm.ApprovalManual, true,
+				olm.PhaseInstalling
+			step := JudgeCSV(CSVInput{ByOLM: true,
+				New: &olm.CSV{Metadata: olm.ObjectMeta{Namespace: "shop", Name: "etcd.v0.9.2"}, Spec: c.spec},
+				Namespace: NewNamespace("shop", NamespaceContents{Constraints: set,
+					Plans: []*olm.InstallPlan{running}})})
 			if byImage.Decision != verdict.Hold || len(byImage.Reasons) != 2 {
 				t.Errorf("by image, of which nothing is read, the plan is judged %s with %d reasons, want Hold with two: %s",
 					byImage.Decision, len(byImage.Reasons), byImage.Refusal())
@@ -415,7 +469,8 @@ func TestContents(t *testing.T) {
 
 // TestPlansBornApprovedUnderConstraints holds plans that OLM would run at once.
 func TestPlansBornApprovedUnderConstraints(t *testing.T) {
-	plan := &olm.InstallPlanHead{Metadata: olm.ObjectMeta{Namespace: "shop", GenerateName: "install-"}, Spec: olm.InstallPlanSpec{CSVNames: []string{"etcd.v0.9.2"}, Approved: true}}
+	plan := &olm.InstallPlanHead{Metadata: olm.ObjectMeta{Namespace: "shop", GenerateName: "install-"},
+		Spec: olm.InstallPlanSpec{CSVNames: []string{"etcd.v0.9.2"}, Approved: true}}
 	for name, c := range map[string]struct {
 		contents NamespaceContents
 		byOLM    bool
@@ -429,7 +484,8 @@ func TestPlansBornApprovedUnderConstraints(t *testing.T) {
 			false, verdict.Deny},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := JudgePlanCreate(PlanCreateInput{Plan: plan, Namespace: NewNamespace("shop", c.contents), ByOLM: c.byOLM})
+			v := JudgePlanCreate(PlanCreateInput{Plan: plan, Namespace: NewNamespace("shop", c.contents),
+				ByOLM: c.byOLM})
 			if v.Decision != c.want {
 				t.Errorf("decision is %s, want %s: %s", v.Decision, c.want, v.Refusal())
 			}
@@ -440,7 +496,9 @@ func TestPlansBornApprovedUnderConstraints(t *testing.T) {
 // TestOverrideOfConstraints checks what an approver needs to set a Constraint aside.
 func TestOverrideOfConstraints(t *testing.T) {
 	plan := withStep(pendingPlan("etcd 0.9.2"), "etcd.v0.9.2", inline("1.99.0"))
-	ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", versions("etcd.v0.9.4"))}, Facts: aroundKubernetes, Constraints: under(certified)})
+	ns := NewNamespace("shop",
+		NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", versions("etcd.v0.9.4"))},
+			Facts: aroundKubernetes, Constraints: under(certified)})
 	v := JudgePlan(PlanInput{Plan: plan, Namespace: ns})
 	needs, ok := OverrideNeeds(&v, ns)
 	want := []verdict.PolicyRef{{Kind: verdict.KindConstraint, Name: "certified"}, {Kind: verdict.KindOperatorPolicy,
@@ -461,7 +519,8 @@ func TestStartingCSVCountsOnce(t *testing.T) {
 	if v := JudgeSubscription(SubscriptionInput{Subscription: sub, Namespace: ns}); v.Decision != verdict.Deny {
 		t.Errorf("a new Subscription is judged %s: %s", v.Decision, v.Refusal())
 	}
-	if v := JudgeSubscription(SubscriptionInput{Subscription: sub, Old: old, Namespace: ns}); v.Decision != verdict.Allow {
+	if v := JudgeSubscription(SubscriptionInput{Subscription: sub, Old: old,
+		Namespace: ns}); v.Decision != verdict.Allow {
 		t.Errorf("an update is judged %s: %s", v.Decision, v.Refusal())
 	}
 }
@@ -471,7 +530,8 @@ func TestNewestVersionIsWarnedOf(t *testing.T) {
 	offered := &catalog.Package{Channels: []catalog.Channel{{
 		Name:           "stable",
 		MinKubeVersion: "1.99.0",
-		Entries:        []catalog.Entry{{Name: "etcd.v1.2.0", Version: "1.2.0"}, {Name: "etcd.v0.9.2", Version: "0.9.2"}},
+		Entries: []catalog.Entry{{Name: "etcd.v1.2.0", Version: "1.2.0"},
+			{Name: "etcd.v0.9.2", Version: "0.9.2"}},
 	}}}
 	old := ruleOf("old", `version == "" || semver_compare(version, "1.0.0") < 0`, "", constraint.Require)
 	gone := ruleOf("gone", `packageName != "etcd"`, "", constraint.Require)
@@ -486,9 +546,12 @@ func TestNewestVersionIsWarnedOf(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			sub := subscriptionTo("etcd")
 			sub.Spec.InstallPlanApproval = olm.ApprovalManual
-			v := JudgeSubscription(SubscriptionInput{Subscription: sub, Offered: offered, Namespace: NewNamespace("shop", NamespaceContents{Exists: true, Facts: aroundKubernetes, Constraints: c.set})})
+			v := JudgeSubscription(SubscriptionInput{Subscription: sub, Offered: offered,
+				Namespace: NewNamespace("shop", NamespaceContents{Exists: true, Facts: aroundKubernetes,
+					Constraints: c.set})})
 			if len(v.Reasons) != c.refusals || len(v.Warnings) != c.warnings {
-				t.Errorf("%d refusals and %d warnings, want %d and %d: %s %q", len(v.Reasons), len(v.Warnings), c.refusals, c.warnings, v.Refusal(), v.WarningTexts())
+				t.Errorf("%d refusals and %d warnings, want %d and %d: %s %q", len(v.Reasons), len(v.Warnings),
+					c.refusals, c.warnings, v.Refusal(), v.WarningTexts())
 			}
 		})
 	}
@@ -497,7 +560,8 @@ func TestNewestVersionIsWarnedOf(t *testing.T) {
 // TestTooNewFor compares the first two numbers, the first one first.
 func TestTooNewFor(t *testing.T) {
 	limited := &Bundle{authored: `[{"type":"olm.maxOpenShiftVersion","value":"4.19"}]`}
-	for openshift, want := range map[string]bool{"4.18.9": false, "4.19.3": false, "4.20.0": true, "5.1.0": true, "": false} {
+	for openshift, want := range map[string]bool{"4.18.9": false, "4.19.3": false, "4.20.0": true, "5.1.0": true,
+		"": false} {
 		if what, _ := tooNewFor(limited, openshift); (what != "") != want {
 			t.Errorf("on %q: %q", openshift, what)
 		}
@@ -528,7 +592,8 @@ func TestConstraintAnnotations(t *testing.T) {
 // TestVirtualOperators: their names are short and distinct, and they install nothing.
 func TestVirtualOperators(t *testing.T) {
 	long := strings.Repeat("a", 100)
-	names := []string{VirtualOperatorName(long), VirtualOperatorName(long + "b"), VirtualOperatorLabelValue(long), VirtualOperatorLabelValue(long + "b")}
+	names := []string{VirtualOperatorName(long), VirtualOperatorName(long + "b"), VirtualOperatorLabelValue(long),
+		VirtualOperatorLabelValue(long + "b")}
 	for i, name := range names {
 		if len(name) > 63 || slices.Contains(names[:i], name) {
 			t.Errorf("%q is too long, or not the only one", name)

@@ -48,17 +48,19 @@ func TestConstraintException(t *testing.T) {
 			all, _ := constraintExceptions(c)
 			c.Status.EndedExceptions = all.Ended(end)
 		}},
-		"a Constraint that cannot be read": {now: end.Add(-time.Second), refused: true, edit: func(c *constraintv1.Constraint) {
-			c.Spec.Constraints = `[{`
-		}},
+		"a Constraint that cannot be read": {now: end.Add(-time.Second), refused: true,
+			edit: func(c *constraintv1.Constraint) {
+				c.Spec.Constraints = `[{`
+			}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := NewDefinition(exceptedConstraint(test.edit), nil)
 			around := state.Cluster{Version: "1.36.3"}
 			plan := pendingPlan("etcd 0.9.4")
-			ns := NewNamespace("shop", NamespaceContents{Constraints: constraint.NewSet([]*constraint.Definition{d}, around), Facts: &around,
-				Plans: []*olm.InstallPlan{plan}, Exists: true,
-				CSVs: []Installed{{CSV: "etcd.v0.9.4", Package: "etcd", Version: "0.9.4", spec: &olm.CSVSpec{}}}})
+			ns := NewNamespace("shop",
+				NamespaceContents{Constraints: constraint.NewSet([]*constraint.Definition{d}, around), Facts: &around,
+					Plans: []*olm.InstallPlan{plan}, Exists: true,
+					CSVs: []Installed{{CSV: "etcd.v0.9.4", Package: "etcd", Version: "0.9.4", spec: &olm.CSVSpec{}}}})
 			v := JudgePlan(PlanInput{Plan: plan, Namespace: ns, Now: test.now})
 			if (v.Decision != verdict.Allow) != test.refused {
 				t.Errorf("%v: %q", v.Decision, v.Refusal())
@@ -67,10 +69,12 @@ func TestConstraintException(t *testing.T) {
 			if warnings := strings.Join(v.WarningTexts(), "\n"); test.refused == strings.Contains(warnings, named) {
 				t.Errorf("warnings %q", warnings)
 			}
-			if installed, _ := JudgeInstalled(ns, "etcd.v0.9.4", test.now); (installed.Decision != verdict.Allow) != test.refused {
+			if installed, _ := JudgeInstalled(ns, "etcd.v0.9.4",
+				test.now); (installed.Decision != verdict.Allow) != test.refused {
 				t.Errorf("installed: %v %q", installed.Decision, installed.Refusal())
 			}
-			if counts := NewTally(slices.Values([]*Namespace{ns}), test.now).Of(d); len(counts) > 0 && (counts[0].Violating > 0) != test.refused {
+			if counts := NewTally(slices.Values([]*Namespace{ns}), test.now).Of(d); len(counts) > 0 &&
+				(counts[0].Violating > 0) != test.refused {
 				t.Errorf("the status counts %+v", counts)
 			}
 		})
@@ -92,17 +96,21 @@ func TestJudgedConstraintExceptions(t *testing.T) {
 		"in 14 days, cluster": {now: end.Add(-exception.Notice)},
 		"ended, files":        {now: end, review: true, refused: "spec.exceptions"},
 		"ended, cluster":      {now: end, warned: "(constraint/exception-ended)"},
-		"no version": {now: end.Add(-time.Hour), refused: "spec.exceptions[0].versions", edit: func(c *constraintv1.Constraint) {
-			c.Spec.Exceptions[0].Versions = nil
-		}},
-		"too many namespaces": {now: end.Add(-time.Hour), refused: "spec.exceptions[0].namespaces", edit: func(c *constraintv1.Constraint) {
-			c.Spec.Exceptions[0].Namespaces = slices.Repeat([]string{"shop"}, 65)
-		}},
+		"no version": {now: end.Add(-time.Hour), refused: "spec.exceptions[0].versions",
+			edit: func(c *constraintv1.Constraint) {
+				c.Spec.Exceptions[0].Versions = nil
+			}},
+		"too many namespaces": {now: end.Add(-time.Hour), refused: "spec.exceptions[0].namespaces",
+			edit: func(c *constraintv1.Constraint) {
+				c.Spec.Exceptions[0].Namespaces = slices.Repeat([]string{"shop"}, 65)
+			}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := JudgeConstraint(ConstraintInput{Constraint: exceptedConstraint(test.edit), Now: test.now, Review: test.review})
+			v := JudgeConstraint(ConstraintInput{Constraint: exceptedConstraint(test.edit), Now: test.now,
+				Review: test.review})
 			warnings := strings.Join(v.WarningTexts(), "\n")
-			if (v.Decision == verdict.Allow) != (test.refused == "") || test.refused != "" && v.Reasons[0].Field != test.refused ||
+			if (v.Decision == verdict.Allow) != (test.refused == "") || test.refused != "" &&
+				v.Reasons[0].Field != test.refused ||
 				(warnings == "") != (test.warned == "") || !strings.Contains(warnings, test.warned) {
 				t.Errorf("%v, warnings %q", v.Reasons, warnings)
 			}
@@ -117,15 +125,25 @@ func TestWidenedExceptions(t *testing.T) {
 		before, after func(*constraintv1.Exception)
 		widened       bool
 	}{
-		"unchanged":            {},
-		"another reason":       {after: func(e *constraintv1.Exception) { e.Reason = "other words" }},
-		"shortened":            {after: func(e *constraintv1.Exception) { e.Expires = "2026-11-30T00:00:00Z" }},
-		"the same moment":      {after: func(e *constraintv1.Exception) { e.Expires = "2026-11-30T23:00:00Z" }},
-		"prolonged":            {after: func(e *constraintv1.Exception) { e.Expires = "2026-12-01T00:00:01+01:00" }, widened: true},
-		"another version":      {after: func(e *constraintv1.Exception) { e.Versions = []string{"etcd.v0.9.4,etcd.v0.9.5"} }, widened: true},
-		"bound to a digest":    {after: func(e *constraintv1.Exception) { e.Versions = []string{"etcd.v0.9.4" + digest} }},
-		"freed from a digest":  {before: func(e *constraintv1.Exception) { e.Versions = []string{"etcd.v0.9.4" + digest} }, widened: true},
-		"another namespace":    {after: func(e *constraintv1.Exception) { e.Namespaces = append(e.Namespaces, "other") }, widened: true},
+		"unchanged":       {},
+		"another reason":  {after: func(e *constraintv1.Exception) { e.Reason = "other words" }},
+		"shortened":       {after: func(e *constraintv1.Exception) { e.Expires = "2026-11-30T00:00:00Z" }},
+		"the same moment": {after: func(e *constraintv1.Exception) { e.Expires = "2026-11-30T23:00:00Z" }},
+		"prolonged": {after: func(e *constraintv1.Exception) { e.Expires = "2026-12-01T00:00:01+01:00" },
+			widened: true},
+		"another version": {after: func(e *constraintv1.Exception) { e.Versions = []string{"etcd.v0.9.4,etcd.v0.9.5"} }, widened: true},
+		"bound to a digest": {after: func(e *constraintv1.Exception) {
+			e.Versions = []string{"etcd.v0.9.4" +
+				digest}
+		}},
+		"freed from a digest": {before: func(e *constraintv1.Exception) {
+			e.Versions = []string{"etcd.v0.9.4" +
+				digest}
+		}, widened: true},
+		"another namespace": {after: func(e *constraintv1.Exception) {
+			e.Namespaces = append(e.Namespaces,
+				"other")
+		}, widened: true},
 		"every namespace":      {after: func(e *constraintv1.Exception) { e.Namespaces = nil }, widened: true},
 		"fewer namespaces":     {before: func(e *constraintv1.Exception) { e.Namespaces = []string{"other", "shop"} }},
 		"one namespace of all": {before: func(e *constraintv1.Exception) { e.Namespaces = nil }},
@@ -144,7 +162,8 @@ func TestWidenedExceptions(t *testing.T) {
 			}
 		})
 	}
-	if got := WidenedConstraintExceptions(exceptedConstraint(nil), nil); !slices.Equal(got, []string{"spec.exceptions[0]"}) {
+	if got := WidenedConstraintExceptions(exceptedConstraint(nil), nil); !slices.Equal(got,
+		[]string{"spec.exceptions[0]"}) {
 		t.Errorf("on create: %q", got)
 	}
 }

@@ -81,7 +81,8 @@ func (in *CSVInput) findings(c *Bundle, budget *constraint.Budget) []constraint.
 		return nil
 	}
 	bundle := c.forConstraints(in.Namespace)
-	bundle.Unknown &= constraint.Scope | constraint.Deprecation | constraint.ChangeSet | constraint.Config // it is the only source of its other attributes
+	// it is the only source of its other attributes
+	bundle.Unknown &= constraint.Scope | constraint.Deprecation | constraint.ChangeSet | constraint.Config
 	if c.bypassesOLM {
 		bundle.Channel = ""
 	}
@@ -115,7 +116,8 @@ func (in *CSVInput) changesRead(f *constraint.Finding, before, after *Bundle) bo
 }
 
 func sameContents(a, b constraint.Manifest) bool {
-	return a.Digest() == b.Digest() || sameList(a.ClusterPermissions, b.ClusterPermissions) && sameList(a.Permissions, b.Permissions) &&
+	return a.Digest() == b.Digest() || sameList(a.ClusterPermissions, b.ClusterPermissions) &&
+		sameList(a.Permissions, b.Permissions) &&
 		sameList(a.Webhooks, b.Webhooks) && sameList(a.ConversionCRDs, b.ConversionCRDs) && sameList(a.Images, b.Images)
 }
 
@@ -134,7 +136,8 @@ func (in *CSVInput) matters() bool {
 	}
 	// OLM repeats steps. The API server calls admission before it reports that the object already exists; if refused,
 	// OLM would never learn that the step is done.
-	there := slices.ContainsFunc(in.Namespace.Installed(), func(c Installed) bool { return c.CSV == in.New.Metadata.Name && c.spec != nil })
+	there := slices.ContainsFunc(in.Namespace.Installed(),
+		func(c Installed) bool { return c.CSV == in.New.Metadata.Name && c.spec != nil })
 	return !in.ByOLM || in.New.Metadata.Labels.CopiedFrom == "" && !there
 }
 
@@ -147,7 +150,8 @@ func judgeBypassingOLM(in *CSVInput, c, before *Bundle, v *verdict.Verdict) {
 	ns := in.Namespace
 	(&Bundle{name: c.name, unknown: in.unknownPackage(c, before)}).recordUnknown(ns, "it", installFrom, v)
 	if before != nil && (before.pkg != c.pkg || in.hidden()) {
-		for _, p := range ns.governing(before.pkg) { // else its next upgrade would count as a first installation (threat O10)
+		// else its next upgrade would count as a first installation (threat O10)
+		for _, p := range ns.governing(before.pkg) {
 			p.record(v, RuleCSVFrozen, verdict.Finding{Decision: verdict.Deny, Field: "metadata",
 				What: "making something else than package " + text.Name(before.pkg) + " of " + text.Name(c.name) +
 					" is not allowed", Accepted: "delete it, and let OLM install the other package"})
@@ -199,7 +203,8 @@ func (in *CSVInput) changedField() string {
 // unhidden reports whether an update turns a copy into something else: an operator that OLM runs, or a copy from
 // another namespace.
 func (in *CSVInput) unhidden() bool {
-	return in.Old != nil && in.Old.Metadata.Labels.CopiedFrom != "" && in.Old.Metadata.Labels.CopiedFrom != in.New.Metadata.Labels.CopiedFrom
+	return in.Old != nil && in.Old.Metadata.Labels.CopiedFrom != "" &&
+		in.Old.Metadata.Labels.CopiedFrom != in.New.Metadata.Labels.CopiedFrom
 }
 
 // judgeFrozenCSV keeps a governed ClusterServiceVersion as OLM installed it (threat O9): its name, version and catalog
@@ -239,7 +244,8 @@ func judgeVirtualOperator(in *CSVInput, v *verdict.Verdict) {
 	}
 	switch is, was := virtualOperator(in.New), in.Old != nil && virtualOperator(in.Old); {
 	case was && (in.changed() || in.Old.Metadata.Labels.VirtualOperator != in.New.Metadata.Labels.VirtualOperator):
-		deny("changing the virtual operator of Constraint " + text.Name(in.Old.Metadata.Labels.VirtualOperator) + " is not allowed")
+		deny("changing the virtual operator of Constraint " + text.Name(in.Old.Metadata.Labels.VirtualOperator) +
+			" is not allowed")
 	case is && !was:
 		deny("a virtual operator, which label " + VirtualOperatorLabel + " makes it, is for Opgate alone to write")
 	}

@@ -13,7 +13,9 @@ const selfCertified = "only properties that the ClusterServiceVersion states of 
 // selfCertifying returns the Constraints, other than those found, that a ClusterServiceVersion satisfies only by
 // properties that its author writes past OLM (threat O56). Such properties can make it refused, and never allowed; what
 // it is, its package and its APIs, counts as stated.
-func (in *CSVInput) selfCertifying(c *Bundle, found []constraint.Finding, budget *constraint.Budget) []constraint.Finding {
+func (in *CSVInput) selfCertifying(
+	c *Bundle, found []constraint.Finding, budget *constraint.Budget,
+) []constraint.Finding {
 	isWritten := in.Old == nil || in.Old.Metadata.Annotations.Properties != in.New.Metadata.Annotations.Properties
 	if in.ByOLM || in.ByOpgate || !isWritten || !in.Namespace.Constraints().Reads(constraint.Properties) {
 		return nil

@@ -39,7 +39,8 @@ func JudgeEscape(csv *olm.CSV, ns *Namespace) (reasons []Escape, known bool) {
 		}
 		in.ByOLM = plan.Status.ServiceAccount.Name == ""
 		if step, ok := in.stepOf(plan); ok {
-			step.stored, step.storedAt, step.referring = true, created, false // what comes along is read for unfinished plans only
+			// what comes along is read for unfinished plans only
+			step.stored, step.storedAt, step.referring = true, created, false
 			steps = append(steps, step)
 		}
 	}

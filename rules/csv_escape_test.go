@@ -35,19 +35,23 @@ func TestA4Escapes(t *testing.T) {
 			known: true,
 		},
 		{
-			name: "a forbidden plan that is still running", policy: other, plans: []*olm.InstallPlan{installing(t, etcdSpec)},
+			name: "a forbidden plan that is still running", policy: other,
+			plans: []*olm.InstallPlan{installing(t, etcdSpec)},
 			known: true, refused: true, generation: 3,
 		},
 		{
-			name: "a forbidden plan that OLM has finished", policy: other, plans: []*olm.InstallPlan{installing(t, etcdSpec, phase(olm.PhaseComplete))},
+			name: "a forbidden plan that OLM has finished", policy: other,
+			plans: []*olm.InstallPlan{installing(t, etcdSpec, phase(olm.PhaseComplete))},
 			known: true, refused: true, generation: 3,
 		},
 		{
-			name: "a forbidden plan for an image", policy: other, plans: []*olm.InstallPlan{installing(t, "", phase(olm.PhaseComplete))},
+			name: "a forbidden plan for an image", policy: other,
+			plans: []*olm.InstallPlan{installing(t, "", phase(olm.PhaseComplete))},
 			known: true, refused: true, generation: 3,
 		},
 		{
-			name: "a policy whose template text was resolved", policy: completed, plans: []*olm.InstallPlan{installing(t, etcdSpec)},
+			name: "a policy whose template text was resolved", policy: completed,
+			plans: []*olm.InstallPlan{installing(t, etcdSpec)},
 			known: true, refused: true,
 		},
 		{
@@ -55,7 +59,8 @@ func TestA4Escapes(t *testing.T) {
 			known: true,
 		},
 		{
-			name: "an override let the plan through", policy: other, plans: []*olm.InstallPlan{installing(t, etcdSpec, reason, phase(olm.PhaseComplete))},
+			name: "an override let the plan through", policy: other,
+			plans: []*olm.InstallPlan{installing(t, etcdSpec, reason, phase(olm.PhaseComplete))},
 			known: true,
 		},
 		{
@@ -65,11 +70,13 @@ func TestA4Escapes(t *testing.T) {
 			name: "control: the plan is deleted, and the version is allowed", policy: allowed,
 		},
 		{
-			name: "a plan that is not approved has its name", policy: other, plans: []*olm.InstallPlan{installing(t, etcdSpec, unapproved)},
+			name: "a plan that is not approved has its name", policy: other,
+			plans:   []*olm.InstallPlan{installing(t, etcdSpec, unapproved)},
 			refused: true, generation: 3,
 		},
 		{
-			name: "a plan lists its name and brings nothing", policy: other, plans: []*olm.InstallPlan{installing(t, etcdSpec, onlyInSpec)},
+			name: "a plan lists its name and brings nothing", policy: other,
+			plans:   []*olm.InstallPlan{installing(t, etcdSpec, onlyInSpec)},
 			refused: true, generation: 3,
 		},
 		{
@@ -91,7 +98,8 @@ func TestA4Escapes(t *testing.T) {
 				c.edit(csv)
 			}
 			installed, _ := InstalledBy(written(t, etcdSpec))
-			ns := NewNamespace("shop", NamespaceContents{Exists: true, Policies: []*OperatorPolicy{c.policy}, Plans: c.plans, CSVs: []Installed{installed}})
+			ns := NewNamespace("shop", NamespaceContents{Exists: true, Policies: []*OperatorPolicy{c.policy},
+				Plans: c.plans, CSVs: []Installed{installed}})
 			reasons, known := JudgeEscape(csv, ns)
 			if known != c.known || (len(reasons) > 0) != c.refused {
 				t.Fatalf("known %t, %+v", known, reasons)
@@ -99,7 +107,9 @@ func TestA4Escapes(t *testing.T) {
 			if !c.refused {
 				return
 			}
-			if r := reasons[0]; strings.Contains(r.Message, "the InstallPlan that brought it was deleted") == known || r.Source != c.policy.ref() || r.Generation != c.generation || !r.Deny || !strings.Contains(r.Message, "(bundle/version)") {
+			if r := reasons[0]; strings.Contains(r.Message, "the InstallPlan that brought it was deleted") == known ||
+				r.Source != c.policy.ref() || r.Generation != c.generation || !r.Deny ||
+				!strings.Contains(r.Message, "(bundle/version)") {
 				t.Errorf("reason is %+v", r)
 			}
 		})

@@ -25,8 +25,10 @@ func TestE1OneViolationCoversAll(t *testing.T) {
 		}
 		return c
 	}
-	noWildcards := ruleOf("no-wildcards", `!clusterPermissions.exists(r, "*" in r.verbs)`, "no wildcards", constraint.Require)
-	certified := ruleOf("certified", `properties.exists(p, p.type == "certified")`, "only certified", constraint.Require)
+	noWildcards := ruleOf("no-wildcards", `!clusterPermissions.exists(r, "*" in r.verbs)`, "no wildcards",
+		constraint.Require)
+	certified := ruleOf("certified", `properties.exists(p, p.type == "certified")`, "only certified",
+		constraint.Require)
 	noted := ruleOf("noted", `"reviewed" in annotations`, "only reviewed", constraint.Require)
 	const (
 		etcd = `"operatorframework.io/properties":"{\"properties\":[{\"type\":\"olm.package\",\"value\":{\"packageName\":\"etcd\",\"version\":\"1.0.0\"}}]}"`
@@ -94,7 +96,9 @@ func TestE1OneViolationCoversAll(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := JudgeCSV(CSVInput{Old: c.old, New: c.new, Namespace: NewNamespace("shop", NamespaceContents{Exists: true, Facts: aroundKubernetes, Constraints: under(c.constraint)})})
+			v := JudgeCSV(CSVInput{Old: c.old, New: c.new,
+				Namespace: NewNamespace("shop", NamespaceContents{Exists: true, Facts: aroundKubernetes,
+					Constraints: under(c.constraint)})})
 			if v.Decision != c.want || c.want == verdict.Deny && !strings.Contains(v.Refusal(), "(bundle/constraint)") {
 				t.Errorf("decision is %s, want %s: %s", v.Decision, c.want, v.Refusal())
 			}

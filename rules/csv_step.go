@@ -136,7 +136,8 @@ func judgeStepByPolicies(c *Bundle, ns *Namespace, now time.Time, ended string, 
 	if ended != "" {
 		by += ", with an override that " + ended
 	}
-	c.recordUnknown(ns, "it", "waits until the bundle's properties or the status of a Subscription name the package"+by, v)
+	c.recordUnknown(ns, "it", "waits until the bundle's properties or the status of a Subscription name the package"+by,
+		v)
 	for _, p := range ns.governing(c.pkg) {
 		for _, rule := range contentChecks {
 			f := rule.judge(c, p)
@@ -167,15 +168,19 @@ func RefusedSteps(plan *olm.InstallPlan, ns *Namespace, now time.Time) []verdict
 func refusedSubscriptions(plan *olm.InstallPlan, ns *Namespace, now time.Time) (reasons []verdict.Reason) {
 	for i := range plan.Status.Steps {
 		sub := plan.Status.Steps[i].Resource.Subscription()
-		if sub == nil || slices.ContainsFunc(ns.Subscriptions(), func(s *olm.Subscription) bool { return s.Metadata.Name == sub.Metadata.Name }) {
+		if sub == nil || slices.ContainsFunc(ns.Subscriptions(),
+			func(s *olm.Subscription) bool { return s.Metadata.Name == sub.Metadata.Name }) {
 			continue
 		}
 		generated := *sub
-		generated.Metadata.Namespace, generated.Metadata.Annotations.GeneratedBy = plan.Metadata.Namespace, plan.Metadata.Name
-		v := JudgeSubscription(SubscriptionInput{Subscription: &generated, Namespace: ns, ByOLM: true, Mode: MutateApproval,
-			Now: now})
+		generated.Metadata.Namespace, generated.Metadata.Annotations.GeneratedBy = plan.Metadata.Namespace,
+			plan.Metadata.Name
+		v := JudgeSubscription(SubscriptionInput{Subscription: &generated, Namespace: ns, ByOLM: true,
+			Mode: MutateApproval,
+			Now:  now})
 		for _, r := range v.Reasons {
-			r.Message = "Subscription " + text.Name(sub.Metadata.Name) + " to package " + text.Name(sub.Spec.Package) + ": " + r.Message
+			r.Message = "Subscription " + text.Name(sub.Metadata.Name) + " to package " + text.Name(sub.Spec.Package) +
+				": " + r.Message
 			reasons = append(reasons, r)
 		}
 	}
@@ -191,7 +196,8 @@ func refusedSteps(plan *olm.InstallPlan, ns *Namespace, now time.Time) []verdict
 		case step.inline || step.shown(ns):
 			judgeStep(&step, ns, now, budget, &v)
 		case !overridden(plan) || overrideEnd(plan, now) != "":
-			judgeStepByPolicies(&step, ns, now, overrideEnd(plan, now), &v) // the contents of an image that is not unpacked are not known before OLM writes it
+			// the contents of an image that is not unpacked are not known before OLM writes it
+			judgeStepByPolicies(&step, ns, now, overrideEnd(plan, now), &v)
 		}
 	}
 	v = v.Sorted()

@@ -18,8 +18,9 @@ const (
 // written returns the ClusterServiceVersion of etcd 0.9.2 as a user writes it.
 func written(t *testing.T, spec string) *olm.CSV {
 	t.Helper()
-	csv, err := olm.DecodeCSV([]byte(`{"metadata":{"name":"etcd.v0.9.2","namespace":"shop","annotations":{"operatorframework.io/properties":` +
-		text.Quote(properties("etcd", "0.9.2")) + `}},"spec":` + spec + `}`))
+	csv, err := olm.DecodeCSV(
+		[]byte(`{"metadata":{"name":"etcd.v0.9.2","namespace":"shop","annotations":{"operatorframework.io/properties":` +
+			text.Quote(properties("etcd", "0.9.2")) + `}},"spec":` + spec + `}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,8 +34,10 @@ func installing(t *testing.T, spec string, edit ...func(*olm.InstallPlan)) *olm.
 	p.Spec.Approval, p.Spec.Approved, p.Status.Phase = olm.ApprovalManual, true, olm.PhaseInstalling
 	if spec != "" {
 		p.Status.BundleLookups = nil
-		p = withStep(p, "etcd.v0.9.2", olm.Manifest{Spec: &written(t, spec).Spec, Properties: properties("etcd", "0.9.2")})
-		p.Status.Steps[0].Resource.CatalogNamespace, p.Status.Steps[0].Resource.CatalogName = "olm", "operatorhubio-catalog"
+		p = withStep(p, "etcd.v0.9.2", olm.Manifest{Spec: &written(t, spec).Spec,
+			Properties: properties("etcd", "0.9.2")})
+		p.Status.Steps[0].Resource.CatalogNamespace, p.Status.Steps[0].Resource.CatalogName = "olm",
+			"operatorhubio-catalog"
 	}
 	for _, e := range edit {
 		e(p)
@@ -82,9 +85,10 @@ func TestA5PlanLendsItsName(t *testing.T) {
 			plans: []*olm.InstallPlan{installing(t, "")}, want: verdict.Allow,
 		},
 		{
-			name: "the snapshot does not show yet that the plan is approved", byOLM: true, spec: etcdSpec, policy: allowed,
-			plans: []*olm.InstallPlan{installing(t, etcdSpec, unapproved, phase(olm.PhaseRequiresApproval))},
-			want:  verdict.Allow,
+			name: "the snapshot does not show yet that the plan is approved", byOLM: true, spec: etcdSpec,
+			policy: allowed,
+			plans:  []*olm.InstallPlan{installing(t, etcdSpec, unapproved, phase(olm.PhaseRequiresApproval))},
+			want:   verdict.Allow,
 		},
 		{
 			name: "a plan from before the policy", byOLM: true, spec: etcdSpec, policy: other,
@@ -115,14 +119,16 @@ func TestA5PlanLendsItsName(t *testing.T) {
 			says: "comes from no catalog",
 		},
 		{
-			name: "beside an allowed plan for the same name a plan from another catalog runs", byOLM: true, spec: otherSpec, policy: allowed,
+			name: "beside an allowed plan for the same name a plan from another catalog runs", byOLM: true,
+			spec: otherSpec, policy: allowed,
 			plans: []*olm.InstallPlan{installing(t, ""), installing(t, "", foreign, named("zz"))}, want: verdict.Deny,
 			says: "from catalog olm/bargain-catalog",
 		},
 		{
 			name: "another plan waits beside the one that runs", byOLM: true, spec: otherSpec, policy: allowed,
-			plans: []*olm.InstallPlan{installing(t, "", unapproved, phase(olm.PhaseRequiresApproval), named("aa")), installing(t, "", foreign)},
-			want:  verdict.Deny, says: "from catalog olm/bargain-catalog",
+			plans: []*olm.InstallPlan{installing(t, "", unapproved, phase(olm.PhaseRequiresApproval), named("aa")),
+				installing(t, "", foreign)},
+			want: verdict.Deny, says: "from catalog olm/bargain-catalog",
 		},
 		{
 			name: "the contents show which of two plans it is", byOLM: true, spec: etcdSpec, policy: allowed,
@@ -139,7 +145,8 @@ func TestA5PlanLendsItsName(t *testing.T) {
 		},
 		{
 			name: "the contents of a plan that runs", user: tenant, spec: etcdSpec, policy: allowed,
-			plans: []*olm.InstallPlan{installing(t, etcdSpec, attenuated)}, want: verdict.Deny, says: "comes from no catalog",
+			plans: []*olm.InstallPlan{installing(t, etcdSpec, attenuated)}, want: verdict.Deny,
+			says: "comes from no catalog",
 		},
 		{
 			name: "the account of a plan", user: account, spec: etcdSpec, policy: allowed,
@@ -151,11 +158,14 @@ func TestA5PlanLendsItsName(t *testing.T) {
 		},
 		{
 			name: "the account writes other contents", user: account, spec: otherSpec, policy: allowed,
-			plans: []*olm.InstallPlan{installing(t, etcdSpec, attenuated)}, want: verdict.Deny, says: "comes from no catalog",
+			plans: []*olm.InstallPlan{installing(t, etcdSpec, attenuated)}, want: verdict.Deny,
+			says: "comes from no catalog",
 		},
 		{
-			name: "an account of that name in another namespace", user: "system:serviceaccount:elsewhere:weak", spec: etcdSpec, policy: allowed,
-			plans: []*olm.InstallPlan{installing(t, etcdSpec, attenuated)}, want: verdict.Deny, says: "comes from no catalog",
+			name: "an account of that name in another namespace", user: "system:serviceaccount:elsewhere:weak",
+			spec: etcdSpec, policy: allowed,
+			plans: []*olm.InstallPlan{installing(t, etcdSpec, attenuated)}, want: verdict.Deny,
+			says: "comes from no catalog",
 		},
 		{
 			name: "the account, before the plan is approved", user: account, spec: etcdSpec, policy: allowed,
@@ -169,8 +179,9 @@ func TestA5PlanLendsItsName(t *testing.T) {
 		},
 		{
 			name: "the account, after the plan", user: account, spec: etcdSpec, policy: allowed,
-			plans: []*olm.InstallPlan{installing(t, etcdSpec, attenuated, phase(olm.PhaseComplete))}, want: verdict.Deny,
-			says: "comes from no catalog",
+			plans: []*olm.InstallPlan{installing(t, etcdSpec, attenuated, phase(olm.PhaseComplete))},
+			want:  verdict.Deny,
+			says:  "comes from no catalog",
 		},
 		{
 			name: "the account, for a name that only the spec lists", user: account, spec: etcdSpec, policy: allowed,
@@ -182,13 +193,15 @@ func TestA5PlanLendsItsName(t *testing.T) {
 			plans: []*olm.InstallPlan{installing(t, "", attenuated)}, want: verdict.Allow,
 		},
 		{
-			name: "the account of a plan for an image from another catalog", user: account, spec: etcdSpec, policy: allowed,
-			plans: []*olm.InstallPlan{installing(t, "", attenuated, foreign)}, want: verdict.Deny,
+			name: "the account of a plan for an image from another catalog", user: account, spec: etcdSpec,
+			policy: allowed,
+			plans:  []*olm.InstallPlan{installing(t, "", attenuated, foreign)}, want: verdict.Deny,
 			says: "from catalog olm/bargain-catalog",
 		},
 		{
 			name: "the account of a plan from before the policy", user: account, spec: etcdSpec, policy: other,
-			plans: []*olm.InstallPlan{installing(t, etcdSpec, attenuated)}, want: verdict.Deny, says: "allowed is etcd.v0.9.4",
+			plans: []*olm.InstallPlan{installing(t, etcdSpec, attenuated)}, want: verdict.Deny,
+			says: "allowed is etcd.v0.9.4",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -204,7 +217,9 @@ func TestA5PlanLendsItsName(t *testing.T) {
 // TestA5ImageSaysAnother: the account of a plan for an image writes a ClusterServiceVersion that contradicts the plan.
 func TestA5ImageSaysAnother(t *testing.T) {
 	plan := installing(t, "", func(p *olm.InstallPlan) { p.Status.ServiceAccount.Name = "weak" })
-	ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", versions("etcd.v0.9.2"))}, Plans: []*olm.InstallPlan{plan}})
+	ns := NewNamespace("shop",
+		NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", versions("etcd.v0.9.2"))},
+			Plans: []*olm.InstallPlan{plan}})
 	csv := written(t, etcdSpec)
 	csv.Metadata.Annotations.Properties = properties("vault", "0.1.9")
 	v := JudgeCSV(CSVInput{New: csv, Namespace: ns, User: "system:serviceaccount:shop:weak"})
@@ -215,11 +230,14 @@ func TestA5ImageSaysAnother(t *testing.T) {
 
 // TestA6ContentsExchanged replaces contents that a policy has allowed; docs/rules.md, csv/frozen. Live in e2e.
 func TestA6ContentsExchanged(t *testing.T) {
-	done := installing(t, etcdSpec, func(p *olm.InstallPlan) { p.Status.Phase, p.Status.Steps[0].Status = olm.PhaseComplete, "Created" })
+	done := installing(t, etcdSpec,
+		func(p *olm.InstallPlan) { p.Status.Phase, p.Status.Steps[0].Status = olm.PhaseComplete, "Created" })
 	ns := func(spec string) *Namespace {
 		installed, _ := InstalledBy(written(t, spec))
-		return NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", versions("etcd.v0.9.2", "etcd.v0.9.4"))},
-			Plans: []*olm.InstallPlan{done}, CSVs: []Installed{installed}, Subscriptions: []*olm.Subscription{subscribed("etcd", "etcd.v0.9.4", "etcd.v0.9.2")}})
+		return NewNamespace("shop",
+			NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", versions("etcd.v0.9.2", "etcd.v0.9.4"))},
+				Plans: []*olm.InstallPlan{done}, CSVs: []Installed{installed},
+				Subscriptions: []*olm.Subscription{subscribed("etcd", "etcd.v0.9.4", "etcd.v0.9.2")}})
 	}
 	for _, c := range []struct {
 		name     string
@@ -235,13 +253,15 @@ func TestA6ContentsExchanged(t *testing.T) {
 		// TestP1PlantedPlan has those of the record
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			v := JudgeCSV(CSVInput{Old: written(t, c.old), New: written(t, c.new), Namespace: ns(c.old), ByOLM: c.byOLM, ByOpgate: c.byOpgate})
+			v := JudgeCSV(CSVInput{Old: written(t, c.old), New: written(t, c.new), Namespace: ns(c.old), ByOLM: c.byOLM,
+				ByOpgate: c.byOpgate})
 			if v.Decision != c.want || c.want != verdict.Allow && !strings.Contains(v.Refusal(), "(csv/frozen)") {
 				t.Errorf("%s: %s, want %s", v.Decision, v.Refusal(), c.want)
 			}
 		})
 	}
-	if ns(etcdSpec).Drifted("etcd.v0.9.2") || !ns(otherSpec).Drifted("etcd.v0.9.2") || ns(otherSpec).Drifted("etcd.v0.9.4") {
+	if ns(etcdSpec).Drifted("etcd.v0.9.2") || !ns(otherSpec).Drifted("etcd.v0.9.2") ||
+		ns(otherSpec).Drifted("etcd.v0.9.4") {
 		t.Error("contents drift where they are not those of the plan, and only there")
 	}
 	upgrade := pendingPlan("etcd 0.9.4")
@@ -258,7 +278,8 @@ func TestA6ContentsExchanged(t *testing.T) {
 
 // TestA10CopyMadeReal removes or changes the label of a copy. Live in e2e.
 func TestA10CopyMadeReal(t *testing.T) {
-	ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", versions("etcd.v0.9.4"))}})
+	ns := NewNamespace("shop",
+		NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", versions("etcd.v0.9.4"))}})
 	copied := func(from string) *olm.CSV {
 		csv := written(t, etcdSpec)
 		csv.Metadata.Labels.CopiedFrom = from
@@ -285,9 +306,11 @@ func TestStepAccounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	running, waiting := pendingPlan("etcd 0.9.2"), pendingPlan("etcd 0.9.4")
-	running.Spec.Approved, running.Status.Phase, running.Status.ServiceAccount.Name = true, olm.PhaseInstalling, "earlier"
+	running.Spec.Approved, running.Status.Phase, running.Status.ServiceAccount.Name = true, olm.PhaseInstalling,
+		"earlier"
 	waiting.Status.ServiceAccount.Name = "waiting"
-	ns := NewNamespace("shop", NamespaceContents{Groups: []*olm.OperatorGroup{group}, Plans: []*olm.InstallPlan{running, waiting}})
+	ns := NewNamespace("shop", NamespaceContents{Groups: []*olm.OperatorGroup{group},
+		Plans: []*olm.InstallPlan{running, waiting}})
 	if got := ns.StepAccounts(); !slices.Equal(got, []string{"earlier", "installer"}) {
 		t.Errorf("accounts are %v", got)
 	}

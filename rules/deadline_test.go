@@ -20,8 +20,10 @@ func TestUpgradeDeadline(t *testing.T) {
 		created   string
 		want      string
 	}{
-		"an upgrade":           {[]*OperatorPolicy{limited("72h")}, installed, "2026-12-01T00:00:00Z", "2026-12-04T00:00:00Z"},
-		"the shorter of two":   {[]*OperatorPolicy{limited("72h"), limited("1h")}, installed, "2026-12-01T00:00:00Z", "2026-12-01T01:00:00Z"},
+		"an upgrade": {[]*OperatorPolicy{limited("72h")}, installed, "2026-12-01T00:00:00Z",
+			"2026-12-04T00:00:00Z"},
+		"the shorter of two": {[]*OperatorPolicy{limited("72h"), limited("1h")}, installed, "2026-12-01T00:00:00Z",
+			"2026-12-01T01:00:00Z"},
 		"a first installation": {[]*OperatorPolicy{limited("72h")}, nil, "2026-12-01T00:00:00Z", ""},
 		"any time":             {[]*OperatorPolicy{limited("")}, installed, "2026-12-01T00:00:00Z", ""},
 		"no duration":          {[]*OperatorPolicy{limited("3d")}, installed, "2026-12-01T00:00:00Z", ""},
@@ -30,7 +32,8 @@ func TestUpgradeDeadline(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			plan := pendingPlan("etcd 0.9.4")
 			plan.Metadata.CreationTimestamp = test.created
-			ns := NewNamespace("shop", NamespaceContents{Policies: test.policies, CSVs: test.installed, Plans: []*olm.InstallPlan{plan}, Exists: true})
+			ns := NewNamespace("shop", NamespaceContents{Policies: test.policies, CSVs: test.installed,
+				Plans: []*olm.InstallPlan{plan}, Exists: true})
 			var want time.Time
 			if test.want != "" {
 				want = momentOf(t, test.want)

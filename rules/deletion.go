@@ -5,8 +5,8 @@ import (
 	"github.com/opgate/opgate/rules/verdict"
 )
 
-// The rules on deletions (R-RM-4). The API server alone judges these (package backstop): a webhook that fails closed would in an
-// outage keep OLM from deleting what it has replaced, and namespaces from going.
+// The rules on deletions (R-RM-4). The API server alone judges these (package backstop): a webhook that fails closed
+// would in an outage keep OLM from deleting what it has replaced, and namespaces from going.
 const (
 	RuleDeletionDenied      verdict.RuleID = "deletion/denied"
 	RuleDeletionUnconfirmed verdict.RuleID = "deletion/unconfirmed"
@@ -39,12 +39,14 @@ func previewDeletion(in *OperatorPolicyInput, p *OperatorPolicy, preview func(id
 	what := "spec.deletion " + string(spec.Deletion) + " refuses no deletion"
 	switch {
 	case !p.Enforced:
-		preview(RuleOperatorPolicyIneffective, what+" while the policy only informs", "write spec.remediationAction: enforce")
+		preview(RuleOperatorPolicyIneffective, what+" while the policy only informs",
+			"write spec.remediationAction: enforce")
 	case in.Unbacked != "":
 		preview(RuleOperatorPolicyIneffective, what, in.Unbacked)
 	}
 	if p.Enforced && p.MustNotHave && p.Deletion == policyv1beta2.DeletionDeny {
-		preview(RuleOperatorPolicyIneffective, "the policy is mustnothave and removes nothing while spec.deletion is Deny",
+		preview(RuleOperatorPolicyIneffective,
+			"the policy is mustnothave and removes nothing while spec.deletion is Deny",
 			"write spec.deletion: Allow to have the operator removed")
 	}
 }

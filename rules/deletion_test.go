@@ -17,11 +17,14 @@ func TestDeletionPreview(t *testing.T) {
 		want     string
 	}{
 		{name: "Deny, and the API server judges", edit: func(*policyv1beta2.OperatorPolicySpec) {}},
-		{name: "Deny, and it does not", edit: func(*policyv1beta2.OperatorPolicySpec) {}, unbacked: "--backstop is off here",
-			want: "spec.deletion Deny refuses no deletion (operatorpolicy/ineffective): --backstop is off here"},
-		{name: "Allow, and it does not", edit: func(s *policyv1beta2.OperatorPolicySpec) { s.Deletion = policyv1beta2.DeletionAllow },
+		{name: "Deny, and it does not", edit: func(*policyv1beta2.OperatorPolicySpec) {},
+			unbacked: "--backstop is off here",
+			want:     "spec.deletion Deny refuses no deletion (operatorpolicy/ineffective): --backstop is off here"},
+		{name: "Allow, and it does not",
+			edit:     func(s *policyv1beta2.OperatorPolicySpec) { s.Deletion = policyv1beta2.DeletionAllow },
 			unbacked: "--backstop is off here"},
-		{name: "a policy that informs", edit: func(s *policyv1beta2.OperatorPolicySpec) { s.RemediationAction = policyv1beta2.Inform },
+		{name: "a policy that informs",
+			edit: func(s *policyv1beta2.OperatorPolicySpec) { s.RemediationAction = policyv1beta2.Inform },
 			want: "spec.deletion Deny refuses no deletion while the policy only informs (operatorpolicy/ineffective): write spec.remediationAction: enforce"},
 		{name: "mustnothave", edit: func(s *policyv1beta2.OperatorPolicySpec) { s.ComplianceType = policyv1beta2.MustNotHave },
 			want: "the policy is mustnothave and removes nothing while spec.deletion is Deny (operatorpolicy/ineffective): " +
@@ -30,11 +33,13 @@ func TestDeletionPreview(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			op := &policyv1beta2.OperatorPolicy{}
 			op.Namespace, op.Name = "policies", "etcd"
-			op.Spec = policyv1beta2.OperatorPolicySpec{RemediationAction: policyv1beta2.Enforce, ComplianceType: policyv1beta2.MustHave,
+			op.Spec = policyv1beta2.OperatorPolicySpec{RemediationAction: policyv1beta2.Enforce,
+				ComplianceType:  policyv1beta2.MustHave,
 				UpgradeApproval: policyv1beta2.UpgradeApprovalAutomatic, Deletion: policyv1beta2.DeletionDeny,
 				Subscription: policyv1beta2.SubscriptionTemplate{Name: "etcd", Namespace: "shop"}}
 			c.edit(&op.Spec)
-			v := JudgeOperatorPolicy(OperatorPolicyInput{Policy: op, Unbacked: c.unbacked, Namespace: func(string) *Namespace { return nil }})
+			v := JudgeOperatorPolicy(OperatorPolicyInput{Policy: op, Unbacked: c.unbacked,
+				Namespace: func(string) *Namespace { return nil }})
 			var warned []string
 			for _, w := range v.Warnings {
 				if strings.Contains(w.Message, "deletion") {
@@ -51,8 +56,10 @@ func TestDeletionPreview(t *testing.T) {
 // TestDeletionField: a value that is none of the known ones is refused, and one that is stored denies.
 func TestDeletionField(t *testing.T) {
 	op := &policyv1beta2.OperatorPolicy{}
-	op.Spec = policyv1beta2.OperatorPolicySpec{RemediationAction: policyv1beta2.Enforce, ComplianceType: policyv1beta2.MustHave,
-		UpgradeApproval: policyv1beta2.UpgradeApprovalAutomatic, Deletion: "deny", Subscription: policyv1beta2.SubscriptionTemplate{Name: "etcd", Namespace: "shop"}}
+	op.Spec = policyv1beta2.OperatorPolicySpec{RemediationAction: policyv1beta2.Enforce,
+		ComplianceType:  policyv1beta2.MustHave,
+		UpgradeApproval: policyv1beta2.UpgradeApprovalAutomatic, Deletion: "deny",
+		Subscription: policyv1beta2.SubscriptionTemplate{Name: "etcd", Namespace: "shop"}}
 	errs := operatorpolicy.Validate(op)
 	if len(errs) != 1 || errs[0].Field != "spec.deletion" {
 		t.Errorf("got %v", errs)

@@ -72,7 +72,9 @@ func (p *OperatorPolicy) recordOn(c *Bundle, now time.Time, v *verdict.Verdict, 
 }
 
 // setAside records a finding that an exception of its source sets aside.
-func setAside(v *verdict.Verdict, e *exception.Exception, id verdict.RuleID, from verdict.PolicyRef, f verdict.Finding) {
+func setAside(
+	v *verdict.Verdict, e *exception.Exception, id verdict.RuleID, from verdict.PolicyRef, f verdict.Finding,
+) {
 	v.WarnExcepted(verdict.Reason{Rule: RuleBundleException, Source: from.String(), From: from, Field: f.Field,
 		Message: verdict.Sentence("set aside by "+e.Text(from.String()), RuleBundleException,
 			verdict.Sentence(f.What+" by "+from.String(), id, f.Accepted))})

@@ -54,11 +54,14 @@ func TestException(t *testing.T) {
 		"one that cannot be read sets nothing aside": {now: "2026-11-30T00:00:00Z", refused: "(bundle/version)",
 			edit: func(s *policyv1beta2.OperatorPolicySpec) { s.Exceptions[0].Expires = "2999-01-01" }},
 		"mustnothave": {now: "2026-11-30T00:00:00Z", edit: func(s *policyv1beta2.OperatorPolicySpec) {
-			s.ComplianceType, s.Versions, s.Exceptions[0].Rules = policyv1beta2.MustNotHave, nil, []string{"bundle/mustnothave"}
+			s.ComplianceType, s.Versions, s.Exceptions[0].Rules = policyv1beta2.MustNotHave, nil,
+				[]string{"bundle/mustnothave"}
 		}},
-		"mustnothave, ended": {now: exceptionEnd, refused: "(bundle/mustnothave)", edit: func(s *policyv1beta2.OperatorPolicySpec) {
-			s.ComplianceType, s.Versions, s.Exceptions[0].Rules = policyv1beta2.MustNotHave, nil, []string{"bundle/mustnothave"}
-		}},
+		"mustnothave, ended": {now: exceptionEnd, refused: "(bundle/mustnothave)",
+			edit: func(s *policyv1beta2.OperatorPolicySpec) {
+				s.ComplianceType, s.Versions, s.Exceptions[0].Rules = policyv1beta2.MustNotHave, nil,
+					[]string{"bundle/mustnothave"}
+			}},
 		"a window that is closed": {now: "2026-11-30T00:00:00Z", edit: func(s *policyv1beta2.OperatorPolicySpec) {
 			s.ApprovalWindows = []policyv1beta2.ApprovalWindow{{Cron: "0 22 * * 6", Duration: "4h"}}
 			s.Exceptions[0].Rules = []string{"bundle/version", "bundle/approval-window"}
@@ -71,24 +74,28 @@ func TestException(t *testing.T) {
 			}
 			p := exceptionPolicy(test.edit)
 			plan := pendingPlan("etcd 0.9.4")
-			ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{p}, Plans: []*olm.InstallPlan{plan}, Exists: true})
+			ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{p},
+				Plans: []*olm.InstallPlan{plan}, Exists: true})
 			v := JudgePlan(PlanInput{Plan: plan, Namespace: ns, Now: now})
 			if (v.Decision == verdict.Allow) != (test.refused == "") || !strings.Contains(v.Refusal(), test.refused) {
 				t.Errorf("%v: %q, want %q", v.Decision, v.Refusal(), test.refused)
 			}
 			named := `set aside by exception 1 of OperatorPolicy policies/etcd until 2026-12-01T00:00:00+01:00 ("CVE-2026-1234") (bundle/exception): etcd.v0.9.4 `
-			if warnings := strings.Join(v.WarningTexts(), "\n"); (test.refused == "") != strings.Contains(warnings, named) && name != "one of two rules" {
+			if warnings := strings.Join(v.WarningTexts(), "\n"); (test.refused == "") != strings.Contains(warnings,
+				named) && name != "one of two rules" {
 				t.Errorf("warnings %q, want %q", warnings, named)
 			}
 			if note := v.ApprovalNote("", 1000); test.refused == "" && !strings.Contains(note, named) {
 				t.Errorf("the event on the approval is %q", note)
 			}
-			forbidden, _ := p.Forbids("etcd.v0.9.4", "0.9.4", olm.Catalog{Namespace: "olm", Name: "operatorhubio-catalog"}, now)
+			forbidden, _ := p.Forbids("etcd.v0.9.4", "0.9.4",
+				olm.Catalog{Namespace: "olm", Name: "operatorhubio-catalog"}, now)
 			covered, _ := p.Covers("etcd.v0.9.4", "0.9.4", now)
 			if p.MustNotHave && forbidden != (test.refused != "") {
 				t.Errorf("forbidden is %t: the loop would not agree with the gate", forbidden)
 			}
-			if byName := name == "contents that the plan does not have"; !p.MustNotHave && covered != (test.refused == "" || byName) {
+			if byName := name == "contents that the plan does not have"; !p.MustNotHave &&
+				covered != (test.refused == "" || byName) {
 				t.Errorf("covered is %t: the loop would not agree with the gate", covered)
 			}
 		})
@@ -130,7 +137,8 @@ func TestExceptionNeverOpensAgain(t *testing.T) {
 func TestExceptionTimer(t *testing.T) {
 	p, end := exceptionPolicy(nil), momentOf(t, exceptionEnd)
 	for _, test := range []struct{ now, want time.Time }{
-		{end.Add(-20 * 24 * time.Hour), end.Add(-exception.Notice)}, {end.Add(-exception.Notice), end}, {end.Add(-time.Second), end}, {end, time.Time{}},
+		{end.Add(-20 * 24 * time.Hour), end.Add(-exception.Notice)}, {end.Add(-exception.Notice), end},
+		{end.Add(-time.Second), end}, {end, time.Time{}},
 	} {
 		if got := p.Exceptions().Next(test.now); !got.Equal(test.want) {
 			t.Errorf("at %s: judged again at %s, want %s", test.now, got, test.want)
@@ -147,24 +155,36 @@ func TestInvalidExceptions(t *testing.T) {
 		edit func(*policyv1beta2.Exception)
 		want string
 	}{
-		"no version":               {func(e *policyv1beta2.Exception) { e.Versions = nil }, "spec.exceptions[0].versions"},
-		"every version":            {func(e *policyv1beta2.Exception) { e.Versions = []string{" , "} }, "spec.exceptions[0].versions"},
-		"too many versions":        {func(e *policyv1beta2.Exception) { e.Versions = []string{many(33)} }, "spec.exceptions[0].versions"},
-		"a template":               {func(e *policyv1beta2.Exception) { e.Versions = []string{"{{ x }}"} }, "spec.exceptions[0].versions[0]"},
-		"no rule":                  {func(e *policyv1beta2.Exception) { e.Rules = nil }, "spec.exceptions[0].rules"},
-		"a rule that is none":      {func(e *policyv1beta2.Exception) { e.Rules = []string{"bundle/*"} }, "spec.exceptions[0].rules[0]"},
-		"a rule without override":  {func(e *policyv1beta2.Exception) { e.Rules = []string{"plan/frozen"} }, "spec.exceptions[0].rules[0]"},
-		"a rule of no policy":      {func(e *policyv1beta2.Exception) { e.Rules = []string{"bundle/constraint"} }, "spec.exceptions[0].rules[0]"},
-		"a policy that is no text": {func(e *policyv1beta2.Exception) { e.Rules = []string{"policy/unreadable"} }, "spec.exceptions[0].rules[0]"},
-		"no reason":                {func(e *policyv1beta2.Exception) { e.Reason = " " }, "spec.exceptions[0].reason"},
-		"a long reason":            {func(e *policyv1beta2.Exception) { e.Reason = strings.Repeat("ä", 257) }, "spec.exceptions[0].reason"},
-		"no end":                   {func(e *policyv1beta2.Exception) { e.Expires = "" }, "spec.exceptions[0].expires"},
-		"a day":                    {func(e *policyv1beta2.Exception) { e.Expires = "2026-12-01" }, "spec.exceptions[0].expires"},
-		"no time":                  {func(e *policyv1beta2.Exception) { e.Expires = "never" }, "spec.exceptions[0].expires"},
+		"no version": {func(e *policyv1beta2.Exception) { e.Versions = nil },
+			"spec.exceptions[0].versions"},
+		"every version": {func(e *policyv1beta2.Exception) { e.Versions = []string{" , "} },
+			"spec.exceptions[0].versions"},
+		"too many versions": {func(e *policyv1beta2.Exception) { e.Versions = []string{many(33)} },
+			"spec.exceptions[0].versions"},
+		"a template": {func(e *policyv1beta2.Exception) { e.Versions = []string{"{{ x }}"} },
+			"spec.exceptions[0].versions[0]"},
+		"no rule": {func(e *policyv1beta2.Exception) { e.Rules = nil }, "spec.exceptions[0].rules"},
+		"a rule that is none": {func(e *policyv1beta2.Exception) { e.Rules = []string{"bundle/*"} },
+			"spec.exceptions[0].rules[0]"},
+		"a rule without override": {func(e *policyv1beta2.Exception) { e.Rules = []string{"plan/frozen"} },
+			"spec.exceptions[0].rules[0]"},
+		"a rule of no policy": {func(e *policyv1beta2.Exception) { e.Rules = []string{"bundle/constraint"} },
+			"spec.exceptions[0].rules[0]"},
+		"a policy that is no text": {func(e *policyv1beta2.Exception) { e.Rules = []string{"policy/unreadable"} },
+			"spec.exceptions[0].rules[0]"},
+		"no reason": {func(e *policyv1beta2.Exception) { e.Reason = " " }, "spec.exceptions[0].reason"},
+		"a long reason": {func(e *policyv1beta2.Exception) { e.Reason = strings.Repeat("ä", 257) },
+			"spec.exceptions[0].reason"},
+		"no end": {func(e *policyv1beta2.Exception) { e.Expires = "" }, "spec.exceptions[0].expires"},
+		"a day": {func(e *policyv1beta2.Exception) { e.Expires = "2026-12-01" },
+			"spec.exceptions[0].expires"},
+		"no time": {func(e *policyv1beta2.Exception) { e.Expires = "never" },
+			"spec.exceptions[0].expires"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := exceptionPolicy(func(s *policyv1beta2.OperatorPolicySpec) { test.edit(&s.Exceptions[0]) })
-			v := JudgeOperatorPolicy(OperatorPolicyInput{Policy: p.Object, Namespace: func(string) *Namespace { return nil }})
+			v := JudgeOperatorPolicy(OperatorPolicyInput{Policy: p.Object,
+				Namespace: func(string) *Namespace { return nil }})
 			if len(v.Reasons) == 0 || v.Reasons[0].Field != test.want || v.Reasons[0].Rule != RuleOperatorPolicyField {
 				t.Errorf("%v, want %s", v.Reasons, test.want)
 			}
@@ -203,9 +223,11 @@ func TestReviewedExceptions(t *testing.T) {
 		"in 15 days, files":   {now: end.Add(-exception.Notice - time.Second), review: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := JudgeOperatorPolicy(OperatorPolicyInput{Policy: exceptionPolicy(nil).Object, Namespace: func(string) *Namespace { return nil },
-				Now: test.now, Review: test.review})
-			warns := slices.ContainsFunc(v.Warnings, func(r verdict.Reason) bool { return r.Rule == RuleOperatorPolicyExceptionEnded })
+			v := JudgeOperatorPolicy(OperatorPolicyInput{Policy: exceptionPolicy(nil).Object,
+				Namespace: func(string) *Namespace { return nil },
+				Now:       test.now, Review: test.review})
+			warns := slices.ContainsFunc(v.Warnings,
+				func(r verdict.Reason) bool { return r.Rule == RuleOperatorPolicyExceptionEnded })
 			if v.Decision != test.want || warns != test.warns {
 				t.Errorf("%v, %v", v.Decision, v.WarningTexts())
 			}
@@ -220,7 +242,8 @@ func TestExceptedStepIsNoEscape(t *testing.T) {
 	op.Status.EndedExceptions = NewOperatorPolicy(op).Exceptions().Ended(momentOf(t, exceptionEnd))
 	plan := pendingPlan("etcd 0.9.4")
 	plan.Spec.Approved, plan.Status.Phase = true, olm.PhaseComplete
-	ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{NewOperatorPolicy(op)}, Plans: []*olm.InstallPlan{plan}, Exists: true})
+	ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{NewOperatorPolicy(op)},
+		Plans: []*olm.InstallPlan{plan}, Exists: true})
 	for created, want := range map[string]int{"2026-11-30T22:59:59Z": 0, "2026-11-30T23:00:00Z": 1} {
 		csv := &olm.CSV{Metadata: olm.ObjectMeta{Namespace: "shop", Name: "etcd.v0.9.4", CreationTimestamp: created}}
 		if refused, _ := JudgeEscape(csv, ns); len(refused) != want {

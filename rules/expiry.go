@@ -96,7 +96,8 @@ func (e expiry) markedAt() string {
 
 // accepted is what to write after the end.
 func (e expiry) accepted() string {
-	return "allowed in annotation " + e.annotation + " is a later time, as in RFC 3339, such as 2026-12-15T00:00:00Z, or none"
+	return "allowed in annotation " + e.annotation +
+		" is a later time, as in RFC 3339, such as 2026-12-15T00:00:00Z, or none"
 }
 
 // malformed reports whether the value neither is a time nor states that the end has come.

@@ -44,8 +44,9 @@ func TestConsentEnds(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			plan := consentedPlan(digest)
 			plan.Metadata.Annotations.ConsentExpires = c.expires
-			ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))},
-				CSVs: etcdInstalled(), Plans: []*olm.InstallPlan{plan}, Changes: reading(nil, etcdChange(nil))})
+			ns := NewNamespace("shop",
+				NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))},
+					CSVs: etcdInstalled(), Plans: []*olm.InstallPlan{plan}, Changes: reading(nil, etcdChange(nil))})
 			v := JudgePlan(PlanInput{Plan: plan, Namespace: ns, Now: timeOf(t, c.now)})
 			if (v.Decision == verdict.Allow) != (c.ended == "") || !strings.Contains(v.Refusal(), c.ended) {
 				t.Errorf("%s: %s\nwant %q", v.Decision, v.Refusal(), c.ended)
@@ -79,8 +80,10 @@ func TestConsentEndIsWritten(t *testing.T) {
 	}{
 		{name: "consent with an end", added: true, expires: evening, asked: true},
 		{name: "consent with an end that has come", added: true, expires: noon, asked: true, refused: passed},
-		{name: "consent where an end was planted before", added: true, old: noon, expires: noon, asked: true, refused: passed},
-		{name: "consent that says that it has ended", added: true, expires: markNoon, asked: true, refused: "the consent ended at"},
+		{name: "consent where an end was planted before", added: true, old: noon, expires: noon, asked: true,
+			refused: passed},
+		{name: "consent that says that it has ended", added: true, expires: markNoon, asked: true,
+			refused: "the consent ended at"},
 		{name: "consent with no time", added: true, expires: "tomorrow", asked: true,
 			refused: `annotation opgate.io/consent-expires is not a time, "tomorrow" (plan/consent-right)`},
 		{name: "an end that is no time", expires: "tomorrow", refused: "is not a time"},
@@ -104,8 +107,9 @@ func TestConsentEndIsWritten(t *testing.T) {
 			in := annotate(old, digest, "", false)
 			in.New.Metadata.Annotations.ConsentExpires = c.expires
 			in.Now = momentOf(t, "2026-12-01T13:00:00Z")
-			in.Namespace = NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))},
-				CSVs: etcdInstalled(), Plans: []*olm.InstallPlan{old}, Changes: reading(nil, etcdChange(nil))})
+			in.Namespace = NewNamespace("shop",
+				NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))},
+					CSVs: etcdInstalled(), Plans: []*olm.InstallPlan{old}, Changes: reading(nil, etcdChange(nil))})
 			if got := in.ConsentAsked(); got != c.asked {
 				t.Errorf("consent asked is %v", got)
 			}
@@ -123,8 +127,9 @@ func TestConsentEndCountsAtOnce(t *testing.T) {
 	old := consentedPlan(digest)
 	in := annotate(old, digest, "", true)
 	in.New.Metadata.Annotations.ConsentExpires, in.Now = "ended", momentOf(t, noon)
-	in.Namespace = NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))},
-		CSVs: etcdInstalled(), Plans: []*olm.InstallPlan{old}, Changes: reading(nil, etcdChange(nil))})
+	in.Namespace = NewNamespace("shop",
+		NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))},
+			CSVs: etcdInstalled(), Plans: []*olm.InstallPlan{old}, Changes: reading(nil, etcdChange(nil))})
 	if v := JudgePlanUpdate(in); v.Decision != verdict.Hold || v.Reasons[0].Rule != RuleBundleConsent {
 		t.Errorf("%s: %s", v.Decision, v.Refusal())
 	}
@@ -135,16 +140,21 @@ func TestOverrideAskedWithAnEnd(t *testing.T) {
 	for _, c := range []struct{ name, expires, now, until, ended string }{
 		{name: "without an end", now: noon},
 		{name: "with an end", expires: evening, now: noon, until: " until 2026-12-01T19:00:00+01:00"},
-		{name: "that has come", expires: noon, now: noon, until: " until 2026-12-01T12:00:00Z", ended: "it ended at 2026-12-01T12:00:00Z; " +
-			"allowed in annotation opgate.io/override-expires is a later time, as in RFC 3339, such as 2026-12-15T00:00:00Z, or none"},
-		{name: "that cannot be read", expires: "soon", now: noon, ended: `it has an end that cannot be read, "soon"; allowed in`},
-		{name: "the time is not known", expires: noon, until: " until 2026-12-01T12:00:00Z", ended: "it ends at 2026-12-01T12:00:00Z, and the time is not known; allowed in"},
+		{name: "that has come", expires: noon, now: noon, until: " until 2026-12-01T12:00:00Z",
+			ended: "it ended at 2026-12-01T12:00:00Z; " +
+				"allowed in annotation opgate.io/override-expires is a later time, as in RFC 3339, such as 2026-12-15T00:00:00Z, or none"},
+		{name: "that cannot be read", expires: "soon", now: noon,
+			ended: `it has an end that cannot be read, "soon"; allowed in`},
+		{name: "the time is not known", expires: noon, until: " until 2026-12-01T12:00:00Z",
+			ended: "it ends at 2026-12-01T12:00:00Z, and the time is not known; allowed in"},
 	} {
 		old := pendingPlan("etcd 0.9.4")
-		in := PlanUpdateInput{New: &olm.InstallPlanHead{Spec: olm.InstallPlanSpec{Approved: true}}, Old: old, Now: timeOf(t, c.now)}
+		in := PlanUpdateInput{New: &olm.InstallPlanHead{Spec: olm.InstallPlanSpec{Approved: true}}, Old: old,
+			Now: timeOf(t, c.now)}
 		in.New.Metadata.Annotations.OverrideReason, in.New.Metadata.Annotations.OverrideExpires = "ticket 77", c.expires
 		asked := in.OverrideAsked()
-		if asked.Reason != "ticket 77" || asked.Until != c.until || !strings.HasPrefix(asked.Ended, c.ended) || (asked.Ended == "") != (c.ended == "") {
+		if asked.Reason != "ticket 77" || asked.Until != c.until || !strings.HasPrefix(asked.Ended, c.ended) ||
+			(asked.Ended == "") != (c.ended == "") {
 			t.Errorf("%s: %+v", c.name, asked)
 		}
 	}
@@ -166,7 +176,8 @@ func TestOverrideEndIsKept(t *testing.T) {
 		{name: "attack: without an end", old: noon, refused: true},
 		{name: "attack: opened again", old: markNoon, expires: evening, refused: true},
 		{name: "attack: opened again, without an end", old: markNoon, refused: true},
-		{name: "attack: prolonged while the plan is not approved", old: noon, expires: evening, unapproved: true, refused: true},
+		{name: "attack: prolonged while the plan is not approved", old: noon, expires: evening, unapproved: true,
+			refused: true},
 		{name: "shortened", old: evening, expires: noon, refused: true},
 	} {
 		old := installing(t, etcdSpec)
@@ -193,12 +204,15 @@ func TestOverrideEnds(t *testing.T) {
 		letIn              bool // what was stored then was let in
 	}{
 		{name: "in force", expires: noon, now: before},
-		{name: "ended", expires: noon, now: noon, ended: "InstallPlan install-x7, which brings it, was approved all the same, " +
-			"with an override that ended at 2026-12-01T12:00:00Z (annotation opgate.io/override-expires)"},
-		{name: "marked", expires: markNoon, now: before, ended: "with an override that ended at 2026-12-01T12:00:00Z", letIn: true},
+		{name: "ended", expires: noon, now: noon,
+			ended: "InstallPlan install-x7, which brings it, was approved all the same, " +
+				"with an override that ended at 2026-12-01T12:00:00Z (annotation opgate.io/override-expires)"},
+		{name: "marked", expires: markNoon, now: before, ended: "with an override that ended at 2026-12-01T12:00:00Z",
+			letIn: true},
 		{name: "marked, at the end", expires: markNoon, now: noon, ended: "ended at 2026-12-01T12:00:00Z"},
 		{name: "ended by a user", expires: "ended", now: before, ended: "with an override that ended (annotation"},
-		{name: "not readable", expires: "soon", now: before, ended: `with an override that has an end that cannot be read, "soon"`},
+		{name: "not readable", expires: "soon", now: before,
+			ended: `with an override that has an end that cannot be read, "soon"`},
 		{name: "the time is not known", expires: noon, ended: "and the time is not known"},
 	} {
 		plan := installing(t, etcdSpec, func(p *olm.InstallPlan) {
@@ -206,18 +220,21 @@ func TestOverrideEnds(t *testing.T) {
 		})
 		in := NamespaceContents{Exists: true, Policies: []*OperatorPolicy{policyFor("etcd", versions("etcd.v0.9.4"))},
 			Plans: []*olm.InstallPlan{plan}}
-		v := JudgeCSV(CSVInput{New: written(t, etcdSpec), Namespace: NewNamespace("shop", in), ByOLM: true, Now: timeOf(t, c.now)})
+		v := JudgeCSV(CSVInput{New: written(t, etcdSpec), Namespace: NewNamespace("shop", in), ByOLM: true,
+			Now: timeOf(t, c.now)})
 		if (v.Decision == verdict.Allow) != (c.ended == "") || !strings.Contains(v.Refusal(), c.ended) {
 			t.Errorf("%s: %s: %s\nwant %q", c.name, v.Decision, v.Refusal(), c.ended)
 		}
-		if refused := RefusedSteps(plan, NewNamespace("shop", in), timeOf(t, c.now)); (len(refused) > 0) != (c.ended != "") {
+		if refused := RefusedSteps(plan, NewNamespace("shop", in),
+			timeOf(t, c.now)); (len(refused) > 0) != (c.ended != "") {
 			t.Errorf("%s: the status has %+v", c.name, refused)
 		}
 		stored := written(t, etcdSpec)
 		stored.Metadata.CreationTimestamp = c.now
 		installed, _ := InstalledBy(stored)
 		in.CSVs = []Installed{installed}
-		if reasons, known := JudgeEscape(stored, NewNamespace("shop", in)); !known || (len(reasons) > 0) != (c.ended != "" && !c.letIn) {
+		if reasons, known := JudgeEscape(stored, NewNamespace("shop", in)); !known ||
+			(len(reasons) > 0) != (c.ended != "" && !c.letIn) {
 			t.Errorf("%s: stored then: known %t, %+v", c.name, known, reasons)
 		}
 	}
@@ -240,12 +257,17 @@ func TestEndsAreRecorded(t *testing.T) {
 		{name: "after one", now: noon, next: evening, want: map[string]string{ConsentExpiresAnnotation: markNoon}},
 		{name: "after both", now: "2026-12-02T00:00:00Z",
 			want: map[string]string{ConsentExpiresAnnotation: markNoon, OverrideExpiresAnnotation: "ended " + evening}},
-		{name: "the plan is complete", now: noon, edit: func(p *olm.InstallPlan) { p.Status.Phase = olm.PhaseComplete }},
+		{name: "the plan is complete", now: noon,
+			edit: func(p *olm.InstallPlan) { p.Status.Phase = olm.PhaseComplete }},
 		{name: "not approved: the override has not begun", now: "2026-12-02T00:00:00Z",
-			edit: func(p *olm.InstallPlan) { p.Spec.Approved = false }, want: map[string]string{ConsentExpiresAnnotation: markNoon}},
-		{name: "marked", now: noon, next: evening, edit: func(p *olm.InstallPlan) { p.Metadata.Annotations.ConsentExpires = markNoon }},
-		{name: "not readable", now: noon, next: evening, edit: func(p *olm.InstallPlan) { p.Metadata.Annotations.ConsentExpires = "soon" }},
-		{name: "no consent", now: noon, next: evening, edit: func(p *olm.InstallPlan) { p.Metadata.Annotations.Consent = "" }},
+			edit: func(p *olm.InstallPlan) { p.Spec.Approved = false },
+			want: map[string]string{ConsentExpiresAnnotation: markNoon}},
+		{name: "marked", now: noon, next: evening,
+			edit: func(p *olm.InstallPlan) { p.Metadata.Annotations.ConsentExpires = markNoon }},
+		{name: "not readable", now: noon, next: evening,
+			edit: func(p *olm.InstallPlan) { p.Metadata.Annotations.ConsentExpires = "soon" }},
+		{name: "no consent", now: noon, next: evening,
+			edit: func(p *olm.InstallPlan) { p.Metadata.Annotations.Consent = "" }},
 	} {
 		plan := installing(t, etcdSpec, both)
 		if c.edit != nil {
@@ -255,7 +277,8 @@ func TestEndsAreRecorded(t *testing.T) {
 		if got := EndedEvidence(plan, now); !maps.Equal(got, c.want) {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 		}
-		ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", nil)}, Plans: []*olm.InstallPlan{plan}})
+		ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", nil)},
+			Plans: []*olm.InstallPlan{plan}})
 		if got := ns.NextChange(now); !got.Equal(timeOf(t, c.next)) {
 			t.Errorf("%s: next is %s, want %s", c.name, got, c.next)
 		}

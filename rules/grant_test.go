@@ -36,7 +36,8 @@ func TestG25PoliciesAreWarned(t *testing.T) {
 	type spec = policyv1beta2.OperatorPolicySpec
 	policy := func(edit func(*spec)) func(grant.Set) verdict.Verdict {
 		return func(g grant.Set) verdict.Verdict {
-			return JudgeOperatorPolicy(OperatorPolicyInput{Policy: operatorPolicy("etcd", edit), Namespace: func(string) *Namespace { return nil }, Grants: g})
+			return JudgeOperatorPolicy(OperatorPolicyInput{Policy: operatorPolicy("etcd", edit),
+				Namespace: func(string) *Namespace { return nil }, Grants: g})
 		}
 	}
 	for _, c := range []struct {
@@ -60,8 +61,11 @@ func TestG25PoliciesAreWarned(t *testing.T) {
 			value: "rights.deployments",
 		},
 		{
-			name:  "installs where there is no namespace",
-			judge: policy(func(s *spec) { s.ComplianceType, s.RemediationAction = policyv1beta2.MustHave, policyv1beta2.Enforce }),
+			name: "installs where there is no namespace",
+			judge: policy(func(s *spec) {
+				s.ComplianceType, s.RemediationAction = policyv1beta2.MustHave,
+					policyv1beta2.Enforce
+			}),
 			lacks: grant.Namespaces,
 			value: "rights.namespaces",
 		},
@@ -97,9 +101,10 @@ func TestG25PoliciesAreWarned(t *testing.T) {
 			name: "has a template of ConfigurationPolicy",
 			judge: func(g grant.Set) verdict.Verdict {
 				p := &policyv1.Policy{}
-				if err := yaml.UnmarshalStrict([]byte("metadata: {namespace: shop, name: app}\nspec:\n  policy-templates:\n"+
-					"  - objectDefinition: {apiVersion: policy.open-cluster-management.io/v1, kind: ConfigurationPolicy, "+
-					"metadata: {name: app-t}}\n"), p); err != nil {
+				if err := yaml.UnmarshalStrict(
+					[]byte("metadata: {namespace: shop, name: app}\nspec:\n  policy-templates:\n"+
+						"  - objectDefinition: {apiVersion: policy.open-cluster-management.io/v1, kind: ConfigurationPolicy, "+
+						"metadata: {name: app-t}}\n"), p); err != nil {
 					t.Fatal(err)
 				}
 				return dependency.JudgePolicy(dependency.PolicyInput{Policy: p, Grants: g})
@@ -128,7 +133,8 @@ func TestG25CatalogElsewhere(t *testing.T) {
 	const digest = "sha256:0a1b2c3d0a1b2c3d0a1b2c3d0a1b2c3d0a1b2c3d0a1b2c3d0a1b2c3d0a1b2c3d"
 	facts := state.Cluster{CatalogNamespaces: []string{"olm"}}
 	for _, namespace := range []string{"olm", "team"} {
-		facts.AddCatalog(olm.Catalog{Namespace: namespace, Name: "c"}, &olm.CatalogSource{Spec: olm.CatalogSourceSpec{Image: "registry.example.com/c@" + digest}})
+		facts.AddCatalog(olm.Catalog{Namespace: namespace, Name: "c"},
+			&olm.CatalogSource{Spec: olm.CatalogSourceSpec{Image: "registry.example.com/c@" + digest}})
 	}
 	if got, unknown := RunningDigest(&facts, olm.Catalog{Namespace: "olm", Name: "c"}); got != digest {
 		t.Errorf("in a namespace that is read: %q, %s", got, unknown)
@@ -141,7 +147,8 @@ func TestG25CatalogElsewhere(t *testing.T) {
 		s.Subscription.Source, s.Subscription.SourceNamespace = "c", "team"
 		catalogHeld(policyv1beta2.Catalog{Image: policyv1beta2.CatalogHold})(s)
 	})
-	v := JudgeOperatorPolicy(OperatorPolicyInput{Policy: op, Namespace: func(string) *Namespace { return nil }, Grants: withheld(t)})
+	v := JudgeOperatorPolicy(OperatorPolicyInput{Policy: op, Namespace: func(string) *Namespace { return nil },
+		Grants: withheld(t)})
 	if text := strings.Join(v.WarningTexts(), "\n"); !strings.Contains(text,
 		"namespace team: add it to chart value "+grant.CatalogNamespacesValue) {
 		t.Errorf("warnings:\n%s", text)

@@ -29,15 +29,16 @@ func Inspect(ns *Namespace, now time.Time) []Inspected {
 	}
 	for _, plan := range ns.Plans() {
 		if ns.Waits(plan) {
-			all = append(all, Inspected{olm.KindInstallPlan, plan.Metadata.Name, JudgePlan(PlanInput{Plan: plan, Namespace: ns, Now: now})})
+			all = append(all, Inspected{olm.KindInstallPlan, plan.Metadata.Name,
+				JudgePlan(PlanInput{Plan: plan, Namespace: ns, Now: now})})
 		}
 	}
 	return all
 }
 
-// JudgeInstalled decides whether an installed operator is one that the present policies and Constraints allow at a time,
-// however it was approved. It says nothing of how it got there: upgradeApproval and consent are about changes. Here is false
-// for a ClusterServiceVersion that is not stored, or that installs nothing here.
+// JudgeInstalled decides whether an installed operator is one that the present policies and Constraints allow at a
+// time, however it was approved. It says nothing of how it got there: upgradeApproval and consent are about changes.
+// Here is false for a ClusterServiceVersion that is not stored, or that installs nothing here.
 func JudgeInstalled(ns *Namespace, csv string, now time.Time) (v verdict.Verdict, here bool) {
 	i := slices.IndexFunc(ns.Installed(), func(c Installed) bool { return c.CSV == csv && c.spec != nil })
 	if i < 0 {
@@ -59,7 +60,8 @@ func JudgeInstalled(ns *Namespace, csv string, now time.Time) (v verdict.Verdict
 			result.By = append(result.By, p.Source())
 		}
 	}
-	for _, f := range ns.Constraints().Judge(installed.forConstraints(ns), ns.ForConstraints(), constraint.NewBudget(nil)) {
+	for _, f := range ns.Constraints().Judge(installed.forConstraints(ns), ns.ForConstraints(),
+		constraint.NewBudget(nil)) {
 		if ofUnfinishedPlans(&f) {
 			continue
 		}

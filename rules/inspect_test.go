@@ -15,7 +15,8 @@ func TestJudgeInstalled(t *testing.T) {
 	source := olm.Catalog{Namespace: "olm", Name: "operatorhubio-catalog"}
 	etcd := Installed{CSV: "etcd.v0.9.4", Package: "etcd", Version: "0.9.4", Described: true, spec: &olm.CSVSpec{}}
 	subscription := &olm.Subscription{Metadata: olm.ObjectMeta{Namespace: "shop", Name: "etcd"}}
-	subscription.Spec.Package, subscription.Spec.Source, subscription.Spec.SourceNamespace = "etcd", source.Name, source.Namespace
+	subscription.Spec.Package, subscription.Spec.Source, subscription.Spec.SourceNamespace = "etcd", source.Name,
+		source.Namespace
 	subscription.Status.InstalledCSV, subscription.Status.CurrentCSV = etcd.CSV, etcd.CSV
 	foreign := *subscription
 	foreign.Spec.Source = "evil"
@@ -40,32 +41,38 @@ func TestJudgeInstalled(t *testing.T) {
 		{name: "listed", policy: policyFor("etcd", versions("etcd.v0.9.4")), installed: etcd, follows: subscription,
 			disposition: verdict.Allowed},
 		{
-			name: "not listed any more", policy: policyFor("etcd", versions("etcd.v0.9.5")), installed: etcd, follows: subscription,
-			want: verdict.Deny, reason: "etcd.v0.9.4 is not allowed by OperatorPolicy policies/etcd (bundle/version): " +
+			name: "not listed any more", policy: policyFor("etcd", versions("etcd.v0.9.5")), installed: etcd,
+			follows: subscription,
+			want:    verdict.Deny, reason: "etcd.v0.9.4 is not allowed by OperatorPolicy policies/etcd (bundle/version): " +
 				"allowed is etcd.v0.9.5", disposition: verdict.Denied,
 		},
 		{
-			name: "upgrades are not approved, which says nothing of what is there", installed: etcd, follows: subscription,
-			policy: policyFor("etcd", func(s *spec) { s.UpgradeApproval = "None" }), disposition: verdict.Allowed,
+			name: "upgrades are not approved, which says nothing of what is there", installed: etcd,
+			follows: subscription,
+			policy:  policyFor("etcd", func(s *spec) { s.UpgradeApproval = "None" }), disposition: verdict.Allowed,
 		},
 		{
-			name: "the Subscription was turned to another catalog", policy: policyFor("etcd", nil), installed: etcd, follows: &foreign,
-			want: verdict.Deny, reason: "from catalog olm/evil is not allowed", disposition: verdict.Denied,
+			name: "the Subscription was turned to another catalog", policy: policyFor("etcd", nil), installed: etcd,
+			follows: &foreign,
+			want:    verdict.Deny, reason: "from catalog olm/evil is not allowed", disposition: verdict.Denied,
 		},
 		{
 			name: "an orphan of an unknown catalog", policy: policyFor("etcd", nil), installed: etcd,
 			want: verdict.Hold, reason: "the catalog of etcd.v0.9.4 is not known", disposition: verdict.Held,
 		},
 		{
-			name: "forbidden", policy: policyFor("etcd", func(s *spec) { s.ComplianceType = "mustnothave" }), installed: etcd, follows: subscription,
+			name: "forbidden", policy: policyFor("etcd", func(s *spec) { s.ComplianceType = "mustnothave" }),
+			installed: etcd, follows: subscription,
 			want: verdict.Deny, reason: "etcd.v0.9.4 is forbidden", disposition: verdict.Denied,
 		},
 		{
-			name: "a digest, and the plan that brought it", policy: policyFor("etcd", versions("etcd.v0.9.4@"+digestA)), installed: etcd, follows: subscription,
+			name: "a digest, and the plan that brought it", policy: policyFor("etcd", versions("etcd.v0.9.4@"+digestA)),
+			installed: etcd, follows: subscription,
 			plans: []*olm.InstallPlan{ran}, disposition: verdict.Allowed,
 		},
 		{
-			name: "a digest, and nothing that shows the image", policy: policyFor("etcd", versions("etcd.v0.9.4@"+digestA)), installed: etcd, follows: subscription,
+			name:   "a digest, and nothing that shows the image",
+			policy: policyFor("etcd", versions("etcd.v0.9.4@"+digestA)), installed: etcd, follows: subscription,
 			want: verdict.Deny, reason: "which does not come from a bundle image", disposition: verdict.Denied,
 		},
 		{
@@ -77,13 +84,15 @@ func TestJudgeInstalled(t *testing.T) {
 			want: verdict.Hold, reason: "the package of etcd.v0.9.4 is not known", disposition: verdict.Held,
 		},
 		{
-			name: "a Constraint", installed: Installed{CSV: etcd.CSV, Package: "etcd", Version: "0.9.4", Described: true, spec: &fromOLM}, follows: subscription,
+			name: "a Constraint", installed: Installed{CSV: etcd.CSV, Package: "etcd", Version: "0.9.4",
+				Described: true, spec: &fromOLM}, follows: subscription,
 			set:  under(ruleOf("no-etcd", `packageName != "etcd"`, "no etcd", constraint.Require)),
 			want: verdict.Deny, reason: "etcd.v0.9.4 is not allowed by Constraint no-etcd (bundle/constraint)",
 			disposition: verdict.Denied,
 		},
 	} {
-		in := NamespaceContents{CSVs: []Installed{c.installed}, Plans: c.plans, Exists: true, Facts: aroundKubernetes, Constraints: c.set}
+		in := NamespaceContents{CSVs: []Installed{c.installed}, Plans: c.plans, Exists: true, Facts: aroundKubernetes,
+			Constraints: c.set}
 		if c.policy != nil {
 			in.Policies = []*OperatorPolicy{c.policy}
 		}
@@ -95,11 +104,13 @@ func TestJudgeInstalled(t *testing.T) {
 			t.Errorf("%s: here %t, %+v", c.name, here, v)
 			continue
 		}
-		if (c.reason == "") != (len(v.Reasons) == 0) || c.reason != "" && !strings.Contains(v.Reasons[0].Message, c.reason) {
+		if (c.reason == "") != (len(v.Reasons) == 0) || c.reason != "" &&
+			!strings.Contains(v.Reasons[0].Message, c.reason) {
 			t.Errorf("%s: %q, want %q", c.name, v.Refusal(), c.reason)
 		}
 	}
-	if _, here := JudgeInstalled(NewNamespace("shop", NamespaceContents{Subscriptions: []*olm.Subscription{subscription}}), etcd.CSV, time.Time{}); here {
+	if _, here := JudgeInstalled(NewNamespace("shop",
+		NamespaceContents{Subscriptions: []*olm.Subscription{subscription}}), etcd.CSV, time.Time{}); here {
 		t.Error("a ClusterServiceVersion that only a Subscription names is judged")
 	}
 }
@@ -117,9 +128,11 @@ func TestInspect(t *testing.T) {
 	follows := subscribed("etcd", "etcd.v0.9.4", "etcd.v0.9.2")
 	follows.Status.InstallPlan.Name = "waits"
 	ns := NewNamespace("shop", NamespaceContents{
-		Policies:      []*OperatorPolicy{policyFor("etcd", func(s *spec) { versions("etcd.v0.9.2")(s); anyCatalog(s) })},
+		Policies: []*OperatorPolicy{policyFor("etcd",
+			func(s *spec) { versions("etcd.v0.9.2")(s); anyCatalog(s) })},
 		Subscriptions: []*olm.Subscription{follows},
-		CSVs:          []Installed{{CSV: "etcd.v0.9.2", Package: "etcd", Version: "0.9.2", Described: true, spec: &olm.CSVSpec{}}},
+		CSVs: []Installed{{CSV: "etcd.v0.9.2", Package: "etcd", Version: "0.9.2", Described: true,
+			spec: &olm.CSVSpec{}}},
 		Plans: []*olm.InstallPlan{
 			plan("outdated", nil), plan("waits", nil),
 			plan("runs", func(p *olm.InstallPlan) { p.Spec.Approved, p.Status.Phase = true, olm.PhaseInstalling }),

@@ -19,7 +19,8 @@ func operatorPolicy(pkg string, edit func(*policyv1beta2.OperatorPolicySpec)) *p
 		RemediationAction: policyv1beta2.Enforce,
 		ComplianceType:    policyv1beta2.MustHave,
 		UpgradeApproval:   policyv1beta2.UpgradeApprovalAutomatic,
-		Subscription:      policyv1beta2.SubscriptionTemplate{Name: pkg, Namespace: "shop", Source: "operatorhubio-catalog", SourceNamespace: "olm"},
+		Subscription: policyv1beta2.SubscriptionTemplate{Name: pkg, Namespace: "shop",
+			Source: "operatorhubio-catalog", SourceNamespace: "olm"},
 	}
 	if edit != nil {
 		edit(&op.Spec)
@@ -34,17 +35,20 @@ func policyFor(pkg string, edit func(*policyv1beta2.OperatorPolicySpec)) *Operat
 // pendingPlan waits for approval; each CSV is "package version", named package.vversion, with what it requires after
 // that.
 func pendingPlan(csvs ...string) *olm.InstallPlan {
-	plan := &olm.InstallPlan{Metadata: olm.ObjectMeta{Namespace: "shop", Name: "install-x7"}, Status: olm.InstallPlanStatus{Phase: olm.PhaseRequiresApproval}}
+	plan := &olm.InstallPlan{Metadata: olm.ObjectMeta{Namespace: "shop", Name: "install-x7"},
+		Status: olm.InstallPlanStatus{Phase: olm.PhaseRequiresApproval}}
 	for _, csv := range csvs {
 		words := strings.Fields(csv)
 		name := words[0] + ".v" + words[1]
 		properties := fmt.Sprintf(`{"type":"olm.package","value":{"packageName":%q,"version":%q}}`, words[0], words[1])
 		for _, required := range words[2:] {
-			properties += fmt.Sprintf(`,{"type":"olm.package.required","value":{"packageName":%q,"versionRange":">=0.0.1"}}`, required)
+			properties += fmt.Sprintf(
+				`,{"type":"olm.package.required","value":{"packageName":%q,"versionRange":">=0.0.1"}}`, required)
 		}
 		plan.Spec.CSVNames = append(plan.Spec.CSVNames, name)
 		plan.Status.BundleLookups = append(plan.Status.BundleLookups, olm.BundleLookup{
-			Identifier: name, Catalog: olm.Catalog{Namespace: "olm", Name: "operatorhubio-catalog"}, Properties: `{"properties":[` + properties + `]}`,
+			Identifier: name, Catalog: olm.Catalog{Namespace: "olm", Name: "operatorhubio-catalog"},
+			Properties: `{"properties":[` + properties + `]}`,
 		})
 	}
 	return plan
@@ -66,17 +70,26 @@ func TestStandings(t *testing.T) {
 		policies []*OperatorPolicy
 		want     string
 	}{
-		"allowed and a neighbour":       {pendingPlan("vault 0.1.9", "prometheus 0.56.0"), []*OperatorPolicy{vault}, "vault allowed, prometheus ungoverned"},
-		"a chain of requirements":       {pendingPlan("vault 0.1.9 etcd", "etcd 0.9.4 prometheus", "prometheus 0.56.0"), []*OperatorPolicy{vault}, "vault allowed, etcd required, prometheus required"},
-		"a cycle":                       {pendingPlan("vault 0.1.9 etcd", "etcd 0.9.4 vault etcd"), []*OperatorPolicy{vault}, "vault allowed, etcd required"},
-		"a diamond":                     {pendingPlan("vault 0.1.9 a b", "a 1.0.0 c", "b 1.0.0 c", "c 1.0.0"), []*OperatorPolicy{vault}, "vault allowed, a required, b required, c required"},
-		"what requires an allowed one":  {pendingPlan("vault 0.1.9", "etcd 0.9.4 vault"), []*OperatorPolicy{vault}, "vault allowed, etcd ungoverned"},
-		"a cycle among the ungoverned":  {pendingPlan("vault 0.1.9", "a 1.0.0 b", "b 1.0.0 a"), []*OperatorPolicy{vault}, "vault allowed, a ungoverned, b ungoverned"},
-		"required but denied":           {pendingPlan("vault 0.1.9 etcd", "etcd 0.9.4"), []*OperatorPolicy{vault, policyFor("etcd", versions("etcd.v0.9.2"))}, "vault allowed, etcd denied"},
-		"denied by one of two policies": {pendingPlan("vault 0.2.0"), []*OperatorPolicy{vault, policyFor("vault", nil)}, "vault denied"},
-		"only not forbidden": {pendingPlan("etcd 0.9.4"), []*OperatorPolicy{policyFor("etcd", func(s *policyv1beta2.OperatorPolicySpec) {
-			s.ComplianceType, s.Versions = policyv1beta2.MustNotHave, []string{"etcd.v0.9.2"}
-		})}, "etcd ungoverned"},
+		"allowed and a neighbour": {pendingPlan("vault 0.1.9", "prometheus 0.56.0"), []*OperatorPolicy{vault},
+			"vault allowed, prometheus ungoverned"},
+		"a chain of requirements": {pendingPlan("vault 0.1.9 etcd", "etcd 0.9.4 prometheus", "prometheus 0.56.0"),
+			[]*OperatorPolicy{vault}, "vault allowed, etcd required, prometheus required"},
+		"a cycle": {pendingPlan("vault 0.1.9 etcd", "etcd 0.9.4 vault etcd"),
+			[]*OperatorPolicy{vault}, "vault allowed, etcd required"},
+		"a diamond": {pendingPlan("vault 0.1.9 a b", "a 1.0.0 c", "b 1.0.0 c", "c 1.0.0"),
+			[]*OperatorPolicy{vault}, "vault allowed, a required, b required, c required"},
+		"what requires an allowed one": {pendingPlan("vault 0.1.9", "etcd 0.9.4 vault"), []*OperatorPolicy{vault},
+			"vault allowed, etcd ungoverned"},
+		"a cycle among the ungoverned": {pendingPlan("vault 0.1.9", "a 1.0.0 b", "b 1.0.0 a"),
+			[]*OperatorPolicy{vault}, "vault allowed, a ungoverned, b ungoverned"},
+		"required but denied": {pendingPlan("vault 0.1.9 etcd", "etcd 0.9.4"),
+			[]*OperatorPolicy{vault, policyFor("etcd", versions("etcd.v0.9.2"))}, "vault allowed, etcd denied"},
+		"denied by one of two policies": {pendingPlan("vault 0.2.0"), []*OperatorPolicy{vault, policyFor("vault", nil)},
+			"vault denied"},
+		"only not forbidden": {pendingPlan("etcd 0.9.4"),
+			[]*OperatorPolicy{policyFor("etcd", func(s *policyv1beta2.OperatorPolicySpec) {
+				s.ComplianceType, s.Versions = policyv1beta2.MustNotHave, []string{"etcd.v0.9.2"}
+			})}, "etcd ungoverned"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := judged(c.plan, c.policies...)
@@ -94,7 +107,8 @@ func TestStandings(t *testing.T) {
 // TestAddingNeverAllows checks on all pairs and triples of CSVs that adding one to a plan never allows a plan that was
 // refused without it (threat O7).
 func TestAddingNeverAllows(t *testing.T) {
-	all := []string{"vault 0.1.9 etcd", "vault 0.2.0", "etcd 0.9.4 vault", "etcd 0.9.2", "prometheus 0.56.0 etcd", "grafana nonsense"}
+	all := []string{"vault 0.1.9 etcd", "vault 0.2.0", "etcd 0.9.4 vault", "etcd 0.9.2", "prometheus 0.56.0 etcd",
+		"grafana nonsense"}
 	policies := []*OperatorPolicy{
 		policyFor("vault", versions("vault.v0.1.9")),
 		policyFor("etcd", func(s *policyv1beta2.OperatorPolicySpec) { s.VersionRange = "<0.9.4" }),
@@ -122,7 +136,8 @@ func TestAddingNeverAllows(t *testing.T) {
 
 // TestVerdictIsStable judges the same input many times with its parts in different orders.
 func TestVerdictIsStable(t *testing.T) {
-	policies := []*OperatorPolicy{policyFor("a", versions("a.v1.0.0")), policyFor("b", versions("b.v1.0.0")), policyFor("c", nil)}
+	policies := []*OperatorPolicy{policyFor("a", versions("a.v1.0.0")), policyFor("b", versions("b.v1.0.0")),
+		policyFor("c", nil)}
 	csvs := []string{"a 2.0.0", "b 2.0.0", "c 2.0.0"}
 	first := judged(pendingPlan(csvs...), policies...)
 	if len(first.Reasons) != 2 {
@@ -139,7 +154,8 @@ func TestVerdictIsStable(t *testing.T) {
 
 // TestTenThousandCSVs: the refusal of a huge plan stays readable, and judging it linear.
 func TestTenThousandCSVs(t *testing.T) {
-	plan := &olm.InstallPlan{Metadata: olm.ObjectMeta{Namespace: "shop", Name: "huge"}, Status: olm.InstallPlanStatus{Phase: olm.PhaseRequiresApproval}}
+	plan := &olm.InstallPlan{Metadata: olm.ObjectMeta{Namespace: "shop", Name: "huge"},
+		Status: olm.InstallPlanStatus{Phase: olm.PhaseRequiresApproval}}
 	for i := range 10_000 {
 		plan.Spec.CSVNames = append(plan.Spec.CSVNames, fmt.Sprintf("csv-%d", i))
 	}

@@ -89,7 +89,8 @@ func NewNamespace(name string, c NamespaceContents) *Namespace {
 		byPackage:      make(map[string][]*OperatorPolicy, len(c.Policies)),
 	}
 	slices.SortFunc(n.policies, func(a, b *OperatorPolicy) int { return cmp.Compare(a.key(), b.key()) })
-	slices.SortFunc(n.subscriptions, func(a, b *olm.Subscription) int { return cmp.Compare(a.Metadata.Name, b.Metadata.Name) })
+	slices.SortFunc(n.subscriptions,
+		func(a, b *olm.Subscription) int { return cmp.Compare(a.Metadata.Name, b.Metadata.Name) })
 	slices.SortFunc(n.plans, func(a, b *olm.InstallPlan) int { return cmp.Compare(a.Metadata.Name, b.Metadata.Name) })
 	for _, p := range n.policies {
 		if p.AnyPackage {
@@ -313,10 +314,15 @@ func (n *Namespace) withPolicy(p *OperatorPolicy) *Namespace {
 			p.Pending, p.Waits = other.Pending, other.Waits
 		}
 	}
-	contents.Subscriptions, contents.Plans, contents.CSVs, contents.Groups = n.subscriptions, n.plans, n.installed, n.groups
-	contents.Exists, contents.Deleting, contents.Labels, contents.Constraints = n.Exists(), n.deleting, n.Labels(), n.constraints
+	contents.Subscriptions, contents.Plans, contents.CSVs, contents.Groups = n.subscriptions, n.plans, n.installed,
+		n.groups
+	contents.Exists, contents.Deleting, contents.Labels, contents.Constraints = n.Exists(), n.deleting, n.Labels(),
+		n.constraints
 	contents.UID, contents.Record, contents.Facts = n.uid, n.record, n.facts
-	contents.Packages = func(pkg, _ string, source olm.Catalog) *catalog.Package { return n.packages[packageKey{pkg, source}] }
+	contents.Packages = func(pkg, _ string,
+		source olm.Catalog) *catalog.Package {
+		return n.packages[packageKey{pkg, source}]
+	}
 	contents.Changes = func(plan *olm.InstallPlan, _ []Replacement) *PlanChanges { return n.changes[keyOf(plan)] }
 	return NewNamespace(n.name, contents)
 }

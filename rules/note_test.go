@@ -23,7 +23,8 @@ func TestNotes(t *testing.T) {
 			Spec:     olm.SubscriptionSpec{Package: "etcd", InstallPlanApproval: olm.ApprovalManual},
 		}
 		subscription.Status.InstallPlan.Name = plan.Metadata.Name
-		ns := NewNamespace("shop", NamespaceContents{Policies: policies, Plans: []*olm.InstallPlan{plan}, Subscriptions: []*olm.Subscription{subscription}})
+		ns := NewNamespace("shop", NamespaceContents{Policies: policies, Plans: []*olm.InstallPlan{plan},
+			Subscriptions: []*olm.Subscription{subscription}})
 		a := JudgeApproval(ApprovalInput{Plan: plan, Namespace: ns, Ungoverned: HoldUngoverned})
 		return &a
 	}
@@ -36,16 +37,22 @@ func TestNotes(t *testing.T) {
 			From:   ConsentAnnotation, By: "alice"}}}
 	allowed := judge(pendingPlan("etcd 0.9.2 vault", "vault 1.0.0", "grafana 1.0.0"), etcd)
 	for name, c := range map[string]struct{ got, want string }{
-		"denied": {denied.Note(1024), "etcd.v0.9.4 is not allowed by OperatorPolicy policies/etcd (bundle/version): allowed is etcd.v0.9.2"},
-		"two reasons": {judge(pendingPlan("etcd 0.9.4"), etcd, channel).Note(1024), "etcd.v0.9.4 from catalog olm/operatorhubio-catalog is not allowed by OperatorPolicy policies/etcd " +
-			"(bundle/catalog): allowed is catalog olm/other; etcd.v0.9.4 is not allowed by OperatorPolicy policies/etcd (bundle/version): allowed is etcd.v0.9.2"},
-		"not wanted": {allowed.Note(1024), "grafana.v1.0.0 is held: no policy governs package grafana, and nothing that is allowed requires it"},
-		"approved by the loop": {allowed.Verdict.ApprovalNote("", 1024), "etcd.v0.9.2 is allowed by OperatorPolicy policies/etcd; " +
-			"vault.v1.0.0 is required by etcd.v0.9.2; grafana.v1.0.0 is refused by no policy"},
-		"approved with consent": {consented.ApprovalNote("alice", 1024), `by user "alice"; consent to etcd.v0.9.4 sha256:1f by annotation opgate.io/consent of user "alice" ` +
-			`for OperatorPolicy policies/etcd (bundle/consent); etcd.v0.9.4 is allowed by OperatorPolicy policies/etcd`},
-		"overridden": {overridden.OverrideNote(RulePlanOverride, "alice", 1024), `by user "alice": overridden with reason "security fix" (plan/override): ` +
+		"denied": {denied.Note(1024),
 			"etcd.v0.9.4 is not allowed by OperatorPolicy policies/etcd (bundle/version): allowed is etcd.v0.9.2"},
+		"two reasons": {judge(pendingPlan("etcd 0.9.4"), etcd, channel).Note(1024),
+			"etcd.v0.9.4 from catalog olm/operatorhubio-catalog is not allowed by OperatorPolicy policies/etcd " +
+				"(bundle/catalog): allowed is catalog olm/other; etcd.v0.9.4 is not allowed by OperatorPolicy policies/etcd (bundle/version): allowed is etcd.v0.9.2"},
+		"not wanted": {allowed.Note(1024),
+			"grafana.v1.0.0 is held: no policy governs package grafana, and nothing that is allowed requires it"},
+		"approved by the loop": {allowed.Verdict.ApprovalNote("", 1024),
+			"etcd.v0.9.2 is allowed by OperatorPolicy policies/etcd; " +
+				"vault.v1.0.0 is required by etcd.v0.9.2; grafana.v1.0.0 is refused by no policy"},
+		"approved with consent": {consented.ApprovalNote("alice", 1024),
+			`by user "alice"; consent to etcd.v0.9.4 sha256:1f by annotation opgate.io/consent of user "alice" ` +
+				`for OperatorPolicy policies/etcd (bundle/consent); etcd.v0.9.4 is allowed by OperatorPolicy policies/etcd`},
+		"overridden": {overridden.OverrideNote(RulePlanOverride, "alice", 1024),
+			`by user "alice": overridden with reason "security fix" (plan/override): ` +
+				"etcd.v0.9.4 is not allowed by OperatorPolicy policies/etcd (bundle/version): allowed is etcd.v0.9.2"},
 		"not overridden":       {denied.Verdict.OverrideNote(RulePlanOverride, "alice", 1024), ""},
 		"allowed without":      {allowed.Verdict.OverrideNote(RulePlanOverride, "alice", 1024), ""},
 		"of the policy":        {denied.Verdict.Policy().String(), "OperatorPolicy policies/etcd"},
@@ -75,7 +82,8 @@ func TestAttackNotesAreBounded(t *testing.T) {
 		"what is wrong": {[]verdict.Reason{reason(RuleBundleVersion, long, "allowed is etcd.v0.9.2")},
 			[]string{" (bundle/version): allowed is etcd.v0.9.2"}},
 		"what is accepted": {[]verdict.Reason{reason(RuleBundleConsent, "etcd is held",
-			"accept sha256:1f; it changes "+long)}, []string{"etcd is held (bundle/consent): accept sha256:1f; it changes"}},
+			"accept sha256:1f; it changes "+long)},
+			[]string{"etcd is held (bundle/consent): accept sha256:1f; it changes"}},
 		"both, twice": {[]verdict.Reason{reason(RuleBundleVersion, long, "allowed is etcd.v0.9.2, "+long),
 			reason(RuleBundleChannel, long, long)},
 			[]string{" (bundle/version): allowed is etcd.v0.9.2", "; and 1 more (bundle/channel)"}},

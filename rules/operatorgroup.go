@@ -79,8 +79,9 @@ func JudgeOperatorGroup(in OperatorGroupInput) verdict.Verdict {
 			}
 		}
 	}
-	w := &constraint.Write{On: constraint.OnOperatorGroup, Update: in.Old != nil, User: in.User, Groups: in.Groups, UserUnknown: in.UserUnknown,
-		Group: in.groupOf(in.New)}
+	w := &constraint.Write{On: constraint.OnOperatorGroup, Update: in.Old != nil, User: in.User, Groups: in.Groups,
+		UserUnknown: in.UserUnknown,
+		Group:       in.groupOf(in.New)}
 	if in.Old != nil {
 		w.OldGroup = in.groupOf(in.Old)
 	}
@@ -106,7 +107,8 @@ var groupChecks = []struct {
 }
 
 // orOverride is what allows a change of an OperatorGroup besides a policy.
-const orOverride = "; or let spec.operatorGroup of an OperatorPolicy write it, or give a reason in annotation " + OverrideReasonAnnotation +
+const orOverride = "; or let spec.operatorGroup of an OperatorPolicy write it, or give a reason in annotation " +
+	OverrideReasonAnnotation +
 	" as a user with the verb override"
 
 // oneTarget is why an OperatorGroup should not have several targets (R-OP-16).
@@ -115,8 +117,10 @@ const oneTarget = "few operators support that, and OLM may drop it; name one nam
 // groupOf returns an OperatorGroup as Constraints see it.
 func (in *OperatorGroupInput) groupOf(g *olm.OperatorGroup) constraint.Group {
 	return constraint.Group{
-		Name: g.Metadata.Name, Namespace: g.Metadata.Namespace, ServiceAccountName: g.Spec.ServiceAccount, UpgradeStrategy: g.Spec.UpgradeStrategy,
-		TargetNamespaces: g.Spec.TargetNamespaces, AllNamespaces: g.Spec.AllNamespaces(), Selector: g.Spec.Selects(), Others: len(in.others()),
+		Name: g.Metadata.Name, Namespace: g.Metadata.Namespace, ServiceAccountName: g.Spec.ServiceAccount,
+		UpgradeStrategy:  g.Spec.UpgradeStrategy,
+		TargetNamespaces: g.Spec.TargetNamespaces, AllNamespaces: g.Spec.AllNamespaces(), Selector: g.Spec.Selects(),
+		Others: len(in.others()),
 	}
 }
 
@@ -142,8 +146,9 @@ func secondGroup(in *OperatorGroupInput) verdict.Finding {
 		return verdict.Finding{}
 	}
 	return verdict.Finding{Decision: verdict.Deny, Field: "metadata.name",
-		What:     "a second OperatorGroup beside " + text.Names(others, verdict.MaxListed) + " is not allowed",
-		Accepted: "OLM installs nothing in a namespace with two; change " + text.Name(others[0]) + ", or delete it first"}
+		What: "a second OperatorGroup beside " + text.Names(others, verdict.MaxListed) + " is not allowed",
+		Accepted: "OLM installs nothing in a namespace with two; change " + text.Name(others[0]) +
+			", or delete it first"}
 }
 
 // before returns the spec of the group that a write replaces, the recorded one if that was deleted before (threat O55),
@@ -162,14 +167,16 @@ func (in *OperatorGroupInput) before() (spec *olm.OperatorGroupSpec, ends string
 // what it was for is not recorded, the namespace itself is allowed.
 func widenedGroup(in *OperatorGroupInput) verdict.Finding {
 	before, ends := in.before()
-	if before == nil && (in.Stored || !slices.ContainsFunc(in.Namespace.Installed(), func(i Installed) bool { return i.spec != nil })) {
+	if before == nil && (in.Stored || !slices.ContainsFunc(in.Namespace.Installed(),
+		func(i Installed) bool { return i.spec != nil })) {
 		return verdict.Finding{}
 	}
 	accepted := "allowed is what it is for now"
 	switch {
 	case before == nil:
 		before = &olm.OperatorGroupSpec{TargetNamespaces: []string{in.New.Metadata.Namespace}}
-		accepted = "allowed is " + text.Name(in.New.Metadata.Namespace) + ", the namespace of the operators that are installed"
+		accepted = "allowed is " + text.Name(in.New.Metadata.Namespace) +
+			", the namespace of the operators that are installed"
 	case len(before.TargetNamespaces) > 0:
 		accepted = "allowed is " + text.Names(before.TargetNamespaces, verdict.MaxListed)
 	case ends != "":

@@ -269,7 +269,8 @@ var judgedParts = []judgedPart{
 	{func(p *OperatorPolicy) bool { return p.HoldDeprecated }, "spec.deprecated is Hold", false},
 	{func(p *OperatorPolicy) bool { return p.consent.holds() }, "spec.consent holds changes", false},
 	{func(p *OperatorPolicy) bool { return p.catalogImages.holds() }, "spec.catalog holds plans", false},
-	{func(p *OperatorPolicy) bool { return p.calendar.Restricts() }, "spec.approvalWindows or spec.freezes is set", false},
+	{func(p *OperatorPolicy) bool { return p.calendar.Restricts() }, "spec.approvalWindows or spec.freezes is set",
+		false},
 	{func(p *OperatorPolicy) bool { return p.age.holds() }, "spec.minimumAge is set", false},
 }
 
@@ -312,7 +313,8 @@ func (p *OperatorPolicy) acceptedVersions() string {
 
 // catalogMismatch reports whether a catalog differs from the one that the policy names.
 func (p *OperatorPolicy) catalogMismatch(c olm.Catalog) bool {
-	return p.Catalog.Name != "" && p.Catalog.Name != c.Name || p.Catalog.Namespace != "" && p.Catalog.Namespace != c.Namespace
+	return p.Catalog.Name != "" && p.Catalog.Name != c.Name || p.Catalog.Namespace != "" &&
+		p.Catalog.Namespace != c.Namespace
 }
 
 // AllowsCatalog reports whether a catalog matches the one that the policy names, if it names one.
@@ -342,8 +344,8 @@ func (p *OperatorPolicy) Covers(csv, version string, now time.Time) (ok bool, ac
 }
 
 // Forbids reports whether a mustnothave policy matches a ClusterServiceVersion of its package; known is false if that
-// depends on a version or catalog that is not known (zero), or on the digest of its bundle image. Exceptions count at the
-// time now.
+// depends on a version or catalog that is not known (zero), or on the digest of its bundle image. Exceptions count at
+// the time now.
 func (p *OperatorPolicy) Forbids(csv, version string, catalog olm.Catalog, now time.Time) (match, known bool) {
 	if p.exceptedName(csv, RuleBundleMustNotHave, now) {
 		return false, true

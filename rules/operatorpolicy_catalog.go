@@ -24,7 +24,8 @@ func newCatalogImages(spec *policyv1beta2.Catalog) *catalogImages {
 	if spec == nil {
 		return nil
 	}
-	return &catalogImages{holdImage: spec.Image == policyv1beta2.CatalogHold, holdJump: spec.Jump == policyv1beta2.CatalogHold,
+	return &catalogImages{holdImage: spec.Image == policyv1beta2.CatalogHold,
+		holdJump:   spec.Jump == policyv1beta2.CatalogHold,
 		maxChanged: cmp.Or(int(spec.MaxChangedPackages), operatorpolicy.DefaultMaxChanged), accepted: spec.Accepted}
 }
 
@@ -38,15 +39,21 @@ func previewCatalog(op *policyv1beta2.OperatorPolicy, p *OperatorPolicy, preview
 	switch {
 	case c == nil:
 	case p.MustNotHave:
-		preview(RuleOperatorPolicyIneffective, "spec.catalog has no effect with complianceType mustnothave, which allows no installation",
+		preview(RuleOperatorPolicyIneffective,
+			"spec.catalog has no effect with complianceType mustnothave, which allows no installation",
 			"remove it, or write complianceType musthave or mayhave")
 	case !c.holds() && len(op.Spec.Catalog.Accepted) > 0:
-		preview(RuleOperatorPolicyIneffective, fmt.Sprintf("spec.catalog.accepted names %d digests, but neither spec.catalog.image nor jump is %s",
-			len(c.accepted), policyv1beta2.CatalogHold), "the catalog may run any image; write spec.catalog.image: "+string(policyv1beta2.CatalogHold))
+		preview(RuleOperatorPolicyIneffective,
+			fmt.Sprintf("spec.catalog.accepted names %d digests, but neither spec.catalog.image nor jump is %s",
+				len(c.accepted), policyv1beta2.CatalogHold), "the catalog may run any image; write spec.catalog.image: "+
+				string(policyv1beta2.CatalogHold))
 	case !c.holds():
-		preview(RuleOperatorPolicyIneffective, "spec.catalog holds nothing", "write spec.catalog.image or jump: "+string(policyv1beta2.CatalogHold)+", or remove spec.catalog")
+		preview(RuleOperatorPolicyIneffective, "spec.catalog holds nothing",
+			"write spec.catalog.image or jump: "+string(policyv1beta2.CatalogHold)+", or remove spec.catalog")
 	case op.Spec.Catalog.MaxChangedPackages > 0 && !c.holdJump:
-		preview(RuleOperatorPolicyIneffective, "spec.catalog.maxChangedPackages has no effect without spec.catalog.jump: "+string(policyv1beta2.CatalogHold),
+		preview(RuleOperatorPolicyIneffective,
+			"spec.catalog.maxChangedPackages has no effect without spec.catalog.jump: "+
+				string(policyv1beta2.CatalogHold),
 			"write that, or remove it")
 	}
 }

@@ -57,7 +57,8 @@ func withoutWritten(written *policyv1beta2.OperatorPolicy, before, now field.Err
 		if path == "spec.subscription.namespace" && written.Spec.Subscription.Namespace == "" {
 			what = "the namespace that the package suggests is not valid"
 		}
-		unfit = append(unfit, &field.Error{Type: field.ErrorTypeInvalid, Field: path, BadValue: field.OmitValueType{}, Detail: what})
+		unfit = append(unfit, &field.Error{Type: field.ErrorTypeInvalid, Field: path, BadValue: field.OmitValueType{},
+			Detail: what})
 	}
 	return unfit
 }
@@ -65,10 +66,14 @@ func withoutWritten(written *policyv1beta2.OperatorPolicy, before, now field.Err
 // fieldOf returns the field that a path leads to or below, of those that templates may be in: what follows may be of
 // the value.
 func fieldOf(path string) string {
-	fields := []string{"spec.versionRange", "spec.versions", "spec.operatorGroup.name", "spec.operatorGroup.namespace", "spec.operatorGroup.serviceAccountName",
-		"spec.operatorGroup.targetNamespaces", "spec.operatorGroup.target", "spec.operatorGroup.selector", "spec.operatorGroup",
-		"spec.subscription.name", "spec.subscription.namespace", "spec.subscription.channel", "spec.subscription.source",
-		"spec.subscription.sourceNamespace", "spec.subscription.startingCSV", "spec.subscription.config", "spec.subscription"}
+	fields := []string{"spec.versionRange", "spec.versions", "spec.operatorGroup.name", "spec.operatorGroup.namespace",
+		"spec.operatorGroup.serviceAccountName",
+		"spec.operatorGroup.targetNamespaces", "spec.operatorGroup.target", "spec.operatorGroup.selector",
+		"spec.operatorGroup",
+		"spec.subscription.name", "spec.subscription.namespace", "spec.subscription.channel",
+		"spec.subscription.source",
+		"spec.subscription.sourceNamespace", "spec.subscription.startingCSV", "spec.subscription.config",
+		"spec.subscription"}
 	for _, f := range fields {
 		if rest, ok := strings.CutPrefix(path, f); ok && (rest == "" || rest[0] == '.' || rest[0] == '[') {
 			return f

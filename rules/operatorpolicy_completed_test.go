@@ -16,18 +16,21 @@ func TestI1ValuesAreNotQuoted(t *testing.T) {
 	const template, hush = `{{ fromConfigMap "a" "b" "c" }}`, " HUSH "
 	text := func(s string) *apiextensionsv1.JSON { return &apiextensionsv1.JSON{Raw: []byte(`"` + s + `"`)} }
 	for path, put := range map[string]func(s *spec, value string){
-		"spec.versions":                         func(s *spec, value string) { s.Versions = []string{value} },
-		"spec.versionRange":                     func(s *spec, value string) { s.VersionRange = value },
-		"spec.subscription.name":                func(s *spec, value string) { s.Subscription.Name = value },
-		"spec.subscription.namespace":           func(s *spec, value string) { s.Subscription.Namespace = value },
-		"spec.subscription.channel":             func(s *spec, value string) { s.Subscription.Channel = value },
-		"spec.subscription.source":              func(s *spec, value string) { s.Subscription.Source = value },
-		"spec.subscription.sourceNamespace":     func(s *spec, value string) { s.Subscription.SourceNamespace = value },
-		"spec.subscription.startingCSV":         func(s *spec, value string) { s.Subscription.StartingCSV = value },
-		"spec.subscription.config":              func(s *spec, value string) { s.Subscription.Config = text(value) },
-		"spec.operatorGroup.name":               func(s *spec, value string) { groupOf(s).Name = value },
-		"spec.operatorGroup.namespace":          func(s *spec, value string) { groupOf(s).Namespace = value },
-		"spec.operatorGroup.targetNamespaces":   func(s *spec, value string) { groupOf(s).TargetNamespaces = text(value) },
+		"spec.versions":                     func(s *spec, value string) { s.Versions = []string{value} },
+		"spec.versionRange":                 func(s *spec, value string) { s.VersionRange = value },
+		"spec.subscription.name":            func(s *spec, value string) { s.Subscription.Name = value },
+		"spec.subscription.namespace":       func(s *spec, value string) { s.Subscription.Namespace = value },
+		"spec.subscription.channel":         func(s *spec, value string) { s.Subscription.Channel = value },
+		"spec.subscription.source":          func(s *spec, value string) { s.Subscription.Source = value },
+		"spec.subscription.sourceNamespace": func(s *spec, value string) { s.Subscription.SourceNamespace = value },
+		"spec.subscription.startingCSV":     func(s *spec, value string) { s.Subscription.StartingCSV = value },
+		"spec.subscription.config":          func(s *spec, value string) { s.Subscription.Config = text(value) },
+		"spec.operatorGroup.name":           func(s *spec, value string) { groupOf(s).Name = value },
+		"spec.operatorGroup.namespace":      func(s *spec, value string) { groupOf(s).Namespace = value },
+		"spec.operatorGroup.targetNamespaces": func(s *spec,
+			value string) {
+			groupOf(s).TargetNamespaces = text(value)
+		},
 		"spec.operatorGroup.selector":           func(s *spec, value string) { groupOf(s).Selector = text(value) },
 		"spec.operatorGroup.serviceAccountName": func(s *spec, value string) { groupOf(s).ServiceAccountName = value },
 	} {

@@ -74,13 +74,15 @@ func previewConsent(op *policyv1beta2.OperatorPolicy, p *OperatorPolicy, preview
 	switch {
 	case c == nil:
 	case p.MustNotHave:
-		preview(RuleOperatorPolicyIneffective, "spec.consent has no effect with complianceType mustnothave, which allows no installation",
+		preview(RuleOperatorPolicyIneffective,
+			"spec.consent has no effect with complianceType mustnothave, which allows no installation",
 			"remove it, or write complianceType musthave or mayhave")
 	case !c.reviews(false) && !c.reviews(true):
 		preview(RuleOperatorPolicyIneffective, "spec.consent ignores every class of changes",
 			"write Hold or Warn for one of "+classNames()+", or remove spec.consent")
 	case len(op.Spec.Consent.Accepted) > 0 && !c.holds():
-		preview(RuleOperatorPolicyIneffective, fmt.Sprintf("spec.consent.accepted names %d digests, but no class is Hold", len(c.accepted)),
+		preview(RuleOperatorPolicyIneffective,
+			fmt.Sprintf("spec.consent.accepted names %d digests, but no class is Hold", len(c.accepted)),
 			"what is accepted is only not warned of; write Hold for the classes that need consent")
 	}
 }

@@ -36,7 +36,8 @@ func WidenedExceptions(op, old *policyv1beta2.OperatorPolicy) []string {
 // the missing right.
 func RefuseExceptions(v *verdict.Verdict, id verdict.RuleID, paths []string, why string) {
 	v.Refuse(verdict.Reason{Rule: id, Decision: verdict.Deny, Field: paths[0],
-		Message: verdict.Sentence("adding, prolonging or widening "+text.Names(paths, verdict.MaxListed)+" is not allowed",
+		Message: verdict.Sentence("adding, prolonging or widening "+text.Names(paths, verdict.MaxListed)+
+			" is not allowed",
 			id, why)})
 	*v = v.Sorted()
 }

@@ -37,8 +37,9 @@ type OperatorPolicyInput struct {
 	Policy *policyv1beta2.OperatorPolicy
 	// Strict are the errors of DecodeOperatorPolicy: unknown and duplicate fields.
 	Strict []error
-	// Refused is what the schema of the kind does not admit. The API server refuses that itself where it has the schema;
-	// it has another one where another program owns the definition, and does not apply it to what conversion adds.
+	// Refused is what the schema of the kind does not admit. The API server refuses that itself where it has the
+	// schema; it has another one where another program owns the definition, and does not apply it to what conversion
+	// adds.
 	Refused field.ErrorList
 	// Old is the stored policy on update, nil on create.
 	Old *policyv1beta2.OperatorPolicy
@@ -88,7 +89,8 @@ func SpecFaults(strict []error) []error {
 func JudgeOperatorPolicy(in OperatorPolicyInput) verdict.Verdict {
 	op := in.Policy
 	v := verdict.Verdict{Object: OperatorPolicyObject(op)}
-	if in.Old != nil && len(in.Strict) == 0 && reflect.DeepEqual(in.Old.Spec, op.Spec) && reflect.DeepEqual(in.Old.Annotations, op.Annotations) {
+	if in.Old != nil && len(in.Strict) == 0 && reflect.DeepEqual(in.Old.Spec, op.Spec) &&
+		reflect.DeepEqual(in.Old.Annotations, op.Annotations) {
 		return v
 	}
 	for _, problem := range in.Strict {
@@ -101,8 +103,9 @@ func JudgeOperatorPolicy(in OperatorPolicyInput) verdict.Verdict {
 		if err.Type == field.ErrorTypeForbidden {
 			id = RuleOperatorPolicyContradiction
 		}
-		v.Refuse(verdict.Reason{Rule: id, Decision: verdict.Deny, Field: err.Field, Message: verdict.Sentence(err.Error(),
-			id, "")})
+		v.Refuse(verdict.Reason{Rule: id, Decision: verdict.Deny, Field: err.Field,
+			Message: verdict.Sentence(err.Error(),
+				id, "")})
 	}
 	v = v.Refused(RuleOperatorPolicyField, in.Refused)
 	policy.exceptions.Judge(&v, RuleOperatorPolicyExceptionEnded, in.Now, in.Review)

@@ -60,7 +60,8 @@ func SignLookups(key []byte, op *policyv1beta2.OperatorPolicy) string {
 		return ""
 	}
 	mac := hmac.New(sha256.New, key)
-	fmt.Fprintf(mac, "%s lookups v1\n%q %q\n%x", dependency.AnnotationVerified, op.Namespace, op.Name, sha256.Sum256(text))
+	fmt.Fprintf(mac, "%s lookups v1\n%q %q\n%x", dependency.AnnotationVerified, op.Namespace, op.Name,
+		sha256.Sum256(text))
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
@@ -91,4 +92,5 @@ func RefuseTooManyLookups(v *verdict.Verdict, number int) {
 
 // UnverifiedLookupText is why a template of an OperatorPolicy without a valid mark is not resolved.
 const UnverifiedLookupText = "it looks up what is not in the policy's namespace, and the right of the policy's author to get that was not verified " +
-	"(operatorpolicy/lookup): whoever may get it writes the policy again, with annotation " + dependency.AnnotationVerified + " changed, while opgate answers"
+	"(operatorpolicy/lookup): whoever may get it writes the policy again, with annotation " +
+	dependency.AnnotationVerified + " changed, while opgate answers"

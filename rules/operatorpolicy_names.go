@@ -30,7 +30,8 @@ func (p *OperatorPolicy) NameRules() NameRules {
 		return r
 	case p.MustNotHave:
 		r.Names, r.Range = p.versions.plainNames(), p.versionRange
-		r.Forbid = p.Catalog == olm.Catalog{} && (len(r.Names) > 0 || len(p.versions.entries) == 0) // else it depends on the catalog, or on digests
+		// else it depends on the catalog, or on digests
+		r.Forbid = p.Catalog == olm.Catalog{} && (len(r.Names) > 0 || len(p.versions.entries) == 0)
 	default:
 		r.Names, r.Range = p.versions.names(), p.versionRange
 		r.Allow, r.Start = len(r.Names) > 0 || r.Range != nil, p.StartingCSV

@@ -21,8 +21,9 @@ func NormalizeOperatorPolicy(op, old *policyv1beta2.OperatorPolicy) []verdict.Ch
 	}
 	change := verdict.Change{Rule: RuleOperatorPolicyNormalized, Path: "/spec/complianceConfig", Value: filled}
 	if copied {
-		change.Message = verdict.Sentence("spec.statusConfig is the earlier name of spec.complianceConfig and was copied "+
-			"there",
+		change.Message = verdict.Sentence(
+			"spec.statusConfig is the earlier name of spec.complianceConfig and was copied "+
+				"there",
 			RuleOperatorPolicyNormalized, "write spec.complianceConfig with Compliant or NonCompliant")
 	}
 	return []verdict.Change{change}

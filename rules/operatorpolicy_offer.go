@@ -70,7 +70,8 @@ func previewOffer(in *SubscriptionInput, p *OperatorPolicy, v *verdict.Verdict) 
 	}
 	for _, c := range in.Namespace.Installed() {
 		newer := func(e catalog.Entry) bool { return p.coversEntry(e, in.Now) && !olderVersion(e.Version, c.Version) }
-		if ok, _ := p.Covers(c.CSV, c.Version, in.Now); ok || c.Package != p.Package || slices.ContainsFunc(channel.Entries, newer) {
+		if ok, _ := p.Covers(c.CSV, c.Version, in.Now); ok || c.Package != p.Package ||
+			slices.ContainsFunc(channel.Entries, newer) {
 			continue
 		}
 		warn("no version in "+where+" that is allowed is newer than "+text.Name(c.CSV)+", which is installed",

@@ -42,15 +42,18 @@ func previewPolicy(in *OperatorPolicyInput, p *OperatorPolicy, v *verdict.Verdic
 	}
 	previewVersions(p, preview)
 	if p.Catalog.Name != "" && p.Catalog.Namespace == "" {
-		preview(RuleOperatorPolicyIneffective, "spec.subscription.source "+text.Quote(p.Catalog.Name)+" without spec.subscription.sourceNamespace matches a catalog of that name in any namespace",
+		preview(RuleOperatorPolicyIneffective, "spec.subscription.source "+text.Quote(p.Catalog.Name)+
+			" without spec.subscription.sourceNamespace matches a catalog of that name in any namespace",
 			"it may be one that a tenant has made; set spec.subscription.sourceNamespace too")
 	}
 	if targets := operatorpolicy.SeveralTargets(in.Policy); targets != nil {
-		preview(RuleOperatorPolicySeveralTargets, "spec.operatorGroup names several target namespaces, "+text.Names(targets,
-			verdict.MaxListed), oneTarget)
+		preview(RuleOperatorPolicySeveralTargets, "spec.operatorGroup names several target namespaces, "+
+			text.Names(targets,
+				verdict.MaxListed), oneTarget)
 	}
 	if spec := &in.Policy.Spec; spec.ComplianceType == policyv1beta2.MayHave && spec.OperatorGroup != nil {
-		preview(RuleOperatorPolicyIneffective, "spec.operatorGroup has no effect with complianceType mayhave, which installs nothing",
+		preview(RuleOperatorPolicyIneffective,
+			"spec.operatorGroup has no effect with complianceType mayhave, which installs nothing",
 			"remove it, or write complianceType musthave to have the operator installed")
 	}
 	previewConsent(in.Policy, p, preview)
@@ -60,7 +63,8 @@ func previewPolicy(in *OperatorPolicyInput, p *OperatorPolicy, v *verdict.Verdic
 	previewGrants(in, p, preview)
 	previewDeletion(in, p, preview)
 	if p.Package == "" || p.TargetNamespace == "" {
-		preview(RuleOperatorPolicyIneffective, "the policy governs nothing until its package and namespace are found out on the cluster",
+		preview(RuleOperatorPolicyIneffective,
+			"the policy governs nothing until its package and namespace are found out on the cluster",
 			"write spec.subscription.name and spec.subscription.namespace as plain text to have it in force at once")
 		return
 	}
@@ -79,7 +83,8 @@ func previewPolicy(in *OperatorPolicyInput, p *OperatorPolicy, v *verdict.Verdic
 		if enforced && other.Enforced {
 			more = "while both are enforced neither installs, upgrades or approves anything, and both still refuse; keep one of them enforced"
 		}
-		preview(RuleOperatorPolicyOverlap, other.Source()+" also governs package "+p.Package+" in namespace "+p.TargetNamespace, more)
+		preview(RuleOperatorPolicyOverlap, other.Source()+" also governs package "+p.Package+" in namespace "+
+			p.TargetNamespace, more)
 	}
 	previewSubscription(in, p, ns, v)
 	for _, installed := range ns.installed {
@@ -109,7 +114,8 @@ func previewMove(in *OperatorPolicyInput, p *OperatorPolicy, preview func(id ver
 		return
 	}
 	for _, s := range ns.subscribers(old.Package) {
-		preview(RuleOperatorPolicyUncovered, "Subscription "+s.Metadata.Key()+" stays, with what it installed, and is not covered by this policy any more",
+		preview(RuleOperatorPolicyUncovered, "Subscription "+s.Metadata.Key()+
+			" stays, with what it installed, and is not covered by this policy any more",
 			"delete it and its ClusterServiceVersion, or have a mustnothave policy remove them")
 	}
 }
@@ -119,11 +125,13 @@ func previewVersions(p *OperatorPolicy, preview func(id verdict.RuleID, what, mo
 	for _, entry := range p.versions.entries {
 		name, digest := olm.CutDigest(entry)
 		if _, err := semver.ParseTolerant(name); err == nil {
-			preview(RuleOperatorPolicyIneffective, "spec.versions has "+text.Quote(name)+", which looks like a version and not like the name of a ClusterServiceVersion",
+			preview(RuleOperatorPolicyIneffective, "spec.versions has "+text.Quote(name)+
+				", which looks like a version and not like the name of a ClusterServiceVersion",
 				`names are matched exactly, for example "etcdoperator.v0.9.4"; for versions use spec.versionRange`)
 		}
 		if digest != "" && p.versions.lists(name) {
-			preview(RuleOperatorPolicyIneffective, "spec.versions has "+text.Quote(name)+" both with "+digest+" and without a digest",
+			preview(RuleOperatorPolicyIneffective, "spec.versions has "+text.Quote(name)+" both with "+digest+
+				" and without a digest",
 				"without a digest it stands for any contents; remove that entry to bind the name to the digest")
 		}
 	}
@@ -135,7 +143,8 @@ func (p *OperatorPolicy) uncovered(installed Installed, now time.Time) string {
 		return ""
 	}
 	if p.MustNotHave {
-		if match, known := p.Forbids(installed.CSV, installed.Version, olm.Catalog{}, now); match || !known && (p.Catalog != olm.Catalog{}) && !p.versions.binds(installed.CSV) {
+		if match, known := p.Forbids(installed.CSV, installed.Version, olm.Catalog{}, now); match || !known &&
+			(p.Catalog != olm.Catalog{}) && !p.versions.binds(installed.CSV) {
 			return installed.CSV + " is installed in namespace " + p.TargetNamespace + " and forbidden by this policy"
 		}
 		return ""

@@ -10,10 +10,12 @@ import (
 func previewAge(op *OperatorPolicyInput, p *OperatorPolicy, preview func(id verdict.RuleID, what, more string)) {
 	switch {
 	case p.age.holds() && p.MustNotHave:
-		preview(RuleOperatorPolicyIneffective, "spec.minimumAge has no effect with complianceType mustnothave, which allows no installation",
+		preview(RuleOperatorPolicyIneffective,
+			"spec.minimumAge has no effect with complianceType mustnothave, which allows no installation",
 			"remove it, or write complianceType musthave or mayhave")
 	case !p.age.holds() && len(op.Policy.Spec.Urgent) > 0:
-		preview(RuleOperatorPolicyIneffective, "spec.urgent has no effect without spec.minimumAge", "write that, or remove it")
+		preview(RuleOperatorPolicyIneffective, "spec.urgent has no effect without spec.minimumAge",
+			"write that, or remove it")
 	}
 }
 
@@ -23,14 +25,16 @@ func previewCalendar(p *OperatorPolicy, now time.Time, preview func(id verdict.R
 	case !p.calendar.Restricts():
 		return
 	case p.MustNotHave:
-		preview(RuleOperatorPolicyIneffective, "spec.approvalWindows and spec.freezes have no effect with complianceType mustnothave, which allows no installation",
+		preview(RuleOperatorPolicyIneffective,
+			"spec.approvalWindows and spec.freezes have no effect with complianceType mustnothave, which allows no installation",
 			"remove them, or write complianceType musthave or mayhave")
 		return
 	case now.IsZero():
 		return
 	}
 	if state := p.calendar.At(now); !state.Open && state.Opens.IsZero() {
-		preview(RuleOperatorPolicyIneffective, "spec.approvalWindows and spec.freezes let no plan be approved within five years",
+		preview(RuleOperatorPolicyIneffective,
+			"spec.approvalWindows and spec.freezes let no plan be approved within five years",
 			"widen spec.approvalWindows, or end spec.freezes earlier")
 	}
 }

@@ -72,7 +72,8 @@ func unfinished(plan *olm.InstallPlan, csvs int) verdict.Finding {
 		return verdict.Finding{}
 	}
 	return verdict.Finding{Decision: verdict.Hold, Field: "status.phase", What: what + " and is held",
-		Accepted: "waits until OLM has written its steps and asks for approval (phase " + olm.PhaseRequiresApproval + ")"}
+		Accepted: "waits until OLM has written its steps and asks for approval (phase " + olm.PhaseRequiresApproval +
+			")"}
 }
 
 // judgeCSV judges one ClusterServiceVersion: by the policies of its package, by the Constraints, and by the
@@ -102,7 +103,8 @@ func (j *planJudge) judgeCSV(c *Bundle, v *verdict.Verdict) verdict.CSV {
 // judgeByPolicies returns the disposition of a ClusterServiceVersion if no policy refuses it, and the policies that
 // allow it.
 func judgeByPolicies(in *PlanInput, c *Bundle, v *verdict.Verdict) (disposition verdict.Disposition, by []string) {
-	if c.recordUnknown(in.Namespace, "the plan", "waits until the bundle's properties or the status of a Subscription tell the package", v) {
+	if c.recordUnknown(in.Namespace, "the plan",
+		"waits until the bundle's properties or the status of a Subscription tell the package", v) {
 		return verdict.Held, nil
 	}
 	for _, p := range in.Namespace.governing(c.pkg) {
@@ -170,7 +172,8 @@ func alongRequired(csvs []Bundle, queue []int, enter func(i, from int) bool) {
 func offersOf(csvs []Bundle) map[olm.Capability][]int {
 	offered := map[olm.Capability][]int{}
 	for i := range csvs {
-		for _, c := range append(csvs[i].provides[:len(csvs[i].provides):len(csvs[i].provides)], olm.Capability{Package: csvs[i].pkg}) {
+		for _, c := range append(csvs[i].provides[:len(csvs[i].provides):len(csvs[i].provides)],
+			olm.Capability{Package: csvs[i].pkg}) {
 			if by := offered[c]; len(by) == 0 || by[len(by)-1] != i {
 				offered[c] = append(by, i)
 			}

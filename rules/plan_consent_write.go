@@ -107,13 +107,16 @@ func (in *PlanUpdateInput) judgeConsentWrite(v *verdict.Verdict) {
 	case problem != "":
 		refuseConsent(v, ConsentAnnotation, "is not a list of digests", problem+"; separate several by commas")
 	case len(in.ConsentNeeds()) == 0:
-		refuseConsent(v, ConsentAnnotation, "is not allowed here", "no OperatorPolicy with spec.consent governs a package of the plan")
+		refuseConsent(v, ConsentAnnotation, "is not allowed here",
+			"no OperatorPolicy with spec.consent governs a package of the plan")
 	case expires.ended(in.Now) != "":
-		refuseConsent(v, ConsentExpiresAnnotation, "is not allowed: the consent "+expires.ended(in.Now), expires.accepted())
+		refuseConsent(v, ConsentExpiresAnnotation, "is not allowed: the consent "+expires.ended(in.Now),
+			expires.accepted())
 	case in.ConsentRefused != "":
 		refuseConsent(v, ConsentAnnotation, "is not allowed", in.ConsentRefused)
 	case by != "" && by != in.User:
-		refuseConsent(v, ConsentByAnnotation, "names "+text.Quote(by), "allowed is the name of the user who consents, "+text.Quote(in.User))
+		refuseConsent(v, ConsentByAnnotation, "names "+text.Quote(by), "allowed is the name of the user who consents, "+
+			text.Quote(in.User))
 	}
 }
 
@@ -128,7 +131,8 @@ func refuseConsent(v *verdict.Verdict, annotation, what, accepted string) {
 func (in *PlanUpdateInput) judgedPlan() *olm.InstallPlan {
 	judged := *in.Old
 	annotations := &judged.Metadata.Annotations
-	annotations.Consent, annotations.ConsentBy = in.New.Metadata.Annotations.Consent, in.New.Metadata.Annotations.ConsentBy
+	annotations.Consent, annotations.ConsentBy = in.New.Metadata.Annotations.Consent,
+		in.New.Metadata.Annotations.ConsentBy
 	annotations.ConsentExpires = in.New.Metadata.Annotations.ConsentExpires
 	return &judged
 }

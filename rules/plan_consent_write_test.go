@@ -14,7 +14,8 @@ import (
 // annotate returns an update of a plan that sets what users consent to.
 func annotate(from *olm.InstallPlan, consent, by string, approve bool) PlanUpdateInput {
 	head := &olm.InstallPlanHead{Metadata: from.Metadata, Spec: from.Spec}
-	head.Metadata.Annotations.Consent, head.Metadata.Annotations.ConsentBy, head.Spec.Approved = consent, by, approve || from.Spec.Approved
+	head.Metadata.Annotations.Consent, head.Metadata.Annotations.ConsentBy, head.Spec.Approved = consent, by,
+		approve || from.Spec.Approved
 	return PlanUpdateInput{New: head, Old: from, User: "alice"}
 }
 
@@ -46,10 +47,12 @@ func TestWritingConsent(t *testing.T) {
 		{name: "consent alone", consent: digest, asked: true},
 		{name: "consent in the own name", consent: digest, by: "alice", asked: true},
 		{name: "consent and approval at once", consent: digest, approve: true, asked: true},
-		{name: "approval of what was consented to", old: planned(digest, "bob"), consent: digest, by: "bob", approve: true},
+		{name: "approval of what was consented to", old: planned(digest, "bob"), consent: digest, by: "bob",
+			approve: true},
 		{name: "approval without consent", approve: true, want: verdict.Hold, rule: RuleBundleConsent,
 			says: "accept " + digest},
-		{name: "approval with consent to something else", consent: other, approve: true, asked: true, want: verdict.Hold,
+		{name: "approval with consent to something else", consent: other, approve: true, asked: true,
+			want: verdict.Hold,
 			rule: RuleBundleConsent},
 		{name: "several digests", consent: digest + ", " + other, approve: true, asked: true},
 		{name: "without the right", consent: digest, asked: true, without: true, want: verdict.Deny,
@@ -57,24 +60,30 @@ func TestWritingConsent(t *testing.T) {
 			says: "annotation opgate.io/consent is not allowed (plan/consent-right): it needs the verb approve on operatorpolicies etcd in namespace policies"},
 		{name: "consent and approval at once, without the right", consent: digest, approve: true, asked: true,
 			without: true, want: verdict.Deny, rule: RulePlanConsentRight},
-		{name: "another digest, without the right", old: planned(other, "bob"), consent: digest, by: "bob", asked: true, without: true,
-			want: verdict.Deny, rule: RulePlanConsentRight},
-		{name: "another digest in the name of someone else", old: planned(other, "bob"), consent: digest, by: "bob", asked: true,
-			want: verdict.Deny, rule: RulePlanConsentRight,
+		{name: "another digest, without the right", old: planned(other, "bob"), consent: digest, by: "bob", asked: true,
+			without: true,
+			want:    verdict.Deny, rule: RulePlanConsentRight},
+		{name: "another digest in the name of someone else", old: planned(other, "bob"), consent: digest, by: "bob",
+			asked: true,
+			want:  verdict.Deny, rule: RulePlanConsentRight,
 			says: `annotation opgate.io/consent-by names "bob" (plan/consent-right): allowed is the name of the user who consents, "alice"`},
 		{name: "the name of someone else", old: planned(digest, ""), consent: digest, by: "bob", asked: true,
 			want: verdict.Deny, rule: RulePlanConsentRight},
-		{name: "the own name on consent of someone else, without the right", old: planned(digest, "bob"), consent: digest, by: "alice", asked: true, without: true,
+		{name: "the own name on consent of someone else, without the right", old: planned(digest, "bob"),
+			consent: digest, by: "alice", asked: true, without: true,
 			want: verdict.Deny, rule: RulePlanConsentRight},
 		{name: "withdrawn", old: planned(digest, "bob"), without: true},
-		{name: "one of several withdrawn", old: planned(digest+","+other, "bob"), consent: other, by: "bob", without: true},
+		{name: "one of several withdrawn", old: planned(digest+","+other, "bob"), consent: other, by: "bob",
+			without: true},
 		{name: "withdrawn and approved at once", old: planned(digest, "bob"), approve: true, without: true,
 			want: verdict.Hold, rule: RuleBundleConsent},
 		{name: "the name withdrawn", old: planned(digest, "bob"), consent: digest, without: true},
-		{name: "other white space", old: planned(digest+","+other, ""), consent: other + " ,\n" + digest, without: true},
+		{name: "other white space", old: planned(digest+","+other, ""), consent: other + " ,\n" + digest,
+			without: true},
 		{name: "no digest", consent: "yes", asked: true, want: verdict.Deny, rule: RulePlanConsentRight,
 			says: `annotation opgate.io/consent is not a list of digests (plan/consent-right): "yes" is not a digest; write it as the refusal does`},
-		{name: "upper case", consent: strings.ToUpper(digest), asked: true, want: verdict.Deny, rule: RulePlanConsentRight,
+		{name: "upper case", consent: strings.ToUpper(digest), asked: true, want: verdict.Deny,
+			rule: RulePlanConsentRight,
 			says: "another algorithm than sha256"},
 		{name: "another algorithm", consent: "sha512" + digest[6:], asked: true, want: verdict.Deny,
 			rule: RulePlanConsentRight, says: "another algorithm than sha256"},
@@ -82,20 +91,23 @@ func TestWritingConsent(t *testing.T) {
 			says: `"" is not a digest`},
 		{name: "not ASCII", consent: "sha256:\uff10" + digest[8:], asked: true, want: verdict.Deny,
 			rule: RulePlanConsentRight, says: "U+FF10"},
-		{name: "too many", consent: strings.Join(many, ","), asked: true, want: verdict.Deny, rule: RulePlanConsentRight,
+		{name: "too many", consent: strings.Join(many, ","), asked: true, want: verdict.Deny,
+			rule: RulePlanConsentRight,
 			says: "65 digests, at most 64"},
 		{name: "256 KiB", consent: strings.Repeat(" ", 256<<10), asked: true, want: verdict.Deny,
 			rule: RulePlanConsentRight, says: "262144 bytes, at most 5120"},
 		{name: "what is malformed already stays", old: planned("yes", ""), consent: "yes", without: true},
-		{name: "a policy without consent", policy: policyFor("etcd", nil), consent: digest, asked: true, want: verdict.Deny,
+		{name: "a policy without consent", policy: policyFor("etcd", nil), consent: digest, asked: true,
+			want: verdict.Deny,
 			rule: RulePlanConsentRight,
 			says: "is not allowed here (plan/consent-right): no OperatorPolicy with spec.consent governs a package of the plan"},
 		{name: "the policy of another package", policy: policyFor("vault", reviewing(holdPermissions)), consent: digest,
 			asked: true, want: verdict.Deny, rule: RulePlanConsentRight},
-		{name: "a policy that informs", consent: digest, by: "alice", asked: true, policy: policyFor("etcd", func(s *spec) {
-			reviewing(holdPermissions)(s)
-			s.RemediationAction = policyv1beta2.Inform
-		})},
+		{name: "a policy that informs", consent: digest, by: "alice", asked: true,
+			policy: policyFor("etcd", func(s *spec) {
+				reviewing(holdPermissions)(s)
+				s.RemediationAction = policyv1beta2.Inform
+			})},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			old := c.old
@@ -107,7 +119,8 @@ func TestWritingConsent(t *testing.T) {
 				policy = reviewed
 			}
 			in := annotate(old, c.consent, c.by, c.approve)
-			in.Namespace = NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{policy}, CSVs: etcdInstalled(),
+			in.Namespace = NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{policy},
+				CSVs:  etcdInstalled(),
 				Plans: []*olm.InstallPlan{old}, Changes: reading(nil, etcdChange(nil))})
 			if c.without {
 				in.ConsentRefused = "it needs the verb approve on operatorpolicies etcd in namespace policies"
@@ -135,10 +148,12 @@ func TestConsentIsNotPlanted(t *testing.T) {
 	digest := etcdChange(nil).Digest()
 	for name, ns := range map[string]*Namespace{
 		"a namespace without policies": nil,
-		"a governed namespace":         NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))}}),
+		"a governed namespace": NewNamespace("shop",
+			NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))}}),
 	} {
 		plan := consentedPlan(digest)
-		create := JudgePlanCreate(PlanCreateInput{Plan: &olm.InstallPlanHead{Metadata: plan.Metadata, Spec: plan.Spec}, Namespace: ns})
+		create := JudgePlanCreate(PlanCreateInput{Plan: &olm.InstallPlanHead{Metadata: plan.Metadata, Spec: plan.Spec},
+			Namespace: ns})
 		if create.Decision != verdict.Deny || !strings.Contains(create.Refusal(), string(RulePlanConsentRight)) {
 			t.Errorf("%s: created: %s %s", name, create.Decision, create.Refusal())
 		}
@@ -154,7 +169,8 @@ func TestConsentNeedsEveryPolicy(t *testing.T) {
 	old := pendingPlan("etcd 0.9.2", "vault 0.1.9", "prometheus 0.55.0")
 	in := annotate(old, etcdChange(nil).Digest(), "", false)
 	in.Namespace = NewNamespace("shop", NamespaceContents{Plans: []*olm.InstallPlan{old}, Policies: []*OperatorPolicy{
-		policyFor("etcd", reviewing(holdPermissions)), policyFor("vault", reviewing(policyv1beta2.Consent{})), policyFor("prometheus", nil)}})
+		policyFor("etcd", reviewing(holdPermissions)), policyFor("vault", reviewing(policyv1beta2.Consent{})),
+		policyFor("prometheus", nil)}})
 	var got []string
 	for _, ref := range in.ConsentNeeds() {
 		got = append(got, ref.String())

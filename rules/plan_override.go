@@ -66,7 +66,8 @@ func (in *PlanUpdateInput) overrideReasonAdded() bool {
 // overrideMoved reports whether an update changes when the override on the plan ends, except to now. A mark keeps the
 // end: what is stored is judged by it.
 func (in *PlanUpdateInput) overrideMoved() bool {
-	reason, expires, was := overrideReason(&in.New.Metadata), overrideExpiry(&in.New.Metadata), overrideExpiry(&in.Old.Metadata)
+	reason, expires, was := overrideReason(&in.New.Metadata), overrideExpiry(&in.New.Metadata),
+		overrideExpiry(&in.Old.Metadata)
 	return reason != "" && reason == overrideReason(&in.Old.Metadata) && expires != was && expires.value != endedMark &&
 		expires.value != was.mark()
 }
@@ -119,7 +120,8 @@ func refuseOverrideReason(v *verdict.Verdict) {
 func refuseOverrideMoved(v *verdict.Verdict) {
 	v.Refuse(verdict.Reason{Rule: RulePlanOverrideReason, Decision: verdict.Deny,
 		Field: "metadata.annotations[" + OverrideExpiresAnnotation + "]",
-		Message: verdict.Sentence("changing annotation "+OverrideExpiresAnnotation+" is not allowed", RulePlanOverrideReason,
+		Message: verdict.Sentence("changing annotation "+OverrideExpiresAnnotation+" is not allowed",
+			RulePlanOverrideReason,
 			"an override ends when its approval states; to end it now, write "+endedMark)})
 }
 

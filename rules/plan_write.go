@@ -52,7 +52,8 @@ func JudgePlanCreate(in PlanCreateInput) verdict.Verdict {
 		refuseOverrideReason(&v)
 	}
 	if a := &in.Plan.Metadata.Annotations; !in.ByOLM && (a.Consent != "" || a.ConsentBy != "") {
-		refuseConsent(&v, ConsentAnnotation, "is not allowed here", "consent to what a plan changes once OLM has written it")
+		refuseConsent(&v, ConsentAnnotation, "is not allowed here",
+			"consent to what a plan changes once OLM has written it")
 	}
 	switch {
 	case in.NeverRefused() || !in.Namespace.judged():
@@ -88,7 +89,8 @@ func judgeBornApproved(in *PlanCreateInput, v *verdict.Verdict) {
 		what := text.Name(name) + " in a plan that is approved from the start is held"
 		if pkg == "" {
 			policies = in.Namespace.slipped()
-			what = text.Name(name) + ", of which the package is not known yet, in a plan that is approved from the start is held"
+			what = text.Name(name) +
+				", of which the package is not known yet, in a plan that is approved from the start is held"
 		}
 		for _, p := range policies {
 			passes := p.passesByName(name) && in.Namespace.notUpgradeable(p.Package, name) == nil
@@ -157,7 +159,8 @@ type PlanUpdateInput struct {
 func JudgePlanUpdate(in PlanUpdateInput) verdict.Verdict {
 	v := verdict.Verdict{Object: "installplan " + in.Old.Metadata.Key()}
 	if in.New.Spec.Approved && !in.Old.Spec.Approved {
-		approval := JudgePlan(PlanInput{Plan: in.judgedPlan(), Namespace: in.Namespace, Now: in.Now, Interrupt: in.Interrupt})
+		approval := JudgePlan(PlanInput{Plan: in.judgedPlan(), Namespace: in.Namespace, Now: in.Now,
+			Interrupt: in.Interrupt})
 		v.CSVs, v.Consents = approval.CSVs, approval.Consents
 		v.Warnings = append(v.Warnings, approval.Warnings...)
 		for _, r := range approval.Reasons {

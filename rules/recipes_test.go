@@ -55,12 +55,14 @@ var recipes = map[string]struct {
 		allowed: []offered{{catalog: "curated"}},
 	},
 	"No cluster-admin bundles": {
-		refused: []offered{{spec: permissions(`"*"`)}, {spec: strings.Replace(permissions(`"*"`), "clusterPermissions", "permissions", 1)}},
+		refused: []offered{{spec: permissions(`"*"`)},
+			{spec: strings.Replace(permissions(`"*"`), "clusterPermissions", "permissions", 1)}},
 		allowed: []offered{{spec: permissions(`"apps"`)}, {spec: `{}`}},
 	},
 	"No webhooks on our group": {
 		refused: []offered{{spec: hooks("policy.open-cluster-management.io")}, {spec: hooks("*")}},
-		allowed: []offered{{spec: hooks("etcd.database.coreos.com")}, {spec: `{"webhookdefinitions":[{"type":"ConversionWebhook"}]}`}},
+		allowed: []offered{{spec: hooks("etcd.database.coreos.com")},
+			{spec: `{"webhookdefinitions":[{"type":"ConversionWebhook"}]}`}},
 	},
 	"One version line across namespaces": {
 		refused: []offered{{version: "0.10.0"}, {version: "0.10.0-rc.1"}, {version: "0.8.9"}},
@@ -97,7 +99,8 @@ var recipes = map[string]struct {
 		refused: []offered{
 			{spec: `{}`, annotations: `"features.operators.openshift.io/token-auth-aws":"true"`},
 			{spec: `{}`, annotations: `"features.operators.openshift.io/token-auth-aws":"false","features.operators.openshift.io/token-auth-gcp":"true"`},
-			{spec: `{}`, annotations: `"features.operators.openshift.io/token-auth-azure":"` + strings.Repeat("x", 2000) + `"`},
+			{spec: `{}`, annotations: `"features.operators.openshift.io/token-auth-azure":"` +
+				strings.Repeat("x", 2000) + `"`},
 		},
 		allowed: []offered{
 			{spec: `{}`, version: "0.9.2", annotations: `"features.operators.openshift.io/token-auth-aws":"true"`},
@@ -107,32 +110,39 @@ var recipes = map[string]struct {
 		},
 	},
 	"Images by digest only": {
-		refused: []offered{{spec: runs("quay.io/coreos/etcd:v3")}, {spec: runs(pinned("quay.io/coreos/etcd")), config: runsInstead("quay.io/coreos/etcd:v3")}, {}},
+		refused: []offered{{spec: runs("quay.io/coreos/etcd:v3")},
+			{spec: runs(pinned("quay.io/coreos/etcd")), config: runsInstead("quay.io/coreos/etcd:v3")}, {}},
 		allowed: []offered{{spec: runs(pinned("quay.io/coreos/etcd"))}},
 	},
 	"Images from our registries": {
-		refused: []offered{{spec: runs("docker.io/library/etcd:v3")}, {spec: runs("quay.io.example.com/etcd:v3")}, {spec: runs("etcd")}, {spec: runs("$(REGISTRY)/etcd:v3")}},
-		allowed: []offered{{spec: runs("quay.io/coreos/etcd:v3")}, {spec: runs(pinned("registry.example.com:5000/etcd"))}},
+		refused: []offered{{spec: runs("docker.io/library/etcd:v3")}, {spec: runs("quay.io.example.com/etcd:v3")},
+			{spec: runs("etcd")}, {spec: runs("$(REGISTRY)/etcd:v3")}},
+		allowed: []offered{{spec: runs("quay.io/coreos/etcd:v3")},
+			{spec: runs(pinned("registry.example.com:5000/etcd"))}},
 	},
 	"Images of a mirror": {
-		refused: []offered{{spec: runs(pinned("mirror.example.com/other/etcd"))}, {spec: runs(pinned("quay.io/operators/etcd"))}},
+		refused: []offered{{spec: runs(pinned("mirror.example.com/other/etcd"))},
+			{spec: runs(pinned("quay.io/operators/etcd"))}},
 		allowed: []offered{{spec: runs(pinned("mirror.example.com/operators/etcd"))}},
 	},
 	"Tenants set resources only": {
 		labels: map[string]string{"tenant": "a"}, subscribes: true,
-		refused: []offered{{config: `{"env":[{"name":"A","value":"b"}],"resources":{"limits":{"memory":"1Gi"}}}`}, {config: `{"annotations":{"a":"b"}}`},
+		refused: []offered{{config: `{"env":[{"name":"A","value":"b"}],"resources":{"limits":{"memory":"1Gi"}}}`},
+			{config: `{"annotations":{"a":"b"}}`},
 			{config: `{"unknown":1}`}},
 		allowed: []offered{{config: `{"resources":{"limits":{"memory":"1Gi"}}}`}, {}},
 	},
 	"GVK ban": {
-		refused: []offered{{properties: gvk("etcd.database.coreos.com", "v1beta2")}, {properties: gvk("etcd.database.coreos.com", "v1")}},
+		refused: []offered{{properties: gvk("etcd.database.coreos.com", "v1beta2")},
+			{properties: gvk("etcd.database.coreos.com", "v1")}},
 		allowed: []offered{{properties: gvk("etcd.example.com", "v1beta2")}, {}},
 	},
 }
 
 // runs is the spec of a ClusterServiceVersion whose container has an image.
 func runs(image string) string {
-	return `{"install":{"spec":{"deployments":[{"spec":{"template":{"spec":{"containers":[{"name":"etcd","image":"` + image + `"}]}}}}]}}}`
+	return `{"install":{"spec":{"deployments":[{"spec":{"template":{"spec":{"containers":[{"name":"etcd","image":"` +
+		image + `"}]}}}}]}}}`
 }
 
 // runsInstead is the config of a Subscription that exchanges an image.
@@ -147,11 +157,13 @@ func converts(definition string) string {
 }
 
 func permissions(groups string) string {
-	return `{"install":{"spec":{"clusterPermissions":[{"rules":[{"apiGroups":[` + groups + `],"resources":["*"],"verbs":["*"]}]}]}}}`
+	return `{"install":{"spec":{"clusterPermissions":[{"rules":[{"apiGroups":[` + groups +
+		`],"resources":["*"],"verbs":["*"]}]}]}}}`
 }
 
 func hooks(group string) string {
-	return `{"webhookdefinitions":[{"type":"ValidatingAdmissionWebhook","rules":[{"apiGroups":["` + group + `"],"resources":["*"]}]}]}`
+	return `{"webhookdefinitions":[{"type":"ValidatingAdmissionWebhook","rules":[{"apiGroups":["` + group +
+		`"],"resources":["*"]}]}]}`
 }
 
 func gvk(group, version string) string {
@@ -197,7 +209,8 @@ func (o offered) under(t *testing.T, objects []*constraintv1.Constraint, labels 
 			stored = append(stored, sub)
 		}
 	}
-	ns := NewNamespace("shop", NamespaceContents{Subscriptions: stored, Exists: true, Labels: labels, Facts: aroundKubernetes, Constraints: under(definitions...), Groups: []*olm.OperatorGroup{all}})
+	ns := NewNamespace("shop", NamespaceContents{Subscriptions: stored, Exists: true, Labels: labels,
+		Facts: aroundKubernetes, Constraints: under(definitions...), Groups: []*olm.OperatorGroup{all}})
 	if subscribes {
 		return JudgeSubscription(SubscriptionInput{Namespace: ns, Mode: MutateApproval, Subscription: sub})
 	}
@@ -208,15 +221,18 @@ func (o offered) under(t *testing.T, objects []*constraintv1.Constraint, labels 
 		if err != nil {
 			t.Fatal(err)
 		}
-		steps = append(steps, olm.Step{Resource: olm.StepResource{Kind: "ClusterServiceVersion", Name: name, Manifest: olm.Manifest{Spec: &csv.Spec}}})
+		steps = append(steps, olm.Step{Resource: olm.StepResource{Kind: "ClusterServiceVersion", Name: name,
+			Manifest: olm.Manifest{Spec: &csv.Spec}}})
 	}
 	return JudgePlan(PlanInput{Namespace: ns, Plan: &olm.InstallPlan{
 		Metadata: olm.ObjectMeta{Namespace: "shop", Name: "install-x7"},
 		Spec:     olm.InstallPlanSpec{CSVNames: []string{name}, Approval: olm.ApprovalManual},
-		Status: olm.InstallPlanStatus{Phase: olm.PhaseRequiresApproval, Steps: steps, BundleLookups: []olm.BundleLookup{{
-			Identifier: name, Catalog: olm.Catalog{Namespace: "olm", Name: o.catalog},
-			Properties: `{"properties":[{"type":"olm.package","value":{"packageName":"etcd","version":"` + o.version + `"}}` + o.properties + `]}`,
-		}}},
+		Status: olm.InstallPlanStatus{Phase: olm.PhaseRequiresApproval, Steps: steps,
+			BundleLookups: []olm.BundleLookup{{
+				Identifier: name, Catalog: olm.Catalog{Namespace: "olm", Name: o.catalog},
+				Properties: `{"properties":[{"type":"olm.package","value":{"packageName":"etcd","version":"` + o.version +
+					`"}}` + o.properties + `]}`,
+			}}},
 	}})
 }
 
@@ -262,12 +278,14 @@ func TestRecipes(t *testing.T) {
 				}
 			}
 			for _, o := range r.allowed {
-				if v := o.under(t, objects, r.labels, r.subscribes); v.Decision != verdict.Allow || len(v.Warnings) > 0 {
+				if v := o.under(t, objects, r.labels, r.subscribes); v.Decision != verdict.Allow ||
+					len(v.Warnings) > 0 {
 					t.Errorf("%+v is refused or warned of: %s %q", o, v.Refusal(), v.WarningTexts())
 				}
 			}
 			if r.labels != nil {
-				if v := r.refused[0].under(t, objects, nil, r.subscribes); v.Decision != verdict.Allow || len(v.Changes) > 0 {
+				if v := r.refused[0].under(t, objects, nil, r.subscribes); v.Decision != verdict.Allow ||
+					len(v.Changes) > 0 {
 					t.Errorf("it binds other namespaces: %+v", v)
 				}
 			}
@@ -310,7 +328,8 @@ func TestCostlyRule(t *testing.T) {
 	c.Spec.Rules = []constraintv1.ConstraintRule{{
 		Expression: "properties.all(a, properties.all(b, properties.all(c, a.type + b.type + c.type != 'x')))",
 	}}
-	if v := JudgeConstraint(ConstraintInput{Constraint: c, Constraints: under()}); !strings.Contains(string(text), "\n"+v.Refusal()+"\n") {
+	if v := JudgeConstraint(ConstraintInput{Constraint: c, Constraints: under()}); !strings.Contains(string(text),
+		"\n"+v.Refusal()+"\n") {
 		t.Errorf("the document does not have\n%s", v.Refusal())
 	}
 }

@@ -177,7 +177,8 @@ func (n *Namespace) replacedBy(c *Bundle) (csv, ends string) {
 // deletedOf returns the recorded ClusterServiceVersion of a package of which none is installed any more, or "" (threat
 // O54). What only the status of a Subscription shows does not count as installed: tenants may write it.
 func (n *Namespace) deletedOf(pkg, except string) string {
-	if pkg == "" || slices.ContainsFunc(n.Installed(), func(c Installed) bool { return c.Package == pkg && c.spec != nil }) {
+	if pkg == "" || slices.ContainsFunc(n.Installed(),
+		func(c Installed) bool { return c.Package == pkg && c.spec != nil }) {
 		return ""
 	}
 	for _, o := range n.Record().operators() {
@@ -190,7 +191,8 @@ func (n *Namespace) deletedOf(pkg, except string) string {
 
 // recordEnds says where a record is, and what ends it. Refusals that rest on it end with this.
 func (n *Namespace) recordEnds() string {
-	return "; ConfigMap " + text.Name(RecordName(n.Name())) + " of Opgate records what was installed here, until a mustnothave policy has removed it, " +
+	return "; ConfigMap " + text.Name(RecordName(n.Name())) +
+		" of Opgate records what was installed here, until a mustnothave policy has removed it, " +
 		"no policy or Constraint governs it, or a user with the verb override lets something else be installed"
 }
 
@@ -282,7 +284,8 @@ func (n *Namespace) nextOf(pkg string) []RecordedOperator {
 // policy freezes them.
 func (n *Namespace) recordOf(c *Installed, before []RecordedOperator) RecordedOperator {
 	digest := c.contentsDigest()
-	now := RecordedOperator{Package: c.Package, CSV: c.CSV, Version: c.Version, UID: c.UID, Digest: hex.EncodeToString(digest[:]), Adopted: len(before) == 0}
+	now := RecordedOperator{Package: c.Package, CSV: c.CSV, Version: c.Version, UID: c.UID,
+		Digest: hex.EncodeToString(digest[:]), Adopted: len(before) == 0}
 	for _, b := range before {
 		if b.CSV != c.CSV || b.UID != "" && b.UID != c.UID {
 			continue

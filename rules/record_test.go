@@ -52,7 +52,8 @@ func (c Installed) as(name, version string) Installed {
 // TestP1PlantedPlan plants, before a policy governs the namespace, a completed plan with contents of the tenant's
 // choice (threat O53).
 func TestP1PlantedPlan(t *testing.T) {
-	planted := installing(t, otherSpec, func(p *olm.InstallPlan) { p.Status.Phase, p.Status.Steps[0].Status = olm.PhaseComplete, "Created" })
+	planted := installing(t, otherSpec,
+		func(p *olm.InstallPlan) { p.Status.Phase, p.Status.Steps[0].Status = olm.PhaseComplete, "Created" })
 	contents := NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", versions("etcd.v0.9.2"))},
 		Plans: []*olm.InstallPlan{planted}, CSVs: []Installed{storedEtcd(t, etcdSpec, "1")}}
 	changed := contents
@@ -64,14 +65,17 @@ func TestP1PlantedPlan(t *testing.T) {
 		old, new string
 		want     verdict.Decision
 	}{
-		{name: "attack: the contents of the planted plan", contents: recorded(t, contents), old: etcdSpec, new: otherSpec,
+		{name: "attack: the contents of the planted plan", contents: recorded(t, contents), old: etcdSpec,
+			new:  otherSpec,
 			want: verdict.Deny},
-		{name: "attack: before the record is written", contents: contents, old: etcdSpec, new: otherSpec, want: verdict.Deny},
+		{name: "attack: before the record is written", contents: contents, old: etcdSpec, new: otherSpec,
+			want: verdict.Deny},
 		{name: "control: the recorded contents are written back", contents: changed, old: otherSpec, new: etcdSpec,
 			want: verdict.Allow},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			v := JudgeCSV(CSVInput{Old: written(t, c.old), New: written(t, c.new), Namespace: NewNamespace("shop", c.contents)})
+			v := JudgeCSV(CSVInput{Old: written(t, c.old), New: written(t, c.new),
+				Namespace: NewNamespace("shop", c.contents)})
 			if v.Decision != c.want || c.want != verdict.Allow && !strings.Contains(v.Refusal(), "(csv/frozen)") {
 				t.Errorf("%s: %s, want %s", v.Decision, v.Refusal(), c.want)
 			}
@@ -88,7 +92,8 @@ func TestNextRecord(t *testing.T) {
 	forbidding := []*OperatorPolicy{policyFor("etcd", func(s *spec) { s.ComplianceType = "mustnothave" })}
 	constraints := under(ruleOf("any", `bundle.package != "vault"`, "", constraint.Require))
 	old, next := storedEtcd(t, etcdSpec, "1"), storedEtcd(t, otherSpec, "2")
-	before := NewNamespace("shop", NamespaceContents{UID: "a", Policies: policies, CSVs: []Installed{old}}).NextRecord(false)
+	before := NewNamespace("shop", NamespaceContents{UID: "a", Policies: policies, CSVs: []Installed{old}}).NextRecord(
+		false)
 	nothing := NewNamespace("shop", NamespaceContents{UID: "a", Policies: policies}).NextRecord(false)
 	const first = "etcd.v0.9.2 1 adopted"
 	for _, c := range []struct {
@@ -99,27 +104,39 @@ func TestNextRecord(t *testing.T) {
 	}{
 		{name: "nothing is installed", contents: NamespaceContents{Policies: policies}, want: " "},
 		{name: "nothing governs", contents: NamespaceContents{CSVs: []Installed{old}}},
-		{name: "installed before", contents: NamespaceContents{Policies: policies, CSVs: []Installed{old}}, want: first},
-		{name: "installed afterwards", contents: NamespaceContents{Record: nothing, Policies: policies, CSVs: []Installed{old}}, want: "etcd.v0.9.2 1"},
+		{name: "installed before", contents: NamespaceContents{Policies: policies, CSVs: []Installed{old}},
+			want: first},
+		{name: "installed afterwards", contents: NamespaceContents{Record: nothing, Policies: policies,
+			CSVs: []Installed{old}}, want: "etcd.v0.9.2 1"},
 		{name: "deleted", contents: NamespaceContents{Record: before, Policies: policies}, want: first},
-		{name: "installed again", contents: NamespaceContents{Record: before, Policies: policies, CSVs: []Installed{next}}, want: "etcd.v0.9.2 2"},
-		{name: "while it is upgraded", contents: NamespaceContents{Record: before, Policies: policies, CSVs: []Installed{old, next.as("etcd.v0.9.4", "0.9.4")}},
+		{name: "installed again", contents: NamespaceContents{Record: before, Policies: policies,
+			CSVs: []Installed{next}}, want: "etcd.v0.9.2 2"},
+		{name: "while it is upgraded", contents: NamespaceContents{Record: before, Policies: policies,
+			CSVs: []Installed{old, next.as("etcd.v0.9.4", "0.9.4")}},
 			want: first + ", etcd.v0.9.4 etcd.v0.9.4"},
-		{name: "upgraded", contents: NamespaceContents{Record: before, Policies: policies, CSVs: []Installed{next.as("etcd.v0.9.4", "0.9.4")}},
+		{name: "upgraded", contents: NamespaceContents{Record: before, Policies: policies,
+			CSVs: []Installed{next.as("etcd.v0.9.4", "0.9.4")}},
 			want: "etcd.v0.9.4 etcd.v0.9.4"},
-		{name: "its package is hidden", contents: NamespaceContents{Record: before, Policies: policies, CSVs: []Installed{{CSV: old.CSV, UID: old.UID, spec: old.spec}}},
+		{name: "its package is hidden", contents: NamespaceContents{Record: before, Policies: policies,
+			CSVs: []Installed{{CSV: old.CSV, UID: old.UID, spec: old.spec}}},
 			want: first},
 		{name: "ended by removal", contents: NamespaceContents{Record: before, Policies: forbidding}, want: " "},
-		{name: "not removed yet", contents: NamespaceContents{Record: before, Policies: forbidding, CSVs: []Installed{old}}, want: first},
+		{name: "not removed yet", contents: NamespaceContents{Record: before, Policies: forbidding,
+			CSVs: []Installed{old}}, want: first},
 		{name: "its Subscription is left", contents: NamespaceContents{Record: before, Policies: forbidding,
 			Subscriptions: []*olm.Subscription{subscribed("etcd", "etcd.v0.9.2", "")}}, want: first},
 		{name: "ended with the policy", contents: NamespaceContents{Record: before}},
-		{name: "the policy may not be known", contents: NamespaceContents{Record: before}, unresolved: true, want: first},
-		{name: "ended with the namespace", contents: NamespaceContents{UID: "b", Record: before, Policies: policies}, want: " "},
-		{name: "a Constraint governs", contents: NamespaceContents{Exists: true, Record: before, Constraints: constraints}, want: first},
-		{name: "a Constraint governs all", contents: NamespaceContents{Exists: true, Constraints: constraints, CSVs: []Installed{old}}, want: first},
-		{name: "only a policy freezes contents", contents: NamespaceContents{Exists: true, Record: before, Constraints: constraints,
-			CSVs: []Installed{storedEtcd(t, otherSpec, "1")}}, want: first},
+		{name: "the policy may not be known", contents: NamespaceContents{Record: before}, unresolved: true,
+			want: first},
+		{name: "ended with the namespace", contents: NamespaceContents{UID: "b", Record: before, Policies: policies},
+			want: " "},
+		{name: "a Constraint governs", contents: NamespaceContents{Exists: true, Record: before,
+			Constraints: constraints}, want: first},
+		{name: "a Constraint governs all", contents: NamespaceContents{Exists: true, Constraints: constraints,
+			CSVs: []Installed{old}}, want: first},
+		{name: "only a policy freezes contents", contents: NamespaceContents{Exists: true, Record: before,
+			Constraints: constraints,
+			CSVs:        []Installed{storedEtcd(t, otherSpec, "1")}}, want: first},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := stored(t, NewNamespace("shop", c.contents).NextRecord(c.unresolved))
@@ -143,7 +160,8 @@ func TestNextRecord(t *testing.T) {
 // TestRecordIsBounded: a flood of operators displaces none that is recorded.
 func TestRecordIsBounded(t *testing.T) {
 	constraints := under(ruleOf("any", `bundle.package != "vault"`, "", constraint.Require))
-	contents := recorded(t, NamespaceContents{Exists: true, Constraints: constraints, CSVs: []Installed{storedEtcd(t, etcdSpec, "1")}})
+	contents := recorded(t, NamespaceContents{Exists: true, Constraints: constraints,
+		CSVs: []Installed{storedEtcd(t, etcdSpec, "1")}})
 	contents.CSVs = nil
 	for i := range 2 * MaxRecorded {
 		flood := storedEtcd(t, etcdSpec, "1").as(fmt.Sprintf("a.v%d", i), "1.0.0")
@@ -165,7 +183,10 @@ func TestE2DeletedCSV(t *testing.T) {
 	review := holdPermissions
 	never := policyFor("etcd", func(s *spec) { s.UpgradeApproval = "None" })
 	consent := policyFor("etcd", reviewing(review))
-	first := etcdChange(func(s *change.Set) { s.CSV, s.Version, s.From, s.FromVersion = "etcd.v0.9.4", "0.9.4", "", "" })
+	first := etcdChange(func(s *change.Set) {
+		s.CSV, s.Version, s.From, s.FromVersion = "etcd.v0.9.4", "0.9.4", "",
+			""
+	})
 	const names = "ConfigMap opgate-installed-shop of Opgate records what was installed here, until a mustnothave policy has removed it, "
 	for _, c := range []struct {
 		name   string
@@ -189,12 +210,14 @@ func TestE2DeletedCSV(t *testing.T) {
 		{name: "the record has ended", policy: never, plan: "etcd 0.9.4", want: verdict.Allow,
 			edit: func(c *NamespaceContents) { c.Record = nil }},
 		{name: "attack: consent, deleted", policy: consent, plan: "etcd 0.9.4", want: verdict.Hold,
-			says: []string{"(bundle/consent)", "in place of etcd.v0.9.2, which was deleted, it brings permissions", names}},
+			says: []string{"(bundle/consent)", "in place of etcd.v0.9.2, which was deleted, it brings permissions",
+				names}},
 		{name: "control: consent, a first installation", policy: consent, plan: "etcd 0.9.4", want: verdict.Allow,
 			edit: func(c *NamespaceContents) { c.Record = nil }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			contents := recorded(t, NamespaceContents{Policies: []*OperatorPolicy{c.policy}, CSVs: []Installed{storedEtcd(t, etcdSpec, "1")}})
+			contents := recorded(t, NamespaceContents{Policies: []*OperatorPolicy{c.policy},
+				CSVs: []Installed{storedEtcd(t, etcdSpec, "1")}})
 			contents.CSVs, contents.Changes = nil, reading(nil, first)
 			contents.Plans = []*olm.InstallPlan{pendingPlan(c.plan)}
 			if c.edit != nil {
@@ -220,9 +243,11 @@ func TestE2DeletedCSV(t *testing.T) {
 
 // TestC2ContentsAreThoseRecorded: what is installed is a baseline only while it is what the record has.
 func TestC2ContentsAreThoseRecorded(t *testing.T) {
-	contents := recorded(t, NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))}, CSVs: []Installed{storedEtcd(t, etcdSpec, "1")}})
+	contents := recorded(t, NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd",
+		reviewing(holdPermissions))}, CSVs: []Installed{storedEtcd(t, etcdSpec, "1")}})
 	contents.Plans = []*olm.InstallPlan{pendingPlan("etcd 0.9.4")}
-	contents.Changes = reading(nil, &change.Set{CSV: "etcd.v0.9.4", Package: "etcd", Version: "0.9.4", From: "etcd.v0.9.2", FromVersion: "0.9.2"})
+	contents.Changes = reading(nil, &change.Set{CSV: "etcd.v0.9.4", Package: "etcd", Version: "0.9.4",
+		From: "etcd.v0.9.2", FromVersion: "0.9.2"})
 	for spec, want := range map[string]verdict.Decision{etcdSpec: verdict.Allow, otherSpec: verdict.Hold} {
 		contents.CSVs = []Installed{storedEtcd(t, spec, "1")}
 		v := JudgePlan(PlanInput{Plan: contents.Plans[0], Namespace: NewNamespace("shop", contents)})
@@ -254,14 +279,16 @@ type groupAttack struct {
 }
 
 func (a *groupAttack) run(t *testing.T) {
-	contents := NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", nil)}, CSVs: []Installed{storedEtcd(t, etcdSpec, "1")},
+	contents := NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", nil)},
+		CSVs:   []Installed{storedEtcd(t, etcdSpec, "1")},
 		Groups: []*olm.OperatorGroup{groupIn(t, a.was)}}
 	if !a.unrecorded {
 		contents = recorded(t, contents)
 	}
 	contents.CSVs, contents.Groups = nil, nil
 	contents.Record = stored(t, NewNamespace("shop", contents).NextRecord(false)) // the leader has seen it
-	in := OperatorGroupInput{New: inReview[olm.OperatorGroup](t, a.again), Namespace: NewNamespace("shop", contents), User: "tenant"}
+	in := OperatorGroupInput{New: inReview[olm.OperatorGroup](t, a.again), Namespace: NewNamespace("shop", contents),
+		User: "tenant"}
 	v := JudgeOperatorGroup(in)
 	if v.Decision != a.want || !strings.Contains(v.Refusal(), a.says) {
 		t.Errorf("%s: %s, want %s with %q", v.Decision, v.Refusal(), a.want, a.says)
@@ -294,7 +321,8 @@ func TestE5GroupForAll(t *testing.T) {
 	for _, a := range []groupAttack{
 		{name: "attack: for all namespaces", was: was, again: `{}`, want: verdict.Deny,
 			says: "an OperatorGroup for all namespaces is not allowed"},
-		{name: "attack: for another namespace", was: was, again: `{"targetNamespaces":["shop","bank"]}`, want: verdict.Deny,
+		{name: "attack: for another namespace", was: was, again: `{"targetNamespaces":["shop","bank"]}`,
+			want: verdict.Deny,
 			says: "target namespace bank is not allowed"},
 		{name: "attack: by other labels", was: selecting, again: `{"selector":{"matchLabels":{"team":"b"}}}`,
 			want: verdict.Deny, says: "allowed is what the last one was for"},
@@ -330,7 +358,8 @@ func TestK1SelfMadeProperty(t *testing.T) {
 	}{
 		{name: "control: without the property", constraint: certified, new: withProperties(), want: verdict.Deny,
 			says: "only certified operators"},
-		{name: "attack: with it", constraint: certified, new: withProperties(mark), want: verdict.Hold, says: selfCertified},
+		{name: "attack: with it", constraint: certified, new: withProperties(mark), want: verdict.Hold,
+			says: selfCertified},
 		{name: "attack: it is added later", constraint: certified, old: withProperties(), new: withProperties(mark),
 			want: verdict.Hold, says: "(bundle/constraint)"},
 		{name: "OLM writes it", constraint: certified, new: withProperties(mark), byOLM: true, want: verdict.Allow},
@@ -338,7 +367,8 @@ func TestK1SelfMadeProperty(t *testing.T) {
 			new: withProperties(mark), want: verdict.Allow},
 		{name: "what is forbidden counts", constraint: forbidding, new: withProperties(`{"type":"beta","value":1}`),
 			want: verdict.Deny, says: "(bundle/constraint)"},
-		{name: "what is not stated is not forbidden", constraint: forbidding, new: withProperties(mark), want: verdict.Allow},
+		{name: "what is not stated is not forbidden", constraint: forbidding, new: withProperties(mark),
+			want: verdict.Allow},
 		{name: "what it is counts", constraint: listed, new: withProperties(mark), want: verdict.Allow},
 		{name: "a Constraint that warns", constraint: warning, new: withProperties(mark), want: verdict.Allow},
 	} {
@@ -346,7 +376,8 @@ func TestK1SelfMadeProperty(t *testing.T) {
 			if c.old != nil {
 				c.new.Spec = written(t, otherSpec).Spec // else nothing changes
 			}
-			ns := NewNamespace("shop", NamespaceContents{Exists: true, Facts: aroundKubernetes, Constraints: under(c.constraint)})
+			ns := NewNamespace("shop", NamespaceContents{Exists: true, Facts: aroundKubernetes,
+				Constraints: under(c.constraint)})
 			v := JudgeCSV(CSVInput{Old: c.old, New: c.new, Namespace: ns, ByOLM: c.byOLM, User: "tenant"})
 			if v.Decision != c.want || !strings.Contains(v.Refusal(), c.says) {
 				t.Errorf("%s: %s, want %s with %q", v.Decision, v.Refusal(), c.want, c.says)

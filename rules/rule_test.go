@@ -50,7 +50,8 @@ func TestRuleConstantsSpellIDs(t *testing.T) {
 				t.Fatal(err)
 			}
 			declared++
-			if want := "Rule" + strings.NewReplacer("/", "", "-", "").Replace(id); !strings.EqualFold(spec.Names[0].Name, want) {
+			if want := "Rule" + strings.NewReplacer("/", "", "-",
+				"").Replace(id); !strings.EqualFold(spec.Names[0].Name, want) {
 				t.Errorf("%s: %s is %s", source, spec.Names[0].Name, id)
 			}
 			return true

@@ -16,7 +16,8 @@ var (
 	sharedRules       = []verdict.Rule{policyUnreadable}
 	subscriptionRules = []verdict.Rule{
 		subscriptionPackage, subscriptionMustNotHave, subscriptionCatalog, subscriptionChannel,
-		subscriptionStartingCSV, subscriptionConfig, subscriptionOverride, subscriptionApproval, subscriptionContradiction,
+		subscriptionStartingCSV, subscriptionConfig, subscriptionOverride, subscriptionApproval,
+		subscriptionContradiction,
 		subscriptionConstraint,
 		subscriptionUnknownCSV, subscriptionDuplicate, subscriptionOwnerConflict, subscriptionOlderChannel,
 		subscriptionUnknownChannel, subscriptionHeldPlan,
@@ -74,5 +75,6 @@ func RuleOf(id verdict.RuleID) verdict.Rule {
 // Rules returns every rule of policies and Constraints, in reading order. The caller may keep the slice.
 func Rules() []verdict.Rule {
 	return slices.Concat(sharedRules, subscriptionRules, bundleRules, planRules, csvRules, catalogSourceRules,
-		operatorGroupRules, clusterExtensionRules, clusterCatalogRules, deletionRules, operatorPolicyRules, constraintRules, dependency.Rules())
+		operatorGroupRules, clusterExtensionRules, clusterCatalogRules, deletionRules, operatorPolicyRules,
+		constraintRules, dependency.Rules())
 }

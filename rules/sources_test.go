@@ -41,40 +41,56 @@ var sourceExamples = map[string]struct{ refused, allowed []sourceWrite }{
 		refused: []sourceWrite{
 			{kind: olm.KindCatalogSource, spec: `{sourceType: internal, configMap: bundles}`},
 			{kind: olm.KindCatalogSource, spec: `{sourceType: grpc, image: "registry.example/catalog:v1"}`},
-			{kind: olm.KindCatalogSource, spec: `{sourceType: grpc, image: "registry.example:5000/catalog@` + digest0 + `"}`},
-			{kind: olm.KindCatalogSource, spec: `{sourceType: grpc, image: "registry.example.evil.example/catalog@` + digest0 + `"}`},
-			{kind: olm.KindCatalogSource, spec: `{sourceType: grpc, image: "evil.example/registry.example/catalog@` + digest0 + `"}`},
+			{kind: olm.KindCatalogSource, spec: `{sourceType: grpc, image: "registry.example:5000/catalog@` + digest0 +
+				`"}`},
+			{kind: olm.KindCatalogSource, spec: `{sourceType: grpc, image: "registry.example.evil.example/catalog@` +
+				digest0 + `"}`},
+			{kind: olm.KindCatalogSource, spec: `{sourceType: grpc, image: "evil.example/registry.example/catalog@` +
+				digest0 + `"}`},
 			{kind: olm.KindCatalogSource, spec: `{sourceType: grpc, image: "registry.example@` + digest0 + `"}`},
-			{kind: olm.KindCatalogSource, spec: `{sourceType: grpc, image: "registry.example/catalog@` + digest0 + `0"}`},
-			{kind: olm.KindCatalogSource, spec: `{sourceType: grpc, image: "registry.example/catalog@` + digest0 + `\n"}`},
-			{kind: olm.KindCatalogSource, spec: `{sourceType: grpc, image: "registry.example/a@` + digest0 + `@` + digest0 + `"}`},
-			{kind: olm.KindCatalogSource, spec: `{sourceType: grpc, address: "registry.example:50051", image: "registry.example/catalog@` + digest0 + `"}`},
+			{kind: olm.KindCatalogSource, spec: `{sourceType: grpc, image: "registry.example/catalog@` + digest0 +
+				`0"}`},
+			{kind: olm.KindCatalogSource, spec: `{sourceType: grpc, image: "registry.example/catalog@` + digest0 +
+				`\n"}`},
+			{kind: olm.KindCatalogSource, spec: `{sourceType: grpc, image: "registry.example/a@` + digest0 + `@` +
+				digest0 + `"}`},
+			{kind: olm.KindCatalogSource,
+				spec: `{sourceType: grpc, address: "registry.example:50051", image: "registry.example/catalog@` +
+					digest0 + `"}`},
 		},
 		allowed: []sourceWrite{
-			{kind: olm.KindCatalogSource, spec: `{sourceType: grpc, image: "registry.example/catalog@` + digest0 + `"}`},
-			{kind: olm.KindCatalogSource, spec: `{sourceType: grpc, image: "registry.example/team/catalog:v1@` + digest0 + `"}`},
+			{kind: olm.KindCatalogSource, spec: `{sourceType: grpc, image: "registry.example/catalog@` + digest0 +
+				`"}`},
+			{kind: olm.KindCatalogSource, spec: `{sourceType: grpc, image: "registry.example/team/catalog:v1@` +
+				digest0 + `"}`},
 		},
 	},
 	"Only the pipeline changes what a catalog offers": {
 		refused: []sourceWrite{
 			{kind: olm.KindCatalogSource, user: "jane", spec: `{sourceType: internal, configMap: bundles}`},
-			{kind: olm.KindCatalogSource, user: "jane", spec: `{sourceType: grpc, image: a}`, old: `{sourceType: grpc, image: b}`},
-			{kind: olm.KindCatalogSource, user: "jane", spec: `{sourceType: grpc, address: "a:1"}`, old: `{sourceType: grpc}`},
+			{kind: olm.KindCatalogSource, user: "jane", spec: `{sourceType: grpc, image: a}`,
+				old: `{sourceType: grpc, image: b}`},
+			{kind: olm.KindCatalogSource, user: "jane", spec: `{sourceType: grpc, address: "a:1"}`,
+				old: `{sourceType: grpc}`},
 		},
 		allowed: []sourceWrite{
-			{kind: olm.KindCatalogSource, user: "system:serviceaccount:gitops:pipeline", spec: `{sourceType: grpc, image: a}`},
-			{kind: olm.KindCatalogSource, user: "jane", spec: `{sourceType: grpc, image: a, priority: 7}`, old: `{sourceType: grpc, image: a}`},
+			{kind: olm.KindCatalogSource, user: "system:serviceaccount:gitops:pipeline",
+				spec: `{sourceType: grpc, image: a}`},
+			{kind: olm.KindCatalogSource, user: "jane", spec: `{sourceType: grpc, image: a, priority: 7}`,
+				old: `{sourceType: grpc, image: a}`},
 		},
 	},
 	"Operators of a tenant are installed as an account of the tenant": {
 		refused: []sourceWrite{
 			{kind: olm.KindOperatorGroup, spec: `{targetNamespaces: [shop]}`},
 			{kind: olm.KindOperatorGroup, spec: `{serviceAccountName: installer}`},
-			{kind: olm.KindOperatorGroup, spec: `{serviceAccountName: installer, targetNamespaces: [shop, kube-system]}`},
+			{kind: olm.KindOperatorGroup,
+				spec: `{serviceAccountName: installer, targetNamespaces: [shop, kube-system]}`},
 			{kind: olm.KindOperatorGroup, spec: `{serviceAccountName: installer, targetNamespaces: [""]}`},
 			{kind: olm.KindOperatorGroup, spec: `{serviceAccountName: installer, selector: {matchLabels: {a: b}}}`},
 		},
-		allowed: []sourceWrite{{kind: olm.KindOperatorGroup, spec: `{serviceAccountName: installer, targetNamespaces: [shop]}`}},
+		allowed: []sourceWrite{{kind: olm.KindOperatorGroup,
+			spec: `{serviceAccountName: installer, targetNamespaces: [shop]}`}},
 	},
 }
 
@@ -85,7 +101,8 @@ func (w sourceWrite) under(t *testing.T, objects []*constraintv1.Constraint, lab
 	for _, c := range objects {
 		definitions = append(definitions, NewDefinition(c, nil))
 	}
-	ns := NewNamespace("shop", NamespaceContents{Exists: true, Labels: labels, Constraints: constraint.NewSet(definitions, state.Cluster{Version: "1.36.3"})})
+	ns := NewNamespace("shop", NamespaceContents{Exists: true, Labels: labels,
+		Constraints: constraint.NewSet(definitions, state.Cluster{Version: "1.36.3"})})
 	if w.kind == olm.KindCatalogSource {
 		in := CatalogSourceInput{New: inReview[olm.CatalogSource](t, w.spec), Namespace: ns, User: w.user}
 		if w.old != "" {
@@ -111,7 +128,8 @@ func admittedPolicy(t *testing.T, document string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := JudgeOperatorPolicy(OperatorPolicyInput{Policy: op, Strict: strict, Namespace: func(string) *Namespace { return nil }})
+	v := JudgeOperatorPolicy(OperatorPolicyInput{Policy: op, Strict: strict,
+		Namespace: func(string) *Namespace { return nil }})
 	if v.Decision != verdict.Allow || len(v.Warnings) > 0 {
 		t.Errorf("%s/%s is not admitted as it is: %s %q", op.Namespace, op.Name, v.Refusal(), v.WarningTexts())
 	}
@@ -225,7 +243,8 @@ func TestWritesFailClosed(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			set := constraint.NewSet([]*constraint.Definition{NewDefinition(test.constraint, nil)}, state.Cluster{Version: "1.36.3"})
+			set := constraint.NewSet([]*constraint.Definition{NewDefinition(test.constraint, nil)},
+				state.Cluster{Version: "1.36.3"})
 			v := JudgeCatalogSource(CatalogSourceInput{New: plain(test.spec),
 				Namespace: NewNamespace("shop", NamespaceContents{Exists: test.exists, Constraints: set})})
 			if v.Decision != verdict.Hold || !strings.Contains(v.Refusal(), test.want) {

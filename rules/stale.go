@@ -53,13 +53,15 @@ func (in *StaleInput) unlike(c *Bundle, s *olm.Subscription) string {
 		return ""
 	}
 	channel := pkg.Channel(s.Spec.Channel)
-	if channel != nil && channel.Has(c.name) || s.Spec.Channel == "" && pkg.Has(c.name) { // without a channel OLM takes any
+	// without a channel OLM takes any
+	if channel != nil && channel.Has(c.name) || s.Spec.Channel == "" && pkg.Has(c.name) {
 		return ""
 	}
 	if !in.Settled && !pkg.Has(c.name) && slices.Contains(c.catalogs, s.Catalog()) {
 		return "" // the package server may not know it yet
 	}
-	return "it brings " + name + ", which channel " + text.Name(s.Spec.Channel) + " of catalog " + text.Name(s.Spec.SourceNamespace) + "/" +
+	return "it brings " + name + ", which channel " + text.Name(s.Spec.Channel) + " of catalog " +
+		text.Name(s.Spec.SourceNamespace) + "/" +
 		text.Name(s.Spec.Source) + " does not have, and " + sub + " follows that"
 }
 
@@ -95,6 +97,7 @@ func (in *StaleInput) orphan(csvs []Bundle) string {
 
 // StaleAdvice returns what to do about a stale plan, as a sentence.
 func StaleAdvice(plan *olm.InstallPlan, why string) string {
-	return "the InstallPlan " + text.Name(plan.Metadata.Name) + " is stale: " + why + "; delete it (kubectl delete installplan " +
+	return "the InstallPlan " + text.Name(plan.Metadata.Name) + " is stale: " + why +
+		"; delete it (kubectl delete installplan " +
 		text.Name(plan.Metadata.Name) + " -n " + text.Name(plan.Metadata.Namespace) + "), and OLM plans again"
 }

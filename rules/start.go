@@ -61,7 +61,8 @@ func (o *Offered) NoneAllowed() string {
 	if len(entries) == 0 || o.Namespace.installs(o.InstalledCSV) || slices.ContainsFunc(entries, o.judge()) {
 		return ""
 	}
-	return "no version in channel " + text.Name(o.Package.Channel(o.Channel).Name) + " of " + CatalogName(o.Package.Catalog) +
+	return "no version in channel " + text.Name(o.Package.Channel(o.Channel).Name) + " of " +
+		CatalogName(o.Package.Catalog) +
 		" is allowed; the channel has " + text.Names(entryNames(entries), verdict.MaxListed)
 }
 
@@ -81,7 +82,8 @@ func (o *Offered) NextStep(next string) string {
 	refused := func(e catalog.Entry) bool { return !allows(e) }
 	after := entryNames(slices.DeleteFunc(slices.Clone(entries[:step]), refused))
 	passed := entryNames(slices.DeleteFunc(slices.Clone(entries[step+1:installed]), refused))
-	message := "in channel " + text.Name(o.Package.Channel(o.Channel).Name) + " OLM goes from " + text.Name(o.InstalledCSV) + " to " + text.Name(next)
+	message := "in channel " + text.Name(o.Package.Channel(o.Channel).Name) + " OLM goes from " +
+		text.Name(o.InstalledCSV) + " to " + text.Name(next)
 	if len(passed) > 0 {
 		message += " and passes over " + text.Names(passed, verdict.MaxListed)
 	}
@@ -111,12 +113,14 @@ func (o *Offered) judge() func(catalog.Entry) bool {
 		}
 		b := &constraint.Bundle{Package: p.Package, CSV: e.Name, Version: e.Version, Catalog: o.Package.Catalog,
 			Channel: o.Package.Channel(o.Channel).Name,
-			Unknown: constraint.Properties | constraint.InCSV | constraint.Deprecation | constraint.ChangeSet | constraint.Config}
+			Unknown: constraint.Properties | constraint.InCSV | constraint.Deprecation | constraint.ChangeSet |
+				constraint.Config}
 		if e.Version == "" {
 			b.Unknown |= constraint.Version
 		}
 		findings := o.Namespace.Constraints().Judge(b, o.Namespace.ForConstraints(), budget)
-		return !slices.ContainsFunc(findings, func(f constraint.Finding) bool { return f.Outcome == constraint.Violated })
+		return !slices.ContainsFunc(findings,
+			func(f constraint.Finding) bool { return f.Outcome == constraint.Violated })
 	}
 }
 
@@ -131,7 +135,8 @@ func entryNames(entries []catalog.Entry) []string {
 // installs reports whether a ClusterServiceVersion is installed in the namespace; what only a Subscription shows is
 // not.
 func (n *Namespace) installs(csv string) bool {
-	return csv != "" && slices.ContainsFunc(n.Installed(), func(c Installed) bool { return c.CSV == csv && c.spec != nil })
+	return csv != "" && slices.ContainsFunc(n.Installed(),
+		func(c Installed) bool { return c.CSV == csv && c.spec != nil })
 }
 
 // newer reports whether a version is newer than another; false for what is not a version.

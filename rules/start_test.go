@@ -29,9 +29,11 @@ func etcdVersions(old ...string) *catalog.Package {
 
 func TestStartingCSV(t *testing.T) {
 	before := func(version string) *InstallRecord {
-		return &InstallRecord{Namespace: "shop", Operators: []RecordedOperator{{Package: "etcd", CSV: "etcd.v" + version, Version: version}}}
+		return &InstallRecord{Namespace: "shop",
+			Operators: []RecordedOperator{{Package: "etcd", CSV: "etcd.v" + version, Version: version}}}
 	}
-	limit := constraint.NewSet([]*constraint.Definition{constraint.Define(constraint.Meta{Name: "old"}, &constraintv1.ConstraintSpec{Constraints: `[{"type":"olm.constraint","value":{"cel":{"rule":"version != '0.9.4'"}}}]`})}, state.Cluster{Version: "1.36.3"})
+	limit := constraint.NewSet([]*constraint.Definition{constraint.Define(constraint.Meta{Name: "old"},
+		&constraintv1.ConstraintSpec{Constraints: `[{"type":"olm.constraint","value":{"cel":{"rule":"version != '0.9.4'"}}}]`})}, state.Cluster{Version: "1.36.3"})
 	for _, c := range []struct {
 		name      string
 		policy    func(*spec)
@@ -48,14 +50,22 @@ func TestStartingCSV(t *testing.T) {
 		{name: "a catalog that is not known", policy: versions("etcd.v0.9.2"), unknown: true},
 		{name: "a range", policy: func(s *spec) { s.VersionRange = "<0.9.4" }, want: "etcd.v0.9.2"},
 		{name: "everything is allowed", policy: func(*spec) {}},
-		{name: "a Constraint", policy: func(*spec) {}, contents: NamespaceContents{Constraints: limit}, want: "etcd.v0.9.2"},
-		{name: "it is installed", policy: versions("etcd.v0.9.2"), installed: "etcd.v0.9.0", contents: NamespaceContents{CSVs: etcdInstalled()}},
-		{name: "what was installed is lost, and allowed", policy: versions("etcd.v0.9.2", "etcd.v0.9.0"), installed: "etcd.v0.9.2", want: "etcd.v0.9.2"},
-		{name: "what was installed is lost, and newer than what is allowed", policy: versions("etcd.v0.9.2"), installed: "etcd.v0.9.4"},
-		{name: "it was recorded, and is allowed", policy: versions("etcd.v0.9.9", "etcd.v0.9.2"), contents: NamespaceContents{Record: before("0.9.9")}, want: "etcd.v0.9.9"},
-		{name: "it was recorded, and is newer than what is allowed", policy: versions("etcd.v0.9.2"), contents: NamespaceContents{Record: before("0.9.3")}},
-		{name: "it was recorded, and is older", policy: versions("etcd.v0.9.2"), contents: NamespaceContents{Record: before("0.9.0")}, want: "etcd.v0.9.2"},
-		{name: "a policy that forbids", policy: func(s *spec) { versions("etcd.v0.9.2")(s); s.ComplianceType = "mustnothave" }},
+		{name: "a Constraint", policy: func(*spec) {}, contents: NamespaceContents{Constraints: limit},
+			want: "etcd.v0.9.2"},
+		{name: "it is installed", policy: versions("etcd.v0.9.2"), installed: "etcd.v0.9.0",
+			contents: NamespaceContents{CSVs: etcdInstalled()}},
+		{name: "what was installed is lost, and allowed", policy: versions("etcd.v0.9.2", "etcd.v0.9.0"),
+			installed: "etcd.v0.9.2", want: "etcd.v0.9.2"},
+		{name: "what was installed is lost, and newer than what is allowed", policy: versions("etcd.v0.9.2"),
+			installed: "etcd.v0.9.4"},
+		{name: "it was recorded, and is allowed", policy: versions("etcd.v0.9.9", "etcd.v0.9.2"),
+			contents: NamespaceContents{Record: before("0.9.9")}, want: "etcd.v0.9.9"},
+		{name: "it was recorded, and is newer than what is allowed", policy: versions("etcd.v0.9.2"),
+			contents: NamespaceContents{Record: before("0.9.3")}},
+		{name: "it was recorded, and is older", policy: versions("etcd.v0.9.2"),
+			contents: NamespaceContents{Record: before("0.9.0")}, want: "etcd.v0.9.2"},
+		{name: "a policy that forbids",
+			policy: func(s *spec) { versions("etcd.v0.9.2")(s); s.ComplianceType = "mustnothave" }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := policyFor("etcd", c.policy)
@@ -64,7 +74,8 @@ func TestStartingCSV(t *testing.T) {
 			if c.unknown {
 				pkg = nil
 			}
-			offered := Offered{Namespace: NewNamespace("shop", c.contents), Policy: p, Package: pkg, Channel: c.channel, InstalledCSV: c.installed}
+			offered := Offered{Namespace: NewNamespace("shop", c.contents), Policy: p, Package: pkg, Channel: c.channel,
+				InstalledCSV: c.installed}
 			if got := offered.StartingCSV(); got != c.want {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
@@ -75,13 +86,15 @@ func TestStartingCSV(t *testing.T) {
 // TestStale is about plans that wait, and of which no other one will come while they do.
 func TestStale(t *testing.T) {
 	subscription := func(pkg, channel, start string) *olm.Subscription {
-		s := &olm.Subscription{Metadata: olm.ObjectMeta{Name: pkg}, Spec: olm.SubscriptionSpec{Package: pkg, Channel: channel,
-			Source: operatorhub.Name, SourceNamespace: operatorhub.Namespace, StartingCSV: start}}
+		s := &olm.Subscription{Metadata: olm.ObjectMeta{Name: pkg},
+			Spec: olm.SubscriptionSpec{Package: pkg, Channel: channel,
+				Source: operatorhub.Name, SourceNamespace: operatorhub.Namespace, StartingCSV: start}}
 		s.Status.InstallPlan.Name = "install-x7"
 		return s
 	}
 	requiring := Installed{CSV: "vault.v1.0.0", Package: "vault", Described: true, spec: &olm.CSVSpec{},
-		Properties: []olm.Property{{Type: olm.TypePackageRequired, Raw: []byte(`{"packageName":"nats","versionRange":">=0.0.1"}`)}}}
+		Properties: []olm.Property{{Type: olm.TypePackageRequired,
+			Raw: []byte(`{"packageName":"nats","versionRange":">=0.0.1"}`)}}}
 	etcd := subscription("etcd", "alpha", "")
 	for _, c := range []struct {
 		name     string
@@ -94,31 +107,42 @@ func TestStale(t *testing.T) {
 		want     string
 	}{
 		{name: "what is asked for", plan: []string{"etcd 0.9.4"}, subs: []*olm.Subscription{etcd}, pkg: etcdVersions()},
-		{name: "another start", plan: []string{"etcd 0.9.4"}, subs: []*olm.Subscription{subscription("etcd", "alpha", "etcd.v0.9.2")},
+		{name: "another start", plan: []string{"etcd 0.9.4"},
+			subs: []*olm.Subscription{subscription("etcd", "alpha", "etcd.v0.9.2")},
 			want: "it brings etcd.v0.9.4, and Subscription etcd starts with etcd.v0.9.2"},
-		{name: "another start, approved", plan: []string{"etcd 0.9.4"}, subs: []*olm.Subscription{subscription("etcd", "alpha", "etcd.v0.9.2")}, approved: true},
+		{name: "another start, approved", plan: []string{"etcd 0.9.4"},
+			subs: []*olm.Subscription{subscription("etcd", "alpha", "etcd.v0.9.2")}, approved: true},
 		{name: "another start, and something is installed", plan: []string{"etcd 0.9.4"}, csvs: etcdInstalled(),
 			subs: []*olm.Subscription{func() *olm.Subscription {
 				s := subscription("etcd", "alpha", "etcd.v0.9.2")
 				s.Status.InstalledCSV = "etcd.v0.9.0"
 				return s
 			}()}},
-		{name: "another channel", plan: []string{"etcd 0.9.4"}, subs: []*olm.Subscription{subscription("etcd", "old", "")}, pkg: etcdVersions(),
+		{name: "another channel", plan: []string{"etcd 0.9.4"},
+			subs: []*olm.Subscription{subscription("etcd", "old", "")}, pkg: etcdVersions(),
 			want: "it brings etcd.v0.9.4, which channel old of catalog olm/operatorhubio-catalog does not have"},
-		{name: "any channel", plan: []string{"etcd 0.9.8"}, subs: []*olm.Subscription{subscription("etcd", "", "")}, pkg: etcdVersions("0.9.8")},
-		{name: "newer than the catalog is known to be", plan: []string{"etcd 0.9.9"}, subs: []*olm.Subscription{etcd}, pkg: etcdVersions()},
-		{name: "withdrawn", plan: []string{"etcd 0.9.9"}, subs: []*olm.Subscription{etcd}, pkg: etcdVersions(), settled: true, want: "it brings etcd.v0.9.9"},
-		{name: "a package that nothing asks for", plan: []string{"etcd 0.9.4", "nats 2.0.0"}, subs: []*olm.Subscription{etcd},
+		{name: "any channel", plan: []string{"etcd 0.9.8"}, subs: []*olm.Subscription{subscription("etcd", "", "")},
+			pkg: etcdVersions("0.9.8")},
+		{name: "newer than the catalog is known to be", plan: []string{"etcd 0.9.9"}, subs: []*olm.Subscription{etcd},
+			pkg: etcdVersions()},
+		{name: "withdrawn", plan: []string{"etcd 0.9.9"}, subs: []*olm.Subscription{etcd}, pkg: etcdVersions(),
+			settled: true, want: "it brings etcd.v0.9.9"},
+		{name: "a package that nothing asks for", plan: []string{"etcd 0.9.4", "nats 2.0.0"},
+			subs: []*olm.Subscription{etcd},
 			want: "it brings nats.v2.0.0 of package nats, to which there is no Subscription and which nothing requires"},
 		{name: "a dependency", plan: []string{"etcd 0.9.4 nats", "nats 2.0.0"}, subs: []*olm.Subscription{etcd}},
-		{name: "a dependency of a dependency", plan: []string{"etcd 0.9.4 nats", "nats 2.0.0 redis", "redis 1.0.0"}, subs: []*olm.Subscription{etcd}},
-		{name: "a dependency of what is installed", plan: []string{"etcd 0.9.4", "nats 2.0.0"}, subs: []*olm.Subscription{etcd}, csvs: []Installed{requiring}},
-		{name: "what is installed may require it", plan: []string{"etcd 0.9.4", "nats 2.0.0"}, subs: []*olm.Subscription{etcd}, csvs: etcdInstalled()},
+		{name: "a dependency of a dependency", plan: []string{"etcd 0.9.4 nats", "nats 2.0.0 redis", "redis 1.0.0"},
+			subs: []*olm.Subscription{etcd}},
+		{name: "a dependency of what is installed", plan: []string{"etcd 0.9.4", "nats 2.0.0"},
+			subs: []*olm.Subscription{etcd}, csvs: []Installed{requiring}},
+		{name: "what is installed may require it", plan: []string{"etcd 0.9.4", "nats 2.0.0"},
+			subs: []*olm.Subscription{etcd}, csvs: etcdInstalled()},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			plan := pendingPlan(c.plan...)
 			plan.Spec.Approved = c.approved
-			ns := NewNamespace("shop", NamespaceContents{Exists: true, Subscriptions: c.subs, CSVs: c.csvs, Plans: []*olm.InstallPlan{plan}})
+			ns := NewNamespace("shop", NamespaceContents{Exists: true, Subscriptions: c.subs, CSVs: c.csvs,
+				Plans: []*olm.InstallPlan{plan}})
 			packages := func(string, string, olm.Catalog) *catalog.Package { return c.pkg }
 			got := Stale(StaleInput{Plan: plan, Namespace: ns, Packages: packages, Settled: c.settled})
 			if !strings.HasPrefix(got, c.want) || c.want == "" && got != "" {

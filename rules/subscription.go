@@ -132,7 +132,8 @@ func JudgeSubscription(in SubscriptionInput) verdict.Verdict {
 			advice = "spec.versions of " + decider.Source() + " can keep it"
 		}
 		v.Warn(verdict.Reason{Rule: RuleSubscriptionContradiction, Field: "spec.startingCSV", Message: verdict.Sentence(
-			"spec.startingCSV "+text.Quote(sub.Spec.StartingCSV)+" does not pin anything while spec.installPlanApproval is "+olm.ApprovalAutomatic,
+			"spec.startingCSV "+text.Quote(sub.Spec.StartingCSV)+
+				" does not pin anything while spec.installPlanApproval is "+olm.ApprovalAutomatic,
 			RuleSubscriptionContradiction, "OLM goes on to the newest version; "+advice)})
 	}
 	if v.Decision != verdict.Allow {
@@ -152,7 +153,8 @@ func (in *SubscriptionInput) fromJudgedPlan() bool {
 	}
 	generatedBy := in.Subscription.Metadata.Annotations.GeneratedBy
 	return slices.ContainsFunc(in.Namespace.plans, func(p *olm.InstallPlan) bool {
-		return generatedBy != "" && p.Metadata.Name == generatedBy && p.Spec.Approved && p.Spec.Approval == olm.ApprovalManual &&
+		return generatedBy != "" && p.Metadata.Name == generatedBy && p.Spec.Approved &&
+			p.Spec.Approval == olm.ApprovalManual &&
 			len(refusedSteps(p, in.Namespace, in.Now)) == 0
 	})
 }
@@ -196,7 +198,8 @@ func judgeDuplicate(in *SubscriptionInput, v *verdict.Verdict) {
 	}
 	if len(others) > 0 {
 		v.Warn(verdict.Reason{Rule: RuleSubscriptionDuplicate, Field: "spec.name", Message: verdict.Sentence(
-			"package "+text.Quote(pkg)+" has another Subscription in this namespace, "+text.Names(others, verdict.MaxListed),
+			"package "+text.Quote(pkg)+" has another Subscription in this namespace, "+
+				text.Names(others, verdict.MaxListed),
 			RuleSubscriptionDuplicate, "OLM resolves nothing here while there are two; keep one of them")})
 	}
 }
@@ -211,12 +214,14 @@ func judgeOwnerConflict(in *SubscriptionInput, v *verdict.Verdict) {
 	}
 	v.Warn(verdict.Reason{Rule: RuleSubscriptionOwnerConflict, Field: in.path("name"), Message: verdict.Sentence(
 		"package "+text.Quote(pkg)+" is installed for all namespaces, from another one",
-		RuleSubscriptionOwnerConflict, "if it owns APIs OLM fails a second one with InterOperatorGroupOwnerConflict; use the one that is there")})
+		RuleSubscriptionOwnerConflict,
+		"if it owns APIs OLM fails a second one with InterOperatorGroupOwnerConflict; use the one that is there")})
 }
 
 func forbiddenSubscription(in *SubscriptionInput, p *OperatorPolicy) verdict.Finding {
 	spec := &in.Subscription.Spec
-	if !p.MustNotHave || p.faults != "" || p.catalogMismatch(olm.Catalog{Namespace: spec.SourceNamespace, Name: spec.Source}) {
+	if !p.MustNotHave || p.faults != "" ||
+		p.catalogMismatch(olm.Catalog{Namespace: spec.SourceNamespace, Name: spec.Source}) {
 		return verdict.Finding{}
 	}
 	if !p.restrictsVersions() {
@@ -235,7 +240,8 @@ func forbiddenSubscription(in *SubscriptionInput, p *OperatorPolicy) verdict.Fin
 
 func foreignCatalog(in *SubscriptionInput, p *OperatorPolicy) verdict.Finding {
 	spec := &in.Subscription.Spec
-	if p.MustNotHave || p.faults != "" || !p.catalogMismatch(olm.Catalog{Namespace: spec.SourceNamespace, Name: spec.Source}) {
+	if p.MustNotHave || p.faults != "" ||
+		!p.catalogMismatch(olm.Catalog{Namespace: spec.SourceNamespace, Name: spec.Source}) {
 		return verdict.Finding{}
 	}
 	return verdict.Finding{

@@ -130,7 +130,8 @@ func ApprovalChanges(s *olm.Subscription, ns *Namespace) []verdict.Change {
 		return changeApproval(s, requested, olm.ApprovalManual, source.String(), judgedFirst+approvedFor)
 	case !found && have != requested && (turnedManual(s) || have == olm.ApprovalAutomatic) &&
 		(requested == olm.ApprovalManual || !waits && !ns.incomplete()):
-		changes := changeApproval(s, requested, requested, "", "no policy and no Constraint needs another value any more")
+		changes := changeApproval(s, requested, requested, "",
+			"no policy and no Constraint needs another value any more")
 		changes[0].Message = strings.Replace(changes[0].Message, " was changed ", " was changed back ", 1)
 		return changes
 	}

@@ -28,11 +28,12 @@ func TestD2JudgedNamespaces(t *testing.T) {
 		waits    bool
 		keeps    bool // what waits already goes on waiting
 	}{
-		"no policy":                          {policies: nil},
-		"a list of versions":                 {policies: []*OperatorPolicy{listed}, waits: true, keeps: true},
-		"every version":                      {policies: edited(nil)},
-		"every version, of two packages":     {policies: append(edited(nil), everything)},
-		"a list, and every version":          {policies: []*OperatorPolicy{everything, listed}, waits: true, keeps: true},
+		"no policy":                      {policies: nil},
+		"a list of versions":             {policies: []*OperatorPolicy{listed}, waits: true, keeps: true},
+		"every version":                  {policies: edited(nil)},
+		"every version, of two packages": {policies: append(edited(nil), everything)},
+		"a list, and every version": {policies: []*OperatorPolicy{everything, listed}, waits: true,
+			keeps: true},
 		"one that only informs":              {policies: []*OperatorPolicy{informing}},
 		"one that is not completed":          {policies: []*OperatorPolicy{incomplete}, keeps: true},
 		"one that forbids":                   {policies: edited(forbids), waits: true, keeps: true},
@@ -46,7 +47,8 @@ func TestD2JudgedNamespaces(t *testing.T) {
 			turned.Metadata.Annotations = olm.Annotations{Present: true, RequestedApproval: olm.ApprovalAutomatic}
 			for _, mode := range []ApprovalMode{MutateApproval, DenyApproval} {
 				v := JudgeSubscription(SubscriptionInput{Subscription: automatic, Namespace: ns, Mode: mode})
-				waits := mode == MutateApproval && len(v.Changes) == 2 || mode == DenyApproval && v.Decision == verdict.Deny
+				waits := mode == MutateApproval && len(v.Changes) == 2 || mode == DenyApproval &&
+					v.Decision == verdict.Deny
 				if waits != c.waits {
 					t.Errorf("mode %s: %s, changes %v, want it to wait: %t", mode, v.Decision, v.Changes, c.waits)
 				}
@@ -68,7 +70,8 @@ func TestD2JudgedNamespaces(t *testing.T) {
 // TestD2WithoutSpec: a patch of a field in a spec that does not exist would be answered 500 in place of the API
 // server's refusal.
 func TestD2WithoutSpec(t *testing.T) {
-	ns := NewNamespace("shop", NamespaceContents{Exists: true, Policies: []*OperatorPolicy{policyFor("etcd", versions("etcd.v1"))}})
+	ns := NewNamespace("shop", NamespaceContents{Exists: true,
+		Policies: []*OperatorPolicy{policyFor("etcd", versions("etcd.v1"))}})
 	v := JudgeSubscription(SubscriptionInput{Subscription: &olm.Subscription{}, Namespace: ns, Mode: MutateApproval})
 	if len(v.Changes) > 0 {
 		t.Errorf("it is changed by %v", v.Changes)
@@ -93,12 +96,13 @@ func TestRequestedApprovalIsKept(t *testing.T) {
 		"one of every version does":              {edited(mayhave), "Manual", "", "Manual", ""},
 		"it leaves Automatic alone":              {edited(mayhave), "Automatic", "", "Automatic", ""},
 		"it gives back Automatic":                {edited(mayhave), "Manual", "Automatic", "Automatic", ""},
-		"a forbidden version makes it wait":      {edited(mustnothave, "etcd.v1"), "Automatic", "", "Manual", "Automatic"},
-		"a forbidden version leaves Manual":      {edited(mustnothave, "etcd.v1"), "Manual", "", "Manual", ""},
-		"a managed one is its policy's":          {edited(musthave), "Automatic", "Manual", "Automatic", "Manual"},
-		"without a policy Automatic is back":     {nil, "Manual", "Automatic", "Automatic", ""},
-		"without a policy Manual is back":        {nil, "Automatic", "Manual", "Manual", ""},
-		"another value is a user's":              {nil, "Manual", "later", "Manual", "later"},
+		"a forbidden version makes it wait": {edited(mustnothave, "etcd.v1"), "Automatic", "", "Manual",
+			"Automatic"},
+		"a forbidden version leaves Manual":  {edited(mustnothave, "etcd.v1"), "Manual", "", "Manual", ""},
+		"a managed one is its policy's":      {edited(musthave), "Automatic", "Manual", "Automatic", "Manual"},
+		"without a policy Automatic is back": {nil, "Manual", "Automatic", "Automatic", ""},
+		"without a policy Manual is back":    {nil, "Automatic", "Manual", "Manual", ""},
+		"another value is a user's":          {nil, "Manual", "later", "Manual", "later"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			contents := NamespaceContents{Exists: true, Facts: aroundKubernetes}
@@ -149,12 +153,16 @@ func TestManagedApproval(t *testing.T) {
 		have, noted        string
 		want, leaves, says string
 	}{
-		"Manual is noted":         {nil, "Manual", "", "Automatic", "Manual", "changed from \"Manual\" to Automatic"},
-		"Manual is noted once":    {nil, "Manual", "Manual", "Automatic", "Manual", "changed from \"Manual\" to Automatic"},
-		"Automatic is given back": {nil, "Manual", "Automatic", "Automatic", "", "changed from \"Manual\" to Automatic"},
-		"Automatic is noted":      {versions("etcd.v1"), "Automatic", "Manual", "Manual", "Automatic", "changed from \"Automatic\" to Manual"},
-		"what was not written is set": {versions("etcd.v1"), "", "", "Manual", "Automatic", "spec.installPlanApproval was set to Manual by " +
-			"OperatorPolicy policies/etcd"},
+		"Manual is noted": {nil, "Manual", "", "Automatic", "Manual", "changed from \"Manual\" to Automatic"},
+		"Manual is noted once": {nil, "Manual", "Manual", "Automatic", "Manual",
+			"changed from \"Manual\" to Automatic"},
+		"Automatic is given back": {nil, "Manual", "Automatic", "Automatic", "",
+			"changed from \"Manual\" to Automatic"},
+		"Automatic is noted": {versions("etcd.v1"), "Automatic", "Manual", "Manual", "Automatic",
+			"changed from \"Automatic\" to Manual"},
+		"what was not written is set": {versions("etcd.v1"), "", "", "Manual", "Automatic",
+			"spec.installPlanApproval was set to Manual by " +
+				"OperatorPolicy policies/etcd"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := subscriptionTo("etcd")
@@ -162,7 +170,8 @@ func TestManagedApproval(t *testing.T) {
 			s.Metadata.Annotations = olm.Annotations{Present: c.noted != "", RequestedApproval: c.noted}
 			ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", c.edit)}})
 			v := JudgeSubscription(SubscriptionInput{Subscription: s, Namespace: ns, Mode: MutateApproval})
-			if have, noted := changed(s, v.Changes); have != c.want || noted != c.leaves || !strings.Contains(v.Changes[0].Message, c.says) {
+			if have, noted := changed(s, v.Changes); have != c.want || noted != c.leaves ||
+				!strings.Contains(v.Changes[0].Message, c.says) {
 				t.Errorf("it becomes %q, noted %q, want %q and %q: %v", have, noted, c.want, c.leaves, v.WarningTexts())
 			}
 		})

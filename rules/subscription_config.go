@@ -106,9 +106,9 @@ func reservedIn(config, before *olm.SubscriptionConfig) []string {
 	return slices.Sorted(maps.Keys(added))
 }
 
-// judgeInstalled judges the installed ClusterServiceVersions with a config that is written, by the Constraints that read
-// it and have not spoken: OLM puts the config into force without a plan. What was violated before is excused only if the
-// images of the config stay as they are: else one violation would cover all (threat O34).
+// judgeInstalled judges the installed ClusterServiceVersions with a config that is written, by the Constraints that
+// read it and have not spoken: OLM puts the config into force without a plan. What was violated before is excused only
+// if the images of the config stay as they are: else one violation would cover all (threat O34).
 func (in *SubscriptionInput) judgeInstalled(
 	spoken map[*constraint.Constraint]bool, budget *constraint.Budget, v *verdict.Verdict,
 ) {
@@ -132,7 +132,8 @@ func (in *SubscriptionInput) judgeInstalled(
 		for _, f := range set.Judge(is, in.Namespace.ForConstraints(), budget) {
 			same := func(k constraint.Finding) bool { return sameConstraint(&k, &f) }
 			if f.Constraint == nil || f.Constraint.Uses()&constraint.Config == 0 || spoken[f.Constraint] ||
-				excused && slices.ContainsFunc(known, same) || f.Outcome == constraint.Undecided && f.Attributes&constraint.Config == 0 {
+				excused && slices.ContainsFunc(known, same) || f.Outcome == constraint.Undecided &&
+				f.Attributes&constraint.Config == 0 {
 				continue
 			}
 			recordConstraint(v, RuleSubscriptionConstraint, "spec.config for "+text.Name(c.CSV), &f)

@@ -35,10 +35,12 @@ var (
 // install. What is certain is refused; what is likely is warned of, and judged again on the plan.
 func judgeChannel(in *SubscriptionInput, v *verdict.Verdict) {
 	asked := askedFor(in)
-	set, namespace, budget := in.Namespace.Constraints(), in.Namespace.ForConstraints(), constraint.NewBudget(in.Interrupt)
+	set, namespace, budget := in.Namespace.Constraints(), in.Namespace.ForConstraints(),
+		constraint.NewBudget(in.Interrupt)
 	spoken := map[*constraint.Constraint]bool{}
 	for _, f := range set.Judge(asked, namespace, budget) {
-		if f.Outcome == constraint.Undecided && (in.Subscription.Spec.Config.Fault == "" || f.Attributes&constraint.Config == 0) {
+		if f.Outcome == constraint.Undecided && (in.Subscription.Spec.Config.Fault == "" ||
+			f.Attributes&constraint.Config == 0) {
 			continue // known once there is a plan, and no config is in force before
 		}
 		spoken[f.Constraint] = true
@@ -65,7 +67,8 @@ func judgeChannel(in *SubscriptionInput, v *verdict.Verdict) {
 	}
 	if what, accepted := tooOldFor(in.channel().MinKubeVersion, in.Namespace.Facts().Version); what != "" {
 		v.Warn(verdict.Reason{Rule: RuleBundleKubeVersion, Message: verdict.Sentence(
-			text.Name(newest.CSV)+", the newest version in channel "+text.Name(in.channel().Name)+", "+what, RuleBundleKubeVersion, accepted)})
+			text.Name(newest.CSV)+", the newest version in channel "+text.Name(in.channel().Name)+", "+what,
+			RuleBundleKubeVersion, accepted)})
 	}
 }
 
@@ -73,7 +76,8 @@ func judgeChannel(in *SubscriptionInput, v *verdict.Verdict) {
 func askedFor(in *SubscriptionInput) *constraint.Bundle {
 	spec := &in.Subscription.Spec
 	b := &constraint.Bundle{Package: spec.Package, Channel: spec.Channel, Catalog: in.Subscription.Catalog(),
-		Unknown: constraint.CSV | constraint.Version | constraint.Properties | constraint.InCSV | constraint.Deprecation | constraint.ChangeSet}
+		Unknown: constraint.CSV | constraint.Version | constraint.Properties | constraint.InCSV |
+			constraint.Deprecation | constraint.ChangeSet}
 	b.Config = spec.Config
 	if spec.Config.Fault != "" {
 		b.Unknown |= constraint.Config
@@ -118,13 +122,15 @@ func judgeOffer(in *SubscriptionInput, v *verdict.Verdict) {
 
 // moves reports whether a Subscription is new, or goes to another channel or catalog.
 func (in *SubscriptionInput) moves() bool {
-	return in.Old == nil || in.Old.Spec.Channel != in.Subscription.Spec.Channel || in.Old.Catalog() != in.Subscription.Catalog()
+	return in.Old == nil || in.Old.Spec.Channel != in.Subscription.Spec.Channel ||
+		in.Old.Catalog() != in.Subscription.Catalog()
 }
 
 // judgeUnknownChannel warns of a channel that the package does not have.
 func judgeUnknownChannel(in *SubscriptionInput, v *verdict.Verdict) {
 	name := in.Subscription.Spec.Channel
-	if in.Offered == nil || len(in.Offered.Channels) == 0 || in.Offered.Channel(name) != nil || name == "" || !in.moves() {
+	if in.Offered == nil || len(in.Offered.Channels) == 0 || in.Offered.Channel(name) != nil || name == "" ||
+		!in.moves() {
 		return
 	}
 	var names []string
@@ -132,7 +138,8 @@ func judgeUnknownChannel(in *SubscriptionInput, v *verdict.Verdict) {
 		names = append(names, in.Offered.Channels[i].Name)
 	}
 	v.Warn(verdict.Reason{Rule: RuleSubscriptionUnknownChannel, Field: in.path("channel"), Message: verdict.Sentence(
-		in.path("channel")+" "+text.Quote(name)+" is not a channel of package "+text.Name(in.Offered.Name)+" in "+CatalogName(in.Offered.Catalog),
+		in.path("channel")+" "+text.Quote(name)+" is not a channel of package "+text.Name(in.Offered.Name)+" in "+
+			CatalogName(in.Offered.Catalog),
 		RuleSubscriptionUnknownChannel, "it has "+text.Names(names, verdict.MaxListed))})
 }
 
@@ -148,8 +155,10 @@ func judgeOlder(in *SubscriptionInput, v *verdict.Verdict) {
 			continue
 		}
 		v.Warn(verdict.Reason{Rule: RuleSubscriptionOlderChannel, Field: in.path("channel"), Message: verdict.Sentence(
-			text.Name(newest.Name)+", the newest version in channel "+text.Name(channel.Name)+", is older than "+text.Name(installed.CSV)+", which is installed",
-			RuleSubscriptionOlderChannel, "OLM never goes back, and installs nothing before the channel has a newer version")})
+			text.Name(newest.Name)+", the newest version in channel "+text.Name(channel.Name)+", is older than "+
+				text.Name(installed.CSV)+", which is installed",
+			RuleSubscriptionOlderChannel,
+			"OLM never goes back, and installs nothing before the channel has a newer version")})
 	}
 }
 
@@ -170,7 +179,8 @@ func judgeStart(in *SubscriptionInput, v *verdict.Verdict) {
 		return
 	}
 	v.Warn(verdict.Reason{Rule: RuleSubscriptionUnknownCSV, Field: in.path("startingCSV"), Message: verdict.Sentence(
-		in.path("startingCSV")+" "+text.Quote(start)+" is not in channel "+text.Name(channel.Name)+" of "+CatalogName(in.Offered.Catalog),
+		in.path("startingCSV")+" "+text.Quote(start)+" is not in channel "+text.Name(channel.Name)+" of "+
+			CatalogName(in.Offered.Catalog),
 		RuleSubscriptionUnknownCSV, "it has "+entriesText(channel))})
 }
 
@@ -196,7 +206,8 @@ func judgeNewest(in *SubscriptionInput, v *verdict.Verdict) {
 				Message: verdict.Sentence(
 					text.Name(newest.Name)+", the newest version in channel "+text.Name(channel.Name)+
 						", will not be allowed by "+p.Source(),
-					RuleSubscriptionStartingCSV, "a Subscription without spec.startingCSV asks for it; write one that is allowed: "+
+					RuleSubscriptionStartingCSV,
+					"a Subscription without spec.startingCSV asks for it; write one that is allowed: "+
 						text.Names(p.offered(channel, in.Now), verdict.MaxListed))})
 		}
 	}

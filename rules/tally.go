@@ -40,7 +40,8 @@ type Violator struct {
 
 // compare sorts by namespace, then name, then constraint.
 func (v Violator) compare(other Violator) int {
-	return cmp.Or(cmp.Compare(v.Namespace, other.Namespace), cmp.Compare(v.CSV, other.CSV), cmp.Compare(v.Index, other.Index))
+	return cmp.Or(cmp.Compare(v.Namespace, other.Namespace), cmp.Compare(v.CSV, other.CSV),
+		cmp.Compare(v.Index, other.Index))
 }
 
 // NewTally counts everything that is installed in namespaces at a time, in one pass for all Constraints. What an
@@ -51,7 +52,8 @@ func NewTally(namespaces iter.Seq[*Namespace], now time.Time) *Tally {
 		for i := range ns.Installed() {
 			t.Installed++
 			// A budget for each: counting is not part of a request with a deadline.
-			for _, f := range ns.Constraints().Judge(ns.installed[i].forConstraints(ns), ns.ForConstraints(), constraint.NewBudget(nil)) {
+			for _, f := range ns.Constraints().Judge(ns.installed[i].forConstraints(ns), ns.ForConstraints(),
+				constraint.NewBudget(nil)) {
 				csv := ns.installed[i].CSV
 				if f.Constraint == nil || !f.Definition.Exceptions.ForName(RuleBundleConstraint, csv, ns.Name(), now) {
 					t.add(ns.Name(), csv, &f)
@@ -73,7 +75,8 @@ func (t *Tally) add(namespace, csv string, f *constraint.Finding) {
 	}
 	if f.Outcome == constraint.Violated {
 		count.Violating++
-		t.list(Violator{Namespace: namespace, CSV: csv, Index: f.Constraint.Index, Message: mustSatisfy(f)}, f.Constraint)
+		t.list(Violator{Namespace: namespace, CSV: csv, Index: f.Constraint.Index, Message: mustSatisfy(f)},
+			f.Constraint)
 	} else {
 		count.Unknown++
 	}

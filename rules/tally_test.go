@@ -19,7 +19,8 @@ func TestTally(t *testing.T) {
 	faulty := constraint.Define(constraint.Meta{Name: "faulty"}, &constraintv1.ConstraintSpec{Constraints: `[`})
 	set := under(certified, warns, faulty)
 	installed := func(properties string) Installed {
-		csv := &olm.CSV{Metadata: olm.ObjectMeta{Name: "etcd.v0.9.2", Annotations: olm.Annotations{Properties: properties}}}
+		csv := &olm.CSV{Metadata: olm.ObjectMeta{Name: "etcd.v0.9.2",
+			Annotations: olm.Annotations{Properties: properties}}}
 		i, _ := InstalledBy(csv)
 		return i
 	}
@@ -27,7 +28,8 @@ func TestTally(t *testing.T) {
 		NewNamespace("a", NamespaceContents{Exists: true, Constraints: set, CSVs: []Installed{
 			installed(`{"properties":[{"type":"olm.package","value":{"packageName":"etcd","version":"0.9.2"}},{"type":"certified","value":true}]}`),
 		}}),
-		NewNamespace("b", NamespaceContents{Exists: true, Constraints: set, CSVs: []Installed{installed(properties("etcd", "0.9.2")), installed("")}}),
+		NewNamespace("b", NamespaceContents{Exists: true, Constraints: set,
+			CSVs: []Installed{installed(properties("etcd", "0.9.2")), installed("")}}),
 		NewNamespace("c", NamespaceContents{Exists: true, Constraints: set}),
 	}
 	tally := NewTally(slices.Values(namespaces), time.Time{})
@@ -59,9 +61,11 @@ func TestViolators(t *testing.T) {
 	set := under(two)
 	var namespaces []*Namespace
 	for i := range 15 {
-		csv := &olm.CSV{Metadata: olm.ObjectMeta{Name: "etcd.v0.9.2", Annotations: olm.Annotations{Properties: properties("etcd", "0.9.2")}}}
+		csv := &olm.CSV{Metadata: olm.ObjectMeta{Name: "etcd.v0.9.2",
+			Annotations: olm.Annotations{Properties: properties("etcd", "0.9.2")}}}
 		installed, _ := InstalledBy(csv)
-		namespaces = append(namespaces, NewNamespace(fmt.Sprintf("team-%02d", i), NamespaceContents{Exists: true, Constraints: set, CSVs: []Installed{installed}}))
+		namespaces = append(namespaces, NewNamespace(fmt.Sprintf("team-%02d", i),
+			NamespaceContents{Exists: true, Constraints: set, CSVs: []Installed{installed}}))
 	}
 	var first []Violator
 	for range 2 {
@@ -78,9 +82,11 @@ func TestViolators(t *testing.T) {
 		slices.Reverse(namespaces)
 	}
 	want := []Violator{
-		{Namespace: "team-00", CSV: "etcd.v0.9.2", Index: 0, Message: `not this one (it must satisfy packageName != "etcd")`},
+		{Namespace: "team-00", CSV: "etcd.v0.9.2", Index: 0,
+			Message: `not this one (it must satisfy packageName != "etcd")`},
 		{Namespace: "team-00", CSV: "etcd.v0.9.2", Index: 1, Message: `it must satisfy version != "0.9.2"`},
-		{Namespace: "team-01", CSV: "etcd.v0.9.2", Index: 0, Message: `not this one (it must satisfy packageName != "etcd")`},
+		{Namespace: "team-01", CSV: "etcd.v0.9.2", Index: 0,
+			Message: `not this one (it must satisfy packageName != "etcd")`},
 	}
 	if diff := cmp.Diff(want, first[:3]); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

@@ -56,7 +56,8 @@ func (l *versionList) plainNames() []string {
 // lists reports whether a name is listed for any contents. Names are compared byte by byte: a look-alike is another
 // name (threat O11).
 func (l *versionList) lists(name string) bool {
-	_, listed := slices.BinarySearchFunc(l.byName, name, func(i uint16, name string) int { return strings.Compare(l.entries[i], name) })
+	_, listed := slices.BinarySearchFunc(l.byName, name,
+		func(i uint16, name string) int { return strings.Compare(l.entries[i], name) })
 	return listed && !strings.Contains(name, "@") // an entry with a digest is no name
 }
 

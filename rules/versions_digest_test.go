@@ -31,7 +31,8 @@ func TestListedDigests(t *testing.T) {
 		return withStep(p, "etcd.v0.9.2", olm.Manifest{Spec: &olm.CSVSpec{}, Properties: properties("etcd", "0.9.2")})
 	}
 	twoImages := fromImage("quay.io/example/etcd@" + digestA)
-	twoImages.Status.BundleLookups = append(twoImages.Status.BundleLookups, fromImage("quay.io/example/etcd@"+digestB).Status.BundleLookups...)
+	twoImages.Status.BundleLookups = append(twoImages.Status.BundleLookups,
+		fromImage("quay.io/example/etcd@"+digestB).Status.BundleLookups...)
 	same := fromImage("quay.io/example/etcd@" + digestA)
 	forbid := func(s *spec) { s.ComplianceType = policyv1beta2.MustNotHave }
 	start := func(s *spec) { s.Subscription.StartingCSV = "etcd.v0.9.2" }
@@ -42,9 +43,10 @@ func TestListedDigests(t *testing.T) {
 		want     verdict.Decision
 		says     string
 	}{
-		"the digest":          {plan: same, versions: []string{listed + digestA}},
-		"one of two digests":  {plan: same, versions: []string{listed + digestB, listed + digestA}},
-		"a mirror with a tag": {plan: fromImage("mirror:5000/etcd:v0.9.2@" + digestA), versions: []string{listed + digestA}},
+		"the digest":         {plan: same, versions: []string{listed + digestA}},
+		"one of two digests": {plan: same, versions: []string{listed + digestB, listed + digestA}},
+		"a mirror with a tag": {plan: fromImage("mirror:5000/etcd:v0.9.2@" + digestA),
+			versions: []string{listed + digestA}},
 		"another digest": {plan: same, versions: []string{listed + digestB}, want: verdict.Deny,
 			says: "etcd.v0.9.2@" + digestA + " is not allowed"},
 		"the digest of another name": {plan: same, versions: []string{"etcd.v0.9.4@" + digestA, listed + digestB},
@@ -99,8 +101,10 @@ func TestListedDigests(t *testing.T) {
 // forbidden for good.
 func TestDigestsByNameAlone(t *testing.T) {
 	bound := []string{"etcd.v0.9.2@" + digestA}
-	allow := policyFor("etcd", func(s *spec) { anyCatalog(s); s.Versions, s.Subscription.StartingCSV = bound, "etcd.v0.9.2" })
-	forbid := policyFor("etcd", func(s *spec) { anyCatalog(s); s.ComplianceType, s.Versions = policyv1beta2.MustNotHave, bound })
+	allow := policyFor("etcd",
+		func(s *spec) { anyCatalog(s); s.Versions, s.Subscription.StartingCSV = bound, "etcd.v0.9.2" })
+	forbid := policyFor("etcd",
+		func(s *spec) { anyCatalog(s); s.ComplianceType, s.Versions = policyv1beta2.MustNotHave, bound })
 	if allow.passesByName("etcd.v0.9.2") {
 		t.Error("a plan that is born approved passes by a name that is bound to contents")
 	}
@@ -134,7 +138,8 @@ func TestDigestsByNameAlone(t *testing.T) {
 func TestDigestOfAStep(t *testing.T) {
 	csv := written(t, etcdSpec)
 	policy := func(digest string) *OperatorPolicy { return policyFor("etcd", versions("etcd.v0.9.2@"+digest)) }
-	running := installing(t, "", func(p *olm.InstallPlan) { p.Status.BundleLookups[0].Path = "quay.io/example/etcd@" + digestA })
+	running := installing(t, "",
+		func(p *olm.InstallPlan) { p.Status.BundleLookups[0].Path = "quay.io/example/etcd@" + digestA })
 	undescribed := installing(t, "", func(p *olm.InstallPlan) {
 		p.Status.BundleLookups[0].Path, p.Status.BundleLookups[0].Properties = "quay.io/example/etcd@"+digestA, ""
 	})
@@ -151,7 +156,8 @@ func TestDigestOfAStep(t *testing.T) {
 		"a copy of it, by another user": {plan: running, policy: policy(digestA), want: verdict.Deny},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{c.policy}, Plans: []*olm.InstallPlan{c.plan},
+			ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{c.policy},
+				Plans:         []*olm.InstallPlan{c.plan},
 				Subscriptions: []*olm.Subscription{subscribed("etcd", "etcd.v0.9.2", "")}})
 			v := JudgeCSV(CSVInput{New: csv, Namespace: ns, ByOLM: c.byOLM, User: "someone"})
 			if v.Decision != c.want {

@@ -64,7 +64,8 @@ func TestH3VersionsAreBounded(t *testing.T) {
 // TestListedVersions: a name is listed as it is written, and one with a digest for its contents only.
 func TestListedVersions(t *testing.T) {
 	l := newVersionList([]string{"b", "c@sha256:1, a", "d,d@sha256:2"})
-	for name, want := range map[string]bool{"a": true, "b": true, "c": false, "d": true, "e": false, "": false, "c@sha256:1": false} {
+	for name, want := range map[string]bool{"a": true, "b": true, "c": false, "d": true, "e": false, "": false,
+		"c@sha256:1": false} {
 		if got := l.lists(name); got != want {
 			t.Errorf("%q is listed: %t, want %t", name, got, want)
 		}

@@ -23,9 +23,12 @@ func crowded(n int) *Builder {
 	var objects []*Object
 	for i := range n {
 		ns := fmt.Sprintf("tenant-%d", i)
-		objects = append(objects, read(Namespaces, `{"metadata":{"name":"`+ns+`","uid":"`+ns+`","resourceVersion":"1"}}`),
-			read(Subscriptions, `{"metadata":{"name":"etcd","namespace":"`+ns+`","uid":"`+ns+`","resourceVersion":"1"},"spec":{"name":"etcd"}}`),
-			read(OperatorGroups, `{"metadata":{"name":"all","namespace":"`+ns+`","uid":"`+ns+`","resourceVersion":"1"},"spec":{}}`),
+		objects = append(objects, read(Namespaces, `{"metadata":{"name":"`+ns+`","uid":"`+ns+
+			`","resourceVersion":"1"}}`),
+			read(Subscriptions, `{"metadata":{"name":"etcd","namespace":"`+ns+`","uid":"`+ns+
+				`","resourceVersion":"1"},"spec":{"name":"etcd"}}`),
+			read(OperatorGroups, `{"metadata":{"name":"all","namespace":"`+ns+`","uid":"`+ns+
+				`","resourceVersion":"1"},"spec":{}}`),
 			read(OperatorPolicies, `{"metadata":{"name":"p`+ns+`","namespace":"policies","uid":"`+ns+`","generation":1,"resourceVersion":"1"},
 				"spec":{"complianceType":"musthave","remediationAction":"enforce","subscription":{"name":"etcd","namespace":"`+ns+`"}}}`))
 	}
@@ -40,7 +43,8 @@ func BenchmarkEvent(b *testing.B) {
 		builder := crowded(n)
 		raw := [2][]byte{}
 		for i := range raw {
-			raw[i] = []byte(fmt.Sprintf(`{"metadata":{"name":"etcd","namespace":"tenant-7","uid":"1","resourceVersion":"%d"},"spec":{"name":"etcd"}}`, i+2))
+			raw[i] = []byte(fmt.Sprintf(
+				`{"metadata":{"name":"etcd","namespace":"tenant-7","uid":"1","resourceVersion":"%d"},"spec":{"name":"etcd"}}`, i+2))
 		}
 		last := read(Subscriptions, string(raw[1]))
 		builder.Put(time.Time{}, last)
@@ -82,8 +86,10 @@ func TestEventCost(t *testing.T) {
 	const budget = 150
 	for _, n := range []int{100, 2_000} {
 		builder := crowded(n)
-		last := read(Subscriptions, `{"metadata":{"name":"etcd","namespace":"tenant-7","uid":"tenant-7","resourceVersion":"1"},"spec":{"name":"etcd"}}`)
-		if got := testing.AllocsPerRun(100, func() { builder.build(time.Time{}, []event{{old: last, now: last}}) }); got > budget {
+		last := read(Subscriptions,
+			`{"metadata":{"name":"etcd","namespace":"tenant-7","uid":"tenant-7","resourceVersion":"1"},"spec":{"name":"etcd"}}`)
+		if got := testing.AllocsPerRun(100,
+			func() { builder.build(time.Time{}, []event{{old: last, now: last}}) }); got > budget {
 			t.Errorf("%d namespaces: %.0f allocations, the budget is %d", n, got, budget)
 		}
 	}

@@ -116,7 +116,8 @@ func (b *Builder) Complete(now time.Time, completions map[types.NamespacedName]*
 
 // build applies events to the last snapshot.
 func (b *Builder) build(now time.Time, events []event) (*Snapshot, *Change) {
-	d := &draft{Builder: b, next: &Snapshot{generation: 1}, change: &Change{}, entries: map[string]*draftEntry{}, constraints: b.last == nil}
+	d := &draft{Builder: b, next: &Snapshot{generation: 1}, change: &Change{}, entries: map[string]*draftEntry{},
+		constraints: b.last == nil}
 	if b.last != nil {
 		*d.next = *b.last
 		d.next.generation++
@@ -149,5 +150,8 @@ func (b *Builder) Scoped(read *dependency.Policy) *dependency.Policy {
 	if len(b.clusterScoped) == 0 {
 		return read
 	}
-	return read.Scoped(func(group, kind string) bool { return b.clusterScoped[schema.GroupKind{Group: group, Kind: kind}] })
+	return read.Scoped(func(group,
+		kind string) bool {
+		return b.clusterScoped[schema.GroupKind{Group: group, Kind: kind}]
+	})
 }

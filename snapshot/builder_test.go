@@ -46,11 +46,14 @@ func TestSetConstraints(t *testing.T) {
 		{name: "none, at first", cluster: cluster, want: true},
 		{name: "the first", stored: certifiedOnly(1, ""), cluster: cluster, want: true},
 		{name: "its status", stored: certifiedOnly(1, "2"), cluster: cluster, want: false},
-		{name: "suspended, which makes no generation", stored: suspended(certifiedOnly(1, "3")), cluster: cluster, want: true},
+		{name: "suspended, which makes no generation", stored: suspended(certifiedOnly(1, "3")), cluster: cluster,
+			want: true},
 		{name: "not suspended any more", stored: certifiedOnly(1, "4"), cluster: cluster, want: true},
 		{name: "its spec", stored: certifiedOnly(2, "5"), cluster: cluster, want: true},
-		{name: "another Kubernetes", stored: certifiedOnly(2, "5"), cluster: state.Cluster{Version: "1.37.0"}, want: true},
-		{name: "another OpenShift", stored: certifiedOnly(2, "5"), cluster: state.Cluster{Version: "1.37.0", OpenShift: "4.19.3"}, want: true},
+		{name: "another Kubernetes", stored: certifiedOnly(2, "5"), cluster: state.Cluster{Version: "1.37.0"},
+			want: true},
+		{name: "another OpenShift", stored: certifiedOnly(2, "5"),
+			cluster: state.Cluster{Version: "1.37.0", OpenShift: "4.19.3"}, want: true},
 		{name: "gone", cluster: state.Cluster{Version: "1.37.0", OpenShift: "4.19.3"}, want: true},
 	} {
 		events := []event{{cluster: &step.cluster}}
@@ -63,21 +66,24 @@ func TestSetConstraints(t *testing.T) {
 			events = append(events, event{old: before, now: now})
 		}
 		next, change := b.build(time.Time{}, events)
-		if got := next.constraints != last.constraints; got != step.want || slices.Contains(change.Namespaces, "shop") != step.want {
+		if got := next.constraints != last.constraints; got != step.want ||
+			slices.Contains(change.Namespaces, "shop") != step.want {
 			t.Errorf("%s: made ready anew is %v, changed are %q, want %v", step.name, got, change.Namespaces, step.want)
 		}
 		if next.Namespace("shop").Constraints() != next.constraints {
 			t.Errorf("%s: a namespace has other Constraints", step.name)
 		}
 		if len(next.ConstraintObjects()) != objects || len(next.Constraints().Definitions()) != objects {
-			t.Errorf("%s: %d objects and %d definitions, want %d", step.name, len(next.ConstraintObjects()), len(next.Constraints().Definitions()), objects)
+			t.Errorf("%s: %d objects and %d definitions, want %d", step.name, len(next.ConstraintObjects()),
+				len(next.Constraints().Definitions()), objects)
 		}
 		before, last = now, next
 	}
 }
 
 func certifiedOnly(generation int64, resourceVersion string) *constraintv1.Constraint {
-	c := &constraintv1.Constraint{ObjectMeta: metav1.ObjectMeta{Name: "certified", UID: "1", Generation: generation, ResourceVersion: resourceVersion}}
+	c := &constraintv1.Constraint{ObjectMeta: metav1.ObjectMeta{Name: "certified", UID: "1", Generation: generation,
+		ResourceVersion: resourceVersion}}
 	c.Spec.Constraints = `[{"type":"olm.constraint","value":{"rule":"properties.exists(p, p.type == 'certified')"}}]`
 	return c
 }
@@ -88,7 +94,8 @@ func suspended(c *constraintv1.Constraint) *constraintv1.Constraint {
 }
 
 func policyIn(namespace, version string, generation int64) *Object {
-	op := &policyv1beta2.OperatorPolicy{ObjectMeta: metav1.ObjectMeta{Name: "etcd", Namespace: "policies", UID: "1", Generation: generation, ResourceVersion: version}}
+	op := &policyv1beta2.OperatorPolicy{ObjectMeta: metav1.ObjectMeta{Name: "etcd", Namespace: "policies", UID: "1",
+		Generation: generation, ResourceVersion: version}}
 	op.Spec.ComplianceType, op.Spec.RemediationAction = policyv1beta2.MustHave, policyv1beta2.Enforce
 	op.Spec.Subscription.Name, op.Spec.Subscription.Namespace = "etcd", namespace
 	return encode(OperatorPolicies, op)
@@ -111,11 +118,15 @@ func TestCompletions(t *testing.T) {
 		changed []string
 	}{
 		{name: "nothing is found yet", event: event{now: first}, want: "", changed: []string{""}},
-		{name: "found", event: event{key: key, completed: completion(1, "shop")}, want: "shop", changed: []string{"", "shop"}},
-		{name: "found again, elsewhere", event: event{key: key, completed: completion(1, "bank")}, want: "bank", changed: []string{"bank", "shop"}},
+		{name: "found", event: event{key: key, completed: completion(1, "shop")}, want: "shop",
+			changed: []string{"", "shop"}},
+		{name: "found again, elsewhere", event: event{key: key, completed: completion(1, "bank")}, want: "bank",
+			changed: []string{"bank", "shop"}},
 		{name: "it changed", event: event{old: first, now: second}, want: "", changed: []string{"", "bank"}},
-		{name: "found for its last state", event: event{key: key, completed: completion(1, "shop")}, want: "", changed: []string{""}},
-		{name: "found for its present state", event: event{key: key, completed: completion(2, "shop")}, want: "shop", changed: []string{"", "shop"}},
+		{name: "found for its last state", event: event{key: key, completed: completion(1, "shop")}, want: "",
+			changed: []string{""}},
+		{name: "found for its present state", event: event{key: key, completed: completion(2, "shop")}, want: "shop",
+			changed: []string{"", "shop"}},
 		{name: "needed no more", event: event{old: second, now: third}, want: "shop", changed: []string{"shop"}},
 		{name: "found too late", event: event{key: key, completed: completion(2, "bank")}, want: "shop"},
 		{name: "gone", event: event{old: third}, want: "nowhere", changed: []string{"shop"}},
@@ -137,13 +148,16 @@ func TestCompletions(t *testing.T) {
 func TestChanges(t *testing.T) {
 	var b Builder
 	sub := func(version string) *Object {
-		return read(Subscriptions, `{"metadata":{"name":"etcd","namespace":"shop","uid":"1","resourceVersion":"`+version+`"},"spec":{"name":"etcd"}}`)
+		return read(Subscriptions, `{"metadata":{"name":"etcd","namespace":"shop","uid":"1","resourceVersion":"`+
+			version+`"},"spec":{"name":"etcd"}}`)
 	}
 	deployment := func(version, available string) *Object {
-		return read(Deployments, `{"metadata":{"name":"etcd","namespace":"shop","uid":"2","resourceVersion":"`+version+`"},"status":{"availableReplicas":`+available+`}}`)
+		return read(Deployments, `{"metadata":{"name":"etcd","namespace":"shop","uid":"2","resourceVersion":"`+version+
+			`"},"status":{"availableReplicas":`+available+`}}`)
 	}
 	catalog := func(version, state string) *Object {
-		return read(CatalogSources, `{"metadata":{"name":"hub","namespace":"olm","uid":"3","resourceVersion":"`+version+`"},"status":{"connectionState":{"lastObservedState":"`+state+`"}}}`)
+		return read(CatalogSources, `{"metadata":{"name":"hub","namespace":"olm","uid":"3","resourceVersion":"`+version+
+			`"},"status":{"connectionState":{"lastObservedState":"`+state+`"}}}`)
 	}
 	for _, step := range []struct {
 		name       string
@@ -156,7 +170,8 @@ func TestChanges(t *testing.T) {
 		{name: "a new version of it", old: sub("1"), now: sub("2"), namespaces: []string{"shop"}},
 		{name: "a Deployment", now: deployment("1", "0"), workloads: []string{"shop"}},
 		{name: "fields of it that are not kept", old: deployment("1", "0"), now: deployment("3", "0")},
-		{name: "fields of it that are kept", old: deployment("3", "0"), now: deployment("4", "1"), workloads: []string{"shop"}},
+		{name: "fields of it that are kept", old: deployment("3", "0"), now: deployment("4", "1"),
+			workloads: []string{"shop"}},
 		{name: "a catalog", now: catalog("1", "CONNECTING"), objects: 1},
 		{name: "a catalog that was polled", old: catalog("1", "CONNECTING"), now: catalog("5", "CONNECTING")},
 		{name: "a catalog that is ready", old: catalog("5", "CONNECTING"), now: catalog("6", "READY"), objects: 1},
@@ -164,8 +179,10 @@ func TestChanges(t *testing.T) {
 	} {
 		last := b.last
 		next, change := b.build(time.Time{}, []event{{old: step.old, now: step.now}})
-		if !slices.Equal(change.Namespaces, step.namespaces) || !slices.Equal(change.Workloads, step.workloads) || len(change.Objects) != step.objects {
-			t.Errorf("%s: changed are %q and %d objects, want %q and %d", step.name, change.Namespaces, len(change.Objects), step.namespaces, step.objects)
+		if !slices.Equal(change.Namespaces, step.namespaces) || !slices.Equal(change.Workloads, step.workloads) ||
+			len(change.Objects) != step.objects {
+			t.Errorf("%s: changed are %q and %d objects, want %q and %d", step.name, change.Namespaces,
+				len(change.Objects), step.namespaces, step.objects)
 		}
 		if step.now != nil {
 			if got := next.Object(step.now.kind, step.now.concerns, step.now.Key()); got != step.now {
@@ -185,13 +202,15 @@ func TestChanges(t *testing.T) {
 
 // TestG5UnreadablePolicyHolds: a stored policy that does not decode holds what it governs.
 func TestG5UnreadablePolicyHolds(t *testing.T) {
-	s := snapshotOf(read(OperatorPolicies, `{"metadata":{"name":"etcd","namespace":"policies"},"spec":{"versions":7,"subscription":{"name":"etcd","namespace":"shop"}}}`))
+	s := snapshotOf(read(OperatorPolicies,
+		`{"metadata":{"name":"etcd","namespace":"policies"},"spec":{"versions":7,"subscription":{"name":"etcd","namespace":"shop"}}}`))
 	policies := s.Namespace("shop").Policies()
 	if len(policies) != 1 || !policies[0].Enforced {
 		t.Fatalf("%d policies, want the one that does not decode", len(policies))
 	}
 	v := rules.JudgeSubscription(rules.SubscriptionInput{Namespace: s.Namespace("shop"), Mode: rules.DenyApproval,
-		Subscription: &olm.Subscription{Metadata: olm.ObjectMeta{Name: "etcd", Namespace: "shop"}, Spec: olm.SubscriptionSpec{Package: "etcd"}}})
+		Subscription: &olm.Subscription{Metadata: olm.ObjectMeta{Name: "etcd", Namespace: "shop"},
+			Spec: olm.SubscriptionSpec{Package: "etcd"}}})
 	if v.Decision == verdict.Allow {
 		t.Error("it is allowed")
 	}
@@ -226,7 +245,8 @@ func TestO15PoliciesSuspend(t *testing.T) {
 		{name: "one is met", now: waits("4", of("etcd", met)), constraint: "policies/app", changed: "shop"},
 		{name: "written for another reason", now: waits("5", of("etcd", met)), constraint: "policies/app"},
 		{name: "both are met", now: waits("6", of("etcd", met)+","+of("certified", met)), changed: "shop"},
-		{name: "lost", now: waits("7", of("etcd", "Unsatisfied")+","+of("certified", met)), policy: "policies/app", changed: "shop"},
+		{name: "lost", now: waits("7", of("etcd", "Unsatisfied")+","+of("certified", met)), policy: "policies/app",
+			changed: "shop"},
 		{name: "deleted", changed: "shop"},
 	} {
 		e := event{old: last, now: step.now}

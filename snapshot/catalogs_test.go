@@ -17,7 +17,8 @@ const (
 		"containerStatuses":[{"name":"registry-server","imageID":"registry.example/catalog@%s"}]}}`
 	reviewedImage = "sha256:0a1b2c3d0a1b2c3d0a1b2c3d0a1b2c3d0a1b2c3d0a1b2c3d0a1b2c3d0a1b2c3d"
 	recordOf      = `{"metadata":{"name":"opgate-catalogs","namespace":"opgate-system"},"data":{%s}}`
-	record        = `"olm.curated":"{\"namespace\":\"olm\",\"name\":\"curated\",\"polls\":[{\"image\":\"` + reviewedImage + `\",\"packages\":7}]}"`
+	record        = `"olm.curated":"{\"namespace\":\"olm\",\"name\":\"curated\",\"polls\":[{\"image\":\"` +
+		reviewedImage + `\",\"packages\":7}]}"`
 )
 
 // TestCatalogsAreFollowed: when it becomes known which image a catalog runs, and what that changed, plans are judged
@@ -33,12 +34,14 @@ func TestCatalogsAreFollowed(t *testing.T) {
 	}{
 		{name: "no image is known", spec: policyv1beta2.Catalog{Image: policyv1beta2.CatalogHold,
 			Accepted: []string{reviewedImage}}, want: verdict.Hold},
-		{name: "the accepted image", spec: policyv1beta2.Catalog{Image: policyv1beta2.CatalogHold, Accepted: []string{reviewedImage}}, now: pod(reviewedImage)},
+		{name: "the accepted image", spec: policyv1beta2.Catalog{Image: policyv1beta2.CatalogHold,
+			Accepted: []string{reviewedImage}}, now: pod(reviewedImage)},
 		{name: "its record", spec: policyv1beta2.Catalog{Jump: policyv1beta2.CatalogHold}, now: records(record)},
 		{name: "a record that is no JSON", spec: policyv1beta2.Catalog{Jump: policyv1beta2.CatalogHold},
 			now: records(`"olm.curated":"{"`), want: verdict.Hold},
-		{name: "a record under the key of another catalog", spec: policyv1beta2.Catalog{Jump: policyv1beta2.CatalogHold},
-			now: records(`"olm.other` + record[len(`"olm.curated`):]), want: verdict.Hold},
+		{name: "a record under the key of another catalog",
+			spec: policyv1beta2.Catalog{Jump: policyv1beta2.CatalogHold},
+			now:  records(`"olm.other` + record[len(`"olm.curated`):]), want: verdict.Hold},
 		{name: "another ConfigMap", spec: policyv1beta2.Catalog{Jump: policyv1beta2.CatalogHold},
 			now:  read(Records, `{"metadata":{"name":"mine","namespace":"opgate-system"},"data":{`+record+`}}`),
 			want: verdict.Hold},
@@ -47,7 +50,8 @@ func TestCatalogsAreFollowed(t *testing.T) {
 			var b Builder
 			op := policyIn("shop", "1", 1).value.(*storedPolicy).object
 			op.Spec.UpgradeApproval, op.Spec.Catalog = policyv1beta2.UpgradeApprovalAutomatic, &test.spec
-			objects := []*Object{read(Namespaces, `{"metadata":{"name":"shop"}}`), read(Namespaces, `{"metadata":{"name":"other"}}`),
+			objects := []*Object{read(Namespaces, `{"metadata":{"name":"shop"}}`),
+				read(Namespaces, `{"metadata":{"name":"other"}}`),
 				encode(OperatorPolicies, op), read(InstallPlans, pendingEtcd), read(CatalogSources, curatedCatalog)}
 			if test.spec.Jump != "" {
 				objects = append(objects, pod(reviewedImage))

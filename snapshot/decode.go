@@ -133,7 +133,8 @@ func decodeMembers(raw []byte) (any, Subject, error) {
 		return nil, Subject{}, err
 	}
 	read := dependency.ReadSet(object)
-	object.Spec, object.Status.Placement = policyv1beta1.PolicySetSpec{}, nil // a hub writes placements, and nothing reads them
+	// a hub writes placements, and nothing reads them
+	object.Spec, object.Status.Placement = policyv1beta1.PolicySetSpec{}, nil
 	return &PolicySet{ObjectMeta: object.ObjectMeta, Object: object, Read: read}, InCluster(), nil
 }
 
@@ -156,7 +157,8 @@ func addConstraint(to *rules.Cluster, _ string, value any) {
 
 // salvageConstraint retains a stored Constraint that does not decode as one that holds everything (threat G5).
 func salvageConstraint(m *metav1.ObjectMeta, _ []byte, cause error) (any, Subject) {
-	object := &constraintv1.Constraint{ObjectMeta: metav1.ObjectMeta{Name: m.Name, UID: m.UID, Generation: m.Generation}}
+	object := &constraintv1.Constraint{ObjectMeta: metav1.ObjectMeta{Name: m.Name, UID: m.UID,
+		Generation: m.Generation}}
 	return &storedConstraint{object, rules.NewDefinition(object, []error{cause})}, InCluster()
 }
 
@@ -169,7 +171,8 @@ func decodeNamespace(raw []byte) (any, Subject, error) {
 	if len(n.Annotations) == 0 {
 		n.Annotations = nil
 	}
-	return &storedNamespace{uid: n.UID, labels: n.Labels, annotations: n.Annotations, deleting: n.DeletionTimestamp != nil}, InNamespace(n.Name), nil
+	return &storedNamespace{uid: n.UID, labels: n.Labels, annotations: n.Annotations,
+		deleting: n.DeletionTimestamp != nil}, InNamespace(n.Name), nil
 }
 
 func addNamespace(to *rules.Cluster, in string, value any) {
@@ -210,7 +213,8 @@ func decodeCSV(raw []byte) (any, Subject, error) {
 	}
 	csv.Status = olm.ReadCSVStatus(raw)
 	m, status := &csv.Metadata, &csv.Status // texts that recur in the copies of one
-	for _, recurs := range []*string{&m.Name, &m.Labels.CopiedFrom, &m.Annotations.OperatorNamespace, &status.Phase, &status.Reason, &status.Message} {
+	for _, recurs := range []*string{&m.Name, &m.Labels.CopiedFrom, &m.Annotations.OperatorNamespace, &status.Phase,
+		&status.Reason, &status.Message} {
 		*recurs = once(*recurs)
 	}
 	installed, here := rules.InstalledBy(csv)
@@ -220,7 +224,8 @@ func decodeCSV(raw []byte) (any, Subject, error) {
 		csv.Spec, csv.Status.InstallModes = olm.CSVSpec{}, nil
 	}
 	virtual := hasLabel(raw, rules.VirtualOperatorLabel)
-	return &storedCSV{installed: installed, here: here, virtual: virtual, csv: csv}, InNamespace(csv.Metadata.Namespace), nil
+	return &storedCSV{installed: installed, here: here, virtual: virtual, csv: csv},
+		InNamespace(csv.Metadata.Namespace), nil
 }
 
 // salvageCSV retains one that does not decode as installed, of an unknown package. Copies by OLM
@@ -395,7 +400,8 @@ func decodeMigrated(kind string) func([]byte) (any, Subject, error) {
 
 // hasLabel reports whether an object has a label, whatever its value.
 func hasLabel(raw []byte, label string) bool {
-	_, found, err := unstructured.NestedFieldNoCopy(stream.Pick(raw, stream.Fields{"metadata": {"labels": {label: nil}}}), "metadata", "labels", label)
+	_, found, err := unstructured.NestedFieldNoCopy(stream.Pick(raw,
+		stream.Fields{"metadata": {"labels": {label: nil}}}), "metadata", "labels", label)
 	return found && err == nil
 }
 

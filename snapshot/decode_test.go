@@ -23,7 +23,8 @@ func TestStoredPlanKeepsDefinitions(t *testing.T) {
 		}
 	}`
 	kept := snapshotOf(read(InstallPlans, plan)).Namespace("shop").Plans()[0]
-	if got := kept.Status.InstalledAt; got != "2026-11-21T09:00:30Z" || kept.Metadata.CreationTimestamp != "2026-11-21T09:00:00Z" {
+	if got := kept.Status.InstalledAt; got != "2026-11-21T09:00:30Z" ||
+		kept.Metadata.CreationTimestamp != "2026-11-21T09:00:00Z" {
 		t.Errorf("created %s, installed at %s", kept.Metadata.CreationTimestamp, got)
 	}
 	if len(kept.Status.Steps) != 2 || !kept.Status.Steps[1].WritesDefinition() {
@@ -53,8 +54,9 @@ func TestOperatorConditions(t *testing.T) {
 			want:      `Upgradeable is False, "busy"`,
 		},
 		{
-			name:      "nothing is said",
-			condition: read(OperatorConditions, `{"metadata":{"namespace":"shop","name":"etcd.v1"},"spec":{"deployments":["etcd"]}}`),
+			name: "nothing is said",
+			condition: read(OperatorConditions,
+				`{"metadata":{"namespace":"shop","name":"etcd.v1"},"spec":{"deployments":["etcd"]}}`),
 		},
 		{
 			name: "about another operator",
@@ -67,13 +69,15 @@ func TestOperatorConditions(t *testing.T) {
 				"status":{"conditions":[{"type":"Upgradeable","status":"False"}]}}`),
 		},
 		{
-			name:      "one that does not decode holds",
-			condition: read(OperatorConditions, `{"metadata":{"namespace":"shop","name":"etcd.v1"},"status":{"conditions":"all"}}`),
-			want:      "it cannot be read",
+			name: "one that does not decode holds",
+			condition: read(OperatorConditions,
+				`{"metadata":{"namespace":"shop","name":"etcd.v1"},"status":{"conditions":"all"}}`),
+			want: "it cannot be read",
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			installed := snapshotOf(read(ClusterServiceVersions, installedEtcd), tt.condition).Namespace("shop").Installed()
+			installed := snapshotOf(read(ClusterServiceVersions, installedEtcd),
+				tt.condition).Namespace("shop").Installed()
 			if len(installed) != 1 || installed[0].NotUpgradeable != tt.want {
 				t.Errorf("installed is %+v, want etcd.v1 with %q", installed, tt.want)
 			}

@@ -33,9 +33,10 @@ func TestDefinition(t *testing.T) {
 	}{
 		{name: "one version", versions: one},
 		{
-			name:     "versions are ordered by stability",
-			versions: []any{definedVersion("v1beta1", true, false), definedVersion("v10", true, false), definedVersion("v1", true, true), definedVersion("v2", true, false)},
-			want:     func(d *Definition) { d.Versions = []string{"v10", "v2", "v1", "v1beta1"} },
+			name: "versions are ordered by stability",
+			versions: []any{definedVersion("v1beta1", true, false), definedVersion("v10", true, false),
+				definedVersion("v1", true, true), definedVersion("v2", true, false)},
+			want: func(d *Definition) { d.Versions = []string{"v10", "v2", "v1", "v1beta1"} },
 		},
 		{
 			name:     "the stored version is not served",
@@ -59,8 +60,10 @@ func TestDefinition(t *testing.T) {
 			change:   set("template", "metadata", "labels", dependency.LabelTemplate),
 			want:     func(d *Definition) { d.Template = true },
 		},
-		{name: "another value of the label", versions: one, change: set("other", "metadata", "labels", dependency.LabelTemplate)},
-		{name: "names that are not accepted do not count", versions: one, change: set("Taken", "spec", "names", "kind")},
+		{name: "another value of the label", versions: one,
+			change: set("other", "metadata", "labels", dependency.LabelTemplate)},
+		{name: "names that are not accepted do not count", versions: one,
+			change: set("Taken", "spec", "names", "kind")},
 		{
 			name:     "nothing is accepted yet",
 			versions: one,
@@ -78,13 +81,16 @@ func TestDefinition(t *testing.T) {
 			names := map[string]any{"kind": "Widget", "plural": "widgets"}
 			object := map[string]any{
 				"metadata": map[string]any{"name": "widgets.example.com"},
-				"spec":     map[string]any{"group": "example.com", "scope": "Namespaced", "names": map[string]any{"kind": "Widget", "plural": "widgets"}, "versions": test.versions},
-				"status":   map[string]any{"acceptedNames": names, "conditions": []any{map[string]any{"type": "Established", "status": "True"}}},
+				"spec": map[string]any{"group": "example.com", "scope": "Namespaced",
+					"names": map[string]any{"kind": "Widget", "plural": "widgets"}, "versions": test.versions},
+				"status": map[string]any{"acceptedNames": names,
+					"conditions": []any{map[string]any{"type": "Established", "status": "True"}}},
 			}
 			if test.change != nil {
 				test.change(object)
 			}
-			want := &Definition{Group: "example.com", Kind: "Widget", Plural: "widgets", Versions: []string{"v1"}, Storage: "v1", Namespaced: true, Established: true}
+			want := &Definition{Group: "example.com", Kind: "Widget", Plural: "widgets", Versions: []string{"v1"},
+				Storage: "v1", Namespaced: true, Established: true}
 			if test.want != nil {
 				test.want(want)
 			}
@@ -105,7 +111,8 @@ func TestDefinition(t *testing.T) {
 func TestDefinitionAnnotated(t *testing.T) {
 	var reader Reader
 	read := func(metadata string) *Object {
-		return reader.Read(CustomResourceDefinitions, []byte(`{"metadata":{"name":"widgets.example.com",`+metadata+`},"spec":{"group":"example.com"}}`))
+		return reader.Read(CustomResourceDefinitions,
+			[]byte(`{"metadata":{"name":"widgets.example.com",`+metadata+`},"spec":{"group":"example.com"}}`))
 	}
 	var b Builder
 	last := read(`"resourceVersion":"1","annotations":{"a":"b","c":"d"}`)

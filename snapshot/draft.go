@@ -78,7 +78,8 @@ func (d *draft) see(old, now *Object) {
 
 // move replaces the old state of an object with the new one, which may belong to another subject.
 func (d *draft) move(old, now *Object) {
-	notify := old == nil || now == nil || !old.kind.restless || !sameContent(old, now) || !reflect.DeepEqual(old.value, now.value)
+	notify := old == nil || now == nil || !old.kind.restless || !sameContent(old, now) ||
+		!reflect.DeepEqual(old.value, now.value)
 	if old != nil && (now == nil || old.concerns != now.concerns) {
 		d.take(old, notify)
 	}
@@ -189,7 +190,8 @@ func (d *draft) setNamespaces() {
 
 // judged returns the input of judging from the objects of a namespace, nil if none of them counts.
 func (d *draft) judged(name string, objects []*Object) *rules.Namespace {
-	cluster := rules.Cluster{Facts: d.next.facts, Constraints: d.next.constraints, Graph: d.suspending(), Packages: d.Packages, Changes: d.Changes}
+	cluster := rules.Cluster{Facts: d.next.facts, Constraints: d.next.constraints, Graph: d.suspending(),
+		Packages: d.Packages, Changes: d.Changes}
 	if slices.Contains(d.Unjudged, name) {
 		cluster.Constraints = constraint.NewSet(nil, d.next.facts)
 	} else if name != "" {
@@ -238,7 +240,8 @@ func (d *draft) setConstraints() {
 	d.change.Constraints = d.change.Constraints || notify
 	for name, last := range d.next.namespaces.all() {
 		e := d.entryOf(name)
-		e.judged, e.notify = true, e.notify || notify || differ&constraint.CatalogFacts != 0 && last.judged.JudgesByCatalogImage()
+		e.judged, e.notify = true, e.notify || notify || differ&constraint.CatalogFacts != 0 &&
+			last.judged.JudgesByCatalogImage()
 	}
 }
 
@@ -266,7 +269,8 @@ func (d *draft) setEverywhere() {
 }
 
 func sameDefinition(a, b *constraint.Definition) bool {
-	return a.Name == b.Name && a.UID == b.UID && a.Generation == b.Generation && a.Pending == b.Pending && a.Waits == b.Waits &&
+	return a.Name == b.Name && a.UID == b.UID && a.Generation == b.Generation && a.Pending == b.Pending &&
+		a.Waits == b.Waits &&
 		exception.SameEnded(a.Exceptions, b.Exceptions)
 }
 

@@ -67,9 +67,9 @@ type FeedOptions struct {
 	MaxStaleness time.Duration
 	// Ordering watches Policies and PolicySets as well, for the dependency graph. Default: no Policy is known.
 	Ordering bool
-	// PolicyVersions are the versions that policies are read in, one after another, where another program owns their definition: each
-	// value replaces the last, and "" means that there is no definition. Default: v1beta2, which Opgate's own
-	// definition has.
+	// PolicyVersions are the versions that policies are read in, one after another, where another program owns their
+	// definition: each value replaces the last, and "" means that there is no definition. Default: v1beta2, which
+	// Opgate's own definition has.
 	PolicyVersions <-chan string
 	// Completer completes policies that depend on the cluster. Default: none; such policies hold
 	// what they govern, as far as they state that.
@@ -100,7 +100,8 @@ func NewFeed(o FeedOptions) *Feed {
 		}
 	}
 	f.reader.Unreadable = func(kind *Kind, key types.NamespacedName, err error) {
-		f.Log.Error(err, "object cannot be read", "resource", kind.Resource, "namespace", key.Namespace, "name", key.Name)
+		f.Log.Error(err, "object cannot be read", "resource", kind.Resource, "namespace", key.Namespace,
+			"name", key.Name)
 	}
 	if o.Panics != nil {
 		f.reader.Recover = o.Panics.Run
@@ -215,14 +216,15 @@ func wait(ctx context.Context, all ...<-chan struct{}) bool {
 // NeedLeaderElection returns false: every replica judges, so every replica needs a snapshot.
 func (f *Feed) NeedLeaderElection() bool { return false }
 
-// unfollowedPause bounds the delay after a failure for kinds that no verdict depends on, and after an answer that one is
-// not served.
+// unfollowedPause bounds the delay after a failure for kinds that no verdict depends on, and after an answer that one
+// is not served.
 const unfollowedPause = 30 * time.Second
 
 // reflect lists and watches a kind, in a version, of one namespace or of all, until the context ends. If the API server
 // answers that it does not serve an optional kind, it is known to have no objects.
 func (f *Feed) reflect(
-	ctx context.Context, kind *Kind, resource schema.GroupVersionResource, namespace string, progress *stream.Progress, objects *mirror,
+	ctx context.Context, kind *Kind, resource schema.GroupVersionResource, namespace string, progress *stream.Progress,
+	objects *mirror,
 ) {
 	read := func(raw []byte) (runtime.Object, error) { return f.reader.Read(kind, raw), nil }
 	longest := unfollowedPause
@@ -231,7 +233,8 @@ func (f *Feed) reflect(
 	}
 	var once sync.Once
 	r := stream.Reflection{
-		Name: resource.String(), From: f.Client.Selecting(resource, namespace, kind.Selector, read, progress), Example: &Object{}, Into: objects, Longest: longest,
+		Name: resource.String(), From: f.Client.Selecting(resource, namespace, kind.Selector, read, progress),
+		Example: &Object{}, Into: objects, Longest: longest,
 		Failed: func(err error) {
 			if kind.Optional && apierrors.IsNotFound(err) {
 				progress.Forget()

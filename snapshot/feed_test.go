@@ -53,7 +53,8 @@ func TestFeedWithoutOptionalKind(t *testing.T) {
 	}
 	served.Store(true)
 	key := types.NamespacedName{Namespace: "shop", Name: "etcd.v1"}
-	if err := store.Until(t.Context(), func(s *Snapshot) bool { return s.Find(OperatorConditions, key) != nil }); err != nil {
+	if err := store.Until(t.Context(),
+		func(s *Snapshot) bool { return s.Find(OperatorConditions, key) != nil }); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -17,8 +17,10 @@ const (
 // head returns the fields of the metadata that are stored of every kind, with labels and annotations. The
 // resourceVersion is that of the Object.
 func head(labels, annotations stream.Fields, more stream.Fields) stream.Fields {
-	more["metadata"] = stream.Fields{"name": nil, "generateName": nil, "namespace": nil, "uid": nil, "generation": nil, "creationTimestamp": nil,
-		"deletionTimestamp": nil, "finalizers": nil, "ownerReferences": nil, "labels": labels, "annotations": annotations}
+	more["metadata"] = stream.Fields{"name": nil, "generateName": nil, "namespace": nil, "uid": nil, "generation": nil,
+		"creationTimestamp": nil,
+		"deletionTimestamp": nil, "finalizers": nil, "ownerReferences": nil, "labels": labels,
+		"annotations": annotations}
 	return more
 }
 
@@ -29,22 +31,25 @@ var (
 	keptOfSubscription = head(stream.Fields{managedMark: nil},
 		stream.Fields{managedMark: nil, rules.PolicyFieldsAnnotation: nil, rules.RequestedApprovalAnnotation: nil},
 		stream.Fields{
-			"spec":   {stream.Any: nil},
-			"status": {"installedCSV": nil, "currentCSV": nil, "state": nil, "installPlanRef": {"name": nil}, "lastUpdated": nil},
+			"spec": {stream.Any: nil},
+			"status": {"installedCSV": nil, "currentCSV": nil, "state": nil, "installPlanRef": {"name": nil},
+				"lastUpdated": nil},
 		})
 	keptOfOperatorGroup = head(none, none, stream.Fields{
 		"spec":   {stream.Any: nil},
 		"status": {"namespaces": nil},
 	})
 	// keptOfVirtualOperator is what Opgate itself writes to a virtual operator.
-	keptOfVirtualOperator = head(stream.Fields{olm.CopiedFromLabel: nil, rules.VirtualOperatorLabel: nil, labelManagedBy: nil},
+	keptOfVirtualOperator = head(stream.Fields{olm.CopiedFromLabel: nil, rules.VirtualOperatorLabel: nil,
+		labelManagedBy: nil},
 		stream.Fields{olm.OperatorNamespaceAnnotation: nil, olm.PropertiesAnnotation: nil}, stream.Fields{
 			"spec":   {stream.Any: nil},
 			"status": {"phase": nil, "reason": nil, "message": nil},
 		})
 	keptOfCatalog = head(none, none, stream.Fields{
-		"spec":   {stream.Any: nil},
-		"status": {"connectionState": {"address": nil, "lastObservedState": nil}, "registryService": nil, "latestImageRegistryPoll": nil},
+		"spec": {stream.Any: nil},
+		"status": {"connectionState": {"address": nil, "lastObservedState": nil}, "registryService": nil,
+			"latestImageRegistryPoll": nil},
 	})
 	keptOfDefinition = head(stream.Fields{stream.Any: nil}, none, stream.Fields{})
 )

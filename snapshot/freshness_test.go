@@ -35,7 +35,8 @@ func list(t *testing.T, kind *Kind, progress *stream.Progress, version string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	from := client.Selecting(kind.GroupVersionResource(), "", "", func([]byte) (runtime.Object, error) { return &Object{}, nil }, progress)
+	from := client.Selecting(kind.GroupVersionResource(), "", "",
+		func([]byte) (runtime.Object, error) { return &Object{}, nil }, progress)
 	if _, err := from.(cache.ListerWatcherWithContext).ListWithContext(t.Context(), metav1.ListOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +83,8 @@ func TestG1Stale(t *testing.T) {
 		}
 		list(t, Pods, pods, "3")
 		want(t, store, OperatorPolicies)
-		if !store.failing(OperatorPolicies, time.Now()) || store.failing(OperatorPolicies, time.Now().Add(-2*time.Hour)) {
+		if !store.failing(OperatorPolicies, time.Now()) ||
+			store.failing(OperatorPolicies, time.Now().Add(-2*time.Hour)) {
 			t.Error("whether reading them has failed since is not told apart")
 		}
 	})

@@ -57,7 +57,8 @@ func (d *draft) setGlobal(namespace string, before, after []string) {
 	global := d.next.global.edit()
 	for _, pkg := range before {
 		if !slices.Contains(after, pkg) {
-			others := slices.DeleteFunc(slices.Clone(d.next.InstalledGlobally(pkg)), func(name string) bool { return name == namespace })
+			others := slices.DeleteFunc(slices.Clone(d.next.InstalledGlobally(pkg)),
+				func(name string) bool { return name == namespace })
 			if len(others) == 0 {
 				global.remove(pkg)
 			} else {

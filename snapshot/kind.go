@@ -77,11 +77,14 @@ func InCluster() Subject { return Subject{cluster: true} }
 
 // The kinds of the store.
 var (
-	OperatorPolicies = &Kind{GroupVersionKind: policyv1beta2.GroupVersion.WithKind(policyv1beta2.Kind), Resource: "operatorpolicies",
-		decode: decodePolicy, salvage: salvagePolicy, add: addPolicy}
-	Constraints = &Kind{GroupVersionKind: constraintv1.GroupVersion.WithKind(constraintv1.Kind), Resource: "constraints", ClusterScoped: true,
+	OperatorPolicies = &Kind{GroupVersionKind: policyv1beta2.GroupVersion.WithKind(policyv1beta2.Kind),
+		Resource: "operatorpolicies",
+		decode:   decodePolicy, salvage: salvagePolicy, add: addPolicy}
+	Constraints = &Kind{GroupVersionKind: constraintv1.GroupVersion.WithKind(constraintv1.Kind),
+		Resource: "constraints", ClusterScoped: true,
 		decode: decodeConstraint, salvage: salvageConstraint, add: addConstraint}
-	Namespaces = &Kind{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}, Resource: "namespaces", ClusterScoped: true,
+	Namespaces = &Kind{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Namespace"},
+		Resource: "namespaces", ClusterScoped: true,
 		decode: decodeNamespace, add: addNamespace}
 	Subscriptions = &Kind{GroupVersionKind: olm.SubscriptionGVK, Resource: "subscriptions",
 		decode: decodeSubscription, add: addSubscription, keep: keeping(keptOfSubscription)}
@@ -92,35 +95,46 @@ var (
 	OperatorGroups = &Kind{GroupVersionKind: olm.OperatorGroupGVK, Resource: "operatorgroups",
 		decode: decodeOperatorGroup, add: addOperatorGroup, keep: keeping(keptOfOperatorGroup)}
 
-	OperatorConditions = &Kind{GroupVersionKind: olm.OperatorConditionGVK, Resource: "operatorconditions", Optional: true,
-		decode: decodeOperatorCondition, salvage: salvageOperatorCondition, add: addOperatorCondition}
+	OperatorConditions = &Kind{GroupVersionKind: olm.OperatorConditionGVK, Resource: "operatorconditions",
+		Optional: true,
+		decode:   decodeOperatorCondition, salvage: salvageOperatorCondition, add: addOperatorCondition}
 
-	Policies = &Kind{GroupVersionKind: policyv1.GroupVersion.WithKind(policyv1.Kind), Resource: policyv1.Resource, Readers: Ordering, Optional: true,
+	Policies = &Kind{GroupVersionKind: policyv1.GroupVersion.WithKind(policyv1.Kind), Resource: policyv1.Resource,
+		Readers: Ordering, Optional: true,
 		decode: decodeOrdered, salvage: salvageOrdered}
-	PolicySets = &Kind{GroupVersionKind: policyv1beta1.GroupVersion.WithKind(policyv1beta1.PolicySetKind), Resource: policyv1beta1.PolicySetResource, Readers: Ordering,
+	PolicySets = &Kind{GroupVersionKind: policyv1beta1.GroupVersion.WithKind(policyv1beta1.PolicySetKind),
+		Resource: policyv1beta1.PolicySetResource, Readers: Ordering,
 		decode: decodeMembers, salvage: salvageMembers}
 
 	CatalogSources = &Kind{GroupVersionKind: olm.CatalogSourceGVK, Resource: "catalogsources", restless: true,
 		decode: decodeCatalog, add: addCatalog, keep: keeping(keptOfCatalog)}
-	Pods = &Kind{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, Resource: "pods", Readers: Facts, restless: true,
+	Pods = &Kind{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, Resource: "pods",
+		Readers: Facts, restless: true,
 		Selector: olm.CatalogSourceLabel, decode: decodePod, add: addPod}
 	// Records are the ConfigMaps with what the images of catalogs changed, and with what was installed in each
 	// namespace.
 	Records = &Kind{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, Resource: "configmaps",
 		Own: true, decode: decodeRecords, add: addRecords}
-	Deployments = &Kind{GroupVersionKind: schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, Resource: "deployments", Readers: Leader,
+	Deployments = &Kind{GroupVersionKind: schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"},
+		Resource: "deployments", Readers: Leader,
 		restless: true, decode: decodeDeployment}
-	CustomResourceDefinitions = &Kind{GroupVersionKind: schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"},
-		Resource: "customresourcedefinitions", ClusterScoped: true, Readers: Leader, restless: true, decode: decodeDefinition, keep: keeping(keptOfDefinition)}
+	CustomResourceDefinitions = &Kind{GroupVersionKind: schema.GroupVersionKind{Group: "apiextensions.k8s.io",
+		Version: "v1", Kind: "CustomResourceDefinition"},
+		Resource: "customresourcedefinitions", ClusterScoped: true, Readers: Leader, restless: true,
+		decode: decodeDefinition, keep: keeping(keptOfDefinition)}
 	// ClusterExtensions and ClusterObjectSets of OLM v1 show which operators its migration tool has taken over.
-	ClusterExtensions = &Kind{GroupVersionKind: olm.ClusterExtensionGVK, Resource: "clusterextensions", ClusterScoped: true, Optional: true,
+	ClusterExtensions = &Kind{GroupVersionKind: olm.ClusterExtensionGVK, Resource: "clusterextensions",
+		ClusterScoped: true, Optional: true,
 		Readers: Leader, restless: true, decode: decodeMigrated(olm.KindClusterExtension)}
-	ClusterObjectSets = &Kind{GroupVersionKind: olm.ClusterObjectSetGVK, Resource: "clusterobjectsets", ClusterScoped: true, Optional: true,
+	ClusterObjectSets = &Kind{GroupVersionKind: olm.ClusterObjectSetGVK, Resource: "clusterobjectsets",
+		ClusterScoped: true, Optional: true,
 		Readers: Leader, restless: true, decode: decodeMigrated(olm.KindClusterObjectSet)}
 )
 
-var declared = [...]*Kind{OperatorPolicies, Constraints, Namespaces, Subscriptions, InstallPlans, ClusterServiceVersions, OperatorGroups,
-	OperatorConditions, Policies, PolicySets, CatalogSources, Pods, Records, Deployments, CustomResourceDefinitions, ClusterExtensions,
+var declared = [...]*Kind{OperatorPolicies, Constraints, Namespaces, Subscriptions, InstallPlans,
+	ClusterServiceVersions, OperatorGroups,
+	OperatorConditions, Policies, PolicySets, CatalogSources, Pods, Records, Deployments, CustomResourceDefinitions,
+	ClusterExtensions,
 	ClusterObjectSets}
 
 // kindCount is the number of kinds, known when this is compiled: what is indexed by kind has a place for each.
@@ -155,7 +169,8 @@ func (k *Kind) subject(key types.NamespacedName) Subject {
 		return InNamespace(key.Name)
 	case Records:
 		return subjectOfRecords(key.Name)
-	case Constraints, Policies, PolicySets, CatalogSources, Pods, CustomResourceDefinitions, ClusterExtensions, ClusterObjectSets:
+	case Constraints, Policies, PolicySets, CatalogSources, Pods, CustomResourceDefinitions, ClusterExtensions,
+		ClusterObjectSets:
 		return InCluster()
 	}
 	return InNamespace(key.Namespace)

@@ -38,10 +38,12 @@ func TestMirror(t *testing.T) {
 		do   func() error
 		want []string
 	}{
-		{func() error { return m.Replace([]any{object("a", "1"), object("b", "1")}, "") }, []string{"none to a1", "none to b1"}},
+		{func() error { return m.Replace([]any{object("a", "1"), object("b", "1")}, "") },
+			[]string{"none to a1", "none to b1"}},
 		{func() error { return m.Update(object("a", "2")) }, []string{"a1 to a2"}},
 		{func() error { return m.Delete(object("c", "1")) }, nil},
-		{func() error { return m.Replace([]any{object("b", "1"), object("c", "3")}, "") }, []string{"a2 to none", "b1 to b1", "none to c3"}},
+		{func() error { return m.Replace([]any{object("b", "1"), object("c", "3")}, "") },
+			[]string{"a2 to none", "b1 to b1", "none to c3"}},
 		{func() error { return m.Delete(object("b", "4")) }, []string{"b1 to none"}},
 		{func() error { return m.Replace(nil, "") }, []string{"c3 to none"}},
 	} {

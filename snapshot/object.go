@@ -62,11 +62,13 @@ func (o *Object) Unstructured() *unstructured.Unstructured {
 
 // compare orders objects by kind, namespace and name.
 func compare(a, b *Object) int {
-	return cmp.Or(cmp.Compare(a.kind.index, b.kind.index), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	return cmp.Or(cmp.Compare(a.kind.index, b.kind.index), cmp.Compare(a.Namespace, b.Namespace),
+		cmp.Compare(a.Name, b.Name))
 }
 
 // identity are the fields by which an informer identifies an object.
-var identity = stream.Fields{"metadata": {"name": nil, "namespace": nil, "uid": nil, "resourceVersion": nil, "generation": nil,
+var identity = stream.Fields{"metadata": {"name": nil, "namespace": nil, "uid": nil, "resourceVersion": nil,
+	"generation":        nil,
 	"creationTimestamp": nil, "deletionTimestamp": nil,
 	"annotations": {metav1.InitialEventsAnnotationKey: nil}}}
 
@@ -82,10 +84,12 @@ type Reader struct {
 func (r *Reader) Read(kind *Kind, raw []byte) *Object {
 	picked := stream.Pick(raw, identity)
 	text := func(fields ...string) string {
-		s, _, _ := unstructured.NestedString(picked, append([]string{"metadata"}, fields...)...) // the API server validates the types
+		// the API server validates the types
+		s, _, _ := unstructured.NestedString(picked, append([]string{"metadata"}, fields...)...)
 		return s
 	}
-	o := &Object{kind: kind, ObjectMeta: metav1.ObjectMeta{Namespace: text("namespace"), Name: text("name"), UID: types.UID(text("uid")),
+	o := &Object{kind: kind, ObjectMeta: metav1.ObjectMeta{Namespace: text("namespace"), Name: text("name"),
+		UID:             types.UID(text("uid")),
 		ResourceVersion: text("resourceVersion")}}
 	if at, err := time.Parse(time.RFC3339, text("creationTimestamp")); err == nil {
 		o.CreationTimestamp = metav1.NewTime(at)
@@ -94,7 +98,8 @@ func (r *Reader) Read(kind *Kind, raw []byte) *Object {
 		o.DeletionTimestamp = new(metav1.NewTime(at))
 	}
 	o.Generation, _, _ = unstructured.NestedInt64(picked, "metadata", "generation")
-	if end := text("annotations", metav1.InitialEventsAnnotationKey); end != "" { // a bookmark, which ends the initial list of a watch
+	// a bookmark, which ends the initial list of a watch
+	if end := text("annotations", metav1.InitialEventsAnnotationKey); end != "" {
 		o.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: end}
 	}
 	err := r.decode(o, raw)
@@ -164,8 +169,8 @@ func (o *Object) Definition() *Definition {
 	return d
 }
 
-// Migrated returns what a ClusterExtension or a ClusterObjectSet shows of an operator; nil if it shows none. It must not
-// be modified.
+// Migrated returns what a ClusterExtension or a ClusterObjectSet shows of an operator; nil if it shows none. It must
+// not be modified.
 func (o *Object) Migrated() *olm.Migrated {
 	m, _ := o.value.(*olm.Migrated)
 	return m

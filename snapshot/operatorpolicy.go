@@ -45,7 +45,8 @@ func decodePolicy(raw []byte) (any, Subject, error) {
 			return nil, Subject{}, fault // either of the two values may be meant
 		}
 		misnamed = misnamed ||
-			op.Spec.Subscription.Namespace == "" && strings.HasPrefix(fault.Error(), `unknown field "spec.subscription.`)
+			op.Spec.Subscription.Namespace == "" &&
+				strings.HasPrefix(fault.Error(), `unknown field "spec.subscription.`)
 		faults = append(faults, fault.Error()+"; correct it or remove it")
 	}
 	p := rules.NewOperatorPolicy(op)

@@ -25,8 +25,8 @@ func definitionOf(kind *Kind, version string) string {
 		kind.definition(), version, kind.Group, kind.Kind, kind.Resource)
 }
 
-// TestFeedWithoutDefinition: what only the leader needs is not asked for before its definition is established, and after
-// it is deleted; a kind that may not be watched is waited for by nothing.
+// TestFeedWithoutDefinition: what only the leader needs is not asked for before its definition is established, and
+// after it is deleted; a kind that may not be watched is waited for by nothing.
 func TestFeedWithoutDefinition(t *testing.T) {
 	var asked atomic.Int32
 	defined := make(chan string)

@@ -23,9 +23,11 @@ func TestPackageChanged(t *testing.T) {
 	b := Builder{Packages: func(string, string, olm.Catalog) *catalog.Package { return known }}
 	op := policyIn("shop", "1", 1).value.(*storedPolicy).object
 	op.Spec.UpgradeApproval, op.Spec.Deprecated = policyv1beta2.UpgradeApprovalAutomatic, policyv1beta2.DeprecatedHold
-	b.Put(time.Time{}, read(Namespaces, `{"metadata":{"name":"shop"}}`), read(Namespaces, `{"metadata":{"name":"other"}}`),
+	b.Put(time.Time{}, read(Namespaces, `{"metadata":{"name":"shop"}}`),
+		read(Namespaces, `{"metadata":{"name":"other"}}`),
 		encode(OperatorPolicies, op), read(InstallPlans, pendingEtcd))
-	known = &catalog.Package{Name: "etcd", Channels: []catalog.Channel{{Name: "stable", Entries: []catalog.Entry{{Name: "etcd.v1"}}}}}
+	known = &catalog.Package{Name: "etcd",
+		Channels: []catalog.Channel{{Name: "stable", Entries: []catalog.Entry{{Name: "etcd.v1"}}}}}
 	for _, step := range []struct {
 		name, pkg string
 		want      verdict.Decision

@@ -21,10 +21,12 @@ func TestPanicsWhileReading(t *testing.T) {
 	kind := *OperatorPolicies
 	kind.decode = func([]byte) (any, Subject, error) { panic("decoding failed") }
 	recovering := Reader{Recover: recorder.Run}
-	ns := snapshotOf(recovering.Read(&kind, []byte(`{"metadata":{"name":"etcd","namespace":"policies"},"spec":{"subscription":{"name":"etcd","namespace":"shop"}}}`))).Namespace("shop")
+	ns := snapshotOf(recovering.Read(&kind,
+		[]byte(`{"metadata":{"name":"etcd","namespace":"policies"},"spec":{"subscription":{"name":"etcd","namespace":"shop"}}}`))).Namespace("shop")
 	for _, p := range ns.Policies() {
 		v := rules.JudgeSubscription(rules.SubscriptionInput{Namespace: ns, Mode: rules.DenyApproval,
-			Subscription: &olm.Subscription{Metadata: olm.ObjectMeta{Name: "etcd", Namespace: "shop"}, Spec: olm.SubscriptionSpec{Package: p.Package}}})
+			Subscription: &olm.Subscription{Metadata: olm.ObjectMeta{Name: "etcd", Namespace: "shop"},
+				Spec: olm.SubscriptionSpec{Package: p.Package}}})
 		if v.Decision == verdict.Allow || !strings.Contains(v.Refusal(), "opgate failed while it read the object") {
 			t.Errorf("%s: %s", v.Decision, v.Refusal())
 		}

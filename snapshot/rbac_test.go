@@ -29,13 +29,15 @@ func TestRBAC(t *testing.T) {
 		if err := yaml.Unmarshal(document, &role); err != nil {
 			t.Fatal(err)
 		}
-		if role.Kind == "ClusterRole" || role.Kind == "Role" && (role.Name == "opgate-catalogs" || role.Name == ownRole) {
+		if role.Kind == "ClusterRole" || role.Kind == "Role" &&
+			(role.Name == "opgate-catalogs" || role.Name == ownRole) {
 			roles[role.Name] = role.Rules
 		}
 	}
 	watches := func(role, group, resource string) bool {
 		return slices.ContainsFunc(roles[role], func(r rbacv1.PolicyRule) bool {
-			return slices.Contains(r.APIGroups, group) && slices.Contains(r.Resources, resource) && len(r.ResourceNames) == 0 &&
+			return slices.Contains(r.APIGroups, group) && slices.Contains(r.Resources, resource) &&
+				len(r.ResourceNames) == 0 &&
 				slices.Contains(r.Verbs, "list") && slices.Contains(r.Verbs, "watch")
 		})
 	}
@@ -46,17 +48,20 @@ func TestRBAC(t *testing.T) {
 			}
 			continue
 		}
-		if everybody := watches("opgate-admission", k.Group, k.Resource) || watches("opgate-catalogs", k.Group, k.Resource); everybody != (k.Readers != Leader) {
+		if everybody := watches("opgate-admission", k.Group, k.Resource) ||
+			watches("opgate-catalogs", k.Group, k.Resource); everybody != (k.Readers != Leader) {
 			t.Errorf("every replica may watch %s: %v", k.Resource, everybody)
 		}
-		if k.Readers == Leader && !watches("opgate-loop", k.Group, k.Resource) && !watches("opgate-"+k.Resource, k.Group, k.Resource) &&
+		if k.Readers == Leader && !watches("opgate-loop", k.Group, k.Resource) &&
+			!watches("opgate-"+k.Resource, k.Group, k.Resource) &&
 			!watches("opgate-cluster-extensions", k.Group, k.Resource) {
 			t.Errorf("the leader may not watch %s", k.Resource)
 		}
 	}
 	for _, r := range roles["opgate-admission"] {
 		for _, resource := range r.Resources {
-			known := slices.ContainsFunc(kinds, func(k *Kind) bool { return slices.Contains(r.APIGroups, k.Group) && k.Resource == resource })
+			known := slices.ContainsFunc(kinds,
+				func(k *Kind) bool { return slices.Contains(r.APIGroups, k.Group) && k.Resource == resource })
 			if slices.Contains(r.Verbs, "watch") && !known && !slices.Contains(notInStore, resource) {
 				t.Errorf("%s may be watched, and are not needed", resource)
 			}

@@ -18,7 +18,8 @@ func share(status *policyv1beta2.OperatorPolicyStatus) policyv1beta2.OperatorPol
 		o := &shared.RelatedObjects[i]
 		o.Compliant, o.Reason, o.Cluster = once(o.Compliant), once(o.Reason), once(o.Cluster)
 		o.Object.APIVersion, o.Object.Kind = once(o.Object.APIVersion), once(o.Object.Kind)
-		o.Object.Metadata.Name, o.Object.Metadata.Namespace = once(o.Object.Metadata.Name), once(o.Object.Metadata.Namespace)
+		o.Object.Metadata.Name, o.Object.Metadata.Namespace = once(o.Object.Metadata.Name),
+			once(o.Object.Metadata.Namespace)
 	}
 	for i := range shared.History {
 		shared.History[i].Message = once(shared.History[i].Message)

@@ -22,7 +22,8 @@ func TestShare(t *testing.T) {
 		return o.value.(*storedPolicy).object
 	}
 	a, b := decode("a"), decode("b")
-	if len(a.Status.Conditions) != 1 || a.Status.Conditions[0].Message != "all is well" || len(a.Status.RelatedObjects) != 1 || len(a.Status.History) != 1 {
+	if len(a.Status.Conditions) != 1 || a.Status.Conditions[0].Message != "all is well" ||
+		len(a.Status.RelatedObjects) != 1 || len(a.Status.History) != 1 {
 		t.Fatalf("the status lost something: %+v", a.Status)
 	}
 	if diff := cmp.Diff(a.Status, b.Status); diff != "" {

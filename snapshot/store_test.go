@@ -10,11 +10,13 @@ import (
 // their own.
 func TestSubscribeStartsWithWhatExists(t *testing.T) {
 	var b Builder
-	store := NewStore(b.Put(time.Time{}, read(Namespaces, `{"metadata":{"name":"shop"}}`), read(Namespaces, `{"metadata":{"name":"bank"}}`),
+	store := NewStore(b.Put(time.Time{}, read(Namespaces, `{"metadata":{"name":"shop"}}`),
+		read(Namespaces, `{"metadata":{"name":"bank"}}`),
 		read(CatalogSources, `{"metadata":{"name":"community","namespace":"olm"}}`)))
 	var first *Change
 	store.Subscribe(func(c *Change) { first = c })()
-	if first == nil || first.Snapshot != store.Load() || !first.Constraints || !slices.Equal(first.Namespaces, []string{"bank", "shop"}) {
+	if first == nil || first.Snapshot != store.Load() || !first.Constraints ||
+		!slices.Equal(first.Namespaces, []string{"bank", "shop"}) {
 		t.Fatalf("the first change is %+v", first)
 	}
 	if len(first.Objects) != 1 || first.Objects[0].Old != nil || first.Objects[0].Now.Name != "community" {

@@ -22,14 +22,19 @@ func TestUnreadableTargets(t *testing.T) {
 		holds  string
 		inform bool
 	}{
-		{name: "a name that is a number", spec: `"subscription":{"name":7,"namespace":"shop"}`, holds: "shop/etcd shop/vault"},
+		{name: "a name that is a number", spec: `"subscription":{"name":7,"namespace":"shop"}`,
+			holds: "shop/etcd shop/vault"},
 		{name: "no name", spec: `"subscription":{"namespace":"shop"}`, holds: "shop/etcd shop/vault"},
-		{name: "a namespace that is a number", spec: `"subscription":{"name":"etcd","namespace":7}`, holds: "bar/etcd new/etcd shop/etcd"},
-		{name: "a misspelled namespace", spec: `"subscription":{"name":"etcd","namespce":"shop"}`, holds: "bar/etcd new/etcd shop/etcd"},
-		{name: "a subscription that is a text", spec: `"subscription":"etcd"`, holds: "bar/etcd bar/vault new/etcd new/vault shop/etcd shop/vault"},
+		{name: "a namespace that is a number", spec: `"subscription":{"name":"etcd","namespace":7}`,
+			holds: "bar/etcd new/etcd shop/etcd"},
+		{name: "a misspelled namespace", spec: `"subscription":{"name":"etcd","namespce":"shop"}`,
+			holds: "bar/etcd new/etcd shop/etcd"},
+		{name: "a subscription that is a text", spec: `"subscription":"etcd"`,
+			holds: "bar/etcd bar/vault new/etcd new/vault shop/etcd shop/vault"},
 		{name: "two names", spec: `"subscription":{"name":"etcd","name":"vault","namespace":"shop"}`,
 			holds: "bar/etcd bar/vault new/etcd new/vault shop/etcd shop/vault"},
-		{name: "a group that is a number", spec: `"operatorGroup":7,"subscription":{"name":"etcd","namespace":"shop"}`, holds: "shop/etcd"},
+		{name: "a group that is a number", spec: `"operatorGroup":7,"subscription":{"name":"etcd","namespace":"shop"}`,
+			holds: "shop/etcd"},
 		{name: "one that only informs", spec: `"remediationAction":"inform","subscription":7`, inform: true},
 		{name: "a template", spec: `"subscription":{"name":"{{ x }}","namespace":"shop"}`},
 	} {
@@ -46,7 +51,8 @@ func TestUnreadableTargets(t *testing.T) {
 			if got := heldIn(s); got != c.holds {
 				t.Errorf("held are %q, want %q", got, c.holds)
 			}
-			readable := read(OperatorPolicies, `{"metadata":{"namespace":"policies","name":"p"},"spec":{"subscription":{"name":"grafana","namespace":"shop"},`+rest+`}}`)
+			readable := read(OperatorPolicies,
+				`{"metadata":{"namespace":"policies","name":"p"},"spec":{"subscription":{"name":"grafana","namespace":"shop"},`+rest+`}}`)
 			s, change := b.build(time.Time{}, []event{{old: policy, now: readable}})
 			if got := heldIn(s); got != "" {
 				t.Errorf("held are %q after it can be read", got)
@@ -84,12 +90,14 @@ func TestUnreadablePolicies(t *testing.T) {
 	for _, name := range []string{"etcd", "vault"} {
 		op := &policyv1beta2.OperatorPolicy{}
 		op.Namespace, op.Name = "policies", name
-		op.Spec = policyv1beta2.OperatorPolicySpec{RemediationAction: policyv1beta2.Enforce, ComplianceType: policyv1beta2.MustHave, UpgradeApproval: policyv1beta2.UpgradeApprovalAutomatic,
+		op.Spec = policyv1beta2.OperatorPolicySpec{RemediationAction: policyv1beta2.Enforce,
+			ComplianceType: policyv1beta2.MustHave, UpgradeApproval: policyv1beta2.UpgradeApprovalAutomatic,
 			Subscription: policyv1beta2.SubscriptionTemplate{Name: name, Namespace: "shop"}}
 		stored = append(stored, encode(OperatorPolicies, op))
 	}
 	for _, c := range []struct{ name, namespace, spec, want string }{
-		{name: "its dependencies are a text", namespace: "policies", spec: `{"dependencies":"x",` + template + `}`, want: "etcd"},
+		{name: "its dependencies are a text", namespace: "policies", spec: `{"dependencies":"x",` + template + `}`,
+			want: "etcd"},
 		{name: "its templates are a text", namespace: "policies", spec: `{"policy-templates":"x"}`, want: "etcd vault"},
 		{name: "all of it is a text", namespace: "policies", spec: `"x"`, want: "etcd vault"},
 		{name: "another namespace", namespace: "elsewhere", spec: `"x"`},
@@ -104,7 +112,8 @@ func TestUnreadablePolicies(t *testing.T) {
 			suspended := func(s *Snapshot) string {
 				var names []string
 				for _, p := range s.Namespace("shop").Policies() {
-					if p.Pending == c.namespace+"/p" && strings.Contains(p.Waits, "Policy "+c.namespace+"/p cannot be read") {
+					if p.Pending == c.namespace+"/p" && strings.Contains(p.Waits,
+						"Policy "+c.namespace+"/p cannot be read") {
 						names = append(names, p.Name)
 					}
 				}

@@ -21,8 +21,11 @@ type Selection struct {
 
 // List returns the objects of a resource, for commands that look at a cluster once. It reads them in pages. If the
 // version of the first page expires meanwhile, it reads all again in one.
-func (c *Client) List(ctx context.Context, resource schema.GroupVersionResource, from Selection, decode Decode) ([]runtime.Object, error) {
-	s := &source{client: c, path: path(resource, from.Namespace), selector: from.Labels, fields: from.Fields, decode: decode}
+func (c *Client) List(
+	ctx context.Context, resource schema.GroupVersionResource, from Selection, decode Decode,
+) ([]runtime.Object, error) {
+	s := &source{client: c, path: path(resource, from.Namespace), selector: from.Labels, fields: from.Fields,
+		decode: decode}
 	list, _, err := pager.New(s.list).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, err
@@ -36,8 +39,11 @@ func (c *Client) List(ctx context.Context, resource schema.GroupVersionResource,
 
 // Each lists objects of a resource, once and not in pages, and calls do with the JSON of each, which is valid only
 // until that returns. A response of more than limit bytes is an error.
-func (c *Client) Each(ctx context.Context, resource schema.GroupVersionResource, from Selection, limit int64, do func(raw []byte) error) error {
-	s := &source{client: c, path: path(resource, from.Namespace), selector: from.Labels, fields: from.Fields, limit: limit,
+func (c *Client) Each(
+	ctx context.Context, resource schema.GroupVersionResource, from Selection, limit int64, do func(raw []byte) error,
+) error {
+	s := &source{client: c, path: path(resource, from.Namespace), selector: from.Labels, fields: from.Fields,
+		limit:  limit,
 		decode: func(raw []byte) (runtime.Object, error) { return nil, do(raw) }}
 	_, err := s.list(ctx, metav1.ListOptions{})
 	return err

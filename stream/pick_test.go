@@ -12,7 +12,8 @@ import (
 func TestPick(t *testing.T) {
 	fields := Fields{"a": nil, "b": {"c": nil}, "d": nil}
 	for raw, want := range map[string]map[string]any{
-		`{}`: {}, `null`: {}, `{"x":1}`: {}, `{"a":1}`: {"a": int64(1)}, "\t" + `{ "a" : 1.5 , "x" : [ {"a":2} ] }` + "\n": {"a": 1.5},
+		`{}`: {}, `null`: {}, `{"x":1}`: {}, `{"a":1}`: {"a": int64(1)}, "\t" + `{ "a" : 1.5 , "x" : [ {"a":2} ] }` +
+			"\n": {"a": 1.5},
 		`{"b":{"c":true,"e":"c"},"a":null}`: {"a": nil, "b": map[string]any{"c": true}},
 		`{"b":"text","d":[1,{"x":"}"}]}`:    {"b": "text", "d": []any{int64(1), map[string]any{"x": "}"}}},
 		`{"x":"\"a\":1,","\u0061":"\\"}`:    {"a": `\`},

@@ -80,7 +80,8 @@ func (q *quiet) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		w.Close() //nolint:errcheck // never fails
 	}()
-	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: body, Request: r}, nil
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}},
+		Body: body, Request: r}, nil
 }
 
 // followed watches a quiet API server in a bubble.
@@ -94,7 +95,8 @@ func followed(t *testing.T, q *quiet, test func(t *testing.T, p *Progress)) {
 		}
 		p := NewProgress(bound)
 		reflection := Reflection{
-			From: client.Selecting(widgets, "", "", decodeWidget, p), Example: &unstructured.Unstructured{}, Into: cache.NewStore(cache.MetaNamespaceKeyFunc),
+			From: client.Selecting(widgets, "", "", decodeWidget, p), Example: &unstructured.Unstructured{},
+			Into:    cache.NewStore(cache.MetaNamespaceKeyFunc),
 			Longest: p.LongestPause(), Failed: func(error) {},
 		}
 		go reflection.Run(t.Context())
@@ -160,7 +162,8 @@ func TestG1StalledIsStale(t *testing.T) {
 
 // TestG1Outage: a watch is current soon after an API server answers again, however long it did not.
 func TestG1Outage(t *testing.T) {
-	for _, code := range []int64{-1, http.StatusForbidden, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusServiceUnavailable} {
+	for _, code := range []int64{-1, http.StatusForbidden, http.StatusTooManyRequests, http.StatusInternalServerError,
+		http.StatusServiceUnavailable} {
 		t.Run(fmt.Sprint(code), func(t *testing.T) {
 			q := &quiet{}
 			followed(t, q, func(t *testing.T, p *Progress) {

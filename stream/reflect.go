@@ -30,12 +30,16 @@ type Reflection struct {
 // Run lists and watches until the context ends.
 func (r *Reflection) Run(ctx context.Context) {
 	pause := wait.Backoff{Duration: min(firstPause, r.Longest), Factor: 2, Jitter: 1, Steps: 10, Cap: r.Longest}
-	reflector := cache.NewReflectorWithOptions(r.From, r.Example, r.Into, cache.ReflectorOptions{Name: r.Name, TypeDescription: r.Name, Backoff: &pause})
-	again := pause                                                                                                            // the reflector has a state of its own for failures within a list or a watch
-	_ = again.DelayWithReset(clock.RealClock{}, 4*r.Longest).Until(ctx, true, true, func(ctx context.Context) (bool, error) { // only the context ends it
-		if err := reflector.ListAndWatchWithContext(ctx); err != nil && ctx.Err() == nil {
-			r.Failed(err)
-		}
-		return false, nil
-	})
+	reflector := cache.NewReflectorWithOptions(r.From, r.Example, r.Into,
+		cache.ReflectorOptions{Name: r.Name, TypeDescription: r.Name, Backoff: &pause})
+	// the reflector has a state of its own for failures within a list or a watch
+	again := pause
+	// only the context ends it
+	_ = again.DelayWithReset(clock.RealClock{}, 4*r.Longest).Until(ctx, true, true,
+		func(ctx context.Context) (bool, error) {
+			if err := reflector.ListAndWatchWithContext(ctx); err != nil && ctx.Err() == nil {
+				r.Failed(err)
+			}
+			return false, nil
+		})
 }

@@ -71,12 +71,16 @@ func (c *Client) Selecting(
 	resource schema.GroupVersionResource, namespace, selector string, decode Decode, progress *Progress,
 ) cache.ListerWatcher {
 	r := &source{client: c, path: path(resource, namespace), selector: selector, decode: decode, progress: progress}
-	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{ListWithContextFunc: r.list, WatchFuncWithContext: r.watch}, c)
+	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{ListWithContextFunc: r.list,
+		WatchFuncWithContext: r.watch}, c)
 }
 
 // Get returns the JSON of one object; the namespace of a cluster-scoped one is empty.
-func (c *Client) Get(ctx context.Context, resource schema.GroupVersionResource, key types.NamespacedName) ([]byte, error) {
-	if faults := slices.Concat(content.IsPathSegmentName(key.Name), content.IsPathSegmentName(key.Namespace)); len(faults) > 0 || key.Name == "" {
+func (c *Client) Get(
+	ctx context.Context, resource schema.GroupVersionResource, key types.NamespacedName,
+) ([]byte, error) {
+	if faults := slices.Concat(content.IsPathSegmentName(key.Name),
+		content.IsPathSegmentName(key.Namespace)); len(faults) > 0 || key.Name == "" {
 		return nil, fmt.Errorf("%q is not the name of an object: %v", key, faults) // it would be another path
 	}
 	result := c.rest.Get().AbsPath(append(path(resource, key.Namespace), key.Name)...).Do(ctx)
@@ -112,7 +116,8 @@ type source struct {
 
 func (s *source) open(ctx context.Context, options *metav1.ListOptions) (io.ReadCloser, error) {
 	options.LabelSelector, options.FieldSelector = s.selector, s.fields
-	return s.client.rest.Get().AbsPath(s.path...).SpecificallyVersionedParams(options, metav1.ParameterCodec, schema.GroupVersion{Version: "v1"}).Stream(ctx)
+	return s.client.rest.Get().AbsPath(s.path...).SpecificallyVersionedParams(options, metav1.ParameterCodec,
+		schema.GroupVersion{Version: "v1"}).Stream(ctx)
 }
 
 // List is a list of objects in the form that is stored.

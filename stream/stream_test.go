@@ -26,8 +26,9 @@ var widgets = schema.GroupVersionResource{Group: "example.com", Version: "v1", R
 const widget = `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":%q,"namespace":"shop","resourceVersion":%q},"spec":{"kept":1,"dropped":[{},{}]}}`
 
 func decodeWidget(raw []byte) (runtime.Object, error) {
-	u := &unstructured.Unstructured{Object: Pick(raw, Fields{"metadata": {"name": nil, "namespace": nil, "resourceVersion": nil,
-		"annotations": {metav1.InitialEventsAnnotationKey: nil}}, "spec": {"kept": nil}})}
+	u := &unstructured.Unstructured{Object: Pick(raw,
+		Fields{"metadata": {"name": nil, "namespace": nil, "resourceVersion": nil,
+			"annotations": {metav1.InitialEventsAnnotationKey: nil}}, "spec": {"kept": nil}})}
 	u.SetGroupVersionKind(widgets.GroupVersion().WithKind("Widget"))
 	return u, nil
 }
@@ -47,7 +48,8 @@ func serve(t *testing.T, answer http.HandlerFunc) *Client {
 // TestInformer: an informer receives the existing objects, and changes, by a watch.
 func TestInformer(t *testing.T) {
 	client := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/apis/example.com/v1/widgets" || r.URL.Query().Get("watch") != "true" || r.Header.Get("Accept") != "application/json" {
+		if r.URL.Path != "/apis/example.com/v1/widgets" || r.URL.Query().Get("watch") != "true" ||
+			r.Header.Get("Accept") != "application/json" {
 			t.Errorf("%s, Accept %s", r.URL, r.Header.Get("Accept"))
 		}
 		w.Header().Set("Content-Type", "application/json")
@@ -58,7 +60,8 @@ func TestInformer(t *testing.T) {
 		w.(http.Flusher).Flush()
 		<-r.Context().Done()
 	})
-	informer := cache.NewSharedIndexInformer(client.ListerWatcher(widgets, decodeWidget), &unstructured.Unstructured{}, 0, nil)
+	informer := cache.NewSharedIndexInformer(client.ListerWatcher(widgets, decodeWidget), &unstructured.Unstructured{},
+		0, nil)
 	seen := make(chan string, 10)
 	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(obj any) { seen <- "+" + obj.(*unstructured.Unstructured).GetName() },
@@ -80,7 +83,8 @@ func TestInformer(t *testing.T) {
 		}
 	}
 	for _, obj := range informer.GetStore().List() {
-		if spec := obj.(*unstructured.Unstructured).Object["spec"].(map[string]any); len(spec) != 1 || spec["kept"] != int64(1) {
+		if spec := obj.(*unstructured.Unstructured).Object["spec"].(map[string]any); len(spec) != 1 ||
+			spec["kept"] != int64(1) {
 			t.Errorf("%v is kept", spec)
 		}
 	}
@@ -92,7 +96,8 @@ func TestList(t *testing.T) {
 		fmt.Fprintf(w, `{"kind":"WidgetList","apiVersion":"example.com/v1","metadata":{"resourceVersion":"7","continue":"more"},"items":[%s,%s]}`,
 			fmt.Sprintf(widget, "one", "1"), fmt.Sprintf(widget, "two", "2"))
 	})
-	got, err := client.ListerWatcher(widgets, decodeWidget).(cache.ListerWatcherWithContext).ListWithContext(t.Context(), metav1.ListOptions{})
+	got, err := client.ListerWatcher(widgets, decodeWidget).(cache.ListerWatcherWithContext).ListWithContext(
+		t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +127,8 @@ func TestErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.Stop()
-	if event := <-w.ResultChan(); event.Type != watch.Error || !apierrors.IsResourceExpired(apierrors.FromObject(event.Object)) {
+	if event := <-w.ResultChan(); event.Type != watch.Error ||
+		!apierrors.IsResourceExpired(apierrors.FromObject(event.Object)) {
 		t.Errorf("%+v", event)
 	}
 }
@@ -139,24 +145,29 @@ func TestListInPages(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			client := serve(t, func(w http.ResponseWriter, r *http.Request) {
 				query := r.URL.Query()
-				if r.URL.Path != "/apis/example.com/v1/namespaces/shop/widgets" || query.Get("labelSelector") != "a=b" || query.Get("fieldSelector") != "metadata.name!=x" {
+				if r.URL.Path != "/apis/example.com/v1/namespaces/shop/widgets" ||
+					query.Get("labelSelector") != "a=b" || query.Get("fieldSelector") != "metadata.name!=x" {
 					t.Errorf("asked for %s", r.URL)
 				}
 				w.Header().Set("Content-Type", "application/json")
 				next := query.Get("continue")
 				switch {
 				case next == "" && query.Get("limit") != "":
-					fmt.Fprintf(w, `{"metadata":{"continue":"2","resourceVersion":"9"},"items":[%s,%s]}`, fmt.Sprintf(widget, "one", "1"), fmt.Sprintf(widget, "two", "2"))
+					fmt.Fprintf(w, `{"metadata":{"continue":"2","resourceVersion":"9"},"items":[%s,%s]}`,
+						fmt.Sprintf(widget, "one", "1"), fmt.Sprintf(widget, "two", "2"))
 				case next == "":
-					fmt.Fprintf(w, `{"metadata":{"resourceVersion":"10"},"items":[%s]}`, fmt.Sprintf(widget, "four", "4"))
+					fmt.Fprintf(w, `{"metadata":{"resourceVersion":"10"},"items":[%s]}`,
+						fmt.Sprintf(widget, "four", "4"))
 				case tc.expired:
 					w.WriteHeader(http.StatusGone)
 					fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410}`)
 				default:
-					fmt.Fprintf(w, `{"metadata":{"resourceVersion":"9"},"items":[%s]}`, fmt.Sprintf(widget, "three", "3"))
+					fmt.Fprintf(w, `{"metadata":{"resourceVersion":"9"},"items":[%s]}`,
+						fmt.Sprintf(widget, "three", "3"))
 				}
 			})
-			objects, err := client.List(t.Context(), widgets, Selection{Namespace: "shop", Labels: "a=b", Fields: "metadata.name!=x"}, decodeWidget)
+			objects, err := client.List(t.Context(), widgets,
+				Selection{Namespace: "shop", Labels: "a=b", Fields: "metadata.name!=x"}, decodeWidget)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -178,20 +189,23 @@ func TestEach(t *testing.T) {
 			t.Errorf("%s", r.URL)
 		}
 		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprintf(w, `{"kind":"WidgetList","items":[%s,%s]}`, fmt.Sprintf(widget, "one", "1"), fmt.Sprintf(widget, "two", "2"))
+		fmt.Fprintf(w, `{"kind":"WidgetList","items":[%s,%s]}`, fmt.Sprintf(widget, "one", "1"),
+			fmt.Sprintf(widget, "two", "2"))
 	})
 	for limit, want := range map[int64]int{1 << 20: 2, 300: 1, 10: 0} {
 		var seen []string
-		err := client.Each(t.Context(), widgets, Selection{Namespace: "shop", Labels: "a=b"}, limit, func(raw []byte) error {
-			seen = append(seen, string(raw))
-			return nil
-		})
+		err := client.Each(t.Context(), widgets, Selection{Namespace: "shop", Labels: "a=b"}, limit,
+			func(raw []byte) error {
+				seen = append(seen, string(raw))
+				return nil
+			})
 		if len(seen) != want || (err == nil) != (want == 2) {
 			t.Errorf("limit %d: %q, %v", limit, seen, err)
 		}
 	}
 	stop := errors.New("enough")
-	if err := client.Each(t.Context(), widgets, Selection{Namespace: "shop", Labels: "a=b"}, 1<<20, func([]byte) error { return stop }); !errors.Is(err, stop) {
+	if err := client.Each(t.Context(), widgets, Selection{Namespace: "shop", Labels: "a=b"}, 1<<20,
+		func([]byte) error { return stop }); !errors.Is(err, stop) {
 		t.Errorf("%v, want %v", err, stop)
 	}
 }

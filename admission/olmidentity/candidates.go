@@ -51,7 +51,8 @@ func NewCandidates(account Account, registry prometheus.Registerer, log logr.Log
 			Name: "opgate_olm_identity_candidate_writes_total",
 			Help: "Total number of writes in the form of OLM's by users that could be OLM and are not configured as it, by identity and kind of object.",
 		}, []string{"identity", "kind"})}
-	for _, kind := range []string{"installplan", "subscription", "clusterserviceversion"} { // from 0, so that the first one is an increase
+	// from 0, so that the first one is an increase
+	for _, kind := range []string{"installplan", "subscription", "clusterserviceversion"} {
 		c.writes.WithLabelValues(others, kind)
 	}
 	registry.MustRegister(c.writes)
@@ -107,7 +108,8 @@ func (c *Candidates) Wrote(username, kind, object string) {
 		return
 	}
 	c.logged[label] = now
-	c.log.Info("user writes as OLM does, but is not configured as OLM", "user", username, "identity", c.account.Username(),
+	c.log.Info("user writes as OLM does, but is not configured as OLM", "user", username,
+		"identity", c.account.Username(),
 		"kind", kind, "object", object, "fix", c.Fix(username))
 }
 

@@ -20,10 +20,13 @@ func TestUserIs(t *testing.T) {
 		is     bool
 		reason Reason
 	}{
-		"by its name":              {user: authenticationv1.UserInfo{Username: "system:admin", UID: "any"}, is: true},
-		"by the group":             {group: masters, user: authenticationv1.UserInfo{Username: "system:admin", Groups: masterGroup}, is: true},
-		"the name alone":           {group: masters, user: authenticationv1.UserInfo{Username: "system:admin"}, reason: RightsMissing},
-		"the group alone":          {group: masters, user: authenticationv1.UserInfo{Username: "kube-admin", Groups: masterGroup}},
+		"by its name": {user: authenticationv1.UserInfo{Username: "system:admin", UID: "any"}, is: true},
+		"by the group": {group: masters,
+			user: authenticationv1.UserInfo{Username: "system:admin", Groups: masterGroup}, is: true},
+		"the name alone": {group: masters, user: authenticationv1.UserInfo{Username: "system:admin"},
+			reason: RightsMissing},
+		"the group alone": {group: masters,
+			user: authenticationv1.UserInfo{Username: "kube-admin", Groups: masterGroup}},
 		"an account of that name":  {user: authenticationv1.UserInfo{Username: "system:serviceaccount:system:admin"}},
 		"the account that OLM was": {user: authenticationv1.UserInfo{Username: account.Username()}},
 	} {
@@ -44,8 +47,10 @@ func TestCandidates(t *testing.T) {
 	now := noon
 	var lines []string
 	registry := prometheus.NewPedanticRegistry()
-	c := NewCandidates(account, registry, funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{}), func() time.Time { return now })
-	for user, possible := range map[string]bool{"system:admin": true, account.Username(): false, "alice@example.com": false, "system:serviceaccount:lifecycle:olm": true} {
+	c := NewCandidates(account, registry, funcr.New(func(_, line string) { lines = append(lines, line) },
+		funcr.Options{}), func() time.Time { return now })
+	for user, possible := range map[string]bool{"system:admin": true, account.Username(): false,
+		"alice@example.com": false, "system:serviceaccount:lifecycle:olm": true} {
 		if c.Possible(user) != possible {
 			t.Errorf("%s: possible is %v", user, !possible)
 		}
@@ -70,7 +75,8 @@ func TestCandidates(t *testing.T) {
 	if entitled("a"); asked != 3 {
 		t.Error("an answer does not expire")
 	}
-	if c.Entitled(&authenticationv1.UserInfo{Username: "other"}, func() (bool, error) { return true, errors.New("no answer") }) {
+	if c.Entitled(&authenticationv1.UserInfo{Username: "other"},
+		func() (bool, error) { return true, errors.New("no answer") }) {
 		t.Error("without an answer a user is entitled")
 	}
 
@@ -100,7 +106,8 @@ func TestCandidates(t *testing.T) {
 	for _, m := range families[0].GetMetric() {
 		samples[m.GetLabel()[0].GetValue()+" "+m.GetLabel()[1].GetValue()] = m.GetCounter().GetValue()
 	}
-	if len(samples) != maxCandidates+3 || samples["user-0 installplan"] != 3 || samples["other installplan"] != 2*(3*maxCandidates-maxCandidates) {
+	if len(samples) != maxCandidates+3 || samples["user-0 installplan"] != 3 ||
+		samples["other installplan"] != 2*(3*maxCandidates-maxCandidates) {
 		t.Errorf("samples are %v", samples)
 	}
 }

@@ -40,7 +40,9 @@ func Parse(username string) (Account, error) {
 		return parseServiceAccount(username)
 	}
 	if !userName.MatchString(username) || username == "system:anonymous" {
-		return Account{}, fmt.Errorf("%q is not the user name of a service account, %sNAMESPACE:NAME, or of a client certificate", username, prefix)
+		return Account{}, fmt.Errorf(
+			"%q is not the user name of a service account, %sNAMESPACE:NAME, or of a client certificate", username,
+			prefix)
 	}
 	return Account{User: username}, nil
 }
@@ -48,7 +50,8 @@ func Parse(username string) (Account, error) {
 func parseServiceAccount(username string) (Account, error) {
 	rest, isServiceAccount := strings.CutPrefix(username, prefix)
 	namespace, name, complete := strings.Cut(rest, ":")
-	if !isServiceAccount || !complete || len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Subdomain(name)) > 0 {
+	if !isServiceAccount || !complete || len(validation.IsDNS1123Label(namespace)) > 0 ||
+		len(validation.IsDNS1123Subdomain(name)) > 0 {
 		return Account{}, fmt.Errorf("%q is not the user name of a service account, %sNAMESPACE:NAME", username, prefix)
 	}
 	return Account{Namespace: namespace, Name: name}, nil
@@ -164,11 +167,13 @@ func (i *Identity) Untrusted(user *authenticationv1.UserInfo) (State, bool) {
 	case s.Reason != Trusted:
 		return *s, true
 	case !s.hasGroup(user):
-		return State{Reason: RightsMissing, Problem: "user " + i.account.User + " may not escalate ClusterRoles, as OLM may, and the request is not of group " +
+		return State{Reason: RightsMissing, Problem: "user " + i.account.User +
+			" may not escalate ClusterRoles, as OLM may, and the request is not of group " +
 			s.Group + ", which may; opgate reviews the rights of the name when it starts"}, true
 	case !i.sameUID(s, user):
 		// Either the ServiceAccount was replaced and the watch lags behind, or the token is of a deleted one.
-		return State{Reason: Unverified, Problem: "the token is not of the service account " + i.account.String() + " that was verified"}, true
+		return State{Reason: Unverified, Problem: "the token is not of the service account " + i.account.String() +
+			" that was verified"}, true
 	}
 	return State{}, false
 }

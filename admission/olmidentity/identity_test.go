@@ -18,12 +18,16 @@ func TestParse(t *testing.T) {
 	if err != nil || got != account || got.Username() != "system:serviceaccount:olm:olm-operator-serviceaccount" {
 		t.Errorf("got %v, %v", got, err)
 	}
-	if got, err := Parse("system:admin"); err != nil || got.IsServiceAccount() || got.Username() != "system:admin" || got.String() != "system:admin" {
+	if got, err := Parse("system:admin"); err != nil || got.IsServiceAccount() || got.Username() != "system:admin" ||
+		got.String() != "system:admin" {
 		t.Errorf("got %v, %v", got, err)
 	}
 	for _, name := range []string{
-		"", "olm@example.com", "system:anonymous", "system:admin' || true", "system:", "system:serviceaccount", "system:serviceaccount:", "system:serviceaccount:olm", "system:serviceaccount:olm:", "system:serviceaccount::a",
-		"system:serviceaccount:olm:a:b", "system:serviceaccounts:olm:a", "system:serviceaccount:Olm:a", "system:serviceaccount:a' || true:b",
+		"", "olm@example.com", "system:anonymous", "system:admin' || true", "system:", "system:serviceaccount",
+		"system:serviceaccount:", "system:serviceaccount:olm", "system:serviceaccount:olm:",
+		"system:serviceaccount::a",
+		"system:serviceaccount:olm:a:b", "system:serviceaccounts:olm:a", "system:serviceaccount:Olm:a",
+		"system:serviceaccount:a' || true:b",
 	} {
 		if got, err := Parse(name); err == nil {
 			t.Errorf("%q is read as %v", name, got)
@@ -38,7 +42,8 @@ var (
 
 // found returns an object as the API server stores it.
 func found(uid types.UID, created time.Time) *metav1.PartialObjectMetadata {
-	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{UID: uid, CreationTimestamp: metav1.NewTime(created)}}
+	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{UID: uid,
+		CreationTimestamp: metav1.NewTime(created)}}
 }
 
 func TestExamineNamedAsAttacks(t *testing.T) {
@@ -122,14 +127,17 @@ func TestIs(t *testing.T) {
 		is     bool
 		reason Reason // "" for no doubt
 	}{
-		"OLM by its token":            {state: trusted, user: account.Username(), uid: "account", is: true},
-		"OLM without a UID":           {state: trusted, user: account.Username(), is: true},
-		"an account of another UID":   {state: trusted, user: account.Username(), uid: "other", reason: Unverified},
-		"another user":                {state: trusted, user: "tenant", uid: "account"},
-		"the same name in another ns": {state: trusted, user: "system:serviceaccount:openshift-operator-lifecycle-manager:olm-operator-serviceaccount"},
-		"not verified yet":            {state: State{Reason: Unverified}, user: account.Username(), reason: Unverified},
-		"rejected":                    {state: State{Reason: NamespaceYounger}, user: account.Username(), reason: NamespaceYounger},
-		"rejected, and no UID at all": {state: State{Reason: NamespaceMissing}, user: account.Username(), uid: "", reason: NamespaceMissing},
+		"OLM by its token":          {state: trusted, user: account.Username(), uid: "account", is: true},
+		"OLM without a UID":         {state: trusted, user: account.Username(), is: true},
+		"an account of another UID": {state: trusted, user: account.Username(), uid: "other", reason: Unverified},
+		"another user":              {state: trusted, user: "tenant", uid: "account"},
+		"the same name in another ns": {state: trusted,
+			user: "system:serviceaccount:openshift-operator-lifecycle-manager:olm-operator-serviceaccount"},
+		"not verified yet": {state: State{Reason: Unverified}, user: account.Username(), reason: Unverified},
+		"rejected": {state: State{Reason: NamespaceYounger}, user: account.Username(),
+			reason: NamespaceYounger},
+		"rejected, and no UID at all": {state: State{Reason: NamespaceMissing}, user: account.Username(), uid: "",
+			reason: NamespaceMissing},
 		"another user while rejected": {state: State{Reason: NamespaceMissing}, user: "tenant"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -139,7 +147,8 @@ func TestIs(t *testing.T) {
 			if got := identity.Is(user); got != test.is {
 				t.Errorf("Is is %v", got)
 			}
-			if untrusted, doubted := identity.Untrusted(user); untrusted.Reason != test.reason || doubted != (test.reason != "") {
+			if untrusted, doubted := identity.Untrusted(user); untrusted.Reason != test.reason ||
+				doubted != (test.reason != "") {
 				t.Errorf("Doubt is %+v, %v", untrusted, doubted)
 			}
 		})
@@ -159,11 +168,13 @@ func TestCollector(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(families) != 1 || families[0].GetName() != "opgate_olm_identity_trusted" || len(families[0].GetMetric()) != 1 {
+		if len(families) != 1 || families[0].GetName() != "opgate_olm_identity_trusted" ||
+			len(families[0].GetMetric()) != 1 {
 			t.Fatalf("%s: got %v", reason, families)
 		}
 		sample := families[0].GetMetric()[0]
-		if label := sample.GetLabel()[0]; label.GetName() != "reason" || label.GetValue() != string(reason) || sample.GetGauge().GetValue() != value {
+		if label := sample.GetLabel()[0]; label.GetName() != "reason" || label.GetValue() != string(reason) ||
+			sample.GetGauge().GetValue() != value {
 			t.Errorf("%s: got %v", reason, sample)
 		}
 	}

@@ -36,8 +36,10 @@ func (e *evidence) examine() (State, bool) {
 	case e.namespace == nil:
 		return reject(NamespaceMissing, "namespace %s of OLM does not exist"+rename, e.account.Namespace)
 	case e.younger():
-		return reject(NamespaceYounger, "namespace %s of OLM is younger than %s of Opgate; an administrator who has installed OLM there "+
-			"acknowledges it with --olm-namespace-uid=%s (olm.namespaceUID of the chart)", e.account.Namespace, e.home, e.namespace.UID)
+		return reject(NamespaceYounger,
+			"namespace %s of OLM is younger than %s of Opgate; an administrator who has installed OLM there "+
+				"acknowledges it with --olm-namespace-uid=%s (olm.namespaceUID of the chart)", e.account.Namespace, e.home,
+			e.namespace.UID)
 	case e.serviceAccount == nil || e.serviceAccount.DeletionTimestamp != nil:
 		return reject(ServiceAccountMissing, "service account %s of OLM does not exist"+rename, e.account)
 	}

@@ -170,11 +170,13 @@ func (w *Watcher) verify(ctx context.Context) (State, time.Duration) {
 	if !fits || w.entitled == e.serviceAccount.UID {
 		return state, 0
 	}
-	switch entitled, err := w.mayEscalate(ctx, e.serviceAccount.UID, "system:serviceaccounts", "system:serviceaccounts:"+account.Namespace); {
+	switch entitled, err := w.mayEscalate(ctx, e.serviceAccount.UID, "system:serviceaccounts",
+		"system:serviceaccounts:"+account.Namespace); {
 	case err != nil:
 		return failed(err), retryInterval
 	case !entitled:
-		return State{Reason: RightsMissing, Problem: "service account " + account.String() + " may not escalate ClusterRoles, as OLM may: " +
+		return State{Reason: RightsMissing, Problem: "service account " + account.String() +
+			" may not escalate ClusterRoles, as OLM may: " +
 			"it is not the account of an OLM that is installed"}, rightsInterval
 	}
 	w.entitled = e.serviceAccount.UID
@@ -208,9 +210,11 @@ func (w *Watcher) verifyUser(ctx context.Context) (State, time.Duration) {
 // can do. The webhook configurations check the same at each request, in matchConditions.
 func (w *Watcher) mayEscalate(ctx context.Context, uid types.UID, groups ...string) (bool, error) {
 	username := w.options.Identity.Account().Username()
-	review, err := w.options.Rights.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-		User: username, UID: string(uid), Groups: append(groups, "system:authenticated"), ResourceAttributes: Escalate(),
-	}}, metav1.CreateOptions{})
+	review, err := w.options.Rights.Create(ctx,
+		&authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: username, UID: string(uid), Groups: append(groups, "system:authenticated"),
+			ResourceAttributes: Escalate(),
+		}}, metav1.CreateOptions{})
 	if err != nil {
 		return false, fmt.Errorf("ask whether %s may escalate ClusterRoles: %w", username, err)
 	}
@@ -234,9 +238,10 @@ type object struct {
 // follow returns an object that is watched once it runs; the namespace is "" for cluster-scoped objects.
 func (w *Watcher) follow(resource schema.GroupVersionResource, namespace, name string) *object {
 	only := fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
-	informer := metadatainformer.NewFilteredMetadataInformer(w.options.Metadata, resource, namespace, 0, nil, func(options *metav1.ListOptions) {
-		options.FieldSelector = only
-	}).Informer()
+	informer := metadatainformer.NewFilteredMetadataInformer(w.options.Metadata, resource, namespace, 0, nil,
+		func(options *metav1.ListOptions) {
+			options.FieldSelector = only
+		}).Informer()
 	return &object{name: name, informer: informer, synced: informer.HasSynced, log: w.options.Log}
 }
 

@@ -21,8 +21,8 @@ import (
 	"github.com/opgate/opgate/rules/verdict"
 )
 
-// Load reads all scenarios of a directory, sorted by name, for a cluster. They must stand for themselves: none refers to
-// files beside it.
+// Load reads all scenarios of a directory, sorted by name, for a cluster. They must stand for themselves: none refers
+// to files beside it.
 func Load(dir string, versions Versions) ([]*Scenario, error) {
 	paths, err := filepath.Glob(filepath.Join(dir, "*"+Extension))
 	if err != nil {
@@ -56,8 +56,8 @@ func Parse(path string, data []byte, versions Versions) (*Scenario, error) {
 	return parse(strings.TrimSuffix(filepath.Base(path), Extension), []byte(versions.Insert(string(data))))
 }
 
-// Update returns the text of a scenario file with the message and the warnings that its write got. The decision stays: a
-// wrong one needs review. Versions for which the file has placeholders are replaced by them.
+// Update returns the text of a scenario file with the message and the warnings that its write got. The decision stays:
+// a wrong one needs review. Versions for which the file has placeholders are replaced by them.
 func Update(data []byte, message string, warnings []string, versions Versions) []byte {
 	known := Versions{}
 	if bytes.Contains(data, []byte(KubernetesPlaceholder)) {
@@ -79,7 +79,8 @@ func Update(data []byte, message string, warnings []string, versions Versions) [
 	archive.Files[want].Data = []byte(known.Abstract(text))
 	archive.Files = slices.DeleteFunc(archive.Files, func(f txtar.File) bool { return f.Name == "warnings" })
 	if len(warnings) > 0 {
-		archive.Files = append(archive.Files, txtar.File{Name: "warnings", Data: []byte(known.Abstract(strings.Join(warnings, "\n") + "\n"))})
+		archive.Files = append(archive.Files, txtar.File{Name: "warnings",
+			Data: []byte(known.Abstract(strings.Join(warnings, "\n") + "\n"))})
 	}
 	return txtar.Format(archive)
 }
@@ -154,7 +155,8 @@ func (s *Scenario) parseHeader(line string, number int) error {
 	case "now":
 		now, err := time.Parse(time.RFC3339, strings.TrimSpace(value))
 		if err != nil {
-			return fmt.Errorf("now %q is not a time as in RFC 3339, such as 2026-11-28T22:00:00Z", strings.TrimSpace(value))
+			return fmt.Errorf("now %q is not a time as in RFC 3339, such as 2026-11-28T22:00:00Z",
+				strings.TrimSpace(value))
 		}
 		s.Now = now
 	default:

@@ -21,10 +21,10 @@
 // nothing of what is stored after an allowed write. Without warnings there must be none. backstop is what the API
 // server answers by itself, before the webhooks: its refusal without the ending "; held by the API server
 // (ValidatingAdmissionPolicy opgate-backstop)", with which no webhook warns, or "Manual" where it stores this approval
-// and no webhook warns of that. Without the file the answer is the webhooks'. Webhooks let deletions pass, and what leads
-// to one: there want is Allow, and backstop a refusal that ends in "; held by the API server (ValidatingAdmissionPolicy
-// opgate-deletion)", with ${UID} for the UID of the object. catalog.yaml holds the PackageManifests
-// that catalogs offer.
+// and no webhook warns of that. Without the file the answer is the webhooks'. Webhooks let deletions pass, and what
+// leads to one: there want is Allow, and backstop a refusal that ends in "; held by the API server
+// (ValidatingAdmissionPolicy opgate-deletion)", with ${UID} for the UID of the object. catalog.yaml holds the
+// PackageManifests that catalogs offer.
 //
 // ${KUBERNETES} and ${OPENSHIFT} stand in any file for the versions of the cluster.
 //

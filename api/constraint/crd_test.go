@@ -1,5 +1,5 @@
-// Package constraint_test holds the two versions of the Constraint API, their definition and the documents of the design to
-// each other.
+// Package constraint_test holds the two versions of the Constraint API, their definition and the documents of the
+// design to each other.
 package constraint_test
 
 import (
@@ -21,19 +21,23 @@ func loadCRD(t *testing.T) *crdtest.CRD {
 
 func TestCRDIsAccepted(t *testing.T) { loadCRD(t).CheckAccepted(t) }
 
-// TestCRDIdentity holds the definition to that of the design, but for the kind, which is the one of the design's example.
+// TestCRDIdentity holds the definition to that of the design, but for the kind, which is the one of the design's
+// example.
 func TestCRDIdentity(t *testing.T) {
 	c := loadCRD(t)
 	want := apiextensionsv1.CustomResourceDefinitionNames{
-		Plural: "constraints", Singular: "constraint", ShortNames: []string{"constraint"}, Kind: "Constraint", ListKind: "ConstraintList",
+		Plural: "constraints", Singular: "constraint", ShortNames: []string{"constraint"}, Kind: "Constraint",
+		ListKind: "ConstraintList",
 	}
 	if diff := cmp.Diff(want, c.V1.Spec.Names); diff != "" {
 		t.Errorf("names (-want +got):\n%s", diff)
 	}
-	if got := []string{constraintv1.Group, constraintv1.Kind, constraintv1.Resource}; !reflect.DeepEqual(got, []string{c.V1.Spec.Group, want.Kind, want.Plural}) {
+	if got := []string{constraintv1.Group, constraintv1.Kind, constraintv1.Resource}; !reflect.DeepEqual(got,
+		[]string{c.V1.Spec.Group, want.Kind, want.Plural}) {
 		t.Errorf("the constants of v1 are %v", got)
 	}
-	if got := []string{constraintv2.Group, constraintv2.Kind, constraintv2.Resource}; !reflect.DeepEqual(got, []string{c.V1.Spec.Group, want.Kind, want.Plural}) {
+	if got := []string{constraintv2.Group, constraintv2.Kind, constraintv2.Resource}; !reflect.DeepEqual(got,
+		[]string{c.V1.Spec.Group, want.Kind, want.Plural}) {
 		t.Errorf("the constants of v2 are %v", got)
 	}
 	// By this label Policies know what can be a template.
@@ -53,7 +57,8 @@ func TestCRDIdentity(t *testing.T) {
 			t.Errorf("version %s: stored is %t, served is %t", v.Name, v.Storage, v.Served)
 		}
 		if v.Subresources == nil || v.Subresources.Status == nil {
-			t.Errorf("version %s has no status subresource: anyone who may write the spec could write the status", v.Name)
+			t.Errorf("version %s has no status subresource: anyone who may write the spec could write the status",
+				v.Name)
 		}
 	}
 	if want := []string{constraintv1.Version, constraintv2.Version}; !reflect.DeepEqual(versions, want) {

@@ -18,8 +18,8 @@ func example(t *testing.T) map[string]any {
 	return crdtest.Object(t, crdtest.Document(t, "seed-004-example.yaml"))
 }
 
-// throughTypes decodes an object into a type, back, and into the unstructured form. It fails on a field that the type does not
-// have.
+// throughTypes decodes an object into a type, back, and into the unstructured form. It fails on a field that the type
+// does not have.
 func throughTypes(t *testing.T, obj map[string]any, into runtime.Object) {
 	t.Helper()
 	text, err := json.Marshal(obj)
@@ -65,7 +65,8 @@ func TestSchemes(t *testing.T) {
 		}
 	}
 	for _, want := range []runtime.Object{
-		&constraintv1.Constraint{}, &constraintv1.ConstraintList{}, &constraintv2.Constraint{}, &constraintv2.ConstraintList{},
+		&constraintv1.Constraint{}, &constraintv1.ConstraintList{}, &constraintv2.Constraint{},
+		&constraintv2.ConstraintList{},
 	} {
 		kinds, _, err := scheme.ObjectKinds(want)
 		if err != nil || len(kinds) != 1 {

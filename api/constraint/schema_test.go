@@ -46,7 +46,8 @@ func with(value any, path ...string) map[string]any {
 
 // rule is one with every field.
 func rule() map[string]any {
-	return map[string]any{"target": "bundle", "expression": "false", "message": "no", "messageExpression": "'no'", "action": "warn"}
+	return map[string]any{"target": "bundle", "expression": "false", "message": "no", "messageExpression": "'no'",
+		"action": "warn"}
 }
 
 func ruleWith(key string, value any) map[string]any {
@@ -59,7 +60,8 @@ func condition() map[string]any {
 }
 
 func count(index int64) map[string]any {
-	return map[string]any{"index": index, "message": "certified only", "satisfied": int64(3), "violating": int64(1), "unknown": int64(0)}
+	return map[string]any{"index": index, "message": "certified only", "satisfied": int64(3), "violating": int64(1),
+		"unknown": int64(0)}
 }
 
 func withField(obj map[string]any) map[string]any {
@@ -76,8 +78,9 @@ func without(obj map[string]any, key string) map[string]any {
 func status() map[string]any {
 	return map[string]any{
 		"observedGeneration": int64(3), "evaluatedGeneration": int64(2), "conditions": []any{condition()},
-		"constraints": []any{count(0), count(1), withField(count(2))}, "violating": int64(2), "virtualOperators": int64(4),
-		"compliant": "NonCompliant",
+		"constraints": []any{count(0), count(1), withField(count(2))}, "violating": int64(2),
+		"virtualOperators": int64(4),
+		"compliant":        "NonCompliant",
 	}
 }
 
@@ -124,19 +127,25 @@ func TestSchemaRefuses(t *testing.T) {
 		{"constraints are too long", with(strings.Repeat("x", mebibyte+1), "spec", "constraints"), "spec.constraints"},
 		{"properties are too long", with(strings.Repeat("x", mebibyte+1), "spec", "properties"), "spec.properties"},
 		{"a rule that is text", with([]any{"true"}, "spec", "rules"), "spec.rules[0]"},
-		{"a rule without an expression", with([]any{map[string]any{"rule": "true"}}, "spec", "rules"), "spec.rules[0].expression"},
+		{"a rule without an expression", with([]any{map[string]any{"rule": "true"}}, "spec", "rules"),
+			"spec.rules[0].expression"},
 		{"an empty expression", ruleWith("expression", ""), "spec.rules[0].expression"},
-		{"an expression that is too long", ruleWith("expression", strings.Repeat("x", 10_001)), "spec.rules[0].expression"},
+		{"an expression that is too long", ruleWith("expression", strings.Repeat("x", 10_001)),
+			"spec.rules[0].expression"},
 		{"a message that is too long", ruleWith("message", strings.Repeat("x", 5_121)), "spec.rules[0].message"},
 		{"an action that is none", ruleWith("action", "deny"), "spec.rules[0].action"},
 		{"a target that is none", ruleWith("target", "pod"), "spec.rules[0].target"},
-		{"an offer without a value", with([]any{map[string]any{"type": "a"}}, "spec", "offers"), "spec.offers[0].value"},
+		{"an offer without a value", with([]any{map[string]any{"type": "a"}}, "spec", "offers"),
+			"spec.offers[0].value"},
 		{"an offer without a type", with([]any{map[string]any{"value": "a"}}, "spec", "offers"), "spec.offers[0].type"},
-		{"two conditions of one type", with([]any{condition(), condition()}, "status", "conditions"), "status.conditions[1]"},
-		{"two counts of one constraint", with([]any{count(1), count(1)}, "status", "constraints"), "status.constraints[1]"},
+		{"two conditions of one type", with([]any{condition(), condition()}, "status", "conditions"),
+			"status.conditions[1]"},
+		{"two counts of one constraint", with([]any{count(1), count(1)}, "status", "constraints"),
+			"status.constraints[1]"},
 		{"a count before the first", with([]any{count(-1)}, "status", "constraints"), "status.constraints[0].index"},
 		{"an outcome that is none", with("Terminating", "status", "compliant"), "status.compliant"},
-		{"a count of nothing", with([]any{without(count(0), "unknown")}, "status", "constraints"), "status.constraints[0].unknown"},
+		{"a count of nothing", with([]any{without(count(0), "unknown")}, "status", "constraints"),
+			"status.constraints[0].unknown"},
 	}
 	c := loadCRD(t)
 	for _, test := range tests {
@@ -149,16 +158,18 @@ func TestSchemaRefuses(t *testing.T) {
 	}
 }
 
-// TestUnknownFields wants what is misspelt in the spec to reach the webhook, which refuses it by its path: without it, a Constraint
-// with "constraint" would be a restriction that does not exist.
+// TestUnknownFields wants what is misspelt in the spec to reach the webhook, which refuses it by its path: without it,
+// a Constraint with "constraint" would be a restriction that does not exist.
 func TestUnknownFields(t *testing.T) {
 	c := loadCRD(t)
 	for _, name := range []string{"constraint", "Constraints", "property", "action"} {
-		if pruned, errs := c.Admit(with(map[string]any{"deep": []any{"x"}}, "spec", name)); len(pruned) > 0 || len(errs) > 0 {
+		if pruned, errs := c.Admit(with(map[string]any{"deep": []any{"x"}}, "spec", name)); len(pruned) > 0 ||
+			len(errs) > 0 {
 			t.Errorf("spec.%s: pruned %v, refused %v", name, pruned, errs)
 		}
 	}
-	for _, list := range []map[string]any{ruleWith("acton", "warn"), with([]any{map[string]any{"type": "a", "value": "b", "x": "y"}}, "spec", "offers")} {
+	for _, list := range []map[string]any{ruleWith("acton", "warn"),
+		with([]any{map[string]any{"type": "a", "value": "b", "x": "y"}}, "spec", "offers")} {
 		if pruned, errs := c.Admit(list); len(pruned) > 0 || len(errs) > 0 {
 			t.Errorf("%v: pruned %v, refused %v", list["spec"], pruned, errs)
 		}
@@ -173,10 +184,12 @@ func TestUnknownFields(t *testing.T) {
 // TestSpecThroughTypes loses nothing of the lists in either version.
 func TestSpecThroughTypes(t *testing.T) {
 	for version, constraint := range map[string]runtime.Object{
-		constraintv1.GroupVersion.String(): &constraintv1.Constraint{}, constraintv2.GroupVersion.String(): &constraintv2.Constraint{},
+		constraintv1.GroupVersion.String(): &constraintv1.Constraint{},
+		constraintv2.GroupVersion.String(): &constraintv2.Constraint{},
 	} {
 		obj := with([]any{rule()}, "spec", "rules")
-		obj["spec"].(map[string]any)["offers"] = []any{map[string]any{"type": "a", "value": map[string]any{"b": []any{int64(1), "x", false}}}}
+		obj["spec"].(map[string]any)["offers"] = []any{map[string]any{"type": "a",
+			"value": map[string]any{"b": []any{int64(1), "x", false}}}}
 		obj["apiVersion"] = version
 		throughTypes(t, obj, constraint)
 	}
@@ -184,7 +197,8 @@ func TestSpecThroughTypes(t *testing.T) {
 
 // TestStatusThroughTypes loses nothing, zeros included: that nothing violates a constraint has to be said.
 func TestStatusThroughTypes(t *testing.T) {
-	for _, status := range []map[string]any{status(), {"observedGeneration": int64(1), "violating": int64(0), "virtualOperators": int64(0)}} {
+	for _, status := range []map[string]any{status(),
+		{"observedGeneration": int64(1), "violating": int64(0), "virtualOperators": int64(0)}} {
 		throughTypes(t, with(status, "status"), &constraintv1.Constraint{})
 		two := with(status, "status")
 		two["apiVersion"] = constraintv2.GroupVersion.String()

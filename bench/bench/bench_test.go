@@ -35,7 +35,8 @@ func options(t *testing.T) Options {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Options{Program: []string{program, servers}, Rounds: 1, Policies: []int{1, 20}, Reviews: 1, Revision: "v0 <&>", Now: time.Now}
+	return Options{Program: []string{program, servers}, Rounds: 1, Policies: []int{1, 20}, Reviews: 1,
+		Revision: "v0 <&>", Now: time.Now}
 }
 
 // TestRun runs one round of a few reviews, which Opgate has to allow, after one of each size that it has to deny. It
@@ -52,13 +53,15 @@ func TestRun(t *testing.T) {
 		if row.Body < want[row.Size]*4/5 || row.Body > want[row.Size]*6/5 {
 			t.Errorf("a body of size %s has %d bytes, want about %d", row.Size, row.Body, want[row.Size])
 		}
-		if row.CPU <= 0 || row.Allocations <= 0 || row.Allocated <= 0 || row.P50 <= 0 || row.P99 < row.P50 || row.OfEmpty.Estimate <= 0 {
+		if row.CPU <= 0 || row.Allocations <= 0 || row.Allocated <= 0 || row.P50 <= 0 || row.P99 < row.P50 ||
+			row.OfEmpty.Estimate <= 0 {
 			t.Errorf("something was not measured: %+v", row)
 		}
 	}
 	var every []string
 	for _, size := range SizeNames() {
-		for _, server := range []string{"TLS echo", "empty webhook", "typed decode", "Opgate, 1 policy", "Opgate, 20 policies"} {
+		for _, server := range []string{"TLS echo", "empty webhook", "typed decode", "Opgate, 1 policy",
+			"Opgate, 20 policies"} {
 			every = append(every, size+" "+server)
 		}
 	}

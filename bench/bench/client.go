@@ -38,7 +38,8 @@ func start(ctx context.Context, k kind, program []string) (*server, error) {
 	if argument == "" {
 		argument = fmt.Sprint(k.policies)
 	}
-	s := &server{kind: k, command: exec.CommandContext(ctx, program[0], append(program[1:len(program):len(program)], argument)...)}
+	s := &server{kind: k, command: exec.CommandContext(ctx, program[0],
+		append(program[1:len(program):len(program)], argument)...)}
 	s.command.Stderr = &s.log
 	var err error
 	if s.in, err = s.command.StdinPipe(); err != nil {

@@ -26,7 +26,8 @@ func serveOpgate(ctx context.Context, policies int, listening func(net.Addr, []b
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	o.AddFlags(flags)
 	// The log goes to the error output of this process; what is allowed is logged at another level.
-	if err := flags.Parse([]string{"--webhook-bind-address=127.0.0.1:0", "--olm-identity=system:serviceaccount:olm:olm-operator-serviceaccount"}); err != nil {
+	if err := flags.Parse([]string{"--webhook-bind-address=127.0.0.1:0",
+		"--olm-identity=system:serviceaccount:olm:olm-operator-serviceaccount"}); err != nil {
 		return err
 	}
 	return serve.Reviews(ctx, o, store, listening)

@@ -59,7 +59,8 @@ type Goal struct {
 }
 
 func newReport(o *Options) *Report {
-	return &Report{Revision: o.Revision, Time: o.Now().UTC().Truncate(time.Second), Load: load(), Processors: runtime.NumCPU(), Go: runtime.Version(),
+	return &Report{Revision: o.Revision, Time: o.Now().UTC().Truncate(time.Second), Load: load(),
+		Processors: runtime.NumCPU(), Go: runtime.Version(),
 		Rounds: o.Rounds, Seed: o.Seed, Rows: []Row{}, Goals: []Goal{}}
 }
 
@@ -80,7 +81,8 @@ func (r *Report) fill(sizes []*Size, servers []*server, turns map[key][]turn) {
 				Size: size.Name, Server: s.kind.String(), Body: len(size.allowed),
 				CPU: median(cpu), OfEcho: ratio(cpu, cpuOf(echo)), OfEmpty: ratio(cpu, cpuOf(empty)),
 				Allocations: median(column(mine, func(t *turn) float64 { return t.allocations })),
-				Allocated:   median(allocated), OfBody: ratio(allocated, repeated(float64(len(size.allowed)), len(allocated))),
+				Allocated:   median(allocated), OfBody: ratio(allocated,
+					repeated(float64(len(size.allowed)), len(allocated))),
 				P50: percentile(latencies, 50).Seconds(), P99: percentile(latencies, 99).Seconds(), Rate: size.rate,
 				Resident: mine[len(mine)-1].resident,
 			})
@@ -112,7 +114,8 @@ func (r *Report) goals(size *Size, servers []*server, cpuOf func(string) []float
 	}
 	few, many := opgate[0], opgate[len(opgate)-1]
 	add := func(name string, most float64, got Interval) {
-		r.Goals = append(r.Goals, Goal{Name: size.Name + ": " + name, Most: most, Got: got, Met: got.High != nil && *got.High <= most})
+		r.Goals = append(r.Goals, Goal{Name: size.Name + ": " + name, Most: most, Got: got,
+			Met: got.High != nil && *got.High <= most})
 	}
 	limit := limits[size.Name]
 	got := few.OfEmpty
@@ -151,7 +154,8 @@ func (r *Report) JSON(w io.Writer) error {
 
 // Caption states which run it is.
 func (r *Report) Caption() string {
-	text := fmt.Sprintf("%s, %s, %d processors, %d rounds", r.Time.Format(time.DateTime)+" UTC", r.Go, r.Processors, r.Rounds)
+	text := fmt.Sprintf("%s, %s, %d processors, %d rounds", r.Time.Format(time.DateTime)+" UTC", r.Go, r.Processors,
+		r.Rounds)
 	if r.Load != "" {
 		text += ", load " + r.Load
 	}
@@ -193,11 +197,14 @@ func (r *Report) Table(w io.Writer) error {
 // rows writes those of one size.
 func (r *Report) rows(w io.Writer, size string) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "server\tCPU ms\tof "+echo+"\tof "+empty+"\tallocations\tKiB\tof the body\tp50 ms\tp99 ms\tresident MiB")
+	fmt.Fprintln(t, "server\tCPU ms\tof "+echo+"\tof "+empty+
+		"\tallocations\tKiB\tof the body\tp50 ms\tp99 ms\tresident MiB")
 	for _, row := range r.Rows {
 		if row.Size == size {
-			fmt.Fprintf(t, "%s\t%.3f\t%s\t%s\t%.0f\t%.1f\t%.2f\t%.2f\t%.2f\t%.0f\n", row.Server, row.CPU*1e3, row.OfEcho, row.OfEmpty,
-				row.Allocations, row.Allocated/1024, row.OfBody.Estimate, row.P50*1e3, row.P99*1e3, float64(row.Resident)/(1<<20))
+			fmt.Fprintf(t, "%s\t%.3f\t%s\t%s\t%.0f\t%.1f\t%.2f\t%.2f\t%.2f\t%.0f\n", row.Server, row.CPU*1e3,
+				row.OfEcho, row.OfEmpty,
+				row.Allocations, row.Allocated/1024, row.OfBody.Estimate, row.P50*1e3, row.P99*1e3,
+				float64(row.Resident)/(1<<20))
 		}
 	}
 	return t.Flush()

@@ -136,7 +136,10 @@ func floorHandler(floor string) (http.Handler, error) {
 	case echo:
 		return http.HandlerFunc(answerAlways), nil
 	case empty:
-		return registered(func(context.Context, ctrladmission.Request) ctrladmission.Response { return ctrladmission.Allowed("") }), nil
+		return registered(func(context.Context,
+			ctrladmission.Request) ctrladmission.Response {
+			return ctrladmission.Allowed("")
+		}), nil
 	case typed:
 		scheme := k8sruntime.NewScheme()
 		if err := operatorsv1alpha1.AddToScheme(scheme); err != nil {
@@ -154,7 +157,8 @@ func answerAlways(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = io.WriteString(w, `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1",`+ // the client has disconnected
+	// the client has disconnected
+	_, _ = io.WriteString(w, `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1",`+
 		`"response":{"uid":"705ab4f5-6393-11e8-b7cc-42010a800002","allowed":true}}`)
 }
 
@@ -194,7 +198,8 @@ func used() (*usage, error) {
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &times); err != nil {
 		return nil, fmt.Errorf("getrusage: %w", err)
 	}
-	return &usage{CPU: time.Duration(times.Utime.Nano() + times.Stime.Nano()), Allocations: memory.Mallocs, Bytes: memory.TotalAlloc,
+	return &usage{CPU: time.Duration(times.Utime.Nano() + times.Stime.Nano()), Allocations: memory.Mallocs,
+		Bytes:    memory.TotalAlloc,
 		Resident: resident()}, nil
 }
 

@@ -35,9 +35,12 @@ type Size struct {
 }
 
 var sizes = []*Size{
-	{Name: "S", What: "Subscription of 4 KiB, created", reviews: 2_000, timed: 400, rate: 200, path: admission.PathValidateSubscriptions},
-	{Name: "M", What: "approval of a plan of 42 KiB a side", reviews: 300, timed: 200, rate: 100, path: admission.PathValidateInstallPlans},
-	{Name: "L", What: "approval of a plan of 1.1 MiB a side", reviews: 40, timed: 12, rate: 4, path: admission.PathValidateInstallPlans},
+	{Name: "S", What: "Subscription of 4 KiB, created", reviews: 2_000, timed: 400, rate: 200,
+		path: admission.PathValidateSubscriptions},
+	{Name: "M", What: "approval of a plan of 42 KiB a side", reviews: 300, timed: 200, rate: 100,
+		path: admission.PathValidateInstallPlans},
+	{Name: "L", What: "approval of a plan of 1.1 MiB a side", reviews: 40, timed: 12, rate: 4,
+		path: admission.PathValidateInstallPlans},
 }
 
 // SizeNames are the names of all sizes.
@@ -96,7 +99,8 @@ func (s *Size) review(ctx context.Context, version string) ([]byte, error) {
 	status := object.Object["status"].(map[string]any)
 	lookup := status["bundleLookups"].([]any)[0].(map[string]any)
 	lookup["identifier"] = version
-	lookup["properties"] = strings.Replace(lookup["properties"].(string), "0.9.2", strings.TrimPrefix(version, packagePrefix), 1)
+	lookup["properties"] = strings.Replace(lookup["properties"].(string), "0.9.2",
+		strings.TrimPrefix(version, packagePrefix), 1)
 	if status["plan"], err = steps(ctx, s.Name, version); err != nil {
 		return nil, err
 	}
@@ -112,18 +116,23 @@ func envelope(object, old *unstructured.Unstructured) ([]byte, error) {
 		return nil, err
 	}
 	kind := metav1.GroupVersionKind(object.GroupVersionKind())
-	resource := metav1.GroupVersionResource{Group: kind.Group, Version: kind.Version, Resource: strings.ToLower(kind.Kind) + "s"}
+	resource := metav1.GroupVersionResource{Group: kind.Group, Version: kind.Version,
+		Resource: strings.ToLower(kind.Kind) + "s"}
 	no := false
 	request := &admissionv1.AdmissionRequest{
-		UID: "705ab4f5-6393-11e8-b7cc-42010a800002", Kind: kind, RequestKind: &kind, Resource: resource, RequestResource: &resource,
-		Name: object.GetName(), Namespace: object.GetNamespace(), Operation: admissionv1.Create, DryRun: &no,
-		UserInfo: authenticationv1.UserInfo{Username: "admin", UID: "014fbff9a07c", Groups: []string{"system:masters", "system:authenticated"}},
-		Object:   runtime.RawExtension{Raw: data},
-		Options:  runtime.RawExtension{Raw: []byte(`{"kind":"CreateOptions","apiVersion":"meta.k8s.io/v1","fieldManager":"kubectl-create"}`)},
+		UID: "705ab4f5-6393-11e8-b7cc-42010a800002", Kind: kind, RequestKind: &kind, Resource: resource,
+		RequestResource: &resource,
+		Name:            object.GetName(), Namespace: object.GetNamespace(), Operation: admissionv1.Create, DryRun: &no,
+		UserInfo: authenticationv1.UserInfo{Username: "admin", UID: "014fbff9a07c",
+			Groups: []string{"system:masters", "system:authenticated"}},
+		Object: runtime.RawExtension{Raw: data},
+		Options: runtime.RawExtension{Raw: []byte(
+			`{"kind":"CreateOptions","apiVersion":"meta.k8s.io/v1","fieldManager":"kubectl-create"}`)},
 	}
 	if old != nil {
 		request.Operation = admissionv1.Update
-		request.Options.Raw = []byte(`{"kind":"UpdateOptions","apiVersion":"meta.k8s.io/v1","fieldManager":"kubectl-edit"}`)
+		request.Options.Raw = []byte(
+			`{"kind":"UpdateOptions","apiVersion":"meta.k8s.io/v1","fieldManager":"kubectl-edit"}`)
 		if request.OldObject.Raw, err = manage(old); err != nil {
 			return nil, err
 		}

@@ -18,10 +18,12 @@ func TestRatio(t *testing.T) {
 		want      float64
 		low, high float64 // 0 for none
 	}{
-		{name: "three rounds", what: []float64{1, 2, 4}, of: []float64{1, 1, 1}, want: 2, low: 2 * math.Exp(-half), high: 2 * math.Exp(half)},
+		{name: "three rounds", what: []float64{1, 2, 4}, of: []float64{1, 1, 1}, want: 2, low: 2 * math.Exp(-half),
+			high: 2 * math.Exp(half)},
 		{name: "two rounds", what: []float64{1, math.E}, of: []float64{1, 1}, want: math.Exp(0.5),
 			low: math.Exp(0.5 - 12.706/2), high: math.Exp(0.5 + 12.706/2)},
-		{name: "rounds that differ alike on both sides", what: []float64{3, 30, 300}, of: []float64{2, 20, 200}, want: 1.5, low: 1.5, high: 1.5},
+		{name: "rounds that differ alike on both sides", what: []float64{3, 30, 300}, of: []float64{2, 20, 200},
+			want: 1.5, low: 1.5, high: 1.5},
 		{name: "one round", what: []float64{3}, of: []float64{4}, want: 0.75},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -35,7 +37,8 @@ func TestRatio(t *testing.T) {
 				}
 				return
 			}
-			if got.Low == nil || got.High == nil || math.Abs(*got.Low/test.low-1) > 1e-9 || math.Abs(*got.High/test.high-1) > 1e-9 {
+			if got.Low == nil || got.High == nil || math.Abs(*got.Low/test.low-1) > 1e-9 ||
+				math.Abs(*got.High/test.high-1) > 1e-9 {
 				t.Errorf("got %s, want %v to %v", got, test.low, test.high)
 			}
 		})

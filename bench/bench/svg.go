@@ -45,7 +45,8 @@ func (r *Report) SVG(w io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("parse the plot: %w", err)
 	}
-	p := plot{Caption: r.Caption(), Width: barLeft + int(mostUnits*barUnit) + 170, Label: "CPU time for a review, relative to an empty controller-runtime webhook"}
+	p := plot{Caption: r.Caption(), Width: barLeft + int(mostUnits*barUnit) + 170,
+		Label: "CPU time for a review, relative to an empty controller-runtime webhook"}
 	y := 40
 	for i, row := range r.Rows {
 		if i == 0 || r.Rows[i-1].Size != row.Size {
@@ -53,7 +54,8 @@ func (r *Report) SVG(w io.Writer) error {
 			p.Groups = append(p.Groups, group{Y: y, Name: row.Size + ": " + sizeNamed(row.Size).What})
 		}
 		y += barHeight
-		b := bar{Y: y - 14, Name: row.Server, Value: row.OfEmpty.String(), Width: length(row.OfEmpty.Estimate), Opgate: !isFloor(row.Server)}
+		b := bar{Y: y - 14, Name: row.Server, Value: row.OfEmpty.String(), Width: length(row.OfEmpty.Estimate),
+			Opgate: !isFloor(row.Server)}
 		if row.OfEmpty.Low != nil {
 			b.Interval, b.Low, b.High = true, barLeft+length(*row.OfEmpty.Low), barLeft+length(*row.OfEmpty.High)
 		}

@@ -39,7 +39,8 @@ func (s *site) approvals(ctx context.Context) error {
 		return err
 	}
 	began := s.Now()
-	if err := s.each(ctx, n, n, func(ctx context.Context, i int) error { return s.require(ctx, plans[i], statuses[i]) }); err != nil {
+	if err := s.each(ctx, n, n,
+		func(ctx context.Context, i int) error { return s.require(ctx, plans[i], statuses[i]) }); err != nil {
 		return err
 	}
 	s.row.Approvals.WrittenSeconds = s.Now().Sub(began).Seconds()

@@ -47,7 +47,8 @@ func (r *request) what() string {
 // minutes whatever happens.
 func (r *request) byOpgate() bool {
 	switch {
-	case r.User.Name != cluster.OpgateUserName, r.Object.Resource == "leases", r.Verb == "watch", r.Object.Resource == "":
+	case r.User.Name != cluster.OpgateUserName, r.Object.Resource == "leases", r.Verb == "watch",
+		r.Object.Resource == "":
 		return false
 	}
 	return r.Verb != "get" || r.Object.Resource != "packagemanifests"

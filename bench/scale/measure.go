@@ -149,7 +149,8 @@ func (r *reports) wait(ctx context.Context, s *site, n int) error {
 func (s *site) follow(ctx context.Context) (_ *reports, stop func(), err error) {
 	ctx, stop = context.WithCancel(ctx)
 	r := &reports{at: map[string]time.Time{}}
-	informer := dynamicinformer.NewFilteredDynamicInformer(s.admin, policies, policyNamespace, 0, cache.Indexers{}, nil).Informer()
+	informer := dynamicinformer.NewFilteredDynamicInformer(s.admin, policies, policyNamespace, 0, cache.Indexers{},
+		nil).Informer()
 	note := func(obj any) {
 		u := obj.(*unstructured.Unstructured)
 		observed, _, _ := unstructured.NestedInt64(u.Object, "status", "observedGeneration")
@@ -160,7 +161,8 @@ func (s *site) follow(ctx context.Context) (_ *reports, stop func(), err error) 
 			r.at[u.GetName()] = s.Now()
 		}
 	}
-	_, err = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: note, UpdateFunc: func(_, obj any) { note(obj) }})
+	_, err = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: note,
+		UpdateFunc: func(_, obj any) { note(obj) }})
 	if err != nil {
 		stop()
 		return nil, nil, err
@@ -230,7 +232,8 @@ func (s *site) scrape(ctx context.Context) (map[string]float64, error) {
 		return nil, fmt.Errorf("read the metrics: %s (%w)", response.Status, err)
 	}
 	metrics := map[string]float64{}
-	for _, m := range regexp.MustCompile(`(?m)^([a-z_]+(?:\{[^}]*\})?) (\S+)$`).FindAllStringSubmatch(string(body), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^([a-z_]+(?:\{[^}]*\})?) (\S+)$`).FindAllStringSubmatch(string(body),
+		-1) {
 		if metrics[m[1]], err = strconv.ParseFloat(m[2], 64); err != nil {
 			return nil, fmt.Errorf("read the metrics: %w", err)
 		}
@@ -247,9 +250,11 @@ func (s *site) events(ctx context.Context) error {
 	}
 	began := s.Now()
 	err = s.each(ctx, s.Events, writers, func(ctx context.Context, i int) error {
-		patch := fmt.Appendf(nil, `{"status":{"lastUpdated":%q}}`, s.Now().UTC().Add(time.Duration(i)*time.Second).Format(time.RFC3339))
+		patch := fmt.Appendf(nil, `{"status":{"lastUpdated":%q}}`,
+			s.Now().UTC().Add(time.Duration(i)*time.Second).Format(time.RFC3339))
 		_, err := again(ctx, s, func() (*unstructured.Unstructured, error) {
-			return s.olm.Resource(subscriptions).Namespace(s.names[i%len(s.names)]).Patch(ctx, subscription, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
+			return s.olm.Resource(subscriptions).Namespace(s.names[i%len(s.names)]).Patch(ctx, subscription,
+				types.MergePatchType, patch, metav1.PatchOptions{}, "status")
 		})
 		return err
 	})

@@ -23,16 +23,21 @@ const (
 )
 
 var (
-	olmV1alpha1      = schema.GroupVersion{Group: "operators.coreos.com", Version: "v1alpha1"}
-	namespaces       = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
-	operatorGroups   = schema.GroupVersionResource{Group: "operators.coreos.com", Version: "v1", Resource: "operatorgroups"}
-	subscriptions    = olmV1alpha1.WithResource("subscriptions")
-	installPlans     = olmV1alpha1.WithResource("installplans")
-	catalogSources   = olmV1alpha1.WithResource("catalogsources")
-	policies         = schema.GroupVersionResource{Group: "policy.open-cluster-management.io", Version: "v1beta2", Resource: "operatorpolicies"}
-	definitions      = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
-	packageManifests = schema.GroupVersionResource{Group: "packages.operators.coreos.com", Version: "v1", Resource: "packagemanifests"}
-	validating       = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "validatingwebhookconfigurations"}
+	olmV1alpha1    = schema.GroupVersion{Group: "operators.coreos.com", Version: "v1alpha1"}
+	namespaces     = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
+	operatorGroups = schema.GroupVersionResource{Group: "operators.coreos.com", Version: "v1",
+		Resource: "operatorgroups"}
+	subscriptions  = olmV1alpha1.WithResource("subscriptions")
+	installPlans   = olmV1alpha1.WithResource("installplans")
+	catalogSources = olmV1alpha1.WithResource("catalogsources")
+	policies       = schema.GroupVersionResource{Group: "policy.open-cluster-management.io", Version: "v1beta2",
+		Resource: "operatorpolicies"}
+	definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
+		Resource: "customresourcedefinitions"}
+	packageManifests = schema.GroupVersionResource{Group: "packages.operators.coreos.com", Version: "v1",
+		Resource: "packagemanifests"}
+	validating = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1",
+		Resource: "validatingwebhookconfigurations"}
 )
 
 //go:embed testdata/objects.yaml
@@ -61,12 +66,15 @@ func planOf(namespace, name, version string, owner *unstructured.Unstructured) (
 		return nil, err
 	}
 	no := false
-	plan.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: owner.GetAPIVersion(), Kind: owner.GetKind(), Name: owner.GetName(), UID: owner.GetUID(),
+	plan.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: owner.GetAPIVersion(), Kind: owner.GetKind(),
+		Name: owner.GetName(), UID: owner.GetUID(),
 		Controller: &no, BlockOwnerDeletion: &no}})
 	status := plan.Object["status"].(map[string]any)
 	properties := status["bundleLookups"].([]any)[0].(map[string]any)["properties"]
-	manifest, err := json.Marshal(map[string]any{"kind": "ConfigMap", "name": "2d8bb4a0a2ac2b6b3d2d8fdd0bd8bd2c6f7b8d6ab5c9cf4d3d2f87e5fe3f1b0", "namespace": "olm",
-		"catalogSourceName": "operatorhubio-catalog", "catalogSourceNamespace": "olm", "replaces": "", "properties": properties})
+	manifest, err := json.Marshal(map[string]any{"kind": "ConfigMap",
+		"name": "2d8bb4a0a2ac2b6b3d2d8fdd0bd8bd2c6f7b8d6ab5c9cf4d3d2f87e5fe3f1b0", "namespace": "olm",
+		"catalogSourceName": "operatorhubio-catalog", "catalogSourceNamespace": "olm", "replaces": "",
+		"properties": properties})
 	if err != nil {
 		return nil, err
 	}
@@ -84,8 +92,10 @@ func planOf(namespace, name, version string, owner *unstructured.Unstructured) (
 		{"rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", csv},
 		{"", "v1", "Service", "etcd-restore-operator"},
 	} {
-		steps = append(steps, map[string]any{"resolving": csv, "status": "Unknown", "resource": map[string]any{"group": r[0], "version": r[1], "kind": r[2],
-			"name": r[3], "sourceName": "operatorhubio-catalog", "sourceNamespace": "olm", "manifest": string(manifest)}})
+		steps = append(steps, map[string]any{"resolving": csv, "status": "Unknown",
+			"resource": map[string]any{"group": r[0], "version": r[1], "kind": r[2],
+				"name": r[3], "sourceName": "operatorhubio-catalog", "sourceNamespace": "olm",
+				"manifest": string(manifest)}})
 	}
 	status["plan"] = steps
 	return plan, nil

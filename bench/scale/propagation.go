@@ -66,7 +66,8 @@ func (s *site) askers(ctx context.Context) ([]*asker, error) {
 		roots := x509.NewCertPool()
 		roots.AppendCertsFromPEM(replica.CA())
 		all = append(all, &asker{url: replica.WebhookURL() + path, client: &http.Client{
-			Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}, Timeout: editTimeout}})
+			Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}},
+			Timeout:   editTimeout}})
 	}
 	return all, nil
 }
@@ -96,10 +97,12 @@ func approvalOf(namespace string) ([]byte, error) {
 	return json.Marshal(&admissionv1.AdmissionReview{
 		TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"},
 		Request: &admissionv1.AdmissionRequest{
-			UID: "705ab4f5-6393-11e8-b7cc-42010a800002", Kind: kind, RequestKind: &kind, Resource: resource, RequestResource: &resource,
-			Name: now.GetName(), Namespace: namespace, Operation: admissionv1.Update, DryRun: &no,
-			UserInfo: authenticationv1.UserInfo{Username: string(cluster.Admin), Groups: []string{"system:authenticated"}},
-			Object:   runtime.RawExtension{Raw: after}, OldObject: runtime.RawExtension{Raw: before},
+			UID: "705ab4f5-6393-11e8-b7cc-42010a800002", Kind: kind, RequestKind: &kind, Resource: resource,
+			RequestResource: &resource,
+			Name:            now.GetName(), Namespace: namespace, Operation: admissionv1.Update, DryRun: &no,
+			UserInfo: authenticationv1.UserInfo{Username: string(cluster.Admin),
+				Groups: []string{"system:authenticated"}},
+			Object: runtime.RawExtension{Raw: after}, OldObject: runtime.RawExtension{Raw: before},
 			Options: runtime.RawExtension{Raw: []byte(`{"kind":"UpdateOptions","apiVersion":"meta.k8s.io/v1"}`)},
 		}})
 }
@@ -160,8 +163,9 @@ func (s *site) propagation(ctx context.Context) error {
 		}
 	}
 	for _, of := range took {
-		s.row.Propagation = append(s.row.Propagation, Propagation{Edits: len(of), P50: percentile(of, 50).Seconds(), P99: percentile(of, 99).Seconds(),
-			Most: percentile(of, 100).Seconds()})
+		s.row.Propagation = append(s.row.Propagation,
+			Propagation{Edits: len(of), P50: percentile(of, 50).Seconds(), P99: percentile(of, 99).Seconds(),
+				Most: percentile(of, 100).Seconds()})
 	}
 	return nil
 }
@@ -194,7 +198,8 @@ func (s *site) edit(ctx context.Context, askers []*asker, name string) ([]time.D
 func (s *site) allow(ctx context.Context, name, version string) error {
 	patch := fmt.Appendf(nil, `{"spec":{"versions":["etcdoperator.v%s"]}}`, version)
 	_, err := again(ctx, s, func() (*unstructured.Unstructured, error) {
-		return s.admin.Resource(policies).Namespace(policyNamespace).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
+		return s.admin.Resource(policies).Namespace(policyNamespace).Patch(ctx, name, types.MergePatchType, patch,
+			metav1.PatchOptions{})
 	})
 	return err
 }

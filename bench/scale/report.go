@@ -99,7 +99,8 @@ type Propagation struct {
 }
 
 func newReport(o *Options) *Report {
-	return &Report{Revision: o.Revision, Time: o.Now().UTC().Truncate(time.Second), Load: load(), Processors: runtime.NumCPU(), Go: runtime.Version(),
+	return &Report{Revision: o.Revision, Time: o.Now().UTC().Truncate(time.Second), Load: load(),
+		Processors: runtime.NumCPU(), Go: runtime.Version(),
 		MemoryLimit: o.MemoryLimit, Rows: []Row{}}
 }
 
@@ -153,13 +154,15 @@ func (r *Report) Table(w io.Writer) error {
 	number := func(name, format string, value func(row *Row) float64) {
 		line(name, func(row *Row) string { return fmt.Sprintf(format, value(row)) })
 	}
-	line("Namespaces, each with a policy, a Subscription and a plan", func(row *Row) string { return fmt.Sprint(row.Namespaces) })
+	line("Namespaces, each with a policy, a Subscription and a plan",
+		func(row *Row) string { return fmt.Sprint(row.Namespaces) })
 	line("---", func(*Row) string { return "---" })
 	number("policies created, in s", "%.1f", func(row *Row) float64 { return row.Policies.WrittenSeconds })
 	number("until each has a status, in s", "%.1f", func(row *Row) float64 { return row.Policies.ReportedSeconds })
 	number("until Opgate is idle, in s", "%.1f", func(row *Row) float64 { return row.Policies.IdleSeconds })
 	number("policies a second", "%.0f", func(row *Row) float64 { return row.Policies.PerSecond })
-	line("a policy's first status, p50 and p99, in s", func(row *Row) string { return fmt.Sprintf("%.2f, %.2f", row.Policies.P50, row.Policies.P99) })
+	line("a policy's first status, p50 and p99, in s",
+		func(row *Row) string { return fmt.Sprintf("%.2f, %.2f", row.Policies.P50, row.Policies.P99) })
 	number("requests of Opgate for a policy", "%.2f", func(row *Row) float64 { return row.Policies.Requests })
 	number("CPU time for a policy, in ms", "%.1f", func(row *Row) float64 { return row.Policies.CPU * milliseconds })
 	line("memory of the leader: resident, of it the heap, in MiB", func(row *Row) string {
@@ -186,9 +189,11 @@ func (r *Report) Table(w io.Writer) error {
 	line("written, and all approved, in s", func(row *Row) string {
 		return fmt.Sprintf("%.1f, %.1f", row.Approvals.WrittenSeconds, row.Approvals.LastSeconds)
 	})
-	line("from OLM's write to the approval, p50 and p99, in s", func(row *Row) string { return fmt.Sprintf("%.2f, %.2f", row.Approvals.P50, row.Approvals.P99) })
+	line("from OLM's write to the approval, p50 and p99, in s",
+		func(row *Row) string { return fmt.Sprintf("%.2f, %.2f", row.Approvals.P50, row.Approvals.P99) })
 	number("requests of Opgate for an approval", "%.2f", func(row *Row) float64 { return row.Approvals.Requests })
-	number("CPU time for an approval, in ms", "%.1f", func(row *Row) float64 { return row.Approvals.CPU * milliseconds })
+	number("CPU time for an approval, in ms", "%.1f",
+		func(row *Row) float64 { return row.Approvals.CPU * milliseconds })
 	line("backstop", func(row *Row) string { return row.Backstop })
 	if err := t.Flush(); err != nil {
 		return err
@@ -198,7 +203,8 @@ func (r *Report) Table(w io.Writer) error {
 		for _, what := range slices.Sorted(maps.Keys(row.Requests)) {
 			counts = append(counts, fmt.Sprintf("%s %d", what, row.Requests[what]))
 		}
-		if _, err := fmt.Fprintf(w, "\nRequests for %d policies: %s\n", row.Namespaces, strings.Join(counts, ", ")); err != nil {
+		if _, err := fmt.Fprintf(w, "\nRequests for %d policies: %s\n", row.Namespaces,
+			strings.Join(counts, ", ")); err != nil {
 			return err
 		}
 	}

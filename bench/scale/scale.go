@@ -145,7 +145,8 @@ func Measure(ctx context.Context, c *cluster.Cluster, n int, o Options) (*Row, e
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	s := &site{Options: o, Cluster: c, log: auditLog{path: c.AuditLog(), seen: map[string]bool{}}, row: &Row{Namespaces: n}}
+	s := &site{Options: o, Cluster: c, log: auditLog{path: c.AuditLog(), seen: map[string]bool{}},
+		row: &Row{Namespaces: n}}
 	for i := range n {
 		s.names = append(s.names, fmt.Sprintf("tenant-%05d", i))
 	}
@@ -184,8 +185,9 @@ func Measure(ctx context.Context, c *cluster.Cluster, n int, o Options) (*Row, e
 
 // start starts a replica.
 func (s *site) start(ctx context.Context) error {
-	gate, err := s.StartOpgate(ctx, cluster.GateOptions{Loop: true, MemoryLimit: s.MemoryLimit, MayExceedMemoryLimit: true,
-		Args: []string{"--backstop=" + s.Backstop}})
+	gate, err := s.StartOpgate(ctx, cluster.GateOptions{Loop: true, MemoryLimit: s.MemoryLimit,
+		MayExceedMemoryLimit: true,
+		Args:                 []string{"--backstop=" + s.Backstop}})
 	if err == nil {
 		s.replicas = append(s.replicas, gate)
 	}
@@ -221,7 +223,8 @@ func (s *site) each(ctx context.Context, n, atOnce int, do func(ctx context.Cont
 func again[T any](ctx context.Context, s *site, do func() (T, error)) (T, error) {
 	for began := s.Now(); ; {
 		result, err := do()
-		busy := apierrors.IsInternalError(err) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) || apierrors.IsTooManyRequests(err)
+		busy := apierrors.IsInternalError(err) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) ||
+			apierrors.IsTooManyRequests(err)
 		if !busy || s.Now().Sub(began) > busyTimeout {
 			return result, err
 		}

@@ -19,7 +19,8 @@ func TestScale(t *testing.T) {
 	t.Parallel()
 	const n = 3
 	row, err := scale.Measure(t.Context(), harness.StartCluster(t, scale.ClusterOptions()), n, scale.Options{
-		Edits: n, Events: n, Approvals: n, Rest: time.Second, Quiet: time.Second, MemoryLimit: harness.ContainerMemory, Now: time.Now,
+		Edits: n, Events: n, Approvals: n, Rest: time.Second, Quiet: time.Second, MemoryLimit: harness.ContainerMemory,
+		Now: time.Now,
 	})
 	if err != nil {
 		t.Fatal(err)

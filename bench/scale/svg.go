@@ -137,7 +137,8 @@ func (r *Report) panel(title string, all []series) panel {
 		l := line{Name: s.name, Color: s.color, LabelY: float64(-8 - 14*(len(all)-1-k))}
 		for i := range r.Rows {
 			if v := s.of(&r.Rows[i]); v > 0 {
-				l.Points = append(l.Points, point{across(r.Rows[i].Namespaces), up(v), fmt.Sprintf("%s: %.3g", s.name, v)})
+				l.Points = append(l.Points, point{across(r.Rows[i].Namespaces), up(v),
+					fmt.Sprintf("%s: %.3g", s.name, v)})
 			}
 		}
 		p.Lines = append(p.Lines, l)

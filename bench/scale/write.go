@@ -12,7 +12,9 @@ import (
 )
 
 // create creates the object of a kind in testdata.
-func (s *site) create(ctx context.Context, as dynamic.Interface, resource schema.GroupVersionResource, kind, namespace string) (*unstructured.Unstructured, error) {
+func (s *site) create(
+	ctx context.Context, as dynamic.Interface, resource schema.GroupVersionResource, kind, namespace string,
+) (*unstructured.Unstructured, error) {
 	u, err := objectOf(kind, namespace, allowed, firstPlan)
 	if err != nil {
 		return nil, err
@@ -26,7 +28,10 @@ func (s *site) create(ctx context.Context, as dynamic.Interface, resource schema
 }
 
 // status writes the status of an object as in testdata, as OLM.
-func (s *site) status(ctx context.Context, resource schema.GroupVersionResource, u *unstructured.Unstructured, kind, namespace, version, plan string) error {
+func (s *site) status(
+	ctx context.Context, resource schema.GroupVersionResource, u *unstructured.Unstructured, kind, namespace, version,
+	plan string,
+) error {
 	full, err := objectOf(kind, namespace, version, plan)
 	if err != nil {
 		return err
@@ -36,7 +41,8 @@ func (s *site) status(ctx context.Context, resource schema.GroupVersionResource,
 		return err
 	}
 	_, err = again(ctx, s, func() (*unstructured.Unstructured, error) { // whatever Opgate has written meanwhile
-		return s.olm.Resource(resource).Namespace(u.GetNamespace()).Patch(ctx, u.GetName(), types.MergePatchType, patch, metav1.PatchOptions{}, "status")
+		return s.olm.Resource(resource).Namespace(u.GetNamespace()).Patch(ctx, u.GetName(), types.MergePatchType, patch,
+			metav1.PatchOptions{}, "status")
 	})
 	return err
 }
@@ -46,7 +52,8 @@ func (s *site) createNamespaces(ctx context.Context) error {
 	began := s.Now()
 	err := s.each(ctx, len(s.names), writers, func(ctx context.Context, i int) error {
 		name := s.names[i]
-		u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}}}
+		u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace",
+			"metadata": map[string]any{"name": name}}}
 		if _, err := s.admin.Resource(namespaces).Create(ctx, u, metav1.CreateOptions{}); err != nil {
 			return err
 		}
@@ -76,7 +83,9 @@ func (s *site) propose(ctx context.Context, namespace, name, version string, sub
 }
 
 // newPlan writes a plan without its status, as OLM does first.
-func (s *site) newPlan(ctx context.Context, namespace, name, version string, sub *unstructured.Unstructured) (plan *unstructured.Unstructured, status any, err error) {
+func (s *site) newPlan(
+	ctx context.Context, namespace, name, version string, sub *unstructured.Unstructured,
+) (plan *unstructured.Unstructured, status any, err error) {
 	u, err := planOf(namespace, name, version, sub)
 	if err != nil {
 		return nil, nil, err
@@ -93,7 +102,8 @@ func (s *site) newPlan(ctx context.Context, namespace, name, version string, sub
 func (s *site) require(ctx context.Context, plan *unstructured.Unstructured, status any) error {
 	plan.Object["status"] = status
 	_, err := again(ctx, s, func() (*unstructured.Unstructured, error) {
-		return s.olm.Resource(installPlans).Namespace(plan.GetNamespace()).UpdateStatus(ctx, plan, metav1.UpdateOptions{})
+		return s.olm.Resource(installPlans).Namespace(plan.GetNamespace()).UpdateStatus(ctx, plan,
+			metav1.UpdateOptions{})
 	})
 	return err
 }

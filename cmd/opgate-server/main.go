@@ -44,9 +44,9 @@ refused with "not ready"; /readyz says so too. SIGTERM ends the process when the
 connections, after --drain-delay at the earliest.
 
 --olm-identity names the service account that OLM runs as. What it writes counts as OLM's only while the account is
-verified: it exists, may escalate ClusterRoles, and its namespace is not younger than --namespace or has --olm-namespace-uid.
-On a hosted control plane it names the user that OLM authenticates as, such as system:admin, who may escalate ClusterRoles
-or is of group system:masters: any user who holds these credentials then passes as OLM.
+verified: it exists, may escalate ClusterRoles, and its namespace is not younger than --namespace or has
+--olm-namespace-uid. On a hosted control plane it names the user that OLM authenticates as, such as system:admin, who
+may escalate ClusterRoles or is of group system:masters: any user who holds these credentials then passes as OLM.
 
 The serving certificate is Opgate's own, from a CA in a Secret of --namespace that all replicas share, unless
 --tls-cert-file or --self-signed say otherwise; see docs/certificates.md.`,

@@ -26,7 +26,8 @@ func TestStableCommands(t *testing.T) {
 // TestScripts runs the program as users do.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
-		Dir: "testdata/script", UpdateScripts: os.Getenv("UPDATE") != "", RequireExplicitExec: true, RequireUniqueNames: true,
+		Dir: "testdata/script", UpdateScripts: os.Getenv("UPDATE") != "", RequireExplicitExec: true,
+		RequireUniqueNames: true,
 	})
 }
 
@@ -56,6 +57,7 @@ func TestModules(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(strings.Fields(string(listed)), linked); diff != "" {
-		t.Errorf("the server links other modules than %s lists (-listed +linked); -args -update writes it:\n%s", file, diff)
+		t.Errorf("the server links other modules than %s lists (-listed +linked); -args -update writes it:\n%s", file,
+			diff)
 	}
 }

@@ -36,12 +36,13 @@ func root() *cobra.Command {
 		Short: "Judge operators that the Operator Lifecycle Manager installs, in files and on clusters",
 		Long: `opgate answers whether an operator may be subscribed to, installed or upgraded, and why.
 
-"opgate check" judges manifests offline with the rules of the gate, and "opgate test" tests policies; "opgate pending" lists the plans that wait for
-approval, "opgate why" shows what holds one, "opgate diff" what it changes, and "opgate approve" approves it;
-"opgate history" shows what happened to an operator, "opgate tree" what Policies wait for, and "opgate impact" what depends on an operator; "opgate explain"
-explains a rule that a refusal names; "opgate migrate" rewrites policies that are stored in an earlier version;
-"opgate compile" prints policies as admission policies of the API server; "opgate verify" tests that a cluster's
-gate works. As kubectl-opgate in $PATH it is the plugin "kubectl opgate", and as kubectl_complete-opgate what kubectl completes that plugin's arguments with.
+"opgate check" judges manifests offline with the rules of the gate, and "opgate test" tests policies; "opgate pending"
+lists the plans that wait for approval, "opgate why" shows what holds one, "opgate diff" what it changes, and "opgate
+approve" approves it; "opgate history" shows what happened to an operator, "opgate tree" what Policies wait for, and
+"opgate impact" what depends on an operator; "opgate explain" explains a rule that a refusal names; "opgate migrate"
+rewrites policies that are stored in an earlier version; "opgate compile" prints policies as admission policies of the
+API server; "opgate verify" tests that a cluster's gate works. As kubectl-opgate in $PATH it is the plugin "kubectl
+opgate", and as kubectl_complete-opgate what kubectl completes that plugin's arguments with.
 
 The gate itself, which answers the API server's admission reviews, is a program of its own: opgate-server.`,
 	}, version)
@@ -51,7 +52,8 @@ The gate itself, which answers the API server's admission reviews, is a program 
 	case "kubectl_complete-opgate":
 		cmd.SetArgs(append([]string{cobra.ShellCompRequestCmd}, os.Args[1:]...))
 	}
-	cmd.AddCommand(check.Command(time.Now), test.Command(), compile.Command(time.Now), migrate.Command(), explain.Command(), verify.Command(cmd.Name()))
+	cmd.AddCommand(check.Command(time.Now), test.Command(), compile.Command(time.Now), migrate.Command(),
+		explain.Command(), verify.Command(cmd.Name()))
 	cmd.AddCommand(serveCommand())
 	cmd.AddCommand(plugin.Commands(time.Now)...)
 	for _, ofPlan := range []*cobra.Command{diff.Command(), approve.Command()} {
@@ -68,7 +70,8 @@ func serveCommand() *cobra.Command {
 		Hidden:             true,
 		DisableFlagParsing: true,
 		RunE: func(*cobra.Command, []string) error {
-			return cli.Name("serve").Unusable(`the gate is a program of its own, that of the image: run "opgate-server serve"`)
+			return cli.Name("serve").Unusable(
+				`the gate is a program of its own, that of the image: run "opgate-server serve"`)
 		},
 	}
 }

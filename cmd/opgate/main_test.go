@@ -32,8 +32,9 @@ func TestStableCommands(t *testing.T) {
 // TestScripts runs the program as users do. $SERVER is an API server that stores the objects of objects.yaml.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
-		Dir: "testdata/script", UpdateScripts: os.Getenv("UPDATE") != "", RequireExplicitExec: true, RequireUniqueNames: true,
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"wrong": wrong},
+		Dir: "testdata/script", UpdateScripts: os.Getenv("UPDATE") != "", RequireExplicitExec: true,
+		RequireUniqueNames: true,
+		Cmds:               map[string]func(*testscript.TestScript, bool, []string){"wrong": wrong},
 		Setup: func(env *testscript.Env) error {
 			server := httptest.NewServer(stored(filepath.Join(env.WorkDir, "objects.yaml")))
 			env.Defer(server.Close)
@@ -43,8 +44,8 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// wrong runs the command lines of a file, each with the beginning of its answer after an arrow: every one is a usage error,
-// of which nothing is printed on standard output.
+// wrong runs the command lines of a file, each with the beginning of its answer after an arrow: every one is a usage
+// error, of which nothing is printed on standard output.
 func wrong(ts *testscript.TestScript, _ bool, args []string) {
 	for line := range strings.Lines(ts.ReadFile(args[0])) {
 		command, want, _ := strings.Cut(strings.TrimSpace(line), " -> ")
@@ -53,7 +54,8 @@ func wrong(ts *testscript.TestScript, _ bool, args []string) {
 			error
 			ExitCode() int
 		}](ts.Exec(words[0], words[1:]...))
-		if !ok || coded.ExitCode() != cli.ExitUnusable || !strings.HasPrefix(ts.ReadFile("stderr"), want) || ts.ReadFile("stdout") != "" {
+		if !ok || coded.ExitCode() != cli.ExitUnusable || !strings.HasPrefix(ts.ReadFile("stderr"), want) ||
+			ts.ReadFile("stdout") != "" {
 			ts.Logf("%s: %v, standard output %q", command, coded, ts.ReadFile("stdout"))
 			ts.Fatalf("answers\n%swant\n%s", ts.ReadFile("stderr"), want)
 		}
@@ -82,6 +84,7 @@ func stored(file string) http.HandlerFunc {
 		if items == nil {
 			items = []any{}
 		}
-		_ = json.NewEncoder(w).Encode(map[string]any{"gitVersion": "v1.36.3", "metadata": map[string]any{"resourceVersion": "1"}, "items": items})
+		_ = json.NewEncoder(w).Encode(map[string]any{"gitVersion": "v1.36.3",
+			"metadata": map[string]any{"resourceVersion": "1"}, "items": items})
 	}
 }

@@ -50,7 +50,8 @@ func (w *Writer) do(ctx context.Context, verb string, live, object *unstructured
 		return w.update(ctx, live, object, "status")
 	case Delete:
 		uid, version := live.GetUID(), live.GetResourceVersion()
-		return client.IgnoreNotFound(w.Client.Delete(ctx, live, client.Preconditions{UID: &uid, ResourceVersion: &version}))
+		return client.IgnoreNotFound(w.Client.Delete(ctx, live,
+			client.Preconditions{UID: &uid, ResourceVersion: &version}))
 	}
 	return fmt.Errorf("verb %q is not known", verb)
 }
@@ -80,7 +81,8 @@ func (w *Writer) Done(ctx context.Context, verb string, object *unstructured.Uns
 	if verb == Delete {
 		version = ""
 	}
-	return w.Store.Wait(ctx, kind, version, func(s *snapshot.Snapshot) bool { return s.Shows(kind, object, verb == Delete) })
+	return w.Store.Wait(ctx, kind, version,
+		func(s *snapshot.Snapshot) bool { return s.Shows(kind, object, verb == Delete) })
 }
 
 // replaced returns the fields of the spec that change and are too large to be stored. A merge patch cannot remove what

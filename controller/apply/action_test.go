@@ -11,7 +11,8 @@ import (
 
 // TestReplacing: a field that is too large to be stored is replaced as a whole, and only if the policy sets it.
 func TestReplacing(t *testing.T) {
-	raw := `{"metadata":{"name":"a","resourceVersion":"7"},"spec":{"name":"etcd","config":{"tolerations":[` + strings.TrimSuffix(strings.Repeat(`{},`, 5000), ",") + `]}}}`
+	raw := `{"metadata":{"name":"a","resourceVersion":"7"},"spec":{"name":"etcd","config":{"tolerations":[` +
+		strings.TrimSuffix(strings.Repeat(`{},`, 5000), ",") + `]}}}`
 	live := (&snapshot.Reader{}).Read(snapshot.Subscriptions, []byte(raw)).Unstructured()
 	if spec := live.Object["spec"].(map[string]any); !stream.Withheld(spec["config"]) {
 		t.Fatal("it is not too large")

@@ -59,6 +59,7 @@ func (w *Writer) Approved(ctx context.Context, plans []*olm.InstallPlan) error {
 // resolves again when a Subscription, an OperatorGroup or the namespace changes, or after 15 minutes, but not when a
 // ClusterServiceVersion changes.
 func (w *Writer) Resync(ctx context.Context, subscription types.NamespacedName, now time.Time) error {
-	patch := Merge(map[string]any{"metadata": map[string]any{"annotations": rules.ResyncRequest(now.UTC().Format(time.RFC3339))}})
+	patch := Merge(map[string]any{"metadata": map[string]any{"annotations": rules.ResyncRequest(
+		now.UTC().Format(time.RFC3339))}})
 	return w.Patch(ctx, Head(snapshot.Subscriptions, subscription), patch)
 }

@@ -46,13 +46,17 @@ func Merge(patch map[string]any) client.Patch {
 func Outdated(err error) bool { return apierrors.IsConflict(err) || apierrors.IsNotFound(err) }
 
 // Patch patches an object, or a subresource of it, which receives the metadata in the response.
-func (w *Writer) Patch(ctx context.Context, head *metav1.PartialObjectMetadata, patch client.Patch, subresource ...string) error {
+func (w *Writer) Patch(
+	ctx context.Context, head *metav1.PartialObjectMetadata, patch client.Patch, subresource ...string,
+) error {
 	err := w.patch(ctx, head, patch, subresource...)
 	w.Metrics.Wrote(Patch, head.Kind, err)
 	return err
 }
 
-func (w *Writer) patch(ctx context.Context, head *metav1.PartialObjectMetadata, patch client.Patch, subresource ...string) error {
+func (w *Writer) patch(
+	ctx context.Context, head *metav1.PartialObjectMetadata, patch client.Patch, subresource ...string,
+) error {
 	if len(subresource) > 0 {
 		return w.Client.SubResource(subresource[0]).Patch(ctx, head, patch)
 	}
@@ -116,7 +120,9 @@ func difference(resourceVersion string, before, after any) (client.Patch, error)
 }
 
 // Patched waits until the snapshot shows a patched object, or that it was deleted or concerns something else.
-func (w *Writer) Patched(ctx context.Context, kind *snapshot.Kind, concerns snapshot.Subject, head *metav1.PartialObjectMetadata) error {
+func (w *Writer) Patched(
+	ctx context.Context, kind *snapshot.Kind, concerns snapshot.Subject, head *metav1.PartialObjectMetadata,
+) error {
 	return w.Store.Wait(ctx, kind, head.ResourceVersion, func(s *snapshot.Snapshot) bool {
 		now := s.Object(kind, concerns, client.ObjectKeyFromObject(head))
 		return now == nil || now.UID != head.UID || !snapshot.Older(now.ResourceVersion, head.ResourceVersion)

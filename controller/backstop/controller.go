@@ -121,8 +121,9 @@ func (c *Controller) AddTo(mgr ctrl.Manager) error {
 	if err != nil {
 		return fmt.Errorf("make a discovery client: %w", err)
 	}
-	r := &reconciler{Controller: c, discovery: served, watches: map[string]*watched.Object{}, written: map[string]*written{},
-		reader: mgr.GetAPIReader(), term: string(uuid.NewUUID()),
+	r := &reconciler{Controller: c, discovery: served, watches: map[string]*watched.Object{},
+		written: map[string]*written{},
+		reader:  mgr.GetAPIReader(), term: string(uuid.NewUUID()),
 		writer: apply.Writer{Client: mgr.GetClient(), Store: c.Store, Metrics: c.Writes}}
 	changed := func() {
 		r.shown.Notify()

@@ -38,7 +38,8 @@ func (r *reconciler) detect(ctx context.Context) (backstop.Features, error) {
 		}
 	}
 	r.Metrics.supported(f)
-	r.Log.Info("detected what the API server supports of the backstop", "validatingAdmissionPolicy", f.ValidatingAdmissionPolicy,
+	r.Log.Info("detected what the API server supports of the backstop",
+		"validatingAdmissionPolicy", f.ValidatingAdmissionPolicy,
 		"mutatingAdmissionPolicy", f.MutatingAdmissionPolicy, "semver", f.Semver)
 	if !f.ValidatingAdmissionPolicy {
 		r.Log.Info("the API server does not serve ValidatingAdmissionPolicy v1 and refuses nothing by itself: the gate holds only while Opgate answers")
@@ -59,7 +60,8 @@ func (r *reconciler) detectSemver(ctx context.Context) (bool, error) {
 		return false, nil
 	case apierrors.IsForbidden(err), apierrors.IsBadRequest(err):
 		// For example by a webhook that does not support dry runs. Version ranges are left to the gate then.
-		r.Log.Info("whether the API server supports semver() cannot be detected, continuing without it", "error", err.Error())
+		r.Log.Info("whether the API server supports semver() cannot be detected, continuing without it",
+			"error", err.Error())
 		return false, nil
 	}
 	return false, fmt.Errorf("detect whether the API server supports semver(): %w", err)
@@ -76,7 +78,8 @@ func semverProbe() *admissionv1.ValidatingAdmissionPolicy {
 			MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{
 				RuleWithOperations: admissionv1.RuleWithOperations{
 					Operations: []admissionv1.OperationType{admissionv1.Create},
-					Rule:       admissionv1.Rule{APIGroups: []string{"probe.opgate.io"}, APIVersions: []string{"v1"}, Resources: []string{"probes"}},
+					Rule: admissionv1.Rule{APIGroups: []string{"probe.opgate.io"}, APIVersions: []string{"v1"},
+						Resources: []string{"probes"}},
 				}}}},
 			Validations: []admissionv1.Validation{{
 				Expression: "isSemver('1.0.0') && semver('1.0.0').compareTo(semver('2.0.0')) < 0"}},

@@ -33,11 +33,13 @@ func served(t *testing.T, code int, serves ...string) *reconciler {
 		_ = json.NewEncoder(w).Encode(body)
 	}
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		list := metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: group.String()}
+		list := metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"},
+			GroupVersion: group.String()}
 		for _, k := range append([]string{"ValidatingWebhookConfiguration"}, serves...) {
 			i := slices.IndexFunc(kinds, func(known kind) bool { return known.name == k })
 			if i >= 0 {
-				list.APIResources = append(list.APIResources, metav1.APIResource{Name: kinds[i].resource, Kind: k, Verbs: metav1.Verbs{"create"}})
+				list.APIResources = append(list.APIResources,
+					metav1.APIResource{Name: kinds[i].resource, Kind: k, Verbs: metav1.Verbs{"create"}})
 			}
 		}
 		switch {
@@ -45,17 +47,22 @@ func served(t *testing.T, code int, serves ...string) *reconciler {
 			t.Errorf("%s %s stores something", r.Method, r.URL)
 			fallthrough
 		case r.Method == http.MethodPost && code != http.StatusCreated:
-			reason := map[int]metav1.StatusReason{http.StatusUnprocessableEntity: metav1.StatusReasonInvalid, http.StatusForbidden: metav1.StatusReasonForbidden}[code]
-			answer(w, code, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Code: int32(code), Reason: reason})
+			reason := map[int]metav1.StatusReason{http.StatusUnprocessableEntity: metav1.StatusReasonInvalid,
+				http.StatusForbidden: metav1.StatusReasonForbidden}[code]
+			answer(w, code, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
+				Status: "Failure", Code: int32(code), Reason: reason})
 		case r.Method == http.MethodPost:
 			answer(w, code, owned.Unstructured(semverProbe()).Object)
 		case r.URL.Path == "/apis/admissionregistration.k8s.io/v1":
 			answer(w, http.StatusOK, list)
 		case r.URL.Path == "/apis":
-			answer(w, http.StatusOK, metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}, Groups: []metav1.APIGroup{{Name: group.Group,
-				Versions: []metav1.GroupVersionForDiscovery{{GroupVersion: group.String(), Version: group.Version}}}}})
+			answer(w, http.StatusOK,
+				metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"},
+					Groups: []metav1.APIGroup{{Name: group.Group,
+						Versions: []metav1.GroupVersionForDiscovery{{GroupVersion: group.String(), Version: group.Version}}}}})
 		default:
-			answer(w, http.StatusNotFound, metav1.Status{Status: "Failure", Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound})
+			answer(w, http.StatusNotFound, metav1.Status{Status: "Failure", Code: http.StatusNotFound,
+				Reason: metav1.StatusReasonNotFound})
 		}
 	}))
 	t.Cleanup(srv.Close)
@@ -69,8 +76,9 @@ func served(t *testing.T, code int, serves ...string) *reconciler {
 		t.Fatal(err)
 	}
 	registry := prometheus.NewRegistry()
-	return &reconciler{Controller: &Controller{Options: Options{Metrics: NewMetrics(registry), Log: testr.New(t)}}, discovery: found,
-		writer: apply.Writer{Client: writer, Metrics: apply.NewMetrics(registry)}}
+	return &reconciler{Controller: &Controller{Options: Options{Metrics: NewMetrics(registry), Log: testr.New(t)}},
+		discovery: found,
+		writer:    apply.Writer{Client: writer, Metrics: apply.NewMetrics(registry)}}
 }
 
 func TestDetect(t *testing.T) {
@@ -82,13 +90,17 @@ func TestDetect(t *testing.T) {
 		want  backstop.Features
 		fails bool
 	}{
-		"everything":                      {kinds: all, code: http.StatusCreated, want: backstop.Features{ValidatingAdmissionPolicy: true, MutatingAdmissionPolicy: true, Semver: true}},
-		"no semver":                       {kinds: all, code: http.StatusUnprocessableEntity, want: backstop.Features{ValidatingAdmissionPolicy: true, MutatingAdmissionPolicy: true}},
-		"semver that cannot be asked for": {kinds: all, code: http.StatusForbidden, want: backstop.Features{ValidatingAdmissionPolicy: true, MutatingAdmissionPolicy: true}},
-		"no mutating policies":            {kinds: validating, code: http.StatusCreated, want: backstop.Features{ValidatingAdmissionPolicy: true, Semver: true}},
-		"a kind without its binding":      {kinds: validating[:1], code: http.StatusCreated},
-		"none":                            {code: http.StatusCreated},
-		"a server that fails":             {kinds: all, code: http.StatusInternalServerError, fails: true},
+		"everything": {kinds: all, code: http.StatusCreated,
+			want: backstop.Features{ValidatingAdmissionPolicy: true, MutatingAdmissionPolicy: true, Semver: true}},
+		"no semver": {kinds: all, code: http.StatusUnprocessableEntity,
+			want: backstop.Features{ValidatingAdmissionPolicy: true, MutatingAdmissionPolicy: true}},
+		"semver that cannot be asked for": {kinds: all, code: http.StatusForbidden,
+			want: backstop.Features{ValidatingAdmissionPolicy: true, MutatingAdmissionPolicy: true}},
+		"no mutating policies": {kinds: validating, code: http.StatusCreated,
+			want: backstop.Features{ValidatingAdmissionPolicy: true, Semver: true}},
+		"a kind without its binding": {kinds: validating[:1], code: http.StatusCreated},
+		"none":                       {code: http.StatusCreated},
+		"a server that fails":        {kinds: all, code: http.StatusInternalServerError, fails: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := served(t, test.code, test.kinds...)

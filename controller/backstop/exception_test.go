@@ -19,7 +19,10 @@ import (
 func TestExceptionIsTakenOut(t *testing.T) {
 	end := time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC)
 	store := func(status string) *snapshot.Store {
-		reader := snapshot.Reader{Unreadable: func(kind *snapshot.Kind, _ types.NamespacedName, err error) { t.Fatal(kind.Kind, err) }}
+		reader := snapshot.Reader{Unreadable: func(kind *snapshot.Kind, _ types.NamespacedName,
+			err error) {
+			t.Fatal(kind.Kind, err)
+		}}
 		var b snapshot.Builder
 		b.Put(time.Time{}, reader.Read(snapshot.OperatorPolicies, fmt.Appendf(nil, `{"metadata":{"name":"etcd","namespace":"policies"},
 			"spec":{"complianceType":"musthave","remediationAction":"enforce","upgradeApproval":"Automatic","versions":["etcd.v0.9.2"],
@@ -29,7 +32,8 @@ func TestExceptionIsTakenOut(t *testing.T) {
 	}
 	var now time.Time
 	leader := func(status string) *reconciler {
-		return &reconciler{Controller: &Controller{Options: Options{Store: store(status), Mode: Enforce, Log: testr.New(t), Now: func() time.Time { return now }}}}
+		return &reconciler{Controller: &Controller{Options: Options{Store: store(status), Mode: Enforce,
+			Log: testr.New(t), Now: func() time.Time { return now }}}}
 	}
 	features := backstop.Features{ValidatingAdmissionPolicy: true}
 	excepted := func(r *reconciler) bool {

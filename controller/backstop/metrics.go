@@ -33,9 +33,11 @@ type Metrics struct {
 func NewMetrics(registry prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		state: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "opgate_backstop_active",
-			Help: "Whether the API server holds by itself what the policies compile to (1) or not (0), by state."}, []string{"state"}),
+			Help: "Whether the API server holds by itself what the policies compile to (1) or not (0), by state."},
+			[]string{"state"}),
 		features: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "opgate_backstop_supported",
-			Help: "Whether the API server supports a feature that the backstop uses (1) or not (0)."}, []string{"feature"}),
+			Help: "Whether the API server supports a feature that the backstop uses (1) or not (0)."},
+			[]string{"feature"}),
 		restored: prometheus.NewCounter(prometheus.CounterOpts{Name: "opgate_backstop_restored_total",
 			Help: "Total number of times that an object of the backstop was restored after another client changed or deleted it."}),
 	}

@@ -17,8 +17,10 @@ func snapshotOf(t *testing.T, policies map[types.UID]string) *snapshot.Snapshot 
 	t.Helper()
 	var objects []*snapshot.Object
 	for uid, version := range policies {
-		raw, err := json.Marshal(map[string]any{"apiVersion": "policy.open-cluster-management.io/v1beta2", "kind": "OperatorPolicy",
-			"metadata": map[string]any{"namespace": "policies", "name": string(uid), "uid": string(uid), "resourceVersion": version}})
+		raw, err := json.Marshal(map[string]any{"apiVersion": "policy.open-cluster-management.io/v1beta2",
+			"kind": "OperatorPolicy",
+			"metadata": map[string]any{"namespace": "policies", "name": string(uid), "uid": string(uid),
+				"resourceVersion": version}})
 		if err != nil {
 			t.Fatal(err)
 		}

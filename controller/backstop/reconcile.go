@@ -193,7 +193,8 @@ func (r *reconciler) compile(user string, features backstop.Features) {
 		maps.EqualFunc(last.accounts, accounts, slices.Equal) {
 		return
 	}
-	objects := backstop.Compile(backstop.Input{Policies: policies, OLM: r.OLM, Opgate: user, ApprovalMode: r.ApprovalMode,
+	objects := backstop.Compile(backstop.Input{Policies: policies, OLM: r.OLM, Opgate: user,
+		ApprovalMode:       r.ApprovalMode,
 		ExcludedNamespaces: r.ExcludedNamespaces, Accounts: accounts, Features: features, Now: now,
 		Audit: r.Mode == Audit, Labels: owned.Labels})
 	next := compiled{policies: policies, accounts: accounts, features: features, user: user, left: objects.Left,
@@ -205,15 +206,19 @@ func (r *reconciler) compile(user string, features backstop.Features) {
 	}
 	if len(next.left) > 0 && !slices.Equal(next.left, last.left) {
 		names := text.Names(next.left, maxNamed)
-		r.Log.Info("policies exceed what the API server evaluates, leaving a part of them to the webhooks", "policies", names)
-		r.event(r.owner.Get(), "BackstopIncomplete", events.Compile, fmt.Sprintf("the API server holds a part of these OperatorPolicies only, and the webhooks "+
-			"the rest: %s; shorten their lists of versions, or have fewer policies in their namespaces", names), "")
+		r.Log.Info("policies exceed what the API server evaluates, leaving a part of them to the webhooks",
+			"policies", names)
+		r.event(r.owner.Get(), "BackstopIncomplete", events.Compile,
+			fmt.Sprintf("the API server holds a part of these OperatorPolicies only, and the webhooks "+
+				"the rest: %s; shorten their lists of versions, or have fewer policies in their namespaces", names), "")
 	}
 	if len(next.unprotected) > 0 && !slices.Equal(next.unprotected, last.unprotected) {
 		names := text.Names(next.unprotected, maxNamed)
-		r.Log.Info("policies exceed what an object holds, not protecting from deletion what they govern", "policies", names)
-		r.event(r.owner.Get(), "BackstopIncomplete", events.Compile, fmt.Sprintf("what these OperatorPolicies govern is not protected from deletion: %s; "+
-			"have fewer policies with spec.deletion in their namespaces", names), "")
+		r.Log.Info("policies exceed what an object holds, not protecting from deletion what they govern",
+			"policies", names)
+		r.event(r.owner.Get(), "BackstopIncomplete", events.Compile,
+			fmt.Sprintf("what these OperatorPolicies govern is not protected from deletion: %s; "+
+				"have fewer policies with spec.deletion in their namespaces", names), "")
 	}
 	for _, o := range objects.All() {
 		u := owned.Unstructured(o)

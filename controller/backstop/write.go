@@ -62,7 +62,9 @@ func (r *reconciler) store(ctx context.Context, owner *metav1.OwnerReference) er
 
 // put creates or updates an object if it differs from what is stored. An object that is being deleted, or has changed
 // since, is left to the event of that.
-func (r *reconciler) put(ctx context.Context, k kind, object *unstructured.Unstructured, owner *metav1.OwnerReference) error {
+func (r *reconciler) put(
+	ctx context.Context, k kind, object *unstructured.Unstructured, owner *metav1.OwnerReference,
+) error {
 	w := r.watches[k.key()]
 	live, last := w.Get(), r.written[k.key()]
 	next := owned.Desired(live, object, owner)
@@ -124,15 +126,17 @@ func (r *reconciler) reportRestored(object *unstructured.Unstructured, deleted b
 	r.Metrics.restored.Inc()
 	r.Log.Info("restored what another client "+what, "kind", object.GetKind(), "name", object.GetName())
 	// Each time is worth an event.
-	r.event(object, "BackstopRestored", events.Restore, fmt.Sprintf("another client %s this %s, by which the API server refuses what Opgate would; "+
-		"Opgate has restored it (--backstop=off removes it)", what, object.GetKind()), object.GetResourceVersion())
+	r.event(object, "BackstopRestored", events.Restore,
+		fmt.Sprintf("another client %s this %s, by which the API server refuses what Opgate would; "+
+			"Opgate has restored it (--backstop=off removes it)", what, object.GetKind()), object.GetResourceVersion())
 }
 
 // event records an event on an object.
 func (r *reconciler) event(about *unstructured.Unstructured, reason, action, note, occurrence string) {
 	r.Events.Record(events.Event{
-		Regarding: corev1.ObjectReference{APIVersion: about.GetAPIVersion(), Kind: about.GetKind(), Name: about.GetName(), UID: about.GetUID()},
-		Reason:    reason, Action: action, Warning: true, Note: note, Occurrence: occurrence,
+		Regarding: corev1.ObjectReference{APIVersion: about.GetAPIVersion(), Kind: about.GetKind(),
+			Name: about.GetName(), UID: about.GetUID()},
+		Reason: reason, Action: action, Warning: true, Note: note, Occurrence: occurrence,
 	})
 }
 

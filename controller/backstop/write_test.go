@@ -12,7 +12,8 @@ import (
 	"github.com/opgate/opgate/rules/backstop"
 )
 
-var owner = metav1.OwnerReference{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "ClusterRole", Name: OwnerName, UID: "role"}
+var owner = metav1.OwnerReference{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "ClusterRole", Name: OwnerName,
+	UID: "role"}
 
 // compiledObjects are what one policy compiles to, by kind and name.
 func compiledObjects(t *testing.T, versions ...string) map[string]*unstructured.Unstructured {
@@ -23,8 +24,10 @@ func compiledObjects(t *testing.T, versions ...string) map[string]*unstructured.
 	op.Spec.Subscription.Name, op.Spec.Subscription.Namespace = "etcd", "shop"
 	op.Spec.Versions = versions
 	op.Spec.Deletion = policyv1beta2.DeletionDeny // else there is no object on deletions
-	objects := backstop.Compile(backstop.Input{Policies: []*rules.OperatorPolicy{rules.NewOperatorPolicy(op)}, Opgate: "opgate", OLM: []string{"olm"},
-		Features: backstop.Features{ValidatingAdmissionPolicy: true, MutatingAdmissionPolicy: true, Semver: true}, Labels: owned.Labels})
+	objects := backstop.Compile(backstop.Input{Policies: []*rules.OperatorPolicy{rules.NewOperatorPolicy(op)},
+		Opgate: "opgate", OLM: []string{"olm"},
+		Features: backstop.Features{ValidatingAdmissionPolicy: true, MutatingAdmissionPolicy: true, Semver: true},
+		Labels:   owned.Labels})
 	all := map[string]*unstructured.Unstructured{}
 	for _, o := range objects.All() {
 		u := owned.Unstructured(o)
@@ -57,17 +60,22 @@ func TestMatches(t *testing.T) {
 			change func(u *unstructured.Unstructured)
 			want   bool
 		}{
-			"as written":              {change: func(*unstructured.Unstructured) {}, want: true},
-			"with a status":           {change: set("text", "status", "message"), want: true},
-			"with an annotation":      {change: set("text", "metadata", "annotations", "note"), want: true},
-			"with another label":      {change: set("text", "metadata", "labels", "note"), want: true},
-			"without a label":         {change: func(u *unstructured.Unstructured) { u.SetLabels(nil) }},
-			"without its owner":       {change: func(u *unstructured.Unstructured) { u.SetOwnerReferences(nil) }},
-			"owned by an earlier one": {change: set([]any{map[string]any{"apiVersion": owner.APIVersion, "kind": owner.Kind, "name": owner.Name, "uid": "old"}}, "metadata", "ownerReferences")},
-			"with an exemption":       {change: set([]any{map[string]any{"resources": []any{"*"}}}, "spec", "matchConstraints", "excludeResourceRules")},
-			"with a narrower binding": {change: set(map[string]any{"a": "b"}, "spec", "matchResources", "namespaceSelector", "matchLabels")},
+			"as written":         {change: func(*unstructured.Unstructured) {}, want: true},
+			"with a status":      {change: set("text", "status", "message"), want: true},
+			"with an annotation": {change: set("text", "metadata", "annotations", "note"), want: true},
+			"with another label": {change: set("text", "metadata", "labels", "note"), want: true},
+			"without a label":    {change: func(u *unstructured.Unstructured) { u.SetLabels(nil) }},
+			"without its owner":  {change: func(u *unstructured.Unstructured) { u.SetOwnerReferences(nil) }},
+			"owned by an earlier one": {change: set(
+				[]any{map[string]any{"apiVersion": owner.APIVersion, "kind": owner.Kind, "name": owner.Name,
+					"uid": "old"}}, "metadata", "ownerReferences")},
+			"with an exemption": {change: set([]any{map[string]any{"resources": []any{"*"}}}, "spec",
+				"matchConstraints", "excludeResourceRules")},
+			"with a narrower binding": {change: set(map[string]any{"a": "b"}, "spec", "matchResources",
+				"namespaceSelector", "matchLabels")},
 		} {
-			if got := owned.Same(stored(test.change), owned.Desired(stored(test.change), object, &owner)); got != test.want {
+			if got := owned.Same(stored(test.change),
+				owned.Desired(stored(test.change), object, &owner)); got != test.want {
 				t.Errorf("%s %s: got %t", kind, name, got)
 			}
 		}
@@ -86,8 +94,10 @@ func TestDesired(t *testing.T) {
 		t.Error("the object for other versions matches")
 	}
 	next := owned.Desired(live, after, &owner)
-	if !owned.Same(next, owned.Desired(next, after, &owner)) || next.GetResourceVersion() != "7" || next.GetLabels()["note"] != "text" {
-		t.Errorf("got labels %v, owners %v, version %s", next.GetLabels(), next.GetOwnerReferences(), next.GetResourceVersion())
+	if !owned.Same(next, owned.Desired(next, after, &owner)) || next.GetResourceVersion() != "7" ||
+		next.GetLabels()["note"] != "text" {
+		t.Errorf("got labels %v, owners %v, version %s", next.GetLabels(), next.GetOwnerReferences(),
+			next.GetResourceVersion())
 	}
 	if live.GetLabels()["app.kubernetes.io/managed-by"] != "another" {
 		t.Error("the watched object was modified")

@@ -71,7 +71,8 @@ func (c *Controller) AddTo(mgr ctrl.Manager) error {
 	r := &reconciler{Controller: c, records: records{reader: mgr.GetAPIReader(), namespace: c.Namespace,
 		writer: apply.Writer{Client: mgr.GetClient(), Store: c.Store, Metrics: c.Writes}},
 		images: map[olm.Catalog]*image{}}
-	return manager.Registration[olm.Catalog]{Name: "catalogs", Reconciler: r, Queue: &c.queue, Store: c.Store, Changed: c.changed}.AddTo(mgr)
+	return manager.Registration[olm.Catalog]{Name: "catalogs", Reconciler: r, Queue: &c.queue, Store: c.Store,
+		Changed: c.changed}.AddTo(mgr)
 }
 
 // changed enqueues the catalogs that policies in the changed namespaces ask about. Namespaces that are judged by
@@ -189,11 +190,13 @@ func (r *reconciler) compare(ctx context.Context, of olm.Catalog, digest string,
 	if facts.Version == "" {
 		return errors.New("the version of the cluster is not known yet")
 	}
-	poll, err := r.records.add(ctx, of, digest, offered, catalog.Platform{Kubernetes: facts.Version, OpenShift: facts.OpenShift})
+	poll, err := r.records.add(ctx, of, digest, offered,
+		catalog.Platform{Kubernetes: facts.Version, OpenShift: facts.OpenShift})
 	if err != nil || poll == nil {
 		return err
 	}
-	r.Log.Info("packages of a catalog compared", "catalog", of.Namespace+"/"+of.Name, "image", poll.Image, "from", poll.From, "packages", poll.Packages,
+	r.Log.Info("packages of a catalog compared", "catalog", of.Namespace+"/"+of.Name, "image", poll.Image,
+		"from", poll.From, "packages", poll.Packages,
 		"changed", poll.Changed, "backwards", poll.Backwards, "foreign", poll.Foreign)
 	return nil
 }
@@ -203,19 +206,20 @@ func (r *reconciler) compare(ctx context.Context, of olm.Catalog, digest string,
 func (r *reconciler) offered(ctx context.Context, of olm.Catalog, packages []string) (catalog.Offered, error) {
 	heads, all := catalog.Heads{}, map[string][]string{}
 	selector := labels.Set{"catalog": of.Name, "catalog-namespace": of.Namespace}.AsSelectorPreValidated().String()
-	err := r.Client.Each(ctx, olm.PackageManifests, stream.Selection{Namespace: of.Namespace, Labels: selector}, maxBytes, func(raw []byte) error {
-		name, found := catalog.DecodeHeads(raw, of)
-		if name != "" {
-			heads[name] = found
-		}
-		if slices.Contains(packages, name) {
-			_, all[name] = catalog.DecodeNames(raw, of)
-		}
-		if len(heads) > catalog.MaxPackages {
-			return fmt.Errorf("it has more than %d packages", catalog.MaxPackages)
-		}
-		return nil
-	})
+	err := r.Client.Each(ctx, olm.PackageManifests, stream.Selection{Namespace: of.Namespace, Labels: selector},
+		maxBytes, func(raw []byte) error {
+			name, found := catalog.DecodeHeads(raw, of)
+			if name != "" {
+				heads[name] = found
+			}
+			if slices.Contains(packages, name) {
+				_, all[name] = catalog.DecodeNames(raw, of)
+			}
+			if len(heads) > catalog.MaxPackages {
+				return fmt.Errorf("it has more than %d packages", catalog.MaxPackages)
+			}
+			return nil
+		})
 	if err == nil && len(heads) == 0 {
 		err = errors.New("the package server does not know any yet")
 	}

@@ -50,7 +50,8 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	status := func(code int, reason metav1.StatusReason) {
 		w.WriteHeader(code)
-		_ = json.NewEncoder(w).Encode(metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure, Code: int32(code), Reason: reason})
+		_ = json.NewEncoder(w).Encode(metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
+			Status: metav1.StatusFailure, Code: int32(code), Reason: reason})
 	}
 	const maps = "/api/v1/namespaces/opgate-system/configmaps"
 	switch path := r.URL.Path; {
@@ -105,14 +106,18 @@ func (s *server) history(t *testing.T) *catalog.History {
 // cluster is a policy that holds jumps, and its catalog with a pod of an image.
 func cluster(t *testing.T, image string) *snapshot.Snapshot {
 	t.Helper()
-	reader := snapshot.Reader{Unreadable: func(kind *snapshot.Kind, _ types.NamespacedName, err error) { t.Fatal(kind.Kind, err) }}
+	reader := snapshot.Reader{Unreadable: func(kind *snapshot.Kind, _ types.NamespacedName,
+		err error) {
+		t.Fatal(kind.Kind, err)
+	}}
 	var b snapshot.Builder
 	b.Put(time.Time{},
 		reader.Read(snapshot.Namespaces, []byte(`{"metadata":{"name":"shop"}}`)),
 		reader.Read(snapshot.OperatorPolicies, []byte(`{"metadata":{"name":"etcd","namespace":"policies"},"spec":{"complianceType":"musthave",
 			"remediationAction":"enforce","upgradeApproval":"Automatic","catalog":{"jump":"Hold"},
 			"subscription":{"name":"etcd","namespace":"shop","source":"vendor","sourceNamespace":"olm"}}}`)),
-		reader.Read(snapshot.CatalogSources, []byte(`{"metadata":{"name":"vendor","namespace":"olm"},"spec":{"image":"registry.example/catalog:latest"}}`)),
+		reader.Read(snapshot.CatalogSources,
+			[]byte(`{"metadata":{"name":"vendor","namespace":"olm"},"spec":{"image":"registry.example/catalog:latest"}}`)),
 		reader.Read(snapshot.Pods, []byte(`{"metadata":{"name":"vendor","namespace":"olm","labels":{"olm.catalogSource":"vendor"}},"status":{"phase":"Running",
 			"containerStatuses":[{"name":"registry-server","imageID":"registry.example/catalog@`+image+`"}]}}`)))
 	return b.SetCluster(time.Time{}, state.Cluster{Version: "1.36.3"})
@@ -139,12 +144,15 @@ func leader(t *testing.T, s *server, now *time.Time) *reconciler {
 		t.Fatal(err)
 	}
 	writes := apply.NewMetrics(prometheus.NewRegistry())
-	c, err := New(Options{Store: snapshot.NewStore(cluster(t, firstImage)), Client: streams, Namespace: "opgate-system", Writes: writes, Log: testr.New(t),
+	c, err := New(Options{Store: snapshot.NewStore(cluster(t, firstImage)), Client: streams, Namespace: "opgate-system",
+		Writes: writes, Log: testr.New(t),
 		Now: func() time.Time { return *now }})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &reconciler{Controller: c, records: records{reader: direct, writer: apply.Writer{Client: direct, Metrics: writes}, namespace: "opgate-system"}, images: map[olm.Catalog]*image{}}
+	return &reconciler{Controller: c, records: records{reader: direct,
+		writer: apply.Writer{Client: direct, Metrics: writes}, namespace: "opgate-system"},
+		images: map[olm.Catalog]*image{}}
 }
 
 // runs makes the catalog run another image.
@@ -183,7 +191,8 @@ func TestJumpIsRecorded(t *testing.T) {
 	s.version = "0.9.2"
 	step(0)
 	step(r.Settling)
-	if h := s.history(t); h.Newest() != secondImage || !strings.Contains(h.Jump(50, nil), "etcd alpha: 0.9.4 -> 0.9.2") {
+	if h := s.history(t); h.Newest() != secondImage || !strings.Contains(h.Jump(50, nil),
+		"etcd alpha: 0.9.4 -> 0.9.2") {
 		t.Errorf("%+v", h)
 	}
 
@@ -193,7 +202,8 @@ func TestJumpIsRecorded(t *testing.T) {
 	s.version = "0.9.1"
 	step(0)
 	step(r.Settling)
-	if h := s.history(t); len(h.Polls) != 3 || h.Jump(50, []string{firstImage}) == "" || !strings.Contains(h.Jump(50, nil), "0.9.2 -> 0.9.1") {
+	if h := s.history(t); len(h.Polls) != 3 || h.Jump(50, []string{firstImage}) == "" ||
+		!strings.Contains(h.Jump(50, nil), "0.9.2 -> 0.9.1") {
 		t.Errorf("%+v", h)
 	}
 }
@@ -212,14 +222,16 @@ func TestNothingIsRecorded(t *testing.T) {
 	}
 	t.Run("no packages yet", func(t *testing.T) {
 		s := &server{}
-		if err := settle(leader(t, s, &now)); err == nil || !strings.Contains(err.Error(), "does not know any yet") || s.stored != nil {
+		if err := settle(leader(t, s, &now)); err == nil || !strings.Contains(err.Error(), "does not know any yet") ||
+			s.stored != nil {
 			t.Errorf("%v, %+v", err, s.stored)
 		}
 	})
 	t.Run("a catalog that no policy asks about", func(t *testing.T) {
 		s := &server{version: "1.0.0"}
 		r := leader(t, s, &now)
-		if result, err := r.Reconcile(t.Context(), olm.Catalog{Namespace: "shop", Name: "mine"}); err != nil || result.RequeueAfter != 0 || s.lists != 0 {
+		if result, err := r.Reconcile(t.Context(), olm.Catalog{Namespace: "shop", Name: "mine"}); err != nil ||
+			result.RequeueAfter != 0 || s.lists != 0 {
 			t.Errorf("%+v %v, %d lists", result, err, s.lists)
 		}
 	})
@@ -232,7 +244,8 @@ func TestNothingIsRecorded(t *testing.T) {
 	})
 	t.Run("a record that cannot be read", func(t *testing.T) {
 		broken := &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{Kind: "ConfigMap", APIVersion: "v1"},
-			ObjectMeta: metav1.ObjectMeta{Name: catalog.RecordsName, Namespace: "opgate-system", ResourceVersion: "7"}, Data: map[string]string{"olm.vendor": "{"}}
+			ObjectMeta: metav1.ObjectMeta{Name: catalog.RecordsName, Namespace: "opgate-system", ResourceVersion: "7"},
+			Data:       map[string]string{"olm.vendor": "{"}}
 		s := &server{version: "1.0.0", stored: broken}
 		if err := settle(leader(t, s, &now)); err == nil || s.stored != broken {
 			t.Errorf("%v, %+v", err, s.stored)

@@ -35,7 +35,8 @@ func (r *reconciler) switchApproval(ctx context.Context, sub *olm.Subscription, 
 	case err != nil:
 		return fmt.Errorf("switch the approval of Subscription %s: %w", keyOf(sub), err)
 	}
-	log.FromContext(ctx).Info("approval of Subscription switched", "namespace", sub.Metadata.Namespace, "name", sub.Metadata.Name,
+	log.FromContext(ctx).Info("approval of Subscription switched", "namespace", sub.Metadata.Namespace,
+		"name", sub.Metadata.Name,
 		"because", changes[0].Message)
 	return nil
 }

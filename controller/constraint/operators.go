@@ -33,7 +33,9 @@ func virtualOperators(current *snapshot.Snapshot, namespace string) []*unstructu
 
 // reconcileOperators brings the virtual operators of a namespace to the desired state. It leaves them unchanged until
 // the cluster version is known, since they contain the version of Kubernetes.
-func (r *reconciler) reconcileOperators(ctx context.Context, current *snapshot.Snapshot, name string, ns *rules.Namespace) error {
+func (r *reconciler) reconcileOperators(
+	ctx context.Context, current *snapshot.Snapshot, name string, ns *rules.Namespace,
+) error {
 	if current.Facts().Version == "" {
 		return nil
 	}
@@ -80,8 +82,10 @@ func (r *reconciler) write(ctx context.Context, a virtual.Action) (reason string
 	case a.Verb == virtual.Create && apierrors.IsAlreadyExists(err):
 		return nameTaken, nil
 	case err != nil:
-		return string(apierrors.ReasonForError(err)), fmt.Errorf("%s virtual operator %s/%s: %w", a.Verb, object.GetNamespace(), object.GetName(), err)
+		return string(apierrors.ReasonForError(err)),
+			fmt.Errorf("%s virtual operator %s/%s: %w", a.Verb, object.GetNamespace(), object.GetName(), err)
 	}
-	log.FromContext(ctx).Info("virtual operator written", "verb", a.Verb, "constraint", a.Constraint, "namespace", object.GetNamespace(), "name", object.GetName())
+	log.FromContext(ctx).Info("virtual operator written", "verb", a.Verb, "constraint", a.Constraint,
+		"namespace", object.GetNamespace(), "name", object.GetName())
 	return "", r.writer.Done(ctx, string(a.Verb), object)
 }

@@ -49,7 +49,8 @@ func (r *reconciler) Reconcile(ctx context.Context, w work) (reconcile.Result, e
 		return reconcile.Result{}, r.resync(ctx, current.Namespace(w.name))
 	default:
 		ns := current.Namespace(w.name)
-		return reconcile.Result{}, errors.Join(r.switchApprovals(ctx, ns), r.reconcileOperators(ctx, current, w.name, ns))
+		return reconcile.Result{}, errors.Join(r.switchApprovals(ctx, ns),
+			r.reconcileOperators(ctx, current, w.name, ns))
 	}
 }
 

@@ -70,19 +70,23 @@ func evaluate(in *statusInput) constraintv1.ConstraintStatus {
 	next.ObservedGeneration = in.Definition.Generation
 	next.VirtualOperators, next.Escaped = in.Made, in.Escaped
 	set := func(kind string, status metav1.ConditionStatus, reason, message string) {
-		meta.SetStatusCondition(&next.Conditions, metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message,
+		meta.SetStatusCondition(&next.Conditions, metav1.Condition{Type: kind, Status: status, Reason: reason,
+			Message:            message,
 			ObservedGeneration: in.Definition.Generation, LastTransitionTime: metav1.NewTime(in.Now)})
 	}
 	if faults := faultsOf(in.Definition); len(faults) > 0 {
-		set(constraintv1.ConditionReady, metav1.ConditionFalse, reasonInvalid, faultText(faults)) // the counts stay as they were
+		// the counts stay as they were
+		set(constraintv1.ConditionReady, metav1.ConditionFalse, reasonInvalid, faultText(faults))
 		next.Compliant = string(policyv1.NonCompliant)
 	} else {
 		next.EvaluatedGeneration, next.Constraints, next.Violating = in.Definition.Generation, nil, 0
 		next.Violators = violatorsOf(in.Violators)
 		unknown := 0
 		for i, count := range in.Counts {
-			next.Constraints = append(next.Constraints, constraintv1.ConstraintCount{Index: count.Index, Field: count.Field,
-				Message: text.Truncate(in.Definition.Constraints[i].Message, maxMessage), Satisfied: count.Satisfied, Violating: count.Violating, Unknown: count.Unknown})
+			next.Constraints = append(next.Constraints,
+				constraintv1.ConstraintCount{Index: count.Index, Field: count.Field,
+					Message:   text.Truncate(in.Definition.Constraints[i].Message, maxMessage),
+					Satisfied: count.Satisfied, Violating: count.Violating, Unknown: count.Unknown})
 			next.Violating += count.Violating
 			unknown += count.Unknown
 		}
@@ -156,7 +160,8 @@ func faultText(faults []constraint.Fault) string {
 }
 
 func (in *statusInput) summary(violating, unknown int) string {
-	text := count(len(in.Definition.Constraints)+len(in.Definition.OnWrites), "constraint") + ", " + count(len(in.Definition.Properties), "property")
+	text := count(len(in.Definition.Constraints)+len(in.Definition.OnWrites), "constraint") + ", " +
+		count(len(in.Definition.Properties), "property")
 	if len(in.Definition.Constraints) == 0 {
 		return text
 	}
@@ -173,7 +178,8 @@ func (in *statusInput) operators() (status metav1.ConditionStatus, reason, messa
 	}
 	of := func(n int) string { return fmt.Sprintf("in %d of %s", n, count(in.Wanted, "namespace")) }
 	if taken := in.WriteErrors[nameTaken]; taken > 0 {
-		return metav1.ConditionFalse, nameTaken, of(taken) + " there is another ClusterServiceVersion " + in.Operator.Name +
+		return metav1.ConditionFalse, nameTaken, of(taken) + " there is another ClusterServiceVersion " +
+			in.Operator.Name +
 			", without label " + rules.VirtualOperatorLabel + ", which is left alone: delete or rename it"
 	}
 	if len(in.WriteErrors) > 0 {
@@ -181,16 +187,20 @@ func (in *statusInput) operators() (status metav1.ConditionStatus, reason, messa
 		for _, n := range in.WriteErrors {
 			failed += n
 		}
-		return metav1.ConditionFalse, reasonNotWritten, of(failed) + " ClusterServiceVersion " + in.Operator.Name + " could not be written, it is tried again: " +
+		return metav1.ConditionFalse, reasonNotWritten, of(failed) + " ClusterServiceVersion " + in.Operator.Name +
+			" could not be written, it is tried again: " +
 			strings.Join(slices.Sorted(maps.Keys(in.WriteErrors)), ", ")
 	}
 	if in.Missing > 0 {
-		return metav1.ConditionFalse, reasonPending, of(in.Missing) + " ClusterServiceVersion " + in.Operator.Name + " is still to be made"
+		return metav1.ConditionFalse, reasonPending, of(in.Missing) + " ClusterServiceVersion " + in.Operator.Name +
+			" is still to be made"
 	}
 	if in.Wanted == 0 {
-		return metav1.ConditionTrue, reasonCurrent, "the selector names no namespace with a Subscription, so OLM is shown the properties nowhere"
+		return metav1.ConditionTrue, reasonCurrent,
+			"the selector names no namespace with a Subscription, so OLM is shown the properties nowhere"
 	}
-	return metav1.ConditionTrue, reasonCurrent, "the selector names " + count(in.Wanted, "namespace") + " with Subscriptions, and OLM is shown the properties there"
+	return metav1.ConditionTrue, reasonCurrent, "the selector names " + count(in.Wanted, "namespace") +
+		" with Subscriptions, and OLM is shown the properties there"
 }
 
 // count returns a number with its unit, such as 2 properties.

@@ -35,8 +35,9 @@ func input(change func(in *statusInput)) *statusInput {
 		Definition: two(),
 		Counts:     []rules.Count{{Index: 0, Satisfied: 14}, {Index: 1, Satisfied: 11, Violating: 1, Unknown: 2}},
 		Installed:  14,
-		Violators:  []rules.Violator{{Namespace: "shop", CSV: "etcd.v0.9.2", Index: 1, Message: "it must satisfy version"}},
-		Now:        earlier,
+		Violators: []rules.Violator{{Namespace: "shop", CSV: "etcd.v0.9.2", Index: 1,
+			Message: "it must satisfy version"}},
+		Now: earlier,
 	}
 	if change != nil {
 		change(in)
@@ -57,7 +58,8 @@ func asking(wanted, made, missing int, writeErrors map[string]int) func(in *stat
 
 func TestConditions(t *testing.T) {
 	const valid = "Ready=True Valid: 2 constraints, 3 properties, 14 installed operators, 1 violation, 2 not decided"
-	fault := constraint.Fault{Kind: constraint.Rule, Path: "spec.constraints[0].value.rule", Value: "1 +", Message: "does not compile"}
+	fault := constraint.Fault{Kind: constraint.Rule, Path: "spec.constraints[0].value.rule", Value: "1 +",
+		Message: "does not compile"}
 	for _, tc := range []struct {
 		name   string
 		change func(in *statusInput)
@@ -65,35 +67,47 @@ func TestConditions(t *testing.T) {
 	}{
 		{"valid", nil, []string{valid}},
 		{"one of each", func(in *statusInput) {
-			in.Definition.Constraints, in.Definition.Properties = in.Definition.Constraints[:1], in.Definition.Properties[:1]
+			in.Definition.Constraints, in.Definition.Properties = in.Definition.Constraints[:1],
+				in.Definition.Properties[:1]
 			in.Counts, in.Installed = []rules.Count{{Satisfied: 1}}, 1
 		}, []string{"Ready=True Valid: 1 constraint, 1 property, 1 installed operator, 0 violations"}},
-		{"properties only", func(in *statusInput) { in.Definition.Constraints, in.Counts = nil, nil }, []string{"Ready=True Valid: 0 constraints, 3 properties"}},
-		{"faulty", faulty(fault), []string{`Ready=False Invalid: every installation and upgrade is held until this is corrected: spec.constraints[0].value.rule (1 +) does not compile`}},
-		{"many faults", faulty(fault, fault, fault, fault, fault), []string{"Ready=False Invalid: every installation and upgrade is held until this is corrected: " +
-			strings.Repeat(`spec.constraints[0].value.rule (1 +) does not compile; `, 3) + "and 2 more"}},
-		{"ineffective is no fault", faulty(constraint.Fault{Kind: constraint.Ineffective, Message: "stands alone"}), []string{valid}},
-		{"shown", asking(2, 2, 0, nil), []string{valid, "VirtualOperators=True Current: the selector names 2 namespaces with Subscriptions, and OLM is shown the properties there"}},
+		{"properties only", func(in *statusInput) { in.Definition.Constraints, in.Counts = nil, nil },
+			[]string{"Ready=True Valid: 0 constraints, 3 properties"}},
+		{"faulty", faulty(fault),
+			[]string{`Ready=False Invalid: every installation and upgrade is held until this is corrected: spec.constraints[0].value.rule (1 +) does not compile`}},
+		{"many faults", faulty(fault, fault, fault, fault, fault),
+			[]string{"Ready=False Invalid: every installation and upgrade is held until this is corrected: " +
+				strings.Repeat(`spec.constraints[0].value.rule (1 +) does not compile; `, 3) + "and 2 more"}},
+		{"ineffective is no fault", faulty(constraint.Fault{Kind: constraint.Ineffective, Message: "stands alone"}),
+			[]string{valid}},
+		{"shown", asking(2, 2, 0, nil),
+			[]string{valid, "VirtualOperators=True Current: the selector names 2 namespaces with Subscriptions, and OLM is shown the properties there"}},
 		{"the selector names nothing", asking(0, 0, 0, nil), []string{valid,
 			"VirtualOperators=True Current: the selector names no namespace with a Subscription, so OLM is shown the properties nowhere"}},
-		{"still to be made", asking(2, 1, 1, nil), []string{valid, "VirtualOperators=False Pending: in 1 of 2 namespaces ClusterServiceVersion opgate-properties-one is still to be made"}},
-		{"name taken", asking(3, 2, 1, map[string]int{nameTaken: 1}), []string{valid, "VirtualOperators=False NameTaken: in 1 of 3 namespaces there is another ClusterServiceVersion " +
-			"opgate-properties-one, without label opgate.io/virtual-operator, which is left alone: delete or rename it"}},
+		{"still to be made", asking(2, 1, 1, nil),
+			[]string{valid, "VirtualOperators=False Pending: in 1 of 2 namespaces ClusterServiceVersion opgate-properties-one is still to be made"}},
+		{"name taken", asking(3, 2, 1, map[string]int{nameTaken: 1}),
+			[]string{valid, "VirtualOperators=False NameTaken: in 1 of 3 namespaces there is another ClusterServiceVersion " +
+				"opgate-properties-one, without label opgate.io/virtual-operator, which is left alone: delete or rename it"}},
 		{"refused", asking(3, 1, 2, map[string]int{"Forbidden": 1, "Invalid": 1}), []string{valid,
 			"VirtualOperators=False NotWritten: in 2 of 3 namespaces ClusterServiceVersion opgate-properties-one could not be written, it is tried again: Forbidden, Invalid"}},
 		{"problem", func(in *statusInput) {
-			in.Operator = &virtual.Operator{Problem: &virtual.Problem{Reason: virtual.ReasonTooLarge, Message: "it is too large"}}
+			in.Operator = &virtual.Operator{Problem: &virtual.Problem{Reason: virtual.ReasonTooLarge,
+				Message: "it is too large"}}
 		}, []string{valid, "VirtualOperators=False TooLarge: it is too large"}},
 		{"not asked for any more", func(in *statusInput) {
-			in.Object.Status.Conditions = []metav1.Condition{{Type: constraintv1.ConditionVirtualOperators, Status: metav1.ConditionTrue}}
+			in.Object.Status.Conditions = []metav1.Condition{{Type: constraintv1.ConditionVirtualOperators,
+				Status: metav1.ConditionTrue}}
 		}, []string{valid}},
 		{"suspended", func(in *statusInput) { in.Definition.Pending = "policies/guards" }, []string{valid,
 			"DependenciesSatisfied=False DependencyPending: the Constraint waits for what Policy policies/guards depends on; until then it holds every installation and upgrade where it applies"}},
 		{"not suspended any more", func(in *statusInput) {
-			in.Object.Status.Conditions = []metav1.Condition{{Type: dependency.ConditionDependencies, Status: metav1.ConditionFalse}}
+			in.Object.Status.Conditions = []metav1.Condition{{Type: dependency.ConditionDependencies,
+				Status: metav1.ConditionFalse}}
 		}, []string{valid}},
 		{"conditions of others stay", func(in *statusInput) {
-			in.Object.Status.Conditions = []metav1.Condition{{Type: "Reviewed", Status: metav1.ConditionTrue, Reason: "ByHand"}}
+			in.Object.Status.Conditions = []metav1.Condition{{Type: "Reviewed", Status: metav1.ConditionTrue,
+				Reason: "ByHand"}}
 		}, []string{"Reviewed=True ByHand: ", valid}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -110,9 +124,11 @@ func TestConditions(t *testing.T) {
 
 func TestCounts(t *testing.T) {
 	got := evaluate(input(nil))
-	want := constraintv1.ConstraintStatus{ObservedGeneration: 3, EvaluatedGeneration: 3, Violating: 1, Compliant: "NonCompliant", Conditions: got.Conditions, Constraints: []constraintv1.ConstraintCount{
-		{Index: 0, Message: "must be certified", Satisfied: 14}, {Index: 1, Satisfied: 11, Violating: 1, Unknown: 2}},
-		Violators: []constraintv1.ConstraintViolator{{Namespace: "shop", ClusterServiceVersion: "etcd.v0.9.2", Message: "it must satisfy version"}}}
+	want := constraintv1.ConstraintStatus{ObservedGeneration: 3, EvaluatedGeneration: 3, Violating: 1,
+		Compliant: "NonCompliant", Conditions: got.Conditions, Constraints: []constraintv1.ConstraintCount{
+			{Index: 0, Message: "must be certified", Satisfied: 14}, {Index: 1, Satisfied: 11, Violating: 1, Unknown: 2}},
+		Violators: []constraintv1.ConstraintViolator{{Namespace: "shop", ClusterServiceVersion: "etcd.v0.9.2",
+			Message: "it must satisfy version"}}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
@@ -150,12 +166,15 @@ func TestCountsOfAFaultyConstraintStayThoseOfBefore(t *testing.T) {
 	after := evaluate(input(func(in *statusInput) {
 		in.Object.Status, in.Definition.Generation, in.Now = before, 4, later
 		in.Definition.Constraints, in.Counts = nil, nil
-		in.Definition.Faults = []constraint.Fault{{Kind: constraint.Syntax, Path: "spec.constraints", Message: "is not JSON"}}
+		in.Definition.Faults = []constraint.Fault{{Kind: constraint.Syntax, Path: "spec.constraints",
+			Message: "is not JSON"}}
 	}))
-	if after.ObservedGeneration != 4 || after.EvaluatedGeneration != 3 || after.Violating != 1 || len(after.Constraints) != 2 || len(after.Violators) != 1 {
+	if after.ObservedGeneration != 4 || after.EvaluatedGeneration != 3 || after.Violating != 1 ||
+		len(after.Constraints) != 2 || len(after.Violators) != 1 {
 		t.Errorf("got %+v", after)
 	}
-	if at := after.Conditions[0].LastTransitionTime; !at.Time.Equal(later) || after.Conditions[0].ObservedGeneration != 4 {
+	if at := after.Conditions[0].LastTransitionTime; !at.Time.Equal(later) ||
+		after.Conditions[0].ObservedGeneration != 4 {
 		t.Errorf("condition %+v", after.Conditions[0])
 	}
 }
@@ -186,7 +205,8 @@ func TestAttackLongTextsOfOthersAreCut(t *testing.T) {
 		t.Errorf("%d bytes", len(got))
 	}
 	status = evaluate(input(func(in *statusInput) { in.Violators[0].Message = "\x1b[2J" + long }))
-	if got := status.Violators[0].Message; len(got) > maxViolation || strings.ToValidUTF8(got, "?") != got || strings.Contains(got, "\x1b") {
+	if got := status.Violators[0].Message; len(got) > maxViolation || strings.ToValidUTF8(got, "?") != got ||
+		strings.Contains(got, "\x1b") {
 		t.Errorf("%d bytes: %.20q", len(got), got)
 	}
 	f := constraint.Fault{Path: "spec.constraints", Message: long}
@@ -201,7 +221,8 @@ func TestAttackLongTextsOfOthersAreCut(t *testing.T) {
 func TestExceptions(t *testing.T) {
 	object := &constraintv1.Constraint{ObjectMeta: metav1.ObjectMeta{Name: "one", Generation: 3}}
 	object.Spec.Constraints = `[{"type":"olm.constraint","value":{"rule":"true"}}]`
-	object.Spec.Exceptions = []constraintv1.Exception{{Versions: []string{"etcd.v0.9.4"}, Reason: "CVE-2026-1234", Expires: later.Format(time.RFC3339)}}
+	object.Spec.Exceptions = []constraintv1.Exception{{Versions: []string{"etcd.v0.9.4"}, Reason: "CVE-2026-1234",
+		Expires: later.Format(time.RFC3339)}}
 	lead := func(now time.Time) string {
 		object.Status = evaluate(&statusInput{Object: object, Definition: rules.NewDefinition(object, nil), Now: now})
 		for _, c := range object.Status.Conditions {
@@ -222,7 +243,8 @@ func TestExceptions(t *testing.T) {
 		{later.Add(-time.Minute), "False ExceptionEnded", 1}, // another leader
 	} {
 		if got := lead(step.now); got != step.want || len(object.Status.EndedExceptions) != step.ended {
-			t.Errorf("at %s: %s, %d have ended, want %s, %d", step.now, got, len(object.Status.EndedExceptions), step.want, step.ended)
+			t.Errorf("at %s: %s, %d have ended, want %s, %d", step.now, got, len(object.Status.EndedExceptions),
+				step.want, step.ended)
 		}
 	}
 	object.Spec.Exceptions = nil

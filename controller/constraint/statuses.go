@@ -81,14 +81,16 @@ func (r *reconciler) reconcileStatus(
 	}
 	now := r.Now()
 	tally := r.tallies.of(current, now)
-	in := &statusInput{Object: object, Definition: definition, Counts: tally.Of(definition), Installed: tally.Installed, Violators: tally.Violators(definition),
-		Operator: r.wanted.of(current, name), WriteErrors: r.writeErrors.of(name), Escaped: r.Escaped(name), Now: now}
+	in := &statusInput{Object: object, Definition: definition, Counts: tally.Of(definition), Installed: tally.Installed,
+		Violators: tally.Violators(definition),
+		Operator:  r.wanted.of(current, name), WriteErrors: r.writeErrors.of(name), Escaped: r.Escaped(name), Now: now}
 	r.countOperators(current, in)
 	next := evaluate(in)
 	r.Metrics.set(name, next.Violating)
 	written, err := r.writer.Status(ctx, snapshot.Constraints, snapshot.InCluster(), object, object.Status, next)
 	if written {
-		log.FromContext(ctx).Info("status written", "constraint", name, "violating", next.Violating, "virtualOperators", next.VirtualOperators)
+		log.FromContext(ctx).Info("status written", "constraint", name, "violating", next.Violating,
+			"virtualOperators", next.VirtualOperators)
 	}
 	r.reportExceptions(object, definition, now)
 	if next := definition.Exceptions.Next(now); !next.IsZero() {

@@ -31,7 +31,8 @@ func TestWriteErrors(t *testing.T) {
 	set("one", "shop", "", true)
 	set("one", "bank", nameTaken, true)
 	all.forget(func(constraint string) bool { return constraint == "one" })
-	if diff := cmp.Diff([]map[string]int{{nameTaken: 1, "Forbidden": 1}, {}}, []map[string]int{all.of("one"), all.of("two")}); diff != "" {
+	if diff := cmp.Diff([]map[string]int{{nameTaken: 1, "Forbidden": 1}, {}},
+		[]map[string]int{all.of("one"), all.of("two")}); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -81,8 +81,10 @@ func New(o Options) (*Controller, error) {
 // AddTo adds the controller to a manager, to run while it leads. The store must have a snapshot. AddTo may be called
 // for one manager after another.
 func (c *Controller) AddTo(mgr ctrl.Manager) error {
-	r := &reconciler{Controller: c, reader: mgr.GetAPIReader(), writer: apply.Writer{Client: mgr.GetClient(), Store: c.Store, Metrics: c.Writes},
-		outage: c.Records.lease.LastRenewal, until: c.ready().Add(settling), proven: provenBy(c.Store.Load()), judged: map[types.UID]bool{}}
+	r := &reconciler{Controller: c, reader: mgr.GetAPIReader(),
+		writer: apply.Writer{Client: mgr.GetClient(), Store: c.Store, Metrics: c.Writes},
+		outage: c.Records.lease.LastRenewal, until: c.ready().Add(settling), proven: provenBy(c.Store.Load()),
+		judged: map[types.UID]bool{}}
 	return manager.Registration[types.NamespacedName]{
 		Name:       "escape",
 		Reconciler: r,

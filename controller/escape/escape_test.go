@@ -26,10 +26,14 @@ func TestRemovable(t *testing.T) {
 		now    []rules.Escape
 		want   bool
 	}{
-		{name: "refused then and now", then: refusal(2, true), proven: inForce, now: []rules.Escape{refusal(2, true)}, want: true},
-		{name: "the Constraint was edited since", then: refusal(2, true), proven: inForce, now: []rules.Escape{refusal(3, true)}},
-		{name: "it is not known what was in force", then: refusal(2, true), proven: notKnown, now: []rules.Escape{refusal(2, true)}},
-		{name: "template text was resolved", then: refusal(0, true), proven: inForce, now: []rules.Escape{refusal(0, true)}},
+		{name: "refused then and now", then: refusal(2, true), proven: inForce, now: []rules.Escape{refusal(2, true)},
+			want: true},
+		{name: "the Constraint was edited since", then: refusal(2, true), proven: inForce,
+			now: []rules.Escape{refusal(3, true)}},
+		{name: "it is not known what was in force", then: refusal(2, true), proven: notKnown,
+			now: []rules.Escape{refusal(2, true)}},
+		{name: "template text was resolved", then: refusal(0, true), proven: inForce,
+			now: []rules.Escape{refusal(0, true)}},
 		{name: "it was only held", then: refusal(2, false), proven: inForce, now: []rules.Escape{refusal(2, true)}},
 		{name: "it is only held", then: refusal(2, true), proven: inForce, now: []rules.Escape{refusal(2, false)}},
 		{name: "the plan is pruned", then: refusal(2, true), proven: inForce},
@@ -59,18 +63,22 @@ func TestCandidate(t *testing.T) {
 		want      bool
 	}{
 		{name: "long before the outage", renewed: renewed, created: renewed.Add(-time.Hour)},
-		{name: "in the second of the last renewal", renewed: renewed.Add(900 * time.Millisecond), created: renewed, want: true},
+		{name: "in the second of the last renewal", renewed: renewed.Add(900 * time.Millisecond), created: renewed,
+			want: true},
 		{name: "during the outage", renewed: renewed, created: renewed.Add(time.Minute), want: true},
-		{name: "before the API server calls this replica", renewed: renewed, created: ready.Add(settling / 2), want: true},
+		{name: "before the API server calls this replica", renewed: renewed, created: ready.Add(settling / 2),
+			want: true},
 		{name: "while this replica answers", renewed: renewed, created: ready.Add(2 * settling)},
 		{name: "another replica renewed it until now", renewed: ready.Add(time.Hour), created: ready.Add(time.Hour)},
 		{name: "no replica ever led", created: renewed},
 		{name: "a copy", renewed: renewed, created: renewed.Add(time.Minute), copied: "elsewhere"},
-		{name: "in a namespace that is not judged", renewed: renewed, created: renewed.Add(time.Minute), namespace: "opgate-system"},
+		{name: "in a namespace that is not judged", renewed: renewed, created: renewed.Add(time.Minute),
+			namespace: "opgate-system"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			controller := &Controller{Options: Options{ExcludedNamespaces: []string{"opgate-system"}}}
-			r := &reconciler{Controller: controller, outage: func() time.Time { return c.renewed }, until: ready.Add(settling)}
+			r := &reconciler{Controller: controller, outage: func() time.Time { return c.renewed },
+				until: ready.Add(settling)}
 			raw := fmt.Sprintf(`{"metadata":{"name":"etcd","namespace":%q,"creationTimestamp":%q,"labels":{"olm.copiedFrom":%q}}}`,
 				c.namespace, c.created.Format(time.RFC3339), c.copied)
 			var reader snapshot.Reader

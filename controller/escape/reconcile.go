@@ -79,15 +79,18 @@ func (r *reconciler) Reconcile(ctx context.Context, key types.NamespacedName) (r
 			return reconcile.Result{RequeueAfter: retryDelay}, nil // the snapshot may not have its plan yet
 		}
 		r.judged[head.UID] = true
-		escapes = slices.DeleteFunc(escapes, func(e rules.Escape) bool { return !r.before(current, ns, e.Source, head) })
+		escapes = slices.DeleteFunc(escapes,
+			func(e rules.Escape) bool { return !r.before(current, ns, e.Source, head) })
 	}
 	next := record{UID: head.UID, Namespace: key.Namespace, Name: key.Name}
 	switch {
 	case !known && recorded: // its plan was deleted
-		next.Reasons = slices.DeleteFunc(slices.Clone(old.Reasons), func(why reason) bool { return ns.GenerationOf(why.guard()) != why.Generation })
+		next.Reasons = slices.DeleteFunc(slices.Clone(old.Reasons),
+			func(why reason) bool { return ns.GenerationOf(why.guard()) != why.Generation })
 	case recorded:
 		next.Reasons = reasonsOf(escapes, func(g verdict.PolicyRef, generation int64) bool {
-			return slices.ContainsFunc(old.Reasons, func(why reason) bool { return why.guard() == g && why.Generation == generation })
+			return slices.ContainsFunc(old.Reasons,
+				func(why reason) bool { return why.guard() == g && why.Generation == generation })
 		})
 	default:
 		// What was written shortly before the outage counts as written in it; a policy may have changed since.
@@ -119,7 +122,9 @@ func (r *reconciler) Reconcile(ctx context.Context, key types.NamespacedName) (r
 }
 
 // read reads a complete ClusterServiceVersion; nil if it has changed.
-func (r *reconciler) read(ctx context.Context, head *snapshot.Object) (csv *olm.CSV, resourceVersion string, err error) {
+func (r *reconciler) read(
+	ctx context.Context, head *snapshot.Object,
+) (csv *olm.CSV, resourceVersion string, err error) {
 	u := &unstructured.Unstructured{}
 	u.SetGroupVersionKind(snapshot.ClusterServiceVersions.GroupVersionKind)
 	if err := r.reader.Get(ctx, head.Key(), u); err != nil {
@@ -188,7 +193,8 @@ func (r *reconciler) remove(ctx context.Context, head *snapshot.Object, version 
 	live := &unstructured.Unstructured{Object: head.CSV().Metadata.Reference(olm.ClusterServiceVersionGVK)}
 	live.SetResourceVersion(version)
 	if err := r.writer.Do(ctx, apply.Delete, live, live); err != nil {
-		return fmt.Errorf("delete ClusterServiceVersion %s: %w", one.key(), err) // also after a conflict: it is judged again
+		// also after a conflict: it is judged again
+		return fmt.Errorf("delete ClusterServiceVersion %s: %w", one.key(), err)
 	}
 	r.Log.Info("deleted", "namespace", one.Namespace, "name", one.Name, "reasons", one.message())
 	r.report(one, "EscapeRemoved", events.Delete, one.message()+"; Opgate has deleted it")
@@ -198,8 +204,9 @@ func (r *reconciler) remove(ctx context.Context, head *snapshot.Object, version 
 // report records an event on the ClusterServiceVersion.
 func (r *reconciler) report(one *record, reason, action, message string) {
 	r.Events.Record(events.Event{
-		Regarding: corev1.ObjectReference{APIVersion: olm.V1alpha1.String(), Kind: olm.KindClusterServiceVersion, Namespace: one.Namespace,
-			Name: one.Name, UID: one.UID},
+		Regarding: corev1.ObjectReference{APIVersion: olm.V1alpha1.String(), Kind: olm.KindClusterServiceVersion,
+			Namespace: one.Namespace,
+			Name:      one.Name, UID: one.UID},
 		Reason: reason, Action: action, Warning: true, Note: message,
 	})
 }

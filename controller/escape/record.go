@@ -80,7 +80,8 @@ func (r *record) removable(now []rules.Escape) bool {
 func reasonsOf(escapes []rules.Escape, proven func(g verdict.PolicyRef, generation int64) bool) []reason {
 	var reasons []reason
 	for _, e := range escapes {
-		why := reason{Kind: e.Source.Kind, Namespace: e.Source.Namespace, Name: e.Source.Name, Message: text.Truncate(e.Message, maxMessage)}
+		why := reason{Kind: e.Source.Kind, Namespace: e.Source.Namespace, Name: e.Source.Name,
+			Message: text.Truncate(e.Message, maxMessage)}
 		if e.Deny && e.Generation > 0 && proven(e.Source, e.Generation) {
 			why.Generation = e.Generation
 		}
@@ -109,7 +110,8 @@ func NewRecords(lease *manager.Lease, log logr.Logger) *Records {
 		var records []record
 		if text := annotations[annotation]; text != "" {
 			if err := json.Unmarshal([]byte(text), &records); err != nil {
-				log.Error(err, "records of escapes cannot be read, starting without", "lease", manager.LeaseName, "annotation", annotation)
+				log.Error(err, "records of escapes cannot be read, starting without", "lease", manager.LeaseName,
+					"annotation", annotation)
 				records = nil
 			}
 		}

@@ -53,8 +53,9 @@ func New(o Options) (*Controller, error) {
 // AddTo adds the controller to a manager, to run while it leads. AddTo may be called for one manager after another.
 func (c *Controller) AddTo(mgr ctrl.Manager) error {
 	r := &reconciler{Controller: c, writer: apply.Writer{Client: mgr.GetClient(), Store: c.Store, Metrics: c.Writes}}
-	return manager.Registration[string]{Name: "installed", Reconciler: r, Queue: &c.queue, Store: c.Store, Changed: c.changed,
-		Kinds: []*snapshot.Kind{snapshot.Records}}.AddTo(mgr)
+	return manager.Registration[string]{Name: "installed", Reconciler: r, Queue: &c.queue, Store: c.Store,
+		Changed: c.changed,
+		Kinds:   []*snapshot.Kind{snapshot.Records}}.AddTo(mgr)
 }
 
 // changed enqueues the namespaces that changed. What policies of no known namespace govern decides whether any record
@@ -84,7 +85,8 @@ func (r *reconciler) Reconcile(ctx context.Context, namespace string) (ctrl.Resu
 	key := types.NamespacedName{Namespace: r.Namespace, Name: rules.RecordName(namespace)}
 	stored := s.Find(snapshot.Records, key)
 	encoded := next(s, namespace)
-	if stored == nil && encoded == "" || stored != nil && encoded != "" && s.Namespace(namespace).Record().Encode() == encoded {
+	if stored == nil && encoded == "" || stored != nil && encoded != "" &&
+		s.Namespace(namespace).Record().Encode() == encoded {
 		return ctrl.Result{}, nil
 	}
 	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name,
@@ -95,7 +97,8 @@ func (r *reconciler) Reconcile(ctx context.Context, namespace string) (ctrl.Resu
 	}
 	var err error
 	if encoded == "" {
-		err = r.writer.Client.Delete(ctx, object, client.Preconditions{UID: &object.UID, ResourceVersion: &object.ResourceVersion})
+		err = r.writer.Client.Delete(ctx, object, client.Preconditions{UID: &object.UID,
+			ResourceVersion: &object.ResourceVersion})
 		r.Writes.Wrote(apply.Delete, "ConfigMap", err)
 	} else {
 		err = r.writer.Put(ctx, object)
@@ -121,5 +124,6 @@ func next(s *snapshot.Snapshot, namespace string) string {
 		return ns.Record().Encode()
 	}
 	incomplete := func(p *rules.OperatorPolicy) bool { return p.Incomplete }
-	return ns.NextRecord(slices.ContainsFunc(ns.Policies(), incomplete) || slices.ContainsFunc(s.Namespace("").Policies(), incomplete)).Encode()
+	return ns.NextRecord(slices.ContainsFunc(ns.Policies(), incomplete) ||
+		slices.ContainsFunc(s.Namespace("").Policies(), incomplete)).Encode()
 }

@@ -48,7 +48,8 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Method == http.MethodPost && r.URL.Path == maps && s.stored == nil:
 		written.UID, written.ResourceVersion = "record", "1"
-	case r.Method == http.MethodPut && r.URL.Path == maps+"/opgate-installed-shop" && written.ResourceVersion == s.stored.ResourceVersion:
+	case r.Method == http.MethodPut && r.URL.Path == maps+"/opgate-installed-shop" &&
+		written.ResourceVersion == s.stored.ResourceVersion:
 		written.ResourceVersion += "1"
 	default:
 		s.t.Errorf("%s %s of version %q", r.Method, r.URL.Path, written.ResourceVersion)
@@ -68,11 +69,14 @@ func TestReconcile(t *testing.T) {
 	}
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
-	api1, err := client.New(&rest.Config{Host: api.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}, client.Options{Scheme: scheme, Mapper: mapper})
+	api1, err := client.New(&rest.Config{Host: api.URL,
+		ContentConfig: rest.ContentConfig{ContentType: "application/json"}}, client.Options{Scheme: scheme,
+		Mapper: mapper})
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := New(Options{Store: snapshot.NewStore(nil), Namespace: "opgate-system", Writes: apply.NewMetrics(prometheus.NewRegistry())})
+	c, err := New(Options{Store: snapshot.NewStore(nil), Namespace: "opgate-system",
+		Writes: apply.NewMetrics(prometheus.NewRegistry())})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,8 +93,10 @@ func TestReconcile(t *testing.T) {
 	}{
 		{kind: snapshot.Namespaces, raw: namespace},
 		{kind: snapshot.OperatorPolicies, raw: policy, writes: 1, want: `"uid":"a","operators":[{"package":"etcd"}]`},
-		{kind: snapshot.ClusterServiceVersions, raw: csv, writes: 2, want: `{"package":"etcd","csv":"etcd.v0.9.2","version":"0.9.2","uid":"1","digest":"`},
-		{kind: snapshot.OperatorGroups, raw: group, writes: 3, want: `"group":{"spec":{"targetNamespaces":["shop"],"serviceAccountName":"installer"}}`},
+		{kind: snapshot.ClusterServiceVersions, raw: csv, writes: 2,
+			want: `{"package":"etcd","csv":"etcd.v0.9.2","version":"0.9.2","uid":"1","digest":"`},
+		{kind: snapshot.OperatorGroups, raw: group, writes: 3,
+			want: `"group":{"spec":{"targetNamespaces":["shop"],"serviceAccountName":"installer"}}`},
 		{kind: snapshot.OperatorPolicies, raw: policy, writes: 3, want: `"csv":"etcd.v0.9.2"`},
 	} {
 		put(step.kind, step.raw)
@@ -105,7 +111,8 @@ func TestReconcile(t *testing.T) {
 			}
 		}
 		record := r.Store.Load().Namespace("shop").Record()
-		if got := record.Encode(); s.writes != step.writes || !strings.Contains(got, step.want) || strings.Contains(got, "adopted") {
+		if got := record.Encode(); s.writes != step.writes || !strings.Contains(got, step.want) ||
+			strings.Contains(got, "adopted") {
 			t.Fatalf("after %s: %d writes, want %d: %s", step.kind.Kind, s.writes, step.writes, got)
 		}
 	}
@@ -120,7 +127,8 @@ func TestDocumentedRemoval(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if command := "kubectl delete configmaps --namespace opgate-system -l " + rules.RecordLabel + "=" + labelInstalled; !strings.Contains(string(manual), command+"\n") {
+	if command := "kubectl delete configmaps --namespace opgate-system -l " + rules.RecordLabel + "=" +
+		labelInstalled; !strings.Contains(string(manual), command+"\n") {
 		t.Errorf("docs/install.md has no command %s", command)
 	}
 }

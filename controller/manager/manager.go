@@ -54,7 +54,8 @@ type Manager struct{ Options }
 
 // New returns a Manager. Start runs it.
 func New(o Options) (*Manager, error) {
-	if o.Config == nil || o.Store == nil || o.Lease == nil || o.Identity == "" || o.Lead == nil || o.Metrics == nil || o.Now == nil {
+	if o.Config == nil || o.Store == nil || o.Lease == nil || o.Identity == "" || o.Lead == nil || o.Metrics == nil ||
+		o.Now == nil {
 		return nil, errors.New("manager options: Config, Store, Lease, Identity, Lead, Metrics and Now are required")
 	}
 	return &Manager{o}, nil
@@ -71,7 +72,8 @@ func (m *Manager) Start(ctx context.Context) error {
 	for ctx.Err() == nil {
 		if err := m.lead(ctx); err != nil {
 			m.Log.Error(err, "the background loop ended, it is started again", "after", restartDelay.String())
-			_ = wait.PollUntilContextTimeout(ctx, restartDelay, 2*restartDelay, false, func(context.Context) (bool, error) { return true, nil })
+			_ = wait.PollUntilContextTimeout(ctx, restartDelay, 2*restartDelay, false,
+				func(context.Context) (bool, error) { return true, nil })
 		}
 	}
 	return nil

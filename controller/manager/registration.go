@@ -68,7 +68,8 @@ type Registration[T comparable] struct {
 
 // AddTo adds the controller to the manager of the term.
 func (r Registration[T]) AddTo(mgr ctrl.Manager) error {
-	o := controller.TypedOptions[T]{Reconciler: whileCurrent[T]{r.Reconciler, r.Store}, MaxConcurrentReconciles: r.Workers}
+	o := controller.TypedOptions[T]{Reconciler: whileCurrent[T]{r.Reconciler, r.Store},
+		MaxConcurrentReconciles: r.Workers}
 	o.SkipNameValidation = new(true) // the next term uses the name again
 	o.DefaultFromConfig(mgr.GetControllerOptions())
 	c, err := controller.NewTypedUnmanaged(r.Name, o)
@@ -113,7 +114,8 @@ type whileCurrent[T comparable] struct {
 // Reconcile implements reconcile.TypedReconciler.
 func (w whileCurrent[T]) Reconcile(ctx context.Context, item T) (reconcile.Result, error) {
 	if stale := w.store.Stale(); len(stale) > 0 {
-		log.FromContext(ctx).V(1).Info("watch stale, nothing is done until it shows progress", "resources", snapshot.Names(stale))
+		log.FromContext(ctx).V(1).Info("watch stale, nothing is done until it shows progress",
+			"resources", snapshot.Names(stale))
 		return reconcile.Result{RequeueAfter: staleRetry}, nil
 	}
 	return w.TypedReconciler.Reconcile(ctx, item)

@@ -246,7 +246,8 @@ func TestTerm(t *testing.T) {
 				time.Sleep(time.Minute)
 				if test.end != nil {
 					if n := server.written(from); n > 0 || r.leading(t) != 0 {
-						t.Errorf("%d writes %s after the Lease was lost, opgate_loop_leading is %v", n, test.after, r.leading(t))
+						t.Errorf("%d writes %s after the Lease was lost, opgate_loop_leading is %v", n, test.after,
+							r.leading(t))
 					}
 					test.end(server)
 					time.Sleep(20 * time.Second)

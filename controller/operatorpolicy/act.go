@@ -15,7 +15,9 @@ import (
 
 // act carries out the actions of an outcome until one fails, and updates its findings accordingly. It waits until the
 // snapshot shows each write, so that nothing is done twice.
-func (r *reconciler) act(ctx context.Context, op *policyv1beta2.OperatorPolicy, out *compliance.Outcome) (acted bool, err error) {
+func (r *reconciler) act(
+	ctx context.Context, op *policyv1beta2.OperatorPolicy, out *compliance.Outcome,
+) (acted bool, err error) {
 	for _, a := range out.Actions {
 		object := &unstructured.Unstructured{Object: a.Live}
 		if a.Object != nil {
@@ -28,7 +30,8 @@ func (r *reconciler) act(ctx context.Context, op *policyv1beta2.OperatorPolicy, 
 			if reason := apierrors.ReasonForError(err); a.Failed != nil && !apierrors.IsConflict(err) && reason != "" {
 				out.Replace(a.Failed(err.Error()))
 			}
-			return acted, fmt.Errorf("%s %s %s/%s for OperatorPolicy %s/%s: %w", a.Verb, object.GetKind(), object.GetNamespace(), object.GetName(), op.Namespace, op.Name, err)
+			return acted, fmt.Errorf("%s %s %s/%s for OperatorPolicy %s/%s: %w", a.Verb, object.GetKind(),
+				object.GetNamespace(), object.GetName(), op.Namespace, op.Name, err)
 		}
 		logger.Info("written")
 		acted = true

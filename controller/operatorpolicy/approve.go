@@ -77,7 +77,9 @@ func (r *reconciler) approve(
 			}
 			switch {
 			case err == nil:
-				log.FromContext(ctx).Info("plan approved", "namespace", plan.Metadata.Namespace, "name", plan.Metadata.Name, "csvs", plan.Spec.CSVNames, "consents", consentTexts(judged.Verdict.Consents))
+				log.FromContext(ctx).Info("plan approved", "namespace", plan.Metadata.Namespace,
+					"name", plan.Metadata.Name, "csvs", plan.Spec.CSVNames, "consents",
+					consentTexts(judged.Verdict.Consents))
 				r.reportApproval(plan, &judged.Verdict)
 				metrics.approved(plan)
 				all.done = append(all.done, plan)

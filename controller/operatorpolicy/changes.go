@@ -57,7 +57,8 @@ func ownersOf(current *snapshot.Snapshot, o *snapshot.Object) []string {
 	}
 	var owners []string
 	for _, namespace := range current.Governed() {
-		if slices.ContainsFunc(current.Namespace(namespace).Policies(), func(p *rules.OperatorPolicy) bool { return belongs(d, p.Package, namespace) }) {
+		if slices.ContainsFunc(current.Namespace(namespace).Policies(),
+			func(p *rules.OperatorPolicy) bool { return belongs(d, p.Package, namespace) }) {
 			owners = append(owners, namespace)
 		}
 	}
@@ -67,7 +68,8 @@ func ownersOf(current *snapshot.Snapshot, o *snapshot.Object) []string {
 // governing returns the namespaces with policies for a package.
 func governing(current *snapshot.Snapshot, pkg string) (namespaces []string) {
 	for _, namespace := range current.Governed() {
-		if slices.ContainsFunc(current.Namespace(namespace).Policies(), func(p *rules.OperatorPolicy) bool { return p.Package == pkg }) {
+		if slices.ContainsFunc(current.Namespace(namespace).Policies(),
+			func(p *rules.OperatorPolicy) bool { return p.Package == pkg }) {
 			namespaces = append(namespaces, namespace)
 		}
 	}

@@ -26,7 +26,8 @@ type source struct {
 // not in confirmed, and returns an error if one is not what the snapshot shows; if it was changed or deleted since, the
 // error is Outdated. A watch that is stalled, or behind, approves nothing (threat G1).
 func (r *reconciler) confirm(
-	ctx context.Context, current *snapshot.Snapshot, ns *rules.Namespace, judged *rules.Approval, confirmed map[source]bool,
+	ctx context.Context, current *snapshot.Snapshot, ns *rules.Namespace, judged *rules.Approval,
+	confirmed map[source]bool,
 ) error {
 	for _, s := range sourcesOf(ns, judged) {
 		if confirmed[s] {

@@ -61,8 +61,9 @@ func (r *reconciler) reportHolds(namespace string, held []hold) (after time.Dura
 		}
 		again := holdDelay - now.Sub(one.since)
 		if again <= 0 {
-			one.reported = r.Events.Record(events.Event{Regarding: planReference(one.plan), Related: one.policy.Reference(),
-				Reason: events.Held, Action: events.Approve, Warning: true, Note: one.note})
+			one.reported = r.Events.Record(events.Event{Regarding: planReference(one.plan),
+				Related: one.policy.Reference(),
+				Reason:  events.Held, Action: events.Approve, Warning: true, Note: one.note})
 			state.held[uid] = one
 			again = recordDelay
 		}
@@ -75,10 +76,12 @@ func (r *reconciler) reportHolds(namespace string, held []hold) (after time.Dura
 
 // reportApproval records an event on a plan that the loop has approved.
 func (r *reconciler) reportApproval(plan *olm.InstallPlan, v *verdict.Verdict) {
-	r.Events.Record(events.Event{Regarding: planReference(plan), Reason: events.Approved, Action: events.Approve, Note: v.ApprovalNote("", events.MaxNote)})
+	r.Events.Record(events.Event{Regarding: planReference(plan), Reason: events.Approved, Action: events.Approve,
+		Note: v.ApprovalNote("", events.MaxNote)})
 }
 
 func planReference(plan *olm.InstallPlan) corev1.ObjectReference {
-	return corev1.ObjectReference{APIVersion: olm.V1alpha1.String(), Kind: olm.KindInstallPlan, Namespace: plan.Metadata.Namespace,
-		Name: plan.Metadata.Name, UID: types.UID(plan.Metadata.UID)}
+	return corev1.ObjectReference{APIVersion: olm.V1alpha1.String(), Kind: olm.KindInstallPlan,
+		Namespace: plan.Metadata.Namespace,
+		Name:      plan.Metadata.Name, UID: types.UID(plan.Metadata.UID)}
 }

@@ -13,7 +13,8 @@ import (
 func TestHolds(t *testing.T) {
 	noon := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	one := func(uid, note string) hold {
-		return hold{plan: &olm.InstallPlan{Metadata: olm.ObjectMeta{Namespace: "shop", Name: "install-" + uid, UID: uid}}, note: note}
+		return hold{plan: &olm.InstallPlan{Metadata: olm.ObjectMeta{Namespace: "shop", Name: "install-" + uid,
+			UID: uid}}, note: note}
 	}
 	var n namespaceState
 	hold := func(at time.Time, held ...hold) map[types.UID]hold {

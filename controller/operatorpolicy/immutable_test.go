@@ -49,7 +49,8 @@ func (c *contents) changed() error {
 	defer c.mu.Unlock()
 	for o, first := range c.first {
 		if now := dump.ForHash(forms[o.Kind()](o)); now != first {
-			return fmt.Errorf("%s %s of the snapshot was changed from\n%s\nto\n%s", o.Kind().Resource, o.Key(), first, now)
+			return fmt.Errorf("%s %s of the snapshot was changed from\n%s\nto\n%s", o.Kind().Resource, o.Key(), first,
+				now)
 		}
 	}
 	return nil

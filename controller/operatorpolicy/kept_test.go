@@ -22,9 +22,12 @@ func stored(kind *snapshot.Kind, raw string) *snapshot.Object {
 func TestA4Kept(t *testing.T) {
 	large := strings.TrimSuffix(strings.Repeat(`{"key":""},`, 120_000), ",")
 	for name, raw := range map[string]string{
-		"tolerations": `{"metadata":{"name":"a","namespace":"shop"},"spec":{"name":"etcd","config":{"tolerations":[` + large + `]}}}`,
-		"labels":      `{"metadata":{"name":"a","namespace":"shop","labels":{` + strings.Repeat(`"a":"",`, 150_000) + `"b":""}},"spec":{"name":"etcd"}}`,
-		"owners":      `{"metadata":{"name":"a","namespace":"shop","ownerReferences":[` + large + `]},"spec":{"name":"etcd"}}`,
+		"tolerations": `{"metadata":{"name":"a","namespace":"shop"},"spec":{"name":"etcd","config":{"tolerations":[` +
+			large + `]}}}`,
+		"labels": `{"metadata":{"name":"a","namespace":"shop","labels":{` + strings.Repeat(`"a":"",`, 150_000) +
+			`"b":""}},"spec":{"name":"etcd"}}`,
+		"owners": `{"metadata":{"name":"a","namespace":"shop","ownerReferences":[` + large +
+			`]},"spec":{"name":"etcd"}}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			var before, after runtime.MemStats
@@ -38,7 +41,8 @@ func TestA4Kept(t *testing.T) {
 			if kept, err := json.Marshal(u); err != nil || len(kept) > 1000 {
 				t.Errorf("%d bytes are kept (%v)", len(kept), err)
 			}
-			if s := object.Subscription(); s.Spec.Package != "etcd" || len(s.Metadata.OwnerReferences) > 0 != (name == "owners") {
+			if s := object.Subscription(); s.Spec.Package != "etcd" ||
+				len(s.Metadata.OwnerReferences) > 0 != (name == "owners") {
 				t.Errorf("%+v", s)
 			}
 		})
@@ -55,17 +59,20 @@ func TestKeptIsAllThatIsRead(t *testing.T) {
 		"status":{"phase":"Failed","reason":"RequirementsNotMet","message":"not done","requirementStatus":[{"kind":"Secret","name":"a","status":"Present"},
 			{"kind":"Secret","name":"b","status":"NotPresent","message":"none"}]}}`
 	copied := strings.Replace(raw, `"labels":{}`, `"labels":{"olm.copiedFrom":"elsewhere"}`, 1)
-	if read := installed(stored(snapshot.ClusterServiceVersions, copied)); read.CopiedFrom != "elsewhere" || read.Status.Phase != "Failed" {
+	if read := installed(stored(snapshot.ClusterServiceVersions, copied)); read.CopiedFrom != "elsewhere" ||
+		read.Status.Phase != "Failed" {
 		t.Errorf("of a copy %+v is read", read.CSV)
 	}
 	read := installed(stored(snapshot.ClusterServiceVersions, raw))
-	for field, got := range map[string]string{"2026-11-21T09:00:00Z": read.Metadata.CreationTimestamp, "2026-11-21T10:00:00Z": read.Metadata.DeletionTimestamp,
-		"operators": read.Metadata.Annotations.OperatorNamespace, "etcd": read.Package, "1.0.0": read.Version} {
+	for field, got := range map[string]string{"2026-11-21T09:00:00Z": read.Metadata.CreationTimestamp,
+		"2026-11-21T10:00:00Z": read.Metadata.DeletionTimestamp,
+		"operators":            read.Metadata.Annotations.OperatorNamespace, "etcd": read.Package, "1.0.0": read.Version} {
 		if got != field {
 			t.Errorf("%q is read, want %q", got, field)
 		}
 	}
-	want := olm.CSVStatus{Phase: "Failed", Reason: "RequirementsNotMet", Message: "not done", Deployments: []string{"etcd"},
+	want := olm.CSVStatus{Phase: "Failed", Reason: "RequirementsNotMet", Message: "not done",
+		Deployments:  []string{"etcd"},
 		InstallModes: map[string]bool{"OwnNamespace": true}, Unmet: []string{"Secret b (NotPresent): none"}}
 	if !reflect.DeepEqual(read.Status, want) {
 		t.Errorf("the status is %+v, want %+v", read.Status, want)

@@ -43,10 +43,12 @@ func NewMetrics(registry, named prometheus.Registerer) *Metrics {
 			Help: "Compliance of a policy: 0 for Compliant, 1 for NonCompliant, -1 for unknown."},
 			[]string{"kind", "policy", "policy_namespace", "severity"}),
 		states: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "opgate_operatorpolicies",
-			Help: "Number of OperatorPolicies by state: Compliant, NonCompliant, Unknown or Unreadable."}, []string{"state"}),
+			Help: "Number of OperatorPolicies by state: Compliant, NonCompliant, Unknown or Unreadable."},
+			[]string{"state"}),
 		exported: map[types.NamespacedName]exported{},
 		exceptions: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "opgate_exception_expiry_timestamp_seconds",
-			Help: "Seconds since 1970 at which the first exception in force ends, by kind of policy."}, []string{"kind"}),
+			Help: "Seconds since 1970 at which the first exception in force ends, by kind of policy."},
+			[]string{"kind"}),
 		ends: map[string]map[types.NamespacedName]time.Time{},
 	}
 	registry.MustRegister(m.states, m.intervention, m.exceptions)
@@ -63,7 +65,8 @@ const (
 
 // state exports the state of a policy. A policy whose severity changed still has one series.
 func (m *Metrics) state(p *rules.OperatorPolicy, state policyv1beta2.ComplianceState) {
-	value, known := map[policyv1beta2.ComplianceState]float64{policyv1beta2.Compliant: 0, policyv1beta2.NonCompliant: 1}[state]
+	value, known := map[policyv1beta2.ComplianceState]float64{policyv1beta2.Compliant: 0,
+		policyv1beta2.NonCompliant: 1}[state]
 	if !known {
 		value, state = -1, stateUnknown
 	}

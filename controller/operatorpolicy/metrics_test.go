@@ -59,12 +59,16 @@ func TestB7NamesAreApart(t *testing.T) {
 	}
 	m.state(policy("a"), policyv1beta2.Compliant)
 	m.state(policy("b"), "")
-	check("Compliant 1, Unknown 1", "OperatorPolicy secret-a secret-project  0, OperatorPolicy secret-b secret-project  -1")
+	check("Compliant 1, Unknown 1",
+		"OperatorPolicy secret-a secret-project  0, OperatorPolicy secret-b secret-project  -1")
 	m.state(policy("b"), policyv1beta2.NonCompliant)
 	m.state(policy("b"), policyv1beta2.NonCompliant)
-	check("Compliant 1, NonCompliant 1, Unknown 0", "OperatorPolicy secret-a secret-project  0, OperatorPolicy secret-b secret-project  1")
-	m.state(rules.UnreadableOperatorPolicy("secret-project", "secret-b", &policyv1beta2.OperatorPolicySpec{}, errors.New("decode")), "")
-	check("Compliant 1, NonCompliant 0, Unknown 0, Unreadable 1", "OperatorPolicy secret-a secret-project  0, OperatorPolicy secret-b secret-project  -1")
+	check("Compliant 1, NonCompliant 1, Unknown 0",
+		"OperatorPolicy secret-a secret-project  0, OperatorPolicy secret-b secret-project  1")
+	m.state(rules.UnreadableOperatorPolicy("secret-project", "secret-b", &policyv1beta2.OperatorPolicySpec{},
+		errors.New("decode")), "")
+	check("Compliant 1, NonCompliant 0, Unknown 0, Unreadable 1",
+		"OperatorPolicy secret-a secret-project  0, OperatorPolicy secret-b secret-project  -1")
 	m.state(policy("b"), policyv1beta2.NonCompliant)
 	m.forget("secret-project", "secret-a")
 	m.forget("secret-project", "secret-a")

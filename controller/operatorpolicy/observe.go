@@ -35,7 +35,8 @@ func observe(s *snapshot.Snapshot, namespace string) *observed {
 	w.csvs = list(s, snapshot.ClusterServiceVersions, namespace, installed)
 	for _, o := range s.Objects(snapshot.Deployments, snapshot.InNamespace(namespace)) {
 		d := o.Deployment()
-		w.deployments[o.Name] = compliance.Deployment{ObjectMeta: o.Metadata(), Available: d.Available, Stalled: d.Stalled}
+		w.deployments[o.Name] = compliance.Deployment{ObjectMeta: o.Metadata(), Available: d.Available,
+			Stalled: d.Stalled}
 	}
 	for o := range s.Each(snapshot.CatalogSources) {
 		w.catalogs = append(w.catalogs, olm.Catalog{Namespace: o.Namespace, Name: o.Name})

@@ -59,7 +59,8 @@ func (o *Options) complete() error {
 		o.Ungoverned = rules.ApproveUngoverned
 	case rules.ApproveUngoverned, rules.HoldUngoverned:
 	default:
-		return fmt.Errorf("operatorpolicy controller options: Ungoverned %q is not one of %q, %q", o.Ungoverned, rules.ApproveUngoverned, rules.HoldUngoverned)
+		return fmt.Errorf("operatorpolicy controller options: Ungoverned %q is not one of %q, %q", o.Ungoverned,
+			rules.ApproveUngoverned, rules.HoldUngoverned)
 	}
 	if o.Workers < 1 {
 		o.Workers = 16

@@ -33,15 +33,21 @@ func (r *reconciler) withOrigins(p *rules.OperatorPolicy, csvs []*compliance.Ins
 
 // originals returns the ClusterServiceVersions of a policy's package that are installed for all namespaces in others,
 // without those that have a copy.
-func (r *reconciler) originals(p *rules.OperatorPolicy, copies []*compliance.Installed) (originals []*compliance.Installed) {
+func (r *reconciler) originals(
+	p *rules.OperatorPolicy, copies []*compliance.Installed,
+) (originals []*compliance.Installed) {
 	s := r.Store.Load()
 	for _, namespace := range s.InstalledGlobally(p.Package) {
 		if namespace == p.Concerns() {
 			continue
 		}
 		for _, o := range s.Objects(snapshot.ClusterServiceVersions, snapshot.InNamespace(namespace)) {
-			copied := func(c *compliance.Installed) bool { return c.CopiedFrom == namespace && c.Metadata.Name == o.Name }
-			if pkg, _ := o.Bundle(); pkg != p.Package || o.Copied() || o.VirtualOperator() || slices.ContainsFunc(copies, copied) {
+			copied := func(c *compliance.Installed) bool {
+				return c.CopiedFrom == namespace &&
+					c.Metadata.Name == o.Name
+			}
+			if pkg, _ := o.Bundle(); pkg != p.Package || o.Copied() || o.VirtualOperator() ||
+				slices.ContainsFunc(copies, copied) {
 				continue
 			}
 			if origin := r.origin(namespace, o.Name, p.Concerns()); origin != nil {
@@ -66,7 +72,8 @@ func (r *reconciler) origin(namespace, name, dependent string) *compliance.Origi
 	origin := &compliance.Origin{CSV: installed(original), Drifted: ns.Drifted(name), Plans: ns.Plans(),
 		Subscriptions: list(s, snapshot.Subscriptions, namespace, (*snapshot.Object).Subscription)}
 	if groups := s.Objects(snapshot.OperatorGroups, snapshot.InNamespace(namespace)); len(groups) == 1 {
-		origin.Targets, _, _ = unstructured.NestedStringSlice(groups[0].Unstructured().Object, "status", "namespaces") // of another type: there are none
+		// of another type: there are none
+		origin.Targets, _, _ = unstructured.NestedStringSlice(groups[0].Unstructured().Object, "status", "namespaces")
 	}
 	return origin
 }

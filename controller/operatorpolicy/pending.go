@@ -126,7 +126,8 @@ type judgement struct {
 func (p *pending) judge(namespace string, built time.Time, now func() time.Time) *judgement {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return &judgement{pending: p, namespace: namespace, built: built, now: now, before: p.plans[namespace], after: map[string]pendingPlan{}}
+	return &judgement{pending: p, namespace: namespace, built: built, now: now, before: p.plans[namespace],
+		after: map[string]pendingPlan{}}
 }
 
 // judged records a plan that waits for approval, and until when it may.

@@ -16,7 +16,8 @@ import (
 
 // waiting returns a plan of a namespace.
 func waiting(uid, created string) *olm.InstallPlan {
-	return &olm.InstallPlan{Metadata: olm.ObjectMeta{Namespace: "shop", Name: "install-" + uid, UID: uid, CreationTimestamp: created}}
+	return &olm.InstallPlan{Metadata: olm.ObjectMeta{Namespace: "shop", Name: "install-" + uid, UID: uid,
+		CreationTimestamp: created}}
 }
 
 // approvalOf returns the result for a plan that a rule holds, or that no rule holds.
@@ -42,9 +43,11 @@ func gathered(t *testing.T, registry *prometheus.Registry) string {
 		for _, m := range f.GetMetric() {
 			switch {
 			case m.GetHistogram() != nil && m.GetHistogram().GetSampleCount() > 0:
-				all = append(all, fmt.Sprintf("%s %d %v", name, m.GetHistogram().GetSampleCount(), m.GetHistogram().GetSampleSum()))
+				all = append(all, fmt.Sprintf("%s %d %v", name, m.GetHistogram().GetSampleCount(),
+					m.GetHistogram().GetSampleSum()))
 			case m.GetGauge() != nil && strings.HasPrefix(name, "plans_held"):
-				all = append(all, fmt.Sprintf("%s{%s} %d", name, m.GetLabel()[0].GetValue(), int64(m.GetGauge().GetValue())))
+				all = append(all, fmt.Sprintf("%s{%s} %d", name, m.GetLabel()[0].GetValue(),
+					int64(m.GetGauge().GetValue())))
 			case m.GetGauge() != nil && strings.HasPrefix(name, "upgrade_deadline"):
 				all = append(all, fmt.Sprintf("%s{} %d", name, int64(m.GetGauge().GetValue())))
 			}
@@ -76,9 +79,11 @@ func TestPendingPlans(t *testing.T) {
 	j.judged(waiting("hostile", "yesterday"), approvalOf(rules.RuleBundleVersion), time.Time{})
 	j.end()
 	other := p.judge("mine", noon, clock)
-	other.judged(waiting("by hand", "2026-11-22T10:00:00Z"), &rules.Approval{IsCandidate: true, Blockers: []rules.Blocker{{CSV: "etcd"}}}, time.Time{})
+	other.judged(waiting("by hand", "2026-11-22T10:00:00Z"),
+		&rules.Approval{IsCandidate: true, Blockers: []rules.Blocker{{CSV: "etcd"}}}, time.Time{})
 	other.end()
-	check("plans_held_oldest_timestamp_seconds{bundle/version} 1795345200", "plans_held_oldest_timestamp_seconds{none} 1795341600",
+	check("plans_held_oldest_timestamp_seconds{bundle/version} 1795345200",
+		"plans_held_oldest_timestamp_seconds{none} 1795341600",
 		"plans_held{bundle/version} 3", "plans_held{none} 1")
 
 	// The rules allow both; the first attempt fails for one of them.
@@ -98,7 +103,8 @@ func TestPendingPlans(t *testing.T) {
 	j.approved(young)
 	j.end()
 	p.judge("mine", noon, clock).end() // approved by a user
-	check("loop_approval_age_seconds 2 5407", "loop_approval_latency_seconds 2 5", "plans_held{bundle/version} 0", "plans_held{none} 0")
+	check("loop_approval_age_seconds 2 5407", "loop_approval_latency_seconds 2 5", "plans_held{bundle/version} 0",
+		"plans_held{none} 0")
 	if len(p.plans) > 0 {
 		t.Errorf("namespaces are kept: %v", p.plans)
 	}
@@ -119,7 +125,8 @@ func TestDeadlineOfUpgrades(t *testing.T) {
 	clock := func() time.Time { return noon }
 	check := func(want string) {
 		t.Helper()
-		if got := gathered(t, registry); !strings.Contains(got, want) || want == "" && strings.Contains(got, "deadline") {
+		if got := gathered(t, registry); !strings.Contains(got, want) || want == "" &&
+			strings.Contains(got, "deadline") {
 			t.Errorf("got\n%s\nwant %q", got, want)
 		}
 	}

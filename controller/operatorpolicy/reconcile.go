@@ -52,7 +52,8 @@ func (r *reconciler) Reconcile(ctx context.Context, namespace string) (reconcile
 	}
 	// Approve first, in every namespace that waits: the status is left to the pass after, which the change of an
 	// approved plan enqueues behind the others.
-	approvals, err := r.approve(ctx, current, ns, r.ungoverned(current, namespace), r.Metrics.judge(namespace, current.Built(), r.Now))
+	approvals, err := r.approve(ctx, current, ns, r.ungoverned(current, namespace),
+		r.Metrics.judge(namespace, current.Built(), r.Now))
 	again := earlier(r.reportHolds(namespace, approvals.held), approvals.after)
 	if len(approvals.done) > 0 {
 		return reconcile.Result{RequeueAfter: again}, errors.Join(err, r.writer.Approved(ctx, approvals.done))
@@ -102,7 +103,10 @@ func earlier(a, b time.Duration) time.Duration {
 
 // evaluate evaluates one policy, carries out its actions, and writes the status if it changed. After is the
 // delay until the next evaluation without an event, 0 for never.
-func (r *reconciler) evaluate(ctx context.Context, ns *rules.Namespace, p *rules.OperatorPolicy, w *observed, approvals map[string]compliance.Approval) (acted bool, after time.Duration, err error) {
+func (r *reconciler) evaluate(
+	ctx context.Context, ns *rules.Namespace, p *rules.OperatorPolicy, w *observed,
+	approvals map[string]compliance.Approval,
+) (acted bool, after time.Duration, err error) {
 	if p.Object == nil || p.AnyPackage || p.AnyNamespace {
 		r.reportUnreadable(p)
 	}
@@ -114,8 +118,10 @@ func (r *reconciler) evaluate(ctx context.Context, ns *rules.Namespace, p *rules
 	}
 	op, current := p.Object, r.Store.Load()
 	in := &compliance.Input{
-		Policy: op, Rules: p, Problems: p.Problems, Cluster: op.Labels["policy.open-cluster-management.io/cluster-name"],
-		Grants: r.Grants, NamespaceExists: w.exists, Namespace: ns, OperatorGroups: w.groups, Subscriptions: w.subscriptions, CSVs: w.csvs, Content: w.content,
+		Policy: op, Rules: p, Problems: p.Problems,
+		Cluster: op.Labels["policy.open-cluster-management.io/cluster-name"],
+		Grants:  r.Grants, NamespaceExists: w.exists, Namespace: ns, OperatorGroups: w.groups,
+		Subscriptions: w.subscriptions, CSVs: w.csvs, Content: w.content,
 		Deployments: w.deployments, Approvals: approvals, Escaped: r.Escaped(p.Namespace, p.Name), Now: r.Now(),
 		CatalogSource: func(c olm.Catalog) *olm.CatalogSource { return catalogSource(current, c) },
 		Catalogs:      w.catalogs,
@@ -159,7 +165,8 @@ func (r *reconciler) reportUnreadable(p *rules.OperatorPolicy) {
 	regarding := p.Reference()
 	regarding.UID = stored.UID
 	r.Events.Record(events.Event{Regarding: *regarding, Reason: events.Unreadable, Action: events.Update, Warning: true,
-		Note: fmt.Sprintf("%s cannot be read, so that %s is held (%s): %s", p.Source(), p.Target(), rules.RulePolicyUnreadable,
+		Note: fmt.Sprintf("%s cannot be read, so that %s is held (%s): %s", p.Source(), p.Target(),
+			rules.RulePolicyUnreadable,
 			p.Unreadable())})
 }
 
@@ -177,11 +184,15 @@ func (r *reconciler) report(ctx context.Context, op *policyv1beta2.OperatorPolic
 
 // writeStatus writes a status that differs, even if the policy has changed since: only this status reports the actions
 // that were carried out.
-func (r *reconciler) writeStatus(ctx context.Context, p *rules.OperatorPolicy, status policyv1beta2.OperatorPolicyStatus) error {
+func (r *reconciler) writeStatus(
+	ctx context.Context, p *rules.OperatorPolicy, status policyv1beta2.OperatorPolicyStatus,
+) error {
 	unlocked := &metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}
-	written, err := r.writer.Status(ctx, snapshot.OperatorPolicies, snapshot.InNamespace(p.Concerns()), unlocked, p.Object.Status, status)
+	written, err := r.writer.Status(ctx, snapshot.OperatorPolicies, snapshot.InNamespace(p.Concerns()), unlocked,
+		p.Object.Status, status)
 	if written {
-		log.FromContext(ctx).Info("status written", "policy", client.ObjectKeyFromObject(p.Object).String(), "compliant", status.Compliant)
+		log.FromContext(ctx).Info("status written", "policy", client.ObjectKeyFromObject(p.Object).String(),
+			"compliant", status.Compliant)
 	}
 	return err
 }

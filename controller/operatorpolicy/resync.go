@@ -55,13 +55,17 @@ func (p *pendingResync) due(failing bool, now time.Time) (due bool, after time.D
 
 // resync makes OLM resolve again if it has no plan, and repeat a plan that an outage of Opgate has failed. It returns
 // the delay until the namespace is reconciled again without an event, 0 for never.
-func (r *reconciler) resync(ctx context.Context, namespace string, ns *rules.Namespace, w *observed) (after time.Duration, err error) {
+func (r *reconciler) resync(
+	ctx context.Context, namespace string, ns *rules.Namespace, w *observed,
+) (after time.Duration, err error) {
 	state := r.state.namespace(namespace)
-	acts := len(state.removed.lists) > 0 || slices.ContainsFunc(ns.Policies(), func(p *rules.OperatorPolicy) bool { return p.Enforced })
+	acts := len(state.removed.lists) > 0 || slices.ContainsFunc(ns.Policies(),
+		func(p *rules.OperatorPolicy) bool { return p.Enforced })
 	current := r.Store.Load()
 	source := func(c olm.Catalog) *olm.CatalogSource { return catalogSource(current, c) }
 	i := slices.IndexFunc(w.subscriptions, func(s *olm.Subscription) bool {
-		return refused(s) || compliance.FailureOutdated(s, w.csvs) || compliance.CatalogRecovered(s, w.catalogs, source) || dangling(s, ns) || interrupted(s, ns) != nil
+		return refused(s) || compliance.FailureOutdated(s, w.csvs) ||
+			compliance.CatalogRecovered(s, w.catalogs, source) || dangling(s, ns) || interrupted(s, ns) != nil
 	})
 	now := r.Now()
 	due, after := state.resync.due(i >= 0 && acts, now)
@@ -73,7 +77,8 @@ func (r *reconciler) resync(ctx context.Context, namespace string, ns *rules.Nam
 	case apply.Outdated(err):
 		return after, nil // the object changed, which is the purpose
 	case err != nil:
-		return after, fmt.Errorf("trigger OLM re-resolution for Subscription %s/%s: %w", namespace, sub.Metadata.Name, err)
+		return after, fmt.Errorf("trigger OLM re-resolution for Subscription %s/%s: %w", namespace, sub.Metadata.Name,
+			err)
 	}
 	log.FromContext(ctx).Info("triggered OLM re-resolution", "namespace", namespace, "name", sub.Metadata.Name)
 	return after, nil
@@ -94,7 +99,8 @@ func (r *reconciler) repair(ctx context.Context, sub *olm.Subscription, ns *rule
 		// As OLM does, unless the plan was deleted before OLM had set a condition for it.
 		return r.writer.Patch(ctx, apply.Head(snapshot.Subscriptions, key), apply.Merge(map[string]any{
 			"metadata": map[string]any{"uid": sub.Metadata.UID, "resourceVersion": sub.Metadata.ResourceVersion},
-			"status":   map[string]any{"installPlanRef": nil, "installplan": nil, "currentCSV": nil, "state": nil, "lastUpdated": now.UTC().Format(time.RFC3339)},
+			"status": map[string]any{"installPlanRef": nil, "installplan": nil, "currentCSV": nil, "state": nil,
+				"lastUpdated": now.UTC().Format(time.RFC3339)},
 		}), "status")
 	}
 	return r.writer.Resync(ctx, key, now)
@@ -109,7 +115,8 @@ func refused(s *olm.Subscription) bool {
 // dangling reports whether OLM treats a deleted plan as pending.
 func dangling(s *olm.Subscription, ns *rules.Namespace) bool {
 	return s.Status.State == olm.StateUpgradePending && s.Status.InstallPlan.Name != "" &&
-		!slices.ContainsFunc(ns.Plans(), func(p *olm.InstallPlan) bool { return p.Metadata.Name == s.Status.InstallPlan.Name })
+		!slices.ContainsFunc(ns.Plans(),
+			func(p *olm.InstallPlan) bool { return p.Metadata.Name == s.Status.InstallPlan.Name })
 }
 
 // interrupted returns the plan of a Subscription if an outage of Opgate has failed it, else nil. Earlier plans are

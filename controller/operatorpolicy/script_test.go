@@ -259,10 +259,12 @@ func addTo(
 		return err
 	}
 	writes := apply.NewMetrics(registry)
-	feed := snapshot.NewFeed(snapshot.FeedOptions{Client: streams, Store: store, Namespace: ownNamespace, Log: logr.Discard(),
+	feed := snapshot.NewFeed(snapshot.FeedOptions{Client: streams, Store: store, Namespace: ownNamespace,
+		Log: logr.Discard(),
 		Now: time.Now, MaxStaleness: 10 * time.Second})
 	packages := packages.New(packages.Options{Client: objects, Now: time.Now, Changed: feed.PackageChanged})
-	resolver, err := templates.New(templates.Options{Config: mgr.GetConfig(), Packages: packages, Publish: feed.Completed})
+	resolver, err := templates.New(templates.Options{Config: mgr.GetConfig(), Packages: packages,
+		Publish: feed.Completed})
 	if err != nil {
 		return err
 	}
@@ -274,8 +276,9 @@ func addTo(
 	if err != nil {
 		return err
 	}
-	compared, err := catalogs.New(catalogs.Options{Store: store, Client: streams, Namespace: ownNamespace, Writes: writes,
-		Log: logr.Discard(), Now: time.Now})
+	compared, err := catalogs.New(catalogs.Options{Store: store, Client: streams, Namespace: ownNamespace,
+		Writes: writes,
+		Log:    logr.Discard(), Now: time.Now})
 	if err != nil {
 		return err
 	}
@@ -325,7 +328,8 @@ func schemas(t *testing.T) func(*unstructured.Unstructured) {
 	all := map[schema.GroupVersionKind]*structuralschema.Structural{}
 	convert := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps
 	for _, d := range []*apiextensionsv1.CustomResourceDefinition{policies, crds.CatalogSource(),
-		crds.ClusterServiceVersion(), crds.InstallPlan(), crds.OperatorCondition(), crds.OperatorGroup(), crds.Subscription()} {
+		crds.ClusterServiceVersion(), crds.InstallPlan(), crds.OperatorCondition(), crds.OperatorGroup(),
+		crds.Subscription()} {
 		for _, version := range d.Spec.Versions {
 			written, internal := version.Schema.OpenAPIV3Schema, &apiextensions.JSONSchemaProps{}
 			if err := convert(written, internal, nil); err != nil {
@@ -335,7 +339,8 @@ func schemas(t *testing.T) func(*unstructured.Unstructured) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			all[schema.GroupVersionKind{Group: d.Spec.Group, Version: version.Name, Kind: d.Spec.Names.Kind}] = structural
+			all[schema.GroupVersionKind{Group: d.Spec.Group, Version: version.Name,
+				Kind: d.Spec.Names.Kind}] = structural
 		}
 	}
 	return func(u *unstructured.Unstructured) {

@@ -91,7 +91,8 @@ func (r *reconciler) removeStale(ctx context.Context, ns *rules.Namespace, plan 
 	}
 	r.Events.Record(events.Event{Regarding: planReference(plan), Reason: events.Stale, Action: events.Delete,
 		Note: "deleted, so that OLM plans again: " + why})
-	log.FromContext(ctx).Info("stale plan deleted", "namespace", plan.Metadata.Namespace, "name", plan.Metadata.Name, "csvs", plan.Spec.CSVNames, "reason", why)
+	log.FromContext(ctx).Info("stale plan deleted", "namespace", plan.Metadata.Namespace, "name", plan.Metadata.Name,
+		"csvs", plan.Spec.CSVNames, "reason", why)
 	return true, "", 0, r.writer.Done(ctx, apply.Delete, object)
 }
 
@@ -99,6 +100,7 @@ func (r *reconciler) removeStale(ctx context.Context, ns *rules.Namespace, plan 
 // creates plans.
 func ownedBySubscription(plan *metav1.PartialObjectMetadata, ns *rules.Namespace) bool {
 	return slices.ContainsFunc(plan.OwnerReferences, func(o metav1.OwnerReference) bool {
-		return slices.ContainsFunc(ns.Subscriptions(), func(s *olm.Subscription) bool { return string(o.UID) == s.Metadata.UID })
+		return slices.ContainsFunc(ns.Subscriptions(),
+			func(s *olm.Subscription) bool { return string(o.UID) == s.Metadata.UID })
 	})
 }

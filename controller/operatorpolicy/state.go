@@ -65,7 +65,9 @@ func (s *state) get(name string) *namespaceState {
 }
 
 // replace sets the policies of a namespace and returns the previous ones that exist in no namespace any more.
-func (s *state) replace(namespace string, policies []*rules.OperatorPolicy, at time.Time) (gone []types.NamespacedName) {
+func (s *state) replace(
+	namespace string, policies []*rules.OperatorPolicy, at time.Time,
+) (gone []types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := s.get(namespace)
@@ -93,13 +95,17 @@ func (s *state) replace(namespace string, policies []*rules.OperatorPolicy, at t
 // settles returns the time until the policies of a namespace count as what is wanted there, and why they do not yet; 0
 // if none was deleted lately. A process that has just begun does not know. CreatedBy names what creates a policy again,
 // empty if nothing does: while something will, the time is never 0.
-func (s *state) settles(namespace string, at time.Time, createdBy func(types.NamespacedName) string) (after time.Duration, why string) {
+func (s *state) settles(
+	namespace string, at time.Time, createdBy func(types.NamespacedName) string,
+) (after time.Duration, why string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.unsettled(s.get(namespace), s.since, at, createdBy)
 }
 
-func (s *state) unsettled(n *namespaceState, since, at time.Time, createdBy func(types.NamespacedName) string) (after time.Duration, why string) {
+func (s *state) unsettled(
+	n *namespaceState, since, at time.Time, createdBy func(types.NamespacedName) string,
+) (after time.Duration, why string) {
 	n.gone = slices.DeleteFunc(n.gone, func(name types.NamespacedName) bool {
 		by := ""
 		if _, exists := s.evaluated[name]; !exists {
@@ -122,7 +128,9 @@ func (s *state) unsettled(n *namespaceState, since, at time.Time, createdBy func
 
 // forget drops the state of a namespace in which nothing is approved, once its policies have settled. After is the
 // delay until then.
-func (s *state) forget(namespace string, at time.Time, createdBy func(types.NamespacedName) string) (after time.Duration) {
+func (s *state) forget(
+	namespace string, at time.Time, createdBy func(types.NamespacedName) string,
+) (after time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := s.get(namespace)

@@ -92,7 +92,8 @@ func TestO15PolicyOfAPolicy(t *testing.T) {
 		t.Error("a policy that is there is waited for")
 	}
 	for range 2 {
-		if done, why := evaluate(time.Hour); done || why != "OperatorPolicy policies/a was deleted, and Policy policies/app creates it again" {
+		if done, why := evaluate(time.Hour); done ||
+			why != "OperatorPolicy policies/a was deleted, and Policy policies/app creates it again" {
 			t.Errorf("its policies have settled: %t, %q", done, why)
 		}
 		if after := s.forget("shop", at, func(types.NamespacedName) string { return by }); after != settleDelay {
@@ -118,7 +119,8 @@ func TestForget(t *testing.T) {
 	s.replace("shop", []*rules.OperatorPolicy{{Namespace: "policies", Name: "a"}}, start)
 	s.namespace("shop").asked = "etcd"
 	s.replace("shop", nil, start.Add(time.Minute))
-	if after := s.forget("shop", start.Add(time.Minute+time.Second), byNothing); after != settleDelay-time.Second || s.namespace("shop").asked != "" {
+	if after := s.forget("shop", start.Add(time.Minute+time.Second), byNothing); after != settleDelay-time.Second ||
+		s.namespace("shop").asked != "" {
 		t.Errorf("it is forgotten in %s, and is %+v", after, s.namespace("shop"))
 	}
 	if left, _ := s.settles("shop", start.Add(time.Minute+time.Second), byNothing); left != settleDelay-time.Second {

@@ -149,7 +149,8 @@ func (s *storage) RoundTrip(r *http.Request) (*http.Response, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, served := s.kinds[t.kind]; !served {
-		return answer(r, nil, apierrors.NewGenericServerResponse(http.StatusNotFound, r.Method, t.resource, "", "", 0, true))
+		return answer(r, nil, apierrors.NewGenericServerResponse(http.StatusNotFound, r.Method, t.resource, "", "", 0,
+			true))
 	}
 	if r.URL.Query().Has("watch") {
 		return s.watch(r, t), nil
@@ -190,7 +191,8 @@ func (s *storage) do(r *http.Request, t target, body []byte) (any, error) {
 			return nil, apierrors.NewBadRequest(err.Error())
 		}
 		p := cmp.Or(options.Preconditions, &metav1.Preconditions{})
-		if annotations := current.GetAnnotations(); annotations[writtenMeanwhile] != "" { // by another client, moments before
+		// by another client, moments before
+		if annotations := current.GetAnnotations(); annotations[writtenMeanwhile] != "" {
 			written := current.DeepCopy()
 			delete(annotations, writtenMeanwhile)
 			written.SetAnnotations(annotations)

@@ -9,7 +9,8 @@ import (
 	"github.com/opgate/opgate/internal/watched"
 )
 
-var clusterRoles = schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"}
+var clusterRoles = schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1",
+	Resource: "clusterroles"}
 
 // Owner is the watch of the ClusterRole that grants the rights to objects, and owns them.
 type Owner struct {
@@ -30,11 +31,13 @@ func (o *Owner) Reference() *metav1.OwnerReference {
 	role := o.Get()
 	missing := role == nil || role.GetDeletionTimestamp() != nil
 	if missing && !o.missing {
-		o.log.Info("ClusterRole not found: it grants the rights to "+o.grants+" and owns them, so nothing is written without it",
+		o.log.Info("ClusterRole not found: it grants the rights to "+o.grants+
+			" and owns them, so nothing is written without it",
 			"clusterrole", o.name)
 	}
 	if o.missing = missing; missing {
 		return nil
 	}
-	return &metav1.OwnerReference{APIVersion: role.GetAPIVersion(), Kind: role.GetKind(), Name: role.GetName(), UID: role.GetUID()}
+	return &metav1.OwnerReference{APIVersion: role.GetAPIVersion(), Kind: role.GetKind(), Name: role.GetName(),
+		UID: role.GetUID()}
 }

@@ -58,9 +58,11 @@ func (c *Controller) AddTo(mgr ctrl.Manager) error {
 	if err != nil {
 		return fmt.Errorf("make a client of template objects: %w", err)
 	}
-	r := &reconciler{Controller: c, objects: objects, budget: budget{shared: dependency.NewBudget(dependency.DefaultLimits)},
+	r := &reconciler{Controller: c, objects: objects,
+		budget: budget{shared: dependency.NewBudget(dependency.DefaultLimits)},
 		writer: apply.Writer{Client: mgr.GetClient(), Store: c.Store, Metrics: c.Writes}}
-	r.watches, err = watches.New(watches.Options{Client: objects, Notify: r.notify, Gatekeeper: c.Gatekeeper, Log: c.Log})
+	r.watches, err = watches.New(watches.Options{Client: objects, Notify: r.notify, Gatekeeper: c.Gatekeeper,
+		Log: c.Log})
 	if err != nil {
 		return err
 	}
@@ -76,7 +78,8 @@ func (c *Controller) AddTo(mgr ctrl.Manager) error {
 		Changed:    r.changed,
 		Kinds:      []*snapshot.Kind{snapshot.Policies, snapshot.PolicySets, snapshot.CustomResourceDefinitions},
 		Ready: func(ctx context.Context) error {
-			return wait.PollUntilContextCancel(ctx, keyPeriod, true, func(context.Context) (bool, error) { return len(c.Key()) > 0, nil })
+			return wait.PollUntilContextCancel(ctx, keyPeriod, true,
+				func(context.Context) (bool, error) { return len(c.Key()) > 0, nil })
 		},
 		Started: func() { c.Metrics.started(r.watches.Open) },
 		Stopped: c.Metrics.stopped,

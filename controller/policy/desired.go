@@ -28,7 +28,8 @@ type desired struct {
 type hash = [sha256.Size]byte
 
 // serverFields are fields of metadata that the API server or a deletion sets.
-var serverFields = []string{"namespace", "ownerReferences", "managedFields", "resourceVersion", "uid", "generation", "generateName", "creationTimestamp",
+var serverFields = []string{"namespace", "ownerReferences", "managedFields", "resourceVersion", "uid", "generation",
+	"generateName", "creationTimestamp",
 	"deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"}
 
 // desire returns the object of a template: in the namespace of the Policy if its kind is namespaced, with the labels
@@ -82,7 +83,8 @@ func texts(metadata map[string]any, field string) (map[string]string, error) {
 	for _, key := range slices.Sorted(maps.Keys(given)) {
 		value, ok := given[key].(string)
 		if !ok {
-			return nil, fmt.Errorf("objectDefinition.metadata.%s: %s is %v, which is not a string: put it in quotes", field, key, given[key])
+			return nil, fmt.Errorf("objectDefinition.metadata.%s: %s is %v, which is not a string: put it in quotes",
+				field, key, given[key])
 		}
 		all[key] = value
 	}
@@ -135,7 +137,9 @@ func (d *desired) suspended(pending string) *unstructured.Unstructured {
 
 // onto returns what replaces a live object: its metadata with that of the template applied over it, and exactly the
 // template's contents. Pending is the mark of a suspended policy, "" for none.
-func (d *desired) onto(live *unstructured.Unstructured, parent *policyv1.Policy, pending string) *unstructured.Unstructured {
+func (d *desired) onto(
+	live *unstructured.Unstructured, parent *policyv1.Policy, pending string,
+) *unstructured.Unstructured {
 	object := d.object.DeepCopy()
 	object.SetUID(live.GetUID())
 	object.SetResourceVersion(live.GetResourceVersion())
@@ -167,7 +171,8 @@ func (d *desired) owners(live *unstructured.Unstructured, parent *policyv1.Polic
 // head returns a hash of those metadata of a live object that the template sets. It is compared with the hash after the
 // last write, not with the template: mutating webhooks may store a value in another form.
 func (d *desired) head(live *unstructured.Unstructured, parent *policyv1.Policy) (hash, error) {
-	return hashOf([]any{only(live.GetLabels(), d.object.GetLabels()), only(live.GetAnnotations(), d.object.GetAnnotations()), metav1.IsControlledBy(live, parent)})
+	return hashOf([]any{only(live.GetLabels(), d.object.GetLabels()),
+		only(live.GetAnnotations(), d.object.GetAnnotations()), metav1.IsControlledBy(live, parent)})
 }
 
 // asWritten returns the record of a live object after this was written.

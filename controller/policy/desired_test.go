@@ -66,29 +66,39 @@ func TestDesire(t *testing.T) {
 		cluster        bool
 		want           string
 	}{
-		{name: "labels and owner are added", template: plain, want: "{apiVersion: policy.open-cluster-management.io/v1, kind: ConfigurationPolicy, metadata: " + head + ", spec: {severity: low}}"},
-		{name: "the namespace is that of the Policy", template: "{apiVersion: v/v1, kind: K, metadata: {name: x, namespace: kube-system}}",
-			want: "{apiVersion: v/v1, kind: K, metadata: " + head + "}"},
+		{name: "labels and owner are added", template: plain,
+			want: "{apiVersion: policy.open-cluster-management.io/v1, kind: ConfigurationPolicy, metadata: " + head +
+				", spec: {severity: low}}"},
+		{name: "the namespace is that of the Policy",
+			template: "{apiVersion: v/v1, kind: K, metadata: {name: x, namespace: kube-system}}",
+			want:     "{apiVersion: v/v1, kind: K, metadata: " + head + "}"},
 		{name: "attack: what the API server writes is not the author's to say", template: `{apiVersion: v/v1, kind: K, metadata: {name: x, uid: u, resourceVersion: "1", generation: 7,
 			creationTimestamp: "2020-01-01T00:00:00Z", deletionTimestamp: "2020-01-01T00:00:00Z", generateName: y, ownerReferences: [{kind: ClusterRole}], managedFields: [{}]}, status: {compliant: Compliant}}`,
 			want: "{apiVersion: v/v1, kind: K, metadata: " + head + "}"},
-		{name: "attack: labels that name another Policy", template: "{apiVersion: v/v1, kind: K, metadata: {name: x, labels: {policy.open-cluster-management.io/policy: other, cluster-namespace: other}}}",
-			want: "{apiVersion: v/v1, kind: K, metadata: " + head + "}"},
-		{name: "attack: the mark of a guard that waits", template: "{apiVersion: v/v1, kind: K, metadata: {name: x, annotations: {opgate.io/pending: shop/other}}}",
-			want: "{apiVersion: v/v1, kind: K, metadata: " + head + "}"},
-		{name: "the Policy says what is done", parent: app(func(p *policyv1.Policy) { p.Spec.RemediationAction = policyv1.Enforce }),
+		{name: "attack: labels that name another Policy",
+			template: "{apiVersion: v/v1, kind: K, metadata: {name: x, labels: {policy.open-cluster-management.io/policy: other, cluster-namespace: other}}}",
+			want:     "{apiVersion: v/v1, kind: K, metadata: " + head + "}"},
+		{name: "attack: the mark of a guard that waits",
+			template: "{apiVersion: v/v1, kind: K, metadata: {name: x, annotations: {opgate.io/pending: shop/other}}}",
+			want:     "{apiVersion: v/v1, kind: K, metadata: " + head + "}"},
+		{name: "the Policy says what is done",
+			parent:   app(func(p *policyv1.Policy) { p.Spec.RemediationAction = policyv1.Enforce }),
 			template: "{apiVersion: v/v1, kind: K, metadata: {name: x}, spec: {remediationAction: inform}}",
 			want:     "{apiVersion: v/v1, kind: K, metadata: " + head + ", spec: {remediationAction: enforce}}"},
-		{name: "cluster-scoped", template: "{apiVersion: v/v1, kind: K, metadata: {name: x, namespace: shop}}", cluster: true,
+		{name: "cluster-scoped", template: "{apiVersion: v/v1, kind: K, metadata: {name: x, namespace: shop}}",
+			cluster: true,
 			want: `{apiVersion: v/v1, kind: K, metadata: {name: x, labels: {cluster-name: shop, cluster-namespace: shop, policy.open-cluster-management.io/cluster-name: shop,
 				policy.open-cluster-management.io/cluster-namespace: shop, policy.open-cluster-management.io/policy: app}}}`},
-		{name: "a hub has named the cluster", template: "{apiVersion: v/v1, kind: K, metadata: {name: x}}", cluster: true,
+		{name: "a hub has named the cluster", template: "{apiVersion: v/v1, kind: K, metadata: {name: x}}",
+			cluster: true,
 			parent: app(func(p *policyv1.Policy) {
-				p.Labels = map[string]string{"policy.open-cluster-management.io/cluster-name": "east", "policy.open-cluster-management.io/cluster-namespace": "other"}
+				p.Labels = map[string]string{"policy.open-cluster-management.io/cluster-name": "east",
+					"policy.open-cluster-management.io/cluster-namespace": "other"}
 			}),
 			want: `{apiVersion: v/v1, kind: K, metadata: {name: x, labels: {cluster-name: east, cluster-namespace: shop, policy.open-cluster-management.io/cluster-name: east,
 				policy.open-cluster-management.io/cluster-namespace: shop, policy.open-cluster-management.io/policy: app}}}`},
-		{name: "what is not known stays, to be refused by the API server", template: "{apiVersion: v/v1, kind: K, metadata: {name: x, lables: {a: b}}, speck: {}}", cluster: true,
+		{name: "what is not known stays, to be refused by the API server",
+			template: "{apiVersion: v/v1, kind: K, metadata: {name: x, lables: {a: b}}, speck: {}}", cluster: true,
 			want: `{apiVersion: v/v1, kind: K, speck: {}, metadata: {name: x, lables: {a: b}, labels: {cluster-name: shop, cluster-namespace: shop, policy.open-cluster-management.io/cluster-name: shop,
 				policy.open-cluster-management.io/cluster-namespace: shop, policy.open-cluster-management.io/policy: app}}}`},
 	} {
@@ -175,7 +185,8 @@ func TestSuspended(t *testing.T) {
 // TestAsWritten checks drift detection: what counts as a change of what was written.
 func TestAsWritten(t *testing.T) {
 	d := wanted(t, "{apiVersion: v/v1, kind: K, metadata: {name: x, annotations: {mine: a}}}", true)
-	stored := d.onto(object(t, "{apiVersion: v/v1, kind: K, metadata: {name: x, namespace: shop, uid: u, generation: 3}}"), app(), "")
+	stored := d.onto(object(t,
+		"{apiVersion: v/v1, kind: K, metadata: {name: x, namespace: shop, uid: u, generation: 3}}"), app(), "")
 	stored.SetGeneration(3)
 	remembered, err := d.asWritten(stored, app())
 	if err != nil {

@@ -28,11 +28,14 @@ func kindFault(t *dependency.Template, kind watches.Kind, ok bool, o *Options, f
 	case !ok && ref.Gatekeeper():
 		return fmt.Sprintf("%s: kind %s is not served: install Gatekeeper", ref, ref.Kind)
 	case !ok && ref.Group == "":
-		return fmt.Sprintf("%s: kind %s is not one that templates may be: put it into a ConfigurationPolicy", ref, ref.Kind)
+		return fmt.Sprintf("%s: kind %s is not one that templates may be: put it into a ConfigurationPolicy", ref,
+			ref.Kind)
 	case !ok:
-		return fmt.Sprintf("%s: no CustomResourceDefinition serves kind %s of group %s: install it", ref, ref.Kind, ref.Group)
+		return fmt.Sprintf("%s: no CustomResourceDefinition serves kind %s of group %s: install it", ref, ref.Kind,
+			ref.Group)
 	case !slices.Contains(kind.Versions, t.Version):
-		return fmt.Sprintf("%s: kind %s of group %s is served as %s, and not as %q", ref, ref.Kind, ref.Group, strings.Join(kind.Versions, ", "), t.Version)
+		return fmt.Sprintf("%s: kind %s of group %s is served as %s, and not as %q", ref, ref.Kind, ref.Group,
+			strings.Join(kind.Versions, ", "), t.Version)
 	case !kind.Template:
 		return fmt.Sprintf("%s: kind %s is not one that templates may be: its CustomResourceDefinition %s.%s has no label %s=%s",
 			ref, ref.Kind, kind.Plural, kind.Group, dependency.LabelTemplate, dependency.LabelTemplateValue)
@@ -62,7 +65,8 @@ const (
 func classify(err error) outcome {
 	var status apierrors.APIStatus
 	switch {
-	case apierrors.IsConflict(err), apierrors.IsNotFound(err), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err),
+		apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return retried
 	case apierrors.IsAlreadyExists(err):
 		return contested
@@ -70,7 +74,8 @@ func classify(err error) outcome {
 		return failed
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
 		return denied
-	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsRequestEntityTooLargeError(err), apierrors.IsMethodNotSupported(err):
+	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsRequestEntityTooLargeError(err),
+		apierrors.IsMethodNotSupported(err):
 		return refused
 	case errors.As(err, &status) && status.Status().Code == http.StatusUnprocessableEntity:
 		return refused
@@ -82,7 +87,8 @@ func classify(err error) outcome {
 func writeFault(verb string, ref dependency.Ref, kind watches.Kind, err error) string {
 	text := fmt.Sprintf("%s could not be %sd: %s", ref, verb, sentence(err))
 	if apierrors.IsForbidden(err) && !byWebhook(err) && !byEnd(err) && !byQuota(err) {
-		return fmt.Sprintf("opgate may not %s %s.%s: grant it (chart value ordering.rules): %s", verb, kind.Plural, kind.Group, text)
+		return fmt.Sprintf("opgate may not %s %s.%s: grant it (chart value ordering.rules): %s", verb, kind.Plural,
+			kind.Group, text)
 	}
 	return text
 }

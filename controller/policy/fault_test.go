@@ -15,11 +15,13 @@ import (
 )
 
 func TestKindFault(t *testing.T) {
-	widget := watches.Kind{Group: "example.com", Kind: "Widget", Plural: "widgets", Versions: []string{"v2", "v1"}, Namespaced: true, Template: true}
+	widget := watches.Kind{Group: "example.com", Kind: "Widget", Plural: "widgets", Versions: []string{"v2", "v1"},
+		Namespaced: true, Template: true}
 	unlabelled := widget
 	unlabelled.Template = false
 	of := func(group, version, kind string) *dependency.Template {
-		return &dependency.Template{Ref: dependency.Ref{Group: group, Kind: kind, Namespace: "shop", Name: "x"}, Version: version, Readable: true}
+		return &dependency.Template{Ref: dependency.Ref{Group: group, Kind: kind, Namespace: "shop", Name: "x"},
+			Version: version, Readable: true}
 	}
 	for name, tc := range map[string]struct {
 		template   *dependency.Template
@@ -29,15 +31,23 @@ func TestKindFault(t *testing.T) {
 		forbidden  error
 		want       string
 	}{
-		"fine":                     {template: of("example.com", "v1", "Widget"), kind: widget, ok: true},
-		"not served":               {template: of("example.com", "v1", "Widget"), want: "no CustomResourceDefinition serves kind Widget of group example.com"},
-		"another version":          {template: of("example.com", "v3", "Widget"), kind: widget, ok: true, want: `is served as v2, v1, and not as "v3"`},
-		"not labelled":             {template: of("example.com", "v1", "Widget"), kind: unlabelled, ok: true, want: "widgets.example.com has no label policy.open-cluster-management.io/policy-type=template"},
-		"not allowed":              {template: of("example.com", "v1", "Widget"), kind: widget, ok: true, forbidden: errors.New("no"), want: "opgate may not list and watch widgets.example.com"},
-		"of Kubernetes itself":     {template: of("", "v1", "ConfigMap"), want: "kind ConfigMap is not one that templates may be"},
-		"Gatekeeper, switched off": {template: of("templates.gatekeeper.sh", "v1", "ConstraintTemplate"), kind: widget, ok: true, want: "--gatekeeper-templates"},
-		"Gatekeeper, missing":      {template: of("templates.gatekeeper.sh", "v1", "ConstraintTemplate"), gatekeeper: true, want: "install Gatekeeper"},
-		"Gatekeeper, no template":  {template: of("constraints.gatekeeper.sh", "v1", "K8sLabels"), gatekeeper: true, want: "the ConstraintTemplate that makes it is missing"},
+		"fine": {template: of("example.com", "v1", "Widget"), kind: widget, ok: true},
+		"not served": {template: of("example.com", "v1", "Widget"),
+			want: "no CustomResourceDefinition serves kind Widget of group example.com"},
+		"another version": {template: of("example.com", "v3", "Widget"), kind: widget, ok: true,
+			want: `is served as v2, v1, and not as "v3"`},
+		"not labelled": {template: of("example.com", "v1", "Widget"), kind: unlabelled, ok: true,
+			want: "widgets.example.com has no label policy.open-cluster-management.io/policy-type=template"},
+		"not allowed": {template: of("example.com", "v1", "Widget"), kind: widget, ok: true,
+			forbidden: errors.New("no"), want: "opgate may not list and watch widgets.example.com"},
+		"of Kubernetes itself": {template: of("", "v1", "ConfigMap"),
+			want: "kind ConfigMap is not one that templates may be"},
+		"Gatekeeper, switched off": {template: of("templates.gatekeeper.sh", "v1", "ConstraintTemplate"), kind: widget,
+			ok: true, want: "--gatekeeper-templates"},
+		"Gatekeeper, missing": {template: of("templates.gatekeeper.sh", "v1", "ConstraintTemplate"),
+			gatekeeper: true, want: "install Gatekeeper"},
+		"Gatekeeper, no template": {template: of("constraints.gatekeeper.sh", "v1", "K8sLabels"), gatekeeper: true,
+			want: "the ConstraintTemplate that makes it is missing"},
 	} {
 		got := kindFault(tc.template, tc.kind, tc.ok, &Options{Gatekeeper: tc.gatekeeper}, tc.forbidden)
 		if tc.want == "" && got != "" || !strings.Contains(got, tc.want) {
@@ -56,19 +66,29 @@ func TestFailedWrites(t *testing.T) {
 		means outcome
 		text  string
 	}{
-		"changed meanwhile":          {apierrors.NewConflict(resource, "x", errors.New("no")), retried, ""},
-		"gone meanwhile":             {apierrors.NewNotFound(resource, "x"), retried, ""},
-		"namespace on its way":       {terminating, retried, ""},
-		"there is one":               {apierrors.NewAlreadyExists(resource, "x"), contested, ""},
-		"schema":                     {apierrors.NewInvalid(schema.GroupKind{Group: "example.com", Kind: "Widget"}, "x", nil), refused, `Widget.example.com shop/x could not be created: Widget.example.com "x" is invalid`},
-		"unknown field":              {apierrors.NewBadRequest("strict decoding error: unknown field \"speck\""), refused, "could not be created: strict decoding error"},
-		"too large":                  {apierrors.NewRequestEntityTooLargeError("limit is 3145728"), refused, "could not be created: "},
-		"no right":                   {apierrors.NewForbidden(resource, "x", errors.New(`User "u" cannot create resource "widgets"`)), denied, "opgate may not create widgets.example.com: grant it (chart value ordering.rules)"},
-		"a webhook":                  {&apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonForbidden, Code: 403, Message: "admission webhook \"w\" denied the request:\n  line 1\n  cannot create"}}, denied, `Widget.example.com shop/x could not be created: admission webhook "w" denied the request: line 1 cannot create`},
-		"a definition that is going": {apierrors.NewForbidden(resource, "x", errors.New("create not allowed while custom resource definition is terminating")), failed, `Widget.example.com shop/x could not be created: widgets.example.com "x" is forbidden: create not allowed while`},
-		"a quota":                    {apierrors.NewForbidden(resource, "x", errors.New("exceeded quota")), denied, `Widget.example.com shop/x could not be created: widgets.example.com "x" is forbidden: exceeded quota`},
-		"an unreachable webhook":     {apierrors.NewInternalError(errors.New("failed calling webhook")), failed, "could not be created: Internal error"},
-		"a lost connection":          {errors.New("connection refused"), failed, "could not be created: connection refused"},
+		"changed meanwhile":    {apierrors.NewConflict(resource, "x", errors.New("no")), retried, ""},
+		"gone meanwhile":       {apierrors.NewNotFound(resource, "x"), retried, ""},
+		"namespace on its way": {terminating, retried, ""},
+		"there is one":         {apierrors.NewAlreadyExists(resource, "x"), contested, ""},
+		"schema": {apierrors.NewInvalid(schema.GroupKind{Group: "example.com", Kind: "Widget"}, "x",
+			nil), refused, `Widget.example.com shop/x could not be created: Widget.example.com "x" is invalid`},
+		"unknown field": {apierrors.NewBadRequest("strict decoding error: unknown field \"speck\""),
+			refused, "could not be created: strict decoding error"},
+		"too large": {apierrors.NewRequestEntityTooLargeError("limit is 3145728"), refused,
+			"could not be created: "},
+		"no right": {apierrors.NewForbidden(resource, "x",
+			errors.New(`User "u" cannot create resource "widgets"`)), denied,
+			"opgate may not create widgets.example.com: grant it (chart value ordering.rules)"},
+		"a webhook": {&apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonForbidden, Code: 403, Message: "admission webhook \"w\" denied the request:\n  line 1\n  cannot create"}}, denied, `Widget.example.com shop/x could not be created: admission webhook "w" denied the request: line 1 cannot create`},
+		"a definition that is going": {apierrors.NewForbidden(resource, "x",
+			errors.New("create not allowed while custom resource definition is terminating")), failed,
+			`Widget.example.com shop/x could not be created: widgets.example.com "x" is forbidden: create not allowed while`},
+		"a quota": {apierrors.NewForbidden(resource, "x", errors.New("exceeded quota")), denied,
+			`Widget.example.com shop/x could not be created: widgets.example.com "x" is forbidden: exceeded quota`},
+		"an unreachable webhook": {apierrors.NewInternalError(errors.New("failed calling webhook")), failed,
+			"could not be created: Internal error"},
+		"a lost connection": {errors.New("connection refused"), failed,
+			"could not be created: connection refused"},
 	} {
 		if got := classify(tc.err); got != tc.means {
 			t.Errorf("%s: means %d, want %d", name, got, tc.means)

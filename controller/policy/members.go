@@ -23,7 +23,8 @@ func (m *members) change(key types.NamespacedName, now *dependency.Set) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	sets := m.in[key.Namespace]
-	i, found := slices.BinarySearchFunc(sets, key.Name, func(s *dependency.Set, name string) int { return strings.Compare(s.Name, name) })
+	i, found := slices.BinarySearchFunc(sets, key.Name,
+		func(s *dependency.Set, name string) int { return strings.Compare(s.Name, name) })
 	switch {
 	case found && now != nil:
 		sets[i] = now

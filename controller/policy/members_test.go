@@ -69,7 +69,8 @@ func TestF1PolicySetsAreBounded(t *testing.T) {
 	}{
 		{name: "control: sets of three members", sets: 5, members: 3, evaluated: true},
 		{name: "attack: five sets of 100,000 members", sets: 5, members: 100_000},
-		{name: "attack: as many members in sets of the largest size", sets: 500, members: dependency.MaxMembers, evaluated: true},
+		{name: "attack: as many members in sets of the largest size", sets: 500, members: dependency.MaxMembers,
+			evaluated: true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var raws [][]byte

@@ -29,7 +29,8 @@ const (
 // NewMetrics registers the metrics.
 func NewMetrics(registry prometheus.Registerer) *Metrics {
 	m := &Metrics{policies: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "opgate_policies",
-		Help: "Number of Policies by state: Compliant, NonCompliant, Pending, Unknown or Disabled."}, []string{"state"})}
+		Help: "Number of Policies by state: Compliant, NonCompliant, Pending, Unknown or Disabled."},
+		[]string{"state"})}
 	registry.MustRegister(m.policies, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "opgate_ordering_watches",
 		Help: "Number of active watches on dependency objects of Policies."}, m.watches))
 	return m
@@ -81,7 +82,8 @@ func (m *Metrics) started(open func() int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.states, m.open = map[types.NamespacedName]string{}, open
-	for _, state := range []dependency.State{dependency.Compliant, dependency.NonCompliant, dependency.Pending, stateUnknown, stateDisabled} {
+	for _, state := range []dependency.State{dependency.Compliant, dependency.NonCompliant, dependency.Pending,
+		stateUnknown, stateDisabled} {
 		m.policies.WithLabelValues(string(state)).Set(0)
 	}
 }

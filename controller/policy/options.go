@@ -53,7 +53,8 @@ func (o *Options) complete() error {
 		o.PendingGuards = dependency.Suspend
 	case dependency.Suspend, dependency.Delete:
 	default:
-		return fmt.Errorf("ordering controller options: PendingGuards %q is not one of %q, %q", o.PendingGuards, dependency.Suspend, dependency.Delete)
+		return fmt.Errorf("ordering controller options: PendingGuards %q is not one of %q, %q", o.PendingGuards,
+			dependency.Suspend, dependency.Delete)
 	}
 	if o.Workers < 1 {
 		o.Workers = 16

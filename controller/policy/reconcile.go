@@ -44,8 +44,10 @@ func (r *reconciler) Reconcile(ctx context.Context, w work) (reconcile.Result, e
 	if stored.Read == nil {
 		return reconcile.Result{}, nil // its content cannot be trusted, so nothing is changed
 	}
-	rec := &reconciliation{reconciler: r, stored: stored, key: w.NamespacedName, state: r.state.policy(w.NamespacedName, stored.UID), now: r.Now(),
-		read: r.scoped(stored.Read), live: r.owned(w.NamespacedName), observed: map[watches.Target]dependency.Observed{}}
+	rec := &reconciliation{reconciler: r, stored: stored, key: w.NamespacedName,
+		state: r.state.policy(w.NamespacedName, stored.UID), now: r.Now(),
+		read: r.scoped(stored.Read), live: r.owned(w.NamespacedName),
+		observed: map[watches.Target]dependency.Observed{}}
 	err := rec.reconcile(ctx)
 	return reconcile.Result{RequeueAfter: rec.after}, err
 }
@@ -187,7 +189,8 @@ func (rec *reconciliation) follow(targets []watches.Target) {
 		}
 	}
 	rec.enqueue(policy, rec.budget.set(rec.stored, objects)...)
-	rec.watches.Set(rec.key, slices.DeleteFunc(targets, func(t watches.Target) bool { return !t.Template && rec.budget.beyond(rec.key, t.Ref) }))
+	rec.watches.Set(rec.key, slices.DeleteFunc(targets,
+		func(t watches.Target) bool { return !t.Template && rec.budget.beyond(rec.key, t.Ref) }))
 }
 
 func target(d dependency.Dependency) watches.Target {

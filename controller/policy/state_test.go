@@ -18,7 +18,8 @@ func TestWriteError(t *testing.T) {
 	if blocked, _ := none.blocks(this, start); blocked {
 		t.Error("blocked without an error")
 	}
-	expect := func(t *testing.T, what string, tr *writeError, a attempt, at time.Time, blocked bool, wait time.Duration) {
+	expect := func(t *testing.T, what string, tr *writeError, a attempt, at time.Time, blocked bool,
+		wait time.Duration) {
 		t.Helper()
 		if got, left := tr.blocks(a, at); got != blocked || blocked && left != wait {
 			t.Errorf("%s: blocked %t for %s, want %t for %s", what, got, left, blocked, wait)
@@ -80,7 +81,8 @@ func TestStateForgetsObjectsThatAreGone(t *testing.T) {
 	for _, name := range []string{"template", "pruned", "gone"} {
 		p.template(dependency.Ref{Name: name})
 	}
-	p.keep(map[dependency.Ref]bool{{Name: "template"}: true}, map[dependency.Ref]*unstructured.Unstructured{{Name: "pruned"}: {}})
+	p.keep(map[dependency.Ref]bool{{Name: "template"}: true},
+		map[dependency.Ref]*unstructured.Unstructured{{Name: "pruned"}: {}})
 	if len(p.templates) != 2 || p.templates[dependency.Ref{Name: "gone"}] != nil {
 		t.Errorf("remembers %v", p.templates)
 	}

@@ -34,12 +34,14 @@ func (rec *reconciliation) status(ctx context.Context, outcomes []dependency.Tem
 			objects[i] = live.Object
 		}
 	}
-	status, events := dependency.NextStatus(dependency.StatusInput{Policy: before, Read: rec.read, Excluded: rec.excluded(rec.key.Namespace), Outcomes: outcomes, Objects: objects, Now: rec.now})
+	status, events := dependency.NextStatus(dependency.StatusInput{Policy: before, Read: rec.read,
+		Excluded: rec.excluded(rec.key.Namespace), Outcomes: outcomes, Objects: objects, Now: rec.now})
 	written, err := rec.writer.Status(ctx, snapshot.Policies, snapshot.InCluster(), before, before.Status, status)
 	if !written {
 		return err
 	}
-	log.FromContext(ctx).Info("status written", "policy", rec.key.String(), "compliant", status.ComplianceState, "pendingDependencies", status.PendingDependencies)
+	log.FromContext(ctx).Info("status written", "policy", rec.key.String(), "compliant", status.ComplianceState,
+		"pendingDependencies", status.PendingDependencies)
 	rec.report(ctx, rec.stored, events)
 	return err
 }
@@ -49,7 +51,8 @@ func (r *reconciler) report(ctx context.Context, about *storedPolicy, events []d
 	for i, e := range events {
 		// Names must differ, also within the resolution of the clock.
 		err := r.writer.Event(ctx, eventOf(about, e, r.Now().Add(time.Duration(i)), r.Identity))
-		if err != nil && !apierrors.IsAlreadyExists(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		if err != nil && !apierrors.IsAlreadyExists(err) &&
+			!apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 			log.FromContext(ctx).Error(err, "event not sent", "policy", about.Key().String())
 		}
 	}
@@ -63,8 +66,10 @@ func eventOf(about *storedPolicy, e dependency.Event, now time.Time, instance st
 		kind = corev1.EventTypeWarning
 	}
 	return &corev1.Event{
-		ObjectMeta: metav1.ObjectMeta{Namespace: about.Namespace, Name: fmt.Sprintf("%s.%x", about.Name, now.UnixNano())},
-		InvolvedObject: corev1.ObjectReference{APIVersion: policyv1.GroupVersion.String(), Kind: policyv1.Kind, Namespace: about.Namespace, Name: about.Name,
+		ObjectMeta: metav1.ObjectMeta{Namespace: about.Namespace,
+			Name: fmt.Sprintf("%s.%x", about.Name, now.UnixNano())},
+		InvolvedObject: corev1.ObjectReference{APIVersion: policyv1.GroupVersion.String(), Kind: policyv1.Kind,
+			Namespace: about.Namespace, Name: about.Name,
 			UID: about.UID, ResourceVersion: about.ResourceVersion},
 		Reason:              dependency.EventReason,
 		Action:              dependency.EventReason,

@@ -14,14 +14,18 @@ import (
 )
 
 func TestEvent(t *testing.T) {
-	about := &storedPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "app", UID: "u", ResourceVersion: "7"}}
+	about := &storedPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "app", UID: "u",
+		ResourceVersion: "7"}}
 	at := metav1.NewTime(start)
 	want := &corev1.Event{
-		ObjectMeta:     metav1.ObjectMeta{Namespace: "shop", Name: "app.18867b02fbaa8000"},
-		InvolvedObject: corev1.ObjectReference{APIVersion: "policy.open-cluster-management.io/v1", Kind: "Policy", Namespace: "shop", Name: "app", UID: "u", ResourceVersion: "7"},
-		Reason:         "PolicyTemplateSync", Action: "PolicyTemplateSync", Message: "x: Pending; because", Type: "Warning",
-		Source: corev1.EventSource{Component: "opgate", Host: "pod"}, ReportingController: "opgate", ReportingInstance: "pod",
-		FirstTimestamp: at, LastTimestamp: at, Count: 1,
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "app.18867b02fbaa8000"},
+		InvolvedObject: corev1.ObjectReference{APIVersion: "policy.open-cluster-management.io/v1", Kind: "Policy",
+			Namespace: "shop", Name: "app", UID: "u", ResourceVersion: "7"},
+		Reason: "PolicyTemplateSync", Action: "PolicyTemplateSync", Message: "x: Pending; because",
+		Type:   "Warning",
+		Source: corev1.EventSource{Component: "opgate", Host: "pod"}, ReportingController: "opgate",
+		ReportingInstance: "pod",
+		FirstTimestamp:    at, LastTimestamp: at, Count: 1,
 	}
 	got := eventOf(about, dependency.Event{Warning: true, Message: "x: Pending; because"}, start, "pod")
 	want.Name = got.Name // contains the time
@@ -31,7 +35,8 @@ func TestEvent(t *testing.T) {
 	if got := eventOf(about, dependency.Event{}, start, "pod"); got.Type != corev1.EventTypeNormal {
 		t.Errorf("type %q", got.Type)
 	}
-	if eventOf(about, dependency.Event{}, start, "pod").Name == eventOf(about, dependency.Event{}, start.Add(1), "pod").Name {
+	if eventOf(about, dependency.Event{}, start, "pod").Name == eventOf(about, dependency.Event{}, start.Add(1),
+		"pod").Name {
 		t.Error("two events have one name")
 	}
 }
@@ -73,7 +78,8 @@ func TestMetrics(t *testing.T) {
 	m.changed(key("c"), in(""))
 	m.changed(key("d"), &storedPolicy{Read: &dependency.Policy{Disabled: true, State: dependency.Compliant}})
 	m.changed(key("e"), &storedPolicy{})
-	expect("first", map[string]float64{"Compliant": 1, "Pending": 1, "Unknown": 2, "Disabled": 1, "opgate_ordering_watches": 3})
+	expect("first", map[string]float64{"Compliant": 1, "Pending": 1, "Unknown": 2, "Disabled": 1,
+		"opgate_ordering_watches": 3})
 	m.changed(key("b"), in(dependency.Compliant))
 	m.changed(key("a"), nil)
 	m.changed(key("e"), nil)

@@ -22,7 +22,8 @@ func (rec *reconciliation) template(ctx context.Context, t *dependency.Template)
 		m = rec.state.template(t.Ref)
 	}
 	kind, served := rec.watches.Kinds().Lookup(t.Ref.Group, t.Ref.Kind)
-	in := &dependency.TemplateInput{Policy: rec.read, Template: *t, Mode: rec.PendingGuards, KindFault: rec.unverified(t)}
+	in := &dependency.TemplateInput{Policy: rec.read, Template: *t, Mode: rec.PendingGuards,
+		KindFault: rec.unverified(t)}
 	known := true
 	if t.Readable && t.Fault == "" && in.KindFault == "" {
 		known = rec.judgeKind(in, kind, served)
@@ -94,7 +95,9 @@ func (rec *reconciliation) withinGrace() bool {
 
 // carryOut finds the object of a template, decides, and carries out the decision. What failed, and what exists
 // afterwards, is input of the next decision; known reports whether the state is complete.
-func (rec *reconciliation) carryOut(ctx context.Context, in *dependency.TemplateInput, kind watches.Kind, m *templateState) (known bool, err error) {
+func (rec *reconciliation) carryOut(
+	ctx context.Context, in *dependency.TemplateInput, kind watches.Kind, m *templateState,
+) (known bool, err error) {
 	live, known := rec.find(in, m)
 	if !known {
 		return false, nil
@@ -129,14 +132,17 @@ func (rec *reconciliation) carryOut(ctx context.Context, in *dependency.Template
 }
 
 // find returns the object of a template, and whether it is known to exist or not. It may belong to another owner.
-func (rec *reconciliation) find(in *dependency.TemplateInput, m *templateState) (live *unstructured.Unstructured, known bool) {
+func (rec *reconciliation) find(
+	in *dependency.TemplateInput, m *templateState,
+) (live *unstructured.Unstructured, known bool) {
 	ref := in.Template.Ref
 	live = rec.live[ref]
 	if live == nil && m.contested {
 		target := watches.Target{Ref: ref, Version: in.Template.Version}
 		switch observed := rec.watches.Observe(target); {
 		case rec.budget.beyond(rec.key, ref):
-			in.WriteFault = fmt.Sprintf("%s exists already, and whose it is cannot be read: %s", ref, dependency.DefaultLimits.BeyondText())
+			in.WriteFault = fmt.Sprintf("%s exists already, and whose it is cannot be read: %s", ref,
+				dependency.DefaultLimits.BeyondText())
 		case observed.Found():
 			live = rec.watches.Object(target)
 		case observed.Reason == dependency.NotRead && rec.withinGrace():
@@ -148,7 +154,8 @@ func (rec *reconciliation) find(in *dependency.TemplateInput, m *templateState) 
 	if live != nil {
 		in.Live = dependency.LiveOf(live.Object, rec.read)
 		// It is still the Policy's if only its labels and owners were removed.
-		in.Live.Ours = in.Live.Ours || in.Live.Owner == nil && (m.written.uid == live.GetUID() || in.Template.WasSuspended())
+		in.Live.Ours = in.Live.Ours || in.Live.Owner == nil &&
+			(m.written.uid == live.GetUID() || in.Template.WasSuspended())
 	}
 	return live, true
 }
@@ -165,7 +172,10 @@ type result struct {
 }
 
 // apply brings the object of a template to the desired state. Pending is the mark of a suspended policy, "" for none.
-func (rec *reconciliation) apply(ctx context.Context, want *desired, kind watches.Kind, version string, m *templateState, live *unstructured.Unstructured, pending string) result {
+func (rec *reconciliation) apply(
+	ctx context.Context, want *desired, kind watches.Kind, version string, m *templateState,
+	live *unstructured.Unstructured, pending string,
+) result {
 	if live != nil && live.GetDeletionTimestamp() != nil {
 		return result{} // it is recreated after its deletion
 	}
@@ -208,7 +218,9 @@ func (rec *reconciliation) apply(ctx context.Context, want *desired, kind watche
 }
 
 // delete deletes the object of a template.
-func (rec *reconciliation) delete(ctx context.Context, kind watches.Kind, m *templateState, live *unstructured.Unstructured) result {
+func (rec *reconciliation) delete(
+	ctx context.Context, kind watches.Kind, m *templateState, live *unstructured.Unstructured,
+) result {
 	if live == nil || live.GetDeletionTimestamp() != nil {
 		return result{}
 	}
@@ -226,7 +238,10 @@ func (rec *reconciliation) delete(ctx context.Context, kind watches.Kind, m *tem
 }
 
 // attempt writes, unless the same write failed before and its backoff has not expired.
-func (rec *reconciliation) attempt(ctx context.Context, verb string, kind watches.Kind, version string, object *unstructured.Unstructured, m *templateState) result {
+func (rec *reconciliation) attempt(
+	ctx context.Context, verb string, kind watches.Kind, version string, object *unstructured.Unstructured,
+	m *templateState,
+) result {
 	this, err := attemptOf(verb, object)
 	if err != nil {
 		return result{fault: err.Error()}

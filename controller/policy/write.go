@@ -28,7 +28,10 @@ const (
 
 // write writes a template object once and waits until the watches show it. Version is the version that the object is
 // written in. Fields that the API server does not know are refused, not dropped.
-func (r *reconciler) write(ctx context.Context, parent types.NamespacedName, verb string, kind watches.Kind, version string, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+func (r *reconciler) write(
+	ctx context.Context, parent types.NamespacedName, verb string, kind watches.Kind, version string,
+	object *unstructured.Unstructured,
+) (*unstructured.Unstructured, error) {
 	resource := r.resource(kind, version, object.GetNamespace())
 	var written *unstructured.Unstructured
 	var err error
@@ -39,7 +42,8 @@ func (r *reconciler) write(ctx context.Context, parent types.NamespacedName, ver
 		written, err = resource.Update(ctx, object, metav1.UpdateOptions{FieldValidation: metav1.FieldValidationStrict})
 	case remove:
 		uid := object.GetUID()
-		written, err = object, resource.Delete(ctx, object.GetName(), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
+		written, err = object, resource.Delete(ctx, object.GetName(),
+			metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
 		if apierrors.IsNotFound(err) {
 			err = nil
 		}
@@ -48,7 +52,8 @@ func (r *reconciler) write(ctx context.Context, parent types.NamespacedName, ver
 	if err != nil {
 		return nil, err
 	}
-	log.FromContext(ctx).Info("template written", "verb", verb, "policy", parent, "kind", kind.Kind, "namespace", object.GetNamespace(), "name", object.GetName())
+	log.FromContext(ctx).Info("template written", "verb", verb, "policy", parent, "kind", kind.Kind,
+		"namespace", object.GetNamespace(), "name", object.GetName())
 	ref := refOf(written)
 	return written, r.watches.Changed().Wait(ctx, func() bool {
 		now := r.owned(parent)[ref]
@@ -87,12 +92,15 @@ func (r *reconciler) setFinalizer(ctx context.Context, stored *storedPolicy, wan
 	if slices.Contains(stored.Finalizers, dependency.Finalizer) == want {
 		return true, nil
 	}
-	finalizers := slices.DeleteFunc(slices.Clone(stored.Finalizers), func(f string) bool { return f == dependency.Finalizer })
+	finalizers := slices.DeleteFunc(slices.Clone(stored.Finalizers),
+		func(f string) bool { return f == dependency.Finalizer })
 	if want {
 		finalizers = append(finalizers, dependency.Finalizer)
 	}
 	head := apply.Head(snapshot.Policies, stored.Key())
-	err = r.writer.Patch(ctx, head, apply.Merge(map[string]any{"metadata": map[string]any{"resourceVersion": stored.ResourceVersion, "finalizers": finalizers}}))
+	err = r.writer.Patch(ctx, head,
+		apply.Merge(map[string]any{"metadata": map[string]any{"resourceVersion": stored.ResourceVersion,
+			"finalizers": finalizers}}))
 	switch {
 	case apply.Outdated(err):
 		return false, nil

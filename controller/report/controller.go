@@ -36,7 +36,8 @@ const (
 )
 
 var (
-	kind     = schema.GroupVersionKind{Group: reports.SchemeGroupVersion.Group, Version: reports.SchemeGroupVersion.Version, Kind: "Report"}
+	kind = schema.GroupVersionKind{Group: reports.SchemeGroupVersion.Group,
+		Version: reports.SchemeGroupVersion.Version, Kind: "Report"}
 	resource = reports.SchemeGroupVersion.WithResource("reports")
 )
 
@@ -92,7 +93,8 @@ func (c *Controller) AddTo(mgr ctrl.Manager) error {
 	selector := metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: owned.Labels})
 	informer := metadatainformer.NewFilteredMetadataInformer(heads, resource, metav1.NamespaceAll, 0,
 		cache.Indexers{}, func(o *metav1.ListOptions) { o.LabelSelector = selector }).Informer()
-	if r.heads, err = watched.NewWatch(informer, c.reportChanged, c.Log.WithValues("resource", resource.Resource)); err != nil {
+	if r.heads, err = watched.NewWatch(informer, c.reportChanged,
+		c.Log.WithValues("resource", resource.Resource)); err != nil {
 		return fmt.Errorf("watch Reports: %w", err)
 	}
 	for _, w := range []ctrlmanager.Runnable{r.owner, r.heads} {

@@ -112,7 +112,9 @@ func (r *reconciler) served(current *snapshot.Snapshot) (bool, error) {
 }
 
 // reconcile writes the Report of a namespace if it is not what the rules say.
-func (r *reconciler) reconcile(ctx context.Context, ns *rules.Namespace, now time.Time, owner *metav1.OwnerReference) error {
+func (r *reconciler) reconcile(
+	ctx context.Context, ns *rules.Namespace, now time.Time, owner *metav1.OwnerReference,
+) error {
 	namespace := ns.Name()
 	next, omitted := reportOf(ns, now)
 	head := r.head(namespace)
@@ -124,7 +126,8 @@ func (r *reconciler) reconcile(ctx context.Context, ns *rules.Namespace, now tim
 		return nil
 	case next == nil:
 		return r.remove(ctx, head)
-	case ok && head != nil && head.ResourceVersion == known.resourceVersion && omitted == known.omitted && equality.Semantic.DeepEqual(known.report, next):
+	case ok && head != nil && head.ResourceVersion == known.resourceVersion && omitted == known.omitted &&
+		equality.Semantic.DeepEqual(known.report, next):
 		return nil
 	}
 	live, err := r.live(ctx, namespace)
@@ -132,7 +135,8 @@ func (r *reconciler) reconcile(ctx context.Context, ns *rules.Namespace, now tim
 		return err
 	}
 	if live != nil && !ours(live, owner) {
-		r.Log.Info("report not written: another client has made one of this name, which is left alone", "namespace", namespace, "name", Name)
+		r.Log.Info("report not written: another client has made one of this name, which is left alone",
+			"namespace", namespace, "name", Name)
 		return nil
 	}
 	version, err := r.put(ctx, live, next.DeepCopy(), omitted, owner)
@@ -177,7 +181,8 @@ func ours(live *unstructured.Unstructured, owner *metav1.OwnerReference) bool {
 
 // put creates or updates a Report if it differs, and returns the version that is stored.
 func (r *reconciler) put(
-	ctx context.Context, live *unstructured.Unstructured, next *reports.Report, omitted int, owner *metav1.OwnerReference,
+	ctx context.Context, live *unstructured.Unstructured, next *reports.Report, omitted int,
+	owner *metav1.OwnerReference,
 ) (string, error) {
 	before := &reports.Report{}
 	if live != nil && runtime.DefaultUnstructuredConverter.FromUnstructured(live.Object, before) != nil {
@@ -198,7 +203,8 @@ func (r *reconciler) put(
 	if err := r.writer.Put(ctx, u); err != nil {
 		return "", err
 	}
-	r.Log.Info("report written", "namespace", next.Namespace, "pass", next.Summary.Pass, "fail", next.Summary.Fail, "warn", next.Summary.Warn,
+	r.Log.Info("report written", "namespace", next.Namespace, "pass", next.Summary.Pass, "fail", next.Summary.Fail,
+		"warn", next.Summary.Warn,
 		"skip", next.Summary.Skip)
 	return u.GetResourceVersion(), nil
 }

@@ -44,14 +44,15 @@ const unjudgedPolicy = "none"
 // what is denied.
 const PropertyDecision = "decision"
 
-// reportOf returns the Report of a namespace at a time, without metadata and timestamps; nil if nothing is installed there and
-// nothing waits. omitted is the number of results beyond maxResults, which the summary counts.
+// reportOf returns the Report of a namespace at a time, without metadata and timestamps; nil if nothing is installed
+// there and nothing waits. omitted is the number of results beyond maxResults, which the summary counts.
 func reportOf(ns *rules.Namespace, now time.Time) (r *reports.Report, omitted int) {
 	inspected := rules.Inspect(ns, now)
 	if len(inspected) == 0 {
 		return nil, 0
 	}
-	r = &reports.Report{Source: source, Scope: &corev1.ObjectReference{APIVersion: "v1", Kind: "Namespace", Name: ns.Name()}}
+	r = &reports.Report{Source: source, Scope: &corev1.ObjectReference{APIVersion: "v1", Kind: "Namespace",
+		Name: ns.Name()}}
 	for i := range inspected {
 		for _, result := range resultsOf(ns, &inspected[i]) {
 			count(&r.Summary, result.Result)
@@ -84,9 +85,11 @@ func count(s *reports.ReportSummary, r reports.Result) {
 // resultsOf returns a failed result for each reason, a warning for each of those of policies that only inform, and
 // otherwise one for each policy and Constraint that allows the object.
 func resultsOf(ns *rules.Namespace, o *rules.Inspected) (results []reports.ReportResult) {
-	subject := []corev1.ObjectReference{{APIVersion: olm.InstallPlanGVK.GroupVersion().String(), Kind: o.Kind, Namespace: ns.Name(), Name: o.Name}}
+	subject := []corev1.ObjectReference{{APIVersion: olm.InstallPlanGVK.GroupVersion().String(), Kind: o.Kind,
+		Namespace: ns.Name(), Name: o.Name}}
 	add := func(result reports.Result, policy string, rule verdict.RuleID, message string) *reports.ReportResult {
-		results = append(results, reports.ReportResult{Policy: cmp.Or(policy, unjudgedPolicy), Rule: string(rule), Result: result, Subjects: subject,
+		results = append(results, reports.ReportResult{Policy: cmp.Or(policy, unjudgedPolicy), Rule: string(rule),
+			Result: result, Subjects: subject,
 			Scored: result == fail || result == pass, Description: text.Truncate(message, maxMessage)})
 		return &results[len(results)-1]
 	}

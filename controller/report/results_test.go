@@ -49,9 +49,12 @@ func TestResults(t *testing.T) {
 		policies []*rules.OperatorPolicy
 		want     string
 	}{
-		"listed":     {[]*rules.OperatorPolicy{policy("etcd.v1.0.0", "enforce")}, "pass OperatorPolicy policies/etcd  allowed"},
-		"not listed": {[]*rules.OperatorPolicy{policy("etcd.v2.0.0", "enforce")}, "fail OperatorPolicy policies/etcd bundle/version etcd.v1.0.0 is not allowed"},
-		"informs":    {[]*rules.OperatorPolicy{policy("etcd.v2.0.0", "inform")}, "warn OperatorPolicy policies/etcd bundle/version etcd.v1.0.0 is not allowed"},
+		"listed": {[]*rules.OperatorPolicy{policy("etcd.v1.0.0", "enforce")},
+			"pass OperatorPolicy policies/etcd  allowed"},
+		"not listed": {[]*rules.OperatorPolicy{policy("etcd.v2.0.0", "enforce")},
+			"fail OperatorPolicy policies/etcd bundle/version etcd.v1.0.0 is not allowed"},
+		"informs": {[]*rules.OperatorPolicy{policy("etcd.v2.0.0", "inform")},
+			"warn OperatorPolicy policies/etcd bundle/version etcd.v1.0.0 is not allowed"},
 		"ungoverned": {nil, "skip none  no enforcing OperatorPolicy"},
 	} {
 		r, omitted := reportOf(namespaceWith(t, 1, c.policies...), time.Time{})
@@ -60,13 +63,16 @@ func TestResults(t *testing.T) {
 			continue
 		}
 		got := r.Results[0]
-		if text := strings.Join([]string{string(got.Result), got.Policy, got.Rule, got.Description}, " "); !strings.HasPrefix(text, c.want) {
+		if text := strings.Join([]string{string(got.Result), got.Policy, got.Rule, got.Description},
+			" "); !strings.HasPrefix(text, c.want) {
 			t.Errorf("%s: %q, want %q", name, text, c.want)
 		}
-		if s := got.Subjects[0]; s.Kind != "ClusterServiceVersion" || s.APIVersion != "operators.coreos.com/v1alpha1" || s.Namespace != "shop" || s.Name != "etcd.v1.0.0" {
+		if s := got.Subjects[0]; s.Kind != "ClusterServiceVersion" || s.APIVersion != "operators.coreos.com/v1alpha1" ||
+			s.Namespace != "shop" || s.Name != "etcd.v1.0.0" {
 			t.Errorf("%s: %+v", name, s)
 		}
-		if total := r.Summary.Pass + r.Summary.Fail + r.Summary.Warn + r.Summary.Skip; total != 1 || (got.Properties[PropertyDecision] != "") != (got.Result == fail) {
+		if total := r.Summary.Pass + r.Summary.Fail + r.Summary.Warn + r.Summary.Skip; total != 1 ||
+			(got.Properties[PropertyDecision] != "") != (got.Result == fail) {
 			t.Errorf("%s: %+v %+v", name, r.Summary, got)
 		}
 	}
@@ -81,7 +87,8 @@ func TestManyResults(t *testing.T) {
 	const installed = 10_000
 	refused := policy("etcd.v1.0.9999", "enforce")
 	r, omitted := reportOf(namespaceWith(t, installed, refused), time.Time{})
-	if len(r.Results) != maxResults || omitted != installed-maxResults || r.Summary.Fail != installed-1 || r.Summary.Pass != 1 {
+	if len(r.Results) != maxResults || omitted != installed-maxResults || r.Summary.Fail != installed-1 ||
+		r.Summary.Pass != 1 {
 		t.Errorf("%d results, %d omitted, %+v", len(r.Results), omitted, r.Summary)
 	}
 	if r.Results[0].Result != fail || r.Configuration.Limits.MaxResults != maxResults {

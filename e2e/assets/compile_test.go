@@ -10,7 +10,8 @@ import (
 // TestCompilation counts packages in the output of "go build -v", whatever its pieces, and passes everything else on.
 func TestCompilation(t *testing.T) {
 	var log strings.Builder
-	c := &compilation{costs: map[string]int64{"net": 10, "k8s.io/api/core/v1": 80, "main": 10}, total: 3, work: 100, watch: stopwatch.Start(), log: &log}
+	c := &compilation{costs: map[string]int64{"net": 10, "k8s.io/api/core/v1": 80, "main": 10}, total: 3, work: 100,
+		watch: stopwatch.Start(), log: &log}
 	if got := c.String(); got != ", 0 of 3 packages" {
 		t.Errorf("at first it says %q, want no estimate", got)
 	}

@@ -70,7 +70,8 @@ echo changed >>go.mod
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"godebug default=go1.23\n", "require k8s.io/kubernetes v1.32.13\n", "replace k8s.io/api => k8s.io/api v0.32.13\n",
+		"godebug default=go1.23\n", "require k8s.io/kubernetes v1.32.13\n",
+		"replace k8s.io/api => k8s.io/api v0.32.13\n",
 		"replace example.com/other => example.com/fork v1.2.4\n",
 	} {
 		if !strings.Contains(string(generated), want) {
@@ -79,10 +80,12 @@ echo changed >>go.mod
 	}
 
 	// The go command has completed go.mod meanwhile, and nothing is built again.
-	if again, err := assets.FindKubernetesVersion(t.Context(), "v1.32.13", assets.Options{CacheDir: cache}); err != nil || again != found {
+	if again, err := assets.FindKubernetesVersion(t.Context(), "v1.32.13",
+		assets.Options{CacheDir: cache}); err != nil || again != found {
 		t.Errorf("the second time: got %+v, %v, want %+v", again, err, found)
 	}
-	if built, err := filepath.Glob(filepath.Join(cache, "kube-apiserver-v1.32.13-*.lock")); err != nil || len(built) != 1 {
+	if built, err := filepath.Glob(filepath.Join(cache, "kube-apiserver-v1.32.13-*.lock")); err != nil ||
+		len(built) != 1 {
 		t.Errorf("built %v (%v), want one", built, err)
 	}
 }
@@ -110,7 +113,8 @@ func TestOLMVariable(t *testing.T) {
 	dir := fake(t, 0o755, "catalog", "olm", "package-server", "opm")
 	t.Setenv(assets.OLMVariable, dir)
 	found, err := assets.FindOLM(t.Context(), assets.Options{CacheDir: t.TempDir()})
-	if err != nil || found.OPM != filepath.Join(dir, "opm") || found.Operator != filepath.Join(dir, "olm") || assets.OLMCRDs() != filepath.Join(dir, "crds") {
+	if err != nil || found.OPM != filepath.Join(dir, "opm") || found.Operator != filepath.Join(dir, "olm") ||
+		assets.OLMCRDs() != filepath.Join(dir, "crds") {
 		t.Errorf("got %+v and definitions in %s, %v", found, assets.OLMCRDs(), err)
 	}
 	if err := os.Remove(filepath.Join(dir, "opm")); err != nil {

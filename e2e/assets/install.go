@@ -76,7 +76,8 @@ func findHelm(ctx context.Context, opts Options, tools, module string) (string, 
 		return "", fmt.Errorf("find helm: %w", err)
 	}
 	src.programs = []program{{"helm", module + "/cmd/helm"}}
-	src.flags = []string{"-trimpath", "-ldflags", "-s -w -X " + module + "/internal/version.version=" + src.version + assumed}
+	src.flags = []string{"-trimpath", "-ldflags", "-s -w -X " + module + "/internal/version.version=" + src.version +
+		assumed}
 	dir, err := fromSource(ctx, src)
 	return filepath.Join(dir, "helm"), err
 }
@@ -132,7 +133,8 @@ func FindPrometheus(ctx context.Context, opts Options) (Prometheus, error) {
 		return Prometheus{}, err
 	}
 	src := opts.tools(checkout, "prometheus", "Prometheus")
-	src.programs = []program{{"prometheus", prometheusModule + "/cmd/prometheus"}, {"promtool", prometheusModule + "/cmd/promtool"}}
+	src.programs = []program{{"prometheus", prometheusModule + "/cmd/prometheus"},
+		{"promtool", prometheusModule + "/cmd/promtool"}}
 	// Targets come from files; without the clients of clouds there are a third fewer packages to build.
 	src.flags = append(src.flags, "-tags", "remove_all_sd")
 	dir, err := fromTools(ctx, prometheusModule, src)

@@ -93,7 +93,8 @@ func findRegistry(ctx context.Context, opts Options, checkout repo.Checkout) (st
 	src := opts.tools(checkout, "registry", "operator-registry")
 	src.programs = []program{{"opm", registryModule + "/cmd/opm"}}
 	// What opm could do with images needs C libraries; serving a directory does not.
-	src.flags = append(src.flags, "-tags", "json1 containers_image_openpgp exclude_graphdriver_btrfs exclude_graphdriver_devicemapper")
+	src.flags = append(src.flags, "-tags",
+		"json1 containers_image_openpgp exclude_graphdriver_btrfs exclude_graphdriver_devicemapper")
 	return fromTools(ctx, registryModule, src)
 }
 

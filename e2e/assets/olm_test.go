@@ -41,7 +41,8 @@ func TestFindOLMBuildsOnce(t *testing.T) {
 		}
 	}
 	for _, want := range []string{
-		"building catalog 1/3 from source", "building olm 2/3 from source", "building package-server 3/3 from source", "building opm 1/1 from source",
+		"building catalog 1/3 from source", "building olm 2/3 from source", "building package-server 3/3 from source",
+		"building opm 1/1 from source",
 	} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("log is %q, want it to say %q", log.String(), want)
@@ -59,7 +60,8 @@ func TestFindOLMReportsTheCompiler(t *testing.T) {
 	cache := t.TempDir()
 	fakeGo(t, "olm")
 	_, err := assets.FindOLM(t.Context(), assets.Options{CacheDir: cache})
-	if err == nil || !strings.Contains(err.Error(), "build olm: exit status 1") || !strings.Contains(err.Error(), "main.go:1: something is wrong") {
+	if err == nil || !strings.Contains(err.Error(), "build olm: exit status 1") ||
+		!strings.Contains(err.Error(), "main.go:1: something is wrong") {
 		t.Errorf("got error %v, want it to name the binary and quote the compiler", err)
 	}
 	left, err := filepath.Glob(filepath.Join(cache, "*"))

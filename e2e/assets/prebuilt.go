@@ -78,7 +78,8 @@ func prebuilt(ctx context.Context, checkout repo.Checkout, version string, opts 
 
 // prebuiltIn are the binaries of a version in the cache.
 func prebuiltIn(opts Options, version string) Assets {
-	return Assets{Dir: filepath.Join(opts.CacheDir, prebuiltName+version+"-"+runtime.GOOS+"-"+runtime.GOARCH), Origin: "prebuilt, Kubernetes " + version}
+	return Assets{Dir: filepath.Join(opts.CacheDir, prebuiltName+version+"-"+runtime.GOOS+"-"+runtime.GOARCH),
+		Origin: "prebuilt, Kubernetes " + version}
 }
 
 // downloaded returns what an earlier call has downloaded, the latest first.

@@ -30,7 +30,8 @@ func publish(t *testing.T, version string, summed func(archive []byte) []byte) (
 	files := tar.NewWriter(zipped)
 	for _, name := range []string{"kube-apiserver", "etcd", "kubectl"} {
 		content := "#!/bin/sh\necho " + name + "\n"
-		header := &tar.Header{Name: "controller-tools/envtest/" + name, Mode: 0o755, Size: int64(len(content)), Typeflag: tar.TypeReg}
+		header := &tar.Header{Name: "controller-tools/envtest/" + name, Mode: 0o755, Size: int64(len(content)),
+			Typeflag: tar.TypeReg}
 		if err := files.WriteHeader(header); err != nil {
 			t.Fatal(err)
 		}
@@ -49,7 +50,8 @@ func publish(t *testing.T, version string, summed func(archive []byte) []byte) (
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
 	mux.HandleFunc("/index.yaml", func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprintf(w, "releases:\n  %s:\n    %s:\n      hash: %s\n      selfLink: %s/%s\n", version, name, hex.EncodeToString(sum[:]), server.URL, name)
+		fmt.Fprintf(w, "releases:\n  %s:\n    %s:\n      hash: %s\n      selfLink: %s/%s\n", version, name,
+			hex.EncodeToString(sum[:]), server.URL, name)
 	})
 	mux.HandleFunc("/"+name, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(archive.Bytes()) })
 	return server.URL + "/index.yaml"
@@ -81,7 +83,8 @@ func withoutCompiler(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	script := "#!/bin/sh\ncase $1 in env|tool) exec '" + compiler + "' \"$@\" ;; esac\necho 'main.go:1: something is wrong' >&2\nexit 1\n"
+	script := "#!/bin/sh\ncase $1 in env|tool) exec '" + compiler +
+		"' \"$@\" ;; esac\necho 'main.go:1: something is wrong' >&2\nexit 1\n"
 	if err := os.WriteFile(filepath.Join(dir, "go"), []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -122,16 +125,18 @@ func TestPrebuiltIsNotTaken(t *testing.T) {
 			says:    "connection refused",
 		},
 		"another answer": {
-			options: assets.Options{AnyPatch: true, Index: strings.TrimSuffix(publish(t, otherPatch(t), whole), "index.yaml") + "moved.yaml"},
-			says:    "404 Not Found",
+			options: assets.Options{AnyPatch: true,
+				Index: strings.TrimSuffix(publish(t, otherPatch(t), whole), "index.yaml") + "moved.yaml"},
+			says: "404 Not Found",
 		},
 		"another patch release": {
 			options: assets.Options{Index: publish(t, otherPatch(t), whole)},
 			says:    strings.TrimPrefix(pinned(t), "v"),
 		},
 		"a forged archive": {
-			options: assets.Options{AnyPatch: true, Index: publish(t, otherPatch(t), func([]byte) []byte { return []byte("what was published") })},
-			says:    "checksum mismatch",
+			options: assets.Options{AnyPatch: true,
+				Index: publish(t, otherPatch(t), func([]byte) []byte { return []byte("what was published") })},
+			says: "checksum mismatch",
 		},
 	}
 	for name, test := range tests {
@@ -144,7 +149,8 @@ func TestPrebuiltIsNotTaken(t *testing.T) {
 				t.Errorf("got error %v, want the compiler's", err)
 			}
 			said := log.String()
-			if i := strings.Index(said, "no prebuilt binaries of Kubernetes "+pinned(t)+" ("); i < 0 || !strings.Contains(said[i:], test.says) {
+			if i := strings.Index(said, "no prebuilt binaries of Kubernetes "+pinned(t)+" ("); i < 0 ||
+				!strings.Contains(said[i:], test.says) {
 				t.Errorf("log is %q, want it to say why nothing prebuilt is taken: %q", said, test.says)
 			}
 			if left, err := filepath.Glob(filepath.Join(test.options.CacheDir, ".*")); err != nil || len(left) > 0 {

@@ -39,7 +39,8 @@ func (c *Cluster) overrides(gate *Gate, opts *GateOptions) []override {
 		{"webhook-bind-address", gate.webhook, "processes of one machine share its ports"},
 		{"metrics-bind-address", gate.metrics, "processes of one machine share its ports"},
 		{"health-probe-bind-address", gate.health, "processes of one machine share its ports"},
-		{"tls-cert-file", gate.certificate.cert, "the API server calls an address, and self-managed certificates are for a Service"},
+		{"tls-cert-file", gate.certificate.cert,
+			"the API server calls an address, and self-managed certificates are for a Service"},
 		{"tls-key-file", gate.certificate.key, "as tls-cert-file"},
 		{"drain-delay", "0s", "no load balancer has to observe the endpoints before the listener closes"},
 		{"drain-timeout", "0s", "as drain-delay"},
@@ -52,13 +53,15 @@ func (c *Cluster) overrides(gate *Gate, opts *GateOptions) []override {
 	add(true, "max-staleness", MaxStaleness().String(),
 		"a machine that many processes share, on which a watch may end late")
 	add(opts.OLMIdentity != OLMUserName, "olm-identity", opts.OLMIdentity, "a test of OLM as another user")
-	add(!opts.Loop, "background-loop", strconv.FormatBool(false), "a test of the gate alone: what users write is not approved meanwhile")
+	add(!opts.Loop, "background-loop", strconv.FormatBool(false),
+		"a test of the gate alone: what users write is not approved meanwhile")
 	if !c.chartRights {
 		for _, flag := range []string{"right", "catalog-namespace"} { // later ones add to the first, so all of them go
 			all = append(all, override{flag: flag, reason: "a test of what the chart grants by value"})
 		}
 	}
-	add(opts.WithoutBackstop, "backstop", "off", "a test of what only the webhooks say, or of a cluster without the backstop")
+	add(opts.WithoutBackstop, "backstop", "off",
+		"a test of what only the webhooks say, or of a cluster without the backstop")
 	add(opts.SecureMetrics, "metrics-secure", strconv.FormatBool(true), "a test of the chart's metrics.secure")
 	add(opts.Reports, "reports", strconv.FormatBool(true), "a test of the chart's policy.reports.enabled")
 	return all

@@ -30,7 +30,8 @@ func TestArguments(t *testing.T) {
 				t.Fatal(err)
 			}
 			overridden := func(arg string) bool {
-				return slices.ContainsFunc(overrides, func(o override) bool { return strings.HasPrefix(arg, "--"+o.flag+"=") })
+				return slices.ContainsFunc(overrides,
+					func(o override) bool { return strings.HasPrefix(arg, "--"+o.flag+"=") })
 			}
 			for _, arg := range shipped {
 				if used := slices.Contains(args, arg); used == overridden(arg) {

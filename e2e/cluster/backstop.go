@@ -89,10 +89,12 @@ func (c *Cluster) removeBackstop(ctx context.Context) error {
 	h := &c.held
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, kind := range []string{"ValidatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy", "MutatingAdmissionPolicyBinding", "MutatingAdmissionPolicy"} {
+	for _, kind := range []string{"ValidatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy",
+		"MutatingAdmissionPolicyBinding", "MutatingAdmissionPolicy"} {
 		for _, name := range []string{"opgate-backstop", "opgate-unpacked", "opgate-deletion"} {
 			object := &metav1.PartialObjectMetadata{}
-			object.SetGroupVersionKind(schema.GroupVersionKind{Group: "admissionregistration.k8s.io", Version: "v1", Kind: kind})
+			object.SetGroupVersionKind(schema.GroupVersionKind{Group: "admissionregistration.k8s.io", Version: "v1",
+				Kind: kind})
 			object.SetName(name)
 			if err := c.masters.Delete(ctx, object); client.IgnoreNotFound(err) != nil && !meta.IsNoMatchError(err) {
 				return fmt.Errorf("remove the backstop: %w", err)
@@ -119,10 +121,11 @@ func (c *Cluster) removeBackstop(ctx context.Context) error {
 // pollBackstop waits until a check returns nil.
 func (c *Cluster) pollBackstop(ctx context.Context, check func(context.Context) error) error {
 	last := errors.New("not asked yet")
-	err := wait.PollUntilContextTimeout(ctx, 2*pollInterval, backstopTimeout, true, func(ctx context.Context) (bool, error) {
-		last = check(ctx)
-		return last == nil, nil
-	})
+	err := wait.PollUntilContextTimeout(ctx, 2*pollInterval, backstopTimeout, true,
+		func(ctx context.Context) (bool, error) {
+			last = check(ctx)
+			return last == nil, nil
+		})
 	if err != nil {
 		return errors.Join(err, last)
 	}
@@ -134,7 +137,8 @@ func markerPackage(n int) string { return fmt.Sprintf("marker-%d", n) }
 // judgedBy are the versions of all objects that the backstop is compiled from, but the marker.
 func (c *Cluster) judgedBy(ctx context.Context) (versions []string, err error) {
 	for _, kind := range []schema.GroupVersionKind{
-		{Group: policyGroup, Version: "v1beta2", Kind: "OperatorPolicy"}, {Group: operatorsGroup, Version: "v1", Kind: "OperatorGroup"},
+		{Group: policyGroup, Version: "v1beta2", Kind: "OperatorPolicy"},
+		{Group: operatorsGroup, Version: "v1", Kind: "OperatorGroup"},
 	} {
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(kind)

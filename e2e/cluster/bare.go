@@ -24,7 +24,8 @@ func createBareRBAC(ctx context.Context, c client.Client, tenantNamespaces []str
 				// operatorpolicy/lookup.
 				allow(policyGroup, []string{"operatorpolicies"}, "get", "update"),
 				// The templates of a Policy need rights of their own: see rule policy/escalation.
-				allow(policyGroup, []string{"policies", "policysets"}, "get", "list", "create", "update", "patch", "delete"),
+				allow(policyGroup, []string{"policies", "policysets"}, "get", "list", "create", "update", "patch",
+					"delete"),
 			},
 		},
 		clusterBinding("opgate-e2e-admin", "cluster-admin", userSubject(Admin)),

@@ -22,7 +22,9 @@ type Companion struct {
 // StartCompanion runs a program. Its log is a file of its own in Dir. Variables, such as "NAME=value", are added to its
 // environment, from which CI is removed: where it is set, OLM's operators panic on a request for an object without
 // their label, and they request tokens of ServiceAccounts that have none. Cluster.Stop does not stop it.
-func (c *Cluster) StartCompanion(ctx context.Context, name string, variables []string, path string, args ...string) (*Companion, error) {
+func (c *Cluster) StartCompanion(
+	ctx context.Context, name string, variables []string, path string, args ...string,
+) (*Companion, error) {
 	log, err := os.CreateTemp(c.dir, name+"-*.log")
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
@@ -31,7 +33,8 @@ func (c *Cluster) StartCompanion(ctx context.Context, name string, variables []s
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
 	// env execs the program, so signals reach the program.
-	process, err := startProcess(ctx, log.Name(), "env", slices.Concat([]string{"--unset=CI"}, variables, []string{path}, args)...)
+	process, err := startProcess(ctx, log.Name(), "env",
+		slices.Concat([]string{"--unset=CI"}, variables, []string{path}, args)...)
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
@@ -101,7 +104,8 @@ func (p *Companion) State() *os.ProcessState {
 func (p *Companion) Err() error {
 	select {
 	case <-p.process.exited():
-		return fmt.Errorf("%s exited with code %d; its log ends with\n%s", p.name, p.process.exitCode(), tail.File(p.LogPath(), logLines))
+		return fmt.Errorf("%s exited with code %d; its log ends with\n%s", p.name, p.process.exitCode(),
+			tail.File(p.LogPath(), logLines))
 	default:
 		return nil
 	}

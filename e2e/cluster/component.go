@@ -83,7 +83,8 @@ func (c *Cluster) StartComponent(ctx context.Context, component Component) error
 	go func() {
 		select {
 		case <-p.exited():
-			cancel(fmt.Errorf("it exited with code %d; its log ends with\n%s", p.exitCode(), tail.File(p.log, logLines)))
+			cancel(fmt.Errorf("it exited with code %d; its log ends with\n%s", p.exitCode(),
+				tail.File(p.log, logLines)))
 		case <-ctx.Done():
 		}
 	}()
@@ -96,12 +97,13 @@ func (c *Cluster) StartComponent(ctx context.Context, component Component) error
 // WaitForAPIServer waits until the API server answers.
 func (c *Cluster) WaitForAPIServer(ctx context.Context) error {
 	var last error
-	err := wait.PollUntilContextTimeout(ctx, pollInterval, componentTimeout, true, func(ctx context.Context) (bool, error) {
-		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-		defer cancel()
-		last = c.masters.Get(ctx, client.ObjectKey{Name: OLMNamespace}, &corev1.Namespace{})
-		return last == nil, nil
-	})
+	err := wait.PollUntilContextTimeout(ctx, pollInterval, componentTimeout, true,
+		func(ctx context.Context) (bool, error) {
+			ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+			defer cancel()
+			last = c.masters.Get(ctx, client.ObjectKey{Name: OLMNamespace}, &corev1.Namespace{})
+			return last == nil, nil
+		})
 	if err != nil {
 		return fmt.Errorf("wait for the API server: %w", errors.Join(err, last))
 	}
@@ -134,7 +136,9 @@ func (c *Cluster) Compact(ctx context.Context) error {
 }
 
 // EditStored changes a policy in etcd, which no webhook judges and no schema restricts.
-func (c *Cluster) EditStored(ctx context.Context, namespace, name string, edit func(stored []byte) ([]byte, error)) error {
+func (c *Cluster) EditStored(
+	ctx context.Context, namespace, name string, edit func(stored []byte) ([]byte, error),
+) error {
 	key := []byte(policyKeys + namespace + "/" + name)
 	var content stored
 	if err := c.etcd(ctx, "range", map[string]any{"key": key}, &content); err != nil {

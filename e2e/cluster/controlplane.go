@@ -45,15 +45,18 @@ var silence = sync.OnceFunc(func() { ctrllog.SetLogger(logr.Discard()) })
 
 // startControlPlane starts etcd and kube-apiserver on addresses and waits until they are ready. All they write is in
 // dir.
-func startControlPlane(ctx context.Context, bin assets.Assets, dir string, addresses []string, opts *Options) (*controlPlane, error) {
+func startControlPlane(
+	ctx context.Context, bin assets.Assets, dir string, addresses []string, opts *Options,
+) (*controlPlane, error) {
 	silence()
 
 	existing := false
-	plane := &controlPlane{arguments: map[Component][]string{}, restarted: map[Component]*process{}, env: &envtest.Environment{
-		UseExistingCluster:       &existing, // never a real cluster, whatever the environment reports
-		ControlPlaneStartTimeout: componentTimeout,
-		ControlPlaneStopTimeout:  componentTimeout,
-	}}
+	plane := &controlPlane{arguments: map[Component][]string{}, restarted: map[Component]*process{},
+		env: &envtest.Environment{
+			UseExistingCluster:       &existing, // never a real cluster, whatever the environment reports
+			ControlPlaneStartTimeout: componentTimeout,
+			ControlPlaneStopTimeout:  componentTimeout,
+		}}
 	server := plane.env.ControlPlane.GetAPIServer()
 	server.Path = bin.KubeAPIServer()
 	server.CertDir = filepath.Join(dir, "kube-apiserver")
@@ -94,7 +97,8 @@ func startControlPlane(ctx context.Context, bin assets.Assets, dir string, addre
 	}
 	if opts.AdmissionConfig != "" {
 		server.Configure().Set("admission-control-config-file", opts.AdmissionConfig).
-			Append("feature-gates", "ManifestBasedAdmissionControlConfig=true") // before Kubernetes 1.37 it is off by default
+			// before Kubernetes 1.37 it is off by default
+			Append("feature-gates", "ManifestBasedAdmissionControlConfig=true")
 	}
 	if opts.Audit {
 		policy, err := writeAuditPolicy(dir)
@@ -102,10 +106,12 @@ func startControlPlane(ctx context.Context, bin assets.Assets, dir string, addre
 			return nil, fmt.Errorf("start control plane: %w", err)
 		}
 		// One file: the log of a large cluster exceeds the 100 MB after which another one would begin.
-		server.Configure().Set("audit-policy-file", policy).Set("audit-log-path", auditLog(dir)).Set("audit-log-maxsize", "4096")
+		server.Configure().Set("audit-policy-file", policy).Set("audit-log-path",
+			auditLog(dir)).Set("audit-log-maxsize", "4096")
 	}
 
-	etcd := &envtest.Etcd{Path: bin.Etcd(), DataDir: filepath.Join(dir, "etcd"), URL: &url.URL{Scheme: "http", Host: addresses[1]}}
+	etcd := &envtest.Etcd{Path: bin.Etcd(), DataDir: filepath.Join(dir, "etcd"),
+		URL: &url.URL{Scheme: "http", Host: addresses[1]}}
 	etcd.Configure().
 		// Otherwise envtest chooses a port, which any process may take before etcd listens.
 		Set("listen-peer-urls", "http://"+addresses[2]).

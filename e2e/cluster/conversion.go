@@ -35,7 +35,8 @@ func (c *Cluster) installConversion(ctx context.Context, url string, ca []byte) 
 
 // SetConversion sets how the API server converts policies. It takes effect with a short delay.
 func (c *Cluster) SetConversion(ctx context.Context, conversion apiextensionsv1.CustomResourceConversion) error {
-	return c.changeDefinition(ctx, func(definition *apiextensionsv1.CustomResourceDefinition) { definition.Spec.Conversion = &conversion })
+	return c.changeDefinition(ctx,
+		func(definition *apiextensionsv1.CustomResourceDefinition) { definition.Spec.Conversion = &conversion })
 }
 
 // changeDefinition changes the definition of policies, unless a test has deleted it.
@@ -92,7 +93,8 @@ func (c *Cluster) StorePolicy(ctx context.Context, policy *unstructured.Unstruct
 func (c *Cluster) StoredPolicies(ctx context.Context) (map[string]string, error) {
 	end := strings.TrimSuffix(policyKeys, "/") + "0" // the key after all of them
 	var content stored
-	if err := c.etcd(ctx, "range", map[string]any{"key": []byte(policyKeys), "range_end": []byte(end)}, &content); err != nil {
+	if err := c.etcd(ctx, "range", map[string]any{"key": []byte(policyKeys), "range_end": []byte(end)},
+		&content); err != nil {
 		return nil, err
 	}
 	versions := map[string]string{}

@@ -22,7 +22,9 @@ func (c *Cluster) InstallOLM(ctx context.Context) error {
 }
 
 // installCRDs creates resource definitions and those in the directories that are given, and waits until all are served.
-func installCRDs(ctx context.Context, config *rest.Config, definitions []*apiextensionsv1.CustomResourceDefinition, dirs ...string) error {
+func installCRDs(
+	ctx context.Context, config *rest.Config, definitions []*apiextensionsv1.CustomResourceDefinition, dirs ...string,
+) error {
 	options := envtest.CRDInstallOptions{CRDs: definitions, MaxTime: componentTimeout, ErrorIfPathMissing: true}
 	for _, dir := range dirs {
 		if dir == "" {

@@ -16,7 +16,8 @@ func TestFail(t *testing.T) {
 		c.Fail(errors.New("a later error"))
 	}()
 	for range 2 {
-		if _, err := c.execute(t.Context(), "tail", Command{Args: []string{"-f", "/dev/null"}}); !errors.Is(err, reason) {
+		if _, err := c.execute(t.Context(), "tail", Command{Args: []string{"-f", "/dev/null"}}); !errors.Is(err,
+			reason) {
 			t.Errorf("it ends with %v, want %v", err, reason)
 		}
 	}

@@ -35,7 +35,8 @@ func waitForWebhooks(ctx context.Context, c client.Client) error {
 	name := "fence-" + string(uuid.NewUUID()) + ".e2e.opgate.io"
 	metadata := metav1.ObjectMeta{Name: name}
 	var (
-		unserved    = "https://127.0.0.1:1/" // nothing listens on port 1; if something did, it would have no certificate we trust
+		// nothing listens on port 1; if something did, it would have no certificate we trust
+		unserved    = "https://127.0.0.1:1/"
 		fail        = admissionregistrationv1.Fail
 		sideEffects = admissionregistrationv1.SideEffectClassNone
 		timeout     = int32(1)
@@ -43,7 +44,8 @@ func waitForWebhooks(ctx context.Context, c client.Client) error {
 		selector    = &metav1.LabelSelector{MatchLabels: map[string]string{fenceLabel: name}}
 		rules       = []admissionregistrationv1.RuleWithOperations{{
 			Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
-			Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
+			Rule: admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"},
+				Resources: []string{"configmaps"}},
 		}}
 	)
 	mutating := &admissionregistrationv1.MutatingWebhookConfiguration{

@@ -170,7 +170,9 @@ func (c *Cluster) openGate(ctx context.Context, gate *Gate, opts *GateOptions) e
 	if err := c.installConversion(ctx, gate.WebhookURL(), gate.certificate.ca); err != nil {
 		return err
 	}
-	if err := installWebhooks(ctx, c.masters, c.checkout.Webhooks(), target{url: gate.WebhookURL(), ca: gate.certificate.ca, olm: opts.OLMIdentity, inEffect: opts.Unready}); err != nil {
+	if err := installWebhooks(ctx, c.masters, c.checkout.Webhooks(),
+		target{url: gate.WebhookURL(), ca: gate.certificate.ca, olm: opts.OLMIdentity,
+			inEffect: opts.Unready}); err != nil {
 		return err
 	}
 	if opts.WithoutBackstop && c.keptBackstop() {
@@ -195,10 +197,11 @@ func (g *Gate) WaitForReady(ctx context.Context) error {
 	}()
 
 	last := errors.New("no answer")
-	err := wait.PollUntilContextTimeout(ctx, pollInterval, gateReadyTimeout, true, func(ctx context.Context) (bool, error) {
-		last = g.get(ctx, "/readyz", nil)
-		return last == nil, nil
-	})
+	err := wait.PollUntilContextTimeout(ctx, pollInterval, gateReadyTimeout, true,
+		func(ctx context.Context) (bool, error) {
+			last = g.get(ctx, "/readyz", nil)
+			return last == nil, nil
+		})
 	switch {
 	case err == nil:
 		return nil
@@ -213,7 +216,8 @@ func (g *Gate) WaitForReady(ctx context.Context) error {
 // When Opgate does not end in time it is killed, which is an error.
 func (g *Gate) Stop() (exitCode int, err error) {
 	if err := g.process.terminate(gateStopTimeout); err != nil {
-		return g.process.exitCode(), fmt.Errorf("stop opgate: %w; its log ends with\n%s", err, tail.File(g.LogPath(), logLines))
+		return g.process.exitCode(), fmt.Errorf("stop opgate: %w; its log ends with\n%s", err,
+			tail.File(g.LogPath(), logLines))
 	}
 	return g.process.exitCode(), nil
 }

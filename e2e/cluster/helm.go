@@ -18,7 +18,9 @@ func (c *Cluster) Helm3(ctx context.Context, args ...string) (Result, error) {
 	return c.helm(ctx, assets.FindHelm3, args)
 }
 
-func (c *Cluster) helm(ctx context.Context, find func(context.Context, assets.Options) (string, error), args []string) (Result, error) {
+func (c *Cluster) helm(
+	ctx context.Context, find func(context.Context, assets.Options) (string, error), args []string,
+) (Result, error) {
 	path, err := find(ctx, assets.Options{Log: c.log})
 	if err != nil {
 		return Result{}, fmt.Errorf("helm: %w", err)

@@ -94,7 +94,8 @@ func (c *Cluster) RunPlugin(ctx context.Context, kubeconfig string, command Comm
 		kubeconfig = c.Kubeconfig()
 	}
 	// What the caller sets comes last, and wins: PATH may name another plugin.
-	command.Env = append([]string{"KUBECONFIG=" + kubeconfig, "PATH=" + plugins + string(os.PathListSeparator) + os.Getenv("PATH")}, command.Env...)
+	command.Env = append([]string{"KUBECONFIG=" + kubeconfig, "PATH=" + plugins + string(os.PathListSeparator) +
+		os.Getenv("PATH")}, command.Env...)
 	result, err := c.execute(ctx, c.assets.Kubectl(), command)
 	if err != nil {
 		return result, fmt.Errorf("kubectl opgate: %w", err)

@@ -26,7 +26,8 @@ func (c *Cluster) CreateOLMDeployment(ctx context.Context, namespace, serviceAcc
 				ObjectMeta: metav1.ObjectMeta{Labels: labels},
 				Spec: corev1.PodSpec{
 					ServiceAccountName: serviceAccount,
-					Containers:         []corev1.Container{{Name: olmDeployment, Image: "quay.io/operator-framework/olm"}},
+					Containers: []corev1.Container{{Name: olmDeployment,
+						Image: "quay.io/operator-framework/olm"}},
 				},
 			},
 		},
@@ -39,5 +40,6 @@ func (c *Cluster) CreateOLMDeployment(ctx context.Context, namespace, serviceAcc
 
 // DeleteOLMDeployment deletes it.
 func (c *Cluster) DeleteOLMDeployment(ctx context.Context, namespace string) error {
-	return client.IgnoreNotFound(c.masters.Delete(ctx, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: olmDeployment}}))
+	return client.IgnoreNotFound(c.masters.Delete(ctx,
+		&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: olmDeployment}}))
 }

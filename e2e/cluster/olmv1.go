@@ -51,8 +51,9 @@ func (c *Cluster) InstallOLMv1(ctx context.Context) error {
 	}
 	for _, object := range []client.Object{
 		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: extensionsRole}, Rules: []rbacv1.PolicyRule{{
-			APIGroups: []string{"olm.operatorframework.io"}, Resources: []string{"clusterextensions", "clustercatalogs"},
-			Verbs: []string{"get", "create", "patch"}}}},
+			APIGroups: []string{"olm.operatorframework.io"},
+			Resources: []string{"clusterextensions", "clustercatalogs"},
+			Verbs:     []string{"get", "create", "patch"}}}},
 		clusterBinding(extensionsRole, extensionsRole, userSubject(Tenant)),
 	} {
 		if err := client.IgnoreAlreadyExists(admin.Create(ctx, object)); err != nil {
@@ -70,5 +71,6 @@ func (c *Cluster) InstallOLMv1(ctx context.Context) error {
 		return fmt.Errorf("read the definition of ClusterObjectSets: %w", err)
 	}
 	return installCRDs(ctx, c.plane.masters(), []*apiextensionsv1.CustomResourceDefinition{revision},
-		filepath.Join(base, "operator-controller", "crd", "standard"), filepath.Join(base, "catalogd", "crd", "standard"))
+		filepath.Join(base, "operator-controller", "crd", "standard"),
+		filepath.Join(base, "catalogd", "crd", "standard"))
 }

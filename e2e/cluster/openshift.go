@@ -20,7 +20,8 @@ func clusterVersions() *apiextensionsv1.CustomResourceDefinition {
 		ObjectMeta: metav1.ObjectMeta{Name: "clusterversions." + clusterVersionKind.Group},
 		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
 			Group: clusterVersionKind.Group, Scope: apiextensionsv1.ClusterScoped,
-			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "clusterversions", Singular: "clusterversion", Kind: clusterVersionKind.Kind},
+			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "clusterversions", Singular: "clusterversion",
+				Kind: clusterVersionKind.Kind},
 			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
 				Name: clusterVersionKind.Version, Served: true, Storage: true,
 				Subresources: &apiextensionsv1.CustomResourceSubresources{Status: &apiextensionsv1.CustomResourceSubresourceStatus{}},

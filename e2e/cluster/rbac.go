@@ -181,7 +181,8 @@ func createRBAC(ctx context.Context, c client.Client, tenantNamespaces []string)
 		return fmt.Errorf("set up permissions: %w", err)
 	}
 	var objects []client.Object
-	for name, rules := range map[string][]rbacv1.PolicyRule{rightsRole: granted, templateRole: TemplateRules(), orderingRole: OrderingRules(), metricsRole: MetricsRules()} {
+	for name, rules := range map[string][]rbacv1.PolicyRule{rightsRole: granted, templateRole: TemplateRules(),
+		orderingRole: OrderingRules(), metricsRole: MetricsRules()} {
 		account := opgateServiceAccount
 		if name == templateRole {
 			account = lookupServiceAccount
@@ -224,17 +225,20 @@ func waitForRBAC(ctx context.Context, c client.Client, tenantNamespaces []string
 	}
 	permissions := []authorizationv1.SubjectAccessReviewSpec{
 		{
-			User:               OpgateUserName,
-			ResourceAttributes: &authorizationv1.ResourceAttributes{Group: operatorsGroup, Resource: "subscriptions", Verb: "watch"},
+			User: OpgateUserName,
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Group: operatorsGroup, Resource: "subscriptions",
+				Verb: "watch"},
 		},
 		{
-			User:               OpgateUserName,
-			ResourceAttributes: &authorizationv1.ResourceAttributes{Group: operatorsGroup, Resource: "subscriptions", Verb: "create"},
+			User: OpgateUserName,
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Group: operatorsGroup, Resource: "subscriptions",
+				Verb: "create"},
 		},
 		{
 			User: OpgateUserName,
 			ResourceAttributes: &authorizationv1.ResourceAttributes{
-				Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicies", Name: "opgate-backstop", Verb: "watch",
+				Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicies", Name: "opgate-backstop",
+				Verb: "watch",
 			},
 		},
 		{
@@ -242,23 +246,27 @@ func waitForRBAC(ctx context.Context, c client.Client, tenantNamespaces []string
 			ResourceAttributes: &authorizationv1.ResourceAttributes{Resource: "configmaps", Verb: "watch"},
 		},
 		{
-			User:               OpgateUserName,
-			ResourceAttributes: &authorizationv1.ResourceAttributes{Group: "example.com", Resource: "widgets", Verb: "watch"},
+			User: OpgateUserName,
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Group: "example.com", Resource: "widgets",
+				Verb: "watch"},
 		},
 		{
 			User: string(Tenant), Groups: []string{"system:authenticated"},
-			ResourceAttributes: &authorizationv1.ResourceAttributes{Group: operatorsGroup, Resource: "constraints", Verb: "list"},
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Group: operatorsGroup, Resource: "constraints",
+				Verb: "list"},
 		},
 		{
 			User: OpgateUserName,
 			ResourceAttributes: &authorizationv1.ResourceAttributes{
-				Group: "admissionregistration.k8s.io", Resource: "validatingwebhookconfigurations", Name: "opgate", Verb: "watch",
+				Group: "admissionregistration.k8s.io", Resource: "validatingwebhookconfigurations", Name: "opgate",
+				Verb: "watch",
 			},
 		},
 		{
 			User: OpgateUserName,
 			ResourceAttributes: &authorizationv1.ResourceAttributes{
-				Namespace: OpgateNamespace, Group: "coordination.k8s.io", Resource: "leases", Name: "opgate-loop", Verb: "update",
+				Namespace: OpgateNamespace, Group: "coordination.k8s.io", Resource: "leases", Name: "opgate-loop",
+				Verb: "update",
 			},
 		},
 	}

@@ -50,18 +50,19 @@ func (g *Gate) Snapshot(ctx context.Context) (Snapshot, error) {
 func (g *Gate) WaitForSnapshot(ctx context.Context) error {
 	var want map[string]state
 	var last error
-	err := wait.PollUntilContextTimeout(ctx, pollInterval, snapshotTimeout, true, func(ctx context.Context) (bool, error) {
-		if want == nil {
-			if want, last = g.cluster.states(ctx); last != nil {
-				return false, nil //nolint:nilerr // it is tried again
+	err := wait.PollUntilContextTimeout(ctx, pollInterval, snapshotTimeout, true,
+		func(ctx context.Context) (bool, error) {
+			if want == nil {
+				if want, last = g.cluster.states(ctx); last != nil {
+					return false, nil //nolint:nilerr // it is tried again
+				}
 			}
-		}
-		lacks := g.includes(ctx, want)
-		if ctx.Err() == nil { // else it says only that a request ended with the wait
-			last = lacks
-		}
-		return lacks == nil, nil
-	})
+			lacks := g.includes(ctx, want)
+			if ctx.Err() == nil { // else its request ended with the wait, and it names nothing else
+				last = lacks
+			}
+			return lacks == nil, nil
+		})
 	if err != nil {
 		return fmt.Errorf("wait for the snapshot: %w", errors.Join(err, last))
 	}
@@ -83,7 +84,8 @@ func (g *Gate) includes(ctx context.Context, want map[string]state) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", resource, err)
 		}
-		if later { // watches keep the order, so all that was there when it was listed was seen before, deletions included
+		// watches keep the order, so all that was there when it was listed was seen before, deletions included
+		if later {
 			continue
 		}
 		// Versions show what was written; only the number of objects shows what was deleted.

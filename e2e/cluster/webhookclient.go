@@ -75,16 +75,19 @@ func writeAdmissionConfig(dir string) (string, error) {
 	}
 	plugin := func(name string) map[string]any {
 		return map[string]any{"name": name, "configuration": map[string]any{
-			"apiVersion": "apiserver.config.k8s.io/v1", "kind": "WebhookAdmissionConfiguration", "kubeConfigFile": kubeconfig,
+			"apiVersion": "apiserver.config.k8s.io/v1", "kind": "WebhookAdmissionConfiguration",
+			"kubeConfigFile": kubeconfig,
 		}}
 	}
 	write("webhook-client-ca.crt", caCert)
 	write("webhook-client-ca.key", caKey)
 	// A name is host and port of a webhook; here these are not known yet.
 	write(filepath.Base(kubeconfig), marshal(map[string]any{"apiVersion": "v1", "kind": "Config", "users": []any{
-		map[string]any{"name": "*", "user": map[string]any{"client-certificate-data": clientCert, "client-key-data": clientKey}},
+		map[string]any{"name": "*", "user": map[string]any{"client-certificate-data": clientCert,
+			"client-key-data": clientKey}},
 	}}))
-	write("admission.json", marshal(map[string]any{"apiVersion": "apiserver.config.k8s.io/v1", "kind": "AdmissionConfiguration",
+	write("admission.json", marshal(map[string]any{"apiVersion": "apiserver.config.k8s.io/v1",
+		"kind":    "AdmissionConfiguration",
 		"plugins": []any{plugin("MutatingAdmissionWebhook"), plugin("ValidatingAdmissionWebhook")}}))
 	return filepath.Join(dir, "admission.json"), err
 }

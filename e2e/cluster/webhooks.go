@@ -34,7 +34,8 @@ func installWebhooks(ctx context.Context, c client.Client, path string, to targe
 	installed := &admissionregistrationv1.ValidatingWebhookConfiguration{}
 	switch err := c.Get(ctx, client.ObjectKey{Name: configurationName}, installed); {
 	case err == nil: // applying manifests again leaves the rules as they are
-		to.inEffect = to.inEffect || slices.ContainsFunc(installed.Webhooks, func(w admissionregistrationv1.ValidatingWebhook) bool { return len(w.Rules) > 0 })
+		to.inEffect = to.inEffect || slices.ContainsFunc(installed.Webhooks,
+			func(w admissionregistrationv1.ValidatingWebhook) bool { return len(w.Rules) > 0 })
 	case !apierrors.IsNotFound(err):
 		return fmt.Errorf("install webhooks: %w", err)
 	}
@@ -68,7 +69,8 @@ type target struct {
 func waitForPaths(ctx context.Context, c client.Client) error {
 	var bare string
 	err := wait.PollUntilContextTimeout(ctx, pollInterval, routeTimeout, true, func(ctx context.Context) (bool, error) {
-		mutating, validating := &admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{}
+		mutating, validating := &admissionregistrationv1.MutatingWebhookConfiguration{},
+			&admissionregistrationv1.ValidatingWebhookConfiguration{}
 		configs := map[string]admissionregistrationv1.WebhookClientConfig{}
 		rules := map[string]int{}
 		for _, into := range []client.Object{mutating, validating} {
@@ -77,10 +79,12 @@ func waitForPaths(ctx context.Context, c client.Client) error {
 			}
 		}
 		for _, webhook := range mutating.Webhooks {
-			configs["mutating "+webhook.Name], rules["mutating "+webhook.Name] = webhook.ClientConfig, len(webhook.Rules)
+			configs["mutating "+webhook.Name], rules["mutating "+webhook.Name] = webhook.ClientConfig,
+				len(webhook.Rules)
 		}
 		for _, webhook := range validating.Webhooks {
-			configs["validating "+webhook.Name], rules["validating "+webhook.Name] = webhook.ClientConfig, len(webhook.Rules)
+			configs["validating "+webhook.Name], rules["validating "+webhook.Name] = webhook.ClientConfig,
+				len(webhook.Rules)
 		}
 		for name, config := range configs {
 			target, err := url.Parse(*config.URL)

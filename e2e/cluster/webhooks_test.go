@@ -78,12 +78,14 @@ func TestReadWebhooksRefusesWhatItWouldNotTest(t *testing.T) {
 			want:      "unexpected or repeated /v1, Kind=Service",
 		},
 		"a field that does not exist": {
-			documents: []string{mutatingManifest, strings.ReplaceAll(validatingManifest, "failurePolicy", "failPolicy")},
-			want:      `unknown field "failPolicy"`,
+			documents: []string{mutatingManifest, strings.ReplaceAll(validatingManifest, "failurePolicy",
+				"failPolicy")},
+			want: `unknown field "failPolicy"`,
 		},
 		"a path": {
-			documents: []string{mutatingManifest, strings.ReplaceAll(validatingManifest, "system, name: opgate}", "system, name: opgate, path: /validate}")},
-			want:      "webhook validate.opgate.io: clientConfig has no service, or one with a path",
+			documents: []string{mutatingManifest, strings.ReplaceAll(validatingManifest, "system, name: opgate}",
+				"system, name: opgate, path: /validate}")},
+			want: "webhook validate.opgate.io: clientConfig has no service, or one with a path",
 		},
 	}
 	for name, test := range tests {

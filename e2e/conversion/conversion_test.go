@@ -34,7 +34,9 @@ func read(t *testing.T, e *harness.Env, version string, p *unstructured.Unstruct
 	return got
 }
 
-func readIn(ctx context.Context, e *harness.Env, version string, p *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+func readIn(
+	ctx context.Context, e *harness.Env, version string, p *unstructured.Unstructured,
+) (*unstructured.Unstructured, error) {
 	return sendPolicy(ctx, e, harness.Request{
 		Method: http.MethodGet,
 		Path:   harness.PathOf(harness.OperatorPoliciesIn(version), p.GetNamespace(), p.GetName(), ""),
@@ -53,7 +55,9 @@ func created(ctx context.Context, e *harness.Env, p *unstructured.Unstructured) 
 	return sendPolicy(ctx, e, harness.Request{Method: http.MethodPost, Path: path, ContentType: "application/json"}, p)
 }
 
-func sendPolicy(ctx context.Context, e *harness.Env, r harness.Request, p *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+func sendPolicy(
+	ctx context.Context, e *harness.Env, r harness.Request, p *unstructured.Unstructured,
+) (*unstructured.Unstructured, error) {
 	if p != nil {
 		r.Body = []byte(harness.Normal(p.Object))
 	}
@@ -94,7 +98,8 @@ func originals(t *testing.T) map[string]string {
 		}
 	}
 	if len(documents) != 17 {
-		t.Fatalf("there are %d documents, want 9 of the older dialect and 8 of the current one (R-CV-3)", len(documents))
+		t.Fatalf("there are %d documents, want 9 of the older dialect and 8 of the current one (R-CV-3)",
+			len(documents))
 	}
 	return documents
 }
@@ -111,7 +116,8 @@ func TestConversionDocuments(t *testing.T) {
 			}
 			apply := func() string {
 				t.Helper()
-				return strings.TrimSpace(harness.Kubectl(t, e.Cluster, cluster.Admin, document, "apply", "-n", cluster.PolicyNamespace, "-f", "-"))
+				return strings.TrimSpace(harness.Kubectl(t, e.Cluster, cluster.Admin, document, "apply", "-n",
+					cluster.PolicyNamespace, "-f", "-"))
 			}
 			apply()
 			target := written.DeepCopy()
@@ -125,7 +131,8 @@ func TestConversionDocuments(t *testing.T) {
 			}
 			upgrade, install := approvalForms(written)
 			if u, i := approvalForms(got); u != upgrade || i != install {
-				t.Errorf("read are upgradeApproval %q and installPlanApproval %q, written were %q and %q", u, i, upgrade, install)
+				t.Errorf("read are upgradeApproval %q and installPlanApproval %q, written were %q and %q", u, i,
+					upgrade, install)
 			}
 			if _, has := got.GetAnnotations()[conversionAnnotation]; own == harness.Earlier && has != (install != "") {
 				t.Errorf("there is an annotation: %t, while installPlanApproval is %q", has, install)
@@ -141,7 +148,8 @@ func TestConversionDocuments(t *testing.T) {
 			if own == harness.Present {
 				shown := map[string]string{"Automatic": "Automatic", "None": "Manual"}[upgrade]
 				if u, i := approvalForms(read(t, e, harness.Earlier, target)); u != upgrade || i != shown {
-					t.Errorf("v1beta1 has upgradeApproval %q and installPlanApproval %q, want %q and %q", u, i, upgrade, shown)
+					t.Errorf("v1beta1 has upgradeApproval %q and installPlanApproval %q, want %q and %q", u, i, upgrade,
+						shown)
 				}
 			}
 
@@ -150,7 +158,8 @@ func TestConversionDocuments(t *testing.T) {
 				if err != nil {
 					t.Errorf("what %s shows is not valid there: %v", version, err)
 				} else if after.GetResourceVersion() != got.GetResourceVersion() {
-					t.Errorf("writing back what %s shows changed the policy (-was +is):\n%s", version, cmp.Diff(got.Object, read(t, e, own, target).Object))
+					t.Errorf("writing back what %s shows changed the policy (-was +is):\n%s", version,
+						cmp.Diff(got.Object, read(t, e, own, target).Object))
 				}
 			}
 			if out := apply(); !strings.HasSuffix(out, " unchanged") {
@@ -186,7 +195,8 @@ func TestConversionEveryVersion(t *testing.T) {
 		t.Fatalf("served are %v, want %v", versions, want)
 	}
 	approvals := func(upgrade, install any) map[string]any {
-		return map[string]any{"spec": map[string]any{"upgradeApproval": upgrade, "subscription": map[string]any{"installPlanApproval": install}}}
+		return map[string]any{"spec": map[string]any{"upgradeApproval": upgrade,
+			"subscription": map[string]any{"installPlanApproval": install}}}
 	}
 	annotated := func(content string) map[string]any {
 		return map[string]any{"metadata": map[string]any{"annotations": map[string]any{conversionAnnotation: content}}}
@@ -282,8 +292,9 @@ func TestConversionEveryVersion(t *testing.T) {
 						Body:        []byte(harness.Normal(test.change)),
 					},
 					"server-side apply": {
-						Method:      http.MethodPatch,
-						Path:        harness.PathOf(harness.OperatorPoliciesIn(version), p.GetNamespace(), fresh.GetName(), ""),
+						Method: http.MethodPatch,
+						Path: harness.PathOf(harness.OperatorPoliciesIn(version), p.GetNamespace(),
+							fresh.GetName(), ""),
 						Query:       url.Values{"fieldManager": {"e2e"}},
 						ContentType: "application/apply-patch+yaml",
 						Body:        bad(fresh),
@@ -300,7 +311,8 @@ func TestConversionEveryVersion(t *testing.T) {
 					}
 					said = strings.NewReplacer("fresh-"+p.GetName(), "NAME", p.GetName(), "NAME").Replace(said)
 					if _, known := words[way]; known && said != words[way] && !test.schema {
-						t.Errorf("%s is answered in %s with\n%s\nand in %s with\n%s", way, version, said, versions[0], words[way])
+						t.Errorf("%s is answered in %s with\n%s\nand in %s with\n%s", way, version, said, versions[0],
+							words[way])
 					}
 					words[way] = said
 				}
@@ -310,13 +322,15 @@ func TestConversionEveryVersion(t *testing.T) {
 	for _, version := range versions {
 		t.Run("defaults in "+version, func(t *testing.T) {
 			p := versioned(version, "defaults-"+utilrand.String(6))
-			p.Object = harness.MergePatch(p.Object, harness.Spec("complianceConfig", map[string]any{"upgradesAvailable": "NonCompliant"})).(map[string]any)
+			p.Object = harness.MergePatch(p.Object,
+				harness.Spec("complianceConfig", map[string]any{"upgradesAvailable": "NonCompliant"})).(map[string]any)
 			got, err := created(t.Context(), e, p)
 			if err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { e.Remove(t, p) })
-			want := map[string]any{"catalogSourceUnhealthy": "Compliant", "deploymentsUnavailable": "NonCompliant", "upgradesAvailable": "NonCompliant",
+			want := map[string]any{"catalogSourceUnhealthy": "Compliant", "deploymentsUnavailable": "NonCompliant",
+				"upgradesAvailable":   "NonCompliant",
 				"deprecationsPresent": "Compliant", "minorChannelUpgradeAvailable": "Compliant"}
 			if version == harness.Present {
 				want["upgradesProgressing"] = "Compliant"
@@ -340,11 +354,13 @@ func TestConversionMetadata(t *testing.T) {
 		p.SetAnnotations(map[string]string{"note": "Ω <&>", "empty": ""})
 		p.SetFinalizers([]string{"example.com/hold"})
 		p.Object = harness.MergePatch(p.Object, map[string]any{"metadata": map[string]any{"ownerReferences": []any{
-			map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": "c3d3b1a0-0000-4000-8000-000000000000", "blockOwnerDeletion": true}}}}).(map[string]any)
+			map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "name": "owner",
+				"uid": "c3d3b1a0-0000-4000-8000-000000000000", "blockOwnerDeletion": true}}}}).(map[string]any)
 		if _, err := created(t.Context(), e, p); err != nil {
 			t.Fatal(err)
 		}
-		status := map[string]any{"compliant": "NonCompliant", "observedGeneration": float64(1), "overlappingPolicies": []any{"a.b"}}
+		status := map[string]any{"compliant": "NonCompliant", "observedGeneration": float64(1),
+			"overlappingPolicies": []any{"a.b"}}
 		if _, err := sendPolicy(t.Context(), e, harness.Request{
 			Method:      http.MethodPatch,
 			Path:        harness.PathOf(harness.OperatorPoliciesIn(version), p.GetNamespace(), p.GetName(), "status"),
@@ -353,19 +369,22 @@ func TestConversionMetadata(t *testing.T) {
 		}, nil); err != nil {
 			t.Fatal(err)
 		}
-		shown := map[string]*unstructured.Unstructured{harness.Earlier: read(t, e, harness.Earlier, p), harness.Present: read(t, e, harness.Present, p)}
+		shown := map[string]*unstructured.Unstructured{harness.Earlier: read(t, e, harness.Earlier, p),
+			harness.Present: read(t, e, harness.Present, p)}
 		for other, got := range shown {
 			annotations := got.GetAnnotations()
 			delete(annotations, conversionAnnotation)
 			got.SetAnnotations(annotations)
-			if diff := cmp.Diff(harness.MergePatch(got.Object["metadata"], p.Object["metadata"]), got.Object["metadata"]); diff != "" {
+			if diff := cmp.Diff(harness.MergePatch(got.Object["metadata"], p.Object["metadata"]),
+				got.Object["metadata"]); diff != "" {
 				t.Errorf("written in %s, read in %s (-written +read):\n%s", version, other, diff)
 			}
 			if diff := cmp.Diff(any(status), got.Object["status"]); diff != "" {
 				t.Errorf("the status of %s, read in %s (-written +read):\n%s", version, other, diff)
 			}
 		}
-		if diff := cmp.Diff(shown[harness.Earlier].Object["metadata"], shown[harness.Present].Object["metadata"]); diff != "" {
+		if diff := cmp.Diff(shown[harness.Earlier].Object["metadata"],
+			shown[harness.Present].Object["metadata"]); diff != "" {
 			t.Errorf("metadata of a policy written in %s (-v1beta1 +v1beta2):\n%s", version, diff)
 		}
 		e.Patch(t, cluster.Admin, p, `{"metadata":{"finalizers":null}}`)

@@ -25,13 +25,15 @@ import (
 var verbs = []struct {
 	name  string
 	whole bool
-}{{"merge patch", false}, {"json patch", false}, {"server-side apply", true}, {"replace", true}, {"kubectl apply", true}}
+}{{"merge patch", false}, {"json patch", false}, {"server-side apply", true}, {"replace", true},
+	{"kubectl apply", true}}
 
 // edit writes the contents of a document to a live policy, by the version of the document.
 func edit(ctx context.Context, e *harness.Env, verb string, live, document *unstructured.Unstructured) error {
 	r := harness.Request{
 		Method: http.MethodPatch,
-		Path:   harness.PathOf(harness.OperatorPoliciesIn(document.GroupVersionKind().Version), document.GetNamespace(), document.GetName(), ""),
+		Path: harness.PathOf(harness.OperatorPoliciesIn(document.GroupVersionKind().Version), document.GetNamespace(),
+			document.GetName(), ""),
 	}
 	switch verb {
 	case "replace":
@@ -140,9 +142,11 @@ func stories(t *testing.T) []*story {
 					if n != (i+j+v)%len(verbs) && os.Getenv("OPGATE_ALL_STORIES") == "" {
 						continue
 					}
-					s := &story{first: first, then: then, firstVersion: versions[v%2], thenVersion: versions[v/2], verb: verb.name, whole: verb.whole}
+					s := &story{first: first, then: then, firstVersion: versions[v%2], thenVersion: versions[v/2],
+						verb: verb.name, whole: verb.whole}
 					name := fmt.Sprintf("story-%d", len(all))
-					s.before, s.after = inVersion(documents[first], s.firstVersion, name), inVersion(documents[then], s.thenVersion, name)
+					s.before, s.after = inVersion(documents[first], s.firstVersion, name),
+						inVersion(documents[then], s.thenVersion, name)
 					all = append(all, s)
 				}
 			}
@@ -166,7 +170,8 @@ func (s *story) contradiction(live *unstructured.Unstructured) string {
 	switch {
 	case group != "" && group != namespace:
 		return "spec.operatorGroup.namespace: Invalid value"
-	case changed == "" && install == "" && map[string]string{"Automatic": "Automatic", "Manual": "None"}[added] != upgrade:
+	case changed == "" && install == "" && map[string]string{"Automatic": "Automatic",
+		"Manual": "None"}[added] != upgrade:
 		return "spec.subscription.installPlanApproval: Invalid value"
 	}
 	for field, value := range config {
@@ -184,7 +189,8 @@ func (s *story) check(ctx context.Context, e *harness.Env) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", s, err)
 		}
-		if diff := cmp.Diff(harness.MergePatch(got.Object["spec"], want.Object["spec"]), got.Object["spec"]); diff != "" {
+		if diff := cmp.Diff(harness.MergePatch(got.Object["spec"], want.Object["spec"]),
+			got.Object["spec"]); diff != "" {
 			return fmt.Errorf("%s: read in %s (-written +read):\n%s", s, want.GroupVersionKind().Version, diff)
 		}
 	}
@@ -228,7 +234,8 @@ func TestConversionStories(t *testing.T) {
 		}
 		return s.check(ctx, e)
 	})
-	for some := range slices.Chunk(applied, 36) { // few at once: all of them govern one package, so that each is answered with warnings about the others
+	// few at once: all of them govern one package, so that each is answered with warnings about the others
+	for some := range slices.Chunk(applied, 36) {
 		var before, after strings.Builder
 		for _, s := range some {
 			fmt.Fprintf(&before, "---\n%s\n", harness.Normal(s.before.Object))
@@ -237,7 +244,8 @@ func TestConversionStories(t *testing.T) {
 		harness.Kubectl(t, e.Cluster, cluster.Admin, before.String(), "apply", "-f", "-")
 		harness.Kubectl(t, e.Cluster, cluster.Admin, after.String(), "apply", "-f", "-")
 		harness.AtOnce(t, harness.Writers, some, func(ctx context.Context, s *story) error { return s.check(ctx, e) })
-		if out := harness.Kubectl(t, e.Cluster, cluster.Admin, after.String(), "apply", "-f", "-"); strings.Count(out, " unchanged") != len(some) {
+		if out := harness.Kubectl(t, e.Cluster, cluster.Admin, after.String(), "apply", "-f", "-"); strings.Count(out,
+			" unchanged") != len(some) {
 			t.Errorf("the second apply says\n%s", out)
 		}
 		for _, s := range some {

@@ -32,7 +32,8 @@ func TestConversionForms(t *testing.T) {
 			spec["upgradeApproval"] = approval
 		}
 		if f.install {
-			spec["subscription"].(map[string]any)["installPlanApproval"] = map[string]string{"Automatic": "Automatic", "None": "Manual"}[approval]
+			spec["subscription"].(map[string]any)["installPlanApproval"] = map[string]string{"Automatic": "Automatic",
+				"None": "Manual"}[approval]
 		}
 		return p
 	}
@@ -47,8 +48,11 @@ func TestConversionForms(t *testing.T) {
 						}
 						t.Cleanup(func() { e.Remove(t, p) })
 						err := edit(t.Context(), e, verb, read(t, e, form.version, p), write(then, p.GetName(), after))
-						if verb != "replace" && first == "v1beta1, present" && form.version == harness.Earlier && form.install && !form.upgrade {
-							if says := "spec.upgradeApproval: " + before + " says already what becomes of upgrades"; err == nil || !strings.Contains(err.Error(), says) {
+						if verb != "replace" && first == "v1beta1, present" && form.version == harness.Earlier &&
+							form.install && !form.upgrade {
+							if says := "spec.upgradeApproval: " + before +
+								" says already what becomes of upgrades"; err == nil ||
+								!strings.Contains(err.Error(), says) {
 								t.Fatalf("%v, want %s", err, says)
 							}
 							return
@@ -56,8 +60,10 @@ func TestConversionForms(t *testing.T) {
 						if err != nil {
 							t.Fatal(err)
 						}
-						if upgrade, install := approvalForms(read(t, e, harness.Present, p)); upgrade != after || install != "" {
-							t.Errorf("v1beta2 has upgradeApproval %q and installPlanApproval %q, want %q", upgrade, install, after)
+						if upgrade, install := approvalForms(read(t, e, harness.Present, p)); upgrade != after ||
+							install != "" {
+							t.Errorf("v1beta2 has upgradeApproval %q and installPlanApproval %q, want %q", upgrade,
+								install, after)
 						}
 					})
 				}
@@ -65,7 +71,8 @@ func TestConversionForms(t *testing.T) {
 		}
 	}
 	t.Run("conflicts", func(t *testing.T) {
-		for _, forms := range [][2]string{{"v1beta2", "v1beta1, first"}, {"v1beta2", "v1beta1, present"}, {"v1beta1, first", "v1beta2"}, {"v1beta1, present", "v1beta2"}} {
+		for _, forms := range [][2]string{{"v1beta2", "v1beta1, first"}, {"v1beta2", "v1beta1, present"},
+			{"v1beta1, first", "v1beta2"}, {"v1beta1, present", "v1beta2"}} {
 			p := write(forms[0], "form-"+utilrand.String(6), "None")
 			if _, err := created(t.Context(), e, p); err != nil {
 				t.Fatal(err)
@@ -96,7 +103,8 @@ func TestConversionForms(t *testing.T) {
 				for range times {
 					err = edit(t.Context(), e, verb, read(t, e, harness.Earlier, p), document)
 				}
-				if says := "spec.subscription.installPlanApproval: Invalid value"; err == nil || !strings.Contains(err.Error(), says) {
+				if says := "spec.subscription.installPlanApproval: Invalid value"; err == nil ||
+					!strings.Contains(err.Error(), says) {
 					t.Errorf("%s after %s: %v, want %s", verb, first, err, says)
 				}
 				e.Remove(t, p)

@@ -84,7 +84,8 @@ func webhookConversion(target string, ca []byte) apiextensionsv1.CustomResourceC
 func timeList(ctx context.Context, e *harness.Env, namespace string) (time.Duration, []byte, error) {
 	path := harness.PathOf(harness.OperatorPoliciesIn(harness.Earlier), namespace, "", "")
 	if namespace == "" {
-		path = "/apis/" + harness.OperatorPolicies.Group + "/" + harness.Earlier + "/" + harness.OperatorPolicies.Resource
+		path = "/apis/" + harness.OperatorPolicies.Group + "/" + harness.Earlier + "/" +
+			harness.OperatorPolicies.Resource
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, e.Clients[cluster.Admin].Host+path, nil)
 	if err != nil {
@@ -156,7 +157,8 @@ func BenchmarkConversionList(b *testing.B) {
 						if err != nil {
 							b.Fatal(err)
 						}
-						if converted := int(nothing.objects.Load() - before); name == "identity" && !cached && converted != n {
+						if converted := int(nothing.objects.Load() - before); name == "identity" && !cached &&
+							converted != n {
 							b.Fatalf("%d policies were converted for a LIST, want %d", converted, n)
 						}
 						key := fmt.Sprint(name, n)
@@ -175,7 +177,8 @@ func BenchmarkConversionList(b *testing.B) {
 			b.ReportMetric(ratio("opgate5000", "opgate1000")/5, "5000/1000-each")
 			b.ReportMetric(float64(nothing.objects.Load())/float64(nothing.reviews.Load()), "objects/review")
 			if got := ratio("opgate5000", "identity5000"); got > mostOfIdentity {
-				b.Errorf("a LIST takes %.2f times as long as with a converter that does nothing, want %.2f at most", got, mostOfIdentity)
+				b.Errorf("a LIST takes %.2f times as long as with a converter that does nothing, want %.2f at most",
+					got, mostOfIdentity)
 			}
 		})
 	}
@@ -186,17 +189,22 @@ func listedPolicy(i int) *unstructured.Unstructured {
 	p := versioned(harness.Present, "speed-"+strconv.Itoa(i))
 	p.SetAnnotations(map[string]string{"policy.open-cluster-management.io/description": "one of many, and of usual size"})
 	p.Object = harness.MergePatch(p.Object, map[string]any{"spec": map[string]any{
-		"remediationAction": "inform", "severity": "medium", "versionRange": ">=0.9.0 <1.0.0", "upgradeApproval": "None",
-		"versions":         []any{harness.AllowedCSV, harness.ForbiddenCSV},
-		"operatorGroup":    map[string]any{"name": "group", "target": map[string]any{"namespaces": []any{"shop"}}},
-		"subscription":     map[string]any{"channel": "alpha", "source": harness.GoodCatalog, "sourceNamespace": "olm", "startingCSV": harness.AllowedCSV},
+		"remediationAction": "inform", "severity": "medium", "versionRange": ">=0.9.0 <1.0.0",
+		"upgradeApproval": "None",
+		"versions":        []any{harness.AllowedCSV, harness.ForbiddenCSV},
+		"operatorGroup":   map[string]any{"name": "group", "target": map[string]any{"namespaces": []any{"shop"}}},
+		"subscription": map[string]any{"channel": "alpha", "source": harness.GoodCatalog, "sourceNamespace": "olm",
+			"startingCSV": harness.AllowedCSV},
 		"complianceConfig": map[string]any{"upgradesAvailable": "NonCompliant", "upgradesProgressing": "Compliant"},
 	}}).(map[string]any)
 	return p
 }
 
 // convertBy changes the converter, and waits until LISTs are answered with it.
-func convertBy(b *testing.B, e *harness.Env, name string, conversion apiextensionsv1.CustomResourceConversion, nothing *identity, cached bool) {
+func convertBy(
+	b *testing.B, e *harness.Env, name string, conversion apiextensionsv1.CustomResourceConversion, nothing *identity,
+	cached bool,
+) {
 	b.Helper()
 	if err := e.SetConversion(b.Context(), conversion); err != nil {
 		b.Fatal(err)
@@ -209,7 +217,8 @@ func convertBy(b *testing.B, e *harness.Env, name string, conversion apiextensio
 			return err
 		}
 		_, install := approvalForms(p)
-		if asked := nothing.reviews.Load() > before; asked != (name == "identity") && !cached || (install != "") != (name == "opgate") {
+		if asked := nothing.reviews.Load() > before; asked != (name == "identity") && !cached ||
+			(install != "") != (name == "opgate") {
 			return errors.New("another one does")
 		}
 		if cached {

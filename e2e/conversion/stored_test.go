@@ -47,7 +47,8 @@ func storeIn(t *testing.T, e *harness.Env, version string) {
 		if err != nil {
 			return err
 		}
-		if got, want := stored[probe.GetNamespace()+"/"+probe.GetName()], harness.OperatorPolicies.Group+"/"+version; got != want {
+		if got, want := stored[probe.GetNamespace()+"/"+probe.GetName()],
+			harness.OperatorPolicies.Group+"/"+version; got != want {
 			return fmt.Errorf("the probe is stored in %s", got)
 		}
 		return nil
@@ -73,7 +74,8 @@ func storedIn(t *testing.T, e *harness.Env, version string) int {
 // wantStoredVersions checks what the API server reports of the versions in which policies may be stored.
 func wantStoredVersions(t *testing.T, e *harness.Env, want ...string) {
 	t.Helper()
-	crd, err := e.Clients[cluster.Admin].Resource(harness.DefinitionResource).Get(t.Context(), policyDefinition, metav1.GetOptions{})
+	crd, err := e.Clients[cluster.Admin].Resource(harness.DefinitionResource).Get(t.Context(), policyDefinition,
+		metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +92,8 @@ func wantStoredVersions(t *testing.T, e *harness.Env, want ...string) {
 // migrate runs `opgate migrate` to its end.
 func migrate(t *testing.T, e *harness.Env, args ...string) (out string, exitCode int) {
 	t.Helper()
-	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), harness.Opgate(t, e.Cluster), append([]string{"migrate", "--kubeconfig", e.Kubeconfig()}, args...)...)
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), harness.Opgate(t, e.Cluster),
+		append([]string{"migrate", "--kubeconfig", e.Kubeconfig()}, args...)...)
 	text, err := cmd.CombinedOutput()
 	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
 		t.Fatal(err)
@@ -113,15 +116,19 @@ func TestConversionAtStart(t *testing.T) {
 		explains string
 	}{
 		"contradiction": {
-			spec:     map[string]any{"upgradeApproval": "Automatic", "subscription": map[string]any{"installPlanApproval": "Manual"}},
+			spec: map[string]any{"upgradeApproval": "Automatic",
+				"subscription": map[string]any{"installPlanApproval": "Manual"}},
 			explains: "remove it; spec.upgradeApproval: Automatic says already what becomes of upgrades",
 		},
 		"neither": {spec: map[string]any{"upgradeApproval": nil}, explains: "spec.upgradeApproval: Required value"},
 		"unknown": {
-			spec:     map[string]any{"verions": []any{harness.AllowedCSV}, "extra": map[string]any{"a": []any{float64(1), "Ω"}}, "upgradeApproval": nil, "subscription": map[string]any{"installPlanApproval": "Automatic"}},
+			spec: map[string]any{"verions": []any{harness.AllowedCSV},
+				"extra": map[string]any{"a": []any{float64(1), "Ω"}}, "upgradeApproval": nil,
+				"subscription": map[string]any{"installPlanApproval": "Automatic"}},
 			explains: `unknown field "spec.verions"; correct it or remove it`,
 		},
-		"good": {spec: map[string]any{"upgradeApproval": nil, "subscription": map[string]any{"installPlanApproval": "Automatic"}}},
+		"good": {spec: map[string]any{"upgradeApproval": nil,
+			"subscription": map[string]any{"installPlanApproval": "Automatic"}}},
 	}
 	written := map[string]*unstructured.Unstructured{}
 	for name, s := range stored {
@@ -190,7 +197,8 @@ func TestConversionAtStart(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			if s.explains == "" {
 				e.WaitApproved(t, name, "install-1")
-				if upgrade, install := approvalForms(read(t, e.Env, harness.Present, written[name])); upgrade != "Automatic" || install != "" {
+				if upgrade, install := approvalForms(read(t, e.Env, harness.Present,
+					written[name])); upgrade != "Automatic" || install != "" {
 					t.Errorf("v1beta2 has upgradeApproval %q and installPlanApproval %q", upgrade, install)
 				}
 			} else {
@@ -199,12 +207,15 @@ func TestConversionAtStart(t *testing.T) {
 					if err != nil {
 						return err
 					}
-					if said := scripttest.Conditions(op); op.Status.Compliant != "NonCompliant" || !strings.Contains(said, s.explains) {
+					if said := scripttest.Conditions(op); op.Status.Compliant != "NonCompliant" ||
+						!strings.Contains(said, s.explains) {
 						return fmt.Errorf("it is %q and says\n%s", op.Status.Compliant, said)
 					}
 					return nil
 				})
-				harness.WantRefused(t, e.Cluster, cluster.Admin, "", []string{"patch", "installplan", "-n", name, "install-1", "--type=merge", "--patch", `{"spec":{"approved":true}}`}, "(policy/unreadable)")
+				harness.WantRefused(t, e.Cluster, cluster.Admin, "",
+					[]string{"patch", "installplan", "-n", name, "install-1", "--type=merge", "--patch",
+						`{"spec":{"approved":true}}`}, "(policy/unreadable)")
 				e.WantApproved(t, name, "install-1", false)
 			}
 			// What was written is still there as it was written.
@@ -218,7 +229,9 @@ func TestConversionAtStart(t *testing.T) {
 				t.Errorf("annotations changed (-was +is):\n%s", diff)
 			}
 			for _, version := range []string{harness.Earlier, harness.Present} {
-				list := harness.Kubectl(t, e.Cluster, cluster.Admin, "", "get", harness.OperatorPolicies.Resource+"."+version+"."+harness.OperatorPolicies.Group, "-A", "-o", "name")
+				list := harness.Kubectl(t, e.Cluster, cluster.Admin, "", "get",
+					harness.OperatorPolicies.Resource+"."+version+"."+harness.OperatorPolicies.Group, "-A", "-o",
+					"name")
 				if !strings.Contains(list, "/"+name+"\n") {
 					t.Errorf("%s lists %s", version, list)
 				}
@@ -255,7 +268,8 @@ func TestConversionMigrate(t *testing.T) {
 
 	t.Run("dry run", func(t *testing.T) {
 		out, code := migrate(t, e, "--dry-run")
-		if code != 0 || strings.Count(out, "would write policies/migrate-") != count || !strings.Contains(out, fmt.Sprintf("%d OperatorPolicies would be written", count)) {
+		if code != 0 || strings.Count(out, "would write policies/migrate-") != count ||
+			!strings.Contains(out, fmt.Sprintf("%d OperatorPolicies would be written", count)) {
 			t.Errorf("exit code %d\n%s", code, out)
 		}
 		untouched(t)
@@ -307,8 +321,10 @@ func TestConversionMigrate(t *testing.T) {
 		left := storedIn(t, e, harness.Earlier)
 		before := list(t, e, harness.Earlier)
 		out, code := migrate(t, e)
-		want := fmt.Sprintf("%d OperatorPolicies: %d rewritten, %d were stored in v1beta2 already", count, left, count-left)
-		if code != 0 || !strings.Contains(out, want) || !strings.Contains(out, fmt.Sprintf("\n200 of %d OperatorPolicies\n", count)) {
+		want := fmt.Sprintf("%d OperatorPolicies: %d rewritten, %d were stored in v1beta2 already", count, left,
+			count-left)
+		if code != 0 || !strings.Contains(out, want) || !strings.Contains(out,
+			fmt.Sprintf("\n200 of %d OperatorPolicies\n", count)) {
 			t.Errorf("exit code %d, want %q\n%s", code, want, out)
 		}
 		if n := storedIn(t, e, harness.Earlier); n != 0 {
@@ -331,7 +347,8 @@ func TestConversionMigrate(t *testing.T) {
 // list returns the specs of all policies in a version.
 func list(t *testing.T, e *harness.Env, version string) map[string]any {
 	t.Helper()
-	list, err := e.Clients[cluster.Admin].Resource(harness.OperatorPoliciesIn(version)).List(t.Context(), metav1.ListOptions{})
+	list, err := e.Clients[cluster.Admin].Resource(harness.OperatorPoliciesIn(version)).List(t.Context(),
+		metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -345,7 +362,9 @@ func list(t *testing.T, e *harness.Env, version string) map[string]any {
 // emptied deletes all policies.
 func emptied(t *testing.T, e *harness.Env) {
 	t.Helper()
-	err := e.Clients[cluster.Admin].Resource(harness.OperatorPolicies).Namespace(cluster.PolicyNamespace).DeleteCollection(context.WithoutCancel(t.Context()), metav1.DeleteOptions{}, metav1.ListOptions{})
+	err := e.Clients[cluster.Admin].Resource(harness.OperatorPolicies).Namespace(
+		cluster.PolicyNamespace).DeleteCollection(context.WithoutCancel(t.Context()), metav1.DeleteOptions{},
+		metav1.ListOptions{})
 	if err != nil {
 		t.Error(err)
 	}
@@ -391,7 +410,8 @@ func TestConversionEmergency(t *testing.T) {
 	})
 
 	cmd := exec.CommandContext(t.Context(), "bash", "-euc", step[1])
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+e.Kubeconfig(), "PATH="+filepath.Dir(e.Assets().Kubectl())+":"+os.Getenv("PATH"))
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+e.Kubeconfig(), "PATH="+filepath.Dir(e.Assets().Kubectl())+":"+
+		os.Getenv("PATH"))
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

@@ -30,7 +30,8 @@ func TestConversionRoundTrips(t *testing.T) {
 		for i := range each {
 			all = append(all, randomPolicy(r, version, fmt.Sprintf("random-%d", i)))
 		}
-		harness.AtOnce(t, harness.Writers, all, func(ctx context.Context, p *unstructured.Unstructured) error { return roundTrip(ctx, e, p) })
+		harness.AtOnce(t, harness.Writers, all,
+			func(ctx context.Context, p *unstructured.Unstructured) error { return roundTrip(ctx, e, p) })
 	}
 }
 
@@ -81,7 +82,9 @@ func randomPolicy(r *rand.Rand, version, name string) *unstructured.Unstructured
 	sub := spec["subscription"].(map[string]any)
 	spec["complianceType"] = pick("musthave", "mayhave", "mustnothave")
 	for field, value := range map[string]any{
-		"remediationAction": pick("inform", "Inform", "enforce", "Enforce"), "severity": pick("low", "High"), "versions": pick([]any{harness.AllowedCSV}, []any{harness.AllowedCSV + ", " + harness.ForbiddenCSV}, []any{}),
+		"remediationAction": pick("inform", "Inform", "enforce", "Enforce"), "severity": pick("low", "High"),
+		"versions": pick([]any{harness.AllowedCSV}, []any{harness.AllowedCSV + ", " + harness.ForbiddenCSV},
+			[]any{}),
 		"operatorGroup":   map[string]any{"name": "group", "target": map[string]any{"namespaces": []any{"shop"}}},
 		"removalBehavior": map[string]any{"installPlans": pick("Keep", "Delete")},
 	} {
@@ -89,7 +92,8 @@ func randomPolicy(r *rand.Rand, version, name string) *unstructured.Unstructured
 			spec[field] = value
 		}
 	}
-	for field, value := range map[string]any{"channel": "alpha", "source": harness.GoodCatalog, "sourceNamespace": "olm", "startingCSV": harness.AllowedCSV,
+	for field, value := range map[string]any{"channel": "alpha", "source": harness.GoodCatalog,
+		"sourceNamespace": "olm", "startingCSV": harness.AllowedCSV,
 		"config": map[string]any{"env": []any{map[string]any{"name": "A", "value": pick("", "Ω <&>", "{{ b }}")}}}} {
 		if chance(40) {
 			sub[field] = value
@@ -98,7 +102,8 @@ func randomPolicy(r *rand.Rand, version, name string) *unstructured.Unstructured
 	if chance(40) {
 		p.SetAnnotations(map[string]string{"note": "Ω"})
 	}
-	fields := []string{"catalogSourceUnhealthy", "deploymentsUnavailable", "upgradesAvailable", "deprecationsPresent", "minorChannelUpgradeAvailable"}
+	fields := []string{"catalogSourceUnhealthy", "deploymentsUnavailable", "upgradesAvailable", "deprecationsPresent",
+		"minorChannelUpgradeAvailable"}
 	if version == harness.Present {
 		fields = append(fields, "upgradesProgressing")
 	}
@@ -112,7 +117,8 @@ func randomPolicy(r *rand.Rand, version, name string) *unstructured.Unstructured
 		spec["complianceConfig"] = config
 	}
 	if version == harness.Earlier {
-		forms := pick([2]any{"Automatic", nil}, [2]any{"None", nil}, [2]any{nil, "Automatic"}, [2]any{nil, "Manual"}, [2]any{"Automatic", "Automatic"}, [2]any{"None", "Manual"}).([2]any)
+		forms := pick([2]any{"Automatic", nil}, [2]any{"None", nil}, [2]any{nil, "Automatic"}, [2]any{nil, "Manual"},
+			[2]any{"Automatic", "Automatic"}, [2]any{"None", "Manual"}).([2]any)
 		delete(spec, "upgradeApproval")
 		for i, form := range forms {
 			if form != nil {
@@ -142,7 +148,8 @@ func TestConversionKubectl(t *testing.T) {
 	}
 	field := func(version, path string) string {
 		t.Helper()
-		return harness.Kubectl(t, e.Cluster, cluster.Admin, "", "get", in(version), "-n", p.GetNamespace(), name, "-o", "jsonpath={"+path+"}")
+		return harness.Kubectl(t, e.Cluster, cluster.Admin, "", "get", in(version), "-n", p.GetNamespace(), name, "-o",
+			"jsonpath={"+path+"}")
 	}
 	want := func(version, path, value string) {
 		t.Helper()
@@ -156,7 +163,8 @@ func TestConversionKubectl(t *testing.T) {
 	}
 	apply := func(document, says string) {
 		t.Helper()
-		if out := harness.Kubectl(t, e.Cluster, cluster.Admin, document, "apply", "-f", "-"); !strings.HasSuffix(strings.TrimSpace(out), says) {
+		if out := harness.Kubectl(t, e.Cluster, cluster.Admin, document, "apply", "-f",
+			"-"); !strings.HasSuffix(strings.TrimSpace(out), says) {
 			t.Errorf("kubectl apply says %q, want %s", out, says)
 		}
 	}
@@ -184,18 +192,22 @@ func TestConversionKubectl(t *testing.T) {
 	apply(document(harness.Earlier, manual), "unchanged")
 
 	// From the first dialect to the present one, and on to v1beta2, by editing the document.
-	apply(document(harness.Earlier, "  subscription: {name: etcd, namespace: shop}\n  upgradeApproval: Automatic\n"), "configured")
+	apply(document(harness.Earlier, "  subscription: {name: etcd, namespace: shop}\n  upgradeApproval: Automatic\n"),
+		"configured")
 	want(harness.Earlier, ".spec.subscription.installPlanApproval", "")
 	want(harness.Present, ".spec.upgradeApproval", "Automatic")
-	last := document(harness.Present, "  subscription: {name: etcd, namespace: shop}\n  upgradeApproval: Never\n  versionRange: \">=0.9.0 <1.0.0\"\n")
+	last := document(harness.Present,
+		"  subscription: {name: etcd, namespace: shop}\n  upgradeApproval: Never\n  versionRange: \">=0.9.0 <1.0.0\"\n")
 	apply(last, "configured")
 	apply(last, "unchanged")
 	want(harness.Earlier, ".spec.upgradeApproval", "None")
-	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "label", in(harness.Earlier), "-n", p.GetNamespace(), name, "team=a")
+	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "label", in(harness.Earlier), "-n", p.GetNamespace(), name,
+		"team=a")
 	want(harness.Present, ".spec.upgradeApproval", "Never")
 	want(harness.Present, ".spec.versionRange", ">=0.9.0 <1.0.0")
 	for _, version := range []string{harness.Earlier, harness.Present} {
-		if out := harness.Kubectl(t, e.Cluster, cluster.Admin, "", "get", in(version), "-n", p.GetNamespace(), "-o", "name"); !strings.Contains(out, name) {
+		if out := harness.Kubectl(t, e.Cluster, cluster.Admin, "", "get", in(version), "-n", p.GetNamespace(), "-o",
+			"name"); !strings.Contains(out, name) {
 			t.Errorf("%s lists %s", version, out)
 		}
 	}
@@ -215,7 +227,8 @@ func TestConversionManagers(t *testing.T) {
 			Path:        harness.PathOf(harness.OperatorPoliciesIn(version), base.GetNamespace(), name, ""),
 			Query:       url.Values{"fieldManager": {manager}},
 			ContentType: "application/apply-patch+yaml",
-			Body:        fmt.Appendf(nil, "apiVersion: %s/%s\nkind: OperatorPolicy\nmetadata: {name: %s}\nspec: %s", harness.OperatorPolicies.Group, version, name, spec),
+			Body: fmt.Appendf(nil, "apiVersion: %s/%s\nkind: OperatorPolicy\nmetadata: {name: %s}\nspec: %s",
+				harness.OperatorPolicies.Group, version, name, spec),
 		}, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -258,6 +271,8 @@ func TestConversionManagers(t *testing.T) {
 	// The first moves on to the present dialect. The API server converts what both have before it takes the earlier
 	// form away, so that the policy is as if it had been written with both forms.
 	apply(harness.Present, "second", `{versionRange: "`+versionRange+`"}`)
-	apply(harness.Earlier, "first", `{complianceType: musthave, subscription: {name: etcd, namespace: shop}, upgradeApproval: None, versions: `+versions+`}`)
+	apply(harness.Earlier, "first",
+		`{complianceType: musthave, subscription: {name: etcd, namespace: shop}, upgradeApproval: None, versions: `+
+			versions+`}`)
 	want(versions, versionRange, "Manual")
 }

@@ -44,7 +44,8 @@ func (e *env) usage(t *testing.T) (u usage) {
 	if err != nil || code != http.StatusOK {
 		t.Fatalf("metrics: %d %v", code, err)
 	}
-	for name, into := range map[string]*float64{"process_resident_memory_bytes": &u.resident, "go_goroutines": &u.goroutines, "opgate_ordering_watches": &u.watches} {
+	for name, into := range map[string]*float64{"process_resident_memory_bytes": &u.resident,
+		"go_goroutines": &u.goroutines, "opgate_ordering_watches": &u.watches} {
 		_, rest, _ := strings.Cut(body, "\n"+name+" ")
 		if _, err := fmt.Sscan(rest, into); err != nil {
 			t.Fatalf("metric %s: %v", name, err)
@@ -179,7 +180,8 @@ func TestA2WatchBudget(t *testing.T) {
 					return err
 				})
 			}
-			if p, err := e.policy(t.Context(), "hostile", attack.name+"-4"); err != nil || !strings.Contains(rendered(p), attack.says) {
+			if p, err := e.policy(t.Context(), "hostile", attack.name+"-4"); err != nil ||
+				!strings.Contains(rendered(p), attack.says) {
 				t.Errorf("the last says (%v)\n%s", err, rendered(p))
 			}
 			e.waitQuiet(t)
@@ -198,7 +200,8 @@ func TestA2WatchBudget(t *testing.T) {
 			break
 		}
 	}
-	t.Logf("%d hostile Policies: %+v, %.1f MiB more than before, at most %.1f MiB", 3*policies, now, (now.resident-before.resident)/mebibyte, (peak-before.resident)/mebibyte)
+	t.Logf("%d hostile Policies: %+v, %.1f MiB more than before, at most %.1f MiB", 3*policies, now,
+		(now.resident-before.resident)/mebibyte, (peak-before.resident)/mebibyte)
 	if now.resident-before.resident > mostMemory {
 		t.Errorf("resident are %.1f MiB more than before", (now.resident-before.resident)/mebibyte)
 	}
@@ -208,7 +211,8 @@ func TestA2WatchBudget(t *testing.T) {
 	e.mustCreate(t, policyOf(other, "after", "ConfigurationPolicy/base"))
 	e.turns(t, other, "after", "Compliant")
 	e.waitIs(t, other, "after", policyv1.Compliant)
-	t.Logf("after %s of a restart another Policy is Compliant, and opgate takes %+v", time.Since(started).Round(time.Millisecond), e.usage(t))
+	t.Logf("after %s of a restart another Policy is Compliant, and opgate takes %+v",
+		time.Since(started).Round(time.Millisecond), e.usage(t))
 	e.waitIs(t, other, "before", policyv1.Compliant)
 }
 
@@ -274,7 +278,8 @@ func TestA8AndB2PolicyAuthors(t *testing.T) {
 	rule := &policyv1.Policy{ObjectMeta: metav1.ObjectMeta{Namespace: "hostile", Name: "rule"}}
 	rule.SetGroupVersionKind(policyKind)
 	template := &policyv1.PolicyTemplate{}
-	template.ObjectDefinition.Raw = []byte(`{"apiVersion":"operators.coreos.com/v1","kind":"Constraint","metadata":{"name":"nothing-for-others"},"spec":{"constraints":"[]"}}`)
+	template.ObjectDefinition.Raw = []byte(
+		`{"apiVersion":"operators.coreos.com/v1","kind":"Constraint","metadata":{"name":"nothing-for-others"},"spec":{"constraints":"[]"}}`)
 	rule.Spec.PolicyTemplates = []*policyv1.PolicyTemplate{template}
 	refuses := func(t *testing.T, err error, rule string) {
 		t.Helper()
@@ -298,9 +303,11 @@ func TestA8AndB2PolicyAuthors(t *testing.T) {
 	forged := rule.DeepCopy()
 	forged.Name = "forged"
 	template = template.DeepCopy()
-	template.ObjectDefinition.Raw = []byte(strings.Replace(string(template.ObjectDefinition.Raw), "nothing-for-others", "forged", 1))
+	template.ObjectDefinition.Raw = []byte(strings.Replace(string(template.ObjectDefinition.Raw), "nothing-for-others",
+		"forged", 1))
 	forged.Spec.PolicyTemplates = []*policyv1.PolicyTemplate{template}
-	forged.Annotations = map[string]string{"opgate.io/verified": good.Annotations["opgate.io/verified"]} // the mark of another one
+	// the mark of another one
+	forged.Annotations = map[string]string{"opgate.io/verified": good.Annotations["opgate.io/verified"]}
 	for _, p := range []*policyv1.Policy{curious("curious"), rule.DeepCopy(), forged} {
 		harness.Eventually(t, "it is written while nothing is judged", func(ctx context.Context) error {
 			if err := tenant.Create(ctx, p.DeepCopy()); !apierrors.IsAlreadyExists(err) {
@@ -336,17 +343,22 @@ func TestA8AndB2PolicyAuthors(t *testing.T) {
 	e.waitIs(t, "hostile", "good", policyv1.Compliant)
 
 	t.Run("B2 its author cannot have it verified", func(t *testing.T) {
-		harness.WantRefused(t, e.Cluster, cluster.Tenant, "", []string{"annotate", "policies.policy.open-cluster-management.io", "rule", "-n", "hostile", "--overwrite", "opgate.io/verified=again"}, "(policy/escalation)")
+		harness.WantRefused(t, e.Cluster, cluster.Tenant, "",
+			[]string{"annotate", "policies.policy.open-cluster-management.io", "rule", "-n", "hostile", "--overwrite",
+				"opgate.io/verified=again"}, "(policy/escalation)")
 	})
 	t.Run("B2 what touches it does not verify it", func(t *testing.T) {
-		harness.Kubectl(t, e.Cluster, cluster.Admin, "", "annotate", "policies.policy.open-cluster-management.io", "rule", "-n", "hostile", "touched=yes")
+		harness.Kubectl(t, e.Cluster, cluster.Admin, "", "annotate", "policies.policy.open-cluster-management.io",
+			"rule", "-n", "hostile", "touched=yes")
 		e.waitQuiet(t)
 		if err := constraint(t.Context(), "nothing-for-others"); !apierrors.IsNotFound(err) {
 			t.Errorf("got %v", err)
 		}
 	})
 	t.Run("B2 a user with the right verifies it", func(t *testing.T) {
-		harness.Kubectl(t, e.Cluster, cluster.Admin, "", "annotate", "policies.policy.open-cluster-management.io", "rule", "-n", "hostile", "--overwrite", "opgate.io/verified=again")
-		harness.Eventually(t, "the Constraint is made", func(ctx context.Context) error { return constraint(ctx, "nothing-for-others") })
+		harness.Kubectl(t, e.Cluster, cluster.Admin, "", "annotate", "policies.policy.open-cluster-management.io",
+			"rule", "-n", "hostile", "--overwrite", "opgate.io/verified=again")
+		harness.Eventually(t, "the Constraint is made",
+			func(ctx context.Context) error { return constraint(ctx, "nothing-for-others") })
 	})
 }

@@ -98,7 +98,8 @@ func (e *env) cmdWrites(ts *testscript.TestScript, neg bool, args []string) {
 		if err != nil {
 			return err
 		}
-		return e.Admin.Status().Patch(ctx, u, crclient.RawPatch("application/merge-patch+json", []byte(`{"status":`+args[2]+`}`)))
+		return e.Admin.Status().Patch(ctx, u, crclient.RawPatch("application/merge-patch+json",
+			[]byte(`{"status":`+args[2]+`}`)))
 	})
 }
 
@@ -161,7 +162,8 @@ func (e *env) cmdIs(ts *testscript.TestScript, neg bool, args []string) {
 
 // details are what a Policy reports of a template.
 func details(p *policyv1.Policy, template string) *policyv1.DetailsPerTemplate {
-	i := slices.IndexFunc(p.Status.Details, func(d *policyv1.DetailsPerTemplate) bool { return d.TemplateMeta.Name == template })
+	i := slices.IndexFunc(p.Status.Details,
+		func(d *policyv1.DetailsPerTemplate) bool { return d.TemplateMeta.Name == template })
 	if i < 0 {
 		return nil
 	}
@@ -178,7 +180,8 @@ func (e *env) cmdTemplate(ts *testscript.TestScript, neg bool, args []string) {
 			return err
 		}
 		d := details(p, args[1])
-		if d == nil || d.ComplianceState != stateOf(args[2]) || len(args) == 4 && (len(d.History) == 0 || !pattern.MatchString(d.History[0].Message)) {
+		if d == nil || d.ComplianceState != stateOf(args[2]) || len(args) == 4 &&
+			(len(d.History) == 0 || !pattern.MatchString(d.History[0].Message)) {
 			return fmt.Errorf("%s does not say that %s, but\n%s", args[0], strings.Join(args[1:], " "), rendered(p))
 		}
 		return nil
@@ -218,11 +221,12 @@ func (e *env) cmdWaits(ts *testscript.TestScript, neg bool, args []string) {
 		if err != nil {
 			return err
 		}
-		ok := fmt.Sprint(p.Status.PendingDependencies) == args[1] && (len(args) == 2 || slices.ContainsFunc(p.Status.Dependencies,
-			func(d policyv1.DependencyStatus) bool {
-				name := d.Kind + " " + strings.TrimPrefix(d.Namespace+"/"+d.Name, "/")
-				return name == args[2] && d.Reason == args[3] && pattern.MatchString(d.Message)
-			}))
+		ok := fmt.Sprint(p.Status.PendingDependencies) == args[1] &&
+			(len(args) == 2 || slices.ContainsFunc(p.Status.Dependencies,
+				func(d policyv1.DependencyStatus) bool {
+					name := d.Kind + " " + strings.TrimPrefix(d.Namespace+"/"+d.Name, "/")
+					return name == args[2] && d.Reason == args[3] && pattern.MatchString(d.Message)
+				}))
 		if !ok {
 			return fmt.Errorf("%s does not wait for %s, but\n%s", args[0], strings.Join(args[1:], " "), rendered(p))
 		}
@@ -241,7 +245,8 @@ func (e *env) cmdSet(ts *testscript.TestScript, neg bool, args []string) {
 		message, _, _ := unstructured.NestedString(u.Object, "status", "statusMessage")
 		observed, _, _ := unstructured.NestedInt64(u.Object, "status", "observedGeneration")
 		if state != string(stateOf(args[1])) || message != args[2] || observed != u.GetGeneration() {
-			return fmt.Errorf("set %s is %q, %q at generation %d of %d, want %s", args[0], state, message, observed, u.GetGeneration(), strings.Join(args[1:], " "))
+			return fmt.Errorf("set %s is %q, %q at generation %d of %d, want %s", args[0], state, message, observed,
+				u.GetGeneration(), strings.Join(args[1:], " "))
 		}
 		return nil
 	})
@@ -260,11 +265,13 @@ func (e *env) cmdSays(ts *testscript.TestScript, neg bool, args []string) {
 		for _, c := range conditions {
 			c, _ := c.(map[string]any)
 			message, _ := c["message"].(string)
-			if c["type"] == args[2] && c["status"] == args[3] && (args[4] == "" || c["reason"] == args[4]) && pattern.MatchString(message) {
+			if c["type"] == args[2] && c["status"] == args[3] && (args[4] == "" || c["reason"] == args[4]) &&
+				pattern.MatchString(message) {
 				return nil
 			}
 		}
-		return fmt.Errorf("%s %s has no condition %s, but %v", args[0], args[1], strings.Join(args[2:], " "), conditions)
+		return fmt.Errorf("%s %s has no condition %s, but %v", args[0], args[1], strings.Join(args[2:], " "),
+			conditions)
 	})
 }
 
@@ -345,7 +352,8 @@ func (e *env) judgedBy(ctx context.Context, u *unstructured.Unstructured) error 
 	have := snapshot.ResourceVersions[harness.Resources[u.GetKind()].Resource]
 	order, err := resourceversion.CompareResourceVersion(have, u.GetResourceVersion())
 	if err == nil && order < 0 {
-		err = fmt.Errorf("the snapshot has version %s, and %s %s is %s", have, u.GetKind(), u.GetName(), u.GetResourceVersion())
+		err = fmt.Errorf("the snapshot has version %s, and %s %s is %s", have, u.GetKind(), u.GetName(),
+			u.GetResourceVersion())
 	}
 	return err
 }

@@ -73,7 +73,8 @@ func TestDependency(t *testing.T) {
 			Setup:           e.setupDocument,
 			Cmds:            e.commands(),
 		})
-		for name, test := range map[string]func(*testing.T, *env){"namespaces of dependencies": namespaces, "a template of 1 MiB": largeTemplate} {
+		for name, test := range map[string]func(*testing.T, *env){"namespaces of dependencies": namespaces,
+			"a template of 1 MiB": largeTemplate} {
 			crowd.all.Go(func() { t.Run(name, func(t *testing.T) { test(t, e) }) })
 		}
 		crowd.all.Wait()
@@ -112,7 +113,8 @@ type env struct {
 
 func start(t testing.TB) *env {
 	t.Helper()
-	e := &env{LoopEnv: &harness.LoopEnv{Env: harness.Start(t, cluster.Options{Audit: true, Owners: true, Log: os.Stderr})}}
+	e := &env{LoopEnv: &harness.LoopEnv{Env: harness.Start(t,
+		cluster.Options{Audit: true, Owners: true, Log: os.Stderr})}}
 	for _, text := range []string{harness.PackageManifests, foreignKinds, foreignRights, storedCycles} {
 		harness.Kubectl(t, e.Cluster, cluster.Admin, text, "create", "-f", "-")
 	}
@@ -124,12 +126,14 @@ func start(t testing.TB) *env {
 		}
 	}
 	var err error
-	if e.Gate, err = e.StartOpgate(t.Context(), cluster.GateOptions{Loop: true, MemoryLimit: harness.ContainerMemory}); err != nil {
+	if e.Gate, err = e.StartOpgate(t.Context(), cluster.GateOptions{Loop: true,
+		MemoryLimit: harness.ContainerMemory}); err != nil {
 		t.Fatal(err)
 	}
 	// An admin answers for what was stored before there was a gate.
 	for _, namespace := range []string{"ring", "farm"} {
-		harness.Kubectl(t, e.Cluster, cluster.Admin, "", "annotate", "policies.policy.open-cluster-management.io", "--all", "-n", namespace, "opgate.io/verified=again")
+		harness.Kubectl(t, e.Cluster, cluster.Admin, "", "annotate", "policies.policy.open-cluster-management.io",
+			"--all", "-n", namespace, "opgate.io/verified=again")
 	}
 	return e
 }
@@ -271,7 +275,8 @@ subjects: [{kind: ServiceAccount, namespace: opgate-system, name: opgate}]
 // refuse them.
 var storedCycles = func() string {
 	var all strings.Builder
-	for _, ring := range [][3]string{{"ring", "a", "b"}, {"ring", "b", "a"}, {"farm", "egg", "hen"}, {"farm", "hen", "egg"}} {
+	for _, ring := range [][3]string{{"ring", "a", "b"}, {"ring", "b", "a"}, {"farm", "egg", "hen"},
+		{"farm", "hen", "egg"}} {
 		if ring[1] < ring[2] {
 			fmt.Fprintf(&all, "apiVersion: v1\nkind: Namespace\nmetadata: {name: %s}\n---\n", ring[0])
 		}
@@ -317,7 +322,8 @@ func (e *env) newNamespace(ctx context.Context, name string) (empty func(), err 
 // emptied deletes the Policies in a namespace, so that Opgate has nothing to do for a script that has ended.
 func (e *env) emptied(ctx context.Context, name string) func() {
 	return func() {
-		for _, kind := range []schema.GroupVersionKind{policyKind, kinds["policyset"], policyv1beta2.GroupVersion.WithKind("OperatorPolicy")} {
+		for _, kind := range []schema.GroupVersionKind{policyKind, kinds["policyset"],
+			policyv1beta2.GroupVersion.WithKind("OperatorPolicy")} {
 			u := &unstructured.Unstructured{}
 			u.SetGroupVersionKind(kind)
 			if err := e.Admin.DeleteAllOf(context.WithoutCancel(ctx), u, crclient.InNamespace(name)); err != nil {

@@ -34,7 +34,8 @@ func documentScript(t *testing.T) string {
 	}
 	var script, files strings.Builder
 	examples := 0
-	for _, m := range regexp.MustCompile("(?sm)^```(\\w+)\n(.*?)^```$|^<!-- test: (.*?) -->$").FindAllStringSubmatch(string(text), -1) {
+	for _, m := range regexp.MustCompile("(?sm)^```(\\w+)\n(.*?)^```$|^<!-- test: (.*?) -->$").FindAllStringSubmatch(
+		string(text), -1) {
 		language, block, command := m[1], m[2], m[3]
 		switch language {
 		case "":
@@ -68,7 +69,8 @@ func documentScript(t *testing.T) string {
 
 // setupDocument is setup for the document, which has no names to fill in.
 func (e *env) setupDocument(script *testscript.Env) error {
-	for variable, value := range map[string]string{"ID": "document", "NS": cluster.ShopNamespace, "POLICIES": cluster.ShopNamespace, "OTHER": cluster.PolicyNamespace} {
+	for variable, value := range map[string]string{"ID": "document", "NS": cluster.ShopNamespace,
+		"POLICIES": cluster.ShopNamespace, "OTHER": cluster.PolicyNamespace} {
 		script.Setenv(variable, value)
 	}
 	script.Defer(e.emptied(context.Background(), cluster.ShopNamespace))
@@ -93,7 +95,8 @@ func withoutMarkup(text string) string {
 // in force.
 func (e *env) cmdGrant(ts *testscript.TestScript, neg bool, args []string) {
 	scripttest.NeedArgs(ts, args, 1, 1, "grant VALUES")
-	rendered, err := e.Helm(context.Background(), "template", "opgate", harness.ChartDir, "--namespace", cluster.OpgateNamespace, "--values", ts.MkAbs(args[0]),
+	rendered, err := e.Helm(context.Background(), "template", "opgate", harness.ChartDir, "--namespace",
+		cluster.OpgateNamespace, "--values", ts.MkAbs(args[0]),
 		"--set", "olm.identity="+cluster.OLMUserName, "--show-only", "templates/rbac.yaml")
 	ts.Check(err)
 	granted := 0
@@ -110,7 +113,8 @@ func (e *env) cmdGrant(ts *testscript.TestScript, neg bool, args []string) {
 		}
 	}
 	if granted != 2 || len(role.Rules) == 0 {
-		ts.Fatalf("the chart has %d objects called opgate-ordering, want a role and a binding\n%s", granted, rendered.Stderr)
+		ts.Fatalf("the chart has %d objects called opgate-ordering, want a role and a binding\n%s", granted,
+			rendered.Stderr)
 	}
 	for _, rule := range role.Rules {
 		for _, verb := range rule.Verbs {
@@ -146,7 +150,8 @@ func (e *env) cmdPrints(ts *testscript.TestScript, neg bool, args []string) {
 		if err != nil {
 			return err
 		}
-		if diff := cmp.Diff(strings.Split(want, "\n"), strings.Split(withoutMarkup(result.Stderr+result.Stdout), "\n")); diff != "" {
+		if diff := cmp.Diff(strings.Split(want, "\n"),
+			strings.Split(withoutMarkup(result.Stderr+result.Stdout), "\n")); diff != "" {
 			return fmt.Errorf("%s does not print what the document has:\n%s\nthe first difference:\n%s\nthe log of opgate ends with\n%s",
 				strings.Join(args[1:], " "), result.Stderr+result.Stdout, diff, tail.File(e.Gate.LogPath(), 40))
 		}

@@ -46,11 +46,13 @@ func TestDependencyDocuments(t *testing.T) {
 				t.Fatal(err)
 			}
 			u.SetNamespace(e.NewNamespace(t))
-			unstructured.RemoveNestedField(u.Object, "status") // the API server drops it, and kubectl would go on trying
+			// the API server drops it, and kubectl would go on trying
+			unstructured.RemoveNestedField(u.Object, "status")
 			t.Cleanup(func() { e.Remove(t, &u) })
 			apply := func(args ...string) string {
 				t.Helper()
-				return strings.TrimSpace(harness.Kubectl(t, e.Cluster, cluster.Admin, harness.AsJSON(t, &u), append([]string{"apply", "-f", "-"}, args...)...))
+				return strings.TrimSpace(harness.Kubectl(t, e.Cluster, cluster.Admin, harness.AsJSON(t, &u),
+					append([]string{"apply", "-f", "-"}, args...)...))
 			}
 			if out := apply(); !strings.HasSuffix(out, " created") {
 				t.Errorf("the first apply says %q", out)
@@ -65,8 +67,10 @@ func TestDependencyDocuments(t *testing.T) {
 			if u.GetKind() == "Policy" {
 				want.Object["spec"].(map[string]any)["disabled"] = false
 			}
-			if after.GetGeneration() != first.GetGeneration() || harness.Normal(after.Object["spec"]) != harness.Normal(want.Object["spec"]) {
-				t.Errorf("stored is\n%s\nwant\n%s", harness.Normal(after.Object["spec"]), harness.Normal(want.Object["spec"]))
+			if after.GetGeneration() != first.GetGeneration() ||
+				harness.Normal(after.Object["spec"]) != harness.Normal(want.Object["spec"]) {
+				t.Errorf("stored is\n%s\nwant\n%s", harness.Normal(after.Object["spec"]),
+					harness.Normal(want.Object["spec"]))
 			}
 		})
 	}
@@ -98,26 +102,33 @@ func TestDependencyStatus(t *testing.T) {
 		namespace := e.NewNamespace(t)
 		admin := func(stdin string, args ...string) string {
 			t.Helper()
-			return strings.TrimSpace(harness.Kubectl(t, e.Cluster, cluster.Admin, stdin, append(args, "--namespace="+namespace)...))
+			return strings.TrimSpace(harness.Kubectl(t, e.Cluster, cluster.Admin, stdin,
+				append(args, "--namespace="+namespace)...))
 		}
 		created := admin(documents[test.document], "create", "-o", "name", "-f", "-")
-		admin("", "patch", created, "--subresource=status", "--type=merge", "--patch", `{"status": {"compliant": "Pending", "observedGeneration": 1}}`)
+		admin("", "patch", created, "--subresource=status", "--type=merge", "--patch",
+			`{"status": {"compliant": "Pending", "observedGeneration": 1}}`)
 		for _, resource := range []string{test.resource, test.short} {
 			table := strings.Split(admin("", "get", resource), "\n")
 			if got := strings.Fields(table[0]); !slices.Equal(got, test.columns) {
 				t.Errorf("columns of %s are %v, want %v", resource, got, test.columns)
 			}
-			if got := strings.Fields(table[1]); len(got) != len(test.row)+1 || !slices.Equal(got[:len(test.row)], test.row) {
+			if got := strings.Fields(table[1]); len(got) != len(test.row)+
+				1 || !slices.Equal(got[:len(test.row)], test.row) {
 				t.Errorf("the row of %s is %v, want %v and an age", resource, got, test.row)
 			}
 		}
-		harness.WantRefused(t, e.Cluster, cluster.Tenant, "", []string{"get", test.resource, "--namespace=" + cluster.PolicyNamespace}, "cannot list resource")
-		harness.WantRefused(t, e.Cluster, cluster.Admin, "", []string{"patch", created, "--namespace=" + namespace, "--subresource=status", "--type=merge",
-			"--patch", `{"status": {"conditions": [{"type": "Compliant"}]}}`}, "status.conditions[0].reason")
+		harness.WantRefused(t, e.Cluster, cluster.Tenant, "",
+			[]string{"get", test.resource, "--namespace=" + cluster.PolicyNamespace}, "cannot list resource")
+		harness.WantRefused(t, e.Cluster, cluster.Admin, "",
+			[]string{"patch", created, "--namespace=" + namespace, "--subresource=status", "--type=merge",
+				"--patch", `{"status": {"conditions": [{"type": "Compliant"}]}}`}, "status.conditions[0].reason")
 		admin("", "delete", created)
 	}
-	for _, field := range []string{"policy.spec.dependencies.namespace", "policy.spec.policy-templates.extraDependencies.compliance",
-		"policy.status.dependencies.reason", "policy.status.details.history.message", "policyset.spec.policies", "policyset.status.statusMessage"} {
+	for _, field := range []string{"policy.spec.dependencies.namespace",
+		"policy.spec.policy-templates.extraDependencies.compliance",
+		"policy.status.dependencies.reason", "policy.status.details.history.message", "policyset.spec.policies",
+		"policyset.status.statusMessage"} {
 		out := harness.Kubectl(t, e.Cluster, cluster.Admin, "", "explain", field)
 		if _, description, _ := strings.Cut(out, "DESCRIPTION:"); strings.TrimSpace(description) == "" {
 			t.Errorf("kubectl explain %s says\n%s", field, out)
@@ -157,7 +168,8 @@ func TestDependencySchema(t *testing.T) {
 			if changed == document {
 				t.Fatalf("the document has no %q", test.old)
 			}
-			harness.WantRefused(t, e.Cluster, cluster.Admin, changed, []string{"create", "--namespace=" + namespace, "-f", "-"}, test.want)
+			harness.WantRefused(t, e.Cluster, cluster.Admin, changed,
+				[]string{"create", "--namespace=" + namespace, "-f", "-"}, test.want)
 		})
 	}
 }

@@ -99,13 +99,15 @@ func (e *env) waitIs(t testing.TB, namespace, name string, state policyv1.Compli
 func namespaces(t *testing.T, e *env) {
 	namespace := e.place(t)
 	for kind, mayName := range map[string]bool{
-		"Policy": true, "PolicySet": true, "OperatorPolicy": true, "OtherType": true, "ConfigurationPolicy": false, "CertificatePolicy": false,
+		"Policy": true, "PolicySet": true, "OperatorPolicy": true, "OtherType": true, "ConfigurationPolicy": false,
+		"CertificatePolicy": false,
 	} {
 		for _, in := range []string{"", "default"} {
 			for _, field := range []string{"dependencies", "extraDependencies"} {
 				p := policyOf(namespace, "app")
 				dependencies := []policyv1.PolicyDependency{{
-					APIVersion: "policy.open-cluster-management.io/v1", Kind: kind, Name: "foo", Namespace: in, Compliance: policyv1.Compliant,
+					APIVersion: "policy.open-cluster-management.io/v1", Kind: kind, Name: "foo", Namespace: in,
+					Compliance: policyv1.Compliant,
 				}}
 				if field == "dependencies" {
 					p.Spec.Dependencies = dependencies
@@ -130,7 +132,8 @@ func largeTemplate(t *testing.T, e *env) {
 	large := policyOf(namespace, "large")
 	small := large.Spec.PolicyTemplates[0].ObjectDefinition.Raw
 	text := strings.Repeat("what is to be so on every cluster; ", 1<<20/35+1)[:1<<20]
-	large.Spec.PolicyTemplates[0].ObjectDefinition.Raw = fmt.Appendf(nil, `%s,"text":%q}}`, strings.TrimSuffix(string(small), "}}"), text)
+	large.Spec.PolicyTemplates[0].ObjectDefinition.Raw = fmt.Appendf(nil, `%s,"text":%q}}`,
+		strings.TrimSuffix(string(small), "}}"), text)
 	e.mustCreate(t, large)
 	e.turns(t, namespace, "large", "Compliant")
 	e.waitIs(t, namespace, "large", policyv1.Compliant)
@@ -168,7 +171,8 @@ func restart(t *testing.T, e *env) {
 			"subscription":{"name":%q,"namespace":%q,"channel":"stable","source":"catalog","sourceNamespace":"olm"}}}`, name, name, namespace)
 		return p
 	}
-	e.mustCreate(t, configuration(namespace, "base"), policyOf(namespace, "app", "ConfigurationPolicy/base"), policy("suspended", "ConfigurationPolicy/never"),
+	e.mustCreate(t, configuration(namespace, "base"), policyOf(namespace, "app", "ConfigurationPolicy/base"),
+		policy("suspended", "ConfigurationPolicy/never"),
 		policy("guard", "ConfigurationPolicy/base"))
 	e.turns(t, namespace, "base", "Compliant")
 	e.turns(t, namespace, "app", "Compliant")
@@ -219,7 +223,8 @@ func restart(t *testing.T, e *env) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if i := slices.IndexFunc(requests, func(r cluster.Request) bool { return r.Verb == "delete" && r.Response.Code < 300 }); i >= 0 {
+	if i := slices.IndexFunc(requests,
+		func(r cluster.Request) bool { return r.Verb == "delete" && r.Response.Code < 300 }); i >= 0 {
 		t.Errorf("opgate did %s %s", requests[i].Verb, requests[i].URI)
 	}
 

@@ -64,10 +64,11 @@ func (e *env) waitQuiet(t testing.TB) {
 	t.Helper()
 	var last []string
 	quiet := speed.Scale(orderingSettled)
-	err := wait.PollUntilContextTimeout(t.Context(), quiet/5, harness.WaitTimeout, true, func(context.Context) (bool, error) {
-		last = e.did(t, time.Now().Add(-quiet))
-		return len(last) == 0, nil
-	})
+	err := wait.PollUntilContextTimeout(t.Context(), quiet/5, harness.WaitTimeout, true,
+		func(context.Context) (bool, error) {
+			last = e.did(t, time.Now().Add(-quiet))
+			return len(last) == 0, nil
+		})
 	if err != nil {
 		t.Fatalf("opgate does not come to rest: %v\n%s", err, strings.Join(last, "\n"))
 	}
@@ -81,7 +82,8 @@ func requests(t *testing.T, e *env) {
 	for i := range 3 {
 		name := fmt.Sprintf("direct-%d", i)
 		direct = append(direct, name)
-		e.mustCreate(t, policyOf(namespace, name, "ConfigurationPolicy/base"), policyOf(namespace, fmt.Sprintf("indirect-%d", i), "Policy/"+name))
+		e.mustCreate(t, policyOf(namespace, name, "ConfigurationPolicy/base"),
+			policyOf(namespace, fmt.Sprintf("indirect-%d", i), "Policy/"+name))
 	}
 	e.mustCreate(t, policyOf(namespace, "far", "Policy/indirect-0", "Policy/indirect-1"))
 	e.turns(t, namespace, "base", "NonCompliant")
@@ -102,15 +104,18 @@ func requests(t *testing.T, e *env) {
 		u := configuration(namespace, "base")
 		for i := range 5 {
 			for _, patch := range []string{
-				fmt.Sprintf(`{"metadata":{"annotations":{"note":"%d"}}}`, i), fmt.Sprintf(`{"status":{"lastEvaluated":"%d"}}`, i),
+				fmt.Sprintf(`{"metadata":{"annotations":{"note":"%d"}}}`, i),
+				fmt.Sprintf(`{"status":{"lastEvaluated":"%d"}}`, i),
 			} {
 				write := e.Admin.Patch
 				if strings.Contains(patch, "status") {
-					write = func(ctx context.Context, u crclient.Object, p crclient.Patch, _ ...crclient.PatchOption) error {
+					write = func(ctx context.Context, u crclient.Object, p crclient.Patch,
+						_ ...crclient.PatchOption) error {
 						return e.Admin.Status().Patch(ctx, u, p)
 					}
 				}
-				if err := write(t.Context(), u, crclient.RawPatch("application/merge-patch+json", []byte(patch))); err != nil {
+				if err := write(t.Context(), u, crclient.RawPatch("application/merge-patch+json",
+					[]byte(patch))); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -132,7 +137,8 @@ func requests(t *testing.T, e *env) {
 		// Each direct dependent makes its object and reports it, and those behind it learn that it is not Pending any
 		// more.
 		e.wantOnly(t, since, map[string]int{
-			"create configurationpolicies direct-": 3, "patch policies/status direct-": 6, "create events": 12, "patch policies/status indirect-": 6,
+			"create configurationpolicies direct-": 3, "patch policies/status direct-": 6, "create events": 12,
+			"patch policies/status indirect-": 6,
 		})
 	})
 	t.Run("a dependency is lost", func(t *testing.T) {
@@ -148,7 +154,8 @@ func requests(t *testing.T, e *env) {
 		}
 		e.waitQuiet(t)
 		e.wantOnly(t, since, map[string]int{
-			"delete configurationpolicies direct-": 3, "patch policies/status direct-": 6, "create events": 12, "patch policies/status indirect-": 6,
+			"delete configurationpolicies direct-": 3, "patch policies/status direct-": 6, "create events": 12,
+			"patch policies/status indirect-": 6,
 		})
 	})
 	t.Run("a chain settles", func(t *testing.T) { chainRequests(t, e) })
@@ -196,7 +203,8 @@ func (e *env) chain(t testing.TB, namespace string, n int) {
 		}
 		all = append(all, policyOf(namespace, fmt.Sprintf("p-%04d", i), before))
 	}
-	harness.AtOnce(t, harness.Writers, all, func(ctx context.Context, p *policyv1.Policy) error { return e.Admin.Create(ctx, p) })
+	harness.AtOnce(t, harness.Writers, all,
+		func(ctx context.Context, p *policyv1.Policy) error { return e.Admin.Create(ctx, p) })
 }
 
 // states counts the Policies of a namespace by their state.
@@ -217,10 +225,11 @@ func (e *env) states(ctx context.Context, namespace string) (map[policyv1.Compli
 func (e *env) waitAll(t testing.TB, namespace string, state policyv1.ComplianceState, n int, timeout time.Duration) {
 	t.Helper()
 	var last map[policyv1.ComplianceState]int
-	err := wait.PollUntilContextTimeout(t.Context(), harness.PolicyPollInterval, timeout, true, func(ctx context.Context) (_ bool, err error) {
-		last, err = e.states(ctx, namespace)
-		return last[state] == n && len(last) == 1, err
-	})
+	err := wait.PollUntilContextTimeout(t.Context(), harness.PolicyPollInterval, timeout, true,
+		func(ctx context.Context) (_ bool, err error) {
+			last, err = e.states(ctx, namespace)
+			return last[state] == n && len(last) == 1, err
+		})
 	if err != nil {
 		t.Fatalf("wait until %d policies are %s: %v; they are %v", n, state, err, last)
 	}
@@ -251,8 +260,10 @@ func (e *env) evaluate(t testing.TB, namespace string) {
 			if !ok || event.Type != watch.Added || u.GetName() == "base" {
 				continue
 			}
-			status := fmt.Appendf(nil, `{"status":{"compliant":"Compliant","observedGeneration":%d}}`, u.GetGeneration())
-			if _, err := objects.Patch(ctx, u.GetName(), "application/merge-patch+json", status, metav1.PatchOptions{}, "status"); err != nil && ctx.Err() == nil {
+			status := fmt.Appendf(nil, `{"status":{"compliant":"Compliant","observedGeneration":%d}}`,
+				u.GetGeneration())
+			if _, err := objects.Patch(ctx, u.GetName(), "application/merge-patch+json", status, metav1.PatchOptions{},
+				"status"); err != nil && ctx.Err() == nil {
 				t.Error(err)
 			}
 		}
@@ -275,7 +286,8 @@ func chainRequests(t *testing.T, e *env) {
 	// Its object, its status when that exists and when that is Compliant, what the one before states meanwhile, and
 	// events.
 	if most := settlingLength * 8; len(requests) > most {
-		t.Errorf("opgate made %d requests for a chain of %d, want at most %d:\n  %s", len(requests), settlingLength, most, strings.Join(requests, "\n  "))
+		t.Errorf("opgate made %d requests for a chain of %d, want at most %d:\n  %s", len(requests), settlingLength,
+			most, strings.Join(requests, "\n  "))
 	}
 	for _, name := range []string{"p-0000", "p-0015", fmt.Sprintf("p-%04d", settlingLength-1)} {
 		if n := count(requests, "patch policies/status "+name); n > 3 {
@@ -303,7 +315,8 @@ func longChain(t *testing.T, e *env) {
 	began := time.Now()
 	e.chain(t, namespace, chainLength)
 	e.waitAll(t, namespace, policyv1.Pending, chainLength, chainTimeout)
-	t.Logf("%d policies in a chain were stored and Pending after %s", chainLength, time.Since(began).Round(time.Millisecond))
+	t.Logf("%d policies in a chain were stored and Pending after %s", chainLength,
+		time.Since(began).Round(time.Millisecond))
 	harness.Eventually(t, "all of it is known to admission", func(ctx context.Context) error {
 		u := &unstructured.Unstructured{}
 		u.SetGroupVersionKind(policyKind)
@@ -325,7 +338,8 @@ func longChain(t *testing.T, e *env) {
 		t.Fatal("a cycle was not refused")
 	}
 	message := err.Error()
-	harness.WantTexts(t, message, "(policy/dependency-cycle)", fmt.Sprintf("Policy %s/p-0000 -> Policy %s/p-0999", namespace, namespace), "... (", " more) ...")
+	harness.WantTexts(t, message, "(policy/dependency-cycle)",
+		fmt.Sprintf("Policy %s/p-0000 -> Policy %s/p-0999", namespace, namespace), "... (", " more) ...")
 	if len(message) > 2_000 || strings.Count(message, " -> ") > 15 {
 		t.Errorf("the message has %d bytes: %s", len(message), message)
 	}
@@ -335,7 +349,8 @@ func longChain(t *testing.T, e *env) {
 		if err != nil {
 			return err
 		}
-		if d := last.Status.Dependencies; len(d) != 1 || d[0].Name != "p-0998" || d[0].Reason != "WrongState" || d[0].State != policyv1.Pending {
+		if d := last.Status.Dependencies; len(d) != 1 || d[0].Name != "p-0998" || d[0].Reason != "WrongState" ||
+			d[0].State != policyv1.Pending {
 			return fmt.Errorf("it waits for %+v", d)
 		}
 		return nil
@@ -357,11 +372,12 @@ func longChain(t *testing.T, e *env) {
 func (e *env) waitLast(b *testing.B, namespace string, n int) {
 	b.Helper()
 	key := crclient.ObjectKey{Namespace: namespace, Name: fmt.Sprintf("p-%04d", n-1)}
-	err := wait.PollUntilContextTimeout(b.Context(), harness.PolicyPollInterval, harness.SettleTimeout, true, func(ctx context.Context) (bool, error) {
-		p := &policyv1.Policy{}
-		err := e.Admin.Get(ctx, key, p)
-		return p.Status.ComplianceState == policyv1.Compliant, err
-	})
+	err := wait.PollUntilContextTimeout(b.Context(), harness.PolicyPollInterval, harness.SettleTimeout, true,
+		func(ctx context.Context) (bool, error) {
+			p := &policyv1.Policy{}
+			err := e.Admin.Get(ctx, key, p)
+			return p.Status.ComplianceState == policyv1.Compliant, err
+		})
 	if err != nil {
 		b.Fatalf("wait for policy %s: %v", key.Name, err)
 	}

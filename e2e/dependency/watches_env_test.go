@@ -92,7 +92,8 @@ func (w *watched) define(ctx context.Context, t *testing.T, config *rest.Config)
 	}
 	kind, reader := snapshot.CustomResourceDefinitions, snapshot.Reader{}
 	read := func(raw []byte) (runtime.Object, error) { return reader.Read(kind, raw), nil }
-	informer := cache.NewSharedIndexInformer(client.ListerWatcher(kind.GroupVersionResource(), read), &snapshot.Object{}, 0, cache.Indexers{})
+	informer := cache.NewSharedIndexInformer(client.ListerWatcher(kind.GroupVersionResource(), read),
+		&snapshot.Object{}, 0, cache.Indexers{})
 	handled, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(obj any) { w.Define(nil, obj.(*snapshot.Object)) },
 		UpdateFunc: func(old, obj any) { w.Define(old.(*snapshot.Object), obj.(*snapshot.Object)) },
@@ -126,10 +127,11 @@ func (w *watched) end(t *testing.T) {
 		t.Error("the watches do not end")
 	}
 	var open []string
-	if err := harness.Poll(context.WithoutCancel(t.Context()), harness.WaitTimeout, func(context.Context) (bool, error) {
-		open = w.requests.open("")
-		return len(open) == 0, nil
-	}); err != nil {
+	if err := harness.Poll(context.WithoutCancel(t.Context()), harness.WaitTimeout,
+		func(context.Context) (bool, error) {
+			open = w.requests.open("")
+			return len(open) == 0, nil
+		}); err != nil {
 		t.Errorf("requests outlive the watches: %v", open)
 	}
 }
@@ -164,7 +166,9 @@ func (w *watched) until(t *testing.T, owner types.NamespacedName, what string, i
 }
 
 // untilSeen waits until a target is seen for a reason; without a reason, until it is seen in a state.
-func (w *watched) untilSeen(t *testing.T, owner types.NamespacedName, target watches.Target, reason dependency.Reason, state dependency.State) {
+func (w *watched) untilSeen(
+	t *testing.T, owner types.NamespacedName, target watches.Target, reason dependency.Reason, state dependency.State,
+) {
 	t.Helper()
 	var last dependency.Observed
 	defer func() {
@@ -203,7 +207,8 @@ func (w *watched) delete(t *testing.T, u *unstructured.Unstructured) {
 // patch merges a patch into an object.
 func (w *watched) patch(t *testing.T, u *unstructured.Unstructured, patch string) {
 	t.Helper()
-	if _, err := w.of(u).Patch(t.Context(), u.GetName(), types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+	if _, err := w.of(u).Patch(t.Context(), u.GetName(), types.MergePatchType, []byte(patch),
+		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -233,11 +238,14 @@ func watchedCRD(kind, scope string, labels map[string]any, versions ...string) *
 	var served []any
 	for i, version := range versions {
 		served = append(served, map[string]any{"name": version, "served": true, "storage": i == 0,
-			"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}}})
+			"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object",
+				"x-kubernetes-preserve-unknown-fields": true}}})
 	}
 	return &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": map[string]any{"name": lower + "s." + watchedGroup, "labels": labels},
-		"spec": map[string]any{"group": watchedGroup, "scope": scope, "names": map[string]any{"kind": kind, "plural": lower + "s"}, "versions": served}}}
+		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+		"metadata": map[string]any{"name": lower + "s." + watchedGroup, "labels": labels},
+		"spec": map[string]any{"group": watchedGroup, "scope": scope,
+			"names": map[string]any{"kind": kind, "plural": lower + "s"}, "versions": served}}}
 }
 
 // watchedObject is an object of watchedGroup in version v1.

@@ -29,7 +29,8 @@ func watchForbidden(t *testing.T, c *cluster.Cluster) {
 		w.untilSeen(t, waiter, denied, dependency.Forbidden, "")
 		w.untilSeen(t, waiter, fine, "", dependency.Compliant)
 	}
-	if got := w.Observe(denied).Detail; got != "the right to list and watch widgets."+watchedGroup+" in namespace shop is missing" {
+	if got := w.Observe(denied).Detail; got != "the right to list and watch widgets."+watchedGroup+
+		" in namespace shop is missing" {
 		t.Errorf("the detail is %q", got)
 	}
 	if w.Object(denied) != nil {

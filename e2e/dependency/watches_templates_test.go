@@ -22,15 +22,18 @@ func watchTemplates(t *testing.T, c *cluster.Cluster) {
 	w.put(t, definition)
 	w.put(t, watchedCRD("Broad", "Cluster", map[string]any{dependency.LabelTemplate: "template"}, "v1"))
 	w.until(t, another, "the kind is there", func() bool { _, ok := w.Kinds().Lookup(watchedGroup, "Made"); return ok })
-	if ready, forbidden := w.Template(watchedGroup, "Made"); ready || forbidden != nil || len(w.requests.of("mades")) > 0 {
+	if ready, forbidden := w.Template(watchedGroup, "Made"); ready || forbidden != nil ||
+		len(w.requests.of("mades")) > 0 {
 		t.Errorf("a kind that is none of templates is read: %v %v %v", ready, forbidden, w.requests.of("mades"))
 	}
 	w.patch(t, definition, `{"metadata":{"labels":{"policy.open-cluster-management.io/policy-type":"template"}}}`)
-	w.until(t, another, "templates may be of the kind", func() bool { ready, _ := w.Template(watchedGroup, "Made"); return ready })
+	w.until(t, another, "templates may be of the kind",
+		func() bool { ready, _ := w.Template(watchedGroup, "Made"); return ready })
 	w.untilSeen(t, another, made, dependency.NotFound, "")
 
 	labelled := watchedObject("Made", "shop", "db", dependency.Compliant)
-	labelled.SetLabels(map[string]string{dependency.LabelPolicy: waiter.Name, dependency.LabelClusterNamespace: "elsewhere"})
+	labelled.SetLabels(map[string]string{dependency.LabelPolicy: waiter.Name,
+		dependency.LabelClusterNamespace: "elsewhere"})
 	w.put(t, labelled)
 	w.put(t, watchedObject("Made", "shop", "unlabelled", dependency.Compliant))
 	owned := func(parent types.NamespacedName) string {
@@ -42,7 +45,8 @@ func watchTemplates(t *testing.T, c *cluster.Cluster) {
 		return strings.Join(names, ", ")
 	}
 	w.until(t, waiter, "its object is there", func() bool { return owned(waiter) == "Made db Compliant" })
-	w.until(t, waiter, "the object of the target is there", func() bool { return w.Observe(made).State == dependency.Compliant })
+	w.until(t, waiter, "the object of the target is there",
+		func() bool { return w.Observe(made).State == dependency.Compliant })
 	w.patch(t, labelled, `{"status":{"compliant":"NonCompliant"}}`)
 	w.until(t, waiter, "its object changed", func() bool { return owned(waiter) == "Made db NonCompliant" })
 
@@ -54,7 +58,8 @@ func watchTemplates(t *testing.T, c *cluster.Cluster) {
 	w.until(t, another, "its object is gone", func() bool { return owned(another) == "" })
 
 	broad := watchedObject("Broad", "", "db", dependency.Unknown)
-	broad.SetLabels(map[string]string{dependency.LabelPolicy: waiter.Name, dependency.LabelClusterNamespace: waiter.Namespace})
+	broad.SetLabels(map[string]string{dependency.LabelPolicy: waiter.Name,
+		dependency.LabelClusterNamespace: waiter.Namespace})
 	w.put(t, broad)
 	w.until(t, waiter, "it has an object without a namespace", func() bool { return owned(waiter) == "Broad db " })
 	if w.Open() != 0 || len(w.requests.of("fieldSelector")) != 0 {
@@ -85,5 +90,6 @@ func watchTemplatesForbidden(t *testing.T, c *cluster.Cluster) {
 	}
 	guest.grant(t, "guardeds", "", "")
 	w.patch(t, definition, `{"metadata":{"annotations":{"changed":"yes"}}}`)
-	w.until(t, waiter, "they may be read", func() bool { ready, err := w.Template(watchedGroup, "Guarded"); return ready && err == nil })
+	w.until(t, waiter, "they may be read",
+		func() bool { ready, err := w.Template(watchedGroup, "Guarded"); return ready && err == nil })
 }

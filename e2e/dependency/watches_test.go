@@ -31,8 +31,10 @@ func TestDependencyWatches(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, u := range []*unstructured.Unstructured{watchedCRD("Widget", "Namespaced", nil, "v1"), watchedCRD("Gadget", "Cluster", nil, "v1"),
-		watchedObject("Widget", "shop", "always", dependency.Compliant), watchedObject("Gadget", "", "always", dependency.Compliant)} {
+	for _, u := range []*unstructured.Unstructured{watchedCRD("Widget", "Namespaced", nil, "v1"),
+		watchedCRD("Gadget", "Cluster", nil, "v1"),
+		watchedObject("Widget", "shop", "always", dependency.Compliant),
+		watchedObject("Gadget", "", "always", dependency.Compliant)} {
 		putWatched(t, admin, u)
 	}
 	t.Run("watches", func(t *testing.T) {
@@ -146,18 +148,21 @@ func watchIsShared(t *testing.T, c *cluster.Cluster) {
 
 	// A change that no Policy depends on notifies no owner; the next one that matters notifies once.
 	before, times := 0, 0
-	harness.Eventually(t, "the waiting Policy is notified of what it has seen, and of nothing more", func(context.Context) error {
-		if n := w.toldTimes(waiter); n == 0 || n != before {
-			before, times = n, 0
-		}
-		if times++; times < 6 {
-			return fmt.Errorf("notified %d times, as in %d tries", before, times)
-		}
-		return nil
-	})
+	harness.Eventually(t, "the waiting Policy is notified of what it has seen, and of nothing more",
+		func(context.Context) error {
+			if n := w.toldTimes(waiter); n == 0 || n != before {
+				before, times = n, 0
+			}
+			if times++; times < 6 {
+				return fmt.Errorf("notified %d times, as in %d tries", before, times)
+			}
+			return nil
+		})
 	w.put(t, watchedObject("Gadget", "", "other", dependency.Compliant))
-	_, err := w.of(object).Apply(t.Context(), "one", &unstructured.Unstructured{Object: map[string]any{"apiVersion": object.GetAPIVersion(), "kind": "Gadget",
-		"metadata": map[string]any{"name": "one"}, "status": map[string]any{"compliant": "Compliant"}}}, metav1.ApplyOptions{FieldManager: "another"})
+	_, err := w.of(object).Apply(t.Context(), "one",
+		&unstructured.Unstructured{Object: map[string]any{"apiVersion": object.GetAPIVersion(), "kind": "Gadget",
+			"metadata": map[string]any{"name": "one"}, "status": map[string]any{"compliant": "Compliant"}}},
+		metav1.ApplyOptions{FieldManager: "another"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -221,7 +226,8 @@ func watchImpossible(t *testing.T, c *cluster.Cluster) {
 	for _, name := range []string{"", ".", "..", "a/b", "a%2fb"} {
 		targets = append(targets, watchedTarget("Widget", "shop", name), watchedTarget("Widget", name, "db"))
 	}
-	strange := []watches.Target{watchedTarget("Widget", "shop", "Ünlike,ly=x"), watchedTarget("Widget", "no-such-namespace", "db")}
+	strange := []watches.Target{watchedTarget("Widget", "shop", "Ünlike,ly=x"),
+		watchedTarget("Widget", "no-such-namespace", "db")}
 	w.Set(waiter, append(targets, strange...))
 	for _, target := range append(targets, strange...) {
 		w.untilSeen(t, waiter, target, dependency.NotFound, "")
@@ -294,7 +300,8 @@ func watchChurn(t *testing.T, c *cluster.Cluster) {
 			defer func() { done <- struct{}{} }()
 			owner := types.NamespacedName{Namespace: "shop", Name: fmt.Sprintf("churn-%d", i)}
 			for j := range 50 {
-				targets := []watches.Target{watchedTarget("Churned", "shop", fmt.Sprintf("o%d", j%3)), watchedTarget("Churned", "shop", fmt.Sprintf("o%d", (i+j)%5))}
+				targets := []watches.Target{watchedTarget("Churned", "shop", fmt.Sprintf("o%d", j%3)),
+					watchedTarget("Churned", "shop", fmt.Sprintf("o%d", (i+j)%5))}
 				w.Set(owner, targets)
 				for _, target := range targets {
 					w.Observe(target)

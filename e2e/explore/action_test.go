@@ -219,7 +219,8 @@ spec:
 		spec["versions"] = all
 	}
 	if f["complianceType"] == musthave {
-		spec["operatorGroup"] = map[string]any{"name": "team", "namespace": namespace, "targetNamespaces": []any{namespace}}
+		spec["operatorGroup"] = map[string]any{"name": "team", "namespace": namespace,
+			"targetNamespaces": []any{namespace}}
 	}
 	return u
 }

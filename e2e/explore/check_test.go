@@ -45,7 +45,8 @@ func (w *walk) check(ctx context.Context) error {
 		}
 		expected := w.state.expect(o.installed, o.second)
 		if p := w.stuck(o); p != "" {
-			expected = expectation{csv: o.installed, unknown: "plan " + p + " was approved before it was forbidden", why: p}
+			expected = expectation{csv: o.installed, unknown: "plan " + p + " was approved before it was forbidden",
+				why: p}
 		}
 		if o.orphan() && len(w.state.enforced(o.second)) == 0 {
 			expected = expectation{csv: o.installed, unknown: "OLM does not take over what no Subscription refers to"}
@@ -292,7 +293,8 @@ func (w *walk) checkAnswersOf(ctx context.Context, o *observed, p unstructured.U
 	if allowed {
 		return nil
 	}
-	events, err := w.Clients[cluster.Admin].Resource(schemaResource{Version: "v1", Resource: "events"}).Namespace(o.name).
+	events, err := w.Clients[cluster.Admin].Resource(schemaResource{Version: "v1", Resource: "events"}).Namespace(
+		o.name).
 		List(ctx, metav1.ListOptions{FieldSelector: "reason=Held,involvedObject.name=" + p.GetName()})
 	if err != nil {
 		return err

@@ -99,7 +99,8 @@ func (g *generator) names(kind string) []string {
 func (g *generator) policy() action {
 	names := g.names(operatorPolicy)
 	if len(names) == 0 || len(names) == 1 && g.often(10) {
-		name := pick(g, slices.DeleteFunc([]string{"a", "b"}, func(n string) bool { return slices.Contains(names, n) })...)
+		name := pick(g, slices.DeleteFunc([]string{"a", "b"},
+			func(n string) bool { return slices.Contains(names, n) })...)
 		return action{verb: apply, kind: operatorPolicy, name: name, fields: g.policyFields()}
 	}
 	name := pick(g, names...)

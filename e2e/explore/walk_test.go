@@ -158,7 +158,8 @@ func (w *walk) write(ctx context.Context, a action) error {
 				return strings.Contains(err.Error(), "There can be a delay between when CustomResourceDefinitions")
 			}
 			err = retry.OnError(wait.Backoff{Duration: time.Second, Steps: 60}, early, func() error {
-				_, err := client.Of(u).Apply(ctx, u.GetName(), u, metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
+				_, err := client.Of(u).Apply(ctx, u.GetName(), u,
+					metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
 				return err
 			})
 		}
@@ -317,7 +318,8 @@ func (w *walk) clean(ctx context.Context) {
 		list, err := admin.Of(harness.Named(kind, cluster.PolicyNamespace, "")).List(ctx, metav1.ListOptions{})
 		for i := 0; err == nil && i < len(list.Items); i++ {
 			if name := list.Items[i].GetName(); strings.HasPrefix(name, w.namespaces[0]+"-") {
-				_ = admin.Of(harness.Named(kind, cluster.PolicyNamespace, name)).Delete(ctx, name, metav1.DeleteOptions{})
+				_ = admin.Of(harness.Named(kind, cluster.PolicyNamespace, name)).Delete(ctx, name,
+					metav1.DeleteOptions{})
 			}
 		}
 	}
@@ -327,7 +329,8 @@ func (w *walk) clean(ctx context.Context) {
 	watched := []string{"Subscription", "CatalogSource", "ClusterServiceVersion", "InstallPlan", "OperatorGroup"}
 	for _, kind := range watched {
 		for _, namespace := range w.namespaces {
-			_ = admin.Of(harness.Named(kind, namespace, "")).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
+			_ = admin.Of(harness.Named(kind, namespace, "")).DeleteCollection(ctx, metav1.DeleteOptions{},
+				metav1.ListOptions{})
 		}
 	}
 }
@@ -346,7 +349,8 @@ func (w *walk) repeatedWrites() error {
 			case "get", "list", "watch":
 				continue
 			}
-			if o := r.Object; strings.HasPrefix(o.Namespace, w.namespaces[0]) || strings.HasPrefix(o.Name, w.namespaces[0]) {
+			if o := r.Object; strings.HasPrefix(o.Namespace, w.namespaces[0]) ||
+				strings.HasPrefix(o.Name, w.namespaces[0]) {
 				count[strings.Join([]string{r.Verb, o.Resource, o.Subresource, o.Namespace, o.Name}, " ")]++
 			}
 		}

@@ -38,7 +38,8 @@ func (a *attacker) violate(format string, args ...any) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if len(a.violations) < 10 {
-		a.violations = append(a.violations, fmt.Errorf("%s: "+format, append([]any{time.Now().Format("15:04:05.000")}, args...)...))
+		a.violations = append(a.violations, fmt.Errorf("%s: "+format,
+			append([]any{time.Now().Format("15:04:05.000")}, args...)...))
 	}
 }
 
@@ -65,7 +66,8 @@ func (a *attacker) attack(ctx context.Context) {
 // approve approves every plan with a version that no policy allows.
 func (a *attacker) approve(ctx context.Context) {
 	for _, namespace := range a.governed() {
-		plans, err := a.Clients[cluster.Admin].Resource(harness.InstallPlans).Namespace(namespace).List(ctx, metav1.ListOptions{})
+		plans, err := a.Clients[cluster.Admin].Resource(harness.InstallPlans).Namespace(namespace).List(ctx,
+			metav1.ListOptions{})
 		if err != nil {
 			continue
 		}
@@ -73,7 +75,8 @@ func (a *attacker) approve(ctx context.Context) {
 			if !forbidden(&plan) {
 				continue
 			}
-			_, err := a.Clients[cluster.Admin].Of(&plan).Patch(ctx, plan.GetName(), types.MergePatchType, []byte(harness.Approval), metav1.PatchOptions{})
+			_, err := a.Clients[cluster.Admin].Of(&plan).Patch(ctx, plan.GetName(), types.MergePatchType,
+				[]byte(harness.Approval), metav1.PatchOptions{})
 			if err == nil {
 				a.violate("an admin approved %s in %s", plan.GetName(), namespace)
 			}
@@ -117,7 +120,8 @@ func (a *attacker) subscribeElsewhere(ctx context.Context) {
 	}
 	judged := !a.row.unjudged || a.over.Load()
 	answer, err := a.Clients[cluster.Admin].Send(ctx, harness.Request{
-		Method: http.MethodPost, Path: harness.PathOf(harness.Subscriptions, a.permanent, "", ""), Query: url.Values{"dryRun": {"All"}},
+		Method: http.MethodPost, Path: harness.PathOf(harness.Subscriptions, a.permanent, "", ""),
+		Query:       url.Values{"dryRun": {"All"}},
 		ContentType: "application/json", Body: body,
 	})
 	if err == nil && answer.OK() && judged {
@@ -134,7 +138,8 @@ func (a *attacker) catalogRefused(ctx context.Context) error {
 func (a *attacker) count(ctx context.Context) {
 	p := policy(a.permanent)
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"%d"}}}`, counter, a.acknowledged+1)
-	if _, err := a.Clients[cluster.Admin].Of(p).Patch(ctx, p.GetName(), types.MergePatchType, patch, metav1.PatchOptions{}); err == nil {
+	if _, err := a.Clients[cluster.Admin].Of(p).Patch(ctx, p.GetName(), types.MergePatchType, patch,
+		metav1.PatchOptions{}); err == nil {
 		a.acknowledged++
 	}
 }
@@ -147,7 +152,8 @@ func (a *attacker) counted(ctx context.Context) error {
 		return err
 	}
 	var n int
-	if _, err := fmt.Sscan(strings.TrimSpace(stored.GetAnnotations()[counter]), &n); a.acknowledged > 0 && (err != nil || n < a.acknowledged) {
+	if _, err := fmt.Sscan(strings.TrimSpace(stored.GetAnnotations()[counter]), &n); a.acknowledged > 0 &&
+		(err != nil || n < a.acknowledged) {
 		return fmt.Errorf("write %d was acknowledged, %q is stored", a.acknowledged, stored.GetAnnotations()[counter])
 	}
 	return nil

@@ -51,7 +51,8 @@ func TestFaults(t *testing.T) {
 func choose() []schedule {
 	chosen := slices.DeleteFunc(slices.Clone(schedules), func(row schedule) bool {
 		if *only != "" {
-			return !slices.Contains(strings.Split(*only, ","), row.id) // those that are expected to fail can be asked for
+			// those that are expected to fail can be asked for
+			return !slices.Contains(strings.Split(*only, ","), row.id)
 		}
 		return !row.short && !*all || slices.Contains(expected, row.id)
 	})

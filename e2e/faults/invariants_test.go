@@ -26,7 +26,8 @@ const (
 
 // allowedApproved returns an error until the plan for the allowed version is approved.
 func (p *play) allowedApproved(ctx context.Context) error {
-	plans, err := p.Clients[cluster.Admin].Resource(harness.InstallPlans).Namespace(p.own).List(ctx, metav1.ListOptions{})
+	plans, err := p.Clients[cluster.Admin].Resource(harness.InstallPlans).Namespace(p.own).List(ctx,
+		metav1.ListOptions{})
 	if err != nil {
 		return err
 	}
@@ -50,7 +51,8 @@ func (p *play) rests(context.Context) error {
 	count := map[string]int{}
 	for _, r := range requests {
 		if r.Verb != "watch" && r.Object.Resource != "leases" {
-			count[strings.Join([]string{r.Verb, r.Object.Resource, r.Object.Subresource, r.Object.Namespace, r.Object.Name}, " ")]++
+			count[strings.Join([]string{r.Verb, r.Object.Resource, r.Object.Subresource, r.Object.Namespace,
+				r.Object.Name}, " ")]++
 		}
 	}
 	if len(count) > 0 {
@@ -97,7 +99,8 @@ func (p *play) plansAndVersions(ctx context.Context) error {
 	for _, plan := range plans.Items {
 		approved, _, _ := unstructured.NestedBool(plan.Object, "spec", "approved")
 		if approved && forbidden(&plan) && slices.Contains(mine, plan.GetNamespace()) {
-			errs = append(errs, fmt.Errorf("plan %s/%s for %v is approved", plan.GetNamespace(), plan.GetName(), p.versions[plan.GetNamespace()+"/"+plan.GetName()]))
+			errs = append(errs, fmt.Errorf("plan %s/%s for %v is approved", plan.GetNamespace(), plan.GetName(),
+				p.versions[plan.GetNamespace()+"/"+plan.GetName()]))
 		}
 	}
 	for name := range p.installed {

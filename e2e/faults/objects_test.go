@@ -25,9 +25,10 @@ import (
 var (
 	leases       = schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}
 	secrets      = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
-	clusterRoles = schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"}
-	roles        = schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "roles"}
-	mutating     = schema.GroupVersionResource{
+	clusterRoles = schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1",
+		Resource: "clusterroles"}
+	roles    = schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "roles"}
+	mutating = schema.GroupVersionResource{
 		Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingwebhookconfigurations",
 	}
 )
@@ -158,7 +159,8 @@ func (p *play) webhooks(ctx context.Context, args []string) error {
 
 // helm upgrades the release to itself.
 func (p *play) helm(ctx context.Context, values ...string) error {
-	args := append([]string{"upgrade", "opgate", harness.ChartDir, "--namespace", cluster.OpgateNamespace, "--wait", "--timeout", "10m"}, values...)
+	args := append([]string{"upgrade", "opgate", harness.ChartDir, "--namespace", cluster.OpgateNamespace, "--wait",
+		"--timeout", "10m"}, values...)
 	result, err := p.Helm(ctx, args...)
 	if err == nil && result.ExitCode != 0 {
 		err = fmt.Errorf("helm %v: %s%s", args, result.Stdout, result.Stderr)
@@ -169,7 +171,8 @@ func (p *play) helm(ctx context.Context, values ...string) error {
 // certificates makes certificates short-lived, so that they and the CA are replaced again and again.
 func (p *play) certificates(ctx context.Context, _ []string) error {
 	p.atEnd(func(ctx context.Context) error { return p.helm(ctx, "--reset-values", "--set", install.Quick) })
-	return p.helm(ctx, "--reuse-values", "--set", "certificates.selfManaged.caLifetime=40s,certificates.selfManaged.certificateLifetime=10s")
+	return p.helm(ctx, "--reuse-values", "--set",
+		"certificates.selfManaged.caLifetime=40s,certificates.selfManaged.certificateLifetime=10s")
 }
 
 // backstop deletes the admission policy again and again, each time when it is back.
@@ -243,7 +246,8 @@ func (p *play) definition(ctx context.Context, args []string) error {
 			return err
 		}
 		again := stored.DeepCopy()
-		again.Object["metadata"] = map[string]any{"name": name, "annotations": stored.Object["metadata"].(map[string]any)["annotations"]}
+		again.Object["metadata"] = map[string]any{"name": name,
+			"annotations": stored.Object["metadata"].(map[string]any)["annotations"]}
 		delete(again.Object, "status")
 		p.atEnd(func(ctx context.Context) error {
 			return p.retry(ctx, func(ctx context.Context) error {

@@ -112,7 +112,8 @@ func (p *play) findReplicas(ctx context.Context) error {
 			} else {
 				p.standby = pod
 			}
-			if code, body, err := harness.GetURL(ctx, "http://"+pod.Addresses["health"]+"/readyz"); err != nil || code != 200 {
+			if code, body, err := harness.GetURL(ctx, "http://"+pod.Addresses["health"]+"/readyz"); err != nil ||
+				code != 200 {
 				last = fmt.Errorf("%s is not ready: %d %s %w", pod.Name, code, body, err)
 				return false, nil
 			}
@@ -128,7 +129,8 @@ func (p *play) findReplicas(ctx context.Context) error {
 
 // pods are those that are to stay, and have a process.
 func (p *play) pods(ctx context.Context) []node.Pod {
-	stored, err := p.Clients[cluster.Admin].Of(harness.Named("Pod", cluster.OpgateNamespace, "")).List(ctx, metav1.ListOptions{})
+	stored, err := p.Clients[cluster.Admin].Of(harness.Named("Pod", cluster.OpgateNamespace, "")).List(ctx,
+		metav1.ListOptions{})
 	return slices.DeleteFunc(p.Node.Pods(cluster.OpgateNamespace), func(pod node.Pod) bool {
 		staying := func(u unstructured.Unstructured) bool {
 			return u.GetName() == pod.Name && u.GetDeletionTimestamp() == nil
@@ -213,7 +215,9 @@ func (p *play) recovers(t *testing.T, ended time.Time) {
 func seconds(d time.Duration) time.Duration { return d.Round(100 * time.Millisecond) }
 
 // within waits until check returns nil, and returns how long that took.
-func (p *play) within(t *testing.T, what string, limit time.Duration, check func(ctx context.Context) error) time.Duration {
+func (p *play) within(
+	t *testing.T, what string, limit time.Duration, check func(ctx context.Context) error,
+) time.Duration {
 	t.Helper()
 	began := time.Now()
 	last := errors.New("not looked yet")
@@ -237,7 +241,8 @@ func (p *play) governAgain(t *testing.T) {
 	t.Helper()
 	for _, namespace := range []string{p.permanent, p.own} {
 		if err := p.retry(t.Context(), func(ctx context.Context) error {
-			_, err := p.Clients[cluster.Admin].Of(policy(namespace)).Create(ctx, policy(namespace), metav1.CreateOptions{})
+			_, err := p.Clients[cluster.Admin].Of(policy(namespace)).Create(ctx, policy(namespace),
+				metav1.CreateOptions{})
 			if apierrors.IsAlreadyExists(err) {
 				return nil
 			}
@@ -263,9 +268,11 @@ func (p *play) clean(ctx context.Context) {
 			continue
 		}
 		name := policy(namespace).GetName()
-		_ = admin.Resource(harness.OperatorPolicies).Namespace(cluster.PolicyNamespace).Delete(ctx, name, metav1.DeleteOptions{})
+		_ = admin.Resource(harness.OperatorPolicies).Namespace(cluster.PolicyNamespace).Delete(ctx, name,
+			metav1.DeleteOptions{})
 		for _, kind := range []string{"Subscription", "ClusterServiceVersion", "InstallPlan"} {
-			_ = admin.Of(harness.Named(kind, namespace, "")).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
+			_ = admin.Of(harness.Named(kind, namespace, "")).DeleteCollection(ctx, metav1.DeleteOptions{},
+				metav1.ListOptions{})
 		}
 	}
 }

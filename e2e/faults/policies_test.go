@@ -130,7 +130,8 @@ func (p *play) unreadable(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return p.retry(ctx, func(ctx context.Context) error { // what is written past the API server gets to its watches all the same
+	// what is written past the API server gets to its watches all the same
+	return p.retry(ctx, func(ctx context.Context) error {
 		stored, err := p.of(harness.OperatorPolicies, cluster.PolicyNamespace).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -168,7 +169,8 @@ func (p *play) allow(ctx context.Context, _ []string) error {
 // forbid makes that policy forbid the later version.
 func (p *play) forbid(ctx context.Context, _ []string) error {
 	err := p.retry(ctx, func(ctx context.Context) error {
-		return merge(ctx, p.of(harness.OperatorPolicies, cluster.PolicyNamespace), policy(p.extra).GetName(), `{"spec":{"versions":[%q]}}`, harness.Etcd2)
+		return merge(ctx, p.of(harness.OperatorPolicies, cluster.PolicyNamespace), policy(p.extra).GetName(),
+			`{"spec":{"versions":[%q]}}`, harness.Etcd2)
 	})
 	return err
 }

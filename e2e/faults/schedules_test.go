@@ -71,7 +71,8 @@ var schedules = []schedule{
 	{id: "c04", script: "pause olm; kill leader; wait 8s-12s"},
 	{id: "c05", script: "certificates short; wait 60s", last: true},
 	{id: "c06", script: "definition delete subscriptions.operators.coreos.com clusterserviceversions.operators.coreos.com; wait 5s", last: true},
-	{id: "c07", script: "definition delete operatorpolicies.policy.open-cluster-management.io; wait 2s", ungoverned: true, last: true},
+	{id: "c07", script: "definition delete operatorpolicies.policy.open-cluster-management.io; wait 2s",
+		ungoverned: true, last: true},
 	{id: "mass", script: "policies many 200", short: true},
 
 	{id: "st1", script: "allow; stall follower *; forbid; subscribe; wait 30s"},

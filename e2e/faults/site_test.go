@@ -163,20 +163,23 @@ func (s *site) prepare(t *testing.T) {
 		s.goroutines = max(s.goroutines, values["go_goroutines"])
 		s.memory = max(s.memory, values["process_resident_memory_bytes"])
 	}
-	t.Logf("%.0f goroutines and %.0f MiB at most; the status of a policy is\n%s", s.goroutines, s.memory/(1<<20), s.reference)
+	t.Logf("%.0f goroutines and %.0f MiB at most; the status of a policy is\n%s", s.goroutines, s.memory/(1<<20),
+		s.reference)
 }
 
 // show logs what OLM and Opgate have in a namespace.
 func (s *site) show(t *testing.T, namespace string) {
 	for _, kind := range []string{"Subscription", "InstallPlan", "ClusterServiceVersion"} {
-		list, err := s.Clients[cluster.Admin].Of(harness.Named(kind, namespace, "")).List(context.WithoutCancel(t.Context()), metav1.ListOptions{})
+		list, err := s.Clients[cluster.Admin].Of(harness.Named(kind, namespace, "")).List(
+			context.WithoutCancel(t.Context()), metav1.ListOptions{})
 		if err != nil {
 			t.Log(err)
 			continue
 		}
 		for _, u := range list.Items {
 			status := u.Object["status"].(map[string]any)
-			t.Logf("%s %s since %s: %s %v %v %v", kind, u.GetName(), u.GetCreationTimestamp().Format(time.TimeOnly), harness.Normal(u.Object["spec"])[:min(300, len(harness.Normal(u.Object["spec"])))],
+			t.Logf("%s %s since %s: %s %v %v %v", kind, u.GetName(), u.GetCreationTimestamp().Format(time.TimeOnly),
+				harness.Normal(u.Object["spec"])[:min(300, len(harness.Normal(u.Object["spec"])))],
 				status["phase"], status["installPlanRef"], status["conditions"])
 		}
 	}
@@ -198,7 +201,8 @@ func (s *site) status(ctx context.Context, namespace string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if observed, _, _ := unstructured.NestedInt64(stored.Object, "status", "observedGeneration"); observed != stored.GetGeneration() {
+	if observed, _, _ := unstructured.NestedInt64(stored.Object, "status",
+		"observedGeneration"); observed != stored.GetGeneration() {
 		return "", errors.New("the policy was not evaluated yet")
 	}
 	compliant, _, _ := unstructured.NestedString(stored.Object, "status", "compliant")
@@ -212,7 +216,8 @@ func (s *site) status(ctx context.Context, namespace string) (string, error) {
 		case "Compliant":
 			delete(condition, "message")
 		}
-		lines = append(lines, fmt.Sprintf("%v=%v %v: %v", condition["type"], condition["status"], condition["reason"], condition["message"]))
+		lines = append(lines, fmt.Sprintf("%v=%v %v: %v", condition["type"], condition["status"], condition["reason"],
+			condition["message"]))
 	}
 	slices.Sort(lines)
 	text := strings.ReplaceAll(strings.Join(lines, "\n"), namespace, "NAMESPACE")

@@ -201,7 +201,8 @@ func (p *play) namespace(ctx context.Context, _ []string) error {
 // planWaits waits until a plan for the later version waits in a namespace.
 func (p *play) planWaits(ctx context.Context, namespace string) error {
 	return p.retry(ctx, func(ctx context.Context) error {
-		plans, err := p.Clients[cluster.Admin].Resource(harness.InstallPlans).Namespace(namespace).List(ctx, metav1.ListOptions{})
+		plans, err := p.Clients[cluster.Admin].Resource(harness.InstallPlans).Namespace(namespace).List(ctx,
+			metav1.ListOptions{})
 		if err != nil {
 			return err
 		}
@@ -210,6 +211,7 @@ func (p *play) planWaits(ctx context.Context, namespace string) error {
 				return nil
 			}
 		}
-		return fmt.Errorf("there are %d plans in %s, none of which is for %s", len(plans.Items), namespace, harness.Etcd4)
+		return fmt.Errorf("there are %d plans in %s, none of which is for %s", len(plans.Items), namespace,
+			harness.Etcd4)
 	})
 }

@@ -29,7 +29,8 @@ const (
 	bothLead = 3 * time.Second
 )
 
-var backstops = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "validatingadmissionpolicies"}
+var backstops = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1",
+	Resource: "validatingadmissionpolicies"}
 
 // watcher observes what happens while a schedule is played.
 type watcher struct {

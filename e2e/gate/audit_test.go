@@ -22,7 +22,8 @@ func TestG25LeastPrivilege(t *testing.T) {
 	plan := e.Put(t, harness.InstallPlan(namespace, "forbidden", harness.ForbiddenVersion))
 	e.Sync(t)
 	// An override is what it asks the authorizer about.
-	e.Patch(t, cluster.Admin, plan, `{"metadata":{"annotations":{"opgate.io/override-reason":"a test"}},"spec":{"approved":true}}`)
+	e.Patch(t, cluster.Admin, plan,
+		`{"metadata":{"annotations":{"opgate.io/override-reason":"a test"}},"spec":{"approved":true}}`)
 	// Where a policy leaves open which namespace it is about, the package may suggest one.
 	open := harness.OperatorPolicy(namespace)
 	open.SetName(namespace + "-open")
@@ -72,26 +73,31 @@ func TestAuditAnnotations(t *testing.T) {
 
 	patch := func(user cluster.User, body string) {
 		t.Helper()
-		_, err := e.Kubectl(t.Context(), user, "", "patch", "installplan", "-n", namespace, plan.GetName(), "--type=merge", "--patch", body)
+		_, err := e.Kubectl(t.Context(), user, "", "patch", "installplan", "-n", namespace, plan.GetName(),
+			"--type=merge", "--patch", body)
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
 	source := "OperatorPolicy policies/" + namespace
-	wantAudit(t, e, plan.GetName(), "tenant", func() { patch(cluster.Tenant, `{"spec":{"approved":true}}`) }, map[string]string{
-		"installplans.opgate.io/decision":   "Deny",
-		"installplans.opgate.io/refused-by": "bundle/version " + source,
-	})
+	wantAudit(t, e, plan.GetName(), "tenant", func() { patch(cluster.Tenant, `{"spec":{"approved":true}}`) },
+		map[string]string{
+			"installplans.opgate.io/decision":   "Deny",
+			"installplans.opgate.io/refused-by": "bundle/version " + source,
+		})
 	wantAudit(t, e, plan.GetName(), "admin", func() {
 		patch(cluster.Admin, `{"metadata":{"annotations":{"opgate.io/override-reason":"ticket 77"}},"spec":{"approved":true}}`)
 	}, map[string]string{
 		"installplans.opgate.io/decision":  "Allow",
 		"installplans.opgate.io/warned-by": "plan/override " + source,
-		"installplans.opgate.io/override": `overridden with reason "ticket 77" (plan/override): ` + harness.ForbiddenCSV + " is not allowed by " + source +
+		"installplans.opgate.io/override": `overridden with reason "ticket 77" (plan/override): ` +
+			harness.ForbiddenCSV + " is not allowed by " + source +
 			" (bundle/version): allowed is " + harness.AllowedCSV,
 	})
 	wantAudit(t, e, "automatic", "tenant", func() {
-		_, err := e.Kubectl(t.Context(), cluster.Tenant, harness.AsJSON(t, harness.Subscription(namespace, "automatic", harness.GoodCatalog, "Automatic")), "create", "-f", "-")
+		_, err := e.Kubectl(t.Context(), cluster.Tenant,
+			harness.AsJSON(t, harness.Subscription(namespace, "automatic", harness.GoodCatalog, "Automatic")), "create",
+			"-f", "-")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -30,12 +30,14 @@ const heldByServer = "held by the API server (ValidatingAdmissionPolicy opgate-b
 const backstopLag = 10 * time.Second
 
 // backstopObjects are the objects of the backstop, each as RESOURCE/NAME.
-var backstopObjects = []string{"mutatingadmissionpolicies/opgate-backstop", "mutatingadmissionpolicybindings/opgate-backstop",
+var backstopObjects = []string{"mutatingadmissionpolicies/opgate-backstop",
+	"mutatingadmissionpolicybindings/opgate-backstop",
 	"validatingadmissionpolicies/opgate-backstop", "validatingadmissionpolicybindings/opgate-backstop",
 	"validatingadmissionpolicies/opgate-unpacked", "validatingadmissionpolicybindings/opgate-unpacked"}
 
 // deletionObjects are those that exist while a policy restricts deletions.
-var deletionObjects = []string{"validatingadmissionpolicies/opgate-deletion", "validatingadmissionpolicybindings/opgate-deletion"}
+var deletionObjects = []string{"validatingadmissionpolicies/opgate-deletion",
+	"validatingadmissionpolicybindings/opgate-deletion"}
 
 // backstopSite is a cluster with --backstop.
 type backstopSite struct {
@@ -56,8 +58,10 @@ func TestBackstopKept(t *testing.T) {
 	s.Put(t, harness.WithField(harness.OperatorPolicy(s.NewNamespace(t)), "Confirm", "spec", "deletion"))
 	s.Put(t, harness.InstallPlan(s.namespace, "allowed", harness.AllowedVersion))
 	s.Put(t, harness.InstallPlan(s.namespace, "forbidden", harness.ForbiddenVersion))
-	s.wantMetrics(t, `opgate_backstop_active{state="enforced"} 1`, `opgate_backstop_supported{feature="mutatingadmissionpolicy"} 1`,
-		`opgate_backstop_supported{feature="semver"} 1`, `opgate_backstop_supported{feature="validatingadmissionpolicy"} 1`)
+	s.wantMetrics(t, `opgate_backstop_active{state="enforced"} 1`,
+		`opgate_backstop_supported{feature="mutatingadmissionpolicy"} 1`,
+		`opgate_backstop_supported{feature="semver"} 1`,
+		`opgate_backstop_supported{feature="validatingadmissionpolicy"} 1`)
 	t.Run("a policy edit comes into force", s.edit)
 	t.Run("what another client changes or deletes is restored", s.restore)
 	t.Run("the loop approves after an edit", s.approve)
@@ -77,22 +81,28 @@ func (s *backstopSite) start(t *testing.T, mode string) {
 		}
 	}
 	var err error
-	if s.Gate, err = s.StartOpgate(context.WithoutCancel(t.Context()), cluster.GateOptions{Loop: true, Args: []string{"--backstop=" + mode}}); err != nil {
+	if s.Gate, err = s.StartOpgate(context.WithoutCancel(t.Context()),
+		cluster.GateOptions{Loop: true, Args: []string{"--backstop=" + mode}}); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // try sends a patch as a user, without effect if dry.
-func (s *backstopSite) try(ctx context.Context, user cluster.User, dry bool, plan, subresource, patch string) (harness.Answer, error) {
+func (s *backstopSite) try(
+	ctx context.Context, user cluster.User, dry bool, plan, subresource, patch string,
+) (harness.Answer, error) {
 	return s.tryIn(ctx, s.namespace, user, dry, plan, subresource, patch)
 }
 
-func (s *backstopSite) tryIn(ctx context.Context, namespace string, user cluster.User, dry bool, plan, subresource, patch string) (harness.Answer, error) {
+func (s *backstopSite) tryIn(
+	ctx context.Context, namespace string, user cluster.User, dry bool, plan, subresource, patch string,
+) (harness.Answer, error) {
 	query := url.Values{}
 	if dry {
 		query.Set("dryRun", "All")
 	}
-	return s.Clients[user].Send(ctx, harness.Request{Method: http.MethodPatch, Path: harness.PathOf(harness.InstallPlans, namespace, plan, subresource),
+	return s.Clients[user].Send(ctx, harness.Request{Method: http.MethodPatch,
+		Path:  harness.PathOf(harness.InstallPlans, namespace, plan, subresource),
 		Query: query, ContentType: string(types.MergePatchType), Body: []byte(patch)})
 }
 
@@ -113,11 +123,13 @@ func (s *backstopSite) edit(t *testing.T) {
 	harness.Eventually(t, "the API server refuses", s.approvable(s.namespace, "forbidden", false))
 	for _, versions := range []string{harness.AllowedCSV + `","` + harness.ForbiddenCSV, harness.AllowedCSV} {
 		patch := []byte(`{"spec":{"versions":["` + versions + `"]}}`)
-		_, err := s.Clients[cluster.Admin].Of(s.policy).Patch(t.Context(), s.policy.GetName(), types.MergePatchType, patch, metav1.PatchOptions{})
+		_, err := s.Clients[cluster.Admin].Of(s.policy).Patch(t.Context(), s.policy.GetName(), types.MergePatchType,
+			patch, metav1.PatchOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		took := harness.Time(t, "the edit is in force", s.approvable(s.namespace, "forbidden", strings.Contains(versions, harness.ForbiddenCSV)))
+		took := harness.Time(t, "the edit is in force",
+			s.approvable(s.namespace, "forbidden", strings.Contains(versions, harness.ForbiddenCSV)))
 		t.Logf("versions %s are in force after %s", versions, took)
 	}
 }
@@ -142,7 +154,8 @@ func (s *backstopSite) approve(t *testing.T) {
 		if !strings.Contains(line, heldByServer) {
 			continue
 		}
-		if err := json.Unmarshal([]byte(line), &entry); err != nil || entry.TS.Sub(stored.Truncate(time.Second)) < backstopLag {
+		if err := json.Unmarshal([]byte(line), &entry); err != nil ||
+			entry.TS.Sub(stored.Truncate(time.Second)) < backstopLag {
 			t.Errorf("what is a matter of seconds is reported %s after the edit: %s", entry.TS.Sub(stored), line)
 		}
 	}
@@ -169,8 +182,9 @@ func (s *backstopSite) restore(t *testing.T) {
 				return err
 			})
 			harness.Eventually(t, "see an event", func(ctx context.Context) error {
-				result, err := s.Kubectl(ctx, cluster.Admin, "", "get", "events", "-n", "default", "--field-selector", "reason=BackstopRestored,involvedObject.kind="+before.GetKind()+
-					",involvedObject.name="+before.GetName())
+				result, err := s.Kubectl(ctx, cluster.Admin, "", "get", "events", "-n", "default", "--field-selector",
+					"reason=BackstopRestored,involvedObject.kind="+before.GetKind()+
+						",involvedObject.name="+before.GetName())
 				if err == nil && !strings.Contains(result.Stdout, "another client "+what+" this "+before.GetKind()) {
 					err = fmt.Errorf("there are %s", result.Stdout)
 				}
@@ -189,18 +203,22 @@ func (s *backstopSite) alone(t *testing.T) {
 	for _, user := range []cluster.User{cluster.Admin, cluster.Tenant} {
 		for _, phase := range []string{"Installing", "Complete"} {
 			got, err := s.try(t.Context(), user, false, "forbidden", "status", `{"status":{"phase":"`+phase+`"}}`)
-			if err != nil || got.OK() || got.Code != http.StatusForbidden || !strings.Contains(got.Message, heldByServer) {
+			if err != nil || got.OK() || got.Code != http.StatusForbidden ||
+				!strings.Contains(got.Message, heldByServer) {
 				t.Errorf("phase %s as %s: got %s, %v", phase, user, got, err)
 			}
 		}
 		got, err := s.try(t.Context(), user, false, "forbidden", "", `{"spec":{"approved":true}}`)
-		if err != nil || got.OK() || !strings.Contains(got.Message, "is not allowed by OperatorPolicy "+cluster.PolicyNamespace+"/"+s.namespace+" (bundle/version): allowed is "+harness.AllowedCSV) {
+		if err != nil || got.OK() || !strings.Contains(got.Message, "is not allowed by OperatorPolicy "+
+			cluster.PolicyNamespace+"/"+s.namespace+" (bundle/version): allowed is "+harness.AllowedCSV) {
 			t.Errorf("approval as %s: got %s, %v", user, got, err)
 		}
 	}
 	automatic := harness.Subscription(s.namespace, "automatic", harness.GoodCatalog, "Automatic")
-	harness.Eventually(t, "the API server changes Subscriptions", func(ctx context.Context) error { // it reads the two policies apart
-		result, err := s.Kubectl(ctx, cluster.Tenant, harness.AsJSON(t, automatic), "create", "--dry-run=server", "-f", "-")
+	// it reads the two policies apart
+	harness.Eventually(t, "the API server changes Subscriptions", func(ctx context.Context) error {
+		result, err := s.Kubectl(ctx, cluster.Tenant, harness.AsJSON(t, automatic), "create", "--dry-run=server", "-f",
+			"-")
 		if err == nil && result.ExitCode != 0 {
 			err = errors.New(result.Stderr)
 		}
@@ -244,7 +262,8 @@ func (s *backstopSite) abandon(t *testing.T) {
 	if _, err := s.Gate.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	harness.Kubectl(t, s.Cluster, cluster.Admin, "", "delete", "mutatingwebhookconfiguration,validatingwebhookconfiguration", "opgate")
+	harness.Kubectl(t, s.Cluster, cluster.Admin, "", "delete",
+		"mutatingwebhookconfiguration,validatingwebhookconfiguration", "opgate")
 	harness.Eventually(t, "the webhooks are not called", func(ctx context.Context) error {
 		got, err := s.try(ctx, cluster.Admin, true, "forbidden", "", `{"spec":{"approved":true}}`)
 		if err == nil && strings.Contains(got.Message, "failed calling webhook") {

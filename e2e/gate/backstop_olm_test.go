@@ -31,7 +31,8 @@ func TestBackstopOLM(t *testing.T) {
 	inline, image := s.NewNamespace(t), s.NewNamespace(t)
 	s.Put(t, mayHave(inline, "etcd", "etcdoperator.v0.9.2"))
 	s.Put(t, mayHave(image, "redis", "redisoperator.v1.0.0"))
-	s.policy = s.Put(t, mayHave(s.namespace, "etcd", harness.AllowedCSV)) // the last, so those before are in force with it
+	// the last, so those before are in force with it
+	s.policy = s.Put(t, mayHave(s.namespace, "etcd", harness.AllowedCSV))
 	forbidden := s.Put(t, harness.InstallPlan(s.namespace, "forbidden", harness.ForbiddenVersion))
 	harness.Eventually(t, "the API server refuses", s.approvable(s.namespace, "forbidden", false))
 	s.abandon(t)
@@ -59,10 +60,12 @@ func TestBackstopOLM(t *testing.T) {
 // apart from the ValidatingAdmissionPolicy, which refuses Automatic before that.
 func waitForMutation(t *testing.T, e *harness.Env, namespace, pkg string) {
 	t.Helper()
-	manifest := `{"apiVersion":"operators.coreos.com/v1alpha1","kind":"Subscription","metadata":{"name":"` + pkg + `","namespace":"` + namespace +
+	manifest := `{"apiVersion":"operators.coreos.com/v1alpha1","kind":"Subscription","metadata":{"name":"` + pkg +
+		`","namespace":"` + namespace +
 		`"},"spec":{"name":"` + pkg + `","source":"any","sourceNamespace":"olm","installPlanApproval":"Automatic"}}`
 	harness.Eventually(t, "the API server makes Subscriptions Manual", func(ctx context.Context) error {
-		result, err := e.Kubectl(ctx, cluster.Tenant, manifest, "create", "--dry-run=server", "-o", "jsonpath={.spec.installPlanApproval}", "-f", "-")
+		result, err := e.Kubectl(ctx, cluster.Tenant, manifest, "create", "--dry-run=server", "-o",
+			"jsonpath={.spec.installPlanApproval}", "-f", "-")
 		if err == nil && result.Stdout != "Manual" {
 			err = fmt.Errorf("it answers %s%s", result.Stdout, result.Stderr)
 		}
@@ -92,33 +95,42 @@ func upgradesAlone(t *testing.T, e *harness.OLMEnv, namespace, pkg, allowed, nex
 
 	upgrade := e.WaitForPlan(t, namespace, next)
 	patch := func(patch string, args ...string) []string {
-		return append([]string{"patch", "installplan", "-n", namespace, upgrade.GetName(), "--type=merge", "--patch", patch}, args...)
+		return append([]string{"patch", "installplan", "-n", namespace, upgrade.GetName(), "--type=merge", "--patch",
+			patch}, args...)
 	}
 	for _, user := range []cluster.User{cluster.Tenant, cluster.Admin} {
-		harness.WantRefused(t, e.Cluster, user, "", patch(harness.Approval), "(Forbidden)", "installplan "+namespace+"/"+upgrade.GetName()+": "+next+
-			" is not allowed by OperatorPolicy "+cluster.PolicyNamespace+"/"+namespace+" (bundle/version): allowed is "+allowed, heldByServer)
+		harness.WantRefused(t, e.Cluster, user, "", patch(harness.Approval), "(Forbidden)",
+			"installplan "+namespace+"/"+upgrade.GetName()+": "+next+
+				" is not allowed by OperatorPolicy "+cluster.PolicyNamespace+"/"+namespace+" (bundle/version): allowed is "+
+				allowed, heldByServer)
 		for _, phase := range []string{"Installing", "Complete"} {
-			harness.WantRefused(t, e.Cluster, user, "", patch(`{"status":{"phase":"`+phase+`"}}`, "--subresource=status"),
+			harness.WantRefused(t, e.Cluster, user, "",
+				patch(`{"status":{"phase":"`+phase+`"}}`, "--subresource=status"),
 				"(Forbidden)", "(plan/status-phase)", heldByServer)
 		}
 	}
-	harness.Kubectl(t, e.Cluster, cluster.Tenant, "", "patch", "subscriptions.operators.coreos.com", "-n", namespace, pkg, "--type=merge",
+	harness.Kubectl(t, e.Cluster, cluster.Tenant, "", "patch", "subscriptions.operators.coreos.com", "-n", namespace,
+		pkg, "--type=merge",
 		"--patch", `{"spec":{"installPlanApproval":"Automatic"}}`)
-	harness.WantField(t, e.Stored(t, harness.Object(`{apiVersion: operators.coreos.com/v1alpha1, kind: Subscription, metadata: {namespace: %s, name: %s}}`,
-		namespace, pkg)), `"Manual"`, "spec", "installPlanApproval")
+	harness.WantField(t, e.Stored(t,
+		harness.Object(`{apiVersion: operators.coreos.com/v1alpha1, kind: Subscription, metadata: {namespace: %s, name: %s}}`,
+			namespace, pkg)), `"Manual"`, "spec", "installPlanApproval")
 	return upgrade
 }
 
 // overridesAlone breaks the glass for a plan, which the API server records.
 func overridesAlone(t *testing.T, e *harness.OLMEnv, plan *unstructured.Unstructured, csv string) {
 	t.Helper()
-	override := fmt.Sprintf(`{"metadata":{"annotations":{%q:"incident 7"}},"spec":{"approved":true}}`, rules.OverrideReasonAnnotation)
-	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "patch", "installplan", "-n", plan.GetNamespace(), plan.GetName(), "--type=merge", "--patch", override)
+	override := fmt.Sprintf(`{"metadata":{"annotations":{%q:"incident 7"}},"spec":{"approved":true}}`,
+		rules.OverrideReasonAnnotation)
+	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "patch", "installplan", "-n", plan.GetNamespace(), plan.GetName(),
+		"--type=merge", "--patch", override)
 	e.WaitForCSV(t, plan.GetNamespace(), csv)
 	harness.Eventually(t, "the override is in the audit log", func(context.Context) error {
 		events, err := harness.ReadAudit(e.AuditLog())
 		for _, event := range events {
-			if event.ObjectRef.Name == plan.GetName() && strings.Contains(event.Annotations["opgate-backstop/override"], `with reason "incident 7"`) {
+			if event.ObjectRef.Name == plan.GetName() && strings.Contains(event.Annotations["opgate-backstop/override"],
+				`with reason "incident 7"`) {
 				return nil
 			}
 		}
@@ -129,7 +141,8 @@ func overridesAlone(t *testing.T, e *harness.OLMEnv, plan *unstructured.Unstruct
 // unpackedAlone changes the contents of a bundle that OLM has unpacked.
 func unpackedAlone(t *testing.T, e *harness.OLMEnv) {
 	t.Helper()
-	names := strings.Fields(harness.Kubectl(t, e.Cluster, cluster.Admin, "", "get", "configmaps", "-n", cluster.OLMNamespace, "-l", "olm.managed=true",
+	names := strings.Fields(harness.Kubectl(t, e.Cluster, cluster.Admin, "", "get", "configmaps", "-n",
+		cluster.OLMNamespace, "-l", "olm.managed=true",
 		"-o", "jsonpath={.items[*].metadata.name}"))
 	unpacked := 0
 	for _, name := range names {
@@ -137,8 +150,10 @@ func unpackedAlone(t *testing.T, e *harness.OLMEnv) {
 			continue
 		}
 		unpacked++
-		harness.WantRefused(t, e.Cluster, cluster.Admin, "", []string{"patch", "configmap", "-n", cluster.OLMNamespace, name, "--type=merge",
-			"--patch", `{"data":{"forged.yaml":"{}"}}`}, "(Forbidden)", "held by the API server (ValidatingAdmissionPolicy opgate-unpacked)")
+		harness.WantRefused(t, e.Cluster, cluster.Admin, "",
+			[]string{"patch", "configmap", "-n", cluster.OLMNamespace, name, "--type=merge",
+				"--patch", `{"data":{"forged.yaml":"{}"}}`}, "(Forbidden)",
+			"held by the API server (ValidatingAdmissionPolicy opgate-unpacked)")
 	}
 	if unpacked < 2 {
 		t.Errorf("%d of the ConfigMaps %v hold bundles, want one for each version", unpacked, names)

@@ -39,7 +39,8 @@ func BenchmarkBackstop(b *testing.B) {
 	for _, namespace := range []string{held, floor} {
 		input = append(input, harness.Normal(harness.OperatorPolicy(namespace).Object))
 	}
-	cmd := exec.CommandContext(b.Context(), harness.Opgate(b, e.Cluster), "compile", "-f", "-", "--olm-identity", cluster.OLMUserName, "--excluded-namespace", floor)
+	cmd := exec.CommandContext(b.Context(), harness.Opgate(b, e.Cluster), "compile", "-f", "-", "--olm-identity",
+		cluster.OLMUserName, "--excluded-namespace", floor)
 	cmd.Stdin = strings.NewReader(strings.Join(input, "\n"))
 	var objects, problems bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &objects, &problems
@@ -101,10 +102,12 @@ func speedPlanIn(namespace string) *unstructured.Unstructured {
 	status := p.Object["status"].(map[string]any)
 	for i := range 2 {
 		name := fmt.Sprintf("definition-%d", i)
-		status["plan"] = append(status["plan"].([]any), map[string]any{"resolving": harness.AllowedCSV, "status": "Unknown",
-			"resource": map[string]any{"group": "apiextensions.k8s.io", "version": "v1", "kind": "CustomResourceDefinition", "name": name,
-				"sourceName": harness.GoodCatalog, "sourceNamespace": cluster.OLMNamespace,
-				"manifest": `{"description":"` + strings.Repeat("x", speedPlan/2) + `"}`}})
+		status["plan"] = append(status["plan"].([]any),
+			map[string]any{"resolving": harness.AllowedCSV, "status": "Unknown",
+				"resource": map[string]any{"group": "apiextensions.k8s.io", "version": "v1",
+					"kind": "CustomResourceDefinition", "name": name,
+					"sourceName": harness.GoodCatalog, "sourceNamespace": cluster.OLMNamespace,
+					"manifest": `{"description":"` + strings.Repeat("x", speedPlan/2) + `"}`}})
 	}
 	return p
 }

@@ -47,7 +47,8 @@ func (s *backstopSite) tooMany(t *testing.T) {
 func (s *backstopSite) unowned(t *testing.T) {
 	const role, table = "clusterrole/opgate-backstop", "validatingadmissionpolicies/opgate-backstop"
 	var owner map[string]any
-	if err := json.Unmarshal([]byte(harness.Kubectl(t, s.Cluster, cluster.Admin, "", "get", role, "-o", "json")), &owner); err != nil {
+	if err := json.Unmarshal([]byte(harness.Kubectl(t, s.Cluster, cluster.Admin, "", "get", role, "-o", "json")),
+		&owner); err != nil {
 		t.Fatal(err)
 	}
 	for _, set := range []string{"uid", "resourceVersion", "creationTimestamp", "managedFields"} {

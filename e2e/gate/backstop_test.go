@@ -26,7 +26,8 @@ func TestBackstop(t *testing.T) {
 	objects := compiled(t, e, policy)
 	harness.Kubectl(t, e.Cluster, cluster.Admin, objects, "apply", "--server-side", "-f", "-")
 	waiting := e.Put(t, harness.InstallPlan(namespace, "waiting", harness.ForbiddenVersion))
-	approve := []string{"patch", "installplan", "-n", namespace, "waiting", "--type=merge", "--patch", `{"spec":{"approved":true}}`}
+	approve := []string{"patch", "installplan", "-n", namespace, "waiting", "--type=merge", "--patch",
+		`{"spec":{"approved":true}}`}
 	// The API server reads new policies within a second.
 	harness.Eventually(t, "see the approval refused", func(ctx context.Context) error {
 		result, err := e.Kubectl(ctx, cluster.Admin, "", append(approve, "--dry-run=server")...)
@@ -38,47 +39,59 @@ func TestBackstop(t *testing.T) {
 
 	t.Run("a forbidden version is not approved", func(t *testing.T) {
 		for _, user := range []cluster.User{cluster.Tenant, cluster.Admin, cluster.OLM} {
-			harness.WantRefused(t, e.Cluster, user, "", approve, "(Forbidden)", "installplan "+namespace+"/waiting: ", harness.ForbiddenVersion,
-				"is not allowed by OperatorPolicy policies/"+namespace+" (bundle/version): allowed is "+harness.AllowedCSV, "held by the API server")
+			harness.WantRefused(t, e.Cluster, user, "", approve, "(Forbidden)", "installplan "+namespace+"/waiting: ",
+				harness.ForbiddenVersion,
+				"is not allowed by OperatorPolicy policies/"+namespace+" (bundle/version): allowed is "+
+					harness.AllowedCSV, "held by the API server")
 		}
 	})
 	t.Run("nor moved, by a cluster admin either", func(t *testing.T) {
-		harness.WantRefused(t, e.Cluster, cluster.Admin, "", []string{"patch", "installplan", "-n", namespace, "waiting", "--subresource=status",
-			"--type=merge", "--patch", `{"status":{"phase":"Installing"}}`}, "(Forbidden)", "(plan/status-phase)")
+		harness.WantRefused(t, e.Cluster, cluster.Admin, "",
+			[]string{"patch", "installplan", "-n", namespace, "waiting", "--subresource=status",
+				"--type=merge", "--patch", `{"status":{"phase":"Installing"}}`}, "(Forbidden)", "(plan/status-phase)")
 	})
 	t.Run("nor created by hand", func(t *testing.T) {
 		plan := harness.InstallPlan(namespace, "forged", harness.AllowedVersion)
-		harness.WantRefused(t, e.Cluster, cluster.Admin, harness.AsJSON(t, plan), []string{"create", "-f", "-"}, "(Forbidden)", "(plan/create)")
+		harness.WantRefused(t, e.Cluster, cluster.Admin, harness.AsJSON(t, plan), []string{"create", "-f", "-"},
+			"(Forbidden)", "(plan/create)")
 	})
 	t.Run("an allowed version is approved", func(t *testing.T) {
 		e.Put(t, harness.InstallPlan(namespace, "allowed", harness.AllowedVersion))
-		harness.Kubectl(t, e.Cluster, cluster.Tenant, "", "patch", "installplan", "-n", namespace, "allowed", "--type=merge", "--patch", `{"spec":{"approved":true}}`)
+		harness.Kubectl(t, e.Cluster, cluster.Tenant, "", "patch", "installplan", "-n", namespace, "allowed",
+			"--type=merge", "--patch", `{"spec":{"approved":true}}`)
 	})
 	t.Run("a Subscription is stored Manual", func(t *testing.T) {
 		sub := harness.Subscription(namespace, "etcd", harness.GoodCatalog, "Automatic")
 		harness.Kubectl(t, e.Cluster, cluster.Tenant, harness.AsJSON(t, sub), "create", "-f", "-")
 		harness.WantField(t, e.Stored(t, sub), `"Manual"`, "spec", "installPlanApproval")
-		harness.Kubectl(t, e.Cluster, cluster.Tenant, "", "patch", "subscriptions.operators.coreos.com", "-n", namespace, "etcd", "--type=merge", "--patch",
+		harness.Kubectl(t, e.Cluster, cluster.Tenant, "", "patch", "subscriptions.operators.coreos.com", "-n",
+			namespace, "etcd", "--type=merge", "--patch",
 			`{"spec":{"installPlanApproval":"Automatic"}}`)
 		harness.WantField(t, e.Stored(t, sub), `"Manual"`, "spec", "installPlanApproval")
 	})
 	t.Run("an operator does not bypass OLM", func(t *testing.T) {
-		harness.WantRefused(t, e.Cluster, cluster.Admin, harness.AsJSON(t, bypassing(namespace)), []string{"create", "-f", "-"}, "(Forbidden)", "(bundle/version)")
+		harness.WantRefused(t, e.Cluster, cluster.Admin, harness.AsJSON(t, bypassing(namespace)),
+			[]string{"create", "-f", "-"}, "(Forbidden)", "(bundle/version)")
 	})
 	t.Run("an override needs the right to it, and a reason", func(t *testing.T) {
-		override := fmt.Sprintf(`{"metadata":{"annotations":{%q:"incident 7"}},"spec":{"approved":true}}`, rules.OverrideReasonAnnotation)
+		override := fmt.Sprintf(`{"metadata":{"annotations":{%q:"incident 7"}},"spec":{"approved":true}}`,
+			rules.OverrideReasonAnnotation)
 		approve := []string{"patch", "installplan", "-n", namespace, "waiting", "--type=merge", "--patch", override}
-		harness.WantRefused(t, e.Cluster, cluster.Tenant, "", approve, "(Forbidden)", "the override needs the verb override on operatorpolicies policies/"+namespace)
-		harness.WantRefused(t, e.Cluster, cluster.Admin, "", []string{"annotate", "installplan", "-n", namespace, "waiting",
-			rules.OverrideReasonAnnotation + "=incident 7"}, "(Forbidden)", "(plan/override-reason)")
+		harness.WantRefused(t, e.Cluster, cluster.Tenant, "", approve, "(Forbidden)",
+			"the override needs the verb override on operatorpolicies policies/"+namespace)
+		harness.WantRefused(t, e.Cluster, cluster.Admin, "",
+			[]string{"annotate", "installplan", "-n", namespace, "waiting",
+				rules.OverrideReasonAnnotation + "=incident 7"}, "(Forbidden)", "(plan/override-reason)")
 		harness.Kubectl(t, e.Cluster, cluster.Admin, "", approve...)
-		harness.WantField(t, e.Stored(t, waiting), `"incident 7"`, "metadata", "annotations", rules.OverrideReasonAnnotation)
+		harness.WantField(t, e.Stored(t, waiting), `"incident 7"`, "metadata", "annotations",
+			rules.OverrideReasonAnnotation)
 	})
 	t.Run("the contents of unpacked bundles are OLM's", func(t *testing.T) { unpackedIsKept(t, e) })
 	t.Run("other namespaces are left alone", func(t *testing.T) {
 		free := e.NewNamespace(t)
 		e.Put(t, harness.InstallPlan(free, "free", harness.ForbiddenVersion))
-		harness.Kubectl(t, e.Cluster, cluster.Tenant, "", "patch", "installplan", "-n", free, "free", "--type=merge", "--patch", `{"spec":{"approved":true}}`)
+		harness.Kubectl(t, e.Cluster, cluster.Tenant, "", "patch", "installplan", "-n", free, "free", "--type=merge",
+			"--patch", `{"spec":{"approved":true}}`)
 	})
 }
 
@@ -90,39 +103,51 @@ func unpackedIsKept(t *testing.T, e *harness.Env) {
 	harness.Kubectl(t, e.Cluster, cluster.OLM, harness.AsJSON(t, configMap(namespace, name)), "create", "-f", "-")
 	wantContents := func(want string) {
 		t.Helper()
-		if got := harness.Kubectl(t, e.Cluster, cluster.Admin, "", "get", "configmap", "-n", namespace, name, "-o", `jsonpath={.data.csv\.yaml}`); got != want {
+		if got := harness.Kubectl(t, e.Cluster, cluster.Admin, "", "get", "configmap", "-n", namespace, name, "-o",
+			`jsonpath={.data.csv\.yaml}`); got != want {
 			t.Errorf("the contents are %q, want %q", got, want)
 		}
 	}
 	// Rights as OLM grants them, and more for another account.
-	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "create", "role", "-n", namespace, "unpack", "--verb=get,update,patch", "--resource=configmaps")
-	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "create", "rolebinding", "-n", namespace, "unpack", "--role=unpack",
+	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "create", "role", "-n", namespace, "unpack",
+		"--verb=get,update,patch", "--resource=configmaps")
+	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "create", "rolebinding", "-n", namespace, "unpack",
+		"--role=unpack",
 		"--serviceaccount="+namespace+":"+name, "--serviceaccount="+namespace+":default")
 	patch := func(object, patch string, args ...string) []string {
-		return append([]string{"patch", "configmap", "-n", namespace, object, "--type=merge", "--patch", patch}, args...)
+		return append([]string{"patch", "configmap", "-n", namespace, object, "--type=merge", "--patch", patch},
+			args...)
 	}
 	const contents, forged = `{"data":{"csv.yaml":"unpacked"}}`, `{"data":{"csv.yaml":"forged"}}`
 	harness.Kubectl(t, e.Cluster, cluster.Admin, "", patch(name, contents, "--as="+job)...)
 
 	const says = "changing the contents of an unpacked bundle is not allowed: only OLM writes them, and its Job as "
-	held := []string{"(Forbidden)", "configmap " + namespace + "/" + name + ": " + says + job, "held by the API server (ValidatingAdmissionPolicy opgate-unpacked)"}
+	held := []string{"(Forbidden)", "configmap " + namespace + "/" + name + ": " + says + job,
+		"held by the API server (ValidatingAdmissionPolicy opgate-unpacked)"}
 	for what, args := range map[string][]string{
-		"a cluster admin":               patch(name, forged),
-		"the account of pods":           patch(name, forged, "--as=system:serviceaccount:"+namespace+":default"),
-		"a removed label":               patch(name, `{"metadata":{"labels":null},"data":{"csv.yaml":"forged"}}`),
-		"an annotation":                 patch(name, `{"metadata":{"annotations":{"olm.contentEncoding":"gzip+base64"}}}`),
-		"a reason without the contents": patch(name, `{"metadata":{"annotations":{"`+rules.OverrideReasonAnnotation+`":" "}},"data":{}}`),
+		"a cluster admin":     patch(name, forged),
+		"the account of pods": patch(name, forged, "--as=system:serviceaccount:"+namespace+":default"),
+		"a removed label":     patch(name, `{"metadata":{"labels":null},"data":{"csv.yaml":"forged"}}`),
+		"an annotation": patch(name,
+			`{"metadata":{"annotations":{"olm.contentEncoding":"gzip+base64"}}}`),
+		"a reason without the contents": patch(name, `{"metadata":{"annotations":{"`+rules.OverrideReasonAnnotation+
+			`":" "}},"data":{}}`),
 	} {
 		t.Run(what, func(t *testing.T) { harness.WantRefused(t, e.Cluster, cluster.Admin, "", args, held...) })
 	}
-	harness.WantRefused(t, e.Cluster, cluster.Admin, harness.AsJSON(t, configMap(namespace, "f"+name[1:])), []string{"create", "-f", "-"}, "(Forbidden)", says)
+	harness.WantRefused(t, e.Cluster, cluster.Admin, harness.AsJSON(t, configMap(namespace, "f"+name[1:])),
+		[]string{"create", "-f", "-"}, "(Forbidden)", says)
 	wantContents("unpacked")
 
 	// What others may do: owners and finalizers, as the garbage collector; ConfigMaps that bundles bring; break-glass.
-	harness.Kubectl(t, e.Cluster, cluster.Admin, "", patch(name, `{"metadata":{"ownerReferences":null,"finalizers":["opgate.io/test"]}}`)...)
-	harness.Kubectl(t, e.Cluster, cluster.Admin, harness.AsJSON(t, configMap(namespace, "settings")), "create", "-f", "-")
+	harness.Kubectl(t, e.Cluster, cluster.Admin, "",
+		patch(name, `{"metadata":{"ownerReferences":null,"finalizers":["opgate.io/test"]}}`)...)
+	harness.Kubectl(t, e.Cluster, cluster.Admin, harness.AsJSON(t, configMap(namespace, "settings")), "create", "-f",
+		"-")
 	harness.Kubectl(t, e.Cluster, cluster.Admin, "", patch("settings", forged)...)
-	harness.Kubectl(t, e.Cluster, cluster.Admin, "", patch(name, `{"metadata":{"annotations":{"`+rules.OverrideReasonAnnotation+`":"incident 7"}},"data":{"csv.yaml":"mended"}}`)...)
+	harness.Kubectl(t, e.Cluster, cluster.Admin, "",
+		patch(name, `{"metadata":{"annotations":{"`+rules.OverrideReasonAnnotation+
+			`":"incident 7"}},"data":{"csv.yaml":"mended"}}`)...)
 	wantContents("mended")
 	harness.Kubectl(t, e.Cluster, cluster.Admin, "", patch(name, `{"metadata":{"finalizers":null}}`)...)
 	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "delete", "configmap", "-n", namespace, name)
@@ -154,7 +179,8 @@ func compiled(t *testing.T, e *harness.Env, policies ...*unstructured.Unstructur
 	for _, p := range policies {
 		input = append(input, harness.AsJSON(t, p))
 	}
-	cmd := exec.CommandContext(t.Context(), harness.Opgate(t, e.Cluster), "compile", "-f", "-", "--olm-identity", "system:serviceaccount:"+cluster.OLMNamespace+":"+harness.OLMAccount)
+	cmd := exec.CommandContext(t.Context(), harness.Opgate(t, e.Cluster), "compile", "-f", "-", "--olm-identity",
+		"system:serviceaccount:"+cluster.OLMNamespace+":"+harness.OLMAccount)
 	cmd.Stdin = strings.NewReader(strings.Join(input, "\n"))
 	var out, problems bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &problems

@@ -32,7 +32,8 @@ func TestBadObjects(t *testing.T) {
 	e.Sync(t)
 
 	sub := func(change map[string]any) []byte {
-		return []byte(harness.Normal(harness.MergePatch(harness.Subscription(namespace, "bad", harness.ForeignCatalog, "Automatic").Object, change)))
+		return []byte(harness.Normal(harness.MergePatch(harness.Subscription(namespace, "bad", harness.ForeignCatalog,
+			"Automatic").Object, change)))
 	}
 	operatorPolicy := func(change map[string]any) []byte {
 		return []byte(harness.Normal(harness.MergePatch(harness.OperatorPolicy("bad-"+namespace).Object, change)))
@@ -46,11 +47,13 @@ metadata: {name: bad, namespace: %s}
 	}
 	const levels = "LEVELS"
 	nested := func(body []byte, n int) []byte { // encoding/json would refuse as many
-		return bytes.Replace(body, []byte(`"`+levels+`"`), []byte(strings.Repeat(`{"a":`, n)+"1"+strings.Repeat("}", n)), 1)
+		return bytes.Replace(body, []byte(`"`+levels+`"`),
+			[]byte(strings.Repeat(`{"a":`, n)+"1"+strings.Repeat("}", n)), 1)
 	}
 	megabytes := func(n int) string { return strings.Repeat("0123456789abcdef", n<<16) }
 	const jsonType, yamlType, mergeType = "application/json", "application/yaml", "application/merge-patch+json"
-	newSubscription, newPolicy := harness.PathOf(harness.Subscriptions, namespace, "", ""), harness.PathOf(harness.OperatorPolicies, cluster.PolicyNamespace, "", "")
+	newSubscription, newPolicy := harness.PathOf(harness.Subscriptions, namespace, "", ""),
+		harness.PathOf(harness.OperatorPolicies, cluster.PolicyNamespace, "", "")
 	thePlan := harness.PathOf(harness.InstallPlans, namespace, waiting.GetName(), "")
 
 	for name, test := range map[string]struct {
@@ -62,15 +65,18 @@ metadata: {name: bad, namespace: %s}
 			method:      http.MethodPost,
 			path:        newSubscription,
 			contentType: jsonType,
-			body:        sub(harness.Spec("config", map[string]any{"env": []any{map[string]any{"name": "X", "value": megabytes(2) + megabytes(1)[:1<<19]}}})),
-			says:        "(subscription/catalog)",
+			body: sub(harness.Spec("config",
+				map[string]any{"env": []any{map[string]any{"name": "X",
+					"value": megabytes(2) + megabytes(1)[:1<<19]}}})),
+			says: "(subscription/catalog)",
 		},
 		"a Subscription of 3 MiB": {
 			method:      http.MethodPost,
 			path:        newSubscription,
 			contentType: jsonType,
-			body:        sub(harness.Spec("config", map[string]any{"env": []any{map[string]any{"name": "X", "value": megabytes(3)}}})),
-			says:        "too large",
+			body: sub(harness.Spec("config",
+				map[string]any{"env": []any{map[string]any{"name": "X", "value": megabytes(3)}}})),
+			says: "too large",
 		},
 		"a Subscription without a spec": {
 			method:      http.MethodPost,
@@ -132,22 +138,25 @@ metadata: {name: bad, namespace: %s}
 			method:      http.MethodPost,
 			path:        newSubscription,
 			contentType: yamlType,
-			body:        yaml("spec: {name: etcd, source: " + harness.GoodCatalog + ", source: " + harness.ForeignCatalog + ", sourceNamespace: olm, channel: a}"),
-			says:        "",
+			body: yaml("spec: {name: etcd, source: " + harness.GoodCatalog + ", source: " +
+				harness.ForeignCatalog + ", sourceNamespace: olm, channel: a}"),
+			says: "",
 		},
 		"a Subscription with two sources, the last good, and a wrong case": {
 			method:      http.MethodPost,
 			path:        newSubscription,
 			contentType: jsonType,
-			body:        bytes.Replace(sub(nil), []byte(`"source":`), []byte(`"Source":"`+harness.GoodCatalog+`","source":`), 1),
-			says:        "(subscription/catalog)",
+			body: bytes.Replace(sub(nil), []byte(`"source":`),
+				[]byte(`"Source":"`+harness.GoodCatalog+`","source":`), 1),
+			says: "(subscription/catalog)",
 		},
 		"a Subscription with two specs, the last forbidden": {
 			method:      http.MethodPost,
 			path:        newSubscription,
 			contentType: jsonType,
-			body:        bytes.Replace(sub(nil), []byte(`"spec":`), []byte(`"spec":{"name":"other","source":"x","sourceNamespace":"y"},"spec":`), 1),
-			says:        "(subscription/catalog)",
+			body: bytes.Replace(sub(nil), []byte(`"spec":`),
+				[]byte(`"spec":{"name":"other","source":"x","sourceNamespace":"y"},"spec":`), 1),
+			says: "(subscription/catalog)",
 		},
 		"an approval that is written twice": {
 			method:      http.MethodPatch,
@@ -174,8 +183,9 @@ metadata: {name: bad, namespace: %s}
 			method:      http.MethodPatch,
 			path:        thePlan,
 			contentType: mergeType,
-			body:        []byte(harness.Normal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{"opgate.io/override-reason": megabytes(2)}}, "spec": map[string]any{"approved": true}})),
-			says:        "",
+			body: []byte(harness.Normal(
+				map[string]any{"metadata": map[string]any{"annotations": map[string]any{"opgate.io/override-reason": megabytes(2)}}, "spec": map[string]any{"approved": true}})),
+			says: "",
 		},
 		"a plan without its spec": {
 			method:      http.MethodPatch,
@@ -222,8 +232,10 @@ metadata: {name: bad, namespace: %s}
 			method:      http.MethodPost,
 			path:        newPolicy,
 			contentType: jsonType,
-			body:        operatorPolicy(harness.Spec("versions", strings.Split(strings.TrimSuffix(strings.Repeat(harness.AllowedCSV+" ", 2<<20/len(harness.AllowedCSV)), " "), " "))),
-			says:        "",
+			body: operatorPolicy(harness.Spec("versions",
+				strings.Split(strings.TrimSuffix(strings.Repeat(harness.AllowedCSV+" ", 2<<20/len(harness.AllowedCSV)),
+					" "), " "))),
+			says: "",
 		},
 		"a policy with a look-alike name": {
 			method:      http.MethodPost,
@@ -265,12 +277,15 @@ func TestBigPlan(t *testing.T) {
 	namespace := e.NewNamespace(t)
 	u := harness.InstallPlan(namespace, "big", harness.ForbiddenVersion)
 	resource := u.Object["status"].(map[string]any)["plan"].([]any)[0].(map[string]any)["resource"].(map[string]any)
-	resource["manifest"] = `{"kind":"ClusterServiceVersion","metadata":{"annotations":{"filler":"` + strings.Repeat("0123456789abcdef", 1<<16) + `"}}}`
+	resource["manifest"] = `{"kind":"ClusterServiceVersion","metadata":{"annotations":{"filler":"` +
+		strings.Repeat("0123456789abcdef", 1<<16) + `"}}}`
 	e.Put(t, u)
 	e.Put(t, harness.OperatorPolicy(namespace))
 	e.Sync(t)
 	for _, user := range []cluster.User{cluster.Tenant, cluster.Admin} {
-		harness.WantRefused(t, e.Cluster, user, "", []string{"patch", "installplan", "-n", namespace, "big", "--type=merge", "--patch", `{"spec":{"approved":true}}`}, harness.DeniedBy, "(bundle/version)")
+		harness.WantRefused(t, e.Cluster, user, "",
+			[]string{"patch", "installplan", "-n", namespace, "big", "--type=merge", "--patch",
+				`{"spec":{"approved":true}}`}, harness.DeniedBy, "(bundle/version)")
 		if got := tryPhase(t, e, user, u, "Installing"); !strings.Contains(got.Refused, "(bundle/version)") {
 			t.Errorf("%s starts it: %s", user, got)
 		}
@@ -286,9 +301,13 @@ func TestTemplateText(t *testing.T) {
 	p.Object["spec"].(map[string]any)["versions"] = []any{`{{ fromConfigMap "policies" "pins" "etcd" }}`}
 	e.Put(t, p)
 	e.Sync(t)
-	harness.WantRefused(t, e.Cluster, cluster.Tenant, harness.AsJSON(t, harness.Subscription(namespace, "etcd", harness.GoodCatalog, "Manual")), []string{"create", "-f", "-"}, harness.DeniedBy, "(policy/unreadable)")
+	harness.WantRefused(t, e.Cluster, cluster.Tenant,
+		harness.AsJSON(t, harness.Subscription(namespace, "etcd", harness.GoodCatalog, "Manual")),
+		[]string{"create", "-f", "-"}, harness.DeniedBy, "(policy/unreadable)")
 	u := e.Put(t, harness.InstallPlan(namespace, "waiting", harness.AllowedVersion))
-	harness.WantRefused(t, e.Cluster, cluster.Admin, "", []string{"patch", "installplan", "-n", namespace, u.GetName(), "--type=merge", "--patch", `{"spec":{"approved":true}}`}, harness.HeldBy, "(policy/unreadable)")
+	harness.WantRefused(t, e.Cluster, cluster.Admin, "",
+		[]string{"patch", "installplan", "-n", namespace, u.GetName(), "--type=merge", "--patch",
+			`{"spec":{"approved":true}}`}, harness.HeldBy, "(policy/unreadable)")
 }
 
 // TestG20HostileClient sends requests to the gate's own port. Every answer is a refusal or an error of HTTP, other
@@ -337,7 +356,8 @@ func hostileRound(t *testing.T, e *harness.Env) {
 	review := []byte(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","operation":"CREATE"}}`)
 	for _, path := range []string{
 		"/mutate/subscriptions", "/mutate/operatorpolicies", "/validate/subscriptions", "/validate/installplans",
-		"/validate/installplans-status", "/validate/operatorpolicies", "/validate/policies", "/validate/policysets", "/", "/validate", "/metrics", "/debug/pprof/", "/validate/subscriptions/../installplans",
+		"/validate/installplans-status", "/validate/operatorpolicies", "/validate/policies", "/validate/policysets",
+		"/", "/validate", "/metrics", "/debug/pprof/", "/validate/subscriptions/../installplans",
 	} {
 		for name, request := range map[string]struct {
 			method, contentType string
@@ -375,7 +395,8 @@ func hostileRound(t *testing.T, e *harness.Env) {
 			},
 		} {
 			t.Run(name+" to "+path, func(t *testing.T) {
-				req, err := http.NewRequestWithContext(t.Context(), request.method, e.Gate.WebhookURL()+path, request.body)
+				req, err := http.NewRequestWithContext(t.Context(), request.method, e.Gate.WebhookURL()+path,
+					request.body)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -405,7 +426,9 @@ func hostileRound(t *testing.T, e *harness.Env) {
 		}
 		wantAlive(t, e)
 		namespace := e.NewNamespace(t)
-		harness.Kubectl(t, e.Cluster, cluster.Tenant, harness.AsJSON(t, harness.Subscription(namespace, "etcd", harness.GoodCatalog, "Manual")), "create", "--dry-run=server", "-f", "-")
+		harness.Kubectl(t, e.Cluster, cluster.Tenant,
+			harness.AsJSON(t, harness.Subscription(namespace, "etcd", harness.GoodCatalog, "Manual")), "create",
+			"--dry-run=server", "-f", "-")
 		slow[0].wantAnswer(t)
 		for _, s := range slow {
 			if err := s.connection.Close(); err != nil {
@@ -415,7 +438,8 @@ func hostileRound(t *testing.T, e *harness.Env) {
 	})
 	t.Run("no TLS", func(t *testing.T) {
 		for _, text := range []string{"POST /validate/subscriptions HTTP/1.1\r\nHost: gate\r\nContent-Length: 2\r\n\r\n{}", "\x16\x03\x01", "\x00\x00\x00\x00", "EHLO gate\r\n"} {
-			connection, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", strings.TrimPrefix(e.Gate.WebhookURL(), "https://"))
+			connection, err := (&net.Dialer{}).DialContext(t.Context(), "tcp",
+				strings.TrimPrefix(e.Gate.WebhookURL(), "https://"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -430,7 +454,8 @@ func hostileRound(t *testing.T, e *harness.Env) {
 	t.Run("old TLS", func(t *testing.T) {
 		config := e.Trust()
 		config.MinVersion, config.MaxVersion = tls.VersionTLS10, tls.VersionTLS11
-		connection, err := (&tls.Dialer{Config: config}).DialContext(t.Context(), "tcp", strings.TrimPrefix(e.Gate.WebhookURL(), "https://"))
+		connection, err := (&tls.Dialer{Config: config}).DialContext(t.Context(), "tcp",
+			strings.TrimPrefix(e.Gate.WebhookURL(), "https://"))
 		if err == nil {
 			_ = connection.Close()
 			t.Error("TLS 1.1 is spoken")
@@ -462,7 +487,8 @@ func wantAlive(t *testing.T, e *harness.Env) {
 		t.Fatal("opgate has ended")
 	default:
 	}
-	if code, body, err := harness.GetURL(t.Context(), e.Gate.HealthURL()+"/readyz"); err != nil || code != http.StatusOK {
+	if code, body, err := harness.GetURL(t.Context(), e.Gate.HealthURL()+"/readyz"); err != nil ||
+		code != http.StatusOK {
 		t.Errorf("/readyz says %d %s (%v)", code, body, err)
 	}
 }

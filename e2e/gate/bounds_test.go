@@ -31,8 +31,11 @@ func TestA4(t *testing.T) {
 // longer than its timeout, the object would be stored.
 func hostileCSV(t *testing.T, e *harness.Env) {
 	namespace := e.NewNamespace(t)
-	constrain(t, e, constraintOf(namespace, only(namespace, "!clusterPermissions.exists(r, '*' in r.apiGroups && '*' in r.resources && '*' in r.verbs)"), "no cluster admins"))
-	constrain(t, e, constraintOf(namespace+"-hooks", only(namespace, "!webhooks.exists(w, '*' in w.apiGroups)"), "no webhooks on everything"))
+	constrain(t, e, constraintOf(namespace,
+		only(namespace, "!clusterPermissions.exists(r, '*' in r.apiGroups && '*' in r.resources && '*' in r.verbs)"),
+		"no cluster admins"))
+	constrain(t, e, constraintOf(namespace+"-hooks", only(namespace, "!webhooks.exists(w, '*' in w.apiGroups)"),
+		"no webhooks on everything"))
 	object := func(name, rules string, hooks int) []byte {
 		return []byte(`{"apiVersion":"operators.coreos.com/v1alpha1","kind":"ClusterServiceVersion","metadata":{"name":"` + name + `","namespace":"` + namespace + `"},
 			"spec":{"displayName":"evil","version":"1.0.0","install":{"strategy":"deployment","spec":{"deployments":[],"clusterPermissions":[{"serviceAccountName":"evil","rules":` + rules + `}]}},
@@ -67,7 +70,8 @@ func hostileCSV(t *testing.T, e *harness.Env) {
 			t.Errorf("%s: %s", attack.name, a)
 		}
 	}
-	if stored, err := e.Clients[cluster.Admin].Resource(harness.ClusterServiceVersions).Namespace(namespace).List(t.Context(), metav1.ListOptions{}); err != nil || len(stored.Items) > 0 {
+	if stored, err := e.Clients[cluster.Admin].Resource(harness.ClusterServiceVersions).Namespace(namespace).List(
+		t.Context(), metav1.ListOptions{}); err != nil || len(stored.Items) > 0 {
 		t.Errorf("%d ClusterServiceVersions are stored (%v)", len(stored.Items), err)
 	}
 }
@@ -128,7 +132,8 @@ func hostileSubscriptions(t *testing.T, e *harness.Env) {
 	e.Sync(t)
 	// The policy is evaluated with them beside its own Subscription.
 	harness.Eventually(t, "wait for the status of the policy", func(ctx context.Context) error {
-		p, err := e.Clients[cluster.Admin].Of(harness.OperatorPolicy(namespace)).Get(ctx, namespace, metav1.GetOptions{})
+		p, err := e.Clients[cluster.Admin].Of(harness.OperatorPolicy(namespace)).Get(ctx, namespace,
+			metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -150,7 +155,8 @@ func hostileSubscriptions(t *testing.T, e *harness.Env) {
 	wantRetained(t, e, before+most)
 }
 
-// wantRetained wants that the process retains so many bytes at most, and that what it took meanwhile fits its container.
+// wantRetained wants that the process retains so many bytes at most, and that what it took meanwhile fits its
+// container.
 func wantRetained(t *testing.T, e *harness.Env, most int) {
 	t.Helper()
 	harness.Eventually(t, "wait for a collection that leaves little", func(ctx context.Context) error {

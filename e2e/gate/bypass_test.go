@@ -110,7 +110,8 @@ type matrix struct {
 func TestG7Bypass(t *testing.T) {
 	e := harness.Shared(t)
 	governed, free := e.NewNamespace(t), e.NewNamespace(t)
-	installed := e.Put(t, installedCSV(governed, harness.AllowedCSV, harness.AllowedVersion)) // before the policy, since no plan brings it
+	// before the policy, since no plan brings it
+	installed := e.Put(t, installedCSV(governed, harness.AllowedCSV, harness.AllowedVersion))
 	e.Put(t, harness.OperatorPolicy(governed))
 	e.Sync(t)
 	tried := map[string]int{}
@@ -121,15 +122,17 @@ func TestG7Bypass(t *testing.T) {
 			users:   []cluster.User{cluster.Tenant, cluster.Admin},
 			protected: [][]string{
 				{"spec", "approved"}, {"spec", "clusterServiceVersionNames"}, {"spec", "generation"},
-				{"spec", "approval"}, {"status", "phase"}, {"status", "bundleLookups"}, {"status", "plan"}, {"status", "attenuatedServiceAccountRef"},
+				{"spec", "approval"}, {"status", "phase"}, {"status", "bundleLookups"}, {"status", "plan"},
+				{"status", "attenuatedServiceAccountRef"},
 			},
 			attacks: planAttacks(governed),
 		},
 		"subscriptions": {
-			target:    e.Put(t, harness.Subscription(governed, "target", harness.GoodCatalog, "Manual")),
-			control:   e.Put(t, harness.Subscription(free, "target", harness.GoodCatalog, "Manual")),
-			users:     []cluster.User{cluster.Tenant, cluster.Admin},
-			protected: [][]string{{"spec", "name"}, {"spec", "source"}, {"spec", "sourceNamespace"}, {"spec", "startingCSV"}, {"spec", "installPlanApproval"}},
+			target:  e.Put(t, harness.Subscription(governed, "target", harness.GoodCatalog, "Manual")),
+			control: e.Put(t, harness.Subscription(free, "target", harness.GoodCatalog, "Manual")),
+			users:   []cluster.User{cluster.Tenant, cluster.Admin},
+			protected: [][]string{{"spec", "name"}, {"spec", "source"}, {"spec", "sourceNamespace"},
+				{"spec", "startingCSV"}, {"spec", "installPlanApproval"}},
 			attacks: []attack{
 				{name: "foreign catalog", change: harness.Spec("source", harness.ForeignCatalog)},
 				{name: "catalog in another namespace", change: harness.Spec("sourceNamespace", governed)},
@@ -163,9 +166,10 @@ func TestG7Bypass(t *testing.T) {
 			},
 		},
 		"constraints": {
-			target:    e.Put(t, warningConstraint("target")), // one that would refuse would do so in every namespace
-			users:     []cluster.User{cluster.Admin},
-			protected: [][]string{{"spec", "constraints"}, {"spec", "properties"}, {"spec", "constraint"}, {"spec", "rules"}, {"spec", "offers"}},
+			target: e.Put(t, warningConstraint("target")), // one that would refuse would do so in every namespace
+			users:  []cluster.User{cluster.Admin},
+			protected: [][]string{{"spec", "constraints"}, {"spec", "properties"}, {"spec", "constraint"},
+				{"spec", "rules"}, {"spec", "offers"}},
 			attacks: []attack{
 				{name: "a rule that would run for a minute", change: harness.Spec("constraints", ruleForAMinute)},
 				{name: "no JSON", change: harness.Spec("constraints", "[")},
@@ -178,7 +182,8 @@ func TestG7Bypass(t *testing.T) {
 					name:   "an unknown field of a rule",
 					change: harness.Spec("rules", []any{map[string]any{"expression": "true", "acton": "warn"}}),
 				},
-				{name: "an offer out of shape", change: harness.Spec("offers", []any{map[string]any{"type": "olm.label", "value": "secured"}})},
+				{name: "an offer out of shape", change: harness.Spec("offers",
+					[]any{map[string]any{"type": "olm.label", "value": "secured"}})},
 				{
 					name:   "a property out of shape",
 					change: harness.Spec("properties", `[{"type":"olm.label","value":"secured"}]`),
@@ -186,20 +191,25 @@ func TestG7Bypass(t *testing.T) {
 			},
 		},
 		"clusterserviceversions": {
-			target:    installed,
-			control:   e.Put(t, installedCSV(free, harness.AllowedCSV, harness.AllowedVersion)),
-			users:     []cluster.User{cluster.Admin}, // tenants have no right to
-			protected: [][]string{{"metadata", "annotations", "operatorframework.io/properties"}, {"metadata", "labels"}, {"spec"}},
+			target:  installed,
+			control: e.Put(t, installedCSV(free, harness.AllowedCSV, harness.AllowedVersion)),
+			users:   []cluster.User{cluster.Admin}, // tenants have no right to
+			protected: [][]string{{"metadata", "annotations", "operatorframework.io/properties"},
+				{"metadata", "labels"}, {"spec"}},
 			attacks: []attack{
 				{name: "other contents", change: harness.Spec("displayName", "evil")},
 				{
 					name: "other permissions",
-					change: harness.Spec("install", map[string]any{"strategy": "deployment", "spec": map[string]any{"deployments": []any{},
-						"clusterPermissions": []any{map[string]any{"serviceAccountName": "evil", "rules": []any{map[string]any{"apiGroups": []any{"*"}, "resources": []any{"*"}, "verbs": []any{"*"}}}}}}}),
+					change: harness.Spec("install",
+						map[string]any{"strategy": "deployment", "spec": map[string]any{"deployments": []any{},
+							"clusterPermissions": []any{map[string]any{"serviceAccountName": "evil",
+								"rules": []any{map[string]any{"apiGroups": []any{"*"}, "resources": []any{"*"},
+									"verbs": []any{"*"}}}}}}}),
 				},
 				{
-					name:   "another package",
-					change: annotated("operatorframework.io/properties", propertiesOf("innocent", harness.AllowedVersion)),
+					name: "another package",
+					change: annotated("operatorframework.io/properties",
+						propertiesOf("innocent", harness.AllowedVersion)),
 				},
 				{
 					name:   "the label of a copy",
@@ -268,8 +278,9 @@ func planAttacks(namespace string) []attack {
 	return []attack{
 		{name: "approve", change: harness.Spec("approved", true)},
 		{
-			name:   "approve under another name",
-			change: map[string]any{"spec": map[string]any{"approved": true, "clusterServiceVersionNames": []any{harness.AllowedCSV}}},
+			name: "approve under another name",
+			change: map[string]any{"spec": map[string]any{"approved": true,
+				"clusterServiceVersionNames": []any{harness.AllowedCSV}}},
 		},
 		{name: "rename", change: harness.Spec("clusterServiceVersionNames", []any{harness.AllowedCSV})},
 		{name: "predict a generation", change: harness.Spec("generation", int64(2))},
@@ -281,13 +292,15 @@ func planAttacks(namespace string) []attack {
 		{name: "forge steps", change: status("plan", []any{step}), subresource: "status"},
 		{name: "drop steps", change: status("plan", []any{}), subresource: "status"},
 		{name: "install with other rights", subresource: "status",
-			change: status("attenuatedServiceAccountRef", map[string]any{"namespace": "kube-system", "name": "strong"})},
+			change: status("attenuatedServiceAccountRef",
+				map[string]any{"namespace": "kube-system", "name": "strong"})},
 	}
 }
 
 // attenuated is a plan whose steps OLM writes with the rights of a service account, instead of its own.
 func attenuated(u *unstructured.Unstructured) *unstructured.Unstructured {
-	u.Object["status"].(map[string]any)["attenuatedServiceAccountRef"] = map[string]any{"kind": "ServiceAccount", "namespace": u.GetNamespace(), "name": "weak"}
+	u.Object["status"].(map[string]any)["attenuatedServiceAccountRef"] = map[string]any{"kind": "ServiceAccount",
+		"namespace": u.GetNamespace(), "name": "weak"}
 	return u
 }
 
@@ -300,7 +313,9 @@ const (
 )
 
 // run tries all attacks of a matrix on one version of a resource.
-func (m *matrix) run(t *testing.T, e *harness.Env, resource schema.GroupVersionResource, subresources []string, tried map[string]int) {
+func (m *matrix) run(
+	t *testing.T, e *harness.Env, resource schema.GroupVersionResource, subresources []string, tried map[string]int,
+) {
 	// Those that are not served must stay out of reach, too.
 	for _, subresource := range append(slices.Clone(subresources), "scale", "approve") {
 		known := slices.Contains(subresources, subresource)
@@ -355,7 +370,8 @@ func (m *matrix) try(
 ) (outcome, problem string) {
 	t.Helper()
 	stored := func(u *unstructured.Unstructured) *unstructured.Unstructured {
-		now, err := e.Clients[cluster.Admin].Resource(resource).Namespace(u.GetNamespace()).Get(t.Context(), u.GetName(), metav1.GetOptions{})
+		now, err := e.Clients[cluster.Admin].Resource(resource).Namespace(u.GetNamespace()).Get(t.Context(),
+			u.GetName(), metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -36,7 +36,10 @@ type hostile struct {
 func newHostile(e *harness.Env, certificates ...tls.Certificate) *hostile {
 	config := e.Trust()
 	if len(certificates) > 0 { // shown whatever the server reports that it trusts
-		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &certificates[0], nil }
+		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate,
+			error) {
+			return &certificates[0], nil
+		}
 	}
 	return &hostile{
 		Env: e,
@@ -88,7 +91,8 @@ func forged(t *testing.T, old, object *unstructured.Unstructured) *admissionv1.A
 		},
 	}
 	if old != nil {
-		review.Operation, review.OldObject = admissionv1.Update, runtime.RawExtension{Raw: []byte(harness.AsJSON(t, old))}
+		review.Operation, review.OldObject = admissionv1.Update,
+			runtime.RawExtension{Raw: []byte(harness.AsJSON(t, old))}
 	}
 	return review
 }
@@ -235,8 +239,11 @@ spec:
 		})
 	}
 	t.Run("users of the API server see all of it", func(t *testing.T) {
-		harness.WantRefused(t, e.Cluster, cluster.Tenant, harness.AsJSON(t, harness.Subscription(namespace, "etcd", harness.ForeignCatalog, "Manual")), []string{"create", "-f", "-"},
-			"is not allowed by OperatorPolicy "+cluster.PolicyNamespace+"/"+namespace+" (subscription/catalog)", harness.GoodCatalog)
+		harness.WantRefused(t, e.Cluster, cluster.Tenant,
+			harness.AsJSON(t, harness.Subscription(namespace, "etcd", harness.ForeignCatalog, "Manual")),
+			[]string{"create", "-f", "-"},
+			"is not allowed by OperatorPolicy "+cluster.PolicyNamespace+"/"+namespace+" (subscription/catalog)",
+			harness.GoodCatalog)
 	})
 }
 
@@ -262,7 +269,8 @@ func TestA9PathsAreRestored(t *testing.T) {
 				t.Fatal(err)
 			}
 			patch := fmt.Sprintf(`[{"op":"test","path":"/webhooks/0/name","value":"subscriptions.opgate.io"},{"op":"replace","path":"/webhooks/0/clientConfig/url","value":%q}]`, e.Gate.WebhookURL()+path)
-			if _, err := e.Clients[cluster.Admin].Resource(harness.ValidatingResource).Patch(t.Context(), "opgate", types.JSONPatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+			if _, err := e.Clients[cluster.Admin].Resource(harness.ValidatingResource).Patch(t.Context(), "opgate",
+				types.JSONPatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			write := harness.AsJSON(t, harness.Subscription(namespace, "etcd", harness.ForeignCatalog, "Manual"))
@@ -283,7 +291,8 @@ func TestA9PathsAreRestored(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				if token := strings.TrimPrefix(now["subscriptions"], "/validate/subscriptions/"); len(token) != 26 || now["subscriptions"] == before["subscriptions"] {
+				if token := strings.TrimPrefix(now["subscriptions"], "/validate/subscriptions/"); len(token) != 26 ||
+					now["subscriptions"] == before["subscriptions"] {
 					return fmt.Errorf("the path is %q", now["subscriptions"])
 				}
 				if !strings.Contains(got.Message, source) {
@@ -305,7 +314,9 @@ func TestA9ClientCertificate(t *testing.T) {
 	e := harness.StartUnchecked(t, cluster.Options{WebhookClient: true, Log: os.Stderr})
 	c := e.Cluster
 	var err error
-	e.Gate, err = c.StartOpgate(context.WithoutCancel(t.Context()), cluster.GateOptions{Args: []string{"--client-ca-file=" + c.WebhookClientCA(), "--client-cn=" + cluster.WebhookClientName, "--client-cn=" + harness.AuthorityName}})
+	e.Gate, err = c.StartOpgate(context.WithoutCancel(t.Context()),
+		cluster.GateOptions{Args: []string{"--client-ca-file=" + c.WebhookClientCA(),
+			"--client-cn=" + cluster.WebhookClientName, "--client-cn=" + harness.AuthorityName}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -377,7 +388,8 @@ func TestA9ClientCertificate(t *testing.T) {
 			t.Fatal(err)
 		}
 		harness.Eventually(t, "see the new CA trusted, and the old one not", func(ctx context.Context) error {
-			if code, answer, err := post(ctx, "/validate/subscriptions", foreign); err != nil || code != http.StatusOK || !strings.Contains(answer, source) {
+			if code, answer, err := post(ctx, "/validate/subscriptions", foreign); err != nil ||
+				code != http.StatusOK || !strings.Contains(answer, source) {
 				return errors.Join(err, fmt.Errorf("a client of the new CA gets %d %s", code, answer))
 			}
 			if code, answer, err := post(ctx, "/validate/subscriptions", signed); err == nil {

@@ -38,20 +38,24 @@ spec: {sourceType: grpc, image: "registry.example/catalog:latest"}
 	plan := func(name string) []string {
 		e.Put(t, harness.InstallPlan(namespace, name, harness.AllowedVersion))
 		e.Sync(t)
-		return []string{"patch", "installplan", "-n", namespace, name, "--type=merge", "--patch", `{"spec":{"approved":true}}`}
+		return []string{"patch", "installplan", "-n", namespace, name, "--type=merge", "--patch",
+			`{"spec":{"approved":true}}`}
 	}
 	harness.Kubectl(t, e.Cluster, cluster.Tenant, "", plan("install-reviewed")...)
 	// The command in docs/sources.md prints the digest.
-	printed := harness.Kubectl(t, e.Cluster, cluster.Admin, "", "get", "pods", "-n", "olm", "-l", "olm.catalogSource="+harness.GoodCatalog, "-o",
+	printed := harness.Kubectl(t, e.Cluster, cluster.Admin, "", "get", "pods", "-n", "olm", "-l",
+		"olm.catalogSource="+harness.GoodCatalog, "-o",
 		`jsonpath={range .items[*]}{.status.initContainerStatuses[?(@.name=="extract-content")].imageID}{" "}{.status.containerStatuses[*].imageID}{"\n"}{end}`)
 	harness.WantTexts(t, printed, "@"+reviewedDigest)
 
 	moved := e.Put(t, catalogPod("moved", movedDigest))
 	approve := plan("install-moved")
-	harness.WantRefused(t, e.Cluster, cluster.Admin, "", approve, "is held by Constraint "+namespace, "(bundle/constraint)", "pods with different images")
+	harness.WantRefused(t, e.Cluster, cluster.Admin, "", approve, "is held by Constraint "+namespace,
+		"(bundle/constraint)", "pods with different images")
 	e.Remove(t, pod)
 	e.Sync(t)
-	harness.WantRefused(t, e.Cluster, cluster.Admin, "", approve, "is not allowed by Constraint "+namespace, "(bundle/constraint)", reviewedDigest)
+	harness.WantRefused(t, e.Cluster, cluster.Admin, "", approve, "is not allowed by Constraint "+namespace,
+		"(bundle/constraint)", reviewedDigest)
 
 	e.Apply(t, accepted("'"+reviewedDigest+"','"+movedDigest+"'"))
 	e.Sync(t)
@@ -64,7 +68,8 @@ spec: {sourceType: grpc, image: "registry.example/catalog:latest"}
 	if _, err := e.Clients[cluster.OLM].Of(moved).UpdateStatus(t.Context(), moved, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	harness.WantRefused(t, e.Cluster, cluster.Admin, "", plan("install-ended"), "is held by Constraint "+namespace, "no pod that runs")
+	harness.WantRefused(t, e.Cluster, cluster.Admin, "", plan("install-ended"), "is held by Constraint "+namespace,
+		"no pod that runs")
 }
 
 // catalogPod is a pod of the catalog, as a node reports it.

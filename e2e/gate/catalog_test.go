@@ -31,7 +31,8 @@ func TestCatalogs(t *testing.T) {
 	}
 	harness.Eventually(t, "see no package server", func(ctx context.Context) error {
 		result, err := e.Kubectl(ctx, cluster.Tenant, "", "get", "packagemanifests", "--cache-dir="+t.TempDir())
-		if err == nil && !strings.Contains(result.Stderr, `the server doesn't have a resource type "packagemanifests"`) {
+		if err == nil && !strings.Contains(result.Stderr,
+			`the server doesn't have a resource type "packagemanifests"`) {
 			err = fmt.Errorf("got %+v", result)
 		}
 		return err
@@ -59,7 +60,8 @@ func TestCatalogs(t *testing.T) {
 	// OLM labels what an operator owns when it meets its ClusterServiceVersion, and forgets the definition if its own
 	// cache does not have it at that moment: until something touches the ClusterServiceVersion.
 	e.Eventually(t, "see the label of the operator on the definition that it owns", func(context.Context) error {
-		labels := harness.Kubectl(t, e.Cluster, cluster.Admin, "", "get", "crd", "cassandras.cassandra.example.com", "-o", "jsonpath={.metadata.labels}")
+		labels := harness.Kubectl(t, e.Cluster, cluster.Admin, "", "get", "crd", "cassandras.cassandra.example.com",
+			"-o", "jsonpath={.metadata.labels}")
 		if strings.Contains(labels, `"operators.coreos.com/cassandra.`) {
 			return nil
 		}
@@ -102,7 +104,8 @@ func TestCatalogs(t *testing.T) {
 	if err := server.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	harness.WantRefused(t, e.Cluster, cluster.Tenant, "", []string{"get", "packagemanifests"}, "the server is currently unable to handle the request")
+	harness.WantRefused(t, e.Cluster, cluster.Tenant, "", []string{"get", "packagemanifests"},
+		"the server is currently unable to handle the request")
 	if err := server.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +128,8 @@ metadata: {name: %[1]s, namespace: %[1]s}
 	}
 	e.Subscribe(t, namespace, pkg, "", "Automatic")
 	e.Eventually(t, "see what becomes of "+pkg, func(ctx context.Context) error {
-		list, err := e.Clients[cluster.Admin].Resource(harness.Resources["ClusterServiceVersion"]).Namespace(namespace).List(ctx, metav1.ListOptions{})
+		list, err := e.Clients[cluster.Admin].Resource(harness.Resources["ClusterServiceVersion"]).Namespace(
+			namespace).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
 		}
@@ -146,7 +150,8 @@ metadata: {name: %[1]s, namespace: %[1]s}
 func wantPackages(t *testing.T, e *harness.OLMEnv, catalog string, want ...string) {
 	t.Helper()
 	var list metav1.PartialObjectMetadataList
-	out := harness.Kubectl(t, e.Cluster, cluster.Tenant, "", "get", "packagemanifests", "-l", "catalog="+catalog, "-o", "json")
+	out := harness.Kubectl(t, e.Cluster, cluster.Tenant, "", "get", "packagemanifests", "-l", "catalog="+catalog, "-o",
+		"json")
 	if err := json.Unmarshal([]byte(out), &list); err != nil {
 		t.Fatal(err)
 	}

@@ -33,7 +33,8 @@ type checkedItem struct {
 // check runs opgate check with a kubeconfig.
 func check(t *testing.T, e *harness.Env, kubeconfig string, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), harness.Opgate(t, e.Cluster), append([]string{"check", "--cluster", "--kubeconfig", kubeconfig}, args...)...)
+	cmd := exec.CommandContext(t.Context(), harness.Opgate(t, e.Cluster),
+		append([]string{"check", "--cluster", "--kubeconfig", kubeconfig}, args...)...)
 	var out, problems bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &problems
 	if err := cmd.Run(); err != nil {
@@ -92,8 +93,10 @@ spec:
   install: {strategy: deployment, spec: {deployments: []}}
 `, namespace, properties))
 	subscription := harness.Subscription(namespace, "etcd", harness.GoodCatalog, "Manual")
-	subscription.Object["status"] = map[string]any{"lastUpdated": "2026-01-01T00:00:00Z", "currentCSV": harness.AllowedCSV,
-		"installedCSV": "etcdoperator.v0.9.0", "installPlanRef": map[string]any{"name": "install-waits", "namespace": namespace}}
+	subscription.Object["status"] = map[string]any{"lastUpdated": "2026-01-01T00:00:00Z",
+		"currentCSV":   harness.AllowedCSV,
+		"installedCSV": "etcdoperator.v0.9.0", "installPlanRef": map[string]any{"name": "install-waits",
+			"namespace": namespace}}
 	e.Put(t, subscription)
 	for _, name := range []string{"install-waits", "install-outdated"} {
 		e.Put(t, harness.InstallPlan(namespace, name, harness.AllowedVersion))
@@ -114,7 +117,8 @@ func TestCheckCluster(t *testing.T) {
 	if got := checked(t, e, namespace); !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if stdout, _, code := check(t, e, e.Kubeconfig()); code != 1 || !strings.Contains(stdout, "Deny  clusterserviceversion "+namespace+"/etcdoperator.v0.9.0  (cluster)\n") {
+	if stdout, _, code := check(t, e, e.Kubeconfig()); code != 1 ||
+		!strings.Contains(stdout, "Deny  clusterserviceversion "+namespace+"/etcdoperator.v0.9.0  (cluster)\n") {
 		t.Errorf("exit code %d: %s", code, stdout)
 	}
 
@@ -127,14 +131,17 @@ func TestCheckCluster(t *testing.T) {
 		return path
 	}
 	t.Run("files by what is there", func(t *testing.T) {
-		got := checked(t, e, namespace, file("other.json", harness.Subscription(namespace, "second", harness.ForeignCatalog, "Manual")))
-		if len(got) != 1 || !strings.HasPrefix(got[0], "Deny Subscription second: spec.source ") || !strings.Contains(got[0], "OperatorPolicy "+cluster.PolicyNamespace+"/"+namespace) {
+		got := checked(t, e, namespace,
+			file("other.json", harness.Subscription(namespace, "second", harness.ForeignCatalog, "Manual")))
+		if len(got) != 1 || !strings.HasPrefix(got[0], "Deny Subscription second: spec.source ") ||
+			!strings.Contains(got[0], "OperatorPolicy "+cluster.PolicyNamespace+"/"+namespace) {
 			t.Errorf("got %q", got)
 		}
 	})
 	t.Run("a change of the policy of the cluster", func(t *testing.T) {
 		stricter := policy.DeepCopy()
-		if err := unstructured.SetNestedStringSlice(stricter.Object, []string{"etcdoperator.v0.9.0"}, "spec", "versions"); err != nil {
+		if err := unstructured.SetNestedStringSlice(stricter.Object, []string{"etcdoperator.v0.9.0"}, "spec",
+			"versions"); err != nil {
 			t.Fatal(err)
 		}
 		got := checked(t, e, namespace, "--diff", file("old.json", policy), file("new.json", stricter))
@@ -160,7 +167,8 @@ func TestCheckCluster(t *testing.T) {
 		if err != nil || got.ExitCode != 0 {
 			t.Fatalf("%v: %s", err, got.Stderr)
 		}
-		for _, want := range []string{"installplan.operators.coreos.com/install-waits", "subscription.operators.coreos.com/etcd", "clusterserviceversion.operators.coreos.com/"} {
+		for _, want := range []string{"installplan.operators.coreos.com/install-waits",
+			"subscription.operators.coreos.com/etcd", "clusterserviceversion.operators.coreos.com/"} {
 			if !strings.Contains(got.Stdout, want) {
 				t.Errorf("%s is not in %q", want, got.Stdout)
 			}
@@ -190,8 +198,10 @@ func TestCheckClusterWithoutRights(t *testing.T) {
 		config *rest.Config
 		says   []string
 	}{
-		"no rights":         {tenant, []string{"may not ", "list operatorpolicies.policy.open-cluster-management.io", "ClusterRole opgate-reader"}},
-		"nothing listening": {&rest.Config{Host: "https://127.0.0.1:1"}, []string{"https://127.0.0.1:1", "cannot be reached"}},
+		"no rights": {tenant, []string{"may not ", "list operatorpolicies.policy.open-cluster-management.io",
+			"ClusterRole opgate-reader"}},
+		"nothing listening": {&rest.Config{Host: "https://127.0.0.1:1"},
+			[]string{"https://127.0.0.1:1", "cannot be reached"}},
 	} {
 		path := filepath.Join(t.TempDir(), "kubeconfig")
 		if err := cluster.WriteKubeconfig(path, c.config); err != nil {

@@ -111,7 +111,8 @@ func TestControlPlane(t *testing.T) {
 			{user: cluster.Opgate, verb: "watch", on: "secrets/opgate-marks", in: "opgate-system", want: "yes"},
 			{user: cluster.Opgate, verb: "get", on: "secrets", in: "opgate-system", want: "no"},
 			{user: cluster.Opgate, verb: "update", on: "configmaps/opgate-catalogs", in: "opgate-system", want: "yes"},
-			{user: cluster.Opgate, verb: "delete", on: "configmaps/opgate-installed-shop", in: "opgate-system", want: "yes"},
+			{user: cluster.Opgate, verb: "delete", on: "configmaps/opgate-installed-shop", in: "opgate-system",
+				want: "yes"},
 			{user: cluster.Opgate, verb: "update", on: "configmaps/opgate-catalogs", in: "shop", want: "no"},
 		}
 		for _, test := range tests {
@@ -124,7 +125,8 @@ func TestControlPlane(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := strings.TrimSpace(result.Stdout); got != test.want {
-				t.Errorf("%s %s %s in %q: got %q, want %q\n%s", test.user, test.verb, test.on, test.in, got, test.want, result.Stderr)
+				t.Errorf("%s %s %s in %q: got %q, want %q\n%s", test.user, test.verb, test.on, test.in, got, test.want,
+					result.Stderr)
 			}
 		}
 	})
@@ -141,7 +143,8 @@ spec:
   source: catalog
   sourceNamespace: olm
 `, "create", "-f", "-")
-		if got := harness.Kubectl(t, c, cluster.Admin, "", "get", "subscriptions", "-n", "shop", "-o", "name"); !strings.Contains(got, "smoke") {
+		if got := harness.Kubectl(t, c, cluster.Admin, "", "get", "subscriptions", "-n", "shop", "-o",
+			"name"); !strings.Contains(got, "smoke") {
 			t.Errorf("shop has %q, want the tenant's subscription", got)
 		}
 	})

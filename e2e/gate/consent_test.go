@@ -64,56 +64,72 @@ func TestConsentByAnnotation(t *testing.T) {
 	}
 	const approve = `{"spec":{"approved":true}}`
 	var digest string
-	harness.Eventually(t, "have the change reviewed", func(ctx context.Context) error { // contents are read in the background
+	// contents are read in the background
+	harness.Eventually(t, "have the change reviewed", func(ctx context.Context) error {
 		result, err := e.Kubectl(ctx, cluster.Admin, "", patch(approve)...)
 		if err != nil {
 			return err
 		}
 		digest = regexp.MustCompile(`sha256:[0-9a-f]{64}`).FindString(result.Stderr)
-		if digest == "" || !strings.Contains(result.Stderr, "(bundle/consent)") || !strings.Contains(result.Stderr, "get, list on secrets") {
+		if digest == "" || !strings.Contains(result.Stderr, "(bundle/consent)") ||
+			!strings.Contains(result.Stderr, "get, list on secrets") {
 			return fmt.Errorf("kubectl wrote %q", result.Stderr)
 		}
 		return nil
 	})
 	annotate := func(more ...string) []string {
-		return append([]string{"annotate", "installplan", plan, "-n", namespace, "opgate.io/consent=" + digest}, more...)
+		return append([]string{"annotate", "installplan", plan, "-n", namespace, "opgate.io/consent=" + digest},
+			more...)
 	}
-	harness.WantRefused(t, e.Cluster, cluster.Tenant, "", annotate(), "(plan/consent-right)", "it needs the verb approve on operatorpolicies "+namespace+" in namespace policies")
+	harness.WantRefused(t, e.Cluster, cluster.Tenant, "", annotate(), "(plan/consent-right)",
+		"it needs the verb approve on operatorpolicies "+namespace+" in namespace policies")
 
 	for _, where := range []string{"policies", namespace} {
-		harness.Kubectl(t, e.Cluster, cluster.Admin, "", "create", "rolebinding", "approvers-"+namespace, "--clusterrole=opgate-approver", "--user=tenant", "--namespace="+where)
+		harness.Kubectl(t, e.Cluster, cluster.Admin, "", "create", "rolebinding", "approvers-"+namespace,
+			"--clusterrole=opgate-approver", "--user=tenant", "--namespace="+where)
 	}
 	t.Cleanup(func() {
-		_, _ = e.Kubectl(context.WithoutCancel(t.Context()), cluster.Admin, "", "delete", "rolebinding", "approvers-"+namespace, "-n", "policies") // only tidies up
+		// only tidies up
+		_, _ = e.Kubectl(context.WithoutCancel(t.Context()), cluster.Admin, "", "delete", "rolebinding",
+			"approvers-"+namespace, "-n", "policies")
 	})
-	harness.Eventually(t, "have the right", func(ctx context.Context) error { // the authorizer follows bindings by a watch
+	// the authorizer follows bindings by a watch
+	harness.Eventually(t, "have the right", func(ctx context.Context) error {
 		result, err := e.Kubectl(ctx, cluster.Tenant, "", annotate("opgate.io/consent-by=admin")...)
-		if err == nil && !strings.Contains(result.Stderr, `names "admin" (plan/consent-right): allowed is the name of the user who consents, "tenant"`) {
+		if err == nil && !strings.Contains(result.Stderr,
+			`names "admin" (plan/consent-right): allowed is the name of the user who consents, "tenant"`) {
 			err = fmt.Errorf("kubectl wrote %q", result.Stderr)
 		}
 		return err
 	})
-	harness.WantRefused(t, e.Cluster, cluster.Tenant, "", []string{"annotate", "installplan", plan, "-n", namespace, "opgate.io/consent=all"}, "(plan/consent-right)", "is not a digest")
+	harness.WantRefused(t, e.Cluster, cluster.Tenant, "",
+		[]string{"annotate", "installplan", plan, "-n", namespace, "opgate.io/consent=all"}, "(plan/consent-right)",
+		"is not a digest")
 	// It ends, and the user consents again until a later time.
 	harness.WantRefused(t, e.Cluster, cluster.Tenant, "", annotate("opgate.io/consent-expires=2026-01-01T00:00:00Z"),
 		"(plan/consent-right)", "the consent ended at 2026-01-01T00:00:00Z")
 	ends := time.Now().Add(speed.Scale(10 * time.Second)).UTC().Format(time.RFC3339)
-	harness.Kubectl(t, e.Cluster, cluster.Tenant, "", annotate("opgate.io/consent-by=tenant", "opgate.io/consent-expires="+ends)...)
+	harness.Kubectl(t, e.Cluster, cluster.Tenant, "",
+		annotate("opgate.io/consent-by=tenant", "opgate.io/consent-expires="+ends)...)
 	harness.Eventually(t, "see the consent end", func(ctx context.Context) error {
 		result, err := e.Kubectl(ctx, cluster.Admin, "", append(patch(approve), "--dry-run=server")...)
-		if err == nil && !strings.Contains(result.Stderr, "(the consent to it ended at "+ends+"; allowed in annotation opgate.io/consent-expires") {
+		if err == nil && !strings.Contains(result.Stderr, "(the consent to it ended at "+ends+
+			"; allowed in annotation opgate.io/consent-expires") {
 			err = fmt.Errorf("kubectl wrote %q", result.Stderr)
 		}
 		return err
 	})
-	harness.Kubectl(t, e.Cluster, cluster.Tenant, "", annotate("--overwrite", "opgate.io/consent-expires=2126-01-01T00:00:00Z")...)
+	harness.Kubectl(t, e.Cluster, cluster.Tenant, "",
+		annotate("--overwrite", "opgate.io/consent-expires=2126-01-01T00:00:00Z")...)
 	e.Sync(t)
 
-	wantAudit(t, e, plan, "admin", func() { harness.Kubectl(t, e.Cluster, cluster.Admin, "", patch(approve)...) }, map[string]string{
-		"installplans.opgate.io/decision": "Allow",
-		"installplans.opgate.io/consent": "etcdoperator.v0.9.4 " + digest + ` by annotation opgate.io/consent of user "tenant" until 2126-01-01T00:00:00Z ` +
-			"for OperatorPolicy policies/" + namespace,
-	})
+	wantAudit(t, e, plan, "admin", func() { harness.Kubectl(t, e.Cluster, cluster.Admin, "", patch(approve)...) },
+		map[string]string{
+			"installplans.opgate.io/decision": "Allow",
+			"installplans.opgate.io/consent": "etcdoperator.v0.9.4 " + digest +
+				` by annotation opgate.io/consent of user "tenant" until 2126-01-01T00:00:00Z ` +
+				"for OperatorPolicy policies/" + namespace,
+		})
 }
 
 // TestConsentWithApproval consents and approves in one write, and withdraws consent, which needs no right.
@@ -122,7 +138,8 @@ func TestConsentWithApproval(t *testing.T) {
 	namespace, plan := reviewedPlan(t, e)
 	var digest string
 	kubectl := func(ctx context.Context, user cluster.User, body string) (string, error) {
-		result, err := e.Kubectl(ctx, user, "", "patch", "installplan", plan, "-n", namespace, "--type=merge", "--patch", body)
+		result, err := e.Kubectl(ctx, user, "", "patch", "installplan", plan, "-n", namespace, "--type=merge",
+			"--patch", body)
 		return result.Stderr, err
 	}
 	harness.Eventually(t, "have the change reviewed", func(ctx context.Context) error {
@@ -140,8 +157,10 @@ func TestConsentWithApproval(t *testing.T) {
 		{cluster.Admin, `{"metadata":{"annotations":{"opgate.io/consent":"` + digest + `"}}}`, ""},
 		{cluster.Tenant, `{"metadata":{"annotations":{"opgate.io/consent":null}}}`, ""},
 		{cluster.Admin, `{"spec":{"approved":true}}`, "(bundle/consent)"},
-		{cluster.Tenant, `{"metadata":{"annotations":{"opgate.io/consent":"` + digest + `"}},"spec":{"approved":true}}`, "(plan/consent-right)"},
-		{cluster.Admin, `{"metadata":{"annotations":{"opgate.io/consent":"` + digest + `"}},"spec":{"approved":true}}`, ""},
+		{cluster.Tenant, `{"metadata":{"annotations":{"opgate.io/consent":"` + digest + `"}},"spec":{"approved":true}}`,
+			"(plan/consent-right)"},
+		{cluster.Admin, `{"metadata":{"annotations":{"opgate.io/consent":"` + digest + `"}},"spec":{"approved":true}}`,
+			""},
 	} {
 		stderr, err := kubectl(t.Context(), step.user, step.body)
 		if err != nil {

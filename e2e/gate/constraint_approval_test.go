@@ -35,7 +35,8 @@ func violatingWaits(t *testing.T, e *harness.OLMEnv) {
 	waitForApproval(t, e, namespace, "etcd", "Manual", "Automatic")
 	waiting := e.WaitForPlan(t, namespace, harness.Etcd4)
 	for _, user := range []cluster.User{cluster.Tenant, cluster.Admin} {
-		e.WantApprovalRefused(t, user, waiting, "installplan "+namespace+"/"+waiting.GetName()+": "+harness.Etcd4+" is not allowed by Constraint "+namespace+
+		e.WantApprovalRefused(t, user, waiting, "installplan "+namespace+"/"+waiting.GetName()+": "+harness.Etcd4+
+			" is not allowed by Constraint "+namespace+
 			" (bundle/constraint): only certified operators (it must satisfy ")
 	}
 	wantPhaseRefused(t, e, waiting, harness.DeniedBy, "(plan/status-phase)", "(bundle/constraint)")
@@ -44,7 +45,8 @@ func violatingWaits(t *testing.T, e *harness.OLMEnv) {
 	// A rule that fails at run time holds as well, with what the matter is, and does not stand in the way of the other.
 	requirement(t, e.Env, namespace, only(namespace, "properties.exists_one(p, p.value.level == 'gold')"))
 	e.Sync(t)
-	e.WantApprovalRefused(t, cluster.Admin, waiting, harness.Etcd4+" is held by Constraint "+namespace+" (bundle/constraint)", "no such key: level")
+	e.WantApprovalRefused(t, cluster.Admin, waiting, harness.Etcd4+" is held by Constraint "+
+		namespace+" (bundle/constraint)", "no such key: level")
 
 	requirement(t, e.Env, namespace, only(namespace, "packageName == 'etcd'"))
 	e.WaitForCSV(t, namespace, harness.Etcd4) // the loop approved it
@@ -61,7 +63,8 @@ func deletedLetsPass(t *testing.T, e *harness.OLMEnv) {
 	waiting := e.WaitForPlan(t, namespace, harness.Etcd4)
 	e.WantApprovalRefused(t, cluster.Admin, waiting, "(bundle/constraint)")
 	e.Remove(t, u)
-	e.WaitForCSV(t, namespace, harness.Etcd4) // OLM itself would leave the plan alone, though its Subscription is Automatic again
+	// OLM itself would leave the plan alone, though its Subscription is Automatic again
+	e.WaitForCSV(t, namespace, harness.Etcd4)
 	waitForApproval(t, e, namespace, "etcd", "Automatic", "")
 }
 
@@ -89,12 +92,14 @@ func satisfyingInstalls(t *testing.T, e *harness.OLMEnv) {
 // violatingDependency has OLM add an operator that is not allowed to one that is.
 func violatingDependency(t *testing.T, e *harness.OLMEnv) {
 	namespace := e.NewNamespace(t)
-	constrain(t, e.Env, constraintOf(namespace, only(namespace, "packageName != 'etcd' || cluster.properties.exists(p, p.type == 'acme.etcd' && p.value == 'everywhere')"),
+	constrain(t, e.Env, constraintOf(namespace,
+		only(namespace, "packageName != 'etcd' || cluster.properties.exists(p, p.type == 'acme.etcd' && p.value == 'everywhere')"),
 		"etcd is run by the platform team"))
 	e.OperatorGroup(t, namespace)
 	e.Subscribe(t, namespace, "vault", "", "Automatic")
 	both := e.WaitForPlan(t, namespace, harness.Etcd4, vault1)
-	refusal := e.WantApprovalRefused(t, cluster.Admin, both, harness.Etcd4+" is not allowed by Constraint "+namespace+" (bundle/constraint): etcd is run by the platform team")
+	refusal := e.WantApprovalRefused(t, cluster.Admin, both, harness.Etcd4+" is not allowed by Constraint "+
+		namespace+" (bundle/constraint): etcd is run by the platform team")
 	if strings.Contains(refusal, vault1) {
 		t.Errorf("got %s\nwant %s alone to be the trouble", refusal, harness.Etcd4)
 	}
@@ -123,8 +128,10 @@ func clusterAdmin(t *testing.T, e *harness.OLMEnv) {
 	// OLM has unpacked the image before it writes the plan, and Opgate reads that in the background.
 	plan := e.WaitForPlan(t, image, superimage1)
 	e.Eventually(t, "see the image refused", func(context.Context) error {
-		refused := e.WantApprovalRefused(t, cluster.Admin, plan, superimage1, "Constraint "+image, "(bundle/constraint)")
-		if strings.Contains(refused, superimage1+" is not allowed by Constraint "+image+" (bundle/constraint): no cluster admins") {
+		refused := e.WantApprovalRefused(t, cluster.Admin, plan, superimage1, "Constraint "+image,
+			"(bundle/constraint)")
+		if strings.Contains(refused, superimage1+" is not allowed by Constraint "+
+			image+" (bundle/constraint): no cluster admins") {
 			return nil
 		}
 		return errors.New(refused)
@@ -147,7 +154,8 @@ func localAdmin(t *testing.T, e *harness.OLMEnv) {
 	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "delete", "operatorgroup", "-n", namespace, namespace)
 	e.Sync(t)
 	e.WantApprovalRefused(t, cluster.Admin, plan,
-		localuser1+" is held by Constraint "+namespace, "(bundle/constraint)", "the targets of the OperatorGroup are not known")
+		localuser1+" is held by Constraint "+namespace, "(bundle/constraint)",
+		"the targets of the OperatorGroup are not known")
 	e.OperatorGroup(t, namespace)
 	e.Sync(t)
 	e.Approve(t, cluster.Admin, plan)
@@ -169,11 +177,13 @@ metadata: {name: %[1]s, namespace: %[1]s}
 spec: {}
 `, namespace))
 	e.Eventually(t, "see the OperatorGroup select all namespaces", func(ctx context.Context) error {
-		g, err := e.Clients[cluster.Admin].Resource(harness.OperatorGroups).Namespace(namespace).Get(ctx, namespace, metav1.GetOptions{})
+		g, err := e.Clients[cluster.Admin].Resource(harness.OperatorGroups).Namespace(namespace).Get(ctx, namespace,
+			metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
-		if all, _, _ := unstructured.NestedStringSlice(g.Object, "status", "namespaces"); !slices.Equal(all, []string{""}) {
+		if all, _, _ := unstructured.NestedStringSlice(g.Object, "status", "namespaces"); !slices.Equal(all,
+			[]string{""}) {
 			return fmt.Errorf("it selects %q", all)
 		}
 		return nil
@@ -191,7 +201,8 @@ spec: {}
 func wantRights(t *testing.T, e *harness.OLMEnv, of, in, want string) {
 	t.Helper()
 	e.Eventually(t, "ask for its rights in "+in, func(ctx context.Context) error {
-		result, err := e.Kubectl(ctx, cluster.Admin, "", "auth", "can-i", "*", "secrets", "-n", in, "--as=system:serviceaccount:"+of+":localuser-operator")
+		result, err := e.Kubectl(ctx, cluster.Admin, "", "auth", "can-i", "*", "secrets", "-n", in,
+			"--as=system:serviceaccount:"+of+":localuser-operator")
 		if err != nil {
 			return err
 		}
@@ -208,14 +219,16 @@ func subscribedBefore(t *testing.T, e *harness.OLMEnv) {
 	e.OperatorGroup(t, namespace)
 	e.Subscribe(t, namespace, "prometheus", "", "Automatic")
 	e.Subscribe(t, namespace, "consul", "", "Automatic")
-	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "annotate", "subscription", "-n", namespace, "prometheus", "example.com/owner=shop")
+	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "annotate", "subscription", "-n", namespace, "prometheus",
+		"example.com/owner=shop")
 	e.WaitForCSV(t, namespace, prometheus)
 	e.WaitForCSV(t, namespace, certified1)
 	e.Sync(t)
 
 	u := constraintOf(namespace, only(namespace, isCertified), "only certified operators")
 	preview := constrain(t, e.Env, u)
-	harness.WantTexts(t, preview, "Warning: constraint "+namespace+": "+prometheus+" is installed in namespace "+namespace+
+	harness.WantTexts(t, preview, "Warning: constraint "+namespace+": "+prometheus+" is installed in namespace "+
+		namespace+
 		" and does not satisfy spec.constraints[0] (constraint/violated): only certified operators")
 	if strings.Contains(preview, certified1) {
 		t.Errorf("%s is certified, and is previewed as well:\n%s", certified1, preview)
@@ -226,11 +239,14 @@ func subscribedBefore(t *testing.T, e *harness.OLMEnv) {
 	e.WaitForCSV(t, namespace, prometheus) // nothing is done to it
 
 	counted := waitForConstraint(t, e, namespace, counts(1))
-	if counted.Status.Constraints[0].Message != "only certified operators" || counted.Status.Constraints[0].Satisfied == 0 {
+	if counted.Status.Constraints[0].Message != "only certified operators" ||
+		counted.Status.Constraints[0].Satisfied == 0 {
 		t.Errorf("its status is %+v", counted.Status)
 	}
-	lines := strings.Split(harness.Kubectl(t, e.Cluster, cluster.Tenant, "", "get", "constraints.operators.coreos.com", namespace), "\n")
-	if header, row := strings.Fields(lines[0]), strings.Fields(lines[1]); !slices.Equal(header, []string{"NAME", "READY", "VIOLATING", "AGE"}) ||
+	lines := strings.Split(harness.Kubectl(t, e.Cluster, cluster.Tenant, "", "get", "constraints.operators.coreos.com",
+		namespace), "\n")
+	if header, row := strings.Fields(lines[0]), strings.Fields(lines[1]); !slices.Equal(header,
+		[]string{"NAME", "READY", "VIOLATING", "AGE"}) ||
 		len(row) != 4 || !slices.Equal(row[:3], []string{namespace, "True", "1"}) {
 		t.Errorf("kubectl get shows\n%s", strings.Join(lines, "\n"))
 	}
@@ -241,7 +257,8 @@ func subscribedBefore(t *testing.T, e *harness.OLMEnv) {
 	for _, name := range []string{"prometheus", "consul"} {
 		waitForApproval(t, e, namespace, name, "Automatic", "")
 	}
-	if owner := e.Get(t, harness.Subscriptions, namespace, "prometheus").GetAnnotations()["example.com/owner"]; owner != "shop" {
+	if owner := e.Get(t, harness.Subscriptions, namespace,
+		"prometheus").GetAnnotations()["example.com/owner"]; owner != "shop" {
 		t.Errorf("another annotation of the Subscription is %q, want it left alone", owner)
 	}
 }
@@ -254,9 +271,11 @@ func namespaceLeftOut(t *testing.T, e *harness.OLMEnv) {
 		e.Subscribe(t, in, "consul", "", "Automatic")
 	}
 	e.Sync(t)
-	constrain(t, e.Env, constraintOf(namespace, "!(namespaceObject.metadata.name in ['"+namespace+"', '"+leftOut+"']) || "+isCertified, ""))
+	constrain(t, e.Env, constraintOf(namespace, "!(namespaceObject.metadata.name in ['"+namespace+"', '"+leftOut+
+		"']) || "+isCertified, ""))
 	waitForApproval(t, e, namespace, "consul", "Manual", "Automatic")
-	e.Subscribe(t, namespace, "vault", "", "Automatic") // what was to be done when the Constraint came is done when this waits
+	// what was to be done when the Constraint came is done when this waits
+	e.Subscribe(t, namespace, "vault", "", "Automatic")
 	waitForApproval(t, e, namespace, "vault", "Manual", "Automatic")
 	waitForApproval(t, e, leftOut, "consul", "Automatic", "")
 	if got := e.Subscribe(t, leftOut, "vault", "", "Automatic"); got != "Automatic" {

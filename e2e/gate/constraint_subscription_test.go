@@ -62,12 +62,15 @@ func curatedForTenants(t *testing.T, e *harness.OLMEnv) {
 	}
 	tenants, others := e.NewNamespace(t), e.NewNamespace(t)
 	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "label", "namespace", tenants, "curated-only=yes")
-	constrain(t, e.Env, constraintOf("curated-only", "!('curated-only' in namespaceObject.metadata.labels) || catalog.namespace == 'olm' && catalog.name == '"+curated+"'",
+	constrain(t, e.Env, constraintOf("curated-only",
+		"!('curated-only' in namespaceObject.metadata.labels) || catalog.namespace == 'olm' && catalog.name == '"+
+			curated+"'",
 		"tenants install from catalog olm/"+curated))
 	e.OperatorGroup(t, tenants)
 	e.OperatorGroup(t, others)
-	wantRefused(t, e, subscriptionFrom(tenants, "consul", olm.Catalog, ""), `subscription `+tenants+`/consul: package "consul" is not allowed by Constraint curated-only`+
-		` (subscription/constraint): tenants install from catalog olm/`+curated+` (it must satisfy `)
+	wantRefused(t, e, subscriptionFrom(tenants, "consul", olm.Catalog, ""),
+		`subscription `+tenants+`/consul: package "consul" is not allowed by Constraint curated-only`+
+			` (subscription/constraint): tenants install from catalog olm/`+curated+` (it must satisfy `)
 	e.CreateAs(t, cluster.Tenant, subscriptionFrom(tenants, "consul", curated, ""))
 	e.CreateAs(t, cluster.Tenant, subscriptionFrom(others, "consul", olm.Catalog, ""))
 	waitForApproval(t, e, tenants, "consul", "Manual", "Automatic")
@@ -76,31 +79,43 @@ func curatedForTenants(t *testing.T, e *harness.OLMEnv) {
 	e.WaitForCSV(t, others, certified1)
 
 	// Who changes the catalog of a Subscription that exists asks again.
-	harness.WantRefused(t, e.Cluster, cluster.Tenant, "", []string{"patch", "subscription", "-n", tenants, "consul", "--type=merge", "--patch", `{"spec":{"source":"` + olm.Catalog + `"}}`},
+	harness.WantRefused(t, e.Cluster, cluster.Tenant, "",
+		[]string{"patch", "subscription", "-n", tenants, "consul", "--type=merge", "--patch",
+			`{"spec":{"source":"` + olm.Catalog + `"}}`},
 		"(subscription/constraint)")
 }
 
 // warnedSubscription is warned early of what will be held later.
 func warnedSubscription(t *testing.T, e *harness.OLMEnv) {
 	namespace := e.NewNamespace(t)
-	constrain(t, e.Env, constraintOf(namespace, only(namespace, "packageName != 'etcd' || semver_compare(version, '0.9.4') < 0"), "etcd 0.9.4 loses data"))
-	wantWarned(t, e, subscriptionFrom(namespace, "etcd", olm.Catalog, ""), "Warning: subscription "+namespace+"/etcd: "+harness.Etcd4+
-		", the newest version in channel stable, will not be allowed by Constraint "+namespace+" (subscription/constraint): etcd 0.9.4 loses data")
-	wantWarned(t, e, subscriptionFrom(namespace, "etcd", olm.Catalog, "etcdoperator.v0.9.3"), `Warning: subscription `+namespace+
-		`/etcd: spec.startingCSV "etcdoperator.v0.9.3" is not in channel stable of catalog olm/`+olm.Catalog+` (subscription/unknown-csv): it has `+harness.Etcd4+`, `+harness.Etcd2+`, `+harness.Etcd0)
-	wantWarned(t, e, subscriptionFrom(namespace, "future", olm.Catalog, ""), "futureoperator.v1.0.0, the newest version in channel stable, needs Kubernetes 1.99.0 or newer (bundle/kube-version)")
+	constrain(t, e.Env, constraintOf(namespace,
+		only(namespace, "packageName != 'etcd' || semver_compare(version, '0.9.4') < 0"), "etcd 0.9.4 loses data"))
+	wantWarned(t, e, subscriptionFrom(namespace, "etcd", olm.Catalog, ""),
+		"Warning: subscription "+namespace+"/etcd: "+harness.Etcd4+
+			", the newest version in channel stable, will not be allowed by Constraint "+
+			namespace+" (subscription/constraint): etcd 0.9.4 loses data")
+	wantWarned(t, e, subscriptionFrom(namespace, "etcd", olm.Catalog, "etcdoperator.v0.9.3"),
+		`Warning: subscription `+namespace+
+			`/etcd: spec.startingCSV "etcdoperator.v0.9.3" is not in channel stable of catalog olm/`+olm.Catalog+
+			` (subscription/unknown-csv): it has `+harness.Etcd4+`, `+harness.Etcd2+`, `+harness.Etcd0)
+	wantWarned(t, e, subscriptionFrom(namespace, "future", olm.Catalog, ""),
+		"futureoperator.v1.0.0, the newest version in channel stable, needs Kubernetes 1.99.0 or newer (bundle/kube-version)")
 	// What is asked for by name, and known, is refused.
-	wantRefused(t, e, subscriptionFrom(namespace, "etcd", olm.Catalog, harness.Etcd4), harness.Etcd4+" is not allowed by Constraint "+namespace+" (subscription/constraint): etcd 0.9.4 loses data")
+	wantRefused(t, e, subscriptionFrom(namespace, "etcd", olm.Catalog, harness.Etcd4),
+		harness.Etcd4+" is not allowed by Constraint "+namespace+" (subscription/constraint): etcd 0.9.4 loses data")
 
 	// An older version may come, and the upgrade waits.
 	e.OperatorGroup(t, namespace)
-	warned := warnings(t, e.Env, cluster.Tenant, harness.AsJSON(t, subscriptionFrom(namespace, "etcd", olm.Catalog, harness.Etcd2)), "create", "-f", "-")
-	harness.WantTexts(t, warned, `spec.installPlanApproval was changed from "Automatic" to Manual by Constraint `+namespace+` (subscription/approval)`)
+	warned := warnings(t, e.Env, cluster.Tenant,
+		harness.AsJSON(t, subscriptionFrom(namespace, "etcd", olm.Catalog, harness.Etcd2)), "create", "-f", "-")
+	harness.WantTexts(t, warned, `spec.installPlanApproval was changed from "Automatic" to Manual by Constraint `+
+		namespace+` (subscription/approval)`)
 	if strings.Contains(warned, "unknown-csv") || strings.Contains(warned, "will not be allowed") {
 		t.Errorf("it was warned of\n%s", warned)
 	}
 	e.WaitForCSV(t, namespace, harness.Etcd2)
-	e.WantApprovalRefused(t, cluster.Admin, e.WaitForPlan(t, namespace, harness.Etcd4), harness.Etcd4+" is not allowed by Constraint "+namespace, "(bundle/constraint)")
+	e.WantApprovalRefused(t, cluster.Admin, e.WaitForPlan(t, namespace, harness.Etcd4),
+		harness.Etcd4+" is not allowed by Constraint "+namespace, "(bundle/constraint)")
 	// The same warning follows where Automatic was never wanted, and for a Subscription that stays unchanged.
 	harness.Kubectl(t, e.Cluster, cluster.Tenant, "", "label", "subscription", "-n", namespace, "etcd", "team=shop")
 }
@@ -115,14 +130,17 @@ func otherCluster(t *testing.T, e *harness.OLMEnv) {
 	e.Subscribe(t, guarded, "future", "", "Automatic")
 	e.Subscribe(t, free, "future", "", "Manual")
 	e.WantApprovalRefused(t, cluster.Admin, e.WaitForPlan(t, guarded, "futureoperator.v1.0.0"),
-		"futureoperator.v1.0.0 needs Kubernetes 1.99.0 or newer and is held (bundle/kube-version): this cluster has "+kubernetes+"; OLM would install it, and it would wait for ever")
+		"futureoperator.v1.0.0 needs Kubernetes 1.99.0 or newer and is held (bundle/kube-version): this cluster has "+
+			kubernetes+"; OLM would install it, and it would wait for ever")
 
 	// Where no Constraint applies there is only a warning, and this is what OLM does then.
 	hangs := e.WaitForPlan(t, free, "futureoperator.v1.0.0")
-	warned := warnings(t, e.Env, cluster.Tenant, "", "patch", "installplan", "-n", free, hangs.GetName(), "--type=merge", "--patch", harness.Approval)
+	warned := warnings(t, e.Env, cluster.Tenant, "", "patch", "installplan", "-n", free, hangs.GetName(),
+		"--type=merge", "--patch", harness.Approval)
 	harness.WantTexts(t, warned, "futureoperator.v1.0.0 needs Kubernetes 1.99.0 or newer (bundle/kube-version)")
 	e.Eventually(t, "see it hang", func(ctx context.Context) error {
-		csv, err := e.Clients[cluster.Admin].Resource(harness.ClusterServiceVersions).Namespace(free).Get(ctx, "futureoperator.v1.0.0", metav1.GetOptions{})
+		csv, err := e.Clients[cluster.Admin].Resource(harness.ClusterServiceVersions).Namespace(free).Get(ctx,
+			"futureoperator.v1.0.0", metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -136,8 +154,11 @@ func otherCluster(t *testing.T, e *harness.OLMEnv) {
 	harness.Kubectl(t, e.Cluster, cluster.Tenant, "", "delete", "subscription", "-n", guarded, "future")
 	e.Subscribe(t, guarded, "legacy", "", "Automatic")
 	old := e.WaitForPlan(t, guarded, "legacyoperator.v1.0.0")
-	e.WantApprovalRefused(t, cluster.Admin, old, "legacyoperator.v1.0.0 is for OpenShift 4.18 at most and is held (bundle/openshift-version): this cluster has "+harness.OpenShiftVersion)
-	warned = warnings(t, e.Env, cluster.Admin, "", "patch", "installplan", "-n", guarded, old.GetName(), "--type=merge", "--patch",
+	e.WantApprovalRefused(t, cluster.Admin, old,
+		"legacyoperator.v1.0.0 is for OpenShift 4.18 at most and is held (bundle/openshift-version): this cluster has "+
+			harness.OpenShiftVersion)
+	warned = warnings(t, e.Env, cluster.Admin, "", "patch", "installplan", "-n", guarded, old.GetName(), "--type=merge",
+		"--patch",
 		`{"metadata":{"annotations":{"opgate.io/override-reason":"ticket 78"}},"spec":{"approved":true}}`)
 	harness.WantTexts(t, warned, `overridden with reason "ticket 78" (plan/override)`, "(bundle/openshift-version)")
 	e.WaitForCSV(t, guarded, "legacyoperator.v1.0.0")
@@ -159,7 +180,8 @@ func resolutionFailure(s *unstructured.Unstructured) string {
 func waitForUnresolved(t *testing.T, e *harness.OLMEnv, namespace, name string) {
 	t.Helper()
 	e.Eventually(t, "see that "+name+" does not resolve", func(ctx context.Context) error {
-		s, err := e.Clients[cluster.Admin].Resource(harness.Subscriptions).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
+		s, err := e.Clients[cluster.Admin].Resource(harness.Subscriptions).Namespace(namespace).Get(ctx, name,
+			metav1.GetOptions{})
 		if err != nil {
 			return err
 		}

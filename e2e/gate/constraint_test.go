@@ -70,7 +70,8 @@ func TestConstraintsOLM(t *testing.T) {
 	// Afterwards, since OLM copies what is installed for all namespaces into those of the other tests.
 	t.Run("permissions under an OperatorGroup for all namespaces", func(t *testing.T) { permissionsForAll(t, e) })
 	for _, r := range e.RefusalsOfOLM(t) {
-		born := slices.Equal(r.Rules, []string{"plan/born-approved"}) // made from a Subscription that was switched at that moment
+		// made from a Subscription that was switched at that moment
+		born := slices.Equal(r.Rules, []string{"plan/born-approved"})
 		if r.Operation != "CREATE" || !born {
 			t.Errorf("OLM was refused: %+v", r)
 		}
@@ -182,7 +183,8 @@ func warnings(t *testing.T, e *harness.Env, user cluster.User, stdin string, arg
 func waitForApproval(t *testing.T, e *harness.OLMEnv, namespace, name, approval, asked string) {
 	t.Helper()
 	e.Eventually(t, "wait until Subscription "+name+" is "+approval, func(ctx context.Context) error {
-		s, err := e.Clients[cluster.Admin].Resource(harness.Subscriptions).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
+		s, err := e.Clients[cluster.Admin].Resource(harness.Subscriptions).Namespace(namespace).Get(ctx, name,
+			metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -196,7 +198,9 @@ func waitForApproval(t *testing.T, e *harness.OLMEnv, namespace, name, approval,
 }
 
 // waitForConstraint waits until the status of a Constraint reports of its newest generation what is wanted.
-func waitForConstraint(t *testing.T, e *harness.OLMEnv, name string, wanted func(*constraintv1.Constraint) error) *constraintv1.Constraint {
+func waitForConstraint(
+	t *testing.T, e *harness.OLMEnv, name string, wanted func(*constraintv1.Constraint) error,
+) *constraintv1.Constraint {
 	t.Helper()
 	c := &constraintv1.Constraint{}
 	e.Eventually(t, "wait for Constraint "+name, func(ctx context.Context) error {
@@ -223,7 +227,8 @@ func waitForConstraint(t *testing.T, e *harness.OLMEnv, name string, wanted func
 func counts(violating int) func(*constraintv1.Constraint) error {
 	return func(c *constraintv1.Constraint) error {
 		switch ready := readyOf(c); {
-		case c.Status.EvaluatedGeneration != c.Generation || ready.Status != metav1.ConditionTrue || len(c.Status.Constraints) != 1:
+		case c.Status.EvaluatedGeneration != c.Generation || ready.Status != metav1.ConditionTrue ||
+			len(c.Status.Constraints) != 1:
 			return errors.New("it is not evaluated")
 		case c.Status.Violating != violating || c.Status.Constraints[0].Violating != violating:
 			return fmt.Errorf("want %d violating", violating)
@@ -262,7 +267,8 @@ func constraintExamples(t *testing.T, e *harness.OLMEnv) {
 			// What other tests have installed may be previewed.
 			// What is offered may have its reader in the Constraint before, which a dry run does not store.
 			for line := range strings.Lines(warned) {
-				if !strings.Contains(line, "("+string(rules.RuleConstraintViolated)+")") && !strings.Contains(line, " is read by no rule") {
+				if !strings.Contains(line, "("+string(rules.RuleConstraintViolated)+")") &&
+					!strings.Contains(line, " is read by no rule") {
 					t.Errorf("%s %s: %s", u.GetKind(), u.GetName(), line)
 				}
 			}
@@ -277,9 +283,11 @@ func constraintExamples(t *testing.T, e *harness.OLMEnv) {
 // constraintRoles sends requests as a user without roles.
 func constraintRoles(t *testing.T, e *harness.OLMEnv) {
 	for verb, want := range map[string]string{
-		"get": "yes", "list": "yes", "watch": "yes", "create": "no", "update": "no", "patch": "no", "delete": "no", "deletecollection": "no", "override": "no",
+		"get": "yes", "list": "yes", "watch": "yes", "create": "no", "update": "no", "patch": "no", "delete": "no",
+		"deletecollection": "no", "override": "no",
 	} {
-		result, err := e.Kubectl(t.Context(), cluster.Admin, "", "auth", "can-i", verb, "constraints.operators.coreos.com",
+		result, err := e.Kubectl(t.Context(), cluster.Admin, "", "auth", "can-i", verb,
+			"constraints.operators.coreos.com",
 			"--as=somebody", "--as-group=system:authenticated")
 		if err != nil {
 			t.Fatal(err)
@@ -289,7 +297,8 @@ func constraintRoles(t *testing.T, e *harness.OLMEnv) {
 		}
 	}
 	u := constraintOf("of-a-tenant", "true", "")
-	harness.WantRefused(t, e.Cluster, cluster.Tenant, harness.AsJSON(t, u), []string{"create", "-f", "-"}, `cannot create resource "constraints"`)
+	harness.WantRefused(t, e.Cluster, cluster.Tenant, harness.AsJSON(t, u), []string{"create", "-f", "-"},
+		`cannot create resource "constraints"`)
 	harness.Kubectl(t, e.Cluster, cluster.Tenant, "", "get", "constraints.operators.coreos.com")
 }
 
@@ -314,7 +323,8 @@ func hostileConstraints(t *testing.T, e *harness.OLMEnv) {
 			says:        []string{"(constraint/rule)", "packageName"},
 		},
 		"misspelt": {
-			constraints: `[{"type":"olm.constraint","value":{"rule":"true","mesage":"typo"}}]`, says: []string{"(constraint/syntax)", "mesage"},
+			constraints: `[{"type":"olm.constraint","value":{"rule":"true","mesage":"typo"}}]`,
+			says:        []string{"(constraint/syntax)", "mesage"},
 		},
 		"twice": {
 			constraints: `[{"type":"olm.constraint","value":{"rule":"false","rule":"true"}}]`,
@@ -333,7 +343,8 @@ func hostileConstraints(t *testing.T, e *harness.OLMEnv) {
 			says:       []string{"(constraint/property)", "version"},
 		},
 		"no-semver": {
-			properties: `[{"type":"olm.package","value":{"packageName":"etcd","version":"one"}}]`, says: []string{"(constraint/property)", `one`},
+			properties: `[{"type":"olm.package","value":{"packageName":"etcd","version":"one"}}]`,
+			says:       []string{"(constraint/property)", `one`},
 		},
 		"quoted":  {properties: `"[]"`, says: []string{"(constraint/syntax)"}},
 		"no-type": {properties: `[{"type":"","value":1}]`, says: []string{"spec.properties[0]"}},
@@ -364,7 +375,8 @@ func hostileConstraints(t *testing.T, e *harness.OLMEnv) {
 	}
 	// Its size is no fault as long as it stays below the limit.
 	u := constraintOf("hostile-but-allowed", "true", "")
-	u.Object["spec"] = map[string]any{"properties": `[{"type":"` + strings.Repeat("ü", 10) + `","value":"` + long[:1<<20-200] + `"}]`}
+	u.Object["spec"] = map[string]any{"properties": `[{"type":"` + strings.Repeat("ü", 10) + `","value":"` +
+		long[:1<<20-200] + `"}]`}
 	constrain(t, e.Env, u)
 	waitForConstraint(t, e, u.GetName(), func(c *constraintv1.Constraint) error {
 		if readyOf(c).Status != metav1.ConditionTrue {
@@ -373,7 +385,8 @@ func hostileConstraints(t *testing.T, e *harness.OLMEnv) {
 		return nil
 	})
 	misspelt := harness.WithField(constraintOf("hostile-field", "true", ""), "x", "spec", "constraint")
-	harness.WantRefused(t, e.Cluster, cluster.Admin, harness.AsJSON(t, misspelt), []string{"create", "--validate=false", "-f", "-"}, "(constraint/field)", "spec.constraint")
+	harness.WantRefused(t, e.Cluster, cluster.Admin, harness.AsJSON(t, misspelt),
+		[]string{"create", "--validate=false", "-f", "-"}, "(constraint/field)", "spec.constraint")
 }
 
 // bypassesOLM writes ClusterServiceVersions by hand, as a user who bypasses OLM.
@@ -397,18 +410,23 @@ spec:
 	}
 	const etcd = `{"type":"olm.package","value":{"packageName":"etcd","version":"0.9.4"}}`
 	harness.WantRefused(t, e.Cluster, cluster.Admin, csv(etcd), []string{"create", "-f", "-"},
-		"clusterserviceversion "+namespace+"/"+harness.Etcd4+": this ClusterServiceVersion is not allowed by Constraint "+namespace+" (bundle/constraint): only certified operators")
+		"clusterserviceversion "+namespace+"/"+harness.Etcd4+
+			": this ClusterServiceVersion is not allowed by Constraint "+
+			namespace+" (bundle/constraint): only certified operators")
 	harness.WantRefused(t, e.Cluster, cluster.Admin, csv(""), []string{"create", "-f", "-"}, "(bundle/constraint)")
-	harness.WantRefused(t, e.Cluster, cluster.Admin, csv(etcd+`,{"type":"certified","value":true}`), []string{"create", "-f", "-"}, "states of itself")
+	harness.WantRefused(t, e.Cluster, cluster.Admin, csv(etcd+`,{"type":"certified","value":true}`),
+		[]string{"create", "-f", "-"}, "states of itself")
 	harness.Kubectl(t, e.Cluster, cluster.OLM, csv(etcd+`,{"type":"certified","value":true}`), "create", "-f", "-")
-	harness.WantRefused(t, e.Cluster, cluster.Admin, csv(etcd), []string{"apply", "--force-conflicts", "--server-side", "-f", "-"}, "(bundle/constraint)")
+	harness.WantRefused(t, e.Cluster, cluster.Admin, csv(etcd),
+		[]string{"apply", "--force-conflicts", "--server-side", "-f", "-"}, "(bundle/constraint)")
 	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "delete", "csv", "-n", namespace, harness.Etcd4)
 }
 
 // csvsNamed lists the namespaces that have a ClusterServiceVersion of a name.
 func csvsNamed(t *testing.T, e *harness.Env, name string) []string {
 	t.Helper()
-	list, err := e.Clients[cluster.Admin].Resource(harness.ClusterServiceVersions).List(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + name})
+	list, err := e.Clients[cluster.Admin].Resource(harness.ClusterServiceVersions).List(t.Context(),
+		metav1.ListOptions{FieldSelector: "metadata.name=" + name})
 	if err != nil {
 		t.Fatal(err)
 	}

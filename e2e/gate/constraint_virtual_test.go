@@ -38,7 +38,9 @@ func virtualOperatorIn(namespace, constraint string) *unstructured.Unstructured 
 }
 
 // waitForVirtualOperator waits until one exists and satisfies check.
-func waitForVirtualOperator(t *testing.T, e *harness.OLMEnv, u *unstructured.Unstructured, check func(*unstructured.Unstructured) error) *unstructured.Unstructured {
+func waitForVirtualOperator(
+	t *testing.T, e *harness.OLMEnv, u *unstructured.Unstructured, check func(*unstructured.Unstructured) error,
+) *unstructured.Unstructured {
 	t.Helper()
 	var got *unstructured.Unstructured
 	e.Eventually(t, "wait for "+u.GetName()+" in "+u.GetNamespace(), func(ctx context.Context) (err error) {
@@ -113,7 +115,8 @@ func virtualOperator(t *testing.T, e *harness.OLMEnv) {
 	}))
 	harness.WantField(t, made, `"`+namespace+`"`, "metadata", "labels", rules.VirtualOperatorLabel)
 	owner := made.GetOwnerReferences()
-	if uid := e.Get(t, harness.Constraints, "", namespace).GetUID(); len(owner) != 1 || owner[0].Kind != "Constraint" || owner[0].UID != uid {
+	if uid := e.Get(t, harness.Constraints, "", namespace).GetUID(); len(owner) != 1 || owner[0].Kind != "Constraint" ||
+		owner[0].UID != uid {
 		t.Errorf("its owners are %+v, want the Constraint %s", owner, uid)
 	}
 	if in := csvsNamed(t, e.Env, made.GetName()); !slices.Equal(in, []string{namespace}) {
@@ -132,7 +135,8 @@ func virtualOperator(t *testing.T, e *harness.OLMEnv) {
 	// Given by a Constraint, a property of the cluster is not filled in.
 	e.Patch(t, cluster.Admin, harness.Named("Constraint", "", namespace),
 		`{"spec":{"properties":"[{\"type\":\"acme.gpu\",\"value\":{\"memory\":80}}]"}}`)
-	waitForVirtualOperator(t, e, virtual, provides(map[string]string{"acme.gpu": `{"memory":80}`, "olm.k8s": kubernetes, "olm.kubeversion": kubernetes}))
+	waitForVirtualOperator(t, e, virtual,
+		provides(map[string]string{"acme.gpu": `{"memory":80}`, "olm.k8s": kubernetes, "olm.kubeversion": kubernetes}))
 
 	harness.Kubectl(t, e.Cluster, cluster.Tenant, "", "delete", "subscription", "-n", namespace, "trainer")
 	e.WaitForGone(t, harness.ClusterServiceVersions, namespace, made.GetName())
@@ -149,31 +153,40 @@ func virtualOperator(t *testing.T, e *harness.OLMEnv) {
 func tamper(t *testing.T, e *harness.OLMEnv, virtual *unstructured.Unstructured) {
 	t.Helper()
 	namespace, name := virtual.GetNamespace(), virtual.GetName()
-	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "create", "role", "-n", namespace, "csv-writer", "--verb=get,create,update,patch,delete", "--resource=clusterserviceversions.operators.coreos.com")
-	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "create", "rolebinding", "-n", namespace, "csv-writer", "--role=csv-writer", "--user="+string(cluster.Tenant))
+	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "create", "role", "-n", namespace, "csv-writer",
+		"--verb=get,create,update,patch,delete", "--resource=clusterserviceversions.operators.coreos.com")
+	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "create", "rolebinding", "-n", namespace, "csv-writer",
+		"--role=csv-writer", "--user="+string(cluster.Tenant))
 	fake := virtualOperatorIn(namespace, "fake")
 	fake.SetLabels(map[string]string{rules.VirtualOperatorLabel: "fake"})
 	fake.Object["spec"] = virtual.Object["spec"]
 	for _, user := range []cluster.User{cluster.Admin, cluster.Tenant} {
 		for what, args := range map[string][]string{
-			"properties": {"annotate", "--overwrite", "csv", "-n", namespace, name, `operatorframework.io/properties={"properties":[]}`},
-			"spec":       {"patch", "csv", "-n", namespace, name, "--type=merge", "--patch", `{"spec":{"version":"1.0.0"}}`},
-			"label":      {"label", "csv", "-n", namespace, name, rules.VirtualOperatorLabel + "-"},
+			"properties": {"annotate", "--overwrite", "csv", "-n", namespace, name,
+				`operatorframework.io/properties={"properties":[]}`},
+			"spec": {"patch", "csv", "-n", namespace, name, "--type=merge", "--patch",
+				`{"spec":{"version":"1.0.0"}}`},
+			"label": {"label", "csv", "-n", namespace, name, rules.VirtualOperatorLabel + "-"},
 		} {
 			// The tenant's role takes a moment to be known.
 			e.Eventually(t, "be refused to change its "+what, func(ctx context.Context) error {
 				result, err := e.Kubectl(ctx, user, "", args...)
 				if err == nil && (result.ExitCode == 0 || !strings.Contains(result.Stderr, "(csv/virtual-operator)")) {
-					err = fmt.Errorf("%s got exit code %d and %s%s", user, result.ExitCode, result.Stdout, result.Stderr)
+					err = fmt.Errorf("%s got exit code %d and %s%s", user, result.ExitCode, result.Stdout,
+						result.Stderr)
 				}
 				return err
 			})
 		}
-		harness.WantRefused(t, e.Cluster, user, harness.AsJSON(t, fake), []string{"create", "-f", "-"}, "clusterserviceversion "+namespace+"/"+fake.GetName()+
-			": a virtual operator, which label "+rules.VirtualOperatorLabel+" makes it, is for Opgate alone to write (csv/virtual-operator)")
+		harness.WantRefused(t, e.Cluster, user, harness.AsJSON(t, fake), []string{"create", "-f", "-"},
+			"clusterserviceversion "+namespace+"/"+fake.GetName()+
+				": a virtual operator, which label "+rules.VirtualOperatorLabel+
+				" makes it, is for Opgate alone to write (csv/virtual-operator)")
 	}
-	if now := e.Get(t, harness.ClusterServiceVersions, namespace, name); harness.Normal(now.Object["spec"]) != harness.Normal(virtual.Object["spec"]) {
-		t.Errorf("its spec is\n%s\nand was\n%s", harness.Normal(now.Object["spec"]), harness.Normal(virtual.Object["spec"]))
+	if now := e.Get(t, harness.ClusterServiceVersions, namespace,
+		name); harness.Normal(now.Object["spec"]) != harness.Normal(virtual.Object["spec"]) {
+		t.Errorf("its spec is\n%s\nand was\n%s", harness.Normal(now.Object["spec"]),
+			harness.Normal(virtual.Object["spec"]))
 	}
 	harness.Kubectl(t, e.Cluster, cluster.Tenant, "", "delete", "csv", "-n", namespace, name)
 	waitForVirtualOperator(t, e, virtual, func(u *unstructured.Unstructured) error {
@@ -188,7 +201,9 @@ func tamper(t *testing.T, e *harness.OLMEnv, virtual *unstructured.Unstructured)
 // and copies it nowhere.
 func virtualOperatorGlobal(t *testing.T, e *harness.OLMEnv) {
 	namespace, without := e.NewNamespace(t), e.NewNamespace(t)
-	e.Apply(t, harness.Object(`{apiVersion: operators.coreos.com/v1, kind: OperatorGroup, metadata: {name: all, namespace: %s}, spec: {}}`, namespace))
+	e.Apply(t, harness.Object(
+		`{apiVersion: operators.coreos.com/v1, kind: OperatorGroup, metadata: {name: all, namespace: %s}, spec: {}}`,
+		namespace))
 	for _, name := range []string{namespace, without} {
 		harness.Kubectl(t, e.Cluster, cluster.Admin, "", "label", "namespace", name, "gpu="+namespace)
 	}

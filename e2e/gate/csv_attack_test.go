@@ -47,12 +47,17 @@ spec: {approval: Manual, approved: true, clusterServiceVersionNames: [etcdoperat
 `, name, namespace, more)
 	}
 	e.CreateAs(t, cluster.Tenant, early("early", ""))
-	harness.WantRefused(t, e.Cluster, cluster.Tenant, harness.AsJSON(t, early("reason", ", annotations: {opgate.io/override-reason: trust me}")), []string{"create", "-f", "-"}, "(plan/override-reason)")
-	harness.WantRefused(t, e.Cluster, cluster.Tenant, "", []string{"annotate", "installplan", "-n", namespace, "early", "opgate.io/override-reason=trust me"}, "(plan/override-reason)")
+	harness.WantRefused(t, e.Cluster, cluster.Tenant,
+		harness.AsJSON(t, early("reason", ", annotations: {opgate.io/override-reason: trust me}")),
+		[]string{"create", "-f", "-"}, "(plan/override-reason)")
+	harness.WantRefused(t, e.Cluster, cluster.Tenant, "",
+		[]string{"annotate", "installplan", "-n", namespace, "early", "opgate.io/override-reason=trust me"},
+		"(plan/override-reason)")
 	e.Put(t, harness.OLMPolicy(namespace, "Automatic", "etcdoperator.v0.9.2"))
 	e.Sync(t)
 	for _, version := range []string{"9.9.8", "9.9.9"} {
-		harness.WantRefused(t, e.Cluster, cluster.Admin, harness.AsJSON(t, etcdCSV(namespace, version)), []string{"create", "-f", "-"},
+		harness.WantRefused(t, e.Cluster, cluster.Admin, harness.AsJSON(t, etcdCSV(namespace, version)),
+			[]string{"create", "-f", "-"},
 			"etcdoperator.v"+version+" is not allowed", "(bundle/version)")
 	}
 }
@@ -77,7 +82,8 @@ func accountWritesOthers(t *testing.T, e *harness.OLMEnv) {
 	waitForRefusal(t, e, namespace, "etcdoperator.v0.9.4", "forbidden")
 	account := "--as=system:serviceaccount:" + namespace + ":weak"
 	grantWeakAccount(t, e, namespace)
-	harness.WantRefused(t, e.Cluster, cluster.Admin, harness.AsJSON(t, etcdCSV(namespace, "0.9.4")), []string{account, "create", "-f", "-"}, "(bundle/catalog)")
+	harness.WantRefused(t, e.Cluster, cluster.Admin, harness.AsJSON(t, etcdCSV(namespace, "0.9.4")),
+		[]string{account, "create", "-f", "-"}, "(bundle/catalog)")
 	e.WaitForCSV(t, namespace, "etcdoperator.v0.9.4")
 	e.WaitForCSV(t, namespace, "redisoperator.v1.1.0")
 	stored := e.Stored(t, etcdCSV(namespace, "0.9.4"))
@@ -122,12 +128,14 @@ func contentsExchanged(t *testing.T, e *harness.OLMEnv) {
 	if err != nil || len(deployments) == 0 {
 		t.Fatalf("deployments are %v (%v)", deployments, err)
 	}
-	containers, _, err := unstructured.NestedSlice(deployments[0].(map[string]any), "spec", "template", "spec", "containers")
+	containers, _, err := unstructured.NestedSlice(deployments[0].(map[string]any), "spec", "template", "spec",
+		"containers")
 	if err != nil || len(containers) == 0 {
 		t.Fatalf("containers are %v (%v)", containers, err)
 	}
 	image := containers[0].(map[string]any)["image"].(string)
-	harness.WantRefused(t, e.Cluster, cluster.Admin, "", evil("evil.example/x:1"), "changing spec of etcdoperator.v0.9.4 is not allowed", "(csv/frozen)")
+	harness.WantRefused(t, e.Cluster, cluster.Admin, "", evil("evil.example/x:1"),
+		"changing spec of etcdoperator.v0.9.4 is not allowed", "(csv/frozen)")
 	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "label", "csv", "-n", namespace, "etcdoperator.v0.9.4", "team=a")
 	harness.Kubectl(t, e.Cluster, cluster.OLM, "", evil("evil.example/x:1")...)
 	waitForCondition(t, e, p, "ContentsChanged")
@@ -150,14 +158,16 @@ spec: {targetNamespaces: [%[1]s], serviceAccountName: weak}
 
 func grantWeakAccount(t *testing.T, e *harness.OLMEnv, namespace string) {
 	t.Helper()
-	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "create", "rolebinding", "-n", namespace, "weak", "--clusterrole=cluster-admin", "--serviceaccount="+namespace+":weak")
+	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "create", "rolebinding", "-n", namespace, "weak",
+		"--clusterrole=cluster-admin", "--serviceaccount="+namespace+":weak")
 }
 
 // waitForRefusal waits until OLM states in the status of a plan why it cannot carry it out.
 func waitForRefusal(t *testing.T, e *harness.OLMEnv, namespace, csv, why string) {
 	t.Helper()
 	e.Eventually(t, "see OLM refused with "+why, func(ctx context.Context) error {
-		plans, err := e.Clients[cluster.Admin].Resource(harness.InstallPlans).Namespace(namespace).List(ctx, metav1.ListOptions{})
+		plans, err := e.Clients[cluster.Admin].Resource(harness.InstallPlans).Namespace(namespace).List(ctx,
+			metav1.ListOptions{})
 		if err != nil {
 			return err
 		}
@@ -218,10 +228,12 @@ func TestA10CopyMadeReal(t *testing.T) {
 		"changed":                     `{"metadata":{"labels":{"olm.copiedFrom":"another"}}}`,
 	} {
 		patch := func(u *unstructured.Unstructured) []string {
-			return []string{"patch", "csv", "-n", u.GetNamespace(), u.GetName(), "--type=merge", "--dry-run=server", "--patch", change}
+			return []string{"patch", "csv", "-n", u.GetNamespace(), u.GetName(), "--type=merge", "--dry-run=server",
+				"--patch", change}
 		}
 		t.Log(name)
-		harness.WantRefused(t, e.Cluster, cluster.Admin, "", patch(target), harness.ForbiddenCSV+" is not allowed", "(bundle/version)")
+		harness.WantRefused(t, e.Cluster, cluster.Admin, "", patch(target), harness.ForbiddenCSV+" is not allowed",
+			"(bundle/version)")
 		harness.Kubectl(t, e.Cluster, cluster.Admin, "", patch(control)...)
 		harness.Kubectl(t, e.Cluster, cluster.OLM, "", patch(target)...)
 	}
@@ -238,8 +250,11 @@ func TestA6ContentsExchanged(t *testing.T) {
 	patch := func(change string) []string {
 		return []string{"patch", "csv", "-n", governed, target.GetName(), "--type=merge", "--patch", change}
 	}
-	harness.WantRefused(t, e.Cluster, cluster.Admin, "", patch(`{"spec":{"install":{"spec":{"deployments":[{"name":"evil","spec":{"selector":{},"template":{}}}]}}}}`), "(csv/frozen)")
+	harness.WantRefused(t, e.Cluster, cluster.Admin, "",
+		patch(`{"spec":{"install":{"spec":{"deployments":[{"name":"evil","spec":{"selector":{},"template":{}}}]}}}}`),
+		"(csv/frozen)")
 	harness.WantRefused(t, e.Cluster, cluster.Admin, "", patch(`{"spec":{"version":"0.9.9"}}`), "(csv/frozen)")
-	harness.Kubectl(t, e.Cluster, cluster.Admin, "", patch(`{"metadata":{"labels":{"team":"a"},"annotations":{"note":"b"}}}`)...)
+	harness.Kubectl(t, e.Cluster, cluster.Admin, "",
+		patch(`{"metadata":{"labels":{"team":"a"},"annotations":{"note":"b"}}}`)...)
 	harness.Kubectl(t, e.Cluster, cluster.OLM, "", patch(`{"spec":{"version":"0.9.9"}}`)...)
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/opgate/opgate/e2e/harness"
 )
 
-// TestDeletion: what `opgate compile` prints keeps what a policy protects, on a cluster where no Opgate runs, from every
-// kind of request that deletes.
+// TestDeletion: what `opgate compile` prints keeps what a policy protects, on a cluster where no Opgate runs, from
+// every kind of request that deletes.
 func TestDeletion(t *testing.T) {
 	t.Parallel()
 	e := harness.StartWithoutGate(t)
@@ -48,20 +48,24 @@ func TestDeletion(t *testing.T) {
 
 	t.Run("one object, by tenants and cluster admins", func(t *testing.T) {
 		for _, user := range []cluster.User{cluster.Tenant, cluster.Admin} {
-			harness.WantRefused(t, e.Cluster, user, "", governed, "(Forbidden)", "subscription "+namespace+"/a-governed: deleting it "+asks,
+			harness.WantRefused(t, e.Cluster, user, "", governed, "(Forbidden)",
+				"subscription "+namespace+"/a-governed: deleting it "+asks,
 				"kubectl opgate impact a-governed -n "+namespace+" lists what depends on it")
 		}
 	})
 	t.Run("its namespace", func(t *testing.T) {
-		harness.WantRefused(t, e.Cluster, cluster.Admin, "", remove("namespace", namespace), "(Forbidden)", "namespace "+namespace+": deleting it "+asks)
+		harness.WantRefused(t, e.Cluster, cluster.Admin, "", remove("namespace", namespace), "(Forbidden)",
+			"namespace "+namespace+": deleting it "+asks)
 	})
 	t.Run("the namespace of the policy", func(t *testing.T) {
-		harness.WantRefused(t, e.Cluster, cluster.Admin, "", remove("namespace", policy.GetNamespace()), "(Forbidden)", "deleting it "+asks)
+		harness.WantRefused(t, e.Cluster, cluster.Admin, "", remove("namespace", policy.GetNamespace()), "(Forbidden)",
+			"deleting it "+asks)
 	})
 	for _, version := range []string{"v1beta1", "v1beta2"} {
 		t.Run("the policy, as "+version, func(t *testing.T) {
 			resource := "operatorpolicies." + version + ".policy.open-cluster-management.io"
-			harness.WantRefused(t, e.Cluster, cluster.Admin, "", remove(resource, policy.GetName(), "-n", policy.GetNamespace()), "(Forbidden)", "deleting it "+asks)
+			harness.WantRefused(t, e.Cluster, cluster.Admin, "",
+				remove(resource, policy.GetName(), "-n", policy.GetNamespace()), "(Forbidden)", "deleting it "+asks)
 		})
 	}
 	t.Run("a collection, of which the rest is deleted", func(t *testing.T) {
@@ -79,7 +83,8 @@ func TestDeletion(t *testing.T) {
 		t.Run("a prune, "+propagation, func(t *testing.T) {
 			stored := e.Stored(t, subscription)
 			answer, err := e.Clients[cluster.Admin].Send(t.Context(), harness.Request{Method: http.MethodDelete,
-				Path: harness.PathOf(harness.Subscriptions, namespace, subscription.GetName(), ""), ContentType: "application/json",
+				Path:        harness.PathOf(harness.Subscriptions, namespace, subscription.GetName(), ""),
+				ContentType: "application/json",
 				Body: []byte(`{"kind":"DeleteOptions","apiVersion":"v1","propagationPolicy":"` + propagation +
 					`","preconditions":{"uid":"` + string(stored.GetUID()) + `"}}`)})
 			if err != nil || answer.Code != http.StatusForbidden || !strings.Contains(answer.Message, asks) {
@@ -92,21 +97,26 @@ func TestDeletion(t *testing.T) {
 	}
 	t.Run("one object after its confirmation", func(t *testing.T) {
 		stored := e.Stored(t, subscription)
-		confirm := []string{"annotate", "subscription", "a-governed", "-n", namespace, "--overwrite", "opgate.io/delete-confirmed="}
-		wrong, right := append(confirm[:6:6], confirm[6]+"yes"), append(confirm[:6:6], confirm[6]+string(stored.GetUID()))
+		confirm := []string{"annotate", "subscription", "a-governed", "-n", namespace, "--overwrite",
+			"opgate.io/delete-confirmed="}
+		wrong, right := append(confirm[:6:6], confirm[6]+"yes"),
+			append(confirm[:6:6], confirm[6]+string(stored.GetUID()))
 		harness.Kubectl(t, e.Cluster, cluster.Admin, "", wrong...)
 		harness.WantRefused(t, e.Cluster, cluster.Admin, "", governed, "(Forbidden)", asks, string(stored.GetUID()))
 		harness.Kubectl(t, e.Cluster, cluster.Admin, "", right...)
 		harness.Kubectl(t, e.Cluster, cluster.Admin, "", governed...)
-		_, err := e.Clients[cluster.Admin].Of(stored).Create(t.Context(), subscription.DeepCopy(), metav1.CreateOptions{})
+		_, err := e.Clients[cluster.Admin].Of(stored).Create(t.Context(), subscription.DeepCopy(),
+			metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		harness.WantRefused(t, e.Cluster, cluster.Admin, "", governed, "(Forbidden)", asks) // one of the same name has another UID
+		// one of the same name has another UID
+		harness.WantRefused(t, e.Cluster, cluster.Admin, "", governed, "(Forbidden)", asks)
 	})
 	t.Run("the policy after it was edited to Allow", func(t *testing.T) {
 		of := []string{"operatorpolicy", policy.GetName(), "-n", policy.GetNamespace()}
-		harness.Kubectl(t, e.Cluster, cluster.Admin, "", append([]string{"patch", "--type=merge", "--patch", `{"spec":{"deletion":"Allow"}}`}, of...)...)
+		harness.Kubectl(t, e.Cluster, cluster.Admin, "",
+			append([]string{"patch", "--type=merge", "--patch", `{"spec":{"deletion":"Allow"}}`}, of...)...)
 		harness.Kubectl(t, e.Cluster, cluster.Admin, "", remove(of...)...)
 	})
 }

@@ -70,17 +70,22 @@ func TestDocumentsApply(t *testing.T) {
 				t.Error("the second apply does not say that the policy is unchanged")
 			}
 			if second := e.Stored(t, &u); second.GetResourceVersion() != first.GetResourceVersion() {
-				t.Errorf("the second apply changed the policy from\n%s\nto\n%s", harness.Normal(first.Object), harness.Normal(second.Object))
+				t.Errorf("the second apply changed the policy from\n%s\nto\n%s", harness.Normal(first.Object),
+					harness.Normal(second.Object))
 			}
 			apply("--server-side", "--field-manager=another")
 			apply("--server-side", "--field-manager=another")
 			after := e.Stored(t, &u)
-			if after.GetGeneration() != first.GetGeneration() || harness.Normal(after.Object["spec"]) != harness.Normal(first.Object["spec"]) {
-				t.Errorf("the spec moved from\n%s\nto\n%s", harness.Normal(first.Object["spec"]), harness.Normal(after.Object["spec"]))
+			if after.GetGeneration() != first.GetGeneration() ||
+				harness.Normal(after.Object["spec"]) != harness.Normal(first.Object["spec"]) {
+				t.Errorf("the spec moved from\n%s\nto\n%s", harness.Normal(first.Object["spec"]),
+					harness.Normal(after.Object["spec"]))
 			}
 			// All that the author wrote is stored as they wrote it.
-			if written := map[string]any{"spec": u.Object["spec"]}; harness.Normal(harness.MergePatch(after.Object, written)) != harness.Normal(after.Object) {
-				t.Errorf("stored is\n%s\nwant it to have\n%s", harness.Normal(after.Object["spec"]), harness.Normal(u.Object["spec"]))
+			if written := map[string]any{"spec": u.Object["spec"]}; harness.Normal(
+				harness.MergePatch(after.Object, written)) != harness.Normal(after.Object) {
+				t.Errorf("stored is\n%s\nwant it to have\n%s", harness.Normal(after.Object["spec"]),
+					harness.Normal(u.Object["spec"]))
 			}
 		})
 	}
@@ -103,7 +108,8 @@ func TestConstraintDocument(t *testing.T) {
 	}
 	read := func(t *testing.T, version string) (u unstructured.Unstructured) {
 		t.Helper()
-		if err := yaml.Unmarshal([]byte(admin("", "get", "constraints."+version+".operators.coreos.com", name, "-o", "json")), &u.Object); err != nil {
+		if err := yaml.Unmarshal([]byte(admin("", "get", "constraints."+version+".operators.coreos.com", name, "-o",
+			"json")), &u.Object); err != nil {
 			t.Fatal(err)
 		}
 		return u
@@ -129,28 +135,35 @@ func TestConstraintDocument(t *testing.T) {
 			admin(document, "apply", "--server-side", "--field-manager=another", "-f", "-")
 			for _, other := range []string{"v1", "v2"} {
 				got := read(t, other)
-				if got.GetAPIVersion() != "operators.coreos.com/"+other || harness.Normal(got.Object["spec"]) != harness.Normal(want.Object["spec"]) {
-					t.Errorf("in %s it is\n%s\nwant the spec\n%s", other, harness.Normal(got.Object), harness.Normal(want.Object["spec"]))
+				if got.GetAPIVersion() != "operators.coreos.com/"+other ||
+					harness.Normal(got.Object["spec"]) != harness.Normal(want.Object["spec"]) {
+					t.Errorf("in %s it is\n%s\nwant the spec\n%s", other, harness.Normal(got.Object),
+						harness.Normal(want.Object["spec"]))
 				}
 			}
 			admin("", "patch", "constraint", name, "--subresource=status", "--type=merge", "--patch", `{"status": {"violating": 2, "conditions": [
 				{"type": "Ready", "status": "True", "reason": "Test", "message": "", "lastTransitionTime": "2026-11-21T14:42:11Z"}]}}`)
 			// The short name is the singular one. Where Gatekeeper has a category of that name, kubectl needs the full
 			// name.
-			for _, resource := range []string{"constraint", "constraints", "constraints." + version + ".operators.coreos.com"} {
+			for _, resource := range []string{"constraint", "constraints",
+				"constraints." + version + ".operators.coreos.com"} {
 				table := strings.Split(admin("", "get", resource, name), "\n")
-				if got, want := strings.Fields(table[0]), []string{"NAME", "READY", "VIOLATING", "AGE"}; !slices.Equal(got, want) {
+				if got, want := strings.Fields(table[0]),
+					[]string{"NAME", "READY", "VIOLATING", "AGE"}; !slices.Equal(got, want) {
 					t.Errorf("columns of %s are %v, want %v", resource, got, want)
 				}
-				if got, want := strings.Fields(table[1]), []string{name, "True", "2"}; len(got) != 4 || !slices.Equal(got[:3], want) {
+				if got, want := strings.Fields(table[1]), []string{name, "True", "2"}; len(got) != 4 ||
+					!slices.Equal(got[:3], want) {
 					t.Errorf("the row of %s is %v, want %v and an age", resource, got, want)
 				}
 			}
 			// Everybody reads it, and only admins write it.
-			if got := strings.TrimSpace(harness.Kubectl(t, e.Cluster, cluster.Tenant, "", "get", "constraints", "-o", "name")); got != "constraint.operators.coreos.com/"+name {
+			if got := strings.TrimSpace(harness.Kubectl(t, e.Cluster, cluster.Tenant, "", "get", "constraints", "-o",
+				"name")); got != "constraint.operators.coreos.com/"+name {
 				t.Errorf("the tenant sees %q", got)
 			}
-			harness.WantRefused(t, e.Cluster, cluster.Tenant, "", []string{"delete", "constraint", name}, `cannot delete resource "constraints"`)
+			harness.WantRefused(t, e.Cluster, cluster.Tenant, "", []string{"delete", "constraint", name},
+				`cannot delete resource "constraints"`)
 		})
 	}
 	definition := admin("", "get", "customresourcedefinition", "constraints.operators.coreos.com", "-o",
@@ -172,17 +185,22 @@ func TestPrinterColumns(t *testing.T) {
 	p := harness.OperatorPolicy("columns-" + rand.String(6))
 	p.Object["status"] = map[string]any{"compliant": "NonCompliant", "installedVersion": harness.AllowedCSV}
 	stored := e.Put(t, p)
-	columns := strings.Fields(strings.Split(harness.Kubectl(t, e.Cluster, cluster.Admin, "", "get", "oppol", "-n", stored.GetNamespace(), stored.GetName()), "\n")[0])
-	if want := []string{"NAME", "COMPLIANCE", "ACTION", "PACKAGE", "INSTALLED", "STATE", "AGE"}; !slices.Equal(columns, want) {
+	columns := strings.Fields(strings.Split(harness.Kubectl(t, e.Cluster, cluster.Admin, "", "get", "oppol", "-n",
+		stored.GetNamespace(), stored.GetName()), "\n")[0])
+	if want := []string{"NAME", "COMPLIANCE", "ACTION", "PACKAGE", "INSTALLED", "STATE", "AGE"}; !slices.Equal(columns,
+		want) {
 		t.Errorf("columns are %v, want %v", columns, want)
 	}
-	row := strings.Fields(harness.Kubectl(t, e.Cluster, cluster.Admin, "", "get", "oppol", "-n", stored.GetNamespace(), stored.GetName(), "--no-headers"))
-	if want := []string{stored.GetName(), "NonCompliant", "enforce", "etcd", harness.AllowedCSV}; len(row) != 6 || !slices.Equal(row[:5], want) {
+	row := strings.Fields(harness.Kubectl(t, e.Cluster, cluster.Admin, "", "get", "oppol", "-n", stored.GetNamespace(),
+		stored.GetName(), "--no-headers"))
+	if want := []string{stored.GetName(), "NonCompliant", "enforce", "etcd", harness.AllowedCSV}; len(row) != 6 ||
+		!slices.Equal(row[:5], want) {
 		t.Errorf("the row is %v, want %v and an age", row, want)
 	}
 	explained := harness.Kubectl(t, e.Cluster, cluster.Admin, "", "explain", "operatorpolicy.spec.versionRange")
 	_, description, found := strings.Cut(explained, "DESCRIPTION:")
-	if description = strings.TrimSpace(description); !found || description == "" || strings.HasPrefix(description, "<empty>") {
+	if description = strings.TrimSpace(description); !found || description == "" ||
+		strings.HasPrefix(description, "<empty>") {
 		t.Errorf("kubectl explain says\n%s", explained)
 	}
 }
@@ -192,22 +210,26 @@ func TestPrinterColumns(t *testing.T) {
 func TestUnknownFields(t *testing.T) {
 	e := harness.Shared(t)
 	for path, set := range map[string]map[string]any{ // merge patches of the spec
-		"spec.subscription.chanel":            {"subscription": map[string]any{"chanel": "stable"}},
-		"spec.operatorGroup.targetNamespace":  {"operatorGroup": map[string]any{"name": "group", "targetNamespace": "shop"}},
-		"spec.operatorGroup.target.namespace": {"operatorGroup": map[string]any{"name": "group", "target": map[string]any{"namespace": "shop"}}},
-		"spec.version":                        {"version": []any{harness.AllowedCSV}},
-		"spec.Versions":                       {"Versions": []any{harness.AllowedCSV}},
-		"spec.removalBehavior.plans":          {"removalBehavior": map[string]any{"plans": "Keep"}},
-		"spec.complianceConfig.upgrades":      {"complianceConfig": map[string]any{"upgrades": "Compliant"}},
-		"spec.statusConfig.upgrades":          {"statusConfig": map[string]any{"upgrades": "Condition"}},
+		"spec.subscription.chanel": {"subscription": map[string]any{"chanel": "stable"}},
+		"spec.operatorGroup.targetNamespace": {"operatorGroup": map[string]any{"name": "group",
+			"targetNamespace": "shop"}},
+		"spec.operatorGroup.target.namespace": {"operatorGroup": map[string]any{"name": "group",
+			"target": map[string]any{"namespace": "shop"}}},
+		"spec.version":                   {"version": []any{harness.AllowedCSV}},
+		"spec.Versions":                  {"Versions": []any{harness.AllowedCSV}},
+		"spec.removalBehavior.plans":     {"removalBehavior": map[string]any{"plans": "Keep"}},
+		"spec.complianceConfig.upgrades": {"complianceConfig": map[string]any{"upgrades": "Compliant"}},
+		"spec.statusConfig.upgrades":     {"statusConfig": map[string]any{"upgrades": "Condition"}},
 	} {
 		// kubectl sends Strict, Warn and Ignore for --validate=true, warn and ignore.
-		for _, validation := range []string{metav1.FieldValidationStrict, metav1.FieldValidationWarn, metav1.FieldValidationIgnore} {
+		for _, validation := range []string{metav1.FieldValidationStrict, metav1.FieldValidationWarn,
+			metav1.FieldValidationIgnore} {
 			t.Run(path+" "+validation, func(t *testing.T) {
 				p := harness.OperatorPolicy("unknown-" + rand.String(6))
 				p.Object["spec"] = harness.MergePatch(p.Object["spec"], set)
 				t.Cleanup(func() { e.Remove(t, p) })
-				_, err := e.Clients[cluster.Admin].Of(p).Create(t.Context(), p, metav1.CreateOptions{FieldValidation: validation})
+				_, err := e.Clients[cluster.Admin].Of(p).Create(t.Context(), p,
+					metav1.CreateOptions{FieldValidation: validation})
 				if want := `unknown field "` + path + `"`; err == nil || !strings.Contains(err.Error(), want) {
 					t.Errorf("got error %v, want %q in it", err, want)
 				}
@@ -217,7 +239,8 @@ func TestUnknownFields(t *testing.T) {
 	p := harness.OperatorPolicy("unknown-" + rand.String(6))
 	p.Object["spec"].(map[string]any)["version"] = []any{harness.AllowedCSV}
 	t.Cleanup(func() { e.Remove(t, p) })
-	harness.WantRefused(t, e.Cluster, cluster.Admin, harness.AsJSON(t, p), []string{"apply", "--validate=false", "-f", "-"},
+	harness.WantRefused(t, e.Cluster, cluster.Admin, harness.AsJSON(t, p),
+		[]string{"apply", "--validate=false", "-f", "-"},
 		`unknown field "spec.version"`)
 }
 
@@ -228,7 +251,8 @@ func TestNormalizedTwice(t *testing.T) {
 	stored := e.Put(t, harness.OperatorPolicy("twice-"+rand.String(6)))
 	for range 2 {
 		got := e.Clients[cluster.Admin].Must(t, harness.Request{
-			Method: http.MethodPut, Path: harness.PathOf(harness.OperatorPolicies, stored.GetNamespace(), stored.GetName(), ""),
+			Method: http.MethodPut, Path: harness.PathOf(harness.OperatorPolicies, stored.GetNamespace(),
+				stored.GetName(), ""),
 			ContentType: "application/json", Body: []byte(harness.AsJSON(t, stored)),
 		})
 		if !got.OK() || got.Object().GetResourceVersion() != stored.GetResourceVersion() {

@@ -45,13 +45,15 @@ func TestA4Escapes(t *testing.T) {
 	for _, u := range []*unstructured.Unstructured{forbidden, unapproved} {
 		harness.WantRefused(t, e.Cluster, cluster.OLM, harness.AsJSON(t, u), []string{"create", "-f", "-"}, "(bundle/")
 	}
-	for _, holder := range []*unstructured.Unstructured{p, constraintOf(constrained, "", ""), constraintOf(first, "", "")} {
+	for _, holder := range []*unstructured.Unstructured{p, constraintOf(constrained, "", ""),
+		constraintOf(first, "", "")} {
 		harness.Eventually(t, "see "+holder.GetName()+" in force", func(ctx context.Context) error {
 			now, err := find(ctx, e, holder)
 			if err != nil || now == nil {
 				return fmt.Errorf("it is %v: %w", now, err)
 			}
-			if n, _, _ := unstructured.NestedInt64(now.Object, "status", "observedGeneration"); n != now.GetGeneration() {
+			if n, _, _ := unstructured.NestedInt64(now.Object, "status",
+				"observedGeneration"); n != now.GetGeneration() {
 				return fmt.Errorf("status is of generation %d", n)
 			}
 			if created := now.GetCreationTimestamp(); time.Since(created.Time) < 2*time.Second {
@@ -94,7 +96,8 @@ func TestA4Escapes(t *testing.T) {
 		if err != nil || now == nil {
 			return fmt.Errorf("it is %v: %w", now, err)
 		}
-		if text := harness.AsJSON(t, now); !strings.Contains(text, "InstalledDuringOutage") || !strings.Contains(text, "was installed while Opgate was not running, and is not allowed") {
+		if text := harness.AsJSON(t, now); !strings.Contains(text, "InstalledDuringOutage") ||
+			!strings.Contains(text, "was installed while Opgate was not running, and is not allowed") {
 			return fmt.Errorf("it says nothing of it: %v", now.Object["status"])
 		}
 		return nil

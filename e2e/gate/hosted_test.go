@@ -41,11 +41,13 @@ func creation(t *testing.T, namespace string, owner *unstructured.Unstructured) 
 	plan.SetName("")
 	plan.SetGenerateName("install-")
 	if owner != nil {
-		plan.Object["metadata"].(map[string]any)["ownerReferences"] = []any{map[string]any{"apiVersion": owner.GetAPIVersion(), "kind": owner.GetKind(),
+		plan.Object["metadata"].(map[string]any)["ownerReferences"] = []any{map[string]any{"apiVersion": owner.GetAPIVersion(),
+			"kind": owner.GetKind(),
 			"name": owner.GetName(), "uid": string(owner.GetUID()), "controller": false, "blockOwnerDeletion": false}}
 	}
-	return harness.Request{Method: http.MethodPost, Path: harness.PathOf(harness.InstallPlans, namespace, "", ""), ContentType: "application/json",
-		Body: []byte(harness.AsJSON(t, plan))}
+	return harness.Request{Method: http.MethodPost, Path: harness.PathOf(harness.InstallPlans, namespace, "", ""),
+		ContentType: "application/json",
+		Body:        []byte(harness.AsJSON(t, plan))}
 }
 
 // TestHostedControlPlane makes OLM write as system:admin, as on HyperShift. While another account is configured, its
@@ -58,27 +60,32 @@ func TestHostedControlPlane(t *testing.T) {
 	e.Put(t, harness.OperatorPolicy(namespace))
 	e.Sync(t)
 	olm := certified(t, e, hostedUser, "system:masters")
-	create, start := creation(t, namespace, sub), harness.Request{Method: http.MethodPatch, Path: harness.PathOf(harness.InstallPlans, namespace, waiting.GetName(), "status"),
+	create, start := creation(t, namespace, sub), harness.Request{Method: http.MethodPatch,
+		Path:        harness.PathOf(harness.InstallPlans, namespace, waiting.GetName(), "status"),
 		ContentType: "application/merge-patch+json", Body: []byte(`{"status":{"phase":"Installing"}}`)}
 	value := "set --olm-identity=" + hostedUser + " (olm.identity=" + hostedUser + " of the chart)"
 
 	t.Run("it is refused, with the value to set", func(t *testing.T) {
 		for rule, request := range map[string]harness.Request{"plan/create": create, "plan/status-phase": start} {
 			got := olm.Must(t, request)
-			for _, want := range []string{"(" + rule + ")", hostedUser + " writes this installplan as OLM does, but OLM is configured as " + cluster.OLMUserName +
+			for _, want := range []string{"(" + rule + ")", hostedUser +
+				" writes this installplan as OLM does, but OLM is configured as " + cluster.OLMUserName +
 				" (gate/olm-identity)", value, "whoever holds these credentials then passes as OLM"} {
 				if !strings.Contains(got.Refused, want) {
 					t.Errorf("%s: got %s\nwant %q", rule, got, want)
 				}
 			}
 		}
-		samples := []string{`opgate_olm_identity_candidate_writes_total{identity="system:admin",kind="installplan"} 2` + "\n"}
+		samples := []string{`opgate_olm_identity_candidate_writes_total{identity="system:admin",kind="installplan"} 2` +
+			"\n"}
 		wantScraped(t, e, samples)
 		log, err := os.ReadFile(e.Gate.LogPath())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n := strings.Count(string(log), `"msg":"user writes as OLM does, but is not configured as OLM","user":"system:admin"`); n != 1 || !strings.Contains(string(log), value) {
+		if n := strings.Count(string(log),
+			`"msg":"user writes as OLM does, but is not configured as OLM","user":"system:admin"`); n != 1 ||
+			!strings.Contains(string(log), value) {
 			t.Errorf("the log says so %d times, want once, with %q", n, value)
 		}
 		for _, about := range []*unstructured.Unstructured{sub, waiting} {
@@ -91,7 +98,8 @@ func TestHostedControlPlane(t *testing.T) {
 				return nil
 			})
 		}
-		if _, body, err := harness.GetURL(t.Context(), e.Gate.HealthURL()+"/readyz"); err != nil || !strings.Contains(body, "system:admin wrote as OLM does") {
+		if _, body, err := harness.GetURL(t.Context(), e.Gate.HealthURL()+"/readyz"); err != nil ||
+			!strings.Contains(body, "system:admin wrote as OLM does") {
 			t.Errorf("/readyz says %s (%v)", body, err)
 		}
 	})
@@ -117,7 +125,8 @@ func TestHostedControlPlane(t *testing.T) {
 		if got := olm.Must(t, create); !got.OK() {
 			t.Errorf("got %s", got)
 		}
-		if got := olm.Must(t, harness.Request{Method: http.MethodPatch, Path: start.Path, ContentType: start.ContentType, Body: []byte(`{"status":{"message":"by OLM"}}`)}); !got.OK() {
+		if got := olm.Must(t, harness.Request{Method: http.MethodPatch, Path: start.Path,
+			ContentType: start.ContentType, Body: []byte(`{"status":{"message":"by OLM"}}`)}); !got.OK() {
 			t.Errorf("got %s", got)
 		}
 		// Neither is sent to Opgate. A plan that is born approved is.
@@ -126,21 +135,24 @@ func TestHostedControlPlane(t *testing.T) {
 			t.Errorf("got %s", got)
 		}
 		_, body, err := harness.GetURL(t.Context(), e.Gate.MetricsURL())
-		if err != nil || !strings.Contains(body, `opgate_olm_identity_last_seen_timestamp_seconds{identity="system:admin"} 1`) {
+		if err != nil || !strings.Contains(body,
+			`opgate_olm_identity_last_seen_timestamp_seconds{identity="system:admin"} 1`) {
 			t.Errorf("the metric does not say when it was seen (%v)", err)
 		}
 	})
 	t.Run("other users are not trusted", func(t *testing.T) {
 		// The name alone may not even write plans: here it may, as a tenant.
-		harness.Kubectl(t, e.Cluster, cluster.Admin, "", "create", "rolebinding", "hosted", "-n", namespace, "--clusterrole=opgate-e2e-tenant", "--user="+hostedUser)
+		harness.Kubectl(t, e.Cluster, cluster.Admin, "", "create", "rolebinding", "hosted", "-n", namespace,
+			"--clusterrole=opgate-e2e-tenant", "--user="+hostedUser)
 		for name, test := range map[string]struct {
 			client *harness.Client
 			says   string
 		}{
 			"the name without the group": {certified(t, e, hostedUser), "the request is not of group system:masters"},
-			"the group without the name": {certified(t, e, "system:other", "system:masters"), "olm.identity=system:other"},
-			"the account of before":      {e.Clients[cluster.OLM], "olm.identity=" + cluster.OLMUserName},
-			"a tenant":                   {e.Clients[cluster.Tenant], "(plan/create)"},
+			"the group without the name": {certified(t, e, "system:other", "system:masters"),
+				"olm.identity=system:other"},
+			"the account of before": {e.Clients[cluster.OLM], "olm.identity=" + cluster.OLMUserName},
+			"a tenant":              {e.Clients[cluster.Tenant], "(plan/create)"},
 		} {
 			harness.Eventually(t, name+" is refused", func(ctx context.Context) error { // as soon as the binding counts
 				got, err := test.client.Send(ctx, create)

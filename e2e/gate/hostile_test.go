@@ -108,7 +108,8 @@ func TestA3ParallelHostileBodies(t *testing.T) {
 		{
 			name: "JSON inside a manifest",
 			path: "/validate/installplans-status",
-			body: stuffed(plan+`{"resource":{"manifest":"{\"operatorframework.io/properties\":[`, "{},", `{}]}"}}`+ended),
+			body: stuffed(plan+`{"resource":{"manifest":"{\"operatorframework.io/properties\":[`, "{},",
+				`{}]}"}}`+ended),
 		},
 		{
 			name: "a name of megabytes",
@@ -128,7 +129,8 @@ func TestA3ParallelHostileBodies(t *testing.T) {
 			path: "/validate/policies",
 			body: stuffed(head+`{"spec":{"policy-templates":[`, "{},", `{}]}}}}`),
 		},
-		{name: "a step without the token", path: "/validate/steps-clusterserviceversions", body: stuffed(head+`{"spec":{"a":"`, "a", `"}}}}`)},
+		{name: "a step without the token", path: "/validate/steps-clusterserviceversions",
+			body: stuffed(head+`{"spec":{"a":"`, "a", `"}}}}`)},
 		{name: "objects to convert", path: "/convert", body: stuffed(convert, "{},", "{}]}}")},
 		{name: "one object to convert", path: "/convert", body: stuffed(convert+v1beta1+`{"note":"`, "a", `"}}]}}`)},
 		{
@@ -140,7 +142,8 @@ func TestA3ParallelHostileBodies(t *testing.T) {
 		{
 			name: "levels to convert",
 			path: "/convert",
-			body: []byte(convert + v1beta1 + strings.Repeat(`{"a":`, 9_000) + "1" + strings.Repeat("}", 9_000) + `}]}}`),
+			body: []byte(convert + v1beta1 + strings.Repeat(`{"a":`, 9_000) + "1" + strings.Repeat("}", 9_000) +
+				`}]}}`),
 		},
 	} {
 		t.Run(attack.name, func(t *testing.T) {
@@ -174,7 +177,8 @@ func TestA3ParallelHostileBodies(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			t.Logf("%d answered, %d told to come again, %d cut off; peak %d MiB, %d MiB before", answered.Load(), rejected.Load(), cut.Load(), peak>>20, before>>20)
+			t.Logf("%d answered, %d told to come again, %d cut off; peak %d MiB, %d MiB before", answered.Load(),
+				rejected.Load(), cut.Load(), peak>>20, before>>20)
 			if peak > maxResident {
 				t.Errorf("opgate took %d MiB, want at most %d", peak>>20, maxResident>>20)
 			}
@@ -237,7 +241,8 @@ func TestA3SlowClients(t *testing.T) {
 			defer func() { _ = c.Close() }()
 			head := fmt.Sprintf("POST %s HTTP/1.1\r\nHost: gate\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", path, hostileBody)
 			if i == 2 {
-				head = fmt.Sprintf("POST %s HTTP/1.1\r\nHost: gate\r\nTransfer-Encoding: chunked\r\n\r\n20000\r\n", path)
+				head = fmt.Sprintf("POST %s HTTP/1.1\r\nHost: gate\r\nTransfer-Encoding: chunked\r\n\r\n20000\r\n",
+					path)
 			}
 			// As much as is read before the rest is reserved, and a little more.
 			if _, err := c.Write(append([]byte(head), bytes.Repeat([]byte(" "), 65<<10)...)); err != nil {

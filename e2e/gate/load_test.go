@@ -49,7 +49,8 @@ func TestP4LoadNeverOpens(t *testing.T) {
 			attackers.Go(func() {
 				for ctx.Err() == nil {
 					got, err := e.Clients[cluster.Tenant].Send(ctx, harness.Request{
-						Method: http.MethodPost, Path: harness.PathOf(harness.Policies, tenant, "", ""), Query: url.Values{"dryRun": {"All"}},
+						Method: http.MethodPost, Path: harness.PathOf(harness.Policies, tenant, "", ""),
+						Query:       url.Values{"dryRun": {"All"}},
 						ContentType: "application/json", Body: body,
 					})
 					switch {
@@ -58,7 +59,8 @@ func TestP4LoadNeverOpens(t *testing.T) {
 					case err != nil:
 						t.Errorf("Policy %d: %v", i, err)
 						return
-					case got.Code == http.StatusInternalServerError && strings.Contains(got.Message, context.DeadlineExceeded.Error()):
+					case got.Code == http.StatusInternalServerError &&
+						strings.Contains(got.Message, context.DeadlineExceeded.Error()):
 						late.Add(1)
 						continue
 					case got.OK() || got.Code != http.StatusForbidden:
@@ -78,7 +80,8 @@ func TestP4LoadNeverOpens(t *testing.T) {
 	for round := 0; round < 20 || answers.Load() == 0 || answers.Load()+late.Load() < loadClients; round++ {
 		begun := time.Now()
 		step := e.Clients[cluster.OLM].Must(t, harness.Request{
-			Method: http.MethodPost, Path: harness.PathOf(harness.ClusterServiceVersions, shop, "", ""), ContentType: "application/json", Body: csv,
+			Method: http.MethodPost, Path: harness.PathOf(harness.ClusterServiceVersions, shop, "", ""),
+			ContentType: "application/json", Body: csv,
 		})
 		if step.Code != http.StatusForbidden || step.Refused == "" {
 			t.Errorf("after %s OLM's step is answered %s", time.Since(begun), step)
@@ -94,10 +97,13 @@ func TestP4LoadNeverOpens(t *testing.T) {
 func greedyPolicy(namespace string, values, questions int) []byte {
 	var on []string
 	for i := range questions - 1 {
-		on = append(on, fmt.Sprintf(`{"apiVersion":"example.com/v1","kind":"Kind%d","name":"x","namespace":"other","compliance":"Compliant"}`, i))
+		on = append(on, fmt.Sprintf(
+			`{"apiVersion":"example.com/v1","kind":"Kind%d","name":"x","namespace":"other","compliance":"Compliant"}`,
+			i))
 	}
 	return []byte(`{"apiVersion":"policy.open-cluster-management.io/v1","kind":"Policy","metadata":{"name":"greedy","namespace":"` + namespace + `"},` +
-		`"spec":{"disabled":false,"dependencies":[` + strings.Join(on, ",") + `],"policy-templates":[{"objectDefinition":` +
+		`"spec":{"disabled":false,"dependencies":[` + strings.Join(on, ",") +
+		`],"policy-templates":[{"objectDefinition":` +
 		`{"apiVersion":"policy.open-cluster-management.io/v1","kind":"ConfigurationPolicy","metadata":{"name":"x"},"spec":{"a":[` + strings.Repeat("{},", values) + `{}]}}}]}}`)
 }
 
@@ -106,27 +112,34 @@ func mayCreatePolicies(t *testing.T, e *harness.Env, namespace string) {
 	t.Helper()
 	for resource, object := range map[string]any{
 		"roles": &rbacv1.Role{
-			TypeMeta: metav1.TypeMeta{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "Role"}, ObjectMeta: metav1.ObjectMeta{Name: "policies"},
-			Rules: []rbacv1.PolicyRule{{APIGroups: []string{harness.Policies.Group}, Resources: []string{"policies"}, Verbs: []string{"create"}}},
+			TypeMeta:   metav1.TypeMeta{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "Role"},
+			ObjectMeta: metav1.ObjectMeta{Name: "policies"},
+			Rules: []rbacv1.PolicyRule{{APIGroups: []string{harness.Policies.Group}, Resources: []string{"policies"},
+				Verbs: []string{"create"}}},
 		},
 		"rolebindings": &rbacv1.RoleBinding{
-			TypeMeta: metav1.TypeMeta{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "RoleBinding"}, ObjectMeta: metav1.ObjectMeta{Name: "policies"},
-			RoleRef:  rbacv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: "Role", Name: "policies"},
-			Subjects: []rbacv1.Subject{{APIGroup: "rbac.authorization.k8s.io", Kind: "User", Name: string(cluster.Tenant)}},
+			TypeMeta:   metav1.TypeMeta{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "RoleBinding"},
+			ObjectMeta: metav1.ObjectMeta{Name: "policies"},
+			RoleRef:    rbacv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: "Role", Name: "policies"},
+			Subjects: []rbacv1.Subject{{APIGroup: "rbac.authorization.k8s.io", Kind: "User",
+				Name: string(cluster.Tenant)}},
 		},
 	} {
 		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 		if err != nil {
 			t.Fatal(err)
 		}
-		of := e.Clients[cluster.Admin].Resource(schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: resource})
-		if _, err := of.Namespace(namespace).Create(t.Context(), &unstructured.Unstructured{Object: content}, metav1.CreateOptions{}); err != nil {
+		of := e.Clients[cluster.Admin].Resource(schema.GroupVersionResource{Group: "rbac.authorization.k8s.io",
+			Version: "v1", Resource: resource})
+		if _, err := of.Namespace(namespace).Create(t.Context(), &unstructured.Unstructured{Object: content},
+			metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	harness.Eventually(t, "see the tenant allowed to create Policies", func(ctx context.Context) error {
 		got, err := e.Clients[cluster.Tenant].Send(ctx, harness.Request{
-			Method: http.MethodPost, Path: harness.PathOf(harness.Policies, namespace, "", ""), Query: url.Values{"dryRun": {"All"}},
+			Method: http.MethodPost, Path: harness.PathOf(harness.Policies, namespace, "", ""),
+			Query:       url.Values{"dryRun": {"All"}},
 			ContentType: "application/json", Body: greedyPolicy(namespace, 0, 1),
 		})
 		if err == nil && got.Refused == "" {

@@ -38,18 +38,21 @@ func TestB7MetricsNamePolicies(t *testing.T) {
 		return body
 	}
 	const count = `opgate_operatorpolicies\{state="\w+"\} [1-9]`
-	body := strings.ReplaceAll(shows("", count), `resource="policies"`, "") // a resource, not the namespace of that name
+	// a resource, not the namespace of that name
+	body := strings.ReplaceAll(shows("", count), `resource="policies"`, "")
 	if strings.Contains(body, namespace) || strings.Contains(body, `"`+cluster.PolicyNamespace+`"`) {
 		t.Errorf("metrics for everybody name the policy:\n%s", body)
 	}
 
-	if code, body, err := e.Request(t.Context(), http.MethodPut, "/debug/log-level", "", "error"); err != nil || code != http.StatusNotFound {
+	if code, body, err := e.Request(t.Context(), http.MethodPut, "/debug/log-level", "", "error"); err != nil ||
+		code != http.StatusNotFound {
 		t.Errorf("the log level, for everybody: %d %.300s (%v)", code, body, err)
 	}
 
 	e.Restart(t, cluster.GateOptions{Loop: true, SecureMetrics: true})
 	allowed := e.NewScraper(t, "prometheus", true)
-	shows(allowed, count, fmt.Sprintf(`cluster_policy_governance_info\{kind="OperatorPolicy",policy=%q,policy_namespace=%q,`,
+	shows(allowed, count, fmt.Sprintf(
+		`cluster_policy_governance_info\{kind="OperatorPolicy",policy=%q,policy_namespace=%q,`,
 		namespace, cluster.PolicyNamespace))
 	for name, tc := range map[string]struct {
 		token string
@@ -60,12 +63,14 @@ func TestB7MetricsNamePolicies(t *testing.T) {
 		"attack: half a token":      {token: allowed[:len(allowed)/2], code: http.StatusUnauthorized},
 		"a token without the right": {token: e.NewScraper(t, "curious", false), code: http.StatusForbidden},
 	} {
-		if code, body, err := e.Scrape(t.Context(), tc.token); err != nil || code != tc.code || strings.Contains(body, namespace) {
+		if code, body, err := e.Scrape(t.Context(), tc.token); err != nil || code != tc.code ||
+			strings.Contains(body, namespace) {
 			t.Errorf("%s: %d %.300s (%v), want %d", name, code, body, err, tc.code)
 		}
 	}
 	plain := strings.Replace(e.Gate.MetricsURL(), "https:", "http:", 1)
-	if code, body, err := harness.GetURL(t.Context(), plain); err == nil && code == http.StatusOK || strings.Contains(body, namespace) {
+	if code, body, err := harness.GetURL(t.Context(), plain); err == nil && code == http.StatusOK ||
+		strings.Contains(body, namespace) {
 		t.Errorf("by HTTP: %d %.300s (%v)", code, body, err)
 	}
 }

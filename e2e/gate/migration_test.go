@@ -60,10 +60,11 @@ func TestMigrationPages(t *testing.T) {
 					e.EnsureNamespace(t, u.GetNamespace(), false)
 				}
 				resource := harness.Resources[u.GetKind()].GroupResource().WithVersion(u.GroupVersionKind().Version)
-				_, err := e.Clients[cluster.Admin].Resource(resource).Namespace(u.GetNamespace()).Create(t.Context(), u, metav1.CreateOptions{
-					DryRun:          []string{metav1.DryRunAll},
-					FieldValidation: metav1.FieldValidationStrict,
-				})
+				_, err := e.Clients[cluster.Admin].Resource(resource).Namespace(u.GetNamespace()).Create(t.Context(), u,
+					metav1.CreateOptions{
+						DryRun:          []string{metav1.DryRunAll},
+						FieldValidation: metav1.FieldValidationStrict,
+					})
 				if err != nil {
 					t.Errorf("%s %s: %v", u.GetKind(), u.GetName(), err)
 				}

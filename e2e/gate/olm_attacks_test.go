@@ -17,8 +17,10 @@ import (
 // lets grants the tenant verbs on resources in a namespace, and waits until they count.
 func lets(t *testing.T, e *harness.OLMEnv, namespace, name string, resources []string, verbs ...string) {
 	t.Helper()
-	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "create", "role", "-n", namespace, name, "--verb="+strings.Join(verbs, ","), "--resource="+strings.Join(resources, ","))
-	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "create", "rolebinding", "-n", namespace, name, "--role="+name, "--user="+string(cluster.Tenant))
+	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "create", "role", "-n", namespace, name,
+		"--verb="+strings.Join(verbs, ","), "--resource="+strings.Join(resources, ","))
+	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "create", "rolebinding", "-n", namespace, name, "--role="+name,
+		"--user="+string(cluster.Tenant))
 	e.Eventually(t, "wait for the permission", func(ctx context.Context) error {
 		result, err := e.Kubectl(ctx, cluster.Tenant, "", "auth", "can-i", verbs[0], resources[0], "-n", namespace)
 		if err != nil || result.ExitCode != 0 {
@@ -34,11 +36,13 @@ const csvResource = "clusterserviceversions.operators.coreos.com"
 func waitForRecord(t *testing.T, e *harness.OLMEnv, namespace, says string) {
 	t.Helper()
 	e.Eventually(t, "see "+says+" recorded", func(ctx context.Context) error {
-		record, err := find(ctx, e.Env, harness.Named("ConfigMap", cluster.OpgateNamespace, rules.RecordName(namespace)))
+		record, err := find(ctx, e.Env, harness.Named("ConfigMap", cluster.OpgateNamespace,
+			rules.RecordName(namespace)))
 		if err != nil || record == nil {
 			return fmt.Errorf("the record is %v: %w", record, err)
 		}
-		if text, _, _ := unstructured.NestedString(record.Object, "data", rules.RecordKey); !strings.Contains(text, says) {
+		if text, _, _ := unstructured.NestedString(record.Object, "data", rules.RecordKey); !strings.Contains(text,
+			says) {
 			return fmt.Errorf("the record is %s", text)
 		}
 		return nil
@@ -58,7 +62,8 @@ func attackP1(t *testing.T, e *harness.OLMEnv) {
 	e.WaitForCSV(t, namespace, name)
 	const path = "/spec/install/spec/deployments/0/spec/template/spec/containers/0/image"
 	exchange := func(image string) []string {
-		return []string{"patch", "csv", "-n", namespace, name, "--type=json", "--patch", `[{"op":"replace","path":"` + path + `","value":"` + image + `"}]`}
+		return []string{"patch", "csv", "-n", namespace, name, "--type=json", "--patch",
+			`[{"op":"replace","path":"` + path + `","value":"` + image + `"}]`}
 	}
 	planted := e.CreateAs(t, cluster.Tenant, harness.Object(`
 apiVersion: operators.coreos.com/v1alpha1
@@ -66,11 +71,14 @@ kind: InstallPlan
 metadata: {name: planted, namespace: %s}
 spec: {approval: Manual, approved: true, generation: 9, clusterServiceVersionNames: [%s]}
 `, namespace, name))
-	evil := harness.Kubectl(t, e.Cluster, cluster.Tenant, "", append(exchange("evil.example/planted:1"), "--dry-run=server", "-o", "json")...)
-	status := map[string]any{"status": map[string]any{"phase": "Complete", "catalogSources": []any{}, "plan": []any{map[string]any{
-		"resolving": name, "status": "Created", "resource": map[string]any{"group": "operators.coreos.com", "version": "v1alpha1",
-			"kind": "ClusterServiceVersion", "name": name, "sourceName": "", "sourceNamespace": "", "manifest": evil},
-	}}}}
+	evil := harness.Kubectl(t, e.Cluster, cluster.Tenant, "",
+		append(exchange("evil.example/planted:1"), "--dry-run=server", "-o", "json")...)
+	status := map[string]any{"status": map[string]any{"phase": "Complete", "catalogSources": []any{},
+		"plan": []any{map[string]any{
+			"resolving": name, "status": "Created", "resource": map[string]any{"group": "operators.coreos.com",
+				"version": "v1alpha1",
+				"kind":    "ClusterServiceVersion", "name": name, "sourceName": "", "sourceNamespace": "", "manifest": evil},
+		}}}}
 	patch, err := json.Marshal(status)
 	if err != nil {
 		t.Fatal(err)
@@ -90,16 +98,19 @@ func attackE2(t *testing.T, e *harness.OLMEnv) {
 	namespace := e.NewNamespace(t)
 	e.OperatorGroup(t, namespace)
 	lets(t, e, namespace, "delete-csv", []string{csvResource}, "delete")
-	p := e.Put(t, harness.WithField(harness.OLMPolicy(namespace, "None"), "etcdoperator.v0.9.0", "spec", "subscription", "startingCSV"))
+	p := e.Put(t, harness.WithField(harness.OLMPolicy(namespace, "None"), "etcdoperator.v0.9.0", "spec", "subscription",
+		"startingCSV"))
 	e.WaitForCSV(t, namespace, "etcdoperator.v0.9.0")
 	// Otherwise the loop would delete the plan, since it is not what the policy starts with.
 	e.Edit(t, p, `{"spec":{"subscription":{"startingCSV":null}}}`)
 	upgrade := e.WaitForPlan(t, namespace, "etcdoperator.v0.9.2")
 	waitForRecord(t, e, namespace, "etcdoperator.v0.9.0")
-	e.WantApprovalRefused(t, cluster.Tenant, upgrade, "the upgrade of etcdoperator.v0.9.0 to etcdoperator.v0.9.2", "(bundle/upgrade)")
+	e.WantApprovalRefused(t, cluster.Tenant, upgrade, "the upgrade of etcdoperator.v0.9.0 to etcdoperator.v0.9.2",
+		"(bundle/upgrade)")
 	harness.Kubectl(t, e.Cluster, cluster.Tenant, "", "delete", "csv", "-n", namespace, "etcdoperator.v0.9.0")
 	e.SyncGate(t)
-	e.WantApprovalRefused(t, cluster.Tenant, upgrade, "the upgrade of etcdoperator.v0.9.0 to etcdoperator.v0.9.2", "(bundle/upgrade)")
+	e.WantApprovalRefused(t, cluster.Tenant, upgrade, "the upgrade of etcdoperator.v0.9.0 to etcdoperator.v0.9.2",
+		"(bundle/upgrade)")
 }
 
 // attackP2 deletes the OperatorGroup with the account that OLM installs as, and what shows that account, and creates it
@@ -108,31 +119,38 @@ func attackP2(t *testing.T, e *harness.OLMEnv) {
 	namespace := e.NewNamespace(t)
 	attenuatedGroup(t, e, namespace)
 	grantWeakAccount(t, e, namespace)
-	lets(t, e, namespace, "groups", []string{"operatorgroups.operators.coreos.com", "installplans.operators.coreos.com"}, "create", "delete", "deletecollection", "list")
+	lets(t, e, namespace, "groups", []string{"operatorgroups.operators.coreos.com",
+		"installplans.operators.coreos.com"}, "create", "delete", "deletecollection", "list")
 	p := e.Put(t, harness.OLMPolicy(namespace, "Automatic", "etcdoperator.v0.9.4"))
 	e.WaitForCSV(t, namespace, "etcdoperator.v0.9.4")
 	waitForRecord(t, e, namespace, `"serviceAccountName":"weak"`)
 	// A policy that only informs creates no group by itself, so that it is the tenant's that counts.
 	e.Edit(t, p, `{"spec":{"remediationAction":"inform"}}`)
-	constraint := e.Put(t, constraintOf("all-"+namespace, only(namespace, "packageName != 'none'"), "no operator is forbidden"))
+	constraint := e.Put(t, constraintOf("all-"+namespace, only(namespace, "packageName != 'none'"),
+		"no operator is forbidden"))
 	e.Sync(t)
 	group := func(spec string) string {
-		return `{"apiVersion":"operators.coreos.com/v1","kind":"OperatorGroup","metadata":{"name":"` + namespace + `","namespace":"` + namespace + `"},"spec":` + spec + `}`
+		return `{"apiVersion":"operators.coreos.com/v1","kind":"OperatorGroup","metadata":{"name":"` + namespace +
+			`","namespace":"` + namespace + `"},"spec":` + spec + `}`
 	}
 	without := group(`{"targetNamespaces":["` + namespace + `"]}`)
 	create := []string{"create", "-f", "-"}
 	harness.Kubectl(t, e.Cluster, cluster.Tenant, "", "delete", "operatorgroup", "-n", namespace, namespace)
 	e.SyncGate(t)
-	harness.WantRefused(t, e.Cluster, cluster.Tenant, without, create, "allowed is weak", "(operatorgroup/service-account)")
+	harness.WantRefused(t, e.Cluster, cluster.Tenant, without, create, "allowed is weak",
+		"(operatorgroup/service-account)")
 	harness.Kubectl(t, e.Cluster, cluster.Tenant, "", "delete", "installplan", "-n", namespace, "--all")
 	e.SyncGate(t)
-	harness.WantRefused(t, e.Cluster, cluster.Tenant, without, create, "allowed is weak", "(operatorgroup/service-account)", constraint.GetName())
+	harness.WantRefused(t, e.Cluster, cluster.Tenant, without, create, "allowed is weak",
+		"(operatorgroup/service-account)", constraint.GetName())
 
 	// Nor does Opgate create one without the account, where a policy names no group.
 	e.Edit(t, p, `{"spec":{"remediationAction":"enforce"}}`)
 	waitForCondition(t, e, p, "Compliant True")
-	groups := harness.Kubectl(t, e.Cluster, cluster.Admin, "", "get", "operatorgroup", "-n", namespace, "-o", "jsonpath={.items[*].spec}")
-	if want := `{"serviceAccountName":"weak","targetNamespaces":["` + namespace + `"],"upgradeStrategy":"Default"}`; groups != want {
+	groups := harness.Kubectl(t, e.Cluster, cluster.Admin, "", "get", "operatorgroup", "-n", namespace, "-o",
+		"jsonpath={.items[*].spec}")
+	if want := `{"serviceAccountName":"weak","targetNamespaces":["` + namespace +
+		`"],"upgradeStrategy":"Default"}`; groups != want {
 		t.Errorf("the OperatorGroup in place of the deleted one is %s, want %s", groups, want)
 	}
 }
@@ -149,13 +167,16 @@ func attackE5(t *testing.T, e *harness.OLMEnv) {
 	e.Edit(t, p, `{"spec":{"remediationAction":"inform"}}`)
 	e.Put(t, constraintOf("all-"+namespace, only(namespace, "packageName != 'none'"), "no operator is forbidden"))
 	e.Sync(t)
-	forAll := `{"apiVersion":"operators.coreos.com/v1","kind":"OperatorGroup","metadata":{"name":"all","namespace":"` + namespace + `"},"spec":{}}`
+	forAll := `{"apiVersion":"operators.coreos.com/v1","kind":"OperatorGroup","metadata":{"name":"all","namespace":"` +
+		namespace + `"},"spec":{}}`
 	harness.Kubectl(t, e.Cluster, cluster.Tenant, "", "delete", "operatorgroup", "-n", namespace, namespace)
 	e.SyncGate(t)
-	harness.WantRefused(t, e.Cluster, cluster.Tenant, forAll, []string{"create", "-f", "-"}, "allowed is "+namespace, "(operatorgroup/scope)")
+	harness.WantRefused(t, e.Cluster, cluster.Tenant, forAll, []string{"create", "-f", "-"}, "allowed is "+namespace,
+		"(operatorgroup/scope)")
 	harness.Kubectl(t, e.Cluster, cluster.Tenant, "", "delete", "csv", "-n", namespace, "etcdoperator.v0.9.4")
 	e.SyncGate(t)
-	harness.WantRefused(t, e.Cluster, cluster.Tenant, forAll, []string{"create", "-f", "-"}, "allowed is "+namespace, "(operatorgroup/scope)")
+	harness.WantRefused(t, e.Cluster, cluster.Tenant, forAll, []string{"create", "-f", "-"}, "allowed is "+namespace,
+		"(operatorgroup/scope)")
 }
 
 // attackK1 has a ClusterServiceVersion certify itself to a Constraint (threat O56). The tenant may create
@@ -163,13 +184,17 @@ func attackE5(t *testing.T, e *harness.OLMEnv) {
 func attackK1(t *testing.T, e *harness.OLMEnv) {
 	namespace := e.NewNamespace(t)
 	lets(t, e, namespace, "create-csv", []string{csvResource}, "create")
-	e.Put(t, constraintOf("certified-"+namespace, only(namespace, isCertified), "only certified operators are installed here"))
+	e.Put(t, constraintOf("certified-"+namespace, only(namespace, isCertified),
+		"only certified operators are installed here"))
 	e.Sync(t)
 	csv := etcdCSV(namespace, "0.9.2")
-	harness.WantRefused(t, e.Cluster, cluster.Tenant, harness.AsJSON(t, csv), []string{"create", "-f", "-"}, "only certified operators", "(bundle/constraint)")
+	harness.WantRefused(t, e.Cluster, cluster.Tenant, harness.AsJSON(t, csv), []string{"create", "-f", "-"},
+		"only certified operators", "(bundle/constraint)")
 	properties := csv.GetAnnotations()["operatorframework.io/properties"]
-	csv.SetAnnotations(map[string]string{"operatorframework.io/properties": strings.Replace(properties, `"properties":[`, `"properties":[{"type":"certified","value":true},`, 1)})
-	harness.WantRefused(t, e.Cluster, cluster.Tenant, harness.AsJSON(t, csv), []string{"create", "-f", "-"}, "states of itself", "(bundle/constraint)")
+	csv.SetAnnotations(map[string]string{"operatorframework.io/properties": strings.Replace(properties,
+		`"properties":[`, `"properties":[{"type":"certified","value":true},`, 1)})
+	harness.WantRefused(t, e.Cluster, cluster.Tenant, harness.AsJSON(t, csv), []string{"create", "-f", "-"},
+		"states of itself", "(bundle/constraint)")
 }
 
 // attackI1 reads, by templates of an OperatorPolicy, what only Opgate may read (threats O43, O47). The tenant may write
@@ -188,7 +213,8 @@ func attackI1(t *testing.T, e *harness.OLMEnv) {
 		"record": `{{ fromConfigMap "opgate-system" "opgate-installed-shop" "record" }}`,
 		"pods":   `{{ (lookup "v1" "Pod" "` + cluster.OLMNamespace + `" "").items }}`,
 	} {
-		harness.WantRefused(t, e.Cluster, cluster.Tenant, harness.AsJSON(t, attack(name, template)), []string{"create", "-f", "-"}, "(operatorpolicy/lookup)")
+		harness.WantRefused(t, e.Cluster, cluster.Tenant, harness.AsJSON(t, attack(name, template)),
+			[]string{"create", "-f", "-"}, "(operatorpolicy/lookup)")
 	}
 
 	// There is no such function, which the status states and no more.
@@ -196,7 +222,8 @@ func attackI1(t *testing.T, e *harness.OLMEnv) {
 	harness.Kubectl(t, e.Cluster, cluster.Tenant, harness.AsJSON(t, key), "create", "-f", "-")
 	t.Cleanup(func() { e.Remove(t, key) })
 	e.Eventually(t, "see the template refused", func(ctx context.Context) error {
-		result, err := e.Kubectl(ctx, cluster.Tenant, "", "get", "operatorpolicy", "-n", namespace, "key", "-o", "jsonpath={.status}")
+		result, err := e.Kubectl(ctx, cluster.Tenant, "", "get", "operatorpolicy", "-n", namespace, "key", "-o",
+			"jsonpath={.status}")
 		if err != nil || !strings.Contains(result.Stdout, "cannot look up Secrets") {
 			return fmt.Errorf("the status is %s (%w)", result.Stdout, err)
 		}

@@ -75,7 +75,8 @@ func upgradeIsHeld(t *testing.T, e *harness.OLMEnv) {
 	upgrade := e.WaitForPlan(t, namespace, "etcdoperator.v0.9.4")
 	wantPhaseRefused(t, e, upgrade, harness.HeldBy, "(plan/status-phase)")
 	for _, user := range []cluster.User{cluster.Tenant, cluster.Admin} {
-		e.WantApprovalRefused(t, user, upgrade, "etcdoperator.v0.9.4", "(bundle/version)", "allowed is etcdoperator.v0.9.2")
+		e.WantApprovalRefused(t, user, upgrade, "etcdoperator.v0.9.4", "(bundle/version)",
+			"allowed is etcdoperator.v0.9.2")
 	}
 	e.Edit(t, p, `{"spec":{"versions":["etcdoperator.v0.9.2","etcdoperator.v0.9.4"]}}`)
 	e.Sync(t)
@@ -92,7 +93,8 @@ func upgradeApprovalNone(t *testing.T, e *harness.OLMEnv) {
 	e.Approve(t, cluster.Tenant, e.WaitForPlan(t, namespace, "etcdoperator.v0.9.0"))
 	e.WaitForCSV(t, namespace, "etcdoperator.v0.9.0")
 
-	e.WantApprovalRefused(t, cluster.Admin, e.WaitForPlan(t, namespace, "etcdoperator.v0.9.2"), "etcdoperator.v0.9.2", "(bundle/upgrade)")
+	e.WantApprovalRefused(t, cluster.Admin, e.WaitForPlan(t, namespace, "etcdoperator.v0.9.2"), "etcdoperator.v0.9.2",
+		"(bundle/upgrade)")
 }
 
 // dependencyIsJudged subscribes to an operator that no policy is about, and that needs one which a policy pins. The
@@ -105,7 +107,8 @@ func dependencyIsJudged(t *testing.T, e *harness.OLMEnv) {
 // dependencyImageIsJudged is for bundles that are images. OLM writes other plans for these: the properties stand apart,
 // and the Subscription to the dependency comes first.
 func dependencyImageIsJudged(t *testing.T, e *harness.OLMEnv) {
-	judgeDependency(t, e, "storefront", "storefrontoperator.v2.0.0", "redis", "redisoperator.v1.0.0", "redisoperator.v1.1.0")
+	judgeDependency(t, e, "storefront", "storefrontoperator.v2.0.0", "redis", "redisoperator.v1.0.0",
+		"redisoperator.v1.1.0")
 }
 
 func overrideReachesDependency(t *testing.T, e *harness.OLMEnv) {
@@ -113,12 +116,15 @@ func overrideReachesDependency(t *testing.T, e *harness.OLMEnv) {
 }
 
 func overrideReachesDependencyImage(t *testing.T, e *harness.OLMEnv) {
-	overrideDependency(t, e, "storefront", "storefrontoperator.v2.0.0", "redis", "redisoperator.v1.0.0", "redisoperator.v1.1.0")
+	overrideDependency(t, e, "storefront", "storefrontoperator.v2.0.0", "redis", "redisoperator.v1.0.0",
+		"redisoperator.v1.1.0")
 }
 
 // pinDependency pins a package and subscribes to an operator that requires it, in a namespace of its own. It returns
 // the policy and the plan, in which OLM has the newest version of the dependency, that waits.
-func pinDependency(t *testing.T, e *harness.OLMEnv, operator, operatorCSV, dependency, allowed, newest string) (p, both *unstructured.Unstructured) {
+func pinDependency(
+	t *testing.T, e *harness.OLMEnv, operator, operatorCSV, dependency, allowed, newest string,
+) (p, both *unstructured.Unstructured) {
 	t.Helper()
 	namespace := e.NewNamespace(t)
 	e.OperatorGroup(t, namespace)
@@ -167,7 +173,8 @@ func judgeDependency(t *testing.T, e *harness.OLMEnv, operator, operatorCSV, dep
 	e.WaitForCSV(t, namespace, newest)
 	e.WaitForCSV(t, namespace, operatorCSV)
 	// The Subscription that OLM has written for the dependency is one like others.
-	subscribed, err := e.Clients[cluster.Admin].Resource(harness.Subscriptions).Namespace(namespace).List(t.Context(), metav1.ListOptions{})
+	subscribed, err := e.Clients[cluster.Admin].Resource(harness.Subscriptions).Namespace(namespace).List(t.Context(),
+		metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +205,8 @@ func bornApprovedHeals(t *testing.T, e *harness.OLMEnv) {
 			return err
 		})
 	}
-	plans, err := e.Clients[cluster.Admin].Resource(harness.InstallPlans).Namespace(e.Born).List(t.Context(), metav1.ListOptions{})
+	plans, err := e.Clients[cluster.Admin].Resource(harness.InstallPlans).Namespace(e.Born).List(t.Context(),
+		metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,7 +224,8 @@ func bornApprovedHeals(t *testing.T, e *harness.OLMEnv) {
 func wantRefusalInSubscription(t *testing.T, e *harness.OLMEnv) {
 	t.Helper()
 	e.Eventually(t, "see the refusal in the Subscription", func(ctx context.Context) error {
-		s, err := e.Clients[cluster.Tenant].Resource(harness.Subscriptions).Namespace(e.Born).Get(ctx, "etcd", metav1.GetOptions{})
+		s, err := e.Clients[cluster.Tenant].Resource(harness.Subscriptions).Namespace(e.Born).Get(ctx, "etcd",
+			metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -226,7 +235,8 @@ func wantRefusalInSubscription(t *testing.T, e *harness.OLMEnv) {
 		}
 		reported := slices.ContainsFunc(conditions, func(c any) bool {
 			message, _, _ := unstructured.NestedString(c.(map[string]any), "message")
-			return strings.Contains(message, "(plan/born-approved)") && strings.Contains(message, "set spec.installPlanApproval")
+			return strings.Contains(message, "(plan/born-approved)") &&
+				strings.Contains(message, "set spec.installPlanApproval")
 		})
 		if !reported {
 			return fmt.Errorf("conditions are %v", conditions)
@@ -239,7 +249,8 @@ func wantRefusalInSubscription(t *testing.T, e *harness.OLMEnv) {
 func ungovernedIsLeftAlone(t *testing.T, e *harness.OLMEnv) {
 	namespace := e.NewNamespace(t)
 	e.OperatorGroup(t, namespace)
-	if approval := e.Subscribe(t, namespace, "prometheus", "prometheusoperator.v0.46.0", "Automatic"); approval != "Automatic" {
+	if approval := e.Subscribe(t, namespace, "prometheus", "prometheusoperator.v0.46.0",
+		"Automatic"); approval != "Automatic" {
 		t.Errorf("installPlanApproval is %q, want Automatic as written", approval)
 	}
 	e.WaitForCSV(t, namespace, "prometheusoperator.v0.47.0")
@@ -250,7 +261,8 @@ func ungovernedIsLeftAlone(t *testing.T, e *harness.OLMEnv) {
 func wantPhaseRefused(t *testing.T, e *harness.OLMEnv, plan *unstructured.Unstructured, says ...string) {
 	t.Helper()
 	harness.WantRefused(t, e.Cluster, cluster.Tenant, "", []string{
-		"patch", "installplan", "-n", plan.GetNamespace(), plan.GetName(), "--subresource=status", "--type=merge", "--patch", `{"status":{"phase":"Installing"}}`,
+		"patch", "installplan", "-n", plan.GetNamespace(), plan.GetName(), "--subresource=status", "--type=merge",
+		"--patch", `{"status":{"phase":"Installing"}}`,
 	}, says...)
 }
 
@@ -272,7 +284,8 @@ func wantRefusalsOfOLM(t *testing.T, e *harness.OLMEnv) {
 		if r.Message != "review refused" || r.User != "system:serviceaccount:olm:olm-operator-serviceaccount" {
 			continue
 		}
-		if r.Operation == "CREATE" && r.Kind == "installplan" && r.Namespace == e.Born && slices.Equal(r.Rules, []string{"plan/born-approved"}) {
+		if r.Operation == "CREATE" && r.Kind == "installplan" && r.Namespace == e.Born &&
+			slices.Equal(r.Rules, []string{"plan/born-approved"}) {
 			born++
 			continue
 		}

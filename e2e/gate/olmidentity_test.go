@@ -54,7 +54,8 @@ func impostor(t *testing.T, e *harness.Env, home, target string) *harness.Client
 	harness.Kubectl(t, e.Cluster, cluster.Admin, fmt.Sprintf(ownedByTenant, target), "apply", "-f", "-")
 	harness.Eventually(t, "the tenant owns its projects", func(ctx context.Context) error {
 		for _, namespace := range []string{home, target} {
-			result, err := e.Kubectl(ctx, cluster.Tenant, "", "auth", "can-i", "create", "rolebindings", "-n", namespace)
+			result, err := e.Kubectl(ctx, cluster.Tenant, "", "auth", "can-i", "create", "rolebindings", "-n",
+				namespace)
 			if err != nil || result.ExitCode != 0 {
 				return fmt.Errorf("not %s: %s %w", namespace, result.Stdout, err)
 			}
@@ -63,7 +64,8 @@ func impostor(t *testing.T, e *harness.Env, home, target string) *harness.Client
 	})
 	harness.Kubectl(t, e.Cluster, cluster.Tenant, "", "-n", home, "create", "serviceaccount", harness.OLMAccount)
 	for name, role := range map[string]string{"lend": "opgate-e2e-tenant", "lend-csv": "opgate-e2e-project-owner"} {
-		harness.Kubectl(t, e.Cluster, cluster.Tenant, "", "-n", target, "create", "rolebinding", name, "--clusterrole="+role, "--serviceaccount="+home+":"+harness.OLMAccount)
+		harness.Kubectl(t, e.Cluster, cluster.Tenant, "", "-n", target, "create", "rolebinding", name,
+			"--clusterrole="+role, "--serviceaccount="+home+":"+harness.OLMAccount)
 	}
 	c := byToken(t, e, home)
 	harness.Eventually(t, "the lent role counts", func(ctx context.Context) error {
@@ -87,7 +89,8 @@ func byToken(t *testing.T, e *harness.Env, home string) *harness.Client {
 		t.Fatal(err)
 	}
 	config = rest.AnonymousClientConfig(config)
-	config.BearerToken = strings.TrimSpace(harness.Kubectl(t, e.Cluster, cluster.Tenant, "", "-n", home, "create", "token", harness.OLMAccount))
+	config.BearerToken = strings.TrimSpace(harness.Kubectl(t, e.Cluster, cluster.Tenant, "", "-n", home, "create",
+		"token", harness.OLMAccount))
 	c, err := harness.ClientOf(config)
 	if err != nil {
 		t.Fatal(err)
@@ -118,12 +121,14 @@ func thefts(t *testing.T, namespace, waiting string) []theft {
 	}
 	forged := harness.InstallPlan(namespace, "forged", harness.ForbiddenVersion)
 	delete(forged.Object, "status")
-	steps, err := json.Marshal(map[string]any{"status": map[string]any{"phase": "Installing", "plan": []any{map[string]any{
-		"resolving": harness.ForbiddenCSV, "status": "Unknown", "resource": map[string]any{
-			"group": "rbac.authorization.k8s.io", "version": "v1", "kind": "ClusterRoleBinding", "name": "evil", "sourceName": harness.GoodCatalog, "sourceNamespace": "olm",
-			"manifest": `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRoleBinding","metadata":{"name":"evil"},` +
-				`"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"cluster-admin"},"subjects":[{"kind":"User","apiGroup":"rbac.authorization.k8s.io","name":"tenant"}]}`,
-		}}}}})
+	steps, err := json.Marshal(map[string]any{"status": map[string]any{"phase": "Installing",
+		"plan": []any{map[string]any{
+			"resolving": harness.ForbiddenCSV, "status": "Unknown", "resource": map[string]any{
+				"group": "rbac.authorization.k8s.io", "version": "v1", "kind": "ClusterRoleBinding", "name": "evil",
+				"sourceName": harness.GoodCatalog, "sourceNamespace": "olm",
+				"manifest": `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRoleBinding","metadata":{"name":"evil"},` +
+					`"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"cluster-admin"},"subjects":[{"kind":"User","apiGroup":"rbac.authorization.k8s.io","name":"tenant"}]}`,
+			}}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,11 +155,15 @@ spec: {displayName: etcd, version: %s, install: {strategy: deployment, spec: {de
 	}
 	return []theft{
 		create("a plan is forged", "installplans", forged),
-		patch("its steps are replaced and started", harness.PathOf(harness.InstallPlans, namespace, waiting, "status"), string(steps)),
-		patch("it is started", harness.PathOf(harness.InstallPlans, namespace, waiting, "status"), `{"status":{"phase":"Installing"}}`),
-		patch("it is approved", harness.PathOf(harness.InstallPlans, namespace, waiting, ""), `{"spec":{"approved":true}}`),
+		patch("its steps are replaced and started", harness.PathOf(harness.InstallPlans, namespace, waiting, "status"),
+			string(steps)),
+		patch("it is started", harness.PathOf(harness.InstallPlans, namespace, waiting, "status"),
+			`{"status":{"phase":"Installing"}}`),
+		patch("it is approved", harness.PathOf(harness.InstallPlans, namespace, waiting, ""),
+			`{"spec":{"approved":true}}`),
 		create("an operator that looks like a copy", "clusterserviceversions", csv),
-		create("a Subscription from another catalog", "subscriptions", harness.Subscription(namespace, "foreign", harness.ForeignCatalog, "Manual")),
+		create("a Subscription from another catalog", "subscriptions",
+			harness.Subscription(namespace, "foreign", harness.ForeignCatalog, "Manual")),
 	}
 }
 
@@ -185,7 +194,9 @@ func TestA1ForeignNamespace(t *testing.T) {
 		t.Errorf("the plan is in phase %v", got)
 	}
 	// The OLM that is here goes on.
-	harness.Kubectl(t, e.Cluster, cluster.OLM, harness.AsJSON(t, harness.InstallPlan(namespace, "by-olm", harness.ForbiddenVersion)), "create", "--dry-run=server", "-f", "-")
+	harness.Kubectl(t, e.Cluster, cluster.OLM,
+		harness.AsJSON(t, harness.InstallPlan(namespace, "by-olm", harness.ForbiddenVersion)), "create",
+		"--dry-run=server", "-f", "-")
 	e.Patch(t, cluster.OLM, waiting, `{"status":{"message":"by OLM"}}`, "status")
 }
 
@@ -198,7 +209,8 @@ func TestA1NamespaceAppearsLater(t *testing.T) {
 	e.Put(t, harness.OperatorPolicy(namespace))
 	e.Sync(t)
 	home := "lifecycle-" + rand.String(8)
-	options := cluster.GateOptions{OLMIdentity: "system:serviceaccount:" + home + ":" + harness.OLMAccount, WithoutBackstop: true}
+	options := cluster.GateOptions{OLMIdentity: "system:serviceaccount:" + home + ":" + harness.OLMAccount,
+		WithoutBackstop: true}
 
 	e.Restart(t, options) // is ready all the same
 	wantIdentity(t, e, "namespace-missing", "namespace "+home+" of OLM does not exist")
@@ -213,7 +225,8 @@ func TestA1NamespaceAppearsLater(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, theft := range thefts(t, namespace, waiting.GetName()) {
-			if got := impostor.Must(t, theft.Request); got.OK() || !strings.Contains(got.Message, "failed calling webhook") {
+			if got := impostor.Must(t, theft.Request); got.OK() ||
+				!strings.Contains(got.Message, "failed calling webhook") {
 				t.Errorf("%s: got %s", theft.name, got)
 			}
 		}
@@ -225,9 +238,11 @@ func TestA1NamespaceAppearsLater(t *testing.T) {
 	wantTheftsRefused(t, e, impostor, namespace, waiting.GetName(), "(gate/olm-identity)")
 
 	// From here on it is OLM, which an administrator has installed.
-	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "create", "clusterrolebinding", home, "--clusterrole=cluster-admin", "--serviceaccount="+home+":"+harness.OLMAccount)
+	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "create", "clusterrolebinding", home,
+		"--clusterrole=cluster-admin", "--serviceaccount="+home+":"+harness.OLMAccount)
 	t.Cleanup(func() {
-		if _, err := e.Kubectl(context.WithoutCancel(t.Context()), cluster.Admin, "", "delete", "clusterrolebinding", home); err != nil {
+		if _, err := e.Kubectl(context.WithoutCancel(t.Context()), cluster.Admin, "", "delete", "clusterrolebinding",
+			home); err != nil {
 			t.Error(err)
 		}
 	})
@@ -248,7 +263,8 @@ func TestA1NamespaceAppearsLater(t *testing.T) {
 
 	t.Run("the account is deleted and created anew", func(t *testing.T) {
 		harness.Kubectl(t, e.Cluster, cluster.Admin, "", "-n", home, "delete", "serviceaccount", harness.OLMAccount)
-		wantIdentity(t, e, "serviceaccount-missing", "service account "+home+"/"+harness.OLMAccount+" of OLM does not exist")
+		wantIdentity(t, e, "serviceaccount-missing", "service account "+home+"/"+harness.OLMAccount+
+			" of OLM does not exist")
 		harness.Kubectl(t, e.Cluster, cluster.Tenant, "", "-n", home, "create", "serviceaccount", harness.OLMAccount)
 		wantIdentity(t, e, "trusted", "")
 		allowed(t, byToken(t, e, home))
@@ -259,11 +275,14 @@ func TestA1NamespaceAppearsLater(t *testing.T) {
 		wantIdentity(t, e, "namespace-younger", "--olm-namespace-uid="+uid)
 		// It is born approved: pending plans are not sent where the account has OLM's name and may escalate
 		// ClusterRoles.
-		forged := harness.WithField(harness.InstallPlan(namespace, "forged", harness.ForbiddenVersion), true, "spec", "approved")
+		forged := harness.WithField(harness.InstallPlan(namespace, "forged", harness.ForbiddenVersion), true, "spec",
+			"approved")
 		got := byToken(t, e, home).Must(t, dry(theft{Request: harness.Request{
-			Method: http.MethodPost, Path: harness.PathOf(harness.InstallPlans, namespace, "", ""), ContentType: "application/json", Body: []byte(harness.AsJSON(t, forged)),
+			Method: http.MethodPost, Path: harness.PathOf(harness.InstallPlans, namespace, "", ""),
+			ContentType: "application/json", Body: []byte(harness.AsJSON(t, forged)),
 		}}))
-		if !strings.Contains(got.Refused, "(plan/create)") || !strings.Contains(got.Refused, "--olm-namespace-uid="+uid) {
+		if !strings.Contains(got.Refused, "(plan/create)") ||
+			!strings.Contains(got.Refused, "--olm-namespace-uid="+uid) {
 			t.Errorf("got %s", got)
 		}
 	})
@@ -287,7 +306,8 @@ func wantIdentity(t *testing.T, e *harness.Env, reason, problem string) {
 		return nil
 	})
 	code, body, err := harness.GetURL(t.Context(), e.Gate.HealthURL()+"/readyz")
-	if err != nil || code != http.StatusOK || !strings.Contains(body, "[+]olm-identity ok") || !strings.Contains(body, problem) {
+	if err != nil || code != http.StatusOK || !strings.Contains(body, "[+]olm-identity ok") ||
+		!strings.Contains(body, problem) {
 		t.Errorf("/readyz says %d %s (%v), want %q", code, body, err, problem)
 	}
 	log, err := os.ReadFile(e.Gate.LogPath())
@@ -298,7 +318,8 @@ func wantIdentity(t *testing.T, e *harness.Env, reason, problem string) {
 	if value == 1 {
 		message = "OLM identity trusted"
 	}
-	if !strings.Contains(string(log), `"msg":"`+message+`"`) || !strings.Contains(string(log), `"reason":"`+reason+`"`) {
+	if !strings.Contains(string(log), `"msg":"`+message+`"`) ||
+		!strings.Contains(string(log), `"reason":"`+reason+`"`) {
 		t.Errorf("the log does not say %q with %q", message, reason)
 	}
 }

@@ -44,13 +44,15 @@ func TestOLMv1(t *testing.T) {
 	e.Sync(t)
 
 	const refused, allowed = "(clusterextension/version)", `allowed is one version in versionRange ">=0.9.0 <1.0.0"`
-	harness.WantTexts(t, opgate(t, e, "", 1, "why", "clusterextension", name).Stdout, "Deny clusterextension "+name, refused, allowed)
+	harness.WantTexts(t, opgate(t, e, "", 1, "why", "clusterextension", name).Stdout, "Deny clusterextension "+name,
+		refused, allowed)
 	kubectl("", patch(`{"metadata":{"labels":{"team":"a"},"finalizers":["example.com/wait"]}}`)...)
 	kubectl("", patch(`{"metadata":{"finalizers":null},"spec":{"install":{"preflight":{"crdUpgradeSafety":{"enforcement":"None"}}}}}`)...)
 	for _, asked := range []string{">=0.9.1", "0.9", "1.0.0", "0.9.4 || 1.0.0", "*"} {
 		harness.WantRefused(t, e.Cluster, cluster.Admin, "", version(asked), refused)
 	}
-	harness.WantRefused(t, e.Cluster, cluster.Admin, "", patch(`{"spec":{"source":{"catalog":{"version":null}}}}`), refused)
+	harness.WantRefused(t, e.Cluster, cluster.Admin, "", patch(`{"spec":{"source":{"catalog":{"version":null}}}}`),
+		refused)
 	kubectl("", version("0.9.4")...)
 	opgate(t, e, "", 0, "why", "clusterextension", name)
 	kubectl("", "delete", "clusterextension", name)

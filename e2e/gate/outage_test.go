@@ -74,14 +74,17 @@ func TestG6Killed(t *testing.T) {
 		t.Fatal(err)
 	}
 	harness.Eventually(t, "see the outage", func(context.Context) error {
-		return wantOutage(t, e, cluster.Tenant, http.MethodPost, harness.PathOf(harness.Subscriptions, namespace, "", ""), harness.Subscription(namespace, "good", harness.GoodCatalog, "Manual"))
+		return wantOutage(t, e, cluster.Tenant, http.MethodPost,
+			harness.PathOf(harness.Subscriptions, namespace, "", ""),
+			harness.Subscription(namespace, "good", harness.GoodCatalog, "Manual"))
 	})
 
 	t.Run("what the gate judges is refused", func(t *testing.T) {
 		fresh := harness.OperatorPolicy(namespace)
 		fresh.SetName("another-" + namespace)
 		for _, user := range []cluster.User{cluster.Tenant, cluster.Admin, cluster.OLM} {
-			for _, u := range []*unstructured.Unstructured{harness.Subscription(namespace, "good", harness.GoodCatalog, "Manual"), harness.InstallPlan(namespace, "good", harness.AllowedVersion), fresh} {
+			for _, u := range []*unstructured.Unstructured{harness.Subscription(namespace, "good", harness.GoodCatalog,
+				"Manual"), harness.InstallPlan(namespace, "good", harness.AllowedVersion), fresh} {
 				switch {
 				case user == cluster.Tenant && u.GetKind() == "OperatorPolicy":
 					continue // it has no right to, gate or no gate
@@ -90,24 +93,33 @@ func TestG6Killed(t *testing.T) {
 				case user == cluster.OLM && u.GetKind() == "InstallPlan":
 					u = harness.WithField(u, true, "spec", "approved") // others go on: see wantWritable
 				}
-				if err := wantOutage(t, e, user, http.MethodPost, harness.PathOf(harness.Resources[u.GetKind()], u.GetNamespace(), "", ""), u); err != nil {
+				if err := wantOutage(t, e, user, http.MethodPost,
+					harness.PathOf(harness.Resources[u.GetKind()], u.GetNamespace(), "", ""), u); err != nil {
 					t.Error(err)
 				}
 			}
-			harness.WantRefused(t, e.Cluster, user, "", []string{"patch", "installplan", "-n", namespace, waiting.GetName(), "--type=merge", "--patch", `{"spec":{"approved":true}}`},
+			harness.WantRefused(t, e.Cluster, user, "",
+				[]string{"patch", "installplan", "-n", namespace, waiting.GetName(), "--type=merge", "--patch",
+					`{"spec":{"approved":true}}`},
 				"failed calling webhook")
-			harness.WantRefused(t, e.Cluster, user, "", []string{"patch", "subscription", "-n", namespace, stored.GetName(), "--type=merge", "--patch", `{"spec":{"channel":"beta"}}`},
+			harness.WantRefused(t, e.Cluster, user, "",
+				[]string{"patch", "subscription", "-n", namespace, stored.GetName(), "--type=merge", "--patch",
+					`{"spec":{"channel":"beta"}}`},
 				"failed calling webhook")
 		}
 		for _, user := range []cluster.User{cluster.Tenant, cluster.Admin} {
-			harness.WantRefused(t, e.Cluster, user, "", []string{"patch", "installplan", "-n", namespace, waiting.GetName(), "--subresource=status", "--type=merge", "--patch", `{"status":{"phase":"Installing"}}`},
+			harness.WantRefused(t, e.Cluster, user, "",
+				[]string{"patch", "installplan", "-n", namespace, waiting.GetName(), "--subresource=status",
+					"--type=merge", "--patch", `{"status":{"phase":"Installing"}}`},
 				"failed calling webhook")
 		}
 	})
 	t.Run("G15 everything else is not", func(t *testing.T) { wantWritable(t, e, namespace, waiting, stored) })
 
 	e.Restart(t, cluster.GateOptions{WithoutBackstop: true})
-	harness.WantRefused(t, e.Cluster, cluster.Tenant, harness.AsJSON(t, harness.Subscription(namespace, "foreign", harness.ForeignCatalog, "Manual")), []string{"create", "-f", "-"}, harness.DeniedBy, harness.ForeignCatalog)
+	harness.WantRefused(t, e.Cluster, cluster.Tenant,
+		harness.AsJSON(t, harness.Subscription(namespace, "foreign", harness.ForeignCatalog, "Manual")),
+		[]string{"create", "-f", "-"}, harness.DeniedBy, harness.ForeignCatalog)
 	good := harness.Subscription(namespace, "good", harness.GoodCatalog, "Manual")
 	t.Cleanup(func() { e.Remove(t, good) })
 	e.CreateAs(t, cluster.Tenant, good)
@@ -124,7 +136,9 @@ func TestG6Killed(t *testing.T) {
 }
 
 // wantOutage wants a write to be refused because the gate cannot be asked.
-func wantOutage(t *testing.T, e *harness.Env, user cluster.User, method, path string, u *unstructured.Unstructured) error {
+func wantOutage(
+	t *testing.T, e *harness.Env, user cluster.User, method, path string, u *unstructured.Unstructured,
+) error {
 	t.Helper()
 	got := e.Clients[user].Must(t, harness.Request{
 		Method:      method,
@@ -166,12 +180,14 @@ func wantWritable(t *testing.T, e *harness.Env, namespace string, waiting, store
 		`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"NAME"}}`,
 		`{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingWebhookConfiguration","metadata":{"name":"NAME"}}`,
 	} {
-		harness.Kubectl(t, e.Cluster, cluster.Admin, strings.ReplaceAll(manifest, "NAME", name), "create", "--dry-run=server", "-f", "-")
+		harness.Kubectl(t, e.Cluster, cluster.Admin, strings.ReplaceAll(manifest, "NAME", name), "create",
+			"--dry-run=server", "-f", "-")
 	}
 
 	// Our own namespace is not gated, so that Opgate could be installed through OLM.
 	for _, u := range []*unstructured.Unstructured{
-		harness.Subscription(cluster.OpgateNamespace, name, harness.ForeignCatalog, "Automatic"), harness.InstallPlan(cluster.OpgateNamespace, name, harness.ForbiddenVersion),
+		harness.Subscription(cluster.OpgateNamespace, name, harness.ForeignCatalog, "Automatic"),
+		harness.InstallPlan(cluster.OpgateNamespace, name, harness.ForbiddenVersion),
 	} {
 		harness.Kubectl(t, e.Cluster, cluster.Admin, harness.AsJSON(t, u), "create", "--dry-run=server", "-f", "-")
 	}
@@ -179,23 +195,30 @@ func wantWritable(t *testing.T, e *harness.Env, namespace string, waiting, store
 		`{"apiVersion":"operators.coreos.com/v1alpha1","kind":"CatalogSource","metadata":{"name":"NAME"},"spec":{"sourceType":"grpc"}}`,
 		`{"apiVersion":"operators.coreos.com/v1","kind":"OperatorGroup","metadata":{"name":"NAME"}}`,
 	} {
-		harness.Kubectl(t, e.Cluster, cluster.Admin, strings.ReplaceAll(manifest, "NAME", name), "create", "--dry-run=server", "-n", cluster.OpgateNamespace, "-f", "-")
+		harness.Kubectl(t, e.Cluster, cluster.Admin, strings.ReplaceAll(manifest, "NAME", name), "create",
+			"--dry-run=server", "-n", cluster.OpgateNamespace, "-f", "-")
 	}
 	// OLM fails a plan permanently when it cannot write the Subscription to a dependency for a minute.
-	harness.Kubectl(t, e.Cluster, cluster.OLM, harness.AsJSON(t, harness.Subscription(namespace, name, harness.GoodCatalog, "Automatic")), "create", "--dry-run=server", "-f", "-")
+	harness.Kubectl(t, e.Cluster, cluster.OLM,
+		harness.AsJSON(t, harness.Subscription(namespace, name, harness.GoodCatalog, "Automatic")), "create",
+		"--dry-run=server", "-f", "-")
 	// OLM stops creating a plan after a few failures, until its next resync (threat O4).
-	harness.Kubectl(t, e.Cluster, cluster.OLM, harness.AsJSON(t, harness.InstallPlan(namespace, name, harness.ForbiddenVersion)), "create", "--dry-run=server", "-f", "-")
+	harness.Kubectl(t, e.Cluster, cluster.OLM,
+		harness.AsJSON(t, harness.InstallPlan(namespace, name, harness.ForbiddenVersion)), "create", "--dry-run=server",
+		"-f", "-")
 	// Metadata, OLM's own status, and the end of things.
 	for _, args := range [][]string{
 		{"label", "installplan", "-n", namespace, waiting.GetName(), "a=b"},
 		{"annotate", "subscription", "-n", namespace, stored.GetName(), "a=b"},
-		{"patch", "installplan", "-n", namespace, waiting.GetName(), "--subresource=status", "--type=merge", "--patch", `{"status":{"message":"by OLM"}}`},
+		{"patch", "installplan", "-n", namespace, waiting.GetName(), "--subresource=status", "--type=merge", "--patch",
+			`{"status":{"message":"by OLM"}}`},
 		{"delete", "subscription", "-n", namespace, stored.GetName()},
 		{"delete", "installplan", "-n", namespace, waiting.GetName(), "--dry-run=server"},
 	} {
 		harness.Kubectl(t, e.Cluster, cluster.OLM, "", args...)
 	}
-	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "label", "operatorpolicy", "-n", cluster.PolicyNamespace, namespace, "a=b")
+	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "label", "operatorpolicy", "-n", cluster.PolicyNamespace,
+		namespace, "a=b")
 }
 
 // TestG23Terminated asks Opgate to end. It states at once that it is no longer ready, answers all the same until the
@@ -225,7 +248,8 @@ func TestG23Terminated(t *testing.T) {
 	// In the time that is left it judges as before.
 	create := func(source string) error {
 		u := harness.Subscription(namespace, "etcd", source, "Manual")
-		_, err := e.Clients[cluster.Tenant].Of(u).Create(t.Context(), u, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		_, err := e.Clients[cluster.Tenant].Of(u).Create(t.Context(), u,
+			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		return err
 	}
 	if err := create(harness.ForeignCatalog); err == nil || !strings.Contains(err.Error(), harness.DeniedBy) {
@@ -254,7 +278,9 @@ func TestG23Terminated(t *testing.T) {
 	case <-time.After(harness.WaitTimeout):
 		t.Error("opgate does not end")
 	}
-	harness.WantRefused(t, e.Cluster, cluster.Tenant, harness.AsJSON(t, harness.Subscription(namespace, "etcd", harness.GoodCatalog, "Manual")), []string{"create", "-f", "-"}, "failed calling webhook")
+	harness.WantRefused(t, e.Cluster, cluster.Tenant,
+		harness.AsJSON(t, harness.Subscription(namespace, "etcd", harness.GoodCatalog, "Manual")),
+		[]string{"create", "-f", "-"}, "failed calling webhook")
 }
 
 // TestG23StalledClient has a client that never finishes its review. It must not keep Opgate from ending in good order.
@@ -294,7 +320,8 @@ func begin(t *testing.T, e *harness.Env) *begun {
 
 // tryBegin is begin for a gate that may not answer. It must not outlive the test.
 func tryBegin(ctx context.Context, e *harness.Env) (*begun, error) {
-	connection, err := (&tls.Dialer{Config: e.Trust()}).DialContext(ctx, "tcp", strings.TrimPrefix(e.Gate.WebhookURL(), "https://"))
+	connection, err := (&tls.Dialer{Config: e.Trust()}).DialContext(ctx, "tcp",
+		strings.TrimPrefix(e.Gate.WebhookURL(), "https://"))
 	if err != nil {
 		return nil, err
 	}
@@ -347,7 +374,8 @@ func TestG2NotReady(t *testing.T) {
 	t.Cleanup(func() {
 		// From a test that failed half-way, too, the others must get a gate that works.
 		ctx := context.WithoutCancel(t.Context())
-		if _, err := e.Kubectl(ctx, cluster.Admin, role, "apply", "--server-side", "--force-conflicts", "-f", "-"); err != nil {
+		if _, err := e.Kubectl(ctx, cluster.Admin, role, "apply", "--server-side", "--force-conflicts", "-f",
+			"-"); err != nil {
 			t.Error(err)
 		}
 	})
@@ -380,15 +408,22 @@ func TestG2NotReady(t *testing.T) {
 			stranger := harness.OperatorPolicy(namespace)
 			stranger.SetName("stranger")
 			for _, user := range []cluster.User{cluster.Admin, cluster.OLM} {
-				for _, u := range []*unstructured.Unstructured{harness.Subscription(namespace, "good", harness.GoodCatalog, "Manual"), stranger} {
-					harness.WantRefused(t, e.Cluster, user, harness.AsJSON(t, u), []string{"create", "-f", "-"}, harness.DeniedBy, "not ready")
+				for _, u := range []*unstructured.Unstructured{harness.Subscription(namespace, "good",
+					harness.GoodCatalog, "Manual"), stranger} {
+					harness.WantRefused(t, e.Cluster, user, harness.AsJSON(t, u), []string{"create", "-f", "-"},
+						harness.DeniedBy, "not ready")
 				}
-				harness.WantRefused(t, e.Cluster, user, "", []string{"patch", "installplan", "-n", namespace, waiting.GetName(), "--type=merge", "--patch", `{"spec":{"approved":true}}`}, harness.DeniedBy, "not ready")
+				harness.WantRefused(t, e.Cluster, user, "",
+					[]string{"patch", "installplan", "-n", namespace, waiting.GetName(), "--type=merge", "--patch",
+						`{"spec":{"approved":true}}`}, harness.DeniedBy, "not ready")
 			}
-			harness.WantRefused(t, e.Cluster, cluster.Tenant, "", []string{"patch", "installplan", "-n", namespace, waiting.GetName(), "--subresource=status", "--type=merge", "--patch", `{"status":{"phase":"Installing"}}`}, harness.DeniedBy, "not ready")
+			harness.WantRefused(t, e.Cluster, cluster.Tenant, "",
+				[]string{"patch", "installplan", "-n", namespace, waiting.GetName(), "--subresource=status",
+					"--type=merge", "--patch", `{"status":{"phase":"Installing"}}`}, harness.DeniedBy, "not ready")
 			// OLM still continues with harmless writes (threat O4).
 			byOLM := harness.InstallPlan(namespace, "by-olm", harness.ForbiddenVersion)
-			harness.Kubectl(t, e.Cluster, cluster.OLM, harness.AsJSON(t, byOLM), "create", "--dry-run=server", "-f", "-")
+			harness.Kubectl(t, e.Cluster, cluster.OLM, harness.AsJSON(t, byOLM), "create", "--dry-run=server", "-f",
+				"-")
 			if code, body, err := harness.GetURL(t.Context(), e.Gate.HealthURL()+"/readyz"); err != nil || code < 500 {
 				t.Errorf("/readyz says %d %s (%v)", code, body, err)
 			}
@@ -397,8 +432,12 @@ func TestG2NotReady(t *testing.T) {
 			if err := e.Gate.WaitForReady(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			harness.WantRefused(t, e.Cluster, cluster.Tenant, harness.AsJSON(t, harness.Subscription(namespace, "foreign", harness.ForeignCatalog, "Manual")), []string{"create", "-f", "-"}, harness.DeniedBy, harness.ForeignCatalog)
-			harness.Kubectl(t, e.Cluster, cluster.Tenant, harness.AsJSON(t, harness.Subscription(namespace, "good", harness.GoodCatalog, "Manual")), "create", "--dry-run=server", "-f", "-")
+			harness.WantRefused(t, e.Cluster, cluster.Tenant,
+				harness.AsJSON(t, harness.Subscription(namespace, "foreign", harness.ForeignCatalog, "Manual")),
+				[]string{"create", "-f", "-"}, harness.DeniedBy, harness.ForeignCatalog)
+			harness.Kubectl(t, e.Cluster, cluster.Tenant,
+				harness.AsJSON(t, harness.Subscription(namespace, "good", harness.GoodCatalog, "Manual")), "create",
+				"--dry-run=server", "-f", "-")
 		})
 	}
 }
@@ -418,7 +457,8 @@ func without(t *testing.T, role, resource string) string {
 		rule := rule.(map[string]any)
 		rule["resources"] = slices.DeleteFunc(rule["resources"].([]any), func(r any) bool { return r == resource })
 	}
-	u.Object["rules"] = slices.DeleteFunc(rules, func(rule any) bool { return len(rule.(map[string]any)["resources"].([]any)) == 0 })
+	u.Object["rules"] = slices.DeleteFunc(rules,
+		func(rule any) bool { return len(rule.(map[string]any)["resources"].([]any)) == 0 })
 	return harness.AsJSON(t, &u)
 }
 
@@ -432,7 +472,8 @@ func setRole(t *testing.T, e *harness.Env, role, resource, may string) {
 	u.SetResourceVersion("")
 	harness.Kubectl(t, e.Cluster, cluster.Admin, harness.AsJSON(t, &u), "replace", "-f", "-")
 	harness.Eventually(t, "wait for the role", func(ctx context.Context) error {
-		result, err := e.Kubectl(ctx, cluster.Admin, "", "auth", "can-i", "list", resource, "-A", "--as=system:serviceaccount:opgate-system:opgate")
+		result, err := e.Kubectl(ctx, cluster.Admin, "", "auth", "can-i", "list", resource, "-A",
+			"--as=system:serviceaccount:opgate-system:opgate")
 		if err == nil && strings.TrimSpace(result.Stdout) != may {
 			err = fmt.Errorf("may list %s: %s", resource, result.Stdout)
 		}

@@ -60,7 +60,8 @@ func TestO1PhaseEdges(t *testing.T) {
 					case got.OK():
 						all[state] = append(all[state], edge{from, to})
 					case got.Refused == "":
-						t.Errorf("%s moves the %s plan from %q to %q: never reached the gate: %s", user, state, from, to, got)
+						t.Errorf("%s moves the %s plan from %q to %q: never reached the gate: %s", user, state, from,
+							to, got)
 					}
 				}
 			}
@@ -76,7 +77,9 @@ func TestO1PhaseEdges(t *testing.T) {
 
 // tryPhase is a dry run, so that the plan stays as it is; TestG7Bypass shows that a dry run is judged like the real
 // thing.
-func tryPhase(t *testing.T, e *harness.Env, user cluster.User, u *unstructured.Unstructured, phase string) harness.Answer {
+func tryPhase(
+	t *testing.T, e *harness.Env, user cluster.User, u *unstructured.Unstructured, phase string,
+) harness.Answer {
 	t.Helper()
 	body, err := json.Marshal(map[string]any{"status": map[string]any{"phase": phase}})
 	if err != nil {
@@ -119,15 +122,18 @@ func TestO2FrozenContents(t *testing.T) {
 					t.Fatalf("an allowed plan is not approved: %v", err)
 				}
 				stored.Object["status"].(map[string]any)["phase"] = phase
-				stored, err = e.Clients[cluster.OLM].Of(stored).UpdateStatus(t.Context(), stored, metav1.UpdateOptions{})
+				stored, err = e.Clients[cluster.OLM].Of(stored).UpdateStatus(t.Context(), stored,
+					metav1.UpdateOptions{})
 				if err != nil {
 					t.Fatal(err)
 				}
 				change(stored.Object["status"].(map[string]any))
 				for _, user := range []cluster.User{cluster.Tenant, cluster.Admin} {
-					harness.WantRefused(t, e.Cluster, user, harness.AsJSON(t, stored), []string{"replace", "--subresource=status", "-f", "-"}, harness.HeldBy, "(plan/frozen)")
+					harness.WantRefused(t, e.Cluster, user, harness.AsJSON(t, stored),
+						[]string{"replace", "--subresource=status", "-f", "-"}, harness.HeldBy, "(plan/frozen)")
 				}
-				harness.Kubectl(t, e.Cluster, cluster.OLM, harness.AsJSON(t, stored), "replace", "--subresource=status", "-f", "-")
+				harness.Kubectl(t, e.Cluster, cluster.OLM, harness.AsJSON(t, stored), "replace", "--subresource=status",
+					"-f", "-")
 			})
 		}
 	}
@@ -147,7 +153,9 @@ func TestO4PlansByOLM(t *testing.T) {
 	status.SetResourceVersion(e.Stored(t, u).GetResourceVersion())
 	harness.Kubectl(t, e.Cluster, cluster.OLM, harness.AsJSON(t, status), "replace", "--subresource=status", "-f", "-")
 	for _, user := range []cluster.User{cluster.Tenant, cluster.Admin, cluster.OLM} {
-		harness.WantRefused(t, e.Cluster, user, "", []string{"patch", "installplan", "-n", namespace, "by-olm", "--type=merge", "--patch", `{"spec":{"approved":true}}`},
+		harness.WantRefused(t, e.Cluster, user, "",
+			[]string{"patch", "installplan", "-n", namespace, "by-olm", "--type=merge", "--patch",
+				`{"spec":{"approved":true}}`},
 			harness.HeldBy, harness.ForbiddenCSV, "(bundle/version)")
 	}
 	if approved, _, _ := unstructured.NestedBool(e.Stored(t, u).Object, "spec", "approved"); approved {
@@ -156,7 +164,8 @@ func TestO4PlansByOLM(t *testing.T) {
 
 	// With kubectl alone: delete, and create anew, as "replace --force" does.
 	approved := withPhase(harness.InstallPlan(namespace, "by-olm", harness.ForbiddenVersion), "RequiresApproval", true)
-	harness.WantRefused(t, e.Cluster, cluster.Tenant, harness.AsJSON(t, approved), []string{"replace", "--force", "-f", "-"}, harness.HeldBy, "(plan/create)")
+	harness.WantRefused(t, e.Cluster, cluster.Tenant, harness.AsJSON(t, approved),
+		[]string{"replace", "--force", "-f", "-"}, harness.HeldBy, "(plan/create)")
 	if stored := e.Stored(t, u); stored != nil {
 		t.Errorf("there is a plan again: %v", stored)
 	}

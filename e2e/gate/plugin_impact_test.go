@@ -62,22 +62,26 @@ func TestPluginImpact(t *testing.T) {
 	name := "ledgers." + group
 	definition := e.Put(t, parsed(t, impactDefinition, group))
 	const pkg = "ledger"
-	e.Put(t, parsed(t, impactOperator, namespace, "ledger.v1", `{owned: [{name: `+name+`, version: v1alpha1, kind: Ledger}]}`,
+	e.Put(t, parsed(t, impactOperator, namespace, "ledger.v1", `{owned: [{name: `+
+		name+`, version: v1alpha1, kind: Ledger}]}`,
 		`{"type":"olm.package","value":{"packageName":"`+pkg+`","version":"1.0.0"}}`))
 	e.Put(t, parsed(t, impactOperator, other, "reports.v1", `{required: [{name: `+name+`, version: v1, kind: Ledger}]}`,
 		`{"type":"olm.package","value":{"packageName":"reports","version":"1.0.0"}},`+
 			`{"type":"olm.gvk.required","value":{"group":"`+group+`","version":"v1","kind":"Ledger"}},`+
 			`{"type":"olm.package.required","value":{"packageName":"`+pkg+`","versionRange":">=1.0.0"}}`))
-	e.Put(t, parsed(t, impactOperator, other, "unrelated.v1", `{owned: [{name: "ledgers.elsewhere.example.com", version: v1, kind: Ledger}]}`,
+	e.Put(t, parsed(t, impactOperator, other, "unrelated.v1",
+		`{owned: [{name: "ledgers.elsewhere.example.com", version: v1, kind: Ledger}]}`,
 		`{"type":"olm.package","value":{"packageName":"unrelated","version":"1.0.0"}}`))
 
 	got := opgate(t, e, "", 0, "impact", pkg, "-n", namespace).Stdout
-	harness.WantTexts(t, got, "clusterserviceversion "+namespace+"/ledger.v1, package "+pkg, "definition "+name+": 0 objects\n")
+	harness.WantTexts(t, got, "clusterserviceversion "+namespace+"/ledger.v1, package "+pkg,
+		"definition "+name+": 0 objects\n")
 	const many = 7
 	harness.Eventually(t, "create objects of the definition", func(ctx context.Context) error {
 		for i := range many {
 			in := []string{namespace, other}[i%2]
-			manifest := fmt.Sprintf("{apiVersion: %s/v1, kind: Ledger, metadata: {name: l%d, namespace: %s}}", group, i, in)
+			manifest := fmt.Sprintf("{apiVersion: %s/v1, kind: Ledger, metadata: {name: l%d, namespace: %s}}", group, i,
+				in)
 			got, err := e.Kubectl(ctx, cluster.Admin, manifest, "apply", "-f", "-")
 			if err != nil {
 				return err
@@ -91,7 +95,8 @@ func TestPluginImpact(t *testing.T) {
 	for _, args := range [][]string{{"ledger.v1", "-A"}, {name, "-n", namespace}, {"-n", namespace}} {
 		got = opgate(t, e, "", 0, append([]string{"impact"}, args...)...).Stdout
 		harness.WantTexts(t, got, "definition "+name+": 7 objects: ", namespace+"/l", ", ...\n",
-			"needed by clusterserviceversion "+other+"/reports.v1: definition "+name+", kind Ledger of "+group+"/v1, package "+pkg+"\n")
+			"needed by clusterserviceversion "+other+"/reports.v1: definition "+name+", kind Ledger of "+group+
+				"/v1, package "+pkg+"\n")
 		if strings.Contains(got, "unrelated") {
 			t.Errorf("%v names an operator that does not need it:\n%s", args, got)
 		}
@@ -105,25 +110,30 @@ func TestPluginImpact(t *testing.T) {
 		}
 		NeededBy []struct{ ClusterServiceVersion string }
 	}
-	if err := json.Unmarshal([]byte(opgate(t, e, "", 0, "impact", pkg, "-n", namespace, "-o", "json").Stdout), &all); err != nil {
+	if err := json.Unmarshal([]byte(opgate(t, e, "", 0, "impact", pkg, "-n", namespace, "-o", "json").Stdout),
+		&all); err != nil {
 		t.Fatal(err)
 	}
-	if len(all) != 1 || len(all[0].Definitions) != 1 || all[0].Definitions[0].Objects != many || len(all[0].Definitions[0].First) != 5 ||
+	if len(all) != 1 || len(all[0].Definitions) != 1 || all[0].Definitions[0].Objects != many ||
+		len(all[0].Definitions[0].First) != 5 ||
 		len(all[0].NeededBy) != 1 || all[0].NeededBy[0].ClusterServiceVersion != "reports.v1" {
 		t.Errorf("got %+v", all)
 	}
-	harness.WantTexts(t, opgate(t, e, "", 2, "impact", "missing", "-n", namespace).Stderr, `no operator "missing" is installed`)
+	harness.WantTexts(t, opgate(t, e, "", 2, "impact", "missing", "-n", namespace).Stderr,
+		`no operator "missing" is installed`)
 	wantImpactByRights(t, e, namespace, name, pkg)
 	e.Remove(t, definition)
 	harness.Eventually(t, "see that the definition is gone", func(context.Context) error {
-		if got := opgate(t, e, "", 0, "impact", pkg, "-n", namespace).Stdout; !strings.Contains(got, "the definition does not exist") {
+		if got := opgate(t, e, "", 0, "impact", pkg, "-n", namespace).Stdout; !strings.Contains(got,
+			"the definition does not exist") {
 			return errors.New(got)
 		}
 		return nil
 	})
 }
 
-// wantImpactByRights asks as a user who may read OLM's objects, then also the objects of the definition in one namespace.
+// wantImpactByRights asks as a user who may read OLM's objects, then also the objects of the definition in one
+// namespace.
 func wantImpactByRights(t *testing.T, e *harness.Env, namespace, name, pkg string) {
 	t.Helper()
 	user := namespace + "-reader"
@@ -135,14 +145,18 @@ func wantImpactByRights(t *testing.T, e *harness.Env, namespace, name, pkg strin
 	if err := cluster.WriteKubeconfig(kubeconfig, config); err != nil {
 		t.Fatal(err)
 	}
-	harness.WantTexts(t, opgate(t, e, kubeconfig, 2, "impact", pkg).Stderr, "may not list clusterserviceversions.operators.coreos.com")
+	harness.WantTexts(t, opgate(t, e, kubeconfig, 2, "impact", pkg).Stderr,
+		"may not list clusterserviceversions.operators.coreos.com")
 	grant := func(role string, resources ...string) {
-		harness.Kubectl(t, e.Cluster, cluster.Admin, "", "create", "role", role, "-n", namespace, "--verb=list", "--resource="+strings.Join(resources, ","))
-		harness.Kubectl(t, e.Cluster, cluster.Admin, "", "create", "rolebinding", role, "-n", namespace, "--role="+role, "--user="+user)
+		harness.Kubectl(t, e.Cluster, cluster.Admin, "", "create", "role", role, "-n", namespace, "--verb=list",
+			"--resource="+strings.Join(resources, ","))
+		harness.Kubectl(t, e.Cluster, cluster.Admin, "", "create", "rolebinding", role, "-n", namespace, "--role="+role,
+			"--user="+user)
 	}
 	see := func(what string, texts ...string) {
 		harness.Eventually(t, what, func(ctx context.Context) error { // the authorizer follows bindings by a watch
-			got, err := e.RunPlugin(ctx, kubeconfig, cluster.Command{Args: []string{"opgate", "impact", pkg, "-n", namespace}})
+			got, err := e.RunPlugin(ctx, kubeconfig,
+				cluster.Command{Args: []string{"opgate", "impact", pkg, "-n", namespace}})
 			if err != nil {
 				return err
 			}
@@ -157,8 +171,11 @@ func wantImpactByRights(t *testing.T, e *harness.Env, namespace, name, pkg strin
 		"warning: definitions with OLM's label of the operator are not known: this user may not list customresourcedefinitions",
 		"definition "+name+": objects are not counted: this user may not list "+name)
 	grant("ledgers", name)
-	see("see that the version is not served", "definition "+name+": objects are not counted: the API server does not serve "+name)
-	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "patch", "clusterserviceversion", "ledger.v1", "-n", namespace, "--type=json",
+	see("see that the version is not served", "definition "+
+		name+": objects are not counted: the API server does not serve "+name)
+	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "patch", "clusterserviceversion", "ledger.v1", "-n", namespace,
+		"--type=json",
 		"--patch", `[{"op":"replace","path":"/spec/customresourcedefinitions/owned/0/version","value":"v1"}]`)
-	see("see the objects of the namespace", "definition "+name+": 4 objects in namespace "+namespace+", which alone this user may list: "+namespace+"/l0")
+	see("see the objects of the namespace", "definition "+name+": 4 objects in namespace "+
+		namespace+", which alone this user may list: "+namespace+"/l0")
 }

@@ -33,15 +33,20 @@ func TestPluginRights(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := opgate(t, e, kubeconfig, 2, "pending")
-	harness.WantTexts(t, got.Stderr, "may not list", "installplans.operators.coreos.com", "operatorpolicies.policy.open-cluster-management.io", "ClusterRole opgate-reader")
+	harness.WantTexts(t, got.Stderr, "may not list", "installplans.operators.coreos.com",
+		"operatorpolicies.policy.open-cluster-management.io", "ClusterRole opgate-reader")
 	if got.Stdout != "" {
 		t.Errorf("it prints %q as well", got.Stdout)
 	}
-	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "create", "clusterrolebinding", pluginReader, "--clusterrole=opgate-reader", "--user="+pluginReader)
+	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "create", "clusterrolebinding", pluginReader,
+		"--clusterrole=opgate-reader", "--user="+pluginReader)
 	t.Cleanup(func() {
-		_, _ = e.Kubectl(context.WithoutCancel(t.Context()), cluster.Admin, "", "delete", "clusterrolebinding", pluginReader) // only tidies up
+		// only tidies up
+		_, _ = e.Kubectl(context.WithoutCancel(t.Context()), cluster.Admin, "", "delete", "clusterrolebinding",
+			pluginReader)
 	})
-	harness.Eventually(t, "have the rights", func(ctx context.Context) error { // the authorizer follows bindings by a watch
+	// the authorizer follows bindings by a watch
+	harness.Eventually(t, "have the rights", func(ctx context.Context) error {
 		got, err := e.RunPlugin(ctx, kubeconfig, cluster.Command{Args: []string{"opgate", "pending"}})
 		if err == nil && got.ExitCode != 0 {
 			err = errors.New(got.Stderr)
@@ -55,7 +60,8 @@ func TestPluginRights(t *testing.T) {
 	// What plans change needs another role; without it a policy that judges by that holds. So does the approval.
 	reviewed, plan := planOfSample(t, e, "bundle-contents-hold")
 	got = opgate(t, e, kubeconfig, 0, "pending", "-n", reviewed)
-	harness.WantTexts(t, got.Stderr, "warning: contents of some InstallPlans not read", "may not get configmaps", "ClusterRole opgate-contents")
+	harness.WantTexts(t, got.Stderr, "warning: contents of some InstallPlans not read", "may not get configmaps",
+		"ClusterRole opgate-contents")
 	harness.WantTexts(t, got.Stdout, "Hold", "bundle/contents")
 	got = opgate(t, e, kubeconfig, 1, "approve", reviewed+"/"+plan)
 	harness.WantTexts(t, got.Stderr, `cannot patch resource "installplans"`, "granted by ClusterRole opgate-approver")
@@ -104,7 +110,8 @@ func TestPluginWithoutRights(t *testing.T) {
 	e.Sync(t)
 
 	got := opgate(t, e, kubeconfig, 1, "why", "installplan", namespace+"/bad")
-	harness.WantTexts(t, got.Stdout, "Deny", "bundle/version", "0.9.4", "asked instead, by a dry run of the approval", "may not list", "ClusterRole opgate-reader")
+	harness.WantTexts(t, got.Stdout, "Deny", "bundle/version", "0.9.4", "asked instead, by a dry run of the approval",
+		"may not list", "ClusterRole opgate-reader")
 	got = opgate(t, e, kubeconfig, 0, "why", "installplan", namespace+"/good")
 	harness.WantTexts(t, got.Stdout, "Allow")
 	got = opgate(t, e, kubeconfig, 0, "pending", "-n", namespace)
@@ -147,9 +154,11 @@ func readerLists(t *testing.T, e *harness.Env) map[string]int {
 // makePlans makes plans that wait for approval.
 func makePlans(t *testing.T, e *harness.Env, namespace string, count int) {
 	t.Helper()
-	plans := e.Clients[cluster.OLM].Resource(olm.InstallPlanGVK.GroupVersion().WithResource("installplans")).Namespace(namespace)
+	plans := e.Clients[cluster.OLM].Resource(olm.InstallPlanGVK.GroupVersion().WithResource("installplans")).Namespace(
+		namespace)
 	t.Cleanup(func() {
-		if err := plans.DeleteCollection(context.WithoutCancel(t.Context()), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+		if err := plans.DeleteCollection(context.WithoutCancel(t.Context()), metav1.DeleteOptions{},
+			metav1.ListOptions{}); err != nil {
 			t.Error(err)
 		}
 	})

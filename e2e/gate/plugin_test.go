@@ -25,7 +25,8 @@ func opgate(t *testing.T, e *harness.Env, kubeconfig string, exitCode int, args 
 		t.Fatal(err)
 	}
 	if got.ExitCode != exitCode {
-		t.Fatalf("kubectl opgate %s ends with exit code %d, want %d: %s%s", strings.Join(args, " "), got.ExitCode, exitCode, got.Stdout, got.Stderr)
+		t.Fatalf("kubectl opgate %s ends with exit code %d, want %d: %s%s", strings.Join(args, " "), got.ExitCode,
+			exitCode, got.Stdout, got.Stderr)
 	}
 	return got
 }
@@ -75,15 +76,19 @@ func TestPlugin(t *testing.T) {
 
 	// The words are those of the gate.
 	plans := pendingJSON(t, e, "")
-	if plans["allowed"].Decision != "Allow" || plans["forbidden"].Decision != "Deny" || len(plans["forbidden"].Reasons) != 1 {
+	if plans["allowed"].Decision != "Allow" || plans["forbidden"].Decision != "Deny" ||
+		len(plans["forbidden"].Reasons) != 1 {
 		t.Fatalf("got %+v", plans)
 	}
-	approve := []string{"patch", "installplan", "forbidden", "-n", namespace, "--type=merge", "--patch", `{"spec":{"approved":true}}`}
+	approve := []string{"patch", "installplan", "forbidden", "-n", namespace, "--type=merge", "--patch",
+		`{"spec":{"approved":true}}`}
 	harness.WantRefused(t, e.Cluster, cluster.Admin, "", approve, plans["forbidden"].Reasons[0].Message)
 
-	harness.WantTexts(t, opgate(t, e, "", 0, "pending", "-n", namespace, "-o", "wide").Stdout, plans["forbidden"].Reasons[0].Message)
+	harness.WantTexts(t, opgate(t, e, "", 0, "pending", "-n", namespace, "-o", "wide").Stdout,
+		plans["forbidden"].Reasons[0].Message)
 	var fromYAML []listedPlan
-	if err := yaml.Unmarshal([]byte(opgate(t, e, "", 0, "pending", "-n", namespace, "-o", "yaml").Stdout), &fromYAML); err != nil {
+	if err := yaml.Unmarshal([]byte(opgate(t, e, "", 0, "pending", "-n", namespace, "-o", "yaml").Stdout),
+		&fromYAML); err != nil {
 		t.Fatal(err)
 	}
 	if len(fromYAML) != 2 || !reflect.DeepEqual(fromYAML[1], plans["forbidden"]) {
@@ -92,14 +97,16 @@ func TestPlugin(t *testing.T) {
 
 	// As with kubectl get: paths, columns and labels.
 	for format, want := range map[string]string{
-		`jsonpath={[?(@.decision=="Deny")].name}`: "forbidden", "custom-columns=PLAN:.name,VERDICT:.decision": "PLAN        VERDICT\nallowed     Allow\nforbidden   Deny\n",
+		`jsonpath={[?(@.decision=="Deny")].name}`:     "forbidden",
+		"custom-columns=PLAN:.name,VERDICT:.decision": "PLAN        VERDICT\nallowed     Allow\nforbidden   Deny\n",
 	} {
 		if got := opgate(t, e, "", 0, "pending", "-n", namespace, "-o", format).Stdout; got != want {
 			t.Errorf("-o %s: got %q, want %q", format, got, want)
 		}
 	}
 	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "label", "installplan", "allowed", "-n", namespace, "team=a")
-	if got := opgate(t, e, "", 0, "pending", "-n", namespace, "-l", "team=a", "-o", "jsonpath={[*].name}").Stdout; got != "allowed" {
+	if got := opgate(t, e, "", 0, "pending", "-n", namespace, "-l", "team=a", "-o",
+		"jsonpath={[*].name}").Stdout; got != "allowed" {
 		t.Errorf("-l team=a lists %q", got)
 	}
 
@@ -111,7 +118,8 @@ func TestPlugin(t *testing.T) {
 	// The edit that why proposes is made as it is printed, and is enough.
 	opgate(t, e, "", 0, "why", "installplan", namespace+"/allowed")
 	why := opgate(t, e, "", 1, "why", "ip", namespace+"/forbidden").Stdout
-	harness.WantTexts(t, why, "Deny installplan "+namespace+"/forbidden", "denied", "bundle/version", "OperatorPolicy policies/"+policy.GetName(),
+	harness.WantTexts(t, why, "Deny installplan "+namespace+"/forbidden", "denied", "bundle/version",
+		"OperatorPolicy policies/"+policy.GetName(),
 		plans["forbidden"].Reasons[0].Message)
 	command := regexp.MustCompile(`kubectl (patch \S+ \S+ -n \S+ --type=json) -p '(.*)'`).FindStringSubmatch(why)
 	if command == nil {
@@ -121,8 +129,10 @@ func TestPlugin(t *testing.T) {
 	opgate(t, e, "", 0, "why", "installplan", namespace+"/forbidden")
 	e.Sync(t)
 	opgate(t, e, "", 0, "approve", namespace+"/forbidden")
-	harness.WantTexts(t, opgate(t, e, "", 0, "history", "etcd", "-n", namespace).Stdout, "forbidden", "through opgate-approve")
-	harness.WantTexts(t, opgate(t, e, "", 0, "why", "operatorpolicy", "policies/"+policy.GetName()).Stdout, "(operatorpolicy/pending)", namespace+"/allowed")
+	harness.WantTexts(t, opgate(t, e, "", 0, "history", "etcd", "-n", namespace).Stdout, "forbidden",
+		"through opgate-approve")
+	harness.WantTexts(t, opgate(t, e, "", 0, "why", "operatorpolicy", "policies/"+policy.GetName()).Stdout,
+		"(operatorpolicy/pending)", namespace+"/allowed")
 	opgate(t, e, "", 2, "why", "installplan", namespace+"/missing")
 }
 
@@ -135,7 +145,8 @@ func TestPluginDocument(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for document := range strings.SplitSeq(strings.ReplaceAll(string(sample), "bundle-version-deny", namespace), "\n---\n") {
+	for document := range strings.SplitSeq(strings.ReplaceAll(string(sample), "bundle-version-deny", namespace),
+		"\n---\n") {
 		var u unstructured.Unstructured
 		if err := yaml.Unmarshal([]byte(document), &u.Object); err != nil {
 			t.Fatal(err)
@@ -158,7 +169,9 @@ func TestPluginDocument(t *testing.T) {
 		s = regexp.MustCompile(`\d+(m|s)\n`).ReplaceAllString(s, "AGE\n")
 		return regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`).ReplaceAllString(s, "TIME")
 	}
-	shown := regexp.MustCompile(`(?m)^\$ kubectl opgate (pending|why|history)(.*)\n((?s:.*?))^\x60\x60\x60`).FindAllStringSubmatch(string(text), -1)
+	shown := regexp.MustCompile(
+		`(?m)^\$ kubectl opgate (pending|why|history)(.*)\n((?s:.*?))^\x60\x60\x60`).FindAllStringSubmatch(string(text),
+		-1)
 	if len(shown) != 3 {
 		t.Fatalf("%d commands are shown", len(shown))
 	}
@@ -178,12 +191,16 @@ func TestPluginDocument(t *testing.T) {
 func TestPluginResolvesTemplates(t *testing.T) {
 	e := harness.Shared(t)
 	namespace := e.NewNamespace(t)
-	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "create", "configmap", namespace, "-n", "policies", "--from-literal=etcd="+harness.AllowedCSV)
+	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "create", "configmap", namespace, "-n", "policies",
+		"--from-literal=etcd="+harness.AllowedCSV)
 	t.Cleanup(func() {
-		_, _ = e.Kubectl(context.WithoutCancel(t.Context()), cluster.Admin, "", "delete", "configmap", namespace, "-n", "policies") // only tidies up
+		// only tidies up
+		_, _ = e.Kubectl(context.WithoutCancel(t.Context()), cluster.Admin, "", "delete", "configmap", namespace, "-n",
+			"policies")
 	})
 	policy := harness.OperatorPolicy(namespace)
-	policy.Object["spec"].(map[string]any)["versions"] = []any{`{{ fromConfigMap "policies" "` + namespace + `" "etcd" }}`}
+	policy.Object["spec"].(map[string]any)["versions"] = []any{`{{ fromConfigMap "policies" "` + namespace +
+		`" "etcd" }}`}
 	e.Put(t, policy)
 	e.Put(t, harness.InstallPlan(namespace, "allowed", harness.AllowedVersion))
 	e.Put(t, harness.InstallPlan(namespace, "forbidden", harness.ForbiddenVersion))
@@ -197,7 +214,8 @@ func TestPluginResolvesTemplates(t *testing.T) {
 func TestPluginJudgesByContents(t *testing.T) {
 	e := harness.Shared(t)
 	namespace, plan := reviewedPlan(t, e)
-	approve := []string{"patch", "installplan", plan, "-n", namespace, "--type=merge", "--patch", `{"spec":{"approved":true}}`}
+	approve := []string{"patch", "installplan", plan, "-n", namespace, "--type=merge", "--patch",
+		`{"spec":{"approved":true}}`}
 	var refused string
 	harness.Eventually(t, "have the change reviewed", func(ctx context.Context) error {
 		result, err := e.Kubectl(ctx, cluster.Admin, "", approve...)
@@ -211,7 +229,8 @@ func TestPluginJudgesByContents(t *testing.T) {
 	if len(got.Reasons) == 0 || !strings.Contains(refused, got.Reasons[0].Message) {
 		t.Errorf("the plugin says %+v, the gate %q", got, refused)
 	}
-	harness.WantTexts(t, opgate(t, e, "", 1, "why", "installplan", namespace+"/"+plan).Stdout, "to spec.consent.accepted", "--type=json")
+	harness.WantTexts(t, opgate(t, e, "", 1, "why", "installplan", namespace+"/"+plan).Stdout,
+		"to spec.consent.accepted", "--type=json")
 }
 
 // TestPluginCompletes asks kubectl for completions, which it gets from kubectl_complete-opgate: plugin.TestCompletes
@@ -221,7 +240,8 @@ func TestPluginCompletes(t *testing.T) {
 	namespace := e.NewNamespace(t)
 	e.Put(t, harness.InstallPlan(namespace, "waiting", harness.AllowedVersion))
 	for _, args := range [][]string{{"approve", namespace}, {"diff", ""}} {
-		got, err := e.RunPlugin(t.Context(), "", cluster.Command{Args: append([]string{"__complete", "opgate"}, args...)})
+		got, err := e.RunPlugin(t.Context(), "",
+			cluster.Command{Args: append([]string{"__complete", "opgate"}, args...)})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -20,7 +20,8 @@ type privateStep struct {
 	// on and rule are the Constraint that stops it, in a namespace of which the name is inserted; message is what the
 	// refusal has.
 	on, rule, message string
-	do                func(t *testing.T, e *harness.Env, namespace string) (user cluster.User, stdin string, args []string)
+	do                func(t *testing.T, e *harness.Env, namespace string) (user cluster.User, stdin string,
+		args []string)
 }
 
 // privateSteps are those that something can stop, in order. Before them the user writes the bundle into a ConfigMap.
@@ -66,7 +67,8 @@ spec: {name: rootkit, channel: stable, source: private, sourceNamespace: %[1]s, 
 		do: func(t *testing.T, e *harness.Env, namespace string) (cluster.User, string, []string) {
 			e.Put(t, privatePlan(t, namespace))
 			e.Sync(t)
-			return cluster.Tenant, "", []string{"patch", "installplan", "-n", namespace, "install-private", "--type=merge", "--patch", `{"spec":{"approved":true}}`}
+			return cluster.Tenant, "", []string{"patch", "installplan", "-n", namespace, "install-private",
+				"--type=merge", "--patch", `{"spec":{"approved":true}}`}
 		},
 	},
 	{
@@ -78,7 +80,8 @@ spec: {name: rootkit, channel: stable, source: private, sourceNamespace: %[1]s, 
 			if err := unstructured.SetNestedField(plan.Object, "Installing", "status", "phase"); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := e.Clients[cluster.OLM].Of(plan).UpdateStatus(t.Context(), plan, metav1.UpdateOptions{}); err != nil {
+			if _, err := e.Clients[cluster.OLM].Of(plan).UpdateStatus(t.Context(), plan,
+				metav1.UpdateOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			e.Sync(t)
@@ -124,11 +127,13 @@ func take(t *testing.T, e *harness.Env, step privateStep, namespace string) {
 // constrainStep makes the Constraint against a step.
 func constrainStep(t *testing.T, e *harness.Env, step privateStep, namespace string) {
 	t.Helper()
-	list, err := json.Marshal([]any{map[string]any{"type": "olm.constraint", "value": map[string]any{"on": step.on, "rule": fmt.Sprintf(step.rule, namespace)}}})
+	list, err := json.Marshal([]any{map[string]any{"type": "olm.constraint",
+		"value": map[string]any{"on": step.on, "rule": fmt.Sprintf(step.rule, namespace)}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	constraint := harness.Object("{apiVersion: operators.coreos.com/v1, kind: Constraint, metadata: {name: %s}}", namespace)
+	constraint := harness.Object("{apiVersion: operators.coreos.com/v1, kind: Constraint, metadata: {name: %s}}",
+		namespace)
 	constraint.Object["spec"] = map[string]any{"constraints": string(list)}
 	e.Put(t, constraint)
 	e.Sync(t)
@@ -140,9 +145,11 @@ func privateNamespace(t *testing.T, e *harness.Env) string {
 	namespace := e.NewNamespace(t)
 	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "create", "role", "-n", namespace, "admin", "--verb=create",
 		"--resource=configmaps,catalogsources.operators.coreos.com,operatorgroups.operators.coreos.com")
-	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "create", "rolebinding", "-n", namespace, "admin", "--role=admin", "--user="+string(cluster.Tenant))
+	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "create", "rolebinding", "-n", namespace, "admin", "--role=admin",
+		"--user="+string(cluster.Tenant))
 	bundles := harness.Object("{apiVersion: v1, kind: ConfigMap, metadata: {name: bundles, namespace: %s}}", namespace)
-	bundles.Object["data"] = map[string]any{"clusterServiceVersions": harness.AsJSON(t, privateCSV(namespace)), "packages": "- {packageName: rootkit}"}
+	bundles.Object["data"] = map[string]any{"clusterServiceVersions": harness.AsJSON(t, privateCSV(namespace)),
+		"packages": "- {packageName: rootkit}"}
 	harness.Eventually(t, "the tenant may create ConfigMaps", func(ctx context.Context) error {
 		result, err := e.Kubectl(ctx, cluster.Tenant, harness.AsJSON(t, bundles), "create", "-f", "-")
 		if err == nil && result.ExitCode != 0 {

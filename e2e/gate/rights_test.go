@@ -23,7 +23,8 @@ func TestG25ChartRights(t *testing.T) {
 	e.StartGate(t, cluster.GateOptions{Loop: true})
 	namespace := e.NewNamespace(t)
 	policy := harness.OperatorPolicy(namespace)
-	if err := unstructured.SetNestedField(policy.Object, "Delete", "spec", "removalBehavior", "customResourceDefinitions"); err != nil {
+	if err := unstructured.SetNestedField(policy.Object, "Delete", "spec", "removalBehavior",
+		"customResourceDefinitions"); err != nil {
 		t.Fatal(err)
 	}
 	harness.Eventually(t, "warn of the missing right", func(ctx context.Context) error {

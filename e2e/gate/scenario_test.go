@@ -48,7 +48,9 @@ func TestScenarios(t *testing.T) {
 
 // playAll plays scenarios, each in namespaces of its own. What they depend on is written for all at once, if it is in
 // these namespaces.
-func playAll(t *testing.T, e *harness.Env, scenarios []*scenario.Scenario, want func(*scenario.Scenario) (string, []string)) {
+func playAll(
+	t *testing.T, e *harness.Env, scenarios []*scenario.Scenario, want func(*scenario.Scenario) (string, []string),
+) {
 	run := rand.String(4)
 	var together, others []*scenario.Scenario
 	for i, s := range scenarios {
@@ -59,7 +61,8 @@ func playAll(t *testing.T, e *harness.Env, scenarios []*scenario.Scenario, want 
 		switch {
 		case err != nil:
 			t.Fatal(err)
-		case strings.Contains(s.Message, "accept sha256:"): // the digest of a change may depend on the name of the namespace
+		// the digest of a change may depend on the name of the namespace
+		case strings.Contains(s.Message, "accept sha256:"):
 			others = append(others, s)
 		case s.IsApart():
 			together = append(together, apart)
@@ -84,7 +87,8 @@ func setUp(t *testing.T, e *harness.Env, scenarios []*scenario.Scenario) {
 	t.Helper()
 	var before, policies, written []*unstructured.Unstructured
 	for _, s := range scenarios {
-		before, policies, written = append(before, s.Cluster...), append(policies, s.Policies...), append(written, targetOf(t, s))
+		before, policies, written = append(before, s.Cluster...), append(policies, s.Policies...),
+			append(written, targetOf(t, s))
 	}
 	existing := slices.Concat(before, policies)
 	e.EnsureNamespaces(t, slices.Concat(existing, written))
@@ -110,7 +114,8 @@ func setUp(t *testing.T, e *harness.Env, scenarios []*scenario.Scenario) {
 			t.Fatal(err)
 		}
 	}
-	if slices.ContainsFunc(policies, func(u *unstructured.Unstructured) bool { return u.GetKind() == "OperatorPolicy" }) {
+	if slices.ContainsFunc(policies,
+		func(u *unstructured.Unstructured) bool { return u.GetKind() == "OperatorPolicy" }) {
 		e.Sync(t)
 	} else { // the API server itself refuses nothing
 		e.SyncGate(t)
@@ -186,7 +191,8 @@ func play(t *testing.T, e *harness.Env, s *scenario.Scenario, want func(*scenari
 // checkStored wants that a merge patch changes nothing of an object.
 func checkStored(t *testing.T, e *harness.Env, target *unstructured.Unstructured, patch []byte) {
 	t.Helper()
-	args := slices.Concat([]string{"get", strings.ToLower(target.GetKind()), target.GetName(), "-o", "json"}, in(target.GetNamespace()))
+	args := slices.Concat([]string{"get", strings.ToLower(target.GetKind()), target.GetName(), "-o", "json"},
+		in(target.GetNamespace()))
 	stdout := harness.Kubectl(t, e.Cluster, cluster.Admin, "", args...)
 	var have, want map[string]any
 	if err := json.Unmarshal([]byte(stdout), &have); err != nil {
@@ -207,7 +213,8 @@ func command(t *testing.T, s *scenario.Scenario) (stdin string, args []string) {
 		return "", slices.Concat([]string{"delete", s.Kind, s.Object, "--wait=false"}, in(s.Namespace))
 	}
 	if s.Verb == "patch" {
-		return "", slices.Concat([]string{"patch", s.Kind, s.Object, "--type=merge", "--patch", string(s.Patch)}, in(s.Namespace))
+		return "", slices.Concat([]string{"patch", s.Kind, s.Object, "--type=merge", "--patch", string(s.Patch)},
+			in(s.Namespace))
 	}
 	object, err := json.Marshal(s.Write.Object)
 	if err != nil {

@@ -125,7 +125,8 @@ func mutate(t *testing.T, random *rand.Rand, body string) string {
 
 // anyValue is a value of the body without members, or a literal.
 func anyValue(random *rand.Rand, all []*node) *node {
-	literals := []string{"null", "true", "false", "0", "1", "-0", "1.0", "1e2", `""`, "{}", "[]", `"\ud800"`, "\"\xff\"", `"a\u0000"`}
+	literals := []string{"null", "true", "false", "0", "1", "-0", "1.0", "1e2", `""`, "{}", "[]", `"\ud800"`,
+		"\"\xff\"", `"a\u0000"`}
 	if from := all[random.IntN(len(all))]; random.IntN(2) == 0 {
 		if value := from.members[random.IntN(len(from.members))].value; value.open == 0 {
 			return value

@@ -59,13 +59,15 @@ webhooks:
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := configurations.Delete(context.WithoutCancel(t.Context()), configuration.GetName(), metav1.DeleteOptions{}); err != nil {
+		if err := configurations.Delete(context.WithoutCancel(t.Context()), configuration.GetName(),
+			metav1.DeleteOptions{}); err != nil {
 			t.Error(err)
 		}
 	})
 	u := harness.Subscription(namespace, "recorded", harness.GoodCatalog, "Manual")
 	harness.Eventually(t, "see a review recorded", func(ctx context.Context) error {
-		_, err := e.Clients[cluster.Admin].Of(u).Create(ctx, u, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		_, err := e.Clients[cluster.Admin].Of(u).Create(ctx, u,
+			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if err == nil && r.take() == nil {
 			err = errors.New("there is none")
 		}

@@ -134,7 +134,8 @@ func (s *semantics) present(t *testing.T, w *write, namespace string) (*unstruct
 	}
 	key := namespace + "/" + w.kind
 	if s.last[key] == nil {
-		s.last[key] = s.must(t, harness.Request{Method: http.MethodGet, Path: harness.PathOf(harness.Resources[w.kind], namespace, "present", "")})
+		s.last[key] = s.must(t, harness.Request{Method: http.MethodGet,
+			Path: harness.PathOf(harness.Resources[w.kind], namespace, "present", "")})
 		s.first[key] = harness.Answer{Body: s.last[key]}.Object()
 	}
 	return harness.Answer{Body: s.last[key]}.Object(), s.last[key]
@@ -161,7 +162,8 @@ func (s *semantics) send(t *testing.T, w *write, body string) bool {
 		return false
 	}
 	written := answer.Object()
-	stored := s.must(t, harness.Request{Method: http.MethodGet, Path: harness.PathOf(harness.Resources[w.kind], s.free, written.GetName(), "")})
+	stored := s.must(t, harness.Request{Method: http.MethodGet,
+		Path: harness.PathOf(harness.Resources[w.kind], s.free, written.GetName(), "")})
 	if review == nil {
 		t.Fatalf("%.5000q is stored without a review", body)
 	}
@@ -191,7 +193,8 @@ func (s *semantics) reset(t *testing.T, w *write, stored []byte) {
 	if !equality.Semantic.DeepEqual(contents(clean), contents(now)) {
 		clean.SetManagedFields(nil)
 		clean.SetResourceVersion(now.GetResourceVersion())
-		stored = s.must(t, harness.Request{Method: http.MethodPut, ContentType: typeJSON, Body: []byte(harness.Normal(clean.Object)),
+		stored = s.must(t, harness.Request{Method: http.MethodPut, ContentType: typeJSON,
+			Body: []byte(harness.Normal(clean.Object)),
 			Path: harness.PathOf(harness.Resources[w.kind], s.free, "present", w.subresource)})
 	}
 	s.last[key] = stored
@@ -230,7 +233,9 @@ var everyField = []cmp.Option{cmp.Exporter(func(reflect.Type) bool { return true
 
 // alike returns a comparison of what the gate reads of a review, and of the stored objects. The resource version is set
 // when an object is stored. OLM's own type is read by the API server's decoder, and must hold the same.
-func alike[T, Own any](meta func(*T) *olm.ObjectMeta, own func(*T, *Own) (got, want fields)) func(t *testing.T, review, stored, before []byte) {
+func alike[T, Own any](
+	meta func(*T) *olm.ObjectMeta, own func(*T, *Own) (got, want fields),
+) func(t *testing.T, review, stored, before []byte) {
 	return func(t *testing.T, review, stored, before []byte) {
 		t.Helper()
 		// The API server sends -0.0 as -0, which it reads as 0 once it is stored: only digests of the text depend on

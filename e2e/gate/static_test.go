@@ -32,26 +32,34 @@ var keptObjects = []struct {
 }{
 	{"admissionregistration.k8s.io", "v1", "ValidatingWebhookConfiguration", "", "opgate", `{"webhooks":[]}`, ""},
 	{"admissionregistration.k8s.io", "v1", "MutatingWebhookConfiguration", "", "opgate", `{"webhooks":[]}`, ""},
-	{"admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicy", "", "opgate-backstop", `{"spec":{"failurePolicy":"Ignore"}}`, ""},
-	{"admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicyBinding", "", "opgate-backstop", `{"spec":{"validationActions":["Audit"]}}`, ""},
-	{"admissionregistration.k8s.io", "v1", "MutatingAdmissionPolicy", "", "opgate-backstop", `{"spec":{"failurePolicy":"Ignore"}}`, ""},
+	{"admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicy", "", "opgate-backstop",
+		`{"spec":{"failurePolicy":"Ignore"}}`, ""},
+	{"admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicyBinding", "", "opgate-backstop",
+		`{"spec":{"validationActions":["Audit"]}}`, ""},
+	{"admissionregistration.k8s.io", "v1", "MutatingAdmissionPolicy", "", "opgate-backstop",
+		`{"spec":{"failurePolicy":"Ignore"}}`, ""},
 	{"admissionregistration.k8s.io", "v1", "MutatingAdmissionPolicyBinding", "", "opgate-backstop",
 		`{"spec":{"matchResources":{"namespaceSelector":{"matchLabels":{"none":"none"}}}}}`, ""},
-	{"admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicy", "", "opgate-unpacked", `{"spec":{"failurePolicy":"Ignore"}}`, ""},
-	{"rbac.authorization.k8s.io", "v1", "ClusterRole", "", "opgate-kept", `{"rules":[]}`, `{"rules":[{"apiGroups":[""],"resources":["pods"],"verbs":["get"]}]}`},
+	{"admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicy", "", "opgate-unpacked",
+		`{"spec":{"failurePolicy":"Ignore"}}`, ""},
+	{"rbac.authorization.k8s.io", "v1", "ClusterRole", "", "opgate-kept", `{"rules":[]}`,
+		`{"rules":[{"apiGroups":[""],"resources":["pods"],"verbs":["get"]}]}`},
 	{"rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", "", "opgate-kept", `{"subjects":[]}`,
 		`{"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"opgate-kept"},"subjects":[{"kind":"User","name":"bob","apiGroup":"rbac.authorization.k8s.io"}]}`},
 	{"", "v1", "Namespace", "", cluster.OpgateNamespace, "", ""},
 	{"apps", "v1", "Deployment", cluster.OpgateNamespace, "opgate", `{"spec":{"replicas":0}}`,
 		`{"spec":{"replicas":2,"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}`},
-	{"", "v1", "Service", cluster.OpgateNamespace, "opgate-webhook", `{"spec":{"selector":{"a":"other"}}}`, `{"spec":{"selector":{"a":"b"},"ports":[{"port":443}]}}`},
+	{"", "v1", "Service", cluster.OpgateNamespace, "opgate-webhook", `{"spec":{"selector":{"a":"other"}}}`,
+		`{"spec":{"selector":{"a":"b"},"ports":[{"port":443}]}}`},
 	{"", "v1", "ServiceAccount", cluster.OpgateNamespace, "opgate-kept", "", `{}`},
-	{"", "v1", "Secret", cluster.OpgateNamespace, "opgate-kept", `{"data":{"key":"b3RoZXI="}}`, `{"data":{"key":"a2V5"}}`},
+	{"", "v1", "Secret", cluster.OpgateNamespace, "opgate-kept", `{"data":{"key":"b3RoZXI="}}`,
+		`{"data":{"key":"a2V5"}}`},
 	{"policy", "v1", "PodDisruptionBudget", cluster.OpgateNamespace, "opgate", `{"spec":{"minAvailable":0}}`,
 		`{"spec":{"minAvailable":1,"selector":{"matchLabels":{"a":"b"}}}}`},
 	{"apiextensions.k8s.io", "v1", "CustomResourceDefinition", "", "operatorpolicies.policy.open-cluster-management.io",
 		`{"spec":{"names":{"shortNames":["other"]}}}`, ""},
-	{"apiextensions.k8s.io", "v1", "CustomResourceDefinition", "", "constraints.operators.coreos.com", `{"spec":{"names":{"shortNames":["other"]}}}`, ""},
+	{"apiextensions.k8s.io", "v1", "CustomResourceDefinition", "", "constraints.operators.coreos.com",
+		`{"spec":{"names":{"shortNames":["other"]}}}`, ""},
 }
 
 // TestStaticPolicies: what `opgate compile --static` writes, loaded by the API server from files, keeps Opgate's
@@ -78,8 +86,12 @@ func TestStaticPolicies(t *testing.T) {
 			continue
 		}
 		u := &unstructured.Unstructured{}
-		if err := u.UnmarshalJSON([]byte(fmt.Sprintf(`{"apiVersion":"v1","kind":"x","metadata":{"name":%q,"namespace":%q},%s`, k.name, k.namespace, k.content[1:]))); err != nil {
-			if err := u.UnmarshalJSON([]byte(fmt.Sprintf(`{"apiVersion":"v1","kind":"x","metadata":{"name":%q,"namespace":%q}}`, k.name, k.namespace))); err != nil {
+		if err := u.UnmarshalJSON(
+			[]byte(fmt.Sprintf(`{"apiVersion":"v1","kind":"x","metadata":{"name":%q,"namespace":%q},%s`, k.name,
+				k.namespace, k.content[1:]))); err != nil {
+			if err := u.UnmarshalJSON(
+				[]byte(fmt.Sprintf(`{"apiVersion":"v1","kind":"x","metadata":{"name":%q,"namespace":%q}}`, k.name,
+					k.namespace))); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -103,21 +115,30 @@ func TestStaticPolicies(t *testing.T) {
 			before := u.DeepCopy()
 			refused(t, k.kind+" "+k.name+" deleted", admin.Delete(t.Context(), u), "it cannot be deleted")
 			for _, propagation := range []crclient.PropagationPolicy{"Foreground", "Background", "Orphan"} {
-				refused(t, k.kind+" "+k.name+" deleted, "+string(propagation), admin.Delete(t.Context(), u, propagation), "it cannot be deleted")
+				refused(t, k.kind+" "+k.name+" deleted, "+string(propagation),
+					admin.Delete(t.Context(), u, propagation), "it cannot be deleted")
 			}
 			if k.kind != "Namespace" { // which are not deleted as a collection
-				refused(t, k.kind+" "+k.name+" deleted with all others", admin.DeleteAllOf(t.Context(), u.DeepCopy(), crclient.InNamespace(k.namespace), crclient.DryRunAll), "it cannot be deleted")
+				refused(t, k.kind+" "+k.name+" deleted with all others",
+					admin.DeleteAllOf(t.Context(), u.DeepCopy(), crclient.InNamespace(k.namespace), crclient.DryRunAll),
+					"it cannot be deleted")
 			}
-			refused(t, k.kind+" "+k.name+" given an owner", admin.Patch(t.Context(), u, crclient.RawPatch(types.MergePatchType,
-				[]byte(`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"gone","uid":"1"}]}}`))), "only "+harness.Maintainer+" may change it")
+			refused(t, k.kind+" "+k.name+" given an owner",
+				admin.Patch(t.Context(), u, crclient.RawPatch(types.MergePatchType,
+					[]byte(`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"gone","uid":"1"}]}}`))), "only "+harness.Maintainer+" may change it")
 			if k.patch != "" {
-				refused(t, k.kind+" "+k.name+" replaced", admin.Update(t.Context(), weakened(t, u, k.patch)), "only "+harness.Maintainer+" may change it")
-				refused(t, k.kind+" "+k.name+" patched", admin.Patch(t.Context(), u, crclient.RawPatch(types.MergePatchType, []byte(k.patch))), "only "+harness.Maintainer+" may change it")
+				refused(t, k.kind+" "+k.name+" replaced", admin.Update(t.Context(), weakened(t, u, k.patch)),
+					"only "+harness.Maintainer+" may change it")
+				refused(t, k.kind+" "+k.name+" patched",
+					admin.Patch(t.Context(), u, crclient.RawPatch(types.MergePatchType, []byte(k.patch))),
+					"only "+harness.Maintainer+" may change it")
 			}
-			if err := admin.Patch(t.Context(), u, crclient.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"a":"b"}}}`))); err != nil {
+			if err := admin.Patch(t.Context(), u, crclient.RawPatch(types.MergePatchType,
+				[]byte(`{"metadata":{"annotations":{"a":"b"}}}`))); err != nil {
 				t.Errorf("%s %s annotated: %v", k.kind, k.name, err)
 			}
-			if err := admin.Get(t.Context(), key, u); err != nil || u.GetUID() != before.GetUID() || !reflect.DeepEqual(u.Object["spec"], before.Object["spec"]) {
+			if err := admin.Get(t.Context(), key, u); err != nil || u.GetUID() != before.GetUID() ||
+				!reflect.DeepEqual(u.Object["spec"], before.Object["spec"]) {
 				t.Errorf("%s %s is not what it was: %v", k.kind, k.name, err)
 			}
 		}
@@ -135,44 +156,58 @@ func TestStaticPolicies(t *testing.T) {
 		} {
 			input := ""
 			if args[0] == "replace" {
-				input = `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"` + cluster.OpgateNamespace + `"},"spec":{"finalizers":[]}}`
+				input = `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"` + cluster.OpgateNamespace +
+					`"},"spec":{"finalizers":[]}}`
 			}
 			result, err := e.Kubectl(t.Context(), cluster.Admin, input, args...)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if harmless := args[0] == "annotate"; harmless != (result.ExitCode == 0) || !harmless && !strings.Contains(result.Stderr, "is kept by files of the control plane") {
+			if harmless := args[0] == "annotate"; harmless != (result.ExitCode == 0) || !harmless &&
+				!strings.Contains(result.Stderr, "is kept by files of the control plane") {
 				t.Errorf("kubectl %s: %s%s", strings.Join(args, " "), result.Stdout, result.Stderr)
 			}
 		}
 	})
 	t.Run("maintainers update, and delete nothing", func(t *testing.T) {
 		as := []string{"--as", harness.Maintainer, "--as-group", "system:masters"}
-		harness.Kubectl(t, e.Cluster, cluster.Admin, "", append([]string{"scale", "deployment", "opgate", "-n", cluster.OpgateNamespace, "--replicas=3"}, as...)...)
-		harness.WantRefused(t, e.Cluster, cluster.Admin, "", append([]string{"delete", "deployment", "opgate", "-n", cluster.OpgateNamespace}, as...), "it cannot be deleted")
+		harness.Kubectl(t, e.Cluster, cluster.Admin, "",
+			append([]string{"scale", "deployment", "opgate", "-n", cluster.OpgateNamespace, "--replicas=3"}, as...)...)
+		harness.WantRefused(t, e.Cluster, cluster.Admin, "",
+			append([]string{"delete", "deployment", "opgate", "-n", cluster.OpgateNamespace}, as...),
+			"it cannot be deleted")
 	})
 	t.Run("Opgate writes its own, the controllers theirs", func(t *testing.T) {
 		as := func(user string) []string {
 			return []string{"--as", user, "--as-group", "system:masters", "--type=merge"}
 		}
 		for user, args := range map[string][]string{
-			cluster.OpgateUserName: {"patch", "validatingadmissionpolicy", "opgate-backstop", "-p", `{"spec":{"validations":null,"auditAnnotations":[{"key":"a","valueExpression":"''"}]}}`, "--dry-run=server"},
-			"system:serviceaccount:kube-system:deployment-controller": {"patch", "deployment", "opgate", "-n", cluster.OpgateNamespace, "-p", `{"metadata":{"annotations":{"deployment.kubernetes.io/revision":"2"}}}`},
+			cluster.OpgateUserName: {"patch", "validatingadmissionpolicy", "opgate-backstop", "-p",
+				`{"spec":{"validations":null,"auditAnnotations":[{"key":"a","valueExpression":"''"}]}}`,
+				"--dry-run=server"},
+			"system:serviceaccount:kube-system:deployment-controller": {"patch", "deployment", "opgate", "-n",
+				cluster.OpgateNamespace, "-p",
+				`{"metadata":{"annotations":{"deployment.kubernetes.io/revision":"2"}}}`},
 		} {
 			harness.Kubectl(t, e.Cluster, cluster.Admin, "", append(args, as(user)...)...)
 		}
 	})
 	t.Run("other objects are deleted as ever", func(t *testing.T) {
-		harness.Kubectl(t, e.Cluster, cluster.Admin, "", "create", "clusterrole", "other", "--verb=get", "--resource=pods")
+		harness.Kubectl(t, e.Cluster, cluster.Admin, "", "create", "clusterrole", "other", "--verb=get",
+			"--resource=pods")
 		harness.Kubectl(t, e.Cluster, cluster.Admin, "", "delete", "clusterrole", "other")
 	})
 	t.Run("the rules hold from the files", func(t *testing.T) {
-		harness.WantRefused(t, e.Cluster, cluster.Admin, "", []string{"patch", "installplan", "-n", namespace, waiting.GetName(), "--type=merge", "-p", `{"spec":{"approved":true}}`},
+		harness.WantRefused(t, e.Cluster, cluster.Admin, "",
+			[]string{"patch", "installplan", "-n", namespace, waiting.GetName(), "--type=merge", "-p",
+				`{"spec":{"approved":true}}`},
 			"(bundle/version)", "held by the API server")
 	})
 	t.Run("a probe says which set is loaded", func(t *testing.T) {
-		harness.WantRefused(t, e.Cluster, cluster.Admin, `{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"name":"`+backstop.ProbeLease+`","namespace":"`+
-			cluster.OpgateNamespace+`"}}`, []string{"create", "-f", "-"}, backstop.ProbeAnswer)
+		harness.WantRefused(t, e.Cluster, cluster.Admin,
+			`{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"name":"`+
+				backstop.ProbeLease+`","namespace":"`+
+				cluster.OpgateNamespace+`"}}`, []string{"create", "-f", "-"}, backstop.ProbeAnswer)
 		verified(t, e, "static policies are in force: set ")
 	})
 	t.Run("policies are kept where that is asked for", func(t *testing.T) {
@@ -188,20 +223,26 @@ func TestStaticPolicies(t *testing.T) {
 			}
 			return err
 		})
-		harness.WantRefused(t, e.Cluster, cluster.Admin, "", deleteAll, "is kept by files of the control plane: only "+harness.Maintainer+" may change or delete it")
+		harness.WantRefused(t, e.Cluster, cluster.Admin, "", deleteAll,
+			"is kept by files of the control plane: only "+harness.Maintainer+" may change or delete it")
 		stored := e.Stored(t, policy)
-		refused(t, "an edit", admin.Patch(t.Context(), stored, crclient.RawPatch(types.MergePatchType, []byte(`{"spec":{"remediationAction":"inform"}}`))), "may change or delete it")
+		refused(t, "an edit", admin.Patch(t.Context(), stored,
+			crclient.RawPatch(types.MergePatchType, []byte(`{"spec":{"remediationAction":"inform"}}`))),
+			"may change or delete it")
 	})
 	t.Run("a damaged file changes nothing", func(t *testing.T) {
 		// An edit in place empties the file first, and an empty set is a good one: files are replaced.
 		damaged := filepath.Join(t.TempDir(), "damaged")
-		if err := errors.Join(os.WriteFile(damaged, []byte("kind: Nothing\n"), 0o600), os.Rename(damaged, static.Loaded[0])); err != nil {
+		if err := errors.Join(os.WriteFile(damaged, []byte("kind: Nothing\n"), 0o600),
+			os.Rename(damaged, static.Loaded[0])); err != nil {
 			t.Fatal(err)
 		}
 		harness.Eventually(t, "see the API server count the failure", func(ctx context.Context) error {
 			result, err := e.Kubectl(ctx, cluster.Admin, "", "get", "--raw", "/metrics")
 			if err == nil && !slices.ContainsFunc(strings.Split(result.Stdout, "\n"), func(line string) bool {
-				return strings.HasPrefix(line, "apiserver_manifest_admission_config_controller_automatic_reloads_total{") && strings.Contains(line, `status="failure"`)
+				return strings.HasPrefix(line,
+					"apiserver_manifest_admission_config_controller_automatic_reloads_total{") && strings.Contains(line,
+					`status="failure"`)
 			}) {
 				err = errors.New("there is no failure")
 			}
@@ -229,7 +270,8 @@ func weakened(t *testing.T, u *unstructured.Unstructured, patch string) *unstruc
 // verified wants something in the output of `opgate verify --static`.
 func verified(t *testing.T, e *harness.Env, want string) {
 	t.Helper()
-	out, _ := exec.CommandContext(t.Context(), harness.Opgate(t, e.Cluster), "verify", "--static", "--kubeconfig", e.Kubeconfig()).CombinedOutput()
+	out, _ := exec.CommandContext(t.Context(), harness.Opgate(t, e.Cluster), "verify", "--static", "--kubeconfig",
+		e.Kubeconfig()).CombinedOutput()
 	if !strings.Contains(string(out), want) {
 		t.Errorf("opgate verify --static: %s, want %q", out, want)
 	}
@@ -238,7 +280,8 @@ func verified(t *testing.T, e *harness.Env, want string) {
 // refused wants an error that the API server answered for a static policy.
 func refused(t *testing.T, what string, err error, want string) {
 	t.Helper()
-	if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "is kept by files of the control plane") {
+	if err == nil || !strings.Contains(err.Error(), want) ||
+		!strings.Contains(err.Error(), "is kept by files of the control plane") {
 		if meta.IsNoMatchError(err) {
 			t.Fatal(err)
 		}

@@ -70,7 +70,8 @@ func TestO3ApprovalBecomesManual(t *testing.T) {
 			if got := approvalOf(e.Stored(t, manual)); got != "Manual" {
 				t.Errorf("%s: approval is %q", name, got)
 			}
-			if !strings.Contains(result.Stderr, "Warning: subscription "+namespace+"/etcd: spec.installPlanApproval was ") {
+			if !strings.Contains(result.Stderr, "Warning: subscription "+
+				namespace+"/etcd: spec.installPlanApproval was ") {
 				t.Errorf("%s: there is no warning of the change\n%s", name, result.Stderr)
 			}
 		}
@@ -92,8 +93,10 @@ func TestG9NoFightOverApproval(t *testing.T) {
 	for range 2 {
 		harness.Kubectl(t, e.Cluster, cluster.Tenant, harness.AsJSON(t, automatic), apply...)
 	}
-	if again := e.Stored(t, automatic); again.GetGeneration() != first.GetGeneration() || approvalOf(again) != "Manual" {
-		t.Errorf("generation went from %d to %d, approval is %q", first.GetGeneration(), again.GetGeneration(), approvalOf(again))
+	if again := e.Stored(t, automatic); again.GetGeneration() != first.GetGeneration() ||
+		approvalOf(again) != "Manual" {
+		t.Errorf("generation went from %d to %d, approval is %q", first.GetGeneration(), again.GetGeneration(),
+			approvalOf(again))
 	}
 }
 
@@ -107,7 +110,8 @@ func TestO8NothingBorrowed(t *testing.T) {
 	keys := []string{
 		"opgate.io/ignore", "opgate.io/managed-by", "opgate.io/override", "olm.managed", "olm.copiedFrom",
 		"operators.coreos.com/etcd." + free, "policy.open-cluster-management.io/disable-templates",
-		"operatorpolicy.policy.open-cluster-management.io/managed", "admission.gatekeeper.sh/ignore", "policies.kyverno.io/ignore",
+		"operatorpolicy.policy.open-cluster-management.io/managed", "admission.gatekeeper.sh/ignore",
+		"policies.kyverno.io/ignore",
 		"app.kubernetes.io/managed-by", "kubernetes.io/metadata.name", "control-plane",
 	}
 	requested := map[string]string{}
@@ -116,7 +120,8 @@ func TestO8NothingBorrowed(t *testing.T) {
 	}
 	requested["kubernetes.io/metadata.name"] = "opgate-system"
 	requested["olm.copiedFrom"] = free
-	annotations := map[string]string{"opgate.io/override-reason": "because I say so", "operatorframework.io/properties": `{"properties":[]}`}
+	annotations := map[string]string{"opgate.io/override-reason": "because I say so",
+		"operatorframework.io/properties": `{"properties":[]}`}
 	for key, value := range requested {
 		annotations[key] = value
 	}
@@ -124,14 +129,16 @@ func TestO8NothingBorrowed(t *testing.T) {
 	foreign := harness.Subscription(namespace, "etcd", harness.ForeignCatalog, "Manual")
 	foreign.SetLabels(requested)
 	foreign.SetAnnotations(annotations)
-	harness.WantRefused(t, e.Cluster, cluster.Tenant, harness.AsJSON(t, foreign), []string{"create", "-f", "-"}, harness.DeniedBy, "(subscription/catalog)")
+	harness.WantRefused(t, e.Cluster, cluster.Tenant, harness.AsJSON(t, foreign), []string{"create", "-f", "-"},
+		harness.DeniedBy, "(subscription/catalog)")
 
 	p := harness.InstallPlan(namespace, "marked", harness.ForbiddenVersion)
 	p.SetLabels(requested)
 	stored := e.Put(t, p)
 	stored.SetAnnotations(annotations)
 	stored.Object["spec"].(map[string]any)["approved"] = true
-	harness.WantRefused(t, e.Cluster, cluster.Tenant, harness.AsJSON(t, stored), []string{"replace", "-f", "-"}, harness.HeldBy, "(bundle/version)", "the override needs the verb override")
+	harness.WantRefused(t, e.Cluster, cluster.Tenant, harness.AsJSON(t, stored), []string{"replace", "-f", "-"},
+		harness.HeldBy, "(bundle/version)", "the override needs the verb override")
 	if e.Stored(t, p).GetAnnotations()["opgate.io/override-reason"] != "" {
 		t.Error("a refused write left its annotation")
 	}
@@ -154,25 +161,34 @@ func TestG12NamespaceLabels(t *testing.T) {
 		harness.Kubectl(t, e.Cluster, cluster.Tenant, "", "label", "namespace", namespace, label)
 	}
 	// The API server sets this one itself, whatever is written.
-	harness.Kubectl(t, e.Cluster, cluster.Tenant, "", "label", "namespace", namespace, "--overwrite", "kubernetes.io/metadata.name=opgate-system")
-	if got := harness.Kubectl(t, e.Cluster, cluster.Tenant, "", "get", "namespace", namespace, "-o", `jsonpath={.metadata.labels.kubernetes\.io/metadata\.name}`); got != namespace {
+	harness.Kubectl(t, e.Cluster, cluster.Tenant, "", "label", "namespace", namespace, "--overwrite",
+		"kubernetes.io/metadata.name=opgate-system")
+	if got := harness.Kubectl(t, e.Cluster, cluster.Tenant, "", "get", "namespace", namespace, "-o",
+		`jsonpath={.metadata.labels.kubernetes\.io/metadata\.name}`); got != namespace {
 		t.Errorf("the namespace took the name %q", got)
 	}
-	harness.WantRefused(t, e.Cluster, cluster.Tenant, harness.AsJSON(t, harness.Subscription(namespace, "etcd", harness.ForeignCatalog, "Manual")), []string{"create", "-f", "-"}, harness.DeniedBy, "(subscription/catalog)")
+	harness.WantRefused(t, e.Cluster, cluster.Tenant,
+		harness.AsJSON(t, harness.Subscription(namespace, "etcd", harness.ForeignCatalog, "Manual")),
+		[]string{"create", "-f", "-"}, harness.DeniedBy, "(subscription/catalog)")
 	harness.Kubectl(t, e.Cluster, cluster.Tenant, "", "label", "namespace", namespace, "kubernetes.io/metadata.name-")
-	harness.WantRefused(t, e.Cluster, cluster.Tenant, harness.AsJSON(t, harness.Subscription(namespace, "etcd", harness.ForeignCatalog, "Manual")), []string{"create", "-f", "-"}, harness.DeniedBy, "(subscription/catalog)")
+	harness.WantRefused(t, e.Cluster, cluster.Tenant,
+		harness.AsJSON(t, harness.Subscription(namespace, "etcd", harness.ForeignCatalog, "Manual")),
+		[]string{"create", "-f", "-"}, harness.DeniedBy, "(subscription/catalog)")
 }
 
 // grant grants a user verbs on a namespace itself, and waits until it may.
 func grant(t *testing.T, e *harness.Env, namespace string, user cluster.User, resource string, verbs ...string) {
 	t.Helper()
 	name := "e2e-" + namespace
-	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "create", "role", "-n", namespace, name, "--verb="+strings.Join(verbs, ","), "--resource="+resource)
-	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "create", "rolebinding", "-n", namespace, name, "--role="+name, "--user="+string(user))
+	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "create", "role", "-n", namespace, name,
+		"--verb="+strings.Join(verbs, ","), "--resource="+resource)
+	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "create", "rolebinding", "-n", namespace, name, "--role="+name,
+		"--user="+string(user))
 	harness.Eventually(t, "wait for the permission", func(context.Context) error {
 		got := e.Clients[user].Must(t, harness.Request{
 			Method: http.MethodPatch, Path: "/api/v1/namespaces/" + namespace, Query: url.Values{"dryRun": {"All"}},
-			ContentType: "application/merge-patch+json", Body: []byte(`{"metadata":{"labels":{"e2e.opgate.io/granted":"true"}}}`),
+			ContentType: "application/merge-patch+json",
+			Body:        []byte(`{"metadata":{"labels":{"e2e.opgate.io/granted":"true"}}}`),
 		})
 		if !got.OK() {
 			return fmt.Errorf("%s", got)
@@ -187,7 +203,8 @@ func TestO4AdoptionByOLM(t *testing.T) {
 	e := harness.Shared(t)
 	namespace := e.NewNamespace(t)
 	foreign := e.Put(t, harness.Subscription(namespace, "foreign", harness.ForeignCatalog, "Automatic"))
-	forbidden := e.Put(t, withPhase(harness.InstallPlan(namespace, "forbidden", harness.ForbiddenVersion), "Installing", true))
+	forbidden := e.Put(t, withPhase(harness.InstallPlan(namespace, "forbidden", harness.ForbiddenVersion), "Installing",
+		true))
 	e.Put(t, harness.OperatorPolicy(namespace))
 	e.Sync(t)
 	for _, u := range []struct{ kind, name string }{{
@@ -204,17 +221,21 @@ func TestO4AdoptionByOLM(t *testing.T) {
 			`{"metadata":{"finalizers":["e2e.opgate.io/held"]}}`,
 			`{"metadata":{"finalizers":null}}`,
 		} {
-			harness.Kubectl(t, e.Cluster, cluster.OLM, "", "patch", u.kind, "-n", namespace, u.name, "--type=merge", "--patch", patch)
+			harness.Kubectl(t, e.Cluster, cluster.OLM, "", "patch", u.kind, "-n", namespace, u.name, "--type=merge",
+				"--patch", patch)
 		}
 	}
 	stored := e.Stored(t, foreign)
-	stored.Object["status"] = map[string]any{"lastUpdated": "2026-11-21T00:00:00Z", "currentCSV": harness.ForbiddenCSV, "state": "UpgradePending"}
-	if _, err := e.Clients[cluster.OLM].Of(stored).UpdateStatus(t.Context(), stored, metav1.UpdateOptions{}); err != nil {
+	stored.Object["status"] = map[string]any{"lastUpdated": "2026-11-21T00:00:00Z", "currentCSV": harness.ForbiddenCSV,
+		"state": "UpgradePending"}
+	if _, err := e.Clients[cluster.OLM].Of(stored).UpdateStatus(t.Context(), stored,
+		metav1.UpdateOptions{}); err != nil {
 		t.Error(err)
 	}
 	stored = e.Stored(t, forbidden)
 	stored.Object["status"].(map[string]any)["phase"] = "Complete"
-	if _, err := e.Clients[cluster.OLM].Of(stored).UpdateStatus(t.Context(), stored, metav1.UpdateOptions{}); err != nil {
+	if _, err := e.Clients[cluster.OLM].Of(stored).UpdateStatus(t.Context(), stored,
+		metav1.UpdateOptions{}); err != nil {
 		t.Error(err)
 	}
 	if approvalOf(e.Stored(t, foreign)) != "Automatic" {
@@ -231,10 +252,12 @@ func TestO3DenyMode(t *testing.T) {
 	e.Restart(t, cluster.GateOptions{Args: []string{"--approval-mode=deny"}})
 	t.Cleanup(func() { e.Restart(t, cluster.GateOptions{}) })
 	e.Sync(t)
-	automatic, manual := harness.Subscription(namespace, "etcd", harness.GoodCatalog, "Automatic"), harness.Subscription(namespace, "etcd", harness.GoodCatalog, "Manual")
+	automatic, manual := harness.Subscription(namespace, "etcd", harness.GoodCatalog, "Automatic"),
+		harness.Subscription(namespace, "etcd", harness.GoodCatalog, "Manual")
 	create := []string{"create", "-f", "-"}
 	for _, user := range []cluster.User{cluster.Tenant, cluster.Admin} {
-		harness.WantRefused(t, e.Cluster, user, harness.AsJSON(t, automatic), create, harness.HeldBy, "(subscription/approval)", "write Manual")
+		harness.WantRefused(t, e.Cluster, user, harness.AsJSON(t, automatic), create, harness.HeldBy,
+			"(subscription/approval)", "write Manual")
 		harness.Kubectl(t, e.Cluster, user, harness.AsJSON(t, manual), "create", "--dry-run=server", "-f", "-")
 	}
 	t.Cleanup(func() { e.Remove(t, automatic) })

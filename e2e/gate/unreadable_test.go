@@ -31,7 +31,8 @@ func TestUnreadableTargets(t *testing.T) {
 		everywhere bool
 	}{
 		{name: "the package", spec: `{"subscription":{"name":7}}`, holds: "every package in namespace " + s.namespace},
-		{name: "the namespace", spec: `{"subscription":{"namespace":7}}`, holds: "package etcd in every namespace", everywhere: true},
+		{name: "the namespace", spec: `{"subscription":{"namespace":7}}`, holds: "package etcd in every namespace",
+			everywhere: true},
 		{name: "both", spec: `{"subscription":"x"}`, holds: "every package in every namespace", everywhere: true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -40,14 +41,18 @@ func TestUnreadableTargets(t *testing.T) {
 			if c.everywhere {
 				harness.Eventually(t, "the API server holds it elsewhere", s.unreadable(elsewhere, heldByServer))
 			} else {
-				harness.Eventually(t, "the API server holds nothing elsewhere", s.approvable(elsewhere, "forbidden", true))
+				harness.Eventually(t, "the API server holds nothing elsewhere",
+					s.approvable(elsewhere, "forbidden", true))
 			}
 			sub := harness.Subscription(s.namespace, "etcd", harness.GoodCatalog, "Manual")
-			harness.WantRefused(t, s.Cluster, cluster.Admin, harness.AsJSON(t, sub), []string{"create", "--dry-run=server", "-f", "-"},
-				"(Forbidden)", "this Subscription is held by OperatorPolicy "+cluster.PolicyNamespace+"/"+s.policy.GetName()+" (policy/unreadable)", c.holds)
+			harness.WantRefused(t, s.Cluster, cluster.Admin, harness.AsJSON(t, sub),
+				[]string{"create", "--dry-run=server", "-f", "-"},
+				"(Forbidden)", "this Subscription is held by OperatorPolicy "+cluster.PolicyNamespace+"/"+
+					s.policy.GetName()+" (policy/unreadable)", c.holds)
 			s.wantMetrics(t, `opgate_operatorpolicies{state="Unreadable"} 1`)
 			harness.Eventually(t, "see an event", func(ctx context.Context) error {
-				result, err := s.Kubectl(ctx, cluster.Admin, "", "get", "events", "-n", cluster.PolicyNamespace, "--field-selector", "reason=Unreadable")
+				result, err := s.Kubectl(ctx, cluster.Admin, "", "get", "events", "-n", cluster.PolicyNamespace,
+					"--field-selector", "reason=Unreadable")
 				if err == nil && !strings.Contains(result.Stdout, c.holds) {
 					err = fmt.Errorf("there are %s", result.Stdout)
 				}
@@ -94,7 +99,8 @@ func (s *backstopSite) storeWith(t *testing.T, patch string) {
 func (s *backstopSite) unreadable(namespace, says string) func(ctx context.Context) error {
 	return func(ctx context.Context) error {
 		got, err := s.tryIn(ctx, namespace, cluster.Admin, true, "forbidden", "", `{"spec":{"approved":true}}`)
-		if err == nil && (got.OK() || !strings.Contains(got.Message, "(policy/unreadable)") || !strings.Contains(got.Message, says)) {
+		if err == nil && (got.OK() || !strings.Contains(got.Message, "(policy/unreadable)") ||
+			!strings.Contains(got.Message, says)) {
 			err = fmt.Errorf("approving in %s: %s", namespace, got)
 		}
 		return err

@@ -34,7 +34,9 @@ func Poll(ctx context.Context, timeout time.Duration, condition wait.ConditionWi
 	return poll(ctx, timeout, backoff.DelayFunc(), condition)
 }
 
-func poll(ctx context.Context, timeout time.Duration, delay wait.DelayFunc, condition wait.ConditionWithContextFunc) error {
+func poll(
+	ctx context.Context, timeout time.Duration, delay wait.DelayFunc, condition wait.ConditionWithContextFunc,
+) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	return delay.Until(ctx, true, true, condition)
@@ -124,7 +126,8 @@ func WantTexts(t testing.TB, text string, texts ...string) {
 
 // Names lists the objects of a kind in a namespace, without copied ClusterServiceVersions.
 func (e *Env) Names(ctx context.Context, resource schema.GroupVersionResource, namespace string) ([]string, error) {
-	list, err := e.Clients[cluster.Admin].Resource(resource).Namespace(namespace).List(ctx, metav1.ListOptions{LabelSelector: "!olm.copiedFrom"})
+	list, err := e.Clients[cluster.Admin].Resource(resource).Namespace(namespace).List(ctx,
+		metav1.ListOptions{LabelSelector: "!olm.copiedFrom"})
 	if err != nil {
 		return nil, err
 	}
@@ -149,9 +152,12 @@ func (e *Env) WantNames(t testing.TB, resource schema.GroupVersionResource, name
 }
 
 // Get reads an object as an admin.
-func (e *Env) Get(t testing.TB, resource schema.GroupVersionResource, namespace, name string) *unstructured.Unstructured {
+func (e *Env) Get(
+	t testing.TB, resource schema.GroupVersionResource, namespace, name string,
+) *unstructured.Unstructured {
 	t.Helper()
-	u, err := e.Clients[cluster.Admin].Resource(resource).Namespace(namespace).Get(t.Context(), name, metav1.GetOptions{})
+	u, err := e.Clients[cluster.Admin].Resource(resource).Namespace(namespace).Get(t.Context(), name,
+		metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -112,7 +112,8 @@ func (c *Client) Send(ctx context.Context, r Request) (Answer, error) {
 		if json.Unmarshal(a.Body, &status) == nil && status.Message != "" {
 			a.Message = status.Message
 		}
-		if _, refused, found := strings.Cut(a.Message, DeniedBy); found && strings.HasPrefix(a.Message, "admission webhook ") {
+		if _, refused, found := strings.Cut(a.Message, DeniedBy); found &&
+			strings.HasPrefix(a.Message, "admission webhook ") {
 			a.Refused = refused
 		}
 		for _, held := range []string{HeldBy, HeldByDeletion} {

@@ -283,7 +283,8 @@ func (e *Env) Label(t testing.TB, u *unstructured.Unstructured) {
 		if err != nil {
 			return err
 		}
-		_, err = e.Clients[cluster.Admin].Of(u).Patch(context.WithoutCancel(t.Context()), u.GetName(), types.MergePatchType, body, metav1.PatchOptions{})
+		_, err = e.Clients[cluster.Admin].Of(u).Patch(context.WithoutCancel(t.Context()), u.GetName(),
+			types.MergePatchType, body, metav1.PatchOptions{})
 		return err
 	}
 	t.Cleanup(func() {

@@ -35,7 +35,8 @@ type LoopEnv struct {
 // Connect makes the player. It sends no request: kinds are discovered when they are first used.
 func (e *LoopEnv) Connect(t testing.TB) {
 	t.Helper()
-	e.Player = &scripttest.Player{Context: context.Background(), Scale: speed.Scale, Now: time.Now, Repeat: repeated, Metrics: e.page,
+	e.Player = &scripttest.Player{Context: context.Background(), Scale: speed.Scale, Now: time.Now, Repeat: repeated,
+		Metrics: e.page,
 		Poll: func(ctx context.Context, check func(context.Context) (bool, error)) error {
 			return Poll(ctx, WaitTimeout, check)
 		}}
@@ -122,12 +123,15 @@ func (e *LoopEnv) Propose(t testing.TB, namespace, name, version string, more ..
 		} else {
 			names = append(names, csv)
 		}
-		properties := fmt.Sprintf(`{"properties":[{"type":"olm.package","value":{"packageName":%q,"version":%q}}`, pkg, v)
+		properties := fmt.Sprintf(`{"properties":[{"type":"olm.package","value":{"packageName":%q,"version":%q}}`, pkg,
+			v)
 		for _, required := range words[1:] {
-			properties += fmt.Sprintf(`,{"type":"olm.package.required","value":{"packageName":%q,"versionRange":">=0.0.0"}}`, required)
+			properties += fmt.Sprintf(
+				`,{"type":"olm.package.required","value":{"packageName":%q,"versionRange":">=0.0.0"}}`, required)
 		}
 		lookups = append(lookups, map[string]any{"identifier": csv, "path": "registry.invalid/" + csv, "replaces": "",
-			"catalogSourceRef": map[string]any{"namespace": "olm", "name": GoodCatalog}, "properties": properties + "]}"})
+			"catalogSourceRef": map[string]any{"namespace": "olm", "name": GoodCatalog},
+			"properties":       properties + "]}"})
 	}
 	spec, status := p.Object["spec"].(map[string]any), p.Object["status"].(map[string]any)
 	all := make([]any, len(names))
@@ -157,7 +161,8 @@ func (e *LoopEnv) Approved(ctx context.Context, namespace, name string) error {
 // WaitApproved waits until a plan is approved.
 func (e *LoopEnv) WaitApproved(t testing.TB, namespace, name string) {
 	t.Helper()
-	Eventually(t, "approve "+namespace+"/"+name, func(ctx context.Context) error { return e.Approved(ctx, namespace, name) })
+	Eventually(t, "approve "+namespace+"/"+name,
+		func(ctx context.Context) error { return e.Approved(ctx, namespace, name) })
 }
 
 // WantApproved checks whether a plan is approved now.

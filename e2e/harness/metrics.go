@@ -19,8 +19,10 @@ func (e *Env) NewScraper(t testing.TB, name string, may bool) string {
 	Kubectl(t, e.Cluster, cluster.Admin, "", "create", "serviceaccount", name, "-n", "default")
 	Afterwards(t, e.Cluster, "delete", "serviceaccount", name, "-n", "default")
 	if may {
-		Kubectl(t, e.Cluster, cluster.Admin, "", "create", "clusterrole", name, "--verb=get", "--non-resource-url=/metrics")
-		Kubectl(t, e.Cluster, cluster.Admin, "", "create", "clusterrolebinding", name, "--clusterrole="+name, "--serviceaccount=default:"+name)
+		Kubectl(t, e.Cluster, cluster.Admin, "", "create", "clusterrole", name, "--verb=get",
+			"--non-resource-url=/metrics")
+		Kubectl(t, e.Cluster, cluster.Admin, "", "create", "clusterrolebinding", name, "--clusterrole="+name,
+			"--serviceaccount=default:"+name)
 		Afterwards(t, e.Cluster, "delete", "clusterrole/"+name, "clusterrolebinding/"+name)
 	}
 	return strings.TrimSpace(Kubectl(t, e.Cluster, cluster.Admin, "", "create", "token", name, "-n", "default"))

@@ -107,7 +107,8 @@ func (e *OLMEnv) Eventually(t testing.TB, what string, check func(ctx context.Co
 	})
 	if err != nil {
 		for _, log := range e.OLM.Logs() {
-			t.Logf("%s ends with\n%s", log, tail.File(log, 10)) // few, since the error comes after the logs of all components
+			// few, since the error comes after the logs of all components
+			t.Logf("%s ends with\n%s", log, tail.File(log, 10))
 		}
 		t.Fatalf("%s: %v", what, errors.Join(err, last))
 	}
@@ -119,7 +120,8 @@ func (e *OLMEnv) WaitForPlan(t testing.TB, namespace string, csvs ...string) *un
 	slices.Sort(csvs)
 	var found *unstructured.Unstructured
 	e.Eventually(t, "wait for the plan for "+strings.Join(csvs, " and "), func(ctx context.Context) error {
-		list, err := e.Clients[cluster.Admin].Resource(InstallPlans).Namespace(namespace).List(ctx, metav1.ListOptions{})
+		list, err := e.Clients[cluster.Admin].Resource(InstallPlans).Namespace(namespace).List(ctx,
+			metav1.ListOptions{})
 		if err != nil {
 			return err
 		}
@@ -145,7 +147,8 @@ func (e *OLMEnv) WaitForPlan(t testing.TB, namespace string, csvs ...string) *un
 func (e *OLMEnv) WaitForCSV(t testing.TB, namespace, name string) {
 	t.Helper()
 	e.Eventually(t, "wait until "+name+" is installed", func(ctx context.Context) error {
-		list, err := e.Clients[cluster.Admin].Resource(Resources["ClusterServiceVersion"]).Namespace(namespace).List(ctx, metav1.ListOptions{})
+		list, err := e.Clients[cluster.Admin].Resource(Resources["ClusterServiceVersion"]).Namespace(namespace).List(
+			ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
 		}
@@ -179,7 +182,9 @@ func (e *OLMEnv) Approve(t testing.TB, user cluster.User, plan *unstructured.Uns
 }
 
 // WantApprovalRefused returns the gate's refusal.
-func (e *OLMEnv) WantApprovalRefused(t testing.TB, user cluster.User, plan *unstructured.Unstructured, says ...string) string {
+func (e *OLMEnv) WantApprovalRefused(
+	t testing.TB, user cluster.User, plan *unstructured.Unstructured, says ...string,
+) string {
 	t.Helper()
 	got := e.Clients[user].Must(t, Request{
 		Method: "PATCH", Path: PathOf(InstallPlans, plan.GetNamespace(), plan.GetName(), ""),

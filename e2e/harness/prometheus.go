@@ -30,7 +30,8 @@ func (e *Env) StartPrometheus(t testing.TB, rules, token string) *Prometheus {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := filepath.Join(filepath.Dir(filepath.Dir(e.Gate.LogPath())), "prometheus") // the directory of the cluster is removed with it
+	// the directory of the cluster is removed with it
+	dir := filepath.Join(filepath.Dir(filepath.Dir(e.Gate.LogPath())), "prometheus")
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +45,8 @@ scrape_configs:
     tls_config: {ca_file: ca.crt}
     static_configs: [{targets: [%q], labels: {pod: opgate-1}}]
 `, rules, target.Scheme, target.Host)
-	for name, text := range map[string]string{"prometheus.yaml": config, "token": token, "ca.crt": string(e.Gate.CA())} {
+	for name, text := range map[string]string{"prometheus.yaml": config, "token": token,
+		"ca.crt": string(e.Gate.CA())} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -53,7 +55,8 @@ scrape_configs:
 	if err != nil {
 		t.Fatal(err)
 	}
-	process, err := e.StartCompanion(t.Context(), "prometheus", nil, binaries.Server, "--config.file="+filepath.Join(dir, "prometheus.yaml"),
+	process, err := e.StartCompanion(t.Context(), "prometheus", nil, binaries.Server,
+		"--config.file="+filepath.Join(dir, "prometheus.yaml"),
 		"--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+addresses[0], "--log.level=warn")
 	if err != nil {
 		t.Fatal(err)

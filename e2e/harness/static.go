@@ -40,7 +40,8 @@ func NewStaticPolicies(t testing.TB) *StaticPolicies {
 	t.Helper()
 	dir := t.TempDir()
 	s := &StaticPolicies{dir: dir, Configuration: filepath.Join(dir, "admission-configuration.yaml"),
-		Loaded: []string{filepath.Join(dir, "validating", "opgate.yaml"), filepath.Join(dir, "mutating", "opgate.yaml")}}
+		Loaded: []string{filepath.Join(dir, "validating", "opgate.yaml"),
+			filepath.Join(dir, "mutating", "opgate.yaml")}}
 	for _, file := range s.Loaded {
 		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 			t.Fatal(err)
@@ -55,7 +56,8 @@ func NewStaticPolicies(t testing.TB) *StaticPolicies {
 // Write runs `opgate compile --static`. Policies are OperatorPolicies whose rules are in the files as well.
 func (s *StaticPolicies) Write(t testing.TB, e *Env, policies string, args ...string) {
 	t.Helper()
-	args = append([]string{"compile", "--static", s.dir, "--node-dir", s.dir, "--admission-config", s.Configuration, "--maintainer", Maintainer}, args...)
+	args = append([]string{"compile", "--static", s.dir, "--node-dir", s.dir, "--admission-config", s.Configuration,
+		"--maintainer", Maintainer}, args...)
 	if policies != "" {
 		args = append(args, "-f", "-", "--olm-identity", "system:serviceaccount:"+cluster.OLMNamespace+":"+OLMAccount)
 	}
@@ -80,7 +82,8 @@ func (s *StaticPolicies) Remove(t testing.TB) {
 func (s *StaticPolicies) WaitInForce(t testing.TB, e *Env, want bool) {
 	t.Helper()
 	Eventually(t, fmt.Sprintf("see the static policies in force: %t", want), func(ctx context.Context) error {
-		result, err := e.Kubectl(ctx, cluster.Admin, "", "delete", "validatingwebhookconfiguration", "opgate", "--dry-run=server")
+		result, err := e.Kubectl(ctx, cluster.Admin, "", "delete", "validatingwebhookconfiguration", "opgate",
+			"--dry-run=server")
 		if err == nil && (result.ExitCode != 0) != want {
 			err = errors.New(result.Stdout + result.Stderr)
 		}

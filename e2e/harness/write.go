@@ -95,7 +95,8 @@ func (e *Env) Remove(t testing.TB, u *unstructured.Unstructured) {
 	t.Helper()
 	objects, ctx := e.Clients[cluster.Admin].Of(u), context.WithoutCancel(t.Context())
 	if _, set, _ := unstructured.NestedString(u.Object, "spec", "deletion"); set && u.GetKind() == "OperatorPolicy" {
-		_, err := objects.Patch(ctx, u.GetName(), types.MergePatchType, []byte(`{"spec":{"deletion":"Allow"}}`), metav1.PatchOptions{})
+		_, err := objects.Patch(ctx, u.GetName(), types.MergePatchType, []byte(`{"spec":{"deletion":"Allow"}}`),
+			metav1.PatchOptions{})
 		if err != nil && !apierrors.IsNotFound(err) {
 			t.Error(err)
 		}
@@ -163,7 +164,9 @@ func (e *Env) Apply(t testing.TB, objects ...*unstructured.Unstructured) {
 }
 
 // CreateAs creates objects as a user, and leaves them. It returns the last one as it is stored.
-func (e *Env) CreateAs(t testing.TB, user cluster.User, objects ...*unstructured.Unstructured) (stored *unstructured.Unstructured) {
+func (e *Env) CreateAs(
+	t testing.TB, user cluster.User, objects ...*unstructured.Unstructured,
+) (stored *unstructured.Unstructured) {
 	t.Helper()
 	for _, u := range objects {
 		var err error
@@ -175,9 +178,12 @@ func (e *Env) CreateAs(t testing.TB, user cluster.User, objects ...*unstructured
 }
 
 // Patch merges a patch into an object, or into its subresource, as a user. Of the object only kind and name are read.
-func (e *Env) Patch(t testing.TB, user cluster.User, u *unstructured.Unstructured, patch string, subresources ...string) {
+func (e *Env) Patch(
+	t testing.TB, user cluster.User, u *unstructured.Unstructured, patch string, subresources ...string,
+) {
 	t.Helper()
-	_, err := e.Clients[user].Of(u).Patch(t.Context(), u.GetName(), types.MergePatchType, []byte(patch), metav1.PatchOptions{}, subresources...)
+	_, err := e.Clients[user].Of(u).Patch(t.Context(), u.GetName(), types.MergePatchType, []byte(patch),
+		metav1.PatchOptions{}, subresources...)
 	if err != nil {
 		t.Fatalf("patch %s %s/%s as %s: %v", u.GetKind(), u.GetNamespace(), u.GetName(), user, err)
 	}

@@ -26,7 +26,8 @@ import (
 // restorePeriod is how often the add-on restores its definition.
 const restorePeriod = 2 * time.Second
 
-var definitionResource = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+var definitionResource = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
+	Resource: "customresourcedefinitions"}
 
 // addon is another program that owns the definition of OperatorPolicy and restores it.
 type addon struct {
@@ -110,7 +111,8 @@ func (a *addon) restore(ctx context.Context) error {
 	next.SetResourceVersion(live.GetResourceVersion())
 	versions, _, _ := unstructured.NestedSlice(next.Object, "spec", "versions")
 	next.SetAnnotations(map[string]string{"example.com/restored": fmt.Sprint(a.restored.Load())})
-	_ = unstructured.SetNestedField(versions[0].(map[string]any), fmt.Sprintf("restored %d times", a.restored.Load()/5*5), "schema", "openAPIV3Schema", "description")
+	_ = unstructured.SetNestedField(versions[0].(map[string]any),
+		fmt.Sprintf("restored %d times", a.restored.Load()/5*5), "schema", "openAPIV3Schema", "description")
 	_ = unstructured.SetNestedSlice(next.Object, versions, "spec", "versions")
 	_, err = a.definitions.Update(ctx, next, metav1.UpdateOptions{})
 	return err
@@ -150,7 +152,8 @@ func TestACM(t *testing.T) {
 	}
 	apply(t)
 	const lacks = "spec.versionRange are "
-	const v1beta1Lacks, v1beta2Lacks = lacks + "read from annotation opgate.io/conversion; complianceType mayhave is not available", lacks + "not available"
+	const v1beta1Lacks, v1beta2Lacks = lacks +
+		"read from annotation opgate.io/conversion; complianceType mayhave is not available", lacks + "not available"
 
 	t.Run("it judges by v1beta1", func(t *testing.T) {
 		s.WantGate(t, namespace)
@@ -160,20 +163,25 @@ func TestACM(t *testing.T) {
 		}
 		for range 3 { // while the definition is restored
 			a.wait(t)
-			harness.WantRefused(t, s.Cluster, cluster.Admin, "", []string{"patch", "installplan", "-n", namespace, plan.GetName(), "--type=merge", "--patch", `{"spec":{"approved":true}}`},
-				"(bundle/version)", "OperatorPolicy policies/"+namespace) // by the gate, or by the API server once it has the table
+			harness.WantRefused(t, s.Cluster, cluster.Admin, "",
+				[]string{"patch", "installplan", "-n", namespace, plan.GetName(), "--type=merge", "--patch",
+					`{"spec":{"approved":true}}`},
+				// by the gate, or by the API server once it has the table
+				"(bundle/version)", "OperatorPolicy policies/"+namespace)
 		}
 	})
 	t.Run("it refuses a policy with a mistake", func(t *testing.T) {
 		wrong := policy.DeepCopy()
 		wrong.SetName("wrong")
 		harness.WithField(wrong, "not/a/package", "spec", "subscription", "name")
-		harness.WantRefused(t, s.Cluster, cluster.Admin, harness.AsJSON(t, wrong), []string{"create", "--dry-run=server", "-f", "-"}, "(operatorpolicy/field)", "spec.subscription.name")
+		harness.WantRefused(t, s.Cluster, cluster.Admin, harness.AsJSON(t, wrong),
+			[]string{"create", "--dry-run=server", "-f", "-"}, "(operatorpolicy/field)", "spec.subscription.name")
 	})
 	t.Run("it says what is not available", func(t *testing.T) { s.wantVersion(t, "v1beta1", v1beta1Lacks) })
 	t.Run("it judges by the fields of an annotation", func(t *testing.T) { s.wantAnnotation(t) })
 	t.Run("status of another program does no harm", func(t *testing.T) {
-		s.Admin(t, "patch", "operatorpolicies.v1beta1.policy.open-cluster-management.io", "-n", cluster.PolicyNamespace, namespace, "--subresource=status", "--type=merge",
+		s.Admin(t, "patch", "operatorpolicies.v1beta1.policy.open-cluster-management.io", "-n", cluster.PolicyNamespace,
+			namespace, "--subresource=status", "--type=merge",
 			"--patch", `{"status":{"compliant":"NonCompliant","relatedObjects":[{"object":{"kind":3},"properties":{"uid":[]}}]}}`)
 		s.WantGate(t, namespace)
 	})
@@ -196,7 +204,8 @@ func TestACM(t *testing.T) {
 	t.Run("without a definition there are no policies", func(t *testing.T) {
 		a.remove()
 		s.wantVersion(t, "none", "there are no policies")
-		foreign := Try{User: cluster.Tenant, Object: harness.Subscription(namespace, "foreign", harness.ForeignCatalog, "Manual")}
+		foreign := Try{User: cluster.Tenant, Object: harness.Subscription(namespace, "foreign", harness.ForeignCatalog,
+			"Manual")}
 		harness.Eventually(t, "nothing is governed", func(ctx context.Context) error { return s.Attempt(ctx, foreign) })
 		a.own(t, func(*unstructured.Unstructured) {})
 		s.wantVersion(t, "v1beta1", v1beta1Lacks)
@@ -205,7 +214,8 @@ func TestACM(t *testing.T) {
 	})
 	s.wantNoWrites(t)
 	s.WantNothingForbidden(t)
-	if restarts := s.Admin(t, "get", "pods", "-n", cluster.OpgateNamespace, "-o", "jsonpath={.items[*].status.containerStatuses[*].restartCount}"); strings.Trim(restarts, "0 ") != "" {
+	if restarts := s.Admin(t, "get", "pods", "-n", cluster.OpgateNamespace, "-o",
+		"jsonpath={.items[*].status.containerStatuses[*].restartCount}"); strings.Trim(restarts, "0 ") != "" {
 		t.Errorf("containers restarted %s times", restarts)
 	}
 }
@@ -238,13 +248,15 @@ func (s *Site) wantAnnotation(t *testing.T) {
 	} {
 		wrong := policy.DeepCopy()
 		wrong.SetAnnotations(map[string]string{"opgate.io/conversion": annotation})
-		harness.WantRefused(t, s.Cluster, cluster.Admin, harness.AsJSON(t, wrong), []string{"create", "--dry-run=server", "-f", "-"}, says)
+		harness.WantRefused(t, s.Cluster, cluster.Admin, harness.AsJSON(t, wrong),
+			[]string{"create", "--dry-run=server", "-f", "-"}, says)
 	}
 	put(`{"versionRange":">=0.9.0 <0.9.4"}`)
 	if _, err := s.Create(t.Context(), harness.InstallPlan(namespace, "later", harness.ForbiddenVersion)); err != nil {
 		t.Fatal(err)
 	}
-	approve := []string{"patch", "installplan", "-n", namespace, "later", "--type=merge", "--patch", `{"spec":{"approved":true}}`, "--dry-run=server"}
+	approve := []string{"patch", "installplan", "-n", namespace, "later", "--type=merge", "--patch",
+		`{"spec":{"approved":true}}`, "--dry-run=server"}
 	refused := func(says string) {
 		t.Helper()
 		harness.Eventually(t, "the approval is refused with "+says, func(ctx context.Context) error {
@@ -278,7 +290,8 @@ func (s *Site) wantVersion(t *testing.T, version, says string) {
 			return errors.New("there are no pods")
 		}
 		for _, pod := range pods {
-			for address, want := range map[string]string{pod.Addresses["metrics"] + "/metrics": sample, pod.Addresses["health"] + "/readyz": says} {
+			for address, want := range map[string]string{pod.Addresses["metrics"] + "/metrics": sample,
+				pod.Addresses["health"] + "/readyz": says} {
 				code, body, err := harness.GetURL(ctx, "http://"+address)
 				if err != nil || code != 200 || !strings.Contains(body, want) {
 					return fmt.Errorf("%s: %d without %q (%w)", address, code, want, err)

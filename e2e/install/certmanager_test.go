@@ -29,7 +29,8 @@ func TestInstallCertManager(t *testing.T) {
 		pods := s.Pods(t)
 		served := s.served(t)
 		s.underLoad(t, namespace, func() {
-			s.Admin(t, "delete", "secret", "-n", cluster.OpgateNamespace, "opgate-webhook-tls") // cert-manager makes another at once
+			// cert-manager makes another at once
+			s.Admin(t, "delete", "secret", "-n", cluster.OpgateNamespace, "opgate-webhook-tls")
 			harness.Eventually(t, "all pods serve it", func(context.Context) error {
 				now := s.served(t)
 				for i := range now {
@@ -49,7 +50,8 @@ func TestInstallCertManager(t *testing.T) {
 	t.Run("from one mode to the other", func(t *testing.T) {
 		s.underLoad(t, namespace, func() {
 			for _, mode := range []string{"self-managed", "cert-manager"} {
-				s.RunHelm(t, "upgrade", "opgate", harness.ChartDir, "--reuse-values", "--set", "certificates.mode="+mode, "--wait")
+				s.RunHelm(t, "upgrade", "opgate", harness.ChartDir, "--reuse-values", "--set",
+					"certificates.mode="+mode, "--wait")
 			}
 		})
 	})
@@ -74,7 +76,8 @@ func (s *Site) startCertManager(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Admin(t, "apply", "--server-side", "-f", binaries.CRDs)
-	s.Admin(t, "wait", "--for=condition=Established", "crd", "certificates.cert-manager.io", "issuers.cert-manager.io", "--timeout=10m")
+	s.Admin(t, "wait", "--for=condition=Established", "crd", "certificates.cert-manager.io", "issuers.cert-manager.io",
+		"--timeout=10m")
 	for name, path := range map[string]string{"cert-manager": binaries.Controller, "cainjector": binaries.CAInjector} {
 		process, err := s.StartCompanion(t.Context(), name, nil, path, "--kubeconfig", s.Kubeconfig())
 		if err != nil {

@@ -95,8 +95,10 @@ func (r *certified) run(t *testing.T, i int) {
 	}
 	r.addresses[i], r.health[i], r.metrics[i] = addresses[0], addresses[1], addresses[2]
 	r.processes[i], err = r.StartCompanion(context.WithoutCancel(t.Context()), "opgate", nil, server, "serve",
-		"--kubeconfig="+r.OpgateKubeconfig(), "--namespace="+cluster.OpgateNamespace, "--background-loop=false", "--drain-delay=0s",
-		"--webhook-bind-address="+addresses[0], "--health-probe-bind-address="+addresses[1], "--metrics-bind-address="+addresses[2],
+		"--kubeconfig="+r.OpgateKubeconfig(), "--namespace="+cluster.OpgateNamespace, "--background-loop=false",
+		"--drain-delay=0s",
+		"--webhook-bind-address="+addresses[0], "--health-probe-bind-address="+addresses[1],
+		"--metrics-bind-address="+addresses[2],
 		"--ca-overlap="+r.overlap.String(), "--olm-identity="+cluster.OLMUserName)
 	if err != nil {
 		t.Fatal(err)
@@ -118,7 +120,8 @@ func TestCertificates(t *testing.T) {
 					continue
 				}
 				for _, field := range regexp.MustCompile(`f:\w+`).FindAllString(fields.FieldsV1.GetRawString(), -1) {
-					if !slices.Contains([]string{"f:webhooks", "f:name", "f:clientConfig", "f:caBundle", "f:url", "f:rules", "f:spec", "f:conversion", "f:webhook"}, field) {
+					if !slices.Contains([]string{"f:webhooks", "f:name", "f:clientConfig", "f:caBundle", "f:url",
+						"f:rules", "f:spec", "f:conversion", "f:webhook"}, field) {
 						t.Errorf("%s: it owns %s", resource.Resource, field)
 					}
 				}
@@ -141,14 +144,17 @@ func TestCertificates(t *testing.T) {
 	t.Run("overwritten, emptied and made anew", func(t *testing.T) {
 		foreign := r.Gate.CA()
 		bundle := base64.StdEncoding.EncodeToString(foreign)
-		r.patch(t, harness.DefinitionResource, "", registrations[harness.DefinitionResource], `{"spec":{"conversion":{"webhook":{"clientConfig":{"caBundle":"%s"}}}}}`, bundle)
+		r.patch(t, harness.DefinitionResource, "", registrations[harness.DefinitionResource],
+			`{"spec":{"conversion":{"webhook":{"clientConfig":{"caBundle":"%s"}}}}}`, bundle)
 		r.patch(t, mutatingResource, "", "opgate", `{"metadata":{"ownerReferences":null}}`)
-		_, err := r.admin().Resource(mutatingResource).Patch(t.Context(), "opgate", types.JSONPatchType, []byte(`[{"op":"remove","path":"/webhooks/1/clientConfig/caBundle"}]`), metav1.PatchOptions{})
+		_, err := r.admin().Resource(mutatingResource).Patch(t.Context(), "opgate", types.JSONPatchType,
+			[]byte(`[{"op":"remove","path":"/webhooks/1/clientConfig/caBundle"}]`), metav1.PatchOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		configuration := r.read(t, harness.ValidatingResource, cluster.Admin, "", "opgate")
-		if err := r.admin().Resource(harness.ValidatingResource).Delete(t.Context(), "opgate", metav1.DeleteOptions{}); err != nil {
+		if err := r.admin().Resource(harness.ValidatingResource).Delete(t.Context(), "opgate",
+			metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		for _, field := range []string{"uid", "resourceVersion", "managedFields", "ownerReferences"} {
@@ -159,7 +165,8 @@ func TestCertificates(t *testing.T) {
 			unstructured.RemoveNestedField(w.(map[string]any), "clientConfig", "caBundle")
 		}
 		configuration.Object["webhooks"] = webhooks
-		if _, err := r.admin().Resource(harness.ValidatingResource).Create(t.Context(), configuration, metav1.CreateOptions{}); err != nil {
+		if _, err := r.admin().Resource(harness.ValidatingResource).Create(t.Context(), configuration,
+			metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		r.awaitBundles(t)
@@ -169,18 +176,22 @@ func TestCertificates(t *testing.T) {
 
 	for name, rotate := range map[string]func(t *testing.T){
 		"rotation asked for": func(t *testing.T) {
-			harness.Kubectl(t, r.Cluster, cluster.Admin, "", "annotate", "secret", caSecret, "-n", cluster.OpgateNamespace, "opgate.io/rotate-ca="+time.Now().Format(time.RFC3339Nano), "--overwrite")
+			harness.Kubectl(t, r.Cluster, cluster.Admin, "", "annotate", "secret", caSecret, "-n",
+				cluster.OpgateNamespace, "opgate.io/rotate-ca="+time.Now().Format(time.RFC3339Nano), "--overwrite")
 		},
 		"Secret deleted": func(t *testing.T) {
-			harness.Kubectl(t, r.Cluster, cluster.Admin, "", "delete", "secret", caSecret, "-n", cluster.OpgateNamespace)
+			harness.Kubectl(t, r.Cluster, cluster.Admin, "", "delete", "secret", caSecret, "-n",
+				cluster.OpgateNamespace)
 		},
 		"Secret with another key": func(t *testing.T) {
 			_, key := harness.Authority(t, time.Hour)
-			r.patch(t, secretResource, cluster.OpgateNamespace, caSecret, `{"data":{"tls.key":"%s"}}`, base64.StdEncoding.EncodeToString(key))
+			r.patch(t, secretResource, cluster.OpgateNamespace, caSecret, `{"data":{"tls.key":"%s"}}`,
+				base64.StdEncoding.EncodeToString(key))
 		},
 		"Secret with garbage in every place": func(t *testing.T) {
 			garbage := base64.StdEncoding.EncodeToString([]byte("garbage"))
-			r.patch(t, secretResource, cluster.OpgateNamespace, caSecret, `{"data":{"tls.crt":"%[1]s","tls.key":"%[1]s","ca.crt":"%[1]s","next.crt":"%[1]s"}}`, garbage)
+			r.patch(t, secretResource, cluster.OpgateNamespace, caSecret,
+				`{"data":{"tls.crt":"%[1]s","tls.key":"%[1]s","ca.crt":"%[1]s","next.crt":"%[1]s"}}`, garbage)
 		},
 		"Secret emptied": func(t *testing.T) {
 			r.patch(t, secretResource, cluster.OpgateNamespace, caSecret, `{"data":null}`)
@@ -191,26 +202,31 @@ func TestCertificates(t *testing.T) {
 			trusting := r.trusting(t)
 			rotate(t)
 			harness.Eventually(t, "see the new CA sign", func(context.Context) error {
-				if u, err := r.admin().Resource(secretResource).Namespace(cluster.OpgateNamespace).Get(t.Context(), caSecret, metav1.GetOptions{}); err != nil {
+				if u, err := r.admin().Resource(secretResource).Namespace(cluster.OpgateNamespace).Get(t.Context(),
+					caSecret, metav1.GetOptions{}); err != nil {
 					return err
-				} else if now := content(u, "tls.crt"); bytes.Equal(now, before) || len(now) == 0 || len(content(u, "next.crt")) > 0 {
+				} else if now := content(u, "tls.crt"); bytes.Equal(now, before) || len(now) == 0 ||
+					len(content(u, "next.crt")) > 0 {
 					return errors.New("the CA is not another one yet")
 				}
 				return nil
 			})
 			r.awaitBundles(t)
 			trusting()
-			if bundle := content(r.read(t, secretResource, cluster.Admin, cluster.OpgateNamespace, caSecret), "ca.crt"); !bytes.Contains(bundle, before) {
+			if bundle := content(r.read(t, secretResource, cluster.Admin, cluster.OpgateNamespace, caSecret),
+				"ca.crt"); !bytes.Contains(bundle, before) {
 				t.Error("the old CA has left the bundle: a replica that lags is not trusted any more")
 			}
 		})
 	}
 
 	t.Run("old CAs are not to be trusted any more", func(t *testing.T) {
-		harness.Kubectl(t, r.Cluster, cluster.Admin, "", "patch", "secret", caSecret, "-n", cluster.OpgateNamespace, "--type=json", "-p",
+		harness.Kubectl(t, r.Cluster, cluster.Admin, "", "patch", "secret", caSecret, "-n", cluster.OpgateNamespace,
+			"--type=json", "-p",
 			`[{"op":"copy","from":"/data/tls.crt","path":"/data/ca.crt"}]`)
 		r.awaitBundles(t)
-		if bundle := content(r.read(t, secretResource, cluster.Admin, cluster.OpgateNamespace, caSecret), "ca.crt"); !bytes.Equal(bundle, r.signer(t)) {
+		if bundle := content(r.read(t, secretResource, cluster.Admin, cluster.OpgateNamespace, caSecret),
+			"ca.crt"); !bytes.Equal(bundle, r.signer(t)) {
 			t.Error("the bundle holds more than the CA that signs")
 		}
 	})
@@ -223,10 +239,12 @@ func TestCertificates(t *testing.T) {
 			other := 1 - i
 			r.patch(t, mutatingResource, "", "opgate", `{"metadata":{"ownerReferences":null}}`)
 			harness.Eventually(t, "see the other replica lead", func(context.Context) error {
-				if owners := r.read(t, mutatingResource, cluster.Admin, "", "opgate").GetOwnerReferences(); len(owners) != 1 {
+				if owners := r.read(t, mutatingResource, cluster.Admin, "",
+					"opgate").GetOwnerReferences(); len(owners) != 1 {
 					return fmt.Errorf("owners are %v", owners)
 				}
-				return r.dial(other, content(r.read(t, secretResource, cluster.Admin, cluster.OpgateNamespace, caSecret), "ca.crt"))
+				return r.dial(other, content(r.read(t, secretResource, cluster.Admin, cluster.OpgateNamespace,
+					caSecret), "ca.crt"))
 			})
 			r.run(t, i)
 		}
@@ -241,12 +259,14 @@ func TestCertificates(t *testing.T) {
 		}
 		cert, key := harness.Authority(t, -time.Minute)
 		encode := base64.StdEncoding.EncodeToString
-		r.patch(t, secretResource, cluster.OpgateNamespace, caSecret, `{"data":{"tls.crt":"%[1]s","tls.key":"%[2]s","ca.crt":"%[1]s"}}`, encode(cert), encode(key))
+		r.patch(t, secretResource, cluster.OpgateNamespace, caSecret,
+			`{"data":{"tls.crt":"%[1]s","tls.key":"%[2]s","ca.crt":"%[1]s"}}`, encode(cert), encode(key))
 		for i := range r.processes {
 			r.run(t, i)
 		}
 		r.awaitBundles(t)
-		if bytes.Contains(content(r.read(t, secretResource, cluster.Admin, cluster.OpgateNamespace, caSecret), "ca.crt"), cert) {
+		if bytes.Contains(content(r.read(t, secretResource, cluster.Admin, cluster.OpgateNamespace, caSecret),
+			"ca.crt"), cert) {
 			t.Error("the expired CA is still in the bundle")
 		}
 	})
@@ -257,7 +277,8 @@ func TestCertificates(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, right := range rights.OfCertificates {
-			if !slices.ContainsFunc(requests, func(request cluster.Request) bool { return rights.For(request) == right }) {
+			if !slices.ContainsFunc(requests,
+				func(request cluster.Request) bool { return rights.For(request) == right }) {
 				t.Errorf("opgate did not %s %s", right.Verb, right.Resource)
 			}
 		}
@@ -266,7 +287,9 @@ func TestCertificates(t *testing.T) {
 
 func (r *certified) admin() *harness.Client { return r.Clients[cluster.Admin] }
 
-func (r *certified) read(t *testing.T, resource schema.GroupVersionResource, user cluster.User, namespace, name string) *unstructured.Unstructured {
+func (r *certified) read(
+	t *testing.T, resource schema.GroupVersionResource, user cluster.User, namespace, name string,
+) *unstructured.Unstructured {
 	t.Helper()
 	u, err := r.Clients[user].Resource(resource).Namespace(namespace).Get(t.Context(), name, metav1.GetOptions{})
 	if err != nil {
@@ -275,9 +298,12 @@ func (r *certified) read(t *testing.T, resource schema.GroupVersionResource, use
 	return u
 }
 
-func (r *certified) patch(t *testing.T, resource schema.GroupVersionResource, namespace, name, format string, args ...any) {
+func (r *certified) patch(
+	t *testing.T, resource schema.GroupVersionResource, namespace, name, format string, args ...any,
+) {
 	t.Helper()
-	_, err := r.admin().Resource(resource).Namespace(namespace).Patch(t.Context(), name, types.MergePatchType, fmt.Appendf(nil, format, args...), metav1.PatchOptions{})
+	_, err := r.admin().Resource(resource).Namespace(namespace).Patch(t.Context(), name, types.MergePatchType,
+		fmt.Appendf(nil, format, args...), metav1.PatchOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -324,7 +350,8 @@ func (r *certified) awaitBundles(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		secret, err := r.admin().Resource(secretResource).Namespace(cluster.OpgateNamespace).Get(ctx, caSecret, metav1.GetOptions{})
+		secret, err := r.admin().Resource(secretResource).Namespace(cluster.OpgateNamespace).Get(ctx, caSecret,
+			metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -412,7 +439,8 @@ func (r *certified) trusting(t *testing.T) (stop func()) {
 		cancel()
 		running.Wait()
 		if len(failures) > 0 || connections == 0 {
-			t.Errorf("%d of %d connections failed, the first with: %v", len(failures), connections, errors.Join(failures[:min(len(failures), 1)]...))
+			t.Errorf("%d of %d connections failed, the first with: %v", len(failures), connections,
+				errors.Join(failures[:min(len(failures), 1)]...))
 		}
 	}
 }

@@ -27,7 +27,8 @@ func (s *Site) emergencies(t *testing.T) {
 			for _, try := range tries(namespace) {
 				try.Refused = ""
 				harness.Eventually(t, "everything is refused", func(ctx context.Context) error {
-					if err := s.Attempt(ctx, try); err == nil || !strings.Contains(err.Error(), "failed calling webhook") {
+					if err := s.Attempt(ctx, try); err == nil ||
+						!strings.Contains(err.Error(), "failed calling webhook") {
 						return fmt.Errorf("got %w", err)
 					}
 					return nil
@@ -71,7 +72,8 @@ func (s *Site) emergencies(t *testing.T) {
 
 func (s *Site) wantConversion(t *testing.T, strategy string) {
 	t.Helper()
-	if got := s.Admin(t, "get", "crd", registrations[harness.DefinitionResource], "-o", "jsonpath={.spec.conversion.strategy}"); got != strategy {
+	if got := s.Admin(t, "get", "crd", registrations[harness.DefinitionResource], "-o",
+		"jsonpath={.spec.conversion.strategy}"); got != strategy {
 		t.Errorf("the strategy of conversion is %s, want %s", got, strategy)
 	}
 }

@@ -20,20 +20,23 @@ const missingRegistry = "registry.invalid"
 func TestInstallFails(t *testing.T) {
 	t.Parallel()
 	s := Start(t)
-	s.RunHelm(t, "install", "opgate", harness.ChartDir, "--create-namespace", "--set", Quick+",image.registry="+missingRegistry)
+	s.RunHelm(t, "install", "opgate", harness.ChartDir, "--create-namespace", "--set",
+		Quick+",image.registry="+missingRegistry)
 	t.Run("nothing is locked before a replica has been ready", func(t *testing.T) {
 		s.wantNothingLocked(t)
 		s.wantUnverified(t, "operatorpolicy default/opgate-verify was admitted, so webhook operatorpolicies.opgate.io was not called")
 	})
 
-	s.RunHelm(t, "upgrade", "opgate", harness.ChartDir, "--reuse-values", "--set", "image.registry="+publicRegistry, "--wait")
+	s.RunHelm(t, "upgrade", "opgate", harness.ChartDir, "--reuse-values", "--set", "image.registry="+publicRegistry,
+		"--wait")
 	namespace := s.Govern(t)
 	s.WantGate(t, namespace)
 	s.wantRules(t)
 
 	t.Run("without a pod", func(t *testing.T) {
 		s.Admin(t, "scale", "deployment", "-n", cluster.OpgateNamespace, "opgate", "--replicas=0")
-		s.Admin(t, "delete", "pods", "-n", cluster.OpgateNamespace, "-l", "app.kubernetes.io/name=opgate", "--force", "--grace-period=0")
+		s.Admin(t, "delete", "pods", "-n", cluster.OpgateNamespace, "-l", "app.kubernetes.io/name=opgate", "--force",
+			"--grace-period=0")
 		s.wantOnlyOursLocked(t)
 		s.wantUnverified(t, "the API server cannot call the gate: Internal error occurred: failed calling webhook")
 	})
@@ -43,13 +46,19 @@ func TestInstallFails(t *testing.T) {
 		apply func()
 	}{
 		{name: "helm upgrade", apply: func() {
-			s.RunHelm(t, "upgrade", "opgate", harness.ChartDir, "--reuse-values", "--force-conflicts", "--set", "webhooks.timeoutSeconds=7,image.registry="+missingRegistry)
+			s.RunHelm(t, "upgrade", "opgate", harness.ChartDir, "--reuse-values", "--force-conflicts", "--set",
+				"webhooks.timeoutSeconds=7,image.registry="+missingRegistry)
 		}},
 		{name: "kubectl apply --server-side", apply: func() {
-			harness.Kubectl(t, s.Cluster, cluster.Admin, manifest(), "apply", "--server-side", "--force-conflicts", "-f", "-")
+			harness.Kubectl(t, s.Cluster, cluster.Admin, manifest(), "apply", "--server-side", "--force-conflicts",
+				"-f", "-")
 		}},
-		{name: "kubectl apply", apply: func() { harness.Kubectl(t, s.Cluster, cluster.Admin, manifest(), "apply", "-f", "-") }},
-		{name: "kubectl apply again", apply: func() { harness.Kubectl(t, s.Cluster, cluster.Admin, manifest(), "apply", "-f", "-") }},
+		{name: "kubectl apply", apply: func() {
+			harness.Kubectl(t, s.Cluster, cluster.Admin, manifest(), "apply", "-f",
+				"-")
+		}},
+		{name: "kubectl apply again",
+			apply: func() { harness.Kubectl(t, s.Cluster, cluster.Admin, manifest(), "apply", "-f", "-") }},
 	} {
 		t.Run(way.name+" to pods that do not start opens nothing", func(t *testing.T) {
 			way.apply()
@@ -88,7 +97,8 @@ func (s *Site) wantRules(t *testing.T) {
 	harness.Eventually(t, "every webhook has rules", func(context.Context) error {
 		for _, kind := range []string{"mutatingwebhookconfiguration", "validatingwebhookconfiguration"} {
 			names := strings.Fields(s.Admin(t, "get", kind, "opgate", "-o", "jsonpath={.webhooks[*].name}"))
-			rules := strings.Fields(s.Admin(t, "get", kind, "opgate", "-o", "jsonpath={.webhooks[*].rules[0].resources[0]}"))
+			rules := strings.Fields(s.Admin(t, "get", kind, "opgate", "-o",
+				"jsonpath={.webhooks[*].rules[0].resources[0]}"))
 			if len(names) == 0 || len(rules) != len(names) {
 				return fmt.Errorf("%s: webhooks %q have rules for %q", kind, names, rules)
 			}
@@ -119,7 +129,8 @@ func (s *Site) wantOnlyOursLocked(t *testing.T) {
 		// Ours, in the one namespace that is never judged.
 		harness.Object(`{apiVersion: operators.coreos.com/v1alpha1, kind: Subscription, metadata: {name: free, namespace: %s}, spec: {name: etcd, source: a, sourceNamespace: olm}}`, cluster.OpgateNamespace),
 	} {
-		if result, err := s.Kubectl(t.Context(), cluster.Admin, harness.AsJSON(t, object), "create", "--dry-run=server", "-f", "-"); err != nil || result.ExitCode != 0 {
+		if result, err := s.Kubectl(t.Context(), cluster.Admin, harness.AsJSON(t, object), "create", "--dry-run=server",
+			"-f", "-"); err != nil || result.ExitCode != 0 {
 			t.Errorf("%s %s: %s (%v)", object.GetKind(), object.GetName(), result.Stderr, err)
 		}
 	}

@@ -37,7 +37,8 @@ func (r *certified) fieldsAreSetBack(t *testing.T) {
 		"MutatingWebhookConfiguration": mutatingResource, "ValidatingWebhookConfiguration": harness.ValidatingResource,
 	} {
 		before := r.read(t, resource, cluster.Admin, "", "opgate")
-		changed, err := r.admin().Resource(resource).Patch(t.Context(), "opgate", types.JSONPatchType, []byte(changes), metav1.PatchOptions{})
+		changed, err := r.admin().Resource(resource).Patch(t.Context(), "opgate", types.JSONPatchType, []byte(changes),
+			metav1.PatchOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -45,15 +46,18 @@ func (r *certified) fieldsAreSetBack(t *testing.T) {
 			t.Fatal("nothing was changed")
 		}
 		harness.Eventually(t, "see the fields set back", func(context.Context) error {
-			if now := r.read(t, resource, cluster.Admin, "", "opgate"); !reflect.DeepEqual(now.Object["webhooks"], before.Object["webhooks"]) {
+			if now := r.read(t, resource, cluster.Admin, "", "opgate"); !reflect.DeepEqual(now.Object["webhooks"],
+				before.Object["webhooks"]) {
 				return fmt.Errorf("%s has %v", kind, now.Object["webhooks"].([]any)[0])
 			}
 			return nil
 		})
 		harness.Eventually(t, "see the event", func(context.Context) error {
-			events := harness.Kubectl(t, r.Cluster, cluster.Admin, "", "get", "events", "-n", "default", "-o", "jsonpath={.items[*].message}",
+			events := harness.Kubectl(t, r.Cluster, cluster.Admin, "", "get", "events", "-n", "default", "-o",
+				"jsonpath={.items[*].message}",
 				"--field-selector", "reason=WebhookRestored,involvedObject.kind="+kind)
-			for _, want := range []string{`failurePolicy of subscriptions.opgate.io (it was "Ignore")`, "timeoutSeconds of", "rules of"} {
+			for _, want := range []string{`failurePolicy of subscriptions.opgate.io (it was "Ignore")`,
+				"timeoutSeconds of", "rules of"} {
 				if !strings.Contains(events, want) {
 					return errors.New("events: " + events)
 				}

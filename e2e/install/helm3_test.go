@@ -32,10 +32,12 @@ func TestHelm3(t *testing.T) {
 		{name: "upgrade by Helm 4", helm: s.RunHelm, seconds: "8"},
 	} {
 		t.Run(upgrade.name, func(t *testing.T) {
-			upgrade.helm(t, "upgrade", "opgate", harness.ChartDir, "--reset-then-reuse-values", "--wait", "--set", "webhooks.timeoutSeconds="+upgrade.seconds)
+			upgrade.helm(t, "upgrade", "opgate", harness.ChartDir, "--reset-then-reuse-values", "--wait", "--set",
+				"webhooks.timeoutSeconds="+upgrade.seconds)
 			s.WantGate(t, namespace)
 			s.wantRules(t)
-			got := s.Admin(t, "get", "validatingwebhookconfiguration", "opgate", "-o", "jsonpath={.webhooks[0].timeoutSeconds}")
+			got := s.Admin(t, "get", "validatingwebhookconfiguration", "opgate", "-o",
+				"jsonpath={.webhooks[0].timeoutSeconds}")
 			if got != upgrade.seconds {
 				t.Errorf("timeoutSeconds is %s, want %s", got, upgrade.seconds)
 			}

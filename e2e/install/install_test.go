@@ -29,7 +29,9 @@ func TestInstall(t *testing.T) {
 	namespace := s.Govern(t)
 	t.Run("it judges", func(t *testing.T) {
 		s.WantGate(t, namespace)
-		harness.WantRefused(t, s.Cluster, cluster.Tenant, harness.AsJSON(t, harness.Subscription(namespace, "foreign", harness.ForeignCatalog, "Manual")), []string{"apply", "-f", "-"},
+		harness.WantRefused(t, s.Cluster, cluster.Tenant,
+			harness.AsJSON(t, harness.Subscription(namespace, "foreign", harness.ForeignCatalog, "Manual")),
+			[]string{"apply", "-f", "-"},
 			harness.DeniedBy, "OperatorPolicy policies/"+namespace, "(subscription/catalog)")
 	})
 	t.Run("helm test", func(t *testing.T) {
@@ -39,14 +41,16 @@ func TestInstall(t *testing.T) {
 		s.wantVerified(t)
 	})
 	t.Run("it converts", func(t *testing.T) {
-		got := s.Admin(t, "get", "operatorpolicies.v1beta1.policy.open-cluster-management.io", "-n", cluster.PolicyNamespace, namespace, "-o", "jsonpath={.spec.subscription.installPlanApproval}")
+		got := s.Admin(t, "get", "operatorpolicies.v1beta1.policy.open-cluster-management.io", "-n",
+			cluster.PolicyNamespace, namespace, "-o", "jsonpath={.spec.subscription.installPlanApproval}")
 		if got != "Automatic" {
 			t.Errorf("installPlanApproval is %q", got)
 		}
 	})
 	t.Run("its loop works", func(t *testing.T) {
 		harness.Eventually(t, "the policy has a status", func(ctx context.Context) error {
-			got := s.Admin(t, "get", "operatorpolicy", "-n", cluster.PolicyNamespace, namespace, "-o", "jsonpath={.status.compliant}")
+			got := s.Admin(t, "get", "operatorpolicy", "-n", cluster.PolicyNamespace, namespace, "-o",
+				"jsonpath={.status.compliant}")
 			if got == "" {
 				return errors.New("it has none")
 			}
@@ -74,8 +78,10 @@ func (s *Site) overwrite(t *testing.T, namespace string) {
 	before := s.caBundles(t)[0]
 	pem, _ := harness.Authority(t, time.Hour)
 	foreign := base64.StdEncoding.EncodeToString(pem)
-	s.Admin(t, "patch", "mutatingwebhookconfiguration", "opgate", "--type=json", "--patch", `[{"op":"remove","path":"/webhooks/0/clientConfig/caBundle"}]`)
-	s.Admin(t, "patch", "validatingwebhookconfiguration", "opgate", "--type=json", "--patch", `[{"op":"replace","path":"/webhooks/1/clientConfig/caBundle","value":"`+foreign+`"}]`)
+	s.Admin(t, "patch", "mutatingwebhookconfiguration", "opgate", "--type=json", "--patch",
+		`[{"op":"remove","path":"/webhooks/0/clientConfig/caBundle"}]`)
+	s.Admin(t, "patch", "validatingwebhookconfiguration", "opgate", "--type=json", "--patch",
+		`[{"op":"replace","path":"/webhooks/1/clientConfig/caBundle","value":"`+foreign+`"}]`)
 	s.Admin(t, "patch", "customresourcedefinition", registrations[harness.DefinitionResource], "--type=json", "--patch",
 		`[{"op":"replace","path":"/spec/conversion/webhook/clientConfig/caBundle","value":"`+foreign+`"}]`)
 	harness.Eventually(t, "the caBundles are restored", func(context.Context) error {
@@ -97,7 +103,8 @@ func (s *Site) upgrade(t *testing.T, namespace string) {
 		t.Fatal(err)
 	}
 	setChartVersion(t, previous, earlierVersion)
-	s.RunHelm(t, "upgrade", "opgate", previous, "--reuse-values", "--set", "webhooks.timeoutSeconds=10,log.level=debug,"+patiently(), "--wait")
+	s.RunHelm(t, "upgrade", "opgate", previous, "--reuse-values", "--set",
+		"webhooks.timeoutSeconds=10,log.level=debug,"+patiently(), "--wait")
 	s.underLoad(t, namespace, func() {
 		s.RunHelm(t, "upgrade", "opgate", harness.ChartDir, "--reset-values", "--set", Quick, "--wait")
 	})
@@ -130,7 +137,8 @@ func setChartVersion(t *testing.T, dir, version string) {
 // wantImage wants the Deployment to have the image of earlierVersion, or another.
 func (s *Site) wantImage(t *testing.T, earlier bool) {
 	t.Helper()
-	image := s.Admin(t, "get", "deployment", "-n", cluster.OpgateNamespace, "opgate", "-o", "jsonpath={.spec.template.spec.containers[0].image}")
+	image := s.Admin(t, "get", "deployment", "-n", cluster.OpgateNamespace, "opgate", "-o",
+		"jsonpath={.spec.template.spec.containers[0].image}")
 	if strings.HasSuffix(image, ":"+earlierVersion) != earlier {
 		t.Errorf("the image is %s", image)
 	}
@@ -141,7 +149,8 @@ func (s *Site) expire(t *testing.T, namespace string) {
 	// The liveness probe ends a pod that is paused for a minute.
 	life := min(speed.Scale(15*time.Second), 45*time.Second)
 	s.RunHelm(t, "upgrade", "opgate", harness.ChartDir, "--reuse-values", "--wait", "--set", fmt.Sprintf(
-		"certificates.selfManaged.caLifetime=%s,certificates.selfManaged.certificateLifetime=%s", seconds(4*life), seconds(life)))
+		"certificates.selfManaged.caLifetime=%s,certificates.selfManaged.certificateLifetime=%s", seconds(4*life),
+		seconds(life)))
 	paused := s.Pods(t)[0]
 	before, err := certificateAt(paused.Addresses["webhook"])
 	if err != nil {
@@ -177,7 +186,8 @@ func (s *Site) expire(t *testing.T, namespace string) {
 // crash kills all pods at once, the one that holds the Lease among them. The next to lead has to wait until that ends.
 func (s *Site) crash(t *testing.T, namespace string) {
 	holder := func() string {
-		return s.Admin(t, "get", "lease", "-n", cluster.OpgateNamespace, "opgate-certs", "-o", "jsonpath={.spec.holderIdentity}")
+		return s.Admin(t, "get", "lease", "-n", cluster.OpgateNamespace, "opgate-certs", "-o",
+			"jsonpath={.spec.holderIdentity}")
 	}
 	harness.Eventually(t, "one leads", func(context.Context) error {
 		if holder() == "" {
@@ -207,15 +217,18 @@ func (s *Site) storedBefore(t *testing.T, namespace string) {
 		t.Fatal(err)
 	}
 	harness.Eventually(t, "a policy is stored in v1beta1", func(ctx context.Context) error {
-		s.Admin(t, "annotate", "operatorpolicy", "-n", cluster.PolicyNamespace, namespace, "--overwrite", fmt.Sprintf("test/at=%d", time.Now().UnixNano()))
+		s.Admin(t, "annotate", "operatorpolicy", "-n", cluster.PolicyNamespace, namespace, "--overwrite",
+			fmt.Sprintf("test/at=%d", time.Now().UnixNano()))
 		stored, err := s.StoredPolicies(ctx)
-		if key := cluster.PolicyNamespace + "/" + namespace; err == nil && !strings.HasSuffix(stored[key], harness.Earlier) {
+		if key := cluster.PolicyNamespace + "/" + namespace; err == nil &&
+			!strings.HasSuffix(stored[key], harness.Earlier) {
 			err = fmt.Errorf("it is stored in %s", stored[key])
 		}
 		return err
 	})
 	s.Admin(t, "scale", "deployment", "-n", cluster.OpgateNamespace, "opgate", "--replicas=0")
-	s.Admin(t, "delete", "pods", "-n", cluster.OpgateNamespace, "-l", "app.kubernetes.io/name=opgate", "--force", "--grace-period=0")
+	s.Admin(t, "delete", "pods", "-n", cluster.OpgateNamespace, "-l", "app.kubernetes.io/name=opgate", "--force",
+		"--grace-period=0")
 	if err := s.SetStorageVersion(t.Context(), harness.Present); err != nil {
 		t.Fatal(err)
 	}

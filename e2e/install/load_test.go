@@ -59,7 +59,8 @@ func (s *Site) underLoad(t *testing.T, namespace string, during func(), others .
 				if err := request(t.Context()); err != nil {
 					mu.Lock()
 					defer mu.Unlock()
-					failures = append(failures, fmt.Errorf("after %s: %w", time.Since(began).Round(time.Millisecond), err))
+					failures = append(failures, fmt.Errorf("after %s: %w", time.Since(began).Round(time.Millisecond),
+						err))
 				}
 			})
 		}
@@ -71,7 +72,8 @@ func (s *Site) underLoad(t *testing.T, namespace string, during func(), others .
 	}()
 	waiting.Wait()
 	took := time.Since(began)
-	t.Logf("%d requests in %s, %.0f each second, %d failed", sent, took.Round(time.Second), float64(sent)/took.Seconds(), len(failures))
+	t.Logf("%d requests in %s, %.0f each second, %d failed", sent, took.Round(time.Second),
+		float64(sent)/took.Seconds(), len(failures))
 	if sent == loadMost {
 		t.Errorf("it was not over after %d requests", sent)
 	}
@@ -116,7 +118,8 @@ func (s *Site) rotateAndRestart(t *testing.T, namespace string) {
 		})
 		signers[s.signer(t)] = true
 		for i := range rotations {
-			s.Admin(t, "annotate", "secret", "-n", cluster.OpgateNamespace, caSecret, "--overwrite", fmt.Sprintf("opgate.io/rotate-ca=%d", i))
+			s.Admin(t, "annotate", "secret", "-n", cluster.OpgateNamespace, caSecret, "--overwrite",
+				fmt.Sprintf("opgate.io/rotate-ca=%d", i))
 			harness.Eventually(t, "another CA signs", func(context.Context) error {
 				now := s.signer(t)
 				if signers[now] {
@@ -139,7 +142,8 @@ func (s *Site) restart(t *testing.T) {
 	harness.Eventually(t, "the Deployment is restarted", func(ctx context.Context) error {
 		return s.tryKubectl(ctx, append([]string{"rollout", "restart"}, deployment...)...)
 	})
-	if err := s.tryKubectl(t.Context(), append([]string{"rollout", "status", "--timeout=10m"}, deployment...)...); err != nil {
+	if err := s.tryKubectl(t.Context(), append([]string{"rollout", "status", "--timeout=10m"},
+		deployment...)...); err != nil {
 		t.Error(err)
 	}
 }

@@ -16,7 +16,9 @@ func TestA1ChartFindsOLM(t *testing.T) {
 	e := harness.Start(t, cluster.Options{Bare: true, Audit: true, Log: os.Stderr})
 	install := func(t *testing.T, args ...string) cluster.Result {
 		t.Helper()
-		result, err := e.Helm(t.Context(), append([]string{"install", "opgate", harness.ChartDir, "--namespace", cluster.OpgateNamespace, "--dry-run=server"}, args...)...)
+		result, err := e.Helm(t.Context(),
+			append([]string{"install", "opgate", harness.ChartDir, "--namespace", cluster.OpgateNamespace,
+				"--dry-run=server"}, args...)...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -33,8 +35,9 @@ func TestA1ChartFindsOLM(t *testing.T) {
 			"--olm-identity=" + identity + "\n":                  1,
 			"--olm-namespace-uid=" + uid + "\n":                  1,
 			"request.userInfo.username == '" + identity + "' &&": 9,
-			"request.userInfo.username":                          18, // in the conditions, and in the annotation that they are set back by
-			"OLM is " + identity + ".":                           1,
+			// in the conditions, and in the annotation that they are set back by
+			"request.userInfo.username": 18,
+			"OLM is " + identity + ".":  1,
 		} {
 			if n := strings.Count(got.Stdout, want); n != times {
 				t.Errorf("%q: %q is there %d times, want %d", args, want, n, times)
@@ -44,20 +47,23 @@ func TestA1ChartFindsOLM(t *testing.T) {
 	refuses := func(t *testing.T, says string, args ...string) {
 		t.Helper()
 		got := install(t, args...)
-		for _, want := range []string{says, "olm.identity", "kubectl get deployments --all-namespaces --field-selector metadata.name=olm-operator"} {
+		for _, want := range []string{says, "olm.identity",
+			"kubectl get deployments --all-namespaces --field-selector metadata.name=olm-operator"} {
 			if got.ExitCode == 0 || !strings.Contains(got.Stderr, want) {
 				t.Errorf("%q: exit code %d\n%s\nwant it to say %q", args, got.ExitCode, got.Stderr, want)
 			}
 		}
 	}
 	uidOf := func(namespace string) string {
-		return harness.Kubectl(t, e.Cluster, cluster.Admin, "", "get", "namespace", namespace, "-o", "jsonpath={.metadata.uid}")
+		return harness.Kubectl(t, e.Cluster, cluster.Admin, "", "get", "namespace", namespace, "-o",
+			"jsonpath={.metadata.uid}")
 	}
 	const foreign = "system:serviceaccount:" + harness.OpenShiftNamespace + ":" + harness.OLMAccount
 
 	t.Run("once", func(t *testing.T) {
 		renders(t, cluster.OLMUserName, uidOf(cluster.OLMNamespace))
-		printed := harness.Kubectl(t, e.Cluster, cluster.Admin, "", "get", "deployments", "--all-namespaces", "--field-selector", "metadata.name=olm-operator",
+		printed := harness.Kubectl(t, e.Cluster, cluster.Admin, "", "get", "deployments", "--all-namespaces",
+			"--field-selector", "metadata.name=olm-operator",
 			"-o", `jsonpath={range .items[*]}system:serviceaccount:{.metadata.namespace}:{.spec.template.spec.serviceAccountName}{"\n"}{end}`)
 		if printed != cluster.OLMUserName+"\n" {
 			t.Errorf("the command in the message prints %q", printed)

@@ -83,7 +83,8 @@ func (s *Site) openShiftOLM(t *testing.T) {
 	t.Helper()
 	s.Admin(t, "create", "namespace", harness.OpenShiftNamespace)
 	s.Admin(t, "create", "serviceaccount", harness.OLMAccount, "-n", harness.OpenShiftNamespace)
-	s.Admin(t, "create", "clusterrolebinding", "olm-operator-binding-openshift-operator-lifecycle-manager", "--clusterrole=cluster-admin",
+	s.Admin(t, "create", "clusterrolebinding", "olm-operator-binding-openshift-operator-lifecycle-manager",
+		"--clusterrole=cluster-admin",
 		"--serviceaccount="+harness.OpenShiftNamespace+":"+harness.OLMAccount)
 }
 
@@ -102,7 +103,8 @@ func (s *Site) withServiceCA(t *testing.T) string {
 	if manifests, err = filepath.Rel(directory, manifests); err != nil {
 		t.Fatal(err)
 	}
-	text := strings.NewReplacer("[../openshift]", "["+manifests+"/overlays/openshift]", "[../../components", "["+manifests+"/components").
+	text := strings.NewReplacer("[../openshift]", "["+manifests+"/overlays/openshift]", "[../../components",
+		"["+manifests+"/components").
 		Replace(DocumentedBlock(t, "components/service-ca"))
 	if err := os.WriteFile(filepath.Join(directory, "kustomization.yaml"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
@@ -146,7 +148,8 @@ func (ca serviceCA) sign(t *testing.T, service string) (certPEM, keyPEM []byte) 
 	}
 	name := service + "." + cluster.OpgateNamespace + ".svc"
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name, name + ".cluster.local"},
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name},
+		DNSNames:  []string{name, name + ".cluster.local"},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
@@ -158,7 +161,8 @@ func (ca serviceCA) sign(t *testing.T, service string) (certPEM, keyPEM []byte) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate}),
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
 }
 
 // issue writes what the objects ask for by their annotations: caBundles first, then the certificate.
@@ -167,7 +171,8 @@ func (s *Site) issue(t *testing.T, ca serviceCA, bundle []byte) {
 	asked := 0
 	for resource, name := range registrations {
 		kind := resource.Resource + "." + resource.Group
-		if s.Admin(t, "get", kind, name, "-o", `jsonpath={.metadata.annotations.service\.beta\.openshift\.io/inject-cabundle}`) != "true" {
+		if s.Admin(t, "get", kind, name, "-o",
+			`jsonpath={.metadata.annotations.service\.beta\.openshift\.io/inject-cabundle}`) != "true" {
 			continue
 		}
 		asked++
@@ -180,7 +185,8 @@ func (s *Site) issue(t *testing.T, ca serviceCA, bundle []byte) {
 		}
 		var operations []map[string]string
 		for _, path := range paths {
-			operations = append(operations, map[string]string{"op": "add", "path": path, "value": base64.StdEncoding.EncodeToString(bundle)})
+			operations = append(operations, map[string]string{"op": "add", "path": path,
+				"value": base64.StdEncoding.EncodeToString(bundle)})
 		}
 		patch, err := json.Marshal(operations)
 		if err != nil {
@@ -191,7 +197,8 @@ func (s *Site) issue(t *testing.T, ca serviceCA, bundle []byte) {
 	if asked != len(registrations) {
 		t.Fatalf("%d objects ask for a caBundle, want %d", asked, len(registrations))
 	}
-	secret := s.Admin(t, "get", "service", "-n", cluster.OpgateNamespace, "opgate-webhook", "-o", `jsonpath={.metadata.annotations.service\.beta\.openshift\.io/serving-cert-secret-name}`)
+	secret := s.Admin(t, "get", "service", "-n", cluster.OpgateNamespace, "opgate-webhook", "-o",
+		`jsonpath={.metadata.annotations.service\.beta\.openshift\.io/serving-cert-secret-name}`)
 	if secret == "" {
 		t.Fatal("the Service asks for no certificate")
 	}

@@ -18,7 +18,8 @@ func (s *Site) switchOrdering(t *testing.T) {
 	s.install(t, "replicas=1", "ordering.enabled=false")
 	s.writePolicy(t, namespace)
 	s.WantGate(t, namespace)
-	harness.WantRefused(t, s.Cluster, cluster.Admin, "", []string{"get", "customresourcedefinition", definition}, "not found")
+	harness.WantRefused(t, s.Cluster, cluster.Admin, "", []string{"get", "customresourcedefinition", definition},
+		"not found")
 
 	s.RunHelm(t, "upgrade", "opgate", harness.ChartDir, "--reuse-values", "--set", "ordering.enabled=true", "--wait")
 	s.WantGate(t, namespace)
@@ -33,7 +34,8 @@ spec:
 `
 	// The API server learns of the new webhooks a moment after they are there.
 	harness.Eventually(t, "Policies are judged", func(ctx context.Context) error {
-		result, err := s.Kubectl(ctx, cluster.Admin, itself, "create", "--dry-run=server", "--namespace="+namespace, "-f", "-")
+		result, err := s.Kubectl(ctx, cluster.Admin, itself, "create", "--dry-run=server", "--namespace="+namespace,
+			"-f", "-")
 		if err == nil && !strings.Contains(result.Stderr, `admission webhook "policies.opgate.io" denied the request`) {
 			err = fmt.Errorf("it says %s%s", result.Stdout, result.Stderr)
 		}

@@ -67,13 +67,15 @@ spec:
 func restoredTries(namespace string) map[string]string {
 	subscription := func(pkg, channel string) string {
 		return fmt.Sprintf(`{"apiVersion":"operators.coreos.com/v1alpha1","kind":"Subscription","metadata":{"name":%q,"namespace":%q},`+
-			`"spec":{"name":%q,"source":"some","sourceNamespace":"olm","channel":%q,"installPlanApproval":"Manual"}}`, pkg, namespace, pkg, channel)
+			`"spec":{"name":%q,"source":"some","sourceNamespace":"olm","channel":%q,"installPlanApproval":"Manual"}}`,
+			pkg, namespace, pkg, channel)
 	}
 	return map[string]string{
 		subscription("forbidden", "stable"): "(subscription/mustnothave)",
 		subscription("earlier", "other"):    "(subscription/channel)",
 		subscription("unwanted", "stable"):  "(subscription/constraint)",
-		`{"apiVersion":"operators.coreos.com/v1alpha1","kind":"CatalogSource","metadata":{"name":"any","namespace":"` + namespace + `"},` +
+		`{"apiVersion":"operators.coreos.com/v1alpha1","kind":"CatalogSource","metadata":{"name":"any","namespace":"` +
+			namespace + `"},` +
 			`"spec":{"sourceType":"grpc","image":"registry.example/any:latest"}}`: "(catalogsource/constraint)",
 	}
 }
@@ -102,7 +104,8 @@ func TestRestore(t *testing.T) {
 	dir := t.TempDir()
 	files := strings.NewReplacer("policies.yaml", dir+"/policies.yaml", "constraints.yaml", dir+"/constraints.yaml",
 		"marks.yaml", dir+"/marks.yaml")
-	policy := []string{"get", "policies.policy.open-cluster-management.io", "-n", cluster.PolicyNamespace, "restored-order", "-o"}
+	policy := []string{"get", "policies.policy.open-cluster-management.io", "-n", cluster.PolicyNamespace,
+		"restored-order", "-o"}
 	mark := append(slices.Clone(policy), `jsonpath={.metadata.annotations.opgate\.io/verified}`)
 	var namespace, signed string
 	var want map[string]string

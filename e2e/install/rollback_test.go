@@ -41,7 +41,8 @@ func TestRollback(t *testing.T) {
 	s.RunHelm(t, "install", "opgate", chart, "--create-namespace", "--wait", "--set", patiently())
 	namespace := s.Govern(t)
 	s.WantGate(t, namespace)
-	s.underLoad(t, namespace, func() { s.RunHelm(t, "upgrade", "opgate", harness.ChartDir, "--reuse-values", "--wait") })
+	s.underLoad(t, namespace,
+		func() { s.RunHelm(t, "upgrade", "opgate", harness.ChartDir, "--reuse-values", "--wait") })
 	s.wantImage(t, false)
 
 	governed := s.NewNamespace(t)
@@ -59,7 +60,8 @@ func TestRollback(t *testing.T) {
 		{command: "helm rollback", earlier: true},
 		{command: "helm upgrade"},
 	} {
-		s.underLoad(t, namespace, func() { s.Shell(t, ShellSteps(t, "../../docs/upgrade.md", step.command)[0]) }, tries...)
+		s.underLoad(t, namespace, func() { s.Shell(t, ShellSteps(t, "../../docs/upgrade.md", step.command)[0]) },
+			tries...)
 		s.wantImage(t, step.earlier)
 		for object, got := range s.specs(t, features) {
 			if got != stored[object] {
@@ -99,7 +101,8 @@ func previous(t *testing.T) string {
 	case err == nil:
 		return parent
 	case os.Getenv("CI") != "":
-		t.Fatalf("no commit before this one is known (git rev-parse HEAD^: %v): fetch the history, with fetch-depth: 0", err)
+		t.Fatalf("no commit before this one is known (git rev-parse HEAD^: %v): fetch the history, with fetch-depth: 0",
+			err)
 	default:
 		t.Skipf("no commit before this one is known (git rev-parse HEAD^: %v); -previous names one", err)
 	}
@@ -239,7 +242,8 @@ func (s *Site) specs(t *testing.T, objects []*unstructured.Unstructured) map[str
 	for _, object := range objects {
 		kind := object.GetKind()
 		resource := strings.ToLower(kind) + "." + storedVersions[kind] + "." + object.GroupVersionKind().Group
-		args := []string{"get", resource, object.GetName(), "-o", "jsonpath={.metadata.uid} {.metadata.generation} {.spec}"}
+		args := []string{"get", resource, object.GetName(), "-o",
+			"jsonpath={.metadata.uid} {.metadata.generation} {.spec}"}
 		if object.GetNamespace() != "" {
 			args = append(args, "-n", object.GetNamespace())
 		}

@@ -90,7 +90,8 @@ func (s *Site) Logs(t *testing.T) {
 // Pods are those that are to stay. Others may still be there, for the API server to let go of them.
 func (s *Site) Pods(t *testing.T) []node.Pod {
 	t.Helper()
-	stored, err := s.Clients[cluster.Admin].Resource(podResource).Namespace(cluster.OpgateNamespace).List(t.Context(), metav1.ListOptions{})
+	stored, err := s.Clients[cluster.Admin].Resource(podResource).Namespace(cluster.OpgateNamespace).List(t.Context(),
+		metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +99,8 @@ func (s *Site) Pods(t *testing.T) []node.Pod {
 	for _, pod := range stored.Items {
 		staying[pod.GetName()] = pod.GetDeletionTimestamp() == nil
 	}
-	return slices.DeleteFunc(s.Node.Pods(cluster.OpgateNamespace), func(pod node.Pod) bool { return !staying[pod.Name] })
+	return slices.DeleteFunc(s.Node.Pods(cluster.OpgateNamespace),
+		func(pod node.Pod) bool { return !staying[pod.Name] })
 }
 
 // WantNothingForbidden wants that the permissions of the release are enough for all that it did.
@@ -122,7 +124,9 @@ func (s *Site) RunHelm(t *testing.T, args ...string) string {
 	return succeed(t, s.Helm, args)
 }
 
-func succeed(t *testing.T, helm func(ctx context.Context, args ...string) (cluster.Result, error), args []string) string {
+func succeed(
+	t *testing.T, helm func(ctx context.Context, args ...string) (cluster.Result, error), args []string,
+) string {
 	t.Helper()
 	result, err := helm(t.Context(), append(args, "--namespace", cluster.OpgateNamespace, "--timeout", helmTimeout)...)
 	if err != nil {
@@ -199,14 +203,16 @@ func (s *Site) WantGate(t *testing.T, namespace string) {
 func (s *Site) WantUngated(t *testing.T, namespace string) {
 	t.Helper()
 	for _, object := range []*unstructured.Unstructured{
-		harness.Subscription(namespace, "foreign", harness.ForeignCatalog, "Manual"), harness.InstallPlan(namespace, "another", harness.ForbiddenVersion),
+		harness.Subscription(namespace, "foreign", harness.ForeignCatalog, "Manual"),
+		harness.InstallPlan(namespace, "another", harness.ForbiddenVersion),
 	} {
 		harness.Eventually(t, "the API is writable", func(ctx context.Context) error {
 			return s.Attempt(ctx, Try{User: cluster.Admin, Object: object})
 		})
 	}
 	harness.Eventually(t, "the objects of the backstop are deleted", func(context.Context) error {
-		if left := s.Admin(t, "get", "validatingadmissionpolicies,validatingadmissionpolicybindings,mutatingadmissionpolicies,mutatingadmissionpolicybindings",
+		if left := s.Admin(t, "get",
+			"validatingadmissionpolicies,validatingadmissionpolicybindings,mutatingadmissionpolicies,mutatingadmissionpolicybindings",
 			"opgate-backstop", "opgate-unpacked", "opgate-deletion", "--ignore-not-found", "-o", "name"); left != "" {
 			return fmt.Errorf("there are %s", left)
 		}

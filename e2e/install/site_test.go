@@ -18,7 +18,8 @@ import (
 // connections, may end one that is in use. How long controllers, the node and the API server take to know of a pod that
 // ends, and of a CA, depends on the machine.
 func patiently() string {
-	return fmt.Sprintf("drain.delay=%s,drain.timeout=100s,certificates.selfManaged.caOverlap=%s", seconds(speed.Scale(5*time.Second)), seconds(speed.Scale(2*time.Second)))
+	return fmt.Sprintf("drain.delay=%s,drain.timeout=100s,certificates.selfManaged.caOverlap=%s",
+		seconds(speed.Scale(5*time.Second)), seconds(speed.Scale(2*time.Second)))
 }
 
 // seconds is a duration as values of the chart say it.
@@ -33,14 +34,16 @@ func (s *Site) helm3(t *testing.T, args ...string) string {
 // install installs a release and waits until it is ready, as helm sees it.
 func (s *Site) install(t *testing.T, set ...string) {
 	t.Helper()
-	s.RunHelm(t, "install", "opgate", harness.ChartDir, "--create-namespace", "--wait", "--set", strings.Join(append([]string{Quick}, set...), ","))
+	s.RunHelm(t, "install", "opgate", harness.ChartDir, "--create-namespace", "--wait", "--set",
+		strings.Join(append([]string{Quick}, set...), ","))
 }
 
 // wantHeld wants the API server to refuse by itself, soon, what needs no webhook to judge, and to admit the rest.
 func (s *Site) wantHeld(t *testing.T, namespace string) {
 	t.Helper()
 	harness.Eventually(t, "the webhooks are not called", func(ctx context.Context) error {
-		return s.Attempt(ctx, Try{User: cluster.Admin, Object: harness.Subscription(namespace, "foreign", harness.ForeignCatalog, "Manual")})
+		return s.Attempt(ctx, Try{User: cluster.Admin,
+			Object: harness.Subscription(namespace, "foreign", harness.ForeignCatalog, "Manual")})
 	})
 	s.wantBackstop(t, namespace)
 }
@@ -50,7 +53,8 @@ func (s *Site) wantHeld(t *testing.T, namespace string) {
 func (s *Site) wantBackstop(t *testing.T, namespace string) {
 	t.Helper()
 	harness.Eventually(t, "the API server refuses by itself", func(ctx context.Context) error {
-		err := s.Attempt(ctx, Try{User: cluster.Admin, Object: harness.InstallPlan(namespace, "another", harness.ForbiddenVersion)})
+		err := s.Attempt(ctx, Try{User: cluster.Admin,
+			Object: harness.InstallPlan(namespace, "another", harness.ForbiddenVersion)})
 		if err == nil || !strings.Contains(err.Error(), "held by the API server") {
 			return fmt.Errorf("got %w", err)
 		}

@@ -43,10 +43,12 @@ func TestStaticInstall(t *testing.T) {
 	})
 	t.Run("what a maintainer damages is restored", func(t *testing.T) {
 		policy := func() string {
-			return s.Admin(t, "get", "validatingwebhookconfiguration", "opgate", "-o", "jsonpath={.webhooks[0].failurePolicy}")
+			return s.Admin(t, "get", "validatingwebhookconfiguration", "opgate", "-o",
+				"jsonpath={.webhooks[0].failurePolicy}")
 		}
 		before := policy()
-		s.Admin(t, "patch", "validatingwebhookconfiguration", "opgate", "--as", harness.Maintainer, "--as-group", "system:masters", "--type=json",
+		s.Admin(t, "patch", "validatingwebhookconfiguration", "opgate", "--as", harness.Maintainer, "--as-group",
+			"system:masters", "--type=json",
 			"--patch", `[{"op":"replace","path":"/webhooks/0/failurePolicy","value":"Ignore"}]`)
 		harness.Eventually(t, "it is set back", func(context.Context) error {
 			if now := policy(); now != before {
@@ -59,19 +61,24 @@ func TestStaticInstall(t *testing.T) {
 		s.Admin(t, "delete", "pods", "-n", cluster.OpgateNamespace, "--all", "--wait=false")
 		s.WantGate(t, namespace)
 	})
-	upgrade := []string{"upgrade", "opgate", harness.ChartDir, "--reuse-values", "--set", "log.level=debug", "--namespace", cluster.OpgateNamespace,
+	upgrade := []string{"upgrade", "opgate", harness.ChartDir, "--reuse-values", "--set", "log.level=debug",
+		"--namespace", cluster.OpgateNamespace,
 		"--timeout", helmTimeout, "--wait"}
-	t.Run("other users do not upgrade", func(t *testing.T) { s.wantHelmRefused(t, "is kept by files of the control plane", upgrade...) })
+	t.Run("other users do not upgrade",
+		func(t *testing.T) { s.wantHelmRefused(t, "is kept by files of the control plane", upgrade...) })
 	t.Run("a maintainer does", func(t *testing.T) {
-		s.RunHelm(t, append(upgrade[:len(upgrade):len(upgrade)], "--kube-as-user", harness.Maintainer, "--kube-as-group", "system:masters")...)
-		if got := s.Admin(t, "get", "deployment", "-n", cluster.OpgateNamespace, "opgate", "-o", "jsonpath={.spec.template.spec.containers[0].args}"); !strings.Contains(got, "--log-level=debug") {
+		s.RunHelm(t, append(upgrade[:len(upgrade):len(upgrade)], "--kube-as-user", harness.Maintainer,
+			"--kube-as-group", "system:masters")...)
+		if got := s.Admin(t, "get", "deployment", "-n", cluster.OpgateNamespace, "opgate", "-o",
+			"jsonpath={.spec.template.spec.containers[0].args}"); !strings.Contains(got, "--log-level=debug") {
 			t.Errorf("after the upgrade the arguments are %s", got)
 		}
 		s.WantGate(t, namespace)
 	})
 	s.WantNothingForbidden(t)
 	t.Run("it is removed without the files", func(t *testing.T) {
-		uninstall := []string{"uninstall", "opgate", "--namespace", cluster.OpgateNamespace, "--timeout", helmTimeout, "--wait"}
+		uninstall := []string{"uninstall", "opgate", "--namespace", cluster.OpgateNamespace, "--timeout", helmTimeout,
+			"--wait"}
 		s.wantHelmRefused(t, "failed to delete release", uninstall...) // all that Helm prints
 		s.WantGate(t, namespace)
 		static.Remove(t)
@@ -85,7 +92,8 @@ func TestStaticInstall(t *testing.T) {
 func (s *Site) killAll(t *testing.T) {
 	t.Helper()
 	holder := func() string {
-		return s.Admin(t, "get", "lease", "-n", cluster.OpgateNamespace, "opgate-loop", "-o", "jsonpath={.spec.holderIdentity}")
+		return s.Admin(t, "get", "lease", "-n", cluster.OpgateNamespace, "opgate-loop", "-o",
+			"jsonpath={.spec.holderIdentity}")
 	}
 	killed := holder()
 	for _, pod := range s.Pods(t) {

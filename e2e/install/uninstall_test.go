@@ -57,7 +57,8 @@ func TestUninstall(t *testing.T) {
 		{
 			name: "the definition first",
 			steps: func(t *testing.T) {
-				s.Admin(t, "delete", "customresourcedefinition", registrations[harness.DefinitionResource], "--timeout=10m")
+				s.Admin(t, "delete", "customresourcedefinition", registrations[harness.DefinitionResource],
+					"--timeout=10m")
 				uninstall(t)
 			},
 		},
@@ -72,7 +73,8 @@ func TestUninstall(t *testing.T) {
 		{
 			name: "the pods first",
 			steps: func(t *testing.T) {
-				s.Admin(t, "delete", "deployment", "-n", cluster.OpgateNamespace, "opgate", "--cascade=foreground", "--timeout=10m")
+				s.Admin(t, "delete", "deployment", "-n", cluster.OpgateNamespace, "opgate", "--cascade=foreground",
+					"--timeout=10m")
 				harness.Eventually(t, "nobody answers", func(ctx context.Context) error {
 					err := s.Attempt(ctx, tries(namespace)[0])
 					if err == nil || !strings.Contains(err.Error(), "failed calling webhook") {
@@ -123,7 +125,8 @@ func (s *Site) takeOver(t *testing.T) {
 	if err := yaml.UnmarshalStrict(data, &definition); err != nil {
 		t.Fatal(err)
 	}
-	definition.Spec.Versions = slices.DeleteFunc(definition.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name != harness.Earlier })
+	definition.Spec.Versions = slices.DeleteFunc(definition.Spec.Versions,
+		func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name != harness.Earlier })
 	definition.Spec.Versions[0].Storage = true
 	if data, err = yaml.Marshal(definition); err != nil {
 		t.Fatal(err)
@@ -145,7 +148,9 @@ func (s *Site) takeOver(t *testing.T) {
 	}
 	s.Admin(t, "rollout", "status", "deployment", "-n", cluster.OpgateNamespace, "opgate", "--timeout=10m")
 	s.WantGate(t, namespace)
-	if got := s.Admin(t, "get", "operatorpolicies.v1beta2.policy.open-cluster-management.io", "-n", cluster.PolicyNamespace, namespace, "-o", "jsonpath={.spec.versions}"); !strings.Contains(got, harness.AllowedCSV) {
+	if got := s.Admin(t, "get", "operatorpolicies.v1beta2.policy.open-cluster-management.io", "-n",
+		cluster.PolicyNamespace, namespace, "-o", "jsonpath={.spec.versions}"); !strings.Contains(got,
+		harness.AllowedCSV) {
 		t.Errorf("the policy has versions %s", got)
 	}
 }
@@ -176,19 +181,23 @@ func (s *Site) writePolicy(t *testing.T, namespace string) {
 // and in both versions after the command that docs/install.md has for it.
 func (s *Site) wantPolicies(t *testing.T, namespace string) {
 	t.Helper()
-	_, err := s.Clients[cluster.Admin].Resource(harness.DefinitionResource).Get(t.Context(), registrations[harness.DefinitionResource], metav1.GetOptions{})
+	_, err := s.Clients[cluster.Admin].Resource(harness.DefinitionResource).Get(t.Context(),
+		registrations[harness.DefinitionResource], metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Admin(t, "annotate", "operatorpolicy", "-n", cluster.PolicyNamespace, namespace, "--overwrite", "test/removed="+t.Name()[strings.LastIndex(t.Name(), "/")+1:])
+	s.Admin(t, "annotate", "operatorpolicy", "-n", cluster.PolicyNamespace, namespace, "--overwrite",
+		"test/removed="+t.Name()[strings.LastIndex(t.Name(), "/")+1:])
 	for _, step := range ShellSteps(t, "../../docs/install.md", "strategy") {
 		s.Shell(t, step)
 	}
 	harness.Eventually(t, "policies can be written in v1beta1", func(ctx context.Context) error {
-		result, err := s.Kubectl(ctx, cluster.Admin, "", "annotate", "operatorpolicies.v1beta1.policy.open-cluster-management.io", "-n", cluster.PolicyNamespace, namespace, "--overwrite", "test/earlier=yes")
+		result, err := s.Kubectl(ctx, cluster.Admin, "", "annotate",
+			"operatorpolicies.v1beta1.policy.open-cluster-management.io", "-n", cluster.PolicyNamespace, namespace,
+			"--overwrite", "test/earlier=yes")
 		if err == nil && result.ExitCode != 0 {
 			err = errors.New(result.Stderr)
 		}

@@ -31,7 +31,8 @@ func BenchmarkApproval(b *testing.B) {
 		var all approvals
 		for i := 0; b.Loop(); i++ {
 			namespace := e.namespaces[i%len(e.namespaces)]
-			for name, approve := range map[string]func(context.Context, waiting, *approvals) error{"floor": e.byHandAlone, "loop": e.byLoop} {
+			for name, approve := range map[string]func(context.Context, waiting,
+				*approvals) error{"floor": e.byHandAlone, "loop": e.byLoop} {
 				p, err := e.newWaiting(b.Context(), namespace, fmt.Sprintf("%s-%d-%d", name, b.N, i), name == "loop")
 				if err != nil {
 					b.Fatal(err)
@@ -46,29 +47,33 @@ func BenchmarkApproval(b *testing.B) {
 		e.report(b, &all)
 	})
 	// All namespaces at the same moment.
-	b.Run(fmt.Sprintf("plan=%dKiB/policies=%d/at-once=%d", planSize>>10, approvalPolicies, approvalPolicies), func(b *testing.B) {
-		var all approvals
-		for i := 0; b.Loop(); i++ {
-			if i%len(e.namespaces) > 0 {
-				continue // it was one of those at the same moment
+	b.Run(fmt.Sprintf("plan=%dKiB/policies=%d/at-once=%d", planSize>>10, approvalPolicies, approvalPolicies),
+		func(b *testing.B) {
+			var all approvals
+			for i := 0; b.Loop(); i++ {
+				if i%len(e.namespaces) > 0 {
+					continue // it was one of those at the same moment
+				}
+				for name, approve := range map[string]func(context.Context, waiting, *approvals) error{"floor": e.byHand,
+					"loop": e.byLoop} {
+					var mu sync.Mutex
+					var plans []waiting
+					harness.AtOnce(b, harness.Writers, e.namespaces, func(ctx context.Context, namespace string) error {
+						p, err := e.newWaiting(ctx, namespace, fmt.Sprintf("%s-at-once-%d-%d", name, b.N, i),
+							name == "loop")
+						mu.Lock()
+						defer mu.Unlock()
+						plans = append(plans, p)
+						return err
+					})
+					since := time.Now()
+					harness.AtOnce(b, len(plans), plans,
+						func(ctx context.Context, p waiting) error { return approve(ctx, p, &all) })
+					e.count(b, &all, since)
+				}
 			}
-			for name, approve := range map[string]func(context.Context, waiting, *approvals) error{"floor": e.byHand, "loop": e.byLoop} {
-				var mu sync.Mutex
-				var plans []waiting
-				harness.AtOnce(b, harness.Writers, e.namespaces, func(ctx context.Context, namespace string) error {
-					p, err := e.newWaiting(ctx, namespace, fmt.Sprintf("%s-at-once-%d-%d", name, b.N, i), name == "loop")
-					mu.Lock()
-					defer mu.Unlock()
-					plans = append(plans, p)
-					return err
-				})
-				since := time.Now()
-				harness.AtOnce(b, len(plans), plans, func(ctx context.Context, p waiting) error { return approve(ctx, p, &all) })
-				e.count(b, &all, since)
-			}
-		}
-		e.report(b, &all)
-	})
+			e.report(b, &all)
+		})
 }
 
 // approvals are the instants at which plans began to wait for their approval.
@@ -166,13 +171,15 @@ func (e *speedEnv) report(b *testing.B, all *approvals) {
 	var loop, floor []time.Duration
 	for _, s := range approved {
 		if s.by == cluster.OpgateUserName {
-			loop = append(loop, s.at.Sub(written[s.plan])) // it may be less than nothing, if the answer to OLM took long
+			// it may be less than nothing, if the answer to OLM took long
+			loop = append(loop, s.at.Sub(written[s.plan]))
 		} else {
 			floor = append(floor, s.at.Sub(all.began[s.plan]))
 		}
 	}
 	if len(loop) != len(floor) || len(loop)+len(floor) != len(all.began) {
-		b.Fatalf("the audit log has %d approvals by the loop and %d by hand of %d", len(loop), len(floor), len(all.began))
+		b.Fatalf("the audit log has %d approvals by the loop and %d by hand of %d", len(loop), len(floor),
+			len(all.began))
 	}
 	b.ReportMetric(0, "ns/op")
 	for name, p := range map[string]int{"p50": 50, "p99": 99} {

@@ -39,7 +39,8 @@ func describedHold(t *testing.T, e *harness.LoopEnv) {
 	e.Write(t, p)
 	e.Propose(t, cluster.ShopNamespace, "install-x7", harness.ForbiddenVersion)
 	waitForEvents(t, e, cluster.ShopNamespace, "installplan", "install-x7", "Warning Held opgate ")
-	command, want, _ := strings.Cut(strings.TrimPrefix(block(t, document(t, "docs/loop.md"), "$ kubectl describe installplan"), "$ "), "\n")
+	command, want, _ := strings.Cut(strings.TrimPrefix(block(t, document(t, "docs/loop.md"),
+		"$ kubectl describe installplan"), "$ "), "\n")
 	_, want, _ = strings.Cut(want, "Events:\n")
 	got := terminal(t, e.Cluster, command)
 	_, events, _ := strings.Cut(got, "Events:\n")
@@ -68,21 +69,26 @@ func eventRequests(t *testing.T, e *harness.LoopEnv) {
 	from := time.Now()
 	e.Write(t, p)
 	e.Propose(t, namespace, "install-1", harness.ForbiddenVersion)
-	waitForEvents(t, e, namespace, "installplan", "install-1", "Warning Held opgate "+harness.ForbiddenCSV+" is not allowed by OperatorPolicy policies/"+
+	waitForEvents(t, e, namespace, "installplan", "install-1", "Warning Held opgate "+harness.ForbiddenCSV+
+		" is not allowed by OperatorPolicy policies/"+
 		namespace+" (bundle/version): allowed is "+harness.AllowedCSV)
 
-	approve := []string{"patch", "installplan", "install-1", "-n", namespace, "--type=merge", "--patch", `{"spec":{"approved":true}}`}
+	approve := []string{"patch", "installplan", "install-1", "-n", namespace, "--type=merge", "--patch",
+		`{"spec":{"approved":true}}`}
 	for i := range 10 {
 		harness.WantRefused(t, e.Cluster, cluster.Admin, "", approve, "(bundle/version)")
 		harness.WantRefused(t, e.Cluster, cluster.Admin, "", append(approve, "--dry-run=server"), "(bundle/version)")
-		for _, u := range []*unstructured.Unstructured{harness.InstallPlan(namespace, "install-1", harness.ForbiddenVersion), harness.Subscription(namespace, "etcd", harness.GoodCatalog, "Manual")} {
+		for _, u := range []*unstructured.Unstructured{harness.InstallPlan(namespace, "install-1",
+			harness.ForbiddenVersion), harness.Subscription(namespace, "etcd", harness.GoodCatalog, "Manual")} {
 			touch := fmt.Sprintf(`{"metadata":{"labels":{"touched":"n%d"}}}`, i)
-			if err := e.Admin.Patch(t.Context(), u, crclient.RawPatch("application/merge-patch+json", []byte(touch))); err != nil {
+			if err := e.Admin.Patch(t.Context(), u,
+				crclient.RawPatch("application/merge-patch+json", []byte(touch))); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	waitForEvents(t, e, namespace, "installplan", "install-1", "Warning Held ", "Warning Denied opgate "+harness.ForbiddenCSV+" is not allowed ")
+	waitForEvents(t, e, namespace, "installplan", "install-1", "Warning Held ",
+		"Warning Denied opgate "+harness.ForbiddenCSV+" is not allowed ")
 	rests(t, e, namespace)
 	wantEventRequests(t, e, namespace, from, 2)
 
@@ -103,7 +109,8 @@ func eventRequests(t *testing.T, e *harness.LoopEnv) {
 	case <-e.Gate.Exited():
 		t.Fatal("opgate has ended")
 	}
-	asked := requests(t, e, resting, func(r cluster.Request) bool { return isEvent(r) || r.Object.Namespace == namespace })
+	asked := requests(t, e, resting,
+		func(r cluster.Request) bool { return isEvent(r) || r.Object.Namespace == namespace })
 	if len(asked) > 0 {
 		t.Errorf("at rest opgate made %d requests: %v", len(asked), asked)
 	}
@@ -118,16 +125,20 @@ func deniedWrites(t *testing.T, e *harness.LoopEnv) {
 	waitForEvents(t, e, namespace, "installplan", "install-1", "Normal Approved ") // it is sent after the approval
 	from := time.Now()
 	for range 2 {
-		harness.WantRefused(t, e.Cluster, cluster.Admin, "", []string{"patch", "subscriptions.operators.coreos.com", "etcd", "-n", namespace, "--type=merge",
-			"--patch", `{"spec":{"source":"` + harness.ForeignCatalog + `"}}`}, "(subscription/catalog)")
-		harness.WantRefused(t, e.Cluster, cluster.Admin, "", []string{"patch", "operatorpolicy", namespace, "-n", cluster.PolicyNamespace, "--type=merge",
-			"--patch", `{"spec":{"versionRange":"\u001b[31mred"}}`}, "(operatorpolicy/field)")
-		harness.WantRefused(t, e.Cluster, cluster.Admin, harness.Normal(harness.Subscription(namespace, "other", harness.ForeignCatalog, "Manual").Object),
+		harness.WantRefused(t, e.Cluster, cluster.Admin, "",
+			[]string{"patch", "subscriptions.operators.coreos.com", "etcd", "-n", namespace, "--type=merge",
+				"--patch", `{"spec":{"source":"` + harness.ForeignCatalog + `"}}`}, "(subscription/catalog)")
+		harness.WantRefused(t, e.Cluster, cluster.Admin, "",
+			[]string{"patch", "operatorpolicy", namespace, "-n", cluster.PolicyNamespace, "--type=merge",
+				"--patch", `{"spec":{"versionRange":"\u001b[31mred"}}`}, "(operatorpolicy/field)")
+		harness.WantRefused(t, e.Cluster, cluster.Admin,
+			harness.Normal(harness.Subscription(namespace, "other", harness.ForeignCatalog, "Manual").Object),
 			[]string{"create", "-f", "-"}, "(subscription/catalog)")
 	}
 	waitForEvents(t, e, namespace, "subscriptions.operators.coreos.com", "etcd", `Warning Denied opgate `)
 	waitForEvents(t, e, cluster.PolicyNamespace, "operatorpolicy", namespace, `Warning Denied opgate `)
-	described := harness.Kubectl(t, e.Cluster, cluster.Admin, "", "describe", "operatorpolicy", namespace, "-n", cluster.PolicyNamespace)
+	described := harness.Kubectl(t, e.Cluster, cluster.Admin, "", "describe", "operatorpolicy", namespace, "-n",
+		cluster.PolicyNamespace)
 	harness.WantTexts(t, described, "(operatorpolicy/field)")
 	if strings.Contains(described, "\x1b") {
 		t.Errorf("what a user wrote reaches the terminal: %q", described)
@@ -141,10 +152,13 @@ func overrideEvent(t *testing.T, e *harness.LoopEnv) {
 	e.Write(t, harness.OperatorPolicy(namespace))
 	e.Propose(t, namespace, "install-1", harness.ForbiddenVersion)
 	waitForEvents(t, e, namespace, "installplan", "install-1", "Warning Held ")
-	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "patch", "installplan", "install-1", "-n", namespace, "--type=merge", "--patch",
+	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "patch", "installplan", "install-1", "-n", namespace,
+		"--type=merge", "--patch",
 		`{"metadata":{"annotations":{"opgate.io/override-reason":"CVE-2026-1234"}},"spec":{"approved":true}}`)
-	waitForEvents(t, e, namespace, "installplan", "install-1", "Warning Held ", `Warning Overridden opgate by user "admin": overridden with reason "CVE-2026-1234" (plan/override): `+
-		harness.ForbiddenCSV+" is not allowed by OperatorPolicy policies/"+namespace+" (bundle/version): allowed is "+harness.AllowedCSV)
+	waitForEvents(t, e, namespace, "installplan", "install-1", "Warning Held ",
+		`Warning Overridden opgate by user "admin": overridden with reason "CVE-2026-1234" (plan/override): `+
+			harness.ForbiddenCSV+" is not allowed by OperatorPolicy policies/"+namespace+" (bundle/version): allowed is "+
+			harness.AllowedCSV)
 }
 
 // violatorsListed has an installed operator that a later Constraint refuses.
@@ -168,9 +182,11 @@ spec:
 `)
 	harness.Kubectl(t, e.Cluster, cluster.Admin, harness.Normal(constraint.Object), "create", "-f", "-")
 	t.Cleanup(func() {
-		_, _ = e.Kubectl(context.WithoutCancel(t.Context()), cluster.Admin, "", "delete", "constraint", "no-vault") // only tidies up
+		// only tidies up
+		_, _ = e.Kubectl(context.WithoutCancel(t.Context()), cluster.Admin, "", "delete", "constraint", "no-vault")
 	})
-	pattern := regexp.MustCompile(`(?s)Violating: +1\n +Violators:\n +Cluster Service Version: +vault.v0.1.9\n +Message: +vault is retired \(it must satisfy packageName != "vault"\)\n +Namespace: +` + namespace + `\n`)
+	pattern := regexp.MustCompile(
+		`(?s)Violating: +1\n +Violators:\n +Cluster Service Version: +vault.v0.1.9\n +Message: +vault is retired \(it must satisfy packageName != "vault"\)\n +Namespace: +` + namespace + `\n`)
 	harness.Eventually(t, "see the violator", func(ctx context.Context) error {
 		result, err := e.Kubectl(ctx, cluster.Admin, "", "describe", "constraint", "no-vault")
 		if err == nil && !pattern.MatchString(result.Stdout) {
@@ -179,10 +195,12 @@ spec:
 		return err
 	})
 	from := time.Now()
-	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "label", "clusterserviceversion", "vault.v0.1.9", "-n", namespace, "touched=yes")
+	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "label", "clusterserviceversion", "vault.v0.1.9", "-n", namespace,
+		"touched=yes")
 	e.Write(t, harness.OperatorPolicy(namespace))
 	rests(t, e, namespace)
-	if written := requests(t, e, from, func(r cluster.Request) bool { return isWrite(r) && r.Object.Resource == "constraints" }); len(written) > 0 {
+	if written := requests(t, e, from,
+		func(r cluster.Request) bool { return isWrite(r) && r.Object.Resource == "constraints" }); len(written) > 0 {
 		t.Errorf("the status was written %d times although nothing in it has changed", len(written))
 	}
 }
@@ -196,7 +214,8 @@ func nextReplica(t *testing.T, e *harness.LoopEnv) {
 	from := time.Now()
 	e.Restart(t, cluster.GateOptions{Loop: true, SecureMetrics: true, WithoutBackstop: true})
 	within(t, leaseTimeout, "see the next replica ask", func(context.Context) error {
-		if len(requests(t, e, from, func(r cluster.Request) bool { return isEvent(r) && r.Object.Namespace == namespace })) == 0 {
+		if len(requests(t, e, from,
+			func(r cluster.Request) bool { return isEvent(r) && r.Object.Namespace == namespace })) == 0 {
 			return fmt.Errorf("it has not asked")
 		}
 		return nil
@@ -238,7 +257,8 @@ func waitForEvents(t testing.TB, e *harness.LoopEnv, namespace, kind, name strin
 			return slices.ContainsFunc(lines, func(line string) bool { return strings.HasPrefix(line, begins) })
 		})
 		if len(missing) > 0 || len(lines) != len(want) {
-			return fmt.Errorf("there are\n%s\nwant %d events, missing are %q", strings.Join(lines, "\n"), len(want), missing)
+			return fmt.Errorf("there are\n%s\nwant %d events, missing are %q", strings.Join(lines, "\n"), len(want),
+				missing)
 		}
 		return nil
 	})

@@ -113,7 +113,8 @@ func garbagePolicies(namespace string) []*unstructured.Unstructured {
 func garbageObjects(t *testing.T, e *harness.LoopEnv) {
 	namespace := operatorNamespace(t, e)
 	large := strings.Repeat("ß", 120_000) // annotations have at most 256 KiB
-	for i, properties := range []string{"not JSON {", `{"properties":"all"}`, `{"properties":[{"type":"olm.package","value":7}]}`, large} {
+	for i, properties := range []string{"not JSON {", `{"properties":"all"}`,
+		`{"properties":[{"type":"olm.package","value":7}]}`, large} {
 		csv := harness.Object(`
 apiVersion: operators.coreos.com/v1alpha1
 kind: ClusterServiceVersion
@@ -138,7 +139,9 @@ status:
 `, namespace)
 	subscription.SetAnnotations(map[string]string{"example.com/large": large})
 	e.Write(t, subscription)
-	group := harness.Object(`{apiVersion: operators.coreos.com/v1, kind: OperatorGroup, metadata: {name: own, namespace: %s}, spec: {}}`, namespace)
+	group := harness.Object(
+		`{apiVersion: operators.coreos.com/v1, kind: OperatorGroup, metadata: {name: own, namespace: %s}, spec: {}}`,
+		namespace)
 	group.SetAnnotations(map[string]string{"example.com/large": large})
 	e.Write(t, group)
 
@@ -164,7 +167,8 @@ func noPackageServer(t *testing.T, e *harness.LoopEnv) {
 	p = harness.OperatorPolicy(open)
 	p.Object["spec"].(map[string]any)["subscription"].(map[string]any)["name"] = "lonely"
 	e.Write(t, p)
-	e.WaitCondition(t, open, "SubscriptionCompliant", "False", "the defaults of spec.subscription.channel cannot be determined")
+	e.WaitCondition(t, open, "SubscriptionCompliant", "False",
+		"the defaults of spec.subscription.channel cannot be determined")
 	e.WaitCondition(t, open, "ValidPolicySpec", "True", "")
 	rests(t, e, open)
 	asked := requests(t, e, from, func(r cluster.Request) bool {
@@ -201,7 +205,9 @@ func TestLoopAlone(t *testing.T) {
 func conflicts(t *testing.T, e *harness.LoopEnv) {
 	namespace := operatorNamespace(t, e)
 	e.Write(t, harness.Subscription(namespace, "etcd", harness.GoodCatalog, "Manual"))
-	e.Write(t, harness.Object(`{apiVersion: operators.coreos.com/v1, kind: OperatorGroup, metadata: {name: own, namespace: %s}, spec: {}}`, namespace))
+	e.Write(t, harness.Object(
+		`{apiVersion: operators.coreos.com/v1, kind: OperatorGroup, metadata: {name: own, namespace: %s}, spec: {}}`,
+		namespace))
 	p := harness.OperatorPolicy(namespace)
 	p.Object["spec"].(map[string]any)["subscription"].(map[string]any)["channel"] = "alpha"
 	from := time.Now()
@@ -212,11 +218,14 @@ func conflicts(t *testing.T, e *harness.LoopEnv) {
 	defer stop()
 	var touching sync.WaitGroup
 	var touched [3]atomic.Int64
-	for i, u := range []*unstructured.Unstructured{p, harness.Subscription(namespace, "etcd", harness.GoodCatalog, "Manual"), harness.InstallPlan(namespace, "install-1", harness.AllowedVersion)} {
+	for i, u := range []*unstructured.Unstructured{p,
+		harness.Subscription(namespace, "etcd", harness.GoodCatalog, "Manual"),
+		harness.InstallPlan(namespace, "install-1", harness.AllowedVersion)} {
 		touching.Go(func() {
 			for ctx.Err() == nil {
 				patch := fmt.Sprintf(`{"metadata":{"annotations":{"example.com/touched":"%d"}}}`, touched[i].Load())
-				if err := e.Admin.Patch(ctx, u.DeepCopy(), crclient.RawPatch("application/merge-patch+json", []byte(patch))); err == nil {
+				if err := e.Admin.Patch(ctx, u.DeepCopy(),
+					crclient.RawPatch("application/merge-patch+json", []byte(patch))); err == nil {
 					touched[i].Add(1)
 				}
 			}
@@ -255,7 +264,8 @@ func conflicts(t *testing.T, e *harness.LoopEnv) {
 	for what, n := range written {
 		most := 25
 		if strings.HasSuffix(what, " 409") {
-			most = others // between Opgate's read and each conflict is another client's write: how many depends on the machine
+			// between Opgate's read and each conflict is another client's write: how many depends on the machine
+			most = others
 		}
 		if n > most {
 			t.Errorf("opgate wrote too often: %d times %s, others wrote %d times", n, what, others)
@@ -301,7 +311,8 @@ func manyPlans(t *testing.T, e *harness.LoopEnv) {
 	took := time.Since(from)
 	e.WaitCondition(t, namespace, "InstallPlanCompliant", "True", "was approved")
 	rests(t, e, namespace)
-	requests := requests(t, e, from, func(r cluster.Request) bool { return r.Object.Resource != "leases" && r.Verb != "watch" })
+	requests := requests(t, e, from,
+		func(r cluster.Request) bool { return r.Object.Resource != "leases" && r.Verb != "watch" })
 	if len(requests) > 20 {
 		t.Errorf("opgate made %d requests to approve one plan of many, want 20 at most: %v", len(requests), requests)
 	}
@@ -315,7 +326,8 @@ func cycle(t *testing.T, e *harness.LoopEnv) {
 	e.Propose(t, namespace, "install-1", harness.AllowedVersion, "etcd zookeeper", "zookeeper etcd", "kafka")
 	e.WaitCondition(t, namespace, "InstallPlanCompliant", "False", "kafka.v1.0.0 is held")
 	e.WantApproved(t, namespace, "install-1", false)
-	e.Propose(t, namespace, "install-2", harness.AllowedVersion, "etcd zookeeper", "zookeeper kafka", "kafka etcd kafka")
+	e.Propose(t, namespace, "install-2", harness.AllowedVersion, "etcd zookeeper", "zookeeper kafka",
+		"kafka etcd kafka")
 	e.WaitApproved(t, namespace, "install-2")
 	gateLives(t, e)
 }
@@ -351,7 +363,8 @@ func replicas(t *testing.T, e *harness.LoopEnv) {
 	namespaces = append(namespaces, namespace)
 	e.Write(t, harness.OperatorPolicy(namespace)) // the second replica answers all the while
 	e.Propose(t, namespace, "install-1", harness.AllowedVersion)
-	within(t, leaseTimeout, "the second replica takes over", func(ctx context.Context) error { return e.Approved(ctx, namespace, "install-1") })
+	within(t, leaseTimeout, "the second replica takes over",
+		func(ctx context.Context) error { return e.Approved(ctx, namespace, "install-1") })
 	e.WaitCondition(t, namespace, "InstallPlanCompliant", "True", "was approved")
 	for _, namespace := range namespaces {
 		approvals := requests(t, e, from, func(r cluster.Request) bool {
@@ -380,8 +393,10 @@ func killed(t *testing.T, e *harness.LoopEnv) {
 		t.Fatal(err)
 	}
 	following := harness.Subscription(wanted, "etcd", harness.GoodCatalog, "Manual")
-	patch := fmt.Appendf(nil, `{"status":{"lastUpdated":"2026-01-01T00:00:00Z","currentCSV":%q,"installPlanRef":{"name":"install-1","namespace":%q}}}`, harness.AllowedCSV, wanted)
-	if err := e.OLM.Status().Patch(t.Context(), following, crclient.RawPatch("application/merge-patch+json", patch)); err != nil {
+	patch := fmt.Appendf(nil,
+		`{"status":{"lastUpdated":"2026-01-01T00:00:00Z","currentCSV":%q,"installPlanRef":{"name":"install-1","namespace":%q}}}`, harness.AllowedCSV, wanted)
+	if err := e.OLM.Status().Patch(t.Context(), following,
+		crclient.RawPatch("application/merge-patch+json", patch)); err != nil {
 		t.Fatal(err)
 	}
 	gate, err := e.StartOpgate(t.Context(), cluster.GateOptions{Loop: true})
@@ -389,7 +404,8 @@ func killed(t *testing.T, e *harness.LoopEnv) {
 		t.Fatal(err)
 	}
 	e.Gate = gate
-	within(t, leaseTimeout, "the next Opgate approves", func(ctx context.Context) error { return e.Approved(ctx, wanted, "install-1") })
+	within(t, leaseTimeout, "the next Opgate approves",
+		func(ctx context.Context) error { return e.Approved(ctx, wanted, "install-1") })
 	e.WantApproved(t, unwanted, "install-1", false)
 	p := &policyv1beta2.OperatorPolicy{}
 	p.Namespace, p.Name = cluster.PolicyNamespace, unwanted
@@ -418,7 +434,8 @@ func losesLease(t *testing.T, e *harness.LoopEnv) {
 		t.Fatal(err)
 	}
 	harness.Eventually(t, "take the lease", func(ctx context.Context) error {
-		lease, err := client.CoordinationV1().Leases(cluster.OpgateNamespace).Get(ctx, "opgate-loop", metav1.GetOptions{})
+		lease, err := client.CoordinationV1().Leases(cluster.OpgateNamespace).Get(ctx, "opgate-loop",
+			metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -451,10 +468,12 @@ func losesLease(t *testing.T, e *harness.LoopEnv) {
 	}
 	e.Propose(t, later, "install-1", harness.AllowedVersion)
 	released := []byte(`{"spec":{"holderIdentity":""}}`)
-	if _, err := client.CoordinationV1().Leases(cluster.OpgateNamespace).Patch(t.Context(), "opgate-loop", types.MergePatchType, released, metav1.PatchOptions{}); err != nil {
+	if _, err := client.CoordinationV1().Leases(cluster.OpgateNamespace).Patch(t.Context(), "opgate-loop",
+		types.MergePatchType, released, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	within(t, leaseTimeout, "work again", func(ctx context.Context) error { return e.Approved(ctx, later, "install-1") })
+	within(t, leaseTimeout, "work again",
+		func(ctx context.Context) error { return e.Approved(ctx, later, "install-1") })
 	if got := leaseHolder(t, e); got == "thief" || got == holder {
 		t.Errorf("the lease is held by %q, want a new one: the loop begins anew with its lease", got)
 	}

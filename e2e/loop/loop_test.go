@@ -27,8 +27,8 @@ func TestLoop(t *testing.T) {
 	})
 }
 
-// TestLoopOLMv1 plays the scripts of testdata/olmv1. OLM v1's definitions are installed while Opgate runs, which does not
-// ask for their objects before.
+// TestLoopOLMv1 plays the scripts of testdata/olmv1. OLM v1's definitions are installed while Opgate runs, which does
+// not ask for their objects before.
 func TestLoopOLMv1(t *testing.T) {
 	t.Parallel()
 	e := startLoop(t)

@@ -18,10 +18,13 @@ import (
 const installer = "installer"
 
 // accountPolicy has an operator installed in a namespace by OLM as a ServiceAccount, which has no rights yet.
-func accountPolicy(t *testing.T, e *harness.OLMEnv, namespace, pkg string, versions ...string) *unstructured.Unstructured {
+func accountPolicy(
+	t *testing.T, e *harness.OLMEnv, namespace, pkg string, versions ...string,
+) *unstructured.Unstructured {
 	t.Helper()
 	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "create", "serviceaccount", "-n", namespace, installer)
-	p := harness.WithField(harness.GroupedPolicy(namespace, pkg, versions...), installer, "spec", "operatorGroup", "serviceAccountName")
+	p := harness.WithField(harness.GroupedPolicy(namespace, pkg, versions...), installer, "spec", "operatorGroup",
+		"serviceAccountName")
 	if len(versions) > 0 {
 		p = harness.WithField(p, versions[0], "spec", "subscription", "startingCSV")
 	}
@@ -68,8 +71,10 @@ func installsAsAccount(t *testing.T, e *harness.OLMEnv) {
 	e.WaitForCSV(t, both, "vaultoperator.v1.0.0")
 	e.WaitForCSV(t, both, harness.Etcd4)
 	waitForPolicy(t, e, vault, is(compliant), has("vaultoperator.v1.0.0"))
-	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd2), wantCondition("OperatorGroupCompliant=True OperatorGroupMatches"))
-	harness.WantField(t, e.Get(t, harness.OperatorGroups, alone, alone), `"`+installer+`"`, "spec", "serviceAccountName")
+	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd2),
+		wantCondition("OperatorGroupCompliant=True OperatorGroupMatches"))
+	harness.WantField(t, e.Get(t, harness.OperatorGroups, alone, alone), `"`+installer+`"`, "spec",
+		"serviceAccountName")
 
 	upgrade := e.WaitForPlan(t, alone, harness.Etcd4)
 	e.WantApprovalRefused(t, cluster.Admin, upgrade, harness.Etcd4, "(bundle/version)")
@@ -91,7 +96,8 @@ func awayFromAccount(t *testing.T, e *harness.OLMEnv, p *unstructured.Unstructur
 	}
 	grant(t, e, namespace)
 	e.Eventually(t, "see OLM fail the plan", func(ctx context.Context) error {
-		plans, err := e.Clients[cluster.Admin].Resource(harness.InstallPlans).Namespace(namespace).List(ctx, metav1.ListOptions{})
+		plans, err := e.Clients[cluster.Admin].Resource(harness.InstallPlans).Namespace(namespace).List(ctx,
+			metav1.ListOptions{})
 		if err != nil || len(plans.Items) != 1 {
 			return fmt.Errorf("there are %d plans, %w", len(plans.Items), err)
 		}
@@ -105,5 +111,6 @@ func awayFromAccount(t *testing.T, e *harness.OLMEnv, p *unstructured.Unstructur
 	start := time.Now()
 	e.Restart(t, cluster.GateOptions{Loop: true})
 	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd4))
-	t.Logf("the operator was installed %s after Opgate was started again", time.Since(start).Round(100*time.Millisecond))
+	t.Logf("the operator was installed %s after Opgate was started again",
+		time.Since(start).Round(100*time.Millisecond))
 }

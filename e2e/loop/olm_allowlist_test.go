@@ -33,14 +33,17 @@ spec:
 	e.OperatorGroup(t, namespace)
 	e.Subscribe(t, namespace, "etcd", harness.Etcd2, "Automatic")
 	e.WaitForCSV(t, namespace, harness.Etcd2)
-	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd2), wantCondition("SubscriptionCompliant=True SubscriptionMatches"),
+	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd2),
+		wantCondition("SubscriptionCompliant=True SubscriptionMatches"),
 		wantCondition("InstallPlanCompliant=True InstallPlanRequiresApproval", harness.Etcd4+" is not allowed"))
 	sub := e.Get(t, harness.Subscriptions, namespace, "etcd")
 	harness.WantField(t, sub, `"Manual"`, "spec", "installPlanApproval") // by admission
-	if annotations := len(sub.GetAnnotations()); annotations != 1 || sub.GetAnnotations()[rules.RequestedApprovalAnnotation] != "Automatic" {
+	if annotations := len(sub.GetAnnotations()); annotations != 1 ||
+		sub.GetAnnotations()[rules.RequestedApprovalAnnotation] != "Automatic" {
 		t.Errorf("the Subscription has annotations %v, want only what it asked for", sub.GetAnnotations())
 	}
-	e.WantApprovalRefused(t, cluster.Admin, e.WaitForPlan(t, namespace, harness.Etcd4), harness.Etcd4, "(bundle/version)")
+	e.WantApprovalRefused(t, cluster.Admin, e.WaitForPlan(t, namespace, harness.Etcd4), harness.Etcd4,
+		"(bundle/version)")
 
 	e.Edit(t, p, `{"spec":{"versions":["`+harness.Etcd2+`","`+harness.Etcd4+`"]}}`)
 	e.WaitForCSV(t, namespace, harness.Etcd4)
@@ -48,10 +51,12 @@ spec:
 
 	// What is not allowed any more is reported, and stays.
 	e.Edit(t, p, `{"spec":{"versions":["`+harness.Etcd2+`"]}}`)
-	waitForPolicy(t, e, p, is(nonCompliant), has(harness.Etcd4), wantCondition("ClusterServiceVersionCompliant=False UnapprovedVersion"))
+	waitForPolicy(t, e, p, is(nonCompliant), has(harness.Etcd4),
+		wantCondition("ClusterServiceVersionCompliant=False UnapprovedVersion"))
 
 	// It installs nothing in the place of what its owner removes.
-	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "delete", "subscription,clusterserviceversion", "--all", "-n", namespace)
+	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "delete", "subscription,clusterserviceversion", "--all", "-n",
+		namespace)
 	waitForPolicy(t, e, p, is(compliant), has(""), wantCondition("SubscriptionCompliant=True SubscriptionNotPresent"))
 	e.WantNames(t, harness.Subscriptions, namespace)
 }

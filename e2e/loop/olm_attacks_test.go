@@ -18,7 +18,8 @@ import (
 func changing(name string, change func(p *olm.Package)) olm.Package {
 	return olm.Package{
 		Name: name, CSV: name + "operator", Versions: []string{"0.9.2", "0.9.4"}, Account: name + "-operator",
-		Permissions: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get"}}},
+		Permissions: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"},
+			Verbs: []string{"get"}}},
 		Release: func(version string, p *olm.Package) {
 			if version == "0.9.4" {
 				change(p)
@@ -33,7 +34,8 @@ func metadata(kind, name string) (metav1.TypeMeta, metav1.ObjectMeta) {
 
 // roles are a role, or a ClusterRole, that may get Secrets, and its binding to a ServiceAccount.
 func roles(cluster, name, namespace, account string) map[string]any {
-	role, binding := rbacv1.Role{Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get"}}}}, rbacv1.RoleBinding{
+	role, binding := rbacv1.Role{Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"},
+		Verbs: []string{"get"}}}}, rbacv1.RoleBinding{
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: cluster + "Role", Name: name},
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: account}},
 	}
@@ -51,9 +53,10 @@ func changingPackages() []olm.Package {
 		changing("borrower", func(p *olm.Package) { p.Account = "vault-operator" }),
 		changing("collector", func(p *olm.Package) {
 			p.Objects = map[string]any{"secret.json": corev1.Secret{
-				TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
-				ObjectMeta: metav1.ObjectMeta{Name: "token", Annotations: map[string]string{corev1.ServiceAccountNameKey: "vault-operator"}},
-				Type:       corev1.SecretTypeServiceAccountToken,
+				TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+				ObjectMeta: metav1.ObjectMeta{Name: "token",
+					Annotations: map[string]string{corev1.ServiceAccountNameKey: "vault-operator"}},
+				Type: corev1.SecretTypeServiceAccountToken,
 			}}
 		}),
 	}
@@ -67,7 +70,8 @@ func wantReviewed(t *testing.T, e *harness.OLMEnv, namespace, pkg string, change
 	e.Apply(t, p)
 	e.WaitForCSV(t, namespace, pkg+"operator.v0.9.2")
 	plan := e.WaitForPlan(t, namespace, pkg+"operator.v0.9.4")
-	waitForPolicy(t, e, p, is(compliant), wantCondition("InstallPlanCompliant=True InstallPlanRequiresApproval", "(bundle/consent)", change))
+	waitForPolicy(t, e, p, is(compliant), wantCondition("InstallPlanCompliant=True InstallPlanRequiresApproval",
+		"(bundle/consent)", change))
 	e.WantApprovalRefused(t, cluster.Tenant, plan, "(bundle/consent)", change)
 }
 
@@ -80,16 +84,20 @@ func attackC1(t *testing.T, e *harness.OLMEnv) {
 // installed.
 func attackC2(t *testing.T, e *harness.OLMEnv) {
 	namespace := e.NewNamespace(t)
-	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "create", "role", "-n", namespace, "admin", "--verb=get,create", "--resource=roles,rolebindings,secrets")
-	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "create", "rolebinding", "-n", namespace, "admin", "--role=admin", "--user="+string(cluster.Tenant))
+	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "create", "role", "-n", namespace, "admin", "--verb=get,create",
+		"--resource=roles,rolebindings,secrets")
+	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "create", "rolebinding", "-n", namespace, "admin", "--role=admin",
+		"--user="+string(cluster.Tenant))
 	e.Eventually(t, "prepare the role", func(ctx context.Context) error {
-		got, err := e.Kubectl(ctx, cluster.Tenant, "", "create", "role", "-n", namespace, "preparer-extra", "--verb=get", "--resource=secrets")
+		got, err := e.Kubectl(ctx, cluster.Tenant, "", "create", "role", "-n", namespace, "preparer-extra",
+			"--verb=get", "--resource=secrets")
 		if err != nil || got.ExitCode != 0 {
 			return fmt.Errorf("%s (%w)", got.Stderr, err)
 		}
 		return nil
 	})
-	harness.Kubectl(t, e.Cluster, cluster.Tenant, "", "create", "rolebinding", "-n", namespace, "preparer-extra", "--role=preparer-extra", "--serviceaccount="+namespace+":nobody")
+	harness.Kubectl(t, e.Cluster, cluster.Tenant, "", "create", "rolebinding", "-n", namespace, "preparer-extra",
+		"--role=preparer-extra", "--serviceaccount="+namespace+":nobody")
 	wantReviewed(t, e, namespace, "preparer", "preparer-extra")
 }
 

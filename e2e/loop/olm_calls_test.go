@@ -48,14 +48,17 @@ const minCallsOfUse = 0.9
 func callsAvoided(t *testing.T, e *harness.OLMEnv) {
 	namespace, policies := e.NewNamespace(t), e.NewNamespace(t)
 	recorder := recordReviews(t, e, namespace, policies)
-	p := harness.WithField(harness.GroupedPolicy(namespace, "etcd", harness.Etcd2), harness.Etcd2, "spec", "subscription", "startingCSV")
+	p := harness.WithField(harness.GroupedPolicy(namespace, "etcd", harness.Etcd2), harness.Etcd2, "spec",
+		"subscription", "startingCSV")
 	p.SetNamespace(policies)
 	e.Apply(t, p)
 	e.WaitForCSV(t, namespace, harness.Etcd2)
-	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd2), wantCondition("InstallPlanCompliant=True InstallPlanRequiresApproval"))
+	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd2),
+		wantCondition("InstallPlanCompliant=True InstallPlanRequiresApproval"))
 	e.Edit(t, p, `{"spec":{"versions":["`+harness.Etcd2+`","`+harness.Etcd4+`"]}}`)
 	e.WaitForCSV(t, namespace, harness.Etcd4)
-	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd4), wantCondition("InstallPlanCompliant=True NoInstallPlansRequiringApproval"))
+	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd4),
+		wantCondition("InstallPlanCompliant=True NoInstallPlansRequiringApproval"))
 
 	reviews := recorder.recorded()
 	witnesses := witnesses(t, namespace, reviews)
@@ -69,7 +72,8 @@ func callsAvoided(t *testing.T, e *harness.OLMEnv) {
 			edited[what] = true
 		}
 		calls[what]++
-		if slices.ContainsFunc(witnesses, func(gate map[string]http.Handler) bool { return r.changesOutcome(t, gate) }) {
+		if slices.ContainsFunc(witnesses,
+			func(gate map[string]http.Handler) bool { return r.changesOutcome(t, gate) }) {
 			ofUse[what]++
 			total++
 		}
@@ -156,7 +160,8 @@ func (r *recorder) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	r.mu.Lock()
 	r.reviews = append(r.reviews, in)
 	r.mu.Unlock()
-	_ = json.NewEncoder(w).Encode(admissionv1.AdmissionReview{TypeMeta: in.TypeMeta, Response: &admissionv1.AdmissionResponse{UID: in.Request.UID, Allowed: true}})
+	_ = json.NewEncoder(w).Encode(admissionv1.AdmissionReview{TypeMeta: in.TypeMeta,
+		Response: &admissionv1.AdmissionResponse{UID: in.Request.UID, Allowed: true}})
 }
 
 // recordReviews records what the API server sends to Opgate for some namespaces, by copies of Opgate's webhooks with
@@ -167,9 +172,11 @@ func recordReviews(t *testing.T, e *harness.OLMEnv, namespaces ...string) *recor
 	server := httptest.NewTLSServer(r)
 	t.Cleanup(server.Close)
 	name := "before-opgate-" + rand.String(6)
-	for kind, verb := range map[string]string{"MutatingWebhookConfiguration": "mutate", "ValidatingWebhookConfiguration": "validate"} {
+	for kind, verb := range map[string]string{"MutatingWebhookConfiguration": "mutate",
+		"ValidatingWebhookConfiguration": "validate"} {
 		var shipped unstructured.Unstructured
-		if err := json.Unmarshal([]byte(harness.Kubectl(t, e.Cluster, cluster.Admin, "", "get", kind, "opgate", "-o", "json")), &shipped.Object); err != nil {
+		if err := json.Unmarshal([]byte(harness.Kubectl(t, e.Cluster, cluster.Admin, "", "get", kind, "opgate", "-o",
+			"json")), &shipped.Object); err != nil {
 			t.Fatal(err)
 		}
 		hooks, _, err := unstructured.NestedSlice(shipped.Object, "webhooks")
@@ -195,13 +202,15 @@ func recordReviews(t *testing.T, e *harness.OLMEnv, namespaces ...string) *recor
 			}}
 			copies = append(copies, hook)
 		}
-		copied, err := json.Marshal(map[string]any{"apiVersion": shipped.GetAPIVersion(), "kind": kind, "metadata": map[string]any{"name": name}, "webhooks": copies})
+		copied, err := json.Marshal(map[string]any{"apiVersion": shipped.GetAPIVersion(), "kind": kind,
+			"metadata": map[string]any{"name": name}, "webhooks": copies})
 		if err != nil {
 			t.Fatal(err)
 		}
 		harness.Kubectl(t, e.Cluster, cluster.Admin, string(copied), "create", "-f", "-")
 		t.Cleanup(func() {
-			if _, err := e.Kubectl(context.WithoutCancel(t.Context()), cluster.Admin, "", "delete", kind, name); err != nil {
+			if _, err := e.Kubectl(context.WithoutCancel(t.Context()), cluster.Admin, "", "delete", kind,
+				name); err != nil {
 				t.Error(err)
 			}
 		})
@@ -209,10 +218,14 @@ func recordReviews(t *testing.T, e *harness.OLMEnv, namespaces ...string) *recor
 	// The API server follows configurations with a delay.
 	e.Eventually(t, "see the webhooks called", func(ctx context.Context) error {
 		_, err := e.Clients[cluster.Admin].Send(ctx, harness.Request{
-			Method: http.MethodPost, Path: harness.PathOf(harness.Subscriptions, namespaces[0], "", ""), Query: url.Values{"dryRun": {"All"}},
-			ContentType: "application/json", Body: []byte(harness.AsJSON(t, harness.Subscription(namespaces[0], "probe", harness.GoodCatalog, "Manual"))),
+			Method: http.MethodPost, Path: harness.PathOf(harness.Subscriptions, namespaces[0], "", ""),
+			Query:       url.Values{"dryRun": {"All"}},
+			ContentType: "application/json",
+			Body: []byte(harness.AsJSON(t, harness.Subscription(namespaces[0], "probe", harness.GoodCatalog,
+				"Manual"))),
 		})
-		if err == nil && (!r.called(admission.PathMutateSubscriptions) || !r.called(admission.PathValidateSubscriptions)) {
+		if err == nil && (!r.called(admission.PathMutateSubscriptions) ||
+			!r.called(admission.PathValidateSubscriptions)) {
 			err = errors.New("they are not yet")
 		}
 		return err
@@ -230,8 +243,10 @@ func writesOf(t *testing.T, e *harness.OLMEnv, namespaces ...string) (writes int
 	}
 	for _, event := range events {
 		o := event.ObjectRef
-		if slices.Contains(namespaces, o.Namespace) && (o.APIGroup == harness.OLMVersion.Group || o.APIGroup == harness.OperatorPolicies.Group) &&
-			(o.Subresource == "" || o.Resource == harness.InstallPlans.Resource) && slices.Contains([]string{"create", "update", "patch"}, event.Verb) &&
+		if slices.Contains(namespaces, o.Namespace) &&
+			(o.APIGroup == harness.OLMVersion.Group || o.APIGroup == harness.OperatorPolicies.Group) &&
+			(o.Subresource == "" || o.Resource == harness.InstallPlans.Resource) &&
+			slices.Contains([]string{"create", "update", "patch"}, event.Verb) &&
 			event.Response.Code < http.StatusMultipleChoices {
 			writes++
 		}
@@ -280,13 +295,17 @@ spec: {version: 0.9.0}
 }
 
 // witness returns the handlers of a gate with a snapshot of a namespace and objects.
-func witness(t *testing.T, namespace string, reviews []review, objects []*unstructured.Unstructured) map[string]http.Handler {
+func witness(
+	t *testing.T, namespace string, reviews []review, objects []*unstructured.Unstructured,
+) map[string]http.Handler {
 	t.Helper()
-	kinds := map[string]*snapshot.Kind{"Namespace": snapshot.Namespaces, "OperatorPolicy": snapshot.OperatorPolicies, "Constraint": snapshot.Constraints,
+	kinds := map[string]*snapshot.Kind{"Namespace": snapshot.Namespaces, "OperatorPolicy": snapshot.OperatorPolicies,
+		"Constraint":            snapshot.Constraints,
 		"ClusterServiceVersion": snapshot.ClusterServiceVersions}
 	reader := snapshot.Reader{Unreadable: func(_ *snapshot.Kind, _ types.NamespacedName, err error) { t.Fatal(err) }}
 	var read []*snapshot.Object
-	for _, u := range append(objects, harness.Object("{apiVersion: v1, kind: Namespace, metadata: {name: %s}}", namespace)) {
+	for _, u := range append(objects, harness.Object("{apiVersion: v1, kind: Namespace, metadata: {name: %s}}",
+		namespace)) {
 		read = append(read, reader.Read(kinds[u.GetKind()], []byte(harness.AsJSON(t, u))))
 	}
 	var builder snapshot.Builder
@@ -308,8 +327,9 @@ func witness(t *testing.T, namespace string, reviews []review, objects []*unstru
 	registry := prometheus.NewRegistry()
 	gate, err := admission.New(admission.Options{
 		Store: store, Metrics: admission.NewMetrics(registry, store, time.Now), Budget: inflight.NewBudget(registry),
-		Panics: panics.NewRecorder(registry, logr.Discard()), Authorizer: noRights{}, Authenticated: func(*http.Request) bool { return true },
-		OLM: olm, Identity: func() string { return cluster.OpgateUserName }, Now: time.Now,
+		Panics: panics.NewRecorder(registry, logr.Discard()), Authorizer: noRights{},
+		Authenticated: func(*http.Request) bool { return true },
+		OLM:           olm, Identity: func() string { return cluster.OpgateUserName }, Now: time.Now,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -20,7 +20,8 @@ const migrating = "The operator is performing a migration."
 func busyOperator(t *testing.T, e *harness.OLMEnv) (p, upgrade *unstructured.Unstructured) {
 	t.Helper()
 	namespace := e.NewNamespace(t)
-	p = harness.WithField(harness.GroupedPolicy(namespace, "etcd", harness.Etcd2), harness.Etcd2, "spec", "subscription", "startingCSV")
+	p = harness.WithField(harness.GroupedPolicy(namespace, "etcd", harness.Etcd2), harness.Etcd2, "spec",
+		"subscription", "startingCSV")
 	e.Apply(t, p)
 	e.WaitForCSV(t, namespace, harness.Etcd2)
 	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd2))
@@ -38,8 +39,10 @@ func busyOperator(t *testing.T, e *harness.OLMEnv) (p, upgrade *unstructured.Uns
 	})
 	e.Edit(t, p, `{"spec":{"versions":["`+harness.Etcd2+`","`+harness.Etcd4+`"]}}`)
 	upgrade = e.WaitForPlan(t, namespace, harness.Etcd4)
-	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd2), wantCondition("InstallPlanCompliant=True InstallPlanRequiresApproval",
-		harness.Etcd4+" cannot replace "+harness.Etcd2+" now and is held (bundle/not-upgradeable)", `Upgradeable is False, "`+migrating+`"`))
+	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd2),
+		wantCondition("InstallPlanCompliant=True InstallPlanRequiresApproval",
+			harness.Etcd4+" cannot replace "+harness.Etcd2+" now and is held (bundle/not-upgradeable)",
+			`Upgradeable is False, "`+migrating+`"`))
 	e.WantApprovalRefused(t, cluster.Admin, upgrade, "(bundle/not-upgradeable)", migrating)
 	return p, upgrade
 }
@@ -48,7 +51,8 @@ func busyOperator(t *testing.T, e *harness.OLMEnv) (p, upgrade *unstructured.Uns
 func setCondition(t *testing.T, e *harness.OLMEnv, namespace, list, status string) {
 	t.Helper()
 	patch, err := json.Marshal(map[string]any{"spec": map[string]any{list: []any{map[string]any{
-		"type": "Upgradeable", "status": status, "reason": "migration", "message": migrating, "lastTransitionTime": "2026-01-01T00:00:00Z",
+		"type": "Upgradeable", "status": status, "reason": "migration", "message": migrating,
+		"lastTransitionTime": "2026-01-01T00:00:00Z",
 	}}}})
 	if err != nil {
 		t.Fatal(err)
@@ -70,7 +74,8 @@ func upgradeOverruled(t *testing.T, e *harness.OLMEnv) {
 func upgradeForced(t *testing.T, e *harness.OLMEnv) {
 	p, upgrade := busyOperator(t, e)
 	namespace := upgrade.GetNamespace()
-	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "patch", "installplan", "-n", namespace, upgrade.GetName(), "--type=merge",
+	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "patch", "installplan", "-n", namespace, upgrade.GetName(),
+		"--type=merge",
 		"--patch", `{"metadata":{"annotations":{"opgate.io/override-reason":"ticket 77"}},"spec":{"approved":true}}`)
 	waitForPolicy(t, e, p, is(nonCompliant), has(harness.Etcd2),
 		wantCondition("ClusterServiceVersionCompliant=False OperatorConditionNotUpgradeable", harness.Etcd4, migrating))

@@ -35,23 +35,31 @@ func growing(name, csv string, images bool, secrets ...string) olm.Package {
 	return olm.Package{
 		Name: name, CSV: csv, Versions: []string{"0.9.2", "0.9.4", "0.9.5"}, Images: images, Owns: "Backup",
 		Objects: map[string]any{"priorityclass.json": &schedulingv1.PriorityClass{
-			TypeMeta: metav1.TypeMeta{APIVersion: "scheduling.k8s.io/v1", Kind: "PriorityClass"}, ObjectMeta: metav1.ObjectMeta{Name: name}, Value: 1000,
+			TypeMeta:   metav1.TypeMeta{APIVersion: "scheduling.k8s.io/v1", Kind: "PriorityClass"},
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Value: 1000,
 		}},
-		Permissions: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create"}}},
+		Permissions: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"events"},
+			Verbs: []string{"create"}}},
 		Release: func(version string, p *olm.Package) {
-			p.ClusterPermissions = []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "list"}}}
+			p.ClusterPermissions = []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"},
+				Verbs: []string{"get", "list"}}}
 			if version == "0.9.2" {
 				p.APIVersions = []string{"v1beta1", "v1"}
 				return
 			}
-			p.ClusterPermissions = append(p.ClusterPermissions, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: secrets})
-			ignore, none, path := admissionregistrationv1.Ignore, admissionregistrationv1.SideEffectClassNone, "/validate"
+			p.ClusterPermissions = append(p.ClusterPermissions,
+				rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: secrets})
+			ignore, none, path := admissionregistrationv1.Ignore, admissionregistrationv1.SideEffectClassNone,
+				"/validate"
 			p.Webhooks = []operatorsv1alpha1.WebhookDescription{{
-				GenerateName: "pods." + name + ".example.com", Type: operatorsv1alpha1.ValidatingAdmissionWebhook, DeploymentName: name + "-operator",
-				ContainerPort: 443, AdmissionReviewVersions: []string{"v1"}, SideEffects: &none, FailurePolicy: &ignore, WebhookPath: &path,
+				GenerateName: "pods." + name + ".example.com", Type: operatorsv1alpha1.ValidatingAdmissionWebhook,
+				DeploymentName: name + "-operator",
+				ContainerPort:  443, AdmissionReviewVersions: []string{"v1"}, SideEffects: &none, FailurePolicy: &ignore,
+				WebhookPath: &path,
 				Rules: []admissionregistrationv1.RuleWithOperations{{
 					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
-					Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
+					Rule: admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"},
+						Resources: []string{"pods"}},
 				}},
 			}}
 		},
@@ -73,7 +81,8 @@ func loopConsent(t *testing.T) {
 		}
 	})
 	if _, err := e.OLM.AddCatalog(t.Context(), rebuilt,
-		growing("vessel", "vesseloperator", false, "*", "impersonate"), growing("anchor", "anchoroperator", true, "*", "impersonate")); err != nil {
+		growing("vessel", "vesseloperator", false, "*", "impersonate"),
+		growing("anchor", "anchoroperator", true, "*", "impersonate")); err != nil {
 		t.Fatal(err)
 	}
 	e.Together(t, map[string]func(*testing.T, *harness.OLMEnv){
@@ -100,15 +109,19 @@ var digestPattern = regexp.MustCompile(`sha256:[0-9a-f]{64}`)
 
 // heldUpgrade installs the first version, which passes without review, and returns the upgrade that is held, with its
 // digest.
-func heldUpgrade(t *testing.T, e *harness.OLMEnv, p *unstructured.Unstructured, csv string) (plan *unstructured.Unstructured, digest string) {
+func heldUpgrade(
+	t *testing.T, e *harness.OLMEnv, p *unstructured.Unstructured, csv string,
+) (plan *unstructured.Unstructured, digest string) {
 	t.Helper()
 	namespace, _, _ := unstructured.NestedString(p.Object, "spec", "subscription", "namespace")
 	e.Apply(t, p)
 	e.WaitForCSV(t, namespace, csv+".v0.9.2")
 	plan = e.WaitForPlan(t, namespace, csv+".v0.9.4")
 	waitForPolicy(t, e, p, is(compliant), has(csv+".v0.9.2"),
-		wantCondition("InstallPlanCompliant=True InstallPlanRequiresApproval", csv+".v0.9.4", "(bundle/consent)", "secrets"))
-	refusal := e.WantApprovalRefused(t, cluster.Admin, plan, csv+".v0.9.4", "(bundle/consent)", "secrets", "pods", "v1beta1", "spec.consent.accepted")
+		wantCondition("InstallPlanCompliant=True InstallPlanRequiresApproval", csv+".v0.9.4", "(bundle/consent)",
+			"secrets"))
+	refusal := e.WantApprovalRefused(t, cluster.Admin, plan, csv+".v0.9.4", "(bundle/consent)", "secrets", "pods",
+		"v1beta1", "spec.consent.accepted")
 	if digest = digestPattern.FindString(refusal); digest == "" {
 		t.Fatalf("the refusal names no digest: %s", refusal)
 	}
@@ -118,9 +131,13 @@ func heldUpgrade(t *testing.T, e *harness.OLMEnv, p *unstructured.Unstructured, 
 }
 
 // approve runs opgate approve with a digest, and returns what it prints.
-func approve(t *testing.T, e *harness.OLMEnv, plan *unstructured.Unstructured, digest string, exitCode int, wantCondition ...string) (output string) {
+func approve(
+	t *testing.T, e *harness.OLMEnv, plan *unstructured.Unstructured, digest string, exitCode int,
+	wantCondition ...string,
+) (output string) {
 	t.Helper()
-	got, err := e.RunOpgate(t.Context(), cluster.Command{Args: []string{"approve", plan.GetNamespace() + "/" + plan.GetName(), "--digest", digest}})
+	got, err := e.RunOpgate(t.Context(),
+		cluster.Command{Args: []string{"approve", plan.GetNamespace() + "/" + plan.GetName(), "--digest", digest}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +157,8 @@ func upgradeReviewed(t *testing.T, e *harness.OLMEnv, pkg, csv string) {
 	namespace, second := e.NewNamespace(t), e.NewNamespace(t)
 	p := consentPolicy(namespace, pkg, csv)
 	plan, digest := heldUpgrade(t, e, p, csv)
-	wantEvent(t, e, plan, "Warning Held opgate "+csv+".v0.9.4 is held by OperatorPolicy policies/"+p.GetName()+" (bundle/consent): accept "+digest+" in ")
+	wantEvent(t, e, plan, "Warning Held opgate "+csv+".v0.9.4 is held by OperatorPolicy policies/"+p.GetName()+
+		" (bundle/consent): accept "+digest+" in ")
 
 	// Other contents of the same name have another digest, so that they are held all the same.
 	other := harness.WithField(consentPolicy(second, pkg, csv, digest), rebuilt, "spec", "subscription", "source")
@@ -151,9 +169,11 @@ func upgradeReviewed(t *testing.T, e *harness.OLMEnv, pkg, csv string) {
 	began := time.Now()
 	e.Edit(t, p, fmt.Sprintf(`{"spec":{"consent":{"accepted":["%s"]}}}`, digest))
 	waitForApproval(t, e, plan)
-	t.Logf("%s was approved within %s of the digest in the policy", plan.GetName(), time.Since(began).Round(time.Millisecond))
+	t.Logf("%s was approved within %s of the digest in the policy", plan.GetName(),
+		time.Since(began).Round(time.Millisecond))
 	e.WaitForCSV(t, namespace, csv+".v0.9.4")
-	wantEvent(t, e, plan, "Normal Approved opgate consent to "+csv+".v0.9.4 "+digest+" by spec.consent.accepted of OperatorPolicy policies/"+p.GetName()+" (bundle/consent); ")
+	wantEvent(t, e, plan, "Normal Approved opgate consent to "+csv+".v0.9.4 "+digest+
+		" by spec.consent.accepted of OperatorPolicy policies/"+p.GetName()+" (bundle/consent); ")
 	// The next version changes nothing, so it is not reviewed.
 	e.WaitForCSV(t, namespace, csv+".v0.9.5")
 	waitForPolicy(t, e, p, is(compliant), has(csv+".v0.9.5"))
@@ -161,8 +181,10 @@ func upgradeReviewed(t *testing.T, e *harness.OLMEnv, pkg, csv string) {
 	// The definition, which both namespaces share, has lost its version by now: what is left of the change has a digest
 	// of its own.
 	refusal := approve(t, e, otherPlan, otherDigest, 1, "(bundle/consent)", "secrets")
-	approve(t, e, otherPlan, digestPattern.FindString(refusal), 0, "approved, with consent to "+digestPattern.FindString(refusal))
-	wantEvent(t, e, otherPlan, `Normal Approved opgate by user "admin"; consent to `+csv+".v0.9.4 "+digestPattern.FindString(refusal)+` by annotation opgate.io/consent of user "admin"`)
+	approve(t, e, otherPlan, digestPattern.FindString(refusal), 0, "approved, with consent to "+
+		digestPattern.FindString(refusal))
+	wantEvent(t, e, otherPlan, `Normal Approved opgate by user "admin"; consent to `+csv+".v0.9.4 "+
+		digestPattern.FindString(refusal)+` by annotation opgate.io/consent of user "admin"`)
 	e.WaitForCSV(t, second, csv+".v0.9.5")
 	waitForPolicy(t, e, other, is(compliant), has(csv+".v0.9.5"))
 }
@@ -172,7 +194,8 @@ func wantEvent(t *testing.T, e *harness.OLMEnv, plan *unstructured.Unstructured,
 	t.Helper()
 	e.Eventually(t, "see the event on "+plan.GetName(), func(ctx context.Context) error {
 		lines, err := eventsOf(ctx, e.Env, plan.GetNamespace(), "installplan", plan.GetName())
-		if err == nil && !slices.ContainsFunc(lines, func(line string) bool { return strings.HasPrefix(line, begins) }) {
+		if err == nil && !slices.ContainsFunc(lines,
+			func(line string) bool { return strings.HasPrefix(line, begins) }) {
 			err = fmt.Errorf("there are\n%s\nwant %s", strings.Join(lines, "\n"), begins)
 		}
 		return err
@@ -193,8 +216,10 @@ func editedAfterApproval(t *testing.T, e *harness.OLMEnv) {
 	if err := e.OLM.CatalogOperator().Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	waitForPolicy(t, e, p, wantCondition("InstallPlanCompliant=False InstallPlanRefused", "anchoroperator.v0.9.4", "was changed after OLM had written it"))
-	_, err := e.Clients[cluster.Admin].Resource(harness.ClusterServiceVersions).Namespace(namespace).Get(t.Context(), "anchoroperator.v0.9.4", metav1.GetOptions{})
+	waitForPolicy(t, e, p, wantCondition("InstallPlanCompliant=False InstallPlanRefused", "anchoroperator.v0.9.4",
+		"was changed after OLM had written it"))
+	_, err := e.Clients[cluster.Admin].Resource(harness.ClusterServiceVersions).Namespace(namespace).Get(t.Context(),
+		"anchoroperator.v0.9.4", metav1.GetOptions{})
 	if !apierrors.IsNotFound(err) {
 		t.Errorf("the version whose contents were edited: %v, want none", err)
 	}
@@ -204,7 +229,8 @@ func editedAfterApproval(t *testing.T, e *harness.OLMEnv) {
 func waitForApproval(t *testing.T, e *harness.OLMEnv, plan *unstructured.Unstructured) {
 	t.Helper()
 	e.Eventually(t, "wait for the approval of "+plan.GetName(), func(ctx context.Context) error {
-		got, err := e.Clients[cluster.Admin].Resource(harness.InstallPlans).Namespace(plan.GetNamespace()).Get(ctx, plan.GetName(), metav1.GetOptions{})
+		got, err := e.Clients[cluster.Admin].Resource(harness.InstallPlans).Namespace(plan.GetNamespace()).Get(ctx,
+			plan.GetName(), metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -244,7 +270,8 @@ func editUnpacked(t *testing.T, e *harness.OLMEnv, plan *unstructured.Unstructur
 	}
 	unstructured.RemoveNestedField(got.Object, "binaryData")
 	got.SetAnnotations(nil) // OLM reads the data, which is not compressed
-	_, err = e.Clients[cluster.Admin].Resource(resource).Namespace(ref.Namespace).Update(t.Context(), got, metav1.UpdateOptions{})
+	_, err = e.Clients[cluster.Admin].Resource(resource).Namespace(ref.Namespace).Update(t.Context(), got,
+		metav1.UpdateOptions{})
 	if err == nil || !strings.Contains(err.Error(), "only OLM writes them") {
 		t.Errorf("an admin edits the contents of an unpacked bundle: %v", err)
 	}

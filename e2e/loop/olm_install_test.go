@@ -31,7 +31,8 @@ const (
 // them.
 func storiesPinned(t *testing.T, e *harness.OLMEnv) {
 	namespace := e.NewNamespace(t)
-	owner := harness.Object(`{apiVersion: v1, kind: ConfigMap, metadata: {name: %s, namespace: %s}}`, namespace, cluster.PolicyNamespace)
+	owner := harness.Object(`{apiVersion: v1, kind: ConfigMap, metadata: {name: %s, namespace: %s}}`, namespace,
+		cluster.PolicyNamespace)
 	e.Apply(t, owner)
 	owner = e.Get(t, schema.GroupVersionResource{
 		Version:  "v1",
@@ -72,11 +73,14 @@ spec:
 	for _, r := range op.Status.RelatedObjects {
 		if made := r.Properties != nil && r.Properties.CreatedByPolicy != nil && *r.Properties.CreatedByPolicy; made !=
 			(r.Object.Kind == "OperatorGroup" || r.Object.Kind == "Subscription") {
-			t.Errorf("related object %s %s is marked as created by the policy: %t", r.Object.Kind, r.Object.Metadata.Name, made)
+			t.Errorf("related object %s %s is marked as created by the policy: %t", r.Object.Kind,
+				r.Object.Metadata.Name, made)
 		}
 	}
-	harness.WantField(t, e.Get(t, harness.Subscriptions, namespace, "strimzi-kafka-operator"), `"Manual"`, "spec", "installPlanApproval")
-	group, err := e.Clients[cluster.Admin].Resource(harness.OperatorGroups).Namespace(namespace).List(t.Context(), metav1.ListOptions{})
+	harness.WantField(t, e.Get(t, harness.Subscriptions, namespace, "strimzi-kafka-operator"), `"Manual"`, "spec",
+		"installPlanApproval")
+	group, err := e.Clients[cluster.Admin].Resource(harness.OperatorGroups).Namespace(namespace).List(t.Context(),
+		metav1.ListOptions{})
 	if err != nil || len(group.Items) != 1 {
 		t.Fatalf("there are %d OperatorGroups, %v", len(group.Items), err)
 	}
@@ -85,7 +89,8 @@ spec:
 	waitForEvent(t, e, owner, "Normal", `^Compliant; .*All operator Deployments have their minimum availability`)
 
 	// Story 3: an available upgrade is reported, and is NonCompliant if the policy asks for that.
-	waitForPolicy(t, e, p, is(compliant), has(strimzi0), wantCondition("InstallPlanCompliant=True InstallPlanRequiresApproval"))
+	waitForPolicy(t, e, p, is(compliant), has(strimzi0),
+		wantCondition("InstallPlanCompliant=True InstallPlanRequiresApproval"))
 	e.Edit(t, p, `{"spec":{"complianceConfig":{"upgradesAvailable":"NonCompliant"}}}`)
 	const available = "An upgrade to strimzi-cluster-operator.v0.35.1 is available on the stable channel"
 	waitForPolicy(t, e, p, is(nonCompliant), has(strimzi0),
@@ -103,7 +108,8 @@ spec:
 	faults := recordFaults(t, e, p)
 	e.Edit(t, p, `{"spec":{"upgradeApproval":"Automatic","versions":["strimzi-cluster-operator.v0.35.0","strimzi-cluster-operator.v0.35.1"]}}`)
 	e.WaitForCSV(t, namespace, strimzi1)
-	waitForPolicy(t, e, p, is(compliant), has(strimzi1), wantCondition("InstallPlanCompliant=True NoInstallPlansRequiringApproval"))
+	waitForPolicy(t, e, p, is(compliant), has(strimzi1),
+		wantCondition("InstallPlanCompliant=True NoInstallPlansRequiringApproval"))
 	e.WaitForGone(t, harness.ClusterServiceVersions, namespace, strimzi0)
 	for _, message := range faults() {
 		t.Errorf("the upgrade made the policy NonCompliant: %s", message)
@@ -190,15 +196,18 @@ spec:
 `, namespace, cluster.PolicyNamespace, olm.Catalog, cluster.OLMNamespace)
 	e.Apply(t, p)
 	waitForPolicy(t, e, p, is(nonCompliant),
-		wantCondition("OperatorGroupCompliant=False OperatorGroupMissing", "will not be created, because the policy is not enforced"),
-		wantCondition("SubscriptionCompliant=False SubscriptionMissing", "will not be created, because the policy is not enforced"))
+		wantCondition("OperatorGroupCompliant=False OperatorGroupMissing",
+			"will not be created, because the policy is not enforced"),
+		wantCondition("SubscriptionCompliant=False SubscriptionMissing",
+			"will not be created, because the policy is not enforced"))
 	e.WantNames(t, harness.OperatorGroups, namespace)
 	e.WantNames(t, harness.Subscriptions, namespace)
 
 	e.OperatorGroup(t, namespace)
 	e.Subscribe(t, namespace, "etcd", harness.Etcd2, "Manual")
 	install := e.WaitForPlan(t, namespace, harness.Etcd2)
-	waitForPolicy(t, e, p, is(nonCompliant), wantCondition("InstallPlanCompliant=False InstallPlanRequiresApproval", "An installation of "+harness.Etcd2))
+	waitForPolicy(t, e, p, is(nonCompliant), wantCondition("InstallPlanCompliant=False InstallPlanRequiresApproval",
+		"An installation of "+harness.Etcd2))
 	e.Approve(t, cluster.Tenant, install)
 	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd2),
 		wantCondition("OperatorGroupCompliant=True PreexistingOperatorGroupFound"),
@@ -207,7 +216,8 @@ spec:
 		wantCondition("InstallPlanPending=True RequiresApproval")) // OLM's own condition of the Subscription
 
 	available(t, e.Env, namespace, "etcd-operator", false)
-	waitForPolicy(t, e, p, is(nonCompliant), wantCondition("DeploymentCompliant=False DeploymentsUnavailable", "etcd-operator"))
+	waitForPolicy(t, e, p, is(nonCompliant), wantCondition("DeploymentCompliant=False DeploymentsUnavailable",
+		"etcd-operator"))
 	available(t, e.Env, namespace, "etcd-operator", true)
 	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd2))
 
@@ -226,7 +236,8 @@ func available(t *testing.T, e *harness.Env, namespace, name string, available b
 	if available {
 		status, replicas, missing = "True", 1, 0
 	}
-	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "patch", "deployment", "-n", namespace, name, "--subresource=status", "--type=merge", "--patch",
+	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "patch", "deployment", "-n", namespace, name,
+		"--subresource=status", "--type=merge", "--patch",
 		fmt.Sprintf(`{"status":{"readyReplicas":%[2]d,"availableReplicas":%[2]d,"unavailableReplicas":%[3]d,"conditions":[{"type":"Available","status":%[1]q},{"type":"Progressing","status":"True"}]}}`,
 			status, replicas, missing))
 }
@@ -259,9 +270,12 @@ spec:
 `, namespace, cluster.PolicyNamespace, olm.Catalog, cluster.OLMNamespace)
 	e.Apply(t, p)
 	e.WaitForCSV(t, namespace, "prometheusoperator.v0.47.0")
-	waitForPolicy(t, e, p, is(compliant), has("prometheusoperator.v0.47.0"), wantCondition("DeploymentCompliant=True DeploymentsAvailable"))
-	harness.WantField(t, e.Get(t, harness.OperatorGroups, namespace, "og-prometheus"), `["`+namespace+`"]`, "spec", "targetNamespaces")
-	harness.WantField(t, e.Get(t, harness.Subscriptions, namespace, "prometheus"), `"Automatic"`, "spec", "installPlanApproval")
+	waitForPolicy(t, e, p, is(compliant), has("prometheusoperator.v0.47.0"),
+		wantCondition("DeploymentCompliant=True DeploymentsAvailable"))
+	harness.WantField(t, e.Get(t, harness.OperatorGroups, namespace, "og-prometheus"), `["`+namespace+`"]`, "spec",
+		"targetNamespaces")
+	harness.WantField(t, e.Get(t, harness.Subscriptions, namespace, "prometheus"), `"Automatic"`, "spec",
+		"installPlanApproval")
 }
 
 // notComingUp is about operators whose pods never are available.
@@ -270,13 +284,16 @@ func notComingUp(t *testing.T, e *harness.OLMEnv) {
 	stuck, failed := harness.GroupedPolicy(waiting, "rabbitmq"), harness.GroupedPolicy(failing, "mongodb")
 	e.Apply(t, stuck, failed)
 	waitForPolicy(t, e, stuck, is(nonCompliant), has("rabbitmqoperator.v3.0.0"),
-		wantCondition("ClusterServiceVersionCompliant=False InstallWaiting", "waiting for deployment rabbitmq-operator to become ready"),
+		wantCondition("ClusterServiceVersionCompliant=False InstallWaiting",
+			"waiting for deployment rabbitmq-operator to become ready"),
 		wantCondition("DeploymentCompliant=False DeploymentsUnavailable", "rabbitmq-operator"))
 	waitForPolicy(t, e, failed, is(nonCompliant),
-		wantCondition("ClusterServiceVersionCompliant=False InstallCheckFailed", "install failed: deployment mongodb-operator not ready before timeout"))
+		wantCondition("ClusterServiceVersionCompliant=False InstallCheckFailed",
+			"install failed: deployment mongodb-operator not ready before timeout"))
 
 	e.Edit(t, stuck, `{"spec":{"complianceConfig":{"deploymentsUnavailable":"Compliant"}}}`)
-	waitForPolicy(t, e, stuck, is(compliant), wantCondition("ClusterServiceVersionCompliant=True InstallWaiting", "policy compliance is not impacted"))
+	waitForPolicy(t, e, stuck, is(compliant), wantCondition("ClusterServiceVersionCompliant=True InstallWaiting",
+		"policy compliance is not impacted"))
 	e.Edit(t, stuck, `{"spec":{"complianceConfig":{"deploymentsUnavailable":"NonCompliant"}}}`)
 	waitForPolicy(t, e, stuck, is(nonCompliant))
 	available(t, e.Env, waiting, "rabbitmq-operator", true)
@@ -286,13 +303,16 @@ func notComingUp(t *testing.T, e *harness.OLMEnv) {
 // editedWhilePending changes what a policy wants while OLM's plan waits for it.
 func editedWhilePending(t *testing.T, e *harness.OLMEnv) {
 	namespace := e.NewNamespace(t)
-	p := harness.GroupedPolicy(namespace, "etcd", "etcdoperator.v0.0.1") // the catalog does not have it, so that OLM goes for the newest
+	// the catalog does not have it, so that OLM goes for the newest
+	p := harness.GroupedPolicy(namespace, "etcd", "etcdoperator.v0.0.1")
 	e.Apply(t, p)
 	waiting := e.WaitForPlan(t, namespace, harness.Etcd4)
 	waitForPolicy(t, e, p, is(nonCompliant),
-		wantCondition("InstallPlanCompliant=False InstallPlanRequiresApproval", "An installation of "+harness.Etcd4, "(bundle/version)", "allowed is etcdoperator.v0.0.1"))
+		wantCondition("InstallPlanCompliant=False InstallPlanRequiresApproval", "An installation of "+harness.Etcd4,
+			"(bundle/version)", "allowed is etcdoperator.v0.0.1"))
 	e.Edit(t, p, `{"spec":{"versions":null,"versionRange":"<0.0.2"}}`)
-	waitForPolicy(t, e, p, is(nonCompliant), wantCondition("InstallPlanCompliant=False InstallPlanRequiresApproval", "(bundle/version-range)"))
+	waitForPolicy(t, e, p, is(nonCompliant), wantCondition("InstallPlanCompliant=False InstallPlanRequiresApproval",
+		"(bundle/version-range)"))
 	e.Edit(t, p, `{"spec":{"remediationAction":"inform","versionRange":"<1.0.0"}}`)
 	waitForPolicy(t, e, p, is(nonCompliant), wantCondition("InstallPlanCompliant=False InstallPlanRequiresApproval"))
 	harness.WantField(t, e.Get(t, harness.InstallPlans, namespace, waiting.GetName()), `false`, "spec", "approved")
@@ -312,25 +332,29 @@ func existingInstallation(t *testing.T, e *harness.OLMEnv) {
 	second := harness.GroupedPolicy(home, "jaeger", "jaeger-operator.v1.1.0")
 	unstructured.RemoveNestedField(second.Object, "spec", "operatorGroup")
 	e.Eventually(t, "wait for OLM's copy", func(ctx context.Context) error {
-		_, err := e.Clients[cluster.Admin].Resource(harness.ClusterServiceVersions).Namespace(home).Get(ctx, "jaeger-operator.v1.1.0", metav1.GetOptions{})
+		_, err := e.Clients[cluster.Admin].Resource(harness.ClusterServiceVersions).Namespace(home).Get(ctx,
+			"jaeger-operator.v1.1.0", metav1.GetOptions{})
 		return err
 	})
 	e.Apply(t, second)
 	waitForPolicy(t, e, second, is(compliant), has("jaeger-operator.v1.1.0"),
-		wantCondition("SubscriptionCompliant=True ExistingInstallation", elsewhere), wantCondition("OperatorGroupCompliant=True ExistingInstallation", elsewhere))
+		wantCondition("SubscriptionCompliant=True ExistingInstallation", elsewhere),
+		wantCondition("OperatorGroupCompliant=True ExistingInstallation", elsewhere))
 	e.WantNames(t, harness.OperatorGroups, home)
 	e.WantNames(t, harness.Subscriptions, home)
 
 	// A version that this policy does not allow is reported, and not removed.
 	e.Edit(t, second, `{"spec":{"versions":["jaeger-operator.v1.0.0"]}}`)
-	waitForPolicy(t, e, second, is(nonCompliant), wantCondition("ClusterServiceVersionCompliant=False UnapprovedVersion", "jaeger-operator.v1.1.0"))
+	waitForPolicy(t, e, second, is(nonCompliant),
+		wantCondition("ClusterServiceVersionCompliant=False UnapprovedVersion", "jaeger-operator.v1.1.0"))
 	e.WantNames(t, harness.Subscriptions, home)
 }
 
 // withoutCopies is existingInstallation where OLM makes no copies, by a setting for the whole cluster.
 func withoutCopies(t *testing.T, e *harness.OLMEnv) {
 	const csv = "prometheusoperator.v0.47.0"
-	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "patch", "olmconfig", "cluster", "--type=merge", "-p", `{"spec":{"features":{"disableCopiedCSVs":true}}}`)
+	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "patch", "olmconfig", "cluster", "--type=merge", "-p",
+		`{"spec":{"features":{"disableCopiedCSVs":true}}}`)
 	home, elsewhere := e.NewNamespace(t), e.NewNamespace(t)
 	for _, namespace := range []string{elsewhere, home} {
 		p := harness.GroupedPolicy(namespace, "prometheus", csv)
@@ -351,10 +375,14 @@ func withoutCopies(t *testing.T, e *harness.OLMEnv) {
 func strangersInstallation(t *testing.T, e *harness.OLMEnv) {
 	const wanted, forged = "consuloperator.v1.0.0", "consuloperator.v1.1.0"
 	playground, other, same := e.NewNamespace(t), e.NewNamespace(t), e.NewNamespace(t)
-	begun := harness.WithField(harness.WithField(harness.GroupedPolicy(other, "consul", wanted), wanted, "spec", "subscription", "startingCSV"), "inform", "spec", "remediationAction")
-	// Else OLM would take the copy for the upgrade that is pending. It is for its own namespace, so that OLM does not copy it.
+	begun := harness.WithField(harness.WithField(harness.GroupedPolicy(other, "consul", wanted), wanted, "spec",
+		"subscription", "startingCSV"), "inform", "spec", "remediationAction")
+	// Else OLM would take the copy for the upgrade that is pending. It is for its own namespace, so that OLM does not
+	// copy it.
 	harness.WithField(begun, "without-upgrade", "spec", "subscription", "channel")
-	e.Apply(t, harness.Object("apiVersion: operators.coreos.com/v1\nkind: OperatorGroup\nmetadata: {name: global, namespace: %s}\nspec: {}", playground))
+	e.Apply(t, harness.Object(
+		"apiVersion: operators.coreos.com/v1\nkind: OperatorGroup\nmetadata: {name: global, namespace: %s}\nspec: {}",
+		playground))
 	e.Apply(t, harness.Object(`
 apiVersion: operators.coreos.com/v1alpha1
 kind: ClusterServiceVersion
@@ -382,17 +410,20 @@ spec:
 `, forged, playground))
 	for _, namespace := range []string{other, same} {
 		e.Eventually(t, "wait for OLM's copy", func(ctx context.Context) error {
-			_, err := e.Clients[cluster.Admin].Resource(harness.ClusterServiceVersions).Namespace(namespace).Get(ctx, forged, metav1.GetOptions{})
+			_, err := e.Clients[cluster.Admin].Resource(harness.ClusterServiceVersions).Namespace(namespace).Get(ctx,
+				forged, metav1.GetOptions{})
 			return err
 		})
 	}
 
 	// Of another name than what the policy allows, it is in no one's way.
 	e.Apply(t, begun)
-	waitForPolicy(t, e, begun, is(nonCompliant), wantCondition("ClusterServiceVersionCompliant=False ClusterServiceVersionMissing",
-		forged+" is installed elsewhere, from another catalog", playground))
+	waitForPolicy(t, e, begun, is(nonCompliant),
+		wantCondition("ClusterServiceVersionCompliant=False ClusterServiceVersionMissing",
+			forged+" is installed elsewhere, from another catalog", playground))
 	e.Edit(t, begun, `{"spec":{"remediationAction":"enforce"}}`)
-	waitForPolicy(t, e, begun, is(compliant), has(wanted), wantCondition("SubscriptionCompliant=True SubscriptionMatches"))
+	waitForPolicy(t, e, begun, is(compliant), has(wanted),
+		wantCondition("SubscriptionCompliant=True SubscriptionMatches"))
 	e.WantNames(t, harness.Subscriptions, other, "consul")
 	e.WantNames(t, harness.ClusterServiceVersions, other, wanted)
 
@@ -400,8 +431,10 @@ spec:
 	blocked := harness.GroupedPolicy(same, "consul", forged)
 	unstructured.RemoveNestedField(blocked.Object, "spec", "operatorGroup")
 	e.Apply(t, blocked)
-	waitForPolicy(t, e, blocked, is(nonCompliant), wantCondition("ClusterServiceVersionCompliant=False ClusterServiceVersionMissing",
-		"from another catalog", "OLM cannot install "+forged+" here while the copy of that name from namespace "+playground))
+	waitForPolicy(t, e, blocked, is(nonCompliant),
+		wantCondition("ClusterServiceVersionCompliant=False ClusterServiceVersionMissing",
+			"from another catalog", "OLM cannot install "+forged+" here while the copy of that name from namespace "+
+				playground))
 	e.WantNames(t, harness.Subscriptions, same, "consul")
 	if groups, err := e.Names(t.Context(), harness.OperatorGroups, same); err != nil || len(groups) != 1 {
 		t.Errorf("the OperatorGroups are %v, %v, want the one that the policy has made", groups, err)
@@ -414,7 +447,8 @@ func ownNamespaceOnly(t *testing.T, e *harness.OLMEnv) {
 	p := harness.GroupedPolicy(namespace, "minio")
 	unstructured.RemoveNestedField(p.Object, "spec", "operatorGroup")
 	e.Apply(t, p)
-	waitForPolicy(t, e, p, is(compliant), has("miniooperator.v4.0.0"), wantCondition("OperatorGroupCompliant=True OperatorGroupMatches"))
+	waitForPolicy(t, e, p, is(compliant), has("miniooperator.v4.0.0"),
+		wantCondition("OperatorGroupCompliant=True OperatorGroupMatches"))
 }
 
 // defaultsFromCatalog is the shortest policy there is.
@@ -436,18 +470,21 @@ spec:
 	harness.WantField(t, sub, `"`+olm.Channel+`"`, "spec", "channel")
 	harness.WantField(t, sub, `"`+olm.Catalog+`"`, "spec", "source")
 	harness.WantField(t, sub, `"`+cluster.OLMNamespace+`"`, "spec", "sourceNamespace")
-	harness.WantField(t, e.Get(t, harness.OperatorPolicies, p.GetNamespace(), p.GetName()), `{"name":"grafana"}`, "spec", "subscription")
+	harness.WantField(t, e.Get(t, harness.OperatorPolicies, p.GetNamespace(), p.GetName()), `{"name":"grafana"}`,
+		"spec", "subscription")
 }
 
 // deprecationsAndChannels are what the catalog warns of.
 func deprecationsAndChannels(t *testing.T, e *harness.OLMEnv) {
 	old, behind := e.NewNamespace(t), e.NewNamespace(t)
-	mysql, kafka := harness.GroupedPolicy(old, "mysql"), harness.WithField(harness.GroupedPolicy(behind, "kafka"), "stable-1.0", "spec", "subscription", "channel")
+	mysql, kafka := harness.GroupedPolicy(old, "mysql"),
+		harness.WithField(harness.GroupedPolicy(behind, "kafka"), "stable-1.0", "spec", "subscription", "channel")
 	e.Apply(t, mysql, kafka)
 	waitForPolicy(t, e, mysql, is(compliant), has("mysqloperator.v8.0.0"),
 		wantCondition("NoDeprecations=False PackageDeprecated", "package mysql is no longer maintained, use postgres"))
 	e.Edit(t, mysql, `{"spec":{"complianceConfig":{"deprecationsPresent":"NonCompliant"}}}`)
-	waitForPolicy(t, e, mysql, is(nonCompliant), wantCondition("Compliant=False NonCompliant", "package mysql is no longer maintained"))
+	waitForPolicy(t, e, mysql, is(nonCompliant), wantCondition("Compliant=False NonCompliant",
+		"package mysql is no longer maintained"))
 
 	waitForPolicy(t, e, kafka, is(compliant), has("kafkaoperator.v1.0.1"),
 		wantCondition("NoDeprecations=False ChannelDeprecated", "channel stable-1.0 gets no more fixes"),
@@ -455,6 +492,7 @@ func deprecationsAndChannels(t *testing.T, e *harness.OLMEnv) {
 	e.Edit(t, kafka, `{"spec":{"complianceConfig":{"minorChannelUpgradeAvailable":"NonCompliant"}}}`)
 	waitForPolicy(t, e, kafka, is(nonCompliant), wantCondition("MinorChannelUpgradeAvailable=False UpgradeAvailable"))
 	e.Edit(t, kafka, `{"spec":{"subscription":{"channel":"stable-1.1"}}}`)
-	waitForPolicy(t, e, kafka, is(compliant), has("kafkaoperator.v1.1.1"), wantCondition("NoDeprecations=True Recommended"),
+	waitForPolicy(t, e, kafka, is(compliant), has("kafkaoperator.v1.1.1"),
+		wantCondition("NoDeprecations=True Recommended"),
 		wantCondition("MinorChannelUpgradeAvailable=True Recommended"))
 }

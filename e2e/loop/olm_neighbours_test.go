@@ -12,16 +12,19 @@ import (
 func pinnedAndFree(t *testing.T, e *harness.OLMEnv) {
 	namespace := e.NewNamespace(t)
 	e.Subscribe(t, namespace, "prometheus", "", "Automatic") // OLM does nothing without an OperatorGroup
-	p := harness.WithField(harness.GroupedPolicy(namespace, "etcd", harness.Etcd2), harness.Etcd2, "spec", "subscription", "startingCSV")
+	p := harness.WithField(harness.GroupedPolicy(namespace, "etcd", harness.Etcd2), harness.Etcd2, "spec",
+		"subscription", "startingCSV")
 	e.Apply(t, p)
 	e.WaitForCSV(t, namespace, harness.Etcd2)
 	e.WaitForCSV(t, namespace, "prometheusoperator.v0.47.0")
-	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd2), wantCondition("InstallPlanCompliant=True InstallPlanRequiresApproval", harness.Etcd4, "(bundle/version)"))
+	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd2),
+		wantCondition("InstallPlanCompliant=True InstallPlanRequiresApproval", harness.Etcd4, "(bundle/version)"))
 
 	// OLM puts what comes next into one plan with the upgrade that waits: the newcomer has to wait as well.
 	e.Subscribe(t, namespace, "nats", "", "Automatic")
 	mixed := e.WaitForPlan(t, namespace, harness.Etcd4, "natsoperator.v2.0.0")
-	e.WantApprovalRefused(t, cluster.Tenant, mixed, harness.Etcd4+" is not allowed", "(bundle/version)", "allowed is "+harness.Etcd2)
+	e.WantApprovalRefused(t, cluster.Tenant, mixed, harness.Etcd4+" is not allowed", "(bundle/version)",
+		"allowed is "+harness.Etcd2)
 	e.Edit(t, p, `{"spec":{"versions":["`+harness.Etcd2+`","`+harness.Etcd4+`"]}}`)
 	e.WaitForCSV(t, namespace, harness.Etcd4)
 	e.WaitForCSV(t, namespace, "natsoperator.v2.0.0")
@@ -44,7 +47,8 @@ func freeAreHeld(t *testing.T, e *harness.OLMEnv) {
 		"prometheusoperator.v0.47.0 is held: no policy governs package prometheus", "ungoverned: hold"))
 	harness.WantField(t, e.Get(t, harness.InstallPlans, namespace, both.GetName()), `false`, "spec", "approved")
 
-	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "annotate", "--overwrite", "namespace", namespace, "opgate.io/ungoverned=approve")
+	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "annotate", "--overwrite", "namespace", namespace,
+		"opgate.io/ungoverned=approve")
 	e.WaitForCSV(t, namespace, harness.Etcd2)
 	e.WaitForCSV(t, namespace, "prometheusoperator.v0.47.0")
 	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd2))
@@ -53,7 +57,8 @@ func freeAreHeld(t *testing.T, e *harness.OLMEnv) {
 // dependencyComesAlong has OLM add what an operator requires, of which no policy states anything.
 func dependencyComesAlong(t *testing.T, e *harness.OLMEnv) {
 	inline, image := e.NewNamespace(t), e.NewNamespace(t)
-	vault, storefront := harness.GroupedPolicy(inline, "vault", "vaultoperator.v1.0.0"), harness.GroupedPolicy(image, "storefront", "storefrontoperator.v2.0.0")
+	vault, storefront := harness.GroupedPolicy(inline, "vault", "vaultoperator.v1.0.0"),
+		harness.GroupedPolicy(image, "storefront", "storefrontoperator.v2.0.0")
 	e.Apply(t, vault, storefront)
 	e.WaitForCSV(t, inline, harness.Etcd4)
 	waitForPolicy(t, e, vault, is(compliant), has("vaultoperator.v1.0.0"))
@@ -75,8 +80,10 @@ func dependencyIsHeld(t *testing.T, e *harness.OLMEnv) {
 		pkg: "redis",
 		csv: "redisoperator.v1.1.0",
 	}} {
-		waitForPolicy(t, e, harness.GroupedPolicy(namespace, p.pkg), is(nonCompliant), wantCondition("InstallPlanCompliant=False InstallPlanRequiresApproval",
-			"An installation of "+p.csv, "redisoperator.v1.1.0 is not allowed", "(bundle/version)", "allowed is redisoperator.v1.0.0"))
+		waitForPolicy(t, e, harness.GroupedPolicy(namespace, p.pkg), is(nonCompliant),
+			wantCondition("InstallPlanCompliant=False InstallPlanRequiresApproval",
+				"An installation of "+p.csv, "redisoperator.v1.1.0 is not allowed", "(bundle/version)",
+				"allowed is redisoperator.v1.0.0"))
 	}
 	e.Edit(t, redis, `{"spec":{"versions":["redisoperator.v1.1.0"]}}`)
 	waitForPolicy(t, e, redis, is(compliant), has("redisoperator.v1.1.0"))

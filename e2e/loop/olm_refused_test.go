@@ -17,7 +17,8 @@ import (
 func forbiddenDependency(t *testing.T, e *harness.OLMEnv, inline, image string) {
 	etcd, redis := forbids(t, e, inline, "etcd"), forbids(t, e, image, "redis")
 	e.Sync(t)
-	seen, err := e.Clients[cluster.Admin].Resource(harness.ClusterServiceVersions).Namespace(inline).Watch(t.Context(), metav1.ListOptions{})
+	seen, err := e.Clients[cluster.Admin].Resource(harness.ClusterServiceVersions).Namespace(inline).Watch(t.Context(),
+		metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,9 +27,11 @@ func forbiddenDependency(t *testing.T, e *harness.OLMEnv, inline, image string) 
 	e.Subscribe(t, image, "storefront", "", "Automatic")
 
 	plan := e.WaitForPlan(t, inline, harness.Etcd4, "vaultoperator.v1.0.0")
-	e.WantApprovalRefused(t, cluster.Admin, plan, harness.Etcd4+" is forbidden by OperatorPolicy ", "(bundle/mustnothave)")
+	e.WantApprovalRefused(t, cluster.Admin, plan, harness.Etcd4+" is forbidden by OperatorPolicy ",
+		"(bundle/mustnothave)")
 	plan = e.WaitForPlan(t, image, "redisoperator.v1.1.0", "storefrontoperator.v2.0.0")
-	e.WantApprovalRefused(t, cluster.Admin, plan, "redisoperator.v1.1.0 is forbidden by OperatorPolicy ", "(bundle/mustnothave)")
+	e.WantApprovalRefused(t, cluster.Admin, plan, "redisoperator.v1.1.0 is forbidden by OperatorPolicy ",
+		"(bundle/mustnothave)")
 
 	// What ends it: without a Subscription that asks for the plan, or with a policy that allows its steps.
 	harness.Kubectl(t, e.Cluster, cluster.Tenant, "", "delete", "subscription", "-n", inline, "vault")

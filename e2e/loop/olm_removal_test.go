@@ -20,14 +20,18 @@ func storyRemoval(t *testing.T, e *harness.OLMEnv) {
 	namespace := e.NewNamespace(t)
 	p := harness.GroupedPolicy(namespace, "cassandra")
 	e.Apply(t, p)
-	waitForPolicy(t, e, p, is(compliant), has("cassandraoperator.v1.1.0"), wantCondition("CustomResourceDefinitionCompliant=True RelevantCRDFound"))
+	waitForPolicy(t, e, p, is(compliant), has("cassandraoperator.v1.1.0"),
+		wantCondition("CustomResourceDefinitionCompliant=True RelevantCRDFound"))
 
 	e.Edit(t, p, `{"spec":{"complianceType":"mustnothave","remediationAction":"inform","operatorGroup":null}}`)
 	waitForPolicy(t, e, p, is(nonCompliant), has("cassandraoperator.v1.1.0"),
-		wantCondition("SubscriptionCompliant=False SubscriptionPresent", "will not be deleted, because the policy is not enforced"))
+		wantCondition("SubscriptionCompliant=False SubscriptionPresent",
+			"will not be deleted, because the policy is not enforced"))
 	e.Edit(t, p, `{"spec":{"remediationAction":"enforce"}}`)
-	waitForPolicy(t, e, p, is(compliant), has(""), wantCondition("CustomResourceDefinitionCompliant=True CustomResourceDefinitionKept"),
-		wantCondition("InstallPlanCompliant=True InstallPlanNotApplicable", "kept, since spec.removalBehavior.installPlans is Keep"))
+	waitForPolicy(t, e, p, is(compliant), has(""),
+		wantCondition("CustomResourceDefinitionCompliant=True CustomResourceDefinitionKept"),
+		wantCondition("InstallPlanCompliant=True InstallPlanNotApplicable",
+			"kept, since spec.removalBehavior.installPlans is Keep"))
 	e.WantNames(t, harness.Subscriptions, namespace)
 	e.WantNames(t, harness.ClusterServiceVersions, namespace)
 	e.WantNames(t, harness.OperatorGroups, namespace)
@@ -35,8 +39,10 @@ func storyRemoval(t *testing.T, e *harness.OLMEnv) {
 	if plans, err := e.Names(t.Context(), harness.InstallPlans, namespace); err != nil || len(plans) == 0 {
 		t.Errorf("the plans are %v, %v, want them kept", plans, err)
 	}
-	again := harness.WithField(harness.Subscription(namespace, "again", olm.Catalog, "Manual"), "cassandra", "spec", "name")
-	harness.WantRefused(t, e.Cluster, cluster.Tenant, harness.AsJSON(t, again), []string{"create", "-f", "-"}, "(subscription/mustnothave)")
+	again := harness.WithField(harness.Subscription(namespace, "again", olm.Catalog, "Manual"), "cassandra", "spec",
+		"name")
+	harness.WantRefused(t, e.Cluster, cluster.Tenant, harness.AsJSON(t, again), []string{"create", "-f", "-"},
+		"(subscription/mustnothave)")
 }
 
 // storyRemovalOfAll is story 6 with everything deleted.
@@ -44,7 +50,8 @@ func storyRemovalOfAll(t *testing.T, e *harness.OLMEnv) {
 	namespace := e.NewNamespace(t)
 	p := harness.GroupedPolicy(namespace, "scylla")
 	e.Apply(t, p)
-	waitForPolicy(t, e, p, is(compliant), has("scyllaoperator.v1.0.0"), wantCondition("CustomResourceDefinitionCompliant=True RelevantCRDFound"))
+	waitForPolicy(t, e, p, is(compliant), has("scyllaoperator.v1.0.0"),
+		wantCondition("CustomResourceDefinitionCompliant=True RelevantCRDFound"))
 	e.Edit(t, p, `{"spec":{"complianceType":"mustnothave","removalBehavior":{"customResourceDefinitions":"Delete","installPlans":"Delete"}}}`)
 	waitForPolicy(t, e, p, is(compliant), has(""))
 	e.WaitForGone(t, harness.DefinitionResource, "", "scyllas.scylla.example.com")
@@ -58,14 +65,16 @@ func storyRemovalOfAll(t *testing.T, e *harness.OLMEnv) {
 func storyRemovalOfVersion(t *testing.T, e *harness.OLMEnv) {
 	namespace := e.NewNamespace(t)
 	e.OperatorGroup(t, namespace)
-	p := harness.WithField(harness.GroupedPolicy(namespace, "etcd", harness.Etcd2), "mustnothave", "spec", "complianceType")
+	p := harness.WithField(harness.GroupedPolicy(namespace, "etcd", harness.Etcd2), "mustnothave", "spec",
+		"complianceType")
 	unstructured.RemoveNestedField(p.Object, "spec", "operatorGroup")
 	e.Apply(t, p)
 	e.Sync(t)
 	e.Subscribe(t, namespace, "etcd", harness.Etcd0, "Automatic")
 	e.WaitForCSV(t, namespace, harness.Etcd0)
 	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd0))
-	e.WantApprovalRefused(t, cluster.Admin, e.WaitForPlan(t, namespace, harness.Etcd2), harness.Etcd2, "(bundle/mustnothave)")
+	e.WantApprovalRefused(t, cluster.Admin, e.WaitForPlan(t, namespace, harness.Etcd2), harness.Etcd2,
+		"(bundle/mustnothave)")
 	e.WantNames(t, harness.ClusterServiceVersions, namespace, harness.Etcd0)
 
 	e.Edit(t, p, fmt.Sprintf(`{"spec":{"versions":[%q]}}`, harness.Etcd0))
@@ -91,7 +100,8 @@ func storyForbiddenVersion(t *testing.T, e *harness.OLMEnv) {
 	waitForRequest(t, e, automatic, "Manual", "Automatic")
 	e.OperatorGroup(t, automatic)
 	e.WaitForCSV(t, automatic, harness.Etcd4)
-	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd4), wantCondition("InstallPlanCompliant=True InstallPlanNotApplicable", "not what the policy means"))
+	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd4),
+		wantCondition("InstallPlanCompliant=True InstallPlanNotApplicable", "not what the policy means"))
 
 	e.Remove(t, p)
 	waitForRequest(t, e, automatic, "Automatic", "")
@@ -114,12 +124,16 @@ func storyForbiddenVersion(t *testing.T, e *harness.OLMEnv) {
 	e.OperatorGroup(t, manual)
 	e.Subscribe(t, manual, "etcd", harness.Etcd2, "Manual")
 	plan := e.WaitForPlan(t, manual, harness.Etcd2)
-	waitForPolicy(t, e, allowing, is(compliant), wantCondition("InstallPlanCompliant=True InstallPlanRequiresApproval", harness.Etcd2+" is held: OperatorPolicy "+
-		cluster.PolicyNamespace+"/"+allowing.GetName()+" allows it, and its Subscription asks for Manual approval, so that a user has to approve it"))
+	waitForPolicy(t, e, allowing, is(compliant), wantCondition("InstallPlanCompliant=True InstallPlanRequiresApproval",
+		harness.Etcd2+" is held: OperatorPolicy "+
+			cluster.PolicyNamespace+"/"+allowing.GetName()+
+			" allows it, and its Subscription asks for Manual approval, so that a user has to approve it"))
 	e.Approve(t, cluster.Tenant, plan)
 	e.WaitForCSV(t, manual, harness.Etcd2)
 	upgrade := e.WaitForPlan(t, manual, harness.Etcd4)
-	waitForPolicy(t, e, allowing, has(harness.Etcd2), wantCondition("InstallPlanCompliant=True InstallPlanRequiresApproval", harness.Etcd4+" is held: OperatorPolicy "))
+	waitForPolicy(t, e, allowing, has(harness.Etcd2),
+		wantCondition("InstallPlanCompliant=True InstallPlanRequiresApproval",
+			harness.Etcd4+" is held: OperatorPolicy "))
 	e.Remove(t, allowing)
 	waitForRequest(t, e, manual, "Manual", "")
 	harness.WantField(t, e.Get(t, harness.InstallPlans, manual, upgrade.GetName()), `false`, "spec", "approved")
@@ -129,7 +143,8 @@ func storyForbiddenVersion(t *testing.T, e *harness.OLMEnv) {
 func waitForRequest(t *testing.T, e *harness.OLMEnv, namespace, want, noted string) {
 	t.Helper()
 	e.Eventually(t, "installPlanApproval "+want+" noted "+noted, func(ctx context.Context) error {
-		sub, err := e.Clients[cluster.Admin].Resource(harness.Subscriptions).Namespace(namespace).Get(ctx, "etcd", metav1.GetOptions{})
+		sub, err := e.Clients[cluster.Admin].Resource(harness.Subscriptions).Namespace(namespace).Get(ctx, "etcd",
+			metav1.GetOptions{})
 		if err != nil {
 			return err
 		}

@@ -40,7 +40,8 @@ func slippedHeals(t *testing.T, e *harness.OLMEnv, p *unstructured.Unstructured)
 		return nil
 	})
 	e.WantNames(t, harness.InstallPlans, namespace)
-	if sub := e.Get(t, harness.Subscriptions, namespace, "etcd"); !strings.Contains(fmt.Sprint(sub.Object["status"]), "(plan/born-approved)") {
+	if sub := e.Get(t, harness.Subscriptions, namespace, "etcd"); !strings.Contains(fmt.Sprint(sub.Object["status"]),
+		"(plan/born-approved)") {
 		t.Errorf("the Subscription does not tell of the refusal: %v", sub.Object["status"])
 	}
 
@@ -49,7 +50,8 @@ func slippedHeals(t *testing.T, e *harness.OLMEnv, p *unstructured.Unstructured)
 	e.WaitForPlan(t, namespace, harness.Etcd4)
 	t.Logf("there was a plan %s after the loop started", time.Since(start).Round(100*time.Millisecond))
 	harness.WantField(t, e.Get(t, harness.Subscriptions, namespace, "etcd"), `"Manual"`, "spec", "installPlanApproval")
-	waitForPolicy(t, e, p, is(nonCompliant), wantCondition("InstallPlanCompliant=False InstallPlanRequiresApproval", harness.Etcd4, "(bundle/version)"))
+	waitForPolicy(t, e, p, is(nonCompliant), wantCondition("InstallPlanCompliant=False InstallPlanRequiresApproval",
+		harness.Etcd4, "(bundle/version)"))
 	e.Edit(t, p, `{"spec":{"versions":["`+harness.Etcd4+`"]}}`)
 	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd4))
 }
@@ -68,11 +70,13 @@ func unhealthyCatalog(t *testing.T, e *harness.OLMEnv) {
 	namespace := e.NewNamespace(t)
 	p := harness.WithField(harness.GroupedPolicy(namespace, "consul"), catalog, "spec", "subscription", "source")
 	e.Apply(t, p)
-	waitForPolicy(t, e, p, is(compliant), has("consuloperator.v1.0.0"), wantCondition("CatalogSourcesUnhealthy=False CatalogSourcesFound"))
+	waitForPolicy(t, e, p, is(compliant), has("consuloperator.v1.0.0"),
+		wantCondition("CatalogSourcesUnhealthy=False CatalogSourcesFound"))
 	if err := server.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	waitForPolicy(t, e, p, is(compliant), has("consuloperator.v1.0.0"), wantCondition("CatalogSourcesUnhealthy=False CatalogSourcesFoundUnhealthy"))
+	waitForPolicy(t, e, p, is(compliant), has("consuloperator.v1.0.0"),
+		wantCondition("CatalogSourcesUnhealthy=False CatalogSourcesFoundUnhealthy"))
 	e.Edit(t, p, `{"spec":{"complianceConfig":{"catalogSourceUnhealthy":"NonCompliant"}}}`)
 	waitForPolicy(t, e, p, is(nonCompliant), wantCondition("CatalogSourcesUnhealthy=True CatalogSourcesFoundUnhealthy"))
 	if err := server.Start(t.Context()); err != nil {
@@ -92,7 +96,8 @@ metadata: {name: broken, namespace: %s}
 spec: {sourceType: grpc, address: "127.0.0.1:1"}
 `, namespace))
 	e.Eventually(t, "see OLM fail to connect", func(context.Context) error {
-		if state, _, _ := unstructured.NestedString(e.Get(t, harness.Resources["CatalogSource"], namespace, "broken").Object,
+		if state, _, _ := unstructured.NestedString(e.Get(t, harness.Resources["CatalogSource"], namespace,
+			"broken").Object,
 			"status", "connectionState", "lastObservedState"); state == "" {
 			return errors.New("OLM has not tried yet")
 		}
@@ -100,7 +105,8 @@ spec: {sourceType: grpc, address: "127.0.0.1:1"}
 	})
 	p := harness.GroupedPolicy(namespace, "etcd", harness.Etcd4)
 	e.Apply(t, p)
-	waitForPolicy(t, e, p, is(nonCompliant), has(""), wantCondition("ResolutionFailed=True ErrorPreventedResolution", "catalogsource "+namespace+"/broken"),
+	waitForPolicy(t, e, p, is(nonCompliant), has(""),
+		wantCondition("ResolutionFailed=True ErrorPreventedResolution", "catalogsource "+namespace+"/broken"),
 		wantCondition("CatalogSourcesUnhealthy=False CatalogSourcesFoundUnhealthy", "until it is healthy or deleted"))
 	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "delete", "catalogsource", "-n", namespace, "broken")
 	start := time.Now()
@@ -111,7 +117,8 @@ spec: {sourceType: grpc, address: "127.0.0.1:1"}
 // planDeleted is about a Subscription that refers to a plan which is gone. OLM would wait for it for ever.
 func planDeleted(t *testing.T, e *harness.OLMEnv) {
 	namespace := e.NewNamespace(t)
-	p := harness.WithField(harness.GroupedPolicy(namespace, "etcd", harness.Etcd2), harness.Etcd2, "spec", "subscription", "startingCSV")
+	p := harness.WithField(harness.GroupedPolicy(namespace, "etcd", harness.Etcd2), harness.Etcd2, "spec",
+		"subscription", "startingCSV")
 	e.Apply(t, p)
 	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd2))
 	upgrade := e.WaitForPlan(t, namespace, harness.Etcd4)
@@ -130,18 +137,23 @@ func planDeleted(t *testing.T, e *harness.OLMEnv) {
 // that it belongs to the Subscription that the loop makes.
 func lostLink(t *testing.T, e *harness.OLMEnv) {
 	namespace := e.NewNamespace(t)
-	p := harness.WithField(harness.GroupedPolicy(namespace, "etcd", harness.Etcd2), harness.Etcd2, "spec", "subscription", "startingCSV")
+	p := harness.WithField(harness.GroupedPolicy(namespace, "etcd", harness.Etcd2), harness.Etcd2, "spec",
+		"subscription", "startingCSV")
 	e.Apply(t, p)
 	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd2))
 	before := e.Get(t, harness.ClusterServiceVersions, namespace, harness.Etcd2).GetUID()
 	harness.Kubectl(t, e.Cluster, cluster.Tenant, "", "delete", "subscription", "-n", namespace, "etcd")
-	op := waitForPolicy(t, e, p, is(nonCompliant), has(harness.Etcd2), wantCondition("SubscriptionCompliant=False ConstraintsNotSatisfiable", "it lost track of its ClusterServiceVersion "+harness.Etcd2))
+	op := waitForPolicy(t, e, p, is(nonCompliant), has(harness.Etcd2),
+		wantCondition("SubscriptionCompliant=False ConstraintsNotSatisfiable",
+			"it lost track of its ClusterServiceVersion "+harness.Etcd2))
 	if op.Status.SubscriptionInterventionTime == nil {
 		t.Error("status.subscriptionInterventionTime is not set")
 	}
-	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd2), wantCondition("SubscriptionCompliant=True SubscriptionMatches"))
+	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd2),
+		wantCondition("SubscriptionCompliant=True SubscriptionMatches"))
 	e.Eventually(t, "OLM links them", func(ctx context.Context) error { // as soon as the loop has made it resolve again
-		if got, _, _ := unstructured.NestedString(e.Get(t, harness.Subscriptions, namespace, "etcd").Object, "status", "installedCSV"); got != harness.Etcd2 {
+		if got, _, _ := unstructured.NestedString(e.Get(t, harness.Subscriptions, namespace, "etcd").Object, "status",
+			"installedCSV"); got != harness.Etcd2 {
 			return fmt.Errorf("status.installedCSV is %q", got)
 		}
 		return nil
@@ -171,13 +183,15 @@ func withoutPackageServer(t *testing.T, e *harness.OLMEnv) {
 // opgateAway stops Opgate while OLM continues, first with webhooks whose calls fail, and then without any.
 func opgateAway(t *testing.T, e *harness.OLMEnv) {
 	namespace, free, past := e.NewNamespace(t), e.NewNamespace(t), e.NewNamespace(t)
-	p := harness.WithField(harness.GroupedPolicy(namespace, "etcd", harness.Etcd2, harness.Etcd4), harness.Etcd2, "spec", "subscription", "startingCSV")
+	p := harness.WithField(harness.GroupedPolicy(namespace, "etcd", harness.Etcd2, harness.Etcd4), harness.Etcd2,
+		"spec", "subscription", "startingCSV")
 	// Its Subscription is Automatic, so that plans are born approved.
 	all := harness.WithField(harness.GroupedPolicy(free, "etcd"), harness.Etcd2, "spec", "subscription", "startingCSV")
 	e.Apply(t, p, all)
 	for _, in := range []string{namespace, free} {
 		e.Eventually(t, "see the installation begin", func(ctx context.Context) error {
-			_, err := e.Clients[cluster.Admin].Resource(harness.ClusterServiceVersions).Namespace(in).Get(ctx, harness.Etcd2, metav1.GetOptions{})
+			_, err := e.Clients[cluster.Admin].Resource(harness.ClusterServiceVersions).Namespace(in).Get(ctx,
+				harness.Etcd2, metav1.GetOptions{})
 			return err
 		})
 	}
@@ -187,9 +201,11 @@ func opgateAway(t *testing.T, e *harness.OLMEnv) {
 	e.WaitForCSV(t, namespace, harness.Etcd2)
 	e.WaitForCSV(t, free, harness.Etcd2)
 	e.Eventually(t, "see OLM plan the upgrade that has to be approved", func(ctx context.Context) error {
-		plans, err := e.Clients[cluster.Admin].Resource(harness.InstallPlans).Namespace(namespace).List(ctx, metav1.ListOptions{})
+		plans, err := e.Clients[cluster.Admin].Resource(harness.InstallPlans).Namespace(namespace).List(ctx,
+			metav1.ListOptions{})
 		if err == nil && !slices.ContainsFunc(plans.Items, func(plan unstructured.Unstructured) bool {
-			return strings.Contains(fmt.Sprint(plan.Object["spec"]), harness.Etcd4) && strings.Contains(fmt.Sprint(plan.Object["status"]), "RequiresApproval")
+			return strings.Contains(fmt.Sprint(plan.Object["spec"]), harness.Etcd4) &&
+				strings.Contains(fmt.Sprint(plan.Object["status"]), "RequiresApproval")
 		}) {
 			err = fmt.Errorf("there are %d plans, none for it", len(plans.Items))
 		}
@@ -197,11 +213,13 @@ func opgateAway(t *testing.T, e *harness.OLMEnv) {
 	})
 	// OLM reports the error, and then waits for its next resync, in a quarter of an hour.
 	e.Eventually(t, "see OLM fail to plan the other", func(ctx context.Context) error {
-		sub, err := e.Clients[cluster.Admin].Resource(harness.Subscriptions).Namespace(free).Get(ctx, "etcd", metav1.GetOptions{})
+		sub, err := e.Clients[cluster.Admin].Resource(harness.Subscriptions).Namespace(free).Get(ctx, "etcd",
+			metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
-		if text := fmt.Sprint(sub.Object["status"]); !strings.Contains(text, "EnsureInstallPlanFailed") || !strings.Contains(text, "failed calling webhook") {
+		if text := fmt.Sprint(sub.Object["status"]); !strings.Contains(text, "EnsureInstallPlanFailed") ||
+			!strings.Contains(text, "failed calling webhook") {
 			return fmt.Errorf("its status is %s", text)
 		}
 		return nil
@@ -210,14 +228,17 @@ func opgateAway(t *testing.T, e *harness.OLMEnv) {
 	e.Restart(t, cluster.GateOptions{Loop: true})
 	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd4))
 	waitForPolicy(t, e, all, is(compliant), has(harness.Etcd4))
-	t.Logf("the upgrades were installed %s after Opgate was started again", time.Since(start).Round(100*time.Millisecond))
+	t.Logf("the upgrades were installed %s after Opgate was started again",
+		time.Since(start).Round(100*time.Millisecond))
 
 	// As if a user had uninstalled it.
 	if _, err := e.Gate.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "delete", "validatingwebhookconfigurations,mutatingwebhookconfigurations", "--all")
-	harness.Kubectl(t, e.Cluster, cluster.Tenant, "", "patch", "subscription", "-n", namespace, "etcd", "--type=merge", "--patch", `{"spec":{"installPlanApproval":"Automatic"}}`)
+	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "delete",
+		"validatingwebhookconfigurations,mutatingwebhookconfigurations", "--all")
+	harness.Kubectl(t, e.Cluster, cluster.Tenant, "", "patch", "subscription", "-n", namespace, "etcd", "--type=merge",
+		"--patch", `{"spec":{"installPlanApproval":"Automatic"}}`)
 	e.OperatorGroup(t, past)
 	e.Subscribe(t, past, "prometheus", "", "Automatic")
 	e.WaitForCSV(t, past, "prometheusoperator.v0.47.0")
@@ -227,7 +248,8 @@ func opgateAway(t *testing.T, e *harness.OLMEnv) {
 	unstructured.RemoveNestedField(late.Object, "spec", "operatorGroup")
 	e.Apply(t, late)
 	e.Eventually(t, "see the Subscription changed back", func(ctx context.Context) error {
-		sub, err := e.Clients[cluster.Admin].Resource(harness.Subscriptions).Namespace(namespace).Get(ctx, "etcd", metav1.GetOptions{})
+		sub, err := e.Clients[cluster.Admin].Resource(harness.Subscriptions).Namespace(namespace).Get(ctx, "etcd",
+			metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -236,7 +258,8 @@ func opgateAway(t *testing.T, e *harness.OLMEnv) {
 		}
 		return nil
 	})
-	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd4), wantCondition("SubscriptionCompliant=True SubscriptionMatches"))
+	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd4),
+		wantCondition("SubscriptionCompliant=True SubscriptionMatches"))
 	waitForPolicy(t, e, late, is(nonCompliant), has("prometheusoperator.v0.47.0"),
 		wantCondition("ClusterServiceVersionCompliant=False UnapprovedVersion", "prometheusoperator.v0.47.0"),
 		wantCondition("SubscriptionCompliant=True SubscriptionMatches"))

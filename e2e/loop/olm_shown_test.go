@@ -19,9 +19,13 @@ import (
 func wantSameDiff(t *testing.T, e *harness.OLMEnv, plan *unstructured.Unstructured, digest string) {
 	t.Helper()
 	dump := strings.Join([]string{
-		harness.Kubectl(t, e.Cluster, cluster.Admin, "", "get", "installplans,clusterserviceversions,subscriptions.operators.coreos.com", "-n", plan.GetNamespace(), "-o", "yaml"),
-		harness.Kubectl(t, e.Cluster, cluster.Admin, "", "get", "configmaps", "-n", cluster.OLMNamespace, "-l", "olm.managed=true", "-o", "yaml"),
-		harness.Kubectl(t, e.Cluster, cluster.Admin, "", "get", "customresourcedefinitions,clusterroles,clusterrolebindings,priorityclasses", "-o", "yaml"),
+		harness.Kubectl(t, e.Cluster, cluster.Admin, "", "get",
+			"installplans,clusterserviceversions,subscriptions.operators.coreos.com", "-n", plan.GetNamespace(), "-o",
+			"yaml"),
+		harness.Kubectl(t, e.Cluster, cluster.Admin, "", "get", "configmaps", "-n", cluster.OLMNamespace, "-l",
+			"olm.managed=true", "-o", "yaml"),
+		harness.Kubectl(t, e.Cluster, cluster.Admin, "", "get",
+			"customresourcedefinitions,clusterroles,clusterrolebindings,priorityclasses", "-o", "yaml"),
 	}, "\n---\n")
 	name := plan.GetNamespace() + "/" + plan.GetName()
 	var texts []string
@@ -30,8 +34,10 @@ func wantSameDiff(t *testing.T, e *harness.OLMEnv, plan *unstructured.Unstructur
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got.ExitCode != 1 || !strings.Contains(got.Stdout, digest) || !strings.Contains(got.Stdout, "3 differences") {
-			t.Errorf("opgate %s ends with exit code %d: %s%s\nwant 3 differences and digest %s", args, got.ExitCode, got.Stdout, got.Stderr, digest)
+		if got.ExitCode != 1 || !strings.Contains(got.Stdout, digest) ||
+			!strings.Contains(got.Stdout, "3 differences") {
+			t.Errorf("opgate %s ends with exit code %d: %s%s\nwant 3 differences and digest %s", args, got.ExitCode,
+				got.Stdout, got.Stderr, digest)
 		}
 		texts = append(texts, got.Stdout)
 	}
@@ -50,8 +56,10 @@ func wantShown(t *testing.T, e *harness.OLMEnv, plan, p *unstructured.Unstructur
 		exitCode      int
 		wantCondition []string
 	}{
-		{[]string{"pending", "-n", namespace, "-o", "wide"}, 0, []string{plan.GetName(), csv + ".v0.9.4", "Hold", "bundle/consent", policy}},
-		{[]string{"why", "installplan", namespace + "/" + plan.GetName()}, 1, []string{"Hold", csv + ".v0.9.4", "bundle/consent", policy, digest}},
+		{[]string{"pending", "-n", namespace, "-o", "wide"}, 0,
+			[]string{plan.GetName(), csv + ".v0.9.4", "Hold", "bundle/consent", policy}},
+		{[]string{"why", "installplan", namespace + "/" + plan.GetName()}, 1,
+			[]string{"Hold", csv + ".v0.9.4", "bundle/consent", policy, digest}},
 		{[]string{"history", pkg}, 0, []string{namespace, csv + ".v0.9.2"}},
 	} {
 		got, err := e.RunPlugin(t.Context(), "", cluster.Command{Args: append([]string{"opgate"}, c.args...)})
@@ -59,7 +67,8 @@ func wantShown(t *testing.T, e *harness.OLMEnv, plan, p *unstructured.Unstructur
 			t.Fatal(err)
 		}
 		if got.ExitCode != c.exitCode {
-			t.Errorf("kubectl opgate %s ends with exit code %d, want %d: %s", c.args, got.ExitCode, c.exitCode, got.Stderr)
+			t.Errorf("kubectl opgate %s ends with exit code %d, want %d: %s", c.args, got.ExitCode, c.exitCode,
+				got.Stderr)
 		}
 		for _, text := range c.wantCondition {
 			if !strings.Contains(got.Stdout, text) {
@@ -73,7 +82,8 @@ func wantShown(t *testing.T, e *harness.OLMEnv, plan, p *unstructured.Unstructur
 			return err
 		}
 		held := slices.ContainsFunc(r.Results, func(result reports.ReportResult) bool {
-			return result.Rule == "bundle/consent" && result.Policy == policy && strings.Contains(result.Description, digest)
+			return result.Rule == "bundle/consent" && result.Policy == policy &&
+				strings.Contains(result.Description, digest)
 		})
 		if got, want := sayings(r), checked(t, e.Env, namespace); !held || !slices.Equal(got, want) {
 			return fmt.Errorf("the Report says\n%+v\nopgate check --cluster says\n%+v", got, want)

@@ -15,8 +15,10 @@ func startsAllowed(t *testing.T, e *harness.OLMEnv) {
 	p := harness.GroupedPolicy(namespace, "etcd", harness.Etcd2)
 	e.Apply(t, p)
 	e.WaitForCSV(t, namespace, harness.Etcd2)
-	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd2), wantCondition("InstallPlanCompliant=True InstallPlanRequiresApproval",
-		"An upgrade to "+harness.Etcd4, "OLM goes from "+harness.Etcd2+" to "+harness.Etcd4+"; no allowed version is reachable"))
+	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd2),
+		wantCondition("InstallPlanCompliant=True InstallPlanRequiresApproval",
+			"An upgrade to "+harness.Etcd4, "OLM goes from "+harness.Etcd2+" to "+harness.Etcd4+
+				"; no allowed version is reachable"))
 	harness.WantField(t, e.Get(t, harness.Subscriptions, namespace, "etcd"), `null`, "spec", "startingCSV")
 }
 
@@ -28,13 +30,16 @@ func startIsCorrected(t *testing.T, e *harness.OLMEnv) {
 	etcd := harness.GroupedPolicy(namespace, "etcd", harness.Etcd2)
 	e.Apply(t, etcd)
 	first := e.WaitForPlan(t, namespace, harness.Etcd4)
-	waitForPolicy(t, e, etcd, is(nonCompliant), wantCondition("InstallPlanCompliant=False InstallPlanRequiresApproval", "OLM plans "+harness.Etcd2+", which is allowed, if spec.startingCSV"))
+	waitForPolicy(t, e, etcd, is(nonCompliant), wantCondition("InstallPlanCompliant=False InstallPlanRequiresApproval",
+		"OLM plans "+harness.Etcd2+", which is allowed, if spec.startingCSV"))
 	e.Edit(t, etcd, `{"spec":{"subscription":{"startingCSV":"`+harness.Etcd2+`"}}}`)
 	e.WaitForCSV(t, namespace, harness.Etcd2)
 	e.WaitForGone(t, harness.InstallPlans, namespace, first.GetName())
 	waitForPolicy(t, e, etcd, is(compliant), has(harness.Etcd2))
-	harness.WantTexts(t, harness.Kubectl(t, e.Cluster, cluster.Admin, "", "get", "events", "-n", namespace, "--field-selector=reason=Stale"),
-		first.GetName(), "deleted, so that OLM plans again: it brings "+harness.Etcd4+", and Subscription etcd starts with "+harness.Etcd2)
+	harness.WantTexts(t, harness.Kubectl(t, e.Cluster, cluster.Admin, "", "get", "events", "-n", namespace,
+		"--field-selector=reason=Stale"),
+		first.GetName(), "deleted, so that OLM plans again: it brings "+harness.Etcd4+
+			", and Subscription etcd starts with "+harness.Etcd2)
 
 	// The channel is corrected as bundle/deprecated advises, and startingCSV goes from the Subscription with that of
 	// the policy.
@@ -43,7 +48,8 @@ func startIsCorrected(t *testing.T, e *harness.OLMEnv) {
 	kafka = harness.WithField(kafka, "kafkaoperator.v1.0.0", "spec", "subscription", "startingCSV")
 	kafka = harness.WithField(kafka, "Hold", "spec", "deprecated")
 	e.Apply(t, kafka)
-	waitForPolicy(t, e, kafka, is(nonCompliant), wantCondition("InstallPlanCompliant=False InstallPlanRequiresApproval", "kafkaoperator.v1.0.0 is held", "(bundle/deprecated)"))
+	waitForPolicy(t, e, kafka, is(nonCompliant), wantCondition("InstallPlanCompliant=False InstallPlanRequiresApproval",
+		"kafkaoperator.v1.0.0 is held", "(bundle/deprecated)"))
 	e.Edit(t, kafka, `{"spec":{"subscription":{"channel":"stable-1.1","startingCSV":null}}}`)
 	waitForPolicy(t, e, kafka, is(compliant), has("kafkaoperator.v1.1.1"))
 	harness.WantField(t, e.Get(t, harness.Subscriptions, other, "kafka"), `null`, "spec", "startingCSV")
@@ -56,7 +62,8 @@ func neighbourIsFreed(t *testing.T, e *harness.OLMEnv) {
 	p := harness.GroupedPolicy(namespace, "etcd", harness.Etcd4)
 	e.Apply(t, p) // it makes the OperatorGroup, so that OLM plans for both at once
 	both := e.WaitForPlan(t, namespace, harness.Etcd4, "natsoperator.v2.0.0")
-	waitForPolicy(t, e, p, is(nonCompliant), wantCondition("InstallPlanCompliant=False InstallPlanRequiresApproval", "natsoperator.v2.0.0 is held"))
+	waitForPolicy(t, e, p, is(nonCompliant), wantCondition("InstallPlanCompliant=False InstallPlanRequiresApproval",
+		"natsoperator.v2.0.0 is held"))
 	harness.Kubectl(t, e.Cluster, cluster.Tenant, "", "delete", "subscription", "-n", namespace, "nats")
 	e.WaitForCSV(t, namespace, harness.Etcd4)
 	e.WaitForGone(t, harness.InstallPlans, namespace, both.GetName())

@@ -28,7 +28,8 @@ import (
 // its own.
 func TestLoopOLM(t *testing.T) {
 	t.Parallel()
-	harness.Together(t, map[string]func(*testing.T){"operators": loopOperators, "trouble": loopTrouble, "consent": loopConsent})
+	harness.Together(t, map[string]func(*testing.T){"operators": loopOperators, "trouble": loopTrouble,
+		"consent": loopConsent})
 }
 
 // loopOperators is about operators that come, stay and go as policies say.
@@ -55,7 +56,8 @@ func loopOperators(t *testing.T) {
 		"calls avoided":                                            callsAvoided,
 		"a freeze and an exception end":                            timePasses,
 	})
-	t.Run("an operator that is installed for all namespaces, without copies", func(t *testing.T) { withoutCopies(t, e) })
+	t.Run("an operator that is installed for all namespaces, without copies",
+		func(t *testing.T) { withoutCopies(t, e) })
 	t.Run("without a package server", func(t *testing.T) { withoutPackageServer(t, e) })
 	wantNoRefusalOfOLM(t, e.Env)
 }
@@ -71,7 +73,10 @@ func loopTrouble(t *testing.T) {
 	inline, image, account := e.NewNamespace(t), e.NewNamespace(t), e.NewNamespace(t)
 	installed := accountPolicy(t, e, account, "etcd", harness.Etcd4)
 	e.Together(t, map[string]func(*testing.T, *harness.OLMEnv){
-		"a dependency that is forbidden":                          func(t *testing.T, e *harness.OLMEnv) { forbiddenDependency(t, e, inline, image) },
+		"a dependency that is forbidden": func(t *testing.T,
+			e *harness.OLMEnv) {
+			forbiddenDependency(t, e, inline, image)
+		},
 		"a pinned operator and free ones share a namespace":       pinnedAndFree,
 		"free operators are held where the namespace says so":     freeAreHeld,
 		"a dependency comes along":                                dependencyComesAlong,
@@ -94,7 +99,9 @@ func loopTrouble(t *testing.T) {
 }
 
 // startLoopOLM starts a cluster with OLM for one test alone. What is to be there before Opgate goes before.
-func startLoopOLM(t *testing.T, opts cluster.GateOptions, packages []olm.Package, before ...func(*harness.Env)) *harness.OLMEnv {
+func startLoopOLM(
+	t *testing.T, opts cluster.GateOptions, packages []olm.Package, before ...func(*harness.Env),
+) *harness.OLMEnv {
 	t.Helper()
 	e := &harness.OLMEnv{Env: harness.StartWithoutGate(t)}
 	for _, prepare := range before {
@@ -199,11 +206,14 @@ func relates(kind string, state policyv1beta2.ComplianceState, reason string) wa
 
 // waitForPolicy waits until the status of a policy, in its newest generation, states all that is wanted at the same
 // time.
-func waitForPolicy(t *testing.T, e *harness.OLMEnv, p *unstructured.Unstructured, wants ...want) *policyv1beta2.OperatorPolicy {
+func waitForPolicy(
+	t *testing.T, e *harness.OLMEnv, p *unstructured.Unstructured, wants ...want,
+) *policyv1beta2.OperatorPolicy {
 	t.Helper()
 	op := &policyv1beta2.OperatorPolicy{}
 	e.Eventually(t, "wait for policy "+p.GetName(), func(ctx context.Context) error {
-		got, err := e.Clients[cluster.Admin].Resource(harness.OperatorPolicies).Namespace(p.GetNamespace()).Get(ctx, p.GetName(), metav1.GetOptions{})
+		got, err := e.Clients[cluster.Admin].Resource(harness.OperatorPolicies).Namespace(p.GetNamespace()).Get(ctx,
+			p.GetName(), metav1.GetOptions{})
 		if err != nil {
 			return err
 		}

@@ -50,7 +50,8 @@ func TestReadme(t *testing.T) {
 			args []string
 		}{
 			{user: cluster.OLM, args: []string{"create", "-f", demo + "installplan-0.9.4.yaml"}},
-			{user: cluster.OLM, args: []string{"patch", "installplan", "install-etcd-0.9.4", "-n", cluster.ShopNamespace, "--subresource=status",
+			{user: cluster.OLM, args: []string{"patch", "installplan", "install-etcd-0.9.4", "-n",
+				cluster.ShopNamespace, "--subresource=status",
 				"--type=merge", "--patch-file=" + demo + "installplan-0.9.4-status.yaml"}},
 		} {
 			harness.Kubectl(t, e.Cluster, step.user, "", step.args...)
@@ -72,7 +73,8 @@ func TestReadme(t *testing.T) {
 			return strings.ReplaceAll(string(data), "install-etcd-0.9.4", "install-x7")
 		}
 		harness.Kubectl(t, e.Cluster, cluster.OLM, plan("installplan-0.9.4.yaml"), "create", "-f", "-")
-		harness.Kubectl(t, e.Cluster, cluster.OLM, "", "patch", "installplan", "install-x7", "-n", cluster.ShopNamespace, "--subresource=status",
+		harness.Kubectl(t, e.Cluster, cluster.OLM, "", "patch", "installplan", "install-x7", "-n",
+			cluster.ShopNamespace, "--subresource=status",
 			"--type=merge", "--patch", plan("installplan-0.9.4-status.yaml"))
 		typed(t, e.Cluster, "docs/rules.md", "kubectl patch installplan install-x7 -n shop")
 	})
@@ -88,7 +90,8 @@ func TestReadme(t *testing.T) {
 		}
 	})
 	t.Run("the policy and the constraint", func(t *testing.T) {
-		for _, object := range []string{block(t, readme, "apiVersion: policy.open-cluster-management.io/v1beta2"), block(t, tour, "apiVersion: operators.coreos.com/v1\n")} {
+		for _, object := range []string{block(t, readme, "apiVersion: policy.open-cluster-management.io/v1beta2"),
+			block(t, tour, "apiVersion: operators.coreos.com/v1\n")} {
 			harness.Kubectl(t, e.Cluster, cluster.Admin, object, "apply", "--dry-run=server", "-f", "-")
 		}
 	})

@@ -30,7 +30,8 @@ type reported struct{ namespace, kind, name, decision, rule, policy, message str
 
 // reportIn reads the Report of a namespace.
 func reportIn(ctx context.Context, e *harness.Env, namespace string) (*reports.Report, error) {
-	u, err := e.Clients[cluster.Admin].Resource(reports.SchemeGroupVersion.WithResource("reports")).Namespace(namespace).Get(ctx, "opgate", metav1.GetOptions{})
+	u, err := e.Clients[cluster.Admin].Resource(reports.SchemeGroupVersion.WithResource("reports")).Namespace(
+		namespace).Get(ctx, "opgate", metav1.GetOptions{})
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +45,8 @@ func sayings(r *reports.Report) (all []reported) {
 		subject := result.Subjects[0]
 		line := reported{namespace: r.Namespace, kind: subject.Kind, name: subject.Name, decision: "Allow"}
 		if result.Result == "fail" {
-			line.decision, line.rule, line.policy, line.message = result.Properties["decision"], result.Rule, result.Policy, result.Description
+			line.decision, line.rule, line.policy, line.message = result.Properties["decision"], result.Rule,
+				result.Policy, result.Description
 		}
 		if !slices.Contains(all, line) {
 			all = append(all, line)
@@ -57,7 +59,8 @@ func sayings(r *reports.Report) (all []reported) {
 func checked(t *testing.T, e *harness.Env, namespace string) (all []reported) {
 	t.Helper()
 	var out, problems bytes.Buffer
-	cmd := exec.CommandContext(t.Context(), harness.Opgate(t, e.Cluster), "check", "--cluster", "--kubeconfig", e.Kubeconfig(), "-o", "json")
+	cmd := exec.CommandContext(t.Context(), harness.Opgate(t, e.Cluster), "check", "--cluster", "--kubeconfig",
+		e.Kubeconfig(), "-o", "json")
 	cmd.Stdout, cmd.Stderr = &out, &problems
 	if failed, ok := errors.AsType[*exec.ExitError](cmd.Run()); ok && failed.ExitCode() != 1 {
 		t.Fatalf("opgate check: %v: %s", failed, problems.String())
@@ -116,14 +119,17 @@ func TestReports(t *testing.T) {
 	e.Write(t, installedEtcd(other, harness.AllowedVersion))
 	e.Propose(t, namespace, "install-held", harness.ForbiddenVersion)
 	installed := harness.Subscription(namespace, "etcd", harness.GoodCatalog, "Manual")
-	installed.Object["status"] = map[string]any{"lastUpdated": "2026-01-01T00:00:00Z", "currentCSV": harness.ForbiddenCSV,
-		"installedCSV": "etcdoperator.v0.9.0", "installPlanRef": map[string]any{"name": "install-held", "namespace": namespace}}
+	installed.Object["status"] = map[string]any{"lastUpdated": "2026-01-01T00:00:00Z",
+		"currentCSV":   harness.ForbiddenCSV,
+		"installedCSV": "etcdoperator.v0.9.0", "installPlanRef": map[string]any{"name": "install-held",
+			"namespace": namespace}}
 	e.Write(t, installed)
 	var err error
 	if e.Gate, err = e.StartOpgate(t.Context(), cluster.GateOptions{Loop: true, Reports: true}); err != nil {
 		t.Fatal(err)
 	}
-	policy := harness.WithField(harness.OperatorPolicy(namespace), "mayhave", "spec", "complianceType") // it changes nothing itself
+	// it changes nothing itself
+	policy := harness.WithField(harness.OperatorPolicy(namespace), "mayhave", "spec", "complianceType")
 	e.Write(t, policy)
 
 	// The definitions, and the rights, come later.
@@ -136,7 +142,8 @@ func TestReports(t *testing.T) {
 	wantReport := func(what, namespace string, fail, pass, skip int) (r *reports.Report) {
 		t.Helper()
 		within(t, speed.LongWait, what, func(ctx context.Context) (err error) {
-			if r, err = reportIn(ctx, e.Env, namespace); err == nil && (r.Summary.Fail != fail || r.Summary.Pass != pass || r.Summary.Skip != skip) {
+			if r, err = reportIn(ctx, e.Env, namespace); err == nil &&
+				(r.Summary.Fail != fail || r.Summary.Pass != pass || r.Summary.Skip != skip) {
 				err = fmt.Errorf("%+v: %+v", r.Summary, r.Results)
 			}
 			return err
@@ -153,7 +160,8 @@ func TestReports(t *testing.T) {
 		if got, want := sayings(r), checked(t, e.Env, in); !slices.Equal(got, want) || len(got) == 0 {
 			t.Errorf("the Report says\n%+v\nopgate check --cluster says\n%+v", got, want)
 		}
-		if owners := r.OwnerReferences; len(owners) != 1 || owners[0].Kind != "ClusterRole" || owners[0].Name != "opgate-reports" || owners[0].UID == "" {
+		if owners := r.OwnerReferences; len(owners) != 1 || owners[0].Kind != "ClusterRole" ||
+			owners[0].Name != "opgate-reports" || owners[0].UID == "" {
 			t.Errorf("owners %+v", owners)
 		}
 		if r.Source != "opgate" || r.Scope.Name != in || r.Results[0].Timestamp.Seconds == 0 {
@@ -165,7 +173,8 @@ func TestReports(t *testing.T) {
 		started := time.Now()
 		within(t, speed.LongWait, "send no request for Reports", func(context.Context) error {
 			window := speed.Scale(restFor)
-			sent := requests(t, e, time.Now().Add(-window), func(r cluster.Request) bool { return r.Object.Resource == "reports" && r.Verb != "watch" })
+			sent := requests(t, e, time.Now().Add(-window),
+				func(r cluster.Request) bool { return r.Object.Resource == "reports" && r.Verb != "watch" })
 			if rested := time.Since(started); len(sent) > 0 || rested < window {
 				return fmt.Errorf("after %s: %+v", rested, sent)
 			}
@@ -190,7 +199,8 @@ func TestReports(t *testing.T) {
 		after := wantReport("report what is new", namespace, 4, 0, 0)
 		for _, old := range before.Results {
 			same := func(r reports.ReportResult) bool {
-				return r.Description == old.Description && r.Subjects[0].Name == old.Subjects[0].Name && r.Timestamp == old.Timestamp
+				return r.Description == old.Description && r.Subjects[0].Name == old.Subjects[0].Name &&
+					r.Timestamp == old.Timestamp
 			}
 			if !slices.ContainsFunc(after.Results, same) {
 				t.Errorf("%+v is not in %+v", old, after.Results)

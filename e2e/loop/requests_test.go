@@ -53,7 +53,8 @@ func TestLoopRequests(t *testing.T) {
 	e.waitQuiet(t)
 
 	t.Run("an approval", func(t *testing.T) { e.approvalCosts(t, e.namespaces[0], false, false) })
-	t.Run("an approval for a policy with an owner", func(t *testing.T) { e.approvalCosts(t, e.namespaces[1], true, false) })
+	t.Run("an approval for a policy with an owner",
+		func(t *testing.T) { e.approvalCosts(t, e.namespaces[1], true, false) })
 	t.Run("approvals as OLM writes", func(t *testing.T) {
 		for _, namespace := range e.namespaces[3:23] {
 			e.approvalCosts(t, namespace, false, true)
@@ -70,7 +71,8 @@ func TestLoopRequests(t *testing.T) {
 func (e *speedEnv) approvalCosts(t *testing.T, namespace string, owned, namedLast bool) {
 	t.Helper()
 	ctx := t.Context()
-	want := []string{"create events", "get operatorpolicies " + namespace, "patch installplans waiting", "patch operatorpolicies/status " + namespace}
+	want := []string{"create events", "get operatorpolicies " + namespace, "patch installplans waiting",
+		"patch operatorpolicies/status " + namespace}
 	if owned {
 		e.own(t, namespace)
 		want = append(want, "create events")
@@ -94,7 +96,8 @@ func (e *speedEnv) approvalCosts(t *testing.T, namespace string, owned, namedLas
 	// More would come now: the loop has yet to see what it has written.
 	want = append(want, e.mark(t, namespace)...)
 	var got []string
-	harness.Eventually(t, "see the event on the plan", func(context.Context) (err error) { // it is sent in the background
+	// it is sent in the background
+	harness.Eventually(t, "see the event on the plan", func(context.Context) (err error) {
 		sent := func(all []string) int {
 			return len(slices.DeleteFunc(slices.Clone(all), func(what string) bool { return what != "create events" }))
 		}
@@ -120,7 +123,8 @@ func (e *speedEnv) approvalCosts(t *testing.T, namespace string, owned, namedLas
 		for _, entry := range op.Status.History {
 			fmt.Fprintf(&history, "\n  %s", entry.Message)
 		}
-		t.Errorf("an approval took\n  %s\nwant\n  %s\nthe policy's history is%s", strings.Join(got, "\n  "), strings.Join(want, "\n  "), history.String())
+		t.Errorf("an approval took\n  %s\nwant\n  %s\nthe policy's history is%s", strings.Join(got, "\n  "),
+			strings.Join(want, "\n  "), history.String())
 	}
 }
 
@@ -172,7 +176,8 @@ spec: {constraints: '[{"type":"olm.constraint","value":{"rule":"false","message"
 		}
 	}
 	if approvals != len(namespaces) || before == 0 {
-		t.Errorf("there were %d approvals, %d of them before the first status, want %d", approvals, before, len(namespaces))
+		t.Errorf("there were %d approvals, %d of them before the first status, want %d", approvals, before,
+			len(namespaces))
 	}
 	t.Logf("of %d approvals, %d were before the first status", approvals, before)
 }
@@ -185,7 +190,8 @@ func (e *speedEnv) own(t *testing.T, namespace string) {
 	op.SetNamespace(cluster.PolicyNamespace)
 	op.SetName(namespace)
 	owner := `{"metadata":{"ownerReferences":[{"apiVersion":"policy.open-cluster-management.io/v1","kind":"Policy","name":"parent","uid":"1"}]}}`
-	if err := e.Admin.Patch(t.Context(), op, crclient.RawPatch("application/merge-patch+json", []byte(owner))); err != nil {
+	if err := e.Admin.Patch(t.Context(), op, crclient.RawPatch("application/merge-patch+json",
+		[]byte(owner))); err != nil {
 		t.Fatal(err)
 	}
 	if err := e.seen(t.Context(), "operatorpolicies", op); err != nil {
@@ -208,12 +214,14 @@ func (e *speedEnv) mark(t *testing.T, namespace string) []string {
 		severity = "high"
 	}
 	patch := fmt.Sprintf(`{"spec":{"severity":%q}}`, severity)
-	if err := e.Admin.Patch(t.Context(), op, crclient.RawPatch("application/merge-patch+json", []byte(patch))); err != nil {
+	if err := e.Admin.Patch(t.Context(), op, crclient.RawPatch("application/merge-patch+json",
+		[]byte(patch))); err != nil {
 		t.Fatal(err)
 	}
 	marked := op.Generation
 	harness.Eventually(t, "the loop takes note of the policy for "+namespace, func(ctx context.Context) error {
-		if err := e.Admin.Get(ctx, crclient.ObjectKeyFromObject(op), op); err != nil || op.Status.ObservedGeneration >= marked {
+		if err := e.Admin.Get(ctx, crclient.ObjectKeyFromObject(op), op); err != nil ||
+			op.Status.ObservedGeneration >= marked {
 			return err
 		}
 		return fmt.Errorf("it has seen generation %d of %d", op.Status.ObservedGeneration, marked)
@@ -233,7 +241,8 @@ func (e *speedEnv) othersCostNothing(t *testing.T, namespaces ...string) {
 		t.Helper()
 		for range 5 {
 			for _, state := range states {
-				if err := e.OLM.Status().Patch(ctx, in, crclient.RawPatch("application/merge-patch+json", []byte(state))); err != nil {
+				if err := e.OLM.Status().Patch(ctx, in,
+					crclient.RawPatch("application/merge-patch+json", []byte(state))); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -249,7 +258,8 @@ func (e *speedEnv) othersCostNothing(t *testing.T, namespaces ...string) {
 		if err := e.waitsForApproval(ctx, other, status); err != nil {
 			t.Fatal(err)
 		}
-		flap(other, `{"status":{"phase":"Installing"}}`, `{"status":{"phase":"Complete"}}`, `{"status":{"phase":"Failed"}}`)
+		flap(other, `{"status":{"phase":"Installing"}}`, `{"status":{"phase":"Complete"}}`,
+			`{"status":{"phase":"Failed"}}`)
 
 		// A Deployment that no operator has.
 		deployment := harness.Object(`
@@ -263,12 +273,14 @@ spec:
 		if err := e.Admin.Create(ctx, deployment); err != nil {
 			t.Fatal(err)
 		}
-		flap(deployment, `{"status":{"replicas":1,"unavailableReplicas":1}}`, `{"status":{"replicas":1,"unavailableReplicas":0}}`)
+		flap(deployment, `{"status":{"replicas":1,"unavailableReplicas":1}}`,
+			`{"status":{"replicas":1,"unavailableReplicas":0}}`)
 
 		for _, label := range []string{"a", "b"} {
 			place := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
 			patch := fmt.Sprintf(`{"metadata":{"labels":{"note":%q}}}`, label)
-			if err := e.Admin.Patch(ctx, place, crclient.RawPatch("application/merge-patch+json", []byte(patch))); err != nil {
+			if err := e.Admin.Patch(ctx, place, crclient.RawPatch("application/merge-patch+json",
+				[]byte(patch))); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -319,7 +331,8 @@ func (e *speedEnv) rests(t *testing.T) {
 	if watches < least || watches > most {
 		t.Errorf("in %s of rest %d watches were opened again, want %d to %d", rest, watches, least, most)
 	}
-	t.Logf("in %s with %d policies and %d plans: %d requests for the lease, %d watches opened again, %d others", rest, restPolicies, restPlans,
+	t.Logf("in %s with %d policies and %d plans: %d requests for the lease, %d watches opened again, %d others", rest,
+		restPolicies, restPlans,
 		len(all)-len(requests)-watches, watches, len(requests))
 }
 

@@ -104,8 +104,9 @@ func largePlan(namespace, name string, size int) *unstructured.Unstructured {
 	p := harness.InstallPlan(namespace, name, harness.AllowedVersion)
 	steps := p.Object["status"].(map[string]any)["plan"].([]any)
 	manifest := func(kind, name string, bytes int) string {
-		text, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": kind, "metadata": map[string]any{"name": name},
-			"spec": map[string]any{"description": strings.Repeat("what an author says of \"it\"; ", bytes/29)}})
+		text, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": kind,
+			"metadata": map[string]any{"name": name},
+			"spec":     map[string]any{"description": strings.Repeat("what an author says of \"it\"; ", bytes/29)}})
 		if err != nil {
 			panic(err)
 		}
@@ -127,13 +128,16 @@ func largePlan(namespace, name string, size int) *unstructured.Unstructured {
 	} {
 		text := manifest(step.kind, "etcd", size*step.percent/100)
 		if step.kind == "ClusterServiceVersion" {
-			steps[0].(map[string]any)["resource"].(map[string]any)["manifest"] = manifest(step.kind, harness.AllowedCSV, size*step.percent/100)
+			steps[0].(map[string]any)["resource"].(map[string]any)["manifest"] = manifest(step.kind, harness.AllowedCSV,
+				size*step.percent/100)
 			continue
 		}
-		steps = append(steps, map[string]any{"resolving": harness.AllowedCSV, "status": "Unknown", "resource": map[string]any{
-			"group": "", "version": "v1", "kind": step.kind, "name": "etcd", "sourceName": harness.GoodCatalog, "sourceNamespace": "olm",
-			"manifest": text,
-		}})
+		steps = append(steps, map[string]any{"resolving": harness.AllowedCSV, "status": "Unknown",
+			"resource": map[string]any{
+				"group": "", "version": "v1", "kind": step.kind, "name": "etcd", "sourceName": harness.GoodCatalog,
+				"sourceNamespace": "olm",
+				"manifest":        text,
+			}})
 	}
 	p.Object["status"].(map[string]any)["plan"] = steps
 	return p
@@ -146,7 +150,8 @@ func (e *speedEnv) named(ctx context.Context, namespace, plan string) error {
 	u.SetName("etcd")
 	status := fmt.Sprintf(`{"status":{"state":"UpgradePending","currentCSV":%q,"lastUpdated":"2026-11-21T00:00:00Z",
 		"installPlanRef":{"apiVersion":"operators.coreos.com/v1alpha1","kind":"InstallPlan","namespace":%q,"name":%q}}}`, harness.AllowedCSV, namespace, plan)
-	if err := e.OLM.Status().Patch(ctx, u, crclient.RawPatch("application/merge-patch+json", []byte(status))); err != nil {
+	if err := e.OLM.Status().Patch(ctx, u, crclient.RawPatch("application/merge-patch+json",
+		[]byte(status))); err != nil {
 		return err
 	}
 	return e.seen(ctx, "subscriptions", u)
@@ -169,32 +174,35 @@ func (e *speedEnv) waitsForApproval(ctx context.Context, p *unstructured.Unstruc
 // for it.
 func (e *speedEnv) reported(ctx context.Context, namespace, plan, text string) error {
 	op := &policyv1beta2.OperatorPolicy{}
-	return wait.PollUntilContextTimeout(ctx, harness.PolicyPollInterval, harness.WaitTimeout, false, func(ctx context.Context) (bool, error) {
-		if err := e.Admin.Get(ctx, crclient.ObjectKey{
-			Namespace: cluster.PolicyNamespace,
-			Name:      namespace,
-		}, op); err != nil {
-			return false, err
-		}
-		related := slices.ContainsFunc(op.Status.RelatedObjects, func(r policyv1beta2.RelatedObject) bool {
-			return r.Object.Kind == "InstallPlan" && r.Object.Metadata.Name == plan
+	return wait.PollUntilContextTimeout(ctx, harness.PolicyPollInterval, harness.WaitTimeout, false,
+		func(ctx context.Context) (bool, error) {
+			if err := e.Admin.Get(ctx, crclient.ObjectKey{
+				Namespace: cluster.PolicyNamespace,
+				Name:      namespace,
+			}, op); err != nil {
+				return false, err
+			}
+			related := slices.ContainsFunc(op.Status.RelatedObjects, func(r policyv1beta2.RelatedObject) bool {
+				return r.Object.Kind == "InstallPlan" && r.Object.Metadata.Name == plan
+			})
+			return related && slices.ContainsFunc(op.Status.Conditions, func(c metav1.Condition) bool {
+				return c.Type == "InstallPlanCompliant" && strings.Contains(c.Message, text)
+			}), nil
 		})
-		return related && slices.ContainsFunc(op.Status.Conditions, func(c metav1.Condition) bool {
-			return c.Type == "InstallPlanCompliant" && strings.Contains(c.Message, text)
-		}), nil
-	})
 }
 
 // seen waits until Opgate's snapshot has an object.
 func (e *speedEnv) seen(ctx context.Context, resource string, u *unstructured.Unstructured) error {
-	return wait.PollUntilContextTimeout(ctx, harness.PollInterval, harness.WaitTimeout, true, func(ctx context.Context) (bool, error) {
-		snapshot, err := e.Gate.Snapshot(ctx)
-		if err != nil {
-			return false, err
-		}
-		order, err := resourceversion.CompareResourceVersion(snapshot.ResourceVersions[resource], u.GetResourceVersion())
-		return err == nil && order >= 0, err
-	})
+	return wait.PollUntilContextTimeout(ctx, harness.PollInterval, harness.WaitTimeout, true,
+		func(ctx context.Context) (bool, error) {
+			snapshot, err := e.Gate.Snapshot(ctx)
+			if err != nil {
+				return false, err
+			}
+			order, err := resourceversion.CompareResourceVersion(snapshot.ResourceVersions[resource],
+				u.GetResourceVersion())
+			return err == nil && order >= 0, err
+		})
 }
 
 // requests are those of Opgate since an instant, but for those that keep its lease, and for one of each that comes
@@ -212,7 +220,8 @@ func (e *speedEnv) requests(since time.Time) ([]string, error) {
 		if r.Object.Resource != "events" { // the name of one is a number
 			what += " " + r.Object.Name
 		}
-		comesAgain := r.Verb == "watch" || r.Verb == "get" && (r.Object.Resource == "packagemanifests" || r.Object.Resource == "")
+		comesAgain := r.Verb == "watch" || r.Verb == "get" &&
+			(r.Object.Resource == "packagemanifests" || r.Object.Resource == "")
 		if comesAgain && time.Since(e.started) > watchesLast && !periodic[what] {
 			periodic[what] = true
 			continue
@@ -227,10 +236,11 @@ func (e *speedEnv) waitQuiet(t testing.TB) {
 	t.Helper()
 	var last []string
 	quiet := speed.Scale(harness.QuietPeriod)
-	err := wait.PollUntilContextTimeout(t.Context(), time.Second, harness.SettleTimeout, true, func(context.Context) (_ bool, err error) {
-		last, err = e.requests(time.Now().Add(-quiet))
-		return len(last) == 0 && time.Since(e.started) > harness.CatalogAgain+quiet, err
-	})
+	err := wait.PollUntilContextTimeout(t.Context(), time.Second, harness.SettleTimeout, true,
+		func(context.Context) (_ bool, err error) {
+			last, err = e.requests(time.Now().Add(-quiet))
+			return len(last) == 0 && time.Since(e.started) > harness.CatalogAgain+quiet, err
+		})
 	if err != nil {
 		t.Fatalf("the loop does not come to rest: %v\n%s", err, strings.Join(last, "\n"))
 	}

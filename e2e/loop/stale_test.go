@@ -157,7 +157,8 @@ func leaderStalled(t *testing.T, e *harness.LoopEnv, leader *stalls) {
 		t.Errorf("metrics lack %s (%v)", want, err)
 	}
 	approve := harness.InstallPlan(namespace, "install-2", harness.AllowedVersion)
-	err = e.Admin.Patch(t.Context(), approve, crclient.RawPatch("application/merge-patch+json", []byte(`{"spec":{"approved":true}}`)))
+	err = e.Admin.Patch(t.Context(), approve, crclient.RawPatch("application/merge-patch+json",
+		[]byte(`{"spec":{"approved":true}}`)))
 	if err == nil || !strings.Contains(err.Error(), "(gate/stale): its watch of operatorpolicies shows no progress") {
 		t.Errorf("an approval meanwhile: %v", err)
 	}
@@ -165,7 +166,8 @@ func leaderStalled(t *testing.T, e *harness.LoopEnv, leader *stalls) {
 	e.WantApproved(t, namespace, "install-2", false)
 
 	leader.withhold("")
-	took := harness.Time(t, "ready again", func(ctx context.Context) error { return readiness(ctx, e, http.StatusOK, "watches ok") })
+	took := harness.Time(t, "ready again",
+		func(ctx context.Context) error { return readiness(ctx, e, http.StatusOK, "watches ok") })
 	t.Logf("ready %s after the stall", took)
 	e.WaitCondition(t, namespace, "InstallPlanCompliant", "False", harness.AllowedCSV+" is not allowed")
 	e.WantApproved(t, namespace, "install-2", false)
@@ -177,7 +179,8 @@ func leaderStalled(t *testing.T, e *harness.LoopEnv, leader *stalls) {
 func followerStalled(t *testing.T, e *harness.LoopEnv, standby *stalls) {
 	namespace := operatorNamespace(t, e)
 	create := func(ctx context.Context) error {
-		return e.Admin.Create(ctx, harness.Subscription(namespace, "etcd", harness.GoodCatalog, "Manual"), crclient.DryRunAll)
+		return e.Admin.Create(ctx, harness.Subscription(namespace, "etcd", harness.GoodCatalog, "Manual"),
+			crclient.DryRunAll)
 	}
 	if err := create(t.Context()); err != nil {
 		t.Fatal(err)

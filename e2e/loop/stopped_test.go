@@ -23,7 +23,8 @@ import (
 // first one goes on, it writes nothing, and the admission policies stay those of the edit.
 func stopped(t *testing.T, e *harness.LoopEnv) {
 	first := &harness.Env{Cluster: e.Cluster, Gate: e.Gate, Clients: e.Clients}
-	within(t, leaseTimeout, "the first replica leads", func(ctx context.Context) error { return leads(ctx, first, e.Scraper, true) })
+	within(t, leaseTimeout, "the first replica leads",
+		func(ctx context.Context) error { return leads(ctx, first, e.Scraper, true) })
 	second, err := e.StartOpgate(t.Context(), cluster.GateOptions{Loop: true, SecureMetrics: true})
 	if err != nil {
 		t.Fatal(err)

@@ -29,7 +29,8 @@ func walk(t *testing.T, e *harness.OLMEnv) {
 		case i%2 == 0:
 		case kind == "yaml":
 			first, _, _ := strings.Cut(text, "\n")
-			if err := os.WriteFile(filepath.Join(dir, strings.TrimPrefix(first, "# ")), []byte(text), 0o600); err != nil {
+			if err := os.WriteFile(filepath.Join(dir, strings.TrimPrefix(first, "# ")), []byte(text),
+				0o600); err != nil {
 				t.Fatal(err)
 			}
 		case kind == "console":

@@ -61,13 +61,14 @@ func startControllers(ctx context.Context, c *cluster.Cluster, path string) (*cl
 // waitForControllers waits until one of them has written something. They start together.
 func waitForControllers(ctx context.Context, client kubernetes.Interface, process *cluster.Companion) error {
 	var last error
-	err := wait.PollUntilContextTimeout(ctx, pollInterval, controllersTimeout, true, func(ctx context.Context) (bool, error) {
-		if err := process.Err(); err != nil {
-			return false, err
-		}
-		_, last = client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
-		return last == nil, ignoreNotFound(last)
-	})
+	err := wait.PollUntilContextTimeout(ctx, pollInterval, controllersTimeout, true,
+		func(ctx context.Context) (bool, error) {
+			if err := process.Err(); err != nil {
+				return false, err
+			}
+			_, last = client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
+			return last == nil, ignoreNotFound(last)
+		})
 	if err != nil {
 		return fmt.Errorf("wait for kube-controller-manager: %w", errors.Join(err, last))
 	}

@@ -69,7 +69,8 @@ func (p *pod) field(object *corev1.Pod, path string) (string, error) {
 // that of this machine either.
 func resourceField(container *corev1.Container, from *corev1.ResourceFieldSelector) (string, error) {
 	list, name, _ := strings.Cut(from.Resource, ".")
-	quantities := map[string]corev1.ResourceList{"limits": container.Resources.Limits, "requests": container.Resources.Requests}[list]
+	quantities := map[string]corev1.ResourceList{"limits": container.Resources.Limits,
+		"requests": container.Resources.Requests}[list]
 	quantity, ok := quantities[corev1.ResourceName(name)]
 	if !ok {
 		return "", fmt.Errorf("%s is not set, and this node has nothing to take its place", from.Resource)

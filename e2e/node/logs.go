@@ -69,7 +69,8 @@ func startLogServer(ctx context.Context, n *Node) (*logServer, error) {
 			}
 		},
 	}
-	secure := tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12})
+	secure := tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{pair},
+		MinVersion: tls.VersionTLS12})
 	s.all.Go(func() {
 		if err := s.server.Serve(secure); !errors.Is(err, http.ErrServerClosed) {
 			fmt.Fprintf(n.log, "serve logs: %v\n", err)
@@ -246,7 +247,9 @@ func seekLastLines(file *os.File, lines int64) error {
 }
 
 // send sends a log from where it is open. One that is followed ends with the process, with ctx or with its limit.
-func send(ctx context.Context, w http.ResponseWriter, file io.Reader, process *cluster.Companion, options logOptions) error {
+func send(
+	ctx context.Context, w http.ResponseWriter, file io.Reader, process *cluster.Companion, options logOptions,
+) error {
 	rest := &io.LimitedReader{R: file, N: options.bytes}
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()

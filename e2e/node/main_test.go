@@ -66,7 +66,8 @@ func start(t *testing.T) *env {
 		t.Fatal(err)
 	}
 	log := &lines{}
-	c, err := cluster.Start(t.Context(), cluster.Options{Dir: dir, Bare: true, Node: true, WithoutOLM: true, Log: os.Stderr})
+	c, err := cluster.Start(t.Context(), cluster.Options{Dir: dir, Bare: true, Node: true, WithoutOLM: true,
+		Log: os.Stderr})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +79,8 @@ func start(t *testing.T) *env {
 			t.Logf("the node says:\n%s", log)
 		}
 	})
-	n, err := Start(t.Context(), c, Options{Images: map[string]Program{"registry.example:5000/server": server}, Log: log})
+	n, err := Start(t.Context(), c, Options{Images: map[string]Program{"registry.example:5000/server": server},
+		Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,10 +104,11 @@ func (e *env) kubectl(t *testing.T, stdin string, args ...string) string {
 func eventually(t *testing.T, what string, check func(ctx context.Context) error) {
 	t.Helper()
 	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), pollInterval, waitTimeout, true, func(ctx context.Context) (bool, error) {
-		last = check(ctx)
-		return last == nil, nil
-	})
+	err := wait.PollUntilContextTimeout(t.Context(), pollInterval, waitTimeout, true,
+		func(ctx context.Context) (bool, error) {
+			last = check(ctx)
+			return last == nil, nil
+		})
 	if err != nil {
 		t.Fatalf("%s: %v", what, errors.Join(err, last))
 	}

@@ -77,7 +77,8 @@ func Start(ctx context.Context, c *cluster.Cluster, opts Options) (*Node, error)
 			return nil, err
 		}
 	}
-	n := &Node{cluster: c, images: opts.Images, log: opts.Log, cancel: func() {}, fail: c.Fail, pods: map[types.UID]*pod{}}
+	n := &Node{cluster: c, images: opts.Images, log: opts.Log, cancel: func() {}, fail: c.Fail,
+		pods: map[types.UID]*pod{}}
 	n.stop = sync.OnceValue(n.stopAll)
 	c.AtStop(n.Stop)
 	if err := n.start(ctx, opts); err != nil {

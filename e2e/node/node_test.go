@@ -38,10 +38,12 @@ func TestNode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.kubectl(t, strings.ReplaceAll(manifests, "BUNDLE", base64.StdEncoding.EncodeToString(certificate)), "apply", "-f", "-")
+	e.kubectl(t, strings.ReplaceAll(manifests, "BUNDLE", base64.StdEncoding.EncodeToString(certificate)), "apply", "-f",
+		"-")
 
 	t.Run("a pod waits for what it needs", func(t *testing.T) {
-		e.shows(t, `ContainerCreating volume tls: secrets "server" not found`, "get", "pods", "-n", namespace, "-l", "app=server",
+		e.shows(t, `ContainerCreating volume tls: secrets "server" not found`, "get", "pods", "-n", namespace, "-l",
+			"app=server",
 			"-o", "jsonpath={range .items[*].status.containerStatuses[*].state.waiting}{.reason} {.message}{end}")
 		if got := e.servers(); len(got) > 0 {
 			t.Errorf("there are processes: %v", got)
@@ -55,7 +57,8 @@ func TestNode(t *testing.T) {
 		}
 	})
 	t.Run("an image without a program does not start", func(t *testing.T) {
-		e.shows(t, "Pending ErrImagePull no program stands for image registry.example:5000/other:v1", "get", "pods", "-n", namespace, "other",
+		e.shows(t, "Pending ErrImagePull no program stands for image registry.example:5000/other:v1", "get", "pods",
+			"-n", namespace, "other",
 			"-o", "jsonpath={.status.phase} {.status.containerStatuses[0].state.waiting.reason} {.status.containerStatuses[0].state.waiting.message}")
 	})
 	t.Run("a pod that need not start again has failed", func(t *testing.T) {
@@ -70,18 +73,24 @@ func TestNode(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := fmt.Sprintf("arguments [serve --namespace=web --name=%s --ip=%s --memory=64 --dir=%s]", pod.Name, pod.IP, filepath.Join(filepath.Dir(pod.Log), "volumes", "tls", "sub"))
+		want := fmt.Sprintf("arguments [serve --namespace=web --name=%s --ip=%s --memory=64 --dir=%s]", pod.Name,
+			pod.IP, filepath.Join(filepath.Dir(pod.Log), "volumes", "tls", "sub"))
 		if !strings.Contains(string(log), want) {
 			t.Errorf("the log is\n%s\nwant %s", log, want)
 		}
-		who, err := e.Run(t.Context(), cluster.Command{User: cluster.Admin, Args: []string{"auth", "whoami", "--kubeconfig", filepath.Join(filepath.Dir(pod.Log), "kubeconfig"), "--context", "default"}})
-		if err != nil || !strings.Contains(who.Stdout, "system:serviceaccount:web:server") || !strings.Contains(who.Stdout, pod.Name) {
+		who, err := e.Run(t.Context(), cluster.Command{User: cluster.Admin,
+			Args: []string{"auth", "whoami", "--kubeconfig", filepath.Join(filepath.Dir(pod.Log), "kubeconfig"),
+				"--context", "default"}})
+		if err != nil || !strings.Contains(who.Stdout, "system:serviceaccount:web:server") ||
+			!strings.Contains(who.Stdout, pod.Name) {
 			t.Errorf("the pod is %s%s (%v)", who.Stdout, who.Stderr, err)
 		}
 	})
 	t.Run("kubectl shows logs", func(t *testing.T) {
-		result, err := e.Kubectl(t.Context(), cluster.Admin, "", "logs", "-n", namespace, "deployment/server", "--tail=1")
-		if err != nil || !slices.ContainsFunc(e.servers(), func(pod Pod) bool { return result.Stdout == "serving as "+pod.Name+"\n" }) {
+		result, err := e.Kubectl(t.Context(), cluster.Admin, "", "logs", "-n", namespace, "deployment/server",
+			"--tail=1")
+		if err != nil || !slices.ContainsFunc(e.servers(),
+			func(pod Pod) bool { return result.Stdout == "serving as "+pod.Name+"\n" }) {
 			t.Errorf("the last line is %q (%s, %v)", result.Stdout, result.Stderr, err)
 		}
 		pod := e.servers()[0]
@@ -93,7 +102,8 @@ func TestNode(t *testing.T) {
 			{"its first bytes", "^argum$", []string{pod.Name, "--limit-bytes=5"}},
 			{"that of a pod that has ended", `(?s)^arguments \[\].*there is no port webhook\n`, []string{"job/once"}},
 		} {
-			if got := e.kubectl(t, "", append([]string{"logs", "-n", namespace}, test.args...)...); !regexp.MustCompile(test.want).MatchString(got) {
+			if got := e.kubectl(t, "", append([]string{"logs", "-n", namespace}, test.args...)...); !regexp.MustCompile(
+				test.want).MatchString(got) {
 				t.Errorf("%s is %q, want %s", test.what, got, test.want)
 			}
 		}
@@ -101,13 +111,19 @@ func TestNode(t *testing.T) {
 			what, want string
 			args       []string
 		}{
-			{"a pod that waits", `container "other" in pod "other" is waiting to start: image can't be pulled`, []string{"other"}},
-			{"the process before", "parameter previous of logs: this node knows only follow, tailLines and limitBytes", []string{pod.Name, "--previous"}},
-			{"the time of lines", "parameter timestamps of logs: this node knows only follow, tailLines and limitBytes", []string{pod.Name, "--timestamps"}},
-			{"a duration", "parameter sinceSeconds of logs: this node knows only follow, tailLines and limitBytes", []string{pod.Name, "--since=1m"}},
+			{"a pod that waits", `container "other" in pod "other" is waiting to start: image can't be pulled`,
+				[]string{"other"}},
+			{"the process before", "parameter previous of logs: this node knows only follow, tailLines and limitBytes",
+				[]string{pod.Name, "--previous"}},
+			{"the time of lines", "parameter timestamps of logs: this node knows only follow, tailLines and limitBytes",
+				[]string{pod.Name, "--timestamps"}},
+			{"a duration", "parameter sinceSeconds of logs: this node knows only follow, tailLines and limitBytes",
+				[]string{pod.Name, "--since=1m"}},
 		} {
-			result, err := e.Kubectl(t.Context(), cluster.Admin, "", append([]string{"logs", "-n", namespace}, test.args...)...)
-			if want := "Error from server (BadRequest): " + test.want + "\n"; err != nil || result.ExitCode == 0 || result.Stderr != want {
+			result, err := e.Kubectl(t.Context(), cluster.Admin, "",
+				append([]string{"logs", "-n", namespace}, test.args...)...)
+			if want := "Error from server (BadRequest): " + test.want + "\n"; err != nil || result.ExitCode == 0 ||
+				result.Stderr != want {
 				t.Errorf("asked for the log of %s it says %q (%v), want %q", test.what, result.Stderr, err, want)
 			}
 		}
@@ -167,9 +183,11 @@ func TestNode(t *testing.T) {
 		tried := make(chan error, 1)
 		tries := 0
 		go func() {
-			asked := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "asked", Labels: map[string]string{"ask": "server"}}}
+			asked := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "asked",
+				Labels: map[string]string{"ask": "server"}}}
 			for ; ; tries++ {
-				_, err := e.client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Create(trying, asked, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+				_, err := e.client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Create(trying, asked,
+					metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 				if trying.Err() != nil {
 					err = nil
 				} else if err == nil {
@@ -207,7 +225,8 @@ func TestNode(t *testing.T) {
 			"templates/release.yaml": "{apiVersion: v1, kind: ConfigMap, metadata: {name: tiny}}",
 		} {
 			file := filepath.Join(chart, path)
-			if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(content), 0o600)); err != nil {
+			if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700),
+				os.WriteFile(file, []byte(content), 0o600)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -215,7 +234,8 @@ func TestNode(t *testing.T) {
 		if err != nil || result.ExitCode != 0 {
 			t.Fatalf("%s%s (%v)", result.Stdout, result.Stderr, err)
 		}
-		e.shows(t, "Helm", "get", "configmap", "-n", namespace, "tiny", "-o", `jsonpath={.metadata.labels.app\.kubernetes\.io/managed-by}`)
+		e.shows(t, "Helm", "get", "configmap", "-n", namespace, "tiny", "-o",
+			`jsonpath={.metadata.labels.app\.kubernetes\.io/managed-by}`)
 	})
 	t.Run("a namespace goes with all that is in it", func(t *testing.T) {
 		e.kubectl(t, "", "delete", "namespace", namespace, "--timeout=10m")
@@ -255,7 +275,8 @@ func (e *env) follow(t *testing.T, pod Pod) io.Reader {
 
 // create makes the API server call the webhook.
 func (e *env) create(ctx context.Context) (cluster.Result, error) {
-	return e.Kubectl(ctx, cluster.Admin, `{apiVersion: v1, kind: ConfigMap, metadata: {namespace: default, name: asked, labels: {ask: server}}}`,
+	return e.Kubectl(ctx, cluster.Admin,
+		`{apiVersion: v1, kind: ConfigMap, metadata: {namespace: default, name: asked, labels: {ask: server}}}`,
 		"create", "--dry-run=server", "-f", "-")
 }
 
@@ -294,7 +315,8 @@ func (e *env) ready(t *testing.T, pods ...Pod) {
 	}
 	slices.Sort(want)
 	eventually(t, "see the endpoints", func(ctx context.Context) error {
-		result, err := e.Kubectl(ctx, cluster.Admin, "", "get", "endpointslices", "-n", namespace, "-l", "kubernetes.io/service-name=server",
+		result, err := e.Kubectl(ctx, cluster.Admin, "", "get", "endpointslices", "-n", namespace, "-l",
+			"kubernetes.io/service-name=server",
 			"-o", "jsonpath={range .items[*].endpoints[?(@.conditions.ready==true)]}{.targetRef.name} {end}")
 		got := strings.Fields(result.Stdout)
 		slices.Sort(got)

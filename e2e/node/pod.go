@@ -136,7 +136,8 @@ func (p *pod) run(ctx context.Context) {
 // checkBind makes tests end whose pod finds a port in use. The port is reserved for the pod, so another start would not
 // help.
 func (p *pod) checkBind() {
-	if end := tail.File(p.log, logLines); p.state.last.ExitCode != 0 && strings.Contains(end, syscall.EADDRINUSE.Error()) {
+	if end := tail.File(p.log, logLines); p.state.last.ExitCode != 0 &&
+		strings.Contains(end, syscall.EADDRINUSE.Error()) {
 		p.node.fail(fmt.Errorf("%s cannot listen, since a program outside the tests uses its port; its log ends with\n%s", p, end))
 	}
 }

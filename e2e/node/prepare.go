@@ -69,7 +69,8 @@ func (p *pod) prepare(ctx context.Context, object *corev1.Pod) (cluster.Program,
 	for i := range args {
 		args[i] = paths(expand(args[i], values))
 	}
-	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + p.dir, "TMPDIR=" + p.dir, "HOSTNAME=" + object.Name, "KUBECONFIG=" + p.kubeconfig}
+	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + p.dir, "TMPDIR=" + p.dir, "HOSTNAME=" + object.Name,
+		"KUBECONFIG=" + p.kubeconfig}
 	for _, variable := range container.Env {
 		env = append(env, variable.Name+"="+paths(values[variable.Name]))
 	}
@@ -165,7 +166,8 @@ func (p *pod) logIn(ctx context.Context, object *corev1.Pod) error {
 	// No admission plugin sets the default here, and a pod that names no service account gets no token that is bound to
 	// it.
 	if object.Spec.ServiceAccountName != "" {
-		spec.BoundObjectRef = &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: object.Name, UID: object.UID}
+		spec.BoundObjectRef = &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: object.Name,
+			UID: object.UID}
 	}
 	request, err := accounts.CreateToken(ctx, name, &authenticationv1.TokenRequest{Spec: spec}, metav1.CreateOptions{})
 	if err != nil {

@@ -83,7 +83,8 @@ func (p *probes) run(kind probeKind, probe *corev1.Probe) {
 			return
 		}
 		if errors.Is(err, http.ErrSchemeMismatch) {
-			p.pod.node.fail(fmt.Errorf("%s: its %s probe reaches another protocol than it expects: %w", p.pod, kind, err))
+			p.pod.node.fail(fmt.Errorf("%s: its %s probe reaches another protocol than it expects: %w", p.pod, kind,
+				err))
 		}
 		if err == nil {
 			well = max(well, 0) + 1

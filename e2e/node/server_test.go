@@ -74,15 +74,17 @@ func serve() error {
 		if err != nil {
 			message = []byte(err.Error())
 		}
-		review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: true, Warnings: []string{name + " says " + string(message)}}
+		review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: true,
+			Warnings: []string{name + " says " + string(message)}}
 		_ = json.NewEncoder(w).Encode(review)
 	})
 	servers := []*http.Server{
 		{Addr: os.Getenv(healthVariable), Handler: health},
-		{Addr: os.Getenv(webhookVariable), Handler: webhook, TLSConfig: &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-			pair, err := tls.LoadX509KeyPair(filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"))
-			return &pair, err
-		}}},
+		{Addr: os.Getenv(webhookVariable), Handler: webhook,
+			TLSConfig: &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+				pair, err := tls.LoadX509KeyPair(filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"))
+				return &pair, err
+			}}},
 	}
 	// A connection that is used once is never closed while the API server sends something on it.
 	servers[1].SetKeepAlivesEnabled(false)

@@ -145,7 +145,8 @@ func (p *pod) status(object *corev1.Pod) *corev1.PodStatus {
 
 // condition keeps the time of a condition that was so before.
 func (p *pod) condition(object *corev1.Pod, kind corev1.PodConditionType, met bool, why string) corev1.PodCondition {
-	condition := corev1.PodCondition{Type: kind, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now(), ObservedGeneration: object.Generation}
+	condition := corev1.PodCondition{Type: kind, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now(),
+		ObservedGeneration: object.Generation}
 	if !met {
 		condition.Status, condition.Reason = corev1.ConditionFalse, why
 	}
@@ -173,7 +174,8 @@ func (p *pod) report(ctx context.Context) {
 	}
 	var last error
 	err = wait.PollUntilContextTimeout(ctx, pollInterval, reportTimeout, true, func(ctx context.Context) (bool, error) {
-		_, last = p.node.client.CoreV1().Pods(object.Namespace).Patch(ctx, object.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+		_, last = p.node.client.CoreV1().Pods(object.Namespace).Patch(ctx, object.Name, types.StrategicMergePatchType,
+			patch, metav1.PatchOptions{}, "status")
 		return ignoreGone(last) == nil, nil
 	})
 	if err != nil && ctx.Err() == nil {

@@ -97,7 +97,8 @@ func TestOpenLog(t *testing.T) {
 		}
 		got, err := io.ReadAll(file)
 		if err := errors.Join(err, file.Close()); err != nil || string(got) != test.want {
-			t.Errorf("of %.20q the last %d lines are %.20q (%d bytes, %v), want %.20q", test.text, test.lines, got, len(got), err, test.want)
+			t.Errorf("of %.20q the last %d lines are %.20q (%d bytes, %v), want %.20q", test.text, test.lines, got,
+				len(got), err, test.want)
 		}
 	}
 }
@@ -164,7 +165,8 @@ func TestProbeOfAnotherProtocol(t *testing.T) {
 		{port: 443, scheme: corev1.URISchemeHTTPS, path: "/bad"},
 		{port: 443, scheme: corev1.URISchemeHTTP, mismatch: true},
 	} {
-		err := p.get(t.Context(), &corev1.HTTPGetAction{Port: intstr.FromInt32(test.port), Scheme: test.scheme, Path: test.path})
+		err := p.get(t.Context(), &corev1.HTTPGetAction{Port: intstr.FromInt32(test.port), Scheme: test.scheme,
+			Path: test.path})
 		if (err == nil) != test.want || errors.Is(err, http.ErrSchemeMismatch) != test.mismatch {
 			t.Errorf("%s%s on port %d: %v", test.scheme, test.path, test.port, err)
 		}

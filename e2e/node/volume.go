@@ -62,7 +62,8 @@ func (p *pod) content(ctx context.Context, namespace string, source *corev1.Volu
 			case part.Secret != nil:
 				some, err = p.secret(ctx, namespace, part.Secret.Name, part.Secret.Items, part.Secret.Optional)
 			case part.ConfigMap != nil:
-				some, err = p.configMap(ctx, namespace, part.ConfigMap.Name, part.ConfigMap.Items, part.ConfigMap.Optional)
+				some, err = p.configMap(ctx, namespace, part.ConfigMap.Name, part.ConfigMap.Items,
+					part.ConfigMap.Optional)
 			}
 			if err != nil {
 				return nil, err
@@ -75,7 +76,9 @@ func (p *pod) content(ctx context.Context, namespace string, source *corev1.Volu
 	}
 }
 
-func (p *pod) secret(ctx context.Context, namespace, name string, items []corev1.KeyToPath, optional *bool) (map[string][]byte, error) {
+func (p *pod) secret(
+	ctx context.Context, namespace, name string, items []corev1.KeyToPath, optional *bool,
+) (map[string][]byte, error) {
 	secret, err := p.node.client.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return nil, unlessOptional(err, optional)
@@ -83,7 +86,9 @@ func (p *pod) secret(ctx context.Context, namespace, name string, items []corev1
 	return selectItems("secret "+name, secret.Data, items, optional)
 }
 
-func (p *pod) configMap(ctx context.Context, namespace, name string, items []corev1.KeyToPath, optional *bool) (map[string][]byte, error) {
+func (p *pod) configMap(
+	ctx context.Context, namespace, name string, items []corev1.KeyToPath, optional *bool,
+) (map[string][]byte, error) {
 	configMap, err := p.node.client.CoreV1().ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return nil, unlessOptional(err, optional)
@@ -104,7 +109,9 @@ func unlessOptional(err error, optional *bool) error {
 }
 
 // selectItems returns the keys that a volume selects, all of them if it names none.
-func selectItems(what string, data map[string][]byte, items []corev1.KeyToPath, optional *bool) (map[string][]byte, error) {
+func selectItems(
+	what string, data map[string][]byte, items []corev1.KeyToPath, optional *bool,
+) (map[string][]byte, error) {
 	if len(items) == 0 {
 		return data, nil
 	}
@@ -155,7 +162,8 @@ func publish(dir string, files map[string][]byte) error {
 		return err
 	}
 	for top := range tops {
-		if err := os.Symlink(filepath.Join(dataLink, top), filepath.Join(dir, top)); err != nil && !errors.Is(err, os.ErrExist) {
+		if err := os.Symlink(filepath.Join(dataLink, top), filepath.Join(dir, top)); err != nil &&
+			!errors.Is(err, os.ErrExist) {
 			return err
 		}
 	}

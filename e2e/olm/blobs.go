@@ -132,7 +132,8 @@ func (p Package) bundle(catalog, version string) bundleBlob {
 	manifests := p.manifests(version)
 	for _, name := range slices.Sorted(maps.Keys(manifests)) {
 		// Bytes are base64 in JSON, as the schema wants it.
-		bundle.Properties = append(bundle.Properties, property{"olm.bundle.object", map[string][]byte{"data": manifests[name]}})
+		bundle.Properties = append(bundle.Properties,
+			property{"olm.bundle.object", map[string][]byte{"data": manifests[name]}})
 	}
 	return bundle
 }
@@ -154,7 +155,8 @@ func (p Package) metadata(version string) property {
 func (p Package) deprecations() deprecationsBlob {
 	blob := deprecationsBlob{Schema: deprecationsSchema, Package: p.Name}
 	add := func(schema, name, message string) {
-		blob.Entries = append(blob.Entries, deprecationEntry{Reference: reference{Schema: schema, Name: name}, Message: message})
+		blob.Entries = append(blob.Entries, deprecationEntry{Reference: reference{Schema: schema, Name: name},
+			Message: message})
 	}
 	if p.Deprecated.Package != "" {
 		add(packageSchema, "", p.Deprecated.Package)

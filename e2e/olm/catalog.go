@@ -65,7 +65,8 @@ func (o *OLM) addCatalog(ctx context.Context, name string, packages []Package) (
 	return server, o.create(ctx, &operatorsv1alpha1.CatalogSource{
 		ObjectMeta: metav1.ObjectMeta{Namespace: cluster.OLMNamespace, Name: name},
 		Spec: operatorsv1alpha1.CatalogSourceSpec{
-			SourceType: operatorsv1alpha1.SourceTypeGrpc, Address: addresses[0], DisplayName: name, Publisher: "opgate.io",
+			SourceType: operatorsv1alpha1.SourceTypeGrpc, Address: addresses[0], DisplayName: name,
+			Publisher: "opgate.io",
 		},
 	})
 }
@@ -78,7 +79,8 @@ func (o *OLM) waitForCatalog(ctx context.Context, name string, connected bool) e
 			return false, err
 		}
 		var source operatorsv1alpha1.CatalogSource
-		if err := o.client.Get(ctx, client.ObjectKey{Namespace: cluster.OLMNamespace, Name: name}, &source); err != nil {
+		if err := o.client.Get(ctx, client.ObjectKey{Namespace: cluster.OLMNamespace, Name: name},
+			&source); err != nil {
 			return false, err
 		}
 		if connection := source.Status.GRPCConnectionState; connection != nil {
@@ -87,7 +89,8 @@ func (o *OLM) waitForCatalog(ctx context.Context, name string, connected bool) e
 		return (state == "READY") == connected, nil
 	})
 	if err != nil {
-		return fmt.Errorf("wait for OLM to notice, to whom catalog %s is %s: %w", name, state, errors.Join(err, o.Err()))
+		return fmt.Errorf("wait for OLM to notice, to whom catalog %s is %s: %w", name, state,
+			errors.Join(err, o.Err()))
 	}
 	return nil
 }

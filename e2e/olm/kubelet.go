@@ -41,17 +41,22 @@ type kubelet struct {
 	stop func()
 }
 
-func startKubelet(ctx context.Context, config *rest.Config, images *images, node bool, log io.Writer) (*kubelet, error) {
+func startKubelet(
+	ctx context.Context, config *rest.Config, images *images, node bool, log io.Writer,
+) (*kubelet, error) {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) {
-		o.LabelSelector = managedLabel + "=true"
-	}))
-	k := &kubelet{client: client, config: config, images: images, node: node, log: log, stop: func() { cancel(); factory.Shutdown() }}
-	for _, informer := range []cache.SharedInformer{factory.Apps().V1().Deployments().Informer(), factory.Batch().V1().Jobs().Informer()} {
+	factory := informers.NewSharedInformerFactoryWithOptions(client, 0,
+		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
+			o.LabelSelector = managedLabel + "=true"
+		}))
+	k := &kubelet{client: client, config: config, images: images, node: node, log: log,
+		stop: func() { cancel(); factory.Shutdown() }}
+	for _, informer := range []cache.SharedInformer{factory.Apps().V1().Deployments().Informer(),
+		factory.Batch().V1().Jobs().Informer()} {
 		_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 			AddFunc:    func(object any) { k.observe(ctx, object) },
 			UpdateFunc: func(_, object any) { k.observe(ctx, object) },
@@ -85,7 +90,8 @@ func (k *kubelet) run(ctx context.Context, deployment *appsv1.Deployment) error 
 	if k.node || deployment.Status.ObservedGeneration == deployment.Generation {
 		return nil
 	}
-	deployment.Status = deploymentStatus(Outcome(deployment.Spec.Template.Annotations[outcomeAnnotation]), *deployment.Spec.Replicas)
+	deployment.Status = deploymentStatus(Outcome(deployment.Spec.Template.Annotations[outcomeAnnotation]),
+		*deployment.Spec.Replicas)
 	deployment.Status.ObservedGeneration = deployment.Generation
 	_, err := k.client.AppsV1().Deployments(deployment.Namespace).UpdateStatus(ctx, deployment, metav1.UpdateOptions{})
 	return err
@@ -135,7 +141,8 @@ func (k *kubelet) unpack(ctx context.Context, job *batchv1.Job) error {
 	}
 	// The API server authorizes and admits this as the Job's own account.
 	config := rest.CopyConfig(k.config)
-	accountName := cmp.Or(job.Spec.Template.Spec.ServiceAccountName, "default") // OLM v0.28 names none; the API server sets this one for pods
+	// OLM v0.28 names none; the API server sets this one for pods
+	accountName := cmp.Or(job.Spec.Template.Spec.ServiceAccountName, "default")
 	config.Impersonate.UserName = "system:serviceaccount:" + job.Namespace + ":" + accountName
 	account, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -168,7 +175,8 @@ func (k *kubelet) unpack(ctx context.Context, job *batchv1.Job) error {
 	}
 	job.Status = batchv1.JobStatus{Succeeded: 1, StartTime: started, CompletionTime: started}
 	for _, condition := range []batchv1.JobConditionType{batchv1.JobSuccessCriteriaMet, batchv1.JobComplete} {
-		job.Status.Conditions = append(job.Status.Conditions, batchv1.JobCondition{Type: condition, Status: corev1.ConditionTrue})
+		job.Status.Conditions = append(job.Status.Conditions,
+			batchv1.JobCondition{Type: condition, Status: corev1.ConditionTrue})
 	}
 	_, err = k.client.BatchV1().Jobs(job.Namespace).UpdateStatus(ctx, job, metav1.UpdateOptions{})
 	return err

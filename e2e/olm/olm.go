@@ -101,7 +101,8 @@ func (o *OLM) start(ctx context.Context, opts Options) error {
 	watch := stopwatch.Start()
 	fmt.Fprintln(o.log, "starting OLM")
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, operatorsv1.AddToScheme, operatorsv1alpha1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, operatorsv1.AddToScheme,
+		operatorsv1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return err
 		}
@@ -132,7 +133,8 @@ func (o *OLM) start(ctx context.Context, opts Options) error {
 	err = o.create(ctx,
 		&operatorsv1.OLMConfig{ObjectMeta: metav1.ObjectMeta{Name: "cluster"}},
 		// OLM installs nothing in its own namespace without.
-		&operatorsv1.OperatorGroup{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.OLMNamespace, Name: "olm-operators"}},
+		&operatorsv1.OperatorGroup{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.OLMNamespace,
+			Name: "olm-operators"}},
 	)
 	if err != nil {
 		return err
@@ -250,15 +252,18 @@ func (o *OLM) startOperators(ctx context.Context, kubeconfig string) error {
 	o.operator = &Server{
 		name: "the catalog operator",
 		launch: func(ctx context.Context) (*cluster.Companion, error) {
-			return o.cluster.StartCompanion(ctx, "catalog", nil, o.assets.Catalog, "--namespace", cluster.OLMNamespace, "--kubeconfig", kubeconfig)
+			return o.cluster.StartCompanion(ctx, "catalog", nil, o.assets.Catalog, "--namespace", cluster.OLMNamespace,
+				"--kubeconfig", kubeconfig)
 		},
 		notice: func(context.Context, bool) error { return nil }, // it writes nothing before it works
 	}
 	o.installer = &Server{
 		name: "the OLM operator",
 		launch: func(ctx context.Context) (*cluster.Companion, error) {
-			variables := []string{"KUBECONFIG=" + kubeconfig, "OPERATOR_NAME=olm-operator", "OPERATOR_NAMESPACE=" + cluster.OLMNamespace}
-			return o.cluster.StartCompanion(ctx, "olm", variables, o.assets.Operator, "--namespace", cluster.OLMNamespace,
+			variables := []string{"KUBECONFIG=" + kubeconfig, "OPERATOR_NAME=olm-operator",
+				"OPERATOR_NAMESPACE=" + cluster.OLMNamespace}
+			return o.cluster.StartCompanion(ctx, "olm", variables, o.assets.Operator, "--namespace",
+				cluster.OLMNamespace,
 				// No namespace has that name, but leftover processes are distinguished by the directory in their
 				// arguments.
 				"--protectedCopiedCSVNamespaces", filepath.Join(o.cluster.Dir(), "olm"))

@@ -196,9 +196,10 @@ func (p Package) clusterServiceVersion(release string) *operatorsv1alpha1.Cluste
 	}
 	if p.Owns != "" {
 		for _, version := range p.apiVersions() {
-			csv.Spec.CustomResourceDefinitions.Owned = append(csv.Spec.CustomResourceDefinitions.Owned, operatorsv1alpha1.CRDDescription{
-				Name: p.plural() + "." + p.group(), Version: version, Kind: p.Owns, DisplayName: p.Owns,
-			})
+			csv.Spec.CustomResourceDefinitions.Owned = append(csv.Spec.CustomResourceDefinitions.Owned,
+				operatorsv1alpha1.CRDDescription{
+					Name: p.plural() + "." + p.group(), Version: version, Kind: p.Owns, DisplayName: p.Owns,
+				})
 		}
 	}
 	return csv
@@ -258,7 +259,8 @@ func (p Package) definition() *apiextensionsv1.CustomResourceDefinition {
 		})
 	}
 	return &apiextensionsv1.CustomResourceDefinition{
-		TypeMeta:   metav1.TypeMeta{APIVersion: apiextensionsv1.SchemeGroupVersion.String(), Kind: "CustomResourceDefinition"},
+		TypeMeta: metav1.TypeMeta{APIVersion: apiextensionsv1.SchemeGroupVersion.String(),
+			Kind: "CustomResourceDefinition"},
 		ObjectMeta: metav1.ObjectMeta{Name: p.plural() + "." + p.group()},
 		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
 			Group: p.group(),

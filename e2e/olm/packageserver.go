@@ -116,7 +116,8 @@ func (o *OLM) waitForPackageServer(ctx context.Context, available bool) error {
 		registration := &unstructured.Unstructured{}
 		registration.SetAPIVersion("apiregistration.k8s.io/v1")
 		registration.SetKind("APIService")
-		if err := o.client.Get(ctx, client.ObjectKey{Name: packagesVersion + "." + packagesGroup}, registration); err != nil {
+		if err := o.client.Get(ctx, client.ObjectKey{Name: packagesVersion + "." + packagesGroup},
+			registration); err != nil {
 			return false, err
 		}
 		conditions, _, err := unstructured.NestedSlice(registration.Object, "status", "conditions")
@@ -156,8 +157,10 @@ func (o *OLM) waitForPackages(ctx context.Context, catalog string, known bool) e
 
 // checkPackages returns an error with what the package server knows of a catalog, if that is not as expected.
 func (o *OLM) checkPackages(ctx context.Context, catalog string, known bool) error {
-	path := "/apis/" + packagesGroup + "/" + packagesVersion + "/namespaces/" + cluster.OLMNamespace + "/packagemanifests"
-	answer, err := o.clientset.CoreV1().RESTClient().Get().AbsPath(path).Param("labelSelector", "catalog="+catalog).DoRaw(ctx)
+	path := "/apis/" + packagesGroup + "/" + packagesVersion + "/namespaces/" + cluster.OLMNamespace +
+		"/packagemanifests"
+	answer, err := o.clientset.CoreV1().RESTClient().Get().AbsPath(path).Param("labelSelector",
+		"catalog="+catalog).DoRaw(ctx)
 	if err != nil {
 		return err
 	}

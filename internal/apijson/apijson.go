@@ -61,7 +61,8 @@ func explain(e *json.SemanticError, into any) error {
 }
 
 // kinds are the names of JSON values in errors of encoding/json.
-var kinds = map[jsontext.Kind]string{'n': "null", 'f': "bool", 't': "bool", '"': "string", '0': "number", '{': "object", '[': "array"}
+var kinds = map[jsontext.Kind]string{'n': "null", 'f': "bool", 't': "bool", '"': "string", '0': "number", '{': "object",
+	'[': "array"}
 
 // dotted writes a path as users do: spec.config.env[1].name.
 func dotted(pointer jsontext.Pointer) string {

@@ -67,8 +67,8 @@ func MeasureWithin(text []byte, name string) (values, within, depth int) {
 	return values, within, depth
 }
 
-// endOfString returns the index of the quote that ends a string, from an index in it on; the length of the text if there
-// is none. It looks at eight bytes at a time: in manifests, which are JSON in a string, every quote is escaped.
+// endOfString returns the index of the quote that ends a string, from an index in it on; the length of the text if
+// there is none. It looks at eight bytes at a time: in manifests, which are JSON in a string, every quote is escaped.
 func endOfString(text []byte, i int) int {
 	for i+8 <= len(text) {
 		word := binary.LittleEndian.Uint64(text[i:])

@@ -88,7 +88,8 @@ func TestMeasureEscapes(t *testing.T) {
 // FuzzMeasure compares it with a byte-by-byte loop, and with what a decoder finds: never fewer values, never less deep.
 func FuzzMeasure(f *testing.F) {
 	for _, seed := range []string{
-		`{"a":[1,"\"",{"b":null}]}`, `["\\",[[{}]]]`, `"\u0022,"`, `{"a,b":{"c[":"]"}}`, `[ {	} ]`, `\"[,`, "\xff[\"\xc3\\\"",
+		`{"a":[1,"\"",{"b":null}]}`, `["\\",[[{}]]]`, `"\u0022,"`, `{"a,b":{"c[":"]"}}`, `[ {	} ]`, `\"[,`,
+		"\xff[\"\xc3\\\"",
 		strings.Repeat(`{"manifest":"{\"kind\":\"A\"}","list":[[],{}]},`, 20),
 	} {
 		f.Add(seed)
@@ -96,7 +97,8 @@ func FuzzMeasure(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		values, depth := apijson.Measure([]byte(text))
 		if wantValues, wantDepth := slow(text); values != wantValues || depth != wantDepth {
-			t.Errorf("%q has %d values and %d levels, byte by byte %d and %d", text, values, depth, wantValues, wantDepth)
+			t.Errorf("%q has %d values and %d levels, byte by byte %d and %d", text, values, depth, wantValues,
+				wantDepth)
 		}
 		var decoded any
 		if json.Unmarshal([]byte(text), &decoded) != nil {
@@ -104,7 +106,8 @@ func FuzzMeasure(f *testing.F) {
 		}
 		// An object with a name given twice has fewer members when it is decoded.
 		if wantValues, wantDepth := held(decoded); values < wantValues || depth < wantDepth {
-			t.Errorf("%q has %d values and %d levels, a decoder finds %d and %d", text, values, depth, wantValues, wantDepth)
+			t.Errorf("%q has %d values and %d levels, a decoder finds %d and %d", text, values, depth, wantValues,
+				wantDepth)
 		}
 	})
 }

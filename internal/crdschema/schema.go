@@ -1,6 +1,6 @@
-// Package crdschema validates objects by the schemas of CustomResourceDefinitions, as the API server does before it asks
-// the gate. The gate needs it for what no API server has validated by Opgate's schema: an OperatorPolicy whose definition
-// another program owns, and fields that come from the annotation of conversion.
+// Package crdschema validates objects by the schemas of CustomResourceDefinitions, as the API server does before it
+// asks the gate. The gate needs it for what no API server has validated by Opgate's schema: an OperatorPolicy whose
+// definition another program owns, and fields that come from the annotation of conversion.
 package crdschema
 
 import (
@@ -64,9 +64,11 @@ func Own(gvk schema.GroupVersionKind) *Schema {
 // Of compiles the schema of a version of a definition. It panics if that cannot be read: definitions are those of this
 // program, and tests read them.
 func Of(d *apiextensionsv1.CustomResourceDefinition, version string) *Schema {
-	i := slices.IndexFunc(d.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == version })
+	i := slices.IndexFunc(d.Spec.Versions,
+		func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == version })
 	var internal apiextensions.JSONSchemaProps
-	must(apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(d.Spec.Versions[i].Schema.OpenAPIV3Schema, &internal, nil))
+	must(apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(
+		d.Spec.Versions[i].Schema.OpenAPIV3Schema, &internal, nil))
 	s, err := structural.NewStructural(&internal)
 	must(err)
 	validator, _, err := validation.NewSchemaValidator(&internal)
@@ -87,8 +89,8 @@ func (s *Schema) SpecFields() []string {
 }
 
 // Validate returns what the schema does not admit in the JSON of an object: nothing in the status, which is not written
-// with the spec, and nothing if the JSON does not decode, which its decoding reports. Of lists that are too long nothing
-// else is reported: what is wrong with each of their items would take memory without bound.
+// with the spec, and nothing if the JSON does not decode, which its decoding reports. Of lists that are too long
+// nothing else is reported: what is wrong with each of their items would take memory without bound.
 func (s *Schema) Validate(raw []byte) apifield.ErrorList {
 	var object map[string]any
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &object); err != nil {

@@ -103,7 +103,8 @@ func (r *Recorder) Record(e Event) bool {
 	default:
 		r.memory.forget(id, about)
 		r.results.WithLabelValues(resultDropped).Inc()
-		r.log.Info("event dropped, too many wait to be sent", "kind", e.Regarding.Kind, "namespace", e.Regarding.Namespace,
+		r.log.Info("event dropped, too many wait to be sent", "kind", e.Regarding.Kind,
+			"namespace", e.Regarding.Namespace,
 			"name", e.Regarding.Name, "reason", e.Reason)
 		return false
 	}
@@ -147,8 +148,10 @@ func (r *Recorder) sendUntil(ctx, sending context.Context) {
 
 // send creates an event. One that exists was sent by another replica, or by this one before it was restarted.
 func (r *Recorder) send(ctx context.Context, next queued) {
-	last := context.Canceled                                                                              // until it is tried
-	_ = wait.ExponentialBackoffWithContext(ctx, backoff, func(ctx context.Context) (done bool, _ error) { // last states how it ended
+	// until it is tried
+	last := context.Canceled
+	// last states how it ended
+	_ = wait.ExponentialBackoffWithContext(ctx, backoff, func(ctx context.Context) (done bool, _ error) {
 		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 		defer cancel()
 		_, last = r.sink.Create(ctx, next.object)
@@ -164,7 +167,8 @@ func (r *Recorder) send(ctx context.Context, next queued) {
 			r.memory.forget(next.id, object{next.object.Regarding.UID, next.object.Reason})
 		}
 		r.results.WithLabelValues(resultFailed).Inc()
-		r.log.Error(last, "event not sent", "kind", next.object.Regarding.Kind, "namespace", next.object.Regarding.Namespace,
+		r.log.Error(last, "event not sent", "kind", next.object.Regarding.Kind,
+			"namespace", next.object.Regarding.Namespace,
 			"name", next.object.Regarding.Name, "reason", next.object.Reason)
 	}
 }

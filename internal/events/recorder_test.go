@@ -111,8 +111,9 @@ func (s *site) restart(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.registry = prometheus.NewRegistry()
-	s.Recorder, err = NewRecorder(Options{Sink: &toolsevents.EventSinkImpl{Interface: client}, Instance: "opgate-0", Registry: s.registry,
-		Log: logr.Discard(), Now: func() time.Time { return s.now }})
+	s.Recorder, err = NewRecorder(Options{Sink: &toolsevents.EventSinkImpl{Interface: client}, Instance: "opgate-0",
+		Registry: s.registry,
+		Log:      logr.Discard(), Now: func() time.Time { return s.now }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,8 +158,9 @@ func (s *site) wantResults(t *testing.T, want string) {
 // held is an event on a plan.
 func held(plan, note string) Event {
 	return Event{
-		Regarding: corev1.ObjectReference{APIVersion: "operators.coreos.com/v1alpha1", Kind: "InstallPlan", Namespace: "shop", Name: plan, UID: types.UID("uid-" + plan)},
-		Reason:    Held, Action: Approve, Warning: true, Note: note,
+		Regarding: corev1.ObjectReference{APIVersion: "operators.coreos.com/v1alpha1", Kind: "InstallPlan",
+			Namespace: "shop", Name: plan, UID: types.UID("uid-" + plan)},
+		Reason: Held, Action: Approve, Warning: true, Note: note,
 	}
 }
 
@@ -174,16 +176,19 @@ func TestEventAsSent(t *testing.T) {
 		s.wantRequests(t, 2, 2)
 		for name, event := range s.stored {
 			if !strings.HasPrefix(name, "shop/install-x7.") || !event.EventTime.Time.Equal(noon) ||
-				event.ReportingController != "opgate" || event.ReportingInstance != "opgate-0" || event.Action != Approve || event.Regarding != approved.Regarding {
+				event.ReportingController != "opgate" || event.ReportingInstance != "opgate-0" ||
+				event.Action != Approve || event.Regarding != approved.Regarding {
 				t.Errorf("%s is %+v", name, event)
 			}
 			switch event.Reason {
 			case Held:
-				if event.Type != corev1.EventTypeWarning || event.Note != "it is held (bundle/version)" || event.Related != nil {
+				if event.Type != corev1.EventTypeWarning || event.Note != "it is held (bundle/version)" ||
+					event.Related != nil {
 					t.Errorf("%+v", event)
 				}
 			case Approved:
-				if event.Type != corev1.EventTypeNormal || event.Note != "it is allowed" || *event.Related != *approved.Related {
+				if event.Type != corev1.EventTypeNormal || event.Note != "it is allowed" ||
+					*event.Related != *approved.Related {
 					t.Errorf("%+v", event)
 				}
 			default:
@@ -317,7 +322,8 @@ func TestErrors(t *testing.T) {
 			}
 			return nil
 		}, 3, 3, "created 1"},
-		{"for long", func(int) *apierrors.StatusError { return unavailable }, backoff.Steps, 2 * backoff.Steps, "failed 2"},
+		{"for long", func(int) *apierrors.StatusError { return unavailable }, backoff.Steps, 2 * backoff.Steps,
+			"failed 2"},
 		{"for good", func(int) *apierrors.StatusError { return forbidden }, 1, 1, "failed 1"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -388,7 +394,8 @@ func TestAttackHostileTexts(t *testing.T) {
 		s.Record(held(strings.Repeat("a.", 126)+"b", "held"))
 		s.wantRequests(t, 2, 2)
 		for name, event := range s.stored {
-			if len(event.Note) > MaxNote || !utf8.ValidString(event.Note) || strings.ContainsFunc(event.Note, func(r rune) bool { return r < ' ' || r == '\u202e' }) {
+			if len(event.Note) > MaxNote || !utf8.ValidString(event.Note) ||
+				strings.ContainsFunc(event.Note, func(r rune) bool { return r < ' ' || r == '\u202e' }) {
 				t.Errorf("the note of %s is %q", name, event.Note)
 			}
 			if problems := validation.IsDNS1123Subdomain(event.Name); len(problems) > 0 {

@@ -140,7 +140,8 @@ func (b *Body) EndWork() {
 
 // For returns the body of a request without reading it. The caller must close it.
 func (b *Budget) For(r *http.Request, c Caller) *Body {
-	body := &Body{budget: b, memory: b.all, caller: c, holder: holder{address: hostOf(r.RemoteAddr), server: c.Authenticated}}
+	body := &Body{budget: b, memory: b.all, caller: c,
+		holder: holder{address: hostOf(r.RemoteAddr), server: c.Authenticated}}
 	if c.Step {
 		body.memory = b.steps
 	}

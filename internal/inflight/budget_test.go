@@ -26,19 +26,20 @@ import (
 func serve(t *testing.T) (*Budget, *memnet.Listener) {
 	t.Helper()
 	budget, network := NewBudget(prometheus.NewRegistry()), memnet.Listen()
-	server := &httptest.Server{Listener: network, Config: &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body := budget.For(r, Caller{})
-		defer body.Close()
-		err := body.Read(w, r)
-		switch {
-		case errors.Is(err, ErrBusy):
-			RejectBusy(w)
-		case err != nil:
-			http.Error(w, err.Error(), http.StatusBadRequest)
-		default:
-			fmt.Fprint(w, len(body.JSON))
-		}
-	})}}
+	server := &httptest.Server{Listener: network,
+		Config: &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body := budget.For(r, Caller{})
+			defer body.Close()
+			err := body.Read(w, r)
+			switch {
+			case errors.Is(err, ErrBusy):
+				RejectBusy(w)
+			case err != nil:
+				http.Error(w, err.Error(), http.StatusBadRequest)
+			default:
+				fmt.Fprint(w, len(body.JSON))
+			}
+		})}}
 	server.Start()
 	t.Cleanup(server.Close)
 	return budget, network
@@ -178,18 +179,22 @@ func TestRead(t *testing.T) {
 		}
 	}
 	for name, r := range map[string]*http.Request{
-		"announced":              httptest.NewRequest(http.MethodPost, "/", bytes.NewReader(make([]byte, MaxBody+1))),
-		"not announced":          httptest.NewRequest(http.MethodPost, "/", io.MultiReader(bytes.NewReader(make([]byte, MaxBody+1)))),
-		"more than is announced": {Method: http.MethodPost, ContentLength: 100, Body: io.NopCloser(strings.NewReader("{}")), RemoteAddr: "a"},
-		"no UTF-8":               httptest.NewRequest(http.MethodPost, "/", strings.NewReader("\"\xff\"")),
-		"millions of values":     httptest.NewRequest(http.MethodPost, "/", strings.NewReader("["+strings.Repeat("{},", 2_000_000)+"{}]")),
+		"announced": httptest.NewRequest(http.MethodPost, "/", bytes.NewReader(make([]byte, MaxBody+1))),
+		"not announced": httptest.NewRequest(http.MethodPost, "/",
+			io.MultiReader(bytes.NewReader(make([]byte, MaxBody+1)))),
+		"more than is announced": {Method: http.MethodPost, ContentLength: 100,
+			Body: io.NopCloser(strings.NewReader("{}")), RemoteAddr: "a"},
+		"no UTF-8": httptest.NewRequest(http.MethodPost, "/", strings.NewReader("\"\xff\"")),
+		"millions of values": httptest.NewRequest(http.MethodPost, "/",
+			strings.NewReader("["+strings.Repeat("{},", 2_000_000)+"{}]")),
 	} {
 		body := budget.For(r, Caller{})
 		err := body.Read(httptest.NewRecorder(), r)
 		if err == nil || errors.Is(err, ErrBusy) {
 			t.Errorf("%s: read, with error %v", name, err)
 		}
-		if tooLarge := strings.HasSuffix(name, "announced") && !strings.HasPrefix(name, "more"); tooLarge != errors.Is(err, ErrTooLarge) {
+		if tooLarge := strings.HasSuffix(name, "announced") &&
+			!strings.HasPrefix(name, "more"); tooLarge != errors.Is(err, ErrTooLarge) {
 			t.Errorf("%s: the error is %v", name, err)
 		}
 		body.Close()

@@ -92,7 +92,8 @@ func TestP4Shares(t *testing.T) {
 // released before, and knows the UID of what was not read.
 func TestP4WaitsEnd(t *testing.T) {
 	known := Caller{Authenticated: true}
-	for name, released := range map[string]time.Duration{"nothing is released": 0, "released after three seconds": 3 * time.Second} {
+	for name, released := range map[string]time.Duration{"nothing is released": 0,
+		"released after three seconds": 3 * time.Second} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := NewBudget(prometheus.NewRegistry())

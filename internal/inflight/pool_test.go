@@ -73,7 +73,8 @@ func TestWaitingEnds(t *testing.T) {
 			t.Fatal("the first does not get its part")
 		}
 		begin := time.Now()
-		if err := p.acquire(t.Context(), holder{address: "a"}, 50, time.Second); !errors.Is(err, ErrBusy) || time.Since(begin) != time.Second {
+		if err := p.acquire(t.Context(), holder{address: "a"}, 50, time.Second); !errors.Is(err, ErrBusy) ||
+			time.Since(begin) != time.Second {
 			t.Errorf("%v after %s, want ErrBusy after a second", err, time.Since(begin))
 		}
 		gone, cancel := context.WithCancel(t.Context())
@@ -81,7 +82,8 @@ func TestWaitingEnds(t *testing.T) {
 		if err := p.acquire(gone, holder{address: "a"}, 50, time.Minute); !errors.Is(err, ErrBusy) {
 			t.Errorf("%v for a client that is gone, want ErrBusy", err)
 		}
-		if err := p.acquire(t.Context(), holder{address: "a"}, 67, time.Minute); !errors.Is(err, ErrBusy) || time.Since(begin) != time.Second {
+		if err := p.acquire(t.Context(), holder{address: "a"}, 67, time.Minute); !errors.Is(err, ErrBusy) ||
+			time.Since(begin) != time.Second {
 			t.Errorf("%v for what can never be had, want ErrBusy at once", err)
 		}
 		p.release(holder{address: "a"}, 60)

@@ -19,9 +19,12 @@ const definitionKind = "CustomResourceDefinition"
 
 // kinds are those that can be registered, and their resources. All else is for any user who installs Opgate.
 var kinds = map[string]schema.GroupVersionResource{
-	definitionKind:                   {Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"},
-	"MutatingWebhookConfiguration":   {Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingwebhookconfigurations"},
-	"ValidatingWebhookConfiguration": {Group: "admissionregistration.k8s.io", Version: "v1", Resource: "validatingwebhookconfigurations"},
+	definitionKind: {Group: "apiextensions.k8s.io", Version: "v1",
+		Resource: "customresourcedefinitions"},
+	"MutatingWebhookConfiguration": {Group: "admissionregistration.k8s.io", Version: "v1",
+		Resource: "mutatingwebhookconfigurations"},
+	"ValidatingWebhookConfiguration": {Group: "admissionregistration.k8s.io", Version: "v1",
+		Resource: "validatingwebhookconfigurations"},
 }
 
 // read returns the objects in the files of a directory, definitions first.

@@ -86,7 +86,8 @@ func TestNamespaceThatIsShared(t *testing.T) {
 		t.Errorf("its own namespace is rejected: %v", err)
 	}
 	err := wantNamespace(decoded(webhooks), "operators")
-	if err == nil || !strings.Contains(err.Error(), "ValidatingWebhookConfiguration opgate calls namespace opgate-system, this process runs in operators") {
+	if err == nil || !strings.Contains(err.Error(),
+		"ValidatingWebhookConfiguration opgate calls namespace opgate-system, this process runs in operators") {
 		t.Errorf("got %v", err)
 	}
 	if err := wantNamespace(decoded(definition), "opgate-system"); err == nil {

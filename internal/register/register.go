@@ -28,7 +28,8 @@ const (
 
 // clusterRoles is the kind that may own webhook configurations: OLM deletes the ClusterRoles of an operator that is
 // removed.
-var clusterRoles = schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"}
+var clusterRoles = schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1",
+	Resource: "clusterroles"}
 
 // Options configure Apply. All fields are required.
 type Options struct {
@@ -75,9 +76,12 @@ func Apply(ctx context.Context, o Options) error {
 func (o *Options) owner(ctx context.Context) (metav1.OwnerReference, error) {
 	role, err := o.Client.Resource(clusterRoles).Get(ctx, o.Owner, metav1.GetOptions{})
 	if err != nil {
-		return metav1.OwnerReference{}, fmt.Errorf("read the owner of the webhook configurations, ClusterRole %s, which is part of the bundle: %w", o.Owner, err)
+		return metav1.OwnerReference{},
+			fmt.Errorf("read the owner of the webhook configurations, ClusterRole %s, which is part of the bundle: %w",
+				o.Owner, err)
 	}
-	return metav1.OwnerReference{APIVersion: clusterRoles.GroupVersion().String(), Kind: "ClusterRole", Name: role.GetName(), UID: role.GetUID()}, nil
+	return metav1.OwnerReference{APIVersion: clusterRoles.GroupVersion().String(), Kind: "ClusterRole",
+		Name: role.GetName(), UID: role.GetUID()}, nil
 }
 
 // apply applies an object unless it is of a later version.
@@ -88,14 +92,17 @@ func (o *Options) apply(ctx context.Context, object *unstructured.Unstructured) 
 		return err
 	}
 	if err == nil && later(current.GetLabels()[versionLabel], object.GetLabels()[versionLabel]) {
-		o.Log.Info("left as a later version has registered it", "kind", object.GetKind(), "name", object.GetName(), "version", current.GetLabels()[versionLabel])
+		o.Log.Info("left as a later version has registered it", "kind", object.GetKind(), "name", object.GetName(),
+			"version", current.GetLabels()[versionLabel])
 		return nil
 	}
 	// By force: these objects may have been applied by Helm or kubectl before, or come from another controller.
-	if _, err := client.Apply(ctx, object.GetName(), object, metav1.ApplyOptions{FieldManager: fieldManager, Force: true}); err != nil {
+	if _, err := client.Apply(ctx, object.GetName(), object,
+		metav1.ApplyOptions{FieldManager: fieldManager, Force: true}); err != nil {
 		return err
 	}
-	o.Log.Info("registered", "kind", object.GetKind(), "name", object.GetName(), "version", object.GetLabels()[versionLabel])
+	o.Log.Info("registered", "kind", object.GetKind(), "name", object.GetName(),
+		"version", object.GetLabels()[versionLabel])
 	return nil
 }
 
@@ -112,8 +119,10 @@ func wantNamespace(object *unstructured.Unstructured, namespace string) error {
 	var errs []error
 	for _, called := range calledNamespaces(object) {
 		if called != namespace {
-			errs = append(errs, fmt.Errorf("%s %s calls namespace %s, this process runs in %s: install the bundle in namespace %s, "+
-				"which must hold nothing else, since it is not judged", object.GetKind(), object.GetName(), called, namespace, called))
+			errs = append(errs, fmt.Errorf(
+				"%s %s calls namespace %s, this process runs in %s: install the bundle in namespace %s, "+
+					"which must hold nothing else, since it is not judged", object.GetKind(), object.GetName(), called,
+				namespace, called))
 		}
 	}
 	return errors.Join(errs...)
@@ -123,7 +132,8 @@ func wantNamespace(object *unstructured.Unstructured, namespace string) error {
 func calledNamespaces(object *unstructured.Unstructured) []string {
 	var namespaces []string
 	add := func(fields map[string]any, path ...string) {
-		if namespace, found, _ := unstructured.NestedString(fields, append(path, "clientConfig", "service", "namespace")...); found {
+		if namespace, found, _ := unstructured.NestedString(fields,
+			append(path, "clientConfig", "service", "namespace")...); found {
 			namespaces = append(namespaces, namespace)
 		}
 	}

@@ -27,8 +27,10 @@ func TestQuote(t *testing.T) {
 		{name: "invalid UTF-8", in: "a\xff", want: `"a\xff"`},
 		{name: "longest", in: strings.Repeat("x", 120), want: `"` + strings.Repeat("x", 120) + `"`},
 		{name: "too long", in: strings.Repeat("x", megabytes), want: `"` + strings.Repeat("x", 120) + `"...`},
-		{name: "cut in a wide rune", in: strings.Repeat("x", 119) + wide, want: `"` + strings.Repeat("x", 119) + `"...`},
-		{name: "continuation bytes only", in: strings.Repeat("\x80", megabytes), want: `"` + strings.Repeat(`\x80`, 116) + `"...`},
+		{name: "cut in a wide rune", in: strings.Repeat("x", 119) + wide,
+			want: `"` + strings.Repeat("x", 119) + `"...`},
+		{name: "continuation bytes only", in: strings.Repeat("\x80", megabytes),
+			want: `"` + strings.Repeat(`\x80`, 116) + `"...`},
 	} {
 		if got := Quote(c.in); got != c.want {
 			t.Errorf("%s: got %s, want %s", c.name, got, c.want)
@@ -85,8 +87,10 @@ func TestJoin(t *testing.T) {
 		{name: "all", parts: []string{"a", "b"}, most: 2, join: "a, b", names: "a, b"},
 		{name: "more", parts: []string{"a", "b", "c"}, most: 2, join: "a, b and 1 more", names: "a, b and 1 more"},
 		{name: "spaces", parts: []string{"a b", ""}, most: 2, join: "a b, ", names: `"a b", ""`},
-		{name: "a forged list", parts: []string{"a\x1b, b and 7 more"}, most: 2, join: `a\x1b, b and 7 more`, names: `"a\x1b, b and 7 more"`},
-		{name: "megabytes", parts: make([]string, megabytes), most: 1, join: " and 4194303 more", names: `"" and 4194303 more`},
+		{name: "a forged list", parts: []string{"a\x1b, b and 7 more"}, most: 2, join: `a\x1b, b and 7 more`,
+			names: `"a\x1b, b and 7 more"`},
+		{name: "megabytes", parts: make([]string, megabytes), most: 1, join: " and 4194303 more",
+			names: `"" and 4194303 more`},
 	} {
 		if got := Join(c.parts, c.most); got != c.join {
 			t.Errorf("%s: Join: got %s, want %s", c.name, got, c.join)
@@ -142,13 +146,15 @@ func FuzzText(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string, more uint16) {
 		most := len(dots) + int(more)
 		got := Truncate(s, most)
-		if len(got) > most || !utf8.ValidString(got) || strings.ContainsFunc(got, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		if len(got) > most || !utf8.ValidString(got) || strings.ContainsFunc(got,
+			func(r rune) bool { return !unicode.IsPrint(r) }) {
 			t.Errorf("%q in %d bytes: %q", s, most, got)
 		}
 		if again := Truncate(got, most); again != got {
 			t.Errorf("%q in %d bytes, twice: %q, then %q", s, most, got, again)
 		}
-		for name, got := range map[string]string{"Quote": Quote(s), "Name": Name(s), "Escape": Escape(s), "Join": Join([]string{s}, 1)} {
+		for name, got := range map[string]string{"Quote": Quote(s), "Name": Name(s), "Escape": Escape(s),
+			"Join": Join([]string{s}, 1)} {
 			if strings.ContainsFunc(got, func(r rune) bool { return r < ' ' || r > '~' }) {
 				t.Errorf("%s: %q", name, got)
 			}

@@ -99,7 +99,8 @@ func TestVocabulary(t *testing.T) {
 		}
 		file := filepath.ToSlash(strings.TrimPrefix(path, root+string(filepath.Separator)))
 		switch {
-		case entry.IsDir() && (entry.Name() == "bin" || entry.Name() == "testdata" || len(entry.Name()) > 2 && entry.Name()[0] == '.'):
+		case entry.IsDir() && (entry.Name() == "bin" || entry.Name() == "testdata" || len(entry.Name()) > 2 &&
+			entry.Name()[0] == '.'):
 			return filepath.SkipDir
 		case entry.IsDir() || under(records, file):
 			return nil
@@ -146,7 +147,8 @@ func check(t *testing.T, entries []entry, file string, p *passage, uses map[stri
 			use := file + ": " + strings.ToLower(found)
 			uses[use] = true
 			if !*update && !slices.Contains(allowedUses, use) {
-				t.Errorf("%s:%d: %s %q: write %s: %s", file, p.line+i, p.where, found, e.instead, strings.TrimSpace(line))
+				t.Errorf("%s:%d: %s %q: write %s: %s", file, p.line+i, p.where, found, e.instead,
+					strings.TrimSpace(line))
 			}
 		}
 	}
@@ -315,10 +317,14 @@ func TestRejected(t *testing.T) {
 		file, text string
 		want       int // the line of the phrase, 0 for none
 	}{
-		"comment":             {file: "a.go", text: "package a\n\n// f tells whether it is so.\nfunc f() {}\n", want: 3},
-		"help of a metric":    {file: "a.go", text: "package a\n\nvar v = opts{\n\tHelp: \"Gives the number.\",\n}\n", want: 4},
-		"help of a flag":      {file: "a.go", text: "package a\n\nfunc f() {\n\tflags.StringVar(&v, \"x\", \"\", \"what nobody needs\")\n}\n", want: 4},
-		"log message":         {file: "a.go", text: "package a\n\nfunc f() {\n\tc.log.V(1).Info(\"nobody is there\")\n}\n", want: 4},
+		"comment": {file: "a.go", text: "package a\n\n// f tells whether it is so.\nfunc f() {}\n",
+			want: 3},
+		"help of a metric": {file: "a.go", text: "package a\n\nvar v = opts{\n\tHelp: \"Gives the number.\",\n}\n",
+			want: 4},
+		"help of a flag": {file: "a.go",
+			text: "package a\n\nfunc f() {\n\tflags.StringVar(&v, \"x\", \"\", \"what nobody needs\")\n}\n", want: 4},
+		"log message": {file: "a.go",
+			text: "package a\n\nfunc f() {\n\tc.log.V(1).Info(\"nobody is there\")\n}\n", want: 4},
 		"refusal":             {file: "a.go", text: "package a\n\nvar s = \"the user is told\"\n"},
 		"rejected refusal":    {file: "a.go", text: "package a\n\nvar s = \"it is left to people\"\n", want: 3},
 		"refusal in a test":   {file: "a_test.go", text: "package a\n\nvar s = \"it is left to people\"\n"},
@@ -342,7 +348,8 @@ func TestRejected(t *testing.T) {
 		got := 0
 		for _, p := range passages {
 			for i, line := range strings.Split(p.text, "\n") {
-				if slices.ContainsFunc(entries, func(e entry) bool { return e.rejects(&p) && e.pattern.MatchString(line) }) {
+				if slices.ContainsFunc(entries,
+					func(e entry) bool { return e.rejects(&p) && e.pattern.MatchString(line) }) {
 					got = p.line + i
 				}
 			}

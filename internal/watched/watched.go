@@ -75,12 +75,14 @@ type Object struct {
 
 // New returns an object to watch, with namespace "" if it is cluster-scoped. Changed is called after each change.
 func New(
-	client dynamic.Interface, resource schema.GroupVersionResource, namespace, name string, changed func(), log logr.Logger,
+	client dynamic.Interface, resource schema.GroupVersionResource, namespace, name string, changed func(),
+	log logr.Logger,
 ) (*Object, error) {
 	only := fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
-	informer := dynamicinformer.NewFilteredDynamicInformer(client, resource, namespace, 0, nil, func(options *metav1.ListOptions) {
-		options.FieldSelector = only
-	}).Informer()
+	informer := dynamicinformer.NewFilteredDynamicInformer(client, resource, namespace, 0, nil,
+		func(options *metav1.ListOptions) {
+			options.FieldSelector = only
+		}).Informer()
 	w, err := NewWatch(informer, func(any) { changed() }, log.WithValues("resource", resource.Resource, "name", name))
 	if err != nil {
 		return nil, fmt.Errorf("watch %s %s: %w", resource.Resource, name, err)

@@ -16,7 +16,8 @@ func TestTargets(t *testing.T) {
 		targets[string(m[1])] = true
 	}
 	rows := map[string]string{}
-	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z]+)` \\|.*$").FindAllSubmatch(files(t, "CONTRIBUTING.md")["CONTRIBUTING.md"], -1) {
+	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z]+)` \\|.*$").FindAllSubmatch(
+		files(t, "CONTRIBUTING.md")["CONTRIBUTING.md"], -1) {
 		rows[string(m[1])] = string(m[0])
 	}
 	runs := regexp.MustCompile(`\bmake ([a-z0-9-]+)`)

@@ -100,7 +100,8 @@ func TestChooser(t *testing.T) {
 			About string `json:"about"`
 		} `json:"contact_links"`
 	}
-	if err := yaml.UnmarshalStrict(files(t, ".github/ISSUE_TEMPLATE/config.yml")[".github/ISSUE_TEMPLATE/config.yml"], &chooser); err != nil {
+	if err := yaml.UnmarshalStrict(files(t, ".github/ISSUE_TEMPLATE/config.yml")[".github/ISSUE_TEMPLATE/config.yml"],
+		&chooser); err != nil {
 		t.Fatal(err)
 	}
 	if chooser.BlankIssuesEnabled == nil || *chooser.BlankIssuesEnabled {
@@ -108,7 +109,8 @@ func TestChooser(t *testing.T) {
 	}
 	private := false
 	for _, link := range chooser.ContactLinks {
-		private = private || link.URL == "https://github.com/opgate/opgate/security/policy" && strings.Contains(link.About, "SECURITY.md")
+		private = private || link.URL == "https://github.com/opgate/opgate/security/policy" &&
+			strings.Contains(link.About, "SECURITY.md")
 		if link.Name == "" || link.About == "" || !strings.HasPrefix(link.URL, "https://") {
 			t.Errorf("contact link %+v: want name, about and an https URL", link)
 		}

@@ -24,7 +24,8 @@ func CheckAliases(entry []byte, most int) error {
 	}
 	sizes := map[*yamlv3.Node]int{}
 	if size := expanded(&document, sizes, most); size > most {
-		return fmt.Errorf("%w: it has more than %d bytes when its aliases are replaced, which are not read", ErrTooLarge, most)
+		return fmt.Errorf("%w: it has more than %d bytes when its aliases are replaced, which are not read",
+			ErrTooLarge, most)
 	}
 	return nil
 }

@@ -51,7 +51,8 @@ func wantCompiles(t testing.TB, o *backstop.Objects, release string) {
 	compiler := newCompiler(t, env, o.Validating.Spec.Variables, declared)
 	check := func(expression cel.ExpressionAccessor, declared cel.OptionalVariableDeclarations) {
 		t.Helper()
-		if result := compiler.CompileCELExpression(expression, declared, environment.NewExpressions); result.Error != nil {
+		if result := compiler.CompileCELExpression(expression, declared,
+			environment.NewExpressions); result.Error != nil {
 			t.Errorf("Kubernetes %s refuses %.2000s: %s", release, expression.GetExpression(), result.Error)
 		}
 	}
@@ -60,7 +61,8 @@ func wantCompiles(t testing.TB, o *backstop.Objects, release string) {
 	}
 	for _, v := range o.Validating.Spec.Validations {
 		check(&validating.ValidationCondition{Expression: v.Expression}, declared)
-		check(&validating.MessageExpressionCondition{MessageExpression: v.MessageExpression}, cel.OptionalVariableDeclarations{})
+		check(&validating.MessageExpressionCondition{MessageExpression: v.MessageExpression},
+			cel.OptionalVariableDeclarations{})
 	}
 	for _, a := range o.Validating.Spec.AuditAnnotations {
 		check(&validating.AuditAnnotationCondition{Key: a.Key, ValueExpression: a.ValueExpression}, declared)
@@ -85,7 +87,8 @@ func (s *apiServer) compile(t testing.TB, o *backstop.Objects, env *environment.
 		match = append(match, (*matchconditions.MatchCondition)(&o.Validating.Spec.MatchConditions[i]))
 	}
 	for _, v := range o.Validating.Spec.Validations {
-		validations = append(validations, &validating.ValidationCondition{Expression: v.Expression, Message: v.Message, Reason: v.Reason})
+		validations = append(validations, &validating.ValidationCondition{Expression: v.Expression, Message: v.Message,
+			Reason: v.Reason})
 		messages = append(messages, &validating.MessageExpressionCondition{MessageExpression: v.MessageExpression})
 	}
 	for _, a := range o.Validating.Spec.AuditAnnotations {
@@ -103,20 +106,25 @@ func (s *apiServer) compile(t testing.TB, o *backstop.Objects, env *environment.
 	for i := range o.Mutating.Spec.MatchConditions {
 		match = append(match, (*matchconditions.MatchCondition)(&o.Mutating.Spec.MatchConditions[i]))
 	}
-	s.matches = matchconditions.NewMatcher(s.compiler.CompileCondition(match, declared, environment.NewExpressions), fail, "policy", "mutate", o.Mutating.Name)
+	s.matches = matchconditions.NewMatcher(s.compiler.CompileCondition(match, declared, environment.NewExpressions),
+		fail, "policy", "mutate", o.Mutating.Name)
 	declared.HasPatchTypes = true
 	s.patcher = patch.NewJSONPatcher(s.compiler.CompileMutatingEvaluator(
-		&patch.JSONPatchCondition{Expression: o.Mutating.Spec.Mutations[0].JSONPatch.Expression}, declared, environment.NewExpressions))
+		&patch.JSONPatchCondition{Expression: o.Mutating.Spec.Mutations[0].JSONPatch.Expression}, declared,
+		environment.NewExpressions))
 }
 
-func newCompiler(t testing.TB, env *environment.EnvSet, variables []admissionv1.Variable, declared cel.OptionalVariableDeclarations) *cel.CompositedCompiler {
+func newCompiler(
+	t testing.TB, env *environment.EnvSet, variables []admissionv1.Variable, declared cel.OptionalVariableDeclarations,
+) *cel.CompositedCompiler {
 	t.Helper()
 	compiler, err := cel.NewCompositedCompiler(env)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, v := range variables {
-		result := compiler.CompileAndStoreVariable(&validating.Variable{Name: v.Name, Expression: v.Expression}, declared, environment.NewExpressions)
+		result := compiler.CompileAndStoreVariable(&validating.Variable{Name: v.Name, Expression: v.Expression},
+			declared, environment.NewExpressions)
 		if result.Error != nil {
 			t.Fatalf("the API server refuses variable %s, %.3000s: %s", v.Name, v.Expression, result.Error)
 		}
@@ -146,11 +154,13 @@ type answer struct {
 func (s *apiServer) judge(t testing.TB, w write) answer {
 	t.Helper()
 	attributes := w.attributes(t)
-	versioned, err := admission.NewVersionedAttributes(attributes, attributes.GetKind(), admission.NewObjectInterfacesFromScheme(runtime.NewScheme()))
+	versioned, err := admission.NewVersionedAttributes(attributes, attributes.GetKind(),
+		admission.NewObjectInterfacesFromScheme(runtime.NewScheme()))
 	if err != nil {
 		t.Fatal(err)
 	}
-	result := s.validator.Validate(t.Context(), attributes.GetResource(), versioned, nil, &corev1.Namespace{}, celconfig.RuntimeCELCostBudget, w)
+	result := s.validator.Validate(t.Context(), attributes.GetResource(), versioned, nil, &corev1.Namespace{},
+		celconfig.RuntimeCELCostBudget, w)
 	var a answer
 	for _, d := range result.Decisions {
 		switch {
@@ -193,8 +203,10 @@ func (s *apiServer) stored(t testing.TB, w write) *unstructured.Unstructured {
 	}
 	changed := versioned.VersionedObject.Object()
 	if s.patcher != nil && s.matches.Match(t.Context(), versioned, nil, w).Matches {
-		changed, err = s.patcher.Patch(s.compiler.CreateContext(t.Context()), patch.Request{MatchedResource: attributes.GetResource(), VersionedAttributes: versioned,
-			ObjectInterfaces: interfaces, OptionalVariables: cel.OptionalVariableBindings{Authorizer: w}, Namespace: &corev1.Namespace{}}, celconfig.RuntimeCELCostBudget)
+		changed, err = s.patcher.Patch(s.compiler.CreateContext(t.Context()),
+			patch.Request{MatchedResource: attributes.GetResource(), VersionedAttributes: versioned,
+				ObjectInterfaces: interfaces, OptionalVariables: cel.OptionalVariableBindings{Authorizer: w},
+				Namespace: &corev1.Namespace{}}, celconfig.RuntimeCELCostBudget)
 		if err != nil {
 			t.Fatal(err)
 		}

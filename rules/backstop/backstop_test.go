@@ -29,7 +29,8 @@ func policy(name, namespace, pkg string, edit func(*spec)) *rules.OperatorPolicy
 	op := &policyv1beta2.OperatorPolicy{}
 	op.Namespace, op.Name = "policies", name
 	op.Spec = spec{RemediationAction: policyv1beta2.Enforce, ComplianceType: policyv1beta2.MustHave,
-		UpgradeApproval: policyv1beta2.UpgradeApprovalAutomatic, Subscription: policyv1beta2.SubscriptionTemplate{Name: pkg, Namespace: namespace}}
+		UpgradeApproval: policyv1beta2.UpgradeApprovalAutomatic,
+		Subscription:    policyv1beta2.SubscriptionTemplate{Name: pkg, Namespace: namespace}}
 	if edit != nil {
 		edit(&op.Spec)
 	}
@@ -66,15 +67,22 @@ func TestMessages(t *testing.T) {
 	}{
 		"one version": {versions("etcd.v0.9.2"), "etcd.v0.9.5",
 			"etcd.v0.9.5 is not allowed by OperatorPolicy policies/etcd (bundle/version): allowed is etcd.v0.9.2"},
-		"a list and startingCSV": {func(s *spec) { s.Versions, s.Subscription.StartingCSV = []string{"etcd.v1", "etcd.v2"}, "etcd.v0" }, "etcd.v0.9.5",
+		"a list and startingCSV": {func(s *spec) {
+			s.Versions,
+				s.Subscription.StartingCSV = []string{"etcd.v1", "etcd.v2"}, "etcd.v0"
+		}, "etcd.v0.9.5",
 			"etcd.v0.9.5 is not allowed by OperatorPolicy policies/etcd (bundle/version): allowed are etcd.v1, etcd.v2, etcd.v0"},
-		"a long list": {versions(many...), "etcd.v0.9.5", "etcd.v0.9.5 is not allowed by OperatorPolicy policies/etcd (bundle/version): allowed are " +
-			strings.Join(many[:10], ", ") + " and 2 more"},
+		"a long list": {versions(many...), "etcd.v0.9.5",
+			"etcd.v0.9.5 is not allowed by OperatorPolicy policies/etcd (bundle/version): allowed are " +
+				strings.Join(many[:10], ", ") + " and 2 more"},
 		"a range": {func(s *spec) { s.VersionRange = ">=1.0.0 <2.0.0 || 3.x" }, "etcd.v0.9.2",
 			`etcd.v0.9.2 (version 0.9.2) is not allowed by OperatorPolicy policies/etcd (bundle/version-range): allowed is versionRange ">=1.0.0 <2.0.0 || 3.x"`},
 		"mustnothave": {func(s *spec) { s.ComplianceType = policyv1beta2.MustNotHave }, "etcd.v0.9.2",
 			"etcd.v0.9.2 is forbidden by OperatorPolicy policies/etcd (bundle/mustnothave): the policy is mustnothave for package etcd"},
-		"mustnothave of a version": {func(s *spec) { s.ComplianceType, s.Versions = policyv1beta2.MustNotHave, []string{"etcd.v0.9.2"} }, "etcd.v0.9.2",
+		"mustnothave of a version": {func(s *spec) {
+			s.ComplianceType, s.Versions = policyv1beta2.MustNotHave,
+				[]string{"etcd.v0.9.2"}
+		}, "etcd.v0.9.2",
 			"etcd.v0.9.2 is forbidden by OperatorPolicy policies/etcd (bundle/mustnothave): the policy is mustnothave for etcd.v0.9.2"},
 		"unreadable": {func(s *spec) { s.VersionRange = "nonsense" }, "etcd.v0.9.2",
 			"etcd.v0.9.2 is held by OperatorPolicy policies/etcd (policy/unreadable): waits until the policy can be read"},
@@ -123,7 +131,8 @@ func TestOverride(t *testing.T) {
 			if len(got.failed) > 0 || c.refused != (len(got.refused) > 0) {
 				t.Errorf("%+v, want a refusal: %t", got, c.refused)
 			}
-			if want := "override of policies/p0"; !strings.HasPrefix(got.audit, want) || !strings.HasSuffix(got.audit, `with reason "incident 7"`) {
+			if want := "override of policies/p0"; !strings.HasPrefix(got.audit, want) ||
+				!strings.HasSuffix(got.audit, `with reason "incident 7"`) {
 				t.Errorf("the audit annotation is %q, want %q and the reason", got.audit, want)
 			}
 		})
@@ -138,20 +147,27 @@ func TestOverrideEnd(t *testing.T) {
 		old, expires object
 		refused      bool
 	}{
-		"unchanged":   {object{rules.OverrideExpiresAnnotation: end}, object{rules.OverrideExpiresAnnotation: end}, false},
-		"prolonged":   {object{rules.OverrideExpiresAnnotation: end}, object{rules.OverrideExpiresAnnotation: later}, true},
-		"removed":     {object{rules.OverrideExpiresAnnotation: end}, object{}, true},
-		"open again":  {object{rules.OverrideExpiresAnnotation: "ended " + end}, object{rules.OverrideExpiresAnnotation: end}, true},
-		"ended":       {object{rules.OverrideExpiresAnnotation: end}, object{rules.OverrideExpiresAnnotation: "ended " + end}, false},
-		"ended later": {object{rules.OverrideExpiresAnnotation: end}, object{rules.OverrideExpiresAnnotation: "ended " + later}, true},
-		"ended now":   {object{rules.OverrideExpiresAnnotation: end}, object{rules.OverrideExpiresAnnotation: "ended"}, false},
-		"added":       {object{}, object{rules.OverrideExpiresAnnotation: later}, true},
+		"unchanged": {object{rules.OverrideExpiresAnnotation: end}, object{rules.OverrideExpiresAnnotation: end},
+			false},
+		"prolonged": {object{rules.OverrideExpiresAnnotation: end}, object{rules.OverrideExpiresAnnotation: later},
+			true},
+		"removed": {object{rules.OverrideExpiresAnnotation: end}, object{}, true},
+		"open again": {object{rules.OverrideExpiresAnnotation: "ended " + end},
+			object{rules.OverrideExpiresAnnotation: end}, true},
+		"ended": {object{rules.OverrideExpiresAnnotation: end},
+			object{rules.OverrideExpiresAnnotation: "ended " + end}, false},
+		"ended later": {object{rules.OverrideExpiresAnnotation: end},
+			object{rules.OverrideExpiresAnnotation: "ended " + later}, true},
+		"ended now": {object{rules.OverrideExpiresAnnotation: end}, object{rules.OverrideExpiresAnnotation: "ended"},
+			false},
+		"added": {object{}, object{rules.OverrideExpiresAnnotation: later}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := approval("shop", "etcd.v2")
 			plan := w.object.(object)
-			c.old[rules.OverrideReasonAnnotation], c.expires[rules.OverrideReasonAnnotation] = "incident 7", "incident 7"
+			c.old[rules.OverrideReasonAnnotation], c.expires[rules.OverrideReasonAnnotation] = "incident 7",
+				"incident 7"
 			plan["metadata"].(object)["annotations"] = c.old
 			old := clone(t, plan)
 			plan["metadata"].(object)["annotations"] = c.expires
@@ -219,9 +235,10 @@ func TestSubscriptions(t *testing.T) {
 			if mode == rules.DenyApproval && c.user != olmUser && want == olm.ApprovalManual {
 				want, refused = olm.ApprovalAutomatic, true
 			}
-			w := write{resource: "subscriptions", user: c.user, rights: []string{escalate}, object: object{"apiVersion": "operators.coreos.com/v1alpha1",
-				"kind": "Subscription", "metadata": object{"namespace": c.namespace, "name": "sub"},
-				"spec": object{"name": c.pkg, "installPlanApproval": olm.ApprovalAutomatic}}}
+			w := write{resource: "subscriptions", user: c.user, rights: []string{escalate},
+				object: object{"apiVersion": "operators.coreos.com/v1alpha1",
+					"kind": "Subscription", "metadata": object{"namespace": c.namespace, "name": "sub"},
+					"spec": object{"name": c.pkg, "installPlanApproval": olm.ApprovalAutomatic}}}
 			if got := s.mutate(t, w); got != want {
 				t.Errorf("mode %s: %+v is stored %s, want %s", mode, c, got, want)
 			}
@@ -235,10 +252,13 @@ func TestSubscriptions(t *testing.T) {
 // TestHostile: names that no API server stores, and policies that contradict each other, neither break an expression
 // nor open it.
 func TestHostile(t *testing.T) {
-	s := under(t, policy("a'b\\\n c/d", "shop", "etcd", versions("etcd.v1")), policy("etcd", "shop", "etcd", versions("x' || true || '", "etcd.v2")),
+	s := under(t, policy("a'b\\\n c/d", "shop", "etcd", versions("etcd.v1")),
+		policy("etcd", "shop", "etcd", versions("x' || true || '", "etcd.v2")),
 		policy("forbidden", "shop", "etcd", func(s *spec) { s.ComplianceType = policyv1beta2.MustNotHave }),
-		policy("next", "shop'\n{{'", "etcd", versions("etcd.v1")), policy("last", "shop", "et\nshop etcd n x/y *", versions("etcd.v1")))
-	for _, csv := range []string{"etcd.v1", "etcd.v2", "", "=", "etcd", "a0", "policies/etcd", "*", "' || true || '", "\n", strings.Repeat("x", 5000)} {
+		policy("next", "shop'\n{{'", "etcd", versions("etcd.v1")),
+		policy("last", "shop", "et\nshop etcd n x/y *", versions("etcd.v1")))
+	for _, csv := range []string{"etcd.v1", "etcd.v2", "", "=", "etcd", "a0", "policies/etcd", "*", "' || true || '",
+		"\n", strings.Repeat("x", 5000)} {
 		got := s.judge(t, approval("shop", csv))
 		if len(got.failed) > 0 || len(got.refused) != 1 || len(got.refused[0]) > 5<<10 {
 			t.Errorf("%q: %+v, want one refusal", csv, got)
@@ -250,7 +270,8 @@ func TestHostile(t *testing.T) {
 // writes is not.
 func TestAccounts(t *testing.T) {
 	policies := []*rules.OperatorPolicy{policy("etcd", "shop", "etcd", versions("etcd.v1"))}
-	w := write{resource: "clusterserviceversions", object: object{"apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion",
+	w := write{resource: "clusterserviceversions", object: object{"apiVersion": "operators.coreos.com/v1alpha1",
+		"kind": "ClusterServiceVersion",
 		"metadata": object{"namespace": "shop", "name": "etcd.v2", "annotations": object{
 			olm.PropertiesAnnotation: `{"properties":[{"type":"olm.package","value":{"packageName":"etcd","version":"2.0.0"}}]}`}}, "spec": object{}}}
 	for _, c := range []struct {
@@ -284,8 +305,9 @@ func TestD1CSVsThatHideTheirPackage(t *testing.T) {
 		return `{"properties":[{"type":"olm.package","value":{"packageName":"` + pkg + `","version":"0.9.4"}}]}`
 	}
 	csv := func(namespace, name, properties string) object {
-		return object{"apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion", "metadata": object{"namespace": namespace,
-			"name": name, "annotations": object{olm.PropertiesAnnotation: properties}}, "spec": object{}}
+		return object{"apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion",
+			"metadata": object{"namespace": namespace,
+				"name": name, "annotations": object{olm.PropertiesAnnotation: properties}}, "spec": object{}}
 	}
 	attack := func(t *testing.T, w write, refused bool) {
 		t.Helper()
@@ -294,7 +316,8 @@ func TestD1CSVsThatHideTheirPackage(t *testing.T) {
 		if len(got.failed) > 0 || refused != (len(got.refused) == 1) {
 			t.Errorf("%s writes %s: %+v, want a refusal: %t", w.user, compact(w.object), got, refused)
 		}
-		in := rules.CSVInput{New: csvOf(t, w.object.(object)), Namespace: ns, User: w.user, ByOLM: w.user == olmUser, ByOpgate: w.user == opgateUser}
+		in := rules.CSVInput{New: csvOf(t, w.object.(object)), Namespace: ns, User: w.user, ByOLM: w.user == olmUser,
+			ByOpgate: w.user == opgateUser}
 		if w.old != nil {
 			in.Old = csvOf(t, w.old.(object))
 		}
@@ -309,15 +332,18 @@ func TestD1CSVsThatHideTheirPackage(t *testing.T) {
 			attack(t, write{user: "alice", object: csv("shop", "etcd.v0.9.2", hidden)}, true)
 			// One that is described otherwise cannot become one that is not described, and a copy cannot become an
 			// operator.
-			attack(t, write{user: "alice", object: csv("shop", "etcd.v0.9.4", hidden), old: csv("shop", "etcd.v0.9.4", named("foreign"))}, true)
+			attack(t, write{user: "alice", object: csv("shop", "etcd.v0.9.4", hidden),
+				old: csv("shop", "etcd.v0.9.4", named("foreign"))}, true)
 			copied := csv("shop", "etcd.v0.9.4", hidden)
 			copied["metadata"].(object)["labels"] = object{olm.CopiedFromLabel: "elsewhere"}
 			attack(t, write{user: "alice", object: csv("shop", "etcd.v0.9.4", hidden), old: copied}, true)
 			// Controls: OLM, Opgate, accounts that write steps, a namespace that is not governed, an update of what was
 			// there before.
-			attack(t, write{user: olmUser, rights: []string{escalate}, object: csv("shop", "etcd.v0.9.4", hidden)}, false)
+			attack(t, write{user: olmUser, rights: []string{escalate}, object: csv("shop", "etcd.v0.9.4", hidden)},
+				false)
 			attack(t, write{user: opgateUser, object: csv("shop", "etcd.v0.9.4", hidden)}, false)
-			attack(t, write{user: "system:serviceaccount:shop:installer", object: csv("shop", "etcd.v0.9.4", hidden)}, false)
+			attack(t, write{user: "system:serviceaccount:shop:installer", object: csv("shop", "etcd.v0.9.4", hidden)},
+				false)
 			attack(t, write{user: "alice", object: csv("elsewhere", "etcd.v0.9.4", hidden)}, false)
 			old := csv("shop", "etcd.v0.9.4", hidden)
 			old["metadata"].(object)["labels"] = object{"a": "b"}
@@ -333,7 +359,8 @@ func TestD1CSVsThatHideTheirPackage(t *testing.T) {
 
 // TestReleases: the expressions compile on every release of Kubernetes that has the features.
 func TestReleases(t *testing.T) {
-	policies := []*rules.OperatorPolicy{policy("etcd", "shop", "etcd", func(s *spec) { s.Versions, s.VersionRange = []string{"etcd.v1"}, ">=1.0.0" })}
+	policies := []*rules.OperatorPolicy{policy("etcd", "shop", "etcd",
+		func(s *spec) { s.Versions, s.VersionRange = []string{"etcd.v1"}, ">=1.0.0" })}
 	plain := backstop.Features{ValidatingAdmissionPolicy: true}
 	for release, features := range map[string]backstop.Features{
 		"1.30": plain,
@@ -351,39 +378,48 @@ func TestReleases(t *testing.T) {
 		t.Errorf("%d objects for an API server without the features", len(o.All()))
 	}
 	if o := compile(backstop.Input{Policies: policies, Features: everything, Audit: true}); o.Mutating != nil ||
-		slices.Contains(o.ValidatingBinding.Spec.ValidationActions, "Deny") || slices.Contains(o.UnpackedBinding.Spec.ValidationActions, "Deny") {
+		slices.Contains(o.ValidatingBinding.Spec.ValidationActions, "Deny") ||
+		slices.Contains(o.UnpackedBinding.Spec.ValidationActions, "Deny") {
 		t.Error("an audit changes or refuses something")
 	}
 }
 
 // TestBudget: a plan as large as etcd stores is judged within the API server's limits of cost, or held.
 func TestBudget(t *testing.T) {
-	s := under(t, policy("etcd", "shop", "etcd", func(s *spec) { s.Versions, s.VersionRange = []string{"etcd.v1"}, ">=1.0.0" }))
+	s := under(t, policy("etcd", "shop", "etcd",
+		func(s *spec) { s.Versions, s.VersionRange = []string{"etcd.v1"}, ">=1.0.0" }))
 	const size = 1_400_000
 	properties := `{"properties":[{"type":"olm.package","value":{"packageName":"etcd","version":"0.9.2"}}]}`
 	for name, edit := range map[string]func(status object){
 		"one manifest": func(status object) { status["plan"] = []any{largeStep("etcd.v2", properties, size)} },
 		"a manifest without properties": func(status object) {
-			status["plan"] = []any{object{"resolving": "x", "resource": object{"kind": "ClusterServiceVersion", "name": "x", "manifest": strings.Repeat("x", size)}}}
+			status["plan"] = []any{object{"resolving": "x",
+				"resource": object{"kind": "ClusterServiceVersion", "name": "x",
+					"manifest": strings.Repeat("x", size)}}}
 		},
 		"properties": func(status object) {
-			status["bundleLookups"] = []any{object{"identifier": "etcd.v2", "properties": strings.Repeat(`{"type":"olm.gvk"},`, size/20) + properties}}
+			status["bundleLookups"] = []any{object{"identifier": "etcd.v2",
+				"properties": strings.Repeat(`{"type":"olm.gvk"},`, size/20) + properties}}
 		},
 		"many steps": func(status object) {
-			status["plan"] = slices.Repeat([]any{object{"resource": object{"kind": "Role", "manifest": "{}"}, "status": "Unknown"}}, 10_000)
+			status["plan"] = slices.Repeat(
+				[]any{object{"resource": object{"kind": "Role", "manifest": "{}"}, "status": "Unknown"}}, 10_000)
 		},
 		"many lookups": func(status object) {
-			status["bundleLookups"] = slices.Repeat([]any{object{"identifier": "etcd.v2", "properties": properties}}, 1000)
+			status["bundleLookups"] = slices.Repeat([]any{object{"identifier": "etcd.v2", "properties": properties}},
+				1000)
 		},
 		"too many lookups": func(status object) {
-			status["bundleLookups"] = slices.Repeat([]any{object{"identifier": "x.v2", "properties": strings.ReplaceAll(properties, "etcd", "x")}}, 1001)
+			status["bundleLookups"] = slices.Repeat(
+				[]any{object{"identifier": "x.v2", "properties": strings.ReplaceAll(properties, "etcd", "x")}}, 1001)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := approval("shop", "etcd.v2")
 			edit(w.old.(object)["status"].(object))
 			w.object.(object)["status"] = w.old.(object)["status"]
-			if got := s.judge(t, w); len(got.failed) > 0 || len(got.refused) == 0 && name != "many steps" && name != "a manifest without properties" {
+			if got := s.judge(t, w); len(got.failed) > 0 || len(got.refused) == 0 && name != "many steps" &&
+				name != "a manifest without properties" {
 				t.Errorf("%.3000v", got)
 			}
 		})
@@ -392,8 +428,10 @@ func TestBudget(t *testing.T) {
 
 func largeStep(name, properties string, size int) object {
 	manifest := ordered{{"kind", "ClusterServiceVersion"}, {"metadata", ordered{{"name", name},
-		{"annotations", ordered{{"operatorframework.io/properties", properties}}}}}, {"spec", object{"description": strings.Repeat("x", size)}}}
-	return object{"resolving": name, "resource": object{"kind": "ClusterServiceVersion", "name": name, "manifest": compact(manifest)}}
+		{"annotations", ordered{{"operatorframework.io/properties", properties}}}}}, {"spec",
+		object{"description": strings.Repeat("x", size)}}}
+	return object{"resolving": name, "resource": object{"kind": "ClusterServiceVersion", "name": name,
+		"manifest": compact(manifest)}}
 }
 
 // TestStepManifests checks where the package of a step is read in its manifest.
@@ -406,16 +444,18 @@ func TestStepManifests(t *testing.T) {
 		manifest string
 		held     bool
 	}{
-		"compact":     {compactly, true},
-		"other":       {`{"metadata":{}}`, false},
-		"none":        {"", false},
-		"white space": {`{"metadata": {"annotations": {"operatorframework.io/properties": "{\"properties\": []}"}}}`, false},
+		"compact": {compactly, true},
+		"other":   {`{"metadata":{}}`, false},
+		"none":    {"", false},
+		"white space": {`{"metadata": {"annotations": {"operatorframework.io/properties": "{\"properties\": []}"}}}`,
+			false},
 		"elsewhere": {`{"metadata":{"annotations":{"operatorframework.io/properties":"{}","x":` +
 			`"{\"type\":\"olm.package\",\"value\":{\"packageName\":\"etcd\"}}"}}}`, false},
 	} {
 		w := approval("shop", "etcd.v2")
-		w.old.(object)["status"] = object{"phase": olm.PhaseRequiresApproval, "plan": []any{object{"resolving": "etcd.v2", "status": "Unknown",
-			"resource": object{"kind": "ClusterServiceVersion", "name": "etcd.v2", "manifest": c.manifest}}}}
+		w.old.(object)["status"] = object{"phase": olm.PhaseRequiresApproval,
+			"plan": []any{object{"resolving": "etcd.v2", "status": "Unknown",
+				"resource": object{"kind": "ClusterServiceVersion", "name": "etcd.v2", "manifest": c.manifest}}}}
 		w.object.(object)["status"] = w.old.(object)["status"]
 		if refused := s.judge(t, w).refused; c.held != (len(refused) > 0) {
 			t.Errorf("%s: the API server says %q, want held %t", name, refused, c.held)

@@ -27,7 +27,8 @@ func TestBounds(t *testing.T) {
 	many := func(n int, names func(i int) []string) []*rules.OperatorPolicy {
 		policies := []*rules.OperatorPolicy{small}
 		for i := range n {
-			policies = append(policies, policy(fmt.Sprintf("many-%03d", i), "shop", fmt.Sprintf("other-%03d", i), versions(names(i)...)))
+			policies = append(policies, policy(fmt.Sprintf("many-%03d", i), "shop", fmt.Sprintf("other-%03d", i),
+				versions(names(i)...)))
 		}
 		return policies
 	}
@@ -35,25 +36,33 @@ func TestBounds(t *testing.T) {
 		policies []*rules.OperatorPolicy
 		left     int
 	}{
-		"a list as long as is held":       {[]*rules.OperatorPolicy{small, policy("long", "shop", "vault", versions(long(200)...))}, 0},
-		"a list that is too long":         {[]*rules.OperatorPolicy{small, policy("long", "shop", "etcd", versions(long(1000)...))}, 1},
-		"150 policies for a namespace":    {many(150, func(i int) []string { return []string{fmt.Sprint("x.v", i)} }), 0},
-		"500 policies for a namespace":    {many(500, func(i int) []string { return []string{fmt.Sprint("x.v", i)} }), 301},
-		"50 policies with long lists":     {many(50, func(i int) []string { return append(long(60), fmt.Sprint(i)) }), 0},
+		"a list as long as is held": {[]*rules.OperatorPolicy{small,
+			policy("long", "shop", "vault", versions(long(200)...))}, 0},
+		"a list that is too long": {[]*rules.OperatorPolicy{small,
+			policy("long", "shop", "etcd", versions(long(1000)...))}, 1},
+		"150 policies for a namespace": {many(150, func(i int) []string { return []string{fmt.Sprint("x.v", i)} }),
+			0},
+		"500 policies for a namespace": {many(500, func(i int) []string { return []string{fmt.Sprint("x.v", i)} }),
+			301},
+		"50 policies with long lists": {many(50, func(i int) []string { return append(long(60), fmt.Sprint(i)) }),
+			0},
 		"180 policies with one long list": {many(180, func(int) []string { return long(60) }), 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			in := backstop.Input{Features: everything, Policies: c.policies}
 			o := compile(in)
-			if c.left == 1 && len(o.Left) == 0 || c.left != 1 && len(o.Left) != c.left || slices.Contains(o.Left, "policies/first") {
+			if c.left == 1 && len(o.Left) == 0 || c.left != 1 && len(o.Left) != c.left ||
+				slices.Contains(o.Left, "policies/first") {
 				t.Errorf("%d policies are left to the webhooks, want %d: %.500v", len(o.Left), c.left, o.Left)
 			}
 			s := newAPIServer(t, o)
-			if got := s.judge(t, approval("shop", "etcd.v2")); len(got.failed) > 0 || len(got.refused) != 1 || !strings.Contains(got.refused[0], "policies/first (bundle/version)") {
+			if got := s.judge(t, approval("shop", "etcd.v2")); len(got.failed) > 0 || len(got.refused) != 1 ||
+				!strings.Contains(got.refused[0], "policies/first (bundle/version)") {
 				t.Errorf("a forbidden version: %.1000v", got)
 			}
-			if got := s.judge(t, approval("shop", "etcd.v1")); len(got.failed)+len(got.refused) > 0 && name != "a list as long as is held" {
+			if got := s.judge(t, approval("shop", "etcd.v1")); len(got.failed)+
+				len(got.refused) > 0 && name != "a list as long as is held" {
 				t.Errorf("an allowed version: %.1000v", got)
 			}
 			// A plan as large as a match condition reads.
@@ -64,16 +73,19 @@ func TestBounds(t *testing.T) {
 			lookup["properties"] = strings.Repeat(" ", 48<<10-len(properties)) + properties
 			status["bundleLookups"] = slices.Repeat([]any{lookup}, 4)
 			status["plan"] = append(slices.Repeat([]any{largeStep("etcd.v1", properties, 48<<10-400)}, 4),
-				slices.Repeat([]any{object{"resource": object{"kind": "Role", "manifest": strings.Repeat("x", 5<<10)}, "status": "Unknown"}}, 196)...)
+				slices.Repeat([]any{object{"resource": object{"kind": "Role", "manifest": strings.Repeat("x", 5<<10)},
+					"status": "Unknown"}}, 196)...)
 			large.object.(object)["status"] = status
-			if got := s.judge(t, large); len(got.failed) > 0 || len(got.refused) > 0 && name != "a list as long as is held" {
+			if got := s.judge(t, large); len(got.failed) > 0 || len(got.refused) > 0 &&
+				name != "a list as long as is held" {
 				t.Errorf("a large plan: %.1000v", got)
 			}
 			// OLM writes the status of a plan as large as is judged.
 			w := approval("shop", "etcd.v1")
 			w.resource, w.user, w.rights, w.old = "installplans/status", olmUser, []string{escalate}, w.object
 			lookups := w.object.(object)["status"].(object)["bundleLookups"].([]any)
-			w.object.(object)["status"] = object{"phase": olm.PhaseInstalling, "bundleLookups": slices.Repeat(lookups, 1000)}
+			w.object.(object)["status"] = object{"phase": olm.PhaseInstalling,
+				"bundleLookups": slices.Repeat(lookups, 1000)}
 			if got := s.judge(t, w); len(got.failed)+len(got.refused) > 0 {
 				t.Errorf("OLM is refused: %.1000v", got)
 			}

@@ -29,7 +29,8 @@ func described(properties string) string {
 // tenths of the size.
 func describedInManifest(manifest string) string {
 	return "[" + manifest + ".split(" + quote(propertiesKey) + ", 2)[?1].orValue('').split(" +
-		quote(strings.ReplaceAll(packageProperty, `"`, `\"`)) + ", 2)].map(p, size(p) < 2 || p[0].contains('\",\"') || p[0].contains('\"},\"') ? '' : " +
+		quote(strings.ReplaceAll(packageProperty, `"`, `\"`)) +
+		", 2)].map(p, size(p) < 2 || p[0].contains('\",\"') || p[0].contains('\"},\"') ? '' : " +
 		"p[1].split('}', 2)[0].replace(" + quote(`\"`) + `, '"'))[0]`
 }
 
@@ -50,12 +51,15 @@ var version = member("c[2]", "version")
 func (p *program) refuses() string {
 	const named = "('" + prefixName + "' + c[0]) in r"
 	// What most rows say comes first.
-	e := "r[1].startsWith('" + checkAllow + "') ? !(" + named + ") : r[1] == '" + checkUnreadable + "' || r[1].startsWith('" + checkForbidAll + "')" +
+	e := "r[1].startsWith('" + checkAllow + "') ? !(" + named + ") : r[1] == '" + checkUnreadable +
+		"' || r[1].startsWith('" + checkForbidAll + "')" +
 		" || r[1].startsWith('" + checkPending + "') && !(" + onCSV + ")" // one that is written now waits for nothing
 	e += " || r[1].startsWith('" + checkForbid + "') && " + named
 	if p.in.Features.Semver {
-		e += " || r[1].startsWith('" + checkAllowIn + "') && !(" + named + ") && ![" + version + "].exists(s, " + inRange + ")" +
-			" || r[1].startsWith('" + checkForbidIn + "') && (!r.exists(x, x.startsWith('" + prefixName + "')) || " + named + ") && " +
+		e += " || r[1].startsWith('" + checkAllowIn + "') && !(" + named + ") && ![" + version + "].exists(s, " +
+			inRange + ")" +
+			" || r[1].startsWith('" + checkForbidIn + "') && (!r.exists(x, x.startsWith('" + prefixName + "')) || " +
+			named + ") && " +
 			"[" + version + "].exists(s, !isSemver(s) || " + inRange + ")"
 	}
 	if p.table.excepted { // exceptions are about what plans bring
@@ -79,11 +83,13 @@ const inPlan = "(variables.inLookups + variables.inSteps)"
 // addCandidates adds the variables about candidates, of a plan or the one that a ClusterServiceVersion is.
 func (p *program) addCandidates() {
 	// Each of the two may cost most of what one expression may cost.
-	p.set("inLookups", lookups+".map(l, [string(l.?identifier.orValue('')), "+described("string(l.?properties.orValue(''))")+"])")
+	p.set("inLookups", lookups+".map(l, [string(l.?identifier.orValue('')), "+
+		described("string(l.?properties.orValue(''))")+"])")
 	p.set("inSteps", csvSteps+".map(s, [string(s.resource.?name.orValue('')), "+
 		describedInManifest("string(s.resource.?manifest.orValue(''))")+"])")
 	// A copy runs nothing, so a write that makes something else of it installs the operator.
-	p.set("installs", "!"+update+" || "+copiedFrom("oldObject")+" != '' && "+copiedFrom("oldObject")+" != "+copiedFrom("object"))
+	p.set("installs", "!"+update+" || "+copiedFrom("oldObject")+" != '' && "+copiedFrom("oldObject")+" != "+
+		copiedFrom("object"))
 	packageBefore := member(described(propertiesOf("oldObject")), "packageName")
 	p.set("offending", p.offending("("+onCSV+" ? "+self("object")+" : "+inPlan+")",
 		".filter(c, !("+onCSV+") || "+installs+" || "+packageBefore+" != '' && "+packageBefore+" != c[1])"))
@@ -102,7 +108,8 @@ func (p *program) offends() string {
 // candidate, and of the rows that refuse it. All that is said of them is made of it: the API server takes long to check
 // the types of what compares candidates with rows.
 func (p *program) offending(pairs, counts string) string {
-	return candidates(pairs) + counts + ".map(c, [[c], variables.rules.filter(r, " + p.refuses() + ")]).filter(o, size(o[1]) > 0)"
+	return candidates(pairs) + counts + ".map(c, [[c], variables.rules.filter(r, " + p.refuses() +
+		")]).filter(o, size(o[1]) > 0)"
 }
 
 // reasons is an expression for why the first offending candidates are refused, and the number of the others.
@@ -114,7 +121,8 @@ func (p *program) reasons() string {
 		}
 		first += fmt.Sprintf("variables.offending[?%d]", i)
 	}
-	return first + "].filter(o, o.hasValue()).map(o, o.value()).map(o, o[1].map(r, o[0].map(c, " + p.reason() + ")[0]).join('; ')).join('; ') + " +
+	return first + "].filter(o, o.hasValue()).map(o, o.value()).map(o, o[1].map(r, o[0].map(c, " + p.reason() +
+		")[0]).join('; ')).join('; ') + " +
 		fmt.Sprintf("(size(variables.offending) > %d ? '; and ' + string(size(variables.offending) - %d) + ' more' : '')", maxShown, maxShown)
 }
 
@@ -129,10 +137,13 @@ func (p *program) reason() string {
 	says := func(checks, what string) string { return "r[1].matches('^[" + checks + "]') ? " + what + " : " }
 	return list + ".map(l, " + show("c[0]") + " + (" +
 		says(checkAllow, "' is not allowed' + "+id(rules.RuleBundleVersion)+" + "+allowed) +
-		says(checkAllowIn, "["+version+"].map(v, ' (version ' + "+show("v")+" + ') is not allowed')[0] + "+id(rules.RuleBundleVersionRange)+
+		says(checkAllowIn, "["+version+"].map(v, ' (version ' + "+show("v")+" + ') is not allowed')[0] + "+
+			id(rules.RuleBundleVersionRange)+
 			" + 'allowed is versionRange ' + l") +
 		says(checkForbidAll, forbidden+"'package ' + c[1]") +
 		says(checkForbid+checkForbidIn, forbidden+"l") +
-		says(checkUnreadable, "' is held' + "+id(rules.RulePolicyUnreadable)+" + 'waits until the policy can be read'") +
-		"' is held' + " + id(rules.RuleBundleDependencyPending) + " + 'waits until what its Policy depends on is met'))[0]"
+		says(checkUnreadable, "' is held' + "+id(rules.RulePolicyUnreadable)+
+			" + 'waits until the policy can be read'") +
+		"' is held' + " + id(rules.RuleBundleDependencyPending) +
+		" + 'waits until what its Policy depends on is met'))[0]"
 }

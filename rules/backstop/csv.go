@@ -30,16 +30,20 @@ func (p *program) addCSVs() {
 		id:     rules.RuleCSVFrozen,
 		when:   redescribes + " && " + byOthers + " && size(variables.described) > 0",
 		except: "variables.olm",
-		message: object + "'changing metadata.annotations[" + olm.PropertiesAnnotation + "] of ' + " + show("variables.described[0][0]") +
-			" + ' is not allowed' + " + by("variables.rules.filter(r, "+p.about("variables.described[0][1]")+")[0][2]", rules.RuleCSVFrozen) +
+		message: object + "'changing metadata.annotations[" + olm.PropertiesAnnotation + "] of ' + " +
+			show("variables.described[0][0]") +
+			" + ' is not allowed' + " + by("variables.rules.filter(r, "+p.about("variables.described[0][1]")+")[0][2]",
+			rules.RuleCSVFrozen) +
 			" + 'it stays as OLM installed it; let OLM install another version'",
 		fallback: "changing a governed ClusterServiceVersion is not allowed",
 	}, refusal{
 		id: rules.RuleBundleUnknown,
-		when: "(" + installs + " || " + redescribes + " && " + namesPackage("oldObject") + ") && " + byOthers + " && !" +
+		when: "(" + installs + " || " + redescribes + " && " + namesPackage("oldObject") + ") && " + byOthers +
+			" && !" +
 			namesPackage("object"),
 		except: byStep,
-		message: object + "'the package of ' + " + show("object.metadata.?name.orValue('')") + " + ' is not known and it is held' + " +
+		message: object + "'the package of ' + " + show("object.metadata.?name.orValue('')") +
+			" + ' is not known and it is held' + " +
 			by("variables.first", rules.RuleBundleUnknown) + " + 'let OLM install it, from a Subscription'",
 		fallback: "the package of this ClusterServiceVersion is not known and it is held",
 	})
@@ -53,7 +57,8 @@ func namesPackage(object string) string {
 		value = `p[1].startsWith(',"value":{') && [p[1].split('}', 3)].exists(c, size(c) == 3 && c[1] == '' && ` +
 			`(c[2].startsWith(',') || c[2].startsWith(']')) && ` + contents + `)`
 	)
-	return "[" + propertiesOf(object) + `.split('"` + olm.TypePackage + `"')].exists(p, size(p) == 2 && p[0].endsWith('{"type":') && ` + value + ")"
+	return "[" + propertiesOf(object) + `.split('"` + olm.TypePackage +
+		`"')].exists(p, size(p) == 2 && p[0].endsWith('{"type":') && ` + value + ")"
 }
 
 func propertiesOf(object string) string {

@@ -71,7 +71,8 @@ func (in *Input) deletions() *deletions {
 	var entries []*entry
 	seen := map[string]bool{}
 	for _, p := range in.Policies {
-		if p.Deletion == policyv1beta2.DeletionAllow || slices.Contains(in.ExcludedNamespaces, p.TargetNamespace) || seen[p.Source()] {
+		if p.Deletion == policyv1beta2.DeletionAllow || slices.Contains(in.ExcludedNamespaces, p.TargetNamespace) ||
+			seen[p.Source()] {
 			continue
 		}
 		seen[p.Source()] = true // those of every namespace come with each of them
@@ -104,7 +105,8 @@ func (d *deletions) protect(key string, p protection) {
 		d.keys[key] = &p
 		return
 	}
-	strict := func(p *protection) int { return cmp.Compare(policyv1beta2.DeletionDeny, p.action) } // Confirm precedes Deny
+	// Confirm precedes Deny
+	strict := func(p *protection) int { return cmp.Compare(policyv1beta2.DeletionDeny, p.action) }
 	if cmp.Or(cmp.Compare(strict(&p), strict(known)), cmp.Compare(p.policy, known.policy)) < 0 {
 		known.action, known.policy = p.action, p.policy
 	}
@@ -129,7 +131,8 @@ var (
 	addsOwner = "object.metadata.?ownerReferences.orValue([]).exists(o, " +
 		"!oldObject.metadata.?ownerReferences.orValue([]).exists(p, p.uid == o.uid))"
 	becomesCopy = onCSV + " && " + copiedFrom("object") + " != ''"
-	losesLabel  = onDefinition + " && oldObject.metadata.?labels.orValue({}).exists(k, k.startsWith('" + olm.ComponentLabelPrefix +
+	losesLabel  = onDefinition + " && oldObject.metadata.?labels.orValue({}).exists(k, k.startsWith('" +
+		olm.ComponentLabelPrefix +
 		"') && !(k in object.metadata.?labels.orValue({})))"
 	changesPackage = onSubscription + " && object.?spec.?name != oldObject.?spec.?name || " + onCSV + " && " +
 		packageOf("object") + " != " + packageOf("oldObject")
@@ -145,14 +148,18 @@ const (
 )
 
 // protectedKinds are the names in messages of the kinds that are protected, by resource.
-var protectedKinds = map[string]string{"subscriptions": "subscription", "clusterserviceversions": "clusterserviceversion",
-	"operatorgroups": "operatorgroup", "catalogsources": "catalogsource", "operatorpolicies": "operatorpolicy", "namespaces": "namespace",
+var protectedKinds = map[string]string{"subscriptions": "subscription",
+	"clusterserviceversions": "clusterserviceversion",
+	"operatorgroups":         "operatorgroup", "catalogsources": "catalogsource", "operatorpolicies": "operatorpolicy",
+	"namespaces":                "namespace",
 	"customresourcedefinitions": "customresourcedefinition"}
 
 // deletion returns the ValidatingAdmissionPolicy on deletions; nil if no policy restricts them. It is a policy of its
-// own, so that what it costs is spent on deletions alone. Which operator an object belongs to is read from the object as
-// it is stored, so that there is no moment at which something new is not protected (threats O65, O66).
-func (in *Input) deletion(d *deletions) (*admissionv1.ValidatingAdmissionPolicy, *admissionv1.ValidatingAdmissionPolicyBinding) {
+// own, so that what it costs is spent on deletions alone. Which operator an object belongs to is read from the object
+// as it is stored, so that there is no moment at which something new is not protected (threats O65, O66).
+func (in *Input) deletion(
+	d *deletions,
+) (*admissionv1.ValidatingAdmissionPolicy, *admissionv1.ValidatingAdmissionPolicyBinding) {
 	if len(d.keys) == 0 {
 		return nil, nil
 	}
@@ -166,12 +173,15 @@ func (in *Input) deletion(d *deletions) (*admissionv1.ValidatingAdmissionPolicy,
 		ObjectMeta: meta,
 		Spec: admissionv1.ValidatingAdmissionPolicySpec{
 			FailurePolicy: &fail,
-			MatchConstraints: &admissionv1.MatchResources{NamespaceSelector: in.namespaces(), ObjectSelector: &metav1.LabelSelector{},
-				MatchPolicy: &equivalent, ResourceRules: protectedResources()},
+			MatchConstraints: &admissionv1.MatchResources{NamespaceSelector: in.namespaces(),
+				ObjectSelector: &metav1.LabelSelector{},
+				MatchPolicy:    &equivalent, ResourceRules: protectedResources()},
 			MatchConditions: []admissionv1.MatchCondition{
-				{Name: "deletes", Expression: "request.operation == 'DELETE' || " + addsOwner + " || " + becomesCopy + " || " +
+				{Name: "deletes", Expression: "request.operation == 'DELETE' || " + addsOwner + " || " + becomesCopy +
+					" || " +
 					losesLabel + " || " + changesPackage},
-				{Name: "not-cleaning", Expression: "!(request.userInfo.username in " + quoteList(slices.Concat(in.opgate(), cleaners)) + ")"},
+				{Name: "not-cleaning", Expression: "!(request.userInfo.username in " +
+					quoteList(slices.Concat(in.opgate(), cleaners)) + ")"},
 				{Name: "not-olm", Expression: "!(" + in.byOLM() + ")"},
 				{Name: "not-deleted-before", Expression: "!has(oldObject.metadata.deletionTimestamp)"},
 				{Name: "not-a-copy", Expression: "!(" + onCSV + ") || " + copiedFrom("oldObject") + " == ''"},
@@ -179,11 +189,14 @@ func (in *Input) deletion(d *deletions) (*admissionv1.ValidatingAdmissionPolicy,
 			Variables: slices.Concat(table.variables, deletionVariables(&table)),
 			Validations: []admissionv1.Validation{{
 				Expression: "variables.row == ''",
-				MessageExpression: kindText() + " + ' ' + " + protectedName + " + ': ' + (request.operation == 'DELETE' ? 'deleting it' : " +
+				MessageExpression: kindText() + " + ' ' + " + protectedName +
+					" + ': ' + (request.operation == 'DELETE' ? 'deleting it' : " +
 					"'a change of its owners, labels or package, after which it may be deleted,') + " +
-					"(variables.row.startsWith('Deny ') ? ' is not allowed' + " + by + " + ' (" + string(rules.RuleDeletionDenied) +
+					"(variables.row.startsWith('Deny ') ? ' is not allowed' + " + by + " + ' (" +
+					string(rules.RuleDeletionDenied) +
 					"): to delete it, set spec.deletion of the policy to Allow first' : ' is not confirmed, as asked for' + " + by + " + ' (" +
-					string(rules.RuleDeletionUnconfirmed) + "): to delete it, set its annotation " + policyv1beta2.DeleteConfirmedAnnotation +
+					string(rules.RuleDeletionUnconfirmed) + "): to delete it, set its annotation " +
+					policyv1beta2.DeleteConfirmedAnnotation +
 					" to its UID first, ' + oldObject.metadata.uid) + " + impactText() + " + " + quote(heldByDeletion),
 				Message: "deleting it is not allowed" + heldByDeletion,
 				Reason:  &forbidden,
@@ -193,7 +206,8 @@ func (in *Input) deletion(d *deletions) (*admissionv1.ValidatingAdmissionPolicy,
 	return policy, &admissionv1.ValidatingAdmissionPolicyBinding{
 		TypeMeta:   typeMeta("ValidatingAdmissionPolicyBinding"),
 		ObjectMeta: meta,
-		Spec:       admissionv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: DeletionName, ValidationActions: in.actions()},
+		Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: DeletionName,
+			ValidationActions: in.actions()},
 	}
 }
 
@@ -215,7 +229,8 @@ func deletionVariables(table *shards) []admissionv1.Variable {
 	)
 	// As olm.Component: an expression cannot trim a set of characters, so matches are replaced.
 	component := func(pkg string) string {
-		return "[" + pkg + "].filter(p, p != '').map(p, p + '.' + " + within + ").map(c, size(c) <= 63 ? c : c.substring(0, 63))" +
+		return "[" + pkg + "].filter(p, p != '').map(p, p + '.' + " + within +
+			").map(c, size(c) <= 63 ? c : c.substring(0, 63))" +
 			".map(c, c.find('^.*[^._-]'))"
 	}
 	return []admissionv1.Variable{
@@ -225,14 +240,18 @@ func deletionVariables(table *shards) []admissionv1.Variable {
 			on + "'operatorgroups' ? [string(" + within + ")] : " +
 			on + "'catalogsources' ? [" + within + " + '/' + " + object + "] : " +
 			on + "'namespaces' ? [string(" + object + "), 'namespace/' + " + object + "] : " +
-			on + "'customresourcedefinitions' ? oldObject.metadata.?labels.orValue({}).map(l, l.startsWith('" + olm.ComponentLabelPrefix + "'), " +
+			on + "'customresourcedefinitions' ? oldObject.metadata.?labels.orValue({}).map(l, l.startsWith('" +
+			olm.ComponentLabelPrefix + "'), " +
 			"l.substring(" + fmt.Sprint(len(olm.ComponentLabelPrefix)) + ")) : []).filter(k, k.matches('^[!-~]+$'))"},
 		// A policy is judged by itself, so that one that was just changed to Allow can be deleted at once.
-		{Name: "self", Expression: "[string(" + spec + "remediationAction.orValue('')).lowerAscii(), string(" + spec + "deletion.orValue(''))]"},
+		{Name: "self", Expression: "[string(" + spec + "remediationAction.orValue('')).lowerAscii(), string(" + spec +
+			"deletion.orValue(''))]"},
 		{Name: "rows", Expression: "variables.keys.map(k, " + table.value() + ") + (" + on + "'operatorpolicies' && " +
 			"!(variables.self[0] in ['', 'inform']) && !(variables.self[1] in ['', 'Allow']) ? " +
-			"[(variables.self[1] == 'Confirm' ? 'Confirm ' : 'Deny ') + " + within + " + '/' + " + object + " + ' 0'] : [])"},
-		{Name: "confirmed", Expression: "oldObject.metadata.?annotations[?" + quote(policyv1beta2.DeleteConfirmedAnnotation) +
+			"[(variables.self[1] == 'Confirm' ? 'Confirm ' : 'Deny ') + " + within + " + '/' + " + object +
+			" + ' 0'] : [])"},
+		{Name: "confirmed", Expression: "oldObject.metadata.?annotations[?" +
+			quote(policyv1beta2.DeleteConfirmedAnnotation) +
 			"].orValue('') == oldObject.metadata.uid"},
 		{Name: "row", Expression: "(variables.rows.filter(r, r.startsWith('Deny ')) + variables.rows.filter(r, r.startsWith('Confirm ') && " +
 			"!variables.confirmed) + [''])[0]"},
@@ -256,7 +275,8 @@ func impactText() string {
 		of     = " + ' -n ' + oldObject.metadata.namespace"
 	)
 	return "[" + on + "'subscriptions' || " + on + "'clusterserviceversions' ? " + object + of + " : " +
-		onDefinition + " ? " + object + " : " + on + "'namespaces' ? '-n ' + " + object + " : " + on + "'operatorgroups' ? '-n ' + " +
+		onDefinition + " ? " + object + " : " + on + "'namespaces' ? '-n ' + " + object + " : " + on +
+		"'operatorgroups' ? '-n ' + " +
 		"oldObject.metadata.namespace : ''].map(a, a == '' ? '' : '; kubectl opgate impact ' + a + ' lists what depends on it')[0]"
 }
 

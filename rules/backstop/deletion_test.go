@@ -49,7 +49,8 @@ func with(o object, field string, value any) object {
 }
 
 func subscriptionTo(namespace, pkg string, metadata object) object {
-	return with(stored("operators.coreos.com/v1alpha1", "Subscription", namespace, "any", metadata), "spec", object{"name": pkg})
+	return with(stored("operators.coreos.com/v1alpha1", "Subscription", namespace, "any", metadata), "spec",
+		object{"name": pkg})
 }
 
 func csvFor(namespace, pkg string, metadata object) object {
@@ -82,12 +83,14 @@ func policyObject(action, deletion string) object {
 	if deletion != "" {
 		spec["deletion"] = deletion
 	}
-	return with(stored("policy.open-cluster-management.io/v1beta2", "OperatorPolicy", "policies", "etcd", nil), "spec", spec)
+	return with(stored("policy.open-cluster-management.io/v1beta2", "OperatorPolicy", "policies", "etcd", nil), "spec",
+		spec)
 }
 
 var (
 	etcdLabel = object{"operators.coreos.com/etcd.shop": ""}
-	withOwner = object{"ownerReferences": []any{object{"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": "b"}}}
+	withOwner = object{"ownerReferences": []any{object{"apiVersion": "v1", "kind": "ConfigMap", "name": "a",
+		"uid": "b"}}}
 )
 
 // TestDeletion: what belongs to a governed operator is not deleted, whatever it is and however it is tried, and what
@@ -106,70 +109,108 @@ func TestDeletion(t *testing.T) {
 		write   write
 		refused string
 	}{
-		{name: "its Subscription, of any name", write: write{resource: "subscriptions", old: subscriptionTo("shop", "etcd", nil)},
+		{name: "its Subscription, of any name", write: write{resource: "subscriptions",
+			old: subscriptionTo("shop", "etcd", nil)},
 			refused: "subscription shop/any: " + deleting},
-		{name: "a Subscription to another package", write: write{resource: "subscriptions", old: subscriptionTo("shop", "grafana", nil)}},
+		{name: "a Subscription to another package",
+			write: write{resource: "subscriptions", old: subscriptionTo("shop", "grafana", nil)}},
 		{name: "a Subscription to a package of a name that looks like a row",
 			write: write{resource: "subscriptions", old: subscriptionTo("shop", "x\netcd.shop Deny", nil)}},
-		{name: "a Subscription without a package", write: write{resource: "subscriptions", old: subscriptionTo("shop", "", nil)}},
-		{name: "one in a namespace whose policy allows it", write: write{resource: "subscriptions", old: subscriptionTo("other", "etcd", nil)}},
-		{name: "its ClusterServiceVersion", write: write{resource: "clusterserviceversions", old: csvFor("shop", "etcd", nil)},
+		{name: "a Subscription without a package", write: write{resource: "subscriptions",
+			old: subscriptionTo("shop", "", nil)}},
+		{name: "one in a namespace whose policy allows it",
+			write: write{resource: "subscriptions", old: subscriptionTo("other", "etcd", nil)}},
+		{name: "its ClusterServiceVersion", write: write{resource: "clusterserviceversions",
+			old: csvFor("shop", "etcd", nil)},
 			refused: "clusterserviceversion shop/etcd.v0.9.2: " + deleting},
-		{name: "a copy", write: write{resource: "clusterserviceversions", old: csvFor("shop", "etcd", object{"labels": object{"olm.copiedFrom": "olm"}})}},
-		{name: "the ClusterServiceVersion of another package", write: write{resource: "clusterserviceversions", old: csvFor("shop", "grafana", nil)}},
-		{name: "the OperatorGroup", write: write{resource: "operatorgroups", old: groupIn("shop")}, refused: "operatorgroup shop/group: " + deleting},
+		{name: "a copy", write: write{resource: "clusterserviceversions",
+			old: csvFor("shop", "etcd", object{"labels": object{"olm.copiedFrom": "olm"}})}},
+		{name: "the ClusterServiceVersion of another package",
+			write: write{resource: "clusterserviceversions", old: csvFor("shop", "grafana", nil)}},
+		{name: "the OperatorGroup", write: write{resource: "operatorgroups", old: groupIn("shop")},
+			refused: "operatorgroup shop/group: " + deleting},
 		{name: "the OperatorGroup of another namespace", write: write{resource: "operatorgroups", old: groupIn("olm")}},
-		{name: "its catalog", write: write{resource: "catalogsources", old: catalogNamed("olm", "hub")}, refused: "catalogsource olm/hub: " + deleting},
+		{name: "its catalog", write: write{resource: "catalogsources", old: catalogNamed("olm", "hub")},
+			refused: "catalogsource olm/hub: " + deleting},
 		{name: "another catalog", write: write{resource: "catalogsources", old: catalogNamed("shop", "hub")}},
-		{name: "its namespace", write: write{resource: "namespaces", old: namespaceNamed("shop")}, refused: "namespace shop: " + deleting},
-		{name: "the namespace of the policy", write: write{resource: "namespaces", old: namespaceNamed("policies")}, refused: "namespace policies: " + deleting},
-		{name: "the namespace of the catalog", write: write{resource: "namespaces", old: namespaceNamed("olm")}, refused: "namespace olm: " + deleting},
+		{name: "its namespace", write: write{resource: "namespaces", old: namespaceNamed("shop")},
+			refused: "namespace shop: " + deleting},
+		{name: "the namespace of the policy", write: write{resource: "namespaces", old: namespaceNamed("policies")},
+			refused: "namespace policies: " + deleting},
+		{name: "the namespace of the catalog", write: write{resource: "namespaces", old: namespaceNamed("olm")},
+			refused: "namespace olm: " + deleting},
 		{name: "another namespace", write: write{resource: "namespaces", old: namespaceNamed("other")}},
 		{name: "its definition", write: write{resource: "customresourcedefinitions", old: definitionOf(etcdLabel)},
 			refused: "customresourcedefinition etcds.example.com: " + deleting},
-		{name: "a definition of another operator", write: write{resource: "customresourcedefinitions", old: definitionOf(object{"operators.coreos.com/etcd.other": ""})}},
+		{name: "a definition of another operator", write: write{resource: "customresourcedefinitions",
+			old: definitionOf(object{"operators.coreos.com/etcd.other": ""})}},
 		{name: "a definition of none", write: write{resource: "customresourcedefinitions", old: definitionOf(nil)}},
-		{name: "the policy", write: write{resource: "operatorpolicies", old: policyObject("enforce", "Deny")}, refused: "operatorpolicy policies/etcd: " + deleting},
-		{name: "the policy after it was edited to Allow", write: write{resource: "operatorpolicies", old: policyObject("enforce", "Allow")}},
-		{name: "a policy without the field", write: write{resource: "operatorpolicies", old: policyObject("enforce", "")}},
-		{name: "a policy that informs", write: write{resource: "operatorpolicies", old: policyObject("Inform", "Deny")}},
+		{name: "the policy", write: write{resource: "operatorpolicies", old: policyObject("enforce", "Deny")},
+			refused: "operatorpolicy policies/etcd: " + deleting},
+		{name: "the policy after it was edited to Allow",
+			write: write{resource: "operatorpolicies", old: policyObject("enforce", "Allow")}},
+		{name: "a policy without the field", write: write{resource: "operatorpolicies",
+			old: policyObject("enforce", "")}},
+		{name: "a policy that informs", write: write{resource: "operatorpolicies",
+			old: policyObject("Inform", "Deny")}},
 		{name: "an object that is deleted already", write: write{resource: "subscriptions",
 			old: subscriptionTo("shop", "etcd", object{"deletionTimestamp": "2026-11-26T10:00:00Z"})}},
-		{name: "OLM deletes", write: write{resource: "clusterserviceversions", user: olmUser, rights: []string{escalate}, old: csvFor("shop", "etcd", nil)}},
-		{name: "a namesake of OLM without its rights deletes", write: write{resource: "clusterserviceversions", user: olmUser, old: csvFor("shop", "etcd", nil)},
+		{name: "OLM deletes", write: write{resource: "clusterserviceversions", user: olmUser,
+			rights: []string{escalate}, old: csvFor("shop", "etcd", nil)}},
+		{name: "a namesake of OLM without its rights deletes",
+			write:   write{resource: "clusterserviceversions", user: olmUser, old: csvFor("shop", "etcd", nil)},
 			refused: "clusterserviceversion shop/etcd.v0.9.2: " + deleting},
-		{name: "Opgate deletes", write: write{resource: "subscriptions", user: opgateUser, old: subscriptionTo("shop", "etcd", nil)}},
-		{name: "the garbage collector deletes", write: write{resource: "subscriptions", user: "system:serviceaccount:kube-system:generic-garbage-collector",
+		{name: "Opgate deletes", write: write{resource: "subscriptions", user: opgateUser,
 			old: subscriptionTo("shop", "etcd", nil)}},
-		{name: "the namespace controller deletes", write: write{resource: "operatorgroups", user: "system:serviceaccount:kube-system:namespace-controller",
-			old: groupIn("shop")}},
-		{name: "a namesake of the garbage collector deletes", write: write{resource: "subscriptions", user: "system:serviceaccount:shop:generic-garbage-collector",
-			old: subscriptionTo("shop", "etcd", nil)}, refused: "subscription shop/any: " + deleting},
+		{name: "the garbage collector deletes", write: write{resource: "subscriptions",
+			user: "system:serviceaccount:kube-system:generic-garbage-collector",
+			old:  subscriptionTo("shop", "etcd", nil)}},
+		{name: "the namespace controller deletes", write: write{resource: "operatorgroups",
+			user: "system:serviceaccount:kube-system:namespace-controller",
+			old:  groupIn("shop")}},
+		{name: "a namesake of the garbage collector deletes",
+			write: write{resource: "subscriptions", user: "system:serviceaccount:shop:generic-garbage-collector",
+				old: subscriptionTo("shop", "etcd", nil)}, refused: "subscription shop/any: " + deleting},
 		{name: "an annotation confirms nothing under Deny", write: write{resource: "subscriptions",
-			old: subscriptionTo("shop", "etcd", object{"annotations": object{policyv1beta2.DeleteConfirmedAnnotation: uid}})},
+			old: subscriptionTo("shop", "etcd",
+				object{"annotations": object{policyv1beta2.DeleteConfirmedAnnotation: uid}})},
 			refused: "subscription shop/any: " + deleting},
-		{name: "an owner is added", write: write{resource: "subscriptions", old: subscriptionTo("shop", "etcd", nil), object: subscriptionTo("shop", "etcd", withOwner)},
+		{name: "an owner is added", write: write{resource: "subscriptions", old: subscriptionTo("shop", "etcd", nil),
+			object: subscriptionTo("shop", "etcd", withOwner)},
 			refused: "subscription shop/any: " + disguised},
-		{name: "an owner is added to the namespace by its status", write: write{resource: "namespaces/status", old: namespaceNamed("shop"),
-			object: stored("v1", "Namespace", "", "shop", withOwner)}, refused: "namespace shop: " + disguised},
-		{name: "an owner was there before", write: write{resource: "subscriptions", old: subscriptionTo("shop", "etcd", withOwner), object: subscriptionTo("shop", "etcd", withOwner)}},
-		{name: "an owner is removed", write: write{resource: "subscriptions", old: subscriptionTo("shop", "etcd", withOwner), object: subscriptionTo("shop", "etcd", nil)}},
-		{name: "OLM adds an owner", write: write{resource: "clusterserviceversions", user: olmUser, rights: []string{escalate}, old: csvFor("shop", "etcd", nil),
+		{name: "an owner is added to the namespace by its status",
+			write: write{resource: "namespaces/status", old: namespaceNamed("shop"),
+				object: stored("v1", "Namespace", "", "shop", withOwner)}, refused: "namespace shop: " + disguised},
+		{name: "an owner was there before", write: write{resource: "subscriptions",
+			old: subscriptionTo("shop", "etcd", withOwner), object: subscriptionTo("shop", "etcd", withOwner)}},
+		{name: "an owner is removed", write: write{resource: "subscriptions",
+			old: subscriptionTo("shop", "etcd", withOwner), object: subscriptionTo("shop", "etcd", nil)}},
+		{name: "OLM adds an owner", write: write{resource: "clusterserviceversions", user: olmUser,
+			rights: []string{escalate}, old: csvFor("shop", "etcd", nil),
 			object: csvFor("shop", "etcd", withOwner)}},
-		{name: "an annotation is added", write: write{resource: "subscriptions", old: subscriptionTo("shop", "etcd", nil),
+		{name: "an annotation is added", write: write{resource: "subscriptions",
+			old:    subscriptionTo("shop", "etcd", nil),
 			object: subscriptionTo("shop", "etcd", object{"annotations": object{"a": "b"}})}},
-		{name: "a ClusterServiceVersion is made a copy", write: write{resource: "clusterserviceversions", old: csvFor("shop", "etcd", nil),
-			object: csvFor("shop", "etcd", object{"labels": object{"olm.copiedFrom": "gone"}})}, refused: "clusterserviceversion shop/etcd.v0.9.2: " + disguised},
-		{name: "a Subscription is changed to another package", write: write{resource: "subscriptions", old: subscriptionTo("shop", "etcd", nil),
-			object: subscriptionTo("shop", "grafana", nil)}, refused: "subscription shop/any: " + disguised},
-		{name: "a ClusterServiceVersion is changed to another package", write: write{resource: "clusterserviceversions", old: csvFor("shop", "etcd", nil),
-			object: csvFor("shop", "etcd", object{"annotations": object{"operatorframework.io/properties": "{}"}})},
+		{name: "a ClusterServiceVersion is made a copy",
+			write: write{resource: "clusterserviceversions", old: csvFor("shop", "etcd", nil),
+				object: csvFor("shop", "etcd", object{"labels": object{"olm.copiedFrom": "gone"}})},
 			refused: "clusterserviceversion shop/etcd.v0.9.2: " + disguised},
-		{name: "a definition loses the label of its operator", write: write{resource: "customresourcedefinitions", old: definitionOf(etcdLabel), object: definitionOf(nil)},
+		{name: "a Subscription is changed to another package",
+			write: write{resource: "subscriptions", old: subscriptionTo("shop", "etcd", nil),
+				object: subscriptionTo("shop", "grafana", nil)}, refused: "subscription shop/any: " + disguised},
+		{name: "a ClusterServiceVersion is changed to another package",
+			write: write{resource: "clusterserviceversions", old: csvFor("shop", "etcd", nil),
+				object: csvFor("shop", "etcd", object{"annotations": object{"operatorframework.io/properties": "{}"}})},
+			refused: "clusterserviceversion shop/etcd.v0.9.2: " + disguised},
+		{name: "a definition loses the label of its operator",
+			write: write{resource: "customresourcedefinitions", old: definitionOf(etcdLabel),
+				object: definitionOf(nil)},
 			refused: "customresourcedefinition etcds.example.com: " + disguised},
-		{name: "a definition gets a label", write: write{resource: "customresourcedefinitions", old: definitionOf(etcdLabel),
+		{name: "a definition gets a label", write: write{resource: "customresourcedefinitions",
+			old:    definitionOf(etcdLabel),
 			object: definitionOf(object{"operators.coreos.com/etcd.shop": "", "a": "b"})}},
-		{name: "names that are too long for a label", write: write{resource: "subscriptions", old: subscriptionTo("shop", long+long, nil)}},
+		{name: "names that are too long for a label",
+			write: write{resource: "subscriptions", old: subscriptionTo("shop", long+long, nil)}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.write.user == "" {
@@ -185,8 +226,9 @@ func impactOf(refusal string) string {
 	kind, rest, _ := strings.Cut(refusal, " ")
 	key, _, _ := strings.Cut(rest, ":")
 	namespace, name, _ := strings.Cut(key, "/")
-	arguments := map[string]string{"subscription": name + " -n " + namespace, "clusterserviceversion": name + " -n " + namespace,
-		"operatorgroup": "-n " + namespace, "namespace": "-n " + key, "customresourcedefinition": key}[kind]
+	arguments := map[string]string{"subscription": name + " -n " + namespace,
+		"clusterserviceversion": name + " -n " + namespace,
+		"operatorgroup":         "-n " + namespace, "namespace": "-n " + key, "customresourcedefinition": key}[kind]
 	if arguments == "" {
 		return ""
 	}
@@ -202,7 +244,8 @@ func wantDeletion(t *testing.T, s *apiServer, w write, refused string) {
 	}
 	said := ""
 	if len(got.refused) > 0 {
-		said = strings.TrimSuffix(got.refused[0], "; held by the API server (ValidatingAdmissionPolicy "+backstop.DeletionName+")")
+		said = strings.TrimSuffix(got.refused[0], "; held by the API server (ValidatingAdmissionPolicy "+
+			backstop.DeletionName+")")
 	}
 	if want := refused + impactOf(refused); said != want {
 		t.Errorf("it says\n%s\nwant\n%s", said, want)
@@ -228,7 +271,8 @@ func TestDeletionConfirmed(t *testing.T) {
 		{name: "its UID", metadata: confirmed(uid)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			wantDeletion(t, s, write{resource: "subscriptions", user: "admin", old: subscriptionTo("shop", "etcd", c.metadata)}, c.refused)
+			wantDeletion(t, s, write{resource: "subscriptions", user: "admin",
+				old: subscriptionTo("shop", "etcd", c.metadata)}, c.refused)
 		})
 	}
 }
@@ -236,12 +280,15 @@ func TestDeletionConfirmed(t *testing.T) {
 // TestDeletionByTwo: of two policies that protect an object the stricter one is named.
 func TestDeletionByTwo(t *testing.T) {
 	s := deletionServer(t, policy("a", "shop", "etcd", deletion(policyv1beta2.DeletionConfirm)),
-		policy("b", "store", "grafana", deletion(policyv1beta2.DeletionDeny)), policy("c", "store", "prometheus", deletion(policyv1beta2.DeletionDeny)))
-	wantDeletion(t, s, write{resource: "catalogsources", user: "admin", old: catalogNamed("olm", "hub")}, "catalogsource olm/hub: deleting it is not allowed "+
-		"by OperatorPolicy policies/b and 2 more (deletion/denied): to delete it, set spec.deletion of the policy to Allow first")
+		policy("b", "store", "grafana", deletion(policyv1beta2.DeletionDeny)),
+		policy("c", "store", "prometheus", deletion(policyv1beta2.DeletionDeny)))
+	wantDeletion(t, s, write{resource: "catalogsources", user: "admin", old: catalogNamed("olm", "hub")},
+		"catalogsource olm/hub: deleting it is not allowed "+
+			"by OperatorPolicy policies/b and 2 more (deletion/denied): to delete it, set spec.deletion of the policy to Allow first")
 	both := definitionOf(object{"operators.coreos.com/etcd.shop": "", "operators.coreos.com/grafana.store": ""})
-	wantDeletion(t, s, write{resource: "customresourcedefinitions", user: "admin", old: both}, "customresourcedefinition etcds.example.com: deleting it is not "+
-		"allowed by OperatorPolicy policies/b (deletion/denied): to delete it, set spec.deletion of the policy to Allow first")
+	wantDeletion(t, s, write{resource: "customresourcedefinitions", user: "admin", old: both},
+		"customresourcedefinition etcds.example.com: deleting it is not "+
+			"allowed by OperatorPolicy policies/b (deletion/denied): to delete it, set spec.deletion of the policy to Allow first")
 }
 
 // TestDeletionOfLongNames: OLM truncates the names of its labels, and the names of Subscriptions are not truncated.
@@ -249,15 +296,19 @@ func TestDeletionOfLongNames(t *testing.T) {
 	pkg, namespace := strings.Repeat("a", 62), strings.Repeat("b", 40)
 	s := deletionServer(t, policy("etcd", namespace, pkg, deletion(policyv1beta2.DeletionDeny)))
 	const denied = ": deleting it is not allowed by OperatorPolicy policies/etcd (deletion/denied): to delete it, set spec.deletion of the policy to Allow first"
-	wantDeletion(t, s, write{resource: "subscriptions", user: "admin", old: subscriptionTo(namespace, pkg, nil)}, "subscription "+namespace+"/any"+denied)
-	wantDeletion(t, s, write{resource: "customresourcedefinitions", user: "admin", old: definitionOf(object{"operators.coreos.com/" + pkg: ""})},
+	wantDeletion(t, s, write{resource: "subscriptions", user: "admin", old: subscriptionTo(namespace, pkg, nil)},
+		"subscription "+namespace+"/any"+denied)
+	wantDeletion(t, s, write{resource: "customresourcedefinitions", user: "admin",
+		old: definitionOf(object{"operators.coreos.com/" + pkg: ""})},
 		"customresourcedefinition etcds.example.com"+denied)
 }
 
 // TestDeletionNotNeeded: without a policy that restricts deletions there is no object.
 func TestDeletionNotNeeded(t *testing.T) {
-	informs := policy("etcd", "shop", "etcd", func(s *spec) { s.Deletion, s.RemediationAction = policyv1beta2.DeletionDeny, policyv1beta2.Inform })
-	o := compile(backstop.Input{Features: everything, Policies: []*rules.OperatorPolicy{policy("a", "shop", "etcd", deletion(policyv1beta2.DeletionAllow)), informs}})
+	informs := policy("etcd", "shop", "etcd",
+		func(s *spec) { s.Deletion, s.RemediationAction = policyv1beta2.DeletionDeny, policyv1beta2.Inform })
+	o := compile(backstop.Input{Features: everything,
+		Policies: []*rules.OperatorPolicy{policy("a", "shop", "etcd", deletion(policyv1beta2.DeletionAllow)), informs}})
 	if o.Deletion != nil || o.DeletionBinding != nil || len(o.All()) != 6 {
 		t.Errorf("there are %d objects", len(o.All()))
 	}

@@ -23,7 +23,8 @@ func changedList(path, v string, fields []string) string {
 			values[i] = v + ".?" + f + ".orValue('')"
 		}
 		flag := v + ".?optional.orValue(false)"
-		return fmt.Sprintf("%s.map(%s, [%s, %s])", optional(object, path, "[]"), v, "dyn("+strings.Join(values, "), dyn(")+")", "dyn("+flag+")")
+		return fmt.Sprintf("%s.map(%s, [%s, %s])", optional(object, path, "[]"), v,
+			"dyn("+strings.Join(values, "), dyn(")+")", "dyn("+flag+")")
 	}
 	was, is := optional("oldObject", path, "[]"), optional("object", path, "[]")
 	return fmt.Sprintf("(%s != %s && (size(%s) != size(%s) || size(%s) > %d || %s != %s) ? [%s] : [])",

@@ -59,20 +59,24 @@ func (w *world) addPolicies() {
 		op := &policyv1beta2.OperatorPolicy{}
 		op.Namespace, op.Name = "policies", fmt.Sprintf("p%d", i)
 		pkg := w.pkg()
-		op.Spec = spec{RemediationAction: policyv1beta2.Enforce, UpgradeApproval: policyv1beta2.UpgradeApprovalAutomatic,
-			ComplianceType: pick(w, policyv1beta2.MustHave, policyv1beta2.MustHave, policyv1beta2.MayHave, policyv1beta2.MustNotHave),
-			Subscription:   policyv1beta2.SubscriptionTemplate{Name: pkg, Namespace: "shop"}}
+		op.Spec = spec{RemediationAction: policyv1beta2.Enforce,
+			UpgradeApproval: policyv1beta2.UpgradeApprovalAutomatic,
+			ComplianceType: pick(w, policyv1beta2.MustHave, policyv1beta2.MustHave, policyv1beta2.MayHave,
+				policyv1beta2.MustNotHave),
+			Subscription: policyv1beta2.SubscriptionTemplate{Name: pkg, Namespace: "shop"}}
 		if w.chance(15) {
 			op.Spec.RemediationAction = policyv1beta2.Inform
 			op.Spec.Subscription.Namespace = pick(w, "shop", "informed")
 		}
 		if w.chance(60) {
 			for range 1 + w.IntN(14) {
-				op.Spec.Versions = append(op.Spec.Versions, pkg+".v"+pick(w, "1.0.0", "1.1.0", "2.0.0", fmt.Sprintf("7.0.%d", w.IntN(100)))+w.digest())
+				op.Spec.Versions = append(op.Spec.Versions, pkg+".v"+
+					pick(w, "1.0.0", "1.1.0", "2.0.0", fmt.Sprintf("7.0.%d", w.IntN(100)))+w.digest())
 			}
 		}
 		if w.chance(30) {
-			op.Spec.VersionRange = pick(w, ">=1.0.0 <2.0.0", "1.x", "!=1.1.0", "<1.0.0 || >=2.0.0", ">1.0.0", "=2.0.0-rc.1", "not a range")
+			op.Spec.VersionRange = pick(w, ">=1.0.0 <2.0.0", "1.x", "!=1.1.0", "<1.0.0 || >=2.0.0", ">1.0.0",
+				"=2.0.0-rc.1", "not a range")
 		}
 		if w.chance(20) {
 			op.Spec.Subscription.StartingCSV = pkg + ".v" + pick(w, "1.0.0", "2.0.0")
@@ -98,8 +102,10 @@ func (w *world) addPolicies() {
 	}
 	if w.chance(20) { // one that does not decode, so that its package, its namespace or both are not known
 		known := &spec{RemediationAction: pick(w, "", policyv1beta2.Enforce, policyv1beta2.Inform)}
-		known.Subscription = policyv1beta2.SubscriptionTemplate{Name: pick(w, "", "etcd"), Namespace: pick(w, "", "shop")}
-		w.policies = append(w.policies, rules.UnreadableOperatorPolicy("policies", "unreadable", known, errors.New("decode")))
+		known.Subscription = policyv1beta2.SubscriptionTemplate{Name: pick(w, "", "etcd"),
+			Namespace: pick(w, "", "shop")}
+		w.policies = append(w.policies, rules.UnreadableOperatorPolicy("policies", "unreadable", known,
+			errors.New("decode")))
 	}
 }
 
@@ -109,8 +115,10 @@ var now = time.Date(2026, 11, 28, 22, 0, 0, 0, time.UTC)
 // exception is one that is in force or has ended. Its names have no digest: of that the API server knows nothing.
 func (w *world) exception(pkg string) policyv1beta2.Exception {
 	return policyv1beta2.Exception{
-		Versions: []string{pkg + ".v" + pick(w, "1.0.0", "1.1.0", "2.0.0"), pkg + ".v" + pick(w, "1.10.0", "3.0.0+build")},
-		Rules: []string{pick(w, "bundle/version", "bundle/version-range", "bundle/mustnothave", "bundle/dependency-pending"),
+		Versions: []string{pkg + ".v" + pick(w, "1.0.0", "1.1.0", "2.0.0"),
+			pkg + ".v" + pick(w, "1.10.0", "3.0.0+build")},
+		Rules: []string{pick(w, "bundle/version", "bundle/version-range", "bundle/mustnothave",
+			"bundle/dependency-pending"),
 			pick(w, "bundle/version", "bundle/version-range")},
 		Reason:  "CVE-2026-1",
 		Expires: now.Add(pick(w, time.Second, time.Hour, 0, -time.Hour)).Format(time.RFC3339),
@@ -133,7 +141,8 @@ func (w *world) state(t testing.TB, namespace string, plan *olm.InstallPlan) *ru
 	if w.chance(50) {
 		for range w.IntN(3) {
 			pkg := w.pkg()
-			s := &olm.Subscription{Metadata: olm.ObjectMeta{Namespace: namespace, Name: pkg}, Spec: olm.SubscriptionSpec{Package: pkg, Channel: "stable"}}
+			s := &olm.Subscription{Metadata: olm.ObjectMeta{Namespace: namespace, Name: pkg},
+				Spec: olm.SubscriptionSpec{Package: pkg, Channel: "stable"}}
 			s.Status.CurrentCSV = w.pkg() + ".v" + w.version()
 			s.Status.InstalledCSV = pick(w, "", w.pkg()+".v"+w.version())
 			c.Subscriptions = append(c.Subscriptions, s)
@@ -150,7 +159,8 @@ func (w *world) properties(pkg, version string) string {
 	body := object{"packageName": pkg, "version": version}
 	list := []object{{"type": "olm.package", "value": body}}
 	if w.chance(20) {
-		required := object{"type": "olm.package.required", "value": object{"packageName": w.pkg(), "versionRange": ">=1.0.0 <3.0.0"}}
+		required := object{"type": "olm.package.required",
+			"value": object{"packageName": w.pkg(), "versionRange": ">=1.0.0 <3.0.0"}}
 		list = append([]object{required}, list...)
 	}
 	if w.chance(10) {
@@ -166,11 +176,15 @@ var hide = map[string]func(properties string) string{
 	"white space": func(p string) string { return strings.ReplaceAll(p, ":", ": ") },
 	"line feeds":  func(p string) string { return strings.ReplaceAll(p, "{", "{\n") },
 	"value before type": func(p string) string {
-		return regexp.MustCompile(`{"type":"olm.package","value":({[^}]*})}`).ReplaceAllString(p, `{"value":$1,"type":"olm.package"}`)
+		return regexp.MustCompile(`{"type":"olm.package","value":({[^}]*})}`).ReplaceAllString(p,
+			`{"value":$1,"type":"olm.package"}`)
 	},
-	"escaped type":      func(p string) string { return strings.ReplaceAll(p, `"olm.package"`, `"olm\u002epackage"`) },
-	"escaped key":       func(p string) string { return strings.ReplaceAll(p, "packageName", `package\u004eame`) },
-	"escaped name":      func(p string) string { return strings.ReplaceAll(p, `"packageName":"e`, `"packageName":"\u0065`) },
+	"escaped type": func(p string) string { return strings.ReplaceAll(p, `"olm.package"`, `"olm\u002epackage"`) },
+	"escaped key":  func(p string) string { return strings.ReplaceAll(p, "packageName", `package\u004eame`) },
+	"escaped name": func(p string) string {
+		return strings.ReplaceAll(p, `"packageName":"e`,
+			`"packageName":"\u0065`)
+	},
 	"key in other case": func(p string) string { return strings.ReplaceAll(p, "packageName", "PackageName") },
 	"duplicate key": func(p string) string {
 		return strings.ReplaceAll(p, `{"packageName"`, `{"packageName":"foreign","packageName"`)
@@ -178,10 +192,17 @@ var hide = map[string]func(properties string) string{
 	"duplicate in case": func(p string) string {
 		return strings.ReplaceAll(p, `{"packageName"`, `{"packageName":"foreign","PackageName"`)
 	},
-	"duplicate version": func(p string) string { return strings.ReplaceAll(p, `"version"`, `"version":"1.0.0","version"`) },
-	"duplicate value":   func(p string) string { return strings.ReplaceAll(p, `}}`, `},"value":{"packageName":"foreign"}}`) },
+	"duplicate version": func(p string) string {
+		return strings.ReplaceAll(p, `"version"`,
+			`"version":"1.0.0","version"`)
+	},
+	"duplicate value": func(p string) string {
+		return strings.ReplaceAll(p, `}}`,
+			`},"value":{"packageName":"foreign"}}`)
+	},
 	"two packages": func(p string) string {
-		return strings.Replace(p, `[`, `[{"type":"olm.package","value":{"packageName":"foreign","version":"1.0.0"}},`, 1)
+		return strings.Replace(p, `[`, `[{"type":"olm.package","value":{"packageName":"foreign","version":"1.0.0"}},`,
+			1)
 	},
 	"no package": func(string) string { return `{"properties":[]}` },
 	"an empty package": func(string) string {
@@ -236,14 +257,16 @@ func (w *world) plan(namespace string) (plan object, described bool) {
 			steps = append(steps, w.step(name, catalog, properties))
 		default:
 			described = false
-			lookups = append(lookups, object{"identifier": name, "path": "", "replaces": "", "catalogSourceRef": object{}, "properties": ""})
+			lookups = append(lookups, object{"identifier": name, "path": "", "replaces": "",
+				"catalogSourceRef": object{}, "properties": ""})
 		}
 	}
 	if w.chance(30) {
 		steps = append(steps, object{"resolving": "x", "status": "Unknown",
 			"resource": object{"group": "rbac.authorization.k8s.io", "kind": "Role", "name": "r", "manifest": "{}"}})
 	}
-	status := object{"phase": pick(w, olm.PhaseRequiresApproval, olm.PhaseRequiresApproval, olm.PhaseRequiresApproval, olm.PhaseInstalling,
+	status := object{"phase": pick(w, olm.PhaseRequiresApproval, olm.PhaseRequiresApproval, olm.PhaseRequiresApproval,
+		olm.PhaseInstalling,
 		olm.PhaseComplete, olm.PhasePlanning, "")}
 	if lookups != nil {
 		status["bundleLookups"] = lookups
@@ -253,16 +276,20 @@ func (w *world) plan(namespace string) (plan object, described bool) {
 	}
 	return object{"apiVersion": "operators.coreos.com/v1alpha1", "kind": "InstallPlan",
 		"metadata": object{"namespace": namespace, "name": "install-x"},
-		"spec":     object{"approval": "Manual", "approved": w.chance(30), "generation": 1, "clusterServiceVersionNames": names},
-		"status":   status}, described
+		"spec": object{"approval": "Manual", "approved": w.chance(30), "generation": 1,
+			"clusterServiceVersionNames": names},
+		"status": status}, described
 }
 
 func (w *world) step(name, catalog, properties string) object {
-	manifest := ordered{{"kind", "ClusterServiceVersion"}, {"apiVersion", "operators.coreos.com/v1alpha1"}, {"metadata", ordered{{"name", name},
-		{"annotations", ordered{{"alm-examples", `[{"a":"b"}]`}, {"operatorframework.io/properties", properties},
-			{"operators.openshift.io/x", "y"}}[w.IntN(2) : 2+w.IntN(2)]}}}, {"spec", object{"version": "1.0.0"}}}
-	return object{"resolving": name, "status": "Unknown", "resource": object{"group": "operators.coreos.com", "version": "v1alpha1",
-		"kind": "ClusterServiceVersion", "name": name, "sourceName": catalog, "sourceNamespace": "olm", "manifest": compact(manifest)}}
+	manifest := ordered{{"kind", "ClusterServiceVersion"}, {"apiVersion", "operators.coreos.com/v1alpha1"},
+		{"metadata", ordered{{"name", name},
+			{"annotations", ordered{{"alm-examples", `[{"a":"b"}]`}, {"operatorframework.io/properties", properties},
+				{"operators.openshift.io/x", "y"}}[w.IntN(2) : 2+w.IntN(2)]}}}, {"spec", object{"version": "1.0.0"}}}
+	return object{"resolving": name, "status": "Unknown",
+		"resource": object{"group": "operators.coreos.com", "version": "v1alpha1",
+			"kind": "ClusterServiceVersion", "name": name, "sourceName": catalog, "sourceNamespace": "olm",
+			"manifest": compact(manifest)}}
 }
 
 func clone(t testing.TB, o object) object {

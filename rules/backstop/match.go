@@ -19,7 +19,8 @@ const (
 
 // large is an expression that reports whether a plan is too large for a match condition.
 var large = fmt.Sprintf("%s && (size(%s) > %d || size(%s) + size(%s) > %d || %s || %s)", update,
-	steps, maxSteps, csvSteps, lookups, maxBundles, anyLonger(steps, "resource.?manifest"), anyLonger(lookups, "properties"))
+	steps, maxSteps, csvSteps, lookups, maxBundles, anyLonger(steps, "resource.?manifest"),
+	anyLonger(lookups, "properties"))
 
 func anyLonger(list, field string) string {
 	return fmt.Sprintf("%s.exists(e, size(string(e.?%s.orValue(''))) > %d)", list, field, maxEntry)

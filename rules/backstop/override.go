@@ -13,8 +13,10 @@ var (
 	// overrideAsked is true for an approval that comes with a reason.
 	overrideAsked = "(" + reasonAdded + " && " + approves + ")"
 	// overrideMoved is true for an update that changes when the override on a plan ends, except to now.
-	overrideMoved = reason + " != '' && " + reason + " == " + reasonOf("oldObject") + " && " + expiresOf("object") + " != " +
-		expiresOf("oldObject") + " && !(" + expiresOf("object") + " in ['ended', 'ended ' + " + expiresOf("oldObject") + "])"
+	overrideMoved = reason + " != '' && " + reason + " == " + reasonOf("oldObject") + " && " + expiresOf("object") +
+		" != " +
+		expiresOf("oldObject") + " && !(" + expiresOf("object") + " in ['ended', 'ended ' + " + expiresOf("oldObject") +
+		"])"
 )
 
 func expiresOf(object string) string {

@@ -31,7 +31,8 @@ const (
 	changesPhase = oldPhase + " != " + newPhase + " && " + governed
 	// starts is true for the one move of a phase that others than OLM may make: what it leads to is judged like an
 	// approval.
-	starts = "(" + newPhase + " == '" + olm.PhaseInstalling + "' && " + oldPhase + " == '" + olm.PhaseRequiresApproval + "' && " +
+	starts = "(" + newPhase + " == '" + olm.PhaseInstalling + "' && " + oldPhase + " == '" + olm.PhaseRequiresApproval +
+		"' && " +
 		wasApproved + " && " + governed + ")"
 	lookups = "oldObject.?status.?bundleLookups.orValue([])"
 	steps   = "oldObject.?status.?plan.orValue([])"
@@ -53,20 +54,23 @@ func (p *program) addPlans() {
 		id:     rules.RulePlanCreate,
 		when:   "!" + update + " && " + governed,
 		except: "variables.olm",
-		message: aboutPlan + "'creating an InstallPlan by hand is not allowed' + " + by("variables.first", rules.RulePlanCreate) +
+		message: aboutPlan + "'creating an InstallPlan by hand is not allowed' + " +
+			by("variables.first", rules.RulePlanCreate) +
 			" + 'OLM creates plans from Subscriptions; create or change one of these'",
 		fallback: "creating an InstallPlan by hand is not allowed",
 	}, refusal{
 		id:     rules.RulePlanOverrideReason,
 		when:   reasonAdded + " && !(" + update + " && " + isApproved + " && !(" + wasApproved + "))",
 		except: "!" + update + " && variables.olm",
-		message: aboutPlan + "'annotation " + rules.OverrideReasonAnnotation + " is not allowed here (" + string(rules.RulePlanOverrideReason) +
+		message: aboutPlan + "'annotation " + rules.OverrideReasonAnnotation + " is not allowed here (" +
+			string(rules.RulePlanOverrideReason) +
 			"): give it together with spec.approved, and only where the approval is refused without it'",
 		fallback: "annotation " + rules.OverrideReasonAnnotation + " is not allowed here",
 	}, refusal{
 		id:   rules.RulePlanOverrideReason,
 		when: update + " && " + overrideMoved,
-		message: aboutPlan + "'changing annotation " + rules.OverrideExpiresAnnotation + " is not allowed (" + string(rules.RulePlanOverrideReason) +
+		message: aboutPlan + "'changing annotation " + rules.OverrideExpiresAnnotation + " is not allowed (" +
+			string(rules.RulePlanOverrideReason) +
 			"): an override ends when its approval states; to end it now, write ended'",
 		fallback: "changing annotation " + rules.OverrideExpiresAnnotation + " is not allowed",
 	}, frozen(changesSpec, frozenSpec, ""),
@@ -78,13 +82,16 @@ func (p *program) addPlans() {
 	repeats := oldPhase + " == '" + olm.PhaseFailed + "' && " + newPhase + " == '" + olm.PhaseInstalling +
 		"' && request.userInfo.username == " + quote(p.in.Opgate)
 	p.set("frozen", frozenStatus)
-	p.refuse(onPlanStatus, frozen("size(variables.frozen) > 0", "variables.frozen", "variables.olm"), unfinished(starts, "variables.olm"), offending(starts, "variables.olm", "''"),
+	p.refuse(onPlanStatus, frozen("size(variables.frozen) > 0", "variables.frozen", "variables.olm"),
+		unfinished(starts, "variables.olm"), offending(starts, "variables.olm", "''"),
 		refusal{
 			id:     rules.RulePlanStatusPhase,
 			when:   changesPhase + " && !" + starts,
 			except: "variables.olm || " + repeats,
-			message: aboutPlan + "'changing status.phase from \"' + " + oldPhase + " + '\" to \"' + " + newPhase + " + '\" is not allowed' + " +
-				by("variables.first", rules.RulePlanStatusPhase) + " + 'only OLM moves the phase of a plan; set spec.approved instead'",
+			message: aboutPlan + "'changing status.phase from \"' + " + oldPhase + " + '\" to \"' + " + newPhase +
+				" + '\" is not allowed' + " +
+				by("variables.first", rules.RulePlanStatusPhase) +
+				" + 'only OLM moves the phase of a plan; set spec.approved instead'",
 			fallback: "changing status.phase is not allowed",
 		})
 }
@@ -98,7 +105,8 @@ func frozen(changes, fields, except string) refusal {
 		id:     rules.RulePlanFrozen,
 		when:   update + " && " + changes + " && " + governed,
 		except: except,
-		message: aboutPlan + "'changing ' + (" + fields + ").join(', ') + ' is not allowed' + " + by("variables.first", rules.RulePlanFrozen) +
+		message: aboutPlan + "'changing ' + (" + fields + ").join(', ') + ' is not allowed' + " +
+			by("variables.first", rules.RulePlanFrozen) +
 			" + 'what a plan holds is what was judged; OLM writes a new plan when there is something new'",
 		fallback: "changing what a plan holds is not allowed",
 	}
@@ -111,8 +119,10 @@ func unfinished(starts, except string) refusal {
 		guard:  starts,
 		when:   "variables.unfinished",
 		except: except,
-		message: aboutPlan + "'the plan is not ready, or too large, and is held' + " + by("variables.first", rules.RulePlanPhase) +
-			" + 'waits until OLM has written its steps and asks for approval (phase " + olm.PhaseRequiresApproval + ")'",
+		message: aboutPlan + "'the plan is not ready, or too large, and is held' + " +
+			by("variables.first", rules.RulePlanPhase) +
+			" + 'waits until OLM has written its steps and asks for approval (phase " + olm.PhaseRequiresApproval +
+			")'",
 		fallback: "the plan is not ready and is held",
 	}
 }
@@ -138,9 +148,12 @@ var (
 
 	changesSpec = specOf("object") + " != " + specOf("oldObject")
 
-	frozenStatus = changedList("status.bundleLookups", "l", []string{"path", "identifier", "replaces", "catalogSourceRef.?namespace",
-		"catalogSourceRef.?name", "properties"}) + " + " + changedList("status.plan", "s", []string{"resolving", "status", "resource.?group",
-		"resource.?version", "resource.?kind", "resource.?name", "resource.?sourceName", "resource.?sourceNamespace", "resource.?manifest"}) +
+	frozenStatus = changedList("status.bundleLookups", "l",
+		[]string{"path", "identifier", "replaces", "catalogSourceRef.?namespace",
+			"catalogSourceRef.?name", "properties"}) + " + " + changedList("status.plan", "s", []string{"resolving",
+		"status", "resource.?group",
+		"resource.?version", "resource.?kind", "resource.?name", "resource.?sourceName", "resource.?sourceNamespace",
+		"resource.?manifest"}) +
 		" + " + changedInstalled + " + " + changed("status.attenuatedServiceAccountRef.name", "''") + " + " +
 		changed("status.attenuatedServiceAccountRef.namespace", "''")
 
@@ -149,14 +162,16 @@ var (
 )
 
 func specOf(object string) string {
-	return "[" + optional(object, "spec.clusterServiceVersionNames", "[]") + ", " + optional(object, "spec.approval", "''") + ", " +
+	return "[" + optional(object, "spec.clusterServiceVersionNames", "[]") + ", " +
+		optional(object, "spec.approval", "''") + ", " +
 		optional(object, "spec.generation", "0") + "]"
 }
 
 // changed is an expression for a list of the path of a field if a write changes it; missing is what a missing field
 // means.
 func changed(path, missing string) string {
-	return fmt.Sprintf("(%s != %s ? [%s] : [])", optional("object", path, missing), optional("oldObject", path, missing), quote(path))
+	return fmt.Sprintf("(%s != %s ? [%s] : [])", optional("object", path, missing),
+		optional("oldObject", path, missing), quote(path))
 }
 
 func installed(object string) string {

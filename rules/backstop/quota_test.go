@@ -31,7 +31,8 @@ func owned(owner, name, namespace, pkg string, age int, edit func(*spec)) *rules
 // wantHeld wants the API server to refuse a version of etcd that no policy allows, and to store the objects.
 func wantHeld(t *testing.T, o *backstop.Objects, namespaces ...string) {
 	t.Helper()
-	for kind, object := range map[string]any{"ValidatingAdmissionPolicy": o.Validating, "MutatingAdmissionPolicy": o.Mutating} {
+	for kind, object := range map[string]any{"ValidatingAdmissionPolicy": o.Validating,
+		"MutatingAdmissionPolicy": o.Mutating} {
 		raw, err := json.Marshal(object)
 		if err != nil || len(raw) > 1<<20 {
 			t.Errorf("the %s has %d bytes, and the API server stores 1 MiB: %v", kind, len(raw), err)
@@ -40,7 +41,8 @@ func wantHeld(t *testing.T, o *backstop.Objects, namespaces ...string) {
 	s := newAPIServer(t, o)
 	for _, namespace := range namespaces {
 		got := s.judge(t, approval(namespace, "etcdoperator.v0.9.4"))
-		if len(got.failed) > 0 || len(got.refused) != 1 || !strings.Contains(got.refused[0], "by OperatorPolicy policies/") {
+		if len(got.failed) > 0 || len(got.refused) != 1 ||
+			!strings.Contains(got.refused[0], "by OperatorPolicy policies/") {
 			t.Errorf("a forbidden version in %s: %.1000v, want a refusal in the name of policies", namespace, got)
 		}
 	}
@@ -56,11 +58,13 @@ func TestD3FloodOfPolicies(t *testing.T) {
 	}
 	for i := range 20 { // an equal share is 100
 		name := fmt.Sprintf("etcd-%02d", i)
-		policies = append(policies, owned("policies", name, "victim", "etcd", 20-i, versions("etcdoperator.v0.9.2", name)))
+		policies = append(policies, owned("policies", name, "victim", "etcd", 20-i,
+			versions("etcdoperator.v0.9.2", name)))
 	}
 	o := compile(backstop.Input{Features: everything, Policies: policies})
 	if len(o.Left) != 20 || o.Left[0] != "attacker/a180" || o.Left[19] != "attacker/a199" {
-		t.Errorf("%d policies are left to the webhooks, want the newest 20 of namespace attacker: %v", len(o.Left), o.Left)
+		t.Errorf("%d policies are left to the webhooks, want the newest 20 of namespace attacker: %v", len(o.Left),
+			o.Left)
 	}
 	wantHeld(t, o, "victim")
 
@@ -80,7 +84,8 @@ func TestD3FloodOfPolicies(t *testing.T) {
 			large = append(large, owned("attacker", fmt.Sprintf("a%03d", i), "victim", "a", 1000, names))
 		}
 		o := compile(backstop.Input{Features: everything, Policies: large})
-		if len(o.Left) == 0 || slices.ContainsFunc(o.Left, func(l string) bool { return !strings.HasPrefix(l, "attacker/") }) {
+		if len(o.Left) == 0 || slices.ContainsFunc(o.Left,
+			func(l string) bool { return !strings.HasPrefix(l, "attacker/") }) {
 			t.Errorf("left are %v, want some of namespace attacker only", o.Left)
 		}
 		wantHeld(t, o, "victim")
@@ -127,7 +132,8 @@ func TestObjectsAreBounded(t *testing.T) {
 			in := backstop.Input{Features: everything, Accounts: map[string][]string{}}
 			for i := range 12_000 {
 				in.Policies = append(in.Policies, policyOf(i))
-				in.Accounts[namespace(i)] = []string{name("a", i), name("b", i), name("c", i), name("d", i), name("e", i)}
+				in.Accounts[namespace(i)] = []string{name("a", i), name("b", i), name("c", i), name("d", i),
+					name("e", i)}
 			}
 			o := compile(in)
 			if len(o.Left) == 0 {

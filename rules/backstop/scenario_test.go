@@ -26,11 +26,13 @@ import (
 // scenarioDir holds the scenario files, which package admission and the tests on a real API server play as well.
 const scenarioDir = "../../e2e/scenarios"
 
-var update = flag.Bool("update", false, "write what the API server answers by itself into the scenarios; read the diff before you keep it")
+var update = flag.Bool("update", false,
+	"write what the API server answers by itself into the scenarios; read the diff before you keep it")
 
 // TestScenarios plays the write of every scenario through what the policies in it compile to.
 func TestScenarios(t *testing.T) {
-	scenarios, err := scenario.Load(scenarioDir, scenario.Versions{Kubernetes: "${KUBERNETES}", OpenShift: "${OPENSHIFT}"})
+	scenarios, err := scenario.Load(scenarioDir, scenario.Versions{Kubernetes: "${KUBERNETES}",
+		OpenShift: "${OPENSHIFT}"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +45,8 @@ func TestScenarios(t *testing.T) {
 		}
 		existing = slices.Concat(existing, apart[i].Cluster, apart[i].Policies)
 	}
-	in := backstop.Input{OLM: []string{olmUser}, Opgate: opgateUser, Features: everything, Now: time.Now(), Accounts: map[string][]string{}}
+	in := backstop.Input{OLM: []string{olmUser}, Opgate: opgateUser, Features: everything, Now: time.Now(),
+		Accounts: map[string][]string{}}
 	for ns := range snapshotOf(t, existing).All() {
 		in.Policies = append(in.Policies, ns.Policies()...)
 		if accounts := ns.StepAccounts(); len(ns.Policies()) > 0 && len(accounts) > 0 {
@@ -56,7 +59,8 @@ func TestScenarios(t *testing.T) {
 	}
 	wantRules(t, objects)
 	server := newAPIServer(t, objects)
-	onDeletions := newAPIServer(t, &backstop.Objects{Validating: objects.Deletion, ValidatingBinding: objects.DeletionBinding})
+	onDeletions := newAPIServer(t, &backstop.Objects{Validating: objects.Deletion,
+		ValidatingBinding: objects.DeletionBinding})
 	for i, s := range scenarios {
 		t.Run(s.Name, func(t *testing.T) {
 			got := answerToDeletion(t, onDeletions, apart[i])
@@ -135,7 +139,8 @@ func TestDocumentedAsLeft(t *testing.T) {
 			left++
 		}
 		if named := strings.Contains(section, "`"+string(r.ID)+"`"); named == r.Backstop {
-			t.Errorf("docs/backstop.md says that %s is left to the webhooks: %t, the API server holds it: %t", r.ID, named, r.Backstop)
+			t.Errorf("docs/backstop.md says that %s is left to the webhooks: %t, the API server holds it: %t", r.ID,
+				named, r.Backstop)
 		}
 	}
 	if left == 0 {
@@ -168,7 +173,8 @@ func answerToDeletion(t *testing.T, server *apiServer, s *scenario.Scenario) str
 		t.Fatal(err)
 	}
 	resources := map[string]string{"Subscription": "subscriptions", "ClusterServiceVersion": "clusterserviceversions",
-		"OperatorGroup": "operatorgroups", "CatalogSource": "catalogsources", "OperatorPolicy": "operatorpolicies", "Namespace": "namespaces",
+		"OperatorGroup": "operatorgroups", "CatalogSource": "catalogsources", "OperatorPolicy": "operatorpolicies",
+		"Namespace":                "namespaces",
 		"CustomResourceDefinition": "customresourcedefinitions"}
 	if old == nil || resources[old.GetKind()] == "" || s.Verb == "replace-status" {
 		return "" // it is not matched
@@ -206,7 +212,8 @@ func answerTo(t *testing.T, server *apiServer, s *scenario.Scenario) string {
 	if object == nil {
 		return "" // a deletion is not matched
 	}
-	resources := map[string]string{"InstallPlan": "installplans", "Subscription": "subscriptions", "ClusterServiceVersion": "clusterserviceversions"}
+	resources := map[string]string{"InstallPlan": "installplans", "Subscription": "subscriptions",
+		"ClusterServiceVersion": "clusterserviceversions"}
 	w := write{resource: resources[object.GetKind()], user: s.User, object: object.Object}
 	if old != nil {
 		w.old = old.Object

@@ -101,7 +101,8 @@ func choose(key string, first, expressions []string) string {
 		return expressions[0]
 	}
 	middle := len(expressions) / 2
-	return fmt.Sprintf("(%s < %s ? %s : %s)", key, quote(first[middle]), choose(key, first[:middle], expressions[:middle]),
+	return fmt.Sprintf("(%s < %s ? %s : %s)", key, quote(first[middle]),
+		choose(key, first[:middle], expressions[:middle]),
 		choose(key, first[middle:], expressions[middle:]))
 }
 
@@ -120,7 +121,8 @@ func (s *shards) of() string {
 // values is an expression for the list of the values of the key, each followed by the call of a method. What precedes
 // the first of them is on the line before, or nothing.
 func (s *shards) values(method string) string {
-	return s.of() + `.split('\n' + ` + s.key + ` + ' ').map(v, v != '' && !v.startsWith('\n'), v.split('\n', 2)[0]` + method + `)`
+	return s.of() + `.split('\n' + ` + s.key + ` + ' ').map(v, v != '' && !v.startsWith('\n'), v.split('\n', 2)[0]` +
+		method + `)`
 }
 
 // value is an expression for the only value of the key, or ”.

@@ -16,7 +16,8 @@ func crowd(n int) []*rules.OperatorPolicy {
 	policies := make([]*rules.OperatorPolicy, n)
 	for i := range policies {
 		namespace := fmt.Sprintf("tenant-%05d", i)
-		policies[i] = policy("etcd-"+namespace, namespace, "etcd", versions("etcdoperator.v0.9.2", fmt.Sprintf("etcdoperator.v0.9.%d", 4+i%7)))
+		policies[i] = policy("etcd-"+namespace, namespace, "etcd",
+			versions("etcdoperator.v0.9.2", fmt.Sprintf("etcdoperator.v0.9.%d", 4+i%7)))
 	}
 	return policies
 }
@@ -26,7 +27,8 @@ func crowd(n int) []*rules.OperatorPolicy {
 func TestTenThousandNamespaces(t *testing.T) {
 	policies := crowd(10_000)
 	o := compile(backstop.Input{Features: everything, Policies: policies})
-	for kind, object := range map[string]any{"ValidatingAdmissionPolicy": o.Validating, "MutatingAdmissionPolicy": o.Mutating} {
+	for kind, object := range map[string]any{"ValidatingAdmissionPolicy": o.Validating,
+		"MutatingAdmissionPolicy": o.Mutating} {
 		raw, err := json.Marshal(object)
 		if err != nil {
 			t.Fatal(err)
@@ -35,14 +37,16 @@ func TestTenThousandNamespaces(t *testing.T) {
 	}
 	s := newAPIServer(t, o)
 	for _, namespace := range []string{"tenant-00000", "tenant-04999", "tenant-05000", "tenant-09999"} {
-		if got := s.judge(t, approval(namespace, "etcdoperator.v0.9.99")); len(got.refused) != 1 || len(got.failed) > 0 {
+		if got := s.judge(t, approval(namespace, "etcdoperator.v0.9.99")); len(got.refused) != 1 ||
+			len(got.failed) > 0 {
 			t.Errorf("%s: %+v, want a refusal", namespace, got)
 		}
 		if got := s.judge(t, approval(namespace, "etcdoperator.v0.9.2")); len(got.refused) != 0 || len(got.failed) > 0 {
 			t.Errorf("%s: %+v, want none", namespace, got)
 		}
 	}
-	if got := s.judge(t, approval("tenant-10000", "etcdoperator.v0.9.99")); len(got.refused) != 0 || len(got.failed) > 0 {
+	if got := s.judge(t, approval("tenant-10000", "etcdoperator.v0.9.99")); len(got.refused) != 0 ||
+		len(got.failed) > 0 {
 		t.Errorf("a namespace without policies: %+v", got)
 	}
 	slices.Reverse(policies)
@@ -56,10 +60,12 @@ func TestTenThousandNamespaces(t *testing.T) {
 func approval(namespace, csv string) write {
 	properties := `{"properties":[{"type":"olm.package","value":{"packageName":"etcd","version":"0.9.2"}}]}`
 	plan := func(approved bool) object {
-		return object{"apiVersion": "operators.coreos.com/v1alpha1", "kind": "InstallPlan", "metadata": object{"namespace": namespace, "name": "install-x"},
-			"spec": object{"approval": "Manual", "approved": approved, "clusterServiceVersionNames": []any{csv}},
-			"status": object{"phase": olm.PhaseRequiresApproval, "bundleLookups": []any{object{"identifier": csv, "path": "p", "replaces": "",
-				"catalogSourceRef": object{"namespace": "olm", "name": "good"}, "properties": properties}}}}
+		return object{"apiVersion": "operators.coreos.com/v1alpha1", "kind": "InstallPlan",
+			"metadata": object{"namespace": namespace, "name": "install-x"},
+			"spec":     object{"approval": "Manual", "approved": approved, "clusterServiceVersionNames": []any{csv}},
+			"status": object{"phase": olm.PhaseRequiresApproval,
+				"bundleLookups": []any{object{"identifier": csv, "path": "p", "replaces": "",
+					"catalogSourceRef": object{"namespace": "olm", "name": "good"}, "properties": properties}}}}
 	}
 	return write{resource: "installplans", user: "alice", object: plan(true), old: plan(false)}
 }

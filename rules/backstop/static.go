@@ -91,12 +91,15 @@ func of(group string, resources ...string) admissionv1.NamedRuleWithOperations {
 	scope := admissionv1.AllScopes
 	return admissionv1.NamedRuleWithOperations{RuleWithOperations: admissionv1.RuleWithOperations{
 		Operations: []admissionv1.OperationType{admissionv1.Update, admissionv1.Delete},
-		Rule:       admissionv1.Rule{APIGroups: []string{group}, APIVersions: []string{"*"}, Resources: resources, Scope: &scope},
+		Rule: admissionv1.Rule{APIGroups: []string{group}, APIVersions: []string{"*"}, Resources: resources,
+			Scope: &scope},
 	}}
 }
 
 // static returns a policy with one condition and some validations.
-func static(name, condition string, validations []admissionv1.Validation, resources ...admissionv1.NamedRuleWithOperations) *admissionv1.ValidatingAdmissionPolicy {
+func static(
+	name, condition string, validations []admissionv1.Validation, resources ...admissionv1.NamedRuleWithOperations,
+) *admissionv1.ValidatingAdmissionPolicy {
 	fail, equivalent := admissionv1.Fail, admissionv1.Equivalent
 	return &admissionv1.ValidatingAdmissionPolicy{
 		TypeMeta:   typeMeta("ValidatingAdmissionPolicy"),
@@ -120,7 +123,8 @@ const (
 )
 
 // unchanged reports whether nothing is written that counts: annotations, labels and managed fields do not.
-var unchanged = same("spec", "rules", "aggregationRule", "subjects", "roleRef", "webhooks", "data", "metadata.?ownerReferences")
+var unchanged = same("spec", "rules", "aggregationRule", "subjects", "roleRef", "webhooks", "data",
+	"metadata.?ownerReferences")
 
 func same(fields ...string) string {
 	for i, f := range fields {
@@ -133,20 +137,25 @@ func same(fields ...string) string {
 // ResourceQuotas are not kept: without a pod everything is refused. Opgate itself writes what it owns, and deletes
 // admission policies that have nothing to hold.
 func (in *StaticInput) installation() *admissionv1.ValidatingAdmissionPolicy {
-	condition := "has(oldObject.metadata.namespace) ? oldObject.metadata.namespace == " + quote(in.Namespace) + " && " + byOpgate +
+	condition := "has(oldObject.metadata.namespace) ? oldObject.metadata.namespace == " + quote(in.Namespace) + " && " +
+		byOpgate +
 		" : request.resource.resource == 'namespaces' ? " + named + " == " + quote(in.Namespace) +
-		" : request.resource.resource == 'customresourcedefinitions' ? " + named + " in " + quoteList(definitions) + " : " + byOpgate
-	deleters := "request.userInfo.username == " + quote(in.Opgate) + " && request.resource.resource.contains('admissionpolic')"
+		" : request.resource.resource == 'customresourcedefinitions' ? " + named + " in " + quoteList(definitions) +
+		" : " + byOpgate
+	deleters := "request.userInfo.username == " + quote(in.Opgate) +
+		" && request.resource.resource.contains('admissionpolic')"
 	writers := slices.Concat([]string{in.Opgate}, in.Maintainers, controllers)
 	certificates := "request.userInfo.username in " + quoteList(in.CertificateWriters) +
 		" && request.resource.resource in ['secrets','customresourcedefinitions','validatingwebhookconfigurations','mutatingwebhookconfigurations']"
 	return static(InstallationName, condition,
 		[]admissionv1.Validation{
 			in.refuse("!("+deletes+") || "+deleters, "it cannot be deleted"),
-			in.refuse(deletes+" || request.userInfo.username in "+quoteList(writers)+" || "+certificates+" || "+unchanged,
+			in.refuse(deletes+" || request.userInfo.username in "+quoteList(writers)+" || "+certificates+" || "+
+				unchanged,
 				"only "+cmp.Or(strings.Join(in.Maintainers, ", "), "Opgate itself")+" may change it"),
 		},
-		of("admissionregistration.k8s.io", "validatingwebhookconfigurations", "mutatingwebhookconfigurations", "validatingadmissionpolicies",
+		of("admissionregistration.k8s.io", "validatingwebhookconfigurations", "mutatingwebhookconfigurations",
+			"validatingadmissionpolicies",
 			"validatingadmissionpolicybindings", "mutatingadmissionpolicies", "mutatingadmissionpolicybindings"),
 		of("rbac.authorization.k8s.io", "clusterroles", "clusterrolebindings", "roles", "rolebindings"),
 		of("apiextensions.k8s.io", "customresourcedefinitions"),
@@ -159,7 +168,8 @@ func (in *StaticInput) installation() *admissionv1.ValidatingAdmissionPolicy {
 func (in *StaticInput) policies() *admissionv1.ValidatingAdmissionPolicy {
 	writers := quoteList(append([]string{in.Opgate}, in.Maintainers...))
 	return static(PoliciesName, "true",
-		[]admissionv1.Validation{in.refuse("request.userInfo.username in "+writers+" || !("+deletes+") && "+same("spec", "metadata.?ownerReferences"),
+		[]admissionv1.Validation{in.refuse("request.userInfo.username in "+writers+" || !("+deletes+") && "+
+			same("spec", "metadata.?ownerReferences"),
 			"only "+cmp.Or(strings.Join(in.Maintainers, ", "), "Opgate itself")+" may change or delete it")},
 		of("policy.open-cluster-management.io", "operatorpolicies", "policies", "policysets"),
 		of("operators.coreos.com", "constraints"))
@@ -178,6 +188,7 @@ func (in *StaticInput) probe() *admissionv1.ValidatingAdmissionPolicy {
 	forbidden := metav1.StatusReasonForbidden
 	leases := of("coordination.k8s.io", "leases")
 	leases.Operations = []admissionv1.OperationType{admissionv1.Create}
-	return static(ProbeName, "request.namespace == "+quote(in.Namespace)+" && object.metadata.?name.orValue('') == "+quote(ProbeLease),
+	return static(ProbeName, "request.namespace == "+quote(in.Namespace)+" && object.metadata.?name.orValue('') == "+
+		quote(ProbeLease),
 		[]admissionv1.Validation{{Expression: "false", Message: ProbeAnswer + in.Set, Reason: &forbidden}}, leases)
 }

@@ -18,8 +18,10 @@ import (
 // request.name, which the deletion of a collection does not have.
 func TestStaticCompiles(t *testing.T) {
 	t.Parallel()
-	loaded, mutating := backstop.CompileStatic(backstop.StaticInput{Namespace: "opgate-system", Opgate: "system:serviceaccount:opgate-system:opgate",
-		Maintainers: []string{"o'brien", "Ω\n"}, CertificateWriters: []string{"cainjector"}, KeepPolicies: true, Set: "1"})
+	loaded, mutating := backstop.CompileStatic(backstop.StaticInput{Namespace: "opgate-system",
+		Opgate:      "system:serviceaccount:opgate-system:opgate",
+		Maintainers: []string{"o'brien", "Ω\n"}, CertificateWriters: []string{"cainjector"}, KeepPolicies: true,
+		Set: "1"})
 	if len(mutating) > 0 {
 		t.Errorf("%d mutating objects without policies", len(mutating))
 	}
@@ -35,18 +37,22 @@ func TestStaticCompiles(t *testing.T) {
 				}
 				continue
 			}
-			names[p.Name] = strings.HasSuffix(p.Name, ".static.k8s.io") && p.Spec.ParamKind == nil && *p.Spec.FailurePolicy == admissionv1.Fail
+			names[p.Name] = strings.HasSuffix(p.Name, ".static.k8s.io") && p.Spec.ParamKind == nil &&
+				*p.Spec.FailurePolicy == admissionv1.Fail
 			compiler := newCompiler(t, env, p.Spec.Variables, cel.OptionalVariableDeclarations{})
 			expressions := []cel.ExpressionAccessor{(*matchconditions.MatchCondition)(&p.Spec.MatchConditions[0])}
 			for _, v := range p.Spec.Validations {
 				expressions = append(expressions, &validating.ValidationCondition{Expression: v.Expression})
 				if v.MessageExpression != "" {
-					expressions = append(expressions, &validating.MessageExpressionCondition{MessageExpression: v.MessageExpression})
+					expressions = append(expressions,
+						&validating.MessageExpressionCondition{MessageExpression: v.MessageExpression})
 				}
 			}
 			for _, expression := range expressions {
-				if result := compiler.CompileCELExpression(expression, cel.OptionalVariableDeclarations{}, environment.NewExpressions); result.Error != nil {
-					t.Errorf("Kubernetes %s refuses %s of %s: %s", release, expression.GetExpression(), p.Name, result.Error)
+				if result := compiler.CompileCELExpression(expression, cel.OptionalVariableDeclarations{},
+					environment.NewExpressions); result.Error != nil {
+					t.Errorf("Kubernetes %s refuses %s of %s: %s", release, expression.GetExpression(), p.Name,
+						result.Error)
 				}
 				if strings.Contains(expression.GetExpression(), "request.name ") {
 					t.Errorf("%s reads request.name: %s", p.Name, expression.GetExpression())

@@ -17,11 +17,13 @@ func (p *program) addSubscriptions() {
 	const judging = "r[1] != '" + checkNothing + "'"
 	p.refuse(onSubscription, refusal{
 		id: rules.RuleSubscriptionApproval,
-		when: changedSubscription + " && " + notManual + " && " + governed + " && variables.rules.exists(r, " + judging + ")" +
+		when: changedSubscription + " && " + notManual + " && " + governed + " && variables.rules.exists(r, " +
+			judging + ")" +
 			" && request.userInfo.username != " + quote(p.in.Opgate),
 		except: "variables.olm",
 		message: "'subscription ' + variables.name + ': spec.installPlanApproval ' + strings.quote(string(" + approval +
-			")) + ' is not allowed' + " + by("variables.rules.filter(r, "+judging+")[0][2]", rules.RuleSubscriptionApproval) +
+			")) + ' is not allowed' + " + by("variables.rules.filter(r, "+judging+")[0][2]",
+			rules.RuleSubscriptionApproval) +
 			" + 'write " + olm.ApprovalManual + ", since the policy has to judge each plan first; with annotation " +
 			rules.RequestedApprovalAnnotation + ": " + olm.ApprovalAutomatic + " Opgate approves what is allowed'",
 		fallback: "spec.installPlanApproval is not allowed: write " + olm.ApprovalManual,
@@ -36,9 +38,12 @@ const (
 
 // mutating returns the MutatingAdmissionPolicy, which makes Subscriptions Manual and notes that they asked for
 // Automatic, as the webhook does. It runs before webhooks, so that these see what it has written.
-func (in *Input) mutating(t *table) (*admissionv1.MutatingAdmissionPolicy, *admissionv1.MutatingAdmissionPolicyBinding) {
+func (in *Input) mutating(
+	t *table,
+) (*admissionv1.MutatingAdmissionPolicy, *admissionv1.MutatingAdmissionPolicyBinding) {
 	manual := shard("m", byNamespace, lines(t.manual))
-	conditions := []admissionv1.MatchCondition{{Name: "not-manual", Expression: changedSubscription + " && " + notManual +
+	conditions := []admissionv1.MatchCondition{{Name: "not-manual", Expression: changedSubscription + " && " +
+		notManual +
 		" && request.userInfo.username != " + quote(in.Opgate)}}
 	if in.ApprovalMode == rules.DenyApproval {
 		conditions = append(conditions, admissionv1.MatchCondition{Name: "generated-by-olm", Expression: in.byOLM()})
@@ -46,8 +51,10 @@ func (in *Input) mutating(t *table) (*admissionv1.MutatingAdmissionPolicy, *admi
 	fail, equivalent, reinvoke := admissionv1.Fail, admissionv1.Equivalent, admissionv1.IfNeededReinvocationPolicy
 	const annotations = "object.metadata.?annotations.orValue(null)"
 	note := "(" + annotations + " == null ? [JSONPatch{op: 'add', path: '/metadata/annotations', value: {" +
-		quote(rules.RequestedApprovalAnnotation) + ": '" + olm.ApprovalAutomatic + "'}}] : [JSONPatch{op: 'add', path: '/metadata/annotations/' + " +
-		"jsonpatch.escapeKey(" + quote(rules.RequestedApprovalAnnotation) + "), value: '" + olm.ApprovalAutomatic + "'}])"
+		quote(rules.RequestedApprovalAnnotation) + ": '" + olm.ApprovalAutomatic +
+		"'}}] : [JSONPatch{op: 'add', path: '/metadata/annotations/' + " +
+		"jsonpatch.escapeKey(" + quote(rules.RequestedApprovalAnnotation) + "), value: '" + olm.ApprovalAutomatic +
+		"'}])"
 	unjudged := ""
 	if len(t.everywhere) == 0 {
 		unjudged = " || " + manual.value() + " == ''"
@@ -62,13 +69,16 @@ func (in *Input) mutating(t *table) (*admissionv1.MutatingAdmissionPolicy, *admi
 				NamespaceSelector: in.namespaces(),
 				ObjectSelector:    &metav1.LabelSelector{},
 				MatchPolicy:       &equivalent,
-				ResourceRules:     []admissionv1.NamedRuleWithOperations{rule([]string{"subscriptions"}, admissionv1.Create, admissionv1.Update)},
+				ResourceRules: []admissionv1.NamedRuleWithOperations{rule([]string{"subscriptions"},
+					admissionv1.Create, admissionv1.Update)},
 			},
 			MatchConditions: conditions,
 			Variables:       manual.variables,
-			Mutations: []admissionv1.Mutation{{PatchType: admissionv1.PatchTypeJSONPatch, JSONPatch: &admissionv1.JSONPatch{
-				Expression: "!has(object.spec)" + unjudged + " ? [] : " +
-					"[JSONPatch{op: 'add', path: '/spec/installPlanApproval', value: '" + olm.ApprovalManual + "'}] + " + note}}},
+			Mutations: []admissionv1.Mutation{{PatchType: admissionv1.PatchTypeJSONPatch,
+				JSONPatch: &admissionv1.JSONPatch{
+					Expression: "!has(object.spec)" + unjudged + " ? [] : " +
+						"[JSONPatch{op: 'add', path: '/spec/installPlanApproval', value: '" + olm.ApprovalManual +
+						"'}] + " + note}}},
 		},
 	}
 	return policy, &admissionv1.MutatingAdmissionPolicyBinding{

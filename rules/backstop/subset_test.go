@@ -19,7 +19,8 @@ import (
 // core are the rules that the compiled gate holds where each ClusterServiceVersion has properties.
 var core = []verdict.RuleID{rules.RuleBundleVersion, rules.RuleBundleVersionRange, rules.RuleBundleMustNotHave,
 	rules.RulePolicyUnreadable,
-	rules.RuleBundleDependencyPending, rules.RulePlanPhase, rules.RulePlanCreate, rules.RulePlanOverrideReason, rules.RulePlanFrozen,
+	rules.RuleBundleDependencyPending, rules.RulePlanPhase, rules.RulePlanCreate, rules.RulePlanOverrideReason,
+	rules.RulePlanFrozen,
 	rules.RulePlanStatusPhase, rules.RuleSubscriptionApproval}
 
 // cases is how many writes TestSubset generates.
@@ -80,9 +81,12 @@ type judgedWrite struct {
 func (c *judgedWrite) core() string {
 	for _, r := range c.gate.Reasons {
 		// What depends on a catalog, on a digest, or on which of several sources says a package, is left to the gate.
-		elsewhere := strings.Contains(r.Message, "catalog") && !strings.Contains(r.Message, " in range ") || strings.Contains(r.Message, " from ") ||
-			strings.Contains(r.Message, "the package of ") && !c.hidden || strings.Contains(r.Message, "the digest of its bundle image")
-		if slices.Contains(core, r.Rule) && !c.undescribed && (!elsewhere || r.Rule == rules.RulePlanStatusPhase || r.Rule == rules.RulePlanCreate) {
+		elsewhere := strings.Contains(r.Message, "catalog") && !strings.Contains(r.Message, " in range ") ||
+			strings.Contains(r.Message, " from ") ||
+			strings.Contains(r.Message, "the package of ") && !c.hidden ||
+			strings.Contains(r.Message, "the digest of its bundle image")
+		if slices.Contains(core, r.Rule) && !c.undescribed &&
+			(!elsewhere || r.Rule == rules.RulePlanStatusPhase || r.Rule == rules.RulePlanCreate) {
 			return r.Message
 		}
 	}
@@ -90,7 +94,8 @@ func (c *judgedWrite) core() string {
 }
 
 func (c *judgedWrite) describe(w *world) string {
-	text := fmt.Sprintf("user %s rights %v writes %s\nobject %s\nold %s\ngate %s %s", c.user, c.rights, c.resource, compact(c.object), compact(c.old),
+	text := fmt.Sprintf("user %s rights %v writes %s\nobject %s\nold %s\ngate %s %s", c.user, c.rights, c.resource,
+		compact(c.object), compact(c.old),
 		c.gate.Decision, c.gate.Refusal())
 	for _, p := range w.policies {
 		text += fmt.Sprintf("\npolicy %s for %s, enforced %t: %s", p.Name, p.Target(), p.Enforced, compact(p.Object))
@@ -128,16 +133,19 @@ func (w *world) create(t testing.TB, namespace string, c *judgedWrite) {
 	delete(plan, "status")
 	w.annotate(plan)
 	c.resource, c.object = "installplans", plan
-	c.gate = rules.JudgePlanCreate(rules.PlanCreateInput{Plan: headOf(t, plan), Namespace: w.state(t, namespace, nil), ByOLM: c.byOLM()})
+	c.gate = rules.JudgePlanCreate(rules.PlanCreateInput{Plan: headOf(t, plan), Namespace: w.state(t, namespace, nil),
+		ByOLM: c.byOLM()})
 }
 
 func (w *world) annotate(o object) {
 	if w.chance(30) {
-		o["metadata"].(object)["annotations"] = object{rules.OverrideReasonAnnotation: pick(w, "incident 7", " ", "x\ny")}
+		o["metadata"].(object)["annotations"] = object{rules.OverrideReasonAnnotation: pick(w, "incident 7", " ",
+			"x\ny")}
 	}
 	// Without a clock, one that has ended counts here.
 	if annotations, ok := o["metadata"].(object)["annotations"].(object); ok && w.chance(40) {
-		annotations[rules.OverrideExpiresAnnotation] = pick(w, "2026-01-01T00:00:00Z", "2126-01-01T00:00:00Z", "soon", "ended")
+		annotations[rules.OverrideExpiresAnnotation] = pick(w, "2026-01-01T00:00:00Z", "2126-01-01T00:00:00Z", "soon",
+			"ended")
 	}
 }
 
@@ -161,7 +169,8 @@ func (w *world) update(t testing.TB, namespace string, c *judgedWrite) {
 	}
 	stored, ns := planOf(t, old), w.state(t, namespace, nil)
 	in := rules.PlanUpdateInput{New: headOf(t, plan), Old: stored, Namespace: ns, Now: now}
-	c.resource, c.object, c.old, c.undescribed, c.gate = "installplans", plan, old, !described, rules.JudgePlanUpdate(in)
+	c.resource, c.object, c.old, c.undescribed, c.gate = "installplans", plan, old, !described,
+		rules.JudgePlanUpdate(in)
 	if w.chance(50) {
 		for _, p := range w.policies {
 			if w.chance(70) {
@@ -210,7 +219,8 @@ func (w *world) updateStatus(t testing.TB, namespace string, c *judgedWrite) {
 	plan := clone(t, old)
 	s := plan["status"].(object)
 	if w.chance(60) {
-		s["phase"] = pick(w, olm.PhaseInstalling, olm.PhaseInstalling, olm.PhaseInstalling, olm.PhaseComplete, olm.PhaseRequiresApproval)
+		s["phase"] = pick(w, olm.PhaseInstalling, olm.PhaseInstalling, olm.PhaseInstalling, olm.PhaseComplete,
+			olm.PhaseRequiresApproval)
 	}
 	if steps, ok := s["plan"].([]any); ok && w.chance(20) {
 		step := steps[w.IntN(len(steps))].(object)
@@ -236,13 +246,15 @@ func (w *world) updateStatus(t testing.TB, namespace string, c *judgedWrite) {
 		}
 	}
 	if w.chance(10) {
-		s["conditions"] = []any{object{"type": "Installed", "status": pick(w, "True", "False"), "lastTransitionTime": "2026-11-22T00:00:00Z"}}
+		s["conditions"] = []any{object{"type": "Installed", "status": pick(w, "True", "False"),
+			"lastTransitionTime": "2026-11-22T00:00:00Z"}}
 	}
 	if w.chance(10) {
 		s["attenuatedServiceAccountRef"] = object{"name": "installer", "namespace": namespace}
 	}
 	c.resource, c.object, c.old, c.undescribed = "installplans/status", plan, old, !described
-	in := rules.PlanStatusInput{New: planOf(t, plan), Old: planOf(t, old), Namespace: w.state(t, namespace, nil), ByOLM: c.byOLM(), Now: now}
+	in := rules.PlanStatusInput{New: planOf(t, plan), Old: planOf(t, old), Namespace: w.state(t, namespace, nil),
+		ByOLM: c.byOLM(), Now: now}
 	c.gate = rules.JudgePlanStatusUpdate(in)
 	from, to := &in.Old.Status, &in.New.Status
 	if in.Old.Spec.Approved && from.Phase == olm.PhaseRequiresApproval && to.Phase == olm.PhaseInstalling {
@@ -308,22 +320,25 @@ func csvOf(t testing.TB, o object) *olm.CSV {
 
 func (w *world) writeSubscription(t testing.TB, namespace string, c *judgedWrite) {
 	generate := func() object {
-		return object{"apiVersion": "operators.coreos.com/v1alpha1", "kind": "Subscription", "metadata": object{"namespace": namespace, "name": "sub"},
+		return object{"apiVersion": "operators.coreos.com/v1alpha1", "kind": "Subscription",
+			"metadata": object{"namespace": namespace, "name": "sub"},
 			"spec": object{"name": w.pkg(), "source": "good", "sourceNamespace": "olm", "channel": "stable",
 				"installPlanApproval": pick(w, "Automatic", "Manual", "manual")}}
 	}
 	o := generate()
 	c.resource, c.object = "subscriptions", o
-	in := rules.SubscriptionInput{Subscription: subscriptionOf(t, o), Namespace: w.state(t, namespace, nil), ByOLM: c.byOLM(), Mode: rules.DenyApproval}
+	in := rules.SubscriptionInput{Subscription: subscriptionOf(t, o), Namespace: w.state(t, namespace, nil),
+		ByOLM: c.byOLM(), Mode: rules.DenyApproval}
 	if w.chance(40) {
 		old := generate()
 		c.old, in.Old = old, subscriptionOf(t, old)
 	}
 	c.gate = rules.JudgeSubscription(in)
 	// What OLM generates is changed, not refused, and what does not depend on the policy alone is left to the gate.
-	c.undescribed = c.byOLM() || c.user == opgateUser || !slices.ContainsFunc(w.policies, func(p *rules.OperatorPolicy) bool {
-		return p.Enforced && concerns(p, namespace) && p.NameRules().Manual
-	}) || in.Subscription.Spec.InstallPlanApproval == olm.ApprovalManual
+	c.undescribed = c.byOLM() || c.user == opgateUser || !slices.ContainsFunc(w.policies,
+		func(p *rules.OperatorPolicy) bool {
+			return p.Enforced && concerns(p, namespace) && p.NameRules().Manual
+		}) || in.Subscription.Spec.InstallPlanApproval == olm.ApprovalManual
 }
 
 func subscriptionOf(t testing.TB, o object) *olm.Subscription {

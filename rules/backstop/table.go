@@ -54,8 +54,8 @@ type table struct {
 	// rows are "PACKAGE CHECK NAMESPACE/NAME MARK" by governed namespace, sorted by package and policy. The mark is "*"
 	// in the first row of a policy and "-" in the others.
 	rows map[string][]string
-	// data is "=NAME =NAME ~INTERVAL !NAME|TEXT" by check, and "" for checks without data. The text, for messages, follows
-	// if the names are not enough.
+	// data is "=NAME =NAME ~INTERVAL !NAME|TEXT" by check, and "" for checks without data. The text, for messages,
+	// follows if the names are not enough.
 	data map[string][]string
 	// everywhere are the rows of the policies whose namespace cannot be read. They count in every namespace, and have
 	// no data.

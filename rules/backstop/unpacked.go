@@ -22,7 +22,8 @@ const unpackedNames = "^[0-9a-f]{63,64}$"
 func (in *Input) unpacked() (*admissionv1.ValidatingAdmissionPolicy, *admissionv1.ValidatingAdmissionPolicyBinding) {
 	fail, equivalent, forbidden := admissionv1.Fail, admissionv1.Equivalent, metav1.StatusReasonForbidden
 	reason := func(object string) string {
-		return "string(" + object + ".metadata.?annotations[?" + quote(rules.OverrideReasonAnnotation) + "].orValue('')).trim()"
+		return "string(" + object + ".metadata.?annotations[?" + quote(rules.OverrideReasonAnnotation) +
+			"].orValue('')).trim()"
 	}
 	const heldByUnpacked = "; held by the API server (ValidatingAdmissionPolicy " + UnpackedName + ")"
 	meta := metav1.ObjectMeta{Name: UnpackedName, Labels: in.Labels}
@@ -37,13 +38,15 @@ func (in *Input) unpacked() (*admissionv1.ValidatingAdmissionPolicy, *admissionv
 				// The object before counts as well as the one after, so a write that removes the label is matched.
 				ObjectSelector: &metav1.LabelSelector{MatchLabels: map[string]string{olm.ManagedLabel: "true"}},
 				MatchPolicy:    &equivalent,
-				ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
-					Operations: []admissionv1.OperationType{admissionv1.Create, admissionv1.Update},
-					Rule: admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"*"}, Resources: []string{"configmaps"},
-						Scope: &namespaced}}}},
+				ResourceRules: []admissionv1.NamedRuleWithOperations{{
+					RuleWithOperations: admissionv1.RuleWithOperations{
+						Operations: []admissionv1.OperationType{admissionv1.Create, admissionv1.Update},
+						Rule: admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"*"},
+							Resources: []string{"configmaps"}, Scope: &namespaced}}}},
 			},
 			MatchConditions: []admissionv1.MatchCondition{
-				{Name: "unpacked", Expression: "object.metadata.?name.orValue('').matches(" + quote(unpackedNames) + ")"},
+				{Name: "unpacked", Expression: "object.metadata.?name.orValue('').matches(" + quote(unpackedNames) +
+					")"},
 				// The garbage collector changes owners and finalizers, and a migration of storage nothing.
 				{Name: "changed", Expression: "request.operation == 'CREATE' || object.?data != oldObject.?data || " +
 					"object.?binaryData != oldObject.?binaryData || object.?immutable != oldObject.?immutable || " +
@@ -62,19 +65,22 @@ func (in *Input) unpacked() (*admissionv1.ValidatingAdmissionPolicy, *admissionv
 					"authorizer.group('').resource('configmaps').namespace(request.namespace).name(object.metadata.name).check('override').allowed()",
 				MessageExpression: "'configmap ' + variables.name + ': changing the contents of an unpacked bundle is not allowed: " +
 					"only OLM writes them, and its Job as ' + variables.job + (variables.asked ? " +
-					"'; the override needs the verb override on configmaps ' + variables.name : '') + " + quote(heldByUnpacked),
+					"'; the override needs the verb override on configmaps ' + variables.name : '') + " +
+					quote(heldByUnpacked),
 				Message: "changing the contents of an unpacked bundle is not allowed" + heldByUnpacked,
 				Reason:  &forbidden,
 			}},
 			AuditAnnotations: []admissionv1.AuditAnnotation{{Key: OverrideAnnotation,
-				ValueExpression: "variables.asked && request.userInfo.username != variables.job ? 'override of " + UnpackedName +
+				ValueExpression: "variables.asked && request.userInfo.username != variables.job ? 'override of " +
+					UnpackedName +
 					" with reason ' + strings.quote(variables.reason) : ''"}},
 		},
 	}
 	return policy, &admissionv1.ValidatingAdmissionPolicyBinding{
 		TypeMeta:   typeMeta("ValidatingAdmissionPolicyBinding"),
 		ObjectMeta: meta,
-		Spec:       admissionv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: UnpackedName, ValidationActions: in.actions()},
+		Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: UnpackedName,
+			ValidationActions: in.actions()},
 	}
 }
 

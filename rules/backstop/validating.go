@@ -62,8 +62,11 @@ type refusal struct {
 // is admitted. Each evaluation costs some microseconds, whatever the expression, and most writes are admitted: so a
 // match condition lets these pass, there are few variables, and all that is said depends on the one that reports
 // whether anything is refused.
-func (in *Input) validating(t *table) (*admissionv1.ValidatingAdmissionPolicy, *admissionv1.ValidatingAdmissionPolicyBinding) {
-	p := &program{in: in, rows: shard("t", byNamespace, lines(t.rows)), data: t.dataShards(), table: t, accounts: t.accounts,
+func (in *Input) validating(
+	t *table,
+) (*admissionv1.ValidatingAdmissionPolicy, *admissionv1.ValidatingAdmissionPolicyBinding) {
+	p := &program{in: in, rows: shard("t", byNamespace, lines(t.rows)), data: t.dataShards(), table: t,
+		accounts: t.accounts,
 		refusals: map[string][]refusal{}}
 	p.variables = slices.Concat(p.rows.variables, p.data.variables)
 	p.addRequest()
@@ -83,7 +86,8 @@ func (in *Input) validating(t *table) (*admissionv1.ValidatingAdmissionPolicy, *
 				ObjectSelector:    &metav1.LabelSelector{},
 				MatchPolicy:       &equivalent,
 				ResourceRules: []admissionv1.NamedRuleWithOperations{
-					rule([]string{"installplans", "subscriptions", "clusterserviceversions"}, admissionv1.Create, admissionv1.Update),
+					rule([]string{"installplans", "subscriptions", "clusterserviceversions"}, admissionv1.Create,
+						admissionv1.Update),
 					rule([]string{"installplans/status"}, admissionv1.Update),
 				},
 			},
@@ -115,15 +119,17 @@ func (in *Input) namespaces() *metav1.LabelSelector {
 	selector := &metav1.LabelSelector{}
 	if len(in.ExcludedNamespaces) > 0 {
 		selector.MatchExpressions = []metav1.LabelSelectorRequirement{
-			{Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn, Values: sorted(in.ExcludedNamespaces)}}
+			{Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn,
+				Values: sorted(in.ExcludedNamespaces)}}
 	}
 	return selector
 }
 
 func rule(resources []string, operations ...admissionv1.OperationType) admissionv1.NamedRuleWithOperations {
 	namespaced := admissionv1.NamespacedScope
-	return admissionv1.NamedRuleWithOperations{RuleWithOperations: admissionv1.RuleWithOperations{Operations: operations,
-		Rule: admissionv1.Rule{APIGroups: []string{olm.Group}, APIVersions: []string{"*"}, Resources: resources, Scope: &namespaced}}}
+	return admissionv1.NamedRuleWithOperations{RuleWithOperations: admissionv1.RuleWithOperations{
+		Operations: operations, Rule: admissionv1.Rule{APIGroups: []string{olm.Group}, APIVersions: []string{"*"}, Resources: resources,
+			Scope: &namespaced}}}
 }
 
 // set adds a variable.
@@ -167,7 +173,8 @@ func (p *program) validation() admissionv1.Validation {
 	forbidden := metav1.StatusReasonForbidden
 	return admissionv1.Validation{
 		Expression: "variables.rule == 0" + excepted,
-		MessageExpression: fmt.Sprintf("variables.rule == 0 ? '' : [%s['', '']].map(m, size(bytes(m[0])) > %d || m[0].contains('\\n') ? m[1] : m[0])[0] + %s",
+		MessageExpression: fmt.Sprintf(
+			"variables.rule == 0 ? '' : [%s['', '']].map(m, size(bytes(m[0])) > %d || m[0].contains('\\n') ? m[1] : m[0])[0] + %s",
 			said, maxMessage, quote(heldBy)),
 		Message: "the write is not allowed" + heldBy,
 		Reason:  &forbidden,
@@ -240,7 +247,8 @@ func (p *program) addRequest() {
 	for _, row := range p.table.everywhere {
 		everywhere += " + [" + quote(row) + ".split(' ')]"
 	}
-	p.set("rules", p.rows.values(".split(' ')")+".map(r, r + "+p.data.value()+".split('|', 2)[0].split(' '))"+everywhere)
+	p.set("rules", p.rows.values(".split(' ')")+".map(r, r + "+p.data.value()+".split('|', 2)[0].split(' '))"+
+		everywhere)
 	p.set("olm", p.in.byOLM())
 	p.set("name", "request.namespace + '/' + (object.metadata.?name.orValue('') != '' ? "+
 		"object.metadata.name : object.metadata.?generateName.orValue('') + '*')")

@@ -20,7 +20,8 @@ func operator(name, runsAs, granted string) json.RawMessage {
 
 // rbacManifest returns a role or a binding.
 func rbacManifest(kind, name, fields string) json.RawMessage {
-	return json.RawMessage(`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"` + kind + `","metadata":{"name":"` + name + `"},` + fields + `}`)
+	return json.RawMessage(`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"` + kind + `","metadata":{"name":"` +
+		name + `"},` + fields + `}`)
 }
 
 // attack compares two versions in namespace shop.
@@ -73,31 +74,37 @@ func TestC1ForeignAccount(t *testing.T) {
 			},
 		},
 		{
-			name: "the subject of an installed binding", before: []json.RawMessage{installedOperator, role, bound("shop", "etcd")},
-			after: []json.RawMessage{nextOperator, role, bound("attacker", "default")},
-			want:  []string{"!permissions: cluster-wide, for ServiceAccount attacker/default: get on secrets"},
+			name:   "the subject of an installed binding",
+			before: []json.RawMessage{installedOperator, role, bound("shop", "etcd")},
+			after:  []json.RawMessage{nextOperator, role, bound("attacker", "default")},
+			want:   []string{"!permissions: cluster-wide, for ServiceAccount attacker/default: get on secrets"},
 		},
 		{
 			name: "a role of the cluster", before: []json.RawMessage{installedOperator},
 			after: []json.RawMessage{nextOperator, rbacManifest("ClusterRole", "view", rules)},
-			want:  []string{"!permissions: cluster-wide, for holders of ClusterRole view: get on secrets", "scope: adds ClusterRole view"},
+			want: []string{"!permissions: cluster-wide, for holders of ClusterRole view: get on secrets",
+				"scope: adds ClusterRole view"},
 		},
 		{
 			name: "a role that aggregates by a label of its own", before: []json.RawMessage{installedOperator},
-			after: []json.RawMessage{nextOperator, json.RawMessage(strings.Replace(string(role), `"name":`, `"labels":{"example.com/to":"ops"},"name":`, 1))},
+			after: []json.RawMessage{nextOperator,
+				json.RawMessage(strings.Replace(string(role), `"name":`, `"labels":{"example.com/to":"ops"},"name":`,
+					1))},
 			want: []string{
 				"!permissions: cluster-wide, for holders of ClusterRoles that aggregate example.com/to=ops: get on secrets",
 				"scope: adds ClusterRole etcd-own",
 			},
 		},
 		{
-			name: "an account that the ClusterServiceVersion grants the rights to", before: []json.RawMessage{installedOperator},
-			after: []json.RawMessage{operator("a.v2", "etcd", "tenant")},
-			want:  []string{"!permissions: grants rights to ServiceAccount tenant, before etcd"},
+			name:   "an account that the ClusterServiceVersion grants the rights to",
+			before: []json.RawMessage{installedOperator},
+			after:  []json.RawMessage{operator("a.v2", "etcd", "tenant")},
+			want:   []string{"!permissions: grants rights to ServiceAccount tenant, before etcd"},
 		},
 		{
-			name: "control: the operator's own account", before: []json.RawMessage{installedOperator, role, bound("shop", "etcd")},
-			after: []json.RawMessage{nextOperator, role, bound("shop", "etcd")},
+			name:   "control: the operator's own account",
+			before: []json.RawMessage{installedOperator, role, bound("shop", "etcd")},
+			after:  []json.RawMessage{nextOperator, role, bound("shop", "etcd")},
 		},
 		{
 			name: "control: a group", before: []json.RawMessage{installedOperator},
@@ -117,12 +124,14 @@ func TestC1ForeignAccount(t *testing.T) {
 // TestC3RunsAs runs the pods as another account, whose rights are not compared (threat O50).
 func TestC3RunsAs(t *testing.T) {
 	account := func(metadata, fields string) json.RawMessage {
-		return json.RawMessage(`{"apiVersion":"v1","kind":"ServiceAccount","metadata":{"name":"etcd"` + metadata + `}` + fields + `}`)
+		return json.RawMessage(`{"apiVersion":"v1","kind":"ServiceAccount","metadata":{"name":"etcd"` + metadata + `}` +
+			fields + `}`)
 	}
 	for _, a := range []attack{
 		{
-			name: "another account of the namespace", before: []json.RawMessage{installedOperator}, after: []json.RawMessage{operator("a.v2", "vault-operator", "etcd")},
-			want: []string{"!permissions: runs as ServiceAccount vault-operator, before etcd"},
+			name: "another account of the namespace", before: []json.RawMessage{installedOperator},
+			after: []json.RawMessage{operator("a.v2", "vault-operator", "etcd")},
+			want:  []string{"!permissions: runs as ServiceAccount vault-operator, before etcd"},
 		},
 		{
 			name: "another account, with rights of its own", before: []json.RawMessage{installedOperator},
@@ -133,29 +142,34 @@ func TestC3RunsAs(t *testing.T) {
 			},
 		},
 		{
-			name: "no account", before: []json.RawMessage{installedOperator}, after: []json.RawMessage{operator("a.v2", "", "etcd")},
-			want: []string{"!permissions: runs as ServiceAccount default, before etcd"},
+			name: "no account", before: []json.RawMessage{installedOperator},
+			after: []json.RawMessage{operator("a.v2", "", "etcd")},
+			want:  []string{"!permissions: runs as ServiceAccount default, before etcd"},
 		},
 		{
 			name: "the field of old", before: []json.RawMessage{installedOperator},
-			after: []json.RawMessage{json.RawMessage(strings.Replace(string(nextOperator), `"serviceAccountName":"etcd","containers"`, `"serviceAccount":"vault-operator","containers"`, 1))},
-			want:  []string{"!permissions: runs as ServiceAccount vault-operator, before etcd"},
+			after: []json.RawMessage{json.RawMessage(strings.Replace(string(nextOperator),
+				`"serviceAccountName":"etcd","containers"`, `"serviceAccount":"vault-operator","containers"`, 1))},
+			want: []string{"!permissions: runs as ServiceAccount vault-operator, before etcd"},
 		},
 		{
 			name: "the field in another case", before: []json.RawMessage{installedOperator},
-			after: []json.RawMessage{json.RawMessage(strings.Replace(string(nextOperator), `"serviceAccountName":"etcd","containers"`, `"SERVICEaccountName":"vault-operator","containers"`, 1))},
-			want:  []string{"!permissions: runs as ServiceAccount vault-operator, before etcd"},
+			after: []json.RawMessage{json.RawMessage(strings.Replace(string(nextOperator),
+				`"serviceAccountName":"etcd","containers"`, `"SERVICEaccountName":"vault-operator","containers"`, 1))},
+			want: []string{"!permissions: runs as ServiceAccount vault-operator, before etcd"},
 		},
 		{
 			name: "an account with a role of a cloud", before: []json.RawMessage{installedOperator},
-			after: []json.RawMessage{nextOperator, account(`,"annotations":{"eks.amazonaws.com/role-arn":"admin"}`, "")},
-			want:  []string{"permissions: adds ServiceAccount etcd"},
+			after: []json.RawMessage{nextOperator, account(`,"annotations":{"eks.amazonaws.com/role-arn":"admin"}`,
+				"")},
+			want: []string{"permissions: adds ServiceAccount etcd"},
 		},
 		{
 			name:   "an annotation of the ClusterServiceVersion, which OLM copies to pods",
 			before: []json.RawMessage{installedOperator},
-			after:  []json.RawMessage{json.RawMessage(strings.Replace(string(nextOperator), `"name":"a.v2"`, `"name":"a.v2","annotations":{"iam.amazonaws.com/role":"admin","createdAt":"today"}`, 1))},
-			want:   []string{"podSecurity: metadata.annotations.iam.amazonaws.com/role admin"},
+			after: []json.RawMessage{json.RawMessage(strings.Replace(string(nextOperator), `"name":"a.v2"`,
+				`"name":"a.v2","annotations":{"iam.amazonaws.com/role":"admin","createdAt":"today"}`, 1))},
+			want: []string{"podSecurity: metadata.annotations.iam.amazonaws.com/role admin"},
 		},
 		{
 			name: "control: the account that OLM derives", before: []json.RawMessage{installedOperator},
@@ -180,7 +194,9 @@ func TestC4TokenSecret(t *testing.T) {
 	for _, a := range []attack{
 		{
 			name: "a token of another account, mounted", before: []json.RawMessage{installedOperator},
-			after: []json.RawMessage{pod(`"volumes":[{"name":"t","secret":{"secretName":"t"}}],"containers":[{"name":"c",`), secret(token, "vault-operator")},
+			after: []json.RawMessage{pod(
+				`"volumes":[{"name":"t","secret":{"secretName":"t"}}],"containers":[{"name":"c",`), secret(token,
+				"vault-operator")},
 			want: []string{
 				"!permissions: token of ServiceAccount vault-operator in Secret t",
 				"permissions: adds Secret t",
@@ -188,16 +204,18 @@ func TestC4TokenSecret(t *testing.T) {
 			},
 		},
 		{
-			name: "an installed Secret, for another account", before: []json.RawMessage{installedOperator, secret(token, "etcd")},
-			after: []json.RawMessage{nextOperator, secret(token, "vault-operator")},
+			name:   "an installed Secret, for another account",
+			before: []json.RawMessage{installedOperator, secret(token, "etcd")},
+			after:  []json.RawMessage{nextOperator, secret(token, "vault-operator")},
 			want: []string{
 				"!permissions: token of ServiceAccount vault-operator in Secret t",
 				"permissions: changes Secret t: metadata.annotations.kubernetes.io/service-account.name",
 			},
 		},
 		{
-			name: "an installed Secret, of another type", before: []json.RawMessage{installedOperator, secret("Opaque", "vault-operator")},
-			after: []json.RawMessage{nextOperator, secret(token, "vault-operator")},
+			name:   "an installed Secret, of another type",
+			before: []json.RawMessage{installedOperator, secret("Opaque", "vault-operator")},
+			after:  []json.RawMessage{nextOperator, secret(token, "vault-operator")},
 			want: []string{
 				"!permissions: token of ServiceAccount vault-operator in Secret t",
 				"permissions: changes Secret t: type",
@@ -205,17 +223,21 @@ func TestC4TokenSecret(t *testing.T) {
 		},
 		{
 			name: "a token that a tenant made, by the environment", before: []json.RawMessage{installedOperator},
-			after: []json.RawMessage{pod(`"containers":[{"name":"c","envFrom":[{"secretRef":{"name":"t"}}],"env":[{"name":"a","valueFrom":{"secretKeyRef":{"name":"u","key":"token"}}}],`)},
-			want:  []string{"podSecurity: reads Secret t", "podSecurity: reads Secret u"},
+			after: []json.RawMessage{pod(
+				`"containers":[{"name":"c","envFrom":[{"secretRef":{"name":"t"}}],"env":[{"name":"a","valueFrom":{"secretKeyRef":{"name":"u","key":"token"}}}],`)},
+			want: []string{"podSecurity: reads Secret t", "podSecurity: reads Secret u"},
 		},
 		{
 			name: "a token that is projected", before: []json.RawMessage{installedOperator},
-			after: []json.RawMessage{pod(`"volumes":[{"name":"t","projected":{"sources":[{"serviceAccountToken":{"audience":"vault","path":"t"}},{"secret":{"name":"t"}}]}}],"containers":[{"name":"c",`)},
-			want:  []string{"podSecurity: mounts Secret t", "podSecurity: mounts a token of its ServiceAccount for audience vault"},
+			after: []json.RawMessage{pod(
+				`"volumes":[{"name":"t","projected":{"sources":[{"serviceAccountToken":{"audience":"vault","path":"t"}},{"secret":{"name":"t"}}]}}],"containers":[{"name":"c",`)},
+			want: []string{"podSecurity: mounts Secret t",
+				"podSecurity: mounts a token of its ServiceAccount for audience vault"},
 		},
 		{
-			name: "control: the same Secret as before", before: []json.RawMessage{installedOperator, secret(token, "etcd")},
-			after: []json.RawMessage{nextOperator, secret(token, "etcd")},
+			name:   "control: the same Secret as before",
+			before: []json.RawMessage{installedOperator, secret(token, "etcd")},
+			after:  []json.RawMessage{nextOperator, secret(token, "etcd")},
 		},
 	} {
 		a.run(t)
@@ -225,21 +247,25 @@ func TestC4TokenSecret(t *testing.T) {
 // TestC5Siblings are other objects that no class reported.
 func TestC5Siblings(t *testing.T) {
 	object := func(apiVersion, kind, fields string) json.RawMessage {
-		return json.RawMessage(`{"apiVersion":"` + apiVersion + `","kind":"` + kind + `","metadata":{"name":"x"},` + fields + `}`)
+		return json.RawMessage(`{"apiVersion":"` + apiVersion + `","kind":"` + kind + `","metadata":{"name":"x"},` +
+			fields + `}`)
 	}
 	hooks := func(service string) json.RawMessage {
-		return object("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", `"webhooks":[{"name":"h","clientConfig":{"service":{"namespace":"`+
-			service+`","name":"hook"}},`+hookRule("apps", "deployments", `"CREATE"`)+`}]`)
+		return object("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration",
+			`"webhooks":[{"name":"h","clientConfig":{"service":{"namespace":"`+
+				service+`","name":"hook"}},`+hookRule("apps", "deployments", `"CREATE"`)+`}]`)
 	}
 	conversion := json.RawMessage(strings.Replace(string(definitionManifest(`{}`, "v1")), `"scope":`,
 		`"conversion":{"strategy":"Webhook","webhook":{"clientConfig":{"service":{"namespace":"attacker","name":"hook"}}}},"scope":`, 1))
 	for _, a := range []attack{
 		{
-			name: "a webhook that calls another Service", before: []json.RawMessage{installedOperator, hooks("shop")}, after: []json.RawMessage{nextOperator, hooks("attacker")},
-			want: []string{"!webhooks: validating webhook h calls Service attacker/hook"},
+			name: "a webhook that calls another Service", before: []json.RawMessage{installedOperator, hooks("shop")},
+			after: []json.RawMessage{nextOperator, hooks("attacker")},
+			want:  []string{"!webhooks: validating webhook h calls Service attacker/hook"},
 		},
 		{
-			name: "a conversion by another Service", before: []json.RawMessage{installedOperator, definitionManifest(`{}`, "v1")},
+			name: "a conversion by another Service", before: []json.RawMessage{installedOperator,
+				definitionManifest(`{}`, "v1")},
 			after: []json.RawMessage{nextOperator, conversion},
 			want: []string{
 				"!webhooks: conversion of things.example.com by Service attacker/hook",
@@ -254,14 +280,16 @@ func TestC5Siblings(t *testing.T) {
 		{
 			name:   "a PriorityClass for all pods",
 			before: []json.RawMessage{installedOperator, object("scheduling.k8s.io/v1", "PriorityClass", `"value":1`)},
-			after:  []json.RawMessage{nextOperator, object("scheduling.k8s.io/v1", "PriorityClass", `"value":1000,"globalDefault":true`)},
-			want:   []string{"scope: changes PriorityClass x: globalDefault, value"},
+			after: []json.RawMessage{nextOperator,
+				object("scheduling.k8s.io/v1", "PriorityClass", `"value":1000,"globalDefault":true`)},
+			want: []string{"scope: changes PriorityClass x: globalDefault, value"},
 		},
 		{
 			name:   "a Service for an address of others",
 			before: []json.RawMessage{installedOperator, object("v1", "Service", `"spec":{"ports":[]}`)},
-			after:  []json.RawMessage{nextOperator, object("v1", "Service", `"spec":{"ports":[],"externalIPs":["10.0.0.1"]}`)},
-			want:   []string{"scope: changes Service x: spec.externalIPs"},
+			after: []json.RawMessage{nextOperator,
+				object("v1", "Service", `"spec":{"ports":[],"externalIPs":["10.0.0.1"]}`)},
+			want: []string{"scope: changes Service x: spec.externalIPs"},
 		},
 		{
 			name:   "no NetworkPolicy any more",
@@ -271,8 +299,9 @@ func TestC5Siblings(t *testing.T) {
 		},
 		{
 			name: "a Subscription that no dependency asks for", before: []json.RawMessage{installedOperator},
-			after: []json.RawMessage{nextOperator, object("operators.coreos.com/v1alpha1", "Subscription", `"spec":{"name":"vault","source":"mine","sourceNamespace":"shop"}`)},
-			want:  []string{"!scope: adds Subscription x"},
+			after: []json.RawMessage{nextOperator, object("operators.coreos.com/v1alpha1", "Subscription",
+				`"spec":{"name":"vault","source":"mine","sourceNamespace":"shop"}`)},
+			want: []string{"!scope: adds Subscription x"},
 		},
 	} {
 		a.run(t)

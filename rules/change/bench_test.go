@@ -29,11 +29,13 @@ func largePlan(tb testing.TB, version string) [][]json.RawMessage {
 func largeCSV(version string) string {
 	var rules, containers []string
 	for i := range 60 {
-		rules = append(rules, fmt.Sprintf(`{"apiGroups":["group%d.example.com"],"resources":["things","things/status","others"],"verbs":["get","list","watch"]}`, i))
+		rules = append(rules, fmt.Sprintf(
+			`{"apiGroups":["group%d.example.com"],"resources":["things","things/status","others"],"verbs":["get","list","watch"]}`, i))
 	}
 	rules = append(rules, `{"apiGroups":[""],"resources":["v`+version[:1]+`"],"verbs":["get","list"]}`)
 	for i := range 4 {
-		containers = append(containers, fmt.Sprintf(`{"name":"c%d","image":"quay.io/example/c%d:v1","args":["--a","--b"],"resources":{}}`, i, i))
+		containers = append(containers,
+			fmt.Sprintf(`{"name":"c%d","image":"quay.io/example/c%d:v1","args":["--a","--b"],"resources":{}}`, i, i))
 	}
 	return `{"apiVersion":"operators.coreos.com/v1alpha1","kind":"ClusterServiceVersion","metadata":{"name":"NAME.vVERSION",
 		"annotations":{"alm-examples":` + fmt.Sprintf("%q", strings.Repeat(`{"spec":{"size":3}} `, 400)) + `}},
@@ -47,13 +49,18 @@ func largeDefinition(version string) string {
 	for i := range 19 {
 		var inner []string
 		for j := range 8 {
-			inner = append(inner, fmt.Sprintf(`"inner%d":{"type":"string","maxLength":63,"description":"What this field is for, in one line of some length."}`, j))
+			inner = append(inner, fmt.Sprintf(
+				`"inner%d":{"type":"string","maxLength":63,"description":"What this field is for, in one line of some length."}`, j))
 		}
-		fields = append(fields, fmt.Sprintf(`"field%d":{"type":"object","description":"A group of fields.","properties":{%s}}`, i, strings.Join(inner, ",")))
+		fields = append(fields, fmt.Sprintf(
+			`"field%d":{"type":"object","description":"A group of fields.","properties":{%s}}`, i,
+			strings.Join(inner, ",")))
 	}
 	fields = append(fields, `"last":{"type":"integer","maximum":`+version[:1]+`}`)
-	schema := `{"openAPIV3Schema":{"type":"object","properties":{"spec":{"type":"object","properties":{` + strings.Join(fields, ",") + `}}}}}`
-	versions := `{"name":"v1","served":true,"storage":true,"schema":` + schema + `},{"name":"v1alpha1","served":true,"storage":false,"schema":` + schema + `}`
+	schema := `{"openAPIV3Schema":{"type":"object","properties":{"spec":{"type":"object","properties":{` +
+		strings.Join(fields, ",") + `}}}}}`
+	versions := `{"name":"v1","served":true,"storage":true,"schema":` + schema +
+		`},{"name":"v1alpha1","served":true,"storage":false,"schema":` + schema + `}`
 	return `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"things.NAME.example.com"},
 		"spec":{"group":"NAME.example.com","scope":"Namespaced","names":{"kind":"Thing","plural":"things"},"versions":[` + versions + `]}}`
 }
@@ -90,7 +97,8 @@ func BenchmarkFirstPlan(b *testing.B) {
 	after := largePlan(b, "1.0.0")
 	for b.Loop() {
 		for i := range after {
-			if set := Compare(ReadContents("", "", nil), ReadContents(fmt.Sprintf("operator%d.v1.0.0", i), "", after[i])); set.Digest() == "" {
+			if set := Compare(ReadContents("", "", nil),
+				ReadContents(fmt.Sprintf("operator%d.v1.0.0", i), "", after[i])); set.Digest() == "" {
 				b.Fatalf("fault %q", set.Fault)
 			}
 		}

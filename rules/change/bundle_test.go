@@ -45,7 +45,8 @@ func configMap(t testing.TB, bundle string, zipped bool) []byte {
 		annotations[encodingAnnotation] = gzipBase64
 	}
 	return encode(t, map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "data": data, "binaryData": binaryData,
-		"metadata": map[string]any{"name": "unpacked", "annotations": annotations, "labels": map[string]string{"olm.managed": "true"}}})
+		"metadata": map[string]any{"name": "unpacked", "annotations": annotations,
+			"labels": map[string]string{"olm.managed": "true"}}})
 }
 
 func gzipped(t testing.TB, contents []byte) []byte {
@@ -110,9 +111,10 @@ func inline(t testing.TB, bundle, namespace, properties, replaces string) []json
 		steps = append(steps, encode(t, csv))
 		steps = append(steps, derivedSteps(t, &csv)...)
 	}
-	return append(steps, json.RawMessage(`{"apiVersion":"operators.coreos.com/v1alpha1","kind":"Subscription","metadata":{"name":"vault-stable-community-olm",`+
-		`"creationTimestamp":null},"spec":{"source":"community","sourceNamespace":"olm","name":"vault","channel":"stable","startingCSV":"vault.v1",`+
-		`"installPlanApproval":"Automatic"},"status":{"lastUpdated":null}}`))
+	return append(steps, json.RawMessage(
+		`{"apiVersion":"operators.coreos.com/v1alpha1","kind":"Subscription","metadata":{"name":"vault-stable-community-olm",`+
+			`"creationTimestamp":null},"spec":{"source":"community","sourceNamespace":"olm","name":"vault","channel":"stable","startingCSV":"vault.v1",`+
+			`"installPlanApproval":"Automatic"},"status":{"lastUpdated":null}}`))
 }
 
 // derivedSteps returns the objects that OLM derives from the permissions of a ClusterServiceVersion
@@ -122,15 +124,19 @@ func derivedSteps(t testing.TB, csv *v1alpha1.ClusterServiceVersion) []json.RawM
 	var steps []json.RawMessage
 	strategy := csv.Spec.InstallStrategy.StrategySpec
 	add := func(prefix string, p v1alpha1.StrategyDeploymentPermissions, suffix string) {
-		meta := metav1.ObjectMeta{Name: csv.Name + "-" + suffix, Labels: map[string]string{hashLabel: suffix, "olm.owner": csv.Name}}
+		meta := metav1.ObjectMeta{Name: csv.Name + "-" + suffix,
+			Labels: map[string]string{hashLabel: suffix, "olm.owner": csv.Name}}
 		version := rbacv1.SchemeGroupVersion.String()
 		subjects := []rbacv1.Subject{{Kind: "ServiceAccount", Name: p.ServiceAccountName, Namespace: csv.Namespace}}
 		ref := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: prefix + "Role", Name: meta.Name}
 		steps = append(steps,
-			encode(t, rbacv1.Role{TypeMeta: metav1.TypeMeta{APIVersion: version, Kind: prefix + "Role"}, ObjectMeta: meta, Rules: p.Rules}),
-			encode(t, rbacv1.RoleBinding{TypeMeta: metav1.TypeMeta{APIVersion: version, Kind: prefix + "RoleBinding"}, ObjectMeta: meta,
-				Subjects: subjects, RoleRef: ref}),
-			json.RawMessage(`{"apiVersion":"v1","kind":"ServiceAccount","metadata":{"name":"`+p.ServiceAccountName+`"}}`))
+			encode(t, rbacv1.Role{TypeMeta: metav1.TypeMeta{APIVersion: version, Kind: prefix + "Role"},
+				ObjectMeta: meta, Rules: p.Rules}),
+			encode(t, rbacv1.RoleBinding{TypeMeta: metav1.TypeMeta{APIVersion: version, Kind: prefix + "RoleBinding"},
+				ObjectMeta: meta,
+				Subjects:   subjects, RoleRef: ref}),
+			json.RawMessage(`{"apiVersion":"v1","kind":"ServiceAccount","metadata":{"name":"`+
+				p.ServiceAccountName+`"}}`))
 	}
 	for _, p := range strategy.ClusterPermissions {
 		add("Cluster", p, csv.Namespace+"x8d7f")

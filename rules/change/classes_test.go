@@ -33,7 +33,8 @@ func hook(fields string) string {
 
 // hookRule returns the field rules with one rule.
 func hookRule(group, resource, operations string) string {
-	return `"rules":[{"apiGroups":["` + group + `"],"apiVersions":["v1"],"resources":["` + resource + `"],"operations":[` + operations + `]}]`
+	return `"rules":[{"apiGroups":["` + group + `"],"apiVersions":["v1"],"resources":["` + resource +
+		`"],"operations":[` + operations + `]}]`
 }
 
 const (
@@ -44,7 +45,8 @@ const (
 
 func TestClasses(t *testing.T) {
 	rbac := func(kind, name, fields string) string {
-		return `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"` + kind + `","metadata":{"name":"` + name + `"},` + fields + `}`
+		return `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"` + kind + `","metadata":{"name":"` + name +
+			`"},` + fields + `}`
 	}
 	for _, test := range []struct {
 		name string
@@ -83,8 +85,9 @@ func TestClasses(t *testing.T) {
 		{
 			name:   "a name of a resource that was allowed by another name",
 			before: rulesField(`{"apiGroups":[""],"resources":["secrets"],"verbs":["get"],"resourceNames":["a"]}`, ""),
-			after:  rulesField(`{"apiGroups":[""],"resources":["secrets"],"verbs":["get"],"resourceNames":["a","b"]}`, ""),
-			want:   []string{"!permissions: cluster-wide: get on secrets named b"},
+			after: rulesField(`{"apiGroups":[""],"resources":["secrets"],"verbs":["get"],"resourceNames":["a","b"]}`,
+				""),
+			want: []string{"!permissions: cluster-wide: get on secrets named b"},
 		},
 		{
 			name:   "all rights already",
@@ -99,9 +102,12 @@ func TestClasses(t *testing.T) {
 			afterObjects: []string{
 				rbac("ClusterRole", "own", `"rules":[{"apiGroups":[""],"resources":["nodes"],"verbs":["get"]}]`),
 				rbac("ClusterRole", "unbound", `"rules":[`+everything+`]`),
-				rbac("ClusterRoleBinding", "own", `"roleRef":{"kind":"ClusterRole","name":"own"},"subjects":[{"kind":"ServiceAccount","name":"a"}]`),
-				rbac("ClusterRoleBinding", "admin", `"roleRef":{"kind":"ClusterRole","name":"cluster-admin"},"subjects":[{"kind":"ServiceAccount","name":"a"}]`),
-				rbac("RoleBinding", "all", `"roleRef":{"kind":"ClusterRole","name":"own"},"subjects":[{"kind":"Group","name":"system:authenticated"}]`),
+				rbac("ClusterRoleBinding", "own",
+					`"roleRef":{"kind":"ClusterRole","name":"own"},"subjects":[{"kind":"ServiceAccount","name":"a"}]`),
+				rbac("ClusterRoleBinding", "admin",
+					`"roleRef":{"kind":"ClusterRole","name":"cluster-admin"},"subjects":[{"kind":"ServiceAccount","name":"a"}]`),
+				rbac("RoleBinding", "all",
+					`"roleRef":{"kind":"ClusterRole","name":"own"},"subjects":[{"kind":"Group","name":"system:authenticated"}]`),
 			},
 			want: []string{
 				"!permissions: cluster-wide, for holders of ClusterRole unbound: * on * (*)",
@@ -128,7 +134,8 @@ func TestClasses(t *testing.T) {
 			name: "a binding that says it is derived from the ClusterServiceVersion",
 			afterObjects: []string{`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"x","labels":
 				{"olm.permissions.hash":"x"}},"rules":[` + everything + `]}`},
-			want: []string{"!permissions: cluster-wide, for holders of ClusterRole x: * on * (*)", "scope: adds ClusterRole x"},
+			want: []string{"!permissions: cluster-wide, for holders of ClusterRole x: * on * (*)",
+				"scope: adds ClusterRole x"},
 		},
 		{
 			name:   "a webhook on its own kind",
@@ -145,12 +152,14 @@ func TestClasses(t *testing.T) {
 		{
 			name:   "a webhook that matches less",
 			before: hook(hookRule("*", "*", `"*"`)),
-			after:  hook(`"objectSelector":{"matchLabels":{"a":"b"}},"failurePolicy":"Ignore",` + hookRule("", "pods", `"CREATE"`)),
+			after: hook(`"objectSelector":{"matchLabels":{"a":"b"}},"failurePolicy":"Ignore",` +
+				hookRule("", "pods", `"CREATE"`)),
 		},
 		{
-			name:   "a webhook with less of a selector, that fails closed",
-			before: hook(`"objectSelector":{"matchLabels":{"a":"b"}},"failurePolicy":"Ignore","matchPolicy":"Exact",` + hookRule("", "pods", `"CREATE"`)),
-			after:  hook(hookRule("", "pods", `"CREATE"`)),
+			name: "a webhook with less of a selector, that fails closed",
+			before: hook(`"objectSelector":{"matchLabels":{"a":"b"}},"failurePolicy":"Ignore","matchPolicy":"Exact",` +
+				hookRule("", "pods", `"CREATE"`)),
+			after: hook(hookRule("", "pods", `"CREATE"`)),
 			want: []string{
 				"!webhooks: validating webhook v.example.com matches other objects (objectSelector)",
 				"!webhooks: validating webhook v.example.com matches other versions of the same API (matchPolicy Equivalent)",
@@ -176,9 +185,11 @@ func TestClasses(t *testing.T) {
 			},
 		},
 		{
-			name:          "a narrower schema",
-			beforeObjects: []string{string(definitionManifest(`{"properties":{"a":{"type":"string"},"b":{"properties":{"c":{},"d":{}}},"e":{"enum":["x"]}}}`, "v1"))},
-			afterObjects:  []string{string(definitionManifest(`{"required":["z","a"],"properties":{"a":{"type":"string","maxLength":5,"pattern":"^a"},"e":{"enum":["x","y"]}}}`, "v1"))},
+			name: "a narrower schema",
+			beforeObjects: []string{string(
+				definitionManifest(`{"properties":{"a":{"type":"string"},"b":{"properties":{"c":{},"d":{}}},"e":{"enum":["x"]}}}`, "v1"))},
+			afterObjects: []string{string(
+				definitionManifest(`{"required":["z","a"],"properties":{"a":{"type":"string","maxLength":5,"pattern":"^a"},"e":{"enum":["x","y"]}}}`, "v1"))},
 			want: []string{
 				"breakingCRDs: things.example.com: v1: a: changed: pattern",
 				"breakingCRDs: things.example.com: v1: a: maximum constraint added when there was none previously: 5",
@@ -189,8 +200,10 @@ func TestClasses(t *testing.T) {
 		{
 			name:          "a version with other fields, without conversion",
 			beforeObjects: []string{string(definitionManifest(`{"properties":{"a":{"type":"string"}}}`, "v1"))},
-			afterObjects: []string{strings.Replace(string(definitionManifest(`{"properties":{"a":{"type":"string"}}}`, "v1", "v2")),
-				`"name":"v2","served":true,"storage":false,"schema":{"openAPIV3Schema":{"properties":{"a":`, `"name":"v2","served":true,"storage":false,"schema":{"openAPIV3Schema":{"properties":{"b":`, 1)},
+			afterObjects: []string{strings.Replace(
+				string(definitionManifest(`{"properties":{"a":{"type":"string"}}}`, "v1", "v2")),
+				`"name":"v2","served":true,"storage":false,"schema":{"openAPIV3Schema":{"properties":{"a":`,
+				`"name":"v2","served":true,"storage":false,"schema":{"openAPIV3Schema":{"properties":{"b":`, 1)},
 			want: []string{
 				"breakingCRDs: things.example.com: v1 -> v2: a is removed",
 				"crds: adds version v2 of things.example.com",
@@ -199,7 +212,8 @@ func TestClasses(t *testing.T) {
 		{
 			name:          "another scope, and a version that is not served",
 			beforeObjects: []string{string(definitionManifest(`{}`, "v1"))},
-			afterObjects:  []string{strings.NewReplacer("Namespaced", "Cluster", `"served":true`, `"served":false`).Replace(string(definitionManifest(`{}`, "v1")))},
+			afterObjects: []string{strings.NewReplacer("Namespaced", "Cluster", `"served":true`,
+				`"served":false`).Replace(string(definitionManifest(`{}`, "v1")))},
 			want: []string{
 				"breakingCRDs: things.example.com: scope changed: Namespaced -> Cluster",
 				"breakingCRDs: things.example.com: version v1 is no longer served",
@@ -227,7 +241,8 @@ func TestClasses(t *testing.T) {
 			after:  podField(restricted + `}}]`),
 			afterObjects: []string{`{"apiVersion":"apps/v1","kind":"DaemonSet","metadata":{"name":"d"},"spec":{"template":{"spec":{"hostIPC":true,` + restricted + `}}]}}}}`,
 				`{"apiVersion":"batch/v1","kind":"CronJob","metadata":{"name":"c"},"spec":{"jobTemplate":{"spec":{"template":{"spec":{"hostPID":true,` + restricted + `}}]}}}}}}`},
-			want: []string{"!podSecurity: hostIPC", "!podSecurity: hostPID", "scope: adds CronJob c", "scope: adds DaemonSet d"},
+			want: []string{"!podSecurity: hostIPC", "!podSecurity: hostPID", "scope: adds CronJob c",
+				"scope: adds DaemonSet d"},
 		},
 		{
 			name:   "security context constraints",
@@ -246,14 +261,16 @@ func TestClasses(t *testing.T) {
 			before: podField(restricted+`}}]`) + `,"relatedImages":[{"name":"r","image":"registry.local:5000/etcd"}]`,
 			after: podField(restricted+`},"env":[{"name":"RELATED_IMAGE_X","value":"ghcr.io/x/y:v1"}]}]`) +
 				`,"relatedImages":[{"name":"r","image":"registry.local:5000/other@sha256:ab"},{"name":"b","image":"busybox"},{"name":"e","image":"quay.io/evil/b"}]`,
-			want: []string{"images: images from docker.io/library", "images: images from ghcr.io/x", "images: images from quay.io/evil"},
+			want: []string{"images: images from docker.io/library", "images: images from ghcr.io/x",
+				"images: images from quay.io/evil"},
 		},
 		{
 			name:   "cluster-scoped objects and install modes",
 			before: `"installModes":[{"type":"OwnNamespace","supported":true},{"type":"AllNamespaces","supported":false}]`,
 			after:  `"installModes":[{"type":"AllNamespaces","supported":true}],"apiservicedefinitions":{"owned":[{"name":"n","group":"g.example.com","version":"v1","kind":"K"}]}`,
 			afterObjects: []string{`{"apiVersion":"scheduling.k8s.io/v1","kind":"PriorityClass","metadata":{"name":"p"}}`,
-				`{"apiVersion":"v1","kind":"Service","metadata":{"name":"s"}}`, `{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"t"}}`,
+				`{"apiVersion":"v1","kind":"Service","metadata":{"name":"s"}}`,
+				`{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"t"}}`,
 				string(definitionManifest(`{}`, "v1"))},
 			beforeObjects: []string{string(definitionManifest(`{}`, "v1"))},
 			want: []string{
@@ -268,7 +285,8 @@ func TestClasses(t *testing.T) {
 			name:   "requirements",
 			before: `"minKubeVersion":"1.20.0","customresourcedefinitions":{"required":[{"name":"a.example.com","version":"v1","kind":"A"}]}`,
 			after:  `"minKubeVersion":"1.30.0","customresourcedefinitions":{"required":[{"name":"a.example.com","version":"v1","kind":"A"},{"name":"b.example.com","version":"v1","kind":"B"}]}`,
-			want:   []string{"requirements: requires CustomResourceDefinition b.example.com", "requirements: requires Kubernetes 1.30.0"},
+			want: []string{"requirements: requires CustomResourceDefinition b.example.com",
+				"requirements: requires Kubernetes 1.30.0"},
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {

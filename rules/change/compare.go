@@ -37,7 +37,8 @@ func (s *Set) compare(from, to *Contents) (err error) {
 	}
 	s.Spec = to.specDigest()
 	for _, part := range []func(*Set, *Contents, *Contents) error{
-		compareRights, compareWebhooks, compareDefinitions, comparePods, compareImages, compareScope, compareRequirements,
+		compareRights, compareWebhooks, compareDefinitions, comparePods, compareImages, compareScope,
+		compareRequirements,
 	} {
 		if err := part(s, from, to); err != nil {
 			return err
@@ -99,7 +100,8 @@ func (s *Set) finish() {
 }
 
 func compareDifferences(a, b Difference) int {
-	return cmp.Or(cmp.Compare(b.Risk, a.Risk), cmp.Compare(slices.Index(classOrder, a.Class), slices.Index(classOrder, b.Class)),
+	return cmp.Or(cmp.Compare(b.Risk, a.Risk), cmp.Compare(slices.Index(classOrder, a.Class),
+		slices.Index(classOrder, b.Class)),
 		cmp.Compare(a.Text, b.Text))
 }
 

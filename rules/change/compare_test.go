@@ -44,7 +44,8 @@ func TestUpgrade(t *testing.T) {
 	if diff := cmp.Diff(want, texts(set)); diff != "" {
 		t.Errorf("from a ConfigMap (-want +got):\n%s", diff)
 	}
-	inline := compare(t, from, read(t, "etcdoperator.v0.9.4", inline(t, "etcd-0.9.4", "shop", properties094, "etcdoperator.v0.9.2")))
+	inline := compare(t, from, read(t, "etcdoperator.v0.9.4",
+		inline(t, "etcd-0.9.4", "shop", properties094, "etcdoperator.v0.9.2")))
 	if diff := cmp.Diff(set, inline); diff != "" {
 		t.Errorf("a plan with the manifests differs from one with the ConfigMap:\n%s", diff)
 	}
@@ -68,7 +69,8 @@ func TestUpgrade(t *testing.T) {
 func TestSameDigestEverywhere(t *testing.T) {
 	digest := func(namespace, replaces string) string {
 		from := read(t, "etcdoperator.v0.9.2", inline(t, "etcd-0.9.2", namespace, properties092, ""))
-		return compare(t, from, read(t, "etcdoperator.v0.9.4", inline(t, "etcd-0.9.4", namespace, properties094, replaces))).Digest()
+		return compare(t, from, read(t, "etcdoperator.v0.9.4",
+			inline(t, "etcd-0.9.4", namespace, properties094, replaces))).Digest()
 	}
 	if a, b := digest("shop", "etcdoperator.v0.9.2"), digest("other", "etcdoperator.v0.9.3"); a != b {
 		t.Errorf("digests %s and %s", a, b)
@@ -121,7 +123,8 @@ func TestStoredDefinition(t *testing.T) {
 
 // TestFirstInstallation shows everything.
 func TestFirstInstallation(t *testing.T) {
-	set := compare(t, ReadContents("", "", nil), read(t, "etcdoperator.v0.9.4", inline(t, "etcd-0.9.4", "shop", properties094, "")))
+	set := compare(t, ReadContents("", "", nil), read(t, "etcdoperator.v0.9.4",
+		inline(t, "etcd-0.9.4", "shop", properties094, "")))
 	want := []string{
 		"!permissions: cluster-wide: * on secrets",
 		"!permissions: in its namespaces: * on deployments (apps)",
@@ -158,7 +161,8 @@ func TestFirstInstallation(t *testing.T) {
 // TestSpec is the digest by which the ClusterServiceVersion that OLM creates is known.
 func TestSpec(t *testing.T) {
 	steps := inline(t, "etcd-0.9.4", "shop", properties094, "etcdoperator.v0.9.2")
-	i := slices.IndexFunc(steps, func(s json.RawMessage) bool { return strings.Contains(string(s), `"kind":"ClusterServiceVersion"`) })
+	i := slices.IndexFunc(steps,
+		func(s json.RawMessage) bool { return strings.Contains(string(s), `"kind":"ClusterServiceVersion"`) })
 	csv, err := olm.DecodeCSV(steps[i])
 	if err != nil {
 		t.Fatal(err)

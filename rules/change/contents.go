@@ -137,13 +137,15 @@ func (c *Contents) read(manifests []json.RawMessage) error {
 	case len(csvs) > 1:
 		return fmt.Errorf("there are %d ClusterServiceVersions, want one", len(csvs))
 	case csvs[0].Metadata.Name != c.CSV:
-		return fmt.Errorf("the ClusterServiceVersion is %s, want %s", text.Name(csvs[0].Metadata.Name), text.Name(c.CSV))
+		return fmt.Errorf("the ClusterServiceVersion is %s, want %s", text.Name(csvs[0].Metadata.Name),
+			text.Name(c.CSV))
 	}
 	if err := c.readCSV(&csvs[0]); err != nil {
 		return err
 	}
 	accounts := c.derivedAccounts()
-	c.objects = slices.DeleteFunc(c.objects, func(o object) bool { return accounts[o.Metadata.Name] && o.derivedAccount() })
+	c.objects = slices.DeleteFunc(c.objects,
+		func(o object) bool { return accounts[o.Metadata.Name] && o.derivedAccount() })
 	return c.setPods()
 }
 
@@ -170,10 +172,12 @@ func (o *object) derivedSubscription() bool {
 	if json.Unmarshal(o.raw, &s) != nil || s.Spec == nil {
 		return false
 	}
-	plain := v1alpha1.SubscriptionSpec{CatalogSource: s.Spec.CatalogSource, CatalogSourceNamespace: s.Spec.CatalogSourceNamespace, Package: s.Spec.Package,
+	plain := v1alpha1.SubscriptionSpec{CatalogSource: s.Spec.CatalogSource,
+		CatalogSourceNamespace: s.Spec.CatalogSourceNamespace, Package: s.Spec.Package,
 		Channel: s.Spec.Channel, StartingCSV: s.Spec.StartingCSV, InstallPlanApproval: v1alpha1.ApprovalAutomatic}
 	return len(s.Labels)+len(s.Annotations) == 0 && reflect.DeepEqual(*s.Spec, plain) &&
-		s.Name == strings.Join([]string{plain.Package, plain.Channel, plain.CatalogSource, plain.CatalogSourceNamespace}, "-")
+		s.Name == strings.Join([]string{plain.Package, plain.Channel, plain.CatalogSource,
+			plain.CatalogSourceNamespace}, "-")
 }
 
 // derivedAccounts returns the ServiceAccounts that OLM derives from the ClusterServiceVersion.
@@ -199,7 +203,8 @@ func (o *object) derivedAccount() bool {
 // be compared.
 func (c *Contents) sort() error {
 	slices.SortFunc(c.objects, func(a, b object) int {
-		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.APIVersion, b.APIVersion), cmp.Compare(a.Metadata.Name, b.Metadata.Name),
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.APIVersion, b.APIVersion),
+			cmp.Compare(a.Metadata.Name, b.Metadata.Name),
 			bytes.Compare(a.raw, b.raw))
 	})
 	c.objects = slices.CompactFunc(c.objects, func(a, b object) bool { return bytes.Equal(a.raw, b.raw) })
@@ -253,7 +258,8 @@ func (c *Contents) Resolve(properties, replaces string) {
 	}
 	c.annotations[olm.PropertiesAnnotation] = properties
 	if err := c.setProperties(properties); err != nil {
-		*c = Contents{CSV: c.CSV, Fault: text.Truncate("the properties of "+text.Name(c.CSV)+" cannot be read: "+err.Error(), maxText)}
+		*c = Contents{CSV: c.CSV, Fault: text.Truncate("the properties of "+text.Name(c.CSV)+" cannot be read: "+
+			err.Error(), maxText)}
 	}
 }
 
@@ -263,7 +269,8 @@ func (c *Contents) setProperties(wrapped string) error {
 		return err
 	}
 	c.Package, c.requires = bundle.Package, bundle.Requires
-	c.deprecated = slices.ContainsFunc(bundle.Properties, func(p olm.Property) bool { return p.Type == olm.TypeDeprecated })
+	c.deprecated = slices.ContainsFunc(bundle.Properties,
+		func(p olm.Property) bool { return p.Type == olm.TypeDeprecated })
 	if bundle.Version != "" {
 		c.Version = bundle.Version
 	}

@@ -65,7 +65,8 @@ func (c *Contents) readDefinitions() error {
 			return fmt.Errorf("%s is of %s, want %s", o, text.Name(o.APIVersion), apiextensionsv1.SchemeGroupVersion)
 		}
 		d := &definition{name: o.Metadata.Name, fields: fields{}}
-		if err := cmp.Or(kjson.UnmarshalCaseSensitivePreserveInts(o.raw, d), d.fields.readLazily("crd", o.raw)); err != nil {
+		if err := cmp.Or(kjson.UnmarshalCaseSensitivePreserveInts(o.raw, d),
+			d.fields.readLazily("crd", o.raw)); err != nil {
 			return fmt.Errorf("%s cannot be read: %w", o, err)
 		}
 		if n := len(d.Spec.Versions); n > maxVersions {
@@ -133,7 +134,8 @@ func compareDefinitions(s *Set, from, to *Contents) error {
 
 // addDefinition adds a CustomResourceDefinition that is not stored.
 func (s *Set) addDefinition(d *definition) {
-	s.add(Definitions, Notable, "adds %s (kind %s, %s, versions %s)", text.Name(d.name), text.Name(d.Spec.Names.Kind), text.Name(d.Spec.Scope),
+	s.add(Definitions, Notable, "adds %s (kind %s, %s, versions %s)", text.Name(d.name), text.Name(d.Spec.Names.Kind),
+		text.Name(d.Spec.Scope),
 		text.Names(d.versionNames(), maxListed))
 	if by := d.converter(); by != "" {
 		s.add(Webhooks, Risky, "conversion of %s by %s", text.Name(d.name), by)
@@ -163,7 +165,8 @@ func (c *definitionComparison) compare() error {
 		{"kind", c.from.Spec.Names.Kind, c.to.Spec.Names.Kind},
 		{"plural", c.from.Spec.Names.Plural, c.to.Spec.Names.Plural},
 		{"conversion", c.from.Spec.Conversion.Strategy, c.to.Spec.Conversion.Strategy},
-		{"preserveUnknownFields", fmt.Sprint(c.from.Spec.PreserveUnknownFields), fmt.Sprint(c.to.Spec.PreserveUnknownFields)},
+		{"preserveUnknownFields", fmt.Sprint(c.from.Spec.PreserveUnknownFields),
+			fmt.Sprint(c.to.Spec.PreserveUnknownFields)},
 	} {
 		if change.from != change.to {
 			c.broken("%s changed: %s -> %s", change.what, text.Name(change.from), text.Name(change.to))
@@ -207,7 +210,8 @@ func (c *definitionComparison) compareVersion(was, is *definitionVersion) error 
 		{"scale", was.Subresources.Scale != nil, is.Subresources.Scale != nil},
 	} {
 		if sub.was != sub.is {
-			c.broken("%s: subresource %s %s", text.Name(is.Name), sub.name, map[bool]string{true: "added", false: "removed"}[sub.is])
+			c.broken("%s: subresource %s %s", text.Name(is.Name), sub.name,
+				map[bool]string{true: "added", false: "removed"}[sub.is])
 		}
 	}
 	lines, err := c.left.compareSchemas(was, is)
@@ -229,7 +233,8 @@ func (c *definitionComparison) compareServed() error {
 	served := c.to.versionNames()
 	if len(served) > maxServed {
 		if len(served) != len(c.from.versionNames()) {
-			c.broken("%d versions are served, more than the %d that are compared with each other", len(served), maxServed)
+			c.broken("%d versions are served, more than the %d that are compared with each other", len(served),
+				maxServed)
 		}
 		return nil
 	}

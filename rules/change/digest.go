@@ -46,7 +46,8 @@ func (c *Contents) digest(r *rights) [sha256.Size]byte {
 		rest := *c
 		rest.spec.Replaces = "" // from the channel
 		strategy := &rest.spec.InstallStrategy.StrategySpec
-		permissions := append(accountRules("cluster-wide", strategy.ClusterPermissions), accountRules("in its namespaces", strategy.Permissions)...)
+		permissions := append(accountRules("cluster-wide", strategy.ClusterPermissions),
+			accountRules("in its namespaces", strategy.Permissions)...)
 		strategy.ClusterPermissions, strategy.Permissions = nil, nil
 		fmt.Fprintf(h, "spec %x %q\n", olm.ContentsDigest(rest.typedSpec()), permissions)
 		metadata := fields{}
@@ -81,7 +82,8 @@ func accountRules(where string, permissions []v1alpha1.StrategyDeploymentPermiss
 }
 
 // volatile are the fields of metadata that the API server or OLM set.
-var volatile = []string{"namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "ownerReferences", "selfLink"}
+var volatile = []string{"namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "managedFields",
+	"ownerReferences", "selfLink"}
 
 // digest writes the digest of an object without its status and volatile metadata.
 func (o *object) digest(h hash.Hash) {

@@ -36,7 +36,8 @@ func fill(v reflect.Value, depth int) {
 	case *json.RawMessage:
 		*value = json.RawMessage(`"x"`)
 		return
-	case *metav1.Time, *metav1.TypeMeta, *metav1.ObjectMeta, *version.OperatorVersion, *apiextensionsv1.CustomResourceValidation:
+	case *metav1.Time, *metav1.TypeMeta, *metav1.ObjectMeta, *version.OperatorVersion,
+		*apiextensionsv1.CustomResourceValidation:
 		return
 	}
 	switch v.Kind() {
@@ -88,7 +89,8 @@ func filled(t *testing.T, apiVersion, kind string, object any) json.RawMessage {
 		t.Fatal(err)
 	}
 	fields["apiVersion"], fields["kind"] = apiVersion, kind
-	fields["metadata"] = map[string]any{"name": "x", "labels": map[string]any{"a": "x"}, "annotations": map[string]any{"a": "x"}, "finalizers": []any{"x"}}
+	fields["metadata"] = map[string]any{"name": "x", "labels": map[string]any{"a": "x"},
+		"annotations": map[string]any{"a": "x"}, "finalizers": []any{"x"}}
 	delete(fields, "status")
 	return encode(t, fields)
 }
@@ -100,20 +102,24 @@ func everyKind(t *testing.T) []json.RawMessage {
 	t.Helper()
 	csv := &v1alpha1.ClusterServiceVersion{}
 	fill(reflect.ValueOf(&csv.Spec).Elem(), 30)
-	csv.APIVersion, csv.Kind, csv.Name = v1alpha1.ClusterServiceVersionAPIVersion, v1alpha1.ClusterServiceVersionKind, "a.v1"
-	csv.Spec.CustomResourceDefinitions, csv.Spec.Description = v1alpha1.CustomResourceDefinitions{}, "" // harmless, and large
+	csv.APIVersion, csv.Kind, csv.Name = v1alpha1.ClusterServiceVersionAPIVersion, v1alpha1.ClusterServiceVersionKind,
+		"a.v1"
+	// harmless, and large
+	csv.Spec.CustomResourceDefinitions, csv.Spec.Description = v1alpha1.CustomResourceDefinitions{}, ""
 	csv.Labels, csv.Annotations = map[string]string{"a": "x"}, map[string]string{"a": "x"}
 	pod := &csv.Spec.InstallStrategy.StrategySpec.DeploymentSpecs[0].Spec.Template.Spec
 	pod.InitContainers = nil // a value that another container has is not new, and probes count as one
 	container := &pod.Containers[0]
-	container.ReadinessProbe, container.StartupProbe, container.Lifecycle.PreStop, container.Lifecycle.PostStart = nil, nil, nil, nil
+	container.ReadinessProbe, container.StartupProbe, container.Lifecycle.PreStop, container.Lifecycle.PostStart = nil,
+		nil, nil, nil
 	sources := pod.Volumes[0].Projected.Sources
 	sources[0].Secret.Name, sources[0].ConfigMap.Name = "projected", "projected"
 	csv.Spec.WebhookDefinitions[0].ConversionCRDs = nil
 	csv.Spec.WebhookDefinitions = append(csv.Spec.WebhookDefinitions,
 		v1alpha1.WebhookDescription{Type: v1alpha1.ConversionWebhook, ConversionCRDs: []string{"x"}})
-	daemon := json.RawMessage(strings.Replace(string(filled(t, appsv1.SchemeGroupVersion.String(), "DaemonSet", &appsv1.DaemonSet{})),
-		`"initContainers":`, `"otherContainers":`, 1))
+	daemon := json.RawMessage(
+		strings.Replace(string(filled(t, appsv1.SchemeGroupVersion.String(), "DaemonSet", &appsv1.DaemonSet{})),
+			`"initContainers":`, `"otherContainers":`, 1))
 	definition := &apiextensionsv1.CustomResourceDefinition{}
 	rbac := rbacv1.SchemeGroupVersion.String()
 	all := []json.RawMessage{
@@ -130,8 +136,10 @@ func everyKind(t *testing.T) []json.RawMessage {
 		filled(t, "policy/v1", "PodDisruptionBudget", &policyv1.PodDisruptionBudget{}),
 		filled(t, "scheduling.k8s.io/v1", "PriorityClass", &schedulingv1.PriorityClass{}),
 		filled(t, "networking.k8s.io/v1", "NetworkPolicy", &networkingv1.NetworkPolicy{}),
-		filled(t, "admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration", &admissionv1.MutatingWebhookConfiguration{}),
-		filled(t, "admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", &admissionv1.ValidatingWebhookConfiguration{}),
+		filled(t, "admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration",
+			&admissionv1.MutatingWebhookConfiguration{}),
+		filled(t, "admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration",
+			&admissionv1.ValidatingWebhookConfiguration{}),
 		daemon,
 		filled(t, "monitoring.coreos.com/v1", "PrometheusRule", nil),
 		filled(t, "monitoring.coreos.com/v1", "ServiceMonitor", nil),
@@ -139,10 +147,12 @@ func everyKind(t *testing.T) []json.RawMessage {
 		filled(t, "autoscaling.k8s.io/v1", "VerticalPodAutoscaler", nil),
 		filled(t, "example.com/v1", "Unknown", nil),
 	}
-	for _, kind := range []string{"ConsoleYAMLSample", "ConsoleQuickStart", "ConsoleCLIDownload", "ConsoleLink", "ConsolePlugin"} {
+	for _, kind := range []string{"ConsoleYAMLSample", "ConsoleQuickStart", "ConsoleCLIDownload", "ConsoleLink",
+		"ConsolePlugin"} {
 		all = append(all, filled(t, "console.openshift.io/v1", kind, nil))
 	}
-	values := strings.NewReplacer(`"image":"x"`, `"image":"q.io/x/y"`, `"failurePolicy":"x"`, `"failurePolicy":"Ignore"`, `"matchPolicy":"x"`, `"matchPolicy":"Exact"`,
+	values := strings.NewReplacer(`"image":"x"`, `"image":"q.io/x/y"`, `"failurePolicy":"x"`,
+		`"failurePolicy":"Ignore"`, `"matchPolicy":"x"`, `"matchPolicy":"Exact"`,
 		`"subjects":[{"apiGroup":"x","kind":"x"`, `"subjects":[{"apiGroup":"x","kind":"ServiceAccount"`)
 	for i := range all {
 		all[i] = json.RawMessage(values.Replace(string(all[i])))
@@ -178,16 +188,20 @@ func leavesOf(value any, keys []any, path string) []leaf {
 func pathBelow(path, key string) string {
 	child := childOf(path, key)
 	for _, root := range [][2]string{
-		{"ClusterServiceVersion.spec", "csv"}, {"ClusterServiceVersion.metadata.annotations", annotationPath}, {"ClusterServiceVersion.metadata.labels", labelPath},
+		{"ClusterServiceVersion.spec", "csv"}, {"ClusterServiceVersion.metadata.annotations", annotationPath},
+		{"ClusterServiceVersion.metadata.labels", labelPath},
 		{"csv.install.spec.deployments[]", "deployment"}, {"deployment.spec.template", "pod"},
-		{"csv.apiservicedefinitions.required[]", "csv.apiservicedefinitions.owned[]"}, {"csv.webhookdefinitions[]", "webhook"},
-		{"CustomResourceDefinition.", "crd."}, {"WebhookConfiguration.webhooks[]", "webhook"}, {"apps/DaemonSet.spec.template", "pod"},
+		{"csv.apiservicedefinitions.required[]", "csv.apiservicedefinitions.owned[]"},
+		{"csv.webhookdefinitions[]", "webhook"},
+		{"CustomResourceDefinition.", "crd."}, {"WebhookConfiguration.webhooks[]", "webhook"},
+		{"apps/DaemonSet.spec.template", "pod"},
 	} {
 		if at := strings.Index(child, root[0]); at >= 0 {
 			return root[1] + child[at+len(root[0]):]
 		}
 	}
-	if at := strings.Index(child, ".metadata."); at >= 0 && !strings.HasPrefix(child, "pod.") && !strings.HasPrefix(child, "crd.") {
+	if at := strings.Index(child, ".metadata."); at >= 0 && !strings.HasPrefix(child, "pod.") &&
+		!strings.HasPrefix(child, "crd.") {
 		return child[at+1:]
 	}
 	return child
@@ -196,7 +210,8 @@ func pathBelow(path, key string) string {
 // isHarmless reports whether a path, or one that it is below, is in the written list.
 func isHarmless(path string) bool {
 	for known := range harmless {
-		if path == known || strings.HasSuffix(known, "/") && strings.HasPrefix(path, known) || strings.HasPrefix(path, known+".") || strings.HasPrefix(path, known+"[]") {
+		if path == known || strings.HasSuffix(known, "/") && strings.HasPrefix(path, known) ||
+			strings.HasPrefix(path, known+".") || strings.HasPrefix(path, known+"[]") {
 			return true
 		}
 	}
@@ -268,7 +283,8 @@ func TestC5EveryFieldCounts(t *testing.T) {
 			t.Fatal(err)
 		}
 		root := object["kind"].(string)
-		if group, _, ok := strings.Cut(object["apiVersion"].(string), "/"); ok && root != "ClusterServiceVersion" && root != "CustomResourceDefinition" {
+		if group, _, ok := strings.Cut(object["apiVersion"].(string), "/"); ok && root != "ClusterServiceVersion" &&
+			root != "CustomResourceDefinition" {
 			root = group + "/" + root
 		} else if !ok {
 			root = "/" + root
@@ -277,9 +293,11 @@ func TestC5EveryFieldCounts(t *testing.T) {
 			switch {
 			case l.keys[0] == "apiVersion" || l.keys[0] == "kind": // another object, or none that is read
 				continue
-			case i > 0 && strings.HasPrefix(l.path, "pod."): // compared by the same code as those of the ClusterServiceVersion
+			// compared by the same code as those of the ClusterServiceVersion
+			case i > 0 && strings.HasPrefix(l.path, "pod."):
 				continue
-			case l.path == "webhook.generateName" && l.keys[2] == 1: // the Service of the conversion, before the operator's own pods
+			// the Service of the conversion, before the operator's own pods
+			case l.path == "webhook.generateName" && l.keys[2] == 1:
 				continue
 			}
 			if isHarmless(l.path) {
@@ -294,7 +312,8 @@ func TestC5EveryFieldCounts(t *testing.T) {
 			}
 			bundle[0] = edited(t, manifest, l.keys, true)
 			removed := ReadContents("a.v1", "", bundle)
-			if fault := counts(base, removed); fault != "" && counts(changed, removed) != "" { // either value may be the default
+			// either value may be the default
+			if fault := counts(base, removed); fault != "" && counts(changed, removed) != "" {
 				t.Errorf("%s is removed: %s", l.path, fault)
 			}
 		}

@@ -14,7 +14,8 @@ import (
 func FuzzCompare(f *testing.F) {
 	f.Add(configMap(f, "etcd-0.9.2", false), configMap(f, "etcd-0.9.4", false))
 	f.Add(configMap(f, "etcd-0.9.4", true), configMap(f, "etcd-0.9.2", true))
-	f.Add([]byte(`{}`), []byte(`{"data":{"a":"kind: ClusterRole\napiVersion: rbac.authorization.k8s.io/v1\nrules: [{verbs: ['*']}]"}}`))
+	f.Add([]byte(`{}`), []byte(
+		`{"data":{"a":"kind: ClusterRole\napiVersion: rbac.authorization.k8s.io/v1\nrules: [{verbs: ['*']}]"}}`))
 	f.Fuzz(func(t *testing.T, before, after []byte) {
 		from, errFrom := Unpack(before)
 		to, errTo := Unpack(after)
@@ -30,7 +31,8 @@ func FuzzCompare(f *testing.F) {
 		if set.Fault != "" && set.Digest() != "" {
 			t.Errorf("fault %q with digest %s", set.Fault, set.Digest())
 		}
-		other := Compare(ReadContents(nameOf(from), "", rearranged(t, from)), ReadContents(nameOf(to), "", rearranged(t, to)))
+		other := Compare(ReadContents(nameOf(from), "", rearranged(t, from)),
+			ReadContents(nameOf(to), "", rearranged(t, to)))
 		if diff := cmp.Diff(set, other); diff != "" && !strings.Contains(set.Fault, "manifest ") {
 			t.Errorf("another order gives another set:\n%s", diff)
 		}

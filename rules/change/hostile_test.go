@@ -41,8 +41,11 @@ func TestHostileRules(t *testing.T) {
 			want:   "there are too many rules",
 		},
 		{
-			name:   "5,000 rules of different resources",
-			before: manyRules(5000, func(i int) string { return fmt.Sprintf(`{"apiGroups":["g"],"resources":["r%d"],"verbs":["get"]}`, i) }),
+			name: "5,000 rules of different resources",
+			before: manyRules(5000, func(i int) string {
+				return fmt.Sprintf(
+					`{"apiGroups":["g"],"resources":["r%d"],"verbs":["get"]}`, i)
+			}),
 			after: manyRules(5000, func(i int) string {
 				return fmt.Sprintf(`{"apiGroups":["g"],"resources":["r%d"],"verbs":["get","list"]}`, i)
 			}),
@@ -57,14 +60,16 @@ func TestHostileRules(t *testing.T) {
 		{
 			name:   "one rule with 10^9 combinations",
 			before: `[]`,
-			after:  `[{"apiGroups":[` + names("g", 1000) + `],"resources":[` + names("r", 1000) + `],"verbs":[` + names("v", 1000) + `]}]`,
-			want:   "combinations of verb and resource",
+			after: `[{"apiGroups":[` + names("g", 1000) + `],"resources":[` + names("r", 1000) + `],"verbs":[` +
+				names("v", 1000) + `]}]`,
+			want: "combinations of verb and resource",
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			from := read(t, "a.v1", []json.RawMessage{csvManifest("a.v1", test.before)})
 			set := Compare(from, read(t, "a.v2", []json.RawMessage{csvManifest("a.v2", test.after)}))
-			if got := set.Fault + strings.Join(set.Notes, "") + strings.Join(texts(set), "; "); !strings.Contains(got, test.want) {
+			if got := set.Fault + strings.Join(set.Notes, "") +
+				strings.Join(texts(set), "; "); !strings.Contains(got, test.want) {
 				t.Errorf("got %.300q, want %q", got, test.want)
 			}
 			if len(set.Differences) > maxPerClass*len(classOrder) {
@@ -85,7 +90,8 @@ func csvManifest(name, rules string) json.RawMessage {
 func definitionManifest(schema string, versions ...string) json.RawMessage {
 	list := make([]string, len(versions))
 	for i, v := range versions {
-		list[i] = fmt.Sprintf(`{"name":%q,"served":true,"storage":%t,"schema":{"openAPIV3Schema":%s}}`, v, i == 0, schema)
+		list[i] = fmt.Sprintf(`{"name":%q,"served":true,"storage":%t,"schema":{"openAPIV3Schema":%s}}`, v, i == 0,
+			schema)
 	}
 	return json.RawMessage(`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"things.example.com"},
 		"spec":{"group":"example.com","scope":"Namespaced","names":{"kind":"Thing","plural":"things"},"versions":[` + strings.Join(list, ",") + `]}}`)
@@ -148,10 +154,12 @@ func TestHostileDefinitions(t *testing.T) {
 			want:   `things.example.com: v1: the object: type changed: "object" -> ""`,
 		},
 		{
-			name:   "fields whose paths look the same",
-			before: definitionManifest(`{"properties":{"a":{"properties":{"b":{"type":"string"}}},"a.b":{"type":"integer"}}}`, "v1"),
-			after:  definitionManifest(`{"properties":{"a":{"properties":{"b":{"type":"integer"}}},"a.b":{"type":"string"}}}`, "v1"),
-			want:   `things.example.com: v1: a%2Eb: type changed: "integer" -> "string"; breakingCRDs: things.example.com: v1: a.b: type changed: "string" -> "integer"`,
+			name: "fields whose paths look the same",
+			before: definitionManifest(
+				`{"properties":{"a":{"properties":{"b":{"type":"string"}}},"a.b":{"type":"integer"}}}`, "v1"),
+			after: definitionManifest(
+				`{"properties":{"a":{"properties":{"b":{"type":"integer"}}},"a.b":{"type":"string"}}}`, "v1"),
+			want: `things.example.com: v1: a%2Eb: type changed: "integer" -> "string"; breakingCRDs: things.example.com: v1: a.b: type changed: "string" -> "integer"`,
 		},
 		{
 			name:   "a field with a composition",
@@ -162,12 +170,14 @@ func TestHostileDefinitions(t *testing.T) {
 		{
 			name:   "another API version",
 			before: definitionManifest(`{"type":"object"}`, "v1"),
-			after:  json.RawMessage(strings.Replace(string(definitionManifest(`{}`, "v1")), "k8s.io/v1", "k8s.io/v1beta1", 1)),
-			want:   "is of apiextensions.k8s.io/v1beta1, want apiextensions.k8s.io/v1",
+			after: json.RawMessage(strings.Replace(string(definitionManifest(`{}`, "v1")), "k8s.io/v1",
+				"k8s.io/v1beta1", 1)),
+			want: "is of apiextensions.k8s.io/v1beta1, want apiextensions.k8s.io/v1",
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			set := Compare(ReadContents("", "", []json.RawMessage{test.before}), ReadContents("", "", []json.RawMessage{test.after}))
+			set := Compare(ReadContents("", "", []json.RawMessage{test.before}),
+				ReadContents("", "", []json.RawMessage{test.after}))
 			if got := set.Fault + strings.Join(texts(set), "; "); !strings.Contains(got, test.want) {
 				t.Errorf("got %.300q, want %q", got, test.want)
 			}

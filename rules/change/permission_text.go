@@ -39,15 +39,18 @@ func (p *permission) String() string {
 var (
 	riskyVerbs     = []string{"*", "bind", "escalate", "impersonate"}
 	riskyResources = map[string][]string{
-		"":                             {"secrets", "nodes", "serviceaccounts/token", "pods/exec", "pods/attach", "pods/ephemeralcontainers"},
+		"": {"secrets", "nodes", "serviceaccounts/token", "pods/exec", "pods/attach",
+			"pods/ephemeralcontainers"},
 		"certificates.k8s.io":          {"certificatesigningrequests/approval", "signers"},
 		"admissionregistration.k8s.io": {"mutatingwebhookconfigurations", "validatingwebhookconfigurations"},
 	}
 )
 
 func (p *permission) risk() Risk {
-	risky := p.group == "*" || slices.ContainsFunc(p.verbs, func(v string) bool { return slices.Contains(riskyVerbs, v) }) ||
-		slices.Contains(p.urls, "*") || slices.Contains(p.urls, "/*") || slices.ContainsFunc(p.resources, func(r string) bool { return riskyResource(p.group, r) })
+	risky := p.group == "*" || slices.ContainsFunc(p.verbs,
+		func(v string) bool { return slices.Contains(riskyVerbs, v) }) ||
+		slices.Contains(p.urls, "*") || slices.Contains(p.urls, "/*") ||
+		slices.ContainsFunc(p.resources, func(r string) bool { return riskyResource(p.group, r) })
 	if risky {
 		return Risky
 	}
@@ -55,7 +58,8 @@ func (p *permission) risk() Risk {
 }
 
 func riskyResource(group, resource string) bool {
-	return strings.Contains(resource, "*") || slices.Contains(riskyResources[group], resource) || group == "" && strings.HasPrefix(resource, "nodes/")
+	return strings.Contains(resource, "*") || slices.Contains(riskyResources[group], resource) || group == "" &&
+		strings.HasPrefix(resource, "nodes/")
 }
 
 // groupRules turns rules, which may be broken into parts, into lines: the verbs on one resource are merged, then the

@@ -124,7 +124,8 @@ func (c *Contents) readTokens(r *rights) error {
 			return fmt.Errorf("%s cannot be read: %w", o, err)
 		}
 		if secret.Type == corev1.SecretTypeServiceAccountToken {
-			r.tokens = append(r.tokens, fmt.Sprintf("token of ServiceAccount %s in %s", text.Name(secret.Annotations[corev1.ServiceAccountNameKey]), o))
+			r.tokens = append(r.tokens, fmt.Sprintf("token of ServiceAccount %s in %s",
+				text.Name(secret.Annotations[corev1.ServiceAccountNameKey]), o))
 		}
 	}
 	return nil
@@ -141,7 +142,8 @@ func (r *rights) addRole(o *object, role *rbacObject) {
 		return
 	}
 	if role.AggregationRule != nil {
-		r.roles[h] = append(r.roles[h], "the ClusterRoles that it aggregates: "+shownJSON(role.AggregationRule.ClusterRoleSelectors))
+		r.roles[h] = append(r.roles[h], "the ClusterRoles that it aggregates: "+
+			shownJSON(role.AggregationRule.ClusterRoleSelectors))
 	}
 	for label, value := range role.Metadata.Labels {
 		to, isDefault := strings.CutPrefix(label, aggregationLabel)
@@ -198,7 +200,8 @@ func (r *rights) checkParts() error {
 	for _, rules := range r.rules {
 		for i := range rules {
 			if left -= parts(&rules[i]); left < 0 {
-				return fmt.Errorf("its rules have more than the %d combinations of verb and resource that are compared", maxComparisons)
+				return fmt.Errorf("its rules have more than the %d combinations of verb and resource that are compared",
+					maxComparisons)
 			}
 		}
 	}
@@ -304,7 +307,8 @@ func (s *Set) compareAccounts(from, to *rights) {
 // hasAll reports whether rules allow everything on every resource.
 func hasAll(rules []rbacv1.PolicyRule) bool {
 	return slices.ContainsFunc(rules, func(r rbacv1.PolicyRule) bool {
-		return slices.Contains(r.APIGroups, "*") && slices.Contains(r.Resources, "*") && slices.Contains(r.Verbs, "*") && len(r.ResourceNames) == 0
+		return slices.Contains(r.APIGroups, "*") && slices.Contains(r.Resources, "*") &&
+			slices.Contains(r.Verbs, "*") && len(r.ResourceNames) == 0
 	})
 }
 

@@ -66,7 +66,8 @@ func (c *Contents) setPods() error {
 
 // accountsOf returns the ServiceAccount that a pod runs as, and what the deprecated field names.
 func accountsOf(pod *corev1.PodSpec) []string {
-	accounts := slices.DeleteFunc([]string{pod.ServiceAccountName, pod.DeprecatedServiceAccount}, func(name string) bool { return name == "" })
+	accounts := slices.DeleteFunc([]string{pod.ServiceAccountName, pod.DeprecatedServiceAccount},
+		func(name string) bool { return name == "" })
 	if len(accounts) == 0 {
 		return []string{"default"}
 	}
@@ -96,7 +97,8 @@ func comparePods(s *Set, from, to *Contents) error {
 
 // podRisk returns Risky for fields that reach the node or its other pods.
 func podRisk(path string) Risk {
-	for _, prefix := range []string{"pod.spec.nodeName", "pod.spec.containers[].volumeDevices", "pod.spec.containers[].securityContext.windowsOptions",
+	for _, prefix := range []string{"pod.spec.nodeName", "pod.spec.containers[].volumeDevices",
+		"pod.spec.containers[].securityContext.windowsOptions",
 		"pod.spec.securityContext.sysctls", "pod.spec.securityContext.windowsOptions"} {
 		if strings.HasPrefix(path, prefix) {
 			return Risky
@@ -158,7 +160,8 @@ func (s settings) addPod(pod *corev1.PodSpec) {
 	s.set(pod.HostNetwork, Risky, "hostNetwork")
 	s.set(pod.HostPID, Risky, "hostPID")
 	s.set(pod.HostIPC, Risky, "hostIPC")
-	s.set(pod.AutomountServiceAccountToken == nil || *pod.AutomountServiceAccountToken, Notable, "automountServiceAccountToken is not false")
+	s.set(pod.AutomountServiceAccountToken == nil || *pod.AutomountServiceAccountToken, Notable,
+		"automountServiceAccountToken is not false")
 	s.set(pod.HostUsers == nil || *pod.HostUsers, Notable, "hostUsers is not false")
 	s.addVolumes(pod)
 	shared := pod.SecurityContext
@@ -216,7 +219,8 @@ func (s settings) addVolumes(pod *corev1.PodSpec) {
 // written reports whether a container may write to a volume.
 func written(pod *corev1.PodSpec, volume string) bool {
 	return slices.ContainsFunc(slices.Concat(pod.InitContainers, pod.Containers), func(c corev1.Container) bool {
-		return slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == volume && !m.ReadOnly })
+		return slices.ContainsFunc(c.VolumeMounts,
+			func(m corev1.VolumeMount) bool { return m.Name == volume && !m.ReadOnly })
 	})
 }
 
@@ -262,11 +266,14 @@ func (s settings) addContainer(c *corev1.Container, shared *corev1.PodSecurityCo
 		own = &corev1.SecurityContext{}
 	}
 	s.set(own.Privileged != nil && *own.Privileged, Risky, "privileged container")
-	s.set(own.AllowPrivilegeEscalation == nil || *own.AllowPrivilegeEscalation, Notable, "allowPrivilegeEscalation is not false")
-	s.set(own.ReadOnlyRootFilesystem == nil || !*own.ReadOnlyRootFilesystem, Notable, "readOnlyRootFilesystem is not true")
+	s.set(own.AllowPrivilegeEscalation == nil || *own.AllowPrivilegeEscalation, Notable,
+		"allowPrivilegeEscalation is not false")
+	s.set(own.ReadOnlyRootFilesystem == nil || !*own.ReadOnlyRootFilesystem, Notable,
+		"readOnlyRootFilesystem is not true")
 	s.set(unconfined(own.SeccompProfile), Risky, "seccompProfile Unconfined")
 	s.set(own.SeccompProfile == nil && shared.SeccompProfile == nil, Notable, "seccompProfile is not set")
-	s.set(own.Capabilities == nil || !slices.Contains(own.Capabilities.Drop, "ALL"), Notable, "capabilities ALL are not dropped")
+	s.set(own.Capabilities == nil || !slices.Contains(own.Capabilities.Drop, "ALL"), Notable,
+		"capabilities ALL are not dropped")
 	s.set(own.ProcMount != nil && *own.ProcMount == corev1.UnmaskedProcMount, Risky, "procMount Unmasked")
 	if own.Capabilities != nil {
 		for _, added := range own.Capabilities.Add {
@@ -298,7 +305,8 @@ func unconfined(p *corev1.SeccompProfile) bool {
 }
 
 // strongCapabilities are those with which a process can leave its container or change the node.
-var strongCapabilities = []string{"ALL", "BPF", "DAC_READ_SEARCH", "NET_ADMIN", "PERFMON", "SYS_ADMIN", "SYS_BOOT", "SYS_MODULE", "SYS_PTRACE", "SYS_RAWIO"}
+var strongCapabilities = []string{"ALL", "BPF", "DAC_READ_SEARCH", "NET_ADMIN", "PERFMON", "SYS_ADMIN", "SYS_BOOT",
+	"SYS_MODULE", "SYS_PTRACE", "SYS_RAWIO"}
 
 func (s settings) addCapability(name string) {
 	name = strings.TrimPrefix(strings.ToUpper(name), "CAP_")
@@ -317,7 +325,8 @@ func (s settings) addConstraints(o *object) error {
 		return fmt.Errorf("%s cannot be read: %w", o, err)
 	}
 	for field, value := range allowed {
-		if strings.HasPrefix(field, "allow") && string(value) != "false" && string(value) != "null" && string(value) != "[]" {
+		if strings.HasPrefix(field, "allow") && string(value) != "false" && string(value) != "null" &&
+			string(value) != "[]" {
 			s.set(true, Risky, fmt.Sprintf("%s: %s", o, text.Truncate(field+" "+string(canonical(value)), maxText)))
 		}
 	}

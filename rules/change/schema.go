@@ -34,10 +34,12 @@ var comparators = sync.OnceValues(func() ([]comparator, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load the comparators of crdify: %w", err)
 	}
-	configured, err := validations.ConfigureValidations(loaded, registry, config.Config{Validations: []config.ValidationConfig{
-		{Name: "description", Enforcement: config.EnforcementPolicyNone},
-		{Name: "enum", Enforcement: config.EnforcementPolicyError, Configuration: map[string]any{"additionPolicy": property.AdditionPolicyAllow}},
-	}})
+	configured, err := validations.ConfigureValidations(loaded, registry,
+		config.Config{Validations: []config.ValidationConfig{
+			{Name: "description", Enforcement: config.EnforcementPolicyNone},
+			{Name: "enum", Enforcement: config.EnforcementPolicyError,
+				Configuration: map[string]any{"additionPolicy": property.AdditionPolicyAllow}},
+		}})
 	if err != nil {
 		return nil, fmt.Errorf("configure the comparators of crdify: %w", err)
 	}
@@ -107,8 +109,9 @@ var escapeName = strings.NewReplacer("%", "%25", ".", "%2E", "[", "%5B", "]", "%
 
 // normalize removes what has no effect on validation, and brings the rest into the form in which it is compared:
 //   - Defaults and enums in the order of keys of the API server, which stores them so.
-//   - Compositions (allOf, anyOf, oneOf, not) as a digest in field id, which schemas of CustomResourceDefinitions may not have. crdify puts the
-//     members of a composition in the place of the field that they constrain, so it would not see changes of that field.
+//   - Compositions (allOf, anyOf, oneOf, not) as a digest in field id, which schemas of
+//     CustomResourceDefinitions may not have. crdify puts the members of a composition in the place of the field that
+//     they constrain, so it would not see changes of that field.
 //   - Fields with names that are no part of a path escaped.
 //   - Without the fields that the API server forbids: crdify walks over them in random order.
 func normalize(s *schema) {
@@ -246,7 +249,8 @@ func compareFields(a, b *schema) ([]string, error) {
 			}
 			continue
 		}
-		for _, result := range validations.CompareProperties(alone(old), alone(node), config.EnforcementPolicyError, compare...) {
+		for _, result := range validations.CompareProperties(alone(old), alone(node), config.EnforcementPolicyError,
+			compare...) {
 			for _, message := range result.Errors {
 				lines = append(lines, fieldName(path)+": "+describe(result.Name, message, old, node))
 			}
@@ -256,7 +260,8 @@ func compareFields(a, b *schema) ([]string, error) {
 }
 
 func versionOf(s *schema) apiextensionsv1.CustomResourceDefinitionVersion {
-	return apiextensionsv1.CustomResourceDefinitionVersion{Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: s}}
+	validation := &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: s}
+	return apiextensionsv1.CustomResourceDefinitionVersion{Schema: validation}
 }
 
 // alone returns a copy of a field's schema without those of its fields and elements.

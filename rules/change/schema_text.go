@@ -27,7 +27,8 @@ func fieldName(path string) string {
 func describe(name, message string, was, is *schema) string {
 	switch name {
 	case "required":
-		added := slices.DeleteFunc(slices.Clone(is.Required), func(f string) bool { return slices.Contains(was.Required, f) })
+		added := slices.DeleteFunc(slices.Clone(is.Required),
+			func(f string) bool { return slices.Contains(was.Required, f) })
 		return "new required fields: " + text.Names(sorted(added), maxListed)
 	case "unhandled":
 		return "changed: " + text.Join(changedKeywords(was, is), maxListed)
@@ -36,7 +37,8 @@ func describe(name, message string, was, is *schema) string {
 }
 
 // handled are the keywords that comparators of crdify compare.
-var handled = []string{"type", "required", "enum", "default", "description", "maximum", "maxItems", "maxLength", "maxProperties",
+var handled = []string{"type", "required", "enum", "default", "description", "maximum", "maxItems", "maxLength",
+	"maxProperties",
 	"minimum", "minItems", "minLength", "minProperties"}
 
 // changedKeywords returns the keywords of a field that differ and that no comparator handles.

@@ -15,7 +15,8 @@ import (
 )
 
 // riskyKinds are kinds by which a bundle can take requests or rights of others.
-var riskyKinds = []string{"APIService", "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding", "Namespace", "SecurityContextConstraints",
+var riskyKinds = []string{"APIService", "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding", "Namespace",
+	"SecurityContextConstraints",
 	"CatalogSource", "OperatorGroup", "Subscription"}
 
 // classes are the classes of objects by group and kind: of one that is new, and of one that has other fields than
@@ -121,7 +122,8 @@ func (s *Set) compareSpec(from, to *Contents) error {
 func (c *Contents) specFields() (fields, error) {
 	rest := c.spec
 	rest.InstallStrategy.StrategySpec = v1alpha1.StrategyDetailsDeployment{}
-	rest.CustomResourceDefinitions, rest.Description, rest.Icon, rest.RelatedImages = v1alpha1.CustomResourceDefinitions{}, "", nil, nil
+	rest.CustomResourceDefinitions, rest.Description, rest.Icon,
+		rest.RelatedImages = v1alpha1.CustomResourceDefinitions{}, "", nil, nil
 	f := fields{}
 	return f, f.readTyped("csv", &rest)
 }
@@ -147,7 +149,8 @@ func (c *Contents) otherObjects() (map[string]*otherObject, error) {
 		if o.isDefinition() || derived.has(o) {
 			continue
 		}
-		other := &otherObject{kind: o.group() + "/" + o.Kind, risk: riskOfKind(o.Kind), restricts: o.Kind == "NetworkPolicy", fields: fields{}}
+		other := &otherObject{kind: o.group() + "/" + o.Kind, risk: riskOfKind(o.Kind),
+			restricts: o.Kind == "NetworkPolicy", fields: fields{}}
 		if err := other.fields.readObject(other.kind, o.raw); err != nil {
 			return nil, fmt.Errorf("%s cannot be read: %w", o, err)
 		}
@@ -210,8 +213,10 @@ type derived struct {
 }
 
 func (c *Contents) derivedRules() *derived {
-	d := &derived{namespace: c.namespace, rules: map[string]bool{}, accounts: map[string]bool{}, roles: map[string]bool{}}
-	if !slices.ContainsFunc(c.objects, func(o object) bool { return o.isRBAC() && o.Metadata.Labels[hashLabel] != "" }) {
+	d := &derived{namespace: c.namespace, rules: map[string]bool{}, accounts: map[string]bool{},
+		roles: map[string]bool{}}
+	if !slices.ContainsFunc(c.objects,
+		func(o object) bool { return o.isRBAC() && o.Metadata.Labels[hashLabel] != "" }) {
 		return d
 	}
 	strategy := &c.spec.InstallStrategy.StrategySpec
@@ -249,7 +254,8 @@ func (d *derived) has(o *object) bool {
 func (d *derived) hasRole(o *object) bool {
 	var role rbacObject
 	return o.Metadata.Labels[hashLabel] != "" && json.Unmarshal(o.raw, &role) == nil && role.AggregationRule == nil &&
-		!slices.ContainsFunc(sortedKeys(role.Metadata.Labels), func(l string) bool { return !slices.Contains(ownerLabels, l) }) &&
+		!slices.ContainsFunc(sortedKeys(role.Metadata.Labels),
+			func(l string) bool { return !slices.Contains(ownerLabels, l) }) &&
 		d.rules[rulesKey(role.Rules)]
 }
 
@@ -274,11 +280,13 @@ func (c *Contents) requirements() []string {
 		if r.Package != "" {
 			all = append(all, "requires package "+text.Name(r.Package))
 		} else {
-			all = append(all, fmt.Sprintf("requires kind %s of %s/%s", text.Name(r.Kind), text.Name(r.Group), text.Name(r.Version)))
+			all = append(all, fmt.Sprintf("requires kind %s of %s/%s", text.Name(r.Kind), text.Name(r.Group),
+				text.Name(r.Version)))
 		}
 	}
 	for i := range c.spec.CustomResourceDefinitions.Required {
-		all = append(all, "requires CustomResourceDefinition "+text.Name(c.spec.CustomResourceDefinitions.Required[i].Name))
+		all = append(all, "requires CustomResourceDefinition "+
+			text.Name(c.spec.CustomResourceDefinitions.Required[i].Name))
 	}
 	for i := range c.spec.APIServiceDefinitions.Required {
 		all = append(all, "requires APIService "+text.Name(c.spec.APIServiceDefinitions.Required[i].GetName()))

@@ -60,8 +60,10 @@ const (
 // sets are in the digest.
 var harmless = map[string]string{ //nolint:gosec // no credentials: names of fields
 	// What a ClusterServiceVersion says about itself.
-	"csv.annotations": describes, "csv.description": describes, "csv.displayName": describes, "csv.icon": describes, "csv.keywords": describes,
-	"csv.labels": describes, "csv.links": describes, "csv.maintainers": describes, "csv.maturity": describes, "csv.provider": describes,
+	"csv.annotations": describes, "csv.description": describes, "csv.displayName": describes, "csv.icon": describes,
+	"csv.keywords": describes,
+	"csv.labels":   describes, "csv.links": describes, "csv.maintainers": describes, "csv.maturity": describes,
+	"csv.provider":                  describes,
 	"csv.selector":                  describes,
 	"csv.version":                   "names the version, which policies judge",
 	"csv.release":                   "names the version, which policies judge",
@@ -71,11 +73,15 @@ var harmless = map[string]string{ //nolint:gosec // no credentials: names of fie
 	"csv.install.strategy":          "is deployment, the only one that OLM has",
 	"csv.nativeAPIs":                "is a condition of the installation",
 	"csv.relatedImages[].name":      describes,
-	"csv.apiservicedefinitions.owned[].deploymentName": ownService, "csv.apiservicedefinitions.owned[].containerPort": ownService,
-	"csv.apiservicedefinitions.owned[].kind": describes, "csv.apiservicedefinitions.owned[].displayName": describes,
-	"csv.apiservicedefinitions.owned[].description": describes, "csv.apiservicedefinitions.owned[].resources": describes,
-	"csv.apiservicedefinitions.owned[].statusDescriptors": describes, "csv.apiservicedefinitions.owned[].specDescriptors": describes,
-	"csv.apiservicedefinitions.owned[].actionDescriptors": describes, "csv.apiservicedefinitions.owned[].name": describes,
+	"csv.apiservicedefinitions.owned[].deploymentName": ownService,
+	"csv.apiservicedefinitions.owned[].containerPort":  ownService,
+	"csv.apiservicedefinitions.owned[].kind":           describes, "csv.apiservicedefinitions.owned[].displayName": describes,
+	"csv.apiservicedefinitions.owned[].description":       describes,
+	"csv.apiservicedefinitions.owned[].resources":         describes,
+	"csv.apiservicedefinitions.owned[].statusDescriptors": describes,
+	"csv.apiservicedefinitions.owned[].specDescriptors":   describes,
+	"csv.apiservicedefinitions.owned[].actionDescriptors": describes,
+	"csv.apiservicedefinitions.owned[].name":              describes,
 
 	// Annotations that describe a ClusterServiceVersion, and those that OLM sets. All others may concern whoever admits
 	// pods.
@@ -208,8 +214,10 @@ var harmless = map[string]string{ //nolint:gosec // no credentials: names of fie
 	"crd.spec.versions[].subresources.scale":               served,
 
 	// Other objects.
-	rbacv1.GroupName + "/ClusterRoleBinding.roleRef.apiGroup": oneValue, rbacv1.GroupName + "/ClusterRoleBinding.subjects[].apiGroup": oneValue,
-	rbacv1.GroupName + "/RoleBinding.roleRef.apiGroup": oneValue, rbacv1.GroupName + "/RoleBinding.subjects[].apiGroup": oneValue,
+	rbacv1.GroupName + "/ClusterRoleBinding.roleRef.apiGroup": oneValue, rbacv1.GroupName +
+		"/ClusterRoleBinding.subjects[].apiGroup": oneValue,
+	rbacv1.GroupName + "/RoleBinding.roleRef.apiGroup": oneValue, rbacv1.GroupName +
+		"/RoleBinding.subjects[].apiGroup": oneValue,
 	"/ConfigMap.data":                             inImage,
 	"/ConfigMap.binaryData":                       inImage,
 	"monitoring.coreos.com/PrometheusRule.spec":   "is what alerts are about",

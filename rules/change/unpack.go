@@ -31,7 +31,8 @@ const (
 // YAML or JSON is an error, although OLM skips it.
 func Unpack(configMap []byte) ([]json.RawMessage, error) {
 	if n, _ := apijson.Measure(configMap); n > maxObjects || len(configMap) > maxBytes {
-		return nil, fmt.Errorf("the ConfigMap has %d values in %d bytes, at most %d values in %d bytes are read", n, len(configMap), maxObjects, maxBytes)
+		return nil, fmt.Errorf("the ConfigMap has %d values in %d bytes, at most %d values in %d bytes are read", n,
+			len(configMap), maxObjects, maxBytes)
 	}
 	var object struct {
 		Metadata struct {

@@ -18,14 +18,16 @@ func TestUnpack(t *testing.T) {
 		error string
 	}{
 		{
-			name:    "YAML, JSON and metadata",
-			entries: map[string]string{"a.yaml": fmt.Sprintf(service, "a"), "b.json": `{"kind":"Service","metadata":{"name":"b"}}`, "dependencies.yaml": "dependencies: []"},
-			want:    []string{"a", "b"},
+			name: "YAML, JSON and metadata",
+			entries: map[string]string{"a.yaml": fmt.Sprintf(service, "a"),
+				"b.json": `{"kind":"Service","metadata":{"name":"b"}}`, "dependencies.yaml": "dependencies: []"},
+			want: []string{"a", "b"},
 		},
 		{
-			name:    "only the first document, as OLM reads it",
-			entries: map[string]string{"a.yaml": "---\n" + fmt.Sprintf(service, "a") + "---\n" + fmt.Sprintf(service, "hidden")},
-			want:    []string{"a"},
+			name: "only the first document, as OLM reads it",
+			entries: map[string]string{"a.yaml": "---\n" + fmt.Sprintf(service, "a") + "---\n" +
+				fmt.Sprintf(service, "hidden")},
+			want: []string{"a"},
 		},
 		{
 			name:    "empty and comments",
@@ -42,9 +44,10 @@ func TestUnpack(t *testing.T) {
 			want:    []string{"a"},
 		},
 		{
-			name:    "aliases that stand for gigabytes",
-			entries: map[string]string{"a.yaml": "kind: Service\ntext: &t " + strings.Repeat("x", 100_000) + "\nlist: [" + strings.Repeat("*t, ", 100_000) + "*t]\n"},
-			error:   "when its aliases are replaced",
+			name: "aliases that stand for gigabytes",
+			entries: map[string]string{"a.yaml": "kind: Service\ntext: &t " + strings.Repeat("x", 100_000) +
+				"\nlist: [" + strings.Repeat("*t, ", 100_000) + "*t]\n"},
+			error: "when its aliases are replaced",
 		},
 		{
 			name:    "an alias inside its anchor",
@@ -90,9 +93,12 @@ func TestUnpackZipped(t *testing.T) {
 	}{
 		{name: "zipped", encoding: gzipBase64, entry: gzipped(t, []byte(service)), want: 1},
 		{name: "without the annotation", encoding: "", entry: gzipped(t, []byte(service)), want: 1},
-		{name: "a bomb", encoding: gzipBase64, entry: gzipped(t, []byte(strings.Repeat(" ", maxBytes+1))), error: "bytes when decompressed"},
-		{name: "not zipped", encoding: gzipBase64, entry: []byte(service), error: "zipped.yaml of the ConfigMap cannot be decompressed"},
-		{name: "cut off", encoding: gzipBase64, entry: gzipped(t, []byte(service))[:20], error: "zipped.yaml of the ConfigMap cannot be decompressed"},
+		{name: "a bomb", encoding: gzipBase64, entry: gzipped(t, []byte(strings.Repeat(" ", maxBytes+1))),
+			error: "bytes when decompressed"},
+		{name: "not zipped", encoding: gzipBase64, entry: []byte(service),
+			error: "zipped.yaml of the ConfigMap cannot be decompressed"},
+		{name: "cut off", encoding: gzipBase64, entry: gzipped(t, []byte(service))[:20],
+			error: "zipped.yaml of the ConfigMap cannot be decompressed"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			manifests, err := Unpack(configMap(test.encoding, test.entry))
@@ -121,16 +127,24 @@ func TestFaults(t *testing.T) {
 		want      string
 	}{
 		{"no ClusterServiceVersion", nil, "ClusterServiceVersion a.v1 is not among the manifests"},
-		{"another ClusterServiceVersion", []json.RawMessage{csvManifest("b.v1", "[]")}, "the ClusterServiceVersion is b.v1, want a.v1"},
+		{"another ClusterServiceVersion", []json.RawMessage{csvManifest("b.v1", "[]")},
+			"the ClusterServiceVersion is b.v1, want a.v1"},
 		{"two ClusterServiceVersions", []json.RawMessage{csv, csv}, "there are 2 ClusterServiceVersions, want one"},
 		{"no JSON", []json.RawMessage{csv, json.RawMessage(`{`)}, "manifest 1 cannot be read"},
 		{"no kind", []json.RawMessage{csv, json.RawMessage(`{}`)}, "manifest 1 has no kind"},
-		{"no list of rules", []json.RawMessage{csvManifest("a.v1", `"all"`)}, "the spec of ClusterServiceVersion a.v1 cannot be read"},
-		{"no version", []json.RawMessage{json.RawMessage(strings.Replace(string(csv), "1.0.0", "one", 1))}, "the spec of ClusterServiceVersion a.v1 cannot be read"},
-		{"two objects of one name", []json.RawMessage{csv, json.RawMessage(`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"s"},"data":{"a":"MQ=="}}`),
-			json.RawMessage(`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"s"}}`)}, "there are two different manifests of Secret s"},
-		{"too many values", []json.RawMessage{csv, json.RawMessage(`{"kind":"K","a":[` + strings.Repeat("1,", maxValues) + `1]}`)}, "values that are read"},
-		{"too many manifests", slices.Repeat([]json.RawMessage{json.RawMessage(`{"kind":"K"}`)}, maxObjects+1), "at most 4096 are read"},
+		{"no list of rules", []json.RawMessage{csvManifest("a.v1", `"all"`)},
+			"the spec of ClusterServiceVersion a.v1 cannot be read"},
+		{"no version", []json.RawMessage{json.RawMessage(strings.Replace(string(csv), "1.0.0", "one", 1))},
+			"the spec of ClusterServiceVersion a.v1 cannot be read"},
+		{"two objects of one name",
+			[]json.RawMessage{csv, json.RawMessage(
+				`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"s"},"data":{"a":"MQ=="}}`),
+				json.RawMessage(`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"s"}}`)},
+			"there are two different manifests of Secret s"},
+		{"too many values", []json.RawMessage{csv,
+			json.RawMessage(`{"kind":"K","a":[` + strings.Repeat("1,", maxValues) + `1]}`)}, "values that are read"},
+		{"too many manifests", slices.Repeat([]json.RawMessage{json.RawMessage(`{"kind":"K"}`)}, maxObjects+1),
+			"at most 4096 are read"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			c := ReadContents("a.v1", "", test.manifests)

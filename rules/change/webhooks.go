@@ -165,8 +165,10 @@ func (s *Set) compareWebhook(name string, was, is *webhook) {
 		text    string
 	}{
 		{failsOpen(was) && !failsOpen(is), "refuses what it cannot check now (failurePolicy Fail)"},
-		{loosened(requirements(was.ObjectSelector), requirements(is.ObjectSelector)), "matches other objects (objectSelector)"},
-		{loosened(requirements(was.NamespaceSelector), requirements(is.NamespaceSelector)), "matches other namespaces (namespaceSelector)"},
+		{loosened(requirements(was.ObjectSelector), requirements(is.ObjectSelector)),
+			"matches other objects (objectSelector)"},
+		{loosened(requirements(was.NamespaceSelector), requirements(is.NamespaceSelector)),
+			"matches other namespaces (namespaceSelector)"},
 		{loosened(conditions(was), conditions(is)), "matches under other conditions (matchConditions)"},
 		{exactMatch(was) && !exactMatch(is), "matches other versions of the same API (matchPolicy Equivalent)"},
 	} {

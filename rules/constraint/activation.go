@@ -60,7 +60,8 @@ type configuredValues struct {
 
 func newActivation(b *Bundle, around *surroundings) *activation {
 	missing := unknownOf(around.facts, b)
-	a := &activation{vocabulary: vocabularies[OnBundle], bundle: b, around: around, values: make([]ref.Val, len(variables)), unknown: missing | around.unknownAttributes,
+	a := &activation{vocabulary: vocabularies[OnBundle], bundle: b, around: around,
+		values: make([]ref.Val, len(variables)), unknown: missing | around.unknownAttributes,
 		patterns: slices.Clip(around.unknown)}
 	var m measure
 	for i := range variables {

@@ -204,7 +204,9 @@ func BenchmarkWorst(b *testing.B) {
 		b.Run(fmt.Sprintf("properties=%d", n), func(b *testing.B) {
 			bundle := crowdOf(n)
 			if n > 64 {
-				bundle.Properties[0].Raw = []byte(jsonText(map[string]any{"text": jsonText(make([]int, 7000)), "items": make([]int, 4000), "version": "1.0.0", "n": 1}))
+				bundle.Properties[0].Raw = []byte(
+					jsonText(map[string]any{"text": jsonText(make([]int, 7000)), "items": make([]int, 4000),
+						"version": "1.0.0", "n": 1}))
 			}
 			var slowest time.Duration
 			for b.Loop() {
@@ -229,7 +231,8 @@ func BenchmarkRequestLimit(b *testing.B) {
 	var definitions []*Definition
 	for _, rule := range expensive {
 		for i := range 10 {
-			d := Define(Meta{Name: "worst"}, &constraintv1.ConstraintSpec{Constraints: seed(fmt.Sprintf("%s || %d == 0", rule, i+1))})
+			d := Define(Meta{Name: "worst"},
+				&constraintv1.ConstraintSpec{Constraints: seed(fmt.Sprintf("%s || %d == 0", rule, i+1))})
 			if d.fault() == nil {
 				definitions = append(definitions, d)
 			}
@@ -251,7 +254,9 @@ func BenchmarkDefine(b *testing.B) {
 	i := 0
 	for b.Loop() {
 		i++
-		if d := Define(Meta{Name: "one"}, &constraintv1.ConstraintSpec{Constraints: seed(fmt.Sprintf(`properties.exists(p, p.type == "certified-%d")`, i))}); len(d.Faults) != 0 {
+		if d := Define(Meta{Name: "one"},
+			&constraintv1.ConstraintSpec{Constraints: seed(fmt.Sprintf(`properties.exists(p, p.type == "certified-%d")`,
+				i))}); len(d.Faults) != 0 {
 			b.Fatal(d.Faults)
 		}
 	}

@@ -35,7 +35,8 @@ type Change struct {
 }
 
 // ChangeLists are the keys of Lists, as rules read them.
-var ChangeLists = []string{"permissions", "webhooks", "breakingCRDs", "podSecurity", "images", "scope", "crds", "requirements", "risky"}
+var ChangeLists = []string{"permissions", "webhooks", "breakingCRDs", "podSecurity", "images", "scope", "crds",
+	"requirements", "risky"}
 
 // Manifest is what a ClusterServiceVersion and the objects installed with it request. Its lists are read once, when the
 // first rule uses one of them. An error fails the rule; it says why the list cannot be judged.

@@ -15,18 +15,23 @@ var coreCalls = map[string]bool{
 	operators.LogicalAnd: true, operators.LogicalOr: true, operators.LogicalNot: true, operators.Conditional: true,
 	operators.NotStrictlyFalse: true, "__not_strictly_false__": true,
 	operators.Less: true, operators.LessEquals: true, operators.Greater: true, operators.GreaterEquals: true,
-	operators.Add: true, operators.Subtract: true, operators.Multiply: true, operators.Divide: true, operators.Modulo: true, operators.Negate: true,
+	operators.Add: true, operators.Subtract: true, operators.Multiply: true, operators.Divide: true,
+	operators.Modulo: true, operators.Negate: true,
 	operators.Index: true, overloads.TypeConvertType: true, overloads.TypeConvertDyn: true,
 	overloads.StartsWith: true, overloads.EndsWith: true, overloads.Contains: true,
-	"math.abs": true, "math.ceil": true, "math.floor": true, "math.round": true, "math.trunc": true, "math.sign": true, "math.sqrt": true,
+	"math.abs": true, "math.ceil": true, "math.floor": true, "math.round": true, "math.trunc": true, "math.sign": true,
+	"math.sqrt":  true,
 	"math.isNaN": true, "math.isInf": true, "math.isFinite": true,
-	"math.bitAnd": true, "math.bitOr": true, "math.bitXor": true, "math.bitNot": true, "math.bitShiftLeft": true, "math.bitShiftRight": true,
+	"math.bitAnd": true, "math.bitOr": true, "math.bitXor": true, "math.bitNot": true, "math.bitShiftLeft": true,
+	"math.bitShiftRight": true,
 }
 
 // EstimateCallCost bounds the cost of one call and the size of its result, without the cost of its arguments. It
 // implements checker.CostEstimator and provides all estimates except those of coreCalls: cel-go's own for its
 // extensions are not used, since some are too low here (join counts every element as one character).
-func (s *sizes) EstimateCallCost(function, overload string, target *checker.AstNode, args []checker.AstNode) *checker.CallEstimate {
+func (s *sizes) EstimateCallCost(
+	function, overload string, target *checker.AstNode, args []checker.AstNode,
+) *checker.CallEstimate {
 	if coreCalls[function] {
 		return nil
 	}
@@ -68,12 +73,15 @@ var callEstimates = map[string]callEstimate{
 	overloads.TypeConvertBytes: func(s *sizes, args []checker.AstNode, _ string) *checker.CallEstimate {
 		return sized(add(5, s.of(args[0])/5), mul(4, s.of(args[0])))
 	},
-	overloads.TypeConvertInt: convertCost, overloads.TypeConvertUint: convertCost, overloads.TypeConvertDouble: convertCost,
-	overloads.TypeConvertBool: convertCost, overloads.TypeConvertTimestamp: convertCost, overloads.TypeConvertDuration: convertCost,
+	overloads.TypeConvertInt: convertCost, overloads.TypeConvertUint: convertCost,
+	overloads.TypeConvertDouble: convertCost,
+	overloads.TypeConvertBool:   convertCost, overloads.TypeConvertTimestamp: convertCost,
+	overloads.TypeConvertDuration: convertCost,
 
 	overloads.TimeGetFullYear: timeCost, overloads.TimeGetMonth: timeCost, overloads.TimeGetDayOfYear: timeCost,
 	overloads.TimeGetDate: timeCost, overloads.TimeGetDayOfMonth: timeCost, overloads.TimeGetDayOfWeek: timeCost,
-	overloads.TimeGetHours: timeCost, overloads.TimeGetMinutes: timeCost, overloads.TimeGetSeconds: timeCost, overloads.TimeGetMilliseconds: timeCost,
+	overloads.TimeGetHours: timeCost, overloads.TimeGetMinutes: timeCost, overloads.TimeGetSeconds: timeCost,
+	overloads.TimeGetMilliseconds: timeCost,
 
 	overloads.Matches: matchesCost,
 	"semver_compare": func(s *sizes, args []checker.AstNode, _ string) *checker.CallEstimate {

@@ -19,18 +19,27 @@ func TestCatalogState(t *testing.T) {
 		unknown    Attributes
 		want       Outcome
 	}{
-		{name: "enough", rule: `catalog.priority > 100`, source: &olm.CatalogSource{Spec: olm.CatalogSourceSpec{Priority: 101}}, catalog: curated, want: Satisfied},
-		{name: "too little", rule: `catalog.priority > 100`, source: &olm.CatalogSource{Spec: olm.CatalogSourceSpec{Priority: 100}}, catalog: curated, want: Violated},
-		{name: "unset", rule: `catalog.priority == 0 && catalog.image == "" && !catalog.healthy`, source: &olm.CatalogSource{}, catalog: curated, want: Satisfied},
-		{name: "negative", rule: `catalog.priority >= 0`, source: &olm.CatalogSource{Spec: olm.CatalogSourceSpec{Priority: -1}}, catalog: curated, want: Violated},
-		{name: "image", rule: `catalog.image.startsWith("quay.io/acme/")`, source: &olm.CatalogSource{Spec: olm.CatalogSourceSpec{Image: "quay.io/acme/catalog"}}, catalog: curated, want: Satisfied},
+		{name: "enough", rule: `catalog.priority > 100`,
+			source: &olm.CatalogSource{Spec: olm.CatalogSourceSpec{Priority: 101}}, catalog: curated, want: Satisfied},
+		{name: "too little", rule: `catalog.priority > 100`,
+			source: &olm.CatalogSource{Spec: olm.CatalogSourceSpec{Priority: 100}}, catalog: curated, want: Violated},
+		{name: "unset", rule: `catalog.priority == 0 && catalog.image == "" && !catalog.healthy`,
+			source: &olm.CatalogSource{}, catalog: curated, want: Satisfied},
+		{name: "negative", rule: `catalog.priority >= 0`,
+			source: &olm.CatalogSource{Spec: olm.CatalogSourceSpec{Priority: -1}}, catalog: curated, want: Violated},
+		{name: "image", rule: `catalog.image.startsWith("quay.io/acme/")`,
+			source: &olm.CatalogSource{Spec: olm.CatalogSourceSpec{Image: "quay.io/acme/catalog"}}, catalog: curated,
+			want: Satisfied},
 		{name: "healthy", rule: `catalog.healthy`, source: healthy(), catalog: curated, want: Satisfied},
 		{name: "does not exist", rule: `catalog.priority >= 0`, catalog: curated, want: Undecided},
 		{name: "does not exist, negated", rule: `!(catalog.priority > 100)`, catalog: curated, want: Undecided},
-		{name: "does not exist, in a loop", rule: `properties.all(catalog, .catalog.priority >= 0)`, catalog: curated, want: Undecided},
-		{name: "not needed", rule: `catalog.name == "curated" || catalog.priority > 100`, catalog: curated, want: Satisfied},
+		{name: "does not exist, in a loop", rule: `properties.all(catalog, .catalog.priority >= 0)`, catalog: curated,
+			want: Undecided},
+		{name: "not needed", rule: `catalog.name == "curated" || catalog.priority > 100`, catalog: curated,
+			want: Satisfied},
 		{name: "from no catalog", rule: `catalog.priority >= 0`, source: &olm.CatalogSource{}, want: Undecided},
-		{name: "catalog not known", rule: `catalog.priority >= 0`, source: &olm.CatalogSource{}, catalog: curated, unknown: CatalogSource, want: Undecided},
+		{name: "catalog not known", rule: `catalog.priority >= 0`, source: &olm.CatalogSource{}, catalog: curated,
+			unknown: CatalogSource, want: Undecided},
 	} {
 		b, facts := etcd(), kubeOne
 		b.Catalog, b.Unknown = c.catalog, c.unknown
@@ -58,7 +67,9 @@ func TestCatalogStateIsRead(t *testing.T) {
 			t.Errorf("%s: %v", rule, got)
 		}
 	}
-	if f := Define(Meta{Name: "one"}, &constraintv1.ConstraintSpec{Constraints: seed(`!has(catalog.priority)`)}).fault(); f == nil || !strings.Contains(f.Message, "leave out has()") {
+	if f := Define(Meta{Name: "one"},
+		&constraintv1.ConstraintSpec{Constraints: seed(`!has(catalog.priority)`)}).fault(); f == nil ||
+		!strings.Contains(f.Message, "leave out has()") {
 		t.Errorf("%+v", f)
 	}
 }

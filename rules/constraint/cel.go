@@ -21,7 +21,8 @@ import (
 func (v *vocabulary) newEnvironment() (*cel.Env, error) {
 	return cel.NewEnv(append(v.options(),
 		cel.Function("semver_compare",
-			cel.Overload("semver_compare", []*cel.Type{cel.AnyType, cel.AnyType}, cel.IntType, cel.BinaryBinding(semverCompare))),
+			cel.Overload("semver_compare", []*cel.Type{cel.AnyType, cel.AnyType}, cel.IntType,
+				cel.BinaryBinding(semverCompare))),
 		ext.Strings(ext.StringsVersion(5)),
 		ext.Lists(ext.ListsVersion(3), ext.ListsMaxRangeSize(maxRange)),
 		ext.Sets(),

@@ -69,10 +69,12 @@ func newCheck(c constraints.Constraint, path string, compiler func(string) (*pro
 	case c.Package != nil:
 		within, err := semver.ParseRange(c.Package.VersionRange)
 		if err != nil {
-			return nil, &faultAt{path + ".package.versionRange", c.Package.VersionRange, errors.New(`is not a version range such as ">=1.2.0 <2.0.0"`)}
+			return nil, &faultAt{path + ".package.versionRange", c.Package.VersionRange,
+				errors.New(`is not a version range such as ">=1.2.0 <2.0.0"`)}
 		}
 		made.kind, made.pkg, made.within = packageCheck, c.Package.PackageName, within
-		made.text = text.Truncate(fmt.Sprintf("package %s in range %q", c.Package.PackageName, c.Package.VersionRange), ruleShown)
+		made.text = text.Truncate(fmt.Sprintf("package %s in range %q", c.Package.PackageName, c.Package.VersionRange),
+			ruleShown)
 	case c.All != nil:
 		return made.compound(allCheck, "all of (", c.All, path+".all", compiler)
 	case c.Any != nil:
@@ -91,7 +93,10 @@ func newCheck(c constraints.Constraint, path string, compiler func(string) (*pro
 	return made, nil
 }
 
-func (c *check) compound(kind checkKind, open string, of *constraints.CompoundConstraint, path string, compiler func(string) (*program, error)) (*check, error) {
+func (c *check) compound(
+	kind checkKind, open string, of *constraints.CompoundConstraint, path string,
+	compiler func(string) (*program, error),
+) (*check, error) {
 	texts := make([]string, 0, len(of.Constraints))
 	for i := range of.Constraints {
 		part, err := newCheck(of.Constraints[i], fmt.Sprintf("%s.constraints[%d]", path, i), compiler)

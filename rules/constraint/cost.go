@@ -13,8 +13,8 @@ import (
 // estimator bounds what an expression can cost for inputs of a shape. It follows cel-go's checker.Cost, which adds up
 // an expression's parts, and differs in three ways:
 //
-//   - Sizes that cel-go loses track of are bounded rather than unknown. Macros give rules no accumulators of their own, so
-//     values flow through the expression's nodes without a cycle: a text that no node enlarges is at most as long
+//   - Sizes that cel-go loses track of are bounded rather than unknown. Macros give rules no accumulators of their own,
+//     so values flow through the expression's nodes without a cycle: a text that no node enlarges is at most as long
 //     as the longest input or literal, and every addition can double that at most once. Where a node enlarges by a
 //     factor that does not stand in the expression, what is lost stays unknown, which refuses the rule.
 //   - Comparisons are charged for the depth of values. cel-go charges the top level only, and a comparison of two deep
@@ -67,7 +67,8 @@ func (e *estimator) tooCostly(cost uint64) error {
 	if cost >= 1<<50 {
 		return fmt.Errorf("costs too much: its cost cannot be bounded %s; avoid building large texts and lists, and compare single fields instead of whole values", assumed)
 	}
-	return fmt.Errorf("costs too much: up to %d units %s, the limit is %d; nest fewer loops, compare shorter texts", cost, assumed, RuleCostLimit)
+	return fmt.Errorf("costs too much: up to %d units %s, the limit is %d; nest fewer loops, compare shorter texts",
+		cost, assumed, RuleCostLimit)
 }
 
 // sizes is an estimator for inputs of one shape; cel-go calls it.
@@ -116,7 +117,8 @@ func (s *sizes) input() uint64 {
 const ruleListNames = 8
 
 // listsOfRules are the variables that are lists of rules, of RBAC or of webhooks, or of images.
-var listsOfRules = map[string]bool{varClusterPermissions: true, varPermissions: true, varWebhooks: true, varImages: true}
+var listsOfRules = map[string]bool{varClusterPermissions: true, varPermissions: true, varWebhooks: true,
+	varImages: true}
 
 // root returns the variable that an expression's value is a part of, "" if unknown.
 func (s *sizes) root(path []string) string {
@@ -154,7 +156,8 @@ func (s *sizes) size(node checker.AstNode) uint64 {
 			return s.propertySize(path[2:], up(s.shape.cluster), iterated)
 		}
 		return max(up(s.shape.text), 3)
-	case varClusterPermissions, varPermissions, varWebhooks, varConversionCRDs, varAnnotations, varChange, varImages, varConfig:
+	case varClusterPermissions, varPermissions, varWebhooks, varConversionCRDs, varAnnotations, varChange, varImages,
+		varConfig:
 		if len(path) == 1 && listsOfRules[path[0]] {
 			return up(s.shape.rules)
 		}
@@ -222,7 +225,8 @@ func (s *sizes) weight(node checker.AstNode) uint64 {
 		return add(mul(up(s.shape.cluster), item+10), up(s.shape.text))
 	case varNamespace, varCatalog, varDeprecated:
 		return mul(up(s.shape.elements), 2+up(s.shape.text)/5)
-	case varClusterPermissions, varPermissions, varWebhooks, varConversionCRDs, varAnnotations, varChange, varImages, varConfig:
+	case varClusterPermissions, varPermissions, varWebhooks, varConversionCRDs, varAnnotations, varChange, varImages,
+		varConfig:
 		return s.typeWeight(node.Type())
 	}
 	if node.Type().Kind() == types.ListKind || node.Type().Kind() == types.MapKind {

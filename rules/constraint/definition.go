@@ -148,7 +148,8 @@ var (
 func (d *document) constraint(e element) *Constraint {
 	before := len(*d.faults)
 	if size := e.node.end - e.node.start; size > maxConstraintBytes {
-		d.faults.add(Size, e.path, "", fmt.Sprintf("is %d bytes, the limit of a constraint is %d", size, maxConstraintBytes))
+		d.faults.add(Size, e.path, "", fmt.Sprintf("is %d bytes, the limit of a constraint is %d", size,
+			maxConstraintBytes))
 		return nil
 	}
 	path := e.path + ".value"
@@ -157,7 +158,9 @@ func (d *document) constraint(e element) *Constraint {
 		d.faults.add(Syntax, e.path+".type", e.kind, "is not a type of constraint; "+olm.TypeConstraint+" is accepted")
 		return nil
 	case e.value.kind != objectNode:
-		d.faults.add(Syntax, path, string(d.raw(e.value)), fmt.Sprintf("is %s; an object with rule, or with one of cel, package, gvk, all, any and not is required", e.value.kind))
+		d.faults.add(Syntax, path, string(d.raw(e.value)),
+			fmt.Sprintf("is %s; an object with rule, or with one of cel, package, gvk, all, any and not is required",
+				e.value.kind))
 		return nil
 	}
 	var c *Constraint
@@ -183,7 +186,8 @@ func isOLM(value *node) bool {
 	return false
 }
 
-// written is a rule in CEL as it is written, in either form (R-CO-11). Its texts may be empty, where that means the default.
+// written is a rule in CEL as it is written, in either form (R-CO-11). Its texts may be empty, where that means the
+// default.
 type written struct {
 	on, expression, message, messageExpression, action string
 	// fields are the paths of the texts below the element.
@@ -194,8 +198,9 @@ type writtenFields struct{ on, expression, messageExpression, action string }
 
 // The names of the fields in spec.constraints and in spec.rules.
 var (
-	seedFields = writtenFields{on: ".value.on", expression: ".value.rule", messageExpression: ".value.messageExpression",
-		action: ".value.action.id"}
+	seedFields = writtenFields{on: ".value.on", expression: ".value.rule",
+		messageExpression: ".value.messageExpression",
+		action:            ".value.action.id"}
 	ruleFields = writtenFields{on: ".target", expression: ".expression", messageExpression: ".messageExpression",
 		action: ".action"}
 )
@@ -242,7 +247,8 @@ func (d *document) rule(index int, path string, r *written) *Constraint {
 	}
 	on, known := targetOf(r.on)
 	if c.On = on; !known {
-		d.faults.add(Syntax, path+r.fields.on, r.on, "is not a target; "+strings.Join(targetNames[:], ", ")+" are accepted")
+		d.faults.add(Syntax, path+r.fields.on, r.on, "is not a target; "+strings.Join(targetNames[:], ", ")+
+			" are accepted")
 		return nil
 	}
 	if r.expression == "" {
@@ -269,7 +275,8 @@ func (d *document) rule(index int, path string, r *written) *Constraint {
 // compile compiles an expression, unless the object exceeds the limit for expressions.
 func (d *document) compile(source string, on Target, text bool) (*program, error) {
 	if d.rules += len(source); d.rules > maxRulesBytes {
-		return nil, fmt.Errorf("is more CEL than one object may have (%d bytes); use several Constraint objects", maxRulesBytes)
+		return nil, fmt.Errorf("is more CEL than one object may have (%d bytes); use several Constraint objects",
+			maxRulesBytes)
 	}
 	return compileCached(source, on, text)
 }
@@ -306,7 +313,10 @@ func (d *document) olm(c *Constraint, value *node, path string) {
 		d.faults.add(Syntax, path, "", "cannot be read: "+strings.TrimPrefix(err.Error(), "json: "))
 		return
 	}
-	c.check, err = newCheck(parsed, path, func(rule string) (*program, error) { return d.compile(rule, OnBundle, false) })
+	c.check, err = newCheck(parsed, path, func(rule string) (*program,
+		error) {
+		return d.compile(rule, OnBundle, false)
+	})
 	if err != nil {
 		d.checkFault(err)
 		return
@@ -336,7 +346,8 @@ func (d *document) checkFault(err error) {
 // olmKeys checks the keys of a constraint in OLM's syntax and of its parts, and warns of ineffective ones.
 func (d *document) olmKeys(n *node, path string, depth int) {
 	if n.kind != objectNode {
-		d.faults.add(Syntax, path, string(d.raw(n)), fmt.Sprintf("is %s; an object with one of cel, package, gvk, all, any and not is required", n.kind))
+		d.faults.add(Syntax, path, string(d.raw(n)),
+			fmt.Sprintf("is %s; an object with one of cel, package, gvk, all, any and not is required", n.kind))
 		return
 	}
 	var kinds []string
@@ -348,9 +359,12 @@ func (d *document) olmKeys(n *node, path string, depth int) {
 	for i, key := range n.keys {
 		switch child := n.children[i]; {
 		case !contains(olmKeys, key) && contains(seedKeys, key):
-			d.faults.add(Syntax, path+"."+key, string(d.raw(child)), "does not go with "+strings.Join(append(kinds, "failureMessage")[:1], "")+": it belongs to the form with rule and evaluator")
+			d.faults.add(Syntax, path+"."+key, string(d.raw(child)), "does not go with "+
+				strings.Join(append(kinds, "failureMessage")[:1], "")+
+				": it belongs to the form with rule and evaluator")
 		case !contains(olmKeys, key):
-			d.faults.add(Syntax, path+"."+text.Truncate(key, valueShown), string(d.raw(child)), "is not known; known are "+strings.Join(olmKeys, ", "))
+			d.faults.add(Syntax, path+"."+text.Truncate(key, valueShown), string(d.raw(child)),
+				"is not known; known are "+strings.Join(olmKeys, ", "))
 		}
 	}
 	if len(kinds) == 0 {
@@ -358,7 +372,8 @@ func (d *document) olmKeys(n *node, path string, depth int) {
 		return
 	}
 	if len(kinds) > 1 {
-		d.faults.add(Ineffective, path+"."+kinds[1], "", fmt.Sprintf("has no effect beside %s: only one of gvk, package, all, any, not and cel counts, in this order; use all for several", kinds[0]))
+		d.faults.add(Ineffective, path+"."+kinds[1], "",
+			fmt.Sprintf("has no effect beside %s: only one of gvk, package, all, any, not and cel counts, in this order; use all for several", kinds[0]))
 	}
 	kind := kinds[0]
 	v, below := n.get(kind), path+"."+kind
@@ -390,7 +405,8 @@ func (d *document) packageName(n *node, path string) {
 // olmFields checks an object of strings.
 func (d *document) olmFields(n *node, path string, known, required []string) {
 	if n.kind != objectNode {
-		d.faults.add(Syntax, path, string(d.raw(n)), fmt.Sprintf("is %s; an object with %s is required", n.kind, strings.Join(known, ", ")))
+		d.faults.add(Syntax, path, string(d.raw(n)),
+			fmt.Sprintf("is %s; an object with %s is required", n.kind, strings.Join(known, ", ")))
 		return
 	}
 	d.onlyKeys(n, path, known...)
@@ -410,16 +426,19 @@ func (d *document) olmCompound(kind string, n *node, path string, depth int) {
 		list = &node{kind: listNode}
 	}
 	if list.kind != listNode {
-		d.faults.add(Syntax, path+".constraints", string(d.raw(list)), fmt.Sprintf("is %s; a list is required", list.kind))
+		d.faults.add(Syntax, path+".constraints", string(d.raw(list)),
+			fmt.Sprintf("is %s; a list is required", list.kind))
 		return
 	}
 	switch {
 	case len(list.children) == 0 && kind == "any":
-		d.faults.add(Ineffective, path+".constraints", "", "is empty: any of nothing is never satisfied, so every operator is refused")
+		d.faults.add(Ineffective, path+".constraints", "",
+			"is empty: any of nothing is never satisfied, so every operator is refused")
 	case len(list.children) == 0:
 		d.faults.add(Ineffective, path+".constraints", "", "is empty: "+kind+" of nothing is always satisfied")
 	case kind == "not" && depth == 0:
-		d.faults.add(Ineffective, path, "", "stands alone: it refuses what matches and asks for nothing else; in a bundle OLM would read it as \"some other bundle does not match\", so put it into all, beside what is asked for, unless a ban is what you want")
+		d.faults.add(Ineffective, path, "",
+			"stands alone: it refuses what matches and asks for nothing else; in a bundle OLM would read it as \"some other bundle does not match\", so put it into all, beside what is asked for, unless a ban is what you want")
 	}
 	for i, child := range list.children {
 		d.olmKeys(child, fmt.Sprintf("%s.constraints[%d]", path, i), depth+1)

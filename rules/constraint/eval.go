@@ -122,7 +122,8 @@ func (p *program) read(value ref.Val, err error, a *activation, budget *Budget) 
 		case errors.Is(err, interpreter.InterruptError{}), budget.interrupted():
 			return result{why: whyInterrupted, limited: true, transient: true}
 		case errors.As(err, &cancelled):
-			return result{why: fmt.Sprintf(whyRuleLimit, uint64(RuleCostLimit), a.size(a.shapeFor(p.uses))), limited: true, exceeded: true}
+			return result{why: fmt.Sprintf(whyRuleLimit, uint64(RuleCostLimit), a.size(a.shapeFor(p.uses))),
+				limited: true, exceeded: true}
 		}
 		return result{why: text.Truncate(err.Error(), ruleShown)}
 	}

@@ -12,7 +12,8 @@ import (
 // limits.
 func FuzzDefine(f *testing.F) {
 	f.Add(seed(`properties.exists(p, p.type == "certified")`), `[{"type":"olm.k8s","value":{"version":"1.21"}}]`)
-	f.Add(`[{"type":"olm.constraint","value":{"rule":"true","messageExpression":"csv","action":{"id":"warn"}}}]`, `[{"type":"olm.gvk","value":{"group":"a","version":"v1","kind":"B"}}]`)
+	f.Add(`[{"type":"olm.constraint","value":{"rule":"true","messageExpression":"csv","action":{"id":"warn"}}}]`,
+		`[{"type":"olm.gvk","value":{"group":"a","version":"v1","kind":"B"}}]`)
 	f.Add(olmConstraint(`{"all":{"constraints":[{"gvk":{"group":"a","version":"v1","kind":"B"}},{"not":{"constraints":[{"package":{"packageName":"a","versionRange":">=1.0.0"}}]}},{"any":{"constraints":[]}}]}}`), `[{"type":"x","value":null}]`)
 	f.Add(`[{"type":"olm.constraint","type":"x","value":{}}]`, `[{"type":"olm.maxOpenShiftVersion","value":"4.19"}]`)
 	f.Add("[\n\t{ \"type\" :\"olm.constraint\" , \"value\" : {\"cel\":{\"rule\":\"\\u0074rue\"}} } ]\n", "")
@@ -26,9 +27,11 @@ func FuzzDefine(f *testing.F) {
 	large, small := crowdOf(100), etcd("n", "1.5", "deep", strings.Repeat("[", 50)+strings.Repeat("]", 50))
 	unknown := &Bundle{Package: "etcd", Unknown: Properties | Version}
 	f.Fuzz(func(t *testing.T, constraintsJSON, propertiesJSON string) {
-		d := Define(Meta{Name: "fuzz"}, &constraintv1.ConstraintSpec{Constraints: constraintsJSON, Properties: propertiesJSON})
+		d := Define(Meta{Name: "fuzz"}, &constraintv1.ConstraintSpec{Constraints: constraintsJSON,
+			Properties: propertiesJSON})
 		for _, fault := range d.Faults {
-			if !strings.HasPrefix(fault.Path, "spec") || fault.Message == "" || strings.ContainsRune(fault.Message, '\n') || fault.Kind < Syntax || fault.Kind > Ineffective {
+			if !strings.HasPrefix(fault.Path, "spec") || fault.Message == "" ||
+				strings.ContainsRune(fault.Message, '\n') || fault.Kind < Syntax || fault.Kind > Ineffective {
 				t.Errorf("%+v", fault)
 			}
 		}
@@ -36,7 +39,8 @@ func FuzzDefine(f *testing.F) {
 		for _, b := range []*Bundle{large, small, unknown} {
 			budget := NewBudget(nil)
 			for _, found := range s.Judge(b, shop, budget) {
-				if found.Outcome == Satisfied || found.Outcome != Violated && found.Why == "" || len(found.Message) > messageShown+4 || len(found.Rule) > ruleShown+4 {
+				if found.Outcome == Satisfied || found.Outcome != Violated && found.Why == "" ||
+					len(found.Message) > messageShown+4 || len(found.Rule) > ruleShown+4 {
 					t.Errorf("%+v", found)
 				}
 			}
@@ -65,7 +69,8 @@ func FuzzOwn(f *testing.F) {
 		}
 		Prepare(properties)
 		before := Compilations()
-		for _, found := range s.Own(&Bundle{Properties: properties}, []*Bundle{etcd(), {Unknown: OfBundle}}, shop, nil) {
+		for _, found := range s.Own(&Bundle{Properties: properties}, []*Bundle{etcd(), {Unknown: OfBundle}}, shop,
+			nil) {
 			if found.Outcome == Satisfied || found.Why == whyNotCompiled || found.Outcome == Failed && found.Why == "" {
 				t.Errorf("%+v", found)
 			}

@@ -15,7 +15,8 @@ import (
 func seed(rules ...string) string {
 	list := make([]any, 0, len(rules))
 	for _, rule := range rules {
-		list = append(list, map[string]any{"type": olm.TypeConstraint, "value": map[string]any{"evaluator": map[string]any{"id": "cel"}, "rule": rule, "message": "says no"}})
+		list = append(list, map[string]any{"type": olm.TypeConstraint,
+			"value": map[string]any{"evaluator": map[string]any{"id": "cel"}, "rule": rule, "message": "says no"}})
 	}
 	return jsonText(list)
 }
@@ -42,7 +43,8 @@ func props(pairs ...string) []olm.Property {
 
 func etcd(more ...string) *Bundle {
 	return &Bundle{
-		CSV: "etcdoperator.v0.9.4", Package: "etcd", Version: "0.9.4", Channel: "stable", Catalog: olm.Catalog{Namespace: "olm", Name: "curated"},
+		CSV: "etcdoperator.v0.9.4", Package: "etcd", Version: "0.9.4", Channel: "stable",
+		Catalog: olm.Catalog{Namespace: "olm", Name: "curated"},
 		Properties: props(append([]string{
 			"olm.package", `{"packageName":"etcd","version":"0.9.4"}`,
 			"olm.gvk", `{"group":"etcd.database.coreos.com","version":"v1beta2","kind":"EtcdCluster"}`,
@@ -58,7 +60,8 @@ var (
 // sound returns a definition without faults except warnings.
 func sound(t testing.TB, name, constraintsJSON, propertiesJSON string) *Definition {
 	t.Helper()
-	d := Define(Meta{Name: name}, &constraintv1.ConstraintSpec{Constraints: constraintsJSON, Properties: propertiesJSON})
+	d := Define(Meta{Name: name}, &constraintv1.ConstraintSpec{Constraints: constraintsJSON,
+		Properties: propertiesJSON})
 	if f := d.fault(); f != nil {
 		t.Fatalf("%s: %s %s", constraintsJSON, f.Path, f.Message)
 	}
@@ -90,7 +93,8 @@ func crowdOf(n int) *Bundle {
 	for i := range n {
 		b.Properties = append(b.Properties, olm.Property{
 			Type: strings.Repeat("t", 60),
-			Raw:  json.RawMessage(jsonText(map[string]any{"version": "1.2.3", "text": strings.Repeat("a", 250), "items": items, "n": i})),
+			Raw: json.RawMessage(jsonText(map[string]any{"version": "1.2.3", "text": strings.Repeat("a", 250),
+				"items": items, "n": i})),
 		})
 	}
 	return b

@@ -21,23 +21,27 @@ var hostileRules = map[string]string{
 	"many repetitions":              `properties.all(p, p.type.matches("a{1000}b{1000}c{1000}d{1000}"))`,
 	"a pattern of many states":      `properties.all(p, p.value.matches("(` + strings.Repeat("(a?){9}", 40) + `)+b"))`,
 	"a computed pattern":            `properties.all(p, p.type.matches(p.type))`,
-	"doubling by replace":           `properties.all(p, p.type` + strings.Repeat(`.replace("a", "aa")`, 30) + `.size() >= 0)`,
-	"squaring by replace":           `[csv].map(s, s.replace("", s)).map(s, s.replace("", s)).map(s, s.replace("", s)).all(s, s.size() > 0)`,
-	"doubling by format":            `[csv]` + strings.Repeat(`.map(s, "%s%s".format([s, s]))`, 30) + `.all(s, s.size() > 0)`,
-	"doubling by addition":          `[csv]` + strings.Repeat(`.map(s, s + s)`, 30) + `.all(s, s.size() > 0)`,
-	"doubling by join":              `[csv]` + strings.Repeat(`.map(s, [s, s].join(""))`, 30) + `.all(s, s.size() > 0)`,
-	"a list that doubles":           `[[1]]` + strings.Repeat(`.map(l, l + l)`, 30) + `.all(l, l.size() > 0)`,
-	"a value that shares its parts": `[dyn(1)]` + strings.Repeat(`.map(l, dyn([l, l]))`, 20) + `.exists(l, [l].exists(m, m == l))`,
-	"a shared value printed":        `[dyn(1)]` + strings.Repeat(`.map(l, dyn([l, l]))`, 20) + `.all(l, "%s".format([l]) != "")`,
-	"deep comparison in loops":      `properties.all(a, properties.all(b, cluster.properties.all(c, a == b && b == c)))`,
-	"all of all":                    `properties.all(p, sets.contains(properties, properties)) && properties.all(p, properties.distinct() == properties.distinct())`,
-	"sorting a range":               `lists.range(10000).all(x, lists.range(10000).map(y, 10000 - y).sort().size() > 0)`,
-	"posing as a variable":          `{"properties": lists.range(10000)}.properties.all(a, {"properties": lists.range(10000)}.properties.all(b, true))`,
-	"nested parentheses":            strings.Repeat("(", 4900) + "true" + strings.Repeat(")", 4900),
-	"nested lists":                  strings.Repeat("[", 4900) + "1" + strings.Repeat("]", 4900) + " == []",
-	"nested macros":                 strings.Repeat("[1].all(x, ", 400) + "true" + strings.Repeat(")", 400),
-	"long chain":                    "true" + strings.Repeat(" || true", 1200),
-	"long":                          `"` + strings.Repeat("x", maxRuleBytes) + `" != ""`,
+	"doubling by replace": `properties.all(p, p.type` + strings.Repeat(`.replace("a", "aa")`, 30) +
+		`.size() >= 0)`,
+	"squaring by replace": `[csv].map(s, s.replace("", s)).map(s, s.replace("", s)).map(s, s.replace("", s)).all(s, s.size() > 0)`,
+	"doubling by format": `[csv]` + strings.Repeat(`.map(s, "%s%s".format([s, s]))`, 30) +
+		`.all(s, s.size() > 0)`,
+	"doubling by addition": `[csv]` + strings.Repeat(`.map(s, s + s)`, 30) + `.all(s, s.size() > 0)`,
+	"doubling by join":     `[csv]` + strings.Repeat(`.map(s, [s, s].join(""))`, 30) + `.all(s, s.size() > 0)`,
+	"a list that doubles":  `[[1]]` + strings.Repeat(`.map(l, l + l)`, 30) + `.all(l, l.size() > 0)`,
+	"a value that shares its parts": `[dyn(1)]` + strings.Repeat(`.map(l, dyn([l, l]))`, 20) +
+		`.exists(l, [l].exists(m, m == l))`,
+	"a shared value printed": `[dyn(1)]` + strings.Repeat(`.map(l, dyn([l, l]))`, 20) +
+		`.all(l, "%s".format([l]) != "")`,
+	"deep comparison in loops": `properties.all(a, properties.all(b, cluster.properties.all(c, a == b && b == c)))`,
+	"all of all":               `properties.all(p, sets.contains(properties, properties)) && properties.all(p, properties.distinct() == properties.distinct())`,
+	"sorting a range":          `lists.range(10000).all(x, lists.range(10000).map(y, 10000 - y).sort().size() > 0)`,
+	"posing as a variable":     `{"properties": lists.range(10000)}.properties.all(a, {"properties": lists.range(10000)}.properties.all(b, true))`,
+	"nested parentheses":       strings.Repeat("(", 4900) + "true" + strings.Repeat(")", 4900),
+	"nested lists":             strings.Repeat("[", 4900) + "1" + strings.Repeat("]", 4900) + " == []",
+	"nested macros":            strings.Repeat("[1].all(x, ", 400) + "true" + strings.Repeat(")", 400),
+	"long chain":               "true" + strings.Repeat(" || true", 1200),
+	"long":                     `"` + strings.Repeat("x", maxRuleBytes) + `" != ""`,
 }
 
 func TestHostileRulesAreRefused(t *testing.T) {
@@ -47,7 +51,8 @@ func TestHostileRulesAreRefused(t *testing.T) {
 		}
 	}
 	// A mebibyte is refused before it is parsed.
-	if d := Define(Meta{}, &constraintv1.ConstraintSpec{Constraints: seed(strings.Repeat("(", 1<<20))}); len(d.Faults) != 1 || d.Faults[0].Kind != Size {
+	if d := Define(Meta{}, &constraintv1.ConstraintSpec{Constraints: seed(strings.Repeat("(", 1<<20))}); len(
+		d.Faults) != 1 || d.Faults[0].Kind != Size {
 		t.Errorf("%+v", d.Faults)
 	}
 }
@@ -81,7 +86,9 @@ func TestLargeBundlesAreCutOff(t *testing.T) {
 		for _, n := range []int{64, 300, 3000} {
 			b := crowdOf(n)
 			if n > 64 {
-				b.Properties[0].Raw = []byte(jsonText(map[string]any{"text": strings.Repeat("a", 15_000), "items": make([]int, 4000), "version": "1.0.0", "n": 1}))
+				b.Properties[0].Raw = []byte(
+					jsonText(map[string]any{"text": strings.Repeat("a", 15_000), "items": make([]int, 4000),
+						"version": "1.0.0", "n": 1}))
 			}
 			set := NewSet([]*Definition{sound(t, "large", seed(rule), "")}, kubeOne)
 			budget := NewBudget(nil)
@@ -93,7 +100,8 @@ func TestLargeBundlesAreCutOff(t *testing.T) {
 			if n == 64 && len(found) != 0 {
 				t.Errorf("%s over %d properties: %s", name, n, found[0].Why)
 			}
-			if n == 3000 && (len(found) != 1 || found[0].Outcome != Failed || !strings.Contains(found[0].Why, "costs more than the limit")) {
+			if n == 3000 && (len(found) != 1 || found[0].Outcome != Failed ||
+				!strings.Contains(found[0].Why, "costs more than the limit")) {
 				t.Errorf("%s over %d properties: %+v", name, n, found)
 			}
 		}
@@ -106,10 +114,12 @@ func TestEstimatesBound(t *testing.T) {
 	s := NewSet(nil, kubeOne)
 	around := s.around.in(shop)
 	for _, rule := range []string{
-		`properties.exists(p, p.type == "certified")`, `properties.all(a, properties.all(b, a.value.n != b.value.n || true))`,
+		`properties.exists(p, p.type == "certified")`,
+		`properties.all(a, properties.all(b, a.value.n != b.value.n || true))`,
 		`properties.filter(p, p.type == "x").all(p, semver_compare(p.value.version, "1.0.0") >= 0)`,
 		`properties.all(p, p.value.text.matches("^a+$"))`, `properties.all(p, p.value.items.exists(i, i == "item"))`,
-		`properties.all(p, p.value.text.contains("aab") || p.type in ["a", "b"])`, `properties.map(p, p.value.text + "x").all(t, t.size() > 3)`,
+		`properties.all(p, p.value.text.contains("aab") || p.type in ["a", "b"])`,
+		`properties.map(p, p.value.text + "x").all(t, t.size() > 3)`,
 		`properties.all(p, properties.exists(q, p.value == q.value))`,
 	} {
 		p, err := vocabularies[OnBundle].compile(rule, cel.BoolType)

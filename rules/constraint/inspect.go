@@ -28,7 +28,8 @@ var bundleFields = map[string][]string{
 // newEstimator inspects an expression once for what cel-go's type checker does not check, and collects what estimates
 // need.
 func newEstimator(ast *cel.Ast, in *vocabulary) (*estimator, error) {
-	e := &estimator{ast: ast.NativeRep(), vocabulary: in, ranges: map[int64]bool{}, instructions: map[string]uint64{}, untrusted: map[string]bool{}, longer: 1, wider: 1}
+	e := &estimator{ast: ast.NativeRep(), vocabulary: in, ranges: map[int64]bool{}, instructions: map[string]uint64{},
+		untrusted: map[string]bool{}, longer: 1, wider: 1}
 	root := e.ast.Expr()
 	shadowed := map[string]bool{}
 	celast.PostOrderVisit(root, celast.NewExprVisitor(func(x celast.Expr) {
@@ -108,7 +109,8 @@ func (e *estimator) inspectSelect(s celast.SelectExpr, shadowed map[string]bool)
 	if slices.Contains(fields, s.FieldName()) { // only has() leaves one of these to be selected
 		return fmt.Errorf("does not compile: %s.%s is in every bundle; leave out has()", owner, s.FieldName())
 	}
-	return fmt.Errorf("does not compile: %s has no field %s; it has %s", owner, text.Truncate(s.FieldName(), valueShown), strings.Join(fields, ", "))
+	return fmt.Errorf("does not compile: %s has no field %s; it has %s", owner,
+		text.Truncate(s.FieldName(), valueShown), strings.Join(fields, ", "))
 }
 
 // inspectParts detects values that are composed of others twice: repeating [x, x] n times builds a value that costs 2^n
@@ -141,7 +143,8 @@ func (e *estimator) inspectCall(x celast.Expr) error {
 	case overloads.TypeConvertDyn:
 		e.builds = true
 	case operators.Conditional:
-		if !isScalar(e.ast.GetType(x.ID())) && !sameKind(e.ast.GetType(call.Args()[1].ID()), e.ast.GetType(call.Args()[2].ID())) {
+		if !isScalar(e.ast.GetType(x.ID())) && !sameKind(e.ast.GetType(call.Args()[1].ID()),
+			e.ast.GetType(call.Args()[2].ID())) {
 			e.builds = true
 		}
 	case operators.Add, "strings.quote", "split", "replace", "join", "format", "lists.range":
@@ -242,14 +245,16 @@ func (e *estimator) inspectPattern(call celast.CallExpr) error {
 	}
 	parsed, err := syntax.Parse(string(literal), syntax.Perl)
 	if err != nil {
-		return fmt.Errorf("does not compile: the pattern %q is not a regular expression (RE2): %s", text.Truncate(string(literal), valueShown), text.Truncate(err.Error(), valueShown))
+		return fmt.Errorf("does not compile: the pattern %q is not a regular expression (RE2): %s",
+			text.Truncate(string(literal), valueShown), text.Truncate(err.Error(), valueShown))
 	}
 	if syntaxSize(parsed, 1) > 20*maxRegexInstructions {
 		return tooLargePattern(string(literal))
 	}
 	compiled, err := syntax.Compile(parsed.Simplify())
 	if err != nil {
-		return fmt.Errorf("does not compile: the pattern %q is not a regular expression (RE2): %s", text.Truncate(string(literal), valueShown), text.Truncate(err.Error(), valueShown))
+		return fmt.Errorf("does not compile: the pattern %q is not a regular expression (RE2): %s",
+			text.Truncate(string(literal), valueShown), text.Truncate(err.Error(), valueShown))
 	}
 	if len(compiled.Inst) > maxRegexInstructions {
 		return tooLargePattern(string(literal))

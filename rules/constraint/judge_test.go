@@ -29,60 +29,105 @@ func TestJudge(t *testing.T) {
 		bundle           *Bundle
 		want             Finding
 	}{
-		{name: "certified", constraint: seed(`properties.exists(p, p.type == "certified")`), bundle: etcd("certified", "true")},
+		{name: "certified", constraint: seed(`properties.exists(p, p.type == "certified")`),
+			bundle: etcd("certified", "true")},
 		{name: "not certified", constraint: seed(`properties.exists(p, p.type == "certified")`), bundle: etcd(),
 			want: Finding{Outcome: Violated, Message: "says no", Rule: `properties.exists(p, p.type == "certified")`}},
-		{name: "error at run time", constraint: seed(`properties.all(p, p.value.version != "")`), bundle: etcd("x", "{}"),
-			want: Finding{Outcome: Failed, Message: "says no", Rule: `properties.all(p, p.value.version != "")`, Why: "no such key: version"}},
+		{name: "error at run time", constraint: seed(`properties.all(p, p.value.version != "")`),
+			bundle: etcd("x", "{}"),
+			want: Finding{Outcome: Failed, Message: "says no", Rule: `properties.all(p, p.value.version != "")`,
+				Why: "no such key: version"}},
 		{name: "version that cannot be read", constraint: seed(`semver_compare(version, "x") > 0`), bundle: etcd(),
-			want: Finding{Outcome: Failed, Message: "says no", Rule: `semver_compare(version, "x") > 0`, Why: `semver_compare: "x" is not a version`}},
-		{name: "an error is absorbed by a true alternative", constraint: seed(`properties.exists(p, p.value.version == "0.9.4")`), bundle: etcd("x", "1")},
-		{name: "numbers are doubles", constraint: seed(`properties.exists(p, p.type == "n" && p.value == 3 && type(p.value) == double)`), bundle: etcd("n", "3")},
+			want: Finding{Outcome: Failed, Message: "says no", Rule: `semver_compare(version, "x") > 0`,
+				Why: `semver_compare: "x" is not a version`}},
+		{name: "an error is absorbed by a true alternative",
+			constraint: seed(`properties.exists(p, p.value.version == "0.9.4")`), bundle: etcd("x", "1")},
+		{name: "numbers are doubles",
+			constraint: seed(`properties.exists(p, p.type == "n" && p.value == 3 && type(p.value) == double)`),
+			bundle:     etcd("n", "3")},
 
-		{name: "properties unknown", constraint: seed(`properties.exists(p, p.type == "certified")`), bundle: unknown(Properties),
-			want: Finding{Outcome: Undecided, Message: "says no", Rule: `properties.exists(p, p.type == "certified")`, Why: "the properties of the bundle are not known", Attributes: Properties}},
-		{name: "decided without the properties", constraint: seed(`catalog.name == "curated" || properties.exists(p, p.type == "certified")`), bundle: unknown(Properties)},
-		{name: "refused without the properties", constraint: seed(`catalog.name == "other" && properties.exists(p, p.type == "certified")`), bundle: unknown(Properties),
-			want: Finding{Outcome: Violated, Message: "says no", Rule: `catalog.name == "other" && properties.exists(p, p.type == "certified")`}},
+		{name: "properties unknown", constraint: seed(`properties.exists(p, p.type == "certified")`),
+			bundle: unknown(Properties),
+			want: Finding{Outcome: Undecided, Message: "says no", Rule: `properties.exists(p, p.type == "certified")`,
+				Why: "the properties of the bundle are not known", Attributes: Properties}},
+		{name: "decided without the properties",
+			constraint: seed(`catalog.name == "curated" || properties.exists(p, p.type == "certified")`),
+			bundle:     unknown(Properties)},
+		{name: "refused without the properties",
+			constraint: seed(`catalog.name == "other" && properties.exists(p, p.type == "certified")`),
+			bundle:     unknown(Properties),
+			want: Finding{Outcome: Violated, Message: "says no",
+				Rule: `catalog.name == "other" && properties.exists(p, p.type == "certified")`}},
 		{name: "two unknown", constraint: seed(`version == "1" && channel == "x"`), bundle: unknown(Version | Channel),
-			want: Finding{Outcome: Undecided, Message: "says no", Rule: `version == "1" && channel == "x"`, Why: "the version and the channel are not known", Attributes: Version | Channel}},
-		{name: "unknown but not asked for", constraint: seed(`packageName == "etcd"`), bundle: unknown(OfBundle &^ Package)},
+			want: Finding{Outcome: Undecided, Message: "says no", Rule: `version == "1" && channel == "x"`,
+				Why: "the version and the channel are not known", Attributes: Version | Channel}},
+		{name: "unknown but not asked for", constraint: seed(`packageName == "etcd"`),
+			bundle: unknown(OfBundle &^ Package)},
 
-		{name: "package", constraint: olmConstraint(`{"package":{"packageName":"etcd","versionRange":">=0.9.0"}}`), bundle: etcd()},
-		{name: "package out of range", constraint: olmConstraint(`{"failureMessage":"too old","package":{"packageName":"etcd","versionRange":">=1.0.0"}}`), bundle: etcd(),
+		{name: "package", constraint: olmConstraint(`{"package":{"packageName":"etcd","versionRange":">=0.9.0"}}`),
+			bundle: etcd()},
+		{name: "package out of range",
+			constraint: olmConstraint(
+				`{"failureMessage":"too old","package":{"packageName":"etcd","versionRange":">=1.0.0"}}`), bundle: etcd(),
 			want: Finding{Outcome: Violated, Message: "too old", Rule: `package etcd in range ">=1.0.0"`}},
-		{name: "package by its property only", constraint: olmConstraint(`{"package":{"packageName":"etcd","versionRange":">=0.9.0"}}`), bundle: &Bundle{Properties: etcd().Properties}},
-		{name: "package without its version", constraint: olmConstraint(`{"package":{"packageName":"etcd","versionRange":">=0.9.0"}}`), bundle: &Bundle{Package: "etcd", Unknown: Version | Properties},
-			want: Finding{Outcome: Undecided, Rule: `package etcd in range ">=0.9.0"`, Why: "the version is not known", Attributes: Version}},
-		{name: "another package without its version", constraint: olmConstraint(`{"package":{"packageName":"etcd","versionRange":">=0.9.0"}}`), bundle: &Bundle{Package: "vault", Unknown: Version | Properties},
-			want: Finding{Outcome: Violated, Rule: `package etcd in range ">=0.9.0"`}},
+		{name: "package by its property only",
+			constraint: olmConstraint(`{"package":{"packageName":"etcd","versionRange":">=0.9.0"}}`),
+			bundle:     &Bundle{Properties: etcd().Properties}},
+		{name: "package without its version",
+			constraint: olmConstraint(`{"package":{"packageName":"etcd","versionRange":">=0.9.0"}}`),
+			bundle:     &Bundle{Package: "etcd", Unknown: Version | Properties},
+			want: Finding{Outcome: Undecided, Rule: `package etcd in range ">=0.9.0"`, Why: "the version is not known",
+				Attributes: Version}},
+		{name: "another package without its version",
+			constraint: olmConstraint(`{"package":{"packageName":"etcd","versionRange":">=0.9.0"}}`),
+			bundle:     &Bundle{Package: "vault", Unknown: Version | Properties},
+			want:       Finding{Outcome: Violated, Rule: `package etcd in range ">=0.9.0"`}},
 		{name: "gvk", constraint: olmConstraint(gvk), bundle: etcd()},
-		{name: "gvk missing", constraint: olmConstraint(other), bundle: etcd(), want: Finding{Outcome: Violated, Rule: "gvk a/v1 B"}},
-		{name: "gvk unknown", constraint: olmConstraint(other), bundle: unknown(Properties),
-			want: Finding{Outcome: Undecided, Rule: "gvk a/v1 B", Why: "the properties of the bundle are not known", Attributes: Properties}},
-
-		{name: "all", constraint: olmConstraint(`{"all":{"constraints":[` + gvk + `,{"package":{"packageName":"etcd","versionRange":">=0.9.0"}}]}}`), bundle: etcd()},
-		{name: "all names the part", constraint: olmConstraint(`{"failureMessage":"both","all":{"constraints":[` + gvk + `,` + other + `]}}`), bundle: etcd(),
-			want: Finding{Outcome: Violated, Message: "both", Rule: "gvk a/v1 B"}},
-		{name: "message of the part", constraint: olmConstraint(`{"all":{"constraints":[{"failureMessage":"part","gvk":{"group":"a","version":"v1","kind":"B"}}]}}`), bundle: etcd(),
-			want: Finding{Outcome: Violated, Message: "part", Rule: "gvk a/v1 B"}},
-		{name: "any", constraint: olmConstraint(`{"any":{"constraints":[` + other + `,` + gvk + `]}}`), bundle: etcd()},
-		{name: "any of none", constraint: olmConstraint(`{"any":{"constraints":[` + other + `,` + old + `]}}`), bundle: etcd(),
-			want: Finding{Outcome: Violated, Rule: `any of (gvk a/v1 B; package etcd in range "<0.9.0")`}},
-		{name: "not", constraint: olmConstraint(`{"not":{"constraints":[` + other + `,` + old + `]}}`), bundle: etcd()},
-		{name: "not names the part", constraint: olmConstraint(`{"not":{"constraints":[` + other + `,` + gvk + `]}}`), bundle: etcd(),
-			want: Finding{Outcome: Violated, Rule: "none of (gvk etcd.database.coreos.com/v1beta2 EtcdCluster)"}},
-		{name: "empty all", constraint: olmConstraint(`{"all":{"constraints":[]}}`), bundle: etcd()},
-		{name: "empty any", constraint: olmConstraint(`{"any":{"constraints":[]}}`), bundle: etcd(), want: Finding{Outcome: Violated, Rule: "any of ()"}},
-		{name: "empty not", constraint: olmConstraint(`{"not":{"constraints":[]}}`), bundle: etcd()},
-		{name: "not of unknown", constraint: olmConstraint(`{"not":{"constraints":[` + other + `]}}`), bundle: unknown(Properties),
-			want: Finding{Outcome: Undecided, Rule: "gvk a/v1 B", Why: "the properties of the bundle are not known", Attributes: Properties}},
-		{name: "any decides beside unknown", constraint: olmConstraint(`{"any":{"constraints":[` + other + `,{"cel":{"rule":"packageName == 'etcd'"}}]}}`), bundle: unknown(Properties)},
-		{name: "all decides beside a failure", constraint: olmConstraint(`{"all":{"constraints":[{"cel":{"rule":"properties[9].type == ''"}},` + other + `]}}`), bundle: etcd(),
+		{name: "gvk missing", constraint: olmConstraint(other), bundle: etcd(),
 			want: Finding{Outcome: Violated, Rule: "gvk a/v1 B"}},
-		{name: "not of a failure fails", constraint: olmConstraint(`{"not":{"constraints":[{"cel":{"rule":"properties[9].type == ''"}}]}}`), bundle: etcd(),
-			want: Finding{Outcome: Failed, Rule: "properties[9].type == ''", Why: "index out of bounds: 9"}},
-		{name: "the first kind counts", constraint: olmConstraint(`{"cel":{"rule":"false"},"gvk":{"group":"etcd.database.coreos.com","version":"v1beta2","kind":"EtcdCluster"}}`), bundle: etcd()},
+		{name: "gvk unknown", constraint: olmConstraint(other), bundle: unknown(Properties),
+			want: Finding{Outcome: Undecided, Rule: "gvk a/v1 B", Why: "the properties of the bundle are not known",
+				Attributes: Properties}},
+
+		{name: "all", constraint: olmConstraint(`{"all":{"constraints":[` + gvk +
+			`,{"package":{"packageName":"etcd","versionRange":">=0.9.0"}}]}}`), bundle: etcd()},
+		{name: "all names the part", constraint: olmConstraint(`{"failureMessage":"both","all":{"constraints":[` + gvk +
+			`,` + other + `]}}`), bundle: etcd(),
+			want: Finding{Outcome: Violated, Message: "both", Rule: "gvk a/v1 B"}},
+		{name: "message of the part",
+			constraint: olmConstraint(
+				`{"all":{"constraints":[{"failureMessage":"part","gvk":{"group":"a","version":"v1","kind":"B"}}]}}`),
+			bundle: etcd(),
+			want:   Finding{Outcome: Violated, Message: "part", Rule: "gvk a/v1 B"}},
+		{name: "any", constraint: olmConstraint(`{"any":{"constraints":[` + other + `,` + gvk + `]}}`), bundle: etcd()},
+		{name: "any of none", constraint: olmConstraint(`{"any":{"constraints":[` + other + `,` + old + `]}}`),
+			bundle: etcd(),
+			want:   Finding{Outcome: Violated, Rule: `any of (gvk a/v1 B; package etcd in range "<0.9.0")`}},
+		{name: "not", constraint: olmConstraint(`{"not":{"constraints":[` + other + `,` + old + `]}}`), bundle: etcd()},
+		{name: "not names the part", constraint: olmConstraint(`{"not":{"constraints":[` + other + `,` + gvk + `]}}`),
+			bundle: etcd(),
+			want:   Finding{Outcome: Violated, Rule: "none of (gvk etcd.database.coreos.com/v1beta2 EtcdCluster)"}},
+		{name: "empty all", constraint: olmConstraint(`{"all":{"constraints":[]}}`), bundle: etcd()},
+		{name: "empty any", constraint: olmConstraint(`{"any":{"constraints":[]}}`), bundle: etcd(),
+			want: Finding{Outcome: Violated, Rule: "any of ()"}},
+		{name: "empty not", constraint: olmConstraint(`{"not":{"constraints":[]}}`), bundle: etcd()},
+		{name: "not of unknown", constraint: olmConstraint(`{"not":{"constraints":[` + other + `]}}`),
+			bundle: unknown(Properties),
+			want: Finding{Outcome: Undecided, Rule: "gvk a/v1 B", Why: "the properties of the bundle are not known",
+				Attributes: Properties}},
+		{name: "any decides beside unknown", constraint: olmConstraint(`{"any":{"constraints":[` + other +
+			`,{"cel":{"rule":"packageName == 'etcd'"}}]}}`), bundle: unknown(Properties)},
+		{name: "all decides beside a failure",
+			constraint: olmConstraint(`{"all":{"constraints":[{"cel":{"rule":"properties[9].type == ''"}},` + other +
+				`]}}`), bundle: etcd(),
+			want: Finding{Outcome: Violated, Rule: "gvk a/v1 B"}},
+		{name: "not of a failure fails",
+			constraint: olmConstraint(`{"not":{"constraints":[{"cel":{"rule":"properties[9].type == ''"}}]}}`),
+			bundle:     etcd(),
+			want:       Finding{Outcome: Failed, Rule: "properties[9].type == ''", Why: "index out of bounds: 9"}},
+		{name: "the first kind counts",
+			constraint: olmConstraint(
+				`{"cel":{"rule":"false"},"gvk":{"group":"etcd.database.coreos.com","version":"v1beta2","kind":"EtcdCluster"}}`), bundle: etcd()},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := judgeOne(t, c.constraint, c.bundle, shop)
@@ -110,7 +155,8 @@ func TestJudgeOthersToo(t *testing.T) {
 		}
 		got = append(got, line)
 	}
-	if diff := cmp.Diff([]string{"a violated warn", "b failed require", "b violated require", "c failed"}, got); diff != "" {
+	if diff := cmp.Diff([]string{"a violated warn", "b failed require", "b violated require", "c failed"},
+		got); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -119,10 +165,12 @@ func TestJudgeOthersToo(t *testing.T) {
 // undecided outcome.
 func TestMessageExpression(t *testing.T) {
 	constraint := func(expression string) string {
-		return jsonText([]any{map[string]any{"type": olm.TypeConstraint, "value": map[string]any{"rule": `channel == "x"`, "message": "fixed", "messageExpression": expression}}})
+		return jsonText([]any{map[string]any{"type": olm.TypeConstraint,
+			"value": map[string]any{"rule": `channel == "x"`, "message": "fixed", "messageExpression": expression}}})
 	}
 	for _, c := range []struct{ expression, want string }{
-		{`"channel " + channel + " of " + packageName + " has " + properties.map(p, p.type).join(", ")`, "channel stable of etcd has olm.package, olm.gvk"},
+		{`"channel " + channel + " of " + packageName + " has " + properties.map(p, p.type).join(", ")`,
+			"channel stable of etcd has olm.package, olm.gvk"},
 		{`"%s is not x".format([channel])`, "stable is not x"},
 		{`"found " + properties.filter(p, p.type == "olm.package")[0].value.version`, "found 0.9.4"},
 		{`string(properties[7].type)`, "fixed"},
@@ -161,7 +209,8 @@ func TestBinds(t *testing.T) {
 		{"only properties", "", shop, false},
 		{"faulty", "[", shop, true},
 	} {
-		s := NewSet([]*Definition{Define(Meta{Name: "one"}, &constraintv1.ConstraintSpec{Constraints: c.constraint})}, kubeOne)
+		s := NewSet([]*Definition{Define(Meta{Name: "one"}, &constraintv1.ConstraintSpec{Constraints: c.constraint})},
+			kubeOne)
 		for range 2 { // the second time from the cache
 			if got := s.Applies(c.ns); got != c.want {
 				t.Errorf("%s: %v", c.name, got)
@@ -180,7 +229,8 @@ func TestCluster(t *testing.T) {
 	for _, p := range s.properties {
 		got = append(got, p.Type+" "+string(p.Raw))
 	}
-	if diff := cmp.Diff([]string{`olm.k8s {"version":"1.21"}`, "gpu true", `olm.kubeversion {"version":"1.36.3"}`}, got); diff != "" {
+	if diff := cmp.Diff([]string{`olm.k8s {"version":"1.21"}`, "gpu true", `olm.kubeversion {"version":"1.36.3"}`},
+		got); diff != "" {
 		t.Error(diff)
 	}
 	if !s.Empty() || len(s.Definitions()) != 1 || NewSet(nil, kubeOne).Judge(etcd(), shop, nil) != nil {
@@ -191,7 +241,8 @@ func TestCluster(t *testing.T) {
 		t.Error("a nil Set has no constraints")
 	}
 
-	rule := sound(t, "rule", seed(`cluster.properties.exists(p, p.type == "olm.kubeversion" && semver_compare(p.value.version, "1.30") > 0)`), "")
+	rule := sound(t, "rule",
+		seed(`cluster.properties.exists(p, p.type == "olm.kubeversion" && semver_compare(p.value.version, "1.30") > 0)`), "")
 	if found := NewSet([]*Definition{rule}, kubeOne).Judge(etcd(), shop, nil); len(found) != 0 {
 		t.Errorf("%+v", found)
 	}
@@ -200,7 +251,8 @@ func TestCluster(t *testing.T) {
 		t.Errorf("the version is not known: %+v", found)
 	}
 	// Both automatic properties are set explicitly: the list is complete without the version.
-	by := sound(t, "by-hand", "", `[{"type":"olm.k8s","value":{"version":"1.31"}},{"type":"olm.kubeversion","value":{"version":"1.31"}}]`)
+	by := sound(t, "by-hand", "",
+		`[{"type":"olm.k8s","value":{"version":"1.31"}},{"type":"olm.kubeversion","value":{"version":"1.31"}}]`)
 	if found := NewSet([]*Definition{rule, by}, state.Cluster{}).Judge(etcd(), shop, nil); len(found) != 0 {
 		t.Errorf("%+v", found)
 	}
@@ -210,7 +262,8 @@ func TestCluster(t *testing.T) {
 func TestWith(t *testing.T) {
 	old := sound(t, "gpu", seed("false"), `[{"type":"gpu","value":"old"}]`)
 	other := sound(t, "other", seed("false"), `[{"type":"disk","value":1}]`)
-	changed := sound(t, "gpu", seed(`cluster.properties.map(p, p.type) == ["gpu", "disk", "olm.k8s", "olm.kubeversion"] && cluster.properties[0].value == "new"`), `[{"type":"gpu","value":"new"}]`)
+	changed := sound(t, "gpu",
+		seed(`cluster.properties.map(p, p.type) == ["gpu", "disk", "olm.k8s", "olm.kubeversion"] && cluster.properties[0].value == "new"`), `[{"type":"gpu","value":"new"}]`)
 	with := NewSet([]*Definition{old, other}, kubeOne).With(changed)
 	if found := with.Judge(etcd(), shop, nil); len(found) != 0 || len(with.Definitions()) != 1 {
 		t.Errorf("%+v", found)
@@ -218,7 +271,8 @@ func TestWith(t *testing.T) {
 	if found := (*Set)(nil).With(old).Judge(etcd(), shop, nil); len(found) != 1 {
 		t.Errorf("%+v", found)
 	}
-	if faulty := old.WithFault(Fault{Kind: Size, Path: "spec", Message: "too much"}); old.fault() != nil || faulty.fault() == nil {
+	if faulty := old.WithFault(Fault{Kind: Size, Path: "spec", Message: "too much"}); old.fault() != nil ||
+		faulty.fault() == nil {
 		t.Error("a fault goes to the copy")
 	}
 }
@@ -232,12 +286,15 @@ func TestRemembered(t *testing.T) {
 		t.Error("judged again")
 	}
 	changed := map[string]func(b *Bundle, ns *Namespace){
-		"csv": func(b *Bundle, _ *Namespace) { b.CSV += "x" }, "package": func(b *Bundle, _ *Namespace) { b.Package += "x" },
-		"version": func(b *Bundle, _ *Namespace) { b.Version += "x" }, "channel": func(b *Bundle, _ *Namespace) { b.Channel = "x" },
-		"catalog": func(b *Bundle, _ *Namespace) { b.Catalog.Name += "x" }, "catalog namespace": func(b *Bundle, _ *Namespace) { b.Catalog.Namespace += "x" },
-		"moved text": func(b *Bundle, _ *Namespace) { b.CSV, b.Package = b.CSV+b.Package, "" },
-		"properties": func(b *Bundle, _ *Namespace) { b.Properties[0].Raw = json.RawMessage("1") },
-		"type":       func(b *Bundle, _ *Namespace) { b.Properties[0].Type = "x" },
+		"csv":               func(b *Bundle, _ *Namespace) { b.CSV += "x" },
+		"package":           func(b *Bundle, _ *Namespace) { b.Package += "x" },
+		"version":           func(b *Bundle, _ *Namespace) { b.Version += "x" },
+		"channel":           func(b *Bundle, _ *Namespace) { b.Channel = "x" },
+		"catalog":           func(b *Bundle, _ *Namespace) { b.Catalog.Name += "x" },
+		"catalog namespace": func(b *Bundle, _ *Namespace) { b.Catalog.Namespace += "x" },
+		"moved text":        func(b *Bundle, _ *Namespace) { b.CSV, b.Package = b.CSV+b.Package, "" },
+		"properties":        func(b *Bundle, _ *Namespace) { b.Properties[0].Raw = json.RawMessage("1") },
+		"type":              func(b *Bundle, _ *Namespace) { b.Properties[0].Type = "x" },
 		"rights": func(b *Bundle, _ *Namespace) {
 			b.Manifest = manifestOf{permissions: []map[string][]string{{"verbs": {"*"}}}}
 		},
@@ -291,13 +348,15 @@ func TestTooLargeValues(t *testing.T) {
 		if f := judgeOne(t, seed(`properties.exists(p, p.type == "certified")`), b, shop); f.Outcome != Satisfied {
 			t.Errorf("%s: %+v", name, f)
 		}
-		if f := judgeOne(t, seed(`properties.all(p, p.type != "big" || p.value.size() < 3)`), b, shop); f.Outcome != Failed || !strings.Contains(f.Why, "more than") {
+		if f := judgeOne(t, seed(`properties.all(p, p.type != "big" || p.value.size() < 3)`), b,
+			shop); f.Outcome != Failed || !strings.Contains(f.Why, "more than") {
 			t.Errorf("%s: %+v", name, f)
 		}
 	}
 	b := etcd()
 	b.Channel = strings.Repeat("x", maxSeenText+1)
-	if f := judgeOne(t, seed(`channel.matches("^(x?){40}$")`), b, shop); f.Outcome != Failed || !strings.Contains(f.Why, "more than") {
+	if f := judgeOne(t, seed(`channel.matches("^(x?){40}$")`), b, shop); f.Outcome != Failed ||
+		!strings.Contains(f.Why, "more than") {
 		t.Errorf("%+v", f)
 	}
 	if f := judgeOne(t, seed(`packageName == "etcd"`), b, shop); f.Outcome != Satisfied {

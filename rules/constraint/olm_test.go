@@ -22,20 +22,27 @@ func TestOLMVectors(t *testing.T) {
 		gvk = `{"gvk":{"group":"example.com","version":"v1","kind":"Foo"}}`
 		cel = `{"cel":{"rule":"properties.exists(p, p.type == 'certified')"}}`
 	)
-	nested := `{"failureMessage":"blah","all":{"constraints":[` + pkg + `,` + gvk + `,{"failureMessage":"m","all":{"constraints":[` + pkg + `]}},{"any":{"constraints":[` + gvk + `,` + cel + `]}},{"not":{"constraints":[` + gvk + `]}}]}}`
+	nested := `{"failureMessage":"blah","all":{"constraints":[` + pkg + `,` + gvk +
+		`,{"failureMessage":"m","all":{"constraints":[` + pkg + `]}},{"any":{"constraints":[` + gvk + `,` + cel +
+		`]}},{"not":{"constraints":[` + gvk + `]}}]}}`
 	for _, v := range []struct {
 		name, value         string
 		parse, own, cluster bool
 		stricter            string
 	}{
 		{name: "package", value: pkg, parse: true, own: true, cluster: true},
-		{name: "package with a message", value: `{"failureMessage":"m","package":{"packageName":"foo","versionRange":">=1.0.0 <2.0.0 || 3.x"}}`, parse: true, own: true, cluster: true},
+		{name: "package with a message",
+			value: `{"failureMessage":"m","package":{"packageName":"foo","versionRange":">=1.0.0 <2.0.0 || 3.x"}}`,
+			parse: true, own: true, cluster: true},
 		{name: "gvk", value: gvk, parse: true, own: true, cluster: true},
-		{name: "gvk of the core group", value: `{"gvk":{"group":"","version":"v1","kind":"Pod"}}`, parse: true, own: true, cluster: true},
+		{name: "gvk of the core group", value: `{"gvk":{"group":"","version":"v1","kind":"Pod"}}`, parse: true,
+			own: true, cluster: true},
 		{name: "cel", value: cel, parse: true, own: true, cluster: true},
-		{name: "cel with semver_compare", value: `{"cel":{"rule":"properties.exists(p, p.type == 'olm.package' && semver_compare(p.value.version, '1.0.0') >= 0)"}}`, parse: true, own: true, cluster: true},
+		{name: "cel with semver_compare",
+			value: `{"cel":{"rule":"properties.exists(p, p.type == 'olm.package' && semver_compare(p.value.version, '1.0.0') >= 0)"}}`, parse: true, own: true, cluster: true},
 		{name: "all", value: `{"all":{"constraints":[` + pkg + `]}}`, parse: true, own: true, cluster: true},
-		{name: "any", value: `{"any":{"constraints":[` + pkg + `,` + gvk + `]}}`, parse: true, own: true, cluster: true},
+		{name: "any", value: `{"any":{"constraints":[` + pkg + `,` + gvk + `]}}`, parse: true, own: true,
+			cluster: true},
 		{name: "not", value: `{"not":{"constraints":[` + gvk + `]}}`, parse: true, own: true, cluster: true},
 		{name: "nested", value: nested, parse: true, own: true, cluster: true},
 		{name: "empty all", value: `{"all":{"constraints":[]}}`, parse: true, own: true, cluster: true},
@@ -43,7 +50,8 @@ func TestOLMVectors(t *testing.T) {
 		{name: "empty not", value: `{"not":{"constraints":[]}}`, parse: true, own: true, cluster: true},
 		{name: "all without a list", value: `{"all":{}}`, parse: true, own: true, cluster: true},
 		{name: "null list", value: `{"all":{"constraints":null}}`, parse: true, own: true, cluster: true},
-		{name: "several kinds", value: `{"gvk":{"group":"a","version":"v1","kind":"B"},"cel":{"rule":"true"}}`, parse: true, own: true, cluster: true},
+		{name: "several kinds", value: `{"gvk":{"group":"a","version":"v1","kind":"B"},"cel":{"rule":"true"}}`,
+			parse: true, own: true, cluster: true},
 		{name: "null kinds", value: `{"gvk":null,"cel":{"rule":"true"}}`, parse: true, own: true, cluster: true},
 		{name: "empty", value: `{}`, parse: true},
 		{name: "only a message", value: `{"failureMessage":"m"}`, parse: true},
@@ -56,14 +64,22 @@ func TestOLMVectors(t *testing.T) {
 		{name: "wrong type", value: `{"package":"foo"}`},
 		{name: "a list", value: `[]`},
 		{name: "the proposal's form", value: `{"evaluator":{"id":"cel"},"rule":"true"}`, cluster: true},
-		{name: "too large for both", value: `{"failureMessage":"` + strings.Repeat("x", 2<<16) + `","cel":{"rule":"true"}}`},
+		{name: "too large for both", value: `{"failureMessage":"` + strings.Repeat("x", 2<<16) +
+			`","cel":{"rule":"true"}}`},
 
-		{name: "another case", value: `{"CEL":{"rule":"true"}}`, parse: true, own: true, stricter: "OLM's parser does not tell cases apart, readers do"},
-		{name: "key twice", value: `{"cel":{"rule":"true"},"cel":{"rule":"false"}}`, parse: true, own: true, stricter: "the last one counts, and the first one is read"},
-		{name: "a rule twice", value: `{"cel":{"rule":"true","rule":"false"}}`, parse: true, own: true, stricter: "the last one counts, and the first one is read"},
-		{name: "no package name", value: `{"package":{"versionRange":">=1.0.0"}}`, parse: true, own: true, stricter: "matches nothing"},
-		{name: "gvk without kind", value: `{"gvk":{"group":"a","version":"v1"}}`, parse: true, own: true, stricter: "matches nothing"},
-		{name: "more than 64 KiB", value: `{"failureMessage":"` + strings.Repeat("x", 1<<16) + `","cel":{"rule":"true"}}`, parse: true, own: true, stricter: "OLM's comment says 64 KiB, its number is twice that"},
+		{name: "another case", value: `{"CEL":{"rule":"true"}}`, parse: true, own: true,
+			stricter: "OLM's parser does not tell cases apart, readers do"},
+		{name: "key twice", value: `{"cel":{"rule":"true"},"cel":{"rule":"false"}}`, parse: true, own: true,
+			stricter: "the last one counts, and the first one is read"},
+		{name: "a rule twice", value: `{"cel":{"rule":"true","rule":"false"}}`, parse: true, own: true,
+			stricter: "the last one counts, and the first one is read"},
+		{name: "no package name", value: `{"package":{"versionRange":">=1.0.0"}}`, parse: true, own: true,
+			stricter: "matches nothing"},
+		{name: "gvk without kind", value: `{"gvk":{"group":"a","version":"v1"}}`, parse: true, own: true,
+			stricter: "matches nothing"},
+		{name: "more than 64 KiB", value: `{"failureMessage":"` + strings.Repeat("x", 1<<16) +
+			`","cel":{"rule":"true"}}`, parse: true, own: true,
+			stricter: "OLM's comment says 64 KiB, its number is twice that"},
 		{name: "null", value: `null`, parse: true, stricter: "is {} to OLM's parser, which its resolver refuses"},
 	} {
 		t.Run(v.name, func(t *testing.T) {

@@ -39,7 +39,8 @@ func minorVersion(written string) (version string, problem string) {
 	}
 	v, err := semver.ParseTolerant(written)
 	if err != nil {
-		return "", fmt.Sprintf("%q is not a version; MAJOR.MINOR such as 4.19 is required", text.Truncate(written, valueShown))
+		return "", fmt.Sprintf("%q is not a version; MAJOR.MINOR such as 4.19 is required",
+			text.Truncate(written, valueShown))
 	}
 	if !v.EQ(semver.Version{Major: v.Major, Minor: v.Minor}) {
 		return "", fmt.Sprintf("%q is more than MAJOR.MINOR such as 4.19", text.Truncate(written, valueShown))

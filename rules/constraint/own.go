@@ -49,7 +49,9 @@ func (s *Set) Own(b *Bundle, candidates []*Bundle, ns Namespace, budget *Budget)
 		return nil
 	}
 	if len(rules) > maxConstraints {
-		return []Finding{{Outcome: Failed, Why: fmt.Sprintf("the bundle has %d constraints of its own, at most %d are judged", len(rules), maxConstraints)}}
+		return []Finding{{Outcome: Failed,
+			Why: fmt.Sprintf("the bundle has %d constraints of its own, at most %d are judged", len(rules),
+				maxConstraints)}}
 	}
 	if budget == nil {
 		budget = NewBudget(nil)
@@ -60,18 +62,21 @@ func (s *Set) Own(b *Bundle, candidates []*Bundle, ns Namespace, budget *Budget)
 	for _, candidate := range append([]*Bundle{b, s.asBundle()}, candidates...) {
 		if candidate != nil && !seen[candidate] {
 			seen[candidate] = true
-			subjects = append(subjects, &subject{bundle: candidate, around: &around, budget: budget, errorsAreFalse: true})
+			subjects = append(subjects, &subject{bundle: candidate, around: &around, budget: budget,
+				errorsAreFalse: true})
 		}
 	}
 	var found []Finding
 	for _, p := range rules {
 		rule := readOwn(p.Raw, lookupRule)
 		if rule.err != nil {
-			found = append(found, Finding{Outcome: Failed, Rule: text.Truncate(string(p.Raw), ruleShown), Why: rule.err.Error()})
+			found = append(found, Finding{Outcome: Failed, Rule: text.Truncate(string(p.Raw), ruleShown),
+				Why: rule.err.Error()})
 			continue
 		}
 		if v := rule.matchAny(subjects); v.outcome != Satisfied {
-			found = append(found, Finding{Outcome: v.outcome, Message: v.message, Rule: v.rule, Why: v.reason(b), Attributes: v.attributes})
+			found = append(found, Finding{Outcome: v.outcome, Message: v.message, Rule: v.rule, Why: v.reason(b),
+				Attributes: v.attributes})
 		}
 	}
 	return found

@@ -81,7 +81,8 @@ func (d *document) tree(n *node) any {
 func (d *document) place(offset int) string {
 	offset = max(0, min(offset, len(d.text)))
 	before := d.text[:offset]
-	return fmt.Sprintf("line %d, column %d", 1+strings.Count(before, "\n"), 1+utf8.RuneCountInString(before[strings.LastIndexByte(before, '\n')+1:]))
+	return fmt.Sprintf("line %d, column %d", 1+strings.Count(before, "\n"),
+		1+utf8.RuneCountInString(before[strings.LastIndexByte(before, '\n')+1:]))
 }
 
 // parse parses the text; nil with a fault if it is not JSON or nested too deep.
@@ -101,7 +102,8 @@ func (d *document) parse() *node {
 			}
 			where = " at " + d.place(int(syntax.Offset)-1)
 		}
-		d.faults.add(Syntax, d.path, "", fmt.Sprintf("is not JSON%s: %s; a list such as [{\"type\": ..., \"value\": ...}] is expected", where, err))
+		d.faults.add(Syntax, d.path, "",
+			fmt.Sprintf("is not JSON%s: %s; a list such as [{\"type\": ..., \"value\": ...}] is expected", where, err))
 		return nil
 	}
 	decoder := json.NewDecoder(strings.NewReader(d.text))
@@ -164,7 +166,8 @@ func (d *document) object(decoder *json.Decoder, n *node, path string, depth int
 		key, _ := token.(string)
 		child := d.next(decoder, path+"."+text.Truncate(key, valueShown), depth+1)
 		if seen[key] {
-			d.faults.add(Syntax, path+"."+text.Truncate(key, valueShown), "", "is given a second time at "+d.place(at)+"; a key may be given once")
+			d.faults.add(Syntax, path+"."+text.Truncate(key, valueShown), "",
+				"is given a second time at "+d.place(at)+"; a key may be given once")
 			continue
 		}
 		seen[key] = true
@@ -191,11 +194,13 @@ func (d *document) elements(limit int, valueMeans string) []element {
 		return nil
 	}
 	if n.kind != listNode {
-		d.faults.add(Syntax, d.path, "", fmt.Sprintf(`is %s; a list such as [{"type": ..., "value": ...}] is expected`, n.kind))
+		d.faults.add(Syntax, d.path, "", fmt.Sprintf(`is %s; a list such as [{"type": ..., "value": ...}] is expected`,
+			n.kind))
 		return nil
 	}
 	if len(n.children) > limit {
-		d.faults.add(Size, d.path, "", fmt.Sprintf("has %d elements, the limit is %d; use several Constraint objects", len(n.children), limit))
+		d.faults.add(Size, d.path, "", fmt.Sprintf("has %d elements, the limit is %d; use several Constraint objects",
+			len(n.children), limit))
 		return nil
 	}
 	d.length = len(n.children)
@@ -203,7 +208,8 @@ func (d *document) elements(limit int, valueMeans string) []element {
 	for i, child := range n.children {
 		e := element{path: fmt.Sprintf("%s[%d]", d.path, i), index: i, node: child}
 		if child.kind != objectNode {
-			d.faults.add(Syntax, e.path, string(d.raw(child)), fmt.Sprintf(`is %s; {"type": ..., "value": ...} is expected`, child.kind))
+			d.faults.add(Syntax, e.path, string(d.raw(child)),
+				fmt.Sprintf(`is %s; {"type": ..., "value": ...} is expected`, child.kind))
 			continue
 		}
 		d.onlyKeys(child, e.path, "type", "value")
@@ -236,7 +242,8 @@ func (d *document) onlyKeys(n *node, path string, known ...string) {
 			found = found || k == key
 		}
 		if !found {
-			d.faults.add(Syntax, path+"."+text.Truncate(key, valueShown), string(d.raw(n.children[i])), "is not known; known are "+strings.Join(known, ", "))
+			d.faults.add(Syntax, path+"."+text.Truncate(key, valueShown), string(d.raw(n.children[i])),
+				"is not known; known are "+strings.Join(known, ", "))
 		}
 	}
 }

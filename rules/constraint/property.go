@@ -30,8 +30,8 @@ func hasType(properties []olm.Property, propertyType string) bool {
 	return false
 }
 
-// properties reads spec.properties and spec.offers: any type with any value, but a known type must be well-formed, since
-// OLM's resolver silently skips one that is not.
+// properties reads spec.properties and spec.offers: any type with any value, but a known type must be well-formed,
+// since OLM's resolver silently skips one that is not.
 func (d *Definition) properties(spec *constraintv1.ConstraintSpec, found *faults) {
 	add := func(of *document, e element) {
 		if of.wellFormed(e) {
@@ -85,7 +85,8 @@ func (d *document) wellFormed(e element) bool {
 		}
 	case olm.TypeMaxOpenShift:
 		if e.value.kind != stringNode {
-			d.shapeFault(path, string(d.raw(e.value)), fmt.Sprintf(`is %s; a string such as "4.19" is required`, e.value.kind))
+			d.shapeFault(path, string(d.raw(e.value)),
+				fmt.Sprintf(`is %s; a string such as "4.19" is required`, e.value.kind))
 		} else if _, problem := minorVersion(e.value.text); problem != "" {
 			d.shapeFault(path, e.value.text, problem)
 		}
@@ -112,7 +113,8 @@ func (d *document) fields(n *node, path string, names ...string) {
 	}
 	for i, key := range n.keys {
 		if !contains(names, key) {
-			d.shapeFault(path+"."+text.Truncate(key, valueShown), string(d.raw(n.children[i])), "is not known; "+want+" is required")
+			d.shapeFault(path+"."+text.Truncate(key, valueShown), string(d.raw(n.children[i])),
+				"is not known; "+want+" is required")
 		}
 	}
 }

@@ -42,14 +42,17 @@ func (r runtimeCosts) CallCost(function, _ string, args []ref.Val, _ ref.Val) *u
 		}
 		pattern, _ := args[1].(types.String)
 		cost = regexCost(sizeOf(args[0]), r.instructions[string(pattern)])
-	case overloads.Size, overloads.TypeConvertString, overloads.TypeConvertBytes, overloads.TypeConvertInt, overloads.TypeConvertUint,
+	case overloads.Size, overloads.TypeConvertString, overloads.TypeConvertBytes, overloads.TypeConvertInt,
+		overloads.TypeConvertUint,
 		overloads.TypeConvertDouble, overloads.TypeConvertTimestamp, overloads.TypeConvertDuration:
 		if len(args) != 1 {
 			return nil
 		}
 		cost = 5 + sizeOf(args[0])/5
-	case overloads.TimeGetFullYear, overloads.TimeGetMonth, overloads.TimeGetDayOfYear, overloads.TimeGetDate, overloads.TimeGetDayOfMonth,
-		overloads.TimeGetDayOfWeek, overloads.TimeGetHours, overloads.TimeGetMinutes, overloads.TimeGetSeconds, overloads.TimeGetMilliseconds:
+	case overloads.TimeGetFullYear, overloads.TimeGetMonth, overloads.TimeGetDayOfYear, overloads.TimeGetDate,
+		overloads.TimeGetDayOfMonth,
+		overloads.TimeGetDayOfWeek, overloads.TimeGetHours, overloads.TimeGetMinutes, overloads.TimeGetSeconds,
+		overloads.TimeGetMilliseconds:
 		cost = 2
 		if len(args) > 1 {
 			cost = 500

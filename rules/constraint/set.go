@@ -174,7 +174,8 @@ func (d *Definition) failed(fault *Fault) Finding {
 // judge returns the finding on a subject. It is not lasting if it depends on the budget.
 func (c *Constraint) judge(d *Definition, s *subject) (f Finding, lasting bool) {
 	v := c.check.judge(s)
-	f = Finding{Definition: d, Constraint: c, Outcome: v.outcome, Message: c.Message, Rule: v.rule, Attributes: v.attributes}
+	f = Finding{Definition: d, Constraint: c, Outcome: v.outcome, Message: c.Message, Rule: v.rule,
+		Attributes: v.attributes}
 	if v.outcome == Satisfied {
 		return f, true
 	}

@@ -47,7 +47,8 @@ var vocabularies = [...]*vocabulary{
 }
 
 func newVocabulary(variables []variable, fields map[string][]string) *vocabulary {
-	v := &vocabulary{variables: variables, fields: fields, index: make(map[string]int, len(variables)), attributes: make(map[string]Attributes, len(variables))}
+	v := &vocabulary{variables: variables, fields: fields, index: make(map[string]int, len(variables)),
+		attributes: make(map[string]Attributes, len(variables))}
 	for i := range variables {
 		v.index[variables[i].name], v.attributes[variables[i].name] = i, variables[i].attribute
 	}

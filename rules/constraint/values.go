@@ -39,7 +39,8 @@ func power(n int) uint8 {
 // most returns the element-wise maximum of two shapes.
 func (s shape) most(o shape) shape {
 	return shape{
-		properties: max(s.properties, o.properties), cluster: max(s.cluster, o.cluster), elements: max(s.elements, o.elements), rules: max(s.rules, o.rules),
+		properties: max(s.properties, o.properties), cluster: max(s.cluster, o.cluster),
+		elements: max(s.elements, o.elements), rules: max(s.rules, o.rules),
 		text: max(s.text, o.text), typeText: max(s.typeText, o.typeText), weight: max(s.weight, o.weight),
 	}
 }
@@ -119,7 +120,8 @@ func (m *measure) properties(properties []olm.Property) ref.Val {
 		m.typeText = max(m.typeText, len(p.Type))
 		value, weight := m.value(decoded, 0)
 		m.weight = max(m.weight, weight)
-		list[i] = types.NewStringInterfaceMap(types.DefaultTypeAdapter, map[string]any{"type": types.String(p.Type), "value": value})
+		list[i] = types.NewStringInterfaceMap(types.DefaultTypeAdapter,
+			map[string]any{"type": types.String(p.Type), "value": value})
 	}
 	return types.NewRefValList(types.DefaultTypeAdapter, list)
 }
@@ -131,7 +133,8 @@ func (m *measure) ruleLists(rules []map[string][]string, err error) ref.Val {
 	case err != nil:
 		return types.NewErr("%s", err.Error())
 	case len(rules) > maxSeenElements:
-		return types.NewErr("the ClusterServiceVersion has %d rules there, more than the %d that are judged", len(rules), maxSeenElements)
+		return types.NewErr("the ClusterServiceVersion has %d rules there, more than the %d that are judged",
+			len(rules), maxSeenElements)
 	}
 	list := make([]ref.Val, len(rules))
 	for i, r := range rules {
@@ -156,9 +159,11 @@ func (m *measure) images(images []olm.Image, err error) ref.Val {
 	list := make([]ref.Val, len(images))
 	for i := range images {
 		registry, repository, tag, digest := images[i].Parts()
-		list[i] = types.NewStringInterfaceMap(types.DefaultTypeAdapter, map[string]any{"reference": m.seen(images[i].Reference),
-			"registry": m.seen(registry), "repository": m.seen(repository), "tag": m.seen(tag), "digest": m.seen(digest),
-			"from": m.seen(images[i].From), "name": m.seen(images[i].Name)})
+		list[i] = types.NewStringInterfaceMap(types.DefaultTypeAdapter,
+			map[string]any{"reference": m.seen(images[i].Reference),
+				"registry": m.seen(registry), "repository": m.seen(repository), "tag": m.seen(tag),
+				"digest": m.seen(digest),
+				"from":   m.seen(images[i].From), "name": m.seen(images[i].Name)})
 	}
 	m.rules, m.elements = max(m.rules, len(list)), max(m.elements, imageTexts)
 	return types.NewRefValList(types.DefaultTypeAdapter, list)
@@ -190,7 +195,8 @@ func (m *measure) annotations(texts map[string]*string, err error) ref.Val {
 	case err != nil:
 		return types.NewErr("%s", err.Error())
 	case len(texts) > maxSeenElements:
-		return types.NewErr("the ClusterServiceVersion has %d annotations, more than the %d that are judged", len(texts), maxSeenElements)
+		return types.NewErr("the ClusterServiceVersion has %d annotations, more than the %d that are judged",
+			len(texts), maxSeenElements)
 	}
 	m.elements = max(m.elements, len(texts))
 	seen := make(map[string]any, len(texts))
@@ -206,7 +212,8 @@ func (m *measure) annotations(texts map[string]*string, err error) ref.Val {
 }
 
 func (m *measure) shape() shape {
-	return shape{elements: power(m.elements), rules: power(m.rules), text: power(m.text), typeText: power(m.typeText), weight: power(m.weight)}
+	return shape{elements: power(m.elements), rules: power(m.rules), text: power(m.text), typeText: power(m.typeText),
+		weight: power(m.weight)}
 }
 
 // surroundings are the values of the cluster and of a namespace, shared by all bundles that are judged there.
@@ -235,7 +242,8 @@ func clusterValues(c *state.Cluster, properties []olm.Property) surroundings {
 	if c.Version == "" {
 		s.unknownAttributes = ClusterVersion
 		s.unknown = append(s.unknown,
-			interpreter.NewAttributePattern(varCluster).QualString("version"), interpreter.NewAttributePattern(varCluster).QualString("openshift"))
+			interpreter.NewAttributePattern(varCluster).QualString("version"),
+			interpreter.NewAttributePattern(varCluster).QualString("openshift"))
 		// The automatic properties are missing; the list is complete only if the definitions replace them.
 		for _, automatic := range automaticTypes {
 			if !hasType(properties, automatic) {

@@ -59,13 +59,16 @@ const CatalogFacts = CatalogState | CatalogImage | CatalogHistory
 const InCSV = Contents | Annotations
 
 // OfBundle are those of the bundle itself, without its environment.
-const OfBundle = CSV | Package | Version | Channel | CatalogSource | Properties | InCSV | Scope | Deprecation | ChangeSet | Config
+const OfBundle = CSV | Package | Version | Channel | CatalogSource | Properties | InCSV | Scope | Deprecation |
+	ChangeSet | Config
 
 // attributeNames are the names for messages, in the order of the bits.
 var attributeNames = [...]string{"CSV name", "package", "version", "channel", "catalog", "properties of the bundle",
-	"labels of the namespace", "facts about the cluster", "contents of the ClusterServiceVersion", "targets of the OperatorGroup",
+	"labels of the namespace", "facts about the cluster", "contents of the ClusterServiceVersion",
+	"targets of the OperatorGroup",
 	"annotations of the ClusterServiceVersion", "state of the CatalogSource",
-	"deprecations in the catalog", "changes of what is installed", "digest of the image that the CatalogSource runs", "user who writes", "history of the CatalogSource",
+	"deprecations in the catalog", "changes of what is installed", "digest of the image that the CatalogSource runs",
+	"user who writes", "history of the CatalogSource",
 	"config of the Subscription", "fields that only a CatalogSource has", "image of the catalog"}
 
 // Names returns the names for messages: "package", "properties of the bundle", "labels of the namespace".
@@ -127,8 +130,9 @@ var (
 var (
 	namespaceVariable = variable{name: varNamespace, declared: labelledObject, attribute: NamespaceLabels,
 		of: func(a *activation) ref.Val { return a.around.namespace }}
-	clusterVariable = variable{name: varCluster, declared: cel.MapType(cel.StringType, cel.DynType), attribute: ClusterVersion,
-		of: func(a *activation) ref.Val { return a.around.cluster }}
+	clusterVariable = variable{name: varCluster, declared: cel.MapType(cel.StringType, cel.DynType),
+		attribute: ClusterVersion,
+		of:        func(a *activation) ref.Val { return a.around.cluster }}
 )
 
 // variables are all variables of rules on bundles, in the order of messages.
@@ -167,7 +171,8 @@ var variables = []variable{
 		read: func(m *measure, b *Bundle, _ *state.Cluster) ref.Val {
 			d := &b.Deprecated
 			return types.NewStringInterfaceMap(types.DefaultTypeAdapter,
-				map[string]any{"package": m.seen(d.Package), "channel": m.seen(d.Channel), "version": m.seen(d.Version)})
+				map[string]any{"package": m.seen(d.Package), "channel": m.seen(d.Channel),
+					"version": m.seen(d.Version)})
 		}},
 	{name: varChange, declared: cel.MapType(cel.StringType, cel.ListType(cel.StringType)), attribute: ChangeSet,
 		of: func(a *activation) ref.Val { return a.differences().values }},
@@ -179,8 +184,10 @@ var variables = []variable{
 		read: func(_ *measure, b *Bundle, _ *state.Cluster) ref.Val { return types.Bool(b.change().From == "") }},
 	{name: varClusterPermissions, declared: ruleLists, attribute: Contents | Scope,
 		of: func(a *activation) ref.Val { return a.lists().clusterPermissions }},
-	{name: varPermissions, declared: ruleLists, attribute: Contents, of: func(a *activation) ref.Val { return a.lists().permissions }},
-	{name: varWebhooks, declared: ruleLists, attribute: Contents, of: func(a *activation) ref.Val { return a.lists().webhooks }},
+	{name: varPermissions, declared: ruleLists, attribute: Contents,
+		of: func(a *activation) ref.Val { return a.lists().permissions }},
+	{name: varWebhooks, declared: ruleLists, attribute: Contents,
+		of: func(a *activation) ref.Val { return a.lists().webhooks }},
 	{name: varConversionCRDs, declared: cel.ListType(cel.StringType), attribute: Contents,
 		of: func(a *activation) ref.Val { return a.lists().conversionCRDs }},
 	{name: varAnnotations, declared: cel.MapType(cel.StringType, cel.StringType), attribute: Annotations,
@@ -215,23 +222,27 @@ func (b *Bundle) change() *Change {
 // notKnown describes unknown attributes of the bundle, or of what surrounds it, in a message.
 func (b *Bundle) notKnown(a Attributes) string {
 	if a&CatalogState != 0 && b.Catalog != (olm.Catalog{}) {
-		return (&Bundle{}).notKnown(a) + " (CatalogSource " + text.Name(b.Catalog.Namespace) + "/" + text.Name(b.Catalog.Name) +
+		return (&Bundle{}).notKnown(a) + " (CatalogSource " + text.Name(b.Catalog.Namespace) + "/" +
+			text.Name(b.Catalog.Name) +
 			" does not exist or is not known)"
 	}
 	if a == CatalogImage && b.Catalog != (olm.Catalog{}) {
-		return (&Bundle{}).notKnown(a) + " (CatalogSource " + text.Name(b.Catalog.Namespace) + "/" + text.Name(b.Catalog.Name) +
+		return (&Bundle{}).notKnown(a) + " (CatalogSource " + text.Name(b.Catalog.Namespace) + "/" +
+			text.Name(b.Catalog.Name) +
 			" has no pod that runs, pods with different images, or a namespace that is not in chart value olm.catalogNamespaces)"
 	}
 	if a&Deprecation != 0 && b.Catalog != (olm.Catalog{}) && b.Package != "" {
 		return (&Bundle{}).notKnown(a) + " (the PackageManifest of package " + text.Name(b.Package) + " in catalog " +
-			text.Name(b.Catalog.Namespace) + "/" + text.Name(b.Catalog.Name) + " is not known, or does not have " + text.Name(b.CSV) + ")"
+			text.Name(b.Catalog.Namespace) + "/" + text.Name(b.Catalog.Name) + " is not known, or does not have " +
+			text.Name(b.CSV) + ")"
 	}
 	names := a.Names()
 	if len(names) == 0 {
 		return "something that it depends on is not known"
 	}
 	verb := " are not known"
-	if len(names) == 1 && a&(Properties|NamespaceLabels|ClusterVersion|Contents|Scope|Annotations|Deprecation|ChangeSet|SourceFields) == 0 {
+	if len(names) == 1 && a&(Properties|NamespaceLabels|ClusterVersion|Contents|Scope|Annotations|Deprecation|ChangeSet|
+		SourceFields) == 0 {
 		verb = " is not known"
 	}
 	if len(names) > 1 {

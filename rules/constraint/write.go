@@ -73,8 +73,10 @@ func writeVariables() []variable {
 			}
 			return m.seen("CREATE")
 		}},
-		{name: varUserName, declared: cel.StringType, attribute: Writer, write: func(m *measure, w *Write) ref.Val { return m.seen(w.User) }},
-		{name: varGroups, declared: cel.ListType(cel.StringType), attribute: Writer, write: func(m *measure, w *Write) ref.Val { return m.list(w.Groups) }},
+		{name: varUserName, declared: cel.StringType, attribute: Writer,
+			write: func(m *measure, w *Write) ref.Val { return m.seen(w.User) }},
+		{name: varGroups, declared: cel.ListType(cel.StringType), attribute: Writer,
+			write: func(m *measure, w *Write) ref.Val { return m.list(w.Groups) }},
 		namespaceVariable, clusterVariable,
 	}
 }
@@ -98,9 +100,11 @@ func sourceVariables() []variable {
 	}
 	for name, field := range map[string]func(*Source) string{
 		"name": func(s *Source) string { return s.Name }, "namespace": func(s *Source) string { return s.Namespace },
-		"sourceType": func(s *Source) string { return s.SourceType }, "image": func(s *Source) string { return s.Image },
-		"registry": func(s *Source) string { return s.Registry }, "digest": func(s *Source) string { return s.Digest },
-		"address": func(s *Source) string { return s.Address }, "configMap": func(s *Source) string { return s.ConfigMap },
+		"sourceType": func(s *Source) string { return s.SourceType },
+		"image":      func(s *Source) string { return s.Image },
+		"registry":   func(s *Source) string { return s.Registry }, "digest": func(s *Source) string { return s.Digest },
+		"address":   func(s *Source) string { return s.Address },
+		"configMap": func(s *Source) string { return s.ConfigMap },
 		"publisher": func(s *Source) string { return s.Publisher },
 	} {
 		add(name, cel.StringType, func(m *measure, s *Source) ref.Val { return m.seen(field(s)) })
@@ -114,8 +118,10 @@ func groupVariables() []variable {
 	var all []variable
 	add := func(name string, declared *cel.Type, read func(*measure, *Group) ref.Val) {
 		all = append(all,
-			variable{name: prefixGroup + name, declared: declared, write: func(m *measure, w *Write) ref.Val { return read(m, &w.Group) }},
-			variable{name: prefixOld + name, declared: declared, write: func(m *measure, w *Write) ref.Val { return read(m, &w.OldGroup) }})
+			variable{name: prefixGroup + name, declared: declared,
+				write: func(m *measure, w *Write) ref.Val { return read(m, &w.Group) }},
+			variable{name: prefixOld + name, declared: declared,
+				write: func(m *measure, w *Write) ref.Val { return read(m, &w.OldGroup) }})
 	}
 	for name, field := range map[string]func(*Group) string{
 		"name": func(g *Group) string { return g.Name }, "namespace": func(g *Group) string { return g.Namespace },
@@ -124,7 +130,8 @@ func groupVariables() []variable {
 	} {
 		add(name, cel.StringType, func(m *measure, g *Group) ref.Val { return m.seen(field(g)) })
 	}
-	add("targetNamespaces", cel.ListType(cel.StringType), func(m *measure, g *Group) ref.Val { return m.list(g.TargetNamespaces) })
+	add("targetNamespaces", cel.ListType(cel.StringType),
+		func(m *measure, g *Group) ref.Val { return m.list(g.TargetNamespaces) })
 	add("allNamespaces", cel.BoolType, func(_ *measure, g *Group) ref.Val { return types.Bool(g.AllNamespaces) })
 	add("selector", cel.BoolType, func(_ *measure, g *Group) ref.Val { return types.Bool(g.Selector) })
 	add("others", cel.IntType, func(_ *measure, g *Group) ref.Val { return types.Int(g.Others) })
@@ -133,7 +140,8 @@ func groupVariables() []variable {
 
 // newWriteActivation returns the variables of a write.
 func newWriteActivation(w *Write, around *surroundings) *activation {
-	a := &activation{vocabulary: vocabularies[w.On], bundle: &Bundle{}, around: around, unknown: around.unknownAttributes,
+	a := &activation{vocabulary: vocabularies[w.On], bundle: &Bundle{}, around: around,
+		unknown:  around.unknownAttributes,
 		patterns: append([]*interpreter.AttributePattern{}, around.unknown...)}
 	a.values = make([]ref.Val, len(a.vocabulary.variables))
 	missing := w.Unknown

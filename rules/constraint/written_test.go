@@ -14,7 +14,8 @@ func offering(kind, value string) constraintv1.ConstraintOffer {
 	return constraintv1.ConstraintOffer{Type: kind, Value: apiextensionsv1.JSON{Raw: []byte(value)}}
 }
 
-// TestRulesMeanTheSame: a rule and an offer mean what they mean as JSON, and are counted after the elements of the strings (R-CO-11).
+// TestRulesMeanTheSame: a rule and an offer mean what they mean as JSON, and are counted after the elements of the
+// strings (R-CO-11).
 func TestRulesMeanTheSame(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -47,10 +48,12 @@ func TestRulesMeanTheSame(t *testing.T) {
 			one := sound(t, "one", olmConstraint(c.text), `[{"type":"acme","value":{"a":1}}]`)
 			two := Define(Meta{Name: "one"}, &constraintv1.ConstraintSpec{Rules: []constraintv1.ConstraintRule{c.rule},
 				Offers: []constraintv1.ConstraintOffer{offering("acme", `{"a":1}`)}})
-			if len(two.Faults) > 0 || len(one.Constraints) != len(two.Constraints) || len(one.OnWrites) != len(two.OnWrites) {
+			if len(two.Faults) > 0 || len(one.Constraints) != len(two.Constraints) ||
+				len(one.OnWrites) != len(two.OnWrites) {
 				t.Fatalf("%+v\n%+v", one, two)
 			}
-			if len(two.Properties) != 1 || two.Properties[0].Type != "acme" || string(two.Properties[0].Raw) != `{"a":1}` {
+			if len(two.Properties) != 1 || two.Properties[0].Type != "acme" ||
+				string(two.Properties[0].Raw) != `{"a":1}` {
 				t.Errorf("properties %+v", two.Properties)
 			}
 			before := NewSet([]*Definition{one}, kubeOne).Judge(etcd(), shop, nil)
@@ -72,7 +75,8 @@ func TestRulesMeanTheSame(t *testing.T) {
 	}
 	both := Define(Meta{Name: "both"}, &constraintv1.ConstraintSpec{Constraints: seed("true", "true"),
 		Rules: []constraintv1.ConstraintRule{{Expression: "true"}}})
-	if last := both.Constraints[2]; last.Index != 2 || last.Path != "spec.rules[0]" || both.Constraints[1].Path != "spec.constraints[1]" {
+	if last := both.Constraints[2]; last.Index != 2 || last.Path != "spec.rules[0]" ||
+		both.Constraints[1].Path != "spec.constraints[1]" {
 		t.Errorf("%+v", both.Constraints)
 	}
 }
@@ -97,31 +101,45 @@ func TestRuleFaults(t *testing.T) {
 		says string
 	}{
 		{"no expression", rule(constraintv1.ConstraintRule{}), Syntax, "spec.rules[1].expression", "is empty"},
-		{"an action that is none", rule(constraintv1.ConstraintRule{Expression: "true", Action: "Deny"}), Syntax, "spec.rules[1].action", "require and warn"},
-		{"a target that is none", rule(constraintv1.ConstraintRule{Expression: "true", Target: "pod"}), Syntax, "spec.rules[1].target", "operatorGroup are accepted"},
-		{"does not compile", rule(constraintv1.ConstraintRule{Expression: "1"}), Rule, "spec.rules[1].expression", "must give bool"},
-		{"a message that does not compile", rule(constraintv1.ConstraintRule{Expression: "true", MessageExpression: "1"}), Rule,
+		{"an action that is none", rule(constraintv1.ConstraintRule{Expression: "true", Action: "Deny"}), Syntax,
+			"spec.rules[1].action", "require and warn"},
+		{"a target that is none", rule(constraintv1.ConstraintRule{Expression: "true", Target: "pod"}), Syntax,
+			"spec.rules[1].target", "operatorGroup are accepted"},
+		{"does not compile", rule(constraintv1.ConstraintRule{Expression: "1"}), Rule, "spec.rules[1].expression",
+			"must give bool"},
+		{"a message that does not compile",
+			rule(constraintv1.ConstraintRule{Expression: "true", MessageExpression: "1"}), Rule,
 			"spec.rules[1].messageExpression", "must give string"},
-		{"too much CEL", constraintv1.ConstraintSpec{Rules: many}, Rule, "spec.rules[11].expression", "use several Constraint objects"},
-		{"too much CEL in both forms", constraintv1.ConstraintSpec{Constraints: seed(manyRules()[:6]...), Rules: many[:6]}, Rule,
+		{"too much CEL", constraintv1.ConstraintSpec{Rules: many}, Rule, "spec.rules[11].expression",
+			"use several Constraint objects"},
+		{"too much CEL in both forms", constraintv1.ConstraintSpec{Constraints: seed(manyRules()[:6]...),
+			Rules: many[:6]}, Rule,
 			"spec.rules[5].expression", "use several Constraint objects"},
-		{"too many in both forms", constraintv1.ConstraintSpec{Constraints: seed("true"), Rules: make([]constraintv1.ConstraintRule, maxConstraints)},
+		{"too many in both forms", constraintv1.ConstraintSpec{Constraints: seed("true"),
+			Rules: make([]constraintv1.ConstraintRule, maxConstraints)},
 			Size, "spec.rules", "the limit is 256 together"},
-		{"too many offers", constraintv1.ConstraintSpec{Properties: `[{"type":"a","value":1}]`, Offers: make([]constraintv1.ConstraintOffer, maxProperties)},
+		{"too many offers", constraintv1.ConstraintSpec{Properties: `[{"type":"a","value":1}]`,
+			Offers: make([]constraintv1.ConstraintOffer, maxProperties)},
 			Size, "spec.offers", "the limit is 1024 together"},
-		{"too large", offersToo(offering("a", `"`+strings.Repeat("x", maxObjectBytes)+`"`)), Size, "spec", "the limit is 1048576"},
+		{"too large", offersToo(offering("a", `"`+strings.Repeat("x", maxObjectBytes)+`"`)), Size, "spec",
+			"the limit is 1048576"},
 		{"no type", offersToo(offering("", "1")), Syntax, "spec.offers[1].type", "is empty"},
 		{"no value", offersToo(offering("a", "")), Syntax, "spec.offers[1].value", "any value but null"},
-		{"deep", offersToo(offering("a", strings.Repeat("[", 200)+strings.Repeat("]", 200))), Size, "spec.offers[1].value", "deeper than 100 levels"},
-		{"out of shape", offersToo(offering("olm.label", `"secured"`)), PropertyShape, "spec.offers[1].value", "is a string"},
-		{"out of shape below", offersToo(offering("olm.package", `{"packageName":"etcd","version":"1"}`)), PropertyShape, "spec.offers[1].value.version", "semantic version"},
+		{"deep", offersToo(offering("a", strings.Repeat("[", 200)+strings.Repeat("]", 200))), Size,
+			"spec.offers[1].value", "deeper than 100 levels"},
+		{"out of shape", offersToo(offering("olm.label", `"secured"`)), PropertyShape, "spec.offers[1].value",
+			"is a string"},
+		{"out of shape below", offersToo(offering("olm.package", `{"packageName":"etcd","version":"1"}`)),
+			PropertyShape, "spec.offers[1].value.version", "semantic version"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := Define(Meta{Name: "bad"}, &c.spec)
-			if len(d.Faults) != 1 || d.Faults[0].Kind != c.kind || d.Faults[0].Path != c.path || !strings.Contains(d.Faults[0].Message, c.says) {
+			if len(d.Faults) != 1 || d.Faults[0].Kind != c.kind || d.Faults[0].Path != c.path ||
+				!strings.Contains(d.Faults[0].Message, c.says) {
 				t.Fatalf("got %+v, want kind %d at %s: …%s…", d.Faults, c.kind, c.path, c.says)
 			}
-			if found := NewSet([]*Definition{d}, kubeOne).Judge(etcd(), shop, nil); len(found) != 1 || found[0].Outcome != Failed {
+			if found := NewSet([]*Definition{d}, kubeOne).Judge(etcd(), shop, nil); len(found) != 1 ||
+				found[0].Outcome != Failed {
 				t.Errorf("a faulty definition must hold every bundle, found %+v", found)
 			}
 		})

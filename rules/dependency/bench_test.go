@@ -7,9 +7,11 @@ import (
 
 // BenchmarkRead reads a Policy of a typical size, and one with a template of a megabyte.
 func BenchmarkRead(b *testing.B) {
-	usual := stored(b, spec([]string{on("Policy a"), on("Policy b")}, template("one", on("Policy c")), template("two"), template("three")))
+	usual := stored(b, spec([]string{on("Policy a"), on("Policy b")}, template("one", on("Policy c")), template("two"),
+		template("three")))
 	large := stored(b, spec([]string{on("Policy a")}, template("one")))
-	large.Spec.PolicyTemplates[0].ObjectDefinition.Raw = fmt.Appendf(nil, `{"apiVersion":"a/v1","kind":"K","metadata":{"name":"x"},"data":{"text":"%01048576d"}}`, 0)
+	large.Spec.PolicyTemplates[0].ObjectDefinition.Raw = fmt.Appendf(nil,
+		`{"apiVersion":"a/v1","kind":"K","metadata":{"name":"x"},"data":{"text":"%01048576d"}}`, 0)
 	b.Run("usual", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
@@ -63,7 +65,8 @@ func BenchmarkChain(b *testing.B) {
 
 // BenchmarkDecide is the cost of a change of one dependency, without requests: findings, decision and status.
 func BenchmarkDecide(b *testing.B) {
-	policy := stored(b, spec([]string{on("Policy a"), on("Policy b")}, template("one", on("Policy c")), template("two"), template("three")))
+	policy := stored(b, spec([]string{on("Policy a"), on("Policy b")}, template("one", on("Policy c")), template("two"),
+		template("three")))
 	p := Read(policy)
 	observed := Observed{State: Pending, HasState: true}
 	b.ReportAllocs()

@@ -34,7 +34,8 @@ type Waiter struct {
 }
 
 func (w *Waiter) compare(other *Waiter) int {
-	return cmp.Or(w.Created.Compare(other.Created), strings.Compare(w.Namespace, other.Namespace), strings.Compare(w.Name, other.Name))
+	return cmp.Or(w.Created.Compare(other.Created), strings.Compare(w.Namespace, other.Namespace),
+		strings.Compare(w.Name, other.Name))
 }
 
 // area is the scope of one watch.
@@ -82,7 +83,8 @@ func (b *Budget) Set(w Waiter) (changed []Ref) {
 		b.namespaces[w.Namespace] = s
 	}
 	before := s.waiters[w.Name]
-	if before != nil && before.Created.Equal(w.Created) && slices.Equal(before.Objects, w.Objects) || before == nil && len(w.Objects) == 0 {
+	if before != nil && before.Created.Equal(w.Created) && slices.Equal(before.Objects, w.Objects) || before == nil &&
+		len(w.Objects) == 0 {
 		b.drop(w.Namespace, s)
 		return nil
 	}
@@ -175,7 +177,8 @@ func (s *share) ration(limits Limits) {
 			a, watched := areaOf(object)
 			within := objects[object] || len(objects) < limits.Objects
 			if watched && !own[a] {
-				within = within && len(own) < limits.PolicyWatches && (s.open[a] || len(s.open) < limits.NamespaceWatches)
+				within = within && len(own) < limits.PolicyWatches &&
+					(s.open[a] || len(s.open) < limits.NamespaceWatches)
 			}
 			if !within {
 				if s.beyond[w.Name] == nil {
@@ -239,5 +242,6 @@ func (b *Budget) sorted() []*Waiter {
 // BeyondText returns the message for a dependency beyond the limits.
 func (l Limits) BeyondText() string {
 	return fmt.Sprintf("too many objects are waited for: the Policies of a namespace may wait for %d objects, of %d kinds and namespaces, of which %d for one Policy, "+
-		"and all Policies together of %d kinds and namespaces; older Policies come first", l.Objects, l.NamespaceWatches, l.PolicyWatches, l.Watches)
+		"and all Policies together of %d kinds and namespaces; older Policies come first", l.Objects,
+		l.NamespaceWatches, l.PolicyWatches, l.Watches)
 }

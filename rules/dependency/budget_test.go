@@ -15,7 +15,8 @@ func widget(namespace, name string) Ref {
 
 // waiterOf returns a Waiter for objects; age is how many minutes later than others it was created.
 func waiterOf(namespace, name string, age int, objects ...Ref) Waiter {
-	return Waiter{Namespace: namespace, Name: name, Created: time.Date(2026, 11, 22, 0, age, 0, 0, time.UTC), Objects: objects}
+	return Waiter{Namespace: namespace, Name: name, Created: time.Date(2026, 11, 22, 0, age, 0, 0, time.UTC),
+		Objects: objects}
 }
 
 // manyNamespaces returns one object in each of some namespaces.
@@ -60,20 +61,30 @@ func TestA2Budget(t *testing.T) {
 		want    string
 	}{
 		{name: "within", waiters: []Waiter{waiterOf("a", "one", 0, manyNamespaces("n", 3)...)}, want: "a/one 0 of 3"},
-		{name: "one watch for all of a kind in a namespace", waiters: []Waiter{waiterOf("a", "one", 0, sameKind[:20]...)}, want: "a/one 0 of 20"},
-		{name: "attack: too many objects", waiters: []Waiter{waiterOf("a", "one", 0, sameKind...)}, want: "a/one 10 of 30"},
-		{name: "attack: too many kinds or namespaces for a Policy", waiters: []Waiter{waiterOf("a", "one", 0, manyNamespaces("n", 5)...)}, want: "a/one 2 of 5"},
+		{name: "one watch for all of a kind in a namespace",
+			waiters: []Waiter{waiterOf("a", "one", 0, sameKind[:20]...)}, want: "a/one 0 of 20"},
+		{name: "attack: too many objects", waiters: []Waiter{waiterOf("a", "one", 0, sameKind...)},
+			want: "a/one 10 of 30"},
+		{name: "attack: too many kinds or namespaces for a Policy",
+			waiters: []Waiter{waiterOf("a", "one", 0, manyNamespaces("n", 5)...)}, want: "a/one 2 of 5"},
 		{name: "attack: too many for a namespace", waiters: []Waiter{
-			waiterOf("a", "one", 0, manyNamespaces("n", 3)...), waiterOf("a", "two", 1, manyNamespaces("m", 3)...), waiterOf("a", "three", 2, manyNamespaces("n", 2)...)},
+			waiterOf("a", "one", 0, manyNamespaces("n", 3)...), waiterOf("a", "two", 1, manyNamespaces("m", 3)...),
+			waiterOf("a", "three", 2, manyNamespaces("n", 2)...)},
 			want: "a/one 0 of 3, a/two 1 of 3, a/three 0 of 2"},
 		{name: "attack: hostile namespaces that come later", waiters: []Waiter{
-			waiterOf("older", "one", 0, manyNamespaces("n", 3)...), waiterOf("hostile", "one", 1, manyNamespaces("h", 3)...), waiterOf("hostile", "two", 1, manyNamespaces("i", 3)...),
-			waiterOf("later", "one", 2, manyNamespaces("n", 3)...), waiterOf("latest", "one", 3, manyNamespaces("z", 3)...)},
+			waiterOf("older", "one", 0, manyNamespaces("n", 3)...),
+			waiterOf("hostile", "one", 1, manyNamespaces("h", 3)...),
+			waiterOf("hostile", "two", 1, manyNamespaces("i", 3)...),
+			waiterOf("later", "one", 2, manyNamespaces("n", 3)...),
+			waiterOf("latest", "one", 3, manyNamespaces("z", 3)...)},
 			want: "older/one 0 of 3, hostile/one 0 of 3, hostile/two 1 of 3, later/one 0 of 3, latest/one 3 of 3"},
 		{name: "attack: hostile namespaces that were there before leave the rest", waiters: []Waiter{
-			waiterOf("hostile", "one", 0, manyNamespaces("h", 3)...), waiterOf("hostile", "two", 0, manyNamespaces("i", 3)...), waiterOf("later", "one", 1, manyNamespaces("z", 3)...)},
+			waiterOf("hostile", "one", 0, manyNamespaces("h", 3)...),
+			waiterOf("hostile", "two", 0, manyNamespaces("i", 3)...),
+			waiterOf("later", "one", 1, manyNamespaces("z", 3)...)},
 			want: "hostile/one 0 of 3, hostile/two 1 of 3, later/one 0 of 3"},
-		{name: "Policies need no watch", waiters: []Waiter{waiterOf("a", "one", 0, policies...)}, want: "a/one 0 of 15"},
+		{name: "Policies need no watch", waiters: []Waiter{waiterOf("a", "one", 0, policies...)},
+			want: "a/one 0 of 15"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			order := rand.New(rand.NewPCG(1, 2))
@@ -89,7 +100,8 @@ func TestA2Budget(t *testing.T) {
 					changed := b.Set(w)
 					for _, other := range arrival[:i] {
 						ref := PolicyRef(other.Namespace, other.Name)
-						if differs := beyondOf(b, []Waiter{other}) != before[ref]; differs && !slices.Contains(changed, ref) {
+						if differs := beyondOf(b, []Waiter{other}) != before[ref]; differs &&
+							!slices.Contains(changed, ref) {
 							t.Errorf("%s is not said to have changed by %s/%s", ref, w.Namespace, w.Name)
 						}
 					}
@@ -119,14 +131,16 @@ func TestA2BudgetIsGivenBack(t *testing.T) {
 	if !b.Beyond("b", "new", widget("m-000", "x")) {
 		t.Error("the newer one is within")
 	}
-	if changed := b.Set(waiterOf("a", "old", 0)); !slices.Equal(changed, []Ref{PolicyRef("b", "new")}) || b.Beyond("b", "new", widget("m-000", "x")) {
+	if changed := b.Set(waiterOf("a", "old", 0)); !slices.Equal(changed, []Ref{PolicyRef("b", "new")}) ||
+		b.Beyond("b", "new", widget("m-000", "x")) {
 		t.Errorf("changed are %v", changed)
 	}
 }
 
 // TestA2TooMany: an object that is not watched takes nothing back.
 func TestA2TooMany(t *testing.T) {
-	f := Evaluate(Dependency{Ref: widget("victim", "x"), Want: Compliant}, Observed{Reason: TooMany, Detail: DefaultLimits.BeyondText()})
+	f := Evaluate(Dependency{Ref: widget("victim", "x"), Want: Compliant},
+		Observed{Reason: TooMany, Detail: DefaultLimits.BeyondText()})
 	if f.Met || !f.Undecided || f.Unread || !strings.HasPrefix(f.Text, "too many objects are waited for") {
 		t.Errorf("got %+v", f)
 	}

@@ -79,12 +79,14 @@ func (g *Graph) pendingOf(of Ref, template string) []*PendingDependency {
 		for _, name := range s.Policies {
 			switch p := g.Policy(s.Namespace, name); {
 			case p == nil:
-				list = append(list, &PendingDependency{Ref: PolicyRef(s.Namespace, name), Reason: NotFound, Want: Compliant})
+				list = append(list, &PendingDependency{Ref: PolicyRef(s.Namespace, name), Reason: NotFound,
+					Want: Compliant})
 			case p.Disabled, p.State == Compliant:
 			case p.State == Unknown:
 				list = append(list, &PendingDependency{Ref: p.Ref(), Reason: NoStatus, Want: Compliant})
 			default:
-				list = append(list, &PendingDependency{Ref: p.Ref(), Reason: WrongState, Want: Compliant, State: p.State})
+				list = append(list, &PendingDependency{Ref: p.Ref(), Reason: WrongState, Want: Compliant,
+					State: p.State})
 			}
 		}
 		return list
@@ -106,7 +108,8 @@ func (p *Policy) pendingOf(template string) []*PendingDependency {
 	var list []*PendingDependency
 	for i := range p.PendingDependencies {
 		w := &p.PendingDependencies[i]
-		if template == "" || len(w.Templates) == 0 || len(w.Templates) >= maxPendingTemplates || slices.Contains(w.Templates, template) {
+		if template == "" || len(w.Templates) == 0 || len(w.Templates) >= maxPendingTemplates ||
+			slices.Contains(w.Templates, template) {
 			list = append(list, w)
 		}
 	}

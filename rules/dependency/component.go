@@ -5,7 +5,8 @@ import "slices"
 // cyclic returns those of some objects that are part of a cycle, one per strongly connected component. It is Tarjan's
 // algorithm with an explicit stack: a chain of Policies may be longer than the goroutine stack allows.
 func (g *Graph) cyclic(starts []Ref) []Ref {
-	c := components{graph: g, number: map[Ref]int{}, low: map[Ref]int{}, open: map[Ref]bool{}, wanted: make(map[Ref]bool, len(starts))}
+	c := components{graph: g, number: map[Ref]int{}, low: map[Ref]int{}, open: map[Ref]bool{},
+		wanted: make(map[Ref]bool, len(starts))}
 	for _, r := range starts {
 		c.wanted[r] = true
 	}

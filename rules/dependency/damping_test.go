@@ -95,15 +95,17 @@ func TestDampingKey(t *testing.T) {
 	}
 	keys := map[string]string{}
 	for name, key := range map[string]string{
-		"as it is":                      DampingKey(p, findings(nil)),
-		"the Policy is edited":          DampingKey(&Policy{UID: "p", Generation: 2}, findings(nil)),
-		"the Policy is another":         DampingKey(&Policy{UID: "q", Generation: 1}, findings(nil)),
-		"a dependency is edited":        DampingKey(p, findings(func(f []Finding) { f[0].Generation = 2 })),
-		"a dependency is another":       DampingKey(p, findings(func(f []Finding) { f[0].UID = "c" })),
-		"a dependency is gone":          DampingKey(p, findings(func(f []Finding) { f[1].UID, f[1].Generation = "", 0 })),
-		"no dependencies":               DampingKey(p, nil),
-		"uids that look like one":       DampingKey(p, []Finding{{UID: `a" 1 "b`, Generation: 2}}),
-		"generations that look like it": DampingKey(p, findings(func(f []Finding) { f[0].Generation, f[1].Generation = 11, 2 })),
+		"as it is":                DampingKey(p, findings(nil)),
+		"the Policy is edited":    DampingKey(&Policy{UID: "p", Generation: 2}, findings(nil)),
+		"the Policy is another":   DampingKey(&Policy{UID: "q", Generation: 1}, findings(nil)),
+		"a dependency is edited":  DampingKey(p, findings(func(f []Finding) { f[0].Generation = 2 })),
+		"a dependency is another": DampingKey(p, findings(func(f []Finding) { f[0].UID = "c" })),
+		"a dependency is gone": DampingKey(p,
+			findings(func(f []Finding) { f[1].UID, f[1].Generation = "", 0 })),
+		"no dependencies":         DampingKey(p, nil),
+		"uids that look like one": DampingKey(p, []Finding{{UID: `a" 1 "b`, Generation: 2}}),
+		"generations that look like it": DampingKey(p,
+			findings(func(f []Finding) { f[0].Generation, f[1].Generation = 11, 2 })),
 	} {
 		if other, same := keys[key]; same {
 			t.Errorf("%s and %s have one key", name, other)
@@ -117,7 +119,8 @@ func TestDampingKey(t *testing.T) {
 }
 
 func TestDelay(t *testing.T) {
-	for losses, want := range map[int]time.Duration{0: 0, 1: 0, 2: 10 * time.Second, 3: 20 * time.Second, 6: 160 * time.Second, 7: maxDelay, 11: maxDelay, 64: maxDelay, 1 << 40: maxDelay} {
+	for losses, want := range map[int]time.Duration{0: 0, 1: 0, 2: 10 * time.Second, 3: 20 * time.Second,
+		6: 160 * time.Second, 7: maxDelay, 11: maxDelay, 64: maxDelay, 1 << 40: maxDelay} {
 		if got := (Damping{losses: losses}).Delay(); got != want {
 			t.Errorf("%d losses: %s, want %s", losses, got, want)
 		}

@@ -111,7 +111,8 @@ func (in *TemplateInput) met() TemplateOutcome {
 	case live != nil && !live.Ours:
 		return in.fault(in.foreign())
 	case live != nil && live.Deleting:
-		return TemplateOutcome{Template: in.Template.Name, Decision: DoKeep, Evaluating: true} // recreated once it is deleted
+		// recreated once it is deleted
+		return TemplateOutcome{Template: in.Template.Name, Decision: DoKeep, Evaluating: true}
 	case live != nil && live.notCreated():
 		out := in.fault("Gatekeeper has not accepted it: see status.byPod of " + in.Template.Ref.String())
 		out.Decision = DoApply
@@ -198,7 +199,8 @@ func (in *TemplateInput) live() TemplateOutcome {
 	out := TemplateOutcome{Template: in.Template.Name}
 	out.State, out.Evaluating = in.Live.state()
 	if in.Template.Suspendable && out.State == Pending {
-		out.State, out.Evaluating = Unknown, true // it was suspended until now, and its status does not say its state without that yet
+		// it was suspended until now, and its status does not say its state without that yet
+		out.State, out.Evaluating = Unknown, true
 	}
 	if out.State != Unknown {
 		out.Message = in.Live.message(in.Template.Ref, out.State)
@@ -219,7 +221,8 @@ func (in *TemplateInput) foreign() string {
 func (in *TemplateInput) dampedText() string {
 	s := "Dependencies are satisfied again"
 	if n := in.Damping.Losses(); n > 0 {
-		s += fmt.Sprintf(", but were lost %d times without an edit: the template is applied once they hold for %s", n, in.Damping.Delay())
+		s += fmt.Sprintf(", but were lost %d times without an edit: the template is applied once they hold for %s", n,
+			in.Damping.Delay())
 	} else {
 		s += ", but come and go: the template is applied once they hold for a while"
 	}

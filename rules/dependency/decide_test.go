@@ -11,13 +11,15 @@ const configurationPolicy = "apiVersion: policy.open-cluster-management.io/v1\nk
 
 // made is the object of template x of Policy shop/app.
 func made(t testing.TB, more string) map[string]any {
-	return object(t, configurationPolicy+"metadata: {name: x, namespace: shop, generation: 1, labels: {policy.open-cluster-management.io/policy: app}}\n"+more)
+	return object(t, configurationPolicy+
+		"metadata: {name: x, namespace: shop, generation: 1, labels: {policy.open-cluster-management.io/policy: app}}\n"+more)
 }
 
 func TestDecide(t *testing.T) {
 	p := &Policy{Namespace: "shop", Name: "app", UID: "uid-app"}
 	plain := Template{Name: "x", Ref: Ref{PolicyGroup, "ConfigurationPolicy", "shop", "x"}, Readable: true}
-	suspendable := Template{Name: "g", Ref: Ref{PolicyGroup, KindOperatorPolicy, "shop", "g"}, Readable: true, Suspendable: true}
+	suspendable := Template{Name: "g", Ref: Ref{PolicyGroup, KindOperatorPolicy, "shop", "g"}, Readable: true,
+		Suspendable: true}
 	ignoring := plain
 	ignoring.IgnorePending = true
 	faulty := plain
@@ -27,7 +29,8 @@ func TestDecide(t *testing.T) {
 	db := dep("Policy", "db", Compliant)
 	met := []Finding{Evaluate(db, Observed{State: Compliant, HasState: true})}
 	unmet := []Finding{Evaluate(db, Observed{State: NonCompliant, HasState: true})}
-	stale := []Finding{Evaluate(db, Observed{State: NonCompliant, HasState: true, Generation: 2, HasObserved: true, ObservedGeneration: 1})}
+	stale := []Finding{Evaluate(db, Observed{State: NonCompliant, HasState: true, Generation: 2, HasObserved: true,
+		ObservedGeneration: 1})}
 	unread := []Finding{Evaluate(db, Observed{Reason: NotRead})}
 	unreadable := []Finding{Evaluate(db, Observed{Reason: NotRead, Detail: "its webhook is down"})}
 
@@ -54,74 +57,130 @@ func TestDecide(t *testing.T) {
 	}{
 		{name: "not there, met", in: TemplateInput{Template: plain, Findings: met}, want: "Apply  evaluating"},
 		{name: "no dependencies", in: TemplateInput{Template: plain}, want: "Apply  evaluating"},
-		{name: "there, met", in: TemplateInput{Template: plain, Findings: met, Live: compliant}, want: "Apply Compliant; ConfigurationPolicy shop/x is Compliant"},
+		{name: "there, met", in: TemplateInput{Template: plain, Findings: met, Live: compliant},
+			want: "Apply Compliant; ConfigurationPolicy shop/x is Compliant"},
 		{name: "there, not evaluated", in: TemplateInput{Template: plain, Live: live("")}, want: "Apply  evaluating"},
-		{name: "there, stale", in: TemplateInput{Template: plain, Live: live("status: {compliant: Compliant, observedGeneration: 0}")}, want: "Apply  evaluating"},
-		{name: "there, in a state of its own", in: TemplateInput{Template: plain, Live: live("status: {compliant: Terminating}")}, want: "Apply "},
+		{name: "there, stale", in: TemplateInput{Template: plain,
+			Live: live("status: {compliant: Compliant, observedGeneration: 0}")}, want: "Apply  evaluating"},
+		{name: "there, in a state of its own", in: TemplateInput{Template: plain,
+			Live: live("status: {compliant: Terminating}")}, want: "Apply "},
 		{name: "not there, unmet", in: TemplateInput{Template: plain, Findings: unmet}, want: "Wait " + pendingText},
-		{name: "there, unmet", in: TemplateInput{Template: plain, Findings: unmet, Live: compliant}, want: "Delete " + pendingText},
-		{name: "there, unmet and going already", in: TemplateInput{Template: plain, Findings: unmet, Live: deleting}, want: "Wait " + pendingText},
-		{name: "there, met and still going", in: TemplateInput{Template: plain, Findings: met, Live: deleting}, want: "Keep  evaluating"},
-		{name: "unmet and somebody else's", in: TemplateInput{Template: plain, Findings: unmet, Live: foreign}, want: "Wait " + pendingText},
+		{name: "there, unmet", in: TemplateInput{Template: plain, Findings: unmet, Live: compliant},
+			want: "Delete " + pendingText},
+		{name: "there, unmet and going already", in: TemplateInput{Template: plain, Findings: unmet, Live: deleting},
+			want: "Wait " + pendingText},
+		{name: "there, met and still going", in: TemplateInput{Template: plain, Findings: met, Live: deleting},
+			want: "Keep  evaluating"},
+		{name: "unmet and somebody else's", in: TemplateInput{Template: plain, Findings: unmet, Live: foreign},
+			want: "Wait " + pendingText},
 		{name: "met and somebody else's", in: TemplateInput{Template: plain, Findings: met, Live: foreign},
 			want: "Fault NonCompliant; template-error; ConfigurationPolicy shop/x exists already and belongs to no Policy: delete it, or give the template another name"},
-		{name: "met and of another Policy", in: TemplateInput{Template: plain, Live: LiveOf(object(t, configurationPolicy+"metadata: {name: x, namespace: shop, labels: {policy.open-cluster-management.io/policy: db}}"), p)},
+		{name: "met and of another Policy", in: TemplateInput{Template: plain,
+			Live: LiveOf(object(t, configurationPolicy+
+				"metadata: {name: x, namespace: shop, labels: {policy.open-cluster-management.io/policy: db}}"), p)},
 			want: "Fault NonCompliant; template-error; ConfigurationPolicy shop/x exists already and belongs to Policy shop/db: delete it, or give the template another name"},
-		{name: "a cycle", in: TemplateInput{Template: plain, Findings: unmet, Cycle: []Ref{app(), app()}}, want: "Wait " + pendingText + "; they wait for one another: Policy shop/app -> Policy shop/app"},
+		{name: "a cycle", in: TemplateInput{Template: plain, Findings: unmet, Cycle: []Ref{app(), app()}},
+			want: "Wait " + pendingText + "; they wait for one another: Policy shop/app -> Policy shop/app"},
 
-		{name: "ignored, not there", in: TemplateInput{Template: ignoring, Findings: unmet}, want: "Wait " + strings.Replace(pendingText, "Pending", "Compliant", 1) + " but ignorePending is true"},
-		{name: "ignored, there", in: TemplateInput{Template: ignoring, Findings: unmet, Live: compliant}, want: "Delete " + strings.Replace(pendingText, "Pending", "Compliant", 1) + " but ignorePending is true"},
+		{name: "ignored, not there", in: TemplateInput{Template: ignoring, Findings: unmet},
+			want: "Wait " + strings.Replace(pendingText, "Pending", "Compliant", 1) + " but ignorePending is true"},
+		{name: "ignored, there", in: TemplateInput{Template: ignoring, Findings: unmet, Live: compliant},
+			want: "Delete " + strings.Replace(pendingText, "Pending", "Compliant", 1) + " but ignorePending is true"},
 
-		{name: "policy, not there, unmet", in: TemplateInput{Template: suspendable, Findings: unmet}, want: "Suspend " + pendingText},
-		{name: "policy, there, unmet", in: TemplateInput{Template: suspendable, Findings: unmet, Live: compliant}, want: "Suspend " + pendingText},
-		{name: "policy, suspended, unmet", in: TemplateInput{Template: suspendable, Findings: unmet, Live: suspended}, want: "Suspend " + pendingText},
-		{name: "policy, suspended, met", in: TemplateInput{Template: suspendable, Findings: met, Live: suspended}, want: "Apply  evaluating"},
-		{name: "policy, just not suspended any more", in: TemplateInput{Template: suspendable, Findings: met, Live: pendingPolicy}, want: "Apply  evaluating"},
-		{name: "policy, mode delete", in: TemplateInput{Template: suspendable, Findings: unmet, Live: suspended, Mode: Delete}, want: "Delete " + pendingText},
-		{name: "policy, mode delete, not there", in: TemplateInput{Template: suspendable, Findings: unmet, Mode: Delete}, want: "Wait " + pendingText},
-		{name: "policy, unmet, somebody is deleting it", in: TemplateInput{Template: suspendable, Findings: unmet, Live: deleting}, want: "Keep " + pendingText},
-		{name: "policy, unmet, and not ours to suspend", in: TemplateInput{Template: suspendable, Findings: unmet, Live: foreign},
+		{name: "policy, not there, unmet", in: TemplateInput{Template: suspendable, Findings: unmet},
+			want: "Suspend " + pendingText},
+		{name: "policy, there, unmet", in: TemplateInput{Template: suspendable, Findings: unmet, Live: compliant},
+			want: "Suspend " + pendingText},
+		{name: "policy, suspended, unmet", in: TemplateInput{Template: suspendable, Findings: unmet, Live: suspended},
+			want: "Suspend " + pendingText},
+		{name: "policy, suspended, met", in: TemplateInput{Template: suspendable, Findings: met, Live: suspended},
+			want: "Apply  evaluating"},
+		{name: "policy, just not suspended any more",
+			in: TemplateInput{Template: suspendable, Findings: met, Live: pendingPolicy}, want: "Apply  evaluating"},
+		{name: "policy, mode delete", in: TemplateInput{Template: suspendable, Findings: unmet, Live: suspended,
+			Mode: Delete}, want: "Delete " + pendingText},
+		{name: "policy, mode delete, not there", in: TemplateInput{Template: suspendable, Findings: unmet,
+			Mode: Delete}, want: "Wait " + pendingText},
+		{name: "policy, unmet, somebody is deleting it",
+			in: TemplateInput{Template: suspendable, Findings: unmet, Live: deleting}, want: "Keep " + pendingText},
+		{name: "policy, unmet, and not ours to suspend",
+			in:   TemplateInput{Template: suspendable, Findings: unmet, Live: foreign},
 			want: "Fault NonCompliant; template-error; OperatorPolicy shop/g exists already and belongs to no Policy: delete it, or give the template another name"},
-		{name: "policy, unmet, and cannot be suspended", in: TemplateInput{Template: suspendable, Findings: unmet, WriteFault: "the right to create operatorpolicies is missing"},
+		{name: "policy, unmet, and cannot be suspended",
+			in: TemplateInput{Template: suspendable, Findings: unmet,
+				WriteFault: "the right to create operatorpolicies is missing"},
 			want: "Fault NonCompliant; template-error; the right to create operatorpolicies is missing"},
-		{name: "policy, ignored", in: TemplateInput{Template: func() Template { g := suspendable; g.IgnorePending = true; return g }(), Findings: unmet, Live: compliant},
+		{name: "policy, ignored",
+			in: TemplateInput{Template: func() Template { g := suspendable; g.IgnorePending = true; return g }(),
+				Findings: unmet, Live: compliant},
 			want: "Suspend " + strings.Replace(pendingText, "Pending", "Compliant", 1) + " but ignorePending is true"},
 
-		{name: "stale changes nothing: applied", in: TemplateInput{Template: plain, Findings: stale, Live: compliant}, want: "Keep Compliant; ConfigurationPolicy shop/x is Compliant"},
-		{name: "stale changes nothing: applied, and edited since", in: TemplateInput{Template: plain, Findings: stale, Live: compliant, Edited: true}, want: "Keep " + old},
-		{name: "stale changes nothing: policy applied, and edited since", in: TemplateInput{Template: suspendable, Findings: stale, Live: compliant, Edited: true}, want: "Keep " + old},
-		{name: "edited", in: TemplateInput{Template: plain, Findings: met, Live: compliant, Edited: true}, want: "Apply  evaluating"},
-		{name: "stale changes nothing: waiting", in: TemplateInput{Template: plain, Findings: stale}, want: "Wait " + old},
-		{name: "stale changes nothing: going", in: TemplateInput{Template: plain, Findings: stale, Live: deleting}, want: "Keep " + old},
-		{name: "stale changes nothing: somebody else's", in: TemplateInput{Template: plain, Findings: stale, Live: foreign}, want: "Keep " + old},
-		{name: "stale changes nothing: suspended", in: TemplateInput{Template: suspendable, Findings: stale, Live: suspended}, want: "Keep " + old},
-		{name: "stale changes nothing: policy applied", in: TemplateInput{Template: suspendable, Findings: stale, Live: compliant}, want: "Keep Compliant; OperatorPolicy shop/g is Compliant"},
-		{name: "a policy that is not there yet is better there", in: TemplateInput{Template: suspendable, Findings: stale}, want: "Suspend " + old},
-		{name: "a policy that is not there yet and cannot be", in: TemplateInput{Template: suspendable, Findings: stale, WriteFault: "no"}, want: "Fault NonCompliant; template-error; no"},
-		{name: "stale beside unmet", in: TemplateInput{Template: plain, Findings: append(stale[:1:1], unmet...), Live: compliant},
+		{name: "stale changes nothing: applied", in: TemplateInput{Template: plain, Findings: stale, Live: compliant},
+			want: "Keep Compliant; ConfigurationPolicy shop/x is Compliant"},
+		{name: "stale changes nothing: applied, and edited since",
+			in: TemplateInput{Template: plain, Findings: stale, Live: compliant, Edited: true}, want: "Keep " + old},
+		{name: "stale changes nothing: policy applied, and edited since",
+			in:   TemplateInput{Template: suspendable, Findings: stale, Live: compliant, Edited: true},
+			want: "Keep " + old},
+		{name: "edited", in: TemplateInput{Template: plain, Findings: met, Live: compliant, Edited: true},
+			want: "Apply  evaluating"},
+		{name: "stale changes nothing: waiting", in: TemplateInput{Template: plain, Findings: stale},
+			want: "Wait " + old},
+		{name: "stale changes nothing: going", in: TemplateInput{Template: plain, Findings: stale, Live: deleting},
+			want: "Keep " + old},
+		{name: "stale changes nothing: somebody else's",
+			in: TemplateInput{Template: plain, Findings: stale, Live: foreign}, want: "Keep " + old},
+		{name: "stale changes nothing: suspended", in: TemplateInput{Template: suspendable, Findings: stale,
+			Live: suspended}, want: "Keep " + old},
+		{name: "stale changes nothing: policy applied",
+			in:   TemplateInput{Template: suspendable, Findings: stale, Live: compliant},
+			want: "Keep Compliant; OperatorPolicy shop/g is Compliant"},
+		{name: "a policy that is not there yet is better there",
+			in: TemplateInput{Template: suspendable, Findings: stale}, want: "Suspend " + old},
+		{name: "a policy that is not there yet and cannot be",
+			in:   TemplateInput{Template: suspendable, Findings: stale, WriteFault: "no"},
+			want: "Fault NonCompliant; template-error; no"},
+		{name: "stale beside unmet", in: TemplateInput{Template: plain, Findings: append(stale[:1:1], unmet...),
+			Live: compliant},
 			want: "Delete Pending; Dependencies were not satisfied: 2 are still pending (Policy shop/db: Stale, generation 2 is not evaluated yet, Policy shop/db: WrongState, it is NonCompliant and Compliant is wanted)"},
-		{name: "at the start: applied", in: TemplateInput{Template: plain, Findings: unread, Live: compliant}, want: "Keep Compliant; ConfigurationPolicy shop/x is Compliant"},
-		{name: "at the start: waiting", in: TemplateInput{Template: plain, Findings: unread}, want: "Wait Pending; Dependencies were not satisfied: 1 is still pending (Policy shop/db: NotRead, it has not been read yet) unread"},
-		{name: "at the start: a policy that is not there", in: TemplateInput{Template: suspendable, Findings: unread}, want: "Wait Pending; Dependencies were not satisfied: 1 is still pending (Policy shop/db: NotRead, it has not been read yet) unread"},
-		{name: "cannot be read", in: TemplateInput{Template: suspendable, Findings: unreadable}, want: "Suspend Pending; Dependencies were not satisfied: 1 is still pending (Policy shop/db: NotRead, its webhook is down)"},
+		{name: "at the start: applied", in: TemplateInput{Template: plain, Findings: unread, Live: compliant},
+			want: "Keep Compliant; ConfigurationPolicy shop/x is Compliant"},
+		{name: "at the start: waiting", in: TemplateInput{Template: plain, Findings: unread},
+			want: "Wait Pending; Dependencies were not satisfied: 1 is still pending (Policy shop/db: NotRead, it has not been read yet) unread"},
+		{name: "at the start: a policy that is not there", in: TemplateInput{Template: suspendable, Findings: unread},
+			want: "Wait Pending; Dependencies were not satisfied: 1 is still pending (Policy shop/db: NotRead, it has not been read yet) unread"},
+		{name: "cannot be read", in: TemplateInput{Template: suspendable, Findings: unreadable},
+			want: "Suspend Pending; Dependencies were not satisfied: 1 is still pending (Policy shop/db: NotRead, its webhook is down)"},
 
-		{name: "held back", in: TemplateInput{Template: plain, Findings: met, Damped: 7 * time.Second, Damping: damping},
+		{name: "held back", in: TemplateInput{Template: plain, Findings: met, Damped: 7 * time.Second,
+			Damping: damping},
 			want: "Wait Pending; Dependencies are satisfied again, but were lost 3 times without an edit: the template is applied once they hold for 20s"},
-		{name: "held back, policy", in: TemplateInput{Template: suspendable, Findings: met, Damped: time.Second, Live: suspended},
+		{name: "held back, policy", in: TemplateInput{Template: suspendable, Findings: met, Damped: time.Second,
+			Live: suspended},
 			want: "Suspend Pending; Dependencies are satisfied again, but come and go: the template is applied once they hold for a while"},
-		{name: "held back, ignored", in: TemplateInput{Template: ignoring, Findings: met, Damped: time.Second, Damping: damping},
+		{name: "held back, ignored", in: TemplateInput{Template: ignoring, Findings: met, Damped: time.Second,
+			Damping: damping},
 			want: "Wait Compliant; Dependencies are satisfied again, but were lost 3 times without an edit: the template is applied once they hold for 20s but ignorePending is true"},
 
-		{name: "error in the template, not there", in: TemplateInput{Template: faulty, Findings: met}, want: "Fault NonCompliant; template-error; objectDefinition has no kind"},
-		{name: "error in the template, there, unmet", in: TemplateInput{Template: faulty, Findings: unmet, Live: compliant}, want: "Fault NonCompliant; template-error; objectDefinition has no kind"},
-		{name: "error of the kind beats Pending", in: TemplateInput{Template: plain, Findings: unmet, KindFault: "no such kind", WriteFault: "x"}, want: "Fault NonCompliant; template-error; no such kind"},
-		{name: "Pending beats an error of writing", in: TemplateInput{Template: plain, Findings: unmet, WriteFault: "x"}, want: "Wait " + pendingText},
-		{name: "error of writing", in: TemplateInput{Template: plain, Findings: met, WriteFault: "spec.x is not known", Live: compliant}, want: "Fault NonCompliant; template-error; spec.x is not known"},
-		{name: "Pending beats what the hub says", in: TemplateInput{Template: hub, Findings: unmet}, want: "Wait " + pendingText},
-		{name: "what the hub says", in: TemplateInput{Template: hub, Findings: met, Live: compliant}, want: "Fault NonCompliant; template-error; no such value"},
+		{name: "error in the template, not there", in: TemplateInput{Template: faulty, Findings: met},
+			want: "Fault NonCompliant; template-error; objectDefinition has no kind"},
+		{name: "error in the template, there, unmet",
+			in:   TemplateInput{Template: faulty, Findings: unmet, Live: compliant},
+			want: "Fault NonCompliant; template-error; objectDefinition has no kind"},
+		{name: "error of the kind beats Pending", in: TemplateInput{Template: plain, Findings: unmet,
+			KindFault: "no such kind", WriteFault: "x"}, want: "Fault NonCompliant; template-error; no such kind"},
+		{name: "Pending beats an error of writing",
+			in: TemplateInput{Template: plain, Findings: unmet, WriteFault: "x"}, want: "Wait " + pendingText},
+		{name: "error of writing", in: TemplateInput{Template: plain, Findings: met, WriteFault: "spec.x is not known",
+			Live: compliant}, want: "Fault NonCompliant; template-error; spec.x is not known"},
+		{name: "Pending beats what the hub says", in: TemplateInput{Template: hub, Findings: unmet},
+			want: "Wait " + pendingText},
+		{name: "what the hub says", in: TemplateInput{Template: hub, Findings: met, Live: compliant},
+			want: "Fault NonCompliant; template-error; no such value"},
 		{name: "an endless error", in: TemplateInput{Template: plain, WriteFault: strings.Repeat("é", 5000)},
 			want: "Fault NonCompliant; template-error; " + strings.Repeat("é", (maxMessage-30-3)/2) + "..."},
-		{name: "an error of several lines", in: TemplateInput{Template: plain, WriteFault: "a\nb\x1b[2J\xff"}, want: "Fault NonCompliant; template-error; a b [2J?"},
+		{name: "an error of several lines", in: TemplateInput{Template: plain, WriteFault: "a\nb\x1b[2J\xff"},
+			want: "Fault NonCompliant; template-error; a b [2J?"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.in.Policy = p
@@ -158,7 +217,8 @@ func TestDecideOnGatekeeper(t *testing.T) {
 		}
 	}
 	other := LiveOf(made(t, "status: {compliant: Compliant, created: false}"), p)
-	if out := Decide(TemplateInput{Policy: p, Template: Template{Name: "x", Ref: other.ref(), Readable: true}, Live: other}); out.Fault || out.State != Compliant {
+	if out := Decide(TemplateInput{Policy: p, Template: Template{Name: "x", Ref: other.ref(), Readable: true},
+		Live: other}); out.Fault || out.State != Compliant {
 		t.Errorf("created means something else here: %+v", out)
 	}
 }
@@ -170,15 +230,28 @@ func TestMessageOfObject(t *testing.T) {
 	tm := Template{Name: "x", Ref: Ref{PolicyGroup, "ConfigurationPolicy", "shop", "x"}, Readable: true}
 	for _, c := range []struct{ name, status, want string }{
 		{name: "its history", status: `{compliant: NonCompliant, history: [{message: "NonCompliant; violation - not found"}, {message: "Compliant; fine"}]}`, want: "NonCompliant; violation - not found"},
-		{name: "its history without the state", status: `{compliant: NonCompliant, history: [{message: "violation - a; b"}]}`, want: "NonCompliant; violation - a; b"},
-		{name: "its history is behind", status: `{compliant: Compliant, history: [{message: "NonCompliant; violation"}]}`, want: "Compliant; ConfigurationPolicy shop/x is Compliant"},
-		{name: "its history is behind, the condition is not", status: `{compliant: Compliant, history: [{message: "NonCompliant; violation"}], conditions: [{type: Compliant, status: "True", message: all fine}]}`, want: "Compliant; all fine"},
-		{name: "its condition is behind", status: `{compliant: Compliant, conditions: [{type: Compliant, status: "False", message: not fine}]}`, want: "Compliant; ConfigurationPolicy shop/x is Compliant"},
-		{name: "its condition contradicts itself", status: `{compliant: Compliant, conditions: [{type: Compliant, status: "True", message: "NonCompliant; bad"}]}`, want: "Compliant; ConfigurationPolicy shop/x is Compliant"},
-		{name: "only its condition", status: `{conditions: [{type: Compliant, status: "False", message: not fine}]}`, want: "NonCompliant; not fine"},
-		{name: "a history of something else", status: `{compliant: Compliant, history: [5]}`, want: "Compliant; ConfigurationPolicy shop/x is Compliant"},
-		{name: "a condition that says nothing", status: `{compliant: Compliant, history: [{message: ""}], conditions: [{type: Compliant, status: "True"}]}`, want: "Compliant; ConfigurationPolicy shop/x is Compliant"},
-		{name: "an empty history", status: `{compliant: Compliant, history: []}`, want: "Compliant; ConfigurationPolicy shop/x is Compliant"},
+		{name: "its history without the state",
+			status: `{compliant: NonCompliant, history: [{message: "violation - a; b"}]}`,
+			want:   "NonCompliant; violation - a; b"},
+		{name: "its history is behind",
+			status: `{compliant: Compliant, history: [{message: "NonCompliant; violation"}]}`,
+			want:   "Compliant; ConfigurationPolicy shop/x is Compliant"},
+		{name: "its history is behind, the condition is not",
+			status: `{compliant: Compliant, history: [{message: "NonCompliant; violation"}], conditions: [{type: Compliant, status: "True", message: all fine}]}`, want: "Compliant; all fine"},
+		{name: "its condition is behind",
+			status: `{compliant: Compliant, conditions: [{type: Compliant, status: "False", message: not fine}]}`,
+			want:   "Compliant; ConfigurationPolicy shop/x is Compliant"},
+		{name: "its condition contradicts itself",
+			status: `{compliant: Compliant, conditions: [{type: Compliant, status: "True", message: "NonCompliant; bad"}]}`, want: "Compliant; ConfigurationPolicy shop/x is Compliant"},
+		{name: "only its condition", status: `{conditions: [{type: Compliant, status: "False", message: not fine}]}`,
+			want: "NonCompliant; not fine"},
+		{name: "a history of something else", status: `{compliant: Compliant, history: [5]}`,
+			want: "Compliant; ConfigurationPolicy shop/x is Compliant"},
+		{name: "a condition that says nothing",
+			status: `{compliant: Compliant, history: [{message: ""}], conditions: [{type: Compliant, status: "True"}]}`,
+			want:   "Compliant; ConfigurationPolicy shop/x is Compliant"},
+		{name: "an empty history", status: `{compliant: Compliant, history: []}`,
+			want: "Compliant; ConfigurationPolicy shop/x is Compliant"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			out := Decide(TemplateInput{Policy: p, Template: tm, Live: LiveOf(made(t, "status: "+c.status), p)})
@@ -194,8 +267,10 @@ func TestDecideNeverOpensTheGate(t *testing.T) {
 	p := &Policy{Namespace: "shop", Name: "app"}
 	db := dep("Policy", "db", Compliant)
 	findings := map[string][]Finding{
-		"none": nil, "met": {Evaluate(db, Observed{State: Compliant, HasState: true})}, "unmet": {Evaluate(db, Observed{Reason: NotFound})},
-		"stale": {Evaluate(db, Observed{Generation: 2, HasObserved: true})}, "unread": {Evaluate(db, Observed{Reason: NotRead})},
+		"none": nil, "met": {Evaluate(db, Observed{State: Compliant, HasState: true})},
+		"unmet":  {Evaluate(db, Observed{Reason: NotFound})},
+		"stale":  {Evaluate(db, Observed{Generation: 2, HasObserved: true})},
+		"unread": {Evaluate(db, Observed{Reason: NotRead})},
 	}
 	base := LiveOf(made(t, "status: {compliant: Compliant}"), p)
 	lives := []*Live{nil}
@@ -234,27 +309,36 @@ func TestDecideNeverOpensTheGate(t *testing.T) {
 					kept := tm.Suspendable && mode != Delete
 					writes := out.Decision == DoApply || out.Decision == DoSuspend || out.Decision == DoDelete
 					for what, wrong := range map[string]bool{
-						"a policy is deleted":                      kept && out.Decision == DoDelete,
-						"something else is suspended":              !kept && out.Decision == DoSuspend,
-						"applied although not all is met":          out.Decision == DoApply && (!met || in.Damped > 0),
-						"deleted although nothing is decided":      out.Decision == DoDelete && !decided,
-						"deleted although all is met":              out.Decision == DoDelete && met && in.Damped == 0,
-						"deleted what is not there":                out.Decision == DoDelete && live == nil,
-						"written although somebody else's":         writes && live != nil && !live.Ours,
-						"written although an error is known":       writes && (tm.Fault != "" || in.KindFault != ""),
-						"a faulty template is reported as fine":    (tm.Fault != "" || in.KindFault != "") && (out.State != NonCompliant || !out.Fault),
-						"pending is reported as fine":              decided && !met && out.State == Compliant && !tm.IgnorePending,
-						"a message of another state":               out.State != Unknown && !strings.HasPrefix(out.Message, string(out.State)+"; "),
-						"a message of no state":                    out.State == Unknown && out.Message != "",
-						"an error without its word":                out.Fault != strings.HasPrefix(out.Message, "NonCompliant; template-error; "),
-						"pending without saying for what":          out.State == Pending && len(out.Unmet) == 0 && in.Damped == 0,
-						"an unmet dependency is not told":          !out.Fault && decided && !met && len(out.Unmet) == 0,
-						"a waiting policy is left open":            kept && !out.Fault && decided && !met && live != nil && live.Ours && !live.Suspended && !live.Deleting && out.Decision != DoSuspend,
-						"a waiting template is left applied":       !kept && !out.Fault && decided && !met && live != nil && live.Ours && !live.Deleting && out.Decision != DoDelete,
+						"a policy is deleted":                 kept && out.Decision == DoDelete,
+						"something else is suspended":         !kept && out.Decision == DoSuspend,
+						"applied although not all is met":     out.Decision == DoApply && (!met || in.Damped > 0),
+						"deleted although nothing is decided": out.Decision == DoDelete && !decided,
+						"deleted although all is met":         out.Decision == DoDelete && met && in.Damped == 0,
+						"deleted what is not there":           out.Decision == DoDelete && live == nil,
+						"written although somebody else's":    writes && live != nil && !live.Ours,
+						"written although an error is known":  writes && (tm.Fault != "" || in.KindFault != ""),
+						"a faulty template is reported as fine": (tm.Fault != "" || in.KindFault != "") &&
+							(out.State != NonCompliant || !out.Fault),
+						"pending is reported as fine": decided && !met && out.State == Compliant &&
+							!tm.IgnorePending,
+						"a message of another state": out.State != Unknown &&
+							!strings.HasPrefix(out.Message, string(out.State)+"; "),
+						"a message of no state": out.State == Unknown && out.Message != "",
+						"an error without its word": out.Fault != strings.HasPrefix(out.Message,
+							"NonCompliant; template-error; "),
+						"pending without saying for what": out.State == Pending && len(out.Unmet) == 0 &&
+							in.Damped == 0,
+						"an unmet dependency is not told": !out.Fault && decided && !met &&
+							len(out.Unmet) == 0,
+						"a waiting policy is left open": kept && !out.Fault && decided && !met &&
+							live != nil && live.Ours && !live.Suspended && !live.Deleting && out.Decision != DoSuspend,
+						"a waiting template is left applied": !kept && !out.Fault && decided && !met &&
+							live != nil && live.Ours && !live.Deleting && out.Decision != DoDelete,
 						"a decision that does not have its reason": out.Decision == DoFault != out.Fault,
 					} {
 						if wrong {
-							t.Errorf("%s: findings %s, mode %q, %+v, live %+v: %s", what, name, mode, tm, live, outcomeText(out))
+							t.Errorf("%s: findings %s, mode %q, %+v, live %+v: %s", what, name, mode, tm, live,
+								outcomeText(out))
 						}
 					}
 				}
@@ -264,7 +348,8 @@ func TestDecideNeverOpensTheGate(t *testing.T) {
 	if cases != 128*5*9*3 {
 		t.Errorf("%d cases", cases)
 	}
-	for d, want := range map[Decision]string{DoKeep: "Keep", DoApply: "Apply", DoSuspend: "Suspend", DoDelete: "Delete", DoWait: "Wait", DoFault: "Fault"} {
+	for d, want := range map[Decision]string{DoKeep: "Keep", DoApply: "Apply", DoSuspend: "Suspend", DoDelete: "Delete",
+		DoWait: "Wait", DoFault: "Fault"} {
 		if fmt.Sprint(d) != want {
 			t.Errorf("%v", d)
 		}

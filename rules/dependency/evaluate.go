@@ -30,7 +30,8 @@ type Finding struct {
 func Evaluate(d Dependency, o Observed) Finding {
 	f := Finding{Dependency: d, UID: o.UID, Generation: o.Generation, State: o.State}
 	switch {
-	case o.Reason == NotFound && d.Group == GatekeeperTemplateGroup && d.Kind == KindConstraintTemplate && d.Want != Compliant:
+	case o.Reason == NotFound && d.Group == GatekeeperTemplateGroup && d.Kind == KindConstraintTemplate &&
+		d.Want != Compliant:
 		f.Met = true // for this kind, existing means Compliant
 	case o.Reason != "":
 		f.Reason, f.Text = o.Reason, notReadText(o)

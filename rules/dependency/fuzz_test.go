@@ -20,7 +20,8 @@ func FuzzRead(f *testing.F) {
 	for _, text := range []string{
 		seed003,
 		spec(nil),
-		spec([]string{on("Policy db"), on("Policy db NonCompliant"), on("OperatorPolicy x/y Pending")}, template("t", on("Policy app")), template("t"), template("u")),
+		spec([]string{on("Policy db"), on("Policy db NonCompliant"), on("OperatorPolicy x/y Pending")},
+			template("t", on("Policy app")), template("t"), template("u")),
 		"spec: {policy-templates: [null, {}, {objectDefinition: {kind: 5}}, {objectDefinition: {apiVersion: a/b/c, kind: K, metadata: {name: x}}}]}",
 		"spec: {policy-templates: [{objectDefinition: {apiVersion: operators.coreos.com/v1, kind: Constraint, metadata: {name: g, annotations: {policy.open-cluster-management.io/hub-templates-error: no}}}, ignorePending: true}]}",
 		"status: {compliant: x, observedGeneration: -1, dependencies: [{kind: K, name: n, apiVersion: a/b/c}], details: [null, {history: [{message: x}]}], conditions: [{type: Compliant, status: Unknown, reason: NotEvaluated}]}",
@@ -57,7 +58,8 @@ func FuzzRead(f *testing.F) {
 			for _, d := range tm.Dependencies {
 				findings = append(findings, Evaluate(*d, Observe(live)))
 			}
-			out := Decide(TemplateInput{Policy: read, Template: *tm, Findings: findings, Cycle: g.Cycle(app()), Live: LiveOf(live, read)})
+			out := Decide(TemplateInput{Policy: read, Template: *tm, Findings: findings, Cycle: g.Cycle(app()),
+				Live: LiveOf(live, read)})
 			checkText(t, "message", out.Message, maxMessage)
 			in.Outcomes, in.Objects = append(in.Outcomes, out), append(in.Objects, live)
 		}
@@ -82,9 +84,11 @@ func checkRead(t *testing.T, p *policyv1.Policy, read *Policy) {
 	for i := range read.Templates {
 		tm := &read.Templates[i]
 		switch {
-		case tm.Index != i, tm.Name == "", len(tm.Name) > maxName, !tm.Readable && tm.Fault == "", tm.Readable != (tm.Ref != Ref{}):
+		case tm.Index != i, tm.Name == "", len(tm.Name) > maxName, !tm.Readable && tm.Fault == "",
+			tm.Readable != (tm.Ref != Ref{}):
 			t.Errorf("template %d: %+v", i, tm)
-		case tm.Suspendable != tm.Ref.Suspendable(), tm.Readable && tm.Ref.Namespace != "shop" && tm.Ref.Namespace != "":
+		case tm.Suspendable != tm.Ref.Suspendable(), tm.Readable && tm.Ref.Namespace != "shop" &&
+			tm.Ref.Namespace != "":
 			t.Errorf("template %d: %+v", i, tm)
 		}
 		if !utf8.ValidString(tm.Fault) {
@@ -95,7 +99,8 @@ func checkRead(t *testing.T, p *policyv1.Policy, read *Policy) {
 			if j > 0 && tm.Dependencies[j-1].Compare(d.Ref) >= 0 {
 				t.Errorf("template %d: %s after %s", i, d.Ref, tm.Dependencies[j-1].Ref)
 			}
-			if !strings.HasPrefix(d.Path, "spec.") || ownNamespaceOnly(d.Ref) && d.Namespace != "shop" && d.Namespace != "" {
+			if !strings.HasPrefix(d.Path, "spec.") || ownNamespaceOnly(d.Ref) && d.Namespace != "shop" &&
+				d.Namespace != "" {
 				t.Errorf("template %d: %+v", i, d)
 			}
 		}
@@ -112,7 +117,8 @@ func checkRead(t *testing.T, p *policyv1.Policy, read *Policy) {
 
 func checkText(t *testing.T, what, s string, most int) {
 	t.Helper()
-	if len(s) > most || !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+	if len(s) > most || !utf8.ValidString(s) || strings.ContainsFunc(s,
+		func(r rune) bool { return r < ' ' || r == 0x7f }) {
 		t.Errorf("%s of %d bytes: %q", what, len(s), s[:min(len(s), 500)])
 	}
 }

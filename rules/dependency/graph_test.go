@@ -68,39 +68,59 @@ func TestCycle(t *testing.T) {
 	}{
 		{name: "nothing"},
 		{name: "waits for nothing", lines: []string{"app:"}},
-		{name: "waits for itself", lines: []string{"app: Policy app"}, cycle: "Policy shop/app -> Policy shop/app", alone: "same"},
+		{name: "waits for itself", lines: []string{"app: Policy app"}, cycle: "Policy shop/app -> Policy shop/app",
+			alone: "same"},
 		{name: "waits for what is not there", lines: []string{"app: Policy db, ConfigurationPolicy x"}},
-		{name: "two", lines: []string{"app: Policy db", "db: Policy app"}, cycle: "Policy shop/app -> Policy shop/db -> Policy shop/app", alone: "same"},
-		{name: "in whichever state", lines: []string{"app: Policy db NonCompliant", "db: Policy app Pending"}, cycle: "Policy shop/app -> Policy shop/db -> Policy shop/app", alone: "same"},
-		{name: "the shortest of several", lines: []string{"app: Policy a, Policy z", "a: Policy b", "b: Policy app", "z: Policy app"}, cycle: "Policy shop/app -> Policy shop/z -> Policy shop/app", alone: "same"},
-		{name: "a diamond is no cycle", lines: []string{"app: Policy a, Policy b", "a: Policy base", "b: Policy base", "base:"}},
+		{name: "two", lines: []string{"app: Policy db", "db: Policy app"},
+			cycle: "Policy shop/app -> Policy shop/db -> Policy shop/app", alone: "same"},
+		{name: "in whichever state", lines: []string{"app: Policy db NonCompliant", "db: Policy app Pending"},
+			cycle: "Policy shop/app -> Policy shop/db -> Policy shop/app", alone: "same"},
+		{name: "the shortest of several", lines: []string{"app: Policy a, Policy z", "a: Policy b", "b: Policy app",
+			"z: Policy app"}, cycle: "Policy shop/app -> Policy shop/z -> Policy shop/app", alone: "same"},
+		{name: "a diamond is no cycle", lines: []string{"app: Policy a, Policy b", "a: Policy base", "b: Policy base",
+			"base:"}},
 		{name: "leads to the cycle of others", lines: []string{"app: Policy a", "a: Policy b", "b: Policy a"}},
-		{name: "by one template only", lines: []string{"app:; one: ; two: Policy db", "db: Policy app"}, cycle: "Policy shop/app -> Policy shop/db -> Policy shop/app", alone: "same"},
-		{name: "through the template of another", lines: []string{"app: ConfigurationPolicy t", "db:; t: Policy app; u: "}, cycle: "Policy shop/app -> ConfigurationPolicy shop/t -> Policy shop/app", alone: "same"},
-		{name: "past the template of another", lines: []string{"app: ConfigurationPolicy u", "db:; t: Policy app; u: "}},
-		{name: "templates of one Policy in order", lines: []string{"app:; one: ; two: ConfigurationPolicy one; three: ConfigurationPolicy two"}},
-		{name: "templates that wait for one another", lines: []string{"app:; one: ConfigurationPolicy two; two: ConfigurationPolicy one"},
+		{name: "by one template only", lines: []string{"app:; one: ; two: Policy db", "db: Policy app"},
+			cycle: "Policy shop/app -> Policy shop/db -> Policy shop/app", alone: "same"},
+		{name: "through the template of another", lines: []string{"app: ConfigurationPolicy t",
+			"db:; t: Policy app; u: "}, cycle: "Policy shop/app -> ConfigurationPolicy shop/t -> Policy shop/app",
+			alone: "same"},
+		{name: "past the template of another", lines: []string{"app: ConfigurationPolicy u",
+			"db:; t: Policy app; u: "}},
+		{name: "templates of one Policy in order",
+			lines: []string{"app:; one: ; two: ConfigurationPolicy one; three: ConfigurationPolicy two"}},
+		{name: "templates that wait for one another",
+			lines: []string{"app:; one: ConfigurationPolicy two; two: ConfigurationPolicy one"},
 			cycle: "ConfigurationPolicy shop/one -> ConfigurationPolicy shop/two -> ConfigurationPolicy shop/one"},
-		{name: "a template that waits for itself", lines: []string{"app:; one: ConfigurationPolicy one"}, cycle: "ConfigurationPolicy shop/one -> ConfigurationPolicy shop/one"},
-		{name: "hidden by ignorePending", lines: []string{"app:; one?: ConfigurationPolicy one"}, cycle: "ConfigurationPolicy shop/one -> ConfigurationPolicy shop/one"},
-		{name: "hidden by ignorePending behind another Policy", lines: []string{"app:; one?: Policy db", "db: ConfigurationPolicy one"},
+		{name: "a template that waits for itself", lines: []string{"app:; one: ConfigurationPolicy one"},
+			cycle: "ConfigurationPolicy shop/one -> ConfigurationPolicy shop/one"},
+		{name: "hidden by ignorePending", lines: []string{"app:; one?: ConfigurationPolicy one"},
+			cycle: "ConfigurationPolicy shop/one -> ConfigurationPolicy shop/one"},
+		{name: "hidden by ignorePending behind another Policy",
+			lines: []string{"app:; one?: Policy db", "db: ConfigurationPolicy one"},
 			cycle: "ConfigurationPolicy shop/one -> Policy shop/db -> ConfigurationPolicy shop/one"},
-		{name: "the shortest of several that are hidden", lines: []string{"app:; a?: ConfigurationPolicy b; b?: ConfigurationPolicy a; z?: ConfigurationPolicy z; y?: ConfigurationPolicy x; x?: ConfigurationPolicy y"},
+		{name: "the shortest of several that are hidden",
+			lines: []string{"app:; a?: ConfigurationPolicy b; b?: ConfigurationPolicy a; z?: ConfigurationPolicy z; y?: ConfigurationPolicy x; x?: ConfigurationPolicy y"},
 			cycle: "ConfigurationPolicy shop/z -> ConfigurationPolicy shop/z"},
-		{name: "hidden behind many that wait for something else", lines: []string{"app:; a?: Policy x; b?: Policy x; c?: Policy x; d?: Policy x; e?: Policy x; f?: Policy x; z?: ConfigurationPolicy z"},
+		{name: "hidden behind many that wait for something else",
+			lines: []string{"app:; a?: Policy x; b?: Policy x; c?: Policy x; d?: Policy x; e?: Policy x; f?: Policy x; z?: ConfigurationPolicy z"},
 			cycle: "ConfigurationPolicy shop/z -> ConfigurationPolicy shop/z"},
 		{name: "the last template may wait for its own Policy", lines: []string{"app:; one: ; last?: Policy app"}},
 		{name: "two that ignore what they wait for", lines: []string{"app:; a?: Policy db", "db:; b?: Policy app"}},
 		{name: "one that ignores is enough", lines: []string{"app:; a?: Policy db", "db: Policy app"}},
-		{name: "a member waits for its set", lines: []string{"app: PolicySet all", "all = db, app"}, cycle: "Policy shop/app -> PolicySet shop/all -> Policy shop/app", alone: "same"},
+		{name: "a member waits for its set", lines: []string{"app: PolicySet all", "all = db, app"},
+			cycle: "Policy shop/app -> PolicySet shop/all -> Policy shop/app", alone: "same"},
 		{name: "members in order", lines: []string{"app: Policy db", "db:", "all = db, app"}},
 		{name: "waits for a set of others", lines: []string{"app: PolicySet all", "all = db, gone", "db:"}},
 		{name: "through two sets", lines: []string{"app: PolicySet one", "one = db", "db: PolicySet two", "two = app"},
-			cycle: "Policy shop/app -> PolicySet shop/one -> Policy shop/db -> PolicySet shop/two -> Policy shop/app", alone: "same"},
+			cycle: "Policy shop/app -> PolicySet shop/one -> Policy shop/db -> PolicySet shop/two -> Policy shop/app",
+			alone: "same"},
 		{name: "disabled itself", lines: []string{"app!: Policy app"}},
 		{name: "through one that is disabled", lines: []string{"app: Policy db", "db!: Policy app"}},
-		{name: "through the template of one that is disabled", lines: []string{"app: ConfigurationPolicy t", "db!:; t: Policy app"}},
-		{name: "through a template that cannot be applied", lines: []string{"app: ConfigurationPolicy t", "db: Policy app; t: Policy a, Policy a Pending"},
+		{name: "through the template of one that is disabled",
+			lines: []string{"app: ConfigurationPolicy t", "db!:; t: Policy app"}},
+		{name: "through a template that cannot be applied",
+			lines: []string{"app: ConfigurationPolicy t", "db: Policy app; t: Policy a, Policy a Pending"},
 			cycle: "Policy shop/app -> ConfigurationPolicy shop/t -> Policy shop/app", alone: "same"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -118,10 +138,12 @@ func TestCycle(t *testing.T) {
 		})
 	}
 	var none *Graph
-	if none.Cycle(app()) != nil || none.PolicyCycle("shop", "app") != nil || none.Policy("shop", "app") != nil || none.Set("shop", "all") != nil {
+	if none.Cycle(app()) != nil || none.PolicyCycle("shop", "app") != nil || none.Policy("shop", "app") != nil ||
+		none.Set("shop", "all") != nil {
 		t.Error("no graph has nothing in it")
 	}
-	if p := waiting(t, "app", "Policy app"); none.WithPolicy(p).Cycle(app()) == nil || none.WithoutPolicy("shop", "app").Policy("shop", "app") != nil {
+	if p := waiting(t, "app", "Policy app"); none.WithPolicy(p).Cycle(app()) == nil ||
+		none.WithoutPolicy("shop", "app").Policy("shop", "app") != nil {
 		t.Error("no graph can have something added")
 	}
 }
@@ -134,7 +156,8 @@ func chainOf(n int) []*Policy {
 		policies[i] = &Policy{Namespace: "shop", Name: fmt.Sprint("p", i), Templates: []Template{{
 			Name: "t", Ref: Ref{PolicyGroup, "ConfigurationPolicy", "shop", fmt.Sprint("t", i)}, Readable: true,
 			Dependencies: []*Dependency{{Ref: next, Want: Compliant, Path: "spec.dependencies[0]"}},
-		}}, PendingDependencies: []PendingDependency{{Ref: next, Reason: WrongState, Want: Compliant, State: Pending, Templates: []string{"t"}}}}
+		}}, PendingDependencies: []PendingDependency{{Ref: next, Reason: WrongState, Want: Compliant, State: Pending,
+			Templates: []string{"t"}}}}
 	}
 	return policies
 }
@@ -215,8 +238,9 @@ func generated(r *rand.Rand) ([]*Policy, []*Set) {
 	for i := range n {
 		p := &Policy{Namespace: "shop", Name: fmt.Sprint("p", i), Disabled: r.IntN(8) == 0}
 		for j := range r.IntN(3) {
-			p.Templates = append(p.Templates, Template{Index: j, Ref: Ref{PolicyGroup, "ConfigurationPolicy", "shop", fmt.Sprint("t", r.IntN(2*n))},
-				Readable: r.IntN(10) > 0, IgnorePending: r.IntN(4) == 0, Dependencies: deps()})
+			p.Templates = append(p.Templates,
+				Template{Index: j, Ref: Ref{PolicyGroup, "ConfigurationPolicy", "shop", fmt.Sprint("t", r.IntN(2*n))},
+					Readable: r.IntN(10) > 0, IgnorePending: r.IntN(4) == 0, Dependencies: deps()})
 		}
 		policies = append(policies, p)
 	}
@@ -377,7 +401,8 @@ func TestGraphOfManyChanges(t *testing.T) {
 			want := NewGraph(all, allSets)
 			merged = merged || len(g.all.policies) > 0
 			for i := range 2 * maxChanges {
-				for _, at := range []Ref{PolicyRef("shop", fmt.Sprint("p", i)), SetRef("shop", fmt.Sprint("s", i%3)), {PolicyGroup, "ConfigurationPolicy", "shop", fmt.Sprint("t", i%16)}} {
+				for _, at := range []Ref{PolicyRef("shop", fmt.Sprint("p", i)), SetRef("shop", fmt.Sprint("s", i%3)),
+					{PolicyGroup, "ConfigurationPolicy", "shop", fmt.Sprint("t", i%16)}} {
 					if diff := cmp.Diff(want.dependenciesOf(at), g.dependenciesOf(at)); diff != "" {
 						t.Fatalf("seed %d, %s: %s", seed, at, diff)
 					}
@@ -405,7 +430,8 @@ func TestGraphOfManyChanges(t *testing.T) {
 func TestReadSet(t *testing.T) {
 	s := storedSet("all", "a", "", "b", "a")
 	s.Status = policyv1beta1.PolicySetStatus{Compliant: "Pending", ObservedGeneration: 1}
-	if got := ReadSet(s); !slices.Equal(got.Policies, []string{"a", "b"}) || got.State != Pending || got.ObservedGeneration != 1 || got.Ref().String() != "PolicySet shop/all" {
+	if got := ReadSet(s); !slices.Equal(got.Policies, []string{"a", "b"}) || got.State != Pending ||
+		got.ObservedGeneration != 1 || got.Ref().String() != "PolicySet shop/all" {
 		t.Errorf("%+v", got)
 	}
 	for observed, want := range map[int64]bool{0: false, 1: true, 2: false, 3: true} {

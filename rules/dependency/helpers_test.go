@@ -81,7 +81,8 @@ func waiting(t testing.TB, name string, others ...string) *Policy {
 	for _, o := range others {
 		deps = append(deps, on(o))
 	}
-	p := stored(t, "metadata: {namespace: shop, name: "+name+", uid: uid-"+name+", generation: 1}\n"+spec(deps, template(name+"-t")))
+	p := stored(t, "metadata: {namespace: shop, name: "+name+", uid: uid-"+name+", generation: 1}\n"+
+		spec(deps, template(name+"-t")))
 	return Read(p)
 }
 
@@ -106,5 +107,6 @@ func app() Ref { return PolicyRef("shop", "app") }
 
 // dep returns a dependency of a Policy in namespace shop.
 func dep(kind, name string, want State) Dependency {
-	return Dependency{Ref: Ref{Group: PolicyGroup, Kind: kind, Namespace: "shop", Name: name}, Want: want, Path: "spec.dependencies[0]"}
+	return Dependency{Ref: Ref{Group: PolicyGroup, Kind: kind, Namespace: "shop", Name: name}, Want: want,
+		Path: "spec.dependencies[0]"}
 }

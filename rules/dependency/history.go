@@ -21,7 +21,9 @@ const (
 
 // nextHistory adds new messages. The newest message is always that of the present state, unless that is unknown: then
 // nothing is added, but that the dependencies are met.
-func nextHistory(before []policyv1.ComplianceHistory, out *TemplateOutcome, object map[string]any, now metav1.Time, size int) []policyv1.ComplianceHistory {
+func nextHistory(
+	before []policyv1.ComplianceHistory, out *TemplateOutcome, object map[string]any, now metav1.Time, size int,
+) []policyv1.ComplianceHistory {
 	size = max(size, minHistory)
 	says := text.Truncate(out.Message, size)
 	if out.State == Unknown {
@@ -52,7 +54,9 @@ func newest(history []policyv1.ComplianceHistory) string {
 
 // objectHistory returns the entries of the object's own history that are not in before, newest first: it may have
 // changed more often than Opgate has read it. It returns nothing if the message to report is not from there.
-func objectHistory(object map[string]any, out *TemplateOutcome, before []policyv1.ComplianceHistory) []policyv1.ComplianceHistory {
+func objectHistory(
+	object map[string]any, out *TemplateOutcome, before []policyv1.ComplianceHistory,
+) []policyv1.ComplianceHistory {
 	list, _ := child(object, "status")["history"].([]any)
 	var fresh []policyv1.ComplianceHistory
 	for i, entry := range list[:min(len(list), maxHistory)] {

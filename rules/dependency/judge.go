@@ -120,5 +120,6 @@ func cycleText(cycle []Ref) string {
 }
 
 func objectName(kind string, meta *metav1.ObjectMeta) string {
-	return kind + " " + (&olm.ObjectMeta{Namespace: meta.Namespace, Name: meta.Name, GenerateName: meta.GenerateName}).Key()
+	return kind + " " + (&olm.ObjectMeta{Namespace: meta.Namespace, Name: meta.Name,
+		GenerateName: meta.GenerateName}).Key()
 }

@@ -25,7 +25,8 @@ func LiveOf(object map[string]any, p *Policy) *Live {
 	}
 	meta := child(object, "metadata")
 	_, suspended := child(meta, "annotations")[AnnotationPending]
-	live := &Live{Suspended: suspended, Deleting: meta["deletionTimestamp"] != nil, Object: object, Observed: Observe(object)}
+	live := &Live{Suspended: suspended, Deleting: meta["deletionTimestamp"] != nil, Object: object,
+		Observed: Observe(object)}
 	live.Ours, live.Owner = p.owns(object)
 	return live
 }
@@ -72,7 +73,8 @@ func controllerOf(object map[string]any) (*Ref, types.UID) {
 		o, ok := entry.(map[string]any)
 		if controls, _ := o["controller"].(bool); ok && controls {
 			gv, _ := schema.ParseGroupVersion(textOf(o, "apiVersion"))
-			return &Ref{Group: gv.Group, Kind: textOf(o, "kind"), Namespace: textOf(meta, "namespace"), Name: textOf(o, "name")}, types.UID(textOf(o, "uid"))
+			return &Ref{Group: gv.Group, Kind: textOf(o, "kind"), Namespace: textOf(meta, "namespace"),
+				Name: textOf(o, "name")}, types.UID(textOf(o, "uid"))
 		}
 	}
 	return nil, ""
@@ -81,7 +83,8 @@ func controllerOf(object map[string]any) (*Ref, types.UID) {
 func refOf(object map[string]any) Ref {
 	gv, _ := schema.ParseGroupVersion(textOf(object, "apiVersion"))
 	meta := child(object, "metadata")
-	return Ref{Group: gv.Group, Kind: textOf(object, "kind"), Namespace: textOf(meta, "namespace"), Name: textOf(meta, "name")}
+	return Ref{Group: gv.Group, Kind: textOf(object, "kind"), Namespace: textOf(meta, "namespace"),
+		Name: textOf(meta, "name")}
 }
 
 // state returns the object's state for its present generation. Any other value than the three states is unknown.

@@ -67,7 +67,8 @@ func Sign(key []byte, p *policyv1.Policy, digest Digest, v Verification) string 
 // Verify reads the mark of a Policy. It is not ok unless the key signed it for this spec, namespace and name.
 func Verify(key []byte, p *policyv1.Policy, digest Digest) (v Verification, ok bool) {
 	fields := strings.Fields(p.Annotations[AnnotationVerified])
-	if len(key) == 0 || len(fields) == 0 || p.Name == "" || !hmac.Equal([]byte(fields[0]), []byte(signature(key, p, digest, fields[1:]))) {
+	if len(key) == 0 || len(fields) == 0 || p.Name == "" ||
+		!hmac.Equal([]byte(fields[0]), []byte(signature(key, p, digest, fields[1:]))) {
 		return Verification{}, false
 	}
 	for _, kind := range fields[1:] {
@@ -96,7 +97,8 @@ func looksUp(p *policyv1.Policy) bool {
 		var head struct {
 			Kind string `json:"kind"`
 		}
-		return json.Unmarshal(raw, &head) != nil || head.Kind == "OperatorPolicy" && len(lookup.Of(t.ObjectDefinition)) > 0
+		return json.Unmarshal(raw, &head) != nil || head.Kind == "OperatorPolicy" &&
+			len(lookup.Of(t.ObjectDefinition)) > 0
 	})
 }
 
@@ -112,7 +114,8 @@ const (
 )
 
 // namespacedKinds are the namespaced kinds of ConstraintGroup.
-var namespacedKinds = []string{"Subscription", "InstallPlan", "ClusterServiceVersion", "CatalogSource", "OperatorGroup", "OperatorCondition"}
+var namespacedKinds = []string{"Subscription", "InstallPlan", "ClusterServiceVersion", "CatalogSource", "OperatorGroup",
+	"OperatorCondition"}
 
 // Scope returns the scope of the kind as far as it is known without a cluster.
 func (r Ref) Scope() Scope {
@@ -143,12 +146,15 @@ func (v Verification) Covers(d Dependency) bool {
 
 // UnverifiedText is why the templates of a Policy without a valid mark are not applied.
 const UnverifiedText = "the rights of the Policy's author were not verified when it was written (policy/escalation): " +
-	"whoever may create what it makes writes it again, with annotation " + AnnotationVerified + " changed or left out, while opgate answers"
+	"whoever may create what it makes writes it again, with annotation " + AnnotationVerified +
+	" changed or left out, while opgate answers"
 
 // narrowText is why a template is not applied whose author may not read one of its dependencies.
 func narrowText(d Dependency) string {
-	return "it waits for " + d.String() + ", which is in no namespace, and the right of the Policy's author to get that was not verified (policy/dependency-access): " +
-		"whoever may get all of its kind writes the Policy again, with annotation " + AnnotationVerified + " changed or left out"
+	return "it waits for " + d.String() +
+		", which is in no namespace, and the right of the Policy's author to get that was not verified (policy/dependency-access): " +
+		"whoever may get all of its kind writes the Policy again, with annotation " + AnnotationVerified +
+		" changed or left out"
 }
 
 // Uncovered returns why a template is not applied although its Policy has a valid mark, "" if it is.

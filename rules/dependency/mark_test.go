@@ -31,7 +31,8 @@ func markedPolicy(t *testing.T, text string) (*policyv1.Policy, Digest) {
 func TestB2MarkIsOfOneSpec(t *testing.T) {
 	key := []byte("key")
 	p, digest := markedPolicy(t, markedText)
-	said := Verification{Narrow: []schema.GroupKind{{Group: "b.example.com", Kind: "Zone"}, {Group: "a.example.com", Kind: "Zone"}, {Group: "b.example.com", Kind: "Zone"}}}
+	said := Verification{Narrow: []schema.GroupKind{{Group: "b.example.com", Kind: "Zone"},
+		{Group: "a.example.com", Kind: "Zone"}, {Group: "b.example.com", Kind: "Zone"}}}
 	mark := Sign(key, p, digest, said)
 	if _, kinds, _ := strings.Cut(mark, " "); kinds != "Zone.a.example.com Zone.b.example.com" {
 		t.Errorf("the mark is %q", mark)
@@ -43,11 +44,13 @@ func TestB2MarkIsOfOneSpec(t *testing.T) {
 		want           bool
 	}{
 		{name: "the same", want: true},
-		{name: "the same, in another order", from: `"apiVersion":"operators.coreos.com/v1","kind":"Constraint"`, to: `"kind":"Constraint",  "apiVersion":"operators.coreos.com/v1"`, want: true},
+		{name: "the same, in another order", from: `"apiVersion":"operators.coreos.com/v1","kind":"Constraint"`,
+			to: `"kind":"Constraint",  "apiVersion":"operators.coreos.com/v1"`, want: true},
 		{name: "the same, written in another way", from: `"<&>","n":1`, to: `"\u003c\u0026\u003e","n":1`, want: true},
 		{name: "attack: another name", from: `"db"`, to: `"db2"`},
 		{name: "attack: another namespace", from: `"shop"`, to: `"victim"`},
-		{name: "attack: a name that swallows the namespace", from: `"namespace":"shop","name":"db"`, to: `"namespace":"","name":"shop\" \"db"`},
+		{name: "attack: a name that swallows the namespace", from: `"namespace":"shop","name":"db"`,
+			to: `"namespace":"","name":"shop\" \"db"`},
 		{name: "attack: other contents", from: `"f":1.5`, to: `"f":1.6`},
 		{name: "attack: enforced instead of reported", from: `"enforce"`, to: `"inform"`},
 		{name: "attack: enabled", from: `"disabled":false`, to: `"disabled":true`},
@@ -85,9 +88,12 @@ func TestA8Covers(t *testing.T) {
 		ref  Ref
 		want bool
 	}{
-		{name: "what has a namespace", ref: Ref{Group: "example.com", Kind: "Zone", Namespace: "shop", Name: "x"}, want: true},
-		{name: "what is known to have none", ref: Ref{Group: ConstraintGroup, Kind: KindConstraint, Name: "x"}, want: true},
-		{name: "what turned out to have none, and may be read", ref: Ref{Group: "example.com", Kind: "Region", Name: "x"}, want: true},
+		{name: "what has a namespace", ref: Ref{Group: "example.com", Kind: "Zone", Namespace: "shop", Name: "x"},
+			want: true},
+		{name: "what is known to have none", ref: Ref{Group: ConstraintGroup, Kind: KindConstraint, Name: "x"},
+			want: true},
+		{name: "what turned out to have none, and may be read",
+			ref: Ref{Group: "example.com", Kind: "Region", Name: "x"}, want: true},
 		{name: "attack: what turned out to have none", ref: Ref{Group: "example.com", Kind: "Zone", Name: "x"}},
 		{name: "attack: what should have one", ref: Ref{Group: PolicyGroup, Kind: "BroadPolicy", Name: "x"}},
 	} {
@@ -111,13 +117,17 @@ func TestI1MarksBeforeLookups(t *testing.T) {
 		want             bool
 	}{
 		{name: "no lookup", kind: "OperatorPolicy", spec: `{"versions":["{{ upper \"a\" }}"]}`, want: false},
-		{name: "another kind, of which Opgate resolves no templates", kind: "ConfigurationPolicy", spec: `{"a":"{{ fromConfigMap \"a\" \"b\" \"c\" }}"}`, want: false},
-		{name: "a lookup", kind: "OperatorPolicy", spec: `{"versions":["{{ fromConfigMap \"a\" \"b\" \"c\" }}"]}`, want: true},
-		{name: "attack: escaped braces", kind: "OperatorPolicy", spec: `{"versions":["\u007b\u007b fromConfigMap \"a\" \"b\" \"c\" }}"]}`, want: true},
+		{name: "another kind, of which Opgate resolves no templates", kind: "ConfigurationPolicy",
+			spec: `{"a":"{{ fromConfigMap \"a\" \"b\" \"c\" }}"}`, want: false},
+		{name: "a lookup", kind: "OperatorPolicy", spec: `{"versions":["{{ fromConfigMap \"a\" \"b\" \"c\" }}"]}`,
+			want: true},
+		{name: "attack: escaped braces", kind: "OperatorPolicy",
+			spec: `{"versions":["\u007b\u007b fromConfigMap \"a\" \"b\" \"c\" }}"]}`, want: true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			p, _ := markedPolicy(t, `{"metadata":{"namespace":"shop","name":"db"},"spec":{"policy-templates":[{"objectDefinition":`+
-				`{"apiVersion":"policy.open-cluster-management.io/v1beta2","kind":"`+tc.kind+`","metadata":{"name":"x"},"spec":`+tc.spec+`}}]}}`)
+				`{"apiVersion":"policy.open-cluster-management.io/v1beta2","kind":"`+tc.kind+
+				`","metadata":{"name":"x"},"spec":`+tc.spec+`}}]}}`)
 			if looks := looksUp(p); looks != tc.want {
 				t.Errorf("looksUp is %v", looks)
 			}

@@ -35,7 +35,8 @@ func PendingText(findings []Finding, cycle []Ref, ignored bool) string {
 	if len(pending) == 1 {
 		verb = "is"
 	}
-	s := fmt.Sprintf("Dependencies were not satisfied: %d %s still pending (%s)", len(pending), verb, text.Join(names, maxPendingNames))
+	s := fmt.Sprintf("Dependencies were not satisfied: %d %s still pending (%s)", len(pending), verb,
+		text.Join(names, maxPendingNames))
 	if len(cycle) > 0 {
 		s += "; they wait for one another: " + ChainText(cycle)
 	}

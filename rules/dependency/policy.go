@@ -42,8 +42,9 @@ func (p *Policy) Observed() Observed {
 		return Observed{Reason: NotFound}
 	}
 	return Observed{
-		UID: p.UID, Generation: p.Generation, ObservedGeneration: p.ObservedGeneration, HasObserved: p.ObservedGeneration != 0,
-		State: p.State, HasState: p.State != Unknown, Evaluating: p.Evaluating,
+		UID: p.UID, Generation: p.Generation, ObservedGeneration: p.ObservedGeneration,
+		HasObserved: p.ObservedGeneration != 0,
+		State:       p.State, HasState: p.State != Unknown, Evaluating: p.Evaluating,
 	}
 }
 

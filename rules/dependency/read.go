@@ -62,7 +62,8 @@ func (p *Policy) readDependencies(path string, written []policyv1.PolicyDependen
 		if w.APIVersion != "" {
 			gv, err := schema.ParseGroupVersion(w.APIVersion)
 			if err != nil && read.fault == "" {
-				read.fault = d.Path + ".apiVersion: " + text.Name(w.APIVersion) + ` is no API version, write "group/version"`
+				read.fault = d.Path + ".apiVersion: " + text.Name(w.APIVersion) +
+					` is no API version, write "group/version"`
 			}
 			d.Group, d.Version = gv.Group, gv.Version
 		}
@@ -75,7 +76,8 @@ func (p *Policy) readDependencies(path string, written []policyv1.PolicyDependen
 		case ownNamespaceOnly(d.Ref) && d.Namespace != p.Namespace:
 			d.IgnoredNamespace, d.Namespace = d.Namespace, p.Namespace
 			p.Warnings = append(p.Warnings, Warning{Path: d.Path + ".namespace",
-				Text: "namespace " + text.Name(d.IgnoredNamespace) + " does not count for kind " + text.Name(d.Kind) + ": " + d.String() + " is waited for"})
+				Text: "namespace " + text.Name(d.IgnoredNamespace) + " does not count for kind " + text.Name(d.Kind) +
+					": " + d.String() + " is waited for"})
 		}
 		read.list[i] = &d
 	}
@@ -122,7 +124,8 @@ func (p *Policy) readTemplate(index int, written *policyv1.PolicyTemplate) Templ
 		if h.Metadata.Name == "" {
 			return fault("objectDefinition has no metadata.name")
 		}
-		return fault(fmt.Sprintf("objectDefinition has a metadata.name of %d characters, and %d is the most", len(h.Metadata.Name), maxName))
+		return fault(fmt.Sprintf("objectDefinition has a metadata.name of %d characters, and %d is the most",
+			len(h.Metadata.Name), maxName))
 	}
 	t.Name = h.Metadata.Name
 	if h.Kind == "" {
@@ -135,7 +138,8 @@ func (p *Policy) readTemplate(index int, written *policyv1.PolicyTemplate) Templ
 	if err != nil {
 		return fault("objectDefinition has apiVersion " + text.Name(h.APIVersion) + `, which is not "group/version"`)
 	}
-	t.Ref, t.Version, t.Readable = Ref{Group: gv.Group, Kind: h.Kind, Namespace: p.Namespace, Name: t.Name}, gv.Version, true
+	t.Ref, t.Version, t.Readable = Ref{Group: gv.Group, Kind: h.Kind, Namespace: p.Namespace, Name: t.Name}, gv.Version,
+		true
 	if t.Ref.clusterScoped() {
 		t.Ref.Namespace = ""
 	}
@@ -171,7 +175,8 @@ const MaxPolicyName = 63
 
 func (p *Policy) labelled() error {
 	if len(p.Name) > MaxPolicyName {
-		return errors.New("the name of the Policy has " + strconv.Itoa(len(p.Name)) + " characters; it becomes a label of what its templates make, and " +
+		return errors.New("the name of the Policy has " + strconv.Itoa(len(p.Name)) +
+			" characters; it becomes a label of what its templates make, and " +
 			strconv.Itoa(MaxPolicyName) + " is the most: give the Policy a shorter name")
 	}
 	return nil
@@ -192,7 +197,9 @@ func (p *Policy) sameNames() {
 			continue
 		}
 		for _, same := range []*Template{&p.Templates[j], t} {
-			same.Fault = fmt.Sprintf("the name %s is used by more than one template, spec.policy-templates[%d] and [%d]: give each its own", text.Name(t.Name), j, i)
+			same.Fault = fmt.Sprintf(
+				"the name %s is used by more than one template, spec.policy-templates[%d] and [%d]: give each its own",
+				text.Name(t.Name), j, i)
 		}
 	}
 }

@@ -37,7 +37,8 @@ func TestReadOfTheSeed(t *testing.T) {
 	if diff := cmp.Diff(want, refs(p.Templates[0].Dependencies)); diff != "" {
 		t.Error(diff)
 	}
-	if tm := p.Templates[0]; tm.Fault != "" || tm.Name != "fix-bar-in-foo" || tm.Ref.String() != "ConfigurationPolicy shop/fix-bar-in-foo" || tm.Version != "v1" || tm.Suspendable {
+	if tm := p.Templates[0]; tm.Fault != "" || tm.Name != "fix-bar-in-foo" ||
+		tm.Ref.String() != "ConfigurationPolicy shop/fix-bar-in-foo" || tm.Version != "v1" || tm.Suspendable {
 		t.Errorf("%+v", tm)
 	}
 }
@@ -45,23 +46,43 @@ func TestReadOfTheSeed(t *testing.T) {
 // TestReadDependencies: which object a dependency means.
 func TestReadDependencies(t *testing.T) {
 	for _, c := range []struct{ name, dependency, want, warning string }{
-		{name: "no API version is the policy group", dependency: "{kind: Policy, name: db, compliance: Compliant}", want: "Policy shop/db Compliant"},
-		{name: "a Policy elsewhere", dependency: "{kind: Policy, name: db, namespace: infra, compliance: Compliant}", want: "Policy infra/db Compliant"},
-		{name: "a PolicySet elsewhere", dependency: "{kind: PolicySet, name: db, namespace: infra, compliance: Pending}", want: "PolicySet infra/db Pending"},
-		{name: "a dotted name is only a name", dependency: "{kind: Policy, name: infra.db, compliance: Compliant}", want: "Policy shop/infra.db Compliant"},
-		{name: "somebody else's OperatorPolicy stands in", dependency: "{apiVersion: policy.open-cluster-management.io/v1beta2, kind: OperatorPolicy, name: etcd, namespace: attacker, compliance: Compliant}",
-			want: "OperatorPolicy shop/etcd Compliant v1beta2", warning: "spec.dependencies[0].namespace: namespace attacker does not count for kind OperatorPolicy: OperatorPolicy shop/etcd is waited for"},
-		{name: "somebody else's ConfigurationPolicy", dependency: "{kind: ConfigurationPolicy, name: x, namespace: attacker, compliance: Compliant}",
-			want: "ConfigurationPolicy shop/x Compliant", warning: "spec.dependencies[0].namespace: namespace attacker does not count for kind ConfigurationPolicy: ConfigurationPolicy shop/x is waited for"},
-		{name: "its own namespace needs no warning", dependency: "{kind: OperatorPolicy, name: etcd, namespace: shop, compliance: Compliant}", want: "OperatorPolicy shop/etcd Compliant"},
-		{name: "a Policy of another group is any kind", dependency: "{apiVersion: kyverno.io/v1, kind: ClusterPolicy, name: x, namespace: infra, compliance: Compliant}", want: "ClusterPolicy.kyverno.io infra/x Compliant v1"},
-		{name: "any kind elsewhere", dependency: "{apiVersion: example.com/v1, kind: Widget, name: w, namespace: infra, compliance: Compliant}", want: "Widget.example.com infra/w Compliant v1"},
+		{name: "no API version is the policy group", dependency: "{kind: Policy, name: db, compliance: Compliant}",
+			want: "Policy shop/db Compliant"},
+		{name: "a Policy elsewhere", dependency: "{kind: Policy, name: db, namespace: infra, compliance: Compliant}",
+			want: "Policy infra/db Compliant"},
+		{name: "a PolicySet elsewhere",
+			dependency: "{kind: PolicySet, name: db, namespace: infra, compliance: Pending}",
+			want:       "PolicySet infra/db Pending"},
+		{name: "a dotted name is only a name", dependency: "{kind: Policy, name: infra.db, compliance: Compliant}",
+			want: "Policy shop/infra.db Compliant"},
+		{name: "somebody else's OperatorPolicy stands in",
+			dependency: "{apiVersion: policy.open-cluster-management.io/v1beta2, kind: OperatorPolicy, name: etcd, namespace: attacker, compliance: Compliant}",
+			want:       "OperatorPolicy shop/etcd Compliant v1beta2",
+			warning:    "spec.dependencies[0].namespace: namespace attacker does not count for kind OperatorPolicy: OperatorPolicy shop/etcd is waited for"},
+		{name: "somebody else's ConfigurationPolicy",
+			dependency: "{kind: ConfigurationPolicy, name: x, namespace: attacker, compliance: Compliant}",
+			want:       "ConfigurationPolicy shop/x Compliant",
+			warning:    "spec.dependencies[0].namespace: namespace attacker does not count for kind ConfigurationPolicy: ConfigurationPolicy shop/x is waited for"},
+		{name: "its own namespace needs no warning",
+			dependency: "{kind: OperatorPolicy, name: etcd, namespace: shop, compliance: Compliant}",
+			want:       "OperatorPolicy shop/etcd Compliant"},
+		{name: "a Policy of another group is any kind",
+			dependency: "{apiVersion: kyverno.io/v1, kind: ClusterPolicy, name: x, namespace: infra, compliance: Compliant}", want: "ClusterPolicy.kyverno.io infra/x Compliant v1"},
+		{name: "any kind elsewhere",
+			dependency: "{apiVersion: example.com/v1, kind: Widget, name: w, namespace: infra, compliance: Compliant}",
+			want:       "Widget.example.com infra/w Compliant v1"},
 		{name: "any kind here", dependency: "{apiVersion: example.com/v1, kind: Widget, name: w, compliance: Compliant}", want: "Widget.example.com shop/w Compliant v1"},
-		{name: "a Constraint has no namespace", dependency: "{apiVersion: operators.coreos.com/v1, kind: Constraint, name: curated, namespace: infra, compliance: Compliant}", want: "Constraint curated Compliant v1"},
-		{name: "nor has one of Gatekeeper", dependency: "{apiVersion: constraints.gatekeeper.sh/v1beta1, kind: K8sRequiredLabels, name: all, compliance: Compliant}", want: "K8sRequiredLabels.constraints.gatekeeper.sh all Compliant v1beta1"},
-		{name: "a ConstraintTemplate", dependency: "{apiVersion: templates.gatekeeper.sh/v1, kind: ConstraintTemplate, name: k8s, namespace: x, compliance: Compliant}", want: "ConstraintTemplate.templates.gatekeeper.sh k8s Compliant v1"},
-		{name: "the core group", dependency: "{apiVersion: v1, kind: ConfigMap, name: c, compliance: Compliant}", want: "ConfigMap shop/c Compliant v1"},
-		{name: "a kind that only begins like a policy", dependency: "{kind: PolicyAutomation, name: a, namespace: infra, compliance: Compliant}", want: "PolicyAutomation infra/a Compliant"},
+		{name: "a Constraint has no namespace",
+			dependency: "{apiVersion: operators.coreos.com/v1, kind: Constraint, name: curated, namespace: infra, compliance: Compliant}", want: "Constraint curated Compliant v1"},
+		{name: "nor has one of Gatekeeper",
+			dependency: "{apiVersion: constraints.gatekeeper.sh/v1beta1, kind: K8sRequiredLabels, name: all, compliance: Compliant}", want: "K8sRequiredLabels.constraints.gatekeeper.sh all Compliant v1beta1"},
+		{name: "a ConstraintTemplate",
+			dependency: "{apiVersion: templates.gatekeeper.sh/v1, kind: ConstraintTemplate, name: k8s, namespace: x, compliance: Compliant}", want: "ConstraintTemplate.templates.gatekeeper.sh k8s Compliant v1"},
+		{name: "the core group", dependency: "{apiVersion: v1, kind: ConfigMap, name: c, compliance: Compliant}",
+			want: "ConfigMap shop/c Compliant v1"},
+		{name: "a kind that only begins like a policy",
+			dependency: "{kind: PolicyAutomation, name: a, namespace: infra, compliance: Compliant}",
+			want:       "PolicyAutomation infra/a Compliant"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := Read(stored(t, spec([]string{c.dependency}, template("t"))))
@@ -80,7 +101,8 @@ func TestReadDependencies(t *testing.T) {
 }
 
 func TestUnion(t *testing.T) {
-	const v1, beta = "apiVersion: policy.open-cluster-management.io/v1, ", "apiVersion: policy.open-cluster-management.io/v1beta1, "
+	const v1, beta = "apiVersion: policy.open-cluster-management.io/v1, ",
+		"apiVersion: policy.open-cluster-management.io/v1beta1, "
 	versioned := func(version, text string) string { return "{" + version + strings.TrimPrefix(on(text), "{") }
 	for _, c := range []struct {
 		name       string
@@ -91,25 +113,35 @@ func TestUnion(t *testing.T) {
 		duplicates int
 	}{
 		{name: "nothing"},
-		{name: "both lists", own: []string{on("Policy b")}, extra: []string{on("Policy a")}, want: []string{"Policy shop/a Compliant", "Policy shop/b Compliant"}},
-		{name: "the same twice is harmless", own: []string{on("Policy a"), on("Policy a")}, extra: []string{on("Policy shop/a")}, want: []string{"Policy shop/a Compliant"}},
-		{name: "two states above", own: []string{on("Policy a"), on("Policy a NonCompliant")}, want: []string{"Policy shop/a Compliant"}, conflicts: 1,
+		{name: "both lists", own: []string{on("Policy b")}, extra: []string{on("Policy a")},
+			want: []string{"Policy shop/a Compliant", "Policy shop/b Compliant"}},
+		{name: "the same twice is harmless", own: []string{on("Policy a"), on("Policy a")},
+			extra: []string{on("Policy shop/a")}, want: []string{"Policy shop/a Compliant"}},
+		{name: "two states above", own: []string{on("Policy a"), on("Policy a NonCompliant")},
+			want: []string{"Policy shop/a Compliant"}, conflicts: 1,
 			fault: "waits for Policy shop/a in states Compliant (spec.dependencies[0]) and NonCompliant (spec.dependencies[1]): leave one"},
-		{name: "two states, above and below", own: []string{on("Policy a")}, extra: []string{on("Policy b"), on("Policy a Pending")},
-			want: []string{"Policy shop/a Compliant", "Policy shop/b Compliant"}, conflicts: 1,
+		{name: "two states, above and below", own: []string{on("Policy a")},
+			extra: []string{on("Policy b"), on("Policy a Pending")},
+			want:  []string{"Policy shop/a Compliant", "Policy shop/b Compliant"}, conflicts: 1,
 			fault: "waits for Policy shop/a in states Compliant (spec.dependencies[0]) and Pending (spec.policy-templates[0].extraDependencies[1]): leave one"},
-		{name: "two states below", extra: []string{on("Policy a NonCompliant"), on("Policy a")}, want: []string{"Policy shop/a NonCompliant"}, conflicts: 1,
+		{name: "two states below", extra: []string{on("Policy a NonCompliant"), on("Policy a")},
+			want: []string{"Policy shop/a NonCompliant"}, conflicts: 1,
 			fault: "waits for Policy shop/a in states NonCompliant (spec.policy-templates[0].extraDependencies[0]) and Compliant (spec.policy-templates[0].extraDependencies[1]): leave one"},
-		{name: "two states hidden behind a namespace that does not count", own: []string{on("OperatorPolicy a"), on("OperatorPolicy other/a NonCompliant")},
+		{name: "two states hidden behind a namespace that does not count",
+			own:  []string{on("OperatorPolicy a"), on("OperatorPolicy other/a NonCompliant")},
 			want: []string{"OperatorPolicy shop/a Compliant"}, conflicts: 1,
 			fault: "waits for OperatorPolicy shop/a in states Compliant (spec.dependencies[0]) and NonCompliant (spec.dependencies[1]): leave one"},
-		{name: "two states hidden behind API versions", own: []string{versioned(v1, "Policy a"), versioned(beta, "Policy a NonCompliant")},
+		{name: "two states hidden behind API versions",
+			own:  []string{versioned(v1, "Policy a"), versioned(beta, "Policy a NonCompliant")},
 			want: []string{"Policy shop/a Compliant v1"}, conflicts: 1, duplicates: 1,
 			fault: "waits for Policy shop/a in states Compliant (spec.dependencies[0]) and NonCompliant (spec.dependencies[1]): leave one"},
-		{name: "two API versions", own: []string{versioned(v1, "Policy a")}, extra: []string{versioned(beta, "Policy a")}, want: []string{"Policy shop/a Compliant v1"}, duplicates: 1,
+		{name: "two API versions", own: []string{versioned(v1, "Policy a")},
+			extra: []string{versioned(beta, "Policy a")}, want: []string{"Policy shop/a Compliant v1"}, duplicates: 1,
 			fault: "waits for Policy shop/a in API versions v1 (spec.dependencies[0]) and v1beta1 (spec.policy-templates[0].extraDependencies[0]): leave one"},
-		{name: "an API version and none", own: []string{on("Policy a")}, extra: []string{versioned(v1, "Policy a")}, want: []string{"Policy shop/a Compliant v1"}},
-		{name: "not an API version", own: []string{"{apiVersion: a/b/c, kind: Policy, name: a, compliance: Compliant}"}, want: []string{"Policy shop/a Compliant"},
+		{name: "an API version and none", own: []string{on("Policy a")}, extra: []string{versioned(v1, "Policy a")},
+			want: []string{"Policy shop/a Compliant v1"}},
+		{name: "not an API version", own: []string{"{apiVersion: a/b/c, kind: Policy, name: a, compliance: Compliant}"},
+			want:  []string{"Policy shop/a Compliant"},
 			fault: `spec.dependencies[0].apiVersion: a/b/c is no API version, write "group/version"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -131,16 +163,19 @@ func TestUnion(t *testing.T) {
 
 // TestUnionIsPerTemplate: dependencies of one template do not affect the next, and shared ones are reported once.
 func TestUnionIsPerTemplate(t *testing.T) {
-	p := Read(stored(t, spec([]string{on("Policy a")}, template("one", on("Policy b")), template("two", on("Policy b NonCompliant")), template("three"))))
+	p := Read(stored(t, spec([]string{on("Policy a")}, template("one", on("Policy b")),
+		template("two", on("Policy b NonCompliant")), template("three"))))
 	var got []string
 	for _, tm := range p.Templates {
 		got = append(got, tm.Fault+strings.Join(refs(tm.Dependencies), ", "))
 	}
-	want := []string{"Policy shop/a Compliant, Policy shop/b Compliant", "Policy shop/a Compliant, Policy shop/b NonCompliant", "Policy shop/a Compliant"}
+	want := []string{"Policy shop/a Compliant, Policy shop/b Compliant",
+		"Policy shop/a Compliant, Policy shop/b NonCompliant", "Policy shop/a Compliant"}
 	if diff := cmp.Diff(want, got); diff != "" || len(p.Conflicts) > 0 {
 		t.Error(diff, p.Conflicts)
 	}
-	p = Read(stored(t, spec([]string{on("Policy a"), on("Policy a Pending")}, template("one", on("Policy b")), template("two", on("Policy c")), template("three"))))
+	p = Read(stored(t, spec([]string{on("Policy a"), on("Policy a Pending")}, template("one", on("Policy b")),
+		template("two", on("Policy c")), template("three"))))
 	if len(p.Conflicts) != 1 {
 		t.Errorf("%d conflicts, want the one", len(p.Conflicts))
 	}
@@ -161,24 +196,38 @@ func TestReadTemplates(t *testing.T) {
 		namesHidden bool
 	}{
 		{name: "nothing", fault: "the template has no objectDefinition", called: "template-1", namesHidden: true},
-		{name: "null", raw: "null", fault: "objectDefinition has no metadata.name", called: "template-1", namesHidden: true},
-		{name: "not an object", raw: `["a"]`, fault: "objectDefinition cannot be read: it has the wrong type, array", called: "template-1", namesHidden: true},
-		{name: "not JSON", raw: `{"kind`, fault: "objectDefinition cannot be read: unexpected end of JSON input", called: "template-1", namesHidden: true},
-		{name: "no kind", raw: `{"apiVersion":"a/v1","metadata":{"name":"x"}}`, fault: "objectDefinition has no kind", called: "x"},
-		{name: "the kind in capitals is no kind", raw: `{"apiVersion":"a/v1","Kind":"A","metadata":{"name":"x"}}`, fault: "objectDefinition has no kind", called: "x"},
-		{name: "no API version", raw: `{"kind":"A","metadata":{"name":"x"}}`, fault: "objectDefinition has no apiVersion", called: "x"},
-		{name: "no API version either", raw: `{"apiVersion":"a/b/c","kind":"A","metadata":{"name":"x"}}`, fault: `objectDefinition has apiVersion a/b/c, which is not "group/version"`, called: "x"},
-		{name: "no name", raw: `{"apiVersion":"a/v1","kind":"A","metadata":{"generateName":"x-"}}`, fault: "objectDefinition has no metadata.name", called: "template-1", namesHidden: true},
-		{name: "a name that is a number", raw: `{"apiVersion":"a/v1","kind":"A","metadata":{"name":5}}`, called: "template-1", namesHidden: true,
+		{name: "null", raw: "null", fault: "objectDefinition has no metadata.name", called: "template-1",
+			namesHidden: true},
+		{name: "not an object", raw: `["a"]`, fault: "objectDefinition cannot be read: it has the wrong type, array",
+			called: "template-1", namesHidden: true},
+		{name: "not JSON", raw: `{"kind`, fault: "objectDefinition cannot be read: unexpected end of JSON input",
+			called: "template-1", namesHidden: true},
+		{name: "no kind", raw: `{"apiVersion":"a/v1","metadata":{"name":"x"}}`, fault: "objectDefinition has no kind",
+			called: "x"},
+		{name: "the kind in capitals is no kind", raw: `{"apiVersion":"a/v1","Kind":"A","metadata":{"name":"x"}}`,
+			fault: "objectDefinition has no kind", called: "x"},
+		{name: "no API version", raw: `{"kind":"A","metadata":{"name":"x"}}`,
+			fault: "objectDefinition has no apiVersion", called: "x"},
+		{name: "no API version either", raw: `{"apiVersion":"a/b/c","kind":"A","metadata":{"name":"x"}}`,
+			fault: `objectDefinition has apiVersion a/b/c, which is not "group/version"`, called: "x"},
+		{name: "no name", raw: `{"apiVersion":"a/v1","kind":"A","metadata":{"generateName":"x-"}}`,
+			fault: "objectDefinition has no metadata.name", called: "template-1", namesHidden: true},
+		{name: "a name that is a number", raw: `{"apiVersion":"a/v1","kind":"A","metadata":{"name":5}}`,
+			called: "template-1", namesHidden: true,
 			fault: "objectDefinition cannot be read: metadata.name has the wrong type, number"},
-		{name: "a name that fills the status", raw: `{"apiVersion":"a/v1","kind":"A","metadata":{"name":"` + strings.Repeat("x", 300_000) + `"}}`, called: "template-1", namesHidden: true,
+		{name: "a name that fills the status", raw: `{"apiVersion":"a/v1","kind":"A","metadata":{"name":"` +
+			strings.Repeat("x", 300_000) + `"}}`, called: "template-1", namesHidden: true,
 			fault: "objectDefinition has a metadata.name of 300000 characters, and 253 is the most"},
-		{name: "the longest name", raw: `{"apiVersion":"a/v1","kind":"A","metadata":{"name":"` + strings.Repeat("x", 253) + `"}}`, called: strings.Repeat("x", 253)},
-		{name: "nested until something gives", raw: `{"apiVersion":"a/v1","kind":"A","metadata":{"name":"x"},"spec":` + deep + "}", called: "template-1", namesHidden: true,
+		{name: "the longest name", raw: `{"apiVersion":"a/v1","kind":"A","metadata":{"name":"` +
+			strings.Repeat("x", 253) + `"}}`, called: strings.Repeat("x", 253)},
+		{name: "nested until something gives", raw: `{"apiVersion":"a/v1","kind":"A","metadata":{"name":"x"},"spec":` +
+			deep + "}", called: "template-1", namesHidden: true,
 			fault: "objectDefinition cannot be read: invalid character '{' exceeded max depth"},
-		{name: "the name of another one", raw: `{"apiVersion":"a/v1","kind":"A","metadata":{"name":"first"}}`, called: "first",
-			fault: "the name first is used by more than one template, spec.policy-templates[0] and [1]: give each its own"},
-		{name: "a name that Opgate makes up itself", raw: `{"apiVersion":"a/v1","kind":"A","metadata":{"name":"template-1"}}`, called: "template-1"},
+		{name: "the name of another one", raw: `{"apiVersion":"a/v1","kind":"A","metadata":{"name":"first"}}`,
+			called: "first",
+			fault:  "the name first is used by more than one template, spec.policy-templates[0] and [1]: give each its own"},
+		{name: "a name that Opgate makes up itself",
+			raw: `{"apiVersion":"a/v1","kind":"A","metadata":{"name":"template-1"}}`, called: "template-1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			policy := stored(t, spec(nil, template("first"), template("last")))
@@ -198,7 +247,8 @@ func TestReadTemplates(t *testing.T) {
 		})
 	}
 	policy := stored(t, spec(nil, template("template-2"), template("template-1"), template("x"), template("x")))
-	policy.Spec.PolicyTemplates = append(policy.Spec.PolicyTemplates[:2:2], nil, policy.Spec.PolicyTemplates[2], policy.Spec.PolicyTemplates[3])
+	policy.Spec.PolicyTemplates = append(policy.Spec.PolicyTemplates[:2:2], nil, policy.Spec.PolicyTemplates[2],
+		policy.Spec.PolicyTemplates[3])
 	var faulty []string
 	for _, tm := range Read(policy).Templates {
 		if tm.Fault != "" {
@@ -231,11 +281,14 @@ func TestReadSuspendableAndHubErrors(t *testing.T) {
 `))
 	var got []string
 	for _, tm := range p.Templates {
-		got = append(got, fmt.Sprintf("%s suspendable=%t ignored=%t %s%s", tm.Ref, tm.Suspendable, tm.IgnorePending, tm.Fault, tm.HubError))
+		got = append(got, fmt.Sprintf("%s suspendable=%t ignored=%t %s%s", tm.Ref, tm.Suspendable, tm.IgnorePending,
+			tm.Fault, tm.HubError))
 	}
 	want := []string{
-		"OperatorPolicy shop/a suspendable=true ignored=false ", "Constraint b suspendable=true ignored=false ", "OperatorPolicy.example.com shop/c suspendable=false ignored=true ",
-		"Subscription shop/d suspendable=false ignored=false no such value", "A.a shop/e suspendable=false ignored=false annotation policy.open-cluster-management.io/hub-templates-error is set",
+		"OperatorPolicy shop/a suspendable=true ignored=false ", "Constraint b suspendable=true ignored=false ",
+		"OperatorPolicy.example.com shop/c suspendable=false ignored=true ",
+		"Subscription shop/d suspendable=false ignored=false no such value",
+		"A.a shop/e suspendable=false ignored=false annotation policy.open-cluster-management.io/hub-templates-error is set",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -254,10 +307,12 @@ status:
   - {apiVersion: example.com/v1, kind: Widget, namespace: shop, name: w, compliance: Compliant, reason: NoKind}
 `))
 	want := []PendingDependency{
-		{Ref: PolicyRef("shop", "db"), Reason: WrongState, Want: Compliant, State: NonCompliant, Templates: []string{"t"}},
+		{Ref: PolicyRef("shop", "db"), Reason: WrongState, Want: Compliant, State: NonCompliant,
+			Templates: []string{"t"}},
 		{Ref: Ref{"example.com", "Widget", "shop", "w"}, Reason: NoKind, Want: Compliant},
 	}
-	if diff := cmp.Diff(want, p.PendingDependencies); diff != "" || !p.Disabled || !p.Deleting || p.State != Pending || p.ObservedGeneration != 4 || p.Evaluating {
+	if diff := cmp.Diff(want, p.PendingDependencies); diff != "" || !p.Disabled || !p.Deleting || p.State != Pending ||
+		p.ObservedGeneration != 4 || p.Evaluating {
 		t.Errorf("%+v %s", p, diff)
 	}
 	if p = Read(stored(t, `
@@ -278,7 +333,8 @@ status: {conditions: [{type: Compliant, status: "Unknown", reason: NotEvaluated,
 func TestReadLongName(t *testing.T) {
 	policy := stored(t, spec(nil, template("t")))
 	policy.Name = strings.Repeat("x", 64)
-	if fault := Read(policy).Templates[0].Fault; !strings.Contains(fault, "has 64 characters") || !strings.Contains(fault, "63 is the most") {
+	if fault := Read(policy).Templates[0].Fault; !strings.Contains(fault, "has 64 characters") ||
+		!strings.Contains(fault, "63 is the most") {
 		t.Error(fault)
 	}
 	policy.Name = strings.Repeat("x", 63)
@@ -291,10 +347,13 @@ func TestReadLongName(t *testing.T) {
 func TestUnionOfHostileSize(t *testing.T) {
 	policy := stored(t, spec(nil))
 	for i := range 500 {
-		policy.Spec.Dependencies = append(policy.Spec.Dependencies, policyv1.PolicyDependency{Kind: "Policy", Name: fmt.Sprint("p", i), Compliance: policyv1.Compliant})
+		policy.Spec.Dependencies = append(policy.Spec.Dependencies,
+			policyv1.PolicyDependency{Kind: "Policy", Name: fmt.Sprint("p", i), Compliance: policyv1.Compliant})
 		policy.Spec.PolicyTemplates = append(policy.Spec.PolicyTemplates, &policyv1.PolicyTemplate{
-			ObjectDefinition:  runtime.RawExtension{Raw: fmt.Appendf(nil, `{"apiVersion":"a/v1","kind":"A","metadata":{"name":"t%d"}}`, i)},
-			ExtraDependencies: []policyv1.PolicyDependency{{Kind: "Policy", Name: "one more", Compliance: policyv1.Compliant}},
+			ObjectDefinition: runtime.RawExtension{Raw: fmt.Appendf(nil,
+				`{"apiVersion":"a/v1","kind":"A","metadata":{"name":"t%d"}}`, i)},
+			ExtraDependencies: []policyv1.PolicyDependency{{Kind: "Policy", Name: "one more",
+				Compliance: policyv1.Compliant}},
 		})
 	}
 	p := Read(policy)
@@ -312,7 +371,8 @@ func TestUnionOfHostileSize(t *testing.T) {
 		tm.ExtraDependencies = nil
 	}
 	p = Read(policy)
-	if first, last := p.Templates[0].Dependencies, p.Templates[499].Dependencies; len(last) != 500 || &first[0] != &last[0] || p.Templates[499].Fault != "" {
+	if first, last := p.Templates[0].Dependencies, p.Templates[499].Dependencies; len(last) != 500 ||
+		&first[0] != &last[0] || p.Templates[499].Fault != "" {
 		t.Error("templates without dependencies of their own share one list")
 	}
 }
@@ -321,9 +381,12 @@ func TestUnionOfHostileSize(t *testing.T) {
 func TestManyObjects(t *testing.T) {
 	policy := stored(t, spec(nil))
 	for i := range 3 {
-		template := &policyv1.PolicyTemplate{ObjectDefinition: runtime.RawExtension{Raw: fmt.Appendf(nil, `{"apiVersion":"a/v1","kind":"A","metadata":{"name":"t%d"}}`, i)}}
+		template := &policyv1.PolicyTemplate{ObjectDefinition: runtime.RawExtension{Raw: fmt.Appendf(nil,
+			`{"apiVersion":"a/v1","kind":"A","metadata":{"name":"t%d"}}`, i)}}
 		for j := range 500 {
-			template.ExtraDependencies = append(template.ExtraDependencies, policyv1.PolicyDependency{Kind: "Policy", Name: fmt.Sprintf("p%d-%d", i, j), Compliance: policyv1.Compliant})
+			template.ExtraDependencies = append(template.ExtraDependencies,
+				policyv1.PolicyDependency{Kind: "Policy", Name: fmt.Sprintf("p%d-%d", i, j),
+					Compliance: policyv1.Compliant})
 		}
 		policy.Spec.PolicyTemplates = append(policy.Spec.PolicyTemplates, template)
 	}
@@ -331,7 +394,8 @@ func TestManyObjects(t *testing.T) {
 	again.ObjectDefinition.Raw = []byte(`{"apiVersion":"a/v1","kind":"A","metadata":{"name":"again"}}`)
 	policy.Spec.PolicyTemplates = append(policy.Spec.PolicyTemplates, &again)
 	p := Read(policy)
-	for i, want := range []string{"", "", "the templates of the Policy wait for more than 1000 objects together: split the Policy", ""} {
+	for i, want := range []string{"", "",
+		"the templates of the Policy wait for more than 1000 objects together: split the Policy", ""} {
 		if tm := p.Templates[i]; tm.Fault != want || (len(tm.Dependencies) == 0) != (want != "") {
 			t.Errorf("template %d has %d dependencies and fault %q, want %q", i, len(tm.Dependencies), tm.Fault, want)
 		}
@@ -343,11 +407,14 @@ func TestClashesAreBounded(t *testing.T) {
 	var own []string
 	for i := range 300 {
 		for v := range 9 {
-			own = append(own, fmt.Sprintf("{apiVersion: policy.open-cluster-management.io/v%d, kind: Policy, name: p%d, compliance: %s}", v, i, []State{Compliant, Pending}[v%2]))
+			own = append(own, fmt.Sprintf(
+				"{apiVersion: policy.open-cluster-management.io/v%d, kind: Policy, name: p%d, compliance: %s}", v, i,
+				[]State{Compliant, Pending}[v%2]))
 		}
 	}
 	p := Read(stored(t, spec(own, template("t"))))
-	if len(p.Conflicts) != maxClashes || len(p.Duplicates) != maxClashes || len(p.Duplicates[0].Says) != 5 || len(p.Conflicts[0].Says) != 2 {
+	if len(p.Conflicts) != maxClashes || len(p.Duplicates) != maxClashes || len(p.Duplicates[0].Says) != 5 ||
+		len(p.Conflicts[0].Says) != 2 {
 		t.Errorf("%d conflicts, %d duplicates: %+v", len(p.Conflicts), len(p.Duplicates), p.Duplicates[0])
 	}
 }
@@ -380,7 +447,11 @@ func TestScoped(t *testing.T) {
 		t.Error(diff)
 	}
 	p = Read(stored(t, "spec: {policy-templates: [{objectDefinition: {apiVersion: example.com/v1, kind: Cluster, metadata: {name: a}}}, {objectDefinition: {apiVersion: a/v1, kind: A, metadata: {name: b}}}]}"))
-	if scoped := p.Scoped(func(_, kind string) bool { return kind == "Cluster" }); scoped.Templates[0].Ref.Namespace != "" || scoped.Templates[1].Ref.Namespace != "shop" || p.Templates[0].Ref.Namespace != "shop" {
+	if scoped := p.Scoped(func(_, kind string) bool {
+		return kind ==
+			"Cluster"
+	}); scoped.Templates[0].Ref.Namespace != "" || scoped.Templates[1].Ref.Namespace != "shop" ||
+		p.Templates[0].Ref.Namespace != "shop" {
 		t.Errorf("%+v", scoped.Templates)
 	}
 	if same := p.Scoped(func(string, string) bool { return false }); same != p {

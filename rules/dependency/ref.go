@@ -58,12 +58,14 @@ func (r Ref) IsSet() bool { return r.Group == PolicyGroup && r.Kind == KindPolic
 
 // Suspendable reports whether the object restricts what may be installed: it is suspended where others are deleted.
 func (r Ref) Suspendable() bool {
-	return r.Group == PolicyGroup && r.Kind == KindOperatorPolicy || r.Group == ConstraintGroup && r.Kind == KindConstraint
+	return r.Group == PolicyGroup && r.Kind == KindOperatorPolicy || r.Group == ConstraintGroup &&
+		r.Kind == KindConstraint
 }
 
 // Gatekeeper reports whether the kind is one of Gatekeeper's.
 func (r Ref) Gatekeeper() bool {
-	return r.Group == GatekeeperConstraintGroup || r.Group == GatekeeperTemplateGroup && r.Kind == KindConstraintTemplate
+	return r.Group == GatekeeperConstraintGroup || r.Group == GatekeeperTemplateGroup &&
+		r.Kind == KindConstraintTemplate
 }
 
 // clusterScoped reports whether the kind is known to be cluster-scoped. The scope of other kinds only the cluster

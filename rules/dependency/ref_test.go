@@ -36,7 +36,8 @@ func TestRef(t *testing.T) {
 		{r: PolicyRef("shop", "x")},
 	} {
 		if c.r.Suspendable() != c.suspendable || c.r.Gatekeeper() != c.gatekeeper || c.r.clusterScoped() != c.scoped {
-			t.Errorf("%+v: suspendable %t, gatekeeper %t, cluster-scoped %t", c.r, c.r.Suspendable(), c.r.Gatekeeper(), c.r.clusterScoped())
+			t.Errorf("%+v: suspendable %t, gatekeeper %t, cluster-scoped %t", c.r, c.r.Suspendable(), c.r.Gatekeeper(),
+				c.r.clusterScoped())
 		}
 	}
 }

@@ -94,7 +94,8 @@ func templateNeeds(policy *policyv1.Policy, read *Policy, before *policyv1.Polic
 		right := createRight(t.Ref)
 		if !asked[right] {
 			asked[right] = true
-			needed = append(needed, Need{Rights: []Right{right}, rule: RulePolicyEscalation, field: fmt.Sprintf("spec.policy-templates[%d]", t.Index), object: t.Ref.String()})
+			needed = append(needed, Need{Rights: []Right{right}, rule: RulePolicyEscalation,
+				field: fmt.Sprintf("spec.policy-templates[%d]", t.Index), object: t.Ref.String()})
 		}
 		for _, need := range templateLookups(policy, &t) {
 			if !asked[need.Rights[0]] {
@@ -136,7 +137,8 @@ func dependencyNeeds(read *Policy, before *policyv1.Policy, verified Verificatio
 				continue
 			}
 			seen[d.Ref] = true
-			needed = append(needed, Need{Rights: getRights(d.Ref), rule: RulePolicyDependencyAccess, field: d.Path, object: d.String()})
+			needed = append(needed, Need{Rights: getRights(d.Ref), rule: RulePolicyDependencyAccess, field: d.Path,
+				object: d.String()})
 		}
 	}
 	return needed
@@ -144,7 +146,8 @@ func dependencyNeeds(read *Policy, before *policyv1.Policy, verified Verificatio
 
 // possible reports whether a CustomResourceDefinition could define a kind. Other kinds have no objects.
 func possible(kind schema.GroupKind) bool {
-	return len(validation.IsDNS1035Label(strings.ToLower(kind.Kind))) == 0 && len(validation.IsDNS1123Subdomain(kind.Group)) == 0
+	return len(validation.IsDNS1035Label(strings.ToLower(kind.Kind))) == 0 &&
+		len(validation.IsDNS1123Subdomain(kind.Group)) == 0
 }
 
 // createRight returns the right to create an object of a template. Policy kinds are namespaced, in the namespace of
@@ -194,10 +197,12 @@ func RefuseLacking(v *verdict.Verdict, need *Need, unknown bool) {
 		does, may = " looks up ", " get"
 	}
 	r := verdict.Reason{Rule: need.rule, Decision: verdict.Deny, Field: need.field, Message: verdict.Sentence(
-		need.field+does+need.object+", which its author may not"+may, need.rule, "it needs the right to "+right.String())}
+		need.field+does+need.object+", which its author may not"+may, need.rule,
+		"it needs the right to "+right.String())}
 	if unknown {
 		r.Decision = verdict.Hold
-		r.Message = verdict.Sentence("whether its author may"+may+" "+need.object+", as "+need.field+" does, could not be "+
+		r.Message = verdict.Sentence("whether its author may"+may+" "+need.object+", as "+need.field+
+			" does, could not be "+
 			"checked", need.rule, "try again")
 	}
 	v.Refuse(r)
@@ -206,11 +211,13 @@ func RefuseLacking(v *verdict.Verdict, need *Need, unknown bool) {
 
 // RefuseTooManyQuestions refuses a Policy whose author needs more rights than are checked. Number is how many at least.
 func RefuseTooManyQuestions(v *verdict.Verdict, number int) {
-	v.Refuse(verdict.Reason{Rule: RulePolicyEscalation, Decision: verdict.Deny, Field: "spec", Message: verdict.Sentence(
-		fmt.Sprintf("whether its author may create what it makes, and get what it waits for, takes %d questions, and at most %d are asked",
-			number, MaxQuestions),
-		RulePolicyEscalation, fmt.Sprintf("split it into Policies that make at most %d kinds and wait for at most %d objects in other namespaces each, "+
-			"or let a user write it who may get all objects of these kinds", MaxQuestions/4, MaxQuestions/4))})
+	v.Refuse(verdict.Reason{Rule: RulePolicyEscalation, Decision: verdict.Deny, Field: "spec",
+		Message: verdict.Sentence(
+			fmt.Sprintf("whether its author may create what it makes, and get what it waits for, takes %d questions, and at most %d are asked",
+				number, MaxQuestions),
+			RulePolicyEscalation, fmt.Sprintf(
+				"split it into Policies that make at most %d kinds and wait for at most %d objects in other namespaces each, "+
+					"or let a user write it who may get all objects of these kinds", MaxQuestions/4, MaxQuestions/4))})
 }
 
 // RefuseUnmarked refuses a Policy that would be stored without a mark, and therefore ignored.

@@ -56,8 +56,9 @@ func (s *Set) Observed() Observed {
 		return Observed{Reason: TooMany, Detail: s.Fault}
 	}
 	return Observed{
-		UID: s.UID, Generation: s.Generation, ObservedGeneration: s.ObservedGeneration, HasObserved: s.ObservedGeneration != 0,
-		State: s.State, HasState: s.State != Unknown, Evaluating: s.Evaluating,
+		UID: s.UID, Generation: s.Generation, ObservedGeneration: s.ObservedGeneration,
+		HasObserved: s.ObservedGeneration != 0,
+		State:       s.State, HasState: s.State != Unknown, Evaluating: s.Evaluating,
 	}
 }
 
@@ -73,7 +74,8 @@ func ReadSet(set *policyv1beta1.PolicySet) *Set {
 	}
 	s.Evaluating = s.State == Unknown && hasReason(set.Status.Conditions, ReasonNotEvaluated)
 	if len(set.Spec.Policies) > MaxMembers {
-		s.Fault = fmt.Sprintf("spec.policies has %d members, and %d at most are read: split the PolicySet", len(set.Spec.Policies), MaxMembers)
+		s.Fault = fmt.Sprintf("spec.policies has %d members, and %d at most are read: split the PolicySet",
+			len(set.Spec.Policies), MaxMembers)
 		return s
 	}
 	seen := make(map[policyv1beta1.NonEmptyString]bool, len(set.Spec.Policies))
@@ -93,7 +95,8 @@ func ReadSet(set *policyv1beta1.PolicySet) *Set {
 func ExcludedSetStatus(set *policyv1beta1.PolicySet, now time.Time) policyv1beta1.PolicySetStatus {
 	next := *set.Status.DeepCopy()
 	next.Compliant, next.StatusMessage, next.ObservedGeneration = "", excluded, set.Generation
-	setCondition(&next.Conditions, summary{reason: ReasonExcluded, message: excluded}, set.Generation, metav1.NewTime(now))
+	setCondition(&next.Conditions, summary{reason: ReasonExcluded, message: excluded}, set.Generation,
+		metav1.NewTime(now))
 	return next
 }
 

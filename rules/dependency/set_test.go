@@ -12,7 +12,8 @@ import (
 func TestNextSetStatus(t *testing.T) {
 	of := func(state State) *Policy { return &Policy{State: state, Generation: 2, ObservedGeneration: 2} }
 	members := map[string]*Policy{
-		"good": of(Compliant), "fine": of(Compliant), "bad": of(NonCompliant), "waits": of(Pending), "waits2": of(Pending), "silent": of(Unknown),
+		"good": of(Compliant), "fine": of(Compliant), "bad": of(NonCompliant), "waits": of(Pending),
+		"waits2": of(Pending), "silent": of(Unknown),
 		"new":      {State: Unknown, Generation: 1, ObservedGeneration: 1, Evaluating: true},
 		"edited":   {State: Compliant, Generation: 3, ObservedGeneration: 2},
 		"disabled": {State: NonCompliant, Disabled: true},
@@ -22,19 +23,31 @@ func TestNextSetStatus(t *testing.T) {
 	}{
 		{name: "empty", want: "Compliant (True Compliant) All policies are reporting status"},
 		{name: "all good", members: "good fine", want: "Compliant (True Compliant) All policies are reporting status"},
-		{name: "one is bad", members: "good bad", want: "NonCompliant (False NonCompliant) All policies are reporting status"},
-		{name: "one waits", members: "good waits", want: "Pending (False Pending) Policies awaiting pending dependencies: waits"},
-		{name: "in the order of the PolicySet", members: "waits2 waits waits2", want: "Pending (False Pending) Policies awaiting pending dependencies: waits2, waits"},
-		{name: "bad before waiting", members: "waits bad", want: "NonCompliant (False NonCompliant) Policies awaiting pending dependencies: waits"},
-		{name: "bad before missing", members: "gone bad", want: "NonCompliant (False NonCompliant) Deleted policies: gone"},
-		{name: "waiting before missing", members: "gone waits", want: "Pending (False Pending) Policies awaiting pending dependencies: waits; Deleted policies: gone"},
+		{name: "one is bad", members: "good bad",
+			want: "NonCompliant (False NonCompliant) All policies are reporting status"},
+		{name: "one waits", members: "good waits",
+			want: "Pending (False Pending) Policies awaiting pending dependencies: waits"},
+		{name: "in the order of the PolicySet", members: "waits2 waits waits2",
+			want: "Pending (False Pending) Policies awaiting pending dependencies: waits2, waits"},
+		{name: "bad before waiting", members: "waits bad",
+			want: "NonCompliant (False NonCompliant) Policies awaiting pending dependencies: waits"},
+		{name: "bad before missing", members: "gone bad",
+			want: "NonCompliant (False NonCompliant) Deleted policies: gone"},
+		{name: "waiting before missing", members: "gone waits",
+			want: "Pending (False Pending) Policies awaiting pending dependencies: waits; Deleted policies: gone"},
 		{name: "missing is not good", members: "good gone", want: " (Unknown Unknown) Deleted policies: gone"},
-		{name: "silent is not good", members: "good silent", want: " (Unknown Unknown) No status provided while awaiting policy status: silent"},
-		{name: "not evaluated is not good", members: "good new", want: " (Unknown NotEvaluated) No status provided while awaiting policy status: new"},
-		{name: "good before its edit is not good", members: "good edited", want: " (Unknown NotEvaluated) No status provided while awaiting policy status: edited"},
-		{name: "not evaluated and missing", members: "edited gone", want: " (Unknown Unknown) No status provided while awaiting policy status: edited; Deleted policies: gone"},
-		{name: "not evaluated and silent", members: "new silent", want: " (Unknown Unknown) No status provided while awaiting policy status: new, silent"},
-		{name: "disabled does not count", members: "good disabled", want: "Compliant (True Compliant) Disabled policies: disabled"},
+		{name: "silent is not good", members: "good silent",
+			want: " (Unknown Unknown) No status provided while awaiting policy status: silent"},
+		{name: "not evaluated is not good", members: "good new",
+			want: " (Unknown NotEvaluated) No status provided while awaiting policy status: new"},
+		{name: "good before its edit is not good", members: "good edited",
+			want: " (Unknown NotEvaluated) No status provided while awaiting policy status: edited"},
+		{name: "not evaluated and missing", members: "edited gone",
+			want: " (Unknown Unknown) No status provided while awaiting policy status: edited; Deleted policies: gone"},
+		{name: "not evaluated and silent", members: "new silent",
+			want: " (Unknown Unknown) No status provided while awaiting policy status: new, silent"},
+		{name: "disabled does not count", members: "good disabled",
+			want: "Compliant (True Compliant) Disabled policies: disabled"},
 		{name: "all disabled", members: "disabled", want: "Compliant (True Compliant) Disabled policies: disabled"},
 		{name: "everything", members: "good bad waits waits2 waits silent gone disabled",
 			want: "NonCompliant (False NonCompliant) Policies awaiting pending dependencies: waits, waits2; Disabled policies: disabled; No status provided while awaiting policy status: silent; Deleted policies: gone"},
@@ -46,30 +59,36 @@ func TestNextSetStatus(t *testing.T) {
 			lookUp := func(name string) *Policy { return members[name] }
 			s := NextSetStatus(ReadSet(set), &set.Status, lookUp, noon)
 			con := s.Conditions[0]
-			if got := fmt.Sprintf("%s (%s %s) %s", s.Compliant, con.Status, con.Reason, s.StatusMessage); got != c.want {
+			if got := fmt.Sprintf("%s (%s %s) %s", s.Compliant, con.Status, con.Reason,
+				s.StatusMessage); got != c.want {
 				t.Errorf("got  %s\nwant %s", got, c.want)
 			}
 			if s.ObservedGeneration != 5 || con.ObservedGeneration != 5 || len(s.Placement) != 1 {
 				t.Errorf("%+v", s)
 			}
 			set.Status = s
-			if again := NextSetStatus(ReadSet(set), &set.Status, lookUp, noon.Add(time.Hour)); fmt.Sprint(again) != fmt.Sprint(s) {
+			if again := NextSetStatus(ReadSet(set), &set.Status, lookUp,
+				noon.Add(time.Hour)); fmt.Sprint(again) != fmt.Sprint(s) {
 				t.Errorf("not settled: %+v", again)
 			}
-			if o := ReadSet(set).Observed(); o.HasState != (s.Compliant != "") || o.Evaluating != (con.Reason == ReasonNotEvaluated) || o.Stale() {
+			if o := ReadSet(set).Observed(); o.HasState != (s.Compliant != "") ||
+				o.Evaluating != (con.Reason == ReasonNotEvaluated) || o.Stale() {
 				t.Errorf("what depends on it sees %+v", o)
 			}
 		})
 	}
 	set := storedSet("all", "good")
 	set.Status = NextSetStatus(ReadSet(set), &set.Status, func(string) *Policy { return of(Compliant) }, noon)
-	if s := ExcludedSetStatus(set, noon); s.Compliant != "" || s.Conditions[0].Reason != ReasonExcluded || s.StatusMessage != s.Conditions[0].Message || s.ObservedGeneration != 1 {
+	if s := ExcludedSetStatus(set, noon); s.Compliant != "" || s.Conditions[0].Reason != ReasonExcluded ||
+		s.StatusMessage != s.Conditions[0].Message || s.ObservedGeneration != 1 {
 		t.Errorf("%+v", s)
 	}
 	for i := range 500 {
-		set.Spec.Policies = append(set.Spec.Policies, policyv1beta1.NonEmptyString(fmt.Sprint(strings.Repeat("n", 200), i)))
+		set.Spec.Policies = append(set.Spec.Policies,
+			policyv1beta1.NonEmptyString(fmt.Sprint(strings.Repeat("n", 200), i)))
 	}
-	if s := NextSetStatus(ReadSet(set), &set.Status, func(string) *Policy { return nil }, noon); len(s.StatusMessage) > 16<<10 || !strings.HasSuffix(s.StatusMessage, " and 451 more") {
+	if s := NextSetStatus(ReadSet(set), &set.Status, func(string) *Policy { return nil },
+		noon); len(s.StatusMessage) > 16<<10 || !strings.HasSuffix(s.StatusMessage, " and 451 more") {
 		t.Errorf("%d bytes", len(s.StatusMessage))
 	}
 }
@@ -84,7 +103,8 @@ func TestF1LargeSets(t *testing.T) {
 	set.Status.Compliant = string(Compliant)
 	read := ReadSet(set)
 	const fault = "spec.policies has 1001 members, and 1000 at most are read: split the PolicySet"
-	if s := NextSetStatus(read, &set.Status, func(string) *Policy { return nil }, noon); s.Compliant != "" || s.StatusMessage != fault ||
+	if s := NextSetStatus(read, &set.Status, func(string) *Policy { return nil }, noon); s.Compliant != "" ||
+		s.StatusMessage != fault ||
 		s.Conditions[0].Status != "Unknown" {
 		t.Errorf("%+v", s)
 	}

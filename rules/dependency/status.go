@@ -62,7 +62,8 @@ func NextStatus(in StatusInput) (policyv1.PolicyStatus, []Event) {
 			previous := newest(detail.History)
 			detail.History = nextHistory(detail.History, out, in.object(i), now, maxDetails/len(in.Outcomes))
 			if out.State != Unknown && !out.Notified && newest(detail.History) != previous {
-				events = append(events, Event{Warning: out.State != Compliant, Message: text.Truncate(out.Template+": "+out.Message, maxEvent)})
+				events = append(events, Event{Warning: out.State != Compliant,
+					Message: text.Truncate(out.Template+": "+out.Message, maxEvent)})
 			}
 		}
 		next.Details = append(next.Details, detail)

@@ -17,7 +17,9 @@ import (
 
 // statusAfter returns the status of a Policy after some outcomes, each "<template> <State>; <text>", or only a name if
 // the state is unknown.
-func statusAfter(t testing.TB, before policyv1.PolicyStatus, now time.Time, outcomes ...string) (policyv1.PolicyStatus, []Event) {
+func statusAfter(
+	t testing.TB, before policyv1.PolicyStatus, now time.Time, outcomes ...string,
+) (policyv1.PolicyStatus, []Event) {
 	t.Helper()
 	p := &policyv1.Policy{Status: before}
 	p.Namespace, p.Name, p.Generation = "shop", "app", 3
@@ -25,7 +27,8 @@ func statusAfter(t testing.TB, before policyv1.PolicyStatus, now time.Time, outc
 	for _, text := range outcomes {
 		name, message, _ := strings.Cut(text, " ")
 		state, _, _ := strings.Cut(message, ";")
-		in.Outcomes = append(in.Outcomes, TemplateOutcome{Template: name, State: State(state), Message: message, Evaluating: state == ""})
+		in.Outcomes = append(in.Outcomes, TemplateOutcome{Template: name, State: State(state), Message: message,
+			Evaluating: state == ""})
 	}
 	return NextStatus(in)
 }
@@ -65,7 +68,8 @@ func TestNextStatus(t *testing.T) {
 		{name: "Compliant", outcomes: []string{"a Compliant; fine", "b Compliant; fine"},
 			want:   "Compliant (True Compliant: all templates are Compliant)\na Compliant: [12:00:00 Compliant; fine]\nb Compliant: [12:00:00 Compliant; fine]",
 			events: "Normal a: Compliant; fine\nNormal b: Compliant; fine"},
-		{name: "NonCompliant before everything", outcomes: []string{"a Compliant; fine", "b Pending; waits", "c", "d NonCompliant; bad"},
+		{name: "NonCompliant before everything", outcomes: []string{"a Compliant; fine", "b Pending; waits", "c",
+			"d NonCompliant; bad"},
 			want:   "NonCompliant (False NonCompliant: templates that are NonCompliant: d)\na Compliant: [12:00:00 Compliant; fine]\nb Pending: [12:00:00 Pending; waits]\nc :\nd NonCompliant: [12:00:00 NonCompliant; bad]",
 			events: "Normal a: Compliant; fine\nWarning b: Pending; waits\nWarning d: NonCompliant; bad"},
 		{name: "Pending before unknown", outcomes: []string{"a Compliant; fine", "b", "c Pending; waits"},
@@ -94,7 +98,8 @@ func TestNextStatus(t *testing.T) {
 func TestStatusOfUnknown(t *testing.T) {
 	p := &policyv1.Policy{}
 	for _, evaluating := range []bool{true, false} {
-		outcomes := []TemplateOutcome{{Template: "a", Evaluating: true}, {Template: "b", Evaluating: evaluating}, {Template: "c", State: Compliant, Message: "Compliant; fine"}}
+		outcomes := []TemplateOutcome{{Template: "a", Evaluating: true}, {Template: "b", Evaluating: evaluating},
+			{Template: "c", State: Compliant, Message: "Compliant; fine"}}
 		s, _ := NextStatus(StatusInput{Policy: p, Read: Read(p), Outcomes: outcomes, Now: noon})
 		want := " (Unknown Unknown: templates whose compliance is not known: a, b)"
 		if evaluating {
@@ -126,20 +131,24 @@ func TestStatusIsNeverStale(t *testing.T) {
 	p.Spec.Disabled = true
 	p.Status.Dependencies, p.Status.PendingDependencies = []policyv1.DependencyStatus{{Kind: "Policy"}}, 1
 	s, events = NextStatus(StatusInput{Policy: p, Read: Read(p), Now: noon})
-	if diff := cmp.Diff(" (Unknown Disabled: the Policy is disabled)", statusText(s)); diff != "" || len(events)+len(s.Dependencies)+s.PendingDependencies > 0 {
+	if diff := cmp.Diff(" (Unknown Disabled: the Policy is disabled)", statusText(s)); diff != "" || len(events)+
+		len(s.Dependencies)+s.PendingDependencies > 0 {
 		t.Error(diff, events, s.Dependencies)
 	}
 	p.Status, _ = statusAfter(t, s, noon, "a Compliant; fine")
 	s, events = NextStatus(StatusInput{Policy: p, Read: Read(p), Excluded: true, Now: noon})
-	if got, want := statusText(s), " (Unknown NamespaceExcluded: the namespace is one that Opgate leaves out, so nothing of the policy is applied)"; got != want || len(events) > 0 {
+	if got, want := statusText(s),
+		" (Unknown NamespaceExcluded: the namespace is one that Opgate leaves out, so nothing of the policy is applied)"; got != want || len(events) > 0 {
 		t.Error(got, events)
 	}
 }
 
 // TestStatusOfMovedTemplates: histories belong to names, not to places.
 func TestStatusOfMovedTemplates(t *testing.T) {
-	s, _ := statusAfter(t, policyv1.PolicyStatus{}, noon, "a Compliant; fine", "b NonCompliant; bad", "a NonCompliant; template-error; twice")
-	s, events := statusAfter(t, s, noon.Add(time.Minute), "new Pending; waits", "b NonCompliant; bad", "a Compliant; fine", "a NonCompliant; template-error; twice")
+	s, _ := statusAfter(t, policyv1.PolicyStatus{}, noon, "a Compliant; fine", "b NonCompliant; bad",
+		"a NonCompliant; template-error; twice")
+	s, events := statusAfter(t, s, noon.Add(time.Minute), "new Pending; waits", "b NonCompliant; bad",
+		"a Compliant; fine", "a NonCompliant; template-error; twice")
 	want := "NonCompliant (False NonCompliant: templates that are NonCompliant: b, a)\nnew Pending: [12:01:00 Pending; waits]\nb NonCompliant: [12:00:00 NonCompliant; bad]\n" +
 		"a Compliant: [12:00:00 Compliant; fine]\na NonCompliant: [12:00:00 NonCompliant; template-error; twice]"
 	if diff := cmp.Diff(want, statusText(s)); diff != "" || eventText(events) != "Warning new: Pending; waits" {
@@ -154,28 +163,46 @@ func TestStatusOfMovedTemplates(t *testing.T) {
 // TestHistoryFromObjects: changes of the object between two reconciliations are reported too, with their times.
 func TestHistoryFromObjects(t *testing.T) {
 	entry := func(at, message string) string { return fmt.Sprintf("{lastTimestamp: %q, message: %q}", at, message) }
-	before := []policyv1.ComplianceHistory{{LastTimestamp: metav1.NewTime(time.Date(2026, 11, 21, 11, 0, 0, 0, time.UTC)), Message: "Pending; waits"}}
+	before := []policyv1.ComplianceHistory{{LastTimestamp: metav1.NewTime(
+		time.Date(2026, 11, 21, 11, 0, 0, 0, time.UTC)), Message: "Pending; waits"}}
 	for _, c := range []struct {
 		name, message string
 		history       []string
 		want          string
 	}{
-		{name: "all that is new", message: "Compliant; c", history: []string{entry("2026-11-21T11:03:00.123456Z", "Compliant; c"), entry("2026-11-21T11:02:00Z", "NonCompliant; b"), entry("2026-11-21T11:00:00.9Z", "Compliant; a")},
+		{name: "all that is new", message: "Compliant; c",
+			history: []string{entry("2026-11-21T11:03:00.123456Z", "Compliant; c"),
+				entry("2026-11-21T11:02:00Z", "NonCompliant; b"), entry("2026-11-21T11:00:00.9Z", "Compliant; a")},
 			want: "[11:03:00 Compliant; c] [11:02:00 NonCompliant; b] [11:00:00 Pending; waits]"},
-		{name: "newer than what is told", message: "Compliant; c", history: []string{entry("2026-11-21T11:03:00+01:00", "Compliant; c"), entry("2026-11-21T11:02:00+01:00", "NonCompliant; b")},
-			want: "[10:03:00 Compliant; c] [11:00:00 Pending; waits]"}, // a clock that is behind: the newest still comes first
-		{name: "not what is to be told", message: "Pending; waits again", history: []string{entry("2026-11-21T11:03:00Z", "Compliant; c")}, want: "[12:00:00 Pending; waits again] [11:00:00 Pending; waits]"},
-		{name: "without its time", message: "Compliant; c", history: []string{"{message: Compliant; c}"}, want: "[12:00:00 Compliant; c] [11:00:00 Pending; waits]"},
-		{name: "without the state", message: "Compliant; c", history: []string{entry("2026-11-21T11:03:00Z", "c"), entry("2026-11-21T11:02:00Z", "b")}, want: "[11:03:00 Compliant; c] [11:00:00 Pending; waits]"},
-		{name: "other things", message: "Compliant; c", history: []string{entry("2026-11-21T11:03:00Z", "Compliant; c"), "5", entry("2026-11-21T11:02:00Z", "NonCompliant; b")}, want: "[11:03:00 Compliant; c] [11:00:00 Pending; waits]"},
-		{name: "the same again", message: "Pending; waits", history: []string{entry("2026-11-21T11:30:00Z", "Pending; waits")}, want: "[11:00:00 Pending; waits]"},
+		{name: "newer than what is told", message: "Compliant; c",
+			history: []string{entry("2026-11-21T11:03:00+01:00", "Compliant; c"),
+				entry("2026-11-21T11:02:00+01:00", "NonCompliant; b")},
+			// a clock that is behind: the newest still comes first
+			want: "[10:03:00 Compliant; c] [11:00:00 Pending; waits]"},
+		{name: "not what is to be told", message: "Pending; waits again",
+			history: []string{entry("2026-11-21T11:03:00Z", "Compliant; c")},
+			want:    "[12:00:00 Pending; waits again] [11:00:00 Pending; waits]"},
+		{name: "without its time", message: "Compliant; c", history: []string{"{message: Compliant; c}"},
+			want: "[12:00:00 Compliant; c] [11:00:00 Pending; waits]"},
+		{name: "without the state", message: "Compliant; c",
+			history: []string{entry("2026-11-21T11:03:00Z", "c"), entry("2026-11-21T11:02:00Z", "b")},
+			want:    "[11:03:00 Compliant; c] [11:00:00 Pending; waits]"},
+		{name: "other things", message: "Compliant; c",
+			history: []string{entry("2026-11-21T11:03:00Z", "Compliant; c"), "5",
+				entry("2026-11-21T11:02:00Z", "NonCompliant; b")},
+			want: "[11:03:00 Compliant; c] [11:00:00 Pending; waits]"},
+		{name: "the same again", message: "Pending; waits",
+			history: []string{entry("2026-11-21T11:30:00Z", "Pending; waits")}, want: "[11:00:00 Pending; waits]"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := made(t, "status: {history: ["+strings.Join(c.history, ", ")+"]}")
 			state, _, _ := strings.Cut(c.message, ";")
 			p := &policyv1.Policy{}
-			p.Status.Details = []*policyv1.DetailsPerTemplate{nil, {TemplateMeta: metav1.ObjectMeta{Name: "x"}, History: before}}
-			in := StatusInput{Policy: p, Read: Read(p), Outcomes: []TemplateOutcome{{Template: "x", State: State(state), Message: c.message}}, Objects: []map[string]any{o}, Now: noon}
+			p.Status.Details = []*policyv1.DetailsPerTemplate{nil,
+				{TemplateMeta: metav1.ObjectMeta{Name: "x"}, History: before}}
+			in := StatusInput{Policy: p, Read: Read(p),
+				Outcomes: []TemplateOutcome{{Template: "x", State: State(state), Message: c.message}},
+				Objects:  []map[string]any{o}, Now: noon}
 			s, _ := NextStatus(in)
 			got := strings.TrimPrefix(strings.SplitN(statusText(s), "\n", 2)[1], "x "+state+": ")
 			if got != c.want {
@@ -187,10 +214,15 @@ func TestHistoryFromObjects(t *testing.T) {
 
 // TestFirstHistoryFromObject: an entry that cannot be read ends the import, and is not added itself.
 func TestFirstHistoryFromObject(t *testing.T) {
-	for _, second := range []string{"{message: NonCompliant; b}", "{lastTimestamp: yesterday, message: NonCompliant; b}", "x", `{lastTimestamp: "2026-11-21T11:02:00Z", message: b}`, `{lastTimestamp: "2026-11-21T11:02:00Z"}`} {
+	for _, second := range []string{"{message: NonCompliant; b}",
+		"{lastTimestamp: yesterday, message: NonCompliant; b}", "x",
+		`{lastTimestamp: "2026-11-21T11:02:00Z", message: b}`, `{lastTimestamp: "2026-11-21T11:02:00Z"}`} {
 		p := &policyv1.Policy{}
-		o := made(t, `status: {history: [{lastTimestamp: "2026-11-21T11:03:00Z", message: Compliant; c}, `+second+`, {lastTimestamp: "2026-11-21T11:01:00Z", message: Compliant; a}]}`)
-		s, _ := NextStatus(StatusInput{Policy: p, Read: Read(p), Outcomes: []TemplateOutcome{{Template: "x", State: Compliant, Message: "Compliant; c"}}, Objects: []map[string]any{o}, Now: noon})
+		o := made(t, `status: {history: [{lastTimestamp: "2026-11-21T11:03:00Z", message: Compliant; c}, `+second+
+			`, {lastTimestamp: "2026-11-21T11:01:00Z", message: Compliant; a}]}`)
+		s, _ := NextStatus(StatusInput{Policy: p, Read: Read(p),
+			Outcomes: []TemplateOutcome{{Template: "x", State: Compliant, Message: "Compliant; c"}},
+			Objects:  []map[string]any{o}, Now: noon})
 		if got := statusText(s); !strings.HasSuffix(got, "x Compliant: [11:03:00 Compliant; c]") {
 			t.Errorf("%s: %s", second, got)
 		}
@@ -201,8 +233,12 @@ func TestFirstHistoryFromObject(t *testing.T) {
 func TestWholeHistoryFromObject(t *testing.T) {
 	p := &policyv1.Policy{}
 	o := made(t, `status: {history: [{lastTimestamp: "2026-11-21T11:03:00Z", message: Compliant; c}, {lastTimestamp: "2026-11-21T11:02:00Z", message: NonCompliant; b}]}`)
-	s, events := NextStatus(StatusInput{Policy: p, Read: Read(p), Outcomes: []TemplateOutcome{{Template: "x", State: Compliant, Message: "Compliant; c"}}, Objects: []map[string]any{o}, Now: noon})
-	if got := statusText(s); !strings.HasSuffix(got, "x Compliant: [11:03:00 Compliant; c] [11:02:00 NonCompliant; b]") || eventText(events) != "Normal x: Compliant; c" {
+	s, events := NextStatus(StatusInput{Policy: p, Read: Read(p),
+		Outcomes: []TemplateOutcome{{Template: "x", State: Compliant, Message: "Compliant; c"}},
+		Objects:  []map[string]any{o}, Now: noon})
+	if got := statusText(s); !strings.HasSuffix(got,
+		"x Compliant: [11:03:00 Compliant; c] [11:02:00 NonCompliant; b]") ||
+		eventText(events) != "Normal x: Compliant; c" {
 		t.Error(got, events)
 	}
 }
@@ -212,7 +248,8 @@ func TestStatusAtTheStart(t *testing.T) {
 	p := &policyv1.Policy{}
 	p.Namespace, p.Name, p.Generation = "shop", "app", 3
 	db := dep("Policy", "db", Compliant)
-	tm := Template{Name: "x", Ref: Ref{PolicyGroup, "ConfigurationPolicy", "shop", "x"}, Readable: true, Dependencies: []*Dependency{&db}}
+	tm := Template{Name: "x", Ref: Ref{PolicyGroup, "ConfigurationPolicy", "shop", "x"}, Readable: true,
+		Dependencies: []*Dependency{&db}}
 	next := func(at time.Time, ignore bool, observed Observed) []Event {
 		tm.IgnorePending = ignore
 		out := Decide(TemplateInput{Policy: Read(p), Template: tm, Findings: []Finding{Evaluate(db, observed)}})
@@ -230,12 +267,14 @@ func TestStatusAtTheStart(t *testing.T) {
 		if diff := cmp.Diff(before, p.Status.DeepCopy()); diff != "" {
 			t.Error(diff)
 		}
-		if events := next(noon.Add(2*time.Hour), ignore, Observed{Reason: NotRead, Detail: "its webhook is down"}); len(events) != 1 || p.Status.Dependencies[0].Reason != "NotRead" {
+		if events := next(noon.Add(2*time.Hour), ignore, Observed{Reason: NotRead, Detail: "its webhook is down"}); len(
+			events) != 1 || p.Status.Dependencies[0].Reason != "NotRead" {
 			t.Error("that it cannot be read has to be told", events, p.Status.Dependencies)
 		}
 	}
 	p.Status = policyv1.PolicyStatus{}
-	if events := next(noon, false, Observed{Reason: NotRead}); len(events) != 1 || p.Status.ComplianceState != policyv1.Pending || p.Status.PendingDependencies != 1 {
+	if events := next(noon, false, Observed{Reason: NotRead}); len(events) != 1 ||
+		p.Status.ComplianceState != policyv1.Pending || p.Status.PendingDependencies != 1 {
 		t.Error("a new one has to say something", events, p.Status)
 	}
 }
@@ -249,16 +288,25 @@ func TestStatusOfDependencies(t *testing.T) {
 	widget := Dependency{Ref: Ref{"example.com", "Widget", "shop", "w"}, Version: "v1", Want: NonCompliant}
 	var outcomes []TemplateOutcome
 	for i := range 7 {
-		outcomes = append(outcomes, outcome(fmt.Sprint("t", i), Evaluate(widget, Observed{State: "UnknownCompliancy", HasState: true}), Evaluate(dep("Policy", "db", Compliant), Observed{State: Pending, HasState: true})))
+		outcomes = append(outcomes, outcome(fmt.Sprint("t", i),
+			Evaluate(widget, Observed{State: "UnknownCompliancy", HasState: true}),
+			Evaluate(dep("Policy", "db", Compliant), Observed{State: Pending, HasState: true})))
 	}
-	outcomes = append(outcomes, outcome("other", Evaluate(dep("Policy", "db", NonCompliant), Observed{State: Pending, HasState: true}), Evaluate(Dependency{Ref: Ref{"", "ConfigMap", "shop", "c"}, Version: "v1", Want: Compliant}, Observed{Reason: NoKind})))
+	outcomes = append(outcomes,
+		outcome("other", Evaluate(dep("Policy", "db", NonCompliant), Observed{State: Pending, HasState: true}),
+			Evaluate(Dependency{Ref: Ref{"", "ConfigMap", "shop", "c"}, Version: "v1", Want: Compliant},
+				Observed{Reason: NoKind})))
 	s, _ := NextStatus(StatusInput{Policy: p, Read: Read(p), Outcomes: outcomes, Now: noon})
 	names := []string{"t0", "t1", "t2", "t3", "t4"}
 	want := []policyv1.DependencyStatus{
-		{APIVersion: "v1", Kind: "ConfigMap", Namespace: "shop", Name: "c", Compliance: "Compliant", Reason: "NoKind", Message: "the cluster does not serve this kind", Templates: []string{"other"}},
-		{Kind: "Policy", Namespace: "shop", Name: "db", Compliance: "Compliant", State: "Pending", Reason: "WrongState", Message: "it is Pending and Compliant is wanted", Templates: names},
-		{Kind: "Policy", Namespace: "shop", Name: "db", Compliance: "NonCompliant", State: "Pending", Reason: "WrongState", Message: "it is Pending and NonCompliant is wanted", Templates: []string{"other"}},
-		{APIVersion: "example.com/v1", Kind: "Widget", Namespace: "shop", Name: "w", Compliance: "NonCompliant", Reason: "WrongState", Message: "it is UnknownCompliancy and NonCompliant is wanted", Templates: names},
+		{APIVersion: "v1", Kind: "ConfigMap", Namespace: "shop", Name: "c", Compliance: "Compliant", Reason: "NoKind",
+			Message: "the cluster does not serve this kind", Templates: []string{"other"}},
+		{Kind: "Policy", Namespace: "shop", Name: "db", Compliance: "Compliant", State: "Pending", Reason: "WrongState",
+			Message: "it is Pending and Compliant is wanted", Templates: names},
+		{Kind: "Policy", Namespace: "shop", Name: "db", Compliance: "NonCompliant", State: "Pending",
+			Reason: "WrongState", Message: "it is Pending and NonCompliant is wanted", Templates: []string{"other"}},
+		{APIVersion: "example.com/v1", Kind: "Widget", Namespace: "shop", Name: "w", Compliance: "NonCompliant",
+			Reason: "WrongState", Message: "it is UnknownCompliancy and NonCompliant is wanted", Templates: names},
 	}
 	if diff := cmp.Diff(want, s.Dependencies); diff != "" || s.PendingDependencies != 4 {
 		t.Error(diff)
@@ -268,16 +316,19 @@ func TestStatusOfDependencies(t *testing.T) {
 	for _, w := range Read(p).PendingDependencies {
 		back = append(back, w.String())
 	}
-	if got, want := strings.Join(back, ", "), "ConfigMap shop/c (NoKind), Policy shop/db (Pending, Compliant is wanted), Policy shop/db (Pending, NonCompliant is wanted), Widget.example.com shop/w (WrongState)"; got != want {
+	if got, want := strings.Join(back, ", "),
+		"ConfigMap shop/c (NoKind), Policy shop/db (Pending, Compliant is wanted), Policy shop/db (Pending, NonCompliant is wanted), Widget.example.com shop/w (WrongState)"; got != want {
 		t.Errorf("read back: %s", got)
 	}
 	var many []Finding
 	for i := range 300 {
 		many = append(many, Evaluate(dep("Policy", fmt.Sprintf("p%03d", 299-i), Compliant), Observed{Reason: NotFound}))
 	}
-	s, _ = NextStatus(StatusInput{Policy: p, Read: Read(p), Outcomes: []TemplateOutcome{outcome("t", many...)}, Now: noon})
+	s, _ = NextStatus(StatusInput{Policy: p, Read: Read(p), Outcomes: []TemplateOutcome{outcome("t", many...)},
+		Now: noon})
 	if len(s.Dependencies) != maxPending || s.PendingDependencies != 300 || s.Dependencies[19].Name != "p019" {
-		t.Errorf("%d of %d, the last %s", len(s.Dependencies), s.PendingDependencies, s.Dependencies[len(s.Dependencies)-1].Name)
+		t.Errorf("%d of %d, the last %s", len(s.Dependencies), s.PendingDependencies,
+			s.Dependencies[len(s.Dependencies)-1].Name)
 	}
 }
 
@@ -304,16 +355,20 @@ func TestStatusOfAnything(t *testing.T) {
 				}
 				in.Outcomes = append(in.Outcomes, out)
 				in.Objects = append(in.Objects, map[string]any{"status": map[string]any{"history": []any{map[string]any{
-					"lastTimestamp": now.Add(time.Duration(i) * time.Minute).Format(time.RFC3339Nano), "message": out.Message}}}})
+					"lastTimestamp": now.Add(time.Duration(i) * time.Minute).Format(time.RFC3339Nano),
+					"message":       out.Message}}}})
 			}
 			next, _ := NextStatus(in)
 			p.Status = roundTrip(t, next)
-			again, events := NextStatus(StatusInput{Policy: p, Read: Read(p), Outcomes: in.Outcomes, Objects: in.Objects, Now: now.Add(time.Hour)})
+			again, events := NextStatus(StatusInput{Policy: p, Read: Read(p), Outcomes: in.Outcomes,
+				Objects: in.Objects, Now: now.Add(time.Hour)})
 			if diff := cmp.Diff(p.Status, roundTrip(t, again)); diff != "" || len(events) > 0 {
 				t.Fatalf("seed %d: not settled: %v %s", seed, events, diff)
 			}
 			for i, d := range p.Status.Details {
-				if out := in.Outcomes[i]; out.State != Unknown && newest(d.History) != text.Truncate(out.Message, maxDetails/len(in.Outcomes)) || len(d.History) > maxHistory {
+				if out := in.Outcomes[i]; out.State != Unknown &&
+					newest(d.History) != text.Truncate(out.Message, maxDetails/len(in.Outcomes)) ||
+					len(d.History) > maxHistory {
 					t.Fatalf("seed %d: %+v after %+v", seed, d, out)
 				}
 			}
@@ -345,7 +400,8 @@ func TestStatusOfHostileSize(t *testing.T) {
 		in := StatusInput{Policy: p, Read: Read(p), Now: now}
 		endless := message(NonCompliant, fmt.Sprint(round, strings.Repeat("é", 1<<20)))
 		for i := range 500 {
-			in.Outcomes = append(in.Outcomes, TemplateOutcome{Template: fmt.Sprint(strings.Repeat("n", 240), i), State: NonCompliant, Message: endless})
+			in.Outcomes = append(in.Outcomes, TemplateOutcome{Template: fmt.Sprint(strings.Repeat("n", 240), i),
+				State: NonCompliant, Message: endless})
 		}
 		now = now.Add(time.Minute)
 		p.Status, _ = NextStatus(in)
@@ -362,7 +418,8 @@ func TestStatusOfHostileSize(t *testing.T) {
 // TestStatusOnceDependenciesAreMet: the newest message does not go on to say that dependencies are not met while the
 // object is not evaluated.
 func TestStatusOnceDependenciesAreMet(t *testing.T) {
-	s, _ := statusAfter(t, policyv1.PolicyStatus{}, noon, "a Pending; Dependencies were not satisfied: 1 is still pending (Policy shop/db: NotFound)")
+	s, _ := statusAfter(t, policyv1.PolicyStatus{}, noon,
+		"a Pending; Dependencies were not satisfied: 1 is still pending (Policy shop/db: NotFound)")
 	for range 2 { // the second changes nothing
 		s, _ = statusAfter(t, s, noon.Add(time.Minute), "a")
 		const want = "Pending; Dependencies are satisfied, and the object is not evaluated yet"
@@ -380,15 +437,18 @@ func TestStatusOnceDependenciesAreMet(t *testing.T) {
 func TestEventsOfOperatorPolicies(t *testing.T) {
 	p := stored(t, "spec: {policy-templates: []}")
 	for kind, want := range map[string]int{KindOperatorPolicy: 0, "CertificatePolicy": 1} {
-		tm := Template{Name: "a", Ref: Ref{Group: PolicyGroup, Kind: kind, Namespace: "shop", Name: "a"}, Readable: true}
+		tm := Template{Name: "a", Ref: Ref{Group: PolicyGroup, Kind: kind, Namespace: "shop", Name: "a"},
+			Readable: true}
 		live := &Live{Ours: true, Object: map[string]any{}, Observed: Observed{State: Compliant, HasState: true}}
 		out := Decide(TemplateInput{Policy: Read(p), Template: tm, Live: live})
 		s, events := NextStatus(StatusInput{Policy: p, Read: Read(p), Outcomes: []TemplateOutcome{out}, Now: noon})
 		if len(events) != want || len(s.Details[0].History) != 1 {
 			t.Errorf("%s: events %v, history %v", kind, events, s.Details[0].History)
 		}
-		waits := Decide(TemplateInput{Policy: Read(p), Template: tm, Findings: []Finding{Evaluate(dep("Policy", "db", Compliant), Observed{Reason: NotFound})}})
-		if _, events = NextStatus(StatusInput{Policy: p, Read: Read(p), Outcomes: []TemplateOutcome{waits}, Now: noon}); len(events) != 1 {
+		waits := Decide(TemplateInput{Policy: Read(p), Template: tm,
+			Findings: []Finding{Evaluate(dep("Policy", "db", Compliant), Observed{Reason: NotFound})}})
+		if _, events = NextStatus(StatusInput{Policy: p, Read: Read(p), Outcomes: []TemplateOutcome{waits},
+			Now: noon}); len(events) != 1 {
 			t.Errorf("%s that waits: events %v", kind, events)
 		}
 	}

@@ -68,7 +68,8 @@ func (g *Graph) Suspending(object Ref) (policy, waits string) {
 	return "", ""
 }
 
-// CreatedBy returns the Policy, as namespace/name, that creates an object again where it is missing; empty if none does.
+// CreatedBy returns the Policy, as namespace/name, that creates an object again where it is missing; empty if none
+// does.
 func (g *Graph) CreatedBy(object Ref) string {
 	for _, m := range g.producers(object) {
 		p, t := m.policy, &m.policy.Templates[m.template]

@@ -24,8 +24,9 @@ func TestCreatedBy(t *testing.T) {
 		change func(*Policy)
 		want   string
 	}{
-		"it waits":                    {change: func(*Policy) {}, want: "shop/app"},
-		"it waits for nothing":        {change: func(p *Policy) { p.Templates[0].Reported = p.Templates[0].Met }, want: "shop/app"},
+		"it waits": {change: func(*Policy) {}, want: "shop/app"},
+		"it waits for nothing": {change: func(p *Policy) { p.Templates[0].Reported = p.Templates[0].Met },
+			want: "shop/app"},
 		"it is disabled":              {change: func(p *Policy) { p.Disabled = true }},
 		"it is being deleted":         {change: func(p *Policy) { p.Deleting = true }},
 		"its namespace is excluded":   {change: func(p *Policy) { p.Excluded = true }},
@@ -55,11 +56,14 @@ func TestO15OrderCannotBeBypassed(t *testing.T) {
 		name, dependencies, reported, more string
 		want                               string
 	}{
-		{name: "never evaluated, or its status was lost in a restore", dependencies: db, reported: `""`, want: "shop/app"},
+		{name: "never evaluated, or its status was lost in a restore", dependencies: db, reported: `""`,
+			want: "shop/app"},
 		{name: "it waits", dependencies: db, reported: unsatisfied, want: "shop/app"},
 		{name: "it is met", dependencies: db, reported: met},
-		{name: "attack: another dependency since it was met", dependencies: db + ", " + on("Policy cache"), reported: met, want: "shop/app"},
-		{name: "attack: another state since it was met", dependencies: on("Policy db NonCompliant"), reported: met, want: "shop/app"},
+		{name: "attack: another dependency since it was met", dependencies: db + ", " + on("Policy cache"),
+			reported: met, want: "shop/app"},
+		{name: "attack: another state since it was met", dependencies: on("Policy db NonCompliant"), reported: met,
+			want: "shop/app"},
 		{name: "it depends on nothing any more", reported: unsatisfied},
 		{name: "the Policy is being deleted", dependencies: db, reported: unsatisfied,
 			more: "metadata: {namespace: shop, name: app, deletionTimestamp: \"2026-11-21T12:00:00Z\"}\n"},
@@ -77,7 +81,8 @@ func TestO15OrderCannotBeBypassed(t *testing.T) {
 			if want := "Policy shop/app waits for Policy shop/db (NotFound)"; (got != "") != (waits == want) {
 				t.Errorf("waits: %q", waits)
 			}
-			for _, other := range []Ref{OperatorPolicyRef("other", "guard"), OperatorPolicyRef("shop", "other"), ConstraintRef("guard")} {
+			for _, other := range []Ref{OperatorPolicyRef("other", "guard"), OperatorPolicyRef("shop", "other"),
+				ConstraintRef("guard")} {
 				if by, _ := g.Suspending(other); by != "" {
 					t.Errorf("%s is suspended by %s", other, by)
 				}
@@ -102,20 +107,32 @@ func TestDependenciesAfter(t *testing.T) {
 		{name: "met", in: TemplateInput{Findings: []Finding{met}, Live: ours}, want: satisfied},
 		{name: "not met", in: TemplateInput{Findings: []Finding{notMet}, Live: ours}, want: unsatisfied},
 		{name: "not met, and nothing exists", in: TemplateInput{Findings: []Finding{notMet}}, want: unsatisfied},
-		{name: "lost", reported: satisfied, in: TemplateInput{Findings: []Finding{notMet}, Live: ours}, want: unsatisfied},
-		{name: "met for too short a time", reported: unsatisfied, in: TemplateInput{Findings: []Finding{met}, Damped: time.Second}, want: unsatisfied},
-		{name: "not met, with ignorePending", in: TemplateInput{Template: Template{IgnorePending: true}, Findings: []Finding{notMet}}, want: unsatisfied},
+		{name: "lost", reported: satisfied, in: TemplateInput{Findings: []Finding{notMet}, Live: ours},
+			want: unsatisfied},
+		{name: "met for too short a time", reported: unsatisfied,
+			in: TemplateInput{Findings: []Finding{met}, Damped: time.Second}, want: unsatisfied},
+		{name: "not met, with ignorePending", in: TemplateInput{Template: Template{IgnorePending: true},
+			Findings: []Finding{notMet}}, want: unsatisfied},
 		{name: "undecided from the beginning", in: TemplateInput{Findings: []Finding{stale}}, want: unsatisfied},
-		{name: "undecided since it was met", reported: satisfied, in: TemplateInput{Findings: []Finding{stale}, Live: ours}, want: satisfied},
-		{name: "undecided since it was not met", reported: unsatisfied, in: TemplateInput{Findings: []Finding{stale}, Live: ours}, want: unsatisfied},
-		{name: "attack: a Policy names what others made", in: TemplateInput{Findings: []Finding{notMet}, Live: foreign}, want: satisfied},
-		{name: "attack: its labels and owners were replaced", reported: unsatisfied, in: TemplateInput{Findings: []Finding{notMet}, Live: foreign}, want: unsatisfied},
-		{name: "attack: a Policy of an unverified author", in: TemplateInput{KindFault: UnverifiedText, Live: foreign}, want: satisfied},
-		{name: "attack: an unverified edit of one that waits", reported: unsatisfied, in: TemplateInput{KindFault: UnverifiedText, Live: ours}, want: unsatisfied},
-		{name: "attack: a fault in one that waits", reported: unsatisfied, in: TemplateInput{Template: Template{Fault: "two of a name"}, Live: ours}, want: unsatisfied},
+		{name: "undecided since it was met", reported: satisfied,
+			in: TemplateInput{Findings: []Finding{stale}, Live: ours}, want: satisfied},
+		{name: "undecided since it was not met", reported: unsatisfied,
+			in: TemplateInput{Findings: []Finding{stale}, Live: ours}, want: unsatisfied},
+		{name: "attack: a Policy names what others made", in: TemplateInput{Findings: []Finding{notMet}, Live: foreign},
+			want: satisfied},
+		{name: "attack: its labels and owners were replaced", reported: unsatisfied,
+			in: TemplateInput{Findings: []Finding{notMet}, Live: foreign}, want: unsatisfied},
+		{name: "attack: a Policy of an unverified author", in: TemplateInput{KindFault: UnverifiedText, Live: foreign},
+			want: satisfied},
+		{name: "attack: an unverified edit of one that waits", reported: unsatisfied,
+			in: TemplateInput{KindFault: UnverifiedText, Live: ours}, want: unsatisfied},
+		{name: "attack: a fault in one that waits", reported: unsatisfied,
+			in: TemplateInput{Template: Template{Fault: "two of a name"}, Live: ours}, want: unsatisfied},
 		{name: "attack: a hub error in one that waits", reported: unsatisfied,
-			in: TemplateInput{Template: Template{HubError: "cannot"}, Findings: []Finding{met}, Live: ours}, want: unsatisfied},
-		{name: "it could not be written, and waits", in: TemplateInput{Findings: []Finding{notMet}, WriteFault: "forbidden"}, want: unsatisfied},
+			in:   TemplateInput{Template: Template{HubError: "cannot"}, Findings: []Finding{met}, Live: ours},
+			want: unsatisfied},
+		{name: "it could not be written, and waits",
+			in: TemplateInput{Findings: []Finding{notMet}, WriteFault: "forbidden"}, want: unsatisfied},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.in.Policy, c.in.Template.Suspendable = &Policy{}, true

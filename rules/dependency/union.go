@@ -91,12 +91,14 @@ func (p *Policy) merge(own, extra []*Dependency) dependencies {
 // repeat those of the Policy's own list.
 func (p *Policy) mergeSame(same []*Dependency, template bool, merged *dependencies) *Dependency {
 	one := same[0]
-	wants, versions := clash(same, func(d *Dependency) string { return string(d.Want) }), clash(same, func(d *Dependency) string { return d.Version })
+	wants, versions := clash(same, func(d *Dependency) string { return string(d.Want) }),
+		clash(same, func(d *Dependency) string { return d.Version })
 	if i := slices.IndexFunc(same, func(d *Dependency) bool { return d.Version != "" }); i > 0 {
 		versioned := *one
 		versioned.Version, one = same[i].Version, &versioned
 	}
-	known := template && !slices.ContainsFunc(same, func(d *Dependency) bool { return strings.HasPrefix(d.Path, "spec.policy-templates[") })
+	known := template && !slices.ContainsFunc(same,
+		func(d *Dependency) bool { return strings.HasPrefix(d.Path, "spec.policy-templates[") })
 	if len(wants.Says) > 1 {
 		merged.fault = "waits for " + wants.Text("in states") + ": leave one"
 		if !known && len(p.Conflicts) < maxClashes {
@@ -154,7 +156,8 @@ func (p *Policy) Scoped(cluster func(group, kind string) bool) *Policy {
 	}
 	scoped := map[*Dependency]*Dependency{}
 	out := *p
-	out.Templates, out.Conflicts, out.Duplicates = slices.Clone(p.Templates), slices.Clone(p.Conflicts), slices.Clone(p.Duplicates)
+	out.Templates, out.Conflicts, out.Duplicates = slices.Clone(p.Templates), slices.Clone(p.Conflicts),
+		slices.Clone(p.Duplicates)
 	for i := range out.Templates {
 		t := &out.Templates[i]
 		t.Ref = scope(t.Ref)

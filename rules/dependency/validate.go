@@ -18,7 +18,8 @@ func ValidatePolicy(policy *policyv1.Policy) field.ErrorList {
 	spec := field.NewPath("spec")
 	if n := len(policy.Name); n > MaxPolicyName {
 		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), policy.Name, fmt.Sprintf(
-			"has %d characters; the name becomes a label of what the templates make: write at most %d", n, MaxPolicyName)))
+			"has %d characters; the name becomes a label of what the templates make: write at most %d", n,
+			MaxPolicyName)))
 	}
 	if action := policy.Spec.RemediationAction; action != "" {
 		errs = append(errs, verdict.OneOf(spec.Child("remediationAction"), action,
@@ -48,7 +49,8 @@ func validateDependencies(path *field.Path, list []policyv1.PolicyDependency) fi
 		if d.Name == "" {
 			errs = append(errs, field.Required(at.Child("name"), "name the object that is waited for"))
 		}
-		errs = append(errs, verdict.OneOf(at.Child("compliance"), d.Compliance, policyv1.Compliant, policyv1.NonCompliant,
+		errs = append(errs, verdict.OneOf(at.Child("compliance"), d.Compliance, policyv1.Compliant,
+			policyv1.NonCompliant,
 			policyv1.Pending)...)
 	}
 	return errs
@@ -65,8 +67,9 @@ func validateAPIVersion(path *field.Path, apiVersion string) field.ErrorList {
 		group, version = "", apiVersion
 	}
 	if len(validation.IsDNS1035Label(version)) > 0 || grouped && len(validation.IsDNS1123Subdomain(group)) > 0 {
-		return field.ErrorList{field.Invalid(path, apiVersion, `is no API version: write "<group>/<version>", for example "`+
-			policyv1.GroupVersion.String()+`", or leave it out for that group`)}
+		return field.ErrorList{field.Invalid(path, apiVersion,
+			`is no API version: write "<group>/<version>", for example "`+
+				policyv1.GroupVersion.String()+`", or leave it out for that group`)}
 	}
 	return nil
 }

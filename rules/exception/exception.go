@@ -84,7 +84,8 @@ func Read(path *field.Path, specs []Spec, known, ended []string) (all List, errs
 }
 
 func read(path *field.Path, from *Spec, known []string) (e Exception, errs field.ErrorList) {
-	e = Exception{entries: operatorpolicy.SplitVersions(from.Versions), namespaces: from.Namespaces, reason: from.Reason}
+	e = Exception{entries: operatorpolicy.SplitVersions(from.Versions), namespaces: from.Namespaces,
+		reason: from.Reason}
 	versions, ids := path.Child("versions"), path.Child("rules")
 	switch n := len(e.entries); {
 	case n == 0:
@@ -217,7 +218,8 @@ func (l List) NeedsDigest(csv string) bool {
 // not that has ended since.
 func (l List) Was(id verdict.RuleID, csv, namespace string, then time.Time) bool {
 	return slices.ContainsFunc(l, func(e Exception) bool {
-		return slices.Contains(e.rules, id) && e.in(namespace) && slices.Contains(e.names(), csv) && then.Before(e.expires)
+		return slices.Contains(e.rules, id) && e.in(namespace) && slices.Contains(e.names(), csv) &&
+			then.Before(e.expires)
 	})
 }
 

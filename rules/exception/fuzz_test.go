@@ -14,19 +14,21 @@ import (
 )
 
 // FuzzExceptions reads and judges exceptions with hostile values. It panics nowhere; what has ended, or has an end that
-// cannot be read, sets nothing aside, and stays ended; another exception takes nothing back, and the order of exceptions
-// makes no difference.
+// cannot be read, sets nothing aside, and stays ended; another exception takes nothing back, and the order of
+// exceptions makes no difference.
 func FuzzExceptions(f *testing.F) {
 	for _, expires := range []string{
 		"2026-12-15T00:00:00Z", "2026-12-15T00:00:00+23:59", "2026-12-15T00:00:00-24:00", "2026-12-31T23:59:60Z",
 		"9999-12-31T23:59:59Z", "10000-01-01T00:00:00Z", "0000-01-01T00:00:00Z", "0001-01-01T00:00:00Z",
 		"-0001-01-01T00:00:00Z", "2026-12-15t00:00:00z", "2026-12-15 00:00:00Z", "2026-02-29T00:00:00Z",
-		"2026-12-15T00:00:00.999999999999Z", "2026-12-15T00:00:00,5Z", "", " ", "ended", "\uff12\uff10\uff12\uff16-12-15T00:00:00Z",
+		"2026-12-15T00:00:00.999999999999Z", "2026-12-15T00:00:00,5Z", "", " ", "ended",
+		"\uff12\uff10\uff12\uff16-12-15T00:00:00Z",
 		strings.Repeat("9", 1<<12), "2026-12-15T00:00:00Z\x00",
 	} {
 		f.Add(expires, "etcd.v0.9.4", "shop", "why", int64(1797292800), uint64(1), 2)
 	}
-	f.Add("2026-12-15T00:00:00Z", "etcd.v0.9.4@sha256:"+strings.Repeat("0", 64), "shop", "\u202e", int64(0), uint64(2), 40)
+	f.Add("2026-12-15T00:00:00Z", "etcd.v0.9.4@sha256:"+strings.Repeat("0", 64), "shop", "\u202e", int64(0), uint64(2),
+		40)
 	f.Add("2026-12-15T00:00:00Z", "\u00e9tcd", "b\u00f6rse", " ", int64(-1<<62), uint64(3), 33)
 	f.Add("2026-12-15T00:00:00Z", strings.Repeat("a,", 100), "", "why", int64(1<<62), uint64(4), 1)
 	f.Fuzz(func(t *testing.T, expires, version, namespace, reason string, unix int64, seed uint64, n int) {
@@ -36,7 +38,8 @@ func FuzzExceptions(f *testing.F) {
 		specs := make([]exception.Spec, min(max(n, 1), 40))
 		for i := range specs {
 			specs[i] = exception.Spec{Versions: []string{pick(r, version, "etcd.v0.9.2", "etcd.v0.9.4")},
-				Rules: []string{pick(r, rule, rule, "bundle/upgrade", "policy/unreadable", version)}, Reason: pick(r, reason, "why"), Expires: pick(r, ends...)}
+				Rules:  []string{pick(r, rule, rule, "bundle/upgrade", "policy/unreadable", version)},
+				Reason: pick(r, reason, "why"), Expires: pick(r, ends...)}
 			if r.IntN(2) == 0 {
 				specs[i].Namespaces = []string{namespace}
 			}
@@ -60,7 +63,10 @@ func FuzzExceptions(f *testing.F) {
 		fewer, _ := exception.Read(path, specs[:len(specs)-1], known, nil)
 		for _, csv := range []string{version, "etcd.v0.9.2", "etcd.v0.9.4"} {
 			for _, in := range []string{namespace, "other"} {
-				sets := func(l exception.List, at time.Time) bool { return l.For(verdict.RuleID(rule), csv, "", in, at) != nil }
+				sets := func(l exception.List, at time.Time) bool {
+					return l.For(verdict.RuleID(rule), csv, "", in,
+						at) != nil
+				}
 				switch allowed := sets(all, now); {
 				case allowed && !admits(specs, csv, in, rule, now):
 					t.Errorf("%q in %q is set aside at %s by none of %+v", csv, in, now, specs)

@@ -87,7 +87,8 @@ func (g *Set) MissingCatalog(namespace string) string {
 	if g.Catalogs == nil || slices.Contains(g.Catalogs, namespace) {
 		return ""
 	}
-	return "opgate may not read ConfigMaps and Pods of catalogs in namespace " + text.Name(namespace) + ": add it to chart value " + CatalogNamespacesValue
+	return "opgate may not read ConfigMaps and Pods of catalogs in namespace " + text.Name(namespace) +
+		": add it to chart value " + CatalogNamespacesValue
 }
 
 // MissingKind is Missing for the kind of a template.

@@ -81,7 +81,8 @@ func Of(value any) []Lookup {
 		all = append(all, l)
 	}
 	slices.SortFunc(all, func(a, b Lookup) int {
-		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Namespace, b.Namespace),
+			cmp.Compare(a.Name, b.Name))
 	})
 	return all
 }
@@ -163,7 +164,8 @@ func (w walk) node(node parse.Node) {
 		if _, looks := functions[node.Ident]; looks {
 			w.found[anything] = true
 		}
-	case *parse.TextNode, *parse.CommentNode, *parse.BreakNode, *parse.ContinueNode, *parse.BoolNode, *parse.DotNode, *parse.FieldNode, *parse.NilNode,
+	case *parse.TextNode, *parse.CommentNode, *parse.BreakNode, *parse.ContinueNode, *parse.BoolNode, *parse.DotNode,
+		*parse.FieldNode, *parse.NilNode,
 		*parse.NumberNode, *parse.StringNode, *parse.VariableNode:
 	default:
 		w.found[anything] = true

@@ -24,16 +24,22 @@ func TestI1LookupsAreFound(t *testing.T) {
 		{name: "a template without lookups", text: `{{ printf "%s" "fromConfigMap" }}`},
 		{name: "a hub template, which is not resolved", text: `{{hub fromConfigMap "a" "b" "c" hub}}`},
 		{name: "fromConfigMap", text: `{{ fromConfigMap "a" "b" "c" }}`, want: []Lookup{configMap("a", "b")}},
-		{name: "in parentheses, with fields", text: `x{{ (lookup "v1" "ConfigMap" "a" "b").data.v | upper }}`, want: []Lookup{configMap("a", "b")}},
-		{name: "a group", text: `{{ lookup "apps/v1" "Deployment" "a" "b" }}`, want: []Lookup{{Group: "apps", Kind: "Deployment", Namespace: "a", Name: "b"}}},
-		{name: "a kind without namespaces", text: `{{ lookup "v1" "Node" "" "n" }}`, want: []Lookup{{Kind: "Node", Name: "n"}}},
-		{name: "a claim", text: `{{ fromClusterClaim "id" }}`, want: []Lookup{{Group: "cluster.open-cluster-management.io", Kind: "ClusterClaim", Name: "id"}}},
+		{name: "in parentheses, with fields", text: `x{{ (lookup "v1" "ConfigMap" "a" "b").data.v | upper }}`,
+			want: []Lookup{configMap("a", "b")}},
+		{name: "a group", text: `{{ lookup "apps/v1" "Deployment" "a" "b" }}`,
+			want: []Lookup{{Group: "apps", Kind: "Deployment", Namespace: "a", Name: "b"}}},
+		{name: "a kind without namespaces", text: `{{ lookup "v1" "Node" "" "n" }}`,
+			want: []Lookup{{Kind: "Node", Name: "n"}}},
+		{name: "a claim", text: `{{ fromClusterClaim "id" }}`,
+			want: []Lookup{{Group: "cluster.open-cluster-management.io", Kind: "ClusterClaim", Name: "id"}}},
 		{name: "nodes", text: `{{ hasNodesWithExactRoles "infra" }}`, want: []Lookup{{Kind: "Node"}}},
 		{name: "the key is piped", text: `{{ "v" | fromConfigMap "a" "b" }}`, want: []Lookup{configMap("a", "b")}},
-		{name: "branches and variables", text: `{{ if fromConfigMap "a" "b" "c" }}{{ $x := fromConfigMap "a" "d" "c" }}{{ range list 1 }}{{ copyConfigMapData "a" "e" }}` +
-			`{{ else }}{{ with fromConfigMap "a" "f" "c" }}{{ end }}{{ end }}{{ end }}`,
+		{name: "branches and variables",
+			text: `{{ if fromConfigMap "a" "b" "c" }}{{ $x := fromConfigMap "a" "d" "c" }}{{ range list 1 }}{{ copyConfigMapData "a" "e" }}` +
+				`{{ else }}{{ with fromConfigMap "a" "f" "c" }}{{ end }}{{ end }}{{ end }}`,
 			want: []Lookup{configMap("a", "b"), configMap("a", "d"), configMap("a", "e"), configMap("a", "f")}},
-		{name: "one in another", text: `{{ fromConfigMap "a" (fromConfigMap "a" "b" "c") "d" }}`, want: []Lookup{configMap("", ""), configMap("a", "b")}},
+		{name: "one in another", text: `{{ fromConfigMap "a" (fromConfigMap "a" "b" "c") "d" }}`,
+			want: []Lookup{configMap("", ""), configMap("a", "b")}},
 		{name: "attack: a list", text: `{{ lookup "v1" "ConfigMap" "a" "" }}`, want: all},
 		{name: "attack: a list by labels", text: `{{ lookup "v1" "ConfigMap" "a" "" "x=y" }}`, want: all},
 		{name: "attack: a computed name", text: `{{ fromConfigMap "a" (print "b") "c" }}`, want: all},
@@ -46,13 +52,16 @@ func TestI1LookupsAreFound(t *testing.T) {
 		{name: "attack: too few arguments", text: `{{ fromConfigMap "a" }}`, want: anyKind},
 		{name: "attack: half a template", text: `{{ fromConfigMap $n "b" "c" }}`, want: anyKind},
 		{name: "attack: half a branch", text: `{{ if true }}{{ fromConfigMap "a" "b" "c" }}`, want: anyKind},
-		{name: "attack: long text", text: `{{ fromConfigMap "a" "b" "c" }}` + strings.Repeat("{{ if 1 }}", maxText), want: anyKind},
+		{name: "attack: long text", text: `{{ fromConfigMap "a" "b" "c" }}` + strings.Repeat("{{ if 1 }}", maxText),
+			want: anyKind},
 		{name: "attack: define", text: `{{ define "x" }}{{ fromConfigMap "a" "b" "c" }}{{ end }}`, want: anyKind},
 		{name: "attack: template", text: `{{ template "fromConfigMap" }}`, want: anyKind},
-		{name: "attack: a comment with the end of an action", text: `{{/* fromConfigMap */}}{{ fromConfigMap "a" "b" "c" }}`, want: []Lookup{configMap("a", "b")}},
+		{name: "attack: a comment with the end of an action",
+			text: `{{/* fromConfigMap */}}{{ fromConfigMap "a" "b" "c" }}`, want: []Lookup{configMap("a", "b")}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			for _, value := range []any{tc.text, []string{tc.text}, map[string]any{"a": map[string]string{tc.text: "b"}}} {
+			for _, value := range []any{tc.text, []string{tc.text},
+				map[string]any{"a": map[string]string{tc.text: "b"}}} {
 				if diff := cmp.Diff(tc.want, Of(value)); diff != "" {
 					t.Errorf("lookups of %v (-want +got):\n%s", value, diff)
 				}
@@ -71,13 +80,19 @@ func TestCovers(t *testing.T) {
 		namespace, find string
 		want            bool
 	}{
-		{name: "the object", lookup: Lookup{Kind: "ConfigMap", Namespace: "a", Name: "b"}, resource: configMaps, namespace: "a", find: "b", want: true},
-		{name: "another name", lookup: Lookup{Kind: "ConfigMap", Namespace: "a", Name: "b"}, resource: configMaps, namespace: "a", find: "c"},
-		{name: "another namespace", lookup: Lookup{Kind: "ConfigMap", Namespace: "a", Name: "b"}, resource: configMaps, namespace: "b", find: "b"},
-		{name: "a list", lookup: Lookup{Kind: "ConfigMap", Namespace: "a", Name: "b"}, resource: configMaps, namespace: "a"},
+		{name: "the object", lookup: Lookup{Kind: "ConfigMap", Namespace: "a", Name: "b"}, resource: configMaps,
+			namespace: "a", find: "b", want: true},
+		{name: "another name", lookup: Lookup{Kind: "ConfigMap", Namespace: "a", Name: "b"}, resource: configMaps,
+			namespace: "a", find: "c"},
+		{name: "another namespace", lookup: Lookup{Kind: "ConfigMap", Namespace: "a", Name: "b"}, resource: configMaps,
+			namespace: "b", find: "b"},
+		{name: "a list", lookup: Lookup{Kind: "ConfigMap", Namespace: "a", Name: "b"}, resource: configMaps,
+			namespace: "a"},
 		{name: "another kind", lookup: Lookup{Kind: "ConfigMap"}, resource: nodes, find: "b"},
-		{name: "another group", lookup: Lookup{Group: "x.io", Kind: "ConfigMap"}, resource: configMaps, namespace: "a", find: "b"},
-		{name: "all of a kind", lookup: Lookup{Kind: "ConfigMap"}, resource: configMaps, namespace: "a", find: "b", want: true},
+		{name: "another group", lookup: Lookup{Group: "x.io", Kind: "ConfigMap"}, resource: configMaps, namespace: "a",
+			find: "b"},
+		{name: "all of a kind", lookup: Lookup{Kind: "ConfigMap"}, resource: configMaps, namespace: "a", find: "b",
+			want: true},
 		{name: "a list of all", lookup: Lookup{Kind: "ConfigMap"}, resource: configMaps, want: true},
 		{name: "any kind", lookup: anything, resource: nodes, want: true},
 	} {

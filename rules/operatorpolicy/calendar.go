@@ -29,7 +29,8 @@ func NewCalendar(spec *policyv1beta2.OperatorPolicySpec) (calendar window.Calend
 		for _, part := range []struct {
 			name, value string
 			err         error
-		}{{"cron", from.Cron, errCron}, {"timeZone", from.TimeZone, errZone}, {"duration", from.Duration, errDuration}} {
+		}{{"cron", from.Cron, errCron}, {"timeZone", from.TimeZone, errZone},
+			{"duration", from.Duration, errDuration}} {
 			if part.err != nil {
 				errs = append(errs, field.Invalid(path.Index(i).Child(part.name), part.value, part.err.Error()))
 			}

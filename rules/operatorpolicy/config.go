@@ -96,7 +96,8 @@ func FilledConfig(op, old *policyv1beta2.OperatorPolicy) (filled policyv1beta2.C
 	for i := range configFields {
 		f := &configFields[i]
 		value, earlier := f.config(&filled), f.earlierValue(&op.Spec)
-		follows := oldSpec != nil && earlier != f.earlierValue(oldSpec) && *value == *f.config(&oldSpec.ComplianceConfig)
+		follows := oldSpec != nil && earlier != f.earlierValue(oldSpec) &&
+			*value == *f.config(&oldSpec.ComplianceConfig)
 		if *value != "" && !follows {
 			continue
 		}
@@ -119,7 +120,8 @@ func validateConfigs(spec *policyv1beta2.OperatorPolicySpec) field.ErrorList {
 		config, earlier := *f.config(&spec.ComplianceConfig), f.earlierValue(spec)
 		path := specPath.Child("complianceConfig", f.name)
 		if config != "" {
-			errs = append(errs, verdict.OneOf(path, config, policyv1beta2.ConfigCompliant, policyv1beta2.ConfigNonCompliant)...)
+			errs = append(errs, verdict.OneOf(path, config, policyv1beta2.ConfigCompliant,
+				policyv1beta2.ConfigNonCompliant)...)
 		}
 		if earlier == "" {
 			continue
@@ -129,8 +131,9 @@ func validateConfigs(spec *policyv1beta2.OperatorPolicySpec) field.ErrorList {
 			policyv1beta2.StatusConfigCondition,
 			policyv1beta2.StatusConfigNonCompliant, policyv1beta2.StatusConfigCompliant)...)
 		if ContradictsStatusConfig(string(earlier), string(config)) {
-			errs = append(errs, field.Forbidden(earlierPath, fmt.Sprintf("means %s, but %s is %s; remove one of the two",
-				readEarlier(earlier), path, config)))
+			errs = append(errs, field.Forbidden(earlierPath,
+				fmt.Sprintf("means %s, but %s is %s; remove one of the two",
+					readEarlier(earlier), path, config)))
 		}
 	}
 	return errs

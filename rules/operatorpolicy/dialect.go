@@ -39,7 +39,8 @@ func ParseDialect(annotation string) (Dialect, error) {
 		return "", err
 	}
 	if content.Dialect != DialectInstallPlanApproval && content.Dialect != DialectUpgradeApproval {
-		return "", fmt.Errorf("dialect %s is neither %q nor %q", text.Quote(string(content.Dialect)), DialectInstallPlanApproval, DialectUpgradeApproval)
+		return "", fmt.Errorf("dialect %s is neither %q nor %q", text.Quote(string(content.Dialect)),
+			DialectInstallPlanApproval, DialectUpgradeApproval)
 	}
 	return content.Dialect, nil
 }

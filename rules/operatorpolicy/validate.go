@@ -42,7 +42,8 @@ func ValidateGate(op *policyv1beta2.OperatorPolicy) field.ErrorList {
 			policyv1beta2.Enforce, policyv1beta2.EnforceCapital, policyv1beta2.Inform, policyv1beta2.InformCapital)...)
 	}
 	errs = append(errs, verdict.OneOf(specPath.Child("upgradeApproval"), spec.UpgradeApproval,
-		policyv1beta2.UpgradeApprovalAutomatic, policyv1beta2.UpgradeApprovalNone, policyv1beta2.UpgradeApprovalNever)...)
+		policyv1beta2.UpgradeApprovalAutomatic, policyv1beta2.UpgradeApprovalNone,
+		policyv1beta2.UpgradeApprovalNever)...)
 	if spec.Deprecated != "" {
 		errs = append(errs, verdict.OneOf(specPath.Child("deprecated"), spec.Deprecated, policyv1beta2.DeprecatedHold,
 			policyv1beta2.DeprecatedAllow)...)
@@ -80,7 +81,8 @@ func ValidateGate(op *policyv1beta2.OperatorPolicy) field.ErrorList {
 func validateDialect(op *policyv1beta2.OperatorPolicy) field.ErrorList {
 	var errs field.ErrorList
 	if _, err := ParseDialect(op.Annotations[ConversionAnnotation]); err != nil {
-		errs = append(errs, field.Invalid(field.NewPath("metadata", "annotations").Key(ConversionAnnotation), op.Annotations[ConversionAnnotation],
+		errs = append(errs, field.Invalid(field.NewPath("metadata", "annotations").Key(ConversionAnnotation),
+			op.Annotations[ConversionAnnotation],
 			err.Error()+"; it has fields of v1beta2 that the definition of v1beta1 lacks, as JSON: correct it, or remove it"))
 	}
 	v := op.Spec.Subscription.InstallPlanApproval
@@ -93,7 +95,8 @@ func validateDialect(op *policyv1beta2.OperatorPolicy) field.ErrorList {
 	case policyv1beta2.UpgradeApprovalNever, policyv1beta2.UpgradeApprovalNone, policyv1beta2.UpgradeApprovalAutomatic:
 		fix = fmt.Sprintf("remove it; spec.upgradeApproval: %s says already what becomes of upgrades; to change that, write Automatic or None there", approval)
 	}
-	return append(errs, field.Invalid(specPath.Child("subscription", "installPlanApproval"), text.Truncate(text.Unquote(v.Raw), 120),
+	return append(errs, field.Invalid(specPath.Child("subscription", "installPlanApproval"),
+		text.Truncate(text.Unquote(v.Raw), 120),
 		"must not be set, since the policy computes it; "+fix))
 }
 
@@ -105,9 +108,11 @@ func ValidateRest(op *policyv1beta2.OperatorPolicy) field.ErrorList {
 	if spec.Severity != "" {
 		errs = append(errs, verdict.OneOf(specPath.Child("severity"),
 			policyv1beta2.Severity(strings.ToLower(string(spec.Severity))),
-			policyv1beta2.SeverityLow, policyv1beta2.SeverityMedium, policyv1beta2.SeverityHigh, policyv1beta2.SeverityCritical)...)
+			policyv1beta2.SeverityLow, policyv1beta2.SeverityMedium, policyv1beta2.SeverityHigh,
+			policyv1beta2.SeverityCritical)...)
 	}
-	errs = append(errs, strictly[operatorsv1alpha1.SubscriptionConfig](sub.Child("config"), spec.Subscription.Config)...)
+	errs = append(errs, strictly[operatorsv1alpha1.SubscriptionConfig](sub.Child("config"),
+		spec.Subscription.Config)...)
 	errs = append(errs, validateOperatorGroup(op)...)
 	errs = append(errs, validateRemovalBehavior(&spec.RemovalBehavior)...)
 	if spec.Deletion != "" {
@@ -129,12 +134,14 @@ func validateOperatorGroup(op *policyv1beta2.OperatorPolicy) field.ErrorList {
 	text := textValidator{templates: TemplatesEnabled(op)}
 	var errs field.ErrorList
 	if group.Name == "" {
-		errs = append(errs, field.Required(path.Child("name"), "name the OperatorGroup, or leave out spec.operatorGroup"))
+		errs = append(errs, field.Required(path.Child("name"),
+			"name the OperatorGroup, or leave out spec.operatorGroup"))
 	}
 	errs = append(errs, text.dnsSubdomain(path.Child("name"), group.Name)...)
 	errs = append(errs, text.dnsLabel(path.Child("namespace"), group.Namespace)...)
 	errs = append(errs, text.dnsSubdomain(path.Child("serviceAccountName"), group.ServiceAccountName)...)
-	if ns := op.Spec.Subscription.Namespace; group.Namespace != "" && ns != "" && group.Namespace != ns && !isTemplate(group.Namespace+ns) {
+	if ns := op.Spec.Subscription.Namespace; group.Namespace != "" && ns != "" && group.Namespace != ns &&
+		!isTemplate(group.Namespace+ns) {
 		errs = append(errs, field.Invalid(path.Child("namespace"), group.Namespace,
 			fmt.Sprintf("must be the namespace of the subscription, %q, or be left out", ns)))
 	}
@@ -153,7 +160,8 @@ func validateTargets(path *field.Path, group *policyv1beta2.OperatorGroupTemplat
 		{path.Child("selector"), group.Selector, labelSelector},
 	}
 	if t := group.Target; t != nil {
-		forms = append(forms, form{path.Child("target", "namespaces"), t.Namespaces, namespaceList}, form{path.Child("target", "selector"), t.Selector, labelSelector})
+		forms = append(forms, form{path.Child("target", "namespaces"), t.Namespaces, namespaceList},
+			form{path.Child("target", "selector"), t.Selector, labelSelector})
 	}
 	var errs field.ErrorList
 	var first *field.Path
@@ -162,7 +170,8 @@ func validateTargets(path *field.Path, group *policyv1beta2.OperatorGroupTemplat
 			continue
 		}
 		if first != nil {
-			errs = append(errs, field.Forbidden(f.path, "the targets are already given by "+first.String()+"; keep one of the two"))
+			errs = append(errs, field.Forbidden(f.path, "the targets are already given by "+first.String()+
+				"; keep one of the two"))
 			continue
 		}
 		first = f.path
@@ -202,7 +211,8 @@ func namespaceList(path *field.Path, value *apiextensionsv1.JSON) field.ErrorLis
 
 func labelSelector(path *field.Path, value *apiextensionsv1.JSON) field.ErrorList {
 	selector, errs := decoded[metav1.LabelSelector](path, value)
-	return append(errs, metav1validation.ValidateLabelSelector(&selector, metav1validation.LabelSelectorValidationOptions{}, path)...)
+	return append(errs, metav1validation.ValidateLabelSelector(&selector,
+		metav1validation.LabelSelectorValidationOptions{}, path)...)
 }
 
 func strictly[T any](path *field.Path, value *apiextensionsv1.JSON) field.ErrorList {
@@ -222,18 +232,21 @@ func decoded[T any](path *field.Path, value *apiextensionsv1.JSON) (T, field.Err
 	}
 	var errs field.ErrorList
 	for _, problem := range strict {
-		errs = append(errs, field.Invalid(path, field.OmitValueType{}, problem.Error()+"; correct its name or remove it"))
+		errs = append(errs, field.Invalid(path, field.OmitValueType{}, problem.Error()+
+			"; correct its name or remove it"))
 	}
 	return into, errs
 }
 
 func validateRemovalBehavior(r *policyv1beta2.RemovalBehavior) field.ErrorList {
 	path := specPath.Child("removalBehavior")
-	keepOrDelete := func(name string, v policyv1beta2.RemovalAction, more ...policyv1beta2.RemovalAction) field.ErrorList {
+	keepOrDelete := func(name string, v policyv1beta2.RemovalAction,
+		more ...policyv1beta2.RemovalAction) field.ErrorList {
 		if v == "" {
 			return nil
 		}
-		return verdict.OneOf(path.Child(name), v, append(more, policyv1beta2.RemovalKeep, policyv1beta2.RemovalDelete)...)
+		return verdict.OneOf(path.Child(name), v, append(more, policyv1beta2.RemovalKeep,
+			policyv1beta2.RemovalDelete)...)
 	}
 	return slices.Concat(
 		keepOrDelete("operatorGroups", r.OperatorGroups, policyv1beta2.RemovalDeleteIfUnused),
@@ -298,7 +311,8 @@ func (t textValidator) versions(path *field.Path, entries []string) field.ErrorL
 		errs = append(errs, field.TooMany(path, -1, MaxVersions))
 	}
 	if len(entries) > 0 && names == 0 {
-		errs = append(errs, field.Invalid(path, entries, "names no version; list ClusterServiceVersion names, or remove the field to allow every version"))
+		errs = append(errs, field.Invalid(path, entries,
+			"names no version; list ClusterServiceVersion names, or remove the field to allow every version"))
 	}
 	return errs
 }
@@ -311,10 +325,12 @@ func (t textValidator) version(path *field.Path, entry string) field.ErrorList {
 	}
 	errs := t.dnsSubdomain(path, name)
 	if name == "" {
-		errs = append(errs, field.Invalid(path, entry, "must begin with the name of a ClusterServiceVersion, before the digest"))
+		errs = append(errs, field.Invalid(path, entry,
+			"must begin with the name of a ClusterServiceVersion, before the digest"))
 	}
 	if !olm.ValidDigest(digest) {
-		errs = append(errs, field.Invalid(path, entry, "must end with the digest of a bundle image: @sha256: and 64 hexadecimal digits in lower case"))
+		errs = append(errs, field.Invalid(path, entry,
+			"must end with the digest of a bundle image: @sha256: and 64 hexadecimal digits in lower case"))
 	}
 	return errs
 }
@@ -323,7 +339,8 @@ func (t textValidator) version(path *field.Path, entry string) field.ErrorList {
 func notASCII(s string) string {
 	for i, r := range s {
 		if r > '~' {
-			return fmt.Sprintf("must be ASCII: the character at byte %d is %U; type the name instead of copying it", i, r)
+			return fmt.Sprintf("must be ASCII: the character at byte %d is %U; type the name instead of copying it", i,
+				r)
 		}
 	}
 	return ""

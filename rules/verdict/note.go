@@ -18,8 +18,8 @@ const maxEscape = 8
 // Note returns why a write was refused.
 func (v *Verdict) Note(most int) string { return Note(v.Reasons, most) }
 
-// ApprovalNote returns by what an approved plan is allowed: the consents and exceptions first, since nothing else in the
-// cluster keeps them for a plan that was deleted. By is the user who approved it, empty for the loop.
+// ApprovalNote returns by what an approved plan is allowed: the consents and exceptions first, since nothing else in
+// the cluster keeps them for a plan that was deleted. By is the user who approved it, empty for the loop.
 func (v *Verdict) ApprovalNote(by string, most int) string {
 	var parts []string
 	if by != "" {

@@ -72,7 +72,8 @@ type Change struct {
 
 // Preview returns the message of a change that is not made.
 func (c *Change) Preview() string {
-	return strings.NewReplacer(" was changed ", " would be changed ", " was set to ", " would be set to ").Replace(c.Message)
+	return strings.NewReplacer(" was changed ", " would be changed ", " was set to ",
+		" would be set to ").Replace(c.Message)
 }
 
 // The bounds of what a message shows.

@@ -113,7 +113,8 @@ func asUTC(t time.Time) time.Time {
 
 // shows returns the first moment at which clocks in a zone show a reading, or at which they pass it.
 func shows(reading time.Time, zone *time.Location) time.Time {
-	t := time.Date(reading.Year(), reading.Month(), reading.Day(), reading.Hour(), reading.Minute(), reading.Second(), 0, zone)
+	t := time.Date(reading.Year(), reading.Month(), reading.Day(), reading.Hour(), reading.Minute(), reading.Second(),
+		0, zone)
 	begin, end := t.ZoneBounds()
 	switch shown := asUTC(t); {
 	case shown.After(reading): // the reading is left out, and t is after the change

@@ -30,32 +30,38 @@ func TestWindow(t *testing.T) {
 		// at is a moment, and opens when approvals are allowed next, "" for then.
 		at, opens string
 	}{
-		"a second before":     {"0 22 * * 6", "UTC", "4h", "2026-11-28T21:59:59Z", "2026-11-28T22:00:00Z"},
-		"at the start":        {"0 22 * * 6", "UTC", "4h", "2026-11-28T22:00:00Z", ""},
-		"before the end":      {"0 22 * * 6", "UTC", "4h", "2026-11-29T01:59:59Z", ""},
-		"at the end":          {"0 22 * * 6", "UTC", "4h", "2026-11-29T02:00:00Z", "2026-12-05T22:00:00Z"},
-		"no zone is UTC":      {"0 22 * * 6", "", "4h", "2026-11-28T21:00:00Z", "2026-11-28T22:00:00Z"},
-		"overlapping starts":  {"0 * * * *", "UTC", "2h", "2026-11-28T21:59:59Z", ""},
-		"whole weeks":         {"0 0 * * 1", "UTC", "168h", "2026-11-29T23:59:59Z", ""},
-		"another zone":        {"0 2 * * *", "America/New_York", "1h", "2026-11-28T06:59:59Z", "2026-11-28T07:00:00Z"},
-		"half an hour off":    {"0 2 * * *", "Asia/Kolkata", "1h", "2026-11-27T20:29:59Z", "2026-11-27T20:30:00Z"},
-		"a leap day":          {"0 0 29 2 *", "UTC", "24h", "2026-01-01T00:00:00Z", "2028-02-29T00:00:00Z"},
-		"forward, before":     {"0 2 * * *", "Europe/Berlin", "1h", "2026-03-29T01:59:59+01:00", "2026-03-29T03:00:00+02:00"},
+		"a second before":    {"0 22 * * 6", "UTC", "4h", "2026-11-28T21:59:59Z", "2026-11-28T22:00:00Z"},
+		"at the start":       {"0 22 * * 6", "UTC", "4h", "2026-11-28T22:00:00Z", ""},
+		"before the end":     {"0 22 * * 6", "UTC", "4h", "2026-11-29T01:59:59Z", ""},
+		"at the end":         {"0 22 * * 6", "UTC", "4h", "2026-11-29T02:00:00Z", "2026-12-05T22:00:00Z"},
+		"no zone is UTC":     {"0 22 * * 6", "", "4h", "2026-11-28T21:00:00Z", "2026-11-28T22:00:00Z"},
+		"overlapping starts": {"0 * * * *", "UTC", "2h", "2026-11-28T21:59:59Z", ""},
+		"whole weeks":        {"0 0 * * 1", "UTC", "168h", "2026-11-29T23:59:59Z", ""},
+		"another zone":       {"0 2 * * *", "America/New_York", "1h", "2026-11-28T06:59:59Z", "2026-11-28T07:00:00Z"},
+		"half an hour off":   {"0 2 * * *", "Asia/Kolkata", "1h", "2026-11-27T20:29:59Z", "2026-11-27T20:30:00Z"},
+		"a leap day":         {"0 0 29 2 *", "UTC", "24h", "2026-01-01T00:00:00Z", "2028-02-29T00:00:00Z"},
+		"forward, before": {"0 2 * * *", "Europe/Berlin", "1h", "2026-03-29T01:59:59+01:00",
+			"2026-03-29T03:00:00+02:00"},
 		"forward, at":         {"0 2 * * *", "Europe/Berlin", "1h", "2026-03-29T03:00:00+02:00", ""},
 		"forward, in the gap": {"30 2 * * *", "Europe/Berlin", "1h", "2026-03-29T03:59:59+02:00", ""},
-		"forward, after":      {"30 2 * * *", "Europe/Berlin", "1h", "2026-03-29T04:00:00+02:00", "2026-03-30T02:30:00+02:00"},
-		"forward, across":     {"0 22 * * 6", "Europe/Berlin", "8h", "2026-03-29T06:59:59+02:00", ""},
-		"forward, over":       {"0 22 * * 6", "Europe/Berlin", "8h", "2026-03-29T07:00:00+02:00", "2026-04-04T22:00:00+02:00"},
-		"back, before":        {"30 2 * * *", "Europe/Berlin", "1h", "2026-10-25T02:29:59+02:00", "2026-10-25T02:30:00+02:00"},
-		"back, first time":    {"30 2 * * *", "Europe/Berlin", "1h", "2026-10-25T02:30:00+02:00", ""},
-		"back, second time":   {"30 2 * * *", "Europe/Berlin", "1h", "2026-10-25T02:30:00+01:00", "2026-10-26T02:30:00+01:00"},
-		"back, between":       {"30 2 * * *", "Europe/Berlin", "1h", "2026-10-25T02:00:00+01:00", ""},
-		"back, every minute":  {"* * * * *", "Europe/Berlin", "1m", "2026-10-25T01:59:59+02:00", ""},
+		"forward, after": {"30 2 * * *", "Europe/Berlin", "1h", "2026-03-29T04:00:00+02:00",
+			"2026-03-30T02:30:00+02:00"},
+		"forward, across": {"0 22 * * 6", "Europe/Berlin", "8h", "2026-03-29T06:59:59+02:00", ""},
+		"forward, over": {"0 22 * * 6", "Europe/Berlin", "8h", "2026-03-29T07:00:00+02:00",
+			"2026-04-04T22:00:00+02:00"},
+		"back, before": {"30 2 * * *", "Europe/Berlin", "1h", "2026-10-25T02:29:59+02:00",
+			"2026-10-25T02:30:00+02:00"},
+		"back, first time": {"30 2 * * *", "Europe/Berlin", "1h", "2026-10-25T02:30:00+02:00", ""},
+		"back, second time": {"30 2 * * *", "Europe/Berlin", "1h", "2026-10-25T02:30:00+01:00",
+			"2026-10-26T02:30:00+01:00"},
+		"back, between":      {"30 2 * * *", "Europe/Berlin", "1h", "2026-10-25T02:00:00+01:00", ""},
+		"back, every minute": {"* * * * *", "Europe/Berlin", "1m", "2026-10-25T01:59:59+02:00", ""},
 		"back, the hour again": {"* * * * *", "Europe/Berlin", "1m", "2026-10-25T02:30:00+01:00",
 			"2026-10-25T03:00:00+01:00"},
-		"half an hour back":    {"45 1 * * *", "Australia/Lord_Howe", "10m", "2026-04-05T01:45:00+11:00", ""},
-		"half an hour, second": {"45 1 * * *", "Australia/Lord_Howe", "10m", "2026-04-05T01:45:00+10:30", "2026-04-06T01:45:00+10:30"},
-		"a day left out":       {"0 10 30 12 *", "Pacific/Apia", "1h", "2011-12-31T00:30:00+14:00", ""},
+		"half an hour back": {"45 1 * * *", "Australia/Lord_Howe", "10m", "2026-04-05T01:45:00+11:00", ""},
+		"half an hour, second": {"45 1 * * *", "Australia/Lord_Howe", "10m", "2026-04-05T01:45:00+10:30",
+			"2026-04-06T01:45:00+10:30"},
+		"a day left out": {"0 10 30 12 *", "Pacific/Apia", "1h", "2011-12-31T00:30:00+14:00", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := Calendar{Windows: []Window{mustNew(t, test.cron, test.zone, test.duration)}}
@@ -79,19 +85,27 @@ func TestCalendar(t *testing.T) {
 		calendar           Calendar
 		at, opens, changes string
 	}{
-		"nothing":           {at: "2026-11-28T00:00:00Z"},
-		"the earlier":       {Calendar{Windows: []Window{night, noon}}, "2026-11-28T09:00:00Z", "2026-11-28T12:00:00Z", "2026-11-28T12:00:00Z"},
-		"either":            {Calendar{Windows: []Window{night, noon}}, "2026-11-28T12:30:00Z", "", ""},
-		"before a freeze":   {Calendar{Freezes: []Freeze{december}}, "2026-12-14T23:59:59Z", "", ""},
-		"in a freeze":       {Calendar{Freezes: []Freeze{december}}, "2026-12-15T00:00:00Z", "2027-01-02T23:00:00Z", "2027-01-02T23:00:00Z"},
-		"after a freeze":    {Calendar{Freezes: []Freeze{december}}, "2027-01-02T23:00:00Z", "", ""},
-		"frozen and closed": {Calendar{[]Window{noon}, []Freeze{december}}, "2026-12-20T12:30:00Z", "2027-01-03T12:00:00Z", "2027-01-02T23:00:00Z"},
-		"ends in a window":  {Calendar{[]Window{night}, []Freeze{december}}, "2026-12-20T12:30:00Z", "2027-01-02T23:00:00Z", "2027-01-02T23:00:00Z"},
-		"opens in a freeze": {Calendar{[]Window{night}, []Freeze{december}}, "2026-12-14T21:00:00Z", "2026-12-14T22:00:00Z", "2026-12-14T22:00:00Z"},
-		"skips frozen days": {Calendar{[]Window{noon}, []Freeze{december}}, "2026-12-14T13:00:00Z", "2027-01-03T12:00:00Z", "2027-01-03T12:00:00Z"},
-		"adjacent freezes": {Calendar{Freezes: []Freeze{december, freeze("2027-01-02T23:00:00Z", "2027-02-01T00:00:00Z")}},
+		"nothing": {at: "2026-11-28T00:00:00Z"},
+		"the earlier": {Calendar{Windows: []Window{night, noon}}, "2026-11-28T09:00:00Z", "2026-11-28T12:00:00Z",
+			"2026-11-28T12:00:00Z"},
+		"either":          {Calendar{Windows: []Window{night, noon}}, "2026-11-28T12:30:00Z", "", ""},
+		"before a freeze": {Calendar{Freezes: []Freeze{december}}, "2026-12-14T23:59:59Z", "", ""},
+		"in a freeze": {Calendar{Freezes: []Freeze{december}}, "2026-12-15T00:00:00Z", "2027-01-02T23:00:00Z",
+			"2027-01-02T23:00:00Z"},
+		"after a freeze": {Calendar{Freezes: []Freeze{december}}, "2027-01-02T23:00:00Z", "", ""},
+		"frozen and closed": {Calendar{[]Window{noon}, []Freeze{december}}, "2026-12-20T12:30:00Z",
+			"2027-01-03T12:00:00Z", "2027-01-02T23:00:00Z"},
+		"ends in a window": {Calendar{[]Window{night}, []Freeze{december}}, "2026-12-20T12:30:00Z",
+			"2027-01-02T23:00:00Z", "2027-01-02T23:00:00Z"},
+		"opens in a freeze": {Calendar{[]Window{night}, []Freeze{december}}, "2026-12-14T21:00:00Z",
+			"2026-12-14T22:00:00Z", "2026-12-14T22:00:00Z"},
+		"skips frozen days": {Calendar{[]Window{noon}, []Freeze{december}}, "2026-12-14T13:00:00Z",
+			"2027-01-03T12:00:00Z", "2027-01-03T12:00:00Z"},
+		"adjacent freezes": {Calendar{Freezes: []Freeze{december,
+			freeze("2027-01-02T23:00:00Z", "2027-02-01T00:00:00Z")}},
 			"2026-12-20T00:00:00Z", "2027-02-01T00:00:00Z", "2027-01-02T23:00:00Z"},
-		"a freeze in a freeze": {Calendar{Freezes: []Freeze{freeze("2026-12-20T00:00:00Z", "2026-12-21T00:00:00Z"), december}},
+		"a freeze in a freeze": {Calendar{Freezes: []Freeze{freeze("2026-12-20T00:00:00Z", "2026-12-21T00:00:00Z"),
+			december}},
 			"2026-12-20T00:00:00Z", "2027-01-02T23:00:00Z", "2027-01-02T23:00:00Z"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -99,7 +113,8 @@ func TestCalendar(t *testing.T) {
 			if state.Open != (test.opens == "") {
 				t.Fatalf("open is %v, opens %s", state.Open, state.Opens)
 			}
-			if test.opens != "" && (!state.Opens.Equal(at(t, test.opens)) || !state.Changes().Equal(at(t, test.changes))) {
+			if test.opens != "" && (!state.Opens.Equal(at(t, test.opens)) ||
+				!state.Changes().Equal(at(t, test.changes))) {
 				t.Errorf("opens %s, changes %s, want %s, %s", state.Opens, state.Changes(), test.opens, test.changes)
 			}
 		})
@@ -108,7 +123,8 @@ func TestCalendar(t *testing.T) {
 
 // TestInvalid has what the parser would accept, or panic on, as well.
 func TestInvalid(t *testing.T) {
-	for _, expression := range []string{"", "  ", "* * * *", "* * * * * *", "TZ=0", "TZ=UTC 0 0 * * *", "CRON_TZ=UTC 0 0 * * *", "@every 1h", "@daily",
+	for _, expression := range []string{"", "  ", "* * * *", "* * * * * *", "TZ=0", "TZ=UTC 0 0 * * *",
+		"CRON_TZ=UTC 0 0 * * *", "@every 1h", "@daily",
 		"0 0 30 2 *", "61 * * * *", "*/0 * * * *", "0-59/0 * * * *", "a b c d e", "0 0 * * 8"} {
 		if _, err, _, _ := New(expression, "", "1h"); err == nil {
 			t.Errorf("cron %q is accepted", expression)

@@ -29,8 +29,10 @@ const (
 // retainedByKind bounds, in MiB, what fifteen objects of each kind retain, whatever a tenant writes into them. A kind
 // that is new needs a row.
 var retainedByKind = map[*snapshot.Kind]int64{
-	snapshot.OperatorPolicies: 160, snapshot.Constraints: 110, snapshot.Policies: 110, snapshot.PolicySets: 110, snapshot.Namespaces: 110, snapshot.Subscriptions: 20, snapshot.InstallPlans: 20,
-	snapshot.ClusterServiceVersions: 20, snapshot.OperatorGroups: 20, snapshot.OperatorConditions: 5, snapshot.CatalogSources: 20, snapshot.Pods: 5, snapshot.Records: 5, snapshot.Deployments: 5,
+	snapshot.OperatorPolicies: 160, snapshot.Constraints: 110, snapshot.Policies: 110, snapshot.PolicySets: 110,
+	snapshot.Namespaces: 110, snapshot.Subscriptions: 20, snapshot.InstallPlans: 20,
+	snapshot.ClusterServiceVersions: 20, snapshot.OperatorGroups: 20, snapshot.OperatorConditions: 5,
+	snapshot.CatalogSources: 20, snapshot.Pods: 5, snapshot.Records: 5, snapshot.Deployments: 5,
 	snapshot.CustomResourceDefinitions: 60, snapshot.ClusterExtensions: 5, snapshot.ClusterObjectSets: 5,
 }
 
@@ -68,7 +70,8 @@ func TestG35MemoryOfEveryKind(t *testing.T) {
 			kept := liveHeap() - before
 			runtime.KeepAlive(builder)
 			runtime.KeepAlive(raws)
-			t.Logf("%d shapes; worst is %s: %.1f bytes for each, and %d MiB for %d objects", len(shapes), worst.name, float64(taken)/small, kept>>20, fifteen)
+			t.Logf("%d shapes; worst is %s: %.1f bytes for each, and %d MiB for %d objects", len(shapes), worst.name,
+				float64(taken)/small, kept>>20, fifteen)
 			if kept > bound<<20 {
 				t.Errorf("%s: %d objects retain %d MiB, want at most %d", worst.name, fifteen, kept>>20, bound)
 			}
@@ -87,12 +90,15 @@ func (s *shape) named(kind *snapshot.Kind, size, n int) []byte {
 
 // written are shapes of several fields, which the schemas alone do not yield.
 var written = map[*snapshot.Kind][]shape{
-	snapshot.Policies: {{name: "dependencies of all templates", object: []byte(`{"metadata":{"namespace":"shop","name":"@name@"},"spec":` + hole + `}`), fill: func(size int) string {
-		dependencies := repeated("[", `{"kind":"A","name":"`+counter+`","compliance":"Pending"}`, "]", 500)(size)
-		return `{"dependencies":` + dependencies + `,"policy-templates":` + repeated("[",
-			`{"objectDefinition":{"apiVersion":"v1","kind":"A","metadata":{"name":"`+counter+`"}},"extraDependencies":[{"kind":"B","name":"b","compliance":"Pending"}]}`,
-			"]", 500)(size) + "}"
-	}}},
+	snapshot.Policies: {{name: "dependencies of all templates",
+		object: []byte(`{"metadata":{"namespace":"shop","name":"@name@"},"spec":` + hole + `}`),
+		fill: func(size int) string {
+			dependencies := repeated("[", `{"kind":"A","name":"`+counter+`","compliance":"Pending"}`, "]", 500)(size)
+			return `{"dependencies":` + dependencies + `,"policy-templates":` + repeated("[",
+				`{"objectDefinition":{"apiVersion":"v1","kind":"A","metadata":{"name":"`+counter+
+					`"}},"extraDependencies":[{"kind":"B","name":"b","compliance":"Pending"}]}`,
+				"]", 500)(size) + "}"
+		}}},
 }
 
 // retained returns how many bytes of the heap a value takes. Where little was allocated it returns that, since

@@ -72,7 +72,8 @@ type extension struct {
 // schemaOf returns the schema of a kind: of its definition if it has one, else that of its Go type.
 func schemaOf(t *testing.T, kind *snapshot.Kind) *apiextensionsv1.JSONSchemaProps {
 	t.Helper()
-	types := map[*snapshot.Kind]any{snapshot.Namespaces: corev1.Namespace{}, snapshot.Pods: corev1.Pod{}, snapshot.Records: corev1.ConfigMap{}, snapshot.Deployments: appsv1.Deployment{},
+	types := map[*snapshot.Kind]any{snapshot.Namespaces: corev1.Namespace{}, snapshot.Pods: corev1.Pod{},
+		snapshot.Records: corev1.ConfigMap{}, snapshot.Deployments: appsv1.Deployment{},
 		snapshot.CustomResourceDefinitions: apiextensionsv1.CustomResourceDefinition{},
 		snapshot.ClusterExtensions:         extension{}, snapshot.ClusterObjectSets: extension{}}
 	root := &apiextensionsv1.JSONSchemaProps{}
@@ -92,7 +93,8 @@ func schemaOf(t *testing.T, kind *snapshot.Kind) *apiextensionsv1.JSONSchemaProp
 	metadata := schemaOfType(reflect.TypeFor[metav1.ObjectMeta](), nil)
 	owner := metadata.Properties["ownerReferences"].Items.Schema
 	owner.Required = []string{"apiVersion", "kind", "name", "uid"}
-	for _, name := range []string{"name", "generateName", "namespace", "uid", "resourceVersion", "selfLink"} { // short, or written by the API server
+	// short, or written by the API server
+	for _, name := range []string{"name", "generateName", "namespace", "uid", "resourceVersion", "selfLink"} {
 		delete(metadata.Properties, name)
 	}
 	root.Properties["metadata"] = metadata
@@ -103,9 +105,11 @@ func schemaOf(t *testing.T, kind *snapshot.Kind) *apiextensionsv1.JSONSchemaProp
 
 func definitionOf(t *testing.T, kind *snapshot.Kind) *apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
-	olms := map[*snapshot.Kind]*apiextensionsv1.CustomResourceDefinition{snapshot.Subscriptions: crds.Subscription(), snapshot.InstallPlans: crds.InstallPlan(),
-		snapshot.ClusterServiceVersions: crds.ClusterServiceVersion(), snapshot.OperatorGroups: crds.OperatorGroup(), snapshot.OperatorConditions: crds.OperatorCondition(),
-		snapshot.CatalogSources: crds.CatalogSource()}
+	olms := map[*snapshot.Kind]*apiextensionsv1.CustomResourceDefinition{snapshot.Subscriptions: crds.Subscription(),
+		snapshot.InstallPlans:           crds.InstallPlan(),
+		snapshot.ClusterServiceVersions: crds.ClusterServiceVersion(), snapshot.OperatorGroups: crds.OperatorGroup(),
+		snapshot.OperatorConditions: crds.OperatorCondition(),
+		snapshot.CatalogSources:     crds.CatalogSource()}
 	if d := olms[kind]; d != nil {
 		return d
 	}
@@ -149,7 +153,8 @@ func schemaOfType(of reflect.Type, seen []reflect.Type) (s apiextensionsv1.JSONS
 			s = apiextensionsv1.JSONSchemaProps{Type: "string"}
 		}
 	case reflect.Map:
-		s.Type, s.AdditionalProperties = "object", &apiextensionsv1.JSONSchemaPropsOrBool{Schema: below(of.Elem(), seen...)}
+		s.Type, s.AdditionalProperties = "object",
+			&apiextensionsv1.JSONSchemaPropsOrBool{Schema: below(of.Elem(), seen...)}
 	case reflect.Struct:
 		s.Type, s.Properties = "object", map[string]apiextensionsv1.JSONSchemaProps{}
 		for field := range of.Fields() {
@@ -179,7 +184,8 @@ func shapesOf(t *testing.T, kind *snapshot.Kind) (shapes []shape) {
 	var walk func(path []string, s *apiextensionsv1.JSONSchemaProps)
 	walk = func(path []string, s *apiextensionsv1.JSONSchemaProps) {
 		for what, fill := range fills(s) {
-			if len(path) == 0 || len(path) > 4 && s.Type == "string" && what != "text" { // such a text is decoded by nothing
+			// such a text is decoded by nothing
+			if len(path) == 0 || len(path) > 4 && s.Type == "string" && what != "text" {
 				continue
 			}
 			content := value(root, path).(map[string]any)
@@ -187,7 +193,8 @@ func shapesOf(t *testing.T, kind *snapshot.Kind) (shapes []shape) {
 				content["metadata"] = map[string]any{}
 			}
 			metadata := content["metadata"].(map[string]any)
-			metadata["namespace"], metadata["name"], metadata["uid"], metadata["resourceVersion"] = "shop", "@name@", "@name@", "1"
+			metadata["namespace"], metadata["name"], metadata["uid"], metadata["resourceVersion"] = "shop", "@name@",
+				"@name@", "1"
 			object, err := json.Marshal(content)
 			if err != nil {
 				t.Fatal(err)
@@ -297,12 +304,15 @@ func fills(s *apiextensionsv1.JSONSchemaProps) map[string]func(size int) string 
 		return nil
 	case s.Type == "string":
 		return map[string]func(size int) string{
-			"text":       text("xxxxxxxx", most(s.MaxLength)),
-			"names":      text(counter+",", most(s.MaxLength)),
-			"properties": inText(repeated(`{"properties":[`, `{"type":"t`+counter+`","value":{}}`, "]}", unlimited), most(s.MaxLength)),
-			"package and properties": inText(repeated(`{"properties":[{"type":"olm.package","value":{"packageName":"etcd","version":"1.0.0"}},`,
-				`{"type":"olm.gvk","value":{"kind":"`+counter+`"}}`, "]}", unlimited), most(s.MaxLength)),
-			"rules": inText(repeated("[", `{"type":"olm.constraint","value":{"rule":"`+counter+` != 1","message":"m"}}`, "]", 256), most(s.MaxLength)),
+			"text":  text("xxxxxxxx", most(s.MaxLength)),
+			"names": text(counter+",", most(s.MaxLength)),
+			"properties": inText(repeated(`{"properties":[`, `{"type":"t`+counter+`","value":{}}`, "]}", unlimited),
+				most(s.MaxLength)),
+			"package and properties": inText(
+				repeated(`{"properties":[{"type":"olm.package","value":{"packageName":"etcd","version":"1.0.0"}},`,
+					`{"type":"olm.gvk","value":{"kind":"`+counter+`"}}`, "]}", unlimited), most(s.MaxLength)),
+			"rules": inText(repeated("[", `{"type":"olm.constraint","value":{"rule":"`+counter+` != 1","message":"m"}}`,
+				"]", 256), most(s.MaxLength)),
 		}
 	case s.Type == "array":
 		item := "null"
@@ -331,10 +341,14 @@ func fills(s *apiextensionsv1.JSONSchemaProps) map[string]func(size int) string 
 	case s.AdditionalProperties != nil && s.AdditionalProperties.Schema != nil:
 		part, _ := json.Marshal(value(s.AdditionalProperties.Schema, nil)) // of decoded values
 		return map[string]func(size int) string{
-			"keys":            repeated("{", `"k`+counter+`":`+string(part), "}", most(s.MaxProperties)),
-			"keys of OLM":     repeated("{", `"operators.coreos.com/k`+counter+`":`+string(part), "}", most(s.MaxProperties)),
-			"keys of Opgate":  repeated("{", `"opgate.io/k`+counter+`":`+string(part), "}", most(s.MaxProperties)),
-			"one longest key": func(size int) string { return `{"` + strings.Repeat("k", size) + `":` + string(part) + "}" },
+			"keys": repeated("{", `"k`+counter+`":`+string(part), "}", most(s.MaxProperties)),
+			"keys of OLM": repeated("{", `"operators.coreos.com/k`+counter+`":`+string(part), "}",
+				most(s.MaxProperties)),
+			"keys of Opgate": repeated("{", `"opgate.io/k`+counter+`":`+string(part), "}", most(s.MaxProperties)),
+			"one longest key": func(size int) string {
+				return `{"` + strings.Repeat("k", size) + `":` + string(part) +
+					"}"
+			},
 		}
 	case s.Type == "object" && valueOf(s.XPreserveUnknownFields) && len(s.Properties) > 0:
 		required, _ := json.Marshal(value(s, nil)) // of decoded values
@@ -343,7 +357,8 @@ func fills(s *apiextensionsv1.JSONSchemaProps) map[string]func(size int) string 
 			open += ","
 		}
 		return map[string]func(size int) string{"unknown keys": repeated(open, `"u`+counter+`":0`, "}", unlimited)}
-	case s.Type == "object" && len(s.Properties) > 0 || s.Type == "boolean" || s.Type == "integer" || s.Type == "number":
+	case s.Type == "object" && len(s.Properties) > 0 || s.Type == "boolean" || s.Type == "integer" ||
+		s.Type == "number":
 		return nil
 	}
 	return free

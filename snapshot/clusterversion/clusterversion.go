@@ -148,7 +148,8 @@ func (w *Watcher) update(change func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	change()
-	if w.kubernetes == "" || !w.openShiftKnown || w.lastNotified.Version == w.kubernetes && w.lastNotified.OpenShift == w.openShift {
+	if w.kubernetes == "" || !w.openShiftKnown || w.lastNotified.Version == w.kubernetes &&
+		w.lastNotified.OpenShift == w.openShift {
 		return
 	}
 	w.lastNotified = state.Cluster{Version: w.kubernetes, OpenShift: w.openShift}

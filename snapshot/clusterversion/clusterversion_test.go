@@ -69,7 +69,8 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_ = json.NewEncoder(w).Encode(body)
 	}
 	refuse := func(code int, reason string) {
-		answer(code, map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "code": code})
+		answer(code, map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason,
+			"code": code})
 	}
 	clusterVersion := func(version, resourceVersion string) map[string]any {
 		return map[string]any{"apiVersion": "config.openshift.io/v1", "kind": "ClusterVersion",
@@ -84,8 +85,10 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case openShift == "":
 		refuse(http.StatusNotFound, "NotFound")
 	case r.URL.Path == "/apis/config.openshift.io/v1":
-		answer(http.StatusOK, map[string]any{"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": "config.openshift.io/v1",
-			"resources": []any{map[string]any{"name": "clusterversions", "kind": "ClusterVersion", "verbs": []string{"list", "watch"}}}})
+		answer(http.StatusOK, map[string]any{"kind": "APIResourceList", "apiVersion": "v1",
+			"groupVersion": "config.openshift.io/v1",
+			"resources": []any{map[string]any{"name": "clusterversions", "kind": "ClusterVersion",
+				"verbs": []string{"list", "watch"}}}})
 	case r.URL.Path == "/apis/config.openshift.io/v1/clusterversions/version" && !forbidden:
 		answer(http.StatusOK, clusterVersion(openShift, "1"))
 	case forbidden, r.URL.Query().Get("fieldSelector") != "metadata.name=version":
@@ -103,7 +106,8 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			case <-r.Context().Done():
 				return
 			case v := <-s.events:
-				_ = json.NewEncoder(w).Encode(map[string]any{"type": "MODIFIED", "object": clusterVersion(v, fmt.Sprint(i))})
+				_ = json.NewEncoder(w).Encode(map[string]any{"type": "MODIFIED",
+					"object": clusterVersion(v, fmt.Sprint(i))})
 				w.(http.Flusher).Flush()
 			}
 		}
@@ -121,7 +125,10 @@ func serve(t *testing.T, s *server) *rest.Config {
 		srv.CloseClientConnections()
 		srv.Close()
 	})
-	return &rest.Config{Host: "http://server", Dial: func(ctx context.Context, _, _ string) (net.Conn, error) { return network.Dial(ctx, "client") }}
+	return &rest.Config{Host: "http://server", Dial: func(ctx context.Context, _, _ string) (net.Conn,
+		error) {
+		return network.Dial(ctx, "client")
+	}}
 }
 
 // start runs a watcher against a server; the channel receives the arguments of Changed.

@@ -15,7 +15,8 @@ import (
 )
 
 // clusterVersions contain the version of OpenShift, or the one that it is being upgraded to.
-var clusterVersions = schema.GroupVersionResource{Group: "config.openshift.io", Version: "v1", Resource: "clusterversions"}
+var clusterVersions = schema.GroupVersionResource{Group: "config.openshift.io", Version: "v1",
+	Resource: "clusterversions"}
 
 // clusterVersionName is the name of the only ClusterVersion.
 const clusterVersionName = "version"
@@ -23,11 +24,13 @@ const clusterVersionName = "version"
 // isOpenShift reports whether the API server serves ClusterVersions.
 func (w *Watcher) isOpenShift(ctx context.Context) (bool, error) {
 	var served metav1.APIResourceList
-	err := w.discovery.RESTClient().Get().AbsPath("/apis", clusterVersions.Group, clusterVersions.Version).Do(ctx).Into(&served)
+	err := w.discovery.RESTClient().Get().AbsPath("/apis", clusterVersions.Group,
+		clusterVersions.Version).Do(ctx).Into(&served)
 	if apierrors.IsNotFound(err) {
 		return false, nil
 	}
-	return slices.ContainsFunc(served.APIResources, func(r metav1.APIResource) bool { return r.Name == clusterVersions.Resource }), err
+	return slices.ContainsFunc(served.APIResources,
+		func(r metav1.APIResource) bool { return r.Name == clusterVersions.Resource }), err
 }
 
 // watchOpenShift watches the ClusterVersion until the context ends.

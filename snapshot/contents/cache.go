@@ -80,8 +80,10 @@ type entry struct {
 
 // New returns a cache. Start runs it.
 func New(o Options) *Cache {
-	return &Cache{Options: o, asked: make(chan struct{}), entries: map[types.UID]*entry{}, unpacked: map[types.UID][sha256.Size]byte{},
-		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](firstRetry, lastRetry))}
+	return &Cache{Options: o, asked: make(chan struct{}), entries: map[types.UID]*entry{},
+		unpacked: map[types.UID][sha256.Size]byte{},
+		queue: workqueue.NewTypedRateLimitingQueue(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](firstRetry, lastRetry))}
 }
 
 // Get returns what a plan changes; nil while that is not known, and then it is being read. It implements rules.Changes.
@@ -200,7 +202,8 @@ func (c *Cache) update(id types.UID, reading *Reading, err error) (changed bool)
 	if problem != e.problem {
 		e.problem = problem
 		if problem != "" {
-			c.Log.Info("contents of a plan are not known, reading again", "namespace", e.plan.Namespace, "name", e.plan.Name, "error", problem)
+			c.Log.Info("contents of a plan are not known, reading again", "namespace", e.plan.Namespace,
+				"name", e.plan.Name, "error", problem)
 		}
 	}
 	changed = e.reading == nil || !reflect.DeepEqual(e.reading.PlanChanges, reading.PlanChanges)
@@ -226,7 +229,8 @@ func (e *entry) beforeApproval(now *Reading) *Reading {
 
 // unread returns change sets that say why they are not known.
 func unread(plan [sha256.Size]byte, replacements []rules.Replacement, problem string) *rules.PlanChanges {
-	p := &rules.PlanChanges{Plan: plan, Replacements: replacements, ByCSV: map[string]*change.Set{}, Bundles: map[string]*rules.UnpackedBundle{}}
+	p := &rules.PlanChanges{Plan: plan, Replacements: replacements, ByCSV: map[string]*change.Set{},
+		Bundles: map[string]*rules.UnpackedBundle{}}
 	fault := "they are not read yet: " + text.Escape(problem)
 	for _, c := range replacements {
 		p.ByCSV[c.CSV] = &change.Set{CSV: c.CSV, Package: c.Package, Version: c.Version, From: c.From, Fault: fault}
@@ -251,7 +255,8 @@ func (c *Cache) replaced(r *Reading) {
 		if first == u.Contents {
 			continue
 		}
-		fault := "ConfigMap " + text.Name(u.String()) + ", which its bundle is unpacked into, was changed after OLM had written it; " +
+		fault := "ConfigMap " + text.Name(u.String()) +
+			", which its bundle is unpacked into, was changed after OLM had written it; " +
 			"delete the ConfigMap and the plan, and OLM unpacks the bundle again"
 		for _, set := range r.ByCSV {
 			set.Fault = fault

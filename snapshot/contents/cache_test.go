@@ -42,7 +42,8 @@ func inBubble(t *testing.T, test func(t *testing.T, f *fixture)) {
 		f := &fixture{plan: decoded, csvs: replacements(t, before), store: &objects{m: map[string]string{
 			at("clusterserviceversions", "shop/etcdoperator.v1"): before, at("installplans", "shop/p"): plan,
 			"configmaps olm/bundle": unpacked(t, "1", managed, csvJSON(t, "etcdoperator.v2", "secrets"))}}}
-		f.Cache = New(Options{Source: f.store, Panics: panics.NewRecorder(prometheus.NewRegistry(), logr.Discard()), Log: logr.Discard(), Now: time.Now,
+		f.Cache = New(Options{Source: f.store, Panics: panics.NewRecorder(prometheus.NewRegistry(), logr.Discard()),
+			Log: logr.Discard(), Now: time.Now,
 			Changed: func(namespace string) {
 				if namespace != "shop" {
 					t.Errorf("changed: %s", namespace)
@@ -81,7 +82,8 @@ func (f *fixture) set(t *testing.T) *change.Set {
 }
 
 func (f *fixture) configMapChanged() {
-	f.objectChanged("configmaps", &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "olm", Name: "bundle"}})
+	f.objectChanged("configmaps",
+		&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "olm", Name: "bundle"}})
 }
 
 func TestCacheReadsOnce(t *testing.T) {
@@ -111,7 +113,8 @@ func TestCacheEditedConfigMap(t *testing.T) {
 		f.Get(f.plan, f.csvs)
 		f.seen()
 		original := f.store.m["configmaps olm/bundle"]
-		f.store.set("configmaps olm/bundle", unpacked(t, "1", managed, csvJSON(t, "etcdoperator.v2", "secrets", "nodes")))
+		f.store.set("configmaps olm/bundle", unpacked(t, "1", managed,
+			csvJSON(t, "etcdoperator.v2", "secrets", "nodes")))
 		f.configMapChanged()
 		if n := f.seen(); n != 1 {
 			t.Errorf("%d changes", n)
@@ -129,7 +132,8 @@ func TestCacheEditedConfigMap(t *testing.T) {
 		}
 
 		// OLM unpacks again into a new one.
-		f.store.set("configmaps olm/bundle", unpacked(t, "2", managed, csvJSON(t, "etcdoperator.v2", "secrets", "nodes")))
+		f.store.set("configmaps olm/bundle", unpacked(t, "2", managed,
+			csvJSON(t, "etcdoperator.v2", "secrets", "nodes")))
 		f.configMapChanged()
 		f.seen()
 		if set := f.set(t); set.Fault != "" || len(set.Of(change.Permissions)) == 0 {
@@ -145,7 +149,8 @@ func TestCacheRetries(t *testing.T) {
 		if n := f.seen(); n != 1 {
 			t.Errorf("%d changes", n)
 		}
-		if fault := f.set(t).Fault; !strings.Contains(fault, "not read yet") || !strings.Contains(fault, "the API server is away") {
+		if fault := f.set(t).Fault; !strings.Contains(fault, "not read yet") ||
+			!strings.Contains(fault, "the API server is away") {
 			t.Errorf("fault %q", fault)
 		}
 		time.Sleep(time.Hour)
@@ -189,7 +194,8 @@ func TestCacheInstalledChanged(t *testing.T) {
 func TestCacheApproved(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
 		csv := csvJSON(t, "etcdoperator.v2", "secrets")
-		old := strings.ReplaceAll(definition, `{"name":"v1",`, `{"name":"v1beta1","served":true,"storage":false,"schema":{"openAPIV3Schema":{"type":"object"}}},{"name":"v1",`)
+		old := strings.ReplaceAll(definition, `{"name":"v1",`,
+			`{"name":"v1beta1","served":true,"storage":false,"schema":{"openAPIV3Schema":{"type":"object"}}},{"name":"v1",`)
 		f.store.set(at("customresourcedefinitions", "etcds.example.com"), old)
 		f.store.set("configmaps olm/bundle", unpacked(t, "1", managed, csv, definition))
 		f.Get(f.plan, f.csvs)
@@ -200,9 +206,11 @@ func TestCacheApproved(t *testing.T) {
 		}
 
 		stored := at("installplans", "shop/p")
-		f.store.set(stored, strings.ReplaceAll(f.store.m[stored], `"approval":"Manual"`, `"approval":"Manual","approved":true`))
+		f.store.set(stored, strings.ReplaceAll(f.store.m[stored], `"approval":"Manual"`,
+			`"approval":"Manual","approved":true`))
 		f.store.set(at("customresourcedefinitions", "etcds.example.com"), definition)
-		f.objectChanged("customresourcedefinitions", &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "etcds.example.com"}})
+		f.objectChanged("customresourcedefinitions",
+			&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "etcds.example.com"}})
 		if n := f.seen(); n != 0 {
 			t.Errorf("%d changes", n)
 		}
@@ -225,7 +233,8 @@ func TestCacheApproved(t *testing.T) {
 		}
 
 		// An edited ConfigMap shows nevertheless.
-		f.store.set("configmaps olm/bundle", unpacked(t, "1", managed, csvJSON(t, "etcdoperator.v2", "secrets", "nodes"), definition))
+		f.store.set("configmaps olm/bundle", unpacked(t, "1", managed,
+			csvJSON(t, "etcdoperator.v2", "secrets", "nodes"), definition))
 		f.configMapChanged()
 		f.seen()
 		if fault := f.set(t).Fault; !strings.Contains(fault, "was changed after OLM had written it") {

@@ -31,7 +31,8 @@ var (
 	plans       = olm.InstallPlanGVK.GroupVersion().WithResource("installplans")
 	csvs        = olm.ClusterServiceVersionGVK.GroupVersion().WithResource("clusterserviceversions")
 	configMaps  = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
-	definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+	definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
+		Resource: "customresourcedefinitions"}
 )
 
 // labelManaged is the label of the ConfigMaps that OLM unpacks bundles into, and encoding the annotation from which it
@@ -75,7 +76,9 @@ type Reading struct {
 
 // Read reads what a plan changes. An error means that it is not known (yet); what cannot be read whenever it is tried
 // is in the Fault of a change set.
-func Read(ctx context.Context, source Source, plan types.NamespacedName, replacements []rules.Replacement) (*Reading, error) {
+func Read(
+	ctx context.Context, source Source, plan types.NamespacedName, replacements []rules.Replacement,
+) (*Reading, error) {
 	raw, err := source.Get(ctx, plans, plan)
 	switch {
 	case apierrors.IsNotFound(err):
@@ -155,7 +158,9 @@ func bundleOf(c *change.Contents) *rules.UnpackedBundle {
 
 // manifests returns the objects that a ClusterServiceVersion of the plan brings, with the reference to the ConfigMap
 // that they are in, if they are; or the fault for which they cannot be read.
-func (r *reader) manifests(ctx context.Context, csv string) (manifests []json.RawMessage, in *reference, fault string, err error) {
+func (r *reader) manifests(
+	ctx context.Context, csv string,
+) (manifests []json.RawMessage, in *reference, fault string, err error) {
 	found := false
 	for i := range r.plan.Status.Steps {
 		step := &r.plan.Status.Steps[i]
@@ -207,15 +212,19 @@ func referenceIn(manifest []byte) (ref reference, ok bool) {
 	if json.Unmarshal(manifest, &ref) != nil {
 		return ref, false
 	}
-	return ref, ref.Kind == "ConfigMap" && ref.Name != "" && ref.Namespace != "" && ref.CatalogSourceName != "" && ref.CatalogSourceNamespace != ""
+	return ref, ref.Kind == "ConfigMap" && ref.Name != "" && ref.Namespace != "" && ref.CatalogSourceName != "" &&
+		ref.CatalogSourceNamespace != ""
 }
 
 // unpack returns the manifests in the ConfigMap that a step refers to.
-func (r *reader) unpack(ctx context.Context, ref reference, step *olm.StepResource) (manifests []json.RawMessage, fault string, err error) {
+func (r *reader) unpack(
+	ctx context.Context, ref reference, step *olm.StepResource,
+) (manifests []json.RawMessage, fault string, err error) {
 	key := types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}
 	name := "ConfigMap " + text.Name(key.String()) + ", which its bundle is unpacked into,"
 	r.Unpacked = append(r.Unpacked, Unpacked{NamespacedName: key})
-	if ref.Namespace != step.CatalogNamespace || ref.CatalogSourceNamespace != step.CatalogNamespace || ref.CatalogSourceName != step.CatalogName {
+	if ref.Namespace != step.CatalogNamespace || ref.CatalogSourceNamespace != step.CatalogNamespace ||
+		ref.CatalogSourceName != step.CatalogName {
 		return nil, name + " is not in the namespace of its catalog", nil
 	}
 	raw, err := r.Get(ctx, configMaps, key)
@@ -239,7 +248,9 @@ func (r *reader) unpack(ctx context.Context, ref reference, step *olm.StepResour
 	}
 	found := &r.Unpacked[len(r.Unpacked)-1]
 	if len(head.Data)+len(head.BinaryData) > 0 {
-		found.UID, found.Contents = head.Metadata.UID, sha256.Sum256(slices.Concat([]byte(head.Metadata.Annotations[encoding]+"\x00"), head.Data, []byte{0}, head.BinaryData))
+		found.UID, found.Contents = head.Metadata.UID,
+			sha256.Sum256(slices.Concat([]byte(head.Metadata.Annotations[encoding]+"\x00"), head.Data, []byte{0},
+				head.BinaryData))
 	}
 	if head.Metadata.Labels[labelManaged] != "true" {
 		return nil, name + " is not OLM's: it lacks label " + labelManaged + "=true", nil
@@ -287,7 +298,8 @@ type head struct {
 }
 
 func headOf(manifest []byte) (h head) {
-	_ = kjson.UnmarshalCaseSensitivePreserveInts(manifest, &h) // what does not decode replaces nothing, and the comparison refuses it
+	// what does not decode replaces nothing, and the comparison refuses it
+	_ = kjson.UnmarshalCaseSensitivePreserveInts(manifest, &h)
 	return h
 }
 
@@ -324,7 +336,8 @@ func (r *reader) installed(ctx context.Context, replaces *rules.Replacement, man
 }
 
 func isDefinition(h *head) bool {
-	return schema.FromAPIVersionAndKind(h.APIVersion, h.Kind).GroupKind() == schema.GroupKind{Group: definitions.Group, Kind: "CustomResourceDefinition"}
+	return schema.FromAPIVersionAndKind(h.APIVersion, h.Kind).GroupKind() ==
+		schema.GroupKind{Group: definitions.Group, Kind: "CustomResourceDefinition"}
 }
 
 // installedCSV returns the installed ClusterServiceVersion.
@@ -349,7 +362,9 @@ func (r *reader) installedCSV(ctx context.Context, replaces *rules.Replacement) 
 
 // brought returns the installed ClusterServiceVersion and the other objects of its bundle as the plan that installed
 // it has them, without the definitions, or why these are not known. Only OLM writes plans in a governed namespace.
-func (r *reader) brought(ctx context.Context, replaces *rules.Replacement, csv json.RawMessage) (all []json.RawMessage, missing string, err error) {
+func (r *reader) brought(
+	ctx context.Context, replaces *rules.Replacement, csv json.RawMessage,
+) (all []json.RawMessage, missing string, err error) {
 	all = []json.RawMessage{csv}
 	if replaces.FromPlan == "" {
 		return all, "there is not exactly one InstallPlan that installed it", nil

@@ -27,11 +27,12 @@ func Watch(client metadata.Interface, namespaces []string) func(context.Context,
 			}
 			_ = informer.SetTransform(onlyIdentity) // fails only for a running informer
 			// Adding a handler fails only for a stopped informer.
-			_, _ = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: note, DeleteFunc: note, UpdateFunc: func(old, now any) {
-				if differs(resource, old.(metav1.Object), now.(metav1.Object)) {
-					note(now)
-				}
-			}})
+			_, _ = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: note, DeleteFunc: note,
+				UpdateFunc: func(old, now any) {
+					if differs(resource, old.(metav1.Object), now.(metav1.Object)) {
+						note(now)
+					}
+				}})
 			running.Go(func() { informer.RunWithContext(ctx) })
 		}
 		watch(definitions, metav1.NamespaceAll, "")

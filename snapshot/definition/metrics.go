@@ -10,7 +10,8 @@ type collector struct {
 // NewCollector returns the metric opgate_operatorpolicy_version_info, for a watcher that may be nil.
 func NewCollector(w *Watcher) prometheus.Collector {
 	return &collector{w, prometheus.NewDesc("opgate_operatorpolicy_version_info",
-		"Whether OperatorPolicies are read in a version (1), by version; none while there is no definition.", []string{"version"}, nil)}
+		"Whether OperatorPolicies are read in a version (1), by version; none while there is no definition.",
+		[]string{"version"}, nil)}
 }
 
 func (c *collector) Describe(out chan<- *prometheus.Desc) { out <- c.version }

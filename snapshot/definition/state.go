@@ -40,7 +40,8 @@ func read(definition *unstructured.Unstructured, last string) State {
 			continue
 		}
 		s.Served = append(s.Served, name)
-		fields[name], _, _ = unstructured.NestedMap(version, "schema", "openAPIV3Schema", "properties", "spec", "properties")
+		fields[name], _, _ = unstructured.NestedMap(version, "schema", "openAPIV3Schema", "properties", "spec",
+			"properties")
 	}
 	slices.Sort(s.Served)
 	s.Version = policyv1beta1.GroupVersion.Version

@@ -14,13 +14,17 @@ import (
 )
 
 // all are the fields of v1beta2.
-var all = crdschema.Own(schema.GroupVersionKind{Group: "policy.open-cluster-management.io", Version: "v1beta2", Kind: "OperatorPolicy"}).SpecFields()
+var all = crdschema.Own(schema.GroupVersionKind{Group: "policy.open-cluster-management.io", Version: "v1beta2",
+	Kind: "OperatorPolicy"}).SpecFields()
 
 // fields is a schema of the spec with all that v1beta2 has.
-var fields = `{complianceType: {enum: [mayhave]}, ` + strings.Join(slices.DeleteFunc(slices.Clone(all), func(f string) bool { return f == "complianceType" }), ": {}, ") + `: {}}`
+var fields = `{complianceType: {enum: [mayhave]}, ` +
+	strings.Join(slices.DeleteFunc(slices.Clone(all), func(f string) bool { return f == "complianceType" }), ": {}, ") +
+	`: {}}`
 
 func version(name, served, properties string) string {
-	return "{name: " + name + ", served: " + served + ", schema: {openAPIV3Schema: {properties: {spec: {properties: " + properties + "}}}}}"
+	return "{name: " + name + ", served: " + served + ", schema: {openAPIV3Schema: {properties: {spec: {properties: " +
+		properties + "}}}}}"
 }
 
 func TestRead(t *testing.T) {

@@ -15,7 +15,8 @@ import (
 	"github.com/opgate/opgate/internal/watched"
 )
 
-var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
+	Resource: "customresourcedefinitions"}
 
 // Watcher follows the definition. A nil Watcher stands for Opgate's own definition.
 type Watcher struct {
@@ -99,7 +100,8 @@ func (w *Watcher) update() {
 		return
 	}
 	w.state.Store(&state)
-	w.log.Info("definition of OperatorPolicy is external", "version", state.Version, "served", state.Served, "lacks", state.Missing)
+	w.log.Info("definition of OperatorPolicy is external", "version", state.Version, "served", state.Served,
+		"lacks", state.Missing)
 	if last != nil && last.Version == state.Version {
 		return
 	}

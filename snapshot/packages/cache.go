@@ -100,8 +100,9 @@ func New(o Options) *Cache {
 	if o.Log.GetSink() == nil {
 		o.Log = logr.Discard()
 	}
-	return &Cache{Options: o, fetch: manifests{o.Client}.fetch, entries: map[query]*entry{}, queue: workqueue.NewTypedRateLimitingQueue(
-		workqueue.NewTypedItemExponentialFailureRateLimiter[query](firstRetry, lastRetry))}
+	return &Cache{Options: o, fetch: manifests{o.Client}.fetch, entries: map[query]*entry{},
+		queue: workqueue.NewTypedRateLimitingQueue(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[query](firstRetry, lastRetry))}
 }
 
 // Get returns a package of a catalog; a zero source, or one with an empty part, is any catalog that has the package. It
@@ -349,7 +350,8 @@ func (e *entry) wanted(now time.Time) bool { return now.Sub(e.asked) < wantedFor
 
 // matches reports whether a catalog matches a query, which may have empty parts.
 func matches(asked, source olm.Catalog) bool {
-	return (asked.Name == "" || asked.Name == source.Name) && (asked.Namespace == "" || asked.Namespace == source.Namespace)
+	return (asked.Name == "" || asked.Name == source.Name) &&
+		(asked.Namespace == "" || asked.Namespace == source.Namespace)
 }
 
 func catalogText(c olm.Catalog) string {

@@ -400,7 +400,8 @@ func TestVersionThatTheServerDoesNotHaveYet(t *testing.T) {
 		}
 		pass(7 * time.Second)
 		if requests, changed := s.seen(); len(requests) != 4 || len(changed) != 1 {
-			t.Errorf("requests %v, changes %v; want four requests, with growing pauses, and one change", requests, changed)
+			t.Errorf("requests %v, changes %v; want four requests, with growing pauses, and one change", requests,
+				changed)
 		}
 		s.say(having("etcd.v2", "etcd.v1"))
 		pass(time.Minute)

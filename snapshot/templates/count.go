@@ -17,7 +17,8 @@ const (
 	// itself.
 	maxDepth = 100
 
-	argumentFunction, resultFunction, shallowFunction, lookupFunction = "opgateArgument", "opgateResult", "opgateShallow", "opgateLookup"
+	argumentFunction, resultFunction, shallowFunction, lookupFunction = "opgateArgument", "opgateResult",
+		"opgateShallow", "opgateLookup"
 )
 
 // class is how the calls of a function are counted. The zero value counts most, so that a function that is not known is
@@ -39,11 +40,16 @@ var classes = map[string]class{}
 
 func init() {
 	for c, names := range map[class][]string{
-		accessor: {"and", "or", "not", "eq", "ne", "lt", "le", "gt", "ge", "len", "index", "get", "hasKey", "dig", "default", "coalesce", "ternary", "empty",
-			"first", "last", "mustFirst", "mustLast", "kindOf", "kindIs", "typeOf", "typeIs", "hasPrefix", "hasSuffix", "contains"},
-		constructor: {"list", "tuple", "dict", "append", "push", "prepend", "mustAppend", "mustPush", "mustPrepend", "set", "unset", "rest", "mustRest",
-			"initial", "mustInitial", "reverse", "mustReverse", "slice", "mustSlice", "values", "pick", "omit", "pluck"},
-		looking: {"lookup", "fromConfigMap", "copyConfigMapData", "fromClusterClaim", "lookupClusterClaim", "getNodesWithExactRoles", "hasNodesWithExactRoles"},
+		accessor: {"and", "or", "not", "eq", "ne", "lt", "le", "gt", "ge", "len", "index", "get", "hasKey", "dig",
+			"default", "coalesce", "ternary", "empty",
+			"first", "last", "mustFirst", "mustLast", "kindOf", "kindIs", "typeOf", "typeIs", "hasPrefix", "hasSuffix",
+			"contains"},
+		constructor: {"list", "tuple", "dict", "append", "push", "prepend", "mustAppend", "mustPush", "mustPrepend",
+			"set", "unset", "rest", "mustRest",
+			"initial", "mustInitial", "reverse", "mustReverse", "slice", "mustSlice", "values", "pick", "omit",
+			"pluck"},
+		looking: {"lookup", "fromConfigMap", "copyConfigMapData", "fromClusterClaim", "lookupClusterClaim",
+			"getNodesWithExactRoles", "hasNodesWithExactRoles"},
 	} {
 		for _, name := range names {
 			classes[name] = c
@@ -157,7 +163,8 @@ func countPipe(tree *parse.Tree, pipe *parse.PipeNode) {
 		}
 		commands = append(commands, c)
 		switch {
-		case !isCall || class == accessor || name == "autoindent": // autoindent must be last; it is replaced by indent, which counts
+		// autoindent must be last; it is replaced by indent, which counts
+		case !isCall || class == accessor || name == "autoindent":
 		case class == constructor:
 			commands = append(commands, command(tree, shallowFunction))
 		case class == looking:
@@ -200,7 +207,8 @@ func countNode(tree *parse.Tree, node parse.Node, measured bool, passed int) par
 
 // argumentOf returns a pipeline in place of a value that is passed to a call.
 func argumentOf(tree *parse.Tree, node parse.Node, passed int) parse.Node {
-	pipe := &parse.PipeNode{NodeType: parse.NodePipe, Cmds: []*parse.CommandNode{{NodeType: parse.NodeCommand, Args: []parse.Node{node}}}}
+	pipe := &parse.PipeNode{NodeType: parse.NodePipe,
+		Cmds: []*parse.CommandNode{{NodeType: parse.NodeCommand, Args: []parse.Node{node}}}}
 	countPipe(tree, pipe)
 	pipe.Cmds = append(pipe.Cmds, command(tree, argumentFunction, passed))
 	return pipe

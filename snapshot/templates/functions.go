@@ -51,7 +51,8 @@ var checks = map[string]func(args []any) error{
 	"fromJson":  parses, "mustFromJson": parses,
 	"regexMatch": matches, "mustRegexMatch": matches, "regexFind": matches, "mustRegexFind": matches,
 	"regexFindAll": matches, "mustRegexFindAll": matches, "regexSplit": matches, "mustRegexSplit": matches,
-	"regexReplaceAll": replaces, "mustRegexReplaceAll": replaces, "regexReplaceAllLiteral": replaces, "mustRegexReplaceAllLiteral": replaces,
+	"regexReplaceAll": replaces, "mustRegexReplaceAll": replaces, "regexReplaceAllLiteral": replaces,
+	"mustRegexReplaceAllLiteral": replaces,
 }
 
 // checked are the functions of checks, and those of the library under other names.
@@ -74,7 +75,8 @@ var checked = func() template.FuncMap {
 		}
 		functions[name] = guarded(function, check)
 	}
-	functions["fromYAML"], functions["fromJSON"], functions["mustFromJSON"] = functions["fromYaml"], functions["fromJson"], functions["mustFromJson"]
+	functions["fromYAML"], functions["fromJSON"], functions["mustFromJSON"] = functions["fromYaml"],
+		functions["fromJson"], functions["mustFromJson"]
 	return functions
 }()
 
@@ -212,7 +214,8 @@ func anchors(text string) bool { return marks(text, '&') }
 // by _ or -.
 func marks(text string, mark byte) bool {
 	for i := range len(text) - 1 {
-		if text[i] == mark && (i == 0 || !word(text[i-1])) && (word(text[i+1]) || text[i+1] == '_' || text[i+1] == '-') {
+		if text[i] == mark && (i == 0 || !word(text[i-1])) &&
+			(word(text[i+1]) || text[i+1] == '_' || text[i+1] == '-') {
 			return true
 		}
 	}

@@ -64,7 +64,8 @@ func (r *Resolver) handle(ctx context.Context, key types.NamespacedName) (retry 
 	}
 	// If the namespace may depend on a part that failed, the part's problem is enough.
 	var waitsFor string
-	if op.Spec.Subscription.Namespace == "" && completed.Spec.Subscription.Namespace == "" && !failed(problems, "spec.subscription") {
+	if op.Spec.Subscription.Namespace == "" && completed.Spec.Subscription.Namespace == "" &&
+		!failed(problems, "spec.subscription") {
 		namespace, again, problem := r.fillIn(e, op, completed)
 		if problem != "" {
 			problems = append(problems, problem)
@@ -73,13 +74,15 @@ func (r *Resolver) handle(ctx context.Context, key types.NamespacedName) (retry 
 		completed.Spec.Subscription.Namespace = namespace
 		retry = retry || again
 	}
-	r.publish(key, e, &snapshot.Completion{Generation: op.Generation, UID: op.UID, Policy: completed, Problems: problems}, waitsFor)
+	r.publish(key, e, &snapshot.Completion{Generation: op.Generation, UID: op.UID, Policy: completed,
+		Problems: problems}, waitsFor)
 	return retry
 }
 
 // scope returns what the templates of a policy may look up.
 func (r *Resolver) scope(op *policyv1beta2.OperatorPolicy) scope {
-	return scope{unlimited: r.o.Namespace == "", namespace: op.Namespace, verified: rules.LookupsVerified(r.o.Key(), op), lookups: rules.Lookups(op)}
+	return scope{unlimited: r.o.Namespace == "", namespace: op.Namespace,
+		verified: rules.LookupsVerified(r.o.Key(), op), lookups: rules.Lookups(op)}
 }
 
 // failed reports whether a part has a problem: all problems of parts begin with their path.
@@ -92,7 +95,9 @@ func failed(problems []string, path string) bool {
 
 // fillIn returns the namespace of a policy that names none. The first result for a generation is retained: a
 // catalog that changes must not move an operator.
-func (r *Resolver) fillIn(e *entry, op, completed *policyv1beta2.OperatorPolicy) (namespace string, retry bool, problem string) {
+func (r *Resolver) fillIn(
+	e *entry, op, completed *policyv1beta2.OperatorPolicy,
+) (namespace string, retry bool, problem string) {
 	r.mu.Lock()
 	if e.generation == op.Generation && e.uid == op.UID {
 		namespace = e.namespace
@@ -137,7 +142,8 @@ func (r *Resolver) publish(key types.NamespacedName, e *entry, found *snapshot.C
 	case len(found.Problems) == 0:
 		r.o.Log.Info("policy is complete", "policy", key.String())
 	default:
-		r.o.Log.Info("policy is not complete, what it governs is held", "policy", key.String(), "problems", found.Problems)
+		r.o.Log.Info("policy is not complete, what it governs is held", "policy", key.String(),
+			"problems", found.Problems)
 	}
 	given := *found // a copy, since the reader may modify it
 	given.Policy, given.Problems = found.Policy.DeepCopy(), slices.Clone(found.Problems)
@@ -150,7 +156,8 @@ func (r *Resolver) resolveParts(ctx context.Context, key types.NamespacedName, s
 	var here []part
 	for _, p := range parts {
 		if contains(p.written, "{{hub") {
-			problems = append(problems, p.path+" holds a hub template ({{hub ... hub}}), which the hub has to resolve before the policy reaches this cluster")
+			problems = append(problems, p.path+
+				" holds a hub template ({{hub ... hub}}), which the hub has to resolve before the policy reaches this cluster")
 			continue
 		}
 		here = append(here, p)
@@ -175,7 +182,9 @@ func (r *Resolver) resolveParts(ctx context.Context, key types.NamespacedName, s
 // interrupted from outside: requests end with the session and loops check the context, but a single
 // function that runs for very long keeps its goroutine until it ends. So the number of abandoned goroutines
 // is limited; at the limit no more templates are resolved until one of them ends.
-func (r *Resolver) run(ctx context.Context, key types.NamespacedName, session *held, scope scope, parts []part) ([]answer, bool) {
+func (r *Resolver) run(
+	ctx context.Context, key types.NamespacedName, session *held, scope scope, parts []part,
+) ([]answer, bool) {
 	r.mu.Lock()
 	overdue := r.overdue
 	r.mu.Unlock()

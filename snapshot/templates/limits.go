@@ -38,7 +38,8 @@ var undecided = []string{
 	"now", "ago", "shuffle", "uuidv4", "getHostByName",
 	"randAlpha", "randAlphaNum", "randAscii", "randNumeric", "randInt", "randBytes",
 	"bcrypt", "htpasswd", "derivePassword", "encryptAES",
-	"genPrivateKey", "genCA", "genCAWithKey", "genSelfSignedCert", "genSelfSignedCertWithKey", "genSignedCert", "genSignedCertWithKey",
+	"genPrivateKey", "genCA", "genCAWithKey", "genSelfSignedCert", "genSelfSignedCertWithKey", "genSignedCert",
+	"genSignedCertWithKey",
 }
 
 // limits are the functions that enforce the bounds of templates, for one resolution of a policy.
@@ -221,7 +222,8 @@ func (l *limits) boundBranch(tree *parse.Tree, branch *parse.BranchNode) error {
 func command(tree *parse.Tree, function string, number ...int) *parse.CommandNode {
 	args := []parse.Node{parse.NewIdentifier(function).SetTree(tree)}
 	for _, n := range number {
-		args = append(args, &parse.NumberNode{NodeType: parse.NodeNumber, IsInt: true, Int64: int64(n), Text: strconv.Itoa(n)})
+		args = append(args, &parse.NumberNode{NodeType: parse.NodeNumber, IsInt: true, Int64: int64(n),
+			Text: strconv.Itoa(n)})
 	}
 	return &parse.CommandNode{NodeType: parse.NodeCommand, Args: args}
 }

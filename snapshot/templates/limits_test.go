@@ -29,28 +29,36 @@ var poolsDrop bool
 
 // TestF2TemplatesCountBytes resolves short templates that take much memory (threat O46).
 func TestF2TemplatesCountBytes(t *testing.T) {
-	const produced, passed = "its functions make more than 16 MiB", "what it passes to a function is larger than 1 MiB in all, or nested too deep"
+	const produced, passed = "its functions make more than 16 MiB",
+		"what it passes to a function is larger than 1 MiB in all, or nested too deep"
 	const made = "a function makes a text of more than 1 MiB"
 	double := func(how string) string { return `{{ $x := "xxxxxxxx" }}` + strings.Repeat(`{{ $x = `+how+` }}`, 24) }
 	lists := func(how string) string { return `{{ $x := list 1 2 3 4 }}` + strings.Repeat(`{{ $x = `+how+` }}`, 30) }
 	for _, tc := range []struct{ name, entry, want string }{
-		{name: "control: a few doubles", entry: `{{ $x := "xxxxxxxx" }}` + strings.Repeat(`{{ $x = print $x $x }}`, 8) + `{{ len $x }}`},
-		{name: "control: loops that make little", entry: `{{ range until 9999 }}{{ $x := repeat 1000 "x" | sha512sum }}{{ end }}`},
-		{name: "control: a list that grows", entry: `{{ $l := list }}{{ range until 500 }}{{ $l = append $l "x" }}{{ end }}{{ len $l }}`},
+		{name: "control: a few doubles", entry: `{{ $x := "xxxxxxxx" }}` + strings.Repeat(`{{ $x = print $x $x }}`, 8) +
+			`{{ len $x }}`},
+		{name: "control: loops that make little",
+			entry: `{{ range until 9999 }}{{ $x := repeat 1000 "x" | sha512sum }}{{ end }}`},
+		{name: "control: a list that grows",
+			entry: `{{ $l := list }}{{ range until 500 }}{{ $l = append $l "x" }}{{ end }}{{ len $l }}`},
 		{name: "attack: print", entry: double(`print $x $x`), want: passed},
 		{name: "attack: print in parentheses", entry: double(`(print $x $x) | trim`), want: passed},
 		{name: "attack: printf", entry: double(`printf "%s%s" $x $x`), want: made},
 		{name: "attack: printf with indexes", entry: double(`printf "%[1]s%[1]s" $x`), want: made},
 		{name: "attack: printf with a width", entry: `{{ printf "%1000000000d" 1 }}`, want: "a format has a width"},
-		{name: "attack: printf with a width that is passed", entry: `{{ printf "%*d" 1000000000 1 }}`, want: "a format has a width"},
+		{name: "attack: printf with a width that is passed", entry: `{{ printf "%*d" 1000000000 1 }}`,
+			want: "a format has a width"},
 		{name: "attack: println", entry: double(`println $x $x`), want: passed},
 		{name: "attack: cat", entry: double(`cat $x $x`), want: passed},
 		{name: "attack: join", entry: double(`list $x $x | join ""`), want: passed},
 		{name: "attack: join by a long text", entry: `{{ join (repeat 200000 "x") (until 5000) }}`, want: made},
 		{name: "attack: replace", entry: double(`replace "x" "xx" $x`), want: passed},
-		{name: "attack: regexReplaceAll", entry: double(`regexReplaceAll "x" $x "xx"`), want: "a regular expression is longer"},
-		{name: "attack: regexReplaceAll by its own text", entry: `{{ regexReplaceAll ".*" (repeat 60000 "x") (repeat 1000 "$0") }}`, want: made},
-		{name: "attack: a pattern that compiles to much", entry: `{{ regexMatch (repeat 10000 ".{1000}") "x" }}`, want: "a regular expression is longer"},
+		{name: "attack: regexReplaceAll", entry: double(`regexReplaceAll "x" $x "xx"`),
+			want: "a regular expression is longer"},
+		{name: "attack: regexReplaceAll by its own text",
+			entry: `{{ regexReplaceAll ".*" (repeat 60000 "x") (repeat 1000 "$0") }}`, want: made},
+		{name: "attack: a pattern that compiles to much", entry: `{{ regexMatch (repeat 10000 ".{1000}") "x" }}`,
+			want: "a regular expression is longer"},
 		{name: "attack: repeat", entry: double(`repeat 2 $x`), want: passed},
 		{name: "attack: toJson", entry: double(`list $x $x | toJson`), want: passed},
 		{name: "attack: toYaml", entry: double(`list $x $x | toYaml`), want: passed},
@@ -58,23 +66,37 @@ func TestF2TemplatesCountBytes(t *testing.T) {
 		{name: "attack: b64enc", entry: double(`b64enc $x | b64enc | b64enc`), want: passed},
 		{name: "attack: indent", entry: `{{ $x := repeat 10000 "a\n" }}{{ $x = indent 100000 $x }}`, want: made},
 		{name: "attack: nindent", entry: `{{ $x := repeat 10000 "a\n" }}{{ $x = nindent 100000 $x }}`, want: made},
-		{name: "attack: indented output", entry: `{{ $x := repeat 10000 "a\n" }}{{ range until 10000 }}{{ $x | autoindent }}{{ end }}`, want: "it resolves to more than 1 MiB"},
+		{name: "attack: indented output",
+			entry: `{{ $x := repeat 10000 "a\n" }}{{ range until 10000 }}{{ $x | autoindent }}{{ end }}`,
+			want:  "it resolves to more than 1 MiB"},
 		{name: "attack: wrapWith", entry: `{{ $x := repeat 10000 "a " }}{{ $x = wrapWith 1 $x $x }}`, want: made},
 		{name: "attack: concat", entry: lists(`concat $x $x`), want: passed},
 		{name: "attack: lists of lists", entry: lists(`list $x $x`) + `{{ $x | toString }}`, want: passed},
-		{name: "attack: lists of lists as output", entry: lists(`list $x $x`) + `{{ $x }}`, want: "it resolves to more than 1 MiB"},
+		{name: "attack: lists of lists as output", entry: lists(`list $x $x`) + `{{ $x }}`,
+			want: "it resolves to more than 1 MiB"},
 		{name: "attack: deepCopy", entry: lists(`list $x $x`) + `{{ $x = deepCopy $x }}`, want: passed},
-		{name: "attack: a map that contains itself", entry: `{{ $d := dict }}{{ $_ := set $d "a" $d }}{{ print $d }}`, want: passed},
-		{name: "attack: a map that contains itself as output", entry: `{{ $d := dict }}{{ $_ := set $d "a" $d }}{{ $d }}`, want: "it resolves to more than 1 MiB"},
-		{name: "attack: a map that contains itself as YAML", entry: `{{ $d := dict }}{{ $_ := set $d "a" $d }}{{ toYaml $d }}`, want: passed},
-		{name: "attack: many lists", entry: `{{ $l := list }}{{ $x := until 10000 }}{{ range until 10000 }}{{ $l = append $l (append $x .) }}{{ end }}`, want: produced},
-		{name: "attack: many texts", entry: `{{ $l := list }}{{ range until 10000 }}{{ $l = append $l (repeat 1000000 "x") }}{{ end }}`, want: produced},
-		{name: "attack: texts of many values", entry: `{{ $x := splitList "," (repeat 500000 ",") }}`, want: "a function reads a text of more than 20000 values"},
-		{name: "attack: JSON of many values", entry: `{{ $x := fromJson (print "[" (repeat 100000 "{},") "{}]") }}`, want: "a function reads a text of more than 20000 values"},
+		{name: "attack: a map that contains itself", entry: `{{ $d := dict }}{{ $_ := set $d "a" $d }}{{ print $d }}`,
+			want: passed},
+		{name: "attack: a map that contains itself as output",
+			entry: `{{ $d := dict }}{{ $_ := set $d "a" $d }}{{ $d }}`, want: "it resolves to more than 1 MiB"},
+		{name: "attack: a map that contains itself as YAML",
+			entry: `{{ $d := dict }}{{ $_ := set $d "a" $d }}{{ toYaml $d }}`, want: passed},
+		{name: "attack: many lists",
+			entry: `{{ $l := list }}{{ $x := until 10000 }}{{ range until 10000 }}{{ $l = append $l (append $x .) }}{{ end }}`, want: produced},
+		{name: "attack: many texts",
+			entry: `{{ $l := list }}{{ range until 10000 }}{{ $l = append $l (repeat 1000000 "x") }}{{ end }}`,
+			want:  produced},
+		{name: "attack: texts of many values", entry: `{{ $x := splitList "," (repeat 500000 ",") }}`,
+			want: "a function reads a text of more than 20000 values"},
+		{name: "attack: JSON of many values", entry: `{{ $x := fromJson (print "[" (repeat 100000 "{},") "{}]") }}`,
+			want: "a function reads a text of more than 20000 values"},
 		{name: "attack: text of many actions", entry: strings.Repeat("{{ 1 }}", maxText/8)},
-		{name: "attack: YAML with aliases", entry: `{{ $x := fromYaml "a: &a [x,x]\nb: [*a,*a]" }}`, want: "the functions of templates read no YAML with anchors"},
-		{name: "attack: aliases in the result", entry: `{{ print "[&a " (repeat 100000 "x") ",*a,*a,*a]" }}`, want: "it resolves to text with words that begin with & and *"},
-		{name: "attack: aliases in text and result", entry: ` &a {{ print "*a" }}`, want: "it resolves to text with words that begin with & and *"},
+		{name: "attack: YAML with aliases", entry: `{{ $x := fromYaml "a: &a [x,x]\nb: [*a,*a]" }}`,
+			want: "the functions of templates read no YAML with anchors"},
+		{name: "attack: aliases in the result", entry: `{{ print "[&a " (repeat 100000 "x") ",*a,*a,*a]" }}`,
+			want: "it resolves to text with words that begin with & and *"},
+		{name: "attack: aliases in text and result", entry: ` &a {{ print "*a" }}`,
+			want: "it resolves to text with words that begin with & and *"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s, _ := startAPI(t).session(t)
@@ -95,7 +117,8 @@ func TestF2EveryFunctionIsBounded(t *testing.T) {
 	l := &limits{ctx: context.Background()}
 	functions := sprig.TxtFuncMap()
 	maps.Copy(functions, l.functions())
-	for _, name := range []string{"print", "printf", "println", "html", "js", "urlquery", "len", "index", "toYaml", "toYAML", "toJSON", "toRawJSON", "base64enc", "base64dec", "toInt", "toBool",
+	for _, name := range []string{"print", "printf", "println", "html", "js", "urlquery", "len", "index", "toYaml",
+		"toYAML", "toJSON", "toRawJSON", "base64enc", "base64dec", "toInt", "toBool",
 		"toLiteral", "and", "or", "not", "eq", "ne", "lt"} {
 		if functions[name] == nil {
 			functions[name] = func(...any) string { return "" } // the type of those that are not exported

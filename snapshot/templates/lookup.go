@@ -60,7 +60,9 @@ func (s *scope) permits(resource client.ScopedGVR, namespace, name string) error
 }
 
 // Get returns one object.
-func (l *lookups) Get(watcher client.ObjectIdentifier, gvk schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error) {
+func (l *lookups) Get(
+	watcher client.ObjectIdentifier, gvk schema.GroupVersionKind, namespace, name string,
+) (*unstructured.Unstructured, error) {
 	resource, err := l.allows(gvk, namespace)
 	if err != nil {
 		return nil, err
@@ -75,7 +77,9 @@ func (l *lookups) Get(watcher client.ObjectIdentifier, gvk schema.GroupVersionKi
 }
 
 // List returns the objects of a kind in a namespace or, if that is empty, in all except Opgate's.
-func (l *lookups) List(watcher client.ObjectIdentifier, gvk schema.GroupVersionKind, namespace string, selector labels.Selector) ([]unstructured.Unstructured, error) {
+func (l *lookups) List(
+	watcher client.ObjectIdentifier, gvk schema.GroupVersionKind, namespace string, selector labels.Selector,
+) ([]unstructured.Unstructured, error) {
 	resource, err := l.allows(gvk, namespace)
 	if err != nil {
 		return nil, err
@@ -100,7 +104,8 @@ func (l *lookups) allows(gvk schema.GroupVersionKind, namespace string) (resourc
 	case !resource.Namespaced && namespace != "": // which the library would ignore
 		return resource, limitErrorf(`%s has no namespace: write ""`, gvk.Kind)
 	case namespace != "" && namespace == l.reserved:
-		return resource, limitErrorf("templates cannot look up what is in namespace %s, which is Opgate's own", namespace)
+		return resource, limitErrorf("templates cannot look up what is in namespace %s, which is Opgate's own",
+			namespace)
 	case namespace != "" && len(validation.IsDNS1123Label(namespace)) > 0:
 		return resource, limitErrorf("the namespace of a lookup is not the name of one")
 	}
@@ -110,6 +115,7 @@ func (l *lookups) allows(gvk schema.GroupVersionKind, namespace string) (resourc
 // withoutSecrets returns a function of the library that reads a Secret, in a form that fails.
 func withoutSecrets(name string) func(...any) (string, error) {
 	return func(...any) (string, error) {
-		return "", limitErrorf("%s is not a function in templates of OperatorPolicies, which cannot look up Secrets", name)
+		return "", limitErrorf("%s is not a function in templates of OperatorPolicies, which cannot look up Secrets",
+			name)
 	}
 }

@@ -23,7 +23,8 @@ func (r *Resolver) namespace(op *policyv1beta2.OperatorPolicy) (namespace string
 		found = r.o.Packages.Get(sub.Name, olm.Catalog{Namespace: sub.SourceNamespace, Name: sub.Source})
 	}
 	if found == nil {
-		return "", true, fmt.Sprintf("spec.subscription.namespace is not set and package %s is not found in a catalog yet", sub.Name)
+		return "", true, fmt.Sprintf(
+			"spec.subscription.namespace is not set and package %s is not found in a catalog yet", sub.Name)
 	}
 	if c := found.Channel(sub.Channel); c != nil && c.SuggestedNamespace != "" {
 		return c.SuggestedNamespace, false, ""

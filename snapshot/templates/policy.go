@@ -52,18 +52,21 @@ func templated(op *policyv1beta2.OperatorPolicy) []part {
 	always := func(string) bool { return true }
 	parts := []part{
 		{"spec.versions", generic(spec.Versions), func(string) bool { return false }, takeVersions},
-		{"spec.versionRange", generic(spec.VersionRange), always, func(op *policyv1beta2.OperatorPolicy, resolved any) error {
-			op.Spec.VersionRange = ""
-			return convert(resolved, &op.Spec.VersionRange)
-		}},
-		{"spec.subscription", generic(spec.Subscription), opensSubscription, func(op *policyv1beta2.OperatorPolicy, resolved any) error {
-			op.Spec.Subscription = policyv1beta2.SubscriptionTemplate{}
-			return convert(resolved, &op.Spec.Subscription)
-		}},
-		{"spec.operatorGroup", generic(spec.OperatorGroup), always, func(op *policyv1beta2.OperatorPolicy, resolved any) error {
-			op.Spec.OperatorGroup = &policyv1beta2.OperatorGroupTemplate{}
-			return convert(resolved, op.Spec.OperatorGroup)
-		}},
+		{"spec.versionRange", generic(spec.VersionRange), always,
+			func(op *policyv1beta2.OperatorPolicy, resolved any) error {
+				op.Spec.VersionRange = ""
+				return convert(resolved, &op.Spec.VersionRange)
+			}},
+		{"spec.subscription", generic(spec.Subscription), opensSubscription,
+			func(op *policyv1beta2.OperatorPolicy, resolved any) error {
+				op.Spec.Subscription = policyv1beta2.SubscriptionTemplate{}
+				return convert(resolved, &op.Spec.Subscription)
+			}},
+		{"spec.operatorGroup", generic(spec.OperatorGroup), always,
+			func(op *policyv1beta2.OperatorPolicy, resolved any) error {
+				op.Spec.OperatorGroup = &policyv1beta2.OperatorGroupTemplate{}
+				return convert(resolved, op.Spec.OperatorGroup)
+			}},
 	}
 	return slices.DeleteFunc(parts, func(p part) bool { return !contains(p.written, "{{") })
 }

@@ -120,7 +120,8 @@ func New(o Options) (*Resolver, error) {
 	config := rest.CopyConfig(o.Config)
 	config.Timeout = 0 // a timeout would end watches as well; sessions bound each request themselves
 	if o.Namespace != "" {
-		config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + o.Namespace + ":" + serviceAccount}
+		config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + o.Namespace + ":" +
+			serviceAccount}
 	}
 	transport, err := rest.TransportFor(config)
 	if err != nil {
@@ -132,11 +133,14 @@ func New(o Options) (*Resolver, error) {
 	}), nil
 }
 
-func newResolver(o Options, open func(context.Context, types.NamespacedName, func()) (templateSession, error)) *Resolver {
+func newResolver(
+	o Options, open func(context.Context, types.NamespacedName, func()) (templateSession, error),
+) *Resolver {
 	if o.Key == nil {
 		o.Key = func() []byte { return nil }
 	}
-	return &Resolver{o: o, open: open, entries: map[types.NamespacedName]*entry{}, sessions: map[types.NamespacedName]*held{},
+	return &Resolver{o: o, open: open, entries: map[types.NamespacedName]*entry{},
+		sessions: map[types.NamespacedName]*held{},
 		queue: workqueue.NewTypedRateLimitingQueue(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](firstRetry, lastRetry))}
 }

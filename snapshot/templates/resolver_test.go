@@ -38,7 +38,8 @@ func (c *catalogs) set(pkg string, suggested ...string) {
 	defer c.mu.Unlock()
 	p := &catalog.Package{Name: pkg, DefaultChannel: "channel-0"}
 	for i, namespace := range suggested {
-		p.Channels = append(p.Channels, catalog.Channel{Name: "channel-" + string(rune('0'+i)), SuggestedNamespace: namespace})
+		p.Channels = append(p.Channels, catalog.Channel{Name: "channel-" + string(rune('0'+i)),
+			SuggestedNamespace: namespace})
 	}
 	if c.known == nil {
 		c.known = map[string]*catalog.Package{}
@@ -112,7 +113,8 @@ func startRig(t *testing.T, o Options) *rig {
 		defer g.mu.Unlock()
 		g.got = append(g.got, r)
 	}
-	g.Resolver = newResolver(o, func(_ context.Context, _ types.NamespacedName, changed func()) (templateSession, error) {
+	g.Resolver = newResolver(o, func(_ context.Context, _ types.NamespacedName, changed func()) (templateSession,
+		error) {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		s := &texts{replace: g.next.replace, problem: g.next.problem, hang: g.next.hang}
@@ -156,7 +158,8 @@ func (g *rig) one(t *testing.T) snapshot.Completion {
 }
 
 func policy(change func(op *policyv1beta2.OperatorPolicy)) *policyv1beta2.OperatorPolicy {
-	op := &policyv1beta2.OperatorPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "policies", Name: "etcd", UID: "u", Generation: 1}}
+	op := &policyv1beta2.OperatorPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "policies", Name: "etcd", UID: "u",
+		Generation: 1}}
 	op.Spec.Subscription.Name, op.Spec.Subscription.Namespace = "etcd", "shop"
 	if change != nil {
 		change(op)
@@ -272,7 +275,10 @@ func TestTemplateThatHangs(t *testing.T) {
 		hang := make(chan struct{})
 		g.next.hang = hang
 		for _, name := range []string{"a", "b", "c", "d", "e"} { // more than there are workers
-			g.Policy(policy(func(op *policyv1beta2.OperatorPolicy) { op.Name, op.Spec.Versions = name, []string{"{{ v }}"} }))
+			g.Policy(policy(func(op *policyv1beta2.OperatorPolicy) {
+				op.Name, op.Spec.Versions = name,
+					[]string{"{{ v }}"}
+			}))
 		}
 		synctest.Wait()
 		g.mu.Lock()
@@ -331,13 +337,16 @@ func TestDefaultNamespace(t *testing.T) {
 		want    string
 		problem string
 	}{
-		"the default channel's":             {known: []string{"a", "b"}, want: "a"},
-		"the chosen channel's":              {known: []string{"a", "b"}, channel: "channel-1", want: "b"},
-		"not another channel's":             {known: []string{"", "b"}, def: "operators", want: "operators"},
-		"a channel that is not there":       {known: []string{"a"}, channel: "nope", def: "operators", want: "operators"},
+		"the default channel's": {known: []string{"a", "b"}, want: "a"},
+		"the chosen channel's":  {known: []string{"a", "b"}, channel: "channel-1", want: "b"},
+		"not another channel's": {known: []string{"", "b"}, def: "operators", want: "operators"},
+		"a channel that is not there": {known: []string{"a"}, channel: "nope", def: "operators",
+			want: "operators"},
 		"the suggestion before the default": {known: []string{"a"}, def: "operators", want: "a"},
-		"no suggestion and no default":      {known: []string{""}, problem: "spec.subscription.namespace is required: neither does the package suggest one, nor is a default namespace configured"},
-		"a package that is not known":       {def: "operators", problem: "spec.subscription.namespace is not set and package etcd is not found in a catalog yet"},
+		"no suggestion and no default": {known: []string{""},
+			problem: "spec.subscription.namespace is required: neither does the package suggest one, nor is a default namespace configured"},
+		"a package that is not known": {def: "operators",
+			problem: "spec.subscription.namespace is not set and package etcd is not found in a catalog yet"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -393,8 +402,10 @@ func TestNamespaceSurvivesARestart(t *testing.T) {
 		noNamespace(op)
 		op.Status.ObservedGeneration = 1
 		op.Status.RelatedObjects = []policyv1beta2.RelatedObject{
-			{Object: policyv1beta2.ObjectReference{APIVersion: "v1", Kind: "Subscription", Metadata: policyv1beta2.ObjectMetadata{Namespace: "other"}}},
-			{Object: policyv1beta2.ObjectReference{APIVersion: "operators.coreos.com/v1alpha1", Kind: "Subscription", Metadata: policyv1beta2.ObjectMetadata{Namespace: "first"}}},
+			{Object: policyv1beta2.ObjectReference{APIVersion: "v1", Kind: "Subscription",
+				Metadata: policyv1beta2.ObjectMetadata{Namespace: "other"}}},
+			{Object: policyv1beta2.ObjectReference{APIVersion: "operators.coreos.com/v1alpha1", Kind: "Subscription",
+				Metadata: policyv1beta2.ObjectMetadata{Namespace: "first"}}},
 		}
 	}
 	tests := map[string]struct {

@@ -51,13 +51,17 @@ type session struct {
 
 // openSession returns a session, whose lookups find nothing in a reserved namespace. Changed is called when an object
 // that was looked up changed.
-func openSession(ctx context.Context, config *rest.Config, base http.RoundTripper, reserved string, key types.NamespacedName, changed func()) (templateSession, error) {
+func openSession(
+	ctx context.Context, config *rest.Config, base http.RoundTripper, reserved string, key types.NamespacedName,
+	changed func(),
+) (templateSession, error) {
 	// Not the process's context: watches must be stopped before requests and the watcher end.
 	ctx = context.WithoutCancel(ctx)
 	requests, cancel := context.WithCancel(ctx)
 	s := &session{
-		id: client.ObjectIdentifier{Group: policyv1beta2.GroupVersion.Group, Version: policyv1beta2.GroupVersion.Version,
-			Kind: "OperatorPolicy", Namespace: key.Namespace, Name: key.Name},
+		id: client.ObjectIdentifier{Group: policyv1beta2.GroupVersion.Group,
+			Version: policyv1beta2.GroupVersion.Version,
+			Kind:    "OperatorPolicy", Namespace: key.Namespace, Name: key.Name},
 		transport: &transport{base: base, ctx: requests, lost: changed},
 		cancel:    cancel,
 		stopped:   make(chan struct{}),
@@ -205,7 +209,8 @@ func mayPass(err error) bool {
 	}
 	var network net.Error
 	return errors.Is(err, templates.ErrMissingAPIResource) || errors.As(err, &network) ||
-		errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, io.ErrUnexpectedEOF)
+		errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) ||
+		errors.Is(err, io.ErrUnexpectedEOF)
 }
 
 // rewritten is what the rewritten template has and the written one has not.

@@ -98,7 +98,8 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		answer(200, `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"7"},"items":[`+items+`]}`)
 	case strings.HasSuffix(r.URL.Path, "/secrets"):
-		answer(200, `{"kind":"SecretList","apiVersion":"v1","metadata":{"resourceVersion":"7"},"items":[`+object("Secret", name, "aHVzaA==")+`]}`)
+		answer(200, `{"kind":"SecretList","apiVersion":"v1","metadata":{"resourceVersion":"7"},"items":[`+
+			object("Secret", name, "aHVzaA==")+`]}`)
 	default:
 		answer(404, "404 page not found")
 	}
@@ -122,7 +123,8 @@ func (a *api) session(t *testing.T) (s *session, changed chan struct{}) {
 func resolved(t *testing.T, s *session, entries ...string) (value, problem string, retry bool) {
 	t.Helper()
 	op := policy(versions(entries...))
-	answers, retry := s.resolve(t.Context(), scope{namespace: op.Namespace, verified: true, lookups: rules.Lookups(op)}, templated(op))
+	answers, retry := s.resolve(t.Context(), scope{namespace: op.Namespace, verified: true, lookups: rules.Lookups(op)},
+		templated(op))
 	if len(answers) != 1 {
 		t.Fatalf("%d answers", len(answers))
 	}
@@ -144,38 +146,60 @@ func TestTemplates(t *testing.T) {
 		problem string // its prefix
 		retry   bool
 	}{
-		"text":                     {"a{{ \"b\" }}c", `["abc"]`, "", false},
-		"a ConfigMap":              {`{{ fromConfigMap "a" "cm" "v" }}`, `["etcd.v1"]`, "", false},
-		"lookup":                   {`{{ (lookup "v1" "ConfigMap" "a" "cm").data.v }}`, `["etcd.v1"]`, "", false},
-		"sprig":                    {`{{ fromConfigMap "a" "cm" "v" | upper | replace "." "-" }}`, `["ETCD-V1"]`, "", false},
-		"if, with and range":       {`{{ if true }}{{ with "x" }}{{ . }}{{ end }}{{ else }}y{{ end }}{{- range $i, $v := list "a" "b" }} {{ $i }}{{ $v }}{{ else }}none{{ end }}`, `["x 0a 1b"]`, "", false},
-		"variables":                {`{{ $v := "a" }}{{ $v = print $v "b" }}{{ $v }}`, `["ab"]`, "", false},
-		"else if":                  {`{{ if false }}a{{ else if true }}b{{ end }}`, `["b"]`, "", false},
-		"break":                    {`{{ range until 5 }}{{ if eq . 2 }}{{ break }}{{ end }}{{ . }}{{ end }}`, `["01"]`, "", false},
+		"text":        {"a{{ \"b\" }}c", `["abc"]`, "", false},
+		"a ConfigMap": {`{{ fromConfigMap "a" "cm" "v" }}`, `["etcd.v1"]`, "", false},
+		"lookup":      {`{{ (lookup "v1" "ConfigMap" "a" "cm").data.v }}`, `["etcd.v1"]`, "", false},
+		"sprig": {`{{ fromConfigMap "a" "cm" "v" | upper | replace "." "-" }}`, `["ETCD-V1"]`, "",
+			false},
+		"if, with and range": {`{{ if true }}{{ with "x" }}{{ . }}{{ end }}{{ else }}y{{ end }}{{- range $i, $v := list "a" "b" }} {{ $i }}{{ $v }}{{ else }}none{{ end }}`, `["x 0a 1b"]`, "", false},
+		"variables":          {`{{ $v := "a" }}{{ $v = print $v "b" }}{{ $v }}`, `["ab"]`, "", false},
+		"else if":            {`{{ if false }}a{{ else if true }}b{{ end }}`, `["b"]`, "", false},
+		"break": {`{{ range until 5 }}{{ if eq . 2 }}{{ break }}{{ end }}{{ . }}{{ end }}`, `["01"]`,
+			"", false},
 		"until, untilStep and seq": {`{{ until 3 }} {{ untilStep 6 0 -2 }} {{ seq 3 }} {{ seq 0 2 4 }} {{ seq 2 0 }} {{ repeat 2 "x" }}`, `["[0 1 2] [6 4 2] 1 2 3 0 2 4 2 1 0 xx"]`, "", false},
 
-		"a ConfigMap that is not there": {`{{ fromConfigMap "a" "nope" "v" }}`, "", looked + `fromConfigMap "a" "nope" "v">: error calling fromConfigMap: failed getting the ConfigMap nope from a: configmaps "nope" not found`, false},
-		"a value that is not there":     {`{{ (lookup "v1" "ConfigMap" "a" "cm").data.nope }}`, "", "a value that it asks for is not there", false},
-		"with a default":                {`{{ (lookup "v1" "ConfigMap" "a" "cm").data.nope | default "x" }}`, `["x"]`, "", false},
-		"an API that is not served":     {`{{ fromClusterClaim "x" }}`, "", looked + `fromClusterClaim "x">: error calling fromClusterClaim: one or more API resources are not installed`, true},
-		"a kind that cannot be watched": {`{{ lookup "v1" "Binding" "a" "x" }}`, "", looked + `lookup "v1" "Binding" "a" "x">: error calling lookup: /v1, Kind=Binding cannot be watched`, false},
-		"text that does not parse":      {`{{ if }}`, "", "template: policy:1: missing value for if", false},
-		"an unknown function":           {`{{ launch "missiles" }}`, "", `template: tmpl:1: function "launch" not defined`, false},
-		"the environment":               {`{{ env "HOME" }}`, "", looked + `env "HOME">: error calling env: use of denylisted template function`, false},
-		"random values":                 {`{{ randAlpha 5 }}`, "", looked + `randAlpha 5>: error calling randAlpha: use of denylisted template function`, false},
-		"define":                        {`{{ define "x" }}{{ template "x" }}{{ end }}{{ template "x" }}`, "", "define and block are not supported", false},
-		"template":                      {`{{ template "policy" }}`, "", "template is not supported", false},
-		"a loop without end":            {`{{ range 1000000000 }}{{ range 1000000000 }}{{ end }}{{ end }}`, "", "its loops go round more than 10000 times", false},
-		"a list without end":            {`{{ range until 1000000000 }}{{ end }}`, "", "a list of more than 10000 numbers", false},
-		"a list that overflows":         {`{{ untilStep -9223372036854775808 9223372036854775807 1 }}`, "", "a list of more than 10000 numbers", false},
-		"seq without end":               {`{{ seq 1000000000 }}`, "", "a list of more than 10000 numbers", false},
-		"a string without end":          {`{{ repeat 1000000000 "x" }}`, "", "cannot repeat 1 bytes that many times", false},
-		"output without end":            {`{{ $x := repeat 1000 "x" }}{{ range 10000 }}{{ $x }}{{ end }}`, "", "it resolves to more than 1 MiB", false},
-		"output of lists":               {`{{ $x := list (repeat 100000 "x") }}{{ range 100 }}{{ $x }}{{ end }}`, "", "it resolves to more than 1 MiB", false},
-		"text without end":              {strings.Repeat("{{ 1 }}", maxText/7+1), "", "it is longer than 256 KiB", false},
-		"nesting without end":           {strings.Repeat("{{ if true }}", 5000) + strings.Repeat("{{ end }}", 5000), `[""]`, "", false},
-		"a panic":                       {`{{ index (list) 5 }}`, "", looked + `index (list) 5>: error calling index`, false},
-		"YAML of its own":               {`{{ fromConfigMap "a" "evil" "v" }}`, `["x","evil"]`, "", false}, // refused by fit
+		"a ConfigMap that is not there": {`{{ fromConfigMap "a" "nope" "v" }}`, "",
+			looked + `fromConfigMap "a" "nope" "v">: error calling fromConfigMap: failed getting the ConfigMap nope from a: configmaps "nope" not found`, false},
+		"a value that is not there": {`{{ (lookup "v1" "ConfigMap" "a" "cm").data.nope }}`, "",
+			"a value that it asks for is not there", false},
+		"with a default": {`{{ (lookup "v1" "ConfigMap" "a" "cm").data.nope | default "x" }}`, `["x"]`,
+			"", false},
+		"an API that is not served": {`{{ fromClusterClaim "x" }}`, "",
+			looked + `fromClusterClaim "x">: error calling fromClusterClaim: one or more API resources are not installed`, true},
+		"a kind that cannot be watched": {`{{ lookup "v1" "Binding" "a" "x" }}`, "",
+			looked + `lookup "v1" "Binding" "a" "x">: error calling lookup: /v1, Kind=Binding cannot be watched`,
+			false},
+		"text that does not parse": {`{{ if }}`, "", "template: policy:1: missing value for if", false},
+		"an unknown function": {`{{ launch "missiles" }}`, "",
+			`template: tmpl:1: function "launch" not defined`, false},
+		"the environment": {`{{ env "HOME" }}`, "", looked +
+			`env "HOME">: error calling env: use of denylisted template function`, false},
+		"random values": {`{{ randAlpha 5 }}`, "", looked +
+			`randAlpha 5>: error calling randAlpha: use of denylisted template function`, false},
+		"define": {`{{ define "x" }}{{ template "x" }}{{ end }}{{ template "x" }}`, "",
+			"define and block are not supported", false},
+		"template": {`{{ template "policy" }}`, "", "template is not supported", false},
+		"a loop without end": {`{{ range 1000000000 }}{{ range 1000000000 }}{{ end }}{{ end }}`, "",
+			"its loops go round more than 10000 times", false},
+		"a list without end": {`{{ range until 1000000000 }}{{ end }}`, "",
+			"a list of more than 10000 numbers", false},
+		"a list that overflows": {`{{ untilStep -9223372036854775808 9223372036854775807 1 }}`, "",
+			"a list of more than 10000 numbers", false},
+		"seq without end": {`{{ seq 1000000000 }}`, "", "a list of more than 10000 numbers", false},
+		"a string without end": {`{{ repeat 1000000000 "x" }}`, "", "cannot repeat 1 bytes that many times",
+			false},
+		"output without end": {`{{ $x := repeat 1000 "x" }}{{ range 10000 }}{{ $x }}{{ end }}`, "",
+			"it resolves to more than 1 MiB", false},
+		"output of lists": {`{{ $x := list (repeat 100000 "x") }}{{ range 100 }}{{ $x }}{{ end }}`, "",
+			"it resolves to more than 1 MiB", false},
+		"text without end": {strings.Repeat("{{ 1 }}", maxText/7+1), "", "it is longer than 256 KiB",
+			false},
+		"nesting without end": {strings.Repeat("{{ if true }}", 5000) + strings.Repeat("{{ end }}", 5000),
+			`[""]`, "", false},
+		"a panic": {`{{ index (list) 5 }}`, "", looked + `index (list) 5>: error calling index`,
+			false},
+		// refused by fit
+		"YAML of its own": {`{{ fromConfigMap "a" "evil" "v" }}`, `["x","evil"]`, "", false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -183,7 +207,8 @@ func TestTemplates(t *testing.T) {
 			a.configMaps["cm"], a.configMaps["evil"] = "etcd.v1", "x'\n- 'evil"
 			s, _ := a.session(t)
 			value, problem, retry := resolved(t, s, test.entry)
-			if value != test.want || !strings.HasPrefix(problem, test.problem) || (problem != "") != (test.problem != "") {
+			if value != test.want || !strings.HasPrefix(problem, test.problem) ||
+				(problem != "") != (test.problem != "") {
 				t.Errorf("resolved to %s, problem %q; want %s, problem %q", value, problem, test.want, test.problem)
 			}
 			if retry != test.retry {
@@ -206,7 +231,8 @@ func TestLookedUpObjectsAreWatched(t *testing.T) {
 	if value, problem, _ := resolved(t, s, `{{ fromConfigMap "a" "cm" "v" }}`); value != `["etcd.v1"]` {
 		t.Fatalf("resolved to %s, problem %q", value, problem)
 	}
-	a.events <- `{"type":"MODIFIED","object":` + strings.Replace(object("ConfigMap", "cm", "etcd.v2"), `"7"`, `"8"`, 1) + "}\n"
+	a.events <- `{"type":"MODIFIED","object":` + strings.Replace(object("ConfigMap", "cm", "etcd.v2"), `"7"`, `"8"`,
+		1) + "}\n"
 	<-changed
 	if value, problem, _ := resolved(t, s, `{{ fromConfigMap "a" "cm" "v" }}`); value != `["etcd.v2"]` {
 		t.Errorf("resolved to %s, problem %q", value, problem)
@@ -246,18 +272,31 @@ func TestI1TemplatesReadNothingOfTheGate(t *testing.T) {
 	}{
 		{name: "a ConfigMap elsewhere (control)", entry: `{{ fromConfigMap "a" "cm" "v" }}`, want: `["etcd.v1"]`},
 		{name: "a Node (control)", entry: `{{ (lookup "v1" "Node" "" "n1").metadata.name }}`, want: `["n1"]`},
-		{name: "attack: the key of marks", entry: `{{ fromSecret "opgate-system" "opgate-marks" "key" }}`, problem: "cannot look up Secrets"},
-		{name: "attack: all data of a Secret", entry: `{{ copySecretData "opgate-system" "opgate-ca" }}`, problem: "cannot look up Secrets"},
-		{name: "attack: a Secret by lookup", entry: `{{ (lookup "v1" "Secret" "opgate-system" "opgate-marks").data.v }}`, problem: "cannot look up Secrets"},
-		{name: "attack: a Secret of another namespace", entry: `{{ (lookup "v1" "Secret" "a" "s").data.v }}`, problem: "cannot look up Secrets"},
-		{name: "attack: a list of Secrets", entry: `{{ lookup "v1" "Secret" "" "" }}`, problem: "cannot look up Secrets"},
-		{name: "attack: a ConfigMap of Opgate", entry: `{{ fromConfigMap "opgate-system" "cm" "v" }}`, problem: "in namespace opgate-system, which is Opgate's own"},
-		{name: "attack: a list of its ConfigMaps", entry: `{{ lookup "v1" "ConfigMap" "opgate-system" "" }}`, problem: "which is Opgate's own"},
-		{name: "attack: a list of all ConfigMaps", entry: `{{ range (lookup "v1" "ConfigMap" "" "").items }}{{ .data.v }}{{ end }}`, want: `["etcd.v1"]`},
-		{name: "attack: a name in all namespaces", entry: `{{ (lookup "v1" "ConfigMap" "" "own").data.v }}`, problem: "ConfigMap has namespaces"},
-		{name: "attack: a path for a namespace", entry: `{{ fromConfigMap "../namespaces/opgate-system" "cm" "v" }}`, problem: "is not the name of one"},
-		{name: "attack: a namespace in upper case", entry: `{{ fromConfigMap "Opgate-System" "cm" "v" }}`, problem: "is not the name of one"},
-		{name: "attack: a namespace for a kind without", entry: `{{ (lookup "v1" "Node" "a" "n1").metadata.name }}`, problem: "Node has no namespace"},
+		{name: "attack: the key of marks", entry: `{{ fromSecret "opgate-system" "opgate-marks" "key" }}`,
+			problem: "cannot look up Secrets"},
+		{name: "attack: all data of a Secret", entry: `{{ copySecretData "opgate-system" "opgate-ca" }}`,
+			problem: "cannot look up Secrets"},
+		{name: "attack: a Secret by lookup",
+			entry:   `{{ (lookup "v1" "Secret" "opgate-system" "opgate-marks").data.v }}`,
+			problem: "cannot look up Secrets"},
+		{name: "attack: a Secret of another namespace", entry: `{{ (lookup "v1" "Secret" "a" "s").data.v }}`,
+			problem: "cannot look up Secrets"},
+		{name: "attack: a list of Secrets", entry: `{{ lookup "v1" "Secret" "" "" }}`,
+			problem: "cannot look up Secrets"},
+		{name: "attack: a ConfigMap of Opgate", entry: `{{ fromConfigMap "opgate-system" "cm" "v" }}`,
+			problem: "in namespace opgate-system, which is Opgate's own"},
+		{name: "attack: a list of its ConfigMaps", entry: `{{ lookup "v1" "ConfigMap" "opgate-system" "" }}`,
+			problem: "which is Opgate's own"},
+		{name: "attack: a list of all ConfigMaps",
+			entry: `{{ range (lookup "v1" "ConfigMap" "" "").items }}{{ .data.v }}{{ end }}`, want: `["etcd.v1"]`},
+		{name: "attack: a name in all namespaces", entry: `{{ (lookup "v1" "ConfigMap" "" "own").data.v }}`,
+			problem: "ConfigMap has namespaces"},
+		{name: "attack: a path for a namespace", entry: `{{ fromConfigMap "../namespaces/opgate-system" "cm" "v" }}`,
+			problem: "is not the name of one"},
+		{name: "attack: a namespace in upper case", entry: `{{ fromConfigMap "Opgate-System" "cm" "v" }}`,
+			problem: "is not the name of one"},
+		{name: "attack: a namespace for a kind without", entry: `{{ (lookup "v1" "Node" "a" "n1").metadata.name }}`,
+			problem: "Node has no namespace"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			a := startAPI(t)
@@ -289,7 +328,8 @@ func TestI1LookupsHaveTheirOwnAccount(t *testing.T) {
 			a.configMaps["cm"] = "etcd.v1"
 			key := []byte("key of marks")
 			published := make(chan snapshot.Completion, 1)
-			resolver, err := New(Options{Config: &rest.Config{Host: a.URL}, Namespace: tc.namespace, Key: func() []byte { return key },
+			resolver, err := New(Options{Config: &rest.Config{Host: a.URL}, Namespace: tc.namespace,
+				Key:     func() []byte { return key },
 				Publish: func(_ types.NamespacedName, c snapshot.Completion) { published <- c }})
 			if err != nil {
 				t.Fatal(err)
@@ -333,11 +373,15 @@ func TestI1LookupsNeedAVerifiedAuthor(t *testing.T) {
 		problem     string
 	}{
 		{name: "control: marked", entry: `{{ fromConfigMap "a" "cm" "v" }}`, mark: signed, want: `["etcd.v1"]`},
-		{name: "control: own namespace without a mark", entry: `{{ fromConfigMap "policies" "cm" "v" }}`, want: `["etcd.v1"]`},
+		{name: "control: own namespace without a mark", entry: `{{ fromConfigMap "policies" "cm" "v" }}`,
+			want: `["etcd.v1"]`},
 		{name: "attack: no mark", entry: `{{ fromConfigMap "a" "cm" "v" }}`, problem: unverified},
-		{name: "attack: no mark, a computed namespace", entry: `{{ fromConfigMap (print "a") "cm" "v" }}`, problem: unverified},
-		{name: "attack: no mark, all namespaces", entry: `{{ (index (lookup "v1" "ConfigMap" "" "").items 0).data.v }}`, problem: unverified},
-		{name: "attack: no mark, a kind without namespaces", entry: `{{ (lookup "v1" "Node" "" "n1").metadata.name }}`, problem: unverified},
+		{name: "attack: no mark, a computed namespace", entry: `{{ fromConfigMap (print "a") "cm" "v" }}`,
+			problem: unverified},
+		{name: "attack: no mark, all namespaces", entry: `{{ (index (lookup "v1" "ConfigMap" "" "").items 0).data.v }}`,
+			problem: unverified},
+		{name: "attack: no mark, a kind without namespaces", entry: `{{ (lookup "v1" "Node" "" "n1").metadata.name }}`,
+			problem: unverified},
 		{name: "attack: the mark of another spec", entry: `{{ fromConfigMap "a" "cm" "v" }}`, problem: unverified,
 			mark: func(*policyv1beta2.OperatorPolicy) string {
 				return rules.SignLookups(key, policy(versions(`{{ fromConfigMap "a" "other" "v" }}`)))
@@ -350,7 +394,8 @@ func TestI1LookupsNeedAVerifiedAuthor(t *testing.T) {
 			}},
 		{name: "attack: the mark of another key", entry: `{{ fromConfigMap "a" "cm" "v" }}`, problem: unverified,
 			mark: func(op *policyv1beta2.OperatorPolicy) string { return rules.SignLookups([]byte("guess"), op) }},
-		{name: "attack: a lookup that was not found in the text", entry: `{{ fromConfigMap "a" "cm" "v" }}`, mark: signed, problem: notFound,
+		{name: "attack: a lookup that was not found in the text", entry: `{{ fromConfigMap "a" "cm" "v" }}`,
+			mark: signed, problem: notFound,
 			lookups: []lookup.Lookup{{Kind: "ConfigMap", Namespace: "a", Name: "other"}, {Kind: "Node"}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -371,9 +416,11 @@ func TestI1LookupsNeedAVerifiedAuthor(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := string(raw); answers[0].problem == "" && got != tc.want || !strings.HasPrefix(answers[0].problem, tc.problem) ||
+			if got := string(raw); answers[0].problem == "" && got != tc.want ||
+				!strings.HasPrefix(answers[0].problem, tc.problem) ||
 				(answers[0].problem != "") != (tc.problem != "") {
-				t.Errorf("resolved to %s, problem %q; want %s, problem %q", got, answers[0].problem, tc.want, tc.problem)
+				t.Errorf("resolved to %s, problem %q; want %s, problem %q", got, answers[0].problem, tc.want,
+					tc.problem)
 			}
 		})
 	}
@@ -403,7 +450,8 @@ func TestI1ErrorsQuoteNothing(t *testing.T) {
 			a := startAPI(t)
 			a.configMaps["cm"] = "hush"
 			s, _ := a.session(t)
-			answers, _ := s.resolve(t.Context(), scope{unlimited: true, lookups: rules.Lookups(policy(versions(entry)))},
+			answers, _ := s.resolve(t.Context(),
+				scope{unlimited: true, lookups: rules.Lookups(policy(versions(entry)))},
 				templated(policy(func(op *policyv1beta2.OperatorPolicy) { op.Spec.Subscription.Channel = entry })))
 			if problem := answers[0].problem; problem == "" || strings.Contains(problem, "hush") {
 				t.Errorf("resolved to %v, problem %q", answers[0].value, problem)
@@ -438,7 +486,8 @@ func TestKindThatIsNotServedAnyMore(t *testing.T) {
 		return &http.Response{StatusCode: http.StatusNotFound, Body: http.NoBody, Request: r}, nil
 	}), ctx: t.Context(), lost: func() { calls <- struct{}{} }}
 	for path, want := range map[string]bool{
-		"/apis/x.io/v1": false, "/api/v1": false, "/apis/x.io/v1/things": true, "/api/v1/configmaps": true, "/api/v1/namespaces/a/configmaps": true,
+		"/apis/x.io/v1": false, "/api/v1": false, "/apis/x.io/v1/things": true, "/api/v1/configmaps": true,
+		"/api/v1/namespaces/a/configmaps": true,
 	} {
 		tr.gone.Store(false)
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://server"+path, nil)

@@ -60,7 +60,8 @@ func Generate(ctx context.Context, helm string, checkout repo.Checkout, o Option
 		"--set", "olm.identity="+o.OLMIdentity,
 		"--set", "olm.catalogNamespaces={*}", // a bundle has no Roles in other namespaces
 		"--set", "webhooks.ownedByNamespace=false", // a ClusterRole that OLM deletes owns them, see package register
-		"--api-versions", "security.openshift.io/v1") // users and groups of the pod are left to the cluster and to the image
+		// users and groups of the pod are left to the cluster and to the image
+		"--api-versions", "security.openshift.io/v1")
 	if err != nil {
 		return nil, err
 	}

@@ -64,7 +64,8 @@ func csvOf(t *testing.T, b *bundle.Bundle) operatorsv1alpha1.ClusterServiceVersi
 func registered(t *testing.T, b *bundle.Bundle) map[string]string {
 	t.Helper()
 	var configMap corev1.ConfigMap
-	if err := yaml.UnmarshalStrict(b.Manifests["configmap-opgate-registration-v"+b.Version+".yaml"], &configMap); err != nil {
+	if err := yaml.UnmarshalStrict(b.Manifests["configmap-opgate-registration-v"+b.Version+".yaml"],
+		&configMap); err != nil {
 		t.Fatal(err)
 	}
 	return configMap.Data
@@ -80,15 +81,18 @@ func TestValidators(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if loaded.Name != "opgate.v0.2.0" || loaded.Package != bundle.Package || loaded.CSV.Spec.Replaces != "opgate.v0.1.0" {
-		t.Errorf("got bundle %s of package %s, which replaces %s", loaded.Name, loaded.Package, loaded.CSV.Spec.Replaces)
+	if loaded.Name != "opgate.v0.2.0" || loaded.Package != bundle.Package ||
+		loaded.CSV.Spec.Replaces != "opgate.v0.1.0" {
+		t.Errorf("got bundle %s of package %s, which replaces %s", loaded.Name, loaded.Package,
+			loaded.CSV.Spec.Replaces)
 	}
 	for _, platform := range []string{"os.linux", "arch.amd64", "arch.arm64", "arch.ppc64le", "arch.s390x"} {
 		if loaded.CSV.Labels["operatorframework.io/"+platform] != "supported" {
 			t.Errorf("the labels of the bundle do not have %s: %v", platform, loaded.CSV.Labels)
 		}
 	}
-	validators := validation.DefaultBundleValidators.WithValidators(validation.OperatorHubV2Validator, validation.StandardCapabilitiesValidator,
+	validators := validation.DefaultBundleValidators.WithValidators(validation.OperatorHubV2Validator,
+		validation.StandardCapabilitiesValidator,
 		validation.StandardCategoriesValidator, validation.ObjectValidator, validation.GoodPracticesValidator)
 	results := validators.Validate(loaded.ObjectsToValidate()...)
 	if len(results) == 0 {
@@ -111,8 +115,10 @@ func TestCatalog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	first, second := generate(t, bundle.Options{Version: "0.1.0"}), generate(t, bundle.Options{Version: "0.2.0", Replaces: "0.1.0"})
-	catalog, err := bundle.Catalog([]*bundle.Bundle{first, second}, []string{"registry.example.com/bundle:v0.1.0", "registry.example.com/bundle:v0.2.0"})
+	first, second := generate(t, bundle.Options{Version: "0.1.0"}),
+		generate(t, bundle.Options{Version: "0.2.0", Replaces: "0.1.0"})
+	catalog, err := bundle.Catalog([]*bundle.Bundle{first, second},
+		[]string{"registry.example.com/bundle:v0.1.0", "registry.example.com/bundle:v0.2.0"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,13 +182,17 @@ func TestPods(t *testing.T) {
 	b := generate(t, bundle.Options{Version: "1.2.3", Image: image})
 	csv := csvOf(t, b)
 	pod := csv.Spec.InstallStrategy.StrategySpec.DeploymentSpecs[0].Spec.Template.Spec
-	if c := pod.SecurityContext; c == nil || c.RunAsUser != nil || c.RunAsGroup != nil || c.FSGroup != nil || c.RunAsNonRoot == nil || !*c.RunAsNonRoot {
+	if c := pod.SecurityContext; c == nil || c.RunAsUser != nil || c.RunAsGroup != nil || c.FSGroup != nil ||
+		c.RunAsNonRoot == nil || !*c.RunAsNonRoot {
 		t.Errorf("the security context is %v", c)
 	}
-	if pod.Containers[0].Image != image || csv.Spec.RelatedImages[0].Image != image || csv.Annotations["containerImage"] != image {
-		t.Errorf("images are %s, %v and %s", pod.Containers[0].Image, csv.Spec.RelatedImages, csv.Annotations["containerImage"])
+	if pod.Containers[0].Image != image || csv.Spec.RelatedImages[0].Image != image ||
+		csv.Annotations["containerImage"] != image {
+		t.Errorf("images are %s, %v and %s", pod.Containers[0].Image, csv.Spec.RelatedImages,
+			csv.Annotations["containerImage"])
 	}
-	for _, want := range []string{"--register=/etc/opgate/registration", "--webhooks-owned-by-namespace=false", "--olm-identity=" + chart.OLM} {
+	for _, want := range []string{"--register=/etc/opgate/registration", "--webhooks-owned-by-namespace=false",
+		"--olm-identity=" + chart.OLM} {
 		if !slices.Contains(pod.Containers[0].Args, want) {
 			t.Errorf("arguments are %q, want %q", pod.Containers[0].Args, want)
 		}
@@ -206,7 +216,8 @@ func TestOpenShift(t *testing.T) {
 		all += string(b.Manifests[name])
 	}
 	if strings.Contains(all, chart.OLM) || strings.Count(all, account) < 9 {
-		t.Errorf("%s is there %d times, %s %d times", account, strings.Count(all, account), chart.OLM, strings.Count(all, chart.OLM))
+		t.Errorf("%s is there %d times, %s %d times", account, strings.Count(all, account), chart.OLM,
+			strings.Count(all, chart.OLM))
 	}
 }
 

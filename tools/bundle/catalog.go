@@ -62,7 +62,8 @@ func (b *Bundle) blob(image string) (declcfg.Bundle, error) {
 	}
 	return declcfg.Bundle{
 		Schema: declcfg.SchemaBundle, Package: Package, Name: Name(b.Version), Image: image, RelatedImages: related,
-		Properties: []property.Property{property.MustBuildPackage(Package, b.Version), property.MustBuildCSVMetadata(csv)},
+		Properties: []property.Property{property.MustBuildPackage(Package, b.Version),
+			property.MustBuildCSVMetadata(csv)},
 	}, nil
 }
 

@@ -48,16 +48,20 @@ func (p *parts) clusterServiceVersion(o Options) (*unstructured.Unstructured, er
 	containers[0].Image = o.Image
 	mount(&deployment.Spec.Template, o.Version)
 	csv := &operatorsv1alpha1.ClusterServiceVersion{
-		TypeMeta:   metav1.TypeMeta{APIVersion: operatorsv1alpha1.ClusterServiceVersionAPIVersion, Kind: operatorsv1alpha1.ClusterServiceVersionKind},
+		TypeMeta: metav1.TypeMeta{APIVersion: operatorsv1alpha1.ClusterServiceVersionAPIVersion,
+			Kind: operatorsv1alpha1.ClusterServiceVersionKind},
 		ObjectMeta: metav1.ObjectMeta{Name: Name(o.Version), Labels: csvLabels(), Annotations: csvAnnotations(o.Image)},
 		Spec: operatorsv1alpha1.ClusterServiceVersionSpec{
-			DisplayName:    "Opgate",
-			Description:    strings.TrimSpace(description),
-			Keywords:       []string{"olm", "operators", "admission", "policy", "upgrades"},
-			Maintainers:    []operatorsv1alpha1.Maintainer{{Name: "The Opgate authors", Email: "maintainers@opgate.io"}},
-			Provider:       operatorsv1alpha1.AppLink{Name: "The Opgate authors", URL: home},
-			Links:          []operatorsv1alpha1.AppLink{{Name: "Source", URL: home}, {Name: "Installing through OLM", URL: home + "/blob/main/docs/install.md#through-olm"}},
-			Icon:           []operatorsv1alpha1.Icon{{Data: base64.StdEncoding.EncodeToString(icon), MediaType: "image/svg+xml"}},
+			DisplayName: "Opgate",
+			Description: strings.TrimSpace(description),
+			Keywords:    []string{"olm", "operators", "admission", "policy", "upgrades"},
+			Maintainers: []operatorsv1alpha1.Maintainer{{Name: "The Opgate authors",
+				Email: "maintainers@opgate.io"}},
+			Provider: operatorsv1alpha1.AppLink{Name: "The Opgate authors", URL: home},
+			Links: []operatorsv1alpha1.AppLink{{Name: "Source", URL: home},
+				{Name: "Installing through OLM", URL: home + "/blob/main/docs/install.md#through-olm"}},
+			Icon: []operatorsv1alpha1.Icon{{Data: base64.StdEncoding.EncodeToString(icon),
+				MediaType: "image/svg+xml"}},
 			Maturity:       "alpha",
 			Version:        version.OperatorVersion{Version: number},
 			MinKubeVersion: minKubeVersion,
@@ -71,7 +75,8 @@ func (p *parts) clusterServiceVersion(o Options) (*unstructured.Unstructured, er
 			InstallStrategy: operatorsv1alpha1.NamedInstallStrategy{
 				StrategyName: operatorsv1alpha1.InstallStrategyNameDeployment,
 				StrategySpec: operatorsv1alpha1.StrategyDetailsDeployment{
-					DeploymentSpecs: []operatorsv1alpha1.StrategyDeploymentSpec{{Name: deployment.Name, Label: deployment.Labels, Spec: deployment.Spec}},
+					DeploymentSpecs: []operatorsv1alpha1.StrategyDeploymentSpec{{Name: deployment.Name,
+						Label: deployment.Labels, Spec: deployment.Spec}},
 					// None for the namespace alone: in this install mode OLM would grant these on the whole cluster.
 					// They are a Role.
 					ClusterPermissions: []operatorsv1alpha1.StrategyDeploymentPermissions{{ServiceAccountName: serviceAccount, Rules: append(p.permissions, p.registering()...)}},

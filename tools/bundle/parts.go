@@ -85,7 +85,8 @@ func rolesOfPods(objects []*unstructured.Unstructured) ([]string, error) {
 }
 
 func ofPods(binding *rbacv1.ClusterRoleBinding) bool {
-	return slices.ContainsFunc(binding.Subjects, func(s rbacv1.Subject) bool { return s.Kind == rbacv1.ServiceAccountKind && s.Name == serviceAccount })
+	return slices.ContainsFunc(binding.Subjects,
+		func(s rbacv1.Subject) bool { return s.Kind == rbacv1.ServiceAccountKind && s.Name == serviceAccount })
 }
 
 // add adds an object to the part that it belongs to.
@@ -138,14 +139,16 @@ func (p *parts) release(version string) {
 func (p *parts) manifests(version string) []*unstructured.Unstructured {
 	for _, object := range p.global {
 		// By these labels OLM finds what to delete. It sets them itself on roles that it makes of permissions.
-		setLabels(object, map[string]string{"olm.owner": Name(version), "olm.owner.kind": "ClusterServiceVersion", "olm.owner.namespace": Namespace})
+		setLabels(object, map[string]string{"olm.owner": Name(version), "olm.owner.kind": "ClusterServiceVersion",
+			"olm.owner.namespace": Namespace})
 	}
 	for _, object := range p.namespaced {
 		object.SetNamespace("") // OLM sets the one that it installs in
 		if strings.HasPrefix(object.GetKind(), "Role") {
 			// OLM makes the ClusterServiceVersion an owner of the other kinds, and for these it fills in the UID.
 			object.Object["metadata"].(map[string]any)["ownerReferences"] = []any{map[string]any{
-				"apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion", "name": Name(version), "uid": "",
+				"apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion", "name": Name(version),
+				"uid": "",
 			}}
 		}
 	}

@@ -35,9 +35,10 @@ func (p *parts) registration(version string) (*unstructured.Unstructured, error)
 		files[file] = append(files[file], string(text))
 	}
 	configMap := &corev1.ConfigMap{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
-		ObjectMeta: metav1.ObjectMeta{Name: registrationName(version), Labels: map[string]string{"app.kubernetes.io/part-of": Package, versionLabel: "v" + version}},
-		Data:       map[string]string{},
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+		ObjectMeta: metav1.ObjectMeta{Name: registrationName(version),
+			Labels: map[string]string{"app.kubernetes.io/part-of": Package, versionLabel: "v" + version}},
+		Data: map[string]string{},
 	}
 	for file, texts := range files {
 		configMap.Data[file] = strings.Join(texts, "---\n")
@@ -52,7 +53,8 @@ func mount(template *corev1.PodTemplateSpec, version string) {
 		ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: registrationName(version)}},
 	}})
 	container := &template.Spec.Containers[0]
-	container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: volume, MountPath: registrationDirectory, ReadOnly: true})
+	container.VolumeMounts = append(container.VolumeMounts,
+		corev1.VolumeMount{Name: volume, MountPath: registrationDirectory, ReadOnly: true})
 	container.Args = append(container.Args, "--register="+registrationDirectory)
 }
 
@@ -66,13 +68,17 @@ func (p *parts) registering() []rbacv1.PolicyRule {
 	}
 	webhooks := []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"}
 	return []rbacv1.PolicyRule{
-		{APIGroups: []string{"apiextensions.k8s.io"}, Resources: []string{"customresourcedefinitions"}, ResourceNames: definitions, Verbs: []string{"get", "patch"}},
-		{APIGroups: []string{"admissionregistration.k8s.io"}, Resources: webhooks, ResourceNames: []string{"opgate"}, Verbs: []string{"get", "patch"}},
+		{APIGroups: []string{"apiextensions.k8s.io"}, Resources: []string{"customresourcedefinitions"},
+			ResourceNames: definitions, Verbs: []string{"get", "patch"}},
+		{APIGroups: []string{"admissionregistration.k8s.io"}, Resources: webhooks, ResourceNames: []string{"opgate"},
+			Verbs: []string{"get", "patch"}},
 		// RBAC cannot restrict create by name.
-		{APIGroups: []string{"apiextensions.k8s.io"}, Resources: []string{"customresourcedefinitions"}, Verbs: []string{"create"}},
+		{APIGroups: []string{"apiextensions.k8s.io"}, Resources: []string{"customresourcedefinitions"},
+			Verbs: []string{"create"}},
 		{APIGroups: []string{"admissionregistration.k8s.io"}, Resources: webhooks, Verbs: []string{"create"}},
 		// The UID of the owner of the webhook configurations.
-		{APIGroups: []string{"rbac.authorization.k8s.io"}, Resources: []string{"clusterroles"}, ResourceNames: []string{backstop.Name}, Verbs: []string{"get"}},
+		{APIGroups: []string{"rbac.authorization.k8s.io"}, Resources: []string{"clusterroles"},
+			ResourceNames: []string{backstop.Name}, Verbs: []string{"get"}},
 	}
 }
 

@@ -28,7 +28,8 @@ func TestAlerts(t *testing.T) {
 	}
 	for name := range alertsFile(t) {
 		fires := `alertname="` + name + `"`
-		if exact := "alertname: " + name + "\n        eval_time"; !strings.Contains(string(text), fires) && !strings.Contains(string(text), exact) {
+		if exact := "alertname: " + name + "\n        eval_time"; !strings.Contains(string(text), fires) &&
+			!strings.Contains(string(text), exact) {
 			t.Errorf("alert %s fires in no test of %s", name, tests)
 		}
 	}
@@ -50,7 +51,8 @@ func TestRunbooks(t *testing.T) {
 			t.Errorf("docs/runbooks.md has no heading %s", name)
 		}
 		delete(headings, name)
-		same(t, name+": runbook_url", a.Annotations["runbook_url"], "https://github.com/opgate/opgate/blob/main/docs/runbooks.md#"+strings.ToLower(name))
+		same(t, name+": runbook_url", a.Annotations["runbook_url"],
+			"https://github.com/opgate/opgate/blob/main/docs/runbooks.md#"+strings.ToLower(name))
 		for _, annotation := range []string{"summary", "description"} {
 			if a.Annotations[annotation] == "" {
 				t.Errorf("%s has no %s", name, annotation)
@@ -67,8 +69,8 @@ func TestRunbooks(t *testing.T) {
 	}
 }
 
-// TestClusterIsKept: where one Prometheus has many clusters, alerts say of which cluster they are, and the dashboard shows those that
-// are chosen.
+// TestClusterIsKept: where one Prometheus has many clusters, alerts say of which cluster they are, and the dashboard
+// shows those that are chosen.
 func TestClusterIsKept(t *testing.T) {
 	aggregation := regexp.MustCompile(`\b(?:sum|min|max|group|count)\b *(?:by \(cluster\b)?`)
 	for name, a := range alertsFile(t) {

@@ -63,7 +63,8 @@ func Split(text string) ([]Document, error) {
 			continue
 		}
 		documents = append(documents, Document{
-			TypeMeta: object.TypeMeta, Name: object.Metadata.Name, Text: strings.TrimSpace(sourceLine.ReplaceAllString(part, "")) + "\n",
+			TypeMeta: object.TypeMeta, Name: object.Metadata.Name,
+			Text: strings.TrimSpace(sourceLine.ReplaceAllString(part, "")) + "\n",
 		})
 	}
 	return documents, nil

@@ -22,7 +22,8 @@ import (
 
 func TestLint(t *testing.T) {
 	for _, mode := range []string{"self-managed", "cert-manager"} {
-		mustOutput(t, helm, "lint", "--strict", checkout.Chart(), "--set", "certificates.mode="+mode) // also without the account of OLM
+		// also without the account of OLM
+		mustOutput(t, helm, "lint", "--strict", checkout.Chart(), "--set", "certificates.mode="+mode)
 		mustOutput(t, helm, "lint", "--strict", checkout.Chart(), "--set", setOLM+",certificates.mode="+mode)
 	}
 }
@@ -30,53 +31,78 @@ func TestLint(t *testing.T) {
 // TestRefusedValues sets invalid values that users might set, and checks the error of helm.
 func TestRefusedValues(t *testing.T) {
 	tests := map[string]struct{ values, want string }{
-		"misspelt":                     {"repicas: 3", "additional properties 'repicas' not allowed"},
-		"misspelt further down":        {"log: {lvel: info}", "additional properties 'lvel' not allowed"},
-		"another log level":            {"log: {level: loud}", "at '/log/level': value must be one of 'debug', 'info', 'warn', 'error'"},
-		"another source":               {"certificates: {mode: manual}", "value must be one of 'self-managed', 'cert-manager', 'secret'"},
-		"a certificate of no Secret":   {"certificates: {mode: secret}", "set certificates.secret.name to a Secret with tls.crt and tls.key"},
-		"a certificate without its CA": {"certificates: {mode: secret, secret: {name: tls}}", "set certificates.secret.caBundle, or certificates.secret.caAnnotations"},
-		"a key in place of the CA":     {"certificates: {mode: secret, secret: {name: tls, caBundle: '-----BEGIN PRIVATE KEY-----'}}", "at '/certificates/secret/caBundle'"},
-		"no account":                   {"serviceAccount: {create: false}", "set serviceAccount.name to the account that the pods run as"},
-		"too little time to stop":      {"terminationGracePeriodSeconds: 30", "terminationGracePeriodSeconds 30 is less than drain.delay and drain.timeout, 105 seconds"},
-		"a probe of another endpoint":  {"readinessProbe: {httpGet: {path: /, port: 80}}", "additional properties 'httpGet' not allowed"},
-		"other names":                  {"nameOverride: gate", "names of objects are fixed"},
-		"all names":                    {"fullnameOverride: gate", "names of objects are fixed"},
-		"another namespace":            {"namespaceOverride: gate", "set --namespace"},
-		"an autoscaler":                {"autoscaling: {enabled: true}", "set replicas"},
-		"another policy":               {"webhooks: {failurePolicy: fail}", "value must be one of 'Fail', 'Ignore'"},
-		"no replica":                   {"replicas: 0", "at '/replicas': minimum"},
-		"a number in quotes":           {`replicas: "3"`, "at '/replicas': got string, want integer"},
-		"a digest without algorithm":   {"image: {digest: 0123}", "at '/image/digest'"},
-		"no account is OLM":            {`olm: {identity: ""}`, "there is no Deployment olm-operator in namespaces olm and openshift-operator-lifecycle-manager, or helm was not to ask the cluster"},
-		"how to find OLM":              {`olm: {identity: ""}`, "set olm.identity to the account that OLM runs as, system:serviceaccount:NAMESPACE:NAME. This prints it: kubectl get deployments --all-namespaces"},
-		"OLM twice":                    {`olm: {identities: [a, b]}`, "olm.identities has become olm.identity, which is exactly one account: set olm.identities to null"},
-		"OLM as it was":                {`olm: {identity: "system:serviceaccount:a:b", identities: []}`, "olm.identities has become olm.identity"},
-		"OLM is a list":                {`olm: {identity: ["system:serviceaccount:a:b"]}`, "at '/olm/identity': got array, want string"},
-		"OLM is no service account":    {`olm: {identity: olm@example.com}`, "at '/olm/identity'"},
-		"a way out of the expression":  {`olm: {identity: "system:serviceaccount:a:b' || true || '"}`, "at '/olm/identity'"},
-		"namespaces by pattern":        {`policy: {excludedNamespaces: ["team-*"]}`, "at '/policy/excludedNamespaces/0'"},
-		"every look-up":                {`policy: {lookupRules: [{apiGroups: [""], resources: ["*"], verbs: [get]}]}`, "at '/policy/lookupRules/0/resources/0'"},
-		"every verb":                   {`policy: {lookupRules: [{apiGroups: [""], resources: [secrets], verbs: ["*"]}]}`, "at '/policy/lookupRules/0/verbs/0'"},
-		"every template":               {`ordering: {rules: [{apiGroups: [example.com], resources: ["*"], verbs: [create]}]}`, "at '/ordering/rules/0/resources/0'"},
-		"every group":                  {`ordering: {rules: [{apiGroups: ["*"], resources: [widgets], verbs: [create]}]}`, "at '/ordering/rules/0/apiGroups/0'"},
-		"every verb for templates":     {`ordering: {rules: [{apiGroups: [example.com], resources: [widgets], verbs: ["*"]}]}`, "at '/ordering/rules/0/verbs/0'"},
-		"a right to grant rights":      {`ordering: {rules: [{apiGroups: [rbac.authorization.k8s.io], resources: [roles], verbs: [escalate]}]}`, "at '/ordering/rules/0/verbs/0'"},
-		"guards that are let go":       {`ordering: {pendingGuards: keep}`, "at '/ordering/pendingGuards': value must be one of 'suspend', 'delete'"},
-		"no unit":                      {"certificates: {selfManaged: {caLifetime: 365d}}", "at '/certificates/selfManaged/caLifetime'"},
-		"no seconds":                   {"drain: {timeout: 2m}", "at '/drain/timeout'"},
-		"another chart's name":         {"replicaCount: 3", "value replicaCount does not exist in this chart: set replicas"},
-		"without a group":              {"failurePolicy: Ignore", "value failurePolicy does not exist in this chart: set webhooks.failurePolicy"},
-		"secrets of the image":         {"image: {pullSecrets: [a]}", "value image.pullSecrets does not exist in this chart: set imagePullSecrets"},
-		"a secret without name":        {"imagePullSecrets: [{secret: a}]", "at '/imagePullSecrets/0'"},
-		"two registries":               {"image: {repository: registry.example/a/b}", "image.repository registry.example/a/b begins with a registry: set image.registry to registry.example, and image.repository to a/b"},
-		"a registry with a scheme":     {"global: {imageRegistry: 'https://mirror.example'}", "at '/global/imageRegistry'"},
-		"an argument without name":     {"extraArgs: [debug]", "at '/extraArgs/0'"},
-		"arguments as one":             {"extraArgs: --log-level=debug", "at '/extraArgs': got string, want array"},
-		"variables as a map":           {"extraEnv: {A: b}", "at '/extraEnv': got object, want array"},
-		"a variable that is a number":  {"extraEnv: [{name: A, value: 1}]", "at '/extraEnv/0/value': got number, want string"},
-		"a variable of the chart":      {"extraEnv: [{name: POD_NAMESPACE, value: a}]", "extraEnv: POD_NAMESPACE is set by the chart"},
-		"an annotation without quotes": {"commonAnnotations: {a: true}", "at '/commonAnnotations/a': got boolean, want string"},
+		"misspelt":              {"repicas: 3", "additional properties 'repicas' not allowed"},
+		"misspelt further down": {"log: {lvel: info}", "additional properties 'lvel' not allowed"},
+		"another log level": {"log: {level: loud}",
+			"at '/log/level': value must be one of 'debug', 'info', 'warn', 'error'"},
+		"another source": {"certificates: {mode: manual}",
+			"value must be one of 'self-managed', 'cert-manager', 'secret'"},
+		"a certificate of no Secret": {"certificates: {mode: secret}",
+			"set certificates.secret.name to a Secret with tls.crt and tls.key"},
+		"a certificate without its CA": {"certificates: {mode: secret, secret: {name: tls}}",
+			"set certificates.secret.caBundle, or certificates.secret.caAnnotations"},
+		"a key in place of the CA": {"certificates: {mode: secret, secret: {name: tls, caBundle: '-----BEGIN PRIVATE KEY-----'}}", "at '/certificates/secret/caBundle'"},
+		"no account": {"serviceAccount: {create: false}",
+			"set serviceAccount.name to the account that the pods run as"},
+		"too little time to stop": {"terminationGracePeriodSeconds: 30",
+			"terminationGracePeriodSeconds 30 is less than drain.delay and drain.timeout, 105 seconds"},
+		"a probe of another endpoint": {"readinessProbe: {httpGet: {path: /, port: 80}}",
+			"additional properties 'httpGet' not allowed"},
+		"other names":                {"nameOverride: gate", "names of objects are fixed"},
+		"all names":                  {"fullnameOverride: gate", "names of objects are fixed"},
+		"another namespace":          {"namespaceOverride: gate", "set --namespace"},
+		"an autoscaler":              {"autoscaling: {enabled: true}", "set replicas"},
+		"another policy":             {"webhooks: {failurePolicy: fail}", "value must be one of 'Fail', 'Ignore'"},
+		"no replica":                 {"replicas: 0", "at '/replicas': minimum"},
+		"a number in quotes":         {`replicas: "3"`, "at '/replicas': got string, want integer"},
+		"a digest without algorithm": {"image: {digest: 0123}", "at '/image/digest'"},
+		"no account is OLM": {`olm: {identity: ""}`,
+			"there is no Deployment olm-operator in namespaces olm and openshift-operator-lifecycle-manager, or helm was not to ask the cluster"},
+		"how to find OLM": {`olm: {identity: ""}`,
+			"set olm.identity to the account that OLM runs as, system:serviceaccount:NAMESPACE:NAME. This prints it: kubectl get deployments --all-namespaces"},
+		"OLM twice": {`olm: {identities: [a, b]}`,
+			"olm.identities has become olm.identity, which is exactly one account: set olm.identities to null"},
+		"OLM as it was": {`olm: {identity: "system:serviceaccount:a:b", identities: []}`,
+			"olm.identities has become olm.identity"},
+		"OLM is a list": {`olm: {identity: ["system:serviceaccount:a:b"]}`,
+			"at '/olm/identity': got array, want string"},
+		"OLM is no service account": {`olm: {identity: olm@example.com}`, "at '/olm/identity'"},
+		"a way out of the expression": {`olm: {identity: "system:serviceaccount:a:b' || true || '"}`,
+			"at '/olm/identity'"},
+		"namespaces by pattern": {`policy: {excludedNamespaces: ["team-*"]}`,
+			"at '/policy/excludedNamespaces/0'"},
+		"every look-up": {`policy: {lookupRules: [{apiGroups: [""], resources: ["*"], verbs: [get]}]}`,
+			"at '/policy/lookupRules/0/resources/0'"},
+		"every verb":               {`policy: {lookupRules: [{apiGroups: [""], resources: [secrets], verbs: ["*"]}]}`, "at '/policy/lookupRules/0/verbs/0'"},
+		"every template":           {`ordering: {rules: [{apiGroups: [example.com], resources: ["*"], verbs: [create]}]}`, "at '/ordering/rules/0/resources/0'"},
+		"every group":              {`ordering: {rules: [{apiGroups: ["*"], resources: [widgets], verbs: [create]}]}`, "at '/ordering/rules/0/apiGroups/0'"},
+		"every verb for templates": {`ordering: {rules: [{apiGroups: [example.com], resources: [widgets], verbs: ["*"]}]}`, "at '/ordering/rules/0/verbs/0'"},
+		"a right to grant rights":  {`ordering: {rules: [{apiGroups: [rbac.authorization.k8s.io], resources: [roles], verbs: [escalate]}]}`, "at '/ordering/rules/0/verbs/0'"},
+		"guards that are let go": {`ordering: {pendingGuards: keep}`,
+			"at '/ordering/pendingGuards': value must be one of 'suspend', 'delete'"},
+		"no unit": {"certificates: {selfManaged: {caLifetime: 365d}}",
+			"at '/certificates/selfManaged/caLifetime'"},
+		"no seconds": {"drain: {timeout: 2m}", "at '/drain/timeout'"},
+		"another chart's name": {"replicaCount: 3",
+			"value replicaCount does not exist in this chart: set replicas"},
+		"without a group": {"failurePolicy: Ignore",
+			"value failurePolicy does not exist in this chart: set webhooks.failurePolicy"},
+		"secrets of the image": {"image: {pullSecrets: [a]}",
+			"value image.pullSecrets does not exist in this chart: set imagePullSecrets"},
+		"a secret without name": {"imagePullSecrets: [{secret: a}]", "at '/imagePullSecrets/0'"},
+		"two registries": {"image: {repository: registry.example/a/b}",
+			"image.repository registry.example/a/b begins with a registry: set image.registry to registry.example, and image.repository to a/b"},
+		"a registry with a scheme": {"global: {imageRegistry: 'https://mirror.example'}",
+			"at '/global/imageRegistry'"},
+		"an argument without name": {"extraArgs: [debug]", "at '/extraArgs/0'"},
+		"arguments as one":         {"extraArgs: --log-level=debug", "at '/extraArgs': got string, want array"},
+		"variables as a map":       {"extraEnv: {A: b}", "at '/extraEnv': got object, want array"},
+		"a variable that is a number": {"extraEnv: [{name: A, value: 1}]",
+			"at '/extraEnv/0/value': got number, want string"},
+		"a variable of the chart": {"extraEnv: [{name: POD_NAMESPACE, value: a}]",
+			"extraEnv: POD_NAMESPACE is set by the chart"},
+		"an annotation without quotes": {"commonAnnotations: {a: true}",
+			"at '/commonAnnotations/a': got boolean, want string"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -110,10 +136,13 @@ func TestNoWildcards(t *testing.T) {
 	named := []string{"secrets", "mutatingwebhookconfigurations", "validatingwebhookconfigurations"}
 	for name, rules := range roles {
 		for _, rule := range rules {
-			if all := slices.Concat(rule.APIGroups, rule.Resources, rule.Verbs, rule.ResourceNames, rule.NonResourceURLs); slices.ContainsFunc(all, func(s string) bool { return strings.Contains(s, "*") }) {
+			if all := slices.Concat(rule.APIGroups, rule.Resources, rule.Verbs, rule.ResourceNames,
+				rule.NonResourceURLs); slices.ContainsFunc(all,
+				func(s string) bool { return strings.Contains(s, "*") }) {
 				t.Errorf("%s has a wildcard: %v", name, rule)
 			}
-			if slices.Contains(rule.Verbs, "override") || slices.Contains(rule.Verbs, "escalate") || slices.Contains(rule.Verbs, "bind") {
+			if slices.Contains(rule.Verbs, "override") || slices.Contains(rule.Verbs, "escalate") ||
+				slices.Contains(rule.Verbs, "bind") {
 				t.Errorf("%s has a verb that is for an administrator to grant: %v", name, rule)
 			}
 			if slices.ContainsFunc(rule.Resources, func(r string) bool { return slices.Contains(named, r) }) &&
@@ -126,7 +155,8 @@ func TestNoWildcards(t *testing.T) {
 		if name == "opgate-constraint-reader" {
 			continue // see TestConstraintReader
 		}
-		same(t, name, binding.Subjects, []rbacv1.Subject{{Kind: "ServiceAccount", Name: "opgate", Namespace: namespace}})
+		same(t, name, binding.Subjects,
+			[]rbacv1.Subject{{Kind: "ServiceAccount", Name: "opgate", Namespace: namespace}})
 	}
 }
 
@@ -144,7 +174,8 @@ func TestUserRoles(t *testing.T) {
 		"opgate-view": {read, read}, "opgate-edit": {write, read}, "opgate-admin": {all, all},
 	} {
 		same(t, role, one[*rbacv1.ClusterRole](t, defaults, role).Rules, []rbacv1.PolicyRule{
-			{APIGroups: []string{"policy.open-cluster-management.io"}, Resources: []string{"operatorpolicies", "policies", "policysets"}, Verbs: verbs.policies},
+			{APIGroups: []string{"policy.open-cluster-management.io"},
+				Resources: []string{"operatorpolicies", "policies", "policysets"}, Verbs: verbs.policies},
 			{APIGroups: []string{"operators.coreos.com"}, Resources: []string{"constraints"}, Verbs: verbs.constraints},
 		})
 	}
@@ -154,8 +185,10 @@ func TestUserRoles(t *testing.T) {
 // is bound.
 func TestApprover(t *testing.T) {
 	same(t, "rules", one[*rbacv1.ClusterRole](t, defaults, "opgate-approver").Rules, []rbacv1.PolicyRule{
-		{APIGroups: []string{"policy.open-cluster-management.io"}, Resources: []string{"operatorpolicies"}, Verbs: []string{"get", "list", "watch", "approve"}},
-		{APIGroups: []string{"operators.coreos.com"}, Resources: []string{"installplans"}, Verbs: []string{"get", "list", "watch", "patch"}},
+		{APIGroups: []string{"policy.open-cluster-management.io"}, Resources: []string{"operatorpolicies"},
+			Verbs: []string{"get", "list", "watch", "approve"}},
+		{APIGroups: []string{"operators.coreos.com"}, Resources: []string{"installplans"},
+			Verbs: []string{"get", "list", "watch", "patch"}},
 	})
 	for _, binding := range of[*rbacv1.ClusterRoleBinding](defaults) {
 		if binding.RoleRef.Name == "opgate-approver" {
@@ -170,7 +203,8 @@ func TestReader(t *testing.T) {
 	role := one[*rbacv1.ClusterRole](t, defaults, "opgate-reader")
 	may := func(group, resource string) bool {
 		return slices.ContainsFunc(role.Rules, func(r rbacv1.PolicyRule) bool {
-			return slices.Contains(r.APIGroups, group) && slices.Contains(r.Resources, resource) && slices.Contains(r.Verbs, "list")
+			return slices.Contains(r.APIGroups, group) && slices.Contains(r.Resources, resource) &&
+				slices.Contains(r.Verbs, "list")
 		})
 	}
 	for _, rule := range role.Rules {
@@ -193,11 +227,13 @@ func TestReader(t *testing.T) {
 // TestConstraintReader looks at the one thing that everybody may do who is logged in.
 func TestConstraintReader(t *testing.T) {
 	same(t, "rules", one[*rbacv1.ClusterRole](t, defaults, "opgate-constraint-reader").Rules, []rbacv1.PolicyRule{{
-		APIGroups: []string{"operators.coreos.com"}, Resources: []string{"constraints"}, Verbs: []string{"get", "list", "watch"},
+		APIGroups: []string{"operators.coreos.com"}, Resources: []string{"constraints"},
+		Verbs: []string{"get", "list", "watch"},
 	}})
 	binding := one[*rbacv1.ClusterRoleBinding](t, defaults, "opgate-constraint-reader")
 	same(t, "role", binding.RoleRef.Name, "opgate-constraint-reader")
-	same(t, "subjects", binding.Subjects, []rbacv1.Subject{{APIGroup: "rbac.authorization.k8s.io", Kind: "Group", Name: "system:authenticated"}})
+	same(t, "subjects", binding.Subjects,
+		[]rbacv1.Subject{{APIGroup: "rbac.authorization.k8s.io", Kind: "Group", Name: "system:authenticated"}})
 }
 
 // TestPodSecurity asks the admission plugin of Kubernetes whether the pod meets the standard "restricted".
@@ -209,7 +245,8 @@ func TestPodSecurity(t *testing.T) {
 	check := func(o objects) []string {
 		template := deploymentOf(t, o).Spec.Template
 		var refused []string
-		for _, result := range evaluator.EvaluatePod(podsecurity.LevelVersion{Level: podsecurity.LevelRestricted, Version: podsecurity.LatestVersion()}, &template.ObjectMeta, &template.Spec) {
+		for _, result := range evaluator.EvaluatePod(podsecurity.LevelVersion{Level: podsecurity.LevelRestricted,
+			Version: podsecurity.LatestVersion()}, &template.ObjectMeta, &template.Spec) {
 			if !result.Allowed {
 				refused = append(refused, result.ForbiddenReason+": "+result.ForbiddenDetail)
 			}
@@ -257,7 +294,8 @@ func TestFlags(t *testing.T) {
 // TestReleaseFits measures what a release takes of the Secret that helm keeps it in, which may have 1 MiB. A chart that
 // has outgrown it cannot be installed at all.
 func TestReleaseFits(t *testing.T) {
-	text := mustOutput(t, helm, "install", "opgate", checkout.Chart(), "--namespace", namespace, "--dry-run=client", "--set", setOLM, "--output", "json")
+	text := mustOutput(t, helm, "install", "opgate", checkout.Chart(), "--namespace", namespace, "--dry-run=client",
+		"--set", setOLM, "--output", "json")
 	var release struct {
 		Chart    map[string]any `json:"chart"`
 		Manifest string         `json:"manifest"`
@@ -289,7 +327,8 @@ func TestReleaseFits(t *testing.T) {
 // TestNotes reads what helm prints after an installation.
 func TestNotes(t *testing.T) {
 	notes := func(values ...string) string {
-		args := []string{"install", "opgate", checkout.Chart(), "--namespace", namespace, "--dry-run=client", "--set", setOLM}
+		args := []string{"install", "opgate", checkout.Chart(), "--namespace", namespace, "--dry-run=client", "--set",
+			setOLM}
 		for _, value := range values {
 			args = append(args, "--set", value)
 		}
@@ -300,10 +339,15 @@ func TestNotes(t *testing.T) {
 		return text
 	}
 	for text, wants := range map[string][]string{
-		notes():                                {"kubectl rollout status deployment/opgate --namespace gate", "helm uninstall opgate --namespace gate", "policies and constraints stay", `"strategy":"None"`, "OLM is " + chart.OLM},
-		notes("ordering.pendingGuards=delete"): {"OperatorPolicies, Constraints, Policies and PolicySets from now on", "WARNING: ordering.pendingGuards is delete"},
-		notes("ordering.enabled=false"):        {"OperatorPolicies and Constraints from now on"},
-		notes("crds.keep=false", "webhooks.failurePolicy=Ignore", "policy.excludedNamespaces={a,b}"): {"policies and constraints are deleted as well", "WARNING: webhooks.failurePolicy is Ignore", "besides gate: a, b"},
+		notes(): {"kubectl rollout status deployment/opgate --namespace gate",
+			"helm uninstall opgate --namespace gate", "policies and constraints stay", `"strategy":"None"`,
+			"OLM is " + chart.OLM},
+		notes("ordering.pendingGuards=delete"): {"OperatorPolicies, Constraints, Policies and PolicySets from now on",
+			"WARNING: ordering.pendingGuards is delete"},
+		notes("ordering.enabled=false"): {"OperatorPolicies and Constraints from now on"},
+		notes("crds.keep=false", "webhooks.failurePolicy=Ignore",
+			"policy.excludedNamespaces={a,b}"): {"policies and constraints are deleted as well",
+			"WARNING: webhooks.failurePolicy is Ignore", "besides gate: a, b"},
 	} {
 		for _, want := range wants {
 			if !strings.Contains(text, want) {

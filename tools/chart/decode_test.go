@@ -158,10 +158,13 @@ func flagsOf(t *testing.T, o objects) map[string][]string {
 }
 
 // withRules returns the rules that pods write into an entry, which must not contain any.
-func withRules(t *testing.T, configuration metav1.Object, name string, own []admissionregistrationv1.RuleWithOperations) []admissionregistrationv1.RuleWithOperations {
+func withRules(
+	t *testing.T, configuration metav1.Object, name string, own []admissionregistrationv1.RuleWithOperations,
+) []admissionregistrationv1.RuleWithOperations {
 	t.Helper()
 	shipped := map[string][]admissionregistrationv1.RuleWithOperations{}
-	if err := yaml.UnmarshalStrict([]byte(configuration.GetAnnotations()["opgate.io/webhook-rules"]), &shipped); err != nil {
+	if err := yaml.UnmarshalStrict([]byte(configuration.GetAnnotations()["opgate.io/webhook-rules"]),
+		&shipped); err != nil {
 		t.Fatal(err)
 	}
 	if len(own) > 0 || len(shipped[name]) == 0 {
@@ -183,7 +186,8 @@ func wantSetBack(t *testing.T, configuration metav1.Object, hook *admissionregis
 	}
 	back := annotation.Webhooks[hook.Name]
 	for i := range back.MatchConditions {
-		back.MatchConditions[i].Expression = strings.ReplaceAll(back.MatchConditions[i].Expression, "$(olm)", annotation.OLM)
+		back.MatchConditions[i].Expression = strings.ReplaceAll(back.MatchConditions[i].Expression, "$(olm)",
+			annotation.OLM)
 	}
 	same(t, hook.Name+": failurePolicy", back.FailurePolicy, hook.FailurePolicy)
 	same(t, hook.Name+": namespaceSelector", back.NamespaceSelector, hook.NamespaceSelector)
@@ -198,8 +202,10 @@ func hooksOf(t *testing.T, o objects) []admissionregistrationv1.ValidatingWebhoo
 	mutating := one[*admissionregistrationv1.MutatingWebhookConfiguration](t, o, "opgate")
 	for _, m := range mutating.Webhooks {
 		hooks = append(hooks, admissionregistrationv1.ValidatingWebhook{
-			Name: m.Name, ClientConfig: m.ClientConfig, Rules: withRules(t, mutating, m.Name, m.Rules), FailurePolicy: m.FailurePolicy,
-			NamespaceSelector: m.NamespaceSelector, TimeoutSeconds: m.TimeoutSeconds, MatchConditions: m.MatchConditions,
+			Name: m.Name, ClientConfig: m.ClientConfig, Rules: withRules(t, mutating, m.Name, m.Rules),
+			FailurePolicy:     m.FailurePolicy,
+			NamespaceSelector: m.NamespaceSelector, TimeoutSeconds: m.TimeoutSeconds,
+			MatchConditions: m.MatchConditions,
 		})
 		wantSetBack(t, mutating, &hooks[len(hooks)-1])
 	}
@@ -213,7 +219,8 @@ func hooksOf(t *testing.T, o objects) []admissionregistrationv1.ValidatingWebhoo
 	if flagsOf(t, o)["ordering"][0] == "false" {
 		want = 15
 	}
-	if !slices.ContainsFunc(hooks, func(h admissionregistrationv1.ValidatingWebhook) bool { return h.Name == extensionsHook }) {
+	if !slices.ContainsFunc(hooks,
+		func(h admissionregistrationv1.ValidatingWebhook) bool { return h.Name == extensionsHook }) {
 		want -= 2 // olmv1 is off
 	}
 	if len(flagsOf(t, o)["operator-policy-definition"]) > 0 {

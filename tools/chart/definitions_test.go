@@ -87,7 +87,8 @@ func checkDefinition(t *testing.T, file string, rendered map[string]*apiextensio
 	if want.Name == policyDefinition {
 		same(t, "strategy", got.Spec.Conversion.Strategy, apiextensionsv1.WebhookConverter)
 		service := got.Spec.Conversion.Webhook.ClientConfig.Service
-		same(t, "converter", []string{service.Namespace, service.Name, *service.Path}, []string{namespace, "opgate-webhook", "/convert"})
+		same(t, "converter", []string{service.Namespace, service.Name, *service.Path},
+			[]string{namespace, "opgate-webhook", "/convert"})
 		if len(got.Spec.Conversion.Webhook.ClientConfig.CABundle) > 0 {
 			t.Error("it has a caBundle, which is filled in at run time")
 		}

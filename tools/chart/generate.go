@@ -30,7 +30,8 @@ const (
 )
 
 // optionalRights are the rights that are off by default: the component that grants each, and the value of the chart.
-var optionalRights = map[string]string{"definitions": "definitions", "virtual-operators": "virtualOperators", "configuration-policies": "configurationPolicies"}
+var optionalRights = map[string]string{"definitions": "definitions", "virtual-operators": "virtualOperators",
+	"configuration-policies": "configurationPolicies"}
 
 // withoutPart are the components that take a part of the base away, and the values of the chart that do.
 var withoutPart = map[string]string{
@@ -67,7 +68,8 @@ func Generate(ctx context.Context, helm string, checkout repo.Checkout) (map[str
 	if err != nil {
 		return nil, err
 	}
-	certManager, err := Render(ctx, helm, checkout.Chart(), namespace, "--skip-tests", "--set", "olm.identity="+OLM+",certificates.mode=cert-manager")
+	certManager, err := Render(ctx, helm, checkout.Chart(), namespace, "--skip-tests", "--set",
+		"olm.identity="+OLM+",certificates.mode=cert-manager")
 	if err != nil {
 		return nil, err
 	}
@@ -82,17 +84,20 @@ func Generate(ctx context.Context, helm string, checkout repo.Checkout) (map[str
 	}
 	texts[certificatesFile], texts[patchFile] = added, changes
 	for name, value := range optionalRights {
-		granted, err := Render(ctx, helm, checkout.Chart(), namespace, "--skip-tests", "--set", "olm.identity="+OLM+",rights."+value+"=true")
+		granted, err := Render(ctx, helm, checkout.Chart(), namespace, "--skip-tests", "--set",
+			"olm.identity="+OLM+",rights."+value+"=true")
 		if err != nil {
 			return nil, err
 		}
 		// The flag is a patch in the kustomization of the component: what is rendered here would replace all arguments.
-		if texts["components/rights/"+name+"/rbac.yaml"], _, err = differences(withoutHelm(base), withoutHelm(granted)); err != nil {
+		if texts["components/rights/"+name+"/rbac.yaml"], _,
+			err = differences(withoutHelm(base), withoutHelm(granted)); err != nil {
 			return nil, err
 		}
 	}
 	for name, values := range withoutPart {
-		without, err := Render(ctx, helm, checkout.Chart(), namespace, "--skip-tests", "--set", "olm.identity="+OLM+","+values)
+		without, err := Render(ctx, helm, checkout.Chart(), namespace, "--skip-tests", "--set",
+			"olm.identity="+OLM+","+values)
 		if err != nil {
 			return nil, err
 		}
@@ -146,8 +151,8 @@ func withoutHelm(documents []Document) []Document {
 	return documents
 }
 
-// differences are the documents that only want has, and patches that make the others of it from those of base, and remove
-// what it does not have.
+// differences are the documents that only want has, and patches that make the others of it from those of base, and
+// remove what it does not have.
 func differences(base, want []Document) (added, patches []string, err error) {
 	for _, d := range want {
 		i := slices.IndexFunc(base, func(b Document) bool { return b.TypeMeta == d.TypeMeta && b.Name == d.Name })

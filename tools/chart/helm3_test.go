@@ -33,7 +33,8 @@ func TestHelm3Renders(t *testing.T) {
 	both := func(args ...string) (want, got objects) {
 		var decoded []objects
 		for _, path := range []string{helm, helm3} {
-			documents, err := chart.Render(t.Context(), path, checkout.Chart(), namespace, append(args, "--set", setOLM)...)
+			documents, err := chart.Render(t.Context(), path, checkout.Chart(), namespace,
+				append(args, "--set", setOLM)...)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -58,7 +59,8 @@ func TestHelm3Renders(t *testing.T) {
 	want, got := both("--api-versions", "security.openshift.io/v1")
 	same(t, "on OpenShift", got, want)
 
-	for _, values := range []string{"repicas=3", "log.level=loud", "replicas=0", "failurePolicy=Fail", "extraEnv[0].name=POD_NAMESPACE", "olm.identities={a}"} {
+	for _, values := range []string{"repicas=3", "log.level=loud", "replicas=0", "failurePolicy=Fail",
+		"extraEnv[0].name=POD_NAMESPACE", "olm.identities={a}"} {
 		refusal := func(path string) string {
 			_, err := chart.Render(t.Context(), path, checkout.Chart(), namespace, "--set", setOLM+","+values)
 			if err == nil {

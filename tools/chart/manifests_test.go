@@ -70,7 +70,8 @@ func TestOverlays(t *testing.T) {
 			want := asPlain(t, args...)
 			got := kustomize(t, filepath.Join(checkout.Manifests(), "overlays", overlay))
 			home := keyOf("v1", "Namespace", baseNamespace)
-			if home, ok := got[home].(*corev1.Namespace); !ok || home.Labels["pod-security.kubernetes.io/enforce"] != "restricted" {
+			if home, ok := got[home].(*corev1.Namespace); !ok ||
+				home.Labels["pod-security.kubernetes.io/enforce"] != "restricted" {
 				t.Errorf("the namespace is %v", home)
 			}
 			delete(got, home)
@@ -86,7 +87,8 @@ func TestOverlays(t *testing.T) {
 func TestKustomizeOLM(t *testing.T) {
 	config := func(identity, account, uid string) string {
 		return "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: opgate-olm\n  annotations: {config.kubernetes.io/local-config: \"true\"}\n" +
-			"data:\n  identity: " + identity + "\n  account: " + account + "\n  namespaceUID: \"" + uid + "\"\n  catalogNamespace: catalogs\n"
+			"data:\n  identity: " + identity + "\n  account: " + account + "\n  namespaceUID: \"" + uid +
+			"\"\n  catalogNamespace: catalogs\n"
 	}
 	for name, test := range map[string]struct{ overlay, component, config, identity, account, uid string }{
 		"upstream": {
@@ -109,13 +111,15 @@ func TestKustomizeOLM(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			relative := func(parts ...string) string {
-				path, err := filepath.Rel(realpath(t, dir), realpath(t, filepath.Join(append([]string{checkout.Manifests()}, parts...)...)))
+				path, err := filepath.Rel(realpath(t, dir),
+					realpath(t, filepath.Join(append([]string{checkout.Manifests()}, parts...)...)))
 				if err != nil {
 					t.Fatal(err)
 				}
 				return path
 			}
-			text := "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources:\n  - " + relative("overlays", test.overlay) + "\n"
+			text := "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources:\n  - " +
+				relative("overlays", test.overlay) + "\n"
 			if test.config != "" {
 				text += "  - olm.yaml\n"
 				if err := os.WriteFile(filepath.Join(dir, "olm.yaml"), []byte(test.config), 0o600); err != nil {
@@ -133,7 +137,8 @@ func TestKustomizeOLM(t *testing.T) {
 			same(t, "--olm-namespace-uid", flagsOf(t, o)["olm-namespace-uid"], []string{test.uid})
 			gone[*corev1.ConfigMap](t, o, "opgate-olm")
 			for key, object := range o {
-				if other := map[bool]string{true: openShiftOLM, false: chart.OLM}[test.identity == chart.OLM]; mentions(t, object, other) {
+				if other := map[bool]string{true: openShiftOLM,
+					false: chart.OLM}[test.identity == chart.OLM]; mentions(t, object, other) {
 					t.Errorf("%s still names %s", key, other)
 				}
 			}
@@ -146,8 +151,10 @@ func TestKustomizeOLM(t *testing.T) {
 func TestKustomizeReports(t *testing.T) {
 	got, want := withComponent(t, "reports"), mustRender(t, "policy: {reports: {enabled: true}}")
 	same(t, "--reports", flagsOf(t, got)["reports"], flagsOf(t, want)["reports"])
-	same(t, "rules", one[*rbacv1.ClusterRole](t, got, "opgate-reports").Rules, one[*rbacv1.ClusterRole](t, want, "opgate-reports").Rules)
-	same(t, "role", one[*rbacv1.ClusterRoleBinding](t, got, "opgate-reports").RoleRef, one[*rbacv1.ClusterRoleBinding](t, want, "opgate-reports").RoleRef)
+	same(t, "rules", one[*rbacv1.ClusterRole](t, got, "opgate-reports").Rules,
+		one[*rbacv1.ClusterRole](t, want, "opgate-reports").Rules)
+	same(t, "role", one[*rbacv1.ClusterRoleBinding](t, got, "opgate-reports").RoleRef,
+		one[*rbacv1.ClusterRoleBinding](t, want, "opgate-reports").RoleRef)
 	same(t, "subject", one[*rbacv1.ClusterRoleBinding](t, got, "opgate-reports").Subjects[0].Name, "opgate")
 }
 
@@ -158,16 +165,19 @@ func TestKustomizeMonitoring(t *testing.T) {
 	for _, endpoint := range one[*serviceMonitor](t, got, "opgate").Spec.Endpoints {
 		same(t, "port", endpoint, monitorEndpoint{Port: "metrics"})
 	}
-	same(t, "namespaces", one[*serviceMonitor](t, got, "opgate").Spec.NamespaceSelector.MatchNames, []string{baseNamespace})
+	same(t, "namespaces", one[*serviceMonitor](t, got, "opgate").Spec.NamespaceSelector.MatchNames,
+		[]string{baseNamespace})
 	same(t, "alerts", one[*prometheusRule](t, got, "opgate").alerts(), alertsFile(t))
-	same(t, "dashboard", one[*corev1.ConfigMap](t, got, "opgate-dashboard").Data["opgate.json"], string(chartFile(t, "dashboard.json")))
+	same(t, "dashboard", one[*corev1.ConfigMap](t, got, "opgate-dashboard").Data["opgate.json"],
+		string(chartFile(t, "dashboard.json")))
 }
 
 // TestKustomizeWithout builds the components that take a part away: all objects are those of the chart with the same
 // values, but for the order of flags.
 func TestKustomizeWithout(t *testing.T) {
 	for component, values := range map[string]string{
-		"without-ordering": "ordering.enabled=false", "external-definition": "ordering.enabled=false,crds.operatorPolicy=external",
+		"without-ordering":    "ordering.enabled=false",
+		"external-definition": "ordering.enabled=false,crds.operatorPolicy=external",
 	} {
 		t.Run(component, func(t *testing.T) {
 			got, want := withComponent(t, component), asPlain(t, "--set", setOLM+","+values)
@@ -213,13 +223,15 @@ func withComponent(t *testing.T, name string) objects {
 	t.Helper()
 	dir := t.TempDir()
 	relative := func(parts ...string) string {
-		path, err := filepath.Rel(realpath(t, dir), realpath(t, filepath.Join(append([]string{checkout.Manifests()}, parts...)...)))
+		path, err := filepath.Rel(realpath(t, dir),
+			realpath(t, filepath.Join(append([]string{checkout.Manifests()}, parts...)...)))
 		if err != nil {
 			t.Fatal(err)
 		}
 		return path
 	}
-	text := "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: [" + relative("overlays", "self-managed") +
+	text := "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: [" +
+		relative("overlays", "self-managed") +
 		"]\ncomponents: [" + relative("components", name) + "]\n"
 	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
@@ -231,11 +243,13 @@ func withComponent(t *testing.T, name string) objects {
 // the name of the old one.
 func TestKustomizeNamespace(t *testing.T) {
 	dir := t.TempDir()
-	overlay, err := filepath.Rel(realpath(t, dir), realpath(t, filepath.Join(checkout.Manifests(), "overlays", "cert-manager")))
+	overlay, err := filepath.Rel(realpath(t, dir),
+		realpath(t, filepath.Join(checkout.Manifests(), "overlays", "cert-manager")))
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nnamespace: elsewhere\nresources: [" + overlay + "]\n"
+	text := "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nnamespace: elsewhere\nresources: [" +
+		overlay + "]\n"
 	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

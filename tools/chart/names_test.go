@@ -59,7 +59,8 @@ func testCases() []valueCase {
 		name:   "the test tries another namespace",
 		values: "test: {namespace: shop}",
 		check: func(t *testing.T, o objects) {
-			same(t, "arguments", one[*corev1.Pod](t, o, "opgate-test").Spec.Containers[0].Args, []string{"verify", "--namespace=shop", "--timeout=2m"})
+			same(t, "arguments", one[*corev1.Pod](t, o, "opgate-test").Spec.Containers[0].Args,
+				[]string{"verify", "--namespace=shop", "--timeout=2m"})
 			same(t, "namespace of the role", one[*rbacv1.Role](t, o, "opgate-test").Namespace, "shop")
 			same(t, "namespace of its binding", one[*rbacv1.RoleBinding](t, o, "opgate-test").Namespace, "shop")
 		},
@@ -95,10 +96,12 @@ func TestHelmTest(t *testing.T) {
 	same(t, "ways out", out.Egress, one[*networkingv1.NetworkPolicy](t, defaults, "opgate").Spec.Egress)
 	for key, object := range defaults {
 		annotations := object.GetAnnotations()
-		same(t, "whether only helm test creates "+key, annotations["helm.sh/hook"] == "test", object.GetName() == "opgate-test")
+		same(t, "whether only helm test creates "+key, annotations["helm.sh/hook"] == "test",
+			object.GetName() == "opgate-test")
 		if annotations["helm.sh/hook"] == "test" {
 			_, logs := object.(*corev1.Pod)
-			same(t, "whether only the pod stays: "+key, !strings.Contains(annotations["helm.sh/hook-delete-policy"], "hook-succeeded"), logs)
+			same(t, "whether only the pod stays: "+key,
+				!strings.Contains(annotations["helm.sh/hook-delete-policy"], "hook-succeeded"), logs)
 		}
 	}
 }
@@ -121,7 +124,8 @@ func TestIcon(t *testing.T) {
 	if !ok || icon.Host != "raw.githubusercontent.com" {
 		t.Fatalf("%s is not a file of %s", icon, fields.Home)
 	}
-	if picture, err := os.ReadFile(filepath.Join(checkout.Root, path)); err != nil || !strings.Contains(string(picture), "<svg") {
+	if picture, err := os.ReadFile(filepath.Join(checkout.Root, path)); err != nil ||
+		!strings.Contains(string(picture), "<svg") {
 		t.Errorf("%s is no SVG picture: %v", path, err)
 	}
 }

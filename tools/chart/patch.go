@@ -96,7 +96,8 @@ func removalOf(d Document) (string, error) {
 	if o.Namespace != "" {
 		metadata["namespace"] = o.Namespace
 	}
-	text, err := yaml.Marshal(map[string]any{"apiVersion": o.APIVersion, "kind": o.Kind, "metadata": metadata, removed: "delete"})
+	text, err := yaml.Marshal(map[string]any{"apiVersion": o.APIVersion, "kind": o.Kind, "metadata": metadata,
+		removed: "delete"})
 	return string(text), err
 }
 

@@ -74,15 +74,18 @@ func rightsOf(t *testing.T, text string) (all []string) {
 // rightsOfAccount returns what the objects allow the account of the pods.
 func rightsOfAccount(o objects) (all []string) {
 	add := func(namespace string, subjects []rbacv1.Subject, rules []rbacv1.PolicyRule) {
-		if !slices.ContainsFunc(subjects, func(s rbacv1.Subject) bool { return s.Kind == rbacv1.ServiceAccountKind && s.Name == "opgate" }) {
+		if !slices.ContainsFunc(subjects,
+			func(s rbacv1.Subject) bool { return s.Kind == rbacv1.ServiceAccountKind && s.Name == "opgate" }) {
 			return
 		}
 		for _, rule := range rules {
 			for _, group := range rule.APIGroups {
 				for _, resource := range rule.Resources {
-					for _, name := range append(slices.Clone(rule.ResourceNames), "")[:max(1, len(rule.ResourceNames))] {
+					for _, name := range append(slices.Clone(rule.ResourceNames),
+						"")[:max(1, len(rule.ResourceNames))] {
 						for _, verb := range rule.Verbs {
-							all = append(all, strings.TrimRight(namespace+" "+verb+" "+strings.TrimRight(resource+"."+group, ".")+" "+name, " "))
+							all = append(all, strings.TrimRight(namespace+" "+verb+" "+
+								strings.TrimRight(resource+"."+group, ".")+" "+name, " "))
 						}
 					}
 				}
@@ -101,7 +104,8 @@ func rightsOfAccount(o objects) (all []string) {
 			continue
 		}
 		for _, object := range o {
-			if role, ok := object.(*rbacv1.Role); ok && role.Name == binding.RoleRef.Name && role.Namespace == binding.Namespace {
+			if role, ok := object.(*rbacv1.Role); ok && role.Name == binding.RoleRef.Name &&
+				role.Namespace == binding.Namespace {
 				add(strings.Replace(binding.Namespace, namespace, baseNamespace, 1), binding.Subjects, role.Rules)
 			}
 		}

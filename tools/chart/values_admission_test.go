@@ -39,7 +39,8 @@ func admissionCases() []valueCase {
 			name:   "webhook configurations without an owner",
 			values: "webhooks: {ownedByNamespace: false}",
 			check: func(t *testing.T, o objects) {
-				same(t, "--webhooks-owned-by-namespace", flagsOf(t, o)["webhooks-owned-by-namespace"], []string{"false"})
+				same(t, "--webhooks-owned-by-namespace", flagsOf(t, o)["webhooks-owned-by-namespace"],
+					[]string{"false"})
 			},
 		},
 		{
@@ -54,7 +55,8 @@ func admissionCases() []valueCase {
 					annotations := configuration.GetAnnotations()
 					delete(annotations, "opgate.io/webhook-rules")
 					delete(annotations, "opgate.io/webhook-fields")
-					same(t, "annotations", annotations, map[string]string{"a": "b", "cert-manager.io/inject-ca-from": namespace + "/opgate-webhook"})
+					same(t, "annotations", annotations,
+						map[string]string{"a": "b", "cert-manager.io/inject-ca-from": namespace + "/opgate-webhook"})
 				}
 			},
 		},
@@ -66,7 +68,8 @@ func admissionCases() []valueCase {
 					same(t, hook.Name, hook.NamespaceSelector, selectorOf(hook, namespace, "sandbox", "kube-system"))
 				}
 				// The server knows its own by --namespace.
-				same(t, "--excluded-namespace", flagsOf(t, o)["excluded-namespace"], []string{"sandbox", "gate", "kube-system"})
+				same(t, "--excluded-namespace", flagsOf(t, o)["excluded-namespace"],
+					[]string{"sandbox", "gate", "kube-system"})
 			},
 		},
 		{
@@ -74,7 +77,8 @@ func admissionCases() []valueCase {
 			values: "olmv1: off",
 			check: func(t *testing.T, o objects) {
 				for _, hook := range hooksOf(t, o) {
-					same(t, hook.Name, strings.HasPrefix(hook.Name, "cluster") && hook.Name != "clusterserviceversions.opgate.io", false)
+					same(t, hook.Name, strings.HasPrefix(hook.Name, "cluster") &&
+						hook.Name != "clusterserviceversions.opgate.io", false)
 				}
 			},
 		},
@@ -119,8 +123,10 @@ func checkIdentity(t *testing.T, o objects, username, account string) {
 			}
 			conditions++
 			if want := map[string]string{
-				"olm": isOLM, "not-olm": "!(" + isOLM + ")", "not-generated": "!(" + isOLM + ") || request.operation != 'CREATE'",
-				"not-pending": "!(" + isOLM + ") || request.operation != 'CREATE' || object.?spec.?approved.orValue(true) != false",
+				"olm": isOLM, "not-olm": "!(" + isOLM + ")", "not-generated": "!(" + isOLM +
+					") || request.operation != 'CREATE'",
+				"not-pending": "!(" + isOLM +
+					") || request.operation != 'CREATE' || object.?spec.?approved.orValue(true) != false",
 			}[condition.Name]; expression != want {
 				t.Errorf("%s: condition %s is\n%s\nwant\n%s", hook.Name, condition.Name, expression, want)
 			}
@@ -153,7 +159,8 @@ func TestWebhookDefaults(t *testing.T) {
 		one[*admissionregistrationv1.MutatingWebhookConfiguration](t, defaults, "opgate"),
 		one[*admissionregistrationv1.ValidatingWebhookConfiguration](t, defaults, "opgate"),
 	} {
-		same(t, "whether AKS leaves its selectors alone", configuration.GetAnnotations()["admissions.enforcer/disabled"], "true")
+		same(t, "whether AKS leaves its selectors alone",
+			configuration.GetAnnotations()["admissions.enforcer/disabled"], "true")
 	}
 	ignored := slices.DeleteFunc(hooksOf(t, defaults), func(h admissionregistrationv1.ValidatingWebhook) bool {
 		return *h.FailurePolicy == admissionregistrationv1.Fail
@@ -169,7 +176,8 @@ func TestWebhookNumber(t *testing.T) {
 	}
 	comment := strings.Join(strings.Fields(strings.ReplaceAll(string(text), "\n#", "\n")), " ")
 	hooks := hooksOf(t, defaults)
-	if want := "There are constantly eighteen entries, fifteen without ordering"; len(hooks) != 18 || !strings.Contains(comment, want) {
+	if want := "There are constantly eighteen entries, fifteen without ordering"; len(hooks) != 18 ||
+		!strings.Contains(comment, want) {
 		t.Errorf("there are %d entries, and the comment does not say so, or does not say %q", len(hooks), want)
 	}
 	kinds, groups := map[string]bool{}, map[string]bool{}
@@ -181,8 +189,10 @@ func TestWebhookNumber(t *testing.T) {
 			}
 		}
 	}
-	if want := "eleven kinds of three API groups"; len(kinds) != 11 || len(groups) != 3 || !strings.Contains(comment, want) {
-		t.Errorf("there are kinds %v of groups %v, and the comment does not say so, or does not say %q", kinds, groups, want)
+	if want := "eleven kinds of three API groups"; len(kinds) != 11 || len(groups) != 3 ||
+		!strings.Contains(comment, want) {
+		t.Errorf("there are kinds %v of groups %v, and the comment does not say so, or does not say %q", kinds, groups,
+			want)
 	}
 }
 

@@ -23,20 +23,23 @@ func externalCases() []valueCase {
 					kinds = append(kinds, d.Spec.Names.Kind)
 				}
 				same(t, "definitions", kinds, []string{"Constraint"})
-				same(t, "--operator-policy-definition", flagsOf(t, o)["operator-policy-definition"], []string{"external"})
+				same(t, "--operator-policy-definition", flagsOf(t, o)["operator-policy-definition"],
+					[]string{"external"})
 				for _, hook := range hooksOf(t, o) {
 					if hook.Name == "operatorpolicies.opgate.io" {
 						same(t, "versions", hook.Rules[0].APIVersions, []string{"*"})
 					}
 				}
-				for _, hook := range one[*admissionregistrationv1.MutatingWebhookConfiguration](t, o, "opgate").Webhooks {
+				for _, hook := range one[*admissionregistrationv1.MutatingWebhookConfiguration](t, o,
+					"opgate").Webhooks {
 					if strings.Contains(hook.Name, "policies") {
 						t.Errorf("%s changes policies", hook.Name)
 					}
 				}
 				for name, rules := range rolesOf(o) {
 					for _, rule := range rules {
-						if strings.HasPrefix(name, "opgate-") && name != "opgate-edit" && name != "opgate-admin" { // these are for users
+						// these are for users
+						if strings.HasPrefix(name, "opgate-") && name != "opgate-edit" && name != "opgate-admin" {
 							checkReadOnly(t, name, rule)
 						}
 					}
@@ -63,7 +66,8 @@ func externalCases() []valueCase {
 func checkReadOnly(t *testing.T, role string, rule rbacv1.PolicyRule) {
 	t.Helper()
 	const definition = "operatorpolicies.policy.open-cluster-management.io"
-	policies := slices.ContainsFunc(rule.Resources, func(r string) bool { return strings.HasPrefix(r, "operatorpolicies") })
+	policies := slices.ContainsFunc(rule.Resources,
+		func(r string) bool { return strings.HasPrefix(r, "operatorpolicies") })
 	if !policies && !slices.Contains(rule.ResourceNames, definition) {
 		return
 	}

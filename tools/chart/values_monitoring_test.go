@@ -37,7 +37,8 @@ func monitoringCases() []valueCase {
 					if err != nil {
 						t.Fatal(err)
 					}
-					same(t, "whether it scrapes "+name, selector.Matches(labelSet(service.Labels)), name == "opgate-metrics")
+					same(t, "whether it scrapes "+name, selector.Matches(labelSet(service.Labels)),
+						name == "opgate-metrics")
 				}
 				same(t, "port", one[*corev1.Service](t, o, "opgate-metrics").Spec.Ports[0].Name, "metrics")
 			},
@@ -60,8 +61,10 @@ func monitoringCases() []valueCase {
 			check: func(t *testing.T, o objects) {
 				endpoint := one[*serviceMonitor](t, o, "opgate").Spec.Endpoints[0]
 				same(t, "token file", endpoint.Token, "")
-				same(t, "token", endpoint.Authorization["credentials"], any(map[string]any{"name": "token", "key": "value"}))
-				same(t, "annotations of the Service", one[*corev1.Service](t, o, "opgate-metrics").Annotations, map[string]string{"a": "b"})
+				same(t, "token", endpoint.Authorization["credentials"],
+					any(map[string]any{"name": "token", "key": "value"}))
+				same(t, "annotations of the Service", one[*corev1.Service](t, o, "opgate-metrics").Annotations,
+					map[string]string{"a": "b"})
 			},
 		},
 		{
@@ -76,8 +79,10 @@ func monitoringCases() []valueCase {
 				if err != nil {
 					t.Fatal(err)
 				}
-				same(t, "whether it scrapes the pods", selector.Matches(labelSet(deploymentOf(t, o).Spec.Template.Labels)), true)
-				if !slices.ContainsFunc(container(t, o).Ports, func(p corev1.ContainerPort) bool { return p.Name == "metrics" }) {
+				same(t, "whether it scrapes the pods",
+					selector.Matches(labelSet(deploymentOf(t, o).Spec.Template.Labels)), true)
+				if !slices.ContainsFunc(container(t, o).Ports,
+					func(p corev1.ContainerPort) bool { return p.Name == "metrics" }) {
 					t.Errorf("the container has no port metrics: %v", container(t, o).Ports)
 				}
 			},
@@ -91,7 +96,8 @@ func monitoringCases() []valueCase {
 				same(t, "job label", monitor.Spec.JobLabel, "app.kubernetes.io/name")
 				checkMonitor(t, monitor, monitor.Spec.NamespaceSelector)
 				checkEndpoint(t, monitor.Spec.Endpoints)
-				same(t, "token", monitor.Spec.Endpoints[0].Authorization["credentials"], any(map[string]any{"name": "token", "key": "value"}))
+				same(t, "token", monitor.Spec.Endpoints[0].Authorization["credentials"],
+					any(map[string]any{"name": "token", "key": "value"}))
 			},
 		},
 		{
@@ -180,14 +186,17 @@ func checkEndpoint(t *testing.T, endpoints []monitorEndpoint) {
 // TestMonitorsRefused sets values with which Prometheus would scrape twice, or not at all.
 func TestMonitorsRefused(t *testing.T) {
 	for name, test := range map[string]struct{ values, want string }{
-		"twice":                      {"metrics: {serviceMonitor: {enabled: true}, podMonitor: {enabled: true}}", "would scrape every pod twice"},
-		"a PodMonitor without token": {"metrics: {secure: true, podMonitor: {enabled: true}}", "metrics.podMonitor.authorization is required with metrics.secure"},
+		"twice": {"metrics: {serviceMonitor: {enabled: true}, podMonitor: {enabled: true}}",
+			"would scrape every pod twice"},
+		"a PodMonitor without token": {"metrics: {secure: true, podMonitor: {enabled: true}}",
+			"metrics.podMonitor.authorization is required with metrics.secure"},
 		"a CA that is elsewhere": {"metrics: {secure: true, serviceMonitor: {enabled: true, namespace: monitoring}}",
 			"metrics.serviceMonitor.tlsConfig is required with metrics.secure and metrics.serviceMonitor.namespace"},
 		"a CA that is elsewhere, for pods": {
 			"metrics: {secure: true, podMonitor: {enabled: true, namespace: monitoring, authorization: {credentials: {name: a, key: b}}}}",
 			"metrics.podMonitor.tlsConfig is required with metrics.secure and metrics.podMonitor.namespace"},
-		"an alert that does not exist": {"metrics: {prometheusRule: {enabled: true, disabled: [OpgateUp]}}", "metrics.prometheusRule.disabled: there is no alert OpgateUp"},
+		"an alert that does not exist": {"metrics: {prometheusRule: {enabled: true, disabled: [OpgateUp]}}",
+			"metrics.prometheusRule.disabled: there is no alert OpgateUp"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

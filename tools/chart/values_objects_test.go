@@ -29,14 +29,16 @@ func objectCases() []valueCase {
 			values: "rbac: {constraintReader: {everybody: false}}",
 			check: func(t *testing.T, o objects) {
 				gone[*rbacv1.ClusterRoleBinding](t, o, "opgate-constraint-reader")
-				same(t, "role to bind", one[*rbacv1.ClusterRole](t, o, "opgate-constraint-reader"), one[*rbacv1.ClusterRole](t, defaults, "opgate-constraint-reader"))
+				same(t, "role to bind", one[*rbacv1.ClusterRole](t, o, "opgate-constraint-reader"),
+					one[*rbacv1.ClusterRole](t, defaults, "opgate-constraint-reader"))
 			},
 		},
 		{
 			name:   "annotations of the ServiceAccount",
 			values: `serviceAccount: {annotations: {example.com/role: "7"}}`,
 			check: func(t *testing.T, o objects) {
-				same(t, "annotations", one[*corev1.ServiceAccount](t, o, "opgate").Annotations, map[string]string{"example.com/role": "7"})
+				same(t, "annotations", one[*corev1.ServiceAccount](t, o, "opgate").Annotations,
+					map[string]string{"example.com/role": "7"})
 			},
 		},
 		{
@@ -71,7 +73,8 @@ func objectCases() []valueCase {
 			name:   "disruption budget in percent",
 			values: "podDisruptionBudget: {maxUnavailable: 50%}",
 			check: func(t *testing.T, o objects) {
-				same(t, "maxUnavailable", *one[*policyv1.PodDisruptionBudget](t, o, "opgate").Spec.MaxUnavailable, intstr.FromString("50%"))
+				same(t, "maxUnavailable", *one[*policyv1.PodDisruptionBudget](t, o, "opgate").Spec.MaxUnavailable,
+					intstr.FromString("50%"))
 			},
 		},
 		{
@@ -99,7 +102,8 @@ networkPolicy:
 				}
 				out := spec.Egress[len(spec.Egress)-1]
 				same(t, "port", portsOf(out.Ports), "16443/TCP")
-				same(t, "peers", out.To, []networkingv1.NetworkPolicyPeer{{IPBlock: &networkingv1.IPBlock{CIDR: "192.0.2.0/24"}}})
+				same(t, "peers", out.To,
+					[]networkingv1.NetworkPolicyPeer{{IPBlock: &networkingv1.IPBlock{CIDR: "192.0.2.0/24"}}})
 			},
 		},
 		{
@@ -120,7 +124,8 @@ networkPolicy:
 				spec := one[*corev1.ResourceQuota](t, o, "opgate").Spec
 				same(t, "pods", spec.Hard.Pods().String(), "7")
 				same(t, "scopes", spec.ScopeSelector.MatchExpressions, []corev1.ScopedResourceSelectorRequirement{{
-					ScopeName: corev1.ResourceQuotaScopePriorityClass, Operator: corev1.ScopeSelectorOpIn, Values: []string{"system-node-critical"},
+					ScopeName: corev1.ResourceQuotaScopePriorityClass, Operator: corev1.ScopeSelectorOpIn,
+					Values: []string{"system-node-critical"},
 				}})
 			},
 		},
@@ -145,7 +150,8 @@ networkPolicy:
 				same(t, "label of pods", deployment.Spec.Template.Labels["team"], "platform")
 				same(t, "name of pods", deployment.Spec.Template.Labels["app.kubernetes.io/name"], "opgate")
 				same(t, "selector", deployment.Spec.Selector, deploymentOf(t, defaults).Spec.Selector)
-				same(t, "component", one[*corev1.Service](t, o, "opgate-metrics").Labels["app.kubernetes.io/component"], "metrics")
+				same(t, "component", one[*corev1.Service](t, o, "opgate-metrics").Labels["app.kubernetes.io/component"],
+					"metrics")
 			},
 		},
 		{
@@ -158,9 +164,12 @@ networkPolicy:
 					same(t, key, object.GetAnnotations()["example.com/owner"], "platform")
 				}
 				hooksOf(t, o) // with rules
-				same(t, "annotation of the ServiceAccount", one[*corev1.ServiceAccount](t, o, "opgate").Annotations["example.com/role"], "7")
-				same(t, "annotation of the test", one[*corev1.Pod](t, o, "opgate-test").Annotations["helm.sh/hook"], "test")
-				same(t, "annotation of a definition", definitionsOf(t, o)[policyDefinition].Annotations["helm.sh/resource-policy"], "keep")
+				same(t, "annotation of the ServiceAccount",
+					one[*corev1.ServiceAccount](t, o, "opgate").Annotations["example.com/role"], "7")
+				same(t, "annotation of the test", one[*corev1.Pod](t, o, "opgate-test").Annotations["helm.sh/hook"],
+					"test")
+				same(t, "annotation of a definition",
+					definitionsOf(t, o)[policyDefinition].Annotations["helm.sh/resource-policy"], "keep")
 				if template := deploymentOf(t, o).Spec.Template; template.Annotations != nil {
 					t.Errorf("pods have annotations %v: they would be replaced when these change", template.Annotations)
 				}
@@ -172,7 +181,8 @@ networkPolicy:
 // aggregated reports whether a role is aggregated to the role of Kubernetes with the same name.
 func aggregated(t *testing.T, o objects, role string) bool {
 	t.Helper()
-	return one[*rbacv1.ClusterRole](t, o, "opgate-"+role).Labels["rbac.authorization.k8s.io/aggregate-to-"+role] == "true"
+	return one[*rbacv1.ClusterRole](t, o, "opgate-"+role).Labels["rbac.authorization.k8s.io/aggregate-to-"+role] ==
+		"true"
 }
 
 func portsOf(ports []networkingv1.NetworkPolicyPort) string {

@@ -26,9 +26,11 @@ ordering:
 				for _, name := range orderingDefinitions {
 					gone[*apiextensionsv1.CustomResourceDefinition](t, o, name)
 				}
-				same(t, "other definitions", len(definitionsOf(t, o)), len(definitionsOf(t, defaults))-len(orderingDefinitions))
+				same(t, "other definitions", len(definitionsOf(t, o)),
+					len(definitionsOf(t, defaults))-len(orderingDefinitions))
 				for _, hook := range hooksOf(t, o) {
-					if slices.ContainsFunc(hook.Rules[0].Resources, func(r string) bool { return r == "policies" || r == "policysets" }) {
+					if slices.ContainsFunc(hook.Rules[0].Resources,
+						func(r string) bool { return r == "policies" || r == "policysets" }) {
 						t.Errorf("%s is still called", hook.Name)
 					}
 				}
@@ -43,7 +45,8 @@ ordering:
 			check: func(t *testing.T, o objects) {
 				same(t, "--gatekeeper-templates", flagsOf(t, o)["gatekeeper-templates"], []string{"true"})
 				same(t, "rules", one[*rbacv1.ClusterRole](t, o, "opgate-ordering").Rules, []rbacv1.PolicyRule{
-					{APIGroups: []string{"templates.gatekeeper.sh"}, Resources: []string{"constrainttemplates"}, Verbs: write},
+					{APIGroups: []string{"templates.gatekeeper.sh"}, Resources: []string{"constrainttemplates"},
+						Verbs: write},
 					{APIGroups: []string{"constraints.gatekeeper.sh"}, Resources: []string{"*"}, Verbs: write},
 				})
 				one[*rbacv1.ClusterRoleBinding](t, o, "opgate-ordering")
@@ -59,7 +62,8 @@ ordering:
 			check: func(t *testing.T, o objects) {
 				same(t, "rules", one[*rbacv1.ClusterRole](t, o, "opgate-ordering").Rules, []rbacv1.PolicyRule{
 					{APIGroups: []string{"example.com"}, Resources: []string{"widgets"}, Verbs: write},
-					{APIGroups: []string{"apps"}, Resources: []string{"deployments"}, ResourceNames: []string{"shop"}, Verbs: []string{"list", "watch"}},
+					{APIGroups: []string{"apps"}, Resources: []string{"deployments"}, ResourceNames: []string{"shop"},
+						Verbs: []string{"list", "watch"}},
 				})
 				one[*rbacv1.ClusterRoleBinding](t, o, "opgate-ordering")
 			},

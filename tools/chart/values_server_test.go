@@ -21,7 +21,8 @@ const (
 )
 
 // orderingDefinitions are those that are only there with ordering.
-var orderingDefinitions = []string{"policies.policy.open-cluster-management.io", "policysets.policy.open-cluster-management.io"}
+var orderingDefinitions = []string{"policies.policy.open-cluster-management.io",
+	"policysets.policy.open-cluster-management.io"}
 
 // serverCases are values that say what the server does.
 func serverCases() []valueCase {
@@ -59,7 +60,8 @@ webhooks:
 				flags, pod := flagsOf(t, o), podOf(t, o)
 				same(t, "--client-ca-file", flags["client-ca-file"], []string{"/etc/opgate/client-ca/bundle.pem"})
 				same(t, "--client-cn", flags["client-cn"], []string{"kube-apiserver", "other"})
-				same(t, "volume mounts", pod.Containers[0].VolumeMounts, []corev1.VolumeMount{{Name: "client-ca", MountPath: "/etc/opgate/client-ca", ReadOnly: true}})
+				same(t, "volume mounts", pod.Containers[0].VolumeMounts,
+					[]corev1.VolumeMount{{Name: "client-ca", MountPath: "/etc/opgate/client-ca", ReadOnly: true}})
 				same(t, "ConfigMap", pod.Volumes[0].ConfigMap.Name, "api-server-ca")
 			},
 		},
@@ -69,14 +71,17 @@ webhooks:
 			check: func(t *testing.T, o objects) {
 				same(t, "--metrics-secure", flagsOf(t, o)["metrics-secure"], []string{"true"})
 				same(t, "rules", one[*rbacv1.ClusterRole](t, o, "opgate-metrics").Rules, []rbacv1.PolicyRule{
-					{APIGroups: []string{"authentication.k8s.io"}, Resources: []string{"tokenreviews"}, Verbs: []string{"create"}},
+					{APIGroups: []string{"authentication.k8s.io"}, Resources: []string{"tokenreviews"},
+						Verbs: []string{"create"}},
 				})
-				same(t, "rules of readers", one[*rbacv1.ClusterRole](t, o, "opgate-metrics-reader").Rules, []rbacv1.PolicyRule{
-					{NonResourceURLs: []string{"/metrics"}, Verbs: []string{"get"}},
-				})
-				same(t, "rules for the log level", one[*rbacv1.ClusterRole](t, o, "opgate-log-level").Rules, []rbacv1.PolicyRule{
-					{NonResourceURLs: []string{"/debug/log-level"}, Verbs: []string{"get", "put"}},
-				})
+				same(t, "rules of readers", one[*rbacv1.ClusterRole](t, o, "opgate-metrics-reader").Rules,
+					[]rbacv1.PolicyRule{
+						{NonResourceURLs: []string{"/metrics"}, Verbs: []string{"get"}},
+					})
+				same(t, "rules for the log level", one[*rbacv1.ClusterRole](t, o, "opgate-log-level").Rules,
+					[]rbacv1.PolicyRule{
+						{NonResourceURLs: []string{"/debug/log-level"}, Verbs: []string{"get", "put"}},
+					})
 				endpoint := one[*serviceMonitor](t, o, "opgate").Spec.Endpoints[0]
 				same(t, "scheme", endpoint.Scheme, "https")
 				same(t, "server", endpoint.TLS.ServerName, "opgate-webhook."+namespace+".svc")
@@ -166,7 +171,8 @@ webhooks:
 			check: func(t *testing.T, o objects) {
 				same(t, "--catalog-namespace", flagsOf(t, o)["catalog-namespace"], []string{"olm", "mirrors"})
 				rights := rightsOfAccount(o)
-				for _, want := range []string{"mirrors watch pods", "mirrors get configmaps", "olm watch pods", "olm get configmaps"} {
+				for _, want := range []string{"mirrors watch pods", "mirrors get configmaps", "olm watch pods",
+					"olm get configmaps"} {
 					if !slices.Contains(rights, want) {
 						t.Errorf("the right %q is missing", want)
 					}
@@ -199,7 +205,8 @@ webhooks:
 			check: func(t *testing.T, o objects) {
 				same(t, "--reports", flagsOf(t, o)["reports"], []string{"true"})
 				same(t, "rules", one[*rbacv1.ClusterRole](t, o, "opgate-reports").Rules, []rbacv1.PolicyRule{
-					{APIGroups: []string{"openreports.io"}, Resources: []string{"reports"}, Verbs: []string{"get", "list", "watch", "create", "update", "delete"}},
+					{APIGroups: []string{"openreports.io"}, Resources: []string{"reports"},
+						Verbs: []string{"get", "list", "watch", "create", "update", "delete"}},
 					{
 						APIGroups: []string{"rbac.authorization.k8s.io"}, Resources: []string{"clusterroles"},
 						ResourceNames: []string{"opgate-reports"}, Verbs: []string{"list", "watch"},
@@ -226,7 +233,8 @@ policy:
     - {apiGroups: [""], resources: [configmaps], resourceNames: [versions], verbs: [get, list, watch]}`,
 			check: func(t *testing.T, o objects) {
 				same(t, "rules", one[*rbacv1.ClusterRole](t, o, "opgate-templates").Rules, []rbacv1.PolicyRule{{
-					APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{"versions"}, Verbs: []string{"get", "list", "watch"},
+					APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{"versions"},
+					Verbs: []string{"get", "list", "watch"},
 				}})
 				same(t, "subjects", one[*rbacv1.ClusterRoleBinding](t, o, "opgate-templates").Subjects,
 					[]rbacv1.Subject{{Kind: "ServiceAccount", Name: "opgate-lookups", Namespace: namespace}})
@@ -260,7 +268,8 @@ func certificateCases() []valueCase {
 					t.Error("the CA is not self-signed")
 				}
 				if left := ca.Spec.RenewBefore.Duration; left <= certificate.Spec.Duration.Duration {
-					t.Errorf("the CA may end after %s, before what it signed, which lives for %s", left, certificate.Spec.Duration.Duration)
+					t.Errorf("the CA may end after %s, before what it signed, which lives for %s", left,
+						certificate.Spec.Duration.Duration)
 				}
 				if ca.Spec.PrivateKey.RotationPolicy != certmanagerv1.RotationPolicyNever {
 					t.Error("with a new key in the CA, caBundle and certificates would not fit each other for a while")
@@ -268,8 +277,9 @@ func certificateCases() []valueCase {
 			},
 		},
 		{
-			name:   "a certificate from a Secret, with its CA",
-			values: "certificates: {mode: secret, secret: {name: corporate, caBundle: " + strconv.Quote(providedCA) + "}}",
+			name: "a certificate from a Secret, with its CA",
+			values: "certificates: {mode: secret, secret: {name: corporate, caBundle: " + strconv.Quote(providedCA) +
+				"}}",
 			check: func(t *testing.T, o objects) {
 				checkProvided(t, o)
 				for _, config := range clientConfigs(t, o) {
@@ -282,8 +292,10 @@ func certificateCases() []valueCase {
 			values: "certificates: {mode: secret, secret: {name: corporate, caAnnotations: {example.com/inject-ca: 'true'}}}",
 			check: func(t *testing.T, o objects) {
 				checkProvided(t, o)
-				same(t, "annotation", one[*admissionregistrationv1.ValidatingWebhookConfiguration](t, o, "opgate").Annotations["example.com/inject-ca"], "true")
-				same(t, "annotation", definitionsOf(t, o)[policyDefinition].Annotations["example.com/inject-ca"], "true")
+				same(t, "annotation", one[*admissionregistrationv1.ValidatingWebhookConfiguration](t, o,
+					"opgate").Annotations["example.com/inject-ca"], "true")
+				same(t, "annotation", definitionsOf(t, o)[policyDefinition].Annotations["example.com/inject-ca"],
+					"true")
 				for _, config := range clientConfigs(t, o) {
 					same(t, "CA", string(config), "")
 				}
@@ -305,10 +317,12 @@ certificates:
 					t.Errorf("there are issuers besides it: %v", issuers)
 				}
 				spec := one[*certmanagerv1.Certificate](t, o, "opgate-webhook").Spec
-				same(t, "issuer", []string{spec.IssuerRef.Name, spec.IssuerRef.Kind, spec.IssuerRef.Group}, []string{"corporate", "ClusterIssuer", "example.com"})
+				same(t, "issuer", []string{spec.IssuerRef.Name, spec.IssuerRef.Kind, spec.IssuerRef.Group},
+					[]string{"corporate", "ClusterIssuer", "example.com"})
 				same(t, "duration", spec.Duration.Duration.String(), "48h0m0s")
 				same(t, "renewBefore", spec.RenewBefore.Duration.String(), "24h0m0s")
-				same(t, "key", *spec.PrivateKey, certmanagerv1.CertificatePrivateKey{Algorithm: "RSA", Size: 4096, RotationPolicy: "Never"})
+				same(t, "key", *spec.PrivateKey, certmanagerv1.CertificatePrivateKey{Algorithm: "RSA", Size: 4096,
+					RotationPolicy: "Never"})
 			},
 		},
 		{
@@ -351,7 +365,8 @@ func checkCertManager(t *testing.T, o objects) {
 	}
 	certificate := one[*certmanagerv1.Certificate](t, o, "opgate-webhook")
 	same(t, "names", certificate.Spec.DNSNames, []string{
-		"opgate-webhook." + namespace + ".svc", "opgate-webhook." + namespace + ".svc.cluster.local", "opgate-webhook." + namespace,
+		"opgate-webhook." + namespace + ".svc", "opgate-webhook." + namespace + ".svc.cluster.local",
+		"opgate-webhook." + namespace,
 	})
 	flags, pod := flagsOf(t, o), podOf(t, o)
 	same(t, "--tls-cert-file", flags["tls-cert-file"], []string{"/etc/opgate/tls/tls.crt"})
@@ -359,15 +374,19 @@ func checkCertManager(t *testing.T, o objects) {
 	if flags["ca-lifetime"] != nil {
 		t.Errorf("there are flags for certificates that Opgate makes: %v", flags)
 	}
-	same(t, "volume mounts", pod.Containers[0].VolumeMounts, []corev1.VolumeMount{{Name: "tls", MountPath: "/etc/opgate/tls", ReadOnly: true}})
-	if len(pod.Volumes) != 1 || pod.Volumes[0].Secret == nil || pod.Volumes[0].Secret.SecretName != certificate.Spec.SecretName {
+	same(t, "volume mounts", pod.Containers[0].VolumeMounts,
+		[]corev1.VolumeMount{{Name: "tls", MountPath: "/etc/opgate/tls", ReadOnly: true}})
+	if len(pod.Volumes) != 1 || pod.Volumes[0].Secret == nil ||
+		pod.Volumes[0].Secret.SecretName != certificate.Spec.SecretName {
 		t.Errorf("volumes are %v, want the Secret %s", pod.Volumes, certificate.Spec.SecretName)
 	}
 	for name, rules := range rolesOf(o) {
 		for _, rule := range rules {
 			// The key of marks is in a Secret whatever certificates come from.
-			ofMarks := slices.Equal(rule.ResourceNames, []string{"opgate-marks"}) || slices.Equal(rule.Verbs, []string{"create"})
-			if slices.Contains(rule.Resources, "secrets") && !ofMarks || slices.Contains(rule.Resources, "customresourcedefinitions") && slices.Contains(rule.Verbs, "patch") {
+			ofMarks := slices.Equal(rule.ResourceNames, []string{"opgate-marks"}) ||
+				slices.Equal(rule.Verbs, []string{"create"})
+			if slices.Contains(rule.Resources, "secrets") && !ofMarks ||
+				slices.Contains(rule.Resources, "customresourcedefinitions") && slices.Contains(rule.Verbs, "patch") {
 				t.Errorf("%s has a permission that only self-managed certificates need: %v", name, rule)
 			}
 		}
@@ -376,7 +395,8 @@ func checkCertManager(t *testing.T, o objects) {
 
 const providedCA = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----"
 
-// checkProvided checks that the server has the certificate of Secret corporate, and no right that only its own certificates need.
+// checkProvided checks that the server has the certificate of Secret corporate, and no right that only its own
+// certificates need.
 func checkProvided(t *testing.T, o objects) {
 	t.Helper()
 	same(t, "--tls-cert-file", flagsOf(t, o)["tls-cert-file"], []string{"/etc/opgate/tls/tls.crt"})

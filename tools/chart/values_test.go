@@ -65,7 +65,8 @@ func addPaths(paths map[string]bool, prefix string, values map[string]any) {
 
 func allValueCases() []valueCase {
 	var all []valueCase
-	for _, cases := range [][]valueCase{serverCases(), orderingCases(), externalCases(), admissionCases(), certificateCases(), objectCases(), monitoringCases(), podCases(), testCases()} {
+	for _, cases := range [][]valueCase{serverCases(), orderingCases(), externalCases(), admissionCases(),
+		certificateCases(), objectCases(), monitoringCases(), podCases(), testCases()} {
 		all = append(all, cases...)
 	}
 	return all

@@ -94,12 +94,14 @@ func olmSteps() []step {
 			patchPolicy(`{"spec":{"complianceType":"mustnothave"}}`),
 			{
 				user: cluster.Admin,
-				args: []string{"wait", "clusterserviceversion/etcdoperator.v0.9.4", "-n", cluster.ShopNamespace, "--for=delete", olmTimeout},
+				args: []string{"wait", "clusterserviceversion/etcdoperator.v0.9.4", "-n", cluster.ShopNamespace,
+					"--for=delete", olmTimeout},
 			},
 			waitForPolicy(`{.status.compliant}=Compliant`),
 			{
-				user:   cluster.Admin,
-				args:   []string{"get", "operatorgroups,subscriptions,clusterserviceversions", "-n", cluster.ShopNamespace},
+				user: cluster.Admin,
+				args: []string{"get", "operatorgroups,subscriptions,clusterserviceversions", "-n",
+					cluster.ShopNamespace},
 				output: []string{"No resources found"},
 			},
 		},
@@ -114,14 +116,16 @@ func installed(csv string) []command {
 		args: []string{"wait", resource, "-n", cluster.ShopNamespace, "--for=create", olmTimeout},
 	}, {
 		user: cluster.Admin,
-		args: []string{"wait", resource, "-n", cluster.ShopNamespace, "--for=jsonpath={.status.phase}=Succeeded", olmTimeout},
+		args: []string{"wait", resource, "-n", cluster.ShopNamespace, "--for=jsonpath={.status.phase}=Succeeded",
+			olmTimeout},
 	}}
 }
 
 func patchPolicy(patch string) command {
 	return command{
-		user:   cluster.Admin,
-		args:   []string{"patch", "operatorpolicy", "etcd", "-n", cluster.PolicyNamespace, "--type=merge", "--patch", patch},
+		user: cluster.Admin,
+		args: []string{"patch", "operatorpolicy", "etcd", "-n", cluster.PolicyNamespace, "--type=merge", "--patch",
+			patch},
 		output: []string{"operatorpolicy.policy.open-cluster-management.io/etcd patched"},
 	}
 }
@@ -129,16 +133,19 @@ func patchPolicy(patch string) command {
 func waitForPolicy(jsonpath string) command {
 	return command{
 		user: cluster.Admin,
-		args: []string{"wait", "operatorpolicy/etcd", "-n", cluster.PolicyNamespace, "--for=jsonpath=" + jsonpath, olmTimeout},
+		args: []string{"wait", "operatorpolicy/etcd", "-n", cluster.PolicyNamespace, "--for=jsonpath=" + jsonpath,
+			olmTimeout},
 	}
 }
 
 func status(output ...string) command {
-	return command{user: cluster.Admin, args: []string{"get", "operatorpolicy", "etcd", "-n", cluster.PolicyNamespace}, output: output}
+	return command{user: cluster.Admin, args: []string{"get", "operatorpolicy", "etcd", "-n", cluster.PolicyNamespace},
+		output: output}
 }
 
 func plans(output ...string) command {
-	return command{user: cluster.Admin, args: []string{"get", "installplans", "-n", cluster.ShopNamespace}, output: output}
+	return command{user: cluster.Admin, args: []string{"get", "installplans", "-n", cluster.ShopNamespace},
+		output: output}
 }
 
 // packages are those of the catalog. The last version of the etcd operator asks for a right that the others do not
@@ -149,7 +156,8 @@ func packages() []olm.Package {
 		if all[i].Name != "etcd" {
 			continue
 		}
-		all[i].ClusterPermissions = []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "list"}}}
+		all[i].ClusterPermissions = []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"},
+			Verbs: []string{"get", "list"}}}
 		all[i].Release = func(version string, p *olm.Package) {
 			if version == "0.9.4" {
 				p.ClusterPermissions = append(p.ClusterPermissions[:1:1],

@@ -45,8 +45,9 @@ func steps() []step {
 			args:   []string{"apply", "-f", "subscription.yaml"},
 			output: []string{"subscription.operators.coreos.com/etcd created"},
 		}, {
-			user:   cluster.Tenant,
-			args:   []string{"get", "subscription", "etcd", "-o", "custom-columns=NAME:.metadata.name,APPROVAL:.spec.installPlanApproval"},
+			user: cluster.Tenant,
+			args: []string{"get", "subscription", "etcd", "-o",
+				"custom-columns=NAME:.metadata.name,APPROVAL:.spec.installPlanApproval"},
 			output: []string{"Manual"},
 		}},
 	}, {
@@ -68,7 +69,8 @@ func steps() []step {
 		}, {
 			user: cluster.OLM,
 			show: "installplan-0.9.4-status.yaml",
-			args: []string{"patch", "installplan", "install-etcd-0.9.4", "-n", "shop", "--subresource=status", "--type=merge",
+			args: []string{"patch", "installplan", "install-etcd-0.9.4", "-n", "shop", "--subresource=status",
+				"--type=merge",
 				"--patch-file=installplan-0.9.4-status.yaml"},
 			output: []string{"patched"},
 		}, {
@@ -86,7 +88,8 @@ func steps() []step {
 			output: []string{"installplan.operators.coreos.com/install-etcd-0.9.2 created"},
 		}, {
 			user: cluster.OLM,
-			args: []string{"patch", "installplan", "install-etcd-0.9.2", "-n", "shop", "--subresource=status", "--type=merge",
+			args: []string{"patch", "installplan", "install-etcd-0.9.2", "-n", "shop", "--subresource=status",
+				"--type=merge",
 				"--patch-file=installplan-0.9.2-status.yaml"},
 			output: []string{"patched"},
 		}, {
@@ -133,7 +136,8 @@ func steps() []step {
 			user:    cluster.Admin,
 			args:    []string{"apply", "-f", "order-database.yaml"},
 			refused: true,
-			output:  []string{"policy/dependency-cycle", "Policy policies/database -> Policy policies/storage -> Policy policies/database"},
+			output: []string{"policy/dependency-cycle",
+				"Policy policies/database -> Policy policies/storage -> Policy policies/database"},
 		}},
 	}}
 }

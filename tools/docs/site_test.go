@@ -83,7 +83,8 @@ func TestSite(t *testing.T) {
 	}
 	t.Run("a link to nothing is refused", func(t *testing.T) {
 		root := t.TempDir()
-		for _, name := range []string{"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "GOVERNANCE.md", "ROADMAP.md", "SECURITY.md",
+		for _, name := range []string{"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "GOVERNANCE.md", "ROADMAP.md",
+			"SECURITY.md",
 			"manifests/chart/opgate/README.md", "docs/a.md"} {
 			file := filepath.Join(root, filepath.FromSlash(name))
 			if err := os.MkdirAll(filepath.Dir(file), 0o750); err != nil {

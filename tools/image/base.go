@@ -45,8 +45,9 @@ func FindBase(ctx context.Context, ref string, log io.Writer) (Base, error) {
 	opts := []remote.Option{remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain)}
 	found, err := remote.Head(tag, opts...)
 	if err != nil {
-		return Base{}, fmt.Errorf("pull base image %s: %w; where it cannot be pulled, name a copy of it with BASE=, or have an image "+
-			"of the binary alone with BASE=scratch", ref, err)
+		return Base{}, fmt.Errorf(
+			"pull base image %s: %w; where it cannot be pulled, name a copy of it with BASE=, or have an image "+
+				"of the binary alone with BASE=scratch", ref, err)
 	}
 	// From here on by digest: the tag may move while we work.
 	pinned := tag.Context().Digest(found.Digest.String())

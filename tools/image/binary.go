@@ -36,7 +36,8 @@ func Platforms(names []string) ([]v1.Platform, error) {
 	platforms := make([]v1.Platform, len(names))
 	for i, name := range names {
 		platform, err := v1.ParsePlatform(name)
-		if err != nil || platform.OS != "linux" || platform.Architecture == "" || platform.String() != "linux/"+platform.Architecture {
+		if err != nil || platform.OS != "linux" || platform.Architecture == "" || platform.String() != "linux/"+
+			platform.Architecture {
 			return nil, fmt.Errorf("platform %q is not of the form linux/amd64, linux/arm64", name)
 		}
 		platforms[i] = *platform
@@ -55,7 +56,9 @@ func BuildArgs(version string) []string {
 }
 
 // Compile builds a program of the checkout at root for every platform, into a directory for each in dir.
-func Compile(ctx context.Context, program, root, dir, version string, platforms []v1.Platform, log io.Writer) ([]Binary, error) {
+func Compile(
+	ctx context.Context, program, root, dir, version string, platforms []v1.Platform, log io.Writer,
+) ([]Binary, error) {
 	if version == "" || strings.ContainsAny(version, " \t\n'\"") {
 		return nil, fmt.Errorf("version %q: give one without spaces and quotes, such as v0.1.0", version)
 	}

@@ -45,12 +45,14 @@ var (
 func command(t *testing.T) func(env []string, args ...string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "image")
-	if out, err := gotool.Command(t.Context(), ".", t.TempDir(), "build", "-o", file, "../cmd/image").CombinedOutput(); err != nil {
+	if out, err := gotool.Command(t.Context(), ".", t.TempDir(), "build", "-o", file,
+		"../cmd/image").CombinedOutput(); err != nil {
 		t.Fatalf("build cmd/image: %v\n%s", err, out)
 	}
 	return func(env []string, args ...string) string {
 		t.Helper()
-		args = append(args, "--platform="+local.String(), "--version="+meta.Version, "--created="+strconv.FormatInt(meta.Created.Unix(), 10))
+		args = append(args, "--platform="+local.String(), "--version="+meta.Version,
+			"--created="+strconv.FormatInt(meta.Created.Unix(), 10))
 		cmd := exec.CommandContext(t.Context(), file, args...)
 		cmd.Env = append(os.Environ(), env...)
 		var stderr strings.Builder
@@ -78,7 +80,8 @@ func written(t *testing.T, dir string) (v1.ImageIndex, v1.Image) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(manifest.Manifests) != 1 || manifest.Manifests[0].Annotations["org.opencontainers.image.ref.name"] != meta.Version {
+	if len(manifest.Manifests) != 1 ||
+		manifest.Manifests[0].Annotations["org.opencontainers.image.ref.name"] != meta.Version {
 		t.Fatalf("the layout holds %+v, want one index by the name of the version", manifest.Manifests)
 	}
 	index, err := top.ImageIndex(manifest.Manifests[0].Digest)
@@ -130,7 +133,8 @@ func TestImage(t *testing.T) {
 	run := command(t)
 	temp := t.TempDir()
 	dir, archive := filepath.Join(temp, "image"), filepath.Join(temp, "opgate.tar")
-	reference := run(nil, "build", "--base="+image.Scratch, "--revision="+meta.Revision, "--layout="+dir, "--archive="+archive)
+	reference := run(nil, "build", "--base="+image.Scratch, "--revision="+meta.Revision, "--layout="+dir,
+		"--archive="+archive)
 	index, img := written(t, dir)
 	headers, contents := files(t, img)
 
@@ -163,12 +167,14 @@ func TestImage(t *testing.T) {
 			t.Errorf("the configuration is not as wanted (-want +got):\n%s", diff)
 		}
 		if !config.Created.Equal(meta.Created) || config.OS != local.OS || config.Architecture != local.Architecture {
-			t.Errorf("created %s for %s/%s, want %s for %s", config.Created, config.OS, config.Architecture, meta.Created, local)
+			t.Errorf("created %s for %s/%s, want %s for %s", config.Created, config.OS, config.Architecture,
+				meta.Created, local)
 		}
 	})
 	t.Run("files", func(t *testing.T) {
 		for _, header := range headers {
-			if header.Name != image.Server || header.Typeflag != tar.TypeReg || header.Mode != 0o555 || header.Uid != 0 || header.Gid != 0 {
+			if header.Name != image.Server || header.Typeflag != tar.TypeReg || header.Mode != 0o555 ||
+				header.Uid != 0 || header.Gid != 0 {
 				t.Errorf("the image holds %s with mode %o of %d:%d, want nothing but opgate-server, that root owns and nobody writes to",
 					header.Name, header.Mode, header.Uid, header.Gid)
 			}
@@ -188,7 +194,8 @@ func TestImage(t *testing.T) {
 	})
 	t.Run("pushed again", func(t *testing.T) {
 		tag := parseTag(t, startRegistry(t)+"/team/opgate:"+meta.Version)
-		again := run(env, "build", "--base="+image.Scratch, "--revision="+meta.Revision, "--layout="+dir, "--push="+tag.String())
+		again := run(env, "build", "--base="+image.Scratch, "--revision="+meta.Revision, "--layout="+dir,
+			"--push="+tag.String())
 		if want := tag.String() + "@" + digest(t, index).String(); again != want {
 			t.Errorf("built again it is %s, want %s", again, want)
 		}
@@ -219,7 +226,8 @@ func checkBinary(t *testing.T, data []byte) {
 	}
 	for _, program := range parsed.Progs {
 		if program.Type == elf.PT_INTERP || program.Type == elf.PT_DYNAMIC {
-			t.Errorf("the binary has a segment %s: an empty image has neither a dynamic linker nor libraries", program.Type)
+			t.Errorf("the binary has a segment %s: an empty image has neither a dynamic linker nor libraries",
+				program.Type)
 		}
 	}
 	// Templates may name time zones, and an empty image has no /usr/share/zoneinfo.
@@ -276,7 +284,8 @@ func checkSBOM(t *testing.T, file string, data []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := bill.Packages[0].PackageChecksums; len(got) != 1 || got[0] != (common.Checksum{Algorithm: common.SHA256, Value: sum.Hex}) {
+	if got := bill.Packages[0].PackageChecksums; len(got) != 1 ||
+		got[0] != (common.Checksum{Algorithm: common.SHA256, Value: sum.Hex}) {
 		t.Errorf("the bill is for a binary with %v, want %s", got, sum.Hex)
 	}
 }
@@ -289,7 +298,8 @@ func TestSBOMOfTwoPlatforms(t *testing.T) {
 		t.Fatal(err)
 	}
 	var document bytes.Buffer
-	if err := image.WriteSBOM(&document, []image.Binary{{Platform: amd64, File: self}, {Platform: arm64, File: self}}, meta); err != nil {
+	if err := image.WriteSBOM(&document, []image.Binary{{Platform: amd64, File: self}, {Platform: arm64, File: self}},
+		meta); err != nil {
 		t.Fatal(err)
 	}
 	bill, err := spdxjson.Read(&document)
@@ -309,7 +319,8 @@ func TestSBOMOfTwoPlatforms(t *testing.T) {
 	var got []string
 	for _, relation := range bill.Relationships {
 		if relation.RefA.ElementRefID == "DOCUMENT" || strings.Contains(string(relation.RefB.ElementRefID), "stdlib") {
-			got = append(got, fmt.Sprint(relation.RefA.ElementRefID, " ", relation.Relationship, " ", relation.RefB.ElementRefID))
+			got = append(got, fmt.Sprint(relation.RefA.ElementRefID, " ", relation.Relationship, " ",
+				relation.RefB.ElementRefID))
 		}
 	}
 	program := "Package-" + filepath.Base(self)

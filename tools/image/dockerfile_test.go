@@ -85,7 +85,8 @@ func TestDockerfileCompilesAsWeDo(t *testing.T) {
 	}
 	minor := strings.TrimPrefix(semver.MajorMinor("v"+mod.Go.Version), "v")
 	if want := "golang:" + minor; build.BaseName != want || build.Platform != "$BUILDPLATFORM" {
-		t.Errorf("it compiles in %s for %s, want %s, of the version in go.mod, for $BUILDPLATFORM", build.BaseName, build.Platform, want)
+		t.Errorf("it compiles in %s for %s, want %s, of the version in go.mod, for $BUILDPLATFORM", build.BaseName,
+			build.Platform, want)
 	}
 	runs := of[*instructions.RunCommand](build)
 	if len(runs) != 2 {
@@ -93,7 +94,8 @@ func TestDockerfileCompilesAsWeDo(t *testing.T) {
 	}
 	compile := strings.Join(runs[1].CmdLine, " ")
 	want := []string{
-		"CGO_ENABLED=0", "GOOS=$TARGETOS", "GOARCH=$TARGETARCH", "GOFLAGS=-buildvcs=false", "GOAMD64=v1", "GOARM64=v8.0",
+		"CGO_ENABLED=0", "GOOS=$TARGETOS", "GOARCH=$TARGETARCH", "GOFLAGS=-buildvcs=false", "GOAMD64=v1",
+		"GOARM64=v8.0",
 		"-ldflags", "-o", "/out/opgate-server", "./cmd/opgate-server",
 	}
 	for _, arg := range image.BuildArgs("$VERSION") {
@@ -135,14 +137,17 @@ func TestDockerfileMakesTheSameImage(t *testing.T) {
 	if users := of[*instructions.UserCommand](final); len(users) != 1 || users[0].User != want.User {
 		t.Errorf("USER is not once %s", want.User)
 	}
-	if entrypoints := of[*instructions.EntrypointCommand](final); len(entrypoints) != 1 || entrypoints[0].PrependShell ||
+	if entrypoints := of[*instructions.EntrypointCommand](final); len(entrypoints) != 1 ||
+		entrypoints[0].PrependShell ||
 		!slices.Equal(entrypoints[0].CmdLine, want.Entrypoint) {
 		t.Errorf("ENTRYPOINT is not once %q without a shell", want.Entrypoint)
 	}
-	if cmds := of[*instructions.CmdCommand](final); len(cmds) != 1 || cmds[0].PrependShell || !slices.Equal(cmds[0].CmdLine, want.Cmd) {
+	if cmds := of[*instructions.CmdCommand](final); len(cmds) != 1 || cmds[0].PrependShell ||
+		!slices.Equal(cmds[0].CmdLine, want.Cmd) {
 		t.Errorf("CMD is not once %q without a shell", want.Cmd)
 	}
-	if copies := of[*instructions.CopyCommand](final); len(copies) != 1 || copies[0].From != "build" || copies[0].DestPath != image.Path ||
+	if copies := of[*instructions.CopyCommand](final); len(copies) != 1 || copies[0].From != "build" ||
+		copies[0].DestPath != image.Path ||
 		copies[0].Chmod != "0555" {
 		t.Errorf("COPY is not once of the binary to %s, that nobody may write to", image.Path)
 	}
@@ -187,14 +192,16 @@ func TestDockerContext(t *testing.T) {
 		}
 		return match
 	}
-	for _, path := range []string{".git/config", ".local/kubeconfig", "bin/opgate", "e2e/go.mod", "tools/go.mod", "bench/go.mod",
+	for _, path := range []string{".git/config", ".local/kubeconfig", "bin/opgate", "e2e/go.mod", "tools/go.mod",
+		"bench/go.mod",
 		"docs/image.md", "README.md", "rules/rule_test.go"} {
 		if !ignored(path) {
 			t.Errorf("%s is part of the build", path)
 		}
 	}
 
-	cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "-json=Dir,GoFiles,EmbedFiles,Module", "./cmd/opgate-server")
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "-json=Dir,GoFiles,EmbedFiles,Module",
+		"./cmd/opgate-server")
 	cmd.Dir = root
 	out, err := cmd.Output()
 	if err != nil {

@@ -90,7 +90,8 @@ func assembleOne(base Base, binary Binary, meta Metadata, annotations map[string
 		return nil, err
 	}
 	config = config.DeepCopy()
-	config.OS, config.Architecture, config.Variant = binary.Platform.OS, binary.Platform.Architecture, binary.Platform.Variant
+	config.OS, config.Architecture, config.Variant = binary.Platform.OS, binary.Platform.Architecture,
+		binary.Platform.Variant
 	config.Created = created
 	config.Config.User = User
 	config.Config.Entrypoint = []string{Path}

@@ -35,7 +35,8 @@ func WriteLayout(dir string, index v1.ImageIndex, version string) error {
 	if err != nil {
 		return fmt.Errorf("write the image: %w", err)
 	}
-	err = made.AppendIndex(index, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": version}))
+	err = made.AppendIndex(index,
+		layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": version}))
 	if err != nil {
 		return fmt.Errorf("write the image: %w", err)
 	}

@@ -102,7 +102,8 @@ func TestBaseAndPush(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if want := "base is " + baseTag.String() + "@" + digest(t, bases).String(); !strings.Contains(said.String(), want) {
+			if want := "base is " + baseTag.String() + "@" +
+				digest(t, bases).String(); !strings.Contains(said.String(), want) {
 				t.Errorf("said %q, want %q", said.String(), want)
 			}
 			// The tag moves on before the layers are pulled.
@@ -130,7 +131,8 @@ func TestBaseAndPush(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if len(manifest.Manifests) != 2 || manifest.Annotations["org.opencontainers.image.version"] != meta.Version ||
+			if len(manifest.Manifests) != 2 ||
+				manifest.Annotations["org.opencontainers.image.version"] != meta.Version ||
 				manifest.Annotations["org.opencontainers.image.base.name"] != baseTag.String() ||
 				manifest.Annotations["org.opencontainers.image.base.digest"] != digest(t, bases).String() {
 				t.Errorf("the index is %+v, want two images, the version, and the base by name and digest", manifest)
@@ -162,7 +164,8 @@ func checkOnBase(t *testing.T, index, bases v1.ImageIndex, platform v1.Platform)
 		t.Fatal(err)
 	}
 	if len(got.Layers) != 2 || got.Layers[0].Digest != want.Layers[0].Digest {
-		t.Errorf("%s: layers are %+v, want that of the base, %s, and one more", platform, got.Layers, want.Layers[0].Digest)
+		t.Errorf("%s: layers are %+v, want that of the base, %s, and one more", platform, got.Layers,
+			want.Layers[0].Digest)
 	}
 	if got.MediaType == types.DockerManifestSchema2 && got.Layers[1].MediaType != types.DockerLayer ||
 		got.MediaType == types.OCIManifestSchema1 && got.Layers[1].MediaType != types.OCILayer {
@@ -187,7 +190,8 @@ func checkOnBase(t *testing.T, index, bases v1.ImageIndex, platform v1.Platform)
 		t.Errorf("%s: the configuration is not as wanted (-want +got):\n%s", platform, diff)
 	}
 	if version := config.Config.Labels["org.opencontainers.image.version"]; version != meta.Version {
-		t.Errorf("%s: the image says that it is version %q, want %q and not that of the base", platform, version, meta.Version)
+		t.Errorf("%s: the image says that it is version %q, want %q and not that of the base", platform, version,
+			meta.Version)
 	}
 }
 
@@ -195,7 +199,8 @@ func checkOnBase(t *testing.T, index, bases v1.ImageIndex, platform v1.Platform)
 func TestBaseThatCannotBePulled(t *testing.T) {
 	host := startRegistry(t)
 	_, err := image.FindBase(t.Context(), host+"/base:nonroot", io.Discard)
-	if err == nil || !strings.Contains(err.Error(), "pull base image "+host+"/base:nonroot") || !strings.Contains(err.Error(), "BASE=scratch") {
+	if err == nil || !strings.Contains(err.Error(), "pull base image "+host+"/base:nonroot") ||
+		!strings.Contains(err.Error(), "BASE=scratch") {
 		t.Errorf("got error %v, want it to name the image and what would do without", err)
 	}
 }
@@ -217,7 +222,8 @@ func TestBaseForAnotherPlatform(t *testing.T) {
 
 func TestScratchIsSaid(t *testing.T) {
 	var said strings.Builder
-	if _, err := image.FindBase(t.Context(), image.Scratch, &said); err != nil || !strings.Contains(said.String(), "nothing else") {
+	if _, err := image.FindBase(t.Context(), image.Scratch, &said); err != nil ||
+		!strings.Contains(said.String(), "nothing else") {
 		t.Errorf("said %q (%v), want it to say that there is no base", said.String(), err)
 	}
 }
@@ -245,7 +251,8 @@ func TestWriteLayoutReplacesLayoutsOnly(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(precious, "thesis.txt"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := image.WriteLayout(precious, empty.Index, meta.Version); err == nil || !strings.Contains(err.Error(), "holds something else") {
+	if err := image.WriteLayout(precious, empty.Index, meta.Version); err == nil ||
+		!strings.Contains(err.Error(), "holds something else") {
 		t.Errorf("got error %v, want it to leave the directory alone", err)
 	}
 	if _, err := os.Stat(filepath.Join(precious, "thesis.txt")); err != nil {
@@ -269,10 +276,12 @@ func TestArchiveForAPlatformThatWasNotBuilt(t *testing.T) {
 }
 
 func TestPlatforms(t *testing.T) {
-	if got, err := image.Platforms([]string{"linux/amd64", "linux/arm64"}); err != nil || len(got) != 2 || got[1].Architecture != "arm64" {
+	if got, err := image.Platforms([]string{"linux/amd64", "linux/arm64"}); err != nil || len(got) != 2 ||
+		got[1].Architecture != "arm64" {
 		t.Errorf("got %v, %v", got, err)
 	}
-	for _, wrong := range [][]string{nil, {""}, {"linux"}, {"amd64"}, {"windows/amd64"}, {"linux/arm/v7"}, {"linux/amd64", "linux/arm64/v8"}} {
+	for _, wrong := range [][]string{nil, {""}, {"linux"}, {"amd64"}, {"windows/amd64"}, {"linux/arm/v7"},
+		{"linux/amd64", "linux/arm64/v8"}} {
 		if got, err := image.Platforms(wrong); err == nil {
 			t.Errorf("%q: got %v, want an error", wrong, got)
 		}

@@ -50,7 +50,8 @@ func WriteSBOM(w io.Writer, binaries []Binary, meta Metadata) error {
 		SPDXIdentifier: "DOCUMENT",
 		DocumentName:   "opgate " + meta.Version,
 		// A namespace names one document only.
-		DocumentNamespace: "https://" + rootModule + "/spdx/" + meta.Version + "-" + hex.EncodeToString(digest.Sum(nil)),
+		DocumentNamespace: "https://" + rootModule + "/spdx/" + meta.Version + "-" +
+			hex.EncodeToString(digest.Sum(nil)),
 		CreationInfo: &spdx.CreationInfo{
 			Created: meta.Created.UTC().Format(time.RFC3339),
 			Creators: []common.Creator{

@@ -54,17 +54,20 @@ func TestBundle(t *testing.T) {
 	s.WantGate(t, namespace)
 	s.wantOwner(t)
 	t.Run("OLM lets no one write policies", func(t *testing.T) {
-		if roles := s.Admin(t, "get", "clusterroles", "-o", "name"); strings.Contains(roles, "operatorpolicies.policy.open-cluster-management.io-") {
+		if roles := s.Admin(t, "get", "clusterroles", "-o", "name"); strings.Contains(roles,
+			"operatorpolicies.policy.open-cluster-management.io-") {
 			t.Errorf("OLM has made roles for OperatorPolicies: %s", roles)
 		}
 	})
 	t.Run("a plan of another operator that is not allowed is refused", s.refusesPlan)
-	t.Run("OLM upgrades it under a Constraint that forbids it", func(t *testing.T) { s.upgradeConstrained(t, namespace) })
+	t.Run("OLM upgrades it under a Constraint that forbids it",
+		func(t *testing.T) { s.upgradeConstrained(t, namespace) })
 	t.Run("a version that does not start changes nothing", func(t *testing.T) {
 		s.resolveAgain(t)
 		s.approve(t, opgateBroken)
 		s.olm.Eventually(t, "OLM has updated the Deployment", func(context.Context) error {
-			if got := s.Admin(t, "get", "deployment", "-n", cluster.OpgateNamespace, "opgate", "-o", "jsonpath={.spec.template.spec.containers[0].image}"); got != missingImage {
+			if got := s.Admin(t, "get", "deployment", "-n", cluster.OpgateNamespace, "opgate", "-o",
+				"jsonpath={.spec.template.spec.containers[0].image}"); got != missingImage {
 				return fmt.Errorf("its image is %s", got)
 			}
 			return nil
@@ -82,7 +85,8 @@ func TestBundle(t *testing.T) {
 
 // subscribe applies what the manual states, for the first version, and approves the plan that OLM makes.
 func (s bundled) subscribe(t *testing.T) {
-	manifests := strings.NewReplacer("source: opgate\n", "source: "+olm.Catalog+"\n", "channel: candidate\n", "channel: candidate\n  startingCSV: "+opgateFirst+"\n").
+	manifests := strings.NewReplacer("source: opgate\n", "source: "+olm.Catalog+"\n", "channel: candidate\n",
+		"channel: candidate\n  startingCSV: "+opgateFirst+"\n").
 		Replace(install.DocumentedBlock(t, "kind: OperatorGroup"))
 	harness.Kubectl(t, s.Cluster, cluster.Admin, manifests, "apply", "-f", "-")
 	s.approve(t, opgateFirst)
@@ -102,12 +106,14 @@ func (s bundled) resolveAgain(t *testing.T) {
 	tries := 0
 	s.olm.Eventually(t, "OLM resolves the Subscription", func(context.Context) error {
 		const failed = `jsonpath={.status.conditions[?(@.type=="ResolutionFailed")].message}`
-		message := s.Admin(t, "get", "subscriptions.operators.coreos.com", "opgate", "-n", cluster.OpgateNamespace, "-o", failed)
+		message := s.Admin(t, "get", "subscriptions.operators.coreos.com", "opgate", "-n", cluster.OpgateNamespace,
+			"-o", failed)
 		if message == "" {
 			return nil
 		}
 		tries++
-		s.Admin(t, "annotate", "subscriptions.operators.coreos.com", "opgate", "-n", cluster.OpgateNamespace, "--overwrite", fmt.Sprintf("test/resolve=%d", tries))
+		s.Admin(t, "annotate", "subscriptions.operators.coreos.com", "opgate", "-n", cluster.OpgateNamespace,
+			"--overwrite", fmt.Sprintf("test/resolve=%d", tries))
 		return fmt.Errorf("resolution fails: %s", message)
 	})
 }
@@ -123,7 +129,8 @@ func (s bundled) refusesPlan(t *testing.T) {
 	s.WantGate(t, namespace)
 	s.OperatorGroup(t, namespace)
 	s.Subscribe(t, namespace, "etcd", "", "Manual")
-	s.olm.WantApprovalRefused(t, cluster.Tenant, s.olm.WaitForPlan(t, namespace, harness.ForbiddenCSV), "(bundle/version)", harness.AllowedCSV)
+	s.olm.WantApprovalRefused(t, cluster.Tenant, s.olm.WaitForPlan(t, namespace, harness.ForbiddenCSV),
+		"(bundle/version)", harness.AllowedCSV)
 }
 
 // upgradeConstrained upgrades Opgate while a Constraint forbids, on the whole cluster, all that it does not list.
@@ -148,7 +155,8 @@ spec:
 	if after := s.webhookUIDs(t); after != before {
 		t.Errorf("the webhook configurations were %s and are %s: in between nothing was judged", before, after)
 	}
-	if got := s.Admin(t, "get", "validatingwebhookconfiguration", "opgate", "-o", `jsonpath={.metadata.labels.app\.kubernetes\.io/version}`); got != "v0.2.0" {
+	if got := s.Admin(t, "get", "validatingwebhookconfiguration", "opgate", "-o",
+		`jsonpath={.metadata.labels.app\.kubernetes\.io/version}`); got != "v0.2.0" {
 		t.Errorf("the webhook configuration is of %s after the upgrade", got)
 	}
 	s.wantOwner(t)
@@ -157,19 +165,25 @@ spec:
 
 // remove removes Opgate as the manual states.
 func (s bundled) remove(t *testing.T, namespace string) {
-	for _, step := range install.ShellSteps(t, "../../docs/install.md", "delete subscriptions.operators.coreos.com opgate") {
+	for _, step := range install.ShellSteps(t, "../../docs/install.md",
+		"delete subscriptions.operators.coreos.com opgate") {
 		s.Shell(t, step)
 	}
 	s.WantUngated(t, namespace)
-	s.Admin(t, "get", "customresourcedefinition", "constraints.operators.coreos.com", "operatorpolicies.policy.open-cluster-management.io")
+	s.Admin(t, "get", "customresourcedefinition", "constraints.operators.coreos.com",
+		"operatorpolicies.policy.open-cluster-management.io")
 	// Seen once, cause not known: ClusterRole opgate-view and binding opgate-constraint-reader of the replaced version
 	// stayed. Whether OLM or Opgate leaves them is open, so this does not prove that nothing of a replaced version
 	// stays.
 	const replaced = ",olm.owner!=" + opgateFirst
 	s.olm.Eventually(t, "nothing of it is left that is permitted anything", func(context.Context) error {
-		left := s.Admin(t, "get", "clusterroles,clusterrolebindings", "-l", "app.kubernetes.io/name=opgate"+replaced, "-o", "name") +
-			s.Admin(t, "get", "clusterroles,clusterrolebindings", "-l", "olm.owner.kind=ClusterServiceVersion,olm.owner.namespace="+cluster.OpgateNamespace+replaced, "-o", "name") +
-			s.Admin(t, "get", "roles,rolebindings,deployments,services", "-n", cluster.OpgateNamespace, "-l", "app.kubernetes.io/name=opgate", "-o", "name")
+		left := s.Admin(t, "get", "clusterroles,clusterrolebindings", "-l", "app.kubernetes.io/name=opgate"+replaced,
+			"-o", "name") +
+			s.Admin(t, "get", "clusterroles,clusterrolebindings", "-l",
+				"olm.owner.kind=ClusterServiceVersion,olm.owner.namespace="+cluster.OpgateNamespace+replaced, "-o",
+				"name") +
+			s.Admin(t, "get", "roles,rolebindings,deployments,services", "-n", cluster.OpgateNamespace, "-l",
+				"app.kubernetes.io/name=opgate", "-o", "name")
 		if left != "" {
 			return fmt.Errorf("there are %s", left)
 		}
@@ -180,7 +194,8 @@ func (s bundled) remove(t *testing.T, namespace string) {
 // webhookUIDs identifies both webhook configurations.
 func (s bundled) webhookUIDs(t *testing.T) string {
 	t.Helper()
-	return s.Admin(t, "get", "mutatingwebhookconfiguration,validatingwebhookconfiguration", "opgate", "-o", "jsonpath={.items[*].metadata.uid}")
+	return s.Admin(t, "get", "mutatingwebhookconfiguration,validatingwebhookconfiguration", "opgate", "-o",
+		"jsonpath={.items[*].metadata.uid}")
 }
 
 // wantOwner wants a ClusterRole to own both webhook configurations, and nothing else to.
@@ -208,7 +223,9 @@ func opgatePackage(t *testing.T) olm.Package {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := olm.Package{Name: bundle.Package, CSV: bundle.Package, Versions: []string{"0.1.0", "0.2.0", "0.3.0"}, Images: true, Channels: map[string][]string{bundle.Channel: {"0.1.0", "0.2.0", "0.3.0"}}, DefaultChannel: bundle.Channel, Bundles: map[string]map[string][]byte{}}
+	p := olm.Package{Name: bundle.Package, CSV: bundle.Package, Versions: []string{"0.1.0", "0.2.0", "0.3.0"},
+		Images: true, Channels: map[string][]string{bundle.Channel: {"0.1.0", "0.2.0", "0.3.0"}},
+		DefaultChannel: bundle.Channel, Bundles: map[string]map[string][]byte{}}
 	previous := ""
 	for _, version := range p.Versions {
 		options := bundle.Options{Version: version, Replaces: previous}
@@ -221,7 +238,8 @@ func opgatePackage(t *testing.T) olm.Package {
 		}
 		csv := bundle.Package + ".clusterserviceversion.yaml"
 		// Pods end as quickly as in the other tests here.
-		made.Manifests[csv] = []byte(strings.ReplaceAll(string(made.Manifests[csv]), "--drain-timeout=100s", "--drain-timeout=1s"))
+		made.Manifests[csv] = []byte(strings.ReplaceAll(string(made.Manifests[csv]), "--drain-timeout=100s",
+			"--drain-timeout=1s"))
 		p.Bundles[version], previous = made.Manifests, version
 	}
 	return p

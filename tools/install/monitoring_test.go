@@ -31,7 +31,8 @@ func TestMonitoring(t *testing.T) {
 	}
 	e := &harness.LoopEnv{Env: harness.StartWithoutGate(t)}
 	harness.Kubectl(t, e.Cluster, cluster.Admin, harness.PackageManifests, "create", "-f", "-")
-	if e.Gate, err = e.StartOpgate(t.Context(), cluster.GateOptions{Loop: true, SecureMetrics: true, Args: []string{"--backstop=enforce", "--probe-static-policies"}}); err != nil {
+	if e.Gate, err = e.StartOpgate(t.Context(), cluster.GateOptions{Loop: true, SecureMetrics: true,
+		Args: []string{"--backstop=enforce", "--probe-static-policies"}}); err != nil {
 		t.Fatal(err)
 	}
 	e.Connect(t)
@@ -65,7 +66,8 @@ func TestMonitoring(t *testing.T) {
 		want(t, prometheus, `opgate_loop_approval_age_seconds_count == 1`)
 		want(t, prometheus, `opgate_loop_approval_age_seconds_sum >= on() opgate_loop_approval_latency_seconds_sum`)
 		want(t, prometheus, `opgate_overrides_total{rule="plan/override"} == 1`)
-		want(t, prometheus, `opgate_olm_identity_last_seen_timestamp_seconds{identity="`+cluster.OLMUserName+`"} > time() - 3600`)
+		want(t, prometheus, `opgate_olm_identity_last_seen_timestamp_seconds{identity="`+
+			cluster.OLMUserName+`"} > time() - 3600`)
 		want(t, prometheus, `opgate_ready == 1`)
 	})
 	t.Run("the alerts are evaluated", func(t *testing.T) {
@@ -125,18 +127,22 @@ spec: {constraints: '[{"type": "olm.constraint", "value": {"failureMessage": "mu
 	upgraded := e.NewNamespace(t)
 	for name, namespace := range map[string]string{"present": e.NewNamespace(t), harness.AllowedCSV: upgraded} {
 		csv := harness.WithField(harness.Object(seenCSV, name, namespace),
-			`{"properties":[{"type":"olm.package","value":{"packageName":"etcd","version":"0.9.2"}}]}`, "metadata", "annotations", olm.PropertiesAnnotation)
+			`{"properties":[{"type":"olm.package","value":{"packageName":"etcd","version":"0.9.2"}}]}`, "metadata",
+			"annotations", olm.PropertiesAnnotation)
 		harness.Kubectl(t, e.Cluster, cluster.OLM, harness.AsJSON(t, csv), "create", "-f", "-")
 	}
 	limited := harness.WithField(harness.OperatorPolicy(upgraded), "72h", "spec", "maximumWait")
-	e.Put(t, harness.WithField(limited, []any{map[string]any{"versions": []any{"etcdoperator.v0.9.9"}, "rules": []any{"bundle/version"},
-		"reason": "ticket 78", "expires": "2126-01-01T00:00:00Z"}}, "spec", "exceptions"))
+	e.Put(t, harness.WithField(limited,
+		[]any{map[string]any{"versions": []any{"etcdoperator.v0.9.9"}, "rules": []any{"bundle/version"},
+			"reason": "ticket 78", "expires": "2126-01-01T00:00:00Z"}}, "spec", "exceptions"))
 	e.Propose(t, upgraded, "upgrade", harness.ForbiddenVersion)
-	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "patch", "installplan", "-n", namespaces["overridden"], "urgent", "--type=merge",
+	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "patch", "installplan", "-n", namespaces["overridden"], "urgent",
+		"--type=merge",
 		"--patch", `{"metadata":{"annotations":{"opgate.io/override-reason":"ticket 77"}},"spec":{"approved":true}}`)
 	want(t, p, `sum(opgate_decisions_total{kind="installplan"}) > 0`)
-	harness.WantRefused(t, e.Cluster, cluster.Tenant, "", []string{"patch", "installplan", "-n", namespaces["held"], "waits", "--type=merge",
-		"--patch", `{"spec":{"approved":true}}`}, "(bundle/version)")
+	harness.WantRefused(t, e.Cluster, cluster.Tenant, "",
+		[]string{"patch", "installplan", "-n", namespaces["held"], "waits", "--type=merge",
+			"--patch", `{"spec":{"approved":true}}`}, "(bundle/version)")
 }
 
 // seenCSV is a ClusterServiceVersion that OLM writes.
@@ -190,22 +196,32 @@ func documentedMetrics(t *testing.T, checkout repo.Checkout) (names []string) {
 func setLogLevel(t *testing.T, e *harness.LoopEnv, scraper string) {
 	t.Helper()
 	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "create", "serviceaccount", "debugger", "-n", "default")
-	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "create", "clusterrole", "debugger", "--verb=get,put", "--non-resource-url=/debug/log-level")
-	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "create", "clusterrolebinding", "debugger", "--clusterrole=debugger", "--serviceaccount=default:debugger")
-	debugger := strings.TrimSpace(harness.Kubectl(t, e.Cluster, cluster.Admin, "", "create", "token", "debugger", "-n", "default"))
+	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "create", "clusterrole", "debugger", "--verb=get,put",
+		"--non-resource-url=/debug/log-level")
+	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "create", "clusterrolebinding", "debugger",
+		"--clusterrole=debugger", "--serviceaccount=default:debugger")
+	debugger := strings.TrimSpace(harness.Kubectl(t, e.Cluster, cluster.Admin, "", "create", "token", "debugger", "-n",
+		"default"))
 
 	for _, test := range []struct {
 		name, token, method, path, body string
 		code                            int
 		says                            string
 	}{
-		{name: "read", token: debugger, method: http.MethodGet, path: "/debug/log-level", code: http.StatusOK, says: "info\n"},
-		{name: "set", token: debugger, method: http.MethodPut, path: "/debug/log-level", body: "debug", code: http.StatusOK, says: "debug\n"},
-		{name: "no such level", token: debugger, method: http.MethodPut, path: "/debug/log-level", body: "off", code: http.StatusBadRequest, says: "debug, info, warn, error"},
-		{name: "attack: without a token", method: http.MethodPut, path: "/debug/log-level", body: "error", code: http.StatusUnauthorized},
-		{name: "attack: with the right to read metrics", token: scraper, method: http.MethodPut, path: "/debug/log-level", body: "error", code: http.StatusForbidden},
-		{name: "attack: read with the right to read metrics, which is cached", token: scraper, method: http.MethodGet, path: "/debug/log-level", code: http.StatusForbidden},
-		{name: "attack: read metrics with another right", token: debugger, method: http.MethodGet, path: "/metrics", code: http.StatusForbidden},
+		{name: "read", token: debugger, method: http.MethodGet, path: "/debug/log-level", code: http.StatusOK,
+			says: "info\n"},
+		{name: "set", token: debugger, method: http.MethodPut, path: "/debug/log-level", body: "debug",
+			code: http.StatusOK, says: "debug\n"},
+		{name: "no such level", token: debugger, method: http.MethodPut, path: "/debug/log-level", body: "off",
+			code: http.StatusBadRequest, says: "debug, info, warn, error"},
+		{name: "attack: without a token", method: http.MethodPut, path: "/debug/log-level", body: "error",
+			code: http.StatusUnauthorized},
+		{name: "attack: with the right to read metrics", token: scraper, method: http.MethodPut,
+			path: "/debug/log-level", body: "error", code: http.StatusForbidden},
+		{name: "attack: read with the right to read metrics, which is cached", token: scraper, method: http.MethodGet,
+			path: "/debug/log-level", code: http.StatusForbidden},
+		{name: "attack: read metrics with another right", token: debugger, method: http.MethodGet, path: "/metrics",
+			code: http.StatusForbidden},
 	} {
 		code, body, err := e.Request(t.Context(), test.method, test.path, test.token, test.body)
 		if err != nil || code != test.code || !strings.Contains(body, test.says) {
@@ -213,7 +229,8 @@ func setLogLevel(t *testing.T, e *harness.LoopEnv, scraper string) {
 		}
 	}
 	e.Put(t, harness.OperatorPolicy(e.NewNamespace(t)))
-	for _, line := range []string{`"from":"info","to":"debug","user":"system:serviceaccount:default:debugger"`, `"msg":"review allowed"`} {
+	for _, line := range []string{`"from":"info","to":"debug","user":"system:serviceaccount:default:debugger"`,
+		`"msg":"review allowed"`} {
 		harness.Eventually(t, "log "+line, func(context.Context) error {
 			text, err := os.ReadFile(e.Gate.LogPath())
 			if err == nil && !strings.Contains(string(text), line) {

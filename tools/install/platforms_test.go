@@ -24,14 +24,17 @@ func TestPlatforms(t *testing.T) {
 	t.Parallel()
 	s := site{install.Start(t)}
 	t.Run("GKE: pods need a quota for their class", func(t *testing.T) {
-		s.RunHelm(t, "install", "opgate", harness.ChartDir, "--create-namespace", "--set", install.Quick+",resourceQuota.create=false")
+		s.RunHelm(t, "install", "opgate", harness.ChartDir, "--create-namespace", "--set",
+			install.Quick+",resourceQuota.create=false")
 		harness.Eventually(t, "pods are refused", func(context.Context) error {
-			if got := s.Admin(t, "get", "replicasets", "-n", cluster.OpgateNamespace, "-o", "jsonpath={.items[*].status.conditions[*].message}"); !strings.Contains(got, "insufficient quota") {
+			if got := s.Admin(t, "get", "replicasets", "-n", cluster.OpgateNamespace, "-o",
+				"jsonpath={.items[*].status.conditions[*].message}"); !strings.Contains(got, "insufficient quota") {
 				return fmt.Errorf("conditions are %q", got)
 			}
 			return nil
 		})
-		s.RunHelm(t, "upgrade", "opgate", harness.ChartDir, "--reuse-values", "--set", "resourceQuota.create=true", "--wait")
+		s.RunHelm(t, "upgrade", "opgate", harness.ChartDir, "--reuse-values", "--set", "resourceQuota.create=true",
+			"--wait")
 	})
 	namespace := s.Govern(t)
 	s.WantGate(t, namespace)
@@ -43,10 +46,12 @@ func TestPlatforms(t *testing.T) {
 func (s site) rewriteSelector(t *testing.T) {
 	const label = "control-plane"
 	selectors := func() string {
-		return s.Admin(t, "get", "validatingwebhookconfiguration", "opgate", "-o", "jsonpath={.webhooks[*].namespaceSelector.matchExpressions[*].key}")
+		return s.Admin(t, "get", "validatingwebhookconfiguration", "opgate", "-o",
+			"jsonpath={.webhooks[*].namespaceSelector.matchExpressions[*].key}")
 	}
 	s.Admin(t, "patch", "validatingwebhookconfiguration", "opgate", "--type=json", "--patch",
-		`[{"op":"add","path":"/webhooks/0/namespaceSelector/matchExpressions/-","value":{"key":"`+label+`","operator":"DoesNotExist"}}]`)
+		`[{"op":"add","path":"/webhooks/0/namespaceSelector/matchExpressions/-","value":{"key":"`+label+
+			`","operator":"DoesNotExist"}}]`)
 	harness.Eventually(t, "a pod reports it", func(context.Context) error {
 		for _, pod := range s.Pods(t) {
 			log, err := os.ReadFile(pod.Log)
@@ -72,7 +77,8 @@ func (s site) rewriteSelector(t *testing.T) {
 // object without owner references, but for those that are to be kept. The namespace stays.
 func (s site) argo(t *testing.T, namespace string) {
 	owners := func() string {
-		return s.Admin(t, "get", "mutatingwebhookconfiguration,validatingwebhookconfiguration", "opgate", "-o", "jsonpath={.items[*].metadata.ownerReferences[*].kind}")
+		return s.Admin(t, "get", "mutatingwebhookconfiguration,validatingwebhookconfiguration", "opgate", "-o",
+			"jsonpath={.items[*].metadata.ownerReferences[*].kind}")
 	}
 	harness.Eventually(t, "the namespace owns both", func(context.Context) error {
 		if got := owners(); got != "Namespace Namespace" {
@@ -98,15 +104,19 @@ func (s site) argo(t *testing.T, namespace string) {
 		t.Fatal(err)
 	}
 	for _, d := range documents {
-		object := []string{d.Kind + "." + group(d.APIVersion), d.Name, "-n", harness.Object("%s", d.Text).GetNamespace()}
-		kept := s.Admin(t, append([]string{"get", "-o", `jsonpath={.metadata.ownerReferences}{.metadata.annotations.helm\.sh/resource-policy}`}, object...)...)
+		object := []string{d.Kind + "." + group(d.APIVersion), d.Name, "-n",
+			harness.Object("%s", d.Text).GetNamespace()}
+		kept := s.Admin(t, append([]string{"get", "-o",
+			`jsonpath={.metadata.ownerReferences}{.metadata.annotations.helm\.sh/resource-policy}`}, object...)...)
 		if kept == "" {
 			s.Admin(t, append([]string{"delete", "--wait=false"}, object...)...)
 		}
 	}
 	s.WantUngated(t, namespace)
 	s.Admin(t, "get", "namespace", cluster.OpgateNamespace)
-	harness.Kubectl(t, s.Cluster, cluster.Admin, harness.AsJSON(t, harness.Subscription(namespace, "after", harness.ForeignCatalog, "Automatic")), "create", "-f", "-")
+	harness.Kubectl(t, s.Cluster, cluster.Admin,
+		harness.AsJSON(t, harness.Subscription(namespace, "after", harness.ForeignCatalog, "Automatic")), "create",
+		"-f", "-")
 }
 
 // group returns version and group as kubectl takes them behind a kind: v1.apps, and v1. for the core group.
@@ -122,14 +132,17 @@ func group(apiVersion string) string {
 func TestDocumentedReleases(t *testing.T) {
 	t.Parallel()
 	s := site{install.Start(t)}
-	for kind, path := range map[string][]string{"Application": {"source", "helm", "valuesObject"}, "HelmRelease": {"values"}} {
+	for kind, path := range map[string][]string{"Application": {"source", "helm", "valuesObject"},
+		"HelmRelease": {"values"}} {
 		values := filepath.Join(t.TempDir(), "values.yaml")
 		if err := os.WriteFile(values, documented(t, kind, path...), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		s.RunHelm(t, "install", "opgate", harness.ChartDir, "--create-namespace", "--dry-run=server", "--values", values)
+		s.RunHelm(t, "install", "opgate", harness.ChartDir, "--create-namespace", "--dry-run=server", "--values",
+			values)
 	}
-	for kind, path := range map[string][]string{"Application": {"syncPolicy", "retry", "limit"}, "HelmRelease": {"install", "remediation", "retries"}} {
+	for kind, path := range map[string][]string{"Application": {"syncPolicy", "retry", "limit"},
+		"HelmRelease": {"install", "remediation", "retries"}} {
 		if got := strings.TrimSpace(string(documented(t, kind, path...))); got != "10" {
 			t.Errorf("%s retries %s times", kind, got)
 		}

@@ -52,7 +52,8 @@ func TestInstallRelease(t *testing.T) {
 	t.Run("registry", func(t *testing.T) { server.wantVerified(t, published, verifier) })
 
 	binary := pullBinary(t, published)
-	s := site{&install.Site{Env: harness.StartUnchecked(t, cluster.Options{Bare: true, Node: true, Audit: true, Log: os.Stderr})}}
+	s := site{&install.Site{Env: harness.StartUnchecked(t,
+		cluster.Options{Bare: true, Node: true, Audit: true, Log: os.Stderr})}}
 	t.Cleanup(func() {
 		if t.Failed() {
 			s.Logs(t)
@@ -60,16 +61,19 @@ func TestInstallRelease(t *testing.T) {
 	})
 	// The node has the image of this digest, and no other.
 	s.Node, err = node.Start(t.Context(), s.Cluster, node.Options{
-		Images: map[string]node.Program{install.Repository + "@" + published.Image.DigestStr(): node.Opgate(binary)}, Log: os.Stderr,
+		Images: map[string]node.Program{install.Repository + "@" + published.Image.DigestStr(): node.Opgate(binary)},
+		Log:    os.Stderr,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	harness.Kubectl(t, s.Cluster, cluster.Admin, harness.PackageManifests, "create", "-f", "-")
-	s.RunHelm(t, "install", "opgate", "oci://"+server.host+"/charts/opgate", "--version", strings.TrimPrefix(releaseVersion, "v"), "--plain-http",
+	s.RunHelm(t, "install", "opgate", "oci://"+server.host+"/charts/opgate", "--version",
+		strings.TrimPrefix(releaseVersion, "v"), "--plain-http",
 		"--create-namespace", "--wait", "--set", install.Quick)
 	s.WantGate(t, s.Govern(t))
-	if got := s.Admin(t, "get", "deployment", "-n", cluster.OpgateNamespace, "opgate", "-o", `jsonpath={.metadata.labels.app\.kubernetes\.io/version}`); got != releaseVersion {
+	if got := s.Admin(t, "get", "deployment", "-n", cluster.OpgateNamespace, "opgate", "-o",
+		`jsonpath={.metadata.labels.app\.kubernetes\.io/version}`); got != releaseVersion {
 		t.Errorf("the release is %s, want %s", got, releaseVersion)
 	}
 	s.WantNothingForbidden(t)
@@ -149,7 +153,8 @@ func wantFilesVerified(t *testing.T, dir string, verifier *signing.Verifier) {
 	if err := release.VerifyFiles(dir, otherVerifier(t)); err == nil {
 		t.Error("the files are accepted by another key")
 	}
-	for _, name := range []string{release.ArchiveName(platform()), "install.yaml", release.SumsFile, "SHA256SUMS.sigstore.json", release.ProvenanceFile} {
+	for _, name := range []string{release.ArchiveName(platform()), "install.yaml", release.SumsFile,
+		"SHA256SUMS.sigstore.json", release.ProvenanceFile} {
 		file := filepath.Join(dir, name)
 		data, err := os.ReadFile(file)
 		if err != nil {
@@ -292,7 +297,8 @@ func unpack(t *testing.T, r io.Reader, wanted string) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(filepath.Join(dir, filepath.Base(header.Name)), data, header.FileInfo().Mode().Perm()); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, filepath.Base(header.Name)), data,
+			header.FileInfo().Mode().Perm()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -318,11 +324,13 @@ func (s site) wantPlugin(t *testing.T, dir string) {
 	if _, err := os.Stat(filepath.Join(filepath.Dir(plugin), "LICENSE")); err != nil {
 		t.Error(err)
 	}
-	result, err := s.RunPlugin(t.Context(), "", cluster.Command{Args: []string{"opgate", "--version"}, Env: []string{"PATH=" + filepath.Dir(plugin)}})
+	result, err := s.RunPlugin(t.Context(), "", cluster.Command{Args: []string{"opgate", "--version"},
+		Env: []string{"PATH=" + filepath.Dir(plugin)}})
 	if want := "opgate " + releaseVersion + "\n"; err != nil || result.Stdout != want {
 		t.Errorf("kubectl opgate --version prints %q, %q (%v), want %q", result.Stdout, result.Stderr, err, want)
 	}
-	out, err := exec.Command(filepath.Join(dir, "opgate_"+platform().OS+"_"+platform().Architecture), "version").Output()
+	out, err := exec.Command(filepath.Join(dir, "opgate_"+platform().OS+"_"+platform().Architecture),
+		"version").Output()
 	if err != nil || string(out) != "opgate "+releaseVersion+"\n" {
 		t.Errorf("the binary prints %q (%v)", out, err)
 	}
@@ -336,7 +344,8 @@ func (s site) wantManifests(t *testing.T, file string, published release.Publish
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := "image: " + install.Repository + ":" + releaseVersion + "@" + published.Image.DigestStr() + "\n"; !strings.Contains(string(data), want) {
+	if want := "image: " + install.Repository + ":" + releaseVersion + "@" + published.Image.DigestStr() +
+		"\n"; !strings.Contains(string(data), want) {
 		t.Errorf("%s has no %q", filepath.Base(file), want)
 	}
 }

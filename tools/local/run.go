@@ -60,7 +60,8 @@ func Run(ctx context.Context, log io.Writer, opts Options) (err error) {
 		return err
 	}
 	programs := &cluster.Programs{Gate: opts.Gate}
-	c, err := cluster.Start(ctx, cluster.Options{Assets: plane, Dir: l.run(), Programs: programs, ChartRights: true, Log: out})
+	c, err := cluster.Start(ctx, cluster.Options{Assets: plane, Dir: l.run(), Programs: programs, ChartRights: true,
+		Log: out})
 	if err != nil {
 		return err
 	}

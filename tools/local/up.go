@@ -40,7 +40,8 @@ func Up(ctx context.Context, out io.Writer, runCommand ...string) error {
 		return fmt.Errorf("start in the background: %w", err)
 	}
 	if !up {
-		return fmt.Errorf("the background process ended before it was ready; %s ends with\n%s", l.log(), tail.File(l.log(), logLines))
+		return fmt.Errorf("the background process ended before it was ready; %s ends with\n%s", l.log(),
+			tail.File(l.log(), logLines))
 	}
 	return l.printNext(out)
 }

@@ -15,7 +15,8 @@ var Tests = []struct{ Name, Shows string }{
 	{"TestControlPlane", "the resource definitions of Opgate and OLM are accepted and served; users have the shipped rights and no more"},
 	{"TestDocumentsApply", "documents for OperatorPolicy are stored by client-side and server-side apply, and what is stored is what was written"},
 	{"TestUnknownFields", "unknown fields are refused with their path by every mode of field validation"},
-	{"TestBackstopSupported", "Opgate finds out which admission policies the API server serves, writes those alone, and they refuse by themselves"},
+	{"TestBackstopSupported",
+		"Opgate finds out which admission policies the API server serves, writes those alone, and they refuse by themselves"},
 	{"TestOLM", "with a real OLM: plans are refused, held, approved and overridden, dependencies judged, operators installed and upgraded"},
 }
 
@@ -42,9 +43,10 @@ var former = Row{Kubernetes: "v1.36.3", OLM: "v0.42.0"}
 // The latest patch releases all modules of which could be fetched on 2026-11-23; 1.31.14 lacks checksums in the
 // checksum database.
 var (
-	kubernetesVersions = []string{"v1.31.14", "v1.32.13", "v1.33.13", "v1.34.4", "v1.35.4", former.Kubernetes, "v1.37.2"}
-	olmVersions        = []string{"v0.28.0", "v0.33.0", "v0.38.0"}
-	openShiftVersions  = []string{"4.18", "4.20"}
+	kubernetesVersions = []string{"v1.31.14", "v1.32.13", "v1.33.13", "v1.34.4", "v1.35.4", former.Kubernetes,
+		"v1.37.2"}
+	olmVersions       = []string{"v0.28.0", "v0.33.0", "v0.38.0"}
+	openShiftVersions = []string{"4.18", "4.20"}
 )
 
 const noOpenShift = "needs a cluster of OpenShift"

@@ -52,7 +52,8 @@ func TestDocument(t *testing.T) {
 		if judged := result; result.Status != NotRun {
 			judged.judge()
 			if judged.Status != result.Status || len(result.Tests) != len(Tests) || result.Date == "" {
-				t.Errorf("%s %s is %q on %q, but its %d tests say %q", result.Kubernetes, result.OLM, result.Status, result.Date, len(result.Tests), judged.Status)
+				t.Errorf("%s %s is %q on %q, but its %d tests say %q", result.Kubernetes, result.OLM, result.Status,
+					result.Date, len(result.Tests), judged.Status)
 			}
 		}
 	}
@@ -92,8 +93,10 @@ not an event
 
 // TestMerge: a row that is run replaces its result and no other.
 func TestMerge(t *testing.T) {
-	rows := []Row{{Kubernetes: "v1", OLM: "a"}, {Kubernetes: "v2", OLM: "a"}, {Kubernetes: "v3", OLM: "a", NotRun: noOpenShift}}
-	before := []Result{{Row: rows[0], Status: Passed, Date: "2026-11-21"}, {Row: rows[1], Status: Passed, Date: "2026-11-21"},
+	rows := []Row{{Kubernetes: "v1", OLM: "a"}, {Kubernetes: "v2", OLM: "a"},
+		{Kubernetes: "v3", OLM: "a", NotRun: noOpenShift}}
+	before := []Result{{Row: rows[0], Status: Passed, Date: "2026-11-21"},
+		{Row: rows[1], Status: Passed, Date: "2026-11-21"},
 		{Row: Row{Kubernetes: "v0", OLM: "a"}, Status: Passed}}
 	now := []Result{{Row: rows[1], Status: Failed, Date: "2026-11-23"}}
 	var got []string

@@ -123,7 +123,8 @@ func (r *Runner) test(ctx context.Context, row Row, environment []string) ([]Tes
 		return nil, err
 	}
 	defer func() { _ = log.Close() }()
-	cmd := gotool.Command(ctx, filepath.Join(r.Module, "gate"), r.Dir, "tool", "test2json", "-t", r.binary(), "-test.v=test2json", "-test.timeout="+testTimeout,
+	cmd := gotool.Command(ctx, filepath.Join(r.Module, "gate"), r.Dir, "tool", "test2json", "-t", r.binary(),
+		"-test.v=test2json", "-test.timeout="+testTimeout,
 		"-test.run=^("+strings.Join(names, "|")+")$")
 	cmd.Env = append(cmd.Env, environment...)
 	cmd.Stderr = log

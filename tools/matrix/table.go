@@ -77,12 +77,14 @@ func Table(results []Result) string {
 		if r.Seconds > 0 {
 			took = duration(float64(r.Seconds))
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s |\n", r.Kubernetes, r.OLM, said, r.Date, r.Revision, took, r.Machine)
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s |\n", r.Kubernetes, r.OLM, said, r.Date, r.Revision, took,
+			r.Machine)
 	}
 	b.WriteString("\n| Kubernetes | OLM | Test | Result | Took |\n|---|---|---|---|---|\n")
 	for _, r := range results {
 		for _, test := range r.Tests {
-			fmt.Fprintf(&b, "| %s | %s | `%s` | %s | %s |\n", r.Kubernetes, r.OLM, test.Name, test.Status, duration(test.Seconds))
+			fmt.Fprintf(&b, "| %s | %s | `%s` | %s | %s |\n", r.Kubernetes, r.OLM, test.Name, test.Status,
+				duration(test.Seconds))
 		}
 	}
 	b.WriteString("\n")

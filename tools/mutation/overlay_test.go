@@ -123,7 +123,8 @@ func TestMutants(t *testing.T) {
 	}
 	some, err := Mutants([]string{"gate/not-ready", "plan/override"})
 	want := []string{
-		"gate/not-ready start", "gate/not-ready late", "gate/not-ready caller", "gate/not-ready identity", "plan/override", "plan/override refused",
+		"gate/not-ready start", "gate/not-ready late", "gate/not-ready caller", "gate/not-ready identity",
+		"plan/override", "plan/override refused",
 	}
 	if err != nil || !slices.Equal(some, want) {
 		t.Errorf("got %q, %v, want %q", some, err, want)

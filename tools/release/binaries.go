@@ -100,7 +100,8 @@ Needs read access only.`,
 			return nil, err
 		}
 		p.Platforms = append(p.Platforms, krew.Platform{
-			OS: target.OS, Arch: target.Architecture, URI: downloads + "/" + ArchiveName(target), SHA256: sum, Bin: executable(plugin, target),
+			OS: target.OS, Arch: target.Architecture, URI: downloads + "/" + ArchiveName(target), SHA256: sum,
+			Bin: executable(plugin, target),
 		})
 	}
 	return p.Manifest()

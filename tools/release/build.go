@@ -226,7 +226,8 @@ func (b *build) chart(ctx context.Context, notes Notes) error {
 		return err
 	}
 	file, err := b.Helm.Package(ctx, b.Checkout.Chart(), b.dir, helmchart.Options{
-		Version: b.Version.Number(), AppVersion: b.Version.Tag, ImageDigest: b.digest.String(), Annotations: annotations, Created: b.Created,
+		Version: b.Version.Number(), AppVersion: b.Version.Tag, ImageDigest: b.digest.String(),
+		Annotations: annotations, Created: b.Created,
 	})
 	if err != nil {
 		return err

@@ -29,8 +29,11 @@ func subject(name, sha256 string) *intoto.ResourceDescriptor {
 }
 
 // statement is a statement with a predicate.
-func statement(predicateType string, predicate *structpb.Struct, subjects ...*intoto.ResourceDescriptor) *intoto.Statement {
-	return &intoto.Statement{Type: intoto.StatementTypeUri, PredicateType: predicateType, Predicate: predicate, Subject: subjects}
+func statement(
+	predicateType string, predicate *structpb.Struct, subjects ...*intoto.ResourceDescriptor,
+) *intoto.Statement {
+	return &intoto.Statement{Type: intoto.StatementTypeUri, PredicateType: predicateType, Predicate: predicate,
+		Subject: subjects}
 }
 
 // signatureStatement states nothing of its subject: the signature is the statement.
@@ -59,11 +62,13 @@ func (b *build) provenance(subjects ...*intoto.ResourceDescriptor) (*intoto.Stat
 				{Uri: "git+" + source, Digest: map[string]string{"gitCommit": b.Commit.Revision}},
 			},
 		},
-		RunDetails: &slsa.RunDetails{Builder: &slsa.Builder{Id: b.Builder, Version: map[string]string{"go": runtime.Version()}}},
+		RunDetails: &slsa.RunDetails{Builder: &slsa.Builder{Id: b.Builder,
+			Version: map[string]string{"go": runtime.Version()}}},
 	}
 	if name, digest := b.base.Pulled(); name != "" {
 		p.BuildDefinition.ResolvedDependencies = append(p.BuildDefinition.ResolvedDependencies,
-			&intoto.ResourceDescriptor{Uri: "docker://" + name, Digest: map[string]string{digest.Algorithm: digest.Hex}})
+			&intoto.ResourceDescriptor{Uri: "docker://" + name,
+				Digest: map[string]string{digest.Algorithm: digest.Hex}})
 	}
 	if err := p.Validate(); err != nil {
 		return nil, err

@@ -16,7 +16,8 @@ func TestParseVersion(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	for _, tag := range []string{"", "0.1.0", "v1", "v1.2", "v01.0.0", "v1.0.0+build", "v0.0.0-0123456", "6ea399c", "devel"} {
+	for _, tag := range []string{"", "0.1.0", "v1", "v1.2", "v01.0.0", "v1.0.0+build", "v0.0.0-0123456", "6ea399c",
+		"devel"} {
 		if v, err := ParseVersion(tag); err == nil || !strings.Contains(err.Error(), "v0.1.0") {
 			t.Errorf("%q: got %v, %v, want an error with an example", tag, v, err)
 		}
@@ -28,7 +29,8 @@ func TestFindCommit(t *testing.T) {
 	dir := t.TempDir()
 	run := func(args ...string) {
 		t.Helper()
-		cmd := exec.Command("git", append([]string{"-c", "user.name=test", "-c", "user.email=test@example.com"}, args...)...)
+		cmd := exec.Command("git", append([]string{"-c", "user.name=test", "-c", "user.email=test@example.com"},
+			args...)...)
 		cmd.Dir = dir
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("git %s: %v: %s", args, err, out)
@@ -103,9 +105,12 @@ func TestFindNotes(t *testing.T) {
 			name: "a release", version: "v0.2.0", released: true, section: "0.2.0",
 			changes: []Change{{"added", "One thing on two lines."}, {"added", "Another."}, {"fixed", "A third."}},
 		},
-		{name: "without headings", version: "v0.1.0", released: true, section: "0.1.0", changes: []Change{{"changed", "The first."}}},
-		{name: "not a release", version: "v0.0.0-gabc", section: "Unreleased", changes: []Change{{"security", "Something is closed."}}},
-		{name: "a release without a section", version: "v0.3.0", released: true, err: `has no section about v0.3.0: add "## 0.3.0"`},
+		{name: "without headings", version: "v0.1.0", released: true, section: "0.1.0",
+			changes: []Change{{"changed", "The first."}}},
+		{name: "not a release", version: "v0.0.0-gabc", section: "Unreleased",
+			changes: []Change{{"security", "Something is closed."}}},
+		{name: "a release without a section", version: "v0.3.0", released: true,
+			err: `has no section about v0.3.0: add "## 0.3.0"`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got, err := FindNotes(changelog, Version{test.version}, test.released)

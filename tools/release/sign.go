@@ -64,7 +64,8 @@ func (b *build) sign(ctx context.Context) error {
 		{imageDir, image.Name, b.Version.Tag, []about{signatureOnly, b.provenance, contents}},
 		{chartDir, chartRepository, b.Version.Number(), []about{signatureOnly, b.provenance}},
 	} {
-		if err := b.signLayout(ctx, filepath.Join(b.dir, target.dir), target.repository, target.tag, target.statements); err != nil {
+		if err := b.signLayout(ctx, filepath.Join(b.dir, target.dir), target.repository, target.tag,
+			target.statements); err != nil {
 			return err
 		}
 	}

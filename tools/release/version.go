@@ -20,7 +20,8 @@ type Version struct {
 // krew and the Go module proxy all want one; without build metadata, which no tag of a registry can hold.
 func ParseVersion(tag string) (Version, error) {
 	if !semver.IsValid(tag) || semver.Canonical(tag) != tag {
-		return Version{}, fmt.Errorf("version %q is not a tag of a release: give a semantic version with v and without build metadata, such as v0.1.0", tag)
+		return Version{}, fmt.Errorf(
+			"version %q is not a tag of a release: give a semantic version with v and without build metadata, such as v0.1.0", tag)
 	}
 	return Version{Tag: tag}, nil
 }

@@ -147,7 +147,8 @@ func render(o Options, document string, documents []string) (Page, error) {
 		return Page{}, err
 	}
 	page := Page{Document: document, Path: pathOf(document), Title: document, Anchors: map[string]bool{}}
-	tree := markdown.Parser().Parse(text.NewReader(source), parser.WithContext(parser.NewContext(parser.WithIDs(ids{}))))
+	tree := markdown.Parser().Parse(text.NewReader(source),
+		parser.WithContext(parser.NewContext(parser.WithIDs(ids{}))))
 	var words strings.Builder
 	err = ast.Walk(tree, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
 		if !entering {

@@ -45,7 +45,8 @@ type Cluster struct {
 	Versions state.Cluster
 	// Packages are what catalogs offer. Default: nothing is known of them.
 	Packages rules.Packages
-	// Read makes of an object what the gate keeps of it. Default: its own code does, and what it cannot read is an error.
+	// Read makes of an object what the gate keeps of it. Default: its own code does, and what it cannot read is an
+	// error.
 	Read func(*snapshot.Kind, *unstructured.Unstructured) (*snapshot.Object, error)
 }
 
@@ -104,7 +105,10 @@ func readStored(kind *snapshot.Kind, u *unstructured.Unstructured) (o *snapshot.
 	if err != nil {
 		return nil, err
 	}
-	reader := snapshot.Reader{Unreadable: func(_ *snapshot.Kind, _ types.NamespacedName, problem error) { err = problem }}
+	reader := snapshot.Reader{Unreadable: func(_ *snapshot.Kind, _ types.NamespacedName,
+		problem error) {
+		err = problem
+	}}
 	o = reader.Read(kind, raw)
 	return o, err
 }
@@ -112,7 +116,8 @@ func readStored(kind *snapshot.Kind, u *unstructured.Unstructured) (o *snapshot.
 // KindOf returns the kind of an object as the gate follows it; nil if it does not.
 func KindOf(u *unstructured.Unstructured) *snapshot.Kind {
 	kinds := snapshot.Kinds()
-	i := slices.IndexFunc(kinds, func(k *snapshot.Kind) bool { return k.Kind == u.GetKind() && k.Readers != snapshot.Leader })
+	i := slices.IndexFunc(kinds,
+		func(k *snapshot.Kind) bool { return k.Kind == u.GetKind() && k.Readers != snapshot.Leader })
 	if i < 0 {
 		return nil
 	}
@@ -247,7 +252,8 @@ func (w *Write) Send(ctx context.Context, handlers map[string]http.Handler) (*Ou
 		}
 		got.Warnings = append(got.Warnings, answer.Warnings...)
 		if !answer.Allowed {
-			got.Decision, got.Message = cmp.Or(answer.AuditAnnotations["decision"], verdict.Deny.String()), answer.Result.Message
+			got.Decision, got.Message = cmp.Or(answer.AuditAnnotations["decision"], verdict.Deny.String()),
+				answer.Result.Message
 			break
 		}
 		if answer.Patch != nil {

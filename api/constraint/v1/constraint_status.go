@@ -8,8 +8,8 @@ import (
 const (
 	// ConditionReady reports whether a Constraint is applied as it is written.
 	ConditionReady = "Ready"
-	// ConditionVirtualOperators reports whether every namespace that is to see the properties sees them. A Constraint without
-	// properties that asks for no virtual operators has none.
+	// ConditionVirtualOperators reports whether every namespace that is to see the properties sees them. A Constraint
+	// without properties that asks for no virtual operators has none.
 	ConditionVirtualOperators = "VirtualOperators"
 )
 

@@ -25,8 +25,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// CRD is a generated definition as the API server holds it, with the schema of one version compiled twice: once for pruning
-// and defaulting, once for validation.
+// CRD is a generated definition as the API server holds it, with the schema of one version compiled twice: once for
+// pruning and defaulting, once for validation.
 type CRD struct {
 	V1        apiextensionsv1.CustomResourceDefinition
 	Version   apiextensionsv1.CustomResourceDefinitionVersion
@@ -61,7 +61,8 @@ func Load(t *testing.T, root, file, version string) *CRD {
 	}
 	c.Version = c.VersionNamed(t, version)
 	var props apiextensions.JSONSchemaProps
-	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(c.Version.Schema.OpenAPIV3Schema, &props, nil); err != nil {
+	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(
+		c.Version.Schema.OpenAPIV3Schema, &props, nil); err != nil {
 		t.Fatalf("convert the schema: %v", err)
 	}
 	if c.Schema, err = schema.NewStructural(&props); err != nil {
@@ -90,8 +91,8 @@ func (c *CRD) VersionNamed(t *testing.T, name string) apiextensionsv1.CustomReso
 	return apiextensionsv1.CustomResourceDefinitionVersion{}
 }
 
-// Admit does to an object what the API server does when it is written, in the same order, and returns the paths that were
-// pruned. The object is changed in place.
+// Admit does to an object what the API server does when it is written, in the same order, and returns the paths that
+// were pruned. The object is changed in place.
 func (c *CRD) Admit(obj map[string]any) (pruned []string, errs field.ErrorList) {
 	pruned = pruning.PruneWithOptions(obj, c.Schema, true, schema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})
 	defaulting.PruneNonNullableNullsWithoutDefaults(obj, c.Schema)

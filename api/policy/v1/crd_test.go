@@ -22,18 +22,21 @@ func TestCRDIsAccepted(t *testing.T) { loadCRD(t).CheckAccepted(t) }
 func TestCRDIdentity(t *testing.T) {
 	c := loadCRD(t)
 	want := apiextensionsv1.CustomResourceDefinitionNames{
-		Plural: "policies", Singular: "policy", ShortNames: []string{"plc"}, Kind: "Policy", ListKind: "PolicyList", Categories: []string{"opgate"},
+		Plural: "policies", Singular: "policy", ShortNames: []string{"plc"}, Kind: "Policy", ListKind: "PolicyList",
+		Categories: []string{"opgate"},
 	}
 	if diff := cmp.Diff(want, c.V1.Spec.Names); diff != "" {
 		t.Errorf("names (-want +got):\n%s", diff)
 	}
-	if got := []string{policyv1.Group, policyv1.Kind, policyv1.Resource}; !reflect.DeepEqual(got, []string{c.V1.Spec.Group, want.Kind, want.Plural}) {
+	if got := []string{policyv1.Group, policyv1.Kind, policyv1.Resource}; !reflect.DeepEqual(got,
+		[]string{c.V1.Spec.Group, want.Kind, want.Plural}) {
 		t.Errorf("the constants are %v", got)
 	}
 	if c.V1.Spec.Scope != apiextensionsv1.NamespaceScoped || len(c.V1.Spec.Versions) != 1 {
 		t.Errorf("scope is %s, and there are %d versions", c.V1.Spec.Scope, len(c.V1.Spec.Versions))
 	}
-	if !c.Version.Storage || !c.Version.Served || c.Version.Subresources == nil || c.Version.Subresources.Status == nil {
+	if !c.Version.Storage || !c.Version.Served || c.Version.Subresources == nil ||
+		c.Version.Subresources.Status == nil {
 		t.Errorf("version %s is not stored, not served, or has no status subresource", c.Version.Name)
 	}
 	if c.V1.Spec.Conversion.Strategy != apiextensionsv1.NoneConverter {
@@ -61,7 +64,8 @@ func TestPrinterColumns(t *testing.T) {
 
 func TestEveryFieldIsDescribed(t *testing.T) {
 	properties := loadCRD(t).Version.Schema.OpenAPIV3Schema.Properties
-	fields := crdtest.Fields(map[string]apiextensionsv1.JSONSchemaProps{"spec": properties["spec"], "status": properties["status"]})
+	fields := crdtest.Fields(map[string]apiextensionsv1.JSONSchemaProps{"spec": properties["spec"],
+		"status": properties["status"]})
 	for path, field := range fields {
 		if field.Description == "" {
 			t.Errorf("%s has no description", path)
@@ -72,10 +76,11 @@ func TestEveryFieldIsDescribed(t *testing.T) {
 	}
 }
 
-// TestPublicFields wants every field of the public Policy API, under its name and with its type: what reads or writes Policies
-// there does so here.
+// TestPublicFields wants every field of the public Policy API, under its name and with its type: what reads or writes
+// Policies there does so here.
 func TestPublicFields(t *testing.T) {
-	dependency := map[string]string{"apiVersion": "string", "kind": "string", "name": "string", "namespace": "string", "compliance": "string"}
+	dependency := map[string]string{"apiVersion": "string", "kind": "string", "name": "string", "namespace": "string",
+		"compliance": "string"}
 	want := map[string]string{
 		"spec":                    "object",
 		"spec.disabled":           "boolean",

@@ -18,8 +18,8 @@ func decode(t *testing.T, text []byte) *policyv1.Policy {
 	return &policy
 }
 
-// TestDocuments passes the Policy of the design, which leaves out apiVersion and disabled, and one with all that the public API
-// has through the schema and through the types. Only disabled is filled in.
+// TestDocuments passes the Policy of the design, which leaves out apiVersion and disabled, and one with all that the
+// public API has through the schema and through the types. Only disabled is filled in.
 func TestDocuments(t *testing.T) {
 	c := loadCRD(t)
 	for _, name := range []string{"seed-003.yaml", "public.yaml"} {
@@ -41,14 +41,16 @@ func TestDocuments(t *testing.T) {
 	}
 }
 
-// TestDecoded looks at what the types make of the design's document: an apiVersion that is left out stays so, and the template
-// is what was written, byte for byte.
+// TestDecoded looks at what the types make of the design's document: an apiVersion that is left out stays so, and the
+// template is what was written, byte for byte.
 func TestDecoded(t *testing.T) {
 	spec := decode(t, crdtest.Document(t, "seed-003.yaml")).Spec
-	if want := []policyv1.PolicyDependency{{Kind: "Policy", Name: "namespace-foo-setup-policy", Compliance: policyv1.Compliant}}; !reflect.DeepEqual(spec.Dependencies, want) {
+	if want := []policyv1.PolicyDependency{{Kind: "Policy", Name: "namespace-foo-setup-policy",
+		Compliance: policyv1.Compliant}}; !reflect.DeepEqual(spec.Dependencies, want) {
 		t.Errorf("dependencies are %+v, want %+v", spec.Dependencies, want)
 	}
-	if want := []policyv1.PolicyDependency{{Kind: "ConfigurationPolicy", Name: "bar", Compliance: policyv1.NonCompliant}}; !reflect.DeepEqual(spec.PolicyTemplates[0].ExtraDependencies, want) {
+	if want := []policyv1.PolicyDependency{{Kind: "ConfigurationPolicy", Name: "bar",
+		Compliance: policyv1.NonCompliant}}; !reflect.DeepEqual(spec.PolicyTemplates[0].ExtraDependencies, want) {
 		t.Errorf("extra dependencies are %+v, want %+v", spec.PolicyTemplates[0].ExtraDependencies, want)
 	}
 	template := crdtest.Object(t, spec.PolicyTemplates[0].ObjectDefinition.Raw)

@@ -34,7 +34,8 @@ func policySet() map[string]any {
 			"placement":     []any{map[string]any{"placement": "p", "placementBinding": "b", "placementRule": "r"}},
 
 			"observedGeneration": int64(2),
-			"conditions": []any{map[string]any{"type": "Compliant", "status": "False", "reason": "Pending", "message": "app",
+			"conditions": []any{map[string]any{"type": "Compliant", "status": "False", "reason": "Pending",
+				"message":            "app",
 				"lastTransitionTime": "2026-11-21T14:42:11Z"}},
 		},
 	}
@@ -44,13 +45,15 @@ func TestPolicySetCRD(t *testing.T) {
 	c := loadPolicySetCRD(t)
 	c.CheckAccepted(t)
 	want := apiextensionsv1.CustomResourceDefinitionNames{
-		Plural: v1beta1.PolicySetResource, Singular: "policyset", ShortNames: []string{"plcset"}, Kind: v1beta1.PolicySetKind, ListKind: "PolicySetList",
+		Plural: v1beta1.PolicySetResource, Singular: "policyset", ShortNames: []string{"plcset"},
+		Kind: v1beta1.PolicySetKind, ListKind: "PolicySetList",
 		Categories: []string{"opgate"},
 	}
 	if diff := cmp.Diff(want, c.V1.Spec.Names); diff != "" {
 		t.Errorf("names (-want +got):\n%s", diff)
 	}
-	if c.V1.Spec.Group != v1beta1.GroupVersion.Group || c.V1.Spec.Scope != apiextensionsv1.NamespaceScoped || len(c.V1.Spec.Versions) != 1 ||
+	if c.V1.Spec.Group != v1beta1.GroupVersion.Group || c.V1.Spec.Scope != apiextensionsv1.NamespaceScoped ||
+		len(c.V1.Spec.Versions) != 1 ||
 		c.Version.Subresources == nil || c.Version.Subresources.Status == nil {
 		t.Errorf("the definition is %+v", c.V1.Spec)
 	}
@@ -58,7 +61,8 @@ func TestPolicySetCRD(t *testing.T) {
 	for _, column := range c.Version.AdditionalPrinterColumns {
 		columns = append(columns, column.Name+" "+column.JSONPath)
 	}
-	if diff := cmp.Diff([]string{"Compliance state .status.compliant", "Age .metadata.creationTimestamp"}, columns); diff != "" {
+	if diff := cmp.Diff([]string{"Compliance state .status.compliant", "Age .metadata.creationTimestamp"},
+		columns); diff != "" {
 		t.Errorf("columns (-want +got):\n%s", diff)
 	}
 }
@@ -66,7 +70,8 @@ func TestPolicySetCRD(t *testing.T) {
 // TestPolicySetFields wants every field of the public PolicySet API, and a description of each.
 func TestPolicySetFields(t *testing.T) {
 	properties := loadPolicySetCRD(t).Version.Schema.OpenAPIV3Schema.Properties
-	fields := crdtest.Fields(map[string]apiextensionsv1.JSONSchemaProps{"spec": properties["spec"], "status": properties["status"]})
+	fields := crdtest.Fields(map[string]apiextensionsv1.JSONSchemaProps{"spec": properties["spec"],
+		"status": properties["status"]})
 	for path, field := range fields {
 		if field.Description == "" {
 			t.Errorf("%s has no description", path)
@@ -91,7 +96,8 @@ func TestPolicySetFields(t *testing.T) {
 // TestPolicySetDocument passes a whole set through the schema and the types, unchanged.
 func TestPolicySetDocument(t *testing.T) {
 	stored := policySet()
-	if pruned, errs := loadPolicySetCRD(t).Admit(stored); len(pruned) > 0 || len(errs) > 0 || !reflect.DeepEqual(stored, policySet()) {
+	if pruned, errs := loadPolicySetCRD(t).Admit(stored); len(pruned) > 0 || len(errs) > 0 ||
+		!reflect.DeepEqual(stored, policySet()) {
 		t.Errorf("pruned %v, refused %v, stored %v", pruned, errs, stored)
 	}
 	text, err := json.Marshal(policySet())

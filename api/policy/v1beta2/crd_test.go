@@ -73,7 +73,8 @@ func TestPrinterColumns(t *testing.T) {
 // Notes to readers of the Go code stand below three dashes, and must not leak into what users read.
 var internalNote = regexp.MustCompile(`(?i)\bseed\b|^---|\n---`)
 
-// TestEveryFieldIsExplained wants what kubectl explain prints for every field of the spec and of the status, in each version.
+// TestEveryFieldIsExplained wants what kubectl explain prints for every field of the spec and of the status, in each
+// version.
 func TestEveryFieldIsExplained(t *testing.T) {
 	fields := 0
 	var walk func(path string, s *apiextensionsv1.JSONSchemaProps)

@@ -208,8 +208,8 @@ type OperatorPolicySpec struct {
 	// In an enforced policy it also decides installPlanApproval of the
 	// Subscription: Automatic only if complianceType is not mustnothave, this field is
 	// Automatic, versions and versionRange are empty, none of deprecated, a class of
-	// consent, catalog, approvalWindows, freezes and minimumAge holds plans, and no cluster constraint applies; Manual otherwise. With Manual, InstallPlans that the policy allows
-	// are still approved without a person.
+	// consent, catalog, approvalWindows, freezes and minimumAge holds plans, and no cluster constraint applies; Manual
+	// otherwise. With Manual, InstallPlans that the policy allows are still approved without a person.
 	//
 	// +kubebuilder:validation:Enum=Automatic;None;Never
 	// +required

@@ -38,8 +38,10 @@ func TestEnums(t *testing.T) {
 			accept: texts(v1beta2.Inform, v1beta2.InformCapital, v1beta2.Enforce, v1beta2.EnforceCapital),
 			refuse: []string{"", "ENFORCE", "enforced", " enforce", "InformOnly"}},
 		{field: "spec.severity",
-			accept: texts(v1beta2.SeverityLow, v1beta2.SeverityLowCapital, v1beta2.SeverityMedium, v1beta2.SeverityMediumCapital,
-				v1beta2.SeverityHigh, v1beta2.SeverityHighCapital, v1beta2.SeverityCritical, v1beta2.SeverityCriticalCapital),
+			accept: texts(v1beta2.SeverityLow, v1beta2.SeverityLowCapital, v1beta2.SeverityMedium,
+				v1beta2.SeverityMediumCapital,
+				v1beta2.SeverityHigh, v1beta2.SeverityHighCapital, v1beta2.SeverityCritical,
+				v1beta2.SeverityCriticalCapital),
 			refuse: []string{"", "HIGH", "severe"}},
 		{field: "spec.complianceType", require: true,
 			accept: texts(v1beta2.MustHave, v1beta2.MayHave, v1beta2.MustNotHave),
@@ -77,12 +79,16 @@ func TestEnums(t *testing.T) {
 			accept: keepOrDelete, refuse: []string{"", "delete", "DeleteIfUnused"}},
 		{field: "spec.removalBehavior.customResourceDefinitions",
 			accept: keepOrDelete, refuse: []string{"", "delete", "DeleteIfUnused"}},
-		{field: "spec.complianceConfig.catalogSourceUnhealthy", accept: compliance, refuse: []string{"", "compliant", "Condition"}},
-		{field: "spec.complianceConfig.deploymentsUnavailable", accept: compliance, refuse: []string{"", "Noncompliant"}},
-		{field: "spec.complianceConfig.upgradesAvailable", accept: compliance, refuse: []string{"", "StatusMessageOnly"}},
+		{field: "spec.complianceConfig.catalogSourceUnhealthy", accept: compliance,
+			refuse: []string{"", "compliant", "Condition"}},
+		{field: "spec.complianceConfig.deploymentsUnavailable", accept: compliance,
+			refuse: []string{"", "Noncompliant"}},
+		{field: "spec.complianceConfig.upgradesAvailable", accept: compliance,
+			refuse: []string{"", "StatusMessageOnly"}},
 		{field: "spec.complianceConfig.upgradesProgressing", accept: compliance, refuse: []string{"", "Pending"}},
 		{field: "spec.complianceConfig.deprecationsPresent", accept: compliance, refuse: []string{"", "Warning"}},
-		{field: "spec.complianceConfig.minorChannelUpgradeAvailable", accept: compliance, refuse: []string{"", "Warning"}},
+		{field: "spec.complianceConfig.minorChannelUpgradeAvailable", accept: compliance,
+			refuse: []string{"", "Warning"}},
 		{field: "spec.statusConfig.catalogSourceUnhealthy", accept: status, refuse: []string{"", "condition"}},
 		{field: "spec.statusConfig.deploymentsUnavailable", accept: status, refuse: []string{"", "statusMessageOnly"}},
 		{field: "spec.statusConfig.upgradesAvailable", accept: status, refuse: []string{"", "nonCompliant"}},
@@ -126,7 +132,8 @@ func TestEnums(t *testing.T) {
 		for _, value := range s.ValueValidation.Enum {
 			enum = append(enum, value.Object.(string))
 		}
-		if want := slices.Sorted(slices.Values(test.accept)); !reflect.DeepEqual(slices.Sorted(slices.Values(enum)), want) {
+		if want := slices.Sorted(slices.Values(test.accept)); !reflect.DeepEqual(slices.Sorted(slices.Values(enum)),
+			want) {
 			t.Errorf("%s: the schema has %v, the constants are %v", test.field, enum, want)
 		}
 	}
@@ -173,9 +180,12 @@ func TestSchemaRefuses(t *testing.T) {
 		{name: "no package", path: "spec.subscription.name"},
 		{name: "empty package", path: "spec.subscription.name", value: ""},
 		{name: "package is a number", path: "spec.subscription.name", value: int64(1)},
-		{name: "operator group without a name", path: "spec.operatorGroup", value: map[string]any{"namespace": "shop"}, at: "spec.operatorGroup.name"},
-		{name: "operator group with an empty name", path: "spec.operatorGroup", value: map[string]any{"name": ""}, at: "spec.operatorGroup.name"},
-		{name: "target is text", path: "spec.operatorGroup", value: map[string]any{"name": "g", "target": "shop"}, at: "spec.operatorGroup.target"},
+		{name: "operator group without a name", path: "spec.operatorGroup", value: map[string]any{"namespace": "shop"},
+			at: "spec.operatorGroup.name"},
+		{name: "operator group with an empty name", path: "spec.operatorGroup", value: map[string]any{"name": ""},
+			at: "spec.operatorGroup.name"},
+		{name: "target is text", path: "spec.operatorGroup", value: map[string]any{"name": "g", "target": "shop"},
+			at: "spec.operatorGroup.target"},
 		{name: "versions is text", path: "spec.versions", value: "etcd.v0.9.4"},
 		{name: "a version is a number", path: "spec.versions", value: []any{int64(1)}, at: "spec.versions[0]"},
 		{name: "too many versions", path: "spec.versions", value: many},
@@ -188,24 +198,33 @@ func TestSchemaRefuses(t *testing.T) {
 		{name: "too many accepted images", path: "spec.catalog.accepted", value: many[:65]},
 		{name: "no package may change", path: "spec.catalog.maxChangedPackages", value: int64(0)},
 		{name: "windows are text", path: "spec.approvalWindows", value: "0 22 * * 6"},
-		{name: "a window without a duration", path: "spec.approvalWindows", value: []any{map[string]any{"cron": "0 22 * * 6"}},
-			at: "spec.approvalWindows[0].duration"},
+		{name: "a window without a duration", path: "spec.approvalWindows",
+			value: []any{map[string]any{"cron": "0 22 * * 6"}},
+			at:    "spec.approvalWindows[0].duration"},
 		{name: "too many windows", path: "spec.approvalWindows", value: window[:17]},
-		{name: "a freeze without an end", path: "spec.freezes", value: []any{map[string]any{"start": "2026-12-15T00:00:00Z"}}, at: "spec.freezes[0].end"},
+		{name: "a freeze without an end", path: "spec.freezes",
+			value: []any{map[string]any{"start": "2026-12-15T00:00:00Z"}}, at: "spec.freezes[0].end"},
 		{name: "an age is a number", path: "spec.minimumAge", value: int64(7)},
 		{name: "a wait is a number", path: "spec.maximumWait", value: int64(7)},
 		{name: "too many urgent versions", path: "spec.urgent", value: many[:65]},
 		{name: "exceptions are text", path: "spec.exceptions", value: "bundle/version"},
-		{name: "an exception without an end", path: "spec.exceptions", value: []any{without(exception(), "expires")}, at: "spec.exceptions[0].expires"},
-		{name: "an exception without rules", path: "spec.exceptions", value: []any{without(exception(), "rules")}, at: "spec.exceptions[0].rules"},
-		{name: "an exception without versions", path: "spec.exceptions", value: []any{without(exception(), "versions")}, at: "spec.exceptions[0].versions"},
-		{name: "an exception without a reason", path: "spec.exceptions", value: []any{without(exception(), "reason")}, at: "spec.exceptions[0].reason"},
+		{name: "an exception without an end", path: "spec.exceptions", value: []any{without(exception(), "expires")},
+			at: "spec.exceptions[0].expires"},
+		{name: "an exception without rules", path: "spec.exceptions", value: []any{without(exception(), "rules")},
+			at: "spec.exceptions[0].rules"},
+		{name: "an exception without versions", path: "spec.exceptions", value: []any{without(exception(), "versions")},
+			at: "spec.exceptions[0].versions"},
+		{name: "an exception without a reason", path: "spec.exceptions", value: []any{without(exception(), "reason")},
+			at: "spec.exceptions[0].reason"},
 		{name: "too many exceptions", path: "spec.exceptions", value: slices.Repeat([]any{exception()}, 33)},
 		{name: "too many freezes", path: "spec.freezes", value: freeze[:65]},
 		{name: "removal behavior is text", path: "spec.removalBehavior", value: "Keep"},
-		{name: "two conditions of one type", path: "status.conditions", value: []any{condition(), condition()}, at: "status.conditions[1]"},
-		{name: "condition without a reason", path: "status.conditions", value: []any{without(condition(), "reason")}, at: "status.conditions[0].reason"},
-		{name: "history without a time", path: "status.history", value: []any{map[string]any{"message": "Compliant; "}}, at: "status.history[0].lastTimestamp"},
+		{name: "two conditions of one type", path: "status.conditions", value: []any{condition(), condition()},
+			at: "status.conditions[1]"},
+		{name: "condition without a reason", path: "status.conditions", value: []any{without(condition(), "reason")},
+			at: "status.conditions[0].reason"},
+		{name: "history without a time", path: "status.history", value: []any{map[string]any{"message": "Compliant; "}},
+			at: "status.history[0].lastTimestamp"},
 	}
 	c := loadCRD(t)
 	for _, test := range tests {
@@ -234,7 +253,8 @@ func TestSchemaLimitsAreInclusive(t *testing.T) {
 	set(obj, strings.Repeat(" ", 1019)+"1.2.3", "spec", "versionRange")
 	set(obj, many[:64], "spec", "consent", "accepted")
 	set(obj, many[:64], "spec", "catalog", "accepted")
-	set(obj, slices.Repeat([]any{map[string]any{"cron": "0 22 * * 6", "duration": "4h"}}, 16), "spec", "approvalWindows")
+	set(obj, slices.Repeat([]any{map[string]any{"cron": "0 22 * * 6", "duration": "4h"}}, 16), "spec",
+		"approvalWindows")
 	set(obj, slices.Repeat([]any{map[string]any{"start": "a", "end": "b"}}, 64), "spec", "freezes")
 	set(obj, many[:64], "spec", "urgent")
 	set(obj, slices.Repeat([]any{exception()}, 32), "spec", "exceptions")
@@ -244,7 +264,8 @@ func TestSchemaLimitsAreInclusive(t *testing.T) {
 }
 
 func exception() map[string]any {
-	return map[string]any{"versions": []any{"a"}, "rules": []any{"bundle/version"}, "reason": "why", "expires": "2026-12-15T00:00:00Z"}
+	return map[string]any{"versions": []any{"a"}, "rules": []any{"bundle/version"}, "reason": "why",
+		"expires": "2026-12-15T00:00:00Z"}
 }
 
 func condition() map[string]any {
@@ -331,8 +352,10 @@ func TestTemplateText(t *testing.T) {
 		"spec.operatorGroup.target.selector",
 	}
 	plain := []string{
-		"spec.subscription.name", "spec.subscription.namespace", "spec.subscription.channel", "spec.subscription.source",
-		"spec.subscription.sourceNamespace", "spec.subscription.startingCSV", "spec.operatorGroup.name", "spec.operatorGroup.namespace",
+		"spec.subscription.name", "spec.subscription.namespace", "spec.subscription.channel",
+		"spec.subscription.source",
+		"spec.subscription.sourceNamespace", "spec.subscription.startingCSV", "spec.operatorGroup.name",
+		"spec.operatorGroup.namespace",
 		"spec.operatorGroup.serviceAccountName", "spec.operatorGroup.upgradeStrategy",
 	}
 	c := loadCRD(t)
@@ -359,7 +382,8 @@ func TestTemplateText(t *testing.T) {
 		check(field, text)
 	}
 	for _, field := range anyJSON {
-		for _, value := range []any{true, []any{"shop", "bank"}, map[string]any{"matchLabels": map[string]any{"a": "b"}}, map[string]any{}} {
+		for _, value := range []any{true, []any{"shop", "bank"},
+			map[string]any{"matchLabels": map[string]any{"a": "b"}}, map[string]any{}} {
 			check(field, value)
 		}
 	}

@@ -55,18 +55,23 @@ in random order. A goal is met where the whole 95% interval over the rounds is.`
 		},
 	}
 	c.Flags().IntVar(&o.Rounds, "rounds", 7, "how often each server has its turn; intervals need two")
-	c.Flags().StringSliceVar(&o.Sizes, "sizes", bench.SizeNames(), "sizes to measure, of "+strings.Join(bench.SizeNames(), ", "))
-	c.Flags().IntSliceVar(&o.Policies, "policies", []int{1, 1_000, 10_000}, "numbers of policies; the first and the last are compared")
-	c.Flags().IntVar(&o.Reviews, "reviews", 0, "reviews in a turn, one after another and again at a rate (default: as each size needs)")
+	c.Flags().StringSliceVar(&o.Sizes, "sizes", bench.SizeNames(), "sizes to measure, of "+
+		strings.Join(bench.SizeNames(), ", "))
+	c.Flags().IntSliceVar(&o.Policies, "policies", []int{1, 1_000, 10_000},
+		"numbers of policies; the first and the last are compared")
+	c.Flags().IntVar(&o.Reviews, "reviews", 0,
+		"reviews in a turn, one after another and again at a rate (default: as each size needs)")
 	c.Flags().Uint64Var(&o.Seed, "seed", 1, "seed of the order of turns")
 	c.Flags().StringVar(&o.Revision, "revision", "", "what is measured, for the report")
 	c.Flags().StringVar(&jsonFile, "json", "", "file to write the report to as JSON")
 	c.Flags().StringVar(&svgFile, "svg", "", "file to write a plot to")
-	c.PersistentFlags().StringVar(&profiles, "cpu-profiles", "", "directory to write a CPU profile of each server to, for \"go tool pprof\"")
+	c.PersistentFlags().StringVar(&profiles, "cpu-profiles", "",
+		"directory to write a CPU profile of each server to, for \"go tool pprof\"")
 	c.AddCommand(&cobra.Command{
 		Use: "serve FLOOR|POLICIES", Short: "Be one of the servers", Hidden: true, Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			return profiled(profiles, args[0], func() error { return bench.Serve(c.Context(), args, c.InOrStdin(), c.OutOrStdout()) })
+			return profiled(profiles, args[0],
+				func() error { return bench.Serve(c.Context(), args, c.InOrStdin(), c.OutOrStdout()) })
 		},
 	})
 	return c
@@ -77,11 +82,12 @@ func profiled(directory, name string, run func() error) error {
 	if directory == "" {
 		return run()
 	}
-	return cli.WriteFile(filepath.Join(directory, strings.ReplaceAll(name, " ", "-")+".pprof"), func(w io.Writer) error {
-		if err := pprof.StartCPUProfile(w); err != nil {
-			return err
-		}
-		defer pprof.StopCPUProfile()
-		return run()
-	})
+	return cli.WriteFile(filepath.Join(directory, strings.ReplaceAll(name, " ", "-")+".pprof"),
+		func(w io.Writer) error {
+			if err := pprof.StartCPUProfile(w); err != nil {
+				return err
+			}
+			defer pprof.StopCPUProfile()
+			return run()
+		})
 }

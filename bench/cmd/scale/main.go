@@ -37,17 +37,22 @@ edited, with a second replica, and plans require approval, all at once.`,
 			if report == nil {
 				return err
 			}
-			return errors.Join(err, report.Table(c.OutOrStdout()), cli.WriteFile(jsonFile, report.JSON), cli.WriteFile(svgFile, report.SVG))
+			return errors.Join(err, report.Table(c.OutOrStdout()), cli.WriteFile(jsonFile, report.JSON),
+				cli.WriteFile(svgFile, report.SVG))
 		},
 	}
 	c.Flags().IntSliceVar(&o.Namespaces, "namespaces", []int{100, 1_000, 10_000}, "numbers of namespaces to measure")
 	c.Flags().IntVar(&o.Edits, "edits", 200, "policies to edit")
 	c.Flags().IntVar(&o.Events, "events", 1_000, "writes of OLM to measure what an event costs")
-	c.Flags().IntVar(&o.Approvals, "approvals", 1_000, "plans that require approval at once, at most one in a namespace")
+	c.Flags().IntVar(&o.Approvals, "approvals", 1_000,
+		"plans that require approval at once, at most one in a namespace")
 	c.Flags().DurationVar(&o.Rest, "rest", 30*time.Second, "how long CPU time at rest is measured")
-	c.Flags().DurationVar(&o.Quiet, "settled", 10*time.Second, "how long Opgate has sent no request when it counts as idle")
-	c.Flags().Uint64Var(&memory, "memory-limit", 512, "memory limit of each replica in MiB, as in the chart; 0 for none")
-	c.Flags().StringVar(&o.Backstop, "backstop", "enforce", "mode of the backstop, as in the chart: enforce, audit or off")
+	c.Flags().DurationVar(&o.Quiet, "settled", 10*time.Second,
+		"how long Opgate has sent no request when it counts as idle")
+	c.Flags().Uint64Var(&memory, "memory-limit", 512,
+		"memory limit of each replica in MiB, as in the chart; 0 for none")
+	c.Flags().StringVar(&o.Backstop, "backstop", "enforce",
+		"mode of the backstop, as in the chart: enforce, audit or off")
 	c.Flags().StringVar(&o.Server, "server", "", "opgate-server to measure (default: one that is built)")
 	c.Flags().StringVar(&o.Revision, "revision", "", "what is measured, for the report")
 	c.Flags().StringVar(&jsonFile, "json", "", "file to write the report to as JSON")

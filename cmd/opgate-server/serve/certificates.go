@@ -16,7 +16,8 @@ import (
 )
 
 // certificates returns the source of serving certificates, and what has to run for it.
-func certificates(config *rest.Config, o *Options, tokens *certs.Callers, ready <-chan struct{}, recorder *events.Recorder,
+func certificates(config *rest.Config, o *Options, tokens *certs.Callers, ready <-chan struct{},
+	recorder *events.Recorder,
 	now func() time.Time, log logr.Logger) (certs.Source, []manager.Runnable, error) {
 	certMetrics := certs.NewMetrics(metrics.Registry)
 	if o.SelfSigned {
@@ -32,7 +33,8 @@ func certificates(config *rest.Config, o *Options, tokens *certs.Callers, ready 
 		return nil, nil, fmt.Errorf("find the name of this replica: %w", err)
 	}
 	options := certs.Options{
-		Config: config, Namespace: o.Namespace, Metrics: certMetrics, Events: recorder, Log: log.WithName("certs"), Now: now, Callers: tokens, Ready: ready, Unowned: !o.WebhooksOwned,
+		Config: config, Namespace: o.Namespace, Metrics: certMetrics, Events: recorder, Log: log.WithName("certs"),
+		Now: now, Callers: tokens, Ready: ready, Unowned: !o.WebhooksOwned,
 		Identity:           host + "_" + string(uuid.NewUUID()),
 		ExternalDefinition: o.externalDefinition(),
 		Lifetimes:          certs.Lifetimes{CA: o.CALifetime, Leaf: o.CertificateLifetime, Overlap: o.CAOverlap},

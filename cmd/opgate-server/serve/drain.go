@@ -23,7 +23,9 @@ const (
 // (threat G23): no connection is open, and none was accepted for delay. Readiness fails from the start, but only the
 // API server's connections show when it has observed that: as long as new ones arrive, it has not. A connection
 // that is open may have a review on its way. All of that takes at most delay and timeout together.
-func (s *webhookServer) drain(shutdownContext context.Context, delay, timeout time.Duration, log logr.Logger) context.Context {
+func (s *webhookServer) drain(
+	shutdownContext context.Context, delay, timeout time.Duration, log logr.Logger,
+) context.Context {
 	serving, stop := context.WithCancel(context.WithoutCancel(shutdownContext))
 	context.AfterFunc(shutdownContext, func() {
 		defer stop()
@@ -96,7 +98,8 @@ type fenced struct {
 func newFenced(listener net.Listener) *fenced {
 	return &fenced{Listener: listener, dial: func(ctx context.Context) (net.Conn, error) {
 		dialer := net.Dialer{Timeout: fenceTimeout}
-		return dialer.DialContext(ctx, "tcp", listener.Addr().String()) // an unspecified address is the loopback interface here
+		// an unspecified address is the loopback interface here
+		return dialer.DialContext(ctx, "tcp", listener.Addr().String())
 	}}
 }
 

@@ -48,7 +48,8 @@ func newDraining(t *testing.T) *draining {
 	d.roots.AppendCertsFromPEM(bundle)
 	shutdownContext, stop := context.WithCancel(t.Context())
 	d.stop = stop
-	d.webhookServer = serveOn(shutdownContext, &fenced{Listener: d.network, dial: d.dial}, source, &callers{}, logr.Discard())
+	d.webhookServer = serveOn(shutdownContext, &fenced{Listener: d.network, dial: d.dial}, source, &callers{},
+		logr.Discard())
 	d.Register("/review", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) }))
 	d.serving = d.drain(shutdownContext, drainDelay, drainTimeout, logr.Discard())
 	return d
@@ -88,7 +89,8 @@ func (d *draining) connect(t *testing.T) *tls.Conn {
 // ask sends a review and wants an answer. It reports whether the connection can be used again.
 func ask(t *testing.T, connection *tls.Conn) (open bool) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://localhost/review", strings.NewReader(review))
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://localhost/review",
+		strings.NewReader(review))
 	if err != nil {
 		t.Fatal(err)
 	}

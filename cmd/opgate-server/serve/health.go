@@ -86,7 +86,8 @@ func addHealth(ctx context.Context, mgr manager.Manager, address string, ready, 
 		return fmt.Errorf("--health-probe-bind-address: %w", err)
 	}
 	server := &manager.Server{Name: "health", Listener: inflight.Listener(listener), Server: &http.Server{Handler: mux,
-		ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes}}
+		ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout,
+		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes}}
 	if err := mgr.Add(server); err != nil {
 		return fmt.Errorf("add the health server: %w", err)
 	}

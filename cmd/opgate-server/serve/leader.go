@@ -70,7 +70,8 @@ func (p *process) addLeader(feed *snapshot.Feed, known *packages.Cache) error {
 	// With the loop, off deletes what was written before.
 	mode := backstop.Mode(p.options.Backstop)
 	if mode != backstop.Compiled && (p.options.BackgroundLoop || mode != backstop.Off) {
-		l.with(backstop.New(backstop.Options{Store: p.store, Mode: mode, OLM: p.options.OLMIdentity, User: p.user.Username,
+		l.with(backstop.New(backstop.Options{Store: p.store, Mode: mode, OLM: p.options.OLMIdentity,
+			User:         p.user.Username,
 			ApprovalMode: rules.ApprovalMode(p.options.ApprovalMode), ExcludedNamespaces: p.unjudged(), Metrics: held,
 			Writes: l.writes, Events: p.events, Log: p.log.WithName("backstop"), Now: p.now}))
 	}
@@ -92,7 +93,8 @@ func (l *leader) withLoop(known *packages.Cache, streams *stream.Client) {
 	if !o.externalDefinition() { // else the owner of the definition acts on policies
 		loop, err := operatorpolicy.New(operatorpolicy.Options{Store: l.store, Packages: known, Metrics: l.policies,
 			Writes: l.writes, Events: l.events, Escaped: l.records.ByPolicy, Identity: l.identity,
-			Ungoverned: rules.UngovernedMode(o.Ungoverned), Grants: l.grants, HistoryLength: o.StatusHistoryLength, Log: l.log.WithName("loop"), Now: l.now})
+			Ungoverned: rules.UngovernedMode(o.Ungoverned), Grants: l.grants, HistoryLength: o.StatusHistoryLength,
+			Log: l.log.WithName("loop"), Now: l.now})
 		enqueue = loop.Enqueue
 		l.with(loop, err)
 	}

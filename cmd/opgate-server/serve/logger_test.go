@@ -28,7 +28,8 @@ func TestLogLines(t *testing.T) {
 	if want := []string{"caller", "error", "level", "logger", "msg", "namespace", "ts"}; !slices.Equal(keys, want) {
 		t.Errorf("keys %q, want %q", keys, want)
 	}
-	if line["level"] != "error" || line["logger"] != "admission" || !strings.HasPrefix(line["caller"].(string), "serve/logger_test.go:") {
+	if line["level"] != "error" || line["logger"] != "admission" ||
+		!strings.HasPrefix(line["caller"].(string), "serve/logger_test.go:") {
 		t.Errorf("got %v", line)
 	}
 	if _, err := time.Parse(time.RFC3339, line["ts"].(string)); err != nil {

@@ -35,24 +35,31 @@ func TestLogLevel(t *testing.T) {
 		{name: "read", method: http.MethodGet, code: http.StatusOK, says: "info\n", lines: 2},
 		{name: "more", method: http.MethodPut, body: "debug\n", code: http.StatusOK, says: "debug\n", lines: 3,
 			logged: `"from":"info","to":"debug","user":"alice"`},
-		{name: "less is logged before", method: http.MethodPut, body: "error", code: http.StatusOK, says: "error\n", lines: 1,
+		{name: "less is logged before", method: http.MethodPut, body: "error", code: http.StatusOK, says: "error\n",
+			lines:  1,
 			logged: `"from":"debug","to":"error","user":"alice"`},
-		{name: "more is logged after", method: http.MethodPut, body: "info", code: http.StatusOK, says: "info\n", lines: 2,
+		{name: "more is logged after", method: http.MethodPut, body: "info", code: http.StatusOK, says: "info\n",
+			lines:  2,
 			logged: `"from":"error","to":"info","user":"alice"`},
 		{name: "errors alone", method: http.MethodPut, body: "warn", code: http.StatusOK, says: "warn\n", lines: 1,
 			logged: `"from":"info","to":"warn","user":"alice"`},
 		{name: "back", method: http.MethodPut, body: "info", code: http.StatusOK, says: "info\n", lines: 2,
 			logged: `"from":"warn","to":"info","user":"alice"`},
-		{name: "no such level", method: http.MethodPut, body: "loud", code: http.StatusBadRequest, says: `"loud" is not one of debug, info, warn, error`, lines: 2},
-		{name: "attack: no log at all", method: http.MethodPut, body: "fatal", code: http.StatusBadRequest, says: `"fatal" is not one of`, lines: 2},
-		{name: "attack: a number beyond all levels", method: http.MethodPut, body: "127", code: http.StatusBadRequest, lines: 2},
-		{name: "attack: a long body", method: http.MethodPut, body: strings.Repeat(" ", maxLogLevel) + "debug", code: http.StatusBadRequest, lines: 2},
+		{name: "no such level", method: http.MethodPut, body: "loud", code: http.StatusBadRequest,
+			says: `"loud" is not one of debug, info, warn, error`, lines: 2},
+		{name: "attack: no log at all", method: http.MethodPut, body: "fatal", code: http.StatusBadRequest,
+			says: `"fatal" is not one of`, lines: 2},
+		{name: "attack: a number beyond all levels", method: http.MethodPut, body: "127", code: http.StatusBadRequest,
+			lines: 2},
+		{name: "attack: a long body", method: http.MethodPut, body: strings.Repeat(" ", maxLogLevel) + "debug",
+			code: http.StatusBadRequest, lines: 2},
 		{name: "attack: nothing", method: http.MethodPut, code: http.StatusBadRequest, lines: 2},
 		{name: "another method", method: http.MethodDelete, code: http.StatusMethodNotAllowed, lines: 2},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			out.Reset()
-			r := httptest.NewRequestWithContext(context.WithValue(t.Context(), scraperKey{}, "alice"), test.method, logLevelPath, strings.NewReader(test.body))
+			r := httptest.NewRequestWithContext(context.WithValue(t.Context(), scraperKey{}, "alice"), test.method,
+				logLevelPath, strings.NewReader(test.body))
 			w := httptest.NewRecorder()
 			handler.ServeHTTP(w, r)
 			if w.Code != test.code || !strings.Contains(w.Body.String(), test.says) {

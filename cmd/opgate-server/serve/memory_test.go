@@ -18,9 +18,10 @@ func TestLimitMemory(t *testing.T) {
 	}{
 		"as the chart sets it": {limit: "536870912", want: 536870912 / 10 * 9},
 		"none":                 {want: math.MaxInt64},
-		"Go's own wins":        {limit: "536870912", goLimit: "1GiB", want: math.MaxInt64}, // the runtime has read it at the start
-		"no number":            {limit: "512Mi", want: math.MaxInt64, says: `OPGATE_MEMORY_LIMIT: "512Mi"`},
-		"zero":                 {limit: "0", want: math.MaxInt64, says: "OPGATE_MEMORY_LIMIT"},
+		// the runtime has read it at the start
+		"Go's own wins": {limit: "536870912", goLimit: "1GiB", want: math.MaxInt64},
+		"no number":     {limit: "512Mi", want: math.MaxInt64, says: `OPGATE_MEMORY_LIMIT: "512Mi"`},
+		"zero":          {limit: "0", want: math.MaxInt64, says: "OPGATE_MEMORY_LIMIT"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			debug.SetMemoryLimit(math.MaxInt64)
@@ -52,7 +53,8 @@ func TestGrowth(t *testing.T) {
 		live, goal := sample[0].Value.Uint64(), sample[1].Value.Uint64()
 		most := live + live*gcPercent/100 + 4<<20 // stacks and globals count as well
 		if goal < live+gcGrowth || goal > most {
-			t.Errorf("%d MiB in use: the heap grows to %d MiB, want %d to %d", live>>20, goal>>20, (live+gcGrowth)>>20, most>>20)
+			t.Errorf("%d MiB in use: the heap grows to %d MiB, want %d to %d", live>>20, goal>>20, (live+gcGrowth)>>20,
+				most>>20)
 		}
 		runtime.KeepAlive(kept)
 	}

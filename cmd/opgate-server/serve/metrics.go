@@ -56,7 +56,8 @@ func metricsOptions(o *Options, source certs.Source, level http.Handler, now fun
 		maps.Copy(options.ExtraHandlers, profiles())
 	}
 	options.TLSOpts = []func(*tls.Config){func(config *tls.Config) {
-		config.MinVersion, config.GetCertificate, config.NextProtos = tls.VersionTLS12, source.GetCertificate, []string{"http/1.1"}
+		config.MinVersion, config.GetCertificate, config.NextProtos = tls.VersionTLS12, source.GetCertificate,
+			[]string{"http/1.1"}
 	}}
 	options.FilterProvider = func(config *rest.Config, client *http.Client) (metricsserver.Filter, error) {
 		tokens, err := authenticationclient.NewForConfigAndClient(config, client)
@@ -68,13 +69,15 @@ func metricsOptions(o *Options, source certs.Source, level http.Handler, now fun
 			return nil, fmt.Errorf("make a client: %w", err)
 		}
 		return func(log logr.Logger, next http.Handler) (http.Handler, error) {
-			return &scrapers{tokens: tokens.TokenReviews(), rights: rights.SubjectAccessReviews(), next: next, log: log, now: now}, nil
+			return &scrapers{tokens: tokens.TokenReviews(), rights: rights.SubjectAccessReviews(), next: next, log: log,
+				now: now}, nil
 		}, nil
 	}
 	return options
 }
 
-// profiles returns the handlers of profiles by their paths, without the command line of the process and without symbols.
+// profiles returns the handlers of profiles by their paths, without the command line of the process and without
+// symbols.
 func profiles() map[string]http.Handler {
 	handlers := map[string]http.Handler{
 		"/debug/pprof/profile": http.HandlerFunc(pprof.Profile),
@@ -147,7 +150,8 @@ func (s *scrapers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *scrapers) check(ctx context.Context, token, verb, path string) (code int, username string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, scraperTimeout)
 	defer cancel()
-	review, err := s.tokens.Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
+	review, err := s.tokens.Create(ctx,
+		&authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
 	if err != nil {
 		return http.StatusInternalServerError, "", fmt.Errorf("review the token: %w", err)
 	}
@@ -159,10 +163,11 @@ func (s *scrapers) check(ctx context.Context, token, verb, path string) (code in
 	for key, values := range user.Extra {
 		extra[key] = authorizationv1.ExtraValue(values)
 	}
-	access, err := s.rights.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-		User: user.Username, UID: user.UID, Groups: user.Groups, Extra: extra,
-		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Verb: verb, Path: path},
-	}}, metav1.CreateOptions{})
+	access, err := s.rights.Create(ctx,
+		&authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: user.Username, UID: user.UID, Groups: user.Groups, Extra: extra,
+			NonResourceAttributes: &authorizationv1.NonResourceAttributes{Verb: verb, Path: path},
+		}}, metav1.CreateOptions{})
 	if err != nil {
 		return http.StatusInternalServerError, "", fmt.Errorf("review the right to %s %s: %w", verb, path, err)
 	}

@@ -66,8 +66,10 @@ func registrations(t *testing.T) (ours map[string]registered, libraries map[stri
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	o := parsed(t, "--kubeconfig="+file, "--self-signed", "--metrics-secure", "--webhook-bind-address="+address, "--metrics-bind-address=0",
-		"--health-probe-bind-address=0", "--drain-delay=0", "--drain-timeout=0", "--log-level=error", "--probe-static-policies")
+	o := parsed(t, "--kubeconfig="+file, "--self-signed", "--metrics-secure", "--webhook-bind-address="+address,
+		"--metrics-bind-address=0",
+		"--health-probe-bind-address=0", "--drain-delay=0", "--drain-timeout=0", "--log-level=error",
+		"--probe-static-policies")
 	if err := Run(ctx, o); err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +77,8 @@ func registrations(t *testing.T) (ours map[string]registered, libraries map[stri
 	ours = map[string]registered{}
 	for _, c := range recorded.collectors {
 		for _, d := range describe(c) {
-			labels := regexp.MustCompile(`constLabels: \{(.*?)\}, variableLabels: \{(.*?)\}`).FindStringSubmatch(d.String())
+			labels := regexp.MustCompile(`constLabels: \{(.*?)\}, variableLabels: \{(.*?)\}`).FindStringSubmatch(
+				d.String())
 			names := strings.FieldsFunc(labels[2], func(r rune) bool { return r == ',' })
 			for _, constant := range regexp.MustCompile(`(\w+)="`).FindAllStringSubmatch(labels[1], -1) {
 				names = append(names, constant[1])
@@ -159,14 +162,16 @@ func TestMetricsDocument(t *testing.T) {
 			t.Errorf("docs/metrics.md has %s, which is not registered, or has not type, labels, unit and meaning", name)
 			continue
 		}
-		if got := strings.ReplaceAll(cells[1], "`", ""); cells[0] != want.kind || got != want.labels || cells[2] != unitOf(name) {
+		if got := strings.ReplaceAll(cells[1], "`", ""); cells[0] != want.kind || got != want.labels ||
+			cells[2] != unitOf(name) {
 			t.Errorf("docs/metrics.md has %s as %s, labels %q, unit %q; it is %s, labels %q, unit %q",
 				name, cells[0], got, cells[2], want.kind, want.labels, unitOf(name))
 		}
 		if !strings.HasPrefix(cells[3], want.help) {
 			t.Errorf("docs/metrics.md explains %s with %q, its help is %q", name, cells[3], want.help)
 		}
-		if total := strings.HasSuffix(name, "_total"); total != (want.kind == "counter") || total != strings.HasPrefix(want.help, "Total number of ") {
+		if total := strings.HasSuffix(name, "_total"); total != (want.kind == "counter") ||
+			total != strings.HasPrefix(want.help, "Total number of ") {
 			t.Errorf("%s: the name of a counter ends with _total, its help begins with %q", name, "Total number of")
 		}
 		if !words.MatchString(want.help) {

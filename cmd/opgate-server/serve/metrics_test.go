@@ -23,7 +23,8 @@ func TestProfiles(t *testing.T) {
 	}{
 		{name: "by default", options: Options{MetricsAddress: ":0"}},
 		{name: "secure metrics alone", options: Options{MetricsAddress: ":0", SecureMetrics: true}, secure: true},
-		{name: "asked for", options: Options{MetricsAddress: ":0", SecureMetrics: true, Profiling: true}, secure: true, profiles: true},
+		{name: "asked for", options: Options{MetricsAddress: ":0", SecureMetrics: true, Profiling: true}, secure: true,
+			profiles: true},
 		{name: "attack: without authentication", options: Options{MetricsAddress: ":0", Profiling: true}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -32,7 +33,8 @@ func TestProfiles(t *testing.T) {
 				t.Errorf("profiles are served: %t, want %t", served, test.profiles)
 			}
 			if got.SecureServing != test.secure || (got.FilterProvider != nil) != test.secure {
-				t.Errorf("secure is %t, with a filter %t, want %t", got.SecureServing, got.FilterProvider != nil, test.secure)
+				t.Errorf("secure is %t, with a filter %t, want %t", got.SecureServing, got.FilterProvider != nil,
+					test.secure)
 			}
 			if _, served := got.ExtraHandlers["/debug/pprof/cmdline"]; served {
 				t.Error("the command line is served")

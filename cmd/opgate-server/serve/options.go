@@ -121,12 +121,14 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.CertFile, "tls-cert-file", "",
 		"PEM file with the serving certificate, reloaded on change (default: self-managed certificates)")
 	flags.StringVar(&o.KeyFile, "tls-key-file", "", "PEM file with the private key of --tls-cert-file")
-	flags.DurationVar(&o.CALifetime, "ca-lifetime", 365*24*time.Hour, "lifetime of a self-managed CA, rotated at two thirds of it")
+	flags.DurationVar(&o.CALifetime, "ca-lifetime", 365*24*time.Hour,
+		"lifetime of a self-managed CA, rotated at two thirds of it")
 	flags.DurationVar(&o.CertificateLifetime, "certificate-lifetime", 7*24*time.Hour,
 		"lifetime of a self-managed serving certificate, renewed at two thirds of it")
 	flags.DurationVar(&o.CAOverlap, "ca-overlap", 10*time.Minute,
 		"how long a new self-managed CA must be in every caBundle before it signs")
-	flags.BoolVar(&o.SelfSigned, "self-signed", false, "serve with a self-signed certificate in memory, for local use only")
+	flags.BoolVar(&o.SelfSigned, "self-signed", false,
+		"serve with a self-signed certificate in memory, for local use only")
 	flags.StringVar(&o.SelfSignedCA, "self-signed-ca-file", "",
 		"file to write the CA of --self-signed to, for caBundle in the webhook configurations")
 	flags.StringVar(&o.ClientCAFile, "client-ca-file", "",
@@ -138,10 +140,12 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.Register, "register", "",
 		"directory with manifests of definitions and webhooks to apply at the start (set in OLM bundles)")
 	o.addPolicyFlags(flags)
-	flags.StringVar(&o.MetricsAddress, "metrics-bind-address", ":8080", `address the metrics server binds to (HTTP), "0" to disable`)
+	flags.StringVar(&o.MetricsAddress, "metrics-bind-address", ":8080",
+		`address the metrics server binds to (HTTP), "0" to disable`)
 	flags.BoolVar(&o.SecureMetrics, "metrics-secure", false,
 		"serve metrics, with names of policies, and the log level over HTTPS to authorized clients")
-	flags.BoolVar(&o.Profiling, "profiling", false, "serve /debug/pprof beside the metrics to authorized clients; needs --metrics-secure")
+	flags.BoolVar(&o.Profiling, "profiling", false,
+		"serve /debug/pprof beside the metrics to authorized clients; needs --metrics-secure")
 	flags.StringVar(&o.HealthAddress, "health-probe-bind-address", ":8081",
 		`address /healthz, /readyz and /snapshot bind to (HTTP), "0" to disable`)
 	flags.BoolVar(&o.ProbeStaticPolicies, "probe-static-policies", false,
@@ -156,7 +160,8 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 		"right of the ServiceAccount that the installation grants, or none; repeatable (default: all)")
 	flags.StringArrayVar(&o.CatalogNamespaces, "catalog-namespace", nil,
 		"namespace in which ConfigMaps and Pods of catalogs are read; repeatable (default: all)")
-	flags.StringVar(&o.LogLevel, "log-level", "info", "debug (one line a request), info (state changes and refusals), warn or error (errors alone)")
+	flags.StringVar(&o.LogLevel, "log-level", "info",
+		"debug (one line a request), info (state changes and refusals), warn or error (errors alone)")
 	flags.StringVar(&o.LogFormat, "log-format", "json", "json or console")
 	flags.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 		if name == "enable-operator-policy" { // what the existing controller calls it
@@ -220,7 +225,8 @@ func (o *Options) Validate() error {
 		bad("self-signed-ca-file", "needs --self-signed")
 	}
 	if o.Register != "" && o.WebhooksOwned {
-		bad("register", "needs --webhooks-owned-by-namespace=false: ClusterRole %s owns what is registered", backstopcompiler.Name)
+		bad("register", "needs --webhooks-owned-by-namespace=false: ClusterRole %s owns what is registered",
+			backstopcompiler.Name)
 	}
 	if o.Profiling && !o.SecureMetrics {
 		bad("profiling", "needs --metrics-secure: profiles contain what the process has in memory")
@@ -236,9 +242,12 @@ func (o *Options) Validate() error {
 	o.validateNamespaces(bad)
 	switch {
 	case o.OperatorPolicyDefinition != managedDefinition && !o.externalDefinition():
-		bad("operator-policy-definition", "%q is not one of %q, %q", o.OperatorPolicyDefinition, managedDefinition, externalDefinition)
+		bad("operator-policy-definition", "%q is not one of %q, %q", o.OperatorPolicyDefinition, managedDefinition,
+			externalDefinition)
 	case o.externalDefinition() && o.Ordering:
-		bad("operator-policy-definition", "%q needs --ordering=false: who owns OperatorPolicies reconciles Policies as well", o.OperatorPolicyDefinition)
+		bad("operator-policy-definition",
+			"%q needs --ordering=false: who owns OperatorPolicies reconciles Policies as well",
+			o.OperatorPolicyDefinition)
 	}
 	if o.Reports && !o.BackgroundLoop {
 		bad("reports", "needs --background-loop: the leader writes the Reports")
@@ -273,7 +282,8 @@ func (o *Options) validateModes(bad func(flag, format string, args ...any)) {
 			bad(mode.flag, "%q is not one of %q, %q", mode.value, mode.one, mode.other)
 		}
 	}
-	if modes := []backstop.Mode{backstop.Off, backstop.Compiled, backstop.Audit, backstop.Enforce}; !slices.Contains(modes, backstop.Mode(o.Backstop)) {
+	if modes := []backstop.Mode{backstop.Off, backstop.Compiled, backstop.Audit,
+		backstop.Enforce}; !slices.Contains(modes, backstop.Mode(o.Backstop)) {
 		bad("backstop", "%q is not one of %q", o.Backstop, modes)
 	}
 	if _, known := logLevels[o.LogLevel]; !known {
@@ -289,12 +299,14 @@ func (o *Options) validateNamespaces(bad func(flag, format string, args ...any))
 	if o.Namespace == "" {
 		bad("namespace", "name the one that Opgate lives in")
 	}
-	for flag, name := range map[string]string{"namespace": o.Namespace, "operator-policy-default-namespace": o.DefaultNamespace} {
+	for flag, name := range map[string]string{"namespace": o.Namespace,
+		"operator-policy-default-namespace": o.DefaultNamespace} {
 		if problems := validation.IsDNS1123Label(name); name != "" && len(problems) > 0 {
 			bad(flag, "%q is not the name of a namespace: %s", name, problems[0])
 		}
 	}
-	for flag, names := range map[string][]string{"excluded-namespace": o.ExcludedNamespaces, "catalog-namespace": o.CatalogNamespaces} {
+	for flag, names := range map[string][]string{"excluded-namespace": o.ExcludedNamespaces,
+		"catalog-namespace": o.CatalogNamespaces} {
 		for _, name := range names {
 			if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
 				bad(flag, "%q is not the name of a namespace: %s", name, problems[0])
@@ -340,7 +352,8 @@ func (o *Options) olmAccount() (olmidentity.Account, error) {
 // validateLifetimes checks that an old CA outlives what it signed, also while the next one overlaps with it.
 func (o *Options) validateLifetimes(bad func(flag, format string, args ...any)) {
 	positive := true
-	for flag, d := range map[string]time.Duration{"ca-lifetime": o.CALifetime, "certificate-lifetime": o.CertificateLifetime, "ca-overlap": o.CAOverlap} {
+	for flag, d := range map[string]time.Duration{"ca-lifetime": o.CALifetime,
+		"certificate-lifetime": o.CertificateLifetime, "ca-overlap": o.CAOverlap} {
 		if d <= 0 {
 			bad(flag, "%s is not a positive duration", d)
 			positive = false
@@ -350,7 +363,9 @@ func (o *Options) validateLifetimes(bad func(flag, format string, args ...any)) 
 		return
 	}
 	if o.CertificateLifetime >= o.CALifetime/3 {
-		bad("certificate-lifetime", "%s is not less than a third of --ca-lifetime, %s: the CA would end before the certificates that it signed", o.CertificateLifetime, o.CALifetime)
+		bad("certificate-lifetime",
+			"%s is not less than a third of --ca-lifetime, %s: the CA would end before the certificates that it signed",
+			o.CertificateLifetime, o.CALifetime)
 	}
 	if o.CAOverlap >= o.CALifetime/3 {
 		bad("ca-overlap", "%s is not less than a third of --ca-lifetime, %s: the CA would end before the next one signs", o.CAOverlap, o.CALifetime)

@@ -38,8 +38,9 @@ func (p *process) addReaders(policyVersions <-chan string) (*snapshot.Feed, *pac
 	o := p.options
 	feed := snapshot.NewFeed(snapshot.FeedOptions{
 		Client: streams, Store: p.store, Namespace: o.Namespace, Ordering: o.Ordering, Unjudged: p.unjudged(),
-		PolicyVersions: policyVersions, CatalogNamespaces: o.CatalogNamespaces, Omitted: omitted, MaxStaleness: o.MaxStaleness,
-		Panics: p.panics, Log: p.log.WithName("snapshot"), Now: p.now,
+		PolicyVersions: policyVersions, CatalogNamespaces: o.CatalogNamespaces, Omitted: omitted,
+		MaxStaleness: o.MaxStaleness,
+		Panics:       p.panics, Log: p.log.WithName("snapshot"), Now: p.now,
 	})
 	versions, err := clusterversion.New(clusterversion.Options{Config: p.config, Changed: feed.SetCluster,
 		Log: p.log.WithName("cluster-version")})
@@ -49,7 +50,8 @@ func (p *process) addReaders(policyVersions <-chan string) (*snapshot.Feed, *pac
 	catalogs := packages.New(packages.Options{Client: p.client, Changed: feed.PackageChanged,
 		Log: p.log.WithName("packages"), Now: p.now})
 	resolver, err := templates.New(templates.Options{Config: p.config, Namespace: o.Namespace, Key: p.key.Key,
-		Packages: catalogs, DefaultNamespace: o.DefaultNamespace, Publish: feed.Completed, Log: p.log.WithName("resolve")})
+		Packages: catalogs, DefaultNamespace: o.DefaultNamespace, Publish: feed.Completed,
+		Log: p.log.WithName("resolve")})
 	if err != nil {
 		return nil, nil, fmt.Errorf("make the resolver of templates: %w", err)
 	}

@@ -22,5 +22,6 @@ func registerWebhooks(ctx context.Context, config *rest.Config, o *Options, log 
 	if err != nil {
 		return fmt.Errorf("make a client: %w", err)
 	}
-	return register.Apply(ctx, register.Options{Client: client, Directory: o.Register, Namespace: o.Namespace, Owner: backstop.Name, Log: log})
+	return register.Apply(ctx, register.Options{Client: client, Directory: o.Register, Namespace: o.Namespace,
+		Owner: backstop.Name, Log: log})
 }

@@ -137,10 +137,12 @@ type process struct {
 
 // newProcess returns a process, and adds what determines its user and its key to the manager.
 func newProcess(
-	shutdown context.Context, mgr manager.Manager, config *rest.Config, o *Options, reported *events.Recorder, now func() time.Time,
+	shutdown context.Context, mgr manager.Manager, config *rest.Config, o *Options, reported *events.Recorder,
+	now func() time.Time,
 	log logr.Logger,
 ) (*process, error) {
-	p := &process{options: o, config: config, manager: mgr, shutdown: shutdown, store: &snapshot.Store{}, events: reported,
+	p := &process{options: o, config: config, manager: mgr, shutdown: shutdown, store: &snapshot.Store{},
+		events: reported,
 		panics: panics.NewRecorder(metrics.Registry, log.WithName("panics")), log: log, now: now}
 	var err error
 	if p.grants, err = o.grants(); err != nil {

@@ -41,7 +41,9 @@ type webhookServer struct {
 }
 
 // newWebhookServer listens; Start serves. Once shutdownContext is done, every answer ends its connection.
-func newWebhookServer(shutdownContext context.Context, address string, source certs.Source, known *callers, log logr.Logger) (*webhookServer, error) {
+func newWebhookServer(
+	shutdownContext context.Context, address string, source certs.Source, known *callers, log logr.Logger,
+) (*webhookServer, error) {
 	listener, err := (&net.ListenConfig{}).Listen(shutdownContext, "tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("--webhook-bind-address: %w", err)
@@ -50,7 +52,9 @@ func newWebhookServer(shutdownContext context.Context, address string, source ce
 }
 
 // serveOn is newWebhookServer for a listener that exists.
-func serveOn(shutdownContext context.Context, listener *fenced, source certs.Source, known *callers, log logr.Logger) *webhookServer {
+func serveOn(
+	shutdownContext context.Context, listener *fenced, source certs.Source, known *callers, log logr.Logger,
+) *webhookServer {
 	mux := http.NewServeMux()
 	s := &webhookServer{
 		Server:      webhook.NewServer(webhook.Options{WebhookMux: mux}),

@@ -58,7 +58,8 @@ func TestWebhookMetrics(t *testing.T) {
 				}
 			}
 			if webhook == path {
-				got[family.GetName()+code] = metric.GetCounter().GetValue() + float64(metric.GetHistogram().GetSampleCount())
+				got[family.GetName()+code] = metric.GetCounter().GetValue() +
+					float64(metric.GetHistogram().GetSampleCount())
 			}
 		}
 	}

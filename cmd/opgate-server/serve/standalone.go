@@ -25,7 +25,9 @@ import (
 // Reviews serves the endpoints of reviews as Run does, without an API server: the snapshot is the caller's, every
 // request counts as the API server's, and no user has rights. "make bench" measures it. It calls listening with the
 // address and with the CA that clients must trust, PEM-encoded, and serves until the context ends.
-func Reviews(ctx context.Context, o Options, store *snapshot.Store, listening func(address net.Addr, ca []byte) error) error {
+func Reviews(
+	ctx context.Context, o Options, store *snapshot.Store, listening func(address net.Addr, ca []byte) error,
+) error {
 	log, _, err := newLogger(&o, os.Stderr)
 	if err != nil {
 		return err

@@ -114,7 +114,8 @@ func refusal(err error) string {
 		return err.Error()
 	}
 	message := status.Status().Message
-	if apierrors.IsForbidden(err) && strings.Contains(message, " cannot ") && !strings.Contains(message, "denied the request") {
+	if apierrors.IsForbidden(err) && strings.Contains(message, " cannot ") &&
+		!strings.Contains(message, "denied the request") {
 		message += "; granted by ClusterRole opgate-approver"
 	}
 	return message

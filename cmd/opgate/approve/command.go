@@ -17,8 +17,8 @@ With --digest the same write consents to what the plan changes (annotation opgat
 approve on the OperatorPolicies that hold it. The digest is in the refusal, in the status of the policy, and in
 "opgate diff". It stands for exactly that change: if the plan makes another one, the approval is refused.
 
-With --reason the same write overrides what refuses the plan (annotation opgate.io/override-reason), which needs the verb
-override. The reason is shown in the status of the policy, in events and in the audit log.
+With --reason the same write overrides what refuses the plan (annotation opgate.io/override-reason), which needs the
+verb override. The reason is shown in the status of the policy, in events and in the audit log.
 
 With --expires, a time as in RFC 3339, consent and override end then (annotations opgate.io/consent-expires and
 override-expires): what OLM has not installed of the plan by that time is refused again.
@@ -59,7 +59,8 @@ func Command() *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("make a client: %w", err)
 			}
-			a.plans, a.reviews, a.out = client.Resource(plans).Namespace(a.plan.Namespace), authentication.SelfSubjectReviews(), cmd.OutOrStdout()
+			a.plans, a.reviews, a.out = client.Resource(plans).Namespace(a.plan.Namespace),
+				authentication.SelfSubjectReviews(), cmd.OutOrStdout()
 			return a.run(cmd.Context())
 		},
 	}

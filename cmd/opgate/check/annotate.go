@@ -39,7 +39,8 @@ func printGitHub(w io.Writer, r *report) error {
 	annotate := func(level string, j *judgement, field, message string) {
 		where := ""
 		if j.File != cli.StandardInput && j.File != onCluster {
-			where = fmt.Sprintf("file=%s,line=%d,", commandProperty.Replace(manifests.PathOf(j.File)), max(1, j.LineOf(field)))
+			where = fmt.Sprintf("file=%s,line=%d,", commandProperty.Replace(manifests.PathOf(j.File)),
+				max(1, j.LineOf(field)))
 		}
 		title := commandProperty.Replace("opgate: " + j.Decision.String() + " " + j.titleIn())
 		fmt.Fprintf(out, "::%s %stitle=%s::%s\n", level, where, title, commandValue.Replace(text.Escape(message)))
@@ -54,7 +55,8 @@ func printGitHub(w io.Writer, r *report) error {
 		}
 	}
 	for _, p := range r.problems {
-		fmt.Fprintf(out, "::error file=%s,line=%d,title=opgate%%3A input::%s\n", commandProperty.Replace(manifests.PathOf(p.File)), max(1, p.Line),
+		fmt.Fprintf(out, "::error file=%s,line=%d,title=opgate%%3A input::%s\n",
+			commandProperty.Replace(manifests.PathOf(p.File)), max(1, p.Line),
 			commandValue.Replace(p.String()))
 	}
 	for _, n := range r.notes {
@@ -113,8 +115,8 @@ func (r *report) errors() (cases []junitCase) {
 	return cases
 }
 
-// printJUnit writes a test for each object, which fails if the object is refused, and an error for each fault or warning of
-// the input.
+// printJUnit writes a test for each object, which fails if the object is refused, and an error for each fault or
+// warning of the input.
 func printJUnit(w io.Writer, r *report) error {
 	suite := junitSuite{Name: "opgate check", Tests: len(r.judged), Cases: []junitCase{}}
 	for i := range r.judged {

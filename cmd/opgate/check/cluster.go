@@ -62,8 +62,11 @@ func (o *options) judgings(ctx context.Context) (how [2]judging, err error) {
 
 // judge judges the objects of a set, in its order, each as if it were written now to a cluster that holds all the
 // others, and then what else is judged on the cluster. Objects of the set stand in place of those of the cluster.
-func (o *options) judge(ctx context.Context, m *manifests.Set, how *judging) (judged []judgement, notes []string, err error) {
-	c := &inspect.Cluster{Mode: rules.ApprovalMode(o.approvalMode), Again: o.asIf == asIfApprovedNow, Installed: o.diff || o.cluster, Now: o.now}
+func (o *options) judge(
+	ctx context.Context, m *manifests.Set, how *judging,
+) (judged []judgement, notes []string, err error) {
+	c := &inspect.Cluster{Mode: rules.ApprovalMode(o.approvalMode), Again: o.asIf == asIfApprovedNow,
+		Installed: o.diff || o.cluster, Now: o.now}
 	objects := m.Objects
 	c.Package = m.Package
 	if state := how.state; state == nil {
@@ -103,7 +106,8 @@ func storedIn(c *inspect.Cluster, given []*manifests.Object, subscriptions bool)
 	}
 	for ns := range c.All() {
 		add := func(kind, name string, value any) {
-			o := &manifests.Object{Place: manifests.Place{File: onCluster}, Kind: kind, Namespace: ns.Name(), Name: name, Value: value}
+			o := &manifests.Object{Place: manifests.Place{File: onCluster}, Kind: kind, Namespace: ns.Name(),
+				Name: name, Value: value}
 			if !known[identity{kind, o.Key()}] {
 				stored = append(stored, o)
 			}
@@ -133,7 +137,8 @@ func (v *versions) cluster() (c state.Cluster, err error) {
 	for _, f := range []struct {
 		flag, value, example string
 		into                 *string
-	}{{"kubernetes-version", v.kubernetes, "1.36.3", &c.Version}, {"openshift-version", v.openshift, "4.19.3", &c.OpenShift}} {
+	}{{"kubernetes-version", v.kubernetes, "1.36.3", &c.Version},
+		{"openshift-version", v.openshift, "4.19.3", &c.OpenShift}} {
 		if f.value == "" {
 			continue
 		}

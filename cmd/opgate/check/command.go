@@ -66,11 +66,11 @@ const failOnWarning = "warning"
 const onlyRefused = "refused"
 
 const long = `Judge manifests offline, with the same rules and in the same words as the gate on a cluster: files, directories with all below
-them, kustomizations, which are built, and "-" for standard input. Everything in the input is context for everything else:
-policies and Constraints in force, what is installed, labels of namespaces. With --cluster that is the cluster of the current
-context, and without files what is installed and what waits there is judged. With --diff the first two arguments are two sets
-of policies, and what they judge differently is printed. docs/check.md has what is read, skipped and judged, .opgate.yaml, and
-the fields of each format.
+them, kustomizations, which are built, and "-" for standard input. Everything in the input is context for everything
+else: policies and Constraints in force, what is installed, labels of namespaces. With --cluster that is the cluster
+of the current context, and without files what is installed and what waits there is judged. With --diff the first two
+arguments are two sets of policies, and what they judge differently is printed. docs/check.md has what is read,
+skipped and judged, .opgate.yaml, and the fields of each format.
 
 Exit codes:
   0  everything is allowed, or the input holds nothing that is judged; with --diff, nothing differs
@@ -125,13 +125,16 @@ func Command(now func() time.Time) *cobra.Command {
 	cli.OutputVar(cmd, &o.output, formatNames())
 	flags.StringVar(&o.only, "only", "", "refused leaves out what is allowed (default: all)")
 	flags.BoolVar(&o.summary, "summary", false, "print only the counts")
-	flags.BoolVar(&o.cluster, "cluster", false, "judge by the cluster of the current context; without files, what is installed and waits there")
+	flags.BoolVar(&o.cluster, "cluster", false,
+		"judge by the cluster of the current context; without files, what is installed and waits there")
 	o.kubeconfig.Register(cmd)
-	flags.BoolVar(&o.diff, "diff", false, "show what the policies in NEW, the second argument, refuse or allow unlike those in OLD, the first")
+	flags.BoolVar(&o.diff, "diff", false,
+		"show what the policies in NEW, the second argument, refuse or allow unlike those in OLD, the first")
 	flags.StringArrayVar(&o.exclude, "exclude", nil, "pattern of files and directories to leave out; repeatable")
 	flags.StringVar(&o.config, "config", "",
 		"configuration to use, as that of the base branch (default: .opgate.yaml, if there is one)")
-	flags.BoolVar(&o.strict, "strict", false, "skip nothing, take every document for an object, and make faults of warnings about the input")
+	flags.BoolVar(&o.strict, "strict", false,
+		"skip nothing, take every document for an object, and make faults of warnings about the input")
 	flags.BoolVar(&o.noInline, "no-inline", false, "take no notice of comments in files that set warnings aside")
 	flags.StringVar(&o.failOn, "fail-on", "",
 		"warning exits with 1 if there is a warning on an object, too (default: refusals and holds)")
@@ -153,7 +156,8 @@ func Command(now func() time.Time) *cobra.Command {
 }
 
 func (o *options) validate() error {
-	if err := cmp.Or(self.CheckFiles(o.named()), self.CheckOutput(o.output, formatNames()), self.CheckNamespaces(o.namespace)); err != nil {
+	if err := cmp.Or(self.CheckFiles(o.named()), self.CheckOutput(o.output, formatNames()),
+		self.CheckNamespaces(o.namespace)); err != nil {
 		return err
 	}
 	switch {
@@ -176,7 +180,8 @@ func (o *options) validate() error {
 	case o.summary && !slices.Contains(withNotes, o.output):
 		return self.Usage("--summary is for -o %s", strings.Join(withNotes, " and "))
 	case !slices.Contains([]string{string(rules.MutateApproval), string(rules.DenyApproval)}, o.approvalMode):
-		return self.Usage("unknown approval mode %q: use %s or %s", o.approvalMode, rules.MutateApproval, rules.DenyApproval)
+		return self.Usage("unknown approval mode %q: use %s or %s", o.approvalMode, rules.MutateApproval,
+			rules.DenyApproval)
 	case o.asIf != "" && o.asIf != asIfApprovedNow:
 		return self.Usage("unknown --as-if %q: use %s, or leave it out", o.asIf, asIfApprovedNow)
 	}
@@ -223,12 +228,15 @@ func (o *options) reading() manifests.Options {
 	for _, pattern := range o.exclude {
 		exclude = append(exclude, manifests.Pattern{Text: pattern})
 	}
-	return manifests.Options{Namespace: o.namespace, Exclude: exclude, Overlays: o.configured.overlays, Config: o.configured.file, Strict: o.strict}
+	return manifests.Options{Namespace: o.namespace, Exclude: exclude, Overlays: o.configured.overlays,
+		Config: o.configured.file, Strict: o.strict}
 }
 
-// judgeFiles reads and judges inputs. What cannot be used it prints, and returns an error with an exit code, and a report of
-// the faults.
-func (o *options) judgeFiles(ctx context.Context, names []string, how *judging, stdin io.Reader, stderr io.Writer) (*report, error) {
+// judgeFiles reads and judges inputs. What cannot be used it prints, and returns an error with an exit code, and a
+// report of the faults.
+func (o *options) judgeFiles(
+	ctx context.Context, names []string, how *judging, stdin io.Reader, stderr io.Writer,
+) (*report, error) {
 	in, err := manifests.Gather(names, stdin, o.reading())
 	if err != nil {
 		return nil, self.Usage("%v", err)

@@ -39,7 +39,8 @@ func company(t testing.TB) (files int) {
 	t.Chdir(t.TempDir())
 	put := func(name, text string) {
 		files++
-		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o700), os.WriteFile(name, []byte(text), 0o600)); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o700),
+			os.WriteFile(name, []byte(text), 0o600)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -49,13 +50,16 @@ func company(t testing.TB) (files int) {
 	for team := range 10 {
 		at := fmt.Sprintf("teams/%02d/", team)
 		put(at+"namespace.yaml", fmt.Sprintf("apiVersion: v1\nkind: Namespace\nmetadata: {name: team-%02d}\n", team))
-		put(at+"quota.yaml", fmt.Sprintf("apiVersion: v1\nkind: ResourceQuota\nmetadata: {name: quota, namespace: team-%02d}\n", team))
-		put(at+"deployment.yaml", fmt.Sprintf("apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web, namespace: team-%02d}\n", team))
+		put(at+"quota.yaml", fmt.Sprintf(
+			"apiVersion: v1\nkind: ResourceQuota\nmetadata: {name: quota, namespace: team-%02d}\n", team))
+		put(at+"deployment.yaml",
+			fmt.Sprintf("apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web, namespace: team-%02d}\n", team))
 	}
 	put("crds/kustomization.yaml", "resources: [0.yaml, 1.yaml, 2.yaml, 3.yaml]\n")
 	for i := range 4 { // as large as those of real operators
-		put(fmt.Sprintf("crds/%d.yaml", i), fmt.Sprintf("apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: large-%d}\nspec:\n  x:\n", i)+
-			strings.Repeat("  - description: a field of a definition\n", 10_000))
+		put(fmt.Sprintf("crds/%d.yaml", i),
+			fmt.Sprintf("apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: large-%d}\nspec:\n  x:\n", i)+
+				strings.Repeat("  - description: a field of a definition\n", 10_000))
 	}
 	forbidden := "apiVersion: operators.coreos.com/v1alpha1\nkind: Subscription\nmetadata: {name: vault, namespace: shop}\n" +
 		"spec: {name: vault, source: community, sourceNamespace: olm, installPlanApproval: Manual}\n"
@@ -68,7 +72,8 @@ func company(t testing.TB) (files int) {
 		octets = append(octets, byte(unit), byte(unit>>8))
 	}
 	put("config/wide.yaml", string(octets))
-	for name, target := range map[string]string{"config/gone.yaml": "nowhere.yaml", "current": "clusters/dev", "teams/round": "..", "config/link.yaml": "comment.yaml"} {
+	for name, target := range map[string]string{"config/gone.yaml": "nowhere.yaml", "current": "clusters/dev",
+		"teams/round": "..", "config/link.yaml": "comment.yaml"} {
 		files++
 		if err := os.Symlink(target, name); err != nil {
 			t.Fatal(err)

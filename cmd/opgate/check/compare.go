@@ -67,7 +67,8 @@ func (o *options) judgeTwice(ctx context.Context, how [2]judging, stdin io.Reade
 	var reports [2]*report
 	for i, name := range names {
 		var err error
-		if reports[i], err = o.judgeFiles(ctx, append([]string{name}, o.files...), &how[i], bytes.NewReader(input), stderr); err != nil {
+		if reports[i], err = o.judgeFiles(ctx, append([]string{name}, o.files...), &how[i], bytes.NewReader(input),
+			stderr); err != nil {
 			return err
 		}
 	}
@@ -190,7 +191,8 @@ func (j *judgement) plain() bool {
 }
 
 func (c *comparison) counts() string {
-	return fmt.Sprintf("%d newly refused, %d newly allowed, %d changed, %d the same", c.count[newlyRefused], c.count[newlyAllowed], c.count[changed], c.same)
+	return fmt.Sprintf("%d newly refused, %d newly allowed, %d changed, %d the same", c.count[newlyRefused],
+		c.count[newlyAllowed], c.count[changed], c.same)
 }
 
 // sentences are what differs, without what stands on both sides.
@@ -211,5 +213,6 @@ func (d *difference) sentences() (before, now []string) {
 		}
 	}
 	in := func(list []string) func(string) bool { return func(s string) bool { return slices.Contains(list, s) } }
-	return slices.DeleteFunc(slices.Clone(sides[0]), in(sides[1])), slices.DeleteFunc(slices.Clone(sides[1]), in(sides[0]))
+	return slices.DeleteFunc(slices.Clone(sides[0]), in(sides[1])),
+		slices.DeleteFunc(slices.Clone(sides[1]), in(sides[0]))
 }

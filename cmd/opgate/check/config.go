@@ -115,15 +115,18 @@ func (c *configured) read(file string, from *config) error {
 	for i := range from.Ignore {
 		n, entry := &from.Ignore[i], struct{ Rule, Object, Until, Reason string }{}
 		err := n.Decode(&entry)
-		if err != nil || entry.Object == "" || n.Kind != yamltree.MappingNode || len(n.Content) != 8 { // keys and values
+		// keys and values
+		if err != nil || entry.Object == "" || n.Kind != yamltree.MappingNode || len(n.Content) != 8 {
 			return self.Unusable("%s: line %d: what is ignored has a rule, an object, until and a reason", file, n.Line)
 		}
-		c.ignore = append(c.ignore, &ignore{at: manifests.Place{File: file, Line: n.Line}, rule: verdict.RuleID(entry.Rule),
+		c.ignore = append(c.ignore, &ignore{at: manifests.Place{File: file, Line: n.Line},
+			rule:  verdict.RuleID(entry.Rule),
 			until: entry.Until, reason: entry.Reason, object: entry.Object})
 	}
 	of := &from.Overlays
 	if of.Kind != 0 && of.Kind != yamltree.MappingNode {
-		return self.Unusable("%s: line %d: overlays maps the directory of a cluster to a list of directories", file, of.Line)
+		return self.Unusable("%s: line %d: overlays maps the directory of a cluster to a list of directories", file,
+			of.Line)
 	}
 	known := map[string]int{}
 	for i := 0; i+1 < len(of.Content); i += 2 {
@@ -134,7 +137,8 @@ func (c *configured) read(file string, from *config) error {
 		}
 		p := manifests.Pairing{Dir: path.Clean(key.Value), From: manifests.Place{File: file, Line: key.Line}}
 		if first := known[p.Dir]; first > 0 {
-			return self.Unusable("%s: line %d: overlays: %s is defined twice, first on line %d", file, key.Line, key.Value, first)
+			return self.Unusable("%s: line %d: overlays: %s is defined twice, first on line %d", file, key.Line,
+				key.Value, first)
 		}
 		known[p.Dir] = key.Line
 		for _, dir := range with {
@@ -158,7 +162,8 @@ func (c *configured) readIgnored(file string) error {
 	lines.Buffer(nil, maxConfig+1)
 	for n := 1; lines.Scan(); n++ {
 		if pattern := strings.TrimSpace(lines.Text()); pattern != "" && !strings.HasPrefix(pattern, "#") {
-			c.exclude = append(c.exclude, manifests.Pattern{Text: pattern, From: filepath.ToSlash(file) + ":" + strconv.Itoa(n)})
+			c.exclude = append(c.exclude, manifests.Pattern{Text: pattern,
+				From: filepath.ToSlash(file) + ":" + strconv.Itoa(n)})
 		}
 	}
 	return lines.Err()

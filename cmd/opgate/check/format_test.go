@@ -130,8 +130,10 @@ func TestFormats(t *testing.T) {
 		if name != "junit" {
 			continue
 		}
-		if err := xml.Unmarshal([]byte(out), &suites); err != nil || suites.Suites[0].Failures != 100 || suites.Suites[0].Tests != 300 {
-			t.Errorf("%d failures in %d tests, want 100 in 300: %v", suites.Suites[0].Failures, suites.Suites[0].Tests, err)
+		if err := xml.Unmarshal([]byte(out), &suites); err != nil || suites.Suites[0].Failures != 100 ||
+			suites.Suites[0].Tests != 300 {
+			t.Errorf("%d failures in %d tests, want 100 in 300: %v", suites.Suites[0].Failures, suites.Suites[0].Tests,
+				err)
 		}
 	}
 }
@@ -180,8 +182,8 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-// TestFirstPullRequest follows docs/check.md from an empty directory: the files that it shows, the commands, and what these
-// print.
+// TestFirstPullRequest follows docs/check.md from an empty directory: the files that it shows, the commands, and what
+// these print.
 func TestFirstPullRequest(t *testing.T) {
 	document, err := os.ReadFile("../../../docs/check.md")
 	if err != nil {
@@ -194,7 +196,8 @@ func TestFirstPullRequest(t *testing.T) {
 	_, text, _ := strings.Cut(string(document), "\n## From an empty directory")
 	text, _, _ = strings.Cut(text, "\n## ")
 	t.Chdir(t.TempDir())
-	for _, file := range regexp.MustCompile("(?s)in `([^`\n]+)`:\n\n```yaml\n(.*?)```").FindAllStringSubmatch(text, -1) {
+	for _, file := range regexp.MustCompile("(?s)in `([^`\n]+)`:\n\n```yaml\n(.*?)```").FindAllStringSubmatch(text,
+		-1) {
 		if err := os.MkdirAll(filepath.Dir(file[1]), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -259,7 +262,8 @@ func TestDocument(t *testing.T) {
 		}
 	}
 	t.Chdir(dir)
-	commands := regexp.MustCompile(`(?m)^(?:.* )?opgate check ([^|>`+"`"+`\n]+)`).FindAllStringSubmatch(string(document), -1)
+	commands := regexp.MustCompile(`(?m)^(?:.* )?opgate check ([^|>`+"`"+
+		`\n]+)`).FindAllStringSubmatch(string(document), -1)
 	if len(commands) < 6 {
 		t.Errorf("docs/check.md has the commands %q", commands)
 	}
@@ -287,28 +291,31 @@ func TestDocument(t *testing.T) {
 	}
 }
 
-// TestMarkdownSize: what is written for a comment fits into one of GitHub, whatever a repository holds, says how much is
-// left out, and shows refusals first (65,536 characters, which the API counts after decoding).
+// TestMarkdownSize: what is written for a comment fits into one of GitHub, whatever a repository holds, says how much
+// is left out, and shows refusals first (65,536 characters, which the API counts after decoding).
 func TestMarkdownSize(t *testing.T) {
 	long := strings.Repeat("|<_*", 1000)
 	hostile := policyText + "---\n" + strings.Replace(forbidden, "channel: ", "channel: \""+long+"\" #", 1)
 	for name, data := range map[string][]byte{
 		"many objects": many(20_000), "long values": []byte(hostile), "long names": bytes.Repeat([]byte("---\n"+
-			"apiVersion: operators.coreos.com/v1alpha1\nkind: Other"+strings.Repeat("x", 50_000)+"\nmetadata: {name: a}\n"), 5),
+			"apiVersion: operators.coreos.com/v1alpha1\nkind: Other"+strings.Repeat("x", 50_000)+
+			"\nmetadata: {name: a}\n"), 5),
 	} {
 		out, stderr, code := run(data, "-o", "markdown")
 		if code > exitRefused || len(out) > 65_536 || len(out) == 0 {
 			t.Errorf("%s: exit code %d, %d bytes: %.300s", name, code, len(out), stderr)
 		}
 		for line := range strings.Lines(out) {
-			if strings.HasPrefix(line, "|") && strings.Count(line, " | ") != 3 && !strings.HasPrefix(line, "|-") && !strings.HasPrefix(line, "| | ") {
+			if strings.HasPrefix(line, "|") && strings.Count(line, " | ") != 3 && !strings.HasPrefix(line, "|-") &&
+				!strings.HasPrefix(line, "| | ") {
 				t.Errorf("%s: a row is cut within: %.300s", name, line)
 			}
 		}
 		if name != "many objects" {
 			continue
 		}
-		left := regexp.MustCompile(`\n(\d+) of 12000 rows are left out, for the limit of comments, (\d+) of them refused or held: `).FindStringSubmatch(out)
+		left := regexp.MustCompile(
+			`\n(\d+) of 12000 rows are left out, for the limit of comments, (\d+) of them refused or held: `).FindStringSubmatch(out)
 		if left == nil || strings.Contains(out, "| Allow |") || strings.Count(out, "| Deny |") == 0 {
 			t.Errorf("%s: %.600s", name, out)
 		}

@@ -58,7 +58,8 @@ func (i *ignore) fault(now time.Time) string {
 	case strings.TrimSpace(i.reason) == "":
 		return "the reason is missing"
 	case !now.Before(until.AddDate(0, 0, 1)):
-		return fmt.Sprintf("ignored %s until %s, which is over: correct what it warns of, or set another day", i.rule, i.until)
+		return fmt.Sprintf("ignored %s until %s, which is over: correct what it warns of, or set another day", i.rule,
+			i.until)
 	}
 	return ""
 }
@@ -69,15 +70,16 @@ type ignores struct {
 	inline     bool
 	now        time.Time
 	known      map[manifests.Place]*ignore
-	// met are those whose object is in the input, used those that set something aside, refused those of a rule that refuses
-	// or holds the object.
+	// met are those whose object is in the input, used those that set something aside, refused those of a rule that
+	// refuses or holds the object.
 	met, used, refused map[*ignore]bool
 	set                []manifests.Note
 }
 
 func (o *options) newIgnores() *ignores {
-	return &ignores{configured: o.configured.ignore, inline: !o.noInline, now: o.now, known: map[manifests.Place]*ignore{},
-		met: map[*ignore]bool{}, used: map[*ignore]bool{}, refused: map[*ignore]bool{}}
+	return &ignores{configured: o.configured.ignore, inline: !o.noInline, now: o.now,
+		known: map[manifests.Place]*ignore{},
+		met:   map[*ignore]bool{}, used: map[*ignore]bool{}, refused: map[*ignore]bool{}}
 }
 
 // about returns what is ignored on an object. Faults make the input unusable.
@@ -117,11 +119,13 @@ func (s *ignores) apply(j *judgement, in *manifests.Input) {
 	for _, i := range s.about(j, in) {
 		s.met[i] = true
 		for _, w := range inspect.Warnings(&j.Verdict) {
-			if w.Rule == i.rule && !slices.ContainsFunc(j.aside, func(other suppression) bool { return other.Warning == w }) {
+			if w.Rule == i.rule && !slices.ContainsFunc(j.aside,
+				func(other suppression) bool { return other.Warning == w }) {
 				j.aside = append(j.aside, suppression{w, i})
 				s.used[i] = true
-				s.set = append(s.set, manifests.Note{Place: i.at, Text: fmt.Sprintf("set aside by %s until %s (%s): %s: %s",
-					i.at.Short(), i.until, i.reason, j.titleIn(), brief(w))})
+				s.set = append(s.set, manifests.Note{Place: i.at,
+					Text: fmt.Sprintf("set aside by %s until %s (%s): %s: %s",
+						i.at.Short(), i.until, i.reason, j.titleIn(), brief(w))})
 			}
 		}
 		if slices.ContainsFunc(j.Reasons, func(r verdict.Reason) bool { return r.Rule == i.rule }) {

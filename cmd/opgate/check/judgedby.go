@@ -61,7 +61,8 @@ func (b *judgedBy) notes() (notes []manifests.Note) {
 		switch {
 		case len(g.policies) == 0 && b.cluster, len(g.policies) > 0 && named == "":
 		case named == "":
-			notes = append(notes, manifests.Note{Warning: true, Text: "judged by no policy: the input has no OperatorPolicy and no Constraint"})
+			notes = append(notes, manifests.Note{Warning: true,
+				Text: "judged by no policy: the input has no OperatorPolicy and no Constraint"})
 		case len(g.policies) == 0:
 			notes = append(notes, manifests.Note{Warning: true, Text: "judged by no policy: " + named})
 		default:

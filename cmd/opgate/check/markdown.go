@@ -12,8 +12,8 @@ import (
 	"github.com/opgate/opgate/rules/verdict"
 )
 
-// Sizes in bytes of what is printed for a comment. GitHub takes comments of 65,536 characters; the limits leave room for
-// what a pipeline adds.
+// Sizes in bytes of what is printed for a comment. GitHub takes comments of 65,536 characters; the limits leave room
+// for what a pipeline adds.
 const (
 	maxComment = 63 << 10
 	// maxNotesText is the share of notes, maxMarkdownRow that of one row or note: one of a hostile file hides no other.
@@ -35,7 +35,8 @@ type markdownRow struct {
 }
 
 // cell keeps a text in one cell of a Markdown table, with nothing in it that Markdown or HTML would take for markup.
-var cell = strings.NewReplacer("|", `\|`, "<", "&lt;", ">", "&gt;", "`", "\\`", "*", `\*`, "_", `\_`, "[", `\[`, "]", `\]`)
+var cell = strings.NewReplacer("|", `\|`, "<", "&lt;", ">", "&gt;", "`", "\\`", "*", `\*`, "_", `\_`, "[", `\[`, "]",
+	`\]`)
 
 // row adds a row of cells, of which the last one has the lines.
 func (m *markdown) row(refused bool, cells []string, columns ...[]string) {
@@ -77,7 +78,8 @@ func (m *markdown) print(w io.Writer) error {
 	for i, note := range m.notes {
 		s := "\n" + cell.Replace(text.Truncate(note.String(), maxMarkdownRow)) + "\n"
 		if size += len(s); size > maxNotesText {
-			notes = append(notes, fmt.Sprintf("\n%d more lines are left out, for the limit of comments: -o text prints all\n", len(m.notes)-i))
+			notes = append(notes, fmt.Sprintf(
+				"\n%d more lines are left out, for the limit of comments: -o text prints all\n", len(m.notes)-i))
 			break
 		}
 		notes = append(notes, s)
@@ -122,7 +124,8 @@ func (m *markdown) print(w io.Writer) error {
 
 // printMarkdown writes a table for a comment on a pull request.
 func printMarkdown(w io.Writer, r *report) error {
-	m := &markdown{title: "**opgate check:** " + r.counts(), header: "| | Object | File | |\n|---|---|---|---|\n", notes: r.notes}
+	m := &markdown{title: "**opgate check:** " + r.counts(), header: "| | Object | File | |\n|---|---|---|---|\n",
+		notes: r.notes}
 	for i := range r.judged {
 		j := &r.judged[i]
 		m.row(j.Decision != verdict.Allow, []string{j.Decision.String(), j.title(), j.where()}, lines(j))

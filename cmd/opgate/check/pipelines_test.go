@@ -41,7 +41,8 @@ func TestPreCommitHooks(t *testing.T) {
 		if err := command.ParseFlags(hook.Args); err != nil {
 			t.Errorf("hook %s: %v", hook.ID, err)
 		}
-		if _, err := regexp.Compile(hook.Files); err != nil || hook.ID == "" || hook.Name == "" || hook.Language != "golang" {
+		if _, err := regexp.Compile(hook.Files); err != nil || hook.ID == "" || hook.Name == "" ||
+			hook.Language != "golang" {
 			t.Errorf("hook %s: %v", hook.ID, err)
 		}
 	}
@@ -85,8 +86,10 @@ func TestAction(t *testing.T) {
 		paths, flags string
 		want         []string
 	}{
-		{action.Inputs["paths"].Default, action.Inputs["flags"].Default, []string{"check", ".", "--only=refused", "-o", "github"}},
-		{"policies apps/$(touch x);touch y", "", []string{"check", "policies", "apps/$(touch", "x);touch", "y", "-o", "github"}},
+		{action.Inputs["paths"].Default, action.Inputs["flags"].Default,
+			[]string{"check", ".", "--only=refused", "-o", "github"}},
+		{"policies apps/$(touch x);touch y", "", []string{"check", "policies", "apps/$(touch", "x);touch", "y", "-o",
+			"github"}},
 	} {
 		dir := t.TempDir()
 		// The program writes its arguments, one on a line.

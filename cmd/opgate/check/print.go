@@ -75,7 +75,8 @@ func lines(j *judgement) (lines []string) {
 
 // brief leaves out why a pending plan may not be approved: the input has the plan, and its verdict says that.
 func brief(w inspect.Warning) string {
-	if before, _, found := strings.Cut(w.Message, " ("+string(rules.RuleOperatorPolicyPending)+"): "); found && w.Rule == rules.RuleOperatorPolicyPending {
+	if before, _, found := strings.Cut(w.Message, " ("+string(rules.RuleOperatorPolicyPending)+"): "); found &&
+		w.Rule == rules.RuleOperatorPolicyPending {
 		return before + " (" + string(rules.RuleOperatorPolicyPending) + ")"
 	}
 	return w.Message
@@ -153,7 +154,8 @@ func printJSON(w io.Writer, r *report) error {
 	for i := range r.judged {
 		j := &r.judged[i]
 		items[i] = item{located: j.located(), Decision: j.Decision.String(),
-			Reasons: inspect.Reasons(&j.Verdict), Warnings: warnings(j), SetAside: j.setAside(), Patch: verdict.Patch(j.Changes), HeldByAPIServer: j.HeldByAPIServer, AlreadyApproved: j.AlreadyApproved}
+			Reasons: inspect.Reasons(&j.Verdict), Warnings: warnings(j), SetAside: j.setAside(),
+			Patch: verdict.Patch(j.Changes), HeldByAPIServer: j.HeldByAPIServer, AlreadyApproved: j.AlreadyApproved}
 	}
 	return cli.JSON(w, items)
 }

@@ -43,7 +43,8 @@ type report struct {
 
 // formats write reports.
 var formats = map[string]func(io.Writer, *report) error{
-	"text": printText, "json": printJSON, "sarif": printSARIF, "junit": printJUnit, "github": printGitHub, "markdown": printMarkdown,
+	"text": printText, "json": printJSON, "sarif": printSARIF, "junit": printJUnit, "github": printGitHub,
+	"markdown": printMarkdown,
 }
 
 // withNotes are the formats that have room for notes.

@@ -37,7 +37,8 @@ type sample struct {
 
 // flags are those of the command that the sample says to try, such as --kubernetes-version.
 func (s *sample) flags() []string {
-	m := regexp.MustCompile(`(?m)^#   opgate check -f manifests/samples/` + s.name + `\.yaml (.*)$`).FindSubmatch(s.text)
+	m := regexp.MustCompile(`(?m)^#   opgate check -f manifests/samples/` + s.name +
+		`\.yaml (.*)$`).FindSubmatch(s.text)
 	if m == nil {
 		return nil
 	}
@@ -65,8 +66,9 @@ func samples(t *testing.T) (list []sample) {
 			t.Errorf("%s does not begin with a line `# rule: ID`, or `# recipe`, and what the sample shows", name)
 			continue
 		}
-		list = append(list, sample{path: path, name: name, rule: string(m[1]), outcome: name[strings.LastIndexByte(name, '-')+1:],
-			recipe: m[1] == nil, text: text})
+		list = append(list, sample{path: path, name: name, rule: string(m[1]),
+			outcome: name[strings.LastIndexByte(name, '-')+1:],
+			recipe:  m[1] == nil, text: text})
 	}
 	return list
 }
@@ -101,7 +103,8 @@ func TestSamplesShowEveryRule(t *testing.T) {
 		items, code := judged(t, append(s.flags(), "-f", s.path)...)
 		if s.recipe {
 			unexpected := func(warning string) bool { return !bytes.Contains(s.text, []byte("#   "+warning+"\n")) }
-			if code != 0 || slices.ContainsFunc(items, func(i item) bool { return slices.ContainsFunc(i.Warnings, unexpected) }) {
+			if code != 0 || slices.ContainsFunc(items,
+				func(i item) bool { return slices.ContainsFunc(i.Warnings, unexpected) }) {
 				t.Errorf("recipe %s is not let through, or with warnings that it does not quote: %v", s.name, items)
 			}
 			continue
@@ -132,7 +135,8 @@ func TestSamplesShowEveryRule(t *testing.T) {
 				regexp.MustCompile(`(?m)^#   kubectl .*`+s.name).Match(s.text)
 		}
 		if !ok {
-			t.Errorf("%s does not show %s as its name says: exit code %d, refused %v, warned %q", s.name, s.rule, code, refused, warned)
+			t.Errorf("%s does not show %s as its name says: exit code %d, refused %v, warned %q", s.name, s.rule, code,
+				refused, warned)
 		}
 		if id := strings.ReplaceAll(s.rule, "/", "-"); s.rule != "none" && s.name != id+"-"+s.outcome {
 			t.Errorf("%s is about %s, so its name must be %s-%s", s.name, s.rule, id, s.outcome)
@@ -199,9 +203,11 @@ func mustJSON(t *testing.T, v any) string {
 // A real API server accepts every object of the samples: the schemas of the CRDs allow it and
 // would prune nothing. What the gate refuses is not checked here.
 func TestSamplesFitTheSchemas(t *testing.T) {
-	definitions := []*apiextensionsv1.CustomResourceDefinition{crds.Subscription(), crds.InstallPlan(), crds.ClusterServiceVersion(),
+	definitions := []*apiextensionsv1.CustomResourceDefinition{crds.Subscription(), crds.InstallPlan(),
+		crds.ClusterServiceVersion(),
 		crds.OperatorCondition(), crds.OperatorGroup(), crds.CatalogSource()}
-	for _, name := range []string{"policy.open-cluster-management.io_operatorpolicies", "policy.open-cluster-management.io_policies",
+	for _, name := range []string{"policy.open-cluster-management.io_operatorpolicies",
+		"policy.open-cluster-management.io_policies",
 		"policy.open-cluster-management.io_policysets", "operators.coreos.com_constraints"} {
 		text, err := os.ReadFile("../../../manifests/crd/" + name + ".yaml")
 		if err != nil {
@@ -217,7 +223,8 @@ func TestSamplesFitTheSchemas(t *testing.T) {
 	for _, crd := range definitions {
 		for _, version := range crd.Spec.Versions {
 			props := &apiextensions.JSONSchemaProps{}
-			if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(version.Schema.OpenAPIV3Schema, props, nil); err != nil {
+			if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(
+				version.Schema.OpenAPIV3Schema, props, nil); err != nil {
 				t.Fatal(err)
 			}
 			schemas[crd.Spec.Group+"/"+version.Name+" "+crd.Spec.Names.Kind] = props
@@ -236,7 +243,8 @@ func TestSamplesFitTheSchemas(t *testing.T) {
 			props := schemas[object["apiVersion"].(string)+" "+kind]
 			if props == nil {
 				// OLM's package server has no CRD. Those of OLM v1 are in a module that is for e2e alone.
-				if !slices.Contains([]string{"Namespace", "Pod", olm.KindPackageManifest, olm.KindClusterExtension, olm.KindClusterCatalog}, kind) {
+				if !slices.Contains([]string{"Namespace", "Pod", olm.KindPackageManifest, olm.KindClusterExtension,
+					olm.KindClusterCatalog}, kind) {
 					t.Errorf("%s: no schema for %s", s.name, kind)
 				}
 				continue
@@ -252,7 +260,8 @@ func TestSamplesFitTheSchemas(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if pruned := pruning.PruneWithOptions(object, structural, true, schema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true}); len(pruned) > 0 {
+			if pruned := pruning.PruneWithOptions(object, structural, true,
+				schema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true}); len(pruned) > 0 {
 				t.Errorf("%s: %s: the API server does not know %v", s.name, kind, pruned)
 			}
 		}

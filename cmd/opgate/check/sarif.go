@@ -96,13 +96,16 @@ const (
 
 // printSARIF writes a result for each reason and each warning.
 func printSARIF(w io.Writer, r *report) error {
-	run := sarifRun{Tool: sarifTool{sarifDriver{Name: "opgate", Version: r.version, InformationURI: home, Rules: []sarifRule{}}},
+	run := sarifRun{Tool: sarifTool{sarifDriver{Name: "opgate", Version: r.version, InformationURI: home,
+		Rules: []sarifRule{}}},
 		Invocations: []sarifInvocation{r.invocation()}, Results: []sarifResult{}}
 	for _, rule := range rules.Rules() {
-		run.Tool.Driver.Rules = append(run.Tool.Driver.Rules, sarifRule{ID: string(rule.ID), ShortDescription: sarifText{rule.Summary},
-			FullDescription: sarifText{rule.Summary},
-			Help:            sarifText{rule.Summary + ". \"opgate explain " + string(rule.ID) + "\" has a sample and what ends a refusal."},
-			HelpURI:         help + anchor(rule.ID)})
+		run.Tool.Driver.Rules = append(run.Tool.Driver.Rules,
+			sarifRule{ID: string(rule.ID), ShortDescription: sarifText{rule.Summary},
+				FullDescription: sarifText{rule.Summary},
+				Help: sarifText{rule.Summary + ". \"opgate explain " + string(rule.ID) +
+					"\" has a sample and what ends a refusal."},
+				HelpURI: help + anchor(rule.ID)})
 	}
 	for i := range r.judged {
 		j := &r.judged[i]
@@ -155,7 +158,8 @@ func (r *report) invocation() sarifInvocation {
 }
 
 func physical(file string, line int) sarifPhysical {
-	return sarifPhysical{sarifArtifact{(&url.URL{Path: manifests.DisplayFile(file)}).String()}, sarifRegion{max(1, line)}}
+	return sarifPhysical{sarifArtifact{(&url.URL{Path: manifests.DisplayFile(file)}).String()},
+		sarifRegion{max(1, line)}}
 }
 
 // anchor is the fragment of a rule's heading, as forges make them.

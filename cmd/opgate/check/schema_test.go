@@ -68,25 +68,36 @@ spec:
 		{name: "control: a Policy", text: ordered + template},
 		{name: "control: a PolicySet", text: set + "  policies: []\n"},
 		{name: "control: a Constraint", text: constraint + "  properties: '[]'\n"},
-		{name: "control: the longest range", text: policy + "  versionRange: '" + strings.Repeat(" ", 1017) + ">=1.0.0'\n"},
-		{name: "a range of 8,000 alternatives", text: policy + "  versionRange: '" + ranges + "'\n", field: "spec.versionRange"},
+		{name: "control: the longest range", text: policy + "  versionRange: '" + strings.Repeat(" ", 1017) +
+			">=1.0.0'\n"},
+		{name: "a range of 8,000 alternatives", text: policy + "  versionRange: '" + ranges + "'\n",
+			field: "spec.versionRange"},
 		{name: "a severity that does not exist", text: policy + "  severity: grave\n", field: "spec.severity"},
-		{name: "too many versions", text: policy + "  versions: " + list(1_001, "etcd.v1") + "\n", field: "spec.versions"},
-		{name: "an entry that is too long", text: policy + "  versions: ['" + strings.Repeat("a,", 32_769) + "']\n", field: "spec.versions[0]"},
-		{name: "too many versions in v1beta1", text: earlier + "  versions: " + list(1_001, "etcd.v1") + "\n", field: "spec.versions"},
-		{name: "a setting that does not exist", text: policy + "  complianceConfig: {upgradesAvailable: Never}\n", field: "spec.complianceConfig.upgradesAvailable"},
-		{name: "too many dependencies", text: ordered + template + "  dependencies: " + list(501, "{kind: Policy, name: db, compliance: Compliant}") + "\n",
+		{name: "too many versions", text: policy + "  versions: " + list(1_001, "etcd.v1") + "\n",
+			field: "spec.versions"},
+		{name: "an entry that is too long", text: policy + "  versions: ['" + strings.Repeat("a,", 32_769) + "']\n",
+			field: "spec.versions[0]"},
+		{name: "too many versions in v1beta1", text: earlier + "  versions: " + list(1_001, "etcd.v1") + "\n",
+			field: "spec.versions"},
+		{name: "a setting that does not exist", text: policy + "  complianceConfig: {upgradesAvailable: Never}\n",
+			field: "spec.complianceConfig.upgradesAvailable"},
+		{name: "too many dependencies", text: ordered + template + "  dependencies: " +
+			list(501, "{kind: Policy, name: db, compliance: Compliant}") + "\n",
 			field: "spec.dependencies"},
-		{name: "a kind that is too long", text: ordered + template + "  dependencies: [{kind: " + strings.Repeat("A", 64) + ", name: db, compliance: Compliant}]\n",
+		{name: "a kind that is too long", text: ordered + template + "  dependencies: [{kind: " +
+			strings.Repeat("A", 64) + ", name: db, compliance: Compliant}]\n",
 			field: "spec.dependencies[0].kind"},
-		{name: "a rule of the schema", text: ordered + template + "  dependencies: [{kind: ConfigurationPolicy, name: db, namespace: other, compliance: Compliant}]\n",
+		{name: "a rule of the schema", text: ordered + template +
+			"  dependencies: [{kind: ConfigurationPolicy, name: db, namespace: other, compliance: Compliant}]\n",
 			field: "spec.dependencies[0].namespace"},
 		{name: "too many members", text: set + "  policies: " + list(1_001, "a") + "\n", field: "spec.policies"},
 		{name: "a member without a name", text: set + "  policies: [a, '']\n", field: "spec.policies[1]"},
 		{name: "no members", text: set + "  description: none\n", field: "spec.policies"},
-		{name: "constraints that are too long", text: constraint + "  constraints: '[" + strings.Repeat(" ", 1<<20) + "]'\n", field: "spec.constraints"},
+		{name: "constraints that are too long", text: constraint + "  constraints: '[" + strings.Repeat(" ", 1<<20) +
+			"]'\n", field: "spec.constraints"},
 		{name: "an OperatorPolicy in a Policy", text: ordered + "  policy-templates:\n  - objectDefinition:\n" +
-			"      " + strings.ReplaceAll(strings.TrimSpace(policy), "\n", "\n      ") + "\n        severity: grave\n", field: "spec.severity", line: 9},
+			"      " + strings.ReplaceAll(strings.TrimSpace(policy), "\n", "\n      ") + "\n        severity: grave\n",
+			field: "spec.severity", line: 9},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "manifests.yaml")
@@ -156,7 +167,8 @@ spec:
 			cmd.SetOut(io.Discard)
 			cmd.SetErr(&problems)
 			err := cmd.Execute()
-			if refused := err != nil; refused != (tc.problem != "") || !strings.Contains(problems.String(), tc.problem) {
+			if refused := err != nil; refused != (tc.problem != "") ||
+				!strings.Contains(problems.String(), tc.problem) {
 				t.Errorf("refused: %t (%v), want %q:\n%s", refused, err, tc.problem, problems.String())
 			}
 		})
@@ -181,7 +193,8 @@ func checkRefused(t *testing.T, output []byte, field string, line int) {
 			continue
 		}
 		found++
-		if len(r.Reasons) == 0 || !strings.HasPrefix(r.Reasons[0].Message, field+": ") || len(r.Reasons[0].Message) > 1_000 ||
+		if len(r.Reasons) == 0 || !strings.HasPrefix(r.Reasons[0].Message, field+": ") ||
+			len(r.Reasons[0].Message) > 1_000 ||
 			filepath.Base(r.File) != "manifests.yaml" || r.Line != line {
 			t.Errorf("%s:%d: %.2000q, want %s in line %d", r.File, r.Line, r.Reasons, field, line)
 		}

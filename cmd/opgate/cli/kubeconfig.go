@@ -32,18 +32,23 @@ type Kubeconfig struct {
 
 // Register adds the flags to a command, except for --cluster where that is a flag of its own.
 func (f *Kubeconfig) Register(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.File, "kubeconfig", "", "kubeconfig file (default: $KUBECONFIG, else ~/.kube/config, else the pod's service account)")
+	cmd.Flags().StringVar(&f.File, "kubeconfig", "",
+		"kubeconfig file (default: $KUBECONFIG, else ~/.kube/config, else the pod's service account)")
 	cmd.Flags().StringVar(&f.Context, "context", "", "context of the kubeconfig file (default: its current context)")
 	if cmd.Flags().Lookup("cluster") == nil {
-		cmd.Flags().StringVar(&f.Cluster, "cluster", "", "cluster of the kubeconfig file (default: that of the context)")
+		cmd.Flags().StringVar(&f.Cluster, "cluster", "",
+			"cluster of the kubeconfig file (default: that of the context)")
 	}
 	cmd.Flags().StringVar(&f.User, "user", "", "user of the kubeconfig file (default: that of the context)")
 	cmd.Flags().StringVar(&f.As, "as", "", "user to impersonate (default: none)")
-	cmd.Flags().StringVar(&f.RequestTimeout, "request-timeout", "", "how long one request may take, such as 30s (default: as long as it takes)")
+	cmd.Flags().StringVar(&f.RequestTimeout, "request-timeout", "",
+		"how long one request may take, such as 30s (default: as long as it takes)")
 	CompleteFunc(cmd, "context", f.complete)
 }
 
-func (f *Kubeconfig) complete(*cobra.Command, []string, string) (contexts []cobra.Completion, directive cobra.ShellCompDirective) {
+func (f *Kubeconfig) complete(
+	*cobra.Command, []string, string,
+) (contexts []cobra.Completion, directive cobra.ShellCompDirective) {
 	config, err := f.loader().RawConfig()
 	if err == nil {
 		for name := range config.Contexts {
@@ -57,13 +62,15 @@ func (f *Kubeconfig) loader() clientcmd.ClientConfig {
 	loading := clientcmd.NewDefaultClientConfigLoadingRules()
 	loading.ExplicitPath = f.File
 	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(loading, &clientcmd.ConfigOverrides{
-		CurrentContext: f.Context, Context: api.Context{Cluster: f.Cluster, AuthInfo: f.User}, AuthInfo: api.AuthInfo{Impersonate: f.As}, Timeout: f.RequestTimeout})
+		CurrentContext: f.Context, Context: api.Context{Cluster: f.Cluster, AuthInfo: f.User},
+		AuthInfo: api.AuthInfo{Impersonate: f.As}, Timeout: f.RequestTimeout})
 }
 
 // Load reads the client configuration.
 func (f *Kubeconfig) Load() (*rest.Config, error) {
 	if _, err := clientcmd.ParseTimeout(cmp.Or(f.RequestTimeout, "0")); err != nil {
-		return nil, &ExitError{Code: ExitUnusable, Message: fmt.Sprintf("--request-timeout %q is no duration: write 30s, or 2m", f.RequestTimeout)}
+		return nil, &ExitError{Code: ExitUnusable,
+			Message: fmt.Sprintf("--request-timeout %q is no duration: write 30s, or 2m", f.RequestTimeout)}
 	}
 	config, err := f.loader().ClientConfig()
 	if clientcmd.IsEmptyConfig(err) { // client-go names a variable that kubectl does not document

@@ -31,7 +31,8 @@ func identityOf(o *snapshot.Object) identity { return identity{o.Kind(), o.Key()
 // and name, and gone are left out. What these refer to is read, as by Read; nothing is listed a second time, so that
 // two states differ in these objects only.
 func (s *State) Again(ctx context.Context, instead, gone []*snapshot.Object) (*State, error) {
-	in := &input{Reader: s.listed.reader, options: s.listed.options, versions: s.listed.versions, notes: slices.Clone(s.listed.notes)}
+	in := &input{Reader: s.listed.reader, options: s.listed.options, versions: s.listed.versions,
+		notes: slices.Clone(s.listed.notes)}
 	in.options.Instead = instead
 	without := map[identity]bool{}
 	for _, o := range slices.Concat(instead, gone) {

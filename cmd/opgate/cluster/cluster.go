@@ -72,7 +72,10 @@ func (r *Reader) Config() *rest.Config { return r.config }
 //
 // Copies that OLM makes of a ClusterServiceVersion in every namespace are left out: nothing is judged by them.
 func (r *Reader) Each(ctx context.Context, kind *snapshot.Kind, namespace string, do func(raw []byte) error) error {
-	_, err := r.list(ctx, kind, namespace, func(raw []byte) (runtime.Object, error) { return &snapshot.Object{}, do(raw) })
+	_, err := r.list(ctx, kind, namespace, func(raw []byte) (runtime.Object,
+		error) {
+		return &snapshot.Object{}, do(raw)
+	})
 	return err
 }
 
@@ -86,7 +89,9 @@ func (r *Reader) Plan(ctx context.Context, key types.NamespacedName) (*olm.Insta
 }
 
 // Changes returns what a plan changes beyond what it replaces.
-func (r *Reader) Changes(ctx context.Context, plan types.NamespacedName, replaced []rules.Replacement) (*rules.PlanChanges, error) {
+func (r *Reader) Changes(
+	ctx context.Context, plan types.NamespacedName, replaced []rules.Replacement,
+) (*rules.PlanChanges, error) {
 	reading, err := contents.Read(ctx, r.streams, plan, replaced)
 	if err != nil {
 		return nil, err
@@ -99,7 +104,9 @@ func (r *Reader) Objects(ctx context.Context, kind *snapshot.Kind, namespace str
 	return r.objectsOf(ctx, kind, namespace, nil)
 }
 
-func (r *Reader) objectsOf(ctx context.Context, kind *snapshot.Kind, namespace string, seen func(*snapshot.Kind, []byte)) ([]*snapshot.Object, error) {
+func (r *Reader) objectsOf(
+	ctx context.Context, kind *snapshot.Kind, namespace string, seen func(*snapshot.Kind, []byte),
+) ([]*snapshot.Object, error) {
 	var decode snapshot.Reader
 	items, err := r.list(ctx, kind, namespace, func(raw []byte) (runtime.Object, error) {
 		if seen != nil {
@@ -114,7 +121,9 @@ func (r *Reader) objectsOf(ctx context.Context, kind *snapshot.Kind, namespace s
 	return objects, err
 }
 
-func (r *Reader) list(ctx context.Context, kind *snapshot.Kind, namespace string, decode stream.Decode) ([]runtime.Object, error) {
+func (r *Reader) list(
+	ctx context.Context, kind *snapshot.Kind, namespace string, decode stream.Decode,
+) ([]runtime.Object, error) {
 	resource := kind.GroupVersionResource()
 	items, err := r.streams.List(ctx, resource, selection(kind, namespace), decode)
 	if kind == snapshot.OperatorPolicies && apierrors.IsNotFound(err) { // another program owns the definition
@@ -125,7 +134,8 @@ func (r *Reader) list(ctx context.Context, kind *snapshot.Kind, namespace string
 	case err == nil:
 		return items, nil
 	case apierrors.IsForbidden(err):
-		return nil, &Forbidden{Rights: []Right{{Verb: "list", Resource: kind.GroupVersionResource().GroupResource(), Namespace: scopeOf(kind, namespace), Role: RoleReader}}}
+		return nil, &Forbidden{Rights: []Right{{Verb: "list", Resource: kind.GroupVersionResource().GroupResource(),
+			Namespace: scopeOf(kind, namespace), Role: RoleReader}}}
 	case apierrors.IsNotFound(err):
 		return nil, &NotServed{Kind: kind}
 	}
@@ -149,7 +159,8 @@ func selection(kind *snapshot.Kind, namespace string) stream.Selection {
 // scopeOf returns the namespace in which a kind is listed to judge a namespace; "" for all.
 func scopeOf(kind *snapshot.Kind, namespace string) string {
 	switch kind {
-	case snapshot.Subscriptions, snapshot.InstallPlans, snapshot.ClusterServiceVersions, snapshot.OperatorGroups, snapshot.OperatorConditions:
+	case snapshot.Subscriptions, snapshot.InstallPlans, snapshot.ClusterServiceVersions, snapshot.OperatorGroups,
+		snapshot.OperatorConditions:
 		return namespace
 	case snapshot.Records:
 		return releaseNamespace

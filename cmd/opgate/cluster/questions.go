@@ -79,7 +79,8 @@ func (in *input) packageOf(pkg, _ string, source olm.Catalog) *catalog.Package {
 
 // changesOf implements rules.Changes.
 func (in *input) changesOf(plan *olm.InstallPlan, replacements []rules.Replacement) *rules.PlanChanges {
-	q := changesQuestion{plan: types.NamespacedName{Namespace: plan.Metadata.Namespace, Name: plan.Metadata.Name}, replacements: replacements}
+	q := changesQuestion{plan: types.NamespacedName{Namespace: plan.Metadata.Namespace, Name: plan.Metadata.Name},
+		replacements: replacements}
 	q.key = fmt.Sprintf("%s %v", plan.Metadata.UID, replacements)
 	known, asked := in.changes[q.key]
 	if !asked {
@@ -169,8 +170,11 @@ func (in *input) complete(ctx context.Context, policies []*policyv1beta2.Operato
 	var mu sync.Mutex
 	found, all := map[types.NamespacedName]*snapshot.Completion{}, make(chan struct{})
 	resolver, err := templates.New(templates.Options{
-		Config:   in.config,
-		Packages: packageFunc(func(pkg string, source olm.Catalog) *catalog.Package { return in.fetch(ctx, pkg, source) }),
+		Config: in.config,
+		Packages: packageFunc(func(pkg string, source olm.Catalog) *catalog.Package {
+			return in.fetch(ctx, pkg,
+				source)
+		}),
 		Publish: func(key types.NamespacedName, c snapshot.Completion) {
 			mu.Lock()
 			defer mu.Unlock()

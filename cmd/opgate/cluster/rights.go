@@ -54,7 +54,8 @@ func (e *Forbidden) Error() string {
 		roles = append(roles, "ClusterRole "+r.Role)
 	}
 	slices.Sort(roles)
-	return fmt.Sprintf("this user may not %s; granted by %s", strings.Join(missing, ", "), strings.Join(slices.Compact(roles), " and "))
+	return fmt.Sprintf("this user may not %s; granted by %s", strings.Join(missing, ", "),
+		strings.Join(slices.Compact(roles), " and "))
 }
 
 // NotServed is the error for a kind that the API server does not serve.
@@ -67,7 +68,8 @@ func (e *NotServed) Error() string {
 	case snapshot.OperatorPolicies, snapshot.Constraints, snapshot.Policies, snapshot.PolicySets:
 		missing = "Opgate"
 	}
-	return fmt.Sprintf("the API server does not serve %s: %s is not installed on this cluster", e.Kind.GroupVersionResource().GroupResource(), missing)
+	return fmt.Sprintf("the API server does not serve %s: %s is not installed on this cluster",
+		e.Kind.GroupVersionResource().GroupResource(), missing)
 }
 
 // asForbidden returns the right that an error of a request lacks, nil for other errors.
@@ -77,7 +79,8 @@ func asForbidden(err error, verb, role string) *Forbidden {
 		return nil
 	}
 	d := status.Status().Details
-	return &Forbidden{Rights: []Right{{Verb: verb, Resource: schema.GroupResource{Group: d.Group, Resource: d.Kind}, Role: role}}}
+	return &Forbidden{Rights: []Right{{Verb: verb, Resource: schema.GroupResource{Group: d.Group, Resource: d.Kind},
+		Role: role}}}
 }
 
 // merged adds the rights of another error, each once.

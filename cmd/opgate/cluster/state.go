@@ -95,7 +95,8 @@ func (s *State) Get(ctx context.Context, kind *snapshot.Kind, key types.Namespac
 // decisive are the kinds without which a verdict could be another one; facts are those of which the rules know that
 // they are not known.
 var (
-	decisive = []*snapshot.Kind{snapshot.OperatorPolicies, snapshot.Constraints, snapshot.Subscriptions, snapshot.InstallPlans,
+	decisive = []*snapshot.Kind{snapshot.OperatorPolicies, snapshot.Constraints, snapshot.Subscriptions,
+		snapshot.InstallPlans,
 		snapshot.ClusterServiceVersions, snapshot.OperatorGroups, snapshot.OperatorConditions}
 	facts = []*snapshot.Kind{snapshot.Namespaces, snapshot.CatalogSources, snapshot.Policies, snapshot.PolicySets}
 )
@@ -206,7 +207,8 @@ func (in *input) readKinds(ctx context.Context, needed, optional []*snapshot.Kin
 		return missing
 	}
 	in.stored = slices.DeleteFunc(in.stored, func(o *snapshot.Object) bool {
-		return slices.ContainsFunc(in.options.Instead, func(other *snapshot.Object) bool { return o.Kind() == other.Kind() && o.Key() == other.Key() })
+		return slices.ContainsFunc(in.options.Instead,
+			func(other *snapshot.Object) bool { return o.Kind() == other.Kind() && o.Key() == other.Key() })
 	})
 	in.stored = append(in.stored, in.options.Instead...)
 	return nil

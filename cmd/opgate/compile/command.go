@@ -41,12 +41,13 @@ const long = `Print the ValidatingAdmissionPolicies and the MutatingAdmissionPol
 the core of the gate by itself: also while no replica of Opgate answers, and without its webhook configurations.
 docs/backstop.md lists what they hold, and what is left to the webhooks.
 
-The output depends on the policies and the flags only, so that it can be kept in a repository. Apply it again when a policy
-changes, with "kubectl apply --server-side". The input is read like that of "opgate check --strict", and describes one
-cluster: of overlays, one is named.
+The output depends on the policies and the flags only, so that it can be kept in a repository. Apply it again when a
+policy changes, with "kubectl apply --server-side". The input is read like that of "opgate check --strict", and
+describes one cluster: of overlays, one is named.
 
-With --static the API server gets them as files that no request can change or delete (Kubernetes 1.37, or 1.36 with feature
-gate ManifestBasedAdmissionControlConfig), together with a policy that keeps Opgate's installation: docs/static-policies.md.
+With --static the API server gets them as files that no request can change or delete (Kubernetes 1.37, or 1.36 with
+feature gate ManifestBasedAdmissionControlConfig), together with a policy that keeps Opgate's installation:
+docs/static-policies.md.
 
 Exit codes:
   0  the objects are printed
@@ -88,25 +89,34 @@ func Command(now func() time.Time) *cobra.Command {
 	cli.NamespaceVar(flags, &o.namespace, "policies")
 	flags.StringVar(&o.olmIdentity, "olm-identity", "",
 		"service account that OLM runs as, system:serviceaccount:NAMESPACE:NAME; required")
-	flags.StringVar(&o.identity, "opgate-identity", "system:serviceaccount:opgate-system:opgate", `user name that Opgate writes as, "" for none`)
-	flags.StringVar(&o.approvalMode, "approval-mode", string(rules.MutateApproval), "action on a wrong installPlanApproval: mutate or deny")
+	flags.StringVar(&o.identity, "opgate-identity", "system:serviceaccount:opgate-system:opgate",
+		`user name that Opgate writes as, "" for none`)
+	flags.StringVar(&o.approvalMode, "approval-mode", string(rules.MutateApproval),
+		"action on a wrong installPlanApproval: mutate or deny")
 	flags.StringArrayVar(&o.excludedNamespaces, "excluded-namespace", []string{"opgate-system"},
 		"namespace that the webhook configurations exclude; repeatable")
 	flags.BoolVar(&o.audit, "audit", false, "record and warn of what would be refused, and change nothing")
 	flags.BoolVar(&o.semver, "semver", true, "hold version ranges, which needs semver() in the API server's CEL")
-	flags.StringVar(&o.static.dir, "static", "", "directory to write files for the control plane to, instead of printing")
-	flags.StringArrayVar(&o.static.maintainers, "maintainer", nil, "with --static: user who may update Opgate's installation, but not delete it; repeatable")
-	flags.StringArrayVar(&o.static.certificateWriters, "certificate-writer", nil, "with --static: user who writes certificates and CAs, as cert-manager and its cainjector do; repeatable")
-	flags.BoolVar(&o.static.keepPolicies, "keep-policies", false, "with --static: OperatorPolicies, Constraints, Policies and PolicySets are changed and deleted by maintainers alone")
+	flags.StringVar(&o.static.dir, "static", "",
+		"directory to write files for the control plane to, instead of printing")
+	flags.StringArrayVar(&o.static.maintainers, "maintainer", nil,
+		"with --static: user who may update Opgate's installation, but not delete it; repeatable")
+	flags.StringArrayVar(&o.static.certificateWriters, "certificate-writer", nil,
+		"with --static: user who writes certificates and CAs, as cert-manager and its cainjector do; repeatable")
+	flags.BoolVar(&o.static.keepPolicies, "keep-policies", false,
+		"with --static: OperatorPolicies, Constraints, Policies and PolicySets are changed and deleted by maintainers alone")
 	flags.StringVar(&o.static.namespace, "opgate-namespace", "opgate-system", "with --static: namespace of Opgate")
-	flags.StringVar(&o.static.nodeDir, "node-dir", "/etc/kubernetes/opgate", "with --static: where the files will be on control plane nodes")
-	flags.StringVar(&o.static.configuration, "admission-config", "", "with --static: AdmissionConfiguration of the API server to add the plugins to; it is read only")
+	flags.StringVar(&o.static.nodeDir, "node-dir", "/etc/kubernetes/opgate",
+		"with --static: where the files will be on control plane nodes")
+	flags.StringVar(&o.static.configuration, "admission-config", "",
+		"with --static: AdmissionConfiguration of the API server to add the plugins to; it is read only")
 	flags.BoolVar(&o.mutating, "mutating", true, "print the MutatingAdmissionPolicy too")
 	return cmd
 }
 
 func (o *options) validate() error {
-	if err := cmp.Or(self.CheckFiles(o.files), self.CheckNamespaces(append([]string{o.namespace}, o.excludedNamespaces...)...)); err != nil {
+	if err := cmp.Or(self.CheckFiles(o.files),
+		self.CheckNamespaces(append([]string{o.namespace}, o.excludedNamespaces...)...)); err != nil {
 		return err
 	}
 	if err := o.static.validate(o.identity); err != nil {
@@ -120,9 +130,11 @@ func (o *options) validate() error {
 	case len(o.files) == 0:
 		return self.Usage("no input: name files, directories or -")
 	case o.olmIdentity == "":
-		return self.Usage("--olm-identity is missing, and OLM's own writes would be refused; this prints it: %s", olmidentity.HowToFind)
+		return self.Usage("--olm-identity is missing, and OLM's own writes would be refused; this prints it: %s",
+			olmidentity.HowToFind)
 	case !slices.Contains([]string{string(rules.MutateApproval), string(rules.DenyApproval)}, o.approvalMode):
-		return self.Usage("unknown approval mode %q: use %s or %s", o.approvalMode, rules.MutateApproval, rules.DenyApproval)
+		return self.Usage("unknown approval mode %q: use %s or %s", o.approvalMode, rules.MutateApproval,
+			rules.DenyApproval)
 	}
 	if _, err := olmidentity.Parse(o.olmIdentity); err != nil {
 		return self.Usage("--olm-identity: %v", err)
@@ -149,9 +161,11 @@ func (o *options) run(now time.Time, stdin io.Reader, stdout, stderr io.Writer) 
 			}
 		}
 		objects = backstop.Compile(backstop.Input{
-			Policies: policies, OLM: []string{o.olmIdentity}, Opgate: o.identity, ApprovalMode: rules.ApprovalMode(o.approvalMode),
+			Policies: policies, OLM: []string{o.olmIdentity}, Opgate: o.identity,
+			ApprovalMode:       rules.ApprovalMode(o.approvalMode),
 			ExcludedNamespaces: o.excludedNamespaces, Audit: o.audit, Now: now,
-			Features: backstop.Features{ValidatingAdmissionPolicy: true, MutatingAdmissionPolicy: o.mutating, Semver: o.semver},
+			Features: backstop.Features{ValidatingAdmissionPolicy: true, MutatingAdmissionPolicy: o.mutating,
+				Semver: o.semver},
 		})
 	}
 	for _, left := range objects.Left {

@@ -45,9 +45,12 @@ func TestCommand(t *testing.T) {
 		has, hasNot []string
 		kinds       int
 	}{
-		"default":  {nil, []string{"kind: MutatingAdmissionPolicy\n", "- Deny", "- opgate-system", "shop etcd a0 policies/etcd", "name: opgate-unpacked"}, []string{"status:\n  ", "- Audit"}, 6},
-		"audit":    {[]string{"--audit"}, []string{"- Audit", "- Warn"}, []string{"- Deny", "kind: MutatingAdmissionPolicy"}, 4},
-		"older":    {[]string{"--mutating=false", "--semver=false"}, []string{"- Deny"}, []string{"semver(", "kind: MutatingAdmissionPolicy"}, 4},
+		"default": {nil, []string{"kind: MutatingAdmissionPolicy\n", "- Deny", "- opgate-system",
+			"shop etcd a0 policies/etcd", "name: opgate-unpacked"}, []string{"status:\n  ", "- Audit"}, 6},
+		"audit": {[]string{"--audit"}, []string{"- Audit", "- Warn"},
+			[]string{"- Deny", "kind: MutatingAdmissionPolicy"}, 4},
+		"older": {[]string{"--mutating=false", "--semver=false"}, []string{"- Deny"},
+			[]string{"semver(", "kind: MutatingAdmissionPolicy"}, 4},
 		"deny":     {[]string{"--approval-mode=deny"}, []string{"name: generated-by-olm"}, nil, 6},
 		"excluded": {[]string{"--excluded-namespace=shop"}, []string{"- shop"}, []string{"shop etcd a0"}, 6},
 	} {
@@ -94,10 +97,12 @@ func TestKustomization(t *testing.T) {
 	}
 	byPath, problems, err := run(t, "", "prod", identity)
 	byFlag, _, _ := run(t, "", "-f", "prod", identity)
-	if err != nil || problems != "" || byPath != byFlag || !strings.Contains(byPath, "etcd.v2") || strings.Contains(byPath, "etcd.v1") {
+	if err != nil || problems != "" || byPath != byFlag || !strings.Contains(byPath, "etcd.v2") ||
+		strings.Contains(byPath, "etcd.v1") {
 		t.Errorf("%v %q\n%.2000s", err, problems, byPath)
 	}
-	if out, _, err := run(t, "", ".", identity); err == nil || out != "" || !strings.Contains(err.Error(), "name one of dev, prod") {
+	if out, _, err := run(t, "", ".", identity); err == nil || out != "" ||
+		!strings.Contains(err.Error(), "name one of dev, prod") {
 		t.Errorf("%v\n%.2000s", err, out)
 	}
 }
@@ -106,7 +111,8 @@ func TestKustomization(t *testing.T) {
 func TestTemplates(t *testing.T) {
 	resolved := strings.Replace(policy, "[etcd.v1]", `['{{ fromConfigMap "a" "b" "c" }}']`, 1)
 	out, problems, err := run(t, resolved, "-f", "-", identity)
-	if err != nil || !strings.Contains(problems, "OperatorPolicy policies/etcd has templates") || !strings.Contains(out, "shop etcd n policies/etcd") {
+	if err != nil || !strings.Contains(problems, "OperatorPolicy policies/etcd has templates") ||
+		!strings.Contains(out, "shop etcd n policies/etcd") {
 		t.Errorf("%v %q\n%.2000s", err, problems, out)
 	}
 }
@@ -117,8 +123,10 @@ func TestLeft(t *testing.T) {
 	for i := range names {
 		names[i] = fmt.Sprintf("etcd.v%d-%s", i, strings.Repeat("x", 100))
 	}
-	out, problems, err := run(t, strings.Replace(policy, "[etcd.v1]", "["+strings.Join(names, ",")+"]", 1), "-f", "-", identity)
-	if err != nil || !strings.HasPrefix(problems, "OperatorPolicy policies/etcd has lists that are too long") || strings.Contains(out, names[0]) {
+	out, problems, err := run(t, strings.Replace(policy, "[etcd.v1]", "["+strings.Join(names, ",")+"]", 1), "-f", "-",
+		identity)
+	if err != nil || !strings.HasPrefix(problems, "OperatorPolicy policies/etcd has lists that are too long") ||
+		strings.Contains(out, names[0]) {
 		t.Errorf("%v %q\n%.2000s", err, problems, out)
 	}
 }
@@ -130,10 +138,12 @@ func TestBadInput(t *testing.T) {
 		args  []string
 		want  string
 	}{
-		"nothing":        {"", []string{identity}, "no input"},
-		"no identity":    {policy, []string{"-f", "-"}, "--olm-identity is missing"},
-		"identity":       {policy, []string{"-f", "-", "--olm-identity=admin@example.com"}, "is not the user name of a service account"},
-		"mode":           {policy, []string{"-f", "-", identity, "--approval-mode=ignore"}, `unknown approval mode "ignore"`},
+		"nothing":     {"", []string{identity}, "no input"},
+		"no identity": {policy, []string{"-f", "-"}, "--olm-identity is missing"},
+		"identity": {policy, []string{"-f", "-", "--olm-identity=admin@example.com"},
+			"is not the user name of a service account"},
+		"mode": {policy, []string{"-f", "-", identity, "--approval-mode=ignore"},
+			`unknown approval mode "ignore"`},
 		"namespace":      {policy, []string{"-f", "-", identity, "--excluded-namespace=A"}, `namespace "A"`},
 		"argument":       {policy, []string{identity, "x.yaml"}, "1 problem in the input"},
 		"mode alone":     {"", []string{"--static=x", identity}, "--olm-identity is for policies"},

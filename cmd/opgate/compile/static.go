@@ -60,8 +60,9 @@ func (s *static) validate(identity string) error {
 // write writes the files, but only once they have been loaded as the API server loads them: one that it cannot load
 // keeps it from starting.
 func (s *static) write(identity string, compiled backstop.Objects, stdout io.Writer) error {
-	in := backstop.StaticInput{Namespace: s.namespace, Opgate: identity, Maintainers: s.maintainers, CertificateWriters: s.certificateWriters,
-		KeepPolicies: s.keepPolicies, Compiled: compiled}
+	in := backstop.StaticInput{Namespace: s.namespace, Opgate: identity, Maintainers: s.maintainers,
+		CertificateWriters: s.certificateWriters,
+		KeepPolicies:       s.keepPolicies, Compiled: compiled}
 	in.Set = "none" // it is the digest of the rest
 	validating, mutating := backstop.CompileStatic(in)
 	text, err := documents(slices.Concat(validating, mutating))
@@ -97,7 +98,8 @@ func (s *static) write(identity string, compiled backstop.Objects, stdout io.Wri
 			return err
 		}
 		if err := replace(filepath.Join(s.dir, d.dir), text, d.load); err != nil {
-			return fmt.Errorf("compile: %s: the API server would not start with this directory: %w", filepath.Join(s.dir, d.dir), err)
+			return fmt.Errorf("compile: %s: the API server would not start with this directory: %w",
+				filepath.Join(s.dir, d.dir), err)
 		}
 	}
 	if err := os.WriteFile(filepath.Join(s.dir, configurationFile), configuration, 0o644); err != nil { //nolint:gosec // the API server reads it
@@ -144,7 +146,8 @@ func (s *static) merge(existing []byte, dirs map[string]string) ([]byte, error) 
 	}
 	want := metav1.TypeMeta{APIVersion: apiserver.SchemeGroupVersion.String(), Kind: "AdmissionConfiguration"}
 	if existing != nil && (configuration["apiVersion"] != want.APIVersion || configuration["kind"] != want.Kind) {
-		return nil, fmt.Errorf("it is %v %v, and has to be %s %s", configuration["apiVersion"], configuration["kind"], want.APIVersion, want.Kind)
+		return nil, fmt.Errorf("it is %v %v, and has to be %s %s", configuration["apiVersion"], configuration["kind"],
+			want.APIVersion, want.Kind)
 	}
 	configuration["apiVersion"], configuration["kind"] = want.APIVersion, want.Kind
 	plugins, ok := configuration["plugins"].([]any)
@@ -153,10 +156,12 @@ func (s *static) merge(existing []byte, dirs map[string]string) ([]byte, error) 
 	}
 	for _, name := range slices.Sorted(maps.Keys(dirs)) {
 		dir := path.Join(s.nodeDir, dirs[name])
-		i := slices.IndexFunc(plugins, func(p any) bool { plugin, _ := p.(map[string]any); return plugin["name"] == name })
+		i := slices.IndexFunc(plugins,
+			func(p any) bool { plugin, _ := p.(map[string]any); return plugin["name"] == name })
 		if i < 0 {
 			plugins = append(plugins, map[string]any{"name": name, "configuration": map[string]any{
-				"apiVersion": policyconfig.SchemeGroupVersion.String(), "kind": name + "Configuration", "staticManifestsDir": dir}})
+				"apiVersion": policyconfig.SchemeGroupVersion.String(), "kind": name + "Configuration",
+				"staticManifestsDir": dir}})
 			continue
 		}
 		of, _ := plugins[i].(map[string]any)["configuration"].(map[string]any)

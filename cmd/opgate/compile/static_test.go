@@ -30,7 +30,8 @@ func TestStatic(t *testing.T) {
 	manifest := filepath.Join("validating", "opgate.yaml")
 	read := wantStatic(t, dir, "--maintainer", "alice")
 	first := read(manifest)
-	for _, want := range []string{"opgate-installation.static.k8s.io", "'alice'", "opgate-probe.static.k8s.io", "in force: set "} {
+	for _, want := range []string{"opgate-installation.static.k8s.io", "'alice'", "opgate-probe.static.k8s.io",
+		"in force: set "} {
 		if !strings.Contains(first, want) {
 			t.Errorf("%q is missing in\n%s", want, first)
 		}
@@ -90,14 +91,20 @@ func TestStaticConfiguration(t *testing.T) {
 	t.Parallel()
 	const head = "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\n"
 	for name, test := range map[string]struct{ text, want, problem string }{
-		"other plugins": {text: head + "plugins:\n- name: PodSecurity\n  path: pod-security.yaml\n", want: "path: pod-security.yaml"},
-		"the same": {text: head + "plugins:\n- name: ValidatingAdmissionPolicy\n  configuration: {apiVersion: apiserver.config.k8s.io/v1, " +
+		"other plugins": {text: head + "plugins:\n- name: PodSecurity\n  path: pod-security.yaml\n",
+			want: "path: pod-security.yaml"},
+		"the same": {text: head +
+			"plugins:\n- name: ValidatingAdmissionPolicy\n  configuration: {apiVersion: apiserver.config.k8s.io/v1, " +
 			"kind: ValidatingAdmissionPolicyConfiguration, staticManifestsDir: /etc/kubernetes/opgate/validating}\n",
 			want: "staticManifestsDir: /etc/kubernetes/opgate/validating"},
-		"another directory": {text: head + "plugins:\n- name: ValidatingAdmissionPolicy\n  configuration: {apiVersion: apiserver.config.k8s.io/v1, " +
-			"kind: ValidatingAdmissionPolicyConfiguration, staticManifestsDir: /other}\n", problem: "is configured already"},
-		"a path":          {text: head + "plugins:\n- name: ValidatingAdmissionPolicy\n  path: a.yaml\n", problem: "is configured already"},
-		"another kind":    {text: "apiVersion: v1\nkind: ConfigMap\n", problem: "has to be apiserver.config.k8s.io/v1 AdmissionConfiguration"},
+		"another directory": {text: head +
+			"plugins:\n- name: ValidatingAdmissionPolicy\n  configuration: {apiVersion: apiserver.config.k8s.io/v1, " +
+			"kind: ValidatingAdmissionPolicyConfiguration, staticManifestsDir: /other}\n",
+			problem: "is configured already"},
+		"a path": {text: head + "plugins:\n- name: ValidatingAdmissionPolicy\n  path: a.yaml\n",
+			problem: "is configured already"},
+		"another kind": {text: "apiVersion: v1\nkind: ConfigMap\n",
+			problem: "has to be apiserver.config.k8s.io/v1 AdmissionConfiguration"},
 		"no list":         {text: head + "plugins: {}\n", problem: "plugins is no list"},
 		"nothing":         {text: "", problem: "has to be apiserver.config.k8s.io/v1 AdmissionConfiguration"},
 		"duplicate field": {text: head + "plugins: []\nplugins: []\n", problem: "already set in map"},
@@ -122,7 +129,8 @@ func TestStaticConfiguration(t *testing.T) {
 			continue
 		}
 		text, err := os.ReadFile(filepath.Join(dir, "admission-configuration.yaml"))
-		if err != nil || !strings.Contains(string(text), test.want) || strings.Count(string(text), "/etc/kubernetes/opgate/validating") != 1 {
+		if err != nil || !strings.Contains(string(text), test.want) ||
+			strings.Count(string(text), "/etc/kubernetes/opgate/validating") != 1 {
 			t.Errorf("%s: %v\n%s", name, err, text)
 		}
 		if unchanged, err := os.ReadFile(file); err != nil || string(unchanged) != test.text {

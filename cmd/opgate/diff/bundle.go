@@ -19,7 +19,8 @@ import (
 // What property olm.csv.metadata does not have of a bundle, and what else is not there without it.
 var (
 	withoutManifests = []part{"permissions", "webhooks", "CustomResourceDefinitions", "pods", "other objects"}
-	withoutMetadata  = append(withoutManifests[:len(withoutManifests):len(withoutManifests)], "install modes", "minKubeVersion", "required APIs")
+	withoutMetadata  = append(withoutManifests[:len(withoutManifests):len(withoutManifests)], "install modes",
+		"minKubeVersion", "required APIs")
 )
 
 // bundleContents is what a catalog has of a bundle.
@@ -92,7 +93,8 @@ func (m *bundleContents) add(raw json.RawMessage) error {
 	var head struct {
 		Kind string `json:"kind"`
 	}
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &head); err != nil || head.Kind != olm.KindClusterServiceVersion {
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &head); err != nil ||
+		head.Kind != olm.KindClusterServiceVersion {
 		return err
 	}
 	m.csv = &v1alpha1.ClusterServiceVersion{}
@@ -123,10 +125,13 @@ func without(both ...*bundleContents) *gap {
 		switch {
 		case m == nil || m.fault != "" || len(m.objects) > 0:
 		case m.csv == nil:
-			return &gap{withoutMetadata, "the catalog has neither manifests (olm.bundle.object) nor olm.csv.metadata of " + text.Name(m.name), true}
+			return &gap{withoutMetadata,
+				"the catalog has neither manifests (olm.bundle.object) nor olm.csv.metadata of " + text.Name(m.name),
+				true}
 		case missing == nil:
 			missing = &gap{parts: withoutManifests,
-				why: "the catalog has olm.csv.metadata of " + text.Name(m.name) + ", in which they are not, and no manifests (olm.bundle.object)"}
+				why: "the catalog has olm.csv.metadata of " + text.Name(m.name) +
+					", in which they are not, and no manifests (olm.bundle.object)"}
 		}
 	}
 	return missing

@@ -20,8 +20,8 @@ import (
 	"github.com/opgate/opgate/internal/text"
 )
 
-// fromBundles compares two bundles, each a directory, an OCI layout or an image of a registry; from is empty for a first
-// installation.
+// fromBundles compares two bundles, each a directory, an OCI layout or an image of a registry; from is empty for a
+// first installation.
 func fromBundles(ctx context.Context, from, to string) (*result, error) {
 	after, err := readBundle(ctx, to)
 	if err != nil {
@@ -66,18 +66,20 @@ func renderBundle(ctx context.Context, source string) (*bundle, error) {
 		return nil, err
 	}
 	if read := input.Bundle.Size(); read != files {
-		return nil, fmt.Errorf("%d of %d files in manifests are read: a bundle has one ClusterServiceVersion", read, files)
+		return nil, fmt.Errorf("%d of %d files in manifests are read: a bundle has one ClusterServiceVersion", read,
+			files)
 	}
 	_, properties, err := registry.ObjectsAndPropertiesFromBundle(input.Bundle)
 	if err != nil {
 		return nil, err
 	}
-	return &bundle{Bundle: declcfg.Bundle{Schema: declcfg.SchemaBundle, Name: input.Bundle.Name, Package: input.Bundle.Package, Image: source,
+	return &bundle{Bundle: declcfg.Bundle{Schema: declcfg.SchemaBundle, Name: input.Bundle.Name,
+		Package: input.Bundle.Package, Image: source,
 		Properties: properties}}, nil
 }
 
-// checkManifests returns the number of manifests. One that is not an object is an error: OLM would not install it, and a
-// digest without it would stand for another change.
+// checkManifests returns the number of manifests. One that is not an object is an error: OLM would not install it, and
+// a digest without it would stand for another change.
 func checkManifests(dir string) (int, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -123,7 +125,8 @@ func (b *bundle) pull(ctx context.Context) error {
 		return err
 	}
 	if pulled.Name != b.Name || pulled.Package != b.Package {
-		return fmt.Errorf("image %s has %s of package %s, and the catalog has it as %s of package %s", text.Name(b.Image), text.Name(pulled.Name),
+		return fmt.Errorf("image %s has %s of package %s, and the catalog has it as %s of package %s",
+			text.Name(b.Image), text.Name(pulled.Name),
 			text.Name(pulled.Package), text.Name(b.Name), text.Name(b.Package))
 	}
 	for _, p := range pulled.Properties {

@@ -118,10 +118,12 @@ func readBundles(ctx context.Context, root fs.FS, pkg string, names ...string) (
 			}
 			deprecations = append(deprecations, d)
 			return nil
-		case meta.Schema != declcfg.SchemaBundle || meta.Name == "" || !slices.Contains(names, meta.Name) || pkg != "" && meta.Package != pkg:
+		case meta.Schema != declcfg.SchemaBundle || meta.Name == "" || !slices.Contains(names, meta.Name) ||
+			pkg != "" && meta.Package != pkg:
 			return nil
 		case len(meta.Blob) > maxBundle:
-			return fmt.Errorf("%s: bundle %s has %d bytes, more than the %d that are read", path, text.Name(meta.Name), len(meta.Blob), maxBundle)
+			return fmt.Errorf("%s: bundle %s has %d bytes, more than the %d that are read", path, text.Name(meta.Name),
+				len(meta.Blob), maxBundle)
 		}
 		b := &bundle{}
 		if err := json.Unmarshal(meta.Blob, &b.Bundle); err != nil {
@@ -132,7 +134,8 @@ func readBundles(ctx context.Context, root fs.FS, pkg string, names ...string) (
 				return fmt.Errorf("%s: bundle %s is there twice", path, text.Name(meta.Name))
 			}
 			return fmt.Errorf("bundle %s is in packages %s: name one by --package", text.Name(meta.Name),
-				strings.Join([]string{text.Name(min(other.Package, b.Package)), text.Name(max(other.Package, b.Package))}, " and "))
+				strings.Join([]string{text.Name(min(other.Package, b.Package)),
+					text.Name(max(other.Package, b.Package))}, " and "))
 		}
 		found[meta.Name] = b
 		return nil

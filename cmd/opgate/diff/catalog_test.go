@@ -32,15 +32,18 @@ type entry struct {
 // csv is a ClusterServiceVersion of which the account may do something with a resource.
 func csv(name, version, verb, resource string) object {
 	return object{
-		"apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion", "metadata": object{"name": name},
+		"apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion",
+		"metadata": object{"name": name},
 		"spec": object{
 			"version": version, "installModes": []object{{"type": "OwnNamespace", "supported": true}},
 			"install": object{"strategy": "deployment", "spec": object{
 				"clusterPermissions": []object{{"serviceAccountName": "etcd", "rules": []object{
 					{"apiGroups": []string{""}, "resources": []string{resource}, "verbs": []string{verb}}}}},
-				"deployments": []object{{"name": "etcd", "spec": object{"selector": object{"matchLabels": object{"a": "b"}},
-					"template": object{"metadata": object{"labels": object{"a": "b"}}, "spec": object{"serviceAccountName": "etcd",
-						"containers": []object{{"name": "etcd", "image": "quay.io/example/etcd:" + version}}}}}}},
+				"deployments": []object{{"name": "etcd",
+					"spec": object{"selector": object{"matchLabels": object{"a": "b"}},
+						"template": object{"metadata": object{"labels": object{"a": "b"}},
+							"spec": object{"serviceAccountName": "etcd",
+								"containers": []object{{"name": "etcd", "image": "quay.io/example/etcd:" + version}}}}}}},
 			}},
 		},
 	}
@@ -59,7 +62,8 @@ func catalogOf(t *testing.T, entries ...entry) string {
 	for _, e := range entries {
 		properties := []object{{"type": "olm.package", "value": object{"packageName": e.pkg, "version": e.version}}}
 		if e.requires != "" {
-			properties = append(properties, object{"type": "olm.package.required", "value": object{"packageName": e.requires, "versionRange": ">=1.0.0"}})
+			properties = append(properties, object{"type": "olm.package.required",
+				"value": object{"packageName": e.requires, "versionRange": ">=1.0.0"}})
 		}
 		for _, m := range e.manifests {
 			raw, err := json.Marshal(m)
@@ -75,7 +79,8 @@ func catalogOf(t *testing.T, entries ...entry) string {
 		for _, image := range e.images {
 			related = append(related, object{"name": "x", "image": image})
 		}
-		add(object{"schema": "olm.bundle", "name": e.name, "package": e.pkg, "image": cmp.Or(e.image, "quay.io/example/bundle:"+e.version), "properties": properties,
+		add(object{"schema": "olm.bundle", "name": e.name, "package": e.pkg,
+			"image": cmp.Or(e.image, "quay.io/example/bundle:"+e.version), "properties": properties,
 			"relatedImages": related})
 	}
 	add(object{"schema": "olm.deprecations", "package": "etcd", "entries": []object{
@@ -117,13 +122,18 @@ func compared(t *testing.T, args ...string) (item, int) {
 }
 
 func TestCatalog(t *testing.T) {
-	metadata := object{"minKubeVersion": "1.30.0", "installModes": []object{{"type": "AllNamespaces", "supported": true}}}
+	metadata := object{"minKubeVersion": "1.30.0",
+		"installModes": []object{{"type": "AllNamespaces", "supported": true}}}
 	dir := catalogOf(t,
-		entry{name: "etcd.v1", pkg: "etcd", version: "1.0.0", manifests: []any{csv("etcd.v1", "1.0.0", "get", "configmaps")}, images: []string{"quay.io/example/etcd:1"}},
-		entry{name: "etcd.v2", pkg: "etcd", version: "2.0.0", manifests: []any{csv("etcd.v2", "2.0.0", "list", "secrets")}, requires: "vault"},
-		entry{name: "etcd.v3", pkg: "etcd", version: "3.0.0", metadata: metadata, images: []string{"ghcr.io/other/etcd:3"}},
+		entry{name: "etcd.v1", pkg: "etcd", version: "1.0.0",
+			manifests: []any{csv("etcd.v1", "1.0.0", "get", "configmaps")}, images: []string{"quay.io/example/etcd:1"}},
+		entry{name: "etcd.v2", pkg: "etcd", version: "2.0.0",
+			manifests: []any{csv("etcd.v2", "2.0.0", "list", "secrets")}, requires: "vault"},
+		entry{name: "etcd.v3", pkg: "etcd", version: "3.0.0", metadata: metadata,
+			images: []string{"ghcr.io/other/etcd:3"}},
 		entry{name: "etcd.v4", pkg: "etcd", version: "4.0.0"},
-		entry{name: "etcd.v5", pkg: "etcd", version: "5.0.0", manifests: []any{csv("etcd.v5", "5.0.0", "get", "configmaps")}},
+		entry{name: "etcd.v5", pkg: "etcd", version: "5.0.0",
+			manifests: []any{csv("etcd.v5", "5.0.0", "get", "configmaps")}},
 		entry{name: "vault.v1", pkg: "vault", version: "1.0.0"},
 		entry{name: "same.v1", pkg: "one", version: "1.0.0"}, entry{name: "same.v1", pkg: "two", version: "1.0.0"},
 		entry{name: "broken.v1", pkg: "etcd", version: "1.0.0", manifests: []any{"no object"}},
@@ -136,13 +146,18 @@ func TestCatalog(t *testing.T) {
 		missing     int
 		fault       string
 	}{
-		"complete":               {from: "etcd.v1", to: "etcd.v2", code: exitDifferent, differences: []string{"secrets", "vault"}},
+		"complete": {from: "etcd.v1", to: "etcd.v2", code: exitDifferent,
+			differences: []string{"secrets", "vault"}},
 		"complete, and the same": {from: "etcd.v1", to: "etcd.v5"},
-		"a first installation":   {to: "etcd.v1", code: exitDifferent, differences: []string{"configmaps", "quay.io/example", "OwnNamespace"}},
-		"to without manifests": {from: "etcd.v1", to: "etcd.v3", code: exitDifferent, differences: []string{"ghcr.io/other", "AllNamespaces", "1.30.0"},
-			missing: len(withoutManifests)},
-		"from without manifests":       {from: "etcd.v3", to: "etcd.v2", code: exitDifferent, differences: []string{"vault"}, absent: "secrets", missing: len(withoutManifests)},
-		"to without anything":          {from: "etcd.v1", to: "etcd.v4", code: exitDifferent, missing: len(withoutMetadata)},
+		"a first installation": {to: "etcd.v1", code: exitDifferent,
+			differences: []string{"configmaps", "quay.io/example", "OwnNamespace"}},
+		"to without manifests": {from: "etcd.v1", to: "etcd.v3", code: exitDifferent,
+			differences: []string{"ghcr.io/other", "AllNamespaces", "1.30.0"},
+			missing:     len(withoutManifests)},
+		"from without manifests": {from: "etcd.v3", to: "etcd.v2", code: exitDifferent,
+			differences: []string{"vault"}, absent: "secrets", missing: len(withoutManifests)},
+		"to without anything": {from: "etcd.v1", to: "etcd.v4", code: exitDifferent,
+			missing: len(withoutMetadata)},
 		"manifests that are no object": {from: "etcd.v1", to: "broken.v1", code: exitUnusable, fault: "broken.v1"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -151,11 +166,13 @@ func TestCatalog(t *testing.T) {
 				args = append(args, "--from", c.from)
 			}
 			got, code := compared(t, args...)
-			if code != c.code || len(got.NotCompared) != c.missing || !strings.Contains(got.Fault, c.fault) || c.fault == "" && got.Fault != "" {
+			if code != c.code || len(got.NotCompared) != c.missing || !strings.Contains(got.Fault, c.fault) ||
+				c.fault == "" && got.Fault != "" {
 				t.Errorf("exit code %d, want %d: %+v", code, c.code, got)
 			}
 			for _, part := range c.differences {
-				if !slices.ContainsFunc(got.Differences, func(d difference) bool { return strings.Contains(d.Text, part) }) {
+				if !slices.ContainsFunc(got.Differences,
+					func(d difference) bool { return strings.Contains(d.Text, part) }) {
 					t.Errorf("no difference says %s: %+v", part, got.Differences)
 				}
 			}
@@ -167,10 +184,12 @@ func TestCatalog(t *testing.T) {
 			}
 		})
 	}
-	if got, _ := compared(t, "--catalog", filepath.Join(dir, "catalog.json"), "--from", "etcd.v1", "--to", "etcd.v3"); !slices.Contains(got.Notes, "the catalog deprecates etcd.v3: use etcd.v4") {
+	if got, _ := compared(t, "--catalog", filepath.Join(dir, "catalog.json"), "--from", "etcd.v1", "--to",
+		"etcd.v3"); !slices.Contains(got.Notes, "the catalog deprecates etcd.v3: use etcd.v4") {
 		t.Errorf("a deprecation is not named: %q", got.Notes)
 	}
-	if out, _, _ := run(t, "--catalog", dir, "--from", "etcd.v1", "--to", "etcd.v3"); !strings.Contains(out, "not compared: permissions, webhooks, ") {
+	if out, _, _ := run(t, "--catalog", dir, "--from", "etcd.v1", "--to", "etcd.v3"); !strings.Contains(out,
+		"not compared: permissions, webhooks, ") {
 		t.Errorf("what the catalog does not have is not named:\n%s", out)
 	}
 	for say, args := range map[string][]string{
@@ -182,11 +201,13 @@ func TestCatalog(t *testing.T) {
 		`--catalog compares two versions`:                   {"--to", "etcd.v1", "shop/install-x7"},
 		`unknown output format "xml"`:                       {"--to", "etcd.v1", "-o", "xml"},
 	} {
-		if _, message, code := run(t, append([]string{"--catalog", dir}, args...)...); code != exitUnusable || !strings.Contains(message, say) {
+		if _, message, code := run(t, append([]string{"--catalog", dir}, args...)...); code != exitUnusable ||
+			!strings.Contains(message, say) {
 			t.Errorf("%q: exit code %d, %q, want %q", args, code, message, say)
 		}
 	}
-	if got, code := compared(t, "--catalog", dir, "--to", "same.v1", "--package", "two"); code != exitDifferent || got.Package != "two" {
+	if got, code := compared(t, "--catalog", dir, "--to", "same.v1", "--package", "two"); code != exitDifferent ||
+		got.Package != "two" {
 		t.Errorf("exit code %d: %+v", code, got)
 	}
 }
@@ -195,16 +216,19 @@ func TestCatalog(t *testing.T) {
 func TestCatalogFaults(t *testing.T) {
 	dir := t.TempDir()
 	for text, say := range map[string]string{
-		`{"schema":"olm.bundle"`: "", `{"name":"etcd.v1"}`: "schema", `{"schema":"olm.bundle","name":"etcd.v1","package":"etcd","properties":7}`: "etcd.v1",
+		`{"schema":"olm.bundle"`: "", `{"name":"etcd.v1"}`: "schema",
+		`{"schema":"olm.bundle","name":"etcd.v1","package":"etcd","properties":7}`: "etcd.v1",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, "catalog.json"), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, message, code := run(t, "--catalog", dir, "--to", "etcd.v1"); code != exitUnusable || !strings.Contains(message, say) {
+		if _, message, code := run(t, "--catalog", dir, "--to", "etcd.v1"); code != exitUnusable ||
+			!strings.Contains(message, say) {
 			t.Errorf("%s: exit code %d: %s", text, code, message)
 		}
 	}
-	if _, message, code := run(t, "--catalog", filepath.Join(dir, "nothing"), "--to", "etcd.v1"); code != exitUnusable || !strings.Contains(message, "no such file") {
+	if _, message, code := run(t, "--catalog", filepath.Join(dir, "nothing"), "--to",
+		"etcd.v1"); code != exitUnusable || !strings.Contains(message, "no such file") {
 		t.Errorf("exit code %d: %s", code, message)
 	}
 }

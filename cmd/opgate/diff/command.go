@@ -41,13 +41,15 @@ type options struct {
 }
 
 const long = `Show what an InstallPlan changes beyond what is installed, or what one version of an operator changes beyond another: new
-rights, webhooks, definitions, settings of pods, registries, other objects and requirements. Lines that begin with "!" are
-risky: they grant control of the cluster or of a node. Nothing is written. The digest stands for exactly this change: in
-spec.consent.accepted of the OperatorPolicy it lets the plan be approved. docs/diff.md has what is compared.
+rights, webhooks, definitions, settings of pods, registries, other objects and requirements. Lines that begin with "!"
+are risky: they grant control of the cluster or of a node. Nothing is written. The digest stands for exactly this
+change: in spec.consent.accepted of the OperatorPolicy it lets the plan be approved. docs/diff.md has what is
+compared.
 
-Plans, NAMESPACE/NAME, are read from the cluster of the current context, or from files, by -f or as arguments that begin with
-"./", "../" or "/" or end in .yaml, .yml or .json. With --catalog two versions in a file-based catalog are compared, with
---bundle two bundles: each an image in a registry, an OCI layout, or a directory with folders manifests and metadata.
+Plans, NAMESPACE/NAME, are read from the cluster of the current context, or from files, by -f or as arguments that
+begin with "./", "../" or "/" or end in .yaml, .yml or .json. With --catalog two versions in a file-based catalog are
+compared, with --bundle two bundles: each an image in a registry, an OCI layout, or a directory with folders manifests
+and metadata.
 
 Exit codes, as of kubectl diff:
   0  nothing differs
@@ -99,9 +101,12 @@ func Command() *cobra.Command {
 	flags.StringVar(&o.from, "from", "", "ClusterServiceVersion to compare with (default: none, a first installation)")
 	flags.StringVar(&o.to, "to", "", "ClusterServiceVersion to compare")
 	flags.StringVar(&o.pkg, "package", "", "package of both, if the names are in several packages of the catalog")
-	flags.BoolVar(&o.pull, "pull", false, "with --catalog: read manifests that the catalog does not have from the images of the bundles")
-	flags.StringVar(&o.bundle, "bundle", "", "bundle to compare: an image in a registry, an OCI layout, or a directory with manifests and metadata")
-	flags.StringVar(&o.fromBundle, "from-bundle", "", "bundle to compare --bundle with (default: none, a first installation)")
+	flags.BoolVar(&o.pull, "pull", false,
+		"with --catalog: read manifests that the catalog does not have from the images of the bundles")
+	flags.StringVar(&o.bundle, "bundle", "",
+		"bundle to compare: an image in a registry, an OCI layout, or a directory with manifests and metadata")
+	flags.StringVar(&o.fromBundle, "from-bundle", "",
+		"bundle to compare --bundle with (default: none, a first installation)")
 	cli.OutputVar(cmd, &o.output, formatNames())
 	o.kubeconfig.Register(cmd)
 	return cmd
@@ -109,7 +114,8 @@ func Command() *cobra.Command {
 
 // validate checks the command line and returns the plans that it names.
 func (o *options) validate(args []string) ([]types.NamespacedName, error) {
-	if err := cmp.Or(self.CheckFiles(o.files), self.CheckOutput(o.output, formatNames()), self.CheckNamespaces(o.namespace)); err != nil {
+	if err := cmp.Or(self.CheckFiles(o.files), self.CheckOutput(o.output, formatNames()),
+		self.CheckNamespaces(o.namespace)); err != nil {
 		return nil, err
 	}
 	if o.bundle+o.fromBundle != "" {
@@ -148,7 +154,9 @@ func (o *options) validateBundles(args []string) error {
 }
 
 // run compares and prints.
-func (o *options) run(ctx context.Context, plans []types.NamespacedName, stdin io.Reader, stdout, stderr io.Writer) error {
+func (o *options) run(
+	ctx context.Context, plans []types.NamespacedName, stdin io.Reader, stdout, stderr io.Writer,
+) error {
 	results, err := o.compare(ctx, plans, stdin, stderr)
 	if err != nil {
 		return coded(err)
@@ -171,7 +179,9 @@ func (o *options) run(ctx context.Context, plans []types.NamespacedName, stdin i
 	return nil
 }
 
-func (o *options) compare(ctx context.Context, plans []types.NamespacedName, stdin io.Reader, stderr io.Writer) ([]*result, error) {
+func (o *options) compare(
+	ctx context.Context, plans []types.NamespacedName, stdin io.Reader, stderr io.Writer,
+) ([]*result, error) {
 	switch {
 	case o.catalog != "":
 		r, err := fromCatalog(ctx, o.catalog, o.pkg, o.from, o.to, o.pull)

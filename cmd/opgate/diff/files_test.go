@@ -40,18 +40,20 @@ func TestH3CatalogsAreBounded(t *testing.T) {
 			write(t, file, bundle+"\n---\nschema: olm.bundle\nname: &a "+long+"\nother: "+aliases)
 		}},
 		{name: "attack: a manifest with many aliases", refused: "too large", make: func(t *testing.T, file string) {
-			write(t, file, strings.Replace(bundle, "[]", `[{"type":"olm.bundle.object","value":{"data":"`+manifest+`"}}]`, 1))
+			write(t, file, strings.Replace(bundle, "[]", `[{"type":"olm.bundle.object","value":{"data":"`+manifest+
+				`"}}]`, 1))
 		}},
 		{name: "attack: a pipe", refused: "not a regular file", make: func(t *testing.T, file string) {
 			if err := syscall.Mkfifo(file, 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}},
-		{name: "attack: a link to a file without an end", refused: "not a regular file", make: func(t *testing.T, file string) {
-			if err := os.Symlink("/dev/zero", file); err != nil {
-				t.Fatal(err)
-			}
-		}},
+		{name: "attack: a link to a file without an end", refused: "not a regular file",
+			make: func(t *testing.T, file string) {
+				if err := os.Symlink("/dev/zero", file); err != nil {
+					t.Fatal(err)
+				}
+			}},
 		{name: "attack: a file that is all holes", refused: "more than the", make: func(t *testing.T, file string) {
 			write(t, file, bundle)
 			if err := os.Truncate(file, maxCatalogFile+1); err != nil {

@@ -41,7 +41,8 @@ func bundleFiles(t *testing.T, csv object) map[string]string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return map[string]string{"manifests/etcd.clusterserviceversion.yaml": string(manifest), "metadata/annotations.yaml": annotations}
+	return map[string]string{"manifests/etcd.clusterserviceversion.yaml": string(manifest),
+		"metadata/annotations.yaml": annotations}
 }
 
 func with(files map[string]string, name, content string) map[string]string {
@@ -71,7 +72,10 @@ func imageOf(t *testing.T, files map[string]string, links ...string) v1.Image {
 	if err := out.Close(); err != nil {
 		t.Fatal(err)
 	}
-	l, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(layer.Bytes())), nil })
+	l, err := tarball.LayerFromOpener(func() (io.ReadCloser,
+		error) {
+		return io.NopCloser(bytes.NewReader(layer.Bytes())), nil
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,8 +153,9 @@ func TestBundles(t *testing.T) {
 	described := catalogOf(t, entry{name: "etcd.v1", pkg: "etcd", version: "1.0.0", metadata: metadata, image: from},
 		entry{name: "etcd.v2", pkg: "etcd", version: "2.0.0", metadata: metadata, image: to, requires: "vault"})
 	for where, args := range map[string][]string{
-		"directories":                 {"--from-bundle", directoryOf(t, before), "--bundle", directoryOf(t, after)},
-		"OCI layouts":                 {"--from-bundle", layoutOf(t, imageOf(t, before)), "--bundle", layoutOf(t, imageOf(t, after))},
+		"directories": {"--from-bundle", directoryOf(t, before), "--bundle", directoryOf(t, after)},
+		"OCI layouts": {"--from-bundle", layoutOf(t, imageOf(t, before)), "--bundle",
+			layoutOf(t, imageOf(t, after))},
 		"a registry":                  {"--from-bundle", from, "--bundle", to},
 		"a catalog without manifests": {"--catalog", described, "--from", "etcd.v1", "--to", "etcd.v2", "--pull"},
 	} {
@@ -158,7 +163,8 @@ func TestBundles(t *testing.T) {
 			t.Errorf("%s: exit code %d, digest %q, want %q: %+v", where, code, got.Digest, want.Digest, got)
 		}
 	}
-	if got, code := compared(t, "--bundle", to); code != exitDifferent || got.From != "" || got.Digest == "" || got.Digest == want.Digest {
+	if got, code := compared(t, "--bundle", to); code != exitDifferent || got.From != "" || got.Digest == "" ||
+		got.Digest == want.Digest {
 		t.Errorf("a first installation: exit code %d: %+v", code, got)
 	}
 	if got, _ := compared(t, "--catalog", described, "--from", "etcd.v1", "--to", "etcd.v2"); got.Digest != "" {
@@ -183,22 +189,26 @@ func TestHostileBundles(t *testing.T) {
 		t.Fatal(err)
 	}
 	for why, source := range map[string]string{
-		"more than 67108864 bytes":          layoutOf(t, imageOf(t, with(good(), "usr/large", strings.Repeat("x", maxImage)))),
-		"more than 33554432 bytes":          layoutOf(t, imageOf(t, with(good(), "manifests/large.yaml", strings.Repeat("x", maxBundle+1)))),
+		"more than 67108864 bytes": layoutOf(t,
+			imageOf(t, with(good(), "usr/large", strings.Repeat("x", maxImage)))),
+		"more than 33554432 bytes": layoutOf(t,
+			imageOf(t, with(good(), "manifests/large.yaml", strings.Repeat("x", maxBundle+1)))),
 		"or 2000 files":                     directoryOf(t, many),
 		"manifests/aliases.yaml: too large": directoryOf(t, with(good(), "manifests/aliases.yaml", aliases)),
 		"passwd.yaml is not a regular":      linked,
 		"manifests/link is not a regula":    layoutOf(t, imageOf(t, good(), "manifests/link")),
 		"broken.yaml cannot be read":        directoryOf(t, with(good(), "manifests/broken.yaml", "a: [")),
 		"empty.yaml cannot be read":         directoryOf(t, with(good(), "manifests/empty.yaml", "# nothing\n")),
-		"has one ClusterServiceVersion":     directoryOf(t, with(good(), "manifests/second.yaml", "kind: ClusterServiceVersion\nmetadata: {name: etcd.v2}")),
-		"no files in /manifests":            layoutOf(t, imageOf(t, map[string]string{"etc/passwd": "root"})),
-		"there is no folder metadata":       directoryOf(t, map[string]string{"manifests/a.yaml": "kind: A"}),
-		"it is a file":                      filepath.Join(linked, "metadata", "annotations.yaml"),
-		"the index has 2 images":            layoutOf(t, imageOf(t, good()), imageOf(t, map[string]string{"a": "b"})),
-		"the index has no image":            layoutOf(t),
-		"neither a directory nor":           "no such directory",
-		"NAME_UNKNOWN":                      strings.TrimSuffix(push("etcd-bundle:v1", imageOf(t, good())), "etcd-bundle:v1") + "other:v1",
+		"has one ClusterServiceVersion": directoryOf(t,
+			with(good(), "manifests/second.yaml", "kind: ClusterServiceVersion\nmetadata: {name: etcd.v2}")),
+		"no files in /manifests":      layoutOf(t, imageOf(t, map[string]string{"etc/passwd": "root"})),
+		"there is no folder metadata": directoryOf(t, map[string]string{"manifests/a.yaml": "kind: A"}),
+		"it is a file":                filepath.Join(linked, "metadata", "annotations.yaml"),
+		"the index has 2 images":      layoutOf(t, imageOf(t, good()), imageOf(t, map[string]string{"a": "b"})),
+		"the index has no image":      layoutOf(t),
+		"neither a directory nor":     "no such directory",
+		"NAME_UNKNOWN": strings.TrimSuffix(push("etcd-bundle:v1", imageOf(t, good())),
+			"etcd-bundle:v1") + "other:v1",
 	} {
 		out, message, code := run(t, "--bundle", source)
 		if code != exitUnusable || !strings.Contains(message, why) || out != "" {
@@ -208,14 +218,16 @@ func TestHostileBundles(t *testing.T) {
 			t.Errorf("the message has %d bytes", len(message))
 		}
 	}
-	catalog := catalogOf(t, entry{name: "etcd.v9", pkg: "etcd", version: "9.0.0", image: push("etcd-bundle:v9", imageOf(t, good()))},
+	catalog := catalogOf(t, entry{name: "etcd.v9", pkg: "etcd", version: "9.0.0",
+		image: push("etcd-bundle:v9", imageOf(t, good()))},
 		entry{name: "etcd.v8", pkg: "etcd", version: "8.0.0"})
 	for why, args := range map[string][]string{
-		"has etcd.v1 of package etcd, and the catalog has it as etcd.v9": {"--catalog", catalog, "--to", "etcd.v9", "--pull"},
-		"--pull are for --catalog":                                       {"shop/install-x7", "--pull"},
-		"--bundle is missing":                                            {"--from-bundle", linked},
-		"--bundle compares two bundles":                                  {"--bundle", linked, "--catalog", catalog},
-		"--bundle compares two bundles: leave ":                          {"--bundle", linked, "shop/install-x7"},
+		"has etcd.v1 of package etcd, and the catalog has it as etcd.v9": {"--catalog", catalog, "--to", "etcd.v9",
+			"--pull"},
+		"--pull are for --catalog":              {"shop/install-x7", "--pull"},
+		"--bundle is missing":                   {"--from-bundle", linked},
+		"--bundle compares two bundles":         {"--bundle", linked, "--catalog", catalog},
+		"--bundle compares two bundles: leave ": {"--bundle", linked, "shop/install-x7"},
 	} {
 		if _, message, code := run(t, args...); code != exitUnusable || !strings.Contains(message, why) {
 			t.Errorf("%q: exit code %d, %q, want %q", args, code, message, why)

@@ -37,7 +37,9 @@ func isPath(arg string) bool {
 }
 
 // fromFiles compares the plans of files: those that are named, or else those that OLM has not run.
-func fromFiles(files []string, namespace string, named []types.NamespacedName, stdin io.Reader, stderr io.Writer) ([]*result, error) {
+func fromFiles(
+	files []string, namespace string, named []types.NamespacedName, stdin io.Reader, stderr io.Writer,
+) ([]*result, error) {
 	// What is compared are objects of a cluster, in any directory.
 	objects, err := manifests.Read(files, stdin, stderr, manifests.Options{Namespace: namespace})
 	if err != nil {
@@ -52,7 +54,8 @@ func fromFiles(files []string, namespace string, named []types.NamespacedName, s
 	if len(named) == 0 {
 		plans = slices.DeleteFunc(slices.Clone(plans), (*olm.InstallPlan).Finished)
 		if len(plans) == 0 {
-			return nil, self.Unusable("the input has no InstallPlan that is still to be run; name one of the others as NAMESPACE/NAME")
+			return nil, self.Unusable(
+				"the input has no InstallPlan that is still to be run; name one of the others as NAMESPACE/NAME")
 		}
 		return comparePlans(plans, objects), nil
 	}
@@ -85,12 +88,14 @@ func resultsOf(plan *olm.InstallPlan, changes *rules.PlanChanges) []*result {
 	for _, name := range namesOf(plan, changes) {
 		set := changes.ByCSV[name]
 		if set == nil {
-			set = &change.Set{CSV: name, Fault: "its package is not known: neither its bundle nor a Subscription in the input says which it is"}
+			set = &change.Set{CSV: name,
+				Fault: "its package is not known: neither its bundle nor a Subscription in the input says which it is"}
 		}
 		results = append(results, &result{plan: plan.Metadata.Key(), Set: set})
 	}
 	if len(results) == 0 {
-		results = append(results, &result{plan: plan.Metadata.Key(), Set: &change.Set{Fault: "the plan names no ClusterServiceVersion"}})
+		results = append(results, &result{plan: plan.Metadata.Key(),
+			Set: &change.Set{Fault: "the plan names no ClusterServiceVersion"}})
 	}
 	return results
 }

@@ -23,13 +23,18 @@ func encoded(t *testing.T, value any) []byte {
 func installPlan(t *testing.T, name, phase string, manifest any) object {
 	t.Helper()
 	return object{
-		"apiVersion": "operators.coreos.com/v1alpha1", "kind": "InstallPlan", "metadata": object{"namespace": "shop", "name": name},
-		"spec": object{"approval": "Manual", "approved": false, "generation": 1, "clusterServiceVersionNames": []string{"etcd.v2"}},
+		"apiVersion": "operators.coreos.com/v1alpha1", "kind": "InstallPlan",
+		"metadata": object{"namespace": "shop", "name": name},
+		"spec": object{"approval": "Manual", "approved": false, "generation": 1,
+			"clusterServiceVersionNames": []string{"etcd.v2"}},
 		"status": object{"phase": phase, "catalogSources": []string{"community"},
-			"bundleLookups": []object{{"identifier": "etcd.v2", "path": "quay.io/example/etcd-bundle@sha256:1", "replaces": "etcd.v1",
-				"catalogSourceRef": object{"namespace": "olm", "name": "community"}, "properties": properties("2.0.0")}},
+			"bundleLookups": []object{{"identifier": "etcd.v2", "path": "quay.io/example/etcd-bundle@sha256:1",
+				"replaces":         "etcd.v1",
+				"catalogSourceRef": object{"namespace": "olm", "name": "community"},
+				"properties":       properties("2.0.0")}},
 			"plan": []object{{"resolving": "etcd.v2", "status": "Unknown", "resource": object{
-				"group": "operators.coreos.com", "version": "v1alpha1", "kind": "ClusterServiceVersion", "name": "etcd.v2",
+				"group": "operators.coreos.com", "version": "v1alpha1", "kind": "ClusterServiceVersion",
+				"name":       "etcd.v2",
 				"sourceName": "community", "sourceNamespace": "olm", "manifest": string(encoded(t, manifest))}}}},
 	}
 }
@@ -47,12 +52,14 @@ func withProperties(csv object, version string) object {
 // shop is what is in namespace shop: etcd.v1 is installed, and a plan for etcd.v2 from a bundle image waits.
 func shop(t *testing.T) (plan, installed, unpacked object) {
 	t.Helper()
-	plan = installPlan(t, "install-x7", "RequiresApproval", object{"kind": "ConfigMap", "name": "unpacked", "namespace": "olm",
-		"catalogSourceName": "community", "catalogSourceNamespace": "olm", "properties": properties("2.0.0")})
+	plan = installPlan(t, "install-x7", "RequiresApproval",
+		object{"kind": "ConfigMap", "name": "unpacked", "namespace": "olm",
+			"catalogSourceName": "community", "catalogSourceNamespace": "olm", "properties": properties("2.0.0")})
 	installed = withProperties(csv("etcd.v1", "1.0.0", "get", "configmaps"), "1.0.0")
 	installed["metadata"].(object)["namespace"] = "shop"
-	unpacked = object{"apiVersion": "v1", "kind": "ConfigMap", "metadata": object{"namespace": "olm", "name": "unpacked", "labels": object{"olm.managed": "true"}},
-		"data": object{"etcd.clusterserviceversion.yaml": string(encoded(t, csv("etcd.v2", "2.0.0", "*", "secrets")))}}
+	unpacked = object{"apiVersion": "v1", "kind": "ConfigMap",
+		"metadata": object{"namespace": "olm", "name": "unpacked", "labels": object{"olm.managed": "true"}},
+		"data":     object{"etcd.clusterserviceversion.yaml": string(encoded(t, csv("etcd.v2", "2.0.0", "*", "secrets")))}}
 	return plan, installed, unpacked
 }
 
@@ -60,7 +67,8 @@ func shop(t *testing.T) (plan, installed, unpacked object) {
 func files(t *testing.T, name string, objects ...object) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, encoded(t, object{"apiVersion": "v1", "kind": "List", "items": objects}), 0o600); err != nil {
+	if err := os.WriteFile(path, encoded(t, object{"apiVersion": "v1", "kind": "List", "items": objects}),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	return path
@@ -68,23 +76,29 @@ func files(t *testing.T, name string, objects ...object) string {
 
 func TestFiles(t *testing.T) {
 	plan, installed, unpacked := shop(t)
-	inline := installPlan(t, "install-x8", "RequiresApproval", withProperties(csv("etcd.v2", "2.0.0", "*", "secrets"), "2.0.0"))
-	same := installPlan(t, "install-x9", "RequiresApproval", withProperties(csv("etcd.v2", "2.0.0", "get", "configmaps"), "2.0.0"))
+	inline := installPlan(t, "install-x8", "RequiresApproval",
+		withProperties(csv("etcd.v2", "2.0.0", "*", "secrets"), "2.0.0"))
+	same := installPlan(t, "install-x9", "RequiresApproval",
+		withProperties(csv("etcd.v2", "2.0.0", "get", "configmaps"), "2.0.0"))
 	done := installPlan(t, "install-x6", "Complete", withProperties(csv("etcd.v2", "2.0.0", "*", "secrets"), "2.0.0"))
 	file := files(t, "shop.json", plan, installed, unpacked)
 
 	image, code := compared(t, "-f", file)
-	if code != exitDifferent || image.From != "etcd.v1" || image.Plan != "shop/install-x7" || image.Catalog != "olm/community" || image.Digest == "" {
+	if code != exitDifferent || image.From != "etcd.v1" || image.Plan != "shop/install-x7" ||
+		image.Catalog != "olm/community" || image.Digest == "" {
 		t.Errorf("exit code %d: %+v", code, image)
 	}
-	if len(image.Differences) != 1 || !image.Differences[0].Risky || !strings.Contains(image.Differences[0].Text, "secrets") {
+	if len(image.Differences) != 1 || !image.Differences[0].Risky ||
+		!strings.Contains(image.Differences[0].Text, "secrets") {
 		t.Errorf("differences are %+v", image.Differences)
 	}
 	if got, _ := compared(t, "-f", files(t, "inline.json", inline, installed)); got.Digest != image.Digest {
 		t.Errorf("the bundle in the plan has digest %s, from its image %s", got.Digest, image.Digest)
 	}
-	dir := catalogOf(t, entry{name: "etcd.v1", pkg: "etcd", version: "1.0.0", manifests: []any{csv("etcd.v1", "1.0.0", "get", "configmaps")}},
-		entry{name: "etcd.v2", pkg: "etcd", version: "2.0.0", manifests: []any{csv("etcd.v2", "2.0.0", "*", "secrets")}})
+	dir := catalogOf(t, entry{name: "etcd.v1", pkg: "etcd", version: "1.0.0",
+		manifests: []any{csv("etcd.v1", "1.0.0", "get", "configmaps")}},
+		entry{name: "etcd.v2", pkg: "etcd", version: "2.0.0",
+			manifests: []any{csv("etcd.v2", "2.0.0", "*", "secrets")}})
 	if got, _ := compared(t, "--catalog", dir, "--from", "etcd.v1", "--to", "etcd.v2"); got.Digest != image.Digest {
 		t.Errorf("the catalog has digest %s, the plan %s", got.Digest, image.Digest)
 	}
@@ -94,10 +108,12 @@ func TestFiles(t *testing.T) {
 	if got, code := compared(t, "-f", files(t, "same.json", same, installed)); code != 0 || len(got.Differences) > 0 {
 		t.Errorf("exit code %d: %+v", code, got)
 	}
-	if got, code := compared(t, "-f", files(t, "first.json", plan, unpacked)); code != exitDifferent || got.From != "" || len(got.Differences) < 2 {
+	if got, code := compared(t, "-f", files(t, "first.json", plan, unpacked)); code != exitDifferent ||
+		got.From != "" || len(got.Differences) < 2 {
 		t.Errorf("a first installation: exit code %d: %+v", code, got)
 	}
-	if got, code := compared(t, "-f", files(t, "missing.json", plan, installed)); code != exitUnusable || !strings.Contains(got.Fault, "olm/unpacked") {
+	if got, code := compared(t, "-f", files(t, "missing.json", plan, installed)); code != exitUnusable ||
+		!strings.Contains(got.Fault, "olm/unpacked") {
 		t.Errorf("without the ConfigMap: exit code %d: %+v", code, got)
 	}
 	both := files(t, "both.json", plan, done, installed, unpacked)
@@ -109,7 +125,8 @@ func TestFiles(t *testing.T) {
 	}
 	anonymous := installPlan(t, "install-x5", "RequiresApproval", csv("etcd.v2", "2.0.0", "*", "secrets"))
 	anonymous["status"].(object)["bundleLookups"] = nil
-	if got, code := compared(t, "-f", files(t, "anonymous.json", anonymous)); code != exitUnusable || !strings.Contains(got.Fault, "package is not known") {
+	if got, code := compared(t, "-f", files(t, "anonymous.json", anonymous)); code != exitUnusable ||
+		!strings.Contains(got.Fault, "package is not known") {
 		t.Errorf("an unknown package: exit code %d: %+v", code, got)
 	}
 	for say, args := range map[string][]string{
@@ -137,21 +154,25 @@ func TestDocument(t *testing.T) {
 	}
 	plan, installed, unpacked := shop(t)
 	dir := t.TempDir()
-	for name, o := range map[string]object{"shop.yaml": {"apiVersion": "v1", "kind": "List", "items": []object{plan, installed}}, "bundles.yaml": unpacked,
+	for name, o := range map[string]object{"shop.yaml": {"apiVersion": "v1", "kind": "List",
+		"items": []object{plan, installed}}, "bundles.yaml": unpacked,
 		"cluster.yaml": {"apiVersion": "v1", "kind": "List", "items": []object{}}} {
 		if err := os.WriteFile(filepath.Join(dir, name), encoded(t, o), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
 	catalog := catalogOf(t,
-		entry{name: "etcd.v1", pkg: "etcd", version: "1.0.0", manifests: []any{csv("etcd.v1", "1.0.0", "get", "configmaps")}},
+		entry{name: "etcd.v1", pkg: "etcd", version: "1.0.0",
+			manifests: []any{csv("etcd.v1", "1.0.0", "get", "configmaps")}},
 		entry{name: "etcd.v2", pkg: "etcd", version: "2.0.0", metadata: object{"minKubeVersion": "1.36.0"}})
 	if err := os.Rename(catalog, filepath.Join(dir, "catalog")); err != nil {
 		t.Fatal(err)
 	}
 	t.Chdir(dir)
 	ran := 0
-	for _, m := range regexp.MustCompile(`(?m)^\$ (?:kubectl )?opgate diff ((?:-f|--catalog).*)\n((?s:.*?))(?:\x60\x60\x60|\n\$ )`).FindAllSubmatch(document, -1) {
+	for _, m := range regexp.MustCompile(
+		`(?m)^\$ (?:kubectl )?opgate diff ((?:-f|--catalog).*)\n((?s:.*?))(?:\x60\x60\x60|\n\$ )`).FindAllSubmatch(
+		document, -1) {
 		ran++
 		out, message, code := run(t, strings.Fields(string(m[1]))...)
 		if code != exitDifferent || undigested([]byte(out)) != undigested(m[2]) {

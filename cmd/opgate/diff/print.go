@@ -147,8 +147,10 @@ type difference struct {
 func printJSON(w io.Writer, results []*result, _ bool) error {
 	items := make([]item, len(results))
 	for i, r := range results {
-		items[i] = item{Plan: r.plan, CSV: r.CSV, Package: r.Package, Version: r.Version, Channel: r.Channel, Catalog: r.Catalog,
-			From: r.From, FromVersion: r.FromVersion, Digest: r.digest(), Differences: []difference{}, Notes: append([]string{}, r.Notes...),
+		items[i] = item{Plan: r.plan, CSV: r.CSV, Package: r.Package, Version: r.Version, Channel: r.Channel,
+			Catalog: r.Catalog,
+			From:    r.From, FromVersion: r.FromVersion, Digest: r.digest(), Differences: []difference{},
+			Notes:       append([]string{}, r.Notes...),
 			NotCompared: append([]part{}, r.notCompared...), Fault: r.Fault}
 		for _, d := range r.Differences {
 			items[i].Differences = append(items[i].Differences, difference{d.Class, d.Risk == change.Risky, d.Text})
@@ -161,7 +163,8 @@ func printJSON(w io.Writer, results []*result, _ bool) error {
 }
 
 // markup has the characters that Markdown or HTML would take for markup.
-var markup = strings.NewReplacer(`\`, `\\`, "|", `\|`, "<", "&lt;", ">", "&gt;", "&", "&amp;", "`", "\\`", "*", `\*`, "_", `\_`, "[", `\[`,
+var markup = strings.NewReplacer(`\`, `\\`, "|", `\|`, "<", "&lt;", ">", "&gt;", "&", "&amp;", "`", "\\`", "*", `\*`,
+	"_", `\_`, "[", `\[`,
 	"]", `\]`, "#", `\#`, "~", `\~`, "@", "&#64;", "://", "&#58;//")
 
 // plain is a text in which nothing is markup, a mention or a link.
@@ -203,7 +206,8 @@ func printMarkdown(w io.Writer, results []*result, _ bool) error {
 		}
 		fmt.Fprintf(out, "- %s\n", plain(r.counts()))
 		if r.digest() != "" && r.reviewed() {
-			fmt.Fprintf(out, "\nTo accept exactly this change, add to the OperatorPolicy:\n\n```yaml\n%s\n```\n", strings.Join(r.accepting(), "\n"))
+			fmt.Fprintf(out, "\nTo accept exactly this change, add to the OperatorPolicy:\n\n```yaml\n%s\n```\n",
+				strings.Join(r.accepting(), "\n"))
 		}
 	}
 	return out.Flush()

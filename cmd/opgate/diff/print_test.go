@@ -15,8 +15,9 @@ import (
 func shown() []*result {
 	return []*result{
 		{plan: "shop/install-x7", Set: &change.Set{
-			CSV: "etcdoperator.v0.9.4", Package: "etcd", Version: "0.9.4", Channel: "alpha", Catalog: "olm/operatorhubio-catalog",
-			From: "etcdoperator.v0.9.2", FromVersion: "0.9.2",
+			CSV: "etcdoperator.v0.9.4", Package: "etcd", Version: "0.9.4", Channel: "alpha",
+			Catalog: "olm/operatorhubio-catalog",
+			From:    "etcdoperator.v0.9.2", FromVersion: "0.9.2",
 			Differences: []change.Difference{
 				{Class: change.Permissions, Risk: change.Risky, Text: "cluster-wide: get, list on secrets (core)"},
 				{Class: change.Webhooks, Risk: change.Risky, Text: "mutates pods in every namespace"},
@@ -26,10 +27,12 @@ func shown() []*result {
 		}},
 		{Set: &change.Set{
 			CSV: "evil.v1\x1b[2J", Package: "evil\u202e",
-			Differences: []change.Difference{{Class: change.Scope, Text: "adds <img src=x> | [x](https://evil.example) `code` @team \x1b[31m\n"}},
-			Notes:       []string{"a\nb\u202e"},
+			Differences: []change.Difference{{Class: change.Scope,
+				Text: "adds <img src=x> | [x](https://evil.example) `code` @team \x1b[31m\n"}},
+			Notes: []string{"a\nb\u202e"},
 		}},
-		{Set: &change.Set{CSV: "etcd.v3", From: "etcd.v2"}, notCompared: withoutManifests, why: "the catalog has olm.csv.metadata of etcd.v3"},
+		{Set: &change.Set{CSV: "etcd.v3", From: "etcd.v2"}, notCompared: withoutManifests,
+			why: "the catalog has olm.csv.metadata of etcd.v3"},
 		{Set: &change.Set{CSV: "etcd.v3", From: "etcd.v2", Package: "etcd",
 			Differences: []change.Difference{{Class: change.Requirements, Text: "requires Kubernetes 1.36.0"}}}},
 		{Set: &change.Set{CSV: "etcd.v4", Fault: "the plan has no step of it\x1b[2J"}},
@@ -47,7 +50,8 @@ func TestFormats(t *testing.T) {
 		format  string
 		colored bool
 	}{
-		"plain.txt": {"text", false}, "colored.txt": {"text", true}, "result.json": {"json", false}, "comment.md": {"markdown", false},
+		"plain.txt": {"text", false}, "colored.txt": {"text", true}, "result.json": {"json", false},
+		"comment.md": {"markdown", false},
 	} {
 		t.Run(file, func(t *testing.T) {
 			var out bytes.Buffer

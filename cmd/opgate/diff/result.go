@@ -32,7 +32,8 @@ func (r *result) digest() string {
 
 // reviewed reports whether a policy can hold the change.
 func (r *result) reviewed() bool {
-	return slices.ContainsFunc(r.Differences, func(d change.Difference) bool { return slices.Contains(change.Reviewable, d.Class) })
+	return slices.ContainsFunc(r.Differences,
+		func(d change.Difference) bool { return slices.Contains(change.Reviewable, d.Class) })
 }
 
 // risky returns the number of risky differences.

@@ -19,9 +19,9 @@ const maxInput = 4 << 20
 
 const long = `Say what rules mean: when they refuse, an example, what to do about it, and a sample to try.
 
-A rule is named as refusals name it, bundle/version or (bundle/version). plan/ stands for all rules whose names begin so. A
-text with rules in parentheses, such as a whole refusal, stands for all rules in it, as an argument or on standard
-input. Without an argument, and with nothing on standard input, all rules are listed.`
+A rule is named as refusals name it, bundle/version or (bundle/version). plan/ stands for all rules whose names begin
+so. A text with rules in parentheses, such as a whole refusal, stands for all rules in it, as an argument or on
+standard input. Without an argument, and with nothing on standard input, all rules are listed.`
 
 const example = `  # all rules, and those on InstallPlans
   opgate explain

@@ -17,8 +17,10 @@ func TestEarlierIDs(t *testing.T) {
 		"plan/unknown-csv":     {rules.RuleBundleUnknown},
 		"csv/constraint":       {rules.RuleBundleConstraint},
 		"held (csv/contents), and not allowed (bundle/contents)": {rules.RuleBundleContents},
-		"csv/policy": {rules.RuleBundleMustNotHave, rules.RuleBundleCatalog, rules.RuleBundleVersion, rules.RuleBundleVersionRange,
-			rules.RuleBundleUnknown, rules.RuleBundleConsent, rules.RuleBundleContents, rules.RuleCSVFrozen, rules.RulePolicyUnreadable},
+		"csv/policy": {rules.RuleBundleMustNotHave, rules.RuleBundleCatalog, rules.RuleBundleVersion,
+			rules.RuleBundleVersionRange,
+			rules.RuleBundleUnknown, rules.RuleBundleConsent, rules.RuleBundleContents, rules.RuleCSVFrozen,
+			rules.RulePolicyUnreadable},
 		"plan/frozen": {rules.RulePlanFrozen},
 	} {
 		found, _, err := find(list, id)

@@ -38,7 +38,8 @@ func TestEveryRuleIsExplained(t *testing.T) {
 			t.Errorf("%s: the outcome is %q, want it to name %s", r.ID, r.outcome, r.Outcomes)
 		}
 		if strings.Contains(r.tags, "override") != r.Override || strings.Contains(r.tags, "backstop") != r.Backstop {
-			t.Errorf("%s: the outcome ends in %q, but override sets it aside: %t, the backstop holds it: %t", r.ID, r.tags, r.Override, r.Backstop)
+			t.Errorf("%s: the outcome ends in %q, but override sets it aside: %t, the backstop holds it: %t", r.ID,
+				r.tags, r.Override, r.Backstop)
 		}
 		for _, markdown := range []string{r.meaning, r.remedy, r.outcome} {
 			if strings.Contains(plain(markdown), "](") {
@@ -69,12 +70,14 @@ func TestRefusalsOfScenarios(t *testing.T) {
 			continue
 		}
 		refusals++
-		found, err := mentioned(list, `Error from server (Forbidden): admission webhook "x.opgate.io" denied the request: `+s.Message+"\n")
+		found, err := mentioned(list,
+			`Error from server (Forbidden): admission webhook "x.opgate.io" denied the request: `+s.Message+"\n")
 		if err != nil {
 			t.Errorf("%s: %v", s.Name, err)
 		}
 		for _, id := range s.Rules {
-			if strings.Contains(s.Message, "("+string(id)+")") && !slices.ContainsFunc(found, func(r rule) bool { return r.ID == id }) {
+			if strings.Contains(s.Message, "("+string(id)+")") &&
+				!slices.ContainsFunc(found, func(r rule) bool { return r.ID == id }) {
 				t.Errorf("%s: does not explain %s", s.Name, id)
 			}
 		}
@@ -88,7 +91,8 @@ func TestRefusalsOfScenarios(t *testing.T) {
 func TestRulesInScripts(t *testing.T) {
 	list, scripts, named := all(), 0, 0
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || filepath.Ext(path) != ".txtar" || strings.Contains(filepath.ToSlash(path), "cmd/opgate/testdata/") {
+		if err != nil || filepath.Ext(path) != ".txtar" ||
+			strings.Contains(filepath.ToSlash(path), "cmd/opgate/testdata/") {
 			return err
 		}
 		data, err := os.ReadFile(path)

@@ -83,16 +83,19 @@ func noneIn(refusal string) error {
 	case m == nil:
 		return fmt.Errorf("the text names no rule: looked for %s", wanted)
 	case strings.HasSuffix(m[1], ".opgate.io"):
-		return fmt.Errorf("the refusal of webhook %s names no rule: looked for %s; give the whole message", text.Name(m[1]), wanted)
+		return fmt.Errorf("the refusal of webhook %s names no rule: looked for %s; give the whole message",
+			text.Name(m[1]), wanted)
 	}
-	return fmt.Errorf("the refusal is that of webhook %s, which is not Opgate's: looked for %s", text.Name(m[1]), wanted)
+	return fmt.Errorf("the refusal is that of webhook %s, which is not Opgate's: looked for %s", text.Name(m[1]),
+		wanted)
 }
 
 // unknown says that a rule does not exist, and which are spelled alike.
 func unknown(list []rule, id string) error {
 	const most = 5
 	if near := alike(list, id); len(near) > 0 {
-		return fmt.Errorf("there is no rule %s; did you mean %s?", text.Quote(id), strings.Join(near[:min(len(near), most)], ", "))
+		return fmt.Errorf("there is no rule %s; did you mean %s?", text.Quote(id),
+			strings.Join(near[:min(len(near), most)], ", "))
 	}
 	return fmt.Errorf(`there is no rule %s; "opgate explain" lists all`, text.Quote(id))
 }

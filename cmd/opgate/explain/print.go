@@ -30,10 +30,12 @@ func printText(w io.Writer, list []rule, listed bool, width int) error {
 		section(out, "Example:", r.example, width)
 		section(out, "What to do:", plain(r.remedy), width)
 		if r.Override {
-			section(out, "Break-glass:", "A user with the verb override may set it aside, for a reason (docs/rules.md#break-glass).", width)
+			section(out, "Break-glass:",
+				"A user with the verb override may set it aside, for a reason (docs/rules.md#break-glass).", width)
 		}
 		if r.Backstop {
-			section(out, "While Opgate is away:", "The API server holds at least a part of it by itself (docs/backstop.md).", width)
+			section(out, "While Opgate is away:",
+				"The API server holds at least a part of it by itself (docs/backstop.md).", width)
 		}
 		if r.sample != "" {
 			section(out, "Sample:", "opgate check "+r.sample, width)
@@ -110,7 +112,8 @@ type item struct {
 func printJSON(w io.Writer, list []rule, _ bool, _ int) error {
 	items := []item{}
 	for _, r := range list {
-		items = append(items, item{Rule: string(r.ID), Group: r.group, Outcome: plain(r.outcome), Summary: r.Summary, Meaning: plain(r.meaning),
+		items = append(items, item{Rule: string(r.ID), Group: r.group, Outcome: plain(r.outcome), Summary: r.Summary,
+			Meaning: plain(r.meaning),
 			Example: r.example, Remedy: plain(r.remedy), Sample: r.sample, Override: r.Override, Backstop: r.Backstop})
 	}
 	return cli.JSON(w, items)
@@ -137,7 +140,8 @@ func printMarkdown(w io.Writer, list []rule, listed bool, _ int) error {
 		}
 		fmt.Fprintf(out, "**What to do:** %s", absolute(r.remedy))
 		if r.sample != "" {
-			fmt.Fprintf(out, " Sample: [%s](%s).", r.sample[strings.LastIndexByte(r.sample, '/')+1:], repository+r.sample)
+			fmt.Fprintf(out, " Sample: [%s](%s).", r.sample[strings.LastIndexByte(r.sample, '/')+1:],
+				repository+r.sample)
 		}
 		fmt.Fprintln(out)
 	}

@@ -73,7 +73,8 @@ func (e *Edits) tried(plan *olm.InstallPlan, key string, csv *rules.Replacement,
 		return Edit{}, false
 	}
 	what, patch := propose(verdict.EditInput{
-		Policy: policy, CSV: csv.CSV, Version: csv.Version, Channel: csv.Channel, Catalog: csv.Catalog, Message: r.Message,
+		Policy: policy, CSV: csv.CSV, Version: csv.Version, Channel: csv.Channel, Catalog: csv.Catalog,
+		Message: r.Message,
 	})
 	var operations strings.Builder
 	encoder := json.NewEncoder(&operations)
@@ -93,13 +94,15 @@ func (e *Edits) tried(plan *olm.InstallPlan, key string, csv *rules.Replacement,
 	ns := e.With(decode.Read(snapshot.OperatorPolicies, edited)).WithDependencies(plan.Metadata.Namespace)
 	after := rules.JudgePlan(rules.PlanInput{Plan: plan, Namespace: ns, Now: e.Now})
 	if slices.ContainsFunc(after.Reasons, func(other verdict.Reason) bool {
-		return other.Source == r.Source && (other.Rule == r.Rule && other.Message == r.Message || other.Rule == rules.RulePolicyUnreadable)
+		return other.Source == r.Source && (other.Rule == r.Rule && other.Message == r.Message ||
+			other.Rule == rules.RulePolicyUnreadable)
 	}) {
 		return Edit{}, false
 	}
 	namespace, name, _ := strings.Cut(key, "/")
 	return Edit{Source: r.Source, Rule: r.Rule, Edit: what + maintainedBy(policy),
-		Command: fmt.Sprintf("kubectl patch operatorpolicies.%s %s -n %s --type=json -p '%s'", dependency.PolicyGroup, name, namespace,
+		Command: fmt.Sprintf("kubectl patch operatorpolicies.%s %s -n %s --type=json -p '%s'", dependency.PolicyGroup,
+			name, namespace,
 			strings.TrimSpace(operations.String()))}, true
 }
 

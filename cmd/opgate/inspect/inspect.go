@@ -77,41 +77,50 @@ func (c *Cluster) judge(o *manifests.Object) (a *Answer, schema verdict.RuleID) 
 	ns := c.WithDependencies(o.Namespace)
 	switch value := o.Value.(type) {
 	case *policyv1beta2.OperatorPolicy:
-		a = &Answer{Notes: c.policyNotes(rules.NewOperatorPolicy(value)), Verdict: rules.JudgeOperatorPolicy(rules.OperatorPolicyInput{
-			Policy: value, Strict: o.Strict, Namespace: c.WithDependencies, Now: c.Now, Review: true})}
+		a = &Answer{Notes: c.policyNotes(rules.NewOperatorPolicy(value)),
+			Verdict: rules.JudgeOperatorPolicy(rules.OperatorPolicyInput{
+				Policy: value, Strict: o.Strict, Namespace: c.WithDependencies, Now: c.Now, Review: true})}
 		// The mutating webhook comes first on a cluster; what it fills in changes no verdict.
 		a.Changes = append(rules.NormalizeOperatorPolicy(value, nil), a.Changes...)
 		return a, rules.RuleOperatorPolicyField
 	case *constraintv1.Constraint:
-		return &Answer{Notes: constraintNotes(rules.NewDefinition(value, o.Strict)), Verdict: rules.JudgeConstraint(rules.ConstraintInput{
-			Constraint: value, Strict: o.Strict, Namespaces: c.All(), Constraints: c.Constraints(), Now: c.Now,
-			Review: true})}, rules.RuleConstraintField
+		return &Answer{Notes: constraintNotes(rules.NewDefinition(value, o.Strict)),
+			Verdict: rules.JudgeConstraint(rules.ConstraintInput{
+				Constraint: value, Strict: o.Strict, Namespaces: c.All(), Constraints: c.Constraints(), Now: c.Now,
+				Review: true})}, rules.RuleConstraintField
 	case *policyv1.Policy:
 		return &Answer{Notes: dependencyNotes(value),
-			Verdict: dependency.JudgePolicy(dependency.PolicyInput{Policy: value, Graph: c.Graph()})}, dependency.RulePolicyField
+				Verdict: dependency.JudgePolicy(dependency.PolicyInput{Policy: value, Graph: c.Graph()})},
+			dependency.RulePolicyField
 	case *policyv1beta1.PolicySet:
 		return &Answer{Verdict: dependency.JudgePolicySet(dependency.PolicySetInput{Set: value, Graph: c.Graph()})},
 			dependency.RulePolicyField
 	case *olm.Subscription:
-		a = &Answer{Notes: append(subscriptionNotes(value, ns), c.judgedBy(ns)...), Verdict: rules.JudgeSubscription(rules.SubscriptionInput{
-			Subscription: value, Namespace: ns, Mode: c.Mode, Now: c.Now, InstalledElsewhere: c.InstalledElsewhere(value.Spec.Package, o.Namespace)})}
+		a = &Answer{Notes: append(subscriptionNotes(value, ns), c.judgedBy(ns)...),
+			Verdict: rules.JudgeSubscription(rules.SubscriptionInput{
+				Subscription: value, Namespace: ns, Mode: c.Mode, Now: c.Now,
+				InstalledElsewhere: c.InstalledElsewhere(value.Spec.Package, o.Namespace)})}
 	case *olm.InstallPlan:
 		if !c.Again && approvedBefore(value) {
-			return &Answer{AlreadyApproved: true, Notes: []string{"approved before, its phase is " + value.Status.Phase + ": not judged again; " +
-				"--as-if=approved-now judges it"}, Verdict: verdict.Verdict{Object: "installplan " + o.Key(),
-				Warnings: rules.RefusedSteps(value, ns, c.Now)}}, ""
+			return &Answer{AlreadyApproved: true,
+				Notes: []string{"approved before, its phase is " + value.Status.Phase + ": not judged again; " +
+					"--as-if=approved-now judges it"}, Verdict: verdict.Verdict{Object: "installplan " + o.Key(),
+					Warnings: rules.RefusedSteps(value, ns, c.Now)}}, ""
 		}
 		a = c.JudgePlan(value)
 	case *olm.CatalogSource: // who will write it is not known, nor whether it is stored already
-		a = &Answer{Verdict: rules.JudgeCatalogSource(rules.CatalogSourceInput{New: value, Namespace: ns, UserUnknown: true})}
+		a = &Answer{Verdict: rules.JudgeCatalogSource(rules.CatalogSourceInput{New: value, Namespace: ns,
+			UserUnknown: true})}
 	case *olm.OperatorGroup:
-		a = &Answer{Verdict: rules.JudgeOperatorGroup(rules.OperatorGroupInput{New: value, Namespace: ns, UserUnknown: true, Stored: true})}
+		a = &Answer{Verdict: rules.JudgeOperatorGroup(rules.OperatorGroupInput{New: value, Namespace: ns,
+			UserUnknown: true, Stored: true})}
 	case *olm.ClusterExtension:
 		in := c.WithDependencies(value.Spec.Namespace)
 		a = &Answer{Notes: c.judgedBy(in), Verdict: rules.JudgeClusterExtension(rules.ClusterExtensionInput{New: value,
 			Namespace: in, Constraints: c.Constraints(), Package: c.Package, Now: c.Now})}
 	case *olm.ClusterCatalog:
-		a = &Answer{Verdict: rules.JudgeClusterCatalog(rules.ClusterCatalogInput{New: value, Constraints: c.Constraints(),
+		a = &Answer{Verdict: rules.JudgeClusterCatalog(rules.ClusterCatalogInput{New: value,
+			Constraints: c.Constraints(),
 			UserUnknown: true})}
 	default:
 		if o.Kind != olm.KindClusterServiceVersion || !c.Installed {
@@ -138,7 +147,8 @@ func (c *Cluster) JudgeCSV(key types.NamespacedName, raw []byte) (*Answer, error
 	ns := c.WithDependencies(key.Namespace)
 	var latest *olm.InstallPlan
 	for _, plan := range ns.Plans() {
-		if plan.Brings(key.Name) && (latest == nil || plan.Metadata.CreationTimestamp > latest.Metadata.CreationTimestamp) {
+		if plan.Brings(key.Name) &&
+			(latest == nil || plan.Metadata.CreationTimestamp > latest.Metadata.CreationTimestamp) {
 			latest = plan
 		}
 	}
@@ -174,7 +184,8 @@ func (c *Cluster) Unreadable(key types.NamespacedName) *Answer {
 		for _, p := range ns.Policies() {
 			if p.Namespace == key.Namespace && p.Name == key.Name {
 				why := verdict.Reason{Rule: rules.RulePolicyUnreadable, Source: p.Source(), Decision: verdict.Hold}
-				why.Message = fmt.Sprintf("%s is held (%s): waits until the policy can be read: %s", p.Target(), why.Rule, text.Escape(p.Unreadable()))
+				why.Message = fmt.Sprintf("%s is held (%s): waits until the policy can be read: %s", p.Target(),
+					why.Rule, text.Escape(p.Unreadable()))
 				return &Answer{Verdict: verdict.Verdict{
 					Object:   "operatorpolicy " + text.Name(key.Namespace) + "/" + text.Name(key.Name),
 					Decision: why.Decision, Reasons: []verdict.Reason{why},
@@ -189,7 +200,8 @@ func (c *Cluster) Unreadable(key types.NamespacedName) *Answer {
 // --ungoverned is that of the loop, and not known.
 func (c *Cluster) LeftToUsers(plan *olm.InstallPlan) []string {
 	namespace, notes := plan.Metadata.Namespace, []string{}
-	for _, blocker := range rules.JudgeApproval(rules.ApprovalInput{Plan: plan, Namespace: c.WithDependencies(namespace), Now: c.Now,
+	for _, blocker := range rules.JudgeApproval(rules.ApprovalInput{Plan: plan,
+		Namespace: c.WithDependencies(namespace), Now: c.Now,
 		Ungoverned: rules.UngovernedIn(c.NamespaceAnnotations(namespace), rules.ApproveUngoverned)}).Blockers {
 		notes = append(notes, blocker.Why)
 	}

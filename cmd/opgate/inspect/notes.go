@@ -87,7 +87,8 @@ func (c *Cluster) operators(ns *rules.Namespace, v verdict.Verdict, names []stri
 	a := &Answer{Verdict: v}
 	for i := range v.CSVs {
 		of := &v.CSVs[i]
-		o := Operator{CSV: of.CSV, Package: of.Package, Version: of.Version, Disposition: of.Disposition.String(), By: of.By}
+		o := Operator{CSV: of.CSV, Package: of.Package, Version: of.Version, Disposition: of.Disposition.String(),
+			By: of.By}
 		switch of.Disposition {
 		case verdict.Held:
 			o.Decision = verdict.Hold
@@ -119,7 +120,8 @@ func (c *Cluster) policyNotes(p *rules.OperatorPolicy) []string {
 		for _, p := range all {
 			names = append(names, p.Namespace+"/"+p.Name)
 		}
-		notes = append(notes, "installs, upgrades and approves nothing, because several enforced policies govern "+governed+": "+
+		notes = append(notes, "installs, upgrades and approves nothing, because several enforced policies govern "+
+			governed+": "+
 			text.Names(names, 3)+"; leave one of them enforced")
 	}
 	return notes
@@ -140,7 +142,8 @@ func subscriptionNotes(s *olm.Subscription, ns *rules.Namespace) (notes []string
 		}
 	}
 	if len(notes) == 0 {
-		notes = append(notes, "ungoverned: no OperatorPolicy names package "+text.Name(s.Spec.Package)+" in namespace "+text.Name(ns.Name()))
+		notes = append(notes, "ungoverned: no OperatorPolicy names package "+text.Name(s.Spec.Package)+" in namespace "+
+			text.Name(ns.Name()))
 	}
 	return notes
 }
@@ -169,7 +172,8 @@ func constraintNotes(d *constraint.Definition) (notes []string) {
 	for _, of := range []struct {
 		target constraint.Target
 		what   string
-	}{{constraint.OnBundle, "operator"}, {constraint.OnCatalogSource, olm.KindCatalogSource}, {constraint.OnOperatorGroup, olm.KindOperatorGroup}} {
+	}{{constraint.OnBundle, "operator"}, {constraint.OnCatalogSource, olm.KindCatalogSource},
+		{constraint.OnOperatorGroup, olm.KindOperatorGroup}} {
 		if n := required[of.target]; n > 0 {
 			notes = append(notes, "requires "+text.Count(n, "constraint")+" of every "+of.what)
 		}
@@ -194,7 +198,8 @@ func (c *Cluster) judgedBy(ns *rules.Namespace) (notes []string) {
 		switch {
 		case c.alone[i].Applies(ns.ForConstraints()):
 			notes = append(notes, "judged by Constraint "+d.Name)
-		case slices.ContainsFunc(d.Constraints, func(asked *constraint.Constraint) bool { return asked.Action == constraint.Warn }):
+		case slices.ContainsFunc(d.Constraints,
+			func(asked *constraint.Constraint) bool { return asked.Action == constraint.Warn }):
 			notes = append(notes, "judged by Constraint "+d.Name+", only warns")
 		}
 	}

@@ -39,7 +39,8 @@ func documentsOf(in input) (documents []document, problems []Problem) {
 		read := jsonValues(c, at)
 		if read.count == 0 {
 			fromYAML := yamlValue(c, at)
-			if len(fromYAML.problems) == 0 || len(read.problems) == 0 || !strings.EqualFold(path.Ext(in.name), ".json") {
+			if len(fromYAML.problems) == 0 || len(read.problems) == 0 ||
+				!strings.EqualFold(path.Ext(in.name), ".json") {
 				read = fromYAML
 			}
 		}

@@ -62,9 +62,12 @@ var spellings = map[string]func(key string) string{
 	"as in the schema": func(key string) string { return `"` + key + `"` },
 	"upper case":       func(key string) string { return `"` + strings.ToUpper(key) + `"` },
 	"title case":       func(key string) string { return `"` + strings.ToUpper(key[:1]) + key[1:] + `"` },
-	"folds":            func(key string) string { return `"` + strings.NewReplacer("s", "ſ", "k", "\u212a").Replace(key) + `"` },
-	"escapes":          func(key string) string { return fmt.Sprintf(`"\x%02x%s"`, key[0], key[1:]) },
-	"a binary key":     func(key string) string { return "!!binary " + base64.StdEncoding.EncodeToString([]byte(key)) },
+	"folds": func(key string) string {
+		return `"` +
+			strings.NewReplacer("s", "ſ", "k", "\u212a").Replace(key) + `"`
+	},
+	"escapes":      func(key string) string { return fmt.Sprintf(`"\x%02x%s"`, key[0], key[1:]) },
+	"a binary key": func(key string) string { return "!!binary " + base64.StdEncoding.EncodeToString([]byte(key)) },
 }
 
 // written are ways to write a text.
@@ -151,7 +154,8 @@ func TestH1KustomizationsLoadNothing(t *testing.T) {
 				for values, value := range written {
 					dir := t.TempDir()
 					text := spell(field, key, value(target))
-					writeFiles(t, dir, map[string]string{"kustomization.yaml": text, base64.StdEncoding.EncodeToString([]byte(target)): ""})
+					writeFiles(t, dir, map[string]string{"kustomization.yaml": text,
+						base64.StdEncoding.EncodeToString([]byte(target)): ""})
 					buildUnchecked(dir)
 					would := w.reached()
 					_, problems := buildAll([]string{dir})
@@ -191,7 +195,8 @@ func TestH1SandboxHolds(t *testing.T) {
 			"a list":      `{"apiVersion": "v1", "kind": "AList", "items": [{"apiVersion": "builtin", "kind": "PatchTransformer", "metadata": {"name": "x"}, "path": %q}]}`,
 		} {
 			dir := t.TempDir()
-			writeFiles(t, dir, map[string]string{"kustomization.yaml": "transformers: [x.yaml]", "x.yaml": fmt.Sprintf(plugin, target)})
+			writeFiles(t, dir, map[string]string{"kustomization.yaml": "transformers: [x.yaml]",
+				"x.yaml": fmt.Sprintf(plugin, target)})
 			if name == "a generator" {
 				writeFiles(t, dir, map[string]string{"kustomization.yaml": "generators: [x.yaml]"})
 			}
@@ -236,16 +241,19 @@ func TestH3KustomizationsAreBounded(t *testing.T) {
 			want:  "when its aliases are replaced",
 		},
 		"a second document": {
-			files: map[string]string{"kustomization.yaml": "resources: [x.yaml]", "x.yaml": resource + "---\n" + bomb(resource)},
-			want:  "when its aliases are replaced",
+			files: map[string]string{"kustomization.yaml": "resources: [x.yaml]",
+				"x.yaml": resource + "---\n" + bomb(resource)},
+			want: "when its aliases are replaced",
 		},
 		"a patch": {
-			files: map[string]string{"kustomization.yaml": "resources: [x.yaml]\npatches: [{path: p.yaml}]", "x.yaml": resource, "p.yaml": bomb(resource)},
-			want:  "when its aliases are replaced",
+			files: map[string]string{"kustomization.yaml": "resources: [x.yaml]\npatches: [{path: p.yaml}]",
+				"x.yaml": resource, "p.yaml": bomb(resource)},
+			want: "when its aliases are replaced",
 		},
 		"a patch in the kustomization": {
-			files: map[string]string{"kustomization.yaml": "patches:\n- patch: |-\n    " + strings.ReplaceAll(bomb(resource), "\n", "\n    ")},
-			want:  "when its aliases are replaced",
+			files: map[string]string{"kustomization.yaml": "patches:\n- patch: |-\n    " +
+				strings.ReplaceAll(bomb(resource), "\n", "\n    ")},
+			want: "when its aliases are replaced",
 		},
 		"the kustomization": {
 			files: map[string]string{"kustomization.yaml": bomb("")},
@@ -281,7 +289,8 @@ func TestH3Diamonds(t *testing.T) {
 			if i == depth-1 {
 				next = "resources: [x.yaml]\nnamePrefix: " + side + "\n"
 			}
-			writeFiles(t, dir, map[string]string{"kustomization.yaml": next, "x.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n"})
+			writeFiles(t, dir, map[string]string{"kustomization.yaml": next,
+				"x.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n"})
 		}
 	}
 	start := time.Now()
@@ -296,7 +305,8 @@ func TestH3Diamonds(t *testing.T) {
 func TestH3KustomizePanics(t *testing.T) {
 	dir := t.TempDir()
 	writeFiles(t, dir, map[string]string{"kustomization.yaml": "patchesJson6902: [{path: x}]"})
-	if _, problems := buildAll([]string{dir}); len(problems) != 1 || !strings.Contains(problems[0].text, "kustomize fails") {
+	if _, problems := buildAll([]string{dir}); len(problems) != 1 ||
+		!strings.Contains(problems[0].text, "kustomize fails") {
 		t.Errorf("%v", problems)
 	}
 }
@@ -321,14 +331,17 @@ func TestH3DocumentsAreBounded(t *testing.T) {
 	aliases := "[*a" + strings.Repeat(", *a", 100_000) + "]\n"
 	const list = `{"apiVersion":"v1","kind":"List","items":[`
 	lists := func(n int) string {
-		return strings.Repeat(list, n) + strings.Repeat(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}},`, 10_000) +
+		return strings.Repeat(list, n) +
+			strings.Repeat(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}},`, 10_000) +
 			`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}` + strings.Repeat("]}", n)
 	}
 	for _, tc := range []struct{ name, text, refused string }{
 		{name: "control: an alias", text: head + "data: {a: &a text, b: *a}\n"},
 		{name: "control: a list in a list", text: lists(2)},
-		{name: "attack: a long text with many aliases", text: head + "data: " + long + "\nmore: " + aliases, refused: "aliases"},
-		{name: "attack: the same where one parser stops", text: head + "data: " + long + "\nmore: " + aliases + "last: [", refused: "not YAML"},
+		{name: "attack: a long text with many aliases", text: head + "data: " + long + "\nmore: " + aliases,
+			refused: "aliases"},
+		{name: "attack: the same where one parser stops", text: head + "data: " + long + "\nmore: " + aliases +
+			"last: [", refused: "not YAML"},
 		{name: "attack: lists in lists", text: lists(3_000), refused: "in more than 8 lists"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -337,7 +350,8 @@ func TestH3DocumentsAreBounded(t *testing.T) {
 			if took := time.Since(begin); took > 20*time.Second {
 				t.Errorf("it took %v", took)
 			}
-			if (tc.refused == "") != (len(m.Problems()) == 0) || tc.refused != "" && !strings.Contains(m.Problems()[0].text, tc.refused) {
+			if (tc.refused == "") != (len(m.Problems()) == 0) || tc.refused != "" &&
+				!strings.Contains(m.Problems()[0].text, tc.refused) {
 				t.Errorf("problems %.500v, want %q", m.Problems(), tc.refused)
 			}
 		})
@@ -360,7 +374,8 @@ func TestH3InputsAreBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(g.problems) != 1 || !strings.Contains(g.problems[0].text, "larger than 512 MiB in all") || len(g.inputs)*MaxInput > maxInputs {
+	if len(g.problems) != 1 || !strings.Contains(g.problems[0].text, "larger than 512 MiB in all") ||
+		len(g.inputs)*MaxInput > maxInputs {
 		t.Errorf("%d files are read, with problems %v", len(g.inputs), g.problems)
 	}
 }

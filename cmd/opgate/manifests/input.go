@@ -41,8 +41,8 @@ type Options struct {
 	Overlays []Pairing
 	// Config is the path of the configuration that was read, which is no manifest.
 	Config string
-	// Strict skips nothing, takes every document for an object, and makes faults of warnings. Default: repositories have
-	// others, which are counted.
+	// Strict skips nothing, takes every document for an object, and makes faults of warnings. Default: repositories
+	// have others, which are counted.
 	Strict bool
 }
 
@@ -115,10 +115,11 @@ func Gather(names []string, stdin io.Reader, o Options) (*Input, error) {
 	var problems []Problem
 	g.builds, problems = buildAll(s.kustomizations)
 	for _, p := range problems {
-		g.harmless[p.File] = g.found(names, p.File) && !slices.ContainsFunc(slices.Concat(slices.Collect(maps.Values(found))...), func(file string) bool {
-			data, err := readFile(file)
-			return strings.HasPrefix(file, p.File+"/") && (err != nil || concerning(generator.ReplaceAll(data, nil)))
-		})
+		g.harmless[p.File] = g.found(names, p.File) &&
+			!slices.ContainsFunc(slices.Concat(slices.Collect(maps.Values(found))...), func(file string) bool {
+				data, err := readFile(file)
+				return strings.HasPrefix(file, p.File+"/") && (err != nil || concerning(generator.ReplaceAll(data, nil)))
+			})
 		g.fault(p)
 	}
 	g.warnings = append(g.warnings, s.dangling...)
@@ -137,7 +138,8 @@ func Gather(names []string, stdin io.Reader, o Options) (*Input, error) {
 
 // found reports whether a file or a directory was found in a directory that was named, and not named itself.
 func (in *Input) found(names []string, name string) bool {
-	return !in.options.Strict && !slices.ContainsFunc(names, func(other string) bool { return filepath.ToSlash(filepath.Clean(other)) == name })
+	return !in.options.Strict && !slices.ContainsFunc(names,
+		func(other string) bool { return filepath.ToSlash(filepath.Clean(other)) == name })
 }
 
 // Fault records what is wrong at a place, which makes the input unusable.
@@ -159,12 +161,14 @@ func (in *Input) fault(problems ...Problem) {
 
 // concern is what a text has that may be the gate's business if a parser takes it otherwise than this program: an API
 // group or a kind that is judged, or what parsers decode into one.
-var concern = regexp.MustCompile(`open-cluster-management\.io|operators\.coreos\.com|olm\.operatorframework\.io|OperatorPolicy|PolicySet|Subscription|` +
-	`InstallPlan|CatalogSource|OperatorGroup|ClusterServiceVersion|ClusterExtension|ClusterCatalog|\\[uUx\r\n]|\\[^\x00-\x7f]|binary|![^\s]*%|(?m:^%TAG)`)
+var concern = regexp.MustCompile(
+	`open-cluster-management\.io|operators\.coreos\.com|olm\.operatorframework\.io|OperatorPolicy|PolicySet|Subscription|` +
+		`InstallPlan|CatalogSource|OperatorGroup|ClusterServiceVersion|ClusterExtension|ClusterCatalog|\\[uUx\r\n]|\\[^\x00-\x7f]|binary|![^\s]*%|(?m:^%TAG)`)
 
 // generator is the head of the configuration of a plugin of kustomize, which every generator of Policies has, whatever
 // it makes.
-var generator = regexp.MustCompile(`(?m)^apiVersion: policy\.open-cluster-management\.io/v1\r?\nkind: PolicyGenerator\r?$`)
+var generator = regexp.MustCompile(
+	`(?m)^apiVersion: policy\.open-cluster-management\.io/v1\r?\nkind: PolicyGenerator\r?$`)
 
 // concerning reports whether a text may be the gate's business. UTF-16 is ASCII with zeros, which parsers of YAML read.
 func concerning(data []byte) bool { return concern.Match(bytes.ReplaceAll(data, []byte{0}, nil)) }

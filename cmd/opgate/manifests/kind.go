@@ -51,8 +51,9 @@ var kinds = withContext(
 	kind{constraintv2.GroupVersion.WithKind(constraintv1.Kind), snapshot.Constraints, readConstraint, false},
 	kind{snapshot.Policies.GroupVersionKind, snapshot.Policies, reads[policyv1.Policy](as[policyv1.Policy],
 		func(p *policyv1.Policy) *olm.ObjectMeta { return names(&p.ObjectMeta) }, "policy-templates"), false},
-	kind{snapshot.PolicySets.GroupVersionKind, snapshot.PolicySets, reads[policyv1beta1.PolicySet](as[policyv1beta1.PolicySet],
-		func(s *policyv1beta1.PolicySet) *olm.ObjectMeta { return names(&s.ObjectMeta) }), false},
+	kind{snapshot.PolicySets.GroupVersionKind, snapshot.PolicySets,
+		reads[policyv1beta1.PolicySet](as[policyv1beta1.PolicySet],
+			func(s *policyv1beta1.PolicySet) *olm.ObjectMeta { return names(&s.ObjectMeta) }), false},
 	kind{olm.SubscriptionGVK, snapshot.Subscriptions, reads[operatorsv1alpha1.Subscription](olm.DecodeSubscription,
 		func(s *olm.Subscription) *olm.ObjectMeta { return &s.Metadata }, subscriptionRequires...), false},
 	kind{olm.InstallPlanGVK, snapshot.InstallPlans, reads[operatorsv1alpha1.InstallPlan](preparedPlan,
@@ -73,7 +74,8 @@ var kinds = withContext(
 // withContext adds the other kinds that every replica judges by, as context that is read as the store reads it.
 func withContext(kinds ...kind) []kind {
 	for _, k := range snapshot.Kinds() {
-		read := slices.ContainsFunc(kinds, func(other kind) bool { return other.GroupVersionKind == k.GroupVersionKind })
+		read := slices.ContainsFunc(kinds,
+			func(other kind) bool { return other.GroupVersionKind == k.GroupVersionKind })
 		if !read && !k.Own && (k.Readers == snapshot.EveryReplica || k.Readers == snapshot.Facts) {
 			kinds = append(kinds, kind{k.GroupVersionKind, k, readMetadata, true})
 		}
@@ -91,7 +93,8 @@ var (
 // kindOf returns the kind to read an object as, or nil for one that is ignored.
 func kindOf(apiVersion, name string) (*kind, error) {
 	if notASCII(apiVersion) || notASCII(name) {
-		return nil, fmt.Errorf("apiVersion %+q and kind %+q must be ASCII; type them instead of copying them", apiVersion, name)
+		return nil, fmt.Errorf("apiVersion %+q and kind %+q must be ASCII; type them instead of copying them",
+			apiVersion, name)
 	}
 	gv, err := schema.ParseGroupVersion(apiVersion)
 	if err != nil {
@@ -106,10 +109,12 @@ func kindOf(apiVersion, name string) (*kind, error) {
 			return nil, fmt.Errorf("apiVersion %q has no version; it is written %s", apiVersion, k.GroupVersion())
 		case !alike(gv.Group, k.Group):
 		case gv.Group != k.Group || name != k.Kind:
-			return nil, fmt.Errorf("kind %q of apiVersion %q does not exist; it is written kind %s, apiVersion %s", name, apiVersion, k.Kind, k.GroupVersion())
+			return nil, fmt.Errorf("kind %q of apiVersion %q does not exist; it is written kind %s, apiVersion %s",
+				name, apiVersion, k.Kind, k.GroupVersion())
 		case gv.Version != k.Version:
 			if unread == nil { // the newest version comes first
-				unread = fmt.Errorf("%s of apiVersion %q is not read; the version that is read is %s", k.Kind, apiVersion, k.GroupVersion())
+				unread = fmt.Errorf("%s of apiVersion %q is not read; the version that is read is %s", k.Kind,
+					apiVersion, k.GroupVersion())
 			}
 		default:
 			return k, nil
@@ -119,7 +124,8 @@ func kindOf(apiVersion, name string) (*kind, error) {
 }
 
 // knownGroups are the API groups whose objects decide over operators. What is not judged of them is named.
-var knownGroups = []string{policyv1beta2.GroupVersion.Group, olm.V1.Group, "packages.operators.coreos.com", "olm.operatorframework.io",
+var knownGroups = []string{policyv1beta2.GroupVersion.Group, olm.V1.Group, "packages.operators.coreos.com",
+	"olm.operatorframework.io",
 	"kustomize.config.k8s.io"}
 
 func isKnown(group string) bool { return slices.Contains(knownGroups, group) }
@@ -132,8 +138,8 @@ func groupOf(apiVersion string) string {
 	return gv.Group
 }
 
-// Decode returns an object that a cluster stores, of a kind that is judged. It does not look for what its manifest would
-// be refused for.
+// Decode returns an object that a cluster stores, of a kind that is judged. It does not look for what its manifest
+// would be refused for.
 func Decode(stored schema.GroupVersionKind, raw []byte) (*Object, error) {
 	i := slices.IndexFunc(kinds, func(k kind) bool { return k.GroupVersionKind == stored })
 	o := &Object{Kind: stored.Kind, raw: raw}
@@ -154,8 +160,8 @@ func nameOf(raw []byte) string {
 	return object.Metadata.Name
 }
 
-// identities are those of an object, or of the elements of a list, that may stand once on a cluster, with the labels of a
-// Namespace. apiVersion and kind are those of elements that do not say so.
+// identities are those of an object, or of the elements of a list, that may stand once on a cluster, with the labels of
+// a Namespace. apiVersion and kind are those of elements that do not say so.
 func identities(raw []byte, apiVersion, kind string, depth int) iter.Seq2[identity, map[string]string] {
 	return func(yield func(identity, map[string]string) bool) {
 		h, faults := headOf(raw)
@@ -239,7 +245,9 @@ func readEarlierPolicy(raw []byte, o *Object) []fieldFault {
 
 // reads returns the reader of a kind of which Every has all fields. It finds those that are unknown, and those that are
 // missing in spec, and decodes what is judged.
-func reads[Every, T any](decode func(raw []byte) (*T, error), names func(*T) *olm.ObjectMeta, required ...string) func([]byte, *Object) []fieldFault {
+func reads[Every, T any](
+	decode func(raw []byte) (*T, error), names func(*T) *olm.ObjectMeta, required ...string,
+) func([]byte, *Object) []fieldFault {
 	return func(raw []byte, o *Object) []fieldFault {
 		faults := unknownFields(raw, new(Every))
 		if len(required) > 0 {
@@ -255,9 +263,11 @@ func reads[Every, T any](decode func(raw []byte) (*T, error), names func(*T) *ol
 	}
 }
 
-// readsV1 returns the reader of a kind of OLM v1, whose fields differ between its versions: those that are not known are
-// not looked for.
-func readsV1[T any](decode func(raw []byte) (*T, error), names func(*T) *olm.ObjectMeta, required ...string) func([]byte, *Object) []fieldFault {
+// readsV1 returns the reader of a kind of OLM v1, whose fields differ between its versions: those that are not known
+// are not looked for.
+func readsV1[T any](
+	decode func(raw []byte) (*T, error), names func(*T) *olm.ObjectMeta, required ...string,
+) func([]byte, *Object) []fieldFault {
 	return func(raw []byte, o *Object) []fieldFault {
 		faults := missing(raw, required)
 		value, err := decode(raw)

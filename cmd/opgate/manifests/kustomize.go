@@ -60,7 +60,8 @@ func buildAll(dirs []string) (builds []*build, problems []Problem) {
 		switch {
 		case made[i] == nil, isPart(at, made, faults):
 		case faults[i] != nil:
-			problems = append(problems, Problem{Place{File: dir}, "the kustomization cannot be built: " + relative(faults[i])})
+			problems = append(problems, Problem{Place{File: dir}, "the kustomization cannot be built: " +
+				relative(faults[i])})
 		default:
 			builds = append(builds, made[i])
 		}
@@ -185,7 +186,8 @@ func (r *recorder) isComponent() bool {
 	for _, name := range konfig.RecognizedKustomizationFileNames() {
 		data, err := readFile(filepath.Join(r.root, name))
 		var k types.Kustomization
-		if err == nil && checkAliases(name, string(data)) == nil && k.Unmarshal(data) == nil && k.Kind == types.ComponentKind {
+		if err == nil && checkAliases(name, string(data)) == nil && k.Unmarshal(data) == nil &&
+			k.Kind == types.ComponentKind {
 			return true
 		}
 	}
@@ -243,7 +245,8 @@ func checkAliases(name, text string) error {
 // Fields of a kustomization, or of a plugin that kustomize has, whose values are read, and those of them that may be
 // other kustomizations, which kustomize would clone by running git.
 var (
-	readFields  = []string{"crds", "configurations", "patchesStrategicMerge", "paths", "files", "envs", "env", "path", "targetFilePath"}
+	readFields = []string{"crds", "configurations", "patchesStrategicMerge", "paths", "files", "envs", "env", "path",
+		"targetFilePath"}
 	cloneFields = []string{"resources", "bases", "components", "generators", "transformers", "validators"}
 )
 
@@ -291,7 +294,8 @@ func (r *recorder) valueLocal(dir, field, value string) error {
 	switch {
 	case strings.Contains(value, "\n"):
 		return cmp.Or(checkAliases("the text in "+field, value), r.pluginsLocal(dir, value))
-	case strings.Contains(value, "://") && (clones || isField(readFields, field)), clones && !r.Exists(filepath.Join(dir, value)):
+	case strings.Contains(value, "://") && (clones || isField(readFields, field)),
+		clones && !r.Exists(filepath.Join(dir, value)):
 		return fmt.Errorf("%q in %s is no file and no directory here; what is loaded from elsewhere is judged by "+
 			"kustomize build DIR | opgate check -", value, field)
 	}

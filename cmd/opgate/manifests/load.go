@@ -178,7 +178,8 @@ func (l *loader) list(d document, h *head, depth int) {
 
 // object reads an object of a kind that counts.
 func (l *loader) object(d document, k *kind) {
-	o := &Object{Place: d.Place, tree: d.tree, Comments: d.comments, Kind: k.Kind, cluster: k.clusterScoped(), raw: d.raw}
+	o := &Object{Place: d.Place, tree: d.tree, Comments: d.comments, Kind: k.Kind, cluster: k.clusterScoped(),
+		raw: d.raw}
 	faults := k.read(d.raw, o)
 	if o.identified {
 		faults = append(faults, nameFaults(o, cmp.Or(o.Namespace, l.namespace))...)
@@ -208,7 +209,8 @@ func (l *loader) object(d document, k *kind) {
 		case twice && o.labels != nil && maps.Equal(o.labels, first.labels):
 			return // a namespace comes with everything that is installed in it
 		case twice:
-			l.problems = append(l.problems, Problem{d.Place, fmt.Sprintf("%s %s is there twice, first in %s", o.Kind, o.Key(), first.Place)})
+			l.problems = append(l.problems,
+				Problem{d.Place, fmt.Sprintf("%s %s is there twice, first in %s", o.Kind, o.Key(), first.Place)})
 			return
 		}
 		l.seen[id] = o
@@ -251,7 +253,10 @@ func (l *loader) store(o *Object, k *kind) (faults []fieldFault) {
 		o.Strict = strict
 	}
 	l.files.Add(o.raw, "")
-	read := snapshot.Reader{Unreadable: func(_ *snapshot.Kind, _ types.NamespacedName, err error) { faults = orFault(faults, err) }}
+	read := snapshot.Reader{Unreadable: func(_ *snapshot.Kind, _ types.NamespacedName,
+		err error) {
+		faults = orFault(faults, err)
+	}}
 	o.stored = read.Read(k.kept, o.raw)
 	return faults
 }

@@ -64,12 +64,19 @@ func TestConcerning(t *testing.T) {
 		{name: "attack: UTF-16, little endian", text: wide(subscription, false), concerning: true},
 		{name: "attack: ISO 8859-1 with an object", text: subscription + "# caf\xe9\n", concerning: true},
 		{name: "attack: a key twice", text: subscription + twice, concerning: true},
-		{name: "attack: a key twice, and escapes", text: "apiVersion: \"oper\\u0061tors.coreos.com/v1alpha1\"\nkind: \"Subs\\x63ription\"\n" + twice, concerning: true},
-		{name: "attack: a key twice, and a text on two lines", text: "apiVersion: \"oper\\\n  ators.coreos.com/v1alpha1\"\nkind: \"Subs\\\n cription\"\n" + twice,
+		{name: "attack: a key twice, and escapes",
+			text:       "apiVersion: \"oper\\u0061tors.coreos.com/v1alpha1\"\nkind: \"Subs\\x63ription\"\n" + twice,
 			concerning: true},
-		{name: "attack: a key twice, and a binary text", text: "apiVersion: !!binary b3BlcmF0b3JzLmNvcmVvcy5jb20vdjFhbHBoYTE=\nkind: a\n" + twice, concerning: true},
-		{name: "attack: a key twice, and a tag in escapes", text: "apiVersion: !<tag:yaml.org,2002:bin%61ry> b3Blcg==\nkind: a\n" + twice, concerning: true},
-		{name: "attack: a key twice, and a tag by a handle", text: "%TAG !e! tag:yaml.org,2002:bin\n---\napiVersion: !e!ary b3Blcg==\nkind: a\n" + twice, concerning: true},
+		{name: "attack: a key twice, and a text on two lines",
+			text:       "apiVersion: \"oper\\\n  ators.coreos.com/v1alpha1\"\nkind: \"Subs\\\n cription\"\n" + twice,
+			concerning: true},
+		{name: "attack: a key twice, and a binary text",
+			text: "apiVersion: !!binary b3BlcmF0b3JzLmNvcmVvcy5jb20vdjFhbHBoYTE=\nkind: a\n" + twice, concerning: true},
+		{name: "attack: a key twice, and a tag in escapes",
+			text: "apiVersion: !<tag:yaml.org,2002:bin%61ry> b3Blcg==\nkind: a\n" + twice, concerning: true},
+		{name: "attack: a key twice, and a tag by a handle",
+			text:       "%TAG !e! tag:yaml.org,2002:bin\n---\napiVersion: !e!ary b3Blcg==\nkind: a\n" + twice,
+			concerning: true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -80,7 +87,8 @@ func TestConcerning(t *testing.T) {
 			}
 			for range in.Sets() { // reads them
 			}
-			if problems, warnings := len(in.Problems()), len(in.warnings); problems+warnings == 0 || (problems > 0) != tc.concerning || (warnings > 0) == tc.concerning {
+			if problems, warnings := len(in.Problems()), len(in.warnings); problems+
+				warnings == 0 || (problems > 0) != tc.concerning || (warnings > 0) == tc.concerning {
 				t.Errorf("problems %v, warnings %v", in.problems, in.warnings)
 			}
 		})
@@ -90,7 +98,8 @@ func TestConcerning(t *testing.T) {
 // FuzzLoad reads anything: the loader never panics, and what makes an input unusable has a place.
 func FuzzLoad(f *testing.F) {
 	for _, seed := range []string{
-		"apiVersion: v1\nkind: Namespace\nmetadata: {name: shop, labels: {a: b}}\n---\n", "a: &a\n- *a\n", "{\"items\":[{}]}", "--- |\n x\n...\n%TAG ! a\n---\n", "\ufeff{}\r---\u2028", "<<: *x",
+		"apiVersion: v1\nkind: Namespace\nmetadata: {name: shop, labels: {a: b}}\n---\n", "a: &a\n- *a\n",
+		"{\"items\":[{}]}", "--- |\n x\n...\n%TAG ! a\n---\n", "\ufeff{}\r---\u2028", "<<: *x",
 		`{"apiVersion":"v1","kind":"List","items":[{"apiVersion":"operators.coreos.com/v1alpha1","kind":"InstallPlan","metadata":{"generateName":"a"},"spec":{"approval":"","approved":false,"clusterServiceVersionNames":["a"]},"status":{"phase":"RequiresApproval","plan":[{"resource":{"kind":"ClusterServiceVersion","manifest":"{}"}}]}}]}`,
 		"kind: SubscriptionList\napiVersion: operators.coreos.com/v1alpha1\nitems: [&a {metadata: {name: x}, spec: {name: p, source: s, sourceNamespace: t, sourceNamespace: t}}, *a]\n",
 	} {

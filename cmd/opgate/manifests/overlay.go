@@ -108,7 +108,8 @@ func newLayout(contents []*content, pairings []Pairing, argument func(Place) int
 	units = append(units, l.directories(units)...)
 	for _, u := range units {
 		for _, c := range contents {
-			if c.build != nil && !slices.Contains(u.overlays, c.build) && u.owns(c) && (u.pairing == nil || within(c.dir, u.dir)) {
+			if c.build != nil && !slices.Contains(u.overlays, c.build) && u.owns(c) &&
+				(u.pairing == nil || within(c.dir, u.dir)) {
 				u.overlays = append(u.overlays, c.build)
 			}
 		}
@@ -141,7 +142,8 @@ func (l *layout) directories(units []*unit) (found []*unit) {
 	roots := l.clusters.all()
 	for _, dir := range roots {
 		inside := func(other string) bool { return other != dir && within(other, dir) }
-		if !slices.ContainsFunc(roots, inside) && !slices.ContainsFunc(units, func(u *unit) bool { return u.pairing == nil && within(u.dir, dir) }) {
+		if !slices.ContainsFunc(roots, inside) && !slices.ContainsFunc(units,
+			func(u *unit) bool { return u.pairing == nil && within(u.dir, dir) }) {
 			found = append(found, &unit{dir: dir})
 		}
 	}
@@ -153,7 +155,8 @@ func (l *layout) pair(units []*unit) (list []world) {
 	for _, u := range units {
 		name := path.Base(u.dir)
 		i := slices.IndexFunc(list, func(w world) bool {
-			return w.name == name && !slices.ContainsFunc(w.units, func(other *unit) bool { return l.alternatives(u, other) })
+			return w.name == name && !slices.ContainsFunc(w.units,
+				func(other *unit) bool { return l.alternatives(u, other) })
 		})
 		if i < 0 {
 			list = append(list, world{name: name})
@@ -216,8 +219,11 @@ func (l *layout) unpaired() (warnings []Problem) {
 		}
 		for _, u := range w.units {
 			if len(others) > 0 {
-				warnings = append(warnings, Problem{Place{File: u.dir}, "is judged without " + text.Join(others, maxOthers) +
-					": none of them is named " + path.Base(u.dir) + "; to judge it with one of them, give both directories alone, or name them in overlays of " + ConfigFile})
+				warnings = append(warnings, Problem{Place{File: u.dir},
+					"is judged without " + text.Join(others, maxOthers) +
+						": none of them is named " + path.Base(u.dir) +
+						"; to judge it with one of them, give both directories alone, or name them in overlays of " +
+						ConfigFile})
 			}
 		}
 	}

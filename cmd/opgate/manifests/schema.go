@@ -37,5 +37,6 @@ func refusedBySchema(gvk schema.GroupVersionKind, raw []byte) apifield.ErrorList
 	if s == nil {
 		return nil
 	}
-	return slices.DeleteFunc(s.Validate(raw), func(err *apifield.Error) bool { return strings.Contains(fmt.Sprint(err.BadValue), hubOpens) })
+	return slices.DeleteFunc(s.Validate(raw),
+		func(err *apifield.Error) bool { return strings.Contains(fmt.Sprint(err.BadValue), hubOpens) })
 }

@@ -88,9 +88,10 @@ func (s *Set) Snapshot(versions state.Cluster) *snapshot.Snapshot {
 			packages[key{pkg.Name, pkg.Catalog}] = pkg
 		}
 	}
-	b := snapshot.Builder{Unsuspended: true, Changes: s.files.Changes, Packages: func(pkg, _ string, source olm.Catalog) *catalog.Package {
-		return packages[key{pkg, source}]
-	}}
+	b := snapshot.Builder{Unsuspended: true, Changes: s.files.Changes,
+		Packages: func(pkg, _ string, source olm.Catalog) *catalog.Package {
+			return packages[key{pkg, source}]
+		}}
 	b.SetCluster(time.Time{}, versions)
 	return b.Put(time.Time{}, s.Stored()...)
 }
@@ -157,7 +158,8 @@ func (in *Input) layout() *layout {
 			}
 		}
 	}
-	l := newLayout(contents, in.options.Overlays, func(at Place) int { return in.argument[cmp.Or(at.Kustomization, at.File)] })
+	l := newLayout(contents, in.options.Overlays,
+		func(at Place) int { return in.argument[cmp.Or(at.Kustomization, at.File)] })
 	in.unpaired = l.unpaired()
 	if in.options.Strict {
 		in.fault(in.unpaired...)
@@ -193,8 +195,8 @@ func (in *Input) Unusable(stderr io.Writer) error {
 	return errors.New(text.Count(len(problems), "problem") + " in the input")
 }
 
-// Read reads files, directories, kustomizations or "-", standard input, that describe one cluster. What it cannot use it
-// prints, and returns an error with an exit code.
+// Read reads files, directories, kustomizations or "-", standard input, that describe one cluster. What it cannot use
+// it prints, and returns an error with an exit code.
 func Read(files []string, stdin io.Reader, stderr io.Writer, o Options) (*Set, error) {
 	in, err := Gather(files, stdin, o)
 	if err != nil {
@@ -209,8 +211,9 @@ func Read(files []string, stdin io.Reader, stderr io.Writer, o Options) (*Set, e
 		return nil, &cli.ExitError{Code: cli.ExitUnusable, Message: err.Error()}
 	}
 	if len(clusters) > 0 {
-		return nil, &cli.ExitError{Code: cli.ExitUnusable, Message: "the input describes several clusters: name one of " + text.Join(clusters, maxOthers) +
-			", with what belongs to it"}
+		return nil, &cli.ExitError{Code: cli.ExitUnusable,
+			Message: "the input describes several clusters: name one of " + text.Join(clusters, maxOthers) +
+				", with what belongs to it"}
 	}
 	for _, p := range in.sorted(in.warnings) {
 		fmt.Fprintln(stderr, "warning: not read: "+p.String())

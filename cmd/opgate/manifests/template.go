@@ -40,7 +40,8 @@ func (l *loader) templates(p policyDocument) {
 		if t.Fault == "" && !t.Suspendable && isKnown(t.Ref.Group) {
 			l.unjudged = append(l.unjudged, unjudged{d.Place, t.Ref.Kind, t.Ref.Name, false})
 		}
-		if _, made := l.seen[identity{t.Ref.Kind, t.Ref.Namespace, t.Ref.Name}]; !t.Suspendable || t.Fault != "" || made {
+		if _, made := l.seen[identity{t.Ref.Kind, t.Ref.Namespace, t.Ref.Name}]; !t.Suspendable || t.Fault != "" ||
+			made {
 			continue
 		}
 		path := fmt.Sprintf("spec.policy-templates[%d].objectDefinition", t.Index)

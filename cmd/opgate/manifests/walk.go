@@ -71,7 +71,8 @@ func (s *search) filesIn(name string) ([]string, error) {
 		}
 		return err
 	})
-	if err == nil && len(files) == 0 && len(s.kustomizations) == kustomizations && s.skipped == before && s.exclude.count == excluded {
+	if err == nil && len(files) == 0 && len(s.kustomizations) == kustomizations && s.skipped == before &&
+		s.exclude.count == excluded {
 		// A directory named by mistake must not pass as one without faults.
 		err = fmt.Errorf("no *.yaml, *.yml or *.json file in this directory")
 	}
@@ -89,7 +90,8 @@ func (s *search) directory(path, name string, named bool) error {
 	case !named && !s.strict && name == "templates" && exists(filepath.Join(path, "..", chartFile)):
 		s.skipped.templates++
 		return fs.SkipDir
-	case slices.ContainsFunc(konfig.RecognizedKustomizationFileNames(), func(file string) bool { return exists(filepath.Join(path, file)) }):
+	case slices.ContainsFunc(konfig.RecognizedKustomizationFileNames(),
+		func(file string) bool { return exists(filepath.Join(path, file)) }):
 		s.kustomizations = append(s.kustomizations, path)
 	}
 	return nil
@@ -112,7 +114,8 @@ func (s *search) file(path, clean string) (bool, error) {
 	}
 	// Reading a pipe would block.
 	if err != nil || !info.Mode().IsRegular() {
-		return false, cmp.Or(err, error(&fs.PathError{Op: "read", Path: path, Err: errors.New("it is not a regular file")}))
+		return false, cmp.Or(err,
+			error(&fs.PathError{Op: "read", Path: path, Err: errors.New("it is not a regular file")}))
 	}
 	return true, nil
 }

@@ -29,8 +29,9 @@ const (
 )
 
 var (
-	definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
-	policies    = policyv1beta2.GroupVersion.WithResource(policyv1beta2.Resource)
+	definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
+		Resource: "customresourcedefinitions"}
+	policies = policyv1beta2.GroupVersion.WithResource(policyv1beta2.Resource)
 )
 
 // migration rewrites all OperatorPolicies of a cluster.
@@ -51,7 +52,8 @@ func (m *migration) run(ctx context.Context) error {
 		fmt.Fprintf(m.out, "nothing to do: every OperatorPolicy is stored in %s\n", policyv1beta2.Version)
 		return nil
 	}
-	fmt.Fprintf(m.out, "OperatorPolicies may be stored in %s; writing each as %s\n", strings.Join(stored, ", "), policyv1beta2.Version)
+	fmt.Fprintf(m.out, "OperatorPolicies may be stored in %s; writing each as %s\n", strings.Join(stored, ", "),
+		policyv1beta2.Version)
 	if err := m.rewriteAll(ctx); err != nil {
 		return err
 	}
@@ -59,9 +61,11 @@ func (m *migration) run(ctx context.Context) error {
 		fmt.Fprintf(m.out, "%d OperatorPolicies would be written; nothing was changed\n", m.seen)
 		return nil
 	}
-	fmt.Fprintf(m.out, "%d OperatorPolicies: %d rewritten, %d were stored in %s already\n", m.seen, m.written, m.seen-m.written-m.refused, policyv1beta2.Version)
+	fmt.Fprintf(m.out, "%d OperatorPolicies: %d rewritten, %d were stored in %s already\n", m.seen, m.written,
+		m.seen-m.written-m.refused, policyv1beta2.Version)
 	if m.refused > 0 {
-		return fmt.Errorf("%d OperatorPolicies failed, so status.storedVersions stays %s", m.refused, strings.Join(stored, ", "))
+		return fmt.Errorf("%d OperatorPolicies failed, so status.storedVersions stays %s", m.refused,
+			strings.Join(stored, ", "))
 	}
 	if err := m.trim(ctx); err != nil {
 		return err
@@ -173,7 +177,8 @@ func (m *migration) trim(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("read the CustomResourceDefinition %s: %w", definition, err)
 		}
-		if err := unstructured.SetNestedStringSlice(crd.Object, []string{policyv1beta2.Version}, "status", "storedVersions"); err != nil {
+		if err := unstructured.SetNestedStringSlice(crd.Object, []string{policyv1beta2.Version}, "status",
+			"storedVersions"); err != nil {
 			return fmt.Errorf("set status.storedVersions: %w", err)
 		}
 		if _, err := m.client.Resource(definitions).UpdateStatus(ctx, crd, metav1.UpdateOptions{}); err != nil {

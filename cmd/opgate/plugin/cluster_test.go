@@ -12,7 +12,9 @@ import (
 )
 
 // sampleWith returns the objects of a sample, one kind of them changed.
-func sampleWith(t *testing.T, sample, kind string, change func(*unstructured.Unstructured)) []*unstructured.Unstructured {
+func sampleWith(
+	t *testing.T, sample, kind string, change func(*unstructured.Unstructured),
+) []*unstructured.Unstructured {
 	t.Helper()
 	objects := documents(t, "../../../manifests/samples/"+sample+".yaml")
 	i := slices.IndexFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == kind })
@@ -27,12 +29,14 @@ func sampleWith(t *testing.T, sample, kind string, change func(*unstructured.Uns
 func TestHostileNames(t *testing.T) {
 	const name = "etcd\x1b]0;owned\x07\x1b[2Jv\u009b31m\u202e"
 	var namespace, plan string
-	kubeconfig := start(t, &server{objects: sampleWith(t, "bundle-version-deny", "InstallPlan", func(u *unstructured.Unstructured) {
-		namespace, plan = u.GetNamespace(), u.GetName()
-		if err := unstructured.SetNestedStringSlice(u.Object, []string{name}, "spec", "clusterServiceVersionNames"); err != nil {
-			t.Fatal(err)
-		}
-	})})
+	kubeconfig := start(t, &server{objects: sampleWith(t, "bundle-version-deny", "InstallPlan",
+		func(u *unstructured.Unstructured) {
+			namespace, plan = u.GetNamespace(), u.GetName()
+			if err := unstructured.SetNestedStringSlice(u.Object, []string{name}, "spec",
+				"clusterServiceVersionNames"); err != nil {
+				t.Fatal(err)
+			}
+		})})
 	for _, tc := range []struct {
 		code int
 		args []string
@@ -55,7 +59,8 @@ func TestUnreachable(t *testing.T) {
 	stopped := httptest.NewServer(http.NotFoundHandler())
 	stopped.Close()
 	kubeconfig := kubeconfigOf(t, stopped.URL)
-	for _, args := range [][]string{{"pending"}, {"why", "installplan", "shop/x"}, {"history", "etcd"}, {"tree"}, {"impact", "etcd"}} {
+	for _, args := range [][]string{{"pending"}, {"why", "installplan", "shop/x"}, {"history", "etcd"}, {"tree"},
+		{"impact", "etcd"}} {
 		got, code := run(t, command(args[0]), append(args[1:], "--kubeconfig", kubeconfig)...)
 		for _, text := range []string{stopped.URL + " cannot be reached", "connection refused"} {
 			if code != exitUnusable || !strings.Contains(got, text) {
@@ -96,7 +101,8 @@ func TestCompletes(t *testing.T) {
 		{never: "shop/waiting", args: []string{"approve", "bank"}},
 	} {
 		root := &cobra.Command{Use: "opgate"}
-		root.AddCommand(&cobra.Command{Use: "approve", ValidArgsFunction: CompletePlans, Run: func(*cobra.Command, []string) {}})
+		root.AddCommand(&cobra.Command{Use: "approve", ValidArgsFunction: CompletePlans,
+			Run: func(*cobra.Command, []string) {}})
 		root.AddCommand(Commands(nil)...)
 		got, _ := run(t, root, append([]string{cobra.ShellCompRequestCmd}, tc.args...)...)
 		if !strings.Contains("\n"+got, "\n"+tc.want) || tc.never != "" && strings.Contains(got, tc.never) {

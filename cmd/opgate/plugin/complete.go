@@ -86,7 +86,9 @@ func keyOf(kind *snapshot.Kind) func(raw []byte) string {
 
 // names lists the objects of a kind, without an error: a shell cannot show one. Names that a shell would not take for
 // one word are left out.
-func names(cmd *cobra.Command, prefix string, kind *snapshot.Kind, nameOf func(raw []byte) string) ([]cobra.Completion, cobra.ShellCompDirective) {
+func names(
+	cmd *cobra.Command, prefix string, kind *snapshot.Kind, nameOf func(raw []byte) string,
+) ([]cobra.Completion, cobra.ShellCompDirective) {
 	var of cli.Kubeconfig
 	of.File, _ = cmd.Flags().GetString("kubeconfig") // every command that completes names has both
 	of.Context, _ = cmd.Flags().GetString("context")
@@ -97,8 +99,10 @@ func names(cmd *cobra.Command, prefix string, kind *snapshot.Kind, nameOf func(r
 	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
 	defer cancel()
 	var found []cobra.Completion
-	_ = reader.Each(ctx, kind, "", func(raw []byte) error { // what was read until an error is complete as far as it goes
-		if name := nameOf(raw); name != "" && strings.HasPrefix(name, prefix) && !strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' }) {
+	// what was read until an error is complete as far as it goes
+	_ = reader.Each(ctx, kind, "", func(raw []byte) error {
+		if name := nameOf(raw); name != "" && strings.HasPrefix(name, prefix) &&
+			!strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' }) {
 			found = append(found, name)
 		}
 		return nil

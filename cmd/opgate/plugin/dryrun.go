@@ -62,9 +62,11 @@ func (d *dryRun) why(ctx context.Context, key types.NamespacedName, before error
 	}
 	notes := []string{byDryRun + d.because.Error()}
 	if plan, err := d.reader.Plan(ctx, key); err == nil && plan.Spec.Approved {
-		notes = append(notes, "it was approved before (phase "+plan.Status.Phase+"), so that there was nothing to refuse")
+		notes = append(notes, "it was approved before (phase "+
+			plan.Status.Phase+"), so that there was nothing to refuse")
 	}
-	return &answer{Object: "installplan " + displayKey(key), Decision: found.Decision.String(), decision: found.Decision, Operators: []inspect.Operator{},
+	return &answer{Object: "installplan " + displayKey(key), Decision: found.Decision.String(),
+		decision: found.Decision, Operators: []inspect.Operator{},
 		Reasons: inspect.Reasons(found), Edits: []inspect.Edit{}, Warnings: []string{}, Notes: notes}, nil
 }
 
@@ -95,8 +97,10 @@ func (d *dryRun) pending(ctx context.Context, namespace string, stderr io.Writer
 		if err != nil {
 			return nil, fmt.Errorf("%w; a dry run of the approval was not answered either: %w", before, err)
 		}
-		p := pendingPlan{Namespace: key.Namespace, Name: key.Name, Decision: found.Decision.String(), decision: found.Decision,
-			Created: created(plan), Operators: []inspect.Operator{}, Reasons: inspect.Reasons(found), Warnings: []string{}, Notes: []string{}}
+		p := pendingPlan{Namespace: key.Namespace, Name: key.Name, Decision: found.Decision.String(),
+			decision: found.Decision,
+			Created:  created(plan), Operators: []inspect.Operator{}, Reasons: inspect.Reasons(found),
+			Warnings: []string{}, Notes: []string{}}
 		for _, csv := range plan.Spec.CSVNames {
 			p.Operators = append(p.Operators, inspect.Operator{CSV: csv})
 		}
@@ -108,7 +112,8 @@ func (d *dryRun) pending(ctx context.Context, namespace string, stderr io.Writer
 // approve returns the verdict of whatever refuses the approval of a plan, or that nothing does. An error means that the
 // API server did not come to a verdict.
 func (d *dryRun) approve(ctx context.Context, key types.NamespacedName) (*verdict.Verdict, error) {
-	_, err := d.plans.Namespace(key.Namespace).Patch(ctx, key.Name, types.MergePatchType, []byte(`{"spec":{"approved":true}}`),
+	_, err := d.plans.Namespace(key.Namespace).Patch(ctx, key.Name, types.MergePatchType,
+		[]byte(`{"spec":{"approved":true}}`),
 		metav1.PatchOptions{FieldManager: "opgate-approve", DryRun: []string{metav1.DryRunAll}})
 	if err == nil {
 		return &verdict.Verdict{Decision: verdict.Allow}, nil

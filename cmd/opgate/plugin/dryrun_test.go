@@ -36,12 +36,14 @@ func TestVerdictOf(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			refusal, found := refusalIn(c.message)
 			v := verdictOf(refusal)
-			if !found || v.Decision != c.want || len(v.Reasons) != 1 || v.Reasons[0].Rule != c.rule || v.Reasons[0].Message != c.said {
+			if !found || v.Decision != c.want || len(v.Reasons) != 1 || v.Reasons[0].Rule != c.rule ||
+				v.Reasons[0].Message != c.said {
 				t.Errorf("found is %t, the verdict %+v", found, v)
 			}
 		})
 	}
-	if _, found := refusalIn(`installplans.operators.coreos.com "x" is forbidden: User "bob" cannot patch resource "installplans"`); found {
+	if _, found := refusalIn(
+		`installplans.operators.coreos.com "x" is forbidden: User "bob" cannot patch resource "installplans"`); found {
 		t.Error("a missing right is taken for a verdict")
 	}
 }

@@ -22,13 +22,14 @@ import (
 )
 
 const historyLong = `Show what happened to the operator of a package, in all namespaces, from what the cluster still has: the InstallPlans that
-bring its versions, with when they were made and installed, who consented to their changes and to which, reasons of overrides, and the messages
-of the OperatorPolicies that govern it. Nothing is written.
+bring its versions, with when they were made and installed, who consented to their changes and to which, reasons of
+overrides, and the messages of the OperatorPolicies that govern it. Nothing is written.
 
-APPROVED is the program that last wrote spec.approved, by the name that it gave the API server (catalog is OLM's, opgate the loop's): not a
-user. Then who consented (annotation opgate.io/consent-by) and why an override was made (annotation
-opgate.io/override-reason). CHANGE is the digest of the change set that was consented to on the plan. OLM deletes old plans: what is gone is
-not shown, and the audit log of the API server has it. An installed version without a plan is shown without one.
+APPROVED is the program that last wrote spec.approved, by the name that it gave the API server (catalog is OLM's,
+opgate the loop's): not a user. Then who consented (annotation opgate.io/consent-by) and why an override was made
+(annotation opgate.io/override-reason). CHANGE is the digest of the change set that was consented to on the plan. OLM
+deletes old plans: what is gone is not shown, and the audit log of the API server has it. An installed version without
+a plan is shown without one.
 
 Messages of policies are in the wide output, and in JSON and YAML:
 
@@ -89,8 +90,10 @@ func historyCommand() *cobra.Command {
 				return o.usage(cmd, "write the name of one package, as in: history etcd")
 			}
 			a := approvers{by: map[types.NamespacedName]string{}}
-			state, err := o.read(cmd.Context(), cmd.ErrOrStderr(), cluster.Options{Namespace: o.namespace, Seen: a.see, Kinds: []*snapshot.Kind{
-				snapshot.InstallPlans, snapshot.Subscriptions, snapshot.ClusterServiceVersions, snapshot.OperatorPolicies}})
+			state, err := o.read(cmd.Context(), cmd.ErrOrStderr(),
+				cluster.Options{Namespace: o.namespace, Seen: a.see, Kinds: []*snapshot.Kind{
+					snapshot.InstallPlans, snapshot.Subscriptions, snapshot.ClusterServiceVersions,
+					snapshot.OperatorPolicies}})
 			if err != nil {
 				return err
 			}
@@ -159,8 +162,10 @@ func historyOf(state *cluster.State, pkg string, approvers map[types.NamespacedN
 		}
 		for _, installed := range ns.Installed() {
 			if installed.Package == pkg && !shown[installed.CSV] {
-				e := planEvent{Namespace: ns.Name(), CSV: installed.CSV, Version: installed.Version, Phase: "installed", Consent: []string{}}
-				if stored := state.Snapshot.Find(snapshot.ClusterServiceVersions, types.NamespacedName{Namespace: ns.Name(), Name: installed.CSV}); stored != nil {
+				e := planEvent{Namespace: ns.Name(), CSV: installed.CSV, Version: installed.Version, Phase: "installed",
+					Consent: []string{}}
+				if stored := state.Snapshot.Find(snapshot.ClusterServiceVersions,
+					types.NamespacedName{Namespace: ns.Name(), Name: installed.CSV}); stored != nil {
 					e.Created = stored.CreationTimestamp.Time
 				}
 				h.Plans = append(h.Plans, e)
@@ -168,7 +173,8 @@ func historyOf(state *cluster.State, pkg string, approvers map[types.NamespacedN
 		}
 		for _, p := range ns.Policies() {
 			if p.Governs(pkg) {
-				h.report(p.Source(), state.Snapshot.OperatorPolicy(p.Concerns(), types.NamespacedName{Namespace: p.Namespace, Name: p.Name}))
+				h.report(p.Source(), state.Snapshot.OperatorPolicy(p.Concerns(),
+					types.NamespacedName{Namespace: p.Namespace, Name: p.Name}))
 			}
 		}
 	}
@@ -182,8 +188,10 @@ func historyOf(state *cluster.State, pkg string, approvers map[types.NamespacedN
 }
 
 func eventOf(plan *olm.InstallPlan, csv, version string) planEvent {
-	e := planEvent{Namespace: plan.Metadata.Namespace, Plan: plan.Metadata.Name, CSV: csv, Version: version, Phase: plan.Status.Phase,
-		Installed: string(plan.Status.InstalledAt), Approved: plan.Spec.Approved, ConsentBy: plan.Metadata.Annotations.ConsentBy,
+	e := planEvent{Namespace: plan.Metadata.Namespace, Plan: plan.Metadata.Name, CSV: csv, Version: version,
+		Phase:     plan.Status.Phase,
+		Installed: string(plan.Status.InstalledAt), Approved: plan.Spec.Approved,
+		ConsentBy:      plan.Metadata.Annotations.ConsentBy,
 		OverrideReason: plan.Metadata.Annotations.OverrideReason, Consent: []string{}}
 	e.Created, _ = time.Parse(time.RFC3339, plan.Metadata.CreationTimestamp) // the API server sets it
 	for part := range strings.SplitSeq(plan.Metadata.Annotations.Consent, ",") {
@@ -221,7 +229,8 @@ func printHistory(out, stderr io.Writer, format string, h *packageHistory) error
 		rows = append(rows, h.Plans[i].row())
 	}
 	if len(rows) > 0 {
-		p.table([]string{"CREATED", "NAMESPACE", "VERSION", "CSV", "PLAN", "PHASE", "INSTALLED", "APPROVED", "CHANGE"}, rows)
+		p.table([]string{"CREATED", "NAMESPACE", "VERSION", "CSV", "PLAN", "PHASE", "INSTALLED", "APPROVED", "CHANGE"},
+			rows)
 	}
 	if format == formatWide && len(h.Policies) > 0 {
 		rows = nil
@@ -248,12 +257,14 @@ func (e *planEvent) row() []cell {
 	if e.Plan == "" {
 		approved = "-"
 	}
-	color := map[string]string{olm.PhaseComplete: green, olm.PhaseFailed: red, olm.PhaseRequiresApproval: yellow}[e.Phase]
+	color := map[string]string{olm.PhaseComplete: green, olm.PhaseFailed: red,
+		olm.PhaseRequiresApproval: yellow}[e.Phase]
 	var cells []cell
 	for _, s := range []string{timeText(e.Created), e.Namespace, e.Version, e.CSV, e.Plan} {
 		cells = append(cells, plain(cmp.Or(s, "-")))
 	}
-	return append(cells, cell{cmp.Or(e.Phase, "-"), color}, plain(cmp.Or(e.Installed, "-")), plain(text.Truncate(approved, maxCell)),
+	return append(cells, cell{cmp.Or(e.Phase, "-"), color}, plain(cmp.Or(e.Installed, "-")),
+		plain(text.Truncate(approved, maxCell)),
 		plain(cmp.Or(text.Truncate(strings.Join(e.Consent, ","), maxCell), "-")))
 }
 

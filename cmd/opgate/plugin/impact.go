@@ -21,12 +21,13 @@ import (
 const impactLong = `Show what depends on an operator before it is deleted: the CustomResourceDefinitions that it owns, how many objects these have in all
 namespaces, and which other installed operators need it. Nothing is written.
 
-NAME is a package, a Subscription, a ClusterServiceVersion or a CustomResourceDefinition; without it, all operators of the namespace that -n
-names are shown. Definitions are those that the ClusterServiceVersion lists as owned, and those with OLM's label of the operator. Other operators
-need it if they list one of the definitions as required, or have a property olm.gvk.required or olm.package.required for it.
+NAME is a package, a Subscription, a ClusterServiceVersion or a CustomResourceDefinition; without it, all operators of
+the namespace that -n names are shown. Definitions are those that the ClusterServiceVersion lists as owned, and those
+with OLM's label of the operator. Other operators need it if they list one of the definitions as required, or have a
+property olm.gvk.required or olm.package.required for it.
 
-Objects are counted with the rights of the user. What may not be listed is named, and only the namespace of the operator is counted where
-that alone is allowed. The JSON output, and the same in YAML, is a list of
+Objects are counted with the rights of the user. What may not be listed is named, and only the namespace of the
+operator is counted where that alone is allowed. The JSON output, and the same in YAML, is a list of
 
   {"namespace", "clusterServiceVersion", "package", "subscriptions": [...],
    "definitions": [{"name", "kind", "objects", "atLeast", "first": ["NAMESPACE/NAME", ...], "countedIn", "problem"}],
@@ -91,7 +92,8 @@ func impactCommand() *cobra.Command {
 		Args:    cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name := strings.Join(args, " ")
-			if len(args) > 1 || len(args) == 1 && name == "" || name == "" && o.namespace == "" || len(name) > catalog.MaxName {
+			if len(args) > 1 || len(args) == 1 && name == "" || name == "" && o.namespace == "" ||
+				len(name) > catalog.MaxName {
 				return o.usage(cmd, "write the name of one operator, or a namespace, as in: impact etcd -n shop")
 			}
 			reader, err := cluster.Connect(o.kubeconfig)
@@ -217,7 +219,8 @@ func (i *impact) count(ctx context.Context, reader *cluster.Reader, stderr io.Wr
 		if usage, err := reader.Usage(ctx, d, i.Namespace, maxFirst); err != nil {
 			found.Problem = err.Error()
 		} else {
-			found.Objects, found.AtLeast, found.First, found.CountedIn = usage.Count, usage.More, usage.First, usage.Namespace
+			found.Objects, found.AtLeast, found.First, found.CountedIn = usage.Count, usage.More, usage.First,
+				usage.Namespace
 		}
 		i.Definitions = append(i.Definitions, found)
 	}
@@ -248,7 +251,8 @@ func (i *impact) neededBy(all []*impact) {
 			}
 		}
 		if slices.Sort(needs); len(needs) > 0 {
-			i.NeededBy = append(i.NeededBy, dependent{Namespace: other.Namespace, CSV: other.CSV, Needs: slices.Compact(needs)})
+			i.NeededBy = append(i.NeededBy, dependent{Namespace: other.Namespace, CSV: other.CSV,
+				Needs: slices.Compact(needs)})
 		}
 	}
 }

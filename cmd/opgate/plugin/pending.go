@@ -19,17 +19,18 @@ import (
 )
 
 const pendingLong = `List the InstallPlans that wait for approval, in all namespaces, with the verdict that the gate would return if they were
-approved now, and the rules that hold or refuse them. Nothing is written. The verdicts are computed here, by the same rules, from one list of
-each kind: policies, Constraints, and what OLM stores.
+approved now, and the rules that hold or refuse them. Nothing is written. The verdicts are computed here, by the same
+rules, from one list of each kind: policies, Constraints, and what OLM stores.
 
-VERDICT is Allow, Hold (something has to happen first) or Deny. A plan is outdated if no Subscription names it as its current
-plan: approving it would bring an earlier version. RULE is the first rule of the verdict, and how many more there are; "why"
-shows all of them.
+VERDICT is Allow, Hold (something has to happen first) or Deny. A plan is outdated if no Subscription names it as its
+current plan: approving it would bring an earlier version. RULE is the first rule of the verdict, and how many more
+there are; "why" shows all of them.
 
-What the current user may not read ends the command, with the right and the ClusterRole that grants it, unless the rules
-know that it is not known: then what depends on it is held, and a warning says so. With -n, a user who may not read the
-policies, but may approve in that namespace, gets the API server's answers to dry runs of the approvals. ClusterRole opgate-reader grants all that
-is listed; what plans change, which policies with spec.consent are judged by, needs opgate-contents as well.
+What the current user may not read ends the command, with the right and the ClusterRole that grants it, unless the
+rules know that it is not known: then what depends on it is held, and a warning says so. With -n, a user who may not
+read the policies, but may approve in that namespace, gets the API server's answers to dry runs of the approvals.
+ClusterRole opgate-reader grants all that is listed; what plans change, which policies with spec.consent are judged
+by, needs opgate-contents as well.
 
 The JSON output, and the same in YAML, is a list of
 
@@ -94,11 +95,13 @@ func pendingCommand(now func() time.Time) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return printPending(cmd.OutOrStdout(), cmd.ErrOrStderr(), o.output, selected.of(pendingPlans(state, now())), now())
+			return printPending(cmd.OutOrStdout(), cmd.ErrOrStderr(), o.output, selected.of(pendingPlans(state, now())),
+				now())
 		},
 	}
 	o.registerNamespace(cmd)
-	cmd.Flags().StringVarP(&selector, "selector", "l", "", "label selector of InstallPlans, such as operators.coreos.com/etcd.shop (default: all)")
+	cmd.Flags().StringVarP(&selector, "selector", "l", "",
+		"label selector of InstallPlans, such as operators.coreos.com/etcd.shop (default: all)")
 	o.register(cmd, formatWide, formatJSON, formatYAML)
 	return cmd
 }
@@ -113,8 +116,10 @@ func pendingPlans(state *cluster.State, now time.Time) []pendingPlan {
 				continue
 			}
 			found := c.JudgePlan(plan)
-			p := pendingPlan{Namespace: ns.Name(), Name: plan.Metadata.Name, Outdated: !ns.IsCurrent(plan), Decision: found.Decision.String(),
-				decision: found.Decision, Operators: append([]inspect.Operator{}, found.Operators...), Reasons: inspect.Reasons(&found.Verdict),
+			p := pendingPlan{Namespace: ns.Name(), Name: plan.Metadata.Name, Outdated: !ns.IsCurrent(plan),
+				Decision: found.Decision.String(),
+				decision: found.Decision, Operators: append([]inspect.Operator{}, found.Operators...),
+				Reasons:  inspect.Reasons(&found.Verdict),
 				Warnings: warningsOf(&found.Verdict), Notes: []string{}}
 			if found.Decision == verdict.Allow {
 				p.Notes = c.LeftToUsers(plan)

@@ -1,6 +1,6 @@
 // Package plugin is the commands that look at a cluster, which as kubectl-opgate are those of a kubectl plugin:
-// pending, why, history, tree and impact. They judge by package rules over the objects of the cluster, as the gate does, and
-// write nothing.
+// pending, why, history, tree and impact. They judge by package rules over the objects of the cluster, as the gate
+// does, and write nothing.
 package plugin
 
 import (
@@ -51,7 +51,8 @@ func (o *options) register(cmd *cobra.Command, formats ...string) {
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	paths := []string{formatJSONPath, formatCustomColumns}
-	flags.StringVarP(&o.output, "output", "o", "", "output format: "+strings.Join(append(formats, "jsonpath=...", "custom-columns=..."), ", ")+" (default: text)")
+	flags.StringVarP(&o.output, "output", "o", "", "output format: "+
+		strings.Join(append(formats, "jsonpath=...", "custom-columns=..."), ", ")+" (default: text)")
 	o.kubeconfig.Register(cmd)
 	cli.Complete(cmd, "output", append(formats, paths...))
 	arguments := cmd.Args

@@ -24,7 +24,8 @@ const noValue = "<none>"
 
 // isData reports whether a format is one of data, which prints everything there is.
 func isData(format string) bool {
-	return format == formatJSON || format == formatYAML || strings.HasPrefix(format, formatJSONPath) || strings.HasPrefix(format, formatCustomColumns)
+	return format == formatJSON || format == formatYAML || strings.HasPrefix(format, formatJSONPath) ||
+		strings.HasPrefix(format, formatCustomColumns)
 }
 
 // checkPaths returns an error for a format whose paths cannot be read.
@@ -64,7 +65,8 @@ func parseColumns(spec string) ([]column, error) {
 	for part := range strings.SplitSeq(spec, ",") {
 		header, path, ok := strings.Cut(part, ":")
 		if !ok || header == "" || path == "" {
-			return nil, fmt.Errorf("column %s: write HEADER:PATH, as in custom-columns=PLAN:.name,VERDICT:.decision", text.Quote(part))
+			return nil, fmt.Errorf("column %s: write HEADER:PATH, as in custom-columns=PLAN:.name,VERDICT:.decision",
+				text.Quote(part))
 		}
 		path = strings.TrimSuffix(strings.TrimPrefix(path, "{"), "}")
 		if !strings.HasPrefix(path, "[") {

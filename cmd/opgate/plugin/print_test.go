@@ -20,8 +20,9 @@ func TestTable(t *testing.T) {
 		colored bool
 		want    string
 	}{
-		"plain":   {false, "NAME       VERDICT   LAST\na\\x1b[2J   Deny      x\nb          Allow     \n"},
-		"colored": {true, bold + "NAME" + reset + "       " + bold + "VERDICT" + reset + "   " + bold + "LAST" + reset + "\na\\x1b[2J   " + red + "Deny" + reset + "      x\nb          " + green + "Allow" + reset + "     \n"},
+		"plain": {false, "NAME       VERDICT   LAST\na\\x1b[2J   Deny      x\nb          Allow     \n"},
+		"colored": {true, bold + "NAME" + reset + "       " + bold + "VERDICT" + reset + "   " + bold + "LAST" + reset +
+			"\na\\x1b[2J   " + red + "Deny" + reset + "      x\nb          " + green + "Allow" + reset + "     \n"},
 	} {
 		var out bytes.Buffer
 		p := &printer{bufio.NewWriter(&out), tc.colored}
@@ -51,7 +52,8 @@ func TestDataIsASCII(t *testing.T) {
 		var got map[string]any
 		want, read := value, json.Unmarshal
 		if format == formatYAML {
-			want, read = map[string]any{"name": `a\x1b[2J\x7f\u009b31m\u202e\U0001f600\u00e9`}, func(data []byte, into any) error { return yaml.Unmarshal(data, into) }
+			want, read = map[string]any{"name": `a\x1b[2J\x7f\u009b31m\u202e\U0001f600\u00e9`},
+				func(data []byte, into any) error { return yaml.Unmarshal(data, into) }
 		}
 		if err := read(out.Bytes(), &got); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: got %q, %v; want %q", format, got, err, want)

@@ -60,7 +60,8 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	items := []any{}
 	for _, o := range s.objects {
-		if len(parts) == 0 || o.GetAPIVersion() != group || resource(o.GetKind()) != parts[0] || namespace != "" && o.GetNamespace() != namespace {
+		if len(parts) == 0 || o.GetAPIVersion() != group || resource(o.GetKind()) != parts[0] || namespace != "" &&
+			o.GetNamespace() != namespace {
 			continue
 		}
 		if len(parts) == 2 && o.GetName() == parts[1] {
@@ -73,7 +74,8 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if len(parts) != 1 {
 		parts = append(parts, "")
-		answer(http.StatusNotFound, map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404,
+		answer(http.StatusNotFound, map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Failure",
+			"reason": "NotFound", "code": 404,
 			"details": map[string]any{"name": parts[min(1, len(parts)-1)]}})
 		return
 	}
@@ -173,7 +175,8 @@ func TestWhyAgreesWithCheck(t *testing.T) {
 		}
 		t.Run(filepath.Base(sample), func(t *testing.T) {
 			kubeconfig, _ := serve(t, sample)
-			out, _ := run(t, check.Command(time.Now), "-f", sample, "-o", "json", "--kubernetes-version", kubernetes, "--as-if=approved-now")
+			out, _ := run(t, check.Command(time.Now), "-f", sample, "-o", "json", "--kubernetes-version", kubernetes,
+				"--as-if=approved-now")
 			var want []judged
 			if err := json.Unmarshal([]byte(out), &want); err != nil {
 				t.Fatalf("%v: %s", err, out)
@@ -183,13 +186,16 @@ func TestWhyAgreesWithCheck(t *testing.T) {
 					continue
 				}
 				compared++
-				out, code := run(t, command("why"), "installplan", w.Namespace+"/"+w.Name, "-o", "json", "--kubeconfig", kubeconfig)
+				out, code := run(t, command("why"), "installplan", w.Namespace+"/"+w.Name, "-o", "json", "--kubeconfig",
+					kubeconfig)
 				var got judged
 				if err := json.Unmarshal([]byte(out), &got); err != nil {
 					t.Fatalf("%v: %s", err, out)
 				}
-				if got.Decision != w.Decision || !slices.Equal(got.Reasons, w.Reasons) || (code == 0) != (w.Decision == "Allow") {
-					t.Errorf("exit code %d, %s %+v\nwant %s %+v", code, got.Decision, got.Reasons, w.Decision, w.Reasons)
+				if got.Decision != w.Decision || !slices.Equal(got.Reasons, w.Reasons) ||
+					(code == 0) != (w.Decision == "Allow") {
+					t.Errorf("exit code %d, %s %+v\nwant %s %+v", code, got.Decision, got.Reasons, w.Decision,
+						w.Reasons)
 				}
 			}
 		})
@@ -228,7 +234,8 @@ func TestEdits(t *testing.T) {
 				if o.GetKind() != "InstallPlan" {
 					continue
 				}
-				out, code := run(t, command("why"), "installplan", o.GetNamespace()+"/"+o.GetName(), "-o", "json", "--kubeconfig", kubeconfig)
+				out, code := run(t, command("why"), "installplan", o.GetNamespace()+"/"+o.GetName(), "-o", "json",
+					"--kubeconfig", kubeconfig)
 				var got judged
 				if err := json.Unmarshal([]byte(out), &got); err != nil || code != exitRefused {
 					t.Fatalf("exit code %d, %v: %s", code, err, out)
@@ -236,7 +243,8 @@ func TestEdits(t *testing.T) {
 				if len(got.Edits) > 0 && strings.Contains(got.Edits[0].Command, `\u00`) {
 					t.Errorf("escaped: %s", got.Edits[0].Command)
 				}
-				if want == "" && len(got.Edits) > 0 || want != "" && (len(got.Edits) != 1 || !strings.Contains(got.Edits[0].Edit, want)) {
+				if want == "" && len(got.Edits) > 0 || want != "" &&
+					(len(got.Edits) != 1 || !strings.Contains(got.Edits[0].Edit, want)) {
 					t.Errorf("got %+v, want %q", got.Edits, want)
 				}
 			}
@@ -251,14 +259,21 @@ func TestWhyOfKinds(t *testing.T) {
 		code         int
 		says         []string
 	}{
-		{"subscription-channel-deny", "Subscription", exitRefused, []string{"Deny subscription", "(subscription/channel)", "governed by OperatorPolicy"}},
+		{"subscription-channel-deny", "Subscription", exitRefused,
+			[]string{"Deny subscription", "(subscription/channel)", "governed by OperatorPolicy"}},
 		{"subscription-allow", "Subscription", 0, []string{"Allow subscription"}},
-		{"constraint-violated-warn", "Constraint", 0, []string{"Allow constraint", "warning: ", "(constraint/violated)"}},
-		{"operatorpolicy-pending-warn", "OperatorPolicy", 0, []string{"Allow operatorpolicy", "(operatorpolicy/pending)", "governs package etcd"}},
-		{"operatorpolicy-overlap-warn", "OperatorPolicy", 0, []string{"(operatorpolicy/overlap)", "installs, upgrades and approves nothing, because several enforced policies " +
-			"govern package etcd in namespace operatorpolicy-overlap-warn: policies/operatorpolicy-overlap-warn-catalog, policies/operatorpolicy-overlap-warn-versions; leave one of them enforced"}},
-		{"policy-dependency-cycle-deny", "Policy", exitRefused, []string{"Deny policy", "(policy/dependency-cycle)", "waits for"}},
-		{"bundle-version-write", "ClusterServiceVersion", exitRefused, []string{"Deny clusterserviceversion", "(bundle/version)", "no InstallPlan in the namespace brings it"}},
+		{"constraint-violated-warn", "Constraint", 0,
+			[]string{"Allow constraint", "warning: ", "(constraint/violated)"}},
+		{"operatorpolicy-pending-warn", "OperatorPolicy", 0,
+			[]string{"Allow operatorpolicy", "(operatorpolicy/pending)", "governs package etcd"}},
+		{"operatorpolicy-overlap-warn", "OperatorPolicy", 0,
+			[]string{"(operatorpolicy/overlap)",
+				"installs, upgrades and approves nothing, because several enforced policies " +
+					"govern package etcd in namespace operatorpolicy-overlap-warn: policies/operatorpolicy-overlap-warn-catalog, policies/operatorpolicy-overlap-warn-versions; leave one of them enforced"}},
+		{"policy-dependency-cycle-deny", "Policy", exitRefused,
+			[]string{"Deny policy", "(policy/dependency-cycle)", "waits for"}},
+		{"bundle-version-write", "ClusterServiceVersion", exitRefused,
+			[]string{"Deny clusterserviceversion", "(bundle/version)", "no InstallPlan in the namespace brings it"}},
 	} {
 		kubeconfig, objects := serve(t, "../../../manifests/samples/"+tc.sample+".yaml")
 		i := slices.IndexFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == tc.kind })
@@ -318,7 +333,8 @@ status:
 	kubeconfig, _ := serve(t, file)
 	const want = "etcdoperator.v0.9.4 is held: OperatorPolicy policies/etcd does not forbid it, and its Subscription asks for Manual approval, " +
 		"so that a user has to approve it"
-	for _, args := range [][]string{{"why", "installplan", "shop/install-x7"}, {"pending", "-o", "wide"}, {"pending", "-o", "json"}} {
+	for _, args := range [][]string{{"why", "installplan", "shop/install-x7"}, {"pending", "-o", "wide"},
+		{"pending", "-o", "json"}} {
 		out, code := run(t, command(args[0]), append(args[1:], "--kubeconfig", kubeconfig)...)
 		if code != 0 || !strings.Contains(out, want) || !strings.Contains(out, "Allow") {
 			t.Errorf("%v: exit code %d, %q is not in\n%s", args, code, want, out)

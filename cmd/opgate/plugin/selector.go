@@ -17,8 +17,8 @@ import (
 // selection are the plans that a label selector selects; nil for all.
 type selection map[types.NamespacedName]bool
 
-// selected asks the API server which plans a selector selects: rules read no labels of plans, so that they are not kept.
-// Errors: it is not a selector, or the plans cannot be listed.
+// selected asks the API server which plans a selector selects: rules read no labels of plans, so that they are not
+// kept. Errors: it is not a selector, or the plans cannot be listed.
 func (o *options) selected(cmd *cobra.Command, selector string) (selection, error) {
 	if selector == "" {
 		return nil, nil
@@ -34,7 +34,8 @@ func (o *options) selected(cmd *cobra.Command, selector string) (selection, erro
 	if err != nil {
 		return nil, unusable("make a client: %v", err)
 	}
-	list, err := client.Resource(snapshot.InstallPlans.GroupVersionResource()).Namespace(o.namespace).List(cmd.Context(), metav1.ListOptions{LabelSelector: selector})
+	list, err := client.Resource(snapshot.InstallPlans.GroupVersionResource()).Namespace(o.namespace).List(
+		cmd.Context(), metav1.ListOptions{LabelSelector: selector})
 	if err != nil {
 		return nil, unusable("list InstallPlans: %s", text.Escape(err.Error()))
 	}
@@ -50,5 +51,6 @@ func (s selection) of(plans []pendingPlan) []pendingPlan {
 	if s == nil {
 		return plans
 	}
-	return slices.DeleteFunc(plans, func(p pendingPlan) bool { return !s[types.NamespacedName{Namespace: p.Namespace, Name: p.Name}] })
+	return slices.DeleteFunc(plans,
+		func(p pendingPlan) bool { return !s[types.NamespacedName{Namespace: p.Namespace, Name: p.Name}] })
 }

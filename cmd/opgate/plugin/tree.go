@@ -17,8 +17,8 @@ import (
 
 const treeLong = `Show PolicySets with their Policies, what each Policy applies, and what it waits for. Nothing is written.
 
-States are those in the statuses. Each Policy is expanded once: where it comes again, the line ends in "(above)". A Policy that waits for itself
-is shown with the cycle, and not followed round it.
+States are those in the statuses. Each Policy is expanded once: where it comes again, the line ends in "(above)". A
+Policy that waits for itself is shown with the cycle, and not followed round it.
 
 With -o mermaid the graph is for a Markdown page, with -o dot for Graphviz. The JSON output, and the same in YAML, is
 
@@ -52,7 +52,8 @@ func treeCommand() *cobra.Command {
 		Example: treeExample,
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			state, err := o.read(cmd.Context(), cmd.ErrOrStderr(), cluster.Options{Kinds: []*snapshot.Kind{snapshot.Policies, snapshot.PolicySets}})
+			state, err := o.read(cmd.Context(), cmd.ErrOrStderr(),
+				cluster.Options{Kinds: []*snapshot.Kind{snapshot.Policies, snapshot.PolicySets}})
 			if err != nil {
 				return err
 			}

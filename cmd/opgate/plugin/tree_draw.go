@@ -10,7 +10,8 @@ import (
 )
 
 // inMermaid replaces what has a meaning in the quoted labels of Mermaid, which are HTML and Markdown.
-var inMermaid = strings.NewReplacer("#", "#35;", `"`, "#quot;", "<", "#lt;", ">", "#gt;", "&", "#amp;", "`", "#96;", "|", "#124;")
+var inMermaid = strings.NewReplacer("#", "#35;", `"`, "#quot;", "<", "#lt;", ">", "#gt;", "&", "#amp;", "`", "#96;",
+	"|", "#124;")
 
 // mermaid prints a flowchart.
 func (g *graph) mermaid(out io.Writer) error {

@@ -45,7 +45,8 @@ func snapshotOf(t *testing.T, documents string, seen func(*snapshot.Kind, []byte
 func drawn(t *testing.T, documents, namespace, format string) string {
 	t.Helper()
 	var out, stderr bytes.Buffer
-	if err := printTree(&out, &stderr, format, graphOf(snapshotOf(t, documents, func(*snapshot.Kind, []byte) {}), namespace)); err != nil {
+	if err := printTree(&out, &stderr, format, graphOf(snapshotOf(t, documents, func(*snapshot.Kind, []byte) {}),
+		namespace)); err != nil {
 		t.Fatal(err)
 	}
 	return out.String() + stderr.String()
@@ -66,7 +67,8 @@ spec:
   dependencies:
 `, name)
 		for other := range strings.FieldsSeq(after) {
-			document += fmt.Sprintf("  - {apiVersion: policy.open-cluster-management.io/v1, kind: Policy, name: %s, compliance: Compliant}\n", other)
+			document += fmt.Sprintf(
+				"  - {apiVersion: policy.open-cluster-management.io/v1, kind: Policy, name: %s, compliance: Compliant}\n", other)
 		}
 		all = append(all, document)
 	}

@@ -31,15 +31,17 @@ written now, by the rules of the gate and the objects of the cluster:
   policy NAMESPACE/NAME           as if it were created now, with what its templates wait for
   clusterextension NAME           as if it were created now, where OLM v1 is installed
 
-With --at it is judged as at another time, for approval windows and freezes (bundle/approval-window): the objects are those
-of the cluster now.
+With --at it is judged as at another time, for approval windows and freezes (bundle/approval-window): the objects are
+those of the cluster now.
 
 A user who may not read the policies, but may approve in the namespace, gets the API server's answer to a dry run of the
 approval of an InstallPlan: the words of the gate, without operators and edits.
 
-What catalogs offer to a Subscription (subscription/unknown-csv, subscription/older-channel), and who writes, is not judged.
+What catalogs offer to a Subscription (subscription/unknown-csv, subscription/older-channel), and who writes, is not
+judged.
 
-An edit is shown only if the reason is gone when the same object is judged with it; others may remain. It is printed, not made.
+An edit is shown only if the reason is gone when the same object is judged with it; others may remain. It is printed,
+not made.
 
 The JSON output, and the same in YAML, is
 
@@ -122,7 +124,8 @@ func whyCommand(now func() time.Time) *cobra.Command {
 				return o.usage(cmd, "%v", err)
 			}
 			if q.mode = rules.ApprovalMode(mode); q.mode != rules.MutateApproval && q.mode != rules.DenyApproval {
-				return o.usage(cmd, "unknown approval mode %q: use %s or %s", mode, rules.MutateApproval, rules.DenyApproval)
+				return o.usage(cmd, "unknown approval mode %q: use %s or %s", mode, rules.MutateApproval,
+					rules.DenyApproval)
 			}
 			if q.now, err = cli.Moment(at, now); err != nil {
 				return o.usage(cmd, "--at: %v", err)
@@ -142,7 +145,8 @@ func whyCommand(now func() time.Time) *cobra.Command {
 		ValidArgsFunction: completeWhy,
 	}
 	o.register(cmd, formatJSON, formatYAML)
-	cmd.Flags().StringVar(&mode, "approval-mode", mode, "that of the gate: its action on a wrong installPlanApproval, mutate or deny")
+	cmd.Flags().StringVar(&mode, "approval-mode", mode,
+		"that of the gate: its action on a wrong installPlanApproval, mutate or deny")
 	cmd.Flags().StringVar(&at, "at", "", "time to judge at, such as 2026-11-28T22:00:00Z (default: now)")
 	cli.Complete(cmd, "approval-mode", []string{string(rules.MutateApproval), string(rules.DenyApproval)})
 	return cmd

@@ -60,15 +60,18 @@ func (q *question) judge(ctx context.Context) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &answer{Object: found.Object, Decision: found.Decision.String(), decision: found.Decision, Operators: append([]inspect.Operator{}, found.Operators...),
-		Reasons: inspect.Reasons(&found.Verdict), Edits: []inspect.Edit{}, Warnings: warningsOf(&found.Verdict), Notes: append([]string{}, found.Notes...)}
+	a := &answer{Object: found.Object, Decision: found.Decision.String(), decision: found.Decision,
+		Operators: append([]inspect.Operator{}, found.Operators...),
+		Reasons:   inspect.Reasons(&found.Verdict), Edits: []inspect.Edit{}, Warnings: warningsOf(&found.Verdict),
+		Notes: append([]string{}, found.Notes...)}
 	a.Notes = append(a.Notes, next...)
 	if found.Plan == nil {
 		return a, nil
 	}
 	ns := q.state.Namespace(q.key.Namespace)
 	if found.Decision == verdict.Allow || rules.Stale(rules.StaleInput{Plan: found.Plan, Namespace: ns}) == "" {
-		edits := inspect.Edits{Policies: q.policies, Now: q.now, With: func(o *snapshot.Object) *snapshot.Snapshot { return q.state.With(o).Snapshot }}
+		edits := inspect.Edits{Policies: q.policies, Now: q.now,
+			With: func(o *snapshot.Object) *snapshot.Snapshot { return q.state.With(o).Snapshot }}
 		a.Edits = edits.Of(found, ns)
 	}
 	return a, nil
@@ -96,7 +99,8 @@ func (q *question) inspect(c *inspect.Cluster) (found *inspect.Answer, next []st
 		next = q.nextOfPlan(c, value, found)
 	case *olm.Subscription:
 		if name := value.Status.InstallPlan.Name; name != "" {
-			next = []string{"its current plan: kubectl opgate why installplan " + displayKey(types.NamespacedName{Namespace: q.key.Namespace, Name: name})}
+			next = []string{"its current plan: kubectl opgate why installplan " +
+				displayKey(types.NamespacedName{Namespace: q.key.Namespace, Name: name})}
 		}
 	case *policyv1.Policy:
 		if len(dependency.Read(value).PendingDependencies) > 0 {
@@ -126,7 +130,8 @@ func (q *question) nextOfPlan(c *inspect.Cluster, plan *olm.InstallPlan, found *
 	stale := rules.Stale(rules.StaleInput{Plan: plan, Namespace: ns})
 	switch {
 	case plan.Spec.Approved:
-		return []string{"it was approved before (phase " + plan.Status.Phase + "): this is the verdict if it were approved now"}
+		return []string{"it was approved before (phase " + plan.Status.Phase +
+			"): this is the verdict if it were approved now"}
 	case plan.AwaitsApproval() && !ns.IsCurrent(plan):
 		return []string{"it is outdated: no Subscription names it as its current plan, and approving it would bring an earlier version; delete it"}
 	case stale != "" && found.Decision != verdict.Allow:

@@ -26,7 +26,10 @@ func TestWhyStale(t *testing.T) {
 			says: "it is outdated: no Subscription names it as its current plan, and approving it would bring an earlier version; delete it",
 		}, {
 			name: "current", wantsEdit: true,
-			edit: func(s *unstructured.Unstructured) { field(s, map[string]any{"name": plan}, "status", "installPlanRef") },
+			edit: func(s *unstructured.Unstructured) {
+				field(s, map[string]any{"name": plan}, "status",
+					"installPlanRef")
+			},
 			says: "(bundle/version)",
 		}, {
 			name: "stale",
@@ -45,7 +48,8 @@ func TestWhyStale(t *testing.T) {
 					tc.edit(o)
 				}
 			}
-			out, _ := run(t, command("why"), "installplan", "bundle-version-deny/"+plan, "--kubeconfig", start(t, &server{objects: objects}))
+			out, _ := run(t, command("why"), "installplan", "bundle-version-deny/"+plan, "--kubeconfig",
+				start(t, &server{objects: objects}))
 			if !strings.Contains(out, tc.says) || strings.Contains(out, "an edit of") != tc.wantsEdit {
 				t.Errorf("want %q, with an edit: %t\n%s", tc.says, tc.wantsEdit, out)
 			}
@@ -84,8 +88,10 @@ func TestWhyMigrated(t *testing.T) {
 			continue
 		}
 		policy = o.GetNamespace() + "/" + o.GetName()
-		related := []any{map[string]any{"reason": "Resource found as expected", "compliant": "Compliant", "object": map[string]any{
-			"apiVersion": "olm.operatorframework.io/v1", "kind": "ClusterExtension", "metadata": map[string]any{"name": "etcd-v1"}}}}
+		related := []any{map[string]any{"reason": "Resource found as expected", "compliant": "Compliant",
+			"object": map[string]any{
+				"apiVersion": "olm.operatorframework.io/v1", "kind": "ClusterExtension",
+				"metadata": map[string]any{"name": "etcd-v1"}}}}
 		if err := unstructured.SetNestedSlice(o.Object, related, "status", "relatedObjects"); err != nil {
 			t.Fatal(err)
 		}

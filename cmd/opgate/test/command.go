@@ -1,5 +1,5 @@
-// Package test is `opgate test`: it plays scenarios of users, which say what the gate must answer to a write, through the
-// handlers of the gate. It makes no decision itself.
+// Package test is `opgate test`: it plays scenarios of users, which say what the gate must answer to a write, through
+// the handlers of the gate. It makes no decision itself.
 package test
 
 import (
@@ -108,7 +108,8 @@ func Command() *cobra.Command {
 	}
 	flags := self.Flags(cmd)
 	cli.OutputVar(cmd, &o.output, formatNames)
-	flags.BoolVar(&o.update, "update", false, "write the words that are given into the files; read the difference before you keep it")
+	flags.BoolVar(&o.update, "update", false,
+		"write the words that are given into the files; read the difference before you keep it")
 	flags.StringVar(&o.approvalMode, "approval-mode", string(rules.MutateApproval),
 		"that of the gate: its action on a wrong installPlanApproval, mutate or deny")
 	flags.StringVar(&o.versions.Kubernetes, "kubernetes-version", "",
@@ -124,7 +125,8 @@ func (o *options) validate() error {
 		return err
 	}
 	if !slices.Contains([]string{string(rules.MutateApproval), string(rules.DenyApproval)}, o.approvalMode) {
-		return self.Usage("unknown approval mode %q: use %s or %s", o.approvalMode, rules.MutateApproval, rules.DenyApproval)
+		return self.Usage("unknown approval mode %q: use %s or %s", o.approvalMode, rules.MutateApproval,
+			rules.DenyApproval)
 	}
 	return nil
 }
@@ -138,7 +140,8 @@ func (o *options) run(ctx context.Context, paths []string, stdout io.Writer) err
 	if err != nil {
 		return err
 	}
-	p := &player{versions: o.versions, approvalMode: rules.ApprovalMode(o.approvalMode), referred: map[string][]*unstructured.Unstructured{}}
+	p := &player{versions: o.versions, approvalMode: rules.ApprovalMode(o.approvalMode),
+		referred: map[string][]*unstructured.Unstructured{}}
 	results := make([]result, len(files))
 	code := 0
 	for i, file := range files {
@@ -162,8 +165,8 @@ func (o *options) run(ctx context.Context, paths []string, stdout io.Writer) err
 	return nil
 }
 
-// scenariosIn returns the files that the paths stand for, each once, in the order of the paths. Hidden directories below
-// a path are left out.
+// scenariosIn returns the files that the paths stand for, each once, in the order of the paths. Hidden directories
+// below a path are left out.
 func scenariosIn(paths []string) (files []string, err error) {
 	for _, root := range paths {
 		if root == "" {
@@ -233,7 +236,8 @@ func (o *options) play(ctx context.Context, p *player, file string) (r result) {
 		return r
 	}
 	r.updated = true
-	r.faults = slices.DeleteFunc(r.faults, func(f fault) bool { return f.line == s.Line("want") || f.line == s.Line("warnings") })
+	r.faults = slices.DeleteFunc(r.faults,
+		func(f fault) bool { return f.line == s.Line("want") || f.line == s.Line("warnings") })
 	return r
 }
 
@@ -254,7 +258,8 @@ func read(file string) ([]byte, error) {
 func placeholders(data []byte, versions scenario.Versions) error {
 	left := versions.Insert(string(data))
 	for _, p := range []struct{ placeholder, flag string }{
-		{scenario.KubernetesPlaceholder, "--kubernetes-version"}, {scenario.OpenShiftPlaceholder, "--openshift-version"}} {
+		{scenario.KubernetesPlaceholder, "--kubernetes-version"},
+		{scenario.OpenShiftPlaceholder, "--openshift-version"}} {
 		if before, _, found := strings.Cut(left, p.placeholder); found {
 			return &scenario.Fault{Line: 1 + strings.Count(before, "\n"),
 				Err: fmt.Errorf("%s is not known: give %s", p.placeholder, p.flag)}
@@ -319,10 +324,12 @@ func printText(w io.Writer, results []result) error {
 			if r.unusable {
 				status = "ERROR  "
 			}
-			fmt.Fprintf(out, "%s  %s: %s\n", status, escaped(r.at(f)), strings.ReplaceAll(escaped(f.what), "\n", "\n         "))
+			fmt.Fprintf(out, "%s  %s: %s\n", status, escaped(r.at(f)),
+				strings.ReplaceAll(escaped(f.what), "\n", "\n         "))
 		}
 	}
-	fmt.Fprintf(out, "%s: %d as wanted, %d not, %d cannot be used", text.Count(len(results), "scenario"), len(results)-differ-unusable-skipped, differ, unusable)
+	fmt.Fprintf(out, "%s: %d as wanted, %d not, %d cannot be used", text.Count(len(results), "scenario"),
+		len(results)-differ-unusable-skipped, differ, unusable)
 	if skipped > 0 {
 		fmt.Fprintf(out, ", %d skipped", skipped)
 	}
@@ -338,7 +345,8 @@ func printJUnit(w io.Writer, results []result) error {
 	suite := junit.Testsuite{Name: "opgate test"}
 	for i := range results {
 		r := &results[i]
-		c := junit.Testcase{Name: strings.TrimSuffix(filepath.Base(r.file), scenario.Extension), Classname: escaped(r.at(fault{}))}
+		c := junit.Testcase{Name: strings.TrimSuffix(filepath.Base(r.file), scenario.Extension),
+			Classname: escaped(r.at(fault{}))}
 		if r.skipped != "" {
 			c.Skipped = &junit.Result{Message: r.skipped}
 		}

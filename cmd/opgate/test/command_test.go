@@ -77,7 +77,8 @@ func TestDocument(t *testing.T) {
 		t.Errorf("--update: exit code %d:\n%s", code, out)
 	}
 	text, err := os.ReadFile(file)
-	if want := "is not allowed by OperatorPolicy policies/etcd (bundle/version)"; err != nil || !strings.Contains(string(text), want) {
+	if want := "is not allowed by OperatorPolicy policies/etcd (bundle/version)"; err != nil ||
+		!strings.Contains(string(text), want) {
 		t.Errorf("%v: the file has no %q:\n%s", err, want, text)
 	}
 	if out, code := tested(t); code != 0 { // the current directory
@@ -85,7 +86,8 @@ func TestDocument(t *testing.T) {
 	}
 	write(t, "policies/etcd.yaml", "")
 	out, code := tested(t, "--update", "tests")
-	if after, _ := os.ReadFile(file); code != exitDiffers || !bytes.Equal(text, after) || !strings.Contains(out, "wants Deny, and the decision is Allow") {
+	if after, _ := os.ReadFile(file); code != exitDiffers || !bytes.Equal(text, after) ||
+		!strings.Contains(out, "wants Deny, and the decision is Allow") {
 		t.Errorf("without a policy: exit code %d:\n%s", code, out)
 	}
 }
@@ -100,12 +102,14 @@ func TestFaults(t *testing.T) {
 		{"an unknown rule", "bundle/version", "bundle/versoin", `:3: there is no rule "bundle/versoin"`},
 		{"an unknown file", "-- want --", "-- wants --", ":24: file wants: is not a file"},
 		{"an unknown decision", "\nDeny\n", "\nRefuse\n", `:24: wants "Refuse", which is not`},
-		{"YAML that is none", "  namespace: shop\nspec:", "  namespace: shop\n\tspec:", ":13: file cluster.yaml: document 1: error converting YAML to JSON: yaml: found a tab"},
+		{"YAML that is none", "  namespace: shop\nspec:", "  namespace: shop\n\tspec:",
+			":13: file cluster.yaml: document 1: error converting YAML to JSON: yaml: found a tab"},
 		{"a kind that is missing", "kind: InstallPlan\n", "", ":7: file cluster.yaml: document 1: apiVersion, kind or"},
 		{"no object to write to", "shop/install-x7", "shop/install-x8", ":5: there is no installplan shop/install-x8"},
 		{"files that are missing", "../policies", "../polices", ":6: cannot be used: polices: cannot be read"},
 		{"standard input", "../policies", "-", ":6: standard input is not for scenarios"},
-		{"a version that is not known", "next version", "${KUBERNETES}", ":1: ${KUBERNETES} is not known: give --kubernetes-version"},
+		{"a version that is not known", "next version", "${KUBERNETES}",
+			":1: ${KUBERNETES} is not known: give --kubernetes-version"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if !strings.Contains(text, c.old) {
@@ -113,12 +117,14 @@ func TestFaults(t *testing.T) {
 			}
 			write(t, "tests/broken.txtar", strings.Replace(text, c.old, c.new, 1))
 			out, code := tested(t, "tests")
-			if code != exitUnusable || !strings.Contains(out, "ERROR    tests/broken.txtar"+c.want) || !strings.Contains(out, "next-version.txtar:24") {
+			if code != exitUnusable || !strings.Contains(out, "ERROR    tests/broken.txtar"+c.want) ||
+				!strings.Contains(out, "next-version.txtar:24") {
 				t.Errorf("exit code %d, want %q:\n%s", code, c.want, out)
 			}
 			var suites junit.Testsuites
 			out, _ = tested(t, "tests", "-o", "junit")
-			if err := xml.Unmarshal([]byte(out), &suites); err != nil || suites.Tests != 2 || suites.Errors != 1 || suites.Failures != 1 {
+			if err := xml.Unmarshal([]byte(out), &suites); err != nil || suites.Tests != 2 || suites.Errors != 1 ||
+				suites.Failures != 1 {
 				t.Errorf("%v: %s", err, out)
 			}
 		})
@@ -152,13 +158,15 @@ func TestNow(t *testing.T) {
 		write(t, "tests/etcd-next-version.txtar", strings.Replace(text, "user: ", "now: "+now+"\nuser: ", 1))
 		return tested(t, "--update", "tests")
 	}
-	if out, code := at("2026-11-30T23:59:59Z"); code != exitDiffers || !strings.Contains(out, "wants Deny, and the decision is Allow") {
+	if out, code := at("2026-11-30T23:59:59Z"); code != exitDiffers ||
+		!strings.Contains(out, "wants Deny, and the decision is Allow") {
 		t.Errorf("before the end of the exception: exit code %d:\n%s", code, out)
 	}
 	if out, code := at("2026-12-01T01:00:00+01:00"); code != 0 {
 		t.Errorf("at its end: exit code %d:\n%s", code, out)
 	}
-	if out, code := at("tomorrow"); code != exitUnusable || !strings.Contains(out, `now "tomorrow" is not a time as in RFC 3339`) {
+	if out, code := at("tomorrow"); code != exitUnusable ||
+		!strings.Contains(out, `now "tomorrow" is not a time as in RFC 3339`) {
 		t.Errorf("exit code %d:\n%s", code, out)
 	}
 }

@@ -82,9 +82,10 @@ func (p *player) existing(dir string, s *scenario.Scenario) ([]*unstructured.Uns
 		})
 	}
 	all = append(all, own...)
-	if s.Write != nil && s.Write.GetNamespace() != "" && !slices.ContainsFunc(all, func(u *unstructured.Unstructured) bool {
-		return u.GetKind() == "Namespace" && u.GetName() == s.Write.GetNamespace()
-	}) {
+	if s.Write != nil && s.Write.GetNamespace() != "" && !slices.ContainsFunc(all,
+		func(u *unstructured.Unstructured) bool {
+			return u.GetKind() == "Namespace" && u.GetName() == s.Write.GetNamespace()
+		}) {
 		namespace := &unstructured.Unstructured{}
 		namespace.SetAPIVersion("v1")
 		namespace.SetKind("Namespace")
@@ -125,7 +126,8 @@ func (p *player) read(dir string, with []string) ([]*unstructured.Unstructured, 
 		return nil, fmt.Errorf("cannot be used: %s", problems[0])
 	}
 	if len(sets) != 1 {
-		return nil, fmt.Errorf("has alternatives, the overlays %s: name the directory of one of them", text.Names(overlays, 5))
+		return nil, fmt.Errorf("has alternatives, the overlays %s: name the directory of one of them",
+			text.Names(overlays, 5))
 	}
 	found := []*unstructured.Unstructured{}
 	for _, o := range sets[0].Objects {
@@ -133,7 +135,8 @@ func (p *player) read(dir string, with []string) ([]*unstructured.Unstructured, 
 		if err := json.Unmarshal(o.JSON(), &u.Object); err != nil {
 			return nil, fmt.Errorf("%s: %w", o.Place, err)
 		}
-		if play.KindOf(u) != nil || play.JudgedAlone(u) || u.GetKind() == "ConfigMap" || u.GetKind() == olm.KindPackageManifest {
+		if play.KindOf(u) != nil || play.JudgedAlone(u) || u.GetKind() == "ConfigMap" ||
+			u.GetKind() == olm.KindPackageManifest {
 			found = append(found, u)
 		}
 	}
@@ -160,7 +163,8 @@ func (p *player) gate(existing []*unstructured.Unstructured, s *scenario.Scenari
 	cluster := play.Cluster{Objects: slices.DeleteFunc(slices.Clone(existing), isPackage),
 		Versions: state.Cluster{Version: p.versions.Kubernetes, OpenShift: p.versions.OpenShift}}
 	o := admission.Options{Authorizer: admins{}, Authenticated: func(*http.Request) bool { return true },
-		Key: func() []byte { return key }, OLM: olmVerified(), ApprovalMode: p.approvalMode, Log: logr.Discard(), Now: time.Now}
+		Key: func() []byte { return key }, OLM: olmVerified(), ApprovalMode: p.approvalMode, Log: logr.Discard(),
+		Now: time.Now}
 	if !s.Now.IsZero() {
 		o.Now = func() time.Time { return s.Now }
 	}
@@ -193,7 +197,9 @@ func olmVerified() *olmidentity.Identity {
 type admins struct{}
 
 // May implements admission.Authorizer.
-func (admins) May(_ context.Context, user *authenticationv1.UserInfo, _ *authorizationv1.ResourceAttributes) (bool, error) {
+func (admins) May(
+	_ context.Context, user *authenticationv1.UserInfo, _ *authorizationv1.ResourceAttributes,
+) (bool, error) {
 	return user.Username == "admin", nil
 }
 
@@ -247,7 +253,8 @@ func faults(s *scenario.Scenario, got *play.Outcome) (list []fault) {
 	}
 	said := got.Message + "\n" + strings.Join(got.Warnings, "\n")
 	for _, id := range s.Rules {
-		if spoken := "(" + string(id) + ")"; !strings.Contains(said, spoken) && !strings.Contains(s.Backstop, spoken) { // the API server's own rules
+		// the API server's own rules
+		if spoken := "(" + string(id) + ")"; !strings.Contains(said, spoken) && !strings.Contains(s.Backstop, spoken) {
 			add("rules", "wants rule %s, which neither refuses nor warns", id)
 		}
 	}

@@ -32,8 +32,9 @@ A dry run of an OperatorPolicy that cannot be valid is sent to the API server. T
 ` + webhook + ` refuses it; nothing is stored either way. It is tried again until --timeout, for a gate
 that is starting. The exit code is 1 if the policy was admitted, or refused by anything else.
 
-With --static the command also fails unless the API server has loaded the static policies of "opgate compile --static"; it
-prints the name of the set. A dry run of a Lease in Opgate's namespace shows it, which needs the right to create one.
+With --static the command also fails unless the API server has loaded the static policies of "opgate compile
+--static"; it prints the name of the set. A dry run of a Lease in Opgate's namespace shows it, which needs the right
+to create one.
 
 The right to create and patch OperatorPolicy ` + name + ` in the namespace is enough. "helm test" runs this command.`,
 		Example: `  ` + program + ` verify
@@ -59,7 +60,8 @@ The right to create and patch OperatorPolicy ` + name + ` in the namespace is en
 			if err != nil {
 				return fmt.Errorf("make a client: %w", err)
 			}
-			v := verification{policies: client.Resource(policies).Namespace(namespace), namespace: namespace, out: cmd.OutOrStdout()}
+			v := verification{policies: client.Resource(policies).Namespace(namespace), namespace: namespace,
+				out: cmd.OutOrStdout()}
 			if err := v.run(cmd.Context(), timeout); err != nil || !static {
 				return err
 			}
@@ -67,7 +69,8 @@ The right to create and patch OperatorPolicy ` + name + ` in the namespace is en
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVarP(&namespace, "namespace", "n", "default", "namespace of the policy; one that is not excluded from the gate")
+	flags.StringVarP(&namespace, "namespace", "n", "default",
+		"namespace of the policy; one that is not excluded from the gate")
 	flags.DurationVar(&timeout, "timeout", time.Minute, "how long to try; 0s: once")
 	flags.BoolVar(&static, "static", false, "verify also that the API server has loaded static policies")
 	flags.StringVar(&own, "opgate-namespace", "opgate-system", "with --static: namespace of Opgate")

@@ -67,7 +67,8 @@ func (v *verification) try(ctx context.Context) (refusal string, err error) {
 	}
 	message := messageOf(err)
 	switch {
-	case apierrors.IsForbidden(err) && strings.Contains(message, fmt.Sprintf("admission webhook %q denied the request", webhook)):
+	case apierrors.IsForbidden(err) && strings.Contains(message,
+		fmt.Sprintf("admission webhook %q denied the request", webhook)):
 		return message, nil
 	case strings.Contains(message, "failed calling webhook"):
 		return "", fmt.Errorf("the API server cannot call the gate: %s", message)

@@ -56,7 +56,8 @@ func Decide(ns *rules.Namespace, operators []*Operator, live []*unstructured.Uns
 			// Its deletion event leads to another reconciliation, which creates a new one.
 		case i >= 0:
 			if corrected := o.Corrected(live[i]); corrected != nil {
-				d.Actions = append(d.Actions, Action{Verb: Patch, Constraint: o.Constraint, Object: corrected, Live: live[i]})
+				d.Actions = append(d.Actions, Action{Verb: Patch, Constraint: o.Constraint, Object: corrected,
+					Live: live[i]})
 			}
 		case slices.ContainsFunc(ns.Installed(), func(c rules.Installed) bool { return c.CSV == o.Name }):
 			d.Taken = append(d.Taken, o.Constraint)

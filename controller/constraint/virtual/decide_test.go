@@ -15,7 +15,8 @@ import (
 
 // shop is a namespace of team a with a Subscription, with changes.
 func shop(change func(c *rules.NamespaceContents)) *rules.Namespace {
-	c := rules.NamespaceContents{Exists: true, Labels: map[string]string{"team": "a"}, Subscriptions: []*olm.Subscription{{}}}
+	c := rules.NamespaceContents{Exists: true, Labels: map[string]string{"team": "a"},
+		Subscriptions: []*olm.Subscription{{}}}
 	if change != nil {
 		change(&c)
 	}
@@ -42,36 +43,53 @@ func TestDecide(t *testing.T) {
 	}{
 		{"made", []*constraintv1.Constraint{one}, shop(nil), nil, []string{"create one opgate-properties-one"}},
 		{"there already", []*constraintv1.Constraint{one}, shop(nil), []*unstructured.Unstructured{live(nil)}, nil},
-		{"one for each Constraint", []*constraintv1.Constraint{one, stored("two", "", secured)}, shop(nil), []*unstructured.Unstructured{live(nil)},
+		{"one for each Constraint", []*constraintv1.Constraint{one, stored("two", "", secured)}, shop(nil),
+			[]*unstructured.Unstructured{live(nil)},
 			[]string{"create two opgate-properties-two"}},
-		{"tampered with", []*constraintv1.Constraint{one}, shop(nil), []*unstructured.Unstructured{live(func(u *unstructured.Unstructured) { u.SetAnnotations(nil) })},
+		{"tampered with", []*constraintv1.Constraint{one}, shop(nil),
+			[]*unstructured.Unstructured{live(func(u *unstructured.Unstructured) { u.SetAnnotations(nil) })},
 			[]string{"patch one opgate-properties-one"}},
-		{"on its way out: its end is waited for", []*constraintv1.Constraint{one}, shop(nil), []*unstructured.Unstructured{live(deleting)}, nil},
-		{"the empty selector names all", []*constraintv1.Constraint{stored("one", "", secured)}, shop(nil), nil, []string{"create one opgate-properties-one"}},
+		{"on its way out: its end is waited for", []*constraintv1.Constraint{one}, shop(nil),
+			[]*unstructured.Unstructured{live(deleting)}, nil},
+		{"the empty selector names all", []*constraintv1.Constraint{stored("one", "", secured)}, shop(nil), nil,
+			[]string{"create one opgate-properties-one"}},
 		{"selector names others", []*constraintv1.Constraint{stored("one", "team=b", secured)}, shop(nil), nil, nil},
-		{"selector names others now", []*constraintv1.Constraint{stored("one", "team=b", secured)}, shop(nil), []*unstructured.Unstructured{live(nil)}, []string{"delete one opgate-properties-one"}},
-		{"selector unreadable now", []*constraintv1.Constraint{stored("one", "((", secured)}, shop(nil), []*unstructured.Unstructured{live(nil)}, []string{"delete one opgate-properties-one"}},
-		{"properties gone", []*constraintv1.Constraint{stored("one", "team=a", "")}, shop(nil), []*unstructured.Unstructured{live(nil)}, []string{"delete one opgate-properties-one"}},
-		{"Constraint gone", nil, shop(nil), []*unstructured.Unstructured{live(nil)}, []string{"delete one opgate-properties-one"}},
-		{"deleted already", nil, shop(nil), []*unstructured.Unstructured{live(deleting)}, nil},
-		{"no Subscription", []*constraintv1.Constraint{one}, shop(func(c *rules.NamespaceContents) { c.Subscriptions = nil }), nil, nil},
-		{"last Subscription gone", []*constraintv1.Constraint{one}, shop(func(c *rules.NamespaceContents) { c.Subscriptions = nil }), []*unstructured.Unstructured{live(nil)},
+		{"selector names others now", []*constraintv1.Constraint{stored("one", "team=b", secured)}, shop(nil),
+			[]*unstructured.Unstructured{live(nil)}, []string{"delete one opgate-properties-one"}},
+		{"selector unreadable now", []*constraintv1.Constraint{stored("one", "((", secured)}, shop(nil),
+			[]*unstructured.Unstructured{live(nil)}, []string{"delete one opgate-properties-one"}},
+		{"properties gone", []*constraintv1.Constraint{stored("one", "team=a", "")}, shop(nil),
+			[]*unstructured.Unstructured{live(nil)}, []string{"delete one opgate-properties-one"}},
+		{"Constraint gone", nil, shop(nil), []*unstructured.Unstructured{live(nil)},
 			[]string{"delete one opgate-properties-one"}},
-		{"namespace on its way out", []*constraintv1.Constraint{one}, shop(func(c *rules.NamespaceContents) { c.Deleting = true }), nil, nil},
-		{"namespace on its way out takes what is in it along", nil, shop(func(c *rules.NamespaceContents) { c.Deleting = true }), []*unstructured.Unstructured{live(nil)}, nil},
-		{"labels of the namespace not known yet", []*constraintv1.Constraint{stored("one", "!team", secured)}, shop(func(c *rules.NamespaceContents) { c.Exists = false }),
+		{"deleted already", nil, shop(nil), []*unstructured.Unstructured{live(deleting)}, nil},
+		{"no Subscription", []*constraintv1.Constraint{one},
+			shop(func(c *rules.NamespaceContents) { c.Subscriptions = nil }), nil, nil},
+		{"last Subscription gone", []*constraintv1.Constraint{one},
+			shop(func(c *rules.NamespaceContents) { c.Subscriptions = nil }), []*unstructured.Unstructured{live(nil)},
+			[]string{"delete one opgate-properties-one"}},
+		{"namespace on its way out", []*constraintv1.Constraint{one},
+			shop(func(c *rules.NamespaceContents) { c.Deleting = true }), nil, nil},
+		{"namespace on its way out takes what is in it along", nil,
+			shop(func(c *rules.NamespaceContents) { c.Deleting = true }), []*unstructured.Unstructured{live(nil)}, nil},
+		{"labels of the namespace not known yet", []*constraintv1.Constraint{stored("one", "!team", secured)},
+			shop(func(c *rules.NamespaceContents) { c.Exists = false }),
 			[]*unstructured.Unstructured{live(nil)}, nil},
 		{"nothing known of the namespace", nil, nil, []*unstructured.Unstructured{live(nil)}, nil},
-		{"attack: the name taken by somebody's operator", []*constraintv1.Constraint{one}, shop(func(c *rules.NamespaceContents) { c.CSVs = []rules.Installed{{CSV: "opgate-properties-one"}} }), nil,
+		{"attack: the name taken by somebody's operator", []*constraintv1.Constraint{one},
+			shop(func(c *rules.NamespaceContents) { c.CSVs = []rules.Installed{{CSV: "opgate-properties-one"}} }), nil,
 			[]string{"taken one"}},
-		{"attack: somebody's operator with our label is not deleted", nil, shop(nil), []*unstructured.Unstructured{live(func(u *unstructured.Unstructured) {
-			u.SetName("etcd.v0.9.4")
-			u.SetOwnerReferences(nil)
-		})}, nil},
-		{"attack: an owner of our kind does not make it ours", nil, shop(nil), []*unstructured.Unstructured{live(func(u *unstructured.Unstructured) { u.SetName("etcd.v0.9.4") })}, nil},
-		{"a label that was changed does not keep it", nil, shop(nil), []*unstructured.Unstructured{live(func(u *unstructured.Unstructured) {
-			u.SetLabels(map[string]string{rules.VirtualOperatorLabel: "two"})
-		})}, []string{"delete one opgate-properties-one"}},
+		{"attack: somebody's operator with our label is not deleted", nil, shop(nil),
+			[]*unstructured.Unstructured{live(func(u *unstructured.Unstructured) {
+				u.SetName("etcd.v0.9.4")
+				u.SetOwnerReferences(nil)
+			})}, nil},
+		{"attack: an owner of our kind does not make it ours", nil, shop(nil),
+			[]*unstructured.Unstructured{live(func(u *unstructured.Unstructured) { u.SetName("etcd.v0.9.4") })}, nil},
+		{"a label that was changed does not keep it", nil, shop(nil),
+			[]*unstructured.Unstructured{live(func(u *unstructured.Unstructured) {
+				u.SetLabels(map[string]string{rules.VirtualOperatorLabel: "two"})
+			})}, []string{"delete one opgate-properties-one"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			d := Decide(tc.namespace, operators(t, tc.constraints...), tc.live)

@@ -28,12 +28,14 @@ func (o *Operator) Object(namespace string) *unstructured.Unstructured {
 }
 
 func (o *Operator) labels() map[string]string {
-	return map[string]string{rules.VirtualOperatorLabel: rules.VirtualOperatorLabelValue(o.Constraint), owned.LabelManagedBy: owned.ManagedBy}
+	return map[string]string{rules.VirtualOperatorLabel: rules.VirtualOperatorLabelValue(o.Constraint),
+		owned.LabelManagedBy: owned.ManagedBy}
 }
 
 // owner makes the API server delete the operator with its Constraint, even if Opgate was removed.
 func (o *Operator) owner() metav1.OwnerReference {
-	return metav1.OwnerReference{APIVersion: constraintv1.GroupVersion.String(), Kind: constraintv1.Kind, Name: o.Constraint, UID: o.uid}
+	return metav1.OwnerReference{APIVersion: constraintv1.GroupVersion.String(), Kind: constraintv1.Kind,
+		Name: o.Constraint, UID: o.uid}
 }
 
 // spec is the smallest that OLM accepts. It has no deployment and no owned kind, and with OwnNamespace as its only
@@ -46,13 +48,15 @@ func (o *Operator) spec() map[string]any {
 	}
 	return map[string]any{
 		"displayName": "Cluster properties: " + o.Constraint,
-		"description": "Shows OLM's resolver the properties that Constraint " + o.Constraint + " gives the cluster. It runs nothing. " +
+		"description": "Shows OLM's resolver the properties that Constraint " + o.Constraint +
+			" gives the cluster. It runs nothing. " +
 			"Opgate made it, keeps it as it is, and deletes it when the Constraint does not ask for it here any more; change the Constraint instead.",
-		"version":                   "0.0.0",
-		"maturity":                  "stable",
-		"provider":                  map[string]any{"name": "Opgate"},
-		"installModes":              modes,
-		"install":                   map[string]any{"strategy": "deployment", "spec": map[string]any{"deployments": []any{}}},
+		"version":      "0.0.0",
+		"maturity":     "stable",
+		"provider":     map[string]any{"name": "Opgate"},
+		"installModes": modes,
+		"install": map[string]any{"strategy": "deployment",
+			"spec": map[string]any{"deployments": []any{}}},
 		"customresourcedefinitions": map[string]any{},
 		"apiservicedefinitions":     map[string]any{},
 		"cleanup":                   map[string]any{"enabled": false},

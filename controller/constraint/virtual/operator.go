@@ -53,16 +53,21 @@ func Of(c *constraintv1.Constraint, d *constraint.Definition, automatic []olm.Pr
 		if len(d.Properties) == 0 {
 			return nil
 		}
-		o.Problem = &Problem{ReasonNotSelected, "OLM's resolver does not see the properties of the Constraint, which only rules of Constraints may read: " + rules.ShowsProperties}
+		o.Problem = &Problem{ReasonNotSelected,
+			"OLM's resolver does not see the properties of the Constraint, which only rules of Constraints may read: " +
+				rules.ShowsProperties}
 		return o
 	}
 	selector, err := labels.Parse(text)
 	switch {
 	case slices.ContainsFunc(d.Faults, func(f constraint.Fault) bool { return !f.Warning() }):
-		o.Problem = &Problem{ReasonInvalid, "what it offers counts for nothing until its faults are corrected, which condition " + constraintv1.ConditionReady + " names"}
+		o.Problem = &Problem{ReasonInvalid,
+			"what it offers counts for nothing until its faults are corrected, which condition " +
+				constraintv1.ConditionReady + " names"}
 	case err != nil:
 		o.Problem = &Problem{ReasonInvalidSelector, fmt.Sprintf(
-			"annotation %s is not a label selector: %v; write one as for kubectl -l, for example team in (a, b)", rules.VirtualOperatorNamespacesAnnotation, err)}
+			"annotation %s is not a label selector: %v; write one as for kubectl -l, for example team in (a, b)",
+			rules.VirtualOperatorNamespacesAnnotation, err)}
 	case len(d.Properties) == 0:
 		o.Problem = &Problem{ReasonNoProperties, "the Constraint has no properties: there is nothing to show to OLM"}
 	default:

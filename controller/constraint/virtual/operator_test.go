@@ -24,8 +24,9 @@ const secured = `[{"type":"olm.label","value":{"label":"secured"}}]`
 // stored returns a Constraint in its stored form.
 func stored(name, selector, properties string) *constraintv1.Constraint {
 	return &constraintv1.Constraint{
-		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name), Generation: 1, Annotations: map[string]string{rules.VirtualOperatorNamespacesAnnotation: selector}},
-		Spec:       constraintv1.ConstraintSpec{Properties: properties},
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name), Generation: 1,
+			Annotations: map[string]string{rules.VirtualOperatorNamespacesAnnotation: selector}},
+		Spec: constraintv1.ConstraintSpec{Properties: properties},
 	}
 }
 
@@ -34,7 +35,8 @@ func operators(t *testing.T, stored ...*constraintv1.Constraint) []*Operator {
 	t.Helper()
 	var definitions []*constraint.Definition
 	for _, c := range stored {
-		definitions = append(definitions, constraint.Define(constraint.Meta{Name: c.Name, UID: string(c.UID), Generation: c.Generation}, &c.Spec))
+		definitions = append(definitions,
+			constraint.Define(constraint.Meta{Name: c.Name, UID: string(c.UID), Generation: c.Generation}, &c.Spec))
 	}
 	automatic := Automatic(constraint.NewSet(definitions, state.Cluster{Version: "1.36.3"}))
 	var all []*Operator
@@ -49,12 +51,15 @@ func operators(t *testing.T, stored ...*constraintv1.Constraint) []*Operator {
 func TestProperties(t *testing.T) {
 	const automatic = `{"type":"olm.k8s","value":{"version":"1.36.3"}},{"type":"olm.kubeversion","value":{"version":"1.36.3"}}`
 	for _, tc := range []struct{ name, properties, others, want string }{
-		{"the version of Kubernetes is filled in", secured, `[]`, `{"type":"olm.label","value":{"label":"secured"}},` + automatic},
+		{"the version of Kubernetes is filled in", secured, `[]`, `{"type":"olm.label","value":{"label":"secured"}},` +
+			automatic},
 		{"unless the Constraint gives it", `[{"type":"olm.k8s","value":{"version":"1.21"}}]`, `[]`,
 			`{"type":"olm.k8s","value":{"version":"1.21"}},{"type":"olm.kubeversion","value":{"version":"1.36.3"}}`},
-		{"or another one does", secured, `[{"type":"olm.k8s","value":{"version":"1.21"}},{"type":"olm.kubeversion","value":{"version":"1.21.0"}}]`,
+		{"or another one does", secured,
+			`[{"type":"olm.k8s","value":{"version":"1.21"}},{"type":"olm.kubeversion","value":{"version":"1.21.0"}}]`,
 			`{"type":"olm.label","value":{"label":"secured"}}`},
-		{"values stay as they are written", `[{"type":"a","value":1.50},{"type":"a","value":"<&>\u00e9\u0000"},{"type":"b","value":12345678901234567890},{"type":"c","value":{"z":1,"a":[ null ]}}]`, `[]`,
+		{"values stay as they are written",
+			`[{"type":"a","value":1.50},{"type":"a","value":"<&>\u00e9\u0000"},{"type":"b","value":12345678901234567890},{"type":"c","value":{"z":1,"a":[ null ]}}]`, `[]`,
 			`{"type":"a","value":1.50},{"type":"a","value":"<&>\u00e9\u0000"},{"type":"b","value":12345678901234567890},{"type":"c","value":{"z":1,"a":[null]}},` + automatic},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -74,10 +79,12 @@ func TestProperties(t *testing.T) {
 
 func TestProblems(t *testing.T) {
 	for _, tc := range []struct{ name, selector, properties, reason, message string }{
-		{"a selector that cannot be read selects nothing", "team in (", secured, ReasonInvalidSelector, "write one as for kubectl -l"},
+		{"a selector that cannot be read selects nothing", "team in (", secured, ReasonInvalidSelector,
+			"write one as for kubectl -l"},
 		{"nothing to show", "team=a", "", ReasonNoProperties, "the Constraint has no properties"},
 		{"properties with faults", "team=a", `[{"type":"olm.label"}]`, ReasonInvalid, "condition Ready names"},
-		{"more than an annotation holds", "team=a", `[{"type":"a","value":"` + strings.Repeat("x", 250<<10) + `"}]`, ReasonTooLarge, "an annotation holds at most 245760"},
+		{"more than an annotation holds", "team=a", `[{"type":"a","value":"` + strings.Repeat("x", 250<<10) + `"}]`,
+			ReasonTooLarge, "an annotation holds at most 245760"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			o := operators(t, stored("one", tc.selector, tc.properties))[0]
@@ -147,10 +154,12 @@ func TestObject(t *testing.T) {
 	if u.GetName() != "opgate-properties-one" || u.GetNamespace() != "shop" || u.GetKind() != "ClusterServiceVersion" {
 		t.Errorf("identity: %s %s/%s", u.GetKind(), u.GetNamespace(), u.GetName())
 	}
-	if diff := cmp.Diff(map[string]string{"opgate.io/virtual-operator": "one", "app.kubernetes.io/managed-by": "opgate"}, u.GetLabels()); diff != "" {
+	if diff := cmp.Diff(map[string]string{"opgate.io/virtual-operator": "one",
+		"app.kubernetes.io/managed-by": "opgate"}, u.GetLabels()); diff != "" {
 		t.Errorf("labels: %s", diff)
 	}
-	owners := []metav1.OwnerReference{{APIVersion: "operators.coreos.com/v1", Kind: "Constraint", Name: "one", UID: "uid-one"}}
+	owners := []metav1.OwnerReference{{APIVersion: "operators.coreos.com/v1", Kind: "Constraint", Name: "one",
+		UID: "uid-one"}}
 	if diff := cmp.Diff(owners, u.GetOwnerReferences()); diff != "" {
 		t.Errorf("owners: %s", diff)
 	}
@@ -184,16 +193,28 @@ func set(u *unstructured.Unstructured, value any, fields ...string) {
 
 func TestWhatOLMWritesStays(t *testing.T) {
 	for name, change := range map[string]func(u *unstructured.Unstructured){
-		"nothing":     func(*unstructured.Unstructured) {},
-		"status":      func(u *unstructured.Unstructured) { set(u, "Failed", "status", "phase") },
-		"labels":      func(u *unstructured.Unstructured) { set(u, "", "metadata", "labels", "olm.operatorgroup.uid/1") },
-		"annotations": func(u *unstructured.Unstructured) { set(u, "g", "metadata", "annotations", "olm.operatorGroup") },
+		"nothing": func(*unstructured.Unstructured) {},
+		"status":  func(u *unstructured.Unstructured) { set(u, "Failed", "status", "phase") },
+		"labels": func(u *unstructured.Unstructured) {
+			set(u, "", "metadata", "labels",
+				"olm.operatorgroup.uid/1")
+		},
+		"annotations": func(u *unstructured.Unstructured) {
+			set(u, "g", "metadata", "annotations",
+				"olm.operatorGroup")
+		},
 		"another owner": func(u *unstructured.Unstructured) {
 			u.SetOwnerReferences(append(u.GetOwnerReferences(), metav1.OwnerReference{Kind: "X", Name: "x", UID: "x"}))
 		},
-		"fields left out":   func(u *unstructured.Unstructured) { unstructured.RemoveNestedField(u.Object, "spec", "cleanup") },
+		"fields left out": func(u *unstructured.Unstructured) {
+			unstructured.RemoveNestedField(u.Object, "spec",
+				"cleanup")
+		},
 		"empty fields more": func(u *unstructured.Unstructured) { set(u, map[string]any{}, "spec", "selector") },
-		"a null list":       func(u *unstructured.Unstructured) { set(u, nil, "spec", "install", "spec", "deployments") },
+		"a null list": func(u *unstructured.Unstructured) {
+			set(u, nil, "spec", "install", "spec",
+				"deployments")
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, after := corrected(t, change); after != nil {
@@ -205,11 +226,20 @@ func TestWhatOLMWritesStays(t *testing.T) {
 
 func TestDriftIsCorrected(t *testing.T) {
 	for name, change := range map[string]func(u *unstructured.Unstructured){
-		"properties":         func(u *unstructured.Unstructured) { set(u, "{}", "metadata", "annotations", olm.PropertiesAnnotation) },
-		"no annotations":     func(u *unstructured.Unstructured) { u.SetAnnotations(nil) },
-		"another Constraint": func(u *unstructured.Unstructured) { set(u, "two", "metadata", "labels", rules.VirtualOperatorLabel) },
-		"managed by another": func(u *unstructured.Unstructured) { set(u, "helm", "metadata", "labels", owned.LabelManagedBy) },
-		"no owner":           func(u *unstructured.Unstructured) { u.SetOwnerReferences(nil) },
+		"properties": func(u *unstructured.Unstructured) {
+			set(u, "{}", "metadata", "annotations",
+				olm.PropertiesAnnotation)
+		},
+		"no annotations": func(u *unstructured.Unstructured) { u.SetAnnotations(nil) },
+		"another Constraint": func(u *unstructured.Unstructured) {
+			set(u, "two", "metadata", "labels",
+				rules.VirtualOperatorLabel)
+		},
+		"managed by another": func(u *unstructured.Unstructured) {
+			set(u, "helm", "metadata", "labels",
+				owned.LabelManagedBy)
+		},
+		"no owner": func(u *unstructured.Unstructured) { u.SetOwnerReferences(nil) },
 		"an owner from before": func(u *unstructured.Unstructured) {
 			o := u.GetOwnerReferences()
 			o[0].UID = "old"

@@ -28,15 +28,18 @@ func (e *evaluation) catalogSource() Finding {
 	}
 	switch {
 	case o.Name == "" || o.Namespace == "":
-		f.Reason, f.Message = "CatalogSourcesNotFound", "the CatalogSource is not known, because the package "+e.wanted.name+" is not (yet) found in "+e.catalogAsked()
+		f.Reason, f.Message = "CatalogSourcesNotFound", "the CatalogSource is not known, because the package "+
+			e.wanted.name+" is not (yet) found in "+e.catalogAsked()
 		o.Name = either(o.Name, noName)
 	case live == nil:
 		f.Reason, f.Message = "CatalogSourcesNotFound", "CatalogSource "+name+" was not found"
 	case live.Status.Connection.State == "":
 		// Nothing was observed of it yet. Tools would ignore another condition type (R-ST-8).
-		f.Reason, f.Message, reason = "LastObservedUnknown", "CatalogSource "+name+" was found but its state is not known yet", relatedUnknownState
+		f.Reason, f.Message, reason = "LastObservedUnknown", "CatalogSource "+
+			name+" was found but its state is not known yet", relatedUnknownState
 	case !live.Healthy():
-		f.Reason, f.Message, reason = "CatalogSourcesFoundUnhealthy", "CatalogSource "+name+" was found but is unhealthy: its state is "+text.Quote(live.Status.Connection.State), relatedUnhealthy
+		f.Reason, f.Message, reason = "CatalogSourcesFoundUnhealthy", "CatalogSource "+
+			name+" was found but is unhealthy: its state is "+text.Quote(live.Status.Connection.State), relatedUnhealthy
 	default:
 		f.Status, f.Reason, f.Message = metav1.ConditionFalse, "CatalogSourcesFound", "CatalogSource was found"
 		state, reason = policyv1beta2.Compliant, relatedFound
@@ -44,9 +47,11 @@ func (e *evaluation) catalogSource() Finding {
 	f.Related = []policyv1beta2.RelatedObject{e.related(kindCatalogSource, o, state, reason)}
 	for _, other := range e.blocking() {
 		f.Status, f.Reason = statusIf(!tolerated), "CatalogSourcesFoundUnhealthy"
-		f.Message += "; CatalogSource " + named(&other.Metadata) + " is unhealthy: its state is " + text.Quote(other.Status.Connection.State) + ", and OLM resolves nothing in namespace " +
+		f.Message += "; CatalogSource " + named(&other.Metadata) + " is unhealthy: its state is " +
+			text.Quote(other.Status.Connection.State) + ", and OLM resolves nothing in namespace " +
 			e.wanted.namespace + " until it is healthy or deleted"
-		f.Related = append(f.Related, e.related(kindCatalogSource, other.Metadata, compliantIf(tolerated), relatedUnhealthy))
+		f.Related = append(f.Related, e.related(kindCatalogSource, other.Metadata, compliantIf(tolerated),
+			relatedUnhealthy))
 	}
 	if tolerated && f.Reason != "CatalogSourcesFound" { // status and related objects look as if all were well
 		f.Message += "; policy compliance is not impacted due to spec.complianceConfig.catalogSourceUnhealthy"
@@ -70,13 +75,16 @@ func (e *evaluation) blocking() []*olm.CatalogSource {
 // CatalogSources that cause that. OLM resolves from all catalogs in the namespace and in the one for global catalogs,
 // or not at all. The global one is that of the Subscription's catalog, if it is another namespace; else only OLM's
 // message names it ("error using catalogsource olm/community: ...").
-func Prevented(s *olm.Subscription, catalogs []olm.Catalog, get func(olm.Catalog) *olm.CatalogSource) (by []*olm.CatalogSource, prevented bool) {
+func Prevented(
+	s *olm.Subscription, catalogs []olm.Catalog, get func(olm.Catalog) *olm.CatalogSource,
+) (by []*olm.CatalogSource, prevented bool) {
 	failed := s.Condition(TypeResolutionFailed)
 	if failed == nil || strings.EqualFold(failed.Reason, reasonUnsatisfiable) {
 		return nil, false
 	}
 	for _, c := range catalogs {
-		if c.Namespace != s.Metadata.Namespace && c.Namespace != s.Spec.SourceNamespace && !strings.Contains(failed.Message, c.Namespace+"/"+c.Name+":") {
+		if c.Namespace != s.Metadata.Namespace && c.Namespace != s.Spec.SourceNamespace &&
+			!strings.Contains(failed.Message, c.Namespace+"/"+c.Name+":") {
 			continue
 		}
 		if live := get(c); live != nil && !live.Healthy() {
@@ -116,7 +124,8 @@ func (e *evaluation) deprecations() []Finding {
 			return nil
 		}
 		f.Status, f.Reason = metav1.ConditionUnknown, "PackageManifestNotFound"
-		f.Message = "whether " + e.wanted.name + " is deprecated cannot be determined, because the package is not (yet) found in " + e.catalogAsked()
+		f.Message = "whether " + e.wanted.name +
+			" is deprecated cannot be determined, because the package is not (yet) found in " + e.catalogAsked()
 		return []Finding{f}
 	}
 	deprecated := func(reason, what, why string) []Finding {

@@ -42,7 +42,8 @@ func differences(live, want map[string]any, path ...string) []difference {
 	var differing []difference
 	for _, field := range slices.Sorted(maps.Keys(want)) {
 		if !same(field, fields[field], want[field]) {
-			differing = append(differing, difference{path: append(slices.Clone(path), field), live: fields[field], want: want[field]})
+			differing = append(differing, difference{path: append(slices.Clone(path), field), live: fields[field],
+				want: want[field]})
 		}
 	}
 	return differing

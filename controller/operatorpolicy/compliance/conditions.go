@@ -87,7 +87,9 @@ func relatedKept(kind string) string {
 const noName = "-"
 
 // related describes an object in the status. Name and namespace are enough if it does not exist.
-func (in *Input) related(kind string, o olm.ObjectMeta, state policyv1beta2.ComplianceState, reason string) policyv1beta2.RelatedObject {
+func (in *Input) related(
+	kind string, o olm.ObjectMeta, state policyv1beta2.ComplianceState, reason string,
+) policyv1beta2.RelatedObject {
 	r := policyv1beta2.RelatedObject{
 		Object: policyv1beta2.ObjectReference{APIVersion: kinds[kind].GroupVersion().String(), Kind: kind,
 			Metadata: policyv1beta2.ObjectMetadata{Name: o.Name, Namespace: o.Namespace}},

@@ -17,7 +17,8 @@ func (e *evaluation) reviewed(plan *olm.InstallPlan) string {
 			parts = append(parts, "consent: "+c.String())
 		}
 		if annotations := &plan.Metadata.Annotations; len(review.Consents) == 0 && annotations.Consent != "" {
-			part := "annotation " + rules.ConsentAnnotation + " consents to " + text.Truncate(text.Escape(annotations.Consent), foreignText)
+			part := "annotation " + rules.ConsentAnnotation + " consents to " +
+				text.Truncate(text.Escape(annotations.Consent), foreignText)
 			if annotations.ConsentBy != "" {
 				part += " for user " + text.Quote(annotations.ConsentBy)
 			}

@@ -17,9 +17,11 @@ func reviewed(p *olm.InstallPlan, consent policyv1beta2.Consent) given {
 		in.Policy.Spec.Consent = &consent
 		installed := rules.Installed{CSV: "etcd.v1.2.0", Package: "etcd", Version: "1.2.0"}
 		in.Namespace = rules.NewNamespace("shop", rules.NamespaceContents{
-			Policies: []*rules.OperatorPolicy{rules.NewOperatorPolicy(in.Policy)}, CSVs: []rules.Installed{installed}, Plans: in.Namespace.Plans(),
+			Policies: []*rules.OperatorPolicy{rules.NewOperatorPolicy(in.Policy)}, CSVs: []rules.Installed{installed},
+			Plans: in.Namespace.Plans(),
 			Changes: func(plan *olm.InstallPlan, replacements []rules.Replacement) *rules.PlanChanges {
-				return &rules.PlanChanges{Plan: plan.ContentsDigest(), Replacements: replacements, ByCSV: map[string]*change.Set{"etcd.v1.3.0": upgradeOfEtcd()}}
+				return &rules.PlanChanges{Plan: plan.ContentsDigest(), Replacements: replacements,
+					ByCSV: map[string]*change.Set{"etcd.v1.3.0": upgradeOfEtcd()}}
 			},
 		})
 	}
@@ -54,47 +56,56 @@ func TestConsentInStatus(t *testing.T) {
 	for _, s := range []scenario{
 		{
 			name: "consent by the policy", given: []given{enforced, reviewed(upgrade(olm.PhaseInstalling), accepted)},
-			says:    map[string]string{TypeInstallPlan: runs + "; consent: etcd.v1.3.0 " + digest + " by spec.consent.accepted of OperatorPolicy policies/etcd-policy"},
+			says: map[string]string{TypeInstallPlan: runs + "; consent: etcd.v1.3.0 " + digest +
+				" by spec.consent.accepted of OperatorPolicy policies/etcd-policy"},
 			actions: manual,
 		},
 		{
-			name: "consent by a user", given: []given{enforced, reviewed(upgrade(olm.PhaseInstalling, annotated), hold)},
+			name: "consent by a user", given: []given{enforced,
+				reviewed(upgrade(olm.PhaseInstalling, annotated), hold)},
 			says: map[string]string{TypeInstallPlan: runs + "; consent: etcd.v1.3.0 " + digest +
 				` by annotation opgate.io/consent of user "alice" for OperatorPolicy policies/etcd-policy`},
 			actions: manual,
 		},
 		{
-			name:  "the plan was approved a moment ago",
-			given: []given{enforced, reviewed(upgrade(olm.PhaseRequiresApproval, func(p *olm.InstallPlan) { approved(p) }), accepted)},
+			name: "the plan was approved a moment ago",
+			given: []given{enforced,
+				reviewed(upgrade(olm.PhaseRequiresApproval, func(p *olm.InstallPlan) { approved(p) }), accepted)},
 			says: map[string]string{TypeInstallPlan: "the InstallPlan shop/install-b for etcd.v1.3.0 was approved; consent: etcd.v1.3.0 " + digest +
 				" by spec.consent.accepted of OperatorPolicy policies/etcd-policy"},
 			actions: manual,
 		},
 		{
-			name: "the plan has finished", given: []given{enforced, reviewed(upgrade(olm.PhaseComplete, annotated), hold)},
+			name: "the plan has finished", given: []given{enforced,
+				reviewed(upgrade(olm.PhaseComplete, annotated), hold)},
 			says:    map[string]string{TypeInstallPlan: "no InstallPlans requiring approval were found; annotation opgate.io/consent consents to " + digest + ` for user "alice"`},
 			actions: manual,
 		},
 		{
-			name: "consent without an approval", given: []given{enforced, reviewed(upgrade(olm.PhaseRequiresApproval), accepted)},
+			name: "consent without an approval", given: []given{enforced,
+				reviewed(upgrade(olm.PhaseRequiresApproval), accepted)},
 			says:    map[string]string{TypeInstallPlan: waits},
 			actions: manual,
 		},
 		{
-			name: "what holds the plan is a blocker", given: []given{enforced, reviewed(upgrade(olm.PhaseRequiresApproval), hold), func(in *Input) {
+			name: "what holds the plan is a blocker",
+			given: []given{enforced, reviewed(upgrade(olm.PhaseRequiresApproval), hold), func(in *Input) {
 				in.Approvals["install-b"] = Approval{Reasons: []verdict.Reason{{Message: "etcd.v1.3.0 is held"}}}
 			}},
 			says:    map[string]string{TypeInstallPlan: waits + "; etcd.v1.3.0 is held"},
 			actions: manual,
 		},
 		{
-			name: "a change that is only warned of", given: []given{enforced, reviewed(upgrade(olm.PhaseRequiresApproval), policyv1beta2.Consent{})},
-			says: map[string]string{TypeInstallPlan: waits + "; etcd.v1.3.0 passes with a warning by OperatorPolicy policies/etcd-policy (bundle/consent): to end the warning, accept " +
+			name: "a change that is only warned of", given: []given{enforced,
+				reviewed(upgrade(olm.PhaseRequiresApproval), policyv1beta2.Consent{})},
+			says: map[string]string{TypeInstallPlan: waits +
+				"; etcd.v1.3.0 passes with a warning by OperatorPolicy policies/etcd-policy (bundle/consent): to end the warning, accept " +
 				digest + " in spec.consent.accepted, or annotate the plan with opgate.io/consent; it changes permissions: cluster-wide: get on secrets"},
 		},
 		{
 			name: "a policy that informs", given: []given{reviewed(upgrade(olm.PhaseRequiresApproval), hold)},
-			says: map[string]string{TypeInstallPlan: waits + "; etcd.v1.3.0 is held by OperatorPolicy policies/etcd-policy, which only informs (bundle/consent): accept " +
+			says: map[string]string{TypeInstallPlan: waits +
+				"; etcd.v1.3.0 is held by OperatorPolicy policies/etcd-policy, which only informs (bundle/consent): accept " +
 				digest + " in spec.consent.accepted, or annotate the plan with opgate.io/consent; it changes permissions: cluster-wide: get on secrets"},
 		},
 	} {

@@ -28,11 +28,13 @@ func (e *evaluation) installed() (csv *Installed, unlinked bool) {
 	}
 	for i := range e.CSVs {
 		c := e.CSVs[i]
-		if c.CopiedFrom == "" && c.Package != "" && c.Package == e.wanted.name && (csv == nil || c.Status.Phase == phaseSucceeded) {
+		if c.CopiedFrom == "" && c.Package != "" && c.Package == e.wanted.name &&
+			(csv == nil || c.Status.Phase == phaseSucceeded) {
 			csv = c
 		}
 	}
-	return csv, csv != nil && (e.subscription == nil || e.subscription.Status.CurrentCSV != csv.Metadata.Name) // OLM sets installedCSV after it has written the CSV
+	// OLM sets installedCSV after it has written the CSV
+	return csv, csv != nil && (e.subscription == nil || e.subscription.Status.CurrentCSV != csv.Metadata.Name)
 }
 
 // installedVersion returns the name for the status, "" if nothing is installed: the version that runs. That is the
@@ -43,7 +45,8 @@ func (e *evaluation) installedVersion() string {
 	}
 	if e.csv.Status.Phase == phasePending {
 		for i := range e.CSVs {
-			if c := e.CSVs[i]; c.Status.Phase == phaseReplacing && c.CopiedFrom == "" && c.Package != "" && c.Package == e.csv.Package {
+			if c := e.CSVs[i]; c.Status.Phase == phaseReplacing && c.CopiedFrom == "" && c.Package != "" &&
+				c.Package == e.csv.Package {
 				return c.Metadata.Name
 			}
 		}
@@ -61,7 +64,8 @@ const (
 )
 
 func csvFinding(status metav1.ConditionStatus, reason, message string, related ...policyv1beta2.RelatedObject) Finding {
-	return Finding{Type: TypeClusterServiceVersion, Status: status, Reason: reason, Message: message, Kind: kindClusterServiceVersion, Related: related}
+	return Finding{Type: TypeClusterServiceVersion, Status: status, Reason: reason, Message: message,
+		Kind: kindClusterServiceVersion, Related: related}
 }
 
 // installedCSV reports whether the installed version is allowed and healthy.
@@ -84,7 +88,8 @@ func (e *evaluation) installedCSV() Finding {
 	f.Message += e.besides()
 	if e.unlinked && f.Reason != reasonUnapproved && f.Reason != reasonChanged {
 		f.Status, f.Reason = metav1.ConditionFalse, "ClusterServiceVersionMissing"
-		f.Message = "no Subscription refers to ClusterServiceVersion " + text.Name(e.csv.Metadata.Name) + ", which is installed in namespace " + e.wanted.namespace
+		f.Message = "no Subscription refers to ClusterServiceVersion " + text.Name(e.csv.Metadata.Name) +
+			", which is installed in namespace " + e.wanted.namespace
 	}
 	return f
 }
@@ -115,7 +120,8 @@ func (e *evaluation) describeCSV(csv *Installed) Finding {
 	}
 	healthy := csv.Status.Phase == phaseSucceeded
 	reason := reasonOr(csv.Status.Reason, csv.Status.Phase)
-	message := either(text.Truncate(csv.Status.Message, foreignText), "its phase is "+either(text.Truncate(csv.Status.Phase, 100), "not known"))
+	message := either(text.Truncate(csv.Status.Message, foreignText), "its phase is "+
+		either(text.Truncate(csv.Status.Phase, 100), "not known"))
 	if len(csv.Status.Unmet) > 0 {
 		message += ": " + sentences(csv.Status.Unmet)
 	}

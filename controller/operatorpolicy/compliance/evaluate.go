@@ -74,7 +74,8 @@ type evaluation struct {
 }
 
 func newEvaluation(in *Input, w *wanted) *evaluation {
-	e := &evaluation{Input: in, wanted: w, config: in.Policy.Spec.ComplianceConfig, enforced: in.Policy.Spec.IsEnforced()}
+	e := &evaluation{Input: in, wanted: w, config: in.Policy.Spec.ComplianceConfig,
+		enforced: in.Policy.Spec.IsEnforced()}
 	// Defaults for an object that is older than complianceConfig or never passed the webhook.
 	for _, change := range rules.NormalizeOperatorPolicy(in.Policy, nil) {
 		if filled, ok := change.Value.(policyv1beta2.ComplianceConfig); ok {
@@ -119,7 +120,8 @@ func either(a, b string) string {
 }
 
 func validated() Finding {
-	return Finding{Type: TypeValidPolicySpec, Status: metav1.ConditionTrue, Reason: "PolicyValidated", Message: "the policy spec is valid"}
+	return Finding{Type: TypeValidPolicySpec, Status: metav1.ConditionTrue, Reason: "PolicyValidated",
+		Message: "the policy spec is valid"}
 }
 
 // invalid describes a policy that is not valid. No object is evaluated, since the policy does not say
@@ -127,30 +129,36 @@ func validated() Finding {
 func (e *evaluation) invalid(problems []string) Outcome {
 	out := Outcome{InstalledVersion: e.installedVersion()}
 	unknown := func(conditionType, kind string) Finding {
-		return Finding{Type: conditionType, Status: metav1.ConditionUnknown, Reason: reasonInvalid, Kind: kind, KeepRelated: true,
-			Message: "the status of the " + kind + " cannot be determined, since the policy is not valid"}
+		return Finding{Type: conditionType, Status: metav1.ConditionUnknown, Reason: reasonInvalid, Kind: kind,
+			KeepRelated: true,
+			Message:     "the status of the " + kind + " cannot be determined, since the policy is not valid"}
 	}
 	out.Findings = []Finding{
 		{Type: TypeValidPolicySpec, Status: metav1.ConditionFalse, Reason: reasonInvalid, Message: sentences(problems)},
 		unknown(TypeOperatorGroup, kindOperatorGroup),
 		unknown(TypeSubscription, kindSubscription),
 		unknown(TypeInstallPlan, kindInstallPlan),
-		{Type: TypeClusterServiceVersion, Status: metav1.ConditionFalse, Reason: "RelevantCSVNotFound", Kind: kindClusterServiceVersion,
+		{Type: TypeClusterServiceVersion, Status: metav1.ConditionFalse, Reason: "RelevantCSVNotFound",
+			Kind:    kindClusterServiceVersion,
 			Message: "no ClusterServiceVersion was looked for, since the policy is not valid",
 			Related: e.nothing(kindClusterServiceVersion, relatedNoCSV)},
-		{Type: TypeCustomResourceDefinition, Status: metav1.ConditionTrue, Reason: reasonNoCRDs, Kind: kindCustomResourceDefinition,
+		{Type: TypeCustomResourceDefinition, Status: metav1.ConditionTrue, Reason: reasonNoCRDs,
+			Kind:    kindCustomResourceDefinition,
 			Message: "no CustomResourceDefinitions were looked for, since the policy is not valid",
 			Related: e.nothing(kindCustomResourceDefinition, relatedNoCRDs)},
 	}
 	if e.Policy.Spec.IsMustNotHave() {
 		out.Findings = append(out.Findings,
-			Finding{Type: TypeDeployment, Status: metav1.ConditionTrue, Reason: "DeploymentNotApplicable", Kind: kindDeployment, KeepRelated: true,
+			Finding{Type: TypeDeployment, Status: metav1.ConditionTrue, Reason: "DeploymentNotApplicable",
+				Kind: kindDeployment, KeepRelated: true,
 				Message: "Deployments do not count for a mustnothave policy"},
-			Finding{Type: TypeCatalogSourcesUnhealthy, Status: metav1.ConditionFalse, Reason: "CatalogSourceNotApplicable", Kind: kindCatalogSource, KeepRelated: true,
+			Finding{Type: TypeCatalogSourcesUnhealthy, Status: metav1.ConditionFalse,
+				Reason: "CatalogSourceNotApplicable", Kind: kindCatalogSource, KeepRelated: true,
 				Message: "the CatalogSource does not count for a mustnothave policy"})
 	} else {
 		out.Findings = append(out.Findings,
-			Finding{Type: TypeDeployment, Status: metav1.ConditionTrue, Reason: reasonNoDeployments, Kind: kindDeployment,
+			Finding{Type: TypeDeployment, Status: metav1.ConditionTrue, Reason: reasonNoDeployments,
+				Kind:    kindDeployment,
 				Message: "no Deployments were looked for, since the policy is not valid",
 				Related: e.nothing(kindDeployment, relatedNoDeployments)},
 			unknown(TypeCatalogSourcesUnhealthy, kindCatalogSource))
@@ -228,7 +236,8 @@ const notCreated = " and will not be created, because the policy is not enforced
 
 // nothing returns the related objects of a kind without matching objects.
 func (e *evaluation) nothing(kind, reason string) []policyv1beta2.RelatedObject {
-	return []policyv1beta2.RelatedObject{e.related(kind, olm.ObjectMeta{Name: noName}, policyv1beta2.Inapplicable, reason)}
+	return []policyv1beta2.RelatedObject{e.related(kind, olm.ObjectMeta{Name: noName}, policyv1beta2.Inapplicable,
+		reason)}
 }
 
 // created describes an object that the policy has just created.

@@ -19,14 +19,16 @@ import (
 )
 
 // evil are texts that a user with write access to OLM's objects could write.
-var evil = []string{"", "-", "\x00", "\xff\xfe", "etcd\u202egnp", "\u0435tcd", "a\nCompliant; all is well", strings.Repeat("é", 40000), "{{ .x }}", "etcd", "etcd.v1.2.0", "shop"}
+var evil = []string{"", "-", "\x00", "\xff\xfe", "etcd\u202egnp", "\u0435tcd", "a\nCompliant; all is well",
+	strings.Repeat("é", 40000), "{{ .x }}", "etcd", "etcd.v1.2.0", "shop"}
 
 // Whatever the objects contain, the API server accepts the status, and messages stay readable.
 func TestEvaluateHostileText(t *testing.T) {
 	for _, text := range evil {
 		in := input(enforced, running, lost, func(in *Input) {
 			for i := range in.Subscriptions {
-				in.Subscriptions[i].Status.Conditions = []olm.SubscriptionCondition{{Type: TypeResolutionFailed, Status: "True", Reason: text, Message: text}}
+				in.Subscriptions[i].Status.Conditions = []olm.SubscriptionCondition{{Type: TypeResolutionFailed,
+					Status: "True", Reason: text, Message: text}}
 				in.Subscriptions[i].Status.InstallPlan.Name, in.Subscriptions[i].Spec.Channel = text, text
 			}
 			for i := range in.CSVs {
@@ -75,7 +77,8 @@ func checkOutcome(t *testing.T, in *Input, name string) {
 	if diff := cmp.Diff(out.Findings, again.Findings); diff != "" {
 		t.Errorf("%s: two evaluations differ:\n%s", name, diff)
 	}
-	if after, err := json.Marshal([]any{in.Policy, in.OperatorGroups, in.Subscriptions, in.CSVs}); err != nil || string(after) != string(before) {
+	if after, err := json.Marshal([]any{in.Policy, in.OperatorGroups, in.Subscriptions, in.CSVs}); err != nil ||
+		string(after) != string(before) {
 		t.Errorf("%s: the input was changed", name)
 	}
 }
@@ -97,7 +100,8 @@ func TestEvaluateManyObjects(t *testing.T) {
 		in.Subscriptions[0].Status.CurrentCSV, in.Subscriptions[0].Status.InstallPlan.Name = "etcd.v1.3.0", ""
 		plans(all...)(in)
 	}
-	for name, changes := range map[string][]given{"informing": {many}, "enforced": {enforced, many, func(in *Input) { in.Overlaps = nil }}, "overlapping": {enforced, many}} {
+	for name, changes := range map[string][]given{"informing": {many},
+		"enforced": {enforced, many, func(in *Input) { in.Overlaps = nil }}, "overlapping": {enforced, many}} {
 		in := input(changes...)
 		checkOutcome(t, in, name)
 		for _, f := range Evaluate(in).Findings {
@@ -123,7 +127,8 @@ func FuzzEvaluate(f *testing.F) {
 		f.Add(seed, "etcd", "stable-1.2")
 	}
 	f.Fuzz(func(t *testing.T, seed uint64, text, other string) {
-		checkOutcome(t, randomInput(rand.New(rand.NewPCG(seed, 7)), append([]string{text, other}, evil...)), fmt.Sprint(seed))
+		checkOutcome(t, randomInput(rand.New(rand.NewPCG(seed, 7)), append([]string{text, other}, evil...)),
+			fmt.Sprint(seed))
 	})
 }
 
@@ -141,7 +146,8 @@ func randomInput(r *rand.Rand, texts []string) *Input {
 		func(in *Input) {
 			in.NamespaceExists = r.IntN(4) > 0
 			sub := &in.Policy.Spec.Subscription
-			for _, field := range []*string{&sub.Name, &sub.Namespace, &sub.Channel, &sub.Source, &sub.SourceNamespace, &sub.StartingCSV} {
+			for _, field := range []*string{&sub.Name, &sub.Namespace, &sub.Channel, &sub.Source, &sub.SourceNamespace,
+				&sub.StartingCSV} {
 				if r.IntN(8) == 0 {
 					*field = pick()
 				}
@@ -163,7 +169,8 @@ func randomInput(r *rand.Rand, texts []string) *Input {
 		},
 		maybe(group(pick(), map[string]any{"targetNamespaces": []any{pick(), 7, nil}})),
 		maybe(subscription(pick(), func(s *olm.Subscription) {
-			s.Spec.Package, s.Spec.Channel, s.Status.CurrentCSV, s.Status.InstalledCSV, s.Status.InstallPlan.Name = "etcd", pick(), pick(), pick(), pick()
+			s.Spec.Package, s.Spec.Channel, s.Status.CurrentCSV, s.Status.InstalledCSV,
+				s.Status.InstallPlan.Name = "etcd", pick(), pick(), pick(), pick()
 			s.Spec.Source = pick()
 			failing(pick(), lostMessage+pick())(s)
 			if r.IntN(2) == 0 {

@@ -25,7 +25,8 @@ func contents(t *testing.T, planned, installed string) given {
 	here, _ := rules.InstalledBy(decode(installed))
 	return func(in *Input) {
 		in.Namespace = rules.NewNamespace("shop", rules.NamespaceContents{
-			Policies: []*rules.OperatorPolicy{rules.NewOperatorPolicy(in.Policy)}, CSVs: []rules.Installed{here}, Plans: []*olm.InstallPlan{done},
+			Policies: []*rules.OperatorPolicy{rules.NewOperatorPolicy(in.Policy)}, CSVs: []rules.Installed{here},
+			Plans: []*olm.InstallPlan{done},
 		})
 	}
 }
@@ -34,12 +35,14 @@ func contents(t *testing.T, planned, installed string) given {
 func TestA6DriftIsReported(t *testing.T) {
 	for _, s := range []scenario{
 		{
-			name: "as the plan brought it", given: []given{running, contents(t, `{"displayName":"etcd"}`, `{"displayName":"etcd"}`)},
+			name: "as the plan brought it", given: []given{running,
+				contents(t, `{"displayName":"etcd"}`, `{"displayName":"etcd"}`)},
 			want: map[string]string{TypeClusterServiceVersion: "True InstallSucceeded"},
 		},
 		{
-			name: "changed, under a policy that informs", given: []given{running, contents(t, `{"displayName":"etcd"}`, `{"displayName":"evil"}`)},
-			want: map[string]string{TypeClusterServiceVersion: "False ContentsChanged"},
+			name:  "changed, under a policy that informs",
+			given: []given{running, contents(t, `{"displayName":"etcd"}`, `{"displayName":"evil"}`)},
+			want:  map[string]string{TypeClusterServiceVersion: "False ContentsChanged"},
 			says: map[string]string{TypeClusterServiceVersion: "ClusterServiceVersion (etcd.v1.2.0) is not what its InstallPlan brought: its spec was changed after OLM installed it, " +
 				"or by another account before; write back the spec that is recorded of it, or delete it together with its Subscription so that OLM installs it anew"},
 			related: map[string][]string{kindClusterServiceVersion: {"etcd.v1.2.0 NonCompliant ClusterServiceVersion (etcd.v1.2.0) is not what its InstallPlan brought"}},
@@ -49,7 +52,8 @@ func TestA6DriftIsReported(t *testing.T) {
 	}
 	out := Evaluate(input(enforced, running, contents(t, `{"displayName":"etcd"}`, `{"displayName":"evil"}`)))
 	for _, f := range out.Findings {
-		if f.Type == TypeClusterServiceVersion && !strings.HasSuffix(f.Message, "; until then the policy approves no upgrade of it") {
+		if f.Type == TypeClusterServiceVersion && !strings.HasSuffix(f.Message,
+			"; until then the policy approves no upgrade of it") {
 			t.Errorf("under a policy that enforces it says %q", f.Message)
 		}
 	}
@@ -59,10 +63,13 @@ func TestA6DriftIsReported(t *testing.T) {
 func TestAdoptedContentsAreReported(t *testing.T) {
 	for adopted, want := range map[bool]string{true: "; its contents are adopted: they were there before Opgate recorded what is installed", false: ""} {
 		in := input(enforced, running)
-		in.Namespace = rules.NewNamespace("shop", rules.NamespaceContents{Policies: []*rules.OperatorPolicy{in.Rules}, Record: &rules.InstallRecord{Namespace: "shop",
-			Operators: []rules.RecordedOperator{{Package: "etcd", CSV: "etcd.v1.2.0", Adopted: adopted}}}})
+		in.Namespace = rules.NewNamespace("shop", rules.NamespaceContents{Policies: []*rules.OperatorPolicy{in.Rules},
+			Record: &rules.InstallRecord{Namespace: "shop",
+				Operators: []rules.RecordedOperator{{Package: "etcd", CSV: "etcd.v1.2.0", Adopted: adopted}}}})
 		for _, f := range Evaluate(in).Findings {
-			if f.Type == TypeClusterServiceVersion && (f.Reason != "InstallSucceeded" || strings.Contains(f.Message, "adopted") != adopted || !strings.HasSuffix(f.Message, want)) {
+			if f.Type == TypeClusterServiceVersion &&
+				(f.Reason != "InstallSucceeded" || strings.Contains(f.Message, "adopted") != adopted ||
+					!strings.HasSuffix(f.Message, want)) {
 				t.Errorf("adopted %v: %s: %s", adopted, f.Reason, f.Message)
 			}
 		}
@@ -72,15 +79,19 @@ func TestAdoptedContentsAreReported(t *testing.T) {
 // TestA5RefusedPlanIsReported covers a plan that was approved before the policy was created.
 func TestA5RefusedPlanIsReported(t *testing.T) {
 	before := approved(plan("install-b", olm.PhaseInstalling, "etcd.v1.3.0"))
-	before.Status.BundleLookups = []olm.BundleLookup{{Identifier: "etcd.v1.3.0", Catalog: olm.Catalog{Namespace: "olm", Name: "bargain"},
+	before.Status.BundleLookups = []olm.BundleLookup{{Identifier: "etcd.v1.3.0",
+		Catalog:    olm.Catalog{Namespace: "olm", Name: "bargain"},
 		Properties: `{"properties":[{"type":"olm.package","value":{"packageName":"etcd","version":"1.3.0"}}]}`}}
 	in := input(enforced, upgrading(before, "install-b"))
-	in.Namespace = rules.NewNamespace("shop", rules.NamespaceContents{Policies: []*rules.OperatorPolicy{in.Rules}, Plans: []*olm.InstallPlan{before}})
+	in.Namespace = rules.NewNamespace("shop", rules.NamespaceContents{Policies: []*rules.OperatorPolicy{in.Rules},
+		Plans: []*olm.InstallPlan{before}})
 	for _, f := range Evaluate(in).Findings {
 		if f.Type != TypeInstallPlan {
 			continue
 		}
-		if f.Status != "False" || f.Reason != "InstallPlanRefused" || !strings.Contains(f.Message, "etcd.v1.3.0 from catalog olm/bargain is not allowed by OperatorPolicy policies/etcd-policy (bundle/catalog)") {
+		if f.Status != "False" || f.Reason != "InstallPlanRefused" ||
+			!strings.Contains(f.Message,
+				"etcd.v1.3.0 from catalog olm/bargain is not allowed by OperatorPolicy policies/etcd-policy (bundle/catalog)") {
 			t.Errorf("it says %s %s: %s", f.Status, f.Reason, f.Message)
 		}
 	}

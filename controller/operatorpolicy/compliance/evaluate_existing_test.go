@@ -21,7 +21,8 @@ func copiedFrom(name string, changes ...func(*Installed)) given {
 			}},
 		}
 		c.Origin.CSV.Metadata.Namespace, c.Origin.CSV.Metadata.CreationTimestamp = "operators", "2026-11-21T09:00:00Z"
-		c.CopiedFrom, c.Status.Reason, c.Status.Message = "operators", "Copied", "The operator is running in operators but is managing this namespace"
+		c.CopiedFrom, c.Status.Reason, c.Status.Message = "operators", "Copied",
+			"The operator is running in operators but is managing this namespace"
 	}}, changes...)...)
 }
 
@@ -40,7 +41,8 @@ func origin(change func(*Origin)) func(*Installed) { return func(c *Installed) {
 // broughtBy adds the plan that installed the original of a copy, with a step from a catalog.
 func broughtBy(catalog, status string, changes ...func(*olm.InstallPlan)) func(*Installed) {
 	return func(c *Installed) {
-		p := &olm.InstallPlan{Metadata: olm.ObjectMeta{Namespace: "operators", Name: "install-1", CreationTimestamp: "2026-11-21T09:00:00Z"}}
+		p := &olm.InstallPlan{Metadata: olm.ObjectMeta{Namespace: "operators", Name: "install-1",
+			CreationTimestamp: "2026-11-21T09:00:00Z"}}
 		p.Spec.CSVNames, p.Spec.Approved, p.Status.Phase = []string{c.Metadata.Name}, true, olm.PhaseComplete
 		p.Status.Steps = []olm.Step{{Resolving: c.Metadata.Name, Status: status, Resource: olm.StepResource{
 			Kind: kindClusterServiceVersion, Name: c.Metadata.Name, CatalogNamespace: "olm", CatalogName: catalog,
@@ -65,108 +67,139 @@ func mine(in *Input) {
 // recordCreated records in the status of a policy that the policy created a group.
 func recordCreated(op *policyv1beta2.OperatorPolicy, g *olm.OperatorGroup) {
 	op.Status.RelatedObjects = append(op.Status.RelatedObjects, policyv1beta2.RelatedObject{
-		Object:     policyv1beta2.ObjectReference{Kind: kindOperatorGroup, Metadata: policyv1beta2.ObjectMetadata{Name: g.Metadata.Name, Namespace: g.Metadata.Namespace}},
+		Object: policyv1beta2.ObjectReference{Kind: kindOperatorGroup,
+			Metadata: policyv1beta2.ObjectMetadata{Name: g.Metadata.Name, Namespace: g.Metadata.Namespace}},
 		Properties: &policyv1beta2.ObjectProperties{CreatedByPolicy: new(true), UID: g.Metadata.UID},
 	})
 }
 
 func TestEvaluateExistingInstallation(t *testing.T) {
 	available := map[string]string{
-		TypeValidPolicySpec: "True PolicyValidated", TypeOperatorGroup: "True ExistingInstallation", TypeSubscription: "True ExistingInstallation",
-		TypeInstallPlan: "True ExistingInstallation", TypeClusterServiceVersion: "True Copied", TypeCustomResourceDefinition: "True ExistingInstallation",
-		TypeDeployment: "True ExistingInstallation", TypeCatalogSourcesUnhealthy: "False ExistingInstallation",
+		TypeValidPolicySpec: "True PolicyValidated", TypeOperatorGroup: "True ExistingInstallation",
+		TypeSubscription: "True ExistingInstallation",
+		TypeInstallPlan:  "True ExistingInstallation", TypeClusterServiceVersion: "True Copied",
+		TypeCustomResourceDefinition: "True ExistingInstallation",
+		TypeDeployment:               "True ExistingInstallation", TypeCatalogSourcesUnhealthy: "False ExistingInstallation",
 	}
 	ours := []given{enforced, copiedFrom("etcd.v1.2.0"), group("shop-x7", nil, generated, func(g *olm.OperatorGroup) {
-		fields.Store(&g.Metadata, map[string]any{"kind": "OperatorGroup", "metadata": map[string]any{"namespace": "shop", "name": g.Metadata.Name}})
+		fields.Store(&g.Metadata, map[string]any{"kind": "OperatorGroup",
+			"metadata": map[string]any{"namespace": "shop", "name": g.Metadata.Name}})
 	}), subscription("etcd", func(s *olm.Subscription) { s.Status.InstalledCSV = "" })}
 	for _, s := range []scenario{
 		{
-			name: "29.1 nothing is made", given: []given{enforced, copiedFrom("etcd.v1.2.0"), manifest()}, want: available,
+			name: "29.1 nothing is made", given: []given{enforced, copiedFrom("etcd.v1.2.0"), manifest()},
+			want: available,
 			says: map[string]string{TypeSubscription: "the operator is installed in namespace operators and available here through its AllNamespaces mode"},
-			related: map[string][]string{kindClusterServiceVersion: {"etcd.v1.2.0 Compliant Copied"}, kindSubscription: nil, kindOperatorGroup: nil,
+			related: map[string][]string{kindClusterServiceVersion: {"etcd.v1.2.0 Compliant Copied"},
+				kindSubscription: nil, kindOperatorGroup: nil,
 				kindInstallPlan: {"- Compliant There are no relevant InstallPlans in this namespace"}},
 		},
 		{
-			name: "R-LP-11 the original counts where copies are disabled", given: []given{enforced, uncopied("etcd.v1.2.0"), manifest()},
-			want: map[string]string{TypeSubscription: "True ExistingInstallation", TypeClusterServiceVersion: "True InstallSucceeded"},
+			name:  "R-LP-11 the original counts where copies are disabled",
+			given: []given{enforced, uncopied("etcd.v1.2.0"), manifest()},
+			want: map[string]string{TypeSubscription: "True ExistingInstallation",
+				TypeClusterServiceVersion: "True InstallSucceeded"},
 			says: map[string]string{TypeSubscription: "the operator is installed in namespace operators and available here through its AllNamespaces mode"},
 		},
 		{
-			name: "R-LP-11 what has begun is withdrawn for an original", given: []given{enforced, uncopied("etcd.v1.2.0"),
+			name: "R-LP-11 what has begun is withdrawn for an original",
+			given: []given{enforced, uncopied("etcd.v1.2.0"),
 				subscription("etcd", func(s *olm.Subscription) { s.Status.InstalledCSV = "" }), mine},
 			want:    map[string]string{TypeSubscription: "True ExistingInstallation"},
 			actions: []string{"delete Subscription shop/etcd"},
 		},
 		{
-			name: "R-LP-11 what is being installed is not left without its Subscription", given: []given{enforced, running, mine, uncopied("etcd.v1.1.0"),
+			name: "R-LP-11 what is being installed is not left without its Subscription",
+			given: []given{enforced, running, mine, uncopied("etcd.v1.1.0"),
 				func(in *Input) { in.CSVs[0].Status.Phase = "Installing" }},
 			want: map[string]string{TypeSubscription: "True SubscriptionMatches"},
 		},
 		{
-			name: "R-LP-11 two installations are reported", given: []given{enforced, running, mine, uncopied("etcd.v1.1.0")},
-			want: map[string]string{TypeClusterServiceVersion: "True InstallSucceeded"},
+			name:  "R-LP-11 two installations are reported",
+			given: []given{enforced, running, mine, uncopied("etcd.v1.1.0")},
+			want:  map[string]string{TypeClusterServiceVersion: "True InstallSucceeded"},
 			says: map[string]string{TypeClusterServiceVersion: "ClusterServiceVersion (etcd.v1.2.0) - install strategy completed with no errors; " +
 				"etcd.v1.1.0, installed in namespace operators, serves this namespace as well: remove one of them"},
 		},
 		{
-			name: "29.4 deprecations still count", given: []given{enforced, copiedFrom("etcd.v1.2.0"), manifest(func(p *catalog.Package) { p.Deprecation = "old" })},
+			name: "29.4 deprecations still count", given: []given{enforced, copiedFrom("etcd.v1.2.0"),
+				manifest(func(p *catalog.Package) { p.Deprecation = "old" })},
 			want: map[string]string{TypeNoDeprecations: "False PackageDeprecated"},
 		},
 		{
-			name: "30.2 what the policy made for itself goes", given: append(ours[:len(ours):len(ours)], mine), want: available,
+			name: "30.2 what the policy made for itself goes", given: append(ours[:len(ours):len(ours)], mine),
+			want:    available,
 			actions: []string{"delete Subscription shop/etcd", "delete OperatorGroup shop/shop-x7"},
-			done:    []string{"SubscriptionCompliant True ExistingInstallation", "OperatorGroupCompliant True ExistingInstallation"},
+			done: []string{"SubscriptionCompliant True ExistingInstallation",
+				"OperatorGroupCompliant True ExistingInstallation"},
 		},
-		{name: "an informing policy removes nothing", given: append(ours[1:len(ours):len(ours)], mine), want: available},
+		{name: "an informing policy removes nothing", given: append(ours[1:len(ours):len(ours)], mine),
+			want: available},
 		{
 			name: "R-LP-10 a Subscription that is not this policy's stays", given: ours, want: available,
-			related: map[string][]string{kindSubscription: {"etcd Compliant Resource found as expected"}, kindOperatorGroup: {"shop-x7 Compliant Resource found as expected"}},
+			related: map[string][]string{kindSubscription: {"etcd Compliant Resource found as expected"},
+				kindOperatorGroup: {"shop-x7 Compliant Resource found as expected"}},
 		},
 		{
 			name: "R-LP-10 the group stays for another Subscription", want: available,
-			given:   append(ours[:len(ours):len(ours)], mine, subscription("vault", func(s *olm.Subscription) { s.Spec.Package = "vault" })),
+			given: append(ours[:len(ours):len(ours)], mine,
+				subscription("vault", func(s *olm.Subscription) { s.Spec.Package = "vault" })),
 			actions: []string{"delete Subscription shop/etcd"},
 		},
 		{
 			name: "30.4 a group that was there before stays", want: available,
-			given:   append(ours[:len(ours):len(ours)], mine, func(in *Input) { in.OperatorGroups[0].Metadata.UID = "another" }),
+			given: append(ours[:len(ours):len(ours)], mine,
+				func(in *Input) { in.OperatorGroups[0].Metadata.UID = "another" }),
 			actions: []string{"delete Subscription shop/etcd"},
 		},
 		{
 			name: "30.4 a group that has a name of its own stays", want: available,
-			given:   append(ours[:len(ours):len(ours)], mine, func(in *Input) { in.OperatorGroups[0].Metadata.GenerateName = "" }),
+			given: append(ours[:len(ours):len(ours)], mine,
+				func(in *Input) { in.OperatorGroups[0].Metadata.GenerateName = "" }),
 			actions: []string{"delete Subscription shop/etcd"},
 		},
 		{
 			name: "R-RM-2 the group waits until the Subscription is gone", want: available,
-			given: append(ours[:len(ours):len(ours)], mine, func(in *Input) { in.Subscriptions[0].Metadata.DeletionTimestamp = "2026-11-21T10:00:00Z" }),
+			given: append(ours[:len(ours):len(ours)], mine,
+				func(in *Input) { in.Subscriptions[0].Metadata.DeletionTimestamp = "2026-11-21T10:00:00Z" }),
 		},
 		{
-			name: "the version elsewhere is not allowed", given: []given{enforced, copiedFrom("etcd.v1.2.0"), spec(func(s *policyv1beta2.OperatorPolicySpec) { s.Versions = []string{"etcd.v1.3.0"} })},
-			want: map[string]string{TypeClusterServiceVersion: "False UnapprovedVersion", TypeSubscription: "True ExistingInstallation"},
+			name: "the version elsewhere is not allowed",
+			given: []given{enforced, copiedFrom("etcd.v1.2.0"),
+				spec(func(s *policyv1beta2.OperatorPolicySpec) { s.Versions = []string{"etcd.v1.3.0"} })},
+			want: map[string]string{TypeClusterServiceVersion: "False UnapprovedVersion",
+				TypeSubscription: "True ExistingInstallation"},
 		},
 		{
-			name: "of several copies an allowed one counts", given: []given{copiedFrom("etcd.v1.1.0"), copiedFrom("etcd.v1.2.0"), copiedFrom("etcd.v1.9.0"),
+			name: "of several copies an allowed one counts",
+			given: []given{copiedFrom("etcd.v1.1.0"), copiedFrom("etcd.v1.2.0"), copiedFrom("etcd.v1.9.0"),
 				spec(func(s *policyv1beta2.OperatorPolicySpec) { s.Versions = []string{"etcd.v1.2.0"} })},
 			related: map[string][]string{kindClusterServiceVersion: {"etcd.v1.2.0 Compliant Copied"}},
 		},
 		{
-			name: "a policy for certain namespaces installs its own", given: []given{enforced, copiedFrom("etcd.v1.2.0"), policyGroup(targeting(`["shop"]`))},
+			name:    "a policy for certain namespaces installs its own",
+			given:   []given{enforced, copiedFrom("etcd.v1.2.0"), policyGroup(targeting(`["shop"]`))},
 			actions: []string{"create OperatorGroup shop/scoped", "create Subscription shop/etcd"},
 		},
 		{
-			name: "R-LP-10 so does one with a selector", given: []given{enforced, copiedFrom("etcd.v1.2.0"), policyGroup(func(g *policyv1beta2.OperatorGroupTemplate) {
-				g.Target = &policyv1beta2.OperatorGroupTarget{Selector: raw(`{"matchLabels":{"a":"b"}}`)}
-			})},
+			name: "R-LP-10 so does one with a selector",
+			given: []given{enforced, copiedFrom("etcd.v1.2.0"),
+				policyGroup(func(g *policyv1beta2.OperatorGroupTemplate) {
+					g.Target = &policyv1beta2.OperatorGroupTarget{Selector: raw(`{"matchLabels":{"a":"b"}}`)}
+				})},
 			actions: []string{"create OperatorGroup shop/scoped", "create Subscription shop/etcd"},
 		},
 		{
-			name: "a copy of another package does not count", given: []given{enforced, ready, copiedFrom("vault.v1", func(c *Installed) { c.Package, c.Origin.CSV.Package = "vault", "vault" })},
+			name: "a copy of another package does not count",
+			given: []given{enforced, ready,
+				copiedFrom("vault.v1", func(c *Installed) { c.Package, c.Origin.CSV.Package = "vault", "vault" })},
 			actions: []string{"create Subscription shop/etcd"},
 		},
 		{
-			name: "an operator that runs here is not given up for a copy", given: []given{enforced, running, mine, copiedFrom("etcd.v1.1.0")},
-			want: map[string]string{TypeSubscription: "True SubscriptionMatches", TypeClusterServiceVersion: "True InstallSucceeded"},
+			name:  "an operator that runs here is not given up for a copy",
+			given: []given{enforced, running, mine, copiedFrom("etcd.v1.1.0")},
+			want: map[string]string{TypeSubscription: "True SubscriptionMatches",
+				TypeClusterServiceVersion: "True InstallSucceeded"},
 		},
 	} {
 		s.run(t)
@@ -177,11 +210,13 @@ func TestEvaluateExistingInstallation(t *testing.T) {
 // installation.
 func TestA7StrangerIsNoInstallation(t *testing.T) {
 	installs := []string{"create Subscription shop/etcd"}
-	missing := map[string]string{TypeSubscription: "False SubscriptionMissing", TypeClusterServiceVersion: "False ClusterServiceVersionMissing"}
+	missing := map[string]string{TypeSubscription: "False SubscriptionMissing",
+		TypeClusterServiceVersion: "False ClusterServiceVersionMissing"}
 	fromElsewhere := "the required ClusterServiceVersion was not found; etcd.v1.2.0 is installed elsewhere, from another catalog: it runs in namespace operators " +
 		"and is available here, but nothing shows that it comes from catalog olm/community"
 	stranger := func(name string, changes ...func(*Installed)) scenario {
-		return scenario{name: name, given: []given{enforced, ready, manifest(), copiedFrom("etcd.v1.2.0", changes...)}, want: missing, actions: installs}
+		return scenario{name: name, given: []given{enforced, ready, manifest(), copiedFrom("etcd.v1.2.0", changes...)},
+			want: missing, actions: installs}
 	}
 	own := []given{
 		enforced,
@@ -191,38 +226,48 @@ func TestA7StrangerIsNoInstallation(t *testing.T) {
 	}
 	for _, s := range []scenario{
 		{
-			name:  "no Subscription has installed it",
-			given: []given{enforced, ready, manifest(), copiedFrom("etcd.v1.2.0", origin(func(o *Origin) { o.Subscriptions = nil }))},
-			want:  missing, actions: installs,
+			name: "no Subscription has installed it",
+			given: []given{enforced, ready, manifest(),
+				copiedFrom("etcd.v1.2.0", origin(func(o *Origin) { o.Subscriptions = nil }))},
+			want: missing, actions: installs,
 			says: map[string]string{TypeClusterServiceVersion: fromElsewhere},
 		},
-		stranger("its Subscription names another catalog", origin(func(o *Origin) { o.Subscriptions[0].Spec.Source = "evil" })),
-		stranger("its Subscription names a catalog of that name in another namespace", origin(func(o *Origin) { o.Subscriptions[0].Spec.SourceNamespace = "operators" })),
-		stranger("its Subscription is to another package", origin(func(o *Origin) { o.Subscriptions[0].Spec.Package = "vault" })),
+		stranger("its Subscription names another catalog",
+			origin(func(o *Origin) { o.Subscriptions[0].Spec.Source = "evil" })),
+		stranger("its Subscription names a catalog of that name in another namespace",
+			origin(func(o *Origin) { o.Subscriptions[0].Spec.SourceNamespace = "operators" })),
+		stranger("its Subscription is to another package",
+			origin(func(o *Origin) { o.Subscriptions[0].Spec.Package = "vault" })),
 		stranger("two Subscriptions disagree", origin(func(o *Origin) {
 			o.Subscriptions = append(o.Subscriptions, new(*o.Subscriptions[0]))
 			o.Subscriptions[1].Spec.Source = "evil"
 		})),
 		stranger("its Subscription was moved to the right catalog afterwards", broughtBy("evil", "Created")),
-		stranger("it is older than the plan, and its Subscription follows it all the same", broughtBy("community", "Present", func(p *olm.InstallPlan) { p.Metadata.CreationTimestamp = "2026-11-21T09:00:01Z" })),
+		stranger("it is older than the plan, and its Subscription follows it all the same",
+			broughtBy("community", "Present",
+				func(p *olm.InstallPlan) { p.Metadata.CreationTimestamp = "2026-11-21T09:00:01Z" })),
 		stranger("it is not what its plan brought", origin(func(o *Origin) { o.Drifted = true })),
-		stranger("the plan waits for approval", broughtBy("community", "Unknown", func(p *olm.InstallPlan) { p.Spec.Approved = false })),
+		stranger("the plan waits for approval", broughtBy("community", "Unknown",
+			func(p *olm.InstallPlan) { p.Spec.Approved = false })),
 		{
-			name:  "an original without a copy, of another catalog",
-			given: []given{enforced, ready, manifest(), uncopied("etcd.v1.2.0", origin(func(o *Origin) { o.Subscriptions[0].Spec.Source = "evil" }))},
-			want:  missing, actions: installs,
+			name: "an original without a copy, of another catalog",
+			given: []given{enforced, ready, manifest(),
+				uncopied("etcd.v1.2.0", origin(func(o *Origin) { o.Subscriptions[0].Spec.Source = "evil" }))},
+			want: missing, actions: installs,
 			says: map[string]string{TypeClusterServiceVersion: fromElsewhere},
 		},
 		stranger("there is no original", func(c *Installed) { c.Origin = nil }),
 		stranger("the original is a copy", origin(func(o *Origin) { o.CSV.CopiedFrom = "shop" })),
-		stranger("the original is being deleted", origin(func(o *Origin) { o.CSV.Metadata.DeletionTimestamp = "2026-11-21T10:00:00Z" })),
+		stranger("the original is being deleted",
+			origin(func(o *Origin) { o.CSV.Metadata.DeletionTimestamp = "2026-11-21T10:00:00Z" })),
 		stranger("the original says that it is another package", origin(func(o *Origin) { o.CSV.Package = "vault" })),
 		stranger("the original serves other namespaces", origin(func(o *Origin) { o.Targets = []string{"operators"} })),
 		stranger("OLM installs nothing there", origin(func(o *Origin) { o.Targets = nil })),
 		{
-			name:  "the policy's own Subscription is not withdrawn for it",
-			given: append(own[:len(own):len(own)], manifest(), copiedFrom("etcd.v9.9.9", origin(func(o *Origin) { o.Subscriptions = nil }))),
-			want:  map[string]string{TypeSubscription: "True SubscriptionMatches"},
+			name: "the policy's own Subscription is not withdrawn for it",
+			given: append(own[:len(own):len(own)], manifest(),
+				copiedFrom("etcd.v9.9.9", origin(func(o *Origin) { o.Subscriptions = nil }))),
+			want: map[string]string{TypeSubscription: "True SubscriptionMatches"},
 		},
 		{
 			name: "nor for a version that the policy does not allow",
@@ -234,15 +279,18 @@ func TestA7StrangerIsNoInstallation(t *testing.T) {
 		},
 		{
 			name: "a copy in the place of what OLM would install is reported",
-			given: append(own[:len(own):len(own)], manifest(), copiedFrom("etcd.v1.2.0", origin(func(o *Origin) { o.Subscriptions = nil })),
+			given: append(own[:len(own):len(own)], manifest(),
+				copiedFrom("etcd.v1.2.0", origin(func(o *Origin) { o.Subscriptions = nil })),
 				func(in *Input) { in.Subscriptions[0].Status.InstalledCSV = "etcd.v1.2.0" }),
 			says: map[string]string{TypeClusterServiceVersion: "the required ClusterServiceVersion etcd.v1.2.0 was not found" + fromElsewhere[len("the required ClusterServiceVersion was not found"):] +
 				"; OLM cannot install etcd.v1.2.0 here while the copy of that name from namespace operators is in its place"},
 		},
 		{
-			name:  "a policy that names no catalog takes one from any",
-			given: []given{enforced, defaults, manifest(), copiedFrom("etcd.v1.2.0", origin(func(o *Origin) { o.Subscriptions = nil }))},
-			want:  map[string]string{TypeSubscription: "True ExistingInstallation", TypeClusterServiceVersion: "True Copied"},
+			name: "a policy that names no catalog takes one from any",
+			given: []given{enforced, defaults, manifest(),
+				copiedFrom("etcd.v1.2.0", origin(func(o *Origin) { o.Subscriptions = nil }))},
+			want: map[string]string{TypeSubscription: "True ExistingInstallation",
+				TypeClusterServiceVersion: "True Copied"},
 		},
 		{
 			name:  "one whose plan is there and says the same counts",

@@ -48,10 +48,12 @@ func TestEvaluateOperatorGroup(t *testing.T) {
 		},
 		{
 			name: "3.2 none, enforced", given: []given{enforced, present},
-			actions: []string{"create OperatorGroup shop/shop-*"}, done: []string{"OperatorGroupCompliant True OperatorGroupCreated"},
+			actions: []string{"create OperatorGroup shop/shop-*"},
+			done:    []string{"OperatorGroupCompliant True OperatorGroupCreated"},
 		},
 		{
-			name: "3.3 several OperatorGroups", given: []given{enforced, present, group("a", nil), group("shop-x7", nil, generated)},
+			name: "3.3 several OperatorGroups", given: []given{enforced, present, group("a", nil),
+				group("shop-x7", nil, generated)},
 			want:    map[string]string{TypeOperatorGroup: "False TooManyOperatorGroups"},
 			says:    map[string]string{TypeOperatorGroup: "there is more than one OperatorGroup in namespace shop, so that OLM installs nothing there: a, shop-x7"},
 			related: map[string][]string{kindOperatorGroup: {"a NonCompliant There is more than one OperatorGroup in this namespace", "shop-x7 NonCompliant There is more than one OperatorGroup in this namespace"}},
@@ -64,38 +66,48 @@ func TestEvaluateOperatorGroup(t *testing.T) {
 			related: map[string][]string{kindOperatorGroup: {"extra Compliant Resource found as expected"}},
 		},
 		{
-			name: "4.1 another name than the policy's is never joined by a second group", given: []given{enforced, present, policyGroup(), group("incorrect", nil)},
-			want: map[string]string{TypeOperatorGroup: "False OperatorGroupMismatch"},
+			name:  "4.1 another name than the policy's is never joined by a second group",
+			given: []given{enforced, present, policyGroup(), group("incorrect", nil)},
+			want:  map[string]string{TypeOperatorGroup: "False OperatorGroupMismatch"},
 			says: map[string]string{TypeOperatorGroup: `the OperatorGroup shop/incorrect does not match the policy: metadata.name is "incorrect", wanted "scoped"; ` +
 				`a namespace can have only one`},
-			related: map[string][]string{kindOperatorGroup: {"incorrect NonCompliant Resource found but does not match", "scoped NonCompliant Resource not found but should exist"}},
+			related: map[string][]string{kindOperatorGroup: {"incorrect NonCompliant Resource found but does not match",
+				"scoped NonCompliant Resource not found but should exist"}},
 		},
 		{
-			name: "4.2 the policy's own group", given: []given{enforced, present, policyGroup(targeting(`["shop"]`)), group("scoped", targets("shop"))},
+			name: "4.2 the policy's own group", given: []given{enforced, present, policyGroup(targeting(`["shop"]`)),
+				group("scoped", targets("shop"))},
 			want: map[string]string{TypeOperatorGroup: "True OperatorGroupMatches"},
 		},
 		{
-			name: "4.3 other targets, informing", given: []given{present, policyGroup(targeting(`["shop"]`)), group("scoped", targets())},
+			name: "4.3 other targets, informing", given: []given{present, policyGroup(targeting(`["shop"]`)),
+				group("scoped", targets())},
 			want:    map[string]string{TypeOperatorGroup: "False OperatorGroupMismatch"},
 			says:    map[string]string{TypeOperatorGroup: `the OperatorGroup shop/scoped does not match the policy: spec.targetNamespaces is [], wanted ["shop"]`},
 			related: map[string][]string{kindOperatorGroup: {"scoped NonCompliant Resource found but does not match"}},
 		},
 		{
-			name: "4.4 other targets, enforced", given: []given{enforced, present, policyGroup(targeting(`["shop"]`)), group("scoped", targets("a"))},
+			name: "4.4 other targets, enforced", given: []given{enforced, present, policyGroup(targeting(`["shop"]`)),
+				group("scoped", targets("a"))},
 			want:    map[string]string{TypeOperatorGroup: "False OperatorGroupMismatch"},
-			actions: []string{"update OperatorGroup"}, done: []string{"OperatorGroupCompliant True OperatorGroupUpdated"},
+			actions: []string{"update OperatorGroup"},
+			done:    []string{"OperatorGroupCompliant True OperatorGroupUpdated"},
 		},
 		{
-			name: "4.5 the right group among several", given: []given{enforced, present, policyGroup(), group("extra", nil), group("scoped", nil)},
-			want: map[string]string{TypeOperatorGroup: "False TooManyOperatorGroups"},
+			name:  "4.5 the right group among several",
+			given: []given{enforced, present, policyGroup(), group("extra", nil), group("scoped", nil)},
+			want:  map[string]string{TypeOperatorGroup: "False TooManyOperatorGroups"},
 		},
 		{
-			name: "20.1 targets in another order are the same", given: []given{enforced, present, policyGroup(targeting(`["a","shop","b"]`)), group("scoped", targets("shop", "b", "a"))},
+			name: "20.1 targets in another order are the same",
+			given: []given{enforced, present, policyGroup(targeting(`["a","shop","b"]`)),
+				group("scoped", targets("shop", "b", "a"))},
 			want: map[string]string{TypeOperatorGroup: "True OperatorGroupMatches"},
 		},
 		{
-			name: "27.1 targets that the policy no longer lists stay", given: []given{enforced, present, policyGroup(targeting(`[]`)), group("scoped", targets("a"))},
-			want: map[string]string{TypeOperatorGroup: "True OperatorGroupMatches"},
+			name:  "27.1 targets that the policy no longer lists stay",
+			given: []given{enforced, present, policyGroup(targeting(`[]`)), group("scoped", targets("a"))},
+			want:  map[string]string{TypeOperatorGroup: "True OperatorGroupMatches"},
 		},
 		{
 			name: "27.1 a selector is replaced as a whole",
@@ -115,31 +127,38 @@ func TestEvaluateOperatorGroup(t *testing.T) {
 			actions: []string{"update OperatorGroup"},
 		},
 		{
-			name:  "001 a group that the installed version does not support cannot be used",
-			given: []given{enforced, present, csv("etcd.v1.2.0"), csvModes(ownNamespace, singleNamespace), channelModes(allNamespaces), group("extra", nil)},
-			want:  map[string]string{TypeOperatorGroup: "False OperatorGroupMismatch"},
+			name: "001 a group that the installed version does not support cannot be used",
+			given: []given{enforced, present, csv("etcd.v1.2.0"), csvModes(ownNamespace, singleNamespace),
+				channelModes(allNamespaces), group("extra", nil)},
+			want: map[string]string{TypeOperatorGroup: "False OperatorGroupMismatch"},
 			says: map[string]string{TypeOperatorGroup: "the OperatorGroup shop/extra cannot be used for etcd: its mode is AllNamespaces, " +
 				"supported are OwnNamespace, SingleNamespace"},
 			related: map[string][]string{kindOperatorGroup: {"extra NonCompliant Resource found but does not match"}},
 		},
 		{
-			name: "001 a group that the channel does not support keeps the Subscription from being made", given: []given{enforced, channelModes(allNamespaces), group("extra", targets("a", "b"))},
-			want: map[string]string{TypeOperatorGroup: "False OperatorGroupMismatch", TypeSubscription: "False SubscriptionMissing"},
+			name:  "001 a group that the channel does not support keeps the Subscription from being made",
+			given: []given{enforced, channelModes(allNamespaces), group("extra", targets("a", "b"))},
+			want: map[string]string{TypeOperatorGroup: "False OperatorGroupMismatch",
+				TypeSubscription: "False SubscriptionMissing"},
 			says: map[string]string{TypeSubscription: "the required Subscription shop/etcd was not found and will not be created before the OperatorGroup is right"},
 		},
 		{
-			name: "001 the policy's own group is judged by the modes too", given: []given{enforced, present, policyGroup(targeting(`["a"]`)), channelModes(ownNamespace), group("scoped", targets("a"))},
+			name: "001 the policy's own group is judged by the modes too",
+			given: []given{enforced, present, policyGroup(targeting(`["a"]`)), channelModes(ownNamespace),
+				group("scoped", targets("a"))},
 			want: map[string]string{TypeOperatorGroup: "False OperatorGroupMismatch"},
 		},
 		{
-			name: "001 a group that could not be used is not made", given: []given{enforced, policyGroup(targeting(`["a"]`)), channelModes(ownNamespace)},
-			want: map[string]string{TypeOperatorGroup: "False OperatorGroupMissing"},
+			name:  "001 a group that could not be used is not made",
+			given: []given{enforced, policyGroup(targeting(`["a"]`)), channelModes(ownNamespace)},
+			want:  map[string]string{TypeOperatorGroup: "False OperatorGroupMissing"},
 			says: map[string]string{TypeOperatorGroup: "the required OperatorGroup shop/scoped was not found; the OperatorGroup shop/scoped cannot be used for etcd: " +
 				"its mode is SingleNamespace, supported are OwnNamespace"},
 		},
 		{
-			name: "001 a group for several namespaces, its own among them, needs both modes", given: []given{present, channelModes(multiNamespace), group("extra", targets("a", "shop"))},
-			want: map[string]string{TypeOperatorGroup: "False OperatorGroupMismatch"},
+			name:  "001 a group for several namespaces, its own among them, needs both modes",
+			given: []given{present, channelModes(multiNamespace), group("extra", targets("a", "shop"))},
+			want:  map[string]string{TypeOperatorGroup: "False OperatorGroupMismatch"},
 		},
 		{
 			name: "001 what a selector selects is not guessed", given: []given{present, channelModes(allNamespaces),
@@ -149,7 +168,8 @@ func TestEvaluateOperatorGroup(t *testing.T) {
 				"assuming that OperatorGroup is correct; OLM has found no namespace that its spec.selector selects, and installs nothing here before there is one"},
 		},
 		{
-			name: "001 a selector of the policy that selects nothing", given: []given{enforced, present, policyGroup(func(g *policyv1beta2.OperatorGroupTemplate) {
+			name: "001 a selector of the policy that selects nothing",
+			given: []given{enforced, present, policyGroup(func(g *policyv1beta2.OperatorGroupTemplate) {
 				g.Selector = raw(`{"matchLabels":{"env":"prod"}}`)
 			}), group("scoped", map[string]any{"selector": map[string]any{"matchLabels": map[string]any{"env": "prod"}}})},
 			want: map[string]string{TypeOperatorGroup: "True OperatorGroupMatches"},
@@ -158,26 +178,30 @@ func TestEvaluateOperatorGroup(t *testing.T) {
 		},
 		{
 			name: "001 a selector that selects something", given: []given{present,
-				group("extra", map[string]any{"selector": map[string]any{"matchLabels": map[string]any{"a": "b"}}}, func(g *olm.OperatorGroup) {
-					content(&g.Metadata)["status"] = targetsStatus("a", "b")
-				})},
+				group("extra", map[string]any{"selector": map[string]any{"matchLabels": map[string]any{"a": "b"}}},
+					func(g *olm.OperatorGroup) {
+						content(&g.Metadata)["status"] = targetsStatus("a", "b")
+					})},
 			says: map[string]string{TypeOperatorGroup: "the policy does not specify an OperatorGroup but one already exists in the namespace - " +
 				"assuming that OperatorGroup is correct"},
 		},
 		{
 			name: "001 a selector counts for what OLM found by it", given: []given{present, channelModes(allNamespaces),
-				group("extra", map[string]any{"selector": map[string]any{"matchLabels": map[string]any{"a": "b"}}}, func(g *olm.OperatorGroup) {
-					content(&g.Metadata)["status"] = targetsStatus("a", "b")
-				})},
+				group("extra", map[string]any{"selector": map[string]any{"matchLabels": map[string]any{"a": "b"}}},
+					func(g *olm.OperatorGroup) {
+						content(&g.Metadata)["status"] = targetsStatus("a", "b")
+					})},
 			want: map[string]string{TypeOperatorGroup: "False OperatorGroupMismatch"},
 		},
 		{
-			name: "no group wanted, only its own namespace supported", given: []given{enforced, present, channelModes(ownNamespace)},
+			name:    "no group wanted, only its own namespace supported",
+			given:   []given{enforced, present, channelModes(ownNamespace)},
 			actions: []string{"create OperatorGroup shop/shop-*"},
 		},
 		{
-			name: "no group wanted, and only the author can say for which namespaces", given: []given{enforced, present, channelModes(singleNamespace)},
-			want: map[string]string{TypeOperatorGroup: "False OperatorGroupMissing"},
+			name:  "no group wanted, and only the author can say for which namespaces",
+			given: []given{enforced, present, channelModes(singleNamespace)},
+			want:  map[string]string{TypeOperatorGroup: "False OperatorGroupMissing"},
 			says: map[string]string{TypeOperatorGroup: "the required OperatorGroup was not found in namespace shop; etcd supports neither AllNamespaces nor OwnNamespace " +
 				"(supported are SingleNamespace), so spec.operatorGroup has to say for which namespaces it is"},
 		},
@@ -187,9 +211,11 @@ func TestEvaluateOperatorGroup(t *testing.T) {
 				"(supported are none), so spec.operatorGroup has to say for which namespaces it is"},
 		},
 		{
-			name:  "R-LP-8 several groups do not keep an existing Subscription from being corrected",
-			given: []given{enforced, group("a", nil), group("b", nil), subscription("etcd", func(s *olm.Subscription) { s.Spec.Channel = "beta" })},
-			want:  map[string]string{TypeOperatorGroup: "False TooManyOperatorGroups"}, actions: []string{"update Subscription shop/etcd"},
+			name: "R-LP-8 several groups do not keep an existing Subscription from being corrected",
+			given: []given{enforced, group("a", nil), group("b", nil),
+				subscription("etcd", func(s *olm.Subscription) { s.Spec.Channel = "beta" })},
+			want:    map[string]string{TypeOperatorGroup: "False TooManyOperatorGroups"},
+			actions: []string{"update Subscription shop/etcd"},
 		},
 	} {
 		s.run(t)
@@ -199,7 +225,8 @@ func TestEvaluateOperatorGroup(t *testing.T) {
 // recordedGroup records an OperatorGroup, which is deleted by now, for one namespace and with an account.
 func recordedGroup(in *Input) {
 	in.Namespace = rules.NewNamespace("shop", rules.NamespaceContents{Record: &rules.InstallRecord{
-		Namespace: "shop", Group: &rules.RecordedGroup{Spec: []byte(`{"targetNamespaces":["shop"],"serviceAccountName":"installer"}`)}}})
+		Namespace: "shop", Group: &rules.RecordedGroup{Spec: []byte(
+			`{"targetNamespaces":["shop"],"serviceAccountName":"installer"}`)}}})
 }
 
 func targetsStatus(names ...string) map[string]any {
@@ -216,34 +243,41 @@ func TestEvaluateGroupObjects(t *testing.T) {
 			"apiVersion": "operators.coreos.com/v1", "kind": "OperatorGroup",
 			"metadata": map[string]any{"namespace": "shop", "generateName": "shop-"}, "spec": map[string]any{},
 		}},
-		{"its own namespace where nothing else is supported", []given{enforced, present, channelModes(ownNamespace)}, map[string]any{
-			"apiVersion": "operators.coreos.com/v1", "kind": "OperatorGroup",
-			"metadata": map[string]any{"namespace": "shop", "generateName": "shop-"}, "spec": targets("shop"),
-		}},
-		{"as the policy says", []given{enforced, present, policyGroup(targeting(`["shop"]`), func(g *policyv1beta2.OperatorGroupTemplate) {
-			g.ServiceAccountName, g.UpgradeStrategy, g.StaticProvidedAPIs = "installer", "Default", raw("true")
-		})}, map[string]any{
+		{"its own namespace where nothing else is supported", []given{enforced, present, channelModes(ownNamespace)},
+			map[string]any{
+				"apiVersion": "operators.coreos.com/v1", "kind": "OperatorGroup",
+				"metadata": map[string]any{"namespace": "shop", "generateName": "shop-"}, "spec": targets("shop"),
+			}},
+		{"as the policy says", []given{enforced, present,
+			policyGroup(targeting(`["shop"]`), func(g *policyv1beta2.OperatorGroupTemplate) {
+				g.ServiceAccountName, g.UpgradeStrategy, g.StaticProvidedAPIs = "installer", "Default", raw("true")
+			})}, map[string]any{
 			"apiVersion": "operators.coreos.com/v1", "kind": "OperatorGroup",
 			"metadata": map[string]any{"namespace": "shop", "name": "scoped"},
-			"spec":     map[string]any{"targetNamespaces": []any{"shop"}, "serviceAccountName": "installer", "upgradeStrategy": "Default", "staticProvidedAPIs": true},
+			"spec": map[string]any{"targetNamespaces": []any{"shop"}, "serviceAccountName": "installer",
+				"upgradeStrategy": "Default", "staticProvidedAPIs": true},
 		}},
 		{"P2, E5: as the deleted one is recorded", []given{enforced, present, recordedGroup}, map[string]any{
 			"apiVersion": "operators.coreos.com/v1", "kind": "OperatorGroup",
 			"metadata": map[string]any{"namespace": "shop", "generateName": "shop-"},
 			"spec":     map[string]any{"targetNamespaces": []any{"shop"}, "serviceAccountName": "installer"},
 		}},
-		{"P2: as the policy says, as the account that is recorded", []given{enforced, present, policyGroup(targeting(`["a"]`)), recordedGroup}, map[string]any{
-			"apiVersion": "operators.coreos.com/v1", "kind": "OperatorGroup",
-			"metadata": map[string]any{"namespace": "shop", "name": "scoped"},
-			"spec":     map[string]any{"targetNamespaces": []any{"a"}, "serviceAccountName": "installer"},
-		}},
-		{"made before it was known what is supported", []given{enforced, present, channelModes(ownNamespace), group("shop-x7", nil, generated), mine}, map[string]any{
-			"spec": targets("shop"),
-		}},
-		{"an update keeps what the policy does not set", []given{enforced, present, policyGroup(targeting(`["shop"]`)), group("scoped", map[string]any{
-			"targetNamespaces": []any{"a"}, "serviceAccountName": "kept"})}, map[string]any{
-			"spec": map[string]any{"targetNamespaces": []any{"shop"}, "serviceAccountName": "kept"},
-		}},
+		{"P2: as the policy says, as the account that is recorded",
+			[]given{enforced, present, policyGroup(targeting(`["a"]`)), recordedGroup}, map[string]any{
+				"apiVersion": "operators.coreos.com/v1", "kind": "OperatorGroup",
+				"metadata": map[string]any{"namespace": "shop", "name": "scoped"},
+				"spec":     map[string]any{"targetNamespaces": []any{"a"}, "serviceAccountName": "installer"},
+			}},
+		{"made before it was known what is supported",
+			[]given{enforced, present, channelModes(ownNamespace), group("shop-x7", nil, generated), mine},
+			map[string]any{
+				"spec": targets("shop"),
+			}},
+		{"an update keeps what the policy does not set",
+			[]given{enforced, present, policyGroup(targeting(`["shop"]`)), group("scoped", map[string]any{
+				"targetNamespaces": []any{"a"}, "serviceAccountName": "kept"})}, map[string]any{
+				"spec": map[string]any{"targetNamespaces": []any{"shop"}, "serviceAccountName": "kept"},
+			}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			out := Evaluate(input(c.given...))

@@ -14,34 +14,41 @@ func TestEvaluateCSV(t *testing.T) {
 	for _, s := range []scenario{
 		{
 			name: "7.1 a ClusterServiceVersion that fails", given: []given{running, first(func(c *Installed) {
-				c.Status.Phase, c.Status.Reason, c.Status.Message = "Failed", "UnsupportedOperatorGroup", "AllNamespaces InstallModeType not supported"
+				c.Status.Phase, c.Status.Reason, c.Status.Message = "Failed", "UnsupportedOperatorGroup",
+					"AllNamespaces InstallModeType not supported"
 			})},
 			want:    map[string]string{TypeClusterServiceVersion: "False UnsupportedOperatorGroup"},
 			says:    map[string]string{TypeClusterServiceVersion: "ClusterServiceVersion (etcd.v1.2.0) - AllNamespaces InstallModeType not supported"},
 			related: map[string][]string{kindClusterServiceVersion: {"etcd.v1.2.0 NonCompliant UnsupportedOperatorGroup"}},
 		},
 		{
-			name: "R-ST-6 no reason: the phase", given: []given{running, first(func(c *Installed) { c.Status.Phase, c.Status.Reason, c.Status.Message = "Pending", "", "" })},
+			name: "R-ST-6 no reason: the phase", given: []given{running,
+				first(func(c *Installed) { c.Status.Phase, c.Status.Reason, c.Status.Message = "Pending", "", "" })},
 			want:    map[string]string{TypeClusterServiceVersion: "False Pending"},
 			says:    map[string]string{TypeClusterServiceVersion: "ClusterServiceVersion (etcd.v1.2.0) - its phase is Pending"},
 			related: map[string][]string{kindClusterServiceVersion: {"etcd.v1.2.0 NonCompliant Pending"}},
 		},
 		{
-			name: "R-ST-6 neither reason nor phase", given: []given{running, first(func(c *Installed) { c.Status.Phase, c.Status.Reason, c.Status.Message = "", "", "" })},
+			name: "R-ST-6 neither reason nor phase", given: []given{running,
+				first(func(c *Installed) { c.Status.Phase, c.Status.Reason, c.Status.Message = "", "", "" })},
 			want: map[string]string{TypeClusterServiceVersion: "False Unknown"},
 		},
 		{
-			name: "R-ST-6 a reason that no condition takes", given: []given{running, first(func(c *Installed) { c.Status.Reason = "needs a rest ✨" })},
-			want: map[string]string{TypeClusterServiceVersion: "True Succeeded"},
+			name:  "R-ST-6 a reason that no condition takes",
+			given: []given{running, first(func(c *Installed) { c.Status.Reason = "needs a rest ✨" })},
+			want:  map[string]string{TypeClusterServiceVersion: "True Succeeded"},
 		},
 		{
-			name: "24.2 a version that is not allowed", given: []given{running, spec(func(s *policyv1beta2.OperatorPolicySpec) { s.Versions = []string{"pie.v3.14159"} })},
+			name: "24.2 a version that is not allowed",
+			given: []given{running, spec(
+				func(s *policyv1beta2.OperatorPolicySpec) { s.Versions = []string{"pie.v3.14159"} })},
 			want:    map[string]string{TypeClusterServiceVersion: "False UnapprovedVersion"},
 			says:    map[string]string{TypeClusterServiceVersion: "ClusterServiceVersion (etcd.v1.2.0) is not an approved version: allowed is pie.v3.14159"},
 			related: map[string][]string{kindClusterServiceVersion: {"etcd.v1.2.0 NonCompliant ClusterServiceVersion (etcd.v1.2.0) is not an approved version"}},
 		},
 		{
-			name: "a version out of range", given: []given{running, spec(func(s *policyv1beta2.OperatorPolicySpec) { s.VersionRange = ">=1.10.0" })},
+			name: "a version out of range", given: []given{running,
+				spec(func(s *policyv1beta2.OperatorPolicySpec) { s.VersionRange = ">=1.10.0" })},
 			want: map[string]string{TypeClusterServiceVersion: "False UnapprovedVersion"},
 		},
 		{
@@ -52,34 +59,40 @@ func TestEvaluateCSV(t *testing.T) {
 		},
 		{
 			name: "the installed version is gone", given: []given{running, func(in *Input) { in.CSVs = nil }},
-			want: map[string]string{TypeClusterServiceVersion: "False ClusterServiceVersionMissing", TypeDeployment: "True NoRelevantDeployments"},
+			want: map[string]string{TypeClusterServiceVersion: "False ClusterServiceVersionMissing",
+				TypeDeployment: "True NoRelevantDeployments"},
 			says: map[string]string{TypeClusterServiceVersion: "the required ClusterServiceVersion etcd.v1.2.0 was not found",
 				TypeDeployment: "there are no relevant Deployments because the ClusterServiceVersion is missing"},
 			related: map[string][]string{kindClusterServiceVersion: {"etcd NonCompliant Resource not found but should exist"}},
 		},
 		{
-			name: "a copy is not installed here", given: []given{ready, subscription("etcd"), csv("etcd.v1.2.0", func(c *Installed) { c.CopiedFrom, c.Package = "elsewhere", "" })},
+			name: "a copy is not installed here", given: []given{ready, subscription("etcd"),
+				csv("etcd.v1.2.0", func(c *Installed) { c.CopiedFrom, c.Package = "elsewhere", "" })},
 			want: map[string]string{TypeClusterServiceVersion: "False ClusterServiceVersionMissing"},
 		},
 		{
 			name: "one that no Subscription refers to is shown", given: []given{ready, csv("etcd.v1.2.0")},
-			want:    map[string]string{TypeClusterServiceVersion: "False ClusterServiceVersionMissing", TypeDeployment: "False NoExistingDeployments"},
+			want: map[string]string{TypeClusterServiceVersion: "False ClusterServiceVersionMissing",
+				TypeDeployment: "False NoExistingDeployments"},
 			says:    map[string]string{TypeClusterServiceVersion: "no Subscription refers to ClusterServiceVersion etcd.v1.2.0, which is installed in namespace shop"},
 			related: map[string][]string{kindClusterServiceVersion: {"etcd.v1.2.0 Compliant InstallSucceeded"}},
 		},
 		{
-			name: "OLM has written it and not noted it in the Subscription yet", given: []given{running, func(in *Input) { in.Subscriptions[0].Status.InstalledCSV = "" }},
-			want: map[string]string{TypeClusterServiceVersion: "True InstallSucceeded"},
+			name:  "OLM has written it and not noted it in the Subscription yet",
+			given: []given{running, func(in *Input) { in.Subscriptions[0].Status.InstalledCSV = "" }},
+			want:  map[string]string{TypeClusterServiceVersion: "True InstallSucceeded"},
 		},
 		{
-			name: "one that no Subscription refers to and that is not allowed", given: []given{ready, csv("etcd.v1.2.0"),
+			name: "one that no Subscription refers to and that is not allowed",
+			given: []given{ready, csv("etcd.v1.2.0"),
 				spec(func(s *policyv1beta2.OperatorPolicySpec) { s.Versions = []string{"etcd.v1.3.0"} })},
 			want: map[string]string{TypeClusterServiceVersion: "False UnapprovedVersion"},
 		},
 		{
-			name: "one of another package is not ours", given: []given{ready, csv("vault.v1.2.0", func(c *Installed) { c.Package = "vault" })},
-			want: map[string]string{TypeClusterServiceVersion: "False ClusterServiceVersionMissing"},
-			says: map[string]string{TypeClusterServiceVersion: "the required ClusterServiceVersion was not found"},
+			name:  "one of another package is not ours",
+			given: []given{ready, csv("vault.v1.2.0", func(c *Installed) { c.Package = "vault" })},
+			want:  map[string]string{TypeClusterServiceVersion: "False ClusterServiceVersionMissing"},
+			says:  map[string]string{TypeClusterServiceVersion: "the required ClusterServiceVersion was not found"},
 		},
 	} {
 		s.run(t)
@@ -91,19 +104,22 @@ func TestEvaluateWorkload(t *testing.T) {
 	compliant := config(func(c *policyv1beta2.ComplianceConfig) { c.DeploymentsUnavailable = policyv1beta2.ConfigCompliant })
 	for _, s := range []scenario{
 		{
-			name: "11.2 CustomResourceDefinitions", given: []given{running, func(in *Input) { in.CRDs = []CRD{{ObjectMeta: olm.ObjectMeta{Name: "etcds.example.com", UID: "u"}}} }},
+			name: "11.2 CustomResourceDefinitions", given: []given{running,
+				func(in *Input) { in.CRDs = []CRD{{ObjectMeta: olm.ObjectMeta{Name: "etcds.example.com", UID: "u"}}} }},
 			want:    map[string]string{TypeCustomResourceDefinition: "True RelevantCRDFound"},
 			related: map[string][]string{kindCustomResourceDefinition: {"etcds.example.com Compliant Resource found as expected"}},
 		},
 		{
-			name: "7.2 R-ST-11 no Deployment exists", given: []given{running, two, func(in *Input) { clear(in.Deployments) }},
+			name:    "7.2 R-ST-11 no Deployment exists",
+			given:   []given{running, two, func(in *Input) { clear(in.Deployments) }},
 			want:    map[string]string{TypeDeployment: "False NoExistingDeployments"},
 			says:    map[string]string{TypeDeployment: "none of the operator's Deployments exist: etcd-backup, etcd-operator"},
 			related: map[string][]string{kindDeployment: {"etcd-backup NonCompliant Resource not found but should exist", "etcd-operator NonCompliant Resource not found but should exist"}},
 		},
 		{
-			name: "R-ST-11 no Deployment exists, which is tolerated", given: []given{running, compliant, func(in *Input) { clear(in.Deployments) }},
-			want: map[string]string{TypeDeployment: "True NoExistingDeployments"},
+			name:  "R-ST-11 no Deployment exists, which is tolerated",
+			given: []given{running, compliant, func(in *Input) { clear(in.Deployments) }},
+			want:  map[string]string{TypeDeployment: "True NoExistingDeployments"},
 		},
 		{
 			name: "R-ST-11 one Deployment is missing", given: []given{running, two},
@@ -117,13 +133,15 @@ func TestEvaluateWorkload(t *testing.T) {
 			related: map[string][]string{kindDeployment: {"etcd-backup NonCompliant Resource not found but should exist", "etcd-operator NonCompliant Deployment Unavailable"}},
 		},
 		{
-			name: "one is down, which is tolerated", given: []given{running, compliant, deployment("etcd-operator", false)},
+			name: "one is down, which is tolerated", given: []given{running, compliant,
+				deployment("etcd-operator", false)},
 			want: map[string]string{TypeDeployment: "True DeploymentsUnavailable"},
 			related: map[string][]string{kindDeployment: {"etcd-operator Compliant Deployment Unavailable " +
 				"(policy compliance is not impacted due to spec.complianceConfig.deploymentsUnavailable)"}},
 		},
 		{
-			name: "an operator without Deployments", given: []given{running, func(in *Input) { in.CSVs[0].Status.Deployments = nil }},
+			name: "an operator without Deployments", given: []given{running,
+				func(in *Input) { in.CSVs[0].Status.Deployments = nil }},
 			want: map[string]string{TypeDeployment: "True NoRelevantDeployments"},
 		},
 	} {
@@ -161,7 +179,8 @@ func TestEvaluateCatalog(t *testing.T) {
 	matters := config(func(c *policyv1beta2.ComplianceConfig) { c.CatalogSourceUnhealthy = policyv1beta2.ConfigNonCompliant })
 	for _, s := range []scenario{
 		{
-			name: "8.3 absent", given: []given{running, func(in *Input) { in.CatalogSource = nil }, asked(func(s *policyv1beta2.SubscriptionTemplate) { s.Source = "fake" })},
+			name: "8.3 absent", given: []given{running, func(in *Input) { in.CatalogSource = nil },
+				asked(func(s *policyv1beta2.SubscriptionTemplate) { s.Source = "fake" })},
 			want:    map[string]string{TypeCatalogSourcesUnhealthy: "False CatalogSourcesNotFound"},
 			says:    map[string]string{TypeCatalogSourcesUnhealthy: "CatalogSource olm/fake was not found" + tolerated},
 			related: map[string][]string{kindCatalogSource: {"fake Compliant Resource not found but should exist"}},
@@ -172,27 +191,33 @@ func TestEvaluateCatalog(t *testing.T) {
 			related: map[string][]string{kindCatalogSource: {"community Compliant Resource found as expected but is unhealthy"}},
 		},
 		{
-			name: "M-14 others keep OLM from resolving", given: []given{running, prevented("error using catalogsource olm/broken: no connection"),
+			name: "M-14 others keep OLM from resolving",
+			given: []given{running, prevented("error using catalogsource olm/broken: no connection"),
 				others("olm/broken", "shop/local", "elsewhere/unseen")},
 			want: map[string]string{TypeCatalogSourcesUnhealthy: "False CatalogSourcesFoundUnhealthy"},
-			says: map[string]string{TypeCatalogSourcesUnhealthy: "CatalogSource was found; CatalogSource olm/broken" + blocks + "; CatalogSource shop/local" + blocks + tolerated},
+			says: map[string]string{TypeCatalogSourcesUnhealthy: "CatalogSource was found; CatalogSource olm/broken" +
+				blocks + "; CatalogSource shop/local" + blocks + tolerated},
 			related: map[string][]string{kindCatalogSource: {"community Compliant Resource found as expected",
-				"broken Compliant Resource found as expected but is unhealthy", "local Compliant Resource found as expected but is unhealthy"}},
+				"broken Compliant Resource found as expected but is unhealthy",
+				"local Compliant Resource found as expected but is unhealthy"}},
 		},
 		{
-			name: "M-14 and it matters", given: []given{running, prevented("error using catalogsource olm/broken: no connection"), others("olm/broken"), matters},
+			name: "M-14 and it matters", given: []given{running,
+				prevented("error using catalogsource olm/broken: no connection"), others("olm/broken"), matters},
 			want: map[string]string{TypeCatalogSourcesUnhealthy: "True CatalogSourcesFoundUnhealthy"},
 			related: map[string][]string{kindCatalogSource: {"community Compliant Resource found as expected",
 				"broken NonCompliant Resource found as expected but is unhealthy"}},
 		},
 		{
-			name: "M-14 a global catalog that only the message names", given: []given{running, prevented("error using catalogsource market/global: no connection"),
+			name: "M-14 a global catalog that only the message names",
+			given: []given{running, prevented("error using catalogsource market/global: no connection"),
 				others("market/global", "market/glob")},
 			want: map[string]string{TypeCatalogSourcesUnhealthy: "False CatalogSourcesFoundUnhealthy"},
 			says: map[string]string{TypeCatalogSourcesUnhealthy: "CatalogSource was found; CatalogSource market/global" + blocks + tolerated},
 		},
 		{
-			name: "M-14 its own is unhealthy too", given: []given{running, prevented("down"), catalogState("TRANSIENT_FAILURE"), others("olm/broken")},
+			name: "M-14 its own is unhealthy too", given: []given{running, prevented("down"),
+				catalogState("TRANSIENT_FAILURE"), others("olm/broken")},
 			want: map[string]string{TypeCatalogSourcesUnhealthy: "False CatalogSourcesFoundUnhealthy"},
 			says: map[string]string{TypeCatalogSourcesUnhealthy: `CatalogSource olm/community was found but is unhealthy: its state is "TRANSIENT_FAILURE"; ` +
 				"CatalogSource olm/broken" + blocks + tolerated},
@@ -243,17 +268,24 @@ func TestEvaluateDeprecations(t *testing.T) {
 		}
 	}
 	for _, s := range []scenario{
-		{name: "26.1 the package comes first", given: []given{deprecated("a", "b", "c")}, want: map[string]string{TypeNoDeprecations: "False PackageDeprecated"},
+		{name: "26.1 the package comes first", given: []given{deprecated("a", "b", "c")},
+			want: map[string]string{TypeNoDeprecations: "False PackageDeprecated"},
 			says: map[string]string{TypeNoDeprecations: "the requested package etcd is deprecated: a"}},
-		{name: "26.2 then the channel", given: []given{deprecated("", "b", "c")}, want: map[string]string{TypeNoDeprecations: "False ChannelDeprecated"},
+		{name: "26.2 then the channel", given: []given{deprecated("", "b", "c")},
+			want: map[string]string{TypeNoDeprecations: "False ChannelDeprecated"},
 			says: map[string]string{TypeNoDeprecations: "the requested channel stable-1.2 is deprecated: b"}},
-		{name: "26.3 then the installed bundle", given: []given{deprecated("", "", "c")}, want: map[string]string{TypeNoDeprecations: "False BundleDeprecated"},
+		{name: "26.3 then the installed bundle", given: []given{deprecated("", "", "c")},
+			want: map[string]string{TypeNoDeprecations: "False BundleDeprecated"},
 			says: map[string]string{TypeNoDeprecations: "the requested bundle etcd.v1.2.0 is deprecated: c"}},
-		{name: "a bundle that is not installed does not count", given: []given{deprecated("", "", "c"), func(in *Input) { in.CSVs = nil }},
+		{name: "a bundle that is not installed does not count",
+			given: []given{deprecated("", "", "c"), func(in *Input) { in.CSVs = nil }},
+			want:  map[string]string{TypeNoDeprecations: "True Recommended"}},
+		{name: "the channel of the Subscription counts",
+			given: []given{deprecated("", "b", ""),
+				asked(func(s *policyv1beta2.SubscriptionTemplate) { s.Channel = "beta" })},
 			want: map[string]string{TypeNoDeprecations: "True Recommended"}},
-		{name: "the channel of the Subscription counts", given: []given{deprecated("", "b", ""), asked(func(s *policyv1beta2.SubscriptionTemplate) { s.Channel = "beta" })},
-			want: map[string]string{TypeNoDeprecations: "True Recommended"}},
-		{name: "nothing is known, and nothing depends on it", given: []given{ready, subscription("etcd")}, want: map[string]string{TypeNoDeprecations: " "}},
+		{name: "nothing is known, and nothing depends on it", given: []given{ready, subscription("etcd")},
+			want: map[string]string{TypeNoDeprecations: " "}},
 		{name: "R-ST-10 nothing is known, and that is why", given: []given{ready, subscription("etcd"), matters},
 			want: map[string]string{TypeNoDeprecations: "Unknown PackageManifestNotFound"},
 			says: map[string]string{TypeNoDeprecations: "whether etcd is deprecated cannot be determined, because the package is not (yet) found in catalog olm/community"}},
@@ -280,7 +312,8 @@ func TestEvaluateMinorChannel(t *testing.T) {
 		}
 	}
 	for _, s := range []scenario{
-		{name: "28.1 no later channel", given: []given{running, matters, channels("stable-1.1", "stable-2.9", "fast-1.3", "stable-1.3.x", "stable", "stable-1.2.3")},
+		{name: "28.1 no later channel", given: []given{running, matters,
+			channels("stable-1.1", "stable-2.9", "fast-1.3", "stable-1.3.x", "stable", "stable-1.2.3")},
 			want: map[string]string{TypeMinorChannelUpgradeAvailable: "True Recommended"}},
 		{name: "9.8 later channels", given: []given{running, channels("stable-1.10", "stable-1.3")},
 			want: map[string]string{TypeMinorChannelUpgradeAvailable: "True UpgradeAvailable"},
@@ -289,11 +322,14 @@ func TestEvaluateMinorChannel(t *testing.T) {
 			want: map[string]string{TypeMinorChannelUpgradeAvailable: "False UpgradeAvailable"}},
 		{name: "later channels with .x", given: []given{running, channels("0.51.x", "0.52"), follow("0.50.x")},
 			says: map[string]string{TypeMinorChannelUpgradeAvailable: "a later minor version is available in other channels: 0.51.x"}},
-		{name: "a number that is none", given: []given{running, channels("stable-1.3"), follow("stable-1.99999999999999999999")},
+		{name: "a number that is none", given: []given{running, channels("stable-1.3"),
+			follow("stable-1.99999999999999999999")},
 			want: map[string]string{TypeMinorChannelUpgradeAvailable: "True Recommended"}},
-		{name: "upgrades are not approved", given: []given{running, channels("stable-1.3"), spec(func(s *policyv1beta2.OperatorPolicySpec) { s.UpgradeApproval = policyv1beta2.UpgradeApprovalNever })},
+		{name: "upgrades are not approved", given: []given{running, channels("stable-1.3"),
+			spec(func(s *policyv1beta2.OperatorPolicySpec) { s.UpgradeApproval = policyv1beta2.UpgradeApprovalNever })},
 			want: map[string]string{TypeMinorChannelUpgradeAvailable: "True Skipped"}},
-		{name: "the package is not known", given: []given{ready}, want: map[string]string{TypeMinorChannelUpgradeAvailable: "True Skipped"}},
+		{name: "the package is not known", given: []given{ready},
+			want: map[string]string{TypeMinorChannelUpgradeAvailable: "True Skipped"}},
 	} {
 		s.run(t)
 	}

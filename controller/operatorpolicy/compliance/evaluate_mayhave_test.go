@@ -42,9 +42,11 @@ func TestEvaluateMayhave(t *testing.T) {
 			related: map[string][]string{kindOperatorGroup: {"own Compliant Resource found as expected"}},
 		},
 		{
-			name:  "a catalog without the package does not count while nothing asks for it",
-			given: []given{enforced, mayhave, manifest(), asked(func(s *policyv1beta2.SubscriptionTemplate) { s.Source, s.SourceNamespace = "", "wrong" })},
-			want:  map[string]string{TypeValidPolicySpec: "True PolicyValidated", TypeSubscription: "True SubscriptionNotPresent"},
+			name: "a catalog without the package does not count while nothing asks for it",
+			given: []given{enforced, mayhave, manifest(),
+				asked(func(s *policyv1beta2.SubscriptionTemplate) { s.Source, s.SourceNamespace = "", "wrong" })},
+			want: map[string]string{TypeValidPolicySpec: "True PolicyValidated",
+				TypeSubscription: "True SubscriptionNotPresent"},
 		},
 		{
 			name:  "an allowed version is installed",
@@ -57,33 +59,42 @@ func TestEvaluateMayhave(t *testing.T) {
 			},
 		},
 		{
-			name:  "what admission and Constraints make wait is not written here",
-			given: []given{enforced, mayhave, running, listed("etcd.v1.2.0"), asked(func(s *policyv1beta2.SubscriptionTemplate) { s.Config = raw(`{"env":[]}`) })},
-			want:  map[string]string{TypeSubscription: "True SubscriptionMatches", TypeClusterServiceVersion: "True InstallSucceeded"},
+			name: "what admission and Constraints make wait is not written here",
+			given: []given{enforced, mayhave, running, listed("etcd.v1.2.0"),
+				asked(func(s *policyv1beta2.SubscriptionTemplate) { s.Config = raw(`{"env":[]}`) })},
+			want: map[string]string{TypeSubscription: "True SubscriptionMatches",
+				TypeClusterServiceVersion: "True InstallSucceeded"},
 		},
 		{
 			name:  "another version is installed, and stays",
 			given: []given{enforced, mayhave, running, listed("etcd.v1.0.0"), manual},
-			want:  map[string]string{TypeClusterServiceVersion: "False UnapprovedVersion", TypeSubscription: "True SubscriptionMatches"},
+			want: map[string]string{TypeClusterServiceVersion: "False UnapprovedVersion",
+				TypeSubscription: "True SubscriptionMatches"},
 		},
 		{
-			name:  "a Subscription to another channel is reported, and stays",
-			given: []given{enforced, mayhave, subscription("etcd", func(s *olm.Subscription) { s.Spec.Channel = "alpha" })},
-			want:  map[string]string{TypeSubscription: "False SubscriptionMismatch"},
+			name: "a Subscription to another channel is reported, and stays",
+			given: []given{enforced, mayhave,
+				subscription("etcd", func(s *olm.Subscription) { s.Spec.Channel = "alpha" })},
+			want: map[string]string{TypeSubscription: "False SubscriptionMismatch"},
 			says: map[string]string{TypeSubscription: `the Subscription shop/etcd is not one that the policy allows: ` +
 				`spec.channel is "alpha", wanted "stable-1.2"`},
 		},
 		{
 			name: "a first installation that is held is Compliant",
 			given: []given{enforced, mayhave, listed("etcd.v1.0.0"), catalogState("READY"),
-				subscription("etcd", func(s *olm.Subscription) { s.Status.InstalledCSV, s.Status.InstallPlan.Name = "", "install-a" }),
+				subscription("etcd", func(s *olm.Subscription) {
+					s.Status.InstalledCSV, s.Status.InstallPlan.Name = "",
+						"install-a"
+				}),
 				manual, plans(plan("install-a", olm.PhaseRequiresApproval, "etcd.v1.2.0"))},
-			want: map[string]string{TypeInstallPlan: "True InstallPlanRequiresApproval", TypeClusterServiceVersion: "True ClusterServiceVersionNotPresent"},
+			want: map[string]string{TypeInstallPlan: "True InstallPlanRequiresApproval",
+				TypeClusterServiceVersion: "True ClusterServiceVersionNotPresent"},
 		},
 		{
 			name: "OLM still reports that it does not resolve for what is gone",
 			given: []given{enforced, mayhave, running, func(in *Input) {
-				in.Subscriptions[0].Status.Conditions = []olm.SubscriptionCondition{{Type: "ResolutionFailed", Status: "True", Reason: "ConstraintsNotSatisfiable",
+				in.Subscriptions[0].Status.Conditions = []olm.SubscriptionCondition{{Type: "ResolutionFailed",
+					Status: "True", Reason: "ConstraintsNotSatisfiable",
 					Message: "constraints not satisfiable: clusterserviceversion etcd.v1.1.0 exists and is not referenced by a subscription, subscription etcd exists"}}
 			}},
 			want: map[string]string{TypeSubscription: "True SubscriptionMatches"},
@@ -92,7 +103,8 @@ func TestEvaluateMayhave(t *testing.T) {
 		{
 			name: "OLM does not resolve it",
 			given: []given{enforced, mayhave, running, func(in *Input) {
-				failing("ConstraintsNotSatisfiable", "constraints not satisfiable: subscription etcd exists")(in.Subscriptions[0])
+				failing("ConstraintsNotSatisfiable", "constraints not satisfiable: subscription etcd exists")(
+					in.Subscriptions[0])
 			}},
 			want: map[string]string{TypeSubscription: "True SubscriptionMatches"},
 			says: map[string]string{TypeSubscription: "the Subscription shop/etcd is one that the policy allows; " +
@@ -106,7 +118,8 @@ func TestEvaluateMayhave(t *testing.T) {
 		{
 			name: "an operator that is down",
 			given: []given{enforced, mayhave, running, func(in *Input) {
-				in.Deployments["etcd-operator"] = Deployment{ObjectMeta: olm.ObjectMeta{Namespace: "shop", Name: "etcd-operator"}}
+				in.Deployments["etcd-operator"] = Deployment{ObjectMeta: olm.ObjectMeta{Namespace: "shop",
+					Name: "etcd-operator"}}
 			}},
 			want: map[string]string{TypeDeployment: "False DeploymentsUnavailable"},
 		},

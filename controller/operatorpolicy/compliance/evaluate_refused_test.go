@@ -48,10 +48,12 @@ func TestRefusedPlans(t *testing.T) {
 			"InstallPlan install-x, which brings it, was approved all the same"
 		ends = "; to end that, change what refuses it, or delete the InstallPlan"
 	)
-	none := []string{"InstallPlan True/NoInstallPlansFound", "  shop/- Compliant There are no relevant InstallPlans in this namespace"}
+	none := []string{"InstallPlan True/NoInstallPlansFound",
+		"  shop/- Compliant There are no relevant InstallPlans in this namespace"}
 	ignored := []string{"InstallPlan True/InstallPlanNotApplicable",
 		"  shop/install-x Compliant Resource found but will not be handled in mustnothave mode uid-install-x"}
-	refused := []string{"InstallPlan False/InstallPlanRefused", "  shop/install-x NonCompliant The InstallPlan is Installing uid-install-x"}
+	refused := []string{"InstallPlan False/InstallPlanRefused",
+		"  shop/install-x NonCompliant The InstallPlan is Installing uid-install-x"}
 	for name, c := range map[string]struct {
 		policy        func(*policyv1beta2.OperatorPolicySpec)
 		subscriptions []*olm.Subscription
@@ -64,7 +66,8 @@ func TestRefusedPlans(t *testing.T) {
 			subscriptions: []*olm.Subscription{asks},
 			plans:         []*olm.InstallPlan{running("install-x")},
 			want:          refused,
-			message:       cannotFinish + forbidden + ends + " together with the Subscriptions that OLM would write another one for: shop/vault",
+			message: cannotFinish + forbidden + ends +
+				" together with the Subscriptions that OLM would write another one for: shop/vault",
 		},
 		"no Subscription refers to the plan": {
 			plans:   []*olm.InstallPlan{running("install-x")},
@@ -100,8 +103,9 @@ func TestRefusedPlans(t *testing.T) {
 			policy: func(s *policyv1beta2.OperatorPolicySpec) {
 				s.ComplianceType, s.Subscription.Channel = policyv1beta2.MayHave, "stable"
 			},
-			plans: []*olm.InstallPlan{running("install-x", generating(t, `{"metadata":{"name":"etcd-alpha"},"spec":{"name":"etcd","channel":"alpha"}}`))},
-			want:  refused,
+			plans: []*olm.InstallPlan{running("install-x",
+				generating(t, `{"metadata":{"name":"etcd-alpha"},"spec":{"name":"etcd","channel":"alpha"}}`))},
+			want: refused,
 			message: cannotFinish + `Subscription etcd-alpha to package etcd: spec.channel "alpha" is not allowed by OperatorPolicy policies/no-etcd ` +
 				`(subscription/channel): allowed is stable` + ends,
 		},
@@ -109,8 +113,9 @@ func TestRefusedPlans(t *testing.T) {
 			policy: func(s *policyv1beta2.OperatorPolicySpec) {
 				s.ComplianceType, s.Subscription.Channel = policyv1beta2.MayHave, "stable"
 			},
-			plans: []*olm.InstallPlan{running("install-x", generating(t, `{"metadata":{"name":"etcd-stable"},"spec":{"name":"etcd","channel":"stable"}}`))},
-			want:  none,
+			plans: []*olm.InstallPlan{running("install-x",
+				generating(t, `{"metadata":{"name":"etcd-stable"},"spec":{"name":"etcd","channel":"stable"}}`))},
+			want: none,
 		},
 		"the Subscription of the dependency cannot be read": {
 			policy: func(s *policyv1beta2.OperatorPolicySpec) { s.ComplianceType = policyv1beta2.MayHave },
@@ -120,20 +125,23 @@ func TestRefusedPlans(t *testing.T) {
 		"another policy refuses": {
 			policy: func(s *policyv1beta2.OperatorPolicySpec) { s.Subscription.Name = "prometheus" },
 			plans:  []*olm.InstallPlan{running("install-x")},
-			others: []*rules.OperatorPolicy{rules.NewOperatorPolicy(installed(func(s *site) { s.policy.Name = "other" }).policy)},
-			want:   none,
+			others: []*rules.OperatorPolicy{rules.NewOperatorPolicy(
+				installed(func(s *site) { s.policy.Name = "other" }).policy)},
+			want: none,
 		},
 		"the plan is not approved": {
 			plans: []*olm.InstallPlan{running("install-x", func(p *olm.InstallPlan) { p.Spec.Approved = false })},
 			want:  ignored,
 		},
 		"the plan has ended": {
-			plans: []*olm.InstallPlan{running("install-x", func(p *olm.InstallPlan) { p.Status.Phase = olm.PhaseFailed })},
-			want:  ignored,
+			plans: []*olm.InstallPlan{running("install-x",
+				func(p *olm.InstallPlan) { p.Status.Phase = olm.PhaseFailed })},
+			want: ignored,
 		},
 		"break-glass approved the plan": {
-			plans: []*olm.InstallPlan{running("install-x", func(p *olm.InstallPlan) { p.Metadata.Annotations.OverrideReason = "ticket 77" })},
-			want:  ignored,
+			plans: []*olm.InstallPlan{running("install-x",
+				func(p *olm.InstallPlan) { p.Metadata.Annotations.OverrideReason = "ticket 77" })},
+			want: ignored,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -143,7 +151,8 @@ func TestRefusedPlans(t *testing.T) {
 			}
 			s.subscriptions = c.subscriptions
 			in := s.input()
-			in.Namespace = rules.NewNamespace("shop", rules.NamespaceContents{Policies: append(c.others, in.Rules), Plans: c.plans})
+			in.Namespace = rules.NewNamespace("shop",
+				rules.NamespaceContents{Policies: append(c.others, in.Rules), Plans: c.plans})
 			f := findingOf(t, Evaluate(in).Findings, TypeInstallPlan)
 			if diff := cmp.Diff(c.want, rows(Outcome{Findings: []Finding{f}})); diff != "" {
 				t.Error(diff)

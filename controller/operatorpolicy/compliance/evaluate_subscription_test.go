@@ -27,7 +27,8 @@ func failing(reason, message string) func(*olm.Subscription) {
 	return func(s *olm.Subscription) {
 		s.Status.Conditions = []olm.SubscriptionCondition{
 			{Type: "CatalogSourcesUnhealthy", Status: "False"},
-			{Type: TypeResolutionFailed, Status: "True", Reason: reason, Message: message, LastTransitionTime: evaluatedAt.Add(-time.Hour).Format(time.RFC3339)},
+			{Type: TypeResolutionFailed, Status: "True", Reason: reason, Message: message,
+				LastTransitionTime: evaluatedAt.Add(-time.Hour).Format(time.RFC3339)},
 		}
 	}
 }
@@ -36,117 +37,146 @@ func TestEvaluateSubscription(t *testing.T) {
 	for _, s := range []scenario{
 		{
 			name: "5.1 none, informing", given: []given{ready},
-			want:    map[string]string{TypeSubscription: "False SubscriptionMissing", TypeClusterServiceVersion: "False ClusterServiceVersionMissing"},
+			want: map[string]string{TypeSubscription: "False SubscriptionMissing",
+				TypeClusterServiceVersion: "False ClusterServiceVersionMissing"},
 			related: map[string][]string{kindSubscription: {"etcd NonCompliant Resource not found but should exist"}},
 		},
 		{
-			name: "5.2 none, and the OperatorGroup is not right", given: []given{enforced, policyGroup(), group("extra", nil)},
-			want: map[string]string{TypeOperatorGroup: "False OperatorGroupMismatch", TypeSubscription: "False SubscriptionMissing"},
+			name:  "5.2 none, and the OperatorGroup is not right",
+			given: []given{enforced, policyGroup(), group("extra", nil)},
+			want: map[string]string{TypeOperatorGroup: "False OperatorGroupMismatch",
+				TypeSubscription: "False SubscriptionMissing"},
 		},
 		{
 			name: "5.3 none, enforced", given: []given{enforced, ready},
 			want:    map[string]string{TypeSubscription: "False SubscriptionMissing"},
 			says:    map[string]string{TypeSubscription: "the required Subscription shop/etcd was not found"},
-			actions: []string{"create Subscription shop/etcd"}, done: []string{"SubscriptionCompliant True SubscriptionCreated"},
+			actions: []string{"create Subscription shop/etcd"},
+			done:    []string{"SubscriptionCompliant True SubscriptionCreated"},
 		},
 		{
-			name: "6.2 another catalog, informing", given: []given{running, asked(func(s *policyv1beta2.SubscriptionTemplate) { s.SourceNamespace = "fake" })},
+			name: "6.2 another catalog, informing", given: []given{running,
+				asked(func(s *policyv1beta2.SubscriptionTemplate) { s.SourceNamespace = "fake" })},
 			want:    map[string]string{TypeSubscription: "False SubscriptionMismatch"},
 			says:    map[string]string{TypeSubscription: `the Subscription shop/etcd does not match the policy: spec.sourceNamespace is "olm", wanted "fake"`},
 			related: map[string][]string{kindSubscription: {"etcd NonCompliant Resource found but does not match"}},
 		},
 		{
-			name: "5.4 another channel, enforced", given: []given{enforced, running, asked(func(s *policyv1beta2.SubscriptionTemplate) { s.Channel = "fake" })},
+			name: "5.4 another channel, enforced", given: []given{enforced, running,
+				asked(func(s *policyv1beta2.SubscriptionTemplate) { s.Channel = "fake" })},
 			want:    map[string]string{TypeSubscription: "False SubscriptionMismatch"},
-			actions: []string{"update Subscription shop/etcd"}, done: []string{"SubscriptionCompliant True SubscriptionUpdated"},
+			actions: []string{"update Subscription shop/etcd"},
+			done:    []string{"SubscriptionCompliant True SubscriptionUpdated"},
 		},
 		{
-			name:  "6.1 installPlanApproval does not count while informing",
-			given: []given{running, spec(func(s *policyv1beta2.OperatorPolicySpec) { s.UpgradeApproval = policyv1beta2.UpgradeApprovalNone })},
-			want:  map[string]string{TypeSubscription: "True SubscriptionMatches"},
+			name: "6.1 installPlanApproval does not count while informing",
+			given: []given{running, spec(
+				func(s *policyv1beta2.OperatorPolicySpec) { s.UpgradeApproval = policyv1beta2.UpgradeApprovalNone })},
+			want: map[string]string{TypeSubscription: "True SubscriptionMatches"},
 		},
 		{
-			name:    "installPlanApproval is what the policy computes, enforced",
-			given:   []given{enforced, running, spec(func(s *policyv1beta2.OperatorPolicySpec) { s.UpgradeApproval = policyv1beta2.UpgradeApprovalNone })},
+			name: "installPlanApproval is what the policy computes, enforced",
+			given: []given{enforced, running,
+				spec(func(s *policyv1beta2.OperatorPolicySpec) { s.UpgradeApproval = policyv1beta2.UpgradeApprovalNone })},
 			says:    map[string]string{TypeSubscription: `the Subscription shop/etcd does not match the policy: spec.installPlanApproval is "Automatic", wanted "Manual"`},
 			actions: []string{"update Subscription shop/etcd"},
 		},
 		{
 			name: "adoption marks the Subscription as managed and names no other policy",
 			given: []given{enforced, running, func(in *Input) {
-				object(content(&in.Subscriptions[0].Metadata), "metadata", "annotations")[managedMark] = "tenant.secret-policy"
+				object(content(&in.Subscriptions[0].Metadata), "metadata",
+					"annotations")[managedMark] = "tenant.secret-policy"
 				delete(object(content(&in.Subscriptions[0].Metadata), "metadata", "labels"), managedMark)
 			}},
 			says:    map[string]string{TypeSubscription: "the Subscription shop/etcd does not match the policy: it is not marked as managed by this policy"},
 			actions: []string{"update Subscription shop/etcd"},
 		},
 		{
-			name: "an informing policy does not ask for its mark", given: []given{running, func(in *Input) { delete(content(&in.Subscriptions[0].Metadata), "metadata") }},
-			want: map[string]string{TypeSubscription: "True SubscriptionMatches"},
+			name:  "an informing policy does not ask for its mark",
+			given: []given{running, func(in *Input) { delete(content(&in.Subscriptions[0].Metadata), "metadata") }},
+			want:  map[string]string{TypeSubscription: "True SubscriptionMatches"},
 		},
 		{
 			name: "a Subscription of any name is adopted", given: []given{enforced, running, func(in *Input) {
 				in.Subscriptions = nil
 				subscription("etcd-stable-community-olm", func(s *olm.Subscription) { s.Spec.Channel = "beta" })(in)
 			}},
-			want: map[string]string{TypeSubscription: "False SubscriptionMismatch"}, actions: []string{"update Subscription shop/etcd-stable-community-olm"},
-		},
-		{
-			name: "several Subscriptions of other names", given: []given{enforced, ready, subscription("a"), subscription("b")},
 			want:    map[string]string{TypeSubscription: "False SubscriptionMismatch"},
-			says:    map[string]string{TypeSubscription: "there is more than one Subscription to etcd in namespace shop, so that OLM resolves none: a, b; remove all but one"},
-			related: map[string][]string{kindSubscription: {"a NonCompliant Resource found but does not match", "b NonCompliant Resource found but does not match"}},
+			actions: []string{"update Subscription shop/etcd-stable-community-olm"},
 		},
 		{
-			name: "a second Subscription beside the right one", given: []given{enforced, ready, subscription("etcd"), subscription("a")},
-			want: map[string]string{TypeSubscription: "False SubscriptionMismatch"},
-			says: map[string]string{TypeSubscription: "there is more than one Subscription to etcd in namespace shop, so that OLM resolves none: a, etcd; remove all but one"},
+			name:  "several Subscriptions of other names",
+			given: []given{enforced, ready, subscription("a"), subscription("b")},
+			want:  map[string]string{TypeSubscription: "False SubscriptionMismatch"},
+			says:  map[string]string{TypeSubscription: "there is more than one Subscription to etcd in namespace shop, so that OLM resolves none: a, b; remove all but one"},
+			related: map[string][]string{kindSubscription: {"a NonCompliant Resource found but does not match",
+				"b NonCompliant Resource found but does not match"}},
 		},
 		{
-			name: "the name is taken by a Subscription to another package", given: []given{enforced, ready, subscription("etcd", func(s *olm.Subscription) { s.Spec.Package = "vault" })},
+			name:  "a second Subscription beside the right one",
+			given: []given{enforced, ready, subscription("etcd"), subscription("a")},
+			want:  map[string]string{TypeSubscription: "False SubscriptionMismatch"},
+			says:  map[string]string{TypeSubscription: "there is more than one Subscription to etcd in namespace shop, so that OLM resolves none: a, etcd; remove all but one"},
+		},
+		{
+			name: "the name is taken by a Subscription to another package",
+			given: []given{enforced, ready,
+				subscription("etcd", func(s *olm.Subscription) { s.Spec.Package = "vault" })},
 			want: map[string]string{TypeSubscription: "False SubscriptionMismatch"},
 			says: map[string]string{TypeSubscription: `the Subscription shop/etcd does not match the policy: spec.name is "vault", wanted "etcd"; ` +
 				`it belongs to another package and is left alone`},
 		},
 		{
 			name: "R-LP-7 defaults are not known yet", given: []given{enforced, ready, defaults},
-			want: map[string]string{TypeValidPolicySpec: "True PolicyValidated", TypeSubscription: "False SubscriptionMissing"},
+			want: map[string]string{TypeValidPolicySpec: "True PolicyValidated",
+				TypeSubscription: "False SubscriptionMissing"},
 			says: map[string]string{TypeSubscription: "the required Subscription shop/etcd was not found; the defaults of spec.subscription.channel, spec.subscription.source, " +
 				"spec.subscription.sourceNamespace cannot be determined, because the package etcd is not (yet) found in a catalog"},
 		},
 		{
-			name: "R-LP-7 one default is not known yet", given: []given{ready, asked(func(s *policyv1beta2.SubscriptionTemplate) { s.Channel = "" })},
+			name:  "R-LP-7 one default is not known yet",
+			given: []given{ready, asked(func(s *policyv1beta2.SubscriptionTemplate) { s.Channel = "" })},
 			says: map[string]string{TypeSubscription: "the required Subscription shop/etcd was not found; the defaults of spec.subscription.channel cannot be determined, " +
 				"because the package etcd is not (yet) found in catalog olm/community"},
 		},
 		{
-			name: "R-LP-7 the package has no default channel", given: []given{enforced, ready, defaults, manifest(func(p *catalog.Package) { p.DefaultChannel = "" })},
-			want: map[string]string{TypeValidPolicySpec: "True PolicyValidated"},
+			name:  "R-LP-7 the package has no default channel",
+			given: []given{enforced, ready, defaults, manifest(func(p *catalog.Package) { p.DefaultChannel = "" })},
+			want:  map[string]string{TypeValidPolicySpec: "True PolicyValidated"},
 			says: map[string]string{TypeSubscription: "the required Subscription shop/etcd was not found; the defaults of spec.subscription.channel cannot be determined, " +
 				"because the PackageManifest of etcd does not tell them"},
 		},
 		{
-			name: "R-LP-7 part of a catalog, and the package is in none yet", given: []given{enforced, ready, asked(func(s *policyv1beta2.SubscriptionTemplate) { s.SourceNamespace = "" })},
+			name: "R-LP-7 part of a catalog, and the package is in none yet",
+			given: []given{enforced, ready,
+				asked(func(s *policyv1beta2.SubscriptionTemplate) { s.SourceNamespace = "" })},
 			want: map[string]string{TypeValidPolicySpec: "True PolicyValidated"},
 			says: map[string]string{TypeSubscription: "the required Subscription shop/etcd was not found; the defaults of spec.subscription.sourceNamespace cannot be determined, " +
 				"because the package etcd is not (yet) found in a catalog named community"},
 		},
 		{
-			name: "R-LP-7 the namespace of a catalog, and the package is in none yet", given: []given{enforced, ready, asked(func(s *policyv1beta2.SubscriptionTemplate) { s.Source = "" })},
+			name:  "R-LP-7 the namespace of a catalog, and the package is in none yet",
+			given: []given{enforced, ready, asked(func(s *policyv1beta2.SubscriptionTemplate) { s.Source = "" })},
 			says: map[string]string{TypeSubscription: "the required Subscription shop/etcd was not found; the defaults of spec.subscription.source cannot be determined, " +
 				"because the package etcd is not (yet) found in a catalog in namespace olm"},
 		},
 		{
-			name:  "1.2 an existing Subscription needs no defaults, and its channel stays",
-			given: []given{enforced, running, defaults, func(in *Input) { in.Package = func(olm.Catalog) *catalog.Package { return nil } }},
-			want:  map[string]string{TypeValidPolicySpec: "True PolicyValidated", TypeSubscription: "True SubscriptionMatches"},
+			name: "1.2 an existing Subscription needs no defaults, and its channel stays",
+			given: []given{enforced, running, defaults,
+				func(in *Input) { in.Package = func(olm.Catalog) *catalog.Package { return nil } }},
+			want: map[string]string{TypeValidPolicySpec: "True PolicyValidated",
+				TypeSubscription: "True SubscriptionMatches"},
 		},
 		{
-			name: "startingCSV of the live Subscription stays where the policy has none", given: []given{enforced, ready, subscription("etcd", func(s *olm.Subscription) { s.Spec.StartingCSV = "etcd.v1.0.0" })},
+			name: "startingCSV of the live Subscription stays where the policy has none",
+			given: []given{enforced, ready,
+				subscription("etcd", func(s *olm.Subscription) { s.Spec.StartingCSV = "etcd.v1.0.0" })},
 			want: map[string]string{TypeSubscription: "True SubscriptionMatches"},
 		},
 		{
-			name: "startingCSV of the policy is put right", given: []given{enforced, ready, subscription("etcd", func(s *olm.Subscription) { s.Spec.StartingCSV = "etcd.v1.0.0" }),
+			name: "startingCSV of the policy is put right",
+			given: []given{enforced, ready,
+				subscription("etcd", func(s *olm.Subscription) { s.Spec.StartingCSV = "etcd.v1.0.0" }),
 				asked(func(s *policyv1beta2.SubscriptionTemplate) { s.StartingCSV = "etcd.v1.2.0" })},
 			says:    map[string]string{TypeSubscription: `the Subscription shop/etcd does not match the policy: spec.startingCSV is "etcd.v1.0.0", wanted "etcd.v1.2.0"`},
 			actions: []string{"update Subscription shop/etcd"},
@@ -154,7 +184,8 @@ func TestEvaluateSubscription(t *testing.T) {
 		{
 			name: "27.1 config is replaced as a whole", given: []given{enforced, running,
 				func(in *Input) {
-					object(content(&in.Subscriptions[0].Metadata), "spec")["config"] = map[string]any{"nodeSelector": map[string]any{"infra": ""}, "env": []any{}}
+					object(content(&in.Subscriptions[0].Metadata),
+						"spec")["config"] = map[string]any{"nodeSelector": map[string]any{"infra": ""}, "env": []any{}}
 				},
 				asked(func(s *policyv1beta2.SubscriptionTemplate) { s.Config = raw(`{"nodeSelector":{"tier":"1"}}`) })},
 			says: map[string]string{TypeSubscription: `the Subscription shop/etcd does not match the policy: spec.config is {"env":[],"nodeSelector":{"infra":""}}, ` +
@@ -164,7 +195,8 @@ func TestEvaluateSubscription(t *testing.T) {
 		{
 			name: "27.1 config that the policy dropped stays", given: []given{enforced, running,
 				func(in *Input) {
-					object(content(&in.Subscriptions[0].Metadata), "spec")["config"] = map[string]any{"nodeSelector": map[string]any{"infra": ""}}
+					object(content(&in.Subscriptions[0].Metadata),
+						"spec")["config"] = map[string]any{"nodeSelector": map[string]any{"infra": ""}}
 				},
 				asked(func(s *policyv1beta2.SubscriptionTemplate) { s.Config = raw(`{}`) })},
 			want: map[string]string{TypeSubscription: "True SubscriptionMatches"},
@@ -172,7 +204,8 @@ func TestEvaluateSubscription(t *testing.T) {
 		{
 			name: "config that was stored in another form is the same", given: []given{enforced, running,
 				func(in *Input) {
-					object(content(&in.Subscriptions[0].Metadata), "spec")["config"] = map[string]any{"resources": map[string]any{"limits": map[string]any{"cpu": "1"}}, "env": []any{}}
+					object(content(&in.Subscriptions[0].Metadata),
+						"spec")["config"] = map[string]any{"resources": map[string]any{"limits": map[string]any{"cpu": "1"}}, "env": []any{}}
 				},
 				asked(func(s *policyv1beta2.SubscriptionTemplate) {
 					s.Config = raw(`{"resources":{"limits":{"cpu":"1000m"}}}`)
@@ -181,31 +214,37 @@ func TestEvaluateSubscription(t *testing.T) {
 		},
 		{
 			name: "22.3 R-ST-14 the failure of another Subscription is not ours", given: []given{enforced, ready,
-				subscription("etcd", failing(reasonUnsatisfiable, "constraints not satisfiable: no operators found in package etcd-other, subscription etcd-other exists"))},
+				subscription("etcd", failing(reasonUnsatisfiable,
+					"constraints not satisfiable: no operators found in package etcd-other, subscription etcd-other exists"))},
 			want: map[string]string{TypeSubscription: "True SubscriptionMatches"},
 		},
 		{
 			name: "R-ST-14 a mismatch is told while another Subscription fails", given: []given{ready,
-				subscription("etcd", failing(reasonUnsatisfiable, "subscription vault exists"), func(s *olm.Subscription) { s.Spec.Channel = "beta" })},
+				subscription("etcd", failing(reasonUnsatisfiable, "subscription vault exists"),
+					func(s *olm.Subscription) { s.Spec.Channel = "beta" })},
 			want: map[string]string{TypeSubscription: "False SubscriptionMismatch"},
 		},
 		{
 			name: "9.1 constraints that are not satisfiable", given: []given{enforced, ready,
-				subscription("etcd", failing("constraintsnotsatisfiable", "no operators found in package etcd in the catalog, subscription etcd exists"))},
+				subscription("etcd", failing("constraintsnotsatisfiable",
+					"no operators found in package etcd in the catalog, subscription etcd exists"))},
 			want:    map[string]string{TypeSubscription: "False ConstraintsNotSatisfiable"},
 			says:    map[string]string{TypeSubscription: "the constraints of the Subscription shop/etcd are not satisfiable; the message of its condition ResolutionFailed tells more"},
 			related: map[string][]string{kindSubscription: {"etcd NonCompliant ConstraintsNotSatisfiable"}},
 		},
 		{
-			name: "another resolution failure is told as it is", given: []given{ready, subscription("etcd", failing("ErrorPreventedResolution", "catalog olm/community is down"))},
+			name: "another resolution failure is told as it is",
+			given: []given{ready, subscription("etcd",
+				failing("ErrorPreventedResolution", "catalog olm/community is down"))},
 			want:    map[string]string{TypeSubscription: "False ErrorPreventedResolution"},
 			says:    map[string]string{TypeSubscription: "catalog olm/community is down"},
 			related: map[string][]string{kindSubscription: {"etcd NonCompliant ErrorPreventedResolution"}},
 		},
 		{
-			name: "R-ST-6 a resolution failure without a reason", given: []given{ready, subscription("etcd", failing("", ""))},
-			want: map[string]string{TypeSubscription: "False ResolutionFailed"},
-			says: map[string]string{TypeSubscription: "OLM could not resolve the Subscription shop/etcd"},
+			name:  "R-ST-6 a resolution failure without a reason",
+			given: []given{ready, subscription("etcd", failing("", ""))},
+			want:  map[string]string{TypeSubscription: "False ResolutionFailed"},
+			says:  map[string]string{TypeSubscription: "OLM could not resolve the Subscription shop/etcd"},
 		},
 	} {
 		s.run(t)
@@ -217,7 +256,8 @@ func TestEvaluateSubscriptionObjects(t *testing.T) {
 		return map[string]any{
 			"apiVersion": "operators.coreos.com/v1alpha1", "kind": "Subscription",
 			"metadata": map[string]any{"name": "etcd", "namespace": "shop", "labels": map[string]any{managedMark: ""},
-				"annotations": map[string]any{managedMark: "policies.etcd-policy", rules.PolicyFieldsAnnotation: fields}},
+				"annotations": map[string]any{managedMark: "policies.etcd-policy",
+					rules.PolicyFieldsAnnotation: fields}},
 			"spec": spec,
 		}
 	}
@@ -229,17 +269,24 @@ func TestEvaluateSubscriptionObjects(t *testing.T) {
 	}{
 		{"R-LP-5 a new one has its marks", []given{enforced, ready, asked(func(s *policyv1beta2.SubscriptionTemplate) {
 			s.StartingCSV, s.Config = "etcd.v1.2.0", raw(`{"env":[{"name":"A","value":"b"}]}`)
-		}), spec(func(s *policyv1beta2.OperatorPolicySpec) { s.Versions = []string{"etcd.v1.2.0"} })}, whole("channel,config,startingCSV", map[string]any{
-			"name": "etcd", "channel": "stable-1.2", "source": "community", "sourceNamespace": "olm", "startingCSV": "etcd.v1.2.0", "installPlanApproval": "Manual",
-			"config": map[string]any{"env": []any{map[string]any{"name": "A", "value": "b"}}},
-		})},
-		{"1.1 what the policy leaves open comes from the package", []given{enforced, ready, defaults, manifest()}, whole("", map[string]any{
-			"name": "etcd", "channel": "stable-1.2", "source": "community", "sourceNamespace": "olm", "installPlanApproval": "Automatic",
-		})},
-		{"an update changes what differs and nothing else", []given{enforced, running, asked(func(s *policyv1beta2.SubscriptionTemplate) { s.Channel = "beta" })}, map[string]any{
-			"metadata": live["metadata"], "status": live["status"],
-			"spec": map[string]any{"name": "etcd", "channel": "beta", "source": "community", "sourceNamespace": "olm", "installPlanApproval": "Automatic"},
-		}},
+		}), spec(func(s *policyv1beta2.OperatorPolicySpec) { s.Versions = []string{"etcd.v1.2.0"} })}, whole(
+			"channel,config,startingCSV", map[string]any{
+				"name": "etcd", "channel": "stable-1.2", "source": "community", "sourceNamespace": "olm",
+				"startingCSV": "etcd.v1.2.0", "installPlanApproval": "Manual",
+				"config": map[string]any{"env": []any{map[string]any{"name": "A", "value": "b"}}},
+			})},
+		{"1.1 what the policy leaves open comes from the package", []given{enforced, ready, defaults, manifest()},
+			whole("", map[string]any{
+				"name": "etcd", "channel": "stable-1.2", "source": "community", "sourceNamespace": "olm",
+				"installPlanApproval": "Automatic",
+			})},
+		{"an update changes what differs and nothing else",
+			[]given{enforced, running, asked(func(s *policyv1beta2.SubscriptionTemplate) { s.Channel = "beta" })},
+			map[string]any{
+				"metadata": live["metadata"], "status": live["status"],
+				"spec": map[string]any{"name": "etcd", "channel": "beta", "source": "community", "sourceNamespace": "olm",
+					"installPlanApproval": "Automatic"},
+			}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			out := Evaluate(input(c.given...))
@@ -259,7 +306,8 @@ func TestEvaluateRefusedActions(t *testing.T) {
 		given []given
 		want  []string
 	}{
-		"update": {[]given{enforced, policyGroup(targeting(`["a"]`)), group("scoped", nil), subscription("etcd", func(s *olm.Subscription) { s.Spec.Channel = "beta" })}, []string{
+		"update": {[]given{enforced, policyGroup(targeting(`["a"]`)), group("scoped", nil),
+			subscription("etcd", func(s *olm.Subscription) { s.Spec.Channel = "beta" })}, []string{
 			`OperatorGroupMismatch the OperatorGroup shop/scoped does not match the policy: spec.targetNamespaces is not set, wanted ["a"]; it cannot be enforced: forbidden`,
 			`SubscriptionMismatch the Subscription shop/etcd does not match the policy: spec.channel is "beta", wanted "stable-1.2"; it cannot be enforced: forbidden`,
 		}},
@@ -295,9 +343,10 @@ const lostMessage = "constraints not satisfiable: subscription etcd exists, clus
 
 // lost is scenario 23: the ClusterServiceVersion exists, but the Subscription does not refer to it.
 func lost(in *Input) {
-	for _, change := range []given{ready, subscription("etcd", failing(reasonUnsatisfiable, lostMessage), func(s *olm.Subscription) {
-		s.Status.InstalledCSV, s.Status.CurrentCSV = "", ""
-	}), csv("etcd.v1.2.0")} {
+	for _, change := range []given{ready, subscription("etcd", failing(reasonUnsatisfiable, lostMessage),
+		func(s *olm.Subscription) {
+			s.Status.InstalledCSV, s.Status.CurrentCSV = "", ""
+		}), csv("etcd.v1.2.0")} {
 		change(in)
 	}
 }
@@ -322,24 +371,34 @@ func TestEvaluateIntervention(t *testing.T) {
 		actions []string
 	}{
 		{"23 the clock starts", []given{enforced, lost}, at(30 * time.Second), 31 * time.Second, nil},
-		{"23 the clock runs", []given{enforced, lost, due(12 * time.Second)}, at(12 * time.Second), 13 * time.Second, nil},
-		{"23 the time has come", []given{enforced, lost, due(0)}, at(0), 0, []string{"update status Subscription shop/etcd"}},
-		{"R-LP-9 a time that passed long ago still counts", []given{enforced, lost, due(-time.Hour)}, at(-time.Hour), 0, []string{"update status Subscription shop/etcd"}},
-		{"a time far ahead is no reason to wait", []given{enforced, lost, due(time.Hour)}, at(30 * time.Second), 31 * time.Second, nil},
-		{"the version says no package", []given{enforced, lost, due(0), func(in *Input) { in.CSVs[0].Package = "" }}, at(0), 0, []string{"update status Subscription shop/etcd"}},
+		{"23 the clock runs", []given{enforced, lost, due(12 * time.Second)}, at(12 * time.Second), 13 * time.Second,
+			nil},
+		{"23 the time has come", []given{enforced, lost, due(0)}, at(0), 0,
+			[]string{"update status Subscription shop/etcd"}},
+		{"R-LP-9 a time that passed long ago still counts", []given{enforced, lost, due(-time.Hour)}, at(-time.Hour), 0,
+			[]string{"update status Subscription shop/etcd"}},
+		{"a time far ahead is no reason to wait", []given{enforced, lost, due(time.Hour)}, at(30 * time.Second),
+			31 * time.Second, nil},
+		{"the version says no package", []given{enforced, lost, due(0), func(in *Input) { in.CSVs[0].Package = "" }},
+			at(0), 0, []string{"update status Subscription shop/etcd"}},
 		{"the version is a copy", []given{enforced, lost, due(0), func(in *Input) {
 			in.CSVs[0].CopiedFrom, in.CSVs[0].Status.Phase, in.CSVs[0].Package = "elsewhere", "", ""
 		}}, nil, 0, nil},
 		{"R-LP-4 an informing policy never steps in", []given{lost, due(-time.Hour)}, nil, 0, nil},
-		{"the Subscription has a version", []given{enforced, lost, due(-time.Hour), func(in *Input) { in.Subscriptions[0].Status.CurrentCSV = "etcd.v1.2.0" }}, nil, 0, nil},
-		{"the version is not there", []given{enforced, lost, due(-time.Hour), func(in *Input) { in.CSVs = nil }}, nil, 0, nil},
-		{"the version is a copy by its reason", []given{enforced, lost, due(-time.Hour), func(in *Input) { in.CSVs[0].Status.Reason = "Copied" }}, nil, 0, nil},
+		{"the Subscription has a version", []given{enforced, lost, due(-time.Hour),
+			func(in *Input) { in.Subscriptions[0].Status.CurrentCSV = "etcd.v1.2.0" }}, nil, 0, nil},
+		{"the version is not there", []given{enforced, lost, due(-time.Hour), func(in *Input) { in.CSVs = nil }}, nil,
+			0, nil},
+		{"the version is a copy by its reason", []given{enforced, lost, due(-time.Hour),
+			func(in *Input) { in.CSVs[0].Status.Reason = "Copied" }}, nil, 0, nil},
 		{"the version belongs to another namespace", []given{enforced, lost, due(-time.Hour), func(in *Input) {
 			in.CSVs[0].Metadata.Annotations = olm.Annotations{OperatorNamespace: "elsewhere"}
 		}}, nil, 0, nil},
-		{"the version is of another package", []given{enforced, lost, due(-time.Hour), func(in *Input) { in.CSVs[0].Package = "vault" }}, nil, 0, nil},
+		{"the version is of another package", []given{enforced, lost, due(-time.Hour),
+			func(in *Input) { in.CSVs[0].Package = "vault" }}, nil, 0, nil},
 		{"nothing is lost", []given{enforced, running, due(-time.Hour)}, nil, 0, nil},
-		{"the Subscription does not match", []given{enforced, lost, due(-time.Hour), func(in *Input) { in.Policy.Spec.Subscription.Channel = "beta" }}, nil, 0,
+		{"the Subscription does not match", []given{enforced, lost, due(-time.Hour),
+			func(in *Input) { in.Policy.Spec.Subscription.Channel = "beta" }}, nil, 0,
 			[]string{"update Subscription shop/etcd"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -387,7 +446,8 @@ func TestFailureOutdated(t *testing.T) {
 			current:   "etcd.v1.3.0",
 		},
 		"another cause": {
-			condition: olm.SubscriptionCondition{Type: TypeResolutionFailed, Status: "True", Message: "no operators found in channel stable"},
+			condition: olm.SubscriptionCondition{Type: TypeResolutionFailed, Status: "True",
+				Message: "no operators found in channel stable"},
 		},
 		"the condition passed": {
 			condition: olm.SubscriptionCondition{Type: TypeResolutionFailed, Status: "False", Message: gone},
@@ -396,7 +456,8 @@ func TestFailureOutdated(t *testing.T) {
 			condition: olm.SubscriptionCondition{Type: TypeBundleUnpackFailed, Status: "True", Message: gone},
 		},
 	} {
-		s := &olm.Subscription{Status: olm.SubscriptionStatus{CurrentCSV: c.current, Conditions: []olm.SubscriptionCondition{c.condition}}}
+		s := &olm.Subscription{Status: olm.SubscriptionStatus{CurrentCSV: c.current,
+			Conditions: []olm.SubscriptionCondition{c.condition}}}
 		if got := FailureOutdated(s, installed); got != c.want {
 			t.Errorf("%s: got %t", name, got)
 		}
@@ -414,7 +475,8 @@ func TestEvaluateInterventionObject(t *testing.T) {
 		t.Error("the observed object was changed")
 	}
 	for _, f := range out.Findings {
-		if f.Type == TypeSubscription && !strings.HasSuffix(f.Message, "it lost track of its ClusterServiceVersion etcd.v1.2.0 and is linked with it again at 2026-03-01T12:00:00Z") {
+		if f.Type == TypeSubscription && !strings.HasSuffix(f.Message,
+			"it lost track of its ClusterServiceVersion etcd.v1.2.0 and is linked with it again at 2026-03-01T12:00:00Z") {
 			t.Error(f.Message)
 		}
 	}
@@ -427,9 +489,11 @@ func TestEvaluateInterventionObject(t *testing.T) {
 func TestMentioned(t *testing.T) {
 	e := newEvaluation(input(subscription("etcd-sub")), &wanted{name: "etcd", namespace: "shop"})
 	for message, want := range map[string]bool{
-		"subscription etcd-sub": true, "subscription etcd-sub exists": true, "x subscription shop/etcd-sub, y": true, "package etcd: none": true,
+		"subscription etcd-sub": true, "subscription etcd-sub exists": true, "x subscription shop/etcd-sub, y": true,
+		"package etcd: none":      true,
 		"package shop/etcd\nmore": true, "subscription etcd-sub-2, subscription etcd-sub exists": true,
-		"": false, "subscription etcd-sub-2 exists": false, "package etcd-operator": false, "package olm/etcd": false, "Package etcd": false, "subscription": false,
+		"": false, "subscription etcd-sub-2 exists": false, "package etcd-operator": false, "package olm/etcd": false,
+		"Package etcd": false, "subscription": false,
 	} {
 		if got := e.mentioned(message); got != want {
 			t.Errorf("%q: %t", message, got)

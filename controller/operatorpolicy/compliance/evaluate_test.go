@@ -32,8 +32,10 @@ func input(changes ...given) *Input {
 		Policy: &policyv1beta2.OperatorPolicy{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "policies", Name: "etcd-policy", Generation: 3},
 			Spec: policyv1beta2.OperatorPolicySpec{
-				RemediationAction: policyv1beta2.Inform, ComplianceType: policyv1beta2.MustHave, UpgradeApproval: policyv1beta2.UpgradeApprovalAutomatic,
-				Subscription: policyv1beta2.SubscriptionTemplate{Name: "etcd", Namespace: "shop", Channel: "stable-1.2", Source: "community", SourceNamespace: "olm"},
+				RemediationAction: policyv1beta2.Inform, ComplianceType: policyv1beta2.MustHave,
+				UpgradeApproval: policyv1beta2.UpgradeApprovalAutomatic,
+				Subscription: policyv1beta2.SubscriptionTemplate{Name: "etcd", Namespace: "shop", Channel: "stable-1.2",
+					Source: "community", SourceNamespace: "olm"},
 			},
 		},
 		Cluster: "edge", NamespaceExists: true, Now: evaluatedAt,
@@ -103,8 +105,10 @@ func subscription(name string, changes ...func(*olm.Subscription)) given {
 	return func(in *Input) {
 		s := &olm.Subscription{
 			Metadata: olm.ObjectMeta{Namespace: "shop", Name: name, UID: "uid-" + name},
-			Spec:     olm.SubscriptionSpec{Package: "etcd", Channel: "stable-1.2", Source: "community", SourceNamespace: "olm"},
-			Status:   olm.SubscriptionStatus{InstalledCSV: "etcd.v1.2.0", CurrentCSV: "etcd.v1.2.0", State: "AtLatestKnown"},
+			Spec: olm.SubscriptionSpec{Package: "etcd", Channel: "stable-1.2", Source: "community",
+				SourceNamespace: "olm"},
+			Status: olm.SubscriptionStatus{InstalledCSV: "etcd.v1.2.0", CurrentCSV: "etcd.v1.2.0",
+				State: "AtLatestKnown"},
 		}
 		for _, change := range changes {
 			change(s)
@@ -118,7 +122,8 @@ func subscription(name string, changes ...func(*olm.Subscription)) given {
 
 func liveSubscription(s *olm.Subscription) map[string]any {
 	marks := map[string]any{managedMark: ""}
-	spec := map[string]any{"name": s.Spec.Package, "channel": s.Spec.Channel, "source": s.Spec.Source, "sourceNamespace": s.Spec.SourceNamespace, "installPlanApproval": "Automatic"}
+	spec := map[string]any{"name": s.Spec.Package, "channel": s.Spec.Channel, "source": s.Spec.Source,
+		"sourceNamespace": s.Spec.SourceNamespace, "installPlanApproval": "Automatic"}
 	put(spec, "startingCSV", s.Spec.StartingCSV)
 	return map[string]any{
 		"metadata": map[string]any{"name": s.Metadata.Name, "namespace": s.Metadata.Namespace, "labels": marks,
@@ -130,9 +135,11 @@ func liveSubscription(s *olm.Subscription) map[string]any {
 
 func csv(name string, changes ...func(*Installed)) given {
 	return func(in *Input) {
-		c := &Installed{CSV: &olm.CSV{Metadata: olm.ObjectMeta{Namespace: "shop", Name: name, UID: "uid-" + name}, Status: olm.CSVStatus{
-			Phase: "Succeeded", Reason: "InstallSucceeded", Message: "install strategy completed with no errors", Deployments: []string{"etcd-operator"},
-		}}, Package: "etcd", Version: "1.2.0"}
+		c := &Installed{CSV: &olm.CSV{Metadata: olm.ObjectMeta{Namespace: "shop", Name: name, UID: "uid-" + name},
+			Status: olm.CSVStatus{
+				Phase: "Succeeded", Reason: "InstallSucceeded", Message: "install strategy completed with no errors",
+				Deployments: []string{"etcd-operator"},
+			}}, Package: "etcd", Version: "1.2.0"}
 		for _, change := range changes {
 			change(c)
 		}
@@ -142,14 +149,16 @@ func csv(name string, changes ...func(*Installed)) given {
 
 func deployment(name string, available bool) given {
 	return func(in *Input) {
-		in.Deployments[name] = Deployment{ObjectMeta: olm.ObjectMeta{Namespace: "shop", Name: name, UID: "uid-" + name}, Available: available}
+		in.Deployments[name] = Deployment{ObjectMeta: olm.ObjectMeta{Namespace: "shop", Name: name, UID: "uid-" + name},
+			Available: available}
 	}
 }
 
 func catalogState(state string) given {
 	return func(in *Input) {
 		in.CatalogSource = func(c olm.Catalog) *olm.CatalogSource {
-			live := &olm.CatalogSource{Metadata: olm.ObjectMeta{Namespace: c.Namespace, Name: c.Name, UID: "uid-catalog"}}
+			live := &olm.CatalogSource{Metadata: olm.ObjectMeta{Namespace: c.Namespace, Name: c.Name,
+				UID: "uid-catalog"}}
 			live.Status.Connection.State = state
 			return live
 		}
@@ -159,8 +168,11 @@ func catalogState(state string) given {
 // manifest adds the package to catalog olm/community.
 func manifest(changes ...func(*catalog.Package)) given {
 	return func(in *Input) {
-		p := &catalog.Package{Name: "etcd", Catalog: olm.Catalog{Namespace: "olm", Name: "community"}, DefaultChannel: "stable-1.2",
-			Channels: []catalog.Channel{{Name: "stable-1.2", Entries: []catalog.Entry{{Name: "etcd.v1.3.0", Version: "1.3.0"}, {Name: "etcd.v1.2.0", Version: "1.2.0"}}}}}
+		p := &catalog.Package{Name: "etcd", Catalog: olm.Catalog{Namespace: "olm", Name: "community"},
+			DefaultChannel: "stable-1.2",
+			Channels: []catalog.Channel{{Name: "stable-1.2",
+				Entries: []catalog.Entry{{Name: "etcd.v1.3.0", Version: "1.3.0"},
+					{Name: "etcd.v1.2.0", Version: "1.2.0"}}}}}
 		for _, change := range changes {
 			change(p)
 		}
@@ -176,7 +188,8 @@ func manifest(changes ...func(*catalog.Package)) given {
 // plans adds InstallPlans to the namespace.
 func plans(all ...*olm.InstallPlan) given {
 	return func(in *Input) {
-		in.Namespace = rules.NewNamespace("shop", rules.NamespaceContents{Plans: append(slices.Clone(in.Namespace.Plans()), all...)})
+		in.Namespace = rules.NewNamespace("shop",
+			rules.NamespaceContents{Plans: append(slices.Clone(in.Namespace.Plans()), all...)})
 	}
 }
 
@@ -190,7 +203,8 @@ func plan(name, phase string, csvs ...string) *olm.InstallPlan {
 // running is an operator that is installed and healthy.
 func running(in *Input) {
 	for _, change := range []given{
-		group("shop-x7", map[string]any{}, generated), subscription("etcd"), csv("etcd.v1.2.0"), deployment("etcd-operator", true),
+		group("shop-x7", map[string]any{}, generated), subscription("etcd"), csv("etcd.v1.2.0"),
+		deployment("etcd-operator", true),
 		catalogState("READY"), manifest(), plans(plan("install-a", olm.PhaseComplete, "etcd.v1.2.0")),
 		func(in *Input) { in.Subscriptions[0].Status.InstallPlan.Name = "install-a" },
 	} {
@@ -288,12 +302,15 @@ func describeAction(a Action) string {
 	return strings.TrimSpace(string(a.Verb) + " " + kind + " " + name)
 }
 
-var allTypes = []string{TypeValidPolicySpec, TypeOperatorGroup, TypeSubscription, TypeInstallPlan, TypeClusterServiceVersion,
-	TypeCustomResourceDefinition, TypeDeployment, TypeCatalogSourcesUnhealthy, TypeNoDeprecations, TypeMinorChannelUpgradeAvailable}
+var allTypes = []string{TypeValidPolicySpec, TypeOperatorGroup, TypeSubscription, TypeInstallPlan,
+	TypeClusterServiceVersion,
+	TypeCustomResourceDefinition, TypeDeployment, TypeCatalogSourcesUnhealthy, TypeNoDeprecations,
+	TypeMinorChannelUpgradeAvailable}
 
 // Every type has its finding, in the order of the contract, whether the operator is installed or not.
 func TestEvaluateOrder(t *testing.T) {
-	for name, in := range map[string]*Input{"installed": input(running), "elsewhere": input(manifest(), copiedFrom("etcd.v1.2.0"))} {
+	for name, in := range map[string]*Input{"installed": input(running),
+		"elsewhere": input(manifest(), copiedFrom("etcd.v1.2.0"))} {
 		var types []string
 		for _, f := range Evaluate(in).Findings {
 			types = append(types, f.Type)
@@ -306,26 +323,33 @@ func TestEvaluateOrder(t *testing.T) {
 
 func TestEvaluateHealthy(t *testing.T) {
 	healthy := map[string]string{
-		TypeValidPolicySpec: "True PolicyValidated", TypeOperatorGroup: "True OperatorGroupMatches", TypeSubscription: "True SubscriptionMatches",
-		TypeInstallPlan: "True NoInstallPlansRequiringApproval", TypeClusterServiceVersion: "True InstallSucceeded",
+		TypeValidPolicySpec: "True PolicyValidated", TypeOperatorGroup: "True OperatorGroupMatches",
+		TypeSubscription: "True SubscriptionMatches",
+		TypeInstallPlan:  "True NoInstallPlansRequiringApproval", TypeClusterServiceVersion: "True InstallSucceeded",
 		TypeCustomResourceDefinition: "True RelevantCRDNotFound", TypeDeployment: "True DeploymentsAvailable",
-		TypeCatalogSourcesUnhealthy: "False CatalogSourcesFound", TypeNoDeprecations: "True Recommended", TypeMinorChannelUpgradeAvailable: "True Recommended",
+		TypeCatalogSourcesUnhealthy: "False CatalogSourcesFound", TypeNoDeprecations: "True Recommended",
+		TypeMinorChannelUpgradeAvailable: "True Recommended",
 	}
 	for _, s := range []scenario{
 		{
 			name: "6.1 an informing policy finds what it asks for", given: []given{running}, want: healthy,
 			says: map[string]string{
-				TypeValidPolicySpec: "the policy spec is valid", TypeOperatorGroup: "the OperatorGroup matches what is required by the policy",
-				TypeSubscription: "the Subscription matches what is required by the policy", TypeInstallPlan: "no InstallPlans requiring approval were found",
+				TypeValidPolicySpec:         "the policy spec is valid",
+				TypeOperatorGroup:           "the OperatorGroup matches what is required by the policy",
+				TypeSubscription:            "the Subscription matches what is required by the policy",
+				TypeInstallPlan:             "no InstallPlans requiring approval were found",
 				TypeClusterServiceVersion:   "ClusterServiceVersion (etcd.v1.2.0) - install strategy completed with no errors",
 				TypeDeployment:              "All operator Deployments have their minimum availability",
 				TypeCatalogSourcesUnhealthy: "CatalogSource was found",
 			},
 			related: map[string][]string{
-				kindOperatorGroup: {"shop-x7 Compliant Resource found as expected"}, kindSubscription: {"etcd Compliant Resource found as expected"},
-				kindInstallPlan: {"install-a Compliant The InstallPlan is Complete"}, kindClusterServiceVersion: {"etcd.v1.2.0 Compliant InstallSucceeded"},
+				kindOperatorGroup:            {"shop-x7 Compliant Resource found as expected"},
+				kindSubscription:             {"etcd Compliant Resource found as expected"},
+				kindInstallPlan:              {"install-a Compliant The InstallPlan is Complete"},
+				kindClusterServiceVersion:    {"etcd.v1.2.0 Compliant InstallSucceeded"},
 				kindCustomResourceDefinition: {"- Inapplicable No relevant CustomResourceDefinitions found"},
-				kindDeployment:               {"etcd-operator Compliant Deployment Available"}, kindCatalogSource: {"community Compliant Resource found as expected"},
+				kindDeployment:               {"etcd-operator Compliant Deployment Available"},
+				kindCatalogSource:            {"community Compliant Resource found as expected"},
 			},
 		},
 		{name: "21.1 an enforced policy that is met does nothing", given: []given{enforced, running}, want: healthy},
@@ -347,20 +371,23 @@ func TestEvaluateHealthy(t *testing.T) {
 
 func TestEvaluateValidity(t *testing.T) {
 	idle := map[string]string{
-		TypeValidPolicySpec: "False InvalidPolicySpec", TypeOperatorGroup: "Unknown InvalidPolicySpec", TypeSubscription: "Unknown InvalidPolicySpec",
-		TypeInstallPlan: "Unknown InvalidPolicySpec", TypeClusterServiceVersion: "False RelevantCSVNotFound",
+		TypeValidPolicySpec: "False InvalidPolicySpec", TypeOperatorGroup: "Unknown InvalidPolicySpec",
+		TypeSubscription: "Unknown InvalidPolicySpec",
+		TypeInstallPlan:  "Unknown InvalidPolicySpec", TypeClusterServiceVersion: "False RelevantCSVNotFound",
 		TypeCustomResourceDefinition: "True RelevantCRDNotFound", TypeDeployment: "True NoRelevantDeployments",
 		TypeCatalogSourcesUnhealthy: "Unknown InvalidPolicySpec", TypeMinorChannelUpgradeAvailable: "True Skipped",
 	}
 	for _, s := range []scenario{
 		{
-			name:  "R-LP-1 an enforced policy without a namespace touches nothing, though a Subscription of that name is there",
-			given: []given{enforced, running, asked(func(s *policyv1beta2.SubscriptionTemplate) { s.Namespace = ""; s.Channel = "beta" })},
-			want:  idle,
+			name: "R-LP-1 an enforced policy without a namespace touches nothing, though a Subscription of that name is there",
+			given: []given{enforced, running,
+				asked(func(s *policyv1beta2.SubscriptionTemplate) { s.Namespace = ""; s.Channel = "beta" })},
+			want: idle,
 			says: map[string]string{TypeValidPolicySpec: "spec.subscription.namespace: Required value: name the namespace of the operator, since nothing else tells it",
 				TypeSubscription: "the status of the Subscription cannot be determined, since the policy is not valid"},
-			related: map[string][]string{kindOperatorGroup: nil, kindClusterServiceVersion: {"- Inapplicable No relevant ClusterServiceVersion found"},
-				kindDeployment: {"- Inapplicable No relevant deployments found"}},
+			related: map[string][]string{kindOperatorGroup: nil,
+				kindClusterServiceVersion: {"- Inapplicable No relevant ClusterServiceVersion found"},
+				kindDeployment:            {"- Inapplicable No relevant deployments found"}},
 		},
 		{
 			name: "R-LP-1 an enforced policy with a broken OperatorGroup touches nothing",
@@ -374,7 +401,8 @@ func TestEvaluateValidity(t *testing.T) {
 				in.Policy.Spec.ComplianceType = policyv1beta2.MustNotHave
 				in.Problems = []string{"namespace is required in the subscription"}
 			}},
-			want: map[string]string{TypeValidPolicySpec: "False InvalidPolicySpec", TypeDeployment: "True DeploymentNotApplicable",
+			want: map[string]string{TypeValidPolicySpec: "False InvalidPolicySpec",
+				TypeDeployment:              "True DeploymentNotApplicable",
 				TypeCatalogSourcesUnhealthy: "False CatalogSourceNotApplicable"},
 			says: map[string]string{TypeValidPolicySpec: "namespace is required in the subscription"},
 		},
@@ -426,24 +454,29 @@ func TestEvaluateValidity(t *testing.T) {
 		{
 			name:  "10.5 an informing policy says that the namespace is missing and goes on",
 			given: []given{func(in *Input) { in.NamespaceExists = false }},
-			want:  map[string]string{TypeValidPolicySpec: "False InvalidPolicySpec", TypeSubscription: "False SubscriptionMissing"},
+			want: map[string]string{TypeValidPolicySpec: "False InvalidPolicySpec",
+				TypeSubscription: "False SubscriptionMissing"},
 			says: map[string]string{TypeValidPolicySpec: `the operator namespace "shop" does not exist and will not be created, because the policy is not enforced`,
 				TypeSubscription: "the required Subscription shop/etcd was not found and will not be created, because the policy is not enforced"},
 			related: map[string][]string{kindSubscription: {"etcd NonCompliant Resource not found but should exist"}},
 		},
 		{
-			name:    "1.1 an enforced policy makes namespace, OperatorGroup and Subscription, in this order",
-			given:   []given{enforced, func(in *Input) { in.NamespaceExists = false }},
-			want:    map[string]string{TypeValidPolicySpec: "False InvalidPolicySpec", TypeOperatorGroup: "False OperatorGroupMissing", TypeSubscription: "False SubscriptionMissing"},
-			says:    map[string]string{TypeValidPolicySpec: `the operator namespace "shop" does not exist`},
-			actions: []string{"create Namespace shop", "create OperatorGroup shop/shop-*", "create Subscription shop/etcd"},
-			done:    []string{"ValidPolicySpec True PolicyValidated", "OperatorGroupCompliant True OperatorGroupCreated", "SubscriptionCompliant True SubscriptionCreated"},
+			name:  "1.1 an enforced policy makes namespace, OperatorGroup and Subscription, in this order",
+			given: []given{enforced, func(in *Input) { in.NamespaceExists = false }},
+			want: map[string]string{TypeValidPolicySpec: "False InvalidPolicySpec",
+				TypeOperatorGroup: "False OperatorGroupMissing", TypeSubscription: "False SubscriptionMissing"},
+			says: map[string]string{TypeValidPolicySpec: `the operator namespace "shop" does not exist`},
+			actions: []string{"create Namespace shop", "create OperatorGroup shop/shop-*",
+				"create Subscription shop/etcd"},
+			done: []string{"ValidPolicySpec True PolicyValidated",
+				"OperatorGroupCompliant True OperatorGroupCreated", "SubscriptionCompliant True SubscriptionCreated"},
 		},
 		{
 			name:  "G25 without the right an enforced policy makes nothing where the namespace is missing",
 			given: []given{enforced, func(in *Input) { in.NamespaceExists = false }, granted()},
-			want:  map[string]string{TypeValidPolicySpec: "False InvalidPolicySpec", TypeOperatorGroup: "False OperatorGroupMissing", TypeSubscription: "False SubscriptionMissing"},
-			says:  map[string]string{TypeValidPolicySpec: `the operator namespace "shop" does not exist: opgate may not create namespaces here: chart value rights.namespaces grants it`},
+			want: map[string]string{TypeValidPolicySpec: "False InvalidPolicySpec",
+				TypeOperatorGroup: "False OperatorGroupMissing", TypeSubscription: "False SubscriptionMissing"},
+			says: map[string]string{TypeValidPolicySpec: `the operator namespace "shop" does not exist: opgate may not create namespaces here: chart value rights.namespaces grants it`},
 		},
 		{
 			name:  "G25 without the right the health of Deployments is not known",
@@ -457,26 +490,31 @@ func TestEvaluateValidity(t *testing.T) {
 				in.NamespaceExists = false
 				in.Policy.Spec.ComplianceType = policyv1beta2.MustNotHave
 			}},
-			want: map[string]string{TypeValidPolicySpec: "True PolicyValidated", TypeMinorChannelUpgradeAvailable: "True Skipped"},
+			want: map[string]string{TypeValidPolicySpec: "True PolicyValidated",
+				TypeMinorChannelUpgradeAvailable: "True Skipped"},
 		},
 		{
-			name:  "2.1 part of a catalog that none with the package has",
-			given: []given{manifest(), asked(func(s *policyv1beta2.SubscriptionTemplate) { s.Source, s.SourceNamespace = "wrong", "" })},
-			want:  idle,
+			name: "2.1 part of a catalog that none with the package has",
+			given: []given{manifest(),
+				asked(func(s *policyv1beta2.SubscriptionTemplate) { s.Source, s.SourceNamespace = "wrong", "" })},
+			want: idle,
 			says: map[string]string{TypeValidPolicySpec: `spec.subscription.source: Invalid value: "wrong": the catalog in the policy does not match ` +
 				`the one in the PackageManifest of etcd, which is olm/community`},
 		},
 		{
-			name:  "2.1 the namespace of a catalog that none with the package has",
-			given: []given{enforced, manifest(), asked(func(s *policyv1beta2.SubscriptionTemplate) { s.Source, s.SourceNamespace = "", "wrong" })},
-			want:  idle,
+			name: "2.1 the namespace of a catalog that none with the package has",
+			given: []given{enforced, manifest(),
+				asked(func(s *policyv1beta2.SubscriptionTemplate) { s.Source, s.SourceNamespace = "", "wrong" })},
+			want: idle,
 			says: map[string]string{TypeValidPolicySpec: `spec.subscription.sourceNamespace: Invalid value: "wrong": the catalog in the policy does not match ` +
 				`the one in the PackageManifest of etcd, which is olm/community`},
 		},
 		{
-			name:  "R-LP-6 a wrong catalog is a mismatch once the Subscription says what its catalog is",
-			given: []given{running, asked(func(s *policyv1beta2.SubscriptionTemplate) { s.Source, s.SourceNamespace = "wrong", "" })},
-			want:  map[string]string{TypeValidPolicySpec: "True PolicyValidated", TypeSubscription: "False SubscriptionMismatch"},
+			name: "R-LP-6 a wrong catalog is a mismatch once the Subscription says what its catalog is",
+			given: []given{running, asked(
+				func(s *policyv1beta2.SubscriptionTemplate) { s.Source, s.SourceNamespace = "wrong", "" })},
+			want: map[string]string{TypeValidPolicySpec: "True PolicyValidated",
+				TypeSubscription: "False SubscriptionMismatch"},
 		},
 	} {
 		s.run(t)
@@ -486,7 +524,8 @@ func TestEvaluateValidity(t *testing.T) {
 // A policy that is not valid retains the related objects of its last valid state.
 func TestEvaluateInvalidKeepsRelated(t *testing.T) {
 	kept := map[string]bool{}
-	for _, f := range Evaluate(input(enforced, running, func(in *Input) { in.Problems = []string{"broken"} })).Findings {
+	for _, f := range Evaluate(input(enforced, running,
+		func(in *Input) { in.Problems = []string{"broken"} })).Findings {
 		kept[f.Kind] = f.KeepRelated
 	}
 	want := []string{kindCatalogSource, kindInstallPlan, kindOperatorGroup, kindSubscription}

@@ -26,7 +26,8 @@ func (e *evaluation) existingInstallation() *Installed {
 	for i := range e.CSVs {
 		c := e.CSVs[i]
 		if !e.served(c) || !c.Origin.comesFrom(e.Rules) || c.isOriginal() && e.csv != nil {
-			continue // what is installed here would stay without its Subscription; OLM itself prevents that where a copy exists
+			// what is installed here would stay without its Subscription; OLM itself prevents that where a copy exists
+			continue
 		}
 		origin := c.Origin.CSV
 		covered, _ := e.Rules.Covers(c.Metadata.Name, origin.Version, e.Now)
@@ -52,7 +53,8 @@ func (e *evaluation) besides() string {
 	message := ""
 	for i := range e.CSVs {
 		if c := e.CSVs[i]; e.served(c) {
-			message += "; " + text.Name(c.Metadata.Name) + ", installed in namespace " + text.Name(c.CopiedFrom) + ", serves this namespace as well: remove one of them"
+			message += "; " + text.Name(c.Metadata.Name) + ", installed in namespace " + text.Name(c.CopiedFrom) +
+				", serves this namespace as well: remove one of them"
 		}
 	}
 	return message
@@ -72,11 +74,13 @@ func (e *evaluation) elsewhere() string {
 			continue
 		}
 		if e.served(c) && !c.Origin.comesFrom(e.Rules) {
-			message += "; " + text.Name(c.Metadata.Name) + " is installed elsewhere, from another catalog: it runs in namespace " + text.Name(c.CopiedFrom) +
+			message += "; " + text.Name(c.Metadata.Name) +
+				" is installed elsewhere, from another catalog: it runs in namespace " + text.Name(c.CopiedFrom) +
 				" and is available here, but nothing shows that it comes from " + e.catalogAsked()
 		}
 		if e.subscription != nil && e.subscription.Follows(c.Metadata.Name) && !c.isOriginal() {
-			message += "; OLM cannot install " + text.Name(c.Metadata.Name) + " here while the copy of that name from namespace " + text.Name(c.CopiedFrom) + " is in its place"
+			message += "; OLM cannot install " + text.Name(c.Metadata.Name) +
+				" here while the copy of that name from namespace " + text.Name(c.CopiedFrom) + " is in its place"
 		}
 	}
 	return message
@@ -86,21 +90,25 @@ func (e *evaluation) elsewhere() string {
 func (e *evaluation) existing(csv *Installed) Outcome {
 	e.upgrade = e.upgrading(csv)
 	out := Outcome{InstalledVersion: csv.Metadata.Name}
-	message := "the operator is installed in namespace " + text.Name(csv.CopiedFrom) + " and available here through its AllNamespaces mode"
+	message := "the operator is installed in namespace " + text.Name(csv.CopiedFrom) +
+		" and available here through its AllNamespaces mode"
 	available := func(conditionType, kind string, related []policyv1beta2.RelatedObject) Finding {
 		status := metav1.ConditionTrue
 		if conditionType == TypeCatalogSourcesUnhealthy {
 			status = metav1.ConditionFalse
 		}
-		return Finding{Type: conditionType, Status: status, Reason: reasonExisting, Message: message, Kind: kind, Related: related}
+		return Finding{Type: conditionType, Status: status, Reason: reasonExisting, Message: message, Kind: kind,
+			Related: related}
 	}
 	var groups, subscriptions []policyv1beta2.RelatedObject
 	for i := range e.OperatorGroups {
-		groups = append(groups, e.related(kindOperatorGroup, e.OperatorGroups[i].Metadata, policyv1beta2.Compliant, relatedFound))
+		groups = append(groups, e.related(kindOperatorGroup, e.OperatorGroups[i].Metadata, policyv1beta2.Compliant,
+			relatedFound))
 	}
 	for i := range e.Subscriptions {
 		if s := e.Subscriptions[i]; s.Spec.Package == e.wanted.name {
-			subscriptions = append(subscriptions, e.related(kindSubscription, s.Metadata, policyv1beta2.Compliant, relatedFound))
+			subscriptions = append(subscriptions, e.related(kindSubscription, s.Metadata, policyv1beta2.Compliant,
+				relatedFound))
 		}
 	}
 	subscription := available(TypeSubscription, kindSubscription, subscriptions)
@@ -117,7 +125,8 @@ func (e *evaluation) existing(csv *Installed) Outcome {
 		available(TypeInstallPlan, kindInstallPlan, []policyv1beta2.RelatedObject{e.related(kindInstallPlan,
 			olm.ObjectMeta{Namespace: e.wanted.namespace, Name: noName}, policyv1beta2.Compliant, relatedNoPlans)}),
 		e.describeCSV(csv),
-		available(TypeCustomResourceDefinition, kindCustomResourceDefinition, e.nothing(kindCustomResourceDefinition, relatedNoCRDs)),
+		available(TypeCustomResourceDefinition, kindCustomResourceDefinition,
+			e.nothing(kindCustomResourceDefinition, relatedNoCRDs)),
 		available(TypeDeployment, kindDeployment, e.nothing(kindDeployment, relatedNoDeployments)),
 		available(TypeCatalogSourcesUnhealthy, kindCatalogSource, nil),
 	}
@@ -136,26 +145,33 @@ func (e *evaluation) withdraw(message string) []Action {
 	remaining := 0
 	for i := range e.Subscriptions {
 		s := e.Subscriptions[i]
-		if s.Spec.Package != e.wanted.name || s.Metadata.Annotations.ManagedBy != e.managedBy() || s.Metadata.DeletionTimestamp != "" {
+		if s.Spec.Package != e.wanted.name || s.Metadata.Annotations.ManagedBy != e.managedBy() ||
+			s.Metadata.DeletionTimestamp != "" {
 			remaining++
 			continue
 		}
 		f := subscriptionFinding(metav1.ConditionFalse, "SubscriptionPresent",
-			"the Subscription "+named(&s.Metadata)+" is not needed, since "+message, e.related(kindSubscription, s.Metadata, policyv1beta2.NonCompliant, relatedNotWanted))
+			"the Subscription "+named(&s.Metadata)+" is not needed, since "+message,
+			e.related(kindSubscription, s.Metadata, policyv1beta2.NonCompliant, relatedNotWanted))
 		done := subscriptionFinding(metav1.ConditionTrue, reasonExisting, message,
-			e.related(kindSubscription, olm.ObjectMeta{Namespace: s.Metadata.Namespace, Name: s.Metadata.Name}, policyv1beta2.Compliant, relatedDeleted))
-		actions = append(actions, Action{Verb: Delete, Live: s.Metadata.Reference(olm.SubscriptionGVK), Done: done, Failed: f.because("deleted")})
+			e.related(kindSubscription, olm.ObjectMeta{Namespace: s.Metadata.Namespace, Name: s.Metadata.Name},
+				policyv1beta2.Compliant, relatedDeleted))
+		actions = append(actions, Action{Verb: Delete, Live: s.Metadata.Reference(olm.SubscriptionGVK), Done: done,
+			Failed: f.because("deleted")})
 	}
 	if remaining > 0 {
 		return actions
 	}
 	if i := slices.IndexFunc(e.OperatorGroups, func(g *olm.OperatorGroup) bool { return e.generated(g) }); i >= 0 {
 		g := e.OperatorGroups[i]
-		f := groupFinding(metav1.ConditionFalse, "OperatorGroupPresent", "the OperatorGroup "+named(&g.Metadata)+" is not needed, since "+message,
+		f := groupFinding(metav1.ConditionFalse, "OperatorGroupPresent",
+			"the OperatorGroup "+named(&g.Metadata)+" is not needed, since "+message,
 			e.related(kindOperatorGroup, g.Metadata, policyv1beta2.NonCompliant, relatedNotWanted))
 		done := groupFinding(metav1.ConditionTrue, reasonExisting, message,
-			e.related(kindOperatorGroup, olm.ObjectMeta{Namespace: g.Metadata.Namespace, Name: g.Metadata.Name}, policyv1beta2.Compliant, relatedDeleted))
-		actions = append(actions, Action{Verb: Delete, Live: g.Metadata.Reference(olm.OperatorGroupGVK), Done: done, Failed: f.because("deleted")})
+			e.related(kindOperatorGroup, olm.ObjectMeta{Namespace: g.Metadata.Namespace, Name: g.Metadata.Name},
+				policyv1beta2.Compliant, relatedDeleted))
+		actions = append(actions, Action{Verb: Delete, Live: g.Metadata.Reference(olm.OperatorGroupGVK), Done: done,
+			Failed: f.because("deleted")})
 	}
 	return actions
 }

@@ -26,10 +26,13 @@ var acted = regexp.MustCompile(` was (created|updated|deleted|linked again)\b`)
 // first message after every change of compliance, the last one before it, what was done for the policy, and all that
 // stood long enough to be read; the newest entry always has the present message (R-ST-15). Most is 10 if it is less
 // than 1.
-func nextHistory(history []policyv1beta2.HistoryEvent, message string, now time.Time, most int) []policyv1beta2.HistoryEvent {
+func nextHistory(
+	history []policyv1beta2.HistoryEvent, message string, now time.Time, most int,
+) []policyv1beta2.HistoryEvent {
 	next := slices.Clone(history)
 	if len(next) > 1 && next[0].Message != message && now.Sub(next[0].LastTimestamp.Time) < passing &&
-		sameCompliance(next[0].Message, message) && sameCompliance(next[1].Message, message) && !acted.MatchString(next[0].Message) {
+		sameCompliance(next[0].Message, message) && sameCompliance(next[1].Message, message) &&
+		!acted.MatchString(next[0].Message) {
 		next = next[1:]
 	}
 	if len(next) == 0 || next[0].Message != message {

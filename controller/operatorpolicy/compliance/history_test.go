@@ -24,8 +24,10 @@ func TestHistory(t *testing.T) {
 		"an upgrade of a few seconds keeps its begin, its last step and its end": {
 			reports: []said{
 				{0, "Compliant; runs 1"},
-				{100, "NonCompliant; plan to be approved"}, {100.5, "NonCompliant; plan approved"}, {101, "NonCompliant; installing"},
-				{102, "NonCompliant; 2 is pending"}, {103, "NonCompliant; 2 is installing"}, {103.5, "NonCompliant; 1 is being replaced"},
+				{100, "NonCompliant; plan to be approved"}, {100.5, "NonCompliant; plan approved"},
+				{101, "NonCompliant; installing"},
+				{102, "NonCompliant; 2 is pending"}, {103, "NonCompliant; 2 is installing"},
+				{103.5, "NonCompliant; 1 is being replaced"},
 				{105, "NonCompliant; a Deployment is unavailable"}, {106, "Compliant; runs 2"},
 			},
 			want: []said{
@@ -35,27 +37,33 @@ func TestHistory(t *testing.T) {
 		},
 		"what was done for the policy is kept": {
 			reports: []said{
-				{0, "NonCompliant; a"}, {1, "NonCompliant; the Subscription shop/etcd was created"}, {2, "NonCompliant; b"}, {3, "Compliant; c"},
+				{0, "NonCompliant; a"}, {1, "NonCompliant; the Subscription shop/etcd was created"},
+				{2, "NonCompliant; b"}, {3, "Compliant; c"},
 			},
 			want: []said{
-				{3, "Compliant; c"}, {2, "NonCompliant; b"}, {1, "NonCompliant; the Subscription shop/etcd was created"}, {0, "NonCompliant; a"},
+				{3, "Compliant; c"}, {2, "NonCompliant; b"},
+				{1, "NonCompliant; the Subscription shop/etcd was created"}, {0, "NonCompliant; a"},
 			},
 		},
 		"a step that lasts is kept": {
-			reports: []said{{0, "NonCompliant; a"}, {1, "NonCompliant; b"}, {11, "NonCompliant; c"}, {12, "NonCompliant; d"}},
-			want:    []said{{12, "NonCompliant; d"}, {1, "NonCompliant; b"}, {0, "NonCompliant; a"}},
+			reports: []said{{0, "NonCompliant; a"}, {1, "NonCompliant; b"}, {11, "NonCompliant; c"},
+				{12, "NonCompliant; d"}},
+			want: []said{{12, "NonCompliant; d"}, {1, "NonCompliant; b"}, {0, "NonCompliant; a"}},
 		},
 		"every change of compliance is kept, however short": {
-			reports: []said{{0, "Compliant; a"}, {1, "NonCompliant; b"}, {2, "Compliant; a"}, {3, "Pending; c"}, {4, "Compliant; a"}},
-			want:    []said{{4, "Compliant; a"}, {3, "Pending; c"}, {2, "Compliant; a"}, {1, "NonCompliant; b"}, {0, "Compliant; a"}},
+			reports: []said{{0, "Compliant; a"}, {1, "NonCompliant; b"}, {2, "Compliant; a"}, {3, "Pending; c"},
+				{4, "Compliant; a"}},
+			want: []said{{4, "Compliant; a"}, {3, "Pending; c"}, {2, "Compliant; a"}, {1, "NonCompliant; b"},
+				{0, "Compliant; a"}},
 		},
 		"a message that returns at once is not repeated": {
 			reports: []said{{0, "NonCompliant; a"}, {1, "NonCompliant; b"}, {2, "NonCompliant; a"}},
 			want:    []said{{0, "NonCompliant; a"}},
 		},
 		"an unchanged message keeps its time": {
-			reports: []said{{0, "NonCompliant; a"}, {20, "NonCompliant; b"}, {25, "NonCompliant; b"}, {30, "NonCompliant; b"}},
-			want:    []said{{20, "NonCompliant; b"}, {0, "NonCompliant; a"}},
+			reports: []said{{0, "NonCompliant; a"}, {20, "NonCompliant; b"}, {25, "NonCompliant; b"},
+				{30, "NonCompliant; b"}},
+			want: []said{{20, "NonCompliant; b"}, {0, "NonCompliant; a"}},
 		},
 		"messages that alternate for ever do not push out the transition": {
 			reports: slices.Concat([]said{{-5, "Compliant; ok"}}, slices.Collect(func(yield func(said) bool) {
@@ -68,8 +76,9 @@ func TestHistory(t *testing.T) {
 			want: []said{{49, "NonCompliant; b"}, {0, "NonCompliant; a"}, {-5, "Compliant; ok"}},
 		},
 		"a clock that goes back loses no transition": {
-			reports: []said{{100, "Compliant; a"}, {50, "NonCompliant; b"}, {40, "NonCompliant; c"}, {30, "NonCompliant; d"}},
-			want:    []said{{30, "NonCompliant; d"}, {50, "NonCompliant; b"}, {100, "Compliant; a"}},
+			reports: []said{{100, "Compliant; a"}, {50, "NonCompliant; b"}, {40, "NonCompliant; c"},
+				{30, "NonCompliant; d"}},
+			want: []said{{30, "NonCompliant; d"}, {50, "NonCompliant; b"}, {100, "Compliant; a"}},
 		},
 		"a history of one entry has the newest": {
 			reports: []said{{0, "NonCompliant; a"}, {1, "NonCompliant; b"}},
@@ -92,7 +101,8 @@ func TestHistory(t *testing.T) {
 			}
 			var got []said
 			for _, entry := range history {
-				got = append(got, said{entry.LastTimestamp.Sub(noon.Truncate(time.Microsecond)).Seconds(), entry.Message})
+				got = append(got, said{entry.LastTimestamp.Sub(noon.Truncate(time.Microsecond)).Seconds(),
+					entry.Message})
 			}
 			if diff := cmp.Diff(c.want, got, cmp.AllowUnexported(said{})); diff != "" {
 				t.Error(diff)

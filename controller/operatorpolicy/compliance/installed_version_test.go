@@ -47,8 +47,10 @@ func TestInstalledVersion(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			installed := subscription("etcd", func(s *olm.Subscription) { s.Status.InstalledCSV, s.Status.CurrentCSV = tt.subscribed, tt.subscribed })
-			changes := append([]given{group("shop-x7", map[string]any{}, generated), installed, manifest(), catalogState("READY")}, tt.csvs...)
+			installed := subscription("etcd",
+				func(s *olm.Subscription) { s.Status.InstalledCSV, s.Status.CurrentCSV = tt.subscribed, tt.subscribed })
+			changes := append([]given{group("shop-x7", map[string]any{}, generated), installed, manifest(),
+				catalogState("READY")}, tt.csvs...)
 			if got := Evaluate(input(changes...)).InstalledVersion; got != tt.want {
 				t.Errorf("installed version is %q, want %q", got, tt.want)
 			}

@@ -53,7 +53,8 @@ func newestFor(plans []*olm.InstallPlan, csv string) *olm.InstallPlan {
 		if csv == "" || !slices.Contains(p.Spec.CSVNames, csv) {
 			continue
 		}
-		if newest == nil || cmp.Or(cmp.Compare(rank(p), rank(newest)), cmp.Compare(p.Spec.Generation, newest.Spec.Generation)) > 0 {
+		if newest == nil || cmp.Or(cmp.Compare(rank(p), rank(newest)),
+			cmp.Compare(p.Spec.Generation, newest.Spec.Generation)) > 0 {
 			newest = p
 		}
 	}
@@ -82,20 +83,24 @@ func (e *evaluation) installPlan() Finding {
 	case olm.PhaseInstalling:
 		// An installation in progress is not a fault of the operator (R-ST-13); what is missing meanwhile counts
 		// elsewhere. Except a step that the account of the OperatorGroup may not do: OLM repeats it without end.
-		tolerated := e.config.UpgradesProgressing == policyv1beta2.ConfigCompliant && !strings.Contains(plan.Status.Message, " is forbidden: ")
+		tolerated := e.config.UpgradesProgressing == policyv1beta2.ConfigCompliant &&
+			!strings.Contains(plan.Status.Message, " is forbidden: ")
 		f.Status, state = statusIf(tolerated), compliantIf(tolerated)
-		f.Reason, f.Message = "InstallPlansInstalling", "the InstallPlan "+planName(plan)+" is installing"+olmError(plan)
+		f.Reason, f.Message = "InstallPlansInstalling", "the InstallPlan "+planName(plan)+" is installing"+
+			olmError(plan)
 	case olm.PhaseFailed:
 		f.Reason, f.Message = reasonNothingToPass, noneRequiringApproval
 		if e.failed(plan) { // R-ST-12
-			f.Status, f.Reason, f.Message = metav1.ConditionFalse, "InstallPlanFailed", "the InstallPlan "+planName(plan)+" has failed"+olmError(plan)
+			f.Status, f.Reason, f.Message = metav1.ConditionFalse, "InstallPlanFailed",
+				"the InstallPlan "+planName(plan)+" has failed"+olmError(plan)
 		}
 	default:
 		f.Reason, f.Message = reasonNothingToPass, noneRequiringApproval
 	}
 	f.Message += rules.OverrideText(plan, e.Now) + e.reviewed(plan) // the use of break-glass must be visible
 	o := olm.ObjectMeta{Namespace: plan.Metadata.Namespace, Name: plan.Metadata.Name, UID: plan.Metadata.UID}
-	f.Related = []policyv1beta2.RelatedObject{e.related(kindInstallPlan, o, state, "The InstallPlan is "+either(text.Truncate(phase, 100), "Unknown"))}
+	f.Related = []policyv1beta2.RelatedObject{e.related(kindInstallPlan, o, state,
+		"The InstallPlan is "+either(text.Truncate(phase, 100), "Unknown"))}
 	return f
 }
 
@@ -126,12 +131,14 @@ func (e *evaluation) pending(plan *olm.InstallPlan) (metav1.ConditionStatus, str
 	sub := e.subscription
 	brings := slices.Contains(plan.Spec.CSVNames, sub.Status.CurrentCSV) && e.csvNamed(sub.Status.CurrentCSV) == nil
 	if sub.Status.CurrentCSV == "" || sub.Status.CurrentCSV == sub.Status.InstalledCSV && !brings {
-		return metav1.ConditionTrue, reasonNothingToPass, noneRequiringApproval // the plan is pending for another operator
+		// the plan is pending for another operator
+		return metav1.ConditionTrue, reasonNothingToPass, noneRequiringApproval
 	}
 	current := text.Name(sub.Status.CurrentCSV)
 	approval := e.Approvals[plan.Metadata.Name]
 	if plan.Spec.Approved {
-		return metav1.ConditionTrue, "InstallPlanApproved", "the InstallPlan " + planName(plan) + " for " + current + " was approved"
+		return metav1.ConditionTrue, "InstallPlanApproved", "the InstallPlan " + planName(plan) + " for " + current +
+			" was approved"
 	}
 	// complianceConfig is about upgrades. While nothing is installed, the operator is missing, which only an allow-list
 	// permits (R-OP-13).
@@ -142,7 +149,8 @@ func (e *evaluation) pending(plan *olm.InstallPlan) (metav1.ConditionStatus, str
 	available := " is available on the default channel"
 	if name := either(sub.Spec.Channel, e.channel); name != "" {
 		available = " is available on the " + text.Name(name) + " channel"
-		if channel := e.manifest.Channel(name); e.manifest != nil && (channel == nil || !channel.Has(sub.Status.CurrentCSV)) {
+		if channel := e.manifest.Channel(name); e.manifest != nil &&
+			(channel == nil || !channel.Has(sub.Status.CurrentCSV)) {
 			available = " is planned, which the " + text.Name(name) + " channel is not known to have"
 		}
 	}
@@ -153,7 +161,8 @@ func (e *evaluation) pending(plan *olm.InstallPlan) (metav1.ConditionStatus, str
 		why = append(why, r.Message)
 	}
 	offered := e.offered(sub.Status.InstalledCSV)
-	for _, more := range []string{approval.Stale, e.startOfOthers(), offered.NoneAllowed(), offered.NextStep(sub.Status.CurrentCSV)} {
+	for _, more := range []string{approval.Stale, e.startOfOthers(), offered.NoneAllowed(),
+		offered.NextStep(sub.Status.CurrentCSV)} {
 		if more != "" {
 			why = append(why, more)
 		}

@@ -31,16 +31,19 @@ func (e *evaluation) unresolved() *Finding {
 	switch {
 	case !strings.EqualFold(c.Reason, reasonUnsatisfiable):
 		f.Since = since(c)
-		f.Message = either(text.Truncate(c.Message, foreignText), "OLM could not resolve the Subscription "+named(&sub.Metadata))
+		f.Message = either(text.Truncate(c.Message, foreignText), "OLM could not resolve the Subscription "+
+			named(&sub.Metadata))
 	case !e.mentioned(c.Message):
 		return nil
 	default:
 		// OLM's own text may be long, and is in another condition.
 		f.Reason = reasonUnsatisfiable
-		f.Message = "the constraints of the Subscription " + named(&sub.Metadata) + " are not satisfiable; the message of its condition ResolutionFailed tells more"
+		f.Message = "the constraints of the Subscription " + named(&sub.Metadata) +
+			" are not satisfiable; the message of its condition ResolutionFailed tells more"
 		if e.stuck() {
 			at, _ := e.intervention()
-			f.Message += "; it lost track of its ClusterServiceVersion " + text.Name(e.lost().Metadata.Name) + " and is linked with it again at " + at.UTC().Format(time.RFC3339)
+			f.Message += "; it lost track of its ClusterServiceVersion " + text.Name(e.lost().Metadata.Name) +
+				" and is linked with it again at " + at.UTC().Format(time.RFC3339)
 		}
 	}
 	f.Related = append(f.Related, e.related(kindSubscription, sub.Metadata, policyv1beta2.NonCompliant, f.Reason))
@@ -88,7 +91,8 @@ func unreferenced(s *olm.Subscription) []string {
 // new one, and neither resolves again.
 func FailureOutdated(s *olm.Subscription, csvs []*Installed) bool {
 	return slices.ContainsFunc(unreferenced(s), func(name string) bool {
-		return name == s.Status.CurrentCSV || !slices.ContainsFunc(csvs, func(c *Installed) bool { return c.Metadata.Name == name })
+		return name == s.Status.CurrentCSV || !slices.ContainsFunc(csvs,
+			func(c *Installed) bool { return c.Metadata.Name == name })
 	})
 }
 
@@ -109,7 +113,8 @@ func (e *evaluation) lost() *Installed {
 		csv := e.csvNamed(name)
 		switch {
 		case csv == nil || csv.Status.Reason == "Copied":
-		case csv.Metadata.Annotations.OperatorNamespace != "" && csv.Metadata.Annotations.OperatorNamespace != e.wanted.namespace:
+		case csv.Metadata.Annotations.OperatorNamespace != "" &&
+			csv.Metadata.Annotations.OperatorNamespace != e.wanted.namespace:
 		case csv.Package == e.wanted.name:
 			return csv
 		case csv.Package == "":
@@ -146,9 +151,12 @@ func (e *evaluation) intervene(at *metav1.Time) []Action {
 	if updated, _ := object(live, "status")["lastUpdated"].(string); updated == "" {
 		repaired = with(repaired, e.Now.UTC().Format(time.RFC3339), "status", "lastUpdated") // OLM's schema requires it
 	}
-	f := subscriptionFinding(metav1.ConditionFalse, reasonUnsatisfiable, "the Subscription "+named(&e.subscription.Metadata)+" lost track of its ClusterServiceVersion "+text.Name(e.lost().Metadata.Name),
+	f := subscriptionFinding(metav1.ConditionFalse, reasonUnsatisfiable,
+		"the Subscription "+named(&e.subscription.Metadata)+" lost track of its ClusterServiceVersion "+
+			text.Name(e.lost().Metadata.Name),
 		e.related(kindSubscription, e.subscription.Metadata, policyv1beta2.NonCompliant, reasonUnsatisfiable))
 	done := e.updated()
-	done.Message = "the Subscription " + named(&e.subscription.Metadata) + " was linked again with its ClusterServiceVersion " + text.Name(e.lost().Metadata.Name)
+	done.Message = "the Subscription " + named(&e.subscription.Metadata) +
+		" was linked again with its ClusterServiceVersion " + text.Name(e.lost().Metadata.Name)
 	return []Action{{Verb: UpdateStatus, Live: live, Object: repaired, Done: done, Failed: f.because("linked again")}}
 }

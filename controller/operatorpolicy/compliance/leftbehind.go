@@ -17,7 +17,8 @@ const (
 func (in *Input) leftBehind() []*olm.Subscription {
 	sub := &in.Policy.Spec.Subscription
 	return slices.DeleteFunc(slices.Clone(in.Before), func(s *olm.Subscription) bool {
-		return s.Metadata.Annotations.ManagedBy != in.managedBy() || s.Metadata.Namespace == sub.Namespace && s.Spec.Package == sub.Name
+		return s.Metadata.Annotations.ManagedBy != in.managedBy() || s.Metadata.Namespace == sub.Namespace &&
+			s.Spec.Package == sub.Name
 	})
 }
 
@@ -32,9 +33,11 @@ func (in *Input) withLeftBehind(findings []Finding) []Finding {
 	f := &findings[i]
 	f.Related = slices.Clone(f.Related)
 	for _, s := range in.leftBehind() {
-		f.Message += "; the Subscription " + named(&s.Metadata) + ", which the policy managed before it was changed, is left behind: " +
+		f.Message += "; the Subscription " + named(&s.Metadata) +
+			", which the policy managed before it was changed, is left behind: " +
 			"delete it and its ClusterServiceVersion, or have a mustnothave policy remove them"
-		f.Related = append(f.Related, in.related(kindSubscription, s.Metadata, policyv1beta2.Inapplicable, relatedLeftBehind))
+		f.Related = append(f.Related, in.related(kindSubscription, s.Metadata, policyv1beta2.Inapplicable,
+			relatedLeftBehind))
 	}
 	return findings
 }

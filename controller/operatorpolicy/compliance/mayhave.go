@@ -31,18 +31,22 @@ func (e *evaluation) mayhave() Outcome {
 		e.deployments(),
 	}
 	if e.subscription == nil {
-		out.Findings = append(out.Findings, Finding{Type: TypeCatalogSourcesUnhealthy, Status: metav1.ConditionFalse, Reason: "CatalogSourceNotApplicable",
-			Kind: kindCatalogSource, Message: "the CatalogSource does not count, since there is no Subscription"}, skipped("there is no Subscription"))
+		out.Findings = append(out.Findings, Finding{Type: TypeCatalogSourcesUnhealthy, Status: metav1.ConditionFalse,
+			Reason: "CatalogSourceNotApplicable",
+			Kind:   kindCatalogSource, Message: "the CatalogSource does not count, since there is no Subscription"},
+			skipped("there is no Subscription"))
 		return out
 	}
-	out.Findings = slices.Concat(out.Findings, []Finding{e.catalogSource()}, e.deprecations(), []Finding{e.minorChannel()}, e.subscriptionConditions())
+	out.Findings = slices.Concat(out.Findings, []Finding{e.catalogSource()}, e.deprecations(),
+		[]Finding{e.minorChannel()}, e.subscriptionConditions())
 	return out
 }
 
 // groupsCreated is the finding on OperatorGroups, which do not count. It lists those that the policy created before: as
 // mustnothave it would remove them, and the status is the only record of them.
 func (e *evaluation) groupsCreated() Finding {
-	f := groupFinding(metav1.ConditionTrue, "OperatorGroupNotApplicable", "OperatorGroups do not count for a mayhave policy")
+	f := groupFinding(metav1.ConditionTrue, "OperatorGroupNotApplicable",
+		"OperatorGroups do not count for a mayhave policy")
 	for i := range e.OperatorGroups {
 		if g := &e.OperatorGroups[i].Metadata; e.createdByPolicy(kindOperatorGroup, g) {
 			f.Related = append(f.Related, e.related(kindOperatorGroup, *g, policyv1beta2.Compliant, relatedFound))
@@ -61,8 +65,10 @@ func (e *evaluation) allowedSubscription() Finding {
 		return e.rivalry()
 	case sub == nil:
 		return subscriptionFinding(metav1.ConditionTrue, "SubscriptionNotPresent",
-			"there is no Subscription to "+e.wanted.name+" in namespace "+e.wanted.namespace+", and the policy requires none",
-			e.related(kindSubscription, olm.ObjectMeta{Namespace: e.wanted.namespace, Name: e.wanted.name}, policyv1beta2.Compliant, relatedAbsent))
+			"there is no Subscription to "+e.wanted.name+" in namespace "+
+				e.wanted.namespace+", and the policy requires none",
+			e.related(kindSubscription, olm.ObjectMeta{Namespace: e.wanted.namespace, Name: e.wanted.name},
+				policyv1beta2.Compliant, relatedAbsent))
 	}
 	judged := map[string]any{}
 	for _, field := range []string{"channel", "source", "sourceNamespace", "config"} {
@@ -77,7 +83,8 @@ func (e *evaluation) allowedSubscription() Finding {
 	}
 	message := "the Subscription " + named(&sub.Metadata) + " is one that the policy allows"
 	if c := e.subscription.Condition(TypeResolutionFailed); c != nil && e.mentioned(c.Message) && !e.failureOutdated() {
-		message += "; OLM does not resolve it (" + reasonOr(c.Reason, TypeResolutionFailed) + "), as its condition ResolutionFailed explains"
+		message += "; OLM does not resolve it (" + reasonOr(c.Reason, TypeResolutionFailed) +
+			"), as its condition ResolutionFailed explains"
 	}
 	return subscriptionFinding(metav1.ConditionTrue, "SubscriptionMatches", message,
 		e.related(kindSubscription, sub.Metadata, policyv1beta2.Compliant, relatedFound))
@@ -91,6 +98,7 @@ func (e *evaluation) allowedCSV() Finding {
 		return f
 	}
 	return csvFinding(metav1.ConditionTrue, "ClusterServiceVersionNotPresent",
-		"no ClusterServiceVersion of "+e.wanted.name+" is installed in namespace "+e.wanted.namespace+", and the policy requires none",
+		"no ClusterServiceVersion of "+e.wanted.name+" is installed in namespace "+
+			e.wanted.namespace+", and the policy requires none",
 		e.nothing(kindClusterServiceVersion, relatedNoCSV)...)
 }

@@ -41,17 +41,23 @@ var aggregatedTypes = []aggregated{
 	{conditionType: TypeCustomResourceDefinition, good: metav1.ConditionTrue},
 	{conditionType: TypeDeployment, good: metav1.ConditionTrue},
 	{conditionType: TypeCatalogSourcesUnhealthy, good: metav1.ConditionFalse},
-	{conditionType: TypeNoDeprecations, good: metav1.ConditionTrue, counts: func(spec *policyv1beta2.OperatorPolicySpec) bool {
-		return !spec.IsMustNotHave() && spec.ComplianceConfig.DeprecationsPresent == policyv1beta2.ConfigNonCompliant
-	}},
-	{conditionType: TypeMinorChannelUpgradeAvailable, good: metav1.ConditionTrue, onlyBad: true, counts: func(spec *policyv1beta2.OperatorPolicySpec) bool {
-		return !spec.IsMustNotHave() && spec.ComplianceConfig.MinorChannelUpgradeAvailable == policyv1beta2.ConfigNonCompliant
-	}},
+	{conditionType: TypeNoDeprecations, good: metav1.ConditionTrue,
+		counts: func(spec *policyv1beta2.OperatorPolicySpec) bool {
+			deprecations := spec.ComplianceConfig.DeprecationsPresent
+			return !spec.IsMustNotHave() && deprecations == policyv1beta2.ConfigNonCompliant
+		}},
+	{conditionType: TypeMinorChannelUpgradeAvailable, good: metav1.ConditionTrue, onlyBad: true,
+		counts: func(spec *policyv1beta2.OperatorPolicySpec) bool {
+			return !spec.IsMustNotHave() && spec.ComplianceConfig.MinorChannelUpgradeAvailable ==
+				policyv1beta2.ConfigNonCompliant
+		}},
 }
 
 // aggregate summarizes the conditions: the outcome, and the message, which begins with it. What makes the policy
 // NonCompliant comes before all else, and in both parts the most recent change first (R-ST-4).
-func aggregate(spec *policyv1beta2.OperatorPolicySpec, conditions []metav1.Condition) (policyv1beta2.ComplianceState, string) {
+func aggregate(
+	spec *policyv1beta2.OperatorPolicySpec, conditions []metav1.Condition,
+) (policyv1beta2.ComplianceState, string) {
 	if valid := conditionOf(conditions, TypeValidPolicySpec); valid != nil && valid.Status != metav1.ConditionTrue &&
 		!strings.HasPrefix(strings.ToLower(valid.Message), namespacePrefix) {
 		return policyv1beta2.NonCompliant, complianceMessage(policyv1beta2.NonCompliant, []string{valid.Message})
@@ -81,9 +87,11 @@ func aggregate(spec *policyv1beta2.OperatorPolicySpec, conditions []metav1.Condi
 	}
 	var messages []string
 	for _, part := range [][]metav1.Condition{faults, changed} {
-		slices.SortStableFunc(part, func(a, b metav1.Condition) int { return b.LastTransitionTime.Compare(a.LastTransitionTime.Time) })
+		slices.SortStableFunc(part,
+			func(a, b metav1.Condition) int { return b.LastTransitionTime.Compare(a.LastTransitionTime.Time) })
 		for i := range part {
-			if text := part[i].Message; !slices.Contains(messages, text) { // most conditions say that an operator is installed elsewhere
+			// most conditions say that an operator is installed elsewhere
+			if text := part[i].Message; !slices.Contains(messages, text) {
 				messages = append(messages, text)
 			}
 		}
@@ -123,12 +131,14 @@ func ComplianceEvent(op *policyv1beta2.OperatorPolicy, e Event, instance string)
 	owner := &op.OwnerReferences[0]
 	at := metav1.NewTime(e.Time)
 	return &corev1.Event{
-		ObjectMeta: metav1.ObjectMeta{Namespace: op.Namespace, Name: fmt.Sprintf("%s.%x", owner.Name, e.Time.UnixNano())},
+		ObjectMeta: metav1.ObjectMeta{Namespace: op.Namespace,
+			Name: fmt.Sprintf("%s.%x", owner.Name, e.Time.UnixNano())},
 		InvolvedObject: corev1.ObjectReference{
 			APIVersion: owner.APIVersion, Kind: owner.Kind, Namespace: op.Namespace, Name: owner.Name, UID: owner.UID,
 		},
 		Related: &corev1.ObjectReference{
-			APIVersion: policyv1beta2.GroupVersion.String(), Kind: policyv1beta2.Kind, Namespace: op.Namespace, Name: op.Name, UID: op.UID,
+			APIVersion: policyv1beta2.GroupVersion.String(), Kind: policyv1beta2.Kind, Namespace: op.Namespace,
+			Name: op.Name, UID: op.UID,
 		},
 		Reason:              "policy: " + op.Namespace + "/" + op.Name,
 		Message:             e.Message,

@@ -16,11 +16,14 @@ func TestAggregate(t *testing.T) {
 	const all = "good ValidPolicySpec, good OperatorGroupCompliant, good SubscriptionCompliant, good InstallPlanCompliant, good ClusterServiceVersionCompliant, " +
 		"good CustomResourceDefinitionCompliant, good DeploymentCompliant, good CatalogSourcesUnhealthy"
 	fault := func(message, insteadOf string) string {
-		return "NonCompliant; " + message + ", " + strings.Replace(strings.Replace(all, insteadOf+", ", "", 1), ", "+insteadOf, "", 1)
+		return "NonCompliant; " + message + ", " + strings.Replace(strings.Replace(all, insteadOf+", ", "", 1),
+			", "+insteadOf, "", 1)
 	}
 	type spec = policyv1beta2.OperatorPolicySpec
 	strict := func(s *spec) {
-		s.ComplianceConfig.DeprecationsPresent, s.ComplianceConfig.MinorChannelUpgradeAvailable = policyv1beta2.ConfigNonCompliant, policyv1beta2.ConfigNonCompliant
+		s.ComplianceConfig.DeprecationsPresent,
+			s.ComplianceConfig.MinorChannelUpgradeAvailable = policyv1beta2.ConfigNonCompliant,
+			policyv1beta2.ConfigNonCompliant
 	}
 	plain := func(*spec) {}
 	for name, c := range map[string]struct {
@@ -28,26 +31,51 @@ func TestAggregate(t *testing.T) {
 		findings []Finding
 		want     string
 	}{
-		"all is well":                  {plain, good(), "Compliant; " + all},
-		"one is not":                   {plain, saying(good(), TypeDeployment, metav1.ConditionFalse, "down"), fault("down", "good DeploymentCompliant")},
-		"unknown is not well":          {plain, saying(good(), TypeInstallPlan, metav1.ConditionUnknown, "?"), fault("?", "good InstallPlanCompliant")},
-		"an unhealthy catalog is True": {plain, saying(good(), TypeCatalogSourcesUnhealthy, metav1.ConditionTrue, "ill"), fault("ill", "good CatalogSourcesUnhealthy")},
-		"an unknown catalog fails too": {plain, saying(good(), TypeCatalogSourcesUnhealthy, metav1.ConditionUnknown, "?"), fault("?", "good CatalogSourcesUnhealthy")},
-		"one that is missing says so":  {plain, without(good(), TypeClusterServiceVersion), "NonCompliant; " + strings.Replace(all, "good ClusterServiceVersionCompliant, ", "", 1) + ", ClusterServiceVersionCompliant could not be determined"},
+		"all is well": {plain, good(), "Compliant; " + all},
+		"one is not": {plain, saying(good(), TypeDeployment, metav1.ConditionFalse, "down"),
+			fault("down", "good DeploymentCompliant")},
+		"unknown is not well": {plain, saying(good(), TypeInstallPlan, metav1.ConditionUnknown, "?"),
+			fault("?", "good InstallPlanCompliant")},
+		"an unhealthy catalog is True": {plain, saying(good(), TypeCatalogSourcesUnhealthy, metav1.ConditionTrue,
+			"ill"), fault("ill", "good CatalogSourcesUnhealthy")},
+		"an unknown catalog fails too": {plain, saying(good(), TypeCatalogSourcesUnhealthy, metav1.ConditionUnknown,
+			"?"), fault("?", "good CatalogSourcesUnhealthy")},
+		"one that is missing says so": {plain, without(good(), TypeClusterServiceVersion),
+			"NonCompliant; " + strings.Replace(all, "good ClusterServiceVersionCompliant, ", "", 1) +
+				", ClusterServiceVersionCompliant could not be determined"},
 		"a message of several conditions is there once": {plain,
-			saying(saying(good(), TypeDeployment, metav1.ConditionTrue, "elsewhere"), TypeSubscription, metav1.ConditionTrue, "elsewhere"),
-			"Compliant; " + strings.NewReplacer("good SubscriptionCompliant", "elsewhere", "good DeploymentCompliant, ", "").Replace(all)},
-		"an invalid spec silences the rest":  {plain, saying(good(), TypeValidPolicySpec, metav1.ConditionFalse, "bad spec"), "NonCompliant; bad spec"},
-		"a missing namespace does not":       {plain, saying(good(), TypeValidPolicySpec, metav1.ConditionFalse, "The Operator Namespace x"), "NonCompliant; " + strings.Replace(all, "good ValidPolicySpec", "The Operator Namespace x", 1)},
-		"deprecations do not count":          {plain, saying(good(), TypeNoDeprecations, metav1.ConditionFalse, "old"), "Compliant; " + all},
-		"26.4 unless asked to":               {strict, saying(good(), TypeNoDeprecations, metav1.ConditionFalse, "old"), "NonCompliant; old, " + all},
-		"deprecations are told in both":      {strict, good(), "Compliant; " + all + ", good NoDeprecations"},
-		"deprecations that are not known":    {strict, without(good(), TypeNoDeprecations), "NonCompliant; " + all + ", NoDeprecations could not be determined"},
-		"9.8 a minor channel, where it does": {strict, saying(good(), TypeMinorChannelUpgradeAvailable, metav1.ConditionFalse, "newer"), "NonCompliant; newer, " + all + ", good NoDeprecations"},
-		"a minor channel, where it does not": {plain, saying(good(), TypeMinorChannelUpgradeAvailable, metav1.ConditionFalse, "newer"), "Compliant; " + all},
-		"mustnothave has neither":            {func(s *spec) { strict(s); s.ComplianceType = policyv1beta2.MustNotHave }, without(without(good(), TypeNoDeprecations), TypeMinorChannelUpgradeAvailable), "Compliant; " + all},
-		"nothing was looked at":              {plain, nil, "NonCompliant; ValidPolicySpec could not be determined, OperatorGroupCompliant could not be determined, SubscriptionCompliant could not be determined, InstallPlanCompliant could not be determined, ClusterServiceVersionCompliant could not be determined, CustomResourceDefinitionCompliant could not be determined, DeploymentCompliant could not be determined, CatalogSourcesUnhealthy could not be determined"},
-		"other conditions have no say in it": {plain, append(good(), Finding{Type: "Other", Status: metav1.ConditionFalse, Message: "other"}), "Compliant; " + all},
+			saying(saying(good(), TypeDeployment, metav1.ConditionTrue, "elsewhere"), TypeSubscription,
+				metav1.ConditionTrue, "elsewhere"),
+			"Compliant; " + strings.NewReplacer("good SubscriptionCompliant", "elsewhere", "good DeploymentCompliant, ",
+				"").Replace(all)},
+		"an invalid spec silences the rest": {plain,
+			saying(good(), TypeValidPolicySpec, metav1.ConditionFalse, "bad spec"), "NonCompliant; bad spec"},
+		"a missing namespace does not": {plain,
+			saying(good(), TypeValidPolicySpec, metav1.ConditionFalse, "The Operator Namespace x"),
+			"NonCompliant; " + strings.Replace(all, "good ValidPolicySpec", "The Operator Namespace x", 1)},
+		"deprecations do not count": {plain, saying(good(), TypeNoDeprecations, metav1.ConditionFalse, "old"),
+			"Compliant; " + all},
+		"26.4 unless asked to": {strict, saying(good(), TypeNoDeprecations, metav1.ConditionFalse, "old"),
+			"NonCompliant; old, " + all},
+		"deprecations are told in both": {strict, good(), "Compliant; " + all + ", good NoDeprecations"},
+		"deprecations that are not known": {strict, without(good(), TypeNoDeprecations),
+			"NonCompliant; " + all + ", NoDeprecations could not be determined"},
+		"9.8 a minor channel, where it does": {strict,
+			saying(good(), TypeMinorChannelUpgradeAvailable, metav1.ConditionFalse, "newer"),
+			"NonCompliant; newer, " + all + ", good NoDeprecations"},
+		"a minor channel, where it does not": {plain,
+			saying(good(), TypeMinorChannelUpgradeAvailable, metav1.ConditionFalse, "newer"), "Compliant; " + all},
+		"mustnothave has neither": {func(s *spec) {
+			strict(
+				s)
+			s.ComplianceType = policyv1beta2.MustNotHave
+		}, without(without(good(), TypeNoDeprecations),
+			TypeMinorChannelUpgradeAvailable), "Compliant; " + all},
+		"nothing was looked at": {plain, nil,
+			"NonCompliant; ValidPolicySpec could not be determined, OperatorGroupCompliant could not be determined, SubscriptionCompliant could not be determined, InstallPlanCompliant could not be determined, ClusterServiceVersionCompliant could not be determined, CustomResourceDefinitionCompliant could not be determined, DeploymentCompliant could not be determined, CatalogSourcesUnhealthy could not be determined"},
+		"other conditions have no say in it": {plain,
+			append(good(), Finding{Type: "Other", Status: metav1.ConditionFalse, Message: "other"}),
+			"Compliant; " + all},
 		"a related object has no say in it": {plain, func() []Finding {
 			f := good()
 			f[2].Related = []policyv1beta2.RelatedObject{{Compliant: policyv1beta2.NonCompliant}}
@@ -76,7 +104,8 @@ func TestMessageOrder(t *testing.T) {
 	findings := saying(good(), TypeDeployment, metav1.ConditionFalse, "down")
 	in = later(t, in, status, time.Minute)
 	status, _ = Finish(in, Outcome{Findings: findings}, 0)
-	findings = saying(saying(findings, TypeSubscription, metav1.ConditionFalse, "lost"), TypeClusterServiceVersion, metav1.ConditionFalse, "failed")
+	findings = saying(saying(findings, TypeSubscription, metav1.ConditionFalse, "lost"), TypeClusterServiceVersion,
+		metav1.ConditionFalse, "failed")
 	findings = saying(findings, TypeInstallPlan, metav1.ConditionTrue, "approved")
 	findings[0].Since = metav1.NewTime(noon.Add(-time.Hour))
 	findings[0].Message = "valid since long"
@@ -91,9 +120,11 @@ func TestComplianceEvent(t *testing.T) {
 	op := finishing().Policy
 	at := metav1.NewTime(noon)
 	want := &corev1.Event{
-		ObjectMeta:          metav1.ObjectMeta{Namespace: "policies", Name: "default.etcd.18ea0da425f94d15"},
-		InvolvedObject:      corev1.ObjectReference{APIVersion: "policy.open-cluster-management.io/v1", Kind: "Policy", Namespace: "policies", Name: "default.etcd", UID: "uid-owner"},
-		Related:             &corev1.ObjectReference{APIVersion: "policy.open-cluster-management.io/v1beta2", Kind: "OperatorPolicy", Namespace: "policies", Name: "etcd", UID: "uid-policy"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "policies", Name: "default.etcd.18ea0da425f94d15"},
+		InvolvedObject: corev1.ObjectReference{APIVersion: "policy.open-cluster-management.io/v1", Kind: "Policy",
+			Namespace: "policies", Name: "default.etcd", UID: "uid-owner"},
+		Related: &corev1.ObjectReference{APIVersion: "policy.open-cluster-management.io/v1beta2",
+			Kind: "OperatorPolicy", Namespace: "policies", Name: "etcd", UID: "uid-policy"},
 		Reason:              "policy: policies/etcd",
 		Message:             "Compliant; fine",
 		Type:                "Normal",
@@ -114,7 +145,8 @@ func TestComplianceEvent(t *testing.T) {
 }
 
 func TestEventType(t *testing.T) {
-	for message, want := range map[string]string{"Compliant; x": "Normal", "NonCompliant; x": "Warning", "Compliantly": "Warning", "": "Warning"} {
+	for message, want := range map[string]string{"Compliant; x": "Normal", "NonCompliant; x": "Warning",
+		"Compliantly": "Warning", "": "Warning"} {
 		if got := eventType(message); got != want {
 			t.Errorf("%q is %s", message, got)
 		}

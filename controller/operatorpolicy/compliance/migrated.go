@@ -41,7 +41,8 @@ func (e *evaluation) migrated() *olm.Migrated {
 // since both OLMs would then write the same objects. It is Compliant with a version that the policy wants.
 func (e *evaluation) inOLMv1(m *olm.Migrated) Finding {
 	by := m.Kind + " " + text.Name(m.Name)
-	related := e.related(m.Kind, olm.ObjectMeta{Name: m.Name, UID: m.UID}, policyv1beta2.NonCompliant, relatedUnknownState)
+	related := e.related(m.Kind, olm.ObjectMeta{Name: m.Name, UID: m.UID}, policyv1beta2.NonCompliant,
+		relatedUnknownState)
 	finding := func(status metav1.ConditionStatus, reason, message string) Finding {
 		f := subscriptionFinding(status, reason, message, related)
 		f.Message += "; no Subscription is created while it exists"
@@ -118,8 +119,8 @@ func (e *evaluation) besidesOLMv1(f Finding) Finding {
 	return f
 }
 
-// removedSince returns since when a Subscription that existed is missing, where OLM v1 is installed; zero if it is to be
-// created now.
+// removedSince returns since when a Subscription that existed is missing, where OLM v1 is installed; zero if it is to
+// be created now.
 func (e *evaluation) removedSince() time.Time {
 	if !e.OLMv1 {
 		return time.Time{}

@@ -44,8 +44,8 @@ type Input struct {
 	Content func(kind string, of *olm.ObjectMeta) map[string]any
 	// CRDs are those that OLM labelled as the operator's, sorted by name.
 	CRDs []CRD
-	// OLMv1 reports whether the cluster serves ClusterExtensions, and Opgate may read them. Migrated are those objects of
-	// OLM v1 that show that it manages the policy's operator, sorted by kind and name.
+	// OLMv1 reports whether the cluster serves ClusterExtensions, and Opgate may read them. Migrated are those objects
+	// of OLM v1 that show that it manages the policy's operator, sorted by kind and name.
 	OLMv1    bool
 	Migrated []*olm.Migrated
 	// Deployments are those of the operator's namespace, by name.

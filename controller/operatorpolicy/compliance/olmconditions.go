@@ -51,7 +51,8 @@ func (e *evaluation) subscriptionConditions() []Finding {
 			message = e.resolverText(c.Message)
 		}
 		message = either(message, e.explained(conditionType))
-		findings = append(findings, Finding{Type: conditionType, Status: metav1.ConditionTrue, Reason: reasonOr(c.Reason, conditionType),
+		findings = append(findings, Finding{Type: conditionType, Status: metav1.ConditionTrue,
+			Reason:  reasonOr(c.Reason, conditionType),
 			Message: message, Since: since(c)})
 	}
 	return findings
@@ -67,7 +68,8 @@ func (e *evaluation) applies(c *olm.SubscriptionCondition) bool {
 	case TypeInstallPlanMissing:
 		return sub.Status.InstallPlan.Name != "" && plan == nil
 	case TypeInstallPlanPending: // its reason is the phase
-		return plan != nil && (c.Reason == plan.Status.Phase || c.Reason == reasonNotYetReconciled && plan.Status.Phase == "") &&
+		return plan != nil && (c.Reason == plan.Status.Phase || c.Reason == reasonNotYetReconciled &&
+			plan.Status.Phase == "") &&
 			(c.Reason != olm.PhaseRequiresApproval || !plan.Spec.Approved)
 	case TypeInstallPlanFailed:
 		return plan != nil && plan.Status.Phase == olm.PhaseFailed
@@ -99,8 +101,10 @@ func (e *evaluation) explained(conditionType string) string {
 	plan := e.referred()
 	switch {
 	case plan == nil && sub.Status.InstallPlan.Name != "":
-		return "the InstallPlan " + text.Name(sub.Metadata.Namespace+"/"+sub.Status.InstallPlan.Name) + ", which the Subscription " + named(&sub.Metadata) + " refers to, does not exist"
-	case plan == nil || conditionType == TypeBundleUnpacking || conditionType == TypeBundleUnpackFailed || conditionType == TypeResolutionFailed:
+		return "the InstallPlan " + text.Name(sub.Metadata.Namespace+"/"+sub.Status.InstallPlan.Name) +
+			", which the Subscription " + named(&sub.Metadata) + " refers to, does not exist"
+	case plan == nil || conditionType == TypeBundleUnpacking || conditionType == TypeBundleUnpackFailed ||
+		conditionType == TypeResolutionFailed:
 		return "OLM sets this condition of the Subscription " + named(&sub.Metadata) + " without a message"
 	case plan.Status.Phase == olm.PhaseRequiresApproval:
 		return "the InstallPlan " + planName(plan) + " awaits approval"
@@ -121,7 +125,8 @@ func (e *evaluation) resolverText(message string) string {
 		message = strings.Join(parts(message), ", ") // a part in any order could not be compared
 	}
 	message = text.Truncate(message, resolverLength)
-	if before := conditionOf(e.Policy.Status.Conditions, TypeResolutionFailed); before != nil && slices.Equal(parts(before.Message), parts(message)) {
+	if before := conditionOf(e.Policy.Status.Conditions, TypeResolutionFailed); before != nil &&
+		slices.Equal(parts(before.Message), parts(message)) {
 		return before.Message
 	}
 	return message

@@ -28,18 +28,23 @@ func (e *evaluation) operatorGroup() (f Finding, actions []Action, usable bool) 
 		related := make([]policyv1beta2.RelatedObject, len(groups))
 		for i := range groups {
 			names[i] = groups[i].Metadata.Name
-			related[i] = e.related(kindOperatorGroup, groups[i].Metadata, policyv1beta2.NonCompliant, relatedTooManyGroups)
+			related[i] = e.related(kindOperatorGroup, groups[i].Metadata, policyv1beta2.NonCompliant,
+				relatedTooManyGroups)
 		}
 		return groupFinding(metav1.ConditionFalse, "TooManyOperatorGroups", fmt.Sprintf(
-			"there is more than one OperatorGroup in namespace %s, so that OLM installs nothing there: %s", e.wanted.namespace, text.Names(names, maxListed)), related...), nil, false
+			"there is more than one OperatorGroup in namespace %s, so that OLM installs nothing there: %s",
+			e.wanted.namespace, text.Names(names, maxListed)), related...), nil, false
 	case e.wanted.group != nil && e.wanted.group.name != groups[0].Metadata.Name:
 		return e.otherGroup(groups[0]), nil, false
 	}
 	return e.presentGroup(e.OperatorGroups[0])
 }
 
-func groupFinding(status metav1.ConditionStatus, reason, message string, related ...policyv1beta2.RelatedObject) Finding {
-	return Finding{Type: TypeOperatorGroup, Status: status, Reason: reason, Message: message, Kind: kindOperatorGroup, Related: related}
+func groupFinding(
+	status metav1.ConditionStatus, reason, message string, related ...policyv1beta2.RelatedObject,
+) Finding {
+	return Finding{Type: TypeOperatorGroup, Status: status, Reason: reason, Message: message, Kind: kindOperatorGroup,
+		Related: related}
 }
 
 // otherGroup is for a namespace that has a group of another name. A second one would stop
@@ -47,7 +52,8 @@ func groupFinding(status metav1.ConditionStatus, reason, message string, related
 func (e *evaluation) otherGroup(group *olm.OperatorGroup) Finding {
 	missing := olm.ObjectMeta{Namespace: e.wanted.namespace, Name: e.wanted.group.name}
 	return groupFinding(metav1.ConditionFalse, "OperatorGroupMismatch", fmt.Sprintf(
-		"the OperatorGroup %s does not match the policy: metadata.name is %s, wanted %s; a namespace can have only one", named(&group.Metadata), text.Quote(group.Metadata.Name), text.Quote(missing.Name)),
+		"the OperatorGroup %s does not match the policy: metadata.name is %s, wanted %s; a namespace can have only one",
+		named(&group.Metadata), text.Quote(group.Metadata.Name), text.Quote(missing.Name)),
 		e.related(kindOperatorGroup, group.Metadata, policyv1beta2.NonCompliant, relatedMismatch),
 		e.related(kindOperatorGroup, missing, policyv1beta2.NonCompliant, relatedMissing))
 }
@@ -69,14 +75,16 @@ func (e *evaluation) presentGroup(group *olm.OperatorGroup) (Finding, []Action, 
 		if spec, _ := e.defaultGroup(); len(spec) > 0 && e.madeTooEarly(group, live) {
 			return e.differentGroup(group, live, differences(live, spec, "spec"))
 		}
-		return groupFinding(metav1.ConditionFalse, "OperatorGroupMismatch", problem, as(policyv1beta2.NonCompliant, relatedMismatch)), nil, false
+		return groupFinding(metav1.ConditionFalse, "OperatorGroupMismatch", problem,
+			as(policyv1beta2.NonCompliant, relatedMismatch)), nil, false
 	}
 	related := as(policyv1beta2.Compliant, relatedFound)
 	if e.wanted.group == nil && group.Metadata.GenerateName != e.wanted.namespace+"-" {
 		return groupFinding(metav1.ConditionTrue, "PreexistingOperatorGroupFound",
 			"the policy does not specify an OperatorGroup but one already exists in the namespace - assuming that OperatorGroup is correct"+selectsNothing(live), related), nil, true
 	}
-	return groupFinding(metav1.ConditionTrue, "OperatorGroupMatches", "the OperatorGroup matches what is required by the policy"+selectsNothing(live), related), nil, true
+	return groupFinding(metav1.ConditionTrue, "OperatorGroupMatches",
+		"the OperatorGroup matches what is required by the policy"+selectsNothing(live), related), nil, true
 }
 
 // madeTooEarly reports whether this policy created a group for all namespaces before it was known that the operator
@@ -89,19 +97,24 @@ func (e *evaluation) madeTooEarly(group *olm.OperatorGroup, live map[string]any)
 
 // generated reports whether this policy created a group because there was none.
 func (e *evaluation) generated(group *olm.OperatorGroup) bool {
-	return group.Metadata.GenerateName == e.wanted.namespace+"-" && e.createdByPolicy(kindOperatorGroup, &group.Metadata)
+	return group.Metadata.GenerateName == e.wanted.namespace+"-" &&
+		e.createdByPolicy(kindOperatorGroup, &group.Metadata)
 }
 
-func (e *evaluation) differentGroup(group *olm.OperatorGroup, live map[string]any, differences []difference) (Finding, []Action, bool) {
+func (e *evaluation) differentGroup(
+	group *olm.OperatorGroup, live map[string]any, differences []difference,
+) (Finding, []Action, bool) {
 	f := groupFinding(metav1.ConditionFalse, "OperatorGroupMismatch",
 		"the OperatorGroup "+named(&group.Metadata)+" does not match the policy: "+differing(differences),
 		e.related(kindOperatorGroup, group.Metadata, policyv1beta2.NonCompliant, relatedMismatch))
 	if !e.enforced {
 		return f, nil, false
 	}
-	done := groupFinding(metav1.ConditionTrue, "OperatorGroupUpdated", "the OperatorGroup "+named(&group.Metadata)+" was updated to match the policy",
+	done := groupFinding(metav1.ConditionTrue, "OperatorGroupUpdated", "the OperatorGroup "+named(&group.Metadata)+
+		" was updated to match the policy",
 		e.related(kindOperatorGroup, group.Metadata, policyv1beta2.Compliant, relatedUpdated))
-	return f, []Action{{Verb: Update, Live: live, Object: corrected(live, differences), Done: done, Failed: f.because("enforced")}}, true
+	return f, []Action{{Verb: Update, Live: live, Object: corrected(live, differences), Done: done,
+		Failed: f.because("enforced")}}, true
 }
 
 // missingGroup is for a namespace without a group.
@@ -113,7 +126,8 @@ func (e *evaluation) missingGroup() (Finding, []Action, bool) {
 		o.Name = e.wanted.group.name
 		metadata["name"], spec = o.Name, maps.Clone(e.wanted.group.spec)
 		if account := recorded[serviceAccountName]; account != nil && spec[serviceAccountName] == nil {
-			spec[serviceAccountName], note = account, fmt.Sprintf(" with serviceAccountName %s of the one that was deleted", text.Quote(fmt.Sprint(account)))
+			spec[serviceAccountName], note = account,
+				fmt.Sprintf(" with serviceAccountName %s of the one that was deleted", text.Quote(fmt.Sprint(account)))
 		}
 	} else {
 		metadata["generateName"] = o.Namespace + "-"
@@ -121,7 +135,8 @@ func (e *evaluation) missingGroup() (Finding, []Action, bool) {
 			spec, note = e.defaultGroup()
 		}
 	}
-	f := groupFinding(metav1.ConditionFalse, "OperatorGroupMissing", "the required OperatorGroup was not found in namespace "+o.Namespace,
+	f := groupFinding(metav1.ConditionFalse, "OperatorGroupMissing",
+		"the required OperatorGroup was not found in namespace "+o.Namespace,
 		e.related(kindOperatorGroup, o, policyv1beta2.NonCompliant, relatedMissing))
 	if e.wanted.group != nil {
 		f.Message = "the required OperatorGroup " + named(&o) + " was not found"
@@ -139,7 +154,8 @@ func (e *evaluation) missingGroup() (Finding, []Action, bool) {
 		f.Message += notCreated
 		return f, nil, false
 	}
-	done := groupFinding(metav1.ConditionTrue, "OperatorGroupCreated", "the required OperatorGroup was created in namespace "+o.Namespace+note, e.created(kindOperatorGroup, o))
+	done := groupFinding(metav1.ConditionTrue, "OperatorGroupCreated",
+		"the required OperatorGroup was created in namespace "+o.Namespace+note, e.created(kindOperatorGroup, o))
 	return f, []Action{{
 		Verb: Create,
 		Object: map[string]any{"apiVersion": olm.V1.String(), "kind": kindOperatorGroup,
@@ -178,7 +194,8 @@ func (e *evaluation) defaultGroup() (spec map[string]any, note string) {
 		return map[string]any{"targetNamespaces": anySlice(own)},
 			" for that namespace only, because " + e.wanted.name + " does not support AllNamespaces"
 	}
-	return nil, fmt.Sprintf("%s supports neither AllNamespaces nor OwnNamespace (supported are %s), so spec.operatorGroup has to say for which namespaces it is", e.wanted.name, modeNames(modes))
+	return nil, fmt.Sprintf(
+		"%s supports neither AllNamespaces nor OwnNamespace (supported are %s), so spec.operatorGroup has to say for which namespaces it is", e.wanted.name, modeNames(modes))
 }
 
 // unsupported returns why the operator cannot be installed with a group, or "".
@@ -236,7 +253,8 @@ func targetsOf(group map[string]any) (targets []string, known bool) {
 func selectsNothing(group map[string]any) string {
 	spec, status := object(group, "spec"), object(group, "status")
 	_, known := targetsOf(group)
-	if known || stream.Withheld(spec["targetNamespaces"]) || stream.Withheld(spec["selector"]) || stream.Withheld(status["namespaces"]) {
+	if known || stream.Withheld(spec["targetNamespaces"]) || stream.Withheld(spec["selector"]) ||
+		stream.Withheld(status["namespaces"]) {
 		return ""
 	}
 	return "; OLM has found no namespace that its spec.selector selects, and installs nothing here before there is one"

@@ -41,7 +41,8 @@ func (o *Origin) provides(pkg string) bool {
 		return o.CSV.Package == pkg
 	}
 	followers := o.followers()
-	return len(followers) > 0 && !slices.ContainsFunc(followers, func(s *olm.Subscription) bool { return s.Spec.Package != pkg })
+	return len(followers) > 0 && !slices.ContainsFunc(followers,
+		func(s *olm.Subscription) bool { return s.Spec.Package != pkg })
 }
 
 // comesFrom reports whether the original was installed from a catalog that a policy allows. A policy that names none
@@ -56,23 +57,27 @@ func (o *Origin) comesFrom(p *rules.OperatorPolicy) bool {
 		return false
 	}
 	followers := o.followers()
-	if len(followers) == 0 || slices.ContainsFunc(followers, func(s *olm.Subscription) bool { return s.Spec.Package != p.Package || !p.AllowsCatalog(s.Catalog()) }) {
+	if len(followers) == 0 || slices.ContainsFunc(followers,
+		func(s *olm.Subscription) bool { return s.Spec.Package != p.Package || !p.AllowsCatalog(s.Catalog()) }) {
 		return false
 	}
 	plan := o.plan()
-	return plan == nil || plan.Spec.Approved && !preceded(plan, o.CSV) && p.AllowsCatalog(cmp.Or(planCatalog(plan, o.CSV.Metadata.Name), followers[0].Catalog()))
+	return plan == nil || plan.Spec.Approved && !preceded(plan, o.CSV) &&
+		p.AllowsCatalog(cmp.Or(planCatalog(plan, o.CSV.Metadata.Name), followers[0].Catalog()))
 }
 
 // followers returns the Subscriptions that have installed, or move to, the original.
 func (o *Origin) followers() []*olm.Subscription {
-	return slices.DeleteFunc(slices.Clone(o.Subscriptions), func(s *olm.Subscription) bool { return !s.Follows(o.CSV.Metadata.Name) })
+	return slices.DeleteFunc(slices.Clone(o.Subscriptions),
+		func(s *olm.Subscription) bool { return !s.Follows(o.CSV.Metadata.Name) })
 }
 
 // plan returns the newest plan that installs the original, nil if it was deleted: OLM retains few of them.
 func (o *Origin) plan() *olm.InstallPlan {
 	var newest *olm.InstallPlan
 	for _, plan := range o.Plans {
-		if slices.Contains(plan.Spec.CSVNames, o.CSV.Metadata.Name) && (newest == nil || plan.Spec.Generation > newest.Spec.Generation) {
+		if slices.Contains(plan.Spec.CSVNames, o.CSV.Metadata.Name) &&
+			(newest == nil || plan.Spec.Generation > newest.Spec.Generation) {
 			newest = plan
 		}
 	}

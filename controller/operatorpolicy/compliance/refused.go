@@ -37,7 +37,8 @@ func (e *evaluation) refused(out Outcome) Outcome {
 			continue
 		}
 		messages = append(messages, e.unfinished(plan, why))
-		f.Related = withPlan(f.Related, e.related(kindInstallPlan, plan.Metadata, policyv1beta2.NonCompliant, "The InstallPlan is "+plan.Status.Phase))
+		f.Related = withPlan(f.Related, e.related(kindInstallPlan, plan.Metadata, policyv1beta2.NonCompliant,
+			"The InstallPlan is "+plan.Status.Phase))
 	}
 	if len(messages) > 0 {
 		f.Status, f.Reason, f.Message = metav1.ConditionFalse, reasonRefused, strings.Join(messages, "; ")
@@ -65,14 +66,16 @@ func (e *evaluation) holding(out Outcome) Outcome {
 		if len(why) == 0 || plan == followed && f.Reason == reasonRequiresApproval {
 			continue
 		}
-		message := "the InstallPlan " + planName(plan) + " for [" + text.Names(slices.Sorted(slices.Values(plan.Spec.CSVNames)), maxListed) +
+		message := "the InstallPlan " + planName(plan) + " for [" +
+			text.Names(slices.Sorted(slices.Values(plan.Spec.CSVNames)), maxListed) +
 			"] awaits approval, which this policy refuses: " + sentences(why)
 		if f.Reason == reasonNoPlans || f.Reason == reasonNothingToPass {
 			f.Reason, f.Message = reasonRequiresApproval, message
 		} else {
 			f.Message += "; " + message
 		}
-		f.Related = withPlan(f.Related, e.related(kindInstallPlan, plan.Metadata, policyv1beta2.Compliant, "The InstallPlan is "+plan.Status.Phase))
+		f.Related = withPlan(f.Related, e.related(kindInstallPlan, plan.Metadata, policyv1beta2.Compliant,
+			"The InstallPlan is "+plan.Status.Phase))
 	}
 	return out
 }
@@ -89,7 +92,8 @@ func withPlan(related []policyv1beta2.RelatedObject, plan policyv1beta2.RelatedO
 // Subscription is Manual: the next one has to be approved. OLM replaces a deleted plan of Automatic Subscriptions by
 // one that it approves again.
 func (e *evaluation) unfinished(plan *olm.InstallPlan, why []string) string {
-	message := "the InstallPlan " + planName(plan) + " is approved and cannot finish, since OLM repeats what is refused: " + sentences(why) +
+	message := "the InstallPlan " + planName(plan) +
+		" is approved and cannot finish, since OLM repeats what is refused: " + sentences(why) +
 		"; to end that, change what refuses it, or delete the InstallPlan"
 	var automatic []string
 	for i := range e.Subscriptions {
@@ -98,7 +102,8 @@ func (e *evaluation) unfinished(plan *olm.InstallPlan, why []string) string {
 		}
 	}
 	if len(automatic) > 0 {
-		message += " together with the Subscriptions that OLM would write another one for: " + text.Names(automatic, maxListed)
+		message += " together with the Subscriptions that OLM would write another one for: " +
+			text.Names(automatic, maxListed)
 	}
 	return message + rules.OverrideText(plan, e.Now)
 }

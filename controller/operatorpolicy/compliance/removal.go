@@ -24,12 +24,14 @@ func removal(in *Input) Outcome {
 	behavior := &in.Policy.Spec.RemovalBehavior
 	crds := s.judgeCRDs()
 
-	r := remover{scope: s, waitsForRecord: slices.ContainsFunc(slices.Concat(s.csvItems, crds), func(i item) bool { return i.unrecorded })}
+	r := remover{scope: s, waitsForRecord: slices.ContainsFunc(slices.Concat(s.csvItems, crds),
+		func(i item) bool { return i.unrecorded })}
 	subscription := r.remove(kindSubscription, TypeSubscription, s.subscriptionItems)
 	csv := r.remove(kindClusterServiceVersion, TypeClusterServiceVersion, s.csvItems)
 	plans := s.judgePlans()
 	plan := s.plansKept(plans)
-	if behavior.InstallPlans != policyv1beta2.RemovalDelete { // a plan that runs is no record yet: OLM would repeat it for ever
+	// a plan that runs is no record yet: OLM would repeat it for ever
+	if behavior.InstallPlans != policyv1beta2.RemovalDelete {
 		plans = slices.DeleteFunc(plans, func(i item) bool { return !i.runs || !i.removalState.remains() })
 	}
 	if behavior.InstallPlans == policyv1beta2.RemovalDelete || len(plans) > 0 {
@@ -43,7 +45,8 @@ func removal(in *Input) Outcome {
 	}
 
 	out := Outcome{
-		Findings:         []Finding{operatorGroup, subscription, plan, csv, crd, s.deploymentsNotHandled(), s.catalogNotHandled()},
+		Findings: []Finding{operatorGroup, subscription, plan, csv, crd, s.deploymentsNotHandled(),
+			s.catalogNotHandled()},
 		Actions:          r.actions,
 		InstalledVersion: s.installedCSV(),
 	}
@@ -120,14 +123,16 @@ func (s *scope) plansKept(plans []item) Finding {
 	}
 	f.Message = strings.Join(clauses, "; ")
 	for _, plan := range plans[:min(len(plans), maxListed)] {
-		f.Related = append(f.Related, s.related(kindInstallPlan, plan.ObjectMeta, policyv1beta2.Compliant, relatedNotHandled))
+		f.Related = append(f.Related, s.related(kindInstallPlan, plan.ObjectMeta, policyv1beta2.Compliant,
+			relatedNotHandled))
 	}
 	return f
 }
 
 // deploymentsNotHandled lists the Deployments of the operator; OLM deletes them with its ClusterServiceVersion.
 func (s *scope) deploymentsNotHandled() Finding {
-	f := Finding{Type: TypeDeployment, Status: metav1.ConditionTrue, Reason: "DeploymentNotApplicable", Kind: kindDeployment,
+	f := Finding{Type: TypeDeployment, Status: metav1.ConditionTrue, Reason: "DeploymentNotApplicable",
+		Kind:    kindDeployment,
 		Message: "Deployments do not count for a mustnothave policy"}
 	var names []string
 	for i := range s.csvs {
@@ -137,17 +142,20 @@ func (s *scope) deploymentsNotHandled() Finding {
 	for _, name := range slices.Compact(names) {
 		d, ok := s.Deployments[name]
 		if !ok {
-			f.Related = append(f.Related, s.related(kindDeployment, olm.ObjectMeta{Namespace: s.namespace, Name: name}, policyv1beta2.Compliant, relatedAbsent))
+			f.Related = append(f.Related, s.related(kindDeployment, olm.ObjectMeta{Namespace: s.namespace, Name: name},
+				policyv1beta2.Compliant, relatedAbsent))
 			continue
 		}
-		f.Related = append(f.Related, s.related(kindDeployment, d.ObjectMeta, policyv1beta2.Compliant, relatedNotHandled))
+		f.Related = append(f.Related, s.related(kindDeployment, d.ObjectMeta, policyv1beta2.Compliant,
+			relatedNotHandled))
 	}
 	return f
 }
 
 // catalogNotHandled lists the catalogs of the Subscriptions, or else the one that the policy names.
 func (s *scope) catalogNotHandled() Finding {
-	f := Finding{Type: TypeCatalogSourcesUnhealthy, Status: metav1.ConditionFalse, Reason: "CatalogSourceNotApplicable", Kind: kindCatalogSource,
+	f := Finding{Type: TypeCatalogSourcesUnhealthy, Status: metav1.ConditionFalse, Reason: "CatalogSourceNotApplicable",
+		Kind:    kindCatalogSource,
 		Message: "the CatalogSource does not count for a mustnothave policy"}
 	var catalogs []olm.Catalog
 	for _, sub := range s.selected {
@@ -160,10 +168,12 @@ func (s *scope) catalogNotHandled() Finding {
 	}
 	for _, c := range catalogs {
 		if source := s.CatalogSource(c); source != nil {
-			f.Related = append(f.Related, s.related(kindCatalogSource, source.Metadata, policyv1beta2.Compliant, relatedNotHandled))
+			f.Related = append(f.Related, s.related(kindCatalogSource, source.Metadata, policyv1beta2.Compliant,
+				relatedNotHandled))
 			continue
 		}
-		f.Related = append(f.Related, s.related(kindCatalogSource, olm.ObjectMeta{Namespace: c.Namespace, Name: c.Name}, policyv1beta2.Compliant, relatedAbsent))
+		f.Related = append(f.Related, s.related(kindCatalogSource, olm.ObjectMeta{Namespace: c.Namespace, Name: c.Name},
+			policyv1beta2.Compliant, relatedAbsent))
 	}
 	return f
 }

@@ -33,7 +33,8 @@ func (s *scope) judgeGroups() (items []item, ambiguous bool) {
 
 // groups returns the OperatorGroups of the policy's namespace.
 func (s *scope) groups() []*olm.OperatorGroup {
-	return slices.DeleteFunc(slices.Clone(s.OperatorGroups), func(g *olm.OperatorGroup) bool { return g.Metadata.Namespace != s.namespace })
+	return slices.DeleteFunc(slices.Clone(s.OperatorGroups),
+		func(g *olm.OperatorGroup) bool { return g.Metadata.Namespace != s.namespace })
 }
 
 // policysGroup reports whether a group is the one that the policy names, or was generated for the namespace, or was
@@ -78,7 +79,8 @@ func (s *scope) groupUse() (keep, despite string) {
 	case s.hasUnmeant():
 		return "the operator is installed in a way that the policy does not mean", ""
 	}
-	return "", "spec.removalBehavior.operatorGroups is " + string(policyv1beta2.RemovalDelete) + ", although " + user + " uses it"
+	return "", "spec.removalBehavior.operatorGroups is " + string(policyv1beta2.RemovalDelete) + ", although " + user +
+		" uses it"
 }
 
 // groupUser returns the name of a remaining object that needs a group, or "".
@@ -87,12 +89,14 @@ func (s *scope) groupUser() string {
 		return slices.ContainsFunc(items, func(i item) bool { return i.Name == name && i.removalState.remains() })
 	}
 	for i := range s.Subscriptions {
-		if sub := s.Subscriptions[i]; sub.Metadata.Namespace == s.namespace && !leaves(s.subscriptionItems, sub.Metadata.Name) {
+		if sub := s.Subscriptions[i]; sub.Metadata.Namespace == s.namespace &&
+			!leaves(s.subscriptionItems, sub.Metadata.Name) {
 			return "the Subscription " + named(&sub.Metadata)
 		}
 	}
 	for i := range s.CSVs {
-		if c := s.CSVs[i]; c.Metadata.Namespace == s.namespace && c.CopiedFrom == "" && !leaves(s.csvItems, c.Metadata.Name) {
+		if c := s.CSVs[i]; c.Metadata.Namespace == s.namespace && c.CopiedFrom == "" &&
+			!leaves(s.csvItems, c.Metadata.Name) {
 			return "the ClusterServiceVersion " + named(&c.Metadata)
 		}
 	}
@@ -101,11 +105,13 @@ func (s *scope) groupUser() string {
 
 // tooManyGroups is the finding if a group must be deleted and only the author can determine which.
 func (s *scope) tooManyGroups() Finding {
-	f := Finding{Type: TypeOperatorGroup, Status: metav1.ConditionFalse, Reason: "TooManyOperatorGroups", Kind: kindOperatorGroup}
+	f := Finding{Type: TypeOperatorGroup, Status: metav1.ConditionFalse, Reason: "TooManyOperatorGroups",
+		Kind: kindOperatorGroup}
 	var items []item
 	for i := range s.OperatorGroups {
 		items = append(items, item{ObjectMeta: s.OperatorGroups[i].Metadata})
-		f.Related = append(f.Related, s.related(kindOperatorGroup, s.OperatorGroups[i].Metadata, policyv1beta2.NonCompliant, relatedTooManyGroups))
+		f.Related = append(f.Related, s.related(kindOperatorGroup, s.OperatorGroups[i].Metadata,
+			policyv1beta2.NonCompliant, relatedTooManyGroups))
 	}
 	subject, verb := noun(kindOperatorGroup, items)
 	f.Message = subject + verb + "all in the namespace; none is deleted while there is more than one"

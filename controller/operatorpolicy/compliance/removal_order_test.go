@@ -30,7 +30,8 @@ func play(t *testing.T, s *site) []string {
 
 func TestRemovalInTurns(t *testing.T) {
 	allOfIt := []string{
-		"NonCompliant Subscription etcd", "NonCompliant ClusterServiceVersion etcd.v0.9.4", "NonCompliant InstallPlan install-etcd",
+		"NonCompliant Subscription etcd", "NonCompliant ClusterServiceVersion etcd.v0.9.4",
+		"NonCompliant InstallPlan install-etcd",
 		"NonCompliant CustomResourceDefinition etcds.example.com", "Compliant OperatorGroup shop-x7", "Compliant ",
 	}
 	recorded := slices.Concat([]string{"NonCompliant "}, allOfIt)
@@ -38,11 +39,15 @@ func TestRemovalInTurns(t *testing.T) {
 		site *site
 		want []string
 	}{
-		"12.5 everything goes in order":                             {installed(deleteAll), recorded},
-		"story 6: the defaults keep plans and definitions":          {installed(), []string{allOfIt[0], allOfIt[1], allOfIt[4], allOfIt[5]}},
-		"story 6: with a catalog, which is put on record first":     {installed(fromHub), []string{recorded[0], allOfIt[0], allOfIt[1], allOfIt[4], allOfIt[5]}},
-		"story 7: by version, with definitions, which are recorded": {installed(deleteAll, forbidding("etcd.v0.9.4")), recorded},
-		"what only the Subscription tells apart is recorded":        {installed(deleteAll, func(s *site) { s.csvs[0].Package = "" }), recorded},
+		"12.5 everything goes in order": {installed(deleteAll), recorded},
+		"story 6: the defaults keep plans and definitions": {installed(),
+			[]string{allOfIt[0], allOfIt[1], allOfIt[4], allOfIt[5]}},
+		"story 6: with a catalog, which is put on record first": {installed(fromHub),
+			[]string{recorded[0], allOfIt[0], allOfIt[1], allOfIt[4], allOfIt[5]}},
+		"story 7: by version, with definitions, which are recorded": {installed(deleteAll, forbidding("etcd.v0.9.4")),
+			recorded},
+		"what only the Subscription tells apart is recorded": {installed(deleteAll,
+			func(s *site) { s.csvs[0].Package = "" }), recorded},
 		"stories 5 and 6: the group that the policy created is not forgotten": {
 			installed(func(s *site) { s.groups[0].Metadata.GenerateName = ""; recordCreated(s.policy, s.groups[0]) }),
 			[]string{allOfIt[0], allOfIt[1], allOfIt[4], allOfIt[5]}},
@@ -51,7 +56,9 @@ func TestRemovalInTurns(t *testing.T) {
 			[]string{"Compliant ClusterServiceVersion etcd.v0.9.4", "Compliant "}},
 		"several of a kind go together": {
 			installed(deleteAll, func(s *site) { s.csvs = append(s.csvs, aCSV("etcd", "0.9.5")) }),
-			slices.Concat(recorded[:2], []string{"NonCompliant ClusterServiceVersion etcd.v0.9.4, ClusterServiceVersion etcd.v0.9.5"}, allOfIt[2:])},
+			slices.Concat(recorded[:2],
+				[]string{"NonCompliant ClusterServiceVersion etcd.v0.9.4, ClusterServiceVersion etcd.v0.9.5"},
+				allOfIt[2:])},
 		"another version stays, with all that it needs": {
 			installed(deleteAll, forbidding("etcd.v0.9.2")), []string{"Compliant "}},
 		"inform acts never": {installed(deleteAll, fromHub, inform), []string{"NonCompliant "}},
@@ -88,7 +95,8 @@ func TestRemovalWaitsForFinalizers(t *testing.T) {
 			t.Fatalf("%s: deletes %q", step.kind, deletions(out))
 		}
 		for _, when := range []string{"after the delete", "while it is held"} {
-			if got := conditionOf(s.policy.Status.Conditions, step.conditionType); got.Reason != step.kind+"Deleting" || s.policy.Status.Compliant != policyv1beta2.NonCompliant {
+			if got := conditionOf(s.policy.Status.Conditions, step.conditionType); got.Reason != step.kind+
+				"Deleting" || s.policy.Status.Compliant != policyv1beta2.NonCompliant {
 				t.Fatalf("%s %s: %s, %s", step.kind, when, got.Reason, s.policy.Status.Compliant)
 			}
 			if out, _ = s.turn(t); len(out.Actions) != 0 {
@@ -103,7 +111,8 @@ func TestRemovalWaitsForFinalizers(t *testing.T) {
 }
 
 func TestRemovalFailures(t *testing.T) {
-	s := installed(withoutSubscription, func(s *site) { s.csvs = append(s.csvs, aCSV("etcd", "0.9.5"), aCSV("etcd", "0.9.6")) })
+	s := installed(withoutSubscription,
+		func(s *site) { s.csvs = append(s.csvs, aCSV("etcd", "0.9.5"), aCSV("etcd", "0.9.6")) })
 	actions := removal(s.input()).Actions
 	if len(actions) != 3 {
 		t.Fatalf("%d actions", len(actions))
@@ -185,8 +194,10 @@ func randomSite(r *rand.Rand) *site {
 		return values[r.IntN(len(values))]
 	}
 	const keep, remove = policyv1beta2.RemovalKeep, policyv1beta2.RemovalDelete
-	spec.RemovalBehavior = policyv1beta2.RemovalBehavior{OperatorGroups: pick("", keep, remove, policyv1beta2.RemovalDeleteIfUnused),
-		Subscriptions: pick("", keep, remove, remove), ClusterServiceVersions: pick("", keep, remove, remove), InstallPlans: pick("", keep, remove, remove), CustomResourceDefinitions: pick("", keep, remove, remove)}
+	spec.RemovalBehavior = policyv1beta2.RemovalBehavior{OperatorGroups: pick("", keep, remove,
+		policyv1beta2.RemovalDeleteIfUnused),
+		Subscriptions: pick("", keep, remove, remove), ClusterServiceVersions: pick("", keep, remove, remove),
+		InstallPlans: pick("", keep, remove, remove), CustomResourceDefinitions: pick("", keep, remove, remove)}
 	hold := func() []any {
 		if one(4) {
 			return []any{"example.com/hold"}
@@ -243,20 +254,27 @@ func randomSite(r *rand.Rand) *site {
 
 // release removes objects that only finalizers retain.
 func (s *site) release() {
-	s.subscriptions = slices.DeleteFunc(s.subscriptions, func(o *olm.Subscription) bool { return o.Metadata.DeletionTimestamp != "" })
+	s.subscriptions = slices.DeleteFunc(s.subscriptions,
+		func(o *olm.Subscription) bool { return o.Metadata.DeletionTimestamp != "" })
 	s.csvs = slices.DeleteFunc(s.csvs, func(o *Installed) bool { return o.Metadata.DeletionTimestamp != "" })
 	s.crds = slices.DeleteFunc(s.crds, func(o CRD) bool { return o.DeletionTimestamp != "" })
-	s.groups = slices.DeleteFunc(s.groups, func(o *olm.OperatorGroup) bool { return o.Metadata.DeletionTimestamp != "" })
+	s.groups = slices.DeleteFunc(s.groups,
+		func(o *olm.OperatorGroup) bool { return o.Metadata.DeletionTimestamp != "" })
 }
 
 // TestRemovalProperties evaluates random sites until nothing changes.
 func TestRemovalProperties(t *testing.T) {
-	order := []string{kindSubscription, kindClusterServiceVersion, kindInstallPlan, kindCustomResourceDefinition, kindOperatorGroup}
+	order := []string{kindSubscription, kindClusterServiceVersion, kindInstallPlan, kindCustomResourceDefinition,
+		kindOperatorGroup}
 	ended := map[policyv1beta2.ComplianceState]int{}
 	for seed := range uint64(1500) {
 		s := randomSite(rand.New(rand.NewPCG(seed, 1)))
 		foreign := func() int {
-			return len(slices.DeleteFunc(slices.Clone(s.csvs), func(c *Installed) bool { return !strings.HasPrefix(c.Metadata.Name, "grafana") && c.CopiedFrom == "" }))
+			return len(slices.DeleteFunc(slices.Clone(s.csvs),
+				func(c *Installed) bool {
+					return !strings.HasPrefix(c.Metadata.Name, "grafana") &&
+						c.CopiedFrom == ""
+				}))
 		}
 		before, reached := foreign(), 0
 		for turn := 0; ; turn++ {
@@ -287,7 +305,8 @@ func TestRemovalProperties(t *testing.T) {
 				checkNothingBefore(t, seed, &observed, out, order[:reached])
 			}
 			if len(out.Actions) == 0 && out.After == 0 {
-				if !slices.ContainsFunc(out.Findings, func(f Finding) bool { return strings.HasSuffix(f.Reason, "Deleting") }) {
+				if !slices.ContainsFunc(out.Findings,
+					func(f Finding) bool { return strings.HasSuffix(f.Reason, "Deleting") }) {
 					break
 				}
 				s.release()
@@ -312,9 +331,11 @@ func checkNothingBefore(t *testing.T, seed uint64, s *site, out Outcome, earlier
 			t.Fatalf("seed %d: deletes %s although %s", seed, deletions(out), f.Message)
 		}
 	}
-	if slices.Contains(earlier, kindSubscription) && s.policy.Spec.RemovalBehavior.Subscriptions != policyv1beta2.RemovalKeep {
+	if slices.Contains(earlier, kindSubscription) &&
+		s.policy.Spec.RemovalBehavior.Subscriptions != policyv1beta2.RemovalKeep {
 		for _, sub := range s.subscriptions {
-			if sub.Spec.Package == "etcd" && s.policy.Spec.Versions == nil && s.policy.Spec.VersionRange == "" && (sub.Catalog() == hub || s.policy.Spec.Subscription.Source == "") {
+			if sub.Spec.Package == "etcd" && s.policy.Spec.Versions == nil && s.policy.Spec.VersionRange == "" &&
+				(sub.Catalog() == hub || s.policy.Spec.Subscription.Source == "") {
 				t.Fatalf("seed %d: deletes %s before the Subscription", seed, deletions(out))
 			}
 		}
@@ -336,7 +357,8 @@ func checkRest(t *testing.T, seed uint64, s *site) {
 	if spec.RemovalBehavior.ClusterServiceVersions != policyv1beta2.RemovalKeep && left {
 		t.Fatalf("seed %d: a ClusterServiceVersion is left", seed)
 	}
-	left = slices.ContainsFunc(s.plans, func(p *olm.InstallPlan) bool { return strings.HasPrefix(p.Metadata.Name, "install-etcd") })
+	left = slices.ContainsFunc(s.plans,
+		func(p *olm.InstallPlan) bool { return strings.HasPrefix(p.Metadata.Name, "install-etcd") })
 	if spec.RemovalBehavior.InstallPlans == policyv1beta2.RemovalDelete && left {
 		t.Fatalf("seed %d: an InstallPlan is left", seed)
 	}

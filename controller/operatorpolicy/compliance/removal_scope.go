@@ -142,7 +142,8 @@ func (s *scope) judgeSubscriptions() []item {
 	var items []item
 	for i := range s.subscriptions {
 		sub := s.subscriptions[i]
-		if slices.ContainsFunc(s.selected, func(m *olm.Subscription) bool { return m.Metadata.Name == sub.Metadata.Name }) {
+		if slices.ContainsFunc(s.selected,
+			func(m *olm.Subscription) bool { return m.Metadata.Name == sub.Metadata.Name }) {
 			items = append(items, newItem(sub.Metadata, keep))
 			continue
 		}
@@ -153,7 +154,8 @@ func (s *scope) judgeSubscriptions() []item {
 
 // judgeCSVs retains what the policy may or may not select: a deletion requires certainty.
 func (s *scope) judgeCSVs() []item {
-	keep := keptIf(s.Policy.Spec.RemovalBehavior.ClusterServiceVersions == policyv1beta2.RemovalKeep, "clusterServiceVersions")
+	keep := keptIf(s.Policy.Spec.RemovalBehavior.ClusterServiceVersions == policyv1beta2.RemovalKeep,
+		"clusterServiceVersions")
 	var items []item
 	for i := range s.csvs {
 		c := s.csvs[i]
@@ -186,7 +188,8 @@ func (s *scope) judgeCSVs() []item {
 // OLM's label alone is no evidence that it is the operator's: OLM also sets it on existing definitions that an operator
 // lists as owned (threat O19).
 func (s *scope) judgeCRDs() []item {
-	keep := cmp.Or(keptIf(s.Policy.Spec.RemovalBehavior.CustomResourceDefinitions != policyv1beta2.RemovalDelete, "customResourceDefinitions"),
+	keep := cmp.Or(keptIf(s.Policy.Spec.RemovalBehavior.CustomResourceDefinitions != policyv1beta2.RemovalDelete,
+		"customResourceDefinitions"),
 		s.Grants.Missing(grant.Definitions))
 	var items []item
 	for _, crd := range s.CRDs {
@@ -224,10 +227,12 @@ func (s *scope) shared(crd *CRD) bool {
 // one of the package's ClusterServiceVersions, and the definition was created while it ran.
 func (s *scope) createdFor(crd *CRD) bool {
 	return slices.ContainsFunc(s.Namespace.Plans(), func(plan *olm.InstallPlan) bool {
-		return plan.Metadata.Namespace == s.namespace && slices.ContainsFunc(plan.Status.Steps, func(step olm.Step) bool {
-			return step.WritesDefinition() && step.Resource.Name == crd.Name && plan.Created(&step, crd.CreationTimestamp) &&
-				!s.Namespace.Planted(plan, step.Resolving) && s.resolves(plan, step.Resolving)
-		})
+		return plan.Metadata.Namespace == s.namespace && slices.ContainsFunc(plan.Status.Steps,
+			func(step olm.Step) bool {
+				return step.WritesDefinition() && step.Resource.Name == crd.Name &&
+					plan.Created(&step, crd.CreationTimestamp) &&
+					!s.Namespace.Planted(plan, step.Resolving) && s.resolves(plan, step.Resolving)
+			})
 	})
 }
 
@@ -243,19 +248,22 @@ func (s *scope) resolves(plan *olm.InstallPlan, csv string) bool {
 
 // hasMeant reports whether an object of the operator exists that the policy selects.
 func (s *scope) hasMeant() bool {
-	return len(s.selected) > 0 || slices.ContainsFunc(s.csvItems, func(i item) bool { return i.removalState != notSelected && i.removalState != unsure })
+	return len(s.selected) > 0 || slices.ContainsFunc(s.csvItems,
+		func(i item) bool { return i.removalState != notSelected && i.removalState != unsure })
 }
 
 // hasUnmeant reports whether an object of the operator exists that the policy does not select.
 func (s *scope) hasUnmeant() bool {
-	return len(s.selected) < len(s.subscriptions) || slices.ContainsFunc(s.csvItems, func(i item) bool { return i.removalState == notSelected })
+	return len(s.selected) < len(s.subscriptions) || slices.ContainsFunc(s.csvItems,
+		func(i item) bool { return i.removalState == notSelected })
 }
 
 // installedCSV returns the installed ClusterServiceVersion of the package, or "".
 func (s *scope) installedCSV() string {
 	name := ""
 	for i := range s.csvs {
-		if name == "" || slices.ContainsFunc(s.subscriptions, func(sub *olm.Subscription) bool { return sub.Status.InstalledCSV == s.csvs[i].Metadata.Name }) {
+		if name == "" || slices.ContainsFunc(s.subscriptions,
+			func(sub *olm.Subscription) bool { return sub.Status.InstalledCSV == s.csvs[i].Metadata.Name }) {
 			name = s.csvs[i].Metadata.Name
 		}
 	}

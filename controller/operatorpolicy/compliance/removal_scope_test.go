@@ -36,15 +36,17 @@ func planned(csv string, from olm.Catalog) func(*site) {
 	return func(s *site) {
 		plan := aPlan("install-"+strconv.Itoa(len(s.plans)), 9)
 		plan.Spec.CSVNames = []string{csv}
-		plan.Status.Steps = olm.Steps{{Resolving: csv, Status: "Created", Resource: olm.StepResource{Group: "operators.coreos.com",
-			Kind: kindClusterServiceVersion, Name: csv, CatalogNamespace: from.Namespace, CatalogName: from.Name}}}
+		plan.Status.Steps = olm.Steps{{Resolving: csv, Status: "Created",
+			Resource: olm.StepResource{Group: "operators.coreos.com",
+				Kind: kindClusterServiceVersion, Name: csv, CatalogNamespace: from.Namespace, CatalogName: from.Name}}}
 		s.plans = append(s.plans, plan)
 	}
 }
 
 // elsewhere is an installation that was observed in a namespace other than the policy's.
 func elsewhere(s *site) {
-	s.subscriptions[0].Metadata.Namespace, s.csvs[0].Metadata.Namespace, s.groups[0].Metadata.Namespace, s.plans[0].Metadata.Namespace = "lab", "lab", "lab", "lab"
+	s.subscriptions[0].Metadata.Namespace, s.csvs[0].Metadata.Namespace, s.groups[0].Metadata.Namespace,
+		s.plans[0].Metadata.Namespace = "lab", "lab", "lab", "lab"
 }
 
 func TestRemovalScope(t *testing.T) {
@@ -56,7 +58,8 @@ func TestRemovalScope(t *testing.T) {
 	}{
 		"a Subscription of another name is the package's": {
 			installed(func(s *site) { s.subscriptions[0].Metadata = anObject("my-etcd") }), TypeSubscription,
-			"SubscriptionPresent: the Subscription shop/my-etcd is present and will be deleted", "Subscription my-etcd"},
+			"SubscriptionPresent: the Subscription shop/my-etcd is present and will be deleted",
+			"Subscription my-etcd"},
 		"a Subscription of the same name to another package is not": {
 			installed(func(s *site) {
 				s.subscriptions[0].Spec.Package, s.csvs[0].Package = "grafana", "grafana"
@@ -81,7 +84,8 @@ func TestRemovalScope(t *testing.T) {
 			installed(forbidding("etcd.v0.9.4"), func(s *site) { s.csvs = nil }), TypeSubscription,
 			"SubscriptionNotPresent: no Subscription that the policy means is in namespace shop; the Subscription shop/etcd is not what the policy means", ""},
 		"a Subscription that lost its version is judged by what is there": {
-			installed(forbidding("etcd.v0.9.4"), func(s *site) { s.subscriptions[0].Status.InstalledCSV = "" }), TypeSubscription,
+			installed(forbidding("etcd.v0.9.4"), func(s *site) { s.subscriptions[0].Status.InstalledCSV = "" }),
+			TypeSubscription,
 			"SubscriptionPresent: the Subscription shop/etcd is present and will be deleted", "Subscription etcd"},
 		"a Subscription that moved on from the version stays": {
 			installed(forbidding("etcd.v0.9.2"), older), TypeSubscription,
@@ -92,7 +96,8 @@ func TestRemovalScope(t *testing.T) {
 			"ClusterServiceVersionPresent: the ClusterServiceVersion shop/etcd.v0.9.2 is present and will be deleted; the ClusterServiceVersion shop/etcd.v0.9.4 is not what the policy means",
 			"ClusterServiceVersion etcd.v0.9.2"},
 		"a range leaves alone what has no version": {
-			installed(func(s *site) { s.policy.Spec.VersionRange, s.csvs[0].Version = "<1.0.0", "" }), TypeClusterServiceVersion,
+			installed(func(s *site) { s.policy.Spec.VersionRange, s.csvs[0].Version = "<1.0.0", "" }),
+			TypeClusterServiceVersion,
 			"ClusterServiceVersionPresent: the ClusterServiceVersion shop/etcd.v0.9.4 is present and not deleted, since its version is not known", ""},
 		"a version of which the catalog is not known is reported and left alone": {
 			installed(fromHub, withoutSubscription), TypeClusterServiceVersion,
@@ -101,7 +106,8 @@ func TestRemovalScope(t *testing.T) {
 			installed(fromHub, withoutSubscription, planned("etcd.v0.9.4", hub)), TypeClusterServiceVersion,
 			"ClusterServiceVersionPresent: the ClusterServiceVersion shop/etcd.v0.9.4 is present and will be deleted once the status of the policy says so", ""},
 		"of several plans one may be forged": {
-			installed(fromHub, withoutSubscription, planned("etcd.v0.9.4", hub), planned("etcd.v0.9.4", hub)), TypeClusterServiceVersion,
+			installed(fromHub, withoutSubscription, planned("etcd.v0.9.4", hub), planned("etcd.v0.9.4", hub)),
+			TypeClusterServiceVersion,
 			"ClusterServiceVersionPresent: the ClusterServiceVersion shop/etcd.v0.9.4 is present and not deleted, since its catalog is not known: neither a Subscription nor a plan tells it", ""},
 		"nothing goes while that is so": {
 			installed(fromHub, withoutSubscription), TypeOperatorGroup,
@@ -121,7 +127,8 @@ func TestRemovalScope(t *testing.T) {
 			"ClusterServiceVersionPresent: the ClusterServiceVersion shop/etcd.v0.9.4 is present and not deleted, since its catalog is not known: neither a Subscription nor a plan tells it", ""},
 		"a version is found without its Subscription": {
 			installed(withoutSubscription), TypeClusterServiceVersion,
-			"ClusterServiceVersionPresent: the ClusterServiceVersion shop/etcd.v0.9.4 is present and will be deleted", "ClusterServiceVersion etcd.v0.9.4"},
+			"ClusterServiceVersionPresent: the ClusterServiceVersion shop/etcd.v0.9.4 is present and will be deleted",
+			"ClusterServiceVersion etcd.v0.9.4"},
 		"but not against its own word": {
 			installed(withoutSubscription, func(s *site) {
 				s.csvs[0].Package = "grafana"
@@ -132,16 +139,22 @@ func TestRemovalScope(t *testing.T) {
 				s.csvs[0].Package = ""
 				s.subscriptions = append(s.subscriptions, aSubscription("grafana", "etcd.v0.9.4"))
 			}), TypeClusterServiceVersion,
-			"ClusterServiceVersionNotPresent: no ClusterServiceVersion that the policy means is in namespace shop", "Subscription etcd"},
+			"ClusterServiceVersionNotPresent: no ClusterServiceVersion that the policy means is in namespace shop",
+			"Subscription etcd"},
 		"a copy is installed elsewhere": {
-			installed(withoutSubscription, func(s *site) { s.csvs[0].CopiedFrom = "operators" }), TypeClusterServiceVersion,
-			"ClusterServiceVersionNotPresent: no ClusterServiceVersion that the policy means is in namespace shop", "OperatorGroup shop-x7"},
+			installed(withoutSubscription, func(s *site) { s.csvs[0].CopiedFrom = "operators" }),
+			TypeClusterServiceVersion,
+			"ClusterServiceVersionNotPresent: no ClusterServiceVersion that the policy means is in namespace shop",
+			"OperatorGroup shop-x7"},
 		"an orphan is taken to be from where the package's Subscription is": {
-			installed(withoutSubscription, fromHub, func(s *site) { s.subscriptions = []*olm.Subscription{aSubscription("etcd", "")} }), TypeClusterServiceVersion,
+			installed(withoutSubscription, fromHub,
+				func(s *site) { s.subscriptions = []*olm.Subscription{aSubscription("etcd", "")} }),
+			TypeClusterServiceVersion,
 			"ClusterServiceVersionPresent: the ClusterServiceVersion shop/etcd.v0.9.4 is present and will be deleted after the Subscription shop/etcd", ""},
 		"what stands in other namespaces is none of the policy's": {
 			installed(deleteAll, elsewhere, definitionsRecorded), TypeSubscription,
-			"SubscriptionNotPresent: no Subscription that the policy means is in namespace shop", "CustomResourceDefinition etcds.example.com"},
+			"SubscriptionNotPresent: no Subscription that the policy means is in namespace shop",
+			"CustomResourceDefinition etcds.example.com"},
 		"and neither is a group there": {
 			installed(elsewhere), TypeOperatorGroup,
 			"OperatorGroupNotPresent: no OperatorGroup that the policy means is in namespace shop", ""},
@@ -155,7 +168,9 @@ func TestRemovalScope(t *testing.T) {
 			installed(deleteAll, inform), TypeSubscription,
 			"SubscriptionPresent: the Subscription shop/etcd is present and will not be deleted, because the policy is not enforced", ""},
 		"12.5 what a finalizer holds is being deleted": {
-			installed(withoutSubscription, func(s *site) { s.csvs[0].Metadata.DeletionTimestamp = "2026-11-21T10:00:00Z" }), TypeClusterServiceVersion,
+			installed(withoutSubscription,
+				func(s *site) { s.csvs[0].Metadata.DeletionTimestamp = "2026-11-21T10:00:00Z" }),
+			TypeClusterServiceVersion,
 			"ClusterServiceVersionDeleting: the ClusterServiceVersion shop/etcd.v0.9.4 is being deleted and not gone yet", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -179,9 +194,11 @@ func TestRemovalOfDefinitions(t *testing.T) {
 	}{
 		"go when the operator is gone": {installed(clean, definitionsRecorded),
 			"CustomResourceDefinitionPresent: the CustomResourceDefinition etcds.example.com is present and will be deleted", "CustomResourceDefinition etcds.example.com"},
-		"stay by default": {installed(clean, func(s *site) { s.policy.Spec.RemovalBehavior.CustomResourceDefinitions = "" }),
+		"stay by default": {installed(clean,
+			func(s *site) { s.policy.Spec.RemovalBehavior.CustomResourceDefinitions = "" }),
 			"CustomResourceDefinitionKept: the CustomResourceDefinition etcds.example.com is kept, since spec.removalBehavior.customResourceDefinitions is Keep", "OperatorGroup shop-x7"},
-		"say so first if they are kept": {installed(clean, keepAll, func(s *site) { s.crds[0].Operators = append(s.crds[0].Operators, "operators.coreos.com/etcd.lab") }),
+		"say so first if they are kept": {installed(clean, keepAll,
+			func(s *site) { s.crds[0].Operators = append(s.crds[0].Operators, "operators.coreos.com/etcd.lab") }),
 			"CustomResourceDefinitionKept: the CustomResourceDefinition etcds.example.com is kept, since spec.removalBehavior.customResourceDefinitions is Keep", ""},
 		"stay where another namespace has the operator too": {installed(clean, func(s *site) {
 			s.crds[0].Operators = append(s.crds[0].Operators, "operators.coreos.com/etcd.lab")
@@ -205,7 +222,8 @@ func TestRemovalOfDefinitions(t *testing.T) {
 
 // installRecord records etcd 0.9.4 as installed, since a time.
 func installRecord(since string, adopted bool) *rules.InstallRecord {
-	return &rules.InstallRecord{Namespace: "shop", Since: since, Operators: []rules.RecordedOperator{{Package: "etcd", CSV: "etcd.v0.9.4", Adopted: adopted}}}
+	return &rules.InstallRecord{Namespace: "shop", Since: since,
+		Operators: []rules.RecordedOperator{{Package: "etcd", CSV: "etcd.v0.9.4", Adopted: adopted}}}
 }
 
 // TestB4ForeignDefinitionStays covers definitions with OLM's label that the operator did not create.
@@ -331,11 +349,15 @@ func TestRemovalOfPlans(t *testing.T) {
 		want, deletes string
 	}{
 		"go if asked to": {installed(clean),
-			"InstallPlanPresent: the InstallPlan shop/install-etcd is present and will be deleted", "InstallPlan install-etcd"},
-		"stay if they install another operator too": {installed(clean, plans(aPlan("both", 1, aCSV("etcd", "0.9.4"), grafana))),
-			"InstallPlanKept: the InstallPlan shop/both is kept, since it also installs grafana.v1.0.0", "CustomResourceDefinition etcds.example.com"},
+			"InstallPlanPresent: the InstallPlan shop/install-etcd is present and will be deleted",
+			"InstallPlan install-etcd"},
+		"stay if they install another operator too": {installed(clean,
+			plans(aPlan("both", 1, aCSV("etcd", "0.9.4"), grafana))),
+			"InstallPlanKept: the InstallPlan shop/both is kept, since it also installs grafana.v1.0.0",
+			"CustomResourceDefinition etcds.example.com"},
 		"of other operators are none of the policy's": {installed(clean, plans(aPlan("other", 1, grafana))),
-			"NoInstallPlansFound: no InstallPlans of the operator are in namespace shop", "CustomResourceDefinition etcds.example.com"},
+			"NoInstallPlansFound: no InstallPlans of the operator are in namespace shop",
+			"CustomResourceDefinition etcds.example.com"},
 		"of another version stay": {installed(clean, forbidding("etcd.v0.9.2"), func(s *site) { s.crds = nil }),
 			"InstallPlanKept: the InstallPlan shop/install-etcd is kept, since the policy does not surely mean etcd.v0.9.4 in it", "OperatorGroup shop-x7"},
 		"of another catalog stay": {installed(clean, fromHub, func(s *site) {
@@ -344,25 +366,35 @@ func TestRemovalOfPlans(t *testing.T) {
 		}), "InstallPlanKept: the InstallPlan shop/install-etcd is kept, since the policy does not surely mean etcd.v0.9.4 in it", "OperatorGroup shop-x7"},
 		"of two catalogs stay": {installed(clean, fromHub, func(s *site) {
 			s.crds = nil
-			s.plans[0].Status.BundleLookups = append(s.plans[0].Status.BundleLookups, olm.BundleLookup{Identifier: "etcd.v0.9.4", Catalog: olm.Catalog{Namespace: "olm", Name: "mine"}})
+			s.plans[0].Status.BundleLookups = append(s.plans[0].Status.BundleLookups,
+				olm.BundleLookup{Identifier: "etcd.v0.9.4", Catalog: olm.Catalog{Namespace: "olm", Name: "mine"}})
 		}), "InstallPlanKept: the InstallPlan shop/install-etcd is kept, since the policy does not surely mean etcd.v0.9.4 in it", "OperatorGroup shop-x7"},
 		"tell the catalog in their steps, too": {installed(clean, fromHub, func(s *site) {
 			s.plans[0].Status.BundleLookups[0].Catalog = olm.Catalog{}
-			s.plans[0].Status.Steps = []olm.Step{{Resource: olm.StepResource{Kind: kindClusterServiceVersion, Name: "etcd.v0.9.4", CatalogNamespace: hub.Namespace, CatalogName: hub.Name}}}
-		}), "InstallPlanPresent: the InstallPlan shop/install-etcd is present and will be deleted", "InstallPlan install-etcd"},
-		"with something that nobody knows stay": {installed(clean, func(s *site) { s.plans[0].Spec.CSVNames = append(s.plans[0].Spec.CSVNames, "mystery.v1") }),
+			s.plans[0].Status.Steps = []olm.Step{{Resource: olm.StepResource{Kind: kindClusterServiceVersion,
+				Name: "etcd.v0.9.4", CatalogNamespace: hub.Namespace, CatalogName: hub.Name}}}
+		}), "InstallPlanPresent: the InstallPlan shop/install-etcd is present and will be deleted",
+			"InstallPlan install-etcd"},
+		"with something that nobody knows stay": {installed(clean,
+			func(s *site) { s.plans[0].Spec.CSVNames = append(s.plans[0].Spec.CSVNames, "mystery.v1") }),
 			"InstallPlanKept: the InstallPlan shop/install-etcd is kept, since the package of mystery.v1 in it is not known", "CustomResourceDefinition etcds.example.com"},
-		"that OLM has not finished stay": {installed(deleteAll, definitionsRecorded, func(s *site) { s.plans[0].Status.Phase = "" }),
-			"InstallPlanKept: the InstallPlan shop/install-etcd is kept, since what it installs is not known", "Subscription etcd"},
+		"that OLM has not finished stay": {installed(deleteAll, definitionsRecorded,
+			func(s *site) { s.plans[0].Status.Phase = "" }),
+			"InstallPlanKept: the InstallPlan shop/install-etcd is kept, since what it installs is not known",
+			"Subscription etcd"},
 		"that are kept are all named": {
-			installed(plans(aPlan("newer", 9, aCSV("etcd", "0.9.5")), aPlan("install-etcd", 1, aCSV("etcd", "0.9.4")), aPlan("other", 1, grafana))),
-			"InstallPlanNotApplicable: the InstallPlans shop/install-etcd, shop/newer are " + kept, "Subscription etcd"},
+			installed(plans(aPlan("newer", 9, aCSV("etcd", "0.9.5")), aPlan("install-etcd", 1, aCSV("etcd", "0.9.4")),
+				aPlan("other", 1, grafana))),
+			"InstallPlanNotApplicable: the InstallPlans shop/install-etcd, shop/newer are " + kept,
+			"Subscription etcd"},
 		"12.6 are kept without a Subscription": {installed(withoutSubscription),
-			"InstallPlanNotApplicable: the InstallPlan shop/install-etcd is " + kept, "ClusterServiceVersion etcd.v0.9.4"},
+			"InstallPlanNotApplicable: the InstallPlan shop/install-etcd is " + kept,
+			"ClusterServiceVersion etcd.v0.9.4"},
 		"are kept when all else is gone": {installed(nothing, plans(aPlan("install-etcd", 1, aCSV("etcd", "0.9.4")))),
 			"InstallPlanNotApplicable: the InstallPlan shop/install-etcd is " + kept, ""},
 		"that run go, since OLM would repeat them": {
-			installed(nothing, plans(aPlan("install-etcd", 1, aCSV("etcd", "0.9.4")), executed(aPlan("running", 2, aCSV("etcd", "0.9.5"))))),
+			installed(nothing, plans(aPlan("install-etcd", 1, aCSV("etcd", "0.9.4")),
+				executed(aPlan("running", 2, aCSV("etcd", "0.9.5"))))),
 			"InstallPlanPresent: the InstallPlan shop/running is present and will be deleted", "InstallPlan running"},
 		"that run for another operator too are kept": {
 			installed(nothing, plans(executed(aPlan("both", 1, aCSV("etcd", "0.9.4"), grafana)))),
@@ -402,7 +434,8 @@ func TestRemovalOfPlans(t *testing.T) {
 // TestG25DefinitionsStay: without the right to delete definitions they are kept, and the status names the value that
 // grants it.
 func TestG25DefinitionsStay(t *testing.T) {
-	in := installed(func(s *site) { s.subscriptions, s.csvs, s.plans = nil, nil, nil; deleteAll(s) }, definitionsRecorded).input()
+	in := installed(func(s *site) { s.subscriptions, s.csvs, s.plans = nil, nil, nil; deleteAll(s) },
+		definitionsRecorded).input()
 	granted()(in)
 	out := removal(in)
 	const want = "CustomResourceDefinitionKept: the CustomResourceDefinition etcds.example.com is kept, since opgate may not delete " +

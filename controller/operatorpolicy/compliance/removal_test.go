@@ -45,7 +45,8 @@ func aCRD(name string, finalizers ...any) CRD {
 }
 
 func aCSV(pkg, version string, finalizers ...any) *Installed {
-	csv := &olm.CSV{Metadata: anObject(pkg+".v"+version, finalizers...), Status: olm.CSVStatus{Deployments: []string{pkg + "-operator"}}}
+	csv := &olm.CSV{Metadata: anObject(pkg+".v"+version, finalizers...),
+		Status: olm.CSVStatus{Deployments: []string{pkg + "-operator"}}}
 	return &Installed{CSV: csv, Package: pkg, Version: version}
 }
 
@@ -63,25 +64,30 @@ func aSubscription(pkg, installed string, finalizers ...any) *olm.Subscription {
 }
 
 func aPlan(name string, generation int64, csvs ...*Installed) *olm.InstallPlan {
-	plan := &olm.InstallPlan{Metadata: olm.ObjectMeta{Namespace: "shop", Name: name, UID: "uid-" + name, ResourceVersion: "7"}}
+	plan := &olm.InstallPlan{Metadata: olm.ObjectMeta{Namespace: "shop", Name: name, UID: "uid-" + name,
+		ResourceVersion: "7"}}
 	plan.Spec.Generation, plan.Spec.Approved = generation, true
 	plan.Status.Phase = "Complete"
 	plan.Metadata.CreationTimestamp = "2026-11-21T09:00:00Z"
 	plan.Status.InstalledAt = "2026-11-21T09:00:30Z"
 	for _, c := range csvs {
 		if c.Package == "etcd" {
-			plan.Status.Steps = append(plan.Status.Steps, definitionStep(c.Metadata.Name, "etcds.example.com", "Created"))
+			plan.Status.Steps = append(plan.Status.Steps,
+				definitionStep(c.Metadata.Name, "etcds.example.com", "Created"))
 		}
 		plan.Spec.CSVNames = append(plan.Spec.CSVNames, c.Metadata.Name)
-		plan.Status.BundleLookups = append(plan.Status.BundleLookups, olm.BundleLookup{Identifier: c.Metadata.Name, Catalog: hub,
-			Properties: `{"properties":[{"type":"olm.package","value":{"packageName":"` + c.Package + `","version":"` + c.Version + `"}}]}`})
+		plan.Status.BundleLookups = append(plan.Status.BundleLookups,
+			olm.BundleLookup{Identifier: c.Metadata.Name, Catalog: hub,
+				Properties: `{"properties":[{"type":"olm.package","value":{"packageName":"` + c.Package + `","version":"` +
+					c.Version + `"}}]}`})
 	}
 	return plan
 }
 
 // definitionStep is the step of a plan that writes a definition for a ClusterServiceVersion.
 func definitionStep(csv, crd, status string) olm.Step {
-	return olm.Step{Resolving: csv, Status: status, Resource: olm.StepResource{Group: "apiextensions.k8s.io", Kind: kindCustomResourceDefinition, Name: crd}}
+	return olm.Step{Resolving: csv, Status: status,
+		Resource: olm.StepResource{Group: "apiextensions.k8s.io", Kind: kindCustomResourceDefinition, Name: crd}}
 }
 
 // definitionsRecorded records that the definitions must be deleted, while the plans that show it still exist.
@@ -89,7 +95,8 @@ func definitionsRecorded(s *site) {
 	s.policy.Status.ObservedGeneration = s.policy.Generation
 	for _, crd := range s.crds {
 		s.policy.Status.RelatedObjects = append(s.policy.Status.RelatedObjects, policyv1beta2.RelatedObject{
-			Object:     policyv1beta2.ObjectReference{Kind: kindCustomResourceDefinition, Metadata: policyv1beta2.ObjectMetadata{Name: crd.Name}},
+			Object: policyv1beta2.ObjectReference{Kind: kindCustomResourceDefinition,
+				Metadata: policyv1beta2.ObjectMetadata{Name: crd.Name}},
 			Properties: &policyv1beta2.ObjectProperties{UID: crd.UID},
 			Reason:     relatedNotWanted,
 		})
@@ -102,8 +109,9 @@ func installed(edits ...func(*site)) *site {
 	op := &policyv1beta2.OperatorPolicy{}
 	op.Namespace, op.Name, op.Generation = "policies", "no-etcd", 3
 	op.Spec = policyv1beta2.OperatorPolicySpec{
-		RemediationAction: policyv1beta2.Enforce, ComplianceType: policyv1beta2.MustNotHave, UpgradeApproval: policyv1beta2.UpgradeApprovalNone,
-		Subscription: policyv1beta2.SubscriptionTemplate{Name: "etcd", Namespace: "shop"},
+		RemediationAction: policyv1beta2.Enforce, ComplianceType: policyv1beta2.MustNotHave,
+		UpgradeApproval: policyv1beta2.UpgradeApprovalNone,
+		Subscription:    policyv1beta2.SubscriptionTemplate{Name: "etcd", Namespace: "shop"},
 	}
 	csv := aCSV("etcd", "0.9.4")
 	s := &site{
@@ -130,8 +138,9 @@ func inform(s *site) { s.policy.Spec.RemediationAction = policyv1beta2.Inform }
 
 func deleteAll(s *site) {
 	s.policy.Spec.RemovalBehavior = policyv1beta2.RemovalBehavior{
-		OperatorGroups: policyv1beta2.RemovalDeleteIfUnused, Subscriptions: policyv1beta2.RemovalDelete, ClusterServiceVersions: policyv1beta2.RemovalDelete,
-		InstallPlans: policyv1beta2.RemovalDelete, CustomResourceDefinitions: policyv1beta2.RemovalDelete,
+		OperatorGroups: policyv1beta2.RemovalDeleteIfUnused, Subscriptions: policyv1beta2.RemovalDelete,
+		ClusterServiceVersions: policyv1beta2.RemovalDelete,
+		InstallPlans:           policyv1beta2.RemovalDelete, CustomResourceDefinitions: policyv1beta2.RemovalDelete,
 	}
 }
 
@@ -139,8 +148,9 @@ func denying(s *site) { s.policy.Spec.Deletion = policyv1beta2.DeletionDeny }
 
 func keepAll(s *site) {
 	s.policy.Spec.RemovalBehavior = policyv1beta2.RemovalBehavior{
-		OperatorGroups: policyv1beta2.RemovalKeep, Subscriptions: policyv1beta2.RemovalKeep, ClusterServiceVersions: policyv1beta2.RemovalKeep,
-		InstallPlans: policyv1beta2.RemovalKeep, CustomResourceDefinitions: policyv1beta2.RemovalKeep,
+		OperatorGroups: policyv1beta2.RemovalKeep, Subscriptions: policyv1beta2.RemovalKeep,
+		ClusterServiceVersions: policyv1beta2.RemovalKeep,
+		InstallPlans:           policyv1beta2.RemovalKeep, CustomResourceDefinitions: policyv1beta2.RemovalKeep,
 	}
 }
 
@@ -156,13 +166,15 @@ func (s *site) input() *Input {
 	policy := rules.NewOperatorPolicy(s.policy)
 	contents := rules.NamespaceContents{Policies: []*rules.OperatorPolicy{policy}, Plans: s.plans, Record: s.record}
 	for _, sub := range s.subscriptions {
-		of := &olm.Subscription{Metadata: olm.ObjectMeta{Namespace: sub.Metadata.Namespace, Name: sub.Metadata.Name}, Spec: olm.SubscriptionSpec{Package: sub.Spec.Package}}
+		of := &olm.Subscription{Metadata: olm.ObjectMeta{Namespace: sub.Metadata.Namespace, Name: sub.Metadata.Name},
+			Spec: olm.SubscriptionSpec{Package: sub.Spec.Package}}
 		of.Status.InstalledCSV, of.Status.CurrentCSV = sub.Status.InstalledCSV, sub.Status.CurrentCSV
 		contents.Subscriptions = append(contents.Subscriptions, of)
 	}
 	return &Input{
 		Policy: s.policy, Rules: policy, NamespaceExists: true, Namespace: rules.NewNamespace("shop", contents),
-		OperatorGroups: s.groups, Subscriptions: s.subscriptions, CSVs: s.csvs, CRDs: s.crds, Deployments: s.deployments,
+		OperatorGroups: s.groups, Subscriptions: s.subscriptions, CSVs: s.csvs, CRDs: s.crds,
+		Deployments: s.deployments,
 		CatalogSource: func(c olm.Catalog) *olm.CatalogSource {
 			if c != hub {
 				return nil
@@ -191,7 +203,8 @@ func rows(out Outcome) []string {
 	}
 	for _, a := range out.Actions {
 		meta := a.Live["metadata"].(map[string]any)
-		rows = append(rows, string(a.Verb)+" "+a.Live["kind"].(string)+" "+meta["name"].(string)+" => "+string(a.Done.Status)+"/"+a.Done.Reason)
+		rows = append(rows, string(a.Verb)+" "+a.Live["kind"].(string)+" "+meta["name"].(string)+" => "+
+			string(a.Done.Status)+"/"+a.Done.Reason)
 	}
 	return rows
 }
@@ -218,18 +231,22 @@ func (s *site) delete(a Action) {
 	}
 	switch a.Live["kind"] {
 	case kindSubscription:
-		s.subscriptions = slices.DeleteFunc(slices.Clone(s.subscriptions), func(o *olm.Subscription) bool { return gone(&o.Metadata) })
+		s.subscriptions = slices.DeleteFunc(slices.Clone(s.subscriptions),
+			func(o *olm.Subscription) bool { return gone(&o.Metadata) })
 	case kindClusterServiceVersion:
 		s.csvs = slices.DeleteFunc(slices.Clone(s.csvs), func(o *Installed) bool { return gone(&o.Metadata) })
 	case kindInstallPlan:
-		s.plans = slices.DeleteFunc(slices.Clone(s.plans), func(p *olm.InstallPlan) bool { return p.Metadata.Name == name })
+		s.plans = slices.DeleteFunc(slices.Clone(s.plans),
+			func(p *olm.InstallPlan) bool { return p.Metadata.Name == name })
 	case kindCustomResourceDefinition:
-		s.crds = slices.DeleteFunc(slices.Clone(s.crds), func(o CRD) bool { return o.Name == name && !bool(o.Finalizers) })
+		s.crds = slices.DeleteFunc(slices.Clone(s.crds),
+			func(o CRD) bool { return o.Name == name && !bool(o.Finalizers) })
 		for i := range s.crds {
 			gone(&s.crds[i].ObjectMeta)
 		}
 	case kindOperatorGroup:
-		s.groups = slices.DeleteFunc(slices.Clone(s.groups), func(o *olm.OperatorGroup) bool { return gone(&o.Metadata) })
+		s.groups = slices.DeleteFunc(slices.Clone(s.groups),
+			func(o *olm.OperatorGroup) bool { return gone(&o.Metadata) })
 	}
 }
 
@@ -264,60 +281,96 @@ func TestRemovalRows(t *testing.T) {
 		site *site
 		want []string
 	}{
-		"12.1 nothing there is compliant": {installed(nothing, inform, deleteAll, fromHub, forbidding("etcd.v0.9.4")), []string{
-			"OperatorGroup True/OperatorGroupNotPresent", "  shop/- Compliant Resource not found as expected",
-			"Subscription True/SubscriptionNotPresent", "  shop/etcd Compliant Resource not found as expected",
-			"InstallPlan True/NoInstallPlansFound", "  shop/- Compliant There are no relevant InstallPlans in this namespace",
-			"ClusterServiceVersion True/ClusterServiceVersionNotPresent", "  shop/- Compliant Resource not found as expected",
-			"CustomResourceDefinition True/RelevantCRDNotFound", "  /- Inapplicable No relevant CustomResourceDefinitions found",
-			"Deployment True/DeploymentNotApplicable",
-			"CatalogSourcesUnhealthy False/CatalogSourceNotApplicable", "  olm/operatorhubio-catalog Compliant Resource found but will not be handled in mustnothave mode uid-hub",
-		}},
+		"12.1 nothing there is compliant": {installed(nothing, inform, deleteAll, fromHub, forbidding("etcd.v0.9.4")),
+			[]string{
+				"OperatorGroup True/OperatorGroupNotPresent", "  shop/- Compliant Resource not found as expected",
+				"Subscription True/SubscriptionNotPresent", "  shop/etcd Compliant Resource not found as expected",
+				"InstallPlan True/NoInstallPlansFound",
+				"  shop/- Compliant There are no relevant InstallPlans in this namespace",
+				"ClusterServiceVersion True/ClusterServiceVersionNotPresent",
+				"  shop/- Compliant Resource not found as expected",
+				"CustomResourceDefinition True/RelevantCRDNotFound",
+				"  /- Inapplicable No relevant CustomResourceDefinitions found",
+				"Deployment True/DeploymentNotApplicable",
+				"CatalogSourcesUnhealthy False/CatalogSourceNotApplicable",
+				"  olm/operatorhubio-catalog Compliant Resource found but will not be handled in mustnothave mode uid-hub",
+			}},
 		"12.2 inform reports everything and acts on nothing": {installed(inform, func(s *site) {
 			s.policy.Spec.RemovalBehavior.CustomResourceDefinitions = policyv1beta2.RemovalDelete
 		}), []string{
-			"OperatorGroup False/OperatorGroupPresent", "  shop/shop-x7 NonCompliant Resource found but should not exist uid-shop-x7",
-			"Subscription False/SubscriptionPresent", "  shop/etcd NonCompliant Resource found but should not exist uid-etcd",
-			"InstallPlan True/InstallPlanNotApplicable", "  shop/install-etcd Compliant Resource found but will not be handled in mustnothave mode uid-install-etcd",
-			"ClusterServiceVersion False/ClusterServiceVersionPresent", "  shop/etcd.v0.9.4 NonCompliant Resource found but should not exist uid-etcd.v0.9.4",
-			"CustomResourceDefinition False/CustomResourceDefinitionPresent", "  /etcds.example.com NonCompliant Resource found but should not exist uid-etcds.example.com",
-			"Deployment True/DeploymentNotApplicable", "  shop/etcd-operator Compliant Resource found but will not be handled in mustnothave mode uid-etcd-operator",
-			"CatalogSourcesUnhealthy False/CatalogSourceNotApplicable", "  olm/operatorhubio-catalog Compliant Resource found but will not be handled in mustnothave mode uid-hub",
+			"OperatorGroup False/OperatorGroupPresent",
+			"  shop/shop-x7 NonCompliant Resource found but should not exist uid-shop-x7",
+			"Subscription False/SubscriptionPresent",
+			"  shop/etcd NonCompliant Resource found but should not exist uid-etcd",
+			"InstallPlan True/InstallPlanNotApplicable",
+			"  shop/install-etcd Compliant Resource found but will not be handled in mustnothave mode uid-install-etcd",
+			"ClusterServiceVersion False/ClusterServiceVersionPresent",
+			"  shop/etcd.v0.9.4 NonCompliant Resource found but should not exist uid-etcd.v0.9.4",
+			"CustomResourceDefinition False/CustomResourceDefinitionPresent",
+			"  /etcds.example.com NonCompliant Resource found but should not exist uid-etcds.example.com",
+			"Deployment True/DeploymentNotApplicable",
+			"  shop/etcd-operator Compliant Resource found but will not be handled in mustnothave mode uid-etcd-operator",
+			"CatalogSourcesUnhealthy False/CatalogSourceNotApplicable",
+			"  olm/operatorhubio-catalog Compliant Resource found but will not be handled in mustnothave mode uid-hub",
 		}},
 		"12.4 what is kept does not count, and stays": {installed(keepAll), []string{
 			"OperatorGroup True/OperatorGroupKept", "  shop/shop-x7 absent The OperatorGroup" + kept + " uid-shop-x7",
 			"Subscription True/SubscriptionKept", "  shop/etcd absent The Subscription" + kept + " uid-etcd",
-			"InstallPlan True/InstallPlanNotApplicable", "  shop/install-etcd Compliant Resource found but will not be handled in mustnothave mode uid-install-etcd",
-			"ClusterServiceVersion True/ClusterServiceVersionKept", "  shop/etcd.v0.9.4 absent The ClusterServiceVersion" + kept + " uid-etcd.v0.9.4",
-			"CustomResourceDefinition True/CustomResourceDefinitionKept", "  /etcds.example.com absent The CustomResourceDefinition" + kept + " uid-etcds.example.com",
-			"Deployment True/DeploymentNotApplicable", "  shop/etcd-operator Compliant Resource found but will not be handled in mustnothave mode uid-etcd-operator",
-			"CatalogSourcesUnhealthy False/CatalogSourceNotApplicable", "  olm/operatorhubio-catalog Compliant Resource found but will not be handled in mustnothave mode uid-hub",
+			"InstallPlan True/InstallPlanNotApplicable",
+			"  shop/install-etcd Compliant Resource found but will not be handled in mustnothave mode uid-install-etcd",
+			"ClusterServiceVersion True/ClusterServiceVersionKept",
+			"  shop/etcd.v0.9.4 absent The ClusterServiceVersion" + kept + " uid-etcd.v0.9.4",
+			"CustomResourceDefinition True/CustomResourceDefinitionKept",
+			"  /etcds.example.com absent The CustomResourceDefinition" + kept + " uid-etcds.example.com",
+			"Deployment True/DeploymentNotApplicable",
+			"  shop/etcd-operator Compliant Resource found but will not be handled in mustnothave mode uid-etcd-operator",
+			"CatalogSourcesUnhealthy False/CatalogSourceNotApplicable",
+			"  olm/operatorhubio-catalog Compliant Resource found but will not be handled in mustnothave mode uid-hub",
 		}},
-		"Deny wins: nothing is deleted, and the status says why": {installed(deleteAll, definitionsRecorded, denying), []string{
-			"OperatorGroup False/OperatorGroupPresent", "  shop/shop-x7 NonCompliant Resource found but should not exist uid-shop-x7",
-			"Subscription False/SubscriptionPresent", "  shop/etcd NonCompliant Resource found but should not exist uid-etcd",
-			"InstallPlan False/InstallPlanPresent", "  shop/install-etcd NonCompliant Resource found but should not exist uid-install-etcd",
-			"ClusterServiceVersion False/ClusterServiceVersionPresent", "  shop/etcd.v0.9.4 NonCompliant Resource found but should not exist uid-etcd.v0.9.4",
-			"CustomResourceDefinition False/CustomResourceDefinitionPresent", "  /etcds.example.com NonCompliant Resource found but should not exist uid-etcds.example.com",
-			"Deployment True/DeploymentNotApplicable", "  shop/etcd-operator Compliant Resource found but will not be handled in mustnothave mode uid-etcd-operator",
-			"CatalogSourcesUnhealthy False/CatalogSourceNotApplicable", "  olm/operatorhubio-catalog Compliant Resource found but will not be handled in mustnothave mode uid-hub",
-		}},
+		"Deny wins: nothing is deleted, and the status says why": {installed(deleteAll, definitionsRecorded, denying),
+			[]string{
+				"OperatorGroup False/OperatorGroupPresent",
+				"  shop/shop-x7 NonCompliant Resource found but should not exist uid-shop-x7",
+				"Subscription False/SubscriptionPresent",
+				"  shop/etcd NonCompliant Resource found but should not exist uid-etcd",
+				"InstallPlan False/InstallPlanPresent",
+				"  shop/install-etcd NonCompliant Resource found but should not exist uid-install-etcd",
+				"ClusterServiceVersion False/ClusterServiceVersionPresent",
+				"  shop/etcd.v0.9.4 NonCompliant Resource found but should not exist uid-etcd.v0.9.4",
+				"CustomResourceDefinition False/CustomResourceDefinitionPresent",
+				"  /etcds.example.com NonCompliant Resource found but should not exist uid-etcds.example.com",
+				"Deployment True/DeploymentNotApplicable",
+				"  shop/etcd-operator Compliant Resource found but will not be handled in mustnothave mode uid-etcd-operator",
+				"CatalogSourcesUnhealthy False/CatalogSourceNotApplicable",
+				"  olm/operatorhubio-catalog Compliant Resource found but will not be handled in mustnothave mode uid-hub",
+			}},
 		"the Subscription goes first and alone": {installed(deleteAll, definitionsRecorded), []string{
-			"OperatorGroup False/OperatorGroupPresent", "  shop/shop-x7 NonCompliant Resource found but should not exist uid-shop-x7",
-			"Subscription False/SubscriptionPresent", "  shop/etcd NonCompliant Resource found but should not exist uid-etcd",
-			"InstallPlan False/InstallPlanPresent", "  shop/install-etcd NonCompliant Resource found but should not exist uid-install-etcd",
-			"ClusterServiceVersion False/ClusterServiceVersionPresent", "  shop/etcd.v0.9.4 NonCompliant Resource found but should not exist uid-etcd.v0.9.4",
-			"CustomResourceDefinition False/CustomResourceDefinitionPresent", "  /etcds.example.com NonCompliant Resource found but should not exist uid-etcds.example.com",
-			"Deployment True/DeploymentNotApplicable", "  shop/etcd-operator Compliant Resource found but will not be handled in mustnothave mode uid-etcd-operator",
-			"CatalogSourcesUnhealthy False/CatalogSourceNotApplicable", "  olm/operatorhubio-catalog Compliant Resource found but will not be handled in mustnothave mode uid-hub",
+			"OperatorGroup False/OperatorGroupPresent",
+			"  shop/shop-x7 NonCompliant Resource found but should not exist uid-shop-x7",
+			"Subscription False/SubscriptionPresent",
+			"  shop/etcd NonCompliant Resource found but should not exist uid-etcd",
+			"InstallPlan False/InstallPlanPresent",
+			"  shop/install-etcd NonCompliant Resource found but should not exist uid-install-etcd",
+			"ClusterServiceVersion False/ClusterServiceVersionPresent",
+			"  shop/etcd.v0.9.4 NonCompliant Resource found but should not exist uid-etcd.v0.9.4",
+			"CustomResourceDefinition False/CustomResourceDefinitionPresent",
+			"  /etcds.example.com NonCompliant Resource found but should not exist uid-etcds.example.com",
+			"Deployment True/DeploymentNotApplicable",
+			"  shop/etcd-operator Compliant Resource found but will not be handled in mustnothave mode uid-etcd-operator",
+			"CatalogSourcesUnhealthy False/CatalogSourceNotApplicable",
+			"  olm/operatorhubio-catalog Compliant Resource found but will not be handled in mustnothave mode uid-hub",
 			"delete Subscription etcd => True/SubscriptionDeleted",
 		}},
-		"16.1 a namespace that is missing has nothing in it": {installed(nothing, func(s *site) { s.policy.Spec.Subscription.Namespace = "gone" }), []string{
+		"16.1 a namespace that is missing has nothing in it": {installed(nothing,
+			func(s *site) { s.policy.Spec.Subscription.Namespace = "gone" }), []string{
 			"OperatorGroup True/OperatorGroupNotPresent", "  gone/- Compliant Resource not found as expected",
 			"Subscription True/SubscriptionNotPresent", "  gone/etcd Compliant Resource not found as expected",
-			"InstallPlan True/NoInstallPlansFound", "  gone/- Compliant There are no relevant InstallPlans in this namespace",
-			"ClusterServiceVersion True/ClusterServiceVersionNotPresent", "  gone/- Compliant Resource not found as expected",
-			"CustomResourceDefinition True/RelevantCRDNotFound", "  /- Inapplicable No relevant CustomResourceDefinitions found",
+			"InstallPlan True/NoInstallPlansFound",
+			"  gone/- Compliant There are no relevant InstallPlans in this namespace",
+			"ClusterServiceVersion True/ClusterServiceVersionNotPresent",
+			"  gone/- Compliant Resource not found as expected",
+			"CustomResourceDefinition True/RelevantCRDNotFound",
+			"  /- Inapplicable No relevant CustomResourceDefinitions found",
 			"Deployment True/DeploymentNotApplicable",
 			"CatalogSourcesUnhealthy False/CatalogSourceNotApplicable",
 		}},

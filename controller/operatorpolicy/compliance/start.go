@@ -49,7 +49,8 @@ func (e *evaluation) completeFields() {
 
 // offered is what the catalog offers to the Subscription.
 func (e *evaluation) offered(installed string) *rules.Offered {
-	return &rules.Offered{Namespace: e.Namespace, Policy: e.Rules, Package: e.manifest, Channel: e.channel, InstalledCSV: installed}
+	return &rules.Offered{Namespace: e.Namespace, Policy: e.Rules, Package: e.manifest, Channel: e.channel,
+		InstalledCSV: installed}
 }
 
 // startOfOthers returns, as a sentence, the spec.startingCSV that a Subscription which the policy did not create needs;
@@ -63,6 +64,7 @@ func (e *evaluation) startOfOthers() string {
 	if start == "" || start == sub.Spec.StartingCSV || start == sub.Status.CurrentCSV {
 		return ""
 	}
-	return "OLM plans " + text.Name(start) + ", which is allowed, if spec.startingCSV of the Subscription " + named(&sub.Metadata) +
+	return "OLM plans " + text.Name(start) + ", which is allowed, if spec.startingCSV of the Subscription " +
+		named(&sub.Metadata) +
 		" names it: the policy did not create that Subscription"
 }

@@ -28,7 +28,8 @@ func Finish(in *Input, out Outcome, historyMost int) (policyv1beta2.OperatorPoli
 	now := metav1.NewTime(in.Now.Truncate(time.Second))
 	conditions := nextConditions(previous.Conditions, out.Findings, now)
 	compliant, message := aggregate(&in.Policy.Spec, conditions)
-	sum := metav1.Condition{Type: TypeCompliant, Status: statusIf(compliant == policyv1beta2.Compliant), Reason: string(compliant), Message: message}
+	sum := metav1.Condition{Type: TypeCompliant, Status: statusIf(compliant == policyv1beta2.Compliant),
+		Reason: string(compliant), Message: message}
 	last := conditionOf(previous.Conditions, TypeCompliant)
 
 	next := policyv1beta2.OperatorPolicyStatus{
@@ -49,7 +50,8 @@ func Finish(in *Input, out Outcome, historyMost int) (policyv1beta2.OperatorPoli
 	}
 
 	var event *Event
-	if last == nil || last.Message != message || previous.ObservedGeneration != in.Policy.Generation || previous.Compliant == "" {
+	if last == nil || last.Message != message || previous.ObservedGeneration != in.Policy.Generation ||
+		previous.Compliant == "" {
 		event = &Event{Message: message, Type: eventType(message), Time: in.Now}
 	}
 	return next, event
@@ -73,7 +75,8 @@ func nextConditions(previous []metav1.Condition, findings []Finding, now metav1.
 		if !f.Since.IsZero() {
 			since = metav1.NewTime(f.Since.Truncate(time.Second))
 		}
-		c := metav1.Condition{Type: f.Type, Status: f.Status, Reason: reasonOr(f.Reason), Message: text.TruncateSuffix(f.Message, conditionMessageLength, truncatedSuffix)}
+		c := metav1.Condition{Type: f.Type, Status: f.Status, Reason: reasonOr(f.Reason),
+			Message: text.TruncateSuffix(f.Message, conditionMessageLength, truncatedSuffix)}
 		c = transitioned(c, conditionOf(previous, f.Type), since)
 		if before := conditionOf(next, f.Type); before != nil {
 			*before = c // the API server refuses a status with two conditions of a type
@@ -121,7 +124,8 @@ func nextRelated(previous []policyv1beta2.RelatedObject, findings []Finding) []p
 		}
 	}
 	slices.SortStableFunc(next, func(a, b policyv1beta2.RelatedObject) int {
-		return cmp.Or(cmp.Compare(a.Object.Kind, b.Object.Kind), cmp.Compare(a.Object.Metadata.Name, b.Object.Metadata.Name),
+		return cmp.Or(cmp.Compare(a.Object.Kind, b.Object.Kind),
+			cmp.Compare(a.Object.Metadata.Name, b.Object.Metadata.Name),
 			cmp.Compare(a.Object.Metadata.Namespace, b.Object.Metadata.Namespace))
 	})
 	return next
@@ -135,6 +139,7 @@ func (in *Input) createdByPolicy(kind string, o *olm.ObjectMeta) bool {
 func createdBefore(previous []policyv1beta2.RelatedObject, kind, name, uid string) bool {
 	return uid != "" && slices.ContainsFunc(previous, func(p policyv1beta2.RelatedObject) bool {
 		return p.Object.Kind == kind && p.Object.Metadata.Name == name &&
-			p.Properties != nil && p.Properties.UID == uid && p.Properties.CreatedByPolicy != nil && *p.Properties.CreatedByPolicy
+			p.Properties != nil && p.Properties.UID == uid && p.Properties.CreatedByPolicy != nil &&
+			*p.Properties.CreatedByPolicy
 	})
 }

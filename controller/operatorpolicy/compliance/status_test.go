@@ -25,7 +25,8 @@ func finishing() *Input {
 	op := &policyv1beta2.OperatorPolicy{}
 	op.Namespace, op.Name, op.UID, op.Generation = "policies", "etcd", "uid-policy", 3
 	op.OwnerReferences = []metav1.OwnerReference{
-		{APIVersion: "policy.open-cluster-management.io/v1", Kind: "Policy", Name: "default.etcd", UID: types.UID("uid-owner")}, {Kind: "Other"},
+		{APIVersion: "policy.open-cluster-management.io/v1", Kind: "Policy", Name: "default.etcd",
+			UID: types.UID("uid-owner")}, {Kind: "Other"},
 	}
 	op.Spec = policyv1beta2.OperatorPolicySpec{ComplianceType: policyv1beta2.MustHave,
 		Subscription: policyv1beta2.SubscriptionTemplate{Name: "etcd", Namespace: "shop"}}
@@ -36,7 +37,8 @@ func finishing() *Input {
 func good() []Finding {
 	var findings []Finding
 	for _, a := range aggregatedTypes {
-		findings = append(findings, Finding{Type: a.conditionType, Status: a.good, Reason: "Good", Message: "good " + a.conditionType})
+		findings = append(findings, Finding{Type: a.conditionType, Status: a.good, Reason: "Good",
+			Message: "good " + a.conditionType})
 	}
 	return findings
 }
@@ -80,26 +82,33 @@ func later(t *testing.T, in *Input, status policyv1beta2.OperatorPolicyStatus, b
 
 func relatedTo(kind, name, uid string) policyv1beta2.RelatedObject {
 	in := &Input{}
-	return in.related(kind, olm.ObjectMeta{Namespace: "shop", Name: name, UID: uid}, policyv1beta2.Compliant, relatedFound)
+	return in.related(kind, olm.ObjectMeta{Namespace: "shop", Name: name, UID: uid}, policyv1beta2.Compliant,
+		relatedFound)
 }
 
 func TestFinishWholeStatus(t *testing.T) {
 	in := finishing()
 	in.Overlaps = []string{"etcd.policies", "other.policies"}
 	stuck := metav1.NewTime(noon.Add(30 * time.Second))
-	status, event := Finish(in, Outcome{Findings: []Finding{{Type: TypeValidPolicySpec, Status: metav1.ConditionFalse, Reason: "InvalidPolicySpec", Message: "no"}},
-		Intervention: &stuck, InstalledVersion: "etcd.v0.9.4"}, 0)
+	status, event := Finish(in,
+		Outcome{Findings: []Finding{{Type: TypeValidPolicySpec, Status: metav1.ConditionFalse,
+			Reason: "InvalidPolicySpec", Message: "no"}},
+			Intervention: &stuck, InstalledVersion: "etcd.v0.9.4"}, 0)
 	at := metav1.NewTime(noon.Truncate(time.Second))
 	until := metav1.NewTime(at.Add(30 * time.Second))
 	want := policyv1beta2.OperatorPolicyStatus{
 		Compliant: policyv1beta2.NonCompliant, ObservedGeneration: 3,
 		Conditions: []metav1.Condition{
-			{Type: TypeCompliant, Status: metav1.ConditionFalse, Reason: "NonCompliant", Message: "NonCompliant; no", LastTransitionTime: at},
-			{Type: TypeValidPolicySpec, Status: metav1.ConditionFalse, Reason: "InvalidPolicySpec", Message: "no", LastTransitionTime: at},
+			{Type: TypeCompliant, Status: metav1.ConditionFalse, Reason: "NonCompliant", Message: "NonCompliant; no",
+				LastTransitionTime: at},
+			{Type: TypeValidPolicySpec, Status: metav1.ConditionFalse, Reason: "InvalidPolicySpec", Message: "no",
+				LastTransitionTime: at},
 		},
-		RelatedObjects: []policyv1beta2.RelatedObject{}, ResolvedSubscriptionLabel: "etcd.shop", OverlappingPolicies: in.Overlaps,
+		RelatedObjects: []policyv1beta2.RelatedObject{}, ResolvedSubscriptionLabel: "etcd.shop",
+		OverlappingPolicies:          in.Overlaps,
 		SubscriptionInterventionTime: &until, InstalledVersion: "etcd.v0.9.4",
-		History: []policyv1beta2.HistoryEvent{{LastTimestamp: metav1.NewMicroTime(noon.Truncate(time.Microsecond)), Message: "NonCompliant; no"}},
+		History: []policyv1beta2.HistoryEvent{{LastTimestamp: metav1.NewMicroTime(noon.Truncate(time.Microsecond)),
+			Message: "NonCompliant; no"}},
 	}
 	if diff := cmp.Diff(want, status); diff != "" {
 		t.Error(diff)
@@ -118,13 +127,17 @@ func TestFinishTransitionTimes(t *testing.T) {
 		edit func(*Finding)
 		want metav1.Time
 	}{
-		"kept while nothing changes":       {func(*Finding) {}, began},
-		"moved by the status":              {func(f *Finding) { f.Status = metav1.ConditionFalse }, metav1.NewTime(began.Add(time.Minute))},
-		"moved by the reason":              {func(f *Finding) { f.Reason = "Other" }, metav1.NewTime(began.Add(time.Minute))},
-		"moved by the message":             {func(f *Finding) { f.Message = "other" }, metav1.NewTime(began.Add(time.Minute))},
-		"OLM's, where a change is OLM's":   {func(f *Finding) { f.Message, f.Since = "other", olms }, olms},
-		"kept, though OLM wrote its anew":  {func(f *Finding) { f.Since = olms }, began},
-		"moved where the reason is no use": {func(f *Finding) { f.Reason = "" }, metav1.NewTime(began.Add(time.Minute))},
+		"kept while nothing changes": {func(*Finding) {}, began},
+		"moved by the status": {func(f *Finding) { f.Status = metav1.ConditionFalse },
+			metav1.NewTime(began.Add(time.Minute))},
+		"moved by the reason": {func(f *Finding) { f.Reason = "Other" },
+			metav1.NewTime(began.Add(time.Minute))},
+		"moved by the message": {func(f *Finding) { f.Message = "other" },
+			metav1.NewTime(began.Add(time.Minute))},
+		"OLM's, where a change is OLM's":  {func(f *Finding) { f.Message, f.Since = "other", olms }, olms},
+		"kept, though OLM wrote its anew": {func(f *Finding) { f.Since = olms }, began},
+		"moved where the reason is no use": {func(f *Finding) { f.Reason = "" },
+			metav1.NewTime(began.Add(time.Minute))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			findings := good()
@@ -143,8 +156,10 @@ func TestFinishTransitionTimes(t *testing.T) {
 
 func TestFinishDropsWhatNoFindingCovers(t *testing.T) {
 	in := finishing()
-	in.Policy.Status.Conditions = []metav1.Condition{{Type: "CatalogSourcesUnknownState", Status: metav1.ConditionTrue, Message: "stale"}}
-	in.Policy.Status.RelatedObjects = []policyv1beta2.RelatedObject{relatedTo("Stale", "stale", "1"), relatedTo(kindDeployment, "old", "2"), relatedTo(kindOperatorGroup, "kept", "3")}
+	in.Policy.Status.Conditions = []metav1.Condition{{Type: "CatalogSourcesUnknownState", Status: metav1.ConditionTrue,
+		Message: "stale"}}
+	in.Policy.Status.RelatedObjects = []policyv1beta2.RelatedObject{relatedTo("Stale", "stale", "1"),
+		relatedTo(kindDeployment, "old", "2"), relatedTo(kindOperatorGroup, "kept", "3")}
 	findings := good()
 	findings[1].Kind, findings[1].KeepRelated = kindOperatorGroup, true
 	findings[6].Kind = kindDeployment
@@ -152,7 +167,8 @@ func TestFinishDropsWhatNoFindingCovers(t *testing.T) {
 	if conditionOf(status.Conditions, "CatalogSourcesUnknownState") != nil {
 		t.Error("a stale condition is left (R-ST-8)")
 	}
-	if diff := cmp.Diff([]policyv1beta2.RelatedObject{relatedTo(kindOperatorGroup, "kept", "3")}, status.RelatedObjects); diff != "" {
+	if diff := cmp.Diff([]policyv1beta2.RelatedObject{relatedTo(kindOperatorGroup, "kept", "3")},
+		status.RelatedObjects); diff != "" {
 		t.Error(diff)
 	}
 	if raw, err := json.Marshal(status); err != nil || strings.Contains(string(raw), "stale") {
@@ -161,7 +177,8 @@ func TestFinishDropsWhatNoFindingCovers(t *testing.T) {
 }
 
 func TestFinishHasOneConditionOfAType(t *testing.T) {
-	findings := append(good(), Finding{Type: TypeSubscription, Status: metav1.ConditionTrue, Reason: "Later", Message: "later"})
+	findings := append(good(), Finding{Type: TypeSubscription, Status: metav1.ConditionTrue, Reason: "Later",
+		Message: "later"})
 	status, _ := Finish(finishing(), Outcome{Findings: findings}, 0)
 	seen := map[string]string{}
 	for _, c := range status.Conditions {
@@ -183,16 +200,21 @@ func TestFinishRelatedObjects(t *testing.T) {
 	}
 	in := finishing()
 	in.Policy.Status.RelatedObjects = []policyv1beta2.RelatedObject{
-		mark(relatedTo(kindSubscription, "same", "1")), mark(relatedTo(kindSubscription, "anew", "2")), mark(relatedTo(kindOperatorGroup, "named", "1")),
+		mark(relatedTo(kindSubscription, "same", "1")), mark(relatedTo(kindSubscription, "anew", "2")),
+		mark(relatedTo(kindOperatorGroup, "named", "1")),
 	}
 	findings := good()
 	findings[2].Kind = kindSubscription
-	findings[2].Related = []policyv1beta2.RelatedObject{relatedTo(kindSubscription, "same", "1"), relatedTo(kindSubscription, "anew", "3"), relatedTo(kindSubscription, "a", "4")}
-	findings[1].Kind, findings[1].Related = kindOperatorGroup, []policyv1beta2.RelatedObject{relatedTo(kindOperatorGroup, "same", "1"), relatedTo(kindOperatorGroup, "named", "")}
+	findings[2].Related = []policyv1beta2.RelatedObject{relatedTo(kindSubscription, "same", "1"),
+		relatedTo(kindSubscription, "anew", "3"), relatedTo(kindSubscription, "a", "4")}
+	findings[1].Kind, findings[1].Related = kindOperatorGroup,
+		[]policyv1beta2.RelatedObject{relatedTo(kindOperatorGroup, "same", "1"),
+			relatedTo(kindOperatorGroup, "named", "")}
 	status, _ := Finish(in, Outcome{Findings: findings}, 0)
 	want := []policyv1beta2.RelatedObject{
 		relatedTo(kindOperatorGroup, "named", ""), relatedTo(kindOperatorGroup, "same", "1"),
-		relatedTo(kindSubscription, "a", "4"), relatedTo(kindSubscription, "anew", "3"), mark(relatedTo(kindSubscription, "same", "1")),
+		relatedTo(kindSubscription, "a", "4"), relatedTo(kindSubscription, "anew", "3"),
+		mark(relatedTo(kindSubscription, "same", "1")),
 	}
 	if diff := cmp.Diff(want, status.RelatedObjects); diff != "" {
 		t.Error(diff)
@@ -216,7 +238,8 @@ func TestFinishEventsAndHistory(t *testing.T) {
 		"the message changed":       {func(*Input) {}, changed, "Warning", 2},
 		"the policy was changed":    {func(in *Input) { in.Policy.Generation++ }, good(), "Normal", 1},
 		"11.3 compliance was reset": {func(in *Input) { in.Policy.Status.Compliant = "" }, good(), "Normal", 1},
-		"the history was lost":      {func(in *Input) { in.Policy.Status.History, in.Policy.Generation = nil, 9 }, good(), "Normal", 1},
+		"the history was lost": {func(in *Input) { in.Policy.Status.History, in.Policy.Generation = nil, 9 },
+			good(), "Normal", 1},
 		"only a related object is new": {func(*Input) {}, func() []Finding {
 			f := good()
 			f[1].Kind, f[1].Related = "X", []policyv1beta2.RelatedObject{{}}
@@ -230,7 +253,8 @@ func TestFinishEventsAndHistory(t *testing.T) {
 			got := ""
 			if event != nil {
 				got = event.Type
-				if event.Message != conditionOf(status.Conditions, TypeCompliant).Message || !event.Time.Equal(next.Now) {
+				if event.Message != conditionOf(status.Conditions, TypeCompliant).Message ||
+					!event.Time.Equal(next.Now) {
 					t.Errorf("event %+v", event)
 				}
 			}
@@ -245,13 +269,15 @@ func TestFinishEventsAndHistory(t *testing.T) {
 	t.Run("a message that passes is an event, and not kept", func(t *testing.T) {
 		in, events := finishing(), 0
 		for i := range 7 {
-			status, event := Finish(in, Outcome{Findings: saying(good(), TypeDeployment, metav1.ConditionFalse, fmt.Sprint("step ", i))}, 0)
+			status, event := Finish(in,
+				Outcome{Findings: saying(good(), TypeDeployment, metav1.ConditionFalse, fmt.Sprint("step ", i))}, 0)
 			if event != nil {
 				events++
 			}
 			in = later(t, in, status, time.Second)
 		}
-		if history := in.Policy.Status.History; events != 7 || len(history) != 2 || !strings.Contains(history[0].Message, "step 6") {
+		if history := in.Policy.Status.History; events != 7 || len(history) != 2 ||
+			!strings.Contains(history[0].Message, "step 6") {
 			t.Errorf("%d events and %d entries, want 7 and 2", events, len(history))
 		}
 	})
@@ -259,11 +285,13 @@ func TestFinishEventsAndHistory(t *testing.T) {
 		for most, want := range map[int]int{-1: 10, 0: 10, 3: 3} {
 			in := finishing()
 			for i := range 15 {
-				status, _ := Finish(in, Outcome{Findings: saying(good(), TypeDeployment, metav1.ConditionTrue, fmt.Sprint("turn ", i))}, most)
+				status, _ := Finish(in, Outcome{Findings: saying(good(), TypeDeployment, metav1.ConditionTrue,
+					fmt.Sprint("turn ", i))}, most)
 				in = later(t, in, status, time.Minute)
 			}
 			history := in.Policy.Status.History
-			if len(history) != want || !strings.Contains(history[0].Message, "turn 14") || !strings.Contains(history[1].Message, "turn 13") {
+			if len(history) != want || !strings.Contains(history[0].Message, "turn 14") ||
+				!strings.Contains(history[1].Message, "turn 13") {
 				t.Errorf("most %d: %d entries, newest %q", most, len(history), history[0].Message)
 			}
 		}
@@ -272,7 +300,8 @@ func TestFinishEventsAndHistory(t *testing.T) {
 
 // TestFinishIsIdempotent: on its own result, stored or not, Finish changes nothing and reports nothing (R-ST-5).
 func TestFinishIsIdempotent(t *testing.T) {
-	texts := []string{"", "fine", "\xff broken", strings.Repeat("ü", 3000), strings.Repeat("x", 40000), "the operator namespace is gone", "a; b, c"}
+	texts := []string{"", "fine", "\xff broken", strings.Repeat("ü", 3000), strings.Repeat("x", 40000),
+		"the operator namespace is gone", "a; b, c"}
 	for seed := range uint64(400) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		findings := func() []Finding {
@@ -281,9 +310,11 @@ func TestFinishIsIdempotent(t *testing.T) {
 				if r.IntN(8) == 0 {
 					continue
 				}
-				f := Finding{Type: a.conditionType, Status: a.good, Reason: []string{"Good", "", "not good"}[r.IntN(3)], Message: texts[r.IntN(len(texts))]}
+				f := Finding{Type: a.conditionType, Status: a.good, Reason: []string{"Good", "", "not good"}[r.IntN(3)],
+					Message: texts[r.IntN(len(texts))]}
 				if r.IntN(3) == 0 {
-					f.Status = []metav1.ConditionStatus{metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown}[r.IntN(3)]
+					f.Status = []metav1.ConditionStatus{metav1.ConditionTrue, metav1.ConditionFalse,
+						metav1.ConditionUnknown}[r.IntN(3)]
 				}
 				if r.IntN(4) == 0 {
 					f.Since = metav1.NewTime(noon.Add(-time.Duration(r.IntN(1e9))))
@@ -291,7 +322,8 @@ func TestFinishIsIdempotent(t *testing.T) {
 				if f.Kind = []string{"", "A", "B"}[r.IntN(3)]; f.Kind != "" {
 					f.KeepRelated = r.IntN(3) == 0
 					for range r.IntN(3) {
-						f.Related = append(f.Related, relatedTo(f.Kind, fmt.Sprint(r.IntN(3)), []string{"", "1", "2"}[r.IntN(3)]))
+						f.Related = append(f.Related,
+							relatedTo(f.Kind, fmt.Sprint(r.IntN(3)), []string{"", "1", "2"}[r.IntN(3)]))
 					}
 				}
 				findings = append(findings, f)
@@ -304,7 +336,8 @@ func TestFinishIsIdempotent(t *testing.T) {
 			out := Outcome{Findings: findings()}
 			status, _ := Finish(in, out, r.IntN(4))
 			message := conditionOf(status.Conditions, TypeCompliant).Message
-			if len(message) > messageLength || !utf8.ValidString(message) || !strings.HasPrefix(message, string(status.Compliant)+"; ") {
+			if len(message) > messageLength || !utf8.ValidString(message) ||
+				!strings.HasPrefix(message, string(status.Compliant)+"; ") {
 				t.Fatalf("seed %d: %d bytes: %.40q", seed, len(message), message)
 			}
 			in = later(t, in, status, time.Minute)

@@ -48,8 +48,11 @@ func (e *evaluation) current() string {
 	return e.subscription.Status.CurrentCSV
 }
 
-func subscriptionFinding(status metav1.ConditionStatus, reason, message string, related ...policyv1beta2.RelatedObject) Finding {
-	return Finding{Type: TypeSubscription, Status: status, Reason: reason, Message: message, Kind: kindSubscription, Related: related}
+func subscriptionFinding(
+	status metav1.ConditionStatus, reason, message string, related ...policyv1beta2.RelatedObject,
+) Finding {
+	return Finding{Type: TypeSubscription, Status: status, Reason: reason, Message: message, Kind: kindSubscription,
+		Related: related}
 }
 
 // compareSubscription compares the Subscription with the policy.
@@ -63,10 +66,12 @@ func (e *evaluation) compareSubscription(groupUsable bool) (Finding, []Action) {
 	sub, live := e.subscription, e.content()
 	differing := differences(live, e.wanted.subscription, "spec")
 	if e.wanted.fields != nil {
-		differing = append(differing, differences(live, map[string]any{rules.PolicyFieldsAnnotation: *e.wanted.fields}, "metadata", "annotations")...)
+		differing = append(differing, differences(live, map[string]any{rules.PolicyFieldsAnnotation: *e.wanted.fields},
+			"metadata", "annotations")...)
 	}
 	if e.enforced {
-		differing = append(differing, differences(live, map[string]any{managedMark: e.managedBy()}, "metadata", "annotations")...)
+		differing = append(differing, differences(live, map[string]any{managedMark: e.managedBy()}, "metadata",
+			"annotations")...)
 		differing = append(differing, differences(live, map[string]any{managedMark: ""}, "metadata", "labels")...)
 	}
 	if len(differing) > 0 {
@@ -75,7 +80,8 @@ func (e *evaluation) compareSubscription(groupUsable bool) (Finding, []Action) {
 	if f := e.unresolved(); f != nil {
 		return *f, nil
 	}
-	return subscriptionFinding(metav1.ConditionTrue, "SubscriptionMatches", "the Subscription matches what is required by the policy",
+	return subscriptionFinding(metav1.ConditionTrue, "SubscriptionMatches",
+		"the Subscription matches what is required by the policy",
 		e.related(kindSubscription, sub.Metadata, policyv1beta2.Compliant, relatedFound)), nil
 }
 
@@ -124,7 +130,8 @@ func (e *evaluation) remembering(s *olm.Subscription, live, changed map[string]a
 	noted, _ := annotations[rules.RequestedApprovalAnnotation].(string)
 	requested := rules.RequestedApproval(have, noted)
 	switch {
-	case want == nil || want == have || e.createdByPolicy(kindSubscription, &s.Metadata), requested == want && noted == "":
+	case want == nil || want == have || e.createdByPolicy(kindSubscription, &s.Metadata),
+		requested == want && noted == "":
 		return changed
 	case requested == want:
 		delete(annotations, rules.RequestedApprovalAnnotation)
@@ -134,20 +141,24 @@ func (e *evaluation) remembering(s *olm.Subscription, live, changed map[string]a
 }
 
 func (e *evaluation) updated() Finding {
-	return subscriptionFinding(metav1.ConditionTrue, "SubscriptionUpdated", "the Subscription "+named(&e.subscription.Metadata)+" was updated to match the policy",
+	return subscriptionFinding(metav1.ConditionTrue, "SubscriptionUpdated",
+		"the Subscription "+named(&e.subscription.Metadata)+" was updated to match the policy",
 		e.related(kindSubscription, e.subscription.Metadata, policyv1beta2.Compliant, relatedUpdated))
 }
 
 func (e *evaluation) missingSubscription(groupUsable bool) (Finding, []Action) {
 	o := olm.ObjectMeta{Namespace: e.wanted.namespace, Name: e.wanted.name}
-	if i := slices.IndexFunc(e.Subscriptions, func(s *olm.Subscription) bool { return s.Metadata.Name == o.Name }); i >= 0 {
+	if i := slices.IndexFunc(e.Subscriptions,
+		func(s *olm.Subscription) bool { return s.Metadata.Name == o.Name }); i >= 0 {
 		// The name is taken by another operator. Changing that Subscription would orphan what it installed.
 		other := e.Subscriptions[i]
 		return subscriptionFinding(metav1.ConditionFalse, "SubscriptionMismatch", fmt.Sprintf(
 			"the Subscription %s does not match the policy: spec.name is %s, wanted %s; it belongs to another package and is left alone",
-			named(&other.Metadata), text.Quote(other.Spec.Package), text.Quote(o.Name)), e.related(kindSubscription, other.Metadata, policyv1beta2.NonCompliant, relatedMismatch)), nil
+			named(&other.Metadata), text.Quote(other.Spec.Package), text.Quote(o.Name)), e.related(kindSubscription,
+			other.Metadata, policyv1beta2.NonCompliant, relatedMismatch)), nil
 	}
-	f := subscriptionFinding(metav1.ConditionFalse, "SubscriptionMissing", "the required Subscription "+named(&o)+" was not found",
+	f := subscriptionFinding(metav1.ConditionFalse, "SubscriptionMissing",
+		"the required Subscription "+named(&o)+" was not found",
 		e.related(kindSubscription, o, policyv1beta2.NonCompliant, relatedMissing))
 	spec, open := e.completed()
 	switch {
@@ -163,7 +174,8 @@ func (e *evaluation) missingSubscription(groupUsable bool) (Finding, []Action) {
 	}
 	if since := e.removedSince(); !since.IsZero() {
 		f.Reason, f.Since = reasonRemoved, metav1.NewTime(since)
-		f.Message += " any more; it is created again unless OLM v1 takes over the operator within " + migrationGrace.String()
+		f.Message += " any more; it is created again unless OLM v1 takes over the operator within " +
+			migrationGrace.String()
 		return f, nil
 	}
 	return f, []Action{{
@@ -171,9 +183,12 @@ func (e *evaluation) missingSubscription(groupUsable bool) (Finding, []Action) {
 		// The marks are set on creation; added later they would count as a change of the Subscription (R-LP-5).
 		Object: map[string]any{"apiVersion": olm.V1alpha1.String(), "kind": kindSubscription,
 			"metadata": map[string]any{"name": o.Name, "namespace": o.Namespace,
-				"labels": map[string]any{managedMark: ""}, "annotations": map[string]any{managedMark: e.managedBy(), rules.PolicyFieldsAnnotation: *e.wanted.fields}},
+				"labels": map[string]any{managedMark: ""},
+				"annotations": map[string]any{managedMark: e.managedBy(),
+					rules.PolicyFieldsAnnotation: *e.wanted.fields}},
 			"spec": spec},
-		Done:   subscriptionFinding(metav1.ConditionTrue, "SubscriptionCreated", "the required Subscription "+named(&o)+" was created", e.created(kindSubscription, o)),
+		Done: subscriptionFinding(metav1.ConditionTrue, "SubscriptionCreated",
+			"the required Subscription "+named(&o)+" was created", e.created(kindSubscription, o)),
 		Failed: f.because("created"),
 	}}
 }
@@ -198,10 +213,12 @@ func (e *evaluation) completed() (spec map[string]any, open string) {
 	case len(missing) == 0:
 		return spec, ""
 	case e.manifest == nil:
-		return nil, fmt.Sprintf("the defaults of %s cannot be determined, because the package %s is not (yet) found in %s",
+		return nil, fmt.Sprintf(
+			"the defaults of %s cannot be determined, because the package %s is not (yet) found in %s",
 			text.Names(missing, maxListed), e.wanted.name, e.catalogAsked())
 	}
-	return nil, fmt.Sprintf("the defaults of %s cannot be determined, because the PackageManifest of %s does not tell them",
+	return nil, fmt.Sprintf(
+		"the defaults of %s cannot be determined, because the PackageManifest of %s does not tell them",
 		text.Names(missing, maxListed), e.wanted.name)
 }
 

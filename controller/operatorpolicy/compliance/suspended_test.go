@@ -32,7 +32,8 @@ func TestSuspended(t *testing.T) {
 		{"nothing is removed", []given{ready, enforced, pending, subscription("etcd", manual), csv("etcd.v1.2.0"),
 			spec(func(s *policyv1beta2.OperatorPolicySpec) { s.ComplianceType = policyv1beta2.MustNotHave })}, nil},
 		{"an Automatic Subscription waits", []given{ready, enforced, pending, subscription("etcd")}, []string{"etcd"}},
-		{"so does one with another name", []given{ready, enforced, pending, subscription("renamed"), subscription("etcd", manual)}, []string{"renamed"}},
+		{"so does one with another name", []given{ready, enforced, pending, subscription("renamed"),
+			subscription("etcd", manual)}, []string{"renamed"}},
 		{"other packages are left alone", []given{ready, enforced, pending, subscription("vault", foreign)}, nil},
 		{"an informing policy writes nothing", []given{ready, pending, subscription("etcd")}, nil},
 	} {
@@ -43,7 +44,8 @@ func TestSuspended(t *testing.T) {
 			for _, a := range out.Actions {
 				meta := a.Object["metadata"].(map[string]any)
 				before, after := a.Live["spec"].(map[string]any), a.Object["spec"].(map[string]any)
-				if a.Verb != Update || after["installPlanApproval"] != olm.ApprovalManual || before["installPlanApproval"] != "Automatic" || before["channel"] != after["channel"] {
+				if a.Verb != Update || after["installPlanApproval"] != olm.ApprovalManual ||
+					before["installPlanApproval"] != "Automatic" || before["channel"] != after["channel"] {
 					t.Errorf("action %s of %v to %v", a.Verb, before, after)
 				}
 				waits = append(waits, meta["name"].(string))
@@ -59,7 +61,8 @@ func TestSuspended(t *testing.T) {
 			if event == nil || event.Message != message || event.Type != "Warning" {
 				t.Errorf("event is %+v", event)
 			}
-			if c := conditionOf(status.Conditions, TypeDependencies); c == nil || c.Status != metav1.ConditionFalse || c.Reason != dependency.ReasonDependencyPending {
+			if c := conditionOf(status.Conditions, TypeDependencies); c == nil || c.Status != metav1.ConditionFalse ||
+				c.Reason != dependency.ReasonDependencyPending {
 				t.Errorf("condition is %+v", c)
 			}
 		})
@@ -74,7 +77,8 @@ func TestResumed(t *testing.T) {
 	in.Policy.Status = status
 	out := Evaluate(in)
 	resumed, event := Finish(in, out, 0)
-	if resumed.Compliant == policyv1beta2.Pending || conditionOf(resumed.Conditions, TypeDependencies) != nil || event == nil {
+	if resumed.Compliant == policyv1beta2.Pending || conditionOf(resumed.Conditions, TypeDependencies) != nil ||
+		event == nil {
 		t.Errorf("status is %s, %v", resumed.Compliant, resumed.Conditions)
 	}
 }
@@ -101,7 +105,8 @@ func TestRequestedApproval(t *testing.T) {
 	}
 	created := func(in *Input) {
 		s := in.Subscriptions[0]
-		related := policyv1beta2.RelatedObject{Properties: &policyv1beta2.ObjectProperties{UID: s.Metadata.UID, CreatedByPolicy: new(true)}}
+		related := policyv1beta2.RelatedObject{Properties: &policyv1beta2.ObjectProperties{UID: s.Metadata.UID,
+			CreatedByPolicy: new(true)}}
 		related.Object.Kind, related.Object.Metadata.Name = kindSubscription, s.Metadata.Name
 		in.Policy.Status.RelatedObjects = append(in.Policy.Status.RelatedObjects, related)
 	}
@@ -109,12 +114,13 @@ func TestRequestedApproval(t *testing.T) {
 		given []given
 		want  any
 	}{
-		"a list makes Automatic wait":            {[]given{listed("etcd.v1.2.0"), with("Automatic")}, "Automatic"},
-		"a list makes what is unset wait":        {[]given{listed("etcd.v1.2.0"), with("")}, "Automatic"},
-		"Manual is made Automatic":               {[]given{with("Manual")}, "Manual"},
-		"Automatic is given back":                {[]given{with("Manual", "Automatic")}, nil},
-		"Manual is given back":                   {[]given{listed("etcd.v1.2.0"), with("Automatic", "Manual")}, nil},
-		"what waits goes on":                     {[]given{listed("etcd.v1.2.0"), with("Manual", "Automatic")}, "Automatic"},
+		"a list makes Automatic wait":     {[]given{listed("etcd.v1.2.0"), with("Automatic")}, "Automatic"},
+		"a list makes what is unset wait": {[]given{listed("etcd.v1.2.0"), with("")}, "Automatic"},
+		"Manual is made Automatic":        {[]given{with("Manual")}, "Manual"},
+		"Automatic is given back":         {[]given{with("Manual", "Automatic")}, nil},
+		"Manual is given back":            {[]given{listed("etcd.v1.2.0"), with("Automatic", "Manual")}, nil},
+		"what waits goes on": {[]given{listed("etcd.v1.2.0"), with("Manual", "Automatic")},
+			"Automatic"},
 		"what the policy has created has no own": {[]given{listed("etcd.v1.2.0"), with("Automatic"), created}, nil},
 		"a suspended policy makes it wait":       {[]given{pending, with("Automatic")}, "Automatic"},
 	} {
@@ -123,7 +129,8 @@ func TestRequestedApproval(t *testing.T) {
 			if len(out.Actions) != 1 {
 				t.Fatalf("the actions are %v, want one", out.Actions)
 			}
-			if got := object(out.Actions[0].Object, "metadata", "annotations")[rules.RequestedApprovalAnnotation]; got != tc.want {
+			if got := object(out.Actions[0].Object, "metadata",
+				"annotations")[rules.RequestedApprovalAnnotation]; got != tc.want {
 				t.Errorf("noted is %v, want %v", got, tc.want)
 			}
 		})

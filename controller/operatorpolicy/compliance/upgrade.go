@@ -40,7 +40,8 @@ func (e *evaluation) upgrading(csv *Installed) *upgrade {
 		versions = append(versions, c)
 	}
 	slices.SortStableFunc(versions, func(a, b *Installed) int {
-		return cmp.Or(cmp.Compare(b.replaced(), a.replaced()), cmp.Compare(a.Metadata.CreationTimestamp, b.Metadata.CreationTimestamp))
+		return cmp.Or(cmp.Compare(b.replaced(), a.replaced()),
+			cmp.Compare(a.Metadata.CreationTimestamp, b.Metadata.CreationTimestamp))
 	})
 	if len(versions) < 2 {
 		return nil
@@ -51,7 +52,8 @@ func (e *evaluation) upgrading(csv *Installed) *upgrade {
 	}
 	created, err := time.Parse(time.RFC3339, newest.Metadata.CreationTimestamp)
 	until := created.Add(upgradeTime)
-	if err != nil || !e.Now.Before(until) || slices.ContainsFunc(newest.Status.Deployments, func(name string) bool { return e.Deployments[name].Stalled }) {
+	if err != nil || !e.Now.Before(until) || slices.ContainsFunc(newest.Status.Deployments,
+		func(name string) bool { return e.Deployments[name].Stalled }) {
 		return nil
 	}
 	return &upgrade{from: before.Metadata.Name, until: until}
@@ -77,7 +79,8 @@ func (e *evaluation) tolerates(conditionType string) bool {
 
 // tolerated says, to follow a sentence, until when a fault does not count.
 func (u *upgrade) tolerated() string {
-	return "; the upgrade from " + text.Name(u.from) + " is in progress, and this counts from " + u.until.UTC().Format(time.RFC3339) + " on"
+	return "; the upgrade from " + text.Name(u.from) + " is in progress, and this counts from " +
+		u.until.UTC().Format(time.RFC3339) + " on"
 }
 
 // wake returns an outcome that is evaluated again when the upgrade in progress has taken too long.
@@ -97,8 +100,10 @@ func (e *evaluation) waitsForDeployments(csv *Installed) bool {
 		return false
 	}
 	switch csv.Status.Reason {
-	case "ComponentUnhealthy", "NeedsReinstall", "AllRequirementsMet", "InstallSucceeded", "InstallWaiting", "InstallCheckFailed":
-		return slices.ContainsFunc(csv.Status.Deployments, func(name string) bool { return !e.Deployments[name].Available })
+	case "ComponentUnhealthy", "NeedsReinstall", "AllRequirementsMet", "InstallSucceeded", "InstallWaiting",
+		"InstallCheckFailed":
+		return slices.ContainsFunc(csv.Status.Deployments,
+			func(name string) bool { return !e.Deployments[name].Available })
 	}
 	return false
 }

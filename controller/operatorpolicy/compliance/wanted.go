@@ -46,7 +46,8 @@ func (in *Input) wanted() (*wanted, []string) {
 		problems = append(problems, err.Error())
 	}
 	if sub.Namespace == "" && len(in.Problems) == 0 {
-		problems = append(problems, "spec.subscription.namespace: Required value: name the namespace of the operator, since nothing else tells it")
+		problems = append(problems,
+			"spec.subscription.namespace: Required value: name the namespace of the operator, since nothing else tells it")
 	}
 
 	r := reader{quiet: len(problems) > 0}
@@ -65,7 +66,8 @@ func (in *Input) wanted() (*wanted, []string) {
 		w.group = &wantedGroup{name: group.Name, spec: map[string]any{}}
 		targets := read[[]string](&r, "spec.operatorGroup.targetNamespaces", group.TargetNamespaces)
 		selector := read[map[string]any](&r, "spec.operatorGroup.selector", group.Selector)
-		if t := group.Target; t != nil { // the proposal's spelling of the two (R-OP-6); a policy that uses both is not valid
+		// the proposal's spelling of the two (R-OP-6); a policy that uses both is not valid
+		if t := group.Target; t != nil {
 			targets = append(targets, read[[]string](&r, "spec.operatorGroup.target.namespaces", t.Namespaces)...)
 			if selector == nil {
 				selector = read[map[string]any](&r, "spec.operatorGroup.target.selector", t.Selector)
@@ -85,8 +87,9 @@ func (in *Input) wanted() (*wanted, []string) {
 	}
 	problems = append(problems, r.problems...)
 	if spec.IsEnforced() && len(in.Overlaps) > 0 {
-		problems = append(problems, fmt.Sprintf("the policy does nothing, because several enforced policies manage the Subscription to %s in namespace %s: %s",
-			text.Name(sub.Name), text.Name(sub.Namespace), text.Names(in.Overlaps, maxListed)))
+		problems = append(problems,
+			fmt.Sprintf("the policy does nothing, because several enforced policies manage the Subscription to %s in namespace %s: %s",
+				text.Name(sub.Name), text.Name(sub.Namespace), text.Names(in.Overlaps, maxListed)))
 	}
 	return w, problems
 }
@@ -115,7 +118,8 @@ func read[T any](r *reader, path string, value *apiextensionsv1.JSON) T {
 		return into
 	}
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(value.Raw, &into); err != nil && !r.quiet {
-		r.problems = append(r.problems, fmt.Sprintf("%s: Invalid value: %s: %s", path, text.Quote(text.Unquote(value.Raw)), err))
+		r.problems = append(r.problems, fmt.Sprintf("%s: Invalid value: %s: %s", path,
+			text.Quote(text.Unquote(value.Raw)), err))
 	}
 	return into
 }
@@ -147,7 +151,8 @@ func emptySelector(selector map[string]any) bool {
 func (e *evaluation) catalogProblems() []string {
 	asked := olm.Catalog{Namespace: e.Policy.Spec.Subscription.SourceNamespace, Name: e.Policy.Spec.Subscription.Source}
 	inPart := (asked.Name == "") != (asked.Namespace == "")
-	if e.Policy.Spec.ComplianceType != policyv1beta2.MustHave || e.subscription != nil || len(e.duplicates) > 0 || !inPart || e.manifest != nil {
+	if e.Policy.Spec.ComplianceType != policyv1beta2.MustHave || e.subscription != nil || len(e.duplicates) > 0 ||
+		!inPart || e.manifest != nil {
 		return nil
 	}
 	other := e.Input.manifest(olm.Catalog{})
@@ -158,6 +163,7 @@ func (e *evaluation) catalogProblems() []string {
 	if asked.Name == "" {
 		field, value = "sourceNamespace", asked.Namespace
 	}
-	return []string{fmt.Sprintf("spec.subscription.%s: Invalid value: %s: the catalog in the policy does not match the one in the PackageManifest of %s, which is %s/%s",
+	return []string{fmt.Sprintf(
+		"spec.subscription.%s: Invalid value: %s: the catalog in the policy does not match the one in the PackageManifest of %s, which is %s/%s",
 		field, text.Quote(value), e.wanted.name, other.Catalog.Namespace, other.Catalog.Name)}
 }

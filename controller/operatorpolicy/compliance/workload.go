@@ -26,7 +26,8 @@ func (e *evaluation) crds() Finding {
 	}
 	f.Reason, f.Message = "RelevantCRDFound", "there are CustomResourceDefinitions present for the operator"
 	for _, crd := range e.CRDs {
-		f.Related = append(f.Related, e.related(kindCustomResourceDefinition, crd.ObjectMeta, policyv1beta2.Compliant, relatedFound))
+		f.Related = append(f.Related, e.related(kindCustomResourceDefinition, crd.ObjectMeta, policyv1beta2.Compliant,
+			relatedFound))
 	}
 	return f
 }
@@ -41,7 +42,8 @@ func (e *evaluation) deployments() Finding {
 	case e.csv == nil:
 		f.Message = "there are no relevant Deployments because the ClusterServiceVersion is missing"
 	case len(e.csv.Status.Deployments) == 0:
-		f.Message = "there are no relevant Deployments because the ClusterServiceVersion " + text.Name(e.csv.Metadata.Name) + " has none"
+		f.Message = "there are no relevant Deployments because the ClusterServiceVersion " +
+			text.Name(e.csv.Metadata.Name) + " has none"
 	default:
 		return e.health(slices.Compact(slices.Sorted(slices.Values(e.csv.Status.Deployments))))
 	}
@@ -64,7 +66,8 @@ func (e *evaluation) health(names []string) Finding {
 		switch {
 		case !ok:
 			missing = append(missing, name)
-			f.Related = append(f.Related, e.related(kindDeployment, olm.ObjectMeta{Namespace: e.wanted.namespace, Name: name}, compliantIf(tolerated), relatedMissing))
+			f.Related = append(f.Related, e.related(kindDeployment,
+				olm.ObjectMeta{Namespace: e.wanted.namespace, Name: name}, compliantIf(tolerated), relatedMissing))
 		case !d.Available:
 			unavailable = append(unavailable, name)
 			if d.Stalled {
@@ -72,12 +75,14 @@ func (e *evaluation) health(names []string) Finding {
 			}
 			f.Related = append(f.Related, e.related(kindDeployment, d.ObjectMeta, compliantIf(tolerated), down))
 		default:
-			f.Related = append(f.Related, e.related(kindDeployment, d.ObjectMeta, policyv1beta2.Compliant, relatedDeploymentUp))
+			f.Related = append(f.Related, e.related(kindDeployment, d.ObjectMeta, policyv1beta2.Compliant,
+				relatedDeploymentUp))
 		}
 	}
 	switch {
 	case len(missing) == len(names):
-		f.Reason, f.Message = "NoExistingDeployments", "none of the operator's Deployments exist: "+text.Names(missing, maxListed)+until
+		f.Reason, f.Message = "NoExistingDeployments", "none of the operator's Deployments exist: "+
+			text.Names(missing, maxListed)+until
 	case len(missing)+len(unavailable) > 0:
 		f.Reason, f.Message = "DeploymentsUnavailable", "the operator's Deployments are not all available"
 		if len(unavailable) > 0 {

@@ -139,7 +139,8 @@ func (c *command) get(ctx context.Context, words string, names []string) error {
 		for i := range list.Items {
 			items = append(items, list.Items[i].Object)
 			if c.output == "name" {
-				kind := strings.TrimSuffix(schema.GroupKind{Group: gvk.Group, Kind: strings.ToLower(gvk.Kind)}.String(), ".")
+				kind := strings.TrimSuffix(schema.GroupKind{Group: gvk.Group, Kind: strings.ToLower(gvk.Kind)}.String(),
+					".")
 				fmt.Fprintf(&c.out, "%s/%s\n", kind, list.Items[i].GetName())
 			}
 		}

@@ -23,7 +23,8 @@ type move struct {
 func (m *move) version() string { _, v, _ := strings.Cut(m.csv, ".v"); return v }
 
 func (m *move) properties() string {
-	return fmt.Sprintf(`{"properties":[{"type":"olm.package","value":{"packageName":%q,"version":%q}}]}`, m.pkg, m.version())
+	return fmt.Sprintf(`{"properties":[{"type":"olm.package","value":{"packageName":%q,"version":%q}}]}`, m.pkg,
+		m.version())
 }
 
 // moves reads arguments SUBSCRIPTION=CSV.
@@ -84,15 +85,18 @@ func (p *Player) cmdProposes(ts *testscript.TestScript, neg bool, args []string)
 	}
 	plan := olmObject("InstallPlan", ts.Getenv("NS"), args[0])
 	for _, m := range moves {
-		plan.SetOwnerReferences(append(plan.GetOwnerReferences(), metav1.OwnerReference{APIVersion: m.subscription.GetAPIVersion(),
-			Kind: m.subscription.GetKind(), Name: m.subscription.GetName(), UID: m.subscription.GetUID()}))
+		plan.SetOwnerReferences(append(plan.GetOwnerReferences(),
+			metav1.OwnerReference{APIVersion: m.subscription.GetAPIVersion(),
+				Kind: m.subscription.GetKind(), Name: m.subscription.GetName(), UID: m.subscription.GetUID()}))
 	}
-	plan.Object["spec"] = map[string]any{"approval": approval, "approved": approval == "Automatic", "generation": int64(1), "clusterServiceVersionNames": csvs}
+	plan.Object["spec"] = map[string]any{"approval": approval, "approved": approval == "Automatic",
+		"generation": int64(1), "clusterServiceVersionNames": csvs}
 	plan.Object["status"] = map[string]any{"phase": phase, "catalogSources": []any{}, "bundleLookups": lookups}
 	ts.Check(p.Apply(plan))
 	for _, m := range moves {
 		ts.Check(p.follow(ctx, m, map[string]any{"currentCSV": m.csv, "state": "UpgradePending", "conditions": nil,
-			"installPlanRef": map[string]any{"apiVersion": plan.GetAPIVersion(), "kind": plan.GetKind(), "namespace": plan.GetNamespace(), "name": plan.GetName()}}))
+			"installPlanRef": map[string]any{"apiVersion": plan.GetAPIVersion(), "kind": plan.GetKind(),
+				"namespace": plan.GetNamespace(), "name": plan.GetName()}}))
 	}
 }
 
@@ -131,7 +135,8 @@ func (p *Player) cmdInstalls(ts *testscript.TestScript, neg bool, args []string)
 	})
 	for _, m := range p.moves(ts, args[1:]) {
 		text := os.Expand(installed, func(variable string) string {
-			return map[string]string{"CSV": m.csv, "NS": ts.Getenv("NS"), "OPERATOR": m.subscription.GetName(), "PACKAGE": m.pkg,
+			return map[string]string{"CSV": m.csv, "NS": ts.Getenv("NS"), "OPERATOR": m.subscription.GetName(),
+				"PACKAGE":    m.pkg,
 				"PROPERTIES": m.properties(), "VERSION": m.version()}[variable]
 		})
 		objects, err := documents(text)
@@ -139,7 +144,8 @@ func (p *Player) cmdInstalls(ts *testscript.TestScript, neg bool, args []string)
 		for _, u := range objects {
 			ts.Check(p.Apply(u))
 		}
-		if before, _, _ := unstructured.NestedString(m.subscription.Object, "status", "installedCSV"); before != "" && before != m.csv {
+		if before, _, _ := unstructured.NestedString(m.subscription.Object, "status", "installedCSV"); before != "" &&
+			before != m.csv {
 			ts.Check(p.OLM.Delete(ctx, olmObject("ClusterServiceVersion", ts.Getenv("NS"), before)))
 		}
 		ts.Check(p.follow(ctx, m, map[string]any{"currentCSV": m.csv, "installedCSV": m.csv, "state": "AtLatestKnown"}))

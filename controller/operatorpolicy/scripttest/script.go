@@ -247,7 +247,8 @@ var kinds = map[string]schema.GroupVersionKind{
 }
 
 // clusterScoped are the kinds of scripts that are in no namespace.
-var clusterScoped = []string{"namespace", "customresourcedefinition", "constraint", "zone", "constrainttemplate", "k8srequiredlabels"}
+var clusterScoped = []string{"namespace", "customresourcedefinition", "constraint", "zone", "constrainttemplate",
+	"k8srequiredlabels"}
 
 // Kind returns the kind of a name in scripts.
 func (p *Player) Kind(name string) (gvk schema.GroupVersionKind, ok bool) {

@@ -19,7 +19,9 @@ import (
 )
 
 // policy reads a policy whose newest generation was evaluated.
-func (p *Player) policy(ctx context.Context, ts *testscript.TestScript, name string) (*policyv1beta2.OperatorPolicy, error) {
+func (p *Player) policy(
+	ctx context.Context, ts *testscript.TestScript, name string,
+) (*policyv1beta2.OperatorPolicy, error) {
 	op := &policyv1beta2.OperatorPolicy{}
 	if err := p.Admin.Get(ctx, client.ObjectKey{Namespace: ts.Getenv("POLICIES"), Name: name}, op); err != nil {
 		return nil, err
@@ -52,7 +54,8 @@ func (p *Player) cmdCondition(ts *testscript.TestScript, neg bool, args []string
 			return err
 		}
 		if !slices.ContainsFunc(op.Status.Conditions, func(c metav1.Condition) bool {
-			return c.Type == args[1] && string(c.Status) == args[2] && c.Reason == args[3] && (len(args) == 4 || strings.Contains(c.Message, args[4]))
+			return c.Type == args[1] && string(c.Status) == args[2] && c.Reason == args[3] &&
+				(len(args) == 4 || strings.Contains(c.Message, args[4]))
 		}) {
 			return fmt.Errorf("%s has no condition %s, but\n%s", args[0], strings.Join(args[1:], " "), Conditions(op))
 		}
@@ -84,11 +87,13 @@ func (p *Player) cmdRelated(ts *testscript.TestScript, neg bool, args []string) 
 				properties = "created"
 			}
 			have = append(have, fmt.Sprintf("  %s %s %q %s", r.Object.Metadata.Name, state, r.Reason, properties))
-			if r.Object.Metadata.Name == args[2] && state == args[3] && r.Reason == args[4] && (len(args) == 5 || properties == args[5]) {
+			if r.Object.Metadata.Name == args[2] && state == args[3] && r.Reason == args[4] &&
+				(len(args) == 5 || properties == args[5]) {
 				return nil
 			}
 		}
-		return fmt.Errorf("%s relates to no %s, but to\n%s\n%s", args[0], strings.Join(args[1:], " "), strings.Join(have, "\n"), Conditions(op))
+		return fmt.Errorf("%s relates to no %s, but to\n%s\n%s", args[0], strings.Join(args[1:], " "),
+			strings.Join(have, "\n"), Conditions(op))
 	})
 }
 
@@ -158,7 +163,8 @@ func (p *Player) cmdGauge(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 && len(args) != 3 {
 		ts.Fatalf("usage: gauge POLICY [SEVERITY VALUE]")
 	}
-	labels := fmt.Sprintf(`cluster_policy_governance_info{kind="OperatorPolicy",policy=%q,policy_namespace=%q,`, args[0], ts.Getenv("POLICIES"))
+	labels := fmt.Sprintf(`cluster_policy_governance_info{kind="OperatorPolicy",policy=%q,policy_namespace=%q,`,
+		args[0], ts.Getenv("POLICIES"))
 	var want []string
 	if len(args) == 3 {
 		want = []string{fmt.Sprintf("%sseverity=%q} %s", labels, args[1], args[2])}

@@ -20,11 +20,13 @@ import (
 func crd(kind string, change func(map[string]any), versions ...string) *definition {
 	object := map[string]any{
 		"metadata": map[string]any{"name": "widgets.example.com", "uid": "1", "resourceVersion": "7"},
-		"spec": map[string]any{"group": "example.com", "scope": "Namespaced", "names": map[string]any{"kind": kind, "plural": "widgets"},
+		"spec": map[string]any{"group": "example.com", "scope": "Namespaced",
+			"names":    map[string]any{"kind": kind, "plural": "widgets"},
 			"versions": versionList(versions)},
 		"status": map[string]any{
 			"acceptedNames": map[string]any{"kind": kind, "plural": "widgets"},
-			"conditions":    []any{map[string]any{"type": "NamesAccepted", "status": "True"}, map[string]any{"type": "Established", "status": "True"}}},
+			"conditions": []any{map[string]any{"type": "NamesAccepted", "status": "True"},
+				map[string]any{"type": "Established", "status": "True"}}},
 	}
 	if change != nil {
 		change(object)
@@ -42,7 +44,8 @@ func versionList(versions []string) []any {
 	for _, v := range versions {
 		var name, a, b string
 		_, _ = fmt.Sscan(v, &name, &a, &b) // omitted parts stay empty
-		list = append(list, map[string]any{"name": name, "served": a == "served", "storage": a == "stored" || b == "stored"})
+		list = append(list, map[string]any{"name": name, "served": a == "served",
+			"storage": a == "stored" || b == "stored"})
 	}
 	return list
 }
@@ -57,13 +60,14 @@ func set(value any, fields ...string) func(map[string]any) {
 
 func TestKindsReplace(t *testing.T) {
 	var (
-		widget       = schema.GroupKind{Group: "example.com", Kind: "Widget"}
-		gadget       = schema.GroupKind{Group: "example.com", Kind: "Gadget"}
-		one          = crd("Widget", nil, "v1 served stored")
-		same         = crd("Widget", set("8", "metadata", "resourceVersion"), "v1 served stored")
-		two          = crd("Widget", nil, "v1 served stored", "v2 served")
-		reborn       = crd("Widget", set("2", "metadata", "uid"), "v1 served stored")
-		broken       = crd("Widget", func(o map[string]any) { delete(o["status"].(map[string]any), "conditions") }, "v1 served stored")
+		widget = schema.GroupKind{Group: "example.com", Kind: "Widget"}
+		gadget = schema.GroupKind{Group: "example.com", Kind: "Gadget"}
+		one    = crd("Widget", nil, "v1 served stored")
+		same   = crd("Widget", set("8", "metadata", "resourceVersion"), "v1 served stored")
+		two    = crd("Widget", nil, "v1 served stored", "v2 served")
+		reborn = crd("Widget", set("2", "metadata", "uid"), "v1 served stored")
+		broken = crd("Widget", func(o map[string]any) { delete(o["status"].(map[string]any), "conditions") },
+			"v1 served stored")
 		renamed      = crd("Gadget", nil, "v1 served stored")
 		anotherOfOne = crd("Widget", set("others.example.com", "metadata", "name"), "v1 served stored")
 	)
@@ -76,16 +80,21 @@ func TestKindsReplace(t *testing.T) {
 		events []event
 		want   *definition // of Widget
 	}{
-		"comes and goes":      {[]event{{nil, one, []schema.GroupKind{widget}}, {one, nil, []schema.GroupKind{widget}}}, nil},
+		"comes and goes": {[]event{{nil, one, []schema.GroupKind{widget}}, {one, nil, []schema.GroupKind{widget}}},
+			nil},
 		"nothing has changed": {[]event{{nil, one, []schema.GroupKind{widget}}, {one, same, nil}}, same},
-		"a version more":      {[]event{{nil, one, []schema.GroupKind{widget}}, {one, two, []schema.GroupKind{widget}}}, two},
+		"a version more": {[]event{{nil, one, []schema.GroupKind{widget}}, {one, two, []schema.GroupKind{widget}}},
+			two},
 		"gone and back between two looks": {
 			[]event{{nil, one, []schema.GroupKind{widget}}, {one, reborn, []schema.GroupKind{widget}}}, reborn},
-		"not established yet":    {[]event{{nil, broken, nil}, {broken, one, []schema.GroupKind{widget}}}, one},
-		"no longer established":  {[]event{{nil, one, []schema.GroupKind{widget}}, {one, broken, []schema.GroupKind{widget}}}, nil},
-		"never established":      {[]event{{nil, broken, nil}, {broken, nil, nil}}, nil},
-		"another kind":           {[]event{{nil, one, []schema.GroupKind{widget}}, {one, renamed, []schema.GroupKind{widget, gadget}}}, nil},
-		"its successor is first": {[]event{{nil, one, []schema.GroupKind{widget}}, {nil, anotherOfOne, []schema.GroupKind{widget}}, {one, nil, nil}}, anotherOfOne},
+		"not established yet": {[]event{{nil, broken, nil}, {broken, one, []schema.GroupKind{widget}}}, one},
+		"no longer established": {[]event{{nil, one, []schema.GroupKind{widget}},
+			{one, broken, []schema.GroupKind{widget}}}, nil},
+		"never established": {[]event{{nil, broken, nil}, {broken, nil, nil}}, nil},
+		"another kind": {[]event{{nil, one, []schema.GroupKind{widget}},
+			{one, renamed, []schema.GroupKind{widget, gadget}}}, nil},
+		"its successor is first": {[]event{{nil, one, []schema.GroupKind{widget}},
+			{nil, anotherOfOne, []schema.GroupKind{widget}}, {one, nil, nil}}, anotherOfOne},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -98,7 +107,8 @@ func TestKindsReplace(t *testing.T) {
 			if got, _ := k.definition(widget); got != test.want {
 				t.Errorf("got %+v, want %+v", got, test.want)
 			}
-			if got, ok := k.Lookup("example.com", "Widget"); ok != (test.want != nil) || ok && !reflect.DeepEqual(got, test.want.Kind) {
+			if got, ok := k.Lookup("example.com", "Widget"); ok != (test.want != nil) || ok &&
+				!reflect.DeepEqual(got, test.want.Kind) {
 				t.Errorf("Lookup gives %+v, %v", got, ok)
 			}
 		})
@@ -120,8 +130,10 @@ func TestTemplates(t *testing.T) {
 		true:  {"K8sRequired", "Config", "Cert", "ConstraintTemplate"},
 	} {
 		k := NewKinds(Options{Gatekeeper: gatekeeper})
-		for _, d := range []*definition{of("a.example.com", "Plain", ""), of("z.example.com", "Cert", "template"), of("example.com", "Config", "template"),
-			of("templates.gatekeeper.sh", "ConstraintTemplate", ""), of("constraints.gatekeeper.sh", "K8sRequired", "template")} {
+		for _, d := range []*definition{of("a.example.com", "Plain", ""), of("z.example.com", "Cert", "template"),
+			of("example.com", "Config", "template"),
+			of("templates.gatekeeper.sh", "ConstraintTemplate", ""),
+			of("constraints.gatekeeper.sh", "K8sRequired", "template")} {
 			k.replace(nil, d)
 		}
 		var got []string
@@ -141,7 +153,8 @@ func TestTemplates(t *testing.T) {
 
 func TestSubject(t *testing.T) {
 	widget := func(version, namespace string) subject {
-		return subject{resource: schema.GroupVersionResource{Group: "example.com", Version: version, Resource: "widgets"}, namespaced: true,
+		return subject{resource: schema.GroupVersionResource{Group: "example.com", Version: version,
+			Resource: "widgets"}, namespaced: true,
 			namespace: namespace, definition: types.UID("1")}
 	}
 	bound := subject{resource: widget("v1", "").resource, definition: "1"}
@@ -150,9 +163,12 @@ func TestSubject(t *testing.T) {
 		want       subject
 		right      string
 	}{
-		"as it is stored":          {crd("Widget", nil, "v1 served stored", "v2 served"), widget("v1", "shop"), "list and watch widgets.example.com in namespace shop"},
-		"stored in one not served": {crd("Widget", nil, "v1 served", "v2 stored"), widget("v1", "shop"), "list and watch widgets.example.com in namespace shop"},
-		"without namespaces":       {crd("Widget", set("Cluster", "spec", "scope"), "v1 served stored"), bound, "list and watch widgets.example.com"},
+		"as it is stored": {crd("Widget", nil, "v1 served stored", "v2 served"), widget("v1", "shop"),
+			"list and watch widgets.example.com in namespace shop"},
+		"stored in one not served": {crd("Widget", nil, "v1 served", "v2 stored"), widget("v1", "shop"),
+			"list and watch widgets.example.com in namespace shop"},
+		"without namespaces": {crd("Widget", set("Cluster", "spec", "scope"), "v1 served stored"), bound,
+			"list and watch widgets.example.com"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -162,7 +178,8 @@ func TestSubject(t *testing.T) {
 			}
 		})
 	}
-	if got := crd("Widget", nil, "v1 served stored").subject("").right(); got != "list and watch widgets.example.com in all namespaces" {
+	if got := crd("Widget", nil, "v1 served stored").subject(
+		"").right(); got != "list and watch widgets.example.com in all namespaces" {
 		t.Errorf("got %q", got)
 	}
 }

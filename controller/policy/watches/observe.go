@@ -16,7 +16,8 @@ func (w *Watches) Observe(t Target) dependency.Observed {
 	d, ok := w.kinds.definition(groupKind(t.Ref))
 	switch {
 	case !ok:
-		return dependency.Observed{Reason: dependency.NoKind, Detail: "no CustomResourceDefinition serves " + kindName(t.Ref)}
+		return dependency.Observed{Reason: dependency.NoKind, Detail: "no CustomResourceDefinition serves " +
+			kindName(t.Ref)}
 	case !d.serves(t.Version):
 		return dependency.Observed{Reason: dependency.NoKind, Detail: notServed(t, d.Versions)}
 	case !d.possible(t.Ref):

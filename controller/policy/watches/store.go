@@ -136,7 +136,8 @@ func keyOf(u *unstructured.Unstructured) string {
 
 // listWatch lists and watches the selected objects of a resource. Lists are read in pages that are trimmed one by one.
 // Opened is called for each watch that is established.
-func listWatch(client dynamic.Interface, resource dynamic.ResourceInterface, field, label string, trim func(*unstructured.Unstructured) *unstructured.Unstructured,
+func listWatch(client dynamic.Interface, resource dynamic.ResourceInterface, field, label string,
+	trim func(*unstructured.Unstructured) *unstructured.Unstructured,
 	opened func()) cache.ListerWatcher {
 	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {

@@ -16,13 +16,19 @@ func TestDifference(t *testing.T) {
 	versioned, template := named("a"), named("a")
 	versioned.Version, template.Template = "v1", true
 	tests := map[string]struct{ had, targets, added, gone []Target }{
-		"the first":                             {nil, []Target{named("a"), named("b")}, []Target{named("a"), named("b")}, nil},
-		"the same":                              {[]Target{named("a"), named("b")}, []Target{named("b"), named("a")}, nil, nil},
-		"named twice":                           {nil, []Target{named("a"), named("a")}, []Target{named("a")}, nil},
-		"none any more":                         {[]Target{named("a"), named("b")}, nil, nil, []Target{named("a"), named("b")}},
-		"some stay":                             {[]Target{named("a"), named("b")}, []Target{named("b"), named("c")}, []Target{named("c")}, []Target{named("a")}},
-		"in another version":                    {[]Target{named("a")}, []Target{versioned}, []Target{versioned}, []Target{named("a")}},
-		"a template's object is not waited for": {[]Target{named("a")}, []Target{named("a"), template}, []Target{template}, nil},
+		"the first": {nil, []Target{named("a"), named("b")},
+			[]Target{named("a"), named("b")}, nil},
+		"the same": {[]Target{named("a"), named("b")}, []Target{named("b"), named("a")},
+			nil, nil},
+		"named twice": {nil, []Target{named("a"), named("a")}, []Target{named("a")}, nil},
+		"none any more": {[]Target{named("a"), named("b")}, nil, nil,
+			[]Target{named("a"), named("b")}},
+		"some stay": {[]Target{named("a"), named("b")}, []Target{named("b"), named("c")},
+			[]Target{named("c")}, []Target{named("a")}},
+		"in another version": {[]Target{named("a")}, []Target{versioned}, []Target{versioned},
+			[]Target{named("a")}},
+		"a template's object is not waited for": {[]Target{named("a")}, []Target{named("a"), template},
+			[]Target{template}, nil},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -12,7 +12,8 @@ import (
 )
 
 // keptStatus are the fields of a status that are stored.
-var keptStatus = []string{"compliant", "complianceState", "history", "conditions", "observedGeneration", "lastEvaluatedGeneration", "totalViolations", "created"}
+var keptStatus = []string{"compliant", "complianceState", "history", "conditions", "observedGeneration",
+	"lastEvaluatedGeneration", "totalViolations", "created"}
 
 // trim removes from template objects all but the metadata and the compliance fields of the status: contents may be of
 // any size.
@@ -71,12 +72,14 @@ func trimDependency(u *unstructured.Unstructured) *unstructured.Unstructured {
 	annotations, _ := metadata["annotations"].(map[string]any)
 	put("annotations", only(annotations, dependency.AnnotationPending))
 	if controller := metav1.GetControllerOf(u); controller != nil {
-		kept["ownerReferences"] = []any{map[string]any{"apiVersion": short(controller.APIVersion), "kind": short(controller.Kind), "name": short(controller.Name),
+		kept["ownerReferences"] = []any{map[string]any{"apiVersion": short(controller.APIVersion),
+			"kind": short(controller.Kind), "name": short(controller.Name),
 			"uid": string(controller.UID), "controller": true}}
 	}
 	object := map[string]any{"apiVersion": u.Object["apiVersion"], "kind": u.Object["kind"], "metadata": kept}
 	if status, ok := u.Object["status"].(map[string]any); ok {
-		said := only(status, "compliant", "complianceState", "observedGeneration", "lastEvaluatedGeneration", "totalViolations", "created")
+		said := only(status, "compliant", "complianceState", "observedGeneration", "lastEvaluatedGeneration",
+			"totalViolations", "created")
 		conditions, _ := status["conditions"].([]any)
 		for _, entry := range conditions {
 			if c, ok := entry.(map[string]any); ok && c["type"] == dependency.ConditionCompliant {

@@ -128,16 +128,19 @@ func TestParentOf(t *testing.T) {
 		metadata string
 		want     types.NamespacedName
 	}{
-		"in a namespace": {`{"namespace":"shop","labels":{"policy.open-cluster-management.io/policy":"p"}}`, types.NamespacedName{Namespace: "shop", Name: "p"}},
+		"in a namespace": {`{"namespace":"shop","labels":{"policy.open-cluster-management.io/policy":"p"}}`,
+			types.NamespacedName{Namespace: "shop", Name: "p"}},
 		"handed to the Policy of another namespace": {
 			`{"namespace":"shop","labels":{"policy.open-cluster-management.io/policy":"p","policy.open-cluster-management.io/cluster-namespace":"other"}}`,
 			types.NamespacedName{Namespace: "shop", Name: "p"}},
 		"without a namespace": {
 			`{"labels":{"policy.open-cluster-management.io/policy":"p","policy.open-cluster-management.io/cluster-namespace":"shop"}}`,
 			types.NamespacedName{Namespace: "shop", Name: "p"}},
-		"without a namespace, nor one that is said": {`{"labels":{"policy.open-cluster-management.io/policy":"p"}}`, types.NamespacedName{}},
-		"of no Policy": {`{"namespace":"shop","labels":{"policy.open-cluster-management.io/policy":""}}`, types.NamespacedName{}},
-		"no labels":    {`{"namespace":"shop"}`, types.NamespacedName{}},
+		"without a namespace, nor one that is said": {`{"labels":{"policy.open-cluster-management.io/policy":"p"}}`,
+			types.NamespacedName{}},
+		"of no Policy": {`{"namespace":"shop","labels":{"policy.open-cluster-management.io/policy":""}}`,
+			types.NamespacedName{}},
+		"no labels": {`{"namespace":"shop"}`, types.NamespacedName{}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -83,7 +83,8 @@ type watchState struct {
 
 func (w *Watches) newWatch(s subject, names map[string]struct{}) *watch {
 	return &watch{subject: s, names: names, client: w.Client, backoff: w.Backoff, read: w.changed.Notify,
-		log:   w.Log.WithValues("resource", s.resource.GroupResource().String(), "namespace", s.namespace, "objects", len(names)),
+		log: w.Log.WithValues("resource", s.resource.GroupResource().String(), "namespace", s.namespace,
+			"objects", len(names)),
 		again: make(chan struct{}, 1)}
 }
 
@@ -174,7 +175,8 @@ func (f *watch) follow(ctx context.Context) error {
 		indexers[byParent] = indexParent
 	}
 	opened, synced := make(chan struct{}), make(chan struct{})
-	kept := &store{Indexer: cache.NewIndexer(cache.MetaNamespaceKeyFunc, indexers), trim: f.trim, read: f.read, synced: sync.OnceFunc(func() { close(synced) })}
+	kept := &store{Indexer: cache.NewIndexer(cache.MetaNamespaceKeyFunc, indexers), trim: f.trim, read: f.read,
+		synced: sync.OnceFunc(func() { close(synced) })}
 	current := &watchState{objects: kept.Indexer}
 	kept.changed = func(old, now *unstructured.Unstructured) {
 		if f.known.Load() == current { // before, setState reports it
@@ -183,7 +185,8 @@ func (f *watch) follow(ctx context.Context) error {
 	}
 	field, label := f.selectors()
 	reflection := stream.Reflection{
-		Name: f.resource.String(), From: listWatch(f.client, resource, field, label, f.trim, sync.OnceFunc(func() { close(opened) })),
+		Name: f.resource.String(), From: listWatch(f.client, resource, field, label, f.trim,
+			sync.OnceFunc(func() { close(opened) })),
 		Example: &unstructured.Unstructured{}, Into: kept, Longest: lastPause,
 		Failed: func(err error) { f.failed(err, end) },
 	}

@@ -69,7 +69,8 @@ func New(o Options) (*Watches, error) {
 		o.Log = logr.Discard()
 	}
 	return &Watches{Options: o, kinds: NewKinds(o),
-		owners: map[types.NamespacedName]map[Target]*target{}, targets: map[schema.GroupKind]map[Target]*target{}, named: map[dependency.Ref]map[*target]struct{}{},
+		owners: map[types.NamespacedName]map[Target]*target{}, targets: map[schema.GroupKind]map[Target]*target{},
+		named:  map[dependency.Ref]map[*target]struct{}{},
 		groups: map[subject]*group{}, templates: map[schema.GroupKind]*watch{}}, nil
 }
 

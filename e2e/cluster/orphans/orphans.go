@@ -35,7 +35,8 @@ func End(ctx context.Context, out io.Writer, dir string) error {
 		return err
 	}
 	// Each before the one that it needs: kube-apiserver does not end gracefully without etcd.
-	for _, name := range []string{"olm", "catalog", "package-server", "opm", "opgate-server", "kube-controller-manager", "kube-apiserver", "etcd"} {
+	for _, name := range []string{"olm", "catalog", "package-server", "opm", "opgate-server", "kube-controller-manager",
+		"kube-apiserver", "etcd"} {
 		if err := end(ctx, out, name, of(dir, name)); err != nil {
 			return err
 		}
@@ -86,10 +87,11 @@ func endAll(ctx context.Context, out io.Writer, name string, match func(args []s
 				return fmt.Errorf("send %s to process %d: %w", sig, pid, err)
 			}
 		}
-		err = wait.PollUntilContextTimeout(ctx, pollInterval, endTimeout, true, func(ctx context.Context) (bool, error) {
-			left, err := find(ctx, match)
-			return len(left) == 0, err
-		})
+		err = wait.PollUntilContextTimeout(ctx, pollInterval, endTimeout, true,
+			func(ctx context.Context) (bool, error) {
+				left, err := find(ctx, match)
+				return len(left) == 0, err
+			})
 		if err == nil || !wait.Interrupted(err) || ctx.Err() != nil {
 			return err
 		}

@@ -33,14 +33,16 @@ func TestEnd(t *testing.T) {
 		left bool
 	}
 	programs := map[string]program{
-		"etcd":                     {args: []string{"etcd", "--data-dir=" + mine + "/etcd"}},
-		"opgate":                   {args: []string{"/bin/opgate-server", "serve", "--kubeconfig", mine + "/opgate.kubeconfig"}},
+		"etcd": {args: []string{"etcd", "--data-dir=" + mine + "/etcd"}},
+		"opgate": {args: []string{"/bin/opgate-server", "serve", "--kubeconfig",
+			mine + "/opgate.kubeconfig"}},
 		"a pod":                    {args: []string{mine + "/pods/shop_a_1/anything"}},
 		"etcd of another checkout": {args: []string{"etcd", "--data-dir=" + others + "/etcd"}, left: true},
-		"opgate of another":        {args: []string{"/bin/opgate-server", "serve", "--kubeconfig", others + "/opgate.kubeconfig"}, left: true},
-		"a pod of another":         {args: []string{others + "/pods/shop_a_1/anything"}, left: true},
-		"a directory beside it":    {args: []string{"etcd", "--data-dir=" + mine + "-2/etcd"}, left: true},
-		"an editor":                {args: []string{"vi", mine + "/etcd.log"}, left: true},
+		"opgate of another": {args: []string{"/bin/opgate-server", "serve", "--kubeconfig",
+			others + "/opgate.kubeconfig"}, left: true},
+		"a pod of another":      {args: []string{others + "/pods/shop_a_1/anything"}, left: true},
+		"a directory beside it": {args: []string{"etcd", "--data-dir=" + mine + "-2/etcd"}, left: true},
+		"an editor":             {args: []string{"vi", mine + "/etcd.log"}, left: true},
 	}
 	type running struct {
 		cmd   *exec.Cmd

@@ -73,7 +73,8 @@ func Start(ctx context.Context, address string, to *rest.Config) (*Proxy, error)
 	if err != nil {
 		return nil, fmt.Errorf("start proxy: %w", err)
 	}
-	upstream, err := rest.TransportFor(&rest.Config{Host: to.Host, TLSClientConfig: rest.TLSClientConfig{CAData: to.CAData, CAFile: to.CAFile}})
+	upstream, err := rest.TransportFor(&rest.Config{Host: to.Host,
+		TLSClientConfig: rest.TLSClientConfig{CAData: to.CAData, CAFile: to.CAFile}})
 	if err != nil {
 		return nil, fmt.Errorf("start proxy: %w", err)
 	}
@@ -81,7 +82,8 @@ func Start(ctx context.Context, address string, to *rest.Config) (*Proxy, error)
 	if err != nil {
 		return nil, fmt.Errorf("start proxy: %w", err)
 	}
-	p := &Proxy{address: listener.Addr().String(), ca: certificate, changed: make(chan struct{}), open: map[*conn]bool{}}
+	p := &Proxy{address: listener.Addr().String(), ca: certificate, changed: make(chan struct{}),
+		open: map[*conn]bool{}}
 	p.server = &http.Server{
 		Handler:           p.handler(target, upstream),
 		TLSConfig:         &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12},
@@ -159,7 +161,8 @@ func (p *Proxy) handler(target *url.URL, upstream http.RoundTripper) http.Handle
 		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
 		FlushInterval: -1, // events are delivered when they come
 		ErrorLog:      quiet,
-		ErrorHandler:  func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) }, // the stream is reset
+		// the stream is reset
+		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
 		ModifyResponse: func(r *http.Response) error {
 			if resource, watched := watch(r.Request.URL); watched {
 				r.Body = &events{ReadCloser: r.Body, proxy: p, resource: resource, done: r.Request.Context().Done()}

@@ -114,8 +114,9 @@ func below(text string) (first, size int, err error) {
 	last := min(lowest, end)
 	first = max(privileged, last-(end-begin))
 	if last-first < fewest {
-		return 0, 0, fmt.Errorf("reserve ports: outgoing connections may have ports %d to %d, which leaves too few below: "+
-			"set net.ipv4.ip_local_port_range to begin at %d", lowest, highest, end)
+		return 0, 0, fmt.Errorf(
+			"reserve ports: outgoing connections may have ports %d to %d, which leaves too few below: "+
+				"set net.ipv4.ip_local_port_range to begin at %d", lowest, highest, end)
 	}
 	return first, last - first, nil
 }

@@ -78,7 +78,9 @@ var OfCertificates = []Right{
 // UnusedShipped returns the rights that Opgate is shipped with and that no used one needs.
 func UnusedShipped(used []Right) ([]Right, error) {
 	var all []rbacv1.PolicyRule
-	for _, shipped := range []func() ([]rbacv1.PolicyRule, error){cluster.AdmissionRules, cluster.ContentsRules, cluster.CertsRules, cluster.LoopRules, cluster.BackstopRules, cluster.RightsRules} {
+	for _, shipped := range []func() ([]rbacv1.PolicyRule,
+		error){cluster.AdmissionRules, cluster.ContentsRules, cluster.CertsRules, cluster.LoopRules,
+		cluster.BackstopRules, cluster.RightsRules} {
 		rules, err := shipped()
 		if err != nil {
 			return nil, err
@@ -88,7 +90,8 @@ func UnusedShipped(used []Right) ([]Right, error) {
 	finalizers := Right{Verb: "update", Group: "policy.open-cluster-management.io", Resource: "policies/finalizers"}
 	return slices.DeleteFunc(Unused(used, all...), func(r Right) bool {
 		// Admission plugin OwnerReferencesPermissionEnforcement checks these: see TestUninstall for the first.
-		return r.Verb == "delete" && strings.HasSuffix(r.Resource, "webhookconfigurations") || r == finalizers || slices.Contains(OfCertificates, r)
+		return r.Verb == "delete" && strings.HasSuffix(r.Resource, "webhookconfigurations") || r == finalizers ||
+			slices.Contains(OfCertificates, r)
 	}), nil
 }
 
@@ -97,7 +100,8 @@ func Excess(requests []cluster.Request, groups []string, rules ...rbacv1.PolicyR
 	var errs []error
 	for _, r := range requests {
 		switch {
-		case r.Verb == "get" && r.Object.Resource == "" && (strings.HasPrefix(r.URI, "/api") || strings.HasPrefix(r.URI, "/version")):
+		case r.Verb == "get" && r.Object.Resource == "" &&
+			(strings.HasPrefix(r.URI, "/api") || strings.HasPrefix(r.URI, "/version")):
 			continue // discovery, which every user may do
 		case r.Verb == "create" && r.Object.Resource == "selfsubjectreviews":
 			continue // every user may create a SelfSubjectReview

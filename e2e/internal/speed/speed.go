@@ -80,7 +80,8 @@ func SetParallel() error {
 		return errors.Join(err, flag.Set(name, strconv.Itoa(max(n, waiting))))
 	}
 	clusters = Parallel()
-	fmt.Fprintf(os.Stderr, "%d clusters at once: %d processors, %.1f times slower than usual\n", clusters, processors(), slowness())
+	fmt.Fprintf(os.Stderr, "%d clusters at once: %d processors, %.1f times slower than usual\n", clusters, processors(),
+		slowness())
 	return flag.Set(name, strconv.Itoa(waiting))
 }
 

@@ -33,11 +33,13 @@ func TestKind(t *testing.T) {
 	if err := yaml.UnmarshalStrict(documented(t, "Cluster"), &cluster); err != nil {
 		t.Fatal(err)
 	}
-	if len(cluster.KubeadmConfigPatches) != 1 || len(cluster.Nodes) != 1 || cluster.Nodes[0].Role != kind.ControlPlaneRole {
+	if len(cluster.KubeadmConfigPatches) != 1 || len(cluster.Nodes) != 1 ||
+		cluster.Nodes[0].Role != kind.ControlPlaneRole {
 		t.Fatalf("the cluster is %+v", cluster)
 	}
 	dir := wantLoaded(t, []byte(cluster.KubeadmConfigPatches[0]))
-	if !slices.ContainsFunc(cluster.Nodes[0].ExtraMounts, func(m kind.Mount) bool { return m.ContainerPath == dir && m.Readonly }) {
+	if !slices.ContainsFunc(cluster.Nodes[0].ExtraMounts,
+		func(m kind.Mount) bool { return m.ContainerPath == dir && m.Readonly }) {
 		t.Errorf("no mount has %s", dir)
 	}
 }
@@ -67,7 +69,8 @@ func TestTalos(t *testing.T) {
 		}
 		mounted := false
 		for _, v := range volumes {
-			mounted = mounted || v.MountPath() == v.HostPath() && strings.HasPrefix(dir, v.MountPath()+"/") && v.ReadOnly()
+			mounted = mounted || v.MountPath() == v.HostPath() && strings.HasPrefix(dir, v.MountPath()+"/") &&
+				v.ReadOnly()
 		}
 		written := false
 		for _, f := range files {
@@ -105,10 +108,12 @@ func wantLoaded(t *testing.T, clusterConfiguration []byte) (dir string) {
 	if filepath.Base(file) != configuration {
 		t.Errorf("the flag names %s", file)
 	}
-	if !slices.ContainsFunc(container.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == dir && m.ReadOnly }) {
+	if !slices.ContainsFunc(container.VolumeMounts,
+		func(m corev1.VolumeMount) bool { return m.MountPath == dir && m.ReadOnly }) {
 		t.Errorf("%s is not mounted: %+v", dir, container.VolumeMounts)
 	}
-	if !slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.HostPath != nil && v.HostPath.Path == dir }) {
+	if !slices.ContainsFunc(pod.Spec.Volumes,
+		func(v corev1.Volume) bool { return v.HostPath != nil && v.HostPath.Path == dir }) {
 		t.Errorf("%s is not of the node: %+v", dir, pod.Spec.Volumes)
 	}
 	return dir

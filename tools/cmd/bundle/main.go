@@ -67,6 +67,7 @@ func newCommand() *cobra.Command {
 	flags.StringVar(&options.Replaces, "replaces", "", "version that the bundle replaces (default: none)")
 	flags.StringVar(&options.Image, "image", "", "Opgate's image, best by digest (default: the chart's)")
 	flags.StringVar(&image, "bundle-image", "", "image of the bundle, which the catalog refers to")
-	flags.StringVar(&options.OLMIdentity, "olm-identity", "", "account that OLM runs as (default: that of an OLM in namespace olm)")
+	flags.StringVar(&options.OLMIdentity, "olm-identity", "",
+		"account that OLM runs as (default: that of an OLM in namespace olm)")
 	return cmd
 }

@@ -42,8 +42,10 @@ and --base=scratch makes an image of the binary alone.`,
 	flags.bind(cmd)
 	cmd.Flags().StringVar(&flags.base, "base", image.DefaultBase, "base image, or scratch")
 	cmd.Flags().StringVar(&flags.layout, "layout", "", "`directory` for the OCI image layout")
-	cmd.Flags().StringVar(&flags.archive, "archive", "", `file to write the image for this machine to, for "docker load"`)
-	cmd.Flags().StringVar(&flags.push, "push", "", "registry/repository:tag to push to, with the credentials of \"docker login\"")
+	cmd.Flags().StringVar(&flags.archive, "archive", "",
+		`file to write the image for this machine to, for "docker load"`)
+	cmd.Flags().StringVar(&flags.push, "push", "",
+		"registry/repository:tag to push to, with the credentials of \"docker login\"")
 	_ = cmd.MarkFlagRequired("layout")
 	return cmd
 }

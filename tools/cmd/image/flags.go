@@ -21,7 +21,8 @@ type commonFlags struct {
 func (f *commonFlags) bind(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.version, "version", "devel", "version that the binary and the image say they are")
 	cmd.Flags().StringVar(&f.revision, "revision", "", "commit that the image says it is of")
-	cmd.Flags().Int64Var(&f.created, "created", 0, "when it was made, in `seconds` since 1970; give that of the commit for the same digest every time")
+	cmd.Flags().Int64Var(&f.created, "created", 0,
+		"when it was made, in `seconds` since 1970; give that of the commit for the same digest every time")
 	cmd.Flags().StringSliceVar(&f.platforms, "platform", image.DefaultPlatforms(), "platforms to build for")
 }
 

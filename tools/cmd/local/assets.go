@@ -43,7 +43,8 @@ cert-manager and Prometheus. These stay in the cache, where tests find them.
 		},
 	}
 	cmd.Flags().BoolVar(&olm, "olm", false, "get OLM's binaries as well")
-	cmd.Flags().BoolVar(&install, "install", false, "get kube-controller-manager, helm, cert-manager and Prometheus as well")
+	cmd.Flags().BoolVar(&install, "install", false,
+		"get kube-controller-manager, helm, cert-manager and Prometheus as well")
 	return cmd
 }
 

@@ -52,8 +52,10 @@ type startFlags struct {
 }
 
 func (f *startFlags) bind(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.binary, "server", "", "`path` of an opgate-server to run instead of building one from this checkout")
-	cmd.Flags().BoolVar(&f.olm, "olm", false, "run OLM as well; its binaries are built the first time, which takes several minutes")
+	cmd.Flags().StringVar(&f.binary, "server", "",
+		"`path` of an opgate-server to run instead of building one from this checkout")
+	cmd.Flags().BoolVar(&f.olm, "olm", false,
+		"run OLM as well; its binaries are built the first time, which takes several minutes")
 }
 
 // args are the flags as another command takes them.

@@ -33,7 +33,8 @@ Each version takes minutes to build the first time. Logs are in bin/matrix.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd, only) },
 	}
-	cmd.Flags().StringSliceVar(&only, "row", nil, "`names` of the rows to run, such as kubernetes-1.32-olm-0.42,kubernetes-1.36-olm-0.28; all if none is given")
+	cmd.Flags().StringSliceVar(&only, "row", nil,
+		"`names` of the rows to run, such as kubernetes-1.32-olm-0.42,kubernetes-1.36-olm-0.28; all if none is given")
 	return cmd
 }
 

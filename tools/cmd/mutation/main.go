@@ -45,7 +45,8 @@ Of a rule that refuses, only refusals are dropped: that its warnings are tested 
 				Root: checkout.Root, Mutants: mutants, Parallel: parallel, Out: cmd.OutOrStdout()})
 		},
 	}
-	cmd.Flags().StringSliceVar(&only, "rule", nil, "`IDs` of the rules to check, such as bundle/version,bundle/channel (all)")
+	cmd.Flags().StringSliceVar(&only, "rule", nil,
+		"`IDs` of the rules to check, such as bundle/version,bundle/channel (all)")
 	cmd.Flags().DurationVar(&timeout, "timeout", 45*time.Minute, "time after which the command fails")
 	cmd.Flags().IntVar(&parallel, "parallel", runtime.NumCPU(), "number of test binaries that run at once")
 	return cmd

@@ -47,12 +47,16 @@ signatures. Without --key they are made with a key that is thrown away, and prov
 		},
 	}
 	cmd.Flags().StringVar(&flags.dir, "dir", "", "`directory` to build into; a release in it is replaced")
-	cmd.Flags().StringVar(&flags.version, "version", "", "version to build, such as v0.1.0 (default: the tag of the commit)")
-	cmd.Flags().Int64Var(&flags.created, "created", 0, "time of all files, in `seconds` since 1970; that of the commit makes the same files every time")
+	cmd.Flags().StringVar(&flags.version, "version", "",
+		"version to build, such as v0.1.0 (default: the tag of the commit)")
+	cmd.Flags().Int64Var(&flags.created, "created", 0,
+		"time of all files, in `seconds` since 1970; that of the commit makes the same files every time")
 	cmd.Flags().StringVar(&flags.base, "base", image.DefaultBase, "base image, or scratch")
 	cmd.Flags().StringSliceVar(&flags.platforms, "platform", image.DefaultPlatforms(), "platforms of the image")
-	cmd.Flags().StringSliceVar(&flags.targets, "target", release.Targets(), "platforms of the binaries and kubectl plugins")
-	cmd.Flags().StringVar(&flags.key, "key", "", "`file` with the private key, as \"cosign generate-key-pair\" writes it; its password is in $"+passwordVariable)
+	cmd.Flags().StringSliceVar(&flags.targets, "target", release.Targets(),
+		"platforms of the binaries and kubectl plugins")
+	cmd.Flags().StringVar(&flags.key, "key", "",
+		"`file` with the private key, as \"cosign generate-key-pair\" writes it; its password is in $"+passwordVariable)
 	cmd.Flags().StringVar(&flags.builder, "builder", release.LocalBuilder, "URI of who builds, for the provenance")
 	_ = cmd.MarkFlagRequired("dir")
 	return cmd

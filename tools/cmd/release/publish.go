@@ -25,7 +25,8 @@ func newPushCommand() *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&registry, "to", "", "registry, and path in it, such as "+release.Registry+"; with the credentials of \"docker login\"")
+	cmd.Flags().StringVar(&registry, "to", "", "registry, and path in it, such as "+release.Registry+
+		"; with the credentials of \"docker login\"")
 	_ = cmd.MarkFlagRequired("to")
 	return cmd
 }

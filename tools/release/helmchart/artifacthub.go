@@ -25,7 +25,8 @@ var changeKinds = []string{"added", "changed", "deprecated", "removed", "fixed",
 func Annotations(image string, prerelease bool, changes []Change) (map[string]string, error) {
 	for _, change := range changes {
 		if !slices.Contains(changeKinds, change.Kind) {
-			return nil, fmt.Errorf("CHANGELOG.md: heading %q: use one of %s", change.Kind, strings.Join(changeKinds, ", "))
+			return nil, fmt.Errorf("CHANGELOG.md: heading %q: use one of %s", change.Kind,
+				strings.Join(changeKinds, ", "))
 		}
 	}
 	listed, err := yaml.Marshal(changes)

@@ -43,12 +43,14 @@ func findHelm(t *testing.T) helmchart.Helm {
 func packaged(t *testing.T) (helmchart.Helm, string) {
 	t.Helper()
 	helm := findHelm(t)
-	annotations, err := helmchart.Annotations("ghcr.io/opgate/opgate:v9.8.7-rc.1@"+digest, true, []helmchart.Change{{Kind: "added", Description: "a: b"}})
+	annotations, err := helmchart.Annotations("ghcr.io/opgate/opgate:v9.8.7-rc.1@"+digest, true,
+		[]helmchart.Change{{Kind: "added", Description: "a: b"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	file, err := helm.Package(t.Context(), findCheckout(t).Chart(), t.TempDir(), helmchart.Options{
-		Version: "9.8.7-rc.1", AppVersion: "v9.8.7-rc.1", ImageDigest: digest, Annotations: annotations, Created: time.Unix(1_700_000_000, 0),
+		Version: "9.8.7-rc.1", AppVersion: "v9.8.7-rc.1", ImageDigest: digest, Annotations: annotations,
+		Created: time.Unix(1_700_000_000, 0),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -78,7 +80,8 @@ func TestPackage(t *testing.T) {
 	if err := yaml.Unmarshal(show(t, helm, file, "chart"), &chart); err != nil {
 		t.Fatal(err)
 	}
-	if chart.Version != "9.8.7-rc.1" || chart.AppVersion != "v9.8.7-rc.1" || chart.Annotations["artifacthub.io/category"] != "security" {
+	if chart.Version != "9.8.7-rc.1" || chart.AppVersion != "v9.8.7-rc.1" ||
+		chart.Annotations["artifacthub.io/category"] != "security" {
 		t.Errorf("Chart.yaml has %+v", chart)
 	}
 	source, err := os.ReadFile(filepath.Join(findCheckout(t).Chart(), "values.yaml"))
@@ -86,12 +89,14 @@ func TestPackage(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := bytes.Replace(source, []byte(`digest: ""`), []byte(`digest: "`+digest+`"`), 1)
-	if diff := cmp.Diff(strings.TrimSpace(string(want)), strings.TrimSpace(string(show(t, helm, file, "values")))); diff != "" {
+	if diff := cmp.Diff(strings.TrimSpace(string(want)),
+		strings.TrimSpace(string(show(t, helm, file, "values")))); diff != "" {
 		t.Errorf("values (-want +got):\n%s", diff)
 	}
 
 	var definitions, changes []map[string]string
-	for name, into := range map[string]*[]map[string]string{"artifacthub.io/crds": &definitions, "artifacthub.io/changes": &changes} {
+	for name, into := range map[string]*[]map[string]string{"artifacthub.io/crds": &definitions,
+		"artifacthub.io/changes": &changes} {
 		if err := yaml.Unmarshal([]byte(chart.Annotations[name]), into); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -160,12 +165,14 @@ func TestChartWithoutDigest(t *testing.T) {
 		"no quotes": "image:\n  digest: sha256\n",
 	} {
 		dir := t.TempDir()
-		for file, text := range map[string]string{"Chart.yaml": "apiVersion: v2\nname: opgate\nversion: 0.0.1\n", "values.yaml": values} {
+		for file, text := range map[string]string{"Chart.yaml": "apiVersion: v2\nname: opgate\nversion: 0.0.1\n",
+			"values.yaml": values} {
 			if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}
-		_, err := findHelm(t).Package(t.Context(), dir, t.TempDir(), helmchart.Options{Version: "0.1.0", AppVersion: "v0.1.0", ImageDigest: digest})
+		_, err := findHelm(t).Package(t.Context(), dir, t.TempDir(),
+			helmchart.Options{Version: "0.1.0", AppVersion: "v0.1.0", ImageDigest: digest})
 		if err == nil || !strings.Contains(err.Error(), "image.digest") {
 			t.Errorf("%s: got error %v, want it to name the value", name, err)
 		}

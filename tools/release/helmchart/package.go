@@ -51,7 +51,8 @@ func (h Helm) Package(ctx context.Context, dir, outDir string, opts Options) (st
 	if err := complete(sources, opts); err != nil {
 		return "", fmt.Errorf("chart %s: %w", dir, err)
 	}
-	if err := h.run(ctx, "package", sources, "--destination", outDir, "--version", opts.Version, "--app-version", opts.AppVersion); err != nil {
+	if err := h.run(ctx, "package", sources, "--destination", outDir, "--version", opts.Version, "--app-version",
+		opts.AppVersion); err != nil {
 		return "", err
 	}
 	file := filepath.Join(outDir, "opgate-"+opts.Version+".tgz")

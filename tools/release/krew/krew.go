@@ -69,7 +69,8 @@ func (p Plugin) Manifest() ([]byte, error) {
 			continue // the index of krew refuses a manifest with it; kubectl finds the archive's program on the PATH
 		}
 		manifest.Spec.Platforms = append(manifest.Spec.Platforms, platform{
-			Selector: selector{MatchLabels: labels{OS: from.OS, Arch: from.Arch}}, URI: from.URI, SHA256: from.SHA256, Bin: from.Bin,
+			Selector: selector{MatchLabels: labels{OS: from.OS, Arch: from.Arch}}, URI: from.URI, SHA256: from.SHA256,
+			Bin: from.Bin,
 		})
 	}
 	return yaml.Marshal(manifest)

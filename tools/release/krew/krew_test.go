@@ -44,14 +44,17 @@ func TestManifest(t *testing.T) {
 	}
 	sum := sha256.Sum256(packed)
 	plugin := krew.Plugin{
-		Name: "opgate", Version: "v0.1.0", Homepage: "https://example.com", ShortDescription: "Short", Description: "Long",
+		Name: "opgate", Version: "v0.1.0", Homepage: "https://example.com", ShortDescription: "Short",
+		Description: "Long",
 	}
 	for _, target := range []string{
-		"linux/amd64", "linux/arm64", "linux/ppc64le", "linux/s390x", "darwin/amd64", "darwin/arm64", "windows/amd64", "windows/arm64",
+		"linux/amd64", "linux/arm64", "linux/ppc64le", "linux/s390x", "darwin/amd64", "darwin/arm64", "windows/amd64",
+		"windows/arm64",
 	} {
 		goos, arch, _ := strings.Cut(target, "/")
 		plugin.Platforms = append(plugin.Platforms, krew.Platform{
-			OS: goos, Arch: arch, URI: "https://example.com/" + target, SHA256: hex.EncodeToString(sum[:]), Bin: "kubectl-opgate",
+			OS: goos, Arch: arch, URI: "https://example.com/" + target, SHA256: hex.EncodeToString(sum[:]),
+			Bin: "kubectl-opgate",
 		})
 	}
 	dir := t.TempDir()
@@ -74,7 +77,8 @@ func TestManifest(t *testing.T) {
 
 	install := func() (string, error) {
 		cmd := exec.Command(program, "install", "--manifest", manifest, "--archive", packedFile)
-		cmd.Env = append(os.Environ(), "KREW_ROOT="+filepath.Join(dir, "krew"), "KREW_OS="+runtime.GOOS, "KREW_ARCH="+runtime.GOARCH)
+		cmd.Env = append(os.Environ(), "KREW_ROOT="+filepath.Join(dir, "krew"), "KREW_OS="+runtime.GOOS,
+			"KREW_ARCH="+runtime.GOARCH)
 		out, err := cmd.CombinedOutput()
 		return string(out), err
 	}

@@ -52,7 +52,8 @@ func (a Artifact) Image() (v1.Image, error) {
 		Annotations:   a.Annotations,
 	}
 	if a.Subject != nil {
-		manifest.Subject = &v1.Descriptor{MediaType: a.Subject.MediaType, Digest: a.Subject.Digest, Size: a.Subject.Size}
+		manifest.Subject = &v1.Descriptor{MediaType: a.Subject.MediaType, Digest: a.Subject.Digest,
+			Size: a.Subject.Size}
 	}
 	if core.manifest, err = json.Marshal(manifest); err != nil {
 		return nil, err

@@ -39,7 +39,8 @@ func TestLayout(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	about, err := oci.Artifact{Type: "text/about", Data: []byte("about"), DataType: "text/plain", Subject: descriptor}.Image()
+	about, err := oci.Artifact{Type: "text/about", Data: []byte("about"), DataType: "text/plain",
+		Subject: descriptor}.Image()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +59,8 @@ func TestLayout(t *testing.T) {
 	if _, err := layout.Find("v2"); err == nil {
 		t.Error("there is a v2")
 	}
-	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0)), registry.WithReferrersSupport(true)))
+	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0)),
+		registry.WithReferrersSupport(true)))
 	t.Cleanup(server.Close)
 	repository, err := name.NewRepository(strings.TrimPrefix(server.URL, "http://") + "/example")
 	if err != nil {

@@ -68,7 +68,9 @@ func Referrer(bundleJSON []byte, predicateType string, subject v1.Descriptor) (v
 
 // Image verifies all that is signed about an image in a registry: the signature, and every bundle that refers to it. It
 // returns the statements of the bundles by the types of their predicates.
-func (v *Verifier) Image(ctx context.Context, ref name.Digest, opts ...remote.Option) (map[string]*intoto.Statement, error) {
+func (v *Verifier) Image(
+	ctx context.Context, ref name.Digest, opts ...remote.Option,
+) (map[string]*intoto.Statement, error) {
 	opts = append([]remote.Option{remote.WithContext(ctx)}, opts...)
 	digest, err := v1.NewHash(ref.DigestStr())
 	if err != nil {

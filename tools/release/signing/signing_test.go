@@ -65,7 +65,8 @@ func TestBlob(t *testing.T) {
 func testStatement(predicateType string, digest v1.Hash) *intoto.Statement {
 	return &intoto.Statement{
 		Type: intoto.StatementTypeUri, PredicateType: predicateType, Predicate: &structpb.Struct{},
-		Subject: []*intoto.ResourceDescriptor{{Name: "example", Digest: map[string]string{digest.Algorithm: digest.Hex}}},
+		Subject: []*intoto.ResourceDescriptor{{Name: "example",
+			Digest: map[string]string{digest.Algorithm: digest.Hex}}},
 	}
 }
 
@@ -102,7 +103,8 @@ func TestStatement(t *testing.T) {
 // TestImage signs an image, in registries that list what refers to it, and in those that have a tag for that.
 func TestImage(t *testing.T) {
 	for _, lists := range []bool{true, false} {
-		server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0)), registry.WithReferrersSupport(lists)))
+		server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0)),
+			registry.WithReferrersSupport(lists)))
 		t.Cleanup(server.Close)
 		repository, err := name.NewRepository(strings.TrimPrefix(server.URL, "http://") + "/example")
 		if err != nil {
@@ -195,7 +197,8 @@ func attest(t *testing.T, key *signing.Key, repository name.Repository, image v1
 
 // TestLoadKey reads keys as "cosign generate-key-pair" writes them.
 func TestLoadKey(t *testing.T) {
-	private, public, err := cryptoutils.GeneratePEMEncodedECDSAKeyPair(elliptic.P256(), cryptoutils.StaticPasswordFunc([]byte("secret")))
+	private, public, err := cryptoutils.GeneratePEMEncodedECDSAKeyPair(elliptic.P256(),
+		cryptoutils.StaticPasswordFunc([]byte("secret")))
 	if err != nil {
 		t.Fatal(err)
 	}

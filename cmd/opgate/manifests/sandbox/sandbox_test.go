@@ -41,7 +41,8 @@ func TestH3SandboxLimits(t *testing.T) {
 			})
 			close(stop)
 			<-stopped
-			if err == nil || !strings.Contains(err.Error(), c.want) || os.Getenv("PATH") != "" || http.DefaultTransport == transport {
+			if err == nil || !strings.Contains(err.Error(), c.want) || os.Getenv("PATH") != "" ||
+				http.DefaultTransport == transport {
 				t.Errorf("%v, $PATH %q, %d MiB", err, os.Getenv("PATH"), len(taken))
 			}
 		})

@@ -43,7 +43,8 @@ func run(ctx context.Context, kubeconfig string) error {
 	}
 	config = util.RestConfigWithUserAgent(config, "cainjector") // names the field manager as well
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{kscheme.AddToScheme, cmscheme.AddToScheme, apiext.AddToScheme, apireg.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{kscheme.AddToScheme, cmscheme.AddToScheme, apiext.AddToScheme,
+		apireg.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return err
 		}
