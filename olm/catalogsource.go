@@ -20,6 +20,9 @@ type CatalogSource struct {
 	} `json:"status"`
 }
 
+// sourceTypeGRPC is the type of a CatalogSource that is served from an image, or at an address.
+const sourceTypeGRPC = "grpc"
+
 // connectionReady is the state of a connection that OLM resolves from.
 const connectionReady = "READY"
 
@@ -56,21 +59,31 @@ var imageDigest = regexp.MustCompile(`^[^@]+@(sha256:[0-9a-f]{64}|sha512:[0-9a-f
 // defaultRegistry is where container runtimes pull images from that name no registry.
 const defaultRegistry = "docker.io"
 
-// ImageDigest returns the digest that the image reference ends in, such as "sha256:…"; "" for a tag.
+// ServedImage returns the reference of the image that OLM reads the catalog from; "" if there is none: OLM connects to
+// spec.address whatever pods of the image it runs, and those of another type than grpc serve a ConfigMap.
+func (s *CatalogSourceSpec) ServedImage() string {
+	if s.Address != "" || s.SourceType != "" && s.SourceType != sourceTypeGRPC {
+		return ""
+	}
+	return s.Image
+}
+
+// ImageDigest returns the digest that the reference of the served image ends in, such as "sha256:…"; "" for a tag.
 func (s *CatalogSourceSpec) ImageDigest() string {
-	if m := imageDigest.FindStringSubmatch(s.Image); m != nil {
+	if m := imageDigest.FindStringSubmatch(s.ServedImage()); m != nil {
 		return m[1]
 	}
 	return ""
 }
 
-// Registry returns the host, with its port if there is one, that the image is pulled from; "" without an image. As for
-// container runtimes, the first part of the reference is a host if it has a dot or a port, or is localhost.
+// Registry returns the host, with its port if there is one, that the served image is pulled from; "" without an image.
+// As for container runtimes, the first part of the reference is a host if it has a dot or a port, or is localhost.
 func (s *CatalogSourceSpec) Registry() string {
-	if s.Image == "" {
+	image := s.ServedImage()
+	if image == "" {
 		return ""
 	}
-	host, _, found := strings.Cut(s.Image, "/")
+	host, _, found := strings.Cut(image, "/")
 	if !found || !namesHost(host) {
 		return defaultRegistry
 	}
