@@ -60,7 +60,7 @@ func TestBadReviews(t *testing.T) {
 		"no object":                 review(`"operation":"UPDATE","object":null,"oldObject":` + held),
 		"an update of nothing":      review(`"operation":"UPDATE","object":` + held),
 		"a create over something":   review(`"operation":"CREATE","object":` + held + `,"oldObject":` + held),
-		"an operation nobody knows": review(`"operation":"UPSERT","object":` + held),
+		"an operation that does not exist": review(`"operation":"UPSERT","object":` + held),
 		"a delete":                  review(`"operation":"DELETE","object":null,"oldObject":` + held),
 		"an object that is a list":  update(`[`+held+`]`, held),
 		"approved as a string":      update(strings.Replace(held, "false", `"true"`, 1), held),

@@ -22,8 +22,9 @@ const templateField = "objectDefinition"
 
 // mutatePolicy marks a Policy whose author has the rights to all that it creates and depends on. The validating webhook
 // refuses missing rights and every other mark. What does not decode passes unchanged as in mutateSubscription.
-func (g *Gate) mutatePolicy(ctx context.Context, _ *snapshot.Snapshot, req *request[json.RawMessage,
-	json.RawMessage]) verdict.Verdict {
+func (g *Gate) mutatePolicy(
+	ctx context.Context, _ *snapshot.Snapshot, req *request[json.RawMessage, json.RawMessage],
+) verdict.Verdict {
 	unchanged := verdict.Verdict{Object: "policy"}
 	policy, old := &policyv1.Policy{}, (*policyv1.Policy)(nil)
 	if kjson.UnmarshalCaseSensitivePreserveInts(*req.Object, policy) != nil {
@@ -66,8 +67,9 @@ func unsigned(p *policyv1.Policy) *policyv1.Policy {
 // validatePolicy judges a Policy, and whether its author has the rights to what it creates and depends on (threats O14
 // and O22). It checks again although a valid mark states so: a mark is evidence for later readers of the Policy, not
 // for the present write.
-func (g *Gate) validatePolicy(ctx context.Context, s *snapshot.Snapshot, req *request[policyv1.Policy,
-	policyv1.Policy]) verdict.Verdict {
+func (g *Gate) validatePolicy(
+	ctx context.Context, s *snapshot.Snapshot, req *request[policyv1.Policy, policyv1.Policy],
+) verdict.Verdict {
 	policy, old := req.Object, req.OldObject
 	in := dependency.PolicyInput{Policy: policy, Old: old, Graph: s.Graph(), Grants: g.Grants}
 	if policy.DeletionTimestamp != nil || old != nil && reflect.DeepEqual(old.Spec, policy.Spec) &&

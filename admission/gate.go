@@ -9,14 +9,10 @@ import (
 
 	"github.com/go-logr/logr"
 	authenticationv1 "k8s.io/api/authentication/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	kjson "sigs.k8s.io/json"
 
 	"github.com/opgate/opgate/admission/olmidentity"
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
 	policyv1beta1 "github.com/opgate/opgate/api/policy/v1beta1"
-	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
-	"github.com/opgate/opgate/conversion"
 	"github.com/opgate/opgate/internal/crdschema"
 	"github.com/opgate/opgate/internal/events"
 	"github.com/opgate/opgate/internal/inflight"
@@ -26,7 +22,6 @@ import (
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/dependency"
 	"github.com/opgate/opgate/rules/grant"
-	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/verdict"
 	"github.com/opgate/opgate/snapshot"
 )
@@ -212,8 +207,9 @@ func (g *Gate) addSteps(handlers map[string]http.Handler) {
 //
 // Mutating webhooks run before the API server checks the schema. What does not decode passes them unchanged:
 // the schema refuses it with a better message, and the validating webhook in any case.
-func (g *Gate) mutateSubscription(ctx context.Context, s *snapshot.Snapshot, req *request[json.RawMessage,
-	json.RawMessage]) verdict.Verdict {
+func (g *Gate) mutateSubscription(
+	ctx context.Context, s *snapshot.Snapshot, req *request[json.RawMessage, json.RawMessage],
+) verdict.Verdict {
 	unchanged := verdict.Verdict{Object: "subscription"}
 	if g.ApprovalMode != rules.MutateApproval && !g.OLM.Is(&req.User) {
 		return unchanged
@@ -232,8 +228,9 @@ func (g *Gate) mutateSubscription(ctx context.Context, s *snapshot.Snapshot, req
 	return verdict.Verdict{Object: v.Object, Changes: v.Changes}
 }
 
-func (g *Gate) validateSubscription(ctx context.Context, s *snapshot.Snapshot, req *request[olm.Subscription,
-	olm.Subscription]) verdict.Verdict {
+func (g *Gate) validateSubscription(
+	ctx context.Context, s *snapshot.Snapshot, req *request[olm.Subscription, olm.Subscription],
+) verdict.Verdict {
 	in := g.subscriptionInput(ctx, s, req.Object, req.OldObject, &req.User, rules.DenyApproval)
 	v := rules.JudgeSubscription(in)
 	if asked := in.OverrideAsked(); asked.Reason != "" && v.Decision != verdict.Allow {
@@ -272,8 +269,9 @@ func (g *Gate) exemptPlan(req *request[olm.InstallPlanHead, olm.InstallPlan]) bo
 	return !req.update() && in.NeverRefused()
 }
 
-func (g *Gate) validatePlan(ctx context.Context, s *snapshot.Snapshot, req *request[olm.InstallPlanHead,
-	olm.InstallPlan]) verdict.Verdict {
+func (g *Gate) validatePlan(
+	ctx context.Context, s *snapshot.Snapshot, req *request[olm.InstallPlanHead, olm.InstallPlan],
+) verdict.Verdict {
 	ns := s.WithDependencies(req.Object.Metadata.Namespace)
 	if !req.update() {
 		return rules.JudgePlanCreate(g.planCreate(req, ns))
@@ -302,67 +300,15 @@ func (g *Gate) exemptPlanStatus(req *request[olm.InstallPlan, olm.InstallPlan]) 
 	return in.NeverRefused()
 }
 
-func (g *Gate) validatePlanStatus(ctx context.Context, s *snapshot.Snapshot, req *request[olm.InstallPlan,
-	olm.InstallPlan]) verdict.Verdict {
+func (g *Gate) validatePlanStatus(
+	ctx context.Context, s *snapshot.Snapshot, req *request[olm.InstallPlan, olm.InstallPlan],
+) verdict.Verdict {
 	if !req.update() {
 		return unexpected("installplan", req.Operation, req.SubResource)
 	}
 	in := g.planStatus(req, s.WithDependencies(req.OldObject.Metadata.Namespace))
 	in.Interrupt, in.Now = ctx.Done(), g.Now()
 	return rules.JudgePlanStatusUpdate(in)
-}
-
-// mutateOperatorPolicy sets defaults and the mark of verified lookups; what does not decode, has no spec to fill, or
-// has unknown fields, which the patch would drop before validation could refuse them, passes unchanged as in
-// mutateSubscription.
-func (g *Gate) mutateOperatorPolicy(ctx context.Context, _ *snapshot.Snapshot, req *request[json.RawMessage,
-	json.RawMessage]) verdict.Verdict {
-	var head struct {
-		Spec *struct{} `json:"spec"`
-	}
-	p, err := decodePolicies(req)
-	if err != nil || len(p.strict) > 0 || kjson.UnmarshalCaseSensitivePreserveInts(*req.Object, &head) != nil ||
-		head.Spec == nil {
-		return verdict.Verdict{Object: "operatorpolicy"}
-	}
-	if sub := &p.policy.Spec.Subscription; !operatorpolicy.DependsOnCluster(p.policy) { // as for a Subscription
-		g.offered(sub.Name, olm.Catalog{Namespace: sub.SourceNamespace, Name: sub.Source})
-	}
-	v := verdict.Verdict{Object: rules.OperatorPolicyObject(p.policy), Changes: rules.NormalizeOperatorPolicy(p.policy,
-		p.old)}
-	v.Changes = append(v.Changes, g.markLookups(ctx, req, &p)...)
-	return v
-}
-
-func (g *Gate) validateOperatorPolicy(ctx context.Context, s *snapshot.Snapshot, req *request[json.RawMessage,
-	json.RawMessage]) verdict.Verdict {
-	p, err := decodePolicies(req)
-	if err != nil {
-		return unreadable("operatorpolicy", err)
-	}
-	v := rules.JudgeOperatorPolicy(rules.OperatorPolicyInput{Policy: p.policy, Strict: p.strict, Old: p.old,
-		Refused: g.policySchema.Validate(p.raw), Namespace: s.Namespace,
-		Package: g.offered, Copied: s.Copied, Grants: g.Grants, Unbacked: g.Unbacked, Now: g.Now()})
-	concerns, update := rules.NewOperatorPolicy(p.policy).Concerns(), req.update()
-	written := &metav1.ObjectMeta{Namespace: p.policy.Namespace, Name: p.policy.Name, UID: p.policy.UID,
-		Generation: p.policy.Generation}
-	if v.Decision == verdict.Allow {
-		widened, source := rules.WidenedExceptions(p.policy, p.old), verdict.PolicyRef{Kind: verdict.KindOperatorPolicy,
-			Namespace: written.Namespace, Name: written.Name}
-		g.judgeLookups(ctx, req, &p, &v)
-		if len(widened) > 0 {
-			if p.policy != nil {
-				p.drop(req)
-			}
-			if why := g.mayExcept(ctx, req.caller(), source); why != "" {
-				rules.RefuseExceptions(&v, rules.RuleOperatorPolicyExceptionRight, widened, why)
-			}
-		}
-	}
-	if v.Decision == verdict.Allow && req.stores() && concerns != "" {
-		g.awaited(s, snapshot.OperatorPolicies, snapshot.InNamespace(concerns), written, !update)
-	}
-	return v
 }
 
 // byOpgate reports whether a request comes from Opgate's own identity.
@@ -377,8 +323,9 @@ func (g *Gate) validateCSV(ctx context.Context, s *snapshot.Snapshot, req *reque
 		Interrupt: ctx.Done()})
 }
 
-func (g *Gate) validateConstraint(ctx context.Context, s *snapshot.Snapshot, req *request[json.RawMessage,
-	json.RawMessage]) verdict.Verdict {
+func (g *Gate) validateConstraint(
+	ctx context.Context, s *snapshot.Snapshot, req *request[json.RawMessage, json.RawMessage],
+) verdict.Verdict {
 	in := rules.ConstraintInput{Constraints: s.Constraints(), Interrupt: ctx.Done(), Grants: g.Grants, Now: g.Now()}
 	if req.authenticated { // no other caller is shown what is installed, so it is not judged for them either
 		in.Namespaces = s.All()
@@ -407,45 +354,10 @@ func (g *Gate) validateConstraint(ctx context.Context, s *snapshot.Snapshot, req
 	return v
 }
 
-func (g *Gate) validatePolicySet(_ context.Context, s *snapshot.Snapshot, req *request[policyv1beta1.PolicySet,
-	policyv1beta1.PolicySet]) verdict.Verdict {
+func (g *Gate) validatePolicySet(
+	_ context.Context, s *snapshot.Snapshot, req *request[policyv1beta1.PolicySet, policyv1beta1.PolicySet],
+) verdict.Verdict {
 	return dependency.JudgePolicySet(dependency.PolicySetInput{Set: req.Object, Old: req.OldObject, Graph: s.Graph()})
-}
-
-// decodedPolicies are the two sides of a review of an OperatorPolicy, which is decoded in full.
-type decodedPolicies struct {
-	policy, old *policyv1beta2.OperatorPolicy
-	strict      []error
-	// raw is the JSON of policy.
-	raw []byte
-}
-
-func decodePolicies(req *request[json.RawMessage, json.RawMessage]) (p decodedPolicies, err error) {
-	raw, err := conversion.Current(*req.Object)
-	if err != nil {
-		return p, err
-	}
-	if p.policy, p.strict, err = rules.DecodeOperatorPolicy(raw); err != nil {
-		return p, err
-	}
-	p.raw = raw
-	if req.OldObject != nil {
-		// A stored policy that does not decode counts as none: then the new one is judged in full.
-		if old, _, err := decodeOperatorPolicy(*req.OldObject); err == nil {
-			p.old = old
-		}
-	}
-	return p, nil
-}
-
-// decodeOperatorPolicy decodes a policy, also one of v1beta1, which the API server sends where another program owns the
-// definition.
-func decodeOperatorPolicy(raw []byte) (*policyv1beta2.OperatorPolicy, []error, error) {
-	raw, err := conversion.Current(raw)
-	if err != nil {
-		return nil, nil, err
-	}
-	return rules.DecodeOperatorPolicy(raw)
 }
 
 func unreadable(kind string, err error) verdict.Verdict {

@@ -110,7 +110,7 @@ func TestSchemaAccepts(t *testing.T) {
 		"a dependency on anything": extra(dependency("Widget",
 			map[string]any{"apiVersion": "example.com/v1alpha7"})),
 		"the same one twice": policy(map[string]any{"dependencies": many(2, dependency("Policy", nil))}),
-		"a state that nobody else knows": status(
+		"a state of its own": status(
 			map[string]any{"details": []any{map[string]any{"compliant": "UnknownCompliancy",
 				"templateMeta": map[string]any{"name": "x", "creationTimestamp": nil}}}}),
 		"a status of ours": status(map[string]any{
