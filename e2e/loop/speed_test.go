@@ -10,10 +10,16 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
 	crclient "sigs.k8s.io/controller-runtime/pkg/client"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
@@ -171,24 +177,38 @@ func (e *speedEnv) waitsForApproval(ctx context.Context, p *unstructured.Unstruc
 }
 
 // reported waits until the policy of a namespace states something of a plan, which is the last thing that the loop does
-// for it.
+// for it. It watches, so that no request competes with an approval that is timed.
 func (e *speedEnv) reported(ctx context.Context, namespace, plan, text string) error {
-	op := &policyv1beta2.OperatorPolicy{}
-	return wait.PollUntilContextTimeout(ctx, harness.PolicyPollInterval, harness.WaitTimeout, false,
-		func(ctx context.Context) (bool, error) {
-			if err := e.Admin.Get(ctx, crclient.ObjectKey{
-				Namespace: cluster.PolicyNamespace,
-				Name:      namespace,
-			}, op); err != nil {
-				return false, err
-			}
-			related := slices.ContainsFunc(op.Status.RelatedObjects, func(r policyv1beta2.RelatedObject) bool {
-				return r.Object.Kind == "InstallPlan" && r.Object.Metadata.Name == plan
-			})
-			return related && slices.ContainsFunc(op.Status.Conditions, func(c metav1.Condition) bool {
-				return c.Type == "InstallPlanCompliant" && strings.Contains(c.Message, text)
-			}), nil
+	ctx, cancel := context.WithTimeout(ctx, harness.WaitTimeout)
+	defer cancel()
+	policies := e.Clients[cluster.Admin].Resource(harness.OperatorPolicies).Namespace(cluster.PolicyNamespace)
+	name := fields.OneTermEqualSelector("metadata.name", namespace).String()
+	_, err := watchtools.UntilWithSync(ctx, &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			o.FieldSelector = name
+			return policies.List(ctx, o)
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			o.FieldSelector = name
+			return policies.Watch(ctx, o)
+		},
+	}, &unstructured.Unstructured{}, nil, func(event watch.Event) (bool, error) {
+		u, ok := event.Object.(*unstructured.Unstructured)
+		if !ok {
+			return false, apierrors.FromObject(event.Object)
+		}
+		op := &policyv1beta2.OperatorPolicy{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, op); err != nil {
+			return false, err
+		}
+		related := slices.ContainsFunc(op.Status.RelatedObjects, func(r policyv1beta2.RelatedObject) bool {
+			return r.Object.Kind == "InstallPlan" && r.Object.Metadata.Name == plan
 		})
+		return related && slices.ContainsFunc(op.Status.Conditions, func(c metav1.Condition) bool {
+			return c.Type == "InstallPlanCompliant" && strings.Contains(c.Message, text)
+		}), nil
+	})
+	return err
 }
 
 // seen waits until Opgate's snapshot has an object.
