@@ -39,8 +39,10 @@ const (
 type Controller struct {
 	options Options
 	source  Source
-	secret  *object   // nil unless certificates are self-managed
-	ca      *sharedCA // as well
+	// Only where certificates are self-managed, otherwise nil.
+	secret    *object
+	published published
+	ca        *sharedCA
 	// registrations are watched by every replica, since each has to accept the current tokens.
 	registrations []*registration
 	reading       sync.Mutex // orders updates of the tokens as they were read
@@ -202,7 +204,7 @@ func (k *Controller) lead(ctx context.Context) error {
 		synced = append(synced, r.Synced)
 	}
 	if k.secret != nil {
-		synced = append(synced, k.secret.Synced)
+		synced = append(synced, k.secret.Synced, k.published.Synced)
 	}
 	k.options.Log.Info("leading certificate controller")
 	if !cache.WaitForCacheSync(ctx.Done(), synced...) {

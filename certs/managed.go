@@ -26,7 +26,7 @@ const serviceName = "opgate-webhook"
 type Options struct {
 	// Config is the client configuration. Required.
 	Config *rest.Config
-	// Namespace is Opgate's namespace: of the Secret, the Lease and the Service. Required.
+	// Namespace is Opgate's namespace: of the Secret, the ConfigMap, the Lease and the Service. Required.
 	Namespace string
 	// Identity identifies this replica in the Lease. Required and unique.
 	Identity string
@@ -78,7 +78,12 @@ func NewManaged(o Options) (*Managed, error) {
 	if err != nil {
 		return nil, fmt.Errorf("watch the Secret of the CA: %w", err)
 	}
-	m.controller.secret, m.controller.ca = m.secret, m.ca
+	configMap, err := watchObject(m.controller.client, configMapsResource, o.Namespace, secretName,
+		m.controller.enqueue, o.Log)
+	if err != nil {
+		return nil, fmt.Errorf("watch the ConfigMap of the CA: %w", err)
+	}
+	m.controller.secret, m.controller.published, m.controller.ca = m.secret, published{configMap}, m.ca
 	o.Metrics.Serving(m)
 	o.Metrics.expiration("ca", func() time.Time {
 		if s := m.ca.current.Load(); s != nil {
@@ -110,6 +115,7 @@ func (m *Managed) Start(ctx context.Context) error {
 	defer running.Wait()
 	defer cancel()
 	running.Go(func() { m.secret.Informer.RunWithContext(ctx) })
+	running.Go(func() { m.controller.published.Informer.RunWithContext(ctx) })
 	running.Go(func() { m.controller.run(ctx) })
 	select {
 	case <-ctx.Done():

@@ -9,8 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -100,47 +98,35 @@ func (l *leadership) writeSecret(ctx context.Context, secret *corev1.Secret) (*c
 	if err := l.limiter.Wait(ctx); err != nil {
 		return nil, err
 	}
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(secret)
-	if err != nil {
-		return nil, err
-	}
-	u := &unstructured.Unstructured{Object: content}
-	u.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
-	if secret.ResourceVersion == "" {
-		u, err = l.secret.Client.Create(ctx, u, metav1.CreateOptions{FieldManager: bundleManager})
-	} else {
-		u, err = l.secret.Client.Update(ctx, u, metav1.UpdateOptions{FieldManager: bundleManager})
-	}
+	u, err := l.secret.write(ctx, corev1.SchemeGroupVersion.WithKind("Secret"), secret)
 	if err != nil {
 		return nil, err
 	}
 	return toSecret(u)
 }
 
-// reconcileBundles copies the bundle of the Secret to every caBundle. Before the first write it reads the Secret again:
-// a replica that was paused may have missed that another one leads.
+// reconcileBundles copies the bundle of the Secret to every caBundle, and to the ConfigMap. Before the first write it
+// reads the Secret again: a replica that was paused may have missed that another one leads.
 func (l *leadership) reconcileBundles(ctx context.Context, stored *corev1.Secret) error {
 	bundle := stored.Data[keyBundle]
-	var failed []error
-	verified := false
+	var outdated []*registration
 	for _, r := range l.registrations {
 		if current := r.Get(); current != nil && len(r.bundles(current)) == 0 && !l.reported[r.label] {
 			l.reported[r.label] = true
 			l.options.Log.Info("object has no webhook, skipped", "kind", r.kind.Kind, "name", r.name)
 		}
-		if !r.outdated(bundle) {
-			continue
+		if r.outdated(bundle) {
+			outdated = append(outdated, r)
 		}
-		if !verified {
-			live, err := l.secret.Client.Get(ctx, secretName, metav1.GetOptions{})
-			if apierrors.IsNotFound(err) || err == nil && live.GetResourceVersion() != stored.ResourceVersion {
-				return nil // the watch will deliver it
-			}
-			if err != nil {
-				return fmt.Errorf("read Secret %s/%s: %w", l.options.Namespace, secretName, err)
-			}
-			verified = true
+	}
+	configMap, publish, err := l.published.configMap(l.options.Namespace, string(bundle))
+	failed := []error{err}
+	if len(outdated) > 0 || publish {
+		if current, err := l.isCurrent(ctx, stored); !current || err != nil {
+			return errors.Join(append(failed, err)...)
 		}
+	}
+	for _, r := range outdated {
 		if err := l.limiter.Wait(ctx); err != nil {
 			return err
 		}
@@ -152,7 +138,38 @@ func (l *leadership) reconcileBundles(ctx context.Context, stored *corev1.Secret
 			l.options.Log.Info("wrote caBundle", "kind", r.kind.Kind, "name", r.name)
 		}
 	}
+	if publish {
+		failed = append(failed, l.publish(ctx, configMap))
+	}
 	return errors.Join(failed...)
+}
+
+// isCurrent reports whether the Secret is still what was observed; otherwise the watch will deliver it.
+func (l *leadership) isCurrent(ctx context.Context, stored *corev1.Secret) (bool, error) {
+	live, err := l.secret.Client.Get(ctx, secretName, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("read Secret %s/%s: %w", l.options.Namespace, secretName, err)
+	}
+	return live.GetResourceVersion() == stored.ResourceVersion, nil
+}
+
+// publish writes the ConfigMap.
+func (l *leadership) publish(ctx context.Context, configMap *corev1.ConfigMap) error {
+	if err := l.limiter.Wait(ctx); err != nil {
+		return err
+	}
+	_, err := l.published.write(ctx, corev1.SchemeGroupVersion.WithKind("ConfigMap"), configMap)
+	if conflicted(err) || apierrors.IsNotFound(err) {
+		return nil // the watch delivers the current one
+	}
+	if err != nil {
+		return fmt.Errorf("write ConfigMap %s/%s: %w", l.options.Namespace, secretName, err)
+	}
+	l.options.Log.Info("published the CA", "configMap", secretName)
+	return nil
 }
 
 // reconcileOwners adds the namespace as an owner of the webhook configurations, or removes it.

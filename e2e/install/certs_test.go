@@ -11,6 +11,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -32,8 +33,9 @@ const (
 )
 
 var (
-	secretResource   = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
-	mutatingResource = schema.GroupVersionResource{
+	secretResource    = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
+	configMapResource = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+	mutatingResource  = schema.GroupVersionResource{
 		Group:    "admissionregistration.k8s.io",
 		Version:  "v1",
 		Resource: "mutatingwebhookconfigurations",
@@ -146,6 +148,8 @@ func TestCertificates(t *testing.T) {
 		bundle := base64.StdEncoding.EncodeToString(foreign)
 		r.patch(t, harness.DefinitionResource, "", registrations[harness.DefinitionResource],
 			`{"spec":{"conversion":{"webhook":{"clientConfig":{"caBundle":"%s"}}}}}`, bundle)
+		r.patch(t, configMapResource, cluster.OpgateNamespace, caSecret,
+			`{"data":{"ca.crt":"garbage","other.crt":"kept"}}`)
 		r.patch(t, mutatingResource, "", "opgate", `{"metadata":{"ownerReferences":null}}`)
 		_, err := r.admin().Resource(mutatingResource).Patch(t.Context(), "opgate", types.JSONPatchType,
 			[]byte(`[{"op":"remove","path":"/webhooks/1/clientConfig/caBundle"}]`), metav1.PatchOptions{})
@@ -167,6 +171,15 @@ func TestCertificates(t *testing.T) {
 		configuration.Object["webhooks"] = webhooks
 		if _, err := r.admin().Resource(harness.ValidatingResource).Create(t.Context(), configuration,
 			metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		r.awaitBundles(t)
+		published := r.read(t, configMapResource, cluster.Admin, cluster.OpgateNamespace, caSecret)
+		if other, _, _ := unstructured.NestedString(published.Object, "data", "other.crt"); other != "kept" {
+			t.Errorf("data of others in the ConfigMap became %q", other)
+		}
+		if err := r.admin().Resource(configMapResource).Namespace(cluster.OpgateNamespace).Delete(t.Context(), caSecret,
+			metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		r.awaitBundles(t)
@@ -237,6 +250,8 @@ func TestCertificates(t *testing.T) {
 				t.Fatal(err)
 			}
 			other := 1 - i
+			r.patch(t, configMapResource, cluster.OpgateNamespace, caSecret,
+				`{"data":{"ca.crt":"garbage","other.crt":"kept"}}`)
 			r.patch(t, mutatingResource, "", "opgate", `{"metadata":{"ownerReferences":null}}`)
 			harness.Eventually(t, "see the other replica lead", func(context.Context) error {
 				if owners := r.read(t, mutatingResource, cluster.Admin, "",
@@ -356,6 +371,18 @@ func (r *certified) awaitBundles(t *testing.T) {
 			return err
 		}
 		want := content(secret, "ca.crt")
+		published, err := r.admin().Resource(configMapResource).Namespace(cluster.OpgateNamespace).Get(ctx, caSecret,
+			metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		data, _, _ := unstructured.NestedStringMap(published.Object, "data")
+		if data["ca.crt"] != string(want) {
+			return errors.New("the ConfigMap has not the bundle of the Secret")
+		}
+		if text := fmt.Sprint(published.Object); strings.Contains(text, "PRIVATE KEY") {
+			t.Fatal("the ConfigMap has a key")
+		}
 		for resource, name := range registrations {
 			u, err := r.admin().Resource(resource).Get(ctx, name, metav1.GetOptions{})
 			if err != nil {

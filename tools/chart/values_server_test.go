@@ -85,7 +85,9 @@ webhooks:
 				endpoint := one[*serviceMonitor](t, o, "opgate").Spec.Endpoints[0]
 				same(t, "scheme", endpoint.Scheme, "https")
 				same(t, "server", endpoint.TLS.ServerName, "opgate-webhook."+namespace+".svc")
-				same(t, "CA", endpoint.TLS.CA.Secret.Name+"/"+endpoint.TLS.CA.Secret.Key, "opgate-ca/ca.crt")
+				ca := endpoint.TLS.CA // without its key
+				same(t, "CA", ca.ConfigMap.Name+"/"+ca.ConfigMap.Key, "opgate-ca/ca.crt")
+				same(t, "Secret", ca.Secret.Name, "")
 			},
 		},
 		{

@@ -296,8 +296,9 @@ its own, or OpenShift's, also where OLM runs outside of the cluster.
 {{- with index . 1 }}
 {{- $fields := pick . "interval" "scrapeTimeout" "honorLabels" "relabelings" "metricRelabelings" }}
 {{- if $root.Values.metrics.secure }}
-{{- $secret := include "opgate.certificateSecret" $root | default "opgate-ca" }}
-{{- $tls := dict "ca" (dict "secret" (dict "name" $secret "key" "ca.crt")) "serverName" (printf "opgate-webhook.%s.svc" $root.Release.Namespace) }}
+{{- $secret := include "opgate.certificateSecret" $root }}
+{{- $source := dict "name" ($secret | default "opgate-ca") "key" "ca.crt" }}
+{{- $tls := dict "ca" (dict (ternary "secret" "configMap" (ne $secret "")) $source) "serverName" (printf "opgate-webhook.%s.svc" $root.Release.Namespace) }}
 {{- $_ := set $fields "tlsConfig" (.tlsConfig | default $tls) }}
 {{- end }}
 {{- range $name, $value := $fields }}
