@@ -73,13 +73,15 @@ func TestDependency(t *testing.T) {
 			Setup:           e.setupDocument,
 			Cmds:            e.commands(),
 		})
-		for name, test := range map[string]func(*testing.T, *env){"namespaces of dependencies": namespaces,
-			"a template of 1 MiB": largeTemplate} {
+		for name, test := range map[string]func(*testing.T, *env){
+			"namespaces of dependencies": namespaces, // scenario P15.1 of script
+			"a template of 1 MiB":        largeTemplate,
+		} {
 			crowd.all.Go(func() { t.Run(name, func(t *testing.T) { test(t, e) }) })
 		}
 		crowd.all.Wait()
 	})
-	t.Run("requests", func(t *testing.T) { requests(t, e) })
+	t.Run("requests", func(t *testing.T) { requests(t, e) }) // scenario S1
 	t.Run("another process", func(t *testing.T) { restart(t, e) })
 	t.Run("1,000 in a chain", func(t *testing.T) { longChain(t, e) })
 }

@@ -36,19 +36,19 @@ func TestLoopOLM(t *testing.T) {
 func loopOperators(t *testing.T) {
 	e := startLoopOLM(t, cluster.GateOptions{Loop: true}, loopPackages())
 	e.Together(t, map[string]func(*testing.T, *harness.OLMEnv){
-		"stories 1 to 3, a pinned version and its upgrade": storiesPinned,
+		"stories 1 to 3, a pinned version and its upgrade": storiesPinned, // scenarios 9.5, 9.7 of operators
 		"story 4, inform":                                          storyInform,
 		"story 5, one namespace":                                   storyNamespace,
 		"story 6, removal":                                         storyRemoval,
 		"story 6, removal of definitions and plans":                storyRemovalOfAll,
 		"story 7, removal of a version":                            storyRemovalOfVersion,
 		"story 7, a forbidden version and its neighbours":          storyForbiddenVersion,
-		"an operator that is installed for all namespaces already": existingInstallation,
+		"an operator that is installed for all namespaces already": existingInstallation, // scenario 29.1 of operators
 		"A7 a stranger's operator for all namespaces":              strangersInstallation,
 		"an operator that supports its own namespace only":         ownNamespaceOnly,
-		"defaults from the catalog":                                defaultsFromCatalog,
-		"deprecations and minor channels":                          deprecationsAndChannels,
-		"an operator waits for another one":                        operatorWaits,
+		"defaults from the catalog":                                defaultsFromCatalog,     // scenarios 1.1, 21.1 of operators
+		"deprecations and minor channels":                          deprecationsAndChannels, // scenarios 9.8, 26.1, 26.2 of operators
+		"an operator waits for another one":                        operatorWaits,           // scenario S2 of operators
 		"an operator refuses its upgrade, an admin overrules it":   upgradeOverruled,
 		"an operator refuses its upgrade, break-glass":             upgradeForced,
 		"an allow-list":                                            allowList,
@@ -81,15 +81,15 @@ func loopTrouble(t *testing.T) {
 		"free operators are held where the namespace says so":     freeAreHeld,
 		"a dependency comes along":                                dependencyComesAlong,
 		"a dependency that is an image is held by its own policy": dependencyIsHeld,
-		"an operator that does not come up":                       notComingUp,
+		"an operator that does not come up":                       notComingUp, // scenario 7.1 of trouble
 		"a list without the newest version":                       startsAllowed,
 		"a policy is corrected while its plan waits":              startIsCorrected,
 		"a neighbour in the way is deleted":                       neighbourIsFreed,
-		"an unhealthy catalog":                                    unhealthyCatalog,
+		"an unhealthy catalog":                                    unhealthyCatalog, // scenario 8.4 of trouble
 		"a broken catalog that is deleted":                        brokenCatalog,
 		"a policy is edited while a plan waits":                   editedWhilePending,
 		"a tenant deletes the plan that waits":                    planDeleted,
-		"a Subscription that lost its ClusterServiceVersion":      lostLink,
+		"a Subscription that lost its ClusterServiceVersion":      lostLink, // scenarios 23.1, 23.2 of trouble
 		"stories 1 to 7 as one walk":                              walk,
 	})
 	// In the walk OLM may plan once more while the Subscription of an operator that is removed goes.

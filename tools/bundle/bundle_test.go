@@ -157,6 +157,38 @@ func TestNoDefinitionsForOLM(t *testing.T) {
 	}
 }
 
+// TestMigratesToOLMv1 has the bundle meet what OLM v1's migration tool asks of an operator (library-olm,
+// migration/pkg/migration/compatibility.go, 2026-09; its module is not published). It refuses an operator that may use
+// the API of OLM and not that of OLM v1: such an operator would not work there. The tool's other checks are about the
+// OperatorGroup and the OperatorCondition of an installation, of which Opgate writes none.
+func TestMigratesToOLMv1(t *testing.T) {
+	b := generate(t, bundle.Options{})
+	csv := csvOf(t, b)
+	if !slices.Contains(csv.Spec.InstallModes, operatorsv1alpha1.InstallMode{
+		Type: operatorsv1alpha1.InstallModeTypeAllNamespaces, Supported: true}) {
+		t.Errorf("install modes are %v, without AllNamespaces", csv.Spec.InstallModes)
+	}
+	if owned := csv.Spec.APIServiceDefinitions.Owned; len(owned) > 0 {
+		t.Errorf("OLM is to make APIServices %v", owned)
+	}
+	for _, name := range append(b.Files(), csv.Annotations["operatorframework.io/properties"]) {
+		if strings.Contains(name, "dependencies") || strings.Contains(name, ".required") {
+			t.Errorf("the bundle has dependencies, in %s", name)
+		}
+	}
+	var groups []string
+	for _, permissions := range csv.Spec.InstallStrategy.StrategySpec.ClusterPermissions {
+		for _, rule := range permissions.Rules {
+			groups = append(groups, rule.APIGroups...)
+		}
+	}
+	for _, group := range []string{"operators.coreos.com", "olm.operatorframework.io"} {
+		if !slices.Contains(groups, group) {
+			t.Errorf("pods have no right to %s", group)
+		}
+	}
+}
+
 // TestPermissions wants no permission of the pods to be wider than in the chart, but for what they register.
 func TestPermissions(t *testing.T) {
 	csv := csvOf(t, generate(t, bundle.Options{}))
