@@ -169,9 +169,9 @@ demo: ## See the gate refuse and admit real kubectl commands on a local API serv
 	@$(LOCAL) demo $(if $(OLM),--olm)
 
 .PHONY: up
-up: ## Start the same control plane and gate and keep them; with OLM=1, with OLM and a catalog; kubeconfig in .local/kubeconfig
+up: ## Start the same control plane and gate and keep them; with OLM=1, with OLM and a catalog; with INSTALL=1, without the gate, to install it with helm; kubeconfig in .local/kubeconfig
 	@echo "==> compiling the local control plane (a minute or two the first time)"
-	@$(LOCAL) up $(if $(OLM),--olm)
+	@$(LOCAL) up $(if $(OLM),--olm) $(if $(INSTALL),--install)
 
 .PHONY: down
 down: ## Stop what `make up` started

@@ -1,6 +1,7 @@
 package docs
 
 import (
+	"cmp"
 	"maps"
 	"os"
 	"path"
@@ -41,10 +42,12 @@ var (
 	alertName      = regexp.MustCompile(`\bOpgate[A-Z]\w+`)
 	repositoryPath = regexp.MustCompile(`^[a-z]+/[\w./*-]+$`)
 	markdownLink   = regexp.MustCompile(`\]\(([^)\s]+)\)`)
-	fencedBlock    = regexp.MustCompile("(?ms)^```.*?^```$")
-	headingLine    = regexp.MustCompile(`(?m)^#+ (.*)$`)
-	linkText       = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
-	notInAnchor    = regexp.MustCompile(`[^\p{L}\p{N}\s_-]`)
+	// projectURL is a file of the project as programs and the chart link it, with a heading; the README for none.
+	projectURL  = regexp.MustCompile(`https://github\.com/opgate/opgate(?:/blob/main/([\w./-]*\w))?#([\w-]+)`)
+	fencedBlock = regexp.MustCompile("(?ms)^```.*?^```$")
+	headingLine = regexp.MustCompile(`(?m)^#+ (.*)$`)
+	linkText    = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
+	notInAnchor = regexp.MustCompile(`[^\p{L}\p{N}\s_-]`)
 )
 
 // inCode matches what documents write as code: a block, or a span in a line.
@@ -299,6 +302,24 @@ func TestPathsExist(t *testing.T) {
 				t.Errorf("%s links %s, where there is no such heading", name, m[1])
 			}
 		}
+	}
+}
+
+// TestProjectURLs follows the links of programs, of the chart and of documents to files of the project.
+func TestProjectURLs(t *testing.T) {
+	found := 0
+	for name, text := range source(t, ".go", ".md", ".txt", ".yaml", ".yml", ".json", ".tpl") {
+		for _, m := range projectURL.FindAllStringSubmatch(text, -1) {
+			target := cmp.Or(m[1], "README.md")
+			data, err := os.ReadFile(filepath.Join("..", target))
+			if err != nil || strings.HasSuffix(target, ".md") && !headings(string(data))[m[2]] {
+				t.Errorf("%s links %s, which does not exist: %v", name, m[0], err)
+			}
+			found++
+		}
+	}
+	if found == 0 {
+		t.Error("nothing links the project: the expression finds none")
 	}
 }
 

@@ -45,9 +45,10 @@ type Request struct {
 		Namespace   string `json:"namespace"`
 		Name        string `json:"name"`
 	} `json:"objectRef"`
-	// Response is its result. A watch has Code 200 as soon as it is open.
+	// Response is its result; Message is that of an error. A watch has Code 200 as soon as it is open.
 	Response struct {
-		Code int `json:"code"`
+		Code    int    `json:"code"`
+		Message string `json:"message"`
 	} `json:"responseStatus"`
 }
 

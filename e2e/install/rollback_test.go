@@ -80,6 +80,7 @@ func TestRollback(t *testing.T) {
 			return err
 		})
 	}
+	s.WantNothingForbidden(t)
 }
 
 // previous is the commit to go back to. Without one the test is skipped, and fails where CI runs it, so that a checkout

@@ -30,6 +30,9 @@ type Container struct {
 	Kubeconfig string
 }
 
+// OpgateImage is where the chart has Opgate's image from, without a tag.
+const OpgateImage = "ghcr.io/opgate/opgate"
+
 // Opgate is the program that runs in place of Opgate's image. Commands other than serve listen nowhere.
 func Opgate(path string) Program {
 	return Program{Path: path, Args: func(c Container) []string {

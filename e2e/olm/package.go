@@ -208,6 +208,9 @@ func (p Package) clusterServiceVersion(release string) *operatorsv1alpha1.Cluste
 // serviceAccount is the one that its permissions are for.
 func (p Package) serviceAccount() string { return p.Name + "-operator" }
 
+// Image is the image of its operator's pods, without the tag.
+func (p Package) Image() string { return "registry.invalid/" + p.Name + "-operator" }
+
 func (p Package) deployment(release string) operatorsv1alpha1.StrategyDeploymentSpec {
 	name := p.Name + "-operator"
 	labels := map[string]string{"name": name}
@@ -220,7 +223,7 @@ func (p Package) deployment(release string) operatorsv1alpha1.StrategyDeployment
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: labels},
 				Spec: corev1.PodSpec{ServiceAccountName: p.Account, Containers: []corev1.Container{{
-					Name: "operator", Image: "registry.invalid/" + name + ":v" + release,
+					Name: "operator", Image: p.Image() + ":v" + release,
 				}}},
 			},
 		},

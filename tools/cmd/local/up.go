@@ -12,12 +12,13 @@ import (
 const runCommandName = "run"
 
 func newUpCommand() *cobra.Command {
-	var options startFlags
+	var options upFlags
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Start it in the background",
 		Long: `Start an API server with Opgate in front of it in the background, and return when it is ready. With --olm, start OLM as
-well, with a catalog and its package server; "make up OLM=1" is the same.
+well, with a catalog and its package server; "make up OLM=1" is the same. With --install, or "make up INSTALL=1", leave
+Opgate to be installed with helm: OLM runs, and a node that has Opgate's image.
 
 Everything is kept in .local of the repository: a kubeconfig with the contexts admin, tenant and olm, bin/kubectl, logs, and
 with --olm a policy to apply.`,
@@ -31,18 +32,35 @@ with --olm a policy to apply.`,
 }
 
 func newRunCommand() *cobra.Command {
-	var options startFlags
+	var options upFlags
 	cmd := &cobra.Command{
 		Use:    runCommandName,
 		Short:  "Be the background process of up",
 		Args:   cobra.NoArgs,
 		Hidden: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return local.Run(cmd.Context(), cmd.OutOrStdout(), local.Options{Gate: options.binary, OLM: options.olm})
+			return local.Run(cmd.Context(), cmd.OutOrStdout(), local.Options{Gate: options.binary,
+				OLM: options.olm || options.install, Install: options.install})
 		},
 	}
 	options.bind(cmd)
 	return cmd
+}
+
+// upFlags are the flags of up.
+type upFlags struct {
+	startFlags
+	install bool
+}
+
+func (f *upFlags) bind(cmd *cobra.Command) {
+	f.startFlags.bind(cmd)
+	cmd.Flags().BoolVar(&f.install, "install", false,
+		"run OLM and a node that has the image, and leave Opgate to be installed with helm")
+}
+
+func (f *upFlags) args() []string {
+	return append(f.startFlags.args(), "--install="+strconv.FormatBool(f.install))
 }
 
 // startFlags are the flags of commands that start a control plane.
