@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -56,8 +57,10 @@ func (e *endpoint[New, Old]) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := withDeadline(r)
 	defer cancel()
-	r = r.WithContext(ctx)
 	caller := inflight.Caller{Authenticated: e.gate.Authenticated(r), Step: e.step, Raw: e.raw}
+	ctx, span := e.trace(ctx, r, caller.Authenticated)
+	defer span.End()
+	r = r.WithContext(ctx)
 	body := e.gate.Budget.For(r, caller)
 	defer body.Close()
 	var answer *admissionv1.AdmissionResponse
@@ -132,6 +135,7 @@ func (e *endpoint[New, Old]) answer(
 		e.gate.Metrics.overridden(&judged)
 	}
 	e.log(req, &judged)
+	describe(trace.SpanFromContext(r.Context()), req, &judged)
 	e.report(req, &judged)
 	return uid, answer
 }
@@ -231,26 +235,6 @@ func (e *endpoint[New, Old]) internal() *admissionv1.AdmissionResponse {
 		Reasons: []verdict.Reason{{Decision: verdict.Hold, Rule: rules.RuleGateInternal, Message: message}}}
 	e.gate.Metrics.observe(e.kind, "", &judged, 0)
 	return &admissionv1.AdmissionResponse{Result: refusal(http.StatusForbidden, metav1.StatusReasonForbidden, message)}
-}
-
-// log writes one line: at V(0) for refusals and overrides, which must be explainable later, at V(1) for the rest.
-func (e *endpoint[New, Old]) log(req *request[New, Old], v *verdict.Verdict) {
-	level, message := 1, "review allowed"
-	if v.Decision != verdict.Allow {
-		level, message = 0, "review refused"
-	}
-	log := e.gate.Log.V(level)
-	if !log.Enabled() {
-		return
-	}
-	log = log.WithValues(objectKeys(v)...).WithValues(reasonKeys(v)...)
-	if v.Decision != verdict.Allow {
-		log = log.WithValues("message", text.Truncate(v.Refusal(), maxQuoted))
-	}
-	log.Info(message, "reviewUID", req.UID, "operation", req.Operation, "subresource", req.SubResource,
-		"user", text.Truncate(req.User.Username, maxQuoted), "authenticated", req.authenticated, "decision",
-		v.Decision.String(),
-		"warnings", len(v.Warnings)+len(v.Changes))
 }
 
 // defaultTimeout is the API server's timeout where a request does not state it: timeoutSeconds of the webhook

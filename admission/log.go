@@ -1,10 +1,37 @@
 package admission
 
 import (
+	"slices"
 	"strings"
 
+	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/rules/verdict"
 )
+
+// log writes one line: at V(0) for refusals and overrides, which must be explainable later, at V(1) for the rest.
+func (e *endpoint[New, Old]) log(req *request[New, Old], v *verdict.Verdict) {
+	level, message := 1, "review allowed"
+	if v.Decision != verdict.Allow {
+		level, message = 0, "review refused"
+	}
+	log := e.gate.Log.V(level)
+	if !log.Enabled() {
+		return
+	}
+	log = log.WithValues(reviewKeys(req, v)...)
+	if v.Decision != verdict.Allow {
+		log = log.WithValues("message", text.Truncate(v.Refusal(), maxQuoted))
+	}
+	log.Info(message)
+}
+
+// reviewKeys returns the keys of a log line about a review, which its span has as attributes.
+func reviewKeys[New, Old any](req *request[New, Old], v *verdict.Verdict) []any {
+	return slices.Concat(objectKeys(v), reasonKeys(v), []any{"reviewUID", string(req.UID),
+		"operation", string(req.Operation), "subresource", req.SubResource,
+		"user", text.Truncate(req.User.Username, maxQuoted), "authenticated", req.authenticated,
+		"decision", v.Decision.String(), "warnings", len(v.Warnings) + len(v.Changes)})
+}
 
 // objectKeys returns the keys of a log line about the object of a verdict: kind, namespace and name. The kind is in
 // lower case, the namespace is empty for objects without one. docs/metrics.md lists the keys of all lines.

@@ -311,12 +311,14 @@ func TestA9PathsAreRestored(t *testing.T) {
 // TestA9ClientCertificate makes the API server authenticate by a client certificate. No other client is answered then.
 func TestA9ClientCertificate(t *testing.T) {
 	t.Parallel()
-	e := harness.StartUnchecked(t, cluster.Options{WebhookClient: true, Log: os.Stderr})
+	traces := collectSpans(t)
+	e := harness.StartUnchecked(t, cluster.Options{WebhookClient: true, TracingEndpoint: traces.address, Log: os.Stderr})
 	c := e.Cluster
 	var err error
 	e.Gate, err = c.StartOpgate(context.WithoutCancel(t.Context()),
 		cluster.GateOptions{Args: []string{"--client-ca-file=" + c.WebhookClientCA(),
-			"--client-cn=" + cluster.WebhookClientName, "--client-cn=" + harness.AuthorityName}})
+			"--client-cn=" + cluster.WebhookClientName, "--client-cn=" + harness.AuthorityName,
+			"--otlp-endpoint=http://" + traces.address}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -326,6 +328,7 @@ func TestA9ClientCertificate(t *testing.T) {
 	source := "OperatorPolicy " + cluster.PolicyNamespace + "/" + namespace
 	bad := harness.Subscription(namespace, "etcd", harness.ForeignCatalog, "Manual")
 	harness.WantRefused(t, c, cluster.Tenant, harness.AsJSON(t, bad), []string{"create", "-f", "-"}, source)
+	traces.wantReview(t, "review subscription", namespace, "Deny")
 	paths, err := webhookPaths(t.Context(), e)
 	if err != nil {
 		t.Fatal(err)
