@@ -92,5 +92,5 @@ func RefuseTooManyLookups(v *verdict.Verdict, number int) {
 
 // UnverifiedLookupText is why a template of an OperatorPolicy without a valid mark is not resolved.
 const UnverifiedLookupText = "it looks up what is not in the policy's namespace, and the right of the policy's author to get that was not verified " +
-	"(operatorpolicy/lookup): whoever may get it writes the policy again, with annotation " +
+	"(operatorpolicy/lookup): a user with the right to get it has to write the policy again, with annotation " +
 	dependency.AnnotationVerified + " changed, while opgate answers"

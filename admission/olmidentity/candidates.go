@@ -116,7 +116,7 @@ func (c *Candidates) Wrote(username, kind, object string) {
 // Fix returns what makes a user count as OLM, and what that means.
 func (c *Candidates) Fix(username string) string {
 	return fmt.Sprintf("if OLM authenticates as %s, as on hosted control planes, set --olm-identity=%s (olm.identity=%s of the chart); "+
-		"whoever holds these credentials then passes as OLM", username, username, username)
+		"any user with these credentials then passes as OLM", username, username, username)
 }
 
 // Note returns the users that wrote as OLM does, for readiness; "" for none.

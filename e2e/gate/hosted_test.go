@@ -70,7 +70,7 @@ func TestHostedControlPlane(t *testing.T) {
 			got := olm.Must(t, request)
 			for _, want := range []string{"(" + rule + ")", hostedUser +
 				" writes this installplan as OLM does, but OLM is configured as " + cluster.OLMUserName +
-				" (gate/olm-identity)", value, "whoever holds these credentials then passes as OLM"} {
+				" (gate/olm-identity)", value, "any user with these credentials then passes as OLM"} {
 				if !strings.Contains(got.Refused, want) {
 					t.Errorf("%s: got %s\nwant %q", rule, got, want)
 				}

@@ -146,15 +146,15 @@ func (v Verification) Covers(d Dependency) bool {
 
 // UnverifiedText is why the templates of a Policy without a valid mark are not applied.
 const UnverifiedText = "the rights of the Policy's author were not verified when it was written (policy/escalation): " +
-	"whoever may create what it makes writes it again, with annotation " + AnnotationVerified +
-	" changed or left out, while opgate answers"
+	"a user with the right to create what it makes has to write it again, with annotation " +
+	AnnotationVerified + " changed or left out, while opgate answers"
 
 // narrowText is why a template is not applied whose author may not read one of its dependencies.
 func narrowText(d Dependency) string {
 	return "it waits for " + d.String() +
 		", which is in no namespace, and the right of the Policy's author to get that was not verified (policy/dependency-access): " +
-		"whoever may get all of its kind writes the Policy again, with annotation " + AnnotationVerified +
-		" changed or left out"
+		"a user with the right to get all of its kind has to write the Policy again, with annotation " +
+		AnnotationVerified + " changed or left out"
 }
 
 // Uncovered returns why a template is not applied although its Policy has a valid mark, "" if it is.

@@ -32,7 +32,7 @@ var (
 // empty, cluster-wide.
 type Right struct{ Verb, Group, Resource, Namespace, Name string }
 
-// String returns the right as text for whoever grants it.
+// String returns the right as text, for the user who grants it.
 func (r Right) String() string {
 	what := r.Verb + " " + schema.GroupResource{Group: r.Group, Resource: r.Resource}.String()
 	if r.Name != "" {
