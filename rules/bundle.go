@@ -27,6 +27,8 @@ type Bundle struct {
 	pkg     string
 	unknown string
 	version string
+	// stated is the release in its properties, see release.
+	stated string
 	// catalogs are all sources that the plan names; normally one.
 	catalogs []olm.Catalog
 	// image is the path of the bundle image, and images is set if the plan names several for it. step writes it, and
@@ -107,13 +109,14 @@ func (c *Bundle) describe(properties string) {
 	case err != nil:
 		c.unknown = "its bundle properties cannot be read: " + err.Error()
 		return
-	case b.Package != "" && c.pkg != "" && (c.pkg != b.Package || c.version != b.Version):
-		c.unknown = "the plan says both package " + text.Name(c.pkg) + " " + text.Name(c.version) + " and package " +
-			text.Name(b.Package) + " " + text.Name(b.Version)
+	case b.Package != "" && c.pkg != "" && (c.pkg != b.Package || c.version != b.Version || c.stated != b.Release):
+		c.unknown = "the plan says both package " + text.Name(c.pkg) + " " +
+			olm.VersionText(text.Name(c.version), c.stated) + " and package " + text.Name(b.Package) + " " +
+			olm.VersionText(text.Name(b.Version), b.Release)
 		return
 	}
 	if b.Package != "" {
-		c.pkg, c.version, c.provides, c.requires = b.Package, b.Version, b.Provides, b.Requires
+		c.pkg, c.version, c.stated, c.provides, c.requires = b.Package, b.Version, b.Release, b.Provides, b.Requires
 	}
 	c.disputed = c.disputed || c.described && !slices.EqualFunc(c.properties, b.Properties, sameProperty)
 	c.properties, c.described = b.Properties, true
@@ -123,8 +126,14 @@ func sameProperty(a, b olm.Property) bool {
 	return a.Type == b.Type && bytes.Equal(a.Raw, b.Raw)
 }
 
+// release returns the release, which tells bundles of one version apart; "" if there is none.
+func (c *Bundle) release() string {
+	release, _ := c.spec.Release(c.stated) // a problem makes the bundle unknown
+	return release
+}
+
 // attribute determines the package: by the bundle's olm.package property, else by the Subscription that moves to this
-// CSV. The name is never parsed (R-AP-5).
+// CSV. The name is never parsed (R-AP-5). A bundle that states two releases is not one of which anything is known.
 func (c *Bundle) attribute(ns *Namespace) {
 	claimed, disputed := ns.claimed(c.name)
 	switch {
@@ -138,6 +147,9 @@ func (c *Bundle) attribute(ns *Namespace) {
 	case claimed != "" && claimed != c.pkg:
 		c.unknown = "its bundle says package " + text.Name(c.pkg) + " and a Subscription says package " +
 			text.Name(claimed)
+	}
+	if c.unknown == "" {
+		_, c.unknown = c.spec.Release(c.stated)
 	}
 	if c.unknown != "" {
 		c.pkg = ""

@@ -83,6 +83,10 @@ func (in *CSVInput) findings(c *Bundle, budget *constraint.Budget) []constraint.
 	bundle := c.forConstraints(in.Namespace)
 	// it is the only source of its other attributes
 	bundle.Unknown &= constraint.Scope | constraint.Deprecation | constraint.ChangeSet | constraint.Config
+	release, problem := c.spec.Release(c.stated)
+	if bundle.Release = release; problem != "" { // but for what it states twice
+		bundle.Unknown |= constraint.Release
+	}
 	if c.bypassesOLM {
 		bundle.Channel = ""
 	}
@@ -100,6 +104,9 @@ func (in *CSVInput) changesRead(f *constraint.Finding, before, after *Bundle) bo
 	}
 	if was.Version != is.Version {
 		changed |= constraint.Version
+	}
+	if was.Release != is.Release {
+		changed |= constraint.Release
 	}
 	if !slices.EqualFunc(was.Properties, is.Properties, sameProperty) {
 		changed |= constraint.Properties

@@ -79,7 +79,7 @@ func unfinished(plan *olm.InstallPlan, csvs int) verdict.Finding {
 // judgeCSV judges one ClusterServiceVersion: by the policies of its package, by the Constraints, and by the
 // dependencies of its bundle.
 func (j *planJudge) judgeCSV(c *Bundle, v *verdict.Verdict) verdict.CSV {
-	judged := verdict.CSV{CSV: c.name, Package: c.pkg, Version: c.version}
+	judged := verdict.CSV{CSV: c.name, Package: c.pkg, Version: c.version, Release: c.release()}
 	before := len(v.Reasons)
 	judged.Disposition, judged.By = judgeByPolicies(&j.PlanInput, c, v)
 	j.judgeConstraints(c, v)
