@@ -11,7 +11,8 @@ import (
 
 // TestOlderVersion: versions come first, then releases that are written as build metadata.
 func TestOlderVersion(t *testing.T) {
-	ascending := []string{"1.2.3-rc.1", "1.2.3", "1.2.3+1", "1.2.3+2", "1.2.3+10", "1.2.3+10.1", "1.2.3+a", "1.2.4", "v1.10"}
+	ascending := []string{"1.2.3-rc.1", "1.2.3", "1.2.3+1", "1.2.3+2", "1.2.3+10", "1.2.3+10.1", "1.2.3+a", "1.2.4",
+		"v1.10"}
 	for i, a := range ascending {
 		for j, b := range ascending {
 			if got := OlderVersion(a, b); got != (i < j) {

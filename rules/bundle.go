@@ -14,7 +14,7 @@ import (
 const RuleBundleUnknown verdict.RuleID = "bundle/unknown"
 
 var bundleUnknown = verdict.Rule{ID: RuleBundleUnknown, Outcomes: verdict.Holds, Override: true, Backstop: true,
-	Summary: "the package of a ClusterServiceVersion is not known, or sources disagree about it"}
+	Summary: "the package of a ClusterServiceVersion is not known, or sources disagree about it or about its release"}
 
 // Bundle is one ClusterServiceVersion as policies and Constraints judge it, whatever brings it: a plan (bundlesOf), a
 // step of a running plan (stepOf), a write past OLM (described), or nothing any more, since it is installed
@@ -26,9 +26,11 @@ type Bundle struct {
 	// pkg is the package, or "" with unknown saying why it is not known.
 	pkg     string
 	unknown string
-	version string
-	// stated is the release in its properties, see release.
-	stated string
+	// ambiguous is set if that is because it states two releases, or one that cannot be read.
+	ambiguous bool
+	version   string
+	// release tells bundles of one version apart; "" if there is none.
+	release string
 	// catalogs are all sources that the plan names; normally one.
 	catalogs []olm.Catalog
 	// image is the path of the bundle image, and images is set if the plan names several for it. step writes it, and
@@ -68,9 +70,29 @@ func (c *Bundle) recordUnknown(ns *Namespace, held, accepted string, v *verdict.
 	if c.unknown == "" || !ns.governed() {
 		return false
 	}
+	of := "package"
+	if c.ambiguous {
+		of = "release"
+	}
 	recordForNamespace(v, ns, RuleBundleUnknown, verdict.Finding{Decision: verdict.Hold, Accepted: accepted,
-		What: "the package of " + text.Name(c.name) + " is not known (" + c.unknown + ") and " + held + " is held"})
+		What: "the " + of + " of " + text.Name(c.name) + " is not known (" + c.unknown + ") and " + held + " is held"})
 	return true
+}
+
+// awaited returns what would make a bundle of a plan known.
+func (c *Bundle) awaited() string {
+	if c.ambiguous {
+		return "allowed is a bundle whose property olm.package and spec.release say the same release"
+	}
+	return "waits until the bundle's properties or the status of a Subscription tell the package"
+}
+
+// compareRelease adds the release in the spec of a bundle, and makes it unknown if its properties have another one.
+func (c *Bundle) compareRelease(spec *olm.CSVSpec) {
+	release, problem := spec.Release(c.release)
+	if c.release = release; problem != "" {
+		c.unknown, c.ambiguous, c.pkg = problem, true, ""
+	}
 }
 
 // byReference reports whether a plan contains a reference in place of the ClusterServiceVersion or of rights that come
@@ -109,14 +131,14 @@ func (c *Bundle) describe(properties string) {
 	case err != nil:
 		c.unknown = "its bundle properties cannot be read: " + err.Error()
 		return
-	case b.Package != "" && c.pkg != "" && (c.pkg != b.Package || c.version != b.Version || c.stated != b.Release):
+	case b.Package != "" && c.pkg != "" && (c.pkg != b.Package || c.version != b.Version || c.release != b.Release):
 		c.unknown = "the plan says both package " + text.Name(c.pkg) + " " +
-			olm.VersionText(text.Name(c.version), c.stated) + " and package " + text.Name(b.Package) + " " +
+			olm.VersionText(text.Name(c.version), c.release) + " and package " + text.Name(b.Package) + " " +
 			olm.VersionText(text.Name(b.Version), b.Release)
 		return
 	}
 	if b.Package != "" {
-		c.pkg, c.version, c.stated, c.provides, c.requires = b.Package, b.Version, b.Release, b.Provides, b.Requires
+		c.pkg, c.version, c.release, c.provides, c.requires = b.Package, b.Version, b.Release, b.Provides, b.Requires
 	}
 	c.disputed = c.disputed || c.described && !slices.EqualFunc(c.properties, b.Properties, sameProperty)
 	c.properties, c.described = b.Properties, true
@@ -124,12 +146,6 @@ func (c *Bundle) describe(properties string) {
 
 func sameProperty(a, b olm.Property) bool {
 	return a.Type == b.Type && bytes.Equal(a.Raw, b.Raw)
-}
-
-// release returns the release, which tells bundles of one version apart; "" if there is none.
-func (c *Bundle) release() string {
-	release, _ := c.spec.Release(c.stated) // a problem makes the bundle unknown
-	return release
 }
 
 // attribute determines the package: by the bundle's olm.package property, else by the Subscription that moves to this
@@ -148,10 +164,8 @@ func (c *Bundle) attribute(ns *Namespace) {
 		c.unknown = "its bundle says package " + text.Name(c.pkg) + " and a Subscription says package " +
 			text.Name(claimed)
 	}
-	if c.unknown == "" {
-		_, c.unknown = c.spec.Release(c.stated)
-	}
 	if c.unknown != "" {
 		c.pkg = ""
 	}
+	c.compareRelease(c.spec)
 }

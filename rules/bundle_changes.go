@@ -68,7 +68,7 @@ func (p *OperatorPolicy) consents() bool {
 
 // replacementBy returns what a ClusterServiceVersion of a plan replaces here.
 func (n *Namespace) replacementBy(c *Bundle) Replacement {
-	r := Replacement{CSV: c.name, Package: c.pkg, Version: c.version, Release: c.release()}
+	r := Replacement{CSV: c.name, Package: c.pkg, Version: c.version, Release: c.release}
 	if c.pkg != "" {
 		r.From = n.installedOf(c.pkg, c.name)
 	}

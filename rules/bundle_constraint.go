@@ -34,23 +34,19 @@ func newPlanJudge(in PlanInput) *planJudge {
 	j := &planJudge{PlanInput: in, csvs: bundlesOf(in.Plan, in.Namespace), budget: constraint.NewBudget(in.Interrupt),
 		strict: in.Namespace.mayRefuse()}
 	for i := range j.csvs {
-		j.csvs[i].compareRelease(in.Namespace)
+		j.csvs[i].compareUnpacked(in.Namespace)
 	}
 	return j
 }
 
-// compareRelease compares the release in the properties of a ClusterServiceVersion that a plan refers to with the one
-// that OLM unpacked, if that is known. Else it is compared when OLM writes the object.
-func (c *Bundle) compareRelease(ns *Namespace) {
-	if c.unknown != "" || c.spec != nil {
+// compareUnpacked compares the release of a ClusterServiceVersion that a plan refers to with the one that OLM unpacked,
+// if that is known. Else it is compared when OLM writes the object.
+func (c *Bundle) compareUnpacked(ns *Namespace) {
+	if c.spec != nil {
 		return
 	}
-	unpacked, unknown := ns.unpackedOf(c)
-	if unknown != "" {
-		return
-	}
-	if _, c.unknown = unpacked.Spec.Release(c.stated); c.unknown != "" {
-		c.pkg = ""
+	if unpacked, unknown := ns.unpackedOf(c); unknown == "" {
+		c.compareRelease(unpacked.Spec)
 	}
 }
 
@@ -73,7 +69,7 @@ func (j *planJudge) candidates() []*constraint.Bundle {
 
 // bundle returns a ClusterServiceVersion of a plan as Constraints see it.
 func (c *Bundle) forConstraints(ns *Namespace) *constraint.Bundle {
-	b := &constraint.Bundle{CSV: c.name, Package: c.pkg, Version: c.version, Release: c.stated,
+	b := &constraint.Bundle{CSV: c.name, Package: c.pkg, Version: c.version, Release: c.release,
 		Properties: c.properties}
 	if c.pkg == "" {
 		b.Unknown |= constraint.Package | constraint.Channel

@@ -178,7 +178,7 @@ func outOfRangeCSV(c *Bundle, p *OperatorPolicy) verdict.Finding {
 			Accepted: allowed}
 	case !in:
 		return verdict.Finding{Decision: verdict.Deny,
-			What: text.Name(c.name) + " (version " + olm.VersionText(text.Name(c.version), c.release()) +
+			What: text.Name(c.name) + " (version " + olm.VersionText(text.Name(c.version), c.release) +
 				") is not allowed", Accepted: allowed}
 	}
 	return verdict.Finding{}

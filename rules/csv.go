@@ -83,8 +83,7 @@ func (in *CSVInput) findings(c *Bundle, budget *constraint.Budget) []constraint.
 	bundle := c.forConstraints(in.Namespace)
 	// it is the only source of its other attributes
 	bundle.Unknown &= constraint.Scope | constraint.Deprecation | constraint.ChangeSet | constraint.Config
-	release, problem := c.spec.Release(c.stated)
-	if bundle.Release = release; problem != "" { // but for what it states twice
+	if bundle.Release = c.release; c.ambiguous {
 		bundle.Unknown |= constraint.Release
 	}
 	if c.bypassesOLM {
@@ -155,7 +154,7 @@ const installFrom = "let OLM install it, from a Subscription"
 // what plans bring, so that none counts: under the name of one a user could install anything.
 func judgeBypassingOLM(in *CSVInput, c, before *Bundle, v *verdict.Verdict) {
 	ns := in.Namespace
-	(&Bundle{name: c.name, unknown: in.unknownPackage(c, before)}).recordUnknown(ns, "it", installFrom, v)
+	(&Bundle{name: c.name, unknown: in.unknownPackage(c, before), ambiguous: c.ambiguous}).recordUnknown(ns, "it", installFrom, v)
 	if before != nil && (before.pkg != c.pkg || in.hidden()) {
 		// else its next upgrade would count as a first installation (threat O10)
 		for _, p := range ns.governing(before.pkg) {
