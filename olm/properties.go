@@ -142,7 +142,7 @@ func (b *Bundle) add(propertyType string, value json.RawMessage) error {
 		// OLM's catalogs read a key in another case as well: it must not mean different things to two readers.
 		var loose struct{ Release json.RawMessage }
 		if err := json.Unmarshal(value, &loose); err != nil || !bytes.Equal(loose.Release, v.Release) {
-			return errors.New("release is there twice, or in another case")
+			return errors.New("key release is repeated, or in another case")
 		}
 		release, err := readRelease(v.Release)
 		if err != nil {

@@ -31,7 +31,7 @@ func TestParseBundleRefuses(t *testing.T) {
 		"a release in another case": {`{"properties":[{"type":"olm.package","value":{"packageName":"etcd","Release":"2"}}]}`,
 			"in another case"},
 		"a release twice": {`{"properties":[{"type":"olm.package","value":{"packageName":"etcd","release":"1","RELEASE":"2"}}]}`,
-			"is there twice"},
+			"is repeated"},
 		"a requirement of nothing": {`{"properties":[{"type":"olm.package.required","value":{}}]}`,
 			"packageName is empty"},
 		"too deep": {`{"properties":[{"type":"olm.package","value":` + strings.Repeat(`[`, 10_001) +

@@ -185,8 +185,8 @@ func TestReleaseConstraintsOnWrites(t *testing.T) {
 	}
 }
 
-// TestReleaseInRanges: ranges are about versions, so that all releases of one are in a range or none; the message says
-// which it is.
+// TestReleaseInRanges: ranges are about versions, so that all releases of one are in a range or none; the message has
+// it.
 func TestReleaseInRanges(t *testing.T) {
 	p := NewOperatorPolicy(operatorPolicy("etcd", func(s *spec) { s.VersionRange = ">=1.0.0" }))
 	ns := NewNamespace("shop", NamespaceContents{Exists: true, Facts: aroundKubernetes, Policies: []*OperatorPolicy{p}})

@@ -92,7 +92,7 @@ func lifecycleNotes(objects [][]byte, pkg, version string, now time.Time) []stri
 	}
 	found := &cycle.Versions[i]
 	notes := []string{"life cycle in the catalog: " + text.Name(pkg) + " " + line + " " +
-		standing(found.Phases, date(now.UTC().Format(time.DateOnly)))}
+		support(found.Phases, date(now.UTC().Format(time.DateOnly)))}
 	for _, p := range found.Platforms[:min(len(found.Platforms), maxPlatforms)] {
 		notes = append(notes, text.Name(pkg)+" "+line+" is for "+text.Name(p.Name)+" "+
 			text.Names(p.Versions, maxPlatforms))
@@ -100,8 +100,8 @@ func lifecycleNotes(objects [][]byte, pkg, version string, now time.Time) []stri
 	return notes
 }
 
-// standing returns in which phases a version is on a day, as a clause: "is in phase Maintenance until 2027-03-31".
-func standing(phases []phase, today date) string {
+// support returns in which phases a version is on a day, as a clause: "is in phase Maintenance until 2027-03-31".
+func support(phases []phase, today date) string {
 	var current []string
 	var last, next *phase
 	for i := range phases {
