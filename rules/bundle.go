@@ -29,8 +29,9 @@ type Bundle struct {
 	// ambiguous is set if that is because it states two releases, or one that cannot be read.
 	ambiguous bool
 	version   string
-	// release tells bundles of one version apart; "" if there is none.
-	release string
+	// stated is the release in its properties. release is that, or else the one in its spec, and tells bundles of one
+	// version apart; "" if there is none.
+	stated, release string
 	// catalogs are all sources that the plan names; normally one.
 	catalogs []olm.Catalog
 	// image is the path of the bundle image, and images is set if the plan names several for it. step writes it, and
@@ -89,7 +90,7 @@ func (c *Bundle) awaited() string {
 
 // compareRelease adds the release in the spec of a bundle, and makes it unknown if its properties have another one.
 func (c *Bundle) compareRelease(spec *olm.CSVSpec) {
-	release, problem := spec.Release(c.release)
+	release, problem := spec.Release(c.stated)
 	if c.release = release; problem != "" {
 		c.unknown, c.ambiguous, c.pkg = problem, true, ""
 	}
@@ -131,14 +132,14 @@ func (c *Bundle) describe(properties string) {
 	case err != nil:
 		c.unknown = "its bundle properties cannot be read: " + err.Error()
 		return
-	case b.Package != "" && c.pkg != "" && (c.pkg != b.Package || c.version != b.Version || c.release != b.Release):
+	case b.Package != "" && c.pkg != "" && (c.pkg != b.Package || c.version != b.Version || c.stated != b.Release):
 		c.unknown = "the plan says both package " + text.Name(c.pkg) + " " +
-			olm.VersionText(text.Name(c.version), c.release) + " and package " + text.Name(b.Package) + " " +
+			olm.VersionText(text.Name(c.version), c.stated) + " and package " + text.Name(b.Package) + " " +
 			olm.VersionText(text.Name(b.Version), b.Release)
 		return
 	}
 	if b.Package != "" {
-		c.pkg, c.version, c.release, c.provides, c.requires = b.Package, b.Version, b.Release, b.Provides, b.Requires
+		c.pkg, c.version, c.stated, c.provides, c.requires = b.Package, b.Version, b.Release, b.Provides, b.Requires
 	}
 	c.disputed = c.disputed || c.described && !slices.EqualFunc(c.properties, b.Properties, sameProperty)
 	c.properties, c.described = b.Properties, true

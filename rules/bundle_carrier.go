@@ -147,7 +147,7 @@ func (in *CSVInput) described(csv *olm.CSV) *Bundle {
 
 // asPlanned returns an installed operator with what an approved plan has of its bundle image.
 func (n *Namespace) asPlanned(installed *Installed) *Bundle {
-	c := &Bundle{name: installed.CSV, pkg: installed.Package, version: installed.Version, release: installed.stated,
+	c := &Bundle{name: installed.CSV, pkg: installed.Package, version: installed.Version, stated: installed.stated,
 		properties: installed.Properties,
 		described:  installed.Described, spec: installed.spec}
 	c.from(installed.Catalog)

@@ -69,7 +69,7 @@ func (j *planJudge) candidates() []*constraint.Bundle {
 
 // bundle returns a ClusterServiceVersion of a plan as Constraints see it.
 func (c *Bundle) forConstraints(ns *Namespace) *constraint.Bundle {
-	b := &constraint.Bundle{CSV: c.name, Package: c.pkg, Version: c.version, Release: c.release,
+	b := &constraint.Bundle{CSV: c.name, Package: c.pkg, Version: c.version, Release: c.stated,
 		Properties: c.properties}
 	if c.pkg == "" {
 		b.Unknown |= constraint.Package | constraint.Channel
@@ -110,7 +110,8 @@ func (c *Bundle) forConstraints(ns *Namespace) *constraint.Bundle {
 // bundle returns an installed ClusterServiceVersion as Constraints see it.
 func (c *Installed) forConstraints(ns *Namespace) *constraint.Bundle {
 	b := &constraint.Bundle{CSV: c.CSV, Package: c.Package, Version: c.Version, Release: c.stated,
-		Properties: c.Properties, Channel: c.Channel, Catalog: c.Catalog, Unknown: constraint.Deprecation | constraint.ChangeSet}
+		Properties: c.Properties, Channel: c.Channel, Catalog: c.Catalog,
+		Unknown: constraint.Deprecation | constraint.ChangeSet}
 	for _, missing := range []struct {
 		missing bool
 		what    constraint.Attributes

@@ -85,28 +85,32 @@ func TestReleaseTwice(t *testing.T) {
 	}
 }
 
-// TestReleaseWritten: what a plan had only by reference is compared when OLM writes the object, and a user gains
-// nothing by writing it himself.
+// TestReleaseWritten: what a plan had only by reference is compared when the object is written, by OLM or by the account
+// that the plan names.
 func TestReleaseWritten(t *testing.T) {
-	plan := installing(t, "")
-	plan.Status.BundleLookups[0].Properties = releasedAs("1")
-	plan.Status.Steps = []olm.Step{stepOf(t, "etcd.v0.9.2", "ClusterServiceVersion", "etcd.v0.9.2",
-		`{"kind":"ConfigMap","name":"a","namespace":"olm","catalogSourceName":"c","catalogSourceNamespace":"olm"}`)}
 	for name, c := range map[string]struct {
-		property, spec string
-		byOLM          bool
-		want           verdict.Decision
+		plan, property, spec string
+		byOLM                bool
+		want                 verdict.Decision
 	}{
-		"by OLM": {"1", "1", true, verdict.Allow},
-		"by OLM, as an older API server stores it":  {"1", "", true, verdict.Allow},
-		"by OLM, another release than the plan has": {"1", "2", true, verdict.Hold},
-		"by a user, two releases":                   {"1", "2", false, verdict.Hold},
+		"by OLM": {"1", "1", "1", true, verdict.Allow},
+		"by OLM, as an older API server stores it":  {"1", "1", "", true, verdict.Allow},
+		"by OLM, another release than the plan has": {"1", "1", "2", true, verdict.Hold},
+		"by its account":                    {"1", "1", "1", false, verdict.Allow},
+		"by its account, in the spec alone": {"", "", "2", false, verdict.Allow},
+		"by its account, two releases":      {"1", "1", "2", false, verdict.Hold},
 	} {
 		t.Run(name, func(t *testing.T) {
+			plan := installing(t, "")
+			plan.Status.ServiceAccount.Namespace, plan.Status.ServiceAccount.Name = "shop", "weak"
+			plan.Status.BundleLookups[0].Properties = releasedAs(c.plan)
+			plan.Status.Steps = []olm.Step{stepOf(t, "etcd.v0.9.2", "ClusterServiceVersion", "etcd.v0.9.2",
+				`{"kind":"ConfigMap","name":"a","namespace":"olm","catalogSourceName":"c","catalogSourceNamespace":"olm"}`)}
 			ns := NewNamespace("shop", NamespaceContents{Exists: true, Facts: aroundKubernetes,
 				Policies: []*OperatorPolicy{NewOperatorPolicy(operatorPolicy("etcd", anyCatalog))},
 				Plans:    []*olm.InstallPlan{plan}})
-			v := JudgeCSV(CSVInput{New: writtenAs(t, c.property, c.spec), ByOLM: c.byOLM, User: "tenant", Namespace: ns})
+			v := JudgeCSV(CSVInput{New: writtenAs(t, c.property, c.spec), ByOLM: c.byOLM,
+				User: "system:serviceaccount:shop:weak", Namespace: ns})
 			if v.Decision != c.want || c.want == verdict.Hold && !strings.Contains(v.Refusal(), "says release 1 and") {
 				t.Errorf("%s, want %s: %s", v.Decision, c.want, v.Refusal())
 			}
