@@ -154,7 +154,9 @@ const installFrom = "let OLM install it, from a Subscription"
 // what plans bring, so that none counts: under the name of one a user could install anything.
 func judgeBypassingOLM(in *CSVInput, c, before *Bundle, v *verdict.Verdict) {
 	ns := in.Namespace
-	(&Bundle{name: c.name, unknown: in.unknownPackage(c, before), ambiguous: c.ambiguous}).recordUnknown(ns, "it", installFrom, v)
+	unknown := in.unknownPackage(c, before)
+	(&Bundle{name: c.name, unknown: unknown, ambiguous: c.ambiguous && unknown == c.unknown}).
+		recordUnknown(ns, "it", installFrom, v)
 	if before != nil && (before.pkg != c.pkg || in.hidden()) {
 		// else its next upgrade would count as a first installation (threat O10)
 		for _, p := range ns.governing(before.pkg) {

@@ -1,6 +1,7 @@
 package diff
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -132,8 +133,9 @@ func readBundles(ctx context.Context, root fs.FS, pkg string, names ...string) (
 			deprecations = append(deprecations, d)
 			return nil
 		case meta.Schema == lifecycleSchema:
-			if len(lifecycles[meta.Package]) < 2 { // a second one is named, and none read
-				lifecycles[meta.Package] = append(lifecycles[meta.Package], meta.Blob)
+			if (pkg == "" || meta.Package == pkg) && len(lifecycles[meta.Package]) < 2 { // of two none is read
+				start := bytes.Clone(meta.Blob[:min(len(meta.Blob), maxLifecycle+1)])
+				lifecycles[meta.Package] = append(lifecycles[meta.Package], start)
 			}
 			return nil
 		case meta.Schema != declcfg.SchemaBundle || meta.Name == "" || !slices.Contains(names, meta.Name) ||

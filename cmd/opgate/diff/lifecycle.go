@@ -75,7 +75,7 @@ func lifecycleNotes(objects [][]byte, pkg, version string, now time.Time) []stri
 		return []string{"the life cycle of package " + text.Name(pkg) + " in the catalog cannot be read: " + why}
 	}
 	if len(objects[0]) > maxLifecycle {
-		return unread(fmt.Sprintf("it has %d bytes, at most %d are read", len(objects[0]), maxLifecycle))
+		return unread(fmt.Sprintf("it has more than the %d bytes that are read", maxLifecycle))
 	}
 	var cycle lifecycle
 	if err := json.Unmarshal(objects[0], &cycle); err != nil {

@@ -51,7 +51,7 @@ func TestLifecycleNotes(t *testing.T) {
 			want: []string{unread + `"31.03.2027" is not a date such as 2027-03-31`}},
 		"no list": {objects: []string{`{"versions":{}}`}, want: []string{unread}},
 		"too large": {objects: []string{strings.Repeat(" ", maxLifecycle+1)},
-			want: []string{unread + "it has 1048577 bytes, at most 1048576 are read"}},
+			want: []string{unread + "it has more than the 1048576 bytes that are read"}},
 		"no version": {version: "none", want: []string{unread + `version "none" is not a semantic version`}},
 		"two": {objects: []string{`{}`, `{}`},
 			want: []string{"the catalog has several life cycles of package etcd"}},
