@@ -184,7 +184,7 @@ func (p *Poll) add(name string, before, now Heads, on Platform) {
 			continue
 		}
 		change := name + " " + channel + ": " + versionText(last) + " -> " + versionText(head)
-		if older(head.Version, last.Version) {
+		if olm.OlderVersion(head.Version, last.Version) {
 			p.Backwards++
 			p.BackwardsExamples = example(p.BackwardsExamples, change)
 		}
@@ -240,16 +240,6 @@ func versionText(h Head) string {
 		return h.Name
 	}
 	return "none"
-}
-
-// older reports whether a version is older than another. Versions that are not semantic are not compared.
-func older(version, than string) bool {
-	a, err := semver.Parse(version)
-	if err != nil {
-		return false
-	}
-	b, err := semver.Parse(than)
-	return err == nil && a.LT(b)
 }
 
 // foreign returns why a version is for another platform, or "".

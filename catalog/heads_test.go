@@ -65,6 +65,22 @@ func alpha(version string) Heads {
 	return channels(map[string]Head{"alpha": {Name: "etcd.v" + version, Version: version}})
 }
 
+// TestCompareOpenShift5: a head for 4.23 at most is no foreign one on 5.0, which is the same release; one for 4.22 is.
+func TestCompareOpenShift5(t *testing.T) {
+	limited := func(name, most string) Heads {
+		return channels(map[string]Head{"alpha": {Name: name, Version: "1.0.0", MaxOpenShift: most}})
+	}
+	for _, test := range []struct {
+		openShift, most string
+		foreign         int
+	}{{"5.0.3", "4.23", 0}, {"4.23.1", "5.0", 0}, {"5.0.3", "4.22", 1}, {"5.1.0", "4.23", 1}, {"5.1.0", "5.0", 1}} {
+		poll := Compare(alpha("0.9.0"), limited("etcd.v1", test.most), Platform{OpenShift: test.openShift})
+		if poll.Foreign != test.foreign {
+			t.Errorf("up to %s on %s: %d foreign, want %d", test.most, test.openShift, poll.Foreign, test.foreign)
+		}
+	}
+}
+
 func TestCompare(t *testing.T) {
 	on := Platform{Kubernetes: "1.33.2+k3s1", OpenShift: "4.18.3"}
 	platform := func(h Head) Heads {
@@ -89,6 +105,10 @@ func TestCompare(t *testing.T) {
 			want: Poll{Packages: 2, Changed: 1, Backwards: 1,
 				ChangedExamples:   []string{"etcd alpha: 1.0.0 -> 1.0.0-rc1"},
 				BackwardsExamples: []string{"etcd alpha: 1.0.0 -> 1.0.0-rc1"}}},
+		{name: "an older release of the same version", before: alpha("1.0.0+10"), now: alpha("1.0.0+9"),
+			want: Poll{Packages: 2, Changed: 1, Backwards: 1,
+				ChangedExamples:   []string{"etcd alpha: 1.0.0+10 -> 1.0.0+9"},
+				BackwardsExamples: []string{"etcd alpha: 1.0.0+10 -> 1.0.0+9"}}},
 		{name: "versions that are not semantic have no order", before: alpha("z"), now: alpha("a"),
 			want: Poll{Packages: 2, Changed: 1, ChangedExamples: []string{"etcd alpha: z -> a"}}},
 		{name: "packages come and go", before: Heads{"a": {}, "b": {}}, now: Heads{"b": {}, "c": {}},

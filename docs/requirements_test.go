@@ -16,7 +16,7 @@ var documented = []struct {
 }{
 	{letter: "D", n: 113},
 	{letter: "E", n: 27},
-	{letter: "M", n: 97},
+	{letter: "M", n: 99},
 	{letter: "P", n: 43},
 	{letter: "C", n: 37},
 }

@@ -119,6 +119,8 @@ func (c *CSV) UnmarshalJSON(raw []byte) error {
 type CSVSpec struct {
 	// MinKubeVersion is the oldest supported Kubernetes version. OLM checks it only after the installation.
 	MinKubeVersion string
+	// release is spec.release, "" if there is none; releaseFault is why it cannot be read.
+	release, releaseFault string
 	// clusterPermissions and permissions are those of spec.install.spec, webhooks is spec.webhookdefinitions.
 	clusterPermissions, permissions, webhooks unread
 	// deployed and related are the images that it names.
@@ -138,7 +140,8 @@ type CSVSpec struct {
 // UnmarshalJSON also records the digest of the whole spec.
 func (s *CSVSpec) UnmarshalJSON(raw []byte) error {
 	var parts struct {
-		MinKubeVersion string `json:"minKubeVersion"`
+		MinKubeVersion string          `json:"minKubeVersion"`
+		Release        json.RawMessage `json:"release"`
 		Install        struct {
 			Spec struct {
 				ClusterPermissions unread         `json:"clusterPermissions"`
@@ -155,6 +158,10 @@ func (s *CSVSpec) UnmarshalJSON(raw []byte) error {
 	*s = CSVSpec{MinKubeVersion: parts.MinKubeVersion, clusterPermissions: parts.Install.Spec.ClusterPermissions,
 		permissions: parts.Install.Spec.Permissions, webhooks: parts.Webhooks,
 		deployed: parts.Install.Spec.Deployments, related: parts.Related, Digest: sha256.Sum256(raw), raw: raw}
+	var err error
+	if s.release, err = readRelease(parts.Release); err != nil { // it holds the bundle; the rest is read nevertheless
+		s.releaseFault = err.Error()
+	}
 	return nil
 }
 

@@ -1,7 +1,9 @@
 package olm
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -79,9 +81,11 @@ func NamesPackage(properties string) bool {
 
 // Bundle is what the properties of a bundle contain.
 type Bundle struct {
-	// Package and Version come from olm.package; empty if it is missing.
+	// Package, Version and Release come from olm.package; empty if it is missing.
 	Package string
 	Version string
+	// Release tells bundles of one version apart; empty if there is none.
+	Release string
 	// Properties are all of them, as written.
 	Properties []Property
 	// Provides and Requires are capabilities: a package, or a group, version and kind.
@@ -121,8 +125,9 @@ func (b *Bundle) add(propertyType string, value json.RawMessage) error {
 	switch propertyType {
 	case TypePackage, TypePackageRequired:
 		var v struct {
-			PackageName string `json:"packageName"`
-			Version     string `json:"version"`
+			PackageName string          `json:"packageName"`
+			Version     string          `json:"version"`
+			Release     json.RawMessage `json:"release"`
 		}
 		if err := apijson.Unmarshal(value, &v); err != nil {
 			return err
@@ -134,11 +139,20 @@ func (b *Bundle) add(propertyType string, value json.RawMessage) error {
 			b.Requires = append(b.Requires, Capability{Package: v.PackageName})
 			return nil
 		}
-		if b.Package != "" && (b.Package != v.PackageName || b.Version != v.Version) {
-			return fmt.Errorf("package %s %s after package %s %s in the same bundle", v.PackageName, v.Version,
-				b.Package, b.Version)
+		// OLM's catalogs read a key in another case as well: it must not mean different things to two readers.
+		var loose struct{ Release json.RawMessage }
+		if err := json.Unmarshal(value, &loose); err != nil || !bytes.Equal(loose.Release, v.Release) {
+			return errors.New("key release is repeated, or in another case")
 		}
-		b.Package, b.Version = v.PackageName, v.Version
+		release, err := readRelease(v.Release)
+		if err != nil {
+			return err
+		}
+		if b.Package != "" && (b.Package != v.PackageName || b.Version != v.Version || b.Release != release) {
+			return fmt.Errorf("package %s %s after package %s %s in the same bundle", v.PackageName,
+				VersionText(v.Version, release), b.Package, VersionText(b.Version, b.Release))
+		}
+		b.Package, b.Version, b.Release = v.PackageName, v.Version, release
 		b.Provides = append(b.Provides, Capability{Package: v.PackageName})
 	case TypeGVK, TypeGVKRequired:
 		var v struct {

@@ -22,6 +22,16 @@ func TestParseBundleRefuses(t *testing.T) {
 		"a version that is a number": {`{"properties":[{"type":"olm.package","value":{"packageName":"etcd","version":1.10}}]}`, "property 0"},
 		"two packages":               {`{"properties":[{"type":"olm.package","value":{"packageName":"innocent","version":"1.0.0"}},{"type":"olm.package","value":{"packageName":"etcd","version":"1.0.0"}}]}`, "after package innocent"},
 		"two versions":               {`{"properties":[{"type":"olm.package","value":{"packageName":"etcd","version":"0.9.2"}},{"type":"olm.package","value":{"packageName":"etcd","version":"0.9.4"}}]}`, "after package etcd 0.9.2"},
+		"two releases": {`{"properties":[{"type":"olm.package","value":{"packageName":"etcd","version":"0.9.2","release":"1"}},{"type":"olm.package","value":{"packageName":"etcd","version":"0.9.2"}}]}`,
+			"package etcd 0.9.2 after package etcd 0.9.2 release 1"},
+		"a release that is a number": {`{"properties":[{"type":"olm.package","value":{"packageName":"etcd","release":2}}]}`,
+			"the release is not text"},
+		"a release that is none": {`{"properties":[{"type":"olm.package","value":{"packageName":"etcd","release":"007"}}]}`,
+			`release "007" is not a release`},
+		"a release in another case": {`{"properties":[{"type":"olm.package","value":{"packageName":"etcd","Release":"2"}}]}`,
+			"in another case"},
+		"a release twice": {`{"properties":[{"type":"olm.package","value":{"packageName":"etcd","release":"1","RELEASE":"2"}}]}`,
+			"is repeated"},
 		"a requirement of nothing": {`{"properties":[{"type":"olm.package.required","value":{}}]}`,
 			"packageName is empty"},
 		"too deep": {`{"properties":[{"type":"olm.package","value":` + strings.Repeat(`[`, 10_001) +
@@ -39,6 +49,17 @@ func TestParseBundleLeavesOtherTypesAlone(t *testing.T) {
 	b, err := ParseBundle(`{"properties":[{"type":"olm.label","value":7},{"type":"olm.package","value":{"packageName":"etcd","version":"0.9.2","more":true}},{"type":"x","value":null}]}`)
 	if err != nil || b.Package != "etcd" || b.Version != "0.9.2" {
 		t.Errorf("read as %+v, error %v", b, err)
+	}
+}
+
+// TestParseBundleRelease: an empty release is none, and a required package has none.
+func TestParseBundleRelease(t *testing.T) {
+	for value, want := range map[string]string{`"alpha.1"`: "alpha.1", `""`: "", `null`: ""} {
+		b, err := ParseBundle(`{"properties":[{"type":"olm.package","value":{"packageName":"etcd","version":"0.9.2",` +
+			`"release":` + value + `}},{"type":"olm.package.required","value":{"packageName":"vault","release":7}}]}`)
+		if err != nil || b.Release != want {
+			t.Errorf("%s is read as %q, error %v", value, b.Release, err)
+		}
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 const RuleBundleUnknown verdict.RuleID = "bundle/unknown"
 
 var bundleUnknown = verdict.Rule{ID: RuleBundleUnknown, Outcomes: verdict.Holds, Override: true, Backstop: true,
-	Summary: "the package of a ClusterServiceVersion is not known, or sources disagree about it"}
+	Summary: "the package of a ClusterServiceVersion is not known, or sources disagree about it or about its release"}
 
 // Bundle is one ClusterServiceVersion as policies and Constraints judge it, whatever brings it: a plan (bundlesOf), a
 // step of a running plan (stepOf), a write past OLM (described), or nothing any more, since it is installed
@@ -26,7 +26,12 @@ type Bundle struct {
 	// pkg is the package, or "" with unknown saying why it is not known.
 	pkg     string
 	unknown string
-	version string
+	// ambiguous is set if that is because it states two releases, or one that cannot be read.
+	ambiguous bool
+	version   string
+	// stated is the release in its properties. release is that, or else the one in its spec, and tells bundles of one
+	// version apart; "" if there is none.
+	stated, release string
 	// catalogs are all sources that the plan names; normally one.
 	catalogs []olm.Catalog
 	// image is the path of the bundle image, and images is set if the plan names several for it. step writes it, and
@@ -66,9 +71,29 @@ func (c *Bundle) recordUnknown(ns *Namespace, held, accepted string, v *verdict.
 	if c.unknown == "" || !ns.governed() {
 		return false
 	}
+	of := "package"
+	if c.ambiguous {
+		of = "release"
+	}
 	recordForNamespace(v, ns, RuleBundleUnknown, verdict.Finding{Decision: verdict.Hold, Accepted: accepted,
-		What: "the package of " + text.Name(c.name) + " is not known (" + c.unknown + ") and " + held + " is held"})
+		What: "the " + of + " of " + text.Name(c.name) + " is not known (" + c.unknown + ") and " + held + " is held"})
 	return true
+}
+
+// awaited returns what would make a bundle of a plan known.
+func (c *Bundle) awaited() string {
+	if c.ambiguous {
+		return "allowed is a bundle whose property olm.package and spec.release say the same release"
+	}
+	return "waits until the bundle's properties or the status of a Subscription tell the package"
+}
+
+// compareRelease adds the release in the spec of a bundle, and makes it unknown if its properties have another one.
+func (c *Bundle) compareRelease(spec *olm.CSVSpec) {
+	release, problem := spec.Release(c.stated)
+	if c.release = release; problem != "" {
+		c.unknown, c.ambiguous, c.pkg = problem, true, ""
+	}
 }
 
 // byReference reports whether a plan contains a reference in place of the ClusterServiceVersion or of rights that come
@@ -107,13 +132,14 @@ func (c *Bundle) describe(properties string) {
 	case err != nil:
 		c.unknown = "its bundle properties cannot be read: " + err.Error()
 		return
-	case b.Package != "" && c.pkg != "" && (c.pkg != b.Package || c.version != b.Version):
-		c.unknown = "the plan says both package " + text.Name(c.pkg) + " " + text.Name(c.version) + " and package " +
-			text.Name(b.Package) + " " + text.Name(b.Version)
+	case b.Package != "" && c.pkg != "" && (c.pkg != b.Package || c.version != b.Version || c.stated != b.Release):
+		c.unknown = "the plan says both package " + text.Name(c.pkg) + " " +
+			olm.VersionText(text.Name(c.version), c.stated) + " and package " + text.Name(b.Package) + " " +
+			olm.VersionText(text.Name(b.Version), b.Release)
 		return
 	}
 	if b.Package != "" {
-		c.pkg, c.version, c.provides, c.requires = b.Package, b.Version, b.Provides, b.Requires
+		c.pkg, c.version, c.stated, c.provides, c.requires = b.Package, b.Version, b.Release, b.Provides, b.Requires
 	}
 	c.disputed = c.disputed || c.described && !slices.EqualFunc(c.properties, b.Properties, sameProperty)
 	c.properties, c.described = b.Properties, true
@@ -124,7 +150,7 @@ func sameProperty(a, b olm.Property) bool {
 }
 
 // attribute determines the package: by the bundle's olm.package property, else by the Subscription that moves to this
-// CSV. The name is never parsed (R-AP-5).
+// CSV. The name is never parsed (R-AP-5). A bundle that states two releases is not one of which anything is known.
 func (c *Bundle) attribute(ns *Namespace) {
 	claimed, disputed := ns.claimed(c.name)
 	switch {
@@ -142,4 +168,5 @@ func (c *Bundle) attribute(ns *Namespace) {
 	if c.unknown != "" {
 		c.pkg = ""
 	}
+	c.compareRelease(c.spec)
 }

@@ -112,6 +112,7 @@ func (in *CSVInput) stepOf(plan *olm.InstallPlan) (step Bundle, ok bool) {
 	step.exact = step.inline && step.spec.ContentsDigest() == in.New.Spec.ContentsDigest() &&
 		plan.StepProperties(step.name) == in.New.Metadata.Annotations.Properties
 	step.spec = &in.New.Spec
+	step.attribute(in.Namespace) // of a bundle by reference the plan did not have spec.release
 	if in.ByOLM && !step.described {
 		own := in.described(in.New) // a plan without properties: OLM writes the bundle's properties into the object
 		own.catalogs, own.plan, own.bypassesOLM, own.planGone = step.catalogs, plan, false, false
@@ -146,7 +147,7 @@ func (in *CSVInput) described(csv *olm.CSV) *Bundle {
 
 // asPlanned returns an installed operator with what an approved plan has of its bundle image.
 func (n *Namespace) asPlanned(installed *Installed) *Bundle {
-	c := &Bundle{name: installed.CSV, pkg: installed.Package, version: installed.Version,
+	c := &Bundle{name: installed.CSV, pkg: installed.Package, version: installed.Version, stated: installed.stated,
 		properties: installed.Properties,
 		described:  installed.Described, spec: installed.spec}
 	c.from(installed.Catalog)

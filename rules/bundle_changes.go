@@ -68,7 +68,7 @@ func (p *OperatorPolicy) consents() bool {
 
 // replacementBy returns what a ClusterServiceVersion of a plan replaces here.
 func (n *Namespace) replacementBy(c *Bundle) Replacement {
-	r := Replacement{CSV: c.name, Package: c.pkg, Version: c.version}
+	r := Replacement{CSV: c.name, Package: c.pkg, Version: c.version, Release: c.release}
 	if c.pkg != "" {
 		r.From = n.installedOf(c.pkg, c.name)
 	}
@@ -81,6 +81,7 @@ func (n *Namespace) replacementBy(c *Bundle) Replacement {
 	for i := range n.installed {
 		if installed := &n.installed[i]; r.From != "" && installed.CSV == r.From {
 			r.FromVersion, r.FromDigest = installed.Version, installed.contentsDigest()
+			r.FromRelease = installed.Release()
 			r.FromPlan = n.planThatInstalled(r.From)
 		}
 	}

@@ -31,8 +31,23 @@ type planJudge struct {
 }
 
 func newPlanJudge(in PlanInput) *planJudge {
-	return &planJudge{PlanInput: in, csvs: bundlesOf(in.Plan, in.Namespace), budget: constraint.NewBudget(in.Interrupt),
+	j := &planJudge{PlanInput: in, csvs: bundlesOf(in.Plan, in.Namespace), budget: constraint.NewBudget(in.Interrupt),
 		strict: in.Namespace.mayRefuse()}
+	for i := range j.csvs {
+		j.csvs[i].compareUnpacked(in.Namespace)
+	}
+	return j
+}
+
+// compareUnpacked compares the release of a ClusterServiceVersion that a plan refers to with the one that OLM unpacked,
+// if that is known. Else it is compared when OLM writes the object.
+func (c *Bundle) compareUnpacked(ns *Namespace) {
+	if c.spec != nil {
+		return
+	}
+	if unpacked, unknown := ns.unpackedOf(c); unknown == "" {
+		c.compareRelease(unpacked.Spec)
+	}
 }
 
 // candidates returns the bundles of the plan, and the installed ones that the plan does not replace.
@@ -54,7 +69,8 @@ func (j *planJudge) candidates() []*constraint.Bundle {
 
 // bundle returns a ClusterServiceVersion of a plan as Constraints see it.
 func (c *Bundle) forConstraints(ns *Namespace) *constraint.Bundle {
-	b := &constraint.Bundle{CSV: c.name, Package: c.pkg, Version: c.version, Properties: c.properties}
+	b := &constraint.Bundle{CSV: c.name, Package: c.pkg, Version: c.version, Release: c.stated,
+		Properties: c.properties}
 	if c.pkg == "" {
 		b.Unknown |= constraint.Package | constraint.Channel
 	}
@@ -62,8 +78,8 @@ func (c *Bundle) forConstraints(ns *Namespace) *constraint.Bundle {
 		b.Unknown |= constraint.Version
 	}
 	if c.unknown != "" || !c.described || c.disputed {
-		b.Unknown |= constraint.Properties
-		b.Properties = nil
+		b.Unknown |= constraint.Properties | constraint.Release
+		b.Properties, b.Release = nil, ""
 	}
 	c.requests(b, ns)
 	if len(c.catalogs) == 1 {
@@ -93,14 +109,15 @@ func (c *Bundle) forConstraints(ns *Namespace) *constraint.Bundle {
 
 // bundle returns an installed ClusterServiceVersion as Constraints see it.
 func (c *Installed) forConstraints(ns *Namespace) *constraint.Bundle {
-	b := &constraint.Bundle{CSV: c.CSV, Package: c.Package, Version: c.Version, Properties: c.Properties,
-		Channel: c.Channel, Catalog: c.Catalog, Unknown: constraint.Deprecation | constraint.ChangeSet}
+	b := &constraint.Bundle{CSV: c.CSV, Package: c.Package, Version: c.Version, Release: c.stated,
+		Properties: c.Properties, Channel: c.Channel, Catalog: c.Catalog,
+		Unknown: constraint.Deprecation | constraint.ChangeSet}
 	for _, missing := range []struct {
 		missing bool
 		what    constraint.Attributes
 	}{
 		{c.Package == "", constraint.Package}, {c.Version == "", constraint.Version},
-		{!c.Described, constraint.Properties},
+		{!c.Described, constraint.Properties | constraint.Release},
 		{c.Channel == "", constraint.Channel}, {c.Catalog == olm.Catalog{}, constraint.CatalogSource},
 	} {
 		if missing.missing {
@@ -159,7 +176,14 @@ func (c *Bundle) explain(f *constraint.Finding, ns *Namespace) {
 func requests(b *constraint.Bundle, ns *Namespace, spec *olm.CSVSpec, grants []*olm.Grants) {
 	if spec == nil {
 		b.Unknown |= constraint.InCSV
+		if b.Release != "" { // its properties state it
+			b.Unknown &^= constraint.Release
+		}
 		return
+	}
+	release, problem := spec.Release(b.Release)
+	if b.Release = release; problem != "" {
+		b.Unknown |= constraint.Release
 	}
 	demands := &olm.Demands{Spec: spec, Grants: grants, Scope: ns.scope()}
 	if demands.ScopeMatters() {

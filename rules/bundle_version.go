@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -177,7 +178,8 @@ func outOfRangeCSV(c *Bundle, p *OperatorPolicy) verdict.Finding {
 			Accepted: allowed}
 	case !in:
 		return verdict.Finding{Decision: verdict.Deny,
-			What: text.Name(c.name) + " (version " + text.Name(c.version) + ") is not allowed", Accepted: allowed}
+			What: text.Name(c.name) + " (version " + olm.VersionText(text.Name(c.version), c.release) +
+				") is not allowed", Accepted: allowed}
 	}
 	return verdict.Finding{}
 }

@@ -13,14 +13,14 @@ type Changes func(plan *olm.InstallPlan, csvs []Replacement) *PlanChanges
 
 // Replacement is a ClusterServiceVersion of a plan, and what it replaces.
 type Replacement struct {
-	CSV, Package, Version string
+	CSV, Package, Version, Release string
 	// Channel is that of the Subscription, if there is exactly one; Catalog is the catalog that the plan names.
 	Channel string
 	Catalog olm.Catalog
-	// From and FromVersion are the installed ClusterServiceVersion of the package, empty for a first installation.
-	// FromDigest is the digest of its contents.
-	From, FromVersion string
-	FromDigest        [sha256.Size]byte
+	// From, FromVersion and FromRelease are the installed ClusterServiceVersion of the package, empty for a first
+	// installation. FromDigest is the digest of its contents.
+	From, FromVersion, FromRelease string
+	FromDigest                     [sha256.Size]byte
 	// FromPlan is the InstallPlan that installed it, which has all that its bundle brought; empty if there is none, or
 	// not exactly one.
 	FromPlan string

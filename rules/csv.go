@@ -83,6 +83,9 @@ func (in *CSVInput) findings(c *Bundle, budget *constraint.Budget) []constraint.
 	bundle := c.forConstraints(in.Namespace)
 	// it is the only source of its other attributes
 	bundle.Unknown &= constraint.Scope | constraint.Deprecation | constraint.ChangeSet | constraint.Config
+	if bundle.Release = c.release; c.ambiguous {
+		bundle.Unknown |= constraint.Release
+	}
 	if c.bypassesOLM {
 		bundle.Channel = ""
 	}
@@ -100,6 +103,9 @@ func (in *CSVInput) changesRead(f *constraint.Finding, before, after *Bundle) bo
 	}
 	if was.Version != is.Version {
 		changed |= constraint.Version
+	}
+	if was.Release != is.Release {
+		changed |= constraint.Release
 	}
 	if !slices.EqualFunc(was.Properties, is.Properties, sameProperty) {
 		changed |= constraint.Properties
@@ -148,7 +154,9 @@ const installFrom = "let OLM install it, from a Subscription"
 // what plans bring, so that none counts: under the name of one a user could install anything.
 func judgeBypassingOLM(in *CSVInput, c, before *Bundle, v *verdict.Verdict) {
 	ns := in.Namespace
-	(&Bundle{name: c.name, unknown: in.unknownPackage(c, before)}).recordUnknown(ns, "it", installFrom, v)
+	unknown := in.unknownPackage(c, before)
+	(&Bundle{name: c.name, unknown: unknown, ambiguous: c.ambiguous && unknown == c.unknown}).
+		recordUnknown(ns, "it", installFrom, v)
 	if before != nil && (before.pkg != c.pkg || in.hidden()) {
 		// else its next upgrade would count as a first installation (threat O10)
 		for _, p := range ns.governing(before.pkg) {

@@ -136,8 +136,7 @@ func judgeStepByPolicies(c *Bundle, ns *Namespace, now time.Time, ended string, 
 	if ended != "" {
 		by += ", with an override that " + ended
 	}
-	c.recordUnknown(ns, "it", "waits until the bundle's properties or the status of a Subscription name the package"+by,
-		v)
+	c.recordUnknown(ns, "it", c.awaited()+by, v)
 	for _, p := range ns.governing(c.pkg) {
 		for _, rule := range contentChecks {
 			f := rule.judge(c, p)

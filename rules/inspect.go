@@ -50,7 +50,7 @@ func JudgeInstalled(ns *Namespace, csv string, now time.Time) (v verdict.Verdict
 	if !ns.judged() {
 		return v, true
 	}
-	result := verdict.CSV{CSV: csv, Package: c.pkg, Version: c.version}
+	result := verdict.CSV{CSV: csv, Package: c.pkg, Version: c.version, Release: c.release}
 	c.recordUnknown(ns, "it", installFrom, &v)
 	for _, p := range ns.governing(c.pkg) {
 		for _, rule := range contentChecks {

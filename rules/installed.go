@@ -21,8 +21,17 @@ type Installed struct {
 	// NotUpgradeable is why the operator must not be replaced now, as its OperatorCondition says; empty if it may be.
 	NotUpgradeable string
 
+	// stated is the release in its properties, see Release.
+	stated string
 	// spec is nil if only the status of a Subscription shows that this is installed.
 	spec *olm.CSVSpec
+}
+
+// Release returns the release, which tells bundles of one version apart; "" if there is none that its properties and
+// its spec agree on.
+func (c *Installed) Release() string {
+	release, _ := c.spec.Release(c.stated)
+	return release
 }
 
 // InstalledBy returns what a ClusterServiceVersion installs; here is false for a copy of one that is installed in
@@ -33,7 +42,7 @@ func InstalledBy(c *olm.CSV) (installed Installed, here bool) {
 	installed.CSV, installed.UID, installed.spec = c.Metadata.Name, c.Metadata.UID, &c.Spec
 	if properties := c.Metadata.Annotations.Properties; properties != "" {
 		if bundle, err := olm.ParseBundle(properties); err == nil {
-			installed.Package, installed.Version = bundle.Package, bundle.Version
+			installed.Package, installed.Version, installed.stated = bundle.Package, bundle.Version, bundle.Release
 			installed.Properties, installed.Described = bundle.Properties, true
 		}
 	}

@@ -2,6 +2,7 @@ package rules
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/blang/semver/v4"
@@ -41,6 +42,7 @@ func previewPolicy(in *OperatorPolicyInput, p *OperatorPolicy, v *verdict.Verdic
 		v.Warn(verdict.Reason{Rule: id, Message: verdict.Sentence(what, id, more)})
 	}
 	previewVersions(p, preview)
+	previewRange(p, preview)
 	if p.Catalog.Name != "" && p.Catalog.Namespace == "" {
 		preview(RuleOperatorPolicyIneffective, "spec.subscription.source "+text.Quote(p.Catalog.Name)+
 			" without spec.subscription.sourceNamespace matches a catalog of that name in any namespace",
@@ -135,6 +137,16 @@ func previewVersions(p *OperatorPolicy, preview func(id verdict.RuleID, what, mo
 				"without a digest it stands for any contents; remove that entry to bind the name to the digest")
 		}
 	}
+}
+
+// previewRange warns of a release in spec.versionRange, of which ranges know nothing.
+func previewRange(p *OperatorPolicy, preview func(id verdict.RuleID, what, more string)) {
+	if p.versionRange == nil || !strings.Contains(p.versionRange.String(), "+") {
+		return
+	}
+	preview(RuleOperatorPolicyIneffective, "spec.versionRange "+text.Quote(p.versionRange.String())+
+		" says more than a version, and what follows + is not compared",
+		"every release of that version is in the range; list names in spec.versions, or read release in a Constraint")
 }
 
 // uncovered returns how an installed ClusterServiceVersion violates a policy, or "".

@@ -79,7 +79,7 @@ func unfinished(plan *olm.InstallPlan, csvs int) verdict.Finding {
 // judgeCSV judges one ClusterServiceVersion: by the policies of its package, by the Constraints, and by the
 // dependencies of its bundle.
 func (j *planJudge) judgeCSV(c *Bundle, v *verdict.Verdict) verdict.CSV {
-	judged := verdict.CSV{CSV: c.name, Package: c.pkg, Version: c.version}
+	judged := verdict.CSV{CSV: c.name, Package: c.pkg, Version: c.version, Release: c.release}
 	before := len(v.Reasons)
 	judged.Disposition, judged.By = judgeByPolicies(&j.PlanInput, c, v)
 	j.judgeConstraints(c, v)
@@ -103,8 +103,7 @@ func (j *planJudge) judgeCSV(c *Bundle, v *verdict.Verdict) verdict.CSV {
 // judgeByPolicies returns the disposition of a ClusterServiceVersion if no policy refuses it, and the policies that
 // allow it.
 func judgeByPolicies(in *PlanInput, c *Bundle, v *verdict.Verdict) (disposition verdict.Disposition, by []string) {
-	if c.recordUnknown(in.Namespace, "the plan",
-		"waits until the bundle's properties or the status of a Subscription tell the package", v) {
+	if c.recordUnknown(in.Namespace, "the plan", c.awaited(), v) {
 		return verdict.Held, nil
 	}
 	for _, p := range in.Namespace.governing(c.pkg) {

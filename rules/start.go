@@ -3,10 +3,9 @@ package rules
 import (
 	"slices"
 
-	"github.com/blang/semver/v4"
-
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/verdict"
 )
@@ -42,7 +41,7 @@ func (o *Offered) StartingCSV() string {
 		}
 		start := entry.Name
 		for _, before := range o.Namespace.Record().operators() {
-			if before.Package == o.Policy.Package && newer(before.Version, entry.Version) {
+			if before.Package == o.Policy.Package && olm.OlderVersion(entry.Version, before.Version) {
 				start = before.CSV
 			}
 		}
@@ -137,14 +136,4 @@ func entryNames(entries []catalog.Entry) []string {
 func (n *Namespace) installs(csv string) bool {
 	return csv != "" && slices.ContainsFunc(n.Installed(),
 		func(c Installed) bool { return c.CSV == csv && c.spec != nil })
-}
-
-// newer reports whether a version is newer than another; false for what is not a version.
-func newer(version, than string) bool {
-	a, err := semver.ParseTolerant(version)
-	if err != nil {
-		return false
-	}
-	b, err := semver.ParseTolerant(than)
-	return err == nil && a.GT(b)
 }

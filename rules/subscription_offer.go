@@ -3,10 +3,9 @@ package rules
 import (
 	"time"
 
-	"github.com/blang/semver/v4"
-
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/verdict"
 )
@@ -151,7 +150,7 @@ func judgeOlder(in *SubscriptionInput, v *verdict.Verdict) {
 	}
 	newest := channel.Entries[0]
 	for _, installed := range in.Namespace.Installed() {
-		if installed.Package != in.Subscription.Spec.Package || !olderVersion(newest.Version, installed.Version) {
+		if installed.Package != in.Subscription.Spec.Package || !olm.OlderVersion(newest.Version, installed.Version) {
 			continue
 		}
 		v.Warn(verdict.Reason{Rule: RuleSubscriptionOlderChannel, Field: in.path("channel"), Message: verdict.Sentence(
@@ -160,13 +159,6 @@ func judgeOlder(in *SubscriptionInput, v *verdict.Verdict) {
 			RuleSubscriptionOlderChannel,
 			"OLM never goes back, and installs nothing before the channel has a newer version")})
 	}
-}
-
-// olderVersion reports whether a version is older than another. One that cannot be parsed is not compared.
-func olderVersion(version, than string) bool {
-	a, errA := semver.ParseTolerant(version)
-	b, errB := semver.ParseTolerant(than)
-	return errA == nil && errB == nil && a.LT(b)
 }
 
 // judgeStart warns of a startingCSV that the channel does not contain.

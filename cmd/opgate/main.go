@@ -56,7 +56,7 @@ The gate itself, which answers the API server's admission reviews, is a program 
 		explain.Command(), verify.Command(cmd.Name()))
 	cmd.AddCommand(serveCommand())
 	cmd.AddCommand(plugin.Commands(time.Now)...)
-	for _, ofPlan := range []*cobra.Command{diff.Command(), approve.Command()} {
+	for _, ofPlan := range []*cobra.Command{diff.Command(time.Now), approve.Command()} {
 		ofPlan.ValidArgsFunction = plugin.CompletePlans
 		cmd.AddCommand(ofPlan)
 	}

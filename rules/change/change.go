@@ -55,9 +55,12 @@ type Difference struct {
 type Set struct {
 	// CSV, Package and Version are those that the plan brings. Channel and Catalog are where it comes from.
 	CSV, Package, Version string
-	Channel, Catalog      string
-	// From and FromVersion are what it replaces; empty for a first installation, for which everything is a difference.
-	From, FromVersion string
+	// Release is that of the version; empty if it has none.
+	Release          string
+	Channel, Catalog string
+	// From, FromVersion and FromRelease are what it replaces; empty for a first installation, for which everything is a
+	// difference.
+	From, FromVersion, FromRelease string
 	// Differences are sorted: risky ones first, then by class and text.
 	Differences []Difference
 	// Notes are what the reader of a diff must know, such as that the installed operator has all rights already.

@@ -12,7 +12,8 @@ import (
 // and all stored CustomResourceDefinitions that `to` writes. from is not nil; its CSV is "" before a first
 // installation. Compare is total: what cannot be compared is the Fault of the Set.
 func Compare(from, to *Contents) *Set {
-	s := &Set{CSV: to.CSV, Package: to.Package, Version: to.Version, From: from.CSV, FromVersion: from.Version}
+	s := &Set{CSV: to.CSV, Package: to.Package, Version: to.Version, Release: to.Release, From: from.CSV,
+		FromVersion: from.Version, FromRelease: from.Release}
 	err := s.compare(from, to)
 	if err != nil {
 		s.Differences, s.Notes, s.Fault = nil, nil, text.Truncate(err.Error(), maxText)

@@ -85,6 +85,8 @@ func TestOtherContents(t *testing.T) {
 	for _, change := range []struct{ name, old, changed string }{
 		{"nothing", "", ""},
 		{"a verb", `"resources":["configmaps"]`, `"resources":["configmaps","nodes"]`},
+		{"a release", `\"version\":\"0.9.4\"`, `\"version\":\"0.9.4\",\"release\":\"2\"`},
+		{"another release", `\"version\":\"0.9.4\"`, `\"version\":\"0.9.4\",\"release\":\"3\"`},
 		{"an image", "etcd-operator:v0.9.4", "etcd-operator:v0.9.5"},
 		{"a command", "--create-crd=false", "--create-crd=true"},
 		{"a schema", `"maxLength":63`, `"maxLength":64`},

@@ -23,8 +23,9 @@ import (
 type Contents struct {
 	// CSV is the name of the ClusterServiceVersion; empty if there is none.
 	CSV string
-	// Package and Version are those of property olm.package. Without one, Version is that of the ClusterServiceVersion.
-	Package, Version string
+	// Package, Version and Release are those of property olm.package. What it does not have of Version and Release is
+	// that of the ClusterServiceVersion.
+	Package, Version, Release string
 	// Fault is why the contents cannot be read; empty if they can.
 	Fault string
 	// Missing is why only the ClusterServiceVersion and the definitions are known of what is installed; empty if all of
@@ -238,7 +239,7 @@ func (c *Contents) readCSV(o *object) error {
 		return fmt.Errorf("the spec of %s cannot be read: %w", o, err)
 	}
 	c.labels, c.annotations = csv.Metadata.Labels, csv.Metadata.Annotations
-	c.rawSpec, c.Version = csv.Spec, c.spec.Version.String()
+	c.rawSpec, c.Version, c.Release = csv.Spec, c.spec.Version.String(), c.spec.Release.String()
 	if err := c.setProperties(c.annotations[olm.PropertiesAnnotation]); err != nil {
 		return fmt.Errorf("the properties of %s cannot be read: %w", o, err)
 	}
@@ -273,6 +274,9 @@ func (c *Contents) setProperties(wrapped string) error {
 		func(p olm.Property) bool { return p.Type == olm.TypeDeprecated })
 	if bundle.Version != "" {
 		c.Version = bundle.Version
+	}
+	if bundle.Release != "" {
+		c.Release = bundle.Release
 	}
 	return nil
 }

@@ -19,6 +19,7 @@ type normalForm struct {
 	Package     string       `json:"package"`
 	CSV         string       `json:"csv"`
 	Version     string       `json:"version"`
+	Release     string       `json:"release,omitempty"`
 	Differences []Difference `json:"differences"`
 	Contents    string       `json:"contents"`
 }
@@ -29,8 +30,8 @@ func (s *Set) Digest() string {
 	if s.Fault != "" {
 		return ""
 	}
-	form, err := json.Marshal(normalForm{Package: s.Package, CSV: s.CSV, Version: s.Version, Differences: s.Differences,
-		Contents: hex.EncodeToString(s.Contents[:])})
+	form, err := json.Marshal(normalForm{Package: s.Package, CSV: s.CSV, Version: s.Version, Release: s.Release,
+		Differences: s.Differences, Contents: hex.EncodeToString(s.Contents[:])})
 	if err != nil {
 		return "" // which holds; strings and numbers always encode
 	}

@@ -11,7 +11,9 @@ type Bundle struct {
 	// CSV is the name of the ClusterServiceVersion; Package and Version are those of property olm.package. Channel is
 	// empty for a dependency that a plan installs without a Subscription.
 	CSV, Package, Version, Channel string
-	Catalog                        olm.Catalog
+	// Release tells bundles of one version apart; empty if there is none.
+	Release string
+	Catalog olm.Catalog
 	// Deprecated has the catalog's messages.
 	Deprecated olm.Deprecations
 	// Change is what the bundle changes of what is installed; nil if that is not known.

@@ -50,13 +50,16 @@ const (
 	SourceFields
 	// SourceImage is the image of a catalog, with its registry and its digest.
 	SourceImage
+	// Release is that of the version, in the properties or else in the ClusterServiceVersion.
+	Release
 )
 
 // CatalogFacts are the facts about catalogs that policies are judged by.
 const CatalogFacts = CatalogState | CatalogImage | CatalogHistory
 
-// InCSV are the attributes that only the ClusterServiceVersion itself contains.
-const InCSV = Contents | Annotations
+// InCSV are the attributes that only the ClusterServiceVersion itself contains; Release only if the properties have
+// none.
+const InCSV = Contents | Annotations | Release
 
 // OfBundle are those of the bundle itself, without its environment.
 const OfBundle = CSV | Package | Version | Channel | CatalogSource | Properties | InCSV | Scope | Deprecation |
@@ -69,7 +72,8 @@ var attributeNames = [...]string{"CSV name", "package", "version", "channel", "c
 	"annotations of the ClusterServiceVersion", "state of the CatalogSource",
 	"deprecations in the catalog", "changes of what is installed", "digest of the image that the CatalogSource runs",
 	"user who writes", "history of the CatalogSource",
-	"config of the Subscription", "fields that only a CatalogSource has", "image of the catalog"}
+	"config of the Subscription", "fields that only a CatalogSource has", "image of the catalog",
+	"release"}
 
 // Names returns the names for messages: "package", "properties of the bundle", "labels of the namespace".
 func (a Attributes) Names() []string {
@@ -88,6 +92,7 @@ const (
 	varPackage    = "packageName"
 	varCSV        = "csv"
 	varVersion    = "version"
+	varRelease    = "release"
 	varChannel    = "channel"
 	varCatalog    = "catalog"
 	varDeprecated = "deprecated"
@@ -145,6 +150,8 @@ var variables = []variable{
 		read: func(m *measure, b *Bundle, _ *state.Cluster) ref.Val { return m.seen(b.CSV) }},
 	{name: varVersion, declared: cel.StringType, attribute: Version,
 		read: func(m *measure, b *Bundle, _ *state.Cluster) ref.Val { return m.seen(b.Version) }},
+	{name: varRelease, declared: cel.StringType, attribute: Release,
+		read: func(m *measure, b *Bundle, _ *state.Cluster) ref.Val { return m.seen(b.Release) }},
 	{name: varChannel, declared: cel.StringType, attribute: Channel,
 		read: func(m *measure, b *Bundle, _ *state.Cluster) ref.Val { return m.seen(b.Channel) }},
 	{name: varCatalog, declared: cel.MapType(cel.StringType, cel.StringType), attribute: CatalogSource,

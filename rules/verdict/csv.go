@@ -26,7 +26,9 @@ type CSV struct {
 	CSV string
 	// Package and Version are empty if not known.
 	Package, Version string
-	Disposition      Disposition
+	// Release tells bundles of one version apart; empty if there is none.
+	Release     string
+	Disposition Disposition
 	// By names the policies that allow it, or the CSV that requires it.
 	By []string
 	// Because has the messages of the reasons for which it is Held or Denied, in no particular order.

@@ -1,6 +1,7 @@
 package contents
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -139,7 +140,8 @@ func (r *reader) compare(ctx context.Context, replaces rules.Replacement) (*chan
 		}
 	}
 	set.CSV, set.Package, set.Version, set.Channel = replaces.CSV, replaces.Package, replaces.Version, replaces.Channel
-	set.From, set.FromVersion = replaces.From, replaces.FromVersion
+	set.Release = cmp.Or(replaces.Release, set.Release) // of a bundle by reference only its contents may have it
+	set.From, set.FromVersion, set.FromRelease = replaces.From, replaces.FromVersion, replaces.FromRelease
 	if replaces.Catalog != (olm.Catalog{}) {
 		set.Catalog = replaces.Catalog.Namespace + "/" + replaces.Catalog.Name
 	}

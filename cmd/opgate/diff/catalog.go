@@ -1,6 +1,8 @@
 package diff
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -9,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 
@@ -22,29 +25,32 @@ const maxBundle = 32 << 20
 // bundle is an entry of a catalog for a ClusterServiceVersion.
 type bundle struct {
 	declcfg.Bundle
-	// deprecated is what the catalog says of it, if it is deprecated.
-	deprecated string
+	// deprecated is what the catalog says of it, and packageDeprecated of its package, if that is deprecated.
+	deprecated, packageDeprecated string
+	// lifecycles are the objects with the life cycle of its package; one, or none.
+	lifecycles [][]byte
 }
 
 // fromCatalog compares two ClusterServiceVersions of a file-based catalog; from is empty for a first installation. With
-// pull, manifests that the catalog does not have are read from the images that it names.
-func fromCatalog(ctx context.Context, path, pkg, from, to string, pull bool) (*result, error) {
-	root, err := catalogFS(path)
+// pull, manifests that the catalog does not have are read from the images that it names. Life cycles are those of now.
+func fromCatalog(ctx context.Context, o *options, now time.Time) (*result, error) {
+	root, err := catalogFS(o.catalog)
 	if err != nil {
 		return nil, err
 	}
-	found, err := readBundles(ctx, root, pkg, from, to)
+	found, err := readBundles(ctx, root, o.pkg, o.from, o.to)
 	if err != nil {
-		return nil, fmt.Errorf("read catalog %s: %w", text.Quote(path), err)
+		return nil, fmt.Errorf("read catalog %s: %w", text.Quote(o.catalog), err)
 	}
-	for _, name := range []string{from, to} {
+	for _, name := range []string{o.from, o.to} {
 		if name != "" && found[name] == nil {
-			return nil, fmt.Errorf("catalog %s has no bundle %s%s", text.Quote(path), text.Name(name), inPackage(pkg))
+			return nil, fmt.Errorf("catalog %s has no bundle %s%s", text.Quote(o.catalog), text.Name(name),
+				inPackage(o.pkg))
 		}
 	}
-	before, after := found[from], found[to]
+	before, after := found[o.from], found[o.to]
 	for _, b := range []*bundle{before, after} {
-		if !pull || b == nil {
+		if !o.pull || b == nil {
 			continue
 		}
 		if err := b.pull(ctx); err != nil {
@@ -56,7 +62,14 @@ func fromCatalog(ctx context.Context, path, pkg, from, to string, pull bool) (*r
 		return nil, err
 	}
 	if after.deprecated != "" {
-		r.Notes = append(r.Notes, "the catalog deprecates "+text.Name(to)+": "+after.deprecated)
+		r.Notes = append(r.Notes, "the catalog deprecates "+text.Name(o.to)+": "+after.deprecated)
+	}
+	if after.packageDeprecated != "" {
+		r.Notes = append(r.Notes, "the catalog deprecates package "+text.Name(after.Package)+": "+
+			after.packageDeprecated)
+	}
+	if r.Fault == "" {
+		r.Notes = append(r.Notes, lifecycleNotes(after.lifecycles, after.Package, r.Version, now)...)
 	}
 	return r, nil
 }
@@ -105,6 +118,7 @@ func (f oneFile) ReadDir(name string) ([]fs.DirEntry, error) {
 func readBundles(ctx context.Context, root fs.FS, pkg string, names ...string) (map[string]*bundle, error) {
 	found := map[string]*bundle{}
 	var deprecations []declcfg.Deprecation
+	lifecycles := map[string][][]byte{}
 	err := declcfg.WalkMetasFS(ctx, root, func(path string, meta *declcfg.Meta, err error) error {
 		switch {
 		case err != nil:
@@ -117,6 +131,12 @@ func readBundles(ctx context.Context, root fs.FS, pkg string, names ...string) (
 				return fmt.Errorf("%s: deprecations of package %s: %w", path, text.Name(meta.Package), err)
 			}
 			deprecations = append(deprecations, d)
+			return nil
+		case meta.Schema == lifecycleSchema:
+			if (pkg == "" || meta.Package == pkg) && len(lifecycles[meta.Package]) < 2 { // of two none is read
+				start := bytes.Clone(meta.Blob[:min(len(meta.Blob), maxLifecycle+1)])
+				lifecycles[meta.Package] = append(lifecycles[meta.Package], start)
+			}
 			return nil
 		case meta.Schema != declcfg.SchemaBundle || meta.Name == "" || !slices.Contains(names, meta.Name) ||
 			pkg != "" && meta.Package != pkg:
@@ -144,23 +164,27 @@ func readBundles(ctx context.Context, root fs.FS, pkg string, names ...string) (
 		return nil, err
 	}
 	for _, b := range found {
-		b.deprecated = deprecationOf(b, deprecations)
+		b.deprecate(deprecations)
+		b.lifecycles = lifecycles[b.Package]
 	}
 	return found, nil
 }
 
-func deprecationOf(b *bundle, all []declcfg.Deprecation) string {
+// deprecate sets what the catalog says of a bundle and its package.
+func (b *bundle) deprecate(all []declcfg.Deprecation) {
 	for _, d := range all {
 		if d.Package != b.Package {
 			continue
 		}
 		for _, e := range d.Entries {
-			if e.Reference.Schema == declcfg.SchemaBundle && e.Reference.Name == b.Name {
-				return e.Message
+			switch {
+			case e.Reference.Schema == declcfg.SchemaBundle && e.Reference.Name == b.Name:
+				b.deprecated = cmp.Or(b.deprecated, e.Message)
+			case e.Reference.Schema == declcfg.SchemaPackage:
+				b.packageDeprecated = cmp.Or(b.packageDeprecated, e.Message)
 			}
 		}
 	}
-	return ""
 }
 
 // compareBundles compares what the catalog has of both. Where one has no manifests, the comparison is about the rest:

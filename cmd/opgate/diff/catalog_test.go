@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/opgate/opgate/cmd/opgate/cli"
 )
@@ -95,7 +96,7 @@ func catalogOf(t *testing.T, entries ...entry) string {
 // run runs the command and returns its output and exit code.
 func run(t *testing.T, args ...string) (stdout, message string, code int) {
 	t.Helper()
-	cmd := Command()
+	cmd := Command(func() time.Time { return today })
 	var out, errs bytes.Buffer
 	cmd.SetIn(strings.NewReader(""))
 	cmd.SetOut(&out)

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/types"
@@ -38,6 +39,8 @@ type options struct {
 	bundle     string
 	fromBundle string
 	output     string
+
+	now func() time.Time
 }
 
 const long = `Show what an InstallPlan changes beyond what is installed, or what one version of an operator changes beyond another: new
@@ -67,9 +70,9 @@ const example = `  # what the plan would change that waits for approval, for a c
   opgate diff --from-bundle quay.io/example/etcd-bundle:v0.9.2 --bundle quay.io/example/etcd-bundle:v0.9.4`
 
 // Command returns `opgate diff`. Its errors carry the exit code as ExitCode() int, and an empty message where
-// everything has been printed.
-func Command() *cobra.Command {
-	var o options
+// everything has been printed. Now returns the time.
+func Command(now func() time.Time) *cobra.Command {
+	o := options{now: now}
 	cmd := &cobra.Command{
 		Use:     "diff [NAMESPACE/PLAN|FILE]... [-f FILE|DIR|-]... | diff --catalog DIR [--from CSV] --to CSV [--pull] | diff --bundle IMAGE|DIR",
 		Short:   "Show what a plan, or another version, changes",
@@ -184,7 +187,7 @@ func (o *options) compare(
 ) ([]*result, error) {
 	switch {
 	case o.catalog != "":
-		r, err := fromCatalog(ctx, o.catalog, o.pkg, o.from, o.to, o.pull)
+		r, err := fromCatalog(ctx, o, o.now())
 		return []*result{r}, err
 	case o.bundle != "":
 		r, err := fromBundles(ctx, o.fromBundle, o.bundle)

@@ -65,7 +65,7 @@ func TestH3CatalogsAreBounded(t *testing.T) {
 			dir := t.TempDir()
 			tc.make(t, filepath.Join(dir, "catalog.yaml"))
 			begin := time.Now()
-			r, err := fromCatalog(t.Context(), dir, "", "", "etcd.v1", false)
+			r, err := fromCatalog(t.Context(), &options{catalog: dir, to: "etcd.v1"}, today)
 			if took := time.Since(begin); took > 20*time.Second {
 				t.Errorf("it took %v", took)
 			}

@@ -126,10 +126,12 @@ type item struct {
 	CSV         string       `json:"csv"`
 	Package     string       `json:"package"`
 	Version     string       `json:"version"`
+	Release     string       `json:"release,omitempty"`
 	Channel     string       `json:"channel,omitempty"`
 	Catalog     string       `json:"catalog,omitempty"`
 	From        string       `json:"from"`
 	FromVersion string       `json:"fromVersion"`
+	FromRelease string       `json:"fromRelease,omitempty"`
 	Digest      string       `json:"digest"`
 	Differences []difference `json:"differences"`
 	Notes       []string     `json:"notes"`
@@ -147,9 +149,9 @@ type difference struct {
 func printJSON(w io.Writer, results []*result, _ bool) error {
 	items := make([]item, len(results))
 	for i, r := range results {
-		items[i] = item{Plan: r.plan, CSV: r.CSV, Package: r.Package, Version: r.Version, Channel: r.Channel,
-			Catalog: r.Catalog,
-			From:    r.From, FromVersion: r.FromVersion, Digest: r.digest(), Differences: []difference{},
+		items[i] = item{Plan: r.plan, CSV: r.CSV, Package: r.Package, Version: r.Version, Release: r.Release,
+			Channel: r.Channel, Catalog: r.Catalog, From: r.From, FromVersion: r.FromVersion, FromRelease: r.FromRelease,
+			Digest: r.digest(), Differences: []difference{},
 			Notes:       append([]string{}, r.Notes...),
 			NotCompared: append([]part{}, r.notCompared...), Fault: r.Fault}
 		for _, d := range r.Differences {

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/change"
 )
 
@@ -70,8 +71,13 @@ func (r *result) origin() string {
 		}
 	}
 	add("package", r.Package)
-	add("version", r.Version)
-	add("before", r.FromVersion)
+	addVersion := func(what, version, release string) {
+		if version != "" {
+			parts = append(parts, what+" "+olm.VersionText(text.Name(version), release))
+		}
+	}
+	addVersion("version", r.Version, r.Release)
+	addVersion("before", r.FromVersion, r.FromRelease)
 	add("channel", r.Channel)
 	add("catalog", r.Catalog)
 	return strings.Join(parts, ", ")

@@ -19,6 +19,7 @@ type Operator struct {
 	CSV         string   `json:"csv"`
 	Package     string   `json:"package"`
 	Version     string   `json:"version"`
+	Release     string   `json:"release,omitempty"`
 	Disposition string   `json:"disposition"`
 	By          []string `json:"by,omitempty"`
 
@@ -31,7 +32,7 @@ func (o *Operator) Describe() string {
 	if o.Package == "" {
 		return o.CSV + ": "
 	}
-	return o.CSV + " (" + strings.TrimSpace("package "+o.Package+" "+o.Version) + "): "
+	return o.CSV + " (" + strings.TrimSpace("package "+o.Package+" "+olm.VersionText(o.Version, o.Release)) + "): "
 }
 
 // Because names what the disposition comes from.
@@ -87,8 +88,8 @@ func (c *Cluster) operators(ns *rules.Namespace, v verdict.Verdict, names []stri
 	a := &Answer{Verdict: v}
 	for i := range v.CSVs {
 		of := &v.CSVs[i]
-		o := Operator{CSV: of.CSV, Package: of.Package, Version: of.Version, Disposition: of.Disposition.String(),
-			By: of.By}
+		o := Operator{CSV: of.CSV, Package: of.Package, Version: of.Version, Release: of.Release,
+			Disposition: of.Disposition.String(), By: of.By}
 		switch of.Disposition {
 		case verdict.Held:
 			o.Decision = verdict.Hold

@@ -18,6 +18,7 @@ import (
 	"github.com/opgate/opgate/cmd/opgate/cluster"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/snapshot"
 )
 
@@ -59,6 +60,7 @@ type planEvent struct {
 	Plan      string    `json:"plan"`
 	CSV       string    `json:"csv"`
 	Version   string    `json:"version"`
+	Release   string    `json:"release,omitempty"`
 	Phase     string    `json:"phase"`
 	Created   time.Time `json:"created"`
 	// Installed is empty, or when OLM completed the plan, as RFC 3339.
@@ -152,7 +154,7 @@ func historyOf(state *cluster.State, pkg string, approvers map[types.NamespacedN
 					continue
 				}
 				shown[r.CSV] = true
-				e := eventOf(plan, r.CSV, r.Version)
+				e := eventOf(plan, &r)
 				key := types.NamespacedName{Namespace: e.Namespace, Name: e.Plan}
 				if e.Approved {
 					e.Approver = approvers[key]
@@ -162,8 +164,8 @@ func historyOf(state *cluster.State, pkg string, approvers map[types.NamespacedN
 		}
 		for _, installed := range ns.Installed() {
 			if installed.Package == pkg && !shown[installed.CSV] {
-				e := planEvent{Namespace: ns.Name(), CSV: installed.CSV, Version: installed.Version, Phase: "installed",
-					Consent: []string{}}
+				e := planEvent{Namespace: ns.Name(), CSV: installed.CSV, Version: installed.Version,
+					Release: installed.Release(), Phase: "installed", Consent: []string{}}
 				if stored := state.Snapshot.Find(snapshot.ClusterServiceVersions,
 					types.NamespacedName{Namespace: ns.Name(), Name: installed.CSV}); stored != nil {
 					e.Created = stored.CreationTimestamp.Time
@@ -187,9 +189,9 @@ func historyOf(state *cluster.State, pkg string, approvers map[types.NamespacedN
 	return h
 }
 
-func eventOf(plan *olm.InstallPlan, csv, version string) planEvent {
-	e := planEvent{Namespace: plan.Metadata.Namespace, Plan: plan.Metadata.Name, CSV: csv, Version: version,
-		Phase:     plan.Status.Phase,
+func eventOf(plan *olm.InstallPlan, brings *rules.Replacement) planEvent {
+	e := planEvent{Namespace: plan.Metadata.Namespace, Plan: plan.Metadata.Name, CSV: brings.CSV,
+		Version: brings.Version, Release: brings.Release, Phase: plan.Status.Phase,
 		Installed: string(plan.Status.InstalledAt), Approved: plan.Spec.Approved,
 		ConsentBy:      plan.Metadata.Annotations.ConsentBy,
 		OverrideReason: plan.Metadata.Annotations.OverrideReason, Consent: []string{}}
@@ -260,7 +262,7 @@ func (e *planEvent) row() []cell {
 	color := map[string]string{olm.PhaseComplete: green, olm.PhaseFailed: red,
 		olm.PhaseRequiresApproval: yellow}[e.Phase]
 	var cells []cell
-	for _, s := range []string{timeText(e.Created), e.Namespace, e.Version, e.CSV, e.Plan} {
+	for _, s := range []string{timeText(e.Created), e.Namespace, olm.VersionText(e.Version, e.Release), e.CSV, e.Plan} {
 		cells = append(cells, plain(cmp.Or(s, "-")))
 	}
 	return append(cells, cell{cmp.Or(e.Phase, "-"), color}, plain(cmp.Or(e.Installed, "-")),
