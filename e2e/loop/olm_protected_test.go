@@ -87,7 +87,7 @@ func letTenantManage(t *testing.T, e *harness.OLMEnv, namespace string) {
 // deletesUnderDeny deletes all that is protected: a tenant what is in the namespace, a cluster admin the rest as well.
 func deletesUnderDeny(t *testing.T, e *harness.OLMEnv, p *unstructured.Unstructured, user cluster.User) {
 	t.Helper()
-	namespace := p.GetName()[:len(p.GetName())-len("-"+keeper)]
+	namespace, _, _ := unstructured.NestedString(p.Object, "spec", "subscription", "namespace")
 	targets := [][]string{
 		{"subscription", keeper, "-n", namespace}, {"clusterserviceversion", keeper2, "-n", namespace},
 		{"operatorgroup", namespace, "-n", namespace}, {"subscriptions", "--all", "-n", namespace},
@@ -148,7 +148,7 @@ func exchangesImages(t *testing.T, e *harness.OLMEnv, namespace string, user clu
 	}
 }
 
-// installsByOLMv1 asks OLM v1 for the package, in no version, a range and one that is not allowed.
+// installsByOLMv1 asks OLM v1 for the package, in any version, a range and one that is not allowed.
 func installsByOLMv1(t *testing.T, e *harness.OLMEnv, namespace string, user cluster.User) {
 	t.Helper()
 	extension := func(version string) string {
@@ -160,7 +160,7 @@ spec: {namespace: %[1]s, source: {sourceType: Catalog, catalog: {packageName: %[
 `, namespace, keeper, version))
 	}
 	create := []string{"create", "--dry-run=server", "-f", "-"}
-	for _, version := range []string{"", ">=0.9.0", "0.9.4"} {
+	for _, version := range []string{"*", ">=0.9.0", "0.9.4"} {
 		harness.WantRefused(t, e.Cluster, user, extension(version), create, "(clusterextension/version)")
 	}
 	harness.Kubectl(t, e.Cluster, user, extension("0.9.2"), create...)
