@@ -26,8 +26,8 @@ var (
 )
 
 // KeptBy returns the field of the first enforced policy, or else of the first Constraint, that denies the deletion of
-// what is installed of a package, as "spec.deletion of OperatorPolicy policies/etcd": because of it a mustnothave policy
-// removes nothing. It returns "" if there is none; the policy itself counts.
+// what is installed of a package, as "spec.deletion of OperatorPolicy policies/etcd": because of it a mustnothave
+// policy removes nothing. It returns "" if there is none; the policy itself counts.
 func (n *Namespace) KeptBy(pkg string) string {
 	for _, p := range n.governing(pkg) {
 		if p.Deletion == policyv1beta2.DeletionDeny {
@@ -50,10 +50,12 @@ func denies(d *constraint.Definition, pkg string) bool {
 // it.
 func Keeps(d *constraint.Definition, namespaces iter.Seq[*Namespace]) int {
 	kept := 0
+	if d.Deletion == nil {
+		return kept
+	}
 	for ns := range namespaces {
-		operators := ns.Operators()
 		for _, p := range ns.enforced {
-			if p.MustNotHave && denies(d, p.Package) && slices.Contains(operators, p.Package) {
+			if p.MustNotHave && denies(d, p.Package) && slices.Contains(ns.Operators(), p.Package) {
 				kept++
 			}
 		}
@@ -110,7 +112,8 @@ func (in *ConstraintInput) judgeDeletion(v *verdict.Verdict) {
 		policyv1beta2.DeletionAllow, policyv1beta2.DeletionConfirm, policyv1beta2.DeletionDeny)
 	for i, c := range deletion.Catalogs {
 		if c.Source == "" || c.SourceNamespace == "" {
-			errs = append(errs, field.Required(path.Child("catalogs").Index(i), "source and sourceNamespace are required"))
+			errs = append(errs, field.Required(path.Child("catalogs").Index(i),
+				"source and sourceNamespace are required"))
 		}
 	}
 	for _, err := range errs {

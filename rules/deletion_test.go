@@ -125,7 +125,8 @@ func TestConstraintDeletion(t *testing.T) {
 func TestKeptByConstraint(t *testing.T) {
 	keep := &constraintv1.Constraint{}
 	keep.Name = "keep"
-	keep.Spec.Deletion = &constraintv1.ConstraintDeletion{Action: policyv1beta2.DeletionDeny, Packages: []string{"etcd"}}
+	keep.Spec.Deletion = &constraintv1.ConstraintDeletion{Action: policyv1beta2.DeletionDeny,
+		Packages: []string{"etcd"}}
 	d := NewDefinition(keep, nil)
 	op := &policyv1beta2.OperatorPolicy{}
 	op.Namespace, op.Name = "policies", "no-etcd"
@@ -135,7 +136,8 @@ func TestKeptByConstraint(t *testing.T) {
 	subscription := func(pkg string) *olm.Subscription {
 		return &olm.Subscription{Spec: olm.SubscriptionSpec{Package: pkg}}
 	}
-	ns := NewNamespace("shop", NamespaceContents{Constraints: under(d), Policies: []*OperatorPolicy{NewOperatorPolicy(op)},
+	ns := NewNamespace("shop", NamespaceContents{Constraints: under(d),
+		Policies:      []*OperatorPolicy{NewOperatorPolicy(op)},
 		Subscriptions: []*olm.Subscription{subscription("etcd"), subscription("grafana")},
 		CSVs:          []Installed{{CSV: "strange.v1"}}})
 	for pkg, want := range map[string]string{"etcd": "spec.deletion.action of Constraint keep", "grafana": "", "": ""} {

@@ -249,7 +249,7 @@ func (r *reconciler) reportIncomplete(next *compiled) {
 	}
 	if len(next.unprotected) > 0 && !slices.Equal(next.unprotected, r.compiled.unprotected) {
 		names := text.Names(next.unprotected, maxNamed)
-		r.Log.Info("policies and Constraints exceed what an object holds, not protecting from deletion what they govern",
+		r.Log.Info("policies and Constraints exceed what an object holds, not all that they protect is protected",
 			"policies", names)
 		r.event(r.owner.Get(), "BackstopIncomplete", events.Compile,
 			fmt.Sprintf("what these OperatorPolicies govern, or a part of what these Constraints protect, is not "+

@@ -27,8 +27,8 @@ func keeperPackage() olm.Package {
 }
 
 // pastPolicies plays a tenant, who has all rights to OLM's objects in the namespace, and a cluster admin who try to get
-// an operator past its policy and a Constraint: they delete and prune, have it deleted, exchange its images, and install
-// it by OLM v1 (threats O60, O61, O65, O66). Each step is refused in the words of its rule, and OLM goes on.
+// an operator past its policy and a Constraint: they delete and prune, have it deleted, exchange its images, and
+// install it by OLM v1 (threats O60, O61, O65, O66). Each step is refused in the words of its rule, and OLM goes on.
 func pastPolicies(t *testing.T, e *harness.OLMEnv) {
 	namespace := e.NewNamespace(t)
 	if err := e.InstallOLMv1(t.Context()); err != nil {
@@ -112,17 +112,21 @@ func prunes(t *testing.T, e *harness.OLMEnv, namespace string, user cluster.User
 	harness.Kubectl(t, e.Cluster, user, "", "label", "subscription", keeper, "-n", namespace, "--overwrite", "from=git")
 	harness.Kubectl(t, e.Cluster, user, "", "annotate", "subscription", keeper, "-n", namespace, "--overwrite",
 		"kubectl.kubernetes.io/last-applied-configuration={}")
-	rest := harness.Object(`{apiVersion: v1, kind: ConfigMap, metadata: {name: rest, namespace: %s, labels: {from: git}}}`,
-		namespace)
+	rest := harness.Object(`
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: rest, namespace: %s, labels: {from: git}}
+`, namespace)
 	harness.WantRefused(t, e.Cluster, user, harness.AsJSON(t, rest), []string{"apply", "-n", namespace, "-f", "-",
 		"--prune", "-l", "from=git", "--prune-allowlist=operators.coreos.com/v1alpha1/Subscription"}, "(deletion/denied)")
 }
 
-// disguises makes others delete what is protected: the garbage collector, by an owner that is deleted later, and OLM, to
+// disguises makes others delete what is protected: the garbage collector, by an owner that does not exist, and OLM, to
 // which a copy without its original is left over. Another package would take it out of the policy.
 func disguises(t *testing.T, e *harness.OLMEnv, namespace string, user cluster.User) {
 	t.Helper()
-	const owned = `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"owner","uid":"4c1d9a52-4b1e-4f0a-9d7c-2f8a1c0e5b11"}]}}`
+	const owned = `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"gone",` +
+		`"uid":"4c1d9a52-4b1e-4f0a-9d7c-2f8a1c0e5b11"}]}}`
 	for _, c := range []struct{ kind, name, patch string }{
 		{kind: "subscription", name: keeper, patch: owned},
 		{kind: "clusterserviceversion", name: keeper2, patch: owned},
@@ -183,13 +187,15 @@ func deletesUnderConfirm(t *testing.T, e *harness.OLMEnv, namespace string, keep
 			"opgate.io/delete-confirmed="+uid)
 	}
 	for _, user := range []cluster.User{cluster.Tenant, cluster.Admin} {
-		harness.WantRefused(t, e.Cluster, user, "", remove, append(asks, "kubectl opgate impact "+keeper+" -n "+namespace)...)
+		harness.WantRefused(t, e.Cluster, user, "", remove,
+			append(asks, "kubectl opgate impact "+keeper+" -n "+namespace)...)
 		confirm(user, "yes")
 		harness.WantRefused(t, e.Cluster, user, "", remove, asks...)
 	}
 	for _, target := range [][]string{{"constraint", keep.GetName()}, {"customresourcedefinition", keeperCRD},
 		{"namespace", namespace}, {"clusterserviceversion", keeper4, "-n", namespace}} {
-		harness.WantRefused(t, e.Cluster, cluster.Admin, "", append([]string{"delete", "--wait=false"}, target...), asks...)
+		harness.WantRefused(t, e.Cluster, cluster.Admin, "", append([]string{"delete", "--wait=false"}, target...),
+			asks...)
 	}
 	before := e.Get(t, harness.Subscriptions, namespace, keeper).GetUID()
 	confirm(cluster.Tenant, string(before))
@@ -208,13 +214,14 @@ func deletesUnderConfirm(t *testing.T, e *harness.OLMEnv, namespace string, keep
 func removedUnderDeny(t *testing.T, e *harness.OLMEnv, p, keep *unstructured.Unstructured) {
 	t.Helper()
 	action := func(value string) {
-		harness.Kubectl(t, e.Cluster, cluster.Admin, "", "patch", "constraint", keep.GetName(), "--type=merge", "--patch",
-			`{"spec":{"deletion":{"action":"`+value+`"}}}`)
+		harness.Kubectl(t, e.Cluster, cluster.Admin, "", "patch", "constraint", keep.GetName(), "--type=merge",
+			"--patch", `{"spec":{"deletion":{"action":"`+value+`"}}}`)
 		e.Sync(t)
 	}
 	action("Deny")
 	e.Edit(t, p, `{"spec":{"complianceType":"mustnothave","removalBehavior":{"customResourceDefinitions":"Delete"}}}`)
-	waitForPolicy(t, e, p, is(nonCompliant), has(keeper4), wantCondition("SubscriptionCompliant=False SubscriptionPresent",
+	waitForPolicy(t, e, p, is(nonCompliant), has(keeper4), wantCondition(
+		"SubscriptionCompliant=False SubscriptionPresent",
 		"spec.deletion.action of Constraint "+keep.GetName()+" is Deny"))
 	e.Eventually(t, "see it in the status of the Constraint", func(context.Context) error {
 		now := e.Get(t, harness.Constraints, "", keep.GetName())

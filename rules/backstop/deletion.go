@@ -311,9 +311,9 @@ func deletionVariables(table *shards) []admissionv1.Variable {
 			quote(everyOperator) + "])).filter(k, k.matches('^[!-~]+$'))"},
 		// What protects is judged by itself, so that one that was just changed to Allow can be deleted at once.
 		{Name: "self", Expression: "[" + on + "'operatorpolicies' ? (string(" + spec +
-			"remediationAction.orValue('')).lowerAscii() in ['', 'inform'] || " + spec + "deletion.orValue('') == '' ? " +
-			"'Allow' : string(oldObject.spec.deletion)) : " + on + "'constraints' && " + spec + "deletion.hasValue() ? " +
-			"string(oldObject.spec.deletion.?action.orValue('')) : 'Allow']" +
+			"remediationAction.orValue('')).lowerAscii() in ['', 'inform'] || " + spec +
+			"deletion.orValue('') == '' ? 'Allow' : string(oldObject.spec.deletion)) : " + on + "'constraints' && " +
+			spec + "deletion.hasValue() ? string(oldObject.spec.deletion.?action.orValue('')) : 'Allow']" +
 			".map(a, a in ['Allow', 'Confirm'] ? a : 'Deny')[0]"},
 		{Name: "rows", Expression: "variables.keys.map(k, " + table.value() + ") + (variables.self == 'Allow' ? [] : " +
 			"[variables.self + ' ' + " + protectedName + " + ' 0'])"},

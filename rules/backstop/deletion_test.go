@@ -371,7 +371,8 @@ func TestDeletionByConstraint(t *testing.T) {
 	keep := protects("keep", policyv1beta2.DeletionDeny, "etcd")
 	keep.Deletion.Catalogs = []olm.Catalog{{Namespace: "olm", Name: "hub"}}
 	s := deletionServerOf(t, backstop.Input{Constraints: []*constraint.Definition{keep},
-		Operators:          map[string][]string{"shop": {"etcd", "grafana"}, "store": {"", "grafana"}, "apart": {"etcd"}},
+		Operators: map[string][]string{"shop": {"etcd", "grafana"}, "store": {"", "grafana"},
+			"apart": {"etcd"}},
 		ExcludedNamespaces: []string{"apart"}})
 	long := strings.Repeat("e", 63)
 	for _, c := range []struct {
@@ -485,8 +486,8 @@ func TestDeletionByConstraintOfLongNames(t *testing.T) {
 			label := "operators.coreos.com/" + olm.Component(pkg, namespace)
 			wantDeletion(t, s, write{resource: "customresourcedefinitions", user: "admin",
 				old: definitionOf(object{label: ""})}, "customresourcedefinition etcds.example.com"+deniedByConstraint)
-			wantDeletion(t, s, write{resource: "subscriptions", user: "admin", old: subscriptionTo(namespace, pkg, nil)},
-				"subscription "+namespace+"/any"+deniedByConstraint)
+			wantDeletion(t, s, write{resource: "subscriptions", user: "admin",
+				old: subscriptionTo(namespace, pkg, nil)}, "subscription "+namespace+"/any"+deniedByConstraint)
 		}
 	}
 }
@@ -509,8 +510,8 @@ func TestDeletionByConstraintAndPolicy(t *testing.T) {
 		{policy: policyv1beta2.DeletionAllow, constraint: policyv1beta2.DeletionDeny, refused: deniedByConstraint},
 		{policy: policyv1beta2.DeletionConfirm, constraint: policyv1beta2.DeletionConfirm, metadata: confirmed},
 		{policy: policyv1beta2.DeletionAllow, constraint: policyv1beta2.DeletionConfirm,
-			refused: ": deleting it is not confirmed, as asked for by Constraint keep (deletion/unconfirmed): to delete it, " +
-				"set its annotation opgate.io/delete-confirmed to its UID first, " + uid},
+			refused: ": deleting it is not confirmed, as asked for by Constraint keep (deletion/unconfirmed): " +
+				"to delete it, set its annotation opgate.io/delete-confirmed to its UID first, " + uid},
 	} {
 		s := deletionServerOf(t, backstop.Input{
 			Policies:    []*rules.OperatorPolicy{policy("etcd", "shop", "etcd", deletion(c.policy))},
