@@ -19,7 +19,7 @@ type ConstraintDeletion struct {
 	// +required
 	Action policyv1beta2.DeletionAction `json:"action"`
 
-	// The packages of the operators. Optional; absent, all of them, and all
+	// The packages of the operators. Optional; absent or empty, all of them, and all
 	// CatalogSources.
 	//
 	// +kubebuilder:validation:MaxItems=256
