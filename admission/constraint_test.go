@@ -1,6 +1,8 @@
 package admission
 
 import (
+	"encoding/json"
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -31,5 +33,29 @@ func TestIdentity(t *testing.T) {
 				t.Errorf("allowed is %v, want %v: %s", got.allowed, c.want, got.message)
 			}
 		})
+	}
+}
+
+// TestDeletionUnbacked: the author of a policy or a Constraint that restricts deletions is told where nothing is refused.
+func TestDeletionUnbacked(t *testing.T) {
+	const why = "--backstop is off here"
+	gate, err := New(optionsOf(Options{Store: storeOf(t), Authenticated: byAPIServer, Unbacked: why}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{`{"apiVersion":"operators.coreos.com/v1","kind":"Constraint","metadata":{"name":"keep"},
+		"spec":{"deletion":{"action":"Deny"}}}`,
+		`{"apiVersion":"policy.open-cluster-management.io/v1beta2","kind":"OperatorPolicy",
+		"metadata":{"name":"etcd","namespace":"policies"},"spec":{"remediationAction":"enforce","complianceType":"musthave",
+		"upgradeApproval":"Automatic","deletion":"Deny","subscription":{"name":"etcd","namespace":"shop"}}}`} {
+		u := &unstructured.Unstructured{}
+		if err := json.Unmarshal([]byte(text), &u.Object); err != nil {
+			t.Fatal(err)
+		}
+		got := send(t, gate, "admin", false, nil, u)
+		if !got.allowed || !strings.Contains(strings.Join(got.warnings, "\n"), "Deny refuses no deletion") ||
+			!strings.Contains(strings.Join(got.warnings, "\n"), why) {
+			t.Errorf("%s: %+v", u.GetKind(), got)
+		}
 	}
 }

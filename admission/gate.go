@@ -64,8 +64,8 @@ type Options struct {
 	// Grants are the rights that the installation withholds: policies that need them are warned. Default: none is
 	// withheld.
 	Grants grant.Set
-	// Unbacked is why the API server judges no deletions by itself, and what would change that: policies that restrict
-	// deletions are warned. Default: it does judge them.
+	// Unbacked is why the API server judges no deletions by itself, and what would change that: policies and
+	// Constraints that restrict deletions are warned. Default: it does judge them.
 	Unbacked string
 	// Tracer makes a span for each review, which continues the trace of the API server. Default: none is made.
 	Tracer trace.Tracer
@@ -333,7 +333,8 @@ func (g *Gate) validateCSV(ctx context.Context, s *snapshot.Snapshot, req *reque
 func (g *Gate) validateConstraint(
 	ctx context.Context, s *snapshot.Snapshot, req *request[json.RawMessage, json.RawMessage],
 ) verdict.Verdict {
-	in := rules.ConstraintInput{Constraints: s.Constraints(), Interrupt: ctx.Done(), Grants: g.Grants, Now: g.Now()}
+	in := rules.ConstraintInput{Constraints: s.Constraints(), Interrupt: ctx.Done(), Grants: g.Grants,
+		Unbacked: g.Unbacked, Now: g.Now()}
 	if req.authenticated { // no other caller is shown what is installed, so it is not judged for them either
 		in.Namespaces = s.All()
 	}

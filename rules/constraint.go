@@ -63,6 +63,8 @@ type ConstraintInput struct {
 	Interrupt <-chan struct{}
 	// Grants are the rights that the installation withholds.
 	Grants grant.Set
+	// Unbacked is that of OperatorPolicyInput.
+	Unbacked string
 	// Now is that of PlanInput, and Review that of OperatorPolicyInput.
 	Now    time.Time
 	Review bool
@@ -132,6 +134,7 @@ func JudgeConstraint(in ConstraintInput) verdict.Verdict {
 	}
 	d := constraint.Define(metaOf(c), &c.Spec)
 	d.Exceptions = in.judgeExceptions(&v)
+	in.judgeDeletion(&v)
 	for _, f := range d.Faults {
 		r := verdict.Reason{Rule: faultRules[f.Kind], Decision: verdict.Deny, Field: f.Path,
 			Message: verdict.Sentence(FaultText(f), faultRules[f.Kind], "")}
@@ -142,10 +145,10 @@ func JudgeConstraint(in ConstraintInput) verdict.Verdict {
 		}
 	}
 	in.warnIneffective(d, &v)
-	if len(d.Constraints)+len(d.OnWrites)+len(d.Properties)+len(d.Faults)+len(in.Strict) == 0 {
+	if len(d.Constraints)+len(d.OnWrites)+len(d.Properties)+len(d.Faults)+len(in.Strict) == 0 && d.Deletion == nil {
 		v.Warn(verdict.Reason{Rule: RuleConstraintIneffective, Field: "spec",
 			Message: verdict.Sentence("the Constraint asks for nothing and offers nothing",
-				RuleConstraintIneffective, "write spec.rules or spec.offers")})
+				RuleConstraintIneffective, "write spec.rules, spec.offers or spec.deletion")})
 	}
 	if v.Decision == verdict.Allow && in.Namespaces != nil {
 		in.preview(d, &v)

@@ -1,7 +1,13 @@
 package rules
 
 import (
+	"iter"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -14,20 +20,64 @@ const (
 
 var (
 	deletionDenied = verdict.Rule{ID: RuleDeletionDenied, Outcomes: verdict.Denies, Backstop: true,
-		Summary: "what belongs to a governed operator is deleted, and the policy's deletion is Deny"}
+		Summary: "what belongs to an operator is deleted, and spec.deletion of its policy or of a Constraint is Deny"}
 	deletionUnconfirmed = verdict.Rule{ID: RuleDeletionUnconfirmed, Outcomes: verdict.Holds, Backstop: true,
-		Summary: "what belongs to a governed operator is deleted without a confirmation, and the policy's deletion is Confirm"}
+		Summary: "what belongs to an operator is deleted without a confirmation, and spec.deletion of its policy or of a Constraint is Confirm"}
 )
 
-// KeptBy returns the first enforced policy that denies the deletion of what is installed of a package: because of it a
-// mustnothave policy removes nothing. It returns nil if there is none; the policy itself counts.
-func (n *Namespace) KeptBy(pkg string) *OperatorPolicy {
+// KeptBy returns the field of the first enforced policy, or else of the first Constraint, that denies the deletion of
+// what is installed of a package, as "spec.deletion of OperatorPolicy policies/etcd": because of it a mustnothave
+// policy removes nothing. It returns "" if there is none; the policy itself counts.
+func (n *Namespace) KeptBy(pkg string) string {
 	for _, p := range n.governing(pkg) {
 		if p.Deletion == policyv1beta2.DeletionDeny {
-			return p
+			return "spec.deletion of " + p.Source()
 		}
 	}
-	return nil
+	for _, d := range n.Constraints().Definitions() {
+		if denies(d, pkg) {
+			return "spec.deletion.action of " + constraintRef(d).String()
+		}
+	}
+	return ""
+}
+
+func denies(d *constraint.Definition, pkg string) bool {
+	return d.Deletion.Of(pkg) && d.Deletion.Action == policyv1beta2.DeletionDeny
+}
+
+// Keeps returns how many enforced mustnothave policies remove nothing of what is installed, because a Constraint denies
+// it.
+func Keeps(d *constraint.Definition, namespaces iter.Seq[*Namespace]) int {
+	kept := 0
+	if d.Deletion == nil {
+		return kept
+	}
+	for ns := range namespaces {
+		for _, p := range ns.enforced {
+			if p.MustNotHave && denies(d, p.Package) && slices.Contains(ns.Operators(), p.Package) {
+				kept++
+			}
+		}
+	}
+	return kept
+}
+
+// Operators returns the packages that are installed here or subscribed to, sorted. It contains "" if something is
+// installed of a package that is not known.
+func (n *Namespace) Operators() []string {
+	if n == nil {
+		return nil
+	}
+	packages := make([]string, 0, len(n.installed)+len(n.subscriptions))
+	for i := range n.installed {
+		packages = append(packages, n.installed[i].Package)
+	}
+	for _, s := range n.subscriptions {
+		packages = append(packages, s.Spec.Package)
+	}
+	slices.Sort(packages)
+	return slices.Compact(packages)
 }
 
 // previewDeletion warns of a policy that restricts deletions, and of which nothing is refused.
@@ -48,5 +98,31 @@ func previewDeletion(in *OperatorPolicyInput, p *OperatorPolicy, preview func(id
 		preview(RuleOperatorPolicyIneffective,
 			"the policy is mustnothave and removes nothing while spec.deletion is Deny",
 			"write spec.deletion: Allow to have the operator removed")
+	}
+}
+
+// judgeDeletion refuses a value of spec.deletion that is none of the known ones, and warns where nothing is refused.
+func (in *ConstraintInput) judgeDeletion(v *verdict.Verdict) {
+	deletion := in.Constraint.Spec.Deletion
+	if deletion == nil {
+		return
+	}
+	path := field.NewPath("spec", "deletion")
+	errs := verdict.OneOf(path.Child("action"), deletion.Action,
+		policyv1beta2.DeletionAllow, policyv1beta2.DeletionConfirm, policyv1beta2.DeletionDeny)
+	for i, c := range deletion.Catalogs {
+		if c.Source == "" || c.SourceNamespace == "" {
+			errs = append(errs, field.Required(path.Child("catalogs").Index(i),
+				"source and sourceNamespace are required"))
+		}
+	}
+	for _, err := range errs {
+		v.Refuse(verdict.Reason{Rule: RuleConstraintField, Decision: verdict.Deny, Field: err.Field,
+			Message: verdict.Sentence(err.Error(), RuleConstraintField, "")})
+	}
+	if in.Unbacked != "" && in.Constraint.Spec.EffectiveDeletion() != policyv1beta2.DeletionAllow {
+		v.Warn(verdict.Reason{Rule: RuleConstraintIneffective, Field: path.Child("action").String(),
+			Message: verdict.Sentence("spec.deletion.action "+string(deletion.Action)+" refuses no deletion",
+				RuleConstraintIneffective, in.Unbacked)})
 	}
 }

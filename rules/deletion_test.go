@@ -1,10 +1,13 @@
 package rules
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
+	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/operatorpolicy"
 )
 
@@ -66,5 +69,87 @@ func TestDeletionField(t *testing.T) {
 	}
 	if p := NewOperatorPolicy(op); p.Deletion != policyv1beta2.DeletionDeny || p.Unreadable() != "" {
 		t.Errorf("deletion is %q, and the policy is unreadable: %q", p.Deletion, p.Unreadable())
+	}
+}
+
+// TestConstraintDeletion: a value that is none of the known ones is refused, and one that is stored denies; the author
+// of a Constraint that protects is warned where nothing is refused.
+func TestConstraintDeletion(t *testing.T) {
+	const unbacked = "--backstop is off here"
+	for _, c := range []struct {
+		name     string
+		deletion *constraintv1.ConstraintDeletion
+		action   policyv1beta2.DeletionAction
+		refused  string
+		warned   string
+	}{
+		{name: "Deny", deletion: &constraintv1.ConstraintDeletion{Action: policyv1beta2.DeletionDeny},
+			action: policyv1beta2.DeletionDeny, warned: "spec.deletion.action Deny refuses no deletion " +
+				"(constraint/ineffective): " + unbacked},
+		{name: "Confirm", deletion: &constraintv1.ConstraintDeletion{Action: policyv1beta2.DeletionConfirm},
+			action: policyv1beta2.DeletionConfirm, warned: "spec.deletion.action Confirm refuses no deletion " +
+				"(constraint/ineffective): " + unbacked},
+		{name: "Allow", deletion: &constraintv1.ConstraintDeletion{Action: policyv1beta2.DeletionAllow},
+			warned: "the Constraint asks for nothing and offers nothing (constraint/ineffective): write spec.rules, spec.offers or spec.deletion"},
+		{name: "an unknown value", deletion: &constraintv1.ConstraintDeletion{Action: "deny"},
+			action: policyv1beta2.DeletionDeny, refused: "spec.deletion.action"},
+		{name: "no value", deletion: &constraintv1.ConstraintDeletion{Packages: []string{"etcd"}},
+			action: policyv1beta2.DeletionDeny, refused: "spec.deletion.action"},
+		{name: "half a catalog", action: policyv1beta2.DeletionDeny, refused: "spec.deletion.catalogs[0]",
+			deletion: &constraintv1.ConstraintDeletion{Action: policyv1beta2.DeletionDeny,
+				Catalogs: []constraintv1.DeletionCatalog{{Source: "hub"}}}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			object := &constraintv1.Constraint{}
+			object.Name, object.Spec.Deletion = "keep", c.deletion
+			v := JudgeConstraint(ConstraintInput{Constraint: object, Unbacked: unbacked})
+			refused, warned := "", ""
+			for _, r := range v.Reasons {
+				refused += r.Field
+			}
+			for _, w := range v.Warnings {
+				warned += w.Message
+			}
+			if refused != c.refused || c.refused == "" && warned != c.warned {
+				t.Errorf("refused is %q, and warned of\n%s\nwant %q\n%s", refused, warned, c.refused, c.warned)
+			}
+			if d := NewDefinition(object, nil).Deletion; (d == nil) != (c.action == "") || d != nil &&
+				d.Action != c.action {
+				t.Errorf("what is stored has %+v, want %q", d, c.action)
+			}
+		})
+	}
+}
+
+// TestKeptByConstraint: what a mustnothave policy would remove is kept where a Constraint denies it.
+func TestKeptByConstraint(t *testing.T) {
+	keep := &constraintv1.Constraint{}
+	keep.Name = "keep"
+	keep.Spec.Deletion = &constraintv1.ConstraintDeletion{Action: policyv1beta2.DeletionDeny,
+		Packages: []string{"etcd"}}
+	d := NewDefinition(keep, nil)
+	op := &policyv1beta2.OperatorPolicy{}
+	op.Namespace, op.Name = "policies", "no-etcd"
+	op.Spec = policyv1beta2.OperatorPolicySpec{RemediationAction: policyv1beta2.Enforce,
+		ComplianceType: policyv1beta2.MustNotHave,
+		Subscription:   policyv1beta2.SubscriptionTemplate{Name: "etcd", Namespace: "shop"}}
+	subscription := func(pkg string) *olm.Subscription {
+		return &olm.Subscription{Spec: olm.SubscriptionSpec{Package: pkg}}
+	}
+	ns := NewNamespace("shop", NamespaceContents{Constraints: under(d),
+		Policies:      []*OperatorPolicy{NewOperatorPolicy(op)},
+		Subscriptions: []*olm.Subscription{subscription("etcd"), subscription("grafana")},
+		CSVs:          []Installed{{CSV: "strange.v1"}}})
+	for pkg, want := range map[string]string{"etcd": "spec.deletion.action of Constraint keep", "grafana": "", "": ""} {
+		if got := ns.KeptBy(pkg); got != want {
+			t.Errorf("package %q is kept by %q, want %q", pkg, got, want)
+		}
+	}
+	if got := ns.Operators(); !slices.Equal(got, []string{"", "etcd", "grafana"}) {
+		t.Errorf("operators are %q", got)
+	}
+	empty := NewNamespace("empty", NamespaceContents{Policies: []*OperatorPolicy{NewOperatorPolicy(op)}})
+	if got := Keeps(d, slices.Values([]*Namespace{ns, empty})); got != 1 {
+		t.Errorf("%d policies remove nothing, want 1", got)
 	}
 }

@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"encoding/json"
 	"maps"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
 	policyv1beta1 "github.com/opgate/opgate/api/policy/v1beta1"
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
@@ -155,10 +157,23 @@ func addConstraint(to *rules.Cluster, _ string, value any) {
 	to.AddConstraint(value.(*storedConstraint).definition)
 }
 
-// salvageConstraint retains a stored Constraint that does not decode as one that holds everything (threat G5).
-func salvageConstraint(m *metav1.ObjectMeta, _ []byte, cause error) (any, Subject) {
+// salvageConstraint retains a stored Constraint that does not decode as one that holds everything (threat G5), and that
+// protects what it says: every operator if that does not decode either.
+func salvageConstraint(m *metav1.ObjectMeta, raw []byte, cause error) (any, Subject) {
 	object := &constraintv1.Constraint{ObjectMeta: metav1.ObjectMeta{Name: m.Name, UID: m.UID,
 		Generation: m.Generation}}
+	var part struct {
+		Spec struct {
+			Deletion json.RawMessage `json:"deletion"`
+		} `json:"spec"`
+	}
+	_ = kjson.UnmarshalCaseSensitivePreserveInts(raw, &part) // what is not read is absent
+	if deletion := part.Spec.Deletion; len(deletion) > 0 && string(deletion) != "null" {
+		object.Spec.Deletion = &constraintv1.ConstraintDeletion{}
+		if err := kjson.UnmarshalCaseSensitivePreserveInts(deletion, object.Spec.Deletion); err != nil {
+			object.Spec.Deletion = &constraintv1.ConstraintDeletion{Action: policyv1beta2.DeletionDeny}
+		}
+	}
 	return &storedConstraint{object, rules.NewDefinition(object, []error{cause})}, InCluster()
 }
 

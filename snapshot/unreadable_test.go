@@ -129,3 +129,29 @@ func TestUnreadablePolicies(t *testing.T) {
 		})
 	}
 }
+
+// TestUnreadableConstraints: a Constraint that cannot be read protects the operators that it names, and all if these
+// cannot be read either.
+func TestUnreadableConstraints(t *testing.T) {
+	for _, c := range []struct{ name, spec, want string }{
+		{name: "its rules are a text", spec: `{"rules":"x"}`, want: ""},
+		{name: "it confirms deletions", spec: `{"rules":"x","deletion":{"action":"Confirm","packages":["etcd"]}}`,
+			want: "Confirm etcd"},
+		{name: "it allows them", spec: `{"rules":"x","deletion":{"action":"Allow"}}`, want: ""},
+		{name: "its deletion is a text", spec: `{"deletion":"Allow"}`, want: "Deny "},
+		{name: "its packages are a text", spec: `{"deletion":{"action":"Confirm","packages":"etcd"}}`, want: "Deny "},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var b Builder
+			s := b.Put(time.Time{}, read(Constraints, `{"metadata":{"name":"keep"},"spec":`+c.spec+`}`))
+			d := s.Constraints().Definitions()[0]
+			got := ""
+			if d.Deletion != nil {
+				got = string(d.Deletion.Action) + " " + strings.Join(d.Deletion.Packages, " ")
+			}
+			if len(d.Faults) == 0 || got != c.want {
+				t.Errorf("it protects by %q with faults %v, want %q", got, d.Faults, c.want)
+			}
+		})
+	}
+}

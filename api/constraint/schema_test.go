@@ -64,6 +64,12 @@ func count(index int64) map[string]any {
 		"unknown": int64(0)}
 }
 
+// deletion is one with every field.
+func deletion() map[string]any {
+	return map[string]any{"action": "Confirm", "packages": []any{"etcd"},
+		"catalogs": []any{map[string]any{"source": "hub", "sourceNamespace": "olm"}}}
+}
+
 func withField(obj map[string]any) map[string]any {
 	obj["field"] = "spec.rules[0]"
 	return obj
@@ -98,6 +104,7 @@ func TestSchemaAccepts(t *testing.T) {
 			map[string]any{"type": "a", "value": true}, map[string]any{"type": "b", "value": []any{int64(1), "x"}},
 			map[string]any{"type": "c", "value": map[string]any{"deep": map[string]any{"x": 1.5}}},
 		}, "spec", "offers"),
+		"deletions":      with(deletion(), "spec", "deletion"),
 		"a whole status": with(status(), "status"),
 		"a first status": with(map[string]any{"violating": int64(0), "virtualOperators": int64(0)}, "status"),
 	} {
@@ -138,6 +145,11 @@ func TestSchemaRefuses(t *testing.T) {
 		{"an offer without a value", with([]any{map[string]any{"type": "a"}}, "spec", "offers"),
 			"spec.offers[0].value"},
 		{"an offer without a type", with([]any{map[string]any{"value": "a"}}, "spec", "offers"), "spec.offers[0].type"},
+		{"a deletion without an action", with(without(deletion(), "action"), "spec", "deletion"),
+			"spec.deletion.action"},
+		{"a deletion that is an action alone", with("Deny", "spec", "deletion"), "spec.deletion"},
+		{"an action on deletions that is none", with(map[string]any{"action": "deny"}, "spec", "deletion"),
+			"spec.deletion.action"},
 		{"two conditions of one type", with([]any{condition(), condition()}, "status", "conditions"),
 			"status.conditions[1]"},
 		{"two counts of one constraint", with([]any{count(1), count(1)}, "status", "constraints"),
@@ -169,6 +181,7 @@ func TestUnknownFields(t *testing.T) {
 		}
 	}
 	for _, list := range []map[string]any{ruleWith("acton", "warn"),
+		with(map[string]any{"action": "Deny", "package": "etcd"}, "spec", "deletion"),
 		with([]any{map[string]any{"type": "a", "value": "b", "x": "y"}}, "spec", "offers")} {
 		if pruned, errs := c.Admit(list); len(pruned) > 0 || len(errs) > 0 {
 			t.Errorf("%v: pruned %v, refused %v", list["spec"], pruned, errs)
@@ -190,6 +203,7 @@ func TestSpecThroughTypes(t *testing.T) {
 		obj := with([]any{rule()}, "spec", "rules")
 		obj["spec"].(map[string]any)["offers"] = []any{map[string]any{"type": "a",
 			"value": map[string]any{"b": []any{int64(1), "x", false}}}}
+		obj["spec"].(map[string]any)["deletion"] = deletion()
 		obj["apiVersion"] = version
 		throughTypes(t, obj, constraint)
 	}

@@ -3,6 +3,7 @@ package backstop
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -170,8 +171,11 @@ func (r *reconciler) changed(change *snapshot.Change) {
 		r.version, notify = facts.Version, true
 		r.features.Store(nil)
 	}
+	if constraints := protecting(change.Snapshot); change.Constraints && !slices.Equal(constraints, r.protecting) {
+		r.protecting, notify = constraints, true
+	}
 	for _, name := range change.Namespaces {
-		if now := inputOf(change.Snapshot.Namespace(name)); !r.seen[name].equal(now) {
+		if now := inputOf(change.Snapshot.Namespace(name), r.protecting); !r.seen[name].equal(now) {
 			r.seen[name], notify = now, true
 		}
 	}

@@ -12,19 +12,19 @@ import (
 	"github.com/opgate/opgate/snapshot"
 )
 
-// snapshotOf has policies, by UID and resourceVersion.
-func snapshotOf(t *testing.T, policies map[types.UID]string) *snapshot.Snapshot {
+// snapshotOf has objects of one of sources, by UID and resourceVersion.
+func snapshotOf(t *testing.T, of int, versions map[types.UID]string) *snapshot.Snapshot {
 	t.Helper()
 	var objects []*snapshot.Object
-	for uid, version := range policies {
-		raw, err := json.Marshal(map[string]any{"apiVersion": "policy.open-cluster-management.io/v1beta2",
-			"kind": "OperatorPolicy",
+	kind := sources[of].kind
+	for uid, version := range versions {
+		raw, err := json.Marshal(map[string]any{"apiVersion": kind.GroupVersion().String(), "kind": kind.Kind,
 			"metadata": map[string]any{"namespace": "policies", "name": string(uid), "uid": string(uid),
 				"resourceVersion": version}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		objects = append(objects, (&snapshot.Reader{}).Read(snapshot.OperatorPolicies, raw))
+		objects = append(objects, (&snapshot.Reader{}).Read(kind, raw))
 	}
 	return (&snapshot.Builder{}).Put(time.Now(), objects...)
 }
@@ -46,42 +46,53 @@ func TestIncludes(t *testing.T) {
 		{name: "created after the list", snapshot: map[types.UID]string{"a": "7", "b": "12", "c": "103"}, want: true},
 		{name: "nothing is known", snapshot: nil},
 	} {
-		if got := includes(snapshotOf(t, test.snapshot), stored, newest); got != test.want {
-			t.Errorf("%s: got %t", test.name, got)
+		for i, source := range sources {
+			if got := includes(snapshotOf(t, i, test.snapshot), source.kind, stored, newest); got != test.want {
+				t.Errorf("%s, %s: got %t", test.name, source.kind.Kind, got)
+			}
 		}
 	}
 }
 
-// TestNeverBack: an object with newer policies is replaced only after a list has shown that the snapshot has all of
-// them.
+// TestNeverBack: an object with newer policies, or newer Constraints, is replaced only after a list has shown that the
+// snapshot has all of them.
 func TestNeverBack(t *testing.T) {
-	live := &unstructured.Unstructured{Object: map[string]any{}}
-	live.SetResourceVersion("30")
-	live.SetAnnotations(map[string]string{newestAnnotation: "25"})
-	r := &reconciler{newest: "20"}
-	r.compiled.newest = r.position(snapshotOf(t, map[types.UID]string{"a": "7", "b": "12"}))
-	if r.compiled.newest != "20" {
-		t.Errorf("compiled up to %s, want 20: the list is newer than the policies", r.compiled.newest)
-	}
-	if err := r.behind(live); !errors.Is(err, errBehind) || r.newest != "" {
-		t.Errorf("got %v, listed again: %t", err, r.newest == "")
-	}
+	for i, source := range sources {
+		t.Run(source.kind.Kind, func(t *testing.T) {
+			at := func(version string) position { // what is known of the other kind is newer than all of this
+				p := position{"9000", "9000"}
+				p[i] = version
+				return p
+			}
+			live := &unstructured.Unstructured{Object: map[string]any{}}
+			live.SetResourceVersion("30")
+			live.SetAnnotations(at("25").annotations())
+			r := &reconciler{newest: at("20")}
+			r.compiled.newest = r.position(snapshotOf(t, i, map[types.UID]string{"a": "7", "b": "12"}))
+			if r.compiled.newest != at("20") {
+				t.Errorf("compiled up to %s, want 20: the list is newer than the objects", r.compiled.newest)
+			}
+			if err := r.behind(live); !errors.Is(err, errBehind) || r.newest != (position{}) {
+				t.Errorf("got %v, listed again: %t", err, r.newest == position{})
+			}
 
-	r.newest = "26"
-	r.compiled.newest = r.position(snapshotOf(t, map[types.UID]string{"a": "7", "b": "103"}))
-	if err := r.behind(live); err != nil || r.compiled.newest != "103" {
-		t.Errorf("compiled up to %s: %v", r.compiled.newest, err)
-	}
+			r.newest = at("26")
+			r.compiled.newest = r.position(snapshotOf(t, i, map[types.UID]string{"a": "7", "b": "103"}))
+			if err := r.behind(live); err != nil || r.compiled.newest != at("103") {
+				t.Errorf("compiled up to %s: %v", r.compiled.newest, err)
+			}
 
-	// Another client writes the annotation, or etcd was restored from a backup.
-	live.SetAnnotations(map[string]string{newestAnnotation: "99999999999999999999999"})
-	live.SetResourceVersion("31")
-	if err := r.behind(live); !errors.Is(err, errBehind) {
-		t.Errorf("got %v", err)
-	}
-	r.newest = "104"
-	if err := r.behind(live); err != nil {
-		t.Errorf("an annotation blocks all writes: %v", err)
+			// Another client writes the annotation, or etcd was restored from a backup.
+			live.SetAnnotations(at("99999999999999999999999").annotations())
+			live.SetResourceVersion("31")
+			if err := r.behind(live); !errors.Is(err, errBehind) {
+				t.Errorf("got %v", err)
+			}
+			r.newest = at("104")
+			if err := r.behind(live); err != nil {
+				t.Errorf("an annotation blocks all writes: %v", err)
+			}
+		})
 	}
 }
 

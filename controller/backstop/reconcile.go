@@ -24,6 +24,8 @@ import (
 	"github.com/opgate/opgate/internal/watched"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/backstop"
+	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/snapshot"
 )
 
 // maxNamed bounds the policies that a message names.
@@ -44,14 +46,17 @@ type reconciler struct {
 	watches map[string]*watched.Object
 	shown   signal.Signal
 	reader  client.Reader
-	// newest is the resourceVersion of the last list of all policies, which the snapshot includes; "" before the first.
-	newest string
+	// newest are the resourceVersions of the last lists of all policies and Constraints, which the snapshot includes;
+	// zero before the first.
+	newest position
 	// listedFor is the resourceVersion of the last object that contained newer policies.
 	listedFor string
 	// term identifies this reconciler in the objects that it writes.
 	term string
-	// seen are the inputs of the last change of the snapshot, by the namespace that they govern.
-	seen map[string]input
+	// seen are the inputs of the last change of the snapshot, by the namespace that they govern, and protecting the
+	// Constraints.
+	seen       map[string]input
+	protecting []*constraint.Definition
 	// features are nil until they are detected, and after the API server may have changed. version is the version of
 	// Kubernetes in the last change of the snapshot.
 	features atomic.Pointer[backstop.Features]
@@ -64,36 +69,50 @@ type reconciler struct {
 
 // input is what the objects depend on in one namespace.
 type input struct {
-	policies []*rules.OperatorPolicy
-	accounts []string
+	policies  []*rules.OperatorPolicy
+	accounts  []string
+	operators []string
 }
 
-// inputOf returns the input of a namespace; accounts count only where policies govern something.
-func inputOf(ns *rules.Namespace) input {
-	if len(ns.Policies()) == 0 {
-		return input{}
+// inputOf returns the input of a namespace; accounts count only where policies govern something, and operators only if
+// a Constraint protects some.
+func inputOf(ns *rules.Namespace, protecting []*constraint.Definition) (in input) {
+	if len(protecting) > 0 {
+		in.operators = ns.Operators()
 	}
-	return input{policies: ns.Policies(), accounts: ns.StepAccounts()}
+	if len(ns.Policies()) > 0 {
+		in.policies, in.accounts = ns.Policies(), ns.StepAccounts()
+	}
+	return in
 }
 
 func (i input) equal(other input) bool {
-	return slices.Equal(i.policies, other.policies) && slices.Equal(i.accounts, other.accounts)
+	return slices.Equal(i.policies, other.policies) && slices.Equal(i.accounts, other.accounts) &&
+		slices.Equal(i.operators, other.operators)
+}
+
+// protecting returns the Constraints that restrict deletions.
+func protecting(s *snapshot.Snapshot) []*constraint.Definition {
+	return slices.DeleteFunc(slices.Clone(s.Constraints().Definitions()),
+		func(d *constraint.Definition) bool { return d.Deletion == nil })
 }
 
 // compiled are objects with what they were compiled from.
 type compiled struct {
-	policies []*rules.OperatorPolicy
-	accounts map[string][]string
-	features backstop.Features
-	user     string
+	policies    []*rules.OperatorPolicy
+	constraints []*constraint.Definition
+	// accounts and operators are by namespace.
+	accounts, operators map[string][]string
+	features            backstop.Features
+	user                string
 	// objects are those to store, by kind.key; nil until something was compiled.
 	objects map[string]*unstructured.Unstructured
 	// until is when the first exception ends that they contain; zero if they contain none.
 	until time.Time
-	// newest is the resourceVersion up to which they contain all changes of policies.
-	newest string
-	// left are the policies of which something is left to the webhooks, unprotected those of which deletions are not
-	// refused.
+	// newest are the resourceVersions up to which they contain all changes of policies and Constraints.
+	newest position
+	// left are the policies of which something is left to the webhooks, unprotected those, and the Constraints, of
+	// which deletions are not refused.
 	left, unprotected []string
 }
 
@@ -176,13 +195,17 @@ func (r *reconciler) openWatches(ctx context.Context, features backstop.Features
 // compile compiles the policies of the snapshot, if they or what else the objects depend on changed.
 func (r *reconciler) compile(user string, features backstop.Features) {
 	var policies []*rules.OperatorPolicy
-	accounts := map[string][]string{}
+	accounts, operators := map[string][]string{}, map[string][]string{}
 	current := r.Store.Load()
+	constraints := protecting(current)
 	for ns := range current.All() {
-		in := inputOf(ns)
+		in := inputOf(ns, constraints)
 		policies = append(policies, in.policies...)
 		if len(in.accounts) > 0 {
 			accounts[ns.Name()] = in.accounts
+		}
+		if len(in.operators) > 0 {
+			operators[ns.Name()] = in.operators
 		}
 	}
 	last := &r.compiled
@@ -190,21 +213,33 @@ func (r *reconciler) compile(user string, features backstop.Features) {
 	now := r.Now()
 	ended := !last.until.IsZero() && !now.Before(last.until)
 	if !ended && last.user == user && last.features == features && slices.Equal(last.policies, policies) &&
-		maps.EqualFunc(last.accounts, accounts, slices.Equal) {
+		slices.Equal(last.constraints, constraints) && maps.EqualFunc(last.accounts, accounts, slices.Equal) &&
+		maps.EqualFunc(last.operators, operators, slices.Equal) {
 		return
 	}
-	objects := backstop.Compile(backstop.Input{Policies: policies, OLM: r.OLM, Opgate: user,
-		ApprovalMode:       r.ApprovalMode,
+	objects := backstop.Compile(backstop.Input{Policies: policies, Constraints: constraints, Operators: operators,
+		OLM: r.OLM, Opgate: user, ApprovalMode: r.ApprovalMode,
 		ExcludedNamespaces: r.ExcludedNamespaces, Accounts: accounts, Features: features, Now: now,
 		Audit: r.Mode == Audit, Labels: owned.Labels})
-	next := compiled{policies: policies, accounts: accounts, features: features, user: user, left: objects.Left,
-		unprotected: objects.Unprotected, newest: last.newest, objects: map[string]*unstructured.Unstructured{}}
+	next := compiled{policies: policies, constraints: constraints, accounts: accounts, operators: operators,
+		features: features, user: user, left: objects.Left, unprotected: objects.Unprotected, newest: last.newest,
+		objects: map[string]*unstructured.Unstructured{}}
 	for _, p := range policies {
 		if end := p.Exceptions().End(now); !end.IsZero() && (next.until.IsZero() || end.Before(next.until)) {
 			next.until = end
 		}
 	}
-	if len(next.left) > 0 && !slices.Equal(next.left, last.left) {
+	r.reportIncomplete(&next)
+	for _, o := range objects.All() {
+		u := owned.Unstructured(o)
+		next.objects[u.GetKind()+"/"+u.GetName()] = u
+	}
+	r.compiled = next
+}
+
+// reportIncomplete reports what is left to the webhooks and what is not protected, unless it was before.
+func (r *reconciler) reportIncomplete(next *compiled) {
+	if len(next.left) > 0 && !slices.Equal(next.left, r.compiled.left) {
 		names := text.Names(next.left, maxNamed)
 		r.Log.Info("policies exceed what the API server evaluates, leaving a part of them to the webhooks",
 			"policies", names)
@@ -212,17 +247,12 @@ func (r *reconciler) compile(user string, features backstop.Features) {
 			fmt.Sprintf("the API server holds a part of these OperatorPolicies only, and the webhooks "+
 				"the rest: %s; shorten their lists of versions, or have fewer policies in their namespaces", names), "")
 	}
-	if len(next.unprotected) > 0 && !slices.Equal(next.unprotected, last.unprotected) {
+	if len(next.unprotected) > 0 && !slices.Equal(next.unprotected, r.compiled.unprotected) {
 		names := text.Names(next.unprotected, maxNamed)
-		r.Log.Info("policies exceed what an object holds, not protecting from deletion what they govern",
+		r.Log.Info("policies and Constraints exceed what an object holds, not all that they protect is protected",
 			"policies", names)
 		r.event(r.owner.Get(), "BackstopIncomplete", events.Compile,
-			fmt.Sprintf("what these OperatorPolicies govern is not protected from deletion: %s; "+
-				"have fewer policies with spec.deletion in their namespaces", names), "")
+			fmt.Sprintf("what these OperatorPolicies govern, or a part of what these Constraints protect, is not "+
+				"protected from deletion: %s; have fewer with spec.deletion", names), "")
 	}
-	for _, o := range objects.All() {
-		u := owned.Unstructured(o)
-		next.objects[u.GetKind()+"/"+u.GetName()] = u
-	}
-	r.compiled = next
 }

@@ -84,8 +84,8 @@ func (r *reconciler) put(
 	if err := r.behind(live); err != nil {
 		return err
 	}
-	next.SetAnnotations(klabels.Merge(next.GetAnnotations(),
-		map[string]string{newestAnnotation: r.compiled.newest, writerAnnotation: r.term}))
+	next.SetAnnotations(klabels.Merge(klabels.Merge(next.GetAnnotations(), r.compiled.newest.annotations()),
+		map[string]string{writerAnnotation: r.term}))
 	err := r.writer.Put(ctx, next)
 	switch {
 	case apply.Outdated(err), apierrors.IsAlreadyExists(err):

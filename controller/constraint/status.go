@@ -58,6 +58,8 @@ type statusInput struct {
 	Wanted, Made, Missing int
 	// WriteErrors counts, by reason, the namespaces in which it cannot be written.
 	WriteErrors map[string]int
+	// Kept is the number of mustnothave policies that remove nothing, because the Constraint denies deletions.
+	Kept int
 	// Escaped is the number of refused operators that were installed while Opgate was not running.
 	Escaped int
 	Now     time.Time
@@ -162,6 +164,12 @@ func faultText(faults []constraint.Fault) string {
 func (in *statusInput) summary(violating, unknown int) string {
 	text := count(len(in.Definition.Constraints)+len(in.Definition.OnWrites), "constraint") + ", " +
 		count(len(in.Definition.Properties), "property")
+	if d := in.Definition.Deletion; d != nil {
+		text += ", deletion " + string(d.Action)
+		if in.Kept > 0 {
+			text += ", " + count(in.Kept, "mustnothave policy") + " held back"
+		}
+	}
 	if len(in.Definition.Constraints) == 0 {
 		return text
 	}

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/controller/constraint/virtual"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
@@ -73,6 +74,14 @@ func TestConditions(t *testing.T) {
 		}, []string{"Ready=True Valid: 1 constraint, 1 property, 1 installed operator, 0 violations"}},
 		{"properties only", func(in *statusInput) { in.Definition.Constraints, in.Counts = nil, nil },
 			[]string{"Ready=True Valid: 0 constraints, 3 properties"}},
+		{"protects", func(in *statusInput) {
+			in.Definition.Constraints, in.Counts = nil, nil
+			in.Definition.Deletion = &constraint.Deletion{Action: policyv1beta2.DeletionDeny}
+		}, []string{"Ready=True Valid: 0 constraints, 3 properties, deletion Deny"}},
+		{"protects against policies", func(in *statusInput) {
+			in.Definition.Deletion, in.Kept = &constraint.Deletion{Action: policyv1beta2.DeletionDeny}, 2
+		}, []string{strings.Replace(valid, "3 properties",
+			"3 properties, deletion Deny, 2 mustnothave policies held back", 1)}},
 		{"faulty", faulty(fault),
 			[]string{`Ready=False Invalid: every installation and upgrade is held until this is corrected: spec.constraints[0].value.rule (1 +) does not compile`}},
 		{"many faults", faulty(fault, fault, fault, fault, fault),

@@ -83,7 +83,8 @@ func (r *reconciler) reconcileStatus(
 	tally := r.tallies.of(current, now)
 	in := &statusInput{Object: object, Definition: definition, Counts: tally.Of(definition), Installed: tally.Installed,
 		Violators: tally.Violators(definition),
-		Operator:  r.wanted.of(current, name), WriteErrors: r.writeErrors.of(name), Escaped: r.Escaped(name), Now: now}
+		Operator:  r.wanted.of(current, name), WriteErrors: r.writeErrors.of(name),
+		Kept: rules.Keeps(definition, current.All()), Escaped: r.Escaped(name), Now: now}
 	r.countOperators(current, in)
 	next := evaluate(in)
 	r.Metrics.set(name, next.Violating)

@@ -114,12 +114,17 @@ func setUp(t *testing.T, e *harness.Env, scenarios []*scenario.Scenario) {
 			t.Fatal(err)
 		}
 	}
-	if slices.ContainsFunc(policies,
-		func(u *unstructured.Unstructured) bool { return u.GetKind() == "OperatorPolicy" }) {
+	if slices.ContainsFunc(policies, heldByAPIServer) {
 		e.Sync(t)
 	} else { // the API server itself refuses nothing
 		e.SyncGate(t)
 	}
+}
+
+// heldByAPIServer reports whether the API server itself may refuse something because of an object.
+func heldByAPIServer(u *unstructured.Unstructured) bool {
+	_, protects, _ := unstructured.NestedFieldNoCopy(u.Object, "spec", "deletion")
+	return u.GetKind() == "OperatorPolicy" || protects
 }
 
 // kubernetesVersion is that of the API server, without the v.

@@ -90,12 +90,14 @@ func (e *Env) inPlaceOfOpgate() (*Client, error) {
 }
 
 // Remove deletes an object that may not exist. It is for cleaning up, when the context of the test has ended. An
-// OperatorPolicy that restricts deletions is edited first, and what it protects is deleted once the API server lets it.
+// OperatorPolicy or a Constraint that restricts deletions is edited first, and what it protects is deleted once the API
+// server lets it.
 func (e *Env) Remove(t testing.TB, u *unstructured.Unstructured) {
 	t.Helper()
 	objects, ctx := e.Clients[cluster.Admin].Of(u), context.WithoutCancel(t.Context())
-	if _, set, _ := unstructured.NestedString(u.Object, "spec", "deletion"); set && u.GetKind() == "OperatorPolicy" {
-		_, err := objects.Patch(ctx, u.GetName(), types.MergePatchType, []byte(`{"spec":{"deletion":"Allow"}}`),
+	allow := map[string]string{"OperatorPolicy": `"Allow"`, "Constraint": `{"action":"Allow"}`}[u.GetKind()]
+	if _, set, _ := unstructured.NestedFieldNoCopy(u.Object, "spec", "deletion"); set && allow != "" {
+		_, err := objects.Patch(ctx, u.GetName(), types.MergePatchType, []byte(`{"spec":{"deletion":`+allow+`}}`),
 			metav1.PatchOptions{})
 		if err != nil && !apierrors.IsNotFound(err) {
 			t.Error(err)

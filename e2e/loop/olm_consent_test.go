@@ -72,7 +72,7 @@ const rebuilt = "rebuilt"
 // loopConsent is about policies that want an upgrade reviewed for what it changes, on the real OLM.
 func loopConsent(t *testing.T) {
 	e := startLoopOLM(t, cluster.GateOptions{Loop: true, Reports: true}, append(changingPackages(),
-		growing("vessel", "vesseloperator", false, "*"), growing("anchor", "anchoroperator", true, "*"),
+		growing("vessel", "vesseloperator", false, "*"), growing("anchor", "anchoroperator", true, "*"), keeperPackage(),
 	), func(e *harness.Env) {
 		for _, install := range []func(context.Context) error{e.InstallReports, e.GrantReports} {
 			if err := install(t.Context()); err != nil {
@@ -92,6 +92,7 @@ func loopConsent(t *testing.T) {
 		"C2 a role that was prepared":                   attackC2,
 		"C3 pods that run as another account":           attackC3,
 		"C4 a Secret with the token of another account": attackC4,
+		"past the policies, step by step":               pastPolicies,
 	})
 	t.Run("a ConfigMap is edited after the approval", func(t *testing.T) { editedAfterApproval(t, e) })
 }

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/constraint"
 )
 
 // Name is the name of each of the objects that hold what policies say.
@@ -28,6 +29,11 @@ type Features struct {
 type Input struct {
 	// Policies are all OperatorPolicies of the cluster. Those that only inform, or govern nothing, are ignored.
 	Policies []*rules.OperatorPolicy
+	// Constraints are all of the cluster. Those that do not restrict deletions are ignored.
+	Constraints []*constraint.Definition
+	// Operators are, by namespace, the packages that are installed there or subscribed to, for Constraints;
+	// rules.Namespace.Operators returns them. Default: none.
+	Operators map[string][]string
 	// OLM are the user names that OLM writes as. As for the webhooks, a name counts only if the user may also escalate
 	// ClusterRoles.
 	OLM []string
@@ -61,11 +67,11 @@ type Objects struct {
 	// Unpacked is the ValidatingAdmissionPolicy on unpacked bundles; not needed if no user name of OLM is known.
 	Unpacked        *admissionv1.ValidatingAdmissionPolicy
 	UnpackedBinding *admissionv1.ValidatingAdmissionPolicyBinding
-	// Deletion is the ValidatingAdmissionPolicy on deletions; not needed if no policy restricts them.
+	// Deletion is the ValidatingAdmissionPolicy on deletions; not needed if no policy and no Constraint restricts them.
 	Deletion        *admissionv1.ValidatingAdmissionPolicy
 	DeletionBinding *admissionv1.ValidatingAdmissionPolicyBinding
 	// Unprotected are the OperatorPolicies, as Left, of which nothing but the policy itself is protected from deletion,
-	// since they are more than an object holds.
+	// and the Constraints, by name, of which something is not, since they are more than an object holds.
 	Unprotected []string
 	// Left are the OperatorPolicies, as NAMESPACE/NAME and sorted, of which something is left to the webhooks: lists
 	// that are too long, and what is more than the share of the policy's namespace, if there are very many for one

@@ -10,9 +10,11 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/constraint"
 )
 
 // DeletionName is the name of the ValidatingAdmissionPolicy on deletions, and of its binding.
@@ -26,11 +28,11 @@ const heldByDeletion = "; held by the API server (ValidatingAdmissionPolicy " + 
 var cleaners = []string{"system:kube-controller-manager", "system:serviceaccount:kube-system:generic-garbage-collector",
 	"system:serviceaccount:kube-system:namespace-controller"}
 
-// protection is the value of one key of the table of deletions: the strictest action, the first policy by name that has
-// it, and how many others protect the same.
+// protection is the value of one key of the table of deletions: the strictest action, the first policy or Constraint
+// that has it, policies before Constraints and by name, and how many others protect the same.
 type protection struct {
 	action policyv1beta2.DeletionAction
-	policy string
+	by     origin
 	others int
 }
 
@@ -38,37 +40,92 @@ type protection struct {
 //
 //   - PACKAGE.NAMESPACE, as OLM truncates it for labels: the Subscriptions and ClusterServiceVersions of the package,
 //     and the definitions with that label
+//   - package:PACKAGE: the same of the package in any namespace; for definitions also as far as the label has it
+//   - everyOperator: the same of any package, and every CatalogSource
 //   - NAMESPACE: the OperatorGroups of the namespace of an operator, and that namespace
 //   - namespace/NAME: another namespace with something that is protected
 //   - NAMESPACE/NAME: a CatalogSource
 type deletions struct {
 	keys map[string]*protection
-	// left are the policies that are more than the object holds.
+	// left are the policies and Constraints that are more than the object holds.
 	left []string
 }
 
-// keysOf are the keys of what a policy protects.
-func keysOf(p *rules.OperatorPolicy) []string {
-	keys := []string{"namespace/" + p.Namespace}
+const (
+	everyOperator = "*"
+	anywhere      = "package:"
+)
+
+// part is what a policy protects, or a part of what a Constraint does.
+type part struct {
+	origin
+	action policyv1beta2.DeletionAction
+	keys   []string
+}
+
+// size is that of the rows of a part, in bytes.
+func (p *part) size() int {
+	row := (&protection{action: p.action, by: p.origin}).row()
+	return len(quote(strings.Join(p.keys, " "+row+"\n") + " " + row))
+}
+
+func catalogKeys(c olm.Catalog) []string {
+	if c.Name == "" || c.Namespace == "" {
+		return nil
+	}
+	return []string{c.Namespace + "/" + c.Name, "namespace/" + c.Namespace}
+}
+
+// partOf returns what a policy protects.
+func partOf(p *rules.OperatorPolicy) *part {
+	keys := append([]string{"namespace/" + p.Namespace}, catalogKeys(p.Catalog)...)
 	if p.TargetNamespace != "" {
 		keys = append(keys, p.TargetNamespace)
 	}
 	if component := olm.Component(p.Package, p.TargetNamespace); component != "" {
 		keys = append(keys, component)
 	}
-	if p.Catalog.Name != "" && p.Catalog.Namespace != "" {
-		keys = append(keys, p.Catalog.Namespace+"/"+p.Catalog.Name, "namespace/"+p.Catalog.Namespace)
+	return &part{origin: originOf(p), action: p.Deletion, keys: words(keys)}
+}
+
+// partsOf returns what a Constraint protects: first that which needs no look at what is installed, then each namespace
+// with an operator.
+func (in *Input) partsOf(d *constraint.Definition) []*part {
+	from := origin{name: d.Name}
+	var keys []string
+	if len(d.Deletion.Packages) == 0 {
+		keys = append(keys, everyOperator)
 	}
+	for _, pkg := range d.Deletion.Packages {
+		const shortest = ".n"
+		// without a namespace, as a label has it that has no room for one
+		keys = append(keys, anywhere+pkg, anywhere+strings.TrimSuffix(olm.Component(pkg, shortest[1:]), shortest))
+	}
+	for _, c := range d.Deletion.Catalogs {
+		keys = append(keys, catalogKeys(c)...)
+	}
+	parts := []*part{{origin: from, action: d.Deletion.Action, keys: words(keys)}}
+	for _, namespace := range slices.Sorted(maps.Keys(in.Operators)) {
+		if !slices.Contains(in.ExcludedNamespaces, namespace) &&
+			slices.ContainsFunc(in.Operators[namespace], d.Deletion.Of) {
+			parts = append(parts, &part{origin: from, action: d.Deletion.Action, keys: words([]string{namespace})})
+		}
+	}
+	return parts
+}
+
+// words returns keys as columns of a row, each once.
+func words(keys []string) []string {
 	for i := range keys {
 		keys[i] = word(keys[i])
 	}
-	return keys
+	return sorted(keys)
 }
 
-// deletions returns what the policies protect. A limit is shared as that of the other table is.
+// deletions returns what the policies and the Constraints protect. A limit is shared as that of the other table is.
 func (in *Input) deletions() *deletions {
 	d := &deletions{keys: map[string]*protection{}}
-	var entries []*entry
+	var parts []*part
 	seen := map[string]bool{}
 	for _, p := range in.Policies {
 		if p.Deletion == policyv1beta2.DeletionAllow || slices.Contains(in.ExcludedNamespaces, p.TargetNamespace) ||
@@ -76,27 +133,27 @@ func (in *Input) deletions() *deletions {
 			continue
 		}
 		seen[p.Source()] = true // those of every namespace come with each of them
-		e := &entry{policy: p}
-		for _, key := range keysOf(p) {
-			e.rows = append(e.rows, key+" "+(&protection{action: p.Deletion, policy: e.key()}).row())
+		parts = append(parts, partOf(p))
+	}
+	for _, c := range in.Constraints {
+		if c.Deletion != nil {
+			parts = append(parts, in.partsOf(c)...)
 		}
-		entries = append(entries, e)
 	}
 	size := 0
-	for _, e := range fair(entries, rowsSize) {
-		if size += rowsSize(e); size > maxTable {
-			d.left = append(d.left, e.key())
+	for _, p := range fair(parts, (*part).size) {
+		if size += p.size(); size > maxTable {
+			d.left = append(d.left, p.key())
 			continue
 		}
-		for _, key := range keysOf(e.policy) {
-			d.protect(key, protection{action: e.policy.Deletion, policy: e.key()})
+		for _, key := range p.keys {
+			d.protect(key, protection{action: p.action, by: p.origin})
 		}
 	}
 	slices.Sort(d.left)
+	d.left = slices.Compact(d.left)
 	return d
 }
-
-func rowsSize(e *entry) int { return len(quote(strings.Join(e.rows, "\n"))) }
 
 // protect adds a protection to a key.
 func (d *deletions) protect(key string, p protection) {
@@ -105,16 +162,18 @@ func (d *deletions) protect(key string, p protection) {
 		d.keys[key] = &p
 		return
 	}
-	// Confirm precedes Deny
+	// Confirm precedes Deny; the key of a policy has a slash, which the name of a Constraint has not.
 	strict := func(p *protection) int { return cmp.Compare(policyv1beta2.DeletionDeny, p.action) }
-	if cmp.Or(cmp.Compare(strict(&p), strict(known)), cmp.Compare(p.policy, known.policy)) < 0 {
-		known.action, known.policy = p.action, p.policy
+	named := func(p *protection) int { return -strings.Count(p.by.key(), "/") }
+	if cmp.Or(cmp.Compare(strict(&p), strict(known)), cmp.Compare(named(&p), named(known)),
+		cmp.Compare(p.by.key(), known.by.key())) < 0 {
+		known.action, known.by = p.action, p.by
 	}
 	known.others++
 }
 
-// row is "ACTION POLICY OTHERS".
-func (p *protection) row() string { return fmt.Sprintf("%s %s %d", p.action, p.policy, p.others) }
+// row is "ACTION ORIGIN OTHERS".
+func (p *protection) row() string { return fmt.Sprintf("%s %s %d", p.action, p.by.key(), p.others) }
 
 func (d *deletions) lines() []line {
 	rows := make(map[string][]string, len(d.keys))
@@ -151,10 +210,9 @@ const (
 var protectedKinds = map[string]string{"subscriptions": "subscription",
 	"clusterserviceversions": "clusterserviceversion",
 	"operatorgroups":         "operatorgroup", "catalogsources": "catalogsource", "operatorpolicies": "operatorpolicy",
-	"namespaces":                "namespace",
-	"customresourcedefinitions": "customresourcedefinition"}
+	"constraints": "constraint", "namespaces": "namespace", "customresourcedefinitions": "customresourcedefinition"}
 
-// deletion returns the ValidatingAdmissionPolicy on deletions; nil if no policy restricts them. It is a policy of its
+// deletion returns the ValidatingAdmissionPolicy on deletions; nil if nothing restricts them. It is a policy of its
 // own, so that what it costs is spent on deletions alone. Which operator an object belongs to is read from the object
 // as it is stored, so that there is no moment at which something new is not protected (threats O65, O66).
 func (in *Input) deletion(
@@ -166,8 +224,9 @@ func (in *Input) deletion(
 	fail, equivalent, forbidden := admissionv1.Fail, admissionv1.Equivalent, metav1.StatusReasonForbidden
 	meta := metav1.ObjectMeta{Name: DeletionName, Labels: in.Labels}
 	table := shard("d", "k", d.lines())
-	by := "' by OperatorPolicy ' + variables.row.split(' ')[1] + (variables.row.endsWith(' 0') ? '' : " +
-		"' and ' + variables.row.split(' ')[2] + ' more')"
+	const byPolicy = "variables.row.split(' ')[1].contains('/')"
+	by := "' by ' + (" + byPolicy + " ? 'OperatorPolicy ' : 'Constraint ') + variables.row.split(' ')[1] + " +
+		"(variables.row.endsWith(' 0') ? '' : ' and ' + variables.row.split(' ')[2] + ' more')"
 	policy := &admissionv1.ValidatingAdmissionPolicy{
 		TypeMeta:   typeMeta("ValidatingAdmissionPolicy"),
 		ObjectMeta: meta,
@@ -194,7 +253,9 @@ func (in *Input) deletion(
 					"'a change of its owners, labels or package, after which it may be deleted,') + " +
 					"(variables.row.startsWith('Deny ') ? ' is not allowed' + " + by + " + ' (" +
 					string(rules.RuleDeletionDenied) +
-					"): to delete it, set spec.deletion of the policy to Allow first' : ' is not confirmed, as asked for' + " + by + " + ' (" +
+					"): to delete it, set spec.deletion' + (" + byPolicy +
+					" ? ' of the policy' : '.action of the Constraint') + ' to Allow first' : " +
+					"' is not confirmed, as asked for' + " + by + " + ' (" +
 					string(rules.RuleDeletionUnconfirmed) + "): to delete it, set its annotation " +
 					policyv1beta2.DeleteConfirmedAnnotation +
 					" to its UID first, ' + oldObject.metadata.uid) + " + impactText() + " + " + quote(heldByDeletion),
@@ -228,28 +289,34 @@ func deletionVariables(table *shards) []admissionv1.Variable {
 		spec   = "oldObject.?spec.?"
 	)
 	// As olm.Component: an expression cannot trim a set of characters, so matches are replaced.
-	component := func(pkg string) string {
-		return "[" + pkg + "].filter(p, p != '').map(p, p + '.' + " + within +
-			").map(c, size(c) <= 63 ? c : c.substring(0, 63))" +
-			".map(c, c.find('^.*[^._-]'))"
+	operator := func(pkg string) string {
+		return "[" + pkg + "].map(p, (p == '' ? [] : [p + '.' + " + within +
+			"].map(c, size(c) <= 63 ? c : c.substring(0, 63)).map(c, c.find('^.*[^._-]')) + [" + quote(anywhere) +
+			" + p]) + [" + quote(everyOperator) + "])[0]"
 	}
+	const labels = "variables.labels"
 	return []admissionv1.Variable{
+		{Name: "labels", Expression: "!(" + onDefinition + ") ? [] : oldObject.metadata.?labels.orValue({}).map(l, " +
+			"l.startsWith('" + olm.ComponentLabelPrefix + "'), l.substring(" +
+			fmt.Sprint(len(olm.ComponentLabelPrefix)) + "))"},
+		// A label without room for the namespace is the package alone.
 		{Name: "keys", Expression: "(" +
-			on + "'subscriptions' ? " + component("string("+spec+"name.orValue(''))") + " : " +
-			on + "'clusterserviceversions' ? " + component(packageOf("oldObject")) + " : " +
+			on + "'subscriptions' ? " + operator("string("+spec+"name.orValue(''))") + " : " +
+			on + "'clusterserviceversions' ? " + operator(packageOf("oldObject")) + " : " +
 			on + "'operatorgroups' ? [string(" + within + ")] : " +
-			on + "'catalogsources' ? [" + within + " + '/' + " + object + "] : " +
+			on + "'catalogsources' ? [" + within + " + '/' + " + object + ", " + quote(everyOperator) + "] : " +
 			on + "'namespaces' ? [string(" + object + "), 'namespace/' + " + object + "] : " +
-			on + "'customresourcedefinitions' ? oldObject.metadata.?labels.orValue({}).map(l, l.startsWith('" +
-			olm.ComponentLabelPrefix + "'), " +
-			"l.substring(" + fmt.Sprint(len(olm.ComponentLabelPrefix)) + ")) : []).filter(k, k.matches('^[!-~]+$'))"},
-		// A policy is judged by itself, so that one that was just changed to Allow can be deleted at once.
-		{Name: "self", Expression: "[string(" + spec + "remediationAction.orValue('')).lowerAscii(), string(" + spec +
-			"deletion.orValue(''))]"},
-		{Name: "rows", Expression: "variables.keys.map(k, " + table.value() + ") + (" + on + "'operatorpolicies' && " +
-			"!(variables.self[0] in ['', 'inform']) && !(variables.self[1] in ['', 'Allow']) ? " +
-			"[(variables.self[1] == 'Confirm' ? 'Confirm ' : 'Deny ') + " + within + " + '/' + " + object +
-			" + ' 0'] : [])"},
+			labels + " + " + labels + ".map(l, " + quote(anywhere) + " + l) + " + labels + ".map(l, l.contains('.'), " +
+			quote(anywhere) + " + l.substring(0, l.lastIndexOf('.'))) + (size(" + labels + ") == 0 ? [] : [" +
+			quote(everyOperator) + "])).filter(k, k.matches('^[!-~]+$'))"},
+		// What protects is judged by itself, so that one that was just changed to Allow can be deleted at once.
+		{Name: "self", Expression: "[" + on + "'operatorpolicies' ? (string(" + spec +
+			"remediationAction.orValue('')).lowerAscii() in ['', 'inform'] || " + spec +
+			"deletion.orValue('') == '' ? 'Allow' : string(oldObject.spec.deletion)) : " + on + "'constraints' && " +
+			spec + "deletion.hasValue() ? string(oldObject.spec.deletion.?action.orValue('')) : 'Allow']" +
+			".map(a, a in ['Allow', 'Confirm'] ? a : 'Deny')[0]"},
+		{Name: "rows", Expression: "variables.keys.map(k, " + table.value() + ") + (variables.self == 'Allow' ? [] : " +
+			"[variables.self + ' ' + " + protectedName + " + ' 0'])"},
 		{Name: "confirmed", Expression: "oldObject.metadata.?annotations[?" +
 			quote(policyv1beta2.DeleteConfirmedAnnotation) +
 			"].orValue('') == oldObject.metadata.uid"},
@@ -286,9 +353,11 @@ func protectedResources() []admissionv1.NamedRuleWithOperations {
 	all := []admissionv1.NamedRuleWithOperations{
 		of(olm.Group, "subscriptions", "clusterserviceversions", "operatorgroups", "catalogsources"),
 		of(policyv1beta2.Group, "operatorpolicies"),
+		of(constraintv1.Group, "constraints"),
 		of("apiextensions.k8s.io", "customresourcedefinitions"),
 		of("", "namespaces", "namespaces/status", "namespaces/finalize"),
 	}
-	all[1].APIVersions = []string{policyv1beta2.Version} // spec.deletion is read; other versions are converted
+	// spec.deletion is read; other versions are converted
+	all[1].APIVersions, all[2].APIVersions = []string{policyv1beta2.Version}, []string{constraintv1.Version}
 	return all
 }

@@ -7,9 +7,12 @@ import (
 	"strings"
 	"testing"
 
+	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/backstop"
+	"github.com/opgate/opgate/rules/constraint"
 )
 
 // deletion returns an edit that sets spec.deletion, and the catalog olm/hub.
@@ -23,7 +26,13 @@ func deletion(action policyv1beta2.DeletionAction) func(*spec) {
 // deletionServer judges by the policy on deletions alone.
 func deletionServer(t testing.TB, policies ...*rules.OperatorPolicy) *apiServer {
 	t.Helper()
-	o := compile(backstop.Input{Features: everything, Policies: policies})
+	return deletionServerOf(t, backstop.Input{Policies: policies})
+}
+
+func deletionServerOf(t testing.TB, in backstop.Input) *apiServer {
+	t.Helper()
+	in.Features = everything
+	o := compile(in)
 	if len(o.Unprotected) > 0 {
 		t.Fatalf("nothing protects %q", o.Unprotected)
 	}
@@ -338,5 +347,228 @@ func TestDeletionBounds(t *testing.T) {
 	got := s.judge(t, write{resource: "subscriptions", user: "admin", old: subscriptionTo("shop", "etcd", nil)})
 	if len(got.failed) > 0 || len(got.refused) != 1 {
 		t.Errorf("%+v, want a refusal", got)
+	}
+}
+
+// protects returns a Constraint on deletions of the operators of some packages, of all if there are none.
+func protects(name string, action policyv1beta2.DeletionAction, packages ...string) *constraint.Definition {
+	c := &constraintv1.Constraint{}
+	c.Name = name
+	c.Spec.Deletion = &constraintv1.ConstraintDeletion{Action: action, Packages: packages}
+	return rules.NewDefinition(c, nil)
+}
+
+func constraintObject(spec object) object {
+	return with(stored("operators.coreos.com/v1", "Constraint", "", "keep", nil), "spec", spec)
+}
+
+const deniedByConstraint = ": deleting it is not allowed by Constraint keep (deletion/denied): " +
+	"to delete it, set spec.deletion.action of the Constraint to Allow first"
+
+// TestDeletionByConstraint: the operators of a package are not deleted in any namespace, also not those that are not
+// known to be installed, and others are.
+func TestDeletionByConstraint(t *testing.T) {
+	keep := protects("keep", policyv1beta2.DeletionDeny, "etcd")
+	keep.Deletion.Catalogs = []olm.Catalog{{Namespace: "olm", Name: "hub"}}
+	s := deletionServerOf(t, backstop.Input{Constraints: []*constraint.Definition{keep},
+		Operators: map[string][]string{"shop": {"etcd", "grafana"}, "store": {"", "grafana"},
+			"apart": {"etcd"}},
+		ExcludedNamespaces: []string{"apart"}})
+	long := strings.Repeat("e", 63)
+	for _, c := range []struct {
+		name     string
+		resource string
+		old      object
+		refused  string
+	}{
+		{name: "a Subscription", resource: "subscriptions", old: subscriptionTo("shop", "etcd", nil),
+			refused: "subscription shop/any"},
+		{name: "a Subscription in a namespace of which nothing is known", resource: "subscriptions",
+			old: subscriptionTo("new", "etcd", nil), refused: "subscription new/any"},
+		{name: "a Subscription to another package", resource: "subscriptions",
+			old: subscriptionTo("shop", "grafana", nil)},
+		{name: "a package whose name begins alike", resource: "subscriptions",
+			old: subscriptionTo("shop", "etcd.shop", nil)},
+		{name: "a ClusterServiceVersion", resource: "clusterserviceversions", old: csvFor("new", "etcd", nil),
+			refused: "clusterserviceversion new/etcd.v0.9.2"},
+		{name: "that of another package", resource: "clusterserviceversions", old: csvFor("shop", "grafana", nil)},
+		{name: "that of no known package", resource: "clusterserviceversions",
+			old: csvFor("shop", "etcd", object{"annotations": object{}})},
+		{name: "a copy", resource: "clusterserviceversions",
+			old: csvFor("shop", "etcd", object{"labels": object{"olm.copiedFrom": "olm"}})},
+		{name: "an OperatorGroup beside it", resource: "operatorgroups", old: groupIn("shop"),
+			refused: "operatorgroup shop/group"},
+		{name: "an OperatorGroup elsewhere", resource: "operatorgroups", old: groupIn("store")},
+		{name: "a namespace with it", resource: "namespaces", old: namespaceNamed("shop"), refused: "namespace shop"},
+		{name: "a namespace without it", resource: "namespaces", old: namespaceNamed("store")},
+		{name: "a namespace that is excluded", resource: "namespaces", old: namespaceNamed("apart")},
+		{name: "a catalog that is named", resource: "catalogsources", old: catalogNamed("olm", "hub"),
+			refused: "catalogsource olm/hub"},
+		{name: "the namespace of one", resource: "namespaces", old: namespaceNamed("olm"), refused: "namespace olm"},
+		{name: "another catalog", resource: "catalogsources", old: catalogNamed("shop", "hub")},
+		{name: "a definition", resource: "customresourcedefinitions",
+			old:     definitionOf(object{"operators.coreos.com/etcd.anywhere": ""}),
+			refused: "customresourcedefinition etcds.example.com"},
+		{name: "one of two operators", resource: "customresourcedefinitions",
+			old:     definitionOf(object{"operators.coreos.com/etcd.a": "", "operators.coreos.com/grafana.b": ""}),
+			refused: "customresourcedefinition etcds.example.com"},
+		{name: "a definition of another operator", resource: "customresourcedefinitions",
+			old: definitionOf(object{"operators.coreos.com/grafana.shop": ""})},
+		{name: "a label that has no room for the namespace", resource: "customresourcedefinitions",
+			old: definitionOf(object{"operators.coreos.com/" + long: ""})},
+		{name: "itself", resource: "constraints",
+			old:     constraintObject(object{"deletion": object{"action": "Deny", "packages": []any{"etcd"}}}),
+			refused: "constraint keep"},
+		{name: "itself, with a value that is not known", resource: "constraints",
+			old: constraintObject(object{"deletion": object{}}), refused: "constraint keep"},
+		{name: "itself after it was edited to Allow", resource: "constraints",
+			old: constraintObject(object{"deletion": object{"action": "Allow"}})},
+		{name: "a Constraint that restricts no deletions", resource: "constraints", old: constraintObject(object{})},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if c.refused != "" {
+				c.refused += deniedByConstraint
+			}
+			wantDeletion(t, s, write{resource: c.resource, user: "admin", old: c.old}, c.refused)
+		})
+	}
+	t.Run("OLM deletes one that it has replaced", func(t *testing.T) {
+		wantDeletion(t, s, write{resource: "clusterserviceversions", user: olmUser, rights: []string{escalate},
+			old: csvFor("shop", "etcd", nil)}, "")
+	})
+	t.Run("an owner is added to it", func(t *testing.T) {
+		const disguised = ": a change of its owners, labels or package, after which it may be deleted, is not allowed"
+		owned := constraintObject(object{"deletion": object{"action": "Deny"}})
+		owned["metadata"] = with(owned["metadata"].(object), "ownerReferences", withOwner["ownerReferences"])
+		wantDeletion(t, s, write{resource: "constraints", user: "admin",
+			old: constraintObject(object{"deletion": object{"action": "Deny"}}), object: owned},
+			"constraint keep"+strings.Replace(deniedByConstraint, ": deleting it is not allowed", disguised, 1))
+	})
+}
+
+// TestDeletionOfEveryOperator: without packages a Constraint protects whatever OLM has installed, and every catalog.
+func TestDeletionOfEveryOperator(t *testing.T) {
+	s := deletionServerOf(t, backstop.Input{
+		Constraints: []*constraint.Definition{protects("keep", policyv1beta2.DeletionDeny)},
+		Operators:   map[string][]string{"shop": {""}}})
+	for _, c := range []struct {
+		resource string
+		old      object
+		refused  string
+	}{
+		{resource: "subscriptions", old: subscriptionTo("new", "grafana", nil), refused: "subscription new/any"},
+		{resource: "clusterserviceversions", old: csvFor("new", "grafana", object{"annotations": object{}}),
+			refused: "clusterserviceversion new/grafana.v0.9.2"},
+		{resource: "clusterserviceversions",
+			old: csvFor("new", "grafana", object{"labels": object{"olm.copiedFrom": "olm"}})},
+		{resource: "catalogsources", old: catalogNamed("any", "any"), refused: "catalogsource any/any"},
+		{resource: "customresourcedefinitions", old: definitionOf(object{"operators.coreos.com/grafana.new": ""}),
+			refused: "customresourcedefinition etcds.example.com"},
+		{resource: "customresourcedefinitions", old: definitionOf(object{"a": "b"})},
+		{resource: "operatorgroups", old: groupIn("shop"), refused: "operatorgroup shop/group"},
+		{resource: "namespaces", old: namespaceNamed("shop"), refused: "namespace shop"},
+		{resource: "namespaces", old: namespaceNamed("new")},
+	} {
+		if c.refused != "" {
+			c.refused += deniedByConstraint
+		}
+		wantDeletion(t, s, write{resource: c.resource, user: "admin", old: c.old}, c.refused)
+	}
+}
+
+// TestDeletionByConstraintOfLongNames: a label that has no room for the namespace, or a part of the package, is known.
+func TestDeletionByConstraintOfLongNames(t *testing.T) {
+	for size := 58; size <= 64; size++ {
+		pkg := strings.Repeat("a", size)
+		s := deletionServerOf(t, backstop.Input{
+			Constraints: []*constraint.Definition{protects("keep", policyv1beta2.DeletionDeny, pkg)}})
+		for _, namespace := range []string{"b", strings.Repeat("b", 40)} {
+			label := "operators.coreos.com/" + olm.Component(pkg, namespace)
+			wantDeletion(t, s, write{resource: "customresourcedefinitions", user: "admin",
+				old: definitionOf(object{label: ""})}, "customresourcedefinition etcds.example.com"+deniedByConstraint)
+			wantDeletion(t, s, write{resource: "subscriptions", user: "admin",
+				old: subscriptionTo(namespace, pkg, nil)}, "subscription "+namespace+"/any"+deniedByConstraint)
+		}
+	}
+}
+
+// TestDeletionByConstraintAndPolicy: the stricter one is named, and a policy where both are as strict.
+func TestDeletionByConstraintAndPolicy(t *testing.T) {
+	confirmed := object{"annotations": object{policyv1beta2.DeleteConfirmedAnnotation: uid}}
+	const byPolicy = ": deleting it is not allowed by OperatorPolicy policies/etcd (deletion/denied): " +
+		"to delete it, set spec.deletion of the policy to Allow first"
+	for _, c := range []struct {
+		policy, constraint policyv1beta2.DeletionAction
+		metadata           object
+		refused            string
+	}{
+		{policy: policyv1beta2.DeletionConfirm, constraint: policyv1beta2.DeletionDeny, metadata: confirmed,
+			refused: deniedByConstraint},
+		{policy: policyv1beta2.DeletionDeny, constraint: policyv1beta2.DeletionConfirm, metadata: confirmed,
+			refused: byPolicy},
+		{policy: policyv1beta2.DeletionDeny, constraint: policyv1beta2.DeletionDeny, refused: byPolicy},
+		{policy: policyv1beta2.DeletionAllow, constraint: policyv1beta2.DeletionDeny, refused: deniedByConstraint},
+		{policy: policyv1beta2.DeletionConfirm, constraint: policyv1beta2.DeletionConfirm, metadata: confirmed},
+		{policy: policyv1beta2.DeletionAllow, constraint: policyv1beta2.DeletionConfirm,
+			refused: ": deleting it is not confirmed, as asked for by Constraint keep (deletion/unconfirmed): " +
+				"to delete it, set its annotation opgate.io/delete-confirmed to its UID first, " + uid},
+	} {
+		s := deletionServerOf(t, backstop.Input{
+			Policies:    []*rules.OperatorPolicy{policy("etcd", "shop", "etcd", deletion(c.policy))},
+			Constraints: []*constraint.Definition{protects("keep", c.constraint, "etcd")},
+			Operators:   map[string][]string{"shop": {"etcd"}}})
+		for _, w := range []write{{resource: "subscriptions", old: subscriptionTo("shop", "etcd", c.metadata)},
+			{resource: "namespaces", old: stored("v1", "Namespace", "", "shop", c.metadata)}} {
+			w.user = "admin"
+			refused, name := c.refused, "subscription shop/any"
+			if w.resource == "namespaces" {
+				name = "namespace shop" // both protect the same key
+				refused = strings.Replace(refused, " (deletion/denied)", othersOf(c.policy, c.constraint), 1)
+				refused = strings.Replace(refused, " (deletion/unconfirmed)", othersOf(c.policy, c.constraint), 1)
+			}
+			if refused != "" {
+				refused = name + refused
+			}
+			wantDeletion(t, s, w, refused)
+		}
+	}
+}
+
+// othersOf is the part of a refusal that counts another one that protects the same, and its rule.
+func othersOf(policy, constraint policyv1beta2.DeletionAction) string {
+	rule, more := " (deletion/unconfirmed)", " and 1 more"
+	if policy == policyv1beta2.DeletionDeny || constraint == policyv1beta2.DeletionDeny {
+		rule = " (deletion/denied)"
+	}
+	if policy == policyv1beta2.DeletionAllow {
+		more = ""
+	}
+	return more + rule
+}
+
+// TestDeletionByConstraintBounds: operators in very many namespaces take no protection from the policies of a
+// namespace, and none from Subscriptions and ClusterServiceVersions.
+func TestDeletionByConstraintBounds(t *testing.T) {
+	in := backstop.Input{Features: everything, Operators: map[string][]string{},
+		Policies:    []*rules.OperatorPolicy{policy("etcd", "shop", "etcd", deletion(policyv1beta2.DeletionDeny))},
+		Constraints: []*constraint.Definition{protects("keep", policyv1beta2.DeletionDeny)}}
+	for i := range 40_000 {
+		in.Operators[fmt.Sprintf("hostile-with-a-long-name-%05d", i)] = []string{"etcd"}
+	}
+	o := compile(in)
+	if !slices.Equal(o.Unprotected, []string{"keep"}) {
+		t.Fatalf("not protected are %q", o.Unprotected)
+	}
+	if size := o.Deletion.Size(); size > 1<<20 {
+		t.Errorf("the object has %d bytes", size)
+	}
+	s := newAPIServer(t, &backstop.Objects{Validating: o.Deletion, ValidatingBinding: o.DeletionBinding})
+	for _, w := range []write{{resource: "subscriptions", old: subscriptionTo("anywhere", "etcd", nil)},
+		{resource: "operatorgroups", old: groupIn("shop")},
+		{resource: "operatorgroups", old: groupIn("hostile-with-a-long-name-00001")}} {
+		w.user = "admin"
+		if got := s.judge(t, w); len(got.failed) > 0 || len(got.refused) != 1 {
+			t.Errorf("%s: %+v, want a refusal", w.resource, got)
+		}
 	}
 }

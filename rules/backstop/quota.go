@@ -26,42 +26,61 @@ const (
 // MiB, including managed fields and status.
 const maxTable = 896 << 10
 
+// origin is the policy or the Constraint that something in a table is of.
+type origin struct {
+	// namespace is empty for a Constraint.
+	namespace, name string
+	// created is in Unix seconds; 0 if not known, as in files, and for Constraints.
+	created int64
+}
+
+func originOf(p *rules.OperatorPolicy) origin {
+	o := origin{namespace: p.Namespace, name: p.Name}
+	if p.Object != nil && !p.Object.CreationTimestamp.IsZero() {
+		o.created = p.Object.CreationTimestamp.Unix()
+	}
+	return o
+}
+
+func (o origin) from() origin { return o }
+
+// key is NAMESPACE/NAME of a policy, and NAME of a Constraint.
+func (o origin) key() string {
+	if o.namespace == "" {
+		return word(o.name)
+	}
+	return word(o.namespace) + "/" + word(o.name)
+}
+
 // entry is what one policy adds to the table.
 type entry struct {
-	policy *rules.OperatorPolicy
-	rows   []string
+	origin
+	// governs is the namespace that the policy governs something in.
+	governs string
+	rows    []string
 	// checks are those of the rows, in order.
 	checks []string
 }
 
-func (e *entry) namespace() string { return e.policy.Concerns() }
-
-func (e *entry) key() string { return word(e.policy.Namespace) + "/" + word(e.policy.Name) }
-
-// older orders the policies of one namespace. Policies of files have no time, and are ordered by name.
-func (e *entry) older(other *entry) int {
-	created := func(e *entry) (at int64) {
-		if e.policy.Object != nil && !e.policy.Object.CreationTimestamp.IsZero() {
-			at = e.policy.Object.CreationTimestamp.Unix()
-		}
-		return at
-	}
-	return cmp.Or(cmp.Compare(created(e), created(other)), cmp.Compare(e.policy.Name, other.policy.Name))
-}
-
 // fair orders entries such that a limit that is filled in this order is shared by the namespaces that the policies are
-// in: a namespace of which all policies together need no more than an equal share keeps them all, whatever others
-// write. One that needs more loses its newest first. A new policy has no effect on the order of others of its
-// namespace.
-func fair(entries []*entry, weight func(*entry) int) []*entry {
-	byAge := slices.SortedFunc(slices.Values(entries), (*entry).older)
-	used, needs := map[string]int{}, make(map[*entry]int, len(entries))
+// in, and by all Constraints as by one: a namespace of which all policies together need no more than an equal share
+// keeps them all, whatever others write. One that needs more loses its newest first. A new policy has no effect on the
+// order of others of its namespace.
+func fair[E interface {
+	comparable
+	from() origin
+}](entries []E, weight func(E) int) []E {
+	byAge := slices.Clone(entries)
+	slices.SortStableFunc(byAge, func(a, b E) int {
+		return cmp.Or(cmp.Compare(a.from().created, b.from().created), cmp.Compare(a.from().name, b.from().name))
+	})
+	used, needs := map[string]int{}, make(map[E]int, len(entries))
 	for _, e := range byAge {
-		used[e.policy.Namespace] += weight(e)
-		needs[e] = used[e.policy.Namespace]
+		used[e.from().namespace] += weight(e)
+		needs[e] = used[e.from().namespace]
 	}
-	slices.SortStableFunc(byAge, func(a, b *entry) int {
-		return cmp.Or(cmp.Compare(needs[a], needs[b]), cmp.Compare(a.policy.Namespace, b.policy.Namespace))
+	slices.SortStableFunc(byAge, func(a, b E) int {
+		return cmp.Or(cmp.Compare(needs[a], needs[b]), cmp.Compare(a.from().namespace, b.from().namespace))
 	})
 	return byAge
 }
@@ -72,7 +91,7 @@ func (t *table) bound(entries []*entry) []*entry {
 	var within []*entry
 	byNamespace := map[string][]*entry{}
 	for _, e := range entries {
-		byNamespace[e.namespace()] = append(byNamespace[e.namespace()], e)
+		byNamespace[e.governs] = append(byNamespace[e.governs], e)
 	}
 	for _, of := range byNamespace {
 		var total load
@@ -90,7 +109,7 @@ func (t *table) bound(entries []*entry) []*entry {
 			for _, check := range e.checks {
 				stored[check] = true
 			}
-			stored[accountsOf(e.namespace())] = true
+			stored[accountsOf(e.governs)] = true
 		}
 	}
 	return slices.DeleteFunc(slices.Clone(entries), func(e *entry) bool {
@@ -123,7 +142,7 @@ func (t *table) load(e *entry) load {
 	for i, row := range e.rows {
 		data := len(strings.Join(t.data[e.checks[i]], ""))
 		l.cost += (max(maxDataText, data) + data) / 5
-		l.size += len(quote(e.namespace() + " " + row))
+		l.size += len(quote(e.governs + " " + row))
 	}
 	return l
 }
@@ -133,9 +152,9 @@ func (t *table) size(e *entry) int { return t.sizeBeyond(e, nil) }
 
 // sizeBeyond is size without the data and the accounts that are stored already.
 func (t *table) sizeBeyond(e *entry, stored map[string]bool) int {
-	byNamespace, byCheck := sizeOf(e.namespace(), e.rows), 0
-	if !stored[accountsOf(e.namespace())] {
-		byNamespace += sizeOf(e.namespace(), t.accounts[e.namespace()])
+	byNamespace, byCheck := sizeOf(e.governs, e.rows), 0
+	if !stored[accountsOf(e.governs)] {
+		byNamespace += sizeOf(e.governs, t.accounts[e.governs])
 	}
 	for _, check := range e.checks {
 		if !stored[check] {

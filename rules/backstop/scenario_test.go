@@ -46,8 +46,11 @@ func TestScenarios(t *testing.T) {
 		existing = slices.Concat(existing, apart[i].Cluster, apart[i].Policies)
 	}
 	in := backstop.Input{OLM: []string{olmUser}, Opgate: opgateUser, Features: everything, Now: time.Now(),
-		Accounts: map[string][]string{}}
-	for ns := range snapshotOf(t, existing).All() {
+		Accounts: map[string][]string{}, Operators: map[string][]string{}}
+	cluster := snapshotOf(t, existing)
+	in.Constraints = cluster.Constraints().Definitions()
+	for ns := range cluster.All() {
+		in.Operators[ns.Name()] = ns.Operators()
 		in.Policies = append(in.Policies, ns.Policies()...)
 		if accounts := ns.StepAccounts(); len(ns.Policies()) > 0 && len(accounts) > 0 {
 			in.Accounts[ns.Name()] = accounts
@@ -174,7 +177,7 @@ func answerToDeletion(t *testing.T, server *apiServer, s *scenario.Scenario) str
 	}
 	resources := map[string]string{"Subscription": "subscriptions", "ClusterServiceVersion": "clusterserviceversions",
 		"OperatorGroup": "operatorgroups", "CatalogSource": "catalogsources", "OperatorPolicy": "operatorpolicies",
-		"Namespace":                "namespaces",
+		"Namespace": "namespaces", "Constraint": "constraints",
 		"CustomResourceDefinition": "customresourcedefinitions"}
 	if old == nil || resources[old.GetKind()] == "" || s.Verb == "replace-status" {
 		return "" // it is not matched
@@ -262,7 +265,8 @@ func answerTo(t *testing.T, server *apiServer, s *scenario.Scenario) string {
 func snapshotOf(t *testing.T, objects []*unstructured.Unstructured) *snapshot.Snapshot {
 	t.Helper()
 	reader := snapshot.Reader{Unreadable: func(_ *snapshot.Kind, _ types.NamespacedName, err error) { t.Fatal(err) }}
-	kinds := []*snapshot.Kind{snapshot.OperatorPolicies, snapshot.OperatorGroups, snapshot.Policies}
+	kinds := []*snapshot.Kind{snapshot.OperatorPolicies, snapshot.OperatorGroups, snapshot.Policies, snapshot.Constraints,
+		snapshot.Subscriptions}
 	var all []*snapshot.Object
 	for _, u := range objects {
 		if i := slices.IndexFunc(kinds, func(k *snapshot.Kind) bool { return k.Kind == u.GetKind() }); i >= 0 {

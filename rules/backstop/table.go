@@ -105,7 +105,7 @@ func newTable(in *Input) *table {
 	used := map[string]bool{}
 	kept := t.bound(entries)
 	for _, e := range kept {
-		t.rows[e.namespace()] = append(t.rows[e.namespace()], e.rows...)
+		t.rows[e.governs] = append(t.rows[e.governs], e.rows...)
 		for _, check := range e.checks {
 			used[check] = true
 		}
@@ -129,7 +129,7 @@ func (t *table) dataShards() shards { return shard("n", "r[1]", lines(t.data)) }
 // entryOf returns the rows of a policy, and stores their data.
 func (t *table) entryOf(p *rules.OperatorPolicy) *entry {
 	r := p.NameRules()
-	e := &entry{policy: p}
+	e := &entry{origin: originOf(p), governs: p.Concerns()}
 	mark := "*"
 	for _, check := range t.checksOf(p, &r) {
 		if t.data[check] == nil { // without data, a look-up would search the text of another check

@@ -46,6 +46,8 @@ type Definition struct {
 	Properties []olm.Property
 	// Exceptions are those of the object. Callers evaluate them; Set ignores them.
 	Exceptions exception.List
+	// Deletion is nil if the Constraint does not restrict deletions. Callers evaluate it; Set ignores it.
+	Deletion *Deletion
 	// Faults are the errors. If any is not a warning, the definition holds every bundle.
 	Faults []Fault
 }
@@ -71,7 +73,8 @@ func (c *Constraint) Uses() Attributes { return c.check.uses() }
 
 // Define reads a Constraint object. It is total: whatever cannot be read is a fault.
 func Define(meta Meta, spec *constraintv1.ConstraintSpec) *Definition {
-	d := &Definition{Name: meta.Name, UID: meta.UID, Generation: meta.Generation, Pending: meta.Pending}
+	d := &Definition{Name: meta.Name, UID: meta.UID, Generation: meta.Generation, Pending: meta.Pending,
+		Deletion: newDeletion(spec)}
 	var found faults
 	if size := specSize(spec); size > maxObjectBytes {
 		found.add(Size, "spec", "", fmt.Sprintf("has %d bytes, the limit is %d", size, maxObjectBytes))

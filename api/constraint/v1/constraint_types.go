@@ -68,6 +68,15 @@ type ConstraintSpec struct {
 	// +optional
 	Offers []ConstraintOffer `json:"offers,omitempty"`
 
+	// Whether operators may be deleted, anywhere in the cluster. Absent, nothing is
+	// refused. The API server judges deletions by itself, with chart value
+	// policy.backstop.
+	// ---
+	// An addition of Opgate, as spec.deletion of an OperatorPolicy.
+	//
+	// +optional
+	Deletion *ConstraintDeletion `json:"deletion,omitempty"`
+
 	// Operators for which the Constraint is set aside until a time, each with a
 	// reason. Optional, at most 32. To add one, or to prolong or widen one, needs
 	// the verb override on this Constraint; to remove or shorten one does not. What

@@ -1,6 +1,6 @@
 package v1beta2
 
-// DeletionAction says whether what a policy governs may be deleted.
+// DeletionAction says whether what a policy governs, or a Constraint is about, may be deleted.
 type DeletionAction string
 
 // Values of DeletionAction. Read it through OperatorPolicySpec.EffectiveDeletion.
@@ -14,14 +14,21 @@ const (
 // the UID of the object, so that it confirms nothing for an object that is created again under the name.
 const DeleteConfirmedAnnotation = "opgate.io/delete-confirmed"
 
-// EffectiveDeletion is Deletion of an enforced policy: Allow where the field is absent or the policy informs, and Deny
-// for a value that is none of the known ones, which must not open what it closes.
-func (s *OperatorPolicySpec) EffectiveDeletion() DeletionAction {
-	switch {
-	case !s.IsEnforced() || s.Deletion == "" || s.Deletion == DeletionAllow:
+// Effective is Allow for no value, and Deny for one that is none of the known ones, which must not open what it closes.
+func (a DeletionAction) Effective() DeletionAction {
+	switch a {
+	case "", DeletionAllow:
 		return DeletionAllow
-	case s.Deletion == DeletionConfirm:
+	case DeletionConfirm:
 		return DeletionConfirm
 	}
 	return DeletionDeny
+}
+
+// EffectiveDeletion is what Deletion means: Allow for a policy that informs.
+func (s *OperatorPolicySpec) EffectiveDeletion() DeletionAction {
+	if !s.IsEnforced() {
+		return DeletionAllow
+	}
+	return s.Deletion.Effective()
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -152,7 +153,9 @@ func (o *options) run(now time.Time, stdin io.Reader, stdout, stderr io.Writer) 
 			return fmt.Errorf("compile: nothing is printed: %w", err)
 		}
 		var policies []*rules.OperatorPolicy
-		for ns := range set.Snapshot(state.Cluster{}).All() {
+		cluster, operators := set.Snapshot(state.Cluster{}), map[string][]string{}
+		for ns := range cluster.All() {
+			operators[ns.Name()] = ns.Operators()
 			for _, p := range ns.Policies() {
 				policies = append(policies, p)
 				if p.Incomplete {
@@ -161,7 +164,8 @@ func (o *options) run(now time.Time, stdin io.Reader, stdout, stderr io.Writer) 
 			}
 		}
 		objects = backstop.Compile(backstop.Input{
-			Policies: policies, OLM: []string{o.olmIdentity}, Opgate: o.identity,
+			Policies: policies, Constraints: cluster.Constraints().Definitions(), Operators: operators,
+			OLM: []string{o.olmIdentity}, Opgate: o.identity,
 			ApprovalMode:       rules.ApprovalMode(o.approvalMode),
 			ExcludedNamespaces: o.excludedNamespaces, Audit: o.audit, Now: now,
 			Features: backstop.Features{ValidatingAdmissionPolicy: true, MutatingAdmissionPolicy: o.mutating,
@@ -172,7 +176,11 @@ func (o *options) run(now time.Time, stdin io.Reader, stdout, stderr io.Writer) 
 		fmt.Fprintf(stderr, "OperatorPolicy %s has lists that are too long, or is one of too many: a part is left to the webhooks\n", left)
 	}
 	for _, unprotected := range objects.Unprotected {
-		fmt.Fprintf(stderr, "OperatorPolicy %s is one of too many with spec.deletion: what it governs is not protected from deletion\n", unprotected)
+		kind := "OperatorPolicy"
+		if !strings.Contains(unprotected, "/") {
+			kind = "Constraint"
+		}
+		fmt.Fprintf(stderr, "%s %s is one of too many with spec.deletion: what it governs is not all protected from deletion\n", kind, unprotected)
 	}
 	if o.static.dir != "" {
 		return o.static.write(o.identity, objects, stdout)

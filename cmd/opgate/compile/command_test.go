@@ -161,3 +161,27 @@ func TestBadInput(t *testing.T) {
 		})
 	}
 }
+
+// TestConstraints: a Constraint protects the namespaces of the operators that are among the files.
+func TestConstraints(t *testing.T) {
+	const keep = `apiVersion: operators.coreos.com/v1
+kind: Constraint
+metadata: {name: keep}
+spec: {deletion: {action: Deny, packages: [etcd]}}
+---
+apiVersion: operators.coreos.com/v1alpha1
+kind: Subscription
+metadata: {name: any, namespace: shop}
+spec: {name: etcd, source: hub, sourceNamespace: olm}
+`
+	out, problems, err := run(t, keep, "-f", "-", identity)
+	if err != nil || problems != "" {
+		t.Fatal(err, problems)
+	}
+	_, deletions, _ := strings.Cut(strings.Join(strings.Fields(out), " "), "name: opgate-deletion")
+	for _, row := range []string{"package:etcd Deny keep 0", "shop Deny keep 0"} {
+		if !strings.Contains(deletions, row) {
+			t.Errorf("no %q in\n%.3000s", row, deletions)
+		}
+	}
+}

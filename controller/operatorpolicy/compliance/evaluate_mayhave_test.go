@@ -80,6 +80,15 @@ func TestEvaluateMayhave(t *testing.T) {
 				`spec.channel is "alpha", wanted "stable-1.2"`},
 		},
 		{
+			name: "a Subscription with another config is reported, and stays",
+			given: []given{enforced, mayhave, running, asked(func(s *policyv1beta2.SubscriptionTemplate) {
+				s.Config = raw(`{"env":[{"name":"A","value":"b"}]}`)
+			})},
+			want: map[string]string{TypeSubscription: "False SubscriptionMismatch"},
+			says: map[string]string{TypeSubscription: `the Subscription shop/etcd is not one that the policy allows: ` +
+				`spec.config is not set, wanted {"env":[{"name":"A","value":"b"}]}`},
+		},
+		{
 			name: "a first installation that is held is Compliant",
 			given: []given{enforced, mayhave, listed("etcd.v1.0.0"), catalogState("READY"),
 				subscription("etcd", func(s *olm.Subscription) {

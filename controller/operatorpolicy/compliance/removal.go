@@ -89,16 +89,16 @@ func (r *remover) remove(kind, conditionType string, items []item) Finding {
 	return k.finding(items)
 }
 
-// denied returns the items of a removal. Where a policy denies deletions it wins, and none is deleted.
+// denied returns the items of a removal. Where a policy or a Constraint denies deletions it wins, and none is deleted.
 func (s *scope) denied(items []item) []item {
 	denies := s.Namespace.KeptBy(s.pkg)
-	if denies == nil {
+	if denies == "" {
 		return items
 	}
 	items = slices.Clone(items)
 	for i := range items {
 		if items[i].removalState == going {
-			items[i].removalState, items[i].why = refused, "spec.deletion of "+denies.Source()+" is Deny"
+			items[i].removalState, items[i].why = refused, denies+" is Deny"
 		}
 	}
 	return items

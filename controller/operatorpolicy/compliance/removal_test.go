@@ -9,9 +9,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/state"
 )
 
 var hub = olm.Catalog{Namespace: "olm", Name: "operatorhubio-catalog"}
@@ -27,6 +30,7 @@ type site struct {
 	crds          []CRD
 	deployments   map[string]Deployment
 	now           time.Time
+	constraints   *constraint.Set
 }
 
 // anObject returns an object with the given finalizers.
@@ -164,7 +168,8 @@ func forbidding(versions ...string) func(*site) {
 
 func (s *site) input() *Input {
 	policy := rules.NewOperatorPolicy(s.policy)
-	contents := rules.NamespaceContents{Policies: []*rules.OperatorPolicy{policy}, Plans: s.plans, Record: s.record}
+	contents := rules.NamespaceContents{Policies: []*rules.OperatorPolicy{policy}, Plans: s.plans, Record: s.record,
+		Constraints: s.constraints}
 	for _, sub := range s.subscriptions {
 		of := &olm.Subscription{Metadata: olm.ObjectMeta{Namespace: sub.Metadata.Namespace, Name: sub.Metadata.Name},
 			Spec: olm.SubscriptionSpec{Package: sub.Spec.Package}}
@@ -389,6 +394,17 @@ func TestRemovalDenied(t *testing.T) {
 	const want = "the Subscription shop/etcd is present and cannot be deleted: spec.deletion of OperatorPolicy policies/no-etcd is Deny"
 	if got := findingOf(t, out.Findings, TypeSubscription).Message; got != want || len(out.Actions) > 0 {
 		t.Errorf("%q with %d actions, want %q", got, len(out.Actions), want)
+	}
+	byConstraint := func(s *site) {
+		c := &constraintv1.Constraint{}
+		c.Name = "keep"
+		c.Spec.Deletion = &constraintv1.ConstraintDeletion{Action: policyv1beta2.DeletionDeny}
+		s.constraints = constraint.NewSet([]*constraint.Definition{rules.NewDefinition(c, nil)}, state.Cluster{})
+	}
+	out = removal(installed(deleteAll, definitionsRecorded, byConstraint).input())
+	const also = "the Subscription shop/etcd is present and cannot be deleted: spec.deletion.action of Constraint keep is Deny"
+	if got := findingOf(t, out.Findings, TypeSubscription).Message; got != also || len(out.Actions) > 0 {
+		t.Errorf("%q with %d actions, want %q", got, len(out.Actions), also)
 	}
 	confirms := func(s *site) { s.policy.Spec.Deletion = policyv1beta2.DeletionConfirm }
 	if out := removal(installed(deleteAll, definitionsRecorded, confirms).input()); len(out.Actions) != 1 {
