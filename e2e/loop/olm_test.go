@@ -55,7 +55,6 @@ func loopOperators(t *testing.T) {
 		"an account that OLM installs as":                          installsAsAccount,
 		"calls avoided":                                            callsAvoided,
 		"a freeze and an exception end":                            timePasses,
-		"an age passes":                                            agePasses,
 	})
 	t.Run("an operator that is installed for all namespaces, without copies",
 		func(t *testing.T) { withoutCopies(t, e) })
