@@ -16,8 +16,8 @@ import (
 	opgateolm "github.com/opgate/opgate/olm"
 )
 
-// agePasses is about versions that their catalog has not offered for long enough: the time alone lets them pass, without
-// a restart and without an event. What another image brings has a time of its own, also if the CatalogSource is another
+// agePasses is about versions that their catalog has not offered for long enough, and windows that are not open: the time
+// alone lets them pass, without a restart and without an event. What another image brings has a time of its own, also if the CatalogSource is another
 // one by then; what was there keeps its time.
 func agePasses(t *testing.T, e *harness.OLMEnv) {
 	const v1, v2, v3 = "influxoperator.v1.0.0", "influxoperator.v1.1.0", "influxoperator.v1.2.0"
@@ -27,17 +27,22 @@ func agePasses(t *testing.T, e *harness.OLMEnv) {
 		harness.WithField(a.policy, value, "spec", "subscription", path)
 	}
 	harness.WithField(a.policy, "1h", "spec", "minimumAge")
+	harness.WithField(a.policy, opensAt(time.Now().Add(2*time.Hour)), "spec", "approvalWindows")
 	a.publish(t, "1.0.0")
 	e.Apply(t, a.policy)
 	first := a.wantYoung(t, "False", v1)
-	seen := time.Unix(first.Seen["influx"][v1], 0)
-	e.Edit(t, a.policy, fmt.Sprintf(`{"spec":{"minimumAge":%q}}`,
-		(time.Since(seen)+speed.Scale(5*time.Second)).Truncate(time.Second)))
+	waitForPolicy(t, e, a.policy, wantCondition("InstallPlanCompliant=False InstallPlanRequiresApproval",
+		"(bundle/approval-window)"))
+	age := time.Since(time.Unix(first.Seen["influx"][v1], 0)) + speed.Scale(5*time.Second)
+	edit := harness.AsJSON(t, &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
+		"minimumAge": age.Truncate(time.Second).String(), "approvalWindows": opensAt(time.Now().Add(5 * time.Second)),
+	}}})
+	e.Edit(t, a.policy, edit)
 	e.WaitForCSV(t, a.namespace, v1)
 	waitForPolicy(t, e, a.policy, is(compliant), has(v1))
 
 	// The tag moves, and OLM runs another image, which is not accepted.
-	e.Edit(t, a.policy, fmt.Sprintf(`{"spec":{"minimumAge":"1h","catalog":{"image":"Hold","accepted":[%q]}}}`,
+	e.Edit(t, a.policy, fmt.Sprintf(`{"spec":{"minimumAge":"1h","approvalWindows":null,"catalog":{"image":"Hold","accepted":[%q]}}}`,
 		first.Newest()))
 	a.publish(t, "1.0.0", "1.1.0")
 	second := a.wantYoung(t, "True", v2)
@@ -57,6 +62,12 @@ func agePasses(t *testing.T, e *harness.OLMEnv) {
 	e.CreateAs(t, cluster.Admin, source)
 	a.wantKept(t, second, a.wantYoung(t, "True", v3), v3)
 	a.forgedService(t, v3)
+}
+
+// opensAt returns the window that opens in the minute after a time, and at no other time of the day.
+func opensAt(after time.Time) []any {
+	next := after.UTC().Truncate(time.Minute).Add(time.Minute)
+	return []any{map[string]any{"cron": fmt.Sprintf("%d %d * * *", next.Minute(), next.Hour()), "duration": "1h"}}
 }
 
 // agingCatalog is the name of the catalog in agePasses.
