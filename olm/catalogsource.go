@@ -17,8 +17,20 @@ type CatalogSource struct {
 			// State is that of OLM's last connection to the catalog, "" if there was none.
 			State string `json:"lastObservedState"`
 		} `json:"connectionState"`
+		// Service is the one that OLM connects to, without spec.address; nil until OLM has made it.
+		Service *registryService `json:"registryService"`
 	} `json:"status"`
 }
+
+// registryService is a Service and its port.
+type registryService struct {
+	Namespace string `json:"serviceNamespace"`
+	Name      string `json:"serviceName"`
+	Port      string `json:"port"`
+}
+
+// registryPort is the port of the Service that OLM makes for a catalog.
+const registryPort = "50051"
 
 // sourceTypeGRPC is the type of a CatalogSource that is served from an image, or at an address.
 const sourceTypeGRPC = "grpc"
@@ -28,6 +40,18 @@ const connectionReady = "READY"
 
 // Healthy reports whether OLM resolves from the catalog: its last connection was ready.
 func (c *CatalogSource) Healthy() bool { return c.Status.Connection.State == connectionReady }
+
+// ServedImage returns what that of the spec does; "" also for a catalog whose status names another Service than the one
+// that OLM makes for its pods (Service in operator-lifecycle-manager pkg/controller/registry/reconciler/grpc.go). OLM
+// connects to what the status names, and corrects it only when it makes a new pod (threat O69).
+func (c *CatalogSource) ServedImage() string {
+	made := registryService{Namespace: c.Metadata.Namespace, Name: strings.ReplaceAll(c.Metadata.Name, ".", "-"),
+		Port: registryPort}
+	if c.Status.Service != nil && *c.Status.Service != made {
+		return ""
+	}
+	return c.Spec.ServedImage()
+}
 
 // Deprecations are a catalog's messages on what is deprecated of a version; "" for what is not.
 type Deprecations struct{ Package, Channel, Version string }

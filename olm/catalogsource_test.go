@@ -29,3 +29,27 @@ func TestO68ServedImage(t *testing.T) {
 		})
 	}
 }
+
+// TestO69ForgedService: a catalog whose status names another Service than that of its pods is not read from its image.
+func TestO69ForgedService(t *testing.T) {
+	const spec = `"metadata":{"namespace":"olm","name":"vendor.hub"},"spec":{"sourceType":"grpc","image":"registry.example/c:1"}`
+	for name, c := range map[string]struct{ status, served string }{
+		"none yet": {`{}`, "registry.example/c:1"},
+		"that of its pods": {`{"registryService":{"protocol":"grpc","serviceName":"vendor-hub","serviceNamespace":"olm","port":"50051"}}`,
+			"registry.example/c:1"},
+		"another one":       {`{"registryService":{"serviceName":"evil","serviceNamespace":"olm","port":"50051"}}`, ""},
+		"another namespace": {`{"registryService":{"serviceName":"vendor-hub","serviceNamespace":"shop","port":"50051"}}`, ""},
+		"another port":      {`{"registryService":{"serviceName":"vendor-hub","serviceNamespace":"olm","port":"50052"}}`, ""},
+		"an address before": {`{"registryService":{"protocol":"grpc"}}`, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			source, err := decodeObject[CatalogSource]([]byte(`{` + spec + `,"status":` + c.status + `}`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := source.ServedImage(); got != c.served {
+				t.Errorf("it is served from %q, want %q", got, c.served)
+			}
+		})
+	}
+}

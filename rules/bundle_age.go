@@ -59,16 +59,19 @@ func (c *Bundle) firstSeen(n *Namespace) (seen time.Time, unknown string) {
 	if len(c.catalogs) != 1 {
 		return seen, "its catalog is not known, or sources disagree about it"
 	}
-	around, name := n.Facts(), CatalogName(c.catalogs[0])
-	if history, known := around.Histories[c.catalogs[0]]; known {
+	around, from := n.Facts(), c.catalogs[0]
+	// The record is of what images offered, of which a catalog that OLM connects to elsewhere need not offer any (threats
+	// O68 and O69). It counts while pods are replaced.
+	source, exists := around.Catalogs[from]
+	if history, known := around.Histories[from]; known && (!exists || source.ServedImage() != "") {
 		if seen = history.FirstSeen(c.pkg, c.name); !seen.IsZero() {
 			return seen, ""
 		}
 	}
-	if _, unknown = RunningDigest(around, c.catalogs[0]); unknown != "" {
+	if _, unknown = RunningDigest(around, from); unknown != "" {
 		return seen, unknown
 	}
-	return seen, "it is not recorded yet when " + name + " first offered it"
+	return seen, "it is not recorded yet when " + CatalogName(from) + " first offered it"
 }
 
 // heldAge holds what a catalog has offered for less time than the policy wants. The message names no time but that of

@@ -21,8 +21,9 @@ func TestMinimumAge(t *testing.T) {
 	for name, test := range map[string]struct {
 		now  time.Time
 		edit func(*policyv1beta2.OperatorPolicySpec)
-		// unrecorded is set for a catalog without a record, unserved for one without a known image.
-		unrecorded, unserved bool
+		// unrecorded is set for a catalog without a record, unserved for one without a known image, elsewhere for one
+		// that OLM connects to at an address.
+		unrecorded, unserved, elsewhere bool
 		// held is a part of the refusal, "" for none; next is when the loop judges again, zero for never.
 		held string
 		next time.Time
@@ -35,6 +36,9 @@ func TestMinimumAge(t *testing.T) {
 			held: "it is not recorded yet when catalog olm/operatorhubio-catalog first offered it"},
 		"a catalog that runs no known image": {now: ready, unrecorded: true, unserved: true,
 			held: "it is not known which image catalog olm/operatorhubio-catalog runs"},
+		"a recorded catalog while it runs no known image": {now: ready, unserved: true},
+		"a recorded catalog that got an address": {now: ready, elsewhere: true,
+			held: "catalog olm/operatorhubio-catalog is not served from an image"},
 		"urgent": {now: seen, next: ready,
 			edit: func(s *policyv1beta2.OperatorPolicySpec) { s.Urgent = []string{"etcd.v0.9.4"} }},
 		"another version is urgent": {now: seen, next: ready, held: "has offered it since",
@@ -51,6 +55,9 @@ func TestMinimumAge(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			around := state.Cluster{Catalogs: map[olm.Catalog]*olm.CatalogSource{hub: {Spec: olm.CatalogSourceSpec{Image: "registry.example/catalog:latest"}}}}
+			if test.elsewhere {
+				around.Catalogs[hub].Spec.Address = "catalog.example:50051"
+			}
 			if !test.unserved {
 				around.AddServed(hub, image)
 			}

@@ -135,7 +135,10 @@ func RunningDigest(facts *state.Cluster, from olm.Catalog) (digest, unknown stri
 	switch {
 	case !exists:
 		return "", name + " does not exist, or is not known"
-	case source.Spec.ServedImage() == "":
+	case source.ServedImage() == "" && source.Spec.ServedImage() != "":
+		return "", "OLM does not connect to the Service of the pods of " + name +
+			": its status.registryService names another one, which OLM corrects once the field is deleted"
+	case source.ServedImage() == "":
 		return "", name + " is not served from an image, so that it has no digest"
 	case served != "":
 		return served, ""
@@ -144,7 +147,7 @@ func RunningDigest(facts *state.Cluster, from olm.Catalog) (digest, unknown stri
 	case runs:
 		return "", "it is not known which image " + name + " runs: its pods run different ones, or do not say"
 	}
-	if digest = olm.ImageDigest(source.Spec.ServedImage()); digest == "" {
+	if digest = olm.ImageDigest(source.ServedImage()); digest == "" {
 		return "", "it is not known which image " + name + " runs: it has no pod that runs"
 	}
 	return digest, ""

@@ -67,6 +67,7 @@ func TestBackstopKept(t *testing.T) {
 	t.Run("the loop approves after an edit", s.approve)
 	t.Run("policies beyond what an object holds are reported, and all others are held", s.tooMany)
 	t.Run("without the ClusterRole nothing is written", s.unowned)
+	t.Run("an exception ends while no leader runs", s.expires)
 	t.Run("without Opgate and its webhook configurations", s.alone)
 	t.Run("audit", s.audit)
 	t.Run("off", s.off)
@@ -229,6 +230,32 @@ func (s *backstopSite) alone(t *testing.T) {
 	if err != nil || !got.OK() {
 		t.Errorf("approval of what is allowed: got %s, %v", got, err)
 	}
+}
+
+// expires lets an exception end while no leader runs. The API server alone goes on to admit what it lets in, and refuses
+// that once there is a leader again. Opgate answers no request before: the webhook configurations are deleted.
+func (s *backstopSite) expires(t *testing.T) {
+	until := func(end time.Time) string {
+		return fmt.Sprintf(`{"spec":{"exceptions":[{"versions":[%q],"rules":["bundle/version"],"reason":"CVE-2026-1234","expires":%q}]}}`,
+			harness.ForbiddenCSV, end.UTC().Format(time.RFC3339))
+	}
+	s.Edit(t, s.policy, until(time.Now().Add(time.Hour)))
+	harness.Eventually(t, "the exception is in force", s.approvable(s.namespace, "forbidden", true))
+	s.abandon(t)
+	end := time.Now().Add(time.Second)
+	s.Edit(t, s.policy, until(end))
+	harness.Eventually(t, "it ends", func(context.Context) error {
+		if time.Now().Before(end) {
+			return errors.New("it has not ended")
+		}
+		return nil
+	})
+	if err := s.approvable(s.namespace, "forbidden", true)(t.Context()); err != nil {
+		t.Errorf("after its end, without a leader: %v", err)
+	}
+	s.start(t, "enforce")
+	harness.Eventually(t, "the API server refuses", s.approvable(s.namespace, "forbidden", false))
+	s.Edit(t, s.policy, `{"spec":{"exceptions":null}}`)
 }
 
 // audit lets everything through, with a warning and an entry in the audit log, once Opgate and its webhooks are gone.

@@ -1,6 +1,8 @@
 package olm
 
 import (
+	"bytes"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -60,25 +62,25 @@ const (
 	deprecationsSchema = "olm.deprecations"
 )
 
-// writeCatalog writes the catalog that "opm serve" reads to dir.
-func writeCatalog(dir, catalog string, packages []Package) error {
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		return fmt.Errorf("write catalog %s: %w", catalog, err)
-	}
-	file, err := os.Create(filepath.Join(dir, "catalog.json"))
-	if err != nil {
-		return fmt.Errorf("write catalog %s: %w", catalog, err)
-	}
-	defer func() { _ = file.Close() }()
-	encoder := json.NewEncoder(file)
+// writeCatalog writes the catalog that "opm serve" reads to dir, and returns the digest of an image of it, which is that
+// of its text here.
+func writeCatalog(dir, catalog string, packages []Package) (digest string, err error) {
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
 	for _, p := range packages {
 		for _, blob := range p.blobs(catalog) {
 			if err := encoder.Encode(blob); err != nil {
-				return fmt.Errorf("write catalog %s: package %s: %w", catalog, p.Name, err)
+				return "", fmt.Errorf("write catalog %s: package %s: %w", catalog, p.Name, err)
 			}
 		}
 	}
-	return file.Close()
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return "", fmt.Errorf("write catalog %s: %w", catalog, err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "catalog.json"), text.Bytes(), 0o600); err != nil {
+		return "", fmt.Errorf("write catalog %s: %w", catalog, err)
+	}
+	return fmt.Sprintf("sha256:%x", sha256.Sum256(text.Bytes())), nil
 }
 
 // blobs returns the blobs of a package.

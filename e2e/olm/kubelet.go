@@ -8,6 +8,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"io"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -29,13 +30,13 @@ const (
 )
 
 // kubelet replaces all that runs pods on a real cluster. It writes the status of every Deployment of an operator for
-// the stored generation, and does the work of Jobs that unpack bundles.
+// the stored generation and that of the pods of catalogs, and does the work of Jobs that unpack bundles.
 type kubelet struct {
 	client kubernetes.Interface
 	// config is that of the client, who may impersonate others.
 	config *rest.Config
 	images *images
-	// node is whether a node runs the pods of Deployments.
+	// node is whether a node runs pods.
 	node bool
 	log  io.Writer
 	stop func()
@@ -56,7 +57,7 @@ func startKubelet(
 	k := &kubelet{client: client, config: config, images: images, node: node, log: log,
 		stop: func() { cancel(); factory.Shutdown() }}
 	for _, informer := range []cache.SharedInformer{factory.Apps().V1().Deployments().Informer(),
-		factory.Batch().V1().Jobs().Informer()} {
+		factory.Batch().V1().Jobs().Informer(), factory.Core().V1().Pods().Informer()} {
 		_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 			AddFunc:    func(object any) { k.observe(ctx, object) },
 			UpdateFunc: func(_, object any) { k.observe(ctx, object) },
@@ -78,6 +79,8 @@ func (k *kubelet) observe(ctx context.Context, object any) {
 		err = k.run(ctx, object.DeepCopy())
 	case *batchv1.Job:
 		err = k.unpack(ctx, object.DeepCopy())
+	case *corev1.Pod:
+		err = k.serve(ctx, object.DeepCopy())
 	}
 	// After a conflict a newer state follows, which is observed as well.
 	if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) && ctx.Err() == nil {
@@ -122,6 +125,29 @@ func deploymentStatus(outcome Outcome, replicas int32) appsv1.DeploymentStatus {
 			Message: "Deployment does not have minimum availability.",
 		}, progressing},
 	}
+}
+
+// serve writes the status of a pod of a catalog that is an image here. Its digest is what the tag points to by then.
+func (k *kubelet) serve(ctx context.Context, pod *corev1.Pod) error {
+	if k.node || pod.Status.Phase == corev1.PodRunning {
+		return nil
+	}
+	container := pod.Spec.Containers[0]
+	digest := k.images.digest(container.Image)
+	if digest == "" || container.Name != imageServer {
+		return nil
+	}
+	repository, _, _ := strings.Cut(container.Image, ":")
+	pod.Status = corev1.PodStatus{
+		Phase:      corev1.PodRunning,
+		Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
+		ContainerStatuses: []corev1.ContainerStatus{{
+			Name: container.Name, Image: container.Image, ImageID: repository + "@" + digest, Ready: true,
+			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: pod.CreationTimestamp}},
+		}},
+	}
+	_, err := k.client.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, pod, metav1.UpdateOptions{})
+	return err
 }
 
 // unpack writes the content of a bundle to the ConfigMap where OLM reads it, and then completes the Job.

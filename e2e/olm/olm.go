@@ -59,6 +59,7 @@ type OLM struct {
 	client        client.Client
 	clientset     kubernetes.Interface
 	images        images
+	services      *services
 	kubelet       *kubelet
 	catalog       *Server
 	operator      *Server
@@ -120,6 +121,9 @@ func (o *OLM) start(ctx context.Context, opts Options) error {
 	if o.kubelet, err = startKubelet(ctx, config, &o.images, opts.Node, o.log); err != nil {
 		return err
 	}
+	if o.services, err = startServices(ctx); err != nil {
+		return err
+	}
 	kubeconfig, err := o.writeKubeconfig()
 	if err != nil {
 		return err
@@ -127,9 +131,11 @@ func (o *OLM) start(ctx context.Context, opts Options) error {
 	if o.packageServer, err = o.newPackageServer(ctx, kubeconfig); err != nil {
 		return err
 	}
-	if o.catalog, err = o.addCatalog(ctx, Catalog, opts.Packages); err != nil {
+	first := &catalog{olm: o, namespace: cluster.OLMNamespace, name: Catalog}
+	if err := first.add(ctx, opts.Packages); err != nil {
 		return err
 	}
+	o.catalog = first.server
 	err = o.create(ctx,
 		&operatorsv1.OLMConfig{ObjectMeta: metav1.ObjectMeta{Name: "cluster"}},
 		// OLM installs nothing in its own namespace without.
@@ -164,6 +170,9 @@ func (o *OLM) stopAll() error {
 	}
 	if o.kubelet != nil {
 		o.kubelet.stop()
+	}
+	if o.services != nil {
+		o.services.stop()
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("stop OLM: %w", err)
@@ -252,8 +261,8 @@ func (o *OLM) startOperators(ctx context.Context, kubeconfig string) error {
 	o.operator = &Server{
 		name: "the catalog operator",
 		launch: func(ctx context.Context) (*cluster.Companion, error) {
-			return o.cluster.StartCompanion(ctx, "catalog", nil, o.assets.Catalog, "--namespace", cluster.OLMNamespace,
-				"--kubeconfig", kubeconfig)
+			return o.cluster.StartCompanion(ctx, "catalog", o.services.variables(), o.assets.Catalog,
+				"--namespace", cluster.OLMNamespace, "--kubeconfig", kubeconfig)
 		},
 		notice: func(context.Context, bool) error { return nil }, // it writes nothing before it works
 	}

@@ -48,7 +48,8 @@ func (o *OLM) newPackageServer(ctx context.Context, kubeconfig string) (*Server,
 			if err := o.registerPackageServer(ctx, port); err != nil {
 				return nil, err
 			}
-			return o.cluster.StartCompanion(ctx, "package-server", nil, o.assets.PackageServer,
+			return o.cluster.StartCompanion(ctx, "package-server", o.services.variables(),
+				o.assets.PackageServer,
 				"--kubeconfig", kubeconfig,
 				"--global-namespace", cluster.OLMNamespace,
 				"--bind-address", packagesHost, "--secure-port", text,
@@ -58,7 +59,7 @@ func (o *OLM) newPackageServer(ctx context.Context, kubeconfig string) (*Server,
 			if err := o.waitForPackageServer(ctx, answers); err != nil || !answers || !o.catalog.runs() {
 				return err
 			}
-			return o.waitForPackages(ctx, Catalog, true)
+			return o.waitForPackages(ctx, cluster.OLMNamespace, Catalog, true)
 		},
 	}), nil
 }
@@ -140,13 +141,13 @@ func (o *OLM) waitForPackageServer(ctx context.Context, available bool) error {
 }
 
 // waitForPackages waits until the package server has read a catalog, or forgotten what was in it.
-func (o *OLM) waitForPackages(ctx context.Context, catalog string, known bool) error {
+func (o *OLM) waitForPackages(ctx context.Context, namespace, catalog string, known bool) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, pollInterval, readyTimeout, true, func(ctx context.Context) (bool, error) {
 		if err := o.Err(); err != nil {
 			return false, err
 		}
-		last = o.checkPackages(ctx, catalog, known)
+		last = o.checkPackages(ctx, namespace, catalog, known)
 		return last == nil, nil
 	})
 	if err != nil {
@@ -156,9 +157,8 @@ func (o *OLM) waitForPackages(ctx context.Context, catalog string, known bool) e
 }
 
 // checkPackages returns an error with what the package server knows of a catalog, if that is not as expected.
-func (o *OLM) checkPackages(ctx context.Context, catalog string, known bool) error {
-	path := "/apis/" + packagesGroup + "/" + packagesVersion + "/namespaces/" + cluster.OLMNamespace +
-		"/packagemanifests"
+func (o *OLM) checkPackages(ctx context.Context, namespace, catalog string, known bool) error {
+	path := "/apis/" + packagesGroup + "/" + packagesVersion + "/namespaces/" + namespace + "/packagemanifests"
 	answer, err := o.clientset.CoreV1().RESTClient().Get().AbsPath(path).Param("labelSelector",
 		"catalog="+catalog).DoRaw(ctx)
 	if err != nil {

@@ -162,13 +162,13 @@ var variables = []variable{
 	{name: "catalog.priority", declared: cel.IntType, attribute: CatalogState,
 		read: ofCatalog(func(_ *measure, c *olm.CatalogSource) ref.Val { return types.Int(c.Spec.Priority) })},
 	{name: "catalog.image", declared: cel.StringType, attribute: CatalogState,
-		read: ofCatalog(func(m *measure, c *olm.CatalogSource) ref.Val { return m.seen(c.Spec.ServedImage()) })},
+		read: ofCatalog(func(m *measure, c *olm.CatalogSource) ref.Val { return m.seen(c.ServedImage()) })},
 	{name: "catalog.healthy", declared: cel.BoolType, attribute: CatalogState,
 		read: ofCatalog(func(_ *measure, c *olm.CatalogSource) ref.Val { return types.Bool(c.Healthy()) })},
 	{name: "catalog.digest", declared: cel.StringType, attribute: CatalogState | CatalogImage,
 		read: func(m *measure, b *Bundle, facts *state.Cluster) ref.Val {
 			return ofCatalog(func(m *measure, c *olm.CatalogSource) ref.Val {
-				if c.Spec.ServedImage() == "" {
+				if c.ServedImage() == "" {
 					return m.seen("")
 				}
 				return m.seen(facts.Served[b.Catalog])
@@ -265,7 +265,7 @@ func unknownOf(c *state.Cluster, b *Bundle) Attributes {
 	if !ok || unknown&CatalogSource != 0 {
 		unknown |= CatalogState
 	}
-	if ok && source.Spec.ServedImage() != "" && c.Served[b.Catalog] == "" {
+	if ok && source.ServedImage() != "" && c.Served[b.Catalog] == "" {
 		unknown |= CatalogImage
 	}
 	return unknown
@@ -278,7 +278,7 @@ func differ(c, o *state.Cluster) Attributes {
 		other |= ClusterVersion
 	}
 	if !maps.EqualFunc(c.Catalogs, o.Catalogs, func(a, b *olm.CatalogSource) bool {
-		return a.Spec.Priority == b.Spec.Priority && a.Spec.ServedImage() == b.Spec.ServedImage() && a.Healthy() == b.Healthy()
+		return a.Spec.Priority == b.Spec.Priority && a.ServedImage() == b.ServedImage() && a.Healthy() == b.Healthy()
 	}) {
 		other |= CatalogState
 	}
