@@ -167,6 +167,45 @@ func replacements(t testing.TB, installed string) []rules.Replacement {
 
 var planKey = types.NamespacedName{Namespace: "shop", Name: "p"}
 
+// TestReadRelease: the release is that of the reference's properties, else the one in the ConfigMap, and two releases
+// with the same contents are two changes.
+func TestReadRelease(t *testing.T) {
+	before := csvJSON(t, "etcdoperator.v1", "configmaps")
+	changes := func(property, spec string) *change.Set {
+		properties := map[string]string{"properties": `{"properties":[{"type":"olm.package","value":` +
+			`{"packageName":"etcd","version":"2.0.0","release":"` + property + `"}}]}`}
+		after := csvJSON(t, "etcdoperator.v2", "configmaps")
+		if spec != "" {
+			after = strings.Replace(after, `"spec":{`, `"spec":{"release":"`+spec+`",`, 1)
+		}
+		store := &objects{m: map[string]string{at("clusterserviceversions", "shop/etcdoperator.v1"): before,
+			at("installplans", "shop/p"): planJSON(t,
+				step{"ClusterServiceVersion", "etcdoperator.v2", refJSON(t, properties)}),
+			"configmaps olm/bundle": unpacked(t, "1", managed, after)}}
+		replaces := replacements(t, before)
+		replaces[0].Release = property // as the plan has it
+		r, err := Read(t.Context(), store, planKey, replaces)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.ByCSV["etcdoperator.v2"]
+	}
+	digests := map[string]string{}
+	for _, c := range []struct{ property, spec, want string }{{"", "", ""}, {"2", "", "2"}, {"3", "", "3"}, {"", "4", "4"}} {
+		set := changes(c.property, c.spec)
+		if set.Fault != "" || set.Release != c.want {
+			t.Errorf("%+v: release %q, fault %q", c, set.Release, set.Fault)
+		}
+		if other, known := digests[set.Digest()]; known {
+			t.Errorf("%+v has the digest of %s", c, other)
+		}
+		digests[set.Digest()] = c.property + " and " + c.spec
+	}
+	if stated, alone := changes("2", "2"), changes("", "2"); stated.Digest() != alone.Digest() {
+		t.Error("where a release is stated makes another change")
+	}
+}
+
 func TestRead(t *testing.T) {
 	before, after := csvJSON(t, "etcdoperator.v1", "configmaps"), csvJSON(t, "etcdoperator.v2", "configmaps", "secrets")
 	installed := at("clusterserviceversions", "shop/etcdoperator.v1")
