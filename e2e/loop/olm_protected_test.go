@@ -144,8 +144,8 @@ func exchangesImages(t *testing.T, e *harness.OLMEnv, namespace string, user clu
 	t.Helper()
 	for what, config := range map[string]string{
 		"env[RELATED_IMAGE_STOCK]": `{"env":[{"name":"RELATED_IMAGE_STOCK","value":"registry.example.com/evil:v1"}]}`,
-		"volumes":                   `{"volumes":[{"name":"bin","emptyDir":{}}]}`,
-		"envFrom":                   `{"envFrom":[{"configMapRef":{"name":"owner"}}]}`,
+		"volumes":                  `{"volumes":[{"name":"bin","emptyDir":{}}]}`,
+		"envFrom":                  `{"envFrom":[{"configMapRef":{"name":"owner"}}]}`,
 	} {
 		harness.WantRefused(t, e.Cluster, user, "", []string{"patch", "subscription", stock, "-n", namespace,
 			"--type=merge", "--patch", `{"spec":{"config":` + config + `}}`}, what, "(subscription/config)")
