@@ -16,9 +16,9 @@ import (
 	opgateolm "github.com/opgate/opgate/olm"
 )
 
-// agePasses is about versions that their catalog has not offered for long enough, and windows that are not open: the time
-// alone lets them pass, without a restart and without an event. What another image brings has a time of its own, also if the CatalogSource is another
-// one by then; what was there keeps its time.
+// agePasses is about versions that their catalog has not offered for long enough, and windows that are not open: the
+// time alone lets them pass, without a restart and without an event. What another image brings has a time of its own,
+// also if the CatalogSource is another one by then; what was there keeps its time.
 func agePasses(t *testing.T, e *harness.OLMEnv) {
 	const v1, v2, v3 = "influxoperator.v1.0.0", "influxoperator.v1.1.0", "influxoperator.v1.2.0"
 	a := &aging{OLMEnv: e, namespace: e.NewNamespace(t)}
@@ -128,8 +128,8 @@ func (a *aging) wantKept(t *testing.T, before, after *catalog.Record, added stri
 	}
 }
 
-// forgedService lets the status of the CatalogSource name another Service, as a user does who may write it (threat O69):
-// OLM connects to that, and does not correct it. What the catalog offers is not that of its image any more.
+// forgedService lets the status of the CatalogSource name another Service, as a user does who may write it (threat
+// O69): OLM connects to that, and does not correct it. What the catalog offers is not that of its image any more.
 func (a *aging) forgedService(t *testing.T, csv string) {
 	t.Helper()
 	source := harness.Named("CatalogSource", a.namespace, agingCatalog)
