@@ -69,7 +69,9 @@ func previewOffer(in *SubscriptionInput, p *OperatorPolicy, v *verdict.Verdict) 
 		return
 	}
 	for _, c := range in.Namespace.Installed() {
-		newer := func(e catalog.Entry) bool { return p.coversEntry(e, in.Now) && !olm.OlderVersion(e.Version, c.Version) }
+		newer := func(e catalog.Entry) bool {
+			return p.coversEntry(e, in.Now) && !olm.OlderVersion(e.Version, c.Version)
+		}
 		if ok, _ := p.Covers(c.CSV, c.Version, in.Now); ok || c.Package != p.Package ||
 			slices.ContainsFunc(channel.Entries, newer) {
 			continue

@@ -150,8 +150,8 @@ func printJSON(w io.Writer, results []*result, _ bool) error {
 	items := make([]item, len(results))
 	for i, r := range results {
 		items[i] = item{Plan: r.plan, CSV: r.CSV, Package: r.Package, Version: r.Version, Release: r.Release,
-			Channel: r.Channel, Catalog: r.Catalog, From: r.From, FromVersion: r.FromVersion, FromRelease: r.FromRelease,
-			Digest: r.digest(), Differences: []difference{},
+			Channel: r.Channel, Catalog: r.Catalog, From: r.From, FromVersion: r.FromVersion,
+			FromRelease: r.FromRelease, Digest: r.digest(), Differences: []difference{},
 			Notes:       append([]string{}, r.Notes...),
 			NotCompared: append([]part{}, r.notCompared...), Fault: r.Fault}
 		for _, d := range r.Differences {
