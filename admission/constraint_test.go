@@ -36,7 +36,8 @@ func TestIdentity(t *testing.T) {
 	}
 }
 
-// TestDeletionUnbacked: the author of a policy or a Constraint that restricts deletions is warned where nothing is refused.
+// TestDeletionUnbacked: the author of a policy or a Constraint that restricts deletions is warned where nothing is
+// refused.
 func TestDeletionUnbacked(t *testing.T) {
 	const why = "--backstop is off here"
 	gate, err := New(optionsOf(Options{Store: storeOf(t), Authenticated: byAPIServer, Unbacked: why}))

@@ -72,7 +72,7 @@ const rebuilt = "rebuilt"
 // loopConsent is about policies that want an upgrade reviewed for what it changes, on the real OLM.
 func loopConsent(t *testing.T) {
 	e := startLoopOLM(t, cluster.GateOptions{Loop: true, Reports: true}, append(changingPackages(),
-		growing("vessel", "vesseloperator", false, "*"), growing("anchor", "anchoroperator", true, "*"), stockPackage(),
+		growing("vessel", "vesseloperator", false, "*"), growing("anchor", "anchoroperator", true, "*"), ledgerPackage(),
 	), func(e *harness.Env) {
 		for _, install := range []func(context.Context) error{e.InstallReports, e.GrantReports} {
 			if err := install(t.Context()); err != nil {

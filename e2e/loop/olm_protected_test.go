@@ -16,14 +16,14 @@ import (
 
 // The operator that is protected, and its Subscription, as policies name it.
 const (
-	stock    = "stock"
-	stock2   = "stockoperator.v0.9.2"
-	stock4   = "stockoperator.v0.9.4"
-	stockCRD = "stocks.stock.example.com"
+	ledger    = "ledger"
+	ledger2   = "ledgeroperator.v0.9.2"
+	ledger4   = "ledgeroperator.v0.9.4"
+	ledgerCRD = "ledgers.ledger.example.com"
 )
 
-func stockPackage() olm.Package {
-	return olm.Package{Name: stock, CSV: "stockoperator", Versions: []string{"0.9.2", "0.9.4"}, Owns: "Stock"}
+func ledgerPackage() olm.Package {
+	return olm.Package{Name: ledger, CSV: "ledgeroperator", Versions: []string{"0.9.2", "0.9.4"}, Owns: "Ledger"}
 }
 
 // pastPolicies plays a tenant, who has all rights to OLM's objects in the namespace, and a cluster admin who try to get
@@ -35,17 +35,17 @@ func pastPolicies(t *testing.T, e *harness.OLMEnv) {
 		t.Fatal(err)
 	}
 	letTenantManage(t, e, namespace)
-	p := harness.WithField(harness.GroupedPolicy(namespace, stock, stock2), "Deny", "spec", "deletion")
+	p := harness.WithField(harness.GroupedPolicy(namespace, ledger, ledger2), "Deny", "spec", "deletion")
 	e.Apply(t, p)
 	keep := harness.Object(`
 apiVersion: operators.coreos.com/v1
 kind: Constraint
 metadata: {name: keep-%s}
 spec: {deletion: {action: Confirm, packages: [%s]}}
-`, namespace, stock)
+`, namespace, ledger)
 	e.Put(t, keep)
-	e.WaitForCSV(t, namespace, stock2)
-	waitForPolicy(t, e, p, is(compliant), has(stock2),
+	e.WaitForCSV(t, namespace, ledger2)
+	waitForPolicy(t, e, p, is(compliant), has(ledger2),
 		wantCondition("CustomResourceDefinitionCompliant=True RelevantCRDFound"))
 	e.Sync(t)
 
@@ -58,9 +58,9 @@ spec: {deletion: {action: Confirm, packages: [%s]}}
 	}
 
 	// OLM deletes what it has replaced, under Deny.
-	e.Edit(t, p, fmt.Sprintf(`{"spec":{"versions":[%q,%q]}}`, stock2, stock4))
-	e.WaitForCSV(t, namespace, stock4)
-	waitForPolicy(t, e, p, is(compliant), has(stock4))
+	e.Edit(t, p, fmt.Sprintf(`{"spec":{"versions":[%q,%q]}}`, ledger2, ledger4))
+	e.WaitForCSV(t, namespace, ledger4)
+	waitForPolicy(t, e, p, is(compliant), has(ledger4))
 
 	e.Edit(t, p, `{"spec":{"deletion":"Allow"}}`)
 	deletesUnderConfirm(t, e, namespace, keep)
@@ -89,12 +89,12 @@ func deletesUnderDeny(t *testing.T, e *harness.OLMEnv, p *unstructured.Unstructu
 	t.Helper()
 	namespace, _, _ := unstructured.NestedString(p.Object, "spec", "subscription", "namespace")
 	targets := [][]string{
-		{"subscription", stock, "-n", namespace}, {"clusterserviceversion", stock2, "-n", namespace},
+		{"subscription", ledger, "-n", namespace}, {"clusterserviceversion", ledger2, "-n", namespace},
 		{"operatorgroup", namespace, "-n", namespace}, {"subscriptions", "--all", "-n", namespace},
 	}
 	if user == cluster.Admin {
 		targets = slices.Concat(targets, [][]string{
-			{"catalogsource", olm.Catalog, "-n", cluster.OLMNamespace}, {"customresourcedefinition", stockCRD},
+			{"catalogsource", olm.Catalog, "-n", cluster.OLMNamespace}, {"customresourcedefinition", ledgerCRD},
 			{"operatorpolicy", p.GetName(), "-n", p.GetNamespace()}, {"namespace", namespace},
 			{"namespace", cluster.PolicyNamespace}, {"namespace", cluster.OLMNamespace},
 		})
@@ -109,8 +109,8 @@ func deletesUnderDeny(t *testing.T, e *harness.OLMEnv, p *unstructured.Unstructu
 // prunes applies what a repository holds from which the Subscription is gone.
 func prunes(t *testing.T, e *harness.OLMEnv, namespace string, user cluster.User) {
 	t.Helper()
-	harness.Kubectl(t, e.Cluster, user, "", "label", "subscription", stock, "-n", namespace, "--overwrite", "from=git")
-	harness.Kubectl(t, e.Cluster, user, "", "annotate", "subscription", stock, "-n", namespace, "--overwrite",
+	harness.Kubectl(t, e.Cluster, user, "", "label", "subscription", ledger, "-n", namespace, "--overwrite", "from=git")
+	harness.Kubectl(t, e.Cluster, user, "", "annotate", "subscription", ledger, "-n", namespace, "--overwrite",
 		"kubectl.kubernetes.io/last-applied-configuration={}")
 	rest := harness.Object(`
 apiVersion: v1
@@ -128,11 +128,11 @@ func disguises(t *testing.T, e *harness.OLMEnv, namespace string, user cluster.U
 	const owned = `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"gone",` +
 		`"uid":"4c1d9a52-4b1e-4f0a-9d7c-2f8a1c0e5b11"}]}}`
 	for _, c := range []struct{ kind, name, patch string }{
-		{kind: "subscription", name: stock, patch: owned},
-		{kind: "clusterserviceversion", name: stock2, patch: owned},
+		{kind: "subscription", name: ledger, patch: owned},
+		{kind: "clusterserviceversion", name: ledger2, patch: owned},
 		{kind: "operatorgroup", name: namespace, patch: owned},
-		{kind: "clusterserviceversion", name: stock2, patch: `{"metadata":{"labels":{"olm.copiedFrom":"elsewhere"}}}`},
-		{kind: "subscription", name: stock, patch: `{"spec":{"name":"etcd"}}`},
+		{kind: "clusterserviceversion", name: ledger2, patch: `{"metadata":{"labels":{"olm.copiedFrom":"elsewhere"}}}`},
+		{kind: "subscription", name: ledger, patch: `{"spec":{"name":"etcd"}}`},
 	} {
 		harness.WantRefused(t, e.Cluster, user, "", []string{"patch", c.kind, c.name, "-n", namespace, "--type=merge",
 			"--patch", c.patch}, "a change of its owners, labels or package", "(deletion/denied)")
@@ -143,11 +143,11 @@ func disguises(t *testing.T, e *harness.OLMEnv, namespace string, user cluster.U
 func exchangesImages(t *testing.T, e *harness.OLMEnv, namespace string, user cluster.User) {
 	t.Helper()
 	for what, config := range map[string]string{
-		"env[RELATED_IMAGE_STOCK]": `{"env":[{"name":"RELATED_IMAGE_STOCK","value":"registry.example.com/evil:v1"}]}`,
-		"volumes":                  `{"volumes":[{"name":"bin","emptyDir":{}}]}`,
-		"envFrom":                  `{"envFrom":[{"configMapRef":{"name":"owner"}}]}`,
+		"env[RELATED_IMAGE_LEDGER]": `{"env":[{"name":"RELATED_IMAGE_LEDGER","value":"registry.example.com/evil:v1"}]}`,
+		"volumes":                   `{"volumes":[{"name":"bin","emptyDir":{}}]}`,
+		"envFrom":                   `{"envFrom":[{"configMapRef":{"name":"owner"}}]}`,
 	} {
-		harness.WantRefused(t, e.Cluster, user, "", []string{"patch", "subscription", stock, "-n", namespace,
+		harness.WantRefused(t, e.Cluster, user, "", []string{"patch", "subscription", ledger, "-n", namespace,
 			"--type=merge", "--patch", `{"spec":{"config":` + config + `}}`}, what, "(subscription/config)")
 	}
 }
@@ -161,7 +161,7 @@ apiVersion: olm.operatorframework.io/v1
 kind: ClusterExtension
 metadata: {name: %[1]s}
 spec: {namespace: %[1]s, source: {sourceType: Catalog, catalog: {packageName: %[2]s, version: %[3]q}}}
-`, namespace, stock, version))
+`, namespace, ledger, version))
 	}
 	create := []string{"create", "--dry-run=server", "-f", "-"}
 	for _, version := range []string{"*", ">=0.9.0", "0.9.4"} {
@@ -174,7 +174,7 @@ spec: {namespace: %[1]s, source: {sourceType: Catalog, catalog: {packageName: %[
 func deletesUnderConfirm(t *testing.T, e *harness.OLMEnv, namespace string, keep *unstructured.Unstructured) {
 	t.Helper()
 	asks := []string{"by Constraint " + keep.GetName() + " (deletion/unconfirmed)"}
-	remove := []string{"delete", "subscription", stock, "-n", namespace, "--wait=false"}
+	remove := []string{"delete", "subscription", ledger, "-n", namespace, "--wait=false"}
 	e.Eventually(t, "see the Constraint alone protect", func(ctx context.Context) error {
 		got, err := e.Kubectl(ctx, cluster.Admin, "", append(remove, "--dry-run=server")...)
 		if err == nil && !strings.Contains(got.Stderr, asks[0]) {
@@ -183,25 +183,25 @@ func deletesUnderConfirm(t *testing.T, e *harness.OLMEnv, namespace string, keep
 		return err
 	})
 	confirm := func(user cluster.User, uid string) {
-		harness.Kubectl(t, e.Cluster, user, "", "annotate", "subscription", stock, "-n", namespace, "--overwrite",
+		harness.Kubectl(t, e.Cluster, user, "", "annotate", "subscription", ledger, "-n", namespace, "--overwrite",
 			"opgate.io/delete-confirmed="+uid)
 	}
 	for _, user := range []cluster.User{cluster.Tenant, cluster.Admin} {
 		harness.WantRefused(t, e.Cluster, user, "", remove,
-			append(asks, "kubectl opgate impact "+stock+" -n "+namespace)...)
+			append(asks, "kubectl opgate impact "+ledger+" -n "+namespace)...)
 		confirm(user, "yes")
 		harness.WantRefused(t, e.Cluster, user, "", remove, asks...)
 	}
-	for _, target := range [][]string{{"constraint", keep.GetName()}, {"customresourcedefinition", stockCRD},
-		{"namespace", namespace}, {"clusterserviceversion", stock4, "-n", namespace}} {
+	for _, target := range [][]string{{"constraint", keep.GetName()}, {"customresourcedefinition", ledgerCRD},
+		{"namespace", namespace}, {"clusterserviceversion", ledger4, "-n", namespace}} {
 		harness.WantRefused(t, e.Cluster, cluster.Admin, "", append([]string{"delete", "--wait=false"}, target...),
 			asks...)
 	}
-	before := e.Get(t, harness.Subscriptions, namespace, stock).GetUID()
+	before := e.Get(t, harness.Subscriptions, namespace, ledger).GetUID()
 	confirm(cluster.Tenant, string(before))
 	harness.Kubectl(t, e.Cluster, cluster.Tenant, "", remove...)
 	e.Eventually(t, "see the policy create the Subscription again", func(context.Context) error {
-		now := e.Stored(t, harness.Named("Subscription", namespace, stock))
+		now := e.Stored(t, harness.Named("Subscription", namespace, ledger))
 		if now == nil || now.GetUID() == before {
 			return fmt.Errorf("there is %v", now)
 		}
@@ -220,7 +220,7 @@ func removedUnderDeny(t *testing.T, e *harness.OLMEnv, p, keep *unstructured.Uns
 	}
 	action("Deny")
 	e.Edit(t, p, `{"spec":{"complianceType":"mustnothave","removalBehavior":{"customResourceDefinitions":"Delete"}}}`)
-	waitForPolicy(t, e, p, is(nonCompliant), has(stock4), wantCondition(
+	waitForPolicy(t, e, p, is(nonCompliant), has(ledger4), wantCondition(
 		"SubscriptionCompliant=False SubscriptionPresent",
 		"spec.deletion.action of Constraint "+keep.GetName()+" is Deny"))
 	e.Eventually(t, "see it in the status of the Constraint", func(context.Context) error {
@@ -232,7 +232,7 @@ func removedUnderDeny(t *testing.T, e *harness.OLMEnv, p, keep *unstructured.Uns
 	})
 	action("Allow")
 	waitForPolicy(t, e, p, is(compliant), has(""))
-	e.WaitForGone(t, harness.DefinitionResource, "", stockCRD)
+	e.WaitForGone(t, harness.DefinitionResource, "", ledgerCRD)
 	e.Eventually(t, "delete the Constraint", func(ctx context.Context) error {
 		got, err := e.Kubectl(ctx, cluster.Admin, "", "delete", "constraint", keep.GetName())
 		if err == nil && got.ExitCode != 0 {
