@@ -216,20 +216,23 @@ func removedUnderDeny(t *testing.T, e *harness.OLMEnv, p, keep *unstructured.Uns
 	action := func(value string) {
 		harness.Kubectl(t, e.Cluster, cluster.Admin, "", "patch", "constraint", keep.GetName(), "--type=merge",
 			"--patch", `{"spec":{"deletion":{"action":"`+value+`"}}}`)
-		e.Sync(t)
+	}
+	states := func(text string) {
+		e.Eventually(t, "see it in the status of the Constraint", func(context.Context) error {
+			now := e.Get(t, harness.Constraints, "", keep.GetName())
+			if !strings.Contains(fmt.Sprint(now.Object["status"]), text) {
+				return fmt.Errorf("the status is %v", now.Object["status"])
+			}
+			return nil
+		})
 	}
 	action("Deny")
+	states("deletion Deny") // the loop knows it before the policy changes
 	e.Edit(t, p, `{"spec":{"complianceType":"mustnothave","removalBehavior":{"customResourceDefinitions":"Delete"}}}`)
 	waitForPolicy(t, e, p, is(nonCompliant), has(ledger4), wantCondition(
 		"SubscriptionCompliant=False SubscriptionPresent",
 		"spec.deletion.action of Constraint "+keep.GetName()+" is Deny"))
-	e.Eventually(t, "see it in the status of the Constraint", func(context.Context) error {
-		now := e.Get(t, harness.Constraints, "", keep.GetName())
-		if !strings.Contains(fmt.Sprint(now.Object["status"]), "deletion Deny, 1 mustnothave policy held back") {
-			return fmt.Errorf("the status is %v", now.Object["status"])
-		}
-		return nil
-	})
+	states("deletion Deny, 1 mustnothave policy held back")
 	action("Allow")
 	waitForPolicy(t, e, p, is(compliant), has(""))
 	e.WaitForGone(t, harness.DefinitionResource, "", ledgerCRD)
