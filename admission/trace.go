@@ -11,12 +11,15 @@ import (
 	"github.com/opgate/opgate/rules/verdict"
 )
 
-// trace begins the span of a review, as a part of the API server's trace. Of a client that is not authenticated there
-// is none: it could choose which trace is recorded.
+// traceHeader has the trace that a request belongs to.
+const traceHeader = "traceparent"
+
+// trace begins the span of a review, as a part of the API server's trace, if it has one. Of a client that is not
+// authenticated there is none: it could choose which trace is recorded.
 func (e *endpoint[New, Old]) trace(
 	ctx context.Context, r *http.Request, authenticated bool,
 ) (context.Context, trace.Span) {
-	if !authenticated {
+	if !authenticated || r.Header.Get(traceHeader) == "" {
 		return ctx, trace.SpanFromContext(ctx)
 	}
 	ctx = propagation.TraceContext{}.Extract(ctx, propagation.HeaderCarrier(r.Header))
