@@ -89,7 +89,7 @@ func (in *PlanUpdateInput) ConsentNeeds() []verdict.PolicyRef {
 	return needs
 }
 
-// judgeConsentWrite keeps consent to those who have the right: any other user who could write the annotation would consent
+// judgeConsentWrite keeps consent to users with the right: any other who could write the annotation would consent
 // for them. That applies in every namespace, since the policy that needs consent may be created later.
 func (in *PlanUpdateInput) judgeConsentWrite(v *verdict.Verdict) {
 	expires := consentExpiry(&in.New.Metadata)
