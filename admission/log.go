@@ -27,8 +27,8 @@ func (e *endpoint[New, Old]) log(req *request[New, Old], v *verdict.Verdict) {
 
 // reviewKeys returns the keys of a log line about a review, which its span has as attributes.
 func reviewKeys[New, Old any](req *request[New, Old], v *verdict.Verdict) []any {
-	return slices.Concat(objectKeys(v), reasonKeys(v), []any{"reviewUID", string(req.UID),
-		"operation", string(req.Operation), "subresource", req.SubResource,
+	return slices.Concat(objectKeys(v), reasonKeys(v), []any{"reviewUID", req.UID,
+		"operation", req.Operation, "subresource", req.SubResource,
 		"user", text.Truncate(req.User.Username, maxQuoted), "authenticated", req.authenticated,
 		"decision", v.Decision.String(), "warnings", len(v.Warnings) + len(v.Changes)})
 }

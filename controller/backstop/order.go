@@ -79,7 +79,7 @@ func (r *reconciler) storedOf(
 	ctx context.Context, of *snapshot.Kind,
 ) (stored map[types.UID]string, newest string, err error) {
 	// Another program may own the definition, with another version.
-	mapping, err := r.writer.Client.RESTMapper().RESTMapping(of.GroupVersionKind.GroupKind())
+	mapping, err := r.writer.Client.RESTMapper().RESTMapping(of.GroupKind())
 	stored = map[types.UID]string{}
 	page := &metav1.PartialObjectMetadataList{}
 	for err == nil {

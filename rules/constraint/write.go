@@ -216,7 +216,7 @@ func targetOf(name string) (Target, bool) {
 		return OnBundle, true
 	}
 	i := slices.Index(targetNames[:], name)
-	return Target(max(i, 0)), i >= 0
+	return Target(max(i, 0)), i >= 0 //nolint:gosec // there are few targets
 }
 
 // sortedVariables sorts variables by name, and adds those of every write.

@@ -173,11 +173,11 @@ func Marked(u *unstructured.Unstructured, key []byte) (*unstructured.Unstructure
 	}
 	p := &policyv1.Policy{}
 	if err := json.Unmarshal(raw, p); err != nil {
-		return nil, fmt.Errorf("Policy %s: %w", named(u), err)
+		return nil, fmt.Errorf("read Policy %s: %w", named(u), err)
 	}
 	digest, err := dependency.DigestOf(p)
 	if err != nil {
-		return nil, fmt.Errorf("Policy %s: %w", named(u), err)
+		return nil, fmt.Errorf("read Policy %s: %w", named(u), err)
 	}
 	u = u.DeepCopy()
 	annotations := u.GetAnnotations()

@@ -19,8 +19,8 @@ func (a DeletionAction) Effective() DeletionAction {
 	switch a {
 	case "", DeletionAllow:
 		return DeletionAllow
-	case DeletionConfirm:
-		return DeletionConfirm
+	case DeletionConfirm, DeletionDeny:
+		return a
 	}
 	return DeletionDeny
 }

@@ -94,7 +94,7 @@ func TestAction(t *testing.T) {
 		dir := t.TempDir()
 		// The program writes its arguments, one on a line.
 		program := "#!/bin/sh\nprintf '%s\\n' \"$@\" > \"$RUNNER_TEMP/arguments\"\n"
-		if err := os.WriteFile(filepath.Join(dir, "opgate"), []byte(program), 0o700); err != nil { //nolint:gosec // it is run
+		if err := os.WriteFile(filepath.Join(dir, "opgate"), []byte(program), 0o700); err != nil {
 			t.Fatal(err)
 		}
 		cmd := exec.CommandContext(t.Context(), "bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", last.Run)
@@ -103,7 +103,7 @@ func TestAction(t *testing.T) {
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
-		arguments, err := os.ReadFile(filepath.Join(dir, "arguments")) //nolint:gosec // of this test
+		arguments, err := os.ReadFile(filepath.Join(dir, "arguments"))
 		if err != nil {
 			t.Fatal(err)
 		}

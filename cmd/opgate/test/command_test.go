@@ -99,7 +99,7 @@ func TestFaults(t *testing.T) {
 		{"an unknown header", "user:  tenant", "usr: tenant", `:4: header "usr" is not one of`},
 		{"a header twice", "user:  tenant", "user: tenant\nuser: admin", `:5: header "user" is defined twice`},
 		{"an unknown user", "user:  tenant", "user: me", `:4: user "me" is not one of`},
-		{"an unknown rule", "bundle/version", "bundle/versoin", `:3: there is no rule "bundle/versoin"`},
+		{"an unknown rule", "bundle/version", "bundle/versoin", `:3: there is no rule "bundle/versoin"`}, //nolint:misspell // on purpose
 		{"an unknown file", "-- want --", "-- wants --", ":24: file wants: is not a file"},
 		{"an unknown decision", "\nDeny\n", "\nRefuse\n", `:24: wants "Refuse", which is not`},
 		{"YAML that is none", "  namespace: shop\nspec:", "  namespace: shop\n\tspec:",
