@@ -1,10 +1,12 @@
 package certs
 
 import (
+	"context"
 	"errors"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -46,4 +48,21 @@ func toSecret(u *unstructured.Unstructured) (*corev1.Secret, error) {
 		return nil, errors.New("read the Secret: its content does not have the form of a Secret") // err could show it
 	}
 	return secret, nil
+}
+
+// write writes an object with the field manager of the bundles: it creates one that has no resourceVersion yet, and
+// otherwise replaces the version that was read.
+func (o *object) write(
+	ctx context.Context, kind schema.GroupVersionKind, content runtime.Object,
+) (*unstructured.Unstructured, error) {
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(content)
+	if err != nil {
+		return nil, err
+	}
+	u := &unstructured.Unstructured{Object: fields}
+	u.SetGroupVersionKind(kind)
+	if u.GetResourceVersion() == "" {
+		return o.Client.Create(ctx, u, metav1.CreateOptions{FieldManager: bundleManager})
+	}
+	return o.Client.Update(ctx, u, metav1.UpdateOptions{FieldManager: bundleManager})
 }

@@ -1,12 +1,10 @@
 package certs
 
 import (
-	"context"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -28,6 +26,8 @@ func (p published) configMap(namespace, bundle string) (c *corev1.ConfigMap, cha
 			return nil, false, fmt.Errorf("read ConfigMap %s/%s: %w", namespace, secretName, err)
 		}
 	}
+	// The same key in both would make every write invalid.
+	delete(c.BinaryData, keyBundle)
 	if c.Data[keyBundle] == bundle {
 		return c, false, nil
 	}
@@ -36,21 +36,4 @@ func (p published) configMap(namespace, bundle string) (c *corev1.ConfigMap, cha
 	}
 	c.Data[keyBundle] = bundle
 	return c, true, nil
-}
-
-// write writes an object with the field manager of the bundles: it creates one that has no resourceVersion yet, and
-// otherwise replaces the version that was read.
-func (o *object) write(
-	ctx context.Context, kind schema.GroupVersionKind, content runtime.Object,
-) (*unstructured.Unstructured, error) {
-	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(content)
-	if err != nil {
-		return nil, err
-	}
-	u := &unstructured.Unstructured{Object: fields}
-	u.SetGroupVersionKind(kind)
-	if u.GetResourceVersion() == "" {
-		return o.Client.Create(ctx, u, metav1.CreateOptions{FieldManager: bundleManager})
-	}
-	return o.Client.Update(ctx, u, metav1.UpdateOptions{FieldManager: bundleManager})
 }

@@ -149,7 +149,7 @@ func TestCertificates(t *testing.T) {
 		r.patch(t, harness.DefinitionResource, "", registrations[harness.DefinitionResource],
 			`{"spec":{"conversion":{"webhook":{"clientConfig":{"caBundle":"%s"}}}}}`, bundle)
 		r.patch(t, configMapResource, cluster.OpgateNamespace, caSecret,
-			`{"data":{"ca.crt":"garbage","other.crt":"kept"}}`)
+			`{"data":{"ca.crt":null,"other.crt":"kept"},"binaryData":{"ca.crt":"Z2FyYmFnZQ=="}}`)
 		r.patch(t, mutatingResource, "", "opgate", `{"metadata":{"ownerReferences":null}}`)
 		_, err := r.admin().Resource(mutatingResource).Patch(t.Context(), "opgate", types.JSONPatchType,
 			[]byte(`[{"op":"remove","path":"/webhooks/1/clientConfig/caBundle"}]`), metav1.PatchOptions{})
@@ -251,7 +251,7 @@ func TestCertificates(t *testing.T) {
 			}
 			other := 1 - i
 			r.patch(t, configMapResource, cluster.OpgateNamespace, caSecret,
-				`{"data":{"ca.crt":"garbage","other.crt":"kept"}}`)
+				`{"data":{"ca.crt":null,"other.crt":"kept"},"binaryData":{"ca.crt":"Z2FyYmFnZQ=="}}`)
 			r.patch(t, mutatingResource, "", "opgate", `{"metadata":{"ownerReferences":null}}`)
 			harness.Eventually(t, "see the other replica lead", func(context.Context) error {
 				if owners := r.read(t, mutatingResource, cluster.Admin, "",

@@ -47,14 +47,6 @@ func serverCases() []valueCase {
 				same(t, "port", egress[len(egress)-1].Ports[0].Port.String(), "14317")
 			},
 		},
-		{
-			name:   "spans to a collector on the usual port",
-			values: `tracing: {endpoint: "https://collector.tracing"}`,
-			check: func(t *testing.T, o objects) {
-				egress := one[*networkingv1.NetworkPolicy](t, o, "opgate").Spec.Egress
-				same(t, "port", egress[len(egress)-1].Ports[0].Port.String(), "4317")
-			},
-		},
 		flagCase("drain.delay", "20s", "drain-delay"),
 		flagCase("drain.timeout", "30s", "drain-timeout"),
 		{

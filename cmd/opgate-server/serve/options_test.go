@@ -59,6 +59,8 @@ func TestValidate(t *testing.T) {
 		"--self-signed --client-cn=kube-apiserver":           {"--client-cn", "--client-ca-file"},
 		"--self-signed --profiling":                          {"--profiling", "--metrics-secure"},
 		"--self-signed --otlp-endpoint=collector:4317":       {"--otlp-endpoint", "http://collector"},
+		"--self-signed --otlp-endpoint=https://collector1":   {"--otlp-endpoint", "a host and a port alone"},
+		"--self-signed --otlp-endpoint=http://a:b@c:4317":    {"--otlp-endpoint", "a host and a port alone"},
 		"--self-signed --otlp-endpoint=http://collector/v1":  {"--otlp-endpoint", "a host and a port alone"},
 		"--self-signed --otlp-endpoint=ftp://collector:4317": {"--otlp-endpoint"},
 		"--self-signed --drain-delay=-1s":                    {"--drain-delay"},

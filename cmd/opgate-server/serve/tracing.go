@@ -78,7 +78,8 @@ func checkEndpoint(endpoint string) error {
 	if err != nil {
 		return err
 	}
-	if (u.Scheme != "http" && u.Scheme != "https") || u.Hostname() == "" || u.Path != "" || u.RawQuery != "" {
+	if (u.Scheme != "http" && u.Scheme != "https") || u.Hostname() == "" || u.Port() == "" ||
+		u.User != nil || u.Path != "" || u.RawQuery != "" {
 		return errors.New("write a URL with a host and a port alone, such as http://collector.tracing:4317, or https for TLS")
 	}
 	return nil
