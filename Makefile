@@ -75,7 +75,7 @@ test-install: ## Test packaging: chart, image, release, bundle, platforms, upgra
 		done; \
 		for module in tools e2e bench; do \
 			cd '$(CURDIR)'/"$$module"; \
-			$(GOTESTSUM) --format=testname -- $(FLAGS) $$(printf '%s\n' $(INSTALL) | sed -n "s,^$$module/,./,p") || failed=yes; \
+			$(GOTESTSUM) --format=testname -- $(FLAGS) $$(printf '%s\n' $(INSTALLATIONS) | sed -n "s,^$$module/,./,p") || failed=yes; \
 		done; \
 		test -z "$$failed"
 
@@ -138,8 +138,8 @@ with-assets = assets="$$($(ASSETS) $(1))"; export KUBEBUILDER_ASSETS="$$assets" 
 # The packages of tests with clusters, the longest first. Each runs alone as well: cd e2e && go test ./loop. In dependency controllers run in
 # the process of the test, and so with the race detector; in the others Opgate is a process of its own.
 E2E = e2e/loop e2e/gate e2e/conversion
-INSTALL = tools/install e2e/install e2e/explore e2e/faults e2e/node bench/scale
-CLUSTERS = $(E2E) e2e/dependency $(INSTALL)
+INSTALLATIONS = tools/install e2e/install e2e/explore e2e/faults e2e/node bench/scale
+CLUSTERS = $(E2E) e2e/dependency $(INSTALLATIONS)
 
 .PHONY: matrix
 matrix: ## Run the same tests on several versions of Kubernetes and OLM, built from source, and write docs/compatibility.md; ROWS=kubernetes-1.32-olm-0.42,kubernetes-1.36-olm-0.28 runs some

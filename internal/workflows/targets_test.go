@@ -46,3 +46,24 @@ func TestTargets(t *testing.T) {
 		}
 	}
 }
+
+// TestOptionsAreFree shows that what the help of make offers as an option, such as OLM=1, has no value in the Makefile
+// that would set it for all.
+func TestOptionsAreFree(t *testing.T) {
+	makefile := files(t, "Makefile")["Makefile"]
+	options := regexp.MustCompile(`\b([A-Z][A-Z0-9_]+)=`)
+	found := map[string]bool{}
+	for _, help := range regexp.MustCompile(`(?m)^[a-z0-9-]+:.*## (.*)$`).FindAllSubmatch(makefile, -1) {
+		for _, m := range options.FindAllSubmatch(help[1], -1) {
+			found[string(m[1])] = true
+		}
+	}
+	if len(found) == 0 {
+		t.Fatal("no target has an option")
+	}
+	for _, m := range regexp.MustCompile(`(?m)^([A-Z][A-Z0-9_]+) *:?=`).FindAllSubmatch(makefile, -1) {
+		if found[string(m[1])] {
+			t.Errorf("the Makefile sets %s, an option of a target", m[1])
+		}
+	}
+}
