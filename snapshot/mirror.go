@@ -10,7 +10,8 @@ import (
 // mirror has the objects of a kind as they were last read, and passes on each change. It is the store of a reflector,
 // or of one after another: what the last one has read stays until the next one has listed.
 type mirror struct {
-	// changed is called with the states of an object before and after a change; one of them may be nil.
+	// changed is called with the states of an object before and after a change; one of them may be nil. The state before
+	// a deletion has the deletion's resourceVersion, so that a snapshot without the object counts as that new.
 	changed func(old, now *Object)
 	// known is closed once the objects have been listed and passed on, or it is known that there can be none.
 	known chan struct{}
@@ -41,12 +42,13 @@ func (m *mirror) Update(object any) error { return m.Add(object) }
 func (m *mirror) Delete(object any) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.remove(object.(*Object).Key())
+	gone := object.(*Object)
+	m.remove(gone.Key(), gone.ResourceVersion)
 	return nil
 }
 
 // Replace sets all objects.
-func (m *mirror) Replace(objects []any, _ string) error {
+func (m *mirror) Replace(objects []any, version string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	listed := make(map[types.NamespacedName]bool, len(objects))
@@ -57,7 +59,7 @@ func (m *mirror) Replace(objects []any, _ string) error {
 	}
 	for key := range m.objects {
 		if !listed[key] {
-			m.remove(key)
+			m.remove(key, version)
 		}
 	}
 	m.markKnown()
@@ -76,9 +78,11 @@ func (m *mirror) set(o *Object) {
 	m.changed(old, o)
 }
 
-func (m *mirror) remove(key types.NamespacedName) {
+func (m *mirror) remove(key types.NamespacedName, version string) {
 	if old := m.objects[key]; old != nil {
 		delete(m.objects, key)
-		m.changed(old, nil)
+		gone := *old
+		gone.ResourceVersion = version
+		m.changed(&gone, nil)
 	}
 }

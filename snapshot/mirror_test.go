@@ -10,7 +10,7 @@ import (
 )
 
 // TestMirror: what a later list does not have any more is passed on as deleted, also where another reflector has listed
-// it, and what is not known cannot be deleted.
+// it, and what is not known cannot be deleted. A deletion has its own resourceVersion.
 func TestMirror(t *testing.T) {
 	var got []string
 	name := func(o *Object) string {
@@ -42,10 +42,10 @@ func TestMirror(t *testing.T) {
 			[]string{"none to a1", "none to b1"}},
 		{func() error { return m.Update(object("a", "2")) }, []string{"a1 to a2"}},
 		{func() error { return m.Delete(object("c", "1")) }, nil},
-		{func() error { return m.Replace([]any{object("b", "1"), object("c", "3")}, "") },
-			[]string{"a2 to none", "b1 to b1", "none to c3"}},
-		{func() error { return m.Delete(object("b", "4")) }, []string{"b1 to none"}},
-		{func() error { return m.Replace(nil, "") }, []string{"c3 to none"}},
+		{func() error { return m.Replace([]any{object("b", "1"), object("c", "3")}, "3") },
+			[]string{"a3 to none", "b1 to b1", "none to c3"}},
+		{func() error { return m.Delete(object("b", "4")) }, []string{"b4 to none"}},
+		{func() error { return m.Replace(nil, "5") }, []string{"c5 to none"}},
 	} {
 		got = nil
 		if err := step.do(); err != nil {
