@@ -66,8 +66,8 @@ release-dry-run: ## Build and sign everything of a release into bin/release, and
 test: test-unit test-e2e ## Run everything that a change of the product can break: units, then a real API server and OLM (built from source the first time)
 
 .PHONY: test-install
-test-install: ## Test packaging: chart, image, release, bundle, platforms, upgrades; and the harness and tools themselves
-	@echo "==> tests of the harness, the tools, the benchmarks and of distributions, then installations; each of these is shown when it ends"
+test-install: ## Test packaging: chart, image, release, bundle, platforms, upgrades; long sequences and hostile sizes; and the harness and tools themselves
+	@echo "==> tests of the harness, the tools, the benchmarks and of distributions, then installations, and what is long; each of these is shown when it ends"
 	@$(call with-assets,--olm --install) failed=; \
 		for module in e2e tools bench e2e/tools/distributions; do \
 			cd '$(CURDIR)'/"$$module"; \
@@ -77,6 +77,8 @@ test-install: ## Test packaging: chart, image, release, bundle, platforms, upgra
 			cd '$(CURDIR)'/"$$module"; \
 			$(GOTESTSUM) --format=testname -- $(FLAGS) $$(printf '%s\n' $(INSTALLATIONS) | sed -n "s,^$$module/,./,p") || failed=yes; \
 		done; \
+		cd '$(CURDIR)/e2e'; \
+		$(GOTESTSUM) --format=testname -- $(FLAGS) -run '$(LATER)' $(E2E:e2e/%=./%) || failed=yes; \
 		test -z "$$failed"
 
 .PHONY: test-all
@@ -89,6 +91,7 @@ test-long: mutation ## Run the long forms of generated tests, and the mutation c
 	$(GOTESTSUM) --format=pkgname -- $(FLAGS) ./certs -run '^TestG21Rotations$$' -args -orders=40
 	$(call with-assets,--olm --install) cd e2e; \
 		$(GOTESTSUM) --format=testname -- $(FLAGS) ./gate -run '^(TestScenarios|TestG7Bypass|TestStoredAsJudged)$$' -args -long; \
+		$(GOTESTSUM) --format=testname -- $(FLAGS) ./loop -run '^TestLoopRequests$$' -args -long; \
 		$(GOTESTSUM) --format=testname -- $(FLAGS) -timeout 8h ./explore -run '^TestExplore$$' -args -walks=200 -seed=1; \
 		$(GOTESTSUM) --format=testname -- $(FLAGS) -timeout 3h ./faults -run '^TestFaults$$' -args -all
 
@@ -108,16 +111,18 @@ FLAGS = -trimpath -ldflags=-w -vet=off -shuffle=on -count=1 -timeout 75m
 # Packages that start goroutines, in their tests or elsewhere: they run with the race detector.
 GOROUTINES = (^|[^A-Za-z_."])go (func\b|[A-Za-z_][A-Za-z_.]*\()|\.Go\(
 
-# Tests in those packages that try thousands of cases one after another: the race detector would take minutes, and find nothing.
-SEQUENTIAL = ^(TestUnreadableFieldsHold|TestA3DecodingFitsItsPrice|TestSkippedWritesPass)$$
+# Tests in those packages that try thousands of cases one after another, or count bytes: the race detector would take minutes, and find
+# nothing. Of the scripts of TestReconciler it watches those on plans, policies and removals.
+SEQUENTIAL = ^(TestUnreadableFieldsHold|TestA3DecodingFitsItsPrice|TestSkippedWritesPass|TestA1NameAloneIsNotOLM|TestA9RedactedScenarios|TestMatchConditionsSkipOnlyWhatPasses|TestReviewMemory|TestReviewAllocations)$
+UNRACED = $(SEQUENTIAL)|^TestReconciler$$/^[^pr]
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need no API server
 	@echo "==> unit tests (the first build of the libraries takes minutes), with the race detector where goroutines are started"
 	@race="$$(go list -f '{{.ImportPath}} {{.Dir}}' ./... | while read -r package dir; do \
 			if grep -qE '$(GOROUTINES)' "$$dir"/*.go; then echo "$$package"; fi; done)"; \
-		{ $(GOTESTSUM) --format=pkgname -- -race $(FLAGS) -skip '$(SEQUENTIAL)' $$race; \
-			$(GOTESTSUM) --format=pkgname -- $(FLAGS) -run '$(SEQUENTIAL)' ./admission; } & racing=$$!; \
+		{ $(GOTESTSUM) --format=pkgname -- -race $(FLAGS) -skip '$(UNRACED)' $$race; \
+			$(GOTESTSUM) --format=pkgname -- $(FLAGS) -run '$(SEQUENTIAL)|^TestReconciler$$' ./admission ./controller/operatorpolicy; } & racing=$$!; \
 		failed=; $(GOTESTSUM) --format=pkgname -- $(FLAGS) $$(go list ./... | grep -vxF "$$race") || failed=yes; \
 		wait $$racing || failed=yes; test -z "$$failed"
 
@@ -127,7 +132,7 @@ test-e2e: ## Run the tests of the product against a real API server
 	@$(call with-assets,--olm) cd e2e; \
 		OPGATE_E2E_RIGHTS="$$(mktemp -d)"; export OPGATE_E2E_RIGHTS; trap 'rm -rf "$$OPGATE_E2E_RIGHTS"' EXIT; \
 		$(GOTESTSUM) --format=testname -- -race $(FLAGS) ./dependency & racing=$$!; \
-		failed=; $(GOTESTSUM) --format=testname -- $(FLAGS) $(E2E:e2e/%=./%) || failed=yes; \
+		failed=; $(GOTESTSUM) --format=testname -- $(FLAGS) -skip '$(LATER)' $(E2E:e2e/%=./%) || failed=yes; \
 		wait $$racing || failed=yes; test -z "$$failed"; \
 		go run ./internal/cmd/rights "$$OPGATE_E2E_RIGHTS"
 
@@ -138,6 +143,13 @@ with-assets = assets="$$($(ASSETS) $(1))"; export KUBEBUILDER_ASSETS="$$assets" 
 # The packages of tests with clusters, the longest first. Each runs alone as well: cd e2e && go test ./loop. In dependency controllers run in
 # the process of the test, and so with the race detector; in the others Opgate is a process of its own.
 E2E = e2e/loop e2e/gate e2e/conversion
+# Tests of these packages that make test-install runs, and make test does not: long sequences over a real OLM, hostile sizes, hundreds of
+# objects, whole documents, and API servers with options of their own. What they test is also tested by others, in short forms.
+LATER = ^TestLoopOLM$$/^(consent|trouble)$$|$(subst $() ,|,$(LATER_TESTS:%=^%$$))
+LATER_TESTS = TestLoopRequests TestReadme TestA4 TestA3ParallelHostileBodies TestA3SlowClients TestP4LoadNeverOpens TestG6Killed TestBigPlan \
+	TestConversionStories TestConversionRoundTrips TestConversionMigrate TestConversionAtStart TestConversionEmergency \
+	TestDocumentsApply TestConstraintDocument TestPluginDocument TestMigrationPages TestConversionDocuments \
+	TestStaticPolicies TestHostedControlPlane TestBackstopSupported TestA9ClientCertificate
 INSTALLATIONS = tools/install e2e/install e2e/explore e2e/faults e2e/node bench/scale
 CLUSTERS = $(E2E) e2e/dependency $(INSTALLATIONS)
 

@@ -35,6 +35,10 @@ const maxNamed = 10
 // policies.
 const retryDelay = time.Second
 
+// compileInterval is how long what was compiled stays, unless an exception in it ends: API servers look for new policies
+// once a second, and each of them compiles what it finds, for longer the more policies there are.
+const compileInterval = time.Second
+
 // reconciler reconciles for one manager. There is one worker.
 type reconciler struct {
 	*Controller
@@ -107,8 +111,12 @@ type compiled struct {
 	user                string
 	// objects are those to store, by kind.key; nil until something was compiled.
 	objects map[string]*unstructured.Unstructured
-	// until is when the first exception ends that they contain; zero if they contain none.
-	until time.Time
+	// at is when they were compiled.
+	at time.Time
+	// until is when the first exception ends that they contain; zero if they contain none. behind is set if they are to
+	// be compiled again at the end of compileInterval, since their inputs have changed.
+	until  time.Time
+	behind bool
 	// newest are the resourceVersions up to which they contain all changes of policies and Constraints.
 	newest position
 	// left are the policies of which something is left to the webhooks, unprotected those, and the Constraints, of
@@ -134,10 +142,19 @@ func (r *reconciler) Reconcile(ctx context.Context, _ item) (reconcile.Result, e
 		return reconcile.Result{RequeueAfter: retryDelay}, nil
 	}
 	r.Metrics.set(state)
-	if until := r.compiled.until; !until.IsZero() { // then an exception is taken out
-		return reconcile.Result{RequeueAfter: max(until.Sub(r.Now()), time.Millisecond)}, nil
+	if next := r.compiled.next(); !next.IsZero() {
+		return reconcile.Result{RequeueAfter: max(next.Sub(r.Now()), time.Millisecond)}, nil
 	}
 	return reconcile.Result{}, nil
+}
+
+// next returns when to compile again; zero if that depends on a change.
+func (c *compiled) next() time.Time {
+	again := c.at.Add(compileInterval)
+	if c.behind && (c.until.IsZero() || again.Before(c.until)) {
+		return again
+	}
+	return c.until
 }
 
 // reconcile returns the state that was reached; "" if the input is not complete.
@@ -192,7 +209,8 @@ func (r *reconciler) openWatches(ctx context.Context, features backstop.Features
 	return err
 }
 
-// compile compiles the policies of the snapshot, if they or what else the objects depend on changed.
+// compile compiles the policies of the snapshot, if they or what else the objects depend on changed, at once if the
+// last time is long enough ago.
 func (r *reconciler) compile(user string, features backstop.Features) {
 	var policies []*rules.OperatorPolicy
 	accounts, operators := map[string][]string{}, map[string][]string{}
@@ -208,13 +226,17 @@ func (r *reconciler) compile(user string, features backstop.Features) {
 			operators[ns.Name()] = in.operators
 		}
 	}
-	last := &r.compiled
-	last.newest = r.position(current)
+	last, newest := &r.compiled, r.position(current)
 	now := r.Now()
 	ended := !last.until.IsZero() && !now.Before(last.until)
 	if !ended && last.user == user && last.features == features && slices.Equal(last.policies, policies) &&
 		slices.Equal(last.constraints, constraints) && maps.EqualFunc(last.accounts, accounts, slices.Equal) &&
 		maps.EqualFunc(last.operators, operators, slices.Equal) {
+		last.newest, last.behind = newest, false
+		return
+	}
+	if since := now.Sub(last.at); !ended && last.objects != nil && since >= 0 && since < compileInterval {
+		last.behind = true
 		return
 	}
 	objects := backstop.Compile(backstop.Input{Policies: policies, Constraints: constraints, Operators: operators,
@@ -222,7 +244,7 @@ func (r *reconciler) compile(user string, features backstop.Features) {
 		ExcludedNamespaces: r.ExcludedNamespaces, Accounts: accounts, Features: features, Now: now,
 		Audit: r.Mode == Audit, Labels: owned.Labels})
 	next := compiled{policies: policies, constraints: constraints, accounts: accounts, operators: operators,
-		features: features, user: user, left: objects.Left, unprotected: objects.Unprotected, newest: last.newest,
+		features: features, user: user, left: objects.Left, unprotected: objects.Unprotected, newest: newest, at: now,
 		objects: map[string]*unstructured.Unstructured{}}
 	for _, p := range policies {
 		if end := p.Exceptions().End(now); !end.IsZero() && (next.until.IsZero() || end.Before(next.until)) {

@@ -199,7 +199,7 @@ func (s *story) check(ctx context.Context, e *harness.Env) error {
 
 // TestConversionStories writes every document of either design after every document of the other, in both versions.
 func TestConversionStories(t *testing.T) {
-	e := harness.Shared(t)
+	e := many(t)
 	var requests, applied []*story
 	for _, s := range stories(t) {
 		if s.verb == "kubectl apply" {

@@ -9,3 +9,10 @@ import (
 )
 
 func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }
+
+// many returns an environment for hundreds of policies. The backstop is off: no version matters to it, and the API
+// server would compile it again with each of them.
+func many(t testing.TB) *harness.Env {
+	t.Helper()
+	return harness.SharedWithoutBackstop(t)
+}

@@ -242,7 +242,7 @@ func TestConversionAtStart(t *testing.T) {
 
 // TestConversionMigrate stores policies in v1beta1 and migrates them, with everything that gets in the way.
 func TestConversionMigrate(t *testing.T) {
-	e := harness.Shared(t)
+	e := many(t)
 	const count = 250
 	storeIn(t, e, harness.Earlier)
 	var all []*unstructured.Unstructured

@@ -20,7 +20,7 @@ import (
 
 // TestConversionRoundTrips writes random policies in one version and then, read in the other, there.
 func TestConversionRoundTrips(t *testing.T) {
-	e := harness.Shared(t)
+	e := many(t)
 	const each = 200
 	for _, version := range []string{harness.Earlier, harness.Present} {
 		seed := rand.Uint64()

@@ -21,8 +21,10 @@ import (
 )
 
 const (
-	// restPolicies and restPlans are how many there are while nothing happens.
-	restPolicies, restPlans = 200, 2_000
+	// restPolicies and restPlans are how many there are while nothing happens. The long form has several times as many,
+	// and asks for nothing more.
+	restPolicies, restPlans         = 60, 300
+	longRestPolicies, longRestPlans = 200, 2_000
 	// restWatches is the number of watches of kinds that verdicts depend on.
 	restWatches = 13
 	// restVariable is how long nothing has to happen. By default each watch is opened again within that.
@@ -33,13 +35,17 @@ const (
 // plans.
 func TestLoopRequests(t *testing.T) {
 	t.Parallel()
-	e := startSpeed(t, restPolicies)
+	policies, plansOfAll := restPolicies, restPlans
+	if *harness.Long {
+		policies, plansOfAll = longRestPolicies, longRestPlans
+	}
+	e := startSpeed(t, policies)
 	type numbered struct {
 		namespace string
 		n         int
 	}
 	var plans []numbered
-	for i := range restPlans {
+	for i := range plansOfAll {
 		plans = append(plans, numbered{e.namespaces[i%len(e.namespaces)], i / len(e.namespaces)})
 	}
 	harness.AtOnce(t, harness.Writers, plans, func(ctx context.Context, in numbered) error {
@@ -60,9 +66,9 @@ func TestLoopRequests(t *testing.T) {
 			e.approvalCosts(t, namespace, false, true)
 		}
 	})
-	t.Run("approvals in many namespaces at once", func(t *testing.T) { e.approvedFirst(t, e.namespaces[100:]) })
+	t.Run("approvals in many namespaces at once", func(t *testing.T) { e.approvedFirst(t, e.namespaces[policies/2:]) })
 	t.Run("what concerns nobody", func(t *testing.T) { e.othersCostNothing(t, e.namespaces[0], e.namespaces[2]) })
-	t.Run("rest", func(t *testing.T) { e.rests(t) })
+	t.Run("rest", func(t *testing.T) { e.rests(t, plansOfAll) })
 }
 
 // approvalCosts expects one read of the policy, one write of the plan, one of the status, one event on the plan, and
@@ -300,7 +306,7 @@ spec:
 
 // rests wants that Opgate asks for nothing at all but its lease, and that its watches go on, for as long as
 // $OPGATE_REST sets.
-func (e *speedEnv) rests(t *testing.T) {
+func (e *speedEnv) rests(t *testing.T, plans int) {
 	again := cluster.MaxStaleness() / 2
 	rest := again + 10*time.Second
 	if text := os.Getenv(restVariable); text != "" {
@@ -332,7 +338,7 @@ func (e *speedEnv) rests(t *testing.T) {
 		t.Errorf("in %s of rest %d watches were opened again, want %d to %d", rest, watches, least, most)
 	}
 	t.Logf("in %s with %d policies and %d plans: %d requests for the lease, %d watches opened again, %d others", rest,
-		restPolicies, restPlans,
+		len(e.namespaces), plans,
 		len(all)-len(requests)-watches, watches, len(requests))
 }
 

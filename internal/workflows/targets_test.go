@@ -67,3 +67,43 @@ func TestOptionsAreFree(t *testing.T) {
 		}
 	}
 }
+
+// TestNamedTestsExist shows that each test that the Makefile names is there, and once: make test leaves some to make
+// test-install, and runs some without the race detector.
+func TestNamedTestsExist(t *testing.T) {
+	makefile := files(t, "Makefile")["Makefile"]
+	// named returns what a regular expression finds in the Makefile.
+	named := func(expression string) string {
+		m := regexp.MustCompile(`(?m)` + expression).FindSubmatch(makefile)
+		if m == nil {
+			t.Fatalf("the Makefile has nothing like %s", expression)
+		}
+		return string(m[1])
+	}
+	there := map[string]int{}
+	for _, pattern := range []string{"e2e/loop/*_test.go", "e2e/gate/*_test.go", "e2e/conversion/*_test.go",
+		"admission/*_test.go", "controller/*/*_test.go"} {
+		for path, data := range files(t, pattern) {
+			module, _, _ := strings.Cut(path, "/")
+			for _, m := range regexp.MustCompile(`(?m)^func (Test\w+)\(`).FindAllSubmatch(data, -1) {
+				there[module+" "+string(m[1])]++
+			}
+			for _, m := range regexp.MustCompile(`"(\w+)": +loop\w+[,}]`).FindAllSubmatch(data, -1) {
+				there["e2e "+string(m[1])]++ // a part of TestLoopOLM
+			}
+		}
+	}
+	want := map[string][]string{
+		"e2e": append(strings.Split(named(`^LATER = \^TestLoopOLM\$\$/\^\(([\w|]+)\)\$\$\|`), "|"),
+			strings.Fields(strings.ReplaceAll(named(`^LATER_TESTS = ((?:.*\\\n)*.*)$`), "\\", ""))...),
+		"admission":  strings.Split(named(`^SEQUENTIAL = \^\(([\w|]+)\)\$$`), "|"),
+		"controller": {named(`^UNRACED = \$\(SEQUENTIAL\)\|\^(\w+)\$\$`)},
+	}
+	for module, names := range want {
+		for _, name := range names {
+			if n := there[module+" "+name]; n != 1 {
+				t.Errorf("the Makefile names %s, of which there are %d below %s, want 1", name, n, module)
+			}
+		}
+	}
+}

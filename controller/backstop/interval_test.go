@@ -1,0 +1,68 @@
+package backstop
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr/testr"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/opgate/opgate/rules/backstop"
+	"github.com/opgate/opgate/rules/state"
+	"github.com/opgate/opgate/snapshot"
+)
+
+// TestCompileInterval: the first edit after a while is compiled at once, all that follow within a second together, and
+// a last one that takes an earlier one back changes nothing. What ends in that second is taken out at its end.
+func TestCompileInterval(t *testing.T) {
+	start := time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC)
+	exception := fmt.Sprintf(`,"exceptions":[{"versions":["etcd.v0.9.9"],"rules":["bundle/version"],"reason":"CVE-2026-1234","expires":%q}]`,
+		start.Add(3*time.Second+compileInterval/2).Format(time.RFC3339Nano))
+	store := func(version, more string) *snapshot.Store {
+		reader := snapshot.Reader{Unreadable: func(kind *snapshot.Kind, _ types.NamespacedName, err error) {
+			t.Fatal(kind.Kind, err)
+		}}
+		var b snapshot.Builder
+		b.Put(time.Time{}, reader.Read(snapshot.OperatorPolicies, fmt.Appendf(nil, `{"metadata":{"name":"etcd","namespace":"policies"},
+			"spec":{"complianceType":"musthave","remediationAction":"enforce","upgradeApproval":"Automatic","versions":[%q],
+			"subscription":{"name":"etcd","namespace":"shop"}%s}}`, version, more)))
+		return snapshot.NewStore(b.SetCluster(time.Time{}, state.Cluster{}))
+	}
+	first, second, third := store("etcd.v1", ""), store("etcd.v2", ""), store("etcd.v3", exception)
+	var now time.Time
+	r := &reconciler{Controller: &Controller{Options: Options{Mode: Enforce, Log: testr.New(t),
+		Now: func() time.Time { return now }}}}
+	for _, step := range []struct {
+		at    time.Duration
+		store *snapshot.Store
+		has   string
+		next  time.Duration // of the next compilation, 0 for none
+	}{
+		{0, first, "etcd.v1", 0},
+		{compileInterval / 10, second, "etcd.v1", compileInterval},
+		{compileInterval / 5, first, "etcd.v1", 0}, // taken back
+		{compileInterval / 2, second, "etcd.v1", compileInterval},
+		{compileInterval, second, "etcd.v2", 0},
+		{compileInterval + 1, first, "etcd.v2", 2 * compileInterval},
+		{2 * compileInterval, first, "etcd.v1", 0},
+		{3 * compileInterval, third, "!etcd.v0.9.9", 3*time.Second + compileInterval/2},
+		{3*compileInterval + 1, first, "etcd.v3", 3*time.Second + compileInterval/2},
+		{3*time.Second + compileInterval/2, first, "etcd.v1", 0},
+	} {
+		now, r.Store = start.Add(step.at), step.store
+		r.compile("system:serviceaccount:opgate-system:opgate", backstop.Features{ValidatingAdmissionPolicy: true})
+		object := r.compiled.objects["ValidatingAdmissionPolicy/"+backstop.Name]
+		if object == nil || !strings.Contains(fmt.Sprint(object.Object), step.has) {
+			t.Errorf("after %s: the object lacks %s", step.at, step.has)
+		}
+		want := time.Time{}
+		if step.next != 0 {
+			want = start.Add(step.next)
+		}
+		if next := r.compiled.next(); !next.Equal(want) {
+			t.Errorf("after %s: it is compiled again at %s, want %s", step.at, next, want)
+		}
+	}
+}
