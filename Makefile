@@ -77,8 +77,8 @@ test-install: ## Test packaging: chart, image, release, bundle, platforms, upgra
 			cd '$(CURDIR)'/"$$module"; \
 			$(GOTESTSUM) --format=testname -- $(FLAGS) $$(printf '%s\n' $(INSTALLATIONS) | sed -n "s,^$$module/,./,p") || failed=yes; \
 		done; \
-		cd '$(CURDIR)/e2e'; \
-		$(GOTESTSUM) --format=testname -- $(FLAGS) -run '$(LATER)' $(E2E:e2e/%=./%) || failed=yes; \
+		cd '$(CURDIR)'; $(GOTESTSUM) --format=pkgname -- $(FLAGS) ./$(SIZES) || failed=yes; \
+		cd e2e; $(GOTESTSUM) --format=testname -- $(FLAGS) -run '$(LATER)' $(E2E:e2e/%=./%) || failed=yes; \
 		test -z "$$failed"
 
 .PHONY: test-all
@@ -116,6 +116,9 @@ GOROUTINES = (^|[^A-Za-z_."])go (func\b|[A-Za-z_][A-Za-z_.]*\()|\.Go\(
 SEQUENTIAL = ^(TestUnreadableFieldsHold|TestA3DecodingFitsItsPrice|TestSkippedWritesPass|TestA1NameAloneIsNotOLM|TestA9RedactedScenarios|TestMatchConditionsSkipOnlyWhatPasses|TestReviewMemory|TestReviewAllocations)$
 UNRACED = $(SEQUENTIAL)|^TestReconciler$$/^[^pr]
 
+# What objects of each kind take in memory, in thousands of shapes: make test-install runs it, and make test does not.
+SIZES = snapshot/bounds
+
 .PHONY: test-unit
 test-unit: ## Run the tests that need no API server
 	@echo "==> unit tests (the first build of the libraries takes minutes), with the race detector where goroutines are started"
@@ -123,7 +126,7 @@ test-unit: ## Run the tests that need no API server
 			if grep -qE '$(GOROUTINES)' "$$dir"/*.go; then echo "$$package"; fi; done)"; \
 		{ $(GOTESTSUM) --format=pkgname -- -race $(FLAGS) -skip '$(UNRACED)' $$race; \
 			$(GOTESTSUM) --format=pkgname -- $(FLAGS) -run '$(SEQUENTIAL)|^TestReconciler$$' ./admission ./controller/operatorpolicy; } & racing=$$!; \
-		failed=; $(GOTESTSUM) --format=pkgname -- $(FLAGS) $$(go list ./... | grep -vxF "$$race") || failed=yes; \
+		failed=; $(GOTESTSUM) --format=pkgname -- $(FLAGS) $$(go list ./... | grep -vxF "$$race" | grep -v '/$(SIZES)$$') || failed=yes; \
 		wait $$racing || failed=yes; test -z "$$failed"
 
 .PHONY: test-e2e
