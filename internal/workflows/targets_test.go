@@ -68,7 +68,7 @@ func TestOptionsAreFree(t *testing.T) {
 	}
 }
 
-// TestNamedTestsExist shows that each test that the Makefile names is there, and once: make test leaves some to make
+// TestNamedTestsExist shows that each test that the Makefile names exists once: make test leaves some to make
 // test-install, and runs some without the race detector.
 func TestNamedTestsExist(t *testing.T) {
 	makefile := files(t, "Makefile")["Makefile"]
