@@ -90,9 +90,6 @@ func (k *Controller) Start(ctx context.Context) error {
 	return nil
 }
 
-// NeedLeaderElection returns false: the controller has a Lease of its own, and losing it does not end the process.
-func (k *Controller) NeedLeaderElection() bool { return false }
-
 // enqueue triggers a reconciliation.
 func (k *Controller) enqueue() { signal.Put(k.changed) }
 

@@ -58,9 +58,6 @@ func (k *SigningKey) Key() []byte {
 	return nil
 }
 
-// NeedLeaderElection returns false: every replica verifies.
-func (k *SigningKey) NeedLeaderElection() bool { return false }
-
 // Start keeps the key current until the context is cancelled.
 func (k *SigningKey) Start(ctx context.Context) error {
 	var running sync.WaitGroup

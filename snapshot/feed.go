@@ -214,9 +214,6 @@ func wait(ctx context.Context, all ...<-chan struct{}) bool {
 	return true
 }
 
-// NeedLeaderElection returns false: every replica judges, so every replica needs a snapshot.
-func (f *Feed) NeedLeaderElection() bool { return false }
-
 // unfollowedPause bounds the delay after a failure for kinds that no verdict depends on, and after an answer that one
 // is not served.
 const unfollowedPause = 30 * time.Second

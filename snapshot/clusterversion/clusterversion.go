@@ -72,9 +72,6 @@ func New(o Options) (*Watcher, error) {
 	return &Watcher{Options: o, discovery: versions, objects: objects, refresh: make(chan struct{}, 1)}, nil
 }
 
-// NeedLeaderElection returns false: every replica judges by the versions.
-func (w *Watcher) NeedLeaderElection() bool { return false }
-
 // Refresh triggers a read of the version of Kubernetes, after events that may be an upgrade of the control plane. It
 // does not block.
 func (w *Watcher) Refresh() { signal.Put(w.refresh) }

@@ -65,9 +65,6 @@ func (w *Watcher) version() string {
 	return w.state.Load().Version
 }
 
-// NeedLeaderElection is false: every replica reads policies.
-func (w *Watcher) NeedLeaderElection() bool { return false }
-
 func (w *Watcher) notify() { signal.Put(w.changed) }
 
 // Start follows the definition until the context ends.
