@@ -24,7 +24,7 @@ func TestIdentity(t *testing.T) {
 		"Opgate":                           {opgate, opgate, true},
 		"an admin":                         {"admin", opgate, false},
 		"Opgate, before it knows its name": {opgate, "", false},
-		"nobody, before that":              {"", "", false},
+		"no user, before that":             {"", "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			gate := newGate(t, storeOf(t), overrideBy{})

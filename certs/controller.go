@@ -16,6 +16,8 @@ import (
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/client-go/util/flowcontrol"
+
+	"github.com/opgate/opgate/internal/signal"
 )
 
 const (
@@ -88,16 +90,8 @@ func (k *Controller) Start(ctx context.Context) error {
 	return nil
 }
 
-// NeedLeaderElection returns false: the controller has a Lease of its own, and losing it does not end the process.
-func (k *Controller) NeedLeaderElection() bool { return false }
-
 // enqueue triggers a reconciliation.
-func (k *Controller) enqueue() {
-	select {
-	case k.changed <- struct{}{}:
-	default:
-	}
-}
+func (k *Controller) enqueue() { signal.Put(k.changed) }
 
 // registrationChanged accepts the tokens of the current registrations and triggers a reconciliation.
 func (k *Controller) registrationChanged() {
@@ -133,18 +127,8 @@ func (k *Controller) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		if err := turn(ctx); err != nil && ctx.Err() == nil {
 			k.options.Log.Error(err, "certificate controller stopped, retrying", "after", leaseDuration.String())
-			sleep(ctx, leaseDuration)
+			_ = signal.Sleep(ctx, leaseDuration)
 		}
-	}
-}
-
-// sleep waits for a duration or until the context is cancelled.
-func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
 	}
 }
 

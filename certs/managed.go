@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/opgate/opgate/internal/events"
+	"github.com/opgate/opgate/internal/signal"
 )
 
 // serviceName is the Service that the API server calls.
@@ -198,10 +199,7 @@ func (c *sharedCA) use(s *state) bool {
 		return false
 	}
 	for _, watcher := range c.watchers {
-		select {
-		case watcher <- struct{}{}:
-		default: // an earlier notification is still pending
-		}
+		signal.Put(watcher)
 	}
 	return true
 }

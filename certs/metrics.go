@@ -47,11 +47,15 @@ func (m *Metrics) expiration(certificate string, end func() time.Time) {
 
 // registered reports whether the API server calls us through an object.
 func (m *Metrics) registered(object string, called bool) {
-	value := 0.
-	if called {
-		value = 1
+	m.registration.WithLabelValues(object).Set(number(called))
+}
+
+// number is the value of a metric that is 1 or 0.
+func number(is bool) float64 {
+	if is {
+		return 1
 	}
-	m.registration.WithLabelValues(object).Set(value)
+	return 0
 }
 
 // unused removes an object through which the API server does not call us.
@@ -65,9 +69,5 @@ func (m *Metrics) stopped() {
 
 // selected reports whether an object exempts namespaces by labels.
 func (m *Metrics) selected(object string, changed bool) {
-	value := 0.
-	if changed {
-		value = 1
-	}
-	m.selector.WithLabelValues(object).Set(value)
+	m.selector.WithLabelValues(object).Set(number(changed))
 }

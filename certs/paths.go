@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"slices"
+
+	"github.com/opgate/opgate/internal/signal"
 )
 
 // reconcilePaths writes paths that end in a token. Where the API server authenticates by certificate, it only fills in
@@ -55,11 +57,11 @@ func (k *Controller) replaceExposed(ctx context.Context) {
 			})
 			continue
 		}
-		sleep(ctx, due.Sub(k.options.Now()))
+		_ = signal.Sleep(ctx, due.Sub(k.options.Now()))
 		if err := k.reconcilePaths(ctx); err != nil && ctx.Err() == nil {
 			k.options.Log.Error(err, "token that may have been exposed not replaced, retrying",
 				"after", firstRetry.String())
 		}
-		sleep(ctx, firstRetry) // the watch shows the next token meanwhile
+		_ = signal.Sleep(ctx, firstRetry) // the watch shows the next token meanwhile
 	}
 }

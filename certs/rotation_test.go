@@ -141,7 +141,7 @@ func TestDecide(t *testing.T) {
 			stored: retiring(anchored(state{signer: a}), expired, start.Add(time.Hour)), registered: everywhere(a),
 			want: anchored(state{signer: a}), done: "removed 1",
 		},
-		"somebody added a CA to the bundle": {
+		"another client added a CA to the bundle": {
 			stored: retiring(anchored(state{signer: a}), b, time.Time{}), registered: everywhere(a),
 			want: retiring(anchored(state{signer: a}), b, start.Add(served)),
 		},
@@ -161,7 +161,7 @@ func TestDecide(t *testing.T) {
 			want: retiring(anchored(state{signer: a, next: fresh, requested: "restored", acted: "restored"}), b,
 				start.Add(served)), done: "kept 1",
 		},
-		"the Secret was deleted and nobody remembers": {
+		"the Secret was deleted and no replica remembers": {
 			registered: everywhere(a), want: retiring(anchored(state{next: fresh}), a, start.Add(served)),
 			done: "none that can sign",
 		},
@@ -181,7 +181,7 @@ func TestDecide(t *testing.T) {
 			remembered: anchored(state{signer: a, next: b}), registered: everywhere(a, b),
 			want: anchored(state{signer: a, next: b, published: start.Add(-time.Minute)}), done: "back into the Secret",
 		},
-		"the CA was damaged and nobody remembers": {
+		"the CA was damaged and no replica remembers": {
 			stored:     &state{anchors: anchored(state{signer: a}).anchors, problems: []string{"tls.key"}},
 			registered: everywhere(a),
 			want:       retiring(anchored(state{next: fresh}), a, start.Add(served)), done: "none that can sign",
@@ -197,11 +197,11 @@ func TestDecide(t *testing.T) {
 			stored: &state{signer: a}, remembered: anchored(state{signer: a}), registered: everywhere(a),
 			want: anchored(state{signer: a}), done: "missing from",
 		},
-		"the bundle lost the CA and nobody remembers": {
+		"the bundle lost the CA and no replica remembers": {
 			stored: &state{signer: a}, registered: everywhere(a), want: anchored(state{next: a}),
 			done: "once clients trust it",
 		},
-		"somebody put another CA into the Secret and not into the bundle": {
+		"another client put another CA into the Secret and not into the bundle": {
 			stored:     retiring(&state{signer: c, anchors: anchored(state{signer: a}).anchors}, b, start.Add(time.Hour)),
 			remembered: anchored(state{signer: a}),
 			registered: everywhere(a, b),

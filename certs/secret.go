@@ -134,6 +134,12 @@ func fingerprint(cert *x509.Certificate) string {
 	return hex.EncodeToString(sum[:8])
 }
 
+func newSecret(namespace, name string) *corev1.Secret {
+	return &corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, Type: corev1.SecretTypeOpaque,
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name,
+			Labels: map[string]string{"app.kubernetes.io/name": "opgate"}}}
+}
+
 // encode returns the Secret for a state: a modified copy of the current one, or a new one if that is nil. Other data
 // and annotations are kept. Changed reports whether it differs from the current one.
 func encode(s *state, namespace string, current *corev1.Secret) (secret *corev1.Secret, changed bool, err error) {
@@ -171,12 +177,7 @@ func encode(s *state, namespace string, current *corev1.Secret) (secret *corev1.
 	}
 
 	if current == nil {
-		secret = &corev1.Secret{
-			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: secretName,
-				Labels: map[string]string{"app.kubernetes.io/name": "opgate"}},
-			Type: corev1.SecretTypeOpaque,
-		}
+		secret = newSecret(namespace, secretName)
 	} else {
 		secret = current.DeepCopy()
 	}

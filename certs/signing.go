@@ -13,10 +13,9 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic"
+
+	"github.com/opgate/opgate/internal/signal"
 )
 
 const (
@@ -43,12 +42,8 @@ type SigningKey struct {
 func NewSigningKey(client dynamic.Interface, namespace string, log logr.Logger) (*SigningKey, error) {
 	k := &SigningKey{namespace: namespace, changed: make(chan struct{}, 1), log: log}
 	var err error
-	k.secret, err = watchObject(client, secretsResource, namespace, signingSecret, func() {
-		select {
-		case k.changed <- struct{}{}:
-		default:
-		}
-	}, log)
+	k.secret, err = watchObject(client, secretsResource, namespace, signingSecret,
+		func() { signal.Put(k.changed) }, log)
 	if err != nil {
 		return nil, fmt.Errorf("watch Secret %s: %w", signingSecret, err)
 	}
@@ -62,9 +57,6 @@ func (k *SigningKey) Key() []byte {
 	}
 	return nil
 }
-
-// NeedLeaderElection returns false: every replica verifies.
-func (k *SigningKey) NeedLeaderElection() bool { return false }
 
 // Start keeps the key current until the context is cancelled.
 func (k *SigningKey) Start(ctx context.Context) error {
@@ -120,19 +112,9 @@ func (k *SigningKey) create(ctx context.Context) error {
 			return fmt.Errorf("make a key: %w", err)
 		}
 	}
-	secret := &corev1.Secret{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: k.namespace, Name: signingSecret,
-			Labels: map[string]string{"app.kubernetes.io/name": "opgate"}},
-		Type: corev1.SecretTypeOpaque,
-		Data: map[string][]byte{signingField: key},
-	}
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(secret)
-	if err != nil {
-		return errors.New("encode the Secret") // err could show it
-	}
-	_, err = k.secret.Client.Create(ctx, &unstructured.Unstructured{Object: content},
-		metav1.CreateOptions{FieldManager: bundleManager})
+	secret := newSecret(k.namespace, signingSecret)
+	secret.Data = map[string][]byte{signingField: key}
+	_, err := k.secret.write(ctx, corev1.SchemeGroupVersion.WithKind("Secret"), secret)
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("create the Secret: %w", err)
 	}

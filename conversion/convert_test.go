@@ -175,10 +175,10 @@ func TestConvert(t *testing.T) {
 		"upgradesProgressing alone": {
 			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"upgradesProgressing":"Compliant"}'}}, spec: {complianceConfig: {}}}`,
 			`{metadata: {name: a}, spec: {complianceConfig: {upgradesProgressing: Compliant}}}`, ""},
-		"an annotation that nobody could have written stays, for admission to refuse": {
+		"an annotation that no version writes stays, for admission to refuse": {
 			`{metadata: {name: a, annotations: {opgate.io/conversion: 'versionRange'}}, spec: {upgradeApproval: None, subscription: {}}}`,
 			`{metadata: {name: a, annotations: {opgate.io/conversion: 'versionRange'}}, spec: {upgradeApproval: None, subscription: {}}}`, ""},
-		"an approval that nobody could have carried stays, for admission to refuse": {
+		"an approval that no version carries stays, for admission to refuse": {
 			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"installPlanApproval":"Sometimes"}'}}, spec: {upgradeApproval: None, subscription: {}}}`,
 			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"installPlanApproval":"Sometimes"}'}}, spec: {upgradeApproval: None, subscription: {}}}`, ""},
 		"complianceConfig was changed and statusConfig travels": {

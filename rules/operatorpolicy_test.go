@@ -174,7 +174,7 @@ func TestTemplatesSwitchedOff(t *testing.T) {
 	op := operatorPolicy("etcd", versions("{{ fromConfigMap }}"))
 	op.Annotations = map[string]string{"policy.open-cluster-management.io/disable-templates": "true"}
 	if errs := operatorpolicy.Validate(op); len(errs) == 0 {
-		t.Error("template text that nobody will resolve is accepted")
+		t.Error("template text that is never resolved is accepted")
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/opgate/opgate/internal/panics"
+	"github.com/opgate/opgate/internal/signal"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/stream"
@@ -213,9 +214,6 @@ func wait(ctx context.Context, all ...<-chan struct{}) bool {
 	return true
 }
 
-// NeedLeaderElection returns false: every replica judges, so every replica needs a snapshot.
-func (f *Feed) NeedLeaderElection() bool { return false }
-
 // unfollowedPause bounds the delay after a failure for kinds that no verdict depends on, and after an answer that one
 // is not served.
 const unfollowedPause = 30 * time.Second
@@ -240,10 +238,7 @@ func (f *Feed) reflect(
 				progress.Forget()
 				once.Do(func() { f.Log.Info("kind not served, continuing without it", "resource", kind.Resource) })
 				objects.markKnown()
-				select {
-				case <-time.After(f.absentPause):
-				case <-ctx.Done():
-				}
+				_ = signal.Sleep(ctx, f.absentPause)
 				return
 			}
 			if kind == OperatorPolicies {
@@ -319,10 +314,7 @@ func (f *Feed) happened(e event) {
 	f.mu.Lock()
 	f.pending = append(f.pending, e)
 	f.mu.Unlock()
-	select {
-	case f.changed <- struct{}{}:
-	default:
-	}
+	signal.Put(f.changed)
 }
 
 // build stores a snapshot with the events since the last one.

@@ -76,9 +76,6 @@ func NewWatcher(o Options) *Watcher {
 	return w
 }
 
-// NeedLeaderElection is false: every replica judges what OLM writes.
-func (w *Watcher) NeedLeaderElection() bool { return false }
-
 // Start updates the identity until the context ends.
 func (w *Watcher) Start(ctx context.Context) error {
 	for _, o := range w.objects() {

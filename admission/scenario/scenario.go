@@ -43,7 +43,6 @@ import (
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -103,25 +102,8 @@ func (f *Fault) Error() string { return strconv.Itoa(f.Line) + ": " + f.Err.Erro
 
 func (f *Fault) Unwrap() error { return f.Err }
 
-// ForHandlersOnly reports whether a scenario needs what a bare API server does not have.
-func (s *Scenario) ForHandlersOnly() bool { return s.Catalog != nil }
-
 // StoresManual is Backstop where the API server changes installPlanApproval.
 const StoresManual = "Manual"
-
-// WithBackstop is the answer where the API server holds the policies by itself as well. It evaluates admission policies
-// before it calls validating webhooks, and a refusal is the end.
-func (s *Scenario) WithBackstop() (message string, warnings []string) {
-	switch s.Backstop {
-	case "":
-		return s.Message, s.Warnings
-	case StoresManual:
-		return s.Message, slices.DeleteFunc(slices.Clone(s.Warnings), func(w string) bool {
-			return strings.Contains(w, "("+string(rules.RuleSubscriptionApproval)+")")
-		})
-	}
-	return s.Backstop + "; " + s.HeldBy(), nil
-}
 
 // HeldByBackstop and HeldByDeletion end refusals that are the API server's own.
 const (
@@ -170,31 +152,8 @@ func Select(scenarios []*Scenario) []*Scenario {
 	return slices.DeleteFunc(slices.Clone(scenarios), func(s *Scenario) bool { return !selected[s] })
 }
 
-// IsApart reports whether all that a scenario depends on is in namespaces of its own, so that Apart separates it from
-// others.
-func (s *Scenario) IsApart() bool {
-	for _, u := range slices.Concat(s.Cluster, s.Policies, s.written()) {
-		selectsAll := false
-		if u.GetKind() == "OperatorGroup" {
-			targets, _, _ := unstructured.NestedStringSlice(u.Object, "spec", "targetNamespaces")
-			selectsAll = len(targets) == 0
-		}
-		if u.GetNamespace() == "" || slices.Contains(shared, u.GetNamespace()) || selectsAll {
-			return false
-		}
-	}
-	return true
-}
-
-// shared are the namespaces that scenarios have in common.
-var shared = []string{"olm", "opgate-system"}
-
-func (s *Scenario) written() []*unstructured.Unstructured {
-	if s.Write == nil {
-		return nil
-	}
-	return []*unstructured.Unstructured{s.Write}
-}
+// Shared are the namespaces that scenarios have in common.
+var Shared = []string{"olm", "opgate-system"}
 
 // Apart returns a scenario with a suffix to the name of each of its namespaces, in what is written and in what is
 // answered.
@@ -207,7 +166,7 @@ func (s *Scenario) Apart(suffix string) (*Scenario, error) {
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
 		switch {
-		case name == "" || slices.Contains(shared, name):
+		case name == "" || slices.Contains(Shared, name):
 		case name == policyNamespace: // a word of messages as well
 			text = policyNamespaces.ReplaceAllStringFunc(text, func(found string) string {
 				return strings.Replace(found, name, name+suffix, 1)

@@ -48,7 +48,7 @@ func TestCRDIdentity(t *testing.T) {
 		t.Errorf("scope is %s", c.V1.Spec.Scope)
 	}
 	if c.V1.Spec.Conversion.Strategy != apiextensionsv1.NoneConverter {
-		t.Errorf("conversion is by %s, which somebody has to answer", c.V1.Spec.Conversion.Strategy)
+		t.Errorf("conversion is by %s, which needs a webhook", c.V1.Spec.Conversion.Strategy)
 	}
 	var versions []string
 	for _, v := range c.V1.Spec.Versions {

@@ -61,9 +61,6 @@ func New(o Options) (*Manager, error) {
 	return &Manager{o}, nil
 }
 
-// NeedLeaderElection returns false: a Manager has its own leader election.
-func (m *Manager) NeedLeaderElection() bool { return false }
-
 // Start competes for the Lease and runs the controllers until the context ends. Each term of leadership has a manager
 // of controller-runtime of its own, since that cannot be started again.
 func (m *Manager) Start(ctx context.Context) error {

@@ -225,7 +225,7 @@ func TestTerm(t *testing.T) {
 		{name: "the machine is suspended for a moment",
 			happens: func(_ *apiServer, r *replica) { r.suspended.Store(int64(renewDeadline - time.Second)) },
 			after:   retryPeriod},
-		{name: "the machine is suspended, and nobody takes over",
+		{name: "the machine is suspended, and no replica takes over",
 			happens: func(_ *apiServer, r *replica) { r.suspended.Store(int64(20 * time.Second)) }, ends: true},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -55,23 +55,20 @@ func ownersOf(current *snapshot.Snapshot, o *snapshot.Object) []string {
 	if d == nil || len(d.Operators) == 0 {
 		return nil
 	}
-	var owners []string
-	for _, namespace := range current.Governed() {
-		if slices.ContainsFunc(current.Namespace(namespace).Policies(),
-			func(p *rules.OperatorPolicy) bool { return belongs(d, p.Package, namespace) }) {
-			owners = append(owners, namespace)
-		}
-	}
-	return owners
+	return governed(current, func(p *rules.OperatorPolicy, namespace string) bool {
+		return belongs(d, p.Package, namespace)
+	})
 }
 
 // governing returns the namespaces with policies for a package.
-func governing(current *snapshot.Snapshot, pkg string) (namespaces []string) {
-	for _, namespace := range current.Governed() {
-		if slices.ContainsFunc(current.Namespace(namespace).Policies(),
-			func(p *rules.OperatorPolicy) bool { return p.Package == pkg }) {
-			namespaces = append(namespaces, namespace)
-		}
-	}
-	return namespaces
+func governing(current *snapshot.Snapshot, pkg string) []string {
+	return governed(current, func(p *rules.OperatorPolicy, _ string) bool { return p.Package == pkg })
+}
+
+// governed returns the namespaces with policies that satisfy a condition.
+func governed(current *snapshot.Snapshot, by func(p *rules.OperatorPolicy, namespace string) bool) []string {
+	return slices.DeleteFunc(current.Governed(), func(namespace string) bool {
+		return !slices.ContainsFunc(current.Namespace(namespace).Policies(),
+			func(p *rules.OperatorPolicy) bool { return by(p, namespace) })
+	})
 }

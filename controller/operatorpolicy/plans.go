@@ -3,11 +3,13 @@ package operatorpolicy
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/opgate/opgate/controller/apply"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/snapshot"
 )
@@ -57,12 +59,17 @@ func (r *reconciler) behind(ctx context.Context, s *snapshot.Snapshot, ns *rules
 	return false, nil
 }
 
+// planNamed returns a plan of a namespace, nil if it is not known.
+func planNamed(ns *rules.Namespace, name string) *olm.InstallPlan {
+	i := slices.IndexFunc(ns.Plans(), func(p *olm.InstallPlan) bool { return p.Metadata.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return ns.Plans()[i]
+}
+
 // written reports whether OLM has written a plan in full.
 func written(ns *rules.Namespace, name string) bool {
-	for _, p := range ns.Plans() {
-		if p.Metadata.Name == name {
-			return p.Status.Phase != ""
-		}
-	}
-	return false
+	plan := planNamed(ns, name)
+	return plan != nil && plan.Status.Phase != ""
 }

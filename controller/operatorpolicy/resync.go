@@ -115,18 +115,14 @@ func refused(s *olm.Subscription) bool {
 // dangling reports whether OLM treats a deleted plan as pending.
 func dangling(s *olm.Subscription, ns *rules.Namespace) bool {
 	return s.Status.State == olm.StateUpgradePending && s.Status.InstallPlan.Name != "" &&
-		!slices.ContainsFunc(ns.Plans(),
-			func(p *olm.InstallPlan) bool { return p.Metadata.Name == s.Status.InstallPlan.Name })
+		planNamed(ns, s.Status.InstallPlan.Name) == nil
 }
 
 // interrupted returns the plan of a Subscription if an outage of Opgate has failed it, else nil. Earlier plans are
 // outdated.
 func interrupted(s *olm.Subscription, ns *rules.Namespace) *olm.InstallPlan {
-	i := slices.IndexFunc(ns.Plans(), func(p *olm.InstallPlan) bool {
-		return p.Metadata.Name == s.Status.InstallPlan.Name && rules.Interrupted(p)
-	})
-	if i < 0 {
-		return nil
+	if plan := planNamed(ns, s.Status.InstallPlan.Name); plan != nil && rules.Interrupted(plan) {
+		return plan
 	}
-	return ns.Plans()[i]
+	return nil
 }

@@ -196,15 +196,15 @@ func TestAsWritten(t *testing.T) {
 		change func(u *unstructured.Unstructured)
 		same   bool
 	}{
-		"nothing":              {func(*unstructured.Unstructured) {}, true},
-		"a status":             {func(u *unstructured.Unstructured) { u.Object["status"] = map[string]any{"compliant": "Compliant"} }, true},
-		"somebody's label":     {func(u *unstructured.Unstructured) { set1(u, "labels", "theirs", "x") }, true},
-		"an annotation":        {func(u *unstructured.Unstructured) { set1(u, "annotations", "theirs", "x") }, true},
-		"the spec":             {func(u *unstructured.Unstructured) { u.SetGeneration(4) }, false},
-		"made anew":            {func(u *unstructured.Unstructured) { u.SetUID("v") }, false},
-		"our label":            {func(u *unstructured.Unstructured) { set1(u, "labels", "cluster-name", "x") }, false},
-		"the template's":       {func(u *unstructured.Unstructured) { set1(u, "annotations", "mine", "x") }, false},
-		"the owner taken away": {func(u *unstructured.Unstructured) { u.SetOwnerReferences(nil) }, false},
+		"nothing":                {func(*unstructured.Unstructured) {}, true},
+		"a status":               {func(u *unstructured.Unstructured) { u.Object["status"] = map[string]any{"compliant": "Compliant"} }, true},
+		"another client's label": {func(u *unstructured.Unstructured) { set1(u, "labels", "theirs", "x") }, true},
+		"an annotation":          {func(u *unstructured.Unstructured) { set1(u, "annotations", "theirs", "x") }, true},
+		"the spec":               {func(u *unstructured.Unstructured) { u.SetGeneration(4) }, false},
+		"made anew":              {func(u *unstructured.Unstructured) { u.SetUID("v") }, false},
+		"our label":              {func(u *unstructured.Unstructured) { set1(u, "labels", "cluster-name", "x") }, false},
+		"the template's":         {func(u *unstructured.Unstructured) { set1(u, "annotations", "mine", "x") }, false},
+		"the owner taken away":   {func(u *unstructured.Unstructured) { u.SetOwnerReferences(nil) }, false},
 	} {
 		live := stored.DeepCopy()
 		tc.change(live)

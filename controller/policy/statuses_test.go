@@ -71,7 +71,7 @@ func TestMetrics(t *testing.T) {
 		}
 	}
 	m.changed(key("a"), in(dependency.Compliant))
-	expect("nobody leads", map[string]float64{})
+	expect("no replica leads", map[string]float64{})
 	m.started(func() int { return 3 })
 	m.changed(key("a"), in(dependency.Compliant))
 	m.changed(key("b"), in(dependency.Pending))

@@ -55,9 +55,6 @@ func NewProber(c client.Client, namespace string, log logr.Logger, registry prom
 	return p
 }
 
-// NeedLeaderElection is false: replicas reach different API servers.
-func (p *Prober) NeedLeaderElection() bool { return false }
-
 // Start probes until the context ends.
 func (p *Prober) Start(ctx context.Context) error {
 	defer p.loaded.Reset()

@@ -275,7 +275,7 @@ func TestConversionMigrate(t *testing.T) {
 		untouched(t)
 	})
 
-	t.Run("nobody converts", func(t *testing.T) {
+	t.Run("without a converter", func(t *testing.T) {
 		if _, err := e.Gate.Stop(); err != nil {
 			t.Fatal(err)
 		}

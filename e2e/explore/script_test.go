@@ -21,7 +21,7 @@ func TestExpect(t *testing.T) {
 		second            bool
 		want              expectation
 	}{
-		"nobody asks": {script: catalog, want: expectation{}},
+		"no Subscription": {script: catalog, want: expectation{}},
 		"a policy without a list installs the head": {
 			script: catalog + "apply operatorpolicy a complianceType=musthave channel=stable",
 			want:   expectation{csv: v12},
@@ -37,7 +37,7 @@ func TestExpect(t *testing.T) {
 			installed: v11,
 			want:      expectation{csv: v11, why: v12},
 		},
-		"an upgrade that nobody approves": {
+		"an upgrade that is not approved": {
 			script:    catalog + "apply operatorpolicy a complianceType=musthave channel=stable upgradeApproval=None",
 			installed: v10,
 			want:      expectation{csv: v10, why: v11},

@@ -215,7 +215,7 @@ func TestG7Bypass(t *testing.T) {
 					name:   "the label of a copy",
 					change: map[string]any{"metadata": map[string]any{"labels": map[string]any{"olm.copiedFrom": "elsewhere"}}},
 				},
-				{name: "properties that nobody can read", change: annotated("operatorframework.io/properties", "[")},
+				{name: "properties that cannot be read", change: annotated("operatorframework.io/properties", "[")},
 			},
 		},
 	} {

@@ -293,7 +293,7 @@ func constraintRoles(t *testing.T, e *harness.OLMEnv) {
 			t.Fatal(err)
 		}
 		if got := strings.TrimSpace(result.Stdout); got != want {
-			t.Errorf("may anybody %s Constraints: %s, want %s\n%s", verb, got, want, result.Stderr)
+			t.Errorf("may a user %s Constraints: %s, want %s\n%s", verb, got, want, result.Stderr)
 		}
 	}
 	u := constraintOf("of-a-tenant", "true", "")

@@ -126,7 +126,7 @@ func TestG6Killed(t *testing.T) {
 
 	stopTrying()
 	tries.Wait()
-	t.Logf("while somebody kept trying, refused by %v", refusals)
+	t.Logf("while the attempts went on, refused by %v", refusals)
 	if through > 0 {
 		t.Errorf("%d forbidden writes got through", through)
 	}

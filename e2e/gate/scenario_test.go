@@ -35,10 +35,10 @@ func TestScenarios(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !*harness.Long {
-		playAll(t, e, scenario.Select(scenarios), (*scenario.Scenario).WithBackstop)
+		playAll(t, e, scenario.Select(scenarios), withBackstop)
 		return
 	}
-	playAll(t, e, scenarios, (*scenario.Scenario).WithBackstop)
+	playAll(t, e, scenarios, withBackstop)
 	t.Cleanup(func() { e.Restart(t, cluster.GateOptions{}) })
 	e.Restart(t, cluster.GateOptions{WithoutBackstop: true})
 	t.Run("without the backstop", func(t *testing.T) {
@@ -54,7 +54,7 @@ func playAll(
 	run := rand.String(4)
 	var together, others []*scenario.Scenario
 	for i, s := range scenarios {
-		if s.ForHandlersOnly() {
+		if s.Catalog != nil { // a bare API server serves no PackageManifests
 			continue
 		}
 		apart, err := s.Apart(fmt.Sprintf("-%s%d", run, i))
@@ -64,7 +64,7 @@ func playAll(
 		// the digest of a change may depend on the name of the namespace
 		case strings.Contains(s.Message, "accept sha256:"):
 			others = append(others, s)
-		case s.IsApart():
+		case isApart(s):
 			together = append(together, apart)
 		default:
 			others = append(others, apart)
@@ -80,6 +80,37 @@ func playAll(
 	for _, s := range together {
 		t.Run(s.Name, func(t *testing.T) { play(t, e, s, want) })
 	}
+}
+
+// withBackstop is the answer where the API server holds the policies by itself as well. It evaluates admission policies
+// before it calls validating webhooks, and a refusal is the end.
+func withBackstop(s *scenario.Scenario) (message string, warnings []string) {
+	switch s.Backstop {
+	case "":
+		return s.Message, s.Warnings
+	case scenario.StoresManual:
+		return s.Message, slices.DeleteFunc(slices.Clone(s.Warnings), func(w string) bool {
+			return strings.Contains(w, "("+string(rules.RuleSubscriptionApproval)+")")
+		})
+	}
+	return s.Backstop + "; " + s.HeldBy(), nil
+}
+
+// isApart reports whether all that a scenario depends on is in namespaces of its own, so that Apart separates it from
+// others.
+func isApart(s *scenario.Scenario) bool {
+	objects := slices.Concat(s.Cluster, s.Policies)
+	if s.Write != nil {
+		objects = append(objects, s.Write)
+	}
+	return !slices.ContainsFunc(objects, func(u *unstructured.Unstructured) bool {
+		selectsAll := false
+		if u.GetKind() == "OperatorGroup" {
+			targets, _, _ := unstructured.NestedStringSlice(u.Object, "spec", "targetNamespaces")
+			selectsAll = len(targets) == 0
+		}
+		return u.GetNamespace() == "" || slices.Contains(scenario.Shared, u.GetNamespace()) || selectsAll
+	})
 }
 
 // setUp writes what exists before scenarios, and removes it after the test with what they write.

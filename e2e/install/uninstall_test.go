@@ -75,7 +75,7 @@ func TestUninstall(t *testing.T) {
 			steps: func(t *testing.T) {
 				s.Admin(t, "delete", "deployment", "-n", cluster.OpgateNamespace, "opgate", "--cascade=foreground",
 					"--timeout=10m")
-				harness.Eventually(t, "nobody answers", func(ctx context.Context) error {
+				harness.Eventually(t, "no replica answers", func(ctx context.Context) error {
 					err := s.Attempt(ctx, tries(namespace)[0])
 					if err == nil || !strings.Contains(err.Error(), "failed calling webhook") {
 						return fmt.Errorf("got %w", err)

@@ -67,7 +67,7 @@ func TestLoopRequests(t *testing.T) {
 		}
 	})
 	t.Run("approvals in many namespaces at once", func(t *testing.T) { e.approvedFirst(t, e.namespaces[policies/2:]) })
-	t.Run("what concerns nobody", func(t *testing.T) { e.othersCostNothing(t, e.namespaces[0], e.namespaces[2]) })
+	t.Run("what concerns no policy", func(t *testing.T) { e.othersCostNothing(t, e.namespaces[0], e.namespaces[2]) })
 	t.Run("rest", func(t *testing.T) { e.rests(t, plansOfAll) })
 }
 

@@ -61,3 +61,23 @@ func (s *Signal) Wait(ctx context.Context, condition func() bool) error {
 	}
 	return nil
 }
+
+// Put puts a token into a channel of capacity 1, which holds it until it is received; a second one is dropped.
+func Put(token chan<- struct{}) {
+	select {
+	case token <- struct{}{}:
+	default:
+	}
+}
+
+// Sleep waits for a duration. It returns an error if the context ends before.
+func Sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}

@@ -30,7 +30,7 @@ func TestOwn(t *testing.T) {
 	}{
 		{name: "no constraint", set: plain, bundle: etcd()},
 		{name: "another bundle", set: plain, bundle: wants(vaultGVK), candidates: []*Bundle{vault}},
-		{name: "nobody", set: plain, bundle: wants(vaultGVK),
+		{name: "nothing provides it", set: plain, bundle: wants(vaultGVK),
 			want: []Finding{{Outcome: Violated, Rule: "gvk v/v1 Vault"}}},
 		{name: "the bundle itself", set: plain, bundle: wants(etcdGVK)},
 		{name: "the cluster", set: cluster, bundle: wants(gpu)},

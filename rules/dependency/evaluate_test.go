@@ -59,7 +59,7 @@ func TestObserve(t *testing.T) {
 		{name: "a ConstraintTemplate is there",
 			object: "{apiVersion: templates.gatekeeper.sh/v1, kind: ConstraintTemplate, status: {created: false}}",
 			want:   "0/0 Compliant"},
-		{name: "a ConstraintTemplate of somebody else",
+		{name: "a ConstraintTemplate of another group",
 			object: "{apiVersion: example.com/v1, kind: ConstraintTemplate}", want: "0/0 none"},
 		{name: "something else of that group", object: "{apiVersion: templates.gatekeeper.sh/v1, kind: Other}",
 			want: "0/0 none"},

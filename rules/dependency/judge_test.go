@@ -138,7 +138,7 @@ func TestPoliciesNamedAsAttacks(t *testing.T) {
 		})
 	}
 	if v := JudgePolicy(PolicyInput{Policy: policyOf(t, "app", "Policy db")}); v.Decision != verdict.Allow {
-		t.Error("a cycle that nobody can see is none")
+		t.Error("not allowed, though no cycle is visible")
 	}
 }
 
@@ -182,6 +182,6 @@ func TestPolicySetsNamedAsAttacks(t *testing.T) {
 		}
 	}
 	if v := JudgePolicySet(PolicySetInput{Set: policySet("all", "app")}); v.Decision != verdict.Allow {
-		t.Error("a cycle that nobody can see is none")
+		t.Error("not allowed, though no cycle is visible")
 	}
 }

@@ -20,9 +20,9 @@ func TestLiveOf(t *testing.T) {
 		owner      string
 	}{
 		{name: "by its controller", meta: "namespace: shop, " + owner("Policy", "app", "uid-app", "true"), ours: true},
-		{name: "by its label, when somebody has removed the controller", meta: "namespace: shop, " + labels,
+		{name: "by its label, without the controller", meta: "namespace: shop, " + labels,
 			ours: true},
-		{name: "by its controller, when somebody has removed the label",
+		{name: "by its controller, without the label",
 			meta: "namespace: shop, labels: {a: b}, " + owner("Policy", "app", "uid-app", "true"), ours: true},
 		{name: "left by an earlier Policy of the name", meta: "namespace: shop, " + labels + ", " +
 			owner("Policy", "app", "uid-old", "true"), ours: true},
@@ -67,7 +67,7 @@ func TestLiveOf(t *testing.T) {
 	empty := &Policy{Namespace: "shop", Name: "app"}
 	if live := LiveOf(object(t, "metadata: {namespace: shop, "+owner("Policy", "other", `""`, "true")+"}"),
 		empty); live.Ours {
-		t.Error("no uid is nobody's")
+		t.Error("an owner without a UID is the Policy")
 	}
 }
 

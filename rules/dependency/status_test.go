@@ -373,7 +373,7 @@ func TestStatusOfAnything(t *testing.T) {
 				}
 			}
 			if len(p.Status.Placement) != 1 || len(p.Status.Status) != 1 || len(p.Status.Conditions) != 2 {
-				t.Fatal("something of somebody else was lost")
+				t.Fatal("a condition of another client was lost")
 			}
 		}
 	}

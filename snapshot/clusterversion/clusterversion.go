@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
+	"github.com/opgate/opgate/internal/signal"
 	"github.com/opgate/opgate/rules/state"
 )
 
@@ -71,17 +72,9 @@ func New(o Options) (*Watcher, error) {
 	return &Watcher{Options: o, discovery: versions, objects: objects, refresh: make(chan struct{}, 1)}, nil
 }
 
-// NeedLeaderElection returns false: every replica judges by the versions.
-func (w *Watcher) NeedLeaderElection() bool { return false }
-
 // Refresh triggers a read of the version of Kubernetes, after events that may be an upgrade of the control plane. It
 // does not block.
-func (w *Watcher) Refresh() {
-	select {
-	case w.refresh <- struct{}{}:
-	default:
-	}
-}
+func (w *Watcher) Refresh() { signal.Put(w.refresh) }
 
 // Start watches the versions until the context ends.
 func (w *Watcher) Start(ctx context.Context) error {
@@ -102,7 +95,7 @@ func (w *Watcher) Start(ctx context.Context) error {
 	}
 	for ctx.Err() == nil {
 		w.retry(ctx, "read Kubernetes version failed, retrying with backoff", w.readKubernetes)
-		if pause(ctx, w.Pause) != nil {
+		if signal.Sleep(ctx, w.Pause) != nil {
 			return nil
 		}
 		again := time.NewTimer(wait.Jitter(w.Interval, 0.1))
@@ -125,20 +118,9 @@ func (w *Watcher) retry(ctx context.Context, message string, do func(context.Con
 			return
 		}
 		w.Log.Info(message, "error", err.Error())
-		if pause(ctx, backoff.Step()) != nil {
+		if signal.Sleep(ctx, backoff.Step()) != nil {
 			return
 		}
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
 	}
 }
 

@@ -110,9 +110,6 @@ func (c *Cache) Get(plan *olm.InstallPlan, replacements []rules.Replacement) *ru
 	return &e.reading.PlanChanges
 }
 
-// NeedLeaderElection returns false: every replica judges by the changes of plans.
-func (c *Cache) NeedLeaderElection() bool { return false }
-
 // Start reads until the context ends.
 func (c *Cache) Start(ctx context.Context) error {
 	var running sync.WaitGroup

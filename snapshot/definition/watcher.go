@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/internal/signal"
 	"github.com/opgate/opgate/internal/watched"
 )
 
@@ -64,15 +65,7 @@ func (w *Watcher) version() string {
 	return w.state.Load().Version
 }
 
-// NeedLeaderElection is false: every replica reads policies.
-func (w *Watcher) NeedLeaderElection() bool { return false }
-
-func (w *Watcher) notify() {
-	select {
-	case w.changed <- struct{}{}:
-	default:
-	}
-}
+func (w *Watcher) notify() { signal.Put(w.changed) }
 
 // Start follows the definition until the context ends.
 func (w *Watcher) Start(ctx context.Context) error {

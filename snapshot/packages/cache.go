@@ -191,9 +191,6 @@ func (c *Cache) Forget(pkg string) {
 	}
 }
 
-// NeedLeaderElection returns false: every replica completes policies, and a replica without reads fetches nothing.
-func (c *Cache) NeedLeaderElection() bool { return false }
-
 // Start fetches until the context ends.
 func (c *Cache) Start(ctx context.Context) error {
 	var workers sync.WaitGroup

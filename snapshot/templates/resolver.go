@@ -188,9 +188,6 @@ func (r *Resolver) PackageChanged(pkg string) {
 	}
 }
 
-// NeedLeaderElection returns false: every replica judges, so every replica needs complete policies.
-func (r *Resolver) NeedLeaderElection() bool { return false }
-
 // Start resolves until the context ends.
 func (r *Resolver) Start(ctx context.Context) error {
 	var running sync.WaitGroup

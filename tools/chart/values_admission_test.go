@@ -165,7 +165,7 @@ func TestWebhookDefaults(t *testing.T) {
 	ignored := slices.DeleteFunc(hooksOf(t, defaults), func(h admissionregistrationv1.ValidatingWebhook) bool {
 		return *h.FailurePolicy == admissionregistrationv1.Fail
 	})
-	same(t, "webhooks that are ignored when nobody answers", len(ignored), 3)
+	same(t, "webhooks with failurePolicy Ignore", len(ignored), 3)
 }
 
 // TestWebhookNumber holds what the manifest states about itself to what is in it.

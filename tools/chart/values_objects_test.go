@@ -25,7 +25,7 @@ func objectCases() []valueCase {
 			},
 		},
 		{
-			name:   "nobody reads constraints unasked",
+			name:   "no ClusterRole reads constraints by default",
 			values: "rbac: {constraintReader: {everybody: false}}",
 			check: func(t *testing.T, o objects) {
 				gone[*rbacv1.ClusterRoleBinding](t, o, "opgate-constraint-reader")

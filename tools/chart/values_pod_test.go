@@ -227,7 +227,7 @@ func TestPodDefaults(t *testing.T) {
 func TestOpenShift(t *testing.T) {
 	context := podOf(t, mustRender(t, "", "--api-versions", "security.openshift.io/v1")).SecurityContext
 	if context.RunAsUser != nil || context.RunAsGroup != nil || !*context.RunAsNonRoot {
-		t.Errorf("security context is %+v, want runAsNonRoot and nobody's name", context)
+		t.Errorf("security context is %+v, want runAsNonRoot without a user and a group", context)
 	}
 	same(t, "user elsewhere", podOf(t, defaults).SecurityContext.RunAsUser, new(int64(65532)))
 }

@@ -175,7 +175,7 @@ func TestImage(t *testing.T) {
 		for _, header := range headers {
 			if header.Name != image.Server || header.Typeflag != tar.TypeReg || header.Mode != 0o555 ||
 				header.Uid != 0 || header.Gid != 0 {
-				t.Errorf("the image holds %s with mode %o of %d:%d, want nothing but opgate-server, that root owns and nobody writes to",
+				t.Errorf("the image holds %s with mode %o of %d:%d, want nothing but opgate-server, owned by root and not writable",
 					header.Name, header.Mode, header.Uid, header.Gid)
 			}
 		}

@@ -149,7 +149,7 @@ func TestDockerfileMakesTheSameImage(t *testing.T) {
 	if copies := of[*instructions.CopyCommand](final); len(copies) != 1 || copies[0].From != "build" ||
 		copies[0].DestPath != image.Path ||
 		copies[0].Chmod != "0555" {
-		t.Errorf("COPY is not once of the binary to %s, that nobody may write to", image.Path)
+		t.Errorf("COPY is not once of the binary to %s with mode 0555", image.Path)
 	}
 	if runs := of[*instructions.RunCommand](final); len(runs) > 0 {
 		t.Errorf("there is %q, and no shell to run it", runs[0].CmdLine)

@@ -18,19 +18,12 @@ const (
 	Resource = "constraints"
 )
 
-var (
-	// GroupVersion identifies this package's API.
-	GroupVersion = schema.GroupVersion{Group: Group, Version: Version}
+// GroupVersion identifies this package's API.
+var GroupVersion = schema.GroupVersion{Group: Group, Version: Version}
 
-	// SchemeBuilder collects the functions that register the types of this package.
-	SchemeBuilder = runtime.NewSchemeBuilder(addKnownTypes)
-
-	// AddToScheme registers the types of this package in a scheme. OLM's types of the same group and version, such as
-	// OperatorGroup, may be registered in it as well.
-	AddToScheme = SchemeBuilder.AddToScheme
-)
-
-func addKnownTypes(scheme *runtime.Scheme) error {
+// AddToScheme registers the types of this package in a scheme. OLM's types of the same group and version, such as
+// OperatorGroup, may be registered in it as well.
+func AddToScheme(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion, &Constraint{}, &ConstraintList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil

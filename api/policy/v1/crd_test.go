@@ -40,7 +40,7 @@ func TestCRDIdentity(t *testing.T) {
 		t.Errorf("version %s is not stored, not served, or has no status subresource", c.Version.Name)
 	}
 	if c.V1.Spec.Conversion.Strategy != apiextensionsv1.NoneConverter {
-		t.Errorf("conversion is by %s, which somebody has to answer", c.V1.Spec.Conversion.Strategy)
+		t.Errorf("conversion is by %s, which needs a webhook", c.V1.Spec.Conversion.Strategy)
 	}
 	if c.V1.Labels["policy.open-cluster-management.io/policy-type"] != "" {
 		t.Error("a Policy can be a template of another one")

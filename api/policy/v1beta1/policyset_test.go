@@ -125,8 +125,8 @@ func TestPolicySetSchema(t *testing.T) {
 		policies any
 		at       string // "" if it is accepted
 	}{
-		"nobody is in it":         {[]any{}, ""},
-		"somebody is in it twice": {[]any{"app", "app"}, ""},
+		"without Policies":        {[]any{}, ""},
+		"with one Policy twice":   {[]any{"app", "app"}, ""},
 		"no list":                 {nil, "spec.policies"},
 		"a name that is empty":    {[]any{"app", ""}, "spec.policies[1]"},
 		"a name that is none":     {[]any{int64(1)}, "spec.policies[0]"},

@@ -46,9 +46,6 @@ func (c *callers) Start(ctx context.Context) error {
 	return nil
 }
 
-// NeedLeaderElection is false: every replica is called.
-func (c *callers) NeedLeaderElection() bool { return false }
-
 // listen returns a TLS configuration that checks the certificates of clients that have one. Others are accepted:
 // conversion, for which no API server has a certificate, is served on the same port, and shows nothing but what it was
 // sent.

@@ -10,6 +10,8 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/opgate/opgate/internal/signal"
 )
 
 const (
@@ -65,12 +67,8 @@ func (c *connections) count(_ net.Conn, state http.ConnState) {
 func (c *connections) end(ctx context.Context, quiet time.Duration) error {
 	for {
 		before := c.accepted.Load()
-		timer := time.NewTimer(quiet)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return ctx.Err()
+		if err := signal.Sleep(ctx, quiet); err != nil {
+			return err
 		}
 		err := wait.PollUntilContextCancel(ctx, openInterval, true, func(ctx context.Context) (bool, error) {
 			return c.open.Load() == 0 && c.listener.fence(ctx) == nil, nil

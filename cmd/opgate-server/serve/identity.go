@@ -41,9 +41,6 @@ func (i *identity) Username() string {
 	return ""
 }
 
-// NeedLeaderElection is false: every replica judges what this user writes.
-func (i *identity) NeedLeaderElection() bool { return false }
-
 // Start asks the API server until it answers.
 func (i *identity) Start(ctx context.Context) error {
 	// The end of the context is not an error.

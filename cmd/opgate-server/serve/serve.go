@@ -171,12 +171,19 @@ func newProcess(
 // add adds what the process runs to the manager.
 func (p *process) add(runnables ...manager.Runnable) error {
 	for _, r := range runnables {
-		if err := p.manager.Add(r); err != nil {
+		if err := p.manager.Add(everyReplica{r}); err != nil {
 			return fmt.Errorf("add %T: %w", r, err)
 		}
 	}
 	return nil
 }
+
+// everyReplica runs without leader election: the background loop and the CA have Leases of their own, and losing one
+// does not end the process.
+type everyReplica struct{ manager.Runnable }
+
+// NeedLeaderElection returns false.
+func (everyReplica) NeedLeaderElection() bool { return false }
 
 // unjudged returns the namespaces that the webhook configurations exclude.
 func (p *process) unjudged() []string {

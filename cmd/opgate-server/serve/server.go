@@ -134,6 +134,3 @@ func (u untilShutdown) Start(ctx context.Context) error {
 	defer context.AfterFunc(u.shutdownContext, cancel)()
 	return u.Runnable.Start(ctx)
 }
-
-// NeedLeaderElection is false: the runnables inside elect their own leaders.
-func (u untilShutdown) NeedLeaderElection() bool { return false }

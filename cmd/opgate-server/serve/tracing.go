@@ -66,9 +66,6 @@ func (t *tracing) Start(ctx context.Context) error {
 	return nil
 }
 
-// NeedLeaderElection is false: every replica answers reviews.
-func (t *tracing) NeedLeaderElection() bool { return false }
-
 // checkEndpoint returns an error for what is no URL of a collector.
 func checkEndpoint(endpoint string) error {
 	if endpoint == "" {

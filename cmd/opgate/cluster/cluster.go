@@ -99,11 +99,6 @@ func (r *Reader) Changes(
 	return &reading.PlanChanges, nil
 }
 
-// Objects returns the objects of a kind in the form of the snapshot. Errors are those of Each.
-func (r *Reader) Objects(ctx context.Context, kind *snapshot.Kind, namespace string) ([]*snapshot.Object, error) {
-	return r.objectsOf(ctx, kind, namespace, nil)
-}
-
 func (r *Reader) objectsOf(
 	ctx context.Context, kind *snapshot.Kind, namespace string, seen func(*snapshot.Kind, []byte),
 ) ([]*snapshot.Object, error) {

@@ -49,22 +49,25 @@ var kinds = withContext(
 	kind{policyv1beta1.GroupVersion.WithKind(policyv1beta2.Kind), snapshot.OperatorPolicies, readEarlierPolicy, false},
 	kind{constraintv1.GroupVersion.WithKind(constraintv1.Kind), snapshot.Constraints, readConstraint, false},
 	kind{constraintv2.GroupVersion.WithKind(constraintv1.Kind), snapshot.Constraints, readConstraint, false},
-	kind{snapshot.Policies.GroupVersionKind, snapshot.Policies, reads[policyv1.Policy](as[policyv1.Policy],
+	kind{snapshot.Policies.GroupVersionKind, snapshot.Policies, reads(unknownFields[policyv1.Policy], as[policyv1.Policy],
 		func(p *policyv1.Policy) *olm.ObjectMeta { return names(&p.ObjectMeta) }, "policy-templates"), false},
 	kind{snapshot.PolicySets.GroupVersionKind, snapshot.PolicySets,
-		reads[policyv1beta1.PolicySet](as[policyv1beta1.PolicySet],
+		reads(unknownFields[policyv1beta1.PolicySet], as[policyv1beta1.PolicySet],
 			func(s *policyv1beta1.PolicySet) *olm.ObjectMeta { return names(&s.ObjectMeta) }), false},
-	kind{olm.SubscriptionGVK, snapshot.Subscriptions, reads[operatorsv1alpha1.Subscription](olm.DecodeSubscription,
-		func(s *olm.Subscription) *olm.ObjectMeta { return &s.Metadata }, subscriptionRequires...), false},
-	kind{olm.InstallPlanGVK, snapshot.InstallPlans, reads[operatorsv1alpha1.InstallPlan](preparedPlan,
+	kind{olm.SubscriptionGVK, snapshot.Subscriptions,
+		reads(unknownFields[operatorsv1alpha1.Subscription], olm.DecodeSubscription,
+			func(s *olm.Subscription) *olm.ObjectMeta { return &s.Metadata }, subscriptionRequires...), false},
+	kind{olm.InstallPlanGVK, snapshot.InstallPlans, reads(unknownFields[operatorsv1alpha1.InstallPlan], preparedPlan,
 		func(p *olm.InstallPlan) *olm.ObjectMeta { return &p.Metadata }, planRequires...), false},
-	kind{olm.CatalogSourceGVK, snapshot.CatalogSources, reads[operatorsv1alpha1.CatalogSource](as[olm.CatalogSource],
-		func(c *olm.CatalogSource) *olm.ObjectMeta { return &c.Metadata }, "sourceType"), false},
-	kind{olm.OperatorGroupGVK, snapshot.OperatorGroups, reads[operatorsv1.OperatorGroup](as[olm.OperatorGroup],
-		func(g *olm.OperatorGroup) *olm.ObjectMeta { return &g.Metadata }), false},
-	kind{olm.ClusterExtensionGVK, nil, readsV1(olm.DecodeClusterExtension,
+	kind{olm.CatalogSourceGVK, snapshot.CatalogSources,
+		reads(unknownFields[operatorsv1alpha1.CatalogSource], as[olm.CatalogSource],
+			func(c *olm.CatalogSource) *olm.ObjectMeta { return &c.Metadata }, "sourceType"), false},
+	kind{olm.OperatorGroupGVK, snapshot.OperatorGroups,
+		reads(unknownFields[operatorsv1.OperatorGroup], as[olm.OperatorGroup],
+			func(g *olm.OperatorGroup) *olm.ObjectMeta { return &g.Metadata }), false},
+	kind{olm.ClusterExtensionGVK, nil, reads(anyFields, olm.DecodeClusterExtension,
 		func(e *olm.ClusterExtension) *olm.ObjectMeta { return &e.Metadata }, "namespace", "source"), false},
-	kind{olm.ClusterCatalogGVK, nil, readsV1(olm.DecodeClusterCatalog,
+	kind{olm.ClusterCatalogGVK, nil, reads(anyFields, olm.DecodeClusterCatalog,
 		func(c *olm.ClusterCatalog) *olm.ObjectMeta { return &c.Metadata }, "source"), false},
 	kind{olm.V1.WithKind(olm.KindOperatorCondition), snapshot.OperatorConditions, readMetadata, true},
 	kind{snapshot.Namespaces.GroupVersionKind, snapshot.Namespaces, readNamespace, true},
@@ -243,13 +246,14 @@ func readEarlierPolicy(raw []byte, o *Object) []fieldFault {
 	return nil
 }
 
-// reads returns the reader of a kind of which Every has all fields. It finds those that are unknown, and those that are
-// missing in spec, and decodes what is judged.
-func reads[Every, T any](
-	decode func(raw []byte) (*T, error), names func(*T) *olm.ObjectMeta, required ...string,
+// reads returns the reader of a kind. It finds the fields that are unknown, by a function, and those that are missing in
+// spec, and decodes what is judged.
+func reads[T any](
+	unknown func(raw []byte) []fieldFault, decode func(raw []byte) (*T, error), names func(*T) *olm.ObjectMeta,
+	required ...string,
 ) func([]byte, *Object) []fieldFault {
 	return func(raw []byte, o *Object) []fieldFault {
-		faults := unknownFields(raw, new(Every))
+		faults := unknown(raw)
 		if len(required) > 0 {
 			faults = append(faults, missing(raw, required)...)
 		}
@@ -263,22 +267,9 @@ func reads[Every, T any](
 	}
 }
 
-// readsV1 returns the reader of a kind of OLM v1, whose fields differ between its versions: those that are not known
-// are not looked for.
-func readsV1[T any](
-	decode func(raw []byte) (*T, error), names func(*T) *olm.ObjectMeta, required ...string,
-) func([]byte, *Object) []fieldFault {
-	return func(raw []byte, o *Object) []fieldFault {
-		faults := missing(raw, required)
-		value, err := decode(raw)
-		if err != nil {
-			return orFault(faults, err)
-		}
-		o.Value = value
-		o.identify(names(value))
-		return faults
-	}
-}
+// anyFields is for a kind of OLM v1, whose fields differ between its versions: those that are not known are not looked
+// for.
+func anyFields([]byte) []fieldFault { return nil }
 
 func as[T any](raw []byte) (*T, error) {
 	value := new(T)

@@ -20,7 +20,8 @@ type fieldFault struct {
 
 // unknownFields decodes as the API server does under strict field validation, into a type that has every
 // field of the kind, and says what it would refuse.
-func unknownFields(raw []byte, into any) []fieldFault {
+func unknownFields[Every any](raw []byte) []fieldFault {
+	into := new(Every)
 	strict, err := kjson.UnmarshalStrict(raw, into)
 	if err != nil {
 		return []fieldFault{wrongType(raw, into, err)}

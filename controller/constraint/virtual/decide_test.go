@@ -76,10 +76,10 @@ func TestDecide(t *testing.T) {
 			shop(func(c *rules.NamespaceContents) { c.Exists = false }),
 			[]*unstructured.Unstructured{live(nil)}, nil},
 		{"nothing known of the namespace", nil, nil, []*unstructured.Unstructured{live(nil)}, nil},
-		{"attack: the name taken by somebody's operator", []*constraintv1.Constraint{one},
+		{"attack: the name taken by another operator", []*constraintv1.Constraint{one},
 			shop(func(c *rules.NamespaceContents) { c.CSVs = []rules.Installed{{CSV: "opgate-properties-one"}} }), nil,
 			[]string{"taken one"}},
-		{"attack: somebody's operator with our label is not deleted", nil, shop(nil),
+		{"attack: another operator with our label is not deleted", nil, shop(nil),
 			[]*unstructured.Unstructured{live(func(u *unstructured.Unstructured) {
 				u.SetName("etcd.v0.9.4")
 				u.SetOwnerReferences(nil)

@@ -1,6 +1,7 @@
 package compliance
 
 import (
+	"cmp"
 	"regexp"
 	"slices"
 	"strconv"
@@ -9,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
-	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 )
@@ -18,7 +18,7 @@ import (
 // is not.
 func (e *evaluation) catalogSource() Finding {
 	tolerated := e.config.CatalogSourceUnhealthy == policyv1beta2.ConfigCompliant
-	f := Finding{Type: TypeCatalogSourcesUnhealthy, Status: statusIf(!tolerated), Kind: kindCatalogSource}
+	f := Finding{Type: TypeCatalogSourcesUnhealthy, Status: statusIf(!tolerated)}
 	o := olm.ObjectMeta{Namespace: e.catalog.Namespace, Name: e.catalog.Name}
 	name := named(&o)
 	state, reason := compliantIf(tolerated), relatedMissing
@@ -30,7 +30,7 @@ func (e *evaluation) catalogSource() Finding {
 	case o.Name == "" || o.Namespace == "":
 		f.Reason, f.Message = "CatalogSourcesNotFound", "the CatalogSource is not known, because the package "+
 			e.wanted.name+" is not (yet) found in "+e.catalogAsked()
-		o.Name = either(o.Name, noName)
+		o.Name = cmp.Or(o.Name, noName)
 	case live == nil:
 		f.Reason, f.Message = "CatalogSourcesNotFound", "CatalogSource "+name+" was not found"
 	case live.Status.Connection.State == "":
@@ -102,18 +102,6 @@ func CatalogRecovered(s *olm.Subscription, catalogs []olm.Catalog, get func(olm.
 	return prevented && len(by) == 0 && strings.Contains(s.Condition(TypeResolutionFailed).Message, "catalogsource")
 }
 
-// manifestChannel is the channel of the Subscription in the catalog, nil if it is not known.
-func (e *evaluation) manifestChannel() *catalog.Channel {
-	if e.manifest == nil {
-		return nil
-	}
-	i := slices.IndexFunc(e.manifest.Channels, func(c catalog.Channel) bool { return c.Name == e.channel })
-	if i < 0 {
-		return nil
-	}
-	return &e.manifest.Channels[i]
-}
-
 // deprecations reports whether the catalog deprecates the package, the channel or the installed version, in
 // this order; the first one is named. There is no finding if the catalog is not known, unless the
 // policy depends on it: then it is NonCompliant for that reason (R-ST-10).
@@ -135,7 +123,7 @@ func (e *evaluation) deprecations() []Finding {
 	if why := e.manifest.Deprecation; why != "" {
 		return deprecated("PackageDeprecated", "package "+e.wanted.name, why)
 	}
-	if channel := e.manifestChannel(); channel != nil {
+	if channel := e.manifest.Channel(e.channel); channel != nil {
 		if channel.Deprecation != "" {
 			return deprecated("ChannelDeprecated", "channel "+text.Name(channel.Name), channel.Deprecation)
 		}
@@ -165,17 +153,17 @@ func (e *evaluation) minorChannel() Finding {
 	}
 	later := e.laterChannels()
 	if len(later) == 0 {
-		return Finding{Type: TypeMinorChannelUpgradeAvailable, Status: metav1.ConditionTrue, Reason: "Recommended",
-			Message: "there is no channel for a later minor version"}
+		return finding(TypeMinorChannelUpgradeAvailable, metav1.ConditionTrue, "Recommended",
+			"there is no channel for a later minor version")
 	}
-	return Finding{Type: TypeMinorChannelUpgradeAvailable, Reason: "UpgradeAvailable",
-		Status:  statusIf(e.config.MinorChannelUpgradeAvailable != policyv1beta2.ConfigNonCompliant),
-		Message: "a later minor version is available in other channels: " + text.Names(later, maxListed)}
+	return finding(TypeMinorChannelUpgradeAvailable,
+		statusIf(e.config.MinorChannelUpgradeAvailable != policyv1beta2.ConfigNonCompliant), "UpgradeAvailable",
+		"a later minor version is available in other channels: "+text.Names(later, maxListed))
 }
 
 func skipped(why string) Finding {
-	return Finding{Type: TypeMinorChannelUpgradeAvailable, Status: metav1.ConditionTrue, Reason: "Skipped",
-		Message: "channels for later minor versions were not looked for, because " + why}
+	return finding(TypeMinorChannelUpgradeAvailable, metav1.ConditionTrue, "Skipped",
+		"channels for later minor versions were not looked for, because "+why)
 }
 
 // laterChannels lists the channels that differ from the Subscription's only by a higher minor version.

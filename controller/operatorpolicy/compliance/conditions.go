@@ -53,6 +53,17 @@ var kinds = map[string]schema.GroupVersionKind{
 	olm.KindClusterObjectSet:     olm.ClusterObjectSetGVK,
 }
 
+// kindOf are the kinds of the related objects of a condition type; other types have none.
+var kindOf = map[string]string{
+	TypeOperatorGroup:            kindOperatorGroup,
+	TypeSubscription:             kindSubscription,
+	TypeInstallPlan:              kindInstallPlan,
+	TypeClusterServiceVersion:    kindClusterServiceVersion,
+	TypeCustomResourceDefinition: kindCustomResourceDefinition,
+	TypeDeployment:               kindDeployment,
+	TypeCatalogSourcesUnhealthy:  kindCatalogSource,
+}
+
 // The reasons of related objects.
 const (
 	relatedMissing        = "Resource not found but should exist"

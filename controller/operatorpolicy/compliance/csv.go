@@ -1,6 +1,8 @@
 package compliance
 
 import (
+	"cmp"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
@@ -26,8 +28,7 @@ func (e *evaluation) installed() (csv *Installed, unlinked bool) {
 			return csv, false
 		}
 	}
-	for i := range e.CSVs {
-		c := e.CSVs[i]
+	for _, c := range e.CSVs {
 		if c.CopiedFrom == "" && c.Package != "" && c.Package == e.wanted.name &&
 			(csv == nil || c.Status.Phase == phaseSucceeded) {
 			csv = c
@@ -63,11 +64,6 @@ const (
 	phaseReplacing = "Replacing"
 )
 
-func csvFinding(status metav1.ConditionStatus, reason, message string, related ...policyv1beta2.RelatedObject) Finding {
-	return Finding{Type: TypeClusterServiceVersion, Status: status, Reason: reason, Message: message,
-		Kind: kindClusterServiceVersion, Related: related}
-}
-
 // installedCSV reports whether the installed version is allowed and healthy.
 func (e *evaluation) installedCSV() Finding {
 	if e.csv == nil {
@@ -81,7 +77,7 @@ func (e *evaluation) installedCSV() Finding {
 			}
 		}
 		message += e.elsewhere()
-		return csvFinding(metav1.ConditionFalse, "ClusterServiceVersionMissing", message,
+		return finding(TypeClusterServiceVersion, metav1.ConditionFalse, "ClusterServiceVersionMissing", message,
 			e.related(kindClusterServiceVersion, missing, policyv1beta2.NonCompliant, relatedMissing))
 	}
 	f := e.describeCSV(e.csv)
@@ -105,7 +101,7 @@ func (e *evaluation) describeCSV(csv *Installed) Finding {
 	name := "ClusterServiceVersion (" + text.Name(csv.Metadata.Name) + ")"
 	if ok, accepted := e.Rules.Covers(csv.Metadata.Name, csv.Version, e.Now); !ok {
 		reason := name + " is not an approved version"
-		return csvFinding(metav1.ConditionFalse, reasonUnapproved, reason+": "+accepted,
+		return finding(TypeClusterServiceVersion, metav1.ConditionFalse, reasonUnapproved, reason+": "+accepted,
 			e.related(kindClusterServiceVersion, csv.Metadata, policyv1beta2.NonCompliant, reason))
 	}
 	if e.Namespace.Drifted(csv.Metadata.Name) {
@@ -115,13 +111,13 @@ func (e *evaluation) describeCSV(csv *Installed) Finding {
 		if e.enforced {
 			message += "; until then the policy approves no upgrade of it"
 		}
-		return csvFinding(metav1.ConditionFalse, reasonChanged, message,
+		return finding(TypeClusterServiceVersion, metav1.ConditionFalse, reasonChanged, message,
 			e.related(kindClusterServiceVersion, csv.Metadata, policyv1beta2.NonCompliant, reason))
 	}
 	healthy := csv.Status.Phase == phaseSucceeded
 	reason := reasonOr(csv.Status.Reason, csv.Status.Phase)
-	message := either(text.Truncate(csv.Status.Message, foreignText), "its phase is "+
-		either(text.Truncate(csv.Status.Phase, 100), "not known"))
+	message := cmp.Or(text.Truncate(csv.Status.Message, foreignText), "its phase is "+
+		cmp.Or(text.Truncate(csv.Status.Phase, 100), "not known"))
 	if len(csv.Status.Unmet) > 0 {
 		message += ": " + sentences(csv.Status.Unmet)
 	}
@@ -135,6 +131,6 @@ func (e *evaluation) describeCSV(csv *Installed) Finding {
 	if r := e.Namespace.Recorded(csv.Metadata.Name); r != nil && r.Adopted {
 		message += "; its contents are adopted: they were there before Opgate recorded what is installed"
 	}
-	return csvFinding(statusIf(healthy), reason, name+" - "+message,
+	return finding(TypeClusterServiceVersion, statusIf(healthy), reason, name+" - "+message,
 		e.related(kindClusterServiceVersion, csv.Metadata, compliantIf(healthy), reason))
 }

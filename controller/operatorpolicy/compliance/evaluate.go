@@ -1,6 +1,7 @@
 package compliance
 
 import (
+	"cmp"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -89,16 +90,16 @@ func newEvaluation(in *Input, w *wanted) *evaluation {
 	asked := in.Policy.Spec.Subscription
 	e.catalog, e.channel = olm.Catalog{Namespace: asked.SourceNamespace, Name: asked.Source}, asked.Channel
 	if sub := e.subscription; sub != nil {
-		e.catalog.Namespace = either(e.catalog.Namespace, sub.Catalog().Namespace)
-		e.catalog.Name = either(e.catalog.Name, sub.Catalog().Name)
-		e.channel = either(e.channel, sub.Spec.Channel)
+		e.catalog.Namespace = cmp.Or(e.catalog.Namespace, sub.Catalog().Namespace)
+		e.catalog.Name = cmp.Or(e.catalog.Name, sub.Catalog().Name)
+		e.channel = cmp.Or(e.channel, sub.Spec.Channel)
 	}
 	if in.Policy.Spec.IsMustNotHave() {
 		return e // the catalog is not needed
 	}
 	if e.manifest = in.manifest(e.catalog); e.manifest != nil {
 		e.catalog = e.manifest.Catalog
-		e.channel = either(e.channel, e.manifest.DefaultChannel)
+		e.channel = cmp.Or(e.channel, e.manifest.DefaultChannel)
 	}
 	return e
 }
@@ -111,57 +112,42 @@ func (in *Input) manifest(c olm.Catalog) *catalog.Package {
 	return in.Package(c)
 }
 
-// either returns the first of two values that is set.
-func either(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
-}
-
 func validated() Finding {
-	return Finding{Type: TypeValidPolicySpec, Status: metav1.ConditionTrue, Reason: "PolicyValidated",
-		Message: "the policy spec is valid"}
+	return finding(TypeValidPolicySpec, metav1.ConditionTrue, "PolicyValidated", "the policy spec is valid")
 }
 
 // invalid describes a policy that is not valid. No object is evaluated, since the policy does not say
 // reliably which, and nothing is written (R-LP-1).
 func (e *evaluation) invalid(problems []string) Outcome {
 	out := Outcome{InstalledVersion: e.installedVersion()}
-	unknown := func(conditionType, kind string) Finding {
-		return Finding{Type: conditionType, Status: metav1.ConditionUnknown, Reason: reasonInvalid, Kind: kind,
-			KeepRelated: true,
-			Message:     "the status of the " + kind + " cannot be determined, since the policy is not valid"}
+	unknown := func(conditionType string) Finding {
+		f := finding(conditionType, metav1.ConditionUnknown, reasonInvalid,
+			"the status of the "+kindOf[conditionType]+" cannot be determined, since the policy is not valid")
+		f.KeepRelated = true
+		return f
 	}
 	out.Findings = []Finding{
-		{Type: TypeValidPolicySpec, Status: metav1.ConditionFalse, Reason: reasonInvalid, Message: sentences(problems)},
-		unknown(TypeOperatorGroup, kindOperatorGroup),
-		unknown(TypeSubscription, kindSubscription),
-		unknown(TypeInstallPlan, kindInstallPlan),
-		{Type: TypeClusterServiceVersion, Status: metav1.ConditionFalse, Reason: "RelevantCSVNotFound",
-			Kind:    kindClusterServiceVersion,
-			Message: "no ClusterServiceVersion was looked for, since the policy is not valid",
-			Related: e.nothing(kindClusterServiceVersion, relatedNoCSV)},
-		{Type: TypeCustomResourceDefinition, Status: metav1.ConditionTrue, Reason: reasonNoCRDs,
-			Kind:    kindCustomResourceDefinition,
-			Message: "no CustomResourceDefinitions were looked for, since the policy is not valid",
-			Related: e.nothing(kindCustomResourceDefinition, relatedNoCRDs)},
+		finding(TypeValidPolicySpec, metav1.ConditionFalse, reasonInvalid, sentences(problems)),
+		unknown(TypeOperatorGroup),
+		unknown(TypeSubscription),
+		unknown(TypeInstallPlan),
+		finding(TypeClusterServiceVersion, metav1.ConditionFalse, "RelevantCSVNotFound",
+			"no ClusterServiceVersion was looked for, since the policy is not valid",
+			e.nothing(kindClusterServiceVersion, relatedNoCSV)...),
+		finding(TypeCustomResourceDefinition, metav1.ConditionTrue, reasonNoCRDs,
+			"no CustomResourceDefinitions were looked for, since the policy is not valid",
+			e.nothing(kindCustomResourceDefinition, relatedNoCRDs)...),
 	}
 	if e.Policy.Spec.IsMustNotHave() {
-		out.Findings = append(out.Findings,
-			Finding{Type: TypeDeployment, Status: metav1.ConditionTrue, Reason: "DeploymentNotApplicable",
-				Kind: kindDeployment, KeepRelated: true,
-				Message: "Deployments do not count for a mustnothave policy"},
-			Finding{Type: TypeCatalogSourcesUnhealthy, Status: metav1.ConditionFalse,
-				Reason: "CatalogSourceNotApplicable", Kind: kindCatalogSource, KeepRelated: true,
-				Message: "the CatalogSource does not count for a mustnothave policy"})
+		deployments, catalogs := deploymentsNotApplicable(), catalogNotApplicable()
+		deployments.KeepRelated, catalogs.KeepRelated = true, true
+		out.Findings = append(out.Findings, deployments, catalogs)
 	} else {
 		out.Findings = append(out.Findings,
-			Finding{Type: TypeDeployment, Status: metav1.ConditionTrue, Reason: reasonNoDeployments,
-				Kind:    kindDeployment,
-				Message: "no Deployments were looked for, since the policy is not valid",
-				Related: e.nothing(kindDeployment, relatedNoDeployments)},
-			unknown(TypeCatalogSourcesUnhealthy, kindCatalogSource))
+			finding(TypeDeployment, metav1.ConditionTrue, reasonNoDeployments,
+				"no Deployments were looked for, since the policy is not valid",
+				e.nothing(kindDeployment, relatedNoDeployments)...),
+			unknown(TypeCatalogSourcesUnhealthy))
 	}
 	out.Findings = append(out.Findings, skipped("the policy is not valid"))
 	return out
@@ -213,8 +199,8 @@ func (e *evaluation) operatorNamespace() (Finding, []Action) {
 	if e.NamespaceExists {
 		return validated(), nil
 	}
-	f := Finding{Type: TypeValidPolicySpec, Status: metav1.ConditionFalse, Reason: reasonInvalid,
-		Message: "the operator namespace " + text.Quote(e.wanted.namespace) + " does not exist"}
+	f := finding(TypeValidPolicySpec, metav1.ConditionFalse, reasonInvalid,
+		"the operator namespace "+text.Quote(e.wanted.namespace)+" does not exist")
 	if !e.enforced {
 		f.Message += notCreated
 		return f, nil

@@ -59,7 +59,7 @@ func TestEvaluateOperatorGroup(t *testing.T) {
 			related: map[string][]string{kindOperatorGroup: {"a NonCompliant There is more than one OperatorGroup in this namespace", "shop-x7 NonCompliant There is more than one OperatorGroup in this namespace"}},
 		},
 		{
-			name: "3.4 one of somebody else's", given: []given{enforced, present, group("extra", nil)},
+			name: "3.4 one of another owner", given: []given{enforced, present, group("extra", nil)},
 			want: map[string]string{TypeOperatorGroup: "True PreexistingOperatorGroupFound"},
 			says: map[string]string{TypeOperatorGroup: "the policy does not specify an OperatorGroup but one already exists in the namespace - " +
 				"assuming that OperatorGroup is correct"},

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
@@ -200,14 +201,14 @@ func TestSubscriptionConditionsInform(t *testing.T) {
 	if status.Compliant != policyv1beta2.Compliant || strings.Contains(event.Message, "no image") {
 		t.Error(event.Message)
 	}
-	c := conditionOf(status.Conditions, TypeBundleUnpackFailed)
+	c := meta.FindStatusCondition(status.Conditions, TypeBundleUnpackFailed)
 	if c == nil || !c.LastTransitionTime.Time.Equal(since) || c.Message != "no image" {
 		t.Errorf("condition is %+v", c)
 	}
 
 	in.Policy.Status, in.Subscriptions[0].Status.Conditions = status, nil
 	status, event = Finish(in, Evaluate(in), 0)
-	if conditionOf(status.Conditions, TypeBundleUnpackFailed) != nil || event != nil {
+	if meta.FindStatusCondition(status.Conditions, TypeBundleUnpackFailed) != nil || event != nil {
 		t.Errorf("conditions are %v, event %v", status.Conditions, event)
 	}
 }

@@ -334,7 +334,7 @@ func TestEvaluateRefusedActions(t *testing.T) {
 func TestEvaluateCreatedByPolicy(t *testing.T) {
 	for _, a := range Evaluate(input(enforced)).Actions {
 		if p := a.Done.Related[0].Properties; p == nil || p.CreatedByPolicy == nil || !*p.CreatedByPolicy {
-			t.Errorf("%s is not shown as created by the policy", a.Done.Kind)
+			t.Errorf("%s is not shown as created by the policy", kindOf[a.Done.Type])
 		}
 	}
 }

@@ -238,8 +238,8 @@ func (s *scenario) run(t *testing.T) {
 				t.Errorf("two findings of type %s", f.Type)
 			}
 			findings[f.Type] = f
-			if f.Kind != "" {
-				related[f.Kind] = describeRelated(f.Related)
+			if kindOf[f.Type] != "" {
+				related[kindOf[f.Type]] = describeRelated(f.Related)
 			}
 		}
 		for conditionType, want := range s.want {
@@ -289,7 +289,7 @@ func describeAction(a Action) string {
 	}
 	kind, _ := content["kind"].(string)
 	if kind == "" {
-		kind = a.Done.Kind
+		kind = kindOf[a.Done.Type]
 	}
 	metadata := object(content, "metadata")
 	name, _ := metadata["name"].(string)
@@ -526,7 +526,7 @@ func TestEvaluateInvalidKeepsRelated(t *testing.T) {
 	kept := map[string]bool{}
 	for _, f := range Evaluate(input(enforced, running,
 		func(in *Input) { in.Problems = []string{"broken"} })).Findings {
-		kept[f.Kind] = f.KeepRelated
+		kept[kindOf[f.Type]] = f.KeepRelated
 	}
 	want := []string{kindCatalogSource, kindInstallPlan, kindOperatorGroup, kindSubscription}
 	maps.DeleteFunc(kept, func(_ string, keep bool) bool { return !keep })

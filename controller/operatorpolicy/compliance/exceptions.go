@@ -9,13 +9,9 @@ func (e *evaluation) excepted(out Outcome) Outcome {
 	if len(clauses) == 0 {
 		return out
 	}
-	out.Findings = append(out.Findings, Finding{
-		Type: exception.Condition, Status: statusIf(inForce), Reason: reason, Message: sentences(clauses),
-	})
+	out.Findings = append(out.Findings, finding(exception.Condition, statusIf(inForce), reason, sentences(clauses)))
 	if next := e.Rules.Exceptions().Next(e.Now); !next.IsZero() {
-		if after := next.Sub(e.Now); out.After == 0 || after < out.After {
-			out.After = after
-		}
+		out.again(next.Sub(e.Now))
 	}
 	return out
 }

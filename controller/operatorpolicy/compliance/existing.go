@@ -23,8 +23,7 @@ func (e *evaluation) existingInstallation() *Installed {
 		return nil
 	}
 	var existing *Installed
-	for i := range e.CSVs {
-		c := e.CSVs[i]
+	for _, c := range e.CSVs {
 		if !e.served(c) || !c.Origin.comesFrom(e.Rules) || c.isOriginal() && e.csv != nil {
 			// what is installed here would stay without its Subscription; OLM itself prevents that where a copy exists
 			continue
@@ -68,8 +67,7 @@ func (e *evaluation) served(c *Installed) bool {
 // elsewhere describes the copies of the package that do not count, for a policy without an installation of its own.
 func (e *evaluation) elsewhere() string {
 	message := ""
-	for i := range e.CSVs {
-		c := e.CSVs[i]
+	for _, c := range e.CSVs {
 		if c.CopiedFrom == "" {
 			continue
 		}
@@ -92,13 +90,9 @@ func (e *evaluation) existing(csv *Installed) Outcome {
 	out := Outcome{InstalledVersion: csv.Metadata.Name}
 	message := "the operator is installed in namespace " + text.Name(csv.CopiedFrom) +
 		" and available here through its AllNamespaces mode"
-	available := func(conditionType, kind string, related []policyv1beta2.RelatedObject) Finding {
-		status := metav1.ConditionTrue
-		if conditionType == TypeCatalogSourcesUnhealthy {
-			status = metav1.ConditionFalse
-		}
-		return Finding{Type: conditionType, Status: status, Reason: reasonExisting, Message: message, Kind: kind,
-			Related: related}
+	available := func(conditionType string, related []policyv1beta2.RelatedObject) Finding {
+		return finding(conditionType, statusIf(conditionType != TypeCatalogSourcesUnhealthy), reasonExisting, message,
+			related...)
 	}
 	var groups, subscriptions []policyv1beta2.RelatedObject
 	for i := range e.OperatorGroups {
@@ -111,7 +105,7 @@ func (e *evaluation) existing(csv *Installed) Outcome {
 				relatedFound))
 		}
 	}
-	subscription := available(TypeSubscription, kindSubscription, subscriptions)
+	subscription := available(TypeSubscription, subscriptions)
 	left := slices.ContainsFunc(e.leftBehind(), func(s *olm.Subscription) bool {
 		return s.Metadata.Namespace == csv.CopiedFrom && s.Spec.Package == e.wanted.name
 	})
@@ -120,15 +114,15 @@ func (e *evaluation) existing(csv *Installed) Outcome {
 	}
 	out.Findings = []Finding{
 		validated(),
-		available(TypeOperatorGroup, kindOperatorGroup, groups),
+		available(TypeOperatorGroup, groups),
 		subscription,
-		available(TypeInstallPlan, kindInstallPlan, []policyv1beta2.RelatedObject{e.related(kindInstallPlan,
+		available(TypeInstallPlan, []policyv1beta2.RelatedObject{e.related(kindInstallPlan,
 			olm.ObjectMeta{Namespace: e.wanted.namespace, Name: noName}, policyv1beta2.Compliant, relatedNoPlans)}),
 		e.describeCSV(csv),
-		available(TypeCustomResourceDefinition, kindCustomResourceDefinition,
+		available(TypeCustomResourceDefinition,
 			e.nothing(kindCustomResourceDefinition, relatedNoCRDs)),
-		available(TypeDeployment, kindDeployment, e.nothing(kindDeployment, relatedNoDeployments)),
-		available(TypeCatalogSourcesUnhealthy, kindCatalogSource, nil),
+		available(TypeDeployment, e.nothing(kindDeployment, relatedNoDeployments)),
+		available(TypeCatalogSourcesUnhealthy, nil),
 	}
 	out.Findings = append(out.Findings, e.deprecations()...)
 	out.Findings = append(out.Findings, e.minorChannel())
@@ -143,35 +137,29 @@ func (e *evaluation) existing(csv *Installed) Outcome {
 func (e *evaluation) withdraw(message string) []Action {
 	var actions []Action
 	remaining := 0
-	for i := range e.Subscriptions {
-		s := e.Subscriptions[i]
+	remove := func(conditionType string, o *olm.ObjectMeta) {
+		kind := kindOf[conditionType]
+		f := finding(conditionType, metav1.ConditionFalse, kind+"Present",
+			"the "+kind+" "+named(o)+" is not needed, since "+message,
+			e.related(kind, *o, policyv1beta2.NonCompliant, relatedNotWanted))
+		done := finding(conditionType, metav1.ConditionTrue, reasonExisting, message,
+			e.related(kind, olm.ObjectMeta{Namespace: o.Namespace, Name: o.Name}, policyv1beta2.Compliant, relatedDeleted))
+		actions = append(actions, Action{Verb: Delete, Live: o.Reference(kinds[kind]), Done: done,
+			Failed: f.because("deleted")})
+	}
+	for _, s := range e.Subscriptions {
 		if s.Spec.Package != e.wanted.name || s.Metadata.Annotations.ManagedBy != e.managedBy() ||
 			s.Metadata.DeletionTimestamp != "" {
 			remaining++
 			continue
 		}
-		f := subscriptionFinding(metav1.ConditionFalse, "SubscriptionPresent",
-			"the Subscription "+named(&s.Metadata)+" is not needed, since "+message,
-			e.related(kindSubscription, s.Metadata, policyv1beta2.NonCompliant, relatedNotWanted))
-		done := subscriptionFinding(metav1.ConditionTrue, reasonExisting, message,
-			e.related(kindSubscription, olm.ObjectMeta{Namespace: s.Metadata.Namespace, Name: s.Metadata.Name},
-				policyv1beta2.Compliant, relatedDeleted))
-		actions = append(actions, Action{Verb: Delete, Live: s.Metadata.Reference(olm.SubscriptionGVK), Done: done,
-			Failed: f.because("deleted")})
+		remove(TypeSubscription, &s.Metadata)
 	}
 	if remaining > 0 {
 		return actions
 	}
-	if i := slices.IndexFunc(e.OperatorGroups, func(g *olm.OperatorGroup) bool { return e.generated(g) }); i >= 0 {
-		g := e.OperatorGroups[i]
-		f := groupFinding(metav1.ConditionFalse, "OperatorGroupPresent",
-			"the OperatorGroup "+named(&g.Metadata)+" is not needed, since "+message,
-			e.related(kindOperatorGroup, g.Metadata, policyv1beta2.NonCompliant, relatedNotWanted))
-		done := groupFinding(metav1.ConditionTrue, reasonExisting, message,
-			e.related(kindOperatorGroup, olm.ObjectMeta{Namespace: g.Metadata.Namespace, Name: g.Metadata.Name},
-				policyv1beta2.Compliant, relatedDeleted))
-		actions = append(actions, Action{Verb: Delete, Live: g.Metadata.Reference(olm.OperatorGroupGVK), Done: done,
-			Failed: f.because("deleted")})
+	if i := slices.IndexFunc(e.OperatorGroups, e.generated); i >= 0 {
+		remove(TypeOperatorGroup, &e.OperatorGroups[i].Metadata)
 	}
 	return actions
 }

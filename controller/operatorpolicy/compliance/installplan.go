@@ -63,7 +63,7 @@ func newestFor(plans []*olm.InstallPlan, csv string) *olm.InstallPlan {
 
 // installPlan reports whether an installation or an upgrade is pending, in progress or failed.
 func (e *evaluation) installPlan() Finding {
-	f := Finding{Type: TypeInstallPlan, Status: metav1.ConditionTrue, Kind: kindInstallPlan}
+	f := Finding{Type: TypeInstallPlan, Status: metav1.ConditionTrue}
 	plan, gone := e.plan()
 	if plan == nil {
 		f.Reason, f.Message = reasonNoPlans, "there are no relevant InstallPlans in namespace "+e.wanted.namespace
@@ -100,7 +100,7 @@ func (e *evaluation) installPlan() Finding {
 	f.Message += rules.OverrideText(plan, e.Now) + e.reviewed(plan) // the use of break-glass must be visible
 	o := olm.ObjectMeta{Namespace: plan.Metadata.Namespace, Name: plan.Metadata.Name, UID: plan.Metadata.UID}
 	f.Related = []policyv1beta2.RelatedObject{e.related(kindInstallPlan, o, state,
-		"The InstallPlan is "+either(text.Truncate(phase, 100), "Unknown"))}
+		"The InstallPlan is "+cmp.Or(text.Truncate(phase, 100), "Unknown"))}
 	return f
 }
 
@@ -147,7 +147,7 @@ func (e *evaluation) pending(plan *olm.InstallPlan) (metav1.ConditionStatus, str
 		what, tolerated = "An upgrade to ", e.config.UpgradesAvailable == policyv1beta2.ConfigCompliant
 	}
 	available := " is available on the default channel"
-	if name := either(sub.Spec.Channel, e.channel); name != "" {
+	if name := cmp.Or(sub.Spec.Channel, e.channel); name != "" {
 		available = " is available on the " + text.Name(name) + " channel"
 		if channel := e.manifest.Channel(name); e.manifest != nil &&
 			(channel == nil || !channel.Has(sub.Status.CurrentCSV)) {

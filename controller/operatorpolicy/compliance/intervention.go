@@ -1,6 +1,7 @@
 package compliance
 
 import (
+	"cmp"
 	"regexp"
 	"slices"
 	"strings"
@@ -27,11 +28,11 @@ func (e *evaluation) unresolved() *Finding {
 	if c == nil || e.failureOutdated() {
 		return nil
 	}
-	f := subscriptionFinding(metav1.ConditionFalse, reasonOr(c.Reason, TypeResolutionFailed), "")
+	f := finding(TypeSubscription, metav1.ConditionFalse, reasonOr(c.Reason, TypeResolutionFailed), "")
 	switch {
 	case !strings.EqualFold(c.Reason, reasonUnsatisfiable):
 		f.Since = since(c)
-		f.Message = either(text.Truncate(c.Message, foreignText), "OLM could not resolve the Subscription "+
+		f.Message = cmp.Or(text.Truncate(c.Message, foreignText), "OLM could not resolve the Subscription "+
 			named(&sub.Metadata))
 	case !e.mentioned(c.Message):
 		return nil
@@ -151,7 +152,7 @@ func (e *evaluation) intervene(at *metav1.Time) []Action {
 	if updated, _ := object(live, "status")["lastUpdated"].(string); updated == "" {
 		repaired = with(repaired, e.Now.UTC().Format(time.RFC3339), "status", "lastUpdated") // OLM's schema requires it
 	}
-	f := subscriptionFinding(metav1.ConditionFalse, reasonUnsatisfiable,
+	f := finding(TypeSubscription, metav1.ConditionFalse, reasonUnsatisfiable,
 		"the Subscription "+named(&e.subscription.Metadata)+" lost track of its ClusterServiceVersion "+
 			text.Name(e.lost().Metadata.Name),
 		e.related(kindSubscription, e.subscription.Metadata, policyv1beta2.NonCompliant, reasonUnsatisfiable))

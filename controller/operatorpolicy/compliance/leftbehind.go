@@ -16,9 +16,9 @@ const (
 // package any more.
 func (in *Input) leftBehind() []*olm.Subscription {
 	sub := &in.Policy.Spec.Subscription
-	return slices.DeleteFunc(slices.Clone(in.Before), func(s *olm.Subscription) bool {
-		return s.Metadata.Annotations.ManagedBy != in.managedBy() || s.Metadata.Namespace == sub.Namespace &&
-			s.Spec.Package == sub.Name
+	return only(in.Before, func(s *olm.Subscription) bool {
+		return s.Metadata.Annotations.ManagedBy == in.managedBy() &&
+			(s.Metadata.Namespace != sub.Namespace || s.Spec.Package != sub.Name)
 	})
 }
 

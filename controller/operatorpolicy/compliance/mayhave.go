@@ -31,9 +31,8 @@ func (e *evaluation) mayhave() Outcome {
 		e.deployments(),
 	}
 	if e.subscription == nil {
-		out.Findings = append(out.Findings, Finding{Type: TypeCatalogSourcesUnhealthy, Status: metav1.ConditionFalse,
-			Reason: "CatalogSourceNotApplicable",
-			Kind:   kindCatalogSource, Message: "the CatalogSource does not count, since there is no Subscription"},
+		out.Findings = append(out.Findings, finding(TypeCatalogSourcesUnhealthy, metav1.ConditionFalse,
+			"CatalogSourceNotApplicable", "the CatalogSource does not count, since there is no Subscription"),
 			skipped("there is no Subscription"))
 		return out
 	}
@@ -45,7 +44,7 @@ func (e *evaluation) mayhave() Outcome {
 // groupsCreated is the finding on OperatorGroups, which do not count. It lists those that the policy created before: as
 // mustnothave it would remove them, and the status is the only record of them.
 func (e *evaluation) groupsCreated() Finding {
-	f := groupFinding(metav1.ConditionTrue, "OperatorGroupNotApplicable",
+	f := finding(TypeOperatorGroup, metav1.ConditionTrue, "OperatorGroupNotApplicable",
 		"OperatorGroups do not count for a mayhave policy")
 	for i := range e.OperatorGroups {
 		if g := &e.OperatorGroups[i].Metadata; e.createdByPolicy(kindOperatorGroup, g) {
@@ -64,7 +63,7 @@ func (e *evaluation) allowedSubscription() Finding {
 	case len(e.duplicates) > 0:
 		return e.rivalry()
 	case sub == nil:
-		return subscriptionFinding(metav1.ConditionTrue, "SubscriptionNotPresent",
+		return finding(TypeSubscription, metav1.ConditionTrue, "SubscriptionNotPresent",
 			"there is no Subscription to "+e.wanted.name+" in namespace "+
 				e.wanted.namespace+", and the policy requires none",
 			e.related(kindSubscription, olm.ObjectMeta{Namespace: e.wanted.namespace, Name: e.wanted.name},
@@ -77,7 +76,7 @@ func (e *evaluation) allowedSubscription() Finding {
 		}
 	}
 	if different := differences(e.content(), judged, "spec"); len(different) > 0 {
-		return subscriptionFinding(metav1.ConditionFalse, "SubscriptionMismatch",
+		return finding(TypeSubscription, metav1.ConditionFalse, "SubscriptionMismatch",
 			"the Subscription "+named(&sub.Metadata)+" is not one that the policy allows: "+differing(different),
 			e.related(kindSubscription, sub.Metadata, policyv1beta2.NonCompliant, relatedMismatch))
 	}
@@ -86,7 +85,7 @@ func (e *evaluation) allowedSubscription() Finding {
 		message += "; OLM does not resolve it (" + reasonOr(c.Reason, TypeResolutionFailed) +
 			"), as its condition ResolutionFailed explains"
 	}
-	return subscriptionFinding(metav1.ConditionTrue, "SubscriptionMatches", message,
+	return finding(TypeSubscription, metav1.ConditionTrue, "SubscriptionMatches", message,
 		e.related(kindSubscription, sub.Metadata, policyv1beta2.Compliant, relatedFound))
 }
 
@@ -97,7 +96,7 @@ func (e *evaluation) allowedCSV() Finding {
 		f.Message += e.besides()
 		return f
 	}
-	return csvFinding(metav1.ConditionTrue, "ClusterServiceVersionNotPresent",
+	return finding(TypeClusterServiceVersion, metav1.ConditionTrue, "ClusterServiceVersionNotPresent",
 		"no ClusterServiceVersion of "+e.wanted.name+" is installed in namespace "+
 			e.wanted.namespace+", and the policy requires none",
 		e.nothing(kindClusterServiceVersion, relatedNoCSV)...)

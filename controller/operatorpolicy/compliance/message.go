@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
@@ -58,11 +59,11 @@ var aggregatedTypes = []aggregated{
 func aggregate(
 	spec *policyv1beta2.OperatorPolicySpec, conditions []metav1.Condition,
 ) (policyv1beta2.ComplianceState, string) {
-	if valid := conditionOf(conditions, TypeValidPolicySpec); valid != nil && valid.Status != metav1.ConditionTrue &&
-		!strings.HasPrefix(strings.ToLower(valid.Message), namespacePrefix) {
+	if valid := meta.FindStatusCondition(conditions, TypeValidPolicySpec); valid != nil &&
+		valid.Status != metav1.ConditionTrue && !strings.HasPrefix(strings.ToLower(valid.Message), namespacePrefix) {
 		return policyv1beta2.NonCompliant, complianceMessage(policyv1beta2.NonCompliant, []string{valid.Message})
 	}
-	if waiting := conditionOf(conditions, TypeDependencies); waiting != nil {
+	if waiting := meta.FindStatusCondition(conditions, TypeDependencies); waiting != nil {
 		return policyv1beta2.Pending, complianceMessage(policyv1beta2.Pending, []string{waiting.Message})
 	}
 	compliant := policyv1beta2.Compliant
@@ -72,7 +73,7 @@ func aggregate(
 		if a.counts != nil && !a.counts(spec) {
 			continue
 		}
-		c := conditionOf(conditions, a.conditionType)
+		c := meta.FindStatusCondition(conditions, a.conditionType)
 		switch {
 		case c == nil:
 			missing = append(missing, a.conditionType+" could not be determined")

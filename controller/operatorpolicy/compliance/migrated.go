@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
@@ -43,13 +44,13 @@ func (e *evaluation) inOLMv1(m *olm.Migrated) Finding {
 	by := m.Kind + " " + text.Name(m.Name)
 	related := e.related(m.Kind, olm.ObjectMeta{Name: m.Name, UID: m.UID}, policyv1beta2.NonCompliant,
 		relatedUnknownState)
-	finding := func(status metav1.ConditionStatus, reason, message string) Finding {
-		f := subscriptionFinding(status, reason, message, related)
+	with := func(status metav1.ConditionStatus, reason, message string) Finding {
+		f := finding(TypeSubscription, status, reason, message, related)
 		f.Message += "; no Subscription is created while it exists"
 		return f
 	}
 	if m.Kind == olm.KindClusterObjectSet {
-		return finding(metav1.ConditionFalse, reasonMigrating,
+		return with(metav1.ConditionFalse, reasonMigrating,
 			"the operator is being migrated to OLM v1: "+by+
 				" has taken over its objects, and there is no ClusterExtension for it")
 	}
@@ -58,37 +59,33 @@ func (e *evaluation) inOLMv1(m *olm.Migrated) Finding {
 		message = "the operator was migrated to OLM v1, and is managed by " + by
 	}
 	if m.Bundle == "" {
-		return finding(metav1.ConditionFalse, reasonMigrated, message+", which has installed no version yet")
+		return with(metav1.ConditionFalse, reasonMigrated, message+", which has installed no version yet")
 	}
 	covered, accepted := e.Rules.Covers(m.Bundle, m.Version, e.Now)
 	message += ", which has installed " + text.Name(m.Bundle)
 	if !covered {
 		related.Reason = relatedMismatch
-		return finding(metav1.ConditionFalse, reasonMigrated, message+", which the policy does not allow: "+accepted)
+		return with(metav1.ConditionFalse, reasonMigrated, message+", which the policy does not allow: "+accepted)
 	}
 	related.Compliant, related.Reason = policyv1beta2.Compliant, relatedFound
-	return finding(metav1.ConditionTrue, reasonMigrated, message)
+	return with(metav1.ConditionTrue, reasonMigrated, message)
 }
 
 // handedOver is the outcome for an operator without a Subscription that OLM v1 manages. Nothing of OLM is written or
 // missed. Its own installation, if a ClusterServiceVersion is left of it, is reported as that of any policy.
 func (e *evaluation) handedOver(m *olm.Migrated) Outcome {
 	subscription := e.inOLMv1(m)
-	elsewhere := func(conditionType, kind, reason string) Finding {
-		status := metav1.ConditionTrue
-		if conditionType == TypeCatalogSourcesUnhealthy {
-			status = metav1.ConditionFalse
-		}
-		return Finding{Type: conditionType, Status: status, Reason: subscription.Reason, Kind: kind,
-			Message: "the operator is managed by OLM v1", Related: e.nothing(kind, reason)}
+	elsewhere := func(conditionType, reason string) Finding {
+		return finding(conditionType, statusIf(conditionType != TypeCatalogSourcesUnhealthy), subscription.Reason,
+			"the operator is managed by OLM v1", e.nothing(kindOf[conditionType], reason)...)
 	}
 	out := Outcome{InstalledVersion: e.installedVersion()}
-	csv := elsewhere(TypeClusterServiceVersion, kindClusterServiceVersion, relatedNoCSV)
+	csv := elsewhere(TypeClusterServiceVersion, relatedNoCSV)
 	if e.csv != nil {
 		csv = e.describeCSV(e.csv)
 	}
-	group := elsewhere(TypeOperatorGroup, kindOperatorGroup, "")
-	catalog := elsewhere(TypeCatalogSourcesUnhealthy, kindCatalogSource, "")
+	group := elsewhere(TypeOperatorGroup, "")
+	catalog := elsewhere(TypeCatalogSourcesUnhealthy, "")
 	group.Related, catalog.Related = e.groupsCreated().Related, nil
 	out.Findings = []Finding{
 		validated(),
@@ -97,7 +94,7 @@ func (e *evaluation) handedOver(m *olm.Migrated) Outcome {
 		e.installPlan(),
 		csv,
 		e.crds(),
-		elsewhere(TypeDeployment, kindDeployment, relatedNoDeployments),
+		elsewhere(TypeDeployment, relatedNoDeployments),
 		catalog,
 	}
 	out.Findings = append(out.Findings, e.deprecations()...)
@@ -126,7 +123,7 @@ func (e *evaluation) removedSince() time.Time {
 		return time.Time{}
 	}
 	previous := &e.Policy.Status
-	before, since := conditionOf(previous.Conditions, TypeSubscription), e.Now
+	before, since := meta.FindStatusCondition(previous.Conditions, TypeSubscription), e.Now
 	existed := slices.ContainsFunc(previous.RelatedObjects, func(r policyv1beta2.RelatedObject) bool {
 		return r.Object.Kind == kindSubscription && r.Object.Metadata.Namespace == e.wanted.namespace &&
 			r.Properties != nil && (r.Properties.UID != "" || r.Properties.CreatedByPolicy != nil)

@@ -1,10 +1,12 @@
 package compliance
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/opgate/opgate/internal/text"
@@ -50,7 +52,7 @@ func (e *evaluation) subscriptionConditions() []Finding {
 		if strings.EqualFold(c.Reason, reasonUnsatisfiable) {
 			message = e.resolverText(c.Message)
 		}
-		message = either(message, e.explained(conditionType))
+		message = cmp.Or(message, e.explained(conditionType))
 		findings = append(findings, Finding{Type: conditionType, Status: metav1.ConditionTrue,
 			Reason:  reasonOr(c.Reason, conditionType),
 			Message: message, Since: since(c)})
@@ -109,7 +111,7 @@ func (e *evaluation) explained(conditionType string) string {
 	case plan.Status.Phase == olm.PhaseRequiresApproval:
 		return "the InstallPlan " + planName(plan) + " awaits approval"
 	}
-	return "the InstallPlan " + planName(plan) + " is in phase " + either(text.Truncate(plan.Status.Phase, 100), "none")
+	return "the InstallPlan " + planName(plan) + " is in phase " + cmp.Or(text.Truncate(plan.Status.Phase, 100), "none")
 }
 
 // resolverLength is the maximum length, in bytes, of a quoted message of OLM's resolver.
@@ -125,7 +127,7 @@ func (e *evaluation) resolverText(message string) string {
 		message = strings.Join(parts(message), ", ") // a part in any order could not be compared
 	}
 	message = text.Truncate(message, resolverLength)
-	if before := conditionOf(e.Policy.Status.Conditions, TypeResolutionFailed); before != nil &&
+	if before := meta.FindStatusCondition(e.Policy.Status.Conditions, TypeResolutionFailed); before != nil &&
 		slices.Equal(parts(before.Message), parts(message)) {
 		return before.Message
 	}

@@ -31,7 +31,7 @@ func (e *evaluation) operatorGroup() (f Finding, actions []Action, usable bool) 
 			related[i] = e.related(kindOperatorGroup, groups[i].Metadata, policyv1beta2.NonCompliant,
 				relatedTooManyGroups)
 		}
-		return groupFinding(metav1.ConditionFalse, "TooManyOperatorGroups", fmt.Sprintf(
+		return finding(TypeOperatorGroup, metav1.ConditionFalse, "TooManyOperatorGroups", fmt.Sprintf(
 			"there is more than one OperatorGroup in namespace %s, so that OLM installs nothing there: %s",
 			e.wanted.namespace, text.Names(names, maxListed)), related...), nil, false
 	case e.wanted.group != nil && e.wanted.group.name != groups[0].Metadata.Name:
@@ -40,18 +40,11 @@ func (e *evaluation) operatorGroup() (f Finding, actions []Action, usable bool) 
 	return e.presentGroup(e.OperatorGroups[0])
 }
 
-func groupFinding(
-	status metav1.ConditionStatus, reason, message string, related ...policyv1beta2.RelatedObject,
-) Finding {
-	return Finding{Type: TypeOperatorGroup, Status: status, Reason: reason, Message: message, Kind: kindOperatorGroup,
-		Related: related}
-}
-
 // otherGroup is for a namespace that has a group of another name. A second one would stop
 // OLM from installing anything there, so none is created.
 func (e *evaluation) otherGroup(group *olm.OperatorGroup) Finding {
 	missing := olm.ObjectMeta{Namespace: e.wanted.namespace, Name: e.wanted.group.name}
-	return groupFinding(metav1.ConditionFalse, "OperatorGroupMismatch", fmt.Sprintf(
+	return finding(TypeOperatorGroup, metav1.ConditionFalse, "OperatorGroupMismatch", fmt.Sprintf(
 		"the OperatorGroup %s does not match the policy: metadata.name is %s, wanted %s; a namespace can have only one",
 		named(&group.Metadata), text.Quote(group.Metadata.Name), text.Quote(missing.Name)),
 		e.related(kindOperatorGroup, group.Metadata, policyv1beta2.NonCompliant, relatedMismatch),
@@ -75,15 +68,15 @@ func (e *evaluation) presentGroup(group *olm.OperatorGroup) (Finding, []Action, 
 		if spec, _ := e.defaultGroup(); len(spec) > 0 && e.madeTooEarly(group, live) {
 			return e.differentGroup(group, live, differences(live, spec, "spec"))
 		}
-		return groupFinding(metav1.ConditionFalse, "OperatorGroupMismatch", problem,
+		return finding(TypeOperatorGroup, metav1.ConditionFalse, "OperatorGroupMismatch", problem,
 			as(policyv1beta2.NonCompliant, relatedMismatch)), nil, false
 	}
 	related := as(policyv1beta2.Compliant, relatedFound)
 	if e.wanted.group == nil && group.Metadata.GenerateName != e.wanted.namespace+"-" {
-		return groupFinding(metav1.ConditionTrue, "PreexistingOperatorGroupFound",
+		return finding(TypeOperatorGroup, metav1.ConditionTrue, "PreexistingOperatorGroupFound",
 			"the policy does not specify an OperatorGroup but one already exists in the namespace - assuming that OperatorGroup is correct"+selectsNothing(live), related), nil, true
 	}
-	return groupFinding(metav1.ConditionTrue, "OperatorGroupMatches",
+	return finding(TypeOperatorGroup, metav1.ConditionTrue, "OperatorGroupMatches",
 		"the OperatorGroup matches what is required by the policy"+selectsNothing(live), related), nil, true
 }
 
@@ -104,14 +97,14 @@ func (e *evaluation) generated(group *olm.OperatorGroup) bool {
 func (e *evaluation) differentGroup(
 	group *olm.OperatorGroup, live map[string]any, differences []difference,
 ) (Finding, []Action, bool) {
-	f := groupFinding(metav1.ConditionFalse, "OperatorGroupMismatch",
+	f := finding(TypeOperatorGroup, metav1.ConditionFalse, "OperatorGroupMismatch",
 		"the OperatorGroup "+named(&group.Metadata)+" does not match the policy: "+differing(differences),
 		e.related(kindOperatorGroup, group.Metadata, policyv1beta2.NonCompliant, relatedMismatch))
 	if !e.enforced {
 		return f, nil, false
 	}
-	done := groupFinding(metav1.ConditionTrue, "OperatorGroupUpdated", "the OperatorGroup "+named(&group.Metadata)+
-		" was updated to match the policy",
+	done := finding(TypeOperatorGroup, metav1.ConditionTrue, "OperatorGroupUpdated",
+		"the OperatorGroup "+named(&group.Metadata)+" was updated to match the policy",
 		e.related(kindOperatorGroup, group.Metadata, policyv1beta2.Compliant, relatedUpdated))
 	return f, []Action{{Verb: Update, Live: live, Object: corrected(live, differences), Done: done,
 		Failed: f.because("enforced")}}, true
@@ -135,7 +128,7 @@ func (e *evaluation) missingGroup() (Finding, []Action, bool) {
 			spec, note = e.defaultGroup()
 		}
 	}
-	f := groupFinding(metav1.ConditionFalse, "OperatorGroupMissing",
+	f := finding(TypeOperatorGroup, metav1.ConditionFalse, "OperatorGroupMissing",
 		"the required OperatorGroup was not found in namespace "+o.Namespace,
 		e.related(kindOperatorGroup, o, policyv1beta2.NonCompliant, relatedMissing))
 	if e.wanted.group != nil {
@@ -154,7 +147,7 @@ func (e *evaluation) missingGroup() (Finding, []Action, bool) {
 		f.Message += notCreated
 		return f, nil, false
 	}
-	done := groupFinding(metav1.ConditionTrue, "OperatorGroupCreated",
+	done := finding(TypeOperatorGroup, metav1.ConditionTrue, "OperatorGroupCreated",
 		"the required OperatorGroup was created in namespace "+o.Namespace+note, e.created(kindOperatorGroup, o))
 	return f, []Action{{
 		Verb: Create,
@@ -217,7 +210,7 @@ func (e *evaluation) installModes() map[string]bool {
 			return csv.Status.InstallModes
 		}
 	}
-	if channel := e.manifestChannel(); channel != nil {
+	if channel := e.manifest.Channel(e.channel); channel != nil {
 		return channel.InstallModes
 	}
 	return nil

@@ -32,11 +32,16 @@ type Finding struct {
 	Message string
 	// Since replaces the transition time if the condition repeats one of OLM's; else zero.
 	Since metav1.Time
-	// Kind is the kind of the related objects. Related replaces all those of that kind in the status, unless
-	// KeepRelated is set. Kind is empty for a finding that has none.
-	Kind        string
+	// Related replaces all related objects of the kind of the condition type (kindOf) in the status, unless KeepRelated
+	// is set.
 	Related     []policyv1beta2.RelatedObject
 	KeepRelated bool
+}
+
+func finding(
+	conditionType string, status metav1.ConditionStatus, reason, message string, related ...policyv1beta2.RelatedObject,
+) Finding {
+	return Finding{Type: conditionType, Status: status, Reason: reason, Message: message, Related: related}
 }
 
 // Verb is the kind of a write.
@@ -66,6 +71,13 @@ type Action struct {
 	Done Finding
 	// Failed returns the finding for an action that was refused; nil leaves the finding unchanged.
 	Failed func(reason string) Finding
+}
+
+// again makes the policy be evaluated again after a delay at the latest.
+func (o *Outcome) again(after time.Duration) {
+	if o.After == 0 || after < o.After {
+		o.After = after
+	}
 }
 
 // Replace replaces the finding of the same type; a finding without a type changes nothing.

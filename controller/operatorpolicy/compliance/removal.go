@@ -26,8 +26,8 @@ func removal(in *Input) Outcome {
 
 	r := remover{scope: s, waitsForRecord: slices.ContainsFunc(slices.Concat(s.csvItems, crds),
 		func(i item) bool { return i.unrecorded })}
-	subscription := r.remove(kindSubscription, TypeSubscription, s.subscriptionItems)
-	csv := r.remove(kindClusterServiceVersion, TypeClusterServiceVersion, s.csvItems)
+	subscription := r.remove(TypeSubscription, s.subscriptionItems)
+	csv := r.remove(TypeClusterServiceVersion, s.csvItems)
 	plans := s.judgePlans()
 	plan := s.plansKept(plans)
 	// a plan that runs is no record yet: OLM would repeat it for ever
@@ -35,13 +35,13 @@ func removal(in *Input) Outcome {
 		plans = slices.DeleteFunc(plans, func(i item) bool { return !i.runs || !i.removalState.remains() })
 	}
 	if behavior.InstallPlans == policyv1beta2.RemovalDelete || len(plans) > 0 {
-		plan = r.remove(kindInstallPlan, TypeInstallPlan, plans)
+		plan = r.remove(TypeInstallPlan, plans)
 	}
-	crd := r.remove(kindCustomResourceDefinition, TypeCustomResourceDefinition, crds)
+	crd := r.remove(TypeCustomResourceDefinition, crds)
 	groups, ambiguous := s.judgeGroups()
 	operatorGroup := s.tooManyGroups()
 	if !ambiguous {
-		operatorGroup = r.remove(kindOperatorGroup, TypeOperatorGroup, groups)
+		operatorGroup = r.remove(TypeOperatorGroup, groups)
 	}
 
 	out := Outcome{
@@ -68,10 +68,10 @@ type remover struct {
 }
 
 // remove returns the finding on one kind, with its deletions if it is that kind's turn.
-func (r *remover) remove(kind, conditionType string, items []item) Finding {
-	k := removalKind{scope: r.scope, kind: kind, conditionType: conditionType, next: "will be deleted"}
+func (r *remover) remove(conditionType string, items []item) Finding {
+	k := removalKind{scope: r.scope, kind: kindOf[conditionType], conditionType: conditionType, next: "will be deleted"}
 	items = r.denied(items)
-	left := slices.DeleteFunc(slices.Clone(items), func(i item) bool { return !i.removalState.remains() })
+	left := only(items, func(i item) bool { return i.removalState.remains() })
 	enforced := r.Policy.Spec.IsEnforced()
 	switch {
 	case !enforced:
@@ -84,7 +84,7 @@ func (r *remover) remove(kind, conditionType string, items []item) Finding {
 		r.actions = append(r.actions, k.deletions(items)...)
 	}
 	if r.before == "" && len(left) > 0 {
-		r.before, _ = noun(kind, left)
+		r.before, _ = noun(k.kind, left)
 	}
 	return k.finding(items)
 }
@@ -108,14 +108,14 @@ func (s *scope) denied(items []item) []item {
 // Subscription: the plans outlive it (R-RM-3). Related are only the first of them, since a namespace may have any
 // number.
 func (s *scope) plansKept(plans []item) Finding {
-	f := s.none(kindInstallPlan, TypeInstallPlan)
+	f := s.none(TypeInstallPlan)
 	if len(plans) == 0 {
 		return f
 	}
 	f.Reason, f.Related = "InstallPlanNotApplicable", nil
 	var clauses []string
 	for notMeant, what := range []string{"kept, since " + keptIf(true, "installPlans"), "not what the policy means"} {
-		alike := slices.DeleteFunc(slices.Clone(plans), func(i item) bool { return i.notMeant != (notMeant == 1) })
+		alike := only(plans, func(i item) bool { return i.notMeant == (notMeant == 1) })
 		if len(alike) > 0 {
 			subject, verb := noun(kindInstallPlan, alike)
 			clauses = append(clauses, subject+verb+what)
@@ -129,34 +129,37 @@ func (s *scope) plansKept(plans []item) Finding {
 	return f
 }
 
+func deploymentsNotApplicable() Finding {
+	return finding(TypeDeployment, metav1.ConditionTrue, "DeploymentNotApplicable",
+		"Deployments do not count for a mustnothave policy")
+}
+
+func catalogNotApplicable() Finding {
+	return finding(TypeCatalogSourcesUnhealthy, metav1.ConditionFalse, "CatalogSourceNotApplicable",
+		"the CatalogSource does not count for a mustnothave policy")
+}
+
 // deploymentsNotHandled lists the Deployments of the operator; OLM deletes them with its ClusterServiceVersion.
 func (s *scope) deploymentsNotHandled() Finding {
-	f := Finding{Type: TypeDeployment, Status: metav1.ConditionTrue, Reason: "DeploymentNotApplicable",
-		Kind:    kindDeployment,
-		Message: "Deployments do not count for a mustnothave policy"}
+	f := deploymentsNotApplicable()
 	var names []string
 	for i := range s.csvs {
 		names = append(names, s.csvs[i].Status.Deployments...)
 	}
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
-		d, ok := s.Deployments[name]
-		if !ok {
-			f.Related = append(f.Related, s.related(kindDeployment, olm.ObjectMeta{Namespace: s.namespace, Name: name},
-				policyv1beta2.Compliant, relatedAbsent))
-			continue
+		of, reason := olm.ObjectMeta{Namespace: s.namespace, Name: name}, relatedAbsent
+		if d, ok := s.Deployments[name]; ok {
+			of, reason = d.ObjectMeta, relatedNotHandled
 		}
-		f.Related = append(f.Related, s.related(kindDeployment, d.ObjectMeta, policyv1beta2.Compliant,
-			relatedNotHandled))
+		f.Related = append(f.Related, s.related(kindDeployment, of, policyv1beta2.Compliant, reason))
 	}
 	return f
 }
 
 // catalogNotHandled lists the catalogs of the Subscriptions, or else the one that the policy names.
 func (s *scope) catalogNotHandled() Finding {
-	f := Finding{Type: TypeCatalogSourcesUnhealthy, Status: metav1.ConditionFalse, Reason: "CatalogSourceNotApplicable",
-		Kind:    kindCatalogSource,
-		Message: "the CatalogSource does not count for a mustnothave policy"}
+	f := catalogNotApplicable()
 	var catalogs []olm.Catalog
 	for _, sub := range s.selected {
 		if !slices.Contains(catalogs, sub.Catalog()) {
@@ -167,13 +170,11 @@ func (s *scope) catalogNotHandled() Finding {
 		catalogs = append(catalogs, c)
 	}
 	for _, c := range catalogs {
+		of, reason := olm.ObjectMeta{Namespace: c.Namespace, Name: c.Name}, relatedAbsent
 		if source := s.CatalogSource(c); source != nil {
-			f.Related = append(f.Related, s.related(kindCatalogSource, source.Metadata, policyv1beta2.Compliant,
-				relatedNotHandled))
-			continue
+			of, reason = source.Metadata, relatedNotHandled
 		}
-		f.Related = append(f.Related, s.related(kindCatalogSource, olm.ObjectMeta{Namespace: c.Namespace, Name: c.Name},
-			policyv1beta2.Compliant, relatedAbsent))
+		f.Related = append(f.Related, s.related(kindCatalogSource, of, policyv1beta2.Compliant, reason))
 	}
 	return f
 }

@@ -33,8 +33,7 @@ func (s *scope) judgeGroups() (items []item, ambiguous bool) {
 
 // groups returns the OperatorGroups of the policy's namespace.
 func (s *scope) groups() []*olm.OperatorGroup {
-	return slices.DeleteFunc(slices.Clone(s.OperatorGroups),
-		func(g *olm.OperatorGroup) bool { return g.Metadata.Namespace != s.namespace })
+	return only(s.OperatorGroups, func(g *olm.OperatorGroup) bool { return g.Metadata.Namespace == s.namespace })
 }
 
 // policysGroup reports whether a group is the one that the policy names, or was generated for the namespace, or was
@@ -105,8 +104,7 @@ func (s *scope) groupUser() string {
 
 // tooManyGroups is the finding if a group must be deleted and only the author can determine which.
 func (s *scope) tooManyGroups() Finding {
-	f := Finding{Type: TypeOperatorGroup, Status: metav1.ConditionFalse, Reason: "TooManyOperatorGroups",
-		Kind: kindOperatorGroup}
+	f := Finding{Type: TypeOperatorGroup, Status: metav1.ConditionFalse, Reason: "TooManyOperatorGroups"}
 	var items []item
 	for i := range s.OperatorGroups {
 		items = append(items, item{ObjectMeta: s.OperatorGroups[i].Metadata})

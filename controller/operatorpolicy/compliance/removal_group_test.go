@@ -82,7 +82,7 @@ func TestRemovalOfGroups(t *testing.T) {
 		"15.1 another one is not the policy's": {installed(clean, named, inform,
 			func(s *site) { s.groups[0].Metadata = anObject("incorrect-operator-group") }),
 			"OperatorGroupNotPresent: no OperatorGroup that the policy means is in namespace shop; the OperatorGroup shop/incorrect-operator-group is kept" + foreign, ""},
-		"one that nobody generated is not the policy's": {installed(clean,
+		"one that was not generated is not the policy's": {installed(clean,
 			func(s *site) { s.groups[0].Metadata.GenerateName = "" }),
 			"OperatorGroupNotPresent: no OperatorGroup that the policy means is in namespace shop; the OperatorGroup shop/shop-x7 is kept" + foreign, ""},
 		"several are too many to delete one": {installed(clean, extra),

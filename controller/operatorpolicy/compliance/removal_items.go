@@ -107,7 +107,7 @@ func (k *removalKind) deletions(items []item) []Action {
 
 // finding summarizes the items of the kind. What is left to do takes precedence over what is done.
 func (k *removalKind) finding(items []item) Finding {
-	f := k.none(k.kind, k.conditionType)
+	f := k.none(k.conditionType)
 	has := func(states ...removalState) bool {
 		return slices.ContainsFunc(items, func(i item) bool { return slices.Contains(states, i.removalState) })
 	}
@@ -222,9 +222,10 @@ func (k *removalKind) describe(i item) policyv1beta2.RelatedObject {
 }
 
 // none is the finding for a kind without objects to delete.
-func (s *scope) none(kind, conditionType string) Finding {
-	f := Finding{Type: conditionType, Status: metav1.ConditionTrue, Reason: kind + "NotPresent", Kind: kind,
-		Message: "no " + kind + " that the policy means is in namespace " + s.namespace}
+func (s *scope) none(conditionType string) Finding {
+	kind := kindOf[conditionType]
+	f := finding(conditionType, metav1.ConditionTrue, kind+"NotPresent",
+		"no "+kind+" that the policy means is in namespace "+s.namespace)
 	o, state, reason := olm.ObjectMeta{Namespace: s.namespace, Name: noName}, policyv1beta2.Compliant, relatedAbsent
 	switch kind {
 	case kindSubscription:

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/olm"
@@ -95,7 +96,7 @@ func TestRemovalWaitsForFinalizers(t *testing.T) {
 			t.Fatalf("%s: deletes %q", step.kind, deletions(out))
 		}
 		for _, when := range []string{"after the delete", "while it is held"} {
-			if got := conditionOf(s.policy.Status.Conditions, step.conditionType); got.Reason != step.kind+
+			if got := meta.FindStatusCondition(s.policy.Status.Conditions, step.conditionType); got.Reason != step.kind+
 				"Deleting" || s.policy.Status.Compliant != policyv1beta2.NonCompliant {
 				t.Fatalf("%s %s: %s, %s", step.kind, when, got.Reason, s.policy.Status.Compliant)
 			}
@@ -327,7 +328,7 @@ func TestRemovalProperties(t *testing.T) {
 func checkNothingBefore(t *testing.T, seed uint64, s *site, out Outcome, earlier []string) {
 	t.Helper()
 	for _, f := range out.Findings {
-		if slices.Contains(earlier, f.Kind) && f.Status != "True" {
+		if slices.Contains(earlier, kindOf[f.Type]) && f.Status != "True" {
 			t.Fatalf("seed %d: deletes %s although %s", seed, deletions(out), f.Message)
 		}
 	}

@@ -36,21 +36,11 @@ func newScope(in *Input) *scope {
 	s.label = OperatorLabel(s.pkg, s.namespace)
 	s.byVersion = len(operatorpolicy.SplitVersions(spec.Versions)) > 0 || spec.VersionRange != ""
 	s.narrowed = s.byVersion || in.Rules.Catalog != olm.Catalog{}
-	for _, sub := range in.Subscriptions {
-		if sub.Spec.Package == s.pkg && sub.Metadata.Namespace == s.namespace {
-			s.subscriptions = append(s.subscriptions, sub)
-		}
-	}
-	for i := range in.CSVs {
-		if s.ours(in.CSVs[i]) {
-			s.csvs = append(s.csvs, in.CSVs[i])
-		}
-	}
-	for i := range s.subscriptions {
-		if s.means(s.subscriptions[i]) {
-			s.selected = append(s.selected, s.subscriptions[i])
-		}
-	}
+	s.subscriptions = only(in.Subscriptions, func(sub *olm.Subscription) bool {
+		return sub.Spec.Package == s.pkg && sub.Metadata.Namespace == s.namespace
+	})
+	s.csvs = only(in.CSVs, s.ours)
+	s.selected = only(s.subscriptions, s.means)
 	s.subscriptionItems, s.csvItems = s.judgeSubscriptions(), s.judgeCSVs()
 	return s
 }
@@ -140,14 +130,12 @@ func (s *scope) onRecord(kind string, o *olm.ObjectMeta) bool {
 func (s *scope) judgeSubscriptions() []item {
 	keep := keptIf(s.Policy.Spec.RemovalBehavior.Subscriptions == policyv1beta2.RemovalKeep, "subscriptions")
 	var items []item
-	for i := range s.subscriptions {
-		sub := s.subscriptions[i]
-		if slices.ContainsFunc(s.selected,
-			func(m *olm.Subscription) bool { return m.Metadata.Name == sub.Metadata.Name }) {
-			items = append(items, newItem(sub.Metadata, keep))
-			continue
+	for _, sub := range s.subscriptions {
+		next := item{ObjectMeta: sub.Metadata, removalState: notSelected}
+		if slices.Contains(s.selected, sub) {
+			next = newItem(sub.Metadata, keep)
 		}
-		items = append(items, item{ObjectMeta: sub.Metadata, removalState: notSelected})
+		items = append(items, next)
 	}
 	return items
 }
@@ -157,8 +145,7 @@ func (s *scope) judgeCSVs() []item {
 	keep := keptIf(s.Policy.Spec.RemovalBehavior.ClusterServiceVersions == policyv1beta2.RemovalKeep,
 		"clusterServiceVersions")
 	var items []item
-	for i := range s.csvs {
-		c := s.csvs[i]
+	for _, c := range s.csvs {
 		catalog := s.catalogOf(c)
 		match, sure := s.Rules.Forbids(c.Metadata.Name, c.Version, catalog, s.Now)
 		recorded := s.onRecord(kindClusterServiceVersion, &c.Metadata)

@@ -375,7 +375,7 @@ func TestRemovalOfPlans(t *testing.T) {
 				Name: "etcd.v0.9.4", CatalogNamespace: hub.Namespace, CatalogName: hub.Name}}}
 		}), "InstallPlanPresent: the InstallPlan shop/install-etcd is present and will be deleted",
 			"InstallPlan install-etcd"},
-		"with something that nobody knows stay": {installed(clean,
+		"with something that is not known stay": {installed(clean,
 			func(s *site) { s.plans[0].Spec.CSVNames = append(s.plans[0].Spec.CSVNames, "mystery.v1") }),
 			"InstallPlanKept: the InstallPlan shop/install-etcd is kept, since the package of mystery.v1 in it is not known", "CustomResourceDefinition etcds.example.com"},
 		"that OLM has not finished stay": {installed(deleteAll, definitionsRecorded,

@@ -1,6 +1,7 @@
 package compliance
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -27,7 +28,7 @@ func (e *evaluation) completeFields() {
 	}
 	want, before := e.wanted.subscription, strings.Split(written, ",")
 	if want["channel"] == nil && slices.Contains(before, "channel") && e.manifest != nil {
-		e.channel = either(e.manifest.DefaultChannel, e.channel)
+		e.channel = cmp.Or(e.manifest.DefaultChannel, e.channel)
 	}
 	if want["startingCSV"] == nil {
 		put(want, "startingCSV", e.offered(installed).StartingCSV())

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
@@ -30,7 +31,7 @@ func Finish(in *Input, out Outcome, historyMost int) (policyv1beta2.OperatorPoli
 	compliant, message := aggregate(&in.Policy.Spec, conditions)
 	sum := metav1.Condition{Type: TypeCompliant, Status: statusIf(compliant == policyv1beta2.Compliant),
 		Reason: string(compliant), Message: message}
-	last := conditionOf(previous.Conditions, TypeCompliant)
+	last := meta.FindStatusCondition(previous.Conditions, TypeCompliant)
 
 	next := policyv1beta2.OperatorPolicyStatus{
 		Compliant:                 compliant,
@@ -57,15 +58,6 @@ func Finish(in *Input, out Outcome, historyMost int) (policyv1beta2.OperatorPoli
 	return next, event
 }
 
-func conditionOf(conditions []metav1.Condition, conditionType string) *metav1.Condition {
-	for i := range conditions {
-		if conditions[i].Type == conditionType {
-			return &conditions[i]
-		}
-	}
-	return nil
-}
-
 // nextConditions returns the findings as conditions, and nothing else: a condition without a finding
 // would be outdated (R-ST-8).
 func nextConditions(previous []metav1.Condition, findings []Finding, now metav1.Time) []metav1.Condition {
@@ -77,8 +69,8 @@ func nextConditions(previous []metav1.Condition, findings []Finding, now metav1.
 		}
 		c := metav1.Condition{Type: f.Type, Status: f.Status, Reason: reasonOr(f.Reason),
 			Message: text.TruncateSuffix(f.Message, conditionMessageLength, truncatedSuffix)}
-		c = transitioned(c, conditionOf(previous, f.Type), since)
-		if before := conditionOf(next, f.Type); before != nil {
+		c = transitioned(c, meta.FindStatusCondition(previous, f.Type), since)
+		if before := meta.FindStatusCondition(next, f.Type); before != nil {
 			*before = c // the API server refuses a status with two conditions of a type
 			continue
 		}
@@ -102,8 +94,8 @@ func nextRelated(previous []policyv1beta2.RelatedObject, findings []Finding) []p
 	next := []policyv1beta2.RelatedObject{}
 	keep := map[string]bool{}
 	for _, f := range findings {
-		if _, decided := keep[f.Kind]; !decided || !f.KeepRelated {
-			keep[f.Kind] = f.KeepRelated
+		if _, decided := keep[kindOf[f.Type]]; !decided || !f.KeepRelated {
+			keep[kindOf[f.Type]] = f.KeepRelated
 		}
 	}
 	for i := range previous {

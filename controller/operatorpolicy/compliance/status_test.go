@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -143,7 +144,7 @@ func TestFinishTransitionTimes(t *testing.T) {
 			findings := good()
 			c.edit(&findings[2])
 			status, _ := Finish(later(t, in, first, time.Minute), Outcome{Findings: findings}, 0)
-			got := conditionOf(status.Conditions, TypeSubscription)
+			got := meta.FindStatusCondition(status.Conditions, TypeSubscription)
 			if !got.LastTransitionTime.Equal(&c.want) {
 				t.Errorf("%s, want %s", got.LastTransitionTime, c.want)
 			}
@@ -161,10 +162,9 @@ func TestFinishDropsWhatNoFindingCovers(t *testing.T) {
 	in.Policy.Status.RelatedObjects = []policyv1beta2.RelatedObject{relatedTo("Stale", "stale", "1"),
 		relatedTo(kindDeployment, "old", "2"), relatedTo(kindOperatorGroup, "kept", "3")}
 	findings := good()
-	findings[1].Kind, findings[1].KeepRelated = kindOperatorGroup, true
-	findings[6].Kind = kindDeployment
+	findings[1].KeepRelated = true
 	status, _ := Finish(in, Outcome{Findings: findings}, 0)
-	if conditionOf(status.Conditions, "CatalogSourcesUnknownState") != nil {
+	if meta.FindStatusCondition(status.Conditions, "CatalogSourcesUnknownState") != nil {
 		t.Error("a stale condition is left (R-ST-8)")
 	}
 	if diff := cmp.Diff([]policyv1beta2.RelatedObject{relatedTo(kindOperatorGroup, "kept", "3")},
@@ -204,12 +204,10 @@ func TestFinishRelatedObjects(t *testing.T) {
 		mark(relatedTo(kindOperatorGroup, "named", "1")),
 	}
 	findings := good()
-	findings[2].Kind = kindSubscription
 	findings[2].Related = []policyv1beta2.RelatedObject{relatedTo(kindSubscription, "same", "1"),
 		relatedTo(kindSubscription, "anew", "3"), relatedTo(kindSubscription, "a", "4")}
-	findings[1].Kind, findings[1].Related = kindOperatorGroup,
-		[]policyv1beta2.RelatedObject{relatedTo(kindOperatorGroup, "same", "1"),
-			relatedTo(kindOperatorGroup, "named", "")}
+	findings[1].Related = []policyv1beta2.RelatedObject{relatedTo(kindOperatorGroup, "same", "1"),
+		relatedTo(kindOperatorGroup, "named", "")}
 	status, _ := Finish(in, Outcome{Findings: findings}, 0)
 	want := []policyv1beta2.RelatedObject{
 		relatedTo(kindOperatorGroup, "named", ""), relatedTo(kindOperatorGroup, "same", "1"),
@@ -242,7 +240,7 @@ func TestFinishEventsAndHistory(t *testing.T) {
 			good(), "Normal", 1},
 		"only a related object is new": {func(*Input) {}, func() []Finding {
 			f := good()
-			f[1].Kind, f[1].Related = "X", []policyv1beta2.RelatedObject{{}}
+			f[1].Related = []policyv1beta2.RelatedObject{{}}
 			return f
 		}(), "", 1},
 	} {
@@ -253,7 +251,7 @@ func TestFinishEventsAndHistory(t *testing.T) {
 			got := ""
 			if event != nil {
 				got = event.Type
-				if event.Message != conditionOf(status.Conditions, TypeCompliant).Message ||
+				if event.Message != meta.FindStatusCondition(status.Conditions, TypeCompliant).Message ||
 					!event.Time.Equal(next.Now) {
 					t.Errorf("event %+v", event)
 				}
@@ -261,7 +259,7 @@ func TestFinishEventsAndHistory(t *testing.T) {
 			if got != c.event || len(status.History) != c.history {
 				t.Errorf("event %q and %d entries, want %q and %d", got, len(status.History), c.event, c.history)
 			}
-			if status.History[0].Message != conditionOf(status.Conditions, TypeCompliant).Message {
+			if status.History[0].Message != meta.FindStatusCondition(status.Conditions, TypeCompliant).Message {
 				t.Errorf("newest entry: %s", status.History[0].Message)
 			}
 		})
@@ -319,11 +317,11 @@ func TestFinishIsIdempotent(t *testing.T) {
 				if r.IntN(4) == 0 {
 					f.Since = metav1.NewTime(noon.Add(-time.Duration(r.IntN(1e9))))
 				}
-				if f.Kind = []string{"", "A", "B"}[r.IntN(3)]; f.Kind != "" {
+				if kindOf[f.Type] = []string{"", "A", "B"}[r.IntN(3)]; kindOf[f.Type] != "" {
 					f.KeepRelated = r.IntN(3) == 0
 					for range r.IntN(3) {
 						f.Related = append(f.Related,
-							relatedTo(f.Kind, fmt.Sprint(r.IntN(3)), []string{"", "1", "2"}[r.IntN(3)]))
+							relatedTo(kindOf[f.Type], fmt.Sprint(r.IntN(3)), []string{"", "1", "2"}[r.IntN(3)]))
 					}
 				}
 				findings = append(findings, f)
@@ -335,7 +333,7 @@ func TestFinishIsIdempotent(t *testing.T) {
 		for range 3 {
 			out := Outcome{Findings: findings()}
 			status, _ := Finish(in, out, r.IntN(4))
-			message := conditionOf(status.Conditions, TypeCompliant).Message
+			message := meta.FindStatusCondition(status.Conditions, TypeCompliant).Message
 			if len(message) > messageLength || !utf8.ValidString(message) ||
 				!strings.HasPrefix(message, string(status.Compliant)+"; ") {
 				t.Fatalf("seed %d: %d bytes: %.40q", seed, len(message), message)

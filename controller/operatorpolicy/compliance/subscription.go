@@ -24,11 +24,7 @@ func (in *Input) managedBy() string { return in.Policy.Namespace + "." + in.Poli
 // subscribed returns the Subscription of a package, and the others to the same package. One with the name
 // of the package comes first; a single one of any name is accepted, including those that OLM generates.
 func (in *Input) subscribed(pkg string) (subscription *olm.Subscription, duplicates []*olm.Subscription) {
-	for i := range in.Subscriptions {
-		if in.Subscriptions[i].Spec.Package == pkg {
-			duplicates = append(duplicates, in.Subscriptions[i])
-		}
-	}
+	duplicates = only(in.Subscriptions, func(s *olm.Subscription) bool { return s.Spec.Package == pkg })
 	chosen := slices.IndexFunc(duplicates, func(s *olm.Subscription) bool { return s.Metadata.Name == pkg })
 	if chosen < 0 && len(duplicates) == 1 {
 		chosen = 0
@@ -46,13 +42,6 @@ func (e *evaluation) current() string {
 		return ""
 	}
 	return e.subscription.Status.CurrentCSV
-}
-
-func subscriptionFinding(
-	status metav1.ConditionStatus, reason, message string, related ...policyv1beta2.RelatedObject,
-) Finding {
-	return Finding{Type: TypeSubscription, Status: status, Reason: reason, Message: message, Kind: kindSubscription,
-		Related: related}
 }
 
 // compareSubscription compares the Subscription with the policy.
@@ -80,7 +69,7 @@ func (e *evaluation) compareSubscription(groupUsable bool) (Finding, []Action) {
 	if f := e.unresolved(); f != nil {
 		return *f, nil
 	}
-	return subscriptionFinding(metav1.ConditionTrue, "SubscriptionMatches",
+	return finding(TypeSubscription, metav1.ConditionTrue, "SubscriptionMatches",
 		"the Subscription matches what is required by the policy",
 		e.related(kindSubscription, sub.Metadata, policyv1beta2.Compliant, relatedFound)), nil
 }
@@ -93,20 +82,20 @@ func (e *evaluation) rivalry() Finding {
 		all = append(all, e.subscription)
 	}
 	slices.SortFunc(all, func(a, b *olm.Subscription) int { return strings.Compare(a.Metadata.Name, b.Metadata.Name) })
-	names := make([]string, len(all))
-	related := make([]policyv1beta2.RelatedObject, len(all))
-	for i := range all {
-		names[i] = all[i].Metadata.Name
-		related[i] = e.related(kindSubscription, all[i].Metadata, policyv1beta2.NonCompliant, relatedMismatch)
+	var names []string
+	var related []policyv1beta2.RelatedObject
+	for _, s := range all {
+		names = append(names, s.Metadata.Name)
+		related = append(related, e.related(kindSubscription, s.Metadata, policyv1beta2.NonCompliant, relatedMismatch))
 	}
-	return subscriptionFinding(metav1.ConditionFalse, "SubscriptionMismatch", fmt.Sprintf(
+	return finding(TypeSubscription, metav1.ConditionFalse, "SubscriptionMismatch", fmt.Sprintf(
 		"there is more than one Subscription to %s in namespace %s, so that OLM resolves none: %s; remove all but one",
 		e.wanted.name, e.wanted.namespace, text.Names(names, maxListed)), related...)
 }
 
 func (e *evaluation) differentSubscription(live map[string]any, differences []difference) (Finding, []Action) {
 	sub := e.subscription
-	f := subscriptionFinding(metav1.ConditionFalse, "SubscriptionMismatch",
+	f := finding(TypeSubscription, metav1.ConditionFalse, "SubscriptionMismatch",
 		"the Subscription "+named(&sub.Metadata)+" does not match the policy: "+differing(differences),
 		e.related(kindSubscription, sub.Metadata, policyv1beta2.NonCompliant, relatedMismatch))
 	if !e.enforced {
@@ -141,7 +130,7 @@ func (e *evaluation) remembering(s *olm.Subscription, live, changed map[string]a
 }
 
 func (e *evaluation) updated() Finding {
-	return subscriptionFinding(metav1.ConditionTrue, "SubscriptionUpdated",
+	return finding(TypeSubscription, metav1.ConditionTrue, "SubscriptionUpdated",
 		"the Subscription "+named(&e.subscription.Metadata)+" was updated to match the policy",
 		e.related(kindSubscription, e.subscription.Metadata, policyv1beta2.Compliant, relatedUpdated))
 }
@@ -152,12 +141,12 @@ func (e *evaluation) missingSubscription(groupUsable bool) (Finding, []Action) {
 		func(s *olm.Subscription) bool { return s.Metadata.Name == o.Name }); i >= 0 {
 		// The name is taken by another operator. Changing that Subscription would orphan what it installed.
 		other := e.Subscriptions[i]
-		return subscriptionFinding(metav1.ConditionFalse, "SubscriptionMismatch", fmt.Sprintf(
+		return finding(TypeSubscription, metav1.ConditionFalse, "SubscriptionMismatch", fmt.Sprintf(
 			"the Subscription %s does not match the policy: spec.name is %s, wanted %s; it belongs to another package and is left alone",
 			named(&other.Metadata), text.Quote(other.Spec.Package), text.Quote(o.Name)), e.related(kindSubscription,
 			other.Metadata, policyv1beta2.NonCompliant, relatedMismatch)), nil
 	}
-	f := subscriptionFinding(metav1.ConditionFalse, "SubscriptionMissing",
+	f := finding(TypeSubscription, metav1.ConditionFalse, "SubscriptionMissing",
 		"the required Subscription "+named(&o)+" was not found",
 		e.related(kindSubscription, o, policyv1beta2.NonCompliant, relatedMissing))
 	spec, open := e.completed()
@@ -187,7 +176,7 @@ func (e *evaluation) missingSubscription(groupUsable bool) (Finding, []Action) {
 				"annotations": map[string]any{managedMark: e.managedBy(),
 					rules.PolicyFieldsAnnotation: *e.wanted.fields}},
 			"spec": spec},
-		Done: subscriptionFinding(metav1.ConditionTrue, "SubscriptionCreated",
+		Done: finding(TypeSubscription, metav1.ConditionTrue, "SubscriptionCreated",
 			"the required Subscription "+named(&o)+" was created", e.created(kindSubscription, o)),
 		Failed: f.because("created"),
 	}}
@@ -196,10 +185,7 @@ func (e *evaluation) missingSubscription(groupUsable bool) (Finding, []Action) {
 // completed returns the spec of the Subscription with the defaults of the package for fields that the policy omits;
 // open says what cannot be determined. The catalog is read only for missing fields (R-LP-6).
 func (e *evaluation) completed() (spec map[string]any, open string) {
-	spec = map[string]any{}
-	for field, value := range e.wanted.subscription {
-		spec[field] = value
-	}
+	spec = maps.Clone(e.wanted.subscription)
 	var missing []string
 	for _, field := range []struct{ name, value string }{
 		{"channel", e.channel}, {"source", e.catalog.Name}, {"sourceNamespace", e.catalog.Namespace},

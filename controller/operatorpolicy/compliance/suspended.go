@@ -15,10 +15,10 @@ import (
 // approval, since an Automatic one would make OLM write plans that are refused.
 func (e *evaluation) suspended(out Outcome) Outcome {
 	out.Actions, out.Intervention, out.After = nil, nil, 0
-	out.Findings = append(out.Findings, Finding{Type: TypeDependencies, Status: metav1.ConditionFalse,
-		Reason: dependency.ReasonDependencyPending,
-		Message: cmp.Or(e.Rules.Waits, "the policy waits for what Policy "+e.Rules.Pending+" depends on") +
-			"; until then nothing is approved, made or removed for it"})
+	out.Findings = append(out.Findings, finding(TypeDependencies, metav1.ConditionFalse,
+		dependency.ReasonDependencyPending,
+		cmp.Or(e.Rules.Waits, "the policy waits for what Policy "+e.Rules.Pending+" depends on")+
+			"; until then nothing is approved, made or removed for it"))
 	if !e.enforced {
 		return out
 	}

@@ -3,6 +3,7 @@ package compliance
 import (
 	"testing"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
@@ -61,7 +62,7 @@ func TestSuspended(t *testing.T) {
 			if event == nil || event.Message != message || event.Type != "Warning" {
 				t.Errorf("event is %+v", event)
 			}
-			if c := conditionOf(status.Conditions, TypeDependencies); c == nil || c.Status != metav1.ConditionFalse ||
+			if c := meta.FindStatusCondition(status.Conditions, TypeDependencies); c == nil || c.Status != metav1.ConditionFalse ||
 				c.Reason != dependency.ReasonDependencyPending {
 				t.Errorf("condition is %+v", c)
 			}
@@ -77,7 +78,7 @@ func TestResumed(t *testing.T) {
 	in.Policy.Status = status
 	out := Evaluate(in)
 	resumed, event := Finish(in, out, 0)
-	if resumed.Compliant == policyv1beta2.Pending || conditionOf(resumed.Conditions, TypeDependencies) != nil ||
+	if resumed.Compliant == policyv1beta2.Pending || meta.FindStatusCondition(resumed.Conditions, TypeDependencies) != nil ||
 		event == nil {
 		t.Errorf("status is %s, %v", resumed.Compliant, resumed.Conditions)
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/opgate/opgate/internal/text"
@@ -12,6 +13,11 @@ import (
 
 // named returns namespace/name, as messages name an object.
 func named(o *olm.ObjectMeta) string { return text.Name(o.Key()) }
+
+// only returns the items that satisfy a condition, in a list of their own.
+func only[T any](items []T, keep func(T) bool) []T {
+	return slices.DeleteFunc(slices.Clone(items), func(item T) bool { return !keep(item) })
+}
 
 // maxListed is the number of names that a message lists.
 const maxListed = 20

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
@@ -29,8 +30,7 @@ func (e *evaluation) upgrading(csv *Installed) *upgrade {
 		return nil
 	}
 	var versions []*Installed
-	for i := range e.CSVs {
-		c := e.CSVs[i]
+	for _, c := range e.CSVs {
 		if c.CopiedFrom != csv.CopiedFrom || c.Package != e.wanted.name && c.Metadata.Name != csv.Metadata.Name {
 			continue
 		}
@@ -73,7 +73,7 @@ func (e *evaluation) tolerates(conditionType string) bool {
 	if e.upgrade == nil {
 		return false
 	}
-	previous := conditionOf(e.Policy.Status.Conditions, conditionType)
+	previous := meta.FindStatusCondition(e.Policy.Status.Conditions, conditionType)
 	return previous == nil || previous.Status != metav1.ConditionFalse
 }
 
@@ -86,9 +86,7 @@ func (u *upgrade) tolerated() string {
 // wake returns an outcome that is evaluated again when the upgrade in progress has taken too long.
 func (e *evaluation) wake(out Outcome) Outcome {
 	if e.upgrade != nil {
-		if after := e.upgrade.until.Sub(e.Now) + time.Second; out.After == 0 || after < out.After {
-			out.After = after
-		}
+		out.again(e.upgrade.until.Sub(e.Now) + time.Second)
 	}
 	return out
 }

@@ -18,27 +18,25 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 )
 
-// policy reads a policy whose newest generation was evaluated.
-func (p *Player) policy(
-	ctx context.Context, ts *testscript.TestScript, name string,
-) (*policyv1beta2.OperatorPolicy, error) {
-	op := &policyv1beta2.OperatorPolicy{}
-	if err := p.Admin.Get(ctx, client.ObjectKey{Namespace: ts.Getenv("POLICIES"), Name: name}, op); err != nil {
-		return nil, err
-	}
-	if op.Status.ObservedGeneration != op.Generation {
-		return nil, fmt.Errorf("policy %s: generation %d was not evaluated yet", name, op.Generation)
-	}
-	return op, nil
+// untilPolicy is Until for a policy whose newest generation was evaluated.
+func (p *Player) untilPolicy(
+	ts *testscript.TestScript, neg bool, name string, check func(op *policyv1beta2.OperatorPolicy) error,
+) {
+	p.Until(ts, neg, func(ctx context.Context) error {
+		op := &policyv1beta2.OperatorPolicy{}
+		if err := p.Admin.Get(ctx, client.ObjectKey{Namespace: ts.Getenv("POLICIES"), Name: name}, op); err != nil {
+			return err
+		}
+		if op.Status.ObservedGeneration != op.Generation {
+			return fmt.Errorf("policy %s: generation %d was not evaluated yet", name, op.Generation)
+		}
+		return check(op)
+	})
 }
 
 func (p *Player) cmdState(ts *testscript.TestScript, neg bool, args []string) {
 	NeedArgs(ts, args, 2, 2, "state POLICY STATE")
-	p.Until(ts, neg, func(ctx context.Context) error {
-		op, err := p.policy(ctx, ts, args[0])
-		if err != nil {
-			return err
-		}
+	p.untilPolicy(ts, neg, args[0], func(op *policyv1beta2.OperatorPolicy) error {
 		if string(op.Status.Compliant) != args[1] {
 			return fmt.Errorf("%s is %s, want %s:\n%s", args[0], op.Status.Compliant, args[1], Conditions(op))
 		}
@@ -48,11 +46,7 @@ func (p *Player) cmdState(ts *testscript.TestScript, neg bool, args []string) {
 
 func (p *Player) cmdCondition(ts *testscript.TestScript, neg bool, args []string) {
 	NeedArgs(ts, args, 4, 5, "condition POLICY TYPE STATUS REASON [TEXT]")
-	p.Until(ts, neg, func(ctx context.Context) error {
-		op, err := p.policy(ctx, ts, args[0])
-		if err != nil {
-			return err
-		}
+	p.untilPolicy(ts, neg, args[0], func(op *policyv1beta2.OperatorPolicy) error {
 		if !slices.ContainsFunc(op.Status.Conditions, func(c metav1.Condition) bool {
 			return c.Type == args[1] && string(c.Status) == args[2] && c.Reason == args[3] &&
 				(len(args) == 4 || strings.Contains(c.Message, args[4]))
@@ -65,11 +59,7 @@ func (p *Player) cmdCondition(ts *testscript.TestScript, neg bool, args []string
 
 func (p *Player) cmdRelated(ts *testscript.TestScript, neg bool, args []string) {
 	NeedArgs(ts, args, 5, 6, "related POLICY KIND NAME STATE REASON [uid|created]")
-	p.Until(ts, neg, func(ctx context.Context) error {
-		op, err := p.policy(ctx, ts, args[0])
-		if err != nil {
-			return err
-		}
+	p.untilPolicy(ts, neg, args[0], func(op *policyv1beta2.OperatorPolicy) error {
 		var have []string
 		for _, r := range op.Status.RelatedObjects {
 			if r.Object.Kind != args[1] {
@@ -99,11 +89,7 @@ func (p *Player) cmdRelated(ts *testscript.TestScript, neg bool, args []string) 
 
 func (p *Player) cmdRelatedCount(ts *testscript.TestScript, neg bool, args []string) {
 	NeedArgs(ts, args, 3, 3, "relatedcount POLICY KIND N")
-	p.Until(ts, neg, func(ctx context.Context) error {
-		op, err := p.policy(ctx, ts, args[0])
-		if err != nil {
-			return err
-		}
+	p.untilPolicy(ts, neg, args[0], func(op *policyv1beta2.OperatorPolicy) error {
 		n := 0
 		for _, r := range op.Status.RelatedObjects {
 			if r.Object.Kind == args[1] {
@@ -143,11 +129,7 @@ func (p *Player) cmdHistory(ts *testscript.TestScript, neg bool, args []string) 
 	NeedArgs(ts, args, 2, 2, "history POLICY REGEXP")
 	pattern, err := regexp.Compile(args[1])
 	ts.Check(err)
-	p.Until(ts, neg, func(ctx context.Context) error {
-		op, err := p.policy(ctx, ts, args[0])
-		if err != nil {
-			return err
-		}
+	p.untilPolicy(ts, neg, args[0], func(op *policyv1beta2.OperatorPolicy) error {
 		var messages []string
 		for _, entry := range op.Status.History {
 			if pattern.MatchString(entry.Message) {

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/opgate/opgate/internal/signal"
 	"github.com/opgate/opgate/rules/dependency"
 	"github.com/opgate/opgate/stream"
 )
@@ -127,12 +128,8 @@ func (f *watch) retry() {
 	if f == nil {
 		return
 	}
-	if known := f.known.Load(); known == nil || known.denied == nil {
-		return
-	}
-	select {
-	case f.again <- struct{}{}:
-	default:
+	if known := f.known.Load(); known != nil && known.denied != nil {
+		signal.Put(f.again)
 	}
 }
 
