@@ -3,7 +3,7 @@ package operatorpolicy
 import (
 	"slices"
 
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/snapshot"
 )
 
@@ -58,7 +58,7 @@ func ownersOf(current *snapshot.Snapshot, o *snapshot.Object) []string {
 	var owners []string
 	for _, namespace := range current.Governed() {
 		if slices.ContainsFunc(current.Namespace(namespace).Policies(),
-			func(p *rules.OperatorPolicy) bool { return belongs(d, p.Package, namespace) }) {
+			func(p *state.OperatorPolicy) bool { return belongs(d, p.Package, namespace) }) {
 			owners = append(owners, namespace)
 		}
 	}
@@ -69,7 +69,7 @@ func ownersOf(current *snapshot.Snapshot, o *snapshot.Object) []string {
 func governing(current *snapshot.Snapshot, pkg string) (namespaces []string) {
 	for _, namespace := range current.Governed() {
 		if slices.ContainsFunc(current.Namespace(namespace).Policies(),
-			func(p *rules.OperatorPolicy) bool { return p.Package == pkg }) {
+			func(p *state.OperatorPolicy) bool { return p.Package == pkg }) {
 			namespaces = append(namespaces, namespace)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/opgate/opgate/controller/apply"
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/snapshot"
 )
 
@@ -19,7 +19,7 @@ import (
 
 // behind reports whether the API server has a newer state of a plan that a Subscription refers to than the snapshot:
 // its event will enqueue the namespace.
-func (r *reconciler) behind(ctx context.Context, s *snapshot.Snapshot, ns *rules.Namespace) (bool, error) {
+func (r *reconciler) behind(ctx context.Context, s *snapshot.Snapshot, ns *state.Namespace) (bool, error) {
 	var plans []types.NamespacedName
 	missing := ""
 	for _, sub := range ns.Subscriptions() {
@@ -58,7 +58,7 @@ func (r *reconciler) behind(ctx context.Context, s *snapshot.Snapshot, ns *rules
 }
 
 // written reports whether OLM has written a plan in full.
-func written(ns *rules.Namespace, name string) bool {
+func written(ns *state.Namespace, name string) bool {
 	for _, p := range ns.Plans() {
 		if p.Metadata.Name == name {
 			return p.Status.Phase != ""
