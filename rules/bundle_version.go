@@ -52,9 +52,9 @@ var contentChecks = []struct {
 	{bundleVersionRange, outOfRangeCSV},
 }
 
-// listed reports whether a ClusterServiceVersion is in spec.versions; known is false if that depends on its contents
+// isListed reports whether a ClusterServiceVersion is in spec.versions; known is false if that depends on its contents
 // and the plan does not show them. An empty list lists everything.
-func (c *Bundle) listed(l *state.VersionList) (match, known bool) {
+func (c *Bundle) isListed(l *state.VersionList) (match, known bool) {
 	if !l.Binds(c.name) {
 		return len(l.Entries) == 0 || l.Lists(c.name), true
 	}
@@ -64,7 +64,7 @@ func (c *Bundle) listed(l *state.VersionList) (match, known bool) {
 
 // matches reports whether a mustnothave policy matches this CSV; known is false if it might.
 func matches(p *state.OperatorPolicy, c *Bundle) (match, known bool) {
-	listed, shown := c.listed(&p.Versions)
+	listed, shown := c.isListed(&p.Versions)
 	if !listed && shown {
 		return false, true
 	}
@@ -101,7 +101,7 @@ func forbiddenCSV(c *Bundle, p *state.OperatorPolicy) verdict.Finding {
 			Accepted: "the policy is mustnothave for " + p.ForbiddenText()}
 	case !known:
 		missing := "its version or catalog is not known"
-		if _, shown := c.listed(&p.Versions); !shown {
+		if _, shown := c.isListed(&p.Versions); !shown {
 			missing = "the digest of its bundle image is not known"
 		}
 		return verdict.Finding{Decision: verdict.Hold, What: text.Name(c.name) + " is held",
@@ -145,7 +145,7 @@ func unlistedCSV(c *Bundle, p *state.OperatorPolicy) verdict.Finding {
 		return verdict.Finding{Decision: verdict.Deny, What: text.Name(c.name) + " is not allowed",
 			Accepted: p.AcceptedVersions()}
 	}
-	if match, _ := c.listed(&p.Versions); match {
+	if match, _ := c.isListed(&p.Versions); match {
 		return verdict.Finding{}
 	}
 	what := text.Name(c.name)

@@ -13,7 +13,7 @@ import (
 // OverrideReasonAnnotation holds the reason of a break-glass approval (R-AP-6).
 const OverrideReasonAnnotation = "opgate.io/override-reason"
 
-// OverrideReason returns the reason that an object gives for an override; "" for none.
+// OverrideReason returns the reason for an override that an object has; "" for none.
 func OverrideReason(m *olm.ObjectMeta) string {
 	return strings.TrimSpace(m.Annotations.OverrideReason)
 }

@@ -172,7 +172,7 @@ func (p *OperatorPolicy) Target() string {
 	return p.PackageText() + " in " + namespace
 }
 
-// PackageText names the package that the policy governs, or says that it is every one.
+// PackageText names the package that the policy governs, or states that it is every one.
 func (p *OperatorPolicy) PackageText() string {
 	if p.AnyPackage {
 		return "every package"
