@@ -24,6 +24,7 @@ import (
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/dependency"
 	"github.com/opgate/opgate/rules/grant"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 	"github.com/opgate/opgate/snapshot"
 )
@@ -266,7 +267,7 @@ func (g *Gate) subscriptionInput(
 }
 
 func (g *Gate) planCreate(
-	req *request[olm.InstallPlanHead, olm.InstallPlan], ns *rules.Namespace,
+	req *request[olm.InstallPlanHead, olm.InstallPlan], ns *state.Namespace,
 ) rules.PlanCreateInput {
 	return rules.PlanCreateInput{Plan: req.Object, Namespace: ns, ByOLM: g.OLM.Is(&req.User)}
 }
@@ -297,7 +298,7 @@ func (g *Gate) validatePlan(
 	return v
 }
 
-func (g *Gate) planStatus(req *request[olm.InstallPlan, olm.InstallPlan], ns *rules.Namespace) rules.PlanStatusInput {
+func (g *Gate) planStatus(req *request[olm.InstallPlan, olm.InstallPlan], ns *state.Namespace) rules.PlanStatusInput {
 	return rules.PlanStatusInput{New: req.Object, Old: req.OldObject, Namespace: ns,
 		ByOLM: g.OLM.Is(&req.User), ByOpgate: g.byOpgate(&req.User)}
 }

@@ -11,6 +11,7 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 	"github.com/opgate/opgate/snapshot"
 )
@@ -30,7 +31,7 @@ var (
 // override is break-glass: a refused approval, or another refused write, passes if its reason was set by the same
 // request and the user has the verb override on every policy that refuses. Every error leaves the refusal as it is.
 // Without a user that the API server authenticated, no SubjectAccessReview is made (threat G20).
-func (g *Gate) override(ctx context.Context, v *verdict.Verdict, ns *rules.Namespace, user *authenticationv1.UserInfo,
+func (g *Gate) override(ctx context.Context, v *verdict.Verdict, ns *state.Namespace, user *authenticationv1.UserInfo,
 	id verdict.RuleID, asked rules.Override) verdict.Verdict {
 	refused := func(why string) verdict.Verdict {
 		v.Warnings = append(v.Warnings, verdict.Reason{Rule: id,

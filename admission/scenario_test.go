@@ -23,6 +23,7 @@ import (
 	"github.com/opgate/opgate/admission/scenario"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 	"github.com/opgate/opgate/snapshot/packages"
 )
@@ -162,7 +163,7 @@ func runScenario(t *testing.T, s *scenario.Scenario) {
 		existing = append([]*unstructured.Unstructured{namespace(s.Write.GetNamespace())}, existing...)
 	}
 	var catalogs Catalogs
-	var packages rules.Packages
+	var packages state.Packages
 	if s.Catalog != nil {
 		known := catalogsOf(t, s)
 		catalogs, packages = known, known.Version

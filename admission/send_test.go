@@ -20,7 +20,7 @@ import (
 	"github.com/opgate/opgate/admission/scenario/play"
 	"github.com/opgate/opgate/internal/inflight"
 	"github.com/opgate/opgate/internal/panics"
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/facts"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/snapshot"
 )
@@ -104,7 +104,7 @@ func storeOf(t testing.TB, objects ...*unstructured.Unstructured) *snapshot.Stor
 }
 
 // storeWith is storeOf with packages of catalogs.
-func storeWith(t testing.TB, packages rules.Packages, objects ...*unstructured.Unstructured) *snapshot.Store {
+func storeWith(t testing.TB, packages state.Packages, objects ...*unstructured.Unstructured) *snapshot.Store {
 	t.Helper()
 	return storeRead(t, packages, func(kind *snapshot.Kind, u *unstructured.Unstructured) *snapshot.Object {
 		reader := snapshot.Reader{Unreadable: func(_ *snapshot.Kind, _ types.NamespacedName,
@@ -116,12 +116,12 @@ func storeWith(t testing.TB, packages rules.Packages, objects ...*unstructured.U
 }
 
 // storeRead is storeWith with a function that reads the objects.
-func storeRead(t testing.TB, packages rules.Packages,
+func storeRead(t testing.TB, packages state.Packages,
 	read func(*snapshot.Kind, *unstructured.Unstructured) *snapshot.Object,
 	objects ...*unstructured.Unstructured) *snapshot.Store {
 	t.Helper()
 	cluster := play.Cluster{Objects: objects, Packages: packages,
-		Versions: state.Cluster{Version: versions.Kubernetes, OpenShift: versions.OpenShift},
+		Versions: facts.Cluster{Version: versions.Kubernetes, OpenShift: versions.OpenShift},
 		Read: func(kind *snapshot.Kind, u *unstructured.Unstructured) (*snapshot.Object, error) {
 			return read(kind, u), nil
 		}}

@@ -27,6 +27,7 @@ import (
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/rules/evidence"
 )
 
 // callers decides with the API server's own code which webhooks are called.
@@ -123,8 +124,8 @@ var edits = []func(r *rand.Rand, o *unstructured.Unstructured){
 	},
 	func(r *rand.Rand, o *unstructured.Unstructured) {
 		put(o, pick(r, "", "x", "{}", "true"), "metadata", "annotations",
-			pick(r, "a", rules.OverrideReasonAnnotation, "opgate.io/consent", "opgate.io/consent-by",
-				rules.ConsentExpiresAnnotation, rules.OverrideExpiresAnnotation,
+			pick(r, "a", evidence.OverrideReasonAnnotation, "opgate.io/consent", "opgate.io/consent-by",
+				evidence.ConsentExpiresAnnotation, evidence.OverrideExpiresAnnotation,
 				"operatorframework.io/properties", "olm.properties", "olm.operatorGroup", dependency.AnnotationVerified,
 				"opgate.io/requested-approval"))
 	},

@@ -18,7 +18,7 @@ import (
 	policyv1beta1 "github.com/opgate/opgate/api/policy/v1beta1"
 	"github.com/opgate/opgate/conversion"
 	"github.com/opgate/opgate/manifests/crd"
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 	"github.com/opgate/opgate/snapshot"
 )
@@ -84,7 +84,7 @@ func versionsOf(u *unstructured.Unstructured) []*unstructured.Unstructured {
 type unreadableWorld struct {
 	*scenario.Scenario
 	existing    []*unstructured.Unstructured
-	packages    rules.Packages
+	packages    state.Packages
 	catalogs    Catalogs
 	old, object *unstructured.Unstructured
 	// read are the objects that were read as they are.

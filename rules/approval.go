@@ -8,6 +8,7 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -36,7 +37,7 @@ func UngovernedIn(annotations map[string]string, otherwise UngovernedMode) Ungov
 type ApprovalInput struct {
 	// Plan is a plan in Namespace, with its stored status.
 	Plan       *olm.InstallPlan
-	Namespace  *Namespace
+	Namespace  *state.Namespace
 	Ungoverned UngovernedMode
 	// Now is that of PlanInput.
 	Now time.Time
@@ -117,51 +118,25 @@ func JudgeApproval(in ApprovalInput) Approval {
 // isCandidate excludes namespaces in which neither a policy nor a Constraint makes OLM wait: there Subscriptions are
 // Manual because users want to approve themselves.
 func (in *ApprovalInput) isCandidate() bool {
-	return in.Namespace.requiresManual() && in.Namespace.Waits(in.Plan)
-}
-
-// Waits reports whether a plan waits for approval: it requires approval, a Subscription names it as its current plan,
-// and a part of it is not installed yet.
-func (n *Namespace) Waits(plan *olm.InstallPlan) bool {
-	if n == nil || !plan.AwaitsApproval() {
-		return false
-	}
-	return n.IsCurrent(plan) && slices.ContainsFunc(plan.Spec.CSVNames, func(name string) bool {
-		return !slices.ContainsFunc(n.installed, func(c Installed) bool { return c.CSV == name && !n.gone(&c) })
-	})
-}
-
-// gone reports whether only a Subscription shows that something is installed, which OLM does not find any more: it had
-// taken the copy of one that another namespace installs for all of them for its own.
-func (n *Namespace) gone(c *Installed) bool {
-	return c.spec == nil && slices.ContainsFunc(n.subscriptions, func(s *olm.Subscription) bool {
-		return s.Status.InstalledCSV == c.CSV && s.Status.State == olm.StateUpgradePending
-	})
-}
-
-// IsCurrent reports whether a Subscription names a plan as its current plan. Approving another one would bring an
-// earlier version.
-func (n *Namespace) IsCurrent(plan *olm.InstallPlan) bool {
-	return slices.ContainsFunc(n.Subscriptions(),
-		func(s *olm.Subscription) bool { return s.Status.InstallPlan.Name == plan.Metadata.Name })
+	return requiresManual(in.Namespace) && in.Namespace.Waits(in.Plan)
 }
 
 // MayHaveCandidates reports whether the loop may have to approve plans in a namespace: it has policies, or a Constraint
 // makes OLM wait.
-func MayHaveCandidates(ns *Namespace) bool { return ns.governed() || ns.requiresManual() }
+func MayHaveCandidates(ns *state.Namespace) bool { return ns.Governed() || requiresManual(ns) }
 
 // requiresManual reports whether a policy or a Constraint makes OLM wait for approval in this namespace.
-func (n *Namespace) requiresManual() bool {
+func requiresManual(n *state.Namespace) bool {
 	if n == nil {
 		return false
 	}
-	if slices.ContainsFunc(n.enforced, func(p *OperatorPolicy) bool {
+	if slices.ContainsFunc(n.Enforcing(), func(p *state.OperatorPolicy) bool {
 		mode, _ := p.Approval(n)
-		return mode == olm.ApprovalManual || n.subscribed(p)
+		return mode == olm.ApprovalManual || n.Subscribed(p)
 	}) {
 		return true
 	}
-	return slices.ContainsFunc(n.subscriptions, turnedManual) && !slices.ContainsFunc(n.subscriptions, waitsForUser)
+	return slices.ContainsFunc(n.Subscriptions(), turnedManual) && !slices.ContainsFunc(n.Subscriptions(), waitsForUser)
 }
 
 // waitsForUser reports whether a Subscription is Manual because its user wants to approve.
@@ -176,23 +151,23 @@ func turnedManual(s *olm.Subscription) bool {
 // they still refuse. A policy that only allows leaves it to users to approve for a Subscription that they made Manual.
 func (in *ApprovalInput) wants(c *verdict.CSV) bool {
 	if c.Disposition == verdict.Allowed {
-		return in.idle(c) == "" && (in.Namespace.managed(c.Package) || !in.leftToUser(c.Package))
+		return in.idle(c) == "" && (managed(in.Namespace, c.Package) || !in.leftToUser(c.Package))
 	}
 	return c.Disposition == verdict.Ungoverned && in.Ungoverned == ApproveUngoverned &&
-		in.Namespace.removal(c.Package, in.Now) == "" &&
-		slices.ContainsFunc(in.Namespace.subscribers(c.Package), wantsAutomatic)
+		removal(in.Namespace, c.Package, in.Now) == "" &&
+		slices.ContainsFunc(in.Namespace.Subscribers(c.Package), wantsAutomatic)
 }
 
 // removal returns, as text, which installed CSV of a package a policy removes, and with it the Subscription: nothing is
 // upgraded meanwhile. It is "" for none.
-func (n *Namespace) removal(pkg string, now time.Time) string {
-	for _, p := range n.governing(pkg) {
-		if !p.Enforced || !p.MustNotHave || p.faults != "" ||
+func removal(n *state.Namespace, pkg string, now time.Time) string {
+	for _, p := range n.Governing(pkg) {
+		if !p.Enforced || !p.MustNotHave || p.Unreadable() != "" ||
 			p.Object != nil && p.Object.Spec.RemovalBehavior.Subscriptions == policyv1beta2.RemovalKeep {
 			continue
 		}
-		for _, c := range n.installed {
-			if match, _ := p.Forbids(c.CSV, c.Version, c.Catalog, now); match && c.Package == pkg {
+		for _, c := range n.Installed() {
+			if match, _ := Forbids(p, c.CSV, c.Version, c.Catalog, now); match && c.Package == pkg {
 				return text.Name(c.CSV) + ", which is installed, is removed by " + p.Source()
 			}
 		}
@@ -202,25 +177,25 @@ func (n *Namespace) removal(pkg string, now time.Time) string {
 
 // leftToUser reports whether every Subscription to a package waits for a user; false if there is none.
 func (in *ApprovalInput) leftToUser(pkg string) bool {
-	subscribers := in.Namespace.subscribers(pkg)
+	subscribers := in.Namespace.Subscribers(pkg)
 	return len(subscribers) > 0 && !slices.ContainsFunc(subscribers, wantsAutomatic)
 }
 
 // idle returns why the policies that allow a CSV do not act, or "".
 func (in *ApprovalInput) idle(c *verdict.CSV) string {
-	if drifted := in.Namespace.driftedOf(c.Package); drifted != "" {
+	if drifted := in.Namespace.DriftedOf(c.Package); drifted != "" {
 		return text.Name(drifted) + ", which is installed, is not what its InstallPlan brought"
 	}
 	overlap := Overlapping(in.Namespace, c.Package)
-	for _, p := range in.Namespace.governing(c.Package) {
+	for _, p := range in.Namespace.Governing(c.Package) {
 		switch {
 		case !p.Enforced:
 		case p.Incomplete:
 			return p.Source() + " is not completed yet"
 		case len(overlap) > 1:
 			return "the policies for package " + c.Package + " overlap, so that none of them acts"
-		case len(p.invalid) > 0:
-			return p.Source() + " is not valid: " + p.invalid[0].Error()
+		case len(p.Invalid) > 0:
+			return p.Source() + " is not valid: " + p.Invalid[0].Error()
 		}
 	}
 	return ""
@@ -228,9 +203,9 @@ func (in *ApprovalInput) idle(c *verdict.CSV) string {
 
 // Overlapping returns the enforced policies of a package, sorted by namespace and name. If there is more than one, none
 // of them acts: each would revert the changes of the others. One that does not show what it governs changes nothing.
-func Overlapping(ns *Namespace, pkg string) []*OperatorPolicy {
-	var enforced []*OperatorPolicy
-	for _, p := range ns.governing(pkg) {
+func Overlapping(ns *state.Namespace, pkg string) []*state.OperatorPolicy {
+	var enforced []*state.OperatorPolicy
+	for _, p := range ns.Governing(pkg) {
 		if p.Enforced && !p.AnyPackage && !p.AnyNamespace {
 			enforced = append(enforced, p)
 		}
@@ -242,22 +217,22 @@ func (in *ApprovalInput) blocker(c *verdict.CSV) Blocker {
 	if len(c.Because) > 0 {
 		return Blocker{CSV: c.CSV, Why: c.Because[0]}
 	}
-	why := in.Namespace.standing(c)
+	why := standing(in.Namespace, c)
 	switch {
 	case c.Disposition == verdict.Allowed && in.idle(c) != "":
 		why = in.idle(c)
-	case c.Disposition == verdict.Ungoverned && in.Namespace.removal(c.Package, in.Now) != "":
-		why = in.Namespace.removal(c.Package, in.Now)
+	case c.Disposition == verdict.Ungoverned && removal(in.Namespace, c.Package, in.Now) != "":
+		why = removal(in.Namespace, c.Package, in.Now)
 	case c.Disposition == verdict.Required:
 		why = text.Name(c.By[0]) + ", which requires it, is held"
-	case len(in.Namespace.subscribers(c.Package)) == 0:
+	case len(in.Namespace.Subscribers(c.Package)) == 0:
 		why += ", and nothing that is allowed requires it"
 	case in.leftToUser(c.Package):
 		why += ", and its Subscription asks for Manual approval, so that a user has to approve it"
 	default:
 		why += ", and operators that no policy wants are left to people here (ungoverned: " + string(HoldUngoverned) +
 			")"
-		if judge := in.Namespace.judgeText(); judge != "" {
+		if judge := in.Namespace.JudgeText(); judge != "" {
 			why += "; its Subscription is Manual, since " + judge
 		}
 	}
@@ -265,8 +240,8 @@ func (in *ApprovalInput) blocker(c *verdict.CSV) Blocker {
 }
 
 // standing returns what policies say of a CSV that none of them refuses.
-func (n *Namespace) standing(c *verdict.CSV) string {
-	for _, p := range n.governing(c.Package) {
+func standing(n *state.Namespace, c *verdict.CSV) string {
+	for _, p := range n.Governing(c.Package) {
 		switch {
 		case !p.Enforced:
 		case p.MustNotHave:
@@ -275,7 +250,7 @@ func (n *Namespace) standing(c *verdict.CSV) string {
 			return p.Source() + " allows it"
 		}
 	}
-	if len(n.governing(c.Package)) > 0 {
+	if len(n.Governing(c.Package)) > 0 {
 		return "no enforced policy governs package " + text.Name(c.Package)
 	}
 	return "no policy governs package " + text.Name(c.Package)

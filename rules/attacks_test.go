@@ -7,6 +7,7 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -38,7 +39,7 @@ func anyCatalog(s *spec) { s.Subscription.Source, s.Subscription.SourceNamespace
 // TestPlansNamedAsAttacks judges plans in clusters that an attacker has prepared. It does not repeat the scenarios in
 // e2e/scenarios.
 func TestPlansNamedAsAttacks(t *testing.T) {
-	type cluster = NamespaceContents
+	type cluster = state.NamespaceContents
 	planning := pendingPlan("etcd 0.9.2")
 	planning.Status.Phase = "Planning"
 	smuggled := pendingPlan("etcd 0.9.2", "vault 0.1.9")
@@ -62,61 +63,61 @@ func TestPlansNamedAsAttacks(t *testing.T) {
 		want    verdict.Decision
 		says    string
 	}{
-		"approved while OLM is still planning": {planning, cluster{Policies: []*OperatorPolicy{pinned}}, verdict.Hold,
+		"approved while OLM is still planning": {planning, cluster{Policies: []*state.OperatorPolicy{pinned}}, verdict.Hold,
 			"plan/phase"},
-		"a plan that names nothing": {nameless(), cluster{Policies: []*OperatorPolicy{pinned}}, verdict.Hold,
+		"a plan that names nothing": {nameless(), cluster{Policies: []*state.OperatorPolicy{pinned}}, verdict.Hold,
 			"plan/phase"},
 		"a bundle that only a lookup names": {smuggled,
-			cluster{Policies: []*OperatorPolicy{policyFor("vault", versions("vault.v0.1.8"))}}, verdict.Deny,
+			cluster{Policies: []*state.OperatorPolicy{policyFor("vault", versions("vault.v0.1.8"))}}, verdict.Deny,
 			"vault.v0.1.9 is not allowed"},
-		"two packages for one CSV": {twoStories, cluster{Policies: []*OperatorPolicy{pinned}}, verdict.Hold,
+		"two packages for one CSV": {twoStories, cluster{Policies: []*state.OperatorPolicy{pinned}}, verdict.Hold,
 			"both package etcd 0.9.2 and package innocent 0.9.2"},
-		"two versions for one CSV": {twoVersions, cluster{Policies: []*OperatorPolicy{pinned}}, verdict.Hold,
+		"two versions for one CSV": {twoVersions, cluster{Policies: []*state.OperatorPolicy{pinned}}, verdict.Hold,
 			"both package etcd 0.9.2 and package etcd 0.9.4"},
-		"a manifest that does not decode": {garbled, cluster{Policies: []*OperatorPolicy{pinned}}, verdict.Hold,
+		"a manifest that does not decode": {garbled, cluster{Policies: []*state.OperatorPolicy{pinned}}, verdict.Hold,
 			"manifest in the plan cannot be read"},
-		"two Subscriptions claim one CSV": {nameless("x.v1"), cluster{Policies: []*OperatorPolicy{open},
+		"two Subscriptions claim one CSV": {nameless("x.v1"), cluster{Policies: []*state.OperatorPolicy{open},
 			Subscriptions: []*olm.Subscription{subscribed("etcd", "x.v1", ""), subscribed("innocent", "x.v1", "")}},
 			verdict.Hold, "Subscriptions to different packages"},
 		"a CSV known as installed only": {nameless("x.v1"),
-			cluster{Policies: []*OperatorPolicy{policyFor("etcd",
+			cluster{Policies: []*state.OperatorPolicy{policyFor("etcd",
 				func(s *spec) { anyCatalog(s); s.Versions = []string{"x.v2"} })},
 				Subscriptions: []*olm.Subscription{subscribed("etcd", "", "x.v1")}}, verdict.Deny, "x.v1 is not allowed"},
 		"forbidden wherever it comes from": {nameless("x.v1"),
-			cluster{Policies: []*OperatorPolicy{policyFor("etcd",
+			cluster{Policies: []*state.OperatorPolicy{policyFor("etcd",
 				func(s *spec) { anyCatalog(s); s.ComplianceType = policyv1beta2.MustNotHave })},
 				Subscriptions: []*olm.Subscription{subscribed("etcd", "x.v1", "")}}, verdict.Deny, "bundle/mustnothave"},
 		"forbidden from one catalog, which is not known": {nameless("x.v1"),
-			cluster{Policies: []*OperatorPolicy{policyFor("etcd",
+			cluster{Policies: []*state.OperatorPolicy{policyFor("etcd",
 				func(s *spec) { s.ComplianceType = policyv1beta2.MustNotHave })},
 				Subscriptions: []*olm.Subscription{subscribed("etcd", "x.v1", "")}}, verdict.Hold,
 			"version or catalog is not known"},
 		"forbidden in a range, version not known": {nameless("x.v1"),
-			cluster{Policies: []*OperatorPolicy{policyFor("etcd",
+			cluster{Policies: []*state.OperatorPolicy{policyFor("etcd",
 				func(s *spec) { s.ComplianceType, s.VersionRange = policyv1beta2.MustNotHave, "<1.0.0" })},
 				Subscriptions: []*olm.Subscription{subscribed("etcd", "x.v1", "")}}, verdict.Hold,
 			"version or catalog is not known"},
 		"a range and no version": {nameless("x.v1"),
-			cluster{Policies: []*OperatorPolicy{policyFor("etcd",
+			cluster{Policies: []*state.OperatorPolicy{policyFor("etcd",
 				func(s *spec) { anyCatalog(s); s.VersionRange = ">=1.0.0" })},
 				Subscriptions: []*olm.Subscription{subscribed("etcd", "x.v1", "")}}, verdict.Hold,
 			"the version of x.v1 is not known"},
 		"outside the range, but the policy starts there": {pendingPlan("etcd 0.9.2"),
-			cluster{Policies: []*OperatorPolicy{policyFor("etcd", func(s *spec) {
+			cluster{Policies: []*state.OperatorPolicy{policyFor("etcd", func(s *spec) {
 				s.VersionRange,
 					s.Subscription.StartingCSV = ">=1.0.0", "etcd.v0.9.2"
 			})}}, verdict.Allow, ""},
-		"an upgrade of a CSV without properties": {pendingPlan("etcd 0.9.4"), cluster{Policies: []*OperatorPolicy{held},
-			CSVs: []Installed{{CSV: "old.v1"}}, Subscriptions: []*olm.Subscription{subscribed("etcd", "etcd.v0.9.4",
+		"an upgrade of a CSV without properties": {pendingPlan("etcd 0.9.4"), cluster{Policies: []*state.OperatorPolicy{held},
+			CSVs: []state.Installed{{CSV: "old.v1"}}, Subscriptions: []*olm.Subscription{subscribed("etcd", "etcd.v0.9.4",
 				"old.v1")}}, verdict.Hold, "upgrade of old.v1 to etcd.v0.9.4"},
 		"a plan for what is installed is no upgrade": {pendingPlan("etcd 0.9.2"),
-			cluster{Policies: []*OperatorPolicy{held},
-				CSVs: []Installed{{CSV: "etcd.v0.9.2", Package: "etcd", Version: "0.9.2"}}}, verdict.Allow, ""},
-		"an upgrade of another package": {pendingPlan("etcd 0.9.2"), cluster{Policies: []*OperatorPolicy{held},
-			CSVs: []Installed{{CSV: "vault.v0.1.9", Package: "vault", Version: "0.1.9"}}}, verdict.Allow, ""},
+			cluster{Policies: []*state.OperatorPolicy{held},
+				CSVs: []state.Installed{{CSV: "etcd.v0.9.2", Package: "etcd", Version: "0.9.2"}}}, verdict.Allow, ""},
+		"an upgrade of another package": {pendingPlan("etcd 0.9.2"), cluster{Policies: []*state.OperatorPolicy{held},
+			CSVs: []state.Installed{{CSV: "vault.v0.1.9", Package: "vault", Version: "0.1.9"}}}, verdict.Allow, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := JudgePlan(PlanInput{Plan: c.plan, Namespace: NewNamespace("shop", c.cluster)})
+			v := JudgePlan(PlanInput{Plan: c.plan, Namespace: state.NewNamespace("shop", c.cluster)})
 			if v.Decision != c.want || !strings.Contains(v.Refusal(), c.says) {
 				t.Errorf("%s: %s\nwant %s with %q", v.Decision, v.Refusal(), c.want, c.says)
 			}
@@ -135,13 +136,13 @@ func TestBornApproved(t *testing.T) {
 	list := func(names ...string) func(*spec) {
 		return func(s *spec) { anyCatalog(s); s.Versions = names }
 	}
-	ns := NewNamespace("shop", NamespaceContents{
-		Policies: []*OperatorPolicy{policyFor("etcd", list("etcd.v0.9.2")),
+	ns := state.NewNamespace("shop", state.NamespaceContents{
+		Policies: []*state.OperatorPolicy{policyFor("etcd", list("etcd.v0.9.2")),
 			policyFor("vault", list("vault.v0.1.9"))},
 		Subscriptions: []*olm.Subscription{automatic("etcd", "etcd.v0.9.2"), automatic("vault", "vault.v0.1.9")},
 	})
-	switched := NewNamespace("shop",
-		NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", list("etcd.v0.9.2"))},
+	switched := state.NewNamespace("shop",
+		state.NamespaceContents{Policies: []*state.OperatorPolicy{policyFor("etcd", list("etcd.v0.9.2"))},
 			Subscriptions: []*olm.Subscription{subscriptionTo("etcd")}})
 	plan := &olm.InstallPlanHead{Metadata: olm.ObjectMeta{Namespace: "shop", Name: "install-x7"},
 		Spec: olm.InstallPlanSpec{CSVNames: []string{"etcd.v0.9.4"}, Approved: true}}
@@ -167,8 +168,8 @@ func TestStartingAnApprovedPlan(t *testing.T) {
 	old.Spec.Approved = true
 	started := *old
 	started.Status.Phase = olm.PhaseInstalling
-	ns := NewNamespace("shop",
-		NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", versions("etcd.v0.9.2"))}})
+	ns := state.NewNamespace("shop",
+		state.NamespaceContents{Policies: []*state.OperatorPolicy{policyFor("etcd", versions("etcd.v0.9.2"))}})
 	if v := JudgePlanStatusUpdate(PlanStatusInput{New: &started, Old: old,
 		Namespace: ns}); v.Decision != verdict.Allow {
 		t.Errorf("refused: %s", v.Refusal())
@@ -178,8 +179,8 @@ func TestStartingAnApprovedPlan(t *testing.T) {
 // TestRepeatingAnInterruptedPlan is the one phase transition that Opgate alone may write. Each case differs from it in
 // one thing.
 func TestRepeatingAnInterruptedPlan(t *testing.T) {
-	ns := NewNamespace("shop",
-		NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", versions("etcd.v0.9.2"))}})
+	ns := state.NewNamespace("shop",
+		state.NamespaceContents{Policies: []*state.OperatorPolicy{policyFor("etcd", versions("etcd.v0.9.2"))}})
 	for _, c := range []struct {
 		name   string
 		byUser bool
@@ -228,8 +229,8 @@ func TestRepeatingAnInterruptedPlan(t *testing.T) {
 // TestOverrideNeeds requires the verb on each policy that refuses, and on all of the namespace if the refusal has no
 // single source. A blank reason counts as none.
 func TestOverrideNeeds(t *testing.T) {
-	policies := []*OperatorPolicy{policyFor("etcd", versions("etcd.v0.9.2")), policyFor("vault", nil)}
-	ns := NewNamespace("shop", NamespaceContents{Policies: policies})
+	policies := []*state.OperatorPolicy{policyFor("etcd", versions("etcd.v0.9.2")), policyFor("vault", nil)}
+	ns := state.NewNamespace("shop", state.NamespaceContents{Policies: policies})
 	for _, c := range []struct {
 		plan *olm.InstallPlan
 		want []string
@@ -272,8 +273,8 @@ func TestStricterApprovalWins(t *testing.T) {
 	free, pinned := operatorPolicy("etcd", nil), operatorPolicy("etcd", versions("etcd.v0.9.2"))
 	for _, names := range [][2]string{{"a", "b"}, {"b", "a"}} {
 		free.Name, pinned.Name = names[0], names[1]
-		ns := NewNamespace("shop",
-			NamespaceContents{Policies: []*OperatorPolicy{NewOperatorPolicy(free), NewOperatorPolicy(pinned)}})
+		ns := state.NewNamespace("shop",
+			state.NamespaceContents{Policies: []*state.OperatorPolicy{NewOperatorPolicy(free), NewOperatorPolicy(pinned)}})
 		sub := subscriptionTo("etcd")
 		sub.Spec.InstallPlanApproval = olm.ApprovalAutomatic
 		v := JudgeSubscription(SubscriptionInput{Subscription: sub, Namespace: ns, Mode: MutateApproval})
@@ -285,8 +286,8 @@ func TestStricterApprovalWins(t *testing.T) {
 
 // TestMustNotHaveFromAnotherCatalog: a package is forbidden from one catalog only.
 func TestMustNotHaveFromAnotherCatalog(t *testing.T) {
-	ns := NewNamespace("shop",
-		NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd",
+	ns := state.NewNamespace("shop",
+		state.NamespaceContents{Policies: []*state.OperatorPolicy{policyFor("etcd",
 			func(s *spec) { s.ComplianceType = policyv1beta2.MustNotHave })}})
 	for source, want := range map[string]verdict.Decision{"operatorhubio-catalog": verdict.Deny,
 		"curated-catalog": verdict.Allow} {
@@ -305,8 +306,8 @@ func TestPolicyPreview(t *testing.T) {
 	approved.Metadata.Name, approved.Spec.Approved = "install-approved", true
 	other := pendingPlan("vault 0.1.9")
 	other.Metadata.Name = "install-vault"
-	ns := NewNamespace("shop", NamespaceContents{
-		CSVs: []Installed{{CSV: "etcd.v0.9.0", Package: "etcd", Version: "0.9.0"},
+	ns := state.NewNamespace("shop", state.NamespaceContents{
+		CSVs: []state.Installed{{CSV: "etcd.v0.9.0", Package: "etcd", Version: "0.9.0"},
 			{CSV: "vault.v0.1.9", Package: "vault", Version: "0.1.9"}},
 		Plans: []*olm.InstallPlan{approved, other},
 	})
@@ -324,7 +325,7 @@ func TestPolicyPreview(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := JudgeOperatorPolicy(OperatorPolicyInput{Policy: operatorPolicy("etcd", c.edit),
-				Namespace: func(string) *Namespace { return ns }})
+				Namespace: func(string) *state.Namespace { return ns }})
 			warnings := strings.Join(v.WarningTexts(), "\n")
 			if v.Decision != verdict.Allow || !strings.Contains(warnings, c.want) ||
 				(c.want == "") != (warnings == "") {
@@ -342,7 +343,7 @@ func TestPolicyPreview(t *testing.T) {
 func TestStoredPolicies(t *testing.T) {
 	judge := func(op, old *policyv1beta2.OperatorPolicy) verdict.Decision {
 		v := JudgeOperatorPolicy(OperatorPolicyInput{Policy: op, Old: old,
-			Namespace: func(string) *Namespace { return nil }})
+			Namespace: func(string) *state.Namespace { return nil }})
 		return v.Decision
 	}
 	old := operatorPolicy("etcd", func(s *spec) { s.VersionRange = "no longer a range" })

@@ -6,17 +6,18 @@ import (
 
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
 // crowd returns a namespace with n policies, one of which governs etcd.
-func crowd(n int) *Namespace {
-	policies := make([]*OperatorPolicy, 0, n)
+func crowd(n int) *state.Namespace {
+	policies := make([]*state.OperatorPolicy, 0, n)
 	for i := range n - 1 {
 		policies = append(policies, policyFor(fmt.Sprintf("package-%d", i), versions("one.v1.0.0", "two.v1.0.0")))
 	}
 	policies = append(policies, policyFor("etcd", versions("etcd.v0.9.2")))
-	return NewNamespace("shop", NamespaceContents{Policies: policies})
+	return state.NewNamespace("shop", state.NamespaceContents{Policies: policies})
 }
 
 func subscriptionTo(pkg string) *olm.Subscription {
@@ -88,8 +89,8 @@ func BenchmarkJudgeApproval(b *testing.B) {
 		}
 		s := subscriptionTo("etcd")
 		s.Status.InstallPlan.Name = plan.Metadata.Name
-		ns := NewNamespace("shop",
-			NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", versions("etcd.v0.9.2"))},
+		ns := state.NewNamespace("shop",
+			state.NamespaceContents{Policies: []*state.OperatorPolicy{policyFor("etcd", versions("etcd.v0.9.2"))},
 				Subscriptions: []*olm.Subscription{s}, Plans: plans})
 		b.Run(fmt.Sprintf("plans=%d", n), func(b *testing.B) {
 			b.ReportAllocs()
@@ -157,8 +158,8 @@ func BenchmarkPlanUnderConstraints(b *testing.B) {
 		set  *constraint.Set
 	}{{"floor", under()}, {"100 constraints", under(definitions...)}} {
 		b.Run(c.name, func(b *testing.B) {
-			in := PlanInput{Plan: plan, Namespace: NewNamespace("shop",
-				NamespaceContents{Exists: true, Facts: aroundKubernetes, Constraints: c.set})}
+			in := PlanInput{Plan: plan, Namespace: state.NewNamespace("shop",
+				state.NamespaceContents{Exists: true, Facts: aroundKubernetes, Constraints: c.set})}
 			b.ReportAllocs()
 			for b.Loop() {
 				if v := JudgePlan(in); v.Decision != verdict.Allow {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -76,7 +77,7 @@ func TestA4WebhookRules(t *testing.T) {
 		"a Constraint that asks for little": {nil, verdict.Allow, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ns := NewNamespace("shop", NamespaceContents{Facts: aroundKubernetes, Constraints: under(c.under...)})
+			ns := state.NewNamespace("shop", state.NamespaceContents{Facts: aroundKubernetes, Constraints: under(c.under...)})
 			var v verdict.Verdict
 			bytes, took := allocated(func() {
 				csv, err := olm.DecodeCSV(raw)
@@ -126,7 +127,7 @@ func TestA4LargestJudged(t *testing.T) {
 			repeated(hostileRules, "{}") + `}}}}`, verdict.Hold},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ns := NewNamespace("shop", NamespaceContents{Facts: aroundKubernetes, Constraints: under(noAdmins)})
+			ns := state.NewNamespace("shop", state.NamespaceContents{Facts: aroundKubernetes, Constraints: under(noAdmins)})
 			var v verdict.Verdict
 			bytes, took := allocated(func() {
 				csv, err := olm.DecodeCSV([]byte(c.object))
@@ -155,8 +156,8 @@ func TestA4Properties(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			csv := &olm.CSV{Metadata: olm.ObjectMeta{Namespace: "shop", Name: "etcd.v0.9.2",
 				Annotations: olm.Annotations{Properties: properties}}}
-			ns := NewNamespace("shop",
-				NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", versions("etcd.v0.9.2"))}})
+			ns := state.NewNamespace("shop",
+				state.NamespaceContents{Policies: []*state.OperatorPolicy{policyFor("etcd", versions("etcd.v0.9.2"))}})
 			var v verdict.Verdict
 			bytes, took := allocated(func() { v = JudgeCSV(CSVInput{New: csv, Namespace: ns}) })
 			if v.Decision != verdict.Hold || !strings.Contains(v.Refusal(), "at most") {
@@ -179,8 +180,8 @@ func TestA4Plans(t *testing.T) {
 	many.Spec.CSVNames = names
 	steps := pendingPlan("etcd 0.9.2")
 	steps.Status.Steps = make([]olm.Step, 400_000)
-	ns := NewNamespace("shop",
-		NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", versions("etcd.v0.9.2"))},
+	ns := state.NewNamespace("shop",
+		state.NamespaceContents{Policies: []*state.OperatorPolicy{policyFor("etcd", versions("etcd.v0.9.2"))},
 			Facts: aroundKubernetes, Constraints: under(onlyEtcd)})
 	for name, plan := range map[string]*olm.InstallPlan{"names": many, "steps": steps} {
 		t.Run(name, func(t *testing.T) {
@@ -335,13 +336,13 @@ func TestB1Permissions(t *testing.T) {
 			}
 			plan := withStep(pendingPlan("etcd 0.9.2"), "etcd.v0.9.2", olm.Manifest{Spec: &csv.Spec})
 			plan.Status.Steps = append(plan.Status.Steps, c.steps...)
-			contents := NamespaceContents{Facts: aroundKubernetes, Constraints: under(noAdmins), Groups: c.groups}
+			contents := state.NamespaceContents{Facts: aroundKubernetes, Constraints: under(noAdmins), Groups: c.groups}
 			for _, stored := range []bool{false, true} {
 				if stored { // as the snapshot has it
 					plan.Trim()
 				}
 				if v := JudgePlan(PlanInput{Plan: plan,
-					Namespace: NewNamespace("shop", contents)}); v.Decision != c.want {
+					Namespace: state.NewNamespace("shop", contents)}); v.Decision != c.want {
 					t.Errorf("trimmed %v: %s, want %s: %s", stored, v.Decision, c.want, v.Refusal())
 				}
 			}
@@ -349,7 +350,7 @@ func TestB1Permissions(t *testing.T) {
 			contents.Plans = []*olm.InstallPlan{plan}
 			written := &olm.CSV{Metadata: olm.ObjectMeta{Namespace: "shop", Name: "etcd.v0.9.2"}, Spec: csv.Spec}
 			if v := JudgeCSV(CSVInput{New: written, ByOLM: true,
-				Namespace: NewNamespace("shop", contents)}); v.Decision != c.want {
+				Namespace: state.NewNamespace("shop", contents)}); v.Decision != c.want {
 				t.Errorf("as a step: %s, want %s: %s", v.Decision, c.want, v.Refusal())
 			}
 		})
@@ -365,7 +366,7 @@ func TestB1Variables(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if v := JudgeCSV(CSVInput{New: csv, Namespace: NewNamespace("shop", NamespaceContents{Facts: aroundKubernetes,
+	if v := JudgeCSV(CSVInput{New: csv, Namespace: state.NewNamespace("shop", state.NamespaceContents{Facts: aroundKubernetes,
 		Constraints: under(secrets)})}); v.Decision != verdict.Deny {
 		t.Errorf("%s: %s", v.Decision, v.Refusal())
 	}

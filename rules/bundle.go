@@ -7,6 +7,7 @@ import (
 
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -67,15 +68,15 @@ type Bundle struct {
 }
 
 // recordUnknown holds a bundle whose package is not known, where policies govern any; held is what is held.
-func (c *Bundle) recordUnknown(ns *Namespace, held, accepted string, v *verdict.Verdict) bool {
-	if c.unknown == "" || !ns.governed() {
+func (c *Bundle) recordUnknown(ns *state.Namespace, held, accepted string, v *verdict.Verdict) bool {
+	if c.unknown == "" || !ns.Governed() {
 		return false
 	}
 	of := "package"
 	if c.ambiguous {
 		of = "release"
 	}
-	recordForNamespace(v, ns, RuleBundleUnknown, verdict.Finding{Decision: verdict.Hold, Accepted: accepted,
+	state.RecordForNamespace(v, ns, RuleBundleUnknown, verdict.Finding{Decision: verdict.Hold, Accepted: accepted,
 		What: "the " + of + " of " + text.Name(c.name) + " is not known (" + c.unknown + ") and " + held + " is held"})
 	return true
 }
@@ -151,8 +152,8 @@ func sameProperty(a, b olm.Property) bool {
 
 // attribute determines the package: by the bundle's olm.package property, else by the Subscription that moves to this
 // CSV. The name is never parsed (R-AP-5). A bundle that states two releases is not one of which anything is known.
-func (c *Bundle) attribute(ns *Namespace) {
-	claimed, disputed := ns.claimed(c.name)
+func (c *Bundle) attribute(ns *state.Namespace) {
+	claimed, disputed := ns.Claimed(c.name)
 	switch {
 	case c.unknown != "":
 	case disputed:

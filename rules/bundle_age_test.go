@@ -8,6 +8,7 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/facts"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
@@ -54,7 +55,7 @@ func TestMinimumAge(t *testing.T) {
 		"without an age": {now: seen, edit: func(s *policyv1beta2.OperatorPolicySpec) { s.MinimumAge = "" }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			around := state.Cluster{Catalogs: map[olm.Catalog]*olm.CatalogSource{hub: {Spec: olm.CatalogSourceSpec{Image: "registry.example/catalog:latest"}}}}
+			around := facts.Cluster{Catalogs: map[olm.Catalog]*olm.CatalogSource{hub: {Spec: olm.CatalogSourceSpec{Image: "registry.example/catalog:latest"}}}}
 			if test.elsewhere {
 				around.Catalogs[hub].Spec.Address = "catalog.example:50051"
 			}
@@ -74,7 +75,7 @@ func TestMinimumAge(t *testing.T) {
 			follows := &olm.Subscription{Metadata: olm.ObjectMeta{Namespace: "shop", Name: "etcd"},
 				Spec: olm.SubscriptionSpec{Package: "etcd", InstallPlanApproval: olm.ApprovalManual}}
 			follows.Status.InstallPlan.Name = plan.Metadata.Name
-			ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{p},
+			ns := state.NewNamespace("shop", state.NamespaceContents{Policies: []*state.OperatorPolicy{p},
 				Plans:         []*olm.InstallPlan{plan},
 				Subscriptions: []*olm.Subscription{follows}, Exists: true, Facts: &around})
 			v := JudgePlan(PlanInput{Plan: plan, Namespace: ns, Now: test.now})
@@ -85,11 +86,11 @@ func TestMinimumAge(t *testing.T) {
 				loop.Verdict.Refusal() != v.Refusal() {
 				t.Errorf("the loop judges %q, a user's approval is judged %q", loop.Verdict.Refusal(), v.Refusal())
 			}
-			if next := ns.NextChange(test.now); !next.Equal(test.next) {
+			if next := NextChange(ns, test.now); !next.Equal(test.next) {
 				t.Errorf("judged again at %s, want %s", next, test.next)
 			}
 			mode, _ := p.Approval(ns)
-			if aged := p.age.holds() || p.faults != ""; (mode == olm.ApprovalManual) != aged {
+			if aged := p.Age.Holds() || p.Unreadable() != ""; (mode == olm.ApprovalManual) != aged {
 				t.Errorf("installPlanApproval is %s: OLM would approve young versions", mode)
 			}
 		})
@@ -117,7 +118,7 @@ func TestAgeWithoutEffect(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := JudgeOperatorPolicy(OperatorPolicyInput{Policy: policyFor("etcd", test.edit).Object,
-				Namespace: func(string) *Namespace { return nil }})
+				Namespace: func(string) *state.Namespace { return nil }})
 			if test.field != "" && (len(v.Reasons) == 0 || v.Reasons[0].Field != test.field) {
 				t.Errorf("%v, want %s", v.Reasons, test.field)
 			}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/state"
 )
 
 // One function for each carrier of bundles returns what it brings: a plan, a step of a plan that is written, a
@@ -13,7 +14,7 @@ import (
 // bundlesOf returns the ClusterServiceVersions of a plan: those that spec.clusterServiceVersionNames lists, and those
 // that only a step or a bundle lookup names, so that none escapes judging. It returns none if the plan is too large to
 // be judged.
-func bundlesOf(plan *olm.InstallPlan, ns *Namespace) []Bundle {
+func bundlesOf(plan *olm.InstallPlan, ns *state.Namespace) []Bundle {
 	if plan.Oversized() {
 		return nil
 	}
@@ -146,13 +147,13 @@ func (in *CSVInput) described(csv *olm.CSV) *Bundle {
 }
 
 // asPlanned returns an installed operator with what an approved plan has of its bundle image.
-func (n *Namespace) asPlanned(installed *Installed) *Bundle {
-	c := &Bundle{name: installed.CSV, pkg: installed.Package, version: installed.Version, stated: installed.stated,
+func asPlanned(n *state.Namespace, installed *state.Installed) *Bundle {
+	c := &Bundle{name: installed.CSV, pkg: installed.Package, version: installed.Version, stated: installed.Stated,
 		properties: installed.Properties,
-		described:  installed.Described, spec: installed.spec}
+		described:  installed.Described, spec: installed.Spec}
 	c.from(installed.Catalog)
 	for _, plan := range n.Plans() {
-		if !plan.Spec.Approved || !plan.Brings(c.name) || !n.needsDigest(c.pkg, c.name) {
+		if !plan.Spec.Approved || !plan.Brings(c.name) || !n.NeedsDigest(c.pkg, c.name) {
 			continue // only a digest in spec.versions, or in an exception, needs the image
 		}
 		csvs := bundlesOf(plan, n)
@@ -162,13 +163,4 @@ func (n *Namespace) asPlanned(installed *Installed) *Bundle {
 	}
 	c.attribute(n)
 	return c
-}
-
-// needsDigest reports whether a policy of a package lists a name with a digest, or an exception does.
-func (n *Namespace) needsDigest(pkg, name string) bool {
-	return slices.ContainsFunc(n.governing(pkg), func(p *OperatorPolicy) bool {
-		return len(p.versions.digests[name]) > 0 || p.exceptions.NeedsDigest(name)
-	}) || slices.ContainsFunc(n.Constraints().Definitions(), func(d *constraint.Definition) bool {
-		return d.Exceptions.NeedsDigest(name)
-	})
 }

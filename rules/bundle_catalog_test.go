@@ -8,6 +8,7 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/facts"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
@@ -25,13 +26,13 @@ func catalogHeld(c policyv1beta2.Catalog) func(*spec) {
 }
 
 // catalogFacts are those of a catalog with a tag, whose pods run images.
-func catalogFacts(image string, served ...string) state.Cluster {
-	var facts state.Cluster
-	facts.AddCatalog(hubCatalog, &olm.CatalogSource{Spec: olm.CatalogSourceSpec{Image: image}})
+func catalogFacts(image string, served ...string) facts.Cluster {
+	var around facts.Cluster
+	around.AddCatalog(hubCatalog, &olm.CatalogSource{Spec: olm.CatalogSourceSpec{Image: image}})
 	for _, digest := range served {
-		facts.AddServed(hubCatalog, digest)
+		around.AddServed(hubCatalog, digest)
 	}
-	return facts
+	return around
 }
 
 func TestCatalogImages(t *testing.T) {
@@ -47,7 +48,7 @@ func TestCatalogImages(t *testing.T) {
 		name    string
 		plan    *olm.InstallPlan
 		edit    func(*spec)
-		facts   state.Cluster
+		facts   facts.Cluster
 		history *catalog.History
 		want    verdict.Decision
 		rule    verdict.RuleID
@@ -108,8 +109,8 @@ func TestCatalogImages(t *testing.T) {
 			if c.history != nil {
 				c.facts.AddHistory(hubCatalog, c.history)
 			}
-			v := JudgePlan(PlanInput{Plan: plan, Namespace: NewNamespace("shop",
-				NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", c.edit)},
+			v := JudgePlan(PlanInput{Plan: plan, Namespace: state.NewNamespace("shop",
+				state.NamespaceContents{Policies: []*state.OperatorPolicy{policyFor("etcd", c.edit)},
 					Plans: []*olm.InstallPlan{plan}, Facts: &c.facts})})
 			if v.Decision != c.want || !strings.Contains(v.Refusal(), c.says) {
 				t.Errorf("%s, want %s with %q: %s", v.Decision, c.want, c.says, v.Refusal())
@@ -134,7 +135,7 @@ func TestCatalogIsApprovedByHand(t *testing.T) {
 		}
 		named := policyFor("etcd",
 			func(s *spec) { catalogHeld(held)(s); anyCatalog(s); s.Versions = []string{"etcd.v0.9.2"} })
-		if named.passesByName("etcd.v0.9.2") {
+		if named.PassesByName("etcd.v0.9.2") {
 			t.Errorf("%+v: a plan that is approved from the start passes", held)
 		}
 	}
@@ -156,7 +157,7 @@ func TestRecordedCatalogs(t *testing.T) {
 		"forbidden anyway": {func(s *spec) { catalogHeld(jump)(s); s.ComplianceType = policyv1beta2.MustNotHave },
 			nil},
 	} {
-		ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", c.edit)},
+		ns := state.NewNamespace("shop", state.NamespaceContents{Policies: []*state.OperatorPolicy{policyFor("etcd", c.edit)},
 			Subscriptions: []*olm.Subscription{subscription}})
 		if got := ns.RecordedCatalogs(); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v", name, got)
@@ -182,7 +183,7 @@ func TestCatalogPreview(t *testing.T) {
 		}, "spec.catalog has no effect with complianceType mustnothave"},
 	} {
 		v := JudgeOperatorPolicy(OperatorPolicyInput{Policy: policyFor("etcd", c.edit).Object,
-			Namespace: func(string) *Namespace { return nil }})
+			Namespace: func(string) *state.Namespace { return nil }})
 		if !slices.ContainsFunc(v.WarningTexts(), func(w string) bool { return strings.Contains(w, c.want) }) {
 			t.Errorf("%s: %q", name, v.WarningTexts())
 		}

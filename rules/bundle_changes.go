@@ -1,7 +1,6 @@
 package rules
 
 import (
-	"crypto/sha256"
 	"encoding/hex"
 	"slices"
 
@@ -9,47 +8,54 @@ import (
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/change"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/state"
 )
 
-// planKey identifies a plan: OLM reuses names, and manifests that no API server has stored have no UID.
-type planKey struct{ uid, name string }
-
-func keyOf(p *olm.InstallPlan) planKey { return planKey{p.Metadata.UID, p.Metadata.Name} }
-
-// readChanges reads what unfinished plans change, if a policy or a Constraint judges by it. Reading contents takes
-// requests, so that they are read here and not while a request is judged.
-func (n *Namespace) readChanges(from Changes) {
-	if from == nil || len(n.plans) == 0 {
-		return
+// Read returns a namespace with what is read for its unfinished plans: their packages and what they change, as far as
+// plans are judged by these. A source that is nil knows nothing. Sources may need requests, so that they are read here
+// and not while a request is judged.
+func Read(n *state.Namespace, packages state.Packages, changes state.Changes) *state.Namespace {
+	r := state.Readings{Packages: readPackages(n, packages), Changes: readChanges(n, changes)}
+	if r.Packages == nil && r.Changes == nil {
+		return n
 	}
-	all := n.constraints.Reads(constraint.ChangeSet)
-	unpacked := n.constraints.Reads(constraint.InCSV) && n.constraints.Depends(constraint.InCSV, n.forConstraints)
-	if !all && !unpacked && !slices.ContainsFunc(n.policies, (*OperatorPolicy).consents) {
-		return
+	return n.WithReadings(r)
+}
+
+// readChanges returns what unfinished plans change, if a policy or a Constraint judges by it; nil if none does.
+func readChanges(n *state.Namespace, from state.Changes) map[state.PlanKey]*state.PlanChanges {
+	if from == nil || len(n.Plans()) == 0 {
+		return nil
 	}
-	n.changes = map[planKey]*PlanChanges{}
-	for _, plan := range n.plans {
+	all := n.Constraints().Reads(constraint.ChangeSet)
+	unpacked := n.Constraints().Reads(constraint.InCSV) && n.Constraints().Depends(constraint.InCSV, n.ForConstraints())
+	if !all && !unpacked && !slices.ContainsFunc(n.Policies(), (*state.OperatorPolicy).ReviewsChanges) {
+		return nil
+	}
+	changes := map[state.PlanKey]*state.PlanChanges{}
+	for _, plan := range n.Plans() {
 		if plan.Finished() {
 			continue
 		}
 		csvs := bundlesOf(plan, n)
 		needed := slices.ContainsFunc(csvs, func(c Bundle) bool {
 			return all && c.pkg != "" || unpacked && c.byReference() ||
-				slices.ContainsFunc(n.governing(c.pkg), (*OperatorPolicy).consents)
+				slices.ContainsFunc(n.Governing(c.pkg), (*state.OperatorPolicy).ReviewsChanges)
 		})
 		if needed {
-			n.changes[keyOf(plan)] = from(plan, n.replacements(csvs, unpacked))
+			changes[state.KeyOf(plan)] = from(plan, replacements(n, csvs, unpacked))
 		}
 	}
+	return changes
 }
 
 // replacements returns what ClusterServiceVersions of a plan replace. Those of an unknown package replace nothing that
 // is known; they are included if only their contents are needed.
-func (n *Namespace) replacements(csvs []Bundle, unknown bool) []Replacement {
-	var replacements []Replacement
+func replacements(n *state.Namespace, csvs []Bundle, unknown bool) []state.Replacement {
+	var replacements []state.Replacement
 	for i := range csvs {
 		if c := &csvs[i]; unknown || c.pkg != "" {
-			replacements = append(replacements, n.replacementBy(c))
+			replacements = append(replacements, replacementBy(n, c))
 		}
 	}
 	return replacements
@@ -57,80 +63,51 @@ func (n *Namespace) replacements(csvs []Bundle, unknown bool) []Replacement {
 
 // Replacements returns the ClusterServiceVersions of a plan, and what each replaces in the namespace. Those of an
 // unknown package are missing.
-func (n *Namespace) Replacements(plan *olm.InstallPlan) []Replacement {
-	return n.replacements(bundlesOf(plan, n), false)
-}
-
-// consents reports whether a policy may hold or warn of changes.
-func (p *OperatorPolicy) consents() bool {
-	return !p.MustNotHave && p.faults == "" && (p.consent.reviews(false) || p.consent.reviews(true))
+func Replacements(n *state.Namespace, plan *olm.InstallPlan) []state.Replacement {
+	return replacements(n, bundlesOf(plan, n), false)
 }
 
 // replacementBy returns what a ClusterServiceVersion of a plan replaces here.
-func (n *Namespace) replacementBy(c *Bundle) Replacement {
-	r := Replacement{CSV: c.name, Package: c.pkg, Version: c.version, Release: c.release}
+func replacementBy(n *state.Namespace, c *Bundle) state.Replacement {
+	r := state.Replacement{CSV: c.name, Package: c.pkg, Version: c.version, Release: c.release}
 	if c.pkg != "" {
-		r.From = n.installedOf(c.pkg, c.name)
+		r.From = n.InstalledOf(c.pkg, c.name)
 	}
 	if len(c.catalogs) == 1 {
 		r.Catalog = c.catalogs[0]
 	}
-	if channels := n.channels(c.pkg); len(channels) == 1 {
+	if channels := n.Channels(c.pkg); len(channels) == 1 {
 		r.Channel = channels[0]
 	}
-	for i := range n.installed {
-		if installed := &n.installed[i]; r.From != "" && installed.CSV == r.From {
-			r.FromVersion, r.FromDigest = installed.Version, installed.contentsDigest()
+	for i := range n.Installed() {
+		if installed := &n.Installed()[i]; r.From != "" && installed.CSV == r.From {
+			r.FromVersion, r.FromDigest = installed.Version, installed.ContentsDigest()
 			r.FromRelease = installed.Release()
-			r.FromPlan = n.planThatInstalled(r.From)
+			r.FromPlan = n.PlanThatInstalled(r.From)
 		}
 	}
 	return r
 }
 
-// planThatInstalled returns the completed plan that wrote a ClusterServiceVersion. Of several, one may be forged
-// (threat O49): then none is.
-func (n *Namespace) planThatInstalled(csv string) string {
-	found := ""
-	for _, plan := range n.plans {
-		if !plan.Installed(csv) || n.Planted(plan, csv) {
-			continue
-		}
-		if found != "" {
-			return ""
-		}
-		found = plan.Metadata.Name
-	}
-	return found
-}
-
-// contentsDigest is that of the spec, zero if it is not known.
-func (c *Installed) contentsDigest() (digest [sha256.Size]byte) {
-	if c.spec == nil {
-		return digest
-	}
-	return c.spec.ContentsDigest()
-}
-
 // changeOf returns what a ClusterServiceVersion of a plan changes, or why that is not known.
-func (n *Namespace) changeOf(plan *olm.InstallPlan, c *Bundle) (set *change.Set, unknown string) {
-	known, unknown := n.readingOf(plan)
+func changeOf(n *state.Namespace, plan *olm.InstallPlan, c *Bundle) (set *change.Set, unknown string) {
+	known, unknown := n.ReadingOf(plan)
 	if unknown != "" {
 		return nil, unknown
 	}
 	set = known.ByCSV[c.name]
-	i := slices.IndexFunc(known.Replacements, func(r Replacement) bool { return r.CSV == c.name })
+	i := slices.IndexFunc(known.Replacements, func(r state.Replacement) bool { return r.CSV == c.name })
 	if set == nil || i < 0 || c.pkg == "" {
 		return nil, notRead
 	}
 	if set.Fault != "" {
 		return nil, "its contents are not known: " + text.Truncate(text.Escape(set.Fault), maxFault)
 	}
-	now := n.replacementBy(c)
+	now := replacementBy(n, c)
 	if was := &known.Replacements[i]; set.From != now.From || was.From != now.From || was.FromDigest != now.FromDigest {
 		return nil, "its contents were not compared with what is installed now"
 	}
-	if r := n.Recorded(now.From); r != nil && len(n.governing(c.pkg)) > 0 &&
+	if r := n.Recorded(now.From); r != nil && len(n.Governing(c.pkg)) > 0 &&
 		r.Digest != hex.EncodeToString(now.FromDigest[:]) {
 		return nil, "what is installed has not the contents that are recorded of " + text.Name(now.From)
 	}
@@ -142,26 +119,12 @@ func (n *Namespace) changeOf(plan *olm.InstallPlan, c *Bundle) (set *change.Set,
 
 const notRead = "its contents are not among those that were read"
 
-// readingOf returns what was read of a plan, or why nothing is known.
-func (n *Namespace) readingOf(plan *olm.InstallPlan) (known *PlanChanges, unknown string) {
-	if n != nil {
-		known = n.changes[keyOf(plan)]
-	}
-	switch {
-	case known == nil:
-		return nil, "its contents are not read yet"
-	case known.Plan != plan.ContentsDigest():
-		return nil, "the contents that were read are not those of this InstallPlan"
-	}
-	return known, ""
-}
-
 // unpackedOf returns what OLM unpacked of a ClusterServiceVersion that a plan refers to, or why that is not known.
-func (n *Namespace) unpackedOf(c *Bundle) (bundle *UnpackedBundle, unknown string) {
+func unpackedOf(n *state.Namespace, c *Bundle) (bundle *state.UnpackedBundle, unknown string) {
 	if c.plan == nil {
 		return nil, "no InstallPlan brings it"
 	}
-	known, unknown := n.readingOf(c.plan)
+	known, unknown := n.ReadingOf(c.plan)
 	if unknown != "" {
 		return nil, unknown
 	}
@@ -179,12 +142,12 @@ func (n *Namespace) unpackedOf(c *Bundle) (bundle *UnpackedBundle, unknown strin
 const maxFault = 512
 
 // changes sets what Constraints read of the change that a ClusterServiceVersion of a plan makes.
-func (c *Bundle) changes(b *constraint.Bundle, ns *Namespace) {
+func (c *Bundle) changes(b *constraint.Bundle, ns *state.Namespace) {
 	b.Unknown |= constraint.ChangeSet
 	if c.plan == nil || ns == nil {
 		return
 	}
-	set, unknown := ns.changeOf(c.plan, c)
+	set, unknown := changeOf(ns, c.plan, c)
 	if unknown != "" {
 		return
 	}

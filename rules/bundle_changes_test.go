@@ -8,6 +8,7 @@ import (
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/change"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/facts"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
@@ -15,16 +16,16 @@ import (
 // TestConstraintOnChange: a Constraint judges every package by what its plan changes.
 func TestConstraintOnChange(t *testing.T) {
 	constraints := constraint.NewSet([]*constraint.Definition{constraint.Define(constraint.Meta{Name: "reviewed"},
-		&constraintv1.ConstraintSpec{Constraints: `[{"type":"olm.constraint","value":{"cel":{"rule":"change.first || change.risky.size() == 0"}}}]`})}, state.Cluster{Version: "1.36.3"})
+		&constraintv1.ConstraintSpec{Constraints: `[{"type":"olm.constraint","value":{"cel":{"rule":"change.first || change.risky.size() == 0"}}}]`})}, facts.Cluster{Version: "1.36.3"})
 	harmless := etcdChange(func(s *change.Set) { s.Differences = differences[1:] })
 	for _, c := range []struct {
 		name    string
-		changes Changes
+		changes state.Changes
 		first   bool
 		want    verdict.Decision
 		says    string
 	}{
-		{name: "not read yet", changes: func(*olm.InstallPlan, []Replacement) *PlanChanges { return nil },
+		{name: "not read yet", changes: func(*olm.InstallPlan, []state.Replacement) *state.PlanChanges { return nil },
 			want: verdict.Hold, says: "the changes of what is installed are not known"},
 		{name: "no one reads contents", want: verdict.Hold},
 		{name: "cannot be read", changes: reading(nil, etcdChange(func(s *change.Set) { s.Fault = "gone" })),
@@ -36,12 +37,11 @@ func TestConstraintOnChange(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			plan := pendingPlan("etcd 0.9.2")
-			contents := NamespaceContents{Exists: true, Constraints: constraints, Plans: []*olm.InstallPlan{plan},
-				Changes: c.changes}
+			contents := state.NamespaceContents{Exists: true, Constraints: constraints, Plans: []*olm.InstallPlan{plan}}
 			if !c.first {
 				contents.CSVs = etcdInstalled()
 			}
-			v := JudgePlan(PlanInput{Plan: plan, Namespace: NewNamespace("shop", contents)})
+			v := JudgePlan(PlanInput{Plan: plan, Namespace: Read(state.NewNamespace("shop", contents), nil, c.changes)})
 			if v.Decision != c.want || !strings.Contains(v.Refusal(), c.says) {
 				t.Errorf("%s, want %s: %s", v.Decision, c.want, v.Refusal())
 			}
@@ -66,14 +66,14 @@ func TestPlanThatInstalled(t *testing.T) {
 	at := func(time string) func(*olm.InstallPlan) {
 		return func(p *olm.InstallPlan) { p.Metadata.CreationTimestamp = "2026-11-24T" + time + "Z" }
 	}
-	since := func(time string, adopted bool) *InstallRecord {
-		return &InstallRecord{Since: "2026-11-24T" + time + "Z",
-			Operators: []RecordedOperator{{Package: "etcd", CSV: "etcd.v1", Adopted: adopted}}}
+	since := func(time string, adopted bool) *state.InstallRecord {
+		return &state.InstallRecord{Since: "2026-11-24T" + time + "Z",
+			Operators: []state.RecordedOperator{{Package: "etcd", CSV: "etcd.v1", Adopted: adopted}}}
 	}
 	for _, c := range []struct {
 		name   string
 		plans  []*olm.InstallPlan
-		record *InstallRecord
+		record *state.InstallRecord
 		want   string
 	}{
 		{name: "none"},
@@ -102,8 +102,8 @@ func TestPlanThatInstalled(t *testing.T) {
 				func(p *olm.InstallPlan) { p.Status.Steps[0].Resolving = "vault.v1" })}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := NewNamespace("shop", NamespaceContents{Exists: true, Plans: c.plans,
-				Record: c.record}).planThatInstalled("etcd.v1"); got != c.want {
+			if got := state.NewNamespace("shop", state.NamespaceContents{Exists: true, Plans: c.plans,
+				Record: c.record}).PlanThatInstalled("etcd.v1"); got != c.want {
 				t.Errorf("%q, want %q", got, c.want)
 			}
 		})

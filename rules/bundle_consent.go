@@ -7,6 +7,8 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/evidence"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -28,7 +30,7 @@ var (
 const maxSummary = 2 << 10
 
 // judgeConsent judges what a ClusterServiceVersion of a plan changes by one policy.
-func judgeConsent(in *PlanInput, c *Bundle, p *OperatorPolicy, v *verdict.Verdict) {
+func judgeConsent(in *PlanInput, c *Bundle, p *state.OperatorPolicy, v *verdict.Verdict) {
 	for _, r := range reviewChange(in.Namespace, in.Plan, c, in.Now, p, v) {
 		recordReview(c, in.Now, v, p, r)
 	}
@@ -42,37 +44,37 @@ type review struct {
 }
 
 // recordReview records a review of a bundle.
-func recordReview(c *Bundle, now time.Time, v *verdict.Verdict, p *OperatorPolicy, r review) {
+func recordReview(c *Bundle, now time.Time, v *verdict.Verdict, p *state.OperatorPolicy, r review) {
 	id, f := r.id, r.Finding
 	if r.hold || !p.Enforced {
-		p.recordOn(c, now, v, id, f)
+		recordOn(p, c, now, v, id, f)
 		return
 	}
 	what := f.What + " by " + p.Source() + ", which only warns of that"
 	if held, would := strings.CutSuffix(f.What, " is held"); would {
 		what = held + " passes with a warning by " + p.Source()
 	}
-	v.Warn(verdict.Reason{Rule: id, Source: p.Source(), Field: f.Field, From: p.ref(), Message: verdict.Sentence(what,
+	v.Warn(verdict.Reason{Rule: id, Source: p.Source(), Field: f.Field, From: p.Ref(), Message: verdict.Sentence(what,
 		id, f.Accepted)})
 }
 
 // reviewChange returns the findings of a policy on what a ClusterServiceVersion of a plan changes at a time, and
 // records consent by which it passes.
 func reviewChange(
-	ns *Namespace, plan *olm.InstallPlan, c *Bundle, now time.Time, p *OperatorPolicy, v *verdict.Verdict,
+	ns *state.Namespace, plan *olm.InstallPlan, c *Bundle, now time.Time, p *state.OperatorPolicy, v *verdict.Verdict,
 ) []review {
-	if !p.consents() {
+	if !p.ReviewsChanges() {
 		return nil
 	}
 	name := text.Name(c.name)
-	replaced, ends := ns.replacedBy(c)
+	replaced, ends := ns.ReplacedBy(c.pkg, c.name)
 	first := replaced == ""
-	if !p.consent.reviews(first) {
+	if !p.Consent.Reviews(first) {
 		return nil
 	}
-	held, warned := p.consent.classes(policyv1beta2.ConsentHold, first),
-		p.consent.classes(policyv1beta2.ConsentWarn, first)
-	set, unknown := ns.changeOf(plan, c)
+	held, warned := p.Consent.Classes(policyv1beta2.ConsentHold, first),
+		p.Consent.Classes(policyv1beta2.ConsentWarn, first)
+	set, unknown := changeOf(ns, plan, c)
 	if unknown != "" {
 		if len(held) > 0 {
 			unknown += "; waits until the contents of this InstallPlan are known"
@@ -85,7 +87,7 @@ func reviewChange(
 		return nil
 	}
 	digest := set.Digest()
-	given, ended, ok := p.consentTo(digest, plan, now)
+	given, ended, ok := consentBy(p, digest, plan, now)
 	if ok {
 		if given.CSV = c.name; heldText != "" {
 			v.Consents = append(v.Consents, given)
@@ -110,35 +112,35 @@ func reviewChange(
 				Finding: verdict.Finding{Decision: verdict.Hold, What: name + " is held",
 					// The digest comes first, since a status cuts long messages.
 					Accepted: part.accept + digest + " in " + verdict.AcceptedPath + ", or annotate the plan with " +
-						ConsentAnnotation + ended + "; " + verb +
+						evidence.ConsentAnnotation + ended + "; " + verb +
 						text.Truncate(text.Escape(part.text), maxSummary) + ends}})
 		}
 	}
 	return found
 }
 
-// consentTo returns the consent to a change at a time: by the policy, or by the annotation of the plan, of which
+// consentBy returns the consent to a change at a time: by the policy, or by the annotation of the plan, of which
 // admission has checked the right. Ended follows what would be accepted, if the annotation has consented until a time
 // that has come.
-func (p *OperatorPolicy) consentTo(
-	digest string, plan *olm.InstallPlan, now time.Time,
+func consentBy(
+	p *state.OperatorPolicy, digest string, plan *olm.InstallPlan, now time.Time,
 ) (given verdict.Consent, ended string, ok bool) {
 	given = verdict.Consent{Rule: RuleBundleConsent, Digest: digest, Policy: p.Source(), From: verdict.AcceptedPath}
-	if _, accepted := p.consent.accepted[digest]; accepted {
+	if _, accepted := p.Consent.Accepted[digest]; accepted {
 		return given, "", true
 	}
-	if digests, problem := consentedTo(&plan.Metadata); problem != "" || !digests[digest] {
+	if digests, problem := evidence.Consented(&plan.Metadata); problem != "" || !digests[digest] {
 		return verdict.Consent{}, "", false
 	}
-	e := consentExpiry(&plan.Metadata)
-	if why := e.ended(now); why != "" {
-		return verdict.Consent{}, " (the consent to it " + why + "; " + e.accepted() + ")", false
+	e := evidence.ConsentExpiry(&plan.Metadata)
+	if why := e.Ended(now); why != "" {
+		return verdict.Consent{}, " (the consent to it " + why + "; " + e.Accepted() + ")", false
 	}
-	given.From, given.By, given.Until = ConsentAnnotation, plan.Metadata.Annotations.ConsentBy, e.until()
+	given.From, given.By, given.Until = evidence.ConsentAnnotation, plan.Metadata.Annotations.ConsentBy, e.Until()
 	return given, "", true
 }
 
-// Review is what a policy says of the changes of an unfinished plan, apart from what holds it.
+// ReviewPlan is what a policy says of the changes of an unfinished plan, apart from what holds it.
 type Review struct {
 	// Consents are those by which changes pass that the policy holds.
 	Consents []verdict.Consent
@@ -146,9 +148,9 @@ type Review struct {
 	Warnings []string
 }
 
-// Review returns what a policy says of the changes of a plan.
-func (p *OperatorPolicy) Review(plan *olm.InstallPlan, ns *Namespace, now time.Time) Review {
-	if !p.consents() || plan.Finished() {
+// ReviewPlan returns what a policy says of the changes of a plan.
+func ReviewPlan(p *state.OperatorPolicy, plan *olm.InstallPlan, ns *state.Namespace, now time.Time) Review {
+	if !p.ReviewsChanges() || plan.Finished() {
 		return Review{}
 	}
 	var v verdict.Verdict
@@ -172,17 +174,17 @@ func (p *OperatorPolicy) Review(plan *olm.InstallPlan, ns *Namespace, now time.T
 
 // judgeStepContents compares what OLM writes with what was read for the plan, which is what a user has consented to: it
 // may come from a ConfigMap that was edited since. What was not read at all is held by reviewChange.
-func judgeStepContents(c *Bundle, ns *Namespace, v *verdict.Verdict) {
-	set, unknown := ns.changeOf(c.plan, c)
+func judgeStepContents(c *Bundle, ns *state.Namespace, v *verdict.Verdict) {
+	set, unknown := changeOf(ns, c.plan, c)
 	if c.stored || unknown != "" || c.spec == nil || set.Spec == c.spec.ContentsDigest() {
 		return
 	}
 	first := set.From == ""
-	for _, p := range ns.governing(c.pkg) {
-		if !p.consents() || !p.consent.reviews(first) {
+	for _, p := range ns.Governing(c.pkg) {
+		if !p.ReviewsChanges() || !p.Consent.Reviews(first) {
 			continue
 		}
-		hold := len(p.consent.classes(policyv1beta2.ConsentHold, first)) > 0
+		hold := len(p.Consent.Classes(policyv1beta2.ConsentHold, first)) > 0
 		// As an override, an exception does not set this aside.
 		recordReview(c, time.Time{}, v, p, review{id: RuleBundleContents, hold: hold, Finding: verdict.Finding{
 			Decision: verdict.Deny, Field: "spec",
@@ -193,12 +195,12 @@ func judgeStepContents(c *Bundle, ns *Namespace, v *verdict.Verdict) {
 }
 
 // judgeUnreviewed holds a ClusterServiceVersion that bypasses OLM: what it changes is compared with nothing.
-func judgeUnreviewed(c *Bundle, p *OperatorPolicy, v *verdict.Verdict) {
-	if !p.consents() {
+func judgeUnreviewed(c *Bundle, p *state.OperatorPolicy, v *verdict.Verdict) {
+	if !p.ReviewsChanges() {
 		return
 	}
 	// Exceptions are about what plans bring, so none counts here.
-	recordReview(c, time.Time{}, v, p, review{id: RuleBundleContents, hold: p.consent.holds(), Finding: verdict.Finding{
+	recordReview(c, time.Time{}, v, p, review{id: RuleBundleContents, hold: p.Consent.Holds(), Finding: verdict.Finding{
 		Decision: verdict.Hold,
 		What:     text.Name(c.name) + ", which no InstallPlan brings, is held",
 		Accepted: "spec.consent reviews what InstallPlans change; let OLM install it, from a Subscription"}})

@@ -8,6 +8,7 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/change"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -29,7 +30,7 @@ func TestContentsAreThoseReviewed(t *testing.T) {
 		name    string
 		policy  func(*spec)
 		plan    []func(*olm.InstallPlan)
-		changes Changes
+		changes state.Changes
 		spec    string
 		want    verdict.Decision
 		rule    verdict.RuleID
@@ -65,9 +66,9 @@ func TestContentsAreThoseReviewed(t *testing.T) {
 			rule: RuleBundleContents, says: "its contents are not read yet"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", c.policy)},
+			ns := Read(state.NewNamespace("shop", state.NamespaceContents{Policies: []*state.OperatorPolicy{policyFor("etcd", c.policy)},
 				CSVs:  etcdInstalled(),
-				Plans: []*olm.InstallPlan{installing(t, "", c.plan...)}, Changes: c.changes})
+				Plans: []*olm.InstallPlan{installing(t, "", c.plan...)}}), nil, c.changes)
 			v := JudgeCSV(CSVInput{New: written(t, c.spec), Namespace: ns, ByOLM: true})
 			if v.Decision != c.want {
 				t.Fatalf("%s, want %s: %s", v.Decision, c.want, v.Refusal())
@@ -100,7 +101,7 @@ func TestUnreviewedByHand(t *testing.T) {
 				anyCatalog(s)
 				reviewing(c.consent)(s)
 			})
-			ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{policy}})
+			ns := state.NewNamespace("shop", state.NamespaceContents{Policies: []*state.OperatorPolicy{policy}})
 			v := JudgeCSV(CSVInput{New: written(t, etcdSpec), Namespace: ns, User: "tenant"})
 			if said := v.Refusal() + strings.Join(v.WarningTexts(), ""); v.Decision != c.want ||
 				!strings.Contains(said, "which no InstallPlan brings") {
@@ -113,8 +114,8 @@ func TestUnreviewedByHand(t *testing.T) {
 // TestConsentIsNoEscape: after an outage it is not known any more what a plan changed that has finished.
 func TestConsentIsNoEscape(t *testing.T) {
 	plan := installing(t, etcdSpec)
-	ns := NewNamespace("shop",
-		NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))},
+	ns := state.NewNamespace("shop",
+		state.NamespaceContents{Policies: []*state.OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))},
 			CSVs: etcdInstalled(), Plans: []*olm.InstallPlan{plan}})
 	if reasons := RefusedSteps(plan, ns, time.Time{}); len(reasons) != 1 || reasons[0].Decision != verdict.Hold {
 		t.Errorf("while it runs: %+v", reasons)

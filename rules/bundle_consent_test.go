@@ -10,6 +10,7 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/change"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -38,9 +39,9 @@ func etcdChange(edit func(*change.Set)) *change.Set {
 }
 
 // reading returns change sets for every plan that is asked for, as read for exactly that plan; edit changes the answer.
-func reading(edit func(*PlanChanges), sets ...*change.Set) Changes {
-	return func(plan *olm.InstallPlan, replacements []Replacement) *PlanChanges {
-		known := &PlanChanges{Plan: plan.ContentsDigest(), Replacements: replacements, ByCSV: map[string]*change.Set{}}
+func reading(edit func(*state.PlanChanges), sets ...*change.Set) state.Changes {
+	return func(plan *olm.InstallPlan, replacements []state.Replacement) *state.PlanChanges {
+		known := &state.PlanChanges{Plan: plan.ContentsDigest(), Replacements: replacements, ByCSV: map[string]*change.Set{}}
 		for _, s := range sets {
 			known.ByCSV[s.CSV] = s
 		}
@@ -52,8 +53,8 @@ func reading(edit func(*PlanChanges), sets ...*change.Set) Changes {
 }
 
 // etcdInstalled is the ClusterServiceVersion that etcdChange replaces.
-func etcdInstalled() []Installed {
-	return []Installed{{CSV: "etcd.v0.9.0", Package: "etcd", Version: "0.9.0", spec: &olm.CSVSpec{}}}
+func etcdInstalled() []state.Installed {
+	return []state.Installed{{CSV: "etcd.v0.9.0", Package: "etcd", Version: "0.9.0", Spec: &olm.CSVSpec{}}}
 }
 
 // consentedPlan is a plan whose annotation has a value.
@@ -79,17 +80,17 @@ func TestConsent(t *testing.T) {
 		reviewing(holdPermissions)(s)
 		s.RemediationAction = policyv1beta2.Inform
 	}
-	second := func(edit func(*spec)) *OperatorPolicy {
+	second := func(edit func(*spec)) *state.OperatorPolicy {
 		op := operatorPolicy("etcd", edit)
 		op.Name = "second"
 		return NewOperatorPolicy(op)
 	}
 	for _, c := range []struct {
 		name     string
-		policies []*OperatorPolicy
+		policies []*state.OperatorPolicy
 		plan     *olm.InstallPlan // default: of etcd 0.9.2
 		first    bool             // nothing is installed
-		changes  Changes
+		changes  state.Changes
 		want     verdict.Decision
 		rule     verdict.RuleID
 		says     []string // in the refusal, or in the warnings if the plan passes
@@ -97,151 +98,151 @@ func TestConsent(t *testing.T) {
 		consents string   // of the verdict
 	}{
 		{
-			name: "no consent asked for", policies: []*OperatorPolicy{policyFor("etcd", nil)}, changes: known,
+			name: "no consent asked for", policies: []*state.OperatorPolicy{policyFor("etcd", nil)}, changes: known,
 			silent: true,
 		},
 		{
-			name: "a right that is new", policies: []*OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))},
+			name: "a right that is new", policies: []*state.OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))},
 			changes: known,
 			want:    verdict.Hold, rule: RuleBundleConsent,
 			says: []string{"etcd.v0.9.2 is held by OperatorPolicy policies/etcd (bundle/consent): accept " + digest +
 				" in spec.consent.accepted, or annotate the plan with opgate.io/consent; it changes permissions: cluster-wide: * on secrets"},
 		},
 		{
-			name: "accepted by the policy", policies: []*OperatorPolicy{policyFor("etcd", accepting(other, digest))},
+			name: "accepted by the policy", policies: []*state.OperatorPolicy{policyFor("etcd", accepting(other, digest))},
 			changes: known, silent: true,
 			consents: "etcd.v0.9.2 " + digest + " by spec.consent.accepted of OperatorPolicy policies/etcd",
 		},
 		{
 			name:     "accepted by the annotation",
-			policies: []*OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))}, changes: known,
+			policies: []*state.OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))}, changes: known,
 			silent:   true,
 			plan:     consentedPlan(" " + other + " , " + digest),
 			consents: "etcd.v0.9.2 " + digest + " by annotation opgate.io/consent for OperatorPolicy policies/etcd",
 		},
 		{
-			name: "the digest of another version", policies: []*OperatorPolicy{policyFor("etcd", accepting(other))},
+			name: "the digest of another version", policies: []*state.OperatorPolicy{policyFor("etcd", accepting(other))},
 			changes: known,
 			plan:    consentedPlan(other), want: verdict.Hold, rule: RuleBundleConsent, says: []string{digest},
 		},
 		{
 			name:     "other contents under the same name",
-			policies: []*OperatorPolicy{policyFor("etcd", accepting(digest))},
+			policies: []*state.OperatorPolicy{policyFor("etcd", accepting(digest))},
 			changes:  reading(nil, etcdChange(func(s *change.Set) { s.Contents[0] = 1 })), want: verdict.Hold,
 			rule: RuleBundleConsent,
 		},
 		{
 			name:     "an annotation with one digest that is none",
-			policies: []*OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))}, changes: known,
+			policies: []*state.OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))}, changes: known,
 			plan: consentedPlan(digest + ",all"), want: verdict.Hold, rule: RuleBundleConsent,
 		},
 		{
 			name:     "an annotation in upper case",
-			policies: []*OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))}, changes: known,
+			policies: []*state.OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))}, changes: known,
 			plan: consentedPlan(strings.ToUpper(digest)), want: verdict.Hold, rule: RuleBundleConsent,
 		},
 		{
 			name:     "an annotation of 256 KiB",
-			policies: []*OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))}, changes: known,
+			policies: []*state.OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))}, changes: known,
 			plan: consentedPlan(strings.Repeat(digest+",", 3600) + digest), want: verdict.Hold, rule: RuleBundleConsent,
 		},
 		{
 			name:     "a class that only warns",
-			policies: []*OperatorPolicy{policyFor("etcd", reviewing(policyv1beta2.Consent{}))}, changes: known,
+			policies: []*state.OperatorPolicy{policyFor("etcd", reviewing(policyv1beta2.Consent{}))}, changes: known,
 			says: []string{"etcd.v0.9.2 passes with a warning by OperatorPolicy policies/etcd (bundle/consent): to end the warning, accept " + digest,
 				"; it changes permissions: cluster-wide: * on secrets; images: registry.example"},
 		},
 		{
 			name: "a warning that is accepted", changes: known, silent: true,
-			policies: []*OperatorPolicy{policyFor("etcd",
+			policies: []*state.OperatorPolicy{policyFor("etcd",
 				reviewing(policyv1beta2.Consent{Accepted: []string{digest}}))},
 		},
 		{
 			name: "one class holds, another is ignored", changes: known, silent: true,
-			policies: []*OperatorPolicy{policyFor("etcd",
+			policies: []*state.OperatorPolicy{policyFor("etcd",
 				reviewing(policyv1beta2.Consent{Permissions: ignore, Images: ignore, Webhooks: hold}))},
 		},
 		{
-			name: "all classes are ignored", policies: []*OperatorPolicy{policyFor("etcd", reviewing(nothing))},
+			name: "all classes are ignored", policies: []*state.OperatorPolicy{policyFor("etcd", reviewing(nothing))},
 			silent: true,
 		},
 		{
-			name: "a policy that informs", policies: []*OperatorPolicy{policyFor("etcd", informing)}, changes: known,
+			name: "a policy that informs", policies: []*state.OperatorPolicy{policyFor("etcd", informing)}, changes: known,
 			says: []string{"by OperatorPolicy policies/etcd, which only informs (bundle/consent): accept ",
 				"it changes permissions"},
 		},
 		{
 			name: "two policies, one with consent", changes: known, want: verdict.Hold, rule: RuleBundleConsent,
 			says:     []string{"by OperatorPolicy policies/second"},
-			policies: []*OperatorPolicy{policyFor("etcd", nil), second(reviewing(holdPermissions))},
+			policies: []*state.OperatorPolicy{policyFor("etcd", nil), second(reviewing(holdPermissions))},
 		},
 		{
 			name: "two policies, one accepts", changes: known, want: verdict.Hold, rule: RuleBundleConsent,
 			says:     []string{"by OperatorPolicy policies/second"},
-			policies: []*OperatorPolicy{policyFor("etcd", accepting(digest)), second(reviewing(holdPermissions))},
+			policies: []*state.OperatorPolicy{policyFor("etcd", accepting(digest)), second(reviewing(holdPermissions))},
 			consents: "etcd.v0.9.2 " + digest + " by spec.consent.accepted of OperatorPolicy policies/etcd",
 		},
 		{
 			name:     "the contents are not read yet",
-			policies: []*OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))},
-			changes:  func(*olm.InstallPlan, []Replacement) *PlanChanges { return nil }, want: verdict.Hold,
+			policies: []*state.OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))},
+			changes:  func(*olm.InstallPlan, []state.Replacement) *state.PlanChanges { return nil }, want: verdict.Hold,
 			rule: RuleBundleContents,
 			says: []string{"etcd.v0.9.2, of which it is not known what it changes, is held by OperatorPolicy policies/etcd (bundle/contents): its contents are not read yet; waits"},
 		},
 		{
-			name: "no one reads contents", policies: []*OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))},
+			name: "no one reads contents", policies: []*state.OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))},
 			want: verdict.Hold, rule: RuleBundleContents,
 		},
 		{
-			name: "the contents cannot be read", policies: []*OperatorPolicy{policyFor("etcd", accepting(digest))},
+			name: "the contents cannot be read", policies: []*state.OperatorPolicy{policyFor("etcd", accepting(digest))},
 			plan:    consentedPlan(digest),
 			changes: reading(nil, etcdChange(func(s *change.Set) { s.Fault = "no such ConfigMap\n\u202e" })),
 			want:    verdict.Hold, rule: RuleBundleContents,
 			says: []string{`its contents are not known: no such ConfigMap\n\u202e; waits`},
 		},
 		{
-			name: "what was read is another plan", policies: []*OperatorPolicy{policyFor("etcd", accepting(digest))},
-			changes: reading(func(c *PlanChanges) { c.Plan[0] ^= 1 }, etcdChange(nil)), want: verdict.Hold,
+			name: "what was read is another plan", policies: []*state.OperatorPolicy{policyFor("etcd", accepting(digest))},
+			changes: reading(func(c *state.PlanChanges) { c.Plan[0] ^= 1 }, etcdChange(nil)), want: verdict.Hold,
 			rule: RuleBundleContents,
 			says: []string{"not those of this InstallPlan"},
 		},
 		{
-			name: "what was read is another version", policies: []*OperatorPolicy{policyFor("etcd", accepting(digest))},
+			name: "what was read is another version", policies: []*state.OperatorPolicy{policyFor("etcd", accepting(digest))},
 			changes: reading(nil, etcdChange(func(s *change.Set) { s.CSV = "etcd.v0.9.3" })), want: verdict.Hold,
 			rule: RuleBundleContents,
 		},
 		{
 			name:     "compared with another version than the installed one",
-			policies: []*OperatorPolicy{policyFor("etcd", accepting(digest))},
+			policies: []*state.OperatorPolicy{policyFor("etcd", accepting(digest))},
 			changes:  reading(nil, etcdChange(func(s *change.Set) { s.From = "etcd.v0.8.0" })), want: verdict.Hold,
 			rule: RuleBundleContents,
 			says: []string{"not compared with what is installed now"},
 		},
 		{
 			name:     "compared with other installed contents",
-			policies: []*OperatorPolicy{policyFor("etcd", accepting(digest))},
-			changes:  reading(func(c *PlanChanges) { c.Replacements[0].FromDigest[0] ^= 1 }, etcdChange(nil)),
+			policies: []*state.OperatorPolicy{policyFor("etcd", accepting(digest))},
+			changes:  reading(func(c *state.PlanChanges) { c.Replacements[0].FromDigest[0] ^= 1 }, etcdChange(nil)),
 			want:     verdict.Hold, rule: RuleBundleContents,
 			says: []string{"not compared with what is installed now"},
 		},
 		{
 			name:     "unknown contents where changes only warn",
-			policies: []*OperatorPolicy{policyFor("etcd", reviewing(policyv1beta2.Consent{}))},
+			policies: []*state.OperatorPolicy{policyFor("etcd", reviewing(policyv1beta2.Consent{}))},
 			says:     []string{"passes with a warning by OperatorPolicy policies/etcd (bundle/contents): its contents are not read yet"},
 		},
 		{
-			name: "a first installation", policies: []*OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))},
+			name: "a first installation", policies: []*state.OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))},
 			first: true, silent: true,
 		},
 		{
 			name: "a first installation that is reviewed", first: true, changes: first, want: verdict.Hold,
 			rule:     RuleBundleConsent,
-			policies: []*OperatorPolicy{policyFor("etcd", reviewing(policyv1beta2.Consent{FirstInstall: hold}))},
+			policies: []*state.OperatorPolicy{policyFor("etcd", reviewing(policyv1beta2.Consent{FirstInstall: hold}))},
 			says:     []string{"its first installation brings permissions: cluster-wide: * on secrets; images: registry.example"},
 		},
 		{
 			name: "a first installation that is warned of", first: true, changes: first,
-			policies: []*OperatorPolicy{policyFor("etcd",
+			policies: []*state.OperatorPolicy{policyFor("etcd",
 				reviewing(policyv1beta2.Consent{Permissions: hold, FirstInstall: warn}))},
 			says: []string{"passes with a warning by OperatorPolicy policies/etcd (bundle/consent): to end the warning, accept ", "; its first installation brings permissions"},
 		},
@@ -249,48 +250,48 @@ func TestConsent(t *testing.T) {
 			name: "a first installation does not review what is ignored", first: true, changes: first,
 			want: verdict.Hold,
 			rule: RuleBundleConsent,
-			policies: []*OperatorPolicy{policyFor("etcd",
+			policies: []*state.OperatorPolicy{policyFor("etcd",
 				reviewing(policyv1beta2.Consent{Permissions: ignore, FirstInstall: hold}))},
 			says: []string{"brings images: registry.example"},
 		},
 		{
 			name:     "a change set of a first installation for an upgrade",
-			policies: []*OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))}, changes: first,
+			policies: []*state.OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))}, changes: first,
 			want: verdict.Hold, rule: RuleBundleContents,
 		},
 		{
-			name: "no difference", policies: []*OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))},
+			name: "no difference", policies: []*state.OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))},
 			silent:  true,
 			changes: reading(nil, etcdChange(func(s *change.Set) { s.Differences = nil })),
 		},
 		{
 			name:     "new definitions need no consent",
-			policies: []*OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))}, silent: true,
+			policies: []*state.OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))}, silent: true,
 			changes: reading(nil, etcdChange(func(s *change.Set) {
 				s.Differences = []change.Difference{{Class: change.Definitions, Text: "etcdclusters"}}
 			})),
 		},
 		{
 			name:     "an action that is none",
-			policies: []*OperatorPolicy{policyFor("etcd", reviewing(policyv1beta2.Consent{Permissions: "hold"}))},
+			policies: []*state.OperatorPolicy{policyFor("etcd", reviewing(policyv1beta2.Consent{Permissions: "hold"}))},
 			changes:  known,
 			want:     verdict.Hold, rule: RulePolicyUnreadable, says: []string{"spec.consent.permissions is not valid"},
 		},
 		{
-			name: "a digest that is none", policies: []*OperatorPolicy{policyFor("etcd", accepting(digest, "all"))},
+			name: "a digest that is none", policies: []*state.OperatorPolicy{policyFor("etcd", accepting(digest, "all"))},
 			changes: known,
 			want:    verdict.Hold, rule: RulePolicyUnreadable, says: []string{"spec.consent.accepted[1] is not valid"},
 		},
 		{
 			name: "a policy that forbids it anyway", changes: known, silent: true,
-			policies: []*OperatorPolicy{policyFor("etcd", func(s *spec) {
+			policies: []*state.OperatorPolicy{policyFor("etcd", func(s *spec) {
 				reviewing(holdPermissions)(s)
 				s.ComplianceType, s.Versions = policyv1beta2.MustNotHave, []string{"etcd.v0.9.4"}
 			})},
 		},
 		{
 			name:     "a differing text that breaks lines",
-			policies: []*OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))}, want: verdict.Hold,
+			policies: []*state.OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))}, want: verdict.Hold,
 			rule: RuleBundleConsent,
 			changes: reading(nil, etcdChange(func(s *change.Set) {
 				s.Differences = []change.Difference{{Class: change.Permissions, Text: "get on \u0441ecrets\x1b[2J"}}
@@ -303,11 +304,11 @@ func TestConsent(t *testing.T) {
 			if plan == nil {
 				plan = pendingPlan("etcd 0.9.2")
 			}
-			contents := NamespaceContents{Policies: c.policies, Plans: []*olm.InstallPlan{plan}, Changes: c.changes}
+			contents := state.NamespaceContents{Policies: c.policies, Plans: []*olm.InstallPlan{plan}}
 			if !c.first {
 				contents.CSVs = etcdInstalled()
 			}
-			v := JudgePlan(PlanInput{Plan: plan, Namespace: NewNamespace("shop", contents)})
+			v := JudgePlan(PlanInput{Plan: plan, Namespace: Read(state.NewNamespace("shop", contents), nil, c.changes)})
 			if v.Decision != c.want {
 				t.Fatalf("%s, want %s: %s", v.Decision, c.want, v.Refusal())
 			}
@@ -345,24 +346,24 @@ func TestChangesAreReadOnce(t *testing.T) {
 	elsewhere.Metadata.Name = "elsewhere"
 	for _, c := range []struct {
 		name     string
-		policies []*OperatorPolicy
+		policies []*state.OperatorPolicy
 		want     string
 	}{
-		{name: "no policy reviews changes", policies: []*OperatorPolicy{policyFor("etcd", nil)}},
-		{name: "a policy ignores them", policies: []*OperatorPolicy{policyFor("etcd", reviewing(policyv1beta2.Consent{
+		{name: "no policy reviews changes", policies: []*state.OperatorPolicy{policyFor("etcd", nil)}},
+		{name: "a policy ignores them", policies: []*state.OperatorPolicy{policyFor("etcd", reviewing(policyv1beta2.Consent{
 			Permissions: "Ignore", Webhooks: "Ignore", BreakingCRDs: "Ignore", Images: "Ignore", PodSecurity: "Ignore",
 			Scope: "Ignore"}))}},
-		{name: "a policy holds", policies: []*OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))},
+		{name: "a policy holds", policies: []*state.OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))},
 			want: "install-x7: etcd.v0.9.2 etcd 0.9.2 for etcd.v0.9.0 0.9.0 in stable from olm/operatorhubio-catalog"},
-		{name: "a policy warns", policies: []*OperatorPolicy{policyFor("etcd", reviewing(policyv1beta2.Consent{}))},
+		{name: "a policy warns", policies: []*state.OperatorPolicy{policyFor("etcd", reviewing(policyv1beta2.Consent{}))},
 			want: "install-x7: etcd.v0.9.2 etcd 0.9.2 for etcd.v0.9.0 0.9.0 in stable from olm/operatorhubio-catalog"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var asked []string
-			contents := NamespaceContents{Policies: c.policies, CSVs: etcdInstalled(),
+			contents := state.NamespaceContents{Policies: c.policies, CSVs: etcdInstalled(),
 				Subscriptions: inChannel("stable"),
 				Plans:         []*olm.InstallPlan{complete, elsewhere, pendingPlan("etcd 0.9.2")}}
-			contents.Changes = func(plan *olm.InstallPlan, replacements []Replacement) *PlanChanges {
+			changes := func(plan *olm.InstallPlan, replacements []state.Replacement) *state.PlanChanges {
 				for _, r := range replacements {
 					asked = append(asked, plan.Metadata.Name+": "+r.CSV+" "+r.Package+" "+r.Version+" for "+r.From+" "+
 						r.FromVersion+
@@ -370,7 +371,7 @@ func TestChangesAreReadOnce(t *testing.T) {
 				}
 				return nil
 			}
-			NewNamespace("shop", contents)
+			Read(state.NewNamespace("shop", contents), nil, changes)
 			if got := strings.Join(asked, "; "); got != c.want {
 				t.Errorf("asked for %q, want %q", got, c.want)
 			}
@@ -385,9 +386,8 @@ func TestAnotherPlanOfTheName(t *testing.T) {
 	policy := policyFor("etcd",
 		reviewing(policyv1beta2.Consent{Permissions: policyv1beta2.ConsentHold,
 			Accepted: []string{etcdChange(nil).Digest()}}))
-	ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{policy}, CSVs: etcdInstalled(),
-		Plans:   []*olm.InstallPlan{stored},
-		Changes: reading(nil, etcdChange(nil))})
+	ns := Read(state.NewNamespace("shop", state.NamespaceContents{Policies: []*state.OperatorPolicy{policy}, CSVs: etcdInstalled(),
+		Plans: []*olm.InstallPlan{stored}}), nil, reading(nil, etcdChange(nil)))
 	if v := JudgePlan(PlanInput{Plan: stored, Namespace: ns}); v.Decision != verdict.Allow {
 		t.Errorf("the plan: %s", v.Refusal())
 	}
@@ -412,13 +412,12 @@ func TestConsentWithdrawn(t *testing.T) {
 		reviewing(policyv1beta2.Consent{Permissions: policyv1beta2.ConsentHold,
 			Accepted: []string{etcdChange(nil).Digest()}}))
 	plan := pendingPlan("etcd 0.9.2")
-	ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{accepting}, CSVs: etcdInstalled(),
-		Plans:   []*olm.InstallPlan{plan},
-		Changes: reading(nil, etcdChange(nil))})
+	ns := Read(state.NewNamespace("shop", state.NamespaceContents{Policies: []*state.OperatorPolicy{accepting}, CSVs: etcdInstalled(),
+		Plans: []*olm.InstallPlan{plan}}), nil, reading(nil, etcdChange(nil)))
 	if v := JudgePlan(PlanInput{Plan: plan, Namespace: ns}); v.Decision != verdict.Allow {
 		t.Fatalf("with the line: %s", v.Refusal())
 	}
-	ns = ns.withPolicy(policyFor("etcd", reviewing(holdPermissions)))
+	ns = ns.WithPolicy(policyFor("etcd", reviewing(holdPermissions)))
 	if v := JudgePlan(PlanInput{Plan: plan, Namespace: ns}); v.Decision != verdict.Hold ||
 		v.Reasons[0].Rule != RuleBundleConsent {
 		t.Errorf("without the line: %s %s", v.Decision, v.Refusal())
@@ -442,11 +441,11 @@ func TestConsentDocument(t *testing.T) {
 		t.Fatal(err, strict)
 	}
 	if v := JudgeOperatorPolicy(OperatorPolicyInput{Policy: op,
-		Namespace: func(string) *Namespace { return nil }}); v.Decision != verdict.Allow || len(v.Warnings) > 0 {
+		Namespace: func(string) *state.Namespace { return nil }}); v.Decision != verdict.Allow || len(v.Warnings) > 0 {
 		t.Errorf("%s %v", v.Refusal(), v.WarningTexts())
 	}
-	if p := NewOperatorPolicy(op); len(p.consent.accepted) != 1 || !p.consent.holds() {
-		t.Errorf("the example reads as %+v", p.consent)
+	if p := NewOperatorPolicy(op); len(p.Consent.Accepted) != 1 || !p.Consent.Holds() {
+		t.Errorf("the example reads as %+v", p.Consent)
 	}
 }
 
@@ -478,7 +477,7 @@ func TestConsentIsApprovedByHand(t *testing.T) {
 		anyCatalog(s)
 		s.Versions = []string{"etcd.v0.9.2"}
 	})
-	if named.passesByName("etcd.v0.9.2") {
+	if named.PassesByName("etcd.v0.9.2") {
 		t.Error("a plan that is approved from the start passes")
 	}
 }

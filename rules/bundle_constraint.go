@@ -7,6 +7,7 @@ import (
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -32,7 +33,7 @@ type planJudge struct {
 
 func newPlanJudge(in PlanInput) *planJudge {
 	j := &planJudge{PlanInput: in, csvs: bundlesOf(in.Plan, in.Namespace), budget: constraint.NewBudget(in.Interrupt),
-		strict: in.Namespace.mayRefuse()}
+		strict: in.Namespace.MayRefuse()}
 	for i := range j.csvs {
 		j.csvs[i].compareUnpacked(in.Namespace)
 	}
@@ -41,11 +42,11 @@ func newPlanJudge(in PlanInput) *planJudge {
 
 // compareUnpacked compares the release of a ClusterServiceVersion that a plan refers to with the one that OLM unpacked,
 // if that is known. Else it is compared when OLM writes the object.
-func (c *Bundle) compareUnpacked(ns *Namespace) {
+func (c *Bundle) compareUnpacked(ns *state.Namespace) {
 	if c.spec != nil {
 		return
 	}
-	if unpacked, unknown := ns.unpackedOf(c); unknown == "" {
+	if unpacked, unknown := unpackedOf(ns, c); unknown == "" {
 		c.compareRelease(unpacked.Spec)
 	}
 }
@@ -61,14 +62,14 @@ func (j *planJudge) candidates() []*constraint.Bundle {
 	for _, installed := range j.Namespace.Installed() {
 		replaced := func(c Bundle) bool { return c.pkg != "" && c.pkg == installed.Package || c.name == installed.CSV }
 		if !slices.ContainsFunc(j.csvs, replaced) {
-			j.others = append(j.others, installed.forConstraints(j.Namespace))
+			j.others = append(j.others, installed.ForConstraints(j.Namespace))
 		}
 	}
 	return j.others
 }
 
 // bundle returns a ClusterServiceVersion of a plan as Constraints see it.
-func (c *Bundle) forConstraints(ns *Namespace) *constraint.Bundle {
+func (c *Bundle) forConstraints(ns *state.Namespace) *constraint.Bundle {
 	b := &constraint.Bundle{CSV: c.name, Package: c.pkg, Version: c.version, Release: c.stated,
 		Properties: c.properties}
 	if c.pkg == "" {
@@ -96,9 +97,9 @@ func (c *Bundle) forConstraints(ns *Namespace) *constraint.Bundle {
 	}
 	b.Deprecated = deprecated
 	c.changes(b, ns)
-	configOf(b, ns)
+	state.SetConfig(b, ns)
 	// A dependency of another operator follows no channel until it has a Subscription.
-	for _, s := range ns.subscribers(c.pkg) {
+	for _, s := range ns.Subscribers(c.pkg) {
 		if s.Spec.Channel == "" || b.Channel != "" && b.Channel != s.Spec.Channel {
 			b.Unknown |= constraint.Channel // the catalog's default, which the plan does not contain
 		}
@@ -107,89 +108,30 @@ func (c *Bundle) forConstraints(ns *Namespace) *constraint.Bundle {
 	return b
 }
 
-// bundle returns an installed ClusterServiceVersion as Constraints see it.
-func (c *Installed) forConstraints(ns *Namespace) *constraint.Bundle {
-	b := &constraint.Bundle{CSV: c.CSV, Package: c.Package, Version: c.Version, Release: c.stated,
-		Properties: c.Properties, Channel: c.Channel, Catalog: c.Catalog,
-		Unknown: constraint.Deprecation | constraint.ChangeSet}
-	for _, missing := range []struct {
-		missing bool
-		what    constraint.Attributes
-	}{
-		{c.Package == "", constraint.Package}, {c.Version == "", constraint.Version},
-		{!c.Described, constraint.Properties | constraint.Release},
-		{c.Channel == "", constraint.Channel}, {c.Catalog == olm.Catalog{}, constraint.CatalogSource},
-	} {
-		if missing.missing {
-			b.Unknown |= missing.what
-		}
-	}
-	requests(b, ns, c.spec, nil)
-	configOf(b, ns)
-	return b
-}
-
-// configOf sets the config of the Subscription to the package; none where there is no Subscription. It is not known if
-// it cannot be read, or if several Subscriptions differ.
-func configOf(b *constraint.Bundle, ns *Namespace) {
-	if b.Unknown&constraint.Package != 0 {
-		b.Unknown |= constraint.Config
-		return
-	}
-	for i, s := range ns.subscribers(b.Package) {
-		if i == 0 {
-			b.Config = s.Spec.Config
-		}
-		if s.Spec.Config.Fault != "" || s.Spec.Config != b.Config {
-			b.Unknown |= constraint.Config
-		}
-	}
-}
-
 // requests sets what the contents of a ClusterServiceVersion of a plan request: those that the plan contains, and those
 // that OLM unpacked.
-func (c *Bundle) requests(b *constraint.Bundle, ns *Namespace) {
+func (c *Bundle) requests(b *constraint.Bundle, ns *state.Namespace) {
 	spec, grants := c.spec, c.grants
 	if c.byReference() {
-		unpacked, unknown := ns.unpackedOf(c)
+		unpacked, unknown := unpackedOf(ns, c)
 		if unknown != "" {
 			b.Unknown |= constraint.Contents
-			requests(b, ns, spec, nil)
+			state.SetRequests(b, ns, spec, nil)
 			return
 		}
 		spec, grants = cmp.Or(spec, unpacked.Spec), slices.Concat(grants, unpacked.Grants)
 	}
-	requests(b, ns, spec, grants)
+	state.SetRequests(b, ns, spec, grants)
 }
 
 // explain adds why the contents of a ClusterServiceVersion are not known to a finding that depends on them.
-func (c *Bundle) explain(f *constraint.Finding, ns *Namespace) {
+func (c *Bundle) explain(f *constraint.Finding, ns *state.Namespace) {
 	if f.Outcome != constraint.Undecided || f.Attributes&constraint.InCSV == 0 || !c.byReference() {
 		return
 	}
-	if _, unknown := ns.unpackedOf(c); unknown != "" {
+	if _, unknown := unpackedOf(ns, c); unknown != "" {
 		f.Why += " (" + unknown + ")"
 	}
-}
-
-// requests sets what the contents of a ClusterServiceVersion request; its spec is nil if they are not known.
-func requests(b *constraint.Bundle, ns *Namespace, spec *olm.CSVSpec, grants []*olm.Grants) {
-	if spec == nil {
-		b.Unknown |= constraint.InCSV
-		if b.Release != "" { // its properties state it
-			b.Unknown &^= constraint.Release
-		}
-		return
-	}
-	release, problem := spec.Release(b.Release)
-	if b.Release = release; problem != "" {
-		b.Unknown |= constraint.Release
-	}
-	demands := &olm.Demands{Spec: spec, Grants: grants, Scope: ns.scope()}
-	if demands.ScopeMatters() {
-		b.Unknown |= constraint.Scope // it must not read as named namespaces, which get fewer rights
-	}
-	b.Manifest = demands
 }
 
 var _ constraint.Manifest = &olm.Demands{}
@@ -201,36 +143,13 @@ func (j *planJudge) judgeConstraints(c *Bundle, v *verdict.Verdict) {
 		return
 	}
 	for _, d := range set.Applicable(j.Namespace.ForConstraints()) {
-		v.Record(RuleBundleDependencyPending, constraintRef(d), true, j.Namespace.suspended(d.Pending, d.Waits, d.Name,
-			text.Name(c.name)))
+		v.Record(RuleBundleDependencyPending, state.ConstraintRef(d), true,
+			j.Namespace.Suspended(d.Pending, d.Waits, d.Name, text.Name(c.name)))
 	}
 	for _, f := range set.Judge(c.forConstraints(j.Namespace), j.Namespace.ForConstraints(), j.budget) {
 		c.explain(&f, j.Namespace)
-		j.Namespace.recordConstraintOn(c, j.Now, v, text.Name(c.name), &f)
+		recordConstraintOn(j.Namespace, c, j.Now, v, text.Name(c.name), &f)
 	}
-}
-
-// recordConstraint records a violated Constraint: it refuses, or warns if that is the Constraint's action.
-func recordConstraint(v *verdict.Verdict, id verdict.RuleID, what string, f *constraint.Finding) {
-	enforced := f.Constraint == nil || f.Constraint.Action == constraint.Require
-	v.Record(id, constraintRef(f.Definition), enforced, constraintFinding(what, f))
-}
-
-func constraintFinding(what string, f *constraint.Finding) verdict.Finding {
-	field := constraintPath(f)
-	switch f.Outcome {
-	case constraint.Violated:
-		return verdict.Finding{Decision: verdict.Deny, Field: field, What: what + " is not allowed",
-			Accepted: mustSatisfy(f)}
-	case constraint.Undecided:
-		return verdict.Finding{Decision: verdict.Hold, Field: field, What: what + " is held",
-			Accepted: field + " cannot be judged, since " + text.Escape(f.Why) + "; " + mustSatisfy(f)}
-	case constraint.Failed:
-		return verdict.Finding{Decision: verdict.Hold, Field: field, What: what + " is held",
-			Accepted: cannotJudge(field, f)}
-	case constraint.Satisfied:
-	}
-	return verdict.Finding{}
 }
 
 // ofUnfinishedPlans reports whether a Constraint is undecided by packages and changes alone, which are read for
@@ -238,30 +157,4 @@ func constraintFinding(what string, f *constraint.Finding) verdict.Finding {
 func ofUnfinishedPlans(f *constraint.Finding) bool {
 	return f.Outcome == constraint.Undecided && f.Attributes != 0 &&
 		f.Attributes&^(constraint.Deprecation|constraint.ChangeSet) == 0
-}
-
-// constraintPath returns the path of the constraint in its object.
-func constraintPath(f *constraint.Finding) string {
-	if f.Constraint == nil {
-		return "spec"
-	}
-	return f.Constraint.Path
-}
-
-// cannotJudge returns why a constraint failed, and what it requires.
-func cannotJudge(field string, f *constraint.Finding) string {
-	why := field + " cannot be judged: " + text.Escape(f.Why)
-	if f.Rule == "" {
-		return why
-	}
-	return why + "; " + mustSatisfy(f)
-}
-
-// mustSatisfy returns what is required, in the words of the admin if there are any.
-func mustSatisfy(f *constraint.Finding) string {
-	rule := "it must satisfy " + text.Escape(f.Rule)
-	if f.Message == "" {
-		return rule
-	}
-	return text.Escape(f.Message) + " (" + rule + ")"
 }

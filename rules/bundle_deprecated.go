@@ -8,6 +8,7 @@ import (
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -18,72 +19,42 @@ var bundleDeprecated = verdict.Rule{ID: RuleBundleDeprecated, Outcomes: verdict.
 	Edit:    allowDeprecated,
 	Summary: "a ClusterServiceVersion of the plan, its channel or its package is deprecated, or not known not to be, and the policy's deprecated is Hold"}
 
-// Packages returns a package of a catalog, of which a version is read; nil while it is not known.
-type Packages func(pkg, csv string, source olm.Catalog) *catalog.Package
-
-// packageKey identifies a package in a catalog.
-type packageKey struct {
-	name   string
-	source olm.Catalog
-}
-
-// readPackages reads the packages of unfinished plans, if a policy or a Constraint judges by deprecations. The package
-// server may be slow or absent, so that they are read here and not while a request is judged.
-func (n *Namespace) readPackages(from Packages) {
-	holds := func(p *OperatorPolicy) bool { return p.HoldDeprecated }
-	if from == nil || len(n.plans) == 0 {
-		return
+// readPackages returns the packages of unfinished plans, if a policy or a Constraint judges by deprecations; nil if
+// none does. The package server may be slow or absent, so that they are read before a request is judged.
+func readPackages(n *state.Namespace, from state.Packages) map[state.PackageKey]*catalog.Package {
+	holds := func(p *state.OperatorPolicy) bool { return p.HoldDeprecated }
+	if from == nil || len(n.Plans()) == 0 {
+		return nil
 	}
-	all := n.constraints.Reads(constraint.Deprecation)
-	if !all && !slices.ContainsFunc(n.policies, holds) {
-		return
+	all := n.Constraints().Reads(constraint.Deprecation)
+	if !all && !slices.ContainsFunc(n.Policies(), holds) {
+		return nil
 	}
-	n.packages = map[packageKey]*catalog.Package{}
-	for _, plan := range n.plans {
+	packages := map[state.PackageKey]*catalog.Package{}
+	for _, plan := range n.Plans() {
 		if plan.Finished() {
 			continue
 		}
 		for _, c := range bundlesOf(plan, n) {
-			if len(c.catalogs) == 1 && c.pkg != "" && (all || slices.ContainsFunc(n.governing(c.pkg), holds)) {
-				n.packages[packageKey{c.pkg, c.catalogs[0]}] = from(c.pkg, c.name, c.catalogs[0])
+			if len(c.catalogs) == 1 && c.pkg != "" && (all || slices.ContainsFunc(n.Governing(c.pkg), holds)) {
+				packages[state.PackageKey{Name: c.pkg, Source: c.catalogs[0]}] = from(c.pkg, c.name, c.catalogs[0])
 			}
 		}
 	}
-}
-
-// JudgesByPackage reports whether plans are judged by what a catalog says of a package.
-func (n *Namespace) JudgesByPackage(pkg string) bool {
-	if n == nil {
-		return false
-	}
-	for key := range n.packages {
-		if key.name == pkg {
-			return true
-		}
-	}
-	return false
+	return packages
 }
 
 // deprecations returns what the catalog deprecates of a ClusterServiceVersion of a plan; known is false if that is not
 // known (yet). The conditions of Subscriptions do not tell: they are about what is installed.
-func (c *Bundle) deprecations(ns *Namespace) (d olm.Deprecations, known bool) {
+func (c *Bundle) deprecations(ns *state.Namespace) (d olm.Deprecations, known bool) {
 	if ns == nil || c.pkg == "" || len(c.catalogs) != 1 {
 		return d, false
 	}
-	return ns.packages[packageKey{c.pkg, c.catalogs[0]}].Deprecations(c.name, ns.channels(c.pkg))
+	return ns.PackageOf(c.pkg, c.catalogs[0]).Deprecations(c.name, ns.Channels(c.pkg))
 }
 
-// channels returns the channels that the Subscriptions to a package follow.
-func (n *Namespace) channels(pkg string) []string {
-	var channels []string
-	for _, s := range n.subscribers(pkg) {
-		channels = append(channels, s.Spec.Channel)
-	}
-	return channels
-}
-
-func heldDeprecated(in *PlanInput, c *Bundle, p *OperatorPolicy) verdict.Finding {
-	if p.MustNotHave || !p.HoldDeprecated || p.faults != "" {
+func heldDeprecated(in *PlanInput, c *Bundle, p *state.OperatorPolicy) verdict.Finding {
+	if p.MustNotHave || !p.HoldDeprecated || p.Unreadable() != "" {
 		return verdict.Finding{}
 	}
 	name, from, channel := text.Name(c.name), "its catalog", "its channel"
@@ -97,7 +68,7 @@ func heldDeprecated(in *PlanInput, c *Bundle, p *OperatorPolicy) verdict.Finding
 			Accepted: "waits until the PackageManifest of package " + text.Name(c.pkg) + " in " + from +
 				" has it, or for spec.deprecated: Allow"}
 	}
-	if channels := in.Namespace.channels(c.pkg); len(channels) == 1 && channels[0] != "" {
+	if channels := in.Namespace.Channels(c.pkg); len(channels) == 1 && channels[0] != "" {
 		channel = "channel " + text.Name(channels[0])
 	}
 	var deprecated []string

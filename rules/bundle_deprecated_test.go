@@ -10,6 +10,7 @@ import (
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/facts"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
@@ -105,17 +106,18 @@ func TestDeprecated(t *testing.T) {
 			says: []string{"spec.deprecated is not valid"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			contents := NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", c.edit)},
+			contents := state.NamespaceContents{Policies: []*state.OperatorPolicy{policyFor("etcd", c.edit)},
 				Subscriptions: c.subscriptions, Plans: []*olm.InstallPlan{c.plan}}
+			var packages state.Packages
 			if c.pkg != nil {
-				contents.Packages = func(pkg, _ string, source olm.Catalog) *catalog.Package {
+				packages = func(pkg, _ string, source olm.Catalog) *catalog.Package {
 					if pkg != c.pkg.Name || source != c.pkg.Catalog {
 						return nil
 					}
 					return c.pkg
 				}
 			}
-			v := JudgePlan(PlanInput{Plan: c.plan, Namespace: NewNamespace("shop", contents)})
+			v := JudgePlan(PlanInput{Plan: c.plan, Namespace: Read(state.NewNamespace("shop", contents), packages, nil)})
 			if v.Decision != c.want {
 				t.Errorf("%s, want %s: %s", v.Decision, c.want, v.Refusal())
 			}
@@ -133,27 +135,27 @@ func TestPackagesAreReadOnce(t *testing.T) {
 	complete := pendingPlan("etcd 0.9.2")
 	complete.Status.Phase = olm.PhaseComplete
 	reading := constraint.NewSet([]*constraint.Definition{constraint.Define(constraint.Meta{Name: "maintained"},
-		&constraintv1.ConstraintSpec{Constraints: `[{"type":"olm.constraint","value":{"cel":{"rule":"deprecated.version == \"\""}}}]`})}, state.Cluster{})
+		&constraintv1.ConstraintSpec{Constraints: `[{"type":"olm.constraint","value":{"cel":{"rule":"deprecated.version == \"\""}}}]`})}, facts.Cluster{})
 	for _, c := range []struct {
 		name     string
-		contents NamespaceContents
+		contents state.NamespaceContents
 		want     string
 	}{
 		{name: "nothing judges by it",
-			contents: NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", nil)}}},
-		{name: "a policy", contents: NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", holding)}},
+			contents: state.NamespaceContents{Policies: []*state.OperatorPolicy{policyFor("etcd", nil)}}},
+		{name: "a policy", contents: state.NamespaceContents{Policies: []*state.OperatorPolicy{policyFor("etcd", holding)}},
 			want: "etcd/etcd.v0.9.4"},
-		{name: "a Constraint", contents: NamespaceContents{Constraints: reading},
+		{name: "a Constraint", contents: state.NamespaceContents{Constraints: reading},
 			want: "etcd/etcd.v0.9.4 vault/vault.v0.1.9"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var asked []string
 			c.contents.Plans = []*olm.InstallPlan{complete, pendingPlan("etcd 0.9.4", "vault 0.1.9")}
-			c.contents.Packages = func(pkg, csv string, _ olm.Catalog) *catalog.Package {
+			packages := func(pkg, csv string, _ olm.Catalog) *catalog.Package {
 				asked = append(asked, pkg+"/"+csv)
 				return nil
 			}
-			ns := NewNamespace("shop", c.contents)
+			ns := Read(state.NewNamespace("shop", c.contents), packages, nil)
 			if got := strings.Join(asked, " "); got != c.want {
 				t.Errorf("asked for %q, want %q", got, c.want)
 			}
@@ -171,7 +173,7 @@ func TestDeprecatedIsApprovedByHand(t *testing.T) {
 		t.Errorf("%s, %s", mode, because)
 	}
 	named := policyFor("etcd", func(s *spec) { holding(s); anyCatalog(s); s.Versions = []string{"etcd.v0.9.2"} })
-	if named.passesByName("etcd.v0.9.2") {
+	if named.PassesByName("etcd.v0.9.2") {
 		t.Error("a plan that is approved from the start passes")
 	}
 }
@@ -179,9 +181,9 @@ func TestDeprecatedIsApprovedByHand(t *testing.T) {
 // TestDeprecatedIsNoEscape: after an outage it is not known any more what the catalog said of a plan that has finished.
 func TestDeprecatedIsNoEscape(t *testing.T) {
 	constraints := constraint.NewSet([]*constraint.Definition{constraint.Define(constraint.Meta{Name: "maintained"},
-		&constraintv1.ConstraintSpec{Constraints: `[{"type":"olm.constraint","value":{"cel":{"rule":"deprecated.version == \"\""}}}]`})}, state.Cluster{Version: "1.36.3"})
+		&constraintv1.ConstraintSpec{Constraints: `[{"type":"olm.constraint","value":{"cel":{"rule":"deprecated.version == \"\""}}}]`})}, facts.Cluster{Version: "1.36.3"})
 	plan := installing(t, etcdSpec)
-	ns := NewNamespace("shop", NamespaceContents{Exists: true, Constraints: constraints,
+	ns := state.NewNamespace("shop", state.NamespaceContents{Exists: true, Constraints: constraints,
 		Plans: []*olm.InstallPlan{plan}})
 	if reasons := RefusedSteps(plan, ns, time.Time{}); len(reasons) != 1 || reasons[0].Decision != verdict.Hold {
 		t.Errorf("while it runs: %+v", reasons)

@@ -58,7 +58,7 @@ func (j *planJudge) judgeNeeds(c *Bundle, v *verdict.Verdict) {
 	if what, accepted := tooNewFor(c, cluster.OpenShift); what != "" {
 		held(RuleBundleOpenShiftVersion, what, accepted)
 	}
-	if old := j.Namespace.notUpgradeable(c.pkg, c.name); old != nil { // R-AP-7
+	if old := j.Namespace.NotUpgradeable(c.pkg, c.name); old != nil { // R-AP-7
 		name := text.Name(old.CSV)
 		held(RuleBundleNotUpgradeable, "cannot replace "+name+" now", "OperatorCondition "+name+": "+old.NotUpgradeable+
 			"; waits until the operator sets Upgradeable to True, or an admin does in spec.overrides")

@@ -7,6 +7,7 @@ import (
 
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -69,11 +70,10 @@ func TestReleaseTwice(t *testing.T) {
 				plan = withStep(plan, "etcd.v0.9.2",
 					olm.Manifest{Spec: &written(t, releasedIn(c.spec)).Spec, Properties: releasedAs(c.step)})
 			}
-			ns := NewNamespace("shop", NamespaceContents{Exists: true, Facts: aroundKubernetes,
+			ns := Read(state.NewNamespace("shop", state.NamespaceContents{Exists: true, Facts: aroundKubernetes,
 				Constraints: under(ruleOf("read", `release != "none"`, "", constraint.Require)),
-				Policies:    []*OperatorPolicy{NewOperatorPolicy(operatorPolicy("etcd", anyCatalog))},
-				Plans:       []*olm.InstallPlan{plan},
-				Changes:     unpackedAs(bundleWith(t, releasedIn(c.spec)), &asked)})
+				Policies:    []*state.OperatorPolicy{NewOperatorPolicy(operatorPolicy("etcd", anyCatalog))},
+				Plans:       []*olm.InstallPlan{plan}}), nil, unpackedAs(bundleWith(t, releasedIn(c.spec)), &asked))
 			v := JudgePlan(PlanInput{Plan: plan, Namespace: ns})
 			if v.Decision != c.want || !strings.Contains(v.Refusal(), c.says) {
 				t.Errorf("%s, want %s with %q: %s", v.Decision, c.want, c.says, v.Refusal())
@@ -106,8 +106,8 @@ func TestReleaseWritten(t *testing.T) {
 			plan.Status.BundleLookups[0].Properties = releasedAs(c.plan)
 			plan.Status.Steps = []olm.Step{stepOf(t, "etcd.v0.9.2", "ClusterServiceVersion", "etcd.v0.9.2",
 				`{"kind":"ConfigMap","name":"a","namespace":"olm","catalogSourceName":"c","catalogSourceNamespace":"olm"}`)}
-			ns := NewNamespace("shop", NamespaceContents{Exists: true, Facts: aroundKubernetes,
-				Policies: []*OperatorPolicy{NewOperatorPolicy(operatorPolicy("etcd", anyCatalog))},
+			ns := state.NewNamespace("shop", state.NamespaceContents{Exists: true, Facts: aroundKubernetes,
+				Policies: []*state.OperatorPolicy{NewOperatorPolicy(operatorPolicy("etcd", anyCatalog))},
 				Plans:    []*olm.InstallPlan{plan}})
 			v := JudgeCSV(CSVInput{New: writtenAs(t, c.property, c.spec), ByOLM: c.byOLM,
 				User: "system:serviceaccount:shop:weak", Namespace: ns})
@@ -121,9 +121,9 @@ func TestReleaseWritten(t *testing.T) {
 // TestReleaseInstalled: what is installed and states two releases is reported.
 func TestReleaseInstalled(t *testing.T) {
 	for spec, want := range map[string]verdict.Decision{"1": verdict.Allow, "2": verdict.Hold} {
-		installed, _ := InstalledBy(writtenAs(t, "1", spec))
-		ns := NewNamespace("shop", NamespaceContents{Exists: true, Facts: aroundKubernetes, CSVs: []Installed{installed},
-			Policies: []*OperatorPolicy{NewOperatorPolicy(operatorPolicy("etcd", anyCatalog))}})
+		installed, _ := state.InstalledBy(writtenAs(t, "1", spec))
+		ns := state.NewNamespace("shop", state.NamespaceContents{Exists: true, Facts: aroundKubernetes, CSVs: []state.Installed{installed},
+			Policies: []*state.OperatorPolicy{NewOperatorPolicy(operatorPolicy("etcd", anyCatalog))}})
 		if v, _ := JudgeInstalled(ns, "etcd.v0.9.2", time.Time{}); v.Decision != want {
 			t.Errorf("release 1 in the property and %s in the spec is judged %s: %s", spec, v.Decision, v.Refusal())
 		}
@@ -136,27 +136,27 @@ func TestReleaseInConstraints(t *testing.T) {
 	withdrawn := ruleOf("withdrawn", `release != "1"`, "release 1 is withdrawn", constraint.Require)
 	for name, c := range map[string]struct {
 		property string
-		bundle   *UnpackedBundle
+		bundle   *state.UnpackedBundle
 		want     verdict.Decision
 		says     string
 	}{
 		"another release": {property: "2", bundle: bundleWith(t, noRights)},
 		"the release": {property: "1", bundle: bundleWith(t, noRights), want: verdict.Deny,
 			says: "release 1 is withdrawn"},
-		"the release, of contents that are not known": {property: "1", bundle: &UnpackedBundle{Fault: "gone"},
+		"the release, of contents that are not known": {property: "1", bundle: &state.UnpackedBundle{Fault: "gone"},
 			want: verdict.Deny, says: "release 1 is withdrawn"},
 		"the release, in the contents": {bundle: bundleWith(t, releasedIn("1")), want: verdict.Deny,
 			says: "release 1 is withdrawn"},
 		"none": {bundle: bundleWith(t, noRights)},
-		"none, of contents that are not known": {bundle: &UnpackedBundle{Fault: "gone"}, want: verdict.Hold,
+		"none, of contents that are not known": {bundle: &state.UnpackedBundle{Fault: "gone"}, want: verdict.Hold,
 			says: "the release is not known"},
 		"two": {property: "2", bundle: bundleWith(t, releasedIn("3")), want: verdict.Hold, says: "release"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			asked, plan := 0, pendingPlan("etcd 0.9.2")
 			plan.Status.BundleLookups[0].Properties = releasedAs(c.property)
-			ns := NewNamespace("shop", NamespaceContents{Exists: true, Facts: aroundKubernetes,
-				Constraints: under(withdrawn), Plans: []*olm.InstallPlan{plan}, Changes: unpackedAs(c.bundle, &asked)})
+			ns := Read(state.NewNamespace("shop", state.NamespaceContents{Exists: true, Facts: aroundKubernetes,
+				Constraints: under(withdrawn), Plans: []*olm.InstallPlan{plan}}), nil, unpackedAs(c.bundle, &asked))
 			v := JudgePlan(PlanInput{Plan: plan, Namespace: ns})
 			if v.Decision != c.want || !strings.Contains(v.Refusal(), c.says) {
 				t.Errorf("%s, want %s with %q: %s", v.Decision, c.want, c.says, v.Refusal())
@@ -181,7 +181,7 @@ func TestReleaseConstraintsOnWrites(t *testing.T) {
 		"as before, and another one": {writtenAs(t, "1", ""), writtenAs(t, "1", "1"), verdict.Allow},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ns := NewNamespace("shop", NamespaceContents{Exists: true, Facts: aroundKubernetes, Constraints: under(only)})
+			ns := state.NewNamespace("shop", state.NamespaceContents{Exists: true, Facts: aroundKubernetes, Constraints: under(only)})
 			if v := JudgeCSV(CSVInput{New: c.new, Old: c.old, User: "tenant", Namespace: ns}); v.Decision != c.want {
 				t.Errorf("%s, want %s: %s", v.Decision, c.want, v.Refusal())
 			}
@@ -193,7 +193,7 @@ func TestReleaseConstraintsOnWrites(t *testing.T) {
 // it.
 func TestReleaseInRanges(t *testing.T) {
 	p := NewOperatorPolicy(operatorPolicy("etcd", func(s *spec) { s.VersionRange = ">=1.0.0" }))
-	ns := NewNamespace("shop", NamespaceContents{Exists: true, Facts: aroundKubernetes, Policies: []*OperatorPolicy{p}})
+	ns := state.NewNamespace("shop", state.NamespaceContents{Exists: true, Facts: aroundKubernetes, Policies: []*state.OperatorPolicy{p}})
 	plan := pendingPlan("etcd 0.9.2")
 	plan.Status.BundleLookups[0].Properties = releasedAs("2")
 	v := JudgePlan(PlanInput{Plan: plan, Namespace: ns})

@@ -8,15 +8,16 @@ import (
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/change"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
 // unpackedAs returns a Changes for plans whose ClusterServiceVersions all refer to one bundle; asked counts the calls.
-func unpackedAs(bundle *UnpackedBundle, asked *int) Changes {
-	return func(plan *olm.InstallPlan, replacements []Replacement) *PlanChanges {
+func unpackedAs(bundle *state.UnpackedBundle, asked *int) state.Changes {
+	return func(plan *olm.InstallPlan, replacements []state.Replacement) *state.PlanChanges {
 		*asked++
-		known := &PlanChanges{Plan: plan.ContentsDigest(), Replacements: replacements, ByCSV: map[string]*change.Set{},
-			Bundles: map[string]*UnpackedBundle{}}
+		known := &state.PlanChanges{Plan: plan.ContentsDigest(), Replacements: replacements, ByCSV: map[string]*change.Set{},
+			Bundles: map[string]*state.UnpackedBundle{}}
 		for _, r := range replacements {
 			known.Bundles[r.CSV] = bundle
 		}
@@ -25,11 +26,11 @@ func unpackedAs(bundle *UnpackedBundle, asked *int) Changes {
 }
 
 // bundleWith returns an unpacked bundle whose ClusterServiceVersion has a spec.
-func bundleWith(t *testing.T, spec string, grants ...*olm.Grants) *UnpackedBundle {
+func bundleWith(t *testing.T, spec string, grants ...*olm.Grants) *state.UnpackedBundle {
 	t.Helper()
 	csv := written(t, spec)
 	csv.Spec.KeepDigest()
-	return &UnpackedBundle{Spec: &csv.Spec, Grants: grants}
+	return &state.UnpackedBundle{Spec: &csv.Spec, Grants: grants}
 }
 
 const (
@@ -57,7 +58,7 @@ func TestP4ContentsBeforeApproval(t *testing.T) {
 		by *constraint.Definition
 		// unread leaves it unknown what the plan changes.
 		unread bool
-		bundle *UnpackedBundle
+		bundle *state.UnpackedBundle
 		edit   func(*olm.InstallPlan)
 		want   verdict.Decision
 		says   string
@@ -72,7 +73,7 @@ func TestP4ContentsBeforeApproval(t *testing.T) {
 		{name: "not read yet", by: noAdmins, unread: true, want: verdict.Hold,
 			says:  "since the contents of the ClusterServiceVersion are not known (its contents are not read yet)",
 			asked: true},
-		{name: "the ConfigMap is gone", by: noAdmins, bundle: &UnpackedBundle{Fault: "ConfigMap olm/b does not exist"},
+		{name: "the ConfigMap is gone", by: noAdmins, bundle: &state.UnpackedBundle{Fault: "ConfigMap olm/b does not exist"},
 			want: verdict.Hold, says: "(ConfigMap olm/b does not exist)", asked: true},
 		{name: "of another package than is known", by: noAdmins, bundle: bundleWith(t, allRights), want: verdict.Deny,
 			asked: true,
@@ -97,10 +98,10 @@ func TestP4ContentsBeforeApproval(t *testing.T) {
 			}
 			changes := unpackedAs(c.bundle, &asked)
 			if c.unread {
-				changes = func(*olm.InstallPlan, []Replacement) *PlanChanges { asked++; return nil }
+				changes = func(*olm.InstallPlan, []state.Replacement) *state.PlanChanges { asked++; return nil }
 			}
-			ns := NewNamespace("shop", NamespaceContents{Exists: true, Facts: aroundKubernetes,
-				Constraints: under(c.by), Plans: []*olm.InstallPlan{plan}, Changes: changes})
+			ns := Read(state.NewNamespace("shop", state.NamespaceContents{Exists: true, Facts: aroundKubernetes,
+				Constraints: under(c.by), Plans: []*olm.InstallPlan{plan}}), nil, changes)
 			v := JudgePlan(PlanInput{Plan: plan, Namespace: ns})
 			if v.Decision != c.want || !strings.Contains(v.Refusal(), c.says) {
 				t.Errorf("%s, want %s with %q: %s", v.Decision, c.want, c.says, v.Refusal())
@@ -125,7 +126,7 @@ func TestP4ContentsOfTheStep(t *testing.T) {
 		`{"kind":"ConfigMap","name":"a","namespace":"olm","catalogSourceName":"c","catalogSourceNamespace":"olm"}`)
 	for _, c := range []struct {
 		name    string
-		bundle  *UnpackedBundle
+		bundle  *state.UnpackedBundle
 		writes  string
 		edit    func(*olm.InstallPlan)
 		want    verdict.Decision
@@ -138,14 +139,14 @@ func TestP4ContentsOfTheStep(t *testing.T) {
 		{name: "other contents", bundle: bundleWith(t, noRights), writes: allRights, want: verdict.Deny},
 		{name: "a binding comes along", bundle: bundleWith(t, noRights, binding), writes: noRights, want: verdict.Deny,
 			refused: true},
-		{name: "what comes along is not known", bundle: &UnpackedBundle{Fault: "gone"}, writes: noRights,
+		{name: "what comes along is not known", bundle: &state.UnpackedBundle{Fault: "gone"}, writes: noRights,
 			want: verdict.Hold},
 		{name: "what was read, overridden", bundle: bundleWith(t, allRights), writes: allRights, edit: overridden},
 		{name: "other contents, overridden", bundle: bundleWith(t, noRights), writes: allRights, edit: overridden,
 			want: verdict.Deny},
-		{name: "not read, overridden", bundle: &UnpackedBundle{Fault: "gone"}, writes: allRights, edit: overridden,
+		{name: "not read, overridden", bundle: &state.UnpackedBundle{Fault: "gone"}, writes: allRights, edit: overridden,
 			want: verdict.Deny},
-		{name: "not read, overridden, few rights", bundle: &UnpackedBundle{Fault: "gone"}, writes: noRights,
+		{name: "not read, overridden, few rights", bundle: &state.UnpackedBundle{Fault: "gone"}, writes: noRights,
 			edit: overridden},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -154,8 +155,8 @@ func TestP4ContentsOfTheStep(t *testing.T) {
 			if c.edit != nil {
 				c.edit(plan)
 			}
-			ns := NewNamespace("shop", NamespaceContents{Exists: true, Facts: aroundKubernetes,
-				Constraints: under(noAdmins), Plans: []*olm.InstallPlan{plan}, Changes: unpackedAs(c.bundle, &asked)})
+			ns := Read(state.NewNamespace("shop", state.NamespaceContents{Exists: true, Facts: aroundKubernetes,
+				Constraints: under(noAdmins), Plans: []*olm.InstallPlan{plan}}), nil, unpackedAs(c.bundle, &asked))
 			v := JudgeCSV(CSVInput{New: written(t, c.writes), ByOLM: true, Namespace: ns})
 			if v.Decision != c.want {
 				t.Errorf("%s, want %s: %s", v.Decision, c.want, v.Refusal())

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -23,11 +24,11 @@ var (
 // progressChecks judge how a plan leads to a ClusterServiceVersion, after contentChecks.
 var progressChecks = []struct {
 	verdict.Rule
-	judge func(*PlanInput, *Bundle, *OperatorPolicy) verdict.Finding
+	judge func(*PlanInput, *Bundle, *state.OperatorPolicy) verdict.Finding
 }{
 	// What depends on something else is not installed before it (R-DP-4).
-	{bundleDependencyPending, func(in *PlanInput, c *Bundle, p *OperatorPolicy) verdict.Finding {
-		return in.Namespace.suspended(p.Pending, p.Waits, p.Name, text.Name(c.name))
+	{bundleDependencyPending, func(in *PlanInput, c *Bundle, p *state.OperatorPolicy) verdict.Finding {
+		return in.Namespace.Suspended(p.Pending, p.Waits, p.Name, text.Name(c.name))
 	}},
 	// An upgrade of an installed operator is held if upgrades are not approved (threat O10).
 	{bundleUpgrade, heldUpgrade},
@@ -45,11 +46,11 @@ var progressChecks = []struct {
 	{bundleApprovalWindow, heldWindow},
 }
 
-func heldUpgrade(in *PlanInput, c *Bundle, p *OperatorPolicy) verdict.Finding {
-	if p.MustNotHave || p.ApproveUpgrades || p.faults != "" {
+func heldUpgrade(in *PlanInput, c *Bundle, p *state.OperatorPolicy) verdict.Finding {
+	if p.MustNotHave || p.ApproveUpgrades || p.Unreadable() != "" {
 		return verdict.Finding{}
 	}
-	installed, ends := in.Namespace.replacedBy(c)
+	installed, ends := in.Namespace.ReplacedBy(c.pkg, c.name)
 	if installed == "" {
 		return verdict.Finding{} // a first install needs no upgrade approval (R-OP-10)
 	}
@@ -58,11 +59,11 @@ func heldUpgrade(in *PlanInput, c *Bundle, p *OperatorPolicy) verdict.Finding {
 		Accepted: "waits for spec.upgradeApproval: Automatic" + ends}
 }
 
-func foreignPlanChannel(in *PlanInput, c *Bundle, p *OperatorPolicy) verdict.Finding {
-	if p.MustNotHave || p.Channel == "" || p.faults != "" {
+func foreignPlanChannel(in *PlanInput, c *Bundle, p *state.OperatorPolicy) verdict.Finding {
+	if p.MustNotHave || p.Channel == "" || p.Unreadable() != "" {
 		return verdict.Finding{}
 	}
-	for _, s := range in.Namespace.subscribers(c.pkg) {
+	for _, s := range in.Namespace.Subscribers(c.pkg) {
 		if s.Spec.Channel != p.Channel {
 			return verdict.Finding{Decision: verdict.Hold,
 				What: fmt.Sprintf("%s, from channel %s of subscription %s, is held", text.Name(c.name),

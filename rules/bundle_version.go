@@ -2,10 +2,10 @@ package rules
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -36,10 +36,12 @@ var (
 // package.
 var contentChecks = []struct {
 	verdict.Rule
-	judge func(*Bundle, *OperatorPolicy) verdict.Finding
+	judge func(*Bundle, *state.OperatorPolicy) verdict.Finding
 }{
 	// A policy that cannot be read must not let anything through (threat G5).
-	{policyUnreadable, func(c *Bundle, p *OperatorPolicy) verdict.Finding { return unreadable(p, text.Name(c.name)) }},
+	{policyUnreadable, func(c *Bundle, p *state.OperatorPolicy) verdict.Finding {
+		return unreadable(p, text.Name(c.name))
+	}},
 	// Forbidden operators are not installed.
 	{bundleMustNotHave, forbiddenCSV},
 	// The same name from another catalog is other content (threat O6).
@@ -50,14 +52,24 @@ var contentChecks = []struct {
 	{bundleVersionRange, outOfRangeCSV},
 }
 
+// isListed reports whether a ClusterServiceVersion is in spec.versions; known is false if that depends on its contents
+// and the plan does not show them. An empty list lists everything.
+func (c *Bundle) isListed(l *state.VersionList) (match, known bool) {
+	if !l.Binds(c.name) {
+		return len(l.Entries) == 0 || l.Lists(c.name), true
+	}
+	digest, unknown := c.digest()
+	return l.BindsTo(c.name, digest), unknown == ""
+}
+
 // matches reports whether a mustnothave policy matches this CSV; known is false if it might.
-func (p *OperatorPolicy) matches(c *Bundle) (match, known bool) {
-	listed, shown := p.versions.matches(c)
+func matches(p *state.OperatorPolicy, c *Bundle) (match, known bool) {
+	listed, shown := c.isListed(&p.Versions)
 	if !listed && shown {
 		return false, true
 	}
-	if p.versionRange != nil {
-		in, err := p.versionRange.Contains(c.version)
+	if p.VersionRange != nil {
+		in, err := p.VersionRange.Contains(c.version)
 		if err != nil {
 			return false, false
 		}
@@ -72,85 +84,68 @@ func (p *OperatorPolicy) matches(c *Bundle) (match, known bool) {
 		return false, c.bypassesOLM && !c.planGone
 	}
 	for _, catalog := range c.catalogs {
-		if !p.catalogMismatch(catalog) {
+		if p.AllowsCatalog(catalog) {
 			return listed, shown
 		}
 	}
 	return false, true
 }
 
-func forbiddenCSV(c *Bundle, p *OperatorPolicy) verdict.Finding {
-	if !p.MustNotHave || p.faults != "" {
+func forbiddenCSV(c *Bundle, p *state.OperatorPolicy) verdict.Finding {
+	if !p.MustNotHave || p.Unreadable() != "" {
 		return verdict.Finding{}
 	}
-	switch match, known := p.matches(c); {
+	switch match, known := matches(p, c); {
 	case match:
 		return verdict.Finding{Decision: verdict.Deny, What: text.Name(c.name) + " is forbidden",
-			Accepted: "the policy is mustnothave for " + p.scope()}
+			Accepted: "the policy is mustnothave for " + p.ForbiddenText()}
 	case !known:
 		missing := "its version or catalog is not known"
-		if _, shown := p.versions.matches(c); !shown {
+		if _, shown := c.isListed(&p.Versions); !shown {
 			missing = "the digest of its bundle image is not known"
 		}
 		return verdict.Finding{Decision: verdict.Hold, What: text.Name(c.name) + " is held",
-			Accepted: missing + ", and the policy is mustnothave for " + p.scope()}
+			Accepted: missing + ", and the policy is mustnothave for " + p.ForbiddenText()}
 	}
 	return verdict.Finding{}
 }
 
-// scope returns what a mustnothave policy forbids.
-func (p *OperatorPolicy) scope() string {
-	var parts []string
-	if len(p.versions.entries) > 0 {
-		parts = append(parts, text.Names(p.versions.entries, verdict.MaxListed))
-	} else {
-		parts = append(parts, "package "+p.Package)
-	}
-	if p.versionRange != nil {
-		parts = append(parts, "in range "+text.Quote(p.versionRange.String()))
-	}
-	if p.Catalog.Name != "" || p.Catalog.Namespace != "" {
-		parts = append(parts, "from "+p.catalogText())
-	}
-	return strings.Join(parts, " ")
-}
-
-func foreignCSVCatalog(c *Bundle, p *OperatorPolicy) verdict.Finding {
-	if p.MustNotHave || p.faults != "" || p.Catalog.Name == "" && p.Catalog.Namespace == "" {
+func foreignCSVCatalog(c *Bundle, p *state.OperatorPolicy) verdict.Finding {
+	if p.MustNotHave || p.Unreadable() != "" || p.Catalog.Name == "" && p.Catalog.Namespace == "" {
 		return verdict.Finding{}
 	}
 	if c.bypassesOLM {
 		return verdict.Finding{Decision: verdict.Deny,
 			What:     text.Name(c.name) + ", which comes from no catalog, is not allowed",
-			Accepted: "allowed is " + p.catalogText()}
+			Accepted: "allowed is " + p.CatalogText()}
 	}
 	if len(c.catalogs) == 0 {
 		return verdict.Finding{Decision: verdict.Hold,
 			What:     "the catalog of " + text.Name(c.name) + " is not known and the plan is held",
-			Accepted: "allowed is " + p.catalogText()}
+			Accepted: "allowed is " + p.CatalogText()}
 	}
 	for _, catalog := range c.catalogs {
-		if p.catalogMismatch(catalog) {
+		if !p.AllowsCatalog(catalog) {
 			return verdict.Finding{Decision: verdict.Deny, What: fmt.Sprintf("%s from catalog %s/%s is not allowed",
 				text.Name(c.name), text.Name(catalog.Namespace), text.Name(catalog.Name)),
-				Accepted: "allowed is " + p.catalogText()}
+				Accepted: "allowed is " + p.CatalogText()}
 		}
 	}
 	return verdict.Finding{}
 }
 
-func unlistedCSV(c *Bundle, p *OperatorPolicy) verdict.Finding {
-	if p.MustNotHave || p.faults != "" {
+func unlistedCSV(c *Bundle, p *state.OperatorPolicy) verdict.Finding {
+	if p.MustNotHave || p.Unreadable() != "" {
 		return verdict.Finding{}
 	}
-	if !p.versions.binds(c.name) {
-		if p.mayBring(c.name) {
+	if !p.Versions.Binds(c.name) {
+		if p.MayBring(c.name) {
 			return verdict.Finding{}
 		}
 		return verdict.Finding{Decision: verdict.Deny, What: text.Name(c.name) + " is not allowed",
-			Accepted: p.acceptedVersions()}
+			Accepted: p.AcceptedVersions()}
 	}
-	if match, _ := p.versions.matches(c); match {
+	if match, _ := c.isListed(&p.Versions); match {
 		return verdict.Finding{}
 	}
 	what := text.Name(c.name)
@@ -159,19 +154,19 @@ func unlistedCSV(c *Bundle, p *OperatorPolicy) verdict.Finding {
 	} else {
 		what += ", " + unknown + ","
 	}
-	return verdict.Finding{Decision: verdict.Deny, What: what + " is not allowed", Accepted: p.acceptedVersions()}
+	return verdict.Finding{Decision: verdict.Deny, What: what + " is not allowed", Accepted: p.AcceptedVersions()}
 }
 
-func outOfRangeCSV(c *Bundle, p *OperatorPolicy) verdict.Finding {
-	if p.MustNotHave || p.versionRange == nil || p.namesStart(c.name) {
+func outOfRangeCSV(c *Bundle, p *state.OperatorPolicy) verdict.Finding {
+	if p.MustNotHave || p.VersionRange == nil || p.NamesStart(c.name) {
 		return verdict.Finding{}
 	}
-	allowed := "allowed is versionRange " + text.Quote(p.versionRange.String())
+	allowed := "allowed is versionRange " + text.Quote(p.VersionRange.String())
 	if c.version == "" {
 		return verdict.Finding{Decision: verdict.Hold,
 			What: "the version of " + text.Name(c.name) + " is not known and the plan is held", Accepted: allowed}
 	}
-	in, err := p.versionRange.Contains(c.version)
+	in, err := p.VersionRange.Contains(c.version)
 	switch {
 	case err != nil:
 		return verdict.Finding{Decision: verdict.Hold, What: text.Name(c.name) + ", whose " + err.Error() + ", is held",

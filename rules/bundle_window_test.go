@@ -7,11 +7,12 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
 // windowPolicy allows approvals on Saturday nights in Berlin, except in a freeze.
-func windowPolicy(edit func(*policyv1beta2.OperatorPolicySpec)) *OperatorPolicy {
+func windowPolicy(edit func(*policyv1beta2.OperatorPolicySpec)) *state.OperatorPolicy {
 	return policyFor("etcd", func(s *policyv1beta2.OperatorPolicySpec) {
 		s.ApprovalWindows = []policyv1beta2.ApprovalWindow{{Cron: "0 22 * * 6", Duration: "4h",
 			TimeZone: "Europe/Berlin"}}
@@ -63,7 +64,7 @@ func TestApprovalWindow(t *testing.T) {
 			follows := &olm.Subscription{Metadata: olm.ObjectMeta{Namespace: "shop", Name: "etcd"},
 				Spec: olm.SubscriptionSpec{Package: "etcd", InstallPlanApproval: olm.ApprovalManual}}
 			follows.Status.InstallPlan.Name = plan.Metadata.Name
-			ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{windowPolicy(test.edit)},
+			ns := state.NewNamespace("shop", state.NamespaceContents{Policies: []*state.OperatorPolicy{windowPolicy(test.edit)},
 				Plans:         []*olm.InstallPlan{plan},
 				Subscriptions: []*olm.Subscription{follows}, Exists: true})
 			v := JudgePlan(PlanInput{Plan: plan, Namespace: ns, Now: now})
@@ -74,7 +75,7 @@ func TestApprovalWindow(t *testing.T) {
 			if loop.Verdict.Refusal() != v.Refusal() {
 				t.Errorf("the loop judges %q, a user's approval is judged %q", loop.Verdict.Refusal(), v.Refusal())
 			}
-			if next := ns.NextChange(now); test.now != "" &&
+			if next := NextChange(ns, now); test.now != "" &&
 				(next.IsZero() != (test.next == "") || !next.IsZero() && !next.Equal(momentOf(t, test.next))) {
 				t.Errorf("judged again at %s, want %q", next, test.next)
 			}
@@ -102,7 +103,7 @@ func TestWindowsWithoutEffect(t *testing.T) {
 	frozen := windowPolicy(func(s *policyv1beta2.OperatorPolicySpec) { s.Freezes[0].End = "2999-01-01T00:00:00Z" })
 	absent := windowPolicy(func(s *policyv1beta2.OperatorPolicySpec) { s.ComplianceType = policyv1beta2.MustNotHave })
 	for name, test := range map[string]struct {
-		policy *OperatorPolicy
+		policy *state.OperatorPolicy
 		want   string
 	}{
 		"a window that opens":     {policy: windowPolicy(nil)},
@@ -113,7 +114,7 @@ func TestWindowsWithoutEffect(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := JudgeOperatorPolicy(OperatorPolicyInput{Policy: test.policy.Object,
-				Namespace: func(string) *Namespace { return nil },
+				Namespace: func(string) *state.Namespace { return nil },
 				Now:       momentOf(t, "2026-12-20T00:00:00Z")})
 			got := strings.Join(v.WarningTexts(), "\n")
 			if v.Decision != verdict.Allow || (test.want == "") == strings.Contains(got, "spec.approvalWindows") ||

@@ -3,6 +3,7 @@ package rules
 import (
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -16,7 +17,7 @@ var catalogSourceConstraint = verdict.Rule{ID: RuleCatalogSourceConstraint, Outc
 type CatalogSourceInput struct {
 	// New is the object as it would be stored, Old the stored one, nil on create.
 	New, Old  *olm.CatalogSource
-	Namespace *Namespace
+	Namespace *state.Namespace
 	// User is the name of the user who writes, and Groups are those of the user.
 	User   string
 	Groups []string
@@ -56,16 +57,16 @@ func sourceOf(c *olm.CatalogSource) constraint.Source {
 
 // recordWrite records the Constraints that a write does not satisfy. Where the user is not known, one that depends on
 // nothing else only warns.
-func recordWrite(v *verdict.Verdict, id verdict.RuleID, what string, w *constraint.Write, ns *Namespace,
+func recordWrite(v *verdict.Verdict, id verdict.RuleID, what string, w *constraint.Write, ns *state.Namespace,
 	interrupt <-chan struct{}) {
 	for _, f := range ns.Constraints().JudgeWrite(w, ns.ForConstraints(), constraint.NewBudget(interrupt)) {
 		if f.Outcome == constraint.Undecided && f.Attributes == constraint.Writer {
-			v.Warn(verdict.Reason{Rule: id, Source: constraintRef(f.Definition).String(),
-				From: constraintRef(f.Definition),
-				Message: verdict.Sentence(what+" may be refused by "+constraintRef(f.Definition).String()+
-					", which depends on the user who writes it", id, mustSatisfy(&f))})
+			v.Warn(verdict.Reason{Rule: id, Source: state.ConstraintRef(f.Definition).String(),
+				From: state.ConstraintRef(f.Definition),
+				Message: verdict.Sentence(what+" may be refused by "+state.ConstraintRef(f.Definition).String()+
+					", which depends on the user who writes it", id, state.MustSatisfy(&f))})
 			continue
 		}
-		recordConstraint(v, id, what, &f)
+		state.RecordConstraint(v, id, what, &f)
 	}
 }

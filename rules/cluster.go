@@ -4,26 +4,27 @@ import (
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/rules/facts"
 	"github.com/opgate/opgate/rules/state"
 )
 
 // Cluster collects objects of the cluster and of any number of namespaces, and groups the latter by Namespace.
 type Cluster struct {
 	// Facts are those of every Namespace. Facts and Definitions are the input of constraint.NewSet.
-	Facts       state.Cluster
+	Facts       facts.Cluster
 	Definitions []*constraint.Definition
 	// Graph suspends what is added later. Default: nothing is suspended but by its annotation.
 	Graph *dependency.Graph
 	// Constraints are set in every Namespace.
 	Constraints *constraint.Set
 	// Packages are those of every Namespace.
-	Packages Packages
+	Packages state.Packages
 	// Changes are those of every Namespace.
-	Changes Changes
+	Changes state.Changes
 	// Everywhere are the policies with AnyNamespace, which are in every Namespace.
-	Everywhere []*OperatorPolicy
+	Everywhere []*state.OperatorPolicy
 
-	contents map[string]*NamespaceContents
+	contents map[string]*state.NamespaceContents
 }
 
 // AddConstraint adds a Constraint.
@@ -43,13 +44,13 @@ func (c *Cluster) AddNamespace(name, uid string, labels map[string]string, delet
 }
 
 // AddRecord adds what is recorded of what was installed in a namespace.
-func (c *Cluster) AddRecord(r *InstallRecord) { c.namespace(r.Namespace).Record = r }
+func (c *Cluster) AddRecord(r *state.InstallRecord) { c.namespace(r.Namespace).Record = r }
 
 // AddPolicy adds a policy to the namespace that it governs, or to every namespace.
-func (c *Cluster) AddPolicy(p *OperatorPolicy) {
+func (c *Cluster) AddPolicy(p *state.OperatorPolicy) {
 	n := c.namespace(p.Concerns())
 	n.Policies = append(n.Policies,
-		p.suspendedBy(c.Graph.Suspending(dependency.OperatorPolicyRef(p.Namespace, p.Name))))
+		p.SuspendedBy(c.Graph.Suspending(dependency.OperatorPolicyRef(p.Namespace, p.Name))))
 	if p.AnyNamespace {
 		c.Everywhere = append(c.Everywhere, p)
 	}
@@ -74,7 +75,7 @@ func (c *Cluster) AddOperatorGroup(namespace string, g *olm.OperatorGroup) {
 }
 
 // AddCSV adds an installed ClusterServiceVersion.
-func (c *Cluster) AddCSV(namespace string, installed Installed) {
+func (c *Cluster) AddCSV(namespace string, installed state.Installed) {
 	n := c.namespace(namespace)
 	n.CSVs = append(n.CSVs, installed)
 }
@@ -88,26 +89,25 @@ func (c *Cluster) AddNotUpgradeable(namespace, csv, why string) {
 	n.NotUpgradeable[csv] = why
 }
 
-func (c *Cluster) namespace(name string) *NamespaceContents {
+func (c *Cluster) namespace(name string) *state.NamespaceContents {
 	if c.contents == nil {
-		c.contents = map[string]*NamespaceContents{}
+		c.contents = map[string]*state.NamespaceContents{}
 	}
 	if c.contents[name] == nil {
-		c.contents[name] = &NamespaceContents{}
+		c.contents[name] = &state.NamespaceContents{}
 	}
 	return c.contents[name]
 }
 
 // Namespaces returns every namespace with at least one object.
-func (c *Cluster) Namespaces() map[string]*Namespace {
-	namespaces, facts := make(map[string]*Namespace, len(c.contents)), c.Facts
+func (c *Cluster) Namespaces() map[string]*state.Namespace {
+	namespaces, facts := make(map[string]*state.Namespace, len(c.contents)), c.Facts
 	for name, contents := range c.contents {
-		contents.Facts, contents.Constraints, contents.Packages, contents.Changes = &facts, c.Constraints, c.Packages,
-			c.Changes
+		contents.Facts, contents.Constraints = &facts, c.Constraints
 		if name != "" { // which has them already
 			contents.Policies = append(contents.Policies, c.Everywhere...)
 		}
-		namespaces[name] = NewNamespace(name, *contents)
+		namespaces[name] = Read(state.NewNamespace(name, *contents), c.Packages, c.Changes)
 	}
 	return namespaces
 }

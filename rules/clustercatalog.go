@@ -4,6 +4,7 @@ import (
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -57,13 +58,13 @@ func JudgeClusterCatalog(in ClusterCatalogInput) verdict.Verdict {
 	namespace := constraint.Namespace{Unknown: true}
 	for _, f := range in.Constraints.JudgeWrite(w, namespace, constraint.NewBudget(in.Interrupt)) {
 		if f.Outcome != constraint.Undecided || f.Attributes == 0 || f.Attributes&^tolerated != 0 {
-			recordConstraint(&v, RuleClusterCatalogConstraint, what, &f)
+			state.RecordConstraint(&v, RuleClusterCatalogConstraint, what, &f)
 			continue
 		}
-		source := constraintRef(f.Definition)
+		source := state.ConstraintRef(f.Definition)
 		v.Warn(verdict.Reason{Rule: RuleClusterCatalogConstraint, Source: source.String(), From: source,
 			Message: verdict.Sentence(what+" is not judged by "+source.String()+", since "+text.Escape(f.Why),
-				RuleClusterCatalogConstraint, mustSatisfy(&f))})
+				RuleClusterCatalogConstraint, state.MustSatisfy(&f))})
 	}
 	return v.Sorted()
 }

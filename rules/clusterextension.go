@@ -8,6 +8,8 @@ import (
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/evidence"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -41,7 +43,7 @@ type ClusterExtensionInput struct {
 	New, Old *olm.ClusterExtension
 	// Namespace is that of spec.namespace. Its Constraints are not read: it may be one that is excluded from judging,
 	// and the user who writes a ClusterExtension chooses it.
-	Namespace *Namespace
+	Namespace *state.Namespace
 	// Constraints are those of the cluster.
 	Constraints *constraint.Set
 	// Package returns a package of a catalog of OLM v0, which provides the versions of listed names; nil if it is not
@@ -56,10 +58,10 @@ type ClusterExtensionInput struct {
 // extensionChecks run all, in this order, for every policy that governs the package in spec.namespace.
 var extensionChecks = []struct {
 	verdict.Rule
-	judge func(*ClusterExtensionInput, *OperatorPolicy) verdict.Finding
+	judge func(*ClusterExtensionInput, *state.OperatorPolicy) verdict.Finding
 }{
 	// A policy that cannot be read must not let anything through (threat G5).
-	{policyUnreadable, func(_ *ClusterExtensionInput, p *OperatorPolicy) verdict.Finding {
+	{policyUnreadable, func(_ *ClusterExtensionInput, p *state.OperatorPolicy) verdict.Finding {
 		return unreadable(p, "this ClusterExtension")
 	}},
 	// OLM v1 resolves and upgrades by itself, and no plan is judged: the version has to be one that is allowed (O61).
@@ -67,13 +69,13 @@ var extensionChecks = []struct {
 	// What is judged of the contents of a bundle is judged of none that OLM v1 brings.
 	{clusterExtensionContents, unseenContents},
 	// What depends on something else is not installed before it (R-DP-4).
-	{bundleDependencyPending, func(in *ClusterExtensionInput, p *OperatorPolicy) verdict.Finding {
-		return in.Namespace.suspended(p.Pending, p.Waits, p.Name, in.what())
+	{bundleDependencyPending, func(in *ClusterExtensionInput, p *state.OperatorPolicy) verdict.Finding {
+		return in.Namespace.Suspended(p.Pending, p.Waits, p.Name, in.what())
 	}},
 	// An upgrade of an installed operator is held if upgrades are not approved (threat O10).
 	{bundleUpgrade, heldExtensionUpgrade},
 	// What is installed outside of a maintenance window disturbs when no one expects it.
-	{bundleApprovalWindow, func(in *ClusterExtensionInput, p *OperatorPolicy) verdict.Finding {
+	{bundleApprovalWindow, func(in *ClusterExtensionInput, p *state.OperatorPolicy) verdict.Finding {
 		return outsideWindow(in.Now, in.what(), p)
 	}},
 }
@@ -90,14 +92,14 @@ func JudgeClusterExtension(in ClusterExtensionInput) verdict.Verdict {
 	}
 	pkg := spec.Source.Package()
 	if pkg == "" {
-		recordForNamespace(&v, in.Namespace, RuleClusterExtensionPackage, verdict.Finding{
+		state.RecordForNamespace(&v, in.Namespace, RuleClusterExtensionPackage, verdict.Finding{
 			Decision: verdict.Hold, Field: "spec.source",
 			What:     "a source of type " + text.Quote(spec.Source.Type) + " that names no package is held",
 			Accepted: "write sourceType " + olm.ExtensionFromCatalog + " with catalog.packageName"})
 	}
-	for _, p := range in.Namespace.governing(pkg) {
+	for _, p := range in.Namespace.Governing(pkg) {
 		for _, rule := range extensionChecks {
-			p.record(&v, rule.ID, rule.judge(&in, p))
+			p.Record(&v, rule.ID, rule.judge(&in, p))
 		}
 	}
 	judgeExtensionConstraints(&in, &v)
@@ -114,17 +116,17 @@ func (in *ClusterExtensionInput) what() string {
 }
 
 // orOverrideExtension is what allows a ClusterExtension besides a policy.
-const orOverrideExtension = ", or give a reason in annotation " + OverrideReasonAnnotation +
+const orOverrideExtension = ", or give a reason in annotation " + evidence.OverrideReasonAnnotation +
 	" as a user with the verb override"
 
 // unseenContents holds what a policy holds by more than its name and version.
-func unseenContents(in *ClusterExtensionInput, p *OperatorPolicy) verdict.Finding {
-	if p.MustNotHave || p.faults != "" {
+func unseenContents(in *ClusterExtensionInput, p *state.OperatorPolicy) verdict.Finding {
+	if p.MustNotHave || p.Unreadable() != "" {
 		return verdict.Finding{}
 	}
 	var fields []string
-	for field, holds := range map[string]bool{"spec.catalog": p.catalogImages.holds(),
-		"spec.consent":    p.consent.holds(),
+	for field, holds := range map[string]bool{"spec.catalog": p.CatalogImages.Holds(),
+		"spec.consent":    p.Consent.Holds(),
 		"spec.deprecated": p.HoldDeprecated} {
 		if holds {
 			fields = append(fields, field)
@@ -142,8 +144,8 @@ func unseenContents(in *ClusterExtensionInput, p *OperatorPolicy) verdict.Findin
 
 // heldExtensionUpgrade holds another version than the stored one, or than the installed one of OLM v0, if upgrades are
 // not approved. Of a ClusterExtension that was deleted nothing is known.
-func heldExtensionUpgrade(in *ClusterExtensionInput, p *OperatorPolicy) verdict.Finding {
-	if p.MustNotHave || p.ApproveUpgrades || p.faults != "" {
+func heldExtensionUpgrade(in *ClusterExtensionInput, p *state.OperatorPolicy) verdict.Finding {
+	if p.MustNotHave || p.ApproveUpgrades || p.Unreadable() != "" {
 		return verdict.Finding{}
 	}
 	source, from := &in.New.Spec.Source, ""
@@ -174,8 +176,8 @@ func judgeExtensionConstraints(in *ClusterExtensionInput, v *verdict.Verdict) {
 		return
 	}
 	for _, d := range set.Applicable(namespace) {
-		v.Record(RuleBundleDependencyPending, constraintRef(d), true, in.Namespace.suspended(d.Pending, d.Waits, d.Name,
-			in.what()))
+		v.Record(RuleBundleDependencyPending, state.ConstraintRef(d), true,
+			in.Namespace.Suspended(d.Pending, d.Waits, d.Name, in.what()))
 	}
 	b := &constraint.Bundle{Package: pkg, Version: version, Unknown: constraint.OfBundle &^ constraint.Package}
 	if version != "" {
@@ -183,13 +185,13 @@ func judgeExtensionConstraints(in *ClusterExtensionInput, v *verdict.Verdict) {
 	}
 	for _, f := range set.Judge(b, namespace, constraint.NewBudget(in.Interrupt)) {
 		if f.Outcome != constraint.Undecided {
-			recordConstraint(v, RuleClusterExtensionConstraint, in.what(), &f)
+			state.RecordConstraint(v, RuleClusterExtensionConstraint, in.what(), &f)
 			continue
 		}
-		source := constraintRef(f.Definition)
+		source := state.ConstraintRef(f.Definition)
 		v.Warn(verdict.Reason{Rule: RuleClusterExtensionConstraint, Source: source.String(), From: source,
 			Message: verdict.Sentence(in.what()+" is not judged by "+source.String()+", since "+text.Escape(f.Why)+
-				" for a ClusterExtension", RuleClusterExtensionConstraint, mustSatisfy(&f))})
+				" for a ClusterExtension", RuleClusterExtensionConstraint, state.MustSatisfy(&f))})
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/facts"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
@@ -31,7 +32,7 @@ func extension(t testing.TB, version string) *olm.ClusterExtension {
 }
 
 // extensionPolicy returns an enforced policy for package etcd in namespace shop.
-func extensionPolicy(edit func(*policyv1beta2.OperatorPolicySpec)) *OperatorPolicy {
+func extensionPolicy(edit func(*policyv1beta2.OperatorPolicySpec)) *state.OperatorPolicy {
 	op := &policyv1beta2.OperatorPolicy{}
 	op.Namespace, op.Name = "policies", "etcd"
 	op.Spec = policyv1beta2.OperatorPolicySpec{RemediationAction: policyv1beta2.Enforce,
@@ -103,12 +104,12 @@ func TestO61Extensions(t *testing.T) {
 		}, version: "1.0.0", want: "is held"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			contents := NamespaceContents{Policies: []*OperatorPolicy{extensionPolicy(c.policy)}}
+			contents := state.NamespaceContents{Policies: []*state.OperatorPolicy{extensionPolicy(c.policy)}}
 			if c.installed != "" {
-				contents.CSVs = []Installed{{CSV: "etcd.v0-installed", Package: "etcd", Version: c.installed}}
+				contents.CSVs = []state.Installed{{CSV: "etcd.v0-installed", Package: "etcd", Version: c.installed}}
 			}
 			v := JudgeClusterExtension(ClusterExtensionInput{New: extension(t, c.version),
-				Namespace: NewNamespace("shop", contents),
+				Namespace: state.NewNamespace("shop", contents),
 				Package: func(pkg string, source olm.Catalog) *catalog.Package {
 					if pkg != "etcd" || source != (olm.Catalog{Namespace: "olm", Name: "c"}) {
 						t.Errorf("package %q of %v is read", pkg, source)
@@ -141,8 +142,8 @@ func TestO61Constraints(t *testing.T) {
 		c := constraint.Define(constraint.Meta{Name: "c"},
 			&constraintv1.ConstraintSpec{Constraints: `[{"type":"olm.constraint","value":{"rule":"` + rule + `"}}]`})
 		v := JudgeClusterExtension(ClusterExtensionInput{New: extension(t, "1.0.0"),
-			Namespace:   NewNamespace("excluded", NamespaceContents{}),
-			Constraints: constraint.NewSet([]*constraint.Definition{c}, state.Cluster{Version: "1.30.0"})})
+			Namespace:   state.NewNamespace("excluded", state.NamespaceContents{}),
+			Constraints: constraint.NewSet([]*constraint.Definition{c}, facts.Cluster{Version: "1.30.0"})})
 		if v.Decision != want || want != verdict.Allow && !strings.Contains(v.Refusal(),
 			"(clusterextension/constraint)") {
 			t.Errorf("%s: got %s %q, want %s", rule, v.Decision, v.Refusal(), want)
@@ -154,7 +155,7 @@ func TestO61Constraints(t *testing.T) {
 func TestO61OtherCatalogs(t *testing.T) {
 	registry := constraint.Define(constraint.Meta{Name: "registry"}, &constraintv1.ConstraintSpec{
 		Constraints: `[{"type":"olm.constraint","value":{"on":"catalogSource","rule":"source.image == '' || source.registry == 'registry.example'"}}]`})
-	set := constraint.NewSet([]*constraint.Definition{registry}, state.Cluster{Version: "1.30.0"})
+	set := constraint.NewSet([]*constraint.Definition{registry}, facts.Cluster{Version: "1.30.0"})
 	for _, c := range []struct {
 		source string
 		want   verdict.Decision

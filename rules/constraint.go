@@ -16,6 +16,7 @@ import (
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/dependency"
 	"github.com/opgate/opgate/rules/grant"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -56,7 +57,7 @@ type ConstraintInput struct {
 	// Old is the stored Constraint on update, nil on create.
 	Old *constraintv1.Constraint
 	// Namespaces are all known namespaces, for the preview; nil for none.
-	Namespaces iter.Seq[*Namespace]
+	Namespaces iter.Seq[*state.Namespace]
 	// Constraints are those of the cluster.
 	Constraints *constraint.Set
 	// Interrupt is that of PlanInput.
@@ -65,7 +66,7 @@ type ConstraintInput struct {
 	Grants grant.Set
 	// Unbacked is that of OperatorPolicyInput.
 	Unbacked string
-	// Now is that of PlanInput, and Review that of OperatorPolicyInput.
+	// Now is that of PlanInput, and ReviewPlan that of OperatorPolicyInput.
 	Now    time.Time
 	Review bool
 }
@@ -215,19 +216,19 @@ func (in *ConstraintInput) preview(d *constraint.Definition, v *verdict.Verdict)
 	set, budget := in.Constraints.With(d), constraint.NewBudget(in.Interrupt)
 	for ns := range in.Namespaces {
 		for i := range ns.Installed() {
-			installed := &ns.installed[i]
-			for _, f := range set.Judge(installed.forConstraints(ns), ns.ForConstraints(), budget) {
+			installed := &ns.Installed()[i]
+			for _, f := range set.Judge(installed.ForConstraints(ns), ns.ForConstraints(), budget) {
 				if f.Outcome == constraint.Undecided ||
 					d.Exceptions.ForName(RuleBundleConstraint, installed.CSV, ns.Name(), in.Now) {
 					continue
 				}
-				more := mustSatisfy(&f)
+				more := state.MustSatisfy(&f)
 				if f.Outcome == constraint.Failed {
-					more = cannotJudge("it", &f)
+					more = state.CannotJudge("it", &f)
 				}
 				v.Warn(verdict.Reason{Rule: RuleConstraintViolated,
 					Message: verdict.Sentence(text.Name(installed.CSV)+" is installed in namespace "+ns.Name()+
-						" and does not satisfy "+constraintPath(&f), RuleConstraintViolated, more)})
+						" and does not satisfy "+state.ConstraintPath(&f), RuleConstraintViolated, more)})
 			}
 			if len(v.Warnings) > most {
 				return

@@ -10,6 +10,7 @@ import (
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/facts"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
@@ -28,7 +29,7 @@ func ruleOf(name, rule, message string, action constraint.Action) *constraint.De
 }
 
 // aroundKubernetes are the facts about a cluster of which the version is known.
-var aroundKubernetes = &state.Cluster{Version: kubernetes}
+var aroundKubernetes = &facts.Cluster{Version: kubernetes}
 
 func under(definitions ...*constraint.Definition) *constraint.Set {
 	return constraint.NewSet(definitions, *aroundKubernetes)
@@ -67,59 +68,59 @@ func TestConstraintsNamedAsAttacks(t *testing.T) {
 		olm.Manifest{Properties: properties("etcd", "0.9.2")})
 	for name, c := range map[string]struct {
 		plan     *olm.InstallPlan
-		contents NamespaceContents
+		contents state.NamespaceContents
 		want     verdict.Decision
 		says     string
 	}{
 		"satisfied": {withProperties(pendingPlan("etcd 0.9.2"), yes),
-			NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, verdict.Allow, ""},
-		"violated": {pendingPlan("etcd 0.9.2"), NamespaceContents{Facts: aroundKubernetes,
+			state.NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, verdict.Allow, ""},
+		"violated": {pendingPlan("etcd 0.9.2"), state.NamespaceContents{Facts: aroundKubernetes,
 			Constraints: under(certified)}, verdict.Deny, "only certified operators"},
-		"one certified carries one that is not": {mixed(yes), NamespaceContents{Facts: aroundKubernetes,
+		"one certified carries one that is not": {mixed(yes), state.NamespaceContents{Facts: aroundKubernetes,
 			Constraints: under(certified)}, verdict.Deny, "vault.v0.1.9 is not allowed by Constraint certified"},
-		"properties that nothing tells": {nameless("etcd.v0.9.2"), NamespaceContents{Facts: aroundKubernetes,
+		"properties that nothing tells": {nameless("etcd.v0.9.2"), state.NamespaceContents{Facts: aroundKubernetes,
 			Constraints: under(certified)}, verdict.Hold, "(bundle/constraint)"},
-		"properties told twice and differently": {twoLists, NamespaceContents{Facts: aroundKubernetes,
+		"properties told twice and differently": {twoLists, state.NamespaceContents{Facts: aroundKubernetes,
 			Constraints: under(certified)}, verdict.Hold, "(bundle/constraint)"},
 		"a Constraint that cannot be read": {withProperties(pendingPlan("etcd 0.9.2"), yes),
-			NamespaceContents{Facts: aroundKubernetes, Constraints: under(faulty)}, verdict.Hold, "Constraint faulty"},
-		"one cannot be read, another refuses": {pendingPlan("etcd 0.9.2"), NamespaceContents{Facts: aroundKubernetes,
+			state.NamespaceContents{Facts: aroundKubernetes, Constraints: under(faulty)}, verdict.Hold, "Constraint faulty"},
+		"one cannot be read, another refuses": {pendingPlan("etcd 0.9.2"), state.NamespaceContents{Facts: aroundKubernetes,
 			Constraints: under(faulty, certified)}, verdict.Deny, "only certified operators"},
-		"an error at run time": {pendingPlan("etcd 0.9.2"), NamespaceContents{Facts: aroundKubernetes,
+		"an error at run time": {pendingPlan("etcd 0.9.2"), state.NamespaceContents{Facts: aroundKubernetes,
 			Constraints: under(erring)}, verdict.Hold, "Constraint erring"},
-		"an error at run time beside others": {pendingPlan("etcd 0.9.2"), NamespaceContents{Facts: aroundKubernetes,
+		"an error at run time beside others": {pendingPlan("etcd 0.9.2"), state.NamespaceContents{Facts: aroundKubernetes,
 			Constraints: under(erring, certified)}, verdict.Deny, "only certified operators"},
-		"a warning refuses nothing": {pendingPlan("etcd 0.9.2"), NamespaceContents{Facts: aroundKubernetes,
+		"a warning refuses nothing": {pendingPlan("etcd 0.9.2"), state.NamespaceContents{Facts: aroundKubernetes,
 			Constraints: under(warning)}, verdict.Allow, ""},
-		"labels that are not known yet": {pendingPlan("etcd 0.9.2"), NamespaceContents{Facts: aroundKubernetes,
+		"labels that are not known yet": {pendingPlan("etcd 0.9.2"), state.NamespaceContents{Facts: aroundKubernetes,
 			Constraints: under(curated)}, verdict.Hold, "Constraint curated"},
-		"a namespace without labels": {pendingPlan("etcd 0.9.2"), NamespaceContents{Exists: true,
+		"a namespace without labels": {pendingPlan("etcd 0.9.2"), state.NamespaceContents{Exists: true,
 			Facts: aroundKubernetes, Constraints: under(curated)}, verdict.Allow, ""},
 		"a tenant, from elsewhere": {pendingPlan("etcd 0.9.2"),
-			NamespaceContents{Exists: true, Labels: map[string]string{"tenant": "a"}, Facts: aroundKubernetes,
+			state.NamespaceContents{Exists: true, Labels: map[string]string{"tenant": "a"}, Facts: aroundKubernetes,
 				Constraints: under(curated)}, verdict.Deny, "tenants use the curated catalog"},
 		"two catalogs for one bundle": {fromCatalog(withStep(pendingPlan("etcd 0.9.2"), "etcd.v0.9.2", olm.Manifest{}),
 			"curated"),
-			NamespaceContents{Exists: true, Labels: map[string]string{"tenant": "a"}, Facts: aroundKubernetes,
+			state.NamespaceContents{Exists: true, Labels: map[string]string{"tenant": "a"}, Facts: aroundKubernetes,
 				Constraints: under(curated)}, verdict.Hold, "Constraint curated"},
 		"a newer Kubernetes is needed": {withStep(withProperties(pendingPlan("etcd 0.9.2"), yes), "etcd.v0.9.2",
 			inline("1.40.0")),
-			NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, verdict.Hold,
+			state.NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, verdict.Hold,
 			"needs Kubernetes 1.40.0 or newer"},
 		"a newer Kubernetes is needed, and nothing may refuse": {withStep(pendingPlan("etcd 0.9.2"), "etcd.v0.9.2",
 			inline("1.40.0")),
-			NamespaceContents{Facts: aroundKubernetes, Constraints: under()}, verdict.Allow, ""},
+			state.NamespaceContents{Facts: aroundKubernetes, Constraints: under()}, verdict.Allow, ""},
 		"an older Kubernetes would do": {withStep(withProperties(pendingPlan("etcd 0.9.2"), yes), "etcd.v0.9.2",
 			inline("v1.36")),
-			NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, verdict.Allow, ""},
+			state.NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, verdict.Allow, ""},
 		"a version that is none": {withStep(withProperties(pendingPlan("etcd 0.9.2"), yes), "etcd.v0.9.2",
 			inline("soon")),
-			NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, verdict.Hold,
+			state.NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, verdict.Hold,
 			"(bundle/kube-version)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			PreparePlan(c.plan)
-			v := JudgePlan(PlanInput{Plan: c.plan, Namespace: NewNamespace("shop", c.contents)})
+			v := JudgePlan(PlanInput{Plan: c.plan, Namespace: state.NewNamespace("shop", c.contents)})
 			if v.Decision != c.want {
 				t.Errorf("decision is %s, want %s: %s", v.Decision, c.want, v.Refusal())
 			}
@@ -157,34 +158,34 @@ func TestOwnConstraints(t *testing.T) {
 	secured := constraint.Define(constraint.Meta{Name: "offers"},
 		&constraintv1.ConstraintSpec{Properties: `[{"type":"olm.label","value":{"label":"secured"}}]`})
 	const label = `{"type":"olm.label","value":{"label":"secured"}}`
-	installed := func(pkg string) []Installed {
+	installed := func(pkg string) []state.Installed {
 		csv := &olm.CSV{Metadata: olm.ObjectMeta{Name: pkg + ".v1.0.0", Annotations: olm.Annotations{
 			Properties: `{"properties":[{"type":"olm.package","value":{"packageName":"` + pkg +
 				`","version":"1.0.0"}},` + label + `]}`}}}
-		i, _ := InstalledBy(csv)
-		return []Installed{i}
+		i, _ := state.InstalledBy(csv)
+		return []state.Installed{i}
 	}
 	source := policyFor("etcd", nil)
 	for name, c := range map[string]struct {
-		contents NamespaceContents
+		contents state.NamespaceContents
 		want     verdict.Decision
 		warnings int
 	}{
-		"nothing offers it": {NamespaceContents{Policies: []*OperatorPolicy{source},
+		"nothing offers it": {state.NamespaceContents{Policies: []*state.OperatorPolicy{source},
 			Facts: aroundKubernetes, Constraints: under()}, verdict.Hold, 0},
-		"nothing offers it, and nothing may refuse": {NamespaceContents{Facts: aroundKubernetes, Constraints: under()},
+		"nothing offers it, and nothing may refuse": {state.NamespaceContents{Facts: aroundKubernetes, Constraints: under()},
 			verdict.Allow, 1},
-		"the cluster offers it": {NamespaceContents{Policies: []*OperatorPolicy{source},
+		"the cluster offers it": {state.NamespaceContents{Policies: []*state.OperatorPolicy{source},
 			Facts: aroundKubernetes, Constraints: under(secured)}, verdict.Allow, 0},
-		"what is installed offers it": {NamespaceContents{Policies: []*OperatorPolicy{source},
+		"what is installed offers it": {state.NamespaceContents{Policies: []*state.OperatorPolicy{source},
 			Facts: aroundKubernetes, Constraints: under(), CSVs: installed("vault")}, verdict.Allow, 0},
-		"only what it replaces offers it": {NamespaceContents{Policies: []*OperatorPolicy{source},
+		"only what it replaces offers it": {state.NamespaceContents{Policies: []*state.OperatorPolicy{source},
 			Facts: aroundKubernetes, Constraints: under(), CSVs: installed("etcd")}, verdict.Hold, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			plan := withProperties(pendingPlan("etcd 0.9.2"), needs)
 			PreparePlan(plan)
-			v := JudgePlan(PlanInput{Plan: plan, Namespace: NewNamespace("shop", c.contents)})
+			v := JudgePlan(PlanInput{Plan: plan, Namespace: state.NewNamespace("shop", c.contents)})
 			if v.Decision != c.want || len(v.Warnings) != c.warnings {
 				t.Errorf("decision is %s with %d warnings, want %s with %d: %s %v", v.Decision, len(v.Warnings), c.want,
 					c.warnings, v.Refusal(), v.WarningTexts())
@@ -199,9 +200,9 @@ func TestOwnConstraints(t *testing.T) {
 // TestBinding shows which Subscriptions Constraints change to Manual, and that they are restored to what they
 // requested.
 func TestBinding(t *testing.T) {
-	tenant := NamespaceContents{Exists: true, Labels: map[string]string{"tenant": "a"}, Facts: aroundKubernetes,
+	tenant := state.NamespaceContents{Exists: true, Labels: map[string]string{"tenant": "a"}, Facts: aroundKubernetes,
 		Constraints: under(curated)}
-	nobody := NamespaceContents{Exists: true, Facts: aroundKubernetes, Constraints: under(curated)}
+	nobody := state.NamespaceContents{Exists: true, Facts: aroundKubernetes, Constraints: under(curated)}
 	sub := func(approval, requested string) *olm.Subscription {
 		s := subscriptionTo("etcd")
 		s.Spec.InstallPlanApproval = approval
@@ -209,9 +210,9 @@ func TestBinding(t *testing.T) {
 		return s
 	}
 	governed := tenant
-	governed.Policies = []*OperatorPolicy{policyFor("etcd", nil)}
+	governed.Policies = []*state.OperatorPolicy{policyFor("etcd", nil)}
 	for name, c := range map[string]struct {
-		contents NamespaceContents
+		contents state.NamespaceContents
 		sub      *olm.Subscription
 		want     string // the JSON patch
 	}{
@@ -224,23 +225,23 @@ func TestBinding(t *testing.T) {
 		"where nothing binds":  {nobody, sub("Automatic", ""), `[]`},
 		"given back": {nobody, sub("Manual", "Automatic"),
 			`[{"op":"add","path":"/spec/installPlanApproval","value":"Automatic"},{"op":"remove","path":"/metadata/annotations/opgate.io~1requested-approval"}]`},
-		"a namespace that is not known yet": {NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)},
+		"a namespace that is not known yet": {state.NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)},
 			sub("Automatic", ""), `[]`},
-		"a cluster that is not known yet": {NamespaceContents{Exists: true,
-			Constraints: constraint.NewSet([]*constraint.Definition{certified}, state.Cluster{})}, sub("Automatic", ""),
+		"a cluster that is not known yet": {state.NamespaceContents{Exists: true,
+			Constraints: constraint.NewSet([]*constraint.Definition{certified}, facts.Cluster{})}, sub("Automatic", ""),
 			`[]`},
-		"not while a plan waits": {NamespaceContents{Exists: true, Facts: aroundKubernetes,
+		"not while a plan waits": {state.NamespaceContents{Exists: true, Facts: aroundKubernetes,
 			Constraints: under(curated), Plans: []*olm.InstallPlan{pendingPlan("etcd 0.9.2")}}, sub("Manual",
 			"Automatic"), `[]`},
 		"by hand is not given back": {nobody, sub("Manual", ""), `[]`},
-		"a neighbour's user approves the plan": {NamespaceContents{Exists: true, Facts: aroundKubernetes,
+		"a neighbour's user approves the plan": {state.NamespaceContents{Exists: true, Facts: aroundKubernetes,
 			Constraints: under(curated), Plans: []*olm.InstallPlan{pendingPlan("etcd 0.9.2")},
 			Subscriptions: []*olm.Subscription{sub("Manual", "")}}, sub("Manual", "Automatic"),
 			`[{"op":"add","path":"/spec/installPlanApproval","value":"Automatic"},{"op":"remove","path":"/metadata/annotations/opgate.io~1requested-approval"}]`},
 		"a policy decides": {governed, sub("Automatic", ""), `[]`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			patch, err := json.Marshal(verdict.Patch(ApprovalChanges(c.sub, NewNamespace("shop", c.contents))))
+			patch, err := json.Marshal(verdict.Patch(ApprovalChanges(c.sub, state.NewNamespace("shop", c.contents))))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -249,7 +250,7 @@ func TestBinding(t *testing.T) {
 			}
 		})
 	}
-	if mode, because := governed.Policies[0].Approval(NewNamespace("shop", governed)); mode != olm.ApprovalManual ||
+	if mode, because := governed.Policies[0].Approval(state.NewNamespace("shop", governed)); mode != olm.ApprovalManual ||
 		!strings.Contains(because, "Constraint curated") {
 		t.Errorf("under a Constraint the policy wants %s, since %s", mode, because)
 	}
@@ -289,7 +290,7 @@ func TestLoopUnderConstraints(t *testing.T) {
 			withProperties(pendingPlan("etcd 0.9.2 vault", "vault 0.1.9"), yes), ApproveUngoverned, true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ns := NewNamespace("shop", NamespaceContents{Exists: true, Subscriptions: c.subscriptions,
+			ns := state.NewNamespace("shop", state.NamespaceContents{Exists: true, Subscriptions: c.subscriptions,
 				Plans: []*olm.InstallPlan{c.plan}, Facts: aroundKubernetes, Constraints: under(certified)})
 			a := JudgeApproval(ApprovalInput{Plan: c.plan, Namespace: ns, Ungoverned: c.mode})
 			if a.IsCandidate != c.waits || a.Should() != c.should {
@@ -323,89 +324,89 @@ func TestCSVNamedAsAttacks(t *testing.T) {
 	pinned := policyFor("etcd", versions("etcd.v0.9.4"))
 	for name, c := range map[string]struct {
 		in       CSVInput
-		contents NamespaceContents
+		contents state.NamespaceContents
 		want     verdict.Decision
 		says     string
 	}{
 		"past OLM, by its own properties": {CSVInput{New: csv("etcd.v0.9.2", etcd)},
-			NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, verdict.Hold,
+			state.NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, verdict.Hold,
 			"states of itself"},
 		"past OLM, violated": {CSVInput{New: csv("etcd.v0.9.2", properties("etcd", "0.9.2"))},
-			NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, verdict.Deny,
+			state.NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, verdict.Deny,
 			"(bundle/constraint)"},
-		"past OLM, from no catalog": {CSVInput{New: csv("etcd.v0.9.2", etcd)}, NamespaceContents{Exists: true,
+		"past OLM, from no catalog": {CSVInput{New: csv("etcd.v0.9.2", etcd)}, state.NamespaceContents{Exists: true,
 			Labels: map[string]string{"tenant": "a"}, Facts: aroundKubernetes, Constraints: under(curated)},
 			verdict.Deny,
 			"(bundle/constraint)"},
 		"past OLM, against a policy": {CSVInput{New: csv("etcd.v0.9.2", etcd)},
-			NamespaceContents{Policies: []*OperatorPolicy{pinned}}, verdict.Deny, "(bundle/version)"},
+			state.NamespaceContents{Policies: []*state.OperatorPolicy{pinned}}, verdict.Deny, "(bundle/version)"},
 		"past OLM, says nothing of itself": {CSVInput{New: csv("etcd.v0.9.2", "")},
-			NamespaceContents{Policies: []*OperatorPolicy{pinned}}, verdict.Hold, "(bundle/unknown)"},
+			state.NamespaceContents{Policies: []*state.OperatorPolicy{pinned}}, verdict.Hold, "(bundle/unknown)"},
 		"a copy that is none": {CSVInput{New: csv("etcd.v0.9.2", properties("etcd", "0.9.2"), copied)},
-			NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, verdict.Deny,
+			state.NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, verdict.Deny,
 			"(bundle/constraint)"},
 		"a copy by OLM": {CSVInput{New: csv("etcd.v0.9.2", properties("etcd", "0.9.2"), copied),
-			ByOLM: true}, NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, verdict.Allow, ""},
+			ByOLM: true}, state.NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, verdict.Allow, ""},
 		"a step of a plan that was approved before the Constraint": {CSVInput{New: csv("etcd.v0.9.2", ""), ByOLM: true},
-			NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified),
+			state.NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified),
 				Plans: []*olm.InstallPlan{running("Manual", olm.PhaseInstalling)}}, verdict.Deny,
 			"(bundle/constraint)"},
 		"a step of a plan that was approved from the start": {CSVInput{New: csv("etcd.v0.9.2", ""), ByOLM: true},
-			NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified),
+			state.NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified),
 				Plans: []*olm.InstallPlan{running("Automatic", olm.PhaseInstalling)}}, verdict.Deny,
 			"(bundle/constraint)"},
 		"a step that OLM repeats": {CSVInput{New: csv("etcd.v0.9.2", properties("etcd", "0.9.2")), ByOLM: true},
-			NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified),
-				CSVs:  []Installed{{CSV: "etcd.v0.9.2", spec: &olm.CSVSpec{}}},
+			state.NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified),
+				CSVs:  []state.Installed{{CSV: "etcd.v0.9.2", Spec: &olm.CSVSpec{}}},
 				Plans: []*olm.InstallPlan{running("Automatic", olm.PhaseInstalling)}}, verdict.Allow, ""},
 		"past OLM, of the name of one that is there": {CSVInput{New: csv("etcd.v0.9.2", properties("etcd", "0.9.2"))},
-			NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified),
-				CSVs: []Installed{{CSV: "etcd.v0.9.2", spec: &olm.CSVSpec{}}}}, verdict.Deny, "(bundle/constraint)"},
+			state.NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified),
+				CSVs: []state.Installed{{CSV: "etcd.v0.9.2", Spec: &olm.CSVSpec{}}}}, verdict.Deny, "(bundle/constraint)"},
 		"the name of a plan that is not approved": {CSVInput{New: csv("etcd.v0.9.2", "")},
-			NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified),
+			state.NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified),
 				Plans: []*olm.InstallPlan{unapproved}},
 			verdict.Deny, "(bundle/constraint)"},
 		"by OLM, before its plan is seen": {CSVInput{New: csv("etcd.v0.9.2", etcd), ByOLM: true},
-			NamespaceContents{Policies: []*OperatorPolicy{pinned}}, verdict.Deny, "(bundle/version)"},
+			state.NamespaceContents{Policies: []*state.OperatorPolicy{pinned}}, verdict.Deny, "(bundle/version)"},
 		"the name of a plan that is done": {CSVInput{New: csv("etcd.v0.9.2", "")},
-			NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified),
+			state.NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified),
 				Plans: []*olm.InstallPlan{running("Manual", olm.PhaseComplete)}}, verdict.Deny, "(bundle/constraint)"},
-		"a forged virtual operator": {CSVInput{New: csv("etcd.v0.9.2", etcd, fake)}, NamespaceContents{}, verdict.Deny,
+		"a forged virtual operator": {CSVInput{New: csv("etcd.v0.9.2", etcd, fake)}, state.NamespaceContents{}, verdict.Deny,
 			"(csv/virtual-operator)"},
-		"by OLM's identity as well": {CSVInput{New: csv("etcd.v0.9.2", etcd, fake), ByOLM: true}, NamespaceContents{},
+		"by OLM's identity as well": {CSVInput{New: csv("etcd.v0.9.2", etcd, fake), ByOLM: true}, state.NamespaceContents{},
 			verdict.Deny, "(csv/virtual-operator)"},
 		"by Opgate": {CSVInput{New: csv("etcd.v0.9.2", etcd, fake), ByOpgate: true},
-			NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, verdict.Allow, ""},
+			state.NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, verdict.Allow, ""},
 		"other properties": {CSVInput{Old: csv("v", etcd, fake), New: csv("v", properties("etcd", "0.9.2"), fake)},
-			NamespaceContents{}, verdict.Deny, "(csv/virtual-operator)"},
-		"the label taken off": {CSVInput{Old: csv("v", etcd, fake), New: csv("v", etcd)}, NamespaceContents{},
+			state.NamespaceContents{}, verdict.Deny, "(csv/virtual-operator)"},
+		"the label taken off": {CSVInput{Old: csv("v", etcd, fake), New: csv("v", etcd)}, state.NamespaceContents{},
 			verdict.Deny, "(csv/virtual-operator)"},
 		"OLM's own annotations": {CSVInput{Old: csv("v", etcd, fake), New: csv("v", etcd, fake), ByOLM: true},
-			NamespaceContents{}, verdict.Allow, ""},
+			state.NamespaceContents{}, verdict.Allow, ""},
 		"properties edited afterwards": {CSVInput{Old: csv("etcd.v0.9.2", etcd),
 			New: csv("etcd.v0.9.2", properties("etcd", "0.9.2"))},
-			NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, verdict.Deny,
+			state.NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, verdict.Deny,
 			"(bundle/constraint)"},
 		"an edit of one that violated it before": {CSVInput{Old: csv("etcd.v0.9.2", properties("etcd", "0.9.2")),
 			New: csv("etcd.v0.9.2", properties("etcd", "0.9.2"), func(c *olm.CSV) { c.Spec.Digest[0]++ })},
-			NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, verdict.Allow, ""},
+			state.NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, verdict.Allow, ""},
 		"an edit of one that a policy does not allow any more": {CSVInput{Old: csv("etcd.v0.9.2", etcd),
 			New: csv("etcd.v0.9.2", etcd, func(c *olm.CSV) { c.Spec.Digest[0]++ })},
-			NamespaceContents{Policies: []*OperatorPolicy{pinned}}, verdict.Deny, "(csv/frozen)"},
+			state.NamespaceContents{Policies: []*state.OperatorPolicy{pinned}}, verdict.Deny, "(csv/frozen)"},
 		"another version by an edit": {CSVInput{Old: csv("etcd.v0.9.4", properties("etcd", "0.9.4")),
 			New: csv("etcd.v0.9.4", properties("vault", "0.1.9"))},
-			NamespaceContents{Policies: []*OperatorPolicy{policyFor("vault", versions("vault.v0.1.8"))}}, verdict.Deny,
+			state.NamespaceContents{Policies: []*state.OperatorPolicy{policyFor("vault", versions("vault.v0.1.8"))}}, verdict.Deny,
 			"(bundle/version)"},
 		"a governed package by an edit of its name": {CSVInput{Old: csv("etcd.v0.9.4", properties("etcd", "0.9.4")),
 			New: csv("etcd.v0.9.4", properties("innocent", "0.9.4"))},
-			NamespaceContents{Policies: []*OperatorPolicy{pinned}}, verdict.Deny, "something else than package etcd"},
+			state.NamespaceContents{Policies: []*state.OperatorPolicy{pinned}}, verdict.Deny, "something else than package etcd"},
 		"a governed package that plays a copy": {CSVInput{Old: csv("etcd.v0.9.4", properties("etcd", "0.9.4")),
 			New: csv("etcd.v0.9.4", properties("etcd", "0.9.4"), copied)},
-			NamespaceContents{Policies: []*OperatorPolicy{pinned}}, verdict.Deny, "something else than package etcd"},
-		"nothing is judged here": {CSVInput{New: csv("etcd.v0.9.2", "")}, NamespaceContents{}, verdict.Allow, ""},
+			state.NamespaceContents{Policies: []*state.OperatorPolicy{pinned}}, verdict.Deny, "something else than package etcd"},
+		"nothing is judged here": {CSVInput{New: csv("etcd.v0.9.2", "")}, state.NamespaceContents{}, verdict.Allow, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c.in.Namespace = NewNamespace("shop", c.contents)
+			c.in.Namespace = state.NewNamespace("shop", c.contents)
 			v := JudgeCSV(c.in)
 			if v.Decision != c.want || !strings.Contains(v.Refusal(), c.says) {
 				t.Errorf("decision is %s, want %s with %q: %s", v.Decision, c.want, c.says, v.Refusal())
@@ -443,7 +444,7 @@ func TestContents(t *testing.T) {
 		"webhooks": {hook, verdict.Deny, "no webhooks on policies"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ns := NewNamespace("shop", NamespaceContents{Facts: aroundKubernetes, Constraints: set})
+			ns := state.NewNamespace("shop", state.NamespaceContents{Facts: aroundKubernetes, Constraints: set})
 			inCatalog := JudgePlan(PlanInput{Namespace: ns,
 				Plan: withStep(pendingPlan("etcd 0.9.2"), "etcd.v0.9.2", olm.Manifest{Spec: &c.spec})})
 			byImage := JudgePlan(PlanInput{Namespace: ns, Plan: pendingPlan("etcd 0.9.2")})
@@ -452,7 +453,7 @@ func TestContents(t *testing.T) {
 				olm.PhaseInstalling
 			step := JudgeCSV(CSVInput{ByOLM: true,
 				New: &olm.CSV{Metadata: olm.ObjectMeta{Namespace: "shop", Name: "etcd.v0.9.2"}, Spec: c.spec},
-				Namespace: NewNamespace("shop", NamespaceContents{Constraints: set,
+				Namespace: state.NewNamespace("shop", state.NamespaceContents{Constraints: set,
 					Plans: []*olm.InstallPlan{running}})})
 			if byImage.Decision != verdict.Hold || len(byImage.Reasons) != 2 {
 				t.Errorf("by image, of which nothing is read, the plan is judged %s with %d reasons, want Hold with two: %s",
@@ -472,19 +473,19 @@ func TestPlansBornApprovedUnderConstraints(t *testing.T) {
 	plan := &olm.InstallPlanHead{Metadata: olm.ObjectMeta{Namespace: "shop", GenerateName: "install-"},
 		Spec: olm.InstallPlanSpec{CSVNames: []string{"etcd.v0.9.2"}, Approved: true}}
 	for name, c := range map[string]struct {
-		contents NamespaceContents
+		contents state.NamespaceContents
 		byOLM    bool
 		want     verdict.Decision
 	}{
-		"by OLM, where a Constraint binds": {NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)},
+		"by OLM, where a Constraint binds": {state.NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)},
 			true, verdict.Hold},
-		"by OLM, where none does": {NamespaceContents{Exists: true, Facts: aroundKubernetes,
+		"by OLM, where none does": {state.NamespaceContents{Exists: true, Facts: aroundKubernetes,
 			Constraints: under(curated)}, true, verdict.Allow},
-		"by hand, where a Constraint binds": {NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)},
+		"by hand, where a Constraint binds": {state.NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)},
 			false, verdict.Deny},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := JudgePlanCreate(PlanCreateInput{Plan: plan, Namespace: NewNamespace("shop", c.contents),
+			v := JudgePlanCreate(PlanCreateInput{Plan: plan, Namespace: state.NewNamespace("shop", c.contents),
 				ByOLM: c.byOLM})
 			if v.Decision != c.want {
 				t.Errorf("decision is %s, want %s: %s", v.Decision, c.want, v.Refusal())
@@ -496,8 +497,8 @@ func TestPlansBornApprovedUnderConstraints(t *testing.T) {
 // TestOverrideOfConstraints checks what an approver needs to set a Constraint aside.
 func TestOverrideOfConstraints(t *testing.T) {
 	plan := withStep(pendingPlan("etcd 0.9.2"), "etcd.v0.9.2", inline("1.99.0"))
-	ns := NewNamespace("shop",
-		NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", versions("etcd.v0.9.4"))},
+	ns := state.NewNamespace("shop",
+		state.NamespaceContents{Policies: []*state.OperatorPolicy{policyFor("etcd", versions("etcd.v0.9.4"))},
 			Facts: aroundKubernetes, Constraints: under(certified)})
 	v := JudgePlan(PlanInput{Plan: plan, Namespace: ns})
 	needs, ok := OverrideNeeds(&v, ns)
@@ -512,7 +513,7 @@ func TestOverrideOfConstraints(t *testing.T) {
 // TestStartingCSVCountsOnce: an update ignores the first version.
 func TestStartingCSVCountsOnce(t *testing.T) {
 	banned := ruleOf("banned", `csv != "etcd.v0.9.2"`, "", constraint.Require)
-	ns := NewNamespace("shop", NamespaceContents{Exists: true, Facts: aroundKubernetes, Constraints: under(banned)})
+	ns := state.NewNamespace("shop", state.NamespaceContents{Exists: true, Facts: aroundKubernetes, Constraints: under(banned)})
 	sub, old := subscriptionTo("etcd"), subscriptionTo("etcd")
 	sub.Spec.StartingCSV, sub.Spec.InstallPlanApproval = "etcd.v0.9.2", olm.ApprovalManual
 	old.Spec, old.Spec.Channel = sub.Spec, "another"
@@ -547,7 +548,7 @@ func TestNewestVersionIsWarnedOf(t *testing.T) {
 			sub := subscriptionTo("etcd")
 			sub.Spec.InstallPlanApproval = olm.ApprovalManual
 			v := JudgeSubscription(SubscriptionInput{Subscription: sub, Offered: offered,
-				Namespace: NewNamespace("shop", NamespaceContents{Exists: true, Facts: aroundKubernetes,
+				Namespace: state.NewNamespace("shop", state.NamespaceContents{Exists: true, Facts: aroundKubernetes,
 					Constraints: c.set})})
 			if len(v.Reasons) != c.refusals || len(v.Warnings) != c.warnings {
 				t.Errorf("%d refusals and %d warnings, want %d and %d: %s %q", len(v.Reasons), len(v.Warnings),
@@ -603,7 +604,7 @@ func TestVirtualOperators(t *testing.T) {
 		t.Errorf("it is called %s, want %s", got, want)
 	}
 	csv := &olm.CSV{Metadata: olm.ObjectMeta{Name: names[0], Labels: olm.Labels{VirtualOperator: long}}}
-	if _, here := InstalledBy(csv); here {
+	if _, here := state.InstalledBy(csv); here {
 		t.Error("a virtual operator passes for one that is installed")
 	}
 }

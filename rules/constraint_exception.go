@@ -8,6 +8,7 @@ import (
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/exception"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -33,7 +34,7 @@ func constraintExceptions(c *constraintv1.Constraint) (exception.List, field.Err
 		specs[i] = exception.Spec{Versions: e.Versions, Namespaces: e.Namespaces, Rules: rule, Reason: e.Reason,
 			Expires: e.Expires}
 	}
-	return exception.Read(exceptionsPath, specs, rule, c.Status.EndedExceptions)
+	return exception.Read(field.NewPath("spec", "exceptions"), specs, rule, c.Status.EndedExceptions)
 }
 
 // WidenedConstraintExceptions is WidenedExceptions for a Constraint.
@@ -59,14 +60,14 @@ func (in *ConstraintInput) judgeExceptions(v *verdict.Verdict) exception.List {
 
 // recordConstraintOn records that a bundle violates a Constraint. If an exception sets that aside, it is a warning. A
 // Constraint that cannot be read has no exceptions.
-func (n *Namespace) recordConstraintOn(
-	c *Bundle, now time.Time, v *verdict.Verdict, what string, f *constraint.Finding,
+func recordConstraintOn(
+	n *state.Namespace, c *Bundle, now time.Time, v *verdict.Verdict, what string, f *constraint.Finding,
 ) {
 	digest, _ := c.digest() // where it is not known, names with a digest do not count
 	e := f.Definition.Exceptions.For(RuleBundleConstraint, c.name, digest, n.Name(), now)
 	if e == nil || f.Constraint == nil {
-		recordConstraint(v, RuleBundleConstraint, what, f)
+		state.RecordConstraint(v, RuleBundleConstraint, what, f)
 		return
 	}
-	setAside(v, e, RuleBundleConstraint, constraintRef(f.Definition), constraintFinding(what, f))
+	setAside(v, e, RuleBundleConstraint, state.ConstraintRef(f.Definition), state.ConstraintFinding(what, f))
 }

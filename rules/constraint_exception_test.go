@@ -10,6 +10,7 @@ import (
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/exception"
+	"github.com/opgate/opgate/rules/facts"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
@@ -55,12 +56,12 @@ func TestConstraintException(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := NewDefinition(exceptedConstraint(test.edit), nil)
-			around := state.Cluster{Version: "1.36.3"}
+			around := facts.Cluster{Version: "1.36.3"}
 			plan := pendingPlan("etcd 0.9.4")
-			ns := NewNamespace("shop",
-				NamespaceContents{Constraints: constraint.NewSet([]*constraint.Definition{d}, around), Facts: &around,
+			ns := state.NewNamespace("shop",
+				state.NamespaceContents{Constraints: constraint.NewSet([]*constraint.Definition{d}, around), Facts: &around,
 					Plans: []*olm.InstallPlan{plan}, Exists: true,
-					CSVs: []Installed{{CSV: "etcd.v0.9.4", Package: "etcd", Version: "0.9.4", spec: &olm.CSVSpec{}}}})
+					CSVs: []state.Installed{{CSV: "etcd.v0.9.4", Package: "etcd", Version: "0.9.4", Spec: &olm.CSVSpec{}}}})
 			v := JudgePlan(PlanInput{Plan: plan, Namespace: ns, Now: test.now})
 			if (v.Decision != verdict.Allow) != test.refused {
 				t.Errorf("%v: %q", v.Decision, v.Refusal())
@@ -73,7 +74,7 @@ func TestConstraintException(t *testing.T) {
 				test.now); (installed.Decision != verdict.Allow) != test.refused {
 				t.Errorf("installed: %v %q", installed.Decision, installed.Refusal())
 			}
-			if counts := NewTally(slices.Values([]*Namespace{ns}), test.now).Of(d); len(counts) > 0 &&
+			if counts := NewTally(slices.Values([]*state.Namespace{ns}), test.now).Of(d); len(counts) > 0 &&
 				(counts[0].Violating > 0) != test.refused {
 				t.Errorf("the status counts %+v", counts)
 			}

@@ -8,6 +8,7 @@ import (
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -28,7 +29,7 @@ var (
 type CSVInput struct {
 	// New is the object as it would be stored, Old the stored one, nil on create.
 	New, Old  *olm.CSV
-	Namespace *Namespace
+	Namespace *state.Namespace
 	// ByOLM and ByOpgate report whether the write comes from OLM's or from Opgate's own identity.
 	ByOLM, ByOpgate bool
 	// User is the name of the user who writes. Steps of a plan may be written as a ServiceAccount that the plan names.
@@ -46,7 +47,7 @@ type CSVInput struct {
 func JudgeCSV(in CSVInput) verdict.Verdict {
 	v := verdict.Verdict{Object: "clusterserviceversion " + in.New.Metadata.Key()}
 	judgeVirtualOperator(&in, &v)
-	if v.Decision != verdict.Allow || virtualOperator(in.New) || !in.Namespace.judged() || !in.matters() {
+	if v.Decision != verdict.Allow || state.IsVirtual(in.New) || !in.Namespace.Judged() || !in.matters() {
 		return v
 	}
 	if in.unhidden() {
@@ -69,7 +70,7 @@ func JudgeCSV(in CSVInput) verdict.Verdict {
 	for _, f := range slices.Concat(found, in.selfCertifying(c, found, budget)) {
 		same := func(k constraint.Finding) bool { return sameConstraint(&k, &f) }
 		if !slices.ContainsFunc(known, same) || in.changesRead(&f, before, c) {
-			recordConstraint(&v, RuleBundleConstraint, "this ClusterServiceVersion", &f)
+			state.RecordConstraint(&v, RuleBundleConstraint, "this ClusterServiceVersion", &f)
 		}
 	}
 	return v.Sorted()
@@ -143,7 +144,7 @@ func (in *CSVInput) matters() bool {
 	// OLM repeats steps. The API server calls admission before it reports that the object already exists; if refused,
 	// OLM would never learn that the step is done.
 	there := slices.ContainsFunc(in.Namespace.Installed(),
-		func(c Installed) bool { return c.CSV == in.New.Metadata.Name && c.spec != nil })
+		func(c state.Installed) bool { return c.CSV == in.New.Metadata.Name && c.Spec != nil })
 	return !in.ByOLM || in.New.Metadata.Labels.CopiedFrom == "" && !there
 }
 
@@ -159,20 +160,20 @@ func judgeBypassingOLM(in *CSVInput, c, before *Bundle, v *verdict.Verdict) {
 		recordUnknown(ns, "it", installFrom, v)
 	if before != nil && (before.pkg != c.pkg || in.hidden()) {
 		// else its next upgrade would count as a first installation (threat O10)
-		for _, p := range ns.governing(before.pkg) {
-			p.record(v, RuleCSVFrozen, verdict.Finding{Decision: verdict.Deny, Field: "metadata",
+		for _, p := range ns.Governing(before.pkg) {
+			p.Record(v, RuleCSVFrozen, verdict.Finding{Decision: verdict.Deny, Field: "metadata",
 				What: "making something else than package " + text.Name(before.pkg) + " of " + text.Name(c.name) +
 					" is not allowed", Accepted: "delete it, and let OLM install the other package"})
 		}
 	}
-	for _, p := range ns.governing(c.pkg) {
+	for _, p := range ns.Governing(c.pkg) {
 		if before == nil {
 			judgeUnreviewed(c, p, v)
 		}
 		for _, rule := range contentChecks {
 			f := rule.judge(c, p)
 			if before == nil || before.pkg != c.pkg || f != rule.judge(before, p) {
-				p.record(v, rule.ID, f)
+				p.Record(v, rule.ID, f)
 			}
 		}
 	}
@@ -220,18 +221,18 @@ func (in *CSVInput) unhidden() bool {
 // plan is no evidence of that (threat O53).
 func judgeFrozenCSV(in *CSVInput, before *Bundle, v *verdict.Verdict) {
 	field := in.changedField()
-	if field == "" || in.ByOpgate || field == "spec" && in.Namespace.recorded(in.New.Metadata.Name, &in.New.Spec) {
+	if field == "" || in.ByOpgate || field == "spec" && in.Namespace.IsRecorded(in.New.Metadata.Name, &in.New.Spec) {
 		return
 	}
 	f := verdict.Finding{Decision: verdict.Deny, Field: field,
 		What: "changing " + field + " of " + text.Name(before.name) + " is not allowed",
 		Accepted: "it stays as OLM installed it; let OLM install another version, or set what spec.config of its " +
 			"Subscription offers"}
-	if before.unknown != "" && in.Namespace.governed() {
-		recordForNamespace(v, in.Namespace, RuleCSVFrozen, f)
+	if before.unknown != "" && in.Namespace.Governed() {
+		state.RecordForNamespace(v, in.Namespace, RuleCSVFrozen, f)
 	}
-	for _, p := range in.Namespace.governing(before.pkg) {
-		p.record(v, RuleCSVFrozen, f)
+	for _, p := range in.Namespace.Governing(before.pkg) {
+		p.Record(v, RuleCSVFrozen, f)
 	}
 }
 
@@ -250,7 +251,7 @@ func judgeVirtualOperator(in *CSVInput, v *verdict.Verdict) {
 			RuleCSVVirtualOperator,
 			"Opgate makes it from the properties of the Constraint; change those instead")})
 	}
-	switch is, was := virtualOperator(in.New), in.Old != nil && virtualOperator(in.Old); {
+	switch is, was := state.IsVirtual(in.New), in.Old != nil && state.IsVirtual(in.Old); {
 	case was && (in.changed() || in.Old.Metadata.Labels.VirtualOperator != in.New.Metadata.Labels.VirtualOperator):
 		deny("changing the virtual operator of Constraint " + text.Name(in.Old.Metadata.Labels.VirtualOperator) +
 			" is not allowed")

@@ -5,6 +5,7 @@ import (
 
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -26,8 +27,8 @@ type Escape struct {
 // plan, and with it a possible override, so that reasons has what is denied whatever the plan was (threat O57); it is
 // also false, without reasons, for copies, virtual operators and objects that are being deleted. Otherwise reasons is
 // empty if admission would have allowed it, with or without a warning.
-func JudgeEscape(csv *olm.CSV, ns *Namespace) (reasons []Escape, known bool) {
-	if csv.Metadata.Labels.CopiedFrom != "" || virtualOperator(csv) || csv.Metadata.DeletionTimestamp != "" {
+func JudgeEscape(csv *olm.CSV, ns *state.Namespace) (reasons []Escape, known bool) {
+	if csv.Metadata.Labels.CopiedFrom != "" || state.IsVirtual(csv) || csv.Metadata.DeletionTimestamp != "" {
 		return nil, false
 	}
 	in := CSVInput{New: csv, Namespace: ns}
@@ -54,12 +55,12 @@ func JudgeEscape(csv *olm.CSV, ns *Namespace) (reasons []Escape, known bool) {
 		c.bypassesOLM = false // its catalog is not known
 		judgeBypassingOLM(&in, c, nil, &v)
 		for _, f := range ns.Constraints().Judge(c.forConstraints(ns), ns.ForConstraints(), budget) {
-			recordConstraint(&v, RuleBundleConstraint, "this ClusterServiceVersion", &f)
+			state.RecordConstraint(&v, RuleBundleConstraint, "this ClusterServiceVersion", &f)
 		}
 	}
 	v = v.Sorted()
 	for _, r := range v.Reasons {
-		if err == nil && ns.wasExcepted(r.From, r.Rule, csv.Metadata.Name, created) {
+		if err == nil && wasExcepted(ns, r.From, r.Rule, csv.Metadata.Name, created) {
 			continue // as admission would have judged it then
 		}
 		if gone != "" && r.Decision != verdict.Deny {
@@ -69,33 +70,4 @@ func JudgeEscape(csv *olm.CSV, ns *Namespace) (reasons []Escape, known bool) {
 			Deny: r.Decision == verdict.Deny, Message: r.Message + gone})
 	}
 	return reasons, len(steps) > 0
-}
-
-// Decidable reports whether all inputs of JudgeEscape are known. Admission holds until then; a check of stored objects
-// can wait.
-func (n *Namespace) Decidable() bool {
-	for _, p := range n.Policies() {
-		if p.Incomplete {
-			return false
-		}
-	}
-	return n.Constraints().Empty() || n.Facts().Version != "" && n.Exists()
-}
-
-// GenerationOf returns the generation of a source whose verdict depends on its spec only, else 0.
-func (n *Namespace) GenerationOf(g verdict.PolicyRef) int64 {
-	if g.Kind == verdict.KindConstraint {
-		for _, d := range n.Constraints().Definitions() {
-			if d.Name == g.Name && d.Pending == "" {
-				return d.Generation
-			}
-		}
-		return 0
-	}
-	for _, p := range n.Policies() {
-		if p.ref() == g && p.Object != nil && !p.completed && p.Pending == "" {
-			return p.Object.Generation
-		}
-	}
-	return 0
 }

@@ -6,6 +6,7 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/state"
 )
 
 // TestA4Escapes judges what was stored while no replica was available. The live test of that name is in e2e.
@@ -24,7 +25,7 @@ func TestA4Escapes(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		edit   func(*olm.CSV)
-		policy *OperatorPolicy
+		policy *state.OperatorPolicy
 		plans  []*olm.InstallPlan
 		// known and refused are the outcome, generation that of the first reason.
 		known, refused bool
@@ -97,9 +98,9 @@ func TestA4Escapes(t *testing.T) {
 			if c.edit != nil {
 				c.edit(csv)
 			}
-			installed, _ := InstalledBy(written(t, etcdSpec))
-			ns := NewNamespace("shop", NamespaceContents{Exists: true, Policies: []*OperatorPolicy{c.policy},
-				Plans: c.plans, CSVs: []Installed{installed}})
+			installed, _ := state.InstalledBy(written(t, etcdSpec))
+			ns := state.NewNamespace("shop", state.NamespaceContents{Exists: true, Policies: []*state.OperatorPolicy{c.policy},
+				Plans: c.plans, CSVs: []state.Installed{installed}})
 			reasons, known := JudgeEscape(csv, ns)
 			if known != c.known || (len(reasons) > 0) != c.refused {
 				t.Fatalf("known %t, %+v", known, reasons)
@@ -108,7 +109,7 @@ func TestA4Escapes(t *testing.T) {
 				return
 			}
 			if r := reasons[0]; strings.Contains(r.Message, "the InstallPlan that brought it was deleted") == known ||
-				r.Source != c.policy.ref() || r.Generation != c.generation || !r.Deny ||
+				r.Source != c.policy.Ref() || r.Generation != c.generation || !r.Deny ||
 				!strings.Contains(r.Message, "(bundle/version)") {
 				t.Errorf("reason is %+v", r)
 			}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -97,7 +98,7 @@ func TestE1OneViolationCoversAll(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := JudgeCSV(CSVInput{Old: c.old, New: c.new,
-				Namespace: NewNamespace("shop", NamespaceContents{Exists: true, Facts: aroundKubernetes,
+				Namespace: state.NewNamespace("shop", state.NamespaceContents{Exists: true, Facts: aroundKubernetes,
 					Constraints: under(c.constraint)})})
 			if v.Decision != c.want || c.want == verdict.Deny && !strings.Contains(v.Refusal(), "(bundle/constraint)") {
 				t.Errorf("decision is %s, want %s: %s", v.Decision, c.want, v.Refusal())

@@ -7,6 +7,8 @@ import (
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/evidence"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -37,29 +39,6 @@ func (in *CSVInput) steps() []Bundle {
 		running = late
 	}
 	return exactOrAll(running)
-}
-
-// StepAccounts returns the ServiceAccounts as which OLM may write steps of plans here: those of OperatorGroups, and of
-// plans that run.
-func (n *Namespace) StepAccounts() []string {
-	var accounts []string
-	add := func(account string) {
-		if account != "" && !slices.Contains(accounts, account) {
-			accounts = append(accounts, account)
-		}
-	}
-	if n != nil {
-		for _, g := range n.groups {
-			add(g.Spec.ServiceAccount)
-		}
-	}
-	for _, p := range n.Plans() {
-		if p.Running() {
-			add(p.Status.ServiceAccount.Name)
-		}
-	}
-	slices.Sort(accounts)
-	return accounts
 }
 
 // exactOrAll returns the steps with exactly the written contents, or all steps if there are none.
@@ -94,12 +73,12 @@ func (in *CSVInput) judgeSteps(steps []Bundle, budget *constraint.Budget, v *ver
 // before these, or from the start. How the plan leads to it, such as by an upgrade, was judged at approval. An override
 // sets aside what the plan showed to its approver: of a bundle image only the contents that were read, if OLM writes
 // these.
-func judgeStep(c *Bundle, ns *Namespace, now time.Time, budget *constraint.Budget, v *verdict.Verdict) {
-	ended, what := overrideEnd(c.plan, now), "this ClusterServiceVersion"
+func judgeStep(c *Bundle, ns *state.Namespace, now time.Time, budget *constraint.Budget, v *verdict.Verdict) {
+	ended, what := evidence.OverrideEnd(c.plan, now), "this ClusterServiceVersion"
 	if c.stored && ended != "" { // what was written before the end of its override stays
-		ended = overrideExpiry(&c.plan.Metadata).unmarked().endedText(c.storedAt)
+		ended = evidence.OverrideExpiry(&c.plan.Metadata).Unmarked().EndedText(c.storedAt)
 	}
-	overridden := overridden(c.plan) && ended == ""
+	overridden := evidence.Overridden(c.plan) && ended == ""
 	if ended != "" {
 		what += ", of which the override " + ended + ","
 	}
@@ -117,31 +96,31 @@ func judgeStep(c *Bundle, ns *Namespace, now time.Time, budget *constraint.Budge
 		visible := c.inline || f.Constraint == nil || f.Constraint.Uses()&constraint.InCSV == 0 || c.shown(ns)
 		c.explain(&f, ns)
 		if !overridden || !visible {
-			ns.recordConstraintOn(c, now, v, what, &f)
+			recordConstraintOn(ns, c, now, v, what, &f)
 		}
 	}
 }
 
 // shown reports whether what OLM writes, if that is known, is what it had unpacked for the plan, by which the approval
 // was judged.
-func (c *Bundle) shown(ns *Namespace) bool {
-	unpacked, unknown := ns.unpackedOf(c)
+func (c *Bundle) shown(ns *state.Namespace) bool {
+	unpacked, unknown := unpackedOf(ns, c)
 	return unknown == "" && (c.spec == nil || unpacked.Spec.ContentsDigest() == c.spec.ContentsDigest())
 }
 
 // judgeStepByPolicies judges a step without an override; ended is why that of its plan does not count, "" if it has
 // none.
-func judgeStepByPolicies(c *Bundle, ns *Namespace, now time.Time, ended string, v *verdict.Verdict) {
+func judgeStepByPolicies(c *Bundle, ns *state.Namespace, now time.Time, ended string, v *verdict.Verdict) {
 	by := "; InstallPlan " + text.Name(c.plan.Metadata.Name) + ", which brings it, was approved all the same"
 	if ended != "" {
 		by += ", with an override that " + ended
 	}
 	c.recordUnknown(ns, "it", c.awaited()+by, v)
-	for _, p := range ns.governing(c.pkg) {
+	for _, p := range ns.Governing(c.pkg) {
 		for _, rule := range contentChecks {
 			f := rule.judge(c, p)
 			f.Accepted += by
-			p.recordOn(c, now, v, rule.ID, f)
+			recordOn(p, c, now, v, rule.ID, f)
 		}
 		if c.stored {
 			continue // contents are read, and compared with what is installed, for unfinished plans only
@@ -155,8 +134,8 @@ func judgeStepByPolicies(c *Bundle, ns *Namespace, now time.Time, ended string, 
 
 // RefusedSteps returns why the ClusterServiceVersions and Subscriptions that an approved plan still has to write are
 // refused at a time; none if they are allowed. OLM repeats a refused step for as long as the plan exists.
-func RefusedSteps(plan *olm.InstallPlan, ns *Namespace, now time.Time) []verdict.Reason {
-	if !plan.Running() || !ns.judged() {
+func RefusedSteps(plan *olm.InstallPlan, ns *state.Namespace, now time.Time) []verdict.Reason {
+	if !plan.Running() || !ns.Judged() {
 		return nil
 	}
 	return append(refusedSteps(plan, ns, now), refusedSubscriptions(plan, ns, now)...)
@@ -164,7 +143,7 @@ func RefusedSteps(plan *olm.InstallPlan, ns *Namespace, now time.Time) []verdict
 
 // refusedSubscriptions judges the Subscriptions that OLM generates for dependencies, as they are judged when it writes
 // them.
-func refusedSubscriptions(plan *olm.InstallPlan, ns *Namespace, now time.Time) (reasons []verdict.Reason) {
+func refusedSubscriptions(plan *olm.InstallPlan, ns *state.Namespace, now time.Time) (reasons []verdict.Reason) {
 	for i := range plan.Status.Steps {
 		sub := plan.Status.Steps[i].Resource.Subscription()
 		if sub == nil || slices.ContainsFunc(ns.Subscriptions(),
@@ -186,17 +165,17 @@ func refusedSubscriptions(plan *olm.InstallPlan, ns *Namespace, now time.Time) (
 	return reasons
 }
 
-func refusedSteps(plan *olm.InstallPlan, ns *Namespace, now time.Time) []verdict.Reason {
+func refusedSteps(plan *olm.InstallPlan, ns *state.Namespace, now time.Time) []verdict.Reason {
 	v := verdict.Verdict{}
 	budget := constraint.NewBudget(nil)
 	for _, step := range bundlesOf(plan, ns) {
 		switch {
-		case ns.installs(step.name):
+		case ns.Installs(step.name):
 		case step.inline || step.shown(ns):
 			judgeStep(&step, ns, now, budget, &v)
-		case !overridden(plan) || overrideEnd(plan, now) != "":
+		case !evidence.Overridden(plan) || evidence.OverrideEnd(plan, now) != "":
 			// the contents of an image that is not unpacked are not known before OLM writes it
-			judgeStepByPolicies(&step, ns, now, overrideEnd(plan, now), &v)
+			judgeStepByPolicies(&step, ns, now, evidence.OverrideEnd(plan, now), &v)
 		}
 	}
 	v = v.Sorted()

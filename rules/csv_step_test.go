@@ -7,6 +7,7 @@ import (
 
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -71,7 +72,7 @@ func TestA5PlanLendsItsName(t *testing.T) {
 		user   string
 		byOLM  bool
 		spec   string
-		policy *OperatorPolicy
+		policy *state.OperatorPolicy
 		plans  []*olm.InstallPlan
 		want   verdict.Decision
 		says   string
@@ -205,7 +206,7 @@ func TestA5PlanLendsItsName(t *testing.T) {
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{c.policy}, Plans: c.plans})
+			ns := state.NewNamespace("shop", state.NamespaceContents{Policies: []*state.OperatorPolicy{c.policy}, Plans: c.plans})
 			v := JudgeCSV(CSVInput{New: written(t, c.spec), Namespace: ns, ByOLM: c.byOLM, User: c.user})
 			if v.Decision != c.want || !strings.Contains(v.Refusal(), c.says) {
 				t.Errorf("%s: %s\nwant %s with %q", v.Decision, v.Refusal(), c.want, c.says)
@@ -217,8 +218,8 @@ func TestA5PlanLendsItsName(t *testing.T) {
 // TestA5ImageSaysAnother: the account of a plan for an image writes a ClusterServiceVersion that contradicts the plan.
 func TestA5ImageSaysAnother(t *testing.T) {
 	plan := installing(t, "", func(p *olm.InstallPlan) { p.Status.ServiceAccount.Name = "weak" })
-	ns := NewNamespace("shop",
-		NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", versions("etcd.v0.9.2"))},
+	ns := state.NewNamespace("shop",
+		state.NamespaceContents{Policies: []*state.OperatorPolicy{policyFor("etcd", versions("etcd.v0.9.2"))},
 			Plans: []*olm.InstallPlan{plan}})
 	csv := written(t, etcdSpec)
 	csv.Metadata.Annotations.Properties = properties("vault", "0.1.9")
@@ -232,11 +233,11 @@ func TestA5ImageSaysAnother(t *testing.T) {
 func TestA6ContentsExchanged(t *testing.T) {
 	done := installing(t, etcdSpec,
 		func(p *olm.InstallPlan) { p.Status.Phase, p.Status.Steps[0].Status = olm.PhaseComplete, "Created" })
-	ns := func(spec string) *Namespace {
-		installed, _ := InstalledBy(written(t, spec))
-		return NewNamespace("shop",
-			NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", versions("etcd.v0.9.2", "etcd.v0.9.4"))},
-				Plans: []*olm.InstallPlan{done}, CSVs: []Installed{installed},
+	ns := func(spec string) *state.Namespace {
+		installed, _ := state.InstalledBy(written(t, spec))
+		return state.NewNamespace("shop",
+			state.NamespaceContents{Policies: []*state.OperatorPolicy{policyFor("etcd", versions("etcd.v0.9.2", "etcd.v0.9.4"))},
+				Plans: []*olm.InstallPlan{done}, CSVs: []state.Installed{installed},
 				Subscriptions: []*olm.Subscription{subscribed("etcd", "etcd.v0.9.4", "etcd.v0.9.2")}})
 	}
 	for _, c := range []struct {
@@ -268,7 +269,7 @@ func TestA6ContentsExchanged(t *testing.T) {
 	upgrade.Metadata.Name = "install-next"
 	for spec, want := range map[string]bool{etcdSpec: true, otherSpec: false} {
 		n := ns(spec)
-		n.subscriptions[0].Status.InstallPlan.Name = upgrade.Metadata.Name
+		n.Subscriptions()[0].Status.InstallPlan.Name = upgrade.Metadata.Name
 		a := JudgeApproval(ApprovalInput{Plan: upgrade, Namespace: n})
 		if a.Should() != want {
 			t.Errorf("the loop approves an upgrade: %v, want %v (%v)", a.Should(), want, a.Blockers)
@@ -278,8 +279,8 @@ func TestA6ContentsExchanged(t *testing.T) {
 
 // TestA10CopyMadeReal removes or changes the label of a copy. Live in e2e.
 func TestA10CopyMadeReal(t *testing.T) {
-	ns := NewNamespace("shop",
-		NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", versions("etcd.v0.9.4"))}})
+	ns := state.NewNamespace("shop",
+		state.NamespaceContents{Policies: []*state.OperatorPolicy{policyFor("etcd", versions("etcd.v0.9.4"))}})
 	copied := func(from string) *olm.CSV {
 		csv := written(t, etcdSpec)
 		csv.Metadata.Labels.CopiedFrom = from
@@ -309,12 +310,12 @@ func TestStepAccounts(t *testing.T) {
 	running.Spec.Approved, running.Status.Phase, running.Status.ServiceAccount.Name = true, olm.PhaseInstalling,
 		"earlier"
 	waiting.Status.ServiceAccount.Name = "waiting"
-	ns := NewNamespace("shop", NamespaceContents{Groups: []*olm.OperatorGroup{group},
+	ns := state.NewNamespace("shop", state.NamespaceContents{Groups: []*olm.OperatorGroup{group},
 		Plans: []*olm.InstallPlan{running, waiting}})
 	if got := ns.StepAccounts(); !slices.Equal(got, []string{"earlier", "installer"}) {
 		t.Errorf("accounts are %v", got)
 	}
-	if got := (*Namespace)(nil).StepAccounts(); got != nil {
+	if got := (*state.Namespace)(nil).StepAccounts(); got != nil {
 		t.Errorf("accounts of no namespace are %v", got)
 	}
 }

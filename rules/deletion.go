@@ -8,6 +8,7 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -28,15 +29,15 @@ var (
 // KeptBy returns the field of the first enforced policy, or else of the first Constraint, that denies the deletion of
 // what is installed of a package, as "spec.deletion of OperatorPolicy policies/etcd": because of it a mustnothave
 // policy removes nothing. It returns "" if there is none; the policy itself counts.
-func (n *Namespace) KeptBy(pkg string) string {
-	for _, p := range n.governing(pkg) {
+func KeptBy(n *state.Namespace, pkg string) string {
+	for _, p := range n.Governing(pkg) {
 		if p.Deletion == policyv1beta2.DeletionDeny {
 			return "spec.deletion of " + p.Source()
 		}
 	}
 	for _, d := range n.Constraints().Definitions() {
 		if denies(d, pkg) {
-			return "spec.deletion.action of " + constraintRef(d).String()
+			return "spec.deletion.action of " + state.ConstraintRef(d).String()
 		}
 	}
 	return ""
@@ -48,13 +49,13 @@ func denies(d *constraint.Definition, pkg string) bool {
 
 // Keeps returns how many enforced mustnothave policies remove nothing of what is installed, because a Constraint denies
 // it.
-func Keeps(d *constraint.Definition, namespaces iter.Seq[*Namespace]) int {
+func Keeps(d *constraint.Definition, namespaces iter.Seq[*state.Namespace]) int {
 	kept := 0
 	if d.Deletion == nil {
 		return kept
 	}
 	for ns := range namespaces {
-		for _, p := range ns.enforced {
+		for _, p := range ns.Enforcing() {
 			if p.MustNotHave && denies(d, p.Package) && slices.Contains(ns.Operators(), p.Package) {
 				kept++
 			}
@@ -63,25 +64,10 @@ func Keeps(d *constraint.Definition, namespaces iter.Seq[*Namespace]) int {
 	return kept
 }
 
-// Operators returns the packages that are installed here or subscribed to, sorted. It contains "" if something is
-// installed of a package that is not known.
-func (n *Namespace) Operators() []string {
-	if n == nil {
-		return nil
-	}
-	packages := make([]string, 0, len(n.installed)+len(n.subscriptions))
-	for i := range n.installed {
-		packages = append(packages, n.installed[i].Package)
-	}
-	for _, s := range n.subscriptions {
-		packages = append(packages, s.Spec.Package)
-	}
-	slices.Sort(packages)
-	return slices.Compact(packages)
-}
-
 // previewDeletion warns of a policy that restricts deletions, and of which nothing is refused.
-func previewDeletion(in *OperatorPolicyInput, p *OperatorPolicy, preview func(id verdict.RuleID, what, more string)) {
+func previewDeletion(
+	in *OperatorPolicyInput, p *state.OperatorPolicy, preview func(id verdict.RuleID, what, more string),
+) {
 	spec := &in.Policy.Spec
 	if spec.Deletion == "" || spec.Deletion == policyv1beta2.DeletionAllow {
 		return

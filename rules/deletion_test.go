@@ -9,6 +9,7 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/operatorpolicy"
+	"github.com/opgate/opgate/rules/state"
 )
 
 // TestDeletionPreview: the author of a policy that restricts deletions is warned where nothing is refused.
@@ -42,7 +43,7 @@ func TestDeletionPreview(t *testing.T) {
 				Subscription: policyv1beta2.SubscriptionTemplate{Name: "etcd", Namespace: "shop"}}
 			c.edit(&op.Spec)
 			v := JudgeOperatorPolicy(OperatorPolicyInput{Policy: op, Unbacked: c.unbacked,
-				Namespace: func(string) *Namespace { return nil }})
+				Namespace: func(string) *state.Namespace { return nil }})
 			var warned []string
 			for _, w := range v.Warnings {
 				if strings.Contains(w.Message, "deletion") {
@@ -136,20 +137,20 @@ func TestKeptByConstraint(t *testing.T) {
 	subscription := func(pkg string) *olm.Subscription {
 		return &olm.Subscription{Spec: olm.SubscriptionSpec{Package: pkg}}
 	}
-	ns := NewNamespace("shop", NamespaceContents{Constraints: under(d),
-		Policies:      []*OperatorPolicy{NewOperatorPolicy(op)},
+	ns := state.NewNamespace("shop", state.NamespaceContents{Constraints: under(d),
+		Policies:      []*state.OperatorPolicy{NewOperatorPolicy(op)},
 		Subscriptions: []*olm.Subscription{subscription("etcd"), subscription("grafana")},
-		CSVs:          []Installed{{CSV: "strange.v1"}}})
+		CSVs:          []state.Installed{{CSV: "strange.v1"}}})
 	for pkg, want := range map[string]string{"etcd": "spec.deletion.action of Constraint keep", "grafana": "", "": ""} {
-		if got := ns.KeptBy(pkg); got != want {
+		if got := KeptBy(ns, pkg); got != want {
 			t.Errorf("package %q is kept by %q, want %q", pkg, got, want)
 		}
 	}
 	if got := ns.Operators(); !slices.Equal(got, []string{"", "etcd", "grafana"}) {
 		t.Errorf("operators are %q", got)
 	}
-	empty := NewNamespace("empty", NamespaceContents{Policies: []*OperatorPolicy{NewOperatorPolicy(op)}})
-	if got := Keeps(d, slices.Values([]*Namespace{ns, empty})); got != 1 {
+	empty := state.NewNamespace("empty", state.NamespaceContents{Policies: []*state.OperatorPolicy{NewOperatorPolicy(op)}})
+	if got := Keeps(d, slices.Values([]*state.Namespace{ns, empty})); got != 1 {
 		t.Errorf("%d policies remove nothing, want 1", got)
 	}
 }

@@ -16,7 +16,9 @@
 //	JudgeOperatorPolicy    creating and updating an OperatorPolicy
 //	JudgeConstraint        creating and updating a Constraint
 //
-// Package dependency judges Policies and PolicySets.
+// Package dependency judges Policies and PolicySets. What rules judge by is in packages below, which have no rule:
+// facts has what is known of the cluster, state of a namespace and its policies, and evidence what a plan states of
+// overrides and consents.
 //
 // The code behind a refusal is found by the ID in its message. The constant of a rule spells the ID (bundle/version is
 // RuleBundleVersion), and is declared with the rule's outcome and summary beside the function that judges it: files are

@@ -10,13 +10,14 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/exception"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
 const exceptionEnd = "2026-12-01T00:00:00+01:00"
 
 // exceptionPolicy allows etcd.v0.9.2, and etcd.v0.9.4 by an exception.
-func exceptionPolicy(edit func(*policyv1beta2.OperatorPolicySpec)) *OperatorPolicy {
+func exceptionPolicy(edit func(*policyv1beta2.OperatorPolicySpec)) *state.OperatorPolicy {
 	return policyFor("etcd", func(s *policyv1beta2.OperatorPolicySpec) {
 		s.Versions = []string{"etcd.v0.9.2"}
 		s.Exceptions = []policyv1beta2.Exception{{Versions: []string{"etcd.v0.9.4"}, Rules: []string{"bundle/version"},
@@ -74,7 +75,7 @@ func TestException(t *testing.T) {
 			}
 			p := exceptionPolicy(test.edit)
 			plan := pendingPlan("etcd 0.9.4")
-			ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{p},
+			ns := state.NewNamespace("shop", state.NamespaceContents{Policies: []*state.OperatorPolicy{p},
 				Plans: []*olm.InstallPlan{plan}, Exists: true})
 			v := JudgePlan(PlanInput{Plan: plan, Namespace: ns, Now: now})
 			if (v.Decision == verdict.Allow) != (test.refused == "") || !strings.Contains(v.Refusal(), test.refused) {
@@ -88,9 +89,9 @@ func TestException(t *testing.T) {
 			if note := v.ApprovalNote("", 1000); test.refused == "" && !strings.Contains(note, named) {
 				t.Errorf("the event on the approval is %q", note)
 			}
-			forbidden, _ := p.Forbids("etcd.v0.9.4", "0.9.4",
+			forbidden, _ := Forbids(p, "etcd.v0.9.4", "0.9.4",
 				olm.Catalog{Namespace: "olm", Name: "operatorhubio-catalog"}, now)
-			covered, _ := p.Covers("etcd.v0.9.4", "0.9.4", now)
+			covered, _ := Covers(p, "etcd.v0.9.4", "0.9.4", now)
 			if p.MustNotHave && forbidden != (test.refused != "") {
 				t.Errorf("forbidden is %t: the loop would not agree with the gate", forbidden)
 			}
@@ -113,7 +114,7 @@ func TestExceptionNeverOpensAgain(t *testing.T) {
 	op.Status.EndedExceptions = NewOperatorPolicy(op).Exceptions().Ended(leader)
 	plan := pendingPlan("etcd 0.9.4")
 	judge := func() verdict.Decision {
-		ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{NewOperatorPolicy(op)}, Exists: true})
+		ns := state.NewNamespace("shop", state.NamespaceContents{Policies: []*state.OperatorPolicy{NewOperatorPolicy(op)}, Exists: true})
 		v := JudgePlan(PlanInput{Plan: plan, Namespace: ns, Now: behind})
 		return v.Decision
 	}
@@ -184,18 +185,18 @@ func TestInvalidExceptions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := exceptionPolicy(func(s *policyv1beta2.OperatorPolicySpec) { test.edit(&s.Exceptions[0]) })
 			v := JudgeOperatorPolicy(OperatorPolicyInput{Policy: p.Object,
-				Namespace: func(string) *Namespace { return nil }})
+				Namespace: func(string) *state.Namespace { return nil }})
 			if len(v.Reasons) == 0 || v.Reasons[0].Field != test.want || v.Reasons[0].Rule != RuleOperatorPolicyField {
 				t.Errorf("%v, want %s", v.Reasons, test.want)
 			}
-			if p.Unreadable() != "" || len(p.exceptions) > 0 {
-				t.Errorf("unreadable %q, %d exceptions", p.Unreadable(), len(p.exceptions))
+			if p.Unreadable() != "" || len(p.Exceptions()) > 0 {
+				t.Errorf("unreadable %q, %d exceptions", p.Unreadable(), len(p.Exceptions()))
 			}
 		})
 	}
 	p := exceptionPolicy(func(s *policyv1beta2.OperatorPolicySpec) { s.Exceptions = slices.Repeat(s.Exceptions, 33) })
-	if len(p.exceptions) > 0 || len(p.invalid) != 1 {
-		t.Errorf("33 exceptions: %d count, %v", len(p.exceptions), p.invalid)
+	if len(p.Exceptions()) > 0 || len(p.Invalid) != 1 {
+		t.Errorf("33 exceptions: %d count, %v", len(p.Exceptions()), p.Invalid)
 	}
 }
 
@@ -224,7 +225,7 @@ func TestReviewedExceptions(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := JudgeOperatorPolicy(OperatorPolicyInput{Policy: exceptionPolicy(nil).Object,
-				Namespace: func(string) *Namespace { return nil },
+				Namespace: func(string) *state.Namespace { return nil },
 				Now:       test.now, Review: test.review})
 			warns := slices.ContainsFunc(v.Warnings,
 				func(r verdict.Reason) bool { return r.Rule == RuleOperatorPolicyExceptionEnded })
@@ -242,7 +243,7 @@ func TestExceptedStepIsNoEscape(t *testing.T) {
 	op.Status.EndedExceptions = NewOperatorPolicy(op).Exceptions().Ended(momentOf(t, exceptionEnd))
 	plan := pendingPlan("etcd 0.9.4")
 	plan.Spec.Approved, plan.Status.Phase = true, olm.PhaseComplete
-	ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{NewOperatorPolicy(op)},
+	ns := state.NewNamespace("shop", state.NamespaceContents{Policies: []*state.OperatorPolicy{NewOperatorPolicy(op)},
 		Plans: []*olm.InstallPlan{plan}, Exists: true})
 	for created, want := range map[string]int{"2026-11-30T22:59:59Z": 0, "2026-11-30T23:00:00Z": 1} {
 		csv := &olm.CSV{Metadata: olm.ObjectMeta{Namespace: "shop", Name: "etcd.v0.9.4", CreationTimestamp: created}}

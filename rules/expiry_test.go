@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/evidence"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -44,9 +46,8 @@ func TestConsentEnds(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			plan := consentedPlan(digest)
 			plan.Metadata.Annotations.ConsentExpires = c.expires
-			ns := NewNamespace("shop",
-				NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))},
-					CSVs: etcdInstalled(), Plans: []*olm.InstallPlan{plan}, Changes: reading(nil, etcdChange(nil))})
+			ns := Read(state.NewNamespace("shop", state.NamespaceContents{Policies: []*state.OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))},
+				CSVs: etcdInstalled(), Plans: []*olm.InstallPlan{plan}}), nil, reading(nil, etcdChange(nil)))
 			v := JudgePlan(PlanInput{Plan: plan, Namespace: ns, Now: timeOf(t, c.now)})
 			if (v.Decision == verdict.Allow) != (c.ended == "") || !strings.Contains(v.Refusal(), c.ended) {
 				t.Errorf("%s: %s\nwant %q", v.Decision, v.Refusal(), c.ended)
@@ -107,9 +108,8 @@ func TestConsentEndIsWritten(t *testing.T) {
 			in := annotate(old, digest, "", false)
 			in.New.Metadata.Annotations.ConsentExpires = c.expires
 			in.Now = momentOf(t, "2026-12-01T13:00:00Z")
-			in.Namespace = NewNamespace("shop",
-				NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))},
-					CSVs: etcdInstalled(), Plans: []*olm.InstallPlan{old}, Changes: reading(nil, etcdChange(nil))})
+			in.Namespace = Read(state.NewNamespace("shop", state.NamespaceContents{Policies: []*state.OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))},
+				CSVs: etcdInstalled(), Plans: []*olm.InstallPlan{old}}), nil, reading(nil, etcdChange(nil)))
 			if got := in.ConsentAsked(); got != c.asked {
 				t.Errorf("consent asked is %v", got)
 			}
@@ -127,9 +127,8 @@ func TestConsentEndCountsAtOnce(t *testing.T) {
 	old := consentedPlan(digest)
 	in := annotate(old, digest, "", true)
 	in.New.Metadata.Annotations.ConsentExpires, in.Now = "ended", momentOf(t, noon)
-	in.Namespace = NewNamespace("shop",
-		NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))},
-			CSVs: etcdInstalled(), Plans: []*olm.InstallPlan{old}, Changes: reading(nil, etcdChange(nil))})
+	in.Namespace = Read(state.NewNamespace("shop", state.NamespaceContents{Policies: []*state.OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))},
+		CSVs: etcdInstalled(), Plans: []*olm.InstallPlan{old}}), nil, reading(nil, etcdChange(nil)))
 	if v := JudgePlanUpdate(in); v.Decision != verdict.Hold || v.Reasons[0].Rule != RuleBundleConsent {
 		t.Errorf("%s: %s", v.Decision, v.Refusal())
 	}
@@ -218,22 +217,22 @@ func TestOverrideEnds(t *testing.T) {
 		plan := installing(t, etcdSpec, func(p *olm.InstallPlan) {
 			p.Metadata.Annotations.OverrideReason, p.Metadata.Annotations.OverrideExpires = "ticket 77", c.expires
 		})
-		in := NamespaceContents{Exists: true, Policies: []*OperatorPolicy{policyFor("etcd", versions("etcd.v0.9.4"))},
+		in := state.NamespaceContents{Exists: true, Policies: []*state.OperatorPolicy{policyFor("etcd", versions("etcd.v0.9.4"))},
 			Plans: []*olm.InstallPlan{plan}}
-		v := JudgeCSV(CSVInput{New: written(t, etcdSpec), Namespace: NewNamespace("shop", in), ByOLM: true,
+		v := JudgeCSV(CSVInput{New: written(t, etcdSpec), Namespace: state.NewNamespace("shop", in), ByOLM: true,
 			Now: timeOf(t, c.now)})
 		if (v.Decision == verdict.Allow) != (c.ended == "") || !strings.Contains(v.Refusal(), c.ended) {
 			t.Errorf("%s: %s: %s\nwant %q", c.name, v.Decision, v.Refusal(), c.ended)
 		}
-		if refused := RefusedSteps(plan, NewNamespace("shop", in),
+		if refused := RefusedSteps(plan, state.NewNamespace("shop", in),
 			timeOf(t, c.now)); (len(refused) > 0) != (c.ended != "") {
 			t.Errorf("%s: the status has %+v", c.name, refused)
 		}
 		stored := written(t, etcdSpec)
 		stored.Metadata.CreationTimestamp = c.now
-		installed, _ := InstalledBy(stored)
-		in.CSVs = []Installed{installed}
-		if reasons, known := JudgeEscape(stored, NewNamespace("shop", in)); !known ||
+		installed, _ := state.InstalledBy(stored)
+		in.CSVs = []state.Installed{installed}
+		if reasons, known := JudgeEscape(stored, state.NewNamespace("shop", in)); !known ||
 			(len(reasons) > 0) != (c.ended != "" && !c.letIn) {
 			t.Errorf("%s: stored then: known %t, %+v", c.name, known, reasons)
 		}
@@ -254,14 +253,14 @@ func TestEndsAreRecorded(t *testing.T) {
 		next string
 	}{
 		{name: "before both", now: before, next: noon},
-		{name: "after one", now: noon, next: evening, want: map[string]string{ConsentExpiresAnnotation: markNoon}},
+		{name: "after one", now: noon, next: evening, want: map[string]string{evidence.ConsentExpiresAnnotation: markNoon}},
 		{name: "after both", now: "2026-12-02T00:00:00Z",
-			want: map[string]string{ConsentExpiresAnnotation: markNoon, OverrideExpiresAnnotation: "ended " + evening}},
+			want: map[string]string{evidence.ConsentExpiresAnnotation: markNoon, evidence.OverrideExpiresAnnotation: "ended " + evening}},
 		{name: "the plan is complete", now: noon,
 			edit: func(p *olm.InstallPlan) { p.Status.Phase = olm.PhaseComplete }},
 		{name: "not approved: the override has not begun", now: "2026-12-02T00:00:00Z",
 			edit: func(p *olm.InstallPlan) { p.Spec.Approved = false },
-			want: map[string]string{ConsentExpiresAnnotation: markNoon}},
+			want: map[string]string{evidence.ConsentExpiresAnnotation: markNoon}},
 		{name: "marked", now: noon, next: evening,
 			edit: func(p *olm.InstallPlan) { p.Metadata.Annotations.ConsentExpires = markNoon }},
 		{name: "not readable", now: noon, next: evening,
@@ -274,12 +273,12 @@ func TestEndsAreRecorded(t *testing.T) {
 			c.edit(plan)
 		}
 		now := momentOf(t, c.now)
-		if got := EndedEvidence(plan, now); !maps.Equal(got, c.want) {
+		if got := evidence.EndMarks(plan, now); !maps.Equal(got, c.want) {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 		}
-		ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", nil)},
+		ns := state.NewNamespace("shop", state.NamespaceContents{Policies: []*state.OperatorPolicy{policyFor("etcd", nil)},
 			Plans: []*olm.InstallPlan{plan}})
-		if got := ns.NextChange(now); !got.Equal(timeOf(t, c.next)) {
+		if got := NextChange(ns, now); !got.Equal(timeOf(t, c.next)) {
 			t.Errorf("%s: next is %s, want %s", c.name, got, c.next)
 		}
 	}

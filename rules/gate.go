@@ -1,6 +1,8 @@
 package rules
 
-import "github.com/opgate/opgate/rules/verdict"
+import (
+	"github.com/opgate/opgate/rules/verdict"
+)
 
 // The rules by which the gate refuses before any policy is read. Package admission applies them.
 const (

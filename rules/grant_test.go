@@ -11,6 +11,7 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/rules/facts"
 	"github.com/opgate/opgate/rules/grant"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
@@ -37,7 +38,7 @@ func TestG25PoliciesAreWarned(t *testing.T) {
 	policy := func(edit func(*spec)) func(grant.Set) verdict.Verdict {
 		return func(g grant.Set) verdict.Verdict {
 			return JudgeOperatorPolicy(OperatorPolicyInput{Policy: operatorPolicy("etcd", edit),
-				Namespace: func(string) *Namespace { return nil }, Grants: g})
+				Namespace: func(string) *state.Namespace { return nil }, Grants: g})
 		}
 	}
 	for _, c := range []struct {
@@ -131,15 +132,15 @@ func TestG25PoliciesAreWarned(t *testing.T) {
 // place, and a policy that names it is warned.
 func TestG25CatalogElsewhere(t *testing.T) {
 	const digest = "sha256:0a1b2c3d0a1b2c3d0a1b2c3d0a1b2c3d0a1b2c3d0a1b2c3d0a1b2c3d0a1b2c3d"
-	facts := state.Cluster{CatalogNamespaces: []string{"olm"}}
+	around := facts.Cluster{CatalogNamespaces: []string{"olm"}}
 	for _, namespace := range []string{"olm", "team"} {
-		facts.AddCatalog(olm.Catalog{Namespace: namespace, Name: "c"},
+		around.AddCatalog(olm.Catalog{Namespace: namespace, Name: "c"},
 			&olm.CatalogSource{Spec: olm.CatalogSourceSpec{Image: "registry.example.com/c@" + digest}})
 	}
-	if got, unknown := RunningDigest(&facts, olm.Catalog{Namespace: "olm", Name: "c"}); got != digest {
+	if got, unknown := around.RunningDigest(olm.Catalog{Namespace: "olm", Name: "c"}); got != digest {
 		t.Errorf("in a namespace that is read: %q, %s", got, unknown)
 	}
-	if got, unknown := RunningDigest(&facts, olm.Catalog{Namespace: "team", Name: "c"}); got != "" ||
+	if got, unknown := around.RunningDigest(olm.Catalog{Namespace: "team", Name: "c"}); got != "" ||
 		!strings.Contains(unknown, grant.CatalogNamespacesValue) {
 		t.Errorf("elsewhere: %q, %s", got, unknown)
 	}
@@ -147,7 +148,7 @@ func TestG25CatalogElsewhere(t *testing.T) {
 		s.Subscription.Source, s.Subscription.SourceNamespace = "c", "team"
 		catalogHeld(policyv1beta2.Catalog{Image: policyv1beta2.CatalogHold})(s)
 	})
-	v := JudgeOperatorPolicy(OperatorPolicyInput{Policy: op, Namespace: func(string) *Namespace { return nil },
+	v := JudgeOperatorPolicy(OperatorPolicyInput{Policy: op, Namespace: func(string) *state.Namespace { return nil },
 		Grants: withheld(t)})
 	if text := strings.Join(v.WarningTexts(), "\n"); !strings.Contains(text,
 		"namespace team: add it to chart value "+grant.CatalogNamespacesValue) {

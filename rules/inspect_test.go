@@ -7,13 +7,14 @@ import (
 
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
 // TestJudgeInstalled judges operators that are there, however they came.
 func TestJudgeInstalled(t *testing.T) {
 	source := olm.Catalog{Namespace: "olm", Name: "operatorhubio-catalog"}
-	etcd := Installed{CSV: "etcd.v0.9.4", Package: "etcd", Version: "0.9.4", Described: true, spec: &olm.CSVSpec{}}
+	etcd := state.Installed{CSV: "etcd.v0.9.4", Package: "etcd", Version: "0.9.4", Described: true, Spec: &olm.CSVSpec{}}
 	subscription := &olm.Subscription{Metadata: olm.ObjectMeta{Namespace: "shop", Name: "etcd"}}
 	subscription.Spec.Package, subscription.Spec.Source, subscription.Spec.SourceNamespace = "etcd", source.Name,
 		source.Namespace
@@ -25,11 +26,11 @@ func TestJudgeInstalled(t *testing.T) {
 	ran.Spec.Approved, ran.Status.Phase = true, olm.PhaseComplete
 	unread := etcd
 	unread.Package, unread.Version, unread.Described = "", "", false
-	fromOLM := *etcd.spec
+	fromOLM := *etcd.Spec
 	for _, c := range []struct {
 		name      string
-		policy    *OperatorPolicy
-		installed Installed
+		policy    *state.OperatorPolicy
+		installed state.Installed
 		follows   *olm.Subscription
 		plans     []*olm.InstallPlan
 		set       *constraint.Set
@@ -84,22 +85,22 @@ func TestJudgeInstalled(t *testing.T) {
 			want: verdict.Hold, reason: "the package of etcd.v0.9.4 is not known", disposition: verdict.Held,
 		},
 		{
-			name: "a Constraint", installed: Installed{CSV: etcd.CSV, Package: "etcd", Version: "0.9.4",
-				Described: true, spec: &fromOLM}, follows: subscription,
+			name: "a Constraint", installed: state.Installed{CSV: etcd.CSV, Package: "etcd", Version: "0.9.4",
+				Described: true, Spec: &fromOLM}, follows: subscription,
 			set:  under(ruleOf("no-etcd", `packageName != "etcd"`, "no etcd", constraint.Require)),
 			want: verdict.Deny, reason: "etcd.v0.9.4 is not allowed by Constraint no-etcd (bundle/constraint)",
 			disposition: verdict.Denied,
 		},
 	} {
-		in := NamespaceContents{CSVs: []Installed{c.installed}, Plans: c.plans, Exists: true, Facts: aroundKubernetes,
+		in := state.NamespaceContents{CSVs: []state.Installed{c.installed}, Plans: c.plans, Exists: true, Facts: aroundKubernetes,
 			Constraints: c.set}
 		if c.policy != nil {
-			in.Policies = []*OperatorPolicy{c.policy}
+			in.Policies = []*state.OperatorPolicy{c.policy}
 		}
 		if c.follows != nil {
 			in.Subscriptions = []*olm.Subscription{c.follows}
 		}
-		v, here := JudgeInstalled(NewNamespace("shop", in), c.installed.CSV, time.Time{})
+		v, here := JudgeInstalled(state.NewNamespace("shop", in), c.installed.CSV, time.Time{})
 		if !here || v.Decision != c.want || len(v.CSVs) != 1 || v.CSVs[0].Disposition != c.disposition {
 			t.Errorf("%s: here %t, %+v", c.name, here, v)
 			continue
@@ -109,8 +110,8 @@ func TestJudgeInstalled(t *testing.T) {
 			t.Errorf("%s: %q, want %q", c.name, v.Refusal(), c.reason)
 		}
 	}
-	if _, here := JudgeInstalled(NewNamespace("shop",
-		NamespaceContents{Subscriptions: []*olm.Subscription{subscription}}), etcd.CSV, time.Time{}); here {
+	if _, here := JudgeInstalled(state.NewNamespace("shop",
+		state.NamespaceContents{Subscriptions: []*olm.Subscription{subscription}}), etcd.CSV, time.Time{}); here {
 		t.Error("a ClusterServiceVersion that only a Subscription names is judged")
 	}
 }
@@ -127,12 +128,12 @@ func TestInspect(t *testing.T) {
 	}
 	follows := subscribed("etcd", "etcd.v0.9.4", "etcd.v0.9.2")
 	follows.Status.InstallPlan.Name = "waits"
-	ns := NewNamespace("shop", NamespaceContents{
-		Policies: []*OperatorPolicy{policyFor("etcd",
+	ns := state.NewNamespace("shop", state.NamespaceContents{
+		Policies: []*state.OperatorPolicy{policyFor("etcd",
 			func(s *spec) { versions("etcd.v0.9.2")(s); anyCatalog(s) })},
 		Subscriptions: []*olm.Subscription{follows},
-		CSVs: []Installed{{CSV: "etcd.v0.9.2", Package: "etcd", Version: "0.9.2", Described: true,
-			spec: &olm.CSVSpec{}}},
+		CSVs: []state.Installed{{CSV: "etcd.v0.9.2", Package: "etcd", Version: "0.9.2", Described: true,
+			Spec: &olm.CSVSpec{}}},
 		Plans: []*olm.InstallPlan{
 			plan("outdated", nil), plan("waits", nil),
 			plan("runs", func(p *olm.InstallPlan) { p.Spec.Approved, p.Status.Phase = true, olm.PhaseInstalling }),

@@ -9,6 +9,8 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/evidence"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -16,14 +18,14 @@ import (
 func TestNotes(t *testing.T) {
 	etcd := policyFor("etcd", versions("etcd.v0.9.2"))
 	channel := policyFor("etcd", func(s *policyv1beta2.OperatorPolicySpec) { s.Subscription.Source = "other" })
-	judge := func(plan *olm.InstallPlan, policies ...*OperatorPolicy) *Approval {
+	judge := func(plan *olm.InstallPlan, policies ...*state.OperatorPolicy) *Approval {
 		plan.Metadata.Name = "install-x7"
 		subscription := &olm.Subscription{
 			Metadata: olm.ObjectMeta{Namespace: "shop", Name: "etcd"},
 			Spec:     olm.SubscriptionSpec{Package: "etcd", InstallPlanApproval: olm.ApprovalManual},
 		}
 		subscription.Status.InstallPlan.Name = plan.Metadata.Name
-		ns := NewNamespace("shop", NamespaceContents{Policies: policies, Plans: []*olm.InstallPlan{plan},
+		ns := state.NewNamespace("shop", state.NamespaceContents{Policies: policies, Plans: []*olm.InstallPlan{plan},
 			Subscriptions: []*olm.Subscription{subscription}})
 		a := JudgeApproval(ApprovalInput{Plan: plan, Namespace: ns, Ungoverned: HoldUngoverned})
 		return &a
@@ -34,7 +36,7 @@ func TestNotes(t *testing.T) {
 		By: []string{"OperatorPolicy policies/etcd"}}},
 		Consents: []verdict.Consent{{Rule: RuleBundleConsent, CSV: "etcd.v0.9.4", Digest: "sha256:1f",
 			Policy: "OperatorPolicy policies/etcd",
-			From:   ConsentAnnotation, By: "alice"}}}
+			From:   evidence.ConsentAnnotation, By: "alice"}}}
 	allowed := judge(pendingPlan("etcd 0.9.2 vault", "vault 1.0.0", "grafana 1.0.0"), etcd)
 	for name, c := range map[string]struct{ got, want string }{
 		"denied": {denied.Note(1024),

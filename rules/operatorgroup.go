@@ -7,6 +7,8 @@ import (
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/evidence"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -46,7 +48,7 @@ var (
 type OperatorGroupInput struct {
 	// New is the object as it would be stored, Old the stored one, nil on create.
 	New, Old  *olm.OperatorGroup
-	Namespace *Namespace
+	Namespace *state.Namespace
 	// ByOpgate reports whether the write comes from Opgate's own identity, as spec.operatorGroup of a policy requires.
 	ByOpgate bool
 	// User is the name of the user who writes, and Groups are those of the user.
@@ -75,7 +77,7 @@ func JudgeOperatorGroup(in OperatorGroupInput) verdict.Verdict {
 	if !in.ByOpgate {
 		for _, rule := range groupChecks {
 			if f := rule.judge(&in); !f.Silent() {
-				recordForNamespace(&v, in.Namespace, rule.ID, f)
+				state.RecordForNamespace(&v, in.Namespace, rule.ID, f)
 			}
 		}
 	}
@@ -108,7 +110,7 @@ var groupChecks = []struct {
 
 // orOverride is what allows a change of an OperatorGroup besides a policy.
 const orOverride = "; or let spec.operatorGroup of an OperatorPolicy write it, or give a reason in annotation " +
-	OverrideReasonAnnotation +
+	evidence.OverrideReasonAnnotation +
 	" as a user with the verb override"
 
 // oneTarget is why an OperatorGroup should not have several targets (R-OP-16).
@@ -128,7 +130,7 @@ func (in *OperatorGroupInput) groupOf(g *olm.OperatorGroup) constraint.Group {
 func (in *OperatorGroupInput) others() []string {
 	var names []string
 	if in.Namespace != nil {
-		for _, g := range in.Namespace.groups {
+		for _, g := range in.Namespace.Groups() {
 			if g.Metadata.Name != in.New.Metadata.Name {
 				names = append(names, g.Metadata.Name)
 			}
@@ -152,13 +154,13 @@ func secondGroup(in *OperatorGroupInput) verdict.Finding {
 }
 
 // before returns the spec of the group that a write replaces, the recorded one if that was deleted before (threat O55),
-// or nil; ends is that of replacedBy.
+// or nil; ends is that of ReplacedBy.
 func (in *OperatorGroupInput) before() (spec *olm.OperatorGroupSpec, ends string) {
 	if in.Old != nil {
 		return &in.Old.Spec, ""
 	}
-	if recorded := in.Namespace.recordedGroup(); recorded != nil && !in.Stored {
-		return recorded, in.Namespace.recordEnds()
+	if recorded := in.Namespace.RecordedGroup(); recorded != nil && !in.Stored {
+		return recorded, in.Namespace.RecordEnds()
 	}
 	return nil, ""
 }
@@ -168,7 +170,7 @@ func (in *OperatorGroupInput) before() (spec *olm.OperatorGroupSpec, ends string
 func widenedGroup(in *OperatorGroupInput) verdict.Finding {
 	before, ends := in.before()
 	if before == nil && (in.Stored || !slices.ContainsFunc(in.Namespace.Installed(),
-		func(i Installed) bool { return i.spec != nil })) {
+		func(i state.Installed) bool { return i.Spec != nil })) {
 		return verdict.Finding{}
 	}
 	accepted := "allowed is what it is for now"

@@ -39,10 +39,10 @@ func TestI1ValuesAreNotQuoted(t *testing.T) {
 			completed := operatorPolicy("etcd", func(s *spec) { put(s, hush) })
 			p := CompletedOperatorPolicy(written, completed, nil)
 			want := path + ": Invalid value: the value of the template at " + path + " is not valid"
-			if len(p.invalid) != 1 || p.invalid[0].Error() != want {
-				t.Errorf("invalid is %q, want %q", p.invalid, want)
+			if len(p.Invalid) != 1 || p.Invalid[0].Error() != want {
+				t.Errorf("invalid is %q, want %q", p.Invalid, want)
 			}
-			seen := fmt.Sprintf("%+v %+v %s %v", *p, p.Object.Spec, p.faults, p.invalid)
+			seen := fmt.Sprintf("%+v %+v %s %v", *p, p.Object.Spec, p.Unreadable(), p.Invalid)
 			if c := p.Object.Spec.Subscription.Config; c != nil {
 				seen += string(c.Raw)
 			}
@@ -61,8 +61,8 @@ func TestCompletedKeepsWrittenErrors(t *testing.T) {
 	written := operatorPolicy("etcd", func(s *spec) { s.VersionRange, s.Subscription.Channel = "newer", `{{ "a" }}` })
 	completed := operatorPolicy("etcd", func(s *spec) { s.VersionRange, s.Subscription.Channel = "newer", "a" })
 	p := CompletedOperatorPolicy(written, completed, nil)
-	if len(p.invalid) != 1 || !strings.Contains(p.invalid[0].Error(), `"newer"`) || p.Channel != "a" {
-		t.Errorf("invalid is %q, channel %q", p.invalid, p.Channel)
+	if len(p.Invalid) != 1 || !strings.Contains(p.Invalid[0].Error(), `"newer"`) || p.Channel != "a" {
+		t.Errorf("invalid is %q, channel %q", p.Invalid, p.Channel)
 	}
 }
 

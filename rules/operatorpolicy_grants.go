@@ -5,11 +5,14 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/rules/grant"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
 // previewGrants warns of what an OperatorPolicy needs and the installation withholds.
-func previewGrants(in *OperatorPolicyInput, p *OperatorPolicy, preview func(id verdict.RuleID, what, more string)) {
+func previewGrants(
+	in *OperatorPolicyInput, p *state.OperatorPolicy, preview func(id verdict.RuleID, what, more string),
+) {
 	ineffective := func(what, missing string) {
 		if missing != "" {
 			preview(RuleOperatorPolicyIneffective, what, missing)
@@ -31,20 +34,20 @@ func previewGrants(in *OperatorPolicyInput, p *OperatorPolicy, preview func(id v
 	}
 	if spec.Consent != nil {
 		ineffective("every InstallPlan with package "+p.Package+" is held because of spec.consent",
-			cmp.Or(in.Grants.Missing(grant.Contents), p.missingCatalog(&in.Grants)))
+			cmp.Or(in.Grants.Missing(grant.Contents), missingCatalog(p, &in.Grants)))
 	}
-	if p.age.holds() {
+	if p.Age.Holds() {
 		ineffective("every InstallPlan with package "+p.Package+" is held because of spec.minimumAge",
-			p.missingCatalog(&in.Grants))
+			missingCatalog(p, &in.Grants))
 	}
-	if p.catalogImages.holds() {
+	if p.CatalogImages.Holds() {
 		ineffective("every InstallPlan with package "+p.Package+" is held because of spec.catalog",
-			p.missingCatalog(&in.Grants))
+			missingCatalog(p, &in.Grants))
 	}
 }
 
 // missingCatalog is MissingCatalog for the catalog of a policy; "" if it names none.
-func (p *OperatorPolicy) missingCatalog(g *grant.Set) string {
+func missingCatalog(p *state.OperatorPolicy, g *grant.Set) string {
 	if p.Catalog.Namespace == "" {
 		return ""
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/grant"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -44,7 +45,7 @@ type OperatorPolicyInput struct {
 	// Old is the stored policy on update, nil on create.
 	Old *policyv1beta2.OperatorPolicy
 	// Namespace returns what is known of a namespace, for the preview; it may return nil.
-	Namespace func(name string) *Namespace
+	Namespace func(name string) *state.Namespace
 	// Package returns a package of a catalog, for the preview; nil if it is not known. Default: none is.
 	Package func(pkg string, source olm.Catalog) *catalog.Package
 	// Copied reports whether a package is installed for all namespaces from another one, for the preview. Default: none
@@ -57,7 +58,7 @@ type OperatorPolicyInput struct {
 	Unbacked string
 	// Now is that of PlanInput, for the preview.
 	Now time.Time
-	// Review is set for files that are not sent to a cluster now: exceptions that have ended are refused.
+	// ReviewPlan is set for files that are not sent to a cluster now: exceptions that have ended are refused.
 	Review bool
 }
 
@@ -98,7 +99,7 @@ func JudgeOperatorPolicy(in OperatorPolicyInput) verdict.Verdict {
 			Message: verdict.Sentence(problem.Error(), RuleOperatorPolicyUnknownField, fixOf(problem))})
 	}
 	policy := NewOperatorPolicy(op)
-	for _, err := range policy.invalid {
+	for _, err := range policy.Invalid {
 		id := RuleOperatorPolicyField
 		if err.Type == field.ErrorTypeForbidden {
 			id = RuleOperatorPolicyContradiction
@@ -108,7 +109,7 @@ func JudgeOperatorPolicy(in OperatorPolicyInput) verdict.Verdict {
 				id, "")})
 	}
 	v = v.Refused(RuleOperatorPolicyField, in.Refused)
-	policy.exceptions.Judge(&v, RuleOperatorPolicyExceptionEnded, in.Now, in.Review)
+	policy.Exceptions().Judge(&v, RuleOperatorPolicyExceptionEnded, in.Now, in.Review)
 	if v.Decision == verdict.Allow {
 		previewPolicy(&in, policy, &v)
 	}

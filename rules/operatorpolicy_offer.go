@@ -8,12 +8,14 @@ import (
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/facts"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
 // previewSubscription warns of what OLM will not do for the Subscription that a policy asks for, in the words that this
 // would get.
-func previewSubscription(in *OperatorPolicyInput, p *OperatorPolicy, ns *Namespace, v *verdict.Verdict) {
+func previewSubscription(in *OperatorPolicyInput, p *state.OperatorPolicy, ns *state.Namespace, v *verdict.Verdict) {
 	if p.MustNotHave {
 		return
 	}
@@ -21,7 +23,7 @@ func previewSubscription(in *OperatorPolicyInput, p *OperatorPolicy, ns *Namespa
 	sub.Metadata.Namespace, sub.Metadata.Name = p.TargetNamespace, p.Package
 	sub.Spec = olm.SubscriptionSpec{Package: p.Package, Channel: p.Channel, StartingCSV: p.StartingCSV,
 		Source: p.Catalog.Name, SourceNamespace: p.Catalog.Namespace}
-	subscribers := ns.subscribers(p.Package)
+	subscribers := ns.Subscribers(p.Package)
 	if len(subscribers) == 1 {
 		spec := &subscribers[0].Spec
 		sub.Spec.Channel, sub.Spec.Source = cmp.Or(sub.Spec.Channel, spec.Channel), cmp.Or(sub.Spec.Source, spec.Source)
@@ -54,25 +56,25 @@ func targets(op *policyv1beta2.OperatorPolicy) bool {
 }
 
 // previewOffer warns of a policy that allows nothing that OLM can install from the channel.
-func previewOffer(in *SubscriptionInput, p *OperatorPolicy, v *verdict.Verdict) {
+func previewOffer(in *SubscriptionInput, p *state.OperatorPolicy, v *verdict.Verdict) {
 	channel := in.channel()
-	if channel == nil || !p.restrictsVersions() {
+	if channel == nil || !p.RestrictsVersions() {
 		return
 	}
-	where := "channel " + text.Name(channel.Name) + " of " + CatalogName(in.Offered.Catalog)
+	where := "channel " + text.Name(channel.Name) + " of " + facts.CatalogName(in.Offered.Catalog)
 	warn := func(what, more string) {
 		v.Warn(verdict.Reason{Rule: RuleOperatorPolicyIneffective, Message: verdict.Sentence(what,
 			RuleOperatorPolicyIneffective, more)})
 	}
-	if len(p.offered(channel, in.Now)) == 0 {
-		warn("no version in "+where+" is allowed", p.acceptance()+"; the channel has "+entriesText(channel))
+	if len(offeredVersions(p, channel, in.Now)) == 0 {
+		warn("no version in "+where+" is allowed", p.Acceptance()+"; the channel has "+entriesText(channel))
 		return
 	}
 	for _, c := range in.Namespace.Installed() {
 		newer := func(e catalog.Entry) bool {
-			return p.coversEntry(e, in.Now) && !olm.OlderVersion(e.Version, c.Version)
+			return coversEntry(p, e, in.Now) && !olm.OlderVersion(e.Version, c.Version)
 		}
-		if ok, _ := p.Covers(c.CSV, c.Version, in.Now); ok || c.Package != p.Package ||
+		if ok, _ := Covers(p, c.CSV, c.Version, in.Now); ok || c.Package != p.Package ||
 			slices.ContainsFunc(channel.Entries, newer) {
 			continue
 		}

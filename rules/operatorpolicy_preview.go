@@ -11,6 +11,7 @@ import (
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/operatorpolicy"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -37,7 +38,7 @@ var (
 )
 
 // previewPolicy warns of what the policy will and will not do.
-func previewPolicy(in *OperatorPolicyInput, p *OperatorPolicy, v *verdict.Verdict) {
+func previewPolicy(in *OperatorPolicyInput, p *state.OperatorPolicy, v *verdict.Verdict) {
 	preview := func(id verdict.RuleID, what, more string) {
 		v.Warn(verdict.Reason{Rule: id, Message: verdict.Sentence(what, id, more)})
 	}
@@ -71,14 +72,14 @@ func previewPolicy(in *OperatorPolicyInput, p *OperatorPolicy, v *verdict.Verdic
 		return
 	}
 	previewMove(in, p, preview)
-	if p.faults != "" {
+	if p.Unreadable() != "" {
 		return // a valid policy has template text, which is resolved only now
 	}
 	enforced := p.Enforced
 	p.Enforced = true // preview an informing policy too, as if it were enforced
-	ns := in.Namespace(p.TargetNamespace).withPolicy(p)
-	for _, other := range ns.governing(p.Package) {
-		if other.key() == p.key() {
+	ns := in.Namespace(p.TargetNamespace).WithPolicy(p)
+	for _, other := range ns.Governing(p.Package) {
+		if other.Key() == p.Key() {
 			continue
 		}
 		more := "of the two only an enforced one acts and refuses"
@@ -89,12 +90,12 @@ func previewPolicy(in *OperatorPolicyInput, p *OperatorPolicy, v *verdict.Verdic
 			p.TargetNamespace, more)
 	}
 	previewSubscription(in, p, ns, v)
-	for _, installed := range ns.installed {
-		if what := p.uncovered(installed, in.Now); what != "" {
-			preview(RuleOperatorPolicyUncovered, what, p.acceptance())
+	for _, installed := range ns.Installed() {
+		if what := uncovered(p, installed, in.Now); what != "" {
+			preview(RuleOperatorPolicyUncovered, what, p.Acceptance())
 		}
 	}
-	for _, plan := range ns.plans {
+	for _, plan := range ns.Plans() {
 		if plan.AwaitsApproval() {
 			previewPlan(plan, p, ns, in.Now, preview)
 		}
@@ -102,7 +103,7 @@ func previewPolicy(in *OperatorPolicyInput, p *OperatorPolicy, v *verdict.Verdic
 }
 
 // previewMove warns of Subscriptions that stay when a policy is changed to another namespace or package.
-func previewMove(in *OperatorPolicyInput, p *OperatorPolicy, preview func(id verdict.RuleID, what, more string)) {
+func previewMove(in *OperatorPolicyInput, p *state.OperatorPolicy, preview func(id verdict.RuleID, what, more string)) {
 	if in.Old == nil || in.Old.Spec.ComplianceType != policyv1beta2.MustHave || !in.Old.Spec.IsEnforced() {
 		return
 	}
@@ -111,11 +112,11 @@ func previewMove(in *OperatorPolicyInput, p *OperatorPolicy, preview func(id ver
 		return
 	}
 	ns := in.Namespace(old.TargetNamespace)
-	managed := func(other *OperatorPolicy) bool { return other.Enforced && other.key() != p.key() }
-	if slices.ContainsFunc(ns.governing(old.Package), managed) {
+	managed := func(other *state.OperatorPolicy) bool { return other.Enforced && other.Key() != p.Key() }
+	if slices.ContainsFunc(ns.Governing(old.Package), managed) {
 		return
 	}
-	for _, s := range ns.subscribers(old.Package) {
+	for _, s := range ns.Subscribers(old.Package) {
 		preview(RuleOperatorPolicyUncovered, "Subscription "+s.Metadata.Key()+
 			" stays, with what it installed, and is not covered by this policy any more",
 			"delete it and its ClusterServiceVersion, or have a mustnothave policy remove them")
@@ -123,15 +124,15 @@ func previewMove(in *OperatorPolicyInput, p *OperatorPolicy, preview func(id ver
 }
 
 // previewVersions warns of entries of spec.versions that match nothing, or match more than they seem to.
-func previewVersions(p *OperatorPolicy, preview func(id verdict.RuleID, what, more string)) {
-	for _, entry := range p.versions.entries {
+func previewVersions(p *state.OperatorPolicy, preview func(id verdict.RuleID, what, more string)) {
+	for _, entry := range p.Versions.Entries {
 		name, digest := olm.CutDigest(entry)
 		if _, err := semver.ParseTolerant(name); err == nil {
 			preview(RuleOperatorPolicyIneffective, "spec.versions has "+text.Quote(name)+
 				", which looks like a version and not like the name of a ClusterServiceVersion",
 				`names are matched exactly, for example "etcdoperator.v0.9.4"; for versions use spec.versionRange`)
 		}
-		if digest != "" && p.versions.lists(name) {
+		if digest != "" && p.Versions.Lists(name) {
 			preview(RuleOperatorPolicyIneffective, "spec.versions has "+text.Quote(name)+" both with "+digest+
 				" and without a digest",
 				"without a digest it stands for any contents; remove that entry to bind the name to the digest")
@@ -139,53 +140,40 @@ func previewVersions(p *OperatorPolicy, preview func(id verdict.RuleID, what, mo
 	}
 }
 
-// previewRange warns of a release in spec.versionRange, of which ranges know nothing.
-func previewRange(p *OperatorPolicy, preview func(id verdict.RuleID, what, more string)) {
-	if p.versionRange == nil || !strings.Contains(p.versionRange.String(), "+") {
+// previewRange warns of a release in spec.VersionRange, of which ranges know nothing.
+func previewRange(p *state.OperatorPolicy, preview func(id verdict.RuleID, what, more string)) {
+	if p.VersionRange == nil || !strings.Contains(p.VersionRange.String(), "+") {
 		return
 	}
-	preview(RuleOperatorPolicyIneffective, "spec.versionRange "+text.Quote(p.versionRange.String())+
+	preview(RuleOperatorPolicyIneffective, "spec.versionRange "+text.Quote(p.VersionRange.String())+
 		" says more than a version, and what follows + is not compared",
 		"every release of that version is in the range; list names in spec.versions, or read release in a Constraint")
 }
 
 // uncovered returns how an installed ClusterServiceVersion violates a policy, or "".
-func (p *OperatorPolicy) uncovered(installed Installed, now time.Time) string {
+func uncovered(p *state.OperatorPolicy, installed state.Installed, now time.Time) string {
 	if installed.Package != p.Package {
 		return ""
 	}
 	if p.MustNotHave {
-		if match, known := p.Forbids(installed.CSV, installed.Version, olm.Catalog{}, now); match || !known &&
-			(p.Catalog != olm.Catalog{}) && !p.versions.binds(installed.CSV) {
+		if match, known := Forbids(p, installed.CSV, installed.Version, olm.Catalog{}, now); match || !known &&
+			(p.Catalog != olm.Catalog{}) && !p.Versions.Binds(installed.CSV) {
 			return installed.CSV + " is installed in namespace " + p.TargetNamespace + " and forbidden by this policy"
 		}
 		return ""
 	}
-	if ok, _ := p.Covers(installed.CSV, installed.Version, now); ok {
+	if ok, _ := Covers(p, installed.CSV, installed.Version, now); ok {
 		return ""
 	}
 	return installed.CSV + " is installed in namespace " + p.TargetNamespace + " and not covered by this policy"
 }
 
-// acceptance returns what a policy allows.
-func (p *OperatorPolicy) acceptance() string {
-	switch {
-	case p.MustNotHave:
-		return "the policy is mustnothave for " + p.scope()
-	case len(p.versions.entries) > 0:
-		return p.acceptedVersions()
-	case p.versionRange != nil:
-		return "allowed is versionRange " + text.Quote(p.versionRange.String())
-	}
-	return ""
-}
-
 // previewPlan reports the effect on one plan that waits for approval, if the policy applies to it.
-func previewPlan(plan *olm.InstallPlan, p *OperatorPolicy, ns *Namespace, now time.Time,
+func previewPlan(plan *olm.InstallPlan, p *state.OperatorPolicy, ns *state.Namespace, now time.Time,
 	preview func(id verdict.RuleID, what, more string)) {
 	judged := JudgePlan(PlanInput{Plan: plan, Namespace: ns, Now: now})
 	concerned := slices.ContainsFunc(judged.CSVs, func(c verdict.CSV) bool { return c.Package == p.Package })
-	ours := slices.IndexFunc(judged.Reasons, func(r verdict.Reason) bool { return r.From == p.ref() })
+	ours := slices.IndexFunc(judged.Reasons, func(r verdict.Reason) bool { return r.From == p.Ref() })
 	what := pendingText(&judged)
 	switch {
 	case ours >= 0:

@@ -9,6 +9,7 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/operatorpolicy"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -199,7 +200,7 @@ func TestUnreadablePoliciesHold(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := policyFor("etcd", edit)
-			ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{p}})
+			ns := state.NewNamespace("shop", state.NamespaceContents{Policies: []*state.OperatorPolicy{p}})
 			if v := JudgePlan(PlanInput{Plan: pendingPlan("etcd 0.9.2"), Namespace: ns}); v.Decision != verdict.Hold ||
 				v.Reasons[0].Rule != RulePolicyUnreadable {
 				t.Errorf("the plan: %s %v", v.Decision, v.Reasons)
@@ -263,9 +264,9 @@ func FuzzPolicy(f *testing.F) {
 		p := NewOperatorPolicy(op)
 		NormalizeOperatorPolicy(op, nil)
 		v := JudgeOperatorPolicy(OperatorPolicyInput{Policy: op, Strict: strict,
-			Namespace: func(string) *Namespace { return nil }})
-		if v.Decision == verdict.Allow && p.faults != "" && !strings.Contains(p.faults, "template text") {
-			t.Errorf("admitted, and cannot be judged by: %s", p.faults)
+			Namespace: func(string) *state.Namespace { return nil }})
+		if v.Decision == verdict.Allow && p.Unreadable() != "" && !strings.Contains(p.Unreadable(), "template text") {
+			t.Errorf("admitted, and cannot be judged by: %s", p.Unreadable())
 		}
 	})
 }

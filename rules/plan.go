@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -19,7 +20,7 @@ type PlanInput struct {
 	// Plan is the plan with its stored status.
 	Plan *olm.InstallPlan
 	// Namespace is the plan's namespace; nil if it has no known objects.
-	Namespace *Namespace
+	Namespace *state.Namespace
 	// Now is the time for approval windows and exceptions. Default: it is not known, what a policy has windows for is
 	// held, and exceptions do not count.
 	Now time.Time
@@ -37,14 +38,14 @@ func JudgePlan(in PlanInput) verdict.Verdict {
 
 func (j *planJudge) judge() verdict.Verdict {
 	v := verdict.Verdict{Object: "installplan " + j.Plan.Metadata.Key()}
-	if !j.Namespace.judged() {
+	if !j.Namespace.Judged() {
 		for i := range j.csvs {
 			j.judgeNeeds(&j.csvs[i], &v)
 		}
 		return v.Sorted()
 	}
 	if f := unfinished(j.Plan, len(j.csvs)); !f.Silent() {
-		recordForNamespace(&v, j.Namespace, RulePlanPhase, f)
+		state.RecordForNamespace(&v, j.Namespace, RulePlanPhase, f)
 		return v // other missing parts are a consequence of this
 	}
 	v.CSVs = make([]verdict.CSV, len(j.csvs))
@@ -106,12 +107,12 @@ func judgeByPolicies(in *PlanInput, c *Bundle, v *verdict.Verdict) (disposition 
 	if c.recordUnknown(in.Namespace, "the plan", c.awaited(), v) {
 		return verdict.Held, nil
 	}
-	for _, p := range in.Namespace.governing(c.pkg) {
+	for _, p := range in.Namespace.Governing(c.pkg) {
 		for _, rule := range contentChecks {
-			p.recordOn(c, in.Now, v, rule.ID, rule.judge(c, p))
+			recordOn(p, c, in.Now, v, rule.ID, rule.judge(c, p))
 		}
 		for _, rule := range progressChecks {
-			p.recordOn(c, in.Now, v, rule.ID, rule.judge(in, c, p))
+			recordOn(p, c, in.Now, v, rule.ID, rule.judge(in, c, p))
 		}
 		judgeConsent(in, c, p, v)
 		if p.Enforced && !p.MustNotHave {

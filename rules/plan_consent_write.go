@@ -1,12 +1,9 @@
 package rules
 
 import (
-	"fmt"
-	"strings"
-
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
-	"github.com/opgate/opgate/rules/operatorpolicy"
+	"github.com/opgate/opgate/rules/evidence"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -16,47 +13,12 @@ const RulePlanConsentRight verdict.RuleID = "plan/consent-right"
 var planConsentRight = verdict.Rule{ID: RulePlanConsentRight, Outcomes: verdict.Denies,
 	Summary: "annotation opgate.io/consent, consent-by or consent-expires is written by a user who may not consent, in another name, or in a form that is no consent"}
 
-// The annotations of a plan by which a user consents to what it changes.
-const (
-	// ConsentAnnotation has the digests of the changes, separated by commas.
-	ConsentAnnotation = "opgate.io/consent"
-	// ConsentByAnnotation has the name of the user; it is optional. So is ConsentExpiresAnnotation.
-	ConsentByAnnotation = "opgate.io/consent-by"
-)
-
-// maxConsent bounds the annotation, in bytes: maxDigests with a comma and a few blanks each.
-const maxConsent = operatorpolicy.MaxDigests * 80
-
-// consentedTo returns the digests in the annotation of a plan, or what is wrong with it. Such an annotation consents to
-// nothing.
-func consentedTo(m *olm.ObjectMeta) (digests map[string]bool, problem string) {
-	value := m.Annotations.Consent
-	if len(value) > maxConsent {
-		return nil, fmt.Sprintf("it has %d bytes, at most %d are read", len(value), maxConsent)
-	}
-	if strings.TrimSpace(value) == "" {
-		return nil, ""
-	}
-	digests = map[string]bool{}
-	for part := range strings.SplitSeq(value, ",") {
-		digest := strings.TrimSpace(part)
-		if problem := operatorpolicy.NotDigest(digest); problem != "" {
-			return nil, text.Quote(digest) + " " + problem
-		}
-		digests[digest] = true
-	}
-	if len(digests) > operatorpolicy.MaxDigests {
-		return nil, fmt.Sprintf("it has %d digests, at most %d are read", len(digests), operatorpolicy.MaxDigests)
-	}
-	return digests, ""
-}
-
 // ConsentAsked reports whether an update consents to changes, which needs the RBAC verb approve: it adds a digest to
 // the annotation, moves its end to a later time, or changes the name of the user. Removing any digest, or the name,
 // needs no right, nor does an earlier end.
 func (in *PlanUpdateInput) ConsentAsked() bool {
-	was, _ := consentedTo(&in.Old.Metadata)
-	is, problem := consentedTo(&in.New.Metadata)
+	was, _ := evidence.Consented(&in.Old.Metadata)
+	is, problem := evidence.Consented(&in.New.Metadata)
 	if problem != "" {
 		return in.New.Metadata.Annotations.Consent != in.Old.Metadata.Annotations.Consent
 	}
@@ -65,7 +27,7 @@ func (in *PlanUpdateInput) ConsentAsked() bool {
 			return true
 		}
 	}
-	if len(is) > 0 && consentExpiry(&in.New.Metadata).later(consentExpiry(&in.Old.Metadata)) {
+	if len(is) > 0 && evidence.ConsentExpiry(&in.New.Metadata).Later(evidence.ConsentExpiry(&in.Old.Metadata)) {
 		return true
 	}
 	by := in.New.Metadata.Annotations.ConsentBy
@@ -79,8 +41,8 @@ func (in *PlanUpdateInput) ConsentNeeds() []verdict.PolicyRef {
 	var needs []verdict.PolicyRef
 	seen := map[verdict.PolicyRef]bool{}
 	for _, c := range bundlesOf(in.Old, in.Namespace) {
-		for _, p := range in.Namespace.governing(c.pkg) {
-			if ref := p.ref(); p.consents() && !seen[ref] {
+		for _, p := range in.Namespace.Governing(c.pkg) {
+			if ref := p.Ref(); p.ReviewsChanges() && !seen[ref] {
 				seen[ref] = true
 				needs = append(needs, ref)
 			}
@@ -92,30 +54,30 @@ func (in *PlanUpdateInput) ConsentNeeds() []verdict.PolicyRef {
 // judgeConsentWrite keeps consent to users with the right: any other who could write the annotation would consent
 // for them. That applies in every namespace, since the policy that needs consent may be created later.
 func (in *PlanUpdateInput) judgeConsentWrite(v *verdict.Verdict) {
-	expires := consentExpiry(&in.New.Metadata)
-	if expires.malformed() && expires != consentExpiry(&in.Old.Metadata) {
-		refuseConsent(v, ConsentExpiresAnnotation, "is not a time, "+
-			text.Quote(text.Truncate(expires.value, maxShownExpiry)), expires.accepted())
+	expires := evidence.ConsentExpiry(&in.New.Metadata)
+	if expires.Malformed() && expires != evidence.ConsentExpiry(&in.Old.Metadata) {
+		refuseConsent(v, evidence.ConsentExpiresAnnotation, "is not a time, "+
+			text.Quote(text.Truncate(expires.Value, evidence.MaxShown)), expires.Accepted())
 		return
 	}
 	if !in.ConsentAsked() {
 		return
 	}
-	_, problem := consentedTo(&in.New.Metadata)
+	_, problem := evidence.Consented(&in.New.Metadata)
 	by := in.New.Metadata.Annotations.ConsentBy
 	switch {
 	case problem != "":
-		refuseConsent(v, ConsentAnnotation, "is not a list of digests", problem+"; separate several by commas")
+		refuseConsent(v, evidence.ConsentAnnotation, "is not a list of digests", problem+"; separate several by commas")
 	case len(in.ConsentNeeds()) == 0:
-		refuseConsent(v, ConsentAnnotation, "is not allowed here",
+		refuseConsent(v, evidence.ConsentAnnotation, "is not allowed here",
 			"no OperatorPolicy with spec.consent governs a package of the plan")
-	case expires.ended(in.Now) != "":
-		refuseConsent(v, ConsentExpiresAnnotation, "is not allowed: the consent "+expires.ended(in.Now),
-			expires.accepted())
+	case expires.Ended(in.Now) != "":
+		refuseConsent(v, evidence.ConsentExpiresAnnotation, "is not allowed: the consent "+expires.Ended(in.Now),
+			expires.Accepted())
 	case in.ConsentRefused != "":
-		refuseConsent(v, ConsentAnnotation, "is not allowed", in.ConsentRefused)
+		refuseConsent(v, evidence.ConsentAnnotation, "is not allowed", in.ConsentRefused)
 	case by != "" && by != in.User:
-		refuseConsent(v, ConsentByAnnotation, "names "+text.Quote(by), "allowed is the name of the user who consents, "+
+		refuseConsent(v, evidence.ConsentByAnnotation, "names "+text.Quote(by), "allowed is the name of the user who consents, "+
 			text.Quote(in.User))
 	}
 }

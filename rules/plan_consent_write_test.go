@@ -8,6 +8,7 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/operatorpolicy"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -38,7 +39,7 @@ func TestWritingConsent(t *testing.T) {
 		consent, by string
 		approve     bool
 		without     bool // the right
-		policy      *OperatorPolicy
+		policy      *state.OperatorPolicy
 		asked       bool
 		want        verdict.Decision
 		rule        verdict.RuleID
@@ -119,9 +120,9 @@ func TestWritingConsent(t *testing.T) {
 				policy = reviewed
 			}
 			in := annotate(old, c.consent, c.by, c.approve)
-			in.Namespace = NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{policy},
+			in.Namespace = Read(state.NewNamespace("shop", state.NamespaceContents{Policies: []*state.OperatorPolicy{policy},
 				CSVs:  etcdInstalled(),
-				Plans: []*olm.InstallPlan{old}, Changes: reading(nil, etcdChange(nil))})
+				Plans: []*olm.InstallPlan{old}}), nil, reading(nil, etcdChange(nil)))
 			if c.without {
 				in.ConsentRefused = "it needs the verb approve on operatorpolicies etcd in namespace policies"
 			}
@@ -146,10 +147,10 @@ func TestWritingConsent(t *testing.T) {
 // a policy does.
 func TestConsentIsNotPlanted(t *testing.T) {
 	digest := etcdChange(nil).Digest()
-	for name, ns := range map[string]*Namespace{
+	for name, ns := range map[string]*state.Namespace{
 		"a namespace without policies": nil,
-		"a governed namespace": NewNamespace("shop",
-			NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))}}),
+		"a governed namespace": state.NewNamespace("shop",
+			state.NamespaceContents{Policies: []*state.OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))}}),
 	} {
 		plan := consentedPlan(digest)
 		create := JudgePlanCreate(PlanCreateInput{Plan: &olm.InstallPlanHead{Metadata: plan.Metadata, Spec: plan.Spec},
@@ -168,7 +169,7 @@ func TestConsentIsNotPlanted(t *testing.T) {
 func TestConsentNeedsEveryPolicy(t *testing.T) {
 	old := pendingPlan("etcd 0.9.2", "vault 0.1.9", "prometheus 0.55.0")
 	in := annotate(old, etcdChange(nil).Digest(), "", false)
-	in.Namespace = NewNamespace("shop", NamespaceContents{Plans: []*olm.InstallPlan{old}, Policies: []*OperatorPolicy{
+	in.Namespace = state.NewNamespace("shop", state.NamespaceContents{Plans: []*olm.InstallPlan{old}, Policies: []*state.OperatorPolicy{
 		policyFor("etcd", reviewing(holdPermissions)), policyFor("vault", reviewing(policyv1beta2.Consent{})),
 		policyFor("prometheus", nil)}})
 	var got []string

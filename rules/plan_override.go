@@ -2,11 +2,12 @@ package rules
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/evidence"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -23,9 +24,6 @@ var (
 		Summary: "annotation opgate.io/override-reason is set on a plan without an approval that needs an override, or opgate.io/override-expires is changed later"}
 )
 
-// OverrideReasonAnnotation holds the reason of a break-glass approval (R-AP-6).
-const OverrideReasonAnnotation = "opgate.io/override-reason"
-
 // Override is the override that a write asks for.
 type Override struct {
 	// Reason is empty if the write asks for none.
@@ -38,13 +36,13 @@ type Override struct {
 
 // overrideAsked returns the override that a write adds by a new reason; before is nil on create.
 func overrideAsked(after, before *olm.ObjectMeta, now time.Time) Override {
-	reason, expires := overrideReason(after), overrideExpiry(after)
-	if reason == "" || before != nil && reason == overrideReason(before) {
+	reason, expires := evidence.OverrideReason(after), evidence.OverrideExpiry(after)
+	if reason == "" || before != nil && reason == evidence.OverrideReason(before) {
 		return Override{}
 	}
-	asked := Override{Reason: reason, Until: expires.until()}
-	if ended := expires.ended(now); ended != "" {
-		asked.Ended = "it " + ended + "; " + expires.accepted()
+	asked := Override{Reason: reason, Until: expires.Until()}
+	if ended := expires.Ended(now); ended != "" {
+		asked.Ended = "it " + ended + "; " + expires.Accepted()
 	}
 	return asked
 }
@@ -66,44 +64,25 @@ func (in *PlanUpdateInput) overrideReasonAdded() bool {
 // overrideMoved reports whether an update changes when the override on the plan ends, except to now. A mark keeps the
 // end: what is stored is judged by it.
 func (in *PlanUpdateInput) overrideMoved() bool {
-	reason, expires, was := overrideReason(&in.New.Metadata), overrideExpiry(&in.New.Metadata),
-		overrideExpiry(&in.Old.Metadata)
-	return reason != "" && reason == overrideReason(&in.Old.Metadata) && expires != was && expires.value != endedMark &&
-		expires.value != was.mark()
-}
-
-func overrideReason(m *olm.ObjectMeta) string {
-	return strings.TrimSpace(m.Annotations.OverrideReason)
-}
-
-// overridden reports whether the approval of a plan was allowed by an override, which may have ended. The reason on an
-// approved plan proves that, since refuseOverrideReason keeps every other write from adding one.
-func overridden(p *olm.InstallPlan) bool {
-	return p.Spec.Approved && overrideReason(&p.Metadata) != ""
-}
-
-// overrideEnd returns that the override of a plan has ended at a time, to follow its noun; "" if the plan has none, or
-// that is in force.
-func overrideEnd(p *olm.InstallPlan, now time.Time) string {
-	if !overridden(p) {
-		return ""
-	}
-	return overrideExpiry(&p.Metadata).endedText(now)
+	reason, expires, was := evidence.OverrideReason(&in.New.Metadata), evidence.OverrideExpiry(&in.New.Metadata),
+		evidence.OverrideExpiry(&in.Old.Metadata)
+	return reason != "" && reason == evidence.OverrideReason(&in.Old.Metadata) && expires != was && expires.Value != evidence.EndedMark &&
+		expires.Value != was.Mark()
 }
 
 // OverrideText returns why a user has approved a plan that was refused, and whether that has ended, to follow a
 // sentence; "" if the plan has no override. Of a plan that is complete it does not depend on the time. Who that was is
 // in the plan's event, and not in the plan.
 func OverrideText(p *olm.InstallPlan, now time.Time) string {
-	if !overridden(p) {
+	if !evidence.Overridden(p) {
 		return ""
 	}
 	given := "; a user approved the InstallPlan " + p.Metadata.Key() + " although it is refused, and gave the reason " +
 		text.Quote(p.Metadata.Annotations.OverrideReason)
-	if ended := overrideEnd(p, now); ended != "" && p.Status.Phase != olm.PhaseComplete {
+	if ended := evidence.OverrideEnd(p, now); ended != "" && p.Status.Phase != olm.PhaseComplete {
 		return given + "; the override " + ended
 	}
-	return given + overrideExpiry(&p.Metadata).until()
+	return given + evidence.OverrideExpiry(&p.Metadata).Until()
 }
 
 // refuseOverrideReason keeps the reason of an override out of all writes but checked approvals, since the reason also
@@ -111,30 +90,30 @@ func OverrideText(p *olm.InstallPlan, now time.Time) string {
 // be created later.
 func refuseOverrideReason(v *verdict.Verdict) {
 	v.Refuse(verdict.Reason{Rule: RulePlanOverrideReason, Decision: verdict.Deny,
-		Field: "metadata.annotations[" + OverrideReasonAnnotation + "]",
-		Message: verdict.Sentence("annotation "+OverrideReasonAnnotation+" is not allowed here", RulePlanOverrideReason,
+		Field: "metadata.annotations[" + evidence.OverrideReasonAnnotation + "]",
+		Message: verdict.Sentence("annotation "+evidence.OverrideReasonAnnotation+" is not allowed here", RulePlanOverrideReason,
 			"give it together with spec.approved, and only where the approval is refused without it")})
 }
 
 // refuseOverrideMoved keeps an override to the end that it was approved with: one that has ended would open again.
 func refuseOverrideMoved(v *verdict.Verdict) {
 	v.Refuse(verdict.Reason{Rule: RulePlanOverrideReason, Decision: verdict.Deny,
-		Field: "metadata.annotations[" + OverrideExpiresAnnotation + "]",
-		Message: verdict.Sentence("changing annotation "+OverrideExpiresAnnotation+" is not allowed",
+		Field: "metadata.annotations[" + evidence.OverrideExpiresAnnotation + "]",
+		Message: verdict.Sentence("changing annotation "+evidence.OverrideExpiresAnnotation+" is not allowed",
 			RulePlanOverrideReason,
-			"an override ends when its approval states; to end it now, write "+endedMark)})
+			"an override ends when its approval states; to end it now, write "+evidence.EndedMark)})
 }
 
 // OverrideNeeds returns the objects on which an approver needs the RBAC verb override to set this refusal aside; ok is
 // false if that is not possible. A reason without a single source needs all objects that may refuse in the namespace.
-func OverrideNeeds(v *verdict.Verdict, ns *Namespace) (needs []verdict.PolicyRef, ok bool) {
+func OverrideNeeds(v *verdict.Verdict, ns *state.Namespace) (needs []verdict.PolicyRef, ok bool) {
 	for _, r := range v.Reasons {
 		from := []verdict.PolicyRef{r.From}
 		switch {
 		case !RuleOf(r.Rule).Override:
 			return nil, false
 		case r.From == verdict.PolicyRef{} || r.Rule == RuleBundleUnknown:
-			from = ns.sources()
+			from = ns.Sources()
 		}
 		for _, g := range from {
 			if !slices.Contains(needs, g) {

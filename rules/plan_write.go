@@ -7,6 +7,8 @@ import (
 
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/evidence"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -33,7 +35,7 @@ var (
 // known.
 type PlanCreateInput struct {
 	Plan      *olm.InstallPlanHead
-	Namespace *Namespace
+	Namespace *state.Namespace
 	// ByOLM reports whether the write comes from OLM's own identity.
 	ByOLM bool
 }
@@ -48,17 +50,17 @@ func (in *PlanCreateInput) NeverRefused() bool { return in.ByOLM && !in.Plan.Spe
 // O3, O4).
 func JudgePlanCreate(in PlanCreateInput) verdict.Verdict {
 	v := verdict.Verdict{Object: "installplan " + in.Plan.Metadata.Key()}
-	if !in.ByOLM && overrideReason(&in.Plan.Metadata) != "" {
+	if !in.ByOLM && evidence.OverrideReason(&in.Plan.Metadata) != "" {
 		refuseOverrideReason(&v)
 	}
 	if a := &in.Plan.Metadata.Annotations; !in.ByOLM && (a.Consent != "" || a.ConsentBy != "") {
-		refuseConsent(&v, ConsentAnnotation, "is not allowed here",
+		refuseConsent(&v, evidence.ConsentAnnotation, "is not allowed here",
 			"consent to what a plan changes once OLM has written it")
 	}
 	switch {
-	case in.NeverRefused() || !in.Namespace.judged():
+	case in.NeverRefused() || !in.Namespace.Judged():
 	case !in.ByOLM:
-		recordForNamespace(&v, in.Namespace, RulePlanCreate, verdict.Finding{Decision: verdict.Deny,
+		state.RecordForNamespace(&v, in.Namespace, RulePlanCreate, verdict.Finding{Decision: verdict.Deny,
 			What:     "creating an InstallPlan by hand is not allowed",
 			Accepted: "OLM creates plans from Subscriptions; create or change one of these"})
 	default:
@@ -72,32 +74,32 @@ func JudgePlanCreate(in PlanCreateInput) verdict.Verdict {
 // must judge plans first. Switching a Subscription to Manual makes OLM create the plan again, and then all its contents
 // are judged.
 func judgeBornApproved(in *PlanCreateInput, v *verdict.Verdict) {
-	if in.Namespace.constrained() {
-		recordForNamespace(v, in.Namespace, RulePlanBornApproved, verdict.Finding{Decision: verdict.Hold,
+	if in.Namespace.Constrained() {
+		state.RecordForNamespace(v, in.Namespace, RulePlanBornApproved, verdict.Finding{Decision: verdict.Hold,
 			Field: "spec.approved",
 			What:  "a plan that is approved from the start is held",
 			Accepted: "set spec.installPlanApproval of the Subscriptions in this namespace to " + olm.ApprovalManual +
-				", since " + in.Namespace.judgeText()})
+				", since " + in.Namespace.JudgeText()})
 		return
 	}
 	for _, name := range in.Plan.Spec.CSVNames {
-		pkg, disputed := in.Namespace.claimed(name)
+		pkg, disputed := in.Namespace.Claimed(name)
 		if pkg == "" || disputed {
-			pkg = in.Namespace.startedBy(name)
+			pkg = startedBy(in.Namespace, name)
 		}
-		policies := in.Namespace.governing(pkg)
+		policies := in.Namespace.Governing(pkg)
 		what := text.Name(name) + " in a plan that is approved from the start is held"
 		if pkg == "" {
-			policies = in.Namespace.slipped()
+			policies = slipped(in.Namespace)
 			what = text.Name(name) +
 				", of which the package is not known yet, in a plan that is approved from the start is held"
 		}
 		for _, p := range policies {
-			passes := p.passesByName(name) && in.Namespace.notUpgradeable(p.Package, name) == nil
+			passes := p.PassesByName(name) && in.Namespace.NotUpgradeable(p.Package, name) == nil
 			if mode, because := p.Approval(in.Namespace); mode == olm.ApprovalManual && !passes {
-				p.record(v, RulePlanBornApproved, verdict.Finding{Decision: verdict.Hold, Field: "spec.approved",
+				p.Record(v, RulePlanBornApproved, verdict.Finding{Decision: verdict.Hold, Field: "spec.approved",
 					What: what,
-					Accepted: "set spec.installPlanApproval of the Subscriptions to " + p.packages() + " to " +
+					Accepted: "set spec.installPlanApproval of the Subscriptions to " + p.PackageText() + " to " +
 						olm.ApprovalManual + ", since " + because})
 			}
 		}
@@ -105,8 +107,8 @@ func judgeBornApproved(in *PlanCreateInput, v *verdict.Verdict) {
 }
 
 // startedBy returns the package of the Subscription with this startingCSV.
-func (n *Namespace) startedBy(csv string) string {
-	for _, s := range n.subscriptions {
+func startedBy(n *state.Namespace, csv string) string {
+	for _, s := range n.Subscriptions() {
 		if s.Spec.StartingCSV == csv {
 			return s.Spec.Package
 		}
@@ -117,25 +119,17 @@ func (n *Namespace) startedBy(csv string) string {
 // slipped returns the enforcing policies that want Manual and whose package has a Subscription: a plan that is born
 // approved may come from there, even if the Subscription is Manual now. OLM does not create such a plan beside a Manual
 // Subscription, so it read this one before it was changed, most likely by the loop.
-func (n *Namespace) slipped() []*OperatorPolicy {
-	var found []*OperatorPolicy
-	for _, p := range n.enforced {
+func slipped(n *state.Namespace) []*state.OperatorPolicy {
+	var found []*state.OperatorPolicy
+	for _, p := range n.Enforcing() {
 		if mode, _ := p.Approval(n); mode != olm.ApprovalManual {
 			continue
 		}
-		if n.subscribed(p) {
+		if n.Subscribed(p) {
 			found = append(found, p)
 		}
 	}
 	return found
-}
-
-// passesByName reports whether a policy allows a CSV by its name alone, and so with any contents.
-func (p *OperatorPolicy) passesByName(csv string) bool {
-	if slices.ContainsFunc(judgedParts, func(part judgedPart) bool { return !part.named && part.is(p) }) {
-		return false
-	}
-	return p.Catalog == (olm.Catalog{}) && !p.versions.binds(csv) && (p.versions.lists(csv) || p.namesStart(csv))
 }
 
 // PlanUpdateInput is the input of JudgePlanUpdate.
@@ -144,7 +138,7 @@ type PlanUpdateInput struct {
 	New *olm.InstallPlanHead
 	// Old is the stored object.
 	Old       *olm.InstallPlan
-	Namespace *Namespace
+	Namespace *state.Namespace
 	// User is the name of the user who writes, and ConsentRefused why that user may not consent, which is asked if
 	// ConsentAsked; empty if the user has the right on all of ConsentNeeds.
 	User, ConsentRefused string
@@ -167,7 +161,7 @@ func JudgePlanUpdate(in PlanUpdateInput) verdict.Verdict {
 			v.Refuse(r)
 		}
 	}
-	if in.Namespace.judged() {
+	if in.Namespace.Judged() {
 		in.judgeFrozen(&v)
 	}
 	in.judgeConsentWrite(&v)
@@ -192,8 +186,8 @@ func (in *PlanUpdateInput) judgeFrozen(v *verdict.Verdict) {
 	}
 }
 
-func frozen(v *verdict.Verdict, ns *Namespace, field string) {
-	recordForNamespace(v, ns, RulePlanFrozen, verdict.Finding{Decision: verdict.Deny, Field: field,
+func frozen(v *verdict.Verdict, ns *state.Namespace, field string) {
+	state.RecordForNamespace(v, ns, RulePlanFrozen, verdict.Finding{Decision: verdict.Deny, Field: field,
 		What:     "changing " + field + " is not allowed",
 		Accepted: "what a plan holds is what was judged; OLM writes a new plan when there is something new"})
 }
@@ -201,7 +195,7 @@ func frozen(v *verdict.Verdict, ns *Namespace, field string) {
 // PlanStatusInput is the input of JudgePlanStatusUpdate.
 type PlanStatusInput struct {
 	New, Old  *olm.InstallPlan
-	Namespace *Namespace
+	Namespace *state.Namespace
 	// ByOLM and ByOpgate report whether the write comes from OLM's or from Opgate's own identity.
 	ByOLM, ByOpgate bool
 	// Now is that of PlanInput.
@@ -220,7 +214,7 @@ func (in *PlanStatusInput) NeverRefused() bool { return in.ByOLM }
 // interrupted plans, of which each step is judged again.
 func JudgePlanStatusUpdate(in PlanStatusInput) verdict.Verdict {
 	v := verdict.Verdict{Object: "installplan " + in.Old.Metadata.Key()}
-	if in.NeverRefused() || !in.Namespace.judged() {
+	if in.NeverRefused() || !in.Namespace.Judged() {
 		return v
 	}
 	if !slices.Equal(in.New.Status.BundleLookups, in.Old.Status.BundleLookups) {
@@ -257,7 +251,7 @@ func JudgePlanStatusUpdate(in PlanStatusInput) verdict.Verdict {
 			accepted = "set spec.approved instead, then OLM starts the plan"
 		}
 	}
-	recordForNamespace(&v, in.Namespace, RulePlanStatusPhase, verdict.Finding{Decision: verdict.Deny,
+	state.RecordForNamespace(&v, in.Namespace, RulePlanStatusPhase, verdict.Finding{Decision: verdict.Deny,
 		Field:    "status.phase",
 		What:     "changing status.phase from " + text.Quote(from) + " to " + text.Quote(to) + " is not allowed",
 		Accepted: accepted})

@@ -13,6 +13,7 @@ import (
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -214,7 +215,7 @@ func (o offered) under(t *testing.T, objects []*constraintv1.Constraint, labels 
 			stored = append(stored, sub)
 		}
 	}
-	ns := NewNamespace("shop", NamespaceContents{Subscriptions: stored, Exists: true, Labels: labels,
+	ns := state.NewNamespace("shop", state.NamespaceContents{Subscriptions: stored, Exists: true, Labels: labels,
 		Facts: aroundKubernetes, Constraints: under(definitions...), Groups: []*olm.OperatorGroup{all}})
 	if subscribes {
 		return JudgeSubscription(SubscriptionInput{Namespace: ns, Mode: MutateApproval, Subscription: sub})
@@ -355,7 +356,7 @@ func admitted(t *testing.T, document string, others ...*constraintv1.Constraint)
 		definitions = append(definitions, NewDefinition(other, nil))
 	}
 	v := JudgeConstraint(ConstraintInput{Constraint: c, Strict: strict, Constraints: under(definitions...),
-		Namespaces: slices.Values([]*Namespace{NewNamespace("shop", NamespaceContents{})})})
+		Namespaces: slices.Values([]*state.Namespace{state.NewNamespace("shop", state.NamespaceContents{})})})
 	if v.Decision != verdict.Allow || len(v.Warnings) > 0 {
 		t.Errorf("%s is not admitted as it is: %s %q", c.Name, v.Refusal(), v.WarningTexts())
 	}

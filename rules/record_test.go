@@ -8,23 +8,24 @@ import (
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/change"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
 // recorded returns the contents of a namespace with the record that the leader writes of them.
-func recorded(t *testing.T, c NamespaceContents) NamespaceContents {
+func recorded(t *testing.T, c state.NamespaceContents) state.NamespaceContents {
 	t.Helper()
-	c.Record = stored(t, NewNamespace("shop", c).NextRecord(false))
+	c.Record = stored(t, state.NewNamespace("shop", c).NextRecord(false))
 	return c
 }
 
 // stored returns a record as it is read back.
-func stored(t *testing.T, r *InstallRecord) *InstallRecord {
+func stored(t *testing.T, r *state.InstallRecord) *state.InstallRecord {
 	t.Helper()
 	if r == nil {
 		return nil
 	}
-	decoded, err := DecodeInstallRecord(RecordName("shop"), r.Encode())
+	decoded, err := state.DecodeInstallRecord(state.RecordName("shop"), r.Encode())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,16 +36,16 @@ func stored(t *testing.T, r *InstallRecord) *InstallRecord {
 }
 
 // storedEtcd returns etcd 0.9.2 as installed, in an object with a UID.
-func storedEtcd(t *testing.T, spec, uid string) Installed {
+func storedEtcd(t *testing.T, spec, uid string) state.Installed {
 	t.Helper()
 	csv := written(t, spec)
 	csv.Metadata.UID = uid
-	installed, _ := InstalledBy(csv)
+	installed, _ := state.InstalledBy(csv)
 	return installed
 }
 
-// as returns what is installed under another name and version.
-func (c Installed) as(name, version string) Installed {
+// installedAs returns what is installed under another name and version.
+func installedAs(c state.Installed, name, version string) state.Installed {
 	c.CSV, c.UID, c.Version = name, name, version
 	return c
 }
@@ -54,14 +55,14 @@ func (c Installed) as(name, version string) Installed {
 func TestP1PlantedPlan(t *testing.T) {
 	planted := installing(t, otherSpec,
 		func(p *olm.InstallPlan) { p.Status.Phase, p.Status.Steps[0].Status = olm.PhaseComplete, "Created" })
-	contents := NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", versions("etcd.v0.9.2"))},
-		Plans: []*olm.InstallPlan{planted}, CSVs: []Installed{storedEtcd(t, etcdSpec, "1")}}
+	contents := state.NamespaceContents{Policies: []*state.OperatorPolicy{policyFor("etcd", versions("etcd.v0.9.2"))},
+		Plans: []*olm.InstallPlan{planted}, CSVs: []state.Installed{storedEtcd(t, etcdSpec, "1")}}
 	changed := contents
-	changed.CSVs = []Installed{storedEtcd(t, otherSpec, "1")} // in an outage
+	changed.CSVs = []state.Installed{storedEtcd(t, otherSpec, "1")} // in an outage
 	changed.Record = recorded(t, contents).Record
 	for _, c := range []struct {
 		name     string
-		contents NamespaceContents
+		contents state.NamespaceContents
 		old, new string
 		want     verdict.Decision
 	}{
@@ -75,73 +76,73 @@ func TestP1PlantedPlan(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			v := JudgeCSV(CSVInput{Old: written(t, c.old), New: written(t, c.new),
-				Namespace: NewNamespace("shop", c.contents)})
+				Namespace: state.NewNamespace("shop", c.contents)})
 			if v.Decision != c.want || c.want != verdict.Allow && !strings.Contains(v.Refusal(), "(csv/frozen)") {
 				t.Errorf("%s: %s, want %s", v.Decision, v.Refusal(), c.want)
 			}
 		})
 	}
-	if !NewNamespace("shop", changed).Drifted("etcd.v0.9.2") {
+	if !state.NewNamespace("shop", changed).Drifted("etcd.v0.9.2") {
 		t.Error("a planted plan hides that contents are not those that are recorded")
 	}
 }
 
 // TestNextRecord: what is recorded, and what ends it.
 func TestNextRecord(t *testing.T) {
-	policies := []*OperatorPolicy{policyFor("etcd", nil)}
-	forbidding := []*OperatorPolicy{policyFor("etcd", func(s *spec) { s.ComplianceType = "mustnothave" })}
+	policies := []*state.OperatorPolicy{policyFor("etcd", nil)}
+	forbidding := []*state.OperatorPolicy{policyFor("etcd", func(s *spec) { s.ComplianceType = "mustnothave" })}
 	constraints := under(ruleOf("any", `bundle.package != "vault"`, "", constraint.Require))
 	old, next := storedEtcd(t, etcdSpec, "1"), storedEtcd(t, otherSpec, "2")
-	before := NewNamespace("shop", NamespaceContents{UID: "a", Policies: policies, CSVs: []Installed{old}}).NextRecord(
+	before := state.NewNamespace("shop", state.NamespaceContents{UID: "a", Policies: policies, CSVs: []state.Installed{old}}).NextRecord(
 		false)
-	nothing := NewNamespace("shop", NamespaceContents{UID: "a", Policies: policies}).NextRecord(false)
+	nothing := state.NewNamespace("shop", state.NamespaceContents{UID: "a", Policies: policies}).NextRecord(false)
 	const first = "etcd.v0.9.2 1 adopted"
 	for _, c := range []struct {
 		name       string
-		contents   NamespaceContents
+		contents   state.NamespaceContents
 		unresolved bool
 		want       string
 	}{
-		{name: "nothing is installed", contents: NamespaceContents{Policies: policies}, want: " "},
-		{name: "nothing governs", contents: NamespaceContents{CSVs: []Installed{old}}},
-		{name: "installed before", contents: NamespaceContents{Policies: policies, CSVs: []Installed{old}},
+		{name: "nothing is installed", contents: state.NamespaceContents{Policies: policies}, want: " "},
+		{name: "nothing governs", contents: state.NamespaceContents{CSVs: []state.Installed{old}}},
+		{name: "installed before", contents: state.NamespaceContents{Policies: policies, CSVs: []state.Installed{old}},
 			want: first},
-		{name: "installed afterwards", contents: NamespaceContents{Record: nothing, Policies: policies,
-			CSVs: []Installed{old}}, want: "etcd.v0.9.2 1"},
-		{name: "deleted", contents: NamespaceContents{Record: before, Policies: policies}, want: first},
-		{name: "installed again", contents: NamespaceContents{Record: before, Policies: policies,
-			CSVs: []Installed{next}}, want: "etcd.v0.9.2 2"},
-		{name: "while it is upgraded", contents: NamespaceContents{Record: before, Policies: policies,
-			CSVs: []Installed{old, next.as("etcd.v0.9.4", "0.9.4")}},
+		{name: "installed afterwards", contents: state.NamespaceContents{Record: nothing, Policies: policies,
+			CSVs: []state.Installed{old}}, want: "etcd.v0.9.2 1"},
+		{name: "deleted", contents: state.NamespaceContents{Record: before, Policies: policies}, want: first},
+		{name: "installed again", contents: state.NamespaceContents{Record: before, Policies: policies,
+			CSVs: []state.Installed{next}}, want: "etcd.v0.9.2 2"},
+		{name: "while it is upgraded", contents: state.NamespaceContents{Record: before, Policies: policies,
+			CSVs: []state.Installed{old, installedAs(next, "etcd.v0.9.4", "0.9.4")}},
 			want: first + ", etcd.v0.9.4 etcd.v0.9.4"},
-		{name: "upgraded", contents: NamespaceContents{Record: before, Policies: policies,
-			CSVs: []Installed{next.as("etcd.v0.9.4", "0.9.4")}},
+		{name: "upgraded", contents: state.NamespaceContents{Record: before, Policies: policies,
+			CSVs: []state.Installed{installedAs(next, "etcd.v0.9.4", "0.9.4")}},
 			want: "etcd.v0.9.4 etcd.v0.9.4"},
-		{name: "its package is hidden", contents: NamespaceContents{Record: before, Policies: policies,
-			CSVs: []Installed{{CSV: old.CSV, UID: old.UID, spec: old.spec}}},
+		{name: "its package is hidden", contents: state.NamespaceContents{Record: before, Policies: policies,
+			CSVs: []state.Installed{{CSV: old.CSV, UID: old.UID, Spec: old.Spec}}},
 			want: first},
-		{name: "ended by removal", contents: NamespaceContents{Record: before, Policies: forbidding}, want: " "},
-		{name: "not removed yet", contents: NamespaceContents{Record: before, Policies: forbidding,
-			CSVs: []Installed{old}}, want: first},
-		{name: "its Subscription is left", contents: NamespaceContents{Record: before, Policies: forbidding,
+		{name: "ended by removal", contents: state.NamespaceContents{Record: before, Policies: forbidding}, want: " "},
+		{name: "not removed yet", contents: state.NamespaceContents{Record: before, Policies: forbidding,
+			CSVs: []state.Installed{old}}, want: first},
+		{name: "its Subscription is left", contents: state.NamespaceContents{Record: before, Policies: forbidding,
 			Subscriptions: []*olm.Subscription{subscribed("etcd", "etcd.v0.9.2", "")}}, want: first},
-		{name: "ended with the policy", contents: NamespaceContents{Record: before}},
-		{name: "the policy may not be known", contents: NamespaceContents{Record: before}, unresolved: true,
+		{name: "ended with the policy", contents: state.NamespaceContents{Record: before}},
+		{name: "the policy may not be known", contents: state.NamespaceContents{Record: before}, unresolved: true,
 			want: first},
-		{name: "ended with the namespace", contents: NamespaceContents{UID: "b", Record: before, Policies: policies},
+		{name: "ended with the namespace", contents: state.NamespaceContents{UID: "b", Record: before, Policies: policies},
 			want: " "},
-		{name: "a Constraint governs", contents: NamespaceContents{Exists: true, Record: before,
+		{name: "a Constraint governs", contents: state.NamespaceContents{Exists: true, Record: before,
 			Constraints: constraints}, want: first},
-		{name: "a Constraint governs all", contents: NamespaceContents{Exists: true, Constraints: constraints,
-			CSVs: []Installed{old}}, want: first},
-		{name: "only a policy freezes contents", contents: NamespaceContents{Exists: true, Record: before,
+		{name: "a Constraint governs all", contents: state.NamespaceContents{Exists: true, Constraints: constraints,
+			CSVs: []state.Installed{old}}, want: first},
+		{name: "only a policy freezes contents", contents: state.NamespaceContents{Exists: true, Record: before,
 			Constraints: constraints,
-			CSVs:        []Installed{storedEtcd(t, otherSpec, "1")}}, want: first},
+			CSVs:        []state.Installed{storedEtcd(t, otherSpec, "1")}}, want: first},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := stored(t, NewNamespace("shop", c.contents).NextRecord(c.unresolved))
+			r := stored(t, state.NewNamespace("shop", c.contents).NextRecord(c.unresolved))
 			var got []string
-			for _, o := range r.operators() {
+			for _, o := range r.All() {
 				one := o.CSV + " " + o.UID
 				if o.Adopted {
 					one += " adopted"
@@ -160,17 +161,17 @@ func TestNextRecord(t *testing.T) {
 // TestRecordIsBounded: a flood of operators displaces none that is recorded.
 func TestRecordIsBounded(t *testing.T) {
 	constraints := under(ruleOf("any", `bundle.package != "vault"`, "", constraint.Require))
-	contents := recorded(t, NamespaceContents{Exists: true, Constraints: constraints,
-		CSVs: []Installed{storedEtcd(t, etcdSpec, "1")}})
+	contents := recorded(t, state.NamespaceContents{Exists: true, Constraints: constraints,
+		CSVs: []state.Installed{storedEtcd(t, etcdSpec, "1")}})
 	contents.CSVs = nil
-	for i := range 2 * MaxRecorded {
-		flood := storedEtcd(t, etcdSpec, "1").as(fmt.Sprintf("a.v%d", i), "1.0.0")
+	for i := range 2 * state.MaxRecorded {
+		flood := installedAs(storedEtcd(t, etcdSpec, "1"), fmt.Sprintf("a.v%d", i), "1.0.0")
 		flood.Package = fmt.Sprintf("a%03d", i)
 		contents.CSVs = append(contents.CSVs, flood)
 	}
 	next := recorded(t, contents)
-	if n := len(next.Record.Operators); n != MaxRecorded || NewNamespace("shop", next).Recorded("etcd.v0.9.2") == nil {
-		t.Errorf("%d are recorded, etcd %v", n, NewNamespace("shop", next).Recorded("etcd.v0.9.2"))
+	if n := len(next.Record.Operators); n != state.MaxRecorded || state.NewNamespace("shop", next).Recorded("etcd.v0.9.2") == nil {
+		t.Errorf("%d are recorded, etcd %v", n, state.NewNamespace("shop", next).Recorded("etcd.v0.9.2"))
 	}
 	if size := len(next.Record.Encode()); size > 100<<10 {
 		t.Errorf("the record has %d bytes", size)
@@ -190,44 +191,44 @@ func TestE2DeletedCSV(t *testing.T) {
 	const names = "ConfigMap opgate-installed-shop of Opgate records what was installed here, until a mustnothave policy has removed it, "
 	for _, c := range []struct {
 		name   string
-		policy *OperatorPolicy
-		edit   func(*NamespaceContents)
+		policy *state.OperatorPolicy
+		edit   func(*state.NamespaceContents)
 		plan   string
 		want   verdict.Decision
 		says   []string
 	}{
 		{name: "control: upgradeApproval None", policy: never, plan: "etcd 0.9.4", want: verdict.Hold,
 			says: []string{"the upgrade of etcd.v0.9.2 to etcd.v0.9.4", "(bundle/upgrade)"},
-			edit: func(c *NamespaceContents) { c.CSVs = []Installed{storedEtcd(t, etcdSpec, "1")} }},
+			edit: func(c *state.NamespaceContents) { c.CSVs = []state.Installed{storedEtcd(t, etcdSpec, "1")} }},
 		{name: "attack: upgradeApproval None, deleted", policy: never, plan: "etcd 0.9.4", want: verdict.Hold,
 			says: []string{"the upgrade of etcd.v0.9.2 to etcd.v0.9.4", "(bundle/upgrade)", names}},
 		{name: "attack: deleted, and a status that says that it is upgraded", policy: never, plan: "etcd 0.9.4",
 			want: verdict.Hold, says: []string{"(bundle/upgrade)", names},
-			edit: func(c *NamespaceContents) {
+			edit: func(c *state.NamespaceContents) {
 				c.Subscriptions = []*olm.Subscription{subscribed("etcd", "etcd.v0.9.4", "etcd.v0.9.4")}
 			}},
 		{name: "the same version is installed again", policy: never, plan: "etcd 0.9.2", want: verdict.Allow},
 		{name: "the record has ended", policy: never, plan: "etcd 0.9.4", want: verdict.Allow,
-			edit: func(c *NamespaceContents) { c.Record = nil }},
+			edit: func(c *state.NamespaceContents) { c.Record = nil }},
 		{name: "attack: consent, deleted", policy: consent, plan: "etcd 0.9.4", want: verdict.Hold,
 			says: []string{"(bundle/consent)", "in place of etcd.v0.9.2, which was deleted, it brings permissions",
 				names}},
 		{name: "control: consent, a first installation", policy: consent, plan: "etcd 0.9.4", want: verdict.Allow,
-			edit: func(c *NamespaceContents) { c.Record = nil }},
+			edit: func(c *state.NamespaceContents) { c.Record = nil }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			contents := recorded(t, NamespaceContents{Policies: []*OperatorPolicy{c.policy},
-				CSVs: []Installed{storedEtcd(t, etcdSpec, "1")}})
-			contents.CSVs, contents.Changes = nil, reading(nil, first)
+			contents := recorded(t, state.NamespaceContents{Policies: []*state.OperatorPolicy{c.policy},
+				CSVs: []state.Installed{storedEtcd(t, etcdSpec, "1")}})
+			contents.CSVs = nil
 			contents.Plans = []*olm.InstallPlan{pendingPlan(c.plan)}
 			if c.edit != nil {
 				c.edit(&contents)
 			}
-			contents.Record = stored(t, NewNamespace("shop", contents).NextRecord(false)) // the leader has seen it
+			contents.Record = stored(t, state.NewNamespace("shop", contents).NextRecord(false)) // the leader has seen it
 			if c.edit != nil {
 				c.edit(&contents)
 			}
-			ns := NewNamespace("shop", contents)
+			ns := Read(state.NewNamespace("shop", contents), nil, reading(nil, first))
 			v := JudgePlan(PlanInput{Plan: contents.Plans[0], Namespace: ns})
 			if v.Decision != c.want {
 				t.Fatalf("%s: %s, want %s", v.Decision, v.Refusal(), c.want)
@@ -243,14 +244,15 @@ func TestE2DeletedCSV(t *testing.T) {
 
 // TestC2ContentsAreThoseRecorded: what is installed is a baseline only while it is what the record has.
 func TestC2ContentsAreThoseRecorded(t *testing.T) {
-	contents := recorded(t, NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd",
-		reviewing(holdPermissions))}, CSVs: []Installed{storedEtcd(t, etcdSpec, "1")}})
+	contents := recorded(t, state.NamespaceContents{Policies: []*state.OperatorPolicy{policyFor("etcd",
+		reviewing(holdPermissions))}, CSVs: []state.Installed{storedEtcd(t, etcdSpec, "1")}})
 	contents.Plans = []*olm.InstallPlan{pendingPlan("etcd 0.9.4")}
-	contents.Changes = reading(nil, &change.Set{CSV: "etcd.v0.9.4", Package: "etcd", Version: "0.9.4",
+	changes := reading(nil, &change.Set{CSV: "etcd.v0.9.4", Package: "etcd", Version: "0.9.4",
 		From: "etcd.v0.9.2", FromVersion: "0.9.2"})
 	for spec, want := range map[string]verdict.Decision{etcdSpec: verdict.Allow, otherSpec: verdict.Hold} {
-		contents.CSVs = []Installed{storedEtcd(t, spec, "1")}
-		v := JudgePlan(PlanInput{Plan: contents.Plans[0], Namespace: NewNamespace("shop", contents)})
+		contents.CSVs = []state.Installed{storedEtcd(t, spec, "1")}
+		ns := Read(state.NewNamespace("shop", contents), nil, changes)
+		v := JudgePlan(PlanInput{Plan: contents.Plans[0], Namespace: ns})
 		if v.Decision != want || want != verdict.Allow &&
 			!strings.Contains(v.Refusal(), "what is installed has not the contents that are recorded of etcd.v0.9.2") {
 			t.Errorf("%s: %s, want %s", v.Decision, v.Refusal(), want)
@@ -279,15 +281,15 @@ type groupAttack struct {
 }
 
 func (a *groupAttack) run(t *testing.T) {
-	contents := NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", nil)},
-		CSVs:   []Installed{storedEtcd(t, etcdSpec, "1")},
+	contents := state.NamespaceContents{Policies: []*state.OperatorPolicy{policyFor("etcd", nil)},
+		CSVs:   []state.Installed{storedEtcd(t, etcdSpec, "1")},
 		Groups: []*olm.OperatorGroup{groupIn(t, a.was)}}
 	if !a.unrecorded {
 		contents = recorded(t, contents)
 	}
 	contents.CSVs, contents.Groups = nil, nil
-	contents.Record = stored(t, NewNamespace("shop", contents).NextRecord(false)) // the leader has seen it
-	in := OperatorGroupInput{New: inReview[olm.OperatorGroup](t, a.again), Namespace: NewNamespace("shop", contents),
+	contents.Record = stored(t, state.NewNamespace("shop", contents).NextRecord(false)) // the leader has seen it
+	in := OperatorGroupInput{New: inReview[olm.OperatorGroup](t, a.again), Namespace: state.NewNamespace("shop", contents),
 		User: "tenant"}
 	v := JudgeOperatorGroup(in)
 	if v.Decision != a.want || !strings.Contains(v.Refusal(), a.says) {
@@ -376,7 +378,7 @@ func TestK1SelfMadeProperty(t *testing.T) {
 			if c.old != nil {
 				c.new.Spec = written(t, otherSpec).Spec // else nothing changes
 			}
-			ns := NewNamespace("shop", NamespaceContents{Exists: true, Facts: aroundKubernetes,
+			ns := state.NewNamespace("shop", state.NamespaceContents{Exists: true, Facts: aroundKubernetes,
 				Constraints: under(c.constraint)})
 			v := JudgeCSV(CSVInput{Old: c.old, New: c.new, Namespace: ns, ByOLM: c.byOLM, User: "tenant"})
 			if v.Decision != c.want || !strings.Contains(v.Refusal(), c.says) {

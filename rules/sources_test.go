@@ -11,6 +11,7 @@ import (
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/facts"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
@@ -101,8 +102,8 @@ func (w sourceWrite) under(t *testing.T, objects []*constraintv1.Constraint, lab
 	for _, c := range objects {
 		definitions = append(definitions, NewDefinition(c, nil))
 	}
-	ns := NewNamespace("shop", NamespaceContents{Exists: true, Labels: labels,
-		Constraints: constraint.NewSet(definitions, state.Cluster{Version: "1.36.3"})})
+	ns := state.NewNamespace("shop", state.NamespaceContents{Exists: true, Labels: labels,
+		Constraints: constraint.NewSet(definitions, facts.Cluster{Version: "1.36.3"})})
 	if w.kind == olm.KindCatalogSource {
 		in := CatalogSourceInput{New: inReview[olm.CatalogSource](t, w.spec), Namespace: ns, User: w.user}
 		if w.old != "" {
@@ -129,7 +130,7 @@ func admittedPolicy(t *testing.T, document string) {
 		t.Fatal(err)
 	}
 	v := JudgeOperatorPolicy(OperatorPolicyInput{Policy: op, Strict: strict,
-		Namespace: func(string) *Namespace { return nil }})
+		Namespace: func(string) *state.Namespace { return nil }})
 	if v.Decision != verdict.Allow || len(v.Warnings) > 0 {
 		t.Errorf("%s/%s is not admitted as it is: %s %q", op.Namespace, op.Name, v.Refusal(), v.WarningTexts())
 	}
@@ -244,9 +245,9 @@ func TestWritesFailClosed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			set := constraint.NewSet([]*constraint.Definition{NewDefinition(test.constraint, nil)},
-				state.Cluster{Version: "1.36.3"})
+				facts.Cluster{Version: "1.36.3"})
 			v := JudgeCatalogSource(CatalogSourceInput{New: plain(test.spec),
-				Namespace: NewNamespace("shop", NamespaceContents{Exists: test.exists, Constraints: set})})
+				Namespace: state.NewNamespace("shop", state.NamespaceContents{Exists: test.exists, Constraints: set})})
 			if v.Decision != verdict.Hold || !strings.Contains(v.Refusal(), test.want) {
 				t.Errorf("%s: %s\nwant it held, with %q", v.Decision, v.Refusal(), test.want)
 			}
@@ -254,9 +255,9 @@ func TestWritesFailClosed(t *testing.T) {
 	}
 	closed := make(chan struct{})
 	close(closed)
-	set := constraint.NewSet([]*constraint.Definition{NewDefinition(labelled, nil)}, state.Cluster{})
+	set := constraint.NewSet([]*constraint.Definition{NewDefinition(labelled, nil)}, facts.Cluster{})
 	v := JudgeCatalogSource(CatalogSourceInput{New: plain(`{sourceType: grpc}`), Interrupt: closed,
-		Namespace: NewNamespace("shop", NamespaceContents{Exists: true, Constraints: set})})
+		Namespace: state.NewNamespace("shop", state.NamespaceContents{Exists: true, Constraints: set})})
 	if v.Decision != verdict.Hold {
 		t.Errorf("interrupted: %s %s", v.Decision, v.Refusal())
 	}

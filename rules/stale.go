@@ -6,15 +6,16 @@ import (
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/state"
 )
 
 // StaleInput is the input of Stale.
 type StaleInput struct {
 	// Plan is a plan in Namespace, with its stored status.
 	Plan      *olm.InstallPlan
-	Namespace *Namespace
+	Namespace *state.Namespace
 	// Packages returns what catalogs have. Default: what plans of the namespace are judged by.
-	Packages Packages
+	Packages state.Packages
 	// Settled is set once catalogs that lag behind OLM surely have every version of the plan.
 	Settled bool
 }
@@ -27,7 +28,7 @@ func Stale(in StaleInput) string {
 	}
 	csvs := bundlesOf(in.Plan, in.Namespace)
 	for i := range csvs {
-		for _, s := range in.Namespace.subscribers(csvs[i].pkg) {
+		for _, s := range in.Namespace.Subscribers(csvs[i].pkg) {
 			if s.Status.InstallPlan.Name != in.Plan.Metadata.Name {
 				continue
 			}
@@ -42,10 +43,10 @@ func Stale(in StaleInput) string {
 // unlike returns why a ClusterServiceVersion of the plan is not what a Subscription asks for.
 func (in *StaleInput) unlike(c *Bundle, s *olm.Subscription) string {
 	name, sub, start := text.Name(c.name), "Subscription "+text.Name(s.Metadata.Name), s.Spec.StartingCSV
-	if start != "" && start != c.name && !in.Namespace.installs(s.Status.InstalledCSV) {
+	if start != "" && start != c.name && !in.Namespace.Installs(s.Status.InstalledCSV) {
 		return "it brings " + name + ", and " + sub + " starts with " + text.Name(start)
 	}
-	pkg := in.Namespace.packages[packageKey{c.pkg, s.Catalog()}]
+	pkg := in.Namespace.PackageOf(c.pkg, s.Catalog())
 	if in.Packages != nil {
 		pkg = in.Packages(c.pkg, c.name, s.Catalog())
 	}
@@ -78,7 +79,7 @@ func (in *StaleInput) orphan(csvs []Bundle) string {
 		if !csvs[i].described || csvs[i].pkg == "" || constraint.BringsOwn(csvs[i].properties) {
 			return "" // what it is, or requires, is not known
 		}
-		if wanted[i] = i >= planned || len(in.Namespace.subscribers(csvs[i].pkg)) > 0; wanted[i] {
+		if wanted[i] = i >= planned || len(in.Namespace.Subscribers(csvs[i].pkg)) > 0; wanted[i] {
 			queue = append(queue, i)
 		}
 	}

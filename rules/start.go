@@ -7,6 +7,8 @@ import (
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/facts"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -17,8 +19,8 @@ const PolicyFieldsAnnotation = "opgate.io/policy-fields"
 
 // Offered is what a catalog offers to a policy in a channel.
 type Offered struct {
-	Namespace *Namespace
-	Policy    *OperatorPolicy
+	Namespace *state.Namespace
+	Policy    *state.OperatorPolicy
 	// Package is nil if it is not known. Channel is the default one if it is empty.
 	Package *catalog.Package
 	Channel string
@@ -31,7 +33,7 @@ type Offered struct {
 // OLM needs none, since every version is allowed or one is installed, and if there is none: a version that was lost is
 // not replaced by an older one. OLM reads the field only while status.installedCSV names nothing installed (R-LP-12).
 func (o *Offered) StartingCSV() string {
-	if o.Namespace.installs(o.InstalledCSV) {
+	if o.Namespace.Installs(o.InstalledCSV) {
 		return ""
 	}
 	allows := o.judge()
@@ -40,12 +42,12 @@ func (o *Offered) StartingCSV() string {
 			continue
 		}
 		start := entry.Name
-		for _, before := range o.Namespace.Record().operators() {
+		for _, before := range o.Namespace.Record().All() {
 			if before.Package == o.Policy.Package && olm.OlderVersion(entry.Version, before.Version) {
 				start = before.CSV
 			}
 		}
-		if !o.Policy.mayBring(start) || i == 0 && !o.Policy.restrictsVersions() {
+		if !o.Policy.MayBring(start) || i == 0 && !o.Policy.RestrictsVersions() {
 			return "" // what OLM plans is held, rather than an older version installed; or the newest one is allowed
 		}
 		return start
@@ -57,11 +59,11 @@ func (o *Offered) StartingCSV() string {
 // installed, and if the channel is not known.
 func (o *Offered) NoneAllowed() string {
 	entries := o.entries()
-	if len(entries) == 0 || o.Namespace.installs(o.InstalledCSV) || slices.ContainsFunc(entries, o.judge()) {
+	if len(entries) == 0 || o.Namespace.Installs(o.InstalledCSV) || slices.ContainsFunc(entries, o.judge()) {
 		return ""
 	}
 	return "no version in channel " + text.Name(o.Package.Channel(o.Channel).Name) + " of " +
-		CatalogName(o.Package.Catalog) +
+		facts.CatalogName(o.Package.Catalog) +
 		" is allowed; the channel has " + text.Names(entryNames(entries), verdict.MaxListed)
 }
 
@@ -75,7 +77,7 @@ func (o *Offered) NextStep(next string) string {
 		return slices.IndexFunc(entries, func(e catalog.Entry) bool { return e.Name == csv })
 	}
 	step, installed := position(next), position(o.InstalledCSV)
-	if step < 0 || installed < step || !o.Namespace.installs(o.InstalledCSV) || allows(entries[step]) {
+	if step < 0 || installed < step || !o.Namespace.Installs(o.InstalledCSV) || allows(entries[step]) {
 		return ""
 	}
 	refused := func(e catalog.Entry) bool { return !allows(e) }
@@ -95,7 +97,7 @@ func (o *Offered) NextStep(next string) string {
 // entries returns the versions of the channel, newest first; none if the policy does not say which it wants.
 func (o *Offered) entries() []catalog.Entry {
 	channel := o.Package.Channel(o.Channel)
-	if channel == nil || o.Policy.MustNotHave || o.Policy.faults != "" {
+	if channel == nil || o.Policy.MustNotHave || o.Policy.Unreadable() != "" {
 		return nil
 	}
 	return channel.Entries
@@ -107,7 +109,7 @@ func (o *Offered) judge() func(catalog.Entry) bool {
 	p, budget := o.Policy, constraint.NewBudget(nil)
 	return func(e catalog.Entry) bool {
 		inRange := outOfRangeCSV(&Bundle{name: e.Name, version: e.Version}, p).Silent()
-		if !p.mayBring(e.Name) || !inRange || p.HoldDeprecated && e.Deprecation != "" {
+		if !p.MayBring(e.Name) || !inRange || p.HoldDeprecated && e.Deprecation != "" {
 			return false
 		}
 		b := &constraint.Bundle{Package: p.Package, CSV: e.Name, Version: e.Version, Catalog: o.Package.Catalog,
@@ -129,11 +131,4 @@ func entryNames(entries []catalog.Entry) []string {
 		names[i] = e.Name
 	}
 	return names
-}
-
-// installs reports whether a ClusterServiceVersion is installed in the namespace; what only a Subscription shows is
-// not.
-func (n *Namespace) installs(csv string) bool {
-	return csv != "" && slices.ContainsFunc(n.Installed(),
-		func(c Installed) bool { return c.CSV == csv && c.spec != nil })
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/facts"
 	"github.com/opgate/opgate/rules/state"
 )
 
@@ -28,18 +29,18 @@ func etcdVersions(old ...string) *catalog.Package {
 }
 
 func TestStartingCSV(t *testing.T) {
-	before := func(version string) *InstallRecord {
-		return &InstallRecord{Namespace: "shop",
-			Operators: []RecordedOperator{{Package: "etcd", CSV: "etcd.v" + version, Version: version}}}
+	before := func(version string) *state.InstallRecord {
+		return &state.InstallRecord{Namespace: "shop",
+			Operators: []state.RecordedOperator{{Package: "etcd", CSV: "etcd.v" + version, Version: version}}}
 	}
 	limit := constraint.NewSet([]*constraint.Definition{constraint.Define(constraint.Meta{Name: "old"},
-		&constraintv1.ConstraintSpec{Constraints: `[{"type":"olm.constraint","value":{"cel":{"rule":"version != '0.9.4'"}}}]`})}, state.Cluster{Version: "1.36.3"})
+		&constraintv1.ConstraintSpec{Constraints: `[{"type":"olm.constraint","value":{"cel":{"rule":"version != '0.9.4'"}}}]`})}, facts.Cluster{Version: "1.36.3"})
 	for _, c := range []struct {
 		name      string
 		policy    func(*spec)
 		channel   string
 		installed string
-		contents  NamespaceContents
+		contents  state.NamespaceContents
 		unknown   bool
 		want      string
 	}{
@@ -50,31 +51,31 @@ func TestStartingCSV(t *testing.T) {
 		{name: "a catalog that is not known", policy: versions("etcd.v0.9.2"), unknown: true},
 		{name: "a range", policy: func(s *spec) { s.VersionRange = "<0.9.4" }, want: "etcd.v0.9.2"},
 		{name: "everything is allowed", policy: func(*spec) {}},
-		{name: "a Constraint", policy: func(*spec) {}, contents: NamespaceContents{Constraints: limit},
+		{name: "a Constraint", policy: func(*spec) {}, contents: state.NamespaceContents{Constraints: limit},
 			want: "etcd.v0.9.2"},
 		{name: "it is installed", policy: versions("etcd.v0.9.2"), installed: "etcd.v0.9.0",
-			contents: NamespaceContents{CSVs: etcdInstalled()}},
+			contents: state.NamespaceContents{CSVs: etcdInstalled()}},
 		{name: "what was installed is lost, and allowed", policy: versions("etcd.v0.9.2", "etcd.v0.9.0"),
 			installed: "etcd.v0.9.2", want: "etcd.v0.9.2"},
 		{name: "what was installed is lost, and newer than what is allowed", policy: versions("etcd.v0.9.2"),
 			installed: "etcd.v0.9.4"},
 		{name: "it was recorded, and is allowed", policy: versions("etcd.v0.9.9", "etcd.v0.9.2"),
-			contents: NamespaceContents{Record: before("0.9.9")}, want: "etcd.v0.9.9"},
+			contents: state.NamespaceContents{Record: before("0.9.9")}, want: "etcd.v0.9.9"},
 		{name: "it was recorded, and is newer than what is allowed", policy: versions("etcd.v0.9.2"),
-			contents: NamespaceContents{Record: before("0.9.3")}},
+			contents: state.NamespaceContents{Record: before("0.9.3")}},
 		{name: "it was recorded, and is older", policy: versions("etcd.v0.9.2"),
-			contents: NamespaceContents{Record: before("0.9.0")}, want: "etcd.v0.9.2"},
+			contents: state.NamespaceContents{Record: before("0.9.0")}, want: "etcd.v0.9.2"},
 		{name: "a policy that forbids",
 			policy: func(s *spec) { versions("etcd.v0.9.2")(s); s.ComplianceType = "mustnothave" }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := policyFor("etcd", c.policy)
-			c.contents.Policies, c.contents.Exists = []*OperatorPolicy{p}, true
+			c.contents.Policies, c.contents.Exists = []*state.OperatorPolicy{p}, true
 			pkg := etcdVersions()
 			if c.unknown {
 				pkg = nil
 			}
-			offered := Offered{Namespace: NewNamespace("shop", c.contents), Policy: p, Package: pkg, Channel: c.channel,
+			offered := Offered{Namespace: state.NewNamespace("shop", c.contents), Policy: p, Package: pkg, Channel: c.channel,
 				InstalledCSV: c.installed}
 			if got := offered.StartingCSV(); got != c.want {
 				t.Errorf("got %q, want %q", got, c.want)
@@ -92,7 +93,7 @@ func TestStale(t *testing.T) {
 		s.Status.InstallPlan.Name = "install-x7"
 		return s
 	}
-	requiring := Installed{CSV: "vault.v1.0.0", Package: "vault", Described: true, spec: &olm.CSVSpec{},
+	requiring := state.Installed{CSV: "vault.v1.0.0", Package: "vault", Described: true, Spec: &olm.CSVSpec{},
 		Properties: []olm.Property{{Type: olm.TypePackageRequired,
 			Raw: []byte(`{"packageName":"nats","versionRange":">=0.0.1"}`)}}}
 	etcd := subscription("etcd", "alpha", "")
@@ -100,7 +101,7 @@ func TestStale(t *testing.T) {
 		name     string
 		plan     []string
 		subs     []*olm.Subscription
-		csvs     []Installed
+		csvs     []state.Installed
 		pkg      *catalog.Package
 		settled  bool
 		approved bool
@@ -134,14 +135,14 @@ func TestStale(t *testing.T) {
 		{name: "a dependency of a dependency", plan: []string{"etcd 0.9.4 nats", "nats 2.0.0 redis", "redis 1.0.0"},
 			subs: []*olm.Subscription{etcd}},
 		{name: "a dependency of what is installed", plan: []string{"etcd 0.9.4", "nats 2.0.0"},
-			subs: []*olm.Subscription{etcd}, csvs: []Installed{requiring}},
+			subs: []*olm.Subscription{etcd}, csvs: []state.Installed{requiring}},
 		{name: "what is installed may require it", plan: []string{"etcd 0.9.4", "nats 2.0.0"},
 			subs: []*olm.Subscription{etcd}, csvs: etcdInstalled()},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			plan := pendingPlan(c.plan...)
 			plan.Spec.Approved = c.approved
-			ns := NewNamespace("shop", NamespaceContents{Exists: true, Subscriptions: c.subs, CSVs: c.csvs,
+			ns := state.NewNamespace("shop", state.NamespaceContents{Exists: true, Subscriptions: c.subs, CSVs: c.csvs,
 				Plans: []*olm.InstallPlan{plan}})
 			packages := func(string, string, olm.Catalog) *catalog.Package { return c.pkg }
 			got := Stale(StaleInput{Plan: plan, Namespace: ns, Packages: packages, Settled: c.settled})

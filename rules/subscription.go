@@ -8,6 +8,7 @@ import (
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -49,7 +50,7 @@ type SubscriptionInput struct {
 	// Old is the stored object on update, nil on create.
 	Old *olm.Subscription
 	// Namespace is the Subscription's namespace; nil if it has no known objects.
-	Namespace *Namespace
+	Namespace *state.Namespace
 	// ByOLM reports whether the write comes from OLM's own identity.
 	ByOLM bool
 	// InstalledElsewhere reports whether another namespace has the package installed for all namespaces.
@@ -87,10 +88,10 @@ func (in *SubscriptionInput) path(field string) string {
 // subscriptionChecks run all, in this order, for every policy that governs the package.
 var subscriptionChecks = []struct {
 	verdict.Rule
-	judge func(*SubscriptionInput, *OperatorPolicy) verdict.Finding
+	judge func(*SubscriptionInput, *state.OperatorPolicy) verdict.Finding
 }{
 	// A policy that cannot be read must not let anything through (threat G5).
-	{policyUnreadable, func(_ *SubscriptionInput, p *OperatorPolicy) verdict.Finding {
+	{policyUnreadable, func(_ *SubscriptionInput, p *state.OperatorPolicy) verdict.Finding {
 		return unreadable(p, "this Subscription")
 	}},
 	// A forbidden package must not be subscribed to.
@@ -112,11 +113,11 @@ func JudgeSubscription(in SubscriptionInput) verdict.Verdict {
 	if in.Old != nil && in.Old.Spec == sub.Spec {
 		return v // what rules read is unchanged: labels and status are not judged
 	}
-	policies := in.Namespace.governing(sub.Spec.Package)
+	policies := in.Namespace.Governing(sub.Spec.Package)
 	if !in.fromJudgedPlan() && !in.onlyTurnsManual() {
 		for _, p := range policies {
 			for _, rule := range subscriptionChecks {
-				p.record(&v, rule.ID, rule.judge(&in, p))
+				p.Record(&v, rule.ID, rule.judge(&in, p))
 			}
 		}
 		judgePackageChange(&in, &v)
@@ -152,7 +153,7 @@ func (in *SubscriptionInput) fromJudgedPlan() bool {
 		return false
 	}
 	generatedBy := in.Subscription.Metadata.Annotations.GeneratedBy
-	return slices.ContainsFunc(in.Namespace.plans, func(p *olm.InstallPlan) bool {
+	return slices.ContainsFunc(in.Namespace.Plans(), func(p *olm.InstallPlan) bool {
 		return generatedBy != "" && p.Metadata.Name == generatedBy && p.Spec.Approved &&
 			p.Spec.Approval == olm.ApprovalManual &&
 			len(refusedSteps(p, in.Namespace, in.Now)) == 0
@@ -176,8 +177,8 @@ func judgePackageChange(in *SubscriptionInput, v *verdict.Verdict) {
 	if in.Old == nil || in.Old.Spec.Package == in.Subscription.Spec.Package {
 		return
 	}
-	for _, p := range in.Namespace.governing(in.Old.Spec.Package) {
-		p.record(v, RuleSubscriptionPackage, verdict.Finding{Decision: verdict.Deny, Field: "spec.name",
+	for _, p := range in.Namespace.Governing(in.Old.Spec.Package) {
+		p.Record(v, RuleSubscriptionPackage, verdict.Finding{Decision: verdict.Deny, Field: "spec.name",
 			What: "changing spec.name from " + text.Quote(in.Old.Spec.Package) + " to " +
 				text.Quote(in.Subscription.Spec.Package) + " is not allowed",
 			Accepted: "make another Subscription for the other package"})
@@ -191,7 +192,7 @@ func judgeDuplicate(in *SubscriptionInput, v *verdict.Verdict) {
 		return
 	}
 	var others []string
-	for _, s := range in.Namespace.subscribers(pkg) {
+	for _, s := range in.Namespace.Subscribers(pkg) {
 		if s.Metadata.Name != in.Subscription.Metadata.Name {
 			others = append(others, s.Metadata.Name)
 		}
@@ -218,43 +219,43 @@ func judgeOwnerConflict(in *SubscriptionInput, v *verdict.Verdict) {
 		"if it owns APIs OLM fails a second one with InterOperatorGroupOwnerConflict; use the one that is there")})
 }
 
-func forbiddenSubscription(in *SubscriptionInput, p *OperatorPolicy) verdict.Finding {
+func forbiddenSubscription(in *SubscriptionInput, p *state.OperatorPolicy) verdict.Finding {
 	spec := &in.Subscription.Spec
-	if !p.MustNotHave || p.faults != "" ||
-		p.catalogMismatch(olm.Catalog{Namespace: spec.SourceNamespace, Name: spec.Source}) {
+	if !p.MustNotHave || p.Unreadable() != "" ||
+		!p.AllowsCatalog(olm.Catalog{Namespace: spec.SourceNamespace, Name: spec.Source}) {
 		return verdict.Finding{}
 	}
-	if !p.restrictsVersions() {
+	if !p.RestrictsVersions() {
 		return verdict.Finding{Decision: verdict.Deny, Field: "spec.name",
 			What:     "package " + text.Quote(spec.Package) + " is forbidden",
 			Accepted: "remove the Subscription, or change spec.complianceType of the policy"}
 	}
 	// With a version scope only startingCSV determines the requested version; the plan is judged later.
-	if p.versionRange == nil && p.versions.lists(spec.StartingCSV) {
+	if p.VersionRange == nil && p.Versions.Lists(spec.StartingCSV) {
 		return verdict.Finding{Decision: verdict.Deny, Field: "spec.startingCSV",
 			What:     "spec.startingCSV " + text.Quote(spec.StartingCSV) + " is forbidden",
-			Accepted: "any version but " + text.Names(p.versions.entries, verdict.MaxListed)}
+			Accepted: "any version but " + text.Names(p.Versions.Entries, verdict.MaxListed)}
 	}
 	return verdict.Finding{}
 }
 
-func foreignCatalog(in *SubscriptionInput, p *OperatorPolicy) verdict.Finding {
+func foreignCatalog(in *SubscriptionInput, p *state.OperatorPolicy) verdict.Finding {
 	spec := &in.Subscription.Spec
-	if p.MustNotHave || p.faults != "" ||
-		!p.catalogMismatch(olm.Catalog{Namespace: spec.SourceNamespace, Name: spec.Source}) {
+	if p.MustNotHave || p.Unreadable() != "" ||
+		p.AllowsCatalog(olm.Catalog{Namespace: spec.SourceNamespace, Name: spec.Source}) {
 		return verdict.Finding{}
 	}
 	return verdict.Finding{
 		Decision: verdict.Deny, Field: "spec.source",
 		What: fmt.Sprintf("spec.source %s in namespace %s is not allowed", text.Quote(spec.Source),
 			text.Quote(spec.SourceNamespace)),
-		Accepted: "allowed is " + p.catalogText(),
+		Accepted: "allowed is " + p.CatalogText(),
 	}
 }
 
-func foreignChannel(in *SubscriptionInput, p *OperatorPolicy) verdict.Finding {
+func foreignChannel(in *SubscriptionInput, p *state.OperatorPolicy) verdict.Finding {
 	channel := in.Subscription.Spec.Channel
-	if p.MustNotHave || p.faults != "" || p.Channel == "" || p.Channel == channel {
+	if p.MustNotHave || p.Unreadable() != "" || p.Channel == "" || p.Channel == channel {
 		return verdict.Finding{}
 	}
 	return verdict.Finding{Decision: verdict.Deny, Field: "spec.channel",
@@ -262,13 +263,13 @@ func foreignChannel(in *SubscriptionInput, p *OperatorPolicy) verdict.Finding {
 		Accepted: "allowed is " + text.Name(p.Channel)}
 }
 
-func foreignStart(in *SubscriptionInput, p *OperatorPolicy) verdict.Finding {
+func foreignStart(in *SubscriptionInput, p *state.OperatorPolicy) verdict.Finding {
 	start := in.Subscription.Spec.StartingCSV
-	if p.MustNotHave || p.faults != "" || start == "" || p.mayBring(start) {
+	if p.MustNotHave || p.Unreadable() != "" || start == "" || p.MayBring(start) {
 		// a version range, or a digest, is judged on the plan, where the version and the contents are known
 		return verdict.Finding{}
 	}
 	return verdict.Finding{Decision: verdict.Deny, Field: "spec.startingCSV",
 		What:     "spec.startingCSV " + text.Quote(start) + " is not allowed",
-		Accepted: p.acceptedVersions()}
+		Accepted: p.AcceptedVersions()}
 }

@@ -7,6 +7,7 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -69,67 +70,40 @@ const (
 	pathRequested   = pathAnnotations + "/opgate.io~1requested-approval"
 )
 
-// judgeText names what requires plans of a namespace to be judged.
-func (n *Namespace) judgeText() string {
-	source, found := n.firstJudge()
-	if !found {
-		return ""
-	}
-	return "each plan has to be judged by " + source.String() + " first"
-}
-
-// firstJudge returns what has to judge each plan of a namespace before OLM runs it: a Constraint that may refuse
-// something here, or a policy.
-func (n *Namespace) firstJudge() (source verdict.PolicyRef, found bool) {
-	if source, found = n.firstApplicable(); !found && n != nil && n.judging != nil {
-		return n.judging.ref(), true
-	}
-	return source, found
-}
-
-// firstApplicable returns the first Constraint that may refuse something here.
-func (n *Namespace) firstApplicable() (source verdict.PolicyRef, applies bool) {
-	applicable := n.Constraints().Applicable(n.ForConstraints())
-	if len(applicable) == 0 {
-		return verdict.PolicyRef{}, false
-	}
-	return constraintRef(applicable[0]), true
-}
-
 // managed reports whether an enforced policy determines installPlanApproval of Subscriptions to a package.
-func (n *Namespace) managed(pkg string) bool {
-	return slices.ContainsFunc(n.governing(pkg), func(p *OperatorPolicy) bool { return p.Enforced && p.manages() })
+func managed(n *state.Namespace, pkg string) bool {
+	return slices.ContainsFunc(n.Governing(pkg), func(p *state.OperatorPolicy) bool { return p.Enforced && manages(p) })
 }
 
 // manages reports whether Subscriptions to the package are as the policy wants them. A policy that only allows or
 // forbids makes Automatic ones Manual where plans have to be judged, and leaves Manual alone, and so does one that
 // cannot be read.
-func (p *OperatorPolicy) manages() bool {
+func manages(p *state.OperatorPolicy) bool {
 	return !p.MustNotHave && !p.AnyPackage && p.Object != nil && p.Object.Spec.ComplianceType != policyv1beta2.MayHave
 }
 
 // ApprovalChanges returns the changes that a stored Subscription needs that no policy manages: Manual, if something has
 // to judge each plan of the namespace or what is installed must not be upgraded now, else what it requested.
-func ApprovalChanges(s *olm.Subscription, ns *Namespace) []verdict.Change {
-	if ns.managed(s.Spec.Package) {
+func ApprovalChanges(s *olm.Subscription, ns *state.Namespace) []verdict.Change {
+	if managed(ns, s.Spec.Package) {
 		return nil
 	}
 	if !ns.Exists() || ns.Facts().Version == "" {
 		return nil // what applies may change once that is known, which is soon
 	}
 	have, requested := s.Spec.InstallPlanApproval, requestedApproval(s)
-	source, found := ns.firstJudge()
-	for _, p := range ns.governing(s.Spec.Package) {
+	source, found := ns.FirstJudge()
+	for _, p := range ns.Governing(s.Spec.Package) {
 		if mode, _ := p.Approval(ns); !found && p.Enforced && !p.Incomplete && mode == olm.ApprovalManual {
-			source, found = p.ref(), true
+			source, found = p.Ref(), true
 		}
 	}
-	waits := ns.awaitsApproval() && !slices.ContainsFunc(ns.subscriptions, waitsForUser)
+	waits := awaitsApproval(ns) && !slices.ContainsFunc(ns.Subscriptions(), waitsForUser)
 	switch {
 	case found && have != olm.ApprovalManual:
 		return changeApproval(s, requested, olm.ApprovalManual, source.String(), judgedFirst+approvedFor)
 	case !found && have != requested && (turnedManual(s) || have == olm.ApprovalAutomatic) &&
-		(requested == olm.ApprovalManual || !waits && !ns.incomplete()):
+		(requested == olm.ApprovalManual || !waits && !incomplete(ns)):
 		changes := changeApproval(s, requested, requested, "",
 			"no policy and no Constraint needs another value any more")
 		changes[0].Message = strings.Replace(changes[0].Message, " was changed ", " was changed back ", 1)
@@ -139,19 +113,19 @@ func ApprovalChanges(s *olm.Subscription, ns *Namespace) []verdict.Change {
 }
 
 // incomplete reports whether it is not known yet what some enforced policy says.
-func (n *Namespace) incomplete() bool {
-	return slices.ContainsFunc(n.enforced, func(p *OperatorPolicy) bool { return p.Incomplete })
+func incomplete(n *state.Namespace) bool {
+	return slices.ContainsFunc(n.Enforcing(), func(p *state.OperatorPolicy) bool { return p.Incomplete })
 }
 
 // awaitsApproval reports whether the newest plan waits for approval. OLM created it as Manual, and never reads
 // Subscriptions again: if these were Automatic now, the loop would ignore the plan. It may not be named by a
 // Subscription yet. Earlier plans are outdated.
-func (n *Namespace) awaitsApproval() bool {
+func awaitsApproval(n *state.Namespace) bool {
 	newest := int64(0)
-	for _, p := range n.plans {
+	for _, p := range n.Plans() {
 		newest = max(newest, p.Spec.Generation)
 	}
-	return slices.ContainsFunc(n.plans, func(p *olm.InstallPlan) bool {
+	return slices.ContainsFunc(n.Plans(), func(p *olm.InstallPlan) bool {
 		return p.Spec.Generation == newest && !p.Spec.Approved && !p.Finished()
 	})
 }
@@ -189,8 +163,8 @@ func changeApproval(s *olm.Subscription, requested, want, source, because string
 // judgeApproval computes installPlanApproval from all enforcing policies (one that requires Manual is enough) or, if
 // none decides, from the Constraints; it records how another value is handled. It returns the value that will be
 // stored, and the policy that decided; nil if none did.
-func judgeApproval(in *SubscriptionInput, policies []*OperatorPolicy, v *verdict.Verdict) (stored string,
-	decider *OperatorPolicy) {
+func judgeApproval(in *SubscriptionInput, policies []*state.OperatorPolicy, v *verdict.Verdict) (stored string,
+	decider *state.OperatorPolicy) {
 	have := in.Subscription.Spec.InstallPlanApproval
 	var want, because string
 	for _, p := range policies {
@@ -198,9 +172,9 @@ func judgeApproval(in *SubscriptionInput, policies []*OperatorPolicy, v *verdict
 		switch {
 		case !p.Enforced:
 			if mode == olm.ApprovalManual && have != mode {
-				p.record(v, RuleSubscriptionApproval, approvalFinding(have, mode, why))
+				p.Record(v, RuleSubscriptionApproval, approvalFinding(have, mode, why))
 			}
-		case mode == olm.ApprovalAutomatic && !p.manages():
+		case mode == olm.ApprovalAutomatic && !manages(p):
 		case decider == nil || want == olm.ApprovalAutomatic && mode == olm.ApprovalManual:
 			decider, want, because = p, mode, why
 		}
@@ -215,13 +189,13 @@ func judgeApproval(in *SubscriptionInput, policies []*OperatorPolicy, v *verdict
 		if have == olm.ApprovalManual {
 			requested = requestedApproval(in.Subscription)
 		}
-		if !in.Namespace.managed(in.Subscription.Spec.Package) {
+		if !managed(in.Namespace, in.Subscription.Spec.Package) {
 			because += approvedFor
 		}
 		v.Changes = append(v.Changes, changeApproval(in.Subscription, requested, want, decider.Source(), because)...)
 		return want, decider
 	}
-	decider.record(v, RuleSubscriptionApproval, approvalFinding(have, want, because))
+	decider.Record(v, RuleSubscriptionApproval, approvalFinding(have, want, because))
 	return have, decider
 }
 
@@ -230,7 +204,7 @@ func judgeApproval(in *SubscriptionInput, policies []*OperatorPolicy, v *verdict
 // a dependency (threat O52).
 func judgeUngovernedApproval(in *SubscriptionInput, v *verdict.Verdict) string {
 	have := in.Subscription.Spec.InstallPlanApproval
-	source, found := in.Namespace.firstJudge()
+	source, found := in.Namespace.FirstJudge()
 	if !found || have == olm.ApprovalManual {
 		return have
 	}

@@ -7,13 +7,14 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
 // TestD2JudgedNamespaces shows in which namespaces Subscriptions wait for a policy that is for another package.
 func TestD2JudgedNamespaces(t *testing.T) {
-	edited := func(edit func(*policyv1beta2.OperatorPolicySpec)) []*OperatorPolicy {
-		return []*OperatorPolicy{policyFor("etcd", edit)}
+	edited := func(edit func(*policyv1beta2.OperatorPolicySpec)) []*state.OperatorPolicy {
+		return []*state.OperatorPolicy{policyFor("etcd", edit)}
 	}
 	listed := policyFor("etcd", versions("etcd.v1"))
 	forbids := func(s *policyv1beta2.OperatorPolicySpec) { s.ComplianceType = policyv1beta2.MustNotHave }
@@ -24,23 +25,23 @@ func TestD2JudgedNamespaces(t *testing.T) {
 	informing.Enforced = false
 	everything := policyFor("vault", nil)
 	for name, c := range map[string]struct {
-		policies []*OperatorPolicy
+		policies []*state.OperatorPolicy
 		waits    bool
 		keeps    bool // what waits already goes on waiting
 	}{
 		"no policy":                      {policies: nil},
-		"a list of versions":             {policies: []*OperatorPolicy{listed}, waits: true, keeps: true},
+		"a list of versions":             {policies: []*state.OperatorPolicy{listed}, waits: true, keeps: true},
 		"every version":                  {policies: edited(nil)},
 		"every version, of two packages": {policies: append(edited(nil), everything)},
-		"a list, and every version": {policies: []*OperatorPolicy{everything, listed}, waits: true,
+		"a list, and every version": {policies: []*state.OperatorPolicy{everything, listed}, waits: true,
 			keeps: true},
-		"one that only informs":              {policies: []*OperatorPolicy{informing}},
-		"one that is not completed":          {policies: []*OperatorPolicy{incomplete}, keeps: true},
+		"one that only informs":              {policies: []*state.OperatorPolicy{informing}},
+		"one that is not completed":          {policies: []*state.OperatorPolicy{incomplete}, keeps: true},
 		"one that forbids":                   {policies: edited(forbids), waits: true, keeps: true},
 		"one that does not approve upgrades": {policies: edited(holds), waits: true, keeps: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ns := NewNamespace("shop", NamespaceContents{Exists: true, Policies: c.policies,
+			ns := state.NewNamespace("shop", state.NamespaceContents{Exists: true, Policies: c.policies,
 				Facts: aroundKubernetes})
 			automatic, turned := subscriptionTo("foo"), subscriptionTo("foo")
 			automatic.Spec.InstallPlanApproval = olm.ApprovalAutomatic
@@ -70,8 +71,8 @@ func TestD2JudgedNamespaces(t *testing.T) {
 // TestD2WithoutSpec: a patch of a field in a spec that does not exist would be answered 500 in place of the API
 // server's refusal.
 func TestD2WithoutSpec(t *testing.T) {
-	ns := NewNamespace("shop", NamespaceContents{Exists: true,
-		Policies: []*OperatorPolicy{policyFor("etcd", versions("etcd.v1"))}})
+	ns := state.NewNamespace("shop", state.NamespaceContents{Exists: true,
+		Policies: []*state.OperatorPolicy{policyFor("etcd", versions("etcd.v1"))}})
 	v := JudgeSubscription(SubscriptionInput{Subscription: &olm.Subscription{}, Namespace: ns, Mode: MutateApproval})
 	if len(v.Changes) > 0 {
 		t.Errorf("it is changed by %v", v.Changes)
@@ -81,12 +82,12 @@ func TestD2WithoutSpec(t *testing.T) {
 // TestRequestedApprovalIsKept shows what becomes of installPlanApproval of a stored Subscription to a package with a
 // policy: one that only allows or forbids never makes Manual Automatic, and what was asked for is given back.
 func TestRequestedApprovalIsKept(t *testing.T) {
-	edited := func(compliance policyv1beta2.ComplianceType, names ...string) *OperatorPolicy {
+	edited := func(compliance policyv1beta2.ComplianceType, names ...string) *state.OperatorPolicy {
 		return policyFor("etcd", func(s *spec) { s.ComplianceType, s.Versions = compliance, names })
 	}
 	mayhave, musthave, mustnothave := policyv1beta2.MayHave, policyv1beta2.MustHave, policyv1beta2.MustNotHave
 	for name, c := range map[string]struct {
-		policy       *OperatorPolicy
+		policy       *state.OperatorPolicy
 		have, noted  string
 		want, leaves string
 	}{
@@ -105,19 +106,19 @@ func TestRequestedApprovalIsKept(t *testing.T) {
 		"another value is a user's":          {nil, "Manual", "later", "Manual", "later"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			contents := NamespaceContents{Exists: true, Facts: aroundKubernetes}
+			contents := state.NamespaceContents{Exists: true, Facts: aroundKubernetes}
 			if c.policy != nil {
-				contents.Policies = []*OperatorPolicy{c.policy}
+				contents.Policies = []*state.OperatorPolicy{c.policy}
 			}
 			s := subscriptionTo("etcd")
 			s.Spec.InstallPlanApproval = c.have
 			s.Metadata.Annotations = olm.Annotations{Present: c.noted != "", RequestedApproval: c.noted}
 			contents.Subscriptions = []*olm.Subscription{s}
-			ns := NewNamespace("shop", contents)
+			ns := state.NewNamespace("shop", contents)
 			if have, noted := changed(s, ApprovalChanges(s, ns)); have != c.want || noted != c.leaves {
 				t.Errorf("it becomes %q, noted %q, want %q and %q", have, noted, c.want, c.leaves)
 			}
-			if c.policy == nil || c.policy.manages() || c.noted != "" {
+			if c.policy == nil || manages(c.policy) || c.noted != "" {
 				return
 			}
 			v := JudgeSubscription(SubscriptionInput{Subscription: s, Namespace: ns, Mode: MutateApproval})
@@ -168,7 +169,7 @@ func TestManagedApproval(t *testing.T) {
 			s := subscriptionTo("etcd")
 			s.Spec.InstallPlanApproval = c.have
 			s.Metadata.Annotations = olm.Annotations{Present: c.noted != "", RequestedApproval: c.noted}
-			ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", c.edit)}})
+			ns := state.NewNamespace("shop", state.NamespaceContents{Policies: []*state.OperatorPolicy{policyFor("etcd", c.edit)}})
 			v := JudgeSubscription(SubscriptionInput{Subscription: s, Namespace: ns, Mode: MutateApproval})
 			if have, noted := changed(s, v.Changes); have != c.want || noted != c.leaves ||
 				!strings.Contains(v.Changes[0].Message, c.says) {
@@ -189,15 +190,15 @@ func TestUnreadableMakesManual(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			spec := &policyv1beta2.OperatorPolicySpec{Subscription: known}
-			unreadable := UnreadableOperatorPolicy("policies", "p", spec, errors.New("decode"))
-			ns := NewNamespace("shop", NamespaceContents{Exists: true, Policies: []*OperatorPolicy{unreadable},
+			unreadable := state.UnreadableOperatorPolicy("policies", "p", spec, errors.New("decode"))
+			ns := state.NewNamespace("shop", state.NamespaceContents{Exists: true, Policies: []*state.OperatorPolicy{unreadable},
 				Facts: aroundKubernetes})
 			s := subscriptionTo("etcd")
 			s.Spec.InstallPlanApproval = olm.ApprovalAutomatic
 			if changes := ApprovalChanges(s, ns); len(changes) != 2 || changes[0].Value != olm.ApprovalManual {
 				t.Errorf("a stored Subscription gets %v", changes)
 			}
-			ns = ns.withPolicy(policyFor("etcd", nil))
+			ns = ns.WithPolicy(policyFor("etcd", nil))
 			if overlap := Overlapping(ns, "etcd"); (len(overlap) > 1) != (known.Name != "" && known.Namespace != "") {
 				t.Errorf("%d policies overlap", len(overlap))
 			}

@@ -4,13 +4,11 @@ import (
 	"maps"
 	"slices"
 
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-
-	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
-	"github.com/opgate/opgate/rules/operatorpolicy"
+	"github.com/opgate/opgate/rules/evidence"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -32,44 +30,27 @@ var (
 const maxConfigText = 512
 
 // orOverrideConfig is what allows a config besides a policy.
-const orOverrideConfig = "or give a reason in annotation " + OverrideReasonAnnotation +
+const orOverrideConfig = "or give a reason in annotation " + evidence.OverrideReasonAnnotation +
 	" as a user with the verb override"
-
-// newPolicyConfig reads spec.subscription.config of a policy. Template text that is not resolved is a fault: what the
-// config will be is not known.
-func newPolicyConfig(op *policyv1beta2.OperatorPolicy) (c olm.SubscriptionConfig) {
-	written := op.Spec.Subscription.Config
-	switch {
-	case written == nil || len(written.Raw) == 0:
-	case operatorpolicy.TemplatesEnabled(op) &&
-		operatorpolicy.HasTemplate(map[string]*apiextensionsv1.JSON{"config": written}):
-		c.Fault = "it holds template text that has not been resolved"
-	default:
-		if err := c.UnmarshalJSON(written.Raw); err != nil {
-			c.Fault = err.Error()
-		}
-	}
-	return c
-}
 
 // foreignConfig judges spec.config, which exchanges images after a plan was judged (threat O60): OLM puts it into force
 // without another plan. Where the policy sets a config, it has to be that one; else it may be anything that keeps the
 // images, volumes and sources of variables. What is stored for the same package already stays, and OLM sets none
 // itself.
-func foreignConfig(in *SubscriptionInput, p *OperatorPolicy) verdict.Finding {
+func foreignConfig(in *SubscriptionInput, p *state.OperatorPolicy) verdict.Finding {
 	config, before := &in.Subscription.Spec.Config, in.configBefore()
 	switch {
-	case p.MustNotHave || p.faults != "" || *config == before && (in.keepsPackage() || in.ByOLM):
+	case p.MustNotHave || p.Unreadable() != "" || *config == before && (in.keepsPackage() || in.ByOLM):
 		return verdict.Finding{}
-	case p.config.Fault != "":
+	case p.Config.Fault != "":
 		return verdict.Finding{Decision: verdict.Hold, Field: "spec.config", What: "spec.config is held",
-			Accepted: "waits until spec.subscription.config of the policy can be read: " + text.Escape(p.config.Fault) +
+			Accepted: "waits until spec.subscription.config of the policy can be read: " + text.Escape(p.Config.Fault) +
 				"; " + orOverrideConfig}
 	case config.Fault != "":
 		return verdict.Finding{Decision: verdict.Hold, Field: "spec.config", What: "spec.config is held",
 			Accepted: "it cannot be read: " + text.Escape(config.Fault) + "; correct it, " + orOverrideConfig}
-	case p.config.JSON != "":
-		return otherConfig(config, &p.config)
+	case p.Config.JSON != "":
+		return otherConfig(config, &p.Config)
 	}
 	added := reservedIn(config, &before)
 	if len(added) == 0 {
@@ -119,10 +100,10 @@ func (in *SubscriptionInput) judgeInstalled(
 	had, has := before.Parts(), config.Parts()
 	excused := config.Fault == "" && slices.Equal(had.Images(), has.Images())
 	for _, c := range in.Namespace.Installed() {
-		if c.Package != in.Subscription.Spec.Package || c.spec == nil {
+		if c.Package != in.Subscription.Spec.Package || c.Spec == nil {
 			continue
 		}
-		was, is := c.forConstraints(in.Namespace), c.forConstraints(in.Namespace)
+		was, is := c.ForConstraints(in.Namespace), c.ForConstraints(in.Namespace)
 		was.Config, is.Config = before, config
 		was.Unknown &^= constraint.Config
 		if is.Unknown &^= constraint.Config; config.Fault != "" {
@@ -136,7 +117,7 @@ func (in *SubscriptionInput) judgeInstalled(
 				f.Attributes&constraint.Config == 0 {
 				continue
 			}
-			recordConstraint(v, RuleSubscriptionConstraint, "spec.config for "+text.Name(c.CSV), &f)
+			state.RecordConstraint(v, RuleSubscriptionConstraint, "spec.config for "+text.Name(c.CSV), &f)
 		}
 	}
 }

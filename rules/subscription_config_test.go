@@ -11,6 +11,7 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -157,13 +158,13 @@ func TestO60ConfigOfInstalled(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			installed, _ := InstalledBy(csv)
+			installed, _ := state.InstalledBy(csv)
 			in := SubscriptionInput{Subscription: configured(t, "etcd", c.config), Mode: DenyApproval}
 			if c.old != "" {
 				in.Old = configured(t, "etcd", c.old)
 			}
-			in.Namespace = NewNamespace("shop", NamespaceContents{Exists: true, Facts: aroundKubernetes,
-				Constraints: under(pins), CSVs: []Installed{installed}})
+			in.Namespace = state.NewNamespace("shop", state.NamespaceContents{Exists: true, Facts: aroundKubernetes,
+				Constraints: under(pins), CSVs: []state.Installed{installed}})
 			if v := JudgeSubscription(in); v.Decision != c.want {
 				t.Errorf("got %v %q, want %v", v.Decision, v.Refusal(), c.want)
 			}

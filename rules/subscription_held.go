@@ -18,7 +18,7 @@ var subscriptionHeldPlan = verdict.Rule{ID: RuleSubscriptionHeldPlan, Outcomes: 
 // namespace together, so that its next plan has both, and is held as well.
 func judgeHeldPlans(in *SubscriptionInput, v *verdict.Verdict) {
 	pkg := in.Subscription.Spec.Package
-	if in.Old != nil || in.ByOLM || in.Namespace.installedOf(pkg, "") != "" {
+	if in.Old != nil || in.ByOLM || in.Namespace.InstalledOf(pkg, "") != "" {
 		return
 	}
 	for _, plan := range in.Namespace.Plans() {

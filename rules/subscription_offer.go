@@ -7,6 +7,8 @@ import (
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/facts"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -47,7 +49,7 @@ func judgeChannel(in *SubscriptionInput, v *verdict.Verdict) {
 		if asked.Unknown&constraint.CSV == 0 {
 			what = text.Name(asked.CSV)
 		}
-		recordConstraint(v, RuleSubscriptionConstraint, what, &f)
+		state.RecordConstraint(v, RuleSubscriptionConstraint, what, &f)
 	}
 	in.judgeInstalled(spoken, budget, v)
 	judgeOffer(in, v)
@@ -57,11 +59,11 @@ func judgeChannel(in *SubscriptionInput, v *verdict.Verdict) {
 	}
 	for _, f := range set.Judge(newest, namespace, budget) {
 		if f.Outcome == constraint.Violated && !spoken[f.Constraint] {
-			v.Warn(verdict.Reason{Rule: RuleSubscriptionConstraint, Source: constraintRef(f.Definition).String(),
+			v.Warn(verdict.Reason{Rule: RuleSubscriptionConstraint, Source: state.ConstraintRef(f.Definition).String(),
 				Message: verdict.Sentence(
 					text.Name(newest.CSV)+", the newest version in channel "+text.Name(in.channel().Name)+
-						", will not be allowed by "+constraintRef(f.Definition).String(),
-					RuleSubscriptionConstraint, mustSatisfy(&f))})
+						", will not be allowed by "+state.ConstraintRef(f.Definition).String(),
+					RuleSubscriptionConstraint, state.MustSatisfy(&f))})
 		}
 	}
 	if what, accepted := tooOldFor(in.channel().MinKubeVersion, in.Namespace.Facts().Version); what != "" {
@@ -138,7 +140,7 @@ func judgeUnknownChannel(in *SubscriptionInput, v *verdict.Verdict) {
 	}
 	v.Warn(verdict.Reason{Rule: RuleSubscriptionUnknownChannel, Field: in.path("channel"), Message: verdict.Sentence(
 		in.path("channel")+" "+text.Quote(name)+" is not a channel of package "+text.Name(in.Offered.Name)+" in "+
-			CatalogName(in.Offered.Catalog),
+			facts.CatalogName(in.Offered.Catalog),
 		RuleSubscriptionUnknownChannel, "it has "+text.Names(names, verdict.MaxListed))})
 }
 
@@ -172,7 +174,7 @@ func judgeStart(in *SubscriptionInput, v *verdict.Verdict) {
 	}
 	v.Warn(verdict.Reason{Rule: RuleSubscriptionUnknownCSV, Field: in.path("startingCSV"), Message: verdict.Sentence(
 		in.path("startingCSV")+" "+text.Quote(start)+" is not in channel "+text.Name(channel.Name)+" of "+
-			CatalogName(in.Offered.Catalog),
+			facts.CatalogName(in.Offered.Catalog),
 		RuleSubscriptionUnknownCSV, "it has "+entriesText(channel))})
 }
 
@@ -188,34 +190,35 @@ func entriesText(channel *catalog.Channel) string {
 // judgeNewest warns of a first installation of the newest version where the policies allow others only.
 func judgeNewest(in *SubscriptionInput, v *verdict.Verdict) {
 	spec, channel := &in.Subscription.Spec, in.channel()
-	if channel == nil || spec.StartingCSV != "" || !in.moves() || in.Namespace.installedOf(spec.Package, "") != "" {
+	if channel == nil || spec.StartingCSV != "" || !in.moves() || in.Namespace.InstalledOf(spec.Package, "") != "" {
 		return
 	}
-	for _, p := range in.Namespace.governing(spec.Package) {
+	for _, p := range in.Namespace.Governing(spec.Package) {
 		newest := channel.Entries[0]
-		if p.Enforced && !p.MustNotHave && len(p.offered(channel, in.Now)) > 0 && !p.coversEntry(newest, in.Now) {
+		if p.Enforced && !p.MustNotHave && len(offeredVersions(p, channel, in.Now)) > 0 &&
+			!coversEntry(p, newest, in.Now) {
 			v.Warn(verdict.Reason{Rule: RuleSubscriptionStartingCSV, Source: p.Source(), Field: in.path("startingCSV"),
 				Message: verdict.Sentence(
 					text.Name(newest.Name)+", the newest version in channel "+text.Name(channel.Name)+
 						", will not be allowed by "+p.Source(),
 					RuleSubscriptionStartingCSV,
 					"a Subscription without spec.startingCSV asks for it; write one that is allowed: "+
-						text.Names(p.offered(channel, in.Now), verdict.MaxListed))})
+						text.Names(offeredVersions(p, channel, in.Now), verdict.MaxListed))})
 		}
 	}
 }
 
 // coversEntry reports whether a policy may allow a version that a catalog offers.
-func (p *OperatorPolicy) coversEntry(e catalog.Entry, now time.Time) bool {
-	ok, _ := p.Covers(e.Name, e.Version, now)
-	return ok || e.Version == "" && p.versionRange != nil
+func coversEntry(p *state.OperatorPolicy, e catalog.Entry, now time.Time) bool {
+	ok, _ := Covers(p, e.Name, e.Version, now)
+	return ok || e.Version == "" && p.VersionRange != nil
 }
 
-// offered returns the names of the versions of a channel that a policy allows, newest first.
-func (p *OperatorPolicy) offered(channel *catalog.Channel, now time.Time) []string {
+// offeredVersions returns the names of the versions of a channel that a policy allows, newest first.
+func offeredVersions(p *state.OperatorPolicy, channel *catalog.Channel, now time.Time) []string {
 	var names []string
 	for _, e := range channel.Entries {
-		if p.coversEntry(e, now) {
+		if coversEntry(p, e, now) {
 			names = append(names, e.Name)
 		}
 	}

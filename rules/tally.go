@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/state"
 )
 
 // MaxViolators bounds the violators that are listed of one Constraint.
@@ -46,15 +47,15 @@ func (v Violator) compare(other Violator) int {
 
 // NewTally counts everything that is installed in namespaces at a time, in one pass for all Constraints. What an
 // exception sets aside counts as satisfied.
-func NewTally(namespaces iter.Seq[*Namespace], now time.Time) *Tally {
+func NewTally(namespaces iter.Seq[*state.Namespace], now time.Time) *Tally {
 	t := &Tally{missed: map[*constraint.Constraint]*Count{}, violators: map[*constraint.Constraint][]Violator{}}
 	for ns := range namespaces {
 		for i := range ns.Installed() {
 			t.Installed++
 			// A budget for each: counting is not part of a request with a deadline.
-			for _, f := range ns.Constraints().Judge(ns.installed[i].forConstraints(ns), ns.ForConstraints(),
+			for _, f := range ns.Constraints().Judge(ns.Installed()[i].ForConstraints(ns), ns.ForConstraints(),
 				constraint.NewBudget(nil)) {
-				csv := ns.installed[i].CSV
+				csv := ns.Installed()[i].CSV
 				if f.Constraint == nil || !f.Definition.Exceptions.ForName(RuleBundleConstraint, csv, ns.Name(), now) {
 					t.add(ns.Name(), csv, &f)
 				}
@@ -75,7 +76,7 @@ func (t *Tally) add(namespace, csv string, f *constraint.Finding) {
 	}
 	if f.Outcome == constraint.Violated {
 		count.Violating++
-		t.list(Violator{Namespace: namespace, CSV: csv, Index: f.Constraint.Index, Message: mustSatisfy(f)},
+		t.list(Violator{Namespace: namespace, CSV: csv, Index: f.Constraint.Index, Message: state.MustSatisfy(f)},
 			f.Constraint)
 	} else {
 		count.Unknown++

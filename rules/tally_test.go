@@ -11,6 +11,7 @@ import (
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/state"
 )
 
 // TestTally counts operators of two namespaces: one is certified, one is not, and of one only the name is known.
@@ -18,19 +19,19 @@ func TestTally(t *testing.T) {
 	warns := ruleOf("warns", `packageName != "etcd"`, "", constraint.Warn)
 	faulty := constraint.Define(constraint.Meta{Name: "faulty"}, &constraintv1.ConstraintSpec{Constraints: `[`})
 	set := under(certified, warns, faulty)
-	installed := func(properties string) Installed {
+	installed := func(properties string) state.Installed {
 		csv := &olm.CSV{Metadata: olm.ObjectMeta{Name: "etcd.v0.9.2",
 			Annotations: olm.Annotations{Properties: properties}}}
-		i, _ := InstalledBy(csv)
+		i, _ := state.InstalledBy(csv)
 		return i
 	}
-	namespaces := []*Namespace{
-		NewNamespace("a", NamespaceContents{Exists: true, Constraints: set, CSVs: []Installed{
+	namespaces := []*state.Namespace{
+		state.NewNamespace("a", state.NamespaceContents{Exists: true, Constraints: set, CSVs: []state.Installed{
 			installed(`{"properties":[{"type":"olm.package","value":{"packageName":"etcd","version":"0.9.2"}},{"type":"certified","value":true}]}`),
 		}}),
-		NewNamespace("b", NamespaceContents{Exists: true, Constraints: set,
-			CSVs: []Installed{installed(properties("etcd", "0.9.2")), installed("")}}),
-		NewNamespace("c", NamespaceContents{Exists: true, Constraints: set}),
+		state.NewNamespace("b", state.NamespaceContents{Exists: true, Constraints: set,
+			CSVs: []state.Installed{installed(properties("etcd", "0.9.2")), installed("")}}),
+		state.NewNamespace("c", state.NamespaceContents{Exists: true, Constraints: set}),
 	}
 	tally := NewTally(slices.Values(namespaces), time.Time{})
 	if tally.Installed != 3 {
@@ -59,13 +60,13 @@ func TestViolators(t *testing.T) {
 		t.Fatal(two.Faults)
 	}
 	set := under(two)
-	var namespaces []*Namespace
+	var namespaces []*state.Namespace
 	for i := range 15 {
 		csv := &olm.CSV{Metadata: olm.ObjectMeta{Name: "etcd.v0.9.2",
 			Annotations: olm.Annotations{Properties: properties("etcd", "0.9.2")}}}
-		installed, _ := InstalledBy(csv)
-		namespaces = append(namespaces, NewNamespace(fmt.Sprintf("team-%02d", i),
-			NamespaceContents{Exists: true, Constraints: set, CSVs: []Installed{installed}}))
+		installed, _ := state.InstalledBy(csv)
+		namespaces = append(namespaces, state.NewNamespace(fmt.Sprintf("team-%02d", i),
+			state.NamespaceContents{Exists: true, Constraints: set, CSVs: []state.Installed{installed}}))
 	}
 	var first []Violator
 	for range 2 {

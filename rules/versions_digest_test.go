@@ -8,6 +8,7 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -105,16 +106,16 @@ func TestDigestsByNameAlone(t *testing.T) {
 		func(s *spec) { anyCatalog(s); s.Versions, s.Subscription.StartingCSV = bound, "etcd.v0.9.2" })
 	forbid := policyFor("etcd",
 		func(s *spec) { anyCatalog(s); s.ComplianceType, s.Versions = policyv1beta2.MustNotHave, bound })
-	if allow.passesByName("etcd.v0.9.2") {
+	if allow.PassesByName("etcd.v0.9.2") {
 		t.Error("a plan that is born approved passes by a name that is bound to contents")
 	}
-	if ok, _ := allow.Covers("etcd.v0.9.2", "0.9.2", time.Time{}); !ok {
+	if ok, _ := Covers(allow, "etcd.v0.9.2", "0.9.2", time.Time{}); !ok {
 		t.Error("what is installed under the name counts as not allowed")
 	}
-	if ok, _ := allow.Covers("etcd.v0.9.4", "0.9.4", time.Time{}); ok {
+	if ok, _ := Covers(allow, "etcd.v0.9.4", "0.9.4", time.Time{}); ok {
 		t.Error("what is installed under another name counts as allowed")
 	}
-	if match, known := forbid.Forbids("etcd.v0.9.2", "0.9.2", olm.Catalog{}, time.Time{}); match || known {
+	if match, known := Forbids(forbid, "etcd.v0.9.2", "0.9.2", olm.Catalog{}, time.Time{}); match || known {
 		t.Error("what is installed would be removed without knowing its contents")
 	}
 	if r := forbid.NameRules(); r.Forbid || len(r.Names) > 0 {
@@ -123,10 +124,10 @@ func TestDigestsByNameAlone(t *testing.T) {
 	if r := allow.NameRules(); !r.Allow || !slices.Equal(r.Names, []string{"etcd.v0.9.2"}) {
 		t.Errorf("the API server allows %q", r.Names)
 	}
-	for name, p := range map[string]*OperatorPolicy{"allowed": allow, "forbidden": forbid} {
+	for name, p := range map[string]*state.OperatorPolicy{"allowed": allow, "forbidden": forbid} {
 		sub := subscriptionTo("etcd")
 		sub.Spec.StartingCSV, sub.Spec.InstallPlanApproval = "etcd.v0.9.2", olm.ApprovalManual
-		ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{p}})
+		ns := state.NewNamespace("shop", state.NamespaceContents{Policies: []*state.OperatorPolicy{p}})
 		if v := JudgeSubscription(SubscriptionInput{Subscription: sub, Namespace: ns,
 			Mode: DenyApproval}); v.Decision != verdict.Allow {
 			t.Errorf("a Subscription that starts with a name of which contents are %s: %s", name, v.Refusal())
@@ -137,7 +138,7 @@ func TestDigestsByNameAlone(t *testing.T) {
 // TestDigestOfAStep judges what OLM writes for a plan by the image that the plan names, and what bypasses OLM by none.
 func TestDigestOfAStep(t *testing.T) {
 	csv := written(t, etcdSpec)
-	policy := func(digest string) *OperatorPolicy { return policyFor("etcd", versions("etcd.v0.9.2@"+digest)) }
+	policy := func(digest string) *state.OperatorPolicy { return policyFor("etcd", versions("etcd.v0.9.2@"+digest)) }
 	running := installing(t, "",
 		func(p *olm.InstallPlan) { p.Status.BundleLookups[0].Path = "quay.io/example/etcd@" + digestA })
 	undescribed := installing(t, "", func(p *olm.InstallPlan) {
@@ -145,7 +146,7 @@ func TestDigestOfAStep(t *testing.T) {
 	})
 	for name, c := range map[string]struct {
 		plan   *olm.InstallPlan
-		policy *OperatorPolicy
+		policy *state.OperatorPolicy
 		byOLM  bool
 		want   verdict.Decision
 	}{
@@ -156,7 +157,7 @@ func TestDigestOfAStep(t *testing.T) {
 		"a copy of it, by another user": {plan: running, policy: policy(digestA), want: verdict.Deny},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{c.policy},
+			ns := state.NewNamespace("shop", state.NamespaceContents{Policies: []*state.OperatorPolicy{c.policy},
 				Plans:         []*olm.InstallPlan{c.plan},
 				Subscriptions: []*olm.Subscription{subscribed("etcd", "etcd.v0.9.2", "")}})
 			v := JudgeCSV(CSVInput{New: csv, Namespace: ns, ByOLM: c.byOLM, User: "someone"})

@@ -54,23 +54,9 @@ func TestH3VersionsAreBounded(t *testing.T) {
 			if took := time.Since(begin); took > 10*time.Second { // in quadratic time an hour
 				t.Errorf("it took %v", took)
 			}
-			if valid := p.faults == ""; valid != tc.valid || len(p.versions.entries) > operatorpolicy.MaxVersions+1 {
-				t.Errorf("valid: %t, with %d names: %s", valid, len(p.versions.entries), p.faults)
+			if valid := p.Unreadable() == ""; valid != tc.valid || len(p.Versions.Entries) > operatorpolicy.MaxVersions+1 {
+				t.Errorf("valid: %t, with %d names: %s", valid, len(p.Versions.Entries), p.Unreadable())
 			}
 		})
-	}
-}
-
-// TestListedVersions: a name is listed as it is written, and one with a digest for its contents only.
-func TestListedVersions(t *testing.T) {
-	l := newVersionList([]string{"b", "c@sha256:1, a", "d,d@sha256:2"})
-	for name, want := range map[string]bool{"a": true, "b": true, "c": false, "d": true, "e": false, "": false,
-		"c@sha256:1": false} {
-		if got := l.lists(name); got != want {
-			t.Errorf("%q is listed: %t, want %t", name, got, want)
-		}
-	}
-	if !l.binds("c") || l.binds("d") || l.binds("a") {
-		t.Errorf("the digests are %v", l.digests)
 	}
 }

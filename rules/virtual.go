@@ -3,8 +3,6 @@ package rules
 import (
 	"crypto/sha256"
 	"encoding/hex"
-
-	"github.com/opgate/opgate/olm"
 )
 
 // A virtual operator is a ClusterServiceVersion without a Subscription that exposes the properties of a Constraint to
@@ -39,6 +37,3 @@ func truncateName(name string) string {
 	digest := hex.EncodeToString(sum[:5])
 	return name[:maxLabelValue-len(digest)-1] + "-" + digest
 }
-
-// virtualOperator reports whether this is a virtual operator, by a label that only Opgate may write.
-func virtualOperator(c *olm.CSV) bool { return c.Metadata.Labels.VirtualOperator != "" }

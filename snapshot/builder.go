@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
-	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/rules/facts"
 	"github.com/opgate/opgate/rules/state"
 )
 
@@ -54,7 +54,7 @@ type event struct {
 	completed *Completion
 	key       types.NamespacedName
 	// cluster has the cluster versions.
-	cluster *state.Cluster
+	cluster *facts.Cluster
 	// pkg is a package of which the content has changed in a catalog.
 	pkg string
 	// plansOf is a namespace of which a plan changes something else than before.
@@ -73,9 +73,9 @@ type Builder struct {
 	// Unsuspended is set where the statuses of Policies say nothing: these suspend nothing then. Default: they do.
 	Unsuspended bool
 	// Packages are those of catalogs. Default: none is known.
-	Packages rules.Packages
+	Packages state.Packages
 	// Changes are what plans change. Default: none is known.
-	Changes rules.Changes
+	Changes state.Changes
 	// CatalogNamespaces are those in which pods of catalogs are watched. Default: all.
 	CatalogNamespaces []string
 
@@ -84,7 +84,7 @@ type Builder struct {
 	incomplete map[types.NamespacedName]*incompletePolicy
 	// clusterScoped are the kinds that are known to be cluster-scoped.
 	clusterScoped map[schema.GroupKind]bool
-	versions      state.Cluster
+	versions      facts.Cluster
 }
 
 // Put adds or replaces objects and returns a new snapshot.
@@ -98,7 +98,7 @@ func (b *Builder) Put(now time.Time, objects ...*Object) *Snapshot {
 }
 
 // SetCluster sets the cluster versions and returns a new snapshot.
-func (b *Builder) SetCluster(now time.Time, c state.Cluster) *Snapshot {
+func (b *Builder) SetCluster(now time.Time, c facts.Cluster) *Snapshot {
 	next, _ := b.build(now, []event{{cluster: &c}})
 	return next
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/dependency"
-	"github.com/opgate/opgate/rules/state"
+	"github.com/opgate/opgate/rules/facts"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -33,14 +33,14 @@ func TestConstraintsCountEverywhere(t *testing.T) {
 // TestSetConstraints checks that Constraints are prepared again when an input of judging changes, and only then: they
 // hold the cached results.
 func TestSetConstraints(t *testing.T) {
-	cluster := state.Cluster{Version: "1.36.3"}
+	cluster := facts.Cluster{Version: "1.36.3"}
 	var b Builder
 	var before *Object
 	last := b.Put(time.Time{}, read(Namespaces, `{"metadata":{"name":"shop"}}`))
 	for _, step := range []struct {
 		name    string
 		stored  *constraintv1.Constraint
-		cluster state.Cluster
+		cluster facts.Cluster
 		want    bool
 	}{
 		{name: "none, at first", cluster: cluster, want: true},
@@ -50,11 +50,11 @@ func TestSetConstraints(t *testing.T) {
 			want: true},
 		{name: "not suspended any more", stored: certifiedOnly(1, "4"), cluster: cluster, want: true},
 		{name: "its spec", stored: certifiedOnly(2, "5"), cluster: cluster, want: true},
-		{name: "another Kubernetes", stored: certifiedOnly(2, "5"), cluster: state.Cluster{Version: "1.37.0"},
+		{name: "another Kubernetes", stored: certifiedOnly(2, "5"), cluster: facts.Cluster{Version: "1.37.0"},
 			want: true},
 		{name: "another OpenShift", stored: certifiedOnly(2, "5"),
-			cluster: state.Cluster{Version: "1.37.0", OpenShift: "4.19.3"}, want: true},
-		{name: "gone", cluster: state.Cluster{Version: "1.37.0", OpenShift: "4.19.3"}, want: true},
+			cluster: facts.Cluster{Version: "1.37.0", OpenShift: "4.19.3"}, want: true},
+		{name: "gone", cluster: facts.Cluster{Version: "1.37.0", OpenShift: "4.19.3"}, want: true},
 	} {
 		events := []event{{cluster: &step.cluster}}
 		var now *Object

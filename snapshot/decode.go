@@ -20,6 +20,7 @@ import (
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/stream"
 )
 
@@ -86,7 +87,7 @@ type storedNamespace struct {
 // storedCSV is the part of a ClusterServiceVersion that is stored; here is false for one that is installed elsewhere,
 // or installs nothing.
 type storedCSV struct {
-	installed     rules.Installed
+	installed     state.Installed
 	here, virtual bool
 	csv           *olm.CSV
 }
@@ -232,10 +233,10 @@ func decodeCSV(raw []byte) (any, Subject, error) {
 		&status.Reason, &status.Message} {
 		*recurs = once(*recurs)
 	}
-	installed, here := rules.InstalledBy(csv)
+	installed, here := state.InstalledBy(csv)
 	csv.Metadata.Trim()
 	if !here { // only its package is read
-		installed = rules.Installed{CSV: installed.CSV, Package: installed.Package, Version: installed.Version}
+		installed = state.Installed{CSV: installed.CSV, Package: installed.Package, Version: installed.Version}
 		csv.Spec, csv.Status.InstallModes = olm.CSVSpec{}, nil
 	}
 	virtual := hasLabel(raw, rules.VirtualOperatorLabel)
@@ -250,7 +251,7 @@ func salvageCSV(m *metav1.ObjectMeta, raw []byte, _ error) (any, Subject) {
 	csv.Metadata.Namespace, csv.Metadata.Name = m.Namespace, m.Name
 	csv.Metadata.UID, csv.Metadata.ResourceVersion = string(m.UID), m.ResourceVersion
 	csv.Metadata.Labels.CopiedFrom = pickText(raw, "labels", olm.CopiedFromLabel)
-	return &storedCSV{installed: rules.Installed{CSV: m.Name}, here: csv.Metadata.Labels.CopiedFrom == "",
+	return &storedCSV{installed: state.Installed{CSV: m.Name}, here: csv.Metadata.Labels.CopiedFrom == "",
 		virtual: hasLabel(raw, rules.VirtualOperatorLabel), csv: csv}, InNamespace(m.Namespace)
 }
 
@@ -364,7 +365,7 @@ func decodeRecords(raw []byte) (any, Subject, error) {
 	}
 	concerns := subjectOfRecords(object.Metadata.Name)
 	if !concerns.cluster {
-		installed, err := rules.DecodeInstallRecord(object.Metadata.Name, object.Data[rules.RecordKey])
+		installed, err := state.DecodeInstallRecord(object.Metadata.Name, object.Data[state.RecordKey])
 		if err != nil {
 			return nil, concerns, err
 		}
@@ -385,7 +386,7 @@ func decodeRecords(raw []byte) (any, Subject, error) {
 
 // subjectOfRecords returns the subject of a ConfigMap in Opgate's own namespace.
 func subjectOfRecords(name string) Subject {
-	if namespace, ok := rules.RecordedNamespace(name); ok {
+	if namespace, ok := state.RecordedNamespace(name); ok {
 		return InNamespace(namespace)
 	}
 	return InCluster()
@@ -393,7 +394,7 @@ func subjectOfRecords(name string) Subject {
 
 func addRecords(to *rules.Cluster, _ string, value any) {
 	switch value := value.(type) {
-	case *rules.InstallRecord:
+	case *state.InstallRecord:
 		to.AddRecord(value)
 	case map[olm.Catalog]*catalog.History:
 		for of, history := range value {

@@ -11,6 +11,7 @@ import (
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/dependency"
 	"github.com/opgate/opgate/rules/exception"
+	"github.com/opgate/opgate/rules/state"
 )
 
 // draft is a snapshot that is being built.
@@ -189,7 +190,7 @@ func (d *draft) setNamespaces() {
 }
 
 // judged returns the input of judging from the objects of a namespace, nil if none of them counts.
-func (d *draft) judged(name string, objects []*Object) *rules.Namespace {
+func (d *draft) judged(name string, objects []*Object) *state.Namespace {
 	cluster := rules.Cluster{Facts: d.next.facts, Constraints: d.next.constraints, Graph: d.suspending(),
 		Packages: d.Packages, Changes: d.Changes}
 	if slices.Contains(d.Unjudged, name) {
@@ -252,7 +253,7 @@ func (d *draft) setEverywhere() {
 	if e == nil || !e.judged {
 		return
 	}
-	var now []*rules.OperatorPolicy
+	var now []*state.OperatorPolicy
 	for _, o := range e.objects {
 		if stored, ok := o.value.(*storedPolicy); ok && stored.policy.AnyNamespace {
 			now = append(now, stored.policy)

@@ -16,7 +16,7 @@ import (
 
 	"github.com/opgate/opgate/internal/panics"
 	"github.com/opgate/opgate/internal/signal"
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/facts"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/stream"
 )
@@ -78,7 +78,7 @@ type FeedOptions struct {
 	// Packages are those of catalogs, which call PackageChanged. Default: none is known.
 	Packages Packages
 	// Changes are what plans change; what finds out more calls ContentsChanged. Default: none is known.
-	Changes rules.Changes
+	Changes state.Changes
 	// Interrupted is called when a watch ended with an error: the API server may return with another version. It must
 	// not block. Default: not called.
 	Interrupted func()
@@ -111,7 +111,7 @@ func NewFeed(o FeedOptions) *Feed {
 }
 
 // SetCluster sets the cluster versions.
-func (f *Feed) SetCluster(c state.Cluster) { f.happened(event{cluster: &c}) }
+func (f *Feed) SetCluster(c facts.Cluster) { f.happened(event{cluster: &c}) }
 
 // Completed is called with the Completer's result. It counts until the policy changes.
 func (f *Feed) Completed(key types.NamespacedName, c Completion) {

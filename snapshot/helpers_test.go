@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"time"
 
-	"github.com/opgate/opgate/rules/state"
+	"github.com/opgate/opgate/rules/facts"
 )
 
 var reader Reader
@@ -25,5 +25,5 @@ func encode(kind *Kind, value any) *Object {
 func snapshotOf(objects ...*Object) *Snapshot {
 	var b Builder
 	b.Put(time.Time{}, objects...)
-	return b.SetCluster(time.Time{}, state.Cluster{Version: "1.36.3"})
+	return b.SetCluster(time.Time{}, facts.Cluster{Version: "1.36.3"})
 }

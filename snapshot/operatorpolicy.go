@@ -10,6 +10,7 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/conversion"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/state"
 )
 
 // storedPolicy is an OperatorPolicy as it is stored, and prepared for judging.
@@ -18,7 +19,7 @@ type storedPolicy struct {
 	object *policyv1beta2.OperatorPolicy
 	// faults are unknown or duplicate fields.
 	faults []string
-	policy *rules.OperatorPolicy
+	policy *state.OperatorPolicy
 }
 
 func decodePolicy(raw []byte) (any, Subject, error) {
@@ -75,7 +76,7 @@ func salvagePolicy(m *metav1.ObjectMeta, raw []byte, cause error) (any, Subject)
 	spec.Deletion = policyv1beta2.DeletionAction(text("spec", "deletion"))
 	spec.Subscription.Namespace = text("spec", "subscription", "namespace")
 	spec.Subscription.Name = text("spec", "subscription", "name")
-	p := rules.UnreadableOperatorPolicy(m.Namespace, m.Name, spec, cause)
+	p := state.UnreadableOperatorPolicy(m.Namespace, m.Name, spec, cause)
 	return &storedPolicy{policy: p}, InNamespace(p.Concerns())
 }
 

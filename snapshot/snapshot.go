@@ -12,9 +12,9 @@ import (
 
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
-	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/rules/facts"
 	"github.com/opgate/opgate/rules/state"
 )
 
@@ -28,10 +28,10 @@ type Snapshot struct {
 	global *table[[]string]
 	// constraints are in every namespace as well; constraintObjects are their stored objects, sorted by name.
 	constraints       *constraint.Set
-	facts             state.Cluster
+	facts             facts.Cluster
 	constraintObjects []*constraintv1.Constraint
 	// everywhere are the policies that hold what they govern in every namespace, since theirs cannot be read.
-	everywhere []*rules.OperatorPolicy
+	everywhere []*state.OperatorPolicy
 	// graph is the dependency graph; nil if no Policy is known.
 	graph      *dependency.Graph
 	generation uint64
@@ -43,7 +43,7 @@ type Snapshot struct {
 // entry is the observed state of one namespace.
 type entry struct {
 	// judged is nil if nothing counts for judging.
-	judged *rules.Namespace
+	judged *state.Namespace
 	// objects are sorted by kind, namespace and name.
 	objects []*Object
 	// global are the packages that are installed here for all namespaces.
@@ -71,7 +71,7 @@ type Seen struct {
 
 // Namespace returns the observed state of a namespace; nil, which rules read as an empty one, if nothing is known and
 // no Constraint applies, and no policy to every namespace.
-func (s *Snapshot) Namespace(name string) *rules.Namespace {
+func (s *Snapshot) Namespace(name string) *state.Namespace {
 	if e, ok := s.namespaces.get(name); ok && e.judged != nil {
 		return e.judged
 	}
@@ -79,18 +79,18 @@ func (s *Snapshot) Namespace(name string) *rules.Namespace {
 	if len(s.constraints.Definitions()) == 0 && len(s.everywhere) == 0 {
 		return nil
 	}
-	return rules.NewNamespace(name, rules.NamespaceContents{Constraints: s.constraints, Policies: s.everywhere})
+	return state.NewNamespace(name, state.NamespaceContents{Constraints: s.constraints, Policies: s.everywhere})
 }
 
 // WithDependencies is Namespace for reviews, whose refusals name the whole chain of Policies that a suspended policy
 // depends on.
-func (s *Snapshot) WithDependencies(name string) *rules.Namespace {
+func (s *Snapshot) WithDependencies(name string) *state.Namespace {
 	return s.Namespace(name).WithDependencies(s.graph)
 }
 
 // All yields every known namespace, sorted by name.
-func (s *Snapshot) All() iter.Seq[*rules.Namespace] {
-	return func(yield func(*rules.Namespace) bool) {
+func (s *Snapshot) All() iter.Seq[*state.Namespace] {
+	return func(yield func(*state.Namespace) bool) {
 		for _, name := range s.names() {
 			if e, _ := s.namespaces.get(name); e.judged != nil && !yield(e.judged) {
 				return
@@ -195,7 +195,7 @@ func (s *Snapshot) OperatorPolicy(governs string, key types.NamespacedName) *pol
 func (s *Snapshot) Graph() *dependency.Graph { return s.graph }
 
 // Facts returns what is known of the cluster. It must not be modified.
-func (s *Snapshot) Facts() *state.Cluster { return &s.facts }
+func (s *Snapshot) Facts() *facts.Cluster { return &s.facts }
 
 // Constraints returns those of the cluster, prepared for judging.
 func (s *Snapshot) Constraints() *constraint.Set { return s.constraints }

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/opgate/opgate/cmd/opgate-server/serve"
-	"github.com/opgate/opgate/rules/state"
+	"github.com/opgate/opgate/rules/facts"
 	"github.com/opgate/opgate/snapshot"
 )
 
@@ -83,5 +83,5 @@ func storeOf(policies int) (*snapshot.Store, error) {
 	}
 	var builder snapshot.Builder
 	builder.Put(time.Time{}, objects...)
-	return snapshot.NewStore(builder.SetCluster(time.Time{}, state.Cluster{Version: "1.36.2"})), nil
+	return snapshot.NewStore(builder.SetCluster(time.Time{}, facts.Cluster{Version: "1.36.2"})), nil
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/controller/owned"
 	"github.com/opgate/opgate/rules/backstop"
-	"github.com/opgate/opgate/rules/state"
+	"github.com/opgate/opgate/rules/facts"
 	"github.com/opgate/opgate/snapshot"
 )
 
@@ -111,7 +111,7 @@ func TestDetect(t *testing.T) {
 			if known := r.features.Load() != nil; known == test.fails {
 				t.Errorf("it is detected again: %t", !known)
 			}
-			next := (&snapshot.Builder{}).SetCluster(time.Time{}, state.Cluster{Version: "1.38.0"})
+			next := (&snapshot.Builder{}).SetCluster(time.Time{}, facts.Cluster{Version: "1.38.0"})
 			r.changed(&snapshot.Change{Snapshot: next, Constraints: true})
 			if r.features.Load() != nil {
 				t.Error("an upgrade is not noticed")

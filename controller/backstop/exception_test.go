@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/opgate/opgate/rules/backstop"
-	"github.com/opgate/opgate/rules/state"
+	"github.com/opgate/opgate/rules/facts"
 	"github.com/opgate/opgate/snapshot"
 )
 
@@ -28,7 +28,7 @@ func TestExceptionIsTakenOut(t *testing.T) {
 			"spec":{"complianceType":"musthave","remediationAction":"enforce","upgradeApproval":"Automatic","versions":["etcd.v0.9.2"],
 			"exceptions":[{"versions":["etcd.v0.9.4"],"rules":["bundle/version"],"reason":"CVE-2026-1234","expires":"2026-12-01T00:00:00Z"}],
 			"subscription":{"name":"etcd","namespace":"shop"}},"status":%s}`, status)))
-		return snapshot.NewStore(b.SetCluster(time.Time{}, state.Cluster{}))
+		return snapshot.NewStore(b.SetCluster(time.Time{}, facts.Cluster{}))
 	}
 	var now time.Time
 	leader := func(status string) *reconciler {

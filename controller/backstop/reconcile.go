@@ -22,9 +22,9 @@ import (
 	"github.com/opgate/opgate/internal/signal"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/internal/watched"
-	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/backstop"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/snapshot"
 )
 
@@ -73,14 +73,14 @@ type reconciler struct {
 
 // input is what the objects depend on in one namespace.
 type input struct {
-	policies  []*rules.OperatorPolicy
+	policies  []*state.OperatorPolicy
 	accounts  []string
 	operators []string
 }
 
 // inputOf returns the input of a namespace; accounts count only where policies govern something, and operators only if
 // a Constraint protects some.
-func inputOf(ns *rules.Namespace, protecting []*constraint.Definition) (in input) {
+func inputOf(ns *state.Namespace, protecting []*constraint.Definition) (in input) {
 	if len(protecting) > 0 {
 		in.operators = ns.Operators()
 	}
@@ -103,7 +103,7 @@ func protecting(s *snapshot.Snapshot) []*constraint.Definition {
 
 // compiled are objects with what they were compiled from.
 type compiled struct {
-	policies    []*rules.OperatorPolicy
+	policies    []*state.OperatorPolicy
 	constraints []*constraint.Definition
 	// accounts and operators are by namespace.
 	accounts, operators map[string][]string
@@ -212,7 +212,7 @@ func (r *reconciler) openWatches(ctx context.Context, features backstop.Features
 // compile compiles the policies of the snapshot, if they or what else the objects depend on changed, at once if the
 // last time is long enough ago.
 func (r *reconciler) compile(user string, features backstop.Features) {
-	var policies []*rules.OperatorPolicy
+	var policies []*state.OperatorPolicy
 	accounts, operators := map[string][]string{}, map[string][]string{}
 	current := r.Store.Load()
 	constraints := protecting(current)

@@ -16,7 +16,6 @@ import (
 	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/controller/manager"
 	"github.com/opgate/opgate/olm"
-	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/snapshot"
 	"github.com/opgate/opgate/stream"
 )
@@ -161,7 +160,7 @@ func (r *reconciler) running(of olm.Catalog) string {
 	if !slices.Contains(wanted(s), of) {
 		return ""
 	}
-	digest, _ := rules.RunningDigest(s.Facts(), of)
+	digest, _ := s.Facts().RunningDigest(of)
 	return digest
 }
 

@@ -23,7 +23,7 @@ import (
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/olm"
-	"github.com/opgate/opgate/rules/state"
+	"github.com/opgate/opgate/rules/facts"
 	"github.com/opgate/opgate/snapshot"
 	"github.com/opgate/opgate/stream"
 )
@@ -120,7 +120,7 @@ func cluster(t *testing.T, image string) *snapshot.Snapshot {
 			[]byte(`{"metadata":{"name":"vendor","namespace":"olm"},"spec":{"image":"registry.example/catalog:latest"}}`)),
 		reader.Read(snapshot.Pods, []byte(`{"metadata":{"name":"vendor","namespace":"olm","labels":{"olm.catalogSource":"vendor"}},"status":{"phase":"Running",
 			"containerStatuses":[{"name":"registry-server","imageID":"registry.example/catalog@`+image+`"}]}}`)))
-	return b.SetCluster(time.Time{}, state.Cluster{Version: "1.36.3"})
+	return b.SetCluster(time.Time{}, facts.Cluster{Version: "1.36.3"})
 }
 
 // leader returns a reconciler of a new leader.

@@ -11,13 +11,14 @@ import (
 	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 	"github.com/opgate/opgate/snapshot"
 )
 
 // switchApprovals makes the Subscriptions of a namespace require approval if they were created before a Constraint that
 // applies, and switches them back when none applies any more. Webhooks handle those that are written in the meantime.
-func (r *reconciler) switchApprovals(ctx context.Context, ns *rules.Namespace) error {
+func (r *reconciler) switchApprovals(ctx context.Context, ns *state.Namespace) error {
 	var errs []error
 	for _, sub := range ns.Subscriptions() {
 		if changes := rules.ApprovalChanges(sub, ns); len(changes) > 0 && sub.Metadata.DeletionTimestamp == "" {
@@ -42,7 +43,7 @@ func (r *reconciler) switchApproval(ctx context.Context, sub *olm.Subscription, 
 }
 
 // resync makes OLM resolve a namespace again, by one of its Subscriptions.
-func (r *reconciler) resync(ctx context.Context, ns *rules.Namespace) error {
+func (r *reconciler) resync(ctx context.Context, ns *state.Namespace) error {
 	for _, sub := range ns.Subscriptions() {
 		if sub.Metadata.DeletionTimestamp != "" {
 			continue

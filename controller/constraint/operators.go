@@ -13,7 +13,7 @@ import (
 
 	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/controller/constraint/virtual"
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/snapshot"
 )
 
@@ -34,7 +34,7 @@ func virtualOperators(current *snapshot.Snapshot, namespace string) []*unstructu
 // reconcileOperators brings the virtual operators of a namespace to the desired state. It leaves them unchanged until
 // the cluster version is known, since they contain the version of Kubernetes.
 func (r *reconciler) reconcileOperators(
-	ctx context.Context, current *snapshot.Snapshot, name string, ns *rules.Namespace,
+	ctx context.Context, current *snapshot.Snapshot, name string, ns *state.Namespace,
 ) error {
 	if current.Facts().Version == "" {
 		return nil

@@ -19,6 +19,7 @@ import (
 	"github.com/opgate/opgate/internal/events"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 	"github.com/opgate/opgate/snapshot"
 )
@@ -143,7 +144,7 @@ func (r *reconciler) read(
 
 // before reports whether a policy existed before a ClusterServiceVersion. Creation times have a resolution of seconds:
 // one created in the same second as the policy is not reported.
-func (r *reconciler) before(current *snapshot.Snapshot, ns *rules.Namespace, g verdict.PolicyRef,
+func (r *reconciler) before(current *snapshot.Snapshot, ns *state.Namespace, g verdict.PolicyRef,
 	csv *snapshot.Object) bool {
 	at := csv.CreationTimestamp
 	var created metav1.Time

@@ -17,7 +17,7 @@ import (
 	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/controller/manager"
 	"github.com/opgate/opgate/controller/owned"
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/snapshot"
 )
 
@@ -82,7 +82,7 @@ type reconciler struct {
 // the version of the ConfigMap that was read, so that a former leader overwrites nothing.
 func (r *reconciler) Reconcile(ctx context.Context, namespace string) (ctrl.Result, error) {
 	s := r.Store.Load()
-	key := types.NamespacedName{Namespace: r.Namespace, Name: rules.RecordName(namespace)}
+	key := types.NamespacedName{Namespace: r.Namespace, Name: state.RecordName(namespace)}
 	stored := s.Find(snapshot.Records, key)
 	encoded := next(s, namespace)
 	if stored == nil && encoded == "" || stored != nil && encoded != "" &&
@@ -90,8 +90,8 @@ func (r *reconciler) Reconcile(ctx context.Context, namespace string) (ctrl.Resu
 		return ctrl.Result{}, nil
 	}
 	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name,
-		Labels: map[string]string{owned.LabelManagedBy: owned.ManagedBy, rules.RecordLabel: labelInstalled}},
-		Data: map[string]string{rules.RecordKey: encoded}}
+		Labels: map[string]string{owned.LabelManagedBy: owned.ManagedBy, state.RecordLabel: labelInstalled}},
+		Data: map[string]string{state.RecordKey: encoded}}
 	if stored != nil {
 		object.UID, object.ResourceVersion = stored.UID, stored.ResourceVersion
 	}
@@ -123,7 +123,7 @@ func next(s *snapshot.Snapshot, namespace string) string {
 	case ns.Deleting():
 		return ns.Record().Encode()
 	}
-	incomplete := func(p *rules.OperatorPolicy) bool { return p.Incomplete }
+	incomplete := func(p *state.OperatorPolicy) bool { return p.Incomplete }
 	return ns.NextRecord(slices.ContainsFunc(ns.Policies(), incomplete) ||
 		slices.ContainsFunc(s.Namespace("").Policies(), incomplete)).Encode()
 }

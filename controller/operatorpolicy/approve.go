@@ -14,6 +14,7 @@ import (
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 	"github.com/opgate/opgate/snapshot"
 )
@@ -42,7 +43,7 @@ type approvals struct {
 // approve approves the plans of a namespace that the rules let the loop approve, and returns those, and why each other
 // pending plan is not approved. The metrics receive it, too.
 func (r *reconciler) approve(
-	ctx context.Context, current *snapshot.Snapshot, ns *rules.Namespace, mode rules.UngovernedMode, metrics *judgement,
+	ctx context.Context, current *snapshot.Snapshot, ns *state.Namespace, mode rules.UngovernedMode, metrics *judgement,
 ) (*approvals, error) {
 	defer metrics.end()
 	all := &approvals{byPlan: map[string]compliance.Approval{}}
@@ -56,7 +57,7 @@ func (r *reconciler) approve(
 		if !judged.IsCandidate {
 			continue
 		}
-		metrics.judged(plan, &judged, ns.UpgradeDeadline(plan))
+		metrics.judged(plan, &judged, rules.UpgradeDeadline(ns, plan))
 		a := compliance.Approval{Reasons: judged.Why()}
 		switch {
 		case !judged.Should():

@@ -11,6 +11,7 @@ import (
 
 	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 	"github.com/opgate/opgate/snapshot"
 )
@@ -26,7 +27,7 @@ type source struct {
 // not in confirmed, and returns an error if one is not what the snapshot shows; if it was changed or deleted since, the
 // error is Outdated. A watch that is stalled, or behind, approves nothing (threat G1).
 func (r *reconciler) confirm(
-	ctx context.Context, current *snapshot.Snapshot, ns *rules.Namespace, judged *rules.Approval,
+	ctx context.Context, current *snapshot.Snapshot, ns *state.Namespace, judged *rules.Approval,
 	confirmed map[source]bool,
 ) error {
 	for _, s := range sourcesOf(ns, judged) {
@@ -49,7 +50,7 @@ func (r *reconciler) confirm(
 
 // sourcesOf returns the OperatorPolicies that govern a package of a plan, and the Constraints that apply in its
 // namespace.
-func sourcesOf(ns *rules.Namespace, judged *rules.Approval) []source {
+func sourcesOf(ns *state.Namespace, judged *rules.Approval) []source {
 	var all []source
 	for _, p := range ns.Policies() {
 		if slices.ContainsFunc(judged.Verdict.CSVs, func(c verdict.CSV) bool { return c.Package == p.Package }) {

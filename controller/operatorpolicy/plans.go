@@ -10,7 +10,7 @@ import (
 
 	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/olm"
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/snapshot"
 )
 
@@ -21,7 +21,7 @@ import (
 
 // behind reports whether the API server has a newer state of a plan that a Subscription refers to than the snapshot:
 // its event will enqueue the namespace.
-func (r *reconciler) behind(ctx context.Context, s *snapshot.Snapshot, ns *rules.Namespace) (bool, error) {
+func (r *reconciler) behind(ctx context.Context, s *snapshot.Snapshot, ns *state.Namespace) (bool, error) {
 	var plans []types.NamespacedName
 	missing := ""
 	for _, sub := range ns.Subscriptions() {
@@ -60,7 +60,7 @@ func (r *reconciler) behind(ctx context.Context, s *snapshot.Snapshot, ns *rules
 }
 
 // planNamed returns a plan of a namespace, nil if it is not known.
-func planNamed(ns *rules.Namespace, name string) *olm.InstallPlan {
+func planNamed(ns *state.Namespace, name string) *olm.InstallPlan {
 	i := slices.IndexFunc(ns.Plans(), func(p *olm.InstallPlan) bool { return p.Metadata.Name == name })
 	if i < 0 {
 		return nil
@@ -69,7 +69,7 @@ func planNamed(ns *rules.Namespace, name string) *olm.InstallPlan {
 }
 
 // written reports whether OLM has written a plan in full.
-func written(ns *rules.Namespace, name string) bool {
+func written(ns *state.Namespace, name string) bool {
 	plan := planNamed(ns, name)
 	return plan != nil && plan.Status.Phase != ""
 }

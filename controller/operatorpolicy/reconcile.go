@@ -22,6 +22,7 @@ import (
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/grant"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/snapshot"
 )
 
@@ -31,7 +32,7 @@ type reconciler struct {
 	writer apply.Writer
 	// reader reads from the API server.
 	reader client.Reader
-	state  state
+	state  loopState
 }
 
 // Reconcile approves what may be approved in a namespace and evaluates its policies. A failure of one policy does not
@@ -40,7 +41,7 @@ func (r *reconciler) Reconcile(ctx context.Context, namespace string) (reconcile
 	current := r.Store.Load()
 	ns := current.Namespace(namespace)
 	// One that holds in every namespace is reported once, with those that govern nothing.
-	own := slices.DeleteFunc(slices.Clone(ns.Policies()), func(p *rules.OperatorPolicy) bool {
+	own := slices.DeleteFunc(slices.Clone(ns.Policies()), func(p *state.OperatorPolicy) bool {
 		return p.Concerns() != namespace
 	})
 	for _, gone := range r.state.replace(namespace, own, r.Now()) {
@@ -73,8 +74,8 @@ func (r *reconciler) Reconcile(ctx context.Context, namespace string) (reconcile
 }
 
 // evaluateAll evaluates policies of a namespace.
-func (r *reconciler) evaluateAll(ctx context.Context, current *snapshot.Snapshot, ns *rules.Namespace,
-	policies []*rules.OperatorPolicy, approvals map[string]compliance.Approval) (after time.Duration, err error) {
+func (r *reconciler) evaluateAll(ctx context.Context, current *snapshot.Snapshot, ns *state.Namespace,
+	policies []*state.OperatorPolicy, approvals map[string]compliance.Approval) (after time.Duration, err error) {
 	namespace := ns.Name()
 	if behind, err := r.behind(ctx, current, ns); behind || err != nil {
 		return 0, err
@@ -104,7 +105,7 @@ func earlier(a, b time.Duration) time.Duration {
 // evaluate evaluates one policy, carries out its actions, and writes the status if it changed. After is the
 // delay until the next evaluation without an event, 0 for never.
 func (r *reconciler) evaluate(
-	ctx context.Context, ns *rules.Namespace, p *rules.OperatorPolicy, w *observed,
+	ctx context.Context, ns *state.Namespace, p *state.OperatorPolicy, w *observed,
 	approvals map[string]compliance.Approval,
 ) (acted bool, after time.Duration, err error) {
 	if p.Object == nil || p.AnyPackage || p.AnyNamespace {
@@ -153,7 +154,7 @@ func (r *reconciler) evaluate(
 }
 
 // reportUnreadable reports on a policy that it holds what it may govern, since that, or more of it, cannot be read.
-func (r *reconciler) reportUnreadable(p *rules.OperatorPolicy) {
+func (r *reconciler) reportUnreadable(p *state.OperatorPolicy) {
 	key := types.NamespacedName{Namespace: p.Namespace, Name: p.Name}
 	stored := r.Store.Load().Object(snapshot.OperatorPolicies, snapshot.InNamespace(p.Concerns()), key)
 	if stored == nil {
@@ -185,7 +186,7 @@ func (r *reconciler) report(ctx context.Context, op *policyv1beta2.OperatorPolic
 // writeStatus writes a status that differs, even if the policy has changed since: only this status reports the actions
 // that were carried out.
 func (r *reconciler) writeStatus(
-	ctx context.Context, p *rules.OperatorPolicy, status policyv1beta2.OperatorPolicyStatus,
+	ctx context.Context, p *state.OperatorPolicy, status policyv1beta2.OperatorPolicyStatus,
 ) error {
 	unlocked := &metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}
 	written, err := r.writer.Status(ctx, snapshot.OperatorPolicies, snapshot.InNamespace(p.Concerns()), unlocked,

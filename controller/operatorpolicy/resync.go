@@ -13,6 +13,7 @@ import (
 	"github.com/opgate/opgate/controller/operatorpolicy/compliance"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/snapshot"
 )
 
@@ -56,11 +57,11 @@ func (p *pendingResync) due(failing bool, now time.Time) (due bool, after time.D
 // resync makes OLM resolve again if it has no plan, and repeat a plan that an outage of Opgate has failed. It returns
 // the delay until the namespace is reconciled again without an event, 0 for never.
 func (r *reconciler) resync(
-	ctx context.Context, namespace string, ns *rules.Namespace, w *observed,
+	ctx context.Context, namespace string, ns *state.Namespace, w *observed,
 ) (after time.Duration, err error) {
-	state := r.state.namespace(namespace)
-	acts := len(state.removed.lists) > 0 || slices.ContainsFunc(ns.Policies(),
-		func(p *rules.OperatorPolicy) bool { return p.Enforced })
+	noted := r.state.namespace(namespace)
+	acts := len(noted.removed.lists) > 0 || slices.ContainsFunc(ns.Policies(),
+		func(p *state.OperatorPolicy) bool { return p.Enforced })
 	current := r.Store.Load()
 	source := func(c olm.Catalog) *olm.CatalogSource { return catalogSource(current, c) }
 	i := slices.IndexFunc(w.subscriptions, func(s *olm.Subscription) bool {
@@ -68,7 +69,7 @@ func (r *reconciler) resync(
 			compliance.CatalogRecovered(s, w.catalogs, source) || dangling(s, ns) || interrupted(s, ns) != nil
 	})
 	now := r.Now()
-	due, after := state.resync.due(i >= 0 && acts, now)
+	due, after := noted.resync.due(i >= 0 && acts, now)
 	if !due {
 		return after, nil
 	}
@@ -85,7 +86,7 @@ func (r *reconciler) resync(
 }
 
 // repair makes OLM work on a Subscription again.
-func (r *reconciler) repair(ctx context.Context, sub *olm.Subscription, ns *rules.Namespace, now time.Time) error {
+func (r *reconciler) repair(ctx context.Context, sub *olm.Subscription, ns *state.Namespace, now time.Time) error {
 	key := types.NamespacedName{Namespace: sub.Metadata.Namespace, Name: sub.Metadata.Name}
 	if plan := interrupted(sub, ns); plan != nil {
 		// As OLM does when the rights of the account change.
@@ -113,14 +114,14 @@ func refused(s *olm.Subscription) bool {
 }
 
 // dangling reports whether OLM treats a deleted plan as pending.
-func dangling(s *olm.Subscription, ns *rules.Namespace) bool {
+func dangling(s *olm.Subscription, ns *state.Namespace) bool {
 	return s.Status.State == olm.StateUpgradePending && s.Status.InstallPlan.Name != "" &&
 		planNamed(ns, s.Status.InstallPlan.Name) == nil
 }
 
 // interrupted returns the plan of a Subscription if an outage of Opgate has failed it, else nil. Earlier plans are
 // outdated.
-func interrupted(s *olm.Subscription, ns *rules.Namespace) *olm.InstallPlan {
+func interrupted(s *olm.Subscription, ns *state.Namespace) *olm.InstallPlan {
 	if plan := planNamed(ns, s.Status.InstallPlan.Name); plan != nil && rules.Interrupted(plan) {
 		return plan
 	}

@@ -41,7 +41,7 @@ import (
 	"github.com/opgate/opgate/controller/catalogs"
 	"github.com/opgate/opgate/controller/operatorpolicy"
 	"github.com/opgate/opgate/controller/operatorpolicy/scripttest"
-	"github.com/opgate/opgate/rules/state"
+	"github.com/opgate/opgate/rules/facts"
 	"github.com/opgate/opgate/snapshot"
 	"github.com/opgate/opgate/snapshot/packages"
 	"github.com/opgate/opgate/snapshot/templates"
@@ -269,7 +269,7 @@ func addTo(
 		return err
 	}
 	feed.Completer, feed.Packages = resolver, packages
-	feed.SetCluster(state.Cluster{Version: "1.37.2"})
+	feed.SetCluster(facts.Cluster{Version: "1.37.2"})
 	feed.Lead()
 	loop, err := operatorpolicy.New(operatorpolicy.Options{Store: store, Packages: packages, Log: logr.Discard(),
 		Metrics: operatorpolicy.NewMetrics(registry, registry), Writes: writes, Now: now})

@@ -16,6 +16,7 @@ import (
 	"github.com/opgate/opgate/internal/events"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/snapshot"
 )
 
@@ -54,7 +55,7 @@ func (m *removal) failed() { m.lists = m.lists[:len(m.lists)-1] }
 // removeStale deletes a plan that is not approved and cannot be what its Subscriptions ask for any more, since OLM
 // resolves nothing new while it waits. For a plan that stays it returns the sentence for the status, and the delay
 // until it may be deleted.
-func (r *reconciler) removeStale(ctx context.Context, ns *rules.Namespace, plan *olm.InstallPlan) (
+func (r *reconciler) removeStale(ctx context.Context, ns *state.Namespace, plan *olm.InstallPlan) (
 	removed bool, stays string, after time.Duration, err error) {
 	in := rules.StaleInput{Plan: plan, Namespace: ns, Packages: r.Packages.Version, Settled: true}
 	why := rules.Stale(in)
@@ -98,7 +99,7 @@ func (r *reconciler) removeStale(ctx context.Context, ns *rules.Namespace, plan 
 
 // ownedBySubscription reports whether a plan has owners as OLM sets them. In a namespace that is judged only OLM
 // creates plans.
-func ownedBySubscription(plan *metav1.PartialObjectMetadata, ns *rules.Namespace) bool {
+func ownedBySubscription(plan *metav1.PartialObjectMetadata, ns *state.Namespace) bool {
 	return slices.ContainsFunc(plan.OwnerReferences, func(o metav1.OwnerReference) bool {
 		return slices.ContainsFunc(ns.Subscriptions(),
 			func(s *olm.Subscription) bool { return string(o.UID) == s.Metadata.UID })

@@ -9,16 +9,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/opgate/opgate/internal/text"
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/state"
 )
 
 // settleDelay is how long after a policy is deleted nothing is approved because no policy governs it: Argo CD and
 // kubectl replace --force create it again within seconds (threat O15). What a Policy creates is waited for.
 const settleDelay = 10 * time.Second
 
-// state is what the loop knows of namespaces between two reconciliations, for one term of leadership. The zero value is
-// ready for use.
-type state struct {
+// loopState is what the loop knows of namespaces between two reconciliations, for one term of leadership. The zero
+// value is ready for use.
+type loopState struct {
 	mu sync.Mutex
 	// since is the time of the first reconciliation.
 	since      time.Time
@@ -48,13 +48,13 @@ type namespaceState struct {
 }
 
 // namespace returns the state of a namespace.
-func (s *state) namespace(name string) *namespaceState {
+func (s *loopState) namespace(name string) *namespaceState {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.get(name)
 }
 
-func (s *state) get(name string) *namespaceState {
+func (s *loopState) get(name string) *namespaceState {
 	if s.namespaces == nil {
 		s.namespaces, s.evaluated = map[string]*namespaceState{}, map[types.NamespacedName]string{}
 	}
@@ -65,8 +65,8 @@ func (s *state) get(name string) *namespaceState {
 }
 
 // replace sets the policies of a namespace and returns the previous ones that exist in no namespace any more.
-func (s *state) replace(
-	namespace string, policies []*rules.OperatorPolicy, at time.Time,
+func (s *loopState) replace(
+	namespace string, policies []*state.OperatorPolicy, at time.Time,
 ) (gone []types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,7 +95,7 @@ func (s *state) replace(
 // settles returns the time until the policies of a namespace count as what is wanted there, and why they do not yet; 0
 // if none was deleted lately. A process that has just begun does not know. CreatedBy names what creates a policy again,
 // empty if nothing does: while something will, the time is never 0.
-func (s *state) settles(
+func (s *loopState) settles(
 	namespace string, at time.Time, createdBy func(types.NamespacedName) string,
 ) (after time.Duration, why string) {
 	s.mu.Lock()
@@ -103,7 +103,7 @@ func (s *state) settles(
 	return s.unsettled(s.get(namespace), s.since, at, createdBy)
 }
 
-func (s *state) unsettled(
+func (s *loopState) unsettled(
 	n *namespaceState, since, at time.Time, createdBy func(types.NamespacedName) string,
 ) (after time.Duration, why string) {
 	n.gone = slices.DeleteFunc(n.gone, func(name types.NamespacedName) bool {
@@ -128,7 +128,7 @@ func (s *state) unsettled(
 
 // forget drops the state of a namespace in which nothing is approved, once its policies have settled. After is the
 // delay until then.
-func (s *state) forget(
+func (s *loopState) forget(
 	namespace string, at time.Time, createdBy func(types.NamespacedName) string,
 ) (after time.Duration) {
 	s.mu.Lock()
@@ -143,7 +143,7 @@ func (s *state) forget(
 }
 
 // depends records that a namespace is evaluated with the contents of another one.
-func (s *state) depends(dependent, on string) {
+func (s *loopState) depends(dependent, on string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.dependents == nil {
@@ -156,7 +156,7 @@ func (s *state) depends(dependent, on string) {
 }
 
 // takeDependents returns the dependents of a namespace and removes them: their next evaluation adds them again.
-func (s *state) takeDependents(on string) []string {
+func (s *loopState) takeDependents(on string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	taken := slices.Collect(maps.Keys(s.dependents[on]))

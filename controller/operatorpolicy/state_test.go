@@ -8,21 +8,21 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/state"
 )
 
 // TestKnownPolicies follows policies that are created, moved to other namespaces and deleted.
 func TestKnownPolicies(t *testing.T) {
-	policies := func(names ...string) (all []*rules.OperatorPolicy) {
+	policies := func(names ...string) (all []*state.OperatorPolicy) {
 		for _, name := range names {
-			all = append(all, &rules.OperatorPolicy{Namespace: "policies", Name: name})
+			all = append(all, &state.OperatorPolicy{Namespace: "policies", Name: name})
 		}
 		return all
 	}
-	var s state
+	var s loopState
 	for i, step := range []struct {
 		namespace string
-		policies  []*rules.OperatorPolicy
+		policies  []*state.OperatorPolicy
 		gone      string
 	}{
 		{namespace: "shop", policies: policies("a", "b"), gone: "[]"},
@@ -53,16 +53,16 @@ func byNothing(types.NamespacedName) string { return "" }
 // begun does not know.
 func TestO15PolicyCreatedAgain(t *testing.T) {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	var s state
+	var s loopState
 	for _, step := range []struct {
 		after    time.Duration
-		policies []*rules.OperatorPolicy
+		policies []*state.OperatorPolicy
 		want     time.Duration
 	}{
 		{after: 0, want: settleDelay},
 		{after: settleDelay - time.Second, want: time.Second},
 		{after: settleDelay, want: 0},
-		{after: time.Hour, policies: []*rules.OperatorPolicy{{Namespace: "policies", Name: "a"}}, want: 0},
+		{after: time.Hour, policies: []*state.OperatorPolicy{{Namespace: "policies", Name: "a"}}, want: 0},
 		{after: time.Hour + time.Second, want: settleDelay},
 		{after: time.Hour + 2*time.Second, want: settleDelay - time.Second},
 		{after: 2 * time.Hour, want: 0},
@@ -79,14 +79,14 @@ func TestO15PolicyCreatedAgain(t *testing.T) {
 func TestO15PolicyOfAPolicy(t *testing.T) {
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	by := "Policy policies/app"
-	var s state
-	evaluate := func(after time.Duration, policies ...*rules.OperatorPolicy) (done bool, why string) {
+	var s loopState
+	evaluate := func(after time.Duration, policies ...*state.OperatorPolicy) (done bool, why string) {
 		at = at.Add(after)
 		s.replace("shop", policies, at)
 		left, why := s.settles("shop", at, func(types.NamespacedName) string { return by })
 		return left == 0, why
 	}
-	a := &rules.OperatorPolicy{Namespace: "policies", Name: "a"}
+	a := &state.OperatorPolicy{Namespace: "policies", Name: "a"}
 	evaluate(0, a)
 	if done, _ := evaluate(time.Hour, a); !done {
 		t.Error("a policy that is there is waited for")
@@ -115,8 +115,8 @@ func TestO15PolicyOfAPolicy(t *testing.T) {
 // it is kept until then.
 func TestForget(t *testing.T) {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	var s state
-	s.replace("shop", []*rules.OperatorPolicy{{Namespace: "policies", Name: "a"}}, start)
+	var s loopState
+	s.replace("shop", []*state.OperatorPolicy{{Namespace: "policies", Name: "a"}}, start)
 	s.namespace("shop").asked = "etcd"
 	s.replace("shop", nil, start.Add(time.Minute))
 	if after := s.forget("shop", start.Add(time.Minute+time.Second), byNothing); after != settleDelay-time.Second ||
@@ -132,7 +132,7 @@ func TestForget(t *testing.T) {
 }
 
 func TestDependents(t *testing.T) {
-	var s state
+	var s loopState
 	s.depends("shop", "operators")
 	s.depends("bakery", "operators")
 	s.depends("shop", "operators")

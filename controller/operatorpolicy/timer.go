@@ -7,13 +7,15 @@ import (
 
 	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/evidence"
+	"github.com/opgate/opgate/rules/state"
 )
 
 // untilChange returns the delay until the time alone changes what holds plans of a namespace, 0 for never. It is the
 // one timer of a namespace for approval windows, ages, overrides and consents, set only while a plan depends on one.
-func (r *reconciler) untilChange(ns *rules.Namespace) time.Duration {
+func (r *reconciler) untilChange(ns *state.Namespace) time.Duration {
 	now := r.Now()
-	if next := ns.NextChange(now); !next.IsZero() {
+	if next := rules.NextChange(ns, now); !next.IsZero() {
 		return next.Sub(now)
 	}
 	return 0
@@ -21,10 +23,10 @@ func (r *reconciler) untilChange(ns *rules.Namespace) time.Duration {
 
 // recordEnds records on plans that their override or consent has ended, so that a clock that is behind does not open it
 // again. A plan that has changed since is seen again.
-func (r *reconciler) recordEnds(ctx context.Context, ns *rules.Namespace) error {
+func (r *reconciler) recordEnds(ctx context.Context, ns *state.Namespace) error {
 	var errs []error
 	for _, plan := range ns.Plans() {
-		ended := rules.EndedEvidence(plan, r.Now())
+		ended := evidence.EndMarks(plan, r.Now())
 		if len(ended) == 0 {
 			continue
 		}

@@ -24,6 +24,7 @@ import (
 	"github.com/opgate/opgate/controller/owned"
 	"github.com/opgate/opgate/internal/watched"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/snapshot"
 )
 
@@ -58,7 +59,7 @@ func (r *reconciler) Reconcile(ctx context.Context, w work) (reconcile.Result, e
 	if !w.everything {
 		ns, now := current.WithDependencies(w.namespace), r.Now()
 		var result reconcile.Result
-		if next := ns.NextChange(now); !next.IsZero() { // the verdict on a plan changes then, without an event
+		if next := rules.NextChange(ns, now); !next.IsZero() { // the verdict on a plan changes then, without an event
 			result.RequeueAfter = next.Sub(now)
 		}
 		return result, r.reconcile(ctx, ns, now, owner)
@@ -113,7 +114,7 @@ func (r *reconciler) served(current *snapshot.Snapshot) (bool, error) {
 
 // reconcile writes the Report of a namespace if it is not what the rules say.
 func (r *reconciler) reconcile(
-	ctx context.Context, ns *rules.Namespace, now time.Time, owner *metav1.OwnerReference,
+	ctx context.Context, ns *state.Namespace, now time.Time, owner *metav1.OwnerReference,
 ) error {
 	namespace := ns.Name()
 	next, omitted := reportOf(ns, now)

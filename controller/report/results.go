@@ -13,6 +13,7 @@ import (
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -46,7 +47,7 @@ const PropertyDecision = "decision"
 
 // reportOf returns the Report of a namespace at a time, without metadata and timestamps; nil if nothing is installed
 // there and nothing waits. omitted is the number of results beyond maxResults, which the summary counts.
-func reportOf(ns *rules.Namespace, now time.Time) (r *reports.Report, omitted int) {
+func reportOf(ns *state.Namespace, now time.Time) (r *reports.Report, omitted int) {
 	inspected := rules.Inspect(ns, now)
 	if len(inspected) == 0 {
 		return nil, 0
@@ -84,7 +85,7 @@ func count(s *reports.ReportSummary, r reports.Result) {
 
 // resultsOf returns a failed result for each reason, a warning for each of those of policies that only inform, and
 // otherwise one for each policy and Constraint that allows the object.
-func resultsOf(ns *rules.Namespace, o *rules.Inspected) (results []reports.ReportResult) {
+func resultsOf(ns *state.Namespace, o *rules.Inspected) (results []reports.ReportResult) {
 	subject := []corev1.ObjectReference{{APIVersion: olm.InstallPlanGVK.GroupVersion().String(), Kind: o.Kind,
 		Namespace: ns.Name(), Name: o.Name}}
 	add := func(result reports.Result, policy string, rule verdict.RuleID, message string) *reports.ReportResult {
@@ -116,7 +117,7 @@ func resultsOf(ns *rules.Namespace, o *rules.Inspected) (results []reports.Repor
 }
 
 // allowing returns the policies and the Constraints that an allowed object satisfies.
-func allowing(ns *rules.Namespace, v *verdict.Verdict) (sources []string) {
+func allowing(ns *state.Namespace, v *verdict.Verdict) (sources []string) {
 	for _, c := range v.CSVs {
 		for _, by := range c.By {
 			if c.Disposition == verdict.Allowed && !slices.Contains(sources, by) {

@@ -12,10 +12,11 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/state"
 )
 
 // policy allows a version of etcd in namespace shop.
-func policy(version, action string) *rules.OperatorPolicy {
+func policy(version, action string) *state.OperatorPolicy {
 	op := &policyv1beta2.OperatorPolicy{}
 	op.Namespace, op.Name = "policies", "etcd"
 	op.Spec = policyv1beta2.OperatorPolicySpec{
@@ -29,31 +30,31 @@ func policy(version, action string) *rules.OperatorPolicy {
 }
 
 // namespaceWith has n installed operators of package etcd.
-func namespaceWith(t *testing.T, n int, policies ...*rules.OperatorPolicy) *rules.Namespace {
+func namespaceWith(t *testing.T, n int, policies ...*state.OperatorPolicy) *state.Namespace {
 	t.Helper()
-	in := rules.NamespaceContents{Policies: policies, Exists: true}
+	in := state.NamespaceContents{Policies: policies, Exists: true}
 	for i := range n {
 		csv, err := olm.DecodeCSV(fmt.Appendf(nil, `{"metadata":{"name":"etcd.v1.0.%[1]d","namespace":"shop","annotations":{
 			"operatorframework.io/properties":"{\"properties\":[{\"type\":\"olm.package\",\"value\":{\"packageName\":\"etcd\",\"version\":\"1.0.%[1]d\"}}]}"}},"spec":{}}`, i))
 		if err != nil {
 			t.Fatal(err)
 		}
-		installed, _ := rules.InstalledBy(csv)
+		installed, _ := state.InstalledBy(csv)
 		in.CSVs = append(in.CSVs, installed)
 	}
-	return rules.NewNamespace("shop", in)
+	return state.NewNamespace("shop", in)
 }
 
 func TestResults(t *testing.T) {
 	for name, c := range map[string]struct {
-		policies []*rules.OperatorPolicy
+		policies []*state.OperatorPolicy
 		want     string
 	}{
-		"listed": {[]*rules.OperatorPolicy{policy("etcd.v1.0.0", "enforce")},
+		"listed": {[]*state.OperatorPolicy{policy("etcd.v1.0.0", "enforce")},
 			"pass OperatorPolicy policies/etcd  allowed"},
-		"not listed": {[]*rules.OperatorPolicy{policy("etcd.v2.0.0", "enforce")},
+		"not listed": {[]*state.OperatorPolicy{policy("etcd.v2.0.0", "enforce")},
 			"fail OperatorPolicy policies/etcd bundle/version etcd.v1.0.0 is not allowed"},
-		"informs": {[]*rules.OperatorPolicy{policy("etcd.v2.0.0", "inform")},
+		"informs": {[]*state.OperatorPolicy{policy("etcd.v2.0.0", "inform")},
 			"warn OperatorPolicy policies/etcd bundle/version etcd.v1.0.0 is not allowed"},
 		"ungoverned": {nil, "skip none  no enforcing OperatorPolicy"},
 	} {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/opgate/opgate/e2e/cluster"
 	"github.com/opgate/opgate/e2e/harness"
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/evidence"
 )
 
 // TestBackstopOLM runs a real OLM with what Opgate left in the API server, after Opgate was stopped and its webhook
@@ -122,7 +122,7 @@ func upgradesAlone(t *testing.T, e *harness.OLMEnv, namespace, pkg, allowed, nex
 func overridesAlone(t *testing.T, e *harness.OLMEnv, plan *unstructured.Unstructured, csv string) {
 	t.Helper()
 	override := fmt.Sprintf(`{"metadata":{"annotations":{%q:"incident 7"}},"spec":{"approved":true}}`,
-		rules.OverrideReasonAnnotation)
+		evidence.OverrideReasonAnnotation)
 	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "patch", "installplan", "-n", plan.GetNamespace(), plan.GetName(),
 		"--type=merge", "--patch", override)
 	e.WaitForCSV(t, plan.GetNamespace(), csv)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/opgate/opgate/e2e/cluster"
 	"github.com/opgate/opgate/e2e/harness"
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/state"
 )
 
 // lets grants the tenant verbs on resources in a namespace, and waits until they count.
@@ -37,11 +37,11 @@ func waitForRecord(t *testing.T, e *harness.OLMEnv, namespace, says string) {
 	t.Helper()
 	e.Eventually(t, "see "+says+" recorded", func(ctx context.Context) error {
 		record, err := find(ctx, e.Env, harness.Named("ConfigMap", cluster.OpgateNamespace,
-			rules.RecordName(namespace)))
+			state.RecordName(namespace)))
 		if err != nil || record == nil {
 			return fmt.Errorf("the record is %v: %w", record, err)
 		}
-		if text, _, _ := unstructured.NestedString(record.Object, "data", rules.RecordKey); !strings.Contains(text,
+		if text, _, _ := unstructured.NestedString(record.Object, "data", state.RecordKey); !strings.Contains(text,
 			says) {
 			return fmt.Errorf("the record is %s", text)
 		}

@@ -34,7 +34,7 @@ import (
 	"github.com/opgate/opgate/e2e/harness"
 	"github.com/opgate/opgate/internal/inflight"
 	"github.com/opgate/opgate/internal/panics"
-	"github.com/opgate/opgate/rules/state"
+	"github.com/opgate/opgate/rules/facts"
 	"github.com/opgate/opgate/snapshot"
 )
 
@@ -310,7 +310,7 @@ func witness(
 	}
 	var builder snapshot.Builder
 	builder.Put(time.Time{}, read...)
-	store := snapshot.NewStore(builder.SetCluster(time.Time{}, state.Cluster{Version: "1.36.2"}))
+	store := snapshot.NewStore(builder.SetCluster(time.Time{}, facts.Cluster{Version: "1.36.2"}))
 
 	account, err := olmidentity.Parse(cluster.OLMUserName)
 	if err != nil {

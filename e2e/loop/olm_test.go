@@ -35,6 +35,7 @@ func TestLoopOLM(t *testing.T) {
 // loopOperators is about operators that come, stay and go as policies say.
 func loopOperators(t *testing.T) {
 	e := startLoopOLM(t, cluster.GateOptions{Loop: true}, loopPackages())
+	installed := accountPolicy(t, e, e.NewNamespace(t), "etcd", harness.Etcd4)
 	e.Together(t, map[string]func(*testing.T, *harness.OLMEnv){
 		"stories 1 to 3, a pinned version and its upgrade": storiesPinned, // scenarios 9.5, 9.7 of operators
 		"story 4, inform":                                          storyInform,
@@ -55,11 +56,13 @@ func loopOperators(t *testing.T) {
 		"an account that OLM installs as":                          installsAsAccount,
 		"calls avoided":                                            callsAvoided,
 		"a freeze and an exception end":                            timePasses,
+		"a tenant deletes the plan that waits":                     planDeleted,
 	})
 	t.Run("an operator that is installed for all namespaces, without copies",
 		func(t *testing.T) { withoutCopies(t, e) })
 	t.Run("without a package server", func(t *testing.T) { withoutPackageServer(t, e) })
 	wantNoRefusalOfOLM(t, e.Env)
+	t.Run("Opgate is missing while OLM installs as an account", func(t *testing.T) { awayFromAccount(t, e, installed) })
 }
 
 // loopTrouble is about operators that are in each other's way, and about what goes wrong.
@@ -70,8 +73,7 @@ func loopTrouble(t *testing.T) {
 	if !t.Run("a Subscription that slipped past heals", func(t *testing.T) { slippedHeals(t, e, unreviewed) }) {
 		return // the loop may not run
 	}
-	inline, image, account := e.NewNamespace(t), e.NewNamespace(t), e.NewNamespace(t)
-	installed := accountPolicy(t, e, account, "etcd", harness.Etcd4)
+	inline, image := e.NewNamespace(t), e.NewNamespace(t)
 	e.Together(t, map[string]func(*testing.T, *harness.OLMEnv){
 		"a dependency that is forbidden": func(t *testing.T,
 			e *harness.OLMEnv) {
@@ -88,13 +90,11 @@ func loopTrouble(t *testing.T) {
 		"an unhealthy catalog":                                    unhealthyCatalog, // scenario 8.4 of trouble
 		"a broken catalog that is deleted":                        brokenCatalog,
 		"a policy is edited while a plan waits":                   editedWhilePending,
-		"a tenant deletes the plan that waits":                    planDeleted,
 		"a Subscription that lost its ClusterServiceVersion":      lostLink, // scenarios 23.1, 23.2 of trouble
 		"stories 1 to 7 as one walk":                              walk,
 	})
 	// In the walk OLM may plan once more while the Subscription of an operator that is removed goes.
 	wantNoRefusalOfOLM(t, e.Env, inline, image, "monitoring")
-	t.Run("Opgate is missing while OLM installs as an account", func(t *testing.T) { awayFromAccount(t, e, installed) })
 	t.Run("Opgate is away while OLM works", func(t *testing.T) { opgateAway(t, e) })
 }
 

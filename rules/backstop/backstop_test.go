@@ -11,6 +11,8 @@ import (
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/backstop"
+	"github.com/opgate/opgate/rules/evidence"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -25,7 +27,7 @@ var everything = backstop.Features{ValidatingAdmissionPolicy: true, MutatingAdmi
 type spec = policyv1beta2.OperatorPolicySpec
 
 // policy returns an enforcing policy in namespace policies; edit changes it further.
-func policy(name, namespace, pkg string, edit func(*spec)) *rules.OperatorPolicy {
+func policy(name, namespace, pkg string, edit func(*spec)) *state.OperatorPolicy {
 	op := &policyv1beta2.OperatorPolicy{}
 	op.Namespace, op.Name = "policies", name
 	op.Spec = spec{RemediationAction: policyv1beta2.Enforce, ComplianceType: policyv1beta2.MustHave,
@@ -48,7 +50,7 @@ func compile(in backstop.Input) *backstop.Objects {
 }
 
 // under compiles for policies, with all features.
-func under(t testing.TB, policies ...*rules.OperatorPolicy) *apiServer {
+func under(t testing.TB, policies ...*state.OperatorPolicy) *apiServer {
 	t.Helper()
 	return newAPIServer(t, compile(backstop.Input{Features: everything, Policies: policies}))
 }
@@ -103,14 +105,14 @@ func TestMessages(t *testing.T) {
 
 // TestOverride: it needs the right on each policy that refuses, and the API server records it.
 func TestOverride(t *testing.T) {
-	policies := make([]*rules.OperatorPolicy, 9)
+	policies := make([]*state.OperatorPolicy, 9)
 	rights := make([]string, 9)
 	for i := range policies {
 		policies[i] = policy(fmt.Sprintf("p%d", i), "shop", "etcd", versions("etcd.v1"))
 		rights[i] = fmt.Sprintf("override operatorpolicies policies/p%d", i)
 	}
 	for name, c := range map[string]struct {
-		policies []*rules.OperatorPolicy
+		policies []*state.OperatorPolicy
 		rights   []string
 		refused  bool
 	}{
@@ -125,7 +127,7 @@ func TestOverride(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := approval("shop", "etcd.v2")
-			w.object.(object)["metadata"].(object)["annotations"] = object{rules.OverrideReasonAnnotation: "incident 7"}
+			w.object.(object)["metadata"].(object)["annotations"] = object{evidence.OverrideReasonAnnotation: "incident 7"}
 			w.rights = c.rights
 			got := under(t, c.policies...).judge(t, w)
 			if len(got.failed) > 0 || c.refused != (len(got.refused) > 0) {
@@ -147,26 +149,26 @@ func TestOverrideEnd(t *testing.T) {
 		old, expires object
 		refused      bool
 	}{
-		"unchanged": {object{rules.OverrideExpiresAnnotation: end}, object{rules.OverrideExpiresAnnotation: end},
+		"unchanged": {object{evidence.OverrideExpiresAnnotation: end}, object{evidence.OverrideExpiresAnnotation: end},
 			false},
-		"prolonged": {object{rules.OverrideExpiresAnnotation: end}, object{rules.OverrideExpiresAnnotation: later},
+		"prolonged": {object{evidence.OverrideExpiresAnnotation: end}, object{evidence.OverrideExpiresAnnotation: later},
 			true},
-		"removed": {object{rules.OverrideExpiresAnnotation: end}, object{}, true},
-		"open again": {object{rules.OverrideExpiresAnnotation: "ended " + end},
-			object{rules.OverrideExpiresAnnotation: end}, true},
-		"ended": {object{rules.OverrideExpiresAnnotation: end},
-			object{rules.OverrideExpiresAnnotation: "ended " + end}, false},
-		"ended later": {object{rules.OverrideExpiresAnnotation: end},
-			object{rules.OverrideExpiresAnnotation: "ended " + later}, true},
-		"ended now": {object{rules.OverrideExpiresAnnotation: end}, object{rules.OverrideExpiresAnnotation: "ended"},
+		"removed": {object{evidence.OverrideExpiresAnnotation: end}, object{}, true},
+		"open again": {object{evidence.OverrideExpiresAnnotation: "ended " + end},
+			object{evidence.OverrideExpiresAnnotation: end}, true},
+		"ended": {object{evidence.OverrideExpiresAnnotation: end},
+			object{evidence.OverrideExpiresAnnotation: "ended " + end}, false},
+		"ended later": {object{evidence.OverrideExpiresAnnotation: end},
+			object{evidence.OverrideExpiresAnnotation: "ended " + later}, true},
+		"ended now": {object{evidence.OverrideExpiresAnnotation: end}, object{evidence.OverrideExpiresAnnotation: "ended"},
 			false},
-		"added": {object{}, object{rules.OverrideExpiresAnnotation: later}, true},
+		"added": {object{}, object{evidence.OverrideExpiresAnnotation: later}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := approval("shop", "etcd.v2")
 			plan := w.object.(object)
-			c.old[rules.OverrideReasonAnnotation], c.expires[rules.OverrideReasonAnnotation] = "incident 7",
+			c.old[evidence.OverrideReasonAnnotation], c.expires[evidence.OverrideReasonAnnotation] = "incident 7",
 				"incident 7"
 			plan["metadata"].(object)["annotations"] = c.old
 			old := clone(t, plan)
@@ -214,7 +216,7 @@ func TestPhases(t *testing.T) {
 
 // TestSubscriptions are stored Manual where a policy must judge each plan.
 func TestSubscriptions(t *testing.T) {
-	policies := []*rules.OperatorPolicy{policy("etcd", "shop", "etcd", versions("etcd.v1")),
+	policies := []*state.OperatorPolicy{policy("etcd", "shop", "etcd", versions("etcd.v1")),
 		policy("vault", "shop", "vault", nil), policy("vault", "free", "vault", nil),
 		policy("grafana", "shop", "grafana", func(s *spec) { s.UpgradeApproval = policyv1beta2.UpgradeApprovalNone })}
 	for _, mode := range []rules.ApprovalMode{rules.MutateApproval, rules.DenyApproval} {
@@ -269,7 +271,7 @@ func TestHostile(t *testing.T) {
 // TestAccounts: what a ServiceAccount writes as which OLM may write steps is left to the gate, and what any other user
 // writes is not.
 func TestAccounts(t *testing.T) {
-	policies := []*rules.OperatorPolicy{policy("etcd", "shop", "etcd", versions("etcd.v1"))}
+	policies := []*state.OperatorPolicy{policy("etcd", "shop", "etcd", versions("etcd.v1"))}
 	w := write{resource: "clusterserviceversions", object: object{"apiVersion": "operators.coreos.com/v1alpha1",
 		"kind": "ClusterServiceVersion",
 		"metadata": object{"namespace": "shop", "name": "etcd.v2", "annotations": object{
@@ -298,9 +300,9 @@ func TestAccounts(t *testing.T) {
 // TestD1CSVsThatHideTheirPackage: a user who writes a ClusterServiceVersion cannot get past the API server by the form
 // of its properties, and the gate refuses each of these writes as well.
 func TestD1CSVsThatHideTheirPackage(t *testing.T) {
-	policies := []*rules.OperatorPolicy{policy("etcd", "shop", "etcd", versions("etcd.v0.9.2"))}
+	policies := []*state.OperatorPolicy{policy("etcd", "shop", "etcd", versions("etcd.v0.9.2"))}
 	s := under(t, policies...)
-	ns := rules.NewNamespace("shop", rules.NamespaceContents{Exists: true, Policies: policies})
+	ns := state.NewNamespace("shop", state.NamespaceContents{Exists: true, Policies: policies})
 	named := func(pkg string) string {
 		return `{"properties":[{"type":"olm.package","value":{"packageName":"` + pkg + `","version":"0.9.4"}}]}`
 	}
@@ -359,7 +361,7 @@ func TestD1CSVsThatHideTheirPackage(t *testing.T) {
 
 // TestReleases: the expressions compile on every release of Kubernetes that has the features.
 func TestReleases(t *testing.T) {
-	policies := []*rules.OperatorPolicy{policy("etcd", "shop", "etcd",
+	policies := []*state.OperatorPolicy{policy("etcd", "shop", "etcd",
 		func(s *spec) { s.Versions, s.VersionRange = []string{"etcd.v1"}, ">=1.0.0" })}
 	plain := backstop.Features{ValidatingAdmissionPolicy: true}
 	for release, features := range map[string]backstop.Features{
@@ -437,7 +439,7 @@ func largeStep(name, properties string, size int) object {
 // TestStepManifests checks where the package of a step is read in its manifest.
 func TestStepManifests(t *testing.T) {
 	s := newAPIServer(t, compile(backstop.Input{Features: everything,
-		Policies: []*rules.OperatorPolicy{policy("etcd", "shop", "etcd", versions("etcd.v1"))}}))
+		Policies: []*state.OperatorPolicy{policy("etcd", "shop", "etcd", versions("etcd.v1"))}}))
 	const compactly = `{"metadata":{"annotations":{"operatorframework.io/properties":` +
 		`"{\"properties\":[{\"type\":\"olm.package\",\"value\":{\"packageName\":\"etcd\",\"version\":\"2.0.0\"}}]}"}}}`
 	for name, c := range map[string]struct {

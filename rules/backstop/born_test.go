@@ -8,6 +8,7 @@ import (
 
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/facts"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
@@ -15,21 +16,21 @@ import (
 // born is the state of the attack: a policy that allows one version of etcd, and an operator without a policy that
 // requires etcd.
 type born struct {
-	policies []*rules.OperatorPolicy
+	policies []*state.OperatorPolicy
 	server   *apiServer
 }
 
 func newBorn(t *testing.T) *born {
-	b := &born{policies: []*rules.OperatorPolicy{policy("etcd", "shop", "etcd", versions("etcdoperator.v0.9.2")),
+	b := &born{policies: []*state.OperatorPolicy{policy("etcd", "shop", "etcd", versions("etcdoperator.v0.9.2")),
 		policy("vault", "shop", "vault", nil)}}
 	b.server = under(t, b.policies...)
 	return b
 }
 
-func (b *born) namespace(policies []*rules.OperatorPolicy, plans []*olm.InstallPlan,
-	subs ...*olm.Subscription) *rules.Namespace {
-	return rules.NewNamespace("shop", rules.NamespaceContents{Exists: true, Policies: policies, Plans: plans,
-		Subscriptions: subs, Facts: &state.Cluster{Version: "1.36.0"}})
+func (b *born) namespace(policies []*state.OperatorPolicy, plans []*olm.InstallPlan,
+	subs ...*olm.Subscription) *state.Namespace {
+	return state.NewNamespace("shop", state.NamespaceContents{Exists: true, Policies: policies, Plans: plans,
+		Subscriptions: subs, Facts: &facts.Cluster{Version: "1.36.0"}})
 }
 
 func subscriptionFor(pkg string, approval any, annotations any) object {

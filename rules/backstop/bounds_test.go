@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/opgate/opgate/olm"
-	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/backstop"
+	"github.com/opgate/opgate/rules/state"
 )
 
 // long returns some names that are as long as names may be.
@@ -24,8 +24,8 @@ func long(n int) []string {
 // hold.
 func TestBounds(t *testing.T) {
 	small := policy("first", "shop", "etcd", versions("etcd.v1"))
-	many := func(n int, names func(i int) []string) []*rules.OperatorPolicy {
-		policies := []*rules.OperatorPolicy{small}
+	many := func(n int, names func(i int) []string) []*state.OperatorPolicy {
+		policies := []*state.OperatorPolicy{small}
 		for i := range n {
 			policies = append(policies, policy(fmt.Sprintf("many-%03d", i), "shop", fmt.Sprintf("other-%03d", i),
 				versions(names(i)...)))
@@ -33,12 +33,12 @@ func TestBounds(t *testing.T) {
 		return policies
 	}
 	for name, c := range map[string]struct {
-		policies []*rules.OperatorPolicy
+		policies []*state.OperatorPolicy
 		left     int
 	}{
-		"a list as long as is held": {[]*rules.OperatorPolicy{small,
+		"a list as long as is held": {[]*state.OperatorPolicy{small,
 			policy("long", "shop", "vault", versions(long(200)...))}, 0},
-		"a list that is too long": {[]*rules.OperatorPolicy{small,
+		"a list that is too long": {[]*state.OperatorPolicy{small,
 			policy("long", "shop", "etcd", versions(long(1000)...))}, 1},
 		"150 policies for a namespace": {many(150, func(i int) []string { return []string{fmt.Sprint("x.v", i)} }),
 			0},

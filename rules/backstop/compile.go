@@ -8,6 +8,7 @@ import (
 
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/state"
 )
 
 // Name is the name of each of the objects that hold what policies say.
@@ -28,7 +29,7 @@ type Features struct {
 // Input is the input of Compile. The order of lists does not matter.
 type Input struct {
 	// Policies are all OperatorPolicies of the cluster. Those that only inform, or govern nothing, are ignored.
-	Policies []*rules.OperatorPolicy
+	Policies []*state.OperatorPolicy
 	// Constraints are all of the cluster. Those that do not restrict deletions are ignored.
 	Constraints []*constraint.Definition
 	// Operators are, by namespace, the packages that are installed there or subscribed to, for Constraints;

@@ -15,6 +15,7 @@ import (
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/state"
 )
 
 // DeletionName is the name of the ValidatingAdmissionPolicy on deletions, and of its binding.
@@ -77,7 +78,7 @@ func catalogKeys(c olm.Catalog) []string {
 }
 
 // partOf returns what a policy protects.
-func partOf(p *rules.OperatorPolicy) *part {
+func partOf(p *state.OperatorPolicy) *part {
 	keys := append([]string{"namespace/" + p.Namespace}, catalogKeys(p.Catalog)...)
 	if p.TargetNamespace != "" {
 		keys = append(keys, p.TargetNamespace)

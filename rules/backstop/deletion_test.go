@@ -13,6 +13,7 @@ import (
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/backstop"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/state"
 )
 
 // deletion returns an edit that sets spec.deletion, and the catalog olm/hub.
@@ -24,7 +25,7 @@ func deletion(action policyv1beta2.DeletionAction) func(*spec) {
 }
 
 // deletionServer judges by the policy on deletions alone.
-func deletionServer(t testing.TB, policies ...*rules.OperatorPolicy) *apiServer {
+func deletionServer(t testing.TB, policies ...*state.OperatorPolicy) *apiServer {
 	t.Helper()
 	return deletionServerOf(t, backstop.Input{Policies: policies})
 }
@@ -317,7 +318,7 @@ func TestDeletionNotNeeded(t *testing.T) {
 	informs := policy("etcd", "shop", "etcd",
 		func(s *spec) { s.Deletion, s.RemediationAction = policyv1beta2.DeletionDeny, policyv1beta2.Inform })
 	o := compile(backstop.Input{Features: everything,
-		Policies: []*rules.OperatorPolicy{policy("a", "shop", "etcd", deletion(policyv1beta2.DeletionAllow)), informs}})
+		Policies: []*state.OperatorPolicy{policy("a", "shop", "etcd", deletion(policyv1beta2.DeletionAllow)), informs}})
 	if o.Deletion != nil || o.DeletionBinding != nil || len(o.All()) != 6 {
 		t.Errorf("there are %d objects", len(o.All()))
 	}
@@ -326,7 +327,7 @@ func TestDeletionNotNeeded(t *testing.T) {
 // TestDeletionBounds: the object stays below what the API server stores, and a namespace of policies that needs no more
 // than its share keeps its protection, whatever others write (threat O51).
 func TestDeletionBounds(t *testing.T) {
-	var policies []*rules.OperatorPolicy
+	var policies []*state.OperatorPolicy
 	add := func(namespace, name, of string) {
 		op := policy(name, of, "etcd", deletion(policyv1beta2.DeletionDeny)).Object.DeepCopy()
 		op.Namespace = namespace
@@ -514,7 +515,7 @@ func TestDeletionByConstraintAndPolicy(t *testing.T) {
 				"to delete it, set its annotation opgate.io/delete-confirmed to its UID first, " + uid},
 	} {
 		s := deletionServerOf(t, backstop.Input{
-			Policies:    []*rules.OperatorPolicy{policy("etcd", "shop", "etcd", deletion(c.policy))},
+			Policies:    []*state.OperatorPolicy{policy("etcd", "shop", "etcd", deletion(c.policy))},
 			Constraints: []*constraint.Definition{protects("keep", c.constraint, "etcd")},
 			Operators:   map[string][]string{"shop": {"etcd"}}})
 		for _, w := range []write{{resource: "subscriptions", old: subscriptionTo("shop", "etcd", c.metadata)},
@@ -550,7 +551,7 @@ func othersOf(policy, constraint policyv1beta2.DeletionAction) string {
 // namespace, and none from Subscriptions and ClusterServiceVersions.
 func TestDeletionByConstraintBounds(t *testing.T) {
 	in := backstop.Input{Features: everything, Operators: map[string][]string{},
-		Policies:    []*rules.OperatorPolicy{policy("etcd", "shop", "etcd", deletion(policyv1beta2.DeletionDeny))},
+		Policies:    []*state.OperatorPolicy{policy("etcd", "shop", "etcd", deletion(policyv1beta2.DeletionDeny))},
 		Constraints: []*constraint.Definition{protects("keep", policyv1beta2.DeletionDeny)}}
 	for i := range 40_000 {
 		in.Operators[fmt.Sprintf("hostile-with-a-long-name-%05d", i)] = []string{"etcd"}

@@ -14,6 +14,7 @@ import (
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/rules/state"
 )
 
 type object = map[string]any
@@ -21,7 +22,7 @@ type object = map[string]any
 // world generates policies, the state of a namespace, and writes to it. Everything repeats for a seed.
 type world struct {
 	*rand.Rand
-	policies []*rules.OperatorPolicy
+	policies []*state.OperatorPolicy
 }
 
 func pick[T any](w *world, from ...T) T { return from[w.IntN(len(from))] }
@@ -104,7 +105,7 @@ func (w *world) addPolicies() {
 		known := &spec{RemediationAction: pick(w, "", policyv1beta2.Enforce, policyv1beta2.Inform)}
 		known.Subscription = policyv1beta2.SubscriptionTemplate{Name: pick(w, "", "etcd"),
 			Namespace: pick(w, "", "shop")}
-		w.policies = append(w.policies, rules.UnreadableOperatorPolicy("policies", "unreadable", known,
+		w.policies = append(w.policies, state.UnreadableOperatorPolicy("policies", "unreadable", known,
 			errors.New("decode")))
 	}
 }
@@ -126,13 +127,13 @@ func (w *world) exception(pkg string) policyv1beta2.Exception {
 }
 
 // concerns reports whether a policy governs something in a namespace.
-func concerns(p *rules.OperatorPolicy, namespace string) bool {
+func concerns(p *state.OperatorPolicy, namespace string) bool {
 	return p.AnyNamespace || p.Concerns() == namespace
 }
 
 // state is what the gate knows of the namespace besides the policies.
-func (w *world) state(t testing.TB, namespace string, plan *olm.InstallPlan) *rules.Namespace {
-	c := rules.NamespaceContents{Exists: true}
+func (w *world) state(t testing.TB, namespace string, plan *olm.InstallPlan) *state.Namespace {
+	c := state.NamespaceContents{Exists: true}
 	for _, p := range w.policies {
 		if concerns(p, namespace) {
 			c.Policies = append(c.Policies, p)
@@ -151,7 +152,7 @@ func (w *world) state(t testing.TB, namespace string, plan *olm.InstallPlan) *ru
 	if plan != nil {
 		c.Plans = append(c.Plans, plan)
 	}
-	return rules.NewNamespace(namespace, c)
+	return state.NewNamespace(namespace, c)
 }
 
 // properties are those of a bundle, as OLM marshals them.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/evidence"
 )
 
 var (
@@ -20,11 +20,11 @@ var (
 )
 
 func expiresOf(object string) string {
-	return object + ".metadata.?annotations[?" + quote(rules.OverrideExpiresAnnotation) + "].orValue('')"
+	return object + ".metadata.?annotations[?" + quote(evidence.OverrideExpiresAnnotation) + "].orValue('')"
 }
 
 func reasonOf(object string) string {
-	return object + ".metadata.?annotations[?" + quote(rules.OverrideReasonAnnotation) + "].orValue('').trim()"
+	return object + ".metadata.?annotations[?" + quote(evidence.OverrideReasonAnnotation) + "].orValue('').trim()"
 }
 
 // addOverride adds break-glass, as the gate has it: the reason comes with the approval, and the user has the verb

@@ -5,6 +5,7 @@ import (
 
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/evidence"
 )
 
 // maxPolicies bounds the policies for which an override is checked. The API server allows two checks of rights in an
@@ -62,17 +63,17 @@ func (p *program) addPlans() {
 		id:     rules.RulePlanOverrideReason,
 		when:   reasonAdded + " && !(" + update + " && " + isApproved + " && !(" + wasApproved + "))",
 		except: "!" + update + " && variables.olm",
-		message: aboutPlan + "'annotation " + rules.OverrideReasonAnnotation + " is not allowed here (" +
+		message: aboutPlan + "'annotation " + evidence.OverrideReasonAnnotation + " is not allowed here (" +
 			string(rules.RulePlanOverrideReason) +
 			"): give it together with spec.approved, and only where the approval is refused without it'",
-		fallback: "annotation " + rules.OverrideReasonAnnotation + " is not allowed here",
+		fallback: "annotation " + evidence.OverrideReasonAnnotation + " is not allowed here",
 	}, refusal{
 		id:   rules.RulePlanOverrideReason,
 		when: update + " && " + overrideMoved,
-		message: aboutPlan + "'changing annotation " + rules.OverrideExpiresAnnotation + " is not allowed (" +
+		message: aboutPlan + "'changing annotation " + evidence.OverrideExpiresAnnotation + " is not allowed (" +
 			string(rules.RulePlanOverrideReason) +
 			"): an override ends when its approval states; to end it now, write ended'",
-		fallback: "changing annotation " + rules.OverrideExpiresAnnotation + " is not allowed",
+		fallback: "changing annotation " + evidence.OverrideExpiresAnnotation + " is not allowed",
 	}, frozen(changesSpec, frozenSpec, ""),
 		unfinished(approves, ""),
 		offending(approves, overrideAsked+" && variables.mayOverride", "("+overrideAsked+

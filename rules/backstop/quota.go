@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/state"
 )
 
 // The API server compiles no expression of more than 100,000 characters, and spends no more than a million units on one
@@ -34,7 +34,7 @@ type origin struct {
 	created int64
 }
 
-func originOf(p *rules.OperatorPolicy) origin {
+func originOf(p *state.OperatorPolicy) origin {
 	o := origin{namespace: p.Namespace, name: p.Name}
 	if p.Object != nil && !p.Object.CreationTimestamp.IsZero() {
 		o.created = p.Object.CreationTimestamp.Unix()

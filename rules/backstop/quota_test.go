@@ -14,10 +14,11 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/backstop"
+	"github.com/opgate/opgate/rules/state"
 )
 
 // owned is policy in another namespace, and with an age in seconds.
-func owned(owner, name, namespace, pkg string, age int, edit func(*spec)) *rules.OperatorPolicy {
+func owned(owner, name, namespace, pkg string, age int, edit func(*spec)) *state.OperatorPolicy {
 	op := &policyv1beta2.OperatorPolicy{}
 	op.Namespace, op.Name = owner, name
 	op.CreationTimestamp = metav1.NewTime(time.Unix(1_000_000-int64(age), 0))
@@ -51,7 +52,7 @@ func wantHeld(t *testing.T, o *backstop.Objects, namespaces ...string) {
 // TestD3FloodOfPolicies: 200 policies of another namespace, which come first by name and package and are as old as they
 // claim, do not push out the rules of an administrator for the namespace that they name.
 func TestD3FloodOfPolicies(t *testing.T) {
-	var policies []*rules.OperatorPolicy
+	var policies []*state.OperatorPolicy
 	for i := range 200 {
 		name := fmt.Sprintf("a%03d", i)
 		policies = append(policies, owned("attacker", name, "victim", name, 1000-i, versions(name+".v1")))
@@ -95,7 +96,7 @@ func TestD3FloodOfPolicies(t *testing.T) {
 // TestD3LargePolicies: 26 policies with 1,290 names each, for other namespaces, neither keep new rules from coming into
 // force nor push out any of other authors.
 func TestD3LargePolicies(t *testing.T) {
-	policies := []*rules.OperatorPolicy{owned("policies", "etcd", "shop", "etcd", 0, versions("etcdoperator.v0.9.2"))}
+	policies := []*state.OperatorPolicy{owned("policies", "etcd", "shop", "etcd", 0, versions("etcdoperator.v0.9.2"))}
 	for i := range 26 {
 		names := make([]string, 1290)
 		for n := range names {
@@ -115,15 +116,15 @@ func TestD3LargePolicies(t *testing.T) {
 func TestObjectsAreBounded(t *testing.T) {
 	name := func(kind string, i int) string { return fmt.Sprintf("%s-%05d-%s", kind, i, strings.Repeat("x", 240)) }
 	namespace := func(i int) string { return fmt.Sprintf("n%05d-%s", i, strings.Repeat("x", 50)) }
-	for title, policyOf := range map[string]func(i int) *rules.OperatorPolicy{
-		"long names": func(i int) *rules.OperatorPolicy {
+	for title, policyOf := range map[string]func(i int) *state.OperatorPolicy{
+		"long names": func(i int) *state.OperatorPolicy {
 			return policy(name("p", i), namespace(i), name("k", i), versions(name("v", i)))
 		},
-		"many namespaces": func(i int) *rules.OperatorPolicy { return policy("p", namespace(i), "k", versions("v")) },
-		"hostile text": func(i int) *rules.OperatorPolicy {
+		"many namespaces": func(i int) *state.OperatorPolicy { return policy("p", namespace(i), "k", versions("v")) },
+		"hostile text": func(i int) *state.OperatorPolicy {
 			return policy(fmt.Sprint(i), namespace(i), "k", versions(fmt.Sprint(i, strings.Repeat(`<'\"&>`, 40))))
 		},
-		"ranges": func(i int) *rules.OperatorPolicy {
+		"ranges": func(i int) *state.OperatorPolicy {
 			return policy("p", namespace(i), "k", func(s *spec) { s.VersionRange = fmt.Sprintf(">=1.0.%d <2.0.0", i) })
 		},
 	} {
@@ -152,7 +153,7 @@ func TestEverywhereIsBounded(t *testing.T) {
 		in.Accounts[fmt.Sprintf("n%05d", i)] = []string{strings.Repeat("a", 200), "b"}
 	}
 	for i := range 21 {
-		p := rules.UnreadableOperatorPolicy("policies", fmt.Sprintf("p%02d", i), &spec{}, errors.New("decode"))
+		p := state.UnreadableOperatorPolicy("policies", fmt.Sprintf("p%02d", i), &spec{}, errors.New("decode"))
 		in.Policies = append(in.Policies, p, p) // as it is in each of two namespaces
 	}
 	o := compile(in)

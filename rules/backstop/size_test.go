@@ -7,13 +7,13 @@ import (
 	"testing"
 
 	"github.com/opgate/opgate/olm"
-	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/backstop"
+	"github.com/opgate/opgate/rules/state"
 )
 
 // crowd returns a policy for each of some namespaces, with the few lists that templates of policies make.
-func crowd(n int) []*rules.OperatorPolicy {
-	policies := make([]*rules.OperatorPolicy, n)
+func crowd(n int) []*state.OperatorPolicy {
+	policies := make([]*state.OperatorPolicy, n)
 	for i := range policies {
 		namespace := fmt.Sprintf("tenant-%05d", i)
 		policies[i] = policy("etcd-"+namespace, namespace, "etcd",

@@ -13,6 +13,8 @@ import (
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/backstop"
+	"github.com/opgate/opgate/rules/evidence"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -139,12 +141,12 @@ func (w *world) create(t testing.TB, namespace string, c *judgedWrite) {
 
 func (w *world) annotate(o object) {
 	if w.chance(30) {
-		o["metadata"].(object)["annotations"] = object{rules.OverrideReasonAnnotation: pick(w, "incident 7", " ",
+		o["metadata"].(object)["annotations"] = object{evidence.OverrideReasonAnnotation: pick(w, "incident 7", " ",
 			"x\ny")}
 	}
 	// Without a clock, one that has ended counts here.
 	if annotations, ok := o["metadata"].(object)["annotations"].(object); ok && w.chance(40) {
-		annotations[rules.OverrideExpiresAnnotation] = pick(w, "2026-01-01T00:00:00Z", "2126-01-01T00:00:00Z", "soon",
+		annotations[evidence.OverrideExpiresAnnotation] = pick(w, "2026-01-01T00:00:00Z", "2126-01-01T00:00:00Z", "soon",
 			"ended")
 	}
 }
@@ -200,7 +202,7 @@ func (w *world) update(t testing.TB, namespace string, c *judgedWrite) {
 }
 
 // keepFatal keeps a refused override in the core if the user lacks a right on a policy that refuses by a core rule.
-func (w *world) keepFatal(c *judgedWrite, ns *rules.Namespace) {
+func (w *world) keepFatal(c *judgedWrite, ns *state.Namespace) {
 	for _, r := range c.gate.Reasons {
 		one := verdict.Verdict{Reasons: []verdict.Reason{r}}
 		needs, ok := rules.OverrideNeeds(&one, ns)
@@ -336,7 +338,7 @@ func (w *world) writeSubscription(t testing.TB, namespace string, c *judgedWrite
 	c.gate = rules.JudgeSubscription(in)
 	// What OLM generates is changed, not refused, and what does not depend on the policy alone is left to the gate.
 	c.undescribed = c.byOLM() || c.user == opgateUser || !slices.ContainsFunc(w.policies,
-		func(p *rules.OperatorPolicy) bool {
+		func(p *state.OperatorPolicy) bool {
 			return p.Enforced && concerns(p, namespace) && p.NameRules().Manual
 		}) || in.Subscription.Spec.InstallPlanApproval == olm.ApprovalManual
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -81,12 +82,12 @@ func newTable(in *Input) *table {
 	t := &table{rows: map[string][]string{}, data: map[string][]string{}, manual: map[string][]string{},
 		accounts: map[string][]string{}, checks: map[string]string{}, semver: in.Features.Semver, now: in.Now}
 	policies := slices.Clone(in.Policies)
-	slices.SortFunc(policies, func(a, b *rules.OperatorPolicy) int {
+	slices.SortFunc(policies, func(a, b *state.OperatorPolicy) int {
 		return cmp.Or(cmp.Compare(a.TargetNamespace, b.TargetNamespace), cmp.Compare(a.Package, b.Package),
 			cmp.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name))
 	})
 	var entries, everywhere []*entry
-	same := func(a, b *rules.OperatorPolicy) bool {
+	same := func(a, b *state.OperatorPolicy) bool {
 		return a.AnyNamespace && b.AnyNamespace && a.Source() == b.Source()
 	}
 	for _, p := range slices.CompactFunc(policies, same) { // those of every namespace come with each of them
@@ -127,7 +128,7 @@ func newTable(in *Input) *table {
 func (t *table) dataShards() shards { return shard("n", "r[1]", lines(t.data)) }
 
 // entryOf returns the rows of a policy, and stores their data.
-func (t *table) entryOf(p *rules.OperatorPolicy) *entry {
+func (t *table) entryOf(p *state.OperatorPolicy) *entry {
 	r := p.NameRules()
 	e := &entry{origin: originOf(p), governs: p.Concerns()}
 	mark := "*"
@@ -183,7 +184,7 @@ func word(name string) string {
 }
 
 // checksOf returns the checks of a policy; there is always one.
-func (t *table) checksOf(p *rules.OperatorPolicy, r *rules.NameRules) []string {
+func (t *table) checksOf(p *state.OperatorPolicy, r *state.NameRules) []string {
 	if p.Incomplete { // what it says is known to the gate soon, or only there
 		return []string{checkNothing}
 	}

@@ -5,7 +5,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/opgate/opgate/olm"
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/evidence"
 )
 
 // UnpackedName is the name of the ValidatingAdmissionPolicy on unpacked bundles, and of its binding.
@@ -22,7 +22,7 @@ const unpackedNames = "^[0-9a-f]{63,64}$"
 func (in *Input) unpacked() (*admissionv1.ValidatingAdmissionPolicy, *admissionv1.ValidatingAdmissionPolicyBinding) {
 	fail, equivalent, forbidden := admissionv1.Fail, admissionv1.Equivalent, metav1.StatusReasonForbidden
 	reason := func(object string) string {
-		return "string(" + object + ".metadata.?annotations[?" + quote(rules.OverrideReasonAnnotation) +
+		return "string(" + object + ".metadata.?annotations[?" + quote(evidence.OverrideReasonAnnotation) +
 			"].orValue('')).trim()"
 	}
 	const heldByUnpacked = "; held by the API server (ValidatingAdmissionPolicy " + UnpackedName + ")"

@@ -8,7 +8,7 @@ import (
 
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	"github.com/opgate/opgate/olm"
-	"github.com/opgate/opgate/rules/state"
+	"github.com/opgate/opgate/rules/facts"
 )
 
 // seed returns spec.constraints with rules in the proposal's syntax (R-CO-4).
@@ -54,7 +54,7 @@ func etcd(more ...string) *Bundle {
 
 var (
 	shop    = Namespace{Name: "shop", Labels: map[string]string{"tier": "tenant"}}
-	kubeOne = state.Cluster{Version: "1.36.3"}
+	kubeOne = facts.Cluster{Version: "1.36.3"}
 )
 
 // sound returns a definition without faults except warnings.

@@ -9,7 +9,7 @@ import (
 
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	"github.com/opgate/opgate/olm"
-	"github.com/opgate/opgate/rules/state"
+	"github.com/opgate/opgate/rules/facts"
 )
 
 func TestJudge(t *testing.T) {
@@ -246,14 +246,14 @@ func TestCluster(t *testing.T) {
 	if found := NewSet([]*Definition{rule}, kubeOne).Judge(etcd(), shop, nil); len(found) != 0 {
 		t.Errorf("%+v", found)
 	}
-	found := NewSet([]*Definition{rule}, state.Cluster{}).Judge(etcd(), shop, nil)
+	found := NewSet([]*Definition{rule}, facts.Cluster{}).Judge(etcd(), shop, nil)
 	if len(found) != 1 || found[0].Outcome != Undecided || found[0].Attributes != ClusterVersion {
 		t.Errorf("the version is not known: %+v", found)
 	}
 	// Both automatic properties are set explicitly: the list is complete without the version.
 	by := sound(t, "by-hand", "",
 		`[{"type":"olm.k8s","value":{"version":"1.31"}},{"type":"olm.kubeversion","value":{"version":"1.31"}}]`)
-	if found := NewSet([]*Definition{rule, by}, state.Cluster{}).Judge(etcd(), shop, nil); len(found) != 0 {
+	if found := NewSet([]*Definition{rule, by}, facts.Cluster{}).Judge(etcd(), shop, nil); len(found) != 0 {
 		t.Errorf("%+v", found)
 	}
 }

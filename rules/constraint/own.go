@@ -10,7 +10,7 @@ import (
 
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
-	"github.com/opgate/opgate/rules/state"
+	"github.com/opgate/opgate/rules/facts"
 )
 
 // whyNotCompiled is for a bundle's own rule that Prepare has not compiled, or that was evicted since.
@@ -88,7 +88,7 @@ func BringsOwn(properties []olm.Property) bool { return hasType(properties, olm.
 // surroundings returns those of the Set; for a nil Set nothing is known of the cluster.
 func (s *Set) surroundings() surroundings {
 	if s == nil {
-		return clusterValues(&state.Cluster{}, nil)
+		return clusterValues(&facts.Cluster{}, nil)
 	}
 	return s.around
 }

@@ -9,14 +9,14 @@ import (
 
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
-	"github.com/opgate/opgate/rules/state"
+	"github.com/opgate/opgate/rules/facts"
 )
 
 // Set is all Definitions of the cluster and the facts about it. It is immutable except for its cache: judging depends
 // on values only, so the same bundle in the same namespace has the same findings.
 type Set struct {
 	definitions []*Definition
-	cluster     state.Cluster
+	cluster     facts.Cluster
 	properties  []olm.Property
 	around      surroundings
 	judged      boundedMap[factsKey, []Finding]
@@ -30,7 +30,7 @@ const memoryLimit = 32 << 20
 type factsKey [sha256.Size]byte
 
 // NewSet returns the Set of definitions. A nil *Set has no constraints.
-func NewSet(definitions []*Definition, cluster state.Cluster) *Set {
+func NewSet(definitions []*Definition, cluster facts.Cluster) *Set {
 	s := &Set{definitions: slices.Clone(definitions), cluster: cluster}
 	slices.SortStableFunc(s.definitions, func(a, b *Definition) int { return strings.Compare(a.Name, b.Name) })
 	for _, d := range s.definitions {
@@ -51,7 +51,7 @@ func NewSet(definitions []*Definition, cluster state.Cluster) *Set {
 // With returns a Set that judges by d alone, on the cluster as it would be with d added to the definitions of s or
 // replacing the one of its name. It is for the preview of a definition during admission.
 func (s *Set) With(d *Definition) *Set {
-	definitions, given := []*Definition{d}, state.Cluster{}
+	definitions, given := []*Definition{d}, facts.Cluster{}
 	if s != nil {
 		given = s.cluster
 		for _, other := range s.definitions {
@@ -83,7 +83,7 @@ func (s *Set) Properties() []olm.Property {
 }
 
 // Differs returns the attributes that depend on facts which are not those of the Set.
-func (s *Set) Differs(facts *state.Cluster) Attributes {
+func (s *Set) Differs(facts *facts.Cluster) Attributes {
 	if s == nil {
 		return ClusterVersion
 	}

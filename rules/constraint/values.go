@@ -10,7 +10,7 @@ import (
 	"github.com/google/cel-go/interpreter"
 
 	"github.com/opgate/opgate/olm"
-	"github.com/opgate/opgate/rules/state"
+	"github.com/opgate/opgate/rules/facts"
 )
 
 // shape is the size of the inputs of a rule, each as a power of two. A cost estimate depends only on it and the rule,
@@ -219,7 +219,7 @@ func (m *measure) shape() shape {
 // surroundings are the values of the cluster and of a namespace, shared by all bundles that are judged there.
 type surroundings struct {
 	// facts are those that cluster has the values of.
-	facts              *state.Cluster
+	facts              *facts.Cluster
 	cluster, namespace ref.Val
 	shape              shape
 	unknown            []*interpreter.AttributePattern
@@ -227,7 +227,7 @@ type surroundings struct {
 }
 
 // clusterValues returns the values of the cluster and its properties, once per Set.
-func clusterValues(c *state.Cluster, properties []olm.Property) surroundings {
+func clusterValues(c *facts.Cluster, properties []olm.Property) surroundings {
 	var m measure
 	m.see(c.Version, c.OpenShift)
 	list := m.properties(properties)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
-	"github.com/opgate/opgate/rules/state"
+	"github.com/opgate/opgate/rules/facts"
 )
 
 // Attributes is a set of properties of a bundle and its environment that rules may read.
@@ -118,7 +118,7 @@ type variable struct {
 	// attribute is unknown when the variable is.
 	attribute Attributes
 	// read returns the value for a bundle. It is called once for each bundle, before all rules.
-	read func(m *measure, b *Bundle, facts *state.Cluster) ref.Val
+	read func(m *measure, b *Bundle, facts *facts.Cluster) ref.Val
 	// write returns the value for a write. It is called once for each write, before all rules.
 	write func(m *measure, w *Write) ref.Val
 	// of returns a value that is shared or expensive, each time that a rule reads it.
@@ -143,19 +143,19 @@ var (
 // variables are all variables of rules on bundles, in the order of messages.
 var variables = []variable{
 	{name: varProperties, declared: propertyLists, attribute: Properties,
-		read: func(m *measure, b *Bundle, _ *state.Cluster) ref.Val { return m.properties(b.Properties) }},
+		read: func(m *measure, b *Bundle, _ *facts.Cluster) ref.Val { return m.properties(b.Properties) }},
 	{name: varPackage, declared: cel.StringType, attribute: Package,
-		read: func(m *measure, b *Bundle, _ *state.Cluster) ref.Val { return m.seen(b.Package) }},
+		read: func(m *measure, b *Bundle, _ *facts.Cluster) ref.Val { return m.seen(b.Package) }},
 	{name: varCSV, declared: cel.StringType, attribute: CSV,
-		read: func(m *measure, b *Bundle, _ *state.Cluster) ref.Val { return m.seen(b.CSV) }},
+		read: func(m *measure, b *Bundle, _ *facts.Cluster) ref.Val { return m.seen(b.CSV) }},
 	{name: varVersion, declared: cel.StringType, attribute: Version,
-		read: func(m *measure, b *Bundle, _ *state.Cluster) ref.Val { return m.seen(b.Version) }},
+		read: func(m *measure, b *Bundle, _ *facts.Cluster) ref.Val { return m.seen(b.Version) }},
 	{name: varRelease, declared: cel.StringType, attribute: Release,
-		read: func(m *measure, b *Bundle, _ *state.Cluster) ref.Val { return m.seen(b.Release) }},
+		read: func(m *measure, b *Bundle, _ *facts.Cluster) ref.Val { return m.seen(b.Release) }},
 	{name: varChannel, declared: cel.StringType, attribute: Channel,
-		read: func(m *measure, b *Bundle, _ *state.Cluster) ref.Val { return m.seen(b.Channel) }},
+		read: func(m *measure, b *Bundle, _ *facts.Cluster) ref.Val { return m.seen(b.Channel) }},
 	{name: varCatalog, declared: cel.MapType(cel.StringType, cel.StringType), attribute: CatalogSource,
-		read: func(m *measure, b *Bundle, _ *state.Cluster) ref.Val {
+		read: func(m *measure, b *Bundle, _ *facts.Cluster) ref.Val {
 			return types.NewStringInterfaceMap(types.DefaultTypeAdapter,
 				map[string]any{"name": m.seen(b.Catalog.Name), "namespace": m.seen(b.Catalog.Namespace)})
 		}},
@@ -166,7 +166,7 @@ var variables = []variable{
 	{name: "catalog.healthy", declared: cel.BoolType, attribute: CatalogState,
 		read: ofCatalog(func(_ *measure, c *olm.CatalogSource) ref.Val { return types.Bool(c.Healthy()) })},
 	{name: "catalog.digest", declared: cel.StringType, attribute: CatalogState | CatalogImage,
-		read: func(m *measure, b *Bundle, facts *state.Cluster) ref.Val {
+		read: func(m *measure, b *Bundle, facts *facts.Cluster) ref.Val {
 			return ofCatalog(func(m *measure, c *olm.CatalogSource) ref.Val {
 				if c.ServedImage() == "" {
 					return m.seen("")
@@ -175,7 +175,7 @@ var variables = []variable{
 			})(m, b, facts)
 		}},
 	{name: varDeprecated, declared: cel.MapType(cel.StringType, cel.StringType), attribute: Deprecation,
-		read: func(m *measure, b *Bundle, _ *state.Cluster) ref.Val {
+		read: func(m *measure, b *Bundle, _ *facts.Cluster) ref.Val {
 			d := &b.Deprecated
 			return types.NewStringInterfaceMap(types.DefaultTypeAdapter,
 				map[string]any{"package": m.seen(d.Package), "channel": m.seen(d.Channel),
@@ -184,11 +184,11 @@ var variables = []variable{
 	{name: varChange, declared: cel.MapType(cel.StringType, cel.ListType(cel.StringType)), attribute: ChangeSet,
 		of: func(a *activation) ref.Val { return a.differences().values }},
 	{name: "change.digest", declared: cel.StringType, attribute: ChangeSet,
-		read: func(m *measure, b *Bundle, _ *state.Cluster) ref.Val { return m.seen(b.change().Digest) }},
+		read: func(m *measure, b *Bundle, _ *facts.Cluster) ref.Val { return m.seen(b.change().Digest) }},
 	{name: "change.from", declared: cel.StringType, attribute: ChangeSet,
-		read: func(m *measure, b *Bundle, _ *state.Cluster) ref.Val { return m.seen(b.change().From) }},
+		read: func(m *measure, b *Bundle, _ *facts.Cluster) ref.Val { return m.seen(b.change().From) }},
 	{name: "change.first", declared: cel.BoolType, attribute: ChangeSet,
-		read: func(_ *measure, b *Bundle, _ *state.Cluster) ref.Val { return types.Bool(b.change().From == "") }},
+		read: func(_ *measure, b *Bundle, _ *facts.Cluster) ref.Val { return types.Bool(b.change().From == "") }},
 	{name: varClusterPermissions, declared: ruleLists, attribute: Contents | Scope,
 		of: func(a *activation) ref.Val { return a.lists().clusterPermissions }},
 	{name: varPermissions, declared: ruleLists, attribute: Contents,
@@ -208,8 +208,8 @@ var variables = []variable{
 
 // ofCatalog returns the read function of a variable of the bundle's CatalogSource. Without one there is no value, not
 // even a zero.
-func ofCatalog(read func(m *measure, c *olm.CatalogSource) ref.Val) func(*measure, *Bundle, *state.Cluster) ref.Val {
-	return func(m *measure, b *Bundle, facts *state.Cluster) ref.Val {
+func ofCatalog(read func(m *measure, c *olm.CatalogSource) ref.Val) func(*measure, *Bundle, *facts.Cluster) ref.Val {
+	return func(m *measure, b *Bundle, facts *facts.Cluster) ref.Val {
 		c, ok := facts.Catalogs[b.Catalog]
 		if !ok {
 			return types.NewErr("%s", b.notKnown(CatalogState))
@@ -259,7 +259,7 @@ func (b *Bundle) notKnown(a Attributes) string {
 }
 
 // unknownOf returns the attributes of a bundle that are not known.
-func unknownOf(c *state.Cluster, b *Bundle) Attributes {
+func unknownOf(c *facts.Cluster, b *Bundle) Attributes {
 	unknown := b.Unknown & OfBundle
 	source, ok := c.Catalogs[b.Catalog]
 	if !ok || unknown&CatalogSource != 0 {
@@ -272,7 +272,7 @@ func unknownOf(c *state.Cluster, b *Bundle) Attributes {
 }
 
 // differ returns the attributes for which the facts about the cluster are not the same.
-func differ(c, o *state.Cluster) Attributes {
+func differ(c, o *facts.Cluster) Attributes {
 	var other Attributes
 	if c.Version != o.Version || c.OpenShift != o.OpenShift {
 		other |= ClusterVersion

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/snapshot"
 )
 
@@ -83,7 +83,7 @@ func TestG35MemoryOfEveryKind(t *testing.T) {
 func (s *shape) named(kind *snapshot.Kind, size, n int) []byte {
 	name := fmt.Sprint("o", n)
 	if kind == snapshot.Records {
-		name = rules.RecordName(name)
+		name = state.RecordName(name)
 	}
 	return bytes.ReplaceAll(s.of(size), []byte("@name@"), []byte(name))
 }

@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/opgate/opgate/internal/signal"
-	"github.com/opgate/opgate/rules/state"
+	"github.com/opgate/opgate/rules/facts"
 )
 
 // Options configure a Watcher.
@@ -24,7 +24,7 @@ type Options struct {
 	// Changed is called with the versions once all of them are known, and again when one changes. It must not block.
 	// OpenShift is empty if the cluster is not OpenShift, or if reading its version is forbidden, which is logged.
 	// Required.
-	Changed func(state.Cluster)
+	Changed func(facts.Cluster)
 	// Interval is how often the version of Kubernetes is read without a call of Refresh. Default: an hour. The version
 	// of OpenShift is watched.
 	Interval time.Duration
@@ -47,7 +47,7 @@ type Watcher struct {
 	// openShift is empty on other clusters; openShiftKnown reports whether it was read, or cannot be.
 	kubernetes, openShift string
 	openShiftKnown        bool
-	lastNotified          state.Cluster
+	lastNotified          facts.Cluster
 }
 
 // New returns a watcher. Start runs it.
@@ -134,7 +134,7 @@ func (w *Watcher) update(change func()) {
 		w.lastNotified.OpenShift == w.openShift {
 		return
 	}
-	w.lastNotified = state.Cluster{Version: w.kubernetes, OpenShift: w.openShift}
+	w.lastNotified = facts.Cluster{Version: w.kubernetes, OpenShift: w.openShift}
 	w.Log.Info("versions of the cluster", "kubernetes", w.kubernetes, "openshift", w.openShift)
 	w.Changed(w.lastNotified)
 }

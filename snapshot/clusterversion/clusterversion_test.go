@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/opgate/opgate/internal/memnet"
-	"github.com/opgate/opgate/rules/state"
+	"github.com/opgate/opgate/rules/facts"
 )
 
 func TestKubernetesVersion(t *testing.T) {
@@ -132,12 +132,12 @@ func serve(t *testing.T, s *server) *rest.Config {
 }
 
 // start runs a watcher against a server; the channel receives the arguments of Changed.
-func start(t *testing.T, s *server) (*Watcher, <-chan state.Cluster) {
+func start(t *testing.T, s *server) (*Watcher, <-chan facts.Cluster) {
 	t.Helper()
 	config := serve(t, s)
 	ctx, cancel := context.WithCancel(t.Context())
-	notified := make(chan state.Cluster, 10)
-	w, err := New(Options{Config: config, Log: testr.New(t), Changed: func(c state.Cluster) { notified <- c }})
+	notified := make(chan facts.Cluster, 10)
+	w, err := New(Options{Config: config, Log: testr.New(t), Changed: func(c facts.Cluster) { notified <- c }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +152,7 @@ func start(t *testing.T, s *server) (*Watcher, <-chan state.Cluster) {
 	return w, notified
 }
 
-func expect(t *testing.T, notified <-chan state.Cluster, kubernetes, openShift string) {
+func expect(t *testing.T, notified <-chan facts.Cluster, kubernetes, openShift string) {
 	t.Helper()
 	select {
 	case c := <-notified:
@@ -165,7 +165,7 @@ func expect(t *testing.T, notified <-chan state.Cluster, kubernetes, openShift s
 }
 
 // nothing waits until all that is being done is done.
-func nothing(t *testing.T, notified <-chan state.Cluster) {
+func nothing(t *testing.T, notified <-chan facts.Cluster) {
 	t.Helper()
 	synctest.Wait()
 	select {

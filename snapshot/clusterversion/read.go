@@ -8,20 +8,20 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
-	"github.com/opgate/opgate/rules/state"
+	"github.com/opgate/opgate/rules/facts"
 )
 
 // Read reads the versions of the cluster once, for commands. As in Options.Changed, OpenShift is empty if the cluster
 // is not OpenShift. If only that version cannot be read, that of Kubernetes is returned with the error.
-func Read(ctx context.Context, config *rest.Config) (state.Cluster, error) {
-	w, err := New(Options{Config: config, Changed: func(state.Cluster) {}})
+func Read(ctx context.Context, config *rest.Config) (facts.Cluster, error) {
+	w, err := New(Options{Config: config, Changed: func(facts.Cluster) {}})
 	if err != nil {
-		return state.Cluster{}, err
+		return facts.Cluster{}, err
 	}
 	if err := w.readKubernetes(ctx); err != nil {
-		return state.Cluster{}, fmt.Errorf("read the version of Kubernetes: %w", err)
+		return facts.Cluster{}, fmt.Errorf("read the version of Kubernetes: %w", err)
 	}
-	versions := state.Cluster{Version: w.kubernetes}
+	versions := facts.Cluster{Version: w.kubernetes}
 	served, err := w.isOpenShift(ctx)
 	if err != nil || !served {
 		return versions, err

@@ -20,9 +20,9 @@ import (
 	"github.com/opgate/opgate/internal/panics"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
-	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/change"
 	"github.com/opgate/opgate/rules/grant"
+	"github.com/opgate/opgate/rules/state"
 )
 
 const (
@@ -70,7 +70,7 @@ type Cache struct {
 type entry struct {
 	plan         types.NamespacedName
 	digest       [sha256.Size]byte
-	replacements []rules.Replacement
+	replacements []state.Replacement
 	asked        time.Time
 	reading      *Reading
 	// before is the last successful reading from before the plan was approved.
@@ -87,7 +87,7 @@ func New(o Options) *Cache {
 }
 
 // Get returns what a plan changes; nil while that is not known, and then it is being read. It implements rules.Changes.
-func (c *Cache) Get(plan *olm.InstallPlan, replacements []rules.Replacement) *rules.PlanChanges {
+func (c *Cache) Get(plan *olm.InstallPlan, replacements []state.Replacement) *state.PlanChanges {
 	c.first.Do(func() { close(c.asked) })
 	id, digest := types.UID(plan.Metadata.UID), plan.ContentsDigest()
 	c.mu.Lock()
@@ -225,13 +225,13 @@ func (e *entry) beforeApproval(now *Reading) *Reading {
 }
 
 // unread returns change sets that say why they are not known.
-func unread(plan [sha256.Size]byte, replacements []rules.Replacement, problem string) *rules.PlanChanges {
-	p := &rules.PlanChanges{Plan: plan, Replacements: replacements, ByCSV: map[string]*change.Set{},
-		Bundles: map[string]*rules.UnpackedBundle{}}
+func unread(plan [sha256.Size]byte, replacements []state.Replacement, problem string) *state.PlanChanges {
+	p := &state.PlanChanges{Plan: plan, Replacements: replacements, ByCSV: map[string]*change.Set{},
+		Bundles: map[string]*state.UnpackedBundle{}}
 	fault := "they are not read yet: " + text.Escape(problem)
 	for _, c := range replacements {
 		p.ByCSV[c.CSV] = &change.Set{CSV: c.CSV, Package: c.Package, Version: c.Version, From: c.From, Fault: fault}
-		p.Bundles[c.CSV] = &rules.UnpackedBundle{Fault: fault}
+		p.Bundles[c.CSV] = &state.UnpackedBundle{Fault: fault}
 	}
 	return p
 }
@@ -259,7 +259,7 @@ func (c *Cache) replaced(r *Reading) {
 			set.Fault = fault
 		}
 		for csv := range r.Bundles {
-			r.Bundles[csv] = &rules.UnpackedBundle{Fault: fault}
+			r.Bundles[csv] = &state.UnpackedBundle{Fault: fault}
 		}
 	}
 }

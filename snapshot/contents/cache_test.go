@@ -14,8 +14,8 @@ import (
 
 	"github.com/opgate/opgate/internal/panics"
 	"github.com/opgate/opgate/olm"
-	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/change"
+	"github.com/opgate/opgate/rules/state"
 )
 
 // fixture is a running cache over a cluster with one plan by image.
@@ -23,7 +23,7 @@ type fixture struct {
 	*Cache
 	store *objects
 	plan  *olm.InstallPlan
-	csvs  []rules.Replacement
+	csvs  []state.Replacement
 
 	mu      sync.Mutex
 	changed int

@@ -9,7 +9,7 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	"github.com/opgate/opgate/olm"
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/state"
 )
 
 // Files is a Source of the objects in files. The zero value has none.
@@ -62,7 +62,7 @@ func (f *Files) Get(_ context.Context, resource schema.GroupVersionResource, key
 }
 
 // Changes implements rules.Changes for plans in files.
-func (f *Files) Changes(plan *olm.InstallPlan, replacements []rules.Replacement) *rules.PlanChanges {
+func (f *Files) Changes(plan *olm.InstallPlan, replacements []state.Replacement) *state.PlanChanges {
 	r, err := Read(context.Background(), f, //nolint:forbidigo // the objects are in memory, nothing waits
 		types.NamespacedName{Namespace: plan.Metadata.Namespace, Name: plan.Metadata.Name}, replacements)
 	if err != nil {

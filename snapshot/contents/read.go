@@ -17,8 +17,8 @@ import (
 
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
-	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/change"
+	"github.com/opgate/opgate/rules/state"
 )
 
 // Source returns single objects as JSON; the namespace of a cluster-scoped one is empty. For an object that does not
@@ -64,7 +64,7 @@ type Unpacked struct {
 
 // Reading is what a plan changes, and what that was derived from.
 type Reading struct {
-	rules.PlanChanges
+	state.PlanChanges
 	Unpacked []Unpacked
 	// Definitions are the names of the CustomResourceDefinitions that the plan writes.
 	Definitions []string
@@ -78,7 +78,7 @@ type Reading struct {
 // Read reads what a plan changes. An error means that it is not known (yet); what cannot be read whenever it is tried
 // is in the Fault of a change set.
 func Read(
-	ctx context.Context, source Source, plan types.NamespacedName, replacements []rules.Replacement,
+	ctx context.Context, source Source, plan types.NamespacedName, replacements []state.Replacement,
 ) (*Reading, error) {
 	raw, err := source.Get(ctx, plans, plan)
 	switch {
@@ -95,7 +95,7 @@ func Read(
 	r.Approved = stored.Spec.Approved
 	r.Finished = stored.Finished()
 	r.Plan, r.Replacements = stored.ContentsDigest(), replacements
-	r.ByCSV, r.Bundles = map[string]*change.Set{}, map[string]*rules.UnpackedBundle{}
+	r.ByCSV, r.Bundles = map[string]*change.Set{}, map[string]*state.UnpackedBundle{}
 	for _, replacement := range replacements {
 		set, err := r.compare(ctx, replacement)
 		if err != nil {
@@ -114,13 +114,13 @@ type reader struct {
 	plan      *olm.InstallPlan
 }
 
-func (r *reader) compare(ctx context.Context, replaces rules.Replacement) (*change.Set, error) {
+func (r *reader) compare(ctx context.Context, replaces state.Replacement) (*change.Set, error) {
 	manifests, ref, fault, err := r.manifests(ctx, replaces.CSV)
 	if err != nil {
 		return nil, err
 	}
 	set := &change.Set{Fault: fault}
-	r.Bundles[replaces.CSV] = &rules.UnpackedBundle{Fault: fault}
+	r.Bundles[replaces.CSV] = &state.UnpackedBundle{Fault: fault}
 	if fault == "" {
 		contents := change.ReadContents(replaces.CSV, r.namespace, manifests)
 		if ref != nil {
@@ -149,13 +149,13 @@ func (r *reader) compare(ctx context.Context, replaces rules.Replacement) (*chan
 }
 
 // bundleOf returns what Constraints read of the contents of a bundle.
-func bundleOf(c *change.Contents) *rules.UnpackedBundle {
+func bundleOf(c *change.Contents) *state.UnpackedBundle {
 	csv, err := c.ClusterServiceVersion()
 	if err != nil {
-		return &rules.UnpackedBundle{Fault: err.Error()}
+		return &state.UnpackedBundle{Fault: err.Error()}
 	}
 	csv.Spec.KeepDigest()
-	return &rules.UnpackedBundle{Spec: &csv.Spec, Grants: c.Grants()}
+	return &state.UnpackedBundle{Spec: &csv.Spec, Grants: c.Grants()}
 }
 
 // manifests returns the objects that a ClusterServiceVersion of the plan brings, with the reference to the ConfigMap
@@ -308,7 +308,7 @@ func headOf(manifest []byte) (h head) {
 // installed returns what manifests replace: the ClusterServiceVersion of the package, what its plan brought along
 // with it, and the stored CustomResourceDefinitions of the same names. missing is why what it brought is not known.
 // Other stored objects are not read: who may write them could prepare there what the next version brings (threat O49).
-func (r *reader) installed(ctx context.Context, replaces *rules.Replacement, manifests []json.RawMessage) (
+func (r *reader) installed(ctx context.Context, replaces *state.Replacement, manifests []json.RawMessage) (
 	installed []json.RawMessage, missing string, err error) {
 	if replaces.From != "" {
 		csv, err := r.installedCSV(ctx, replaces)
@@ -343,7 +343,7 @@ func isDefinition(h *head) bool {
 }
 
 // installedCSV returns the installed ClusterServiceVersion.
-func (r *reader) installedCSV(ctx context.Context, replaces *rules.Replacement) ([]byte, error) {
+func (r *reader) installedCSV(ctx context.Context, replaces *state.Replacement) ([]byte, error) {
 	key := types.NamespacedName{Namespace: r.namespace, Name: replaces.From}
 	raw, err := r.Get(ctx, csvs, key)
 	if apierrors.IsNotFound(err) {
@@ -365,7 +365,7 @@ func (r *reader) installedCSV(ctx context.Context, replaces *rules.Replacement) 
 // brought returns the installed ClusterServiceVersion and the other objects of its bundle as the plan that installed
 // it has them, without the definitions, or why these are not known. Only OLM writes plans in a governed namespace.
 func (r *reader) brought(
-	ctx context.Context, replaces *rules.Replacement, csv json.RawMessage,
+	ctx context.Context, replaces *state.Replacement, csv json.RawMessage,
 ) (all []json.RawMessage, missing string, err error) {
 	all = []json.RawMessage{csv}
 	if replaces.FromPlan == "" {

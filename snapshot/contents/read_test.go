@@ -21,9 +21,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/opgate/opgate/olm"
-	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/change"
 	"github.com/opgate/opgate/rules/grant"
+	"github.com/opgate/opgate/rules/state"
 )
 
 // objects are stored objects, by resource and key. It is a Source.
@@ -158,9 +158,9 @@ func digestOf(t testing.TB, csv string) [32]byte {
 }
 
 // replacements are those of the plan: etcdoperator.v2 replaces etcdoperator.v1.
-func replacements(t testing.TB, installed string) []rules.Replacement {
+func replacements(t testing.TB, installed string) []state.Replacement {
 	t.Helper()
-	return []rules.Replacement{{CSV: "etcdoperator.v2", Package: "etcd", Version: "2.0.0", Channel: "stable",
+	return []state.Replacement{{CSV: "etcdoperator.v2", Package: "etcd", Version: "2.0.0", Channel: "stable",
 		Catalog: olm.Catalog{Namespace: "olm", Name: "community"}, From: "etcdoperator.v1", FromVersion: "1.0.0",
 		FromDigest: digestOf(t, installed)}}
 }

@@ -25,8 +25,8 @@ import (
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/olm"
-	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/rules/facts"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 	"github.com/opgate/opgate/snapshot"
@@ -42,9 +42,9 @@ type Cluster struct {
 	// have in the objects, if they are there.
 	Objects []*unstructured.Unstructured
 	// Versions are those of the cluster.
-	Versions state.Cluster
+	Versions facts.Cluster
 	// Packages are what catalogs offer. Default: nothing is known of them.
-	Packages rules.Packages
+	Packages state.Packages
 	// Read makes of an object what the gate keeps of it. Default: its own code does, and what it cannot read is an
 	// error.
 	Read func(*snapshot.Kind, *unstructured.Unstructured) (*snapshot.Object, error)
@@ -157,7 +157,7 @@ func namespacesOf(objects []*unstructured.Unstructured) (names []string) {
 
 // isRecord reports whether a ConfigMap of this name, in Opgate's own namespace, is followed.
 func isRecord(name string) bool {
-	_, installed := rules.RecordedNamespace(name)
+	_, installed := state.RecordedNamespace(name)
 	return installed || name == catalog.RecordsName
 }
 

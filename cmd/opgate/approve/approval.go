@@ -18,7 +18,7 @@ import (
 	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
 
 	"github.com/opgate/opgate/olm"
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/evidence"
 )
 
 var plans = olm.InstallPlanGVK.GroupVersion().WithResource("installplans")
@@ -75,8 +75,8 @@ func (a *approval) run(ctx context.Context) error {
 func (a *approval) patch(ctx context.Context, plan *unstructured.Unstructured) ([]byte, error) {
 	annotations := map[string]any{}
 	if a.reason != "" {
-		annotations[rules.OverrideReasonAnnotation] = a.reason
-		annotations[rules.OverrideExpiresAnnotation] = a.end()
+		annotations[evidence.OverrideReasonAnnotation] = a.reason
+		annotations[evidence.OverrideExpiresAnnotation] = a.end()
 	}
 	if len(a.digests) > 0 {
 		self, err := a.reviews.Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
@@ -86,12 +86,12 @@ func (a *approval) patch(ctx context.Context, plan *unstructured.Unstructured) (
 		digests := slices.Clone(a.digests)
 		before := plan.GetAnnotations()
 		// All digests of a plan have one end, so those with another one are replaced.
-		if before[rules.ConsentAnnotation] != "" && before[rules.ConsentExpiresAnnotation] == a.expires {
-			digests = append([]string{before[rules.ConsentAnnotation]}, digests...)
+		if before[evidence.ConsentAnnotation] != "" && before[evidence.ConsentExpiresAnnotation] == a.expires {
+			digests = append([]string{before[evidence.ConsentAnnotation]}, digests...)
 		}
-		annotations[rules.ConsentExpiresAnnotation] = a.end()
-		annotations[rules.ConsentAnnotation] = strings.Join(digests, ",")
-		annotations[rules.ConsentByAnnotation] = self.Status.UserInfo.Username
+		annotations[evidence.ConsentExpiresAnnotation] = a.end()
+		annotations[evidence.ConsentAnnotation] = strings.Join(digests, ",")
+		annotations[evidence.ConsentByAnnotation] = self.Status.UserInfo.Username
 	}
 	return json.Marshal(map[string]any{
 		"metadata": map[string]any{"resourceVersion": plan.GetResourceVersion(), "annotations": annotations},

@@ -14,7 +14,7 @@ import (
 	"github.com/opgate/opgate/cmd/opgate/manifests"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
-	"github.com/opgate/opgate/rules/state"
+	"github.com/opgate/opgate/rules/facts"
 	"github.com/opgate/opgate/snapshot"
 )
 
@@ -34,7 +34,7 @@ type judging struct {
 	state *cluster.State
 	gone  []*snapshot.Object
 	// versions are what is known of a cluster that holds nothing but the input.
-	versions state.Cluster
+	versions facts.Cluster
 }
 
 // judgings returns how objects are judged, with --diff under the old and the new policies. With --cluster it reads the
@@ -133,7 +133,7 @@ func storedIn(c *inspect.Cluster, given []*manifests.Object, subscriptions bool)
 type versions struct{ kubernetes, openshift string }
 
 // cluster is what is known of the cluster.
-func (v *versions) cluster() (c state.Cluster, err error) {
+func (v *versions) cluster() (c facts.Cluster, err error) {
 	for _, f := range []struct {
 		flag, value, example string
 		into                 *string

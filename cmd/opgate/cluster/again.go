@@ -6,7 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/opgate/opgate/rules/state"
+	"github.com/opgate/opgate/rules/facts"
 	"github.com/opgate/opgate/snapshot"
 )
 
@@ -14,7 +14,7 @@ import (
 type base struct {
 	reader   *Reader
 	options  Options
-	versions state.Cluster
+	versions facts.Cluster
 	stored   []*snapshot.Object
 	notes    []string
 }

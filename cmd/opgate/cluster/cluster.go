@@ -18,7 +18,7 @@ import (
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/cmd/opgate/cli"
 	"github.com/opgate/opgate/olm"
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/snapshot"
 	"github.com/opgate/opgate/snapshot/contents"
 	"github.com/opgate/opgate/stream"
@@ -90,8 +90,8 @@ func (r *Reader) Plan(ctx context.Context, key types.NamespacedName) (*olm.Insta
 
 // Changes returns what a plan changes beyond what it replaces.
 func (r *Reader) Changes(
-	ctx context.Context, plan types.NamespacedName, replaced []rules.Replacement,
-) (*rules.PlanChanges, error) {
+	ctx context.Context, plan types.NamespacedName, replaced []state.Replacement,
+) (*state.PlanChanges, error) {
 	reading, err := contents.Read(ctx, r.streams, plan, replaced)
 	if err != nil {
 		return nil, err

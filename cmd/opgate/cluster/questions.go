@@ -13,8 +13,8 @@ import (
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
-	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/operatorpolicy"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/snapshot"
 	"github.com/opgate/opgate/snapshot/packages"
 	"github.com/opgate/opgate/snapshot/templates"
@@ -33,7 +33,7 @@ const (
 type questions struct {
 	completions map[types.NamespacedName]*snapshot.Completion
 	packages    map[packageQuestion]*catalog.Package
-	changes     map[string]*rules.PlanChanges
+	changes     map[string]*state.PlanChanges
 
 	openPolicies []*policyv1beta2.OperatorPolicy
 	openPackages []packageQuestion
@@ -48,7 +48,7 @@ type packageQuestion struct {
 type changesQuestion struct {
 	key          string
 	plan         types.NamespacedName
-	replacements []rules.Replacement
+	replacements []state.Replacement
 }
 
 // needed implements snapshot.Builder.Needed.
@@ -78,14 +78,14 @@ func (in *input) packageOf(pkg, _ string, source olm.Catalog) *catalog.Package {
 }
 
 // changesOf implements rules.Changes.
-func (in *input) changesOf(plan *olm.InstallPlan, replacements []rules.Replacement) *rules.PlanChanges {
+func (in *input) changesOf(plan *olm.InstallPlan, replacements []state.Replacement) *state.PlanChanges {
 	q := changesQuestion{plan: types.NamespacedName{Namespace: plan.Metadata.Namespace, Name: plan.Metadata.Name},
 		replacements: replacements}
 	q.key = fmt.Sprintf("%s %v", plan.Metadata.UID, replacements)
 	known, asked := in.changes[q.key]
 	if !asked {
 		if in.changes == nil {
-			in.changes = map[string]*rules.PlanChanges{}
+			in.changes = map[string]*state.PlanChanges{}
 		}
 		in.changes[q.key] = nil
 		in.openChanges = append(in.openChanges, q)

@@ -13,8 +13,8 @@ import (
 
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/olm"
-	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/facts"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/snapshot"
 	"github.com/opgate/opgate/snapshot/clusterversion"
@@ -66,7 +66,7 @@ func (s *State) With(objects ...*snapshot.Object) *State {
 }
 
 // Namespace returns a namespace for judging, as the gate judges a write in it.
-func (s *State) Namespace(name string) *rules.Namespace { return s.Snapshot.WithDependencies(name) }
+func (s *State) Namespace(name string) *state.Namespace { return s.Snapshot.WithDependencies(name) }
 
 // Package returns a package of a catalog; nil if it cannot be read. It sends a request each time that it is called.
 func (s *State) Package(ctx context.Context, pkg string, source olm.Catalog) *catalog.Package {
@@ -92,13 +92,13 @@ func (s *State) Get(ctx context.Context, kind *snapshot.Kind, key types.Namespac
 	return raw, nil
 }
 
-// decisive are the kinds without which a verdict could be another one; facts are those of which the rules know that
+// decisive are the kinds without which a verdict could be another one; optional are those of which the rules know that
 // they are not known.
 var (
 	decisive = []*snapshot.Kind{snapshot.OperatorPolicies, snapshot.Constraints, snapshot.Subscriptions,
 		snapshot.InstallPlans,
 		snapshot.ClusterServiceVersions, snapshot.OperatorGroups, snapshot.OperatorConditions}
-	facts = []*snapshot.Kind{snapshot.Namespaces, snapshot.CatalogSources, snapshot.Policies, snapshot.PolicySets}
+	optional = []*snapshot.Kind{snapshot.Namespaces, snapshot.CatalogSources, snapshot.Policies, snapshot.PolicySets}
 )
 
 // Read reads the cluster: each kind once, all at the same time, then what the policies found there refer to. Errors are
@@ -120,7 +120,7 @@ func (r *Reader) Read(ctx context.Context, o Options) (*State, error) {
 	if err != nil {
 		in.note("the version of OpenShift", err, "get", RoleReader)
 	}
-	if err := in.readKinds(ctx, decisive, facts); err != nil {
+	if err := in.readKinds(ctx, decisive, optional); err != nil {
 		return nil, err
 	}
 	return in.finish(ctx)
@@ -165,7 +165,7 @@ func imagesOfCatalogs(s *snapshot.Snapshot) []*snapshot.Kind {
 type input struct {
 	*Reader
 	options  Options
-	versions state.Cluster
+	versions facts.Cluster
 	stored   []*snapshot.Object
 
 	mu    sync.Mutex

@@ -19,6 +19,7 @@ import (
 	"github.com/opgate/opgate/cmd/opgate/manifests"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/backstop"
+	"github.com/opgate/opgate/rules/facts"
 	"github.com/opgate/opgate/rules/state"
 )
 
@@ -152,8 +153,8 @@ func (o *options) run(now time.Time, stdin io.Reader, stdout, stderr io.Writer) 
 		if err != nil {
 			return fmt.Errorf("compile: nothing is printed: %w", err)
 		}
-		var policies []*rules.OperatorPolicy
-		cluster, operators := set.Snapshot(state.Cluster{}), map[string][]string{}
+		var policies []*state.OperatorPolicy
+		cluster, operators := set.Snapshot(facts.Cluster{}), map[string][]string{}
 		for ns := range cluster.All() {
 			operators[ns.Name()] = ns.Operators()
 			for _, p := range ns.Policies() {

@@ -13,6 +13,7 @@ import (
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/change"
+	"github.com/opgate/opgate/rules/facts"
 	"github.com/opgate/opgate/rules/state"
 )
 
@@ -74,16 +75,16 @@ func fromFiles(
 
 func comparePlans(plans []*olm.InstallPlan, objects *manifests.Set) []*result {
 	var results []*result
-	cluster := objects.Snapshot(state.Cluster{})
+	cluster := objects.Snapshot(facts.Cluster{})
 	for _, plan := range plans {
-		replacements := cluster.Namespace(plan.Metadata.Namespace).Replacements(plan)
+		replacements := rules.Replacements(cluster.Namespace(plan.Metadata.Namespace), plan)
 		results = append(results, resultsOf(plan, objects.Changes(plan, replacements))...)
 	}
 	return results
 }
 
 // resultsOf returns a result for each ClusterServiceVersion of a plan.
-func resultsOf(plan *olm.InstallPlan, changes *rules.PlanChanges) []*result {
+func resultsOf(plan *olm.InstallPlan, changes *state.PlanChanges) []*result {
 	var results []*result
 	for _, name := range namesOf(plan, changes) {
 		set := changes.ByCSV[name]
@@ -101,7 +102,7 @@ func resultsOf(plan *olm.InstallPlan, changes *rules.PlanChanges) []*result {
 }
 
 // namesOf returns the ClusterServiceVersions of a plan, those in its spec first.
-func namesOf(plan *olm.InstallPlan, changes *rules.PlanChanges) []string {
+func namesOf(plan *olm.InstallPlan, changes *state.PlanChanges) []string {
 	var names []string
 	add := func(name string) {
 		if !slices.Contains(names, name) {

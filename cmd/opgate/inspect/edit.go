@@ -15,6 +15,7 @@ import (
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 	"github.com/opgate/opgate/snapshot"
 )
@@ -40,12 +41,12 @@ type Edits struct {
 
 // Of returns, for the reasons of a plan that an edit of one OperatorPolicy ends, that edit. Each is tried: the plan is
 // judged with it.
-func (e *Edits) Of(a *Answer, ns *rules.Namespace) []Edit {
+func (e *Edits) Of(a *Answer, ns *state.Namespace) []Edit {
 	edits := []Edit{}
-	replacements := ns.Replacements(a.Plan)
+	replacements := rules.Replacements(ns, a.Plan)
 	for i := range a.CSVs {
 		c := &a.CSVs[i]
-		at := slices.IndexFunc(replacements, func(r rules.Replacement) bool { return r.CSV == c.CSV })
+		at := slices.IndexFunc(replacements, func(r state.Replacement) bool { return r.CSV == c.CSV })
 		if at < 0 {
 			continue
 		}
@@ -63,7 +64,7 @@ func (e *Edits) Of(a *Answer, ns *rules.Namespace) []Edit {
 }
 
 // tried returns the edit that ends a reason, if there is one.
-func (e *Edits) tried(plan *olm.InstallPlan, key string, csv *rules.Replacement, r *verdict.Reason) (Edit, bool) {
+func (e *Edits) tried(plan *olm.InstallPlan, key string, csv *state.Replacement, r *verdict.Reason) (Edit, bool) {
 	var policy map[string]any
 	if kjson.UnmarshalCaseSensitivePreserveInts(e.Policies[key], &policy) != nil {
 		return Edit{}, false

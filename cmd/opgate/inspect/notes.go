@@ -11,6 +11,7 @@ import (
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -84,7 +85,7 @@ func Warnings(v *verdict.Verdict) (list []Warning) {
 
 // operators returns an answer with the operators that a verdict is about. Those that no policy or Constraint is about
 // are names.
-func (c *Cluster) operators(ns *rules.Namespace, v verdict.Verdict, names []string) *Answer {
+func (c *Cluster) operators(ns *state.Namespace, v verdict.Verdict, names []string) *Answer {
 	a := &Answer{Verdict: v}
 	for i := range v.CSVs {
 		of := &v.CSVs[i]
@@ -110,7 +111,7 @@ func (c *Cluster) operators(ns *rules.Namespace, v verdict.Verdict, names []stri
 }
 
 // policyNotes names what a policy governs, and the others that govern it as well.
-func (c *Cluster) policyNotes(p *rules.OperatorPolicy) []string {
+func (c *Cluster) policyNotes(p *state.OperatorPolicy) []string {
 	if p.Package == "" || p.TargetNamespace == "" {
 		return nil // a warning says so
 	}
@@ -128,7 +129,7 @@ func (c *Cluster) policyNotes(p *rules.OperatorPolicy) []string {
 	return notes
 }
 
-func onlyInforms(p *rules.OperatorPolicy) string {
+func onlyInforms(p *state.OperatorPolicy) string {
 	if p.Enforced {
 		return ""
 	}
@@ -136,7 +137,7 @@ func onlyInforms(p *rules.OperatorPolicy) string {
 }
 
 // subscriptionNotes names the policies that apply.
-func subscriptionNotes(s *olm.Subscription, ns *rules.Namespace) (notes []string) {
+func subscriptionNotes(s *olm.Subscription, ns *state.Namespace) (notes []string) {
 	for _, p := range ns.Policies() {
 		if p.Governs(s.Spec.Package) {
 			notes = append(notes, "governed by "+p.Source()+onlyInforms(p))
@@ -189,7 +190,7 @@ func constraintNotes(d *constraint.Definition) (notes []string) {
 }
 
 // judgedBy names the Constraints that apply in a namespace.
-func (c *Cluster) judgedBy(ns *rules.Namespace) (notes []string) {
+func (c *Cluster) judgedBy(ns *state.Namespace) (notes []string) {
 	if c.alone == nil {
 		for _, d := range c.Constraints().Definitions() {
 			c.alone = append(c.alone, constraint.NewSet([]*constraint.Definition{d}, *c.Facts()))

@@ -21,7 +21,7 @@ import (
 	"github.com/opgate/opgate/cmd/opgate/cli"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/facts"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/snapshot"
 	"github.com/opgate/opgate/snapshot/contents"
@@ -61,7 +61,7 @@ func (s *Set) Stored() (objects []*snapshot.Object) {
 }
 
 // Changes returns what a plan changes, as rules.Changes.
-func (s *Set) Changes(plan *olm.InstallPlan, replacements []rules.Replacement) *rules.PlanChanges {
+func (s *Set) Changes(plan *olm.InstallPlan, replacements []state.Replacement) *state.PlanChanges {
 	return s.files.Changes(plan, replacements)
 }
 
@@ -77,7 +77,7 @@ func (s *Set) Package(pkg string, source olm.Catalog) *catalog.Package {
 
 // Snapshot returns the state of a cluster that holds nothing but the objects. No policy waits for another one there:
 // what the statuses of Policies would show is not known.
-func (s *Set) Snapshot(versions state.Cluster) *snapshot.Snapshot {
+func (s *Set) Snapshot(versions facts.Cluster) *snapshot.Snapshot {
 	type key struct {
 		name   string
 		source olm.Catalog

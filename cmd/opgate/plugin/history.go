@@ -19,6 +19,7 @@ import (
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/snapshot"
 )
 
@@ -149,7 +150,7 @@ func historyOf(state *cluster.State, pkg string, approvers map[types.NamespacedN
 	for ns := range state.Snapshot.All() {
 		shown := map[string]bool{}
 		for _, plan := range ns.Plans() {
-			for _, r := range ns.Replacements(plan) {
+			for _, r := range rules.Replacements(ns, plan) {
 				if r.Package != pkg {
 					continue
 				}
@@ -189,7 +190,7 @@ func historyOf(state *cluster.State, pkg string, approvers map[types.NamespacedN
 	return h
 }
 
-func eventOf(plan *olm.InstallPlan, brings *rules.Replacement) planEvent {
+func eventOf(plan *olm.InstallPlan, brings *state.Replacement) planEvent {
 	e := planEvent{Namespace: plan.Metadata.Namespace, Plan: plan.Metadata.Name, CSV: brings.CSV,
 		Version: brings.Version, Release: brings.Release, Phase: plan.Status.Phase,
 		Installed: string(plan.Status.InstalledAt), Approved: plan.Spec.Approved,

@@ -31,7 +31,7 @@ import (
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
-	"github.com/opgate/opgate/rules/state"
+	"github.com/opgate/opgate/rules/facts"
 	"github.com/opgate/opgate/snapshot"
 )
 
@@ -161,7 +161,7 @@ func (p *player) gate(existing []*unstructured.Unstructured, s *scenario.Scenari
 		}
 	}
 	cluster := play.Cluster{Objects: slices.DeleteFunc(slices.Clone(existing), isPackage),
-		Versions: state.Cluster{Version: p.versions.Kubernetes, OpenShift: p.versions.OpenShift}}
+		Versions: facts.Cluster{Version: p.versions.Kubernetes, OpenShift: p.versions.OpenShift}}
 	o := admission.Options{Authorizer: admins{}, Authenticated: func(*http.Request) bool { return true },
 		Key: func() []byte { return key }, OLM: olmVerified(), ApprovalMode: p.approvalMode, Log: logr.Discard(),
 		Now: time.Now} //nolint:forbidigo // a script that names no time is judged at its own

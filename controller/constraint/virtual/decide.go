@@ -7,6 +7,7 @@ import (
 
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/state"
 )
 
 // Verb is the kind of a write.
@@ -39,7 +40,7 @@ type Decision struct {
 // Decide compares the desired virtual operators of a namespace with the existing ones. Live has all objects with
 // Opgate's label; an object with the name of a virtual operator but without the label is not Opgate's and is left
 // unchanged.
-func Decide(ns *rules.Namespace, operators []*Operator, live []*unstructured.Unstructured) Decision {
+func Decide(ns *state.Namespace, operators []*Operator, live []*unstructured.Unstructured) Decision {
 	var d Decision
 	if ns.Deleting() || !ns.Exists() {
 		return d // its contents are deleted with it, or the namespace is not known yet
@@ -59,7 +60,7 @@ func Decide(ns *rules.Namespace, operators []*Operator, live []*unstructured.Uns
 				d.Actions = append(d.Actions, Action{Verb: Patch, Constraint: o.Constraint, Object: corrected,
 					Live: live[i]})
 			}
-		case slices.ContainsFunc(ns.Installed(), func(c rules.Installed) bool { return c.CSV == o.Name }):
+		case slices.ContainsFunc(ns.Installed(), func(c state.Installed) bool { return c.CSV == o.Name }):
 			d.Taken = append(d.Taken, o.Constraint)
 		default:
 			d.Actions = append(d.Actions, Action{Verb: Create, Constraint: o.Constraint, Object: o.Object(ns.Name())})

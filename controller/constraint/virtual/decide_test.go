@@ -11,16 +11,17 @@ import (
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/state"
 )
 
 // shop is a namespace of team a with a Subscription, with changes.
-func shop(change func(c *rules.NamespaceContents)) *rules.Namespace {
-	c := rules.NamespaceContents{Exists: true, Labels: map[string]string{"team": "a"},
+func shop(change func(c *state.NamespaceContents)) *state.Namespace {
+	c := state.NamespaceContents{Exists: true, Labels: map[string]string{"team": "a"},
 		Subscriptions: []*olm.Subscription{{}}}
 	if change != nil {
 		change(&c)
 	}
-	return rules.NewNamespace("shop", c)
+	return state.NewNamespace("shop", c)
 }
 
 func TestDecide(t *testing.T) {
@@ -37,7 +38,7 @@ func TestDecide(t *testing.T) {
 	for _, tc := range []struct {
 		name        string
 		constraints []*constraintv1.Constraint
-		namespace   *rules.Namespace
+		namespace   *state.Namespace
 		live        []*unstructured.Unstructured
 		want        []string
 	}{
@@ -64,20 +65,20 @@ func TestDecide(t *testing.T) {
 			[]string{"delete one opgate-properties-one"}},
 		{"deleted already", nil, shop(nil), []*unstructured.Unstructured{live(deleting)}, nil},
 		{"no Subscription", []*constraintv1.Constraint{one},
-			shop(func(c *rules.NamespaceContents) { c.Subscriptions = nil }), nil, nil},
+			shop(func(c *state.NamespaceContents) { c.Subscriptions = nil }), nil, nil},
 		{"last Subscription gone", []*constraintv1.Constraint{one},
-			shop(func(c *rules.NamespaceContents) { c.Subscriptions = nil }), []*unstructured.Unstructured{live(nil)},
+			shop(func(c *state.NamespaceContents) { c.Subscriptions = nil }), []*unstructured.Unstructured{live(nil)},
 			[]string{"delete one opgate-properties-one"}},
 		{"namespace on its way out", []*constraintv1.Constraint{one},
-			shop(func(c *rules.NamespaceContents) { c.Deleting = true }), nil, nil},
+			shop(func(c *state.NamespaceContents) { c.Deleting = true }), nil, nil},
 		{"namespace on its way out takes what is in it along", nil,
-			shop(func(c *rules.NamespaceContents) { c.Deleting = true }), []*unstructured.Unstructured{live(nil)}, nil},
+			shop(func(c *state.NamespaceContents) { c.Deleting = true }), []*unstructured.Unstructured{live(nil)}, nil},
 		{"labels of the namespace not known yet", []*constraintv1.Constraint{stored("one", "!team", secured)},
-			shop(func(c *rules.NamespaceContents) { c.Exists = false }),
+			shop(func(c *state.NamespaceContents) { c.Exists = false }),
 			[]*unstructured.Unstructured{live(nil)}, nil},
 		{"nothing known of the namespace", nil, nil, []*unstructured.Unstructured{live(nil)}, nil},
 		{"attack: the name taken by another operator", []*constraintv1.Constraint{one},
-			shop(func(c *rules.NamespaceContents) { c.CSVs = []rules.Installed{{CSV: "opgate-properties-one"}} }), nil,
+			shop(func(c *state.NamespaceContents) { c.CSVs = []state.Installed{{CSV: "opgate-properties-one"}} }), nil,
 			[]string{"taken one"}},
 		{"attack: another operator with our label is not deleted", nil, shop(nil),
 			[]*unstructured.Unstructured{live(func(u *unstructured.Unstructured) {

@@ -13,6 +13,7 @@ import (
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/state"
 )
 
 // maxProperties limits the annotation, in bytes. The API server accepts 256 KiB of annotations, of which OLM's own need
@@ -99,7 +100,7 @@ func Automatic(set *constraint.Set) []olm.Property {
 
 // WantedIn reports whether a namespace needs the operator: its Constraint selects the namespace, and the namespace has
 // something to resolve. The caller checks whether the namespace is known and not terminating.
-func (o *Operator) WantedIn(ns *rules.Namespace) bool {
+func (o *Operator) WantedIn(ns *state.Namespace) bool {
 	return o.Problem == nil && len(ns.Subscriptions()) > 0 && o.selector.Matches(labels.Set(ns.Labels()))
 }
 

@@ -16,7 +16,7 @@ import (
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
-	"github.com/opgate/opgate/rules/state"
+	"github.com/opgate/opgate/rules/facts"
 )
 
 const secured = `[{"type":"olm.label","value":{"label":"secured"}}]`
@@ -38,7 +38,7 @@ func operators(t *testing.T, stored ...*constraintv1.Constraint) []*Operator {
 		definitions = append(definitions,
 			constraint.Define(constraint.Meta{Name: c.Name, UID: string(c.UID), Generation: c.Generation}, &c.Spec))
 	}
-	automatic := Automatic(constraint.NewSet(definitions, state.Cluster{Version: "1.36.3"}))
+	automatic := Automatic(constraint.NewSet(definitions, facts.Cluster{Version: "1.36.3"}))
 	var all []*Operator
 	for i, c := range stored {
 		if o := Of(c, definitions[i], automatic); o != nil {

@@ -7,6 +7,7 @@ import (
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/change"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -15,15 +16,14 @@ func reviewed(p *olm.InstallPlan, consent policyv1beta2.Consent) given {
 	return func(in *Input) {
 		upgrading(p, p.Metadata.Name)(in)
 		in.Policy.Spec.Consent = &consent
-		installed := rules.Installed{CSV: "etcd.v1.2.0", Package: "etcd", Version: "1.2.0"}
-		in.Namespace = rules.NewNamespace("shop", rules.NamespaceContents{
-			Policies: []*rules.OperatorPolicy{rules.NewOperatorPolicy(in.Policy)}, CSVs: []rules.Installed{installed},
-			Plans: in.Namespace.Plans(),
-			Changes: func(plan *olm.InstallPlan, replacements []rules.Replacement) *rules.PlanChanges {
-				return &rules.PlanChanges{Plan: plan.ContentsDigest(), Replacements: replacements,
-					ByCSV: map[string]*change.Set{"etcd.v1.3.0": upgradeOfEtcd()}}
-			},
-		})
+		installed := state.Installed{CSV: "etcd.v1.2.0", Package: "etcd", Version: "1.2.0"}
+		changes := func(plan *olm.InstallPlan, replacements []state.Replacement) *state.PlanChanges {
+			return &state.PlanChanges{Plan: plan.ContentsDigest(), Replacements: replacements,
+				ByCSV: map[string]*change.Set{"etcd.v1.3.0": upgradeOfEtcd()}}
+		}
+		in.Namespace = rules.Read(state.NewNamespace("shop", state.NamespaceContents{
+			Policies: []*state.OperatorPolicy{rules.NewOperatorPolicy(in.Policy)}, CSVs: []state.Installed{installed},
+			Plans: in.Namespace.Plans()}), nil, changes)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/state"
 )
 
 // contents adds to the namespace of an input a completed plan, and what is installed now.
@@ -22,10 +23,10 @@ func contents(t *testing.T, planned, installed string) given {
 	done.Status.Steps = []olm.Step{{Status: "Created", Resource: olm.StepResource{
 		Kind: kindClusterServiceVersion, Name: "etcd.v1.2.0", Manifest: olm.Manifest{Spec: &decode(planned).Spec},
 	}}}
-	here, _ := rules.InstalledBy(decode(installed))
+	here, _ := state.InstalledBy(decode(installed))
 	return func(in *Input) {
-		in.Namespace = rules.NewNamespace("shop", rules.NamespaceContents{
-			Policies: []*rules.OperatorPolicy{rules.NewOperatorPolicy(in.Policy)}, CSVs: []rules.Installed{here},
+		in.Namespace = state.NewNamespace("shop", state.NamespaceContents{
+			Policies: []*state.OperatorPolicy{rules.NewOperatorPolicy(in.Policy)}, CSVs: []state.Installed{here},
 			Plans: []*olm.InstallPlan{done},
 		})
 	}
@@ -63,9 +64,9 @@ func TestA6DriftIsReported(t *testing.T) {
 func TestAdoptedContentsAreReported(t *testing.T) {
 	for adopted, want := range map[bool]string{true: "; its contents are adopted: they were there before Opgate recorded what is installed", false: ""} {
 		in := input(enforced, running)
-		in.Namespace = rules.NewNamespace("shop", rules.NamespaceContents{Policies: []*rules.OperatorPolicy{in.Rules},
-			Record: &rules.InstallRecord{Namespace: "shop",
-				Operators: []rules.RecordedOperator{{Package: "etcd", CSV: "etcd.v1.2.0", Adopted: adopted}}}})
+		in.Namespace = state.NewNamespace("shop", state.NamespaceContents{Policies: []*state.OperatorPolicy{in.Rules},
+			Record: &state.InstallRecord{Namespace: "shop",
+				Operators: []state.RecordedOperator{{Package: "etcd", CSV: "etcd.v1.2.0", Adopted: adopted}}}})
 		for _, f := range Evaluate(in).Findings {
 			if f.Type == TypeClusterServiceVersion &&
 				(f.Reason != "InstallSucceeded" || strings.Contains(f.Message, "adopted") != adopted ||
@@ -83,7 +84,7 @@ func TestA5RefusedPlanIsReported(t *testing.T) {
 		Catalog:    olm.Catalog{Namespace: "olm", Name: "bargain"},
 		Properties: `{"properties":[{"type":"olm.package","value":{"packageName":"etcd","version":"1.3.0"}}]}`}}
 	in := input(enforced, upgrading(before, "install-b"))
-	in.Namespace = rules.NewNamespace("shop", rules.NamespaceContents{Policies: []*rules.OperatorPolicy{in.Rules},
+	in.Namespace = state.NewNamespace("shop", state.NamespaceContents{Policies: []*state.OperatorPolicy{in.Rules},
 		Plans: []*olm.InstallPlan{before}})
 	for _, f := range Evaluate(in).Findings {
 		if f.Type != TypeInstallPlan {

@@ -8,7 +8,7 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/olm"
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/state"
 )
 
 func targeting(text string) func(*policyv1beta2.OperatorGroupTemplate) {
@@ -224,8 +224,8 @@ func TestEvaluateOperatorGroup(t *testing.T) {
 
 // recordedGroup records an OperatorGroup, which is deleted by now, for one namespace and with an account.
 func recordedGroup(in *Input) {
-	in.Namespace = rules.NewNamespace("shop", rules.NamespaceContents{Record: &rules.InstallRecord{
-		Namespace: "shop", Group: &rules.RecordedGroup{Spec: []byte(
+	in.Namespace = state.NewNamespace("shop", state.NamespaceContents{Record: &state.InstallRecord{
+		Namespace: "shop", Group: &state.RecordedGroup{Spec: []byte(
 			`{"targetNamespaces":["shop"],"serviceAccountName":"installer"}`)}}})
 }
 

@@ -9,6 +9,7 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/state"
 )
 
 // generating adds the step for a Subscription that OLM generates, as the store holds it.
@@ -58,7 +59,7 @@ func TestRefusedPlans(t *testing.T) {
 		policy        func(*policyv1beta2.OperatorPolicySpec)
 		subscriptions []*olm.Subscription
 		plans         []*olm.InstallPlan
-		others        []*rules.OperatorPolicy
+		others        []*state.OperatorPolicy
 		want          []string
 		message       string
 	}{
@@ -125,7 +126,7 @@ func TestRefusedPlans(t *testing.T) {
 		"another policy refuses": {
 			policy: func(s *policyv1beta2.OperatorPolicySpec) { s.Subscription.Name = "prometheus" },
 			plans:  []*olm.InstallPlan{running("install-x")},
-			others: []*rules.OperatorPolicy{rules.NewOperatorPolicy(
+			others: []*state.OperatorPolicy{rules.NewOperatorPolicy(
 				installed(func(s *site) { s.policy.Name = "other" }).policy)},
 			want: none,
 		},
@@ -151,8 +152,8 @@ func TestRefusedPlans(t *testing.T) {
 			}
 			s.subscriptions = c.subscriptions
 			in := s.input()
-			in.Namespace = rules.NewNamespace("shop",
-				rules.NamespaceContents{Policies: append(c.others, in.Rules), Plans: c.plans})
+			in.Namespace = state.NewNamespace("shop",
+				state.NamespaceContents{Policies: append(c.others, in.Rules), Plans: c.plans})
 			f := findingOf(t, Evaluate(in).Findings, TypeInstallPlan)
 			if diff := cmp.Diff(c.want, rows(Outcome{Findings: []Finding{f}})); diff != "" {
 				t.Error(diff)

@@ -18,6 +18,7 @@ import (
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/grant"
+	"github.com/opgate/opgate/rules/state"
 )
 
 // given modifies the input of an evaluation.
@@ -188,8 +189,8 @@ func manifest(changes ...func(*catalog.Package)) given {
 // plans adds InstallPlans to the namespace.
 func plans(all ...*olm.InstallPlan) given {
 	return func(in *Input) {
-		in.Namespace = rules.NewNamespace("shop",
-			rules.NamespaceContents{Plans: append(slices.Clone(in.Namespace.Plans()), all...)})
+		in.Namespace = state.NewNamespace("shop",
+			state.NamespaceContents{Plans: append(slices.Clone(in.Namespace.Plans()), all...)})
 	}
 }
 

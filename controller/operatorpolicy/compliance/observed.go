@@ -6,8 +6,8 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/olm"
-	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/grant"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -17,7 +17,7 @@ type Input struct {
 	// Policy is the policy with resolved template text and its namespace set, as far as these are known.
 	Policy *policyv1beta2.OperatorPolicy
 	// Rules is the same policy, prepared for judging.
-	Rules *rules.OperatorPolicy
+	Rules *state.OperatorPolicy
 	// Problems are why the policy could not be completed, such as template text that does not resolve. A
 	// policy with problems is not valid, and nothing is done for it.
 	Problems []string
@@ -32,7 +32,7 @@ type Input struct {
 	// NamespaceExists reports whether the namespace of the operator exists.
 	NamespaceExists bool
 	// Namespace is the snapshot that admission judges by; its plans are the ones evaluated here.
-	Namespace *rules.Namespace
+	Namespace *state.Namespace
 	// OperatorGroups, Subscriptions and CSVs are all those of the operator's namespace, sorted by name.
 	// CSVs include copies, and originals in other namespaces that serve this one without a copy.
 	OperatorGroups []*olm.OperatorGroup

@@ -9,6 +9,7 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules"
 )
 
 // recordTime is the requeue delay of a removal that waits for its own status.
@@ -91,7 +92,7 @@ func (r *remover) remove(conditionType string, items []item) Finding {
 
 // denied returns the items of a removal. Where a policy or a Constraint denies deletions it wins, and none is deleted.
 func (s *scope) denied(items []item) []item {
-	denies := s.Namespace.KeptBy(s.pkg)
+	denies := rules.KeptBy(s.Namespace, s.pkg)
 	if denies == "" {
 		return items
 	}

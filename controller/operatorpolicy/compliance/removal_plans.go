@@ -38,7 +38,7 @@ func (s *scope) judgePlan(plan *olm.InstallPlan) (ours, meant bool, keep string)
 	}
 	ours = slices.ContainsFunc(plan.Spec.CSVNames, s.installs)
 	for _, c := range csvs {
-		match, known := s.Rules.Forbids(c.CSV, c.Version, planCatalog(plan, c.CSV), s.Now)
+		match, known := rules.Forbids(s.Rules, c.CSV, c.Version, planCatalog(plan, c.CSV), s.Now)
 		switch {
 		case c.Package == "":
 			meant, keep = true, "the package of "+text.Name(c.CSV)+" in it is not known"

@@ -76,7 +76,7 @@ func (s *scope) ours(c *Installed) bool {
 // versions, by its installed version (R-RM-1).
 func (s *scope) means(sub *olm.Subscription) bool {
 	if !s.byVersion {
-		match, _ := s.Rules.Forbids("", "", sub.Catalog(), s.Now)
+		match, _ := rules.Forbids(s.Rules, "", "", sub.Catalog(), s.Now)
 		return match
 	}
 	installed := s.csvs
@@ -86,7 +86,7 @@ func (s *scope) means(sub *olm.Subscription) bool {
 		}
 	}
 	return slices.ContainsFunc(installed, func(c *Installed) bool {
-		match, _ := s.Rules.Forbids(c.Metadata.Name, c.Version, sub.Catalog(), s.Now)
+		match, _ := rules.Forbids(s.Rules, c.Metadata.Name, c.Version, sub.Catalog(), s.Now)
 		return match
 	})
 }
@@ -106,7 +106,7 @@ func (s *scope) catalogOf(c *Installed) olm.Catalog {
 		followers = others
 	}
 	if len(followers) == 0 {
-		return s.Namespace.InstalledFrom(c.Metadata.Name)
+		return rules.InstalledFrom(s.Namespace, c.Metadata.Name)
 	}
 	if slices.ContainsFunc(followers, func(c olm.Catalog) bool { return c != followers[0] }) {
 		return olm.Catalog{}
@@ -147,12 +147,12 @@ func (s *scope) judgeCSVs() []item {
 	var items []item
 	for _, c := range s.csvs {
 		catalog := s.catalogOf(c)
-		match, sure := s.Rules.Forbids(c.Metadata.Name, c.Version, catalog, s.Now)
+		match, sure := rules.Forbids(s.Rules, c.Metadata.Name, c.Version, catalog, s.Now)
 		recorded := s.onRecord(kindClusterServiceVersion, &c.Metadata)
 		next := newItem(c.Metadata, keep)
 		switch {
 		case match, !sure && recorded:
-			alone, _ := s.Rules.Forbids(c.Metadata.Name, c.Version, olm.Catalog{}, s.Now)
+			alone, _ := rules.Forbids(s.Rules, c.Metadata.Name, c.Version, olm.Catalog{}, s.Now)
 			evident := alone && c.Package != ""
 			next.unrecorded = next.removalState == going && !evident && !recorded
 		case sure:

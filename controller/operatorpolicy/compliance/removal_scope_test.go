@@ -10,7 +10,7 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/olm"
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/state"
 )
 
 // short returns the finding of a type as Reason: message.
@@ -221,9 +221,9 @@ func TestRemovalOfDefinitions(t *testing.T) {
 }
 
 // installRecord records etcd 0.9.4 as installed, since a time.
-func installRecord(since string, adopted bool) *rules.InstallRecord {
-	return &rules.InstallRecord{Namespace: "shop", Since: since,
-		Operators: []rules.RecordedOperator{{Package: "etcd", CSV: "etcd.v0.9.4", Adopted: adopted}}}
+func installRecord(since string, adopted bool) *state.InstallRecord {
+	return &state.InstallRecord{Namespace: "shop", Since: since,
+		Operators: []state.RecordedOperator{{Package: "etcd", CSV: "etcd.v0.9.4", Adopted: adopted}}}
 }
 
 // TestB4ForeignDefinitionStays covers definitions with OLM's label that the operator did not create.

@@ -14,6 +14,7 @@ import (
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/facts"
 	"github.com/opgate/opgate/rules/state"
 )
 
@@ -26,7 +27,7 @@ type site struct {
 	subscriptions []*olm.Subscription
 	csvs          []*Installed
 	plans         []*olm.InstallPlan
-	record        *rules.InstallRecord
+	record        *state.InstallRecord
 	crds          []CRD
 	deployments   map[string]Deployment
 	now           time.Time
@@ -168,7 +169,7 @@ func forbidding(versions ...string) func(*site) {
 
 func (s *site) input() *Input {
 	policy := rules.NewOperatorPolicy(s.policy)
-	contents := rules.NamespaceContents{Policies: []*rules.OperatorPolicy{policy}, Plans: s.plans, Record: s.record,
+	contents := state.NamespaceContents{Policies: []*state.OperatorPolicy{policy}, Plans: s.plans, Record: s.record,
 		Constraints: s.constraints}
 	for _, sub := range s.subscriptions {
 		of := &olm.Subscription{Metadata: olm.ObjectMeta{Namespace: sub.Metadata.Namespace, Name: sub.Metadata.Name},
@@ -177,7 +178,7 @@ func (s *site) input() *Input {
 		contents.Subscriptions = append(contents.Subscriptions, of)
 	}
 	return &Input{
-		Policy: s.policy, Rules: policy, NamespaceExists: true, Namespace: rules.NewNamespace("shop", contents),
+		Policy: s.policy, Rules: policy, NamespaceExists: true, Namespace: state.NewNamespace("shop", contents),
 		OperatorGroups: s.groups, Subscriptions: s.subscriptions, CSVs: s.csvs, CRDs: s.crds,
 		Deployments: s.deployments,
 		CatalogSource: func(c olm.Catalog) *olm.CatalogSource {
@@ -399,7 +400,7 @@ func TestRemovalDenied(t *testing.T) {
 		c := &constraintv1.Constraint{}
 		c.Name = "keep"
 		c.Spec.Deletion = &constraintv1.ConstraintDeletion{Action: policyv1beta2.DeletionDeny}
-		s.constraints = constraint.NewSet([]*constraint.Definition{rules.NewDefinition(c, nil)}, state.Cluster{})
+		s.constraints = constraint.NewSet([]*constraint.Definition{rules.NewDefinition(c, nil)}, facts.Cluster{})
 	}
 	out = removal(installed(deleteAll, definitionsRecorded, byConstraint).input())
 	const also = "the Subscription shop/etcd is present and cannot be deleted: spec.deletion.action of Constraint keep is Deny"

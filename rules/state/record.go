@@ -1,4 +1,4 @@
-package rules
+package state
 
 import (
 	"cmp"
@@ -105,8 +105,8 @@ func (r *InstallRecord) Encode() string {
 	return string(data)
 }
 
-// operators returns the operators of a record, none for nil.
-func (r *InstallRecord) operators() []RecordedOperator {
+// All returns the operators of a record, none for nil.
+func (r *InstallRecord) All() []RecordedOperator {
 	if r == nil {
 		return nil
 	}
@@ -123,7 +123,7 @@ func (n *Namespace) Record() *InstallRecord {
 
 // Recorded returns what is recorded of a ClusterServiceVersion; nil if nothing is.
 func (n *Namespace) Recorded(csv string) *RecordedOperator {
-	operators := n.Record().operators()
+	operators := n.Record().All()
 	i := slices.IndexFunc(operators, func(o RecordedOperator) bool { return csv != "" && o.CSV == csv })
 	if i < 0 {
 		return nil
@@ -139,37 +139,22 @@ func (n *Namespace) Planted(plan *olm.InstallPlan, csv string) bool {
 	return r != nil && !r.Adopted && plan.Metadata.CreationTimestamp < n.record.Since
 }
 
-// InstalledFrom returns the catalog from which a plan installed a ClusterServiceVersion; zero if that is not known.
-func (n *Namespace) InstalledFrom(csv string) olm.Catalog {
-	for _, plan := range n.Plans() {
-		if plan.Metadata.Name != n.planThatInstalled(csv) {
-			continue
-		}
-		for _, c := range bundlesOf(plan, n) {
-			if c.name == csv && len(c.catalogs) == 1 {
-				return c.catalogs[0]
-			}
-		}
-	}
-	return olm.Catalog{}
-}
-
-// recordedGroup returns the recorded OperatorGroup; nil if none is.
-func (n *Namespace) recordedGroup() *olm.OperatorGroupSpec {
+// RecordedGroup returns the recorded OperatorGroup; nil if none is.
+func (n *Namespace) RecordedGroup() *olm.OperatorGroupSpec {
 	if r := n.Record(); r != nil && r.Group != nil {
 		return &r.Group.spec
 	}
 	return nil
 }
 
-// replacedBy returns the ClusterServiceVersion that another one replaces, "" for a first installation. Where only the
+// ReplacedBy returns the ClusterServiceVersion of a package that another one replaces, "" for a first installation. Where only the
 // record shows it, since it was deleted, ends says so and what ends that; else ends is empty.
-func (n *Namespace) replacedBy(c *Bundle) (csv, ends string) {
-	if csv = n.installedOf(c.pkg, c.name); csv != "" {
+func (n *Namespace) ReplacedBy(pkg, by string) (csv, ends string) {
+	if csv = n.InstalledOf(pkg, by); csv != "" {
 		return csv, ""
 	}
-	if csv = n.deletedOf(c.pkg, c.name); csv != "" {
-		ends = n.recordEnds()
+	if csv = n.deletedOf(pkg, by); csv != "" {
+		ends = n.RecordEnds()
 	}
 	return csv, ends
 }
@@ -178,10 +163,10 @@ func (n *Namespace) replacedBy(c *Bundle) (csv, ends string) {
 // O54). What only the status of a Subscription shows does not count as installed: tenants may write it.
 func (n *Namespace) deletedOf(pkg, except string) string {
 	if pkg == "" || slices.ContainsFunc(n.Installed(),
-		func(c Installed) bool { return c.Package == pkg && c.spec != nil }) {
+		func(c Installed) bool { return c.Package == pkg && c.Spec != nil }) {
 		return ""
 	}
-	for _, o := range n.Record().operators() {
+	for _, o := range n.Record().All() {
 		if o.Package == pkg && o.CSV != "" && o.CSV != except {
 			return o.CSV
 		}
@@ -189,8 +174,8 @@ func (n *Namespace) deletedOf(pkg, except string) string {
 	return ""
 }
 
-// recordEnds says where a record is, and what ends it. Refusals that rest on it end with this.
-func (n *Namespace) recordEnds() string {
+// RecordEnds says where a record is, and what ends it. Refusals that rest on it end with this.
+func (n *Namespace) RecordEnds() string {
 	return "; ConfigMap " + text.Name(RecordName(n.Name())) +
 		" of Opgate records what was installed here, until a mustnothave policy has removed it, " +
 		"no policy or Constraint governs it, or a user with the verb override lets something else be installed"
@@ -238,9 +223,9 @@ func (n *Namespace) packagesToRecord(unresolved bool) []string {
 			seen[pkg], packages = true, append(packages, pkg)
 		}
 	}
-	constrained := n.constrained()
-	for _, o := range n.record.operators() {
-		if unresolved || constrained || len(n.governing(o.Package)) > 0 {
+	constrained := n.Constrained()
+	for _, o := range n.record.All() {
+		if unresolved || constrained || len(n.Governing(o.Package)) > 0 {
 			add(o.Package)
 		}
 	}
@@ -250,7 +235,7 @@ func (n *Namespace) packagesToRecord(unresolved bool) []string {
 		}
 	}
 	for i := range n.installed {
-		if constrained && n.installed[i].spec != nil {
+		if constrained && n.installed[i].Spec != nil {
 			add(n.installed[i].Package)
 		}
 	}
@@ -261,20 +246,20 @@ func (n *Namespace) packagesToRecord(unresolved bool) []string {
 // another one is installed.
 func (n *Namespace) nextOf(pkg string) []RecordedOperator {
 	var before, next []RecordedOperator
-	for _, o := range n.record.operators() {
+	for _, o := range n.record.All() {
 		if o.Package == pkg {
 			before = append(before, o)
 		}
 	}
 	for i := range n.installed {
-		if c := &n.installed[i]; c.Package == pkg && c.spec != nil {
+		if c := &n.installed[i]; c.Package == pkg && c.Spec != nil {
 			next = append(next, n.recordOf(c, before))
 		}
 	}
 	if len(next) == 0 && !n.removed(pkg) {
 		next = slices.DeleteFunc(before, func(o RecordedOperator) bool { return o.CSV == "" })
 	}
-	if len(next) == 0 && len(n.governing(pkg)) > 0 {
+	if len(next) == 0 && len(n.Governing(pkg)) > 0 {
 		next = []RecordedOperator{{Package: pkg}} // what is installed from now on is not adopted
 	}
 	return next
@@ -283,14 +268,14 @@ func (n *Namespace) nextOf(pkg string) []RecordedOperator {
 // recordOf returns what is to be recorded of an installed ClusterServiceVersion. Its first contents count where a
 // policy freezes them.
 func (n *Namespace) recordOf(c *Installed, before []RecordedOperator) RecordedOperator {
-	digest := c.contentsDigest()
+	digest := c.ContentsDigest()
 	now := RecordedOperator{Package: c.Package, CSV: c.CSV, Version: c.Version, UID: c.UID,
 		Digest: hex.EncodeToString(digest[:]), Adopted: len(before) == 0}
 	for _, b := range before {
 		if b.CSV != c.CSV || b.UID != "" && b.UID != c.UID {
 			continue
 		}
-		if len(n.governing(c.Package)) > 0 {
+		if len(n.Governing(c.Package)) > 0 {
 			now.Digest = b.Digest
 		}
 		now.Adopted = b.Adopted || now.Digest != b.Digest
@@ -301,5 +286,5 @@ func (n *Namespace) recordOf(c *Installed, before []RecordedOperator) RecordedOp
 // removed reports whether a policy forbids a package, and no Subscription to it is left.
 func (n *Namespace) removed(pkg string) bool {
 	forbids := func(p *OperatorPolicy) bool { return p.Enforced && p.MustNotHave && p.faults == "" }
-	return slices.ContainsFunc(n.governing(pkg), forbids) && len(n.subscribers(pkg)) == 0
+	return slices.ContainsFunc(n.Governing(pkg), forbids) && len(n.Subscribers(pkg)) == 0
 }

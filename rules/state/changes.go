@@ -1,8 +1,9 @@
-package rules
+package state
 
 import (
 	"crypto/sha256"
 
+	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/change"
 )
@@ -10,6 +11,9 @@ import (
 // Changes returns what a plan changes; nil while that is not known. It never waits: the contents are read in the
 // background. The result is shared and must not be modified.
 type Changes func(plan *olm.InstallPlan, csvs []Replacement) *PlanChanges
+
+// Packages returns a package of a catalog, of which a version is read; nil while it is not known.
+type Packages func(pkg, csv string, source olm.Catalog) *catalog.Package
 
 // Replacement is a ClusterServiceVersion of a plan, and what it replaces.
 type Replacement struct {

@@ -1,5 +1,5 @@
-// Package state has what is known of the cluster, for rules and Constraints to judge by. It has no rule.
-package state
+// Package facts has what is known of the cluster, for rules and Constraints to judge by. It has no rule.
+package facts
 
 import (
 	"time"

@@ -1,14 +1,14 @@
-package rules
+package state
 
 import (
 	"cmp"
 	"slices"
 
-	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/dependency"
-	"github.com/opgate/opgate/rules/state"
+	"github.com/opgate/opgate/rules/facts"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // Namespace is what Opgate knows of one namespace: the policies that govern packages in it, the Constraints of the
@@ -18,7 +18,7 @@ type Namespace struct {
 	name           string
 	forConstraints constraint.Namespace
 	constraints    *constraint.Set
-	facts          *state.Cluster
+	facts          *facts.Cluster
 	policies       []*OperatorPolicy
 	byPackage      map[string][]*OperatorPolicy
 	// unnamed are the policies whose package cannot be read: they govern every package.
@@ -34,12 +34,9 @@ type Namespace struct {
 	groups   []*olm.OperatorGroup
 	// record is what is recorded of what was installed; nil if nothing is. uid is that of the namespace, "" if not
 	// known.
-	record *InstallRecord
-	uid    string
-	// packages are those that plans are judged by; nil where one is not known.
-	packages map[packageKey]*catalog.Package
-	// changes are those of the plans that are judged by them; nil where they are not known.
-	changes map[planKey]*PlanChanges
+	record   *InstallRecord
+	uid      string
+	readings Readings
 }
 
 // NamespaceContents is the input of NewNamespace. The slices are not kept, the objects are.
@@ -66,11 +63,7 @@ type NamespaceContents struct {
 	// Constraints are those of the cluster.
 	Constraints *constraint.Set
 	// Facts are those about the cluster. Default: nothing is known of it.
-	Facts *state.Cluster
-	// Packages are called once, for what plans are judged by. Default: none is known.
-	Packages Packages
-	// Changes are called once for each plan that is judged by what it changes. Default: none is known.
-	Changes Changes
+	Facts *facts.Cluster
 }
 
 // NewNamespace indexes the objects of a namespace.
@@ -88,7 +81,7 @@ func NewNamespace(name string, c NamespaceContents) *Namespace {
 		facts:          c.Facts,
 		byPackage:      make(map[string][]*OperatorPolicy, len(c.Policies)),
 	}
-	slices.SortFunc(n.policies, func(a, b *OperatorPolicy) int { return cmp.Compare(a.key(), b.key()) })
+	slices.SortFunc(n.policies, func(a, b *OperatorPolicy) int { return cmp.Compare(a.Key(), b.Key()) })
 	slices.SortFunc(n.subscriptions,
 		func(a, b *olm.Subscription) int { return cmp.Compare(a.Metadata.Name, b.Metadata.Name) })
 	slices.SortFunc(n.plans, func(a, b *olm.InstallPlan) int { return cmp.Compare(a.Metadata.Name, b.Metadata.Name) })
@@ -112,8 +105,6 @@ func NewNamespace(name string, c NamespaceContents) *Namespace {
 	for i := range n.installed {
 		n.installed[i].NotUpgradeable = cmp.Or(c.NotUpgradeable[n.installed[i].CSV], n.installed[i].NotUpgradeable)
 	}
-	n.readPackages(c.Packages)
-	n.readChanges(c.Changes)
 	return n
 }
 
@@ -160,9 +151,9 @@ func (n *Namespace) Constraints() *constraint.Set {
 }
 
 // Facts returns what is known of the cluster, the same in every namespace. It must not be modified.
-func (n *Namespace) Facts() *state.Cluster {
+func (n *Namespace) Facts() *facts.Cluster {
 	if n == nil || n.facts == nil {
-		return &state.Cluster{}
+		return &facts.Cluster{}
 	}
 	return n.facts
 }
@@ -205,6 +196,14 @@ func (n *Namespace) Subscriptions() []*olm.Subscription {
 	return n.subscriptions
 }
 
+// Groups returns the OperatorGroups.
+func (n *Namespace) Groups() []*olm.OperatorGroup {
+	if n == nil {
+		return nil
+	}
+	return n.groups
+}
+
 // Plans returns the InstallPlans, sorted by name.
 func (n *Namespace) Plans() []*olm.InstallPlan {
 	if n == nil {
@@ -213,8 +212,8 @@ func (n *Namespace) Plans() []*olm.InstallPlan {
 	return n.plans
 }
 
-// governing returns the policies of a package, sorted by namespace and name, and then those of every package.
-func (n *Namespace) governing(pkg string) []*OperatorPolicy {
+// Governing returns the policies of a package, sorted by namespace and name, and then those of every package.
+func (n *Namespace) Governing(pkg string) []*OperatorPolicy {
 	if n == nil || pkg == "" {
 		return nil
 	}
@@ -224,20 +223,20 @@ func (n *Namespace) governing(pkg string) []*OperatorPolicy {
 	return slices.Concat(n.byPackage[pkg], n.unnamed)
 }
 
-// governed reports whether any policy governs a package in this namespace.
-func (n *Namespace) governed() bool { return n != nil && len(n.policies) > 0 }
+// Governed reports whether any policy governs a package in this namespace.
+func (n *Namespace) Governed() bool { return n != nil && len(n.policies) > 0 }
 
-// enforcing returns the policies that may refuse writes in this namespace.
-func (n *Namespace) enforcing() []*OperatorPolicy {
+// Enforcing returns the policies that may refuse writes in this namespace.
+func (n *Namespace) Enforcing() []*OperatorPolicy {
 	if n == nil {
 		return nil
 	}
 	return n.enforced
 }
 
-// installedOf returns the installed ClusterServiceVersion of a package, excluding one that is about to be written, or
+// InstalledOf returns the installed ClusterServiceVersion of a package, excluding one that is about to be written, or
 // "".
-func (n *Namespace) installedOf(pkg, except string) string {
+func (n *Namespace) InstalledOf(pkg, except string) string {
 	if n == nil {
 		return ""
 	}
@@ -249,9 +248,9 @@ func (n *Namespace) installedOf(pkg, except string) string {
 	return ""
 }
 
-// notUpgradeable returns an installed ClusterServiceVersion of a package that must not be replaced now, excluding one
+// NotUpgradeable returns an installed ClusterServiceVersion of a package that must not be replaced now, excluding one
 // that is about to be written; nil if there is none.
-func (n *Namespace) notUpgradeable(pkg, except string) *Installed {
+func (n *Namespace) NotUpgradeable(pkg, except string) *Installed {
 	if n == nil || pkg == "" {
 		return nil
 	}
@@ -263,13 +262,13 @@ func (n *Namespace) notUpgradeable(pkg, except string) *Installed {
 	return nil
 }
 
-// subscribed reports whether there is a Subscription to what a policy governs.
-func (n *Namespace) subscribed(p *OperatorPolicy) bool {
+// Subscribed reports whether there is a Subscription to what a policy governs.
+func (n *Namespace) Subscribed(p *OperatorPolicy) bool {
 	return slices.ContainsFunc(n.Subscriptions(), func(s *olm.Subscription) bool { return p.Governs(s.Spec.Package) })
 }
 
-// subscribers returns the Subscriptions to a package.
-func (n *Namespace) subscribers(pkg string) []*olm.Subscription {
+// Subscribers returns the Subscriptions to a package.
+func (n *Namespace) Subscribers(pkg string) []*olm.Subscription {
 	if n == nil {
 		return nil
 	}
@@ -282,9 +281,9 @@ func (n *Namespace) subscribers(pkg string) []*olm.Subscription {
 	return found
 }
 
-// claimed returns the package of the Subscription that has, or moves to, a ClusterServiceVersion. If Subscriptions to
+// Claimed returns the package of the Subscription that has, or moves to, a ClusterServiceVersion. If Subscriptions to
 // different packages name the same one, it is disputed.
-func (n *Namespace) claimed(csv string) (pkg string, disputed bool) {
+func (n *Namespace) Claimed(csv string) (pkg string, disputed bool) {
 	if n == nil {
 		return "", false
 	}
@@ -300,15 +299,15 @@ func (n *Namespace) claimed(csv string) (pkg string, disputed bool) {
 	return pkg, false
 }
 
-// withPolicy returns the namespace with one policy added or replaced, if that policy governs a package here.
-func (n *Namespace) withPolicy(p *OperatorPolicy) *Namespace {
+// WithPolicy returns the namespace with one policy added or replaced, if that policy governs a package here.
+func (n *Namespace) WithPolicy(p *OperatorPolicy) *Namespace {
 	contents := NamespaceContents{Policies: []*OperatorPolicy{p}}
 	if n == nil {
 		return NewNamespace(p.TargetNamespace, contents)
 	}
 	for _, other := range n.policies {
 		switch {
-		case other.key() != p.key():
+		case other.Key() != p.Key():
 			contents.Policies = append(contents.Policies, other)
 		case other.Waits != "": // whatever the annotations are that it is written with
 			p.Pending, p.Waits = other.Pending, other.Waits
@@ -319,12 +318,7 @@ func (n *Namespace) withPolicy(p *OperatorPolicy) *Namespace {
 	contents.Exists, contents.Deleting, contents.Labels, contents.Constraints = n.Exists(), n.deleting, n.Labels(),
 		n.constraints
 	contents.UID, contents.Record, contents.Facts = n.uid, n.record, n.facts
-	contents.Packages = func(pkg, _ string,
-		source olm.Catalog) *catalog.Package {
-		return n.packages[packageKey{pkg, source}]
-	}
-	contents.Changes = func(plan *olm.InstallPlan, _ []Replacement) *PlanChanges { return n.changes[keyOf(plan)] }
-	return NewNamespace(n.name, contents)
+	return NewNamespace(n.name, contents).WithReadings(n.readings)
 }
 
 // scope returns where operators here get the rights that their permissions ask for.
@@ -333,4 +327,50 @@ func (n *Namespace) scope() olm.Scope {
 		return olm.ScopeUnknown
 	}
 	return olm.ScopeOf(n.groups)
+}
+
+// Operators returns the packages that are installed here or subscribed to, sorted. It contains "" if something is
+// installed of a package that is not known.
+func (n *Namespace) Operators() []string {
+	if n == nil {
+		return nil
+	}
+	packages := make([]string, 0, len(n.Installed())+len(n.Subscriptions()))
+	for i := range n.Installed() {
+		packages = append(packages, n.Installed()[i].Package)
+	}
+	for _, s := range n.Subscriptions() {
+		packages = append(packages, s.Spec.Package)
+	}
+	slices.Sort(packages)
+	return slices.Compact(packages)
+}
+
+// Decidable reports whether all that stored objects are judged by is known. Admission holds until then; a check of
+// stored objects can wait.
+func (n *Namespace) Decidable() bool {
+	for _, p := range n.Policies() {
+		if p.Incomplete {
+			return false
+		}
+	}
+	return n.Constraints().Empty() || n.Facts().Version != "" && n.Exists()
+}
+
+// GenerationOf returns the generation of a source whose verdict depends on its spec only, else 0.
+func (n *Namespace) GenerationOf(g verdict.PolicyRef) int64 {
+	if g.Kind == verdict.KindConstraint {
+		for _, d := range n.Constraints().Definitions() {
+			if d.Name == g.Name && d.Pending == "" {
+				return d.Generation
+			}
+		}
+		return 0
+	}
+	for _, p := range n.Policies() {
+		if p.Ref() == g && p.Object != nil && !p.completed && p.Pending == "" {
+			return p.Object.Generation
+		}
+	}
+	return 0
 }

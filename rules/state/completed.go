@@ -1,4 +1,4 @@
-package rules
+package state
 
 import (
 	"slices"
@@ -10,13 +10,15 @@ import (
 	"github.com/opgate/opgate/rules/operatorpolicy"
 )
 
-// CompletedOperatorPolicy prepares a policy that was completed from cluster state; written is the policy as it is
-// stored. Problems, full sentences, are why it could not be completed in part; while there are any, what it governs is
-// held.
+// CompletedOperatorPolicy prepares a policy that was completed from cluster state, as NewOperatorPolicy does; written
+// is the policy as it is stored. Problems, full sentences, are why it could not be completed in part; while there are
+// any, what it governs is held.
 //
 // A value that a template produced may be anything that was looked up. So one that is not valid is not kept: the field
 // is as it was written, and the error names the template in place of the value (threat O47).
-func CompletedOperatorPolicy(written, completed *policyv1beta2.OperatorPolicy, problems []string) *OperatorPolicy {
+func CompletedOperatorPolicy(
+	written, completed *policyv1beta2.OperatorPolicy, problems, exceptable []string,
+) *OperatorPolicy {
 	unfit := withoutWritten(written, operatorpolicy.ValidateGate(written), operatorpolicy.ValidateGate(completed))
 	rest := withoutWritten(written, operatorpolicy.ValidateRest(written), operatorpolicy.ValidateRest(completed))
 	if len(unfit)+len(rest) > 0 {
@@ -26,7 +28,7 @@ func CompletedOperatorPolicy(written, completed *policyv1beta2.OperatorPolicy, p
 		}
 		completed = &restored
 	}
-	p := NewOperatorPolicy(completed)
+	p := NewOperatorPolicy(completed, exceptable)
 	p.Problems, p.Incomplete, p.completed = problems, false, true
 	var faults []string
 	for _, err := range unfit {
@@ -36,7 +38,7 @@ func CompletedOperatorPolicy(written, completed *policyv1beta2.OperatorPolicy, p
 		faults = append(faults, p.faults)
 	}
 	p.faults = strings.Join(append(faults, problems...), "; ")
-	p.invalid = slices.Concat(unfit, p.invalid, rest)
+	p.Invalid = slices.Concat(unfit, p.Invalid, rest)
 	return p
 }
 

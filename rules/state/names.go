@@ -1,6 +1,8 @@
-package rules
+package state
 
-import "github.com/opgate/opgate/olm"
+import (
+	"github.com/opgate/opgate/olm"
+)
 
 // NameRules are what an OperatorPolicy demands of a ClusterServiceVersion of its package by name and version alone: the
 // part of its rules that needs no other object. What they refuse, JudgePlan refuses.
@@ -29,11 +31,11 @@ func (p *OperatorPolicy) NameRules() NameRules {
 	case r.Unreadable:
 		return r
 	case p.MustNotHave:
-		r.Names, r.Range = p.versions.plainNames(), p.versionRange
+		r.Names, r.Range = p.Versions.plainNames(), p.VersionRange
 		// else it depends on the catalog, or on digests
-		r.Forbid = p.Catalog == olm.Catalog{} && (len(r.Names) > 0 || len(p.versions.entries) == 0)
+		r.Forbid = p.Catalog == olm.Catalog{} && (len(r.Names) > 0 || len(p.Versions.Entries) == 0)
 	default:
-		r.Names, r.Range = p.versions.names(), p.versionRange
+		r.Names, r.Range = p.Versions.names(), p.VersionRange
 		r.Allow, r.Start = len(r.Names) > 0 || r.Range != nil, p.StartingCSV
 	}
 	if !r.Allow && !r.Forbid {

@@ -1,4 +1,4 @@
-package rules
+package state
 
 import (
 	"encoding/hex"
@@ -38,9 +38,9 @@ func (n *Namespace) brought(csv string, spec *olm.CSVSpec) contents {
 	return found
 }
 
-// recorded reports whether contents are those that are recorded of a ClusterServiceVersion. It returns false without a
-// record.
-func (n *Namespace) recorded(csv string, spec *olm.CSVSpec) bool {
+// IsRecorded reports whether contents are those that are recorded of a ClusterServiceVersion. It returns false without
+// a record.
+func (n *Namespace) IsRecorded(csv string, spec *olm.CSVSpec) bool {
 	r := n.Recorded(csv)
 	digest := spec.ContentsDigest()
 	return r != nil && r.Digest == hex.EncodeToString(digest[:])
@@ -50,19 +50,19 @@ func (n *Namespace) recorded(csv string, spec *olm.CSVSpec) bool {
 // or if its contents were adopted, from its plan. It returns false if neither has its contents.
 func (n *Namespace) Drifted(csv string) bool {
 	for i := range n.Installed() {
-		if c := &n.installed[i]; c.CSV == csv && c.spec != nil {
+		if c := &n.installed[i]; c.CSV == csv && c.Spec != nil {
 			r := n.Recorded(csv)
-			if r != nil && !n.recorded(csv, c.spec) {
+			if r != nil && !n.IsRecorded(csv, c.Spec) {
 				return true
 			}
-			return (r == nil || r.Adopted) && n.brought(csv, c.spec) == contentsChanged
+			return (r == nil || r.Adopted) && n.brought(csv, c.Spec) == contentsChanged
 		}
 	}
 	return false
 }
 
-// driftedOf returns an installed ClusterServiceVersion of a package that differs from its plan, or "".
-func (n *Namespace) driftedOf(pkg string) string {
+// DriftedOf returns an installed ClusterServiceVersion of a package that differs from its plan, or "".
+func (n *Namespace) DriftedOf(pkg string) string {
 	for _, c := range n.Installed() {
 		if c.Package == pkg && n.Drifted(c.CSV) {
 			return c.CSV

@@ -1,0 +1,162 @@
+package evidence
+
+import (
+	"strings"
+	"time"
+
+	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
+)
+
+// The annotations that end an override or a consent (R-AP-12): a time as in RFC 3339. Without one it does not end.
+const (
+	OverrideExpiresAnnotation = "opgate.io/override-expires"
+	ConsentExpiresAnnotation  = "opgate.io/consent-expires"
+)
+
+// EndedMark begins the value of what has ended, whatever the time: the leader writes it at the end, so that a clock
+// that is behind, or was set back, does not open it again.
+const EndedMark = "ended"
+
+// MaxShown bounds what a message shows of a value that is no time, in bytes.
+const MaxShown = 64
+
+// Expiry is when an override or a consent ends.
+type Expiry struct {
+	annotation string
+	// Value is that of the annotation; empty for no end.
+	Value string
+}
+
+// OverrideExpiry returns when the override of an object ends.
+func OverrideExpiry(m *olm.ObjectMeta) Expiry {
+	return Expiry{OverrideExpiresAnnotation, m.Annotations.OverrideExpires}
+}
+
+// ConsentExpiry returns when the consent to changes of a plan ends.
+func ConsentExpiry(m *olm.ObjectMeta) Expiry {
+	return Expiry{ConsentExpiresAnnotation, m.Annotations.ConsentExpires}
+}
+
+// At returns the time of the end. Outcomes: without an end never is true; a value that cannot be read, or that is
+// marked as ended, is not known, and has ended.
+func (e Expiry) At() (end time.Time, never, known bool) {
+	if e.Value == "" {
+		return time.Time{}, true, true
+	}
+	end, err := time.Parse(time.RFC3339, e.Value)
+	return end, false, err == nil
+}
+
+// Ended returns that something has ended at a time, to follow its noun; "" if it is in force.
+func (e Expiry) Ended(now time.Time) string {
+	end, never, known := e.At()
+	switch {
+	case never:
+		return ""
+	case !known && e.marked():
+		return strings.TrimSpace("ended " + e.markedAt())
+	case !known:
+		return "has an end that cannot be read, " + text.Quote(text.Truncate(e.Value, MaxShown))
+	case now.IsZero():
+		return "ends at " + end.Format(time.RFC3339) + ", and the time is not known"
+	case now.Before(end):
+		return ""
+	}
+	return "ended at " + end.Format(time.RFC3339)
+}
+
+// EndedText is ended with the annotation.
+func (e Expiry) EndedText(now time.Time) string {
+	if ended := e.Ended(now); ended != "" {
+		return ended + " (annotation " + e.annotation + ")"
+	}
+	return ""
+}
+
+// marked reports whether the value states that the end has come.
+func (e Expiry) marked() bool { return strings.HasPrefix(e.Value, EndedMark) }
+
+// Mark returns the value by which it is recorded that the end has come.
+func (e Expiry) Mark() string { return EndedMark + " " + e.Value }
+
+// Unmarked returns the end without the mark, for what was written before it came.
+func (e Expiry) Unmarked() Expiry {
+	if end, found := strings.CutPrefix(e.Value, EndedMark+" "); found {
+		e.Value = end
+	}
+	return e
+}
+
+// markedAt returns when something that is marked ended, as "at <time>"; "" if that is not known.
+func (e Expiry) markedAt() string {
+	end, never, known := e.Unmarked().At()
+	if never || !known {
+		return ""
+	}
+	return "at " + end.Format(time.RFC3339)
+}
+
+// Accepted is what to write after the end.
+func (e Expiry) Accepted() string {
+	return "allowed in annotation " + e.annotation +
+		" is a later time, as in RFC 3339, such as 2026-12-15T00:00:00Z, or none"
+}
+
+// Malformed reports whether the value neither is a time nor states that the end has come.
+func (e Expiry) Malformed() bool {
+	_, _, known := e.At()
+	return !known && !e.marked()
+}
+
+// Later reports whether the end comes later than another one.
+func (e Expiry) Later(than Expiry) bool {
+	end, never, known := e.At()
+	other, otherNever, otherKnown := than.At()
+	switch {
+	case !known || otherNever:
+		return false
+	case never || !otherKnown:
+		return true
+	}
+	return end.After(other)
+}
+
+// Until returns the end of what is in force, as " until <time>"; "" without one.
+func (e Expiry) Until() string {
+	end, never, known := e.At()
+	if never || !known {
+		return ""
+	}
+	return " until " + end.Format(time.RFC3339)
+}
+
+// Of returns when the overrides and consents of a plan end that still count for what OLM has not installed.
+func Of(plan *olm.InstallPlan) []Expiry {
+	if plan.Status.Phase == olm.PhaseComplete {
+		return nil
+	}
+	var all []Expiry
+	if Overridden(plan) {
+		all = append(all, OverrideExpiry(&plan.Metadata))
+	}
+	if plan.Metadata.Annotations.Consent != "" {
+		all = append(all, ConsentExpiry(&plan.Metadata))
+	}
+	return all
+}
+
+// EndMarks returns the annotations by which it is recorded that the override or the consent of a plan has ended;
+// none if that is recorded, or has not come. The time is that of the leader.
+func EndMarks(plan *olm.InstallPlan, now time.Time) map[string]string {
+	var ended map[string]string
+	for _, e := range Of(plan) {
+		if end, never, known := e.At(); known && !never && !now.IsZero() && !now.Before(end) {
+			if ended == nil {
+				ended = map[string]string{}
+			}
+			ended[e.annotation] = e.Mark()
+		}
+	}
+	return ended
+}

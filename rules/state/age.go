@@ -1,0 +1,36 @@
+package state
+
+import (
+	"slices"
+	"time"
+
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/rules/operatorpolicy"
+)
+
+// Age is spec.minimumAge with spec.urgent, prepared for judging (R-AP-11). The zero value holds nothing.
+type Age struct {
+	// Least is how long a catalog has to have offered a version; 0 for any time.
+	Least time.Duration
+	// Text is the duration as the policy has it.
+	Text string
+	// urgent are the names that it does not hold.
+	urgent []string
+}
+
+func newAge(spec *policyv1beta2.OperatorPolicySpec) Age {
+	least, err := operatorpolicy.Age(spec.MinimumAge)
+	if err != nil {
+		return Age{} // ValidateGate has the fault
+	}
+	return Age{Least: least, Text: spec.MinimumAge, urgent: operatorpolicy.SplitVersions(spec.Urgent)}
+}
+
+// Holds reports whether any plan may be held.
+func (a *Age) Holds() bool { return a.Least > 0 }
+
+// Skips reports whether spec.urgent names a ClusterServiceVersion, or it with the digest of its bundle image, which is
+// "" if that is not known.
+func (a *Age) Skips(csv, digest string) bool {
+	return slices.Contains(a.urgent, csv) || digest != "" && slices.Contains(a.urgent, csv+"@"+digest)
+}
