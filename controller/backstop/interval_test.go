@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/opgate/opgate/rules/backstop"
-	"github.com/opgate/opgate/rules/state"
+	"github.com/opgate/opgate/rules/facts"
 	"github.com/opgate/opgate/snapshot"
 )
 
@@ -28,7 +28,7 @@ func TestCompileInterval(t *testing.T) {
 		b.Put(time.Time{}, reader.Read(snapshot.OperatorPolicies, fmt.Appendf(nil, `{"metadata":{"name":"etcd","namespace":"policies"},
 			"spec":{"complianceType":"musthave","remediationAction":"enforce","upgradeApproval":"Automatic","versions":[%q],
 			"subscription":{"name":"etcd","namespace":"shop"}%s}}`, version, more)))
-		return snapshot.NewStore(b.SetCluster(time.Time{}, state.Cluster{}))
+		return snapshot.NewStore(b.SetCluster(time.Time{}, facts.Cluster{}))
 	}
 	first, second, third := store("etcd.v1", ""), store("etcd.v2", ""), store("etcd.v3", exception)
 	var now time.Time
