@@ -10,8 +10,8 @@ import (
 // mirror has the objects of a kind as they were last read, and passes on each change. It is the store of a reflector,
 // or of one after another: what the last one has read stays until the next one has listed.
 type mirror struct {
-	// changed is called with the states of an object before and after a change; one of them may be nil. The state before
-	// a deletion has the deletion's resourceVersion, so that a snapshot without the object counts as that new.
+	// changed is called with the states of an object before and after a change; one of them may be nil. The state
+	// before a deletion has the deletion's resourceVersion, so that a snapshot without the object counts as that new.
 	changed func(old, now *Object)
 	// known is closed once the objects have been listed and passed on, or it is known that there can be none.
 	known chan struct{}

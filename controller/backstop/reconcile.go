@@ -35,8 +35,8 @@ const maxNamed = 10
 // policies.
 const retryDelay = time.Second
 
-// compileInterval is how long what was compiled stays, unless an exception in it ends: API servers look for new policies
-// once a second, and each of them compiles what it finds, for longer the more policies there are.
+// compileInterval is how long what was compiled stays, unless an exception in it ends: API servers look for new
+// policies once a second, and each of them compiles what it finds.
 const compileInterval = time.Second
 
 // reconciler reconciles for one manager. There is one worker.
