@@ -49,8 +49,9 @@ var kinds = withContext(
 	kind{policyv1beta1.GroupVersion.WithKind(policyv1beta2.Kind), snapshot.OperatorPolicies, readEarlierPolicy, false},
 	kind{constraintv1.GroupVersion.WithKind(constraintv1.Kind), snapshot.Constraints, readConstraint, false},
 	kind{constraintv2.GroupVersion.WithKind(constraintv1.Kind), snapshot.Constraints, readConstraint, false},
-	kind{snapshot.Policies.GroupVersionKind, snapshot.Policies, reads(unknownFields[policyv1.Policy], as[policyv1.Policy],
-		func(p *policyv1.Policy) *olm.ObjectMeta { return names(&p.ObjectMeta) }, "policy-templates"), false},
+	kind{snapshot.Policies.GroupVersionKind, snapshot.Policies,
+		reads(unknownFields[policyv1.Policy], as[policyv1.Policy],
+			func(p *policyv1.Policy) *olm.ObjectMeta { return names(&p.ObjectMeta) }, "policy-templates"), false},
 	kind{snapshot.PolicySets.GroupVersionKind, snapshot.PolicySets,
 		reads(unknownFields[policyv1beta1.PolicySet], as[policyv1beta1.PolicySet],
 			func(s *policyv1beta1.PolicySet) *olm.ObjectMeta { return names(&s.ObjectMeta) }), false},
@@ -246,8 +247,8 @@ func readEarlierPolicy(raw []byte, o *Object) []fieldFault {
 	return nil
 }
 
-// reads returns the reader of a kind. It finds the fields that are unknown, by a function, and those that are missing in
-// spec, and decodes what is judged.
+// reads returns the reader of a kind. It finds the fields that are unknown, by a function, and those that are missing
+// in spec, and decodes what is judged.
 func reads[T any](
 	unknown func(raw []byte) []fieldFault, decode func(raw []byte) (*T, error), names func(*T) *olm.ObjectMeta,
 	required ...string,

@@ -144,7 +144,8 @@ func (e *evaluation) withdraw(message string) []Action {
 			"the "+kind+" "+named(o)+" is not needed, since "+message,
 			e.related(kind, *o, policyv1beta2.NonCompliant, relatedNotWanted))
 		done := finding(conditionType, metav1.ConditionTrue, reasonExisting, message,
-			e.related(kind, olm.ObjectMeta{Namespace: o.Namespace, Name: o.Name}, policyv1beta2.Compliant, relatedDeleted))
+			e.related(kind, olm.ObjectMeta{Namespace: o.Namespace, Name: o.Name}, policyv1beta2.Compliant,
+				relatedDeleted))
 		actions = append(actions, Action{Verb: Delete, Live: o.Reference(kinds[kind]), Done: done,
 			Failed: f.because("deleted")})
 	}
