@@ -140,7 +140,7 @@ func consentBy(
 	return given, "", true
 }
 
-// ReviewPlan is what a policy says of the changes of an unfinished plan, apart from what holds it.
+// Review is what a policy says of the changes of an unfinished plan, apart from what holds it.
 type Review struct {
 	// Consents are those by which changes pass that the policy holds.
 	Consents []verdict.Consent

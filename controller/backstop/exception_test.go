@@ -19,16 +19,8 @@ import (
 func TestExceptionIsTakenOut(t *testing.T) {
 	end := time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC)
 	store := func(status string) *snapshot.Store {
-		reader := snapshot.Reader{Unreadable: func(kind *snapshot.Kind, _ types.NamespacedName,
-			err error) {
-			t.Fatal(kind.Kind, err)
-		}}
-		var b snapshot.Builder
-		b.Put(time.Time{}, reader.Read(snapshot.OperatorPolicies, fmt.Appendf(nil, `{"metadata":{"name":"etcd","namespace":"policies"},
-			"spec":{"complianceType":"musthave","remediationAction":"enforce","upgradeApproval":"Automatic","versions":["etcd.v0.9.2"],
-			"exceptions":[{"versions":["etcd.v0.9.4"],"rules":["bundle/version"],"reason":"CVE-2026-1234","expires":"2026-12-01T00:00:00Z"}],
-			"subscription":{"name":"etcd","namespace":"shop"}},"status":%s}`, status)))
-		return snapshot.NewStore(b.SetCluster(time.Time{}, facts.Cluster{}))
+		return storeOf(t, "etcd.v0.9.2", `"exceptions":[{"versions":["etcd.v0.9.4"],"rules":["bundle/version"],"reason":"CVE-2026-1234",
+			"expires":"2026-12-01T00:00:00Z"}],`, status)
 	}
 	var now time.Time
 	leader := func(status string) *reconciler {
@@ -64,4 +56,17 @@ func TestExceptionIsTakenOut(t *testing.T) {
 	if excepted(leader(status)) {
 		t.Error("a leader whose clock is behind puts it back")
 	}
+}
+
+// storeOf returns a store that has one policy: for one version, with more fields of its spec, and with a status.
+func storeOf(t *testing.T, version, fields, status string) *snapshot.Store {
+	t.Helper()
+	reader := snapshot.Reader{Unreadable: func(kind *snapshot.Kind, _ types.NamespacedName, err error) {
+		t.Fatal(kind.Kind, err)
+	}}
+	var b snapshot.Builder
+	b.Put(time.Time{}, reader.Read(snapshot.OperatorPolicies, fmt.Appendf(nil, `{"metadata":{"name":"etcd","namespace":"policies"},
+		"spec":{"complianceType":"musthave","remediationAction":"enforce","upgradeApproval":"Automatic","versions":[%q],%s
+		"subscription":{"name":"etcd","namespace":"shop"}},"status":%s}`, version, fields, status)))
+	return snapshot.NewStore(b.SetCluster(time.Time{}, facts.Cluster{}))
 }

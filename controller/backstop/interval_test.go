@@ -7,10 +7,8 @@ import (
 	"time"
 
 	"github.com/go-logr/logr/testr"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/opgate/opgate/rules/backstop"
-	"github.com/opgate/opgate/rules/facts"
 	"github.com/opgate/opgate/snapshot"
 )
 
@@ -18,19 +16,10 @@ import (
 // a last one that takes an earlier one back changes nothing. What ends in that second is taken out at its end.
 func TestCompileInterval(t *testing.T) {
 	start := time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC)
-	exception := fmt.Sprintf(`,"exceptions":[{"versions":["etcd.v0.9.9"],"rules":["bundle/version"],"reason":"CVE-2026-1234","expires":%q}]`,
+	exception := fmt.Sprintf(`"exceptions":[{"versions":["etcd.v0.9.9"],"rules":["bundle/version"],"reason":"CVE-2026-1234","expires":%q}],`,
 		start.Add(3*time.Second+compileInterval/2).Format(time.RFC3339Nano))
-	store := func(version, more string) *snapshot.Store {
-		reader := snapshot.Reader{Unreadable: func(kind *snapshot.Kind, _ types.NamespacedName, err error) {
-			t.Fatal(kind.Kind, err)
-		}}
-		var b snapshot.Builder
-		b.Put(time.Time{}, reader.Read(snapshot.OperatorPolicies, fmt.Appendf(nil, `{"metadata":{"name":"etcd","namespace":"policies"},
-			"spec":{"complianceType":"musthave","remediationAction":"enforce","upgradeApproval":"Automatic","versions":[%q],
-			"subscription":{"name":"etcd","namespace":"shop"}%s}}`, version, more)))
-		return snapshot.NewStore(b.SetCluster(time.Time{}, facts.Cluster{}))
-	}
-	first, second, third := store("etcd.v1", ""), store("etcd.v2", ""), store("etcd.v3", exception)
+	first, second := storeOf(t, "etcd.v1", "", `{}`), storeOf(t, "etcd.v2", "", `{}`)
+	third := storeOf(t, "etcd.v3", exception, `{}`)
 	var now time.Time
 	r := &reconciler{Controller: &Controller{Options: Options{Mode: Enforce, Log: testr.New(t),
 		Now: func() time.Time { return now }}}}

@@ -147,8 +147,8 @@ func (n *Namespace) RecordedGroup() *olm.OperatorGroupSpec {
 	return nil
 }
 
-// ReplacedBy returns the ClusterServiceVersion of a package that another one replaces, "" for a first installation. Where only the
-// record shows it, since it was deleted, ends says so and what ends that; else ends is empty.
+// ReplacedBy returns the ClusterServiceVersion of a package that another one replaces, "" for a first installation.
+// Where only the record shows it, since it was deleted, ends says so and what ends that; else ends is empty.
 func (n *Namespace) ReplacedBy(pkg, by string) (csv, ends string) {
 	if csv = n.InstalledOf(pkg, by); csv != "" {
 		return csv, ""
