@@ -97,13 +97,14 @@ func TestDeletion(t *testing.T) {
 	}
 	t.Run("one object after its confirmation", func(t *testing.T) {
 		stored := e.Stored(t, subscription)
-		confirm := []string{"annotate", "subscription", "a-governed", "-n", namespace, "--overwrite",
-			"opgate.io/delete-confirmed="}
-		wrong, right := append(confirm[:6:6], confirm[6]+"yes"),
-			append(confirm[:6:6], confirm[6]+string(stored.GetUID()))
-		harness.Kubectl(t, e.Cluster, cluster.Admin, "", wrong...)
+		confirm := func(value string) {
+			t.Helper()
+			harness.Kubectl(t, e.Cluster, cluster.Admin, "", "annotate", "subscription", "a-governed", "-n", namespace,
+				"--overwrite", "opgate.io/delete-confirmed="+value)
+		}
+		confirm("yes")
 		harness.WantRefused(t, e.Cluster, cluster.Admin, "", governed, "(Forbidden)", asks, string(stored.GetUID()))
-		harness.Kubectl(t, e.Cluster, cluster.Admin, "", right...)
+		confirm(string(stored.GetUID()))
 		harness.Kubectl(t, e.Cluster, cluster.Admin, "", governed...)
 		_, err := e.Clients[cluster.Admin].Of(stored).Create(t.Context(), subscription.DeepCopy(),
 			metav1.CreateOptions{})

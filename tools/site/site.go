@@ -309,19 +309,20 @@ func writeIndex(o Options, pages []Page) error {
 
 // copyPictures copies the pictures that documents show.
 func copyPictures(o Options) error {
-	return filepath.WalkDir(filepath.Join(o.Root, "docs"), func(file string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || filepath.Ext(file) != ".svg" {
+	root, err := os.OpenRoot(o.Root)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }() // nothing was written
+	return fs.WalkDir(root.FS(), "docs", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || path.Ext(name) != ".svg" {
 			return err
 		}
-		name, err := filepath.Rel(o.Root, file)
+		data, err := fs.ReadFile(root.FS(), name)
 		if err != nil {
 			return err
 		}
-		data, err := os.ReadFile(file)
-		if err != nil {
-			return err
-		}
-		target := filepath.Join(o.Output, name)
+		target := filepath.Join(o.Output, filepath.FromSlash(name))
 		if err := os.MkdirAll(filepath.Dir(target), 0o750); err != nil {
 			return err
 		}
