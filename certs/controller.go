@@ -8,15 +8,14 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/leaderelection"
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/client-go/util/flowcontrol"
 
+	"github.com/opgate/opgate/internal/lease"
 	"github.com/opgate/opgate/internal/signal"
 )
 
@@ -138,10 +137,8 @@ func (k *Controller) runWithLease(ctx context.Context) error {
 	defer cancel(nil)
 	var leading sync.Mutex
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Name: leaseName,
-		Lock: &resourcelock.LeaseLock{LeaseMeta: metav1.ObjectMeta{Namespace: k.options.Namespace, Name: leaseName},
-			Client:     k.leases,
-			LockConfig: resourcelock.ResourceLockConfig{Identity: k.options.Identity}},
+		Name:          leaseName,
+		Lock:          lease.New(k.leases, k.options.Namespace, leaseName, k.options.Identity),
 		LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod, ReleaseOnCancel: true,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(ctx context.Context) {

@@ -10,8 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/client-go/util/retry"
+
+	"github.com/opgate/opgate/internal/lease"
 )
 
 // LeaseName is the Lease that the leading replica holds.
@@ -83,10 +84,8 @@ func (l *Lease) Annotate(ctx context.Context, annotation, value string) error {
 func (l *Lease) term(holder string, now func() time.Time, end context.CancelFunc) *term {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.current = &term{lease: l, now: now, end: end, Interface: &resourcelock.LeaseLock{
-		LeaseMeta: metav1.ObjectMeta{Namespace: l.namespace, Name: LeaseName}, Client: l.client,
-		LockConfig: resourcelock.ResourceLockConfig{Identity: holder + "_" + string(uuid.NewUUID())},
-	}}
+	identity := holder + "_" + string(uuid.NewUUID())
+	l.current = &term{lease: l, now: now, end: end, Interface: lease.New(l.client, l.namespace, LeaseName, identity)}
 	return l.current
 }
 

@@ -300,3 +300,23 @@ func TestTakeOver(t *testing.T) {
 		}
 	})
 }
+
+// TestLeaseOfAnother: a replica that could not renew the Lease while another one acquired it does not release it,
+// whenever it reaches the API server again.
+func TestLeaseOfAnother(t *testing.T) {
+	for again := time.Duration(0); again < 2*validity; again += retryPeriod / 8 {
+		synctest.Test(t, func(t *testing.T) {
+			server := &apiServer{}
+			start(t, server)
+			time.Sleep(10 * time.Second)
+			server.setDown(true)
+			server.steal("other", 3600)
+			time.Sleep(again)
+			server.setDown(false)
+			time.Sleep(time.Minute)
+			if got := *server.lease.Spec.HolderIdentity; got != "other" {
+				t.Errorf("after %s without the API server: the holder is %q, want other", again, got)
+			}
+		})
+	}
+}
