@@ -12,7 +12,6 @@ import (
 	"k8s.io/client-go/dynamic"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/opgate/opgate/internal/lease"
@@ -133,32 +132,10 @@ func (k *Controller) run(ctx context.Context) {
 
 // runWithLease acquires the Lease and leads until the Lease is lost or the context is cancelled.
 func (k *Controller) runWithLease(ctx context.Context) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var leading sync.Mutex
-	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Name:          leaseName,
-		Lock:          lease.New(k.leases, k.options.Namespace, leaseName, k.options.Identity),
-		LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod, ReleaseOnCancel: true,
-		Callbacks: leaderelection.LeaderCallbacks{
-			OnStartedLeading: func(ctx context.Context) {
-				leading.Lock()
-				defer leading.Unlock()
-				if err := k.lead(ctx); err != nil {
-					cancel(err)
-				}
-			},
-			OnStoppedLeading: func() {},
-		},
-	})
-	if err != nil {
-		return fmt.Errorf("make the leader elector: %w", err)
-	}
-	elector.Run(ctx)
-	leading.Lock() // lead must have returned before it is called again
-	defer leading.Unlock()
-	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
-		return cause
+	election := lease.Election{Lock: lease.New(k.leases, k.options.Namespace, leaseName, k.options.Identity),
+		Duration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod}
+	if err := election.Lead(ctx, k.lead); !errors.Is(err, lease.ErrLost) {
+		return err
 	}
 	return nil
 }

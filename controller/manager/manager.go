@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/opgate/opgate/internal/lease"
 	"github.com/opgate/opgate/snapshot"
 )
 
@@ -88,16 +89,10 @@ func (m *Manager) lead(ctx context.Context) error {
 		return err
 	}
 	mgr, err := manager.New(config, manager.Options{
-		Scheme:                              scheme,
-		Logger:                              m.Log,
-		Metrics:                             metricsserver.Options{BindAddress: "0"}, // served by the process
-		HealthProbeBindAddress:              "0",
-		LeaderElection:                      true,
-		LeaderElectionResourceLockInterface: t,
-		LeaderElectionReleaseOnCancel:       true,
-		LeaseDuration:                       new(leaseDuration),
-		RenewDeadline:                       new(renewDeadline),
-		RetryPeriod:                         new(retryPeriod),
+		Scheme:                 scheme,
+		Logger:                 m.Log,
+		Metrics:                metricsserver.Options{BindAddress: "0"}, // served by the process
+		HealthProbeBindAddress: "0",
 	})
 	if err != nil {
 		return fmt.Errorf("make the manager of the loop: %w", err)
@@ -117,7 +112,8 @@ func (m *Manager) lead(ctx context.Context) error {
 			return fmt.Errorf("add %T: %w", c, err)
 		}
 	}
-	if err := mgr.Start(leading); err != nil || ctx.Err() != nil {
+	election := lease.Election{Lock: t, Duration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod}
+	if err := election.Lead(leading, mgr.Start); err != nil || ctx.Err() != nil {
 		return err
 	}
 	_, over := t.state()
