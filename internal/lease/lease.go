@@ -64,7 +64,7 @@ func (e Election) Lead(ctx context.Context, work func(context.Context) error) (e
 // stopped for longer than the Lease lasts would release the one of its follower.
 type lock struct {
 	resourcelock.LeaseLock
-	// holder is who held the Lease when it was last read or written.
+	// holder is who held the Lease when it was last read, which an elector does before it releases it.
 	holder string
 }
 
@@ -85,24 +85,11 @@ func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 	return record, raw, err
 }
 
-// Create acquires a Lease that does not exist.
-func (l *lock) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	err := l.LeaseLock.Create(ctx, record)
-	if err == nil {
-		l.holder = record.HolderIdentity
-	}
-	return err
-}
-
 // Update acquires, renews or releases the Lease in the state that was last read: the API server refuses it if the Lease
 // was written since. It returns an error if the elector would release the Lease of another one.
 func (l *lock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	if record.HolderIdentity != l.Identity() && l.holder != l.Identity() {
 		return fmt.Errorf("not released, %q holds the Lease", l.holder)
 	}
-	err := l.LeaseLock.Update(ctx, record)
-	if err == nil {
-		l.holder = record.HolderIdentity
-	}
-	return err
+	return l.LeaseLock.Update(ctx, record)
 }
