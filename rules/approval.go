@@ -8,6 +8,8 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/bundle"
+	"github.com/opgate/opgate/rules/carrier"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
@@ -90,8 +92,8 @@ func JudgeApproval(in ApprovalInput) Approval {
 	if !a.IsCandidate {
 		return a
 	}
-	j := newPlanJudge(PlanInput{Plan: in.Plan, Namespace: in.Namespace, Now: in.Now})
-	a.Verdict = j.judge()
+	j := bundle.NewPlan(PlanInput{Plan: in.Plan, Namespace: in.Namespace, Now: in.Now})
+	a.Verdict = judgePlan(j)
 	wanted := make([]bool, len(a.Verdict.CSVs))
 	var queue []int
 	for i := range a.Verdict.CSVs {
@@ -99,7 +101,7 @@ func JudgeApproval(in ApprovalInput) Approval {
 			queue = append(queue, i)
 		}
 	}
-	alongRequired(j.csvs, queue, func(i, _ int) bool {
+	carrier.AlongRequired(j.Bundles, queue, func(i, _ int) bool {
 		c := &a.Verdict.CSVs[i]
 		if wanted[i] || c.Disposition > verdict.Allowed || c.Disposition == verdict.Allowed && in.idle(c) != "" {
 			return false
@@ -167,7 +169,7 @@ func removal(n *state.Namespace, pkg string, now time.Time) string {
 			continue
 		}
 		for _, c := range n.Installed() {
-			if match, _ := Forbids(p, c.CSV, c.Version, c.Catalog, now); match && c.Package == pkg {
+			if match, _ := bundle.Forbids(p, c.CSV, c.Version, c.Catalog, now); match && c.Package == pkg {
 				return text.Name(c.CSV) + ", which is installed, is removed by " + p.Source()
 			}
 		}

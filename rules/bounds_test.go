@@ -203,27 +203,6 @@ func TestA4Plans(t *testing.T) {
 	}
 }
 
-// TestA4Capabilities: bundles that require and provide the same capability thousands of times do not multiply the work.
-func TestA4Capabilities(t *testing.T) {
-	csvs := make([]Bundle, 10)
-	for i := range csvs {
-		for j := range 4000 {
-			kind := olm.Capability{Group: "g", Version: "v1", Kind: fmt.Sprint(j % 2000)}
-			csvs[i].provides, csvs[i].requires = append(csvs[i].provides, kind), append(csvs[i].requires, kind)
-		}
-	}
-	entered := map[int]bool{}
-	_, took := allocated(func() {
-		alongRequired(csvs, []int{0}, func(i, _ int) bool {
-			defer func() { entered[i] = true }()
-			return !entered[i]
-		})
-	})
-	if len(entered) != len(csvs) || took > mostTime {
-		t.Errorf("%d entered in %s", len(entered), took)
-	}
-}
-
 // stepOf returns a step with an RBAC object.
 func stepOf(t *testing.T, resolving, kind, name, manifest string) olm.Step {
 	t.Helper()

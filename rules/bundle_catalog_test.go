@@ -8,6 +8,7 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/bundle"
 	"github.com/opgate/opgate/rules/facts"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
@@ -56,33 +57,33 @@ func TestCatalogImages(t *testing.T) {
 	}{
 		{name: "the accepted image", edit: catalogHeld(hold), facts: catalogFacts(tag, firstImage, firstImage)},
 		{name: "another image", edit: catalogHeld(hold), facts: catalogFacts(tag, secondImage), want: verdict.Hold,
-			rule: RuleBundleCatalogDigest, says: secondImage},
+			rule: bundle.RuleCatalogDigest, says: secondImage},
 		{name: "Allow", edit: catalogHeld(policyv1beta2.Catalog{Image: policyv1beta2.CatalogAllow}),
 			facts: catalogFacts(tag, secondImage)},
 		{name: "a pod that does not say", edit: catalogHeld(hold), facts: catalogFacts(tag, firstImage, ""),
-			want: verdict.Hold, rule: RuleBundleCatalogDigest, says: "do not say"},
+			want: verdict.Hold, rule: bundle.RuleCatalogDigest, says: "do not say"},
 		{name: "an accepted digest that no pod runs yet", edit: catalogHeld(hold),
 			facts: catalogFacts("registry.example/catalog@" + firstImage)},
 		{name: "an accepted digest beside a pod that does not say", edit: catalogHeld(hold),
 			facts: catalogFacts("registry.example/catalog@"+firstImage, ""), want: verdict.Hold,
-			rule: RuleBundleCatalogDigest, says: "not known which image"},
+			rule: bundle.RuleCatalogDigest, says: "not known which image"},
 		{name: "a tag that looks like an accepted digest", edit: catalogHeld(hold),
 			facts: catalogFacts("registry.example/catalog:" + firstImage), want: verdict.Hold,
-			rule: RuleBundleCatalogDigest, says: "no pod that runs"},
-		{name: "no CatalogSource", edit: catalogHeld(hold), want: verdict.Hold, rule: RuleBundleCatalogDigest,
+			rule: bundle.RuleCatalogDigest, says: "no pod that runs"},
+		{name: "no CatalogSource", edit: catalogHeld(hold), want: verdict.Hold, rule: bundle.RuleCatalogDigest,
 			says: "does not exist"},
 		{name: "nothing is accepted", edit: catalogHeld(both), facts: catalogFacts(tag, firstImage), want: verdict.Hold,
-			rule: RuleBundleCatalogDigest, says: "no digest is accepted yet"},
+			rule: bundle.RuleCatalogDigest, says: "no digest is accepted yet"},
 		{name: "two catalogs claim it", plan: twoCatalogs, edit: func(s *spec) { catalogHeld(hold)(s); anyCatalog(s) },
 			facts: catalogFacts(tag, firstImage), want: verdict.Hold,
-			rule: RuleBundleCatalogDigest, says: "sources disagree"},
+			rule: bundle.RuleCatalogDigest, says: "sources disagree"},
 		{name: "a jump that is not compared yet", edit: catalogHeld(jump), facts: catalogFacts(tag, firstImage),
-			want: verdict.Hold, rule: RuleBundleCatalogJump, says: "not known yet"},
+			want: verdict.Hold, rule: bundle.RuleCatalogJump, says: "not known yet"},
 		{name: "a jump with an unknown image", edit: catalogHeld(jump), facts: catalogFacts(tag), want: verdict.Hold,
-			rule: RuleBundleCatalogJump, says: "no pod that runs"},
+			rule: bundle.RuleCatalogJump, says: "no pod that runs"},
 		{name: "hostile names in a jump", edit: catalogHeld(jump), facts: catalogFacts(tag, firstImage),
 			want: verdict.Hold,
-			rule: RuleBundleCatalogJump, says: `\n`,
+			rule: bundle.RuleCatalogJump, says: `\n`,
 			history: &catalog.History{Polls: []catalog.Poll{{Image: firstImage, Backwards: 1,
 				BackwardsExamples: []string{"a\nAllow"}}}}},
 		{name: "a policy that forbids it anyway", edit: func(s *spec) {
@@ -91,14 +92,14 @@ func TestCatalogImages(t *testing.T) {
 		}, facts: catalogFacts(tag, secondImage)},
 		{name: "a value that is neither", edit: catalogHeld(policyv1beta2.Catalog{Jump: "hold"}),
 			facts: catalogFacts(tag, firstImage), want: verdict.Hold,
-			rule: RulePolicyUnreadable, says: "spec.catalog.jump is not valid"},
+			rule: bundle.RulePolicyUnreadable, says: "spec.catalog.jump is not valid"},
 		{name: "a digest that is none",
 			edit:  catalogHeld(policyv1beta2.Catalog{Image: policyv1beta2.CatalogHold, Accepted: []string{"latest"}}),
-			facts: catalogFacts(tag, firstImage), want: verdict.Hold, rule: RulePolicyUnreadable,
+			facts: catalogFacts(tag, firstImage), want: verdict.Hold, rule: bundle.RulePolicyUnreadable,
 			says: "spec.catalog.accepted[0] is not valid"},
 		{name: "a negative number of packages",
 			edit:  catalogHeld(policyv1beta2.Catalog{Jump: policyv1beta2.CatalogHold, MaxChangedPackages: -1}),
-			facts: catalogFacts(tag, firstImage), want: verdict.Hold, rule: RulePolicyUnreadable,
+			facts: catalogFacts(tag, firstImage), want: verdict.Hold, rule: bundle.RulePolicyUnreadable,
 			says: "maxChangedPackages is not valid"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

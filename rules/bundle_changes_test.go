@@ -6,6 +6,7 @@ import (
 
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/carrier"
 	"github.com/opgate/opgate/rules/change"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/facts"
@@ -41,7 +42,7 @@ func TestConstraintOnChange(t *testing.T) {
 			if !c.first {
 				contents.CSVs = etcdInstalled()
 			}
-			v := JudgePlan(PlanInput{Plan: plan, Namespace: Read(state.NewNamespace("shop", contents), nil, c.changes)})
+			v := JudgePlan(PlanInput{Plan: plan, Namespace: carrier.Read(state.NewNamespace("shop", contents), nil, c.changes)})
 			if v.Decision != c.want || !strings.Contains(v.Refusal(), c.says) {
 				t.Errorf("%s, want %s: %s", v.Decision, c.want, v.Refusal())
 			}

@@ -7,6 +7,8 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/bundle"
+	"github.com/opgate/opgate/rules/carrier"
 	"github.com/opgate/opgate/rules/change"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
@@ -40,11 +42,11 @@ func TestContentsAreThoseReviewed(t *testing.T) {
 		{name: "the same contents", policy: accepting, changes: reading(nil, read(nil)), spec: etcdSpec},
 		{name: "other contents", policy: accepting, changes: reading(nil, read(nil)), spec: otherSpec,
 			want: verdict.Deny,
-			rule: RuleBundleContents,
+			rule: bundle.RuleContents,
 			says: "the spec of etcd.v0.9.2 is not allowed by OperatorPolicy policies/etcd (bundle/contents): it is not what was read for InstallPlan install-x7; delete that plan"},
 		{name: "other contents of an overridden plan", policy: accepting, plan: []func(*olm.InstallPlan){overridden},
 			changes: reading(nil, read(nil)), spec: otherSpec,
-			want: verdict.Deny, rule: RuleBundleContents},
+			want: verdict.Deny, rule: bundle.RuleContents},
 		{name: "an overridden plan that no one reviewed", policy: reviewing(holdPermissions),
 			plan: []func(*olm.InstallPlan){overridden}, spec: etcdSpec},
 		{name: "other contents where changes only warn",
@@ -53,7 +55,7 @@ func TestContentsAreThoseReviewed(t *testing.T) {
 			warns: "which only warns of that (bundle/contents)"},
 		{name: "other contents without consent", changes: reading(nil, read(nil)), spec: otherSpec},
 		{name: "consent was withdrawn after the approval", policy: reviewing(holdPermissions),
-			changes: reading(nil, read(nil)), spec: etcdSpec, want: verdict.Hold, rule: RuleBundleConsent,
+			changes: reading(nil, read(nil)), spec: etcdSpec, want: verdict.Hold, rule: bundle.RuleConsent,
 			says: "InstallPlan install-x7, which brings it, was approved all the same"},
 		{name: "consent by annotation", policy: reviewing(holdPermissions), changes: reading(nil, read(nil)),
 			spec: etcdSpec,
@@ -61,12 +63,12 @@ func TestContentsAreThoseReviewed(t *testing.T) {
 		{name: "the ConfigMap was replaced", policy: accepting,
 			changes: reading(nil, read(func(s *change.Set) { s.Fault = "ConfigMap olm/x was replaced" })),
 			spec:    etcdSpec,
-			want:    verdict.Hold, rule: RuleBundleContents, says: "ConfigMap olm/x was replaced"},
+			want:    verdict.Hold, rule: bundle.RuleContents, says: "ConfigMap olm/x was replaced"},
 		{name: "the contents were never read", policy: accepting, spec: etcdSpec, want: verdict.Hold,
-			rule: RuleBundleContents, says: "its contents are not read yet"},
+			rule: bundle.RuleContents, says: "its contents are not read yet"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			ns := Read(state.NewNamespace("shop", state.NamespaceContents{Policies: []*state.OperatorPolicy{policyFor("etcd", c.policy)},
+			ns := carrier.Read(state.NewNamespace("shop", state.NamespaceContents{Policies: []*state.OperatorPolicy{policyFor("etcd", c.policy)},
 				CSVs:  etcdInstalled(),
 				Plans: []*olm.InstallPlan{installing(t, "", c.plan...)}}), nil, c.changes)
 			v := JudgeCSV(CSVInput{New: written(t, c.spec), Namespace: ns, ByOLM: true})

@@ -9,6 +9,8 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/bundle"
+	"github.com/opgate/opgate/rules/carrier"
 	"github.com/opgate/opgate/rules/change"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
@@ -104,7 +106,7 @@ func TestConsent(t *testing.T) {
 		{
 			name: "a right that is new", policies: []*state.OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))},
 			changes: known,
-			want:    verdict.Hold, rule: RuleBundleConsent,
+			want:    verdict.Hold, rule: bundle.RuleConsent,
 			says: []string{"etcd.v0.9.2 is held by OperatorPolicy policies/etcd (bundle/consent): accept " + digest +
 				" in spec.consent.accepted, or annotate the plan with opgate.io/consent; it changes permissions: cluster-wide: * on secrets"},
 		},
@@ -123,28 +125,28 @@ func TestConsent(t *testing.T) {
 		{
 			name: "the digest of another version", policies: []*state.OperatorPolicy{policyFor("etcd", accepting(other))},
 			changes: known,
-			plan:    consentedPlan(other), want: verdict.Hold, rule: RuleBundleConsent, says: []string{digest},
+			plan:    consentedPlan(other), want: verdict.Hold, rule: bundle.RuleConsent, says: []string{digest},
 		},
 		{
 			name:     "other contents under the same name",
 			policies: []*state.OperatorPolicy{policyFor("etcd", accepting(digest))},
 			changes:  reading(nil, etcdChange(func(s *change.Set) { s.Contents[0] = 1 })), want: verdict.Hold,
-			rule: RuleBundleConsent,
+			rule: bundle.RuleConsent,
 		},
 		{
 			name:     "an annotation with one digest that is none",
 			policies: []*state.OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))}, changes: known,
-			plan: consentedPlan(digest + ",all"), want: verdict.Hold, rule: RuleBundleConsent,
+			plan: consentedPlan(digest + ",all"), want: verdict.Hold, rule: bundle.RuleConsent,
 		},
 		{
 			name:     "an annotation in upper case",
 			policies: []*state.OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))}, changes: known,
-			plan: consentedPlan(strings.ToUpper(digest)), want: verdict.Hold, rule: RuleBundleConsent,
+			plan: consentedPlan(strings.ToUpper(digest)), want: verdict.Hold, rule: bundle.RuleConsent,
 		},
 		{
 			name:     "an annotation of 256 KiB",
 			policies: []*state.OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))}, changes: known,
-			plan: consentedPlan(strings.Repeat(digest+",", 3600) + digest), want: verdict.Hold, rule: RuleBundleConsent,
+			plan: consentedPlan(strings.Repeat(digest+",", 3600) + digest), want: verdict.Hold, rule: bundle.RuleConsent,
 		},
 		{
 			name:     "a class that only warns",
@@ -172,12 +174,12 @@ func TestConsent(t *testing.T) {
 				"it changes permissions"},
 		},
 		{
-			name: "two policies, one with consent", changes: known, want: verdict.Hold, rule: RuleBundleConsent,
+			name: "two policies, one with consent", changes: known, want: verdict.Hold, rule: bundle.RuleConsent,
 			says:     []string{"by OperatorPolicy policies/second"},
 			policies: []*state.OperatorPolicy{policyFor("etcd", nil), second(reviewing(holdPermissions))},
 		},
 		{
-			name: "two policies, one accepts", changes: known, want: verdict.Hold, rule: RuleBundleConsent,
+			name: "two policies, one accepts", changes: known, want: verdict.Hold, rule: bundle.RuleConsent,
 			says:     []string{"by OperatorPolicy policies/second"},
 			policies: []*state.OperatorPolicy{policyFor("etcd", accepting(digest)), second(reviewing(holdPermissions))},
 			consents: "etcd.v0.9.2 " + digest + " by spec.consent.accepted of OperatorPolicy policies/etcd",
@@ -186,43 +188,43 @@ func TestConsent(t *testing.T) {
 			name:     "the contents are not read yet",
 			policies: []*state.OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))},
 			changes:  func(*olm.InstallPlan, []state.Replacement) *state.PlanChanges { return nil }, want: verdict.Hold,
-			rule: RuleBundleContents,
+			rule: bundle.RuleContents,
 			says: []string{"etcd.v0.9.2, of which it is not known what it changes, is held by OperatorPolicy policies/etcd (bundle/contents): its contents are not read yet; waits"},
 		},
 		{
 			name: "no one reads contents", policies: []*state.OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))},
-			want: verdict.Hold, rule: RuleBundleContents,
+			want: verdict.Hold, rule: bundle.RuleContents,
 		},
 		{
 			name: "the contents cannot be read", policies: []*state.OperatorPolicy{policyFor("etcd", accepting(digest))},
 			plan:    consentedPlan(digest),
 			changes: reading(nil, etcdChange(func(s *change.Set) { s.Fault = "no such ConfigMap\n\u202e" })),
-			want:    verdict.Hold, rule: RuleBundleContents,
+			want:    verdict.Hold, rule: bundle.RuleContents,
 			says: []string{`its contents are not known: no such ConfigMap\n\u202e; waits`},
 		},
 		{
 			name: "what was read is another plan", policies: []*state.OperatorPolicy{policyFor("etcd", accepting(digest))},
 			changes: reading(func(c *state.PlanChanges) { c.Plan[0] ^= 1 }, etcdChange(nil)), want: verdict.Hold,
-			rule: RuleBundleContents,
+			rule: bundle.RuleContents,
 			says: []string{"not those of this InstallPlan"},
 		},
 		{
 			name: "what was read is another version", policies: []*state.OperatorPolicy{policyFor("etcd", accepting(digest))},
 			changes: reading(nil, etcdChange(func(s *change.Set) { s.CSV = "etcd.v0.9.3" })), want: verdict.Hold,
-			rule: RuleBundleContents,
+			rule: bundle.RuleContents,
 		},
 		{
 			name:     "compared with another version than the installed one",
 			policies: []*state.OperatorPolicy{policyFor("etcd", accepting(digest))},
 			changes:  reading(nil, etcdChange(func(s *change.Set) { s.From = "etcd.v0.8.0" })), want: verdict.Hold,
-			rule: RuleBundleContents,
+			rule: bundle.RuleContents,
 			says: []string{"not compared with what is installed now"},
 		},
 		{
 			name:     "compared with other installed contents",
 			policies: []*state.OperatorPolicy{policyFor("etcd", accepting(digest))},
 			changes:  reading(func(c *state.PlanChanges) { c.Replacements[0].FromDigest[0] ^= 1 }, etcdChange(nil)),
-			want:     verdict.Hold, rule: RuleBundleContents,
+			want:     verdict.Hold, rule: bundle.RuleContents,
 			says: []string{"not compared with what is installed now"},
 		},
 		{
@@ -236,7 +238,7 @@ func TestConsent(t *testing.T) {
 		},
 		{
 			name: "a first installation that is reviewed", first: true, changes: first, want: verdict.Hold,
-			rule:     RuleBundleConsent,
+			rule:     bundle.RuleConsent,
 			policies: []*state.OperatorPolicy{policyFor("etcd", reviewing(policyv1beta2.Consent{FirstInstall: hold}))},
 			says:     []string{"its first installation brings permissions: cluster-wide: * on secrets; images: registry.example"},
 		},
@@ -249,7 +251,7 @@ func TestConsent(t *testing.T) {
 		{
 			name: "a first installation does not review what is ignored", first: true, changes: first,
 			want: verdict.Hold,
-			rule: RuleBundleConsent,
+			rule: bundle.RuleConsent,
 			policies: []*state.OperatorPolicy{policyFor("etcd",
 				reviewing(policyv1beta2.Consent{Permissions: ignore, FirstInstall: hold}))},
 			says: []string{"brings images: registry.example"},
@@ -257,7 +259,7 @@ func TestConsent(t *testing.T) {
 		{
 			name:     "a change set of a first installation for an upgrade",
 			policies: []*state.OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))}, changes: first,
-			want: verdict.Hold, rule: RuleBundleContents,
+			want: verdict.Hold, rule: bundle.RuleContents,
 		},
 		{
 			name: "no difference", policies: []*state.OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))},
@@ -275,12 +277,12 @@ func TestConsent(t *testing.T) {
 			name:     "an action that is none",
 			policies: []*state.OperatorPolicy{policyFor("etcd", reviewing(policyv1beta2.Consent{Permissions: "hold"}))},
 			changes:  known,
-			want:     verdict.Hold, rule: RulePolicyUnreadable, says: []string{"spec.consent.permissions is not valid"},
+			want:     verdict.Hold, rule: bundle.RulePolicyUnreadable, says: []string{"spec.consent.permissions is not valid"},
 		},
 		{
 			name: "a digest that is none", policies: []*state.OperatorPolicy{policyFor("etcd", accepting(digest, "all"))},
 			changes: known,
-			want:    verdict.Hold, rule: RulePolicyUnreadable, says: []string{"spec.consent.accepted[1] is not valid"},
+			want:    verdict.Hold, rule: bundle.RulePolicyUnreadable, says: []string{"spec.consent.accepted[1] is not valid"},
 		},
 		{
 			name: "a policy that forbids it anyway", changes: known, silent: true,
@@ -292,7 +294,7 @@ func TestConsent(t *testing.T) {
 		{
 			name:     "a differing text that breaks lines",
 			policies: []*state.OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))}, want: verdict.Hold,
-			rule: RuleBundleConsent,
+			rule: bundle.RuleConsent,
 			changes: reading(nil, etcdChange(func(s *change.Set) {
 				s.Differences = []change.Difference{{Class: change.Permissions, Text: "get on \u0441ecrets\x1b[2J"}}
 			})),
@@ -308,7 +310,7 @@ func TestConsent(t *testing.T) {
 			if !c.first {
 				contents.CSVs = etcdInstalled()
 			}
-			v := JudgePlan(PlanInput{Plan: plan, Namespace: Read(state.NewNamespace("shop", contents), nil, c.changes)})
+			v := JudgePlan(PlanInput{Plan: plan, Namespace: carrier.Read(state.NewNamespace("shop", contents), nil, c.changes)})
 			if v.Decision != c.want {
 				t.Fatalf("%s, want %s: %s", v.Decision, c.want, v.Refusal())
 			}
@@ -371,7 +373,7 @@ func TestChangesAreReadOnce(t *testing.T) {
 				}
 				return nil
 			}
-			Read(state.NewNamespace("shop", contents), nil, changes)
+			carrier.Read(state.NewNamespace("shop", contents), nil, changes)
 			if got := strings.Join(asked, "; "); got != c.want {
 				t.Errorf("asked for %q, want %q", got, c.want)
 			}
@@ -386,7 +388,7 @@ func TestAnotherPlanOfTheName(t *testing.T) {
 	policy := policyFor("etcd",
 		reviewing(policyv1beta2.Consent{Permissions: policyv1beta2.ConsentHold,
 			Accepted: []string{etcdChange(nil).Digest()}}))
-	ns := Read(state.NewNamespace("shop", state.NamespaceContents{Policies: []*state.OperatorPolicy{policy}, CSVs: etcdInstalled(),
+	ns := carrier.Read(state.NewNamespace("shop", state.NamespaceContents{Policies: []*state.OperatorPolicy{policy}, CSVs: etcdInstalled(),
 		Plans: []*olm.InstallPlan{stored}}), nil, reading(nil, etcdChange(nil)))
 	if v := JudgePlan(PlanInput{Plan: stored, Namespace: ns}); v.Decision != verdict.Allow {
 		t.Errorf("the plan: %s", v.Refusal())
@@ -394,14 +396,14 @@ func TestAnotherPlanOfTheName(t *testing.T) {
 	next := *stored
 	next.Metadata.UID = "second"
 	if v := JudgePlan(PlanInput{Plan: &next, Namespace: ns}); v.Decision != verdict.Hold ||
-		v.Reasons[0].Rule != RuleBundleContents {
+		v.Reasons[0].Rule != bundle.RuleContents {
 		t.Errorf("the next plan: %s %s", v.Decision, v.Refusal())
 	}
 	image := *stored
 	image.Status.BundleLookups = []olm.BundleLookup{stored.Status.BundleLookups[0]}
 	image.Status.BundleLookups[0].Path = "registry.example/evil"
 	if v := JudgePlan(PlanInput{Plan: &image, Namespace: ns}); v.Decision != verdict.Hold ||
-		v.Reasons[0].Rule != RuleBundleContents {
+		v.Reasons[0].Rule != bundle.RuleContents {
 		t.Errorf("with another image: %s %s", v.Decision, v.Refusal())
 	}
 }
@@ -412,14 +414,14 @@ func TestConsentWithdrawn(t *testing.T) {
 		reviewing(policyv1beta2.Consent{Permissions: policyv1beta2.ConsentHold,
 			Accepted: []string{etcdChange(nil).Digest()}}))
 	plan := pendingPlan("etcd 0.9.2")
-	ns := Read(state.NewNamespace("shop", state.NamespaceContents{Policies: []*state.OperatorPolicy{accepting}, CSVs: etcdInstalled(),
+	ns := carrier.Read(state.NewNamespace("shop", state.NamespaceContents{Policies: []*state.OperatorPolicy{accepting}, CSVs: etcdInstalled(),
 		Plans: []*olm.InstallPlan{plan}}), nil, reading(nil, etcdChange(nil)))
 	if v := JudgePlan(PlanInput{Plan: plan, Namespace: ns}); v.Decision != verdict.Allow {
 		t.Fatalf("with the line: %s", v.Refusal())
 	}
 	ns = ns.WithPolicy(policyFor("etcd", reviewing(holdPermissions)))
 	if v := JudgePlan(PlanInput{Plan: plan, Namespace: ns}); v.Decision != verdict.Hold ||
-		v.Reasons[0].Rule != RuleBundleConsent {
+		v.Reasons[0].Rule != bundle.RuleConsent {
 		t.Errorf("without the line: %s %s", v.Decision, v.Refusal())
 	}
 }

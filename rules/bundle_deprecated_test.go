@@ -9,6 +9,7 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/carrier"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/facts"
 	"github.com/opgate/opgate/rules/state"
@@ -117,7 +118,7 @@ func TestDeprecated(t *testing.T) {
 					return c.pkg
 				}
 			}
-			v := JudgePlan(PlanInput{Plan: c.plan, Namespace: Read(state.NewNamespace("shop", contents), packages, nil)})
+			v := JudgePlan(PlanInput{Plan: c.plan, Namespace: carrier.Read(state.NewNamespace("shop", contents), packages, nil)})
 			if v.Decision != c.want {
 				t.Errorf("%s, want %s: %s", v.Decision, c.want, v.Refusal())
 			}
@@ -155,7 +156,7 @@ func TestPackagesAreReadOnce(t *testing.T) {
 				asked = append(asked, pkg+"/"+csv)
 				return nil
 			}
-			ns := Read(state.NewNamespace("shop", c.contents), packages, nil)
+			ns := carrier.Read(state.NewNamespace("shop", c.contents), packages, nil)
 			if got := strings.Join(asked, " "); got != c.want {
 				t.Errorf("asked for %q, want %q", got, c.want)
 			}

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/bundle"
+	"github.com/opgate/opgate/rules/carrier"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
@@ -70,7 +72,7 @@ func TestReleaseTwice(t *testing.T) {
 				plan = withStep(plan, "etcd.v0.9.2",
 					olm.Manifest{Spec: &written(t, releasedIn(c.spec)).Spec, Properties: releasedAs(c.step)})
 			}
-			ns := Read(state.NewNamespace("shop", state.NamespaceContents{Exists: true, Facts: aroundKubernetes,
+			ns := carrier.Read(state.NewNamespace("shop", state.NamespaceContents{Exists: true, Facts: aroundKubernetes,
 				Constraints: under(ruleOf("read", `release != "none"`, "", constraint.Require)),
 				Policies:    []*state.OperatorPolicy{NewOperatorPolicy(operatorPolicy("etcd", anyCatalog))},
 				Plans:       []*olm.InstallPlan{plan}}), nil, unpackedAs(bundleWith(t, releasedIn(c.spec)), &asked))
@@ -124,7 +126,7 @@ func TestReleaseInstalled(t *testing.T) {
 		installed, _ := state.InstalledBy(writtenAs(t, "1", spec))
 		ns := state.NewNamespace("shop", state.NamespaceContents{Exists: true, Facts: aroundKubernetes, CSVs: []state.Installed{installed},
 			Policies: []*state.OperatorPolicy{NewOperatorPolicy(operatorPolicy("etcd", anyCatalog))}})
-		if v, _ := JudgeInstalled(ns, "etcd.v0.9.2", time.Time{}); v.Decision != want {
+		if v, _ := bundle.JudgeInstalled(ns, "etcd.v0.9.2", time.Time{}); v.Decision != want {
 			t.Errorf("release 1 in the property and %s in the spec is judged %s: %s", spec, v.Decision, v.Refusal())
 		}
 	}
@@ -155,7 +157,7 @@ func TestReleaseInConstraints(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			asked, plan := 0, pendingPlan("etcd 0.9.2")
 			plan.Status.BundleLookups[0].Properties = releasedAs(c.property)
-			ns := Read(state.NewNamespace("shop", state.NamespaceContents{Exists: true, Facts: aroundKubernetes,
+			ns := carrier.Read(state.NewNamespace("shop", state.NamespaceContents{Exists: true, Facts: aroundKubernetes,
 				Constraints: under(withdrawn), Plans: []*olm.InstallPlan{plan}}), nil, unpackedAs(c.bundle, &asked))
 			v := JudgePlan(PlanInput{Plan: plan, Namespace: ns})
 			if v.Decision != c.want || !strings.Contains(v.Refusal(), c.says) {

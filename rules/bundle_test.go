@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/carrier"
 )
 
 // TestBundlesParsedOnce checks that the bundle properties of a prepared plan, and of one whose consent is checked, are
@@ -24,30 +25,30 @@ func TestBundlesParsedOnce(t *testing.T) {
 		return plan
 	}
 	parsed := planOf(olm.PhaseRequiresApproval)
-	want := bundlesOf(parsed, nil)
+	want := carrier.OfPlan(parsed, nil)
 	for _, c := range []struct {
 		name    string
 		phase   string
 		prepare func(*olm.InstallPlan)
 		kept    bool
 	}{
-		{name: "stored", phase: olm.PhaseRequiresApproval, prepare: PreparePlan, kept: true},
+		{name: "stored", phase: olm.PhaseRequiresApproval, prepare: carrier.PreparePlan, kept: true},
 		{name: "consent", phase: olm.PhaseRequiresApproval, kept: true, prepare: func(p *olm.InstallPlan) {
 			(&PlanUpdateInput{Old: p}).ConsentNeeds()
 		}},
-		{name: "running", phase: olm.PhaseInstalling, prepare: PreparePlan, kept: true},
-		{name: "complete", phase: olm.PhaseComplete, prepare: PreparePlan},
-		{name: "failed", phase: olm.PhaseFailed, prepare: PreparePlan},
+		{name: "running", phase: olm.PhaseInstalling, prepare: carrier.PreparePlan, kept: true},
+		{name: "complete", phase: olm.PhaseComplete, prepare: carrier.PreparePlan},
+		{name: "failed", phase: olm.PhaseFailed, prepare: carrier.PreparePlan},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			plan := planOf(c.phase)
 			c.prepare(plan)
-			got := bundlesOf(plan, nil)
-			if !reflect.DeepEqual(got[0].properties, want[0].properties) ||
-				!reflect.DeepEqual(got[0].provides, want[0].provides) {
+			got := carrier.OfPlan(plan, nil)
+			if !reflect.DeepEqual(got[0].Properties, want[0].Properties) ||
+				!reflect.DeepEqual(got[0].Provides, want[0].Provides) {
 				t.Error("other properties than those of a plan that is not prepared")
 			}
-			allocations := testing.AllocsPerRun(3, func() { bundlesOf(plan, nil) })
+			allocations := testing.AllocsPerRun(3, func() { carrier.OfPlan(plan, nil) })
 			if again := allocations > 1000; again == c.kept {
 				t.Errorf("%v allocations", allocations)
 			}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/carrier"
 	"github.com/opgate/opgate/rules/change"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/state"
@@ -100,7 +101,7 @@ func TestP4ContentsBeforeApproval(t *testing.T) {
 			if c.unread {
 				changes = func(*olm.InstallPlan, []state.Replacement) *state.PlanChanges { asked++; return nil }
 			}
-			ns := Read(state.NewNamespace("shop", state.NamespaceContents{Exists: true, Facts: aroundKubernetes,
+			ns := carrier.Read(state.NewNamespace("shop", state.NamespaceContents{Exists: true, Facts: aroundKubernetes,
 				Constraints: under(c.by), Plans: []*olm.InstallPlan{plan}}), nil, changes)
 			v := JudgePlan(PlanInput{Plan: plan, Namespace: ns})
 			if v.Decision != c.want || !strings.Contains(v.Refusal(), c.says) {
@@ -155,7 +156,7 @@ func TestP4ContentsOfTheStep(t *testing.T) {
 			if c.edit != nil {
 				c.edit(plan)
 			}
-			ns := Read(state.NewNamespace("shop", state.NamespaceContents{Exists: true, Facts: aroundKubernetes,
+			ns := carrier.Read(state.NewNamespace("shop", state.NamespaceContents{Exists: true, Facts: aroundKubernetes,
 				Constraints: under(noAdmins), Plans: []*olm.InstallPlan{plan}}), nil, unpackedAs(c.bundle, &asked))
 			v := JudgeCSV(CSVInput{New: written(t, c.writes), ByOLM: true, Namespace: ns})
 			if v.Decision != c.want {

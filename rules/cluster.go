@@ -2,6 +2,7 @@ package rules
 
 import (
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/carrier"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/dependency"
 	"github.com/opgate/opgate/rules/facts"
@@ -107,7 +108,7 @@ func (c *Cluster) Namespaces() map[string]*state.Namespace {
 		if name != "" { // which has them already
 			contents.Policies = append(contents.Policies, c.Everywhere...)
 		}
-		namespaces[name] = Read(state.NewNamespace(name, *contents), c.Packages, c.Changes)
+		namespaces[name] = carrier.Read(state.NewNamespace(name, *contents), c.Packages, c.Changes)
 	}
 	return namespaces
 }

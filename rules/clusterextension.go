@@ -7,6 +7,7 @@ import (
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/bundle"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/evidence"
 	"github.com/opgate/opgate/rules/state"
@@ -57,26 +58,26 @@ type ClusterExtensionInput struct {
 
 // extensionChecks run all, in this order, for every policy that governs the package in spec.namespace.
 var extensionChecks = []struct {
-	verdict.Rule
+	rule  verdict.RuleID
 	judge func(*ClusterExtensionInput, *state.OperatorPolicy) verdict.Finding
 }{
 	// A policy that cannot be read must not let anything through (threat G5).
-	{policyUnreadable, func(_ *ClusterExtensionInput, p *state.OperatorPolicy) verdict.Finding {
-		return unreadable(p, "this ClusterExtension")
+	{bundle.RulePolicyUnreadable, func(_ *ClusterExtensionInput, p *state.OperatorPolicy) verdict.Finding {
+		return bundle.Unreadable(p, "this ClusterExtension")
 	}},
 	// OLM v1 resolves and upgrades by itself, and no plan is judged: the version has to be one that is allowed (O61).
-	{clusterExtensionVersion, foreignExtensionVersion},
+	{RuleClusterExtensionVersion, foreignExtensionVersion},
 	// What is judged of the contents of a bundle is judged of none that OLM v1 brings.
-	{clusterExtensionContents, unseenContents},
+	{RuleClusterExtensionContents, unseenContents},
 	// What depends on something else is not installed before it (R-DP-4).
-	{bundleDependencyPending, func(in *ClusterExtensionInput, p *state.OperatorPolicy) verdict.Finding {
+	{bundle.RuleDependencyPending, func(in *ClusterExtensionInput, p *state.OperatorPolicy) verdict.Finding {
 		return in.Namespace.Suspended(p.Pending, p.Waits, p.Name, in.what())
 	}},
 	// An upgrade of an installed operator is held if upgrades are not approved (threat O10).
-	{bundleUpgrade, heldExtensionUpgrade},
+	{bundle.RuleUpgrade, heldExtensionUpgrade},
 	// What is installed outside of a maintenance window disturbs when no one expects it.
-	{bundleApprovalWindow, func(in *ClusterExtensionInput, p *state.OperatorPolicy) verdict.Finding {
-		return outsideWindow(in.Now, in.what(), p)
+	{bundle.RuleApprovalWindow, func(in *ClusterExtensionInput, p *state.OperatorPolicy) verdict.Finding {
+		return bundle.OutsideWindow(in.Now, in.what(), p)
 	}},
 }
 
@@ -98,8 +99,8 @@ func JudgeClusterExtension(in ClusterExtensionInput) verdict.Verdict {
 			Accepted: "write sourceType " + olm.ExtensionFromCatalog + " with catalog.packageName"})
 	}
 	for _, p := range in.Namespace.Governing(pkg) {
-		for _, rule := range extensionChecks {
-			p.Record(&v, rule.ID, rule.judge(&in, p))
+		for _, check := range extensionChecks {
+			p.Record(&v, check.rule, check.judge(&in, p))
 		}
 	}
 	judgeExtensionConstraints(&in, &v)
@@ -176,7 +177,7 @@ func judgeExtensionConstraints(in *ClusterExtensionInput, v *verdict.Verdict) {
 		return
 	}
 	for _, d := range set.Applicable(namespace) {
-		v.Record(RuleBundleDependencyPending, state.ConstraintRef(d), true,
+		v.Record(bundle.RuleDependencyPending, state.ConstraintRef(d), true,
 			in.Namespace.Suspended(d.Pending, d.Waits, d.Name, in.what()))
 	}
 	b := &constraint.Bundle{Package: pkg, Version: version, Unknown: constraint.OfBundle &^ constraint.Package}

@@ -13,6 +13,7 @@ import (
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/bundle"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/dependency"
 	"github.com/opgate/opgate/rules/grant"
@@ -219,7 +220,7 @@ func (in *ConstraintInput) preview(d *constraint.Definition, v *verdict.Verdict)
 			installed := &ns.Installed()[i]
 			for _, f := range set.Judge(installed.ForConstraints(ns), ns.ForConstraints(), budget) {
 				if f.Outcome == constraint.Undecided ||
-					d.Exceptions.ForName(RuleBundleConstraint, installed.CSV, ns.Name(), in.Now) {
+					d.Exceptions.ForName(bundle.RuleConstraint, installed.CSV, ns.Name(), in.Now) {
 					continue
 				}
 				more := state.MustSatisfy(&f)

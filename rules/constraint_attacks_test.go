@@ -9,6 +9,7 @@ import (
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/carrier"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/facts"
 	"github.com/opgate/opgate/rules/state"
@@ -119,7 +120,7 @@ func TestConstraintsNamedAsAttacks(t *testing.T) {
 			"(bundle/kube-version)"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			PreparePlan(c.plan)
+			carrier.PreparePlan(c.plan)
 			v := JudgePlan(PlanInput{Plan: c.plan, Namespace: state.NewNamespace("shop", c.contents)})
 			if v.Decision != c.want {
 				t.Errorf("decision is %s, want %s: %s", v.Decision, c.want, v.Refusal())
@@ -184,7 +185,7 @@ func TestOwnConstraints(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			plan := withProperties(pendingPlan("etcd 0.9.2"), needs)
-			PreparePlan(plan)
+			carrier.PreparePlan(plan)
 			v := JudgePlan(PlanInput{Plan: plan, Namespace: state.NewNamespace("shop", c.contents)})
 			if v.Decision != c.want || len(v.Warnings) != c.warnings {
 				t.Errorf("decision is %s with %d warnings, want %s with %d: %s %v", v.Decision, len(v.Warnings), c.want,
@@ -555,21 +556,6 @@ func TestNewestVersionIsWarnedOf(t *testing.T) {
 					c.refusals, c.warnings, v.Refusal(), v.WarningTexts())
 			}
 		})
-	}
-}
-
-// TestTooNewFor compares the first two numbers, the first one first.
-func TestTooNewFor(t *testing.T) {
-	limited := &Bundle{authored: `[{"type":"olm.maxOpenShiftVersion","value":"4.19"}]`}
-	for openshift, want := range map[string]bool{"4.18.9": false, "4.19.3": false, "4.20.0": true, "5.1.0": true,
-		"": false} {
-		if what, _ := tooNewFor(limited, openshift); (what != "") != want {
-			t.Errorf("on %q: %q", openshift, what)
-		}
-	}
-	limited.authored = `[{"type":"olm.maxOpenShiftVersion","value":"4.23"}]`
-	if what, _ := tooNewFor(limited, "5.0.2"); what != "" {
-		t.Errorf("4.23 and 5.0 are one release: %q", what)
 	}
 }
 

@@ -1,14 +1,11 @@
 package rules
 
 import (
-	"time"
-
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
-	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/bundle"
 	"github.com/opgate/opgate/rules/exception"
-	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -29,7 +26,7 @@ var (
 // constraintExceptions returns the exceptions of a Constraint, and what is not valid about them. They are all about
 // bundle/constraint, the rule by which a Constraint judges what is installed.
 func constraintExceptions(c *constraintv1.Constraint) (exception.List, field.ErrorList) {
-	specs, rule := make([]exception.Spec, len(c.Spec.Exceptions)), []string{string(RuleBundleConstraint)}
+	specs, rule := make([]exception.Spec, len(c.Spec.Exceptions)), []string{string(bundle.RuleConstraint)}
 	for i, e := range c.Spec.Exceptions {
 		specs[i] = exception.Spec{Versions: e.Versions, Namespaces: e.Namespaces, Rules: rule, Reason: e.Reason,
 			Expires: e.Expires}
@@ -56,18 +53,4 @@ func (in *ConstraintInput) judgeExceptions(v *verdict.Verdict) exception.List {
 	}
 	all.Judge(v, RuleConstraintExceptionEnded, in.Now, in.Review)
 	return all
-}
-
-// recordConstraintOn records that a bundle violates a Constraint. If an exception sets that aside, it is a warning. A
-// Constraint that cannot be read has no exceptions.
-func recordConstraintOn(
-	n *state.Namespace, c *Bundle, now time.Time, v *verdict.Verdict, what string, f *constraint.Finding,
-) {
-	digest, _ := c.digest() // where it is not known, names with a digest do not count
-	e := f.Definition.Exceptions.For(RuleBundleConstraint, c.name, digest, n.Name(), now)
-	if e == nil || f.Constraint == nil {
-		state.RecordConstraint(v, RuleBundleConstraint, what, f)
-		return
-	}
-	setAside(v, e, RuleBundleConstraint, state.ConstraintRef(f.Definition), state.ConstraintFinding(what, f))
 }

@@ -8,6 +8,7 @@ import (
 
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/bundle"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/exception"
 	"github.com/opgate/opgate/rules/facts"
@@ -70,7 +71,7 @@ func TestConstraintException(t *testing.T) {
 			if warnings := strings.Join(v.WarningTexts(), "\n"); test.refused == strings.Contains(warnings, named) {
 				t.Errorf("warnings %q", warnings)
 			}
-			if installed, _ := JudgeInstalled(ns, "etcd.v0.9.4",
+			if installed, _ := bundle.JudgeInstalled(ns, "etcd.v0.9.4",
 				test.now); (installed.Decision != verdict.Allow) != test.refused {
 				t.Errorf("installed: %v %q", installed.Decision, installed.Refusal())
 			}

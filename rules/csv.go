@@ -7,6 +7,8 @@ import (
 
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/bundle"
+	"github.com/opgate/opgate/rules/carrier"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
@@ -58,10 +60,10 @@ func JudgeCSV(in CSVInput) verdict.Verdict {
 		in.judgeSteps(steps, budget, &v)
 		return v.Sorted()
 	}
-	c := in.described(in.New)
-	var before *Bundle
+	c := in.bundle(in.New)
+	var before *carrier.Bundle
 	if in.Old != nil {
-		before = in.described(in.Old) // an existing violation is no reason to refuse an update
+		before = in.bundle(in.Old) // an existing violation is no reason to refuse an update
 		judgeFrozenCSV(&in, before, &v)
 	}
 	judgeBypassingOLM(&in, c, before, &v)
@@ -70,34 +72,39 @@ func JudgeCSV(in CSVInput) verdict.Verdict {
 	for _, f := range slices.Concat(found, in.selfCertifying(c, found, budget)) {
 		same := func(k constraint.Finding) bool { return sameConstraint(&k, &f) }
 		if !slices.ContainsFunc(known, same) || in.changesRead(&f, before, c) {
-			state.RecordConstraint(&v, RuleBundleConstraint, "this ClusterServiceVersion", &f)
+			state.RecordConstraint(&v, bundle.RuleConstraint, "this ClusterServiceVersion", &f)
 		}
 	}
 	return v.Sorted()
 }
 
+// bundle returns the ClusterServiceVersion that is written, or the stored one, as what no plan brings.
+func (in *CSVInput) bundle(csv *olm.CSV) *carrier.Bundle {
+	return carrier.OfCSV(csv, in.Namespace, in.Old != nil, in.ByOLM)
+}
+
 // findings returns the Constraints that a ClusterServiceVersion without a plan does not satisfy; none for nil.
-func (in *CSVInput) findings(c *Bundle, budget *constraint.Budget) []constraint.Finding {
+func (in *CSVInput) findings(c *carrier.Bundle, budget *constraint.Budget) []constraint.Finding {
 	if c == nil {
 		return nil
 	}
-	bundle := c.forConstraints(in.Namespace)
+	read := c.ForConstraints(in.Namespace)
 	// it is the only source of its other attributes
-	bundle.Unknown &= constraint.Scope | constraint.Deprecation | constraint.ChangeSet | constraint.Config
-	if bundle.Release = c.release; c.ambiguous {
-		bundle.Unknown |= constraint.Release
+	read.Unknown &= constraint.Scope | constraint.Deprecation | constraint.ChangeSet | constraint.Config
+	if read.Release = c.Release; c.Ambiguous {
+		read.Unknown |= constraint.Release
 	}
-	if c.bypassesOLM {
-		bundle.Channel = ""
+	if c.BypassesOLM {
+		read.Channel = ""
 	}
-	return in.Namespace.Constraints().Judge(bundle, in.Namespace.ForConstraints(), budget)
+	return in.Namespace.Constraints().Judge(read, in.Namespace.ForConstraints(), budget)
 }
 
 // changesRead reports whether an update changes anything that a violated Constraint reads of a ClusterServiceVersion.
 // Only an update that does not is excused by a violation that existed before: else a small one would excuse every
 // larger one (threat O34).
-func (in *CSVInput) changesRead(f *constraint.Finding, before, after *Bundle) bool {
-	was, is := before.forConstraints(in.Namespace), after.forConstraints(in.Namespace)
+func (in *CSVInput) changesRead(f *constraint.Finding, before, after *carrier.Bundle) bool {
+	was, is := before.ForConstraints(in.Namespace), after.ForConstraints(in.Namespace)
 	changed := was.Unknown ^ is.Unknown
 	if was.Package != is.Package {
 		changed |= constraint.Package | constraint.Channel | constraint.Deprecation
@@ -108,7 +115,7 @@ func (in *CSVInput) changesRead(f *constraint.Finding, before, after *Bundle) bo
 	if was.Release != is.Release {
 		changed |= constraint.Release
 	}
-	if !slices.EqualFunc(was.Properties, is.Properties, sameProperty) {
+	if !slices.EqualFunc(was.Properties, is.Properties, carrier.SameProperty) {
 		changed |= constraint.Properties
 	}
 	uses := ^constraint.Attributes(0) // a Constraint that cannot be read may read anything
@@ -148,45 +155,32 @@ func (in *CSVInput) matters() bool {
 	return !in.ByOLM || in.New.Metadata.Labels.CopiedFrom == "" && !there
 }
 
-// installFrom is what is accepted in place of what bypasses OLM.
-const installFrom = "let OLM install it, from a Subscription"
-
 // judgeBypassingOLM applies the policies to a ClusterServiceVersion that no running plan contains. Exceptions are about
 // what plans bring, so that none counts: under the name of one a user could install anything.
-func judgeBypassingOLM(in *CSVInput, c, before *Bundle, v *verdict.Verdict) {
+func judgeBypassingOLM(in *CSVInput, c, before *carrier.Bundle, v *verdict.Verdict) {
 	ns := in.Namespace
 	unknown := in.unknownPackage(c, before)
-	(&Bundle{name: c.name, unknown: unknown, ambiguous: c.ambiguous && unknown == c.unknown}).
-		recordUnknown(ns, "it", installFrom, v)
-	if before != nil && (before.pkg != c.pkg || in.hidden()) {
+	bundle.JudgeUnknown(&carrier.Bundle{Name: c.Name, Unknown: unknown,
+		Ambiguous: c.Ambiguous && unknown == c.Unknown}, ns, v)
+	if before != nil && (before.Package != c.Package || in.hidden()) {
 		// else its next upgrade would count as a first installation (threat O10)
-		for _, p := range ns.Governing(before.pkg) {
+		for _, p := range ns.Governing(before.Package) {
 			p.Record(v, RuleCSVFrozen, verdict.Finding{Decision: verdict.Deny, Field: "metadata",
-				What: "making something else than package " + text.Name(before.pkg) + " of " + text.Name(c.name) +
+				What: "making something else than package " + text.Name(before.Package) + " of " + text.Name(c.Name) +
 					" is not allowed", Accepted: "delete it, and let OLM install the other package"})
 		}
 	}
-	for _, p := range ns.Governing(c.pkg) {
-		if before == nil {
-			judgeUnreviewed(c, p, v)
-		}
-		for _, rule := range contentChecks {
-			f := rule.judge(c, p)
-			if before == nil || before.pkg != c.pkg || f != rule.judge(before, p) {
-				p.Record(v, rule.ID, f)
-			}
-		}
-	}
+	bundle.JudgeContents(ns, c, before, v)
 }
 
 // unknownPackage returns why the package of a ClusterServiceVersion is not known, or "" if it is, or if it was not
 // known before either. Users have to write the package as OLM does: the API server, which holds the write while no
 // replica answers, does not decode properties, so another form would hide the package from it (threat O41).
-func (in *CSVInput) unknownPackage(c, before *Bundle) string {
+func (in *CSVInput) unknownPackage(c, before *carrier.Bundle) string {
 	named := func(csv *olm.CSV) bool { return olm.NamesPackage(csv.Metadata.Annotations.Properties) }
 	switch {
-	case c.unknown != "" && (before == nil || before.unknown == ""):
-		return c.unknown
+	case c.Unknown != "" && (before == nil || before.Unknown == ""):
+		return c.Unknown
 	case in.ByOLM || in.ByOpgate || named(in.New) || in.Old != nil && !named(in.Old):
 		return ""
 	}
@@ -219,19 +213,19 @@ func (in *CSVInput) unhidden() bool {
 // judgeFrozenCSV keeps a governed ClusterServiceVersion as OLM installed it (threat O9): its name, version and catalog
 // were judged, and its contents are those of the catalog under that name. Restoring what is recorded is not a change; a
 // plan is no evidence of that (threat O53).
-func judgeFrozenCSV(in *CSVInput, before *Bundle, v *verdict.Verdict) {
+func judgeFrozenCSV(in *CSVInput, before *carrier.Bundle, v *verdict.Verdict) {
 	field := in.changedField()
 	if field == "" || in.ByOpgate || field == "spec" && in.Namespace.IsRecorded(in.New.Metadata.Name, &in.New.Spec) {
 		return
 	}
 	f := verdict.Finding{Decision: verdict.Deny, Field: field,
-		What: "changing " + field + " of " + text.Name(before.name) + " is not allowed",
+		What: "changing " + field + " of " + text.Name(before.Name) + " is not allowed",
 		Accepted: "it stays as OLM installed it; let OLM install another version, or set what spec.config of its " +
 			"Subscription offers"}
-	if before.unknown != "" && in.Namespace.Governed() {
+	if before.Unknown != "" && in.Namespace.Governed() {
 		state.RecordForNamespace(v, in.Namespace, RuleCSVFrozen, f)
 	}
-	for _, p := range in.Namespace.Governing(before.pkg) {
+	for _, p := range in.Namespace.Governing(before.Package) {
 		p.Record(v, RuleCSVFrozen, f)
 	}
 }

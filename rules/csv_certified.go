@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/carrier"
 	"github.com/opgate/opgate/rules/constraint"
 )
 
@@ -14,17 +15,17 @@ const selfCertified = "only properties that the ClusterServiceVersion states of 
 // properties that its author writes past OLM (threat O56). Such properties can make it refused, and never allowed; what
 // it is, its package and its APIs, counts as stated.
 func (in *CSVInput) selfCertifying(
-	c *Bundle, found []constraint.Finding, budget *constraint.Budget,
+	c *carrier.Bundle, found []constraint.Finding, budget *constraint.Budget,
 ) []constraint.Finding {
 	isWritten := in.Old == nil || in.Old.Metadata.Annotations.Properties != in.New.Metadata.Annotations.Properties
 	if in.ByOLM || in.ByOpgate || !isWritten || !in.Namespace.Constraints().Reads(constraint.Properties) {
 		return nil
 	}
 	without := *c
-	without.properties = slices.DeleteFunc(slices.Clone(c.properties), func(p olm.Property) bool {
+	without.Properties = slices.DeleteFunc(slices.Clone(c.Properties), func(p olm.Property) bool {
 		return p.Type != olm.TypePackage && p.Type != olm.TypeGVK
 	})
-	if len(without.properties) == len(c.properties) {
+	if len(without.Properties) == len(c.Properties) {
 		return nil
 	}
 	var more []constraint.Finding

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/bundle"
+	"github.com/opgate/opgate/rules/carrier"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
@@ -33,15 +35,15 @@ func JudgeEscape(csv *olm.CSV, ns *state.Namespace) (reasons []Escape, known boo
 	}
 	in := CSVInput{New: csv, Namespace: ns}
 	created, err := time.Parse(time.RFC3339, csv.Metadata.CreationTimestamp)
-	var steps []Bundle
+	var steps []carrier.Bundle
 	for _, plan := range ns.Plans() {
 		if !plan.Spec.Approved || !plan.Brings(csv.Metadata.Name) {
 			continue
 		}
 		in.ByOLM = plan.Status.ServiceAccount.Name == ""
-		if step, ok := in.stepOf(plan); ok {
+		if step, ok := carrier.OfStep(in.New, plan, in.Namespace, in.ByOLM); ok {
 			// what comes along is read for unfinished plans only
-			step.stored, step.storedAt, step.referring = true, created, false
+			step.Stored, step.StoredAt, step.Referring = true, created, false
 			steps = append(steps, step)
 		}
 	}
@@ -51,11 +53,11 @@ func JudgeEscape(csv *olm.CSV, ns *state.Namespace) (reasons []Escape, known boo
 	} else {
 		gone = "; the InstallPlan that brought it was deleted"
 		in.ByOLM = true
-		c := in.described(csv)
-		c.bypassesOLM = false // its catalog is not known
+		c := in.bundle(csv)
+		c.BypassesOLM = false // its catalog is not known
 		judgeBypassingOLM(&in, c, nil, &v)
-		for _, f := range ns.Constraints().Judge(c.forConstraints(ns), ns.ForConstraints(), budget) {
-			state.RecordConstraint(&v, RuleBundleConstraint, "this ClusterServiceVersion", &f)
+		for _, f := range ns.Constraints().Judge(c.ForConstraints(ns), ns.ForConstraints(), budget) {
+			state.RecordConstraint(&v, bundle.RuleConstraint, "this ClusterServiceVersion", &f)
 		}
 	}
 	v = v.Sorted()
@@ -70,4 +72,20 @@ func JudgeEscape(csv *olm.CSV, ns *state.Namespace) (reasons []Escape, known boo
 			Deny: r.Decision == verdict.Deny, Message: r.Message + gone})
 	}
 	return reasons, len(steps) > 0
+}
+
+// wasExcepted reports whether an exception set a rule of a source aside for a ClusterServiceVersion at a time of the
+// past, whether or not it has ended since.
+func wasExcepted(n *state.Namespace, from verdict.PolicyRef, id verdict.RuleID, csv string, then time.Time) bool {
+	for _, p := range n.Policies() {
+		if p.Ref() == from {
+			return p.Exceptions().Was(id, csv, n.Name(), then)
+		}
+	}
+	for _, d := range n.Constraints().Definitions() {
+		if state.ConstraintRef(d) == from {
+			return d.Exceptions.Was(id, csv, n.Name(), then)
+		}
+	}
+	return false
 }

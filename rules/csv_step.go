@@ -6,8 +6,9 @@ import (
 
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/bundle"
+	"github.com/opgate/opgate/rules/carrier"
 	"github.com/opgate/opgate/rules/constraint"
-	"github.com/opgate/opgate/rules/evidence"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
@@ -16,20 +17,20 @@ import (
 // namespace, a user who may create plans may choose any name (threat O9). OLM writes for the plans that it runs. A
 // ServiceAccount writes for plans that name it, and since that account belongs to a tenant, only the contents of the
 // plan.
-func (in *CSVInput) steps() []Bundle {
+func (in *CSVInput) steps() []carrier.Bundle {
 	if in.Old != nil {
 		return nil
 	}
-	var running, late []Bundle
+	var running, late []carrier.Bundle
 	for _, plan := range in.Namespace.Plans() {
 		if !in.ByOLM && !plan.RunsAs(in.User) {
 			continue
 		}
-		step, ok := in.stepOf(plan)
+		step, ok := carrier.OfStep(in.New, plan, in.Namespace, in.ByOLM)
 		if !ok {
 			continue
 		}
-		if plan.Running() && plan.Brings(step.name) {
+		if plan.Running() && plan.Brings(step.Name) {
 			running = append(running, step)
 		} else if in.ByOLM {
 			late = append(late, step) // OLM writes for installing plans: either the snapshot is stale, or OLM is
@@ -42,8 +43,9 @@ func (in *CSVInput) steps() []Bundle {
 }
 
 // exactOrAll returns the steps with exactly the written contents, or all steps if there are none.
-func exactOrAll(steps []Bundle) []Bundle {
-	if exact := slices.DeleteFunc(slices.Clone(steps), func(s Bundle) bool { return !s.exact }); len(exact) > 0 {
+func exactOrAll(steps []carrier.Bundle) []carrier.Bundle {
+	other := func(s carrier.Bundle) bool { return !s.Exact }
+	if exact := slices.DeleteFunc(slices.Clone(steps), other); len(exact) > 0 {
 		return exact
 	}
 	return steps
@@ -51,13 +53,13 @@ func exactOrAll(steps []Bundle) []Bundle {
 
 // judgeSteps judges the steps of running plans. Of several plans with exactly these contents, one allowed plan is
 // enough; if it is not known which plan the write is for, all of them must be allowed.
-func (in *CSVInput) judgeSteps(steps []Bundle, budget *constraint.Budget, v *verdict.Verdict) {
+func (in *CSVInput) judgeSteps(steps []carrier.Bundle, budget *constraint.Budget, v *verdict.Verdict) {
 	verdicts := make([]verdict.Verdict, len(steps))
 	for i := range steps {
-		judgeStep(&steps[i], in.Namespace, in.Now, budget, &verdicts[i])
+		bundle.JudgeStep(&steps[i], in.Namespace, in.Now, budget, &verdicts[i])
 	}
 	judged := verdicts
-	if steps[0].exact {
+	if steps[0].Exact {
 		mildest := slices.MinFunc(verdicts, func(a, b verdict.Verdict) int { return int(a.Decision) - int(b.Decision) })
 		judged = []verdict.Verdict{mildest}
 	}
@@ -69,76 +71,13 @@ func (in *CSVInput) judgeSteps(steps []Bundle, budget *constraint.Budget, v *ver
 	}
 }
 
-// judgeStep judges a step of an approved plan by the present policies and Constraints: the plan may have been approved
-// before these, or from the start. How the plan leads to it, such as by an upgrade, was judged at approval. An override
-// sets aside what the plan showed to its approver: of a bundle image only the contents that were read, if OLM writes
-// these.
-func judgeStep(c *Bundle, ns *state.Namespace, now time.Time, budget *constraint.Budget, v *verdict.Verdict) {
-	ended, what := evidence.OverrideEnd(c.plan, now), "this ClusterServiceVersion"
-	if c.stored && ended != "" { // what was written before the end of its override stays
-		ended = evidence.OverrideExpiry(&c.plan.Metadata).Unmarked().EndedText(c.storedAt)
-	}
-	overridden := evidence.Overridden(c.plan) && ended == ""
-	if ended != "" {
-		what += ", of which the override " + ended + ","
-	}
-	if overridden && !c.shown(ns) {
-		c.referring = false // the approver did not see what comes along either
-	}
-	judgeStepContents(c, ns, v)
-	if !overridden {
-		judgeStepByPolicies(c, ns, now, ended, v)
-	}
-	for _, f := range ns.Constraints().Judge(c.forConstraints(ns), ns.ForConstraints(), budget) {
-		if c.stored && ofUnfinishedPlans(&f) {
-			continue
-		}
-		visible := c.inline || f.Constraint == nil || f.Constraint.Uses()&constraint.InCSV == 0 || c.shown(ns)
-		c.explain(&f, ns)
-		if !overridden || !visible {
-			recordConstraintOn(ns, c, now, v, what, &f)
-		}
-	}
-}
-
-// shown reports whether what OLM writes, if that is known, is what it had unpacked for the plan, by which the approval
-// was judged.
-func (c *Bundle) shown(ns *state.Namespace) bool {
-	unpacked, unknown := unpackedOf(ns, c)
-	return unknown == "" && (c.spec == nil || unpacked.Spec.ContentsDigest() == c.spec.ContentsDigest())
-}
-
-// judgeStepByPolicies judges a step without an override; ended is why that of its plan does not count, "" if it has
-// none.
-func judgeStepByPolicies(c *Bundle, ns *state.Namespace, now time.Time, ended string, v *verdict.Verdict) {
-	by := "; InstallPlan " + text.Name(c.plan.Metadata.Name) + ", which brings it, was approved all the same"
-	if ended != "" {
-		by += ", with an override that " + ended
-	}
-	c.recordUnknown(ns, "it", c.awaited()+by, v)
-	for _, p := range ns.Governing(c.pkg) {
-		for _, rule := range contentChecks {
-			f := rule.judge(c, p)
-			f.Accepted += by
-			recordOn(p, c, now, v, rule.ID, f)
-		}
-		if c.stored {
-			continue // contents are read, and compared with what is installed, for unfinished plans only
-		}
-		for _, r := range reviewChange(ns, c.plan, c, now, p, v) {
-			r.Accepted += by
-			recordReview(c, now, v, p, r)
-		}
-	}
-}
-
 // RefusedSteps returns why the ClusterServiceVersions and Subscriptions that an approved plan still has to write are
 // refused at a time; none if they are allowed. OLM repeats a refused step for as long as the plan exists.
 func RefusedSteps(plan *olm.InstallPlan, ns *state.Namespace, now time.Time) []verdict.Reason {
 	if !plan.Running() || !ns.Judged() {
 		return nil
 	}
-	return append(refusedSteps(plan, ns, now), refusedSubscriptions(plan, ns, now)...)
+	return append(bundle.RefusedSteps(plan, ns, now), refusedSubscriptions(plan, ns, now)...)
 }
 
 // refusedSubscriptions judges the Subscriptions that OLM generates for dependencies, as they are judged when it writes
@@ -163,21 +102,4 @@ func refusedSubscriptions(plan *olm.InstallPlan, ns *state.Namespace, now time.T
 		}
 	}
 	return reasons
-}
-
-func refusedSteps(plan *olm.InstallPlan, ns *state.Namespace, now time.Time) []verdict.Reason {
-	v := verdict.Verdict{}
-	budget := constraint.NewBudget(nil)
-	for _, step := range bundlesOf(plan, ns) {
-		switch {
-		case ns.Installs(step.name):
-		case step.inline || step.shown(ns):
-			judgeStep(&step, ns, now, budget, &v)
-		case !evidence.Overridden(plan) || evidence.OverrideEnd(plan, now) != "":
-			// the contents of an image that is not unpacked are not known before OLM writes it
-			judgeStepByPolicies(&step, ns, now, evidence.OverrideEnd(plan, now), &v)
-		}
-	}
-	v = v.Sorted()
-	return v.Reasons
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/carrier"
 	"github.com/opgate/opgate/rules/state"
 )
 
@@ -15,12 +16,12 @@ func UpgradeDeadline(n *state.Namespace, plan *olm.InstallPlan) time.Time {
 	if err != nil || n == nil {
 		return deadline
 	}
-	bundles := bundlesOf(plan, n)
+	bundles := carrier.OfPlan(plan, n)
 	for i := range bundles {
-		if n.InstalledOf(bundles[i].pkg, bundles[i].name) == "" {
+		if n.InstalledOf(bundles[i].Package, bundles[i].Name) == "" {
 			continue // a first installation
 		}
-		for _, p := range n.Governing(bundles[i].pkg) {
+		for _, p := range n.Governing(bundles[i].Package) {
 			if at := created.Add(p.MaximumWait); p.MaximumWait > 0 && (deadline.IsZero() || at.Before(deadline)) {
 				deadline = at
 			}

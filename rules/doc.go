@@ -16,13 +16,15 @@
 //	JudgeOperatorPolicy    creating and updating an OperatorPolicy
 //	JudgeConstraint        creating and updating a Constraint
 //
-// Package dependency judges Policies and PolicySets. What rules judge by is in packages below, which have no rule:
-// facts has what is known of the cluster, state of a namespace and its policies, and evidence what a plan states of
-// overrides and consents.
+// Package bundle judges what a plan or a ClusterServiceVersion brings, dependency Policies and PolicySets. What rules
+// judge by is in packages below, which have no rule: carrier extracts bundles from what brings them, facts has what is
+// known of the cluster, state of a namespace and its policies, and evidence what a plan states of overrides and
+// consents.
 //
-// The code behind a refusal is found by the ID in its message. The constant of a rule spells the ID (bundle/version is
-// RuleBundleVersion), and is declared with the rule's outcome and summary beside the function that judges it: files are
-// named after the kind, then the subject (bundle_version.go, bundle_upgrade.go, subscription_approval.go). rules.go
-// lists the rules of each kind. An entry point runs all rules of its kind; where several run for each policy, a check
-// is a small function in a declared slice. What a rule and a verdict are is in package verdict.
+// The code behind a refusal is found by the ID in its message. The constant of a rule spells the ID (plan/frozen is
+// RulePlanFrozen, bundle/version is bundle.RuleVersion), and is declared with the rule's outcome and summary beside the
+// function that judges it: files are named after the kind, then the subject (subscription_approval.go), in package
+// bundle after the subject (version.go, upgrade.go). rules.go lists the rules of each kind. An entry point runs all
+// rules of its kind; where several run for each policy, a check is a small function in a declared slice. What a rule
+// and a verdict are is in package verdict.
 package rules

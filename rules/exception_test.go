@@ -9,6 +9,7 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/bundle"
 	"github.com/opgate/opgate/rules/exception"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
@@ -89,9 +90,9 @@ func TestException(t *testing.T) {
 			if note := v.ApprovalNote("", 1000); test.refused == "" && !strings.Contains(note, named) {
 				t.Errorf("the event on the approval is %q", note)
 			}
-			forbidden, _ := Forbids(p, "etcd.v0.9.4", "0.9.4",
+			forbidden, _ := bundle.Forbids(p, "etcd.v0.9.4", "0.9.4",
 				olm.Catalog{Namespace: "olm", Name: "operatorhubio-catalog"}, now)
-			covered, _ := Covers(p, "etcd.v0.9.4", "0.9.4", now)
+			covered, _ := bundle.Covers(p, "etcd.v0.9.4", "0.9.4", now)
 			if p.MustNotHave && forbidden != (test.refused != "") {
 				t.Errorf("forbidden is %t: the loop would not agree with the gate", forbidden)
 			}

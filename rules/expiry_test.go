@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/bundle"
+	"github.com/opgate/opgate/rules/carrier"
 	"github.com/opgate/opgate/rules/evidence"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
@@ -46,7 +48,7 @@ func TestConsentEnds(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			plan := consentedPlan(digest)
 			plan.Metadata.Annotations.ConsentExpires = c.expires
-			ns := Read(state.NewNamespace("shop", state.NamespaceContents{Policies: []*state.OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))},
+			ns := carrier.Read(state.NewNamespace("shop", state.NamespaceContents{Policies: []*state.OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))},
 				CSVs: etcdInstalled(), Plans: []*olm.InstallPlan{plan}}), nil, reading(nil, etcdChange(nil)))
 			v := JudgePlan(PlanInput{Plan: plan, Namespace: ns, Now: timeOf(t, c.now)})
 			if (v.Decision == verdict.Allow) != (c.ended == "") || !strings.Contains(v.Refusal(), c.ended) {
@@ -108,7 +110,7 @@ func TestConsentEndIsWritten(t *testing.T) {
 			in := annotate(old, digest, "", false)
 			in.New.Metadata.Annotations.ConsentExpires = c.expires
 			in.Now = momentOf(t, "2026-12-01T13:00:00Z")
-			in.Namespace = Read(state.NewNamespace("shop", state.NamespaceContents{Policies: []*state.OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))},
+			in.Namespace = carrier.Read(state.NewNamespace("shop", state.NamespaceContents{Policies: []*state.OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))},
 				CSVs: etcdInstalled(), Plans: []*olm.InstallPlan{old}}), nil, reading(nil, etcdChange(nil)))
 			if got := in.ConsentAsked(); got != c.asked {
 				t.Errorf("consent asked is %v", got)
@@ -127,9 +129,9 @@ func TestConsentEndCountsAtOnce(t *testing.T) {
 	old := consentedPlan(digest)
 	in := annotate(old, digest, "", true)
 	in.New.Metadata.Annotations.ConsentExpires, in.Now = "ended", momentOf(t, noon)
-	in.Namespace = Read(state.NewNamespace("shop", state.NamespaceContents{Policies: []*state.OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))},
+	in.Namespace = carrier.Read(state.NewNamespace("shop", state.NamespaceContents{Policies: []*state.OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))},
 		CSVs: etcdInstalled(), Plans: []*olm.InstallPlan{old}}), nil, reading(nil, etcdChange(nil)))
-	if v := JudgePlanUpdate(in); v.Decision != verdict.Hold || v.Reasons[0].Rule != RuleBundleConsent {
+	if v := JudgePlanUpdate(in); v.Decision != verdict.Hold || v.Reasons[0].Rule != bundle.RuleConsent {
 		t.Errorf("%s: %s", v.Decision, v.Refusal())
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/bundle"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
@@ -100,7 +101,7 @@ func TestJudgeInstalled(t *testing.T) {
 		if c.follows != nil {
 			in.Subscriptions = []*olm.Subscription{c.follows}
 		}
-		v, here := JudgeInstalled(state.NewNamespace("shop", in), c.installed.CSV, time.Time{})
+		v, here := bundle.JudgeInstalled(state.NewNamespace("shop", in), c.installed.CSV, time.Time{})
 		if !here || v.Decision != c.want || len(v.CSVs) != 1 || v.CSVs[0].Disposition != c.disposition {
 			t.Errorf("%s: here %t, %+v", c.name, here, v)
 			continue
@@ -110,7 +111,7 @@ func TestJudgeInstalled(t *testing.T) {
 			t.Errorf("%s: %q, want %q", c.name, v.Refusal(), c.reason)
 		}
 	}
-	if _, here := JudgeInstalled(state.NewNamespace("shop",
+	if _, here := bundle.JudgeInstalled(state.NewNamespace("shop",
 		state.NamespaceContents{Subscriptions: []*olm.Subscription{subscription}}), etcd.CSV, time.Time{}); here {
 		t.Error("a ClusterServiceVersion that only a Subscription names is judged")
 	}

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/opgate/opgate/rules/carrier"
 	"github.com/opgate/opgate/rules/evidence"
 	"github.com/opgate/opgate/rules/state"
 )
@@ -43,10 +44,10 @@ func nextAge(n *state.Namespace, now time.Time) time.Time {
 		if !n.Waits(plan) {
 			continue
 		}
-		bundles := bundlesOf(plan, n)
+		bundles := carrier.OfPlan(plan, n)
 		for i := range bundles {
-			seen, unknown := bundles[i].firstSeen(n)
-			for _, p := range n.Governing(bundles[i].pkg) {
+			seen, unknown := bundles[i].FirstSeen(n)
+			for _, p := range n.Governing(bundles[i].Package) {
 				ready := seen.Add(p.Age.Least)
 				if unknown == "" && p.Age.Holds() && now.Before(ready) && (next.IsZero() || ready.Before(next)) {
 					next = ready

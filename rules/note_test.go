@@ -9,6 +9,7 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/bundle"
 	"github.com/opgate/opgate/rules/evidence"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
@@ -34,7 +35,7 @@ func TestNotes(t *testing.T) {
 	overridden := denied.Verdict.Overridden(RulePlanOverride, "security fix", "")
 	consented := verdict.Verdict{CSVs: []verdict.CSV{{CSV: "etcd.v0.9.4", Disposition: verdict.Allowed,
 		By: []string{"OperatorPolicy policies/etcd"}}},
-		Consents: []verdict.Consent{{Rule: RuleBundleConsent, CSV: "etcd.v0.9.4", Digest: "sha256:1f",
+		Consents: []verdict.Consent{{Rule: bundle.RuleConsent, CSV: "etcd.v0.9.4", Digest: "sha256:1f",
 			Policy: "OperatorPolicy policies/etcd",
 			From:   evidence.ConsentAnnotation, By: "alice"}}}
 	allowed := judge(pendingPlan("etcd 0.9.2 vault", "vault 1.0.0", "grafana 1.0.0"), etcd)
@@ -75,24 +76,24 @@ func TestAttackNotesAreBounded(t *testing.T) {
 	}
 	many := make([]verdict.Reason, 10_000)
 	for i := range many {
-		many[i] = reason(RuleBundleVersion, fmt.Sprintf("csv-%d is not allowed", i), "allowed is etcd.v0.9.2")
+		many[i] = reason(bundle.RuleVersion, fmt.Sprintf("csv-%d is not allowed", i), "allowed is etcd.v0.9.2")
 	}
 	for name, c := range map[string]struct {
 		reasons []verdict.Reason
 		want    []string
 	}{
-		"what is wrong": {[]verdict.Reason{reason(RuleBundleVersion, long, "allowed is etcd.v0.9.2")},
+		"what is wrong": {[]verdict.Reason{reason(bundle.RuleVersion, long, "allowed is etcd.v0.9.2")},
 			[]string{" (bundle/version): allowed is etcd.v0.9.2"}},
-		"what is accepted": {[]verdict.Reason{reason(RuleBundleConsent, "etcd is held",
+		"what is accepted": {[]verdict.Reason{reason(bundle.RuleConsent, "etcd is held",
 			"accept sha256:1f; it changes "+long)},
 			[]string{"etcd is held (bundle/consent): accept sha256:1f; it changes"}},
-		"both, twice": {[]verdict.Reason{reason(RuleBundleVersion, long, "allowed is etcd.v0.9.2, "+long),
-			reason(RuleBundleChannel, long, long)},
+		"both, twice": {[]verdict.Reason{reason(bundle.RuleVersion, long, "allowed is etcd.v0.9.2, "+long),
+			reason(bundle.RuleChannel, long, long)},
 			[]string{" (bundle/version): allowed is etcd.v0.9.2", "; and 1 more (bundle/channel)"}},
 		"many": {many, []string{"csv-0 is not allowed (bundle/version): allowed is etcd.v0.9.2; csv-1",
 			" more (bundle/version)"}},
-		"without its rule": {[]verdict.Reason{{Rule: RuleBundleVersion, Message: long}}, nil},
-		"grows when escaped": {[]verdict.Reason{reason(RuleBundleVersion, strings.Repeat("\u202e", 300),
+		"without its rule": {[]verdict.Reason{{Rule: bundle.RuleVersion, Message: long}}, nil},
+		"grows when escaped": {[]verdict.Reason{reason(bundle.RuleVersion, strings.Repeat("\u202e", 300),
 			"allowed is etcd.v0.9.2")}, []string{" (bundle/version): allowed is etcd.v0.9.2"}},
 		"none": {nil, nil},
 	} {

@@ -3,6 +3,7 @@ package rules
 import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/rules/bundle"
 	"github.com/opgate/opgate/rules/exception"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
@@ -25,10 +26,10 @@ var (
 // WidenedExceptions returns the paths of the exceptions by which a write of an OperatorPolicy sets more aside than the
 // stored one does, or for longer, whatever has ended: one that is added, prolonged or widened. Old is nil on create.
 func WidenedExceptions(op, old *policyv1beta2.OperatorPolicy) []string {
-	now, _ := state.ReadExceptions(op, exceptable()) // what is not valid is refused
+	now, _ := state.ReadExceptions(op, bundle.Exceptable()) // what is not valid is refused
 	var before exception.List
 	if old != nil {
-		before, _ = state.ReadExceptions(old, exceptable())
+		before, _ = state.ReadExceptions(old, bundle.Exceptable())
 	}
 	return now.Widened(before)
 }

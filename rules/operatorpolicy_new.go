@@ -2,12 +2,13 @@ package rules
 
 import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/rules/bundle"
 	"github.com/opgate/opgate/rules/state"
 )
 
 // NewOperatorPolicy prepares an OperatorPolicy for judging. It is total: it keeps whatever it cannot read as a fault.
 func NewOperatorPolicy(op *policyv1beta2.OperatorPolicy) *state.OperatorPolicy {
-	return state.NewOperatorPolicy(op, exceptable())
+	return state.NewOperatorPolicy(op, bundle.Exceptable())
 }
 
 // CompletedOperatorPolicy prepares a policy that was completed from cluster state; written is the policy as it is
@@ -16,5 +17,5 @@ func NewOperatorPolicy(op *policyv1beta2.OperatorPolicy) *state.OperatorPolicy {
 func CompletedOperatorPolicy(
 	written, completed *policyv1beta2.OperatorPolicy, problems []string,
 ) *state.OperatorPolicy {
-	return state.CompletedOperatorPolicy(written, completed, problems, exceptable())
+	return state.CompletedOperatorPolicy(written, completed, problems, bundle.Exceptable())
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/bundle"
 	"github.com/opgate/opgate/rules/facts"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
@@ -74,7 +75,7 @@ func previewOffer(in *SubscriptionInput, p *state.OperatorPolicy, v *verdict.Ver
 		newer := func(e catalog.Entry) bool {
 			return coversEntry(p, e, in.Now) && !olm.OlderVersion(e.Version, c.Version)
 		}
-		if ok, _ := Covers(p, c.CSV, c.Version, in.Now); ok || c.Package != p.Package ||
+		if ok, _ := bundle.Covers(p, c.CSV, c.Version, in.Now); ok || c.Package != p.Package ||
 			slices.ContainsFunc(channel.Entries, newer) {
 			continue
 		}

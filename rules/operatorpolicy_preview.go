@@ -10,6 +10,7 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/bundle"
 	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
@@ -156,13 +157,13 @@ func uncovered(p *state.OperatorPolicy, installed state.Installed, now time.Time
 		return ""
 	}
 	if p.MustNotHave {
-		if match, known := Forbids(p, installed.CSV, installed.Version, olm.Catalog{}, now); match || !known &&
+		if match, known := bundle.Forbids(p, installed.CSV, installed.Version, olm.Catalog{}, now); match || !known &&
 			(p.Catalog != olm.Catalog{}) && !p.Versions.Binds(installed.CSV) {
 			return installed.CSV + " is installed in namespace " + p.TargetNamespace + " and forbidden by this policy"
 		}
 		return ""
 	}
-	if ok, _ := Covers(p, installed.CSV, installed.Version, now); ok {
+	if ok, _ := bundle.Covers(p, installed.CSV, installed.Version, now); ok {
 		return ""
 	}
 	return installed.CSV + " is installed in namespace " + p.TargetNamespace + " and not covered by this policy"

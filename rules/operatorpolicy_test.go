@@ -8,6 +8,7 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/bundle"
 	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
@@ -202,7 +203,7 @@ func TestUnreadablePoliciesHold(t *testing.T) {
 			p := policyFor("etcd", edit)
 			ns := state.NewNamespace("shop", state.NamespaceContents{Policies: []*state.OperatorPolicy{p}})
 			if v := JudgePlan(PlanInput{Plan: pendingPlan("etcd 0.9.2"), Namespace: ns}); v.Decision != verdict.Hold ||
-				v.Reasons[0].Rule != RulePolicyUnreadable {
+				v.Reasons[0].Rule != bundle.RulePolicyUnreadable {
 				t.Errorf("the plan: %s %v", v.Decision, v.Reasons)
 			}
 			sub := subscriptionTo("etcd")

@@ -3,6 +3,7 @@ package rules
 import (
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/carrier"
 	"github.com/opgate/opgate/rules/evidence"
 	"github.com/opgate/opgate/rules/verdict"
 )
@@ -40,8 +41,8 @@ func (in *PlanUpdateInput) ConsentNeeds() []verdict.PolicyRef {
 	in.Old.ParseBundles() // several rules ask, and the plan is this review's alone
 	var needs []verdict.PolicyRef
 	seen := map[verdict.PolicyRef]bool{}
-	for _, c := range bundlesOf(in.Old, in.Namespace) {
-		for _, p := range in.Namespace.Governing(c.pkg) {
+	for _, c := range carrier.OfPlan(in.Old, in.Namespace) {
+		for _, p := range in.Namespace.Governing(c.Package) {
 			if ref := p.Ref(); p.ReviewsChanges() && !seen[ref] {
 				seen[ref] = true
 				needs = append(needs, ref)

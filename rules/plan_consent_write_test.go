@@ -7,6 +7,8 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/bundle"
+	"github.com/opgate/opgate/rules/carrier"
 	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
@@ -50,11 +52,11 @@ func TestWritingConsent(t *testing.T) {
 		{name: "consent and approval at once", consent: digest, approve: true, asked: true},
 		{name: "approval of what was consented to", old: planned(digest, "bob"), consent: digest, by: "bob",
 			approve: true},
-		{name: "approval without consent", approve: true, want: verdict.Hold, rule: RuleBundleConsent,
+		{name: "approval without consent", approve: true, want: verdict.Hold, rule: bundle.RuleConsent,
 			says: "accept " + digest},
 		{name: "approval with consent to something else", consent: other, approve: true, asked: true,
 			want: verdict.Hold,
-			rule: RuleBundleConsent},
+			rule: bundle.RuleConsent},
 		{name: "several digests", consent: digest + ", " + other, approve: true, asked: true},
 		{name: "without the right", consent: digest, asked: true, without: true, want: verdict.Deny,
 			rule: RulePlanConsentRight,
@@ -77,7 +79,7 @@ func TestWritingConsent(t *testing.T) {
 		{name: "one of several withdrawn", old: planned(digest+","+other, "bob"), consent: other, by: "bob",
 			without: true},
 		{name: "withdrawn and approved at once", old: planned(digest, "bob"), approve: true, without: true,
-			want: verdict.Hold, rule: RuleBundleConsent},
+			want: verdict.Hold, rule: bundle.RuleConsent},
 		{name: "the name withdrawn", old: planned(digest, "bob"), consent: digest, without: true},
 		{name: "other white space", old: planned(digest+","+other, ""), consent: other + " ,\n" + digest,
 			without: true},
@@ -120,7 +122,7 @@ func TestWritingConsent(t *testing.T) {
 				policy = reviewed
 			}
 			in := annotate(old, c.consent, c.by, c.approve)
-			in.Namespace = Read(state.NewNamespace("shop", state.NamespaceContents{Policies: []*state.OperatorPolicy{policy},
+			in.Namespace = carrier.Read(state.NewNamespace("shop", state.NamespaceContents{Policies: []*state.OperatorPolicy{policy},
 				CSVs:  etcdInstalled(),
 				Plans: []*olm.InstallPlan{old}}), nil, reading(nil, etcdChange(nil)))
 			if c.without {

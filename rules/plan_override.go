@@ -6,6 +6,7 @@ import (
 
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/bundle"
 	"github.com/opgate/opgate/rules/evidence"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
@@ -112,7 +113,7 @@ func OverrideNeeds(v *verdict.Verdict, ns *state.Namespace) (needs []verdict.Pol
 		switch {
 		case !RuleOf(r.Rule).Override:
 			return nil, false
-		case r.From == verdict.PolicyRef{} || r.Rule == RuleBundleUnknown:
+		case r.From == verdict.PolicyRef{} || r.Rule == bundle.RuleUnknown:
 			from = ns.Sources()
 		}
 		for _, g := range from {

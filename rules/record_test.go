@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/carrier"
 	"github.com/opgate/opgate/rules/change"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/state"
@@ -228,7 +229,7 @@ func TestE2DeletedCSV(t *testing.T) {
 			if c.edit != nil {
 				c.edit(&contents)
 			}
-			ns := Read(state.NewNamespace("shop", contents), nil, reading(nil, first))
+			ns := carrier.Read(state.NewNamespace("shop", contents), nil, reading(nil, first))
 			v := JudgePlan(PlanInput{Plan: contents.Plans[0], Namespace: ns})
 			if v.Decision != c.want {
 				t.Fatalf("%s: %s, want %s", v.Decision, v.Refusal(), c.want)
@@ -251,7 +252,7 @@ func TestC2ContentsAreThoseRecorded(t *testing.T) {
 		From: "etcd.v0.9.2", FromVersion: "0.9.2"})
 	for spec, want := range map[string]verdict.Decision{etcdSpec: verdict.Allow, otherSpec: verdict.Hold} {
 		contents.CSVs = []state.Installed{storedEtcd(t, spec, "1")}
-		ns := Read(state.NewNamespace("shop", contents), nil, changes)
+		ns := carrier.Read(state.NewNamespace("shop", contents), nil, changes)
 		v := JudgePlan(PlanInput{Plan: contents.Plans[0], Namespace: ns})
 		if v.Decision != want || want != verdict.Allow &&
 			!strings.Contains(v.Refusal(), "what is installed has not the contents that are recorded of etcd.v0.9.2") {

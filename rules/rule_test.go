@@ -17,7 +17,7 @@ import (
 // declared rule is listed.
 func TestRuleConstantsSpellIDs(t *testing.T) {
 	var sources []string
-	for _, pattern := range []string{"*.go", "dependency/*.go"} {
+	for _, pattern := range []string{"*.go", "bundle/*.go", "dependency/*.go"} {
 		found, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)
@@ -50,8 +50,12 @@ func TestRuleConstantsSpellIDs(t *testing.T) {
 				t.Fatal(err)
 			}
 			declared++
+			name := id
+			if strings.HasPrefix(source, "bundle/") {
+				name = strings.TrimPrefix(id, "bundle/") // bundle.RuleVersion
+			}
 			if want := "Rule" + strings.NewReplacer("/", "", "-",
-				"").Replace(id); !strings.EqualFold(spec.Names[0].Name, want) {
+				"").Replace(name); !strings.EqualFold(spec.Names[0].Name, want) {
 				t.Errorf("%s: %s is %s", source, spec.Names[0].Name, id)
 			}
 			return true

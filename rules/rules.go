@@ -3,6 +3,7 @@ package rules
 import (
 	"slices"
 
+	"github.com/opgate/opgate/rules/bundle"
 	"github.com/opgate/opgate/rules/dependency"
 	"github.com/opgate/opgate/rules/verdict"
 )
@@ -11,9 +12,8 @@ import (
 // Each has a line in docs/rules.md and, except for those of the gate itself, a sample in manifests/samples and a
 // scenario in e2e/scenarios; tests keep the four consistent.
 var (
-	gateRules = []verdict.Rule{gateNotReady, gateStale, gateUnreadable, gateUnexpected, gateOLMIdentity, gateInternal}
-	// sharedRules are on the OperatorPolicy that governs an object of any kind.
-	sharedRules       = []verdict.Rule{policyUnreadable}
+	gateRules = []verdict.Rule{gateNotReady, gateStale, gateUnreadable, gateUnexpected, gateOLMIdentity,
+		gateInternal}
 	subscriptionRules = []verdict.Rule{
 		subscriptionPackage, subscriptionMustNotHave, subscriptionCatalog, subscriptionChannel,
 		subscriptionStartingCSV, subscriptionConfig, subscriptionOverride, subscriptionApproval,
@@ -21,14 +21,6 @@ var (
 		subscriptionConstraint,
 		subscriptionUnknownCSV, subscriptionDuplicate, subscriptionOwnerConflict, subscriptionOlderChannel,
 		subscriptionUnknownChannel, subscriptionHeldPlan,
-	}
-	// bundleRules are on what is installed, whatever brings it: a plan, a ClusterServiceVersion, or a step of a plan.
-	bundleRules = []verdict.Rule{
-		bundleMustNotHave, bundleCatalog, bundleVersion, bundleVersionRange, bundleUnknown, bundleConstraint,
-		bundleDependencyPending, bundleUpgrade, bundleChannel, bundleDeprecated, bundleCatalogDigest, bundleCatalogJump,
-		bundleMinimumAge, bundleApprovalWindow, bundleException, bundleConsent, bundleContents, bundleOwnConstraint,
-		bundleKubeVersion, bundleOpenShiftVersion,
-		bundleNotUpgradeable,
 	}
 	planRules = []verdict.Rule{
 		planPhase, planCreate, planBornApproved, planFrozen, planStatusPhase, planOverride, planOverrideReason,
@@ -74,7 +66,7 @@ func RuleOf(id verdict.RuleID) verdict.Rule {
 
 // Rules returns every rule of policies and Constraints, in reading order. The caller may keep the slice.
 func Rules() []verdict.Rule {
-	return slices.Concat(sharedRules, subscriptionRules, bundleRules, planRules, csvRules, catalogSourceRules,
+	return slices.Concat(bundle.Rules(), subscriptionRules, planRules, csvRules, catalogSourceRules,
 		operatorGroupRules, clusterExtensionRules, clusterCatalogRules, deletionRules, operatorPolicyRules,
 		constraintRules, dependency.Rules())
 }

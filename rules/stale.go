@@ -5,6 +5,7 @@ import (
 
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/carrier"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/state"
 )
@@ -26,9 +27,9 @@ func Stale(in StaleInput) string {
 	if !in.Namespace.Waits(in.Plan) {
 		return ""
 	}
-	csvs := bundlesOf(in.Plan, in.Namespace)
+	csvs := carrier.OfPlan(in.Plan, in.Namespace)
 	for i := range csvs {
-		for _, s := range in.Namespace.Subscribers(csvs[i].pkg) {
+		for _, s := range in.Namespace.Subscribers(csvs[i].Package) {
 			if s.Status.InstallPlan.Name != in.Plan.Metadata.Name {
 				continue
 			}
@@ -41,24 +42,24 @@ func Stale(in StaleInput) string {
 }
 
 // unlike returns why a ClusterServiceVersion of the plan is not what a Subscription asks for.
-func (in *StaleInput) unlike(c *Bundle, s *olm.Subscription) string {
-	name, sub, start := text.Name(c.name), "Subscription "+text.Name(s.Metadata.Name), s.Spec.StartingCSV
-	if start != "" && start != c.name && !in.Namespace.Installs(s.Status.InstalledCSV) {
+func (in *StaleInput) unlike(c *carrier.Bundle, s *olm.Subscription) string {
+	name, sub, start := text.Name(c.Name), "Subscription "+text.Name(s.Metadata.Name), s.Spec.StartingCSV
+	if start != "" && start != c.Name && !in.Namespace.Installs(s.Status.InstalledCSV) {
 		return "it brings " + name + ", and " + sub + " starts with " + text.Name(start)
 	}
-	pkg := in.Namespace.PackageOf(c.pkg, s.Catalog())
+	pkg := in.Namespace.PackageOf(c.Package, s.Catalog())
 	if in.Packages != nil {
-		pkg = in.Packages(c.pkg, c.name, s.Catalog())
+		pkg = in.Packages(c.Package, c.Name, s.Catalog())
 	}
 	if pkg == nil || len(pkg.Channels) == 0 {
 		return ""
 	}
 	channel := pkg.Channel(s.Spec.Channel)
 	// without a channel OLM takes any
-	if channel != nil && channel.Has(c.name) || s.Spec.Channel == "" && pkg.Has(c.name) {
+	if channel != nil && channel.Has(c.Name) || s.Spec.Channel == "" && pkg.Has(c.Name) {
 		return ""
 	}
-	if !in.Settled && !pkg.Has(c.name) && slices.Contains(c.catalogs, s.Catalog()) {
+	if !in.Settled && !pkg.Has(c.Name) && slices.Contains(c.Catalogs, s.Catalog()) {
 		return "" // the package server may not know it yet
 	}
 	return "it brings " + name + ", which channel " + text.Name(s.Spec.Channel) + " of catalog " +
@@ -67,23 +68,23 @@ func (in *StaleInput) unlike(c *Bundle, s *olm.Subscription) string {
 }
 
 // orphan returns why the plan brings a package that nothing asks for. What requires it may be in the plan or installed.
-func (in *StaleInput) orphan(csvs []Bundle) string {
+func (in *StaleInput) orphan(csvs []carrier.Bundle) string {
 	planned := len(csvs)
 	for _, c := range in.Namespace.Installed() {
-		csvs = append(csvs, Bundle{name: c.CSV, pkg: c.Package, described: c.Described, properties: c.Properties,
-			requires: olm.Requires(c.Properties)})
+		csvs = append(csvs, carrier.Bundle{Name: c.CSV, Package: c.Package, Described: c.Described,
+			Properties: c.Properties, Requires: olm.Requires(c.Properties)})
 	}
 	wanted := make([]bool, len(csvs))
 	var queue []int
 	for i := range csvs {
-		if !csvs[i].described || csvs[i].pkg == "" || constraint.BringsOwn(csvs[i].properties) {
+		if !csvs[i].Described || csvs[i].Package == "" || constraint.BringsOwn(csvs[i].Properties) {
 			return "" // what it is, or requires, is not known
 		}
-		if wanted[i] = i >= planned || len(in.Namespace.Subscribers(csvs[i].pkg)) > 0; wanted[i] {
+		if wanted[i] = i >= planned || len(in.Namespace.Subscribers(csvs[i].Package)) > 0; wanted[i] {
 			queue = append(queue, i)
 		}
 	}
-	alongRequired(csvs, queue, func(i, _ int) bool {
+	carrier.AlongRequired(csvs, queue, func(i, _ int) bool {
 		entered := !wanted[i]
 		wanted[i] = true
 		return entered
@@ -92,7 +93,7 @@ func (in *StaleInput) orphan(csvs []Bundle) string {
 	if i < 0 {
 		return ""
 	}
-	return "it brings " + text.Name(csvs[i].name) + " of package " + text.Name(csvs[i].pkg) +
+	return "it brings " + text.Name(csvs[i].Name) + " of package " + text.Name(csvs[i].Package) +
 		", to which there is no Subscription and which nothing requires"
 }
 

@@ -6,6 +6,7 @@ import (
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/bundle"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/facts"
 	"github.com/opgate/opgate/rules/state"
@@ -108,7 +109,7 @@ func (o *Offered) entries() []catalog.Entry {
 func (o *Offered) judge() func(catalog.Entry) bool {
 	p, budget := o.Policy, constraint.NewBudget(nil)
 	return func(e catalog.Entry) bool {
-		inRange := outOfRangeCSV(&Bundle{name: e.Name, version: e.Version}, p).Silent()
+		inRange := bundle.InRange(p, e.Name, e.Version)
 		if !p.MayBring(e.Name) || !inRange || p.HoldDeprecated && e.Deprecation != "" {
 			return false
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/bundle"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
@@ -87,23 +88,23 @@ func (in *SubscriptionInput) path(field string) string {
 
 // subscriptionChecks run all, in this order, for every policy that governs the package.
 var subscriptionChecks = []struct {
-	verdict.Rule
+	rule  verdict.RuleID
 	judge func(*SubscriptionInput, *state.OperatorPolicy) verdict.Finding
 }{
 	// A policy that cannot be read must not let anything through (threat G5).
-	{policyUnreadable, func(_ *SubscriptionInput, p *state.OperatorPolicy) verdict.Finding {
-		return unreadable(p, "this Subscription")
+	{bundle.RulePolicyUnreadable, func(_ *SubscriptionInput, p *state.OperatorPolicy) verdict.Finding {
+		return bundle.Unreadable(p, "this Subscription")
 	}},
 	// A forbidden package must not be subscribed to.
-	{subscriptionMustNotHave, forbiddenSubscription},
+	{RuleSubscriptionMustNotHave, forbiddenSubscription},
 	// The same name from another catalog is other content (threat O6).
-	{subscriptionCatalog, foreignCatalog},
+	{RuleSubscriptionCatalog, foreignCatalog},
 	// The channel determines which versions OLM will offer.
-	{subscriptionChannel, foreignChannel},
+	{RuleSubscriptionChannel, foreignChannel},
 	// The first version must be one that the policy would approve.
-	{subscriptionStartingCSV, foreignStart},
+	{RuleSubscriptionStartingCSV, foreignStart},
 	// The config must not exchange what was judged.
-	{subscriptionConfig, foreignConfig},
+	{RuleSubscriptionConfig, foreignConfig},
 }
 
 // JudgeSubscription decides on creating or updating a Subscription.
@@ -116,8 +117,8 @@ func JudgeSubscription(in SubscriptionInput) verdict.Verdict {
 	policies := in.Namespace.Governing(sub.Spec.Package)
 	if !in.fromJudgedPlan() && !in.onlyTurnsManual() {
 		for _, p := range policies {
-			for _, rule := range subscriptionChecks {
-				p.Record(&v, rule.ID, rule.judge(&in, p))
+			for _, check := range subscriptionChecks {
+				p.Record(&v, check.rule, check.judge(&in, p))
 			}
 		}
 		judgePackageChange(&in, &v)
@@ -156,7 +157,7 @@ func (in *SubscriptionInput) fromJudgedPlan() bool {
 	return slices.ContainsFunc(in.Namespace.Plans(), func(p *olm.InstallPlan) bool {
 		return generatedBy != "" && p.Metadata.Name == generatedBy && p.Spec.Approved &&
 			p.Spec.Approval == olm.ApprovalManual &&
-			len(refusedSteps(p, in.Namespace, in.Now)) == 0
+			len(bundle.RefusedSteps(p, in.Namespace, in.Now)) == 0
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/bundle"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/facts"
 	"github.com/opgate/opgate/rules/state"
@@ -66,10 +67,10 @@ func judgeChannel(in *SubscriptionInput, v *verdict.Verdict) {
 					RuleSubscriptionConstraint, state.MustSatisfy(&f))})
 		}
 	}
-	if what, accepted := tooOldFor(in.channel().MinKubeVersion, in.Namespace.Facts().Version); what != "" {
-		v.Warn(verdict.Reason{Rule: RuleBundleKubeVersion, Message: verdict.Sentence(
+	if what, accepted := in.Namespace.Facts().TooOldFor(in.channel().MinKubeVersion); what != "" {
+		v.Warn(verdict.Reason{Rule: bundle.RuleKubeVersion, Message: verdict.Sentence(
 			text.Name(newest.CSV)+", the newest version in channel "+text.Name(in.channel().Name)+", "+what,
-			RuleBundleKubeVersion, accepted)})
+			bundle.RuleKubeVersion, accepted)})
 	}
 }
 
@@ -210,7 +211,7 @@ func judgeNewest(in *SubscriptionInput, v *verdict.Verdict) {
 
 // coversEntry reports whether a policy may allow a version that a catalog offers.
 func coversEntry(p *state.OperatorPolicy, e catalog.Entry, now time.Time) bool {
-	ok, _ := Covers(p, e.Name, e.Version, now)
+	ok, _ := bundle.Covers(p, e.Name, e.Version, now)
 	return ok || e.Version == "" && p.VersionRange != nil
 }
 

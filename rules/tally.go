@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/opgate/opgate/rules/bundle"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/state"
 )
@@ -56,7 +57,7 @@ func NewTally(namespaces iter.Seq[*state.Namespace], now time.Time) *Tally {
 			for _, f := range ns.Constraints().Judge(ns.Installed()[i].ForConstraints(ns), ns.ForConstraints(),
 				constraint.NewBudget(nil)) {
 				csv := ns.Installed()[i].CSV
-				if f.Constraint == nil || !f.Definition.Exceptions.ForName(RuleBundleConstraint, csv, ns.Name(), now) {
+				if f.Constraint == nil || !f.Definition.Exceptions.ForName(bundle.RuleConstraint, csv, ns.Name(), now) {
 					t.add(ns.Name(), csv, &f)
 				}
 			}

@@ -8,6 +8,7 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/bundle"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
@@ -109,13 +110,13 @@ func TestDigestsByNameAlone(t *testing.T) {
 	if allow.PassesByName("etcd.v0.9.2") {
 		t.Error("a plan that is born approved passes by a name that is bound to contents")
 	}
-	if ok, _ := Covers(allow, "etcd.v0.9.2", "0.9.2", time.Time{}); !ok {
+	if ok, _ := bundle.Covers(allow, "etcd.v0.9.2", "0.9.2", time.Time{}); !ok {
 		t.Error("what is installed under the name counts as not allowed")
 	}
-	if ok, _ := Covers(allow, "etcd.v0.9.4", "0.9.4", time.Time{}); ok {
+	if ok, _ := bundle.Covers(allow, "etcd.v0.9.4", "0.9.4", time.Time{}); ok {
 		t.Error("what is installed under another name counts as allowed")
 	}
-	if match, known := Forbids(forbid, "etcd.v0.9.2", "0.9.2", olm.Catalog{}, time.Time{}); match || known {
+	if match, known := bundle.Forbids(forbid, "etcd.v0.9.2", "0.9.2", olm.Catalog{}, time.Time{}); match || known {
 		t.Error("what is installed would be removed without knowing its contents")
 	}
 	if r := forbid.NameRules(); r.Forbid || len(r.Names) > 0 {

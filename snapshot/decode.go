@@ -18,6 +18,7 @@ import (
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/carrier"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/dependency"
 	"github.com/opgate/opgate/rules/state"
@@ -215,7 +216,7 @@ func decodePlan(raw []byte) (any, Subject, error) {
 		return nil, Subject{}, err
 	}
 	p.Metadata.Trim()
-	rules.PreparePlan(p)
+	carrier.PreparePlan(p)
 	p.Trim()
 	return p, InNamespace(p.Metadata.Namespace), nil
 }

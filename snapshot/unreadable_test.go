@@ -9,6 +9,7 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/bundle"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -75,7 +76,7 @@ func heldIn(s *Snapshot) string {
 			sub := &olm.Subscription{Metadata: olm.ObjectMeta{Namespace: namespace, Name: pkg}}
 			sub.Spec.Package, sub.Spec.InstallPlanApproval = pkg, olm.ApprovalManual
 			v := rules.JudgeSubscription(rules.SubscriptionInput{Subscription: sub, Namespace: s.Namespace(namespace)})
-			if v.Decision == verdict.Hold && v.Reasons[0].Rule == rules.RulePolicyUnreadable {
+			if v.Decision == verdict.Hold && v.Reasons[0].Rule == bundle.RulePolicyUnreadable {
 				held = append(held, namespace+"/"+pkg)
 			}
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/bundle"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -25,7 +26,7 @@ func approvalOf(rule verdict.RuleID) *rules.Approval {
 	a := &rules.Approval{IsCandidate: true}
 	if rule != "" {
 		a.Verdict = verdict.Verdict{Decision: verdict.Hold, Reasons: []verdict.Reason{
-			{Rule: rule, Decision: verdict.Hold}, {Rule: rules.RuleBundleConsent, Decision: verdict.Hold}}}
+			{Rule: rule, Decision: verdict.Hold}, {Rule: bundle.RuleConsent, Decision: verdict.Hold}}}
 	}
 	return a
 }
@@ -74,9 +75,9 @@ func TestPendingPlans(t *testing.T) {
 	check()
 
 	j := p.judge("shop", noon, clock)
-	j.judged(young, approvalOf(rules.RuleBundleVersion), time.Time{})
-	j.judged(old, approvalOf(rules.RuleBundleVersion), time.Time{})
-	j.judged(waiting("hostile", "yesterday"), approvalOf(rules.RuleBundleVersion), time.Time{})
+	j.judged(young, approvalOf(bundle.RuleVersion), time.Time{})
+	j.judged(old, approvalOf(bundle.RuleVersion), time.Time{})
+	j.judged(waiting("hostile", "yesterday"), approvalOf(bundle.RuleVersion), time.Time{})
 	j.end()
 	other := p.judge("mine", noon, clock)
 	other.judged(waiting("by hand", "2026-11-22T10:00:00Z"),
@@ -111,7 +112,7 @@ func TestPendingPlans(t *testing.T) {
 
 	// Another replica leads.
 	j = p.judge("shop", noon, clock)
-	j.judged(old, approvalOf(rules.RuleBundleVersion), time.Time{})
+	j.judged(old, approvalOf(bundle.RuleVersion), time.Time{})
 	j.end()
 	p.stopped()
 	check("loop_approval_age_seconds 2 5407", "loop_approval_latency_seconds 2 5")
@@ -131,11 +132,11 @@ func TestDeadlineOfUpgrades(t *testing.T) {
 		}
 	}
 	j := p.judge("shop", noon, clock)
-	j.judged(waiting("a", "2026-11-22T11:00:00Z"), approvalOf(rules.RuleBundleVersion), noon.Add(time.Hour))
-	j.judged(waiting("b", "2026-11-22T11:00:00Z"), approvalOf(rules.RuleBundleVersion), time.Time{})
+	j.judged(waiting("a", "2026-11-22T11:00:00Z"), approvalOf(bundle.RuleVersion), noon.Add(time.Hour))
+	j.judged(waiting("b", "2026-11-22T11:00:00Z"), approvalOf(bundle.RuleVersion), time.Time{})
 	j.end()
 	j = p.judge("mine", noon, clock)
-	j.judged(waiting("c", "2026-11-22T10:00:00Z"), approvalOf(rules.RuleBundleVersion), noon.Add(-time.Hour))
+	j.judged(waiting("c", "2026-11-22T10:00:00Z"), approvalOf(bundle.RuleVersion), noon.Add(-time.Hour))
 	j.end()
 	check("upgrade_deadline_timestamp_seconds{} 1795345200")
 	p.judge("mine", noon, clock).end()

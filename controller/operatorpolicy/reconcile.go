@@ -21,6 +21,7 @@ import (
 	"github.com/opgate/opgate/internal/events"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/bundle"
 	"github.com/opgate/opgate/rules/grant"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/snapshot"
@@ -167,7 +168,7 @@ func (r *reconciler) reportUnreadable(p *state.OperatorPolicy) {
 	regarding.UID = stored.UID
 	r.Events.Record(events.Event{Regarding: *regarding, Reason: events.Unreadable, Action: events.Update, Warning: true,
 		Note: fmt.Sprintf("%s cannot be read, so that %s is held (%s): %s", p.Source(), p.Target(),
-			rules.RulePolicyUnreadable,
+			bundle.RulePolicyUnreadable,
 			p.Unreadable())})
 }
 

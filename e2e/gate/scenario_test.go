@@ -18,6 +18,7 @@ import (
 	"github.com/opgate/opgate/e2e/cluster"
 	"github.com/opgate/opgate/e2e/harness"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/bundle"
 )
 
 // TestScenarios plays files in scenarios with kubectl on a real API server, as the chart ships Opgate: all attacks, and
@@ -208,7 +209,7 @@ func play(t *testing.T, e *harness.Env, s *scenario.Scenario, want func(*scenari
 		message = strings.ReplaceAll(message, string(before.GetUID()), scenario.UIDPlaceholder)
 	}
 	// Why template text does not resolve is known only where there is a cluster to ask; it comes after the rest.
-	why := slices.Contains(s.Rules, rules.RulePolicyUnreadable) && strings.HasPrefix(message, wantMessage+"; ")
+	why := slices.Contains(s.Rules, bundle.RulePolicyUnreadable) && strings.HasPrefix(message, wantMessage+"; ")
 	if message != wantMessage && !why {
 		t.Errorf("refusal is\n%s\nwant\n%s\nall that kubectl wrote is\n%s", message, wantMessage, result.Stderr)
 	}

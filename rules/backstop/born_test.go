@@ -8,6 +8,7 @@ import (
 
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/carrier"
 	"github.com/opgate/opgate/rules/facts"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
@@ -153,7 +154,7 @@ func TestD2LoopApproves(t *testing.T) {
 				"name": "install-x"}, "spec": object{"approval": "Manual", "generation": 1,
 				"clusterServiceVersionNames": all},
 			"status": object{"phase": olm.PhaseRequiresApproval, "bundleLookups": lookups}})
-		rules.PreparePlan(p)
+		carrier.PreparePlan(p)
 		return p
 	}
 	stored := b.server.stored(t, write{resource: "subscriptions", user: "alice",

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/opgate/opgate/olm"
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/bundle"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -133,17 +133,17 @@ func (p *program) reason() string {
 	list := "[" + p.data.value() + ".split('|', 2)[?1].orValue('')].map(m, m != '' ? m : " + names + ".join(', '))"
 	id := func(id verdict.RuleID) string { return by("r[2]", id) }
 	allowed := "(r.exists_one(x, x.startsWith('" + prefixName + "')) ? 'allowed is ' : 'allowed are ') + l"
-	forbidden := "' is forbidden' + " + id(rules.RuleBundleMustNotHave) + " + 'the policy is mustnothave for ' + "
+	forbidden := "' is forbidden' + " + id(bundle.RuleMustNotHave) + " + 'the policy is mustnothave for ' + "
 	says := func(checks, what string) string { return "r[1].matches('^[" + checks + "]') ? " + what + " : " }
 	return list + ".map(l, " + show("c[0]") + " + (" +
-		says(checkAllow, "' is not allowed' + "+id(rules.RuleBundleVersion)+" + "+allowed) +
+		says(checkAllow, "' is not allowed' + "+id(bundle.RuleVersion)+" + "+allowed) +
 		says(checkAllowIn, "["+version+"].map(v, ' (version ' + "+show("v")+" + ') is not allowed')[0] + "+
-			id(rules.RuleBundleVersionRange)+
+			id(bundle.RuleVersionRange)+
 			" + 'allowed is versionRange ' + l") +
 		says(checkForbidAll, forbidden+"'package ' + c[1]") +
 		says(checkForbid+checkForbidIn, forbidden+"l") +
-		says(checkUnreadable, "' is held' + "+id(rules.RulePolicyUnreadable)+
+		says(checkUnreadable, "' is held' + "+id(bundle.RulePolicyUnreadable)+
 			" + 'waits until the policy can be read'") +
-		"' is held' + " + id(rules.RuleBundleDependencyPending) +
+		"' is held' + " + id(bundle.RuleDependencyPending) +
 		" + 'waits until what its Policy depends on is met'))[0]"
 }

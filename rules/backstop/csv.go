@@ -3,6 +3,7 @@ package backstop
 import (
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/bundle"
 )
 
 // installs is an expression that reports whether a write of a ClusterServiceVersion installs an operator.
@@ -21,7 +22,7 @@ func (p *program) addCSVs() {
 	const object = "'clusterserviceversion ' + variables.name + ': ' + "
 	byStep := installs + " && " + p.stepAccount() + " || variables.olm"
 	p.refuse(onCSV, refusal{
-		id:       rules.RuleBundleVersion,
+		id:       bundle.RuleVersion,
 		when:     "(" + installs + " || " + redescribes + ") && " + byOthers + " && " + anyOffending,
 		except:   byStep,
 		message:  object + "variables.reasons",
@@ -37,14 +38,14 @@ func (p *program) addCSVs() {
 			" + 'it stays as OLM installed it; let OLM install another version'",
 		fallback: "changing a governed ClusterServiceVersion is not allowed",
 	}, refusal{
-		id: rules.RuleBundleUnknown,
+		id: bundle.RuleUnknown,
 		when: "(" + installs + " || " + redescribes + " && " + namesPackage("oldObject") + ") && " + byOthers +
 			" && !" +
 			namesPackage("object"),
 		except: byStep,
 		message: object + "'the package of ' + " + show("object.metadata.?name.orValue('')") +
 			" + ' is not known and it is held' + " +
-			by("variables.first", rules.RuleBundleUnknown) + " + 'let OLM install it, from a Subscription'",
+			by("variables.first", bundle.RuleUnknown) + " + 'let OLM install it, from a Subscription'",
 		fallback: "the package of this ClusterServiceVersion is not known and it is held",
 	})
 }

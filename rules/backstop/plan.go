@@ -5,6 +5,7 @@ import (
 
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/bundle"
 	"github.com/opgate/opgate/rules/evidence"
 )
 
@@ -132,7 +133,7 @@ func unfinished(starts, except string) refusal {
 // It follows unfinished, without which it would be evaluated for plans that are too large.
 func offending(starts, except, more string) refusal {
 	return refusal{
-		id:       rules.RuleBundleVersion,
+		id:       bundle.RuleVersion,
 		guard:    starts,
 		when:     anyOffending,
 		except:   except,

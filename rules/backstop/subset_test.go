@@ -13,15 +13,16 @@ import (
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/backstop"
+	"github.com/opgate/opgate/rules/bundle"
 	"github.com/opgate/opgate/rules/evidence"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
 // core are the rules that the compiled gate holds where each ClusterServiceVersion has properties.
-var core = []verdict.RuleID{rules.RuleBundleVersion, rules.RuleBundleVersionRange, rules.RuleBundleMustNotHave,
-	rules.RulePolicyUnreadable,
-	rules.RuleBundleDependencyPending, rules.RulePlanPhase, rules.RulePlanCreate, rules.RulePlanOverrideReason,
+var core = []verdict.RuleID{bundle.RuleVersion, bundle.RuleVersionRange, bundle.RuleMustNotHave,
+	bundle.RulePolicyUnreadable,
+	bundle.RuleDependencyPending, rules.RulePlanPhase, rules.RulePlanCreate, rules.RulePlanOverrideReason,
 	rules.RulePlanFrozen,
 	rules.RulePlanStatusPhase, rules.RuleSubscriptionApproval}
 

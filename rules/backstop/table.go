@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/opgate/opgate/internal/text"
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/bundle"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
@@ -33,9 +33,9 @@ const (
 
 // checkRules are the rules by which the checks refuse that an exception can set aside.
 var checkRules = map[string]verdict.RuleID{
-	checkPending: rules.RuleBundleDependencyPending, checkForbidAll: rules.RuleBundleMustNotHave,
-	checkAllow: rules.RuleBundleVersion, checkForbid: rules.RuleBundleMustNotHave,
-	checkAllowIn: rules.RuleBundleVersionRange, checkForbidIn: rules.RuleBundleMustNotHave,
+	checkPending: bundle.RuleDependencyPending, checkForbidAll: bundle.RuleMustNotHave,
+	checkAllow: bundle.RuleVersion, checkForbid: bundle.RuleMustNotHave,
+	checkAllowIn: bundle.RuleVersionRange, checkForbidIn: bundle.RuleMustNotHave,
 }
 
 // Prefixes of the data of a check: names, intervals of versions, and names for which an exception sets its rule aside.

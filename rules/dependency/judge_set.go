@@ -6,7 +6,6 @@ import (
 	"strconv"
 
 	policyv1beta1 "github.com/opgate/opgate/api/policy/v1beta1"
-
 	"github.com/opgate/opgate/rules/verdict"
 )
 

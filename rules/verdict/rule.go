@@ -7,7 +7,7 @@ import (
 // RuleID names a rule in messages, metrics, documentation and tests. The part before the slash is the kind of object
 // that is judged, "bundle" for what an object of any kind brings, "deletion" for the end of one, or "gate" where no
 // policy is read at all; policy/unreadable alone is about another kind, the OperatorPolicy that should judge. The
-// constant of a rule spells its ID: RuleBundleVersion is bundle/version.
+// constant of a rule spells its ID: RulePlanFrozen is plan/frozen, and bundle.RuleVersion is bundle/version.
 type RuleID string
 
 // OfGate reports whether a rule is about the gate or the review, not about the object.

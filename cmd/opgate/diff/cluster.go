@@ -9,7 +9,7 @@ import (
 	"github.com/opgate/opgate/cmd/opgate/cli"
 	"github.com/opgate/opgate/cmd/opgate/cluster"
 	"github.com/opgate/opgate/internal/text"
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/carrier"
 	"github.com/opgate/opgate/snapshot"
 )
 
@@ -43,7 +43,7 @@ func fromNamespace(ctx context.Context, reader *cluster.Reader, key types.Namesp
 	if err != nil {
 		return nil, err
 	}
-	changes, err := reader.Changes(ctx, key, rules.Replacements(state.Snapshot.Namespace(key.Namespace), plan))
+	changes, err := reader.Changes(ctx, key, carrier.Replacements(state.Snapshot.Namespace(key.Namespace), plan))
 	if err != nil {
 		return nil, err
 	}

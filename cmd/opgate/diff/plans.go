@@ -11,7 +11,7 @@ import (
 	"github.com/opgate/opgate/cmd/opgate/cli"
 	"github.com/opgate/opgate/cmd/opgate/manifests"
 	"github.com/opgate/opgate/olm"
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/carrier"
 	"github.com/opgate/opgate/rules/change"
 	"github.com/opgate/opgate/rules/facts"
 	"github.com/opgate/opgate/rules/state"
@@ -77,7 +77,7 @@ func comparePlans(plans []*olm.InstallPlan, objects *manifests.Set) []*result {
 	var results []*result
 	cluster := objects.Snapshot(facts.Cluster{})
 	for _, plan := range plans {
-		replacements := rules.Replacements(cluster.Namespace(plan.Metadata.Namespace), plan)
+		replacements := carrier.Replacements(cluster.Namespace(plan.Metadata.Namespace), plan)
 		results = append(results, resultsOf(plan, objects.Changes(plan, replacements))...)
 	}
 	return results

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/bundle"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -12,15 +13,15 @@ import (
 func TestEarlierIDs(t *testing.T) {
 	list := all()
 	for id, want := range map[string][]verdict.RuleID{
-		"plan/version":         {rules.RuleBundleVersion},
-		"(plan/version-range)": {rules.RuleBundleVersionRange},
-		"plan/unknown-csv":     {rules.RuleBundleUnknown},
-		"csv/constraint":       {rules.RuleBundleConstraint},
-		"held (csv/contents), and not allowed (bundle/contents)": {rules.RuleBundleContents},
-		"csv/policy": {rules.RuleBundleMustNotHave, rules.RuleBundleCatalog, rules.RuleBundleVersion,
-			rules.RuleBundleVersionRange,
-			rules.RuleBundleUnknown, rules.RuleBundleConsent, rules.RuleBundleContents, rules.RuleCSVFrozen,
-			rules.RulePolicyUnreadable},
+		"plan/version":         {bundle.RuleVersion},
+		"(plan/version-range)": {bundle.RuleVersionRange},
+		"plan/unknown-csv":     {bundle.RuleUnknown},
+		"csv/constraint":       {bundle.RuleConstraint},
+		"held (csv/contents), and not allowed (bundle/contents)": {bundle.RuleContents},
+		"csv/policy": {bundle.RuleMustNotHave, bundle.RuleCatalog, bundle.RuleVersion,
+			bundle.RuleVersionRange,
+			bundle.RuleUnknown, bundle.RuleConsent, bundle.RuleContents, rules.RuleCSVFrozen,
+			bundle.RulePolicyUnreadable},
 		"plan/frozen": {rules.RulePlanFrozen},
 	} {
 		found, _, err := find(list, id)

@@ -14,6 +14,8 @@ import (
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/bundle"
+	"github.com/opgate/opgate/rules/carrier"
 	"github.com/opgate/opgate/rules/dependency"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
@@ -43,7 +45,7 @@ type Edits struct {
 // judged with it.
 func (e *Edits) Of(a *Answer, ns *state.Namespace) []Edit {
 	edits := []Edit{}
-	replacements := rules.Replacements(ns, a.Plan)
+	replacements := carrier.Replacements(ns, a.Plan)
 	for i := range a.CSVs {
 		c := &a.CSVs[i]
 		at := slices.IndexFunc(replacements, func(r state.Replacement) bool { return r.CSV == c.CSV })
@@ -96,7 +98,7 @@ func (e *Edits) tried(plan *olm.InstallPlan, key string, csv *state.Replacement,
 	after := rules.JudgePlan(rules.PlanInput{Plan: plan, Namespace: ns, Now: e.Now})
 	if slices.ContainsFunc(after.Reasons, func(other verdict.Reason) bool {
 		return other.Source == r.Source && (other.Rule == r.Rule && other.Message == r.Message ||
-			other.Rule == rules.RulePolicyUnreadable)
+			other.Rule == bundle.RulePolicyUnreadable)
 	}) {
 		return Edit{}, false
 	}

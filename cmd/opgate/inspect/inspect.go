@@ -18,6 +18,7 @@ import (
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/bundle"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/dependency"
 	"github.com/opgate/opgate/rules/verdict"
@@ -126,7 +127,7 @@ func (c *Cluster) judge(o *manifests.Object) (a *Answer, schema verdict.RuleID) 
 		if o.Kind != olm.KindClusterServiceVersion || !c.Installed {
 			return nil, ""
 		}
-		if judged, here := rules.JudgeInstalled(ns, o.Name, c.Now); here {
+		if judged, here := bundle.JudgeInstalled(ns, o.Name, c.Now); here {
 			a = c.operators(ns, judged, nil)
 		}
 	}
@@ -183,7 +184,7 @@ func (c *Cluster) Unreadable(key types.NamespacedName) *Answer {
 	for ns := range c.All() {
 		for _, p := range ns.Policies() {
 			if p.Namespace == key.Namespace && p.Name == key.Name {
-				why := verdict.Reason{Rule: rules.RulePolicyUnreadable, Source: p.Source(), Decision: verdict.Hold}
+				why := verdict.Reason{Rule: bundle.RulePolicyUnreadable, Source: p.Source(), Decision: verdict.Hold}
 				why.Message = fmt.Sprintf("%s is held (%s): waits until the policy can be read: %s", p.Target(),
 					why.Rule, text.Escape(p.Unreadable()))
 				return &Answer{Verdict: verdict.Verdict{
@@ -214,9 +215,9 @@ func (c *Cluster) LeftToUsers(plan *olm.InstallPlan) []string {
 func backstop(value any, r verdict.Reason) bool {
 	switch value.(type) {
 	case *olm.InstallPlan:
-		return rules.RuleOf(r.Rule).Backstop && r.Rule != rules.RuleBundleUnknown
+		return rules.RuleOf(r.Rule).Backstop && r.Rule != bundle.RuleUnknown
 	case *olm.Subscription:
-		return rules.RuleOf(r.Rule).Backstop && r.Rule != rules.RulePolicyUnreadable
+		return rules.RuleOf(r.Rule).Backstop && r.Rule != bundle.RulePolicyUnreadable
 	}
 	return false
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/opgate/opgate/conversion"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/carrier"
 	"github.com/opgate/opgate/snapshot"
 )
 
@@ -280,7 +281,7 @@ func as[T any](raw []byte) (*T, error) {
 func preparedPlan(raw []byte) (*olm.InstallPlan, error) {
 	p, err := olm.DecodePlan(raw)
 	if err == nil {
-		rules.PreparePlan(p)
+		carrier.PreparePlan(p)
 	}
 	return p, err
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/opgate/opgate/cmd/opgate/cluster"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/carrier"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/snapshot"
 )
@@ -150,7 +150,7 @@ func historyOf(state *cluster.State, pkg string, approvers map[types.NamespacedN
 	for ns := range state.Snapshot.All() {
 		shown := map[string]bool{}
 		for _, plan := range ns.Plans() {
-			for _, r := range rules.Replacements(ns, plan) {
+			for _, r := range carrier.Replacements(ns, plan) {
 				if r.Package != pkg {
 					continue
 				}

@@ -3,7 +3,7 @@ package compliance
 import (
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/bundle"
 	"github.com/opgate/opgate/rules/evidence"
 )
 
@@ -11,7 +11,7 @@ import (
 // warns of; "" if there is nothing to say. What holds a plan is among its blockers. Of a finished plan only its
 // annotation is known.
 func (e *evaluation) reviewed(plan *olm.InstallPlan) string {
-	review := rules.ReviewPlan(e.Rules, plan, e.Namespace, e.Now)
+	review := bundle.ReviewPlan(e.Rules, plan, e.Namespace, e.Now)
 	var parts []string
 	if plan.Spec.Approved {
 		for _, c := range review.Consents {

@@ -6,6 +6,7 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/carrier"
 	"github.com/opgate/opgate/rules/change"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
@@ -21,7 +22,7 @@ func reviewed(p *olm.InstallPlan, consent policyv1beta2.Consent) given {
 			return &state.PlanChanges{Plan: plan.ContentsDigest(), Replacements: replacements,
 				ByCSV: map[string]*change.Set{"etcd.v1.3.0": upgradeOfEtcd()}}
 		}
-		in.Namespace = rules.Read(state.NewNamespace("shop", state.NamespaceContents{
+		in.Namespace = carrier.Read(state.NewNamespace("shop", state.NamespaceContents{
 			Policies: []*state.OperatorPolicy{rules.NewOperatorPolicy(in.Policy)}, CSVs: []state.Installed{installed},
 			Plans: in.Namespace.Plans()}), nil, changes)
 	}

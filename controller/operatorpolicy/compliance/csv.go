@@ -8,7 +8,7 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/bundle"
 )
 
 // csvNamed returns a ClusterServiceVersion that is installed in the namespace, nil if it does not exist.
@@ -100,7 +100,7 @@ const (
 // never removed: the policy restricts what may be installed, not what must be removed.
 func (e *evaluation) describeCSV(csv *Installed) Finding {
 	name := "ClusterServiceVersion (" + text.Name(csv.Metadata.Name) + ")"
-	if ok, accepted := rules.Covers(e.Rules, csv.Metadata.Name, csv.Version, e.Now); !ok {
+	if ok, accepted := bundle.Covers(e.Rules, csv.Metadata.Name, csv.Version, e.Now); !ok {
 		reason := name + " is not an approved version"
 		return finding(TypeClusterServiceVersion, metav1.ConditionFalse, reasonUnapproved, reason+": "+accepted,
 			e.related(kindClusterServiceVersion, csv.Metadata, policyv1beta2.NonCompliant, reason))

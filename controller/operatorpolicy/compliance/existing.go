@@ -8,7 +8,7 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/bundle"
 )
 
 // existingInstallation returns the copy of a ClusterServiceVersion, or the original without one, that shows that the
@@ -30,7 +30,7 @@ func (e *evaluation) existingInstallation() *Installed {
 			continue
 		}
 		origin := c.Origin.CSV
-		covered, _ := rules.Covers(e.Rules, c.Metadata.Name, origin.Version, e.Now)
+		covered, _ := bundle.Covers(e.Rules, c.Metadata.Name, origin.Version, e.Now)
 		if !covered && e.subscription != nil {
 			continue
 		}
@@ -127,7 +127,7 @@ func (e *evaluation) existing(csv *Installed) Outcome {
 	}
 	out.Findings = append(out.Findings, e.deprecations()...)
 	out.Findings = append(out.Findings, e.minorChannel())
-	if covered, _ := rules.Covers(e.Rules, csv.Metadata.Name, csv.Version, e.Now); covered && e.enforced && !left {
+	if covered, _ := bundle.Covers(e.Rules, csv.Metadata.Name, csv.Version, e.Now); covered && e.enforced && !left {
 		out.Actions = e.withdraw(message)
 	}
 	return out

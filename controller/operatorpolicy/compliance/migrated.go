@@ -10,7 +10,7 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/bundle"
 )
 
 const (
@@ -62,7 +62,7 @@ func (e *evaluation) inOLMv1(m *olm.Migrated) Finding {
 	if m.Bundle == "" {
 		return with(metav1.ConditionFalse, reasonMigrated, message+", which has installed no version yet")
 	}
-	covered, accepted := rules.Covers(e.Rules, m.Bundle, m.Version, e.Now)
+	covered, accepted := bundle.Covers(e.Rules, m.Bundle, m.Version, e.Now)
 	message += ", which has installed " + text.Name(m.Bundle)
 	if !covered {
 		related.Reason = relatedMismatch

@@ -6,6 +6,7 @@ import (
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/bundle"
 )
 
 // judgePlans returns the InstallPlans that install something of the package. A plan is deleted only if the policy
@@ -38,7 +39,7 @@ func (s *scope) judgePlan(plan *olm.InstallPlan) (ours, meant bool, keep string)
 	}
 	ours = slices.ContainsFunc(plan.Spec.CSVNames, s.installs)
 	for _, c := range csvs {
-		match, known := rules.Forbids(s.Rules, c.CSV, c.Version, planCatalog(plan, c.CSV), s.Now)
+		match, known := bundle.Forbids(s.Rules, c.CSV, c.Version, planCatalog(plan, c.CSV), s.Now)
 		switch {
 		case c.Package == "":
 			meant, keep = true, "the package of "+text.Name(c.CSV)+" in it is not known"

@@ -7,6 +7,8 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/bundle"
+	"github.com/opgate/opgate/rules/carrier"
 	"github.com/opgate/opgate/rules/grant"
 	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/verdict"
@@ -76,7 +78,7 @@ func (s *scope) ours(c *Installed) bool {
 // versions, by its installed version (R-RM-1).
 func (s *scope) means(sub *olm.Subscription) bool {
 	if !s.byVersion {
-		match, _ := rules.Forbids(s.Rules, "", "", sub.Catalog(), s.Now)
+		match, _ := bundle.Forbids(s.Rules, "", "", sub.Catalog(), s.Now)
 		return match
 	}
 	installed := s.csvs
@@ -86,7 +88,7 @@ func (s *scope) means(sub *olm.Subscription) bool {
 		}
 	}
 	return slices.ContainsFunc(installed, func(c *Installed) bool {
-		match, _ := rules.Forbids(s.Rules, c.Metadata.Name, c.Version, sub.Catalog(), s.Now)
+		match, _ := bundle.Forbids(s.Rules, c.Metadata.Name, c.Version, sub.Catalog(), s.Now)
 		return match
 	})
 }
@@ -106,7 +108,7 @@ func (s *scope) catalogOf(c *Installed) olm.Catalog {
 		followers = others
 	}
 	if len(followers) == 0 {
-		return rules.InstalledFrom(s.Namespace, c.Metadata.Name)
+		return carrier.InstalledFrom(s.Namespace, c.Metadata.Name)
 	}
 	if slices.ContainsFunc(followers, func(c olm.Catalog) bool { return c != followers[0] }) {
 		return olm.Catalog{}
@@ -147,12 +149,12 @@ func (s *scope) judgeCSVs() []item {
 	var items []item
 	for _, c := range s.csvs {
 		catalog := s.catalogOf(c)
-		match, sure := rules.Forbids(s.Rules, c.Metadata.Name, c.Version, catalog, s.Now)
+		match, sure := bundle.Forbids(s.Rules, c.Metadata.Name, c.Version, catalog, s.Now)
 		recorded := s.onRecord(kindClusterServiceVersion, &c.Metadata)
 		next := newItem(c.Metadata, keep)
 		switch {
 		case match, !sure && recorded:
-			alone, _ := rules.Forbids(s.Rules, c.Metadata.Name, c.Version, olm.Catalog{}, s.Now)
+			alone, _ := bundle.Forbids(s.Rules, c.Metadata.Name, c.Version, olm.Catalog{}, s.Now)
 			evident := alone && c.Package != ""
 			next.unrecorded = next.removalState == going && !evident && !recorded
 		case sure:

@@ -1,4 +1,4 @@
-package rules
+package bundle
 
 import (
 	"strings"
@@ -7,6 +7,7 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/carrier"
 	"github.com/opgate/opgate/rules/evidence"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
@@ -14,15 +15,15 @@ import (
 
 // The rules on what a plan changes.
 const (
-	RuleBundleConsent  verdict.RuleID = "bundle/consent"
-	RuleBundleContents verdict.RuleID = "bundle/contents"
+	RuleConsent  verdict.RuleID = "bundle/consent"
+	RuleContents verdict.RuleID = "bundle/contents"
 )
 
 var (
-	bundleConsent = verdict.Rule{ID: RuleBundleConsent, Outcomes: verdict.HoldsOrWarns, Override: true,
+	bundleConsent = verdict.Rule{ID: RuleConsent, Outcomes: verdict.HoldsOrWarns, Override: true,
 		Edit:    acceptChange,
 		Summary: "a ClusterServiceVersion makes a change that spec.consent of the policy holds, and no one has consented to it"}
-	bundleContents = verdict.Rule{ID: RuleBundleContents, Outcomes: verdict.AnyOutcome, Override: true,
+	bundleContents = verdict.Rule{ID: RuleContents, Outcomes: verdict.AnyOutcome, Override: true,
 		Summary: "the contents of a ClusterServiceVersion are not known, or not those that were read for its plan, and spec.consent of the policy holds changes"}
 )
 
@@ -30,7 +31,7 @@ var (
 const maxSummary = 2 << 10
 
 // judgeConsent judges what a ClusterServiceVersion of a plan changes by one policy.
-func judgeConsent(in *PlanInput, c *Bundle, p *state.OperatorPolicy, v *verdict.Verdict) {
+func judgeConsent(in *Input, c *carrier.Bundle, p *state.OperatorPolicy, v *verdict.Verdict) {
 	for _, r := range reviewChange(in.Namespace, in.Plan, c, in.Now, p, v) {
 		recordReview(c, in.Now, v, p, r)
 	}
@@ -44,7 +45,7 @@ type review struct {
 }
 
 // recordReview records a review of a bundle.
-func recordReview(c *Bundle, now time.Time, v *verdict.Verdict, p *state.OperatorPolicy, r review) {
+func recordReview(c *carrier.Bundle, now time.Time, v *verdict.Verdict, p *state.OperatorPolicy, r review) {
 	id, f := r.id, r.Finding
 	if r.hold || !p.Enforced {
 		recordOn(p, c, now, v, id, f)
@@ -61,25 +62,25 @@ func recordReview(c *Bundle, now time.Time, v *verdict.Verdict, p *state.Operato
 // reviewChange returns the findings of a policy on what a ClusterServiceVersion of a plan changes at a time, and
 // records consent by which it passes.
 func reviewChange(
-	ns *state.Namespace, plan *olm.InstallPlan, c *Bundle, now time.Time, p *state.OperatorPolicy, v *verdict.Verdict,
+	ns *state.Namespace, plan *olm.InstallPlan, c *carrier.Bundle, now time.Time, p *state.OperatorPolicy, v *verdict.Verdict,
 ) []review {
 	if !p.ReviewsChanges() {
 		return nil
 	}
-	name := text.Name(c.name)
-	replaced, ends := ns.ReplacedBy(c.pkg, c.name)
+	name := text.Name(c.Name)
+	replaced, ends := ns.ReplacedBy(c.Package, c.Name)
 	first := replaced == ""
 	if !p.Consent.Reviews(first) {
 		return nil
 	}
 	held, warned := p.Consent.Classes(policyv1beta2.ConsentHold, first),
 		p.Consent.Classes(policyv1beta2.ConsentWarn, first)
-	set, unknown := changeOf(ns, plan, c)
+	set, unknown := carrier.ChangeOf(ns, plan, c)
 	if unknown != "" {
 		if len(held) > 0 {
 			unknown += "; waits until the contents of this InstallPlan are known"
 		}
-		return []review{{id: RuleBundleContents, hold: len(held) > 0, Finding: verdict.Finding{Decision: verdict.Hold,
+		return []review{{id: RuleContents, hold: len(held) > 0, Finding: verdict.Finding{Decision: verdict.Hold,
 			What: name + ", of which it is not known what it changes, is held", Accepted: unknown + ends}}}
 	}
 	heldText, warnedText := set.Summary(held), set.Summary(warned)
@@ -89,7 +90,7 @@ func reviewChange(
 	digest := set.Digest()
 	given, ended, ok := consentBy(p, digest, plan, now)
 	if ok {
-		if given.CSV = c.name; heldText != "" {
+		if given.CSV = c.Name; heldText != "" {
 			v.Consents = append(v.Consents, given)
 		}
 		return nil
@@ -108,7 +109,7 @@ func reviewChange(
 		accept string
 	}{{heldText, true, "accept "}, {warnedText, false, "to end the warning, accept "}} {
 		if part.text != "" {
-			found = append(found, review{id: RuleBundleConsent, hold: part.hold,
+			found = append(found, review{id: RuleConsent, hold: part.hold,
 				Finding: verdict.Finding{Decision: verdict.Hold, What: name + " is held",
 					// The digest comes first, since a status cuts long messages.
 					Accepted: part.accept + digest + " in " + verdict.AcceptedPath + ", or annotate the plan with " +
@@ -125,7 +126,7 @@ func reviewChange(
 func consentBy(
 	p *state.OperatorPolicy, digest string, plan *olm.InstallPlan, now time.Time,
 ) (given verdict.Consent, ended string, ok bool) {
-	given = verdict.Consent{Rule: RuleBundleConsent, Digest: digest, Policy: p.Source(), From: verdict.AcceptedPath}
+	given = verdict.Consent{Rule: RuleConsent, Digest: digest, Policy: p.Source(), From: verdict.AcceptedPath}
 	if _, accepted := p.Consent.Accepted[digest]; accepted {
 		return given, "", true
 	}
@@ -140,7 +141,7 @@ func consentBy(
 	return given, "", true
 }
 
-// Review is what a policy says of the changes of an unfinished plan, apart from what holds it.
+// Review is what a policy states on the changes of an unfinished plan, apart from what holds it.
 type Review struct {
 	// Consents are those by which changes pass that the policy holds.
 	Consents []verdict.Consent
@@ -148,14 +149,14 @@ type Review struct {
 	Warnings []string
 }
 
-// ReviewPlan returns what a policy says of the changes of a plan.
+// ReviewPlan returns what a policy states on the changes of a plan.
 func ReviewPlan(p *state.OperatorPolicy, plan *olm.InstallPlan, ns *state.Namespace, now time.Time) Review {
 	if !p.ReviewsChanges() || plan.Finished() {
 		return Review{}
 	}
 	var v verdict.Verdict
-	for _, c := range bundlesOf(plan, ns) {
-		if c.pkg != p.Package {
+	for _, c := range carrier.OfPlan(plan, ns) {
+		if c.Package != p.Package {
 			continue
 		}
 		for _, r := range reviewChange(ns, plan, &c, now, p, &v) {
@@ -174,34 +175,34 @@ func ReviewPlan(p *state.OperatorPolicy, plan *olm.InstallPlan, ns *state.Namesp
 
 // judgeStepContents compares what OLM writes with what was read for the plan, which is what a user has consented to: it
 // may come from a ConfigMap that was edited since. What was not read at all is held by reviewChange.
-func judgeStepContents(c *Bundle, ns *state.Namespace, v *verdict.Verdict) {
-	set, unknown := changeOf(ns, c.plan, c)
-	if c.stored || unknown != "" || c.spec == nil || set.Spec == c.spec.ContentsDigest() {
+func judgeStepContents(c *carrier.Bundle, ns *state.Namespace, v *verdict.Verdict) {
+	set, unknown := carrier.ChangeOf(ns, c.Plan, c)
+	if c.Stored || unknown != "" || c.Spec == nil || set.Spec == c.Spec.ContentsDigest() {
 		return
 	}
 	first := set.From == ""
-	for _, p := range ns.Governing(c.pkg) {
+	for _, p := range ns.Governing(c.Package) {
 		if !p.ReviewsChanges() || !p.Consent.Reviews(first) {
 			continue
 		}
 		hold := len(p.Consent.Classes(policyv1beta2.ConsentHold, first)) > 0
 		// As an override, an exception does not set this aside.
-		recordReview(c, time.Time{}, v, p, review{id: RuleBundleContents, hold: hold, Finding: verdict.Finding{
+		recordReview(c, time.Time{}, v, p, review{id: RuleContents, hold: hold, Finding: verdict.Finding{
 			Decision: verdict.Deny, Field: "spec",
-			What: "the spec of " + text.Name(c.name) + " is not allowed",
-			Accepted: "it is not what was read for InstallPlan " + text.Name(c.plan.Metadata.Name) +
+			What: "the spec of " + text.Name(c.Name) + " is not allowed",
+			Accepted: "it is not what was read for InstallPlan " + text.Name(c.Plan.Metadata.Name) +
 				"; delete that plan, so that OLM unpacks the bundle again, and have the new one reviewed"}})
 	}
 }
 
 // judgeUnreviewed holds a ClusterServiceVersion that bypasses OLM: what it changes is compared with nothing.
-func judgeUnreviewed(c *Bundle, p *state.OperatorPolicy, v *verdict.Verdict) {
+func judgeUnreviewed(c *carrier.Bundle, p *state.OperatorPolicy, v *verdict.Verdict) {
 	if !p.ReviewsChanges() {
 		return
 	}
 	// Exceptions are about what plans bring, so none counts here.
-	recordReview(c, time.Time{}, v, p, review{id: RuleBundleContents, hold: p.Consent.Holds(), Finding: verdict.Finding{
+	recordReview(c, time.Time{}, v, p, review{id: RuleContents, hold: p.Consent.Holds(), Finding: verdict.Finding{
 		Decision: verdict.Hold,
-		What:     text.Name(c.name) + ", which no InstallPlan brings, is held",
+		What:     text.Name(c.Name) + ", which no InstallPlan brings, is held",
 		Accepted: "spec.consent reviews what InstallPlans change; let OLM install it, from a Subscription"}})
 }

@@ -1,4 +1,4 @@
-package rules
+package bundle
 
 import (
 	"github.com/opgate/opgate/rules/state"
@@ -11,8 +11,8 @@ const RulePolicyUnreadable verdict.RuleID = "policy/unreadable"
 var policyUnreadable = verdict.Rule{ID: RulePolicyUnreadable, Outcomes: verdict.Holds, Override: true, Backstop: true,
 	Summary: "the governing policy holds template text or a value that cannot be read, so nothing it governs is let through"}
 
-// unreadable holds what a policy with faults governs.
-func unreadable(p *state.OperatorPolicy, governed string) verdict.Finding {
+// Unreadable holds what a policy with faults governs.
+func Unreadable(p *state.OperatorPolicy, governed string) verdict.Finding {
 	if p.Unreadable() == "" {
 		return verdict.Finding{}
 	}

@@ -1,27 +1,28 @@
-package rules
+package bundle
 
 import (
 	"time"
 
 	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/rules/carrier"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
-// RuleBundleApprovalWindow is on when plans are approved.
-const RuleBundleApprovalWindow verdict.RuleID = "bundle/approval-window"
+// RuleApprovalWindow is on when plans are approved.
+const RuleApprovalWindow verdict.RuleID = "bundle/approval-window"
 
-var bundleApprovalWindow = verdict.Rule{ID: RuleBundleApprovalWindow, Outcomes: verdict.Holds, Override: true,
+var bundleApprovalWindow = verdict.Rule{ID: RuleApprovalWindow, Outcomes: verdict.Holds, Override: true,
 	Summary: "no approval window of the policy is open, or one of its freezes is in force"}
 
 // heldWindow holds what is approved outside of the windows of a policy (R-AP-9).
-func heldWindow(in *PlanInput, c *Bundle, p *state.OperatorPolicy) verdict.Finding {
-	return outsideWindow(in.Now, text.Name(c.name), p)
+func heldWindow(in *Input, c *carrier.Bundle, p *state.OperatorPolicy) verdict.Finding {
+	return OutsideWindow(in.Now, text.Name(c.Name), p)
 }
 
-// outsideWindow holds something outside of the windows of a policy. The message names no time but those of the policy,
+// OutsideWindow holds something outside of the windows of a policy. The message names no time but those of the policy,
 // so that it is the same until one of them comes: it is in events and in the status.
-func outsideWindow(now time.Time, what string, p *state.OperatorPolicy) verdict.Finding {
+func OutsideWindow(now time.Time, what string, p *state.OperatorPolicy) verdict.Finding {
 	if p.MustNotHave || !p.Calendar.Restricts() || p.Unreadable() != "" {
 		return verdict.Finding{}
 	}

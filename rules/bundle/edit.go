@@ -1,4 +1,4 @@
-package rules
+package bundle
 
 import (
 	"regexp"

@@ -1,9 +1,10 @@
-package rules
+package carrier
 
 import (
 	"encoding/hex"
 	"slices"
 
+	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/change"
@@ -37,10 +38,10 @@ func readChanges(n *state.Namespace, from state.Changes) map[state.PlanKey]*stat
 		if plan.Finished() {
 			continue
 		}
-		csvs := bundlesOf(plan, n)
+		csvs := OfPlan(plan, n)
 		needed := slices.ContainsFunc(csvs, func(c Bundle) bool {
-			return all && c.pkg != "" || unpacked && c.byReference() ||
-				slices.ContainsFunc(n.Governing(c.pkg), (*state.OperatorPolicy).ReviewsChanges)
+			return all && c.Package != "" || unpacked && c.byReference() ||
+				slices.ContainsFunc(n.Governing(c.Package), (*state.OperatorPolicy).ReviewsChanges)
 		})
 		if needed {
 			changes[state.KeyOf(plan)] = from(plan, replacements(n, csvs, unpacked))
@@ -54,7 +55,7 @@ func readChanges(n *state.Namespace, from state.Changes) map[state.PlanKey]*stat
 func replacements(n *state.Namespace, csvs []Bundle, unknown bool) []state.Replacement {
 	var replacements []state.Replacement
 	for i := range csvs {
-		if c := &csvs[i]; unknown || c.pkg != "" {
+		if c := &csvs[i]; unknown || c.Package != "" {
 			replacements = append(replacements, replacementBy(n, c))
 		}
 	}
@@ -64,19 +65,19 @@ func replacements(n *state.Namespace, csvs []Bundle, unknown bool) []state.Repla
 // Replacements returns the ClusterServiceVersions of a plan, and what each replaces in the namespace. Those of an
 // unknown package are missing.
 func Replacements(n *state.Namespace, plan *olm.InstallPlan) []state.Replacement {
-	return replacements(n, bundlesOf(plan, n), false)
+	return replacements(n, OfPlan(plan, n), false)
 }
 
 // replacementBy returns what a ClusterServiceVersion of a plan replaces here.
 func replacementBy(n *state.Namespace, c *Bundle) state.Replacement {
-	r := state.Replacement{CSV: c.name, Package: c.pkg, Version: c.version, Release: c.release}
-	if c.pkg != "" {
-		r.From = n.InstalledOf(c.pkg, c.name)
+	r := state.Replacement{CSV: c.Name, Package: c.Package, Version: c.Version, Release: c.Release}
+	if c.Package != "" {
+		r.From = n.InstalledOf(c.Package, c.Name)
 	}
-	if len(c.catalogs) == 1 {
-		r.Catalog = c.catalogs[0]
+	if len(c.Catalogs) == 1 {
+		r.Catalog = c.Catalogs[0]
 	}
-	if channels := n.Channels(c.pkg); len(channels) == 1 {
+	if channels := n.Channels(c.Package); len(channels) == 1 {
 		r.Channel = channels[0]
 	}
 	for i := range n.Installed() {
@@ -89,15 +90,15 @@ func replacementBy(n *state.Namespace, c *Bundle) state.Replacement {
 	return r
 }
 
-// changeOf returns what a ClusterServiceVersion of a plan changes, or why that is not known.
-func changeOf(n *state.Namespace, plan *olm.InstallPlan, c *Bundle) (set *change.Set, unknown string) {
+// ChangeOf returns what a ClusterServiceVersion of a plan changes, or why that is not known.
+func ChangeOf(n *state.Namespace, plan *olm.InstallPlan, c *Bundle) (set *change.Set, unknown string) {
 	known, unknown := n.ReadingOf(plan)
 	if unknown != "" {
 		return nil, unknown
 	}
-	set = known.ByCSV[c.name]
-	i := slices.IndexFunc(known.Replacements, func(r state.Replacement) bool { return r.CSV == c.name })
-	if set == nil || i < 0 || c.pkg == "" {
+	set = known.ByCSV[c.Name]
+	i := slices.IndexFunc(known.Replacements, func(r state.Replacement) bool { return r.CSV == c.Name })
+	if set == nil || i < 0 || c.Package == "" {
 		return nil, notRead
 	}
 	if set.Fault != "" {
@@ -107,7 +108,7 @@ func changeOf(n *state.Namespace, plan *olm.InstallPlan, c *Bundle) (set *change
 	if was := &known.Replacements[i]; set.From != now.From || was.From != now.From || was.FromDigest != now.FromDigest {
 		return nil, "its contents were not compared with what is installed now"
 	}
-	if r := n.Recorded(now.From); r != nil && len(n.Governing(c.pkg)) > 0 &&
+	if r := n.Recorded(now.From); r != nil && len(n.Governing(c.Package)) > 0 &&
 		r.Digest != hex.EncodeToString(now.FromDigest[:]) {
 		return nil, "what is installed has not the contents that are recorded of " + text.Name(now.From)
 	}
@@ -121,14 +122,14 @@ const notRead = "its contents are not among those that were read"
 
 // unpackedOf returns what OLM unpacked of a ClusterServiceVersion that a plan refers to, or why that is not known.
 func unpackedOf(n *state.Namespace, c *Bundle) (bundle *state.UnpackedBundle, unknown string) {
-	if c.plan == nil {
+	if c.Plan == nil {
 		return nil, "no InstallPlan brings it"
 	}
-	known, unknown := n.ReadingOf(c.plan)
+	known, unknown := n.ReadingOf(c.Plan)
 	if unknown != "" {
 		return nil, unknown
 	}
-	bundle = known.Bundles[c.name]
+	bundle = known.Bundles[c.Name]
 	switch {
 	case bundle == nil:
 		return nil, notRead
@@ -141,22 +142,28 @@ func unpackedOf(n *state.Namespace, c *Bundle) (bundle *state.UnpackedBundle, un
 // maxFault bounds why contents cannot be read, in bytes.
 const maxFault = 512
 
-// changes sets what Constraints read of the change that a ClusterServiceVersion of a plan makes.
-func (c *Bundle) changes(b *constraint.Bundle, ns *state.Namespace) {
-	b.Unknown |= constraint.ChangeSet
-	if c.plan == nil || ns == nil {
-		return
+// readPackages returns the packages of unfinished plans, if a policy or a Constraint judges by deprecations; nil if
+// none does. The package server may be slow or absent, so that they are read before a request is judged.
+func readPackages(n *state.Namespace, from state.Packages) map[state.PackageKey]*catalog.Package {
+	holds := func(p *state.OperatorPolicy) bool { return p.HoldDeprecated }
+	if from == nil || len(n.Plans()) == 0 {
+		return nil
 	}
-	set, unknown := changeOf(ns, c.plan, c)
-	if unknown != "" {
-		return
+	all := n.Constraints().Reads(constraint.Deprecation)
+	if !all && !slices.ContainsFunc(n.Policies(), holds) {
+		return nil
 	}
-	b.Unknown &^= constraint.ChangeSet
-	b.Change = &constraint.Change{Digest: set.Digest(), From: set.From, Lists: map[string][]string{}}
-	for _, d := range set.Differences {
-		b.Change.Lists[string(d.Class)] = append(b.Change.Lists[string(d.Class)], d.Text)
-		if d.Risk == change.Risky {
-			b.Change.Lists["risky"] = append(b.Change.Lists["risky"], d.Text)
+	packages := map[state.PackageKey]*catalog.Package{}
+	for _, plan := range n.Plans() {
+		if plan.Finished() {
+			continue
+		}
+		for _, c := range OfPlan(plan, n) {
+			if len(c.Catalogs) == 1 && c.Package != "" && (all || slices.ContainsFunc(n.Governing(c.Package), holds)) {
+				source := c.Catalogs[0]
+				packages[state.PackageKey{Name: c.Package, Source: source}] = from(c.Package, c.Name, source)
+			}
 		}
 	}
+	return packages
 }

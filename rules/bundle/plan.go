@@ -1,0 +1,146 @@
+package bundle
+
+import (
+	"slices"
+	"time"
+
+	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/carrier"
+	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/state"
+	"github.com/opgate/opgate/rules/verdict"
+)
+
+// Input is a plan, and what its bundles are judged by.
+type Input struct {
+	// Plan is the plan with its stored status.
+	Plan *olm.InstallPlan
+	// Namespace is the plan's namespace; nil if it has no known objects.
+	Namespace *state.Namespace
+	// Now is the time for approval windows and exceptions. Default: it is not known, what a policy has windows for is
+	// held, and exceptions do not count.
+	Now time.Time
+	// Interrupt stops the evaluation of Constraints when it is closed; what was not judged is held. Nil never
+	// interrupts.
+	Interrupt <-chan struct{}
+}
+
+// Plan judges the ClusterServiceVersions of a plan, and holds what is computed once for all of them.
+type Plan struct {
+	Input
+	Bundles []carrier.Bundle
+	budget  *constraint.Budget
+	// strict is set if something may refuse in this namespace; elsewhere problems are only warned of.
+	strict bool
+	// others are all that may satisfy the constraints that a bundle brings along; nil until first use.
+	others []*constraint.Bundle
+}
+
+// NewPlan reads the ClusterServiceVersions of a plan.
+func NewPlan(in Input) *Plan {
+	j := &Plan{Input: in, Bundles: carrier.OfPlan(in.Plan, in.Namespace), budget: constraint.NewBudget(in.Interrupt),
+		strict: in.Namespace.MayRefuse()}
+	for i := range j.Bundles {
+		j.Bundles[i].CompareUnpacked(in.Namespace)
+	}
+	return j
+}
+
+// Judge judges each ClusterServiceVersion of the plan, in the order of the plan.
+func (j *Plan) Judge(v *verdict.Verdict) []verdict.CSV {
+	judged := make([]verdict.CSV, len(j.Bundles))
+	for i := range j.Bundles {
+		judged[i] = j.judge(&j.Bundles[i], v)
+	}
+	j.markRequired(judged)
+	return judged
+}
+
+// JudgeNeeds judges of each ClusterServiceVersion of the plan only what it depends on: no policy is read.
+func (j *Plan) JudgeNeeds(v *verdict.Verdict) {
+	for i := range j.Bundles {
+		j.judgeNeeds(&j.Bundles[i], v)
+	}
+}
+
+// judge judges one ClusterServiceVersion: by the policies of its package, by the Constraints, and by the dependencies
+// of its bundle.
+func (j *Plan) judge(c *carrier.Bundle, v *verdict.Verdict) verdict.CSV {
+	judged := verdict.CSV{CSV: c.Name, Package: c.Package, Version: c.Version, Release: c.Release}
+	before := len(v.Reasons)
+	judged.Disposition, judged.By = judgeByPolicies(&j.Input, c, v)
+	j.judgeConstraints(c, v)
+	j.judgeNeeds(c, v)
+	for _, r := range v.Reasons[before:] {
+		judged.Because = append(judged.Because, r.Message)
+		switch r.Decision {
+		case verdict.Deny:
+			judged.Disposition = verdict.Denied
+		case verdict.Hold:
+			judged.Disposition = max(judged.Disposition, verdict.Held)
+		case verdict.Allow: // no reason is one
+		}
+	}
+	if judged.Disposition != verdict.Allowed {
+		judged.By = nil
+	}
+	return judged
+}
+
+// judgeByPolicies returns the disposition of a ClusterServiceVersion if no policy refuses it, and the policies that
+// allow it.
+func judgeByPolicies(in *Input, c *carrier.Bundle, v *verdict.Verdict) (disposition verdict.Disposition, by []string) {
+	if recordUnknown(c, in.Namespace, "the plan", awaited(c), v) {
+		return verdict.Held, nil
+	}
+	for _, p := range in.Namespace.Governing(c.Package) {
+		for _, rule := range contentChecks {
+			recordOn(p, c, in.Now, v, rule.ID, rule.judge(c, p))
+		}
+		for _, rule := range progressChecks {
+			recordOn(p, c, in.Now, v, rule.ID, rule.judge(in, c, p))
+		}
+		judgeConsent(in, c, p, v)
+		if p.Enforced && !p.MustNotHave {
+			disposition, by = verdict.Allowed, append(by, p.Source())
+		}
+	}
+	return disposition, by
+}
+
+// markRequired marks what the allowed CSVs require.
+func (j *Plan) markRequired(verdicts []verdict.CSV) {
+	var allowed []int
+	for i := range verdicts {
+		if verdicts[i].Disposition == verdict.Allowed {
+			allowed = append(allowed, i)
+		}
+	}
+	carrier.AlongRequired(j.Bundles, allowed, func(i, from int) bool {
+		if verdicts[i].Disposition != verdict.Ungoverned {
+			return false
+		}
+		verdicts[i].Disposition = verdict.Required
+		verdicts[i].By = []string{j.Bundles[from].Name}
+		return true
+	})
+}
+
+// candidates returns the bundles of the plan, and the installed ones that the plan does not replace.
+func (j *Plan) candidates() []*constraint.Bundle {
+	if j.others != nil {
+		return j.others
+	}
+	for i := range j.Bundles {
+		j.others = append(j.others, j.Bundles[i].ForConstraints(j.Namespace))
+	}
+	for _, installed := range j.Namespace.Installed() {
+		replaced := func(c carrier.Bundle) bool {
+			return c.Package != "" && c.Package == installed.Package || c.Name == installed.CSV
+		}
+		if !slices.ContainsFunc(j.Bundles, replaced) {
+			j.others = append(j.others, installed.ForConstraints(j.Namespace))
+		}
+	}
+	return j.others
+}

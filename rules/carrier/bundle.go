@@ -1,0 +1,170 @@
+package carrier
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/state"
+)
+
+// Bundle is one ClusterServiceVersion as policies and Constraints judge it, whatever brings it: a plan (OfPlan), a step
+// of a running plan (OfStep), a write past OLM (OfCSV), or nothing any more, since it is installed (OfInstalled).
+type Bundle struct {
+	Name string
+	// Plan brings it; nil if no plan does.
+	Plan *olm.InstallPlan
+	// Package is the name of the package, or "" with Unknown saying why it is not known.
+	Package string
+	Unknown string
+	// Ambiguous is set if that is because it states two releases, or one that cannot be read.
+	Ambiguous bool
+	Version   string
+	// stated is the release in its properties. Release is that, or else the one in its spec, and tells bundles of one
+	// version apart; "" if there is none.
+	stated, Release string
+	// Catalogs are all sources that the plan names; normally one.
+	Catalogs []olm.Catalog
+	// image is the path of the bundle image, and images is set if the plan names several for it. step writes it, and
+	// may contain it. What comes in the plan itself has no image.
+	image    string
+	images   bool
+	step     *olm.StepResource
+	Provides []olm.Capability
+	Requires []olm.Capability
+	// Properties are those of the bundle; Described is false if the plan does not have them. They are disputed if two
+	// places in the plan have different ones.
+	Properties []olm.Property
+	Described  bool
+	disputed   bool
+	// authored is annotation olm.properties, Spec that of the ClusterServiceVersion; nil if the plan does not have the
+	// manifest, as for bundles by image.
+	authored string
+	Spec     *olm.CSVSpec
+	// grants are the RBAC objects of the plan that belong to it. Referring is set if the plan contains a reference in
+	// place of one.
+	grants    []*olm.Grants
+	Referring bool
+	// BypassesOLM is set if no plan contains it, so that it comes from no catalog.
+	BypassesOLM bool
+	// PlanGone is set if it does so because its plan was deleted while OLM runs it: the plan alone said which catalog
+	// it comes from.
+	PlanGone bool
+	// Inline is set if the plan contains the manifest, Exact if what is written as a step of the plan equals it.
+	Inline, Exact bool
+	// Stored is set if that step was written before, StoredAt when; zero if that is not known.
+	Stored   bool
+	StoredAt time.Time
+}
+
+// compareRelease adds the release in the spec of a bundle, and makes it unknown if its properties have another one.
+func (c *Bundle) compareRelease(spec *olm.CSVSpec) {
+	release, problem := spec.Release(c.stated)
+	if c.Release = release; problem != "" {
+		c.Unknown, c.Ambiguous, c.Package = problem, true, ""
+	}
+}
+
+// byReference reports whether a plan contains a reference in place of the ClusterServiceVersion or of rights that come
+// along.
+func (c *Bundle) byReference() bool { return c.Plan != nil && (c.Spec == nil || c.Referring) }
+
+// From records a catalog that the plan names.
+func (c *Bundle) From(catalog olm.Catalog) {
+	if catalog != (olm.Catalog{}) && !slices.Contains(c.Catalogs, catalog) {
+		c.Catalogs = append(c.Catalogs, catalog)
+	}
+}
+
+// Digest returns the digest of the bundle image that it comes from, or why there is none, as a clause. A mirror has
+// another repository and the same digest, so that the repository does not count.
+func (c *Bundle) Digest() (digest, unknown string) {
+	switch {
+	case c.images:
+		return "", "for which the plan names several bundle images"
+	case c.image == "" || c.step != nil && c.step.Inline():
+		return "", "which does not come from a bundle image"
+	}
+	if digest = olm.ImageDigest(c.image); digest == "" {
+		return "", "from bundle image " + text.Quote(c.image) + " without a digest"
+	}
+	return digest, ""
+}
+
+// describe reads bundle properties. If two places disagree, the CSV is unknown.
+func (c *Bundle) describe(properties string) {
+	if properties == "" || c.Unknown != "" {
+		return
+	}
+	b, err := c.Plan.Bundle(properties)
+	switch {
+	case err != nil:
+		c.Unknown = "its bundle properties cannot be read: " + err.Error()
+		return
+	case b.Package != "" && c.Package != "" && (c.Package != b.Package || c.Version != b.Version || c.stated != b.Release):
+		c.Unknown = "the plan says both package " + text.Name(c.Package) + " " +
+			olm.VersionText(text.Name(c.Version), c.stated) + " and package " + text.Name(b.Package) + " " +
+			olm.VersionText(text.Name(b.Version), b.Release)
+		return
+	}
+	if b.Package != "" {
+		c.Package, c.Version, c.stated, c.Provides, c.Requires = b.Package, b.Version, b.Release, b.Provides, b.Requires
+	}
+	c.disputed = c.disputed || c.Described && !slices.EqualFunc(c.Properties, b.Properties, SameProperty)
+	c.Properties, c.Described = b.Properties, true
+}
+
+// SameProperty reports whether two properties are the same, byte by byte.
+func SameProperty(a, b olm.Property) bool {
+	return a.Type == b.Type && bytes.Equal(a.Raw, b.Raw)
+}
+
+// attribute determines the package: by the bundle's olm.package property, else by the Subscription that moves to this
+// CSV. The name is never parsed (R-AP-5). A bundle that states two releases is not one of which anything is known.
+func (c *Bundle) attribute(ns *state.Namespace) {
+	claimed, disputed := ns.Claimed(c.Name)
+	switch {
+	case c.Unknown != "":
+	case disputed:
+		c.Unknown = "Subscriptions to different packages name it"
+	case c.Package == "" && claimed == "":
+		c.Unknown = "neither bundle properties nor a Subscription tell"
+	case c.Package == "":
+		c.Package = claimed
+	case claimed != "" && claimed != c.Package:
+		c.Unknown = "its bundle says package " + text.Name(c.Package) + " and a Subscription says package " +
+			text.Name(claimed)
+	}
+	if c.Unknown != "" {
+		c.Package = ""
+	}
+	c.compareRelease(c.Spec)
+}
+
+// AllProperties returns the properties of the bundle and those that its author wrote into the ClusterServiceVersion.
+func (c *Bundle) AllProperties() []olm.Property {
+	if strings.TrimSpace(c.authored) == "" {
+		return c.Properties
+	}
+	written, err := olm.ParseProperties(`{"properties":` + c.authored + `}`)
+	if err != nil {
+		return c.Properties // OLM's own check of catalogs warns of it
+	}
+	all := slices.Clone(c.Properties)
+	for _, p := range written {
+		if !slices.ContainsFunc(all, func(o olm.Property) bool { return SameProperty(o, p) }) {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// AsUnpacked reports whether what OLM writes, if that is known, is what it had unpacked for the plan, by which the
+// approval was judged.
+func (c *Bundle) AsUnpacked(ns *state.Namespace) bool {
+	unpacked, unknown := unpackedOf(ns, c)
+	return unknown == "" && (c.Spec == nil || unpacked.Spec.ContentsDigest() == c.Spec.ContentsDigest())
+}

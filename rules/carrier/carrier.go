@@ -1,0 +1,181 @@
+// Package carrier extracts bundles from what brings them: a plan, a step of a plan that is written, a
+// ClusterServiceVersion that is written past OLM, and one that is installed. It has no rule.
+package carrier
+
+import (
+	"slices"
+
+	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/state"
+)
+
+// OfPlan returns the ClusterServiceVersions of a plan: those that spec.clusterServiceVersionNames lists, and those
+// that only a step or a bundle lookup names, so that none escapes judging. It returns none if the plan is too large to
+// be judged.
+func OfPlan(plan *olm.InstallPlan, ns *state.Namespace) []Bundle {
+	if plan.Oversized() {
+		return nil
+	}
+	csvs := make([]Bundle, 0, len(plan.Spec.CSVNames))
+	index := make(map[string]int, len(plan.Spec.CSVNames))
+	at := func(name string) *Bundle {
+		i, ok := index[name]
+		if !ok {
+			i = len(csvs)
+			index[name] = i
+			csvs = append(csvs, Bundle{Name: name, Plan: plan})
+		}
+		return &csvs[i]
+	}
+	var granted []int
+	for _, name := range plan.Spec.CSVNames {
+		at(name)
+	}
+	for i := range plan.Status.BundleLookups {
+		l := &plan.Status.BundleLookups[i]
+		c := at(l.Identifier)
+		c.From(l.Catalog)
+		c.images = c.images || c.image != "" && c.image != l.Path
+		c.image = l.Path
+		c.describe(l.Properties)
+	}
+	for i := range plan.Status.Steps {
+		r := &plan.Status.Steps[i].Resource
+		if r.IsRBAC() {
+			granted = append(granted, i)
+		}
+		if r.Kind != olm.KindClusterServiceVersion {
+			continue
+		}
+		c := at(r.Name)
+		c.From(olm.Catalog{Namespace: r.CatalogNamespace, Name: r.CatalogName})
+		if r.Manifest.Unreadable {
+			c.Unknown = "its manifest in the plan cannot be read"
+		}
+		c.describe(r.Manifest.Properties)
+		c.authored, c.Spec = r.Manifest.AuthorProperties, r.Manifest.Spec
+		if c.step == nil || !c.step.Inline() {
+			c.step = r
+		}
+	}
+	for _, i := range granted {
+		csvs = grantTo(csvs, &plan.Status.Steps[i])
+	}
+	for i := range csvs {
+		csvs[i].Inline = csvs[i].Spec != nil
+		csvs[i].attribute(ns)
+	}
+	return csvs
+}
+
+// grantTo adds the grants of a step to the ClusterServiceVersion that it belongs to, or to all if the plan has none of
+// that name.
+func grantTo(csvs []Bundle, step *olm.Step) []Bundle {
+	g := step.Resource.Grants()
+	if i := slices.IndexFunc(csvs, func(c Bundle) bool { return c.Name == step.Resolving }); i >= 0 {
+		csvs[i].grant(g)
+		return csvs
+	}
+	for i := range csvs {
+		csvs[i].grant(g)
+	}
+	return csvs
+}
+
+// grant adds an RBAC object; nil is a reference to one.
+func (c *Bundle) grant(g *olm.Grants) {
+	if g == nil {
+		c.Referring = true
+		return
+	}
+	c.grants = append(c.grants, g)
+}
+
+// PreparePlan parses the properties of the bundles of a plan and compiles the constraints that they bring along, so
+// that judging does not have to, and replaces the specs in its manifests by their digests.
+func PreparePlan(p *olm.InstallPlan) {
+	for _, b := range p.ParseBundles() {
+		constraint.Prepare(b.Properties)
+	}
+	p.KeepDigests()
+}
+
+// OfStep returns a ClusterServiceVersion that is written, as a plan contains it; ok is false if the plan does not.
+// byOLM is set if OLM's own identity writes it.
+func OfStep(csv *olm.CSV, plan *olm.InstallPlan, ns *state.Namespace, byOLM bool) (step Bundle, ok bool) {
+	csvs := OfPlan(plan, ns)
+	i := slices.IndexFunc(csvs, func(c Bundle) bool { return c.Name == csv.Metadata.Name })
+	if i < 0 {
+		return Bundle{}, false
+	}
+	step = csvs[i]
+	step.Exact = step.Inline && step.Spec.ContentsDigest() == csv.Spec.ContentsDigest() &&
+		plan.StepProperties(step.Name) == csv.Metadata.Annotations.Properties
+	step.Spec = &csv.Spec
+	step.attribute(ns) // of a bundle by reference the plan did not have spec.release
+	if byOLM && !step.Described {
+		// a plan without properties: OLM writes the bundle's properties into the object
+		own := OfCSV(csv, ns, false, byOLM)
+		own.Catalogs, own.Plan, own.BypassesOLM, own.PlanGone = step.Catalogs, plan, false, false
+		own.image, own.images, own.step = step.image, step.images, step.step
+		own.grants, own.Referring, own.Inline, own.Exact = step.grants, step.Referring, step.Inline, step.Exact
+		step = *own
+	}
+	if !byOLM {
+		if step.Inline && !step.Exact {
+			return Bundle{}, false
+		}
+		// its own properties are judged too, and compared with those of the plan
+		step.describe(csv.Metadata.Annotations.Properties)
+	}
+	return step, true
+}
+
+// OfCSV returns a ClusterServiceVersion that no plan brings, as described by its own contents and, if it is stored
+// already, by its Subscription. byOLM is set if OLM's own identity writes it.
+func OfCSV(csv *olm.CSV, ns *state.Namespace, stored, byOLM bool) *Bundle {
+	c := &Bundle{Name: csv.Metadata.Name, Spec: &csv.Spec, BypassesOLM: !stored, PlanGone: !stored && byOLM}
+	c.describe(csv.Metadata.Annotations.Properties)
+	c.attribute(ns)
+	for _, installed := range ns.Installed() {
+		if stored && installed.CSV == c.Name {
+			c.From(installed.Catalog)
+		}
+	}
+	return c
+}
+
+// OfInstalled returns an installed operator with what an approved plan has of its bundle image.
+func OfInstalled(n *state.Namespace, installed *state.Installed) *Bundle {
+	c := &Bundle{Name: installed.CSV, Package: installed.Package, Version: installed.Version, stated: installed.Stated,
+		Properties: installed.Properties,
+		Described:  installed.Described, Spec: installed.Spec}
+	c.From(installed.Catalog)
+	for _, plan := range n.Plans() {
+		if !plan.Spec.Approved || !plan.Brings(c.Name) || !n.NeedsDigest(c.Package, c.Name) {
+			continue // only a digest in spec.versions, or in an exception, needs the image
+		}
+		csvs := OfPlan(plan, n)
+		if i := slices.IndexFunc(csvs, func(other Bundle) bool { return other.Name == c.Name }); i >= 0 {
+			c.image, c.images, c.step = csvs[i].image, csvs[i].images, csvs[i].step
+		}
+	}
+	c.attribute(n)
+	return c
+}
+
+// InstalledFrom returns the catalog from which a plan installed a ClusterServiceVersion; zero if that is not known.
+func InstalledFrom(n *state.Namespace, csv string) olm.Catalog {
+	for _, plan := range n.Plans() {
+		if plan.Metadata.Name != n.PlanThatInstalled(csv) {
+			continue
+		}
+		for _, c := range OfPlan(plan, n) {
+			if c.Name == csv && len(c.Catalogs) == 1 {
+				return c.Catalogs[0]
+			}
+		}
+	}
+	return olm.Catalog{}
+}
