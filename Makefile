@@ -73,13 +73,14 @@ test-install: ## Test packaging: chart, image, release, bundle, platforms, upgra
 			cd '$(CURDIR)'/"$$module"; \
 			$(GOTESTSUM) --format=pkgname -- $(FLAGS) $$(go list ./... | grep -v $(CLUSTERS:%=-e '/%$$')) || failed=yes; \
 		done; \
+		{ cd '$(CURDIR)'/e2e; later=0; \
+			$(GOTESTSUM) --format=testname -- $(FLAGS) -run '$(LATER)' $(E2E:e2e/%=./%) ./dependency || later=1; \
+			cd '$(CURDIR)'; $(GOTESTSUM) --format=pkgname -- $(FLAGS) ./$(SIZES) && exit "$$later"; } & long=$$!; \
 		for module in tools e2e bench; do \
 			cd '$(CURDIR)'/"$$module"; \
 			$(GOTESTSUM) --format=testname -- $(FLAGS) $$(printf '%s\n' $(INSTALLATIONS) | sed -n "s,^$$module/,./,p") || failed=yes; \
 		done; \
-		cd '$(CURDIR)'; $(GOTESTSUM) --format=pkgname -- $(FLAGS) ./$(SIZES) || failed=yes; \
-		cd e2e; $(GOTESTSUM) --format=testname -- $(FLAGS) -run '$(LATER)' $(E2E:e2e/%=./%) || failed=yes; \
-		test -z "$$failed"
+		wait $$long || failed=yes; test -z "$$failed"
 
 .PHONY: test-all
 test-all: test test-install test-long ## Run all tests, the long forms of generated ones included, and the mutation check
@@ -113,7 +114,7 @@ GOROUTINES = (^|[^A-Za-z_."])go (func\b|[A-Za-z_][A-Za-z_.]*\()|\.Go\(
 
 # Tests in those packages that try thousands of cases one after another, or count bytes: the race detector would take minutes, and find
 # nothing. Of the scripts of TestReconciler it watches those on plans, policies and removals.
-SEQUENTIAL = ^(TestUnreadableFieldsHold|TestA3DecodingFitsItsPrice|TestSkippedWritesPass|TestA1NameAloneIsNotOLM|TestA9RedactedScenarios|TestMatchConditionsSkipOnlyWhatPasses|TestReviewMemory|TestReviewAllocations)$
+SEQUENTIAL = ^(TestUnreadableFieldsHold|TestA3DecodingFitsItsPrice|TestSkippedWritesPass|TestA1NameAloneIsNotOLM|TestA9RedactedScenarios|TestMatchConditionsSkipOnlyWhatPasses|TestReviewMemory|TestReviewAllocations|TestF2EveryFunctionIsBounded|TestF2TemplatesCountBytes)$
 UNRACED = $(SEQUENTIAL)|^TestReconciler$$/^[^pr]
 
 # What objects of each kind take in memory, in thousands of shapes: make test-install runs it, and make test does not.
@@ -125,7 +126,7 @@ test-unit: ## Run the tests that need no API server
 	@race="$$(go list -f '{{.ImportPath}} {{.Dir}}' ./... | while read -r package dir; do \
 			if grep -qE '$(GOROUTINES)' "$$dir"/*.go; then echo "$$package"; fi; done)"; \
 		{ $(GOTESTSUM) --format=pkgname -- -race $(FLAGS) -skip '$(UNRACED)' $$race; \
-			$(GOTESTSUM) --format=pkgname -- $(FLAGS) -run '$(SEQUENTIAL)|^TestReconciler$$' ./admission ./controller/operatorpolicy; } & racing=$$!; \
+			$(GOTESTSUM) --format=pkgname -- $(FLAGS) -run '$(SEQUENTIAL)|^TestReconciler$$' ./admission ./controller/operatorpolicy ./snapshot/templates; } & racing=$$!; \
 		failed=; $(GOTESTSUM) --format=pkgname -- $(FLAGS) $$(go list ./... | grep -vxF "$$race" | grep -v '/$(SIZES)$$') || failed=yes; \
 		wait $$racing || failed=yes; test -z "$$failed"
 
@@ -134,7 +135,7 @@ test-e2e: ## Run the tests of the product against a real API server
 	@echo "==> a real API server, etcd, kubectl and OLM, and the gate as its own process; each test is shown when it ends"
 	@$(call with-assets,--olm) cd e2e; \
 		OPGATE_E2E_RIGHTS="$$(mktemp -d)"; export OPGATE_E2E_RIGHTS; trap 'rm -rf "$$OPGATE_E2E_RIGHTS"' EXIT; \
-		$(GOTESTSUM) --format=testname -- -race $(FLAGS) ./dependency & racing=$$!; \
+		$(GOTESTSUM) --format=testname -- -race $(FLAGS) -skip '$(LATER)' ./dependency & racing=$$!; \
 		failed=; $(GOTESTSUM) --format=testname -- $(FLAGS) -skip '$(LATER)' $(E2E:e2e/%=./%) || failed=yes; \
 		wait $$racing || failed=yes; test -z "$$failed"; \
 		go run ./internal/cmd/rights "$$OPGATE_E2E_RIGHTS"
@@ -148,11 +149,12 @@ with-assets = assets="$$($(ASSETS) $(1))"; export KUBEBUILDER_ASSETS="$$assets" 
 E2E = e2e/loop e2e/gate e2e/conversion
 # Tests of these packages that make test-install runs, and make test does not: long sequences over a real OLM, hostile sizes, hundreds of
 # objects, whole documents, and API servers with options of their own. What they test is also tested by others, in short forms.
-LATER = ^TestLoopOLM$$/^(consent|trouble)$$|$(subst $() ,|,$(LATER_TESTS:%=^%$$))
-LATER_TESTS = TestLoopRequests TestReadme TestA4 TestA3ParallelHostileBodies TestA3SlowClients TestP4LoadNeverOpens TestG6Killed TestBigPlan \
-	TestConversionStories TestConversionRoundTrips TestConversionMigrate TestConversionAtStart TestConversionEmergency \
+LATER = ^TestDependency$$/^1,000_in_a_chain$$|$(subst $() ,|,$(LATER_TESTS:%=^%$$))
+LATER_TESTS = TestLoopOLM TestLoopRequests TestReadme TestA4 TestA3ParallelHostileBodies TestA3SlowClients TestP4LoadNeverOpens TestG6Killed \
+	TestBigPlan TestConversionStories TestConversionRoundTrips TestConversionMigrate TestConversionAtStart TestConversionEmergency \
 	TestDocumentsApply TestConstraintDocument TestPluginDocument TestMigrationPages TestConversionDocuments \
-	TestStaticPolicies TestHostedControlPlane TestBackstopSupported TestA9ClientCertificate
+	TestStaticPolicies TestHostedControlPlane TestBackstopSupported TestA9ClientCertificate \
+	TestConstraintsOLM TestBackstopOLM TestA5PlanLendsItsName TestStoredAsJudged
 INSTALLATIONS = tools/install e2e/install e2e/explore e2e/faults e2e/node bench/scale
 CLUSTERS = $(E2E) e2e/dependency $(INSTALLATIONS)
 

@@ -82,22 +82,22 @@ func TestNamedTestsExist(t *testing.T) {
 	}
 	there := map[string]int{}
 	for _, pattern := range []string{"e2e/loop/*_test.go", "e2e/gate/*_test.go", "e2e/conversion/*_test.go",
-		"admission/*_test.go", "controller/*/*_test.go"} {
+		"e2e/dependency/*_test.go", "admission/*_test.go", "controller/*/*_test.go", "snapshot/templates/*_test.go"} {
 		for path, data := range files(t, pattern) {
-			module, _, _ := strings.Cut(path, "/")
+			module := "product"
+			if strings.HasPrefix(path, "e2e/") {
+				module = "e2e"
+			}
 			for _, m := range regexp.MustCompile(`(?m)^func (Test\w+)\(`).FindAllSubmatch(data, -1) {
 				there[module+" "+string(m[1])]++
-			}
-			for _, m := range regexp.MustCompile(`"(\w+)": +loop\w+[,}]`).FindAllSubmatch(data, -1) {
-				there["e2e "+string(m[1])]++ // a part of TestLoopOLM
 			}
 		}
 	}
 	want := map[string][]string{
-		"e2e": append(strings.Split(named(`^LATER = \^TestLoopOLM\$\$/\^\(([\w|]+)\)\$\$\|`), "|"),
-			strings.Fields(strings.ReplaceAll(named(`^LATER_TESTS = ((?:.*\\\n)*.*)$`), "\\", ""))...),
-		"admission":  strings.Split(named(`^SEQUENTIAL = \^\(([\w|]+)\)\$$`), "|"),
-		"controller": {named(`^UNRACED = \$\(SEQUENTIAL\)\|\^(\w+)\$\$`)},
+		"e2e": append(strings.Fields(strings.ReplaceAll(named(`^LATER_TESTS = ((?:.*\\\n)*.*)$`), "\\", "")),
+			named(`^LATER = \^(\w+)\$\$/`)),
+		"product": append(strings.Split(named(`^SEQUENTIAL = \^\(([\w|]+)\)\$$`), "|"),
+			named(`^UNRACED = \$\(SEQUENTIAL\)\|\^(\w+)\$\$`)),
 	}
 	for module, names := range want {
 		for _, name := range names {
