@@ -154,7 +154,7 @@ LATER_TESTS = TestLoopOLM TestLoopRequests TestReadme TestA4 TestA3ParallelHosti
 	TestBigPlan TestConversionStories TestConversionRoundTrips TestConversionMigrate TestConversionAtStart TestConversionEmergency \
 	TestDocumentsApply TestConstraintDocument TestPluginDocument TestMigrationPages TestConversionDocuments \
 	TestStaticPolicies TestHostedControlPlane TestBackstopSupported TestA9ClientCertificate \
-	TestConstraintsOLM TestBackstopOLM TestA5PlanLendsItsName TestStoredAsJudged
+	TestBackstopOLM TestA5PlanLendsItsName TestStoredAsJudged
 INSTALLATIONS = tools/install e2e/install e2e/explore e2e/faults e2e/node bench/scale
 CLUSTERS = $(E2E) e2e/dependency $(INSTALLATIONS)
 

@@ -53,6 +53,7 @@ func TestRuleConstantsSpellIDs(t *testing.T) {
 			name := id
 			if strings.HasPrefix(source, "bundle/") {
 				name = strings.TrimPrefix(id, "bundle/") // bundle.RuleVersion
+				checkFile(t, source, name)
 			}
 			if want := "Rule" + strings.NewReplacer("/", "", "-",
 				"").Replace(name); !strings.EqualFold(spec.Names[0].Name, want) {
@@ -71,5 +72,18 @@ func TestRuleConstantsSpellIDs(t *testing.T) {
 	}
 	if declared != len(all) {
 		t.Errorf("%d rules are declared, %d are listed", declared, len(all))
+	}
+}
+
+// checkFile checks that a rule on bundles is in the file of its ID, or of its first words, but for those that one
+// function judges together.
+func checkFile(t *testing.T, source, id string) {
+	t.Helper()
+	together := map[string]string{"contents": "consent", "own-constraint": "needs", "kube-version": "needs",
+		"openshift-version": "needs", "not-upgradeable": "needs"}
+	file := strings.TrimSuffix(filepath.Base(source), ".go")
+	name := strings.NewReplacer("/", "_", "-", "_").Replace(id)
+	if !strings.HasPrefix(name, file) && together[id] != file {
+		t.Errorf("%s has rule %s", source, id)
 	}
 }

@@ -21,10 +21,17 @@ func TestLoop(t *testing.T) {
 	e := startLoop(t)
 	testscript.RunT(harness.Terse{T: t}, testscript.Params{
 		Dir:             "testdata",
+		Files:           shared,
 		ContinueOnError: true,
 		Setup:           e.Setup,
 		Cmds:            e.Commands(),
 	})
+}
+
+// shared are scripts of TestReconciler: what they write needs rights that no other script uses.
+var shared = []string{
+	"../../controller/operatorpolicy/testdata/plan-account.txtar", // repeats a plan
+	"../../controller/operatorpolicy/testdata/plan-stale.txtar",   // deletes one
 }
 
 // TestLoopOLMv1 plays the scripts of testdata/olmv1. OLM v1's definitions are installed while Opgate runs, which does

@@ -1,7 +1,7 @@
 // Package bundle judges what is installed, whatever brings it: a plan, a step of a plan, or a ClusterServiceVersion
-// that is written past OLM. A rule is in the file of its ID: bundle/version in version.go. Those on what a bundle needs
-// are in needs.go, those on the version in version.go, on the catalog and its images in catalog.go, on what a plan
-// changes in consent.go.
+// that is written past OLM. A rule is in the file of its ID, or of its first words: bundle/version and
+// bundle/version-range are in version.go. Those that one function judges are together: what a bundle needs is in
+// needs.go, what a plan changes in consent.go.
 package bundle
 
 import (
