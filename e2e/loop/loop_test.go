@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -19,9 +21,12 @@ import (
 func TestLoop(t *testing.T) {
 	t.Parallel()
 	e := startLoop(t)
+	scripts, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(scripts) == 0 {
+		t.Fatalf("scripts %v, %v", scripts, err)
+	}
 	testscript.RunT(harness.Terse{T: t}, testscript.Params{
-		Dir:             "testdata",
-		Files:           shared,
+		Files:           slices.Concat(scripts, shared),
 		ContinueOnError: true,
 		Setup:           e.Setup,
 		Cmds:            e.Commands(),
