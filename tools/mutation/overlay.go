@@ -78,7 +78,7 @@ var mutations = []mutation{
 	{"rules/operatorpolicy_normalize.go", "if filled == op.Spec.ComplianceConfig",
 		` || verdict.Mutated(RuleOperatorPolicyNormalized)`},
 	// Without this a plan in another phase would be judged by no other rule either.
-	{"rules/plan.go", "if f := unfinished(j.Plan, len(j.csvs)); !f.Silent()", ` && !verdict.Mutated(RulePlanPhase)`},
+	{"rules/plan.go", "if f := unfinished(j.Plan, len(j.Bundles)); !f.Silent()", ` && !verdict.Mutated(RulePlanPhase)`},
 	// What the API server alone finds.
 	{"rules/backstop/deletion.go", `"github.com/opgate/opgate/rules"`, `"github.com/opgate/opgate/rules/verdict"`},
 	{"rules/backstop/deletion.go", "func (p *protection) row() string {",

@@ -39,7 +39,8 @@ func sources(t *testing.T, pkg string) map[string]string {
 
 // TestEveryReasonIsMutated: a function that makes a reason passes it to one that may drop it, or is mutated itself.
 func TestEveryReasonIsMutated(t *testing.T) {
-	for _, pkg := range []string{"rules", "rules/state", "rules/verdict", "rules/dependency", "rules/backstop", "admission"} {
+	for _, pkg := range []string{"rules", "rules/bundle", "rules/state", "rules/verdict", "rules/dependency",
+		"rules/backstop", "admission"} {
 		for file, source := range sources(t, pkg) {
 			parsed, err := parser.ParseFile(token.NewFileSet(), file, source, parser.SkipObjectResolution)
 			if err != nil {
