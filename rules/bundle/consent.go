@@ -62,7 +62,8 @@ func recordReview(c *carrier.Bundle, now time.Time, v *verdict.Verdict, p *state
 // reviewChange returns the findings of a policy on what a ClusterServiceVersion of a plan changes at a time, and
 // records consent by which it passes.
 func reviewChange(
-	ns *state.Namespace, plan *olm.InstallPlan, c *carrier.Bundle, now time.Time, p *state.OperatorPolicy, v *verdict.Verdict,
+	ns *state.Namespace, plan *olm.InstallPlan, c *carrier.Bundle, now time.Time, p *state.OperatorPolicy,
+	v *verdict.Verdict,
 ) []review {
 	if !p.ReviewsChanges() {
 		return nil

@@ -104,7 +104,8 @@ func (c *Bundle) describe(properties string) {
 	case err != nil:
 		c.Unknown = "its bundle properties cannot be read: " + err.Error()
 		return
-	case b.Package != "" && c.Package != "" && (c.Package != b.Package || c.Version != b.Version || c.stated != b.Release):
+	case b.Package != "" && c.Package != "" &&
+		(c.Package != b.Package || c.Version != b.Version || c.stated != b.Release):
 		c.Unknown = "the plan says both package " + text.Name(c.Package) + " " +
 			olm.VersionText(text.Name(c.Version), c.stated) + " and package " + text.Name(b.Package) + " " +
 			olm.VersionText(text.Name(b.Version), b.Release)
