@@ -66,7 +66,7 @@ func RuleOf(id verdict.RuleID) verdict.Rule {
 
 // Rules returns every rule of policies and Constraints, in reading order. The caller may keep the slice.
 func Rules() []verdict.Rule {
-	return slices.Concat(bundle.Rules(), subscriptionRules, planRules, csvRules, catalogSourceRules,
+	return slices.Concat(subscriptionRules, bundle.Rules(), planRules, csvRules, catalogSourceRules,
 		operatorGroupRules, clusterExtensionRules, clusterCatalogRules, deletionRules, operatorPolicyRules,
 		constraintRules, dependency.Rules())
 }

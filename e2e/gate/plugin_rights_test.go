@@ -66,7 +66,7 @@ func TestPluginRights(t *testing.T) {
 	got = opgate(t, e, kubeconfig, 1, "approve", reviewed+"/"+plan)
 	harness.WantTexts(t, got.Stderr, `cannot patch resource "installplans"`, "granted by ClusterRole opgate-approver")
 
-	const many = 600 // more than a page
+	const many = 600
 	namespace := e.NewNamespace(t)
 	e.Put(t, harness.OperatorPolicy(namespace))
 	makePlans(t, e, namespace, many)

@@ -82,7 +82,8 @@ func TestNamedTestsExist(t *testing.T) {
 	}
 	there := map[string]int{}
 	for _, pattern := range []string{"e2e/loop/*_test.go", "e2e/gate/*_test.go", "e2e/conversion/*_test.go",
-		"e2e/dependency/*_test.go", "admission/*_test.go", "controller/*/*_test.go", "snapshot/templates/*_test.go"} {
+		"e2e/dependency/*_test.go", "admission/*_test.go", "controller/operatorpolicy/*_test.go",
+		"snapshot/templates/*_test.go"} {
 		for path, data := range files(t, pattern) {
 			module := "product"
 			if strings.HasPrefix(path, "e2e/") {
