@@ -6,15 +6,19 @@ SHELL := bash
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 # The Go modules, each in the folder of its name: the product, the test cluster and its tests, what makes artifacts, and what measures.
 MODULES = . e2e tools bench
-# With the flags of the opgate that it starts, so that the libraries of both are compiled once.
-LOCAL = cd tools && CGO_ENABLED=0 go run -trimpath ./cmd/local
+# The programs, the tests and what makes artifacts are compiled in one way, so that the libraries of all are compiled once: without cgo, which
+# only the race detector needs (RACING), and without paths.
+export CGO_ENABLED = 0
+LOCAL = cd tools && go run -trimpath ./cmd/local
 # Prints where the binaries of the test cluster are, and builds them before.
-ASSETS = go -C '$(CURDIR)/tools' run ./cmd/local assets
+ASSETS = go -C '$(CURDIR)/tools' run -trimpath ./cmd/local assets
 LINT = go tool -modfile=.golangci.mod golangci-lint
 ACTIONLINT = go tool -modfile=.actionlint.mod actionlint
 VULNCHECK = go tool -modfile=.vulncheck.mod govulncheck
 # Repeats the output of failed tests at the end, after everything else (docs/decisions/2026-11-23-tiers-of-tests.md#tests-run-under-gotestsum).
 GOTESTSUM = go tool -modfile='$(CURDIR)/.gotestsum.mod' gotestsum --format-icons=text --format-hide-empty-pkg --hide-summary=skipped
+# The same, with the race detector.
+RACING = CGO_ENABLED=1 $(GOTESTSUM)
 
 .PHONY: help
 help: ## List the targets
@@ -22,7 +26,7 @@ help: ## List the targets
 
 .PHONY: build
 build: ## Build bin/opgate and bin/opgate-server
-	CGO_ENABLED=0 go build -trimpath -ldflags "-X main.version=$(VERSION)" -o bin/ ./cmd/opgate ./cmd/opgate-server
+	go build -trimpath -ldflags "-X main.version=$(VERSION)" -o bin/ ./cmd/opgate ./cmd/opgate-server
 
 .PHONY: site
 site: ## Render the documents as static pages into bin/site, with a search that needs no server
@@ -102,8 +106,8 @@ mutation: ## Replace each rule's judge by "allow", and fail if no test notices
 
 .PHONY: test-race
 test-race: ## Run units and tests with clusters with the race detector in all packages
-	$(GOTESTSUM) --format=pkgname -- -race $(FLAGS) ./...
-	$(call with-assets,--olm) cd e2e; $(GOTESTSUM) --format=testname -- -race $(FLAGS) $(E2E:e2e/%=./%) ./dependency
+	$(RACING) --format=pkgname -- -race $(FLAGS) ./...
+	$(call with-assets,--olm) cd e2e; $(RACING) --format=testname -- -race $(FLAGS) $(E2E:e2e/%=./%) ./dependency
 
 # go vet runs in `make lint`. Without paths and debug information clones share what is compiled, and linking takes two thirds. The timeout is for a machine several times slower than usual. As many tests with a cluster run together, over
 # all packages and all test processes of a user, as the machine carries (e2e/internal/speed); -parallel=N sets another number.
@@ -120,12 +124,14 @@ UNRACED = $(SEQUENTIAL)|^TestReconciler$$/^[^pr]
 # What objects of each kind take in memory, in thousands of shapes: make test-install runs it, and make test does not.
 SIZES = snapshot/bounds
 
+# Compilers, linkers and tests collect garbage less often, which saves CPU time, as in test clusters.
 .PHONY: test-unit
 test-unit: ## Run the tests that need no API server
 	@echo "==> unit tests (the first build of the libraries takes minutes), with the race detector where goroutines are started"
 	@race="$$(go list -f '{{.ImportPath}} {{.Dir}}' ./... | while read -r package dir; do \
 			if grep -qE '$(GOROUTINES)' "$$dir"/*.go; then echo "$$package"; fi; done)"; \
-		{ $(GOTESTSUM) --format=pkgname -- -race $(FLAGS) -skip '$(UNRACED)' $$race; \
+		export GOGC=400; \
+		{ $(RACING) --format=pkgname -- -race $(FLAGS) -skip '$(UNRACED)' $$race; \
 			$(GOTESTSUM) --format=pkgname -- $(FLAGS) -run '$(SEQUENTIAL)|^TestReconciler$$' ./admission ./controller/operatorpolicy ./snapshot/templates; } & racing=$$!; \
 		failed=; $(GOTESTSUM) --format=pkgname -- $(FLAGS) $$(go list ./... | grep -vxF "$$race" | grep -v '/$(SIZES)$$') || failed=yes; \
 		wait $$racing || failed=yes; test -z "$$failed"
@@ -135,10 +141,10 @@ test-e2e: ## Run the tests of the product against a real API server
 	@echo "==> a real API server, etcd, kubectl and OLM, and the gate as its own process; each test is shown when it ends"
 	@$(call with-assets,--olm) cd e2e; \
 		OPGATE_E2E_RIGHTS="$$(mktemp -d)"; export OPGATE_E2E_RIGHTS; trap 'rm -rf "$$OPGATE_E2E_RIGHTS"' EXIT; \
-		$(GOTESTSUM) --format=testname -- -race $(FLAGS) -skip '$(LATER)' ./dependency & racing=$$!; \
+		$(RACING) --format=testname -- -race $(FLAGS) -skip '$(LATER)' ./dependency & racing=$$!; \
 		failed=; $(GOTESTSUM) --format=testname -- $(FLAGS) -skip '$(LATER)' $(E2E:e2e/%=./%) || failed=yes; \
 		wait $$racing || failed=yes; test -z "$$failed"; \
-		go run ./internal/cmd/rights "$$OPGATE_E2E_RIGHTS"
+		go run -trimpath ./internal/cmd/rights "$$OPGATE_E2E_RIGHTS"
 
 # Finds or builds the binaries of test clusters, and makes tests take them. Processes of the cluster other than Opgate collect garbage at
 # five times their live heap instead of two: a fifth of their CPU time is saved.

@@ -60,9 +60,10 @@ func Vacant(t testing.TB) *Env {
 	return e.Env
 }
 
-// VacantOLM is Vacant with an OLM, and a catalog with these packages. ClusterServiceVersions stay when a test ends,
-// since OLM does nothing with them any more, and removing them costs it as many requests as installing them did. Those
-// for all namespaces are removed: OLM would copy them into the namespaces of the next test.
+// VacantOLM is Vacant with an OLM, and a catalog with these packages. ClusterServiceVersions that are installed stay
+// when a test ends, since OLM does nothing with them any more, and removing them costs it as many requests as installing
+// them did. Those for all namespaces are removed: OLM would copy them into the namespaces of the next test. So are those
+// that are not installed yet: OLM sends a hundred requests a second for one whose Deployment does not become available.
 func VacantOLM(t testing.TB, packages []olm.Package) *OLMEnv {
 	t.Helper()
 	e := withOLM.take(t, func(ctx context.Context) (*OLMEnv, func() error, error) {
@@ -126,8 +127,8 @@ var asked = []string{
 	"validatingadmissionpolicybindings", "validatingadmissionpolicies",
 }
 
-// vacate stops Opgate, and removes what the API server asks it by, all objects of some kinds, and operators for all
-// namespaces.
+// vacate stops Opgate, and removes what the API server asks it by, all objects of some kinds, operators for all
+// namespaces, and those that are not installed yet.
 func (e *OLMEnv) vacate(t testing.TB, resources ...schema.GroupVersionResource) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
@@ -156,38 +157,42 @@ func (e *OLMEnv) vacate(t testing.TB, resources ...schema.GroupVersionResource) 
 	}
 }
 
-// removeObjects deletes all objects of some kinds, and the operators that are for all namespaces.
+// removeObjects deletes all objects of some kinds, and the operators that are for all namespaces, or not installed yet.
 func (e *OLMEnv) removeObjects(ctx context.Context, resources []schema.GroupVersionResource) error {
 	groups, err := e.Clients[cluster.Admin].Resource(OperatorGroups).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return fmt.Errorf("list OperatorGroups: %w", err)
 	}
-	for _, resource := range resources {
-		if err := e.removeAll(ctx, resource, metav1.NamespaceAll); err != nil {
-			return err
-		}
-	}
+	everywhere := map[string]bool{}
 	for i := range groups.Items {
 		selected, _, _ := unstructured.NestedStringSlice(groups.Items[i].Object, "status", "namespaces")
-		if !slices.Equal(selected, []string{metav1.NamespaceAll}) {
-			continue
-		}
-		if err := e.removeAll(ctx, ClusterServiceVersions, groups.Items[i].GetNamespace()); err != nil {
+		everywhere[groups.Items[i].GetNamespace()] = slices.Equal(selected, []string{metav1.NamespaceAll})
+	}
+	for _, resource := range resources {
+		if err := e.remove(ctx, resource, func(*unstructured.Unstructured) bool { return true }); err != nil {
 			return err
 		}
 	}
-	return nil
+	return e.remove(ctx, ClusterServiceVersions, func(csv *unstructured.Unstructured) bool {
+		phase, _, _ := unstructured.NestedString(csv.Object, "status", "phase")
+		return everywhere[csv.GetNamespace()] || phase == "Pending" || phase == "InstallReady" || phase == "Installing"
+	})
 }
 
-// removeAll deletes all objects of a kind, in a namespace or in all.
-func (e *OLMEnv) removeAll(ctx context.Context, resource schema.GroupVersionResource, namespace string) error {
+// remove deletes those objects of a kind that are selected, in all namespaces.
+func (e *OLMEnv) remove(
+	ctx context.Context, resource schema.GroupVersionResource, selected func(*unstructured.Unstructured) bool,
+) error {
 	client := e.Clients[cluster.Admin].Resource(resource)
-	list, err := client.Namespace(namespace).List(ctx, metav1.ListOptions{})
+	list, err := client.List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return fmt.Errorf("list %s: %w", resource.Resource, err)
 	}
 	for i := range list.Items {
 		u := &list.Items[i]
+		if !selected(u) {
+			continue
+		}
 		err := client.Namespace(u.GetNamespace()).Delete(ctx, u.GetName(), metav1.DeleteOptions{})
 		if err != nil && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("delete %s %s/%s: %w", resource.Resource, u.GetNamespace(), u.GetName(), err)

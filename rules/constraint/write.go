@@ -192,24 +192,6 @@ func (s *Set) JudgeWrite(w *Write, ns Namespace, budget *Budget) []Finding {
 	return found
 }
 
-// JudgesWrites reports whether a constraint judges writes of a target, or a definition is faulty and may have one.
-func (s *Set) JudgesWrites(on Target) bool {
-	if s == nil {
-		return false
-	}
-	for _, d := range s.definitions {
-		if d.fault() != nil {
-			return true
-		}
-		for _, c := range d.OnWrites {
-			if c.On == on {
-				return true
-			}
-		}
-	}
-	return false
-}
-
 // targetOf returns the target of a name; "" is OnBundle.
 func targetOf(name string) (Target, bool) {
 	if name == "" {
