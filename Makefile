@@ -66,8 +66,12 @@ release-dry-run: ## Build and sign everything of a release into bin/release, and
 		$(if $(PLATFORMS),--platform='$(PLATFORMS)') $(if $(TARGETS),--target='$(TARGETS)') $(if $(BASE),--base='$(BASE)') \
 		$(if $(KEY),--key='$(abspath $(KEY))') $(if $(BUILDER),--builder='$(BUILDER)')
 
+# Tests with clusters wait for a fifth of their time, in which units run: they have a lower priority.
 .PHONY: test
-test: test-unit test-e2e ## Run everything that a change of the product can break: units, then a real API server and OLM (built from source the first time)
+test: ## Run everything that a change of the product can break: units, beside a real API server and OLM (built from source the first time)
+	@nice $(MAKE) --no-print-directory test-unit & units=$$!; \
+		failed=; $(MAKE) --no-print-directory test-e2e || failed=test-e2e; wait $$units || failed="test-unit $$failed"; \
+		test -z "$$failed" || { echo "these targets failed, see '=== Failed' above: $$failed"; exit 1; }
 
 .PHONY: test-install
 test-install: ## Test packaging: chart, image, release, bundle, platforms, upgrades; long sequences and hostile sizes; and the harness and tools themselves
