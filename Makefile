@@ -69,7 +69,7 @@ release-dry-run: ## Build and sign everything of a release into bin/release, and
 # Tests with clusters wait for a fifth of their time, in which units run: they have a lower priority.
 .PHONY: test
 test: ## Run everything that a change of the product can break: units, beside a real API server and OLM (built from source the first time)
-	@nice $(MAKE) --no-print-directory test-unit & units=$$!; \
+	@nice -n 5 $(MAKE) --no-print-directory test-unit & units=$$!; \
 		failed=; $(MAKE) --no-print-directory test-e2e || failed=test-e2e; wait $$units || failed="test-unit $$failed"; \
 		test -z "$$failed" || { echo "these targets failed, see '=== Failed' above: $$failed"; exit 1; }
 
@@ -135,9 +135,9 @@ test-unit: ## Run the tests that need no API server
 	@race="$$(go list -f '{{.ImportPath}} {{.Dir}}' ./... | while read -r package dir; do \
 			if grep -qE '$(GOROUTINES)' "$$dir"/*.go; then echo "$$package"; fi; done)"; \
 		export GOGC=400; \
-		{ $(RACING) --format=pkgname -- -race $(FLAGS) -skip '$(UNRACED)' $$race; \
-			$(GOTESTSUM) --format=pkgname -- $(FLAGS) -run '$(SEQUENTIAL)|^TestReconciler$$' ./admission ./controller/operatorpolicy ./snapshot/templates; } & racing=$$!; \
-		failed=; $(GOTESTSUM) --format=pkgname -- $(FLAGS) $$(go list ./... | grep -vxF "$$race" | grep -v '/$(SIZES)$$') || failed=yes; \
+		$(RACING) --format=pkgname -- -race $(FLAGS) -skip '$(UNRACED)' $$race & racing=$$!; failed=; \
+		$(GOTESTSUM) --format=pkgname -- $(FLAGS) -run '$(SEQUENTIAL)|^TestReconciler$$' ./admission ./controller/operatorpolicy ./snapshot/templates || failed=yes; \
+		$(GOTESTSUM) --format=pkgname -- $(FLAGS) $$(go list ./... | grep -vxF "$$race" | grep -v '/$(SIZES)$$') || failed=yes; \
 		wait $$racing || failed=yes; test -z "$$failed"
 
 .PHONY: test-e2e

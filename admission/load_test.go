@@ -82,14 +82,6 @@ func greedyLookups(t testing.TB, values, questions int) *unstructured.Unstructur
 	return u
 }
 
-// unhurried sends reviews to a handler with the longest timeout that counts, so that none is late on a slow machine.
-func unhurried(handler http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		r.URL.RawQuery = "timeout=" + (10 * defaultTimeout).String()
-		handler.ServeHTTP(w, r)
-	})
-}
-
 // reasonsOf returns the rules of a refusal.
 func reasonsOf(answer *admissionv1.AdmissionResponse) string {
 	var ids []string
@@ -104,7 +96,9 @@ func reasonsOf(answer *admissionv1.AdmissionResponse) string {
 // TestP4LoadOfATenant has a tenant keep 16 reviews of greedy Policies waiting for the API server, all from the API
 // server's address. OLM's step is refused by the Constraint at once meanwhile, a Subscription of another namespace is
 // judged, and what the Policies had reserved for judging is free, in truth as well (threat O44).
-func TestP4LoadOfATenant(t *testing.T) {
+func TestP4LoadOfATenant(t *testing.T) { synctest.Test(t, loadOfATenant) }
+
+func loadOfATenant(t *testing.T) {
 	const reviews, values, questions = 16, 137_066, 10
 	s := named(t, "csv-constraint-olm")
 	existing := append(slices.Concat(s.Cluster, s.Policies), governed(t).Policies...)
@@ -121,7 +115,7 @@ func TestP4LoadOfATenant(t *testing.T) {
 	var tenant sync.WaitGroup
 	for range reviews {
 		tenant.Go(func() {
-			if answer := post(t, unhurried(handlers[PathValidatePolicies]), policy); answer.Allowed {
+			if answer := post(t, handlers[PathValidatePolicies], policy); answer.Allowed {
 				t.Error("a Policy is allowed whose author's rights are not known")
 			}
 		})
@@ -139,7 +133,7 @@ func TestP4LoadOfATenant(t *testing.T) {
 		t.Errorf("%d MiB are in use, want the bodies and little more", memory.HeapAlloc>>20)
 	}
 	old, object := written(t, s, existing)
-	step := post(t, unhurried(handlers[PathValidateStepCSVs]), reviewOf(t, olmUser, false, old, raw(t, object)))
+	step := post(t, handlers[PathValidateStepCSVs], reviewOf(t, olmUser, false, old, raw(t, object)))
 	if !strings.Contains(reasonsOf(step), "bundle/constraint") {
 		t.Errorf("the step is answered %+v", step)
 	}
@@ -149,7 +143,7 @@ func TestP4LoadOfATenant(t *testing.T) {
 		"spec": map[string]any{"name": "etcd", "channel": "stable", "source": "my-own-catalog",
 			"sourceNamespace": "olm", "installPlanApproval": "Manual"},
 	}}
-	if answer := post(t, unhurried(handlers[PathValidateSubscriptions]),
+	if answer := post(t, handlers[PathValidateSubscriptions],
 		reviewOf(t, "admin", false, nil, raw(t, foreign))); reasonsOf(answer) != "subscription/catalog" {
 		t.Errorf("a Subscription is answered %+v", answer)
 	}
@@ -160,42 +154,44 @@ func TestP4LoadOfATenant(t *testing.T) {
 // TestP4LookupsOfATenant has a tenant keep reviews of OperatorPolicies, whose templates look up objects, waiting for
 // the API server.
 func TestP4LookupsOfATenant(t *testing.T) {
-	const reviews, values, questions = 8, 2_000, 10
 	for _, path := range []string{PathMutateOperatorPolicies, PathValidateOperatorPolicies} {
 		t.Run(path, func(t *testing.T) {
-			server := busyServer{asked: make(chan struct{}, 2*reviews*questions), done: make(chan struct{})}
-			registry := prometheus.NewRegistry()
-			options := optionsOf(Options{Store: storeOf(t), Authorizer: server, Authenticated: byAPIServer})
-			options.Budget = inflight.NewBudget(registry)
-			gate, err := New(options)
-			if err != nil {
-				t.Fatal(err)
-			}
-			handler := unhurried(gate.Handlers()[path])
-			old := greedyLookups(t, 1, 1)
-			old.SetUID("a")
-			body := reviewOf(t, "tenant", false, old, raw(t, greedyLookups(t, values, questions)))
-			var tenant sync.WaitGroup
-			for range reviews {
-				tenant.Go(func() {
-					if answer := post(t, handler, body); path == PathValidateOperatorPolicies &&
-						!strings.Contains(reasonsOf(answer), "operatorpolicy/lookup") {
-						t.Errorf("an OperatorPolicy whose author's rights are not known is answered %+v", answer)
-					}
-				})
-			}
-			for range reviews * questions {
-				<-server.asked
-			}
-			if reserved := int(valueOf(t, registry, "opgate_requests_inflight_bytes", "")); reserved > reviews*len(
-				body) {
-				t.Errorf("%d bytes are reserved for %d reviews of %d that wait for answers", reserved, reviews,
-					len(body))
-			}
-			close(server.done)
-			tenant.Wait()
+			synctest.Test(t, func(t *testing.T) { lookupsOfATenant(t, path) })
 		})
 	}
+}
+
+func lookupsOfATenant(t *testing.T, path string) {
+	const reviews, values, questions = 8, 2_000, 10
+	server := busyServer{asked: make(chan struct{}, 2*reviews*questions), done: make(chan struct{})}
+	registry := prometheus.NewRegistry()
+	options := optionsOf(Options{Store: storeOf(t), Authorizer: server, Authenticated: byAPIServer})
+	options.Budget = inflight.NewBudget(registry)
+	gate, err := New(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	handler := gate.Handlers()[path]
+	old := greedyLookups(t, 1, 1)
+	old.SetUID("a")
+	body := reviewOf(t, "tenant", false, old, raw(t, greedyLookups(t, values, questions)))
+	var tenant sync.WaitGroup
+	for range reviews {
+		tenant.Go(func() {
+			if answer := post(t, handler, body); path == PathValidateOperatorPolicies &&
+				!strings.Contains(reasonsOf(answer), "operatorpolicy/lookup") {
+				t.Errorf("an OperatorPolicy whose author's rights are not known is answered %+v", answer)
+			}
+		})
+	}
+	for range reviews * questions {
+		<-server.asked
+	}
+	if reserved := int(valueOf(t, registry, "opgate_requests_inflight_bytes", "")); reserved > reviews*len(body) {
+		t.Errorf("%d bytes are reserved for %d reviews of %d that wait for answers", reserved, reviews, len(body))
+	}
+	close(server.done)
+	tenant.Wait()
 }
 
 // TestP4Questions wants a Policy whose rights take too many questions to be refused without any, and each question to
