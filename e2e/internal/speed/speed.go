@@ -15,6 +15,7 @@ import (
 	"runtime"
 	"strconv"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -45,13 +46,14 @@ const (
 // Scale returns the duration on this machine of what takes d on the usual one. It is never less than d.
 func Scale(d time.Duration) time.Duration {
 	fewer := max(1, usualProcessors/float64(processors()))
-	return time.Duration(float64(d) * min(slowness()*fewer, most))
+	return time.Duration(float64(d) * min(this().elapsed*fewer, most))
 }
 
-// Parallel returns how many clusters this machine carries at once. Where it is slow they are fewer, but not by as much:
-// tests wait for as long as they need to, and most of what they wait for is not the processor.
+// Parallel returns how many clusters this machine carries at once. Where its processors are slow they are fewer, but not
+// by as much: tests wait for as long as they need to, and most of what they wait for is not the processor. What else
+// runs here does not count: it may be the compiler of these tests, which ends soon.
 func Parallel() int {
-	n := max(2, int(math.Round(clustersPerProcessor*float64(processors())/math.Sqrt(slowness()))))
+	n := max(2, int(math.Round(clustersPerProcessor*float64(processors())/math.Sqrt(this().processor))))
 	if available := availableMemory(); available > 0 {
 		n = min(n, int(available/clusterMemory))
 	}
@@ -81,37 +83,56 @@ func SetParallel() error {
 	}
 	clusters = Parallel()
 	fmt.Fprintf(os.Stderr, "%d clusters at once: %d processors, %.1f times slower than usual\n", clusters, processors(),
-		slowness())
+		this().elapsed)
 	return flag.Set(name, strconv.Itoa(waiting))
 }
 
 // processors is how many this process may use: the affinity of the process and limits of its cgroup count.
 func processors() int { return runtime.GOMAXPROCS(0) }
 
-// slowness is how many times longer work takes here than on the usual machine, per processor. It is never less than 1.
-var slowness = sync.OnceValue(func() float64 {
+// slowness is how many times longer work takes than on the usual machine, per processor, by the clock and in CPU time.
+// It is never less than 1.
+type slowness struct{ elapsed, processor float64 }
+
+// this is the slowness of this machine.
+var this = sync.OnceValue(func() slowness {
 	block := make([]byte, 1<<20)
-	compute := func() {
+	compute := measure(usualBlocks, func() {
 		for range blocks {
 			md5.Sum(block) //nolint:gosec // as above
 		}
-	}
-	start := func() {
+	})
+	start := measure(usualStarts, func() {
 		for range starts {
 			_ = exec.CommandContext(context.Background(), "env").Run() //nolint:forbidigo // it ends at once
 		}
-	}
-	return max(1, fastest(compute).Seconds()/usualBlocks.Seconds(), fastest(start).Seconds()/usualStarts.Seconds())
+	})
+	return slowness{elapsed: max(1, compute.elapsed, start.elapsed),
+		processor: max(1, compute.processor, start.processor)}
 })
 
-func fastest(work func()) time.Duration {
-	best := time.Duration(math.MaxInt64)
+// measure returns how many times longer work takes than usual, in the fastest of some rounds.
+func measure(usual time.Duration, work func()) slowness {
+	best := slowness{elapsed: math.Inf(1), processor: math.Inf(1)}
 	for range rounds {
-		began := time.Now() //nolint:forbidigo // this is what is measured
+		began, used := time.Now(), cpuTime() //nolint:forbidigo // this is what is measured
 		work()
-		best = min(best, time.Since(began)) //nolint:forbidigo // as above
+		best.elapsed = min(best.elapsed, time.Since(began).Seconds()/usual.Seconds()) //nolint:forbidigo // as above
+		best.processor = min(best.processor, (cpuTime()-used).Seconds()/usual.Seconds())
 	}
 	return best
+}
+
+// cpuTime is what this process and those that it has waited for have used.
+func cpuTime() time.Duration {
+	var used time.Duration
+	for _, who := range []int{syscall.RUSAGE_SELF, syscall.RUSAGE_CHILDREN} {
+		var usage syscall.Rusage
+		if err := syscall.Getrusage(who, &usage); err == nil {
+			used += time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+		}
+	}
+	return used
 }
 
 // availableMemory is in bytes, 0 where it is not known.
