@@ -151,7 +151,7 @@ func (r *reconciler) evaluate(
 	if event != nil {
 		r.report(ctx, op, *event)
 	}
-	return acted, out.After, errors.Join(failed, r.writeStatus(ctx, p, status))
+	return acted, out.After, errors.Join(failed, r.writeStatus(ctx, p, status, acted))
 }
 
 // reportUnreadable reports on a policy that it holds what it may govern, since that, or more of it, cannot be read.
@@ -184,13 +184,17 @@ func (r *reconciler) report(ctx context.Context, op *policyv1beta2.OperatorPolic
 	}
 }
 
-// writeStatus writes a status that differs, even if the policy has changed since: only this status reports the actions
-// that were carried out.
+// writeStatus writes a status that differs. One that reports actions that were carried out is written even if the policy
+// has changed since, since no other does. Any other is left to the next evaluation then: a policy that gets another
+// namespace is evaluated in both for a moment, and the status of the one must not replace that of the other.
 func (r *reconciler) writeStatus(
-	ctx context.Context, p *state.OperatorPolicy, status policyv1beta2.OperatorPolicyStatus,
+	ctx context.Context, p *state.OperatorPolicy, status policyv1beta2.OperatorPolicyStatus, acted bool,
 ) error {
-	unlocked := &metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}
-	written, err := r.writer.Status(ctx, snapshot.OperatorPolicies, snapshot.InNamespace(p.Concerns()), unlocked,
+	observed := &metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}
+	if !acted {
+		observed.ResourceVersion = p.Object.ResourceVersion
+	}
+	written, err := r.writer.Status(ctx, snapshot.OperatorPolicies, snapshot.InNamespace(p.Concerns()), observed,
 		p.Object.Status, status)
 	if written {
 		log.FromContext(ctx).Info("status written", "policy", client.ObjectKeyFromObject(p.Object).String(),
