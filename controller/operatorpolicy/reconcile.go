@@ -184,9 +184,9 @@ func (r *reconciler) report(ctx context.Context, op *policyv1beta2.OperatorPolic
 	}
 }
 
-// writeStatus writes a status that differs. One that reports actions that were carried out is written even if the policy
-// has changed since, since no other does. Any other is left to the next evaluation then: a policy that gets another
-// namespace is evaluated in both for a moment, and the status of the one must not replace that of the other.
+// writeStatus writes a status that differs. One that reports actions that were carried out is written even if the
+// policy has changed since, since no other does. Any other is left to the next evaluation then: a policy that gets
+// another namespace is evaluated in both for a moment, and the status of the one must not replace that of the other.
 func (r *reconciler) writeStatus(
 	ctx context.Context, p *state.OperatorPolicy, status policyv1beta2.OperatorPolicyStatus, acted bool,
 ) error {
