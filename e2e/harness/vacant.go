@@ -61,9 +61,10 @@ func Vacant(t testing.TB) *Env {
 }
 
 // VacantOLM is Vacant with an OLM, and a catalog with these packages. ClusterServiceVersions that are installed stay
-// when a test ends, since OLM does nothing with them any more, and removing them costs it as many requests as installing
-// them did. Those for all namespaces are removed: OLM would copy them into the namespaces of the next test. So are those
-// that are not installed yet: OLM sends a hundred requests a second for one whose Deployment does not become available.
+// when a test ends, since OLM does nothing with them any more, and removing them costs it as many requests as
+// installing them did. Those for all namespaces are removed: OLM would copy them into the namespaces of the next test.
+// So are those that are not installed yet: OLM sends a hundred requests a second for one whose Deployment does not
+// become available.
 func VacantOLM(t testing.TB, packages []olm.Package) *OLMEnv {
 	t.Helper()
 	e := withOLM.take(t, func(ctx context.Context) (*OLMEnv, func() error, error) {

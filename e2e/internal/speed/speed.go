@@ -49,9 +49,9 @@ func Scale(d time.Duration) time.Duration {
 	return time.Duration(float64(d) * min(this().elapsed*fewer, most))
 }
 
-// Parallel returns how many clusters this machine carries at once. Where its processors are slow they are fewer, but not
-// by as much: tests wait for as long as they need to, and most of what they wait for is not the processor. What else
-// runs here does not count: it may be the compiler of these tests, which ends soon.
+// Parallel returns how many clusters this machine carries at once. Where its processors are slow they are fewer, but
+// not by as much: tests wait for as long as they need to, and most of what they wait for is not the processor. What
+// else runs here does not count: it may be the compiler of these tests, which ends soon.
 func Parallel() int {
 	n := max(2, int(math.Round(clustersPerProcessor*float64(processors())/math.Sqrt(this().processor))))
 	if available := availableMemory(); available > 0 {
