@@ -336,13 +336,13 @@ func (e *env) cmdUntouched(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 func (e *env) cmdKnown(ts *testscript.TestScript, neg bool, args []string) {
-	scripttest.NeedArgs(ts, args, 2, 2, "known policy|policyset NAME")
+	scripttest.NeedArgs(ts, args, 2, 2, "known KIND NAME")
 	u, err := e.Player.Get(context.Background(), ts, args[0], args[1])
 	ts.Check(err)
 	e.Until(ts, false, func(ctx context.Context) error { return e.judgedBy(ctx, u) })
 }
 
-// judgedBy wants Opgate's snapshot to have a Policy or PolicySet, and all others that were written or deleted before.
+// judgedBy wants Opgate's snapshot to have an object, and all others of its kind that were written or deleted before.
 // It does not wait for what others write at the same time.
 func (e *env) judgedBy(ctx context.Context, u *unstructured.Unstructured) error {
 	snapshot, err := e.Gate.Snapshot(ctx)

@@ -54,7 +54,7 @@ const scriptsAtOnce = 8
 //	remember KIND NAME             keep in mind which object it is, and how it is stored
 //	same KIND NAME                 it is the very object that was there; it does not wait
 //	untouched KIND NAME            it was not written since; it does not wait
-//	known policy|policyset NAME    admission judges by this, and by what was written before
+//	known KIND NAME                admission judges by this object, and by what of its kind was written before
 func TestDependency(t *testing.T) {
 	t.Parallel()
 	e := start(t)

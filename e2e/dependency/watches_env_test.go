@@ -152,6 +152,21 @@ func (w *watched) toldTimes(owner types.NamespacedName) int {
 	return w.notified[owner]
 }
 
+// untilTold waits until an owner has been notified so often in all, and fails if it was more often. A change can be
+// observed before it is notified.
+func (w *watched) untilTold(t *testing.T, owner types.NamespacedName, times int) {
+	t.Helper()
+	harness.Eventually(t, fmt.Sprintf("%s is notified %d times", owner, times), func(context.Context) error {
+		if n := w.toldTimes(owner); n < times {
+			return fmt.Errorf("it was notified %d times", n)
+		}
+		return nil
+	})
+	if n := w.toldTimes(owner); n > times {
+		t.Errorf("%s was notified %d times, want %d", owner, n, times)
+	}
+}
+
 // until waits until a condition holds, and checks it only after a notification of the owner: it fails without one.
 func (w *watched) until(t *testing.T, owner types.NamespacedName, what string, is func() bool) {
 	t.Helper()
