@@ -27,7 +27,7 @@ func (r *reconciler) act(
 		logger := log.FromContext(ctx).WithValues("policy", client.ObjectKeyFromObject(op), "verb", a.Verb,
 			"kind", object.GetKind(), "namespace", object.GetNamespace(), "name", object.GetName())
 		if err != nil {
-			if reason := apierrors.ReasonForError(err); a.Failed != nil && !apierrors.IsConflict(err) && reason != "" {
+			if reason := apierrors.ReasonForError(err); a.Failed != nil && !outdated(err) && reason != "" {
 				out.Replace(a.Failed(err.Error()))
 			}
 			return acted, fmt.Errorf("%s %s %s/%s for OperatorPolicy %s/%s: %w", a.Verb, object.GetKind(),
@@ -45,3 +45,7 @@ func (r *reconciler) act(
 	}
 	return acted, nil
 }
+
+// outdated reports whether an action failed because another client has written the object since it was observed. What
+// is reported of it stays as it was observed, until the next evaluation.
+func outdated(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }

@@ -142,8 +142,8 @@ func (r *reconciler) evaluate(
 	}
 	out := compliance.Evaluate(in)
 	acted, failed := r.act(ctx, op, &out)
-	if apierrors.IsConflict(failed) || apierrors.IsAlreadyExists(failed) {
-		return acted, 0, failed // the observed state is outdated, so no status is written
+	if outdated(failed) && !acted {
+		return false, 0, failed // by what was observed there is no status to write, and nothing was done to report
 	}
 	status, event := compliance.Finish(in, out, r.HistoryLength)
 	r.Metrics.state(p, status.Compliant)
