@@ -152,9 +152,9 @@ func (w *watched) toldTimes(owner types.NamespacedName) int {
 	return w.notified[owner]
 }
 
-// untilTold waits until an owner has been notified so often in all, and fails if it was more often. A change can be
+// untilNotified waits until an owner has been notified so often in all, and fails if it was more often. A change can be
 // observed before it is notified.
-func (w *watched) untilTold(t *testing.T, owner types.NamespacedName, times int) {
+func (w *watched) untilNotified(t *testing.T, owner types.NamespacedName, times int) {
 	t.Helper()
 	harness.Eventually(t, fmt.Sprintf("%s is notified %d times", owner, times), func(context.Context) error {
 		if n := w.toldTimes(owner); n < times {

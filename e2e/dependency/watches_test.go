@@ -140,8 +140,8 @@ func watchIsShared(t *testing.T, c *cluster.Cluster) {
 	second.Version = "v1"
 	w.Set(waiter, []watches.Target{first, first})
 	w.untilSeen(t, waiter, first, "", dependency.Compliant)
-	w.untilTold(t, waiter, 1)
-	w.Set(another, []watches.Target{second}) // it is known already, and nothing is told
+	w.untilNotified(t, waiter, 1)
+	w.Set(another, []watches.Target{second}) // it is known already: no notification
 	w.untilSeen(t, another, second, "", dependency.Compliant)
 	if got := w.requests.of("/gadgets"); len(got) != 1 || len(w.requests.open("/gadgets")) != 1 {
 		t.Errorf("the object is asked for with %v, want one request", got)
@@ -159,8 +159,8 @@ func watchIsShared(t *testing.T, c *cluster.Cluster) {
 	w.patch(t, object, `{"status":{"compliant":"NonCompliant"}}`)
 	w.untilSeen(t, waiter, first, "", dependency.NonCompliant)
 	w.untilSeen(t, another, second, "", dependency.NonCompliant)
-	w.untilTold(t, waiter, 2)
-	w.untilTold(t, another, 1)
+	w.untilNotified(t, waiter, 2)
+	w.untilNotified(t, another, 1)
 	kept := w.Object(first)
 	if _, ok := kept.Object["spec"]; ok || kept.GetManagedFields() != nil || kept.GetResourceVersion() == "" {
 		t.Errorf("kept is %v", kept.Object)
@@ -172,7 +172,7 @@ func watchIsShared(t *testing.T, c *cluster.Cluster) {
 	}
 	w.patch(t, object, `{"status":{"compliant":"Compliant"}}`)
 	w.untilSeen(t, another, second, "", dependency.Compliant)
-	w.untilTold(t, another, 2)
+	w.untilNotified(t, another, 2)
 	if n := w.toldTimes(waiter); n != 2 {
 		t.Errorf("told %d times though it waits for nothing any more, want twice", n)
 	}
