@@ -66,6 +66,12 @@ release-dry-run: ## Build and sign everything of a release into bin/release, and
 		$(if $(PLATFORMS),--platform='$(PLATFORMS)') $(if $(TARGETS),--target='$(TARGETS)') $(if $(BASE),--base='$(BASE)') \
 		$(if $(KEY),--key='$(abspath $(KEY))') $(if $(BUILDER),--builder='$(BUILDER)')
 
+# A recipe of several commands that goes on after one has failed ends after an interrupt, and so does what it runs in the background, for
+# which a shell ignores interrupts.
+interruptible = trap 'exit 130' INT;
+background = ( $(interrupted) $(1) ) &
+interrupted = trap - INT;
+
 # Tests with clusters wait for a fifth of their time, in which units run, at a lower priority.
 .PHONY: test
 test: ## Run everything that a change of the product can break: units, beside a real API server and OLM (built from source the first time)
@@ -74,14 +80,14 @@ test: ## Run everything that a change of the product can break: units, beside a 
 .PHONY: test-install
 test-install: ## Test packaging: chart, image, release, bundle, platforms, upgrades; long sequences and hostile sizes; and the harness and tools themselves
 	@echo "==> tests of the harness, the tools, the benchmarks and of distributions, then installations, and what is long; each of these is shown when it ends"
-	@$(call with-assets,--olm --install) failed=; \
+	@$(interruptible) $(call with-assets,--olm --install) failed=; \
 		for module in e2e tools bench e2e/tools/distributions; do \
 			cd '$(CURDIR)'/"$$module"; \
 			$(GOTESTSUM) --format=pkgname -- $(FLAGS) $$(go list ./... | grep -v $(CLUSTERS:%=-e '/%$$')) || failed=yes; \
 		done; \
-		{ cd '$(CURDIR)'/e2e; later=0; \
+		( $(interrupted) cd '$(CURDIR)'/e2e; later=0; \
 			$(GOTESTSUM) --format=testname -- $(FLAGS) -run '$(LATER)' $(E2E:e2e/%=./%) ./dependency || later=1; \
-			cd '$(CURDIR)'; $(GOTESTSUM) --format=pkgname -- $(FLAGS) ./$(SIZES) && exit "$$later"; } & long=$$!; \
+			cd '$(CURDIR)'; $(GOTESTSUM) --format=pkgname -- $(FLAGS) ./$(SIZES) && exit "$$later" ) & long=$$!; \
 		for module in tools e2e bench; do \
 			cd '$(CURDIR)'/"$$module"; \
 			$(GOTESTSUM) --format=testname -- $(FLAGS) $$(printf '%s\n' $(INSTALLATIONS) | sed -n "s,^$$module/,./,p") || failed=yes; \
@@ -111,9 +117,9 @@ test-race: ## Run units and tests with clusters with the race detector in all pa
 	$(RACING) --format=pkgname -- -race $(FLAGS) ./...
 	$(call with-assets,--olm) cd e2e; $(RACING) --format=testname -- -race $(FLAGS) $(E2E:e2e/%=./%) ./dependency
 
-# go vet runs in `make lint`. Without paths and debug information clones share what is compiled, and linking takes two thirds. The timeout is for a machine several times slower than usual. As many tests with a cluster run together, over
+# go vet runs in `make lint`. Without paths, symbols and debug information clones share what is compiled, and linking takes two thirds. The timeout is for a machine several times slower than usual. As many tests with a cluster run together, over
 # all packages and all test processes of a user, as the machine carries (e2e/internal/speed); -parallel=N sets another number.
-FLAGS = -trimpath -ldflags=-w -vet=off -shuffle=on -count=1 -timeout 75m
+FLAGS = -trimpath -ldflags=-s -vet=off -shuffle=on -count=1 -timeout 75m
 
 # Packages that start goroutines, in their tests or elsewhere: they run with the race detector.
 GOROUTINES = (^|[^A-Za-z_."])go (func\b|[A-Za-z_][A-Za-z_.]*\()|\.Go\(
@@ -130,11 +136,11 @@ SIZES = snapshot/bounds
 .PHONY: test-unit
 test-unit: ## Run the tests that need no API server
 	@echo "==> unit tests (the first build of the libraries takes minutes), with the race detector where goroutines are started"
-	@renice -n 5 -p $$$$ > /dev/null || true; \
+	@$(interruptible) renice -n 5 -p $$$$ > /dev/null || true; \
 		race="$$(go list -f '{{.ImportPath}} {{.Dir}}' ./... | while read -r package dir; do \
 			if grep -qE '$(GOROUTINES)' "$$dir"/*.go; then echo "$$package"; fi; done)"; \
 		export GOGC=400; \
-		$(RACING) --format=pkgname -- -race $(FLAGS) -skip '$(UNRACED)' $$race & racing=$$!; failed=; \
+		$(call background,$(RACING) --format=pkgname -- -race $(FLAGS) -skip '$(UNRACED)' $$race) racing=$$!; failed=; \
 		$(GOTESTSUM) --format=pkgname -- $(FLAGS) -run '$(SEQUENTIAL)|^TestReconciler$$' ./admission ./controller/operatorpolicy ./snapshot/templates || failed=yes; \
 		$(GOTESTSUM) --format=pkgname -- $(FLAGS) $$(go list ./... | grep -vxF "$$race" | grep -v '/$(SIZES)$$') || failed=yes; \
 		wait $$racing || failed=yes; test -z "$$failed"
@@ -142,16 +148,17 @@ test-unit: ## Run the tests that need no API server
 .PHONY: test-e2e
 test-e2e: ## Run the tests of the product against a real API server
 	@echo "==> a real API server, etcd, kubectl and OLM, and the gate as its own process; each test is shown when it ends"
-	@$(call with-assets,--olm) cd e2e; \
+	@$(interruptible) $(call with-assets,--olm) cd e2e; \
 		OPGATE_E2E_RIGHTS="$$(mktemp -d)"; export OPGATE_E2E_RIGHTS; trap 'rm -rf "$$OPGATE_E2E_RIGHTS"' EXIT; \
-		$(RACING) --format=testname -- -race $(FLAGS) -skip '$(LATER)' ./dependency & racing=$$!; \
+		$(call background,$(RACING) --format=testname -- -race $(FLAGS) -skip '$(LATER)' ./dependency) racing=$$!; \
 		failed=; $(GOTESTSUM) --format=testname -- $(FLAGS) -skip '$(LATER)' $(E2E:e2e/%=./%) || failed=yes; \
 		wait $$racing || failed=yes; test -z "$$failed"; \
 		go run -trimpath ./internal/cmd/rights "$$OPGATE_E2E_RIGHTS"
 
-# Finds or builds the binaries of test clusters, and makes tests take them. Processes of the cluster other than Opgate collect garbage at
-# five times their live heap instead of two: a fifth of their CPU time is saved.
-with-assets = assets="$$($(ASSETS) $(1))"; export KUBEBUILDER_ASSETS="$$assets" GOGC=400;
+# Finds or builds the binaries of test clusters, and Opgate's own, which each package of tests would link again, and makes tests take them.
+# Processes of the cluster other than Opgate collect garbage at five times their live heap instead of two: a fifth of their CPU time is saved.
+with-assets = assets="$$($(ASSETS) $(1))"; export KUBEBUILDER_ASSETS="$$assets" GOGC=400 OPGATE_E2E_PROGRAMS='$(CURDIR)/bin/e2e'; \
+	go build -C '$(CURDIR)' -trimpath -ldflags=-s -o bin/e2e/ ./cmd/opgate ./cmd/opgate-server;
 
 # The packages of tests with clusters, the longest first. Each runs alone as well: cd e2e && go test ./loop. In dependency controllers run in
 # the process of the test, and so with the race detector; in the others Opgate is a process of its own.

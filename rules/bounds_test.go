@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
+	"github.com/opgate/opgate/internal/cputime"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/state"
@@ -42,20 +42,11 @@ func allocated(do func()) (bytes uint64, took time.Duration) {
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
-	start := cpuTime()
+	start := cputime.Used()
 	do()
-	took = cpuTime() - start
+	took = cputime.Used() - start
 	runtime.ReadMemStats(&after)
 	return after.TotalAlloc - before.TotalAlloc, took
-}
-
-// cpuTime is what this process has used.
-func cpuTime() time.Duration {
-	var used syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
-		panic(err)
-	}
-	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
 // TestA4WebhookRules: a ClusterServiceVersion of 1.2 MB that requests the rights of a cluster admin, and has so many

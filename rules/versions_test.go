@@ -8,6 +8,7 @@ import (
 	"time"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/internal/cputime"
 	"github.com/opgate/opgate/rules/operatorpolicy"
 )
 
@@ -49,9 +50,9 @@ func TestH3VersionsAreBounded(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			op.Spec.Versions = tc.versions
-			begin := time.Now()
+			begin := cputime.Used()
 			p := NewOperatorPolicy(op)
-			if took := time.Since(begin); took > 10*time.Second { // in quadratic time an hour
+			if took := cputime.Used() - begin; took > 10*time.Second { // in quadratic time an hour
 				t.Errorf("it took %v", took)
 			}
 			if valid := p.Unreadable() == ""; valid != tc.valid || len(p.Versions.Entries) > operatorpolicy.MaxVersions+1 {

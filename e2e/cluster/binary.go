@@ -15,6 +15,8 @@ import (
 
 // Programs are the two programs of this checkout, each built when it is first needed. The zero value is usable.
 type Programs struct {
+	// Built is a directory that has both already. Default: they are built.
+	Built string
 	// Dir is the directory that they are built into. Default: that of the cluster.
 	Dir string
 	// Gate is the binary of opgate-server. Default: it is built.
@@ -47,6 +49,9 @@ func (p *Programs) setDefaults(dir string, log io.Writer) {
 }
 
 func (p *Programs) build(ctx context.Context, name string) (string, error) {
+	if p.Built != "" {
+		return filepath.Join(p.Built, name), nil
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if binary := p.built[name]; binary != "" {
@@ -59,8 +64,8 @@ func (p *Programs) build(ctx context.Context, name string) (string, error) {
 	watch := stopwatch.Start()
 	fmt.Fprintln(p.Log, "building "+name)
 	binary := filepath.Join(p.Dir, name)
-	// As in the image, except for its symbols, so that the two share the build cache.
-	cmd := gotool.Command(ctx, checkout.Root, p.Dir, "build", "-trimpath", "-o", binary, "./cmd/"+name)
+	// As in the image, so that the two share the build cache.
+	cmd := gotool.Command(ctx, checkout.Root, p.Dir, "build", "-trimpath", "-ldflags=-s", "-o", binary, "./cmd/"+name)
 	cmd.Env = append(cmd.Env, "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build %s: %w\n%s", name, errors.Join(err, ctx.Err()), out)

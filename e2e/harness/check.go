@@ -25,9 +25,9 @@ const (
 	PollInterval = 20 * time.Millisecond
 )
 
-// backoff is how often a condition is checked while a test waits for it: what takes seconds is not slowed down by reads
-// of what has not changed, which are a third of the work of an API server otherwise.
-var backoff = wait.Backoff{Duration: PollInterval, Factor: 1.3, Steps: 100, Cap: 250 * time.Millisecond}
+// backoff is how often a condition is checked while a test waits for it: again after a sixth of the time that it has
+// waited, and each second at least. What takes long is not slowed down by reads of what has not changed.
+var backoff = wait.Backoff{Duration: PollInterval, Factor: 1.2, Steps: 100, Cap: time.Second}
 
 // Poll checks a condition, at once and then less and less often, until it is true, returns an error, or the time is up.
 func Poll(ctx context.Context, timeout time.Duration, condition wait.ConditionWithContextFunc) error {

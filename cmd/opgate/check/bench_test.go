@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"syscall"
 	"testing"
 	"time"
+
+	"github.com/opgate/opgate/internal/cputime"
 )
 
 // benchmarkDocuments is the number of documents that the benchmark judges.
@@ -73,7 +74,7 @@ spec: {displayName: etcd}
 	}
 	for name, args := range runs {
 		b.Run(name, func(b *testing.B) {
-			before := cpuTime(b)
+			before := cputime.Used()
 			for b.Loop() {
 				cmd := Command(time.Now)
 				cmd.SetArgs(args)
@@ -81,18 +82,8 @@ spec: {displayName: etcd}
 				cmd.SetErr(&bytes.Buffer{})
 				_ = cmd.Execute() // it refuses
 			}
-			b.ReportMetric((cpuTime(b)-before).Seconds()/float64(b.N), "cpu-s/op")
+			b.ReportMetric((cputime.Used()-before).Seconds()/float64(b.N), "cpu-s/op")
 			b.ReportMetric(0, "ns/op") // it depends on what else runs
 		})
 	}
-}
-
-// cpuTime returns the CPU time of this process so far.
-func cpuTime(b *testing.B) time.Duration {
-	b.Helper()
-	var usage syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		b.Fatal(err)
-	}
-	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }

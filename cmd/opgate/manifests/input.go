@@ -171,7 +171,9 @@ var generator = regexp.MustCompile(
 	`(?m)^apiVersion: policy\.open-cluster-management\.io/v1\r?\nkind: PolicyGenerator\r?$`)
 
 // concerning reports whether a text may be the gate's business. UTF-16 is ASCII with zeros, which parsers of YAML read.
-func concerning(data []byte) bool { return concern.Match(bytes.ReplaceAll(data, []byte{0}, nil)) }
+func concerning(data []byte) bool {
+	return concern.Match(slices.DeleteFunc(bytes.Clone(data), func(b byte) bool { return b == 0 }))
+}
 
 // faultOf makes a problem of what went wrong with a whole file, without the path that the error repeats.
 func faultOf(name string, err error) Problem {
