@@ -78,8 +78,13 @@ func watchAs(t *testing.T, c *cluster.Cluster, config *rest.Config, o watches.Op
 	var ctx context.Context
 	ctx, w.stop = context.WithCancel(t.Context())
 	w.define(ctx, t, config)
+	// Names that nothing can have are not watched. Their owner is notified once Start has come to their kind, which would
+	// notify the owners of a test as well.
+	w.Set(starting, []watches.Target{watchedTarget("Widget", "shop", ""), watchedTarget("Gadget", "", "")})
 	go func() { w.ended <- w.Start(ctx) }()
 	t.Cleanup(func() { w.end(t) })
+	w.untilNotified(t, starting, 2)
+	w.Set(starting, nil)
 	return w
 }
 

@@ -17,8 +17,9 @@ import (
 )
 
 var (
-	waiter  = types.NamespacedName{Namespace: "shop", Name: "waiting"}
-	another = types.NamespacedName{Namespace: "shop", Name: "another"}
+	waiter   = types.NamespacedName{Namespace: "shop", Name: "waiting"}
+	another  = types.NamespacedName{Namespace: "shop", Name: "another"}
+	starting = types.NamespacedName{Namespace: "shop", Name: "starting"}
 )
 
 // TestDependencyWatches watches the dependencies of Policies in a real API server. Tests wait for notifications and
@@ -133,6 +134,9 @@ func watchVersionServedLater(t *testing.T, c *cluster.Cluster) {
 
 func watchIsShared(t *testing.T, c *cluster.Cluster) {
 	w := watchAs(t, c, reader(t, c), watches.Options{})
+	// Notifications are counted: no template of another test has these owners.
+	waiter := types.NamespacedName{Namespace: "shop", Name: "sharing"}
+	another := types.NamespacedName{Namespace: "shop", Name: "sharing-too"}
 	object := watchedObject("Gadget", "", "one", dependency.Compliant)
 	w.put(t, object)
 	// The same object, since the kind has no namespaces and a version does not count.
