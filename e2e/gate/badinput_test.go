@@ -431,9 +431,7 @@ func hostileRound(t *testing.T, e *harness.Env) {
 			"--dry-run=server", "-f", "-")
 		slow[0].wantAnswer(t)
 		for _, s := range slow {
-			if err := s.connection.Close(); err != nil {
-				t.Error(err)
-			}
+			_ = s.connection.Close() // Opgate has closed it already if that took longer than it waits
 		}
 	})
 	t.Run("no TLS", func(t *testing.T) {

@@ -43,7 +43,9 @@ func NewClient(c *cluster.Cluster, user cluster.User) (*Client, error) {
 func ClientOf(config *rest.Config) (*Client, error) {
 	config.QPS = -1 // no limit of our own
 	config.WarningHandlerWithContext = rest.NoWarnings{}
-	objects, err := dynamic.NewForConfig(config)
+	setUp := rest.CopyConfig(config)
+	setUp.Wrap(bePatient)
+	objects, err := dynamic.NewForConfig(setUp)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,48 @@
+package harness
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net/http"
+	"regexp"
+	"time"
+)
+
+// busy is what Opgate answers if it could not judge in time, by itself or by what it asks the API server. On a machine
+// with much else to do it does so for seconds.
+var busy = regexp.MustCompile(`it is overloaded; try again|could not be checked \([a-z-]+/[a-z-]+\): try again`)
+
+// patient sends a request again for as long as Opgate answers that it is busy, as that answer asks for.
+type patient struct{ next http.RoundTripper }
+
+func bePatient(next http.RoundTripper) http.RoundTripper { return patient{next} }
+
+// RoundTrip returns the first other answer, or the last one.
+func (p patient) RoundTrip(req *http.Request) (*http.Response, error) {
+	for deadline := time.Now().Add(WaitTimeout); ; {
+		answer, err := p.next.RoundTrip(req)
+		if err != nil || answer.StatusCode < http.StatusBadRequest {
+			return answer, err
+		}
+		body, err := io.ReadAll(answer.Body)
+		if err := errors.Join(err, answer.Body.Close()); err != nil {
+			return nil, err
+		}
+		answer.Body = io.NopCloser(bytes.NewReader(body))
+		if !busy.Match(body) || time.Now().After(deadline) || req.Body != nil && req.GetBody == nil {
+			return answer, nil
+		}
+		select {
+		case <-req.Context().Done():
+			return answer, nil
+		case <-time.After(time.Second):
+		}
+		req = req.Clone(req.Context())
+		if req.Body != nil {
+			if req.Body, err = req.GetBody(); err != nil {
+				return nil, err
+			}
+		}
+	}
+}
