@@ -44,7 +44,7 @@ func ClientOf(config *rest.Config) (*Client, error) {
 	config.QPS = -1 // no limit of our own
 	config.WarningHandlerWithContext = rest.NoWarnings{}
 	setUp := rest.CopyConfig(config)
-	setUp.Wrap(bePatient)
+	setUp.Wrap(retryWhileBusy)
 	objects, err := dynamic.NewForConfig(setUp)
 	if err != nil {
 		return nil, err

@@ -46,7 +46,7 @@ func (e *LoopEnv) Connect(t testing.TB) {
 			t.Fatal(err)
 		}
 		config.QPS = -1
-		config.Wrap(bePatient)
+		config.Wrap(retryWhileBusy)
 		scheme := runtime.NewScheme()
 		for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, policyv1beta2.AddToScheme} {
 			if err := add(scheme); err != nil {

@@ -13,15 +13,15 @@ import (
 // with much else to do it does so for seconds.
 var busy = regexp.MustCompile(`it is overloaded; try again|could not be checked \([a-z-]+/[a-z-]+\): try again`)
 
-// patient sends a request again for as long as Opgate answers that it is busy, as that answer asks for.
-type patient struct{ next http.RoundTripper }
+// retrier sends a request again for as long as Opgate answers that it is busy, as that answer asks for.
+type retrier struct{ next http.RoundTripper }
 
-func bePatient(next http.RoundTripper) http.RoundTripper { return patient{next} }
+func retryWhileBusy(next http.RoundTripper) http.RoundTripper { return retrier{next} }
 
 // RoundTrip returns the first other answer, or the last one.
-func (p patient) RoundTrip(req *http.Request) (*http.Response, error) {
+func (r retrier) RoundTrip(req *http.Request) (*http.Response, error) {
 	for deadline := time.Now().Add(WaitTimeout); ; {
-		answer, err := p.next.RoundTrip(req)
+		answer, err := r.next.RoundTrip(req)
 		if err != nil || answer.StatusCode < http.StatusBadRequest {
 			return answer, err
 		}
