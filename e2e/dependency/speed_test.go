@@ -24,8 +24,9 @@ import (
 
 const (
 	// orderingRest is how long nothing must happen where nothing has to, and orderingSettled how long Opgate has asked
-	// for nothing when it has done what there was to do, on a machine of usual speed.
-	orderingRest, orderingSettled = 2 * time.Second, 600 * time.Millisecond
+	// for nothing when it has done what there was to do, on a machine of usual speed: longer than it waits from one change
+	// of the backstop to the next, which is a second.
+	orderingRest, orderingSettled = 2 * time.Second, 1500 * time.Millisecond
 	// chainLength is that of the chain that cannot get on, chainTimeout bounds the time until all of it is known to
 	// wait.
 	chainLength, chainTimeout = 1_000, speed.LongWait
