@@ -3,8 +3,10 @@ package harness
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"regexp"
 	"time"
 )
@@ -13,7 +15,8 @@ import (
 // with much else to do it does so for seconds.
 var busy = regexp.MustCompile(`it is overloaded; try again|could not be checked \([a-z-]+/[a-z-]+\): try again`)
 
-// retrier sends a request again for as long as Opgate answers that it is busy, as that answer asks for.
+// retrier sends a request again for as long as Opgate answers that it is busy, as that answer asks for. It is for what
+// sets a test up; what is tested is sent once.
 type retrier struct{ next http.RoundTripper }
 
 func retryWhileBusy(next http.RoundTripper) http.RoundTripper { return retrier{next} }
@@ -33,6 +36,8 @@ func (r retrier) RoundTrip(req *http.Request) (*http.Response, error) {
 		if !busy.Match(body) || time.Now().After(deadline) || req.Body != nil && req.GetBody == nil {
 			return answer, nil
 		}
+		// A gate that is busy on an idle machine is a fault, which must not go unnoticed.
+		fmt.Fprintf(os.Stderr, "opgate is busy, %s %s is sent again: %s\n", req.Method, req.URL.Path, busy.Find(body))
 		select {
 		case <-req.Context().Done():
 			return answer, nil
