@@ -18,7 +18,6 @@ import (
 
 	"github.com/opgate/opgate/e2e/cluster"
 	"github.com/opgate/opgate/e2e/harness"
-	"github.com/opgate/opgate/e2e/install"
 )
 
 // Resources that faults change.
@@ -170,7 +169,7 @@ func (p *play) helm(ctx context.Context, values ...string) error {
 
 // certificates makes certificates short-lived, so that they and the CA are replaced again and again.
 func (p *play) certificates(ctx context.Context, _ []string) error {
-	p.atEnd(func(ctx context.Context) error { return p.helm(ctx, "--reset-values", "--set", install.Quick) })
+	p.atEnd(func(ctx context.Context) error { return p.helm(ctx, "--reset-values", "--set", quick()) })
 	return p.helm(ctx, "--reuse-values", "--set",
 		"certificates.selfManaged.caLifetime=40s,certificates.selfManaged.certificateLifetime=10s")
 }

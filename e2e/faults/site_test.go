@@ -81,10 +81,13 @@ func start(t *testing.T) *site {
 			t.Error(err)
 		}
 	})
-	s.RunHelm(t, "install", "opgate", harness.ChartDir, "--create-namespace", "--wait", "--set", install.Quick)
+	s.RunHelm(t, "install", "opgate", harness.ChartDir, "--create-namespace", "--wait", "--set", quick())
 	s.prepare(t)
 	return s
 }
+
+// quick is as elsewhere, but for how long watches may show no progress: that is the chart's.
+func quick() string { return install.Quick() + ",policy.maxStaleness=10s" }
 
 // proxied makes a program reach the API server by way of a proxy.
 func (s *site) proxied(ctx context.Context, program node.Program) node.Program {

@@ -32,7 +32,8 @@ var tokenInPath = regexp.MustCompile(`/[a-z2-7]{26}\b`)
 // which becomes many values and needs as many rights as are asked about. None is stored. A ClusterServiceVersion that a
 // Constraint forbids, written by OLM, is refused each time meanwhile, though its webhook has failurePolicy Ignore,
 // another namespace is judged, and no answer of Opgate shows the token. Where the machine is too slow to answer before
-// the API server's timeout, that refuses, and shows what TestP4tTokenOfAFailedCall has replaced (threat O44).
+// the API server's timeout, that refuses, and shows what TestP4tTokenOfAFailedCall has replaced (threat O44); or the
+// request meets a timeout of its own before.
 func TestP4LoadNeverOpens(t *testing.T) {
 	e := harness.Shared(t)
 	tenant, shop := e.NewNamespace(t), e.NewNamespace(t)
@@ -59,7 +60,7 @@ func TestP4LoadNeverOpens(t *testing.T) {
 					case err != nil:
 						t.Errorf("Policy %d: %v", i, err)
 						return
-					case got.Code == http.StatusInternalServerError &&
+					case (got.Code == http.StatusInternalServerError || got.Code == http.StatusGatewayTimeout) &&
 						strings.Contains(got.Message, context.DeadlineExceeded.Error()):
 						late.Add(1)
 						continue

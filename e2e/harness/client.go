@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -147,14 +148,19 @@ func (a Answer) Object() *unstructured.Unstructured {
 	return &u
 }
 
-// Must is Send for tests that need an answer to continue.
+// Must is Send for tests that need an answer to continue. It sends a request again that the API server itself was too
+// slow for, as controllers do: nothing has judged it to the end.
 func (c *Client) Must(t testing.TB, r Request) Answer {
 	t.Helper()
-	a, err := c.Send(t.Context(), r)
-	if err != nil {
-		t.Fatalf("%s %s: %v", r.Method, r.Path, err)
+	for deadline := time.Now().Add(WaitTimeout); ; {
+		a, err := c.Send(t.Context(), r)
+		if err != nil {
+			t.Fatalf("%s %s: %v", r.Method, r.Path, err)
+		}
+		if a.Code != http.StatusGatewayTimeout || time.Now().After(deadline) {
+			return a
+		}
 	}
-	return a
 }
 
 // PathOf is the path of a resource, or of an object of it where name is given, or of its subresource.

@@ -21,7 +21,7 @@ func TestInstallFails(t *testing.T) {
 	t.Parallel()
 	s := Start(t)
 	s.RunHelm(t, "install", "opgate", harness.ChartDir, "--create-namespace", "--set",
-		Quick+",image.registry="+missingRegistry)
+		Quick()+",image.registry="+missingRegistry)
 	t.Run("nothing is locked before a replica has been ready", func(t *testing.T) {
 		s.wantNothingLocked(t)
 		s.wantUnverified(t, "operatorpolicy default/opgate-verify was admitted, so webhook operatorpolicies.opgate.io was not called")
@@ -66,7 +66,7 @@ func TestInstallFails(t *testing.T) {
 			s.wantRules(t)
 		})
 	}
-	s.RunHelm(t, "upgrade", "opgate", harness.ChartDir, "--reset-values", "--force-conflicts", "--wait", "--set", Quick)
+	s.RunHelm(t, "upgrade", "opgate", harness.ChartDir, "--reset-values", "--force-conflicts", "--wait", "--set", Quick())
 	s.WantGate(t, namespace)
 	s.WantNothingForbidden(t)
 }

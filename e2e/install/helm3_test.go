@@ -13,7 +13,7 @@ import (
 func TestHelm3(t *testing.T) {
 	t.Parallel()
 	s := Start(t)
-	s.helm3(t, "install", "opgate", harness.ChartDir, "--create-namespace", "--wait", "--set", Quick)
+	s.helm3(t, "install", "opgate", harness.ChartDir, "--create-namespace", "--wait", "--set", Quick())
 	namespace := s.Govern(t)
 	s.WantGate(t, namespace)
 	s.wantRules(t)

@@ -106,7 +106,7 @@ func (s *Site) upgrade(t *testing.T, namespace string) {
 	s.RunHelm(t, "upgrade", "opgate", previous, "--reuse-values", "--set",
 		"webhooks.timeoutSeconds=10,log.level=debug,"+patiently(), "--wait")
 	s.underLoad(t, namespace, func() {
-		s.RunHelm(t, "upgrade", "opgate", harness.ChartDir, "--reset-values", "--set", Quick, "--wait")
+		s.RunHelm(t, "upgrade", "opgate", harness.ChartDir, "--reset-values", "--set", Quick(), "--wait")
 	})
 	s.wantImage(t, false)
 }
@@ -180,7 +180,7 @@ func (s *Site) expire(t *testing.T, namespace string) {
 		t.Errorf("pod %s has been restarted", paused.Name)
 	}
 	s.WantGate(t, namespace)
-	s.RunHelm(t, "upgrade", "opgate", harness.ChartDir, "--reset-values", "--wait", "--set", Quick)
+	s.RunHelm(t, "upgrade", "opgate", harness.ChartDir, "--reset-values", "--wait", "--set", Quick())
 }
 
 // crash kills all pods at once, the one that holds the Lease among them. The next to lead has to wait until that ends.

@@ -32,11 +32,20 @@ const (
 	publicRegistry = "ghcr.io"
 	// Repository is where the chart has the image from.
 	Repository = node.OpgateImage
-	// Quick makes a release do in seconds what may take minutes.
-	Quick = "certificates.selfManaged.caOverlap=2s,drain.delay=1s,drain.timeout=1s"
 	// helmTimeout bounds an installation, an upgrade and a removal each; they take seconds.
 	helmTimeout = "10m"
 )
+
+// Quick makes a release do in seconds what may take minutes, on a machine that may be busy.
+func Quick() string {
+	return "certificates.selfManaged.caOverlap=2s,drain.delay=1s,drain.timeout=1s," + shared()
+}
+
+// shared is for a machine that many processes share, on which a watch may end late. Requests that may not fail would.
+func shared() string { return "policy.maxStaleness=" + seconds(cluster.MaxStaleness()) }
+
+// seconds is a duration as values of the chart say it.
+func seconds(d time.Duration) string { return fmt.Sprintf("%.0fs", d.Round(time.Second).Seconds()) }
 
 var podResource = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 

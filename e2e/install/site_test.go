@@ -19,11 +19,8 @@ import (
 // ends, and of a CA, depends on the machine.
 func patiently() string {
 	return fmt.Sprintf("drain.delay=%s,drain.timeout=100s,certificates.selfManaged.caOverlap=%s",
-		seconds(speed.Scale(5*time.Second)), seconds(speed.Scale(2*time.Second)))
+		seconds(speed.Scale(5*time.Second)), seconds(speed.Scale(2*time.Second))) + "," + shared()
 }
-
-// seconds is a duration as values of the chart say it.
-func seconds(d time.Duration) string { return fmt.Sprintf("%.0fs", d.Round(time.Second).Seconds()) }
 
 // helm3 is helm with Helm 3.
 func (s *Site) helm3(t *testing.T, args ...string) string {
@@ -35,7 +32,7 @@ func (s *Site) helm3(t *testing.T, args ...string) string {
 func (s *Site) install(t *testing.T, set ...string) {
 	t.Helper()
 	s.RunHelm(t, "install", "opgate", harness.ChartDir, "--create-namespace", "--wait", "--set",
-		strings.Join(append([]string{Quick}, set...), ","))
+		strings.Join(append([]string{Quick()}, set...), ","))
 }
 
 // wantHeld wants the API server to refuse by itself, soon, what needs no webhook to judge, and to admit the rest.

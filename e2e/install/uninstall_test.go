@@ -144,7 +144,7 @@ func (s *Site) takeOver(t *testing.T) {
 		return err
 	})
 	for _, step := range ShellSteps(t, "../../docs/install.md", "--take-ownership --force-conflicts") {
-		s.Shell(t, strings.TrimSpace(step)+" --set "+Quick)
+		s.Shell(t, strings.TrimSpace(step)+" --set "+Quick())
 	}
 	s.Admin(t, "rollout", "status", "deployment", "-n", cluster.OpgateNamespace, "opgate", "--timeout=10m")
 	s.WantGate(t, namespace)
@@ -155,15 +155,21 @@ func (s *Site) takeOver(t *testing.T) {
 	}
 }
 
-// overlay builds one of the overlays, for a server that does not wait long for connections to end.
+// overlay builds one of the overlays, for a server that does not wait long for connections to end, on a machine that may
+// be busy.
 func (s *Site) overlay(t *testing.T, name string) string {
 	t.Helper()
 	manifests := s.Admin(t, "kustomize", filepath.Join("..", "..", "manifests", "overlays", name))
-	quick := strings.ReplaceAll(manifests, "--drain-timeout=100s", "--drain-timeout=1s")
-	if quick == manifests {
-		t.Fatal("the overlay says nothing of --drain-timeout=100s")
+	for shipped, quick := range map[string]string{
+		"--drain-timeout=100s": "--drain-timeout=1s",
+		"--max-staleness=10s":  "--max-staleness=" + cluster.MaxStaleness().String(),
+	} {
+		if !strings.Contains(manifests, shipped) {
+			t.Fatalf("the overlay says nothing of %s", shipped)
+		}
+		manifests = strings.ReplaceAll(manifests, shipped, quick)
 	}
-	return quick
+	return manifests
 }
 
 func (s *Site) writePolicy(t *testing.T, namespace string) {

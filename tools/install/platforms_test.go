@@ -25,7 +25,7 @@ func TestPlatforms(t *testing.T) {
 	s := site{install.Start(t)}
 	t.Run("GKE: pods need a quota for their class", func(t *testing.T) {
 		s.RunHelm(t, "install", "opgate", harness.ChartDir, "--create-namespace", "--set",
-			install.Quick+",resourceQuota.create=false")
+			install.Quick()+",resourceQuota.create=false")
 		harness.Eventually(t, "pods are refused", func(context.Context) error {
 			if got := s.Admin(t, "get", "replicasets", "-n", cluster.OpgateNamespace, "-o",
 				"jsonpath={.items[*].status.conditions[*].message}"); !strings.Contains(got, "insufficient quota") {
@@ -90,7 +90,7 @@ func (s site) argo(t *testing.T, namespace string) {
 	if err := os.WriteFile(values, documented(t, "Application", "source", "helm", "valuesObject"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s.RunHelm(t, "upgrade", "opgate", harness.ChartDir, "--values", values, "--set", install.Quick, "--wait")
+	s.RunHelm(t, "upgrade", "opgate", harness.ChartDir, "--values", values, "--set", install.Quick(), "--wait")
 	harness.Eventually(t, "neither has an owner", func(context.Context) error {
 		if got := owners(); got != "" {
 			return fmt.Errorf("owners are %q", got)

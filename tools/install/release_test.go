@@ -70,7 +70,7 @@ func TestInstallRelease(t *testing.T) {
 	harness.Kubectl(t, s.Cluster, cluster.Admin, harness.PackageManifests, "create", "-f", "-")
 	s.RunHelm(t, "install", "opgate", "oci://"+server.host+"/charts/opgate", "--version",
 		strings.TrimPrefix(releaseVersion, "v"), "--plain-http",
-		"--create-namespace", "--wait", "--set", install.Quick)
+		"--create-namespace", "--wait", "--set", install.Quick())
 	s.WantGate(t, s.Govern(t))
 	if got := s.Admin(t, "get", "deployment", "-n", cluster.OpgateNamespace, "opgate", "-o",
 		`jsonpath={.metadata.labels.app\.kubernetes\.io/version}`); got != releaseVersion {
