@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -46,6 +47,22 @@ func poll(
 func Eventually(t testing.TB, what string, check func(ctx context.Context) error) {
 	t.Helper()
 	eventually(t, what, backoff.DelayFunc(), check)
+}
+
+// Unchanged waits until a state has been the same for a duration, on a machine of usual speed.
+func Unchanged(t testing.TB, what string, quiet time.Duration, state func() string) {
+	t.Helper()
+	var last string
+	var changed time.Time
+	Eventually(t, what+" does not change", func(context.Context) error {
+		if now := state(); now != last || changed.IsZero() {
+			last, changed = now, time.Now()
+		}
+		if unchanged := time.Since(changed); unchanged < speed.Scale(quiet) {
+			return fmt.Errorf("it has not changed for %s", unchanged)
+		}
+		return nil
+	})
 }
 
 // Time is Eventually for what is measured: it checks every PollInterval, and returns how long it waited.

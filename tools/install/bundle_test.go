@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -64,6 +65,7 @@ func TestBundle(t *testing.T) {
 		func(t *testing.T) { s.upgradeConstrained(t, namespace) })
 	t.Run("a version that does not start changes nothing", func(t *testing.T) {
 		s.resolveAgain(t)
+		s.awaitPlans(t)
 		s.approve(t, opgateBroken)
 		s.olm.Eventually(t, "OLM has updated the Deployment", func(context.Context) error {
 			if got := s.Admin(t, "get", "deployment", "-n", cluster.OpgateNamespace, "opgate", "-o",
@@ -150,6 +152,7 @@ spec:
 		return s.Attempt(ctx, install.Try{User: cluster.Tenant, Object: other, Refused: "only what is listed"})
 	})
 	before := s.webhookUIDs(t)
+	s.awaitPlans(t)
 	s.approve(t, opgateSecond)
 	s.olm.WaitForCSV(t, cluster.OpgateNamespace, opgateSecond)
 	if after := s.webhookUIDs(t); after != before {
@@ -163,8 +166,20 @@ spec:
 	s.WantGate(t, namespace)
 }
 
+// awaitPlans waits until OLM has not written for some seconds what Opgate's plans consist of. Where it needs more than
+// five seconds for a plan it carries it out once more, since it reads late that it is complete. Meanwhile what another
+// plan replaces has its former owner again, with which it is deleted, and what is deleted is created again.
+func (s bundled) awaitPlans(t *testing.T) {
+	t.Helper()
+	harness.Unchanged(t, "what OLM's plans consist of", 5*time.Second, func() string {
+		return s.Admin(t, "get", "clusterroles,clusterrolebindings,roles,rolebindings,services", "--all-namespaces",
+			"--selector", "app.kubernetes.io/name=opgate", "-o", "jsonpath={.items[*].metadata.resourceVersion}")
+	})
+}
+
 // remove removes Opgate as the manual states.
 func (s bundled) remove(t *testing.T, namespace string) {
+	s.awaitPlans(t)
 	for _, step := range install.ShellSteps(t, "../../docs/install.md",
 		"delete subscriptions.operators.coreos.com opgate") {
 		s.Shell(t, step)
@@ -172,15 +187,11 @@ func (s bundled) remove(t *testing.T, namespace string) {
 	s.WantUngated(t, namespace)
 	s.Admin(t, "get", "customresourcedefinition", "constraints.operators.coreos.com",
 		"operatorpolicies.policy.open-cluster-management.io")
-	// Seen once, cause not known: ClusterRole opgate-view and binding opgate-constraint-reader of the replaced version
-	// stayed. Whether OLM or Opgate leaves them is open, so this does not prove that nothing of a replaced version
-	// stays.
-	const replaced = ",olm.owner!=" + opgateFirst
 	s.olm.Eventually(t, "nothing of it is left that is permitted anything", func(context.Context) error {
-		left := s.Admin(t, "get", "clusterroles,clusterrolebindings", "-l", "app.kubernetes.io/name=opgate"+replaced,
+		left := s.Admin(t, "get", "clusterroles,clusterrolebindings", "-l", "app.kubernetes.io/name=opgate",
 			"-o", "name") +
 			s.Admin(t, "get", "clusterroles,clusterrolebindings", "-l",
-				"olm.owner.kind=ClusterServiceVersion,olm.owner.namespace="+cluster.OpgateNamespace+replaced, "-o",
+				"olm.owner.kind=ClusterServiceVersion,olm.owner.namespace="+cluster.OpgateNamespace, "-o",
 				"name") +
 			s.Admin(t, "get", "roles,rolebindings,deployments,services", "-n", cluster.OpgateNamespace, "-l",
 				"app.kubernetes.io/name=opgate", "-o", "name")
