@@ -12,6 +12,8 @@ type Controller struct {
 	Options
 	// queue has namespaces; "" stands for the policies that govern nothing yet.
 	queue manager.Queue[string]
+	// unrecorded outlives a term of leadership, which may end before a status is written.
+	unrecorded unrecorded
 }
 
 // New returns a Controller. AddTo adds it to a manager.

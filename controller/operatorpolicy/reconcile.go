@@ -47,6 +47,7 @@ func (r *reconciler) Reconcile(ctx context.Context, namespace string) (reconcile
 	})
 	for _, gone := range r.state.replace(namespace, own, r.Now()) {
 		r.Metrics.forget(gone.Namespace, gone.Name)
+		r.unrecorded.forget(gone)
 	}
 	if !rules.MayHaveCandidates(ns) {
 		r.Metrics.judge(namespace, current.Built(), r.Now).end()
@@ -118,7 +119,7 @@ func (r *reconciler) evaluate(
 	if p.Incomplete {
 		return false, 0, nil // it is being resolved: a status about its template text would be outdated at once
 	}
-	op, current := p.Object, r.Store.Load()
+	op, current := r.unrecorded.in(p.Object), r.Store.Load()
 	in := &compliance.Input{
 		Policy: op, Rules: p, Problems: p.Problems,
 		Cluster: op.Labels["policy.open-cluster-management.io/cluster-name"],
@@ -151,7 +152,13 @@ func (r *reconciler) evaluate(
 	if event != nil {
 		r.report(ctx, op, *event)
 	}
-	return acted, out.After, errors.Join(failed, r.writeStatus(ctx, p, status, acted))
+	written, err := r.writeStatus(ctx, p, status, acted)
+	created := compliance.CreatedSince(p.Object.Status.RelatedObjects, status.RelatedObjects)
+	if written {
+		created = nil
+	}
+	r.unrecorded.set(op, created)
+	return acted, out.After, errors.Join(failed, err)
 }
 
 // reportUnreadable reports on a policy that it holds what it may govern, since that, or more of it, cannot be read.
@@ -189,16 +196,16 @@ func (r *reconciler) report(ctx context.Context, op *policyv1beta2.OperatorPolic
 // another namespace is evaluated in both for a moment, and the status of the one must not replace that of the other.
 func (r *reconciler) writeStatus(
 	ctx context.Context, p *state.OperatorPolicy, status policyv1beta2.OperatorPolicyStatus, acted bool,
-) error {
+) (written bool, err error) {
 	observed := &metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}
 	if !acted {
 		observed.ResourceVersion = p.Object.ResourceVersion
 	}
-	written, err := r.writer.Status(ctx, snapshot.OperatorPolicies, snapshot.InNamespace(p.Concerns()), observed,
+	written, err = r.writer.Status(ctx, snapshot.OperatorPolicies, snapshot.InNamespace(p.Concerns()), observed,
 		p.Object.Status, status)
 	if written {
 		log.FromContext(ctx).Info("status written", "policy", client.ObjectKeyFromObject(p.Object).String(),
 			"compliant", status.Compliant)
 	}
-	return err
+	return written, err
 }

@@ -91,6 +91,9 @@ func commands() map[string]func(*testscript.TestScript, bool, []string) {
 	all["stall"] = func(ts *testscript.TestScript, _ bool, args []string) {
 		ts.Value(storageKey{}).(*storage).stall(strings.Join(args, ""))
 	}
+	all["refuse"] = func(ts *testscript.TestScript, _ bool, args []string) {
+		ts.Value(storageKey{}).(*storage).refuse(strings.Join(args, ""))
+	}
 	leader := func(ts *testscript.TestScript) *leadership { return ts.Value(leadershipKey{}).(*leadership) }
 	all["down"] = func(ts *testscript.TestScript, _ bool, _ []string) { leader(ts).end() }
 	all["up"] = func(ts *testscript.TestScript, _ bool, args []string) {

@@ -53,6 +53,15 @@ type storage struct {
 	changed chan struct{}
 	// stalled is the resource whose watches are sent nothing; "" for none.
 	stalled string
+	// refused is the resource whose status cannot be written; "" for none.
+	refused string
+}
+
+// refuse answers writes of the status of a resource with an error, until it is called for another; "" for none.
+func (s *storage) refuse(resource string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refused = resource
 }
 
 // stall sends nothing more to the watches of a resource, until it is called for another; "" for none.
@@ -154,6 +163,9 @@ func (s *storage) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	if r.URL.Query().Has("watch") {
 		return s.watch(r, t), nil
+	}
+	if r.Method != http.MethodGet && t.subresource == "status" && t.resource.Resource == s.refused {
+		return answer(r, nil, apierrors.NewInternalError(errors.New("the status is not written")))
 	}
 	object, err := s.do(r, t, body)
 	return answer(r, object, err)

@@ -128,6 +128,28 @@ func (in *Input) createdByPolicy(kind string, o *olm.ObjectMeta) bool {
 	return createdBefore(in.Policy.Status.RelatedObjects, kind, o.Name, o.UID)
 }
 
+// CreatedSince returns the related objects that the policy has created, and of which previous ones do not say so.
+func CreatedSince(previous, related []policyv1beta2.RelatedObject) (created []policyv1beta2.RelatedObject) {
+	for i := range related {
+		o, p := &related[i].Object, related[i].Properties
+		if p != nil && p.UID != "" && p.CreatedByPolicy != nil && *p.CreatedByPolicy &&
+			!createdBefore(previous, o.Kind, o.Metadata.Name, p.UID) {
+			created = append(created, related[i])
+		}
+	}
+	return created
+}
+
+// Record returns related objects with created ones, which replace those of the same kind, name and namespace.
+func Record(related, created []policyv1beta2.RelatedObject) []policyv1beta2.RelatedObject {
+	others := slices.DeleteFunc(slices.Clone(related), func(r policyv1beta2.RelatedObject) bool {
+		return slices.ContainsFunc(created, func(c policyv1beta2.RelatedObject) bool {
+			return c.Object.Kind == r.Object.Kind && c.Object.Metadata == r.Object.Metadata
+		})
+	})
+	return append(others, created...)
+}
+
 func createdBefore(previous []policyv1beta2.RelatedObject, kind, name, uid string) bool {
 	return uid != "" && slices.ContainsFunc(previous, func(p policyv1beta2.RelatedObject) bool {
 		return p.Object.Kind == kind && p.Object.Metadata.Name == name &&
