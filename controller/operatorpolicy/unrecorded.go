@@ -1,10 +1,10 @@
 package operatorpolicy
 
 import (
-	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/controller/operatorpolicy/compliance"
@@ -27,7 +27,7 @@ type createdObjects struct {
 func (u *unrecorded) in(op *policyv1beta2.OperatorPolicy) *policyv1beta2.OperatorPolicy {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	missing := u.byPolicy[nameOf(op)]
+	missing := u.byPolicy[client.ObjectKeyFromObject(op)]
 	if missing.policy != op.UID || len(missing.objects) == 0 {
 		return op
 	}
@@ -41,13 +41,13 @@ func (u *unrecorded) set(op *policyv1beta2.OperatorPolicy, objects []policyv1bet
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if len(objects) == 0 {
-		delete(u.byPolicy, nameOf(op))
+		delete(u.byPolicy, client.ObjectKeyFromObject(op))
 		return
 	}
 	if u.byPolicy == nil {
 		u.byPolicy = map[types.NamespacedName]createdObjects{}
 	}
-	u.byPolicy[nameOf(op)] = createdObjects{op.UID, slices.Clone(objects)}
+	u.byPolicy[client.ObjectKeyFromObject(op)] = createdObjects{op.UID, objects}
 }
 
 // forget forgets a policy that was deleted.
@@ -55,8 +55,4 @@ func (u *unrecorded) forget(policy types.NamespacedName) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	delete(u.byPolicy, policy)
-}
-
-func nameOf(op *policyv1beta2.OperatorPolicy) types.NamespacedName {
-	return types.NamespacedName{Namespace: op.Namespace, Name: op.Name}
 }
