@@ -152,13 +152,8 @@ func (r *reconciler) evaluate(
 	if event != nil {
 		r.report(ctx, op, *event)
 	}
-	written, err := r.writeStatus(ctx, p, status, acted)
-	created := compliance.CreatedSince(p.Object.Status.RelatedObjects, status.RelatedObjects)
-	if written {
-		created = nil
-	}
-	r.unrecorded.set(op, created)
-	return acted, out.After, errors.Join(failed, err)
+	r.unrecorded.set(op, compliance.CreatedSince(p.Object.Status.RelatedObjects, status.RelatedObjects))
+	return acted, out.After, errors.Join(failed, r.writeStatus(ctx, p, status, acted))
 }
 
 // reportUnreadable reports on a policy that it holds what it may govern, since that, or more of it, cannot be read.
@@ -196,16 +191,16 @@ func (r *reconciler) report(ctx context.Context, op *policyv1beta2.OperatorPolic
 // another namespace is evaluated in both for a moment, and the status of the one must not replace that of the other.
 func (r *reconciler) writeStatus(
 	ctx context.Context, p *state.OperatorPolicy, status policyv1beta2.OperatorPolicyStatus, acted bool,
-) (written bool, err error) {
+) error {
 	observed := &metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}
 	if !acted {
 		observed.ResourceVersion = p.Object.ResourceVersion
 	}
-	written, err = r.writer.Status(ctx, snapshot.OperatorPolicies, snapshot.InNamespace(p.Concerns()), observed,
+	written, err := r.writer.Status(ctx, snapshot.OperatorPolicies, snapshot.InNamespace(p.Concerns()), observed,
 		p.Object.Status, status)
 	if written {
 		log.FromContext(ctx).Info("status written", "policy", client.ObjectKeyFromObject(p.Object).String(),
 			"compliant", status.Compliant)
 	}
-	return written, err
+	return err
 }

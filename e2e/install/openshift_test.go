@@ -113,7 +113,7 @@ func (s *Site) withServiceCA(t *testing.T) string {
 	if !strings.Contains(built, "--tls-cert-file") {
 		t.Fatalf("%s makes no use of certificates in files", text)
 	}
-	return strings.ReplaceAll(built, "--drain-timeout=100s", "--drain-timeout=1s")
+	return Hasten(t, built)
 }
 
 // serviceCA is a CA of OpenShift's service CA operator.

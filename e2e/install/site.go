@@ -41,6 +41,21 @@ func Quick() string {
 	return "certificates.selfManaged.caOverlap=2s,drain.delay=1s,drain.timeout=1s," + shared()
 }
 
+// Hasten makes manifests with the chart's default values do in seconds what may take minutes, as Quick.
+func Hasten(t *testing.T, manifests string) string {
+	t.Helper()
+	for shipped, quick := range map[string]string{
+		"--drain-timeout=100s": "--drain-timeout=1s",
+		"--max-staleness=10s":  "--max-staleness=" + cluster.MaxStaleness().String(),
+	} {
+		if !strings.Contains(manifests, shipped) {
+			t.Fatalf("the manifests have no %s", shipped)
+		}
+		manifests = strings.ReplaceAll(manifests, shipped, quick)
+	}
+	return manifests
+}
+
 // shared is for a machine that many processes share, on which a watch may end late. Requests that may not fail would.
 func shared() string { return "policy.maxStaleness=" + seconds(cluster.MaxStaleness()) }
 

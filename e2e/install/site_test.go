@@ -18,8 +18,8 @@ import (
 // connections, may end one that is in use. How long controllers, the node and the API server take to know of a pod that
 // ends, and of a CA, depends on the machine.
 func patiently() string {
-	return fmt.Sprintf("drain.delay=%s,drain.timeout=100s,certificates.selfManaged.caOverlap=%s",
-		seconds(speed.Scale(5*time.Second)), seconds(speed.Scale(2*time.Second))) + "," + shared()
+	return fmt.Sprintf("drain.delay=%s,drain.timeout=100s,certificates.selfManaged.caOverlap=%s,%s",
+		seconds(speed.Scale(5*time.Second)), seconds(speed.Scale(2*time.Second)), shared())
 }
 
 // helm3 is helm with Helm 3.

@@ -155,21 +155,10 @@ func (s *Site) takeOver(t *testing.T) {
 	}
 }
 
-// overlay builds one of the overlays, for a server that does not wait long for connections to end, on a machine that may
-// be busy.
+// overlay builds one of the overlays, with Hasten.
 func (s *Site) overlay(t *testing.T, name string) string {
 	t.Helper()
-	manifests := s.Admin(t, "kustomize", filepath.Join("..", "..", "manifests", "overlays", name))
-	for shipped, quick := range map[string]string{
-		"--drain-timeout=100s": "--drain-timeout=1s",
-		"--max-staleness=10s":  "--max-staleness=" + cluster.MaxStaleness().String(),
-	} {
-		if !strings.Contains(manifests, shipped) {
-			t.Fatalf("the overlay says nothing of %s", shipped)
-		}
-		manifests = strings.ReplaceAll(manifests, shipped, quick)
-	}
-	return manifests
+	return Hasten(t, s.Admin(t, "kustomize", filepath.Join("..", "..", "manifests", "overlays", name)))
 }
 
 func (s *Site) writePolicy(t *testing.T, namespace string) {

@@ -248,10 +248,7 @@ func opgatePackage(t *testing.T) olm.Package {
 			t.Fatal(err)
 		}
 		csv := bundle.Package + ".clusterserviceversion.yaml"
-		// Pods end as quickly as in the other tests here, and watches may end as late.
-		made.Manifests[csv] = []byte(strings.NewReplacer("--drain-timeout=100s", "--drain-timeout=1s",
-			"--max-staleness=10s", "--max-staleness="+cluster.MaxStaleness().String()).
-			Replace(string(made.Manifests[csv])))
+		made.Manifests[csv] = []byte(install.Hasten(t, string(made.Manifests[csv])))
 		p.Bundles[version], previous = made.Manifests, version
 	}
 	return p

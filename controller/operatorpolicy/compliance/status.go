@@ -131,10 +131,10 @@ func (in *Input) createdByPolicy(kind string, o *olm.ObjectMeta) bool {
 // CreatedSince returns the related objects that the policy has created, and of which previous ones do not say so.
 func CreatedSince(previous, related []policyv1beta2.RelatedObject) (created []policyv1beta2.RelatedObject) {
 	for i := range related {
-		o, p := &related[i].Object, related[i].Properties
-		if p != nil && p.UID != "" && p.CreatedByPolicy != nil && *p.CreatedByPolicy &&
-			!createdBefore(previous, o.Kind, o.Metadata.Name, p.UID) {
-			created = append(created, related[i])
+		r := &related[i]
+		if isCreated(r) && r.Properties.UID != "" &&
+			!createdBefore(previous, r.Object.Kind, r.Object.Metadata.Name, r.Properties.UID) {
+			created = append(created, *r)
 		}
 	}
 	return created
@@ -153,7 +153,10 @@ func Record(related, created []policyv1beta2.RelatedObject) []policyv1beta2.Rela
 func createdBefore(previous []policyv1beta2.RelatedObject, kind, name, uid string) bool {
 	return uid != "" && slices.ContainsFunc(previous, func(p policyv1beta2.RelatedObject) bool {
 		return p.Object.Kind == kind && p.Object.Metadata.Name == name &&
-			p.Properties != nil && p.Properties.UID == uid && p.Properties.CreatedByPolicy != nil &&
-			*p.Properties.CreatedByPolicy
+			isCreated(&p) && p.Properties.UID == uid
 	})
+}
+
+func isCreated(r *policyv1beta2.RelatedObject) bool {
+	return r.Properties != nil && r.Properties.CreatedByPolicy != nil && *r.Properties.CreatedByPolicy
 }
