@@ -60,7 +60,7 @@ func (r *reconciler) resync(
 	ctx context.Context, namespace string, ns *state.Namespace, w *observed,
 ) (after time.Duration, err error) {
 	noted := r.state.namespace(namespace)
-	acts := len(noted.removed.lists) > 0 || slices.ContainsFunc(ns.Policies(),
+	acts := len(noted.removed.deleted) > 0 || slices.ContainsFunc(ns.Policies(),
 		func(p *state.OperatorPolicy) bool { return p.Enforced })
 	current := r.Store.Load()
 	source := func(c olm.Catalog) *olm.CatalogSource { return catalogSource(current, c) }

@@ -23,34 +23,47 @@ import (
 // catalogLag is how long PackageManifests may lack a version of which OLM has made a plan.
 const catalogLag = time.Minute
 
-// removal is the stale plans of a namespace that were deleted for one generation of each Subscription, so that no plan
-// is deleted again and again. It is in memory: after a restart at most one more plan of each namespace is deleted,
+// removalDelay is how long a plan stays that OLM has made again after it was deleted, and mostRemovalDelay at most: OLM
+// may have made it from a cache that was late, or will make it again and again. It doubles with each deletion.
+const removalDelay, mostRemovalDelay = time.Minute, time.Hour
+
+// removal is the stale plans of a namespace that were deleted for one generation of each Subscription, by their
+// ClusterServiceVersions. It is in memory: after a restart at most one more plan of each namespace is deleted at once,
 // which OLM makes again within seconds.
 type removal struct {
 	subscriptions string
-	lists         []string
+	deleted       map[string]deletion
 }
 
-// before reports whether a plan with these ClusterServiceVersions was deleted since a Subscription changed, and records
-// that it is.
-func (m *removal) before(current *snapshot.Snapshot, plan *olm.InstallPlan) bool {
+// deletion is when a plan was deleted last, and how long the same one stays after that.
+type deletion struct {
+	at    time.Time
+	delay time.Duration
+}
+
+// wait returns how long a plan stays, since one with these ClusterServiceVersions was deleted after the Subscriptions
+// changed last.
+func (m *removal) wait(current *snapshot.Snapshot, plan *olm.InstallPlan, now time.Time) time.Duration {
 	subscriptions := ""
 	for _, o := range current.Objects(snapshot.Subscriptions, snapshot.InNamespace(plan.Metadata.Namespace)) {
 		subscriptions += fmt.Sprintf("%s %d\n", o.UID, o.Generation)
 	}
-	if m.subscriptions != subscriptions {
-		*m = removal{subscriptions: subscriptions}
+	if m.subscriptions != subscriptions || m.deleted == nil {
+		*m = removal{subscriptions: subscriptions, deleted: map[string]deletion{}}
 	}
-	list := strings.Join(slices.Sorted(slices.Values(plan.Spec.CSVNames)), " ")
-	if slices.Contains(m.lists, list) {
-		return true
-	}
-	m.lists = append(m.lists, list)
-	return false
+	last := m.deleted[versionsOf(plan)]
+	return max(0, last.at.Add(last.delay).Sub(now))
 }
 
-// failed drops the last plan that was recorded: it is not deleted.
-func (m *removal) failed() { m.lists = m.lists[:len(m.lists)-1] }
+// done records that a plan was deleted, after wait.
+func (m *removal) done(plan *olm.InstallPlan, now time.Time) {
+	delay := min(max(removalDelay, 2*m.deleted[versionsOf(plan)].delay), mostRemovalDelay)
+	m.deleted[versionsOf(plan)] = deletion{now, delay}
+}
+
+func versionsOf(plan *olm.InstallPlan) string {
+	return strings.Join(slices.Sorted(slices.Values(plan.Spec.CSVNames)), " ")
+}
 
 // removeStale deletes a plan that is not approved and cannot be what its Subscriptions ask for any more, since OLM
 // resolves nothing new while it waits. For a plan that stays it returns the sentence for the status, and the delay
@@ -79,17 +92,19 @@ func (r *reconciler) removeStale(ctx context.Context, ns *state.Namespace, plan 
 		return false, stays, 0, fmt.Errorf("read InstallPlan %s: %w", key, err)
 	case !ownedBySubscription(head, ns):
 		return false, stays + "; it is not deleted, since its owners do not show that OLM made it", 0, nil
-	case deleted.before(r.Store.Load(), plan):
-		return false, stays + "; it was deleted once, and OLM has made the same one again", 0, nil
+	}
+	if after := deleted.wait(r.Store.Load(), plan, r.Now()); after > 0 {
+		return false, stays + "; it was deleted, and OLM has made the same one again; it is deleted again within an hour",
+			after, nil
 	}
 	object := &unstructured.Unstructured{Object: plan.Metadata.Reference(olm.InstallPlanGVK)}
 	if err := r.writer.Do(ctx, apply.Delete, object, object); err != nil {
-		deleted.failed()
 		if apply.Outdated(err) {
 			return true, "", 0, nil
 		}
 		return false, stays, 0, fmt.Errorf("delete stale InstallPlan %s: %w", key, err)
 	}
+	deleted.done(plan, r.Now())
 	r.Events.Record(events.Event{Regarding: planReference(plan), Reason: events.Stale, Action: events.Delete,
 		Note: "deleted, so that OLM plans again: " + why})
 	log.FromContext(ctx).Info("stale plan deleted", "namespace", plan.Metadata.Namespace, "name", plan.Metadata.Name,
