@@ -10,8 +10,8 @@ import (
 	"github.com/opgate/opgate/controller/operatorpolicy/compliance"
 )
 
-// unrecorded are objects that policies have created, and that no status in the snapshot has yet: where writing it fails,
-// the next one has them. The zero value is ready for use.
+// unrecorded are objects that policies have created, and that no status in the snapshot has yet: where writing it
+// fails, the next one has them. The zero value is ready for use.
 type unrecorded struct {
 	mu       sync.Mutex
 	byPolicy map[types.NamespacedName]createdObjects
