@@ -141,6 +141,12 @@ func lostLink(t *testing.T, e *harness.OLMEnv) {
 		"subscription", "startingCSV")
 	e.Apply(t, p)
 	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd2))
+	// OLM plans the upgrade now. As long as it does, it writes the status of this Subscription to whatever has its name,
+	// and so links the next one with the version that is installed.
+	e.WaitForPlan(t, namespace, harness.Etcd4)
+	harness.Unchanged(t, "the Subscription", 2*time.Second, func() string {
+		return e.Get(t, harness.Subscriptions, namespace, "etcd").GetResourceVersion()
+	})
 	before := e.Get(t, harness.ClusterServiceVersions, namespace, harness.Etcd2).GetUID()
 	harness.Kubectl(t, e.Cluster, cluster.Tenant, "", "delete", "subscription", "-n", namespace, "etcd")
 	op := waitForPolicy(t, e, p, is(nonCompliant), has(harness.Etcd2),
@@ -180,31 +186,43 @@ func withoutPackageServer(t *testing.T, e *harness.OLMEnv) {
 	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd4))
 }
 
-// opgateAway stops Opgate while OLM continues, first with webhooks whose calls fail, and then without any.
+// opgateAway stops Opgate while OLM continues, first with webhooks whose calls fail, and then without any. The catalog
+// offers the upgrades only then.
 func opgateAway(t *testing.T, e *harness.OLMEnv) {
+	const name = "moving-catalog"
+	offered := olm.Package{Name: "influx", CSV: "influxoperator", Versions: []string{"1.0.0"}}
+	installed, upgrade := "influxoperator.v1.0.0", "influxoperator.v1.1.0"
+	catalog, err := e.OLM.AddImageCatalog(t.Context(), cluster.OLMNamespace, name, offered)
+	if err != nil {
+		t.Fatal(err)
+	}
 	namespace, free, past := e.NewNamespace(t), e.NewNamespace(t), e.NewNamespace(t)
-	p := harness.WithField(harness.GroupedPolicy(namespace, "etcd", harness.Etcd2, harness.Etcd4), harness.Etcd2,
-		"spec", "subscription", "startingCSV")
+	p := harness.WithField(harness.GroupedPolicy(namespace, "influx", installed, upgrade), name,
+		"spec", "subscription", "source")
 	// Its Subscription is Automatic, so that plans are born approved.
-	all := harness.WithField(harness.GroupedPolicy(free, "etcd"), harness.Etcd2, "spec", "subscription", "startingCSV")
+	all := harness.WithField(harness.GroupedPolicy(free, "influx"), name, "spec", "subscription", "source")
 	e.Apply(t, p, all)
 	for _, in := range []string{namespace, free} {
 		e.Eventually(t, "see the installation begin", func(ctx context.Context) error {
 			_, err := e.Clients[cluster.Admin].Resource(harness.ClusterServiceVersions).Namespace(in).Get(ctx,
-				harness.Etcd2, metav1.GetOptions{})
+				installed, metav1.GetOptions{})
 			return err
 		})
 	}
 	if _, err := e.Gate.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	e.WaitForCSV(t, namespace, harness.Etcd2)
-	e.WaitForCSV(t, free, harness.Etcd2)
+	e.WaitForCSV(t, namespace, installed)
+	e.WaitForCSV(t, free, installed)
+	offered.Versions = append(offered.Versions, "1.1.0")
+	if err := catalog.Move(t.Context(), offered); err != nil {
+		t.Fatal(err)
+	}
 	e.Eventually(t, "see OLM plan the upgrade that has to be approved", func(ctx context.Context) error {
 		plans, err := e.Clients[cluster.Admin].Resource(harness.InstallPlans).Namespace(namespace).List(ctx,
 			metav1.ListOptions{})
 		if err == nil && !slices.ContainsFunc(plans.Items, func(plan unstructured.Unstructured) bool {
-			return strings.Contains(fmt.Sprint(plan.Object["spec"]), harness.Etcd4) &&
+			return strings.Contains(fmt.Sprint(plan.Object["spec"]), upgrade) &&
 				strings.Contains(fmt.Sprint(plan.Object["status"]), "RequiresApproval")
 		}) {
 			err = fmt.Errorf("there are %d plans, none for it", len(plans.Items))
@@ -213,7 +231,7 @@ func opgateAway(t *testing.T, e *harness.OLMEnv) {
 	})
 	// OLM reports the error, and then waits for its next resync, in a quarter of an hour.
 	e.Eventually(t, "see OLM fail to plan the other", func(ctx context.Context) error {
-		sub, err := e.Clients[cluster.Admin].Resource(harness.Subscriptions).Namespace(free).Get(ctx, "etcd",
+		sub, err := e.Clients[cluster.Admin].Resource(harness.Subscriptions).Namespace(free).Get(ctx, "influx",
 			metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -226,8 +244,8 @@ func opgateAway(t *testing.T, e *harness.OLMEnv) {
 	})
 	start := time.Now()
 	e.Restart(t, cluster.GateOptions{Loop: true})
-	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd4))
-	waitForPolicy(t, e, all, is(compliant), has(harness.Etcd4))
+	waitForPolicy(t, e, p, is(compliant), has(upgrade))
+	waitForPolicy(t, e, all, is(compliant), has(upgrade))
 	t.Logf("the upgrades were installed %s after Opgate was started again",
 		time.Since(start).Round(100*time.Millisecond))
 
@@ -237,7 +255,7 @@ func opgateAway(t *testing.T, e *harness.OLMEnv) {
 	}
 	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "delete",
 		"validatingwebhookconfigurations,mutatingwebhookconfigurations", "--all")
-	harness.Kubectl(t, e.Cluster, cluster.Tenant, "", "patch", "subscription", "-n", namespace, "etcd", "--type=merge",
+	harness.Kubectl(t, e.Cluster, cluster.Tenant, "", "patch", "subscription", "-n", namespace, "influx", "--type=merge",
 		"--patch", `{"spec":{"installPlanApproval":"Automatic"}}`)
 	e.OperatorGroup(t, past)
 	e.Subscribe(t, past, "prometheus", "", "Automatic")
@@ -248,7 +266,7 @@ func opgateAway(t *testing.T, e *harness.OLMEnv) {
 	unstructured.RemoveNestedField(late.Object, "spec", "operatorGroup")
 	e.Apply(t, late)
 	e.Eventually(t, "see the Subscription changed back", func(ctx context.Context) error {
-		sub, err := e.Clients[cluster.Admin].Resource(harness.Subscriptions).Namespace(namespace).Get(ctx, "etcd",
+		sub, err := e.Clients[cluster.Admin].Resource(harness.Subscriptions).Namespace(namespace).Get(ctx, "influx",
 			metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -258,7 +276,7 @@ func opgateAway(t *testing.T, e *harness.OLMEnv) {
 		}
 		return nil
 	})
-	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd4),
+	waitForPolicy(t, e, p, is(compliant), has(upgrade),
 		wantCondition("SubscriptionCompliant=True SubscriptionMatches"))
 	waitForPolicy(t, e, late, is(nonCompliant), has("prometheusoperator.v0.47.0"),
 		wantCondition("ClusterServiceVersionCompliant=False UnapprovedVersion", "prometheusoperator.v0.47.0"),
