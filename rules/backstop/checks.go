@@ -56,11 +56,10 @@ func (p *program) refuses() string {
 		" || r[1].startsWith('" + checkPending + "') && !(" + onCSV + ")" // one that is written now waits for nothing
 	e += " || r[1].startsWith('" + checkForbid + "') && " + named
 	if p.in.Features.Semver {
-		e += " || r[1].startsWith('" + checkAllowIn + "') && !(" + named + ") && ![" + version + "].exists(s, " +
-			inRange + ")" +
-			" || r[1].startsWith('" + checkForbidIn + "') && (!r.exists(x, x.startsWith('" + prefixName + "')) || " +
-			named + ") && " +
-			"[" + version + "].exists(s, !isSemver(s) || " + inRange + ")"
+		// A range admits what is in it, or refuses that; neither admits what is no version.
+		e += " || r[1].matches('^[" + checkAllowIn + checkForbidIn + "]') && (r[1].startsWith('" + checkAllowIn +
+			"') ? !(" + named + ") : " + named + " || !r.exists(x, x.startsWith('" + prefixName + "'))) && [" + version +
+			"].exists(s, !isSemver(s) || " + inRange + " != r[1].startsWith('" + checkAllowIn + "'))"
 	}
 	if p.table.excepted { // exceptions are about what plans bring
 		e = "(" + onCSV + " || !(('" + prefixExcepted + "' + c[0]) in r)) && (" + e + ")"

@@ -25,7 +25,7 @@ func inclusive(has bool) string {
 }
 
 // inRange is an expression that reports whether version s is in one of the intervals in row r.
-const inRange = "isSemver(s) && r.filter(x, x.startsWith('" + prefixInterval +
+const inRange = "r.filter(x, x.startsWith('" + prefixInterval +
 	"')).map(x, x.substring(1).split(',')).exists(v, " +
 	"(v[0] == '' || semver(s).compareTo(semver(v[0])) >= (v[1] == '=' ? 0 : 1)) && " +
 	"(v[2] == '' || semver(s).compareTo(semver(v[2])) <= (v[3] == '=' ? 0 : -1)))"

@@ -152,7 +152,7 @@ const maxMessage = 5<<10 - len(heldBy)
 // admits gets past it.
 //
 // At each change of a policy the API server checks types for a time that grows with the square of an expression: each
-// kind of request has a variable of its own, the message repeats no condition, and its long parts are variables.
+// kind of request has a variable of its own, and so has what each rule says, which repeats no condition.
 func (p *program) validation() admissionv1.Validation {
 	var first, excepted, said string
 	number := 0
@@ -166,7 +166,9 @@ func (p *program) validation() admissionv1.Validation {
 			if r.except != "" {
 				excepted += " || " + isFirst + " && (" + r.except + ")"
 			}
-			said += isFirst + " ? [" + r.message + ", " + quote(r.fallback+" ("+string(r.id)+")") + "] : "
+			text := fmt.Sprintf("text%d", number)
+			p.set(text, r.message)
+			said += isFirst + " ? [variables." + text + ", " + quote(r.fallback+" ("+string(r.id)+")") + "] : "
 		}
 	}
 	p.set("rule", first+"0")
