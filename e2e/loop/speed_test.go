@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -225,6 +226,9 @@ func (e *speedEnv) seen(ctx context.Context, resource string, u *unstructured.Un
 		})
 }
 
+// refused begins requests that the API server has refused.
+const refused = "refused: "
+
 // requests are those of Opgate since an instant, but for those that keep its lease, and for one of each that comes
 // again after minutes whatever happens: the API server ends watches after 5 to 10 minutes, and catalogs are asked again
 // after 5. On a slow machine a test takes longer than that.
@@ -245,6 +249,9 @@ func (e *speedEnv) requests(since time.Time) ([]string, error) {
 		if comesAgain && time.Since(e.started) > watchesLast && !periodic[what] {
 			periodic[what] = true
 			continue
+		}
+		if r.Response.Code == http.StatusForbidden {
+			what = refused + what
 		}
 		requests = append(requests, what)
 	}
