@@ -92,3 +92,19 @@ func TestBounds(t *testing.T) {
 		})
 	}
 }
+
+// TestManyNames: the match condition lets a plan pass to the rules that names more ClusterServiceVersions than are
+// judged, whatever else it holds.
+func TestManyNames(t *testing.T) {
+	s := under(t, policy("first", "shop", "etcd", versions("etcd.v1")))
+	for n, want := range map[int]int{200: 0, 201: 0, olm.MaxPlanEntries - 1: 0, olm.MaxPlanEntries: 1} {
+		w := approval("shop", "etcd.v1") // with one lookup
+		for _, plan := range []any{w.object, w.old} {
+			plan.(object)["spec"].(object)["clusterServiceVersionNames"] = slices.Repeat([]any{"etcd.v1"}, n)
+		}
+		got := s.judge(t, w)
+		if len(got.failed) > 0 || len(got.refused) != want || want > 0 && !strings.Contains(got.refused[0], "(plan/phase)") {
+			t.Errorf("%d names: %.1000v, want %d refusals", n, got, want)
+		}
+	}
+}

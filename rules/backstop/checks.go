@@ -90,8 +90,9 @@ func (p *program) addCandidates() {
 	p.set("installs", "!"+update+" || "+copiedFrom("oldObject")+" != '' && "+copiedFrom("oldObject")+" != "+
 		copiedFrom("object"))
 	packageBefore := member(described(propertiesOf("oldObject")), "packageName")
-	p.set("offending", p.offending("("+onCSV+" ? "+self("object")+" : "+inPlan+")",
-		".filter(c, !("+onCSV+") || "+installs+" || "+packageBefore+" != '' && "+packageBefore+" != c[1])"))
+	p.set("candidates", candidates("("+onCSV+" ? "+self("object")+" : "+inPlan+")")+
+		".filter(c, !("+onCSV+") || "+installs+" || "+packageBefore+" != '' && "+packageBefore+" != c[1])")
+	p.set("offending", p.offending())
 	p.set("reasons", p.reasons())
 }
 
@@ -103,11 +104,11 @@ func (p *program) offends() string {
 	return candidates(inPlan) + ".exists(c, variables.rules.exists(r, " + p.refuses() + "))"
 }
 
-// offending is an expression for those of some candidates that a policy refuses, each as a pair of lists: of the
-// candidate, and of the rows that refuse it. All that is said of them is made of it: the API server takes long to check
-// the types of what compares candidates with rows.
-func (p *program) offending(pairs, counts string) string {
-	return candidates(pairs) + counts + ".map(c, [[c], variables.rules.filter(r, " + p.refuses() +
+// offending is an expression for those candidates that a policy refuses, each as a pair of lists: of the candidate, and
+// of the rows that refuse it. All that is said of them is made of it: the API server takes long to check the types of
+// what compares candidates with rows.
+func (p *program) offending() string {
+	return "variables.candidates.map(c, [[c], variables.rules.filter(r, " + p.refuses() +
 		")]).filter(o, size(o[1]) > 0)"
 }
 

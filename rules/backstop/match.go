@@ -18,8 +18,8 @@ const (
 )
 
 // large is an expression that reports whether a plan is too large for a match condition.
-var large = fmt.Sprintf("%s && (size(%s) > %d || size(%s) + size(%s) > %d || %s || %s)", update,
-	steps, maxSteps, csvSteps, lookups, maxBundles, anyLonger(steps, "resource.?manifest"),
+var large = fmt.Sprintf("%s && (size(%s) > %d || %s > %d || size(%s) + size(%s) > %d || %s || %s)", update,
+	steps, maxSteps, names, maxSteps, csvSteps, lookups, maxBundles, anyLonger(steps, "resource.?manifest"),
 	anyLonger(lookups, "properties"))
 
 func anyLonger(list, field string) string {
@@ -38,7 +38,7 @@ func (p *program) matchConditions() []admissionv1.MatchCondition {
 	}
 	rows := inline(values["variables.rules"], values)
 	values["variables.rules"] = "rules"
-	refused := strings.ReplaceAll(anyOf(p.refusals[onPlan]), anyOffending, p.offends())
+	refused := strings.ReplaceAll(mayRefuse(p.refusals[onPlan]), anyOffending, p.offends())
 	expression := fmt.Sprintf("!(%s) || %s || [%s].exists(rules, %s)", onPlan, large, rows, inline(refused, values))
 	if len(expression) > maxCondition {
 		return nil

@@ -62,6 +62,7 @@ func (p *program) addPlans() {
 		fallback: "creating an InstallPlan by hand is not allowed",
 	}, refusal{
 		id:     rules.RulePlanOverrideReason,
+		may:    reason + " != ''",
 		when:   reasonAdded + " && !(" + update + " && " + isApproved + " && !(" + wasApproved + "))",
 		except: "!" + update + " && variables.olm",
 		message: aboutPlan + "'annotation " + evidence.OverrideReasonAnnotation + " is not allowed here (" +
@@ -70,6 +71,7 @@ func (p *program) addPlans() {
 		fallback: "annotation " + evidence.OverrideReasonAnnotation + " is not allowed here",
 	}, refusal{
 		id:   rules.RulePlanOverrideReason,
+		may:  reason + " != ''",
 		when: update + " && " + overrideMoved,
 		message: aboutPlan + "'changing annotation " + evidence.OverrideExpiresAnnotation + " is not allowed (" +
 			string(rules.RulePlanOverrideReason) +
@@ -83,7 +85,9 @@ func (p *program) addPlans() {
 	// Opgate repeats a plan that an outage has failed; each step is judged when it is written.
 	repeats := oldPhase + " == '" + olm.PhaseFailed + "' && " + newPhase + " == '" + olm.PhaseInstalling +
 		"' && request.userInfo.username == " + quote(p.in.Opgate)
-	p.set("frozen", frozenStatus)
+	p.set("frozenLookups", frozenLookups)
+	p.set("frozenSteps", frozenSteps)
+	p.set("frozen", "variables.frozenLookups + variables.frozenSteps + "+frozenStatus)
 	p.refuse(onPlanStatus, frozen("size(variables.frozen) > 0", "variables.frozen", "variables.olm"),
 		unfinished(starts, "variables.olm"), offending(starts, "variables.olm", "''"),
 		refusal{
@@ -117,8 +121,10 @@ func frozen(changes, fields, except string) refusal {
 // unfinished refuses to start a plan of which OLM has not written everything.
 func unfinished(starts, except string) refusal {
 	return refusal{
-		id:     rules.RulePlanPhase,
-		guard:  starts,
+		id:    rules.RulePlanPhase,
+		guard: starts,
+		// What is too large is in the match condition already.
+		may:    oldPhase + " != '" + olm.PhaseRequiresApproval + "' || " + names + " == 0",
 		when:   "variables.unfinished",
 		except: except,
 		message: aboutPlan + "'the plan is not ready, or too large, and is held' + " +
@@ -142,21 +148,20 @@ func offending(starts, except, more string) refusal {
 	}
 }
 
-// frozenSpec and frozenStatus are expressions for the fields that a write changes although they are what was judged.
-// changesSpec reports whether it changes those of the spec: it is evaluated for each write.
+// These are expressions for the fields that a write changes although they are what was judged. changesSpec reports
+// whether it changes those of the spec: it is evaluated for each write.
 var (
 	frozenSpec = changed("spec.clusterServiceVersionNames", "[]") + " + " + changed("spec.approval", "''") + " + " +
 		changed("spec.generation", "0")
 
 	changesSpec = specOf("object") + " != " + specOf("oldObject")
 
-	frozenStatus = changedList("status.bundleLookups", "l",
-		[]string{"path", "identifier", "replaces", "catalogSourceRef.?namespace",
-			"catalogSourceRef.?name", "properties"}) + " + " + changedList("status.plan", "s", []string{"resolving",
-		"status", "resource.?group",
+	frozenLookups = changedList("status.bundleLookups", "l", []string{"path", "identifier", "replaces",
+		"catalogSourceRef.?namespace", "catalogSourceRef.?name", "properties"})
+	frozenSteps = changedList("status.plan", "s", []string{"resolving", "status", "resource.?group",
 		"resource.?version", "resource.?kind", "resource.?name", "resource.?sourceName", "resource.?sourceNamespace",
-		"resource.?manifest"}) +
-		" + " + changedInstalled + " + " + changed("status.attenuatedServiceAccountRef.name", "''") + " + " +
+		"resource.?manifest"})
+	frozenStatus = changedInstalled + " + " + changed("status.attenuatedServiceAccountRef.name", "''") + " + " +
 		changed("status.attenuatedServiceAccountRef.namespace", "''")
 
 	// changedInstalled compares when OLM completed the plan.

@@ -1,6 +1,7 @@
 package backstop
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -52,6 +53,9 @@ type refusal struct {
 	when, except string
 	// guard is the first part of when, which rules that follow one another may share. No guard is "".
 	guard string
+	// may is true whenever the rest of when is, for the match condition: less for the API server to compile, and true
+	// for few writes that are admitted. "" is when itself.
+	may string
 	// message is an expression for what is said. The fallback stands in for one that the API server cannot show: of
 	// several lines, or of more than 5 KiB.
 	message, fallback string
@@ -183,6 +187,9 @@ func (p *program) validation() admissionv1.Validation {
 	}
 }
 
+func (r refusal) refuses() string   { return r.when }
+func (r refusal) mayRefuse() string { return cmp.Or(r.may, r.when) }
+
 // guarded are rules that follow one another and share a guard.
 type guarded struct {
 	guard string
@@ -201,24 +208,24 @@ func groups(refusals []refusal) (all []guarded) {
 	return all
 }
 
-// refuses is an expression that reports whether any of the rules refuses, with the guard once.
-func (g *guarded) refuses() string {
-	whens := make([]string, len(g.rules))
+// any is an expression that reports whether something is true of any of the rules, with the guard once.
+func (g *guarded) any(of func(refusal) string) string {
+	parts := make([]string, len(g.rules))
 	for i, r := range g.rules {
-		whens[i] = r.when
+		parts[i] = of(r)
 	}
-	e := "(" + strings.Join(whens, " || ") + ")"
+	e := "(" + strings.Join(slices.Compact(parts), " || ") + ")"
 	if g.guard != "" {
 		e = g.guard + " && " + e
 	}
 	return e
 }
 
-// anyOf is an expression that reports whether any of some rules refuses.
-func anyOf(refusals []refusal) string {
+// mayRefuse is an expression that is true whenever any of some rules refuses.
+func mayRefuse(refusals []refusal) string {
 	var all []string
 	for _, g := range groups(refusals) {
-		all = append(all, g.refuses())
+		all = append(all, g.any(refusal.mayRefuse))
 	}
 	return strings.Join(all, " || ")
 }
@@ -228,13 +235,19 @@ func anyOf(refusals []refusal) string {
 func firstOf(refusals []refusal, number int) string {
 	var e strings.Builder
 	for _, g := range groups(refusals) {
-		e.WriteString(g.refuses() + " ? (")
-		for _, r := range g.rules[:len(g.rules)-1] {
-			fmt.Fprintf(&e, "%s ? %d : ", r.when, number)
+		last := -1
+		if g.guard != "" { // what follows the group is written once
+			e.WriteString(g.any(refusal.refuses) + " ? (")
+			last = len(g.rules) - 1
+		}
+		for i, r := range g.rules {
+			if i == last {
+				fmt.Fprintf(&e, "%d) : ", number)
+			} else {
+				fmt.Fprintf(&e, "%s ? %d : ", r.when, number)
+			}
 			number++
 		}
-		fmt.Fprintf(&e, "%d) : ", number)
-		number++
 	}
 	return e.String() + "0"
 }
