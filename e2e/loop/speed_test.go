@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -226,7 +225,7 @@ func (e *speedEnv) seen(ctx context.Context, resource string, u *unstructured.Un
 		})
 }
 
-// refused begins requests that the API server has refused.
+// refused begins requests that the API server has refused by the backstop.
 const refused = "refused: "
 
 // requests are those of Opgate since an instant, but for those that keep its lease, and for one of each that comes
@@ -250,7 +249,7 @@ func (e *speedEnv) requests(since time.Time) ([]string, error) {
 			periodic[what] = true
 			continue
 		}
-		if r.Response.Code == http.StatusForbidden {
+		if strings.Contains(r.Response.Message, harness.HeldBy) {
 			what = refused + what
 		}
 		requests = append(requests, what)

@@ -23,8 +23,8 @@ type Server struct {
 
 	mu      sync.Mutex
 	running *cluster.Companion // nil while it is stopped
-	again   func() (*cluster.Companion, error)
-	logs    []string // of all runs
+	again   func() error       // starts it as it was started
+	logs    []string           // of all runs
 }
 
 // Start starts the process, unless it runs, and waits until the cluster uses it.
@@ -81,12 +81,17 @@ func (s *Server) run(ctx context.Context) error {
 	if s.running != nil {
 		return nil
 	}
+	return s.begin(ctx)
+}
+
+// begin starts the process. The caller holds mu.
+func (s *Server) begin(ctx context.Context) error {
 	process, err := s.launch(ctx)
 	if err != nil {
 		return err
 	}
 	s.running = process
-	s.again = func() (*cluster.Companion, error) { return s.launch(context.WithoutCancel(ctx)) }
+	s.again = func() error { return s.begin(context.WithoutCancel(ctx)) }
 	s.logs = append(s.logs, process.LogPath())
 	return nil
 }
@@ -123,13 +128,7 @@ func (s *Server) err() error {
 		return errors.Join(err, failed)
 	}
 	fmt.Fprintf(s.log, "%s is started again after a data race of its own\n", s.name)
-	process, failed := s.again()
-	if failed != nil {
-		return errors.Join(err, failed)
-	}
-	s.running = process
-	s.logs = append(s.logs, process.LogPath())
-	return nil
+	return s.again()
 }
 
 // runs reports whether the process was started and not stopped since.

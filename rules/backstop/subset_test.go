@@ -30,7 +30,8 @@ var core = []verdict.RuleID{bundle.RuleVersion, bundle.RuleVersionRange, bundle.
 var cases = flag.Int("cases", 500, "number of generated writes; make test-long generates 3,000")
 
 // TestSubset checks on generated policies and writes that the API server refuses nothing that the gate admits, that it
-// refuses what the gate refuses by a core rule, and that no expression fails.
+// refuses what the gate refuses by a core rule, that its match condition skips nothing that a rule refuses, and that no
+// expression fails.
 func TestSubset(t *testing.T) {
 	const writes = 100
 	worlds := max(1, *cases/writes)
@@ -42,9 +43,15 @@ func TestSubset(t *testing.T) {
 			w.addPolicies()
 			o := compile(backstop.Input{Features: everything, Policies: w.policies, Now: now})
 			s := newAPIServer(t, o)
+			o.Validating.Spec.MatchConditions = nil
+			unconditional := newAPIServer(t, o)
 			for range writes {
 				c := w.write(t)
 				got := s.judge(t, c.write)
+				if all := unconditional.judge(t, c.write); !slices.Equal(all.refused, got.refused) {
+					t.Fatalf("%s\nthe API server refuses %q, and %q without the match condition", c.describe(w),
+						got.refused, all.refused)
+				}
 				if len(got.failed) > 0 {
 					t.Fatalf("%s\nan expression fails: %v", c.describe(w), got.failed)
 				}
