@@ -15,14 +15,13 @@ ASSETS = go -C '$(CURDIR)/tools' run -trimpath ./cmd/local assets
 LINT = go tool -modfile=.golangci.mod golangci-lint
 ACTIONLINT = go tool -modfile=.actionlint.mod actionlint
 VULNCHECK = go tool -modfile=.vulncheck.mod govulncheck
-# Repeats the output of failed tests at the end, after everything else (docs/decisions/2026-11-23-tiers-of-tests.md#tests-run-under-gotestsum).
-GOTESTSUM = go tool -modfile='$(CURDIR)/.gotestsum.mod' gotestsum --format-icons=text --format-hide-empty-pkg --hide-summary=skipped
-# The same, with the race detector.
-RACING = CGO_ENABLED=1 $(GOTESTSUM)
+# Runs the tests of a target, states what they cost, and runs a test with a cluster that failed once more, alone: tools/suite, whose
+# table.go has what each target runs. BUDGET=1 fails over the budget of CPU time; FLAGS are added to those of go test, such as -parallel=1.
+SUITE = cd tools && go run -trimpath ./cmd/suite $(if $(BUDGET),--budget)
 
 .PHONY: help
 help: ## List the targets
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## Build bin/opgate and bin/opgate-server
@@ -66,113 +65,36 @@ release-dry-run: ## Build and sign everything of a release into bin/release, and
 		$(if $(PLATFORMS),--platform='$(PLATFORMS)') $(if $(TARGETS),--target='$(TARGETS)') $(if $(BASE),--base='$(BASE)') \
 		$(if $(KEY),--key='$(abspath $(KEY))') $(if $(BUILDER),--builder='$(BUILDER)')
 
-# A recipe of several commands that goes on after one has failed ends after an interrupt, and so does what it runs in the background, for
-# which a shell ignores interrupts.
-interruptible = trap 'exit 130' INT;
-background = ( $(interrupted) $(1) ) &
-interrupted = trap - INT;
-
-# Tests with clusters wait for a fifth of their time, in which units run, at a lower priority.
 .PHONY: test
-test: ## Run everything that a change of the product can break: units, beside a real API server and OLM (built from source the first time)
-	@$(MAKE) --no-print-directory --jobs=2 test-unit test-e2e || { echo "tests failed: see '=== Failed' above"; exit 1; }
+test: ## Run everything that a change of the product can break: units, beside a real API server and OLM (built from source the first time); BUDGET=1 fails over the budget of CPU time
+	@$(SUITE) test $(FLAGS)
+
+.PHONY: test-unit
+test-unit: ## Run the tests that need no API server
+	@$(SUITE) test-unit $(FLAGS)
+
+.PHONY: test-e2e
+test-e2e: ## Run the tests of the product against a real API server
+	@$(SUITE) test-e2e $(FLAGS)
 
 .PHONY: test-install
 test-install: ## Test packaging: chart, image, release, bundle, platforms, upgrades; long sequences and hostile sizes; and the harness and tools themselves
-	@echo "==> tests of the harness, the tools, the benchmarks and of distributions, then installations, and what is long; each of these is shown when it ends"
-	@$(interruptible) $(call with-assets,--olm --install) failed=; \
-		for module in e2e tools bench e2e/tools/distributions; do \
-			cd '$(CURDIR)'/"$$module"; \
-			$(GOTESTSUM) --format=pkgname -- $(FLAGS) $$(go list ./... | grep -v $(CLUSTERS:%=-e '/%$$')) || failed=yes; \
-		done; \
-		( $(interrupted) cd '$(CURDIR)'/e2e; later=0; \
-			$(GOTESTSUM) --format=testname -- $(FLAGS) -run '$(LATER)' $(E2E:e2e/%=./%) ./dependency || later=1; \
-			cd '$(CURDIR)'; $(GOTESTSUM) --format=pkgname -- $(FLAGS) ./$(SIZES) && exit "$$later" ) & long=$$!; \
-		for module in tools e2e bench; do \
-			cd '$(CURDIR)'/"$$module"; \
-			$(GOTESTSUM) --format=testname -- $(FLAGS) $$(printf '%s\n' $(INSTALLATIONS) | sed -n "s,^$$module/,./,p") || failed=yes; \
-		done; \
-		wait $$long || failed=yes; test -z "$$failed"
+	@$(SUITE) test-install $(FLAGS)
 
 .PHONY: test-all
 test-all: test test-install test-long ## Run all tests, the long forms of generated ones included, and the mutation check
 
 .PHONY: test-long
-test-long: mutation ## Run the long forms of generated tests, and the mutation check
-	$(GOTESTSUM) --format=pkgname -- $(FLAGS) ./rules/backstop -args -cases=3000
-	$(GOTESTSUM) --format=pkgname -- $(FLAGS) ./admission -run '^TestUnreadableFieldsHold$$' -args -long
-	$(GOTESTSUM) --format=pkgname -- $(FLAGS) ./certs -run '^TestG21Rotations$$' -args -orders=40
-	$(call with-assets,--olm --install) cd e2e; \
-		$(GOTESTSUM) --format=testname -- $(FLAGS) ./gate -run '^(TestScenarios|TestG7Bypass|TestStoredAsJudged)$$' -args -long; \
-		$(GOTESTSUM) --format=testname -- $(FLAGS) ./loop -run '^TestLoopRequests$$' -args -long; \
-		$(GOTESTSUM) --format=testname -- $(FLAGS) -timeout 8h ./explore -run '^TestExplore$$' -args -walks=200 -seed=1; \
-		$(GOTESTSUM) --format=testname -- $(FLAGS) -timeout 3h ./faults -run '^TestFaults$$' -args -all
+test-long: mutation ## Run what CI leaves out, the long forms of generated tests, and the mutation check
+	@$(SUITE) test-long $(FLAGS)
+
+.PHONY: test-race
+test-race: ## Run units and tests with clusters with the race detector in all packages
+	@$(SUITE) test-race $(FLAGS)
 
 .PHONY: mutation
 mutation: ## Replace each rule's judge by "allow", and fail if no test notices
 	cd tools && go run ./cmd/mutation
-
-.PHONY: test-race
-test-race: ## Run units and tests with clusters with the race detector in all packages
-	$(RACING) --format=pkgname -- -race $(FLAGS) ./...
-	$(call with-assets,--olm) cd e2e; $(RACING) --format=testname -- -race $(FLAGS) $(E2E:e2e/%=./%) ./dependency
-
-# go vet runs in `make lint`. Without paths, symbols and debug information clones share what is compiled, and linking takes two thirds. The timeout is for a machine several times slower than usual. As many tests with a cluster run together, over
-# all packages and all test processes of a user, as the machine carries (e2e/internal/speed); -parallel=N sets another number.
-FLAGS = -trimpath -ldflags=-s -vet=off -shuffle=on -count=1 -timeout 75m
-
-# Packages that start goroutines, in their tests or elsewhere: they run with the race detector.
-GOROUTINES = (^|[^A-Za-z_."])go (func\b|[A-Za-z_][A-Za-z_.]*\()|\.Go\(
-
-# Tests in those packages that try thousands of cases one after another, or count bytes: the race detector would take minutes, and find
-# nothing. Of the scripts of TestReconciler it watches those on plans, policies and removals.
-SEQUENTIAL = ^(TestUnreadableFieldsHold|TestA3DecodingFitsItsPrice|TestSkippedWritesPass|TestA1NameAloneIsNotOLM|TestA9RedactedScenarios|TestMatchConditionsSkipOnlyWhatPasses|TestReviewMemory|TestReviewAllocations|TestF2EveryFunctionIsBounded|TestF2TemplatesCountBytes)$
-UNRACED = $(SEQUENTIAL)|^TestReconciler$$/^[^pr]
-
-# What objects of each kind take in memory, in thousands of shapes: make test-install runs it, and make test does not.
-SIZES = snapshot/bounds
-
-# Compilers, linkers and tests collect garbage less often, which saves CPU time, as in test clusters.
-.PHONY: test-unit
-test-unit: ## Run the tests that need no API server
-	@echo "==> unit tests (the first build of the libraries takes minutes), with the race detector where goroutines are started"
-	@$(interruptible) renice -n 5 -p $$$$ > /dev/null || true; \
-		race="$$(go list -f '{{.ImportPath}} {{.Dir}}' ./... | while read -r package dir; do \
-			if grep -qE '$(GOROUTINES)' "$$dir"/*.go; then echo "$$package"; fi; done)"; \
-		export GOGC=400; \
-		$(call background,$(RACING) --format=pkgname -- -race $(FLAGS) -skip '$(UNRACED)' $$race) racing=$$!; failed=; \
-		$(GOTESTSUM) --format=pkgname -- $(FLAGS) -run '$(SEQUENTIAL)|^TestReconciler$$' ./admission ./controller/operatorpolicy ./snapshot/templates || failed=yes; \
-		$(GOTESTSUM) --format=pkgname -- $(FLAGS) $$(go list ./... | grep -vxF "$$race" | grep -v '/$(SIZES)$$') || failed=yes; \
-		wait $$racing || failed=yes; test -z "$$failed"
-
-.PHONY: test-e2e
-test-e2e: ## Run the tests of the product against a real API server
-	@echo "==> a real API server, etcd, kubectl and OLM, and the gate as its own process; each test is shown when it ends"
-	@$(interruptible) $(call with-assets,--olm) cd e2e; \
-		OPGATE_E2E_RIGHTS="$$(mktemp -d)"; export OPGATE_E2E_RIGHTS; trap 'rm -rf "$$OPGATE_E2E_RIGHTS"' EXIT; \
-		$(call background,$(RACING) --format=testname -- -race $(FLAGS) -skip '$(LATER)' ./dependency) racing=$$!; \
-		failed=; $(GOTESTSUM) --format=testname -- $(FLAGS) -skip '$(LATER)' $(E2E:e2e/%=./%) || failed=yes; \
-		wait $$racing || failed=yes; test -z "$$failed"; \
-		go run -trimpath ./internal/cmd/rights "$$OPGATE_E2E_RIGHTS"
-
-# Finds or builds the binaries of test clusters, and Opgate's own, which each package of tests would link again, and makes tests take them.
-# Processes of the cluster other than Opgate collect garbage at five times their live heap instead of two: a fifth of their CPU time is saved.
-with-assets = assets="$$($(ASSETS) $(1))"; export KUBEBUILDER_ASSETS="$$assets" GOGC=400 OPGATE_E2E_PROGRAMS='$(CURDIR)/bin/e2e'; \
-	go build -C '$(CURDIR)' -trimpath -ldflags=-s -o bin/e2e/ ./cmd/opgate ./cmd/opgate-server;
-
-# The packages of tests with clusters, the longest first. Each runs alone as well: cd e2e && go test ./loop. In dependency controllers run in
-# the process of the test, and so with the race detector; in the others Opgate is a process of its own.
-E2E = e2e/loop e2e/gate e2e/conversion
-# Tests of these packages that make test-install runs, and make test does not: long sequences over a real OLM, hostile sizes, hundreds of
-# objects, whole documents, and API servers with options of their own. What they test is also tested by others, in short forms.
-LATER = ^TestDependency$$/^1,000_in_a_chain$$|$(subst $() ,|,$(LATER_TESTS:%=^%$$))
-LATER_TESTS = TestLoopOLM TestLoopRequests TestReadme TestA4 TestA3ParallelHostileBodies TestA3SlowClients TestP4LoadNeverOpens TestG6Killed \
-	TestBigPlan TestConversionStories TestConversionRoundTrips TestConversionMigrate TestConversionAtStart TestConversionEmergency \
-	TestDocumentsApply TestConstraintDocument TestPluginDocument TestMigrationPages TestConversionDocuments \
-	TestStaticPolicies TestHostedControlPlane TestBackstopSupported TestA9ClientCertificate \
-	TestBackstopOLM TestA5PlanLendsItsName TestStoredAsJudged
-INSTALLATIONS = tools/install e2e/install e2e/explore e2e/faults e2e/node bench/scale
-CLUSTERS = $(E2E) e2e/dependency $(INSTALLATIONS)
 
 .PHONY: matrix
 matrix: ## Run the same tests on several versions of Kubernetes and OLM, built from source, and write docs/compatibility.md; ROWS=kubernetes-1.32-olm-0.42,kubernetes-1.36-olm-0.28 runs some
