@@ -299,25 +299,6 @@ func (g *Gate) Usage() (Usage, error) {
 			u.Resident = kib << 10
 		}
 	}
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return u, err
-	}
-	// The name of the program, in parentheses, is the second field; user and system time are the fourteenth and the
-	// fifteenth.
-	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-	if len(fields) < 13 {
-		return u, fmt.Errorf("/proc/%d/stat has %d fields", pid, len(fields))
-	}
-	for _, field := range fields[11:13] {
-		ticks, err := strconv.ParseInt(field, 10, 64)
-		if err != nil {
-			return u, err
-		}
-		u.CPU += time.Duration(ticks) * (time.Second / ticksPerSecond)
-	}
-	return u, nil
+	u.CPU, err = cpuTime(pid)
+	return u, err
 }
-
-// ticksPerSecond is the unit of CPU times in /proc, on every architecture that Go supports.
-const ticksPerSecond = 100

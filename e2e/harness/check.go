@@ -121,7 +121,7 @@ func WantRefused(t testing.TB, c *cluster.Cluster, user cluster.User, stdin stri
 		t.Fatal(err)
 	}
 	if result.ExitCode == 0 {
-		t.Errorf("kubectl %s as %s was not refused:\n%s", strings.Join(args, " "), user, result.Stdout)
+		t.Errorf(Final+"kubectl %s as %s was not refused:\n%s", strings.Join(args, " "), user, result.Stdout)
 		return
 	}
 	for _, text := range says {

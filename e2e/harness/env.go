@@ -184,6 +184,7 @@ func StartCluster(t testing.TB, opts cluster.Options) *cluster.Cluster {
 		t.Fatal(err)
 	}
 	owned.add(t, c)
+	observe(t, c)
 	return c
 }
 

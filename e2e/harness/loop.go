@@ -169,8 +169,11 @@ func (e *LoopEnv) WaitApproved(t testing.TB, namespace, name string) {
 // WantApproved checks whether a plan is approved now.
 func (e *LoopEnv) WantApproved(t testing.TB, namespace, name string, want bool) {
 	t.Helper()
-	if err := e.Approved(t.Context(), namespace, name); (err == nil) != want {
-		t.Errorf("plan %s/%s: approved %t, want %t", namespace, name, err == nil, want)
+	switch err := e.Approved(t.Context(), namespace, name); {
+	case err == nil && !want:
+		t.Errorf(Final+"plan %s/%s is approved", namespace, name)
+	case err != nil && want:
+		t.Errorf("plan %s/%s is not approved: %v", namespace, name, err)
 	}
 }
 

@@ -190,6 +190,9 @@ func (e *OLMEnv) WantApprovalRefused(
 		Method: "PATCH", Path: PathOf(InstallPlans, plan.GetNamespace(), plan.GetName(), ""),
 		ContentType: "application/merge-patch+json", Body: []byte(Approval),
 	})
+	if got.OK() {
+		t.Errorf(Final+"%s approves %v: it was not refused", user, plan.GetName())
+	}
 	for _, text := range says {
 		if !strings.Contains(got.Refused, text) {
 			t.Errorf("%s approves %v: got %s\nwant %q in it", user, plan.GetName(), got, text)

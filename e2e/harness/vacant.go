@@ -91,6 +91,7 @@ func (r *rooms) take(t testing.TB, start func(context.Context) (*OLMEnv, func() 
 	if v.err != nil {
 		t.Fatal(v.err)
 	}
+	observe(t, v.env.Cluster)
 	return v.env
 }
 

@@ -60,6 +60,15 @@ func Find(ctx context.Context, dir, name string) (map[int][]string, error) {
 	return all, err
 }
 
+// In returns the command lines of all processes that name a file in dir, by their IDs.
+func In(ctx context.Context, dir string) (map[int][]string, error) {
+	all, err := commandLines(ctx)
+	maps.DeleteFunc(all, func(_ int, args []string) bool {
+		return !slices.ContainsFunc(args, func(arg string) bool { return names(arg, dir) })
+	})
+	return all, err
+}
+
 // names reports whether an argument names a file in dir, such as "--data-dir=DIR/etcd". The directory of another
 // checkout may end with the whole path of this one.
 func names(arg, dir string) bool {
