@@ -48,6 +48,10 @@ var counts = []struct {
 		count: matches("docs/requirements.md", `(?m)^\| [A-Z]-\d+ \|`),
 	},
 	{document: "manifests/samples/README.md", says: `and (\w+) recipes`, count: recipes},
+	{document: "README.md", says: `Kubernetes 1\.(\d+) to 1\.\d+ and OLM`, count: tested("kubernetes", slices.Min[[]int])},
+	{document: "README.md", says: `Kubernetes 1\.\d+ to 1\.(\d+) and OLM`, count: tested("kubernetes", slices.Max[[]int])},
+	{document: "README.md", says: `OLM v0\.(\d+) to v0\.\d+ are`, count: tested("olm", slices.Min[[]int])},
+	{document: "README.md", says: `OLM v0\.\d+ to v0\.(\d+) are`, count: tested("olm", slices.Max[[]int])},
 	{
 		document: "CONTRIBUTING.md", says: `the campaign: (\w+) rows`,
 		count: matches("e2e/faults/schedules_test.go", `\bshort: true`),
@@ -194,4 +198,26 @@ func recipes(t *testing.T) (found int) {
 		}
 	}
 	return found
+}
+
+// tested returns the oldest or the newest minor version of those that passed.
+func tested(of string, which func([]int) int) func(t *testing.T) int {
+	return func(t *testing.T) int {
+		t.Helper()
+		var rows []map[string]any
+		if err := yaml.Unmarshal([]byte(strings.Join(lines(t, "compatibility.json"), "\n")), &rows); err != nil {
+			t.Fatal(err)
+		}
+		var minors []int
+		for _, row := range rows {
+			if version, _ := row[of].(string); row["status"] == "passed" {
+				minor, err := strconv.Atoi(strings.Split(version, ".")[1])
+				if err != nil {
+					t.Fatal(err)
+				}
+				minors = append(minors, minor)
+			}
+		}
+		return which(minors)
+	}
 }

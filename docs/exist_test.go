@@ -88,8 +88,8 @@ func calls(code string) (found []commandLine) {
 	code = comment.ReplaceAllString(strings.ReplaceAll(code, "\\\n", " "), "")
 	for _, part := range separators.Split(code, -1) {
 		words := strings.Fields(strings.TrimPrefix(strings.TrimSpace(part), "$ "))
-		if len(words) > 2 && words[0] == "go" && words[1] == "run" {
-			words = append([]string{path.Base(words[2])}, words[3:]...)
+		if len(words) > 0 && strings.HasPrefix(words[0], "bin/") {
+			words[0] = path.Base(words[0])
 		}
 		if len(words) > 1 && words[0] == "kubectl" && words[1] == "opgate" {
 			words = words[1:]

@@ -88,8 +88,8 @@ func TestRepository(t *testing.T) {
 func TestReadmes(t *testing.T) {
 	t.Chdir("../../..")
 	for command, readme := range map[string]string{
-		"$ go run ./cmd/opgate check -f manifests/samples/subscription-catalog-deny.yaml\n": "README.md",
-		"$ go run ./cmd/opgate check -f manifests/samples/bundle-upgrade-hold.yaml\n":       "docs/tour.md",
+		"$ bin/opgate check -f manifests/samples/subscription-catalog-deny.yaml\n": "README.md",
+		"$ bin/opgate check -f manifests/samples/bundle-upgrade-hold.yaml\n":       "docs/tour.md",
 		"$ opgate check -f manifests/samples/bundle-version-deny.yaml\n":                    "manifests/samples/README.md",
 	} {
 		text, err := os.ReadFile(readme)
