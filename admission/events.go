@@ -10,7 +10,6 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/internal/events"
 	"github.com/opgate/opgate/olm"
-	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -68,7 +67,7 @@ func eventOf(v *verdict.Verdict, user string) (event events.Event, ok bool) {
 	case len(v.CSVs) == 0:
 		return events.Event{}, false
 	}
-	if note := v.OverrideNote(rules.RulePlanOverride, user, events.MaxNote); note != "" {
+	if note := v.OverrideNote(user, events.MaxNote); note != "" {
 		return events.Event{Reason: events.Overridden, Action: events.Approve, Warning: true, Note: note,
 			Related: v.Policy().Reference()}, true
 	}

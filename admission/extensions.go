@@ -31,10 +31,7 @@ func (g *Gate) validateClusterExtension(ctx context.Context, s *snapshot.Snapsho
 		Namespace: s.WithDependencies(req.Object.Spec.Namespace), Constraints: s.Constraints(), Package: g.offered,
 		Now: g.Now(), Interrupt: ctx.Done()}
 	v := rules.JudgeClusterExtension(in)
-	if asked := in.OverrideAsked(); asked.Reason != "" && v.Decision != verdict.Allow {
-		return g.override(ctx, &v, in.Namespace, req.caller(), rules.RuleClusterExtensionOverride, asked)
-	}
-	return v
+	return g.override(ctx, &v, in.Namespace, req.caller(), in.OverrideAsked())
 }
 
 func (g *Gate) validateClusterCatalog(ctx context.Context, s *snapshot.Snapshot,

@@ -241,10 +241,7 @@ func (g *Gate) validateSubscription(
 ) verdict.Verdict {
 	in := g.subscriptionInput(ctx, s, req.Object, req.OldObject, &req.User, rules.DenyApproval)
 	v := rules.JudgeSubscription(in)
-	if asked := in.OverrideAsked(); asked.Reason != "" && v.Decision != verdict.Allow {
-		return g.override(ctx, &v, in.Namespace, req.caller(), rules.RuleSubscriptionOverride, asked)
-	}
-	return v
+	return g.override(ctx, &v, in.Namespace, req.caller(), in.OverrideAsked())
 }
 
 // subscriptionInput gathers what a Subscription is judged by.
@@ -292,10 +289,7 @@ func (g *Gate) validatePlan(
 		g.Log.WithValues(objectKeys(&v)...).Info("consent given", "user", req.User.Username,
 			"digests", in.New.Metadata.Annotations.Consent)
 	}
-	if asked := in.OverrideAsked(); asked.Reason != "" && v.Decision != verdict.Allow {
-		return g.override(ctx, &v, ns, req.caller(), rules.RulePlanOverride, asked)
-	}
-	return v
+	return g.override(ctx, &v, ns, req.caller(), in.OverrideAsked())
 }
 
 func (g *Gate) planStatus(req *request[olm.InstallPlan, olm.InstallPlan], ns *state.Namespace) rules.PlanStatusInput {

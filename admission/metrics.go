@@ -37,8 +37,10 @@ func NewMetrics(registry prometheus.Registerer, store *snapshot.Store, now func(
 			Help: "Total number of refusals that users with the RBAC verb override set aside, by rule.",
 		}, []string{"rule"}),
 	}
-	for _, rule := range overrides { // from 0, so that the first one is an increase
-		m.overrides.WithLabelValues(string(rule))
+	for _, rule := range rules.Rules() {
+		if rule.SetsAside {
+			m.overrides.WithLabelValues(string(rule.ID)) // from 0, so that the first one is an increase
+		}
 	}
 	registry.MustRegister(m.decisions, m.duration, m.overrides,
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
@@ -104,17 +106,9 @@ func (m *Metrics) observe(kind, operation string, v *verdict.Verdict, took time.
 	m.duration.WithLabelValues(kind).Observe(took.Seconds())
 }
 
-// overrides are the rules of warnings about an override.
-var overrides = []verdict.RuleID{rules.RulePlanOverride, rules.RuleOperatorGroupOverride}
-
-// overridden counts an override. A verdict has one warning of its rule for each reason that was set aside; a refusal
-// has one where the override was not accepted.
+// overridden counts an override. A verdict has one warning for each reason that was set aside.
 func (m *Metrics) overridden(v *verdict.Verdict) {
-	if v.Decision != verdict.Allow {
-		return
-	}
-	i := slices.IndexFunc(v.Warnings, func(w verdict.Reason) bool { return slices.Contains(overrides, w.Rule) })
-	if i >= 0 {
-		m.overrides.WithLabelValues(string(v.Warnings[i].Rule)).Inc()
+	if overrides := v.Overrides(); len(overrides) > 0 {
+		m.overrides.WithLabelValues(string(overrides[0].Rule)).Inc()
 	}
 }

@@ -29,13 +29,17 @@ var (
 )
 
 // override is break-glass: a refused approval, or another refused write, passes if its reason was set by the same
-// request and the user has the verb override on every policy that refuses. Every error leaves the refusal as it is.
-// Without a user that the API server authenticated, no SubjectAccessReview is made (threat G20).
+// request and the user has the verb override on every policy that refuses. Every error leaves the refusal as it is, and
+// so does a write that asks for none. Without a user that the API server authenticated, no SubjectAccessReview is made
+// (threat G20).
 func (g *Gate) override(ctx context.Context, v *verdict.Verdict, ns *state.Namespace, user *authenticationv1.UserInfo,
-	id verdict.RuleID, asked rules.Override) verdict.Verdict {
+	asked rules.Override) verdict.Verdict {
+	if asked.Reason == "" || v.Decision == verdict.Allow {
+		return *v
+	}
 	refused := func(why string) verdict.Verdict {
-		v.Warnings = append(v.Warnings, verdict.Reason{Rule: id,
-			Message: "the override was not accepted (" + string(id) + "): " + why})
+		v.Warnings = append(v.Warnings, verdict.Reason{Rule: asked.Rule,
+			Message: "the override was not accepted (" + string(asked.Rule) + "): " + why})
 		return *v
 	}
 	if asked.Ended != "" {
@@ -53,7 +57,7 @@ func (g *Gate) override(ctx context.Context, v *verdict.Verdict, ns *state.Names
 	}
 	g.Log.WithValues(objectKeys(v)...).WithValues(reasonKeys(v)...).Info("refusal overridden", "user", user.Username,
 		"reason", asked.Reason)
-	return v.Overridden(id, asked.Reason, asked.Until)
+	return v.Overridden(asked.Rule, asked.Reason, asked.Until)
 }
 
 // lacks returns why a user does not have a verb on all of the given objects, or "". An error counts as a missing right.

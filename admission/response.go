@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -70,10 +69,8 @@ func auditAnnotations(v *verdict.Verdict) map[string]string {
 	}
 	add("refused-by", v.Reasons)
 	add("warned-by", v.Warnings)
-	for _, w := range v.Warnings {
-		if w.Rule == rules.RulePlanOverride || w.Rule == rules.RuleOperatorGroupOverride {
-			annotations["override"] = w.Message
-		}
+	for _, w := range v.Overrides() {
+		annotations["override"] = w.Message
 	}
 	var consents []string
 	for _, c := range v.Consents[:min(len(v.Consents), 20)] {

@@ -34,10 +34,7 @@ func (g *Gate) validateOperatorGroup(ctx context.Context, s *snapshot.Snapshot,
 	in := rules.OperatorGroupInput{New: req.Object, Old: req.OldObject, Namespace: ns, ByOpgate: g.byOpgate(&req.User),
 		User: req.User.Username, Groups: req.User.Groups, Now: g.Now(), Interrupt: ctx.Done()}
 	v := rules.JudgeOperatorGroup(in)
-	if asked := in.OverrideAsked(); asked.Reason != "" && v.Decision != verdict.Allow {
-		return g.override(ctx, &v, ns, req.caller(), rules.RuleOperatorGroupOverride, asked)
-	}
-	return v
+	return g.override(ctx, &v, ns, req.caller(), in.OverrideAsked())
 }
 
 // Catalogs returns, without a request, a package of a catalog; nil where it is not known. A source with an empty part

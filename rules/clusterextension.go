@@ -34,7 +34,7 @@ var (
 	clusterExtensionConstraint = verdict.Rule{ID: RuleClusterExtensionConstraint, Outcomes: verdict.AnyOutcome,
 		Override: true,
 		Summary:  "the package of a ClusterExtension does not satisfy a Constraint, or the Constraint depends on more than is known of it"}
-	clusterExtensionOverride = verdict.Rule{ID: RuleClusterExtensionOverride, Outcomes: verdict.Warns,
+	clusterExtensionOverride = verdict.Rule{ID: RuleClusterExtensionOverride, Outcomes: verdict.Warns, SetsAside: true,
 		Summary: "a refused ClusterExtension is written by a user with the RBAC verb override, for the reason given"}
 )
 
@@ -198,8 +198,9 @@ func judgeExtensionConstraints(in *ClusterExtensionInput, v *verdict.Verdict) {
 
 // OverrideAsked returns the override that a write adds.
 func (in *ClusterExtensionInput) OverrideAsked() Override {
-	if in.Old == nil {
-		return overrideAsked(&in.New.Metadata, nil, in.Now)
+	var before *olm.ObjectMeta
+	if in.Old != nil {
+		before = &in.Old.Metadata
 	}
-	return overrideAsked(&in.New.Metadata, &in.Old.Metadata, in.Now)
+	return overrideAsked(RuleClusterExtensionOverride, &in.New.Metadata, before, in.Now)
 }

@@ -53,11 +53,11 @@ func TestNotes(t *testing.T) {
 		"approved with consent": {consented.ApprovalNote("alice", 1024),
 			`by user "alice"; consent to etcd.v0.9.4 sha256:1f by annotation opgate.io/consent of user "alice" ` +
 				`for OperatorPolicy policies/etcd (bundle/consent); etcd.v0.9.4 is allowed by OperatorPolicy policies/etcd`},
-		"overridden": {overridden.OverrideNote(RulePlanOverride, "alice", 1024),
+		"overridden": {overridden.OverrideNote("alice", 1024),
 			`by user "alice": overridden with reason "security fix" (plan/override): ` +
 				"etcd.v0.9.4 is not allowed by OperatorPolicy policies/etcd (bundle/version): allowed is etcd.v0.9.2"},
-		"not overridden":       {denied.Verdict.OverrideNote(RulePlanOverride, "alice", 1024), ""},
-		"allowed without":      {allowed.Verdict.OverrideNote(RulePlanOverride, "alice", 1024), ""},
+		"not overridden":       {denied.Verdict.OverrideNote("alice", 1024), ""},
+		"allowed without":      {allowed.Verdict.OverrideNote("alice", 1024), ""},
 		"of the policy":        {denied.Verdict.Policy().String(), "OperatorPolicy policies/etcd"},
 		"of the policy, later": {overridden.Policy().String(), "OperatorPolicy policies/etcd"},
 	} {

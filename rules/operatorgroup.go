@@ -38,7 +38,7 @@ var (
 			"TechPreviewUnsafeFailForward"}
 	operatorGroupConstraint = verdict.Rule{ID: RuleOperatorGroupConstraint, Outcomes: verdict.DeniesOrHolds,
 		Summary: "an OperatorGroup does not satisfy a Constraint on OperatorGroups, or whether it does is not known"}
-	operatorGroupOverride = verdict.Rule{ID: RuleOperatorGroupOverride, Outcomes: verdict.Warns,
+	operatorGroupOverride = verdict.Rule{ID: RuleOperatorGroupOverride, Outcomes: verdict.Warns, SetsAside: true,
 		Summary: "a refused OperatorGroup is written by a user with the RBAC verb override, for the reason given"}
 	operatorGroupSeveralTargets = verdict.Rule{ID: RuleOperatorGroupSeveralTargets, Outcomes: verdict.Warns,
 		Summary: "an OperatorGroup names several target namespaces, which OLM advises against"}
@@ -246,8 +246,9 @@ func unsafeUpgrades(in *OperatorGroupInput) verdict.Finding {
 
 // OverrideAsked returns the override that a write adds.
 func (in *OperatorGroupInput) OverrideAsked() Override {
-	if in.Old == nil {
-		return overrideAsked(&in.New.Metadata, nil, in.Now)
+	var before *olm.ObjectMeta
+	if in.Old != nil {
+		before = &in.Old.Metadata
 	}
-	return overrideAsked(&in.New.Metadata, &in.Old.Metadata, in.Now)
+	return overrideAsked(RuleOperatorGroupOverride, &in.New.Metadata, before, in.Now)
 }

@@ -19,7 +19,7 @@ const (
 )
 
 var (
-	planOverride = verdict.Rule{ID: RulePlanOverride, Outcomes: verdict.Warns,
+	planOverride = verdict.Rule{ID: RulePlanOverride, Outcomes: verdict.Warns, SetsAside: true,
 		Summary: "a refused plan is approved by a user with the RBAC verb override, for the reason given"}
 	planOverrideReason = verdict.Rule{ID: RulePlanOverrideReason, Outcomes: verdict.Denies, Backstop: true,
 		Summary: "annotation opgate.io/override-reason is set on a plan without an approval that needs an override, or opgate.io/override-expires is changed later"}
@@ -27,6 +27,8 @@ var (
 
 // Override is the override that a write asks for.
 type Override struct {
+	// Rule is the one that the refusals become warnings of.
+	Rule verdict.RuleID
 	// Reason is empty if the write asks for none.
 	Reason string
 	// Until follows the reason in messages; empty if it does not end.
@@ -36,12 +38,12 @@ type Override struct {
 }
 
 // overrideAsked returns the override that a write adds by a new reason; before is nil on create.
-func overrideAsked(after, before *olm.ObjectMeta, now time.Time) Override {
+func overrideAsked(rule verdict.RuleID, after, before *olm.ObjectMeta, now time.Time) Override {
 	reason, expires := evidence.OverrideReason(after), evidence.OverrideExpiry(after)
 	if reason == "" || before != nil && reason == evidence.OverrideReason(before) {
 		return Override{}
 	}
-	asked := Override{Reason: reason, Until: expires.Until()}
+	asked := Override{Rule: rule, Reason: reason, Until: expires.Until()}
 	if ended := expires.Ended(now); ended != "" {
 		asked.Ended = "it " + ended + "; " + expires.Accepted()
 	}
@@ -54,12 +56,12 @@ func (in *PlanUpdateInput) OverrideAsked() Override {
 	if !in.New.Spec.Approved || in.Old.Spec.Approved {
 		return Override{}
 	}
-	return overrideAsked(&in.New.Metadata, &in.Old.Metadata, in.Now)
+	return overrideAsked(RulePlanOverride, &in.New.Metadata, &in.Old.Metadata, in.Now)
 }
 
 // overrideReasonAdded reports whether an update adds or changes the reason on the plan.
 func (in *PlanUpdateInput) overrideReasonAdded() bool {
-	return overrideAsked(&in.New.Metadata, &in.Old.Metadata, in.Now).Reason != ""
+	return overrideAsked(RulePlanOverride, &in.New.Metadata, &in.Old.Metadata, in.Now).Reason != ""
 }
 
 // overrideMoved reports whether an update changes when the override on the plan ends, except to now. A mark keeps the

@@ -22,7 +22,7 @@ var (
 	subscriptionConfig = verdict.Rule{ID: RuleSubscriptionConfig, Outcomes: verdict.DeniesOrHolds, Override: true,
 		Summary: "spec.config changes the images, volumes or sources of variables of a governed operator, or is not the config " +
 			"that the policy sets"}
-	subscriptionOverride = verdict.Rule{ID: RuleSubscriptionOverride, Outcomes: verdict.Warns,
+	subscriptionOverride = verdict.Rule{ID: RuleSubscriptionOverride, Outcomes: verdict.Warns, SetsAside: true,
 		Summary: "a refused spec.config is written by a user with the RBAC verb override, for the reason given"}
 )
 
@@ -137,8 +137,9 @@ func (in *SubscriptionInput) keepsPackage() bool {
 
 // OverrideAsked returns the override that a write adds.
 func (in *SubscriptionInput) OverrideAsked() Override {
-	if in.Old == nil {
-		return overrideAsked(&in.Subscription.Metadata, nil, in.Now)
+	var before *olm.ObjectMeta
+	if in.Old != nil {
+		before = &in.Old.Metadata
 	}
-	return overrideAsked(&in.Subscription.Metadata, &in.Old.Metadata, in.Now)
+	return overrideAsked(RuleSubscriptionOverride, &in.Subscription.Metadata, before, in.Now)
 }

@@ -51,13 +51,9 @@ func (c *CSV) allowedBy() string {
 	}
 }
 
-// OverrideNote returns which user overrode a refusal, and what refused it; "" if the verdict was not overridden by the
-// rule.
-func (v *Verdict) OverrideNote(id RuleID, by string, most int) string {
-	if v.Decision != Allow {
-		return ""
-	}
-	overridden := slices.DeleteFunc(slices.Clone(v.Warnings), func(w Reason) bool { return w.Rule != id })
+// OverrideNote returns which user overrode a refusal, and what refused it; "" if the verdict was not overridden.
+func (v *Verdict) OverrideNote(by string, most int) string {
+	overridden := v.Overrides()
 	if len(overridden) == 0 {
 		return ""
 	}
@@ -70,9 +66,7 @@ func (v *Verdict) OverrideNote(id RuleID, by string, most int) string {
 func (v *Verdict) Policy() PolicyRef {
 	reasons := v.Reasons
 	if v.Decision == Allow {
-		reasons = slices.DeleteFunc(slices.Clone(v.Warnings), func(w Reason) bool {
-			return !w.overridden
-		})
+		reasons = v.Overrides()
 	}
 	for i := range reasons {
 		if reasons[i].From != (PolicyRef{}) {

@@ -62,6 +62,8 @@ type Rule struct {
 	// Override reports whether a user with the verb override may set it aside (R-AP-6). That is so for rules on what a
 	// plan brings and an OperatorGroup changes, not for those that protect judged contents from changes.
 	Override bool
+	// SetsAside reports whether its warnings are refusals that a user with the verb override has set aside.
+	SetsAside bool
 	// Backstop reports whether the API server itself holds a part of it as well (package backstop).
 	Backstop bool
 	// Edit proposes the edit of a policy that ends a refusal; nil if none does.

@@ -190,6 +190,16 @@ func sameReason(a, b Reason) bool {
 	return a.Rule == b.Rule && a.Source == b.Source && a.Message == b.Message
 }
 
+// Overrides returns the warnings that refusals have become by an override: one for each.
+func (v *Verdict) Overrides() (warnings []Reason) {
+	for i := range v.Warnings {
+		if v.Warnings[i].overridden {
+			warnings = append(warnings, v.Warnings[i])
+		}
+	}
+	return warnings
+}
+
 // Overridden returns the verdict after a user has used the verb override: allowed, with the reasons as warnings of a
 // rule on overrides. Until follows the reason.
 func (v *Verdict) Overridden(id RuleID, reason, until string) Verdict {

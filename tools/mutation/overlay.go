@@ -111,8 +111,12 @@ var mutations = []mutation{
 	{"admission/handler.go", "func (e *endpoint[New, Old]) internal() *admissionv1.AdmissionResponse {",
 		`if verdict.Mutated("gate/internal") { return &admissionv1.AdmissionResponse{Allowed: true} }`},
 	{"admission/override.go", "refused := func(why string) verdict.Verdict {",
-		`if id == rules.RulePlanOverride && verdict.Mutated("plan/override refused") ||
-			id == rules.RuleOperatorGroupOverride && verdict.Mutated("operatorgroup/override refused") { return *v }`},
+		`if asked.Rule == rules.RulePlanOverride && verdict.Mutated("plan/override refused") ||
+			asked.Rule == rules.RuleOperatorGroupOverride && verdict.Mutated("operatorgroup/override refused") ||
+			asked.Rule == rules.RuleSubscriptionOverride && verdict.Mutated("subscription/override refused") ||
+			asked.Rule == rules.RuleClusterExtensionOverride && verdict.Mutated("clusterextension/override refused") {
+			return *v
+		}`},
 }
 
 // Mutants returns those of the rules with these IDs, or of all rules for none.

@@ -209,6 +209,8 @@ type Outcome struct {
 	Warnings []string
 	// Object is the JSON of what is stored.
 	Object []byte
+	// Audit are the annotations of the validating answer that go to the audit log, by their keys.
+	Audit map[string]string
 }
 
 // Allowed reports whether the write is let through.
@@ -251,6 +253,7 @@ func (w *Write) Send(ctx context.Context, handlers map[string]http.Handler) (*Ou
 			return nil, err
 		}
 		got.Warnings = append(got.Warnings, answer.Warnings...)
+		got.Audit = answer.AuditAnnotations
 		if !answer.Allowed {
 			got.Decision, got.Message = cmp.Or(answer.AuditAnnotations["decision"], verdict.Deny.String()),
 				answer.Result.Message
