@@ -6,6 +6,7 @@ import (
 	"go/token"
 	"path"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -84,10 +85,19 @@ type subtest struct {
 // texts of tables in the same function.
 func tests(t *testing.T) (exists func(name string) bool) {
 	t.Helper()
+	return testsOf(t, func(string) bool { return true }, func(*ast.BlockStmt) (none []ast.Stmt) { return none })
+}
+
+// testsOf is tests for some directories, without some statements of each block. A function of which nothing is left is
+// no test.
+func testsOf(
+	t *testing.T, inDir func(dir string) bool, without func(*ast.BlockStmt) []ast.Stmt,
+) (exists func(name string) bool) {
+	t.Helper()
 	files := source(t, ".go", ".txtar")
 	all := map[string]functions{}
 	for name, text := range files {
-		if !strings.HasSuffix(name, "_test.go") {
+		if !strings.HasSuffix(name, "_test.go") || !inDir(path.Dir(name)) {
 			continue
 		}
 		file, err := parser.ParseFile(token.NewFileSet(), name, text, parser.SkipObjectResolution)
@@ -114,22 +124,37 @@ func tests(t *testing.T) (exists func(name string) bool) {
 			}
 		}
 		for i, part := range parts[1:] {
+			reached = slices.DeleteFunc(reached, func(s subtest) bool { return isEmpty(s.function, without) })
 			if _, script := files[path.Join(scripts[path.Join(parts[:i+1]...)], part+".txtar")]; script && i+
 				2 == len(parts) {
 				return len(reached) > 0
 			}
 			var next []subtest
 			for _, s := range reached {
-				next = append(next, s.in.subtests(s.function)[part]...)
+				next = append(next, s.in.subtests(s.function, without)[part]...)
 			}
 			reached = next
 		}
-		return len(reached) > 0
+		return slices.ContainsFunc(reached, func(s subtest) bool { return !isEmpty(s.function, without) })
 	}
 }
 
+// isEmpty reports whether nothing is left of a function.
+func isEmpty(function ast.Node, without func(*ast.BlockStmt) []ast.Stmt) bool {
+	var body *ast.BlockStmt
+	switch f := function.(type) {
+	case *ast.FuncDecl:
+		body = f.Body
+	case *ast.FuncLit:
+		body = f.Body
+	}
+	return body != nil && len(body.List) > 0 && len(without(body)) == len(body.List)
+}
+
 // subtests returns the subtests of a function by their names, those of functions that it calls included.
-func (in functions) subtests(function ast.Node) map[string][]subtest {
+func (in functions) subtests(
+	function ast.Node, without func(*ast.BlockStmt) []ast.Stmt,
+) map[string][]subtest {
 	found := map[string][]subtest{}
 	called := map[string]bool{}
 	var visit func(function ast.Node)
@@ -151,6 +176,10 @@ func (in functions) subtests(function ast.Node) map[string][]subtest {
 		}
 		ast.Inspect(function, func(n ast.Node) bool {
 			switch n := n.(type) {
+			case *ast.BlockStmt:
+				for _, statement := range without(n) {
+					skip[statement] = true
+				}
 			case *ast.CallExpr:
 				switch f := n.Fun.(type) {
 				case *ast.SelectorExpr:

@@ -1,0 +1,213 @@
+package docs
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// shownByTests are the documents whose rows name the tests that show them.
+var shownByTests = []string{"threats.md", "requirements.md", "operatorpolicy-scenarios.md", "ordering-scenarios.md"}
+
+var (
+	namedTest = regexp.MustCompile("`(Test[A-Z0-9][^`]*)`")
+	// ciModules matches the modules whose packages make test-install runs; make test runs those of the root.
+	ciModules = regexp.MustCompile(`(?s)\ntest-install:.*?for module in ([^;]+);`)
+	// weeklyTests matches the patterns of tests that only make test-long runs, each for the whole of a name.
+	weeklyTests = regexp.MustCompile(`(?m)^WEEKLY_TESTS *[:+]?=((?:.*\\\n)*.*)$`)
+	// longFlags are those without which CI runs tests.
+	longFlags = []string{"Long", "long", "all"}
+)
+
+// TestRowsNameTestsOfCI: every row that names tests names one that CI runs, by `make test` or `make test-install`.
+func TestRowsNameTestsOfCI(t *testing.T) {
+	inCI := testsOfCI(t, strings.Join(lines(t, "../Makefile"), "\n"))
+	for _, name := range shownByTests {
+		found := 0
+		for line := range strings.Lines(document(t, name)) {
+			row, problem := rowInCI(line, inCI)
+			if row {
+				found++
+			}
+			if problem != "" {
+				t.Errorf("docs/%s: %s", name, problem)
+			}
+		}
+		if found == 0 {
+			t.Errorf("no row of docs/%s names a test, so nothing was compared", name)
+		}
+	}
+}
+
+// rowInCI reports whether a line is a row that names tests, and what is wrong if CI runs none of them.
+func rowInCI(line string, inCI func(name string) bool) (row bool, problem string) {
+	var names []string
+	for _, m := range namedTest.FindAllStringSubmatch(line, -1) {
+		names = append(names, m[1])
+	}
+	if !strings.HasPrefix(line, "| ") || len(names) == 0 {
+		return false, ""
+	}
+	if slices.ContainsFunc(names, inCI) {
+		return true, ""
+	}
+	id, _, _ := strings.Cut(line[2:], " | ")
+	return true, "row " + id + " is shown by " + strings.Join(names, ", ") +
+		" alone, which neither make test nor make test-install runs: name a test that CI runs as well"
+}
+
+// testsOfCI returns a function that reports whether CI runs a test or a subtest with a name: its package is in a module
+// of CI, WEEKLY_TESTS of the Makefile does not have it, and it needs no flag of make test-long.
+func testsOfCI(t *testing.T, makefile string) func(name string) bool {
+	t.Helper()
+	listed := ciModules.FindStringSubmatch(makefile)
+	if listed == nil {
+		t.Fatal("the recipe of make test-install has no list of modules")
+	}
+	modules := append(strings.Fields(listed[1]), ".")
+	all := source(t, ".mod")
+	exists := testsOf(t, func(dir string) bool {
+		for ; dir != "."; dir = path.Dir(dir) {
+			if _, ok := all[path.Join(dir, "go.mod")]; ok {
+				break
+			}
+		}
+		return slices.Contains(modules, dir)
+	}, onlyLong)
+	var weekly []string
+	for _, m := range weeklyTests.FindAllStringSubmatch(makefile, -1) {
+		weekly = append(weekly, strings.Fields(strings.NewReplacer("\\\n", " ", "$$", "$").Replace(m[1]))...)
+	}
+	return func(name string) bool {
+		return exists(name) && !slices.ContainsFunc(weekly, func(p string) bool { return matchesTest(p, name) })
+	}
+}
+
+// matchesTest reports whether a pattern for go test -skip, each part of which is for a whole name, skips a test.
+func matchesTest(pattern, name string) bool {
+	parts := strings.Split(strings.ReplaceAll(name, " ", "_"), "/")
+	patterns := strings.Split(pattern, "/")
+	if len(patterns) > len(parts) {
+		return false
+	}
+	for i, p := range patterns {
+		if !regexp.MustCompile("^(?:" + p + ")$").MatchString(parts[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// onlyLong returns the statements of a block that run only with a flag of make test-long: "if *long" without else, what
+// follows "if !*long" that ends with a return, and the whole block if that ends with t.Skip.
+func onlyLong(block *ast.BlockStmt) (found []ast.Stmt) {
+	for i, statement := range block.List {
+		condition, ok := statement.(*ast.IfStmt)
+		if !ok {
+			continue
+		}
+		if isLong(condition.Cond) && condition.Else == nil {
+			found = append(found, condition)
+		}
+		if not, ok := condition.Cond.(*ast.UnaryExpr); ok && isLong(not.X) && len(condition.Body.List) > 0 {
+			switch last := condition.Body.List[len(condition.Body.List)-1].(type) {
+			case *ast.ReturnStmt:
+				return append(found, block.List[i+1:]...)
+			case *ast.ExprStmt:
+				if call, ok := last.X.(*ast.CallExpr); ok && strings.HasPrefix(nameOf(call.Fun), "Skip") {
+					return block.List
+				}
+			}
+		}
+	}
+	return found
+}
+
+// isLong reports whether an expression is a flag of make test-long.
+func isLong(e ast.Expr) bool {
+	pointer, ok := e.(*ast.StarExpr)
+	return ok && slices.Contains(longFlags, nameOf(pointer.X))
+}
+
+// nameOf is the name of a variable or a function, without its package.
+func nameOf(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.Ident:
+		return e.Name
+	case *ast.SelectorExpr:
+		return e.Sel.Name
+	}
+	return ""
+}
+
+// TestRowsOfCI has rows that CI does not show, each for another reason.
+func TestRowsOfCI(t *testing.T) {
+	inCI := testsOfCI(t, strings.Join(lines(t, "../Makefile"), "\n")+`
+WEEKLY_TESTS = TestThreats TestLoop/removal \
+	TestDependency/script/(late|drift) \
+	TestReconciler/plan-.*
+OTHER = TestCounts
+`)
+	for row, want := range map[string]bool{
+		"| O1 | a threat | what counters it | `TestCounts` |":                   true,
+		"| O1 | a threat | what counters it | `TestThreats` |":                  false, // weekly
+		"| O1 | a threat | what counters it | `TestThreats`, `TestCounts` |":    true,
+		"| O1 | a threat | what counters it | `TestNowhere` |":                  false,
+		"| O1 | a threat | what counters it | `BenchmarkReview`, `TestMain` |":  false,
+		"| 1.1 | a scenario | `TestLoop/removal` | |":                           false,
+		"| 1.1 | a scenario | `TestLoop` | |":                                   true, // the other scripts
+		"| 1.1 | a scenario | `TestLoop/removals` | |":                          false,
+		"| 1.1 | a scenario | `TestLoop/validation` | |":                        true,
+		"| 1.1 | a scenario | `TestReconciler/plan-approval` | |":               false,
+		"| 1.1 | a scenario | `TestReconciler/plan-approval`, `TestLoop/x` | |": false,
+		"| A1.1 | a scenario | `TestDependency/script/drift` | |":               false,
+		"| A1.1 | a scenario | `TestDependency/script/story-1` | |":             true,
+	} {
+		if found, problem := rowInCI(row, inCI); !found || (problem == "") != want {
+			t.Errorf("%s is shown by CI: %t, want %t: %s", row, !want, want, problem)
+		}
+	}
+	for _, line := range []string{"|---|---|", "| D-2 | elsewhere | | Out of scope: why. |", "`TestThreats` shows it."} {
+		if row, _ := rowInCI(line, inCI); row {
+			t.Errorf("%q is a row that names tests", line)
+		}
+	}
+	inTools := testsOfCI(t, "\ntest-install:\n\tfor module in tools; do go test; done")
+	if inTools("TestLoop/validation") || !inTools("TestOverlays") || !inTools("TestCounts") {
+		t.Error("a module that CI does not test counts, or one that it tests does not")
+	}
+}
+
+// TestOnlyLong has functions with a subtest that runs always, never without a flag, or that is no test without it.
+func TestOnlyLong(t *testing.T) {
+	for body, want := range map[string]bool{
+		`t.Run("x", f)`: true,
+		`if *harness.Long { n = 30 }; t.Run("x", f)`:          true,
+		`f(t); if *harness.Long { t.Run("x", f) }`:            false,
+		`if !*harness.Long { return }; t.Run("x", f)`:         false,
+		`if !*long { n = 3 }; t.Run("x", f)`:                  true,
+		`t.Parallel(); if !*all { t.Skip() }; t.Run("x", f)`:  false,
+		`if *harness.Long { n = 30 } else { t.Run("x", f) }`:  true,
+		`for range 2 { if *long { t.Run("x", f) } }`:          false,
+		`for range 2 { if !*long { return }; t.Run("x", f) }`: false,
+		`if *verbose { t.Run("x", f) }`:                       true,
+	} {
+		file, err := parser.ParseFile(token.NewFileSet(), "x_test.go", "package x; func TestX(t *testing.T) {"+body+"}", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := file.Decls[0].(*ast.FuncDecl)
+		_, named := functions{}.subtests(f, onlyLong)["x"]
+		if named != want {
+			t.Errorf("%s runs the subtest without a flag: %t, want %t", body, named, want)
+		}
+		if skips := strings.Contains(body, "t.Skip"); skips != isEmpty(f, onlyLong) {
+			t.Errorf("%s is skipped without a flag: %t, want %t", body, !skips, skips)
+		}
+	}
+}
