@@ -133,8 +133,9 @@ down: ## Stop what `make up` started
 	@$(LOCAL) down
 
 .PHONY: lint
-lint: ## Reject phrases that are not of the field (internal/vocabulary), and run actionlint and golangci-lint (built from their modules the first time)
-	go test -count=1 ./internal/vocabulary
+lint: ## Check words, sizes (internal/vocabulary, internal/ceilings) and that CI shows every threat and requirement, and run actionlint and golangci-lint (built from their modules the first time)
+	go test -trimpath -count=1 ./internal/vocabulary ./internal/ceilings
+	go test -trimpath -ldflags=-s -vet=off -count=1 -run 'Rows' ./docs
 	$(ACTIONLINT)
 	$(LINT) run ./...
 	for module in $(filter-out .,$(MODULES)); do \

@@ -4,7 +4,6 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -16,17 +15,15 @@ var shownByTests = []string{"threats.md", "requirements.md", "operatorpolicy-sce
 
 var (
 	namedTest = regexp.MustCompile("`(Test[A-Z0-9][^`]*)`")
-	// ciModules matches the modules whose packages make test-install runs; make test runs those of the root.
-	ciModules = regexp.MustCompile(`(?s)\ntest-install:.*?for module in ([^;]+);`)
-	// weeklyTests matches the patterns of tests that only make test-long runs, each for the whole of a name.
-	weeklyTests = regexp.MustCompile(`(?m)^WEEKLY_TESTS *[:+]?=((?:.*\\\n)*.*)$`)
+	// weeklyTest matches a line of tools/suite/weekly.txt, which names a test that only make test-long runs.
+	weeklyTest = regexp.MustCompile(`(?m)^(Test[^|]*?) *\|`)
 	// longFlags are those without which CI runs tests.
 	longFlags = []string{"Long", "long", "all"}
 )
 
 // TestRowsNameTestsOfCI: every row that names tests names one that CI runs, by `make test` or `make test-install`.
 func TestRowsNameTestsOfCI(t *testing.T) {
-	inCI := testsOfCI(t, strings.Join(lines(t, "../Makefile"), "\n"))
+	inCI := testsOfCI(t, strings.Join(lines(t, "../tools/suite/weekly.txt"), "\n"))
 	for _, name := range shownByTests {
 		found := 0
 		for line := range strings.Lines(document(t, name)) {
@@ -61,46 +58,24 @@ func rowInCI(line string, inCI func(name string) bool) (row bool, problem string
 		" alone, which neither make test nor make test-install runs: name a test that CI runs as well"
 }
 
-// testsOfCI returns a function that reports whether CI runs a test or a subtest with a name: its package is in a module
-// of CI, WEEKLY_TESTS of the Makefile does not have it, and it needs no flag of make test-long.
-func testsOfCI(t *testing.T, makefile string) func(name string) bool {
+// testsOfCI returns a function that reports whether CI runs a test or a subtest with a name: the list of weekly tests does
+// not have it, and it needs no flag of make test-long.
+func testsOfCI(t *testing.T, list string) func(name string) bool {
 	t.Helper()
-	listed := ciModules.FindStringSubmatch(makefile)
-	if listed == nil {
-		t.Fatal("the recipe of make test-install has no list of modules")
-	}
-	modules := append(strings.Fields(listed[1]), ".")
-	all := source(t, ".mod")
-	exists := testsOf(t, func(dir string) bool {
-		for ; dir != "."; dir = path.Dir(dir) {
-			if _, ok := all[path.Join(dir, "go.mod")]; ok {
-				break
-			}
-		}
-		return slices.Contains(modules, dir)
-	}, onlyLong)
+	exists := testsOf(t, onlyLong)
 	var weekly []string
-	for _, m := range weeklyTests.FindAllStringSubmatch(makefile, -1) {
-		weekly = append(weekly, strings.Fields(strings.NewReplacer("\\\n", " ", "$$", "$").Replace(m[1]))...)
+	for _, m := range weeklyTest.FindAllStringSubmatch(list, -1) {
+		weekly = append(weekly, m[1])
 	}
 	return func(name string) bool {
-		return exists(name) && !slices.ContainsFunc(weekly, func(p string) bool { return matchesTest(p, name) })
+		return exists(name) && !slices.ContainsFunc(weekly, func(w string) bool { return covers(w, name) })
 	}
 }
 
-// matchesTest reports whether a pattern for go test -skip, each part of which is for a whole name, skips a test.
-func matchesTest(pattern, name string) bool {
-	parts := strings.Split(strings.ReplaceAll(name, " ", "_"), "/")
-	patterns := strings.Split(pattern, "/")
-	if len(patterns) > len(parts) {
-		return false
-	}
-	for i, p := range patterns {
-		if !regexp.MustCompile("^(?:" + p + ")$").MatchString(parts[i]) {
-			return false
-		}
-	}
-	return true
+// covers reports whether a name of a test, or of a subtest, is that of another one, or of one that it belongs to.
+func covers(test, name string) bool {
+	name = strings.ReplaceAll(name, " ", "_")
+	return name == test || strings.HasPrefix(name, test+"/")
 }
 
 // onlyLong returns the statements of a block that run only with a flag of make test-long: "if *long" without else, what
@@ -147,11 +122,11 @@ func nameOf(e ast.Expr) string {
 
 // TestRowsOfCI has rows that CI does not show, each for another reason.
 func TestRowsOfCI(t *testing.T) {
-	inCI := testsOfCI(t, strings.Join(lines(t, "../Makefile"), "\n")+`
-WEEKLY_TESTS = TestThreats TestLoop/removal \
-	TestDependency/script/(late|drift) \
-	TestReconciler/plan-.*
-OTHER = TestCounts
+	inCI := testsOfCI(t, `# test | what stays covered in CI | by which test
+TestThreats | the page | TestCounts
+TestLoop/removal | removals | TestRemovals
+TestDependency/script/drift | drift | TestOther
+TestReconciler/plan-approval | plans | TestCounts
 `)
 	for row, want := range map[string]bool{
 		"| O1 | a threat | what counters it | `TestCounts` |":                   true,
@@ -176,10 +151,6 @@ OTHER = TestCounts
 		if row, _ := rowInCI(line, inCI); row {
 			t.Errorf("%q is a row that names tests", line)
 		}
-	}
-	inTools := testsOfCI(t, "\ntest-install:\n\tfor module in tools; do go test; done")
-	if inTools("TestLoop/validation") || !inTools("TestOverlays") || !inTools("TestCounts") {
-		t.Error("a module that CI does not test counts, or one that it tests does not")
 	}
 }
 

@@ -85,19 +85,16 @@ type subtest struct {
 // texts of tables in the same function.
 func tests(t *testing.T) (exists func(name string) bool) {
 	t.Helper()
-	return testsOf(t, func(string) bool { return true }, func(*ast.BlockStmt) (none []ast.Stmt) { return none })
+	return testsOf(t, func(*ast.BlockStmt) (none []ast.Stmt) { return none })
 }
 
-// testsOf is tests for some directories, without some statements of each block. A function of which nothing is left is
-// no test.
-func testsOf(
-	t *testing.T, inDir func(dir string) bool, without func(*ast.BlockStmt) []ast.Stmt,
-) (exists func(name string) bool) {
+// testsOf is tests without some statements of each block. A function of which nothing is left is no test.
+func testsOf(t *testing.T, without func(*ast.BlockStmt) []ast.Stmt) (exists func(name string) bool) {
 	t.Helper()
 	files := source(t, ".go", ".txtar")
 	all := map[string]functions{}
 	for name, text := range files {
-		if !strings.HasSuffix(name, "_test.go") || !inDir(path.Dir(name)) {
+		if !strings.HasSuffix(name, "_test.go") {
 			continue
 		}
 		file, err := parser.ParseFile(token.NewFileSet(), name, text, parser.SkipObjectResolution)
