@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -15,16 +16,13 @@ import (
 	"github.com/gofrs/flock"
 
 	"github.com/opgate/opgate/e2e/assets/gotool"
+	"github.com/opgate/opgate/e2e/assets/progress"
 	"github.com/opgate/opgate/e2e/assets/stopwatch"
 	"github.com/opgate/opgate/e2e/assets/tail"
 )
 
-const (
-	// progressInterval is how often a build reports that it is still going on. Quiet CI systems end jobs after minutes.
-	progressInterval = 15 * time.Second
-	// compilerLines is how much of the compiler's output an error quotes.
-	compilerLines = 30
-)
+// compilerLines is how much of the compiler's output an error quotes.
+const compilerLines = 30
 
 // program is a binary and the package that it is built from.
 type program struct{ name, path string }
@@ -60,7 +58,7 @@ func fromSource(ctx context.Context, src source) (string, error) {
 	locked, err := lock.TryLock()
 	if err == nil && !locked {
 		fmt.Fprintf(src.log, "another process is building %s %s, waiting for it\n", src.title, src.version)
-		_, err = lock.TryLockContext(ctx, lockInterval)
+		err = src.wait(ctx, lock, result+progressSuffix)
 	}
 	if err != nil {
 		return "", fmt.Errorf("wait for lock %s: %w", lock.Path(), err)
@@ -70,6 +68,26 @@ func fromSource(ctx context.Context, src source) (string, error) {
 		return result, nil
 	}
 	return result, src.buildInto(ctx, result)
+}
+
+// progressSuffix ends the name of a file, beside the lock of a build, with the last line on its progress.
+const progressSuffix = ".progress"
+
+// wait takes the lock when the process that has it is done, and shows its progress meanwhile, where that changes.
+func (src source) wait(ctx context.Context, lock *flock.Flock, progressFile string) error {
+	for shown := ""; ; {
+		line, err := os.ReadFile(progressFile)
+		if err == nil && string(line) != shown {
+			shown = string(line)
+			fmt.Fprintf(src.log, "the other process: %s\n", shown)
+		}
+		interval, cancel := context.WithTimeout(ctx, progress.Interval)
+		locked, err := lock.TryLockContext(interval, lockInterval)
+		cancel()
+		if locked || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+			return err
+		}
+	}
 }
 
 // result is the directory in the cache of the binaries, whether they are there or not.
@@ -125,12 +143,19 @@ func (src source) buildInto(ctx context.Context, dir string) error {
 		}
 	}
 
+	progressFile := dir + progressSuffix
+	defer func() { _ = os.Remove(progressFile) }()
+	show := func(line string) {
+		fmt.Fprintln(src.log, line)
+		_ = os.WriteFile(progressFile, []byte(line), 0o600) // others do without
+	}
 	watch := stopwatch.Start()
-	fmt.Fprintf(src.log, "fetching the source of %s %s\n", src.title, src.version)
+	show(fmt.Sprintf("fetching the source of %s %s", src.title, src.version))
 	far := src.plan(ctx, scratch)
 	for i, program := range src.programs {
 		what := fmt.Sprintf("building %s %d/%d from source (once)", program.name, i+1, len(src.programs))
-		if err := src.build(ctx, filepath.Join(result, program.name), program.path, scratch, what, far); err != nil {
+		if err := src.build(ctx, filepath.Join(result, program.name), program.path, scratch, far,
+			func() { show(fmt.Sprintf("%s: %s%s", what, watch, far)) }); err != nil {
 			return fmt.Errorf("build %s: %w", program.name, err)
 		}
 	}
@@ -148,45 +173,32 @@ func (src source) buildInto(ctx context.Context, dir string) error {
 	return nil
 }
 
-// build runs go build for one package, with its temporary files in scratch, and states every progressInterval what it
-// is doing, for how long, and how far the build is.
-func (src source) build(ctx context.Context, output, path, scratch, what string, far *compilation) error {
+// plan lists the packages that a build of all programs has to compile.
+func (src source) plan(ctx context.Context, scratch string) *progress.Compilation {
+	paths := make([]string, len(src.programs))
+	for i, program := range src.programs {
+		paths[i] = program.path
+	}
+	return progress.Plan(func(args ...string) *exec.Cmd { return src.command(ctx, scratch, args...) }, src.flags, paths...)
+}
+
+// build runs go build for one package, with its temporary files in scratch.
+func (src source) build(
+	ctx context.Context, output, path, scratch string, far *progress.Compilation, show func(),
+) error {
 	compiler := filepath.Join(scratch, filepath.Base(output)+".log")
 	log, err := os.Create(compiler)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = log.Close() }()
-
+	far.Log = log
 	args := append([]string{"build", "-v", "-o", output}, src.flags...)
-	cmd := src.command(ctx, scratch, append(args, path)...)
-	far.log = log
-	cmd.Stdout, cmd.Stderr = far, far
-
-	watch := stopwatch.Start()
-	fmt.Fprintf(src.log, "%s%s\n", what, far)
-	if err := cmd.Start(); err != nil {
-		return err
+	err = far.Run(ctx, src.command(ctx, scratch, append(args, path)...), show)
+	if err != nil && ctx.Err() == nil {
+		return fmt.Errorf("%w; the compiler said:\n%s", err, tail.File(compiler, compilerLines))
 	}
-	done := make(chan error, 1)
-	go func() { done <- cmd.Wait() }()
-
-	ticker := time.NewTicker(progressInterval)
-	defer ticker.Stop()
-	for {
-		select {
-		case err := <-done:
-			switch {
-			case ctx.Err() != nil:
-				return ctx.Err()
-			case err != nil:
-				return fmt.Errorf("%w; the compiler said:\n%s", err, tail.File(compiler, compilerLines))
-			}
-			return nil
-		case <-ticker.C:
-			fmt.Fprintf(src.log, "%s: %s%s\n", what, watch, far)
-		}
-	}
+	return err
 }
 
 // command returns a go command in the tool module. Without cgo the result does not depend on the machine's C library.

@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -121,7 +120,7 @@ func (c *Cluster) removeBackstop(ctx context.Context) error {
 // pollBackstop waits until a check returns nil.
 func (c *Cluster) pollBackstop(ctx context.Context, check func(context.Context) error) error {
 	last := errors.New("not asked yet")
-	err := wait.PollUntilContextTimeout(ctx, 2*pollInterval, backstopTimeout, true,
+	err := speed.Poll(ctx, 2*pollInterval, backstopTimeout,
 		func(ctx context.Context) (bool, error) {
 			last = check(ctx)
 			return last == nil, nil
@@ -229,7 +228,7 @@ spec: {name: %[2]s, channel: alpha, source: catalog, sourceNamespace: olm, insta
 		return err
 	}
 	var warned warnings
-	config := rest.CopyConfig(c.plane.masters())
+	config := rest.CopyConfig(c.plane.masters)
 	config.WarningHandler = &warned
 	asking, err := client.New(config, client.Options{Mapper: c.masters.RESTMapper()})
 	if err != nil {

@@ -92,7 +92,7 @@ func (c *Cluster) start(ctx context.Context, opts Options) error {
 	if c.plane, err = startControlPlane(ctx, c.assets, c.dir, addresses, &opts); err != nil {
 		return err
 	}
-	if c.masters, err = client.New(c.plane.masters(), client.Options{}); err != nil {
+	if c.masters, err = client.New(c.plane.masters, client.Options{}); err != nil {
 		return fmt.Errorf("make a client: %w", err)
 	}
 	definitions, olm := olmCRDs()
@@ -106,7 +106,7 @@ func (c *Cluster) start(ctx context.Context, opts Options) error {
 	if opts.OpenShift != "" {
 		definitions = append(definitions, clusterVersions())
 	}
-	if err := installCRDs(ctx, c.plane.masters(), definitions, own, olm); err != nil {
+	if err := installCRDs(ctx, c.plane.masters, definitions, own, olm); err != nil {
 		return err
 	}
 	if opts.OpenShift != "" {

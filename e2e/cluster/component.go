@@ -8,11 +8,11 @@ import (
 	"syscall"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/opgate/opgate/e2e/assets/tail"
 	"github.com/opgate/opgate/e2e/cluster/orphans"
+	"github.com/opgate/opgate/e2e/internal/speed"
 )
 
 // Component is a process of the control plane.
@@ -53,7 +53,7 @@ func (c *Cluster) KillComponent(ctx context.Context, component Component) error 
 		return fmt.Errorf("kill %s: %w", component, err)
 	}
 	// Its arguments disappear before its ports are free, and envtest waits for it.
-	err = wait.PollUntilContextTimeout(ctx, pollInterval, componentTimeout, true, func(context.Context) (bool, error) {
+	err = speed.Poll(ctx, pollInterval, componentTimeout, func(context.Context) (bool, error) {
 		return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH), nil
 	})
 	if err != nil {
@@ -97,7 +97,7 @@ func (c *Cluster) StartComponent(ctx context.Context, component Component) error
 // WaitForAPIServer waits until the API server answers.
 func (c *Cluster) WaitForAPIServer(ctx context.Context) error {
 	var last error
-	err := wait.PollUntilContextTimeout(ctx, pollInterval, componentTimeout, true,
+	err := speed.Poll(ctx, pollInterval, componentTimeout,
 		func(ctx context.Context) (bool, error) {
 			ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 			defer cancel()

@@ -9,21 +9,29 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
+	"time"
 
 	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
-
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/opgate/opgate/e2e/assets"
 	"github.com/opgate/opgate/e2e/assets/tail"
+	"github.com/opgate/opgate/e2e/cluster/orphans"
 	"github.com/opgate/opgate/e2e/internal/speed"
 )
 
 const (
 	// componentTimeout bounds the start, and the stop, of etcd and of kube-apiserver each.
 	componentTimeout = speed.LongWait
+	// byTheClock is the timeout that envtest is given: longer than componentTimeout in any case.
+	byTheClock = 24 * time.Hour
+	// mostStarts is how often kube-apiserver may end before it is ready.
+	mostStarts = 5
 	// planeAddresses is how many addresses the control plane listens on.
 	planeAddresses = 3
 	// logLines is how much of a component's log an error quotes.
@@ -32,8 +40,11 @@ const (
 
 // controlPlane is etcd and kube-apiserver.
 type controlPlane struct {
-	env  *envtest.Environment
+	envtest.ControlPlane
+	dir  string
 	logs []*os.File
+	// masters is the configuration of a client in group system:masters, which no authorizer restrains.
+	masters *rest.Config
 	// arguments are the command lines of components that were killed, restarted are the processes that replace them.
 	arguments map[Component][]string
 	restarted map[Component]*process
@@ -50,15 +61,10 @@ func startControlPlane(
 ) (*controlPlane, error) {
 	silence()
 
-	existing := false
-	plane := &controlPlane{arguments: map[Component][]string{}, restarted: map[Component]*process{},
-		env: &envtest.Environment{
-			UseExistingCluster:       &existing, // never a real cluster, whatever the environment reports
-			ControlPlaneStartTimeout: componentTimeout,
-			ControlPlaneStopTimeout:  componentTimeout,
-		}}
-	server := plane.env.ControlPlane.GetAPIServer()
+	plane := &controlPlane{dir: dir, arguments: map[Component][]string{}, restarted: map[Component]*process{}}
+	server := plane.GetAPIServer()
 	server.Path = bin.KubeAPIServer()
+	server.StartTimeout, server.StopTimeout = byTheClock, byTheClock
 	server.CertDir = filepath.Join(dir, "kube-apiserver")
 	var err error
 	if server.Address, server.Port, err = net.SplitHostPort(addresses[0]); err != nil {
@@ -119,14 +125,14 @@ func startControlPlane(
 	}
 
 	etcd := &envtest.Etcd{Path: bin.Etcd(), DataDir: filepath.Join(dir, "etcd"),
-		URL: &url.URL{Scheme: "http", Host: addresses[1]}}
+		URL: &url.URL{Scheme: "http", Host: addresses[1]}, StartTimeout: byTheClock, StopTimeout: byTheClock}
 	etcd.Configure().
 		// Otherwise envtest chooses a port, which any process may take before etcd listens.
 		Set("listen-peer-urls", "http://"+addresses[2]).
 		// Data need not survive a power cut.
 		Set("unsafe-no-fsync", "true")
-	plane.env.ControlPlane.Etcd = etcd
-	plane.env.ControlPlane.KubectlPath = bin.Kubectl()
+	plane.Etcd = etcd
+	plane.KubectlPath = bin.Kubectl()
 
 	for _, sub := range []string{server.CertDir, etcd.DataDir} {
 		if err := os.MkdirAll(sub, 0o700); err != nil {
@@ -144,16 +150,57 @@ func startControlPlane(
 	}
 	etcd.Out, etcd.Err = etcdLog, etcdLog
 
-	// envtest takes no context: it stops by its own timeouts.
-	if _, err := plane.env.Start(); err != nil {
+	if err := plane.bounded(ctx, plane.start); err != nil {
 		err = fmt.Errorf("start control plane: %w\netcd:\n%s\nkube-apiserver:\n%s",
 			err, tail.File(etcdLog.Name(), logLines), tail.File(serverLog.Name(), logLines))
 		return nil, errors.Join(err, plane.stop())
 	}
-	if ctx.Err() != nil {
-		return nil, errors.Join(fmt.Errorf("start control plane: %w", ctx.Err()), plane.stop())
-	}
 	return plane, nil
+}
+
+// start starts both components and waits until they are ready. kube-apiserver ends where etcd is slow, and is started
+// again then.
+func (p *controlPlane) start(ctx context.Context) (err error) {
+	for range mostStarts {
+		if err = p.Start(); err == nil || ctx.Err() != nil {
+			break
+		}
+	}
+	if err != nil {
+		return err
+	}
+	user, err := p.AddUser(envtest.User{Name: "admin", Groups: []string{"system:masters"}},
+		&rest.Config{QPS: 1000, Burst: 2000})
+	if err != nil {
+		return err
+	}
+	p.masters = user.Config()
+	clientset, err := kubernetes.NewForConfig(p.masters)
+	if err != nil {
+		return err
+	}
+	// The API server makes it soon after its start.
+	return speed.Poll(ctx, pollInterval, componentTimeout, func(ctx context.Context) (bool, error) {
+		_, err := clientset.CoreV1().Namespaces().Get(ctx, metav1.NamespaceDefault, metav1.GetOptions{})
+		return err == nil, nil
+	})
+}
+
+// bounded starts or stops the components. envtest knows no context, and no time but that of the clock: when the time is
+// up both are killed, which it notices.
+func (p *controlPlane) bounded(ctx context.Context, do func(context.Context) error) error {
+	ctx, cancel := speed.WithTimeout(ctx, componentTimeout)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() {
+		for _, component := range []Component{APIServer, Etcd} {
+			found, _ := orphans.Find(context.WithoutCancel(ctx), p.dir, string(component))
+			for pid := range found {
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+			}
+		}
+	})
+	defer stop()
+	return errors.Join(do(ctx), context.Cause(ctx))
 }
 
 // writeTracingConfig returns the path of a file that makes the API server record all requests.
@@ -187,8 +234,7 @@ func (p *controlPlane) stop() error {
 			errs = append(errs, restarted.terminate(componentTimeout))
 		}
 	}
-	return errors.Join(append(errs, p.env.Stop(), p.closeLogs())...)
+	ctx := context.Background() //nolint:forbidigo // it is stopped when every context has ended
+	errs = append(errs, p.bounded(ctx, func(context.Context) error { return p.Stop() }), p.closeLogs())
+	return errors.Join(errs...)
 }
-
-// masters is the configuration of a client in group system:masters, which no authorizer restrains.
-func (p *controlPlane) masters() *rest.Config { return p.env.Config }

@@ -124,7 +124,7 @@ func (c *Cluster) etcd(ctx context.Context, operation string, content map[string
 	if err != nil {
 		return err
 	}
-	target := c.plane.env.ControlPlane.Etcd.URL.JoinPath("/v3/kv/" + operation).String()
+	target := c.plane.Etcd.URL.JoinPath("/v3/kv/" + operation).String()
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(body))
 	if err != nil {
 		return err

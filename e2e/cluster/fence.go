@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/opgate/opgate/e2e/internal/speed"
@@ -80,7 +79,7 @@ func waitForFence(ctx context.Context, c client.Client, fence client.Object, nam
 	}()
 
 	last := errors.New("the fence stopped nothing")
-	err = wait.PollUntilContextTimeout(ctx, pollInterval, fenceTimeout, true, func(ctx context.Context) (bool, error) {
+	err = speed.Poll(ctx, pollInterval, fenceTimeout, func(ctx context.Context) (bool, error) {
 		object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 			Namespace: metav1.NamespaceDefault, Name: name, Labels: map[string]string{fenceLabel: name},
 		}}

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/opgate/opgate/e2e/assets/tail"
 	"github.com/opgate/opgate/e2e/internal/speed"
@@ -120,7 +119,7 @@ func (c *Cluster) launch(ctx context.Context, binary string, opts GateOptions) (
 		metrics:  addresses[2],
 		secure:   opts.SecureMetrics,
 		backstop: !opts.WithoutBackstop,
-		client:   &http.Client{Timeout: requestTimeout},
+		client:   &http.Client{Transport: speed.Transport(http.DefaultTransport, requestTimeout)},
 	}
 	if earlier := opts.Replaces; earlier != nil {
 		gate.webhook, gate.certificate = earlier.webhook, earlier.certificate
@@ -197,7 +196,7 @@ func (g *Gate) WaitForReady(ctx context.Context) error {
 	}()
 
 	last := errors.New("no answer")
-	err := wait.PollUntilContextTimeout(ctx, pollInterval, gateReadyTimeout, true,
+	err := speed.Poll(ctx, pollInterval, gateReadyTimeout,
 		func(ctx context.Context) (bool, error) {
 			last = g.get(ctx, "/readyz", nil)
 			return last == nil, nil

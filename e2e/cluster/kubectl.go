@@ -8,9 +8,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/opgate/opgate/e2e/internal/speed"
 )
+
+// commandTimeout bounds a command. It decides, in machine time, where one has a timeout of its own by the clock.
+const commandTimeout = speed.LongWait
 
 // Command is a call of kubectl.
 type Command struct {
@@ -44,6 +50,10 @@ func (c *Cluster) Kubectl(ctx context.Context, user User, stdin string, args ...
 func (c *Cluster) Run(ctx context.Context, command Command) (Result, error) {
 	if _, err := c.account(command.User); err != nil {
 		return Result{}, fmt.Errorf("kubectl: %w", err)
+	}
+	if slices.Index(command.Args, "wait") == 0 {
+		// Without it, and where the test says so, it would wait for a time by the clock; the last of a flag counts.
+		command.Args = append(slices.Clone(command.Args), "--timeout=-1s")
 	}
 	command.Args = append([]string{
 		"--kubeconfig", c.kubeconfigFor(command.User),
@@ -113,6 +123,8 @@ func (c *Cluster) execute(ctx context.Context, path string, command Command) (Re
 		return Result{}, err
 	}
 	ctx, cancel := c.Working(ctx)
+	defer cancel()
+	ctx, cancel = speed.WithTimeout(ctx, commandTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, path, command.Args...)
 	cmd.Dir = command.Dir

@@ -70,7 +70,7 @@ func (c *Cluster) InstallOLMv1(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read the definition of ClusterObjectSets: %w", err)
 	}
-	return installCRDs(ctx, c.plane.masters(), []*apiextensionsv1.CustomResourceDefinition{revision},
+	return installCRDs(ctx, c.plane.masters, []*apiextensionsv1.CustomResourceDefinition{revision},
 		filepath.Join(base, "operator-controller", "crd", "standard"),
 		filepath.Join(base, "catalogd", "crd", "standard"))
 }

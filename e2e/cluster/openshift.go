@@ -34,7 +34,7 @@ func clusterVersions() *apiextensionsv1.CustomResourceDefinition {
 // TellOpenShift makes the cluster report a version of OpenShift from now on.
 func (c *Cluster) TellOpenShift(ctx context.Context, version string) error {
 	definitions := []*apiextensionsv1.CustomResourceDefinition{clusterVersions()}
-	if err := installCRDs(ctx, c.plane.masters(), definitions, "", ""); err != nil {
+	if err := installCRDs(ctx, c.plane.masters, definitions, "", ""); err != nil {
 		return err
 	}
 	return tellOpenShift(ctx, c.masters, version)

@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"syscall"
 	"time"
+
+	"github.com/opgate/opgate/e2e/internal/speed"
 )
 
 // process is a child process that writes to a log file and runs until it is stopped.
@@ -57,17 +59,17 @@ func (p *process) exitCode() int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
-// terminate sends SIGTERM and waits. After the grace period it kills the process and returns an error.
+// terminate sends SIGTERM and waits. After the grace period, in machine time, it kills the process and returns an error.
 func (p *process) terminate(grace time.Duration) error {
 	if err := p.signal(syscall.SIGTERM); err != nil {
 		return err
 	}
-	timer := time.NewTimer(grace)
-	defer timer.Stop()
+	waiting, cancel := speed.WithTimeout(context.Background(), grace) //nolint:forbidigo // callers end what has ended
+	defer cancel()
 	select {
 	case <-p.done:
 		return nil
-	case <-timer.C:
+	case <-waiting.Done():
 		return errors.Join(fmt.Errorf("still running %s after SIGTERM, killed", grace), p.kill())
 	}
 }

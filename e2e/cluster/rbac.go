@@ -11,7 +11,6 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/opgate/opgate/e2e/assets/repo"
@@ -289,7 +288,7 @@ func tenantPermission(namespace string) authorizationv1.SubjectAccessReviewSpec 
 
 func waitForPermission(ctx context.Context, c client.Client, permission authorizationv1.SubjectAccessReviewSpec) error {
 	var last error
-	err := wait.PollUntilContextTimeout(ctx, pollInterval, rbacTimeout, true, func(ctx context.Context) (bool, error) {
+	err := speed.Poll(ctx, pollInterval, rbacTimeout, func(ctx context.Context) (bool, error) {
 		review := &authorizationv1.SubjectAccessReview{Spec: permission}
 		last = c.Create(ctx, review)
 		return last == nil && review.Status.Allowed, nil

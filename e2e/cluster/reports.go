@@ -28,7 +28,7 @@ func (c *Cluster) InstallReports(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("find module %s: %w", reportsModule, errors.Join(err, ctx.Err()))
 	}
-	return installCRDs(ctx, c.plane.masters(), nil, filepath.Join(strings.TrimSpace(string(out)), "config", "crd"))
+	return installCRDs(ctx, c.plane.masters, nil, filepath.Join(strings.TrimSpace(string(out)), "config", "crd"))
 }
 
 // GrantReports creates the role and the binding for Reports that Opgate is shipped with.

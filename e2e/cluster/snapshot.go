@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/opgate/opgate/e2e/internal/speed"
@@ -50,7 +49,7 @@ func (g *Gate) Snapshot(ctx context.Context) (Snapshot, error) {
 func (g *Gate) WaitForSnapshot(ctx context.Context) error {
 	var want map[string]state
 	var last error
-	err := wait.PollUntilContextTimeout(ctx, pollInterval, snapshotTimeout, true,
+	err := speed.Poll(ctx, pollInterval, snapshotTimeout,
 		func(ctx context.Context) (bool, error) {
 			if want == nil {
 				if want, last = g.cluster.states(ctx); last != nil {

@@ -64,7 +64,7 @@ func (c *Cluster) account(user User) (*account, error) {
 // Credentials returns a client certificate for a user other than those of tests, such as a component of Kubernetes.
 func (c *Cluster) Credentials(name string, groups ...string) (*rest.Config, error) {
 	c.mu.Lock() // envtest counts serial numbers without one
-	issued, err := c.plane.env.AddUser(envtest.User{Name: name, Groups: groups}, nil)
+	issued, err := c.plane.AddUser(envtest.User{Name: name, Groups: groups}, nil)
 	c.mu.Unlock()
 	if err != nil {
 		return nil, fmt.Errorf("make credentials of %s: %w", name, err)
@@ -76,7 +76,7 @@ func (c *Cluster) Credentials(name string, groups ...string) (*rest.Config, erro
 func createUsers(ctx context.Context, plane *controlPlane, c client.Client, opts *Options) (map[User]*account, error) {
 	users := map[User]*account{}
 	for user, namespace := range map[User]string{Admin: metav1.NamespaceDefault, Tenant: opts.TenantNamespaces[0]} {
-		issued, err := plane.env.AddUser(envtest.User{Name: string(user)}, nil)
+		issued, err := plane.AddUser(envtest.User{Name: string(user)}, nil)
 		if err != nil {
 			return nil, fmt.Errorf("create user %s: %w", user, err)
 		}
@@ -91,7 +91,7 @@ func createUsers(ctx context.Context, plane *controlPlane, c client.Client, opts
 		if err != nil {
 			return nil, fmt.Errorf("create user %s: %w", user, err)
 		}
-		config := rest.AnonymousClientConfig(plane.masters())
+		config := rest.AnonymousClientConfig(plane.masters)
 		config.BearerToken = token
 		users[user] = &account{config: config, namespace: key.Namespace}
 	}

@@ -10,15 +10,15 @@ import (
 	"net/url"
 	"os"
 	"slices"
-	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
+
+	"github.com/opgate/opgate/e2e/internal/speed"
 )
 
 // configurationName is the name of both webhook configurations.
@@ -26,7 +26,7 @@ const configurationName = "opgate"
 
 // routeTimeout bounds the time until Opgate has written paths and rules into the webhook configurations; it takes
 // milliseconds.
-const routeTimeout = time.Minute
+const routeTimeout = speed.Wait
 
 // installWebhooks creates or updates the webhook configurations in the file at path, and waits until Opgate has written
 // its paths and the API server acts on them. All that differs from the file is the target.
@@ -68,7 +68,7 @@ type target struct {
 // token by which it knows the API server.
 func waitForPaths(ctx context.Context, c client.Client) error {
 	var bare string
-	err := wait.PollUntilContextTimeout(ctx, pollInterval, routeTimeout, true, func(ctx context.Context) (bool, error) {
+	err := speed.Poll(ctx, pollInterval, routeTimeout, func(ctx context.Context) (bool, error) {
 		mutating, validating := &admissionregistrationv1.MutatingWebhookConfiguration{},
 			&admissionregistrationv1.ValidatingWebhookConfiguration{}
 		configs := map[string]admissionregistrationv1.WebhookClientConfig{}

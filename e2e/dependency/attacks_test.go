@@ -16,6 +16,7 @@ import (
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
 	"github.com/opgate/opgate/e2e/cluster"
 	"github.com/opgate/opgate/e2e/harness"
+	"github.com/opgate/opgate/e2e/internal/speed"
 )
 
 // readsAnywhere lets the tenant get what its Policies wait for, and make what their templates say: all that A8 and O14
@@ -192,8 +193,9 @@ func TestA2WatchBudget(t *testing.T) {
 	}
 	// What the garbage collector and the kernel take back, they do within minutes.
 	peak, now := 0.0, before
-	deadline := time.Now().Add(5 * time.Minute)
-	for ; time.Now().Before(deadline); <-time.After(5 * time.Second) {
+	waiting, cancel := speed.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	for ; waiting.Err() == nil; <-time.After(5 * time.Second) {
 		now = e.usage(t)
 		peak = max(peak, now.resident)
 		if now.resident-before.resident <= mostMemory {

@@ -10,7 +10,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	crclient "sigs.k8s.io/controller-runtime/pkg/client"
@@ -65,7 +64,7 @@ func (e *env) waitQuiet(t testing.TB) {
 	t.Helper()
 	var last []string
 	quiet := speed.Scale(orderingSettled)
-	err := wait.PollUntilContextTimeout(t.Context(), quiet/5, harness.WaitTimeout, true,
+	err := speed.Poll(t.Context(), quiet/5, harness.WaitTimeout,
 		func(context.Context) (bool, error) {
 			last = e.did(t, time.Now().Add(-quiet))
 			return len(last) == 0, nil
@@ -226,7 +225,7 @@ func (e *env) states(ctx context.Context, namespace string) (map[policyv1.Compli
 func (e *env) waitAll(t testing.TB, namespace string, state policyv1.ComplianceState, n int, timeout time.Duration) {
 	t.Helper()
 	var last map[policyv1.ComplianceState]int
-	err := wait.PollUntilContextTimeout(t.Context(), harness.PolicyPollInterval, timeout, true,
+	err := speed.Poll(t.Context(), harness.PolicyPollInterval, timeout,
 		func(ctx context.Context) (_ bool, err error) {
 			last, err = e.states(ctx, namespace)
 			return last[state] == n && len(last) == 1, err
@@ -373,7 +372,7 @@ func longChain(t *testing.T, e *env) {
 func (e *env) waitLast(b *testing.B, namespace string, n int) {
 	b.Helper()
 	key := crclient.ObjectKey{Namespace: namespace, Name: fmt.Sprintf("p-%04d", n-1)}
-	err := wait.PollUntilContextTimeout(b.Context(), harness.PolicyPollInterval, harness.SettleTimeout, true,
+	err := speed.Poll(b.Context(), harness.PolicyPollInterval, harness.SettleTimeout,
 		func(ctx context.Context) (bool, error) {
 			p := &policyv1.Policy{}
 			err := e.Admin.Get(ctx, key, p)

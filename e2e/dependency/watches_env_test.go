@@ -25,6 +25,7 @@ import (
 	"github.com/opgate/opgate/controller/policy/watches"
 	"github.com/opgate/opgate/e2e/cluster"
 	"github.com/opgate/opgate/e2e/harness"
+	"github.com/opgate/opgate/e2e/internal/speed"
 	"github.com/opgate/opgate/rules/dependency"
 	"github.com/opgate/opgate/snapshot"
 	"github.com/opgate/opgate/stream"
@@ -128,7 +129,7 @@ func (w *watched) end(t *testing.T) {
 			t.Error(err)
 		}
 		w.ended <- nil // it may be ended once more
-	case <-time.After(harness.WaitTimeout):
+	case <-speed.After(harness.WaitTimeout):
 		t.Error("the watches do not end")
 	}
 	var open []string
@@ -175,7 +176,7 @@ func (w *watched) untilNotified(t *testing.T, owner types.NamespacedName, times 
 // until waits until a condition holds, and checks it only after a notification of the owner: it fails without one.
 func (w *watched) until(t *testing.T, owner types.NamespacedName, what string, is func() bool) {
 	t.Helper()
-	timeout := time.After(harness.WaitTimeout)
+	timeout := speed.After(harness.WaitTimeout)
 	for !is() {
 		select {
 		case <-w.newsOf(owner):

@@ -12,8 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/rand"
-	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/util/retry"
 
 	"github.com/opgate/opgate/e2e/cluster"
 	"github.com/opgate/opgate/e2e/harness"
@@ -154,13 +152,14 @@ func (w *walk) write(ctx context.Context, a action) error {
 			err = client.Of(u).Delete(ctx, u.GetName(), metav1.DeleteOptions{})
 		} else {
 			// The API server cannot patch, as the backstop asks for, what was defined some seconds ago.
-			early := func(err error) bool {
-				return strings.Contains(err.Error(), "There can be a delay between when CustomResourceDefinitions")
-			}
-			err = retry.OnError(wait.Backoff{Duration: time.Second, Steps: 60}, early, func() error {
+			const early = "There can be a delay between when CustomResourceDefinitions"
+			err = harness.Poll(ctx, harness.WaitTimeout, func(ctx context.Context) (bool, error) {
 				_, err := client.Of(u).Apply(ctx, u.GetName(), u,
 					metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
-				return err
+				if err != nil && strings.Contains(err.Error(), early) {
+					return false, nil
+				}
+				return true, err
 			})
 		}
 		if err != nil && !apierrors.IsNotFound(err) {
@@ -209,7 +208,7 @@ func (w *walk) await(ctx context.Context, check func(context.Context) error) err
 	from := time.Now()
 	w.log("%s: wait", w.namespaces[0])
 	var last error
-	err := harness.Poll(ctx, speed.Scale(*limit), func(ctx context.Context) (bool, error) {
+	err := harness.Poll(ctx, *limit, func(ctx context.Context) (bool, error) {
 		if err := errors.Join(w.OLM.Err(), w.violation()); err != nil {
 			return false, err
 		}

@@ -159,7 +159,7 @@ func (p *play) webhooks(ctx context.Context, args []string) error {
 // helm upgrades the release to itself.
 func (p *play) helm(ctx context.Context, values ...string) error {
 	args := append([]string{"upgrade", "opgate", harness.ChartDir, "--namespace", cluster.OpgateNamespace, "--wait",
-		"--timeout", "10m"}, values...)
+		"--timeout", "24h"}, values...)
 	result, err := p.Helm(ctx, args...)
 	if err == nil && result.ExitCode != 0 {
 		err = fmt.Errorf("helm %v: %s%s", args, result.Stdout, result.Stderr)

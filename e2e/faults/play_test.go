@@ -18,7 +18,6 @@ import (
 	"github.com/opgate/opgate/e2e/cluster"
 	"github.com/opgate/opgate/e2e/harness"
 	"github.com/opgate/opgate/e2e/internal/apiproxy"
-	"github.com/opgate/opgate/e2e/internal/speed"
 	"github.com/opgate/opgate/e2e/node"
 )
 
@@ -157,7 +156,7 @@ func (p *play) write(ctx context.Context) error {
 // retry does what a user does, until it succeeds.
 func (p *play) retry(ctx context.Context, do func(context.Context) error) error {
 	var last error
-	err := harness.Poll(ctx, speed.Scale(3**limit), func(ctx context.Context) (bool, error) {
+	err := harness.Poll(ctx, 3**limit, func(ctx context.Context) (bool, error) {
 		ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 		defer cancel()
 		last = do(ctx)
@@ -221,7 +220,7 @@ func (p *play) within(
 	t.Helper()
 	began := time.Now()
 	last := errors.New("not looked yet")
-	err := harness.Poll(t.Context(), speed.Scale(limit), func(ctx context.Context) (bool, error) {
+	err := harness.Poll(t.Context(), limit, func(ctx context.Context) (bool, error) {
 		if p.violated() {
 			return true, nil // check reports it
 		}

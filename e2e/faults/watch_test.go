@@ -120,7 +120,7 @@ func (p *play) seeBackstop(u *unstructured.Unstructured, seen bool) bool {
 
 // scrapeAll reads the metrics of both replicas until ctx ends.
 func (p *play) scrapeAll(ctx context.Context) {
-	var since time.Time // that both lead
+	var tooLong <-chan struct{} // that both lead
 	for ctx.Err() == nil {
 		leading := 0
 		for _, pod := range p.Node.Pods(cluster.OpgateNamespace) {
@@ -137,12 +137,16 @@ func (p *play) scrapeAll(ctx context.Context) {
 		}
 		switch {
 		case leading < 2:
-			since = time.Time{}
-		case since.IsZero():
-			since = time.Now()
-		case time.Since(since) > speed.Scale(bothLead):
-			p.violate("two replicas have led for %s", time.Since(since))
-			since = time.Time{}
+			tooLong = nil
+		case tooLong == nil:
+			tooLong = speed.After(bothLead)
+		default:
+			select {
+			case <-tooLong:
+				p.violate("two replicas have led for more than %s", bothLead)
+				tooLong = nil
+			default:
+			}
 		}
 		_ = pause(ctx, scrapeInterval)
 	}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/opgate/opgate/e2e/cluster"
 	"github.com/opgate/opgate/e2e/harness"
+	"github.com/opgate/opgate/e2e/internal/speed"
 )
 
 // TestBadObjects sends the API server what no sane client sends. No matter what refuses it, the gate goes on, and
@@ -347,11 +348,10 @@ func TestG20HostileClient(t *testing.T) {
 // hostileRound sends each request to each path once, begins reviews that do not end, and speaks no TLS, or an old one.
 func hostileRound(t *testing.T, e *harness.Env) {
 	client := &http.Client{
-		Transport: &http.Transport{
+		Transport: speed.Transport(&http.Transport{
 			TLSClientConfig:   e.Trust(),
 			DisableKeepAlives: true,
-		},
-		Timeout: harness.WaitTimeout,
+		}, harness.WaitTimeout),
 	}
 	review := []byte(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","operation":"CREATE"}}`)
 	for _, path := range []string{

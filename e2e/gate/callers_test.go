@@ -25,6 +25,7 @@ import (
 
 	"github.com/opgate/opgate/e2e/cluster"
 	"github.com/opgate/opgate/e2e/harness"
+	"github.com/opgate/opgate/e2e/internal/speed"
 )
 
 // hostile is a client without credentials that reaches the port of the webhooks.
@@ -44,11 +45,10 @@ func newHostile(e *harness.Env, certificates ...tls.Certificate) *hostile {
 	return &hostile{
 		Env: e,
 		client: &http.Client{
-			Transport: &http.Transport{
+			Transport: speed.Transport(&http.Transport{
 				TLSClientConfig:   config,
 				DisableKeepAlives: true,
-			},
-			Timeout: harness.WaitTimeout,
+			}, harness.WaitTimeout),
 		},
 	}
 }

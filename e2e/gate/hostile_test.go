@@ -18,6 +18,7 @@ import (
 
 	"github.com/opgate/opgate/e2e/cluster"
 	"github.com/opgate/opgate/e2e/harness"
+	"github.com/opgate/opgate/e2e/internal/speed"
 )
 
 const (
@@ -35,11 +36,10 @@ func hostilePod(t *testing.T, e *harness.Env) *http.Client {
 	t.Helper()
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
 	return &http.Client{
-		Timeout: harness.WaitTimeout,
-		Transport: &http.Transport{
+		Transport: speed.Transport(&http.Transport{
 			TLSClientConfig: e.Trust(),
 			DialContext:     dialer.DialContext,
-		},
+		}, harness.WaitTimeout),
 	}
 }
 
@@ -255,10 +255,10 @@ func TestA3SlowClients(t *testing.T) {
 		wantJudged(t, e, namespace)
 	}
 	// None is waited for longer than a body may take.
+	waiting, cancel := speed.WithTimeout(t.Context(), harness.WaitTimeout)
+	defer cancel()
 	for i, c := range slow {
-		if err := c.SetReadDeadline(time.Now().Add(harness.WaitTimeout)); err != nil {
-			t.Fatal(err)
-		}
+		context.AfterFunc(waiting, func() { _ = c.SetReadDeadline(time.Now()) })
 		if _, err := io.Copy(io.Discard, c); errors.Is(err, context.DeadlineExceeded) || isTimeout(err) {
 			t.Fatalf("client %d is still waited for", i)
 		}

@@ -275,7 +275,7 @@ func TestG23Terminated(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(harness.WaitTimeout):
+	case <-speed.After(harness.WaitTimeout):
 		t.Error("opgate does not end")
 	}
 	harness.WantRefused(t, e.Cluster, cluster.Tenant,

@@ -30,17 +30,10 @@ const (
 // waited, and each second at least. What takes long is not slowed down by reads of what has not changed.
 var backoff = wait.Backoff{Duration: PollInterval, Factor: 1.2, Steps: 100, Cap: time.Second}
 
-// Poll checks a condition, at once and then less and less often, until it is true, returns an error, or the time is up.
+// Poll checks a condition, at once and then less and less often, until it is true, returns an error, or the time is up:
+// time of a machine of usual speed, as of all waits of tests.
 func Poll(ctx context.Context, timeout time.Duration, condition wait.ConditionWithContextFunc) error {
-	return poll(ctx, timeout, backoff.DelayFunc(), condition)
-}
-
-func poll(
-	ctx context.Context, timeout time.Duration, delay wait.DelayFunc, condition wait.ConditionWithContextFunc,
-) error {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	return delay.Until(ctx, true, true, condition)
+	return speed.PollDelayed(ctx, backoff.DelayFunc(), timeout, condition)
 }
 
 // Eventually waits until check returns nil.
@@ -78,7 +71,7 @@ func eventually(t testing.TB, what string, delay wait.DelayFunc, check func(ctx 
 	var last error
 	ctx, cancel := working(t)
 	defer cancel()
-	err := poll(ctx, WaitTimeout, delay, func(ctx context.Context) (bool, error) {
+	err := speed.PollDelayed(ctx, delay, WaitTimeout, func(ctx context.Context) (bool, error) {
 		last = check(ctx)
 		return last == nil, nil
 	})

@@ -11,7 +11,6 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/opgate/opgate/e2e/cluster"
+	"github.com/opgate/opgate/e2e/internal/speed"
 )
 
 // Client sends requests to the API server as one user: typed for what tests set up, plain for what they test.
@@ -152,12 +152,14 @@ func (a Answer) Object() *unstructured.Unstructured {
 // slow for, as controllers do: nothing has judged it to the end.
 func (c *Client) Must(t testing.TB, r Request) Answer {
 	t.Helper()
-	for deadline := time.Now().Add(WaitTimeout); ; {
+	waiting, cancel := speed.WithTimeout(t.Context(), WaitTimeout)
+	defer cancel()
+	for {
 		a, err := c.Send(t.Context(), r)
 		if err != nil {
 			t.Fatalf("%s %s: %v", r.Method, r.Path, err)
 		}
-		if a.Code != http.StatusGatewayTimeout || time.Now().After(deadline) {
+		if a.Code != http.StatusGatewayTimeout || waiting.Err() != nil {
 			return a
 		}
 	}

@@ -8,9 +8,9 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/opgate/opgate/e2e/cluster"
+	"github.com/opgate/opgate/e2e/internal/speed"
 )
 
 // NewScraper creates a ServiceAccount, with or without the right to read metrics, and returns its token.
@@ -44,7 +44,7 @@ func (e *Env) Request(ctx context.Context, method, path, token, content string) 
 		request.Header.Set("Authorization", "Bearer "+token)
 	}
 	transport := &http.Transport{TLSClientConfig: e.Trust(), DisableKeepAlives: true}
-	response, err := (&http.Client{Transport: transport, Timeout: WaitTimeout}).Do(request)
+	response, err := (&http.Client{Transport: speed.Transport(transport, WaitTimeout)}).Do(request)
 	if err != nil {
 		return 0, "", err
 	}
@@ -66,7 +66,7 @@ func GetURL(ctx context.Context, target string) (code int, body string, err erro
 	if err != nil {
 		return 0, "", err
 	}
-	client := http.Client{Timeout: 30 * time.Second}
+	client := http.Client{Transport: speed.Transport(http.DefaultTransport, WaitTimeout)}
 	response, err := client.Do(request)
 	if err != nil {
 		return 0, "", err

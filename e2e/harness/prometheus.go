@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/opgate/opgate/e2e/assets"
+	"github.com/opgate/opgate/e2e/internal/speed"
 )
 
 // Prometheus is a real one that scrapes Opgate every second.
@@ -124,7 +125,7 @@ func (p *Prometheus) get(ctx context.Context, path string, into any) error {
 	if err != nil {
 		return err
 	}
-	response, err := (&http.Client{Timeout: WaitTimeout}).Do(request)
+	response, err := (&http.Client{Transport: speed.Transport(http.DefaultTransport, WaitTimeout)}).Do(request)
 	if err != nil {
 		return err
 	}

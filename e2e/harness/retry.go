@@ -9,6 +9,8 @@ import (
 	"os"
 	"regexp"
 	"time"
+
+	"github.com/opgate/opgate/e2e/internal/speed"
 )
 
 // busy is what Opgate answers if it could not judge in time, by itself or by what it asks the API server. On a machine
@@ -23,7 +25,9 @@ func retryWhileBusy(next http.RoundTripper) http.RoundTripper { return retrier{n
 
 // RoundTrip returns the first other answer, or the last one.
 func (r retrier) RoundTrip(req *http.Request) (*http.Response, error) {
-	for deadline := time.Now().Add(WaitTimeout); ; {
+	waiting, cancel := speed.WithTimeout(req.Context(), WaitTimeout)
+	defer cancel()
+	for {
 		answer, err := r.next.RoundTrip(req)
 		if err != nil || answer.StatusCode < http.StatusBadRequest {
 			return answer, err
@@ -33,13 +37,13 @@ func (r retrier) RoundTrip(req *http.Request) (*http.Response, error) {
 			return nil, err
 		}
 		answer.Body = io.NopCloser(bytes.NewReader(body))
-		if !busy.Match(body) || time.Now().After(deadline) || req.Body != nil && req.GetBody == nil {
+		if !busy.Match(body) || waiting.Err() != nil || req.Body != nil && req.GetBody == nil {
 			return answer, nil
 		}
 		// A gate that is busy on an idle machine is a fault, which must not go unnoticed.
 		fmt.Fprintf(os.Stderr, "opgate is busy, %s %s is sent again: %s\n", req.Method, req.URL.Path, busy.Find(body))
 		select {
-		case <-req.Context().Done():
+		case <-waiting.Done():
 			return answer, nil
 		case <-time.After(time.Second):
 		}

@@ -59,10 +59,10 @@ func TestInstallCertManager(t *testing.T) {
 		s.RunHelm(t, "uninstall", "opgate", "--wait")
 		// They would wait for the API server to let go of its connections.
 		s.Admin(t, "delete", "pods", "-n", cluster.OpgateNamespace, "--all", "--force", "--grace-period=0")
-		s.Admin(t, "delete", "namespace", cluster.OpgateNamespace, "--timeout=10m")
-		s.Admin(t, "delete", "customresourcedefinition", registrations[harness.DefinitionResource], "--timeout=10m")
+		s.Admin(t, "delete", "namespace", cluster.OpgateNamespace)
+		s.Admin(t, "delete", "customresourcedefinition", registrations[harness.DefinitionResource])
 		harness.Kubectl(t, s.Cluster, cluster.Admin, s.overlay(t, "cert-manager"), "apply", "--server-side", "-f", "-")
-		s.Admin(t, "rollout", "status", "deployment", "-n", cluster.OpgateNamespace, "opgate", "--timeout=10m")
+		s.Admin(t, "rollout", "status", "deployment", "-n", cluster.OpgateNamespace, "opgate")
 		s.writePolicy(t, namespace)
 		s.WantGate(t, namespace)
 	})
@@ -76,8 +76,7 @@ func (s *Site) startCertManager(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Admin(t, "apply", "--server-side", "-f", binaries.CRDs)
-	s.Admin(t, "wait", "--for=condition=Established", "crd", "certificates.cert-manager.io", "issuers.cert-manager.io",
-		"--timeout=10m")
+	s.Admin(t, "wait", "--for=condition=Established", "crd", "certificates.cert-manager.io", "issuers.cert-manager.io")
 	for name, path := range map[string]string{"cert-manager": binaries.Controller, "cainjector": binaries.CAInjector} {
 		process, err := s.StartCompanion(t.Context(), name, nil, path, "--kubeconfig", s.Kubeconfig())
 		if err != nil {

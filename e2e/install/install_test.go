@@ -233,6 +233,6 @@ func (s *Site) storedBefore(t *testing.T, namespace string) {
 		t.Fatal(err)
 	}
 	s.Admin(t, "scale", "deployment", "-n", cluster.OpgateNamespace, "opgate", "--replicas=2")
-	s.Admin(t, "rollout", "status", "deployment", "-n", cluster.OpgateNamespace, "opgate", "--timeout=10m")
+	s.Admin(t, "rollout", "status", "deployment", "-n", cluster.OpgateNamespace, "opgate")
 	s.WantGate(t, namespace)
 }

@@ -142,7 +142,7 @@ func (s *Site) restart(t *testing.T) {
 	harness.Eventually(t, "the Deployment is restarted", func(ctx context.Context) error {
 		return s.tryKubectl(ctx, append([]string{"rollout", "restart"}, deployment...)...)
 	})
-	if err := s.tryKubectl(t.Context(), append([]string{"rollout", "status", "--timeout=10m"},
+	if err := s.tryKubectl(t.Context(), append([]string{"rollout", "status"},
 		deployment...)...); err != nil {
 		t.Error(err)
 	}

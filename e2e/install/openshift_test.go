@@ -36,7 +36,7 @@ func TestOpenShift(t *testing.T) {
 
 	first := newServiceCA(t)
 	s.issue(t, first, first.pem)
-	s.Admin(t, "rollout", "status", "deployment", "-n", cluster.OpgateNamespace, "opgate", "--timeout=10m")
+	s.Admin(t, "rollout", "status", "deployment", "-n", cluster.OpgateNamespace, "opgate")
 	namespace := s.Govern(t)
 	s.WantGate(t, namespace)
 	if err := s.converts(namespace)(t.Context()); err != nil {
@@ -72,7 +72,7 @@ func TestOpenShift(t *testing.T) {
 	})
 	t.Run("without the component it makes its own", func(t *testing.T) {
 		harness.Kubectl(t, s.Cluster, cluster.Admin, s.overlay(t, "openshift"), "apply", "--server-side", "-f", "-")
-		s.Admin(t, "rollout", "status", "deployment", "-n", cluster.OpgateNamespace, "opgate", "--timeout=10m")
+		s.Admin(t, "rollout", "status", "deployment", "-n", cluster.OpgateNamespace, "opgate")
 		s.WantGate(t, namespace)
 	})
 	s.WantNothingForbidden(t)

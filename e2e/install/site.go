@@ -32,8 +32,8 @@ const (
 	publicRegistry = "ghcr.io"
 	// Repository is where the chart has the image from.
 	Repository = node.OpgateImage
-	// helmTimeout bounds an installation, an upgrade and a removal each; they take seconds.
-	helmTimeout = "10m"
+	// helmTimeout is longer than a command may take in any case.
+	helmTimeout = "24h"
 )
 
 // Quick makes a release do in seconds what may take minutes, on a machine that may be busy.

@@ -37,7 +37,7 @@ func TestUninstall(t *testing.T) {
 			name: "the namespace first",
 			steps: func(t *testing.T) {
 				s.wantBackstop(t, namespace)
-				s.Admin(t, "delete", "namespace", cluster.OpgateNamespace, "--timeout=10m")
+				s.Admin(t, "delete", "namespace", cluster.OpgateNamespace)
 				// The record of the release went with it. Nothing is left to say that the webhooks have to go, but
 				// their owner.
 				s.wantHeld(t, namespace)
@@ -57,8 +57,7 @@ func TestUninstall(t *testing.T) {
 		{
 			name: "the definition first",
 			steps: func(t *testing.T) {
-				s.Admin(t, "delete", "customresourcedefinition", registrations[harness.DefinitionResource],
-					"--timeout=10m")
+				s.Admin(t, "delete", "customresourcedefinition", registrations[harness.DefinitionResource])
 				uninstall(t)
 			},
 		},
@@ -73,8 +72,7 @@ func TestUninstall(t *testing.T) {
 		{
 			name: "the pods first",
 			steps: func(t *testing.T) {
-				s.Admin(t, "delete", "deployment", "-n", cluster.OpgateNamespace, "opgate", "--cascade=foreground",
-					"--timeout=10m")
+				s.Admin(t, "delete", "deployment", "-n", cluster.OpgateNamespace, "opgate", "--cascade=foreground")
 				harness.Eventually(t, "no replica answers", func(ctx context.Context) error {
 					err := s.Attempt(ctx, tries(namespace)[0])
 					if err == nil || !strings.Contains(err.Error(), "failed calling webhook") {
@@ -100,7 +98,7 @@ func TestUninstall(t *testing.T) {
 		manifests := s.overlay(t, "self-managed")
 		apply := func() { harness.Kubectl(t, s.Cluster, cluster.Admin, manifests, "apply", "--server-side", "-f", "-") }
 		apply()
-		s.Admin(t, "rollout", "status", "deployment", "-n", cluster.OpgateNamespace, "opgate", "--timeout=10m")
+		s.Admin(t, "rollout", "status", "deployment", "-n", cluster.OpgateNamespace, "opgate")
 		s.writePolicy(t, namespace)
 		s.WantGate(t, namespace)
 		apply() // once more, over what the pods have filled in
@@ -132,7 +130,7 @@ func (s *Site) takeOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	harness.Kubectl(t, s.Cluster, cluster.Admin, string(data), "create", "-f", "-")
-	s.Admin(t, "wait", "--for=condition=Established", "customresourcedefinition", definition.Name, "--timeout=10m")
+	s.Admin(t, "wait", "--for=condition=Established", "customresourcedefinition", definition.Name)
 	namespace := s.NewNamespace(t)
 	stored := harness.OperatorPolicy(namespace)
 	stored.SetAPIVersion("policy.open-cluster-management.io/" + harness.Earlier)
@@ -146,7 +144,7 @@ func (s *Site) takeOver(t *testing.T) {
 	for _, step := range ShellSteps(t, "../../docs/install.md", "--take-ownership --force-conflicts") {
 		s.Shell(t, strings.TrimSpace(step)+" --set "+Quick())
 	}
-	s.Admin(t, "rollout", "status", "deployment", "-n", cluster.OpgateNamespace, "opgate", "--timeout=10m")
+	s.Admin(t, "rollout", "status", "deployment", "-n", cluster.OpgateNamespace, "opgate")
 	s.WantGate(t, namespace)
 	if got := s.Admin(t, "get", "operatorpolicies.v1beta2.policy.open-cluster-management.io", "-n",
 		cluster.PolicyNamespace, namespace, "-o", "jsonpath={.spec.versions}"); !strings.Contains(got,
@@ -198,5 +196,5 @@ func (s *Site) wantPolicies(t *testing.T, namespace string) {
 		}
 		return err
 	})
-	s.Admin(t, "delete", "customresourcedefinition", registrations[harness.DefinitionResource], "--timeout=10m")
+	s.Admin(t, "delete", "customresourcedefinition", registrations[harness.DefinitionResource])
 }

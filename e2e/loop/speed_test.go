@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
@@ -179,7 +178,7 @@ func (e *speedEnv) waitsForApproval(ctx context.Context, p *unstructured.Unstruc
 // reported waits until the policy of a namespace states something of a plan, which is the last thing that the loop does
 // for it. It watches, so that no request competes with an approval that is timed.
 func (e *speedEnv) reported(ctx context.Context, namespace, plan, text string) error {
-	ctx, cancel := context.WithTimeout(ctx, harness.WaitTimeout)
+	ctx, cancel := speed.WithTimeout(ctx, harness.WaitTimeout)
 	defer cancel()
 	policies := e.Clients[cluster.Admin].Resource(harness.OperatorPolicies).Namespace(cluster.PolicyNamespace)
 	name := fields.OneTermEqualSelector("metadata.name", namespace).String()
@@ -213,7 +212,7 @@ func (e *speedEnv) reported(ctx context.Context, namespace, plan, text string) e
 
 // seen waits until Opgate's snapshot has an object.
 func (e *speedEnv) seen(ctx context.Context, resource string, u *unstructured.Unstructured) error {
-	return wait.PollUntilContextTimeout(ctx, harness.PollInterval, harness.WaitTimeout, true,
+	return speed.Poll(ctx, harness.PollInterval, harness.WaitTimeout,
 		func(ctx context.Context) (bool, error) {
 			snapshot, err := e.Gate.Snapshot(ctx)
 			if err != nil {
@@ -262,7 +261,7 @@ func (e *speedEnv) waitQuiet(t testing.TB) {
 	t.Helper()
 	var last []string
 	quiet := speed.Scale(harness.QuietPeriod)
-	err := wait.PollUntilContextTimeout(t.Context(), time.Second, harness.SettleTimeout, true,
+	err := speed.Poll(t.Context(), time.Second, harness.SettleTimeout,
 		func(context.Context) (_ bool, err error) {
 			last, err = e.requests(time.Now().Add(-quiet))
 			return len(last) == 0 && time.Since(e.started) > harness.CatalogAgain+quiet, err

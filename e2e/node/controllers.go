@@ -10,7 +10,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/opgate/opgate/e2e/cluster"
@@ -61,7 +60,7 @@ func startControllers(ctx context.Context, c *cluster.Cluster, path string) (*cl
 // waitForControllers waits until one of them has written something. They start together.
 func waitForControllers(ctx context.Context, client kubernetes.Interface, process *cluster.Companion) error {
 	var last error
-	err := wait.PollUntilContextTimeout(ctx, pollInterval, controllersTimeout, true,
+	err := speed.Poll(ctx, pollInterval, controllersTimeout,
 		func(ctx context.Context) (bool, error) {
 			if err := process.Err(); err != nil {
 				return false, err

@@ -9,8 +9,6 @@ import (
 	"sync"
 	"testing"
 
-	"k8s.io/apimachinery/pkg/util/wait"
-
 	"github.com/opgate/opgate/e2e/cluster"
 	"github.com/opgate/opgate/e2e/internal/reaper"
 	"github.com/opgate/opgate/e2e/internal/slots"
@@ -104,7 +102,7 @@ func (e *env) kubectl(t *testing.T, stdin string, args ...string) string {
 func eventually(t *testing.T, what string, check func(ctx context.Context) error) {
 	t.Helper()
 	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), pollInterval, waitTimeout, true,
+	err := speed.Poll(t.Context(), pollInterval, waitTimeout,
 		func(ctx context.Context) (bool, error) {
 			last = check(ctx)
 			return last == nil, nil

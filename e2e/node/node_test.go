@@ -22,6 +22,7 @@ import (
 	certutil "k8s.io/client-go/util/cert"
 
 	"github.com/opgate/opgate/e2e/cluster"
+	"github.com/opgate/opgate/e2e/internal/speed"
 )
 
 const namespace = "web"
@@ -51,7 +52,7 @@ func TestNode(t *testing.T) {
 		e.refusesNoEndpoint(t)
 		e.shows(t, `is waiting to start: ContainerCreating`, "logs", "-n", namespace, "deployment/server")
 		e.kubectl(t, secret("one", certificate, key), "apply", "-f", "-")
-		e.kubectl(t, "", "rollout", "status", "-n", namespace, "deployment/server", "--timeout=10m")
+		e.kubectl(t, "", "rollout", "status", "-n", namespace, "deployment/server")
 		if got := e.servers(); len(got) != 2 {
 			t.Errorf("there are %v, want two pods", got)
 		}
@@ -199,7 +200,7 @@ func TestNode(t *testing.T) {
 		}()
 		defer stop()
 		e.kubectl(t, "", "rollout", "restart", "-n", namespace, "deployment/server")
-		e.kubectl(t, "", "rollout", "status", "-n", namespace, "deployment/server", "--timeout=10m")
+		e.kubectl(t, "", "rollout", "status", "-n", namespace, "deployment/server")
 		eventually(t, "see the old pods gone", func(context.Context) error {
 			for _, pod := range before {
 				if slices.ContainsFunc(e.servers(), func(p Pod) bool { return p.Name == pod.Name }) {
@@ -230,7 +231,8 @@ func TestNode(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		result, err := e.Helm(t.Context(), "install", "tiny", chart, "-n", namespace, "--wait")
+		result, err := e.Helm(t.Context(), "install", "tiny", chart, "-n", namespace, "--wait",
+			"--timeout=24h")
 		if err != nil || result.ExitCode != 0 {
 			t.Fatalf("%s%s (%v)", result.Stdout, result.Stderr, err)
 		}
@@ -238,7 +240,7 @@ func TestNode(t *testing.T) {
 			`jsonpath={.metadata.labels.app\.kubernetes\.io/managed-by}`)
 	})
 	t.Run("a namespace goes with all that is in it", func(t *testing.T) {
-		e.kubectl(t, "", "delete", "namespace", namespace, "--timeout=10m")
+		e.kubectl(t, "", "delete", "namespace", namespace)
 		if got := e.Pods(namespace); len(got) > 0 {
 			t.Errorf("there are %v", got)
 		}
@@ -262,7 +264,7 @@ func (e *env) servers() []Pod {
 // follow returns the log of a pod from now on until its process ends. Reading it ends in time in any case.
 func (e *env) follow(t *testing.T, pod Pod) io.Reader {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
+	ctx, cancel := speed.WithTimeout(t.Context(), waitTimeout)
 	t.Cleanup(cancel)
 	options := &corev1.PodLogOptions{Follow: true, TailLines: new(int64)}
 	log, err := e.client.CoreV1().Pods(namespace).GetLogs(pod.Name, options).Stream(ctx)

@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/opgate/opgate/e2e/internal/speed"
 )
@@ -173,7 +172,7 @@ func (p *pod) report(ctx context.Context) {
 		return
 	}
 	var last error
-	err = wait.PollUntilContextTimeout(ctx, pollInterval, reportTimeout, true, func(ctx context.Context) (bool, error) {
+	err = speed.Poll(ctx, pollInterval, reportTimeout, func(ctx context.Context) (bool, error) {
 		_, last = p.node.client.CoreV1().Pods(object.Namespace).Patch(ctx, object.Name, types.StrategicMergePatchType,
 			patch, metav1.PatchOptions{}, "status")
 		return ignoreGone(last) == nil, nil

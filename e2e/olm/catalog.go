@@ -10,10 +10,10 @@ import (
 	operatorsv1alpha1 "github.com/operator-framework/api/pkg/operators/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/opgate/opgate/e2e/cluster"
+	"github.com/opgate/opgate/e2e/internal/speed"
 )
 
 // Catalog is the name of the CatalogSource that Start creates, in cluster.OLMNamespace.
@@ -140,7 +140,7 @@ func (c *catalog) write(packages []Package) error {
 // waitFor waits until OLM reports that it is connected to the catalog, or that it is not.
 func (c *catalog) waitFor(ctx context.Context, connected bool) error {
 	o, state := c.olm, "not known"
-	err := wait.PollUntilContextTimeout(ctx, pollInterval, readyTimeout, true, func(ctx context.Context) (bool, error) {
+	err := speed.Poll(ctx, pollInterval, readyTimeout, func(ctx context.Context) (bool, error) {
 		if err := o.Err(); err != nil {
 			return false, err
 		}

@@ -12,10 +12,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/opgate/opgate/e2e/cluster"
+	"github.com/opgate/opgate/e2e/internal/speed"
 )
 
 const (
@@ -104,7 +104,7 @@ func (o *OLM) waitForPackageServer(ctx context.Context, available bool) error {
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.OLMNamespace, Name: packagesService}}
 	state := "not known"
 	triggers := 0
-	err := wait.PollUntilContextTimeout(ctx, pollInterval, readyTimeout, true, func(ctx context.Context) (bool, error) {
+	err := speed.Poll(ctx, pollInterval, readyTimeout, func(ctx context.Context) (bool, error) {
 		if err := o.Err(); err != nil {
 			return false, err
 		}
@@ -143,7 +143,7 @@ func (o *OLM) waitForPackageServer(ctx context.Context, available bool) error {
 // waitForPackages waits until the package server has read a catalog, or forgotten what was in it.
 func (o *OLM) waitForPackages(ctx context.Context, namespace, catalog string, known bool) error {
 	var last error
-	err := wait.PollUntilContextTimeout(ctx, pollInterval, readyTimeout, true, func(ctx context.Context) (bool, error) {
+	err := speed.Poll(ctx, pollInterval, readyTimeout, func(ctx context.Context) (bool, error) {
 		if err := o.Err(); err != nil {
 			return false, err
 		}

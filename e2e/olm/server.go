@@ -23,7 +23,7 @@ type Server struct {
 
 	mu      sync.Mutex
 	running *cluster.Companion // nil while it is stopped
-	again   func() error       // starts it as it was started
+	ended   error              // how it has ended by itself
 	logs    []string           // of all runs
 }
 
@@ -70,7 +70,7 @@ func (s *Server) Kill() error {
 		return nil
 	}
 	process := s.running
-	s.running = nil
+	s.running, s.ended = nil, nil
 	return process.Kill()
 }
 
@@ -90,10 +90,35 @@ func (s *Server) begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.running = process
-	s.again = func() error { return s.begin(context.WithoutCancel(ctx)) }
+	s.running, s.ended = process, nil
 	s.logs = append(s.logs, process.LogPath())
+	go func() {
+		<-process.Exited()
+		s.exited(context.WithoutCancel(ctx), process)
+	}()
 	return nil
+}
+
+// mapRace is in the log of a process that Go has ended for a data race. OLM 0.46 seems to have one: it was ended while it
+// read the annotations of an OperatorGroup in its cache (NewOperatorGroup).
+const mapRace = "fatal error: concurrent map"
+
+// exited notes that a process has ended by itself. After mapRace it starts the process again, as a kubelet does: that is
+// no failure of what is tested.
+func (s *Server) exited(ctx context.Context, process *cluster.Companion) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.running != process { // it was stopped
+		return
+	}
+	log, err := os.ReadFile(process.LogPath())
+	if bytes.Contains(log, []byte(mapRace)) {
+		fmt.Fprintf(s.log, "%s is started again after a data race of its own\n", s.name)
+		if err = s.begin(ctx); err == nil {
+			return
+		}
+	}
+	s.ended = errors.Join(process.Err(), err)
 }
 
 // end stops the process if it runs.
@@ -104,31 +129,15 @@ func (s *Server) end() error {
 		return nil
 	}
 	process := s.running
-	s.running = nil
+	s.running, s.ended = nil, nil
 	return process.Stop()
 }
 
-// mapRace is in the log of a process that Go has ended for a data race. OLM 0.46 seems to have one: it was ended while it
-// read the annotations of an OperatorGroup in its cache (NewOperatorGroup).
-const mapRace = "fatal error: concurrent map"
-
-// err returns an error when the process has ended by itself. For mapRace it starts the process again, as a kubelet does:
-// that is no failure of what is tested.
+// err returns an error when the process has ended by itself, and runs no more.
 func (s *Server) err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.running == nil {
-		return nil
-	}
-	err := s.running.Err()
-	if err == nil {
-		return nil
-	}
-	if log, failed := os.ReadFile(s.running.LogPath()); failed != nil || !bytes.Contains(log, []byte(mapRace)) {
-		return errors.Join(err, failed)
-	}
-	fmt.Fprintf(s.log, "%s is started again after a data race of its own\n", s.name)
-	return s.again()
+	return s.ended
 }
 
 // runs reports whether the process was started and not stopped since.

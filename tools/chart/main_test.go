@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/opgate/opgate/e2e/assets"
 	"github.com/opgate/opgate/e2e/assets/repo"
@@ -34,8 +33,7 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) int {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
-	defer cancel()
+	ctx := context.Background()
 	err := func() (err error) {
 		if checkout, err = repo.Find(); err != nil {
 			return err

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/opgate/opgate/e2e/internal/speed"
 )
 
 const (
@@ -96,7 +98,7 @@ func endAll(ctx context.Context, out io.Writer, name string, match func(args []s
 				return fmt.Errorf("send %s to process %d: %w", sig, pid, err)
 			}
 		}
-		err = wait.PollUntilContextTimeout(ctx, pollInterval, endTimeout, true,
+		err = speed.Poll(ctx, pollInterval, endTimeout,
 			func(ctx context.Context) (bool, error) {
 				left, err := find(ctx, match)
 				return len(left) == 0, err

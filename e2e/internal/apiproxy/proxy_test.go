@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+
+	"github.com/opgate/opgate/e2e/internal/speed"
 )
 
 const (
@@ -84,7 +86,7 @@ func (d *disturbed) answer(w http.ResponseWriter, r *http.Request) {
 
 // get returns the answer to a request that takes at most a while.
 func (d *disturbed) get(path string, most time.Duration) (code int, body string, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), most)
+	ctx, cancel := speed.WithTimeout(context.Background(), most)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, d.url+path, nil)
 	if err != nil {
@@ -92,7 +94,7 @@ func (d *disturbed) get(path string, most time.Duration) (code int, body string,
 	}
 	response, err := d.client.Do(request)
 	if err != nil {
-		return 0, "", err
+		return 0, "", errors.Join(err, context.Cause(ctx))
 	}
 	defer func() { _ = response.Body.Close() }()
 	text, err := io.ReadAll(response.Body)
@@ -125,7 +127,7 @@ func (d *disturbed) watch(t *testing.T, path string) <-chan string {
 }
 
 const (
-	limit = time.Minute            // until what has to happen
+	limit = speed.Wait             // until what has to happen
 	never = 300 * time.Millisecond // for what must not happen
 )
 
@@ -144,7 +146,7 @@ func wantLine(t *testing.T, lines <-chan string, want string) {
 		if line != want || !open {
 			t.Errorf("the watch delivers %q, open %t, want %q", line, open, want)
 		}
-	case <-time.After(limit):
+	case <-speed.After(limit):
 		t.Errorf("the watch does not deliver %q", want)
 	}
 }
@@ -197,7 +199,7 @@ func TestReset(t *testing.T) {
 		if open {
 			t.Errorf("the watch delivers %q", line)
 		}
-	case <-time.After(limit):
+	case <-speed.After(limit):
 		t.Error("the watch is open")
 	}
 	d.wantObject(t, secret)

@@ -1,5 +1,5 @@
 // Package speed measures this machine, so that tests fit it: how long they wait, how long what they measure lasts, and
-// how many of them run at once.
+// how many of them run at once. Deadlines are in machine time, which is measured again while a test waits.
 package speed
 
 import (
@@ -20,22 +20,13 @@ import (
 )
 
 const (
-	// Wait bounds the wait for a condition that an idle machine meets within seconds. It may be large: a test that
-	// passes does not wait for its deadline.
-	Wait = 3 * time.Minute
-	// LongWait is Wait for what takes up to a minute there, such as an installation by OLM.
-	LongWait = 10 * time.Minute
-)
-
-const (
-	// rounds is how often the work is measured; the fastest counts, since other processes come and go.
-	rounds = 3
-	// blocks and starts are the work of a round, usualBlocks and usualStarts what they take on the machine that all
+	// blocks and starts are the work, usualBlocks and usualStarts what they take on the machine that all
 	// durations were chosen on, which has usualProcessors.
 	blocks, usualBlocks = 64, 100 * time.Millisecond
-	starts, usualStarts = 20, 50 * time.Millisecond
+	starts, usualStarts = 16, 40 * time.Millisecond
 	usualProcessors     = 2
-	// most bounds what Scale does: a test that is even slower fails by its deadlines.
+	// most bounds how many times slower than usual the machine counts as: a test that is even slower fails by its
+	// deadlines.
 	most = 20
 	// clustersPerProcessor is how many run at once on a processor of usual speed: a cluster waits most of the time.
 	clustersPerProcessor = 2
@@ -43,10 +34,13 @@ const (
 	clusterMemory = 1 << 30
 )
 
-// Scale returns the duration on this machine of what takes d on the usual one. It is never less than d.
-func Scale(d time.Duration) time.Duration {
-	fewer := max(1, usualProcessors/float64(processors()))
-	return time.Duration(float64(d) * min(this().elapsed*fewer, most))
+// Scale returns how long what takes d on the usual machine lasts on this one, as measured at the start of the process.
+// It is never less than d. It is for durations that a test chooses, not for deadlines: see WithTimeout.
+func Scale(d time.Duration) time.Duration { return time.Duration(float64(d) * bounded(this().elapsed)) }
+
+// bounded is how many times slower than usual the machine counts as: it has fewer processors, too.
+func bounded(elapsed float64) float64 {
+	return min(elapsed*max(1, usualProcessors/float64(processors())), most)
 }
 
 // Parallel returns how many clusters this machine carries at once. Where its processors are slow they are fewer, but
@@ -94,25 +88,29 @@ func processors() int { return runtime.GOMAXPROCS(0) }
 // It is never less than 1.
 type slowness struct{ elapsed, processor float64 }
 
-// this is the slowness of this machine.
-var this = sync.OnceValue(func() slowness {
+// this is the slowness of this machine at the start.
+var this = sync.OnceValue(func() slowness { return sample(3, 1) })
+
+// sample measures the machine: how long the work takes, or a part of it, in the fastest of some rounds, since other
+// processes come and go.
+func sample(rounds, part int) slowness {
 	block := make([]byte, 1<<20)
-	compute := measure(usualBlocks, func() {
-		for range blocks {
+	compute := measure(rounds, usualBlocks/time.Duration(part), func() {
+		for range blocks / part {
 			md5.Sum(block) //nolint:gosec // as above
 		}
 	})
-	start := measure(usualStarts, func() {
-		for range starts {
+	start := measure(rounds, usualStarts/time.Duration(part), func() {
+		for range starts / part {
 			_ = exec.CommandContext(context.Background(), "env").Run() //nolint:forbidigo // it ends at once
 		}
 	})
 	return slowness{elapsed: max(1, compute.elapsed, start.elapsed),
 		processor: max(1, compute.processor, start.processor)}
-})
+}
 
-// measure returns how many times longer work takes than usual, in the fastest of some rounds.
-func measure(usual time.Duration, work func()) slowness {
+// measure returns how many times longer work takes than usual.
+func measure(rounds int, usual time.Duration, work func()) slowness {
 	best := slowness{elapsed: math.Inf(1), processor: math.Inf(1)}
 	for range rounds {
 		began, used := time.Now(), cpuTime() //nolint:forbidigo // this is what is measured
