@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"encoding/base64"
 	"encoding/json"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,7 +16,7 @@ import (
 	podsecurity "k8s.io/pod-security-admission/api"
 	"k8s.io/pod-security-admission/policy"
 
-	"github.com/opgate/opgate/e2e/assets/gotool"
+	"github.com/opgate/opgate/e2e/cluster"
 	"github.com/opgate/opgate/snapshot"
 	"github.com/opgate/opgate/tools/chart"
 )
@@ -268,10 +269,10 @@ func TestPodSecurity(t *testing.T) {
 
 // TestFlags runs the server with the arguments that it gets in a pod. Its only error may be that there is no cluster.
 func TestFlags(t *testing.T) {
-	binary := filepath.Join(t.TempDir(), "opgate-server")
-	build := gotool.Command(t.Context(), checkout.Root, t.TempDir(), "build", "-o", binary, "./cmd/opgate-server")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build opgate: %v\n%s", err, out)
+	programs := cluster.Programs{Built: os.Getenv(cluster.ProgramsVariable), Dir: t.TempDir(), Log: os.Stderr}
+	binary, err := programs.Server(t.Context())
+	if err != nil {
+		t.Fatal(err)
 	}
 	for name, values := range map[string]string{
 		"self-managed": "{policy: {defaultNamespace: operators}}",

@@ -101,3 +101,20 @@ func TestRefusedExternal(t *testing.T) {
 		})
 	}
 }
+
+// TestDocumentedReleases wants the Application and the HelmRelease in docs/install.md to have values that the chart
+// accepts, and to wait for one another and retry.
+func TestDocumentedReleases(t *testing.T) {
+	field := func(kind string, path ...string) string {
+		t.Helper()
+		text, err := chart.Documented(checkout, kind, path...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	mustRender(t, field("Application", "source", "helm", "valuesObject"))
+	mustRender(t, field("HelmRelease", "values"))
+	same(t, "retries", strings.TrimSpace(field("Application", "syncPolicy", "retry", "limit")), "10")
+	same(t, "retries", strings.TrimSpace(field("HelmRelease", "install", "remediation", "retries")), "10")
+}

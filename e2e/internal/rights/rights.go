@@ -68,8 +68,8 @@ func Unused(used []Right, rules ...rbacv1.PolicyRule) []Right {
 	return unused
 }
 
-// OfCertificates are the rights that only self-managed certificates need. TestCertificates of e2e/install, which is not
-// one of the tests that UnusedShipped is for, fails unless it uses all of them.
+// OfCertificates are the rights that only self-managed certificates need. TestInstall of e2e/install, which is not one
+// of the tests that UnusedShipped is for, fails unless it uses all of them.
 var OfCertificates = []Right{
 	{Verb: "patch", Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"},
 	{Verb: "update", Resource: "secrets"},
