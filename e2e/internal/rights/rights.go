@@ -89,7 +89,7 @@ func UnusedShipped(used []Right) ([]Right, error) {
 	}
 	finalizers := Right{Verb: "update", Group: "policy.open-cluster-management.io", Resource: "policies/finalizers"}
 	return slices.DeleteFunc(Unused(used, all...), func(r Right) bool {
-		// Admission plugin OwnerReferencesPermissionEnforcement checks these: see TestUninstall for the first.
+		// Admission plugin OwnerReferencesPermissionEnforcement checks these: see TestInstall for the first.
 		return r.Verb == "delete" && strings.HasSuffix(r.Resource, "webhookconfigurations") || r == finalizers ||
 			slices.Contains(OfCertificates, r)
 	}), nil
