@@ -8,6 +8,8 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+
+	"github.com/opgate/opgate/tools/chart"
 )
 
 // externalCases are those in which another party owns what is Opgate's by default: the definition of OperatorPolicy,
