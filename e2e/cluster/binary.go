@@ -13,6 +13,10 @@ import (
 	"github.com/opgate/opgate/e2e/assets/stopwatch"
 )
 
+// ProgramsVariable is the environment variable with a directory that has the programs of this checkout, so that each
+// package of tests does not link them again. Without it they are built.
+const ProgramsVariable = "OPGATE_E2E_PROGRAMS"
+
 // Programs are the two programs of this checkout, each built when it is first needed. The zero value is usable.
 type Programs struct {
 	// Built is a directory that has both already. Default: they are built.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -21,32 +20,41 @@ import (
 	"github.com/opgate/opgate/e2e/olm"
 )
 
+// usualSeed is that of the walk that always runs. In it users edit, move and delete policies, approve plans by hand, and
+// restart Opgate.
+const usualSeed = 7
+
 var (
-	walks   = flag.Int("walks", 3, "number of walks")
-	seed    = flag.Uint64("seed", 0, "seed of the first walk, each later one has the next (default: those of the test)")
-	length  = flag.Int("actions", 20, "number of actions of a walk")
+	walks   = flag.Int("walks", 1, "number of walks")
+	seed    = flag.Uint64("seed", usualSeed, "seed of the first walk, each later one has the next")
+	length  = flag.Int("actions", 15, "number of actions of a walk")
 	shrinks = flag.Int("shrink", 0, "replay a walk that fails at most so many times, to find the shortest sequence")
 	limit   = flag.Duration("deadline", time.Minute, "time to meet the invariants, on a machine of usual speed")
 	keep    = flag.String("keep", "", "directory for scripts of walks that fail")
 )
 
-// seeds are those of the walks that always run.
-var seeds = []uint64{9, 11, 12}
-
-// TestExplore plays walks that seeds choose.
+// TestExplore plays walks that seeds choose and, without other seeds, a script of testdata; with -long all of them. Its
+// cluster is its own, since it restarts OLM and Opgate.
 func TestExplore(t *testing.T) {
 	t.Parallel()
 	x := start(t)
-	chosen := slices.Clone(seeds)
-	if *seed != 0 || *walks != len(seeds) {
-		chosen = nil
-		for i := range *walks {
-			chosen = append(chosen, max(*seed, 1)+uint64(i))
-		}
-	}
 	tests := map[string]func(*testing.T){}
-	for _, s := range chosen {
+	for i := range *walks {
+		s := *seed + uint64(i)
 		tests[fmt.Sprintf("seed=%d", s)] = func(t *testing.T) { x.explore(t, s) }
+	}
+	paths := []string{"testdata/approval-restored.txt"}
+	switch {
+	case *harness.Long:
+		var err error
+		if paths, err = filepath.Glob("testdata/*.txt"); err != nil {
+			t.Fatal(err)
+		}
+	case *seed != usualSeed:
+		paths = nil
+	}
+	for _, path := range paths {
+		tests[strings.TrimSuffix(filepath.Base(path), ".txt")] = func(t *testing.T) { x.replay(t, path) }
 	}
 	harness.Together(t, tests)
 }
@@ -79,32 +87,19 @@ func (x *explorer) explore(t *testing.T, seed uint64) {
 	}
 }
 
-// TestReplay plays the scripts of testdata.
-func TestReplay(t *testing.T) {
-	t.Parallel()
-	paths, err := filepath.Glob("testdata/*.txt")
+// replay plays a script.
+func (x *explorer) replay(t *testing.T, path string) {
+	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	x := start(t)
-	tests := map[string]func(*testing.T){}
-	for _, path := range paths {
-		name := strings.TrimSuffix(filepath.Base(path), ".txt")
-		tests[name] = func(t *testing.T) {
-			text, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			script, err := parse(string(text))
-			if err == nil {
-				err = x.play(t.Context(), script, t.Logf)
-			}
-			if err != nil {
-				t.Error(err)
-			}
-		}
+	script, err := parse(string(text))
+	if err == nil {
+		err = x.play(t.Context(), script, t.Logf)
 	}
-	harness.Together(t, tests)
+	if err != nil {
+		t.Error(err)
+	}
 }
 
 // start starts a cluster with OLM, its catalog, and Opgate with the loop.

@@ -40,13 +40,9 @@ func newEnv(c *cluster.Cluster) (*Env, error) {
 	return e, nil
 }
 
-// programsVariable is the environment variable with a directory that has the programs of this checkout, so that each
-// package of tests does not link them again. Without it they are built.
-const programsVariable = "OPGATE_E2E_PROGRAMS"
-
 // programs are the binaries that all clusters of this process run. Linking one takes seconds each time.
 var (
-	programs = cluster.Programs{Built: os.Getenv(programsVariable), Log: os.Stderr}
+	programs = cluster.Programs{Built: os.Getenv(cluster.ProgramsVariable), Log: os.Stderr}
 	// makePrograms makes their directory, and removePrograms removes it.
 	makePrograms   = sync.OnceValue(makeProgramsDir)
 	removePrograms = func() error { return nil }

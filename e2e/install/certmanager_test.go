@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/opgate/opgate/e2e/assets"
@@ -14,12 +15,29 @@ import (
 	"github.com/opgate/opgate/e2e/harness"
 )
 
-// TestInstallCertManager has Opgate installed with certificates from the real cert-manager, by helm and by kubectl.
+// TestInstallCertManager has Opgate installed by helm with certificates from the real cert-manager, and goes from one
+// source of certificates to the other. Its cluster is its own, since definitions come and go.
 func TestInstallCertManager(t *testing.T) {
 	t.Parallel()
 	s := Start(t)
 	s.startCertManager(t)
 	s.install(t, "certificates.mode=cert-manager", patiently())
+	namespace := s.Govern(t)
+	s.WantGate(t, namespace)
+	s.underLoad(t, namespace, func() {
+		for _, mode := range []string{"self-managed", "cert-manager"} {
+			s.RunHelm(t, "upgrade", "opgate", harness.ChartDir, "--reuse-values", "--set",
+				"certificates.mode="+mode, "--wait")
+		}
+	})
+}
+
+// byKubectl installs, upgrades and removes Opgate by plain manifests, with certificates from cert-manager.
+func (s *Site) byKubectl(t *testing.T) {
+	manifests := s.overlay(t, "cert-manager")
+	apply := func() { harness.Kubectl(t, s.Cluster, cluster.Admin, manifests, "apply", "--server-side", "-f", "-") }
+	apply()
+	s.Admin(t, "rollout", "status", "deployment", "-n", cluster.OpgateNamespace, "opgate", "--timeout=10m")
 	namespace := s.Govern(t)
 	s.WantGate(t, namespace)
 	if err := s.converts(namespace)(t.Context()); err != nil {
@@ -47,25 +65,13 @@ func TestInstallCertManager(t *testing.T) {
 			}
 		}
 	})
-	t.Run("from one mode to the other", func(t *testing.T) {
-		s.underLoad(t, namespace, func() {
-			for _, mode := range []string{"self-managed", "cert-manager"} {
-				s.RunHelm(t, "upgrade", "opgate", harness.ChartDir, "--reuse-values", "--set",
-					"certificates.mode="+mode, "--wait")
-			}
-		})
-	})
-	t.Run("kubectl", func(t *testing.T) {
-		s.RunHelm(t, "uninstall", "opgate", "--wait")
-		// They would wait for the API server to let go of its connections.
-		s.Admin(t, "delete", "pods", "-n", cluster.OpgateNamespace, "--all", "--force", "--grace-period=0")
-		s.Admin(t, "delete", "namespace", cluster.OpgateNamespace)
-		s.Admin(t, "delete", "customresourcedefinition", registrations[harness.DefinitionResource])
-		harness.Kubectl(t, s.Cluster, cluster.Admin, s.overlay(t, "cert-manager"), "apply", "--server-side", "-f", "-")
-		s.Admin(t, "rollout", "status", "deployment", "-n", cluster.OpgateNamespace, "opgate")
-		s.writePolicy(t, namespace)
-		s.WantGate(t, namespace)
-	})
+	apply() // once more, over what has been filled in
+	s.WantGate(t, namespace)
+	for _, step := range ShellSteps(t, "../../docs/install.md", "delete -k") {
+		s.Shell(t, strings.ReplaceAll(step, "overlays/self-managed", "overlays/cert-manager"))
+	}
+	s.WantUngated(t, namespace)
+	s.wantPolicies(t, namespace)
 }
 
 // startCertManager runs cert-manager's controllers and its CA injector until the end of the test.

@@ -15,60 +15,33 @@ import (
 // missingRegistry has no image that a node could pull.
 const missingRegistry = "registry.invalid"
 
-// TestInstallFails installs a release whose pods cannot start: it blocks nothing. After one of them has been ready, an
-// upgrade that fails, and an outage, refuse what they cannot judge.
-func TestInstallFails(t *testing.T) {
-	t.Parallel()
-	s := Start(t)
-	s.RunHelm(t, "install", "opgate", harness.ChartDir, "--create-namespace", "--set",
-		Quick()+",image.registry="+missingRegistry)
-	t.Run("nothing is locked before a replica has been ready", func(t *testing.T) {
-		s.wantNothingLocked(t)
-		s.wantUnverified(t, "operatorpolicy default/opgate-verify was admitted, so webhook operatorpolicies.opgate.io was not called")
-	})
+// withoutPods has all pods end, and upgrades to pods that do not start: what none of them can judge is refused.
+func (s *Site) withoutPods(t *testing.T, namespace string) {
+	s.Admin(t, "scale", "deployment", "-n", cluster.OpgateNamespace, "opgate", "--replicas=0")
+	s.Admin(t, "delete", "pods", "-n", cluster.OpgateNamespace, "-l", "app.kubernetes.io/name=opgate", "--force",
+		"--grace-period=0")
+	s.wantOnlyOursLocked(t)
+	s.wantUnverified(t, "the API server cannot call the gate: Internal error occurred: failed calling webhook")
 
-	s.RunHelm(t, "upgrade", "opgate", harness.ChartDir, "--reuse-values", "--set", "image.registry="+publicRegistry,
-		"--wait")
-	namespace := s.Govern(t)
-	s.WantGate(t, namespace)
-	s.wantRules(t)
-
-	t.Run("without a pod", func(t *testing.T) {
-		s.Admin(t, "scale", "deployment", "-n", cluster.OpgateNamespace, "opgate", "--replicas=0")
-		s.Admin(t, "delete", "pods", "-n", cluster.OpgateNamespace, "-l", "app.kubernetes.io/name=opgate", "--force",
-			"--grace-period=0")
+	apply := func(args ...string) func() {
+		return func() {
+			harness.Kubectl(t, s.Cluster, cluster.Admin, s.Manifest(t), append([]string{"apply", "-f", "-"}, args...)...)
+		}
+	}
+	ways := []func(){func() {
+		s.RunHelm(t, "upgrade", "opgate", harness.ChartDir, "--reuse-values", "--force-conflicts", "--set",
+			"webhooks.timeoutSeconds=7,image.registry="+missingRegistry)
+	}}
+	if *harness.Long {
+		ways = append(ways, apply("--server-side", "--force-conflicts"), apply(), apply())
+	}
+	for _, upgrade := range ways {
+		upgrade()
 		s.wantOnlyOursLocked(t)
-		s.wantUnverified(t, "the API server cannot call the gate: Internal error occurred: failed calling webhook")
-	})
-	manifest := func() string { return s.Manifest(t) }
-	for _, way := range []struct {
-		name  string
-		apply func()
-	}{
-		{name: "helm upgrade", apply: func() {
-			s.RunHelm(t, "upgrade", "opgate", harness.ChartDir, "--reuse-values", "--force-conflicts", "--set",
-				"webhooks.timeoutSeconds=7,image.registry="+missingRegistry)
-		}},
-		{name: "kubectl apply --server-side", apply: func() {
-			harness.Kubectl(t, s.Cluster, cluster.Admin, manifest(), "apply", "--server-side", "--force-conflicts",
-				"-f", "-")
-		}},
-		{name: "kubectl apply", apply: func() {
-			harness.Kubectl(t, s.Cluster, cluster.Admin, manifest(), "apply", "-f",
-				"-")
-		}},
-		{name: "kubectl apply again",
-			apply: func() { harness.Kubectl(t, s.Cluster, cluster.Admin, manifest(), "apply", "-f", "-") }},
-	} {
-		t.Run(way.name+" to pods that do not start opens nothing", func(t *testing.T) {
-			way.apply()
-			s.wantOnlyOursLocked(t)
-			s.wantRules(t)
-		})
+		s.wantRules(t)
 	}
 	s.RunHelm(t, "upgrade", "opgate", harness.ChartDir, "--reset-values", "--force-conflicts", "--wait", "--set", Quick())
 	s.WantGate(t, namespace)
-	s.WantNothingForbidden(t)
 }
 
 // wantNothingLocked wants all kinds that Opgate judges to be writable. A webhook that was called would refuse them,

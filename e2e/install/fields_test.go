@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"reflect"
 	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -17,27 +17,26 @@ import (
 	"github.com/opgate/opgate/e2e/harness"
 )
 
-// fieldsAreSetBack changes fields of both webhook configurations. They are set back, and an event names them.
-func (r *certified) fieldsAreSetBack(t *testing.T) {
+// setsFieldsBack changes fields of both webhook configurations. They are set back, and an event names them.
+func (s *Site) setsFieldsBack(t *testing.T) {
 	const changes = `[{"op":"replace","path":"/webhooks/0/failurePolicy","value":"Ignore"},
 		{"op":"replace","path":"/webhooks/0/timeoutSeconds","value":1},
 		{"op":"replace","path":"/webhooks/0/rules","value":[]},
 		{"op":"add","path":"/webhooks/0/objectSelector","value":{"matchLabels":{"judge":"me"}}},
 		{"op":"remove","path":"/webhooks/0/matchConditions"}]`
-	for _, address := range r.health { // a replica that was never ready leaves the webhooks alone
-		harness.Eventually(t, "see both replicas ready", func(ctx context.Context) error {
-			code, body, err := harness.GetURL(ctx, "http://"+address+"/readyz")
-			if err == nil && code != http.StatusOK {
-				err = errors.New(body)
-			}
-			return err
-		})
+	admin := s.Clients[cluster.Admin]
+	read := func(resource schema.GroupVersionResource) *unstructured.Unstructured {
+		u, err := admin.Resource(resource).Get(t.Context(), "opgate", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return u
 	}
 	for kind, resource := range map[string]schema.GroupVersionResource{
 		"MutatingWebhookConfiguration": mutatingResource, "ValidatingWebhookConfiguration": harness.ValidatingResource,
 	} {
-		before := r.read(t, resource, cluster.Admin, "", "opgate")
-		changed, err := r.admin().Resource(resource).Patch(t.Context(), "opgate", types.JSONPatchType, []byte(changes),
+		before := read(resource)
+		changed, err := admin.Resource(resource).Patch(t.Context(), "opgate", types.JSONPatchType, []byte(changes),
 			metav1.PatchOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -46,14 +45,14 @@ func (r *certified) fieldsAreSetBack(t *testing.T) {
 			t.Fatal("nothing was changed")
 		}
 		harness.Eventually(t, "see the fields set back", func(context.Context) error {
-			if now := r.read(t, resource, cluster.Admin, "", "opgate"); !reflect.DeepEqual(now.Object["webhooks"],
+			if now := read(resource); !reflect.DeepEqual(now.Object["webhooks"],
 				before.Object["webhooks"]) {
 				return fmt.Errorf("%s has %v", kind, now.Object["webhooks"].([]any)[0])
 			}
 			return nil
 		})
 		harness.Eventually(t, "see the event", func(context.Context) error {
-			events := harness.Kubectl(t, r.Cluster, cluster.Admin, "", "get", "events", "-n", "default", "-o",
+			events := s.Admin(t, "get", "events", "-n", "default", "-o",
 				"jsonpath={.items[*].message}",
 				"--field-selector", "reason=WebhookRestored,involvedObject.kind="+kind)
 			for _, want := range []string{`failurePolicy of subscriptions.opgate.io (it was "Ignore")`,

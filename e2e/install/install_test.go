@@ -19,16 +19,26 @@ import (
 	"github.com/opgate/opgate/e2e/internal/speed"
 )
 
-// TestInstall has Opgate installed by helm with certificates of its own, and go through what an installation goes
-// through in its life.
+// TestInstall takes one cluster through what an installation goes through in its life: by helm with certificates of its
+// own, and by kubectl with those of cert-manager. The cluster is its own, since definitions and webhook configurations
+// come and go.
 func TestInstall(t *testing.T) {
 	t.Parallel()
 	s := Start(t)
 
-	s.install(t)
+	t.Run("A1: the chart finds OLM", s.findsOLM)
+	t.Run("nothing is locked before a replica has been ready", func(t *testing.T) {
+		s.RunHelm(t, "install", "opgate", harness.ChartDir, "--create-namespace", "--set",
+			Quick()+",image.registry="+missingRegistry)
+		s.wantNothingLocked(t)
+		s.wantUnverified(t, "operatorpolicy default/opgate-verify was admitted, so webhook operatorpolicies.opgate.io was not called")
+	})
+	s.RunHelm(t, "upgrade", "opgate", harness.ChartDir, "--reuse-values", "--set", "image.registry="+publicRegistry,
+		"--wait")
 	namespace := s.Govern(t)
 	t.Run("it judges", func(t *testing.T) {
 		s.WantGate(t, namespace)
+		s.wantRules(t)
 		harness.WantRefused(t, s.Cluster, cluster.Tenant,
 			harness.AsJSON(t, harness.Subscription(namespace, "foreign", harness.ForeignCatalog, "Manual")),
 			[]string{"apply", "-f", "-"},
@@ -58,19 +68,25 @@ func TestInstall(t *testing.T) {
 		})
 	})
 	t.Run("what is overwritten is restored", func(t *testing.T) { s.overwrite(t, namespace) })
-	t.Run("what is deleted comes back with the next upgrade", func(t *testing.T) {
-		s.Admin(t, "delete", "validatingwebhookconfiguration", "opgate")
-		s.wantHeld(t, namespace)
-		s.RunHelm(t, "upgrade", "opgate", harness.ChartDir, "--reuse-values", "--wait")
+	t.Run("fields of webhooks are set back", s.setsFieldsBack)
+	t.Run("a Secret that is deleted is made anew", func(t *testing.T) {
+		before := s.signer(t)
+		s.Admin(t, "delete", "secret", "-n", cluster.OpgateNamespace, caSecret)
+		s.wantAnotherSigner(t, before)
 		s.WantGate(t, namespace)
 	})
-	t.Run("rotations and restarts are not noticed", func(t *testing.T) { s.rotateAndRestart(t, namespace) })
-	t.Run("neither is an upgrade", func(t *testing.T) { s.upgrade(t, namespace) })
-	t.Run("certificates that expire", func(t *testing.T) { s.expire(t, namespace) })
+	t.Run("rotations, restarts and an upgrade are not noticed", func(t *testing.T) { s.undisturbed(t, namespace) })
+	if *harness.Long {
+		t.Run("certificates that expire", func(t *testing.T) { s.expire(t, namespace) })
+	}
 	t.Run("a crash of all pods", func(t *testing.T) { s.crash(t, namespace) })
+	t.Run("without a pod nothing is opened", func(t *testing.T) { s.withoutPods(t, namespace) })
 	t.Run("policies that were stored before", func(t *testing.T) { s.storedBefore(t, namespace) })
-	s.WantNothingForbidden(t)
+	s.wantRights(t)
 	t.Run("docs/emergency.md", func(t *testing.T) { s.emergencies(t) })
+	t.Run("helm uninstall", func(t *testing.T) { s.uninstalls(t) })
+	s.startCertManager(t)
+	t.Run("kubectl and cert-manager", func(t *testing.T) { s.byKubectl(t) })
 }
 
 // overwrite damages what the pods have filled in.
@@ -95,9 +111,11 @@ func (s *Site) overwrite(t *testing.T, namespace string) {
 	s.WantGate(t, namespace)
 }
 
-// upgrade goes from a chart of another version, with other values, to this one while requests come in. TestRollback
-// does so with the program of another commit.
-func (s *Site) upgrade(t *testing.T, namespace string) {
+// undisturbed goes from a chart of another version, with other values, to this one while requests come in, after
+// certificates and pods were replaced. TestRollback does so with the program of another commit.
+func (s *Site) undisturbed(t *testing.T, namespace string) {
+	s.Admin(t, "delete", "validatingwebhookconfiguration", "opgate") // it comes back with the next upgrade
+	s.wantHeld(t, namespace)
 	previous := t.TempDir()
 	if err := os.CopyFS(previous, os.DirFS(harness.ChartDir)); err != nil {
 		t.Fatal(err)
@@ -105,7 +123,16 @@ func (s *Site) upgrade(t *testing.T, namespace string) {
 	setChartVersion(t, previous, earlierVersion)
 	s.RunHelm(t, "upgrade", "opgate", previous, "--reuse-values", "--set",
 		"webhooks.timeoutSeconds=10,log.level=debug,"+patiently(), "--wait")
+	s.WantGate(t, namespace)
+	s.wantImage(t, true)
+	harness.Eventually(t, "the pods that are less patient are gone", func(context.Context) error {
+		if all, staying := len(s.Node.Pods(cluster.OpgateNamespace)), len(s.Pods(t)); all > staying {
+			return fmt.Errorf("there are %d, and %d stay", all, staying)
+		}
+		return nil
+	})
 	s.underLoad(t, namespace, func() {
+		s.rotateAndRestart(t)
 		s.RunHelm(t, "upgrade", "opgate", harness.ChartDir, "--reset-values", "--set", Quick(), "--wait")
 	})
 	s.wantImage(t, false)

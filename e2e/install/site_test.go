@@ -3,6 +3,7 @@ package install
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/opgate/opgate/e2e/cluster"
 	"github.com/opgate/opgate/e2e/harness"
+	"github.com/opgate/opgate/e2e/internal/rights"
 	"github.com/opgate/opgate/e2e/internal/speed"
 )
 
@@ -33,6 +35,22 @@ func (s *Site) install(t *testing.T, set ...string) {
 	t.Helper()
 	s.RunHelm(t, "install", "opgate", harness.ChartDir, "--create-namespace", "--wait", "--set",
 		strings.Join(append([]string{Quick()}, set...), ","))
+}
+
+// wantRights wants that the permissions of the release are enough for all that it did, and that it has used those that
+// only self-managed certificates need.
+func (s *Site) wantRights(t *testing.T) {
+	t.Helper()
+	s.WantNothingForbidden(t)
+	requests, err := s.OpgateRequests(time.Time{}, time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, right := range rights.OfCertificates {
+		if !slices.ContainsFunc(requests, func(r cluster.Request) bool { return rights.For(r) == right }) {
+			t.Errorf("opgate did not %s %s", right.Verb, right.Resource)
+		}
+	}
 }
 
 // wantHeld wants the API server to refuse by itself, soon, what needs no webhook to judge, and to admit the rest.

@@ -19,46 +19,41 @@ import (
 	"github.com/opgate/opgate/e2e/harness"
 )
 
-// TestUninstall takes releases away, in the order of the manual and in orders in which people go about it. Afterwards
-// the API takes everything again, without further ado, and the next release can be installed. What begins it is what an
-// admin types first; the rest follows.
+// uninstalls installs a release where the namespace of one was deleted, and takes it away again.
+func (s *Site) uninstalls(t *testing.T) {
+	s.install(t, "replicas=1")
+	namespace := s.Govern(t)
+	s.WantGate(t, namespace)
+	s.uninstall(t)
+	s.WantUngated(t, namespace)
+	s.wantPolicies(t, namespace)
+}
+
+// TestUninstall takes releases away in orders in which people go about it; TestInstall has those of the manual.
+// Afterwards the API takes everything again, without further ado, and the next release can be installed. What begins it
+// is what an admin types first; the rest follows. Its cluster is its own, since definitions come and go.
 func TestUninstall(t *testing.T) {
 	t.Parallel()
 	s := Start(t)
 	namespace := s.NewNamespace(t)
-	uninstall := func(t *testing.T) { s.RunHelm(t, "uninstall", "opgate", "--wait") }
 	t.Run("ordering off and on", func(t *testing.T) { s.switchOrdering(t) })
 	for _, order := range []struct {
 		name  string
 		steps func(t *testing.T)
 	}{
-		{name: "helm", steps: uninstall},
-		{
-			name: "the namespace first",
-			steps: func(t *testing.T) {
-				s.wantBackstop(t, namespace)
-				s.Admin(t, "delete", "namespace", cluster.OpgateNamespace)
-				// The record of the release went with it. Nothing is left to say that the webhooks have to go, but
-				// their owner.
-				s.wantHeld(t, namespace)
-				// Roles stay, and with them what the API server holds by itself. The next release takes them over.
-				s.Admin(t, "delete", "clusterrole", "opgate-backstop")
-				s.WantUngated(t, namespace)
-			},
-		},
 		{
 			name: "the webhook configurations first",
 			steps: func(t *testing.T) {
 				s.Admin(t, "delete", "mutatingwebhookconfiguration,validatingwebhookconfiguration", "opgate")
 				s.wantHeld(t, namespace)
-				uninstall(t)
+				s.uninstall(t)
 			},
 		},
 		{
 			name: "the definition first",
 			steps: func(t *testing.T) {
 				s.Admin(t, "delete", "customresourcedefinition", registrations[harness.DefinitionResource])
-				uninstall(t)
+				s.uninstall(t)
 			},
 		},
 		{
@@ -66,7 +61,7 @@ func TestUninstall(t *testing.T) {
 			steps: func(t *testing.T) {
 				s.Admin(t, "delete", "clusterrole,clusterrolebinding", "-l", "app.kubernetes.io/name=opgate")
 				s.Admin(t, "delete", "serviceaccount", "-n", cluster.OpgateNamespace, "opgate")
-				uninstall(t)
+				s.uninstall(t)
 			},
 		},
 		{
@@ -80,7 +75,7 @@ func TestUninstall(t *testing.T) {
 					}
 					return nil
 				})
-				uninstall(t)
+				s.uninstall(t)
 			},
 		},
 	} {
@@ -94,23 +89,10 @@ func TestUninstall(t *testing.T) {
 			s.Admin(t, "get", "customresourcedefinition", "constraints.operators.coreos.com") // and what it defines
 		})
 	}
-	t.Run("kubectl", func(t *testing.T) {
-		manifests := s.overlay(t, "self-managed")
-		apply := func() { harness.Kubectl(t, s.Cluster, cluster.Admin, manifests, "apply", "--server-side", "-f", "-") }
-		apply()
-		s.Admin(t, "rollout", "status", "deployment", "-n", cluster.OpgateNamespace, "opgate")
-		s.writePolicy(t, namespace)
-		s.WantGate(t, namespace)
-		apply() // once more, over what the pods have filled in
-		s.WantGate(t, namespace)
-		for _, step := range ShellSteps(t, "../../docs/install.md", "delete -k") {
-			s.Shell(t, step)
-		}
-		s.WantUngated(t, namespace)
-		s.wantPolicies(t, namespace)
-	})
 	t.Run("a definition that was there before", func(t *testing.T) { s.takeOver(t) })
 }
+
+func (s *Site) uninstall(t *testing.T) { s.RunHelm(t, "uninstall", "opgate", "--wait") }
 
 // takeOver installs a release where another controller has left its definition of OperatorPolicy, with v1beta1 alone
 // and a policy in it, as docs/install.md describes.

@@ -5,6 +5,8 @@ import (
 	"compress/gzip"
 	"encoding/base64"
 	"encoding/json"
+	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,7 +17,7 @@ import (
 	podsecurity "k8s.io/pod-security-admission/api"
 	"k8s.io/pod-security-admission/policy"
 
-	"github.com/opgate/opgate/e2e/assets/gotool"
+	"github.com/opgate/opgate/e2e/cluster"
 	"github.com/opgate/opgate/snapshot"
 	"github.com/opgate/opgate/tools/chart"
 )
@@ -28,42 +30,25 @@ func TestLint(t *testing.T) {
 	}
 }
 
+// refused are values that users might set, and what helm says of them.
+type refused map[string]struct{ values, want string }
+
 // TestRefusedValues sets invalid values that users might set, and checks the error of helm.
 func TestRefusedValues(t *testing.T) {
-	tests := map[string]struct{ values, want string }{
+	bySchema := refused{
 		"misspelt":              {"repicas: 3", "additional properties 'repicas' not allowed"},
 		"misspelt further down": {"log: {lvel: info}", "additional properties 'lvel' not allowed"},
 		"another log level": {"log: {level: loud}",
 			"at '/log/level': value must be one of 'debug', 'info', 'warn', 'error'"},
 		"another source": {"certificates: {mode: manual}",
 			"value must be one of 'self-managed', 'cert-manager', 'secret'"},
-		"a certificate of no Secret": {"certificates: {mode: secret}",
-			"set certificates.secret.name to a Secret with tls.crt and tls.key"},
-		"a certificate without its CA": {"certificates: {mode: secret, secret: {name: tls}}",
-			"set certificates.secret.caBundle, or certificates.secret.caAnnotations"},
 		"a key in place of the CA": {"certificates: {mode: secret, secret: {name: tls, caBundle: '-----BEGIN PRIVATE KEY-----'}}", "at '/certificates/secret/caBundle'"},
-		"no account": {"serviceAccount: {create: false}",
-			"set serviceAccount.name to the account that the pods run as"},
-		"too little time to stop": {"terminationGracePeriodSeconds: 30",
-			"terminationGracePeriodSeconds 30 is less than drain.delay and drain.timeout, 105 seconds"},
 		"a probe of another endpoint": {"readinessProbe: {httpGet: {path: /, port: 80}}",
 			"additional properties 'httpGet' not allowed"},
-		"other names":                {"nameOverride: gate", "names of objects are fixed"},
-		"all names":                  {"fullnameOverride: gate", "names of objects are fixed"},
-		"another namespace":          {"namespaceOverride: gate", "set --namespace"},
-		"an autoscaler":              {"autoscaling: {enabled: true}", "set replicas"},
 		"another policy":             {"webhooks: {failurePolicy: fail}", "value must be one of 'Fail', 'Ignore'"},
 		"no replica":                 {"replicas: 0", "at '/replicas': minimum"},
 		"a number in quotes":         {`replicas: "3"`, "at '/replicas': got string, want integer"},
 		"a digest without algorithm": {"image: {digest: 0123}", "at '/image/digest'"},
-		"no account is OLM": {`olm: {identity: ""}`,
-			"there is no Deployment olm-operator in namespaces olm and openshift-operator-lifecycle-manager, or helm was not to ask the cluster"},
-		"how to find OLM": {`olm: {identity: ""}`,
-			"set olm.identity to the account that OLM runs as, system:serviceaccount:NAMESPACE:NAME. This prints it: kubectl get deployments --all-namespaces"},
-		"OLM twice": {`olm: {identities: [a, b]}`,
-			"olm.identities has become olm.identity, which is exactly one account: set olm.identities to null"},
-		"OLM as it was": {`olm: {identity: "system:serviceaccount:a:b", identities: []}`,
-			"olm.identities has become olm.identity"},
 		"OLM is a list": {`olm: {identity: ["system:serviceaccount:a:b"]}`,
 			"at '/olm/identity': got array, want string"},
 		"OLM is no service account": {`olm: {identity: olm@example.com}`, "at '/olm/identity'"},
@@ -82,16 +67,8 @@ func TestRefusedValues(t *testing.T) {
 			"at '/ordering/pendingGuards': value must be one of 'suspend', 'delete'"},
 		"no unit": {"certificates: {selfManaged: {caLifetime: 365d}}",
 			"at '/certificates/selfManaged/caLifetime'"},
-		"no seconds": {"drain: {timeout: 2m}", "at '/drain/timeout'"},
-		"another chart's name": {"replicaCount: 3",
-			"value replicaCount does not exist in this chart: set replicas"},
-		"without a group": {"failurePolicy: Ignore",
-			"value failurePolicy does not exist in this chart: set webhooks.failurePolicy"},
-		"secrets of the image": {"image: {pullSecrets: [a]}",
-			"value image.pullSecrets does not exist in this chart: set imagePullSecrets"},
+		"no seconds":            {"drain: {timeout: 2m}", "at '/drain/timeout'"},
 		"a secret without name": {"imagePullSecrets: [{secret: a}]", "at '/imagePullSecrets/0'"},
-		"two registries": {"image: {repository: registry.example/a/b}",
-			"image.repository registry.example/a/b begins with a registry: set image.registry to registry.example, and image.repository to a/b"},
 		"a registry with a scheme": {"global: {imageRegistry: 'https://mirror.example'}",
 			"at '/global/imageRegistry'"},
 		"an argument without name": {"extraArgs: [debug]", "at '/extraArgs/0'"},
@@ -99,12 +76,56 @@ func TestRefusedValues(t *testing.T) {
 		"variables as a map":       {"extraEnv: {A: b}", "at '/extraEnv': got object, want array"},
 		"a variable that is a number": {"extraEnv: [{name: A, value: 1}]",
 			"at '/extraEnv/0/value': got number, want string"},
-		"a variable of the chart": {"extraEnv: [{name: POD_NAMESPACE, value: a}]",
-			"extraEnv: POD_NAMESPACE is set by the chart"},
 		"an annotation without quotes": {"commonAnnotations: {a: true}",
 			"at '/commonAnnotations/a': got boolean, want string"},
 	}
-	for name, test := range tests {
+	// The schema refuses all that is wrong at once: values that set other keys go together.
+	for left := bySchema; len(left) > 0; {
+		together, next := map[string]string{}, refused{}
+		now := refused{}
+		for name, test := range left {
+			key, _, _ := strings.Cut(test.values, ":")
+			if _, ok := together[key]; ok {
+				next[name] = test
+				continue
+			}
+			together[key], now[name] = test.values, test
+		}
+		_, err := render(t.Context(), strings.Join(slices.Collect(maps.Values(together)), "\n"))
+		for name, test := range now {
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%s: got error %v\nwant it to say %s", name, err, test.want)
+			}
+		}
+		left = next
+	}
+	for name, test := range (refused{
+		"a certificate of no Secret": {"certificates: {mode: secret}",
+			"set certificates.secret.name to a Secret with tls.crt and tls.key"},
+		"a certificate without its CA": {"certificates: {mode: secret, secret: {name: tls}}",
+			"set certificates.secret.caBundle, or certificates.secret.caAnnotations"},
+		"no account": {"serviceAccount: {create: false}",
+			"set serviceAccount.name to the account that the pods run as"},
+		"too little time to stop": {"terminationGracePeriodSeconds: 30",
+			"terminationGracePeriodSeconds 30 is less than drain.delay and drain.timeout, 105 seconds"},
+		"other names":       {"nameOverride: gate", "names of objects are fixed"},
+		"another namespace": {"namespaceOverride: gate", "set --namespace"},
+		"an autoscaler":     {"autoscaling: {enabled: true}", "set replicas"},
+		"no account is OLM": {`olm: {identity: ""}`,
+			"there is no Deployment olm-operator in namespaces olm and openshift-operator-lifecycle-manager, or helm was not to ask the cluster"},
+		"how to find OLM": {`olm: {identity: ""}`,
+			"set olm.identity to the account that OLM runs as, system:serviceaccount:NAMESPACE:NAME. This prints it: kubectl get deployments --all-namespaces"},
+		"OLM twice": {`olm: {identities: [a, b]}`,
+			"olm.identities has become olm.identity, which is exactly one account: set olm.identities to null"},
+		"OLM as it was": {`olm: {identity: "system:serviceaccount:a:b", identities: []}`,
+			"olm.identities has become olm.identity"},
+		"secrets of the image": {"image: {pullSecrets: [a]}",
+			"value image.pullSecrets does not exist in this chart: set imagePullSecrets"},
+		"two registries": {"image: {repository: registry.example/a/b}",
+			"image.repository registry.example/a/b begins with a registry: set image.registry to registry.example, and image.repository to a/b"},
+		"a variable of the chart": {"extraEnv: [{name: POD_NAMESPACE, value: a}]",
+			"extraEnv: POD_NAMESPACE is set by the chart"},
+	}) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if _, err := render(t.Context(), test.values); err == nil || !strings.Contains(err.Error(), test.want) {
@@ -268,10 +289,10 @@ func TestPodSecurity(t *testing.T) {
 
 // TestFlags runs the server with the arguments that it gets in a pod. Its only error may be that there is no cluster.
 func TestFlags(t *testing.T) {
-	binary := filepath.Join(t.TempDir(), "opgate-server")
-	build := gotool.Command(t.Context(), checkout.Root, t.TempDir(), "build", "-o", binary, "./cmd/opgate-server")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build opgate: %v\n%s", err, out)
+	programs := cluster.Programs{Built: os.Getenv(cluster.ProgramsVariable), Dir: t.TempDir(), Log: os.Stderr}
+	binary, err := programs.Server(t.Context())
+	if err != nil {
+		t.Fatal(err)
 	}
 	for name, values := range map[string]string{
 		"self-managed": "{policy: {defaultNamespace: operators}}",

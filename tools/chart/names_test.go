@@ -1,10 +1,13 @@
 package chart_test
 
 import (
+	"encoding/json"
+	"maps"
 	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -17,39 +20,49 @@ import (
 	"github.com/opgate/opgate/tools/chart"
 )
 
-// TestNames sets each name that users may expect, and wants the refusal to name a value that exists.
+// TestNames looks at each name that users may expect, and sets one: the schema lets it pass, and the refusal names a
+// value that exists.
 func TestNames(t *testing.T) {
 	values, err := chart.Values(checkout)
 	if err != nil {
 		t.Fatal(err)
 	}
 	exists := func(path string) bool {
-		for _, value := range values {
-			if value.Path == path || strings.HasPrefix(value.Path, path+".") {
-				return true
-			}
+		return slices.ContainsFunc(values, func(v chart.Value) bool {
+			return v.Path == path || strings.HasPrefix(v.Path, path+".")
+		})
+	}
+	read := func(parts ...string) []byte {
+		text, err := os.ReadFile(filepath.Join(append([]string{checkout.Chart()}, parts...)...))
+		if err != nil {
+			t.Fatal(err)
 		}
-		return false
+		return text
 	}
-	text, err := os.ReadFile(filepath.Join(checkout.Chart(), "templates", "_names.tpl"))
-	if err != nil {
-		t.Fatal(err)
+	var schema struct {
+		PatternProperties map[string]any `json:"patternProperties"`
 	}
-	names := regexp.MustCompile(`(?m)^ +"(\w+)" "([\w.]+)"`).FindAllStringSubmatch(string(text), -1)
+	if err := json.Unmarshal(read("values.schema.json"), &schema); err != nil || len(schema.PatternProperties) != 1 {
+		t.Fatalf("the schema has patterns %v: %v", schema.PatternProperties, err)
+	}
+	passes := regexp.MustCompile(slices.Collect(maps.Keys(schema.PatternProperties))[0])
+	names := regexp.MustCompile(`(?m)^ +"(\w+)" "([\w.]+)"`).FindAllStringSubmatch(
+		string(read("templates", "_names.tpl")), -1)
 	if len(names) < 20 {
 		t.Fatalf("only %d names were read: %v", len(names), names)
 	}
 	for _, name := range names {
-		t.Run(name[1], func(t *testing.T) {
-			t.Parallel()
-			if !exists(name[2]) {
-				t.Errorf("there is no value %s", name[2])
-			}
-			want := "value " + name[1] + " does not exist in this chart: set " + name[2]
-			if _, err := render(t.Context(), name[1]+": {}"); err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("got error %v\nwant it to say %s", err, want)
-			}
-		})
+		if !exists(name[2]) {
+			t.Errorf("%s: there is no value %s", name[1], name[2])
+		}
+		if !passes.MatchString(name[1]) {
+			t.Errorf("the schema refuses %s", name[1])
+		}
+	}
+	last := names[len(names)-1]
+	want := "value " + last[1] + " does not exist in this chart: set " + last[2]
+	if _, err := render(t.Context(), last[1]+": {}"); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got error %v\nwant it to say %s", err, want)
 	}
 }
 

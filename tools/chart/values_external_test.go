@@ -8,6 +8,8 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+
+	"github.com/opgate/opgate/tools/chart"
 )
 
 // externalCases are those in which another party owns what is Opgate's by default: the definition of OperatorPolicy,
@@ -100,4 +102,21 @@ func TestRefusedExternal(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestDocumentedReleases wants the Application and the HelmRelease in docs/install.md to have values that the chart
+// accepts, and to wait for one another and retry.
+func TestDocumentedReleases(t *testing.T) {
+	field := func(kind string, path ...string) string {
+		t.Helper()
+		text, err := chart.Documented(checkout, kind, path...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	mustRender(t, field("Application", "source", "helm", "valuesObject"))
+	mustRender(t, field("HelmRelease", "values"))
+	same(t, "retries", strings.TrimSpace(field("Application", "syncPolicy", "retry", "limit")), "10")
+	same(t, "retries", strings.TrimSpace(field("HelmRelease", "install", "remediation", "retries")), "10")
 }

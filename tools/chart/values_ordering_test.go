@@ -13,7 +13,6 @@ import (
 func orderingCases() []valueCase {
 	write := []string{"list", "watch", "create", "update", "delete"}
 	return []valueCase{
-		flagCase("ordering.pendingGuards", "delete", "pending-guards"),
 		{
 			name: "without ordering nothing is left of Policies, whatever else is set",
 			values: `

@@ -28,16 +28,40 @@ var orderingDefinitions = []string{"policies.policy.open-cluster-management.io",
 // serverCases are values that say what the server does.
 func serverCases() []valueCase {
 	return []valueCase{
-		flagCase("policy.approvalMode", "deny", "approval-mode"),
-		flagCase("policy.backstop", "audit", "backstop"),
-		flagCase("policy.ungoverned", "hold", "ungoverned"),
-		flagCase("policy.escapes", "remove", "escapes"),
-		flagCase("policy.defaultNamespace", "operators", "operator-policy-default-namespace"),
-		flagCase("policy.statusHistoryLength", "3", "operator-policy-status-history-length"),
-		flagCase("policy.maxStaleness", "1m", "max-staleness"),
-		flagCase("policy.probeStaticPolicies", "true", "probe-static-policies"),
-		flagCase("log.level", "debug", "log-level"),
-		flagCase("log.format", "console", "log-format"),
+		{
+			name: "values that are one flag each",
+			values: `
+policy:
+  approvalMode: deny
+  backstop: audit
+  ungoverned: hold
+  escapes: remove
+  defaultNamespace: operators
+  statusHistoryLength: 3
+  maxStaleness: 1m
+  probeStaticPolicies: true
+log: {level: debug, format: console}
+drain: {delay: 20s, timeout: 30s}
+certificates: {selfManaged: {caLifetime: 720h, certificateLifetime: 24h, caOverlap: 1h30m}}
+ordering: {pendingGuards: delete}`,
+			check: func(t *testing.T, o objects) {
+				for name, want := range map[string]string{
+					"approval-mode": "deny", "backstop": "audit", "ungoverned": "hold", "escapes": "remove",
+					"operator-policy-default-namespace":     "operators",
+					"operator-policy-status-history-length": "3",
+					"max-staleness":                         "1m", "probe-static-policies": "true",
+					"log-level": "debug", "log-format": "console",
+					"drain-delay": "20s", "drain-timeout": "30s",
+					"ca-lifetime": "720h", "certificate-lifetime": "24h", "ca-overlap": "1h30m",
+					"pending-guards": "delete",
+				} {
+					same(t, "--"+name, flagsOf(t, o)[name], []string{want})
+					if slices.Equal(flagsOf(t, defaults)[name], []string{want}) {
+						t.Errorf("--%s is %s by default", name, want)
+					}
+				}
+			},
+		},
 		{
 			name:   "spans to a collector",
 			values: `tracing: {endpoint: "http://collector.tracing:14317"}`,
@@ -47,8 +71,6 @@ func serverCases() []valueCase {
 				same(t, "port", egress[len(egress)-1].Ports[0].Port.String(), "14317")
 			},
 		},
-		flagCase("drain.delay", "20s", "drain-delay"),
-		flagCase("drain.timeout", "30s", "drain-timeout"),
 		{
 			name:   "profiles",
 			values: "metrics: {secure: true, profiling: true}",
@@ -58,9 +80,6 @@ func serverCases() []valueCase {
 				gone[*rbacv1.ClusterRoleBinding](t, o, "opgate-profiler")
 			},
 		},
-		flagCase("certificates.selfManaged.caLifetime", "720h", "ca-lifetime"),
-		flagCase("certificates.selfManaged.certificateLifetime", "24h", "certificate-lifetime"),
-		flagCase("certificates.selfManaged.caOverlap", "1h30m", "ca-overlap"),
 		{
 			name: "API servers with client certificates",
 			values: `

@@ -2,7 +2,6 @@ package chart_test
 
 import (
 	"reflect"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -86,17 +85,4 @@ func gone[T metav1.Object](t *testing.T, o objects, name string) {
 	if object, ok := of[T](o)[name]; ok {
 		t.Errorf("there is a %T %s", object, name)
 	}
-}
-
-// flagCase is a value that is one flag of the server.
-func flagCase(path, value, flag string) valueCase {
-	keys := strings.Split(path, ".")
-	var b strings.Builder
-	for i, key := range keys {
-		b.WriteString("\n" + strings.Repeat("  ", i) + key + ":")
-	}
-	b.WriteString(" " + value + "\n")
-	return valueCase{name: path, values: b.String(), check: func(t *testing.T, o objects) {
-		same(t, "--"+flag, flagsOf(t, o)[flag], []string{value})
-	}}
 }

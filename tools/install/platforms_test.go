@@ -6,12 +6,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
-	"sigs.k8s.io/yaml"
-
+	"github.com/opgate/opgate/e2e/assets/repo"
 	"github.com/opgate/opgate/e2e/cluster"
 	"github.com/opgate/opgate/e2e/harness"
 	"github.com/opgate/opgate/e2e/install"
@@ -19,7 +17,8 @@ import (
 )
 
 // TestPlatforms installs Opgate as on platforms that treat releases in ways of their own. The API server limits the
-// priority class of the pods, as on GKE, in all tests of this package.
+// priority class of the pods, as on GKE, in all tests of this package. Its cluster is its own: all of the release is
+// deleted, object by object.
 func TestPlatforms(t *testing.T) {
 	t.Parallel()
 	s := site{install.Start(t)}
@@ -86,8 +85,16 @@ func (s site) argo(t *testing.T, namespace string) {
 		}
 		return nil
 	})
+	checkout, err := repo.Find()
+	if err != nil {
+		t.Fatal(err)
+	}
+	documented, err := chart.Documented(checkout, "Application", "source", "helm", "valuesObject")
+	if err != nil {
+		t.Fatal(err)
+	}
 	values := filepath.Join(t.TempDir(), "values.yaml")
-	if err := os.WriteFile(values, documented(t, "Application", "source", "helm", "valuesObject"), 0o600); err != nil {
+	if err := os.WriteFile(values, documented, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	s.RunHelm(t, "upgrade", "opgate", harness.ChartDir, "--values", values, "--set", install.Quick(), "--wait")
@@ -125,65 +132,4 @@ func group(apiVersion string) string {
 		return version + "." + group
 	}
 	return apiVersion + "."
-}
-
-// TestDocumentedReleases wants the Application and the HelmRelease in docs/install.md to have values that the chart
-// accepts, and to wait for one another and retry.
-func TestDocumentedReleases(t *testing.T) {
-	t.Parallel()
-	s := site{install.Start(t)}
-	for kind, path := range map[string][]string{"Application": {"source", "helm", "valuesObject"},
-		"HelmRelease": {"values"}} {
-		values := filepath.Join(t.TempDir(), "values.yaml")
-		if err := os.WriteFile(values, documented(t, kind, path...), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		s.RunHelm(t, "install", "opgate", harness.ChartDir, "--create-namespace", "--dry-run=server", "--values",
-			values)
-	}
-	for kind, path := range map[string][]string{"Application": {"syncPolicy", "retry", "limit"},
-		"HelmRelease": {"install", "remediation", "retries"}} {
-		if got := strings.TrimSpace(string(documented(t, kind, path...))); got != "10" {
-			t.Errorf("%s retries %s times", kind, got)
-		}
-	}
-}
-
-// documented returns a field of the spec of the one object of a kind in docs/install.md, as YAML.
-func documented(t *testing.T, kind string, path ...string) []byte {
-	t.Helper()
-	text, err := os.ReadFile("../../docs/install.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, block := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
-		documents, err := chart.Split(block[1])
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, d := range documents {
-			if d.Kind != kind {
-				continue
-			}
-			var object map[string]any
-			if err := yaml.UnmarshalStrict([]byte(d.Text), &object); err != nil {
-				t.Fatal(err)
-			}
-			value := object["spec"]
-			for _, key := range path {
-				fields, _ := value.(map[string]any)
-				value = fields[key]
-			}
-			if value == nil {
-				t.Fatalf("%s has no spec.%s", kind, strings.Join(path, "."))
-			}
-			field, err := yaml.Marshal(value)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return field
-		}
-	}
-	t.Fatalf("docs/install.md has no %s", kind)
-	return nil
 }

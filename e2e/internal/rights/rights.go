@@ -68,8 +68,8 @@ func Unused(used []Right, rules ...rbacv1.PolicyRule) []Right {
 	return unused
 }
 
-// OfCertificates are the rights that only self-managed certificates need. TestCertificates of e2e/install, which is not
-// one of the tests that UnusedShipped is for, fails unless it uses all of them.
+// OfCertificates are the rights that only self-managed certificates need. TestInstall of e2e/install, which is not one
+// of the tests that UnusedShipped is for, fails unless it uses all of them.
 var OfCertificates = []Right{
 	{Verb: "patch", Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"},
 	{Verb: "update", Resource: "secrets"},
@@ -89,7 +89,7 @@ func UnusedShipped(used []Right) ([]Right, error) {
 	}
 	finalizers := Right{Verb: "update", Group: "policy.open-cluster-management.io", Resource: "policies/finalizers"}
 	return slices.DeleteFunc(Unused(used, all...), func(r Right) bool {
-		// Admission plugin OwnerReferencesPermissionEnforcement checks these: see TestUninstall for the first.
+		// Admission plugin OwnerReferencesPermissionEnforcement checks these: see TestInstall for the first.
 		return r.Verb == "delete" && strings.HasSuffix(r.Resource, "webhookconfigurations") || r == finalizers ||
 			slices.Contains(OfCertificates, r)
 	}), nil
