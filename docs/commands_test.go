@@ -167,7 +167,7 @@ var commands = []struct {
 		why: "TestInstall upgrades with --reset-values and with --reuse-values"},
 	{document: "docs/upgrade.md", begins: "helm rollback opgate",
 		why: "there is no release to go back to; TestInstall upgrades from another version of the chart"},
-	{document: "docs/walk.md", tests: []string{"TestLoopOLM/trouble/stories 1 to 7 as one walk"}},
+	{document: "docs/walk.md", tests: []string{"TestLoopOLM/stories 1 to 7 as one walk"}},
 	{document: "docs/sources.md", begins: "kubectl get pods -n olm -l olm.catalogSource",
 		tests: []string{"TestMovedTag"}},
 }

@@ -89,8 +89,9 @@ func TestA2WatchBudget(t *testing.T) {
 		mostWatches    = 2*40 + 4
 		mostGoroutines = 20 * mostWatches
 	)
+	const namespace = "greedy"
 	e := start(t)
-	tenant := e.tenantIn(t, "hostile")
+	tenant := e.tenantIn(t, namespace)
 	harness.Kubectl(t, e.Cluster, cluster.Admin, readsAnywhere, "create", "-f", "-")
 	other := e.place(t)
 	e.mustCreate(t, configuration(other, "base"), policyOf(other, "before", "ConfigurationPolicy/base"))
@@ -174,14 +175,14 @@ func TestA2WatchBudget(t *testing.T) {
 			for i := range policies {
 				name := fmt.Sprintf("%s-%d", attack.name, i)
 				harness.Eventually(t, name+" is looked at", func(ctx context.Context) error {
-					p, err := e.policy(ctx, "hostile", name)
+					p, err := e.policy(ctx, namespace, name)
 					if err == nil && (len(p.Status.Details) == 0 || len(p.Status.Details[0].History) == 0) {
 						err = fmt.Errorf("its status is %+v", p.Status)
 					}
 					return err
 				})
 			}
-			if p, err := e.policy(t.Context(), "hostile", attack.name+"-4"); err != nil ||
+			if p, err := e.policy(t.Context(), namespace, attack.name+"-4"); err != nil ||
 				!strings.Contains(rendered(p), attack.says) {
 				t.Errorf("the last says (%v)\n%s", err, rendered(p))
 			}

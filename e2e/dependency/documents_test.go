@@ -38,7 +38,8 @@ spec:
 // TestDependencyDocuments applies Policies and a PolicySet as they are written, again, and by a second tool: defaults
 // must not be drift for any of them.
 func TestDependencyDocuments(t *testing.T) {
-	e := harness.Shared(t)
+	t.Parallel()
+	e := start(t)
 	for name, document := range documents(t) {
 		t.Run(name, func(t *testing.T) {
 			var u unstructured.Unstructured
@@ -76,9 +77,10 @@ func TestDependencyDocuments(t *testing.T) {
 	}
 }
 
-// TestDependencyStatus writes what the loop would, and looks at it as people do.
+// TestDependencyStatus writes what the loop would, and looks at it as people do. Opgate does not run.
 func TestDependencyStatus(t *testing.T) {
-	e := harness.Shared(t)
+	t.Parallel()
+	e := harness.Vacant(t)
 	documents := documents(t)
 	for _, test := range []struct {
 		document, resource, short string
@@ -138,7 +140,8 @@ func TestDependencyStatus(t *testing.T) {
 
 // TestDependencySchema writes objects that the API server refuses by their schema, before any webhook is called.
 func TestDependencySchema(t *testing.T) {
-	e := harness.Shared(t)
+	t.Parallel()
+	e := harness.Vacant(t)
 	namespace := e.NewNamespace(t)
 	document := documents(t)["seed-003"]
 	for name, test := range map[string]struct{ old, new, want string }{

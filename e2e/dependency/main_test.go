@@ -8,4 +8,8 @@ import (
 	"github.com/opgate/opgate/e2e/harness"
 )
 
-func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }
+// TestMain enables OwnerReferencesPermissionEnforcement, as OpenShift does, on the one control plane of this package.
+func TestMain(m *testing.M) {
+	harness.VacantOptions.Owners = true
+	os.Exit(harness.Main(m))
+}

@@ -26,9 +26,9 @@ const (
 	// for nothing when it has done what there was to do, on a machine of usual speed: longer than it waits from one change
 	// of the backstop to the next, which is a second.
 	orderingRest, orderingSettled = 2 * time.Second, 1500 * time.Millisecond
-	// chainLength is that of the chain that cannot get on, chainTimeout bounds the time until all of it is known to
-	// wait.
-	chainLength, chainTimeout = 1_000, speed.LongWait
+	// chainLength is that of the chain that cannot get on, longChainLength that of the long form, and chainTimeout
+	// bounds the time until all of it is known to wait.
+	chainLength, longChainLength, chainTimeout = 50, 1_000, speed.LongWait
 	// settlingLength is that of the chain whose requests are counted.
 	settlingLength = 30
 )
@@ -308,27 +308,24 @@ func count(requests []string, what string) int {
 
 // longChain is about many that depend on one: all of it is Pending, and no write can close it to a cycle.
 func longChain(t *testing.T, e *env) {
-	const namespace = "long-chain" // it stays: this is the last test of the cluster
-	if _, err := e.newNamespace(t.Context(), namespace); err != nil {
-		t.Fatal(err)
+	length := chainLength
+	if *harness.Long {
+		length = longChainLength
 	}
+	namespace, before, last := e.place(t), fmt.Sprintf("p-%04d", length-2), fmt.Sprintf("p-%04d", length-1)
 	began := time.Now()
-	e.chain(t, namespace, chainLength)
-	e.waitAll(t, namespace, policyv1.Pending, chainLength, chainTimeout)
-	t.Logf("%d policies in a chain were stored and Pending after %s", chainLength,
-		time.Since(began).Round(time.Millisecond))
+	e.chain(t, namespace, length)
+	e.waitAll(t, namespace, policyv1.Pending, length, chainTimeout)
+	t.Logf("%d policies in a chain were stored and Pending after %s", length, time.Since(began).Round(time.Millisecond))
 	harness.Eventually(t, "all of it is known to admission", func(ctx context.Context) error {
 		u := &unstructured.Unstructured{}
 		u.SetGroupVersionKind(policyKind)
-		if err := e.Admin.Get(ctx, crclient.ObjectKey{
-			Namespace: namespace,
-			Name:      fmt.Sprintf("p-%04d", chainLength-1),
-		}, u); err != nil {
+		if err := e.Admin.Get(ctx, crclient.ObjectKey{Namespace: namespace, Name: last}, u); err != nil {
 			return err
 		}
 		return e.judgedBy(ctx, u)
 	})
-	first := policyOf(namespace, "p-0000", fmt.Sprintf("Policy/p-%04d", chainLength-1))
+	first := policyOf(namespace, "p-0000", "Policy/"+last)
 	raw, err := crclient.MergeFrom(policyOf(namespace, "p-0000", "ConfigurationPolicy/base")).Data(first)
 	if err != nil {
 		t.Fatal(err)
@@ -339,17 +336,17 @@ func longChain(t *testing.T, e *env) {
 	}
 	message := err.Error()
 	harness.WantTexts(t, message, "(policy/dependency-cycle)",
-		fmt.Sprintf("Policy %s/p-0000 -> Policy %s/p-0999", namespace, namespace), "... (", " more) ...")
+		fmt.Sprintf("Policy %s/p-0000 -> Policy %s/%s", namespace, namespace, last), "... (", " more) ...")
 	if len(message) > 2_000 || strings.Count(message, " -> ") > 15 {
 		t.Errorf("the message has %d bytes: %s", len(message), message)
 	}
 	// The last one still knows why it waits, and refusals name the whole way in short.
 	harness.Eventually(t, "the last one says what it waits for", func(ctx context.Context) error {
-		last, err := e.policy(ctx, namespace, fmt.Sprintf("p-%04d", chainLength-1))
+		p, err := e.policy(ctx, namespace, last)
 		if err != nil {
 			return err
 		}
-		if d := last.Status.Dependencies; len(d) != 1 || d[0].Name != "p-0998" || d[0].Reason != "WrongState" ||
+		if d := p.Status.Dependencies; len(d) != 1 || d[0].Name != before || d[0].Reason != "WrongState" ||
 			d[0].State != policyv1.Pending {
 			return fmt.Errorf("it waits for %+v", d)
 		}
@@ -362,7 +359,7 @@ func longChain(t *testing.T, e *env) {
 		}
 	}
 	// The one before may not have been there, or have had no state, when each was looked at first.
-	if most := 3 * chainLength; written > most {
+	if most := 3 * length; written > most {
 		t.Errorf("opgate wrote %d statuses, want at most %d", written, most)
 	}
 }

@@ -26,7 +26,7 @@ var (
 // never poll.
 func TestDependencyWatches(t *testing.T) {
 	t.Parallel()
-	c := harness.StartCluster(t, cluster.Options{Bare: true, WithoutOLM: true, Log: t.Output()})
+	c := harness.Vacant(t).Cluster
 	// What is served from the start; the API server takes a second until a new kind answers.
 	admin, err := harness.NewClient(c, cluster.Admin)
 	if err != nil {

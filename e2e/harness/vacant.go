@@ -47,6 +47,9 @@ func newRooms(n int) *rooms {
 // them. OLM sends five requests a second: with a single one, tests would wait for it for twice as long.
 var withGate, withoutOLM, withOLM = newRooms(2), newRooms(1), newRooms(2)
 
+// VacantOptions are those of the control planes of Vacant and VacantOLM. A package may set others in its TestMain.
+var VacantOptions = cluster.Options{Audit: true, Log: os.Stderr}
+
 // Vacant returns an environment in which Opgate does not run, and in which nothing is stored that it would judge by.
 // The first call starts it. Tests that use it may be parallel: each has it to itself until it ends. Then Opgate is
 // stopped, and what was written is removed.
@@ -54,8 +57,8 @@ func Vacant(t testing.TB) *Env {
 	t.Helper()
 	e := withoutOLM.take(t, startWithoutGate)
 	t.Cleanup(func() {
-		e.vacate(t, Subscriptions, InstallPlans, OperatorPolicies, Constraints, ClusterServiceVersions, OperatorGroups,
-			Resources["CatalogSource"])
+		e.vacate(t, Policies, policySets, Subscriptions, InstallPlans, OperatorPolicies, Constraints,
+			ClusterServiceVersions, OperatorGroups, Resources["CatalogSource"])
 	})
 	return e.Env
 }
@@ -104,7 +107,7 @@ func (r *rooms) stop() error {
 }
 
 func startWithoutGate(ctx context.Context) (e *OLMEnv, stop func() error, err error) {
-	return startVacant(ctx, cluster.Options{Audit: true, Log: os.Stderr})
+	return startVacant(ctx, VacantOptions)
 }
 
 // startVacant starts a control plane. The caller must call stop, whatever the error.

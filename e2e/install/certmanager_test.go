@@ -37,7 +37,7 @@ func (s *Site) byKubectl(t *testing.T) {
 	manifests := s.overlay(t, "cert-manager")
 	apply := func() { harness.Kubectl(t, s.Cluster, cluster.Admin, manifests, "apply", "--server-side", "-f", "-") }
 	apply()
-	s.Admin(t, "rollout", "status", "deployment", "-n", cluster.OpgateNamespace, "opgate", "--timeout=10m")
+	s.Admin(t, "rollout", "status", "deployment", "-n", cluster.OpgateNamespace, "opgate")
 	namespace := s.Govern(t)
 	s.WantGate(t, namespace)
 	if err := s.converts(namespace)(t.Context()); err != nil {

@@ -24,7 +24,7 @@ const approvalPolicies = 50
 // same turn and on an equal plan in the same namespace: read it, update it, judged by the same webhooks. By hand
 // nothing has to be noticed first.
 func BenchmarkApproval(b *testing.B) {
-	e := startSpeed(b, approvalPolicies)
+	e := startSpeed(b, harness.StartWithoutGate(b), approvalPolicies)
 	e.waitQuiet(b)
 	// One after the other, each when Opgate has nothing else to do.
 	b.Run(fmt.Sprintf("plan=%dKiB/policies=%d", planSize>>10, approvalPolicies), func(b *testing.B) {

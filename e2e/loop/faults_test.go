@@ -183,7 +183,7 @@ func noPackageServer(t *testing.T, e *harness.LoopEnv) {
 // TestLoopAlone runs on one cluster, one after the other, what counts requests, takes the Lease, and ends replicas.
 func TestLoopAlone(t *testing.T) {
 	t.Parallel()
-	e := startLoop(t)
+	e := startLoop(t, harness.Vacant(t))
 	for _, test := range []struct {
 		name string
 		run  func(*testing.T, *harness.LoopEnv)

@@ -20,7 +20,7 @@ import (
 // those that need no API server, TestLoopOLM has a real OLM.
 func TestLoop(t *testing.T) {
 	t.Parallel()
-	e := startLoop(t)
+	e := startLoop(t, harness.Vacant(t))
 	scripts, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(scripts) == 0 {
 		t.Fatalf("scripts %v, %v", scripts, err)
@@ -43,7 +43,7 @@ var shared = []string{
 // not ask for their objects before.
 func TestLoopOLMv1(t *testing.T) {
 	t.Parallel()
-	e := startLoop(t)
+	e := startLoop(t, harness.Vacant(t))
 	if err := e.InstallOLMv1(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -55,16 +55,14 @@ func TestLoopOLMv1(t *testing.T) {
 	})
 }
 
-// startLoop starts one for a test alone. PackageManifests are a plain kind here: the real server of them takes what it
-// states from catalogs, and cannot be made to say anything else.
-func startLoop(t testing.TB) *harness.LoopEnv {
+// startLoop starts Opgate in an environment without it. Tests take turns in that of the package (harness.Vacant).
+// PackageManifests are a plain kind here: the real server of them takes what it states from catalogs, and cannot be
+// made to say anything else.
+func startLoop(t testing.TB, in *harness.Env) *harness.LoopEnv {
 	t.Helper()
-	e := &harness.LoopEnv{Env: harness.StartWithoutGate(t)}
-	harness.Kubectl(t, e.Cluster, cluster.Admin, harness.PackageManifests, "create", "-f", "-")
-	var err error
-	if e.Gate, err = e.StartOpgate(t.Context(), cluster.GateOptions{Loop: true, SecureMetrics: true}); err != nil {
-		t.Fatal(err)
-	}
+	e := &harness.LoopEnv{Env: in}
+	harness.Kubectl(t, e.Cluster, cluster.Admin, harness.PackageManifests, "apply", "-f", "-")
+	e.StartGate(t, cluster.GateOptions{Loop: true, SecureMetrics: true})
 	e.Scraper = e.NewScraper(t, "prometheus", true)
 	harness.Eventually(t, "see that Prometheus may read metrics", func(ctx context.Context) error {
 		code, body, err := e.Scrape(ctx, e.Scraper)

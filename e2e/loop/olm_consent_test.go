@@ -69,33 +69,23 @@ func growing(name, csv string, images bool, secrets ...string) olm.Package {
 // rebuilt is the catalog in which the same versions ask for one more verb.
 const rebuilt = "rebuilt"
 
-// loopConsent is about policies that want an upgrade reviewed for what it changes, on the real OLM.
-func loopConsent(t *testing.T) {
-	e := startLoopOLM(t, cluster.GateOptions{Loop: true, Reports: true}, append(changingPackages(),
-		growing("vessel", "vesseloperator", false, "*"), growing("anchor", "anchoroperator", true, "*"), ledgerPackage(),
-	), func(e *harness.Env) {
+// withReports installs what Reports need, before Opgate starts.
+func withReports(t *testing.T) func(*harness.Env) {
+	return func(e *harness.Env) {
 		for _, install := range []func(context.Context) error{e.InstallReports, e.GrantReports} {
 			if err := install(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
-	})
-	if _, err := e.OLM.AddCatalog(t.Context(), rebuilt,
-		growing("vessel", "vesseloperator", false, "*", "impersonate"),
-		growing("anchor", "anchoroperator", true, "*", "impersonate")); err != nil {
+	}
+}
+
+// addRebuilt adds the catalog in which the versions of growing packages ask for one more verb.
+func addRebuilt(t *testing.T, e *harness.OLMEnv, packages ...olm.Package) {
+	t.Helper()
+	if _, err := e.OLM.AddCatalog(t.Context(), rebuilt, packages...); err != nil {
 		t.Fatal(err)
 	}
-	e.Together(t, map[string]func(*testing.T, *harness.OLMEnv){
-		"in the catalog": func(t *testing.T, e *harness.OLMEnv) { upgradeReviewed(t, e, "vessel", "vesseloperator") },
-		"by image":       func(t *testing.T, e *harness.OLMEnv) { upgradeReviewed(t, e, "anchor", "anchoroperator") },
-		"C1 rights for an account of another namespace": attackC1,
-		"C2 a role that was prepared":                   attackC2,
-		"C3 pods that run as another account":           attackC3,
-		"C4 a Secret with the token of another account": attackC4,
-		"past the policies, step by step":               pastPolicies,
-		"a window opens and an age passes":              agePasses, // here, since OLM is idle while it waits
-	})
-	t.Run("a ConfigMap is edited after the approval", func(t *testing.T) { editedAfterApproval(t, e) })
 }
 
 // consentPolicy allows all versions of a package, and wants three classes of changes reviewed.

@@ -25,7 +25,7 @@ const (
 // before and after the loop has acted on the policies.
 func TestReadme(t *testing.T) {
 	t.Parallel()
-	e := startLoop(t)
+	e := startLoop(t, harness.Vacant(t))
 	readme, tour := document(t, "README.md"), document(t, "docs/tour.md")
 	// An API server that has just started may refuse the first watches for a while, so that a policy is seen late. One
 	// that was acted on was seen.

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"slices"
 	"testing"
@@ -112,7 +111,7 @@ spec:
 // TestReports follows Reports from before their definitions are installed until nothing is installed any more.
 func TestReports(t *testing.T) {
 	t.Parallel()
-	e := &harness.LoopEnv{Env: harness.Start(t, cluster.Options{Audit: true, Log: os.Stderr})}
+	e := &harness.LoopEnv{Env: harness.Vacant(t)}
 	e.Connect(t)
 	namespace, other := operatorNamespace(t, e), operatorNamespace(t, e)
 	e.Write(t, installedEtcd(namespace, "0.9.0"))
@@ -124,10 +123,7 @@ func TestReports(t *testing.T) {
 		"installedCSV": "etcdoperator.v0.9.0", "installPlanRef": map[string]any{"name": "install-held",
 			"namespace": namespace}}
 	e.Write(t, installed)
-	var err error
-	if e.Gate, err = e.StartOpgate(t.Context(), cluster.GateOptions{Loop: true, Reports: true}); err != nil {
-		t.Fatal(err)
-	}
+	e.StartGate(t, cluster.GateOptions{Loop: true, Reports: true})
 	// it changes nothing itself
 	policy := harness.WithField(harness.OperatorPolicy(namespace), "mayhave", "spec", "complianceType")
 	e.Write(t, policy)

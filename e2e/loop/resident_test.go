@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/opgate/opgate/e2e/harness"
 )
 
 // BenchmarkResident reports what one process takes with N policies, each with its namespace, and the Subscription and
@@ -17,7 +19,7 @@ func BenchmarkResident(b *testing.B) {
 	for _, policies := range []int{1, 2_000, 10_000} {
 		b.Run(fmt.Sprintf("policies=%d", policies), func(b *testing.B) {
 			for b.Loop() {
-				e := startSpeed(b, policies)
+				e := startSpeed(b, harness.StartWithoutGate(b), policies)
 				e.waitQuiet(b)
 				const interval = 10 * time.Second
 				pause(b, interval)

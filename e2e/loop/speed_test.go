@@ -44,9 +44,10 @@ type speedEnv struct {
 	started time.Time
 }
 
-func startSpeed(t testing.TB, namespaces int) *speedEnv {
+// startSpeed is startLoop with a policy in each of some namespaces.
+func startSpeed(t testing.TB, in *harness.Env, namespaces int) *speedEnv {
 	t.Helper()
-	e := &speedEnv{LoopEnv: startLoop(t)}
+	e := &speedEnv{LoopEnv: startLoop(t, in)}
 	ctx := t.Context()
 	for _, u := range []*unstructured.Unstructured{harness.Object(speedCatalog), harness.Object(speedPackage)} {
 		if err := e.Admin.Create(ctx, u); err != nil {

@@ -108,15 +108,18 @@ func (b *stalledBody) Read(p []byte) (int, error) {
 // (threat G1).
 func TestG1Stalled(t *testing.T) {
 	t.Parallel()
-	e := &harness.LoopEnv{Env: harness.Start(t, cluster.Options{Audit: true, Log: os.Stderr})}
+	e := &harness.LoopEnv{Env: harness.Vacant(t)}
 	e.Connect(t)
 	start := func() *stalls {
 		s := newStalls(t, e.Cluster)
-		var err error
-		opts := cluster.GateOptions{Loop: true, Args: []string{"--kubeconfig=" + s.kubeconfig, "--max-staleness=10s"}}
-		if e.Gate, err = e.StartOpgate(t.Context(), opts); err != nil {
-			t.Fatal(err)
-		}
+		e.StartGate(t, cluster.GateOptions{Loop: true, Args: []string{"--kubeconfig=" + s.kubeconfig,
+			"--max-staleness=10s"}})
+		gate := e.Gate
+		t.Cleanup(func() {
+			if _, err := gate.Stop(); err != nil {
+				t.Error(err)
+			}
+		})
 		return s
 	}
 	leader := start()

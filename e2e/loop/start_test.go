@@ -20,7 +20,7 @@ import (
 func BenchmarkFirstDenial(b *testing.B) {
 	for _, policies := range []int{1, 1_000} {
 		b.Run(fmt.Sprintf("policies=%d", policies), func(b *testing.B) {
-			e := startSpeed(b, policies)
+			e := startSpeed(b, harness.StartWithoutGate(b), policies)
 			e.waitQuiet(b)
 			foreign := harness.Subscription(e.namespaces[policies-1], "foreign", harness.ForeignCatalog, "Manual")
 			var took []float64

@@ -25,6 +25,7 @@ var scripts = map[string]string{
 // it is in: "// scenarios 1.1, 2.1 of operators". The test is the value.
 var subtests = map[string]string{
 	"e2e/loop/olm_test.go":              "TestLoopOLM",
+	"e2e/loop/olm_stories_test.go":      "TestLoopOLMStories",
 	"e2e/dependency/dependency_test.go": "TestDependency",
 }
 
