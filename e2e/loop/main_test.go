@@ -8,4 +8,8 @@ import (
 	"github.com/opgate/opgate/e2e/harness"
 )
 
-func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }
+// TestMain makes the control plane of this package one that is not OpenShift, as that with OLM.
+func TestMain(m *testing.M) {
+	harness.VacantOptions.OpenShift = ""
+	os.Exit(harness.Main(m))
+}
