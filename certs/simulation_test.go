@@ -6,7 +6,6 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
-	"flag"
 	"fmt"
 	mathrand "math/rand/v2"
 	"slices"
@@ -14,6 +13,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/opgate/opgate/internal/cases"
 )
 
 // simulation is a cluster with a simulated clock. The Secret and the caBundles are those that the code writes; replicas
@@ -337,15 +338,13 @@ func simulate(t testing.TB, steps int, schedule func(n int) int) {
 	}
 }
 
-// orders is how many random orders TestG21Rotations plays.
-var orders = flag.Uint64("orders", 10, "number of random orders of rotations; make test-long plays 40")
-
 // TestG21Rotations runs what can happen in many orders.
 func TestG21Rotations(t *testing.T) {
-	for seed := range *orders {
+	const steps = 60
+	for seed := range uint64(cases.Of(40*steps) / steps) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			random := mathrand.New(mathrand.NewPCG(seed, 0))
-			simulate(t, 60, random.IntN)
+			simulate(t, steps, random.IntN)
 		})
 	}
 }

@@ -333,8 +333,9 @@ func TestDeletionBounds(t *testing.T) {
 		op.Namespace = namespace
 		policies = append(policies, rules.NewOperatorPolicy(op))
 	}
-	for i := range 20_000 {
-		add("hostile", fmt.Sprintf("etcd-%05d", i), fmt.Sprintf("shop-with-a-long-name-%05d", i))
+	long := strings.Repeat("x", 200)
+	for i := range 5_000 {
+		add("hostile", fmt.Sprintf("etcd-%05d-%s", i, long), fmt.Sprintf("shop-with-a-long-name-%05d", i))
 	}
 	add("policies", "etcd", "shop")
 	o := compile(backstop.Input{Features: everything, Policies: policies})

@@ -116,23 +116,28 @@ func TestD3LargePolicies(t *testing.T) {
 func TestObjectsAreBounded(t *testing.T) {
 	name := func(kind string, i int) string { return fmt.Sprintf("%s-%05d-%s", kind, i, strings.Repeat("x", 240)) }
 	namespace := func(i int) string { return fmt.Sprintf("n%05d-%s", i, strings.Repeat("x", 50)) }
-	for title, policyOf := range map[string]func(i int) *state.OperatorPolicy{
-		"long names": func(i int) *state.OperatorPolicy {
+	for title, c := range map[string]struct {
+		policies int
+		of       func(i int) *state.OperatorPolicy
+	}{
+		"long names": {2_000, func(i int) *state.OperatorPolicy {
 			return policy(name("p", i), namespace(i), name("k", i), versions(name("v", i)))
-		},
-		"many namespaces": func(i int) *state.OperatorPolicy { return policy("p", namespace(i), "k", versions("v")) },
-		"hostile text": func(i int) *state.OperatorPolicy {
+		}},
+		"many namespaces": {12_000, func(i int) *state.OperatorPolicy {
+			return policy("p", namespace(i), "k", versions("v"))
+		}},
+		"hostile text": {2_000, func(i int) *state.OperatorPolicy {
 			return policy(fmt.Sprint(i), namespace(i), "k", versions(fmt.Sprint(i, strings.Repeat(`<'\"&>`, 40))))
-		},
-		"ranges": func(i int) *state.OperatorPolicy {
+		}},
+		"ranges": {8_000, func(i int) *state.OperatorPolicy {
 			return policy("p", namespace(i), "k", func(s *spec) { s.VersionRange = fmt.Sprintf(">=1.0.%d <2.0.0", i) })
-		},
+		}},
 	} {
 		t.Run(title, func(t *testing.T) {
 			t.Parallel()
 			in := backstop.Input{Features: everything, Accounts: map[string][]string{}}
-			for i := range 12_000 {
-				in.Policies = append(in.Policies, policyOf(i))
+			for i := range c.policies {
+				in.Policies = append(in.Policies, c.of(i))
 				in.Accounts[namespace(i)] = []string{name("a", i), name("b", i), name("c", i), name("d", i),
 					name("e", i)}
 			}

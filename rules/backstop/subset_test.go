@@ -1,7 +1,6 @@
 package backstop_test
 
 import (
-	"flag"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -10,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/opgate/opgate/internal/cases"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/backstop"
@@ -26,15 +26,12 @@ var core = []verdict.RuleID{bundle.RuleVersion, bundle.RuleVersionRange, bundle.
 	rules.RulePlanFrozen,
 	rules.RulePlanStatusPhase, rules.RuleSubscriptionApproval}
 
-// cases is how many writes TestSubset generates.
-var cases = flag.Int("cases", 500, "number of generated writes; make test-long generates 3,000")
-
 // TestSubset checks on generated policies and writes that the API server refuses nothing that the gate admits, that it
 // refuses what the gate refuses by a core rule, that its match condition skips nothing that a rule refuses, and that no
 // expression fails.
 func TestSubset(t *testing.T) {
 	const writes = 100
-	worlds := max(1, *cases/writes)
+	worlds := cases.Of(3_000) / writes
 	var refused, covered atomic.Int64
 	for seed := range worlds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

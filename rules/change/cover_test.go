@@ -6,6 +6,8 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/component-helpers/auth/rbac/validation"
+
+	"github.com/opgate/opgate/internal/cases"
 )
 
 // TestUncovered compares with Covers on all rules: leaving out equal rules and those of other resources must not change
@@ -33,7 +35,7 @@ func TestUncovered(t *testing.T) {
 		}
 		return list
 	}
-	for range 20_000 {
+	for range cases.Of(20_000) {
 		owned, wanted := rules(), rules()
 		added, exact := uncovered(owned, wanted)
 		covered, missing := validation.Covers(owned, wanted)

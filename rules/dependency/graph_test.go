@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	policyv1beta1 "github.com/opgate/opgate/api/policy/v1beta1"
+	"github.com/opgate/opgate/internal/cases"
 )
 
 // graphOf reads Policies, written as "name[!disabled]: what it waits for, ...; template: what that waits for; ...". A
@@ -301,7 +302,7 @@ func distances(policies []*Policy, sets []*Set) map[Ref]map[Ref]int {
 // TestCyclesOfGeneratedGraphs: a cycle is found exactly if there is one, it follows dependencies, and there is no
 // shorter one.
 func TestCyclesOfGeneratedGraphs(t *testing.T) {
-	const runs = 3000
+	runs := cases.Of(3_000)
 	found := map[string]int{}
 	for seed := range uint64(runs) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -343,7 +344,7 @@ func TestCyclesOfGeneratedGraphs(t *testing.T) {
 		}
 	}
 	for _, kind := range []string{"Policy", "PolicySet", "ConfigurationPolicy"} {
-		if found[kind+"true"] < runs/50 || found[kind+"false"] < runs/50 {
+		if found[kind+"true"] < runs/100 || found[kind+"false"] < runs/100 {
 			t.Errorf("the graphs are one-sided: %v", found)
 		}
 	}

@@ -102,7 +102,9 @@ func compile(ctx context.Context, root, dir string) (*suite, error) {
 		}
 		pkg = pkg[strings.LastIndex(pkg, "/")+1:]
 		one := step{pkg: pkg, dir: p.Dir, binary: filepath.Join(dir, pkg+".test")}
-		if _, err := run("test", "-c", "-overlay", overlay, "-o", one.binary, p.Dir); err != nil {
+		// as make test compiles them, so that the libraries are compiled once
+		if _, err := run("test", "-c", "-trimpath", "-ldflags=-s", "-overlay", overlay, "-o", one.binary,
+			p.Dir); err != nil {
 			return nil, err
 		}
 		if pkg != "admission" {

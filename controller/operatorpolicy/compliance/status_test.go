@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/internal/cases"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 )
@@ -300,7 +301,7 @@ func TestFinishEventsAndHistory(t *testing.T) {
 func TestFinishIsIdempotent(t *testing.T) {
 	texts := []string{"", "fine", "\xff broken", strings.Repeat("ü", 3000), strings.Repeat("x", 40000),
 		"the operator namespace is gone", "a; b, c"}
-	for seed := range uint64(400) {
+	for seed := range uint64(cases.Of(400)) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		findings := func() []Finding {
 			var findings []Finding

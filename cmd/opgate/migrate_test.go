@@ -1,21 +1,23 @@
-package migrate
+package main
 
 import (
 	"bytes"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/rest"
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/cmd/opgate/migrate"
 )
 
 // TestH3PagesAreSmall: a page of the largest objects fits into memory, and each object of each page is migrated.
 func TestH3PagesAreSmall(t *testing.T) {
 	const objects, most = 45, 24
+	const definition = policyv1beta2.Resource + "." + policyv1beta2.Group
 	pages := 0
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -43,13 +45,14 @@ func TestH3PagesAreSmall(t *testing.T) {
 			next, strings.Join(items, ","))
 	}))
 	defer server.Close()
-	client, err := dynamic.NewForConfig(&rest.Config{Host: server.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	write(t, kubeconfig, `{"apiVersion":"v1","kind":"Config","clusters":[{"name":"a","cluster":{"server":"`+server.URL+`"}}],
+		"contexts":[{"name":"a","context":{"cluster":"a"}}],"current-context":"a"}`)
 	var out bytes.Buffer
-	m := migration{client: client, out: &out, dryRun: true}
-	if err := m.run(t.Context()); err != nil {
+	cmd := migrate.Command()
+	cmd.SetOut(&out)
+	cmd.SetArgs([]string{"--dry-run", "--kubeconfig", kubeconfig})
+	if err := cmd.ExecuteContext(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if got := strings.Count(out.String(), "would write "); got != objects || pages < 2 {

@@ -1,12 +1,16 @@
-package state
+package rules
 
 import (
 	"testing"
+
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 )
 
 // TestListedVersions: a name is listed as it is written, and one with a digest for its contents only.
 func TestListedVersions(t *testing.T) {
-	l := newVersionList([]string{"b", "c@sha256:1, a", "d,d@sha256:2"})
+	op := &policyv1beta2.OperatorPolicy{}
+	op.Spec.Versions = []string{"b", "c@sha256:1, a", "d,d@sha256:2"}
+	l := &NewOperatorPolicy(op).Versions
 	for name, want := range map[string]bool{"a": true, "b": true, "c": false, "d": true, "e": false, "": false,
 		"c@sha256:1": false} {
 		if got := l.Lists(name); got != want {
@@ -14,6 +18,6 @@ func TestListedVersions(t *testing.T) {
 		}
 	}
 	if !l.Binds("c") || l.Binds("d") || l.Binds("a") {
-		t.Errorf("the digests are %v", l.digests)
+		t.Error("other names have digests")
 	}
 }

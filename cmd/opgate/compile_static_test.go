@@ -1,4 +1,4 @@
-package compile_test
+package main
 
 import (
 	"os"
@@ -10,7 +10,7 @@ import (
 // wantStatic runs the command with --static and returns what it wrote.
 func wantStatic(t *testing.T, dir string, args ...string) (read func(name string) string) {
 	t.Helper()
-	if _, _, err := run(t, "", append([]string{"--static", dir}, args...)...); err != nil {
+	if _, _, err := compiled(t, "", append([]string{"--static", dir}, args...)...); err != nil {
 		t.Fatal(err)
 	}
 	return func(name string) string {
@@ -76,7 +76,7 @@ func TestStaticLoads(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, "validating", "other.yaml"), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		_, _, err := run(t, "", "--static", dir)
+		_, _, err := compiled(t, "", "--static", dir)
 		if err == nil || !strings.Contains(err.Error(), "the API server would not start with this directory") {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -114,7 +114,7 @@ func TestStaticConfiguration(t *testing.T) {
 		if err := os.WriteFile(file, []byte(test.text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		_, _, err := run(t, "", "--static", dir, "--admission-config", file)
+		_, _, err := compiled(t, "", "--static", dir, "--admission-config", file)
 		if test.problem != "" {
 			if err == nil || !strings.Contains(err.Error(), test.problem) {
 				t.Errorf("%s: %v, want %q", name, err, test.problem)
@@ -152,7 +152,7 @@ func TestStaticUsage(t *testing.T) {
 		{[]string{"--static", "x", "--opgate-namespace", "No"}, "No"},
 		{[]string{"--static", "x", "-f", sample}, "--olm-identity is missing"},
 	} {
-		if _, _, err := run(t, "", test.args...); err == nil || !strings.Contains(err.Error(), test.want) {
+		if _, _, err := compiled(t, "", test.args...); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%v: %v, want %q", test.args, err, test.want)
 		}
 	}

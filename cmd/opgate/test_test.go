@@ -1,4 +1,4 @@
-package test
+package main
 
 import (
 	"bytes"
@@ -13,12 +13,16 @@ import (
 	"github.com/jstemmer/go-junit-report/v2/junit"
 
 	"github.com/opgate/opgate/cmd/opgate/cli"
+	"github.com/opgate/opgate/cmd/opgate/test"
 )
+
+// exitDiffers is the exit code if a write got another answer.
+const exitDiffers = 1
 
 // tested is the output of the command, with its exit code.
 func tested(t *testing.T, args ...string) (out string, code int) {
 	t.Helper()
-	cmd := Command()
+	cmd := test.Command()
 	var stdout bytes.Buffer
 	cmd.SetOut(&stdout)
 	cmd.SetArgs(args)
@@ -32,7 +36,7 @@ func tested(t *testing.T, args ...string) (out string, code int) {
 	return stdout.String(), 0
 }
 
-const scenarios = "../../../e2e/scenarios"
+const scenarios = "../../e2e/scenarios"
 
 // TestScenarios: the scenarios of the repository, which kubectl plays on a real API server, get the same answers here.
 func TestScenarios(t *testing.T) {
@@ -55,7 +59,7 @@ func write(t *testing.T, path, text string) {
 // repository makes the files of docs/test.md in the current directory.
 func repository(t *testing.T) (scenario string) {
 	t.Helper()
-	page, err := os.ReadFile("../../../docs/test.md")
+	page, err := os.ReadFile("../../docs/test.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,8 +70,8 @@ func repository(t *testing.T) (scenario string) {
 	return blocks[0][1]
 }
 
-// TestDocument follows docs/test.md.
-func TestDocument(t *testing.T) {
+// TestDocumentOfScenarios follows docs/test.md.
+func TestDocumentOfScenarios(t *testing.T) {
 	repository(t)
 	file := "tests/etcd-next-version.txtar"
 	if out, code := tested(t, "tests"); code != exitDiffers || !strings.Contains(out, file+":24: wants other words") {
@@ -92,8 +96,8 @@ func TestDocument(t *testing.T) {
 	}
 }
 
-// TestFaults: what cannot be played is named with its line, and the others are played.
-func TestFaults(t *testing.T) {
+// TestFaultyScenarios: what cannot be played is named with its line, and the others are played.
+func TestFaultyScenarios(t *testing.T) {
 	text := repository(t)
 	for _, c := range []struct{ name, old, new, want string }{
 		{"an unknown header", "user:  tenant", "usr: tenant", `:4: header "usr" is not one of`},
@@ -117,7 +121,7 @@ func TestFaults(t *testing.T) {
 			}
 			write(t, "tests/broken.txtar", strings.Replace(text, c.old, c.new, 1))
 			out, code := tested(t, "tests")
-			if code != exitUnusable || !strings.Contains(out, "ERROR    tests/broken.txtar"+c.want) ||
+			if code != cli.ExitUnusable || !strings.Contains(out, "ERROR    tests/broken.txtar"+c.want) ||
 				!strings.Contains(out, "next-version.txtar:24") {
 				t.Errorf("exit code %d, want %q:\n%s", code, c.want, out)
 			}
@@ -131,18 +135,18 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestUnusable: a command line that tests nothing is not green.
-func TestUnusable(t *testing.T) {
+// TestNoScenarios: a command line that tests nothing is not green.
+func TestNoScenarios(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, args := range [][]string{{}, {"nowhere"}, {""}, {"-o", "sarif"}, {"--approval-mode=x"}, {"--nope"}} {
-		if out, code := tested(t, args...); code != exitUnusable || out == "" {
+		if out, code := tested(t, args...); code != cli.ExitUnusable || out == "" {
 			t.Errorf("%q: exit code %d: %s", args, code, out)
 		}
 	}
 }
 
-// TestNow: header now is the time at which a write is judged.
-func TestNow(t *testing.T) {
+// TestScenariosAtATime: header now is the time at which a write is judged.
+func TestScenariosAtATime(t *testing.T) {
 	text := repository(t)
 	policy, err := os.ReadFile("policies/etcd.yaml")
 	if err != nil {
@@ -165,7 +169,7 @@ func TestNow(t *testing.T) {
 	if out, code := at("2026-12-01T01:00:00+01:00"); code != 0 {
 		t.Errorf("at its end: exit code %d:\n%s", code, out)
 	}
-	if out, code := at("tomorrow"); code != exitUnusable ||
+	if out, code := at("tomorrow"); code != cli.ExitUnusable ||
 		!strings.Contains(out, `now "tomorrow" is not a time as in RFC 3339`) {
 		t.Errorf("exit code %d:\n%s", code, out)
 	}

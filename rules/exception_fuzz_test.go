@@ -1,4 +1,4 @@
-package exception_test
+package rules
 
 import (
 	"math/rand/v2"

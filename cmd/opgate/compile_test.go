@@ -1,4 +1,4 @@
-package compile_test
+package main
 
 import (
 	"bytes"
@@ -14,7 +14,7 @@ import (
 
 const (
 	identity = "--olm-identity=system:serviceaccount:olm:olm-operator-serviceaccount"
-	sample   = "../../../manifests/samples/bundle-version-deny.yaml"
+	sample   = "../../manifests/samples/bundle-version-deny.yaml"
 	head     = "apiVersion: policy.open-cluster-management.io/v1beta2\nkind: OperatorPolicy\n"
 	policy   = head + `metadata: {name: etcd, namespace: policies}
 spec:
@@ -26,7 +26,8 @@ spec:
 `
 )
 
-func run(t *testing.T, stdin string, args ...string) (stdout, stderr string, err error) {
+// compiled runs the command and returns what it prints.
+func compiled(t *testing.T, stdin string, args ...string) (stdout, stderr string, err error) {
 	t.Helper()
 	var out, problems bytes.Buffer
 	cmd := compile.Command(time.Now)
@@ -38,8 +39,8 @@ func run(t *testing.T, stdin string, args ...string) (stdout, stderr string, err
 	return out.String(), problems.String(), err
 }
 
-// TestCommand: every flag changes what is printed as it says.
-func TestCommand(t *testing.T) {
+// TestCompile: every flag changes what is printed as it says.
+func TestCompile(t *testing.T) {
 	for name, c := range map[string]struct {
 		args        []string
 		has, hasNot []string
@@ -55,7 +56,7 @@ func TestCommand(t *testing.T) {
 		"excluded": {[]string{"--excluded-namespace=shop"}, []string{"- shop"}, []string{"shop etcd a0"}, 6},
 	} {
 		t.Run(name, func(t *testing.T) {
-			out, problems, err := run(t, policy, append(c.args, "-f", "-", identity)...)
+			out, problems, err := compiled(t, policy, append(c.args, "-f", "-", identity)...)
 			if err != nil || problems != "" {
 				t.Fatal(err, problems)
 			}
@@ -74,14 +75,15 @@ func TestCommand(t *testing.T) {
 			}
 		})
 	}
-	first, _, _ := run(t, "", "-f", sample, identity)
-	if second, _, _ := run(t, "", "-f", sample, identity); first == "" || first != second {
+	first, _, _ := compiled(t, "", "-f", sample, identity)
+	if second, _, _ := compiled(t, "", "-f", sample, identity); first == "" || first != second {
 		t.Error("the output differs from run to run")
 	}
 }
 
-// TestKustomization: a kustomization is built, named as an argument or by -f; of several overlays one has to be named.
-func TestKustomization(t *testing.T) {
+// TestCompileKustomization: a kustomization is built, named as an argument or by -f; of several overlays one has to be
+// named.
+func TestCompileKustomization(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for name, text := range map[string]string{
 		"base/kustomization.yaml": "resources: [etcd.yaml]\n", "base/etcd.yaml": policy,
@@ -95,44 +97,44 @@ func TestKustomization(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	byPath, problems, err := run(t, "", "prod", identity)
-	byFlag, _, _ := run(t, "", "-f", "prod", identity)
+	byPath, problems, err := compiled(t, "", "prod", identity)
+	byFlag, _, _ := compiled(t, "", "-f", "prod", identity)
 	if err != nil || problems != "" || byPath != byFlag || !strings.Contains(byPath, "etcd.v2") ||
 		strings.Contains(byPath, "etcd.v1") {
 		t.Errorf("%v %q\n%.2000s", err, problems, byPath)
 	}
-	if out, _, err := run(t, "", ".", identity); err == nil || out != "" ||
+	if out, _, err := compiled(t, "", ".", identity); err == nil || out != "" ||
 		!strings.Contains(err.Error(), "name one of dev, prod") {
 		t.Errorf("%v\n%.2000s", err, out)
 	}
 }
 
-// TestTemplates: a policy that is resolved on the cluster is left to the webhooks, and named.
-func TestTemplates(t *testing.T) {
+// TestCompileTemplates: a policy that is resolved on the cluster is left to the webhooks, and named.
+func TestCompileTemplates(t *testing.T) {
 	resolved := strings.Replace(policy, "[etcd.v1]", `['{{ fromConfigMap "a" "b" "c" }}']`, 1)
-	out, problems, err := run(t, resolved, "-f", "-", identity)
+	out, problems, err := compiled(t, resolved, "-f", "-", identity)
 	if err != nil || !strings.Contains(problems, "OperatorPolicy policies/etcd has templates") ||
 		!strings.Contains(out, "shop etcd n policies/etcd") {
 		t.Errorf("%v %q\n%.2000s", err, problems, out)
 	}
 }
 
-// TestLeft: a policy that the API server could not evaluate is left to the webhooks, and named.
-func TestLeft(t *testing.T) {
+// TestCompileLeft: a policy that the API server could not evaluate is left to the webhooks, and named.
+func TestCompileLeft(t *testing.T) {
 	names := make([]string, 1000)
 	for i := range names {
 		names[i] = fmt.Sprintf("etcd.v%d-%s", i, strings.Repeat("x", 100))
 	}
-	out, problems, err := run(t, strings.Replace(policy, "[etcd.v1]", "["+strings.Join(names, ",")+"]", 1), "-f", "-",
-		identity)
+	out, problems, err := compiled(t, strings.Replace(policy, "[etcd.v1]", "["+strings.Join(names, ",")+"]", 1), "-f",
+		"-", identity)
 	if err != nil || !strings.HasPrefix(problems, "OperatorPolicy policies/etcd has lists that are too long") ||
 		strings.Contains(out, names[0]) {
 		t.Errorf("%v %q\n%.2000s", err, problems, out)
 	}
 }
 
-// TestBadInput: nothing is printed, and the exit code is 2.
-func TestBadInput(t *testing.T) {
+// TestCompileBadInput: nothing is printed, and the exit code is 2.
+func TestCompileBadInput(t *testing.T) {
 	for name, c := range map[string]struct {
 		stdin string
 		args  []string
@@ -154,7 +156,7 @@ func TestBadInput(t *testing.T) {
 		"no file":        {"", []string{"-f", "absent.yaml", identity}, "1 problem in the input"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			out, _, err := run(t, c.stdin, c.args...)
+			out, _, err := compiled(t, c.stdin, c.args...)
 			if err == nil || out != "" || !strings.Contains(err.Error(), c.want) {
 				t.Fatalf("error %v and %d bytes, want %q", err, len(out), c.want)
 			}
@@ -162,8 +164,8 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// TestConstraints: a Constraint protects the namespaces of the operators that are among the files.
-func TestConstraints(t *testing.T) {
+// TestCompileConstraints: a Constraint protects the namespaces of the operators that are among the files.
+func TestCompileConstraints(t *testing.T) {
 	const keep = `apiVersion: operators.coreos.com/v1
 kind: Constraint
 metadata: {name: keep}
@@ -174,7 +176,7 @@ kind: Subscription
 metadata: {name: any, namespace: shop}
 spec: {name: etcd, source: hub, sourceNamespace: olm}
 `
-	out, problems, err := run(t, keep, "-f", "-", identity)
+	out, problems, err := compiled(t, keep, "-f", "-", identity)
 	if err != nil || problems != "" {
 		t.Fatal(err, problems)
 	}

@@ -1,4 +1,4 @@
-package inspect
+package main
 
 import (
 	"os"
@@ -12,7 +12,7 @@ import (
 func TestOneJudge(t *testing.T) {
 	judges := regexp.MustCompile(`\brules\.(Judge\w*|Inspect)\(`)
 	read, here := 0, 0
-	err := filepath.WalkDir("..", func(path string, entry os.DirEntry, err error) error {
+	err := filepath.WalkDir(".", func(path string, entry os.DirEntry, err error) error {
 		if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 			return err
 		}
@@ -22,7 +22,7 @@ func TestOneJudge(t *testing.T) {
 		}
 		read++
 		found := judges.FindAll(text, -1)
-		if strings.HasPrefix(path, "../inspect/") {
+		if strings.HasPrefix(path, "inspect/") {
 			here += len(found)
 		} else if len(found) > 0 {
 			t.Errorf("%s asks %s: ask package inspect", path, found[0])
