@@ -104,7 +104,7 @@ func (e *Env) Remove(t testing.TB, u *unstructured.Unstructured) {
 		}
 	}
 	var last error
-	_ = poll(ctx, WaitTimeout, backoff.DelayFunc(), func(ctx context.Context) (bool, error) {
+	_ = Poll(ctx, WaitTimeout, func(ctx context.Context) (bool, error) {
 		last = client.IgnoreNotFound(objects.Delete(ctx, u.GetName(), metav1.DeleteOptions{}))
 		return last == nil || !strings.Contains(last.Error(), HeldByDeletion), nil
 	})
