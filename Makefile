@@ -9,9 +9,10 @@ MODULES = . e2e tools bench
 # The programs, the tests and what makes artifacts are compiled in one way, so that the libraries of all are compiled once: without cgo, which
 # only the race detector needs (RACING), and without paths.
 export CGO_ENABLED = 0
-LOCAL = cd tools && go run -trimpath ./cmd/local
+# Shows how far the compilation of the program is, and becomes the program.
+LOCAL = cd tools && go run -trimpath ./cmd/run ../bin/local ./cmd/local
 # Prints where the binaries of the test cluster are, and builds them before.
-ASSETS = go -C '$(CURDIR)/tools' run -trimpath ./cmd/local assets
+ASSETS = go -C '$(CURDIR)/tools' run -trimpath ./cmd/run ../bin/local ./cmd/local assets
 LINT = go tool -modfile=.golangci.mod golangci-lint
 ACTIONLINT = go tool -modfile=.actionlint.mod actionlint
 VULNCHECK = go tool -modfile=.vulncheck.mod govulncheck
@@ -120,12 +121,10 @@ microbench: ## Run the Go benchmarks of judging, of the request path, and of app
 
 .PHONY: demo
 demo: ## See the gate refuse and admit real kubectl commands on a local API server; with OLM=1, install and upgrade with a real OLM
-	@echo "==> compiling the demo (a minute or two the first time)"
 	@$(LOCAL) demo $(if $(OLM),--olm)
 
 .PHONY: up
 up: ## Start the same control plane and gate and keep them; with OLM=1, with OLM and a catalog; with INSTALL=1, without the gate, to install it with helm; kubeconfig in .local/kubeconfig
-	@echo "==> compiling the local control plane (a minute or two the first time)"
 	@$(LOCAL) up $(if $(OLM),--olm) $(if $(INSTALL),--install)
 
 .PHONY: down

@@ -135,7 +135,7 @@ func (r *run) assets(ctx context.Context, flags []string) ([]string, error) {
 	defer r.mu.Unlock()
 	var dir strings.Builder
 	find := r.command(ctx, "tools", append(os.Environ(), noCgo), "go",
-		append([]string{"run", "-trimpath", "./cmd/local", "assets"}, flags...)...)
+		append([]string{"run", "-trimpath", "./cmd/run", "../bin/local", "./cmd/local", "assets"}, flags...)...)
 	find.Stdout = &dir
 	if err := find.Run(); err != nil {
 		return nil, fmt.Errorf("get the binaries of test clusters: %w", err)

@@ -3,6 +3,7 @@ package suite
 import (
 	"context"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path"
@@ -295,6 +296,34 @@ func TestTable(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestGenerated: every package with a long form of its units is one of make test-long.
+func TestGenerated(t *testing.T) {
+	checkout, err := repo.Find()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]bool{}
+	err = filepath.WalkDir(checkout.Root, func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && name != checkout.Root && isModule(name):
+			return fs.SkipDir
+		case !strings.HasSuffix(name, "_test.go"):
+			return nil
+		}
+		data, err := os.ReadFile(name)
+		if dir, relative := filepath.Rel(checkout.Root, filepath.Dir(name)); strings.Contains(string(data),
+			"opgate/internal/cases\"") && relative == nil {
+			found["./"+filepath.ToSlash(dir)] = true
+		}
+		return err
+	})
+	if want := slices.Sorted(maps.Keys(found)); err != nil || !slices.Equal(generated, want) {
+		t.Errorf("packages with generated cases are %q, want %q (%v)", generated, want, err)
 	}
 }
 

@@ -90,6 +90,9 @@ var (
 	installations = map[string][]string{
 		"e2e": {"./install", "./explore", "./faults", "./node"}, "tools": {"./install"}, "bench": {"./scale"},
 	}
+	// generated are the packages with tests that try 200 of their generated cases in CI, and all with -long.
+	generated = []string{"./admission", "./certs", "./controller/operatorpolicy/compliance", "./conversion", "./rules/backstop",
+		"./rules/change", "./rules/dependency"}
 	// racing are packages that start goroutines and whose tests are short: CI runs them with the race detector.
 	racing = []string{"./admission", "./certs", "./controller/...", "./internal/...", "./snapshot", "./stream"}
 )
@@ -133,23 +136,18 @@ func install() []Lane {
 
 // long are the long forms of generated tests, and what CI leaves out.
 func long() Lane {
-	step := func(name, module, pkg, test string, args ...string) Step {
-		s := Step{Name: name, Module: module, Packages: []string{pkg}, Clusters: module == "e2e", Args: args}
-		if test != "" {
-			s.Run = []string{test}
-		}
-		return s
+	step := func(name, module string, packages ...string) Step {
+		return Step{Name: name, Module: module, Packages: packages, Args: []string{"-long"}}
 	}
-	return Lane{Assets: []string{"--olm", "--install"}, Steps: []Step{
-		{Name: "weekly", Module: "e2e", Packages: []string{"./..."}, Run: Weekly(), Clusters: true},
-		step("backstop", ".", "./rules/backstop", "", "-cases=3000"),
-		step("unreadable", ".", "./admission", "TestUnreadableFieldsHold", "-long"),
-		step("rotations", ".", "./certs", "TestG21Rotations", "-orders=40"),
-		step("gate", "e2e", "./gate", "(TestScenarios|TestG7Bypass|TestStoredAsJudged)", "-long"),
-		step("requests", "e2e", "./loop", "TestLoopRequests", "-long"),
-		step("explore", "e2e", "./explore", "TestExplore", "-walks=200", "-seed=1"),
-		step("faults", "e2e", "./faults", "TestFaults", "-all"),
-	}}
+	packages := slices.Concat(clusters, []string{"./install", "./node"})
+	steps := []Step{step("generated", ".", generated...), step("clusters", "e2e", packages...),
+		step("bundle", "tools", "./install"), step("explore", "e2e", "./explore"), step("faults", "e2e", "./faults")}
+	steps[3].Args = append(steps[3].Args, "-walks=200", "-seed=1")
+	steps[4].Args = append(steps[4].Args, "-all")
+	for i := range steps {
+		steps[i].Clusters = steps[i].Module != "."
+	}
+	return Lane{Assets: []string{"--olm", "--install"}, Steps: steps}
 }
 
 // Targets returns all targets.
