@@ -10,8 +10,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }
 
-// shared returns the environment of these tests. The backstop is off: no version matters to it, and the API server would
-// compile it again with each policy.
+// shared returns the environment of these tests. The backstop is off: no version matters to it, and the API server
+// would compile it again with each policy.
 func shared(t testing.TB) *harness.Env {
 	t.Helper()
 	return harness.SharedWithoutBackstop(t)

@@ -107,7 +107,8 @@ func TestConversionAtStart(t *testing.T) {
 	t.Parallel()
 	e := &harness.LoopEnv{Env: harness.Vacant(t)}
 	harness.Kubectl(t, e.Cluster, cluster.Admin, harness.PackageManifests, "create", "-f", "-")
-	harness.Afterwards(t, e.Cluster, "delete", "customresourcedefinition", "packagemanifests.packages.operators.coreos.com")
+	harness.Afterwards(t, e.Cluster, "delete", "customresourcedefinition",
+		"packagemanifests.packages.operators.coreos.com")
 	e.Connect(t)
 	storeIn(t, e.Env, harness.Earlier)
 
