@@ -56,8 +56,8 @@ func (e *env) usage(t *testing.T) (u usage) {
 }
 
 // greedy is a Policy of the tenant's that waits for many objects, half of them by its one template.
-func greedy(name, template string, on func(i int) policyv1.PolicyDependency, count int) *policyv1.Policy {
-	p := &policyv1.Policy{ObjectMeta: metav1.ObjectMeta{Namespace: "hostile", Name: name}}
+func greedy(namespace, name, template string, on func(i int) policyv1.PolicyDependency, count int) *policyv1.Policy {
+	p := &policyv1.Policy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	one := &policyv1.PolicyTemplate{}
 	one.ObjectDefinition.Raw = []byte(template)
 	p.Spec.PolicyTemplates = []*policyv1.PolicyTemplate{one}
@@ -162,7 +162,7 @@ func TestA2WatchBudget(t *testing.T) {
 				if template == made {
 					template = fmt.Sprintf(made, name)
 				}
-				p := greedy(name, template, attack.on(i), attack.count)
+				p := greedy(namespace, name, template, attack.on(i), attack.count)
 				p.SetGroupVersionKind(policyKind)
 				harness.Eventually(t, "store "+name, func(ctx context.Context) error {
 					err := tenant.Create(ctx, p.DeepCopy())
@@ -258,7 +258,7 @@ func (e *env) recover(t *testing.T) {
 
 // curious is a Policy that asks what there is in namespace victim.
 func curious(name string) *policyv1.Policy {
-	p := greedy(name, `{"apiVersion":"v1","kind":"X"}`, func(i int) policyv1.PolicyDependency {
+	p := greedy("hostile", name, `{"apiVersion":"v1","kind":"X"}`, func(i int) policyv1.PolicyDependency {
 		return policyv1.PolicyDependency{
 			APIVersion: "operators.coreos.com/v1alpha1",
 			Kind:       "Subscription",
