@@ -1,4 +1,6 @@
-package bounds
+//go:build !race
+
+package snapshot_test
 
 import (
 	"bytes"
