@@ -70,9 +70,6 @@ func Weekly() (names []string) {
 	return names
 }
 
-// bounds measures what objects of each kind take in memory, in thousands of shapes.
-const bounds = "snapshot/bounds"
-
 var (
 	// clusters are the packages of tests of the product on a real API server, the longest first.
 	clusters = []string{"./loop", "./gate", "./conversion", "./dependency"}
@@ -92,13 +89,13 @@ var (
 	}
 	// generated are the packages with tests that try 200 of their generated cases in CI, and all with -long.
 	generated = []string{"./admission", "./certs", "./controller/operatorpolicy/compliance", "./conversion", "./rules/backstop",
-		"./rules/change", "./rules/dependency"}
+		"./rules/change", "./rules/dependency", "./snapshot"}
 	// racing are packages that start goroutines and whose tests are short: CI runs them with the race detector.
 	racing = []string{"./admission", "./certs", "./controller/...", "./internal/...", "./snapshot", "./stream"}
 )
 
 func units() Lane {
-	return Lane{Nice: 5, Steps: []Step{{Name: "units", Module: ".", Packages: []string{"./..."}, Except: []string{bounds}}}}
+	return Lane{Nice: 5, Steps: []Step{{Name: "units", Module: ".", Packages: []string{"./..."}}}}
 }
 
 func endToEnd() Lane {
@@ -128,7 +125,6 @@ func install() []Lane {
 	}
 	long.Steps = []Step{
 		{Name: "later", Module: "e2e", Packages: clusters, Run: later, Skip: Weekly(), Clusters: true},
-		{Name: "sizes", Module: ".", Packages: []string{"./" + bounds}},
 		{Name: "race", Module: ".", Packages: racing, Race: true},
 	}
 	return []Lane{packaging, long}
