@@ -161,7 +161,7 @@ func Select(scenarios []*Scenario) []*Scenario {
 	return slices.DeleteFunc(slices.Clone(scenarios), func(s *Scenario) bool { return selected[s.Way()] != s })
 }
 
-// shows is how much the answer says of who gave it.
+// shows is how much the answer shows of what refused.
 func (s *Scenario) shows() int {
 	switch {
 	case s.Message != "" && s.Backstop == "":

@@ -39,7 +39,7 @@ func compiled(t *testing.T, stdin string, args ...string) (stdout, stderr string
 	return out.String(), problems.String(), err
 }
 
-// TestCompile: every flag changes what is printed as it says.
+// TestCompile: every flag changes what is printed.
 func TestCompile(t *testing.T) {
 	for name, c := range map[string]struct {
 		args        []string

@@ -11,7 +11,7 @@ import (
 // TestOneJudge: no other command asks the rules for a verdict, so that all of them answer alike.
 func TestOneJudge(t *testing.T) {
 	judges := regexp.MustCompile(`\brules\.(Judge\w*|Inspect)\(`)
-	read, here := 0, 0
+	read, judging := 0, 0
 	err := filepath.WalkDir(".", func(path string, entry os.DirEntry, err error) error {
 		if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 			return err
@@ -23,13 +23,13 @@ func TestOneJudge(t *testing.T) {
 		read++
 		found := judges.FindAll(text, -1)
 		if strings.HasPrefix(path, "inspect/") {
-			here += len(found)
+			judging += len(found)
 		} else if len(found) > 0 {
 			t.Errorf("%s asks %s: ask package inspect", path, found[0])
 		}
 		return nil
 	})
-	if err != nil || read < 50 || here < 10 {
-		t.Errorf("%d files are read, %d judges are asked here: %v", read, here, err)
+	if err != nil || read < 50 || judging < 10 {
+		t.Errorf("%d files are read, %d judges are asked in inspect: %v", read, judging, err)
 	}
 }

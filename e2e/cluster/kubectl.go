@@ -52,7 +52,7 @@ func (c *Cluster) Run(ctx context.Context, command Command) (Result, error) {
 		return Result{}, fmt.Errorf("kubectl: %w", err)
 	}
 	if slices.Index(command.Args, "wait") == 0 {
-		// Without it, and where the test says so, it would wait for a time by the clock; the last of a flag counts.
+		// Without it, and where the test states another, it would wait for a time by the clock; the last of a flag counts.
 		command.Args = append(slices.Clone(command.Args), "--timeout=-1s")
 	}
 	command.Args = append([]string{

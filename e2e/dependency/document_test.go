@@ -97,15 +97,15 @@ func withoutMarkup(text string) string {
 func (e *env) cmdGrant(ts *testscript.TestScript, neg bool, args []string) {
 	scripttest.NeedArgs(ts, args, 1, 1, "grant VALUES")
 	var values struct {
-		Ordering struct {
+		WithDependencies struct {
 			Rules []rbacv1.PolicyRule `json:"rules"`
 		} `json:"ordering"`
 	}
 	ts.Check(yaml.UnmarshalStrict([]byte(ts.ReadFile(args[0])), &values))
-	if len(values.Ordering.Rules) == 0 {
+	if len(values.WithDependencies.Rules) == 0 {
 		ts.Fatalf("%s has no ordering.rules", args[0])
 	}
-	rules, err := json.Marshal(values.Ordering.Rules)
+	rules, err := json.Marshal(values.WithDependencies.Rules)
 	ts.Check(err)
 	for _, text := range []string{
 		"kind: ClusterRole\nrules: " + string(rules),
@@ -116,7 +116,7 @@ subjects: [{kind: ServiceAccount, namespace: opgate-system, name: opgate}]`,
 		ts.Check(e.Apply(harness.Object("apiVersion: rbac.authorization.k8s.io/v1\nmetadata: {name: opgate-ordering}\n%s",
 			text)))
 	}
-	for _, rule := range values.Ordering.Rules {
+	for _, rule := range values.WithDependencies.Rules {
 		for _, verb := range rule.Verbs {
 			e.Until(ts, false, e.may(verb, rule.Resources[0]+"."+rule.APIGroups[0]))
 		}

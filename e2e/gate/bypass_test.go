@@ -342,7 +342,7 @@ type pair struct {
 	way    way
 }
 
-// pairs returns each attack in each way, in the long form. Otherwise each attack is there once, and so is each way; one
+// pairs returns each attack in each way, in the long form. Otherwise each attack comes once, and so does each way; one
 // pair suffices where the API server drops the change, or does not serve the subresource.
 func (m *matrix) pairs(subresource, version string, known bool) []pair {
 	var effective, all []pair

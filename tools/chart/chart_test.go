@@ -30,7 +30,7 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// refused are values that users might set, and what helm says of them.
+// refused are values that users might set, and what helm reports of them.
 type refused map[string]struct{ values, want string }
 
 // TestRefusedValues sets invalid values that users might set, and checks the error of helm.

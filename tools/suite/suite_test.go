@@ -108,7 +108,7 @@ func play(t *testing.T, root string, step Step, edit func(*Runner, *Target)) (st
 	return log.String(), err
 }
 
-// module writes the sources, and gives the user a cache of their own.
+// module writes the sources, and sets a cache of its own.
 func module(t *testing.T) (root string) {
 	t.Helper()
 	root = t.TempDir()

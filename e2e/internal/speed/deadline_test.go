@@ -71,7 +71,7 @@ func TestStoppedProcess(t *testing.T) {
 	})
 }
 
-// TestSharedMeasurement: waits at the same time share what is measured, and waits that end soon measure nothing.
+// TestSharedMeasurement: waits at the same time share what is measured, and waits that end ended measure nothing.
 func TestSharedMeasurement(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		samples := 0
@@ -79,10 +79,10 @@ func TestSharedMeasurement(t *testing.T) {
 		for range 100 {
 			ctx, cancel := m.withTimeout(t.Context(), Wait)
 			defer cancel()
-			soon, end := m.withTimeout(t.Context(), Wait)
+			ended, end := m.withTimeout(t.Context(), Wait)
 			end()
-			<-soon.Done()
-			if err := context.Cause(soon); !errors.Is(err, context.Canceled) {
+			<-ended.Done()
+			if err := context.Cause(ended); !errors.Is(err, context.Canceled) {
 				t.Fatal(err)
 			}
 			defer func() {
@@ -102,7 +102,7 @@ func TestSharedMeasurement(t *testing.T) {
 	})
 }
 
-// TestPoll: the error says that the time is up, and how long that was; the condition's own errors stay.
+// TestPoll: the error states that the time is up, and how long that was; the condition's own errors stay.
 func TestPoll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		before := machine

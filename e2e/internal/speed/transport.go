@@ -22,7 +22,7 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	ctx, cancel := WithTimeout(r.Context(), t.d)
 	response, err := t.next.RoundTrip(r.WithContext(ctx))
 	if err != nil {
-		err = errors.Join(err, context.Cause(ctx)) // HTTP/2 says only that it was canceled
+		err = errors.Join(err, context.Cause(ctx)) // HTTP/2 reports only that it was canceled
 		cancel()
 		return nil, err
 	}
