@@ -55,7 +55,7 @@ func (c *Cluster) overrides(gate *Gate, opts *GateOptions) []override {
 	add(opts.OLMIdentity != OLMUserName, "olm-identity", opts.OLMIdentity, "a test of OLM as another user")
 	add(!opts.Loop, "background-loop", strconv.FormatBool(false),
 		"a test of the gate alone: what users write is not approved meanwhile")
-	if !c.chartRights {
+	if !c.chartRights && !opts.ChartRights {
 		for _, flag := range []string{"right", "catalog-namespace"} { // later ones add to the first, so all of them go
 			all = append(all, override{flag: flag, reason: "a test of what the chart grants by value"})
 		}

@@ -40,6 +40,9 @@ type GateOptions struct {
 	SecureMetrics bool
 	// Reports is whether Opgate writes Reports of OpenReports. InstallReports adds the definitions and the rights.
 	Reports bool
+	// ChartRights starts Opgate with the flags on rights that the chart has by default. The rights themselves are up to
+	// the test.
+	ChartRights bool
 	// Replaces is an earlier process, which has ended. The new one has its address and certificate, as pods have those
 	// of their Service. Otherwise the API server reads all policies again, since the CustomResourceDefinition names
 	// both.

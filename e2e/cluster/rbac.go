@@ -54,6 +54,10 @@ func CertsRules() ([]rbacv1.PolicyRule, error) { return shippedRules(certsRole, 
 // chartRights are the roles that the chart has by value, and by default.
 var chartRights = []string{"opgate-catalogs", "opgate-deployments", "opgate-namespaces", "opgate-cluster-extensions"}
 
+// RolesBeyondChart are bound to Opgate for tests, beyond the rights of the chart's defaults. The bindings have their
+// names.
+var RolesBeyondChart = []string{rightsRole, templateRole, orderingRole, metricsRole}
+
 // RightsRules are what the chart grants by value, and these tests grant all: the rights that are on by default, those
 // that are not, and catalogs in every namespace.
 func RightsRules() ([]rbacv1.PolicyRule, error) {

@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -27,6 +29,8 @@ type Env struct {
 	// Gate is the process that answers at present.
 	Gate    *cluster.Gate
 	Clients map[cluster.User]*Client
+	// options are those that Restart or StartGate started it with.
+	options cluster.GateOptions
 }
 
 func newEnv(c *cluster.Cluster) (*Env, error) {
@@ -82,63 +86,63 @@ const ContainerMemory = 512 << 20
 
 // Shared returns an environment that the tests of a package share, with Opgate running. The first call starts it. Each
 // test has it to itself until it ends, while others run on other clusters; so Shared calls t.Parallel, and the test
-// must not. It leaves neither policies nor objects behind.
+// must not. It leaves neither policies nor objects behind. It may leave an Opgate with other options, or none: the next
+// test starts another.
 func Shared(t testing.TB) *Env {
+	t.Helper()
+	return sharedWith(t, cluster.GateOptions{})
+}
+
+// SharedWithoutBackstop is Shared for a test of what only the webhooks answer: the API server holds nothing by itself.
+func SharedWithoutBackstop(t testing.TB) *Env {
+	t.Helper()
+	return sharedWith(t, cluster.GateOptions{WithoutBackstop: true})
+}
+
+func sharedWith(t testing.TB, opts cluster.GateOptions) *Env {
 	t.Helper()
 	if test, ok := t.(*testing.T); ok {
 		test.Parallel()
 	}
-	e := withGate.take(t, startShared).Env
+	e := withoutOLM.take(t, startWithoutOLM).Env
+	if !e.runs(opts) {
+		e.Restart(t, opts)
+	}
+	return e
+}
+
+// runs reports whether Opgate runs, with these options.
+func (e *Env) runs(opts cluster.GateOptions) bool {
+	if e.Gate == nil || !reflect.DeepEqual(e.options, opts) {
+		return false
+	}
 	select {
 	case <-e.Gate.Exited():
-		e.Restart(t, cluster.GateOptions{})
+		return false
 	default:
+		return true
 	}
-	return e
-}
-
-// SharedWithoutBackstop is Shared for a test of what only the webhooks answer: until its end the API server holds
-// nothing by itself.
-func SharedWithoutBackstop(t testing.TB) *Env {
-	t.Helper()
-	e := Shared(t)
-	t.Cleanup(func() { e.Restart(t, cluster.GateOptions{}) })
-	e.Restart(t, cluster.GateOptions{WithoutBackstop: true})
-	return e
-}
-
-// startShared starts a control plane and Opgate. The caller must call stop, whatever the error.
-func startShared(ctx context.Context) (e *OLMEnv, stop func() error, err error) {
-	e, stop, err = startVacant(ctx, cluster.Options{Audit: true, OpenShift: OpenShiftVersion, Log: os.Stderr})
-	if err != nil {
-		return nil, stop, err
-	}
-	if e.Gate, err = e.StartOpgate(ctx, cluster.GateOptions{}); err != nil {
-		return nil, stop, err
-	}
-	return e, stop, nil
 }
 
 // Restart stops Opgate if it runs, and starts another.
 func (e *Env) Restart(t testing.TB, opts cluster.GateOptions) {
 	t.Helper()
-	if _, err := e.Gate.Stop(); err != nil {
-		t.Error(err)
+	if e.Gate != nil {
+		if _, err := e.Gate.Stop(); err != nil {
+			t.Error(err)
+		}
 	}
-	gate, err := e.StartOpgate(context.WithoutCancel(t.Context()), opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	e.Gate = gate
+	e.StartGate(t, opts)
 }
 
 // StartGate starts Opgate where none runs.
 func (e *Env) StartGate(t testing.TB, opts cluster.GateOptions) {
 	t.Helper()
-	var err error
-	if e.Gate, err = e.StartOpgate(context.WithoutCancel(t.Context()), opts); err != nil {
+	gate, err := e.StartOpgate(context.WithoutCancel(t.Context()), opts)
+	if err != nil {
 		t.Fatal(err)
 	}
+	e.Gate, e.options = gate, opts
 }
 
 // StartWithoutGate starts a cluster for one test alone.
@@ -249,7 +253,13 @@ func runCluster(ctx context.Context, opts cluster.Options) (c *cluster.Cluster, 
 	if err != nil {
 		return nil, dismiss, err
 	}
-	return c, func() error { return errors.Join(c.Stop(), dismiss()) }, nil
+	return c, func() error {
+		err := errors.Join(c.Stop(), dismiss())
+		if _, there := os.Stat(c.Dir()); !errors.Is(there, os.ErrNotExist) {
+			err = errors.Join(err, fmt.Errorf("%s is still there (%w)", c.Dir(), there))
+		}
+		return err
+	}, nil
 }
 
 // NewNamespace creates a namespace of the tenant's. No controller deletes namespaces here, so each has a name of its

@@ -36,7 +36,7 @@ func Main(m *testing.M) (code int) {
 	})
 	code = m.Run()
 	_ = cancel // the end of the process ends it
-	for _, end := range []func() error{withGate.stop, withoutOLM.stop, withOLM.stop,
+	for _, end := range []func() error{withoutOLM.stop, withOLM.stop,
 		func() error { return removePrograms() }, usedRights.Save} {
 		if err := end(); err != nil {
 			fmt.Fprintln(os.Stderr, err)

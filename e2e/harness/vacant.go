@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -19,44 +20,34 @@ import (
 	"github.com/opgate/opgate/e2e/olm"
 )
 
-// vacant is an environment that tests of a package use one after another, each of them alone.
-type vacant struct {
+// room is an environment that tests of a package take turns in, each of them alone. It is started when the first test
+// takes it.
+type room struct {
+	turn sync.Mutex
 	once sync.Once
 	env  *OLMEnv
-	stop func() error
+	end  func() error
 	err  error
 }
 
-// rooms are environments that tests take turns in. Each is started when the first test takes it.
-type rooms struct {
-	all  []*vacant
-	free chan *vacant
-}
-
-func newRooms(n int) *rooms {
-	r := &rooms{free: make(chan *vacant, n)}
-	for range n {
-		v := &vacant{stop: func() error { return nil }}
-		r.all = append(r.all, v)
-		r.free <- v
-	}
-	return r
-}
-
-// The environments with Opgate, without OLM, and with it. Two of the first, since most tests of a package take turns in
-// them. OLM sends five requests a second: with a single one, tests would wait for it for twice as long.
-var withGate, withoutOLM, withOLM = newRooms(2), newRooms(1), newRooms(2)
+// The environments of a package, without OLM and with it. To start a control plane costs more than most tests do, so
+// that others are for tests that need options of the API server.
+var withoutOLM, withOLM room
 
 // Vacant returns an environment in which Opgate does not run, and in which nothing is stored that it would judge by.
 // The first call starts it. Tests that use it may be parallel: each has it to itself until it ends. Then Opgate is
 // stopped, and what was written is removed.
 func Vacant(t testing.TB) *Env {
 	t.Helper()
-	e := withoutOLM.take(t, startWithoutGate)
-	t.Cleanup(func() {
+	e := withoutOLM.take(t, startWithoutOLM)
+	vacate := func() {
 		e.vacate(t, Subscriptions, InstallPlans, OperatorPolicies, Constraints, ClusterServiceVersions, OperatorGroups,
 			Resources["CatalogSource"])
-	})
+	}
+	if e.Gate != nil { // of Shared
+		vacate()
+	}
+	t.Cleanup(vacate)
 	return e.Env
 }
 
@@ -68,7 +59,7 @@ func Vacant(t testing.TB) *Env {
 func VacantOLM(t testing.TB, packages []olm.Package) *OLMEnv {
 	t.Helper()
 	e := withOLM.take(t, func(ctx context.Context) (*OLMEnv, func() error, error) {
-		e, stop, err := startWithoutGate(ctx)
+		e, stop, err := startVacant(ctx, cluster.Options{Audit: true, Log: os.Stderr})
 		if err != nil {
 			return nil, stop, err
 		}
@@ -81,29 +72,28 @@ func VacantOLM(t testing.TB, packages []olm.Package) *OLMEnv {
 	return e
 }
 
-// take waits until one is free, which the test has until it ends.
-func (r *rooms) take(t testing.TB, start func(context.Context) (*OLMEnv, func() error, error)) *OLMEnv {
+// take waits until it is free. The test has it until it ends.
+func (r *room) take(t testing.TB, start func(context.Context) (*OLMEnv, func() error, error)) *OLMEnv {
 	t.Helper()
-	v := <-r.free
-	t.Cleanup(func() { r.free <- v })
+	r.turn.Lock()
+	t.Cleanup(r.turn.Unlock)
 	slots.Take(t)
-	v.once.Do(func() { v.env, v.stop, v.err = start(context.WithoutCancel(t.Context())) })
-	if v.err != nil {
-		t.Fatal(v.err)
+	r.once.Do(func() { r.env, r.end, r.err = start(context.WithoutCancel(t.Context())) })
+	if r.err != nil {
+		t.Fatal(r.err)
 	}
-	return v.env
+	return r.env
 }
 
-func (r *rooms) stop() error {
-	var errs []error
-	for _, v := range r.all {
-		errs = append(errs, v.stop())
+func (r *room) stop() error {
+	if r.end == nil {
+		return nil
 	}
-	return errors.Join(errs...)
+	return r.end()
 }
 
-func startWithoutGate(ctx context.Context) (e *OLMEnv, stop func() error, err error) {
-	return startVacant(ctx, cluster.Options{Audit: true, Log: os.Stderr})
+func startWithoutOLM(ctx context.Context) (e *OLMEnv, stop func() error, err error) {
+	return startVacant(ctx, cluster.Options{Audit: true, OpenShift: OpenShiftVersion, Log: os.Stderr})
 }
 
 // startVacant starts a control plane. The caller must call stop, whatever the error.
@@ -138,6 +128,12 @@ func (e *OLMEnv) vacate(t testing.TB, resources ...schema.GroupVersionResource) 
 			t.Error(err)
 		}
 		e.Gate = nil
+	}
+	// Opgate converts policies no more.
+	if err := e.SetConversion(ctx, apiextensionsv1.CustomResourceConversion{
+		Strategy: apiextensionsv1.NoneConverter,
+	}); err != nil {
+		t.Error(err)
 	}
 	admin := e.Clients[cluster.Admin]
 	for _, resource := range asked {
