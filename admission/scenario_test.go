@@ -16,7 +16,10 @@ import (
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	"github.com/google/go-cmp/cmp"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
@@ -125,32 +128,48 @@ func TestScenariosNameThreats(t *testing.T) {
 	}
 }
 
-// TestSelect checks that the scenarios that are played with kubectl have every rule and every attack, and no others.
+// TestSelect checks that the scenarios that are played with kubectl have every way of writing once, and that these call
+// every webhook that is shipped, for each of its operations.
 func TestSelect(t *testing.T) {
 	scenarios, err := scenario.Load(scenarioDir, versions)
 	if err != nil {
 		t.Fatal(err)
 	}
-	selected := scenario.Select(scenarios)
-	spoken := map[verdict.RuleID]int{}
-	for _, s := range selected {
-		for _, id := range s.Rules {
-			spoken[id]++
+	selected := map[scenario.Way]*scenario.Scenario{}
+	for _, s := range scenario.Select(scenarios) {
+		if before := selected[s.Way()]; before != nil {
+			t.Errorf("%s and %s write in the same way", before.Name, s.Name)
 		}
+		selected[s.Way()] = s
 	}
 	for _, s := range scenarios {
-		isSelected := slices.Contains(selected, s)
-		for _, id := range s.Rules {
-			if spoken[id] == 0 {
-				t.Errorf("rule %s speaks in %s, and in no scenario that is selected", id, s.Name)
+		if selected[s.Way()] == nil && s.Catalog == nil {
+			t.Errorf("no scenario is selected that writes as %s does: %+v", s.Name, s.Way())
+		}
+	}
+	type request struct {
+		resource  string
+		operation admissionregistrationv1.OperationType
+		isOLM     bool
+	}
+	sent := map[request]bool{}
+	for way := range selected {
+		kind, subresource, _ := strings.Cut(way.Kind, "/")
+		plural, _ := meta.UnsafeGuessKindToResource(schema.GroupVersionKind{Kind: kind})
+		operation := admissionregistrationv1.Update
+		if way.Verb == "create" {
+			operation = admissionregistrationv1.Create
+		}
+		if way.Verb != "delete" {
+			sent[request{strings.TrimSuffix(plural.Resource+"/"+subresource, "/"), operation, way.OLM}] = true
+		}
+	}
+	for _, webhook := range shippedWebhooks(t) {
+		ofOLM := strings.HasPrefix(webhook.Name, "generated-") || strings.HasPrefix(webhook.Name, "steps-")
+		for _, operation := range webhook.Rules[0].Operations {
+			if !sent[request{webhook.Rules[0].Resources[0], operation, ofOLM}] {
+				t.Errorf("no scenario that is selected sends %s to webhook %s", operation, webhook.Name)
 			}
-		}
-		if s.Threat != "" && !isSelected {
-			t.Errorf("%s is an attack and is not selected", s.Name)
-		}
-		alone := slices.ContainsFunc(s.Rules, func(id verdict.RuleID) bool { return spoken[id] == 1 })
-		if isSelected && s.Threat == "" && !alone {
-			t.Errorf("%s is selected, and adds no rule", s.Name)
 		}
 	}
 	t.Logf("%d of %d scenarios", len(selected), len(scenarios))

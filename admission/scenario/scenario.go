@@ -125,31 +125,53 @@ func (s *Scenario) isHeldDeletion() bool { return strings.Contains(s.Backstop, "
 // UIDPlaceholder is in Backstop in place of the UID of the object.
 const UIDPlaceholder = "${UID}"
 
-// Select returns the scenarios that are attacks and, for each rule that speaks in none of these, the first one by name,
-// refusals before warnings.
+// Way is how an object is written: what the API server needs to ask the right webhook, and to know who asks.
+type Way struct {
+	// Kind is lower case, with "/status" for the subresource.
+	Kind, Verb string
+	// OLM is whether OLM writes it: its steps have webhooks of their own.
+	OLM bool
+}
+
+// Way returns how the scenario writes.
+func (s *Scenario) Way() Way {
+	w := Way{Kind: s.Kind, Verb: s.Verb, OLM: s.User == "olm"}
+	if s.Write != nil {
+		w.Kind = strings.ToLower(s.Write.GetKind())
+	}
+	if s.Verb == "replace-status" {
+		w.Kind += "/status"
+	}
+	return w
+}
+
+// Select returns one scenario for each way of writing, in the order of their names: the first that the webhooks refuse,
+// otherwise the first that the API server refuses, otherwise one with a warning. What needs a package server is left
+// out.
 func Select(scenarios []*Scenario) []*Scenario {
-	selected := map[*Scenario]bool{}
-	spoken := map[verdict.RuleID]bool{}
-	add := func(s *Scenario) {
-		selected[s] = true
-		for _, id := range s.Rules {
-			spoken[id] = true
-		}
-	}
+	selected := map[Way]*Scenario{}
 	for _, s := range scenarios {
-		if s.Threat != "" {
-			add(s)
+		if s.Catalog != nil {
+			continue
+		}
+		if before := selected[s.Way()]; before == nil || s.shows() > before.shows() {
+			selected[s.Way()] = s
 		}
 	}
-	for _, refused := range []bool{true, false} {
-		for _, s := range scenarios {
-			isNew := slices.ContainsFunc(s.Rules, func(id verdict.RuleID) bool { return !spoken[id] })
-			if isNew && refused == (s.Message != "") {
-				add(s)
-			}
-		}
+	return slices.DeleteFunc(slices.Clone(scenarios), func(s *Scenario) bool { return selected[s.Way()] != s })
+}
+
+// shows is how much the answer says of who gave it.
+func (s *Scenario) shows() int {
+	switch {
+	case s.Message != "" && s.Backstop == "":
+		return 3
+	case s.Backstop != "":
+		return 2
+	case len(s.Warnings) > 0:
+		return 1
 	}
-	return slices.DeleteFunc(slices.Clone(scenarios), func(s *Scenario) bool { return !selected[s] })
+	return 0
 }
 
 // Shared are the namespaces that scenarios have in common.
