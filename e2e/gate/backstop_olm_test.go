@@ -28,8 +28,7 @@ func TestBackstopOLM(t *testing.T) {
 	}
 	s.start(t, "enforce")
 	s.namespace = s.NewNamespace(t)
-	inline, image := s.NewNamespace(t), s.NewNamespace(t)
-	s.Put(t, mayHave(inline, "etcd", "etcdoperator.v0.9.2"))
+	image := s.NewNamespace(t)
 	s.Put(t, mayHave(image, "redis", "redisoperator.v1.0.0"))
 	// the last, so those before are in force with it
 	s.policy = s.Put(t, mayHave(s.namespace, "etcd", harness.AllowedCSV))
@@ -39,20 +38,10 @@ func TestBackstopOLM(t *testing.T) {
 	s.Gate = nil
 	harness.Eventually(t, "the API server refuses", s.approvable(s.namespace, "forbidden", false))
 	s.Remove(t, forbidden)
-	waitForMutation(t, s.Env, inline, "etcd")
 	waitForMutation(t, s.Env, image, "redis")
-	t.Run("operator", func(t *testing.T) {
-		t.Run("in the catalog", func(t *testing.T) {
-			t.Parallel()
-			upgrade := upgradesAlone(t, e, inline, "etcd", "etcdoperator.v0.9.2", "etcdoperator.v0.9.4")
-			overridesAlone(t, e, upgrade, "etcdoperator.v0.9.4")
-		})
-		t.Run("as an image", func(t *testing.T) {
-			t.Parallel()
-			upgradesAlone(t, e, image, "redis", "redisoperator.v1.0.0", "redisoperator.v1.1.0")
-			unpackedAlone(t, e)
-		})
-	})
+	upgrade := upgradesAlone(t, e, image, "redis", "redisoperator.v1.0.0", "redisoperator.v1.1.0")
+	unpackedAlone(t, e)
+	overridesAlone(t, e, upgrade, "redisoperator.v1.1.0")
 	wantOLMNeverRefused(t, e, len(before))
 }
 

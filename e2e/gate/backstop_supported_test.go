@@ -1,7 +1,6 @@
 package gate
 
 import (
-	"os"
 	"strings"
 	"testing"
 
@@ -13,7 +12,7 @@ import (
 // writes that and no more, and reports it; what is served refuses by itself.
 func TestBackstopSupported(t *testing.T) {
 	t.Parallel()
-	s := &backstopSite{LoopEnv: &harness.LoopEnv{Env: harness.Start(t, cluster.Options{Audit: true, Log: os.Stderr})}}
+	s := &backstopSite{LoopEnv: &harness.LoopEnv{Env: harness.Vacant(t)}}
 	s.Connect(t)
 	s.start(t, "enforce")
 	s.namespace = s.NewNamespace(t)

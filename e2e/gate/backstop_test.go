@@ -20,7 +20,7 @@ import (
 // webhook is registered.
 func TestBackstop(t *testing.T) {
 	t.Parallel()
-	e := harness.StartWithoutGate(t)
+	e := harness.Vacant(t)
 	const namespace = cluster.ShopNamespace
 	policy := harness.OperatorPolicy(namespace)
 	objects := compiled(t, e, policy)

@@ -221,11 +221,11 @@ metadata: {name: bad, namespace: %s}
 			body:        operatorPolicy(harness.Spec("subscription", nil)),
 			says:        "spec.subscription",
 		},
-		"a policy with 8,000 levels": {
+		"a policy with 2,000 levels": {
 			method:      http.MethodPost,
 			path:        newPolicy,
 			contentType: jsonType,
-			body:        nested(operatorPolicy(harness.Spec("subscription", map[string]any{"config": levels})), 8000),
+			body:        nested(operatorPolicy(harness.Spec("subscription", map[string]any{"config": levels})), 2000),
 			says:        "spec.subscription.config",
 		},
 		"a policy of 2 MiB": {

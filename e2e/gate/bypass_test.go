@@ -312,36 +312,62 @@ const (
 	withoutEffect   = "without effect"
 )
 
-// run tries all attacks of a matrix on one version of a resource.
+// run tries the attacks of a matrix on one version of a resource.
 func (m *matrix) run(
 	t *testing.T, e *harness.Env, resource schema.GroupVersionResource, subresources []string, tried map[string]int,
 ) {
 	// Those that are not served must stay out of reach, too.
 	for _, subresource := range append(slices.Clone(subresources), "scale", "approve") {
 		known := slices.Contains(subresources, subresource)
-		for i, attack := range m.attacks {
-			if !known && i > 0 {
-				break
-			}
-			if attack.edits == resource.Version {
-				continue
-			}
-			for j, way := range ways() {
-				for _, by := range m.attempts(i + j) {
-					name := fmt.Sprintf("%s as %s: %s of %s/%s in %s, dry run %t",
-						attack.name, by.user, way.name, resource.Resource, subresource, resource.Version, by.dry)
-					outcome, problem := m.try(t, e, resource, subresource, by, way, &attack)
-					tried[outcome]++
-					switch {
-					case problem != "":
-						t.Errorf("%s: %s", name, problem)
-					case !known && outcome != refusedByServer:
-						t.Errorf("%s: %s, want no such thing", name, outcome)
-					}
+		for n, pair := range m.pairs(subresource, resource.Version, known) {
+			for _, by := range m.attempts(n) {
+				name := fmt.Sprintf("%s as %s: %s of %s/%s in %s, dry run %t",
+					pair.attack.name, by.user, pair.way.name, resource.Resource, subresource, resource.Version, by.dry)
+				outcome, problem := m.try(t, e, resource, subresource, by, pair.way, &pair.attack)
+				tried[outcome]++
+				switch {
+				case problem != "":
+					t.Errorf("%s: %s", name, problem)
+				case !known && outcome != refusedByServer:
+					t.Errorf("%s: %s, want no such thing", name, outcome)
 				}
 			}
 		}
 	}
+}
+
+// pair is an attack and the way in which it is tried.
+type pair struct {
+	attack attack
+	way    way
+}
+
+// pairs returns each attack in each way, in the long form. Otherwise each attack is there once, and so is each way; one
+// pair suffices where the API server drops the change, or does not serve the subresource.
+func (m *matrix) pairs(subresource, version string, known bool) []pair {
+	var effective, all []pair
+	for _, attack := range m.attacks {
+		if attack.edits == version {
+			continue
+		}
+		for i, way := range ways() {
+			all = append(all, pair{attack, way})
+			if known && attack.subresource == subresource && i == 0 {
+				effective = append(effective, pair{attack, way})
+			}
+		}
+	}
+	switch {
+	case !known || len(effective) == 0:
+		return all[:1]
+	case *harness.Long:
+		return all
+	}
+	pairs := make([]pair, max(len(effective), len(ways())))
+	for i := range pairs {
+		pairs[i] = pair{effective[i%len(effective)].attack, ways()[i%len(ways())]}
+	}
+	return pairs
 }
 
 // attempt is by whom an attack is tried in one way, and whether the write is stored.

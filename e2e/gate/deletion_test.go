@@ -18,7 +18,7 @@ import (
 // every kind of request that deletes.
 func TestDeletion(t *testing.T) {
 	t.Parallel()
-	e := harness.StartWithoutGate(t)
+	e := harness.Vacant(t)
 	const namespace = cluster.ShopNamespace
 	policy := e.Put(t, harness.WithField(harness.OperatorPolicy(namespace), "Confirm", "spec", "deletion"))
 	harness.Kubectl(t, e.Cluster, cluster.Admin, compiled(t, e, policy), "apply", "--server-side", "-f", "-")

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -18,7 +19,7 @@ import (
 	"github.com/opgate/opgate/e2e/harness"
 )
 
-// seedDocuments are the OperatorPolicies of the designs, word for word.
+// seedDocuments are the OperatorPolicies of the designs, word for word but for their names, which differ here.
 func seedDocuments(t *testing.T) map[string]string {
 	t.Helper()
 	paths, err := filepath.Glob("../../api/policy/v1beta2/testdata/seed-*.yaml")
@@ -35,7 +36,8 @@ func seedDocuments(t *testing.T) map[string]string {
 			t.Fatal(err)
 		}
 		for i, document := range strings.Split("\n"+string(data), "\n---\n") {
-			documents[fmt.Sprintf("%s#%d", filepath.Base(path), i+1)] = document
+			name := fmt.Sprintf("%s-%d", strings.TrimSuffix(filepath.Base(path), ".yaml"), i)
+			documents[name] = regexp.MustCompile(`(?m)^  name: .*$`).ReplaceAllLiteralString(document, "  name: "+name)
 		}
 	}
 	return documents
@@ -44,50 +46,72 @@ func seedDocuments(t *testing.T) map[string]string {
 // TestDocumentsApply applies every OperatorPolicy of the designs as it is written, again, and by a second tool:
 // defaults of the gate must not be drift for any of them.
 func TestDocumentsApply(t *testing.T) {
-	e := harness.Shared(t)
-	for name, document := range seedDocuments(t) {
-		t.Run(name, func(t *testing.T) {
-			var u unstructured.Unstructured
-			if err := yaml.Unmarshal([]byte(document), &u.Object); err != nil {
-				t.Fatal(err)
+	e := harness.SharedWithoutBackstop(t) // which does not matter to what is stored
+	documents := seedDocuments(t)
+	written, texts := map[string]*unstructured.Unstructured{}, map[string]string{}
+	for name, document := range documents {
+		u := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(document), &u.Object); err != nil {
+			t.Fatal(err)
+		}
+		if u.GetNamespace() == "" {
+			u.SetNamespace(cluster.PolicyNamespace)
+		}
+		e.EnsureNamespace(t, u.GetNamespace(), false)
+		t.Cleanup(func() { e.Remove(t, u) })
+		written[name] = u
+		texts[u.GetNamespace()] += "\n---\n" + document
+	}
+	// apply applies all at once, and wants kubectl to say the same of each, but for those with a status: kubectl
+	// would like to write it, and the API server drops it.
+	apply := func(says string, args ...string) {
+		t.Helper()
+		for namespace, text := range texts {
+			out := harness.Kubectl(t, e.Cluster, cluster.Admin, text,
+				append([]string{"apply", "-n", namespace, "-f", "-"}, args...)...)
+			for line := range strings.Lines(out) {
+				name := regexp.MustCompile(`/(\S+) `).FindStringSubmatch(line)
+				if name == nil || written[name[1]] == nil {
+					t.Fatalf("kubectl apply says %q", line)
+				}
+				_, hasStatus := written[name[1]].Object["status"]
+				if !strings.HasSuffix(strings.TrimSpace(line), says) && !hasStatus {
+					t.Errorf("kubectl apply says %q, want %s", line, says)
+				}
 			}
-			if u.GetNamespace() == "" {
-				u.SetNamespace(cluster.PolicyNamespace)
-			}
-			e.EnsureNamespace(t, u.GetNamespace(), false)
-			t.Cleanup(func() { e.Remove(t, &u) })
-			apply := func(args ...string) string {
-				t.Helper()
-				args = append([]string{"apply", "-n", u.GetNamespace(), "-f", "-"}, args...)
-				return strings.TrimSpace(harness.Kubectl(t, e.Cluster, cluster.Admin, document, args...))
-			}
-			if out := apply(); !strings.HasSuffix(out, " created") {
-				t.Errorf("the first apply says %q", out)
-			}
-			first := e.Stored(t, &u)
-			// kubectl would like to write a status that a document has, which the API server drops.
-			if _, hasStatus := u.Object["status"]; !strings.HasSuffix(apply(), " unchanged") && !hasStatus {
-				t.Error("the second apply does not say that the policy is unchanged")
-			}
-			if second := e.Stored(t, &u); second.GetResourceVersion() != first.GetResourceVersion() {
-				t.Errorf("the second apply changed the policy from\n%s\nto\n%s", harness.Normal(first.Object),
-					harness.Normal(second.Object))
-			}
-			apply("--server-side", "--field-manager=another")
-			apply("--server-side", "--field-manager=another")
-			after := e.Stored(t, &u)
-			if after.GetGeneration() != first.GetGeneration() ||
-				harness.Normal(after.Object["spec"]) != harness.Normal(first.Object["spec"]) {
-				t.Errorf("the spec moved from\n%s\nto\n%s", harness.Normal(first.Object["spec"]),
-					harness.Normal(after.Object["spec"]))
-			}
-			// All that the author wrote is stored as they wrote it.
-			if written := map[string]any{"spec": u.Object["spec"]}; harness.Normal(
-				harness.MergePatch(after.Object, written)) != harness.Normal(after.Object) {
-				t.Errorf("stored is\n%s\nwant it to have\n%s", harness.Normal(after.Object["spec"]),
-					harness.Normal(u.Object["spec"]))
-			}
-		})
+		}
+	}
+	stored := func() map[string]*unstructured.Unstructured {
+		now := map[string]*unstructured.Unstructured{}
+		for name, u := range written {
+			now[name] = e.Stored(t, u)
+		}
+		return now
+	}
+	apply(" created")
+	first := stored()
+	apply(" unchanged")
+	second := stored()
+	apply("", "--server-side", "--field-manager=another")
+	apply("", "--server-side", "--field-manager=another")
+	third := stored()
+	for name, u := range written {
+		first, second, after := first[name], second[name], third[name]
+		if second.GetResourceVersion() != first.GetResourceVersion() {
+			t.Errorf("the second apply changed the policy from\n%s\nto\n%s", harness.Normal(first.Object),
+				harness.Normal(second.Object))
+		}
+		if after.GetGeneration() != first.GetGeneration() ||
+			harness.Normal(after.Object["spec"]) != harness.Normal(first.Object["spec"]) {
+			t.Errorf("the spec moved from\n%s\nto\n%s", harness.Normal(first.Object["spec"]),
+				harness.Normal(after.Object["spec"]))
+		}
+		// All that the author wrote is stored as they wrote it.
+		if spec := map[string]any{"spec": u.Object["spec"]}; harness.Normal(
+			harness.MergePatch(after.Object, spec)) != harness.Normal(after.Object) {
+			t.Errorf("stored is\n%s\nwant it to have\n%s", harness.Normal(after.Object["spec"]),
+				harness.Normal(u.Object["spec"]))
+		}
 	}
 }
 

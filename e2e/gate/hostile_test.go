@@ -24,6 +24,7 @@ const (
 	// hostileClients is how many send at once, and maxResident what Opgate may take while they do. Where it has hardly
 	// a core of its own, its garbage collector is late: a third more than on an idle machine.
 	hostileClients = 64
+	slowClients    = 16
 	maxResident    = 320 << 20
 	// hostileBody is just below the most that Opgate reads.
 	hostileBody = 8<<20 - 1<<10
@@ -58,13 +59,12 @@ func manyKeys(begin, value, end string) []byte {
 	return b.Bytes()
 }
 
-// TestA3ParallelHostileBodies has 64 clients without credentials send as much as they may, at once and over and over,
-// to the endpoints for reviews and for conversion. The process stays small, and the API server gets its answers
-// meanwhile.
+// TestA3ParallelHostileBodies has 64 clients without credentials send as much as they may, at once, to the endpoints for
+// reviews and for conversion. The process stays small, and the API server gets its answers meanwhile. What each body
+// takes is in TestA3DecodingFitsItsPrice; here are some of them, and in the long form all, over and over.
 func TestA3ParallelHostileBodies(t *testing.T) {
 	e := harness.Shared(t)
 	e.Restart(t, cluster.GateOptions{MemoryLimit: harness.ContainerMemory})
-	t.Cleanup(func() { e.Restart(t, cluster.GateOptions{}) })
 	namespace := e.NewNamespace(t)
 	e.Put(t, harness.OperatorPolicy(namespace))
 	e.Sync(t)
@@ -80,9 +80,14 @@ func TestA3ParallelHostileBodies(t *testing.T) {
 		convert = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview","request":{"uid":"1","desiredAPIVersion":"policy.open-cluster-management.io/v1beta2","objects":[`
 		v1beta1 = `{"apiVersion":"policy.open-cluster-management.io/v1beta1","kind":"OperatorPolicy","metadata":{"name":"x"},"spec":`
 	)
+	times := 1
+	if *harness.Long {
+		times = 3
+	}
 	for _, attack := range []struct {
 		name, path string
 		body       []byte
+		short      bool
 	}{
 		{name: "empty steps", path: "/validate/installplans-status", body: stuffed(plan, "{},", "{}"+ended)},
 		{
@@ -93,7 +98,7 @@ func TestA3ParallelHostileBodies(t *testing.T) {
 		{
 			name: "as many steps as are decoded",
 			path: "/validate/installplans-status",
-			body: []byte(plan + strings.Repeat("{},", 50_000) + "{}" + ended),
+			body: []byte(plan + strings.Repeat("{},", 50_000) + "{}" + ended), short: true,
 		},
 		{
 			name: "one string",
@@ -122,7 +127,8 @@ func TestA3ParallelHostileBodies(t *testing.T) {
 			path: "/validate/operatorpolicies",
 			body: stuffed(head+`{"spec":{"subscription":`, `{"a":`, ``),
 		},
-		{name: "keys", path: "/validate/policies", body: manyKeys(head+`{"metadata":{"labels":{`, `""`, `}}}}}`)},
+		{name: "keys", path: "/validate/policies", body: manyKeys(head+`{"metadata":{"labels":{`, `""`, `}}}}}`),
+			short: true},
 		{name: "unknown fields", path: "/mutate/operatorpolicies", body: manyKeys(head+`{"spec":{`, `1`, `}}}}`)},
 		{
 			name: "templates",
@@ -130,13 +136,13 @@ func TestA3ParallelHostileBodies(t *testing.T) {
 			body: stuffed(head+`{"spec":{"policy-templates":[`, "{},", `{}]}}}}`),
 		},
 		{name: "a step without the token", path: "/validate/steps-clusterserviceversions",
-			body: stuffed(head+`{"spec":{"a":"`, "a", `"}}}}`)},
+			body: stuffed(head+`{"spec":{"a":"`, "a", `"}}}}`), short: true},
 		{name: "objects to convert", path: "/convert", body: stuffed(convert, "{},", "{}]}}")},
 		{name: "one object to convert", path: "/convert", body: stuffed(convert+v1beta1+`{"note":"`, "a", `"}}]}}`)},
 		{
 			name: "values to convert",
 			path: "/convert",
-			body: []byte(convert + v1beta1 + `{"versions":[` + strings.Repeat("{},", 50_000) + `{}]}}]}}`),
+			body: []byte(convert + v1beta1 + `{"versions":[` + strings.Repeat("{},", 50_000) + `{}]}}]}}`), short: true,
 		},
 		{name: "keys to convert", path: "/convert", body: manyKeys(convert+v1beta1+`{`, `{}`, `}}]}}`)},
 		{
@@ -146,13 +152,16 @@ func TestA3ParallelHostileBodies(t *testing.T) {
 				`}]}}`),
 		},
 	} {
+		if !attack.short && !*harness.Long {
+			continue
+		}
 		t.Run(attack.name, func(t *testing.T) {
 			attacking, stop := context.WithCancel(t.Context())
 			var attackers sync.WaitGroup
 			var answered, rejected, cut atomic.Int64
 			for range hostileClients {
 				attackers.Go(func() {
-					for range 3 {
+					for range times {
 						code, err := sendAttack(attacking, e, client, attack.path, attack.body)
 						switch {
 						case attacking.Err() != nil:
@@ -233,7 +242,7 @@ func TestA3SlowClients(t *testing.T) {
 	dialer := tls.Dialer{NetDialer: &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}, Config: e.Trust()}
 	var slow []net.Conn
 	for i, path := range []string{"/validate/subscriptions", "/convert", "/mutate/operatorpolicies"} {
-		for range hostileClients {
+		for range slowClients {
 			c, err := dialer.DialContext(t.Context(), "tcp", strings.TrimPrefix(e.Gate.WebhookURL(), "https://"))
 			if err != nil {
 				t.Fatal(err)

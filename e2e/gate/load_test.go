@@ -22,13 +22,18 @@ import (
 	"github.com/opgate/opgate/e2e/harness"
 )
 
-// loadClients is how many Policies a tenant writes at once.
-const loadClients = 16
+// load is how many Policies a tenant writes at once, and for how many steps of OLM.
+func load() (clients, steps int) {
+	if *harness.Long {
+		return 16, 20
+	}
+	return 6, 5
+}
 
 // tokenInPath finds a path that the API server calls, in the text of a failed call.
 var tokenInPath = regexp.MustCompile(`/[a-z2-7]{26}\b`)
 
-// TestP4LoadNeverOpens has a tenant, who may create Policies in one namespace, write 16 at once over and over, each of
+// TestP4LoadNeverOpens has a tenant, who may create Policies in one namespace, write many at once over and over, each of
 // which becomes many values and needs as many rights as are asked about. None is stored. A ClusterServiceVersion that a
 // Constraint forbids, written by OLM, is refused each time meanwhile, though its webhook has failurePolicy Ignore,
 // another namespace is judged, and no answer of Opgate shows the token. Where the machine is too slow to answer before
@@ -43,6 +48,7 @@ func TestP4LoadNeverOpens(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	var attackers sync.WaitGroup
 	var answers, late atomic.Int64
+	loadClients, steps := load()
 	// One has as many questions as are asked, the other those of the attack as it was found.
 	for i, questions := range []int{20, 481} {
 		body := greedyPolicy(tenant, 137_066, questions)
@@ -78,7 +84,7 @@ func TestP4LoadNeverOpens(t *testing.T) {
 	csv := []byte(`{"apiVersion":"operators.coreos.com/v1alpha1","kind":"ClusterServiceVersion","metadata":{"name":"evil.v1.0.0","namespace":"` + shop + `"},
 		"spec":{"displayName":"evil","version":"1.0.0","install":{"strategy":"deployment","spec":{"deployments":[],
 		"clusterPermissions":[{"serviceAccountName":"evil","rules":[{"apiGroups":["*"],"resources":["*"],"verbs":["*"]}]}]}}}}`)
-	for round := 0; round < 20 || answers.Load() == 0 || answers.Load()+late.Load() < loadClients; round++ {
+	for round := 0; round < steps || answers.Load() == 0 || answers.Load()+late.Load() < int64(loadClients); round++ {
 		begun := time.Now()
 		step := e.Clients[cluster.OLM].Must(t, harness.Request{
 			Method: http.MethodPost, Path: harness.PathOf(harness.ClusterServiceVersions, shop, "", ""),

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -39,15 +40,20 @@ func TestOLM(t *testing.T) {
 
 	// Each in a namespace of its own, and as many at once as go test allows, since most of the time OLM is waiting.
 	t.Run("scenario", func(t *testing.T) {
-		for name, test := range map[string]func(*testing.T, *harness.OLMEnv){
+		tests := map[string]func(*testing.T, *harness.OLMEnv){
 			"an upgrade is held until the policy lists it":     upgradeIsHeld,
 			"upgradeApproval None allows the first only":       upgradeApprovalNone,
 			"a dependency is judged by its own policy":         dependencyIsJudged,
-			"a dependency that is an image is judged as well":  dependencyImageIsJudged,
-			"an override reaches the dependencies":             overrideReachesDependency,
 			"an override reaches dependencies that are images": overrideReachesDependencyImage,
-			"an operator without a policy is left alone":       ungovernedIsLeftAlone,
-		} {
+		}
+		if *harness.Long {
+			maps.Copy(tests, map[string]func(*testing.T, *harness.OLMEnv){
+				"a dependency that is an image is judged as well": dependencyImageIsJudged,
+				"an override reaches the dependencies":            overrideReachesDependency,
+				"an operator without a policy is left alone":      ungovernedIsLeftAlone,
+			})
+		}
+		for name, test := range tests {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				test(t, full)

@@ -158,8 +158,17 @@ func wantOutage(
 func wantWritable(t *testing.T, e *harness.Env, namespace string, waiting, stored *unstructured.Unstructured) {
 	t.Helper()
 	name := "e2e-" + rand.String(6)
+	create := func(in string, manifests ...string) {
+		t.Helper()
+		text := strings.NewReplacer("NAMESPACE", in, "NAME", name).Replace(strings.Join(manifests, "\n---\n"))
+		args := []string{"create", "--dry-run=server", "-f", "-"}
+		if in != "" {
+			args = append(args, "-n", in)
+		}
+		harness.Kubectl(t, e.Cluster, cluster.Admin, text, args...)
+	}
 	for _, in := range []string{namespace, cluster.OpgateNamespace, cluster.PolicyNamespace, "kube-system"} {
-		for _, manifest := range []string{
+		create(in,
 			`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"NAME"}}`,
 			`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"NAME"}}`,
 			`{"apiVersion":"v1","kind":"ServiceAccount","metadata":{"name":"NAME"}}`,
@@ -168,36 +177,20 @@ func wantWritable(t *testing.T, e *harness.Env, namespace string, waiting, store
 			`{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"name":"NAME"}}`,
 			`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"NAME"},"spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}`,
 			`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"Role","metadata":{"name":"NAME"}}`,
-			`{"apiVersion":"operators.coreos.com/v2","kind":"OperatorCondition","metadata":{"name":"NAME"}}`,
-		} {
-			manifest = strings.NewReplacer("NAMESPACE", in, "NAME", name).Replace(manifest)
-			harness.Kubectl(t, e.Cluster, cluster.Admin, manifest, "create", "--dry-run=server", "-n", in, "-f", "-")
-		}
+			`{"apiVersion":"operators.coreos.com/v2","kind":"OperatorCondition","metadata":{"name":"NAME"}}`)
 	}
-	for _, manifest := range []string{
+	create("",
 		`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"NAME"}}`,
 		`{"apiVersion":"v1","kind":"Node","metadata":{"name":"NAME"}}`,
 		`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"NAME"}}`,
-		`{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingWebhookConfiguration","metadata":{"name":"NAME"}}`,
-	} {
-		harness.Kubectl(t, e.Cluster, cluster.Admin, strings.ReplaceAll(manifest, "NAME", name), "create",
-			"--dry-run=server", "-f", "-")
-	}
+		`{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingWebhookConfiguration","metadata":{"name":"NAME"}}`)
 
 	// Our own namespace is not gated, so that Opgate could be installed through OLM.
-	for _, u := range []*unstructured.Unstructured{
-		harness.Subscription(cluster.OpgateNamespace, name, harness.ForeignCatalog, "Automatic"),
-		harness.InstallPlan(cluster.OpgateNamespace, name, harness.ForbiddenVersion),
-	} {
-		harness.Kubectl(t, e.Cluster, cluster.Admin, harness.AsJSON(t, u), "create", "--dry-run=server", "-f", "-")
-	}
-	for _, manifest := range []string{
+	create(cluster.OpgateNamespace,
+		harness.AsJSON(t, harness.Subscription(cluster.OpgateNamespace, name, harness.ForeignCatalog, "Automatic")),
+		harness.AsJSON(t, harness.InstallPlan(cluster.OpgateNamespace, name, harness.ForbiddenVersion)),
 		`{"apiVersion":"operators.coreos.com/v1alpha1","kind":"CatalogSource","metadata":{"name":"NAME"},"spec":{"sourceType":"grpc"}}`,
-		`{"apiVersion":"operators.coreos.com/v1","kind":"OperatorGroup","metadata":{"name":"NAME"}}`,
-	} {
-		harness.Kubectl(t, e.Cluster, cluster.Admin, strings.ReplaceAll(manifest, "NAME", name), "create",
-			"--dry-run=server", "-n", cluster.OpgateNamespace, "-f", "-")
-	}
+		`{"apiVersion":"operators.coreos.com/v1","kind":"OperatorGroup","metadata":{"name":"NAME"}}`)
 	// OLM fails a plan permanently when it cannot write the Subscription to a dependency for a minute.
 	harness.Kubectl(t, e.Cluster, cluster.OLM,
 		harness.AsJSON(t, harness.Subscription(namespace, name, harness.GoodCatalog, "Automatic")), "create",
@@ -362,8 +355,8 @@ func (b *begun) wantAnswer(t *testing.T) {
 	}
 }
 
-// TestG2NotReady starts Opgate while it may not read one of the resources that it judges by. An empty list of policies
-// must never read as "no policies": until it has read all of them it refuses everything, and then it needs no restart.
+// TestG2NotReady starts Opgate while it may not read a resource that it judges by. An empty list of policies must never
+// read as "no policies": until it has read all of them it refuses everything, and then it needs no restart.
 func TestG2NotReady(t *testing.T) {
 	e := harness.SharedWithoutBackstop(t)
 	namespace := e.NewNamespace(t)
@@ -379,67 +372,64 @@ func TestG2NotReady(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	for _, resource := range []string{"operatorpolicies", "clusterserviceversions"} {
-		t.Run(resource, func(t *testing.T) {
-			setRole(t, e, without(t, role, resource), resource, "no")
-			e.Restart(t, cluster.GateOptions{Unready: true, WithoutBackstop: true})
-			harness.Eventually(t, "wait until it says that it is not ready", func(ctx context.Context) error {
-				code, body, err := harness.GetURL(ctx, e.Gate.HealthURL()+"/readyz")
-				if err != nil || code != http.StatusInternalServerError && code != http.StatusServiceUnavailable {
-					return fmt.Errorf("%d %s %w", code, body, err)
-				}
-				return nil
-			})
-			// Whatever is written, by whomever.
-			path := harness.PathOf(harness.Subscriptions, namespace, "", "")
-			good := []byte(harness.AsJSON(t, harness.Subscription(namespace, "good", harness.GoodCatalog, "Manual")))
-			harness.Eventually(t, "be told that it is not ready", func(ctx context.Context) error {
-				got, err := e.Clients[cluster.Tenant].Send(ctx, harness.Request{
-					Method:      http.MethodPost,
-					Path:        path,
-					ContentType: "application/json",
-					Body:        good,
-				})
-				if err != nil || !strings.Contains(got.Refused, "not ready") {
-					return fmt.Errorf("%s %w", got, err)
-				}
-				return nil
-			})
-			stranger := harness.OperatorPolicy(namespace)
-			stranger.SetName("stranger")
-			for _, user := range []cluster.User{cluster.Admin, cluster.OLM} {
-				for _, u := range []*unstructured.Unstructured{harness.Subscription(namespace, "good",
-					harness.GoodCatalog, "Manual"), stranger} {
-					harness.WantRefused(t, e.Cluster, user, harness.AsJSON(t, u), []string{"create", "-f", "-"},
-						harness.DeniedBy, "not ready")
-				}
-				harness.WantRefused(t, e.Cluster, user, "",
-					[]string{"patch", "installplan", "-n", namespace, waiting.GetName(), "--type=merge", "--patch",
-						`{"spec":{"approved":true}}`}, harness.DeniedBy, "not ready")
-			}
-			harness.WantRefused(t, e.Cluster, cluster.Tenant, "",
-				[]string{"patch", "installplan", "-n", namespace, waiting.GetName(), "--subresource=status",
-					"--type=merge", "--patch", `{"status":{"phase":"Installing"}}`}, harness.DeniedBy, "not ready")
-			// OLM still continues with harmless writes (threat O4).
-			byOLM := harness.InstallPlan(namespace, "by-olm", harness.ForbiddenVersion)
-			harness.Kubectl(t, e.Cluster, cluster.OLM, harness.AsJSON(t, byOLM), "create", "--dry-run=server", "-f",
-				"-")
-			if code, body, err := harness.GetURL(t.Context(), e.Gate.HealthURL()+"/readyz"); err != nil || code < 500 {
-				t.Errorf("/readyz says %d %s (%v)", code, body, err)
-			}
-
-			setRole(t, e, role, resource, "yes")
-			if err := e.Gate.WaitForReady(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			harness.WantRefused(t, e.Cluster, cluster.Tenant,
-				harness.AsJSON(t, harness.Subscription(namespace, "foreign", harness.ForeignCatalog, "Manual")),
-				[]string{"create", "-f", "-"}, harness.DeniedBy, harness.ForeignCatalog)
-			harness.Kubectl(t, e.Cluster, cluster.Tenant,
-				harness.AsJSON(t, harness.Subscription(namespace, "good", harness.GoodCatalog, "Manual")), "create",
-				"--dry-run=server", "-f", "-")
+	const resource = "operatorpolicies"
+	setRole(t, e, without(t, role, resource), resource, "no")
+	e.Restart(t, cluster.GateOptions{Unready: true, WithoutBackstop: true})
+	harness.Eventually(t, "wait until it says that it is not ready", func(ctx context.Context) error {
+		code, body, err := harness.GetURL(ctx, e.Gate.HealthURL()+"/readyz")
+		if err != nil || code != http.StatusInternalServerError && code != http.StatusServiceUnavailable {
+			return fmt.Errorf("%d %s %w", code, body, err)
+		}
+		return nil
+	})
+	// Whatever is written, by whomever.
+	path := harness.PathOf(harness.Subscriptions, namespace, "", "")
+	good := []byte(harness.AsJSON(t, harness.Subscription(namespace, "good", harness.GoodCatalog, "Manual")))
+	harness.Eventually(t, "be told that it is not ready", func(ctx context.Context) error {
+		got, err := e.Clients[cluster.Tenant].Send(ctx, harness.Request{
+			Method:      http.MethodPost,
+			Path:        path,
+			ContentType: "application/json",
+			Body:        good,
 		})
+		if err != nil || !strings.Contains(got.Refused, "not ready") {
+			return fmt.Errorf("%s %w", got, err)
+		}
+		return nil
+	})
+	stranger := harness.OperatorPolicy(namespace)
+	stranger.SetName("stranger")
+	for _, user := range []cluster.User{cluster.Admin, cluster.OLM} {
+		for _, u := range []*unstructured.Unstructured{harness.Subscription(namespace, "good",
+			harness.GoodCatalog, "Manual"), stranger} {
+			harness.WantRefused(t, e.Cluster, user, harness.AsJSON(t, u), []string{"create", "-f", "-"},
+				harness.DeniedBy, "not ready")
+		}
+		harness.WantRefused(t, e.Cluster, user, "",
+			[]string{"patch", "installplan", "-n", namespace, waiting.GetName(), "--type=merge", "--patch",
+				`{"spec":{"approved":true}}`}, harness.DeniedBy, "not ready")
 	}
+	harness.WantRefused(t, e.Cluster, cluster.Tenant, "",
+		[]string{"patch", "installplan", "-n", namespace, waiting.GetName(), "--subresource=status",
+			"--type=merge", "--patch", `{"status":{"phase":"Installing"}}`}, harness.DeniedBy, "not ready")
+	// OLM still continues with harmless writes (threat O4).
+	byOLM := harness.InstallPlan(namespace, "by-olm", harness.ForbiddenVersion)
+	harness.Kubectl(t, e.Cluster, cluster.OLM, harness.AsJSON(t, byOLM), "create", "--dry-run=server", "-f",
+		"-")
+	if code, body, err := harness.GetURL(t.Context(), e.Gate.HealthURL()+"/readyz"); err != nil || code < 500 {
+		t.Errorf("/readyz says %d %s (%v)", code, body, err)
+	}
+
+	setRole(t, e, role, resource, "yes")
+	if err := e.Gate.WaitForReady(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	harness.WantRefused(t, e.Cluster, cluster.Tenant,
+		harness.AsJSON(t, harness.Subscription(namespace, "foreign", harness.ForeignCatalog, "Manual")),
+		[]string{"create", "-f", "-"}, harness.DeniedBy, harness.ForeignCatalog)
+	harness.Kubectl(t, e.Cluster, cluster.Tenant,
+		harness.AsJSON(t, harness.Subscription(namespace, "good", harness.GoodCatalog, "Manual")), "create",
+		"--dry-run=server", "-f", "-")
 }
 
 // without is a role that lacks a resource.

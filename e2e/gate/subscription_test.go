@@ -14,8 +14,8 @@ import (
 	"github.com/opgate/opgate/e2e/harness"
 )
 
-// TestO3ApprovalBecomesManual asks for automatic approval by every verb of kubectl. OLM approves the plans of an
-// automatic Subscription as it writes them, without another request.
+// TestO3ApprovalBecomesManual asks for automatic approval by every verb of kubectl, by users in turn. OLM approves the
+// plans of an automatic Subscription as it writes them, without another request.
 func TestO3ApprovalBecomesManual(t *testing.T) {
 	e := harness.SharedWithoutBackstop(t) // else the API server changes it, and no webhook warns
 	namespace := e.NewNamespace(t)
@@ -27,53 +27,53 @@ func TestO3ApprovalBecomesManual(t *testing.T) {
 	patch := func(kind, patch string) []string {
 		return []string{"patch", "subscription", "-n", namespace, "etcd", "--type=" + kind, "--patch", patch}
 	}
-	for _, user := range []cluster.User{cluster.Tenant, cluster.Admin, cluster.OLM} {
-		for _, verb := range []struct {
-			args  []string
-			fresh bool // there must be no Subscription yet
-			stdin bool
-		}{
-			{args: []string{"create", "-f", "-"}, fresh: true, stdin: true},
-			{args: []string{"apply", "-f", "-"}, fresh: true, stdin: true},
-			{args: []string{"apply", "-f", "-"}, stdin: true},
-			{args: []string{"replace", "-f", "-"}, stdin: true},
-			{args: []string{"replace", "--force", "-f", "-"}, stdin: true},
-			{
-				args:  []string{"apply", "--server-side", "--field-manager=another", "--force-conflicts", "-f", "-"},
-				stdin: true,
-			},
-			{args: []string{"apply", "--server-side", "--field-manager=another", "-f", "-"}, fresh: true, stdin: true},
-			{args: patch("merge", `{"spec":{"installPlanApproval":"Automatic"}}`)},
-			{args: patch("merge", `{"spec":{"installPlanApproval":null}}`)},
-			{args: patch("json", `[{"op":"replace","path":"/spec/installPlanApproval","value":"Automatic"}]`)},
-			{args: patch("json", `[{"op":"remove","path":"/spec/installPlanApproval"}]`)},
-		} {
-			name := fmt.Sprintf("kubectl %s as %s", strings.Join(verb.args, " "), user)
-			e.Remove(t, manual)
-			if !verb.fresh {
-				if _, err := e.Create(t.Context(), manual); err != nil {
-					t.Fatal(err)
-				}
-			}
-			stdin := ""
-			if verb.stdin {
-				stdin = harness.AsJSON(t, automatic)
-			}
-			result, err := e.Kubectl(t.Context(), user, stdin, verb.args...)
-			if err != nil {
+	users := []cluster.User{cluster.Tenant, cluster.Admin, cluster.OLM}
+	for i, verb := range []struct {
+		args  []string
+		fresh bool // there must be no Subscription yet
+		stdin bool
+	}{
+		{args: []string{"create", "-f", "-"}, fresh: true, stdin: true},
+		{args: []string{"apply", "-f", "-"}, fresh: true, stdin: true},
+		{args: []string{"apply", "-f", "-"}, stdin: true},
+		{args: []string{"replace", "-f", "-"}, stdin: true},
+		{args: []string{"replace", "--force", "-f", "-"}, stdin: true},
+		{
+			args:  []string{"apply", "--server-side", "--field-manager=another", "--force-conflicts", "-f", "-"},
+			stdin: true,
+		},
+		{args: []string{"apply", "--server-side", "--field-manager=another", "-f", "-"}, fresh: true, stdin: true},
+		{args: patch("merge", `{"spec":{"installPlanApproval":"Automatic"}}`)},
+		{args: patch("merge", `{"spec":{"installPlanApproval":null}}`)},
+		{args: patch("json", `[{"op":"replace","path":"/spec/installPlanApproval","value":"Automatic"}]`)},
+		{args: patch("json", `[{"op":"remove","path":"/spec/installPlanApproval"}]`)},
+	} {
+		user := users[i%len(users)]
+		name := fmt.Sprintf("kubectl %s as %s", strings.Join(verb.args, " "), user)
+		e.Remove(t, manual)
+		if !verb.fresh {
+			if _, err := e.Create(t.Context(), manual); err != nil {
 				t.Fatal(err)
 			}
-			if result.ExitCode != 0 {
-				t.Errorf("%s: exit code %d\n%s", name, result.ExitCode, result.Stderr)
-				continue
-			}
-			if got := approvalOf(e.Stored(t, manual)); got != "Manual" {
-				t.Errorf("%s: approval is %q", name, got)
-			}
-			if !strings.Contains(result.Stderr, "Warning: subscription "+
-				namespace+"/etcd: spec.installPlanApproval was ") {
-				t.Errorf("%s: there is no warning of the change\n%s", name, result.Stderr)
-			}
+		}
+		stdin := ""
+		if verb.stdin {
+			stdin = harness.AsJSON(t, automatic)
+		}
+		result, err := e.Kubectl(t.Context(), user, stdin, verb.args...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if result.ExitCode != 0 {
+			t.Errorf("%s: exit code %d\n%s", name, result.ExitCode, result.Stderr)
+			continue
+		}
+		if got := approvalOf(e.Stored(t, manual)); got != "Manual" {
+			t.Errorf("%s: approval is %q", name, got)
+		}
+		if !strings.Contains(result.Stderr, "Warning: subscription "+
+			namespace+"/etcd: spec.installPlanApproval was ") {
+			t.Errorf("%s: there is no warning of the change\n%s", name, result.Stderr)
 		}
 	}
 }
@@ -250,7 +250,6 @@ func TestO3DenyMode(t *testing.T) {
 	namespace := e.NewNamespace(t)
 	e.Put(t, harness.OperatorPolicy(namespace))
 	e.Restart(t, cluster.GateOptions{Args: []string{"--approval-mode=deny"}})
-	t.Cleanup(func() { e.Restart(t, cluster.GateOptions{}) })
 	e.Sync(t)
 	automatic, manual := harness.Subscription(namespace, "etcd", harness.GoodCatalog, "Automatic"),
 		harness.Subscription(namespace, "etcd", harness.GoodCatalog, "Manual")

@@ -3,7 +3,6 @@ package gate
 import (
 	"context"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
@@ -16,7 +15,7 @@ import (
 // be about (threat G5).
 func TestUnreadableTargets(t *testing.T) {
 	t.Parallel()
-	s := &backstopSite{LoopEnv: &harness.LoopEnv{Env: harness.Start(t, cluster.Options{Audit: true, Log: os.Stderr})}}
+	s := &backstopSite{LoopEnv: &harness.LoopEnv{Env: harness.Vacant(t)}}
 	s.Connect(t)
 	s.start(t, "enforce")
 	s.namespace = s.NewNamespace(t)
