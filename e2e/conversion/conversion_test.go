@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -104,68 +105,77 @@ func originals(t *testing.T) map[string]string {
 	return documents
 }
 
-// TestConversionDocuments applies every OperatorPolicy of the designs word for word, in its own version, and reads it
-// in both.
+// TestConversionDocuments applies every OperatorPolicy of the designs word for word but for its name, in its own
+// version, and reads it in both.
 func TestConversionDocuments(t *testing.T) {
-	e := harness.Shared(t)
-	for name, document := range originals(t) {
-		t.Run(name, func(t *testing.T) {
-			written := &unstructured.Unstructured{}
-			if err := yaml.Unmarshal([]byte(document), &written.Object); err != nil {
-				t.Fatal(err)
-			}
-			apply := func() string {
-				t.Helper()
-				return strings.TrimSpace(harness.Kubectl(t, e.Cluster, cluster.Admin, document, "apply", "-n",
-					cluster.PolicyNamespace, "-f", "-"))
-			}
-			apply()
-			target := written.DeepCopy()
-			target.SetNamespace(cluster.PolicyNamespace)
-			t.Cleanup(func() { e.Remove(t, target) })
-			own := written.GroupVersionKind().Version
-			got := read(t, e, own, target)
-			// All that the author wrote is stored as they wrote it, and in the form in which they wrote it.
-			if diff := cmp.Diff(harness.MergePatch(got.Object, written.Object), any(got.Object)); diff != "" {
-				t.Errorf("what was written is not what is read (-written +read):\n%s", diff)
-			}
-			upgrade, install := approvalForms(written)
-			if u, i := approvalForms(got); u != upgrade || i != install {
-				t.Errorf("read are upgradeApproval %q and installPlanApproval %q, written were %q and %q", u, i,
-					upgrade, install)
-			}
-			if _, has := got.GetAnnotations()[conversionAnnotation]; own == harness.Earlier && has != (install != "") {
-				t.Errorf("there is an annotation: %t, while installPlanApproval is %q", has, install)
-			}
+	e := shared(t)
+	var all strings.Builder
+	documents := map[string]*unstructured.Unstructured{}
+	for file, text := range originals(t) {
+		name := strings.NewReplacer(".yaml", "", "_", "-").Replace(file)
+		text = regexp.MustCompile(`(?m)^  name: .*$`).ReplaceAllLiteralString(text, "  name: "+name)
+		written := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(text), &written.Object); err != nil {
+			t.Fatal(err)
+		}
+		written.SetNamespace(cluster.PolicyNamespace)
+		t.Cleanup(func() { e.Remove(t, written) })
+		documents[name] = written
+		all.WriteString("\n---\n" + text)
+	}
+	apply := func() string {
+		t.Helper()
+		return harness.Kubectl(t, e.Cluster, cluster.Admin, all.String(), "apply", "-n", cluster.PolicyNamespace, "-f",
+			"-")
+	}
+	apply()
+	for name, written := range documents {
+		t.Run(name, func(t *testing.T) { convertDocument(t, e, written) })
+	}
+	if out := apply(); strings.Count(out, " unchanged\n") != len(documents) {
+		t.Errorf("the second apply says\n%s", out)
+	}
+}
 
-			wanted := upgrade
-			if wanted == "" {
-				wanted = map[string]string{"Automatic": "Automatic", "Manual": "None"}[install]
-			}
-			if u, i := approvalForms(read(t, e, harness.Present, target)); u != wanted || i != "" {
-				t.Errorf("v1beta2 has upgradeApproval %q and installPlanApproval %q, want %q", u, i, wanted)
-			}
-			if own == harness.Present {
-				shown := map[string]string{"Automatic": "Automatic", "None": "Manual"}[upgrade]
-				if u, i := approvalForms(read(t, e, harness.Earlier, target)); u != upgrade || i != shown {
-					t.Errorf("v1beta1 has upgradeApproval %q and installPlanApproval %q, want %q and %q", u, i, upgrade,
-						shown)
-				}
-			}
+// convertDocument reads a document that was applied, in both versions, and writes back what is shown.
+func convertDocument(t *testing.T, e *harness.Env, written *unstructured.Unstructured) {
+	own := written.GroupVersionKind().Version
+	got := read(t, e, own, written)
+	// All that the author wrote is stored as they wrote it, and in the form in which they wrote it.
+	if diff := cmp.Diff(harness.MergePatch(got.Object, written.Object), any(got.Object)); diff != "" {
+		t.Errorf("what was written is not what is read (-written +read):\n%s", diff)
+	}
+	upgrade, install := approvalForms(written)
+	if u, i := approvalForms(got); u != upgrade || i != install {
+		t.Errorf("read are upgradeApproval %q and installPlanApproval %q, written were %q and %q", u, i, upgrade,
+			install)
+	}
+	if _, has := got.GetAnnotations()[conversionAnnotation]; own == harness.Earlier && has != (install != "") {
+		t.Errorf("there is an annotation: %t, while installPlanApproval is %q", has, install)
+	}
 
-			for _, version := range []string{harness.Earlier, harness.Present} {
-				after, err := replaced(t.Context(), e, read(t, e, version, target))
-				if err != nil {
-					t.Errorf("what %s shows is not valid there: %v", version, err)
-				} else if after.GetResourceVersion() != got.GetResourceVersion() {
-					t.Errorf("writing back what %s shows changed the policy (-was +is):\n%s", version,
-						cmp.Diff(got.Object, read(t, e, own, target).Object))
-				}
-			}
-			if out := apply(); !strings.HasSuffix(out, " unchanged") {
-				t.Errorf("the second apply says %q", out)
-			}
-		})
+	wanted := upgrade
+	if wanted == "" {
+		wanted = map[string]string{"Automatic": "Automatic", "Manual": "None"}[install]
+	}
+	if u, i := approvalForms(read(t, e, harness.Present, written)); u != wanted || i != "" {
+		t.Errorf("v1beta2 has upgradeApproval %q and installPlanApproval %q, want %q", u, i, wanted)
+	}
+	if own == harness.Present {
+		shown := map[string]string{"Automatic": "Automatic", "None": "Manual"}[upgrade]
+		if u, i := approvalForms(read(t, e, harness.Earlier, written)); u != upgrade || i != shown {
+			t.Errorf("v1beta1 has upgradeApproval %q and installPlanApproval %q, want %q and %q", u, i, upgrade, shown)
+		}
+	}
+
+	for _, version := range []string{harness.Earlier, harness.Present} {
+		after, err := replaced(t.Context(), e, read(t, e, version, written))
+		if err != nil {
+			t.Errorf("what %s shows is not valid there: %v", version, err)
+		} else if after.GetResourceVersion() != got.GetResourceVersion() {
+			t.Errorf("writing back what %s shows changed the policy (-was +is):\n%s", version,
+				cmp.Diff(got.Object, read(t, e, own, written).Object))
+		}
 	}
 }
 
@@ -185,7 +195,7 @@ spec:
 // TestConversionEveryVersion writes in every version that is served what admission changes, warns of and refuses. It
 // does so alike, and in the same words.
 func TestConversionEveryVersion(t *testing.T) {
-	e := harness.Shared(t)
+	e := shared(t)
 	var versions []string
 	for version := range e.Discover(t, harness.OperatorPolicies.Group, harness.OperatorPolicies.Resource) {
 		versions = append(versions, version.Version)
@@ -347,7 +357,7 @@ func TestConversionEveryVersion(t *testing.T) {
 
 // TestConversionMetadata wants everything but the annotation of conversion to be the same in both versions.
 func TestConversionMetadata(t *testing.T) {
-	e := harness.Shared(t)
+	e := shared(t)
 	for _, version := range []string{harness.Earlier, harness.Present} {
 		p := versioned(version, "metadata-"+utilrand.String(6))
 		p.SetLabels(map[string]string{"team": "a", "opgate.io/x": ""})

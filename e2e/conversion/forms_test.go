@@ -1,6 +1,8 @@
 package conversion
 
 import (
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -10,10 +12,10 @@ import (
 	"github.com/opgate/opgate/e2e/harness"
 )
 
-// TestConversionForms writes a policy in one form, and then states the opposite in each other form, by each verb, as
-// other authors do who know nothing of the first.
+// TestConversionForms writes a policy in one form, and then states the opposite in each other form, as other authors do
+// who know nothing of the first. Verbs and values take turns.
 func TestConversionForms(t *testing.T) {
-	e := harness.Shared(t)
+	e := shared(t)
 	forms := map[string]struct {
 		version          string
 		upgrade, install bool
@@ -37,10 +39,16 @@ func TestConversionForms(t *testing.T) {
 		}
 		return p
 	}
-	for first := range forms {
-		for then, form := range forms {
-			for _, verb := range []string{"merge patch", "json patch", "forced apply", "replace"} {
-				for before, after := range map[string]string{"Automatic": "None", "None": "Automatic"} {
+	names := slices.Sorted(maps.Keys(forms))
+	for i, first := range names {
+		for j, then := range names {
+			form := forms[then]
+			for k, verb := range []string{"merge patch", "json patch", "forced apply", "replace"} {
+				for l, before := range []string{"Automatic", "None"} {
+					if (i+j+k)%2 == 1 || l != (i+(j+k)/2)%2 {
+						continue
+					}
+					after := map[string]string{"Automatic": "None", "None": "Automatic"}[before]
 					t.Run(strings.Join([]string{first, then, verb, after}, "/"), func(t *testing.T) {
 						p := write(first, "form-"+utilrand.String(6), before)
 						if _, err := created(t.Context(), e, p); err != nil {

@@ -10,9 +10,9 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }
 
-// many returns an environment for hundreds of policies. The backstop is off: no version matters to it, and the API
-// server would compile it again with each of them.
-func many(t testing.TB) *harness.Env {
+// shared returns the environment of these tests. The backstop is off: no version matters to it, and the API server
+// would compile it again with each policy.
+func shared(t testing.TB) *harness.Env {
 	t.Helper()
 	return harness.SharedWithoutBackstop(t)
 }

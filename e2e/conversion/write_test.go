@@ -20,8 +20,11 @@ import (
 
 // TestConversionRoundTrips writes random policies in one version and then, read in the other, there.
 func TestConversionRoundTrips(t *testing.T) {
-	e := many(t)
-	const each = 200
+	e := shared(t)
+	each := 25
+	if *harness.Long {
+		each = 200
+	}
 	for _, version := range []string{harness.Earlier, harness.Present} {
 		seed := rand.Uint64()
 		t.Logf("written in %s: seed %d", version, seed)
@@ -139,7 +142,7 @@ func randomPolicy(r *rand.Rand, version, name string) *unstructured.Unstructured
 
 // TestConversionKubectl works on one policy as people do, in both versions.
 func TestConversionKubectl(t *testing.T) {
-	e := harness.Shared(t)
+	e := shared(t)
 	name := "people-" + utilrand.String(6)
 	p := versioned(harness.Earlier, name)
 	t.Cleanup(func() { e.Remove(t, p) })
@@ -215,7 +218,7 @@ func TestConversionKubectl(t *testing.T) {
 
 // TestConversionManagers has two managers own fields of one policy in two versions, by server-side apply.
 func TestConversionManagers(t *testing.T) {
-	e := harness.Shared(t)
+	e := shared(t)
 	name := "managers-" + utilrand.String(6)
 	base := versioned(harness.Earlier, name)
 	t.Cleanup(func() { e.Remove(t, base) })
