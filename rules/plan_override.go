@@ -59,11 +59,6 @@ func (in *PlanUpdateInput) OverrideAsked() Override {
 	return overrideAsked(RulePlanOverride, &in.New.Metadata, &in.Old.Metadata, in.Now)
 }
 
-// overrideReasonAdded reports whether an update adds or changes the reason on the plan.
-func (in *PlanUpdateInput) overrideReasonAdded() bool {
-	return overrideAsked(RulePlanOverride, &in.New.Metadata, &in.Old.Metadata, in.Now).Reason != ""
-}
-
 // overrideMoved reports whether an update changes when the override on the plan ends, except to now. A mark keeps the
 // end: what is stored is judged by it.
 func (in *PlanUpdateInput) overrideMoved() bool {

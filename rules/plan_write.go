@@ -165,7 +165,8 @@ func JudgePlanUpdate(in PlanUpdateInput) verdict.Verdict {
 		in.judgeFrozen(&v)
 	}
 	in.judgeConsentWrite(&v)
-	if in.overrideReasonAdded() && (v.Decision == verdict.Allow || in.OverrideAsked().Reason == "") {
+	added := overrideAsked(RulePlanOverride, &in.New.Metadata, &in.Old.Metadata, in.Now).Reason != ""
+	if added && (v.Decision == verdict.Allow || in.OverrideAsked().Reason == "") {
 		refuseOverrideReason(&v)
 	}
 	if in.overrideMoved() {

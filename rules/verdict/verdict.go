@@ -191,13 +191,8 @@ func sameReason(a, b Reason) bool {
 }
 
 // Overrides returns the warnings that refusals have become by an override: one for each.
-func (v *Verdict) Overrides() (warnings []Reason) {
-	for i := range v.Warnings {
-		if v.Warnings[i].overridden {
-			warnings = append(warnings, v.Warnings[i])
-		}
-	}
-	return warnings
+func (v *Verdict) Overrides() []Reason {
+	return slices.DeleteFunc(slices.Clone(v.Warnings), func(w Reason) bool { return !w.overridden })
 }
 
 // Overridden returns the verdict after a user has used the verb override: allowed, with the reasons as warnings of a
