@@ -263,7 +263,7 @@ func TestFinality(t *testing.T) {
 }
 
 // TestTable: every target selects packages that exist, each step of a target has its own name, and each test that is
-// named exists once in its module.
+// named exists once in the packages of its step.
 func TestTable(t *testing.T) {
 	checkout, err := repo.Find()
 	if err != nil {
@@ -286,7 +286,11 @@ func TestTable(t *testing.T) {
 						t.Errorf("%s, %s: %v", target.Name, step.Name, err)
 					}
 				}
-				there := functions(t, filepath.Join(checkout.Root, step.Module))
+				there := map[string]int{}
+				for _, pattern := range step.Packages {
+					dir := filepath.Join(checkout.Root, step.Module, strings.TrimSuffix(pattern, "..."))
+					count(t, dir, strings.HasSuffix(pattern, "..."), there)
+				}
 				for _, name := range slices.Concat(step.Run, step.Skip) {
 					for _, name := range strings.Split(strings.Trim(strings.Split(name, "/")[0], "()"), "|") {
 						if there[name] != 1 {
@@ -327,16 +331,17 @@ func TestGenerated(t *testing.T) {
 	}
 }
 
-// functions counts the tests of a module by their names.
-func functions(t *testing.T, dir string) map[string]int {
+// count adds the tests in a directory, and in those below it, by their names.
+func count(t *testing.T, dir string, below bool, found map[string]int) {
 	t.Helper()
-	found := map[string]int{}
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || !strings.HasSuffix(path, "_test.go") {
-			if err == nil && entry.IsDir() && path != dir && isModule(path) {
-				return fs.SkipDir
-			}
+		switch {
+		case err != nil:
 			return err
+		case entry.IsDir() && path != dir && (!below || isModule(path)):
+			return fs.SkipDir
+		case !strings.HasSuffix(path, "_test.go"):
+			return nil
 		}
 		data, err := os.ReadFile(path)
 		for _, m := range regexp.MustCompile(`(?m)^func (Test\w+)\(`).FindAllSubmatch(data, -1) {
@@ -347,7 +352,6 @@ func functions(t *testing.T, dir string) map[string]int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return found
 }
 
 func isModule(dir string) bool {
