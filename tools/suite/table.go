@@ -90,8 +90,9 @@ var (
 	// generated are the packages with tests that try 200 of their generated cases in CI, and all with -long.
 	generated = []string{"./admission", "./certs", "./controller/operatorpolicy/compliance", "./conversion", "./rules/backstop",
 		"./rules/change", "./rules/dependency", "./snapshot"}
-	// racing are packages that start goroutines and whose tests are short: CI runs them with the race detector.
-	racing = []string{"./admission", "./certs", "./controller/...", "./internal/...", "./snapshot", "./stream"}
+	// racing are packages that start goroutines or hold locks, and whose tests are short: CI runs them with the race detector.
+	racing = []string{"./internal/events", "./internal/inflight", "./snapshot", "./snapshot/contents", "./snapshot/packages",
+		"./snapshot/templates"}
 )
 
 func units() Lane {
