@@ -293,7 +293,7 @@ func (w *walk) seeCSV(csv *unstructured.Unstructured, created bool) {
 		}
 	}
 	w.violations = append(w.violations,
-		fmt.Errorf("%s was installed in %s: not allowed by %s", csv.GetName(), csv.GetNamespace(), by))
+		fmt.Errorf(harness.Final+"%s was installed in %s: not allowed by %s", csv.GetName(), csv.GetNamespace(), by))
 }
 
 // end deletes all policies, and waits until Subscriptions are as their users wrote them.

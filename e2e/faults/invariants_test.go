@@ -64,17 +64,16 @@ func (p *play) rests(context.Context) error {
 // check checks what must be true of the whole schedule.
 func (p *play) check(t *testing.T) {
 	t.Helper()
-	for _, err := range p.violations {
-		t.Error(err)
+	for _, err := range append(p.violations, p.plansAndVersions(t.Context())) {
+		if err != nil {
+			t.Errorf(harness.Final+"%v", err)
+		}
 	}
 	if err := p.counted(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if err := p.plansAndVersions(t.Context()); err != nil {
-		t.Error(err)
-	}
 	if n := p.peak["opgate_panics_total"]; n > 0 {
-		t.Errorf("%.0f panics", n)
+		t.Errorf(harness.Final+"%.0f panics", n)
 	}
 	if n := p.peak["go_goroutines"]; n > moreGoroutines*p.goroutines {
 		t.Errorf("a replica had %.0f goroutines, %.0f before the faults", n, p.goroutines)

@@ -327,7 +327,7 @@ func (m *matrix) run(
 				tried[outcome]++
 				switch {
 				case problem != "":
-					t.Errorf("%s: %s", name, problem)
+					t.Errorf(harness.Final+"%s: %s", name, problem)
 				case !known && outcome != refusedByServer:
 					t.Errorf("%s: %s, want no such thing", name, outcome)
 				}

@@ -128,7 +128,7 @@ func TestG6Killed(t *testing.T) {
 	tries.Wait()
 	t.Logf("while the attempts went on, refused by %v", refusals)
 	if through > 0 {
-		t.Errorf("%d forbidden writes got through", through)
+		t.Errorf(harness.Final+"%d forbidden writes got through", through)
 	}
 	if len(refusals) != 2 {
 		t.Errorf("refused by %v, want by the gate and by the API server, both", refusals)

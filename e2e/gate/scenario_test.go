@@ -201,7 +201,10 @@ func play(t *testing.T, e *harness.Env, s *scenario.Scenario, want func(*scenari
 		t.Fatal(err)
 	}
 	wantAllowed := wantMessage == ""
-	if allowed := result.ExitCode == 0; allowed != wantAllowed {
+	switch allowed := result.ExitCode == 0; {
+	case allowed && !wantAllowed:
+		t.Errorf(harness.Final+"it was admitted, want %s", s.Decision)
+	case !allowed && wantAllowed:
 		t.Errorf("kubectl ended with exit code %d, want %s\n%s", result.ExitCode, s.Decision, result.Stderr)
 	}
 	message, warnings := said(result.Stderr, target)

@@ -215,6 +215,8 @@ func (s *Site) refusal(ctx context.Context, t Try) (string, error) {
 	switch {
 	case err != nil:
 		return "", err
+	case t.Refused != "" && got.OK():
+		return "", fmt.Errorf(harness.Final+"%s %s was admitted", t.Object.GetKind(), t.Object.GetName())
 	case t.Refused == "" && !got.OK(), t.Refused != "" && !strings.Contains(got.Refused, t.Refused):
 		return "", fmt.Errorf("%s %s: got %s", t.Object.GetKind(), t.Object.GetName(), got)
 	}
