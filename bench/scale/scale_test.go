@@ -14,7 +14,8 @@ import (
 	"github.com/opgate/opgate/e2e/harness"
 )
 
-// TestScale runs "make scale" on three namespaces. It looks at no time.
+// TestScale runs "make scale" on three namespaces. It looks at no time. Its cluster is its own: it counts what
+// the API server stores.
 func TestScale(t *testing.T) {
 	t.Parallel()
 	const n = 3

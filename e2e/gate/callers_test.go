@@ -308,7 +308,8 @@ func TestA9PathsAreRestored(t *testing.T) {
 	}
 }
 
-// TestA9ClientCertificate makes the API server authenticate by a client certificate. No other client is answered then.
+// TestA9ClientCertificate makes the API server authenticate by a client certificate. No other client is answered then. Its
+// cluster is its own: the certificate is an option of the API server.
 func TestA9ClientCertificate(t *testing.T) {
 	t.Parallel()
 	traces := collectSpans(t)

@@ -63,7 +63,8 @@ var keptObjects = []struct {
 }
 
 // TestStaticPolicies: what `opgate compile --static` writes, loaded by the API server from files, keeps Opgate's
-// installation from a member of system:masters, for whom there is no RBAC.
+// installation from a member of system:masters, for whom there is no RBAC. Its cluster
+// is its own, since the API server reads the files when it starts.
 func TestStaticPolicies(t *testing.T) {
 	t.Parallel()
 	static := harness.NewStaticPolicies(t)

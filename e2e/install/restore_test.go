@@ -98,7 +98,8 @@ func (s *Site) wantRestoredVerdicts(t *testing.T, namespace string) map[string]s
 }
 
 // TestRestore dumps the policies of one cluster and restores them into another, by the commands of docs/backup.md: both
-// give the same verdicts, the Policy is not verified again, and what it had made is its own again.
+// give the same verdicts, the Policy is not verified again, and what it had made is its own again. Both clusters are its
+// own.
 func TestRestore(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -29,7 +29,7 @@ var previousRevision = flag.String("previous", "",
 
 // TestRollback goes back to the version before, and forward again, by the commands of docs/upgrade.md, while requests
 // come in and policies with every field are stored. Nothing that a policy forbids is admitted meanwhile, what is stored
-// stays as it is, and this version judges it as before.
+// stays as it is, and this version judges it as before. Its cluster is its own, since definitions change.
 func TestRollback(t *testing.T) {
 	t.Parallel()
 	checkout := checkOut(t, previous(t))

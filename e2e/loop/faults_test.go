@@ -36,7 +36,7 @@ const (
 )
 
 // TestLoopWithoutOLM starts Opgate where OLM is not installed, and where policies stand that no webhook has seen; OLM
-// comes later, its package server never.
+// comes later, its package server never. Its cluster is its own: all others have the definitions of OLM.
 func TestLoopWithoutOLM(t *testing.T) {
 	t.Parallel()
 	e := &harness.LoopEnv{Env: harness.Start(t, cluster.Options{Audit: true, WithoutOLM: true, Log: os.Stderr})}

@@ -22,7 +22,8 @@ import (
 )
 
 // TestMonitoring scrapes a running gate that has approved a plan, holds another one and was overridden: every
-// documented metric exists, alerts are evaluated by a real Prometheus, and every panel of the dashboard has data.
+// documented metric exists, alerts are evaluated by a real Prometheus, and every panel of the dashboard has data. Its
+// cluster is its own: it counts what happens there.
 func TestMonitoring(t *testing.T) {
 	t.Parallel()
 	checkout, err := repo.Find()

@@ -39,7 +39,7 @@ import (
 const releaseVersion = "v9.8.7-rc.1"
 
 // TestInstallRelease builds a release, pushes it to a registry, verifies it as users do, and installs the chart and the
-// image that the registry then holds.
+// image that the registry then holds. Its cluster is its own, since its pods run that image.
 func TestInstallRelease(t *testing.T) {
 	t.Parallel()
 	dir, verifier := buildRelease(t)
