@@ -23,10 +23,10 @@ var (
 )
 
 // TestDependencyWatches watches the dependencies of Policies in a real API server. Tests wait for notifications and
-// never poll.
+// never poll. Its cluster is its own: requests and notifications are counted.
 func TestDependencyWatches(t *testing.T) {
 	t.Parallel()
-	c := harness.Vacant(t).Cluster
+	c := harness.StartCluster(t, cluster.Options{Bare: true, WithoutOLM: true, Log: t.Output()})
 	// What is served from the start; the API server takes a second until a new kind answers.
 	admin, err := harness.NewClient(c, cluster.Admin)
 	if err != nil {
