@@ -204,11 +204,10 @@ func (r *run) printTests() {
 			}
 		}
 	}
-	cost := func(t *test) time.Duration { return cmp.Or(t.cpu, t.elapsed) }
-	slices.SortFunc(tests, func(a, b *test) int { return cmp.Compare(cost(b), cost(a)) })
+	slices.SortFunc(tests, func(a, b *test) int { return cmp.Compare(b.cost(), a.cost()) })
 	fmt.Fprintln(r.Log, "==> the most expensive tests, by the CPU time of their clusters, or by how long they ran where there is none")
 	for _, t := range tests[:min(shownTests, len(tests))] {
-		fmt.Fprintf(r.Log, "    %-70s %10s\n", t.pkg+" "+t.name, seconds(cost(t)))
+		fmt.Fprintf(r.Log, "    %-70s %10s\n", t.pkg+" "+t.name, seconds(t.cost()))
 	}
 }
 

@@ -30,9 +30,18 @@ type test struct {
 	// result is pass, fail or skip, and empty where the process ended before.
 	result  string
 	elapsed time.Duration
-	// cpu is the CPU time of the test's clusters; zero without one.
-	cpu    time.Duration
-	output strings.Builder
+	// clustered is whether the test has clusters, and cpu is the CPU time of these.
+	clustered bool
+	cpu       time.Duration
+	output    strings.Builder
+}
+
+// cost is the CPU time of the test's clusters, or how long it ran where it has none: a test with one waits for its turn.
+func (t *test) cost() time.Duration {
+	if t.clustered {
+		return t.cpu
+	}
+	return t.elapsed
 }
 
 // top is the name of the test that a subtest belongs to.
@@ -111,6 +120,7 @@ func (r *results) add(e *event) {
 		t.output.WriteString(e.Output)
 		if m := clusterTime.FindStringSubmatch(e.Output); m != nil {
 			seconds, _ := strconv.ParseFloat(m[1], 64) // the expression allows nothing else
+			t.clustered = true
 			t.cpu += time.Duration(seconds * float64(time.Second))
 		}
 	}
