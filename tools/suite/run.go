@@ -176,7 +176,7 @@ func (r *run) packages(ctx context.Context, s Step) ([]string, error) {
 
 // test runs some tests of packages under gotestsum, which repeats the output of failed tests at the end.
 func (r *run) test(ctx context.Context, nice int, s *finished, name string, tests, packages []string) (*results, error) {
-	events := filepath.Join(r.dir, name+".json")
+	events := filepath.Join(r.dir, name+".events") // not .json: opgate check . of the repository reads those
 	format := "pkgname"
 	if s.Clusters {
 		format = "testname"
