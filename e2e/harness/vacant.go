@@ -34,6 +34,10 @@ type room struct {
 // that others are for tests that need options of the API server.
 var withoutOLM, withOLM room
 
+// storedPackageManifests are objects where tests define that kind (PackageManifests); elsewhere nothing serves them.
+var storedPackageManifests = schema.GroupVersionResource{Group: "packages.operators.coreos.com", Version: "v1",
+	Resource: "packagemanifests"}
+
 // VacantOptions are those of the control planes that tests of a package take turns in. That with OLM states no version of
 // OpenShift. A package may set others in its TestMain.
 var VacantOptions = cluster.Options{Audit: true, OpenShift: OpenShiftVersion, Log: os.Stderr}
@@ -46,7 +50,7 @@ func Vacant(t testing.TB) *Env {
 	e := withoutOLM.take(t, startWithoutOLM)
 	vacate := func() {
 		e.vacate(t, Policies, policySets, Subscriptions, InstallPlans, OperatorPolicies, Constraints,
-			ClusterServiceVersions, OperatorGroups, Resources["CatalogSource"])
+			ClusterServiceVersions, OperatorGroups, Resources["CatalogSource"], storedPackageManifests)
 	}
 	if e.Gate != nil { // of Shared
 		vacate()
@@ -189,7 +193,10 @@ func (e *OLMEnv) remove(
 ) error {
 	client := e.Clients[cluster.Admin].Resource(resource)
 	list, err := client.List(ctx, metav1.ListOptions{})
-	if err != nil {
+	switch {
+	case apierrors.IsNotFound(err): // of a kind that nothing serves
+		return nil
+	case err != nil:
 		return fmt.Errorf("list %s: %w", resource.Resource, err)
 	}
 	for i := range list.Items {
