@@ -39,7 +39,7 @@ func Main(m *testing.M) (code int) {
 	for _, end := range []func() error{withoutOLM.stop, withOLM.stop,
 		func() error { return removePrograms() }, usedRights.Save} {
 		if err := end(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
+			fmt.Fprintln(os.Stderr, Final+err.Error()) // no test that fails beside it and passes alone excuses it
 			code = max(code, 1)
 		}
 	}

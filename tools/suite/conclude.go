@@ -44,9 +44,7 @@ func (r *run) conclude(ctx context.Context) error {
 	if err != nil {
 		errs = append(errs, err)
 	}
-	if err := r.report(passed); err != nil {
-		errs = append(errs, err)
-	}
+	errs = append(errs, r.compareRights(ctx), r.report(passed))
 	return errors.Join(errs...)
 }
 

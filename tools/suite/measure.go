@@ -17,8 +17,9 @@ import (
 // Measure runs a test binary, adds to a file which package used how much CPU time, and returns the exit code. go test
 // calls it by -exec, in the directory of the package. What the tests started counts if they waited for it.
 func Measure(ctx context.Context, file string, args []string) int {
-	// The test is interrupted as well, and ends first; the dump of its goroutines is what SIGQUIT asks for.
-	signal.Ignore(os.Interrupt)
+	// The test is interrupted as well, and ends first: the signal is taken and dropped, since a test would inherit that it is
+	// ignored. SIGQUIT asks for the dump of its goroutines.
+	signal.Notify(make(chan os.Signal, 1), os.Interrupt)
 	quit := make(chan os.Signal, 1)
 	signal.Notify(quit, syscall.SIGQUIT, syscall.SIGTERM)
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), args[0], args[1:]...)

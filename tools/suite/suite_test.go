@@ -87,6 +87,23 @@ import (
 func TestMain(m *testing.M) { m.Run(); os.Exit(1) }
 func TestNothing(*testing.T) {}
 `,
+	"ended/ended_test.go": `package ended
+
+import (
+	"fmt"
+	"os"
+	"testing"
+)
+
+func TestMain(m *testing.M) { m.Run(); fmt.Println("FINAL: a right that it does not need"); os.Exit(1) }
+
+func TestFirst(t *testing.T) {
+	if _, err := os.Stat("first"); err != nil {
+		_ = os.WriteFile("first", nil, 0o600)
+		t.Error("too late")
+	}
+}
+`,
 	"syntax/syntax_test.go": "package syntax\n\nvar _ = nothing\n",
 }
 
@@ -170,12 +187,13 @@ func TestFailures(t *testing.T) {
 		alone    bool // without clusters
 		want     string
 	}{
-		"passes alone":     {[]string{"./shaky", "./steady"}, false, ""},
-		"units":            {[]string{"./shaky"}, true, "shaky TestShaky failed"},
-		"fails twice":      {[]string{"./broken", "./shaky"}, false, "broken TestBroken failed twice"},
-		"something opened": {[]string{"./open"}, false, "is not run again: FINAL: a forbidden plan was approved"},
-		"TestMain fails":   {[]string{"./main"}, false, "main: it does not compile, or failed outside tests"},
-		"does not compile": {[]string{"./syntax", "./steady"}, false, "syntax: it does not compile"},
+		"passes alone":        {[]string{"./shaky", "./steady"}, false, ""},
+		"units":               {[]string{"./shaky"}, true, "shaky TestShaky failed"},
+		"fails twice":         {[]string{"./broken", "./shaky"}, false, "broken TestBroken failed twice"},
+		"something opened":    {[]string{"./open"}, false, "is not run again: FINAL: a forbidden plan was approved"},
+		"TestMain fails, too": {[]string{"./ended"}, false, "is not run again: FINAL: a right that it does not need"},
+		"TestMain fails":      {[]string{"./main"}, false, "main: it does not compile, or failed outside tests"},
+		"does not compile":    {[]string{"./syntax", "./steady"}, false, "syntax: it does not compile"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			step := Step{Packages: c.packages, Skip: []string{"TestWeekly"}, Clusters: !c.alone}
