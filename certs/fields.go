@@ -103,8 +103,8 @@ func shippedFields(configuration metav1.Object) (map[string]*webhook, error) {
 // change is a field of an entry that differs from that of the release.
 type change struct {
 	operation
-	// text names the field and the entry, with the value that it had.
-	text string
+	// field is its name in JSON, text names it and the entry, with the value that it had.
+	field, text string
 }
 
 // changedFields returns the changes that set the fields of every entry of an object, which may be nil, to those in its
@@ -138,7 +138,7 @@ func changedFields(current *unstructured.Unstructured) ([]change, error) {
 				reflect.DeepEqual(was, value) {
 				continue
 			}
-			changes = append(changes, change{operation{"add", fmt.Sprintf("/webhooks/%d/%s", i, f.name), value},
+			changes = append(changes, change{operation{"add", fmt.Sprintf("/webhooks/%d/%s", i, f.name), value}, f.name,
 				fmt.Sprintf("%s of %s (it was %s)", f.name, has.Name, asText(was))})
 		}
 	}
@@ -185,7 +185,10 @@ func (l *leadership) reconcileFields(ctx context.Context) error {
 		}
 		var operations []operation
 		var texts []string
+		// Manifests leave out rules only: another field was as in the annotation once, whichever replica saw it.
+		restored := l.complete[r.label] == shippedText(current)
 		for _, c := range changes {
+			restored = restored || c.field != "rules"
 			operations, texts = append(operations, c.operation), append(texts, c.text)
 		}
 		switch written, err := r.patch(ctx, current, "write the fields of", operations); {
@@ -194,7 +197,7 @@ func (l *leadership) reconcileFields(ctx context.Context) error {
 		case written:
 			delete(l.waiting, r.label)
 			l.options.Log.Info("wrote fields of webhooks", "kind", r.kind.Kind, "name", r.name, "fields", texts)
-			if l.complete[r.label] == shippedText(current) {
+			if restored {
 				l.reportRestored(current, texts)
 			}
 		}
@@ -208,8 +211,7 @@ func shippedText(current *unstructured.Unstructured) string {
 	return annotations[rulesAnnotation] + annotations[fieldsAnnotation]
 }
 
-// reportRestored records an event that another client changed fields. The release had set them, and did not change
-// since.
+// reportRestored records an event that another client changed fields.
 func (l *leadership) reportRestored(u *unstructured.Unstructured, changed []string) {
 	l.options.Events.Record(events.Event{
 		Regarding: corev1.ObjectReference{APIVersion: u.GetAPIVersion(), Kind: u.GetKind(), Name: u.GetName(),
