@@ -175,16 +175,14 @@ func (l *leadership) reconcileFields(ctx context.Context) error {
 			if !l.waiting[r.label] {
 				l.waiting[r.label] = true
 				l.options.Log.Info("webhooks without effect until a replica is ready", "kind", r.kind.Kind,
-					"name", r.name,
-					"fields", len(changes))
+					"name", r.name, "fields", len(changes))
 			}
 			continue
 		}
 		if err := l.limiter.Wait(ctx); err != nil {
 			return err
 		}
-		var operations []operation
-		var texts []string
+		operations, texts := []operation{}, []string{}
 		// Manifests leave out rules only: another field was as in the annotation once, whichever replica saw it.
 		restored := l.complete[r.label] == shippedText(current)
 		for _, c := range changes {
