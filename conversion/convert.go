@@ -11,32 +11,6 @@ import (
 	"github.com/opgate/opgate/rules/operatorpolicy"
 )
 
-// beyond is the content of the annotation on v1beta1 objects: fields of v1beta2, as they are there, that
-// v1beta1 does not have or has no value for.
-type beyond struct {
-	// UpgradeApproval is Never, which v1beta1 shows as None.
-	UpgradeApproval string `json:"upgradeApproval,omitempty"`
-	// InstallPlanApproval is the value that conversion has set there, so that a later change of either form can be
-	// recognised.
-	InstallPlanApproval string          `json:"installPlanApproval,omitempty"`
-	VersionRange        json.RawMessage `json:"versionRange,omitempty"`
-	Deprecated          json.RawMessage `json:"deprecated,omitempty"`
-	Consent             json.RawMessage `json:"consent,omitempty"`
-	Catalog             json.RawMessage `json:"catalog,omitempty"`
-	ApprovalWindows     json.RawMessage `json:"approvalWindows,omitempty"`
-	Freezes             json.RawMessage `json:"freezes,omitempty"`
-	MinimumAge          json.RawMessage `json:"minimumAge,omitempty"`
-	Urgent              json.RawMessage `json:"urgent,omitempty"`
-	MaximumWait         json.RawMessage `json:"maximumWait,omitempty"`
-	Exceptions          json.RawMessage `json:"exceptions,omitempty"`
-	StatusConfig        json.RawMessage `json:"statusConfig,omitempty"`
-	// Deletion is a field of v1beta1, which a definition of another program does not have. Conversion never writes it.
-	Deletion json.RawMessage `json:"deletion,omitempty"`
-	// UpgradesProgressing of complianceConfig is left out where it has its default and another field of
-	// complianceConfig is set, as in every policy that has passed admission; null means none.
-	UpgradesProgressing json.RawMessage `json:"upgradesProgressing,omitempty"`
-}
-
 // Fields, as they stand in the JSON of both versions.
 const (
 	fieldSpec                = "spec"
@@ -44,16 +18,6 @@ const (
 	fieldSubscription        = "subscription"
 	fieldInstallPlanApproval = "installPlanApproval"
 	fieldUpgradeApproval     = "upgradeApproval"
-	fieldVersionRange        = "versionRange"
-	fieldDeprecated          = "deprecated"
-	fieldConsent             = "consent"
-	fieldCatalog             = "catalog"
-	fieldApprovalWindows     = "approvalWindows"
-	fieldFreezes             = "freezes"
-	fieldMinimumAge          = "minimumAge"
-	fieldUrgent              = "urgent"
-	fieldMaximumWait         = "maximumWait"
-	fieldExceptions          = "exceptions"
 	fieldStatusConfig        = "statusConfig"
 	fieldDeletion            = "deletion"
 	fieldComplianceConfig    = "complianceConfig"
@@ -63,18 +27,53 @@ const (
 	defaultUpgradesProgressing     = "Compliant"
 )
 
+// beyond are the fields of spec that v1beta1 does not have. The annotation on v1beta1 objects carries them as they are
+// in v1beta2.
+var beyond = []string{"versionRange", "deprecated", "consent", "catalog", "approvalWindows", "freezes", "minimumAge",
+	"urgent", "maximumWait", "exceptions"}
+
+// carried are what the annotation on v1beta1 objects may have besides.
+var carried = append([]string{
+	// Never, which v1beta1 shows as None.
+	fieldUpgradeApproval,
+	// The value that conversion has set there, so that a later change of either form can be recognised.
+	fieldInstallPlanApproval,
+	// Taken out unless complianceConfig contradicts it.
+	fieldStatusConfig,
+	// A field of v1beta1, which a definition of another program does not have. Conversion never writes it.
+	fieldDeletion,
+	// The one of complianceConfig. It is left out where it has its default and another field of complianceConfig is
+	// set, as in every policy that has passed admission; null means none.
+	fieldUpgradesProgressing,
+}, beyond...)
+
+// readCarried decodes the annotation on a v1beta1 object; ok is false for what conversion would not have written there.
+func readCarried(annotation string) (extra map[string]any, ok bool) {
+	if decodeStrictly(annotation, &extra) != nil {
+		return nil, false
+	}
+	for field, value := range extra {
+		_, isText := value.(string)
+		isApproval := field == fieldUpgradeApproval || field == fieldInstallPlanApproval
+		if !slices.Contains(carried, field) || isApproval && !isText {
+			return nil, false
+		}
+	}
+	return extra, slices.Contains([]string{"", automatic, manual}, text(extra[fieldInstallPlanApproval]))
+}
+
 // ToV1beta2 returns the content of a v1beta1 OperatorPolicy as v1beta2, without apiVersion. The argument is
 // not modified, but shares parts with the result.
 func ToV1beta2(content map[string]any) map[string]any {
 	object := maps.Clone(content)
-	var extra beyond
-	carried := annotation(object)
-	if carried != "" {
-		// As in the text of a v1beta2 object that was made one of v1beta1 by hand.
-		_, err := operatorpolicy.ParseDialect(carried)
-		if err != nil && (decodeStrictly(carried, &extra) != nil ||
-			!slices.Contains([]string{"", automatic, manual}, extra.InstallPlanApproval)) {
-			return object // admission refuses what is in the annotation; nothing of it is lost until then
+	var extra map[string]any
+	if written := annotation(object); written != "" {
+		// A dialect is in the text of a v1beta2 object that was made one of v1beta1 by hand.
+		if _, err := operatorpolicy.ParseDialect(written); err != nil {
+			var ok bool
+			if extra, ok = readCarried(written); !ok {
+				return object // admission refuses what is in the annotation; nothing of it is lost until then
+			}
 		}
 		annotate(object, "")
 	}
@@ -84,35 +83,27 @@ func ToV1beta2(content map[string]any) map[string]any {
 	}
 	spec = maps.Clone(spec)
 	object[fieldSpec] = spec
-	dialect := joinApproval(object, spec, extra.InstallPlanApproval)
-	if extra.UpgradeApproval != "" && spec[fieldUpgradeApproval] == none {
-		spec[fieldUpgradeApproval] = extra.UpgradeApproval
+	dialect := joinApproval(object, spec, text(extra[fieldInstallPlanApproval]))
+	if approval := text(extra[fieldUpgradeApproval]); approval != "" && spec[fieldUpgradeApproval] == none {
+		spec[fieldUpgradeApproval] = approval
 	}
-	putBack(spec, fieldVersionRange, extra.VersionRange)
-	putBack(spec, fieldDeprecated, extra.Deprecated)
-	putBack(spec, fieldConsent, extra.Consent)
-	putBack(spec, fieldCatalog, extra.Catalog)
-	putBack(spec, fieldApprovalWindows, extra.ApprovalWindows)
-	putBack(spec, fieldFreezes, extra.Freezes)
-	putBack(spec, fieldDeletion, extra.Deletion)
-	putBack(spec, fieldMinimumAge, extra.MinimumAge)
-	putBack(spec, fieldUrgent, extra.Urgent)
-	putBack(spec, fieldMaximumWait, extra.MaximumWait)
-	putBack(spec, fieldExceptions, extra.Exceptions)
+	for _, field := range beyond {
+		move(spec, extra, field)
+	}
+	move(spec, extra, fieldDeletion)
 	if config, ok := spec[fieldComplianceConfig].(map[string]any); ok {
 		config = maps.Clone(config)
-		_, set := config[fieldUpgradesProgressing]
-		switch {
-		case set, string(extra.UpgradesProgressing) == "null":
-		case extra.UpgradesProgressing != nil:
-			putBack(config, fieldUpgradesProgressing, extra.UpgradesProgressing)
-		case len(config) > 0:
-			config[fieldUpgradesProgressing] = defaultUpgradesProgressing
+		progressing, isCarried := extra[fieldUpgradesProgressing]
+		if !isCarried && len(config) > 0 {
+			progressing = defaultUpgradesProgressing
+		}
+		if _, set := config[fieldUpgradesProgressing]; !set && progressing != nil {
+			config[fieldUpgradesProgressing] = progressing
 		}
 		spec[fieldComplianceConfig] = config
 	}
 	if _, set := spec[fieldStatusConfig]; !set {
-		putBack(spec, fieldStatusConfig, extra.StatusConfig)
+		move(spec, extra, fieldStatusConfig)
 		overrule(spec)
 	}
 	if dialect != "" {
@@ -125,12 +116,12 @@ func ToV1beta2(content map[string]any) map[string]any {
 // not modified, but shares parts with the result.
 func ToV1beta1(content map[string]any) map[string]any {
 	object := maps.Clone(content)
-	carried := annotation(object)
-	dialect, err := operatorpolicy.ParseDialect(carried)
+	written := annotation(object)
+	dialect, err := operatorpolicy.ParseDialect(written)
 	switch {
 	case err != nil:
 		return object // as in ToV1beta2, which restores it
-	case carried != "":
+	case written != "":
 		annotate(object, "")
 	}
 	spec, ok := object[fieldSpec].(map[string]any)
@@ -139,38 +130,34 @@ func ToV1beta1(content map[string]any) map[string]any {
 	}
 	spec = maps.Clone(spec)
 	object[fieldSpec] = spec
-	var extra beyond
+	extra := map[string]any{}
 	if spec[fieldUpgradeApproval] == never {
-		extra.UpgradeApproval = never
+		extra[fieldUpgradeApproval] = never
 		spec[fieldUpgradeApproval] = none
 	}
-	extra.InstallPlanApproval = splitApproval(spec, dialect)
-	extra.VersionRange = takeOut(spec, fieldVersionRange)
-	extra.Deprecated = takeOut(spec, fieldDeprecated)
-	extra.Consent = takeOut(spec, fieldConsent)
-	extra.Catalog = takeOut(spec, fieldCatalog)
-	extra.ApprovalWindows = takeOut(spec, fieldApprovalWindows)
-	extra.Freezes = takeOut(spec, fieldFreezes)
-	extra.MinimumAge = takeOut(spec, fieldMinimumAge)
-	extra.Urgent = takeOut(spec, fieldUrgent)
-	extra.MaximumWait = takeOut(spec, fieldMaximumWait)
-	extra.Exceptions = takeOut(spec, fieldExceptions)
+	if shown := splitApproval(spec, dialect); shown != "" {
+		extra[fieldInstallPlanApproval] = shown
+	}
+	for _, field := range beyond {
+		move(extra, spec, field)
+	}
 	if len(contradictions(spec)) == 0 {
-		extra.StatusConfig = takeOut(spec, fieldStatusConfig)
+		move(extra, spec, fieldStatusConfig)
 	}
 	if config, ok := spec[fieldComplianceConfig].(map[string]any); ok {
 		config = maps.Clone(config)
 		spec[fieldComplianceConfig] = config
-		extra.UpgradesProgressing = takeOut(config, fieldUpgradesProgressing)
+		move(extra, config, fieldUpgradesProgressing)
+		progressing, set := extra[fieldUpgradesProgressing]
 		switch implied := len(config) > 0; {
-		case implied && string(extra.UpgradesProgressing) == `"`+defaultUpgradesProgressing+`"`:
-			extra.UpgradesProgressing = nil
-		case implied && extra.UpgradesProgressing == nil:
-			extra.UpgradesProgressing = json.RawMessage("null")
+		case implied && progressing == defaultUpgradesProgressing:
+			delete(extra, fieldUpgradesProgressing)
+		case implied && !set:
+			extra[fieldUpgradesProgressing] = nil
 		}
 	}
-	if content := encode(extra); content != "{}" {
-		annotate(object, content)
+	if len(extra) > 0 {
+		annotate(object, encode(extra))
 	}
 	return object
 }
@@ -181,57 +168,32 @@ func text(value any) string {
 	return s
 }
 
-// takeOut removes a field and returns its JSON, nil where there was none.
-func takeOut(from map[string]any, field string) json.RawMessage {
+// move moves a field, unless it is set where it moves to.
+func move(to, from map[string]any, field string) {
 	value, ok := from[field]
-	if !ok {
-		return nil
-	}
-	delete(from, field)
-	return json.RawMessage(encode(value))
-}
-
-// putBack sets a field that was taken out, unless it has been set since.
-func putBack(to map[string]any, field string, value json.RawMessage) {
-	if _, set := to[field]; set || value == nil {
-		return
-	}
-	var decoded any
-	if decode(value, &decoded) == nil { // it was decoded once already, as part of the annotation
-		to[field] = decoded
+	if _, set := to[field]; ok && !set {
+		to[field] = value
+		delete(from, field)
 	}
 }
 
 // annotation returns our annotation, "" if there is none.
 func annotation(object map[string]any) string {
-	metadata, _ := object["metadata"].(map[string]any)
-	annotations, _ := metadata["annotations"].(map[string]any)
-	return text(annotations[operatorpolicy.ConversionAnnotation])
+	return text(child(child(object, "metadata"), "annotations")[operatorpolicy.ConversionAnnotation])
 }
 
 // annotate sets our annotation, or removes it, and leaves no empty map.
 func annotate(object map[string]any, content string) {
-	metadata, ok := object["metadata"].(map[string]any)
-	if !ok && object["metadata"] != nil {
-		return // not an object that the API server would send
-	}
-	metadata = maps.Clone(metadata)
-	annotations, _ := metadata["annotations"].(map[string]any)
-	annotations = maps.Clone(annotations)
-	switch {
-	case content != "" && annotations == nil:
-		annotations = map[string]any{operatorpolicy.ConversionAnnotation: content}
-	case content != "":
-		annotations[operatorpolicy.ConversionAnnotation] = content
-	default:
+	metadata := map[string]any{}
+	maps.Copy(metadata, child(object, "metadata"))
+	annotations := map[string]any{}
+	maps.Copy(annotations, child(metadata, "annotations"))
+	annotations[operatorpolicy.ConversionAnnotation] = content
+	if content == "" {
 		delete(annotations, operatorpolicy.ConversionAnnotation)
 	}
-	if metadata == nil {
-		metadata = map[string]any{}
-	}
-	if len(annotations) > 0 {
-		metadata["annotations"] = annotations
-	} else {
+	metadata["annotations"] = annotations
+	if len(annotations) == 0 {
 		delete(metadata, "annotations")
 	}
 	object["metadata"] = metadata

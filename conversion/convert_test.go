@@ -102,16 +102,16 @@ func TestConvert(t *testing.T) {
 			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"installPlanApproval":"Manual"}'}}, spec: {upgradeApproval: None, subscription: {name: etcd, installPlanApproval: Manual}}}`,
 			`{metadata: {name: a}, spec: {upgradeApproval: None, subscription: {name: etcd}}}`, ""},
 		"Never is None in v1beta1": {
-			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"upgradeApproval":"Never","installPlanApproval":"Manual"}'}}, spec: {upgradeApproval: None, subscription: {name: etcd, installPlanApproval: Manual}}}`,
+			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"installPlanApproval":"Manual","upgradeApproval":"Never"}'}}, spec: {upgradeApproval: None, subscription: {name: etcd, installPlanApproval: Manual}}}`,
 			`{metadata: {name: a}, spec: {upgradeApproval: Never, subscription: {name: etcd}}}`, ""},
 		"Never was changed to Automatic in v1beta1": {
-			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"upgradeApproval":"Never","installPlanApproval":"Manual"}'}}, spec: {upgradeApproval: Automatic, subscription: {name: etcd, installPlanApproval: Automatic}}}`,
+			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"installPlanApproval":"Manual","upgradeApproval":"Never"}'}}, spec: {upgradeApproval: Automatic, subscription: {name: etcd, installPlanApproval: Automatic}}}`,
 			`{metadata: {name: a}, spec: {upgradeApproval: Automatic, subscription: {name: etcd}}}`, "to v1beta2"},
 		"Never, of which installPlanApproval was changed": {
-			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"upgradeApproval":"Never","installPlanApproval":"Manual"}'}}, spec: {upgradeApproval: None, subscription: {name: etcd, installPlanApproval: Automatic}}}`,
+			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"installPlanApproval":"Manual","upgradeApproval":"Never"}'}}, spec: {upgradeApproval: None, subscription: {name: etcd, installPlanApproval: Automatic}}}`,
 			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"dialect":"installPlanApproval"}'}}, spec: {upgradeApproval: Automatic, subscription: {name: etcd}}}`, "to v1beta2"},
 		"Never, of which upgradeApproval was changed": {
-			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"upgradeApproval":"Never","installPlanApproval":"Manual"}'}}, spec: {upgradeApproval: Automatic, subscription: {name: etcd, installPlanApproval: Manual}}}`,
+			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"installPlanApproval":"Manual","upgradeApproval":"Never"}'}}, spec: {upgradeApproval: Automatic, subscription: {name: etcd, installPlanApproval: Manual}}}`,
 			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"dialect":"upgradeApproval"}'}}, spec: {upgradeApproval: Automatic, subscription: {name: etcd}}}`, "to v1beta2"},
 		"contradicting forms of which nothing is carried stay": {
 			`{metadata: {name: a}, spec: {upgradeApproval: Automatic, subscription: {name: etcd, installPlanApproval: Manual}}}`,
@@ -132,7 +132,7 @@ func TestConvert(t *testing.T) {
 			`{metadata: {name: a, annotations: {z: "1"}}, spec: {upgradeApproval: None, subscription: {}}}`,
 			`{metadata: {name: a, annotations: {z: "1", opgate.io/conversion: '{"dialect":"upgradeApproval"}'}}, spec: {upgradeApproval: None, subscription: {}}}`, ""},
 		"versionRange and statusConfig travel": {
-			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"versionRange":">=1.0.0 <2.0.0","statusConfig":{"upgradesAvailable":"Condition"}}'}}, spec: {subscription: {}}}`,
+			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"statusConfig":{"upgradesAvailable":"Condition"},"versionRange":">=1.0.0 <2.0.0"}'}}, spec: {subscription: {}}}`,
 			`{metadata: {name: a}, spec: {versionRange: ">=1.0.0 <2.0.0", statusConfig: {upgradesAvailable: Condition}, subscription: {}}}`, ""},
 		"deprecated travels": {
 			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"deprecated":"Hold"}'}}, spec: {subscription: {}}}`,

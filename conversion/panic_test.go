@@ -2,7 +2,6 @@ package conversion
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -13,21 +12,10 @@ import (
 	"github.com/go-logr/logr/funcr"
 	"github.com/prometheus/client_golang/prometheus"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/opgate/opgate/internal/inflight"
 	"github.com/opgate/opgate/internal/panics"
 )
-
-// defective converts the first object and panics at the next.
-type defective struct{ converted int }
-
-func (d *defective) ConvertObject(context.Context, runtime.Object, runtime.Object) error {
-	if d.converted++; d.converted > 1 {
-		panic("converting failed")
-	}
-	return nil
-}
 
 // TestPanics converts nothing of a review in which one object cannot be converted for a defect.
 func TestPanics(t *testing.T) {
@@ -39,7 +27,14 @@ func TestPanics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	handler.(*webhook).converter = &defective{}
+	converted := 0
+	handler.(*webhook).converters["policy.open-cluster-management.io/v1beta2"] = func(
+		content map[string]any) map[string]any {
+		if converted++; converted > 1 {
+			panic("converting failed")
+		}
+		return content
+	}
 	recorder := httptest.NewRecorder()
 	handler.ServeHTTP(recorder, httptest.NewRequest(http.MethodPost, Path,
 		bytes.NewReader(request("v1beta2", oldObject("a"), oldObject("b")))))

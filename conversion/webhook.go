@@ -1,7 +1,6 @@
 package conversion
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,9 +9,6 @@ import (
 	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	ctrlconversion "sigs.k8s.io/controller-runtime/pkg/webhook/conversion"
 
 	policyv1beta1 "github.com/opgate/opgate/api/policy/v1beta1"
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
@@ -36,8 +32,8 @@ type Options struct {
 // webhook answers ConversionReviews.
 type webhook struct {
 	Options
-	scheme    *runtime.Scheme
-	converter ctrlconversion.Converter
+	// converters convert the content of an OperatorPolicy to an apiVersion.
+	converters map[string]func(content map[string]any) map[string]any
 }
 
 // NewWebhook returns the handler of ConversionReviews for OperatorPolicy. It depends on nothing in the cluster and
@@ -47,36 +43,8 @@ func NewWebhook(o Options) (http.Handler, error) {
 		return nil, errors.New("conversion options: Budget and Panics are required")
 	}
 	o.Panics.Expect("conversion")
-	hub, spoke := document(policyv1beta2.GroupVersion), document(policyv1beta1.GroupVersion)
-	scheme := runtime.NewScheme()
-	for _, known := range []*unstructured.Unstructured{hub, spoke} {
-		scheme.AddKnownTypeWithName(known.GroupVersionKind(), known)
-	}
-	converter, err := ctrlconversion.NewHubSpokeConverter(hub,
-		ctrlconversion.NewSpokeConverter(spoke, by(ToV1beta1), by(ToV1beta2)))(scheme)
-	if err != nil {
-		return nil, fmt.Errorf("make the converter of OperatorPolicy: %w", err)
-	}
-	return &webhook{Options: o, scheme: scheme, converter: converter}, nil
-}
-
-// document is an OperatorPolicy of a version. It is kept as it came, since a typed one would drop fields.
-func document(version schema.GroupVersion) *unstructured.Unstructured {
-	u := &unstructured.Unstructured{}
-	u.SetGroupVersionKind(version.WithKind(policyv1beta2.Kind))
-	return u
-}
-
-// by returns a function on documents for one on contents.
-func by(
-	convert func(map[string]any) map[string]any,
-) func(context.Context, *unstructured.Unstructured, *unstructured.Unstructured) error {
-	return func(_ context.Context, from, to *unstructured.Unstructured) error {
-		version := to.GetAPIVersion()
-		to.Object = convert(from.Object)
-		to.SetAPIVersion(version)
-		return nil
-	}
+	return &webhook{Options: o, converters: map[string]func(map[string]any) map[string]any{
+		policyv1beta1.GroupVersion.String(): ToV1beta1, policyv1beta2.GroupVersion.String(): ToV1beta2}}, nil
 }
 
 // ServeHTTP answers one review: 429 if there is no memory for it at the moment, which the API server retries; a failure
@@ -96,7 +64,7 @@ func (w *webhook) ServeHTTP(response http.ResponseWriter, r *http.Request) {
 			err = asked.read(body.JSON)
 		}
 		if err == nil {
-			answer = w.convert(r.Context(), &asked, len(body.JSON))
+			answer = w.convert(&asked, len(body.JSON))
 		}
 	})
 	switch {
@@ -121,13 +89,13 @@ func (w *webhook) ServeHTTP(response http.ResponseWriter, r *http.Request) {
 
 // convert converts all objects of a review, or none: the API server takes no half answer. The message names the object.
 // They are decoded one at a time; size is about what they take together once they are converted, in bytes.
-func (w *webhook) convert(ctx context.Context, asked *review, size int) *answer {
+func (w *webhook) convert(asked *review, size int) *answer {
 	converted := &answer{result: metav1.Status{Status: metav1.StatusSuccess}}
 	converted.objects.Grow(size)
 	encoder := json.NewEncoder(&converted.objects)
 	encoder.SetEscapeHTML(false) // it would take six bytes where one came
 	for i, object := range asked.Request.Objects {
-		to, err := w.convertObject(ctx, object, asked.Request.DesiredAPIVersion)
+		to, err := w.convertObject(object, asked.Request.DesiredAPIVersion)
 		if err == nil {
 			if i > 0 {
 				converted.objects.WriteByte(',')
@@ -144,26 +112,22 @@ func (w *webhook) convert(ctx context.Context, asked *review, size int) *answer 
 	return converted
 }
 
-func (w *webhook) convertObject(ctx context.Context, raw []byte, desired string) (*unstructured.Unstructured, error) {
-	from := &unstructured.Unstructured{}
-	if err := decode(raw, &from.Object); err != nil {
+// convertObject returns an object in an apiVersion, untyped, since types would drop unknown fields.
+func (w *webhook) convertObject(raw []byte, desired string) (*unstructured.Unstructured, error) {
+	u := &unstructured.Unstructured{}
+	if err := decode(raw, &u.Object); err != nil {
 		return nil, fmt.Errorf("it cannot be read: %w", err)
 	}
-	name := fmt.Sprintf("%s %s/%s", from.GetKind(), from.GetNamespace(), from.GetName())
-	to := &unstructured.Unstructured{}
-	to.SetAPIVersion(desired)
-	to.SetKind(from.GetKind())
-	for _, u := range []*unstructured.Unstructured{from, to} {
-		if !w.scheme.Recognizes(u.GroupVersionKind()) {
-			return nil, fmt.Errorf("%s: %s %q is not converted here; %s and %s of OperatorPolicy are", name,
-				u.GetKind(), u.GetAPIVersion(), policyv1beta1.GroupVersion, policyv1beta2.GroupVersion)
+	for _, version := range []string{u.GetAPIVersion(), desired} {
+		if u.GetKind() != policyv1beta2.Kind || w.converters[version] == nil {
+			return nil, fmt.Errorf("%s %s/%s: %s %q is not converted here; %s and %s of OperatorPolicy are",
+				u.GetKind(), u.GetNamespace(), u.GetName(), u.GetKind(), version, policyv1beta1.GroupVersion,
+				policyv1beta2.GroupVersion)
 		}
 	}
-	if from.GetAPIVersion() == desired {
-		return from, nil
+	if u.GetAPIVersion() != desired {
+		u.Object = w.converters[desired](u.Object)
+		u.SetAPIVersion(desired)
 	}
-	if err := w.converter.ConvertObject(ctx, from, to); err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	return to, nil
+	return u, nil
 }
