@@ -19,7 +19,6 @@ import (
 	"github.com/opgate/opgate/cmd/opgate/compile"
 	"github.com/opgate/opgate/cmd/opgate/diff"
 	"github.com/opgate/opgate/cmd/opgate/explain"
-	"github.com/opgate/opgate/cmd/opgate/migrate"
 	"github.com/opgate/opgate/cmd/opgate/plugin"
 	"github.com/opgate/opgate/cmd/opgate/test"
 	"github.com/opgate/opgate/cmd/opgate/verify"
@@ -39,9 +38,8 @@ func root() *cobra.Command {
 "opgate check" judges manifests offline with the rules of the gate, and "opgate test" tests policies; "opgate pending"
 lists the plans that wait for approval, "opgate why" shows what holds one, "opgate diff" what it changes, and "opgate
 approve" approves it; "opgate history" shows what happened to an operator, "opgate tree" what Policies wait for, and
-"opgate impact" what depends on an operator; "opgate explain" explains a rule that a refusal names; "opgate migrate"
-rewrites policies that are stored in an earlier version; "opgate compile" prints policies as admission policies of the
-API server; "opgate verify" tests that a cluster's gate works. As kubectl-opgate in $PATH it is the plugin "kubectl
+"opgate impact" what depends on an operator; "opgate explain" explains a rule that a refusal names; "opgate compile"
+prints policies as admission policies of the API server; "opgate verify" tests that a cluster's gate works. As kubectl-opgate in $PATH it is the plugin "kubectl
 opgate", and as kubectl_complete-opgate what kubectl completes that plugin's arguments with.
 
 The gate itself, which answers the API server's admission reviews, is a program of its own: opgate-server.`,
@@ -52,7 +50,7 @@ The gate itself, which answers the API server's admission reviews, is a program 
 	case "kubectl_complete-opgate":
 		cmd.SetArgs(append([]string{cobra.ShellCompRequestCmd}, os.Args[1:]...))
 	}
-	cmd.AddCommand(check.Command(time.Now), test.Command(), compile.Command(time.Now), migrate.Command(),
+	cmd.AddCommand(check.Command(time.Now), test.Command(), compile.Command(time.Now),
 		explain.Command(), verify.Command(cmd.Name()))
 	cmd.AddCommand(serveCommand())
 	cmd.AddCommand(plugin.Commands(time.Now)...)
