@@ -37,8 +37,7 @@ func root() *cobra.Command {
 
 "opgate check" judges manifests offline with the rules of the gate, and "opgate test" tests policies; "opgate pending"
 lists the plans that wait for approval, "opgate why" shows what holds one, "opgate diff" what it changes, and "opgate
-approve" approves it; "opgate history" shows what happened to an operator, "opgate tree" what Policies wait for, and
-"opgate impact" what depends on an operator; "opgate explain" explains a rule that a refusal names; "opgate compile"
+approve" approves it; "opgate tree" shows what Policies wait for, and "opgate impact" what depends on an operator; "opgate explain" explains a rule that a refusal names; "opgate compile"
 prints policies as admission policies of the API server; "opgate verify" tests that a cluster's gate works. As kubectl-opgate in $PATH it is the plugin "kubectl
 opgate", and as kubectl_complete-opgate what kubectl completes that plugin's arguments with.
 

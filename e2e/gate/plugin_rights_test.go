@@ -55,7 +55,6 @@ func TestPluginRights(t *testing.T) {
 	})
 
 	opgate(t, e, kubeconfig, 0, "tree")
-	opgate(t, e, kubeconfig, 0, "history", "etcd")
 
 	// What plans change needs another role; without it a policy that judges by that holds. So does the approval.
 	reviewed, plan := planOfSample(t, e, "bundle-contents-hold")

@@ -129,8 +129,6 @@ func TestPlugin(t *testing.T) {
 	opgate(t, e, "", 0, "why", "installplan", namespace+"/forbidden")
 	e.Sync(t)
 	opgate(t, e, "", 0, "approve", namespace+"/forbidden")
-	harness.WantTexts(t, opgate(t, e, "", 0, "history", "etcd", "-n", namespace).Stdout, "forbidden",
-		"through opgate-approve")
 	harness.WantTexts(t, opgate(t, e, "", 0, "why", "operatorpolicy", "policies/"+policy.GetName()).Stdout,
 		"(operatorpolicy/pending)", namespace+"/allowed")
 	opgate(t, e, "", 2, "why", "installplan", namespace+"/missing")
@@ -170,9 +168,9 @@ func TestPluginDocument(t *testing.T) {
 		return regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`).ReplaceAllString(s, "TIME")
 	}
 	shown := regexp.MustCompile(
-		`(?m)^\$ kubectl opgate (pending|why|history)(.*)\n((?s:.*?))^\x60\x60\x60`).FindAllStringSubmatch(string(text),
+		`(?m)^\$ kubectl opgate (pending|why)(.*)\n((?s:.*?))^\x60\x60\x60`).FindAllStringSubmatch(string(text),
 		-1)
-	if len(shown) != 3 {
+	if len(shown) != 2 {
 		t.Fatalf("%d commands are shown", len(shown))
 	}
 	for _, m := range shown {

@@ -50,7 +50,6 @@ func wantSameDiff(t *testing.T, e *harness.OLMEnv, plan *unstructured.Unstructur
 func wantShown(t *testing.T, e *harness.OLMEnv, plan, p *unstructured.Unstructured, csv, digest string) {
 	t.Helper()
 	namespace, policy := plan.GetNamespace(), "OperatorPolicy policies/"+p.GetName()
-	pkg, _, _ := unstructured.NestedString(p.Object, "spec", "subscription", "name")
 	for _, c := range []struct {
 		args          []string
 		exitCode      int
@@ -60,7 +59,6 @@ func wantShown(t *testing.T, e *harness.OLMEnv, plan, p *unstructured.Unstructur
 			[]string{plan.GetName(), csv + ".v0.9.4", "Hold", "bundle/consent", policy}},
 		{[]string{"why", "installplan", namespace + "/" + plan.GetName()}, 1,
 			[]string{"Hold", csv + ".v0.9.4", "bundle/consent", policy, digest}},
-		{[]string{"history", pkg}, 0, []string{namespace, csv + ".v0.9.2"}},
 	} {
 		got, err := e.RunPlugin(t.Context(), "", cluster.Command{Args: append([]string{"opgate"}, c.args...)})
 		if err != nil {

@@ -145,8 +145,12 @@ func warningsOf(v *verdict.Verdict) []string {
 	return warnings
 }
 
-// maxOperators bounds the operators in a row of a table.
-const maxOperators = 3
+const (
+	// maxOperators bounds the operators in a row of a table.
+	maxOperators = 3
+	// maxCell bounds a free text in a table, in bytes.
+	maxCell = 160
+)
 
 func printPending(out, stderr io.Writer, format string, plans []pendingPlan, now time.Time) error {
 	if isData(format) {
