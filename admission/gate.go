@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"go.opentelemetry.io/otel/trace"
-	"go.opentelemetry.io/otel/trace/noop"
 	authenticationv1 "k8s.io/api/authentication/v1"
 
 	"github.com/opgate/opgate/admission/olmidentity"
@@ -68,8 +66,6 @@ type Options struct {
 	// Unbacked is why the API server judges no deletions by itself, and what would change that: policies and
 	// Constraints that restrict deletions are warned. Default: it does judge them.
 	Unbacked string
-	// Tracer makes a span for each review, which continues the trace of the API server. Default: none is made.
-	Tracer trace.Tracer
 	// Events records refusals of updates and approvals by users on the objects. Default: none.
 	Events *events.Recorder
 	// Log receives refusals at V(0) and every request at V(1). Default: none.
@@ -113,9 +109,6 @@ func New(o Options) (*Gate, error) {
 	}
 	if o.Exposed == nil {
 		o.Exposed = func(*http.Request) {}
-	}
-	if o.Tracer == nil {
-		o.Tracer = noop.NewTracerProvider().Tracer("")
 	}
 	if o.Key == nil {
 		o.Key = func() []byte { return nil }

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"go.opentelemetry.io/otel/trace"
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -58,8 +57,6 @@ func (e *endpoint[New, Old]) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := withDeadline(r)
 	defer cancel()
 	caller := inflight.Caller{Authenticated: e.gate.Authenticated(r), Step: e.step, Raw: e.raw}
-	ctx, span := e.trace(ctx, r, caller.Authenticated)
-	defer span.End()
 	r = r.WithContext(ctx)
 	body := e.gate.Budget.For(r, caller)
 	defer body.Close()
@@ -135,7 +132,6 @@ func (e *endpoint[New, Old]) answer(
 		e.gate.Metrics.overridden(&judged)
 	}
 	e.log(req, &judged)
-	describe(trace.SpanFromContext(r.Context()), req, &judged)
 	e.report(req, &judged)
 	return uid, answer
 }

@@ -25,7 +25,7 @@ func (e *endpoint[New, Old]) log(req *request[New, Old], v *verdict.Verdict) {
 	log.Info(message)
 }
 
-// reviewKeys returns the keys of a log line about a review, which its span has as attributes.
+// reviewKeys returns the keys of a log line about a review.
 func reviewKeys[New, Old any](req *request[New, Old], v *verdict.Verdict) []any {
 	return slices.Concat(objectKeys(v), reasonKeys(v), []any{"reviewUID", req.UID,
 		"operation", req.Operation, "subresource", req.SubResource,

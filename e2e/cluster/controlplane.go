@@ -116,14 +116,6 @@ func startControlPlane(
 			auditLog(dir)).Set("audit-log-maxsize", "4096")
 	}
 
-	if opts.TracingEndpoint != "" {
-		config, err := writeTracingConfig(dir, opts.TracingEndpoint)
-		if err != nil {
-			return nil, fmt.Errorf("start control plane: %w", err)
-		}
-		server.Configure().Set("tracing-config-file", config)
-	}
-
 	etcd := &envtest.Etcd{Path: bin.Etcd(), DataDir: filepath.Join(dir, "etcd"),
 		URL: &url.URL{Scheme: "http", Host: addresses[1]}, StartTimeout: byTheClock, StopTimeout: byTheClock}
 	etcd.Configure().
@@ -201,13 +193,6 @@ func (p *controlPlane) bounded(ctx context.Context, do func(context.Context) err
 	})
 	defer stop()
 	return errors.Join(do(ctx), context.Cause(ctx))
-}
-
-// writeTracingConfig returns the path of a file that makes the API server record all requests.
-func writeTracingConfig(dir, endpoint string) (string, error) {
-	path := filepath.Join(dir, "tracing.yaml")
-	return path, os.WriteFile(path, []byte("apiVersion: apiserver.config.k8s.io/v1\nkind: TracingConfiguration\n"+
-		"endpoint: "+endpoint+"\nsamplingRatePerMillion: 1000000\n"), 0o600)
 }
 
 func (p *controlPlane) openLog(dir, name string) (*os.File, error) {

@@ -57,9 +57,6 @@ type Options struct {
 	AdmissionConfig string
 	// Audit makes the API server write an audit log of all requests of Opgate, and of the writes that Opgate judges.
 	Audit bool
-	// TracingEndpoint is the address of a collector that the API server sends the spans of all requests to, by OTLP over
-	// gRPC without TLS. Default: it records none.
-	TracingEndpoint string
 	// WithoutWatchCache makes the API server read every LIST from etcd, and so decode and convert each object for each
 	// LIST.
 	WithoutWatchCache bool

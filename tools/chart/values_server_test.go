@@ -9,7 +9,6 @@ import (
 	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -60,15 +59,6 @@ ordering: {pendingGuards: delete}`,
 						t.Errorf("--%s is %s by default", name, want)
 					}
 				}
-			},
-		},
-		{
-			name:   "spans to a collector",
-			values: `tracing: {endpoint: "http://collector.tracing:14317"}`,
-			check: func(t *testing.T, o objects) {
-				same(t, "flag", flagsOf(t, o)["otlp-endpoint"], []string{"http://collector.tracing:14317"})
-				egress := one[*networkingv1.NetworkPolicy](t, o, "opgate").Spec.Egress
-				same(t, "port", egress[len(egress)-1].Ports[0].Port.String(), "14317")
 			},
 		},
 		{

@@ -56,7 +56,6 @@ func (p *process) addGate(source certs.Source, known *callers, wasReady func()) 
 		ApprovalMode:  rules.ApprovalMode(p.options.ApprovalMode),
 		Grants:        p.grants,
 		Unbacked:      p.options.unbacked(),
-		Tracer:        p.tracing.tracer,
 		Events:        p.events,
 		Log:           p.log.WithName("admission"),
 		Now:           p.now,

@@ -111,8 +111,6 @@ type Options struct {
 	CatalogNamespaces []string
 	// LogLevel is debug, info, warn or error; LogFormat is json or console.
 	LogLevel, LogFormat string
-	// OTLPEndpoint is the URL of the collector that spans of reviews are sent to. Default: none are.
-	OTLPEndpoint string
 }
 
 // AddFlags adds a flag for each field, with its default.
@@ -165,8 +163,6 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.LogLevel, "log-level", "info",
 		"debug (one line a request), info (state changes and refusals), warn or error (errors alone)")
 	flags.StringVar(&o.LogFormat, "log-format", "json", "json or console")
-	flags.StringVar(&o.OTLPEndpoint, "otlp-endpoint", "",
-		"URL of a collector to send spans of reviews to by OTLP over gRPC, such as http://collector:4317 (default: none)")
 	flags.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 		if name == "enable-operator-policy" { // what the existing controller calls it
 			name = "background-loop"
@@ -264,9 +260,6 @@ func (o *Options) Validate() error {
 	}
 	if o.MaxStaleness < leastStaleness || o.MaxStaleness > mostStaleness {
 		bad("max-staleness", "%s is not between %s and %s", o.MaxStaleness, leastStaleness, mostStaleness)
-	}
-	if err := checkEndpoint(o.OTLPEndpoint); err != nil {
-		bad("otlp-endpoint", "%q: %w", o.OTLPEndpoint, err)
 	}
 	if o.DrainDelay < 0 {
 		bad("drain-delay", "%s is negative", o.DrainDelay)

@@ -28,7 +28,7 @@ func parsedAlone(t *testing.T, args ...string) Options {
 func TestValidate(t *testing.T) {
 	for _, line := range []string{"", "--self-signed", "--register=a --webhooks-owned-by-namespace=false",
 		"--backstop=enforce", "--reports",
-		"--otlp-endpoint=https://collector.tracing.svc:4317", "--otlp-endpoint=http://[::1]:4317", "--backstop=off --background-loop=false",
+		"--backstop=off --background-loop=false",
 		"--backstop=enforce --background-loop=false", "--operator-policy-definition=external --ordering=false",
 		"--tls-cert-file=a --tls-key-file=b", "--ca-lifetime=1m --certificate-lifetime=15s --ca-overlap=1s"} {
 		if o := parsed(t, strings.Fields(line)...); o.Validate() != nil {
@@ -58,11 +58,6 @@ func TestValidate(t *testing.T) {
 		"--self-signed --register=a":                         {"--register", "--webhooks-owned-by-namespace"},
 		"--self-signed --client-cn=kube-apiserver":           {"--client-cn", "--client-ca-file"},
 		"--self-signed --profiling":                          {"--profiling", "--metrics-secure"},
-		"--self-signed --otlp-endpoint=collector:4317":       {"--otlp-endpoint", "http://collector"},
-		"--self-signed --otlp-endpoint=https://collector1":   {"--otlp-endpoint", "a host and a port alone"},
-		"--self-signed --otlp-endpoint=http://a:b@c:4317":    {"--otlp-endpoint", "a host and a port alone"},
-		"--self-signed --otlp-endpoint=http://collector/v1":  {"--otlp-endpoint", "a host and a port alone"},
-		"--self-signed --otlp-endpoint=ftp://collector:4317": {"--otlp-endpoint"},
 		"--self-signed --drain-delay=-1s":                    {"--drain-delay"},
 		// all of them at once
 		"--self-signed --log-level=loud --log-format=xml": {"--log-level", "loud", "--log-format", "xml"},

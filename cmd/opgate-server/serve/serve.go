@@ -128,8 +128,6 @@ type process struct {
 	key    *certs.SigningKey
 	user   *identity
 	grants grant.Set
-	// tracing makes spans of reviews.
-	tracing *tracing
 	// events records on objects that Opgate decides about, panics what they caused.
 	events *events.Recorder
 	panics *panics.Recorder
@@ -159,13 +157,10 @@ func newProcess(
 	if p.key, err = certs.NewSigningKey(p.client, o.Namespace, log.WithName("marks")); err != nil {
 		return nil, err
 	}
-	if p.tracing, err = newTracing(shutdown, o.OTLPEndpoint, log.WithName("tracing")); err != nil {
-		return nil, err
-	}
 	if o.Ordering {
 		err = p.add(p.key)
 	}
-	return p, errors.Join(err, p.add(p.user, p.tracing))
+	return p, errors.Join(err, p.add(p.user))
 }
 
 // add adds what the process runs to the manager.
