@@ -125,8 +125,8 @@ func TestAllocations(t *testing.T) {
 			budget float64
 			judge  func()
 		}{
-			{"subscription allowed", 5, func() { JudgeSubscription(allowed) }},
-			{"subscription ungoverned", 5, func() { JudgeSubscription(ungoverned) }},
+			{"subscription allowed", 6, func() { JudgeSubscription(allowed) }},
+			{"subscription ungoverned", 6, func() { JudgeSubscription(ungoverned) }},
 			{"plan allowed", 40, func() { JudgePlan(plan) }},
 			{"plan refused", 55, func() { JudgePlan(refused) }},
 		} {

@@ -10,33 +10,56 @@ import (
 	"github.com/opgate/opgate/rules/bundle"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/evidence"
+	"github.com/opgate/opgate/rules/facts"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
-// The rules on ClusterExtensions of OLM v1.
+// The rules on ClusterExtensions that code refers to.
 const (
 	RuleClusterExtensionPackage    verdict.RuleID = "clusterextension/package"
-	RuleClusterExtensionVersion    verdict.RuleID = "clusterextension/version"
-	RuleClusterExtensionContents   verdict.RuleID = "clusterextension/contents"
 	RuleClusterExtensionConstraint verdict.RuleID = "clusterextension/constraint"
 	RuleClusterExtensionOverride   verdict.RuleID = "clusterextension/override"
 )
 
-var (
-	clusterExtensionPackage = verdict.Rule{ID: RuleClusterExtensionPackage, Outcomes: verdict.Holds, Override: true,
-		Summary: "spec.source of a ClusterExtension does not say which package is installed, where something may refuse operators"}
-	clusterExtensionVersion = verdict.Rule{ID: RuleClusterExtensionVersion, Outcomes: verdict.DeniesOrHolds,
-		Override: true,
-		Summary:  "a ClusterExtension of a governed package does not pin a version that the policy allows"}
-	clusterExtensionContents = verdict.Rule{ID: RuleClusterExtensionContents, Outcomes: verdict.Holds, Override: true,
-		Summary: "the policy of the package holds what bundles contain or where they come from, of which a ClusterExtension shows nothing"}
-	clusterExtensionConstraint = verdict.Rule{ID: RuleClusterExtensionConstraint, Outcomes: verdict.AnyOutcome,
-		Override: true,
-		Summary:  "the package of a ClusterExtension does not satisfy a Constraint, or the Constraint depends on more than is known of it"}
-	clusterExtensionOverride = verdict.Rule{ID: RuleClusterExtensionOverride, Outcomes: verdict.Warns, SetsAside: true,
-		Summary: "a refused ClusterExtension is written by a user with the RBAC verb override, for the reason given"}
-)
+// clusterExtensionRules are the rules on ClusterExtensions of OLM v1, in reading order.
+var clusterExtensionRules = []rule[*ClusterExtensionInput]{
+	// Without its package no policy of a ClusterExtension is found.
+	{Rule: verdict.Rule{ID: RuleClusterExtensionPackage, Outcomes: verdict.Holds, Override: true,
+		Summary: "spec.source of a ClusterExtension does not say which package is installed, where something may refuse operators"}},
+	// OLM v1 resolves and upgrades by itself, and no plan is judged: the version has to be one that is allowed (O61).
+	{Rule: verdict.Rule{ID: "clusterextension/version", Outcomes: verdict.DeniesOrHolds, Override: true,
+		Summary: "a ClusterExtension of a governed package does not pin a version that the policy allows"},
+		byPolicy: bundle.ByPolicy[*ClusterExtensionInput]{Forbids: foreignExtensionVersion, Allows: foreignExtensionVersion}},
+	// What is judged of the contents of a bundle is judged of none that OLM v1 brings.
+	{Rule: verdict.Rule{ID: "clusterextension/contents", Outcomes: verdict.Holds, Override: true,
+		Summary: "the policy of the package holds what bundles contain or where they come from, of which a ClusterExtension shows nothing"},
+		byPolicy: bundle.ByPolicy[*ClusterExtensionInput]{Allows: unseenContents}},
+	{Rule: verdict.Rule{ID: RuleClusterExtensionConstraint, Outcomes: verdict.AnyOutcome, Override: true,
+		Summary: "the package of a ClusterExtension does not satisfy a Constraint, or the Constraint depends on more than is known of it"}},
+	{Rule: verdict.Rule{ID: RuleClusterExtensionOverride, Outcomes: verdict.Warns, SetsAside: true,
+		Summary: "a refused ClusterExtension is written by a user with the RBAC verb override, for the reason given"}},
+}
+
+// bundleRulesOnExtensions are rules of package bundle that judge a ClusterExtension by each policy as well.
+var bundleRulesOnExtensions = []struct {
+	id       verdict.RuleID
+	byPolicy bundle.ByPolicy[*ClusterExtensionInput]
+}{
+	{bundle.RulePolicyUnreadable, bundle.ByPolicy[*ClusterExtensionInput]{
+		Unreadable: func(_ *ClusterExtensionInput, p *state.OperatorPolicy) verdict.Finding {
+			return bundle.Unreadable(p, "this ClusterExtension")
+		}}},
+	{bundle.RuleDependencyPending, bundle.ByAnyPolicy(
+		func(in *ClusterExtensionInput, p *state.OperatorPolicy) verdict.Finding {
+			return in.Namespace.Suspended(p.Pending, p.Waits, p.Name, in.what())
+		})},
+	{bundle.RuleUpgrade, bundle.ByPolicy[*ClusterExtensionInput]{Allows: heldExtensionUpgrade}},
+	{bundle.RuleApprovalWindow, bundle.ByPolicy[*ClusterExtensionInput]{
+		Allows: func(in *ClusterExtensionInput, p *state.OperatorPolicy) verdict.Finding {
+			return bundle.OutsideWindow(in.Now, in.what(), p)
+		}}},
+}
 
 // ClusterExtensionInput is the input of JudgeClusterExtension.
 type ClusterExtensionInput struct {
@@ -54,31 +77,6 @@ type ClusterExtensionInput struct {
 	Now time.Time
 	// Interrupt is that of PlanInput.
 	Interrupt <-chan struct{}
-}
-
-// extensionChecks run all, in this order, for every policy that governs the package in spec.namespace.
-var extensionChecks = []struct {
-	rule  verdict.RuleID
-	judge func(*ClusterExtensionInput, *state.OperatorPolicy) verdict.Finding
-}{
-	// A policy that cannot be read must not let anything through (threat G5).
-	{bundle.RulePolicyUnreadable, func(_ *ClusterExtensionInput, p *state.OperatorPolicy) verdict.Finding {
-		return bundle.Unreadable(p, "this ClusterExtension")
-	}},
-	// OLM v1 resolves and upgrades by itself, and no plan is judged: the version has to be one that is allowed (O61).
-	{RuleClusterExtensionVersion, foreignExtensionVersion},
-	// What is judged of the contents of a bundle is judged of none that OLM v1 brings.
-	{RuleClusterExtensionContents, unseenContents},
-	// What depends on something else is not installed before it (R-DP-4).
-	{bundle.RuleDependencyPending, func(in *ClusterExtensionInput, p *state.OperatorPolicy) verdict.Finding {
-		return in.Namespace.Suspended(p.Pending, p.Waits, p.Name, in.what())
-	}},
-	// An upgrade of an installed operator is held if upgrades are not approved (threat O10).
-	{bundle.RuleUpgrade, heldExtensionUpgrade},
-	// What is installed outside of a maintenance window disturbs when no one expects it.
-	{bundle.RuleApprovalWindow, func(in *ClusterExtensionInput, p *state.OperatorPolicy) verdict.Finding {
-		return bundle.OutsideWindow(in.Now, in.what(), p)
-	}},
 }
 
 // JudgeClusterExtension decides on creating a ClusterExtension of OLM v1 or changing its source. OLM v1 installs it as
@@ -99,8 +97,11 @@ func JudgeClusterExtension(in ClusterExtensionInput) verdict.Verdict {
 			Accepted: "write sourceType " + olm.ExtensionFromCatalog + " with catalog.packageName"})
 	}
 	for _, p := range in.Namespace.Governing(pkg) {
-		for _, check := range extensionChecks {
-			p.Record(&v, check.rule, check.judge(&in, p))
+		for i := range clusterExtensionRules {
+			p.Record(&v, clusterExtensionRules[i].ID, clusterExtensionRules[i].byPolicy.Judge(&in, p))
+		}
+		for i := range bundleRulesOnExtensions {
+			p.Record(&v, bundleRulesOnExtensions[i].id, bundleRulesOnExtensions[i].byPolicy.Judge(&in, p))
 		}
 	}
 	judgeExtensionConstraints(&in, &v)
@@ -122,9 +123,6 @@ const orOverrideExtension = ", or give a reason in annotation " + evidence.Overr
 
 // unseenContents holds what a policy holds by more than its name and version.
 func unseenContents(in *ClusterExtensionInput, p *state.OperatorPolicy) verdict.Finding {
-	if p.MustNotHave || p.Unreadable() != "" {
-		return verdict.Finding{}
-	}
 	var fields []string
 	for field, holds := range map[string]bool{"spec.catalog": p.CatalogImages.Holds(),
 		"spec.consent":    p.Consent.Holds(),
@@ -146,7 +144,7 @@ func unseenContents(in *ClusterExtensionInput, p *state.OperatorPolicy) verdict.
 // heldExtensionUpgrade holds another version than the stored one, or than the installed one of OLM v0, if upgrades are
 // not approved. Of a ClusterExtension that was deleted nothing is known.
 func heldExtensionUpgrade(in *ClusterExtensionInput, p *state.OperatorPolicy) verdict.Finding {
-	if p.MustNotHave || p.ApproveUpgrades || p.Unreadable() != "" {
+	if p.ApproveUpgrades {
 		return verdict.Finding{}
 	}
 	source, from := &in.New.Spec.Source, ""
@@ -190,9 +188,9 @@ func judgeExtensionConstraints(in *ClusterExtensionInput, v *verdict.Verdict) {
 			continue
 		}
 		source := state.ConstraintRef(f.Definition)
-		v.Warn(verdict.Reason{Rule: RuleClusterExtensionConstraint, Source: source.String(), From: source,
-			Message: verdict.Sentence(in.what()+" is not judged by "+source.String()+", since "+text.Escape(f.Why)+
-				" for a ClusterExtension", RuleClusterExtensionConstraint, state.MustSatisfy(&f))})
+		v.Add(RuleClusterExtensionConstraint, verdict.Finding{From: source, Accepted: state.MustSatisfy(&f),
+			What: in.what() + " is not judged by " + source.String() + ", since " + text.Escape(f.Why) +
+				" for a ClusterExtension"})
 	}
 }
 
@@ -203,4 +201,165 @@ func (in *ClusterExtensionInput) OverrideAsked() Override {
 		before = &in.Old.Metadata
 	}
 	return overrideAsked(RuleClusterExtensionOverride, &in.New.Metadata, before, in.Now)
+}
+
+// foreignExtensionVersion judges spec.source.catalog.version of a ClusterExtension. OLM v1 upgrades within a range by
+// itself, so that only one exact version can be allowed. Policies list names of ClusterServiceVersions, of which OLM v1
+// knows nothing: the catalog of OLM v0 that the policy names provides their versions.
+func foreignExtensionVersion(in *ClusterExtensionInput, p *state.OperatorPolicy) verdict.Finding {
+	version := in.New.Spec.Source.ExactVersion()
+	f := verdict.Finding{Decision: verdict.Deny, Field: "spec.source.catalog.version"}
+	switch {
+	case p.MustNotHave && !p.RestrictsVersions():
+		f.Field, f.Accepted = "spec.source.catalog.packageName", "the policy is mustnothave for "+p.ForbiddenText()
+		if p.Catalog != (olm.Catalog{}) {
+			f.Decision = verdict.Hold
+			f.Accepted += ", and which catalogs of OLM v1 have the same is not known"
+		}
+	case version == "":
+		f.Accepted = "OLM v1 upgrades by itself unless it is one exact version; " + acceptedExact(p, in)
+	case p.MustNotHave:
+		f.Decision, f.Accepted = forbidsExact(p, in, version)
+	default:
+		f.Decision, f.Accepted = allowsExact(p, in, version)
+	}
+	switch f.Decision {
+	case verdict.Allow:
+		return verdict.Finding{}
+	case verdict.Hold:
+		f.What = in.what() + " is held"
+	case verdict.Deny:
+		f.What = in.what() + " is not allowed"
+	}
+	f.Accepted += orOverrideExtension
+	return f
+}
+
+// forbidsExact judges an exact version by a mustnothave policy that restricts versions, and returns why it is refused.
+func forbidsExact(p *state.OperatorPolicy, in *ClusterExtensionInput, version string) (verdict.Decision, string) {
+	forbidden := "the policy is mustnothave for " + p.ForbiddenText()
+	if !inRange(p, version) {
+		return verdict.Allow, ""
+	}
+	if len(p.Versions.Entries) == 0 {
+		return verdict.Deny, forbidden
+	}
+	names, unknown := namesOfVersion(p, in, version)
+	switch {
+	case unknown != "":
+		return verdict.Hold, forbidden + ", and " + unknown
+	case slices.ContainsFunc(names, func(name string) bool { return p.Versions.Lists(name) || p.Versions.Binds(name) }):
+		return verdict.Deny, forbidden
+	}
+	return verdict.Allow, ""
+}
+
+// allowsExact judges an exact version by a policy that allows only what it matches, and returns why it is refused.
+func allowsExact(p *state.OperatorPolicy, in *ClusterExtensionInput, version string) (verdict.Decision, string) {
+	within := inRange(p, version)
+	if len(p.Versions.Entries) == 0 && (within || p.StartingCSV == "") {
+		if within {
+			return verdict.Allow, ""
+		}
+		return verdict.Deny, acceptedExact(p, in)
+	}
+	names, unknown := namesOfVersion(p, in, version)
+	if unknown != "" {
+		return verdict.Hold, unknown + "; " + acceptedExact(p, in)
+	}
+	var others []string
+	for _, name := range names {
+		switch {
+		case p.Versions.Binds(name):
+			return verdict.Hold, "the policy lists " + text.Name(name) +
+				" by the digest of its bundle image, which a ClusterExtension does not show"
+		case !p.NamesStart(name) && (!within || !p.MayBring(name)):
+			others = append(others, name)
+		}
+	}
+	switch len(others) {
+	case 0:
+		return verdict.Allow, ""
+	case len(names):
+		return verdict.Deny, acceptedExact(p, in)
+	default:
+		return verdict.Deny, "OLM v1 may take " + text.Names(others, verdict.MaxListed) +
+			", another release of this version, " +
+			"which the policy does not allow"
+	}
+}
+
+// inRange reports whether an exact version is in spec.VersionRange; always if there is none.
+func inRange(p *state.OperatorPolicy, version string) bool {
+	if p.VersionRange == nil {
+		return true
+	}
+	in, err := p.VersionRange.Contains(version)
+	return err == nil && in
+}
+
+// namesOfVersion returns the ClusterServiceVersions that the catalog of the policy has in a version, at least one; or
+// why that is not known, as a clause. Only the catalog that the policy names counts: another one may be a tenant's.
+func namesOfVersion(
+	p *state.OperatorPolicy, in *ClusterExtensionInput, version string,
+) (names []string, unknown string) {
+	entries, unknown := offeredTo(p, in)
+	for _, e := range entries {
+		if olm.SameVersion(e.Version, version) && !slices.Contains(names, e.Name) {
+			names = append(names, e.Name)
+		}
+	}
+	if unknown == "" && len(names) == 0 {
+		unknown = facts.CatalogName(p.Catalog) + " has no version " + text.Quote(version)
+	}
+	return names, unknown
+}
+
+// offeredTo returns all versions of the package in the catalog of the policy, or why they are not known, as a clause.
+func offeredTo(p *state.OperatorPolicy, in *ClusterExtensionInput) (entries []catalog.Entry, unknown string) {
+	if p.Catalog.Name == "" || p.Catalog.Namespace == "" {
+		return nil, "the policy names no catalog that gives the versions of what it lists " +
+			"(spec.subscription.source and sourceNamespace)"
+	}
+	var offered *catalog.Package
+	if in.Package != nil {
+		offered = in.Package(in.New.Spec.Source.Package(), p.Catalog)
+	}
+	if offered == nil {
+		return nil, "the versions in " + facts.CatalogName(p.Catalog) + " are not known yet"
+	}
+	for i := range offered.Channels {
+		entries = append(entries, offered.Channels[i].Entries...)
+	}
+	return entries, ""
+}
+
+// acceptedExact returns which exact versions are accepted.
+func acceptedExact(p *state.OperatorPolicy, in *ClusterExtensionInput) string {
+	within := ""
+	if p.VersionRange != nil {
+		within = " in versionRange " + text.Quote(p.VersionRange.String())
+	}
+	one := "allowed is one version, such as 1.2.3"
+	switch {
+	case p.MustNotHave:
+		return one + ", but none of " + p.ForbiddenText()
+	case len(p.Versions.Entries) == 0 && within == "":
+		return one
+	case len(p.Versions.Entries) == 0:
+		return "allowed is one version" + within
+	}
+	entries, _ := offeredTo(p, in)
+	var allowed []string
+	for _, e := range entries {
+		known := e.Version + " (" + e.Name + ")"
+		if (p.Versions.Lists(e.Name) && inRange(p, e.Version) || p.NamesStart(e.Name)) &&
+			!slices.Contains(allowed, known) {
+			allowed = append(allowed, known)
+		}
+	}
+	if len(allowed) == 0 {
+		return "allowed is the version" + within + " of " + text.Names(p.Versions.Entries, verdict.MaxListed)
+	}
+	return "allowed is " + text.Join(allowed, verdict.MaxListed)
 }

@@ -16,39 +16,46 @@ import (
 	"github.com/opgate/opgate/rules/bundle"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/rules/exception"
 	"github.com/opgate/opgate/rules/grant"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
-// The rules on Constraints.
 const (
-	RuleConstraintField       verdict.RuleID = "constraint/field"
-	RuleConstraintSyntax      verdict.RuleID = "constraint/syntax"
-	RuleConstraintSize        verdict.RuleID = "constraint/size"
-	RuleConstraintRule        verdict.RuleID = "constraint/rule"
-	RuleConstraintProperty    verdict.RuleID = "constraint/property"
-	RuleConstraintIneffective verdict.RuleID = "constraint/ineffective"
-	RuleConstraintViolated    verdict.RuleID = "constraint/violated"
+	RuleConstraintField          verdict.RuleID = "constraint/field"
+	RuleConstraintSyntax         verdict.RuleID = "constraint/syntax"
+	RuleConstraintSize           verdict.RuleID = "constraint/size"
+	RuleConstraintRule           verdict.RuleID = "constraint/rule"
+	RuleConstraintProperty       verdict.RuleID = "constraint/property"
+	RuleConstraintIneffective    verdict.RuleID = "constraint/ineffective"
+	RuleConstraintViolated       verdict.RuleID = "constraint/violated"
+	RuleConstraintExceptionRight verdict.RuleID = "constraint/exception-right"
+	RuleConstraintExceptionEnded verdict.RuleID = "constraint/exception-ended"
 )
 
-var (
-	constraintField = verdict.Rule{ID: RuleConstraintField, Outcomes: verdict.Denies,
-		Summary: "a field of a Constraint is unknown, is set twice, or has a value that is not valid"}
-	constraintSyntax = verdict.Rule{ID: RuleConstraintSyntax, Outcomes: verdict.Denies,
+// constraintRules are the rules on Constraints.
+var constraintRules = []verdict.Rule{
+	{ID: RuleConstraintField, Outcomes: verdict.Denies,
+		Summary: "a field of a Constraint is unknown, is set twice, or has a value that is not valid"},
+	{ID: RuleConstraintSyntax, Outcomes: verdict.Denies,
 		Summary: "spec.constraints or spec.properties of a Constraint is not the JSON that it should be, or a value in " +
-			"spec.rules or spec.offers is not one of those accepted"}
-	constraintSize = verdict.Rule{ID: RuleConstraintSize, Outcomes: verdict.Denies,
-		Summary: "a Constraint is too large, too deep or too long"}
-	constraintRule = verdict.Rule{ID: RuleConstraintRule, Outcomes: verdict.Denies,
-		Summary: "a rule of a Constraint is not a CEL expression of type bool, may cost too much, or names an invalid version range"}
-	constraintProperty = verdict.Rule{ID: RuleConstraintProperty, Outcomes: verdict.Denies,
-		Summary: "a property of a Constraint, of a type that OLM knows, has a value of another shape"}
-	constraintIneffective = verdict.Rule{ID: RuleConstraintIneffective, Outcomes: verdict.Warns,
-		Summary: "something in a Constraint cannot have the effect that its author will expect"}
-	constraintViolated = verdict.Rule{ID: RuleConstraintViolated, Outcomes: verdict.Warns,
-		Summary: "an installed operator does not satisfy the Constraint"}
-)
+			"spec.rules or spec.offers is not one of those accepted"},
+	{ID: RuleConstraintSize, Outcomes: verdict.Denies,
+		Summary: "a Constraint is too large, too deep or too long"},
+	{ID: RuleConstraintRule, Outcomes: verdict.Denies,
+		Summary: "a rule of a Constraint is not a CEL expression of type bool, may cost too much, or names an invalid version range"},
+	{ID: RuleConstraintProperty, Outcomes: verdict.Denies,
+		Summary: "a property of a Constraint, of a type that OLM knows, has a value of another shape"},
+	{ID: RuleConstraintIneffective, Outcomes: verdict.Warns,
+		Summary: "something in a Constraint cannot have the effect that its author will expect"},
+	{ID: RuleConstraintViolated, Outcomes: verdict.Warns,
+		Summary: "an installed operator does not satisfy the Constraint"},
+	{ID: RuleConstraintExceptionRight, Outcomes: verdict.Denies,
+		Summary: "an exception is added, prolonged or widened by a user without the RBAC verb override on the Constraint"},
+	{ID: RuleConstraintExceptionEnded, Outcomes: verdict.DeniesOrWarns,
+		Summary: "an exception of a Constraint has ended, which a review of files refuses, or ends within 14 days"},
+}
 
 // ConstraintInput is the input of JudgeConstraint.
 type ConstraintInput struct {
@@ -121,36 +128,29 @@ func JudgeConstraint(in ConstraintInput) verdict.Verdict {
 		reflect.DeepEqual(in.Old.Annotations, c.Annotations) {
 		return v
 	}
-	for _, problem := range in.Strict {
-		v.Refuse(verdict.Reason{Rule: RuleConstraintField, Decision: verdict.Deny,
-			Message: verdict.Sentence(problem.Error(), RuleConstraintField, fixOf(problem))})
-	}
+	addStrict(&v, RuleConstraintField, in.Strict)
 	if selector, ok := c.Annotations[VirtualOperatorNamespacesAnnotation]; ok {
 		path := field.NewPath("metadata", "annotations").Key(VirtualOperatorNamespacesAnnotation)
 		if _, err := labelselector.Parse(selector); err != nil {
-			v.Refuse(verdict.Reason{Rule: RuleConstraintField, Decision: verdict.Deny, Field: path.String(),
-				Message: verdict.Sentence(
-					field.Invalid(path, selector, err.Error()).Error(), RuleConstraintField,
-					`write a label selector, for example "team in (a, b)"`)})
+			v.Add(RuleConstraintField, verdict.Finding{Decision: verdict.Deny, Field: path.String(),
+				What:     field.Invalid(path, selector, err.Error()).Error(),
+				Accepted: `write a label selector, for example "team in (a, b)"`})
 		}
 	}
 	d := constraint.Define(metaOf(c), &c.Spec)
 	d.Exceptions = in.judgeExceptions(&v)
 	in.judgeDeletion(&v)
 	for _, f := range d.Faults {
-		r := verdict.Reason{Rule: faultRules[f.Kind], Decision: verdict.Deny, Field: f.Path,
-			Message: verdict.Sentence(FaultText(f), faultRules[f.Kind], "")}
+		found := verdict.Finding{Decision: verdict.Deny, Field: f.Path, What: FaultText(f)}
 		if f.Warning() {
-			v.Warn(r)
-		} else {
-			v.Refuse(r)
+			found.Decision = verdict.Allow
 		}
+		v.Add(faultRules[f.Kind], found)
 	}
 	in.warnIneffective(d, &v)
 	if len(d.Constraints)+len(d.OnWrites)+len(d.Properties)+len(d.Faults)+len(in.Strict) == 0 && d.Deletion == nil {
-		v.Warn(verdict.Reason{Rule: RuleConstraintIneffective, Field: "spec",
-			Message: verdict.Sentence("the Constraint asks for nothing and offers nothing",
-				RuleConstraintIneffective, "write spec.rules, spec.offers or spec.deletion")})
+		ineffective(&v, "spec", "the Constraint asks for nothing and offers nothing",
+			"write spec.rules, spec.offers or spec.deletion")
 	}
 	if v.Decision == verdict.Allow && in.Namespaces != nil {
 		in.preview(d, &v)
@@ -164,25 +164,23 @@ func (in *ConstraintInput) warnIneffective(d *constraint.Definition, v *verdict.
 	if len(c.Spec.Offers) > 0 {
 		properties = "spec.offers"
 	}
+	const unmade = "annotation " + VirtualOperatorNamespacesAnnotation + " makes no virtual operator"
 	switch _, asked := c.Annotations[VirtualOperatorNamespacesAnnotation]; {
 	case !asked && len(d.Properties) > 0 && !readByRules(d, in.Constraints):
-		v.Warn(verdict.Reason{Rule: RuleConstraintIneffective, Field: properties, Message: verdict.Sentence(
-			properties+" is read by no rule, and OLM's resolver does not see it", RuleConstraintIneffective,
-			ShowsProperties)})
+		ineffective(v, properties, properties+" is read by no rule, and OLM's resolver does not see it", ShowsProperties)
 	case asked && len(d.Properties) > 0 && in.Grants.Missing(grant.VirtualOperators) != "":
-		v.Warn(verdict.Reason{Rule: RuleConstraintIneffective, Field: "metadata.annotations", Message: verdict.Sentence(
-			"annotation "+VirtualOperatorNamespacesAnnotation+" makes no virtual operator", RuleConstraintIneffective,
-			in.Grants.Missing(grant.VirtualOperators))})
+		ineffective(v, "metadata.annotations", unmade, in.Grants.Missing(grant.VirtualOperators))
 	case asked && len(d.Properties)+len(d.Faults) == 0:
-		v.Warn(verdict.Reason{Rule: RuleConstraintIneffective, Field: "metadata.annotations", Message: verdict.Sentence(
-			"annotation "+VirtualOperatorNamespacesAnnotation+" makes no virtual operator", RuleConstraintIneffective,
-			"write spec.offers for it to show")})
+		ineffective(v, "metadata.annotations", unmade, "write spec.offers for it to show")
 	}
 	if path := readsContents(d); path != "" && in.Grants.Missing(grant.Contents) != "" {
-		v.Warn(verdict.Reason{Rule: RuleConstraintIneffective, Field: path, Message: verdict.Sentence(
-			"every InstallPlan that is judged by the contents of a bundle image is held", RuleConstraintIneffective,
-			in.Grants.Missing(grant.Contents))})
+		ineffective(v, path, "every InstallPlan that is judged by the contents of a bundle image is held",
+			in.Grants.Missing(grant.Contents))
 	}
+}
+
+func ineffective(v *verdict.Verdict, field, what, instead string) {
+	v.Add(RuleConstraintIneffective, verdict.Finding{Field: field, What: what, Accepted: instead})
 }
 
 // readsContents returns the path of the first rule that reads the contents of bundles, "" for none.
@@ -227,13 +225,42 @@ func (in *ConstraintInput) preview(d *constraint.Definition, v *verdict.Verdict)
 				if f.Outcome == constraint.Failed {
 					more = state.CannotJudge("it", &f)
 				}
-				v.Warn(verdict.Reason{Rule: RuleConstraintViolated,
-					Message: verdict.Sentence(text.Name(installed.CSV)+" is installed in namespace "+ns.Name()+
-						" and does not satisfy "+state.ConstraintPath(&f), RuleConstraintViolated, more)})
+				v.Add(RuleConstraintViolated, verdict.Finding{Accepted: more,
+					What: text.Name(installed.CSV) + " is installed in namespace " + ns.Name() +
+						" and does not satisfy " + state.ConstraintPath(&f)})
 			}
 			if len(v.Warnings) > most {
 				return
 			}
 		}
 	}
+}
+
+// constraintExceptions returns the exceptions of a Constraint, and what is not valid about them. They are all about
+// bundle/constraint, the rule by which a Constraint judges what is installed.
+func constraintExceptions(c *constraintv1.Constraint) (exception.List, field.ErrorList) {
+	specs, rule := make([]exception.Spec, len(c.Spec.Exceptions)), []string{string(bundle.RuleConstraint)}
+	for i, e := range c.Spec.Exceptions {
+		specs[i] = exception.Spec{Versions: e.Versions, Namespaces: e.Namespaces, Rules: rule, Reason: e.Reason,
+			Expires: e.Expires}
+	}
+	return exception.Read(field.NewPath("spec", "exceptions"), specs, rule, c.Status.EndedExceptions)
+}
+
+// WidenedConstraintExceptions is WidenedExceptions for a Constraint.
+func WidenedConstraintExceptions(c, old *constraintv1.Constraint) []string {
+	now, _ := constraintExceptions(c) // what is not valid is refused
+	var before exception.List
+	if old != nil {
+		before, _ = constraintExceptions(old)
+	}
+	return now.Widened(before)
+}
+
+// judgeExceptions judges the exceptions of a Constraint that is written.
+func (in *ConstraintInput) judgeExceptions(v *verdict.Verdict) exception.List {
+	all, errs := constraintExceptions(in.Constraint)
+	v.AddFaults(RuleConstraintField, errs)
+	all.Judge(v, RuleConstraintExceptionEnded, in.Now, in.Review)
+	return all
 }

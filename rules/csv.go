@@ -14,18 +14,18 @@ import (
 	"github.com/opgate/opgate/rules/verdict"
 )
 
-// The rules on the integrity of ClusterServiceVersions. What they bring is judged by the rules on bundles.
 const (
 	RuleCSVFrozen          verdict.RuleID = "csv/frozen"
 	RuleCSVVirtualOperator verdict.RuleID = "csv/virtual-operator"
 )
 
-var (
-	csvFrozen = verdict.Rule{ID: RuleCSVFrozen, Outcomes: verdict.Denies, Backstop: true,
-		Summary: "a governed ClusterServiceVersion is changed, or made to look like another operator or a copy, by another user than OLM"}
-	csvVirtualOperator = verdict.Rule{ID: RuleCSVVirtualOperator, Outcomes: verdict.Denies,
-		Summary: "a virtual operator, by which cluster properties reach OLM's resolver, is written by another user than Opgate"}
-)
+// csvRules are the rules on the integrity of ClusterServiceVersions; package bundle has those on what they bring.
+var csvRules = []verdict.Rule{
+	{ID: RuleCSVFrozen, Outcomes: verdict.Denies, Backstop: true,
+		Summary: "a governed ClusterServiceVersion is changed, or made to look like another operator or a copy, by another user than OLM"},
+	{ID: RuleCSVVirtualOperator, Outcomes: verdict.Denies,
+		Summary: "a virtual operator, by which cluster properties reach OLM's resolver, is written by another user than Opgate"},
+}
 
 // CSVInput is the input of JudgeCSV.
 type CSVInput struct {
@@ -241,9 +241,8 @@ func judgeVirtualOperator(in *CSVInput, v *verdict.Verdict) {
 		return
 	}
 	deny := func(what string) {
-		v.Refuse(verdict.Reason{Rule: RuleCSVVirtualOperator, Decision: verdict.Deny, Message: verdict.Sentence(what,
-			RuleCSVVirtualOperator,
-			"Opgate makes it from the properties of the Constraint; change those instead")})
+		v.Add(RuleCSVVirtualOperator, verdict.Finding{Decision: verdict.Deny, What: what,
+			Accepted: "Opgate makes it from the properties of the Constraint; change those instead"})
 	}
 	switch is, was := state.IsVirtual(in.New), in.Old != nil && state.IsVirtual(in.Old); {
 	case was && (in.changed() || in.Old.Metadata.Labels.VirtualOperator != in.New.Metadata.Labels.VirtualOperator):
@@ -252,4 +251,39 @@ func judgeVirtualOperator(in *CSVInput, v *verdict.Verdict) {
 	case is && !was:
 		deny("a virtual operator, which label " + VirtualOperatorLabel + " makes it, is for Opgate alone to write")
 	}
+}
+
+// selfCertified is why what an operator states of itself past OLM satisfies no Constraint.
+const selfCertified = "only properties that the ClusterServiceVersion states of itself satisfy it, and no catalog confirms these"
+
+// selfCertifying returns the Constraints, other than those found, that a ClusterServiceVersion satisfies only by
+// properties that its author writes past OLM (threat O56). Such properties can make it refused, and never allowed; what
+// it is, its package and its APIs, counts as stated.
+func (in *CSVInput) selfCertifying(
+	c *carrier.Bundle, found []constraint.Finding, budget *constraint.Budget,
+) []constraint.Finding {
+	isWritten := in.Old == nil || in.Old.Metadata.Annotations.Properties != in.New.Metadata.Annotations.Properties
+	if in.ByOLM || in.ByOpgate || !isWritten || !in.Namespace.Constraints().Reads(constraint.Properties) {
+		return nil
+	}
+	without := *c
+	without.Properties = slices.DeleteFunc(slices.Clone(c.Properties), func(p olm.Property) bool {
+		return p.Type != olm.TypePackage && p.Type != olm.TypeGVK
+	})
+	if len(without.Properties) == len(c.Properties) {
+		return nil
+	}
+	var more []constraint.Finding
+	for _, f := range in.findings(&without, budget) { // a shared slice
+		if !slices.ContainsFunc(found, func(k constraint.Finding) bool { return sameConstraint(&k, &f) }) {
+			f.Outcome, f.Why, f.Attributes = constraint.Undecided, selfCertified, constraint.Properties
+			more = append(more, f)
+		}
+	}
+	return more
+}
+
+// sameConstraint reports whether two findings are of one Constraint.
+func sameConstraint(a, b *constraint.Finding) bool {
+	return a.Definition == b.Definition && a.Constraint == b.Constraint
 }

@@ -12,19 +12,18 @@ import (
 	"github.com/opgate/opgate/rules/verdict"
 )
 
-// The rules on deletions (R-RM-4). The API server alone judges these (package backstop): a webhook that fails closed
-// would in an outage keep OLM from deleting what it has replaced, and namespaces from going.
 const (
 	RuleDeletionDenied      verdict.RuleID = "deletion/denied"
 	RuleDeletionUnconfirmed verdict.RuleID = "deletion/unconfirmed"
 )
 
-var (
-	deletionDenied = verdict.Rule{ID: RuleDeletionDenied, Outcomes: verdict.Denies, Backstop: true,
-		Summary: "what belongs to an operator is deleted, and spec.deletion of its policy or of a Constraint is Deny"}
-	deletionUnconfirmed = verdict.Rule{ID: RuleDeletionUnconfirmed, Outcomes: verdict.Holds, Backstop: true,
-		Summary: "what belongs to an operator is deleted without a confirmation, and spec.deletion of its policy or of a Constraint is Confirm"}
-)
+// deletionRules are on deletions of objects of several kinds (R-RM-4).
+var deletionRules = []verdict.Rule{
+	{ID: RuleDeletionDenied, Outcomes: verdict.Denies, Backstop: true,
+		Summary: "what belongs to an operator is deleted, and spec.deletion of its policy or of a Constraint is Deny"},
+	{ID: RuleDeletionUnconfirmed, Outcomes: verdict.Holds, Backstop: true,
+		Summary: "what belongs to an operator is deleted without a confirmation, and spec.deletion of its policy or of a Constraint is Confirm"},
+}
 
 // KeptBy returns the field of the first enforced policy, or else of the first Constraint, that denies the deletion of
 // what is installed of a package, as "spec.deletion of OperatorPolicy policies/etcd": because of it a mustnothave
@@ -64,29 +63,6 @@ func Keeps(d *constraint.Definition, namespaces iter.Seq[*state.Namespace]) int 
 	return kept
 }
 
-// previewDeletion warns of a policy that restricts deletions, and of which nothing is refused.
-func previewDeletion(
-	in *OperatorPolicyInput, p *state.OperatorPolicy, preview func(id verdict.RuleID, what, more string),
-) {
-	spec := &in.Policy.Spec
-	if spec.Deletion == "" || spec.Deletion == policyv1beta2.DeletionAllow {
-		return
-	}
-	what := "spec.deletion " + string(spec.Deletion) + " refuses no deletion"
-	switch {
-	case !p.Enforced:
-		preview(RuleOperatorPolicyIneffective, what+" while the policy only informs",
-			"write spec.remediationAction: enforce")
-	case in.Unbacked != "":
-		preview(RuleOperatorPolicyIneffective, what, in.Unbacked)
-	}
-	if p.Enforced && p.MustNotHave && p.Deletion == policyv1beta2.DeletionDeny {
-		preview(RuleOperatorPolicyIneffective,
-			"the policy is mustnothave and removes nothing while spec.deletion is Deny",
-			"write spec.deletion: Allow to have the operator removed")
-	}
-}
-
 // judgeDeletion refuses a value of spec.deletion that is none of the known ones, and warns where nothing is refused.
 func (in *ConstraintInput) judgeDeletion(v *verdict.Verdict) {
 	deletion := in.Constraint.Spec.Deletion
@@ -102,13 +78,9 @@ func (in *ConstraintInput) judgeDeletion(v *verdict.Verdict) {
 				"source and sourceNamespace are required"))
 		}
 	}
-	for _, err := range errs {
-		v.Refuse(verdict.Reason{Rule: RuleConstraintField, Decision: verdict.Deny, Field: err.Field,
-			Message: verdict.Sentence(err.Error(), RuleConstraintField, "")})
-	}
+	v.AddFaults(RuleConstraintField, errs)
 	if in.Unbacked != "" && in.Constraint.Spec.EffectiveDeletion() != policyv1beta2.DeletionAllow {
-		v.Warn(verdict.Reason{Rule: RuleConstraintIneffective, Field: path.Child("action").String(),
-			Message: verdict.Sentence("spec.deletion.action "+string(deletion.Action)+" refuses no deletion",
-				RuleConstraintIneffective, in.Unbacked)})
+		ineffective(v, path.Child("action").String(),
+			"spec.deletion.action "+string(deletion.Action)+" refuses no deletion", in.Unbacked)
 	}
 }

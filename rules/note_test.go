@@ -88,7 +88,7 @@ func TestAttackNotesAreBounded(t *testing.T) {
 			"accept sha256:1f; it changes "+long)},
 			[]string{"etcd is held (bundle/consent): accept sha256:1f; it changes"}},
 		"both, twice": {[]verdict.Reason{reason(bundle.RuleVersion, long, "allowed is etcd.v0.9.2, "+long),
-			reason(bundle.RuleChannel, long, long)},
+			reason("bundle/channel", long, long)},
 			[]string{" (bundle/version): allowed is etcd.v0.9.2", "; and 1 more (bundle/channel)"}},
 		"many": {many, []string{"csv-0 is not allowed (bundle/version): allowed is etcd.v0.9.2; csv-1",
 			" more (bundle/version)"}},

@@ -12,37 +12,50 @@ import (
 	"github.com/opgate/opgate/rules/verdict"
 )
 
-// The rules on OperatorGroups.
+// The rules on OperatorGroups that code refers to.
 const (
-	RuleOperatorGroupSecond          verdict.RuleID = "operatorgroup/second"
-	RuleOperatorGroupScope           verdict.RuleID = "operatorgroup/scope"
-	RuleOperatorGroupServiceAccount  verdict.RuleID = "operatorgroup/service-account"
-	RuleOperatorGroupUpgradeStrategy verdict.RuleID = "operatorgroup/upgrade-strategy"
-	RuleOperatorGroupConstraint      verdict.RuleID = "operatorgroup/constraint"
-	RuleOperatorGroupOverride        verdict.RuleID = "operatorgroup/override"
-	RuleOperatorGroupSeveralTargets  verdict.RuleID = "operatorgroup/several-targets"
+	RuleOperatorGroupConstraint     verdict.RuleID = "operatorgroup/constraint"
+	RuleOperatorGroupOverride       verdict.RuleID = "operatorgroup/override"
+	RuleOperatorGroupSeveralTargets verdict.RuleID = "operatorgroup/several-targets"
 )
 
-var (
-	operatorGroupSecond = verdict.Rule{ID: RuleOperatorGroupSecond, Outcomes: verdict.Denies,
-		Summary: "a namespace where something is enforced gets a second OperatorGroup, with which OLM installs and upgrades nothing there"}
-	operatorGroupScope = verdict.Rule{ID: RuleOperatorGroupScope, Outcomes: verdict.Denies, Override: true,
-		Summary: "an OperatorGroup gives the operators of a namespace where something is enforced their rights in further namespaces"}
-	operatorGroupServiceAccount = verdict.Rule{ID: RuleOperatorGroupServiceAccount, Outcomes: verdict.Denies,
-		Override: true,
+// operatorGroupRules are the rules on OperatorGroups, in reading order. The first ones judge what a group changes.
+var operatorGroupRules = []rule[*OperatorGroupInput]{
+	// OLM would stop installing and upgrading, without an error on any Subscription.
+	{Rule: verdict.Rule{ID: "operatorgroup/second", Outcomes: verdict.Denies,
+		Summary: "a namespace where something is enforced gets a second OperatorGroup, with which OLM installs and upgrades nothing there"},
+		judge: changing(secondGroup)},
+	// A verdict on an operator was about its rights (threat O9).
+	{Rule: verdict.Rule{ID: "operatorgroup/scope", Outcomes: verdict.Denies, Override: true,
+		Summary: "an OperatorGroup gives the operators of a namespace where something is enforced their rights in further namespaces"},
+		judge: changing(widenedGroup)},
+	// Without a ServiceAccount OLM installs with its own rights, those of a cluster admin.
+	{Rule: verdict.Rule{ID: "operatorgroup/service-account", Outcomes: verdict.Denies, Override: true,
 		Summary: "the ServiceAccount as which OLM installs is removed from an OperatorGroup, or replaced, where " +
-			"something is enforced"}
-	operatorGroupUpgradeStrategy = verdict.Rule{ID: RuleOperatorGroupUpgradeStrategy, Outcomes: verdict.Denies,
-		Override: true,
+			"something is enforced"},
+		judge: changing(unattenuatedGroup)},
+	// OLM would skip the versions that an upgrade has to go through.
+	{Rule: verdict.Rule{ID: "operatorgroup/upgrade-strategy", Outcomes: verdict.Denies, Override: true,
 		Summary: "an OperatorGroup where something is enforced gets another upgradeStrategy than the default, such as " +
-			"TechPreviewUnsafeFailForward"}
-	operatorGroupConstraint = verdict.Rule{ID: RuleOperatorGroupConstraint, Outcomes: verdict.DeniesOrHolds,
-		Summary: "an OperatorGroup does not satisfy a Constraint on OperatorGroups, or whether it does is not known"}
-	operatorGroupOverride = verdict.Rule{ID: RuleOperatorGroupOverride, Outcomes: verdict.Warns, SetsAside: true,
-		Summary: "a refused OperatorGroup is written by a user with the RBAC verb override, for the reason given"}
-	operatorGroupSeveralTargets = verdict.Rule{ID: RuleOperatorGroupSeveralTargets, Outcomes: verdict.Warns,
-		Summary: "an OperatorGroup names several target namespaces, which OLM advises against"}
-)
+			"TechPreviewUnsafeFailForward"},
+		judge: changing(unsafeUpgrades)},
+	// A policy must not do what its author may not: Constraints judge Opgate's own writes as well.
+	{Rule: verdict.Rule{ID: RuleOperatorGroupConstraint, Outcomes: verdict.DeniesOrHolds,
+		Summary: "an OperatorGroup does not satisfy a Constraint on OperatorGroups, or whether it does is not known"}},
+	{Rule: verdict.Rule{ID: RuleOperatorGroupOverride, Outcomes: verdict.Warns, SetsAside: true,
+		Summary: "a refused OperatorGroup is written by a user with the RBAC verb override, for the reason given"}},
+	{Rule: verdict.Rule{ID: RuleOperatorGroupSeveralTargets, Outcomes: verdict.Warns,
+		Summary: "an OperatorGroup names several target namespaces, which OLM advises against"}},
+}
+
+// changing records what a group changes where a policy or a Constraint may refuse operators.
+func changing(judge func(*OperatorGroupInput) verdict.Finding) func(*OperatorGroupInput, verdict.RuleID, *verdict.Verdict) {
+	return func(in *OperatorGroupInput, id verdict.RuleID, v *verdict.Verdict) {
+		if f := judge(in); !f.Silent() {
+			state.RecordForNamespace(v, in.Namespace, id, f)
+		}
+	}
+}
 
 // OperatorGroupInput is the input of JudgeOperatorGroup.
 type OperatorGroupInput struct {
@@ -75,9 +88,9 @@ func JudgeOperatorGroup(in OperatorGroupInput) verdict.Verdict {
 		return v
 	}
 	if !in.ByOpgate {
-		for _, rule := range groupChecks {
-			if f := rule.judge(&in); !f.Silent() {
-				state.RecordForNamespace(&v, in.Namespace, rule.ID, f)
+		for i := range operatorGroupRules {
+			if r := &operatorGroupRules[i]; r.judge != nil {
+				r.judge(&in, r.ID, &v)
 			}
 		}
 	}
@@ -89,23 +102,10 @@ func JudgeOperatorGroup(in OperatorGroupInput) verdict.Verdict {
 	}
 	recordWrite(&v, RuleOperatorGroupConstraint, "this OperatorGroup", w, in.Namespace, in.Interrupt)
 	if targets := in.New.Spec.TargetNamespaces; len(targets) > 1 && v.Decision == verdict.Allow && !in.ByOpgate {
-		v.Warn(verdict.Reason{Rule: RuleOperatorGroupSeveralTargets, Field: "spec.targetNamespaces",
-			Message: verdict.Sentence(
-				"spec.targetNamespaces has several namespaces, "+text.Names(targets, verdict.MaxListed),
-				RuleOperatorGroupSeveralTargets, oneTarget)})
+		v.Add(RuleOperatorGroupSeveralTargets, verdict.Finding{Field: "spec.targetNamespaces", Accepted: oneTarget,
+			What: "spec.targetNamespaces has several namespaces, " + text.Names(targets, verdict.MaxListed)})
 	}
 	return v.Sorted()
-}
-
-// groupChecks are the rules on what an OperatorGroup changes, in reading order.
-var groupChecks = []struct {
-	verdict.Rule
-	judge func(in *OperatorGroupInput) verdict.Finding
-}{
-	{operatorGroupSecond, secondGroup},
-	{operatorGroupScope, widenedGroup},
-	{operatorGroupServiceAccount, unattenuatedGroup},
-	{operatorGroupUpgradeStrategy, unsafeUpgrades},
 }
 
 // orOverride is what allows a change of an OperatorGroup besides a policy.
@@ -140,8 +140,6 @@ func (in *OperatorGroupInput) others() []string {
 	return names
 }
 
-// secondGroup refuses a second group in a namespace: OLM would stop installing and upgrading there, without an error on
-// any Subscription.
 func secondGroup(in *OperatorGroupInput) verdict.Finding {
 	others := in.others()
 	if in.Old != nil || len(others) == 0 {
@@ -206,8 +204,7 @@ func widenedGroup(in *OperatorGroupInput) verdict.Finding {
 	return f
 }
 
-// unattenuatedGroup refuses to remove or replace the account as which OLM installs. Without one OLM installs with its
-// own rights, those of a cluster admin. A group that is created where one is recorded, or where plans were run as an
+// unattenuatedGroup refuses to remove or replace the account as which OLM installs. A group that is created where one is recorded, or where plans were run as an
 // account, was deleted before.
 func unattenuatedGroup(in *OperatorGroupInput) verdict.Finding {
 	before, after := "", in.New.Spec.ServiceAccount
@@ -232,8 +229,6 @@ func unattenuatedGroup(in *OperatorGroupInput) verdict.Finding {
 		Accepted: "allowed is " + text.Name(before) + ", as which OLM installs here" + orOverride + ends}
 }
 
-// unsafeUpgrades refuses every upgradeStrategy but the default: OLM would skip the versions that an upgrade has to go
-// through.
 func unsafeUpgrades(in *OperatorGroupInput) verdict.Finding {
 	strategy := in.New.Spec.UpgradeStrategy
 	if strategy == "" || strategy == olm.UpgradeDefault || in.Old != nil && in.Old.Spec.UpgradeStrategy == strategy {

@@ -14,12 +14,6 @@ import (
 	"github.com/opgate/opgate/rules/verdict"
 )
 
-// RuleOperatorPolicyLookup is on the rights of the author of an OperatorPolicy, which package admission checks.
-const RuleOperatorPolicyLookup verdict.RuleID = "operatorpolicy/lookup"
-
-var operatorPolicyLookup = verdict.Rule{ID: RuleOperatorPolicyLookup, Outcomes: verdict.Denies,
-	Summary: "a template of an OperatorPolicy looks up an object that its author may not get"}
-
 // MaxLookups bounds what the templates of one OperatorPolicy look up, since each is a request to the API server.
 const MaxLookups = 20
 
@@ -83,14 +77,13 @@ func LookupNeeds(lookups []lookup.Lookup) []dependency.Need {
 
 // RefuseTooManyLookups refuses an OperatorPolicy whose templates look up more than can be checked.
 func RefuseTooManyLookups(v *verdict.Verdict, number int) {
-	v.Refuse(verdict.Reason{Rule: RuleOperatorPolicyLookup, Decision: verdict.Deny, Field: "spec",
-		Message: verdict.Sentence(
-			fmt.Sprintf("its templates look up %d objects", number), RuleOperatorPolicyLookup,
-			fmt.Sprintf("they may look up %d; put the values into fewer objects", MaxLookups))})
+	v.Add(RuleOperatorPolicyLookup, verdict.Finding{Decision: verdict.Deny, Field: "spec",
+		What:     fmt.Sprintf("its templates look up %d objects", number),
+		Accepted: fmt.Sprintf("they may look up %d; put the values into fewer objects", MaxLookups)})
 	*v = v.Sorted()
 }
 
 // UnverifiedLookupText is why a template of an OperatorPolicy without a valid mark is not resolved.
 const UnverifiedLookupText = "it looks up what is not in the policy's namespace, and the right of the policy's author to get that was not verified " +
-	"(operatorpolicy/lookup): a user with the right to get it has to write the policy again, with annotation " +
+	"(" + string(RuleOperatorPolicyLookup) + "): a user with the right to get it has to write the policy again, with annotation " +
 	dependency.AnnotationVerified + " changed, while opgate answers"

@@ -1,6 +1,8 @@
 package rules
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -8,71 +10,66 @@ import (
 	"github.com/blang/semver/v4"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/bundle"
+	"github.com/opgate/opgate/rules/change"
+	"github.com/opgate/opgate/rules/facts"
+	"github.com/opgate/opgate/rules/grant"
 	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
-// The rules that preview the effect of an OperatorPolicy.
-const (
-	RuleOperatorPolicyIneffective    verdict.RuleID = "operatorpolicy/ineffective"
-	RuleOperatorPolicyOverlap        verdict.RuleID = "operatorpolicy/overlap"
-	RuleOperatorPolicyUncovered      verdict.RuleID = "operatorpolicy/uncovered"
-	RuleOperatorPolicyPending        verdict.RuleID = "operatorpolicy/pending"
-	RuleOperatorPolicySeveralTargets verdict.RuleID = "operatorpolicy/several-targets"
-)
+// preview warns of what a policy will and will not do.
+type preview struct {
+	*OperatorPolicyInput
+	p *state.OperatorPolicy
+	v *verdict.Verdict
+}
 
-var (
-	operatorPolicyIneffective = verdict.Rule{ID: RuleOperatorPolicyIneffective, Outcomes: verdict.Warns,
-		Summary: "something in an OperatorPolicy cannot have the effect that its author will expect"}
-	operatorPolicyOverlap = verdict.Rule{ID: RuleOperatorPolicyOverlap, Outcomes: verdict.Warns,
-		Summary: "another OperatorPolicy governs the same package in the same namespace"}
-	operatorPolicyUncovered = verdict.Rule{ID: RuleOperatorPolicyUncovered, Outcomes: verdict.Warns,
-		Summary: "an installed ClusterServiceVersion is not one that the OperatorPolicy allows, or a Subscription that it managed is left behind"}
-	operatorPolicyPending = verdict.Rule{ID: RuleOperatorPolicyPending, Outcomes: verdict.Warns,
-		Summary: "what the OperatorPolicy does to InstallPlans that wait for approval"}
-	operatorPolicySeveralTargets = verdict.Rule{ID: RuleOperatorPolicySeveralTargets, Outcomes: verdict.Warns,
-		Summary: "the OperatorGroup of an OperatorPolicy names several target namespaces, which OLM advises against"}
-)
+func (in *preview) warn(id verdict.RuleID, what, more string) {
+	in.v.Add(id, verdict.Finding{What: what, Accepted: more})
+}
 
-// previewPolicy warns of what the policy will and will not do.
-func previewPolicy(in *OperatorPolicyInput, p *state.OperatorPolicy, v *verdict.Verdict) {
-	preview := func(id verdict.RuleID, what, more string) {
-		v.Warn(verdict.Reason{Rule: id, Message: verdict.Sentence(what, id, more)})
-	}
-	previewVersions(p, preview)
-	previewRange(p, preview)
+func (in *preview) ineffective(what, more string) { in.warn(RuleOperatorPolicyIneffective, what, more) }
+
+// unused warns of a field that a mustnothave policy does not need.
+func (in *preview) unused(field string) {
+	in.ineffective(field+" has no effect with complianceType mustnothave, which allows no installation",
+		"remove it, or write complianceType musthave or mayhave")
+}
+
+func (in *preview) policy() {
+	p := in.p
+	in.versions()
 	if p.Catalog.Name != "" && p.Catalog.Namespace == "" {
-		preview(RuleOperatorPolicyIneffective, "spec.subscription.source "+text.Quote(p.Catalog.Name)+
+		in.ineffective("spec.subscription.source "+text.Quote(p.Catalog.Name)+
 			" without spec.subscription.sourceNamespace matches a catalog of that name in any namespace",
 			"it may be one that a tenant has made; set spec.subscription.sourceNamespace too")
 	}
 	if targets := operatorpolicy.SeveralTargets(in.Policy); targets != nil {
-		preview(RuleOperatorPolicySeveralTargets, "spec.operatorGroup names several target namespaces, "+
+		in.warn(RuleOperatorPolicySeveralTargets, "spec.operatorGroup names several target namespaces, "+
 			text.Names(targets,
 				verdict.MaxListed), oneTarget)
 	}
 	if spec := &in.Policy.Spec; spec.ComplianceType == policyv1beta2.MayHave && spec.OperatorGroup != nil {
-		preview(RuleOperatorPolicyIneffective,
-			"spec.operatorGroup has no effect with complianceType mayhave, which installs nothing",
+		in.ineffective("spec.operatorGroup has no effect with complianceType mayhave, which installs nothing",
 			"remove it, or write complianceType musthave to have the operator installed")
 	}
-	previewConsent(in.Policy, p, preview)
-	previewCatalog(in.Policy, p, preview)
-	previewCalendar(p, in.Now, preview)
-	previewAge(in, p, preview)
-	previewGrants(in, p, preview)
-	previewDeletion(in, p, preview)
+	in.consent()
+	in.catalog()
+	in.calendar()
+	in.age()
+	in.grants()
+	in.deletion()
 	if p.Package == "" || p.TargetNamespace == "" {
-		preview(RuleOperatorPolicyIneffective,
-			"the policy governs nothing until its package and namespace are found out on the cluster",
+		in.ineffective("the policy governs nothing until its package and namespace are found out on the cluster",
 			"write spec.subscription.name and spec.subscription.namespace as plain text to have it in force at once")
 		return
 	}
-	previewMove(in, p, preview)
+	in.move()
 	if p.Unreadable() != "" {
 		return // a valid policy has template text, which is resolved only now
 	}
@@ -87,24 +84,25 @@ func previewPolicy(in *OperatorPolicyInput, p *state.OperatorPolicy, v *verdict.
 		if enforced && other.Enforced {
 			more = "while both are enforced neither installs, upgrades or approves anything, and both still refuse; keep one of them enforced"
 		}
-		preview(RuleOperatorPolicyOverlap, other.Source()+" also governs package "+p.Package+" in namespace "+
+		in.warn(RuleOperatorPolicyOverlap, other.Source()+" also governs package "+p.Package+" in namespace "+
 			p.TargetNamespace, more)
 	}
-	previewSubscription(in, p, ns, v)
+	in.subscription(ns)
 	for _, installed := range ns.Installed() {
 		if what := uncovered(p, installed, in.Now); what != "" {
-			preview(RuleOperatorPolicyUncovered, what, p.Acceptance())
+			in.warn(RuleOperatorPolicyUncovered, what, p.Acceptance())
 		}
 	}
 	for _, plan := range ns.Plans() {
 		if plan.AwaitsApproval() {
-			previewPlan(plan, p, ns, in.Now, preview)
+			in.plan(plan, ns)
 		}
 	}
 }
 
-// previewMove warns of Subscriptions that stay when a policy is changed to another namespace or package.
-func previewMove(in *OperatorPolicyInput, p *state.OperatorPolicy, preview func(id verdict.RuleID, what, more string)) {
+// move warns of Subscriptions that stay when a policy is changed to another namespace or package.
+func (in *preview) move() {
+	p := in.p
 	if in.Old == nil || in.Old.Spec.ComplianceType != policyv1beta2.MustHave || !in.Old.Spec.IsEnforced() {
 		return
 	}
@@ -118,37 +116,34 @@ func previewMove(in *OperatorPolicyInput, p *state.OperatorPolicy, preview func(
 		return
 	}
 	for _, s := range ns.Subscribers(old.Package) {
-		preview(RuleOperatorPolicyUncovered, "Subscription "+s.Metadata.Key()+
+		in.warn(RuleOperatorPolicyUncovered, "Subscription "+s.Metadata.Key()+
 			" stays, with what it installed, and is not covered by this policy any more",
 			"delete it and its ClusterServiceVersion, or have a mustnothave policy remove them")
 	}
 }
 
-// previewVersions warns of entries of spec.versions that match nothing, or match more than they seem to.
-func previewVersions(p *state.OperatorPolicy, preview func(id verdict.RuleID, what, more string)) {
+// versions warns of entries of spec.versions that match nothing, or match more than they seem to, and of a release in
+// spec.versionRange, of which ranges know nothing.
+func (in *preview) versions() {
+	p := in.p
 	for _, entry := range p.Versions.Entries {
 		name, digest := olm.CutDigest(entry)
 		if _, err := semver.ParseTolerant(name); err == nil {
-			preview(RuleOperatorPolicyIneffective, "spec.versions has "+text.Quote(name)+
+			in.ineffective("spec.versions has "+text.Quote(name)+
 				", which looks like a version and not like the name of a ClusterServiceVersion",
 				`names are matched exactly, for example "etcdoperator.v0.9.4"; for versions use spec.versionRange`)
 		}
 		if digest != "" && p.Versions.Lists(name) {
-			preview(RuleOperatorPolicyIneffective, "spec.versions has "+text.Quote(name)+" both with "+digest+
+			in.ineffective("spec.versions has "+text.Quote(name)+" both with "+digest+
 				" and without a digest",
 				"without a digest it stands for any contents; remove that entry to bind the name to the digest")
 		}
 	}
-}
-
-// previewRange warns of a release in spec.VersionRange, of which ranges know nothing.
-func previewRange(p *state.OperatorPolicy, preview func(id verdict.RuleID, what, more string)) {
-	if p.VersionRange == nil || !strings.Contains(p.VersionRange.String(), "+") {
-		return
+	if p.VersionRange != nil && strings.Contains(p.VersionRange.String(), "+") {
+		in.ineffective("spec.versionRange "+text.Quote(p.VersionRange.String())+
+			" says more than a version, and what follows + is not compared",
+			"every release of that version is in the range; list names in spec.versions, or read release in a Constraint")
 	}
-	preview(RuleOperatorPolicyIneffective, "spec.versionRange "+text.Quote(p.VersionRange.String())+
-		" says more than a version, and what follows + is not compared",
-		"every release of that version is in the range; list names in spec.versions, or read release in a Constraint")
 }
 
 // uncovered returns how an installed ClusterServiceVersion violates a policy, or "".
@@ -169,21 +164,232 @@ func uncovered(p *state.OperatorPolicy, installed state.Installed, now time.Time
 	return installed.CSV + " is installed in namespace " + p.TargetNamespace + " and not covered by this policy"
 }
 
-// previewPlan reports the effect on one plan that waits for approval, if the policy applies to it.
-func previewPlan(plan *olm.InstallPlan, p *state.OperatorPolicy, ns *state.Namespace, now time.Time,
-	preview func(id verdict.RuleID, what, more string)) {
-	judged := JudgePlan(PlanInput{Plan: plan, Namespace: ns, Now: now})
+// plan warns of the effect on one plan that waits for approval, if the policy applies to it.
+func (in *preview) plan(plan *olm.InstallPlan, ns *state.Namespace) {
+	p := in.p
+	judged := JudgePlan(PlanInput{Plan: plan, Namespace: ns, Now: in.Now})
 	concerned := slices.ContainsFunc(judged.CSVs, func(c verdict.CSV) bool { return c.Package == p.Package })
 	ours := slices.IndexFunc(judged.Reasons, func(r verdict.Reason) bool { return r.From == p.Ref() })
 	what := pendingText(&judged)
 	switch {
 	case ours >= 0:
-		preview(RuleOperatorPolicyPending, what+" may not be approved under this policy", judged.Reasons[ours].Message)
+		in.warn(RuleOperatorPolicyPending, what+" may not be approved under this policy", judged.Reasons[ours].Message)
 	case !concerned:
 	case judged.Decision == verdict.Allow:
-		preview(RuleOperatorPolicyPending, what+" may be approved under this policy", "")
+		in.warn(RuleOperatorPolicyPending, what+" may be approved under this policy", "")
 	default:
-		preview(RuleOperatorPolicyPending, what+" may be approved under this policy, but not under all",
+		in.warn(RuleOperatorPolicyPending, what+" may be approved under this policy, but not under all",
 			judged.Reasons[0].Message)
+	}
+}
+
+// catalog warns of settings of spec.catalog that cannot have the effect that their author will expect.
+func (in *preview) catalog() {
+	p, op := in.p, in.Policy
+	c := p.CatalogImages
+	switch {
+	case c == nil:
+	case p.MustNotHave:
+		in.unused("spec.catalog")
+	case !c.Holds() && len(op.Spec.Catalog.Accepted) > 0:
+		in.ineffective(fmt.Sprintf("spec.catalog.accepted names %d digests, but neither spec.catalog.image nor jump is %s",
+			len(c.Accepted), policyv1beta2.CatalogHold), "the catalog may run any image; write spec.catalog.image: "+
+			string(policyv1beta2.CatalogHold))
+	case !c.Holds():
+		in.ineffective("spec.catalog holds nothing",
+			"write spec.catalog.image or jump: "+string(policyv1beta2.CatalogHold)+", or remove spec.catalog")
+	case op.Spec.Catalog.MaxChangedPackages > 0 && !c.HoldJump:
+		in.ineffective("spec.catalog.maxChangedPackages has no effect without spec.catalog.jump: "+
+			string(policyv1beta2.CatalogHold),
+			"write that, or remove it")
+	}
+}
+
+// consent warns of settings of spec.consent that cannot have the effect that their author will expect.
+func (in *preview) consent() {
+	p, op := in.p, in.Policy
+	c := p.Consent
+	switch {
+	case c == nil:
+	case p.MustNotHave:
+		in.unused("spec.consent")
+	case !c.Reviews(false) && !c.Reviews(true):
+		in.ineffective("spec.consent ignores every class of changes",
+			"write Hold or Warn for one of "+classNames()+", or remove spec.consent")
+	case len(op.Spec.Consent.Accepted) > 0 && !c.Holds():
+		in.ineffective(fmt.Sprintf("spec.consent.accepted names %d digests, but no class is Hold", len(c.Accepted)),
+			"what is accepted is only not warned of; write Hold for the classes that need consent")
+	}
+}
+
+func classNames() string {
+	names := make([]string, len(change.Reviewable))
+	for i, class := range change.Reviewable {
+		names[i] = string(class)
+	}
+	return text.Names(names, verdict.MaxListed)
+}
+
+// age warns of an age that cannot have the effect that its author will expect.
+func (in *preview) age() {
+	p := in.p
+	switch {
+	case p.Age.Holds() && p.MustNotHave:
+		in.unused("spec.minimumAge")
+	case !p.Age.Holds() && len(in.Policy.Spec.Urgent) > 0:
+		in.ineffective("spec.urgent has no effect without spec.minimumAge",
+			"write that, or remove it")
+	}
+}
+
+// calendar warns of windows and freezes that cannot have the effect that their author will expect.
+func (in *preview) calendar() {
+	p := in.p
+	switch {
+	case !p.Calendar.Restricts():
+		return
+	case p.MustNotHave:
+		in.ineffective("spec.approvalWindows and spec.freezes have no effect with complianceType mustnothave, which allows no installation",
+			"remove them, or write complianceType musthave or mayhave")
+		return
+	case in.Now.IsZero():
+		return
+	}
+	if when := p.Calendar.At(in.Now); !when.Open && when.Opens.IsZero() {
+		in.ineffective("spec.approvalWindows and spec.freezes let no plan be approved within five years",
+			"widen spec.approvalWindows, or end spec.freezes earlier")
+	}
+}
+
+// deletion warns of a policy that restricts deletions, and of which nothing is refused.
+func (in *preview) deletion() {
+	p := in.p
+	spec := &in.Policy.Spec
+	if spec.Deletion == "" || spec.Deletion == policyv1beta2.DeletionAllow {
+		return
+	}
+	what := "spec.deletion " + string(spec.Deletion) + " refuses no deletion"
+	switch {
+	case !p.Enforced:
+		in.ineffective(what+" while the policy only informs",
+			"write spec.remediationAction: enforce")
+	case in.Unbacked != "":
+		in.ineffective(what, in.Unbacked)
+	}
+	if p.Enforced && p.MustNotHave && p.Deletion == policyv1beta2.DeletionDeny {
+		in.ineffective("the policy is mustnothave and removes nothing while spec.deletion is Deny",
+			"write spec.deletion: Allow to have the operator removed")
+	}
+}
+
+// grants warns of what an OperatorPolicy needs and the installation withholds.
+func (in *preview) grants() {
+	p := in.p
+	ineffective := func(what, missing string) {
+		if missing != "" {
+			in.ineffective(what, missing)
+		}
+	}
+	spec := &in.Policy.Spec
+	if spec.RemovalBehavior.CustomResourceDefinitions == policyv1beta2.RemovalDelete {
+		ineffective("spec.removalBehavior.customResourceDefinitions Delete deletes none",
+			in.Grants.Missing(grant.Definitions))
+	}
+	if spec.ComplianceConfig.DeploymentsUnavailable == policyv1beta2.ConfigNonCompliant &&
+		spec.ComplianceType != policyv1beta2.MustNotHave {
+		ineffective("spec.complianceConfig.deploymentsUnavailable has no effect", in.Grants.Missing(grant.Deployments))
+	}
+	if p.Enforced && spec.ComplianceType == policyv1beta2.MustHave && p.TargetNamespace != "" &&
+		!in.Namespace(p.TargetNamespace).Exists() {
+		ineffective("namespace "+p.TargetNamespace+" does not exist and will not be created",
+			in.Grants.Missing(grant.Namespaces))
+	}
+	if spec.Consent != nil {
+		ineffective("every InstallPlan with package "+p.Package+" is held because of spec.consent",
+			cmp.Or(in.Grants.Missing(grant.Contents), missingCatalog(p, &in.Grants)))
+	}
+	if p.Age.Holds() {
+		ineffective("every InstallPlan with package "+p.Package+" is held because of spec.minimumAge",
+			missingCatalog(p, &in.Grants))
+	}
+	if p.CatalogImages.Holds() {
+		ineffective("every InstallPlan with package "+p.Package+" is held because of spec.catalog",
+			missingCatalog(p, &in.Grants))
+	}
+}
+
+// missingCatalog is MissingCatalog for the catalog of a policy; "" if it names none.
+func missingCatalog(p *state.OperatorPolicy, g *grant.Set) string {
+	if p.Catalog.Namespace == "" {
+		return ""
+	}
+	return g.MissingCatalog(p.Catalog.Namespace)
+}
+
+// subscription warns of what OLM will not do for the Subscription that a policy asks for, in the words that this would
+// get: those of the rules on Subscriptions that are previewed.
+func (in *preview) subscription(ns *state.Namespace) {
+	p := in.p
+	if p.MustNotHave {
+		return
+	}
+	sub := &olm.Subscription{}
+	sub.Metadata.Namespace, sub.Metadata.Name = p.TargetNamespace, p.Package
+	sub.Spec = olm.SubscriptionSpec{Package: p.Package, Channel: p.Channel, StartingCSV: p.StartingCSV,
+		Source: p.Catalog.Name, SourceNamespace: p.Catalog.Namespace}
+	subscribers, moments := ns.Subscribers(p.Package), []moment{always, ifCreated}
+	if in.Policy.Spec.ComplianceType == policyv1beta2.MayHave {
+		moments[1] = ifAllowed
+	}
+	if len(subscribers) > 0 {
+		moments = moments[:1]
+	}
+	if len(subscribers) == 1 {
+		spec := &subscribers[0].Spec
+		sub.Spec.Channel, sub.Spec.Source = cmp.Or(sub.Spec.Channel, spec.Channel), cmp.Or(sub.Spec.Source, spec.Source)
+		sub.Spec.SourceNamespace = cmp.Or(sub.Spec.SourceNamespace, spec.SourceNamespace)
+	}
+	s := &SubscriptionInput{Subscription: sub, Namespace: ns, Now: in.Now, policy: true}
+	if in.Package != nil {
+		s.Offered = in.Package(p.Package, sub.Catalog())
+	}
+	s.InstalledElsewhere = in.Copied != nil && in.Copied(p.Package, p.TargetNamespace) && targets(in.Policy)
+	for i := range subscriptionRules {
+		if r := &subscriptionRules[i]; slices.Contains(moments, r.previews) {
+			r.judge(s, r.ID, in.v)
+		}
+	}
+	in.offer(s)
+}
+
+// targets reports whether the OperatorGroup of a policy is for some namespaces: only then is an operator that serves
+// all of them installed again.
+func targets(op *policyv1beta2.OperatorPolicy) bool {
+	group := op.Spec.OperatorGroup
+	return group != nil && (group.TargetNamespaces != nil || group.Selector != nil || group.Target != nil)
+}
+
+// offer warns of a policy that allows nothing that OLM can install from the channel.
+func (in *preview) offer(s *SubscriptionInput) {
+	p := in.p
+	channel := s.channel()
+	if channel == nil || !p.RestrictsVersions() {
+		return
+	}
+	where := "channel " + text.Name(channel.Name) + " of " + facts.CatalogName(s.Offered.Catalog)
+	if len(offeredVersions(p, channel, in.Now)) == 0 {
+		in.ineffective("no version in "+where+" is allowed", p.Acceptance()+"; the channel has "+entriesText(channel.Entries))
+		return
+	}
+	for _, c := range s.Namespace.Installed() {
+		newer := func(e catalog.Entry) bool {
+			return coversEntry(p, e, in.Now) && !olm.OlderVersion(e.Version, c.Version)
+		}
+		if ok, _ := bundle.Covers(p, c.CSV, c.Version, in.Now); ok || c.Package != p.Package ||
+			slices.ContainsFunc(channel.Entries, newer) {
+			continue
+		}
+		in.ineffective("no version in "+where+" that is allowed is newer than "+text.Name(c.CSV)+", which is installed",
+			"OLM never goes back; allow a newer one, or remove the operator to have it installed anew")
 	}
 }

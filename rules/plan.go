@@ -2,18 +2,47 @@ package rules
 
 import (
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/bundle"
+	"github.com/opgate/opgate/rules/carrier"
+	"github.com/opgate/opgate/rules/evidence"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
-// RulePlanPhase is on a plan as a whole.
-const RulePlanPhase verdict.RuleID = "plan/phase"
+const (
+	RulePlanPhase          verdict.RuleID = "plan/phase"
+	RulePlanCreate         verdict.RuleID = "plan/create"
+	RulePlanBornApproved   verdict.RuleID = "plan/born-approved"
+	RulePlanFrozen         verdict.RuleID = "plan/frozen"
+	RulePlanStatusPhase    verdict.RuleID = "plan/status-phase"
+	RulePlanOverride       verdict.RuleID = "plan/override"
+	RulePlanOverrideReason verdict.RuleID = "plan/override-reason"
+	RulePlanConsentRight   verdict.RuleID = "plan/consent-right"
+)
 
-var planPhase = verdict.Rule{ID: RulePlanPhase, Outcomes: verdict.Holds, Backstop: true,
-	Summary: "the plan is approved before OLM has written its steps and asked for approval"}
+// planRules are the rules on InstallPlans as such; package bundle has those on what they bring.
+var planRules = []verdict.Rule{
+	{ID: RulePlanPhase, Outcomes: verdict.Holds, Backstop: true,
+		Summary: "the plan is approved before OLM has written its steps and asked for approval"},
+	{ID: RulePlanCreate, Outcomes: verdict.Denies, Backstop: true,
+		Summary: "an InstallPlan is created by another user than OLM in a governed namespace"},
+	{ID: RulePlanBornApproved, Outcomes: verdict.Holds,
+		Summary: "OLM creates a plan that is already approved although a policy must judge it first"},
+	{ID: RulePlanFrozen, Outcomes: verdict.Denies, Backstop: true,
+		Summary: "the contents of a stored plan are changed by another user than OLM"},
+	{ID: RulePlanStatusPhase, Outcomes: verdict.Denies, Backstop: true,
+		Summary: "the phase of a plan is written by another user than OLM"},
+	{ID: RulePlanOverride, Outcomes: verdict.Warns, SetsAside: true,
+		Summary: "a refused plan is approved by a user with the RBAC verb override, for the reason given"},
+	{ID: RulePlanOverrideReason, Outcomes: verdict.Denies, Backstop: true,
+		Summary: "annotation opgate.io/override-reason is set on a plan without an approval that needs an override, or opgate.io/override-expires is changed later"},
+	{ID: RulePlanConsentRight, Outcomes: verdict.Denies,
+		Summary: "annotation opgate.io/consent, consent-by or consent-expires is written by a user who may not consent, in another name, or in a form that is no consent"},
+}
 
 // PlanInput is the input of JudgePlan.
 type PlanInput = bundle.Input
@@ -58,4 +87,117 @@ func unfinished(plan *olm.InstallPlan, csvs int) verdict.Finding {
 	return verdict.Finding{Decision: verdict.Hold, Field: "status.phase", What: what + " and is held",
 		Accepted: "waits until OLM has written its steps and asks for approval (phase " + olm.PhaseRequiresApproval +
 			")"}
+}
+
+// Inspected is the verdict on an object that is stored.
+type Inspected struct {
+	// Kind is olm.KindClusterServiceVersion, of an installed operator, or olm.KindInstallPlan, of a plan that waits for
+	// approval.
+	Kind, Name string
+	Verdict    verdict.Verdict
+}
+
+// Inspect judges what is in a namespace at a time: each installed operator by JudgeInstalled, and each plan that waits
+// for approval by JudgePlan, in this order and by name. It is what reports and `opgate check --cluster` show.
+func Inspect(ns *state.Namespace, now time.Time) []Inspected {
+	var all []Inspected
+	for i := range ns.Installed() {
+		if v, here := bundle.JudgeInstalled(ns, ns.Installed()[i].CSV, now); here {
+			all = append(all, Inspected{olm.KindClusterServiceVersion, ns.Installed()[i].CSV, v})
+		}
+	}
+	for _, plan := range ns.Plans() {
+		if ns.Waits(plan) {
+			all = append(all, Inspected{olm.KindInstallPlan, plan.Metadata.Name,
+				JudgePlan(PlanInput{Plan: plan, Namespace: ns, Now: now})})
+		}
+	}
+	return all
+}
+
+// NextChange returns when the time alone changes what holds plans here: an approval window opens, a freeze ends or a
+// version is old enough for which a plan waits, or an override or a consent of a plan ends; zero if none of that will
+// be.
+func NextChange(n *state.Namespace, now time.Time) time.Time {
+	next := nextEnd(n, now)
+	if !slices.ContainsFunc(n.Plans(), n.Waits) {
+		return next
+	}
+	if at := nextAge(n, now); next.IsZero() || !at.IsZero() && at.Before(next) {
+		next = at
+	}
+	for _, p := range n.Enforcing() {
+		if p.MustNotHave || !p.Calendar.Restricts() || p.Unreadable() != "" {
+			continue
+		}
+		if when := p.Calendar.At(now); !when.Open {
+			if at := when.Changes(); !at.IsZero() && (next.IsZero() || at.Before(next)) {
+				next = at
+			}
+		}
+	}
+	return next
+}
+
+// nextAge returns when the first version of a plan that waits is old enough; zero if none is too young.
+func nextAge(n *state.Namespace, now time.Time) time.Time {
+	var next time.Time
+	aged := func(p *state.OperatorPolicy) bool { return p.Age.Holds() && !p.MustNotHave }
+	if !slices.ContainsFunc(n.Enforcing(), aged) {
+		return next
+	}
+	for _, plan := range n.Plans() {
+		if !n.Waits(plan) {
+			continue
+		}
+		bundles := carrier.OfPlan(plan, n)
+		for i := range bundles {
+			seen, unknown := bundles[i].FirstSeen(n)
+			for _, p := range n.Governing(bundles[i].Package) {
+				ready := seen.Add(p.Age.Least)
+				if unknown == "" && p.Age.Holds() && now.Before(ready) && (next.IsZero() || ready.Before(next)) {
+					next = ready
+				}
+			}
+		}
+	}
+	return next
+}
+
+// nextEnd returns when the first override or consent of a plan ends that is in force; zero if none does.
+func nextEnd(n *state.Namespace, now time.Time) time.Time {
+	var ends []time.Time
+	for _, plan := range n.Plans() {
+		for _, e := range evidence.Of(plan) {
+			if end, never, known := e.At(); known && !never && now.Before(end) {
+				ends = append(ends, end)
+			}
+		}
+	}
+	if len(ends) == 0 {
+		return time.Time{}
+	}
+	return slices.MinFunc(ends, time.Time.Compare)
+}
+
+// UpgradeDeadline returns when a plan that waits has waited for longer than a policy wants for an upgrade in it, by
+// spec.MaximumWait; zero for never, and if it is not known when the plan was created.
+func UpgradeDeadline(n *state.Namespace, plan *olm.InstallPlan) time.Time {
+	var deadline time.Time
+	created, err := time.Parse(time.RFC3339, plan.Metadata.CreationTimestamp)
+	if err != nil || n == nil {
+		return deadline
+	}
+	bundles := carrier.OfPlan(plan, n)
+	for i := range bundles {
+		if n.InstalledOf(bundles[i].Package, bundles[i].Name) == "" {
+			continue // a first installation
+		}
+		for _, p := range n.Governing(bundles[i].Package) {
+			if at := created.Add(p.MaximumWait); p.MaximumWait > 0 && (deadline.IsZero() || at.Before(deadline)) {
+				deadline = at
+			}
+		}
+	}
+	return deadline
 }

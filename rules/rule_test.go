@@ -1,10 +1,12 @@
 package rules
 
 import (
-	"go/ast"
-	"go/parser"
+	"go/scanner"
 	"go/token"
+	"io/fs"
+	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,77 +15,82 @@ import (
 	"github.com/opgate/opgate/rules/verdict"
 )
 
-// TestRuleConstantsSpellIDs: a rule's code is found by the ID in a refusal, so each constant spells its ID, and each
-// declared rule is listed.
-func TestRuleConstantsSpellIDs(t *testing.T) {
-	var sources []string
-	for _, pattern := range []string{"*.go", "bundle/*.go", "dependency/*.go"} {
-		found, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
+// TestRulesAreSpelledOnce: a rule's code is found by the ID in a refusal, so the file that has the rule is the only one
+// of the product that spells it.
+func TestRulesAreSpelledOnce(t *testing.T) {
+	spelled := map[string][]string{}
+	for _, r := range slices.Concat(GateRules(), Rules()) {
+		if _, twice := spelled[string(r.ID)]; twice {
+			t.Errorf("%s is listed twice", r.ID)
 		}
-		sources = append(sources, found...)
+		spelled[string(r.ID)] = nil
 	}
-	declared := 0
-	for _, source := range sources {
-		if strings.HasSuffix(source, "_test.go") {
-			continue
+	named := regexp.MustCompile(`^[a-z]+/[a-z-]+$|\([a-z]+/[a-z-]+\)`)
+	help := filepath.Join("..", "cmd")
+	each(t, "..", ".go", func(path string, source []byte) {
+		if strings.HasSuffix(path, "_test.go") || strings.HasPrefix(path, filepath.Join("..", "tools")) {
+			return
 		}
-		file, err := parser.ParseFile(token.NewFileSet(), source, nil, parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ast.Inspect(file, func(n ast.Node) bool {
-			spec, ok := n.(*ast.ValueSpec)
-			if !ok {
-				return true
+		var s scanner.Scanner
+		s.Init(token.NewFileSet().AddFile(path, -1, len(source)), source, nil, 0)
+		for _, kind, literal := s.Scan(); kind != token.EOF; _, kind, literal = s.Scan() {
+			if kind != token.STRING {
+				continue
 			}
-			if kind, ok := spec.Type.(*ast.SelectorExpr); !ok || kind.Sel.Name != "RuleID" {
-				return true
-			}
-			literal, ok := spec.Values[0].(*ast.BasicLit)
-			if !ok {
-				t.Fatalf("%s: %s is not a literal", source, spec.Names[0].Name)
-			}
-			id, err := strconv.Unquote(literal.Value)
+			value, err := strconv.Unquote(literal)
 			if err != nil {
 				t.Fatal(err)
 			}
-			declared++
-			name := id
-			if strings.HasPrefix(source, "bundle/") {
-				name = strings.TrimPrefix(id, "bundle/") // bundle.RuleVersion
-				checkFile(t, source, name)
+			for _, id := range named.FindAllString(value, -1) {
+				if bare := strings.Trim(id, "()"); isRule(bare) && (bare == id || !strings.HasPrefix(path, help)) {
+					spelled[bare] = append(spelled[bare], path)
+				}
 			}
-			if want := "Rule" + strings.NewReplacer("/", "", "-",
-				"").Replace(name); !strings.EqualFold(spec.Names[0].Name, want) {
-				t.Errorf("%s: %s is %s", source, spec.Names[0].Name, id)
-			}
-			return true
-		})
-	}
-	all := slices.Concat(GateRules(), Rules())
-	seen := map[verdict.RuleID]bool{}
-	for _, r := range all {
-		if seen[r.ID] {
-			t.Errorf("%s is listed twice", r.ID)
 		}
-		seen[r.ID] = true
-	}
-	if declared != len(all) {
-		t.Errorf("%d rules are declared, %d are listed", declared, len(all))
+	})
+	for id, paths := range spelled {
+		if len(paths) != 1 {
+			t.Errorf("%s is spelled in %v", id, paths)
+		}
 	}
 }
 
-// checkFile checks that a rule on bundles is in the file of its ID, or of its first words, but for those that one
-// function judges together.
-func checkFile(t *testing.T, source, id string) {
+// TestManifestsNameRules: what manifests quote is the ID of a rule.
+func TestManifestsNameRules(t *testing.T) {
+	found := 0
+	each(t, "../manifests", ".yaml", func(path string, source []byte) {
+		for _, match := range regexp.MustCompile(`\(([a-z]+/[a-z-]+)\)`).FindAllStringSubmatch(string(source), -1) {
+			if found++; !isRule(match[1]) {
+				t.Errorf("%s: there is no rule %s", path, match[1])
+			}
+		}
+	})
+	if found == 0 {
+		t.Error("no manifest names a rule")
+	}
+}
+
+func isRule(id string) bool { return RuleOf(verdict.RuleID(id)).ID != "" }
+
+// each reads the files of a folder with an extension, without those of other modules.
+func each(t *testing.T, folder, extension string, read func(path string, source []byte)) {
 	t.Helper()
-	together := map[string]string{"contents": "consent", "own-constraint": "needs", "kube-version": "needs",
-		"openshift-version": "needs", "not-upgradeable": "needs"}
-	file := strings.TrimSuffix(filepath.Base(source), ".go")
-	name := strings.NewReplacer("/", "_", "-", "_").Replace(id)
-	if !strings.HasPrefix(name, file) && together[id] != file {
-		t.Errorf("%s has rule %s", source, id)
+	err := filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && slices.Contains([]string{".git", "e2e", "bench"}, d.Name()):
+			return fs.SkipDir
+		case d.IsDir() || filepath.Ext(path) != extension:
+			return nil
+		}
+		source, err := os.ReadFile(path)
+		if err == nil {
+			read(path, source)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -13,36 +13,75 @@ import (
 	"github.com/opgate/opgate/rules/verdict"
 )
 
-// The rules on the spec of a Subscription.
+// The rules on Subscriptions that code refers to.
 const (
-	RuleSubscriptionPackage       verdict.RuleID = "subscription/package"
-	RuleSubscriptionMustNotHave   verdict.RuleID = "subscription/mustnothave"
-	RuleSubscriptionCatalog       verdict.RuleID = "subscription/catalog"
-	RuleSubscriptionChannel       verdict.RuleID = "subscription/channel"
-	RuleSubscriptionStartingCSV   verdict.RuleID = "subscription/starting-csv"
+	RuleSubscriptionOverride      verdict.RuleID = "subscription/override"
+	RuleSubscriptionApproval      verdict.RuleID = "subscription/approval"
 	RuleSubscriptionContradiction verdict.RuleID = "subscription/contradiction"
-	RuleSubscriptionDuplicate     verdict.RuleID = "subscription/duplicate"
-	RuleSubscriptionOwnerConflict verdict.RuleID = "subscription/owner-conflict"
+	RuleSubscriptionConstraint    verdict.RuleID = "subscription/constraint"
 )
 
-var (
-	subscriptionPackage = verdict.Rule{ID: RuleSubscriptionPackage, Outcomes: verdict.Denies,
-		Summary: "spec.name of a Subscription to a governed package is changed, so that what it installed would belong to another package"}
-	subscriptionMustNotHave = verdict.Rule{ID: RuleSubscriptionMustNotHave, Outcomes: verdict.Denies,
-		Summary: "a mustnothave policy forbids the package, or the startingCSV, that the Subscription asks for"}
-	subscriptionCatalog = verdict.Rule{ID: RuleSubscriptionCatalog, Outcomes: verdict.Denies,
-		Summary: "spec.source or spec.sourceNamespace is not the catalog that the policy names"}
-	subscriptionChannel = verdict.Rule{ID: RuleSubscriptionChannel, Outcomes: verdict.Denies,
-		Summary: "spec.channel is not the channel that the policy names"}
-	subscriptionStartingCSV = verdict.Rule{ID: RuleSubscriptionStartingCSV, Outcomes: verdict.DeniesOrWarns,
-		Summary: "spec.startingCSV is not a version that the policy allows, or without it OLM will ask for one that is not"}
-	subscriptionContradiction = verdict.Rule{ID: RuleSubscriptionContradiction, Outcomes: verdict.Warns,
-		Summary: "spec.startingCSV is set while upgrades are approved automatically, so the operator will not stay at that version"}
-	subscriptionDuplicate = verdict.Rule{ID: RuleSubscriptionDuplicate, Outcomes: verdict.Warns,
-		Summary: "another Subscription in the namespace follows the same package, so OLM resolves neither"}
-	subscriptionOwnerConflict = verdict.Rule{ID: RuleSubscriptionOwnerConflict, Outcomes: verdict.Warns,
-		Summary: "another namespace has the package installed for all namespaces, so OLM fails a second operator that owns the same APIs"}
-)
+// subscriptionRules are the rules on Subscriptions, in reading order.
+var subscriptionRules = []rule[*SubscriptionInput]{
+	// The ClusterServiceVersions that its status claims would count as those of the new package.
+	{Rule: verdict.Rule{ID: "subscription/package", Outcomes: verdict.Denies,
+		Summary: "spec.name of a Subscription to a governed package is changed, so that what it installed would belong to another package"},
+		judge: changedPackage},
+	// A forbidden package must not be subscribed to.
+	{Rule: verdict.Rule{ID: "subscription/mustnothave", Outcomes: verdict.Denies,
+		Summary: "a mustnothave policy forbids the package, or the startingCSV, that the Subscription asks for"},
+		byPolicy: bundle.ByPolicy[*SubscriptionInput]{Forbids: forbiddenSubscription}},
+	// The same name from another catalog is other content (threat O6).
+	{Rule: verdict.Rule{ID: "subscription/catalog", Outcomes: verdict.Denies,
+		Summary: "spec.source or spec.sourceNamespace is not the catalog that the policy names"},
+		byPolicy: bundle.ByPolicy[*SubscriptionInput]{Allows: foreignCatalog}},
+	// The channel determines which versions OLM will offer.
+	{Rule: verdict.Rule{ID: "subscription/channel", Outcomes: verdict.Denies,
+		Summary: "spec.channel is not the channel that the policy names"},
+		byPolicy: bundle.ByPolicy[*SubscriptionInput]{Allows: foreignChannel}},
+	// The first version must be one that the policy would approve.
+	{Rule: verdict.Rule{ID: "subscription/starting-csv", Outcomes: verdict.DeniesOrWarns,
+		Summary: "spec.startingCSV is not a version that the policy allows, or without it OLM will ask for one that is not"},
+		byPolicy: bundle.ByPolicy[*SubscriptionInput]{Allows: foreignStart}, judge: newestRefused, previews: ifAllowed},
+	// The config must not exchange what was judged.
+	{Rule: verdict.Rule{ID: "subscription/config", Outcomes: verdict.DeniesOrHolds, Override: true,
+		Summary: "spec.config changes the images, volumes or sources of variables of a governed operator, or is not the config " +
+			"that the policy sets"},
+		byPolicy: bundle.ByPolicy[*SubscriptionInput]{Allows: foreignConfig}},
+	{Rule: verdict.Rule{ID: RuleSubscriptionOverride, Outcomes: verdict.Warns, SetsAside: true,
+		Summary: "a refused spec.config is written by a user with the RBAC verb override, for the reason given"}},
+	// OLM runs a plan that is born approved without asking.
+	{Rule: verdict.Rule{ID: RuleSubscriptionApproval, Outcomes: verdict.Denies, Backstop: true,
+		Summary: "spec.installPlanApproval is not what the policy computes; the mutating webhook changes it, this rule refuses what is still wrong afterwards"}},
+	{Rule: verdict.Rule{ID: RuleSubscriptionContradiction, Outcomes: verdict.Warns,
+		Summary: "spec.startingCSV is set while upgrades are approved automatically, so the operator will not stay at that version"}},
+	// What is certain before there is a plan is refused; what is likely is warned of, and judged again on the plan.
+	{Rule: verdict.Rule{ID: RuleSubscriptionConstraint, Outcomes: verdict.DeniesOrWarns,
+		Summary: "what a Subscription asks for does not satisfy a Constraint, or what it will most likely bring will not"},
+		judge: violatedConstraints},
+	// OLM waits for what the catalog does not offer, and for what is older, without an error (R-OP-16).
+	{Rule: verdict.Rule{ID: "subscription/unknown-csv", Outcomes: verdict.Warns,
+		Summary: "the catalog does not offer spec.startingCSV in the channel, so OLM would wait for it without an error"},
+		judge: unknownStart, previews: always},
+	// With a second Subscription to a package OLM resolves nothing in the namespace (R-OP-16).
+	{Rule: verdict.Rule{ID: "subscription/duplicate", Outcomes: verdict.Warns,
+		Summary: "another Subscription in the namespace follows the same package, so OLM resolves neither"},
+		judge: secondSubscription},
+	// An OperatorGroup for all namespaces shares namespaces with every other group (R-OP-16).
+	{Rule: verdict.Rule{ID: "subscription/owner-conflict", Outcomes: verdict.Warns,
+		Summary: "another namespace has the package installed for all namespaces, so OLM fails a second operator that owns the same APIs"},
+		judge: ownerConflict, previews: ifCreated},
+	{Rule: verdict.Rule{ID: "subscription/older-channel", Outcomes: verdict.Warns,
+		Summary: "the newest version in the channel is older than the installed one, and OLM never goes back"},
+		judge: olderChannel, previews: always},
+	{Rule: verdict.Rule{ID: "subscription/unknown-channel", Outcomes: verdict.Warns,
+		Summary: "the package has no channel spec.channel in the catalog, so OLM would wait for it without an error"},
+		judge: unknownChannel, previews: always},
+	// OLM resolves all Subscriptions of a namespace together.
+	{Rule: verdict.Rule{ID: "subscription/held-plan", Outcomes: verdict.Warns,
+		Summary: "a plan for other operators of the namespace is held, and OLM puts what a new Subscription asks for into one plan with them"},
+		judge: heldPlans, previews: ifCreated},
+}
 
 // SubscriptionInput is the input of JudgeSubscription.
 type SubscriptionInput struct {
@@ -86,27 +125,6 @@ func (in *SubscriptionInput) path(field string) string {
 	return "spec." + field
 }
 
-// subscriptionChecks run all, in this order, for every policy that governs the package.
-var subscriptionChecks = []struct {
-	rule  verdict.RuleID
-	judge func(*SubscriptionInput, *state.OperatorPolicy) verdict.Finding
-}{
-	// A policy that cannot be read must not let anything through (threat G5).
-	{bundle.RulePolicyUnreadable, func(_ *SubscriptionInput, p *state.OperatorPolicy) verdict.Finding {
-		return bundle.Unreadable(p, "this Subscription")
-	}},
-	// A forbidden package must not be subscribed to.
-	{RuleSubscriptionMustNotHave, forbiddenSubscription},
-	// The same name from another catalog is other content (threat O6).
-	{RuleSubscriptionCatalog, foreignCatalog},
-	// The channel determines which versions OLM will offer.
-	{RuleSubscriptionChannel, foreignChannel},
-	// The first version must be one that the policy would approve.
-	{RuleSubscriptionStartingCSV, foreignStart},
-	// The config must not exchange what was judged.
-	{RuleSubscriptionConfig, foreignConfig},
-}
-
 // JudgeSubscription decides on creating or updating a Subscription.
 func JudgeSubscription(in SubscriptionInput) verdict.Verdict {
 	sub := in.Subscription
@@ -117,15 +135,18 @@ func JudgeSubscription(in SubscriptionInput) verdict.Verdict {
 	policies := in.Namespace.Governing(sub.Spec.Package)
 	if !in.fromJudgedPlan() && !in.onlyTurnsManual() {
 		for _, p := range policies {
-			for _, check := range subscriptionChecks {
-				p.Record(&v, check.rule, check.judge(&in, p))
+			if p.Unreadable() != "" { // it must not let anything through (threat G5)
+				p.Record(&v, bundle.RulePolicyUnreadable, bundle.Unreadable(p, "this Subscription"))
+			}
+			for i := range subscriptionRules {
+				p.Record(&v, subscriptionRules[i].ID, subscriptionRules[i].byPolicy.Judge(&in, p))
 			}
 		}
-		judgePackageChange(&in, &v)
-		judgeChannel(&in, &v)
-		judgeDuplicate(&in, &v)
-		judgeOwnerConflict(&in, &v)
-		judgeHeldPlans(&in, &v)
+		for i := range subscriptionRules {
+			if r := &subscriptionRules[i]; r.judge != nil {
+				r.judge(&in, r.ID, &v)
+			}
+		}
 	}
 	approval, decider := judgeApproval(&in, policies, &v)
 	if sub.Spec.StartingCSV != "" && approval != olm.ApprovalManual {
@@ -133,10 +154,10 @@ func JudgeSubscription(in SubscriptionInput) verdict.Verdict {
 		if decider != nil {
 			advice = "spec.versions of " + decider.Source() + " can keep it"
 		}
-		v.Warn(verdict.Reason{Rule: RuleSubscriptionContradiction, Field: "spec.startingCSV", Message: verdict.Sentence(
-			"spec.startingCSV "+text.Quote(sub.Spec.StartingCSV)+
-				" does not pin anything while spec.installPlanApproval is "+olm.ApprovalAutomatic,
-			RuleSubscriptionContradiction, "OLM goes on to the newest version; "+advice)})
+		v.Add(RuleSubscriptionContradiction, verdict.Finding{Field: "spec.startingCSV",
+			What: "spec.startingCSV " + text.Quote(sub.Spec.StartingCSV) +
+				" does not pin anything while spec.installPlanApproval is " + olm.ApprovalAutomatic,
+			Accepted: "OLM goes on to the newest version; " + advice})
 	}
 	if v.Decision != verdict.Allow {
 		for i := range v.Changes {
@@ -172,22 +193,19 @@ func (in *SubscriptionInput) onlyTurnsManual() bool {
 	return before == in.Subscription.Spec
 }
 
-// judgePackageChange refuses to change the governed package of a Subscription: the ClusterServiceVersions that its
-// status claims would count as those of the new package.
-func judgePackageChange(in *SubscriptionInput, v *verdict.Verdict) {
+func changedPackage(in *SubscriptionInput, id verdict.RuleID, v *verdict.Verdict) {
 	if in.Old == nil || in.Old.Spec.Package == in.Subscription.Spec.Package {
 		return
 	}
 	for _, p := range in.Namespace.Governing(in.Old.Spec.Package) {
-		p.Record(v, RuleSubscriptionPackage, verdict.Finding{Decision: verdict.Deny, Field: "spec.name",
+		p.Record(v, id, verdict.Finding{Decision: verdict.Deny, Field: "spec.name",
 			What: "changing spec.name from " + text.Quote(in.Old.Spec.Package) + " to " +
 				text.Quote(in.Subscription.Spec.Package) + " is not allowed",
 			Accepted: "make another Subscription for the other package"})
 	}
 }
 
-// judgeDuplicate warns of a second Subscription to a package: OLM then resolves nothing in the namespace (R-OP-16).
-func judgeDuplicate(in *SubscriptionInput, v *verdict.Verdict) {
+func secondSubscription(in *SubscriptionInput, id verdict.RuleID, v *verdict.Verdict) {
 	pkg := in.Subscription.Spec.Package
 	if in.Old != nil && in.Old.Spec.Package == pkg {
 		return
@@ -199,31 +217,27 @@ func judgeDuplicate(in *SubscriptionInput, v *verdict.Verdict) {
 		}
 	}
 	if len(others) > 0 {
-		v.Warn(verdict.Reason{Rule: RuleSubscriptionDuplicate, Field: "spec.name", Message: verdict.Sentence(
-			"package "+text.Quote(pkg)+" has another Subscription in this namespace, "+
+		v.Add(id, verdict.Finding{Field: "spec.name",
+			What: "package " + text.Quote(pkg) + " has another Subscription in this namespace, " +
 				text.Names(others, verdict.MaxListed),
-			RuleSubscriptionDuplicate, "OLM resolves nothing here while there are two; keep one of them")})
+			Accepted: "OLM resolves nothing here while there are two; keep one of them"})
 	}
 }
 
-// judgeOwnerConflict warns of a second operator that owns the APIs of one whose OperatorGroup is for all namespaces,
-// and so shares namespaces with every other group (R-OP-16). The other namespace may be another tenant's: it is not
-// named.
-func judgeOwnerConflict(in *SubscriptionInput, v *verdict.Verdict) {
+// ownerConflict does not name the other namespace: it may be another tenant's.
+func ownerConflict(in *SubscriptionInput, id verdict.RuleID, v *verdict.Verdict) {
 	pkg := in.Subscription.Spec.Package
 	if !in.InstalledElsewhere || in.Old != nil && in.Old.Spec.Package == pkg {
 		return
 	}
-	v.Warn(verdict.Reason{Rule: RuleSubscriptionOwnerConflict, Field: in.path("name"), Message: verdict.Sentence(
-		"package "+text.Quote(pkg)+" is installed for all namespaces, from another one",
-		RuleSubscriptionOwnerConflict,
-		"if it owns APIs OLM fails a second one with InterOperatorGroupOwnerConflict; use the one that is there")})
+	v.Add(id, verdict.Finding{Field: in.path("name"),
+		What:     "package " + text.Quote(pkg) + " is installed for all namespaces, from another one",
+		Accepted: "if it owns APIs OLM fails a second one with InterOperatorGroupOwnerConflict; use the one that is there"})
 }
 
 func forbiddenSubscription(in *SubscriptionInput, p *state.OperatorPolicy) verdict.Finding {
 	spec := &in.Subscription.Spec
-	if !p.MustNotHave || p.Unreadable() != "" ||
-		!p.AllowsCatalog(olm.Catalog{Namespace: spec.SourceNamespace, Name: spec.Source}) {
+	if !p.AllowsCatalog(olm.Catalog{Namespace: spec.SourceNamespace, Name: spec.Source}) {
 		return verdict.Finding{}
 	}
 	if !p.RestrictsVersions() {
@@ -242,8 +256,7 @@ func forbiddenSubscription(in *SubscriptionInput, p *state.OperatorPolicy) verdi
 
 func foreignCatalog(in *SubscriptionInput, p *state.OperatorPolicy) verdict.Finding {
 	spec := &in.Subscription.Spec
-	if p.MustNotHave || p.Unreadable() != "" ||
-		p.AllowsCatalog(olm.Catalog{Namespace: spec.SourceNamespace, Name: spec.Source}) {
+	if p.AllowsCatalog(olm.Catalog{Namespace: spec.SourceNamespace, Name: spec.Source}) {
 		return verdict.Finding{}
 	}
 	return verdict.Finding{
@@ -256,7 +269,7 @@ func foreignCatalog(in *SubscriptionInput, p *state.OperatorPolicy) verdict.Find
 
 func foreignChannel(in *SubscriptionInput, p *state.OperatorPolicy) verdict.Finding {
 	channel := in.Subscription.Spec.Channel
-	if p.MustNotHave || p.Unreadable() != "" || p.Channel == "" || p.Channel == channel {
+	if p.Channel == "" || p.Channel == channel {
 		return verdict.Finding{}
 	}
 	return verdict.Finding{Decision: verdict.Deny, Field: "spec.channel",
@@ -266,7 +279,7 @@ func foreignChannel(in *SubscriptionInput, p *state.OperatorPolicy) verdict.Find
 
 func foreignStart(in *SubscriptionInput, p *state.OperatorPolicy) verdict.Finding {
 	start := in.Subscription.Spec.StartingCSV
-	if p.MustNotHave || p.Unreadable() != "" || start == "" || p.MayBring(start) {
+	if start == "" || p.MayBring(start) {
 		// a version range, or a digest, is judged on the plan, where the version and the contents are known
 		return verdict.Finding{}
 	}

@@ -11,12 +11,6 @@ import (
 	"github.com/opgate/opgate/rules/verdict"
 )
 
-// RuleSubscriptionApproval is on spec.installPlanApproval.
-const RuleSubscriptionApproval verdict.RuleID = "subscription/approval"
-
-var subscriptionApproval = verdict.Rule{ID: RuleSubscriptionApproval, Outcomes: verdict.Denies, Backstop: true,
-	Summary: "spec.installPlanApproval is not what the policy computes; the mutating webhook changes it, this rule refuses what is still wrong afterwards"}
-
 // ApprovalMode is how to handle a Subscription whose installPlanApproval differs from the one that its policies
 // require.
 type ApprovalMode string

@@ -12,20 +12,6 @@ import (
 	"github.com/opgate/opgate/rules/verdict"
 )
 
-// The rules on spec.config of a Subscription.
-const (
-	RuleSubscriptionConfig   verdict.RuleID = "subscription/config"
-	RuleSubscriptionOverride verdict.RuleID = "subscription/override"
-)
-
-var (
-	subscriptionConfig = verdict.Rule{ID: RuleSubscriptionConfig, Outcomes: verdict.DeniesOrHolds, Override: true,
-		Summary: "spec.config changes the images, volumes or sources of variables of a governed operator, or is not the config " +
-			"that the policy sets"}
-	subscriptionOverride = verdict.Rule{ID: RuleSubscriptionOverride, Outcomes: verdict.Warns, SetsAside: true,
-		Summary: "a refused spec.config is written by a user with the RBAC verb override, for the reason given"}
-)
-
 // maxConfigText bounds the config of a policy in a message, in bytes.
 const maxConfigText = 512
 
@@ -40,7 +26,7 @@ const orOverrideConfig = "or give a reason in annotation " + evidence.OverrideRe
 func foreignConfig(in *SubscriptionInput, p *state.OperatorPolicy) verdict.Finding {
 	config, before := &in.Subscription.Spec.Config, in.configBefore()
 	switch {
-	case p.MustNotHave || p.Unreadable() != "" || *config == before && (in.keepsPackage() || in.ByOLM):
+	case *config == before && (in.keepsPackage() || in.ByOLM):
 		return verdict.Finding{}
 	case p.Config.Fault != "":
 		return verdict.Finding{Decision: verdict.Hold, Field: "spec.config", What: "spec.config is held",

@@ -1,6 +1,8 @@
 package rules
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/opgate/opgate/catalog"
@@ -13,29 +15,9 @@ import (
 	"github.com/opgate/opgate/rules/verdict"
 )
 
-// The rules on what the catalog offers a Subscription.
-const (
-	RuleSubscriptionConstraint   verdict.RuleID = "subscription/constraint"
-	RuleSubscriptionUnknownCSV   verdict.RuleID = "subscription/unknown-csv"
-	RuleSubscriptionOlderChannel verdict.RuleID = "subscription/older-channel"
-	// RuleSubscriptionUnknownChannel is on a channel that the package does not have.
-	RuleSubscriptionUnknownChannel verdict.RuleID = "subscription/unknown-channel"
-)
-
-var (
-	subscriptionConstraint = verdict.Rule{ID: RuleSubscriptionConstraint, Outcomes: verdict.DeniesOrWarns,
-		Summary: "what a Subscription asks for does not satisfy a Constraint, or what it will most likely bring will not"}
-	subscriptionUnknownCSV = verdict.Rule{ID: RuleSubscriptionUnknownCSV, Outcomes: verdict.Warns,
-		Summary: "the catalog does not offer spec.startingCSV in the channel, so OLM would wait for it without an error"}
-	subscriptionOlderChannel = verdict.Rule{ID: RuleSubscriptionOlderChannel, Outcomes: verdict.Warns,
-		Summary: "the newest version in the channel is older than the installed one, and OLM never goes back"}
-	subscriptionUnknownChannel = verdict.Rule{ID: RuleSubscriptionUnknownChannel, Outcomes: verdict.Warns,
-		Summary: "the package has no channel spec.channel in the catalog, so OLM would wait for it without an error"}
-)
-
-// judgeChannel judges a Subscription by the Constraints, as far as it is known before there is a plan what it will
-// install. What is certain is refused; what is likely is warned of, and judged again on the plan.
-func judgeChannel(in *SubscriptionInput, v *verdict.Verdict) {
+// violatedConstraints judges a Subscription by the Constraints, as far as it is known before there is a plan what it
+// will install.
+func violatedConstraints(in *SubscriptionInput, id verdict.RuleID, v *verdict.Verdict) {
 	asked := askedFor(in)
 	set, namespace, budget := in.Namespace.Constraints(), in.Namespace.ForConstraints(),
 		constraint.NewBudget(in.Interrupt)
@@ -50,27 +32,24 @@ func judgeChannel(in *SubscriptionInput, v *verdict.Verdict) {
 		if asked.Unknown&constraint.CSV == 0 {
 			what = text.Name(asked.CSV)
 		}
-		state.RecordConstraint(v, RuleSubscriptionConstraint, what, &f)
+		state.RecordConstraint(v, id, what, &f)
 	}
 	in.judgeInstalled(spoken, budget, v)
-	judgeOffer(in, v)
 	newest := newestOf(in, *asked)
 	if newest == nil {
 		return
 	}
 	for _, f := range set.Judge(newest, namespace, budget) {
 		if f.Outcome == constraint.Violated && !spoken[f.Constraint] {
-			v.Warn(verdict.Reason{Rule: RuleSubscriptionConstraint, Source: state.ConstraintRef(f.Definition).String(),
-				Message: verdict.Sentence(
-					text.Name(newest.CSV)+", the newest version in channel "+text.Name(in.channel().Name)+
-						", will not be allowed by "+state.ConstraintRef(f.Definition).String(),
-					RuleSubscriptionConstraint, state.MustSatisfy(&f))})
+			source := state.ConstraintRef(f.Definition)
+			v.Add(id, verdict.Finding{From: source, Accepted: state.MustSatisfy(&f),
+				What: text.Name(newest.CSV) + ", the newest version in channel " + text.Name(in.channel().Name) +
+					", will not be allowed by " + source.String()})
 		}
 	}
 	if what, accepted := in.Namespace.Facts().TooOldFor(in.channel().MinKubeVersion); what != "" {
-		v.Warn(verdict.Reason{Rule: bundle.RuleKubeVersion, Message: verdict.Sentence(
-			text.Name(newest.CSV)+", the newest version in channel "+text.Name(in.channel().Name)+", "+what,
-			bundle.RuleKubeVersion, accepted)})
+		v.Add(bundle.RuleKubeVersion, verdict.Finding{Accepted: accepted,
+			What: text.Name(newest.CSV) + ", the newest version in channel " + text.Name(in.channel().Name) + ", " + what})
 	}
 }
 
@@ -114,22 +93,13 @@ func newestOf(in *SubscriptionInput, asked constraint.Bundle) *constraint.Bundle
 	return &asked
 }
 
-// judgeOffer warns of what the catalog does not offer: OLM would wait for it without an error (R-OP-16).
-func judgeOffer(in *SubscriptionInput, v *verdict.Verdict) {
-	judgeUnknownChannel(in, v)
-	judgeStart(in, v)
-	judgeOlder(in, v)
-	judgeNewest(in, v)
-}
-
 // moves reports whether a Subscription is new, or goes to another channel or catalog.
 func (in *SubscriptionInput) moves() bool {
 	return in.Old == nil || in.Old.Spec.Channel != in.Subscription.Spec.Channel ||
 		in.Old.Catalog() != in.Subscription.Catalog()
 }
 
-// judgeUnknownChannel warns of a channel that the package does not have.
-func judgeUnknownChannel(in *SubscriptionInput, v *verdict.Verdict) {
+func unknownChannel(in *SubscriptionInput, id verdict.RuleID, v *verdict.Verdict) {
 	name := in.Subscription.Spec.Channel
 	if in.Offered == nil || len(in.Offered.Channels) == 0 || in.Offered.Channel(name) != nil || name == "" ||
 		!in.moves() {
@@ -139,14 +109,13 @@ func judgeUnknownChannel(in *SubscriptionInput, v *verdict.Verdict) {
 	for i := range in.Offered.Channels {
 		names = append(names, in.Offered.Channels[i].Name)
 	}
-	v.Warn(verdict.Reason{Rule: RuleSubscriptionUnknownChannel, Field: in.path("channel"), Message: verdict.Sentence(
-		in.path("channel")+" "+text.Quote(name)+" is not a channel of package "+text.Name(in.Offered.Name)+" in "+
-			facts.CatalogName(in.Offered.Catalog),
-		RuleSubscriptionUnknownChannel, "it has "+text.Names(names, verdict.MaxListed))})
+	v.Add(id, verdict.Finding{Field: in.path("channel"),
+		What: in.path("channel") + " " + text.Quote(name) + " is not a channel of package " +
+			text.Name(in.Offered.Name) + " in " + facts.CatalogName(in.Offered.Catalog),
+		Accepted: "it has " + text.Names(names, verdict.MaxListed)})
 }
 
-// judgeOlder warns of a change to a channel that is behind what is installed: OLM never goes back.
-func judgeOlder(in *SubscriptionInput, v *verdict.Verdict) {
+func olderChannel(in *SubscriptionInput, id verdict.RuleID, v *verdict.Verdict) {
 	channel := in.channel()
 	if channel == nil || !in.moves() {
 		return
@@ -156,16 +125,14 @@ func judgeOlder(in *SubscriptionInput, v *verdict.Verdict) {
 		if installed.Package != in.Subscription.Spec.Package || !olm.OlderVersion(newest.Version, installed.Version) {
 			continue
 		}
-		v.Warn(verdict.Reason{Rule: RuleSubscriptionOlderChannel, Field: in.path("channel"), Message: verdict.Sentence(
-			text.Name(newest.Name)+", the newest version in channel "+text.Name(channel.Name)+", is older than "+
-				text.Name(installed.CSV)+", which is installed",
-			RuleSubscriptionOlderChannel,
-			"OLM never goes back, and installs nothing before the channel has a newer version")})
+		v.Add(id, verdict.Finding{Field: in.path("channel"),
+			What: text.Name(newest.Name) + ", the newest version in channel " + text.Name(channel.Name) +
+				", is older than " + text.Name(installed.CSV) + ", which is installed",
+			Accepted: "OLM never goes back, and installs nothing before the channel has a newer version"})
 	}
 }
 
-// judgeStart warns of a startingCSV that the channel does not contain.
-func judgeStart(in *SubscriptionInput, v *verdict.Verdict) {
+func unknownStart(in *SubscriptionInput, id verdict.RuleID, v *verdict.Verdict) {
 	start, channel := in.Subscription.Spec.StartingCSV, in.channel()
 	if channel == nil || start == "" || in.Old != nil && in.Old.Spec.StartingCSV == start {
 		return
@@ -173,23 +140,19 @@ func judgeStart(in *SubscriptionInput, v *verdict.Verdict) {
 	if _, ok := channel.Entry(start); ok {
 		return
 	}
-	v.Warn(verdict.Reason{Rule: RuleSubscriptionUnknownCSV, Field: in.path("startingCSV"), Message: verdict.Sentence(
-		in.path("startingCSV")+" "+text.Quote(start)+" is not in channel "+text.Name(channel.Name)+" of "+
-			facts.CatalogName(in.Offered.Catalog),
-		RuleSubscriptionUnknownCSV, "it has "+entriesText(channel))})
+	v.Add(id, verdict.Finding{Field: in.path("startingCSV"),
+		What: in.path("startingCSV") + " " + text.Quote(start) + " is not in channel " + text.Name(channel.Name) +
+			" of " + facts.CatalogName(in.Offered.Catalog),
+		Accepted: "it has " + entriesText(channel.Entries)})
 }
 
-// entriesText names the versions of a channel.
-func entriesText(channel *catalog.Channel) string {
-	names := make([]string, len(channel.Entries))
-	for i, e := range channel.Entries {
-		names[i] = e.Name
-	}
-	return text.Names(names, verdict.MaxListed)
+// entriesText names versions of a channel.
+func entriesText(entries []catalog.Entry) string {
+	return text.Names(entryNames(entries), verdict.MaxListed)
 }
 
-// judgeNewest warns of a first installation of the newest version where the policies allow others only.
-func judgeNewest(in *SubscriptionInput, v *verdict.Verdict) {
+// newestRefused warns of a first installation of the newest version where the policies allow others only.
+func newestRefused(in *SubscriptionInput, id verdict.RuleID, v *verdict.Verdict) {
 	spec, channel := &in.Subscription.Spec, in.channel()
 	if channel == nil || spec.StartingCSV != "" || !in.moves() || in.Namespace.InstalledOf(spec.Package, "") != "" {
 		return
@@ -198,13 +161,11 @@ func judgeNewest(in *SubscriptionInput, v *verdict.Verdict) {
 		newest := channel.Entries[0]
 		if p.Enforced && !p.MustNotHave && len(offeredVersions(p, channel, in.Now)) > 0 &&
 			!coversEntry(p, newest, in.Now) {
-			v.Warn(verdict.Reason{Rule: RuleSubscriptionStartingCSV, Source: p.Source(), Field: in.path("startingCSV"),
-				Message: verdict.Sentence(
-					text.Name(newest.Name)+", the newest version in channel "+text.Name(channel.Name)+
-						", will not be allowed by "+p.Source(),
-					RuleSubscriptionStartingCSV,
-					"a Subscription without spec.startingCSV asks for it; write one that is allowed: "+
-						text.Names(offeredVersions(p, channel, in.Now), verdict.MaxListed))})
+			v.Add(id, verdict.Finding{Field: in.path("startingCSV"), From: p.Ref(),
+				What: text.Name(newest.Name) + ", the newest version in channel " + text.Name(channel.Name) +
+					", will not be allowed by " + p.Source(),
+				Accepted: "a Subscription without spec.startingCSV asks for it; write one that is allowed: " +
+					text.Names(offeredVersions(p, channel, in.Now), verdict.MaxListed)})
 		}
 	}
 }
@@ -224,4 +185,35 @@ func offeredVersions(p *state.OperatorPolicy, channel *catalog.Channel, now time
 		}
 	}
 	return names
+}
+
+// heldPlans warns of a first installation beside a plan that is held: the next plan has both, and is held as well.
+func heldPlans(in *SubscriptionInput, id verdict.RuleID, v *verdict.Verdict) {
+	pkg := in.Subscription.Spec.Package
+	if in.Old != nil || in.ByOLM || in.Namespace.InstalledOf(pkg, "") != "" {
+		return
+	}
+	for _, plan := range in.Namespace.Plans() {
+		if !in.Namespace.Waits(plan) {
+			continue
+		}
+		judged := JudgePlan(PlanInput{Plan: plan, Namespace: in.Namespace, Now: in.Now, Interrupt: in.Interrupt})
+		ours := func(c verdict.CSV) bool { return c.Package == pkg }
+		if judged.Decision == verdict.Allow || slices.ContainsFunc(judged.CSVs, ours) {
+			continue
+		}
+		v.Add(id, verdict.Finding{Field: in.path("name"),
+			What: pendingText(&judged) + " is held, and OLM puts package " + text.Quote(pkg) + " into one plan with it",
+			Accepted: judged.Reasons[0].Message +
+				"; until that is settled the package is not installed in this namespace"})
+	}
+}
+
+// pendingText names a plan that waits, and what is in it.
+func pendingText(v *verdict.Verdict) string {
+	var names []string
+	for _, c := range v.CSVs {
+		names = append(names, text.Name(c.CSV))
+	}
+	return "pending " + v.Object + " (" + strings.Join(names, ", ") + ")"
 }

@@ -13,20 +13,6 @@ import (
 	"github.com/opgate/opgate/rules/verdict"
 )
 
-// The rules on what a plan changes.
-const (
-	RuleConsent  verdict.RuleID = "bundle/consent"
-	RuleContents verdict.RuleID = "bundle/contents"
-)
-
-var (
-	bundleConsent = verdict.Rule{ID: RuleConsent, Outcomes: verdict.HoldsOrWarns, Override: true,
-		Edit:    acceptChange,
-		Summary: "a ClusterServiceVersion makes a change that spec.consent of the policy holds, and no one has consented to it"}
-	bundleContents = verdict.Rule{ID: RuleContents, Outcomes: verdict.AnyOutcome, Override: true,
-		Summary: "the contents of a ClusterServiceVersion are not known, or not those that were read for its plan, and spec.consent of the policy holds changes"}
-)
-
 // maxSummary bounds the text of a change in a message, in bytes.
 const maxSummary = 2 << 10
 
@@ -115,7 +101,8 @@ func reviewChange(
 					// The digest comes first, since a status cuts long messages.
 					Accepted: part.accept + digest + " in " + verdict.AcceptedPath + ", or annotate the plan with " +
 						evidence.ConsentAnnotation + ended + "; " + verb +
-						text.Truncate(text.Escape(part.text), maxSummary) + ends}})
+						text.Truncate(text.Escape(part.text), maxSummary) + ends,
+					Digest: digest}})
 		}
 	}
 	return found

@@ -1,8 +1,6 @@
 package bundle
 
 import (
-	"regexp"
-
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/opgate/opgate/internal/text"
@@ -20,7 +18,7 @@ func widenRange(in verdict.EditInput) (what string, patch []verdict.PatchOperati
 		return "", nil
 	}
 	wider := written + " || " + in.Version
-	return "spec.versionRange: " + text.Quote(wider), set("versionRange", wider)
+	return "spec.versionRange: " + text.Quote(wider), set("/spec/versionRange", wider)
 }
 
 func nameCatalog(in verdict.EditInput) (what string, patch []verdict.PatchOperation) {
@@ -29,50 +27,42 @@ func nameCatalog(in verdict.EditInput) (what string, patch []verdict.PatchOperat
 		return "", nil
 	}
 	return "spec.subscription.source: " + text.Name(c.Name) + " and sourceNamespace: " + text.Name(c.Namespace),
-		append(set("subscription/source", c.Name), set("subscription/sourceNamespace", c.Namespace)...)
+		append(set("/spec/subscription/source", c.Name), set("/spec/subscription/sourceNamespace", c.Namespace)...)
 }
 
 func nameChannel(in verdict.EditInput) (what string, patch []verdict.PatchOperation) {
 	if in.Channel == "" {
 		return "", nil
 	}
-	return "spec.subscription.channel: " + text.Name(in.Channel), set("subscription/channel", in.Channel)
+	return "spec.subscription.channel: " + text.Name(in.Channel), set("/spec/subscription/channel", in.Channel)
 }
 
 func approveUpgrades(verdict.EditInput) (what string, patch []verdict.PatchOperation) {
-	return "spec.upgradeApproval: Automatic, which approves later upgrades as well", set("upgradeApproval", "Automatic")
+	return "spec.upgradeApproval: Automatic, which approves later upgrades as well", set("/spec/upgradeApproval", "Automatic")
 }
 
 func allowDeprecated(verdict.EditInput) (what string, patch []verdict.PatchOperation) {
-	return "spec.deprecated: Allow", set("deprecated", "Allow")
+	return "spec.deprecated: Allow", set("/spec/deprecated", "Allow")
 }
 
-// What messages ask to accept: the digest of a change, and that of an image that a catalog runs.
-var (
-	changeDigest = regexp.MustCompile(`(sha256:[0-9a-f]{64})`)
-	imageDigest  = regexp.MustCompile(`(?:runs image|; add|or add) (sha256:[0-9a-f]{64})`)
-)
-
 func acceptChange(in verdict.EditInput) (what string, patch []verdict.PatchOperation) {
-	return accept(in, changeDigest, "consent")
+	return accept(in, "consent")
 }
 
 func acceptImage(in verdict.EditInput) (what string, patch []verdict.PatchOperation) {
-	return accept(in, imageDigest, "catalog")
+	return accept(in, "catalog")
 }
 
-// accept adds the digest that a message names to the list accepted in a field of the spec.
-func accept(in verdict.EditInput, named *regexp.Regexp, field string) (what string, patch []verdict.PatchOperation) {
-	found := named.FindStringSubmatch(in.Message)
-	if found == nil {
+// accept adds the digest of a refusal to the list accepted in a field of the spec.
+func accept(in verdict.EditInput, field string) (what string, patch []verdict.PatchOperation) {
+	if in.Digest == "" {
 		return "", nil
 	}
-	digest, list := found[1], "spec."+field+".accepted"
-	operation := add("/spec/"+field+"/accepted/-", digest)
+	operation := add("/spec/"+field+"/accepted/-", in.Digest)
 	if accepted, _, _ := unstructured.NestedSlice(in.Policy, "spec", field, "accepted"); accepted == nil {
-		operation = add("/spec/"+field+"/accepted", []any{digest})
+		operation = add("/spec/"+field+"/accepted", []any{in.Digest})
 	}
-	return "add " + digest + " to " + list, []verdict.PatchOperation{operation}
+	return "add " + in.Digest + " to spec." + field + ".accepted", []verdict.PatchOperation{operation}
 }
 
 func add(path string, value any) verdict.PatchOperation {
@@ -81,5 +71,5 @@ func add(path string, value any) verdict.PatchOperation {
 
 // set returns the patch that sets a field of the spec.
 func set(path, value string) []verdict.PatchOperation {
-	return []verdict.PatchOperation{add("/spec/"+path, value)}
+	return []verdict.PatchOperation{add(path, value)}
 }

@@ -3,39 +3,13 @@ package bundle
 import (
 	"time"
 
+	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/rules/carrier"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/exception"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
-
-// RuleException is on refusals that spec.exceptions of a policy or a Constraint sets aside.
-const RuleException verdict.RuleID = "bundle/exception"
-
-var bundleException = verdict.Rule{ID: RuleException, Outcomes: verdict.Warns,
-	Summary: "what a rule refuses is set aside by an exception of the policy or the Constraint, until that ends"}
-
-// Exceptable returns the IDs of the rules that an exception of a policy may name, in reading order: those by which one
-// policy judges what is installed and that override sets aside. A policy that cannot be read has no exceptions that
-// could be read.
-func Exceptable() []string {
-	var ids []string
-	add := func(r verdict.Rule) {
-		if r.Override && r.ID != RulePolicyUnreadable {
-			ids = append(ids, string(r.ID))
-		}
-	}
-	for _, check := range contentChecks {
-		add(check.Rule)
-	}
-	for _, check := range progressChecks {
-		add(check.Rule)
-	}
-	add(bundleConsent)
-	add(bundleContents)
-	return ids
-}
 
 // recordOn records a finding of a policy on a bundle. If an exception sets the rule aside, that is a warning, which
 // names the exception before the refusal.
@@ -74,4 +48,27 @@ func recordConstraintOn(
 		return
 	}
 	setAside(v, e, RuleConstraint, state.ConstraintRef(f.Definition), state.ConstraintFinding(what, f))
+}
+
+// judgeConstraints judges a bundle by the Constraints of the cluster.
+func (j *Plan) judgeConstraints(c *carrier.Bundle, v *verdict.Verdict) {
+	set := j.Namespace.Constraints()
+	if set.Empty() {
+		return
+	}
+	for _, d := range set.Applicable(j.Namespace.ForConstraints()) {
+		v.Record(RuleDependencyPending, state.ConstraintRef(d), true,
+			j.Namespace.Suspended(d.Pending, d.Waits, d.Name, text.Name(c.Name)))
+	}
+	for _, f := range set.Judge(c.ForConstraints(j.Namespace), j.Namespace.ForConstraints(), j.budget) {
+		c.Explain(&f, j.Namespace)
+		recordConstraintOn(j.Namespace, c, j.Now, v, text.Name(c.Name), &f)
+	}
+}
+
+// ofUnfinishedPlans reports whether a Constraint is undecided by packages and changes alone, which are read for
+// unfinished plans only.
+func ofUnfinishedPlans(f *constraint.Finding) bool {
+	return f.Outcome == constraint.Undecided && f.Attributes != 0 &&
+		f.Attributes&^(constraint.Deprecation|constraint.ChangeSet) == 0
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/carrier"
 	"github.com/opgate/opgate/rules/constraint"
@@ -94,11 +95,9 @@ func judgeByPolicies(in *Input, c *carrier.Bundle, v *verdict.Verdict) (disposit
 		return verdict.Held, nil
 	}
 	for _, p := range in.Namespace.Governing(c.Package) {
-		for _, rule := range contentChecks {
-			recordOn(p, c, in.Now, v, rule.ID, rule.judge(c, p))
-		}
-		for _, rule := range progressChecks {
-			recordOn(p, c, in.Now, v, rule.ID, rule.judge(in, c, p))
+		for i := range all {
+			recordOn(p, c, in.Now, v, all[i].ID, all[i].contents.Judge(c, p))
+			recordOn(p, c, in.Now, v, all[i].ID, all[i].progress.Judge(planned{in, c}, p))
 		}
 		judgeConsent(in, c, p, v)
 		if p.Enforced && !p.MustNotHave {
@@ -143,4 +142,76 @@ func (j *Plan) candidates() []*constraint.Bundle {
 		}
 	}
 	return j.others
+}
+
+// judgeNeeds judges a bundle's dependencies, its cluster requirements, and the consent of the operator that it
+// replaces. OLM's resolver has checked the first alone: OLM installs the bundle, and then it stays Pending, for ever or
+// until the other operator consents.
+func (j *Plan) judgeNeeds(c *carrier.Bundle, v *verdict.Verdict) {
+	for i := range all {
+		if all[i].needs == nil {
+			continue
+		}
+		all[i].needs(j, c, func(what, accepted string) {
+			f := verdict.Finding{What: text.Name(c.Name) + " " + what, Accepted: accepted}
+			if j.strict {
+				f.Decision, f.What = verdict.Hold, f.What+" and is held"
+			}
+			v.Add(all[i].ID, f)
+		})
+	}
+}
+
+func ownConstraints(j *Plan, c *carrier.Bundle, held func(what, accepted string)) {
+	if !constraint.BringsOwn(c.Properties) {
+		return
+	}
+	for _, f := range j.Namespace.Constraints().Own(c.ForConstraints(j.Namespace), j.candidates(),
+		j.Namespace.ForConstraints(), j.budget) {
+		held("has a constraint that nothing satisfies", missing(&f))
+	}
+}
+
+func newerKubernetes(j *Plan, c *carrier.Bundle, held func(what, accepted string)) {
+	if c.Spec == nil {
+		return
+	}
+	if what, accepted := j.Namespace.Facts().TooOldFor(c.Spec.MinKubeVersion); what != "" {
+		held(what, accepted)
+	}
+}
+
+// olderOpenShift judges property olm.maxOpenShiftVersion.
+func olderOpenShift(j *Plan, c *carrier.Bundle, held func(what, accepted string)) {
+	cluster := j.Namespace.Facts()
+	if cluster.OpenShift == "" {
+		return
+	}
+	limit, problem := (&constraint.Bundle{Properties: c.AllProperties()}).MaxOpenShift()
+	if problem != "" {
+		held("has a property olm.maxOpenShiftVersion that cannot be read", problem)
+	} else if what, accepted := cluster.TooNewFor(limit); what != "" {
+		held(what, accepted)
+	}
+}
+
+// notUpgradeable holds what replaces an operator that does not consent (R-AP-7).
+func notUpgradeable(j *Plan, c *carrier.Bundle, held func(what, accepted string)) {
+	if old := j.Namespace.NotUpgradeable(c.Package, c.Name); old != nil {
+		name := text.Name(old.CSV)
+		held("cannot replace "+name+" now", "OperatorCondition "+name+": "+old.NotUpgradeable+
+			"; waits until the operator sets Upgradeable to True, or an admin does in spec.overrides")
+	}
+}
+
+// missing returns what a bundle's own constraint requires.
+func missing(f *constraint.Finding) string {
+	why := "neither the plan, nor what is installed here, nor the cluster satisfies " + text.Escape(f.Rule)
+	if f.Outcome == constraint.Failed {
+		why = "it cannot be judged: " + text.Escape(f.Why)
+	}
+	if f.Message != "" {
+		return text.Quote(f.Message) + "; " + why
+	}
+	return why
 }

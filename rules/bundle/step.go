@@ -1,6 +1,7 @@
 package bundle
 
 import (
+	"slices"
 	"time"
 
 	"github.com/opgate/opgate/internal/text"
@@ -11,6 +12,22 @@ import (
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
+
+// JudgeContents judges a ClusterServiceVersion that no plan brings by the policies of its package. An update, of what
+// was there before, is refused for what it changes. Exceptions are about what plans bring, so that none counts.
+func JudgeContents(ns *state.Namespace, c, before *carrier.Bundle, v *verdict.Verdict) {
+	for _, p := range ns.Governing(c.Package) {
+		if before == nil {
+			judgeUnreviewed(c, p, v)
+		}
+		for i := range all {
+			f := all[i].contents.Judge(c, p)
+			if before == nil || before.Package != c.Package || f != all[i].contents.Judge(before, p) {
+				p.Record(v, all[i].ID, f)
+			}
+		}
+	}
+}
 
 // JudgeStep judges a step of an approved plan by the present policies and Constraints: the plan may have been approved
 // before these, or from the start. How the plan leads to it, such as by an upgrade, was judged at approval. An override
@@ -53,10 +70,10 @@ func judgeStepByPolicies(c *carrier.Bundle, ns *state.Namespace, now time.Time, 
 	}
 	recordUnknown(c, ns, "it", awaited(c)+by, v)
 	for _, p := range ns.Governing(c.Package) {
-		for _, rule := range contentChecks {
-			f := rule.judge(c, p)
+		for i := range all {
+			f := all[i].contents.Judge(c, p)
 			f.Accepted += by
-			recordOn(p, c, now, v, rule.ID, f)
+			recordOn(p, c, now, v, all[i].ID, f)
 		}
 		if c.Stored {
 			continue // contents are read, and compared with what is installed, for unfinished plans only
@@ -85,4 +102,50 @@ func RefusedSteps(plan *olm.InstallPlan, ns *state.Namespace, now time.Time) []v
 	}
 	v = v.Sorted()
 	return v.Reasons
+}
+
+// JudgeInstalled decides whether an installed operator is one that the present policies and Constraints allow at a
+// time, however it was approved. How it got there is not judged: upgradeApproval and consent are about changes.
+// Here is false for a ClusterServiceVersion that is not stored, or that installs nothing here.
+func JudgeInstalled(ns *state.Namespace, csv string, now time.Time) (v verdict.Verdict, here bool) {
+	i := slices.IndexFunc(ns.Installed(), func(c state.Installed) bool { return c.CSV == csv && c.Spec != nil })
+	if i < 0 {
+		return verdict.Verdict{}, false
+	}
+	installed := &ns.Installed()[i]
+	c := carrier.OfInstalled(ns, installed)
+	v = verdict.Verdict{Object: "clusterserviceversion " + ns.Name() + "/" + csv}
+	if !ns.Judged() {
+		return v, true
+	}
+	result := verdict.CSV{CSV: csv, Package: c.Package, Version: c.Version, Release: c.Release}
+	JudgeUnknown(c, ns, &v)
+	for _, p := range ns.Governing(c.Package) {
+		for i := range all {
+			recordOn(p, c, now, &v, all[i].ID, all[i].contents.Judge(c, p))
+		}
+		if p.Enforced && !p.MustNotHave {
+			result.By = append(result.By, p.Source())
+		}
+	}
+	for _, f := range ns.Constraints().Judge(installed.ForConstraints(ns), ns.ForConstraints(),
+		constraint.NewBudget(nil)) {
+		if ofUnfinishedPlans(&f) {
+			continue
+		}
+		recordConstraintOn(ns, c, now, &v, text.Name(csv), &f)
+	}
+	switch {
+	case v.Decision == verdict.Deny:
+		result.Disposition = verdict.Denied
+	case v.Decision == verdict.Hold:
+		result.Disposition = verdict.Held
+	case len(result.By) > 0:
+		result.Disposition = verdict.Allowed
+	}
+	if result.Disposition != verdict.Allowed {
+		result.By = nil
+	}
+	v.CSVs = []verdict.CSV{result}
+	return v.Sorted(), true
 }

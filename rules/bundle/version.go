@@ -10,21 +10,6 @@ import (
 	"github.com/opgate/opgate/rules/verdict"
 )
 
-// The rules on the version of a ClusterServiceVersion.
-const (
-	RuleVersion      verdict.RuleID = "bundle/version"
-	RuleVersionRange verdict.RuleID = "bundle/version-range"
-)
-
-var (
-	bundleVersion = verdict.Rule{ID: RuleVersion, Outcomes: verdict.Denies, Override: true, Backstop: true,
-		Edit:    listVersion,
-		Summary: "a ClusterServiceVersion is not in the policy's versions, or not with the digest that they list"}
-	bundleVersionRange = verdict.Rule{ID: RuleVersionRange, Outcomes: verdict.DeniesOrHolds, Override: true,
-		Backstop: true, Edit: widenRange,
-		Summary: "the version of a ClusterServiceVersion is outside the policy's versionRange, or not known"}
-)
-
 // isListed reports whether a ClusterServiceVersion is in spec.versions; known is false if that depends on its contents
 // and the plan does not show them. An empty list lists everything.
 func isListed(c *carrier.Bundle, l *state.VersionList) (match, known bool) {
@@ -36,9 +21,6 @@ func isListed(c *carrier.Bundle, l *state.VersionList) (match, known bool) {
 }
 
 func unlistedCSV(c *carrier.Bundle, p *state.OperatorPolicy) verdict.Finding {
-	if p.MustNotHave || p.Unreadable() != "" {
-		return verdict.Finding{}
-	}
 	if !p.Versions.Binds(c.Name) {
 		if p.MayBring(c.Name) {
 			return verdict.Finding{}
@@ -95,4 +77,91 @@ func Covers(p *state.OperatorPolicy, csv, version string, now time.Time) (ok boo
 // InRange reports whether the version of a ClusterServiceVersion is in spec.versionRange of its policy, if it has one.
 func InRange(p *state.OperatorPolicy, csv, version string) bool {
 	return outOfRangeCSV(&carrier.Bundle{Name: csv, Version: version}, p).Silent()
+}
+
+func forbiddenCSV(c *carrier.Bundle, p *state.OperatorPolicy) verdict.Finding {
+	switch match, known := matches(p, c); {
+	case match:
+		return verdict.Finding{Decision: verdict.Deny, What: text.Name(c.Name) + " is forbidden",
+			Accepted: "the policy is mustnothave for " + p.ForbiddenText()}
+	case !known:
+		missing := "its version or catalog is not known"
+		if _, shown := isListed(c, &p.Versions); !shown {
+			missing = "the digest of its bundle image is not known"
+		}
+		return verdict.Finding{Decision: verdict.Hold, What: text.Name(c.Name) + " is held",
+			Accepted: missing + ", and the policy is mustnothave for " + p.ForbiddenText()}
+	}
+	return verdict.Finding{}
+}
+
+// matches reports whether a mustnothave policy matches this CSV; known is false if it might.
+func matches(p *state.OperatorPolicy, c *carrier.Bundle) (match, known bool) {
+	listed, shown := isListed(c, &p.Versions)
+	if !listed && shown {
+		return false, true
+	}
+	if p.VersionRange != nil {
+		in, err := p.VersionRange.Contains(c.Version)
+		if err != nil {
+			return false, false
+		}
+		if !in {
+			return false, true
+		}
+	}
+	if p.Catalog.Name == "" && p.Catalog.Namespace == "" {
+		return listed, shown
+	}
+	if len(c.Catalogs) == 0 {
+		return false, c.BypassesOLM && !c.PlanGone
+	}
+	for _, catalog := range c.Catalogs {
+		if p.AllowsCatalog(catalog) {
+			return listed, shown
+		}
+	}
+	return false, true
+}
+
+// Forbids reports whether a mustnothave policy matches a ClusterServiceVersion of its package; known is false if that
+// depends on a version or catalog that is not known (zero), or on the digest of its bundle image. Exceptions count at
+// the time now.
+func Forbids(p *state.OperatorPolicy, csv, version string, catalog olm.Catalog, now time.Time) (match, known bool) {
+	if p.ExceptedName(csv, RuleMustNotHave, now) {
+		return false, true
+	}
+	c := &carrier.Bundle{Name: csv, Version: version}
+	c.From(catalog)
+	return matches(p, c)
+}
+
+// recordUnknown holds a bundle whose package is not known, where policies govern any; held is what is held.
+func recordUnknown(c *carrier.Bundle, ns *state.Namespace, held, accepted string, v *verdict.Verdict) bool {
+	if c.Unknown == "" || !ns.Governed() {
+		return false
+	}
+	of := "package"
+	if c.Ambiguous {
+		of = "release"
+	}
+	state.RecordForNamespace(v, ns, RuleUnknown, verdict.Finding{Decision: verdict.Hold, Accepted: accepted,
+		What: "the " + of + " of " + text.Name(c.Name) + " is not known (" + c.Unknown + ") and " + held + " is held"})
+	return true
+}
+
+// awaited returns what would make a bundle of a plan known.
+func awaited(c *carrier.Bundle) string {
+	if c.Ambiguous {
+		return "allowed is a bundle whose property olm.package and spec.release say the same release"
+	}
+	return "waits until the bundle's properties or the status of a Subscription tell the package"
+}
+
+// installFrom is what is accepted in place of what bypasses OLM.
+const installFrom = "let OLM install it, from a Subscription"
+
+// JudgeUnknown holds a ClusterServiceVersion whose package is not known and that no plan brings.
+func JudgeUnknown(c *carrier.Bundle, ns *state.Namespace, v *verdict.Verdict) {
+	recordUnknown(c, ns, "it", installFrom, v)
 }

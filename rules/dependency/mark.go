@@ -145,14 +145,14 @@ func (v Verification) Covers(d Dependency) bool {
 }
 
 // UnverifiedText is why the templates of a Policy without a valid mark are not applied.
-const UnverifiedText = "the rights of the Policy's author were not verified when it was written (policy/escalation): " +
+const UnverifiedText = "the rights of the Policy's author were not verified when it was written (" + string(RulePolicyEscalation) + "): " +
 	"a user with the right to create what it makes has to write it again, with annotation " +
 	AnnotationVerified + " changed or left out, while opgate answers"
 
 // narrowText is why a template is not applied whose author may not read one of its dependencies.
 func narrowText(d Dependency) string {
 	return "it waits for " + d.String() +
-		", which is in no namespace, and the right of the Policy's author to get that was not verified (policy/dependency-access): " +
+		", which is in no namespace, and the right of the Policy's author to get that was not verified (" + string(RulePolicyDependencyAccess) + "): " +
 		"a user with the right to get all of its kind has to write the Policy again, with annotation " +
 		AnnotationVerified + " changed or left out"
 }

@@ -2,6 +2,8 @@ package verdict
 
 import (
 	"strings"
+
+	"github.com/opgate/opgate/olm"
 )
 
 // RuleID names a rule in messages, metrics, documentation and tests. The part before the slash is the kind of object
@@ -68,4 +70,38 @@ type Rule struct {
 	Backstop bool
 	// Edit proposes the edit of a policy that ends a refusal; nil if none does.
 	Edit Edit
+}
+
+// Edit proposes an edit of an OperatorPolicy that may end a refusal, as a sentence and as a JSON patch, which is empty
+// if there is none. Its caller judges with the edit before it shows it.
+type Edit func(EditInput) (what string, patch []PatchOperation)
+
+// EditInput is what an Edit depends on.
+type EditInput struct {
+	// Policy is the OperatorPolicy as it is stored.
+	Policy map[string]any
+	// CSV is the refused ClusterServiceVersion of the plan. Its version, channel and catalog are empty if not known.
+	CSV, Version, Channel string
+	Catalog               olm.Catalog
+	// Digest is that of the refusal.
+	Digest string
+}
+
+// PatchOperation is one operation of a JSON patch (RFC 6902).
+type PatchOperation struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value any    `json:"value,omitempty"`
+}
+
+// Patch returns changes as a JSON patch.
+func Patch(changes []Change) []PatchOperation {
+	operations := make([]PatchOperation, len(changes))
+	for i, c := range changes {
+		operations[i] = PatchOperation{Op: "add", Path: c.Path, Value: c.Value}
+		if c.Remove {
+			operations[i] = PatchOperation{Op: "remove", Path: c.Path}
+		}
+	}
+	return operations
 }

@@ -8,8 +8,11 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/internal/text"
 )
 
@@ -50,11 +53,42 @@ type Reason struct {
 	// Message is a full sentence without the object's name: the offending value, the policy, the rule in parentheses,
 	// then what would be accepted.
 	Message string
+	// Digest is the one in Message that its policy may accept, if there is one.
+	Digest string
 
 	// From is the source of the reason as an object; it determines who may override it. Zero if there is no single one.
 	From PolicyRef
 	// overridden is set on the warning that a refusal has become by an override, excepted on one by an exception.
 	overridden, excepted bool
+}
+
+// PolicyRef names an object that may refuse a write: an OperatorPolicy, or a Constraint, which has no namespace.
+type PolicyRef struct{ Kind, Namespace, Name string }
+
+// The kinds that a PolicyRef may have.
+const (
+	KindOperatorPolicy = "OperatorPolicy"
+	KindConstraint     = "Constraint"
+)
+
+// String returns the object's name as used in reasons: "OperatorPolicy policies/etcd", "Constraint curated".
+func (g PolicyRef) String() string {
+	if g.Namespace == "" {
+		return g.Kind + " " + g.Name
+	}
+	return g.Kind + " " + g.Namespace + "/" + g.Name
+}
+
+// Reference returns the object as the API refers to it, nil for none.
+func (g PolicyRef) Reference() *corev1.ObjectReference {
+	switch g.Kind {
+	case KindOperatorPolicy:
+		return &corev1.ObjectReference{APIVersion: policyv1beta2.GroupVersion.String(), Kind: g.Kind,
+			Namespace: g.Namespace, Name: g.Name}
+	case KindConstraint:
+		return &corev1.ObjectReference{APIVersion: constraintv1.GroupVersion.String(), Kind: g.Kind, Name: g.Name}
+	}
+	return nil
 }
 
 // Change is one field that the mutating webhook sets, as an "add" of RFC 6902 (which replaces an existing value).
@@ -164,8 +198,7 @@ func (v Verdict) Refused(rule RuleID, errs field.ErrorList) Verdict {
 	v.Reasons = slices.Clone(v.Reasons)
 	for _, err := range errs[:min(len(errs), MaxFaults)] {
 		if !slices.ContainsFunc(v.Reasons, func(r Reason) bool { return r.Field == err.Field }) {
-			v.Refuse(Reason{Rule: rule, Decision: Deny, Field: err.Field,
-				Message: Sentence(text.Truncate(err.Error(), maxRefusal), rule, "")})
+			v.Add(rule, Finding{Decision: Deny, Field: err.Field, What: text.Truncate(err.Error(), maxRefusal)})
 		}
 	}
 	return v.Sorted()
@@ -204,4 +237,141 @@ func (v *Verdict) Overridden(id RuleID, reason, until string) Verdict {
 			Message: Sentence("overridden with reason "+text.Quote(reason)+until, id, r.Message)})
 	}
 	return allowed.Sorted()
+}
+
+// Finding is the result of one rule for one object under one policy; the zero finding is none.
+type Finding struct {
+	Decision Decision
+	Field    string
+	// What is the offending value and what is wrong with it: `source "evil" is not allowed`.
+	What string
+	// Accepted is what would be allowed, or what is waited for.
+	Accepted string
+	// Digest is the one in Accepted by which the policy would accept it, if there is one.
+	Digest string
+	// From is the source, where What names it already.
+	From PolicyRef
+}
+
+// Silent reports whether the rule has found nothing.
+func (f Finding) Silent() bool { return f.What == "" }
+
+// Record turns a finding of a source into a reason if that is enforced, else into a warning.
+func (v *Verdict) Record(id RuleID, g PolicyRef, enforced bool, f Finding) {
+	if f.Silent() {
+		return
+	}
+	r := Reason{Rule: id, Source: g.String(), Decision: f.Decision, Field: f.Field, Digest: f.Digest, From: g}
+	if enforced {
+		r.Message = Sentence(f.What+" by "+r.Source, id, f.Accepted)
+		v.Refuse(r)
+		return
+	}
+	r.Message = Sentence(f.What+" by "+r.Source+", which only "+onlyDoes(g), id, f.Accepted)
+	v.Warn(r)
+}
+
+// Add records a finding that names its source itself, if it has one: it refuses if that denies or holds, else it warns.
+func (v *Verdict) Add(id RuleID, f Finding) {
+	if f.Silent() {
+		return
+	}
+	r := Reason{Rule: id, Decision: f.Decision, Field: f.Field, Digest: f.Digest, From: f.From,
+		Message: Sentence(f.What, id, f.Accepted)}
+	if f.From != (PolicyRef{}) {
+		r.Source = f.From.String()
+	}
+	if f.Decision == Allow {
+		v.Warn(r)
+	} else {
+		v.Refuse(r)
+	}
+}
+
+// AddFaults records each fault of an object as a refusal.
+func (v *Verdict) AddFaults(id RuleID, errs field.ErrorList) {
+	for _, err := range errs {
+		v.Add(id, Finding{Decision: Deny, Field: err.Field, What: err.Error()})
+	}
+}
+
+// onlyDoes returns what a source that does not refuse does instead.
+func onlyDoes(g PolicyRef) string {
+	if g.Kind == KindConstraint {
+		return "warns"
+	}
+	return "informs"
+}
+
+// Sentence returns the message of a reason: what is wrong, the rule in parentheses and, unless it is empty, what would
+// be accepted.
+func Sentence(what string, id RuleID, accepted string) string {
+	s := what + " (" + string(id) + ")"
+	if accepted != "" {
+		s += ": " + accepted
+	}
+	return s
+}
+
+// Consent is one by which a change passes that a policy holds.
+type Consent struct {
+	CSV, Digest string
+	// Rule is the one that holds the change without it.
+	Rule RuleID
+	// Policy is the policy that holds the change without it, as used in reasons.
+	Policy string
+	// From is where it is given: spec.consent.accepted, or annotation opgate.io/consent. By is the user of the latter,
+	// empty if not recorded. Until is when it ends, as " until <time>"; empty if it does not.
+	From, By, Until string
+}
+
+// String returns the consent in words: "etcd.v0.9.4 sha256:… by spec.consent.accepted of OperatorPolicy policies/etcd".
+func (c *Consent) String() string {
+	by := c.From + " of " + c.Policy
+	if c.From != AcceptedPath {
+		by = "annotation " + c.From
+		if c.By != "" {
+			by += " of user " + text.Quote(c.By)
+		}
+		by += c.Until + " for " + c.Policy
+	}
+	return text.Name(c.CSV) + " " + c.Digest + " by " + by
+}
+
+// AcceptedPath is the field of a policy by which it consents: the From of a Consent.
+const AcceptedPath = "spec.consent.accepted"
+
+// Disposition is the result for one ClusterServiceVersion of a plan.
+type Disposition int
+
+const (
+	// Ungoverned CSVs belong to a package that no enforcing policy allows or forbids: a user may approve them.
+	Ungoverned Disposition = iota
+	// Required CSVs are ungoverned, but an allowed one needs them (OLM added them).
+	Required
+	// Allowed CSVs are allowed by every enforcing policy of their package.
+	Allowed
+	// Held CSVs wait for something; that includes those of an unknown package.
+	Held
+	// Denied CSVs are refused.
+	Denied
+)
+
+// String returns the word used in explanations.
+func (s Disposition) String() string {
+	return [...]string{"ungoverned", "required", "allowed", "held", "denied"}[s]
+}
+
+// CSV is the verdict on one ClusterServiceVersion of a plan.
+type CSV struct {
+	CSV string
+	// Package and Version are empty if not known.
+	Package, Version string
+	// Release tells bundles of one version apart; empty if there is none.
+	Release     string
+	Disposition Disposition
+	// By names the policies that allow it, or the CSV that requires it.
+	By []string
+	// Because has the messages of the reasons for which it is Held or Denied, in no particular order.
+	Because []string
 }

@@ -69,13 +69,16 @@ type mutation struct {
 	file, after, insert string
 }
 
+// overrideRefused is the place of each rule that sets refusals aside.
+const overrideRefused = " refused"
+
 // mutations are all the places where what a rule finds is recorded.
 var mutations = []mutation{
 	// What judges find, whether they are in a declared slice or not.
 	{"rules/verdict/verdict.go", "func (v *Verdict) Refuse(r Reason) {", `if Mutated(r.Rule) { return }`},
 	{"rules/verdict/verdict.go", "func (v *Verdict) Warn(r Reason) {", `if MutatedWarning(r.Rule) { return }`},
 	// What the mutating webhook sets by a rule that never refuses.
-	{"rules/operatorpolicy_normalize.go", "if filled == op.Spec.ComplianceConfig",
+	{"rules/operatorpolicy.go", "if filled == op.Spec.ComplianceConfig",
 		` || verdict.Mutated(RuleOperatorPolicyNormalized)`},
 	// Without this a plan in another phase would be judged by no other rule either.
 	{"rules/plan.go", "if f := unfinished(j.Plan, len(j.Bundles)); !f.Silent()", ` && !verdict.Mutated(RulePlanPhase)`},
@@ -111,12 +114,7 @@ var mutations = []mutation{
 	{"admission/handler.go", "func (e *endpoint[New, Old]) internal() *admissionv1.AdmissionResponse {",
 		`if verdict.Mutated("gate/internal") { return &admissionv1.AdmissionResponse{Allowed: true} }`},
 	{"admission/override.go", "refused := func(why string) verdict.Verdict {",
-		`if asked.Rule == rules.RulePlanOverride && verdict.Mutated("plan/override refused") ||
-			asked.Rule == rules.RuleOperatorGroupOverride && verdict.Mutated("operatorgroup/override refused") ||
-			asked.Rule == rules.RuleSubscriptionOverride && verdict.Mutated("subscription/override refused") ||
-			asked.Rule == rules.RuleClusterExtensionOverride && verdict.Mutated("clusterextension/override refused") {
-			return *v
-		}`},
+		`if verdict.Mutated(asked.Rule + "` + overrideRefused + `") { return *v }`},
 }
 
 // Mutants returns those of the rules with these IDs, or of all rules for none.
@@ -127,6 +125,9 @@ func Mutants(ids []string) ([]string, error) {
 		var mutants []string
 		if !r.ID.OfGate() && !r.ID.ForDeletions() { // package rules records it
 			mutants = append(mutants, id)
+		}
+		if r.SetsAside {
+			mutants = append(mutants, id+overrideRefused)
 		}
 		for _, m := range mutations {
 			for _, found := range place.FindAllStringSubmatch(m.insert, -1) {

@@ -18,7 +18,7 @@ func TestEarlierIDs(t *testing.T) {
 		"plan/unknown-csv":     {bundle.RuleUnknown},
 		"csv/constraint":       {bundle.RuleConstraint},
 		"held (csv/contents), and not allowed (bundle/contents)": {bundle.RuleContents},
-		"csv/policy": {bundle.RuleMustNotHave, bundle.RuleCatalog, bundle.RuleVersion,
+		"csv/policy": {bundle.RuleMustNotHave, "bundle/catalog", bundle.RuleVersion,
 			bundle.RuleVersionRange,
 			bundle.RuleUnknown, bundle.RuleConsent, bundle.RuleContents, rules.RuleCSVFrozen,
 			bundle.RulePolicyUnreadable},

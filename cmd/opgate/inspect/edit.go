@@ -77,7 +77,7 @@ func (e *Edits) tried(plan *olm.InstallPlan, key string, csv *state.Replacement,
 	}
 	what, patch := propose(verdict.EditInput{
 		Policy: policy, CSV: csv.CSV, Version: csv.Version, Channel: csv.Channel, Catalog: csv.Catalog,
-		Message: r.Message,
+		Digest: r.Digest,
 	})
 	var operations strings.Builder
 	encoder := json.NewEncoder(&operations)

@@ -12,19 +12,6 @@ import (
 	"github.com/opgate/opgate/rules/verdict"
 )
 
-// The rules on break-glass approvals.
-const (
-	RulePlanOverride       verdict.RuleID = "plan/override"
-	RulePlanOverrideReason verdict.RuleID = "plan/override-reason"
-)
-
-var (
-	planOverride = verdict.Rule{ID: RulePlanOverride, Outcomes: verdict.Warns, SetsAside: true,
-		Summary: "a refused plan is approved by a user with the RBAC verb override, for the reason given"}
-	planOverrideReason = verdict.Rule{ID: RulePlanOverrideReason, Outcomes: verdict.Denies, Backstop: true,
-		Summary: "annotation opgate.io/override-reason is set on a plan without an approval that needs an override, or opgate.io/override-expires is changed later"}
-)
-
 // Override is the override that a write asks for.
 type Override struct {
 	// Rule is the one that the refusals become warnings of.
@@ -87,19 +74,18 @@ func OverrideText(p *olm.InstallPlan, now time.Time) string {
 // allows the steps of the plan. That applies in every namespace: the policy that a planted reason would set aside may
 // be created later.
 func refuseOverrideReason(v *verdict.Verdict) {
-	v.Refuse(verdict.Reason{Rule: RulePlanOverrideReason, Decision: verdict.Deny,
-		Field: "metadata.annotations[" + evidence.OverrideReasonAnnotation + "]",
-		Message: verdict.Sentence("annotation "+evidence.OverrideReasonAnnotation+" is not allowed here", RulePlanOverrideReason,
-			"give it together with spec.approved, and only where the approval is refused without it")})
+	v.Add(RulePlanOverrideReason, verdict.Finding{Decision: verdict.Deny,
+		Field:    "metadata.annotations[" + evidence.OverrideReasonAnnotation + "]",
+		What:     "annotation " + evidence.OverrideReasonAnnotation + " is not allowed here",
+		Accepted: "give it together with spec.approved, and only where the approval is refused without it"})
 }
 
 // refuseOverrideMoved keeps an override to the end that it was approved with: one that has ended would open again.
 func refuseOverrideMoved(v *verdict.Verdict) {
-	v.Refuse(verdict.Reason{Rule: RulePlanOverrideReason, Decision: verdict.Deny,
-		Field: "metadata.annotations[" + evidence.OverrideExpiresAnnotation + "]",
-		Message: verdict.Sentence("changing annotation "+evidence.OverrideExpiresAnnotation+" is not allowed",
-			RulePlanOverrideReason,
-			"an override ends when its approval states; to end it now, write "+evidence.EndedMark)})
+	v.Add(RulePlanOverrideReason, verdict.Finding{Decision: verdict.Deny,
+		Field:    "metadata.annotations[" + evidence.OverrideExpiresAnnotation + "]",
+		What:     "changing annotation " + evidence.OverrideExpiresAnnotation + " is not allowed",
+		Accepted: "an override ends when its approval states; to end it now, write " + evidence.EndedMark})
 }
 
 // OverrideNeeds returns the objects on which an approver needs the RBAC verb override to set this refusal aside; ok is

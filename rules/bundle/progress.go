@@ -1,0 +1,245 @@
+package bundle
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/rules/carrier"
+	"github.com/opgate/opgate/rules/facts"
+	"github.com/opgate/opgate/rules/state"
+	"github.com/opgate/opgate/rules/verdict"
+)
+
+// heldCatalogDigest holds what a catalog offers whose image is not accepted: behind a tag it changes without a change
+// of the CatalogSource (threat O26).
+func heldCatalogDigest(in planned, p *state.OperatorPolicy) verdict.Finding {
+	c := in.c
+	if p.CatalogImages == nil || !p.CatalogImages.HoldImage {
+		return verdict.Finding{}
+	}
+	digest, held := catalogImage(in, p)
+	if held != "" {
+		return verdict.Finding{Decision: verdict.Hold, What: text.Name(c.Name) + " is held", Accepted: held}
+	}
+	if slices.Contains(p.CatalogImages.Accepted, digest) {
+		return verdict.Finding{}
+	}
+	return verdict.Finding{Decision: verdict.Hold, What: text.Name(c.Name) + " is held",
+		Accepted: facts.CatalogName(c.Catalogs[0]) + " runs image " + digest +
+			"; add that to " + acceptedImages + " once it is reviewed, " + p.CatalogImages.AcceptedText(), Digest: digest}
+}
+
+// heldCatalogJump holds what a catalog offers after an image that changed more than usual (threat O28).
+func heldCatalogJump(in planned, p *state.OperatorPolicy) verdict.Finding {
+	c := in.c
+	if p.CatalogImages == nil || !p.CatalogImages.HoldJump {
+		return verdict.Finding{}
+	}
+	digest, held := catalogImage(in, p)
+	switch {
+	case held != "" && p.CatalogImages.HoldImage: // bundle/catalog-digest holds it
+		return verdict.Finding{}
+	case held != "":
+		return verdict.Finding{Decision: verdict.Hold, What: text.Name(c.Name) + " is held", Accepted: held}
+	case slices.Contains(p.CatalogImages.Accepted, digest):
+		return verdict.Finding{}
+	}
+	name := facts.CatalogName(c.Catalogs[0])
+	history, known := in.Namespace.Facts().Histories[c.Catalogs[0]]
+	known = known && history.Newest() == digest
+	review := "; add " + digest + ", which it runs, to " + acceptedImages + " once it is reviewed"
+	switch {
+	case !known && p.CatalogImages.HoldImage: // bundle/catalog-digest holds it
+		return verdict.Finding{}
+	case !known:
+		return verdict.Finding{Decision: verdict.Hold, What: text.Name(c.Name) + " is held",
+			Accepted: "it is not known yet what the image that " + name +
+				" runs changes; waits until its packages are compared, or" + strings.TrimPrefix(review, ";"), Digest: digest}
+	}
+	jump := history.Jump(p.CatalogImages.MaxChanged, p.CatalogImages.Accepted)
+	if jump == "" {
+		return verdict.Finding{}
+	}
+	return verdict.Finding{Decision: verdict.Hold, What: text.Name(c.Name) + " is held",
+		Accepted: name + " has jumped: " + text.Escape(jump) + review, Digest: digest}
+}
+
+// acceptedImages is the field of a policy that accepts images of catalogs.
+const acceptedImages = "spec.catalog.accepted"
+
+// catalogImage returns the digest of the image that the catalog of a ClusterServiceVersion runs, or what it is held for
+// if that is not known.
+func catalogImage(in planned, p *state.OperatorPolicy) (digest, held string) {
+	c := in.c
+	if len(c.Catalogs) != 1 {
+		return "", "its catalog is not known, or sources disagree about it; waits until the status of the plan names one"
+	}
+	digest, unknown := in.Namespace.Facts().RunningDigest(c.Catalogs[0])
+	if unknown != "" {
+		return "", unknown + "; " + p.CatalogImages.AcceptedText() + ", in " + acceptedImages
+	}
+	return digest, ""
+}
+
+// foreignCSVCatalog refuses what comes from another catalog than the policy names.
+func foreignCSVCatalog(c *carrier.Bundle, p *state.OperatorPolicy) verdict.Finding {
+	if p.Catalog.Name == "" && p.Catalog.Namespace == "" {
+		return verdict.Finding{}
+	}
+	if c.BypassesOLM {
+		return verdict.Finding{Decision: verdict.Deny,
+			What:     text.Name(c.Name) + ", which comes from no catalog, is not allowed",
+			Accepted: "allowed is " + p.CatalogText()}
+	}
+	if len(c.Catalogs) == 0 {
+		return verdict.Finding{Decision: verdict.Hold,
+			What:     "the catalog of " + text.Name(c.Name) + " is not known and the plan is held",
+			Accepted: "allowed is " + p.CatalogText()}
+	}
+	for _, catalog := range c.Catalogs {
+		if !p.AllowsCatalog(catalog) {
+			return verdict.Finding{Decision: verdict.Deny, What: fmt.Sprintf("%s from catalog %s/%s is not allowed",
+				text.Name(c.Name), text.Name(catalog.Namespace), text.Name(catalog.Name)),
+				Accepted: "allowed is " + p.CatalogText()}
+		}
+	}
+	return verdict.Finding{}
+}
+
+func foreignPlanChannel(in planned, p *state.OperatorPolicy) verdict.Finding {
+	if p.Channel == "" {
+		return verdict.Finding{}
+	}
+	c := in.c
+	for _, s := range in.Namespace.Subscribers(c.Package) {
+		if s.Spec.Channel != p.Channel {
+			return verdict.Finding{Decision: verdict.Hold,
+				What: fmt.Sprintf("%s, from channel %s of subscription %s, is held", text.Name(c.Name),
+					text.Quote(s.Spec.Channel), s.Metadata.Name),
+				Accepted: "waits until it follows channel " + text.Name(p.Channel)}
+		}
+	}
+	return verdict.Finding{}
+}
+
+func heldDeprecated(in planned, p *state.OperatorPolicy) verdict.Finding {
+	if !p.HoldDeprecated {
+		return verdict.Finding{}
+	}
+	c := in.c
+	name, from, channel := text.Name(c.Name), "its catalog", "its channel"
+	if len(c.Catalogs) == 1 {
+		from = "catalog " + text.Name(c.Catalogs[0].Namespace) + "/" + text.Name(c.Catalogs[0].Name)
+	}
+	d, known := c.Deprecations(in.Namespace)
+	if !known {
+		return verdict.Finding{Decision: verdict.Hold,
+			What: name + ", of which it is not known whether it is deprecated, is held",
+			Accepted: "waits until the PackageManifest of package " + text.Name(c.Package) + " in " + from +
+				" has it, or for spec.deprecated: Allow"}
+	}
+	if channels := in.Namespace.Channels(c.Package); len(channels) == 1 && channels[0] != "" {
+		channel = "channel " + text.Name(channels[0])
+	}
+	var deprecated []string
+	accepted := ""
+	for _, part := range []struct{ what, message, accepted string }{
+		{"the version", d.Version, "allowed is a version that is not deprecated, or spec.deprecated: Allow"},
+		{channel, d.Channel, "allowed is a version from a channel that is not deprecated, or spec.deprecated: Allow"},
+		{"package " + text.Name(c.Package), d.Package, "no version of it is allowed without spec.deprecated: Allow"},
+	} {
+		if part.message != "" {
+			deprecated, accepted = append(deprecated, part.what+" is deprecated ("+text.Quote(part.message)+")"),
+				part.accepted
+		}
+	}
+	if len(deprecated) == 0 {
+		return verdict.Finding{}
+	}
+	return verdict.Finding{Decision: verdict.Hold, What: name + " is held",
+		Accepted: strings.Join(deprecated, " and ") + " in " + from + "; " + accepted}
+}
+
+// heldAge holds what a catalog has offered for less time than the policy wants. The message names no time but that of
+// the record, so that it is the same until the version is old enough.
+func heldAge(in planned, p *state.OperatorPolicy) verdict.Finding {
+	if !p.Age.Holds() {
+		return verdict.Finding{}
+	}
+	c := in.c
+	// where the digest is not known, names with one do not count
+	if digest, _ := c.Digest(); p.Age.Skips(c.Name, digest) {
+		return verdict.Finding{}
+	}
+	held := verdict.Finding{Decision: verdict.Hold, What: text.Name(c.Name) + " is held"}
+	seen, unknown := c.FirstSeen(in.Namespace)
+	ready := seen.Add(p.Age.Least)
+	urgent := "; in an emergency, name it in spec.urgent"
+	switch {
+	case unknown != "":
+		held.Accepted = unknown + ", and spec.minimumAge is " + p.Age.Text + urgent
+	case in.Now.IsZero():
+		held.Accepted = "waits until the time is known, for spec.minimumAge"
+	case in.Now.Before(ready):
+		held.Accepted = facts.CatalogName(c.Catalogs[0]) + " has offered it since " + seen.Format(time.RFC3339) +
+			", and it is old enough (" + p.Age.Text + ") at " + ready.Format(time.RFC3339) + urgent
+	default:
+		return verdict.Finding{}
+	}
+	return held
+}
+
+// OutsideWindow holds something outside of the windows of a policy. The message names no time but those of the policy,
+// so that it is the same until one of them comes: it is in events and in the status.
+func OutsideWindow(now time.Time, what string, p *state.OperatorPolicy) verdict.Finding {
+	if !p.Calendar.Restricts() {
+		return verdict.Finding{}
+	}
+	held := verdict.Finding{Decision: verdict.Hold, What: what + " is held"}
+	if now.IsZero() {
+		held.Accepted = "waits until the time is known, for spec.approvalWindows and spec.freezes"
+		return held
+	}
+	when := p.Calendar.At(now)
+	if when.Open {
+		return verdict.Finding{}
+	}
+	frozen := ""
+	if f := when.Freeze; f != nil {
+		frozen = "approvals are frozen until " + f.End.Format(time.RFC3339)
+		if f.Reason != "" {
+			frozen += " (" + text.Quote(f.Reason) + ")"
+		}
+	}
+	opens := when.Opens.Format(time.RFC3339)
+	switch {
+	case when.Opens.IsZero():
+		held.Accepted = "no approval window opens within five years; change spec.approvalWindows or spec.freezes"
+	case when.Window == nil && when.Opens.Equal(when.Freeze.End):
+		held.Accepted = frozen
+		return held
+	case when.Window == nil:
+		held.Accepted = "approvals are allowed at " + opens
+	default:
+		held.Accepted = "waits for the next approval window, which is open at " + opens + " (cron " +
+			when.Window.String() + ")"
+	}
+	if frozen != "" {
+		held.Accepted = frozen + "; " + held.Accepted
+	}
+	return held
+}
+
+func heldUpgrade(in planned, p *state.OperatorPolicy) verdict.Finding {
+	c := in.c
+	installed, ends := in.Namespace.ReplacedBy(c.Package, c.Name)
+	if p.ApproveUpgrades || installed == "" { // a first install needs no upgrade approval (R-OP-10)
+		return verdict.Finding{}
+	}
+	return verdict.Finding{Decision: verdict.Hold,
+		What:     "the upgrade of " + text.Name(installed) + " to " + text.Name(c.Name) + " is held",
+		Accepted: "waits for spec.upgradeApproval: Automatic" + ends}
+}

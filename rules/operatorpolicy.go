@@ -1,0 +1,204 @@
+package rules
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	kjson "sigs.k8s.io/json"
+
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/catalog"
+	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/bundle"
+	"github.com/opgate/opgate/rules/exception"
+	"github.com/opgate/opgate/rules/grant"
+	"github.com/opgate/opgate/rules/operatorpolicy"
+	"github.com/opgate/opgate/rules/state"
+	"github.com/opgate/opgate/rules/verdict"
+)
+
+const (
+	RuleOperatorPolicyField          verdict.RuleID = "operatorpolicy/field"
+	RuleOperatorPolicyUnknownField   verdict.RuleID = "operatorpolicy/unknown-field"
+	RuleOperatorPolicyContradiction  verdict.RuleID = "operatorpolicy/contradiction"
+	RuleOperatorPolicyNormalized     verdict.RuleID = "operatorpolicy/normalized"
+	RuleOperatorPolicyIneffective    verdict.RuleID = "operatorpolicy/ineffective"
+	RuleOperatorPolicyOverlap        verdict.RuleID = "operatorpolicy/overlap"
+	RuleOperatorPolicyUncovered      verdict.RuleID = "operatorpolicy/uncovered"
+	RuleOperatorPolicyPending        verdict.RuleID = "operatorpolicy/pending"
+	RuleOperatorPolicySeveralTargets verdict.RuleID = "operatorpolicy/several-targets"
+	RuleOperatorPolicyLookup         verdict.RuleID = "operatorpolicy/lookup"
+	RuleOperatorPolicyExceptionRight verdict.RuleID = "operatorpolicy/exception-right"
+	RuleOperatorPolicyExceptionEnded verdict.RuleID = "operatorpolicy/exception-ended"
+)
+
+// operatorPolicyRules are the rules on OperatorPolicies.
+var operatorPolicyRules = []verdict.Rule{
+	{ID: RuleOperatorPolicyField, Outcomes: verdict.Denies,
+		Summary: "a field of an OperatorPolicy has a value that is not valid"},
+	{ID: RuleOperatorPolicyUnknownField, Outcomes: verdict.Denies,
+		Summary: "a field of an OperatorPolicy is unknown, or is set twice"},
+	{ID: RuleOperatorPolicyContradiction, Outcomes: verdict.Denies,
+		Summary: "two fields of an OperatorPolicy contradict each other"},
+	{ID: RuleOperatorPolicyNormalized, Outcomes: verdict.Warns,
+		Summary: "values were copied from the earlier field name to the present one"},
+	{ID: RuleOperatorPolicyIneffective, Outcomes: verdict.Warns,
+		Summary: "something in an OperatorPolicy cannot have the effect that its author will expect"},
+	{ID: RuleOperatorPolicyOverlap, Outcomes: verdict.Warns,
+		Summary: "another OperatorPolicy governs the same package in the same namespace"},
+	{ID: RuleOperatorPolicyUncovered, Outcomes: verdict.Warns,
+		Summary: "an installed ClusterServiceVersion is not one that the OperatorPolicy allows, or a Subscription that it managed is left behind"},
+	{ID: RuleOperatorPolicyPending, Outcomes: verdict.Warns,
+		Summary: "what the OperatorPolicy does to InstallPlans that wait for approval"},
+	{ID: RuleOperatorPolicySeveralTargets, Outcomes: verdict.Warns,
+		Summary: "the OperatorGroup of an OperatorPolicy names several target namespaces, which OLM advises against"},
+	{ID: RuleOperatorPolicyLookup, Outcomes: verdict.Denies,
+		Summary: "a template of an OperatorPolicy looks up an object that its author may not get"},
+	{ID: RuleOperatorPolicyExceptionRight, Outcomes: verdict.Denies,
+		Summary: "an exception is added, prolonged or widened by a user without the RBAC verb override on the policy"},
+	{ID: RuleOperatorPolicyExceptionEnded, Outcomes: verdict.DeniesOrWarns,
+		Summary: "an exception has ended, which a review of files refuses, or ends within 14 days"},
+}
+
+// OperatorPolicyInput is the input of JudgeOperatorPolicy.
+type OperatorPolicyInput struct {
+	Policy *policyv1beta2.OperatorPolicy
+	// Strict are the errors of DecodeOperatorPolicy: unknown and duplicate fields.
+	Strict []error
+	// Refused is what the schema of the kind does not admit. The API server refuses that itself where it has the
+	// schema; it has another one where another program owns the definition, and does not apply it to what conversion
+	// adds.
+	Refused field.ErrorList
+	// Old is the stored policy on update, nil on create.
+	Old *policyv1beta2.OperatorPolicy
+	// Namespace returns what is known of a namespace, for the preview; it may return nil.
+	Namespace func(name string) *state.Namespace
+	// Package returns a package of a catalog, for the preview; nil if it is not known. Default: none is.
+	Package func(pkg string, source olm.Catalog) *catalog.Package
+	// Copied reports whether a package is installed for all namespaces from another one, for the preview. Default: none
+	// is.
+	Copied func(pkg, namespace string) bool
+	// Grants are the rights that the installation withholds, for the preview.
+	Grants grant.Set
+	// Unbacked is why the API server refuses nothing by itself, and what would change that, for the preview. Default:
+	// it does refuse.
+	Unbacked string
+	// Now is that of PlanInput, for the preview.
+	Now time.Time
+	// ReviewPlan is set for files that are not sent to a cluster now: exceptions that have ended are refused.
+	Review bool
+}
+
+// OperatorPolicyObject returns the name of an OperatorPolicy as used in verdicts.
+func OperatorPolicyObject(op *policyv1beta2.OperatorPolicy) string {
+	meta := olm.ObjectMeta{Namespace: op.Namespace, Name: op.Name, GenerateName: op.GenerateName}
+	return "operatorpolicy " + meta.Key()
+}
+
+// DecodeOperatorPolicy decodes an OperatorPolicy as the API server does, and returns unknown and duplicate fields with
+// their paths. It ignores those in metadata and status, which the API server checks: a newer version may have fields
+// there that this one does not know.
+func DecodeOperatorPolicy(raw []byte) (op *policyv1beta2.OperatorPolicy, strict []error, err error) {
+	op = &policyv1beta2.OperatorPolicy{}
+	strict, err = kjson.UnmarshalStrict(raw, op)
+	return op, SpecFaults(strict), err
+}
+
+// SpecFaults returns the strict decoding errors that are not about metadata and status.
+func SpecFaults(strict []error) []error {
+	return slices.DeleteFunc(strict, func(problem error) bool {
+		return strings.Contains(problem.Error(), ` "metadata.`) || strings.Contains(problem.Error(), ` "status.`)
+	})
+}
+
+// JudgeOperatorPolicy decides on creating or updating an OperatorPolicy. An invalid spec is denied with the path of the
+// field; warnings preview the effect of the policy on installed operators and pending plans. An update that does not
+// change the spec passes, so that labels and finalizers can be edited even if the spec is invalid by present rules.
+func JudgeOperatorPolicy(in OperatorPolicyInput) verdict.Verdict {
+	op := in.Policy
+	v := verdict.Verdict{Object: OperatorPolicyObject(op)}
+	if in.Old != nil && len(in.Strict) == 0 && reflect.DeepEqual(in.Old.Spec, op.Spec) &&
+		reflect.DeepEqual(in.Old.Annotations, op.Annotations) {
+		return v
+	}
+	addStrict(&v, RuleOperatorPolicyUnknownField, in.Strict)
+	policy := NewOperatorPolicy(op)
+	for _, err := range policy.Invalid {
+		id := RuleOperatorPolicyField
+		if err.Type == field.ErrorTypeForbidden {
+			id = RuleOperatorPolicyContradiction
+		}
+		v.AddFaults(id, field.ErrorList{err})
+	}
+	v = v.Refused(RuleOperatorPolicyField, in.Refused)
+	policy.Exceptions().Judge(&v, RuleOperatorPolicyExceptionEnded, in.Now, in.Review)
+	if v.Decision == verdict.Allow {
+		(&preview{&in, policy, &v}).policy()
+	}
+	return v.Sorted()
+}
+
+// addStrict records strict decoding errors.
+func addStrict(v *verdict.Verdict, id verdict.RuleID, strict []error) {
+	for _, problem := range strict {
+		fix := "correct its name or remove it"
+		if strings.HasPrefix(problem.Error(), "duplicate field") {
+			fix = "keep one of the two"
+		}
+		v.Add(id, verdict.Finding{Decision: verdict.Deny, What: problem.Error(), Accepted: fix})
+	}
+}
+
+// NewOperatorPolicy prepares an OperatorPolicy for judging. It is total: it keeps whatever it cannot read as a fault.
+func NewOperatorPolicy(op *policyv1beta2.OperatorPolicy) *state.OperatorPolicy {
+	return state.NewOperatorPolicy(op, bundle.Exceptable())
+}
+
+// CompletedOperatorPolicy prepares a policy that was completed from cluster state; written is the policy as it is
+// stored. Problems, full sentences, are why it could not be completed in part; while there are any, what it governs is
+// held.
+func CompletedOperatorPolicy(
+	written, completed *policyv1beta2.OperatorPolicy, problems []string,
+) *state.OperatorPolicy {
+	return state.CompletedOperatorPolicy(written, completed, problems, bundle.Exceptable())
+}
+
+// NormalizeOperatorPolicy fills complianceConfig. It keeps the author's fields unchanged, so that GitOps tools see no
+// drift.
+func NormalizeOperatorPolicy(op, old *policyv1beta2.OperatorPolicy) []verdict.Change {
+	filled, copied := operatorpolicy.FilledConfig(op, old)
+	if filled == op.Spec.ComplianceConfig {
+		return nil
+	}
+	change := verdict.Change{Rule: RuleOperatorPolicyNormalized, Path: "/spec/complianceConfig", Value: filled}
+	if copied {
+		change.Message = verdict.Sentence(
+			"spec.statusConfig is the earlier name of spec.complianceConfig and was copied "+
+				"there",
+			RuleOperatorPolicyNormalized, "write spec.complianceConfig with Compliant or NonCompliant")
+	}
+	return []verdict.Change{change}
+}
+
+// WidenedExceptions returns the paths of the exceptions by which a write of an OperatorPolicy sets more aside than the
+// stored one does, or for longer, whatever has ended: one that is added, prolonged or widened. Old is nil on create.
+func WidenedExceptions(op, old *policyv1beta2.OperatorPolicy) []string {
+	now, _ := state.ReadExceptions(op, bundle.Exceptable()) // what is not valid is refused
+	var before exception.List
+	if old != nil {
+		before, _ = state.ReadExceptions(old, bundle.Exceptable())
+	}
+	return now.Widened(before)
+}
+
+// RefuseExceptions refuses an object with exceptions, at some paths, that its author may not write; why is a clause on
+// the missing right.
+func RefuseExceptions(v *verdict.Verdict, id verdict.RuleID, paths []string, why string) {
+	v.Add(id, verdict.Finding{Decision: verdict.Deny, Field: paths[0], Accepted: why,
+		What: "adding, prolonging or widening " + text.Names(paths, verdict.MaxListed) + " is not allowed"})
+	*v = v.Sorted()
+}
