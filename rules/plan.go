@@ -102,7 +102,7 @@ type Inspected struct {
 func Inspect(ns *state.Namespace, now time.Time) []Inspected {
 	var all []Inspected
 	for i := range ns.Installed() {
-		if v, here := bundle.JudgeInstalled(ns, ns.Installed()[i].CSV, now); here {
+		if v, stored := bundle.JudgeInstalled(ns, ns.Installed()[i].CSV, now); stored {
 			all = append(all, Inspected{olm.KindClusterServiceVersion, ns.Installed()[i].CSV, v})
 		}
 	}

@@ -106,8 +106,8 @@ func RefusedSteps(plan *olm.InstallPlan, ns *state.Namespace, now time.Time) []v
 
 // JudgeInstalled decides whether an installed operator is one that the present policies and Constraints allow at a
 // time, however it was approved. How it got there is not judged: upgradeApproval and consent are about changes.
-// Here is false for a ClusterServiceVersion that is not stored, or that installs nothing here.
-func JudgeInstalled(ns *state.Namespace, csv string, now time.Time) (v verdict.Verdict, here bool) {
+// Stored is false for a ClusterServiceVersion that is not stored, or that installs nothing in the namespace.
+func JudgeInstalled(ns *state.Namespace, csv string, now time.Time) (v verdict.Verdict, stored bool) {
 	i := slices.IndexFunc(ns.Installed(), func(c state.Installed) bool { return c.CSV == csv && c.Spec != nil })
 	if i < 0 {
 		return verdict.Verdict{}, false
