@@ -190,7 +190,7 @@ func TestNotReady(t *testing.T) {
 	}
 }
 
-// TestMatchConditionsSkipOnlyWhatPasses checks the matchConditions in manifests/base/webhooks.yaml: every write
+// TestMatchConditionsSkipOnlyWhatPasses checks the matchConditions of the webhooks: every write
 // that they skip is one that the gate would allow.
 func TestMatchConditionsSkipOnlyWhatPasses(t *testing.T) {
 	scenarios, err := scenario.Load(scenarioDir, versions)

@@ -13,64 +13,62 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/opgate/opgate/admission/webhooks"
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
-	"github.com/opgate/opgate/certs"
 	"github.com/opgate/opgate/snapshot"
 )
 
-// shipped is one webhook in manifests/base/webhooks.yaml, with the rules that pods write.
+// shipped is one webhook of an installation.
 type shipped struct {
-	admissionregistrationv1.ValidatingWebhook
+	webhooks.Entry
 	// path is that of the endpoint, which pods derive from the name.
 	path string
 }
 
-// shippedWebhooks returns the mutating and validating webhooks that are shipped.
+// shippedWebhooks returns the mutating and validating webhooks that are shipped. Manifests have their names and
+// namespaceSelectors, and nothing that takes effect before a replica is ready.
 func shippedWebhooks(t testing.TB) []shipped {
 	t.Helper()
+	all, err := webhooks.New(webhooks.Settings{OLM: olmUser, FailurePolicy: admissionregistrationv1.Fail, TimeoutSeconds: 5})
+	if err != nil {
+		t.Fatal(err)
+	}
 	data, err := os.ReadFile("../manifests/base/webhooks.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
 	var hooks []shipped
-	for _, document := range bytes.Split(data, []byte("\n---\n")) {
+	for i, document := range bytes.Split(data, []byte("\n---\n")) {
 		var configuration struct {
-			metav1.TypeMeta   `json:",inline"`
-			metav1.ObjectMeta `json:"metadata"`
-			Webhooks          []struct {
-				admissionregistrationv1.ValidatingWebhook `json:",inline"`
-				ReinvocationPolicy                        string `json:"reinvocationPolicy"`
-			} `json:"webhooks"`
+			Webhooks []webhooks.Entry `json:"webhooks"`
 		}
-		if err := yaml.UnmarshalStrict(document, &configuration); err != nil {
+		if err := yaml.Unmarshal(document, &configuration); err != nil {
 			t.Fatal(err)
 		}
-		rules, err := certs.ShippedRules(&configuration)
-		if err != nil {
-			t.Fatal(err)
+		verb, entries := "/mutate/", all.Mutating
+		if i == 1 {
+			verb, entries = "/validate/", all.Validating
 		}
-		for _, h := range configuration.Webhooks {
-			if len(h.Rules) > 0 {
-				t.Errorf("webhook %s takes effect before a replica is ready: it has rules %+v", h.Name, h.Rules)
-			}
+		if len(configuration.Webhooks) != len(entries) {
+			t.Fatalf("%s: manifests have %d entries, the program %d", verb, len(configuration.Webhooks), len(entries))
+		}
+		for j, h := range entries {
+			in := configuration.Webhooks[j]
 			// A path would be owned by the applier's field manager, and the pods could not add their token. They derive
 			// it from the name.
-			if h.Rules = rules[h.Name]; h.ClientConfig.Service.Path != nil || len(h.Rules) != 1 ||
-				len(h.Rules[0].Resources) != 1 {
-				t.Fatalf("%s: want one rule with one resource, and no path, which pods write (threat G20)", h.Name)
+			if in.Name != h.Name || in.ClientConfig.Service.Path != nil || len(in.Rules) > 0 || len(in.MatchConditions) > 0 ||
+				len(h.Rules) != 1 || len(h.Rules[0].Resources) != 1 {
+				t.Fatalf("%s: want one rule with one resource, and in manifests neither rules nor conditions nor a path, which pods write (threat G20)", h.Name)
 			}
-			verb := "/validate/"
-			if configuration.Kind == "MutatingWebhookConfiguration" {
-				verb = "/mutate/"
-			}
-			hooks = append(hooks, shipped{h.ValidatingWebhook, verb + strings.TrimSuffix(h.Name, ".opgate.io")})
+			h.NamespaceSelector = in.NamespaceSelector
+			hooks = append(hooks, shipped{h, verb + strings.TrimSuffix(h.Name, ".opgate.io")})
 		}
 	}
 	return hooks
 }
 
-// TestWebhookManifest checks in manifests/base/webhooks.yaml what makes failurePolicy Fail acceptable and the gate
+// TestWebhookManifest checks in the entries of the webhook configurations what makes failurePolicy Fail acceptable and the gate
 // complete: narrow rules, every version, no side effects, every endpoint called.
 func TestWebhookManifest(t *testing.T) {
 	var paths []string
@@ -105,7 +103,7 @@ func TestWebhookManifest(t *testing.T) {
 		if h.NamespaceSelector != nil {
 			selector = *h.NamespaceSelector
 		}
-		if h.ObjectSelector != nil || len(selector.MatchLabels) > 0 {
+		if len(h.ObjectSelector.MatchLabels)+len(h.ObjectSelector.MatchExpressions)+len(selector.MatchLabels) > 0 {
 			t.Errorf("%s selects by labels that a tenant may set (threat G12)", h.Name)
 		}
 		for _, e := range selector.MatchExpressions {

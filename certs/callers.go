@@ -46,10 +46,9 @@ type Callers struct {
 	mu sync.Mutex
 	// since is when this replica first saw the token of a webhook configuration, by label.
 	since map[string]sighting
-	// exposed are accepted tokens that may have been shown to a user. Its changes, and those of the tokens in use, are
-	// signalled.
+	// exposed are accepted tokens that may have been shown to a user. Additions are put into added, which may be nil.
 	exposed map[string]bool
-	changed signal.Signal
+	added   chan<- struct{}
 }
 
 type sighting struct {
@@ -117,7 +116,6 @@ func (c *Callers) update(inUse map[string]string) {
 	}
 	c.tokens.Store(&tokens)
 	maps.DeleteFunc(c.exposed, func(token string, _ bool) bool { _, known := tokens[token]; return !known })
-	c.changed.Notify()
 }
 
 // Expose records that a token may have been shown to a user, so that it is replaced: the call with it timed out, or
@@ -132,7 +130,7 @@ func (c *Callers) Expose(token string) {
 		c.exposed = map[string]bool{}
 	}
 	c.exposed[token] = true
-	c.changed.Notify()
+	signal.Put(c.added)
 }
 
 // expired reports whether this replica has observed a token of a webhook configuration for longer than its lifetime.

@@ -219,7 +219,7 @@ func TestP4tTokenIsReplaced(t *testing.T) {
 	now = now.Add(exposedLifetime)
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
-	running.Go(func() { k.replaceExposed(ctx) })
+	running.Go(func() { k.keepPaths(ctx) })
 	callers.Expose(token)
 	path := <-written
 	next, found := strings.CutPrefix(path, "/validate/policies/")

@@ -33,8 +33,8 @@ const (
 	firstRetry, maxRetry          = time.Second, 30 * time.Second
 )
 
-// Controller writes the Secret, the caBundles, the paths with their tokens and the rules. Where certificates are
-// self-managed, only the replica that holds the Lease does. Unless Options disable it, the webhook configurations are
+// Controller writes the Secret, the caBundles, the entries of the webhooks and their paths with the tokens. But for paths,
+// only the replica that holds the Lease does. Unless Options disable it, the webhook configurations are
 // owned by Opgate's namespace, so that they are deleted with it: without a server they would refuse writes forever.
 type Controller struct {
 	options Options
@@ -51,7 +51,8 @@ type Controller struct {
 	leases  coordinationclient.LeasesGetter
 	clock   *serverClock
 	limiter flowcontrol.RateLimiter
-	changed chan struct{} // of capacity 1: changes are coalesced
+	// changed and routes trigger a reconciliation of the leader, and of paths. Their capacity is 1: changes are coalesced.
+	changed, routes chan struct{}
 }
 
 // NewController returns a controller for certificates that Opgate does not manage itself. Start runs it.
@@ -62,7 +63,11 @@ func NewController(o Options, source Source) (*Controller, error) {
 
 func newController(o Options, source Source) (*Controller, error) {
 	k := &Controller{options: o, source: source, clock: &serverClock{now: o.Now}, changed: make(chan struct{}, 1),
+		routes:  make(chan struct{}, 1),
 		limiter: flowcontrol.NewTokenBucketRateLimiter(writesPerSecond, writesAtOnce)}
+	if o.Callers != nil {
+		o.Callers.added = k.routes
+	}
 	config := k.clock.measure(o.Config)
 	var err error
 	if k.client, err = dynamic.NewForConfig(config); err != nil {
@@ -71,7 +76,7 @@ func newController(o Options, source Source) (*Controller, error) {
 	if k.leases, err = coordinationclient.NewForConfig(config); err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
-	k.registrations = registrations(o.ExternalDefinition)
+	k.registrations = registrations(&o.Webhooks, o.ExternalDefinition)
 	for _, r := range k.registrations {
 		resource := r.kind.GroupVersion().WithResource(r.resource)
 		if r.object, err = watchObject(k.client, resource, "", r.name, k.registrationChanged,
@@ -94,6 +99,7 @@ func (k *Controller) enqueue() { signal.Put(k.changed) }
 // registrationChanged accepts the tokens of the current registrations and triggers a reconciliation.
 func (k *Controller) registrationChanged() {
 	defer k.enqueue()
+	defer signal.Put(k.routes)
 	if k.options.Callers != nil {
 		k.reading.Lock()
 		defer k.reading.Unlock()
@@ -115,15 +121,9 @@ func (k *Controller) run(ctx context.Context) {
 	for _, r := range k.registrations {
 		running.Go(func() { r.Informer.RunWithContext(ctx) })
 	}
-	if k.options.Callers != nil {
-		running.Go(func() { k.replaceExposed(ctx) })
-	}
-	turn := k.runWithLease
-	if k.secret == nil {
-		turn = k.lead // owner references and paths may be written by several replicas
-	}
+	running.Go(func() { k.keepPaths(ctx) })
 	for ctx.Err() == nil {
-		if err := turn(ctx); err != nil && ctx.Err() == nil {
+		if err := k.runWithLease(ctx); err != nil && ctx.Err() == nil {
 			k.options.Log.Error(err, "certificate controller stopped, retrying", "after", leaseDuration.String())
 			_ = signal.Sleep(ctx, leaseDuration)
 		}
@@ -155,7 +155,7 @@ func (k *Controller) lead(ctx context.Context) error {
 		return err
 	}
 	l := &leadership{Controller: k, refused: map[string]bool{}, reported: map[string]bool{}, waiting: map[string]bool{},
-		complete: map[string]string{}, selectors: map[string][]string{}}
+		selectors: map[string][]string{}}
 	defer k.options.Metrics.stopped()
 	var synced []cache.InformerSynced
 	for _, r := range l.registrations {

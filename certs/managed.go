@@ -16,6 +16,7 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/client-go/rest"
 
+	"github.com/opgate/opgate/admission/webhooks"
 	"github.com/opgate/opgate/internal/events"
 	"github.com/opgate/opgate/internal/signal"
 )
@@ -33,10 +34,12 @@ type Options struct {
 	Identity string
 	// Lifetimes of self-managed certificates. All are required for these.
 	Lifetimes Lifetimes
+	// Webhooks are the entries of the webhook configurations. Required.
+	Webhooks webhooks.Configurations
 	// Callers accepts the tokens in the registrations. Default: the API server authenticates by certificate, and paths
 	// have no token.
 	Callers *Callers
-	// Ready is closed when this replica has been ready. Until then it does not write the rules of webhooks, which makes
+	// Ready is closed when this replica has been ready. Until then it does not write the entries of webhooks, which makes
 	// them take effect. Default: it is ready from the start.
 	Ready <-chan struct{}
 	// Unowned removes the namespace from the owners of the webhook configurations, and does not add it. Default: it is

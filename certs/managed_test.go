@@ -230,7 +230,7 @@ func TestRegistrations(t *testing.T) {
 		"rules": []any{}}
 	bare := map[string]any{"name": "b", "clientConfig": map[string]any{"url": "https://x"}}
 	webhooksOf := &unstructured.Unstructured{Object: map[string]any{"webhooks": []any{hook, bare}}}
-	got := webhooks(webhooksOf)
+	got := entryBundles(webhooksOf)
 	if len(got) != 2 || string(got[0].bundle) != "A" || len(got[1].bundle) > 0 {
 		t.Errorf("read %+v", got)
 	}
@@ -248,7 +248,7 @@ func TestRegistrations(t *testing.T) {
 		t.Errorf("a CRD with webhook gives %v", got)
 	}
 	for _, damaged := range []map[string]any{{}, {"webhooks": "x"}, {"webhooks": []any{"x"}}, {"spec": []any{}}} {
-		_, _ = webhooks(&unstructured.Unstructured{Object: damaged}),
+		_, _ = entryBundles(&unstructured.Unstructured{Object: damaged}),
 			conversionWebhook(&unstructured.Unstructured{Object: damaged})
 	}
 	owned := &registration{owned: true,

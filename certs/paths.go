@@ -4,8 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
-
-	"github.com/opgate/opgate/internal/signal"
+	"time"
 )
 
 // reconcilePaths writes paths that end in a token. Where the API server authenticates by certificate, it only fills in
@@ -45,23 +44,27 @@ func (k *Controller) routed(r *registration) bool {
 	return len(endpoints) == 0 || token != "" && !k.options.Callers.expired(r.label, token)
 }
 
-// replaceExposed replaces tokens that may have been shown to users until the context is cancelled. Every replica does
-// so, since only the one that was called knows; one that writes last, or first, is as good as the other.
-func (k *Controller) replaceExposed(ctx context.Context) {
+// keepPaths keeps the paths until the context is cancelled, and replaces tokens that may have been shown to users. Every
+// replica does so, since only the one that was called knows; one that writes last, or first, is as good as the other.
+func (k *Controller) keepPaths(ctx context.Context) {
 	for ctx.Err() == nil {
-		due, found := k.options.Callers.exposedInUse()
-		if !found {
-			_ = k.options.Callers.changed.Until(ctx, func() bool { // it is cancelled
-				_, found := k.options.Callers.exposedInUse()
-				return found
-			})
-			continue
-		}
-		_ = signal.Sleep(ctx, due.Sub(k.options.Now()))
+		next := resyncPeriod
 		if err := k.reconcilePaths(ctx); err != nil && ctx.Err() == nil {
-			k.options.Log.Error(err, "token that may have been exposed not replaced, retrying",
-				"after", firstRetry.String())
+			k.options.Log.Error(err, "paths of webhooks not written, retrying", "after", firstRetry.String())
+			next = firstRetry
 		}
-		_ = signal.Sleep(ctx, firstRetry) // the watch shows the next token meanwhile
+		if k.options.Callers != nil {
+			if due, found := k.options.Callers.exposedInUse(); found {
+				// Not before the watch shows the token that was just written.
+				next = min(next, max(due.Sub(k.options.Now()), firstRetry))
+			}
+		}
+		timer := time.NewTimer(next)
+		select {
+		case <-ctx.Done():
+		case <-k.routes:
+		case <-timer.C:
+		}
+		timer.Stop()
 	}
 }

@@ -20,8 +20,6 @@ type leadership struct {
 	// refused are the objects whose owners may not be changed, reported those that were logged as skipped, waiting
 	// those that were logged as without effect yet, by label.
 	refused, reported, waiting map[string]bool
-	// complete are the annotations with which an object had all fields, by label.
-	complete map[string]string
 	// selectors are those that were logged as exempting namespaces, by label of the object.
 	selectors map[string][]string
 }
@@ -29,9 +27,7 @@ type leadership struct {
 // reconcile writes what differs from the desired state. It returns when to reconcile again; zero if only events matter.
 func (l *leadership) reconcile(ctx context.Context) (time.Time, error) {
 	var next time.Time
-	// Paths first: without a caBundle the API server cannot call, so it never calls a new configuration without a
-	// token.
-	failed := []error{l.reconcilePaths(ctx)}
+	var failed []error
 	if l.secret != nil {
 		stored, again, err := l.reconcileSecret(ctx)
 		next, failed = again, append(failed, err)
@@ -216,7 +212,6 @@ func (l *leadership) updateMetrics() {
 			l.options.Metrics.unused(r.label)
 			continue
 		}
-		changed, err := changedFields(r.Get())
-		l.options.Metrics.registered(r.label, err == nil && len(changed) == 0 && l.trusted(r))
+		l.options.Metrics.registered(r.label, len(changedFields(r.Get(), r.entries)) == 0 && l.trusted(r))
 	}
 }

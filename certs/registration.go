@@ -7,12 +7,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/opgate/opgate/admission/webhooks"
 )
 
 const (
@@ -35,6 +38,8 @@ type registration struct {
 	verb string
 	// owned is whether Opgate's namespace may be its owner.
 	owned bool
+	// entries are those of a webhook configuration as they have to be, see owned.
+	entries []webhooks.Entry
 	// bundles returns the caBundles of an object, one for each client configuration.
 	bundles func(u *unstructured.Unstructured) []caller
 
@@ -48,17 +53,16 @@ type caller struct {
 }
 
 // registrations returns the objects of a release, without the definition of OperatorPolicy if another program owns it.
-func registrations(externalDefinition bool) []*registration {
-	admission := func(kind, resource, label, verb string) *registration {
+func registrations(c *webhooks.Configurations, externalDefinition bool) []*registration {
+	admission := func(kind, verb string, entries []webhooks.Entry) *registration {
+		label := strings.ToLower(kind)
 		return &registration{kind: schema.GroupVersionKind{Group: "admissionregistration.k8s.io", Version: "v1",
-			Kind: kind},
-			resource: resource, name: "opgate", label: label, verb: verb, owned: true, bundles: webhooks}
+			Kind: kind}, resource: label + "s", name: "opgate", label: label, verb: verb, owned: true, entries: entries,
+			bundles: entryBundles}
 	}
 	all := []*registration{
-		admission("MutatingWebhookConfiguration", "mutatingwebhookconfigurations", "mutatingwebhookconfiguration",
-			"mutate"),
-		admission("ValidatingWebhookConfiguration", "validatingwebhookconfigurations", "validatingwebhookconfiguration",
-			"validate"),
+		admission("MutatingWebhookConfiguration", "mutate", c.Mutating),
+		admission("ValidatingWebhookConfiguration", "validate", c.Validating),
 		{kind: schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"},
 			resource: "customresourcedefinitions", name: "operatorpolicies.policy.open-cluster-management.io",
 			label: "customresourcedefinition", bundles: conversionWebhook},
@@ -69,8 +73,8 @@ func registrations(externalDefinition bool) []*registration {
 	return all
 }
 
-// webhooks reads the entries of a webhook configuration.
-func webhooks(u *unstructured.Unstructured) []caller {
+// entryBundles reads the entries of a webhook configuration.
+func entryBundles(u *unstructured.Unstructured) []caller {
 	entries, _, _ := unstructured.NestedSlice(u.Object, "webhooks")
 	var callers []caller
 	for i, e := range entries {

@@ -8,7 +8,10 @@ import (
 	"strings"
 	"testing"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/opgate/opgate/admission/webhooks"
 )
 
 // numerals are the words for numbers in documents, by their number.
@@ -114,49 +117,23 @@ func matches(file, expression string) func(t *testing.T) int {
 	}
 }
 
-// webhookConfigurations are the webhook configurations of the release.
-func webhookConfigurations(t *testing.T) (configurations []webhookConfiguration) {
+// webhookEntries are those of the webhook configurations.
+func webhookEntries(t *testing.T) []webhooks.Entry {
 	t.Helper()
-	for document := range strings.SplitSeq(strings.Join(lines(t, "../manifests/base/webhooks.yaml"), "\n"), "\n---\n") {
-		var c webhookConfiguration
-		if err := yaml.Unmarshal([]byte(document), &c); err != nil {
-			t.Fatal(err)
-		}
-		configurations = append(configurations, c)
+	all, err := webhooks.New(webhooks.Settings{FailurePolicy: admissionregistrationv1.Fail})
+	if err != nil {
+		t.Fatal(err)
 	}
-	return configurations
+	return slices.Concat(all.Mutating, all.Validating)
 }
 
-type webhookConfiguration struct {
-	Metadata struct {
-		Annotations map[string]string `json:"annotations"`
-	} `json:"metadata"`
-	Webhooks []struct {
-		Name          string `json:"name"`
-		FailurePolicy string `json:"failurePolicy"`
-	} `json:"webhooks"`
-}
-
-// gatedKinds is the number of kinds that webhooks match, by the rules that pods write into the configurations.
+// gatedKinds is the number of kinds that webhooks match.
 func gatedKinds(t *testing.T) int {
 	t.Helper()
 	kinds := map[string]bool{}
-	for _, c := range webhookConfigurations(t) {
-		var rules map[string][]struct {
-			APIGroups []string `json:"apiGroups"`
-			Resources []string `json:"resources"`
-		}
-		if err := yaml.Unmarshal([]byte(c.Metadata.Annotations["opgate.io/webhook-rules"]), &rules); err != nil {
-			t.Fatal(err)
-		}
-		for _, entry := range rules {
-			for _, rule := range entry {
-				for _, resource := range rule.Resources {
-					resource, _, _ = strings.Cut(resource, "/")
-					kinds[rule.APIGroups[0]+"/"+resource] = true
-				}
-			}
-		}
+	for _, entry := range webhookEntries(t) {
+		resource, _, _ := strings.Cut(entry.Rules[0].Resources[0], "/")
+		kinds[entry.Rules[0].APIGroups[0]+"/"+resource] = true
 	}
 	return len(kinds)
 }
@@ -164,11 +141,9 @@ func gatedKinds(t *testing.T) int {
 // ignoredEntries is the number of entries that let a write pass while no pod answers.
 func ignoredEntries(t *testing.T) (found int) {
 	t.Helper()
-	for _, c := range webhookConfigurations(t) {
-		for _, webhook := range c.Webhooks {
-			if webhook.FailurePolicy == "Ignore" {
-				found++
-			}
+	for _, entry := range webhookEntries(t) {
+		if *entry.FailurePolicy == admissionregistrationv1.Ignore {
+			found++
 		}
 	}
 	return found

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/opgate/opgate/admission/webhooks"
 	"github.com/opgate/opgate/e2e/internal/speed"
 )
 
@@ -126,8 +127,7 @@ func readWebhooks(path string, to target) ([]client.Object, error) {
 		default:
 			return nil, fmt.Errorf("unexpected or repeated %s", d.GroupVersionKind())
 		}
-		text := bytes.ReplaceAll(d.text, []byte("'"+OLMUserName+"'"), []byte("'"+to.olm+"'"))
-		if err := yaml.UnmarshalStrict(text, into); err != nil {
+		if err := yaml.UnmarshalStrict(d.text, into); err != nil {
 			return nil, fmt.Errorf("%s: %w", d.Kind, err)
 		}
 	}
@@ -135,40 +135,52 @@ func readWebhooks(path string, to target) ([]client.Object, error) {
 		return nil, errors.New("want a MutatingWebhookConfiguration and a ValidatingWebhookConfiguration")
 	}
 
-	mutatingRules, err := shippedWebhookRules(mutating)
-	if err != nil {
-		return nil, err
-	}
-	validatingRules, err := shippedWebhookRules(validating)
+	// Opgate completes the entries; a process that is killed and started again has to do so at once, which here the
+	// cluster does for it. Without rules they match nothing.
+	complete, err := webhooks.New(webhooks.Settings{OLM: to.olm, FailurePolicy: admissionregistrationv1.Fail,
+		TimeoutSeconds: 5})
 	if err != nil {
 		return nil, err
 	}
 	for i := range mutating.Webhooks {
-		webhook := &mutating.Webhooks[i]
-		if err := redirect(&webhook.ClientConfig, to); err != nil {
-			return nil, fmt.Errorf("webhook %s: %w", webhook.Name, err)
+		entry, err := to.complete(mutating.Webhooks[i].Name, complete.Mutating, mutating.Webhooks[i].ClientConfig)
+		if err != nil {
+			return nil, err
 		}
-		if to.inEffect {
-			webhook.Rules = mutatingRules[webhook.Name]
-		}
+		entry.NamespaceSelector = mutating.Webhooks[i].NamespaceSelector
+		mutating.Webhooks[i] = entry
 	}
 	for i := range validating.Webhooks {
-		webhook := &validating.Webhooks[i]
-		if err := redirect(&webhook.ClientConfig, to); err != nil {
-			return nil, fmt.Errorf("webhook %s: %w", webhook.Name, err)
+		entry, err := to.complete(validating.Webhooks[i].Name, complete.Validating, validating.Webhooks[i].ClientConfig)
+		if err != nil {
+			return nil, err
 		}
-		if to.inEffect {
-			webhook.Rules = validatingRules[webhook.Name]
-		}
+		validating.Webhooks[i] = admissionregistrationv1.ValidatingWebhook{Name: entry.Name,
+			ClientConfig: entry.ClientConfig, Rules: entry.Rules, FailurePolicy: entry.FailurePolicy,
+			MatchPolicy: entry.MatchPolicy, NamespaceSelector: validating.Webhooks[i].NamespaceSelector,
+			ObjectSelector: entry.ObjectSelector, SideEffects: entry.SideEffects, TimeoutSeconds: entry.TimeoutSeconds,
+			AdmissionReviewVersions: entry.AdmissionReviewVersions, MatchConditions: entry.MatchConditions}
 	}
 	return []client.Object{mutating, validating}, nil
 }
 
-// shippedWebhookRules returns the rules that Opgate sets in the entries of a configuration, by their names.
-func shippedWebhookRules(configuration client.Object) (map[string][]admissionregistrationv1.RuleWithOperations, error) {
-	rules := map[string][]admissionregistrationv1.RuleWithOperations{}
-	err := yaml.UnmarshalStrict([]byte(configuration.GetAnnotations()["opgate.io/webhook-rules"]), &rules)
-	return rules, err
+// complete returns the entry of a name, which calls the target in place of the Service.
+func (to target) complete(
+	name string, all []webhooks.Entry, config admissionregistrationv1.WebhookClientConfig,
+) (webhooks.Entry, error) {
+	i := slices.IndexFunc(all, func(e webhooks.Entry) bool { return e.Name == name })
+	if i < 0 {
+		return webhooks.Entry{}, fmt.Errorf("webhook %s: Opgate has no such entry", name)
+	}
+	entry := all[i]
+	if !to.inEffect {
+		entry.Rules = nil
+	}
+	entry.ClientConfig = config
+	if err := redirect(&entry.ClientConfig, to); err != nil {
+		return webhooks.Entry{}, fmt.Errorf("webhook %s: %w", name, err)
+	}
+	return entry, nil
 }
 
 // document is one object in a file of manifests.

@@ -15,7 +15,7 @@ apiVersion: admissionregistration.k8s.io/v1
 kind: MutatingWebhookConfiguration
 metadata: {name: opgate}
 webhooks:
-- name: mutate.opgate.io
+- name: subscriptions.opgate.io
   clientConfig: {service: {namespace: opgate-system, name: opgate}}
   failurePolicy: Fail
 `
@@ -24,7 +24,7 @@ apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingWebhookConfiguration
 metadata: {name: opgate}
 webhooks:
-- name: validate.opgate.io
+- name: subscriptions.opgate.io
   clientConfig: {service: {namespace: opgate-system, name: opgate}}
   failurePolicy: Fail
 `
@@ -85,7 +85,7 @@ func TestReadWebhooksRefusesWhatItWouldNotTest(t *testing.T) {
 		"a path": {
 			documents: []string{mutatingManifest, strings.ReplaceAll(validatingManifest, "system, name: opgate}",
 				"system, name: opgate, path: /validate}")},
-			want: "webhook validate.opgate.io: clientConfig has no service, or one with a path",
+			want: "webhook subscriptions.opgate.io: clientConfig has no service, or one with a path",
 		},
 	}
 	for name, test := range tests {

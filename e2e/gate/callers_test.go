@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -398,5 +399,43 @@ func TestA9ClientCertificate(t *testing.T) {
 			}
 			return nil
 		})
+	})
+}
+
+// TestS1AnnotationsOrderNothing: annotations of a webhook configuration, which static policies leave free, do not tell
+// Opgate what to write into it. The change that they come with is set back to what it was, so Opgate has read them.
+func TestS1AnnotationsOrderNothing(t *testing.T) {
+	e := harness.Shared(t)
+	const orders = `{"metadata":{"annotations":{
+		"opgate.io/webhook-rules":"subscriptions.opgate.io: [{apiGroups: [none.example], apiVersions: ['*'], operations: [CREATE], resources: [nothing], scope: '*'}]",
+		"opgate.io/webhook-fields":"webhooks: {subscriptions.opgate.io: {failurePolicy: Ignore, timeoutSeconds: 1}}"}}}`
+	const change = `[{"op":"test","path":"/webhooks/0/name","value":"subscriptions.opgate.io"},
+		{"op":"replace","path":"/webhooks/0/timeoutSeconds","value":2}]`
+	configurations := e.Clients[cluster.Admin].Resource(harness.ValidatingResource)
+	entries := func(ctx context.Context) []any {
+		u, err := configurations.Get(ctx, "opgate", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := u.Object["webhooks"].([]any)
+		for _, entry := range all {
+			delete(entry.(map[string]any), "clientConfig") // other tests change paths
+		}
+		return all
+	}
+	before := entries(t.Context())
+	for _, p := range []struct {
+		kind  types.PatchType
+		patch string
+	}{{types.MergePatchType, orders}, {types.JSONPatchType, change}} {
+		if _, err := configurations.Patch(t.Context(), "opgate", p.kind, []byte(p.patch), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	harness.Eventually(t, "see the change set back", func(ctx context.Context) error {
+		if now := entries(ctx); !reflect.DeepEqual(now, before) {
+			return fmt.Errorf("the first entry is %v", now[0])
+		}
+		return nil
 	})
 }

@@ -156,14 +156,13 @@ networkPolicy:
 		},
 		{
 			name: "common annotations are everywhere, and change none that the chart sets",
-			values: "{commonAnnotations: {example.com/owner: platform, helm.sh/resource-policy: none, opgate.io/webhook-rules: none, " +
+			values: "{commonAnnotations: {example.com/owner: platform, helm.sh/resource-policy: none, " +
 				"example.com/role: none}, serviceAccount: {annotations: {example.com/role: '7'}}, certificates: {mode: cert-manager}, " +
 				"metrics: {podMonitor: {enabled: true}, prometheusRule: {enabled: true}, dashboard: {enabled: true}}}",
 			check: func(t *testing.T, o objects) {
 				for key, object := range o {
 					same(t, key, object.GetAnnotations()["example.com/owner"], "platform")
 				}
-				hooksOf(t, o) // with rules
 				same(t, "annotation of the ServiceAccount",
 					one[*corev1.ServiceAccount](t, o, "opgate").Annotations["example.com/role"], "7")
 				same(t, "annotation of the test", one[*corev1.Pod](t, o, "opgate-test").Annotations["helm.sh/hook"],

@@ -6,11 +6,13 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/opgate/opgate/admission/webhooks"
 	"github.com/opgate/opgate/certs"
 	"github.com/opgate/opgate/internal/events"
 )
@@ -32,8 +34,13 @@ func certificates(config *rest.Config, o *Options, tokens *certs.Callers, ready 
 	if err != nil {
 		return nil, nil, fmt.Errorf("find the name of this replica: %w", err)
 	}
+	entries, err := o.webhooks()
+	if err != nil {
+		return nil, nil, err
+	}
 	options := certs.Options{
-		Config: config, Namespace: o.Namespace, Metrics: certMetrics, Events: recorder, Log: log.WithName("certs"),
+		Webhooks: entries,
+		Config:   config, Namespace: o.Namespace, Metrics: certMetrics, Events: recorder, Log: log.WithName("certs"),
 		Now: now, Callers: tokens, Ready: ready, Unowned: !o.WebhooksOwned,
 		Identity:           host + "_" + string(uuid.NewUUID()),
 		ExternalDefinition: o.externalDefinition(),
@@ -73,4 +80,12 @@ func selfSigned(o *Options) (certs.Source, error) {
 		return nil, fmt.Errorf("write the CA: %w", err)
 	}
 	return source, nil
+}
+
+// webhooks returns the entries of the webhook configurations.
+func (o *Options) webhooks() (webhooks.Configurations, error) {
+	return webhooks.New(webhooks.Settings{OLM: o.OLMIdentity[0],
+		FailurePolicy:      admissionregistrationv1.FailurePolicyType(o.WebhookFailurePolicy),
+		TimeoutSeconds:     int32(o.WebhookTimeout / time.Second), //nolint:gosec // at most 30
+		ExternalDefinition: o.externalDefinition()})
 }

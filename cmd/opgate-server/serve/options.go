@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/opgate/opgate/admission/olmidentity"
@@ -45,6 +46,10 @@ type Options struct {
 	ClientCAFile string
 	// ClientNames are the common names of these certificates. Default: any that the CAs have signed.
 	ClientNames []string
+	// WebhookFailurePolicy is what the API server does with a write of which Opgate does not answer within
+	// WebhookTimeout: Fail or Ignore.
+	WebhookFailurePolicy string
+	WebhookTimeout       time.Duration
 	// WebhooksOwned makes Namespace an owner of the webhook configurations, so that they are deleted with it. Otherwise
 	// a reference that was set before is removed.
 	WebhooksOwned bool
@@ -135,6 +140,10 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 		"PEM file with the CAs of the API server's client certificates (default: a token in the path)")
 	flags.StringArrayVar(&o.ClientNames, "client-cn", nil,
 		"common name of the API server's client certificate; repeatable (default: any)")
+	flags.StringVar(&o.WebhookFailurePolicy, "webhook-failure-policy", string(admissionregistrationv1.Fail),
+		"what the API server does with writes while Opgate does not answer: Fail (refuse) or Ignore (admit unjudged)")
+	flags.DurationVar(&o.WebhookTimeout, "webhook-timeout", 5*time.Second,
+		"how long the API server waits for an answer, in seconds from 1s to 30s")
 	flags.BoolVar(&o.WebhooksOwned, "webhooks-owned-by-namespace", true,
 		"make --namespace an owner of the webhook configurations; disable with Argo CD, which keeps what has an owner")
 	flags.StringVar(&o.Register, "register", "",
@@ -223,6 +232,12 @@ func (o *Options) Validate() error {
 	}
 	if o.SelfSignedCA != "" && !o.SelfSigned {
 		bad("self-signed-ca-file", "needs --self-signed")
+	}
+	if p := o.WebhookFailurePolicy; p != string(admissionregistrationv1.Fail) && p != string(admissionregistrationv1.Ignore) {
+		bad("webhook-failure-policy", `%q is not one of "Fail", "Ignore"`, p)
+	}
+	if o.WebhookTimeout%time.Second != 0 || o.WebhookTimeout < time.Second || o.WebhookTimeout > 30*time.Second {
+		bad("webhook-timeout", "%s is not a number of seconds from 1s to 30s", o.WebhookTimeout)
 	}
 	if o.Register != "" && o.WebhooksOwned {
 		bad("register", "needs --webhooks-owned-by-namespace=false: ClusterRole %s owns what is registered",

@@ -53,12 +53,12 @@ func TestValidate(t *testing.T) {
 			`"external"`},
 		"--operator-policy-definition=external": {"--operator-policy-definition",
 			"--ordering=false"},
-		"--self-signed --backstop=on":                        {"--backstop", `"on"`, `"enforce"`},
-		"--self-signed --reports --background-loop=false":    {"--reports", "--background-loop"},
-		"--self-signed --register=a":                         {"--register", "--webhooks-owned-by-namespace"},
-		"--self-signed --client-cn=kube-apiserver":           {"--client-cn", "--client-ca-file"},
-		"--self-signed --profiling":                          {"--profiling", "--metrics-secure"},
-		"--self-signed --drain-delay=-1s":                    {"--drain-delay"},
+		"--self-signed --backstop=on":                     {"--backstop", `"on"`, `"enforce"`},
+		"--self-signed --reports --background-loop=false": {"--reports", "--background-loop"},
+		"--self-signed --register=a":                      {"--register", "--webhooks-owned-by-namespace"},
+		"--self-signed --client-cn=kube-apiserver":        {"--client-cn", "--client-ca-file"},
+		"--self-signed --profiling":                       {"--profiling", "--metrics-secure"},
+		"--self-signed --drain-delay=-1s":                 {"--drain-delay"},
 		// all of them at once
 		"--self-signed --log-level=loud --log-format=xml": {"--log-level", "loud", "--log-format", "xml"},
 	} {

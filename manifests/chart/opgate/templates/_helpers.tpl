@@ -138,38 +138,6 @@ cert-manager.io/inject-ca-from: {{ .Release.Namespace }}/opgate-webhook
 {{- end }}
 
 {{/*
-Annotations of a webhook configuration. Of a list of the context and its entries: the rules, and the other fields that the pods set back,
-are by name of the entry, in YAML. The account of OLM is in the latter once, in the first single quotes, for kustomize.
-*/}}
-{{- define "opgate.webhookAnnotations" -}}
-{{- $rules := dict }}
-{{- $fields := dict }}
-{{- range last . | fromYamlArray }}
-{{- $_ := set $rules .name .rules }}
-{{- $_ := set $fields .name (omit . "name" "clientConfig" "rules") }}
-{{- end }}
-{{- $olm := (include "opgate.olm" (first .) | fromYaml).identity }}
-{{- $own := include "opgate.caAnnotations" (first .) | fromYaml }}
-{{- $_ := set $own "opgate.io/webhook-rules" (toYaml $rules) }}
-{{- $_ := set $own "opgate.io/webhook-fields" (printf "olm: '%s'\nwebhooks:\n%s" $olm (toYaml $fields | replace $olm "$(olm)" | indent 2)) }}
-{{- merge $own (first .).Values.webhooks.annotations | toYaml }}
-{{- end }}
-
-{{/* The entries of a webhook configuration, as text, without their rules: the pods write these. */}}
-{{- define "opgate.withoutRules" -}}
-{{- regexReplaceAll "(?m)^    rules:\n(?:      .*\n)+" . "" }}
-{{- end }}
-
-{{/* Of a list of the context and the entries: the entries as they are applied, with the CA of certificates.secret if there is one. */}}
-{{- define "opgate.applied" -}}
-{{- $entries := include "opgate.withoutRules" (last .) }}
-{{- with include "opgate.caBundle" (first .) }}
-{{- $entries = $entries | replace "    clientConfig:\n" (printf "    clientConfig:\n      caBundle: %s\n" .) }}
-{{- end }}
-{{- $entries }}
-{{- end }}
-
-{{/*
 The account of OLM, as YAML: identity, account (its name) and namespaceUID. It is looked up once for each rendering. There is no
 default: an account that does not exist on this cluster is for any user who creates its namespace (threat O16).
 */}}
@@ -218,15 +186,6 @@ default: an account that does not exist on this cluster is for any user who crea
 {{/* The service account that OLM runs as in a namespace, "" where it does not run. */}}
 {{- define "opgate.olmAccountIn" -}}
 {{- dig "spec" "template" "spec" "serviceAccountName" "" (lookup "apps/v1" "Deployment" . "olm-operator") }}
-{{- end }}
-
-{{/*
-Whether a request is OLM's, in CEL. The name alone is no evidence. OLM may escalate ClusterRoles, since it makes the roles of operators;
-who else may do that is cluster admin, and gains nothing by the name. Who may not is judged like everybody else (threat O16).
-*/}}
-{{- define "opgate.isOLM" -}}
-request.userInfo.username == '{{ (include "opgate.olm" . | fromYaml).identity }}' &&
-authorizer.group('rbac.authorization.k8s.io').resource('clusterroles').check('escalate').allowed()
 {{- end }}
 
 {{/* Excluded namespaces, by the name, which is immutable (threat G12); Opgate's own is always one (threat G15). */}}
