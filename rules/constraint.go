@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"fmt"
 	"iter"
 	"reflect"
 	"slices"
@@ -209,29 +210,56 @@ func readByRules(d *constraint.Definition, all *constraint.Set) bool {
 	return false
 }
 
-// preview warns of installed operators that do not satisfy the Constraint. They are not changed.
+// tried is an installed operator that a Constraint is tried on.
+type tried struct {
+	csv    string
+	ns     *state.Namespace
+	bundle *constraint.Bundle
+}
+
+// mostTried is the number of operators, those with the largest properties, on which a Constraint may not cost too much.
+const mostTried = 50
+
+// preview tries the Constraint on the installed operators, the largest first, for about a second. It warns of those that
+// do not satisfy it, which are not changed, and refuses a rule that costs too much for most of the largest.
 func (in *ConstraintInput) preview(d *constraint.Definition, v *verdict.Verdict) {
 	const most = 100 // the number of warnings is bounded to 20; the rest is only counted
-	set, budget := in.Constraints.With(d), constraint.NewBudget(in.Interrupt)
+	var all []tried
 	for ns := range in.Namespaces {
 		for i := range ns.Installed() {
-			installed := &ns.Installed()[i]
-			for _, f := range set.Judge(installed.ForConstraints(ns), ns.ForConstraints(), budget) {
-				if f.Outcome == constraint.Undecided ||
-					d.Exceptions.ForName(bundle.RuleConstraint, installed.CSV, ns.Name(), in.Now) {
-					continue
-				}
-				more := state.MustSatisfy(&f)
-				if f.Outcome == constraint.Failed {
-					more = state.CannotJudge("it", &f)
-				}
-				v.Add(RuleConstraintViolated, verdict.Finding{Accepted: more,
-					What: text.Name(installed.CSV) + " is installed in namespace " + ns.Name() +
-						" and does not satisfy " + state.ConstraintPath(&f)})
+			all = append(all, tried{ns.Installed()[i].CSV, ns, ns.Installed()[i].ForConstraints(ns)})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b tried) int { return b.bundle.Size() - a.bundle.Size() })
+	set, budget, costly := in.Constraints.With(d), constraint.NewBudget(in.Interrupt), map[*constraint.Constraint]int{}
+	for i, one := range all {
+		if len(v.Warnings) > most || budget.Spent() > constraint.BundleCostLimit {
+			break
+		}
+		for _, f := range set.Judge(one.bundle, one.ns.ForConstraints(), budget) {
+			if f.Outcome == constraint.Undecided ||
+				d.Exceptions.ForName(bundle.RuleConstraint, one.csv, one.ns.Name(), in.Now) {
+				continue
 			}
-			if len(v.Warnings) > most {
-				return
+			more := state.MustSatisfy(&f)
+			if f.Outcome == constraint.Failed {
+				more = state.CannotJudge("it", &f)
 			}
+			if f.Costly && i < mostTried {
+				costly[f.Constraint]++
+			}
+			v.Add(RuleConstraintViolated, verdict.Finding{Accepted: more, What: text.Name(one.csv) +
+				" is installed in namespace " + one.ns.Name() + " and does not satisfy " + state.ConstraintPath(&f)})
+		}
+	}
+	if in.Old != nil && reflect.DeepEqual(in.Old.Spec, in.Constraint.Spec) {
+		return
+	}
+	for c, n := range costly {
+		if of := min(len(all), mostTried); 2*n > of {
+			v.Add(RuleConstraintRule, verdict.Finding{Decision: verdict.Deny, Field: c.Path,
+				What:     fmt.Sprintf("%s costs too much for %d of the %d largest operators that are installed", c.Path, n, of),
+				Accepted: "nest fewer loops, compare single fields instead of whole values"})
 		}
 	}
 }

@@ -6,25 +6,28 @@ import (
 	"time"
 )
 
-// Budget bounds the total cost of the rules of one request, and lets the caller interrupt them. It is safe for
-// concurrent use. With a nil Budget each call has a budget of its own.
+// Budget counts what rules cost, and lets the caller interrupt them. It is safe for concurrent use. That of a request
+// limits nothing by itself: Judge and Own limit what is spent on each bundle.
 type Budget struct {
 	spent     atomic.Uint64
 	interrupt interruption
 }
 
-// NewBudget returns the budget of one request. Closing interrupt stops evaluation soon after; nil never interrupts.
+// NewBudget returns an unused Budget. Closing interrupt stops evaluation soon after; nil never interrupts.
 func NewBudget(interrupt <-chan struct{}) *Budget {
 	return &Budget{interrupt: interruption{done: interrupt}}
 }
 
-// take charges a cost and reports whether it was within the limit.
-func (b *Budget) take(cost uint64) bool {
-	if b.spent.Load()+cost > RequestCostLimit {
-		return false
+// Spent returns what rules have cost.
+func (b *Budget) Spent() uint64 { return b.spent.Load() }
+
+// ofBundle returns the budget of one bundle, and what adds it to b.
+func (b *Budget) ofBundle() (own *Budget, end func()) {
+	if b == nil {
+		b = NewBudget(nil)
 	}
-	b.spent.Add(cost)
-	return true
+	own = NewBudget(b.interrupt.done)
+	return own, func() { b.spent.Add(own.spent.Load()) }
 }
 
 func (b *Budget) interrupted() bool { return b.interrupt.done != nil && b.interrupt.Err() != nil }

@@ -27,6 +27,14 @@ type Bundle struct {
 	Unknown Attributes
 }
 
+// Size returns the bytes of the properties, by which the cost of most rules grows.
+func (b *Bundle) Size() (bytes int) {
+	for _, p := range b.Properties {
+		bytes += len(p.Type) + len(p.Raw)
+	}
+	return bytes
+}
+
 // Change is what a bundle changes of what is installed.
 type Change struct {
 	// Digest identifies the change in all clusters. From is the ClusterServiceVersion that is replaced, empty for a

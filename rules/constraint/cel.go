@@ -2,6 +2,7 @@ package constraint
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -10,16 +11,18 @@ import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/ext"
+	"k8s.io/apiserver/pkg/cel/library"
 
 	"github.com/opgate/opgate/internal/text"
 )
 
 // newEnvironment returns the compiler for rules. For bundles it is a superset of OLM's (constraints.NewCelEnvironment
-// in operator-framework/api): the same `properties` of the same type and the same semver_compare, with more variables
-// and cel-go's extensions for strings, sets, lists and numbers. The versions of extensions are pinned, so that an
-// upgrade of cel-go adds no function without a cost estimate; TestEveryFunctionIsEstimated enumerates them.
+// in operator-framework/api): the same `properties` of the same type and the same semver_compare, with more variables,
+// cel-go's extensions for strings, sets, lists and numbers, and the API server's libraries for versions, URLs and
+// addresses. Its library for quantities is left out: quantity("1e-9999999") takes ten seconds. The versions are pinned,
+// so that an upgrade adds no function whose cost is not known; TestFunctions enumerates them.
 func (v *vocabulary) newEnvironment() (*cel.Env, error) {
-	return cel.NewEnv(append(v.options(),
+	return cel.NewEnv(slices.Concat(v.options(), chargeFunctions(), []cel.EnvOption{
 		cel.Function("semver_compare",
 			cel.Overload("semver_compare", []*cel.Type{cel.AnyType, cel.AnyType}, cel.IntType,
 				cel.BinaryBinding(semverCompare))),
@@ -27,10 +30,11 @@ func (v *vocabulary) newEnvironment() (*cel.Env, error) {
 		ext.Lists(ext.ListsVersion(3), ext.ListsMaxRangeSize(maxRange)),
 		ext.Sets(),
 		ext.Math(ext.MathVersion(3)),
+		library.SemverLib(library.SemverVersion(1)), library.URLs(), library.IP(), library.CIDR(),
 		cel.ParserExpressionSizeLimit(maxRuleBytes),
 		cel.ParserRecursionLimit(maxRuleDepth),
 		cel.ExpressionNodeLimit(maxRuleNodes),
-	)...)
+	})...)
 }
 
 // semverCompare compares two versions as OLM's does: it accepts "v1.2", "1.2" and the number 1.2, and returns an error
@@ -61,20 +65,16 @@ func tolerantVersion(v ref.Val) (semver.Version, error) {
 	return version, nil
 }
 
-// program is one compiled CEL expression. It is immutable except for its cached cost.
+// program is one compiled CEL expression. It is immutable.
 type program struct {
 	source     string
 	vocabulary *vocabulary
-	// fast is the plain program; partial accepts unknown inputs; careful tracks costs while it runs.
-	fast, partial, careful cel.Program
-	estimator              *estimator
+	// program accepts unknown inputs, and counts its cost while it runs.
+	program cel.Program
 	// uses are the attributes that the expression refers to.
 	uses Attributes
-	// hintCost is the maximum cost for inputs of the hinted shape.
-	hintCost uint64
-	costs    boundedMap[shape, uint64]
-	// last caches the last cost; most bundles have the same few shapes.
-	last atomic.Pointer[shapeCost]
+	// estimate is the highest cost for inputs of the hinted sizes.
+	estimate uint64
 }
 
 // compilations counts calls of compile, for a metric and for tests.
@@ -107,29 +107,30 @@ func (v *vocabulary) compile(source string, result *cel.Type) (p *program, err e
 	if !ast.OutputType().IsExactType(result) {
 		return nil, fmt.Errorf("gives %s, it must give %s", ast.OutputType(), result)
 	}
-	est, err := newEstimator(ast, v)
-	if err != nil {
+	p = &program{source: source, vocabulary: v}
+	if p.uses, err = v.inspect(ast); err != nil {
 		return nil, err
 	}
-	p = &program{source: source, vocabulary: v, estimator: est, uses: est.uses, hintCost: est.cost(hints)}
-	if p.hintCost > RuleCostLimit {
-		return nil, est.tooCostly(p.hintCost)
+	if p.estimate = estimate(ast); p.estimate > RuleCostLimit {
+		return nil, tooCostly(p.estimate)
 	}
-	often := cel.InterruptCheckFrequency(interruptEvery)
-	for _, plan := range []struct {
-		into    *cel.Program
-		options []cel.ProgramOption
-	}{
-		{&p.fast, []cel.ProgramOption{often, cel.EvalOptions(cel.OptOptimize)}},
-		{&p.partial, []cel.ProgramOption{often, cel.EvalOptions(cel.OptOptimize, cel.OptPartialEval)}},
-		{&p.careful, []cel.ProgramOption{often, cel.EvalOptions(cel.OptOptimize, cel.OptPartialEval),
-			cel.CostTracking(runtimeCosts{instructions: est.instructions}), cel.CostLimit(countedCostLimit)}},
-	} {
-		if *plan.into, err = env.Program(ast, plan.options...); err != nil {
-			return nil, fmt.Errorf("fails whatever the bundle is: %s", text.Truncate(err.Error(), ruleShown))
-		}
+	chargeArguments(ast)
+	p.program, err = env.Program(ast, cel.InterruptCheckFrequency(interruptEvery),
+		cel.EvalOptions(cel.OptOptimize, cel.OptPartialEval), cel.CostTracking(&counted{}), cel.CostLimit(RuleCostLimit))
+	if err != nil {
+		return nil, fmt.Errorf("fails whatever the bundle is: %s", text.Truncate(err.Error(), ruleShown))
 	}
 	return p, nil
+}
+
+// tooCostly returns the error for the author of an expression.
+func tooCostly(cost uint64) error {
+	const assumed = "for a bundle of 64 properties, texts of 256 characters and lists of 64 elements"
+	if cost >= 1<<50 {
+		return fmt.Errorf("costs too much: its cost cannot be bounded %s; avoid building large texts and lists, and compare single fields instead of whole values", assumed)
+	}
+	return fmt.Errorf("costs too much: up to %d units %s, the limit is %d; nest fewer loops, compare shorter texts",
+		cost, assumed, RuleCostLimit)
 }
 
 // issuesText returns the compiler's first error with its position, and the available names if it is about an unknown or

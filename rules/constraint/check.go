@@ -187,6 +187,8 @@ type verdict struct {
 	why        string
 	attributes Attributes
 	transient  bool
+	// costly is set if the rule costs more than its limit.
+	costly bool
 }
 
 var satisfied = verdict{outcome: Satisfied}
@@ -304,7 +306,8 @@ func (c *check) judgeRule(s *subject) verdict {
 	case s.errorsAreFalse && !r.limited:
 		return c.violated()
 	}
-	return verdict{outcome: Failed, rule: c.text, message: c.message, why: r.why, transient: r.transient}
+	return verdict{outcome: Failed, rule: c.text, message: c.message, why: r.why, transient: r.transient,
+		costly: r.costly}
 }
 
 // judgePackage follows OLM's PkgPredicate and VersionInRangePredicate: some olm.package property has the name or the

@@ -125,10 +125,8 @@ func (d *Definition) constraints(spec *constraintv1.ConstraintSpec, found *fault
 
 // fault returns the first fault that is not a warning, or nil.
 func (d *Definition) fault() *Fault {
-	for i := range d.Faults {
-		if !d.Faults[i].Warning() {
-			return &d.Faults[i]
-		}
+	if i := slices.IndexFunc(d.Faults, func(f Fault) bool { return !f.Warning() }); i >= 0 {
+		return &d.Faults[i]
 	}
 	return nil
 }
@@ -181,12 +179,7 @@ func (d *document) constraint(e element) *Constraint {
 
 // isOLM reports whether a constraint is in OLM's syntax, not in the proposal's (R-CO-4).
 func isOLM(value *node) bool {
-	for _, key := range value.keys {
-		if contains(olmKeys, key) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(value.keys, func(key string) bool { return slices.Contains(olmKeys, key) })
 }
 
 // written is a rule in CEL as it is written, in either form (R-CO-11). Its texts may be empty, where that means the
@@ -329,12 +322,7 @@ func (d *document) olm(c *Constraint, value *node, path string) {
 }
 
 func hasFault(all []Fault) bool {
-	for _, f := range all {
-		if !f.Warning() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(all, func(f Fault) bool { return !f.Warning() })
 }
 
 func (d *document) checkFault(err error) {
@@ -361,11 +349,11 @@ func (d *document) olmKeys(n *node, path string, depth int) {
 	}
 	for i, key := range n.keys {
 		switch child := n.children[i]; {
-		case !contains(olmKeys, key) && contains(seedKeys, key):
+		case !slices.Contains(olmKeys, key) && slices.Contains(seedKeys, key):
 			d.faults.add(Syntax, path+"."+key, string(d.raw(child)), "does not go with "+
 				strings.Join(append(kinds, "failureMessage")[:1], "")+
 				": it belongs to the form with rule and evaluator")
-		case !contains(olmKeys, key):
+		case !slices.Contains(olmKeys, key):
 			d.faults.add(Syntax, path+"."+text.Truncate(key, valueShown), string(d.raw(child)),
 				"is not known; known are "+strings.Join(olmKeys, ", "))
 		}
@@ -414,7 +402,7 @@ func (d *document) olmFields(n *node, path string, known, required []string) {
 	}
 	d.onlyKeys(n, path, known...)
 	for _, key := range known {
-		d.str(n, path, key, contains(required, key))
+		d.str(n, path, key, slices.Contains(required, key))
 	}
 }
 

@@ -6,6 +6,6 @@
 // constraint must be satisfied by some bundle, itself included, or by the cluster: Set.Own, which follows OLM's
 // resolver.
 //
-// Rules are CEL by possibly careless or hostile authors. Define compiles them, estimates their cost and refuses what
-// could delay a request; nothing is compiled while judging.
+// Rules are CEL by possibly careless or hostile authors. Define compiles them and refuses those whose estimated cost is
+// too high; judging counts what they cost on each bundle. Nothing is compiled while judging.
 package constraint

@@ -43,6 +43,8 @@ type Finding struct {
 	Rule string
 	// Why is set if the outcome is Undecided or Failed: "the properties are not known", "no such key: version".
 	Why string
+	// Costly is set if the constraint Failed because it costs more than the limit.
+	Costly bool
 	// Attributes are those that an Undecided outcome depends on, if known.
 	Attributes Attributes
 }

@@ -44,7 +44,7 @@ func FuzzDefine(f *testing.F) {
 					t.Errorf("%+v", found)
 				}
 			}
-			if spent := budget.spent.Load(); spent > RequestCostLimit+largestCall {
+			if spent := budget.Spent(); spent > BundleCostLimit+RuleCostLimit+largestCall {
 				t.Errorf("spent %d", spent)
 			}
 		}

@@ -4,13 +4,15 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/cel-go/cel"
 
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
+	"github.com/opgate/opgate/internal/cputime"
 )
 
-// hostileRules try to delay a request. Each is refused on write.
+// hostileRules try to delay a request.
 var hostileRules = map[string]string{
 	"three nested loops":            `properties.all(a, properties.all(b, properties.all(c, a.type != b.type || b.type != c.type || true)))`,
 	"47 s in OLM's environment":     `properties.all(a, properties.all(b, properties.all(c, a.type + b.type + c.type != "")))`,
@@ -44,10 +46,23 @@ var hostileRules = map[string]string{
 	"long":                     `"` + strings.Repeat("x", maxRuleBytes) + `" != ""`,
 }
 
+// TestHostileRulesAreRefused: what the estimate does not refuse ends at the limit, soon, whatever the bundle is.
 func TestHostileRulesAreRefused(t *testing.T) {
+	around := NewSet(nil, kubeOne).around.in(shop)
 	for name, rule := range hostileRules {
-		if p, err := vocabularies[OnBundle].compile(rule, cel.BoolType); err == nil {
-			t.Errorf("%s: admitted at %d units", name, p.hintCost)
+		p, err := vocabularies[OnBundle].compile(rule, cel.BoolType)
+		if err != nil {
+			continue
+		}
+		for _, n := range []int{1, 64, 3000} {
+			a, budget, start := newActivation(crowdOf(n), &around), NewBudget(nil), cputime.Used()
+			r := p.eval(a, budget)
+			if took := cputime.Used() - start; took > time.Second {
+				t.Errorf("%s over %d properties took %s", name, n, took)
+			}
+			if r.value != nil && budget.Spent() > RuleCostLimit/10 || r.value == nil && !r.costly && r.limited {
+				t.Errorf("%s over %d properties: %v %s, %d units", name, n, r.value, r.why, budget.Spent())
+			}
 		}
 	}
 	// A mebibyte is refused before it is parsed.
@@ -63,7 +78,7 @@ func TestExpensiveRulesAreAdmitted(t *testing.T) {
 		if p, err := vocabularies[OnBundle].compile(rule, cel.BoolType); err != nil {
 			t.Errorf("%s: %s", rule, err)
 		} else {
-			t.Logf("%7d units: %s", p.hintCost, rule)
+			t.Logf("%7d units: %s", p.estimate, rule)
 		}
 	}
 }
@@ -76,7 +91,7 @@ var largeRules = map[string]string{
 	"regular expression": `properties.all(a, a.value.text.matches("([ab]?){20}[ab]{20}x") || true)`,
 }
 
-// largestCall is the maximum cost of one call that is linear in its inputs: a pattern on the longest text.
+// largestCall is the maximum cost that one step of an evaluation adds: a pattern on the longest text.
 const largestCall = maxSeenText * (4 + maxRegexInstructions) / 4
 
 // TestLargeBundlesAreCutOff: the cost of a rule depends on the bundle. Every evaluation ends within the limits, or does
@@ -93,7 +108,7 @@ func TestLargeBundlesAreCutOff(t *testing.T) {
 			set := NewSet([]*Definition{sound(t, "large", seed(rule), "")}, kubeOne)
 			budget := NewBudget(nil)
 			found := set.Judge(b, shop, budget)
-			spent := budget.spent.Load()
+			spent := budget.Spent()
 			if spent > RuleCostLimit+largestCall {
 				t.Errorf("%s over %d properties: %d units", name, n, spent)
 			}
@@ -108,52 +123,53 @@ func TestLargeBundlesAreCutOff(t *testing.T) {
 	}
 }
 
-// TestEstimatesBound: the cost that cel-go tracks at run time is within the estimate for the same inputs, where both
-// count alike.
-func TestEstimatesBound(t *testing.T) {
-	s := NewSet(nil, kubeOne)
-	around := s.around.in(shop)
-	for _, rule := range []string{
-		`properties.exists(p, p.type == "certified")`,
-		`properties.all(a, properties.all(b, a.value.n != b.value.n || true))`,
-		`properties.filter(p, p.type == "x").all(p, semver_compare(p.value.version, "1.0.0") >= 0)`,
-		`properties.all(p, p.value.text.matches("^a+$"))`, `properties.all(p, p.value.items.exists(i, i == "item"))`,
-		`properties.all(p, p.value.text.contains("aab") || p.type in ["a", "b"])`,
-		`properties.map(p, p.value.text + "x").all(t, t.size() > 3)`,
-		`properties.all(p, properties.exists(q, p.value == q.value))`,
-	} {
-		p, err := vocabularies[OnBundle].compile(rule, cel.BoolType)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, n := range []int{1, 5, 17} {
-			a := newActivation(crowdOf(n), &around)
-			_, details, err := p.careful.ContextEval(interruption{}, a)
-			if actual := details.ActualCost(); err == nil && *actual > p.costFor(a.shape) {
-				t.Errorf("%s over %d properties: counted %d, estimated %d", rule, n, *actual, p.costFor(a.shape))
-			}
-		}
-	}
-}
-
-// TestRequestLimit: many rules together stay within the request's limit, and interrupted results are not cached.
-func TestRequestLimit(t *testing.T) {
+// TestBundleLimit: many rules together stay within the limit of a bundle, and what it cuts off is the same each time.
+func TestBundleLimit(t *testing.T) {
 	rules := make([]string, 200)
 	for i := range rules {
 		rules[i] = fmt.Sprintf(`properties.map(b, b.value.text).distinct().size() > %d`, -i-1)
 	}
 	s := NewSet([]*Definition{sound(t, "many", seed(rules...), "")}, kubeOne)
 	budget := NewBudget(nil)
-	found := s.Judge(crowdOf(60), shop, budget)
-	if spent := budget.spent.Load(); spent > RequestCostLimit {
+	found := s.Judge(crowdOf(120), shop, budget)
+	if spent := budget.Spent(); spent > BundleCostLimit+RuleCostLimit {
 		t.Errorf("spent %d", spent)
 	}
-	if len(found) == 0 || !strings.Contains(found[len(found)-1].Why, "the rules of this request together") {
-		t.Fatalf("%d findings", len(found))
+	if len(found) == 0 || !strings.Contains(found[len(found)-1].Why, "the rules on this bundle together") {
+		t.Fatalf("%d findings, spent %d", len(found), budget.Spent())
 	}
-	again := NewBudget(nil)
-	if s.Judge(crowdOf(60), shop, again); again.spent.Load() == 0 {
-		t.Error("remembered what the budget cut off")
+	if again := NewBudget(nil); len(s.Judge(crowdOf(120), shop, again)) != len(found) || again.Spent() != 0 {
+		t.Error("judged again")
+	}
+}
+
+// TestHostileBundle: a bundle that makes rules costly holds itself alone, and not the 20 beside it in a request.
+func TestHostileBundle(t *testing.T) {
+	hostile := crowdOf(3000)
+	var definitions []*Definition
+	for i := range 20 {
+		definitions = append(definitions, sound(t, fmt.Sprintf("loops-%d", i),
+			seed(fmt.Sprintf(`properties.all(a, properties.all(b, a.type == b.type || %d < 0))`, i)), ""))
+	}
+	s, budget := NewSet(definitions, kubeOne), NewBudget(make(chan struct{}))
+	found := s.Judge(hostile, shop, budget)
+	if len(found) != len(definitions) || found[0].Outcome != Failed ||
+		!strings.Contains(found[0].Why, "costs more than the limit") {
+		t.Errorf("the hostile bundle: %+v", found)
+	}
+	if spent := budget.Spent(); spent > BundleCostLimit+RuleCostLimit {
+		t.Errorf("spent %d", spent)
+	}
+	for i := range 20 {
+		good := crowdOf(30)
+		good.CSV = fmt.Sprintf("good.v1.0.%d", i)
+		if found := s.Judge(good, shop, budget); len(found) != 0 {
+			t.Errorf("%s is held: %s", good.CSV, found[0].Why)
+		}
+	}
+	spent := budget.Spent()
+	if s.Judge(hostile, shop, budget); budget.Spent() != spent {
+		t.Error("the hostile bundle is judged again")
 	}
 }
 
@@ -175,7 +191,7 @@ func TestInterruption(t *testing.T) {
 	}
 	around := s.around.in(shop)
 	a := newActivation(crowdOf(60), &around)
-	_, _, err = p.fast.ContextEval(NewBudget(closed).interrupt, a)
+	_, _, err = p.program.ContextEval(NewBudget(closed).interrupt, a)
 	if r := p.read(nil, err, a, NewBudget(nil)); r.why != whyInterrupted || !r.transient {
 		t.Errorf("%+v", r)
 	}

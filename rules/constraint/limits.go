@@ -23,23 +23,16 @@ const (
 	maxRuleNodes  = 2_000
 	// maxRuleDepth bounds nesting: cel-go's parser takes time quadratic in it.
 	maxRuleDepth = 50
-	// RuleCostLimit bounds the estimate of one evaluation of one rule. It is that of Kubernetes
+	// RuleCostLimit bounds the estimate of a rule, and what one evaluation of it costs. It is that of Kubernetes
 	// (k8s.io/apiserver/pkg/apis/cel, PerCallLimit), about 0.1 s.
 	RuleCostLimit = 1_000_000
-	// RequestCostLimit bounds all evaluations of one request, also as in Kubernetes: about 1 s.
-	RequestCostLimit = 10 * RuleCostLimit
-	// countedCostLimit bounds an evaluation whose cost is tracked while it runs, and countedFactor is the charge per
-	// unit. The time of cel-go's tracker is quadratic in the length of a loop: it never drops values
-	// (interpreter.refValStack).
-	countedCostLimit = 25_000
-	countedFactor    = 10
+	// BundleCostLimit bounds what all rules on one bundle cost, about 1 s: a costly bundle is held, and those beside it
+	// are judged. It is that of Kubernetes for a request.
+	BundleCostLimit = 10 * RuleCostLimit
 	// maxRegexInstructions bounds a regular expression's compiled program: "(a{1000}){10}" is short to write.
 	maxRegexInstructions = 500
 	// maxRange bounds lists.range.
 	maxRange = 10_000
-	// interruptedFrom is the estimate from which an evaluation can be interrupted; a cheaper one ends within a
-	// millisecond.
-	interruptedFrom = 10_000
 	// interruptEvery is the number of loop iterations between checks for the interruption.
 	interruptEvery = 100
 )

@@ -1,13 +1,13 @@
 package constraint
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 
 	"github.com/operator-framework/api/pkg/constraints"
 
+	"github.com/opgate/opgate/internal/apijson"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/facts"
@@ -53,16 +53,15 @@ func (s *Set) Own(b *Bundle, candidates []*Bundle, ns Namespace, budget *Budget)
 			Why: fmt.Sprintf("the bundle has %d constraints of its own, at most %d are judged", len(rules),
 				maxConstraints)}}
 	}
-	if budget == nil {
-		budget = NewBudget(nil)
-	}
+	own, end := budget.ofBundle() // on all candidates: it is this bundle that asks
+	defer end()
 	around := s.surroundings().in(ns)
 	subjects := make([]*subject, 0, len(candidates)+2)
 	seen := map[*Bundle]bool{}
 	for _, candidate := range append([]*Bundle{b, s.asBundle()}, candidates...) {
 		if candidate != nil && !seen[candidate] {
 			seen[candidate] = true
-			subjects = append(subjects, &subject{bundle: candidate, around: &around, budget: budget,
+			subjects = append(subjects, &subject{bundle: candidate, around: &around, budget: own,
 				errorsAreFalse: true})
 		}
 	}
@@ -156,7 +155,7 @@ func readOwn(raw json.RawMessage, compiler func(string) (*program, error)) *ownR
 
 // parseOwn parses a constraint with OLM's own parser.
 func parseOwn(raw json.RawMessage, compiler func(string) (*program, error)) (*check, error) {
-	if depth(raw) > maxDepth {
+	if _, depth := apijson.Measure(raw); depth > maxDepth {
 		return nil, fmt.Errorf("it is nested deeper than %d levels", maxDepth)
 	}
 	parsed, err := constraints.Parse(raw)
@@ -174,24 +173,4 @@ func parseOwn(raw json.RawMessage, compiler func(string) (*program, error)) (*ch
 		return nil, errNotCompiled
 	}
 	return c, err
-}
-
-// depth returns the nesting depth of brackets in valid JSON.
-func depth(raw []byte) int {
-	deepest, now, inString := 0, 0, false
-	for i := 0; i < len(raw); i++ {
-		switch c := raw[i]; {
-		case inString && c == '\\':
-			i++
-		case c == '"':
-			inString = !inString
-		case inString:
-		case bytes.IndexByte([]byte("[{"), c) >= 0:
-			now++
-			deepest = max(deepest, now)
-		case bytes.IndexByte([]byte("]}"), c) >= 0:
-			now--
-		}
-	}
-	return deepest
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -37,10 +38,8 @@ func (k nodeKind) String() string {
 
 // get returns the value of a key, or nil.
 func (n *node) get(key string) *node {
-	for i, k := range n.keys {
-		if k == key {
-			return n.children[i]
-		}
+	if i := slices.Index(n.keys, key); i >= 0 {
+		return n.children[i]
 	}
 	return nil
 }
@@ -237,11 +236,7 @@ type element struct {
 // onlyKeys adds a fault for each unknown key.
 func (d *document) onlyKeys(n *node, path string, known ...string) {
 	for i, key := range n.keys {
-		found := false
-		for _, k := range known {
-			found = found || k == key
-		}
-		if !found {
+		if !slices.Contains(known, key) {
 			d.faults.add(Syntax, path+"."+text.Truncate(key, valueShown), string(d.raw(n.children[i])),
 				"is not known; known are "+strings.Join(known, ", "))
 		}

@@ -2,6 +2,7 @@ package constraint
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/blang/semver/v4"
@@ -22,12 +23,7 @@ const (
 var automaticTypes = []string{typeK8s, typeKubeVersion}
 
 func hasType(properties []olm.Property, propertyType string) bool {
-	for _, p := range properties {
-		if p.Type == propertyType {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(properties, func(p olm.Property) bool { return p.Type == propertyType })
 }
 
 // properties reads spec.properties and spec.offers: any type with any value, but a known type must be well-formed,
@@ -112,20 +108,11 @@ func (d *document) fields(n *node, path string, names ...string) {
 		}
 	}
 	for i, key := range n.keys {
-		if !contains(names, key) {
+		if !slices.Contains(names, key) {
 			d.shapeFault(path+"."+text.Truncate(key, valueShown), string(d.raw(n.children[i])),
 				"is not known; "+want+" is required")
 		}
 	}
-}
-
-func contains(names []string, name string) bool {
-	for _, n := range names {
-		if n == name {
-			return true
-		}
-	}
-	return false
 }
 
 func (d *document) shapeFault(path, value, message string) {

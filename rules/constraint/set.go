@@ -136,11 +136,10 @@ func (s *Set) Judge(b *Bundle, ns Namespace, budget *Budget) []Finding {
 	if found, ok := s.judged.get(key); ok {
 		return found
 	}
-	if budget == nil {
-		budget = NewBudget(nil)
-	}
+	own, end := budget.ofBundle()
+	defer end()
 	around := s.around.in(ns)
-	subject := &subject{bundle: b, around: &around, budget: budget}
+	subject := &subject{bundle: b, around: &around, budget: own}
 	var found []Finding
 	transient := false
 	weight := int64(256)
@@ -171,11 +170,11 @@ func (d *Definition) failed(fault *Fault) Finding {
 	return Finding{Definition: d, Outcome: Failed, Why: fault.Path + " " + fault.Message}
 }
 
-// judge returns the finding on a subject. It is not lasting if it depends on the budget.
+// judge returns the finding on a subject. It is not lasting if judging was interrupted.
 func (c *Constraint) judge(d *Definition, s *subject) (f Finding, lasting bool) {
 	v := c.check.judge(s)
 	f = Finding{Definition: d, Constraint: c, Outcome: v.outcome, Message: c.Message, Rule: v.rule,
-		Attributes: v.attributes}
+		Costly: v.costly, Attributes: v.attributes}
 	if v.outcome == Satisfied {
 		return f, true
 	}
@@ -191,7 +190,7 @@ func (c *Constraint) judge(d *Definition, s *subject) (f Finding, lasting bool) 
 }
 
 // expressed evaluates messageExpression. Like Kubernetes, it does so for violations only: in other cases the result may
-// depend on unknown values. If it fails, message is used. The result is not lasting if the budget stopped it.
+// depend on unknown values. If it fails, message is used. The result is not lasting if it was interrupted.
 func (c *Constraint) expressed(outcome Outcome, s *subject) (message string, lasting bool) {
 	if c.expression == nil || outcome != Violated {
 		return "", true

@@ -118,10 +118,10 @@ type variable struct {
 	// attribute is unknown when the variable is.
 	attribute Attributes
 	// read returns the value for a bundle. It is called once for each bundle, before all rules.
-	read func(m *measure, b *Bundle, facts *facts.Cluster) ref.Val
+	read func(b *Bundle, facts *facts.Cluster) ref.Val
 	// write returns the value for a write. It is called once for each write, before all rules.
-	write func(m *measure, w *Write) ref.Val
-	// of returns a value that is shared or expensive, each time that a rule reads it.
+	write func(w *Write) ref.Val
+	// of returns a value that is shared or expensive, when the first rule reads it.
 	of func(a *activation) ref.Val
 }
 
@@ -143,78 +143,78 @@ var (
 // variables are all variables of rules on bundles, in the order of messages.
 var variables = []variable{
 	{name: varProperties, declared: propertyLists, attribute: Properties,
-		read: func(m *measure, b *Bundle, _ *facts.Cluster) ref.Val { return m.properties(b.Properties) }},
+		read: func(b *Bundle, _ *facts.Cluster) ref.Val { return properties(b.Properties) }},
 	{name: varPackage, declared: cel.StringType, attribute: Package,
-		read: func(m *measure, b *Bundle, _ *facts.Cluster) ref.Val { return m.seen(b.Package) }},
+		read: func(b *Bundle, _ *facts.Cluster) ref.Val { return seen(b.Package) }},
 	{name: varCSV, declared: cel.StringType, attribute: CSV,
-		read: func(m *measure, b *Bundle, _ *facts.Cluster) ref.Val { return m.seen(b.CSV) }},
+		read: func(b *Bundle, _ *facts.Cluster) ref.Val { return seen(b.CSV) }},
 	{name: varVersion, declared: cel.StringType, attribute: Version,
-		read: func(m *measure, b *Bundle, _ *facts.Cluster) ref.Val { return m.seen(b.Version) }},
+		read: func(b *Bundle, _ *facts.Cluster) ref.Val { return seen(b.Version) }},
 	{name: varRelease, declared: cel.StringType, attribute: Release,
-		read: func(m *measure, b *Bundle, _ *facts.Cluster) ref.Val { return m.seen(b.Release) }},
+		read: func(b *Bundle, _ *facts.Cluster) ref.Val { return seen(b.Release) }},
 	{name: varChannel, declared: cel.StringType, attribute: Channel,
-		read: func(m *measure, b *Bundle, _ *facts.Cluster) ref.Val { return m.seen(b.Channel) }},
+		read: func(b *Bundle, _ *facts.Cluster) ref.Val { return seen(b.Channel) }},
 	{name: varCatalog, declared: cel.MapType(cel.StringType, cel.StringType), attribute: CatalogSource,
-		read: func(m *measure, b *Bundle, _ *facts.Cluster) ref.Val {
-			return types.NewStringInterfaceMap(types.DefaultTypeAdapter,
-				map[string]any{"name": m.seen(b.Catalog.Name), "namespace": m.seen(b.Catalog.Namespace)})
+		read: func(b *Bundle, _ *facts.Cluster) ref.Val {
+			return mapOf(
+				map[string]any{"name": seen(b.Catalog.Name), "namespace": seen(b.Catalog.Namespace)})
 		}},
 	{name: "catalog.priority", declared: cel.IntType, attribute: CatalogState,
-		read: ofCatalog(func(_ *measure, c *olm.CatalogSource) ref.Val { return types.Int(c.Spec.Priority) })},
+		read: ofCatalog(func(c *olm.CatalogSource) ref.Val { return types.Int(c.Spec.Priority) })},
 	{name: "catalog.image", declared: cel.StringType, attribute: CatalogState,
-		read: ofCatalog(func(m *measure, c *olm.CatalogSource) ref.Val { return m.seen(c.ServedImage()) })},
+		read: ofCatalog(func(c *olm.CatalogSource) ref.Val { return seen(c.ServedImage()) })},
 	{name: "catalog.healthy", declared: cel.BoolType, attribute: CatalogState,
-		read: ofCatalog(func(_ *measure, c *olm.CatalogSource) ref.Val { return types.Bool(c.Healthy()) })},
+		read: ofCatalog(func(c *olm.CatalogSource) ref.Val { return types.Bool(c.Healthy()) })},
 	{name: "catalog.digest", declared: cel.StringType, attribute: CatalogState | CatalogImage,
-		read: func(m *measure, b *Bundle, facts *facts.Cluster) ref.Val {
-			return ofCatalog(func(m *measure, c *olm.CatalogSource) ref.Val {
+		read: func(b *Bundle, facts *facts.Cluster) ref.Val {
+			return ofCatalog(func(c *olm.CatalogSource) ref.Val {
 				if c.ServedImage() == "" {
-					return m.seen("")
+					return seen("")
 				}
-				return m.seen(facts.Served[b.Catalog])
-			})(m, b, facts)
+				return seen(facts.Served[b.Catalog])
+			})(b, facts)
 		}},
 	{name: varDeprecated, declared: cel.MapType(cel.StringType, cel.StringType), attribute: Deprecation,
-		read: func(m *measure, b *Bundle, _ *facts.Cluster) ref.Val {
+		read: func(b *Bundle, _ *facts.Cluster) ref.Val {
 			d := &b.Deprecated
-			return types.NewStringInterfaceMap(types.DefaultTypeAdapter,
-				map[string]any{"package": m.seen(d.Package), "channel": m.seen(d.Channel),
-					"version": m.seen(d.Version)})
+			return mapOf(
+				map[string]any{"package": seen(d.Package), "channel": seen(d.Channel),
+					"version": seen(d.Version)})
 		}},
 	{name: varChange, declared: cel.MapType(cel.StringType, cel.ListType(cel.StringType)), attribute: ChangeSet,
-		of: func(a *activation) ref.Val { return a.differences().values }},
+		of: func(a *activation) ref.Val { return a.changed() }},
 	{name: "change.digest", declared: cel.StringType, attribute: ChangeSet,
-		read: func(m *measure, b *Bundle, _ *facts.Cluster) ref.Val { return m.seen(b.change().Digest) }},
+		read: func(b *Bundle, _ *facts.Cluster) ref.Val { return seen(b.change().Digest) }},
 	{name: "change.from", declared: cel.StringType, attribute: ChangeSet,
-		read: func(m *measure, b *Bundle, _ *facts.Cluster) ref.Val { return m.seen(b.change().From) }},
+		read: func(b *Bundle, _ *facts.Cluster) ref.Val { return seen(b.change().From) }},
 	{name: "change.first", declared: cel.BoolType, attribute: ChangeSet,
-		read: func(_ *measure, b *Bundle, _ *facts.Cluster) ref.Val { return types.Bool(b.change().From == "") }},
+		read: func(b *Bundle, _ *facts.Cluster) ref.Val { return types.Bool(b.change().From == "") }},
 	{name: varClusterPermissions, declared: ruleLists, attribute: Contents | Scope,
-		of: func(a *activation) ref.Val { return a.lists().clusterPermissions }},
+		of: func(a *activation) ref.Val { return ruleMaps(a.contents().ClusterPermissions()) }},
 	{name: varPermissions, declared: ruleLists, attribute: Contents,
-		of: func(a *activation) ref.Val { return a.lists().permissions }},
+		of: func(a *activation) ref.Val { return ruleMaps(a.contents().Permissions()) }},
 	{name: varWebhooks, declared: ruleLists, attribute: Contents,
-		of: func(a *activation) ref.Val { return a.lists().webhooks }},
+		of: func(a *activation) ref.Val { return ruleMaps(a.contents().Webhooks()) }},
 	{name: varConversionCRDs, declared: cel.ListType(cel.StringType), attribute: Contents,
-		of: func(a *activation) ref.Val { return a.lists().conversionCRDs }},
+		of: func(a *activation) ref.Val { return textList(a.contents().ConversionCRDs()) }},
 	{name: varAnnotations, declared: cel.MapType(cel.StringType, cel.StringType), attribute: Annotations,
-		of: func(a *activation) ref.Val { return a.notes().values }},
+		of: func(a *activation) ref.Val { return annotations(a.contents().Annotations()) }},
 	{name: varImages, declared: cel.ListType(cel.MapType(cel.StringType, cel.StringType)), attribute: Contents | Config,
-		of: func(a *activation) ref.Val { return a.settings().images }},
+		of: func(a *activation) ref.Val { return a.images() }},
 	{name: varConfig, declared: cel.MapType(cel.StringType, cel.ListType(cel.StringType)), attribute: Config,
-		of: func(a *activation) ref.Val { return a.settings().config }},
+		of: func(a *activation) ref.Val { return a.config() }},
 	namespaceVariable, clusterVariable,
 }
 
 // ofCatalog returns the read function of a variable of the bundle's CatalogSource. Without one there is no value, not
 // even a zero.
-func ofCatalog(read func(m *measure, c *olm.CatalogSource) ref.Val) func(*measure, *Bundle, *facts.Cluster) ref.Val {
-	return func(m *measure, b *Bundle, facts *facts.Cluster) ref.Val {
+func ofCatalog(read func(c *olm.CatalogSource) ref.Val) func(*Bundle, *facts.Cluster) ref.Val {
+	return func(b *Bundle, facts *facts.Cluster) ref.Val {
 		c, ok := facts.Catalogs[b.Catalog]
 		if !ok {
 			return types.NewErr("%s", b.notKnown(CatalogState))
 		}
-		return read(m, c)
+		return read(c)
 	}
 }
 

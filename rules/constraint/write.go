@@ -67,16 +67,16 @@ var aroundFields = map[string][]string{
 // writeVariables are the variables of every write.
 func writeVariables() []variable {
 	return []variable{
-		{name: varOperation, declared: cel.StringType, write: func(m *measure, w *Write) ref.Val {
+		{name: varOperation, declared: cel.StringType, write: func(w *Write) ref.Val {
 			if w.Update {
-				return m.seen("UPDATE")
+				return seen("UPDATE")
 			}
-			return m.seen("CREATE")
+			return seen("CREATE")
 		}},
 		{name: varUserName, declared: cel.StringType, attribute: Writer,
-			write: func(m *measure, w *Write) ref.Val { return m.seen(w.User) }},
+			write: func(w *Write) ref.Val { return seen(w.User) }},
 		{name: varGroups, declared: cel.ListType(cel.StringType), attribute: Writer,
-			write: func(m *measure, w *Write) ref.Val { return m.list(w.Groups) }},
+			write: func(w *Write) ref.Val { return list(w.Groups) }},
 		namespaceVariable, clusterVariable,
 	}
 }
@@ -90,13 +90,13 @@ var attributeOfSource = map[string]Attributes{
 // sourceVariables are the variables of rules on CatalogSources: each field of the object, and of the stored one.
 func sourceVariables() []variable {
 	var all []variable
-	add := func(name string, declared *cel.Type, read func(*measure, *Source) ref.Val) {
+	add := func(name string, declared *cel.Type, read func(*Source) ref.Val) {
 		attribute := attributeOfSource[name]
 		all = append(all,
 			variable{name: prefixSource + name, declared: declared, attribute: attribute,
-				write: func(m *measure, w *Write) ref.Val { return read(m, &w.Source) }},
+				write: func(w *Write) ref.Val { return read(&w.Source) }},
 			variable{name: prefixOld + name, declared: declared, attribute: attribute,
-				write: func(m *measure, w *Write) ref.Val { return read(m, &w.OldSource) }})
+				write: func(w *Write) ref.Val { return read(&w.OldSource) }})
 	}
 	for name, field := range map[string]func(*Source) string{
 		"name": func(s *Source) string { return s.Name }, "namespace": func(s *Source) string { return s.Namespace },
@@ -107,34 +107,34 @@ func sourceVariables() []variable {
 		"configMap": func(s *Source) string { return s.ConfigMap },
 		"publisher": func(s *Source) string { return s.Publisher },
 	} {
-		add(name, cel.StringType, func(m *measure, s *Source) ref.Val { return m.seen(field(s)) })
+		add(name, cel.StringType, func(s *Source) ref.Val { return seen(field(s)) })
 	}
-	add("priority", cel.IntType, func(_ *measure, s *Source) ref.Val { return types.Int(s.Priority) })
+	add("priority", cel.IntType, func(s *Source) ref.Val { return types.Int(s.Priority) })
 	return sortedVariables(all)
 }
 
 // groupVariables are the variables of rules on OperatorGroups.
 func groupVariables() []variable {
 	var all []variable
-	add := func(name string, declared *cel.Type, read func(*measure, *Group) ref.Val) {
+	add := func(name string, declared *cel.Type, read func(*Group) ref.Val) {
 		all = append(all,
 			variable{name: prefixGroup + name, declared: declared,
-				write: func(m *measure, w *Write) ref.Val { return read(m, &w.Group) }},
+				write: func(w *Write) ref.Val { return read(&w.Group) }},
 			variable{name: prefixOld + name, declared: declared,
-				write: func(m *measure, w *Write) ref.Val { return read(m, &w.OldGroup) }})
+				write: func(w *Write) ref.Val { return read(&w.OldGroup) }})
 	}
 	for name, field := range map[string]func(*Group) string{
 		"name": func(g *Group) string { return g.Name }, "namespace": func(g *Group) string { return g.Namespace },
 		"serviceAccountName": func(g *Group) string { return g.ServiceAccountName },
 		"upgradeStrategy":    func(g *Group) string { return g.UpgradeStrategy },
 	} {
-		add(name, cel.StringType, func(m *measure, g *Group) ref.Val { return m.seen(field(g)) })
+		add(name, cel.StringType, func(g *Group) ref.Val { return seen(field(g)) })
 	}
 	add("targetNamespaces", cel.ListType(cel.StringType),
-		func(m *measure, g *Group) ref.Val { return m.list(g.TargetNamespaces) })
-	add("allNamespaces", cel.BoolType, func(_ *measure, g *Group) ref.Val { return types.Bool(g.AllNamespaces) })
-	add("selector", cel.BoolType, func(_ *measure, g *Group) ref.Val { return types.Bool(g.Selector) })
-	add("others", cel.IntType, func(_ *measure, g *Group) ref.Val { return types.Int(g.Others) })
+		func(g *Group) ref.Val { return list(g.TargetNamespaces) })
+	add("allNamespaces", cel.BoolType, func(g *Group) ref.Val { return types.Bool(g.AllNamespaces) })
+	add("selector", cel.BoolType, func(g *Group) ref.Val { return types.Bool(g.Selector) })
+	add("others", cel.IntType, func(g *Group) ref.Val { return types.Int(g.Others) })
 	return sortedVariables(all)
 }
 
@@ -149,17 +149,15 @@ func newWriteActivation(w *Write, around *surroundings) *activation {
 		missing |= Writer
 	}
 	a.unknown |= missing
-	var m measure
 	for i := range a.vocabulary.variables {
 		v := &a.vocabulary.variables[i]
 		if v.write != nil {
-			a.values[i] = v.write(&m, w)
+			a.values[i] = v.write(w)
 		}
 		if missing&v.attribute != 0 {
 			a.patterns = append(a.patterns, interpreter.NewAttributePattern(v.name))
 		}
 	}
-	a.shape = m.shape().most(around.shape)
 	return a
 }
 
@@ -170,7 +168,9 @@ func (s *Set) JudgeWrite(w *Write, ns Namespace, budget *Budget) []Finding {
 		return nil
 	}
 	around := s.around.in(ns)
-	subject := &subject{bundle: &Bundle{}, around: &around, budget: budget}
+	own, end := budget.ofBundle()
+	defer end()
+	subject := &subject{bundle: &Bundle{}, around: &around, budget: own}
 	var found []Finding
 	for _, d := range s.definitions {
 		if fault := d.fault(); fault != nil {
