@@ -49,7 +49,6 @@ type Controller struct {
 
 	client  dynamic.Interface
 	leases  coordinationclient.LeasesGetter
-	clock   *serverClock
 	limiter flowcontrol.RateLimiter
 	// changed and routes trigger a reconciliation of the leader, and of paths. Their capacity is 1: changes are coalesced.
 	changed, routes chan struct{}
@@ -62,18 +61,16 @@ func NewController(o Options, source Source) (*Controller, error) {
 }
 
 func newController(o Options, source Source) (*Controller, error) {
-	k := &Controller{options: o, source: source, clock: &serverClock{now: o.Now}, changed: make(chan struct{}, 1),
-		routes:  make(chan struct{}, 1),
+	k := &Controller{options: o, source: source, changed: make(chan struct{}, 1), routes: make(chan struct{}, 1),
 		limiter: flowcontrol.NewTokenBucketRateLimiter(writesPerSecond, writesAtOnce)}
 	if o.Callers != nil {
 		o.Callers.added = k.routes
 	}
-	config := k.clock.measure(o.Config)
 	var err error
-	if k.client, err = dynamic.NewForConfig(config); err != nil {
+	if k.client, err = dynamic.NewForConfig(o.Config); err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
-	if k.leases, err = coordinationclient.NewForConfig(config); err != nil {
+	if k.leases, err = coordinationclient.NewForConfig(o.Config); err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
 	k.registrations = registrations(&o.Webhooks, o.ExternalDefinition)
@@ -140,20 +137,8 @@ func (k *Controller) runWithLease(ctx context.Context) error {
 	return nil
 }
 
-// checkClock returns an error if this replica must not lead: certificates made with a wrong clock are not valid for
-// clients.
-func (k *Controller) checkClock() error {
-	if k.secret == nil {
-		return nil
-	}
-	return k.clock.check()
-}
-
 // lead reconciles on every change until the context is cancelled.
 func (k *Controller) lead(ctx context.Context) error {
-	if err := k.checkClock(); err != nil || ctx.Err() != nil {
-		return err
-	}
 	l := &leadership{Controller: k, refused: map[string]bool{}, reported: map[string]bool{}, waiting: map[string]bool{},
 		selectors: map[string][]string{}}
 	defer k.options.Metrics.stopped()
@@ -172,9 +157,6 @@ func (k *Controller) lead(ctx context.Context) error {
 	failed := retry
 	ready := k.options.Ready
 	for ctx.Err() == nil {
-		if err := k.checkClock(); err != nil {
-			return err
-		}
 		next, err := l.reconcile(ctx)
 		delay := resyncPeriod
 		switch {

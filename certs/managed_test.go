@@ -7,9 +7,6 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"errors"
-	"net/http"
-	"net/http/httptest"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -198,30 +195,6 @@ func ends(t *testing.T, registry *prometheus.Registry, certificate string) float
 	}
 	t.Fatalf("there is no metric for %s", certificate)
 	return 0
-}
-
-// TestG21LeaderWithAWrongClock compares clocks by the responses of a server.
-func TestG21LeaderWithAWrongClock(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Date", start.Format(http.TimeFormat))
-	}))
-	defer server.Close()
-	for off, want := range map[time.Duration]string{0: "", 5 * time.Minute: "", -5 * time.Minute: "",
-		time.Hour: "1h0m0s ahead", -time.Hour: "1h0m0s behind"} {
-		clock := &serverClock{now: func() time.Time { return start.Add(off) }}
-		client, err := rest.HTTPClientFor(clock.measure(&rest.Config{Host: server.URL}))
-		if err != nil {
-			t.Fatal(err)
-		}
-		response, err := client.Get(server.URL)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = response.Body.Close()
-		if err := clock.check(); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
-			t.Errorf("%s off: %v", off, err)
-		}
-	}
 }
 
 // TestRegistrations reads the client configurations through which the API server calls us.
