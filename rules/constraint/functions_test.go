@@ -21,7 +21,7 @@ math.trunc minor patch prefixLength replace reverse semver semver_compare sets.c
 size slice sort split startsWith string strings.quote substring timestamp trim type uint upperAscii url
 `
 
-// TestFunctions: a new version of a library must not add a function that nobody looked at.
+// TestFunctions: a new version of a library must not add a function whose time is not known.
 func TestFunctions(t *testing.T) {
 	env, err := vocabularies[OnBundle].environment()
 	if err != nil {
