@@ -4,6 +4,8 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/opgate/opgate/rules"
@@ -11,11 +13,13 @@ import (
 	"github.com/opgate/opgate/rules/state"
 )
 
-// Name is the name of each of the objects that hold what policies say.
-const Name = "opgate-backstop"
-
-// maxAccounts bounds the accounts of a namespace. OLM installs nothing in a namespace with several OperatorGroups.
-const maxAccounts = 4
+// The names of the objects: of those that hold what policies say, of those on unpacked bundles, and of those on
+// deletions.
+const (
+	Name         = "opgate-backstop"
+	UnpackedName = "opgate-unpacked"
+	DeletionName = "opgate-deletion"
+)
 
 // Features are what the API server supports, from its discovery.
 type Features struct {
@@ -71,13 +75,13 @@ type Objects struct {
 	// Deletion is the ValidatingAdmissionPolicy on deletions; not needed if no policy and no Constraint restricts them.
 	Deletion        *admissionv1.ValidatingAdmissionPolicy
 	DeletionBinding *admissionv1.ValidatingAdmissionPolicyBinding
-	// Unprotected are the OperatorPolicies, as Left, of which nothing but the policy itself is protected from deletion,
-	// and the Constraints, by name, of which something is not, since they are more than an object holds.
-	Unprotected []string
 	// Left are the OperatorPolicies, as NAMESPACE/NAME and sorted, of which something is left to the webhooks: lists
 	// that are too long, and what is more than the share of the policy's namespace, if there are very many for one
 	// namespace or in total.
 	Left []string
+	// Unprotected are the OperatorPolicies, as Left, of which nothing but the policy itself is protected from deletion,
+	// and the Constraints, by name, of which something is not, since they are more than an object holds.
+	Unprotected []string
 }
 
 // All returns the objects that must exist, policies before bindings.
@@ -98,21 +102,79 @@ func (o *Objects) All() []runtime.Object {
 	return all
 }
 
+// contents are what the templates are filled in with.
+type contents struct {
+	*Input
+	// Rows, Accounts and Manual are by namespace, Protections by the keys of an object that is deleted.
+	Rows, Accounts, Manual, Protections table
+	Everywhere                          []string
+	// AccountsKnown is set if Accounts has all accounts that write steps.
+	AccountsKnown bool
+	// Namespaces are those that the webhook configurations select.
+	Namespaces *metav1.LabelSelector
+	// Actions are what the API server does about a write that it refuses.
+	Actions []admissionv1.ValidationAction
+	// Deny is set if Subscriptions are refused instead of changed.
+	Deny bool
+}
+
+// maxCondition is the size in bytes of the longest match condition: the compiler of CEL reads up to 100,000 characters.
+const maxCondition = 96 << 10
+
 // Compile returns the objects for some policies; equal inputs have equal objects.
 func Compile(in Input) Objects {
-	t := newTable(&in)
-	o := Objects{Left: t.left}
+	const namespace = "request.namespace"
+	in.OLM, in.ExcludedNamespaces = sorted(in.OLM), sorted(in.ExcludedNamespaces)
+	r := in.rows()
+	c := contents{Input: &in, Everywhere: r.everywhere, Deny: in.ApprovalMode == rules.DenyApproval,
+		Rows: newTable("rows", namespace, r.byNamespace), Accounts: newTable("accounts", namespace, r.accounts),
+		AccountsKnown: in.Accounts != nil && r.accounts != nil, Manual: newTable("manual", namespace, r.manual),
+		Namespaces: &metav1.LabelSelector{}, Actions: []admissionv1.ValidationAction{admissionv1.Deny}}
+	if len(in.ExcludedNamespaces) > 0 {
+		c.Namespaces.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: corev1.LabelMetadataName,
+			Operator: metav1.LabelSelectorOpNotIn, Values: in.ExcludedNamespaces}}
+	}
+	if in.Audit {
+		c.Actions = []admissionv1.ValidationAction{admissionv1.Audit, admissionv1.Warn}
+	}
+	o := Objects{Left: r.left}
 	if in.Features.ValidatingAdmissionPolicy {
-		o.Validating, o.ValidatingBinding = in.validating(t)
-		if len(in.OLM) > 0 {
-			o.Unpacked, o.UnpackedBinding = in.unpacked()
+		o.Validating, o.ValidatingBinding = c.validating("backstop", c.Rows, c.Accounts)
+		spec := &o.Validating.Spec
+		if len(c.Rows.variables) > 0 || len(spec.MatchConditions[0].Expression) > maxCondition {
+			spec.MatchConditions = nil
 		}
-		d := in.deletions()
-		o.Deletion, o.DeletionBinding = in.deletion(d)
-		o.Unprotected = d.left
+		if len(in.OLM) > 0 {
+			o.Unpacked, o.UnpackedBinding = c.validating("unpacked")
+		}
+		protections, left := in.protections()
+		if o.Unprotected = left; len(protections) > 0 {
+			c.Protections = newTable("protections", "k", protections)
+			o.Deletion, o.DeletionBinding = c.validating("deletion", c.Protections)
+		}
 	}
 	if in.Features.MutatingAdmissionPolicy && !in.Audit {
-		o.Mutating, o.MutatingBinding = in.mutating(t)
+		objects := render("subscriptions", c)
+		o.Mutating = objects[0].(*admissionv1.MutatingAdmissionPolicy)
+		o.MutatingBinding = objects[1].(*admissionv1.MutatingAdmissionPolicyBinding)
+		o.Mutating.Labels, o.MutatingBinding.Labels = in.Labels, in.Labels
+		o.Mutating.Spec.Variables = c.Manual.variables
 	}
 	return o
+}
+
+// validating returns the objects of a template, with tables that it uses.
+func (c *contents) validating(name string, tables ...table) (
+	*admissionv1.ValidatingAdmissionPolicy, *admissionv1.ValidatingAdmissionPolicyBinding,
+) {
+	objects := render(name, c)
+	policy := objects[0].(*admissionv1.ValidatingAdmissionPolicy)
+	binding := objects[1].(*admissionv1.ValidatingAdmissionPolicyBinding)
+	policy.Labels, binding.Labels = c.Labels, c.Labels
+	var variables []admissionv1.Variable
+	for _, t := range tables {
+		variables = append(variables, t.variables...)
+	}
+	policy.Spec.Variables = append(variables, policy.Spec.Variables...)
+	return policy, binding
 }

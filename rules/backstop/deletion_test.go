@@ -342,7 +342,7 @@ func TestDeletionBounds(t *testing.T) {
 	if len(o.Unprotected) == 0 || slices.Contains(o.Unprotected, "policies/etcd") {
 		t.Fatalf("%d policies are not protected", len(o.Unprotected))
 	}
-	if size := o.Deletion.Size(); size > 1<<20 {
+	if size := o.Deletion.Size(); size > 5<<18 {
 		t.Errorf("the object has %d bytes", size)
 	}
 	s := newAPIServer(t, &backstop.Objects{Validating: o.Deletion, ValidatingBinding: o.DeletionBinding})
@@ -561,7 +561,7 @@ func TestDeletionByConstraintBounds(t *testing.T) {
 	if !slices.Equal(o.Unprotected, []string{"keep"}) {
 		t.Fatalf("not protected are %q", o.Unprotected)
 	}
-	if size := o.Deletion.Size(); size > 1<<20 {
+	if size := o.Deletion.Size(); size > 5<<18 {
 		t.Errorf("the object has %d bytes", size)
 	}
 	s := newAPIServer(t, &backstop.Objects{Validating: o.Deletion, ValidatingBinding: o.DeletionBinding})

@@ -1,11 +1,12 @@
 // Package backstop compiles OperatorPolicies to admission policies of the API server, so that the core of the gate
 // holds while no replica of Opgate answers, and even without its webhook configurations.
 //
-// The result is one ValidatingAdmissionPolicy and one MutatingAdmissionPolicy, each with a binding, that hold what the
-// policies say as CEL literals: parameters are evaluated one by one, which is slow, and an API server may keep serving
-// outdated ones. It depends on the policies and a few settings only, so it changes when a policy does.
+// What holds is written in the templates of folder policies, which state all rules; this package fills in what policies
+// say, as lines of text: parameters of admission policies have windows in which they open the gate
+// (docs/decisions/2026-11-28-the-backstop-stays-compiled.md). The objects depend on the policies and a few settings
+// only, so they change when a policy does.
 //
-// What it refuses, the gate refuses: it holds what rules.OperatorPolicy.NameRules says, and who may write which part of
-// a plan. It admits what needs more than the request and the policies: catalogs, channels, Constraints, upgrades, and
-// packages that only Subscriptions name. docs/backstop.md lists the direction of each approximation.
+// What they refuse, the gate refuses: they hold what rules.OperatorPolicy.NameRules says, and who may write which part
+// of a plan. They admit what needs more than the request and the policies: catalogs, channels, Constraints, upgrades,
+// and packages that only Subscriptions name. docs/backstop.md lists the direction of each approximation.
 package backstop

@@ -112,7 +112,7 @@ func TestRefusalsWithoutTrace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	section := documented(t, "What leaves no trace")
+	section := documented(t, "What is held")
 	refused := 0
 	for _, s := range scenarios {
 		for _, match := range ruleIn.FindAllStringSubmatch(s.Backstop, -1) {

@@ -40,7 +40,10 @@ func TestStaticCompiles(t *testing.T) {
 			names[p.Name] = strings.HasSuffix(p.Name, ".static.k8s.io") && p.Spec.ParamKind == nil &&
 				*p.Spec.FailurePolicy == admissionv1.Fail
 			compiler := newCompiler(t, env, p.Spec.Variables, cel.OptionalVariableDeclarations{})
-			expressions := []cel.ExpressionAccessor{(*matchconditions.MatchCondition)(&p.Spec.MatchConditions[0])}
+			var expressions []cel.ExpressionAccessor
+			for i := range p.Spec.MatchConditions {
+				expressions = append(expressions, (*matchconditions.MatchCondition)(&p.Spec.MatchConditions[i]))
+			}
 			for _, v := range p.Spec.Validations {
 				expressions = append(expressions, &validating.ValidationCondition{Expression: v.Expression})
 				if v.MessageExpression != "" {

@@ -83,8 +83,8 @@ var mutations = []mutation{
 	// Without this a plan in another phase would be judged by no other rule either.
 	{"rules/plan.go", "if f := unfinished(j.Plan, len(j.Bundles)); !f.Silent()", ` && !verdict.Mutated(RulePlanPhase)`},
 	// What the API server alone finds.
-	{"rules/backstop/deletion.go", `"github.com/opgate/opgate/rules"`, `"github.com/opgate/opgate/rules/verdict"`},
-	{"rules/backstop/deletion.go", "func (p *protection) row() string {",
+	{"rules/backstop/deletion.go", `"github.com/opgate/opgate/olm"`, `"github.com/opgate/opgate/rules/verdict"`},
+	{"rules/backstop/deletion.go", "func (p *protected) row(others int) string {",
 		`if verdict.Mutated("deletion/denied row") && p.action == "Deny" ||
 			verdict.Mutated("deletion/unconfirmed row") && p.action == "Confirm" {
 			return ""

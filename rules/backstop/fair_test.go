@@ -35,8 +35,8 @@ func wantHeld(t *testing.T, o *backstop.Objects, namespaces ...string) {
 	for kind, object := range map[string]any{"ValidatingAdmissionPolicy": o.Validating,
 		"MutatingAdmissionPolicy": o.Mutating} {
 		raw, err := json.Marshal(object)
-		if err != nil || len(raw) > 1<<20 {
-			t.Errorf("the %s has %d bytes, and the API server stores 1 MiB: %v", kind, len(raw), err)
+		if err != nil || len(raw) > 5<<18 {
+			t.Errorf("the %s has %d bytes, and the API server stores 1.5 MiB: %v", kind, len(raw), err)
 		}
 	}
 	s := newAPIServer(t, o)

@@ -1,0 +1,271 @@
+package backstop
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/bundle"
+	"github.com/opgate/opgate/rules/state"
+	"github.com/opgate/opgate/rules/verdict"
+)
+
+// The limits of the API server: it compiles no expression of more than 100,000 characters, spends no more than a million
+// units on one evaluation, and stores no object of more than 1.5 MiB, of which managed fields and status take a part.
+const (
+	// maxNamespace bounds the rows about one namespace in bytes. Each row counts as a 200th at least.
+	maxNamespace = maxText
+	maxRows      = 200
+	// maxTable bounds all rows, in bytes of JSON.
+	maxTable = 1152 << 10
+	// maxEverywhere bounds the policies that count in every namespace: there is one more where a stored one cannot be
+	// read.
+	maxEverywhere = 20
+	// maxAccounts bounds the accounts of a namespace. OLM installs nothing in a namespace with several OperatorGroups.
+	maxAccounts = 4
+	// maxListed bounds the names that a message lists, as in messages of the gate.
+	maxListed = 10
+)
+
+// The checks of a policy.
+const (
+	checkUnreadable = "unreadable"   // everything is held
+	checkPending    = "pending"      // everything in a plan is held
+	checkForbidAll  = "forbid-all"   // mustnothave for every version
+	checkAllow      = "allow"        // only the names are allowed
+	checkForbid     = "forbid"       // the names are forbidden
+	checkAllowIn    = "allow-range"  // only the range, and the names, are allowed
+	checkForbidIn   = "forbid-range" // the range, of the names if there are any, is forbidden
+	checkManual     = "manual"       // nothing is refused, but Subscriptions are Manual
+	checkNothing    = "nothing"      // nothing is refused by name and version
+)
+
+// checkRules are the rules by which the checks refuse that an exception can set aside.
+var checkRules = map[string]verdict.RuleID{
+	checkPending: bundle.RuleDependencyPending, checkForbidAll: bundle.RuleMustNotHave,
+	checkAllow: bundle.RuleVersion, checkForbid: bundle.RuleMustNotHave,
+	checkAllowIn: bundle.RuleVersionRange, checkForbidIn: bundle.RuleMustNotHave,
+}
+
+// entry is what one policy adds to the table.
+type entry struct {
+	origin
+	// governs is the namespace that the policy governs something in, pkg the package, or "*".
+	governs, pkg string
+	// rows are "PACKAGE CHECK NAMESPACE/NAME MARK =NAME ~INTERVAL !NAME |TEXT". The package of a policy of every package
+	// is "*"; the mark is "*" in the first row of a policy and "-" in the others; names after "!" are those for which an
+	// exception sets the rule aside; the text, for messages, follows if the names are not enough.
+	rows []string
+}
+
+// judges reports whether the policy has to judge each plan.
+func (e *entry) judges() bool { return strings.Split(e.rows[0], " ")[1] != checkNothing }
+
+// rows is what policies say of plans, ClusterServiceVersions and Subscriptions.
+type rows struct {
+	// byNamespace are the rows by governed namespace, everywhere those that count in every namespace: of policies whose
+	// namespace cannot be read.
+	byNamespace map[string][]string
+	everywhere  []string
+	// manual are the namespaces with a policy that judges plans. All Subscriptions there are Manual.
+	manual map[string][]string
+	// accounts are those of Input.Accounts that count, by namespace; nil if they are more than an object holds.
+	accounts map[string][]string
+	// left are the policies of which something is left to the webhooks.
+	left []string
+}
+
+// rows returns what the policies say, as far as the API server evaluates and stores it.
+func (in *Input) rows() *rows {
+	r := &rows{byNamespace: map[string][]string{}, manual: map[string][]string{}, accounts: map[string][]string{}}
+	var all, everywhere []*entry
+	governed, seen := map[string][]*entry{}, map[string]bool{}
+	for _, p := range in.Policies {
+		switch {
+		case !p.Enforced, p.AnyNamespace && seen[p.Source()]: // that of every namespace comes with each of them
+		case p.AnyNamespace:
+			seen[p.Source()] = true
+			everywhere = append(everywhere, r.entryOf(p, in))
+		case p.Concerns() != "" && !slices.Contains(in.ExcludedNamespaces, p.Concerns()):
+			governed[p.Concerns()] = append(governed[p.Concerns()], r.entryOf(p, in))
+		}
+	}
+	for namespace, names := range in.Accounts {
+		if names = sorted(names); len(names) > 0 && (len(everywhere) > 0 || len(governed[namespace]) > 0) {
+			r.accounts[namespace] = names[:min(len(names), maxAccounts)]
+		}
+	}
+	if len(everywhere) > 0 && sizeOf("", slices.Concat(slices.Collect(maps.Values(r.accounts))...)) > maxText {
+		r.accounts = nil // as where they are not known
+	}
+	for _, entries := range governed {
+		all = append(all, keep(r, entries, maxNamespace, func(e *entry) int {
+			weight := 0
+			for _, row := range e.rows {
+				weight += max(len(quote(e.governs+" "+row)), maxNamespace/maxRows)
+			}
+			return weight
+		})...)
+	}
+	all = keep(r, all, maxTable, func(e *entry) int {
+		return sizeOf(e.governs, e.rows) + sizeOf(e.governs, r.accounts[e.governs])
+	})
+	slices.SortFunc(all, func(a, b *entry) int {
+		return cmp.Or(cmp.Compare(a.pkg, b.pkg), cmp.Compare(a.key(), b.key()))
+	})
+	for _, e := range all {
+		r.byNamespace[e.governs] = append(r.byNamespace[e.governs], e.rows...)
+		if e.judges() {
+			r.manual[e.governs] = []string{"*"}
+		}
+	}
+	maps.DeleteFunc(r.accounts, func(namespace string, _ []string) bool {
+		return len(r.byNamespace[namespace])+len(everywhere) == 0
+	})
+	for _, e := range keep(r, everywhere, maxEverywhere, func(*entry) int { return 1 }) {
+		r.everywhere = append(r.everywhere, e.rows...)
+	}
+	slices.Sort(r.everywhere)
+	r.left = sorted(r.left)
+	return r
+}
+
+// keep returns those of some entries that a limit has room for, and notes the others.
+func keep(r *rows, entries []*entry, limit int, weight func(*entry) int) []*entry {
+	kept, left := within(entries, limit, weight)
+	r.left = append(r.left, left...)
+	return kept
+}
+
+// entryOf returns the rows of a policy; there is always one.
+func (r *rows) entryOf(p *state.OperatorPolicy, in *Input) *entry {
+	e := &entry{origin: originOf(p), governs: p.Concerns(), pkg: strings.ReplaceAll(word(p.Package), "*", "?")}
+	if p.AnyPackage {
+		e.pkg = "*"
+	}
+	mark := "*"
+	for _, c := range checksOf(p, in.Features.Semver) {
+		data := c.columns(p.Exceptions().Names(checkRules[c.kind], in.Now))
+		if len(quote(strings.Join(data, " "))) > maxNamespace-1<<10 {
+			r.left = append(r.left, e.key()) // Subscriptions are Manual all the same
+			c.kind, data = checkManual, nil
+		}
+		e.rows = append(e.rows, strings.Join(append([]string{e.pkg, c.kind, e.key(), mark}, data...), " "))
+		mark = "-"
+	}
+	return e
+}
+
+// check is one check of a policy, with its data.
+type check struct {
+	kind             string
+	names, intervals []string
+	// text is what a message has in place of the names; "" if it lists them.
+	text string
+}
+
+func (c *check) columns(excepted []string) (columns []string) {
+	add := func(prefix string, list []string) {
+		for _, value := range list {
+			columns = append(columns, prefix+word(value))
+		}
+	}
+	add("=", c.names)
+	add("~", c.intervals)
+	add("!", excepted)
+	if c.text != "" {
+		columns = append(columns, "|"+strings.ReplaceAll(c.text, " ", "\t"))
+	}
+	return columns
+}
+
+// checksOf returns the checks of a policy.
+func checksOf(p *state.OperatorPolicy, semver bool) (checks []check) {
+	if p.Incomplete { // its contents are known to the gate soon, or only there
+		return []check{{kind: checkNothing}}
+	}
+	r := p.NameRules()
+	if r.Unreadable {
+		checks = append(checks, check{kind: checkUnreadable})
+	}
+	if r.Pending {
+		checks = append(checks, check{kind: checkPending})
+	}
+	var intervals []string
+	if r.Range != nil && semver {
+		intervals = compileRange(r.Range)
+	}
+	switch {
+	case r.Forbid && r.Range == nil && len(r.Names) == 0:
+		checks = append(checks, check{kind: checkForbidAll})
+	case r.Forbid && r.Range == nil:
+		checks = append(checks, check{kind: checkForbid, names: r.Names, text: listText(r.Names)})
+	case r.Forbid && intervals != nil:
+		scope := "package " + p.Package
+		if len(r.Names) > 0 {
+			scope = text.Names(r.Names, maxListed)
+		}
+		checks = append(checks, check{checkForbidIn, r.Names, intervals, scope + " in range " + text.Quote(r.Range.String())})
+	case r.Allow:
+		var start []string
+		if r.Start != "" {
+			start = []string{r.Start}
+		}
+		if names := r.Names; len(names) > 0 {
+			if r.Start != "" && !slices.Contains(names, r.Start) {
+				names = slices.Concat(names, start)
+			}
+			checks = append(checks, check{kind: checkAllow, names: names, text: listText(names)})
+		}
+		if intervals != nil {
+			checks = append(checks, check{checkAllowIn, start, intervals, text.Quote(r.Range.String())})
+		}
+	}
+	switch {
+	case len(checks) > 0:
+	case r.Manual:
+		checks = append(checks, check{kind: checkManual})
+	default:
+		checks = append(checks, check{kind: checkNothing})
+	}
+	return checks
+}
+
+// listText returns the text for a list of names that is too long to show; "" for the others.
+func listText(names []string) string {
+	if len(names) <= maxListed {
+		return ""
+	}
+	return text.Names(names, maxListed)
+}
+
+// word returns a name as one column of a row. The API server stores no other names, and an unreadable policy may hold
+// one.
+func word(name string) string {
+	return strings.Map(func(r rune) rune {
+		if r <= ' ' || r == '|' {
+			return '?'
+		}
+		return r
+	}, strings.ToValidUTF8(name, "?"))
+}
+
+// compileRange returns the intervals of a version range as "LOW,=,HIGH,=". A bound is empty if there is none, and an
+// equals sign follows one that belongs to the interval.
+func compileRange(r *olm.VersionRange) []string {
+	inclusive := map[bool]string{true: "="}
+	intervals := r.Intervals()
+	columns := make([]string, len(intervals))
+	for i, in := range intervals {
+		columns[i] = strings.Join([]string{in.Low, inclusive[in.HasLow], in.High, inclusive[in.HasHigh]}, ",")
+	}
+	return columns
+}
+
+// sorted returns a list in order, without duplicates.
+func sorted(list []string) []string {
+	return slices.Compact(slices.Sorted(slices.Values(list)))
+}
