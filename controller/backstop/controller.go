@@ -8,7 +8,6 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -124,12 +123,9 @@ func (c *Controller) AddTo(mgr ctrl.Manager) error {
 	}
 	r := &reconciler{Controller: c, discovery: served, watches: map[string]*watched.Object{},
 		written: map[string]*written{},
-		reader:  mgr.GetAPIReader(), term: string(uuid.NewUUID()),
-		writer: apply.Writer{Client: mgr.GetClient(), Store: c.Store, Metrics: c.Writes}}
-	changed := func() {
-		r.shown.Notify()
-		c.queue.Add(item{})
-	}
+		reader:  mgr.GetAPIReader(),
+		writer:  apply.Writer{Client: mgr.GetClient(), Store: c.Store, Metrics: c.Writes}}
+	changed := func() { c.queue.Add(item{}) }
 	if r.owner, err = owned.NewOwner(client, OwnerName, "the admission policies", changed, c.Log); err != nil {
 		return err
 	}

@@ -2,7 +2,6 @@ package backstop
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -19,7 +18,6 @@ import (
 	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/controller/owned"
 	"github.com/opgate/opgate/internal/events"
-	"github.com/opgate/opgate/internal/signal"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/internal/watched"
 	"github.com/opgate/opgate/rules/backstop"
@@ -31,8 +29,7 @@ import (
 // maxNamed bounds the policies that a message names.
 const maxNamed = 10
 
-// retryDelay is the requeue delay while the user name of this process is not known, or stored objects contain newer
-// policies.
+// retryDelay is the requeue delay while the user name of this process is not known.
 const retryDelay = time.Second
 
 // compileInterval is how long what was compiled stays, unless an exception in it ends: API servers look for new
@@ -44,19 +41,12 @@ type reconciler struct {
 	*Controller
 	discovery discovery.DiscoveryInterface
 	writer    apply.Writer
-	// owner is the ClusterRole that owns the objects, watches are the objects by kind.key. shown is notified of their
-	// changes.
+	// owner is the ClusterRole that owns the objects, watches are the objects by kind.key.
 	owner   *owned.Owner
 	watches map[string]*watched.Object
-	shown   signal.Signal
 	reader  client.Reader
-	// newest are the resourceVersions of the last lists of all policies and Constraints, which the snapshot includes;
-	// zero before the first.
-	newest position
-	// listedFor is the resourceVersion of the last object that contained newer policies.
-	listedFor string
-	// term identifies this reconciler in the objects that it writes.
-	term string
+	// current is set once the snapshot had everything that was stored when this replica began to lead.
+	current bool
 	// seen are the inputs of the last change of the snapshot, by the namespace that they govern, and protecting the
 	// Constraints.
 	seen       map[string]input
@@ -117,8 +107,6 @@ type compiled struct {
 	// be compiled again at the end of compileInterval, since their inputs have changed.
 	until  time.Time
 	behind bool
-	// newest are the resourceVersions up to which they contain all changes of policies and Constraints.
-	newest position
 	// left are the policies of which something is left to the webhooks, unprotected those, and the Constraints, of
 	// which deletions are not refused.
 	left, unprotected []string
@@ -181,11 +169,7 @@ func (r *reconciler) reconcile(ctx context.Context) (state string, err error) {
 		return "", err
 	}
 	r.compile(user, features)
-	switch err := r.store(ctx, owner); {
-	case errors.Is(err, errBehind):
-		r.Log.Info("stored objects contain newer policies, waiting for the watches")
-		return "", nil
-	case err != nil:
+	if err := r.store(ctx, owner); err != nil {
 		return "", err
 	}
 	if r.Mode == Audit {
@@ -226,13 +210,12 @@ func (r *reconciler) compile(user string, features backstop.Features) {
 			operators[ns.Name()] = in.operators
 		}
 	}
-	last, newest := &r.compiled, r.position(current)
-	now := r.Now()
+	last, now := &r.compiled, r.Now()
 	ended := !last.until.IsZero() && !now.Before(last.until)
 	if !ended && last.user == user && last.features == features && slices.Equal(last.policies, policies) &&
 		slices.Equal(last.constraints, constraints) && maps.EqualFunc(last.accounts, accounts, slices.Equal) &&
 		maps.EqualFunc(last.operators, operators, slices.Equal) {
-		last.newest, last.behind = newest, false
+		last.behind = false
 		return
 	}
 	if since := now.Sub(last.at); !ended && last.objects != nil && since >= 0 && since < compileInterval {
@@ -244,7 +227,7 @@ func (r *reconciler) compile(user string, features backstop.Features) {
 		ExcludedNamespaces: r.ExcludedNamespaces, Accounts: accounts, Features: features, Now: now,
 		Audit: r.Mode == Audit, Labels: owned.Labels})
 	next := compiled{policies: policies, constraints: constraints, accounts: accounts, operators: operators,
-		features: features, user: user, left: objects.Left, unprotected: objects.Unprotected, newest: newest, at: now,
+		features: features, user: user, left: objects.Left, unprotected: objects.Unprotected, at: now,
 		objects: map[string]*unstructured.Unstructured{}}
 	for _, p := range policies {
 		if end := p.Exceptions().End(now); !end.IsZero() && (next.until.IsZero() || end.Before(next.until)) {
@@ -261,20 +244,19 @@ func (r *reconciler) compile(user string, features backstop.Features) {
 
 // reportIncomplete reports what is left to the webhooks and what is not protected, unless it was before.
 func (r *reconciler) reportIncomplete(next *compiled) {
-	if len(next.left) > 0 && !slices.Equal(next.left, r.compiled.left) {
-		names := text.Names(next.left, maxNamed)
-		r.Log.Info("policies exceed what the API server evaluates, leaving a part of them to the webhooks",
-			"policies", names)
-		r.event(r.owner.Get(), "BackstopIncomplete", events.Compile,
-			fmt.Sprintf("the API server holds a part of these OperatorPolicies only, and the webhooks "+
-				"the rest: %s; shorten their lists of versions, or have fewer policies in their namespaces", names), "")
+	report := func(left, before []string, logged, note string) {
+		if len(left) > 0 && !slices.Equal(left, before) {
+			names := text.Names(left, maxNamed)
+			r.Log.Info(logged, "policies", names)
+			r.event(r.owner.Get(), "BackstopIncomplete", events.Compile, fmt.Sprintf(note, names), "")
+		}
 	}
-	if len(next.unprotected) > 0 && !slices.Equal(next.unprotected, r.compiled.unprotected) {
-		names := text.Names(next.unprotected, maxNamed)
-		r.Log.Info("policies and Constraints exceed what an object holds, not all that they protect is protected",
-			"policies", names)
-		r.event(r.owner.Get(), "BackstopIncomplete", events.Compile,
-			fmt.Sprintf("what these OperatorPolicies govern, or a part of what these Constraints protect, is not "+
-				"protected from deletion: %s; have fewer with spec.deletion", names), "")
-	}
+	report(next.left, r.compiled.left,
+		"policies exceed what the API server evaluates, leaving a part of them to the webhooks",
+		"the API server holds a part of these OperatorPolicies only, and the webhooks the rest: %s; shorten their lists "+
+			"of versions, or have fewer policies in their namespaces")
+	report(next.unprotected, r.compiled.unprotected,
+		"policies and Constraints exceed what an object holds, not all that they protect is protected",
+		"what these OperatorPolicies govern, or a part of what these Constraints protect, is not protected from "+
+			"deletion: %s; have fewer with spec.deletion")
 }

@@ -11,20 +11,15 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	klabels "k8s.io/apimachinery/pkg/labels"
 
 	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/controller/owned"
 	"github.com/opgate/opgate/internal/events"
-	"github.com/opgate/opgate/snapshot"
 )
 
 // written is an object as it was sent, and as the API server stored it: a later version may set fields that this one
-// does not know. By is the writer that the stored object names.
-type written struct {
-	sent, stored *unstructured.Unstructured
-	by           string
-}
+// does not know.
+type written struct{ sent, stored *unstructured.Unstructured }
 
 // store writes the objects that differ from what is stored: policies before bindings, which the API server would not
 // know what to do with, and deletes the others, bindings first.
@@ -41,32 +36,21 @@ func (r *reconciler) store(ctx context.Context, owner *metav1.OwnerReference) er
 		if r.compiled.objects[k.key()] != nil || live == nil || live.GetDeletionTimestamp() != nil {
 			continue
 		}
-		if err := r.behind(live); err != nil {
-			return err
-		}
 		delete(r.written, k.key())
 		if err := r.writer.Do(ctx, apply.Delete, live, live); err != nil && !apply.Outdated(err) {
 			return fmt.Errorf("delete %s: %w", k.key(), err)
 		}
 		r.Log.Info("deleted", "kind", k.name, "name", k.object)
-		err := r.shown.Wait(ctx, func() bool {
-			now := r.watches[k.key()].Get()
-			return now == nil || now.GetUID() != live.GetUID() || now.GetDeletionTimestamp() != nil
-		})
-		if err != nil {
-			return err
-		}
 	}
 	return nil
 }
 
 // put creates or updates an object if it differs from what is stored. An object that is being deleted, or has changed
-// since, is left to the event of that.
+// since it was watched, is left to the event of that.
 func (r *reconciler) put(
 	ctx context.Context, k kind, object *unstructured.Unstructured, owner *metav1.OwnerReference,
 ) error {
-	w := r.watches[k.key()]
-	live, last := w.Get(), r.written[k.key()]
+	live, last := r.watches[k.key()].Get(), r.written[k.key()]
 	next := owned.Desired(live, object, owner)
 	same := last != nil && reflect.DeepEqual(last.sent, object)
 	switch {
@@ -74,20 +58,12 @@ func (r *reconciler) put(
 	case live.GetDeletionTimestamp() != nil:
 		return nil
 	case owned.Same(live, next):
-		last = &written{sent: object, stored: object}
-		fallthrough
+		r.written[k.key()] = &written{sent: object, stored: object}
+		return nil
 	case same && owned.Same(live, owned.Desired(live, last.stored, owner)):
-		last.by = live.GetAnnotations()[writerAnnotation]
-		r.written[k.key()] = last
 		return nil
 	}
-	if err := r.behind(live); err != nil {
-		return err
-	}
-	next.SetAnnotations(klabels.Merge(klabels.Merge(next.GetAnnotations(), r.compiled.newest.annotations()),
-		map[string]string{writerAnnotation: r.term}))
-	err := r.writer.Put(ctx, next)
-	switch {
+	switch err := r.writer.Put(ctx, next); {
 	case apply.Outdated(err), apierrors.IsAlreadyExists(err):
 		return nil
 	case err != nil:
@@ -95,26 +71,13 @@ func (r *reconciler) put(
 	}
 	stored := object.DeepCopy()
 	stored.Object["spec"] = next.Object["spec"]
-	r.written[k.key()] = &written{sent: object, stored: stored, by: r.term}
-	if same && !last.byReplica(live) {
+	r.written[k.key()] = &written{sent: object, stored: stored}
+	if same {
 		r.reportRestored(next, live == nil)
 	} else {
 		r.Log.Info("written", "kind", k.name, "name", k.object, "resourceVersion", next.GetResourceVersion())
 	}
-	return r.shown.Wait(ctx, func() bool {
-		now := w.Get()
-		return now != nil && !snapshot.Older(now.GetResourceVersion(), next.GetResourceVersion())
-	})
-}
-
-// byReplica reports whether another replica has changed an object since: it names itself in the object, as no other
-// client does.
-func (w *written) byReplica(live *unstructured.Unstructured) bool {
-	if live == nil {
-		return false
-	}
-	by := live.GetAnnotations()[writerAnnotation]
-	return by != "" && by != w.by
+	return nil
 }
 
 // reportRestored reports that an object was restored.
