@@ -98,7 +98,7 @@ type Inspected struct {
 }
 
 // Inspect judges what is in a namespace at a time: each installed operator by JudgeInstalled, and each plan that waits
-// for approval by JudgePlan, in this order and by name. It is what reports and `opgate check --cluster` show.
+// for approval by JudgePlan, in this order and by name. It is what reports and `opgate check --live` show.
 func Inspect(ns *state.Namespace, now time.Time) []Inspected {
 	var all []Inspected
 	for i := range ns.Installed() {

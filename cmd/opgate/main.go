@@ -42,10 +42,11 @@ prints policies as admission policies of the API server; "opgate verify" tests t
 opgate", and as kubectl_complete-opgate what kubectl completes that plugin's arguments with.
 
 The gate itself, which answers the API server's admission reviews, is a program of its own: opgate-server.`,
+		Annotations: map[string]string{cli.Interruptible: "true"},
 	}, version)
 	switch strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe") {
 	case "kubectl-opgate":
-		cmd.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl opgate"}
+		cmd.Annotations[cobra.CommandDisplayNameAnnotation] = "kubectl opgate"
 	case "kubectl_complete-opgate":
 		cmd.SetArgs(append([]string{cobra.ShellCompRequestCmd}, os.Args[1:]...))
 	}

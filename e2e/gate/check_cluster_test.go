@@ -34,7 +34,7 @@ type checkedItem struct {
 func check(t *testing.T, e *harness.Env, kubeconfig string, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), harness.Opgate(t, e.Cluster),
-		append([]string{"check", "--cluster", "--kubeconfig", kubeconfig}, args...)...)
+		append([]string{"check", "--live", "--kubeconfig", kubeconfig}, args...)...)
 	var out, problems bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &problems
 	if err := cmd.Run(); err != nil {
@@ -54,11 +54,11 @@ func checked(t *testing.T, e *harness.Env, namespace string, args ...string) (li
 	if code > 1 {
 		t.Fatalf("opgate check %q: exit code %d: %s", args, code, stderr)
 	}
-	var items []checkedItem
-	if err := json.Unmarshal([]byte(stdout), &items); err != nil {
+	var found struct{ Items []checkedItem }
+	if err := json.Unmarshal([]byte(stdout), &found); err != nil {
 		t.Fatalf("%v in %q", err, stdout)
 	}
-	for _, item := range items {
+	for _, item := range found.Items {
 		if item.Namespace != namespace {
 			continue
 		}

@@ -84,7 +84,7 @@ func wantShown(t *testing.T, e *harness.OLMEnv, plan, p *unstructured.Unstructur
 				strings.Contains(result.Description, digest)
 		})
 		if got, want := sayings(r), checked(t, e.Env, namespace); !held || !slices.Equal(got, want) {
-			return fmt.Errorf("the Report says\n%+v\nopgate check --cluster says\n%+v", got, want)
+			return fmt.Errorf("the Report says\n%+v\nopgate check --live says\n%+v", got, want)
 		}
 		return nil
 	})

@@ -24,7 +24,7 @@ import (
 	"github.com/opgate/opgate/e2e/internal/speed"
 )
 
-// reported is one line of a Report, or of opgate check --cluster: what is said of an object.
+// reported is one line of a Report, or of opgate check --live: what is said of an object.
 type reported struct{ namespace, kind, name, decision, rule, policy, message string }
 
 // reportIn reads the Report of a namespace.
@@ -54,24 +54,26 @@ func sayings(r *reports.Report) (all []reported) {
 	return sorted(all)
 }
 
-// checked returns what opgate check --cluster reports of a namespace.
+// checked returns what opgate check --live reports of a namespace.
 func checked(t *testing.T, e *harness.Env, namespace string) (all []reported) {
 	t.Helper()
 	var out, problems bytes.Buffer
-	cmd := exec.CommandContext(t.Context(), harness.Opgate(t, e.Cluster), "check", "--cluster", "--kubeconfig",
+	cmd := exec.CommandContext(t.Context(), harness.Opgate(t, e.Cluster), "check", "--live", "--kubeconfig",
 		e.Kubeconfig(), "-o", "json")
 	cmd.Stdout, cmd.Stderr = &out, &problems
 	if failed, ok := errors.AsType[*exec.ExitError](cmd.Run()); ok && failed.ExitCode() != 1 {
 		t.Fatalf("opgate check: %v: %s", failed, problems.String())
 	}
-	var items []struct {
-		Namespace, Kind, Name, Decision string
-		Reasons                         []struct{ Rule, Source, Message string }
+	var found struct {
+		Items []struct {
+			Namespace, Kind, Name, Decision string
+			Reasons                         []struct{ Rule, Source, Message string }
+		}
 	}
-	if err := json.Unmarshal(out.Bytes(), &items); err != nil {
+	if err := json.Unmarshal(out.Bytes(), &found); err != nil {
 		t.Fatalf("%v in %s", err, out.String())
 	}
-	for _, item := range items {
+	for _, item := range found.Items {
 		line := reported{namespace: item.Namespace, kind: item.Kind, name: item.Name, decision: item.Decision}
 		if item.Namespace != namespace {
 			continue
@@ -154,7 +156,7 @@ func TestReports(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got, want := sayings(r), checked(t, e.Env, in); !slices.Equal(got, want) || len(got) == 0 {
-			t.Errorf("the Report says\n%+v\nopgate check --cluster says\n%+v", got, want)
+			t.Errorf("the Report says\n%+v\nopgate check --live says\n%+v", got, want)
 		}
 		if owners := r.OwnerReferences; len(owners) != 1 || owners[0].Kind != "ClusterRole" ||
 			owners[0].Name != "opgate-reports" || owners[0].UID == "" {
@@ -182,7 +184,7 @@ func TestReports(t *testing.T) {
 		e.Edit(t, policy, `{"spec":{"versions":["etcdoperator.v0.9.0"]}}`)
 		r := wantReport("report what is allowed now", namespace, 1, 1, 0)
 		if got, want := sayings(r), checked(t, e.Env, namespace); !slices.Equal(got, want) {
-			t.Errorf("the Report says\n%+v\nopgate check --cluster says\n%+v", got, want)
+			t.Errorf("the Report says\n%+v\nopgate check --live says\n%+v", got, want)
 		}
 	})
 	t.Run("times", func(t *testing.T) {
@@ -234,7 +236,7 @@ spec:
 				t.Fatal(err)
 			}
 			if got, want := sayings(r), checked(t, e.Env, in); !slices.Equal(got, want) {
-				t.Errorf("the Report says\n%+v\nopgate check --cluster says\n%+v", got, want)
+				t.Errorf("the Report says\n%+v\nopgate check --live says\n%+v", got, want)
 			}
 		}
 		if err := e.Admin.Delete(t.Context(), constraint); err != nil {

@@ -79,7 +79,7 @@ func TestRepository(t *testing.T) {
 	cmd.SetOut(&out)
 	cmd.SetErr(&errs)
 	cmd.SetArgs([]string{".", "--only=refused"})
-	if err := cmd.Execute(); err != nil || !strings.Contains(out.String(), "excluded by .opgate.yaml:3 (testdata): ") {
+	if err := cmd.Execute(); err != nil || !strings.Contains(out.String(), "excluded, and naming operators or policies: ") {
 		t.Errorf("opgate check .: %v\n%s%s", err, out.String(), errs.String())
 	}
 }

@@ -1,12 +1,15 @@
-// Package check is `opgate check`: the gate's judging, offline. It reads manifests as they would be sent to an API
+// Package check is `opgate check`: the gate's judging of files. It reads manifests as they would be sent to an API
 // server, passes them to package rules and prints the verdicts. It makes no decision itself.
 package check
 
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -16,12 +19,11 @@ import (
 	"github.com/opgate/opgate/cmd/opgate/cli"
 	"github.com/opgate/opgate/cmd/opgate/manifests"
 	"github.com/opgate/opgate/rules"
-	"github.com/opgate/opgate/rules/verdict"
 )
 
 // The exit codes of the command.
 const (
-	exitRefused  = 1 // something is refused or held
+	exitRefused  = 1 // something is refused, held or not judged
 	exitUnusable = cli.ExitUnusable
 )
 
@@ -33,30 +35,32 @@ const asIfApprovedNow = "approved-now"
 
 // options are the flags.
 type options struct {
-	files        []string
-	output       string
-	namespace    string
-	approvalMode string
-	asIf         string
-	versions     versions
-	exclude      []string
-	config       string
-	configured   configured
-	version      string
-	strict       bool
-	only         string
-	noInline     bool
-	failOn       string
-	summary      bool
+	files, policies []string
+	output          string
+	namespace       string
+	approvalMode    string
+	asIf            string
+	versions        versions
+	exclude         []string
+	ignoreFile      string
+	version         string
+	strict          bool
+	only            string
+	noInline        bool
+	failOn          string
+	requirePolicy   bool
+	summary         bool
 	// diff compares the verdicts under old and new, which are the first two arguments.
 	diff     bool
 	old, new string
-	// cluster judges by the cluster of kubeconfig.
-	cluster    bool
+	// live judges by the cluster of kubeconfig.
+	live       bool
 	kubeconfig cli.Kubeconfig
 	// at is --now, and now the time that it sets.
 	at  string
 	now time.Time
+	// progress counts what is read; nil for none.
+	progress func(files int)
 }
 
 // failOnWarning is the value of --fail-on by which warnings are like refusals.
@@ -65,26 +69,30 @@ const failOnWarning = "warning"
 // onlyRefused is the value of --only that leaves out what is allowed.
 const onlyRefused = "refused"
 
-const long = `Judge manifests offline, with the same rules and in the same words as the gate on a cluster: files, directories with all below
-them, kustomizations, which are built, and "-" for standard input. Everything in the input is context for everything
-else: policies and Constraints in force, what is installed, labels of namespaces. With --cluster that is the cluster
-of the current context, and without files what is installed and what waits there is judged. With --diff the first two
-arguments are two sets of policies, and what they judge differently is printed. docs/check.md has what is read,
-skipped and judged, .opgate.yaml, and the fields of each format.
+const long = `Judge manifests with the same rules and in the same words as the gate on a cluster: files, directories with all below
+them, kustomizations, which are built, and "-" for standard input. A kustomization that no other one uses is judged by
+itself, by its own policies, by those among the plain files of its argument, and by those of --policies. What cannot be
+read, built or understood is a problem, and all else is judged; what a problem may be about is not allowed. With --live
+the cluster of the current context counts as well, and without files what is installed and what waits there is judged.
+With --diff the first two arguments are two sets of policies, and what they judge differently is printed.
 
 Exit codes:
   0  everything is allowed, or the input holds nothing that is judged; with --diff, nothing differs
-  1  something is refused or held; with --diff, something differs; with --fail-on=warning, something is warned of
-  2  the command line or the input cannot be used; nothing was judged`
+  1  something is refused, held or not judged; with --diff, something differs; with --fail-on=warning, something is
+     warned of
+  2  the command line cannot be used, or a problem concerns operators, or may`
 
-const example = `  # everything in a repository, with each overlay, except what tests need
+const example = `  # everything in a repository, each kustomization by itself, except what tests need
   opgate check . --exclude testdata --only=refused
 
-  # what a change of policies refuses or allows of what is deployed, for a comment on its pull request
-  opgate check --diff ../main/policies policies apps -o markdown
+  # a part of it by the policies of the base branch
+  opgate check -p ../main/policies apps/overlays/prod
+
+  # what a change of policies refuses or allows of what is deployed
+  opgate check --diff ../main/policies policies apps
 
   # is what is installed and what waits on a cluster what the policies allow?
-  opgate check --cluster --only=refused
+  opgate check --live --only=refused
 
   # may the plans that wait on another cluster be approved? With --as-if=approved-now: would the others be, today?
   kubectl get constraints.operators.coreos.com,ns,operatorpolicies,og,subscriptions.operators.coreos.com,installplans,csv,operatorconditions \
@@ -95,8 +103,8 @@ const example = `  # everything in a repository, with each overlay, except what 
 func Command(now func() time.Time) *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
-		Use:     "check [FILE|DIR|-]... [-f FILE|DIR|-]... | check --diff OLD NEW [FILE|DIR|-]...",
-		Short:   "Judge manifests offline: would the gate let them through?",
+		Use:     "check [-p FILE|DIR|-]... [FILE|DIR|-]... | check --diff OLD NEW [FILE|DIR|-]...",
+		Short:   "Judge manifests: would the gate let them through?",
 		Long:    long,
 		Example: example,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -107,9 +115,6 @@ func Command(now func() time.Time) *cobra.Command {
 				o.old, o.new, args = args[0], args[1], args[2:]
 			}
 			o.files, o.version = append(o.files, args...), cmd.Root().Version
-			if err := o.configure(); err != nil {
-				return err
-			}
 			if err := o.validate(); err != nil {
 				return err
 			}
@@ -117,28 +122,36 @@ func Command(now func() time.Time) *cobra.Command {
 			if o.now, err = cli.Moment(o.at, now); err != nil {
 				return self.Usage("--now: %v", err)
 			}
-			return o.run(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+			clear := func() {}
+			o.progress, clear = cli.Progress(cmd.ErrOrStderr(), now)
+			defer clear()
+			return o.run(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout())
 		},
 	}
 	flags := self.Flags(cmd)
 	cli.FilesVar(flags, &o.files)
+	flags.StringArrayVarP(&o.policies, "policies", "p", nil,
+		`file or directory whose policies judge everything, "-" for standard input; repeatable`)
 	cli.OutputVar(cmd, &o.output, formatNames())
 	flags.StringVar(&o.only, "only", "", "refused leaves out what is allowed (default: all)")
 	flags.BoolVar(&o.summary, "summary", false, "print only the counts")
-	flags.BoolVar(&o.cluster, "cluster", false,
+	flags.BoolVar(&o.live, "live", false,
 		"judge by the cluster of the current context; without files, what is installed and waits there")
 	o.kubeconfig.Register(cmd)
 	flags.BoolVar(&o.diff, "diff", false,
 		"show what the policies in NEW, the second argument, refuse or allow unlike those in OLD, the first")
 	flags.StringArrayVar(&o.exclude, "exclude", nil, "pattern of files and directories to leave out; repeatable")
-	flags.StringVar(&o.config, "config", "",
-		"configuration to use, as that of the base branch (default: .opgate.yaml, if there is one)")
+	flags.StringVar(&o.ignoreFile, "ignore-file", "",
+		"patterns of what is left out, as those of the base branch (default: .opgateignore, if there is one)")
 	flags.BoolVar(&o.strict, "strict", false,
-		"skip nothing, take every document for an object, and make faults of warnings about the input")
-	flags.BoolVar(&o.noInline, "no-inline", false, "take no notice of comments in files that set warnings aside")
+		"make problems of what is recognised and not judged, and let every problem exit with 2")
+	flags.BoolVar(&o.noInline, "no-inline", false,
+		"take no notice of comments that set warnings aside, and of .opgateignore")
 	flags.StringVar(&o.failOn, "fail-on", "",
 		"warning exits with 1 if there is a warning on an object, too (default: refusals and holds)")
-	cli.NamespaceVar(flags, &o.namespace, "objects")
+	flags.BoolVar(&o.requirePolicy, "require-policy", false, "exit with 1 if no OperatorPolicy governs an operator")
+	flags.StringVarP(&o.namespace, "namespace", "n", "",
+		"namespace of objects that name none (default: what an Application or a Flux Kustomization states, else default)")
 	flags.StringVar(&o.approvalMode, "approval-mode", string(rules.MutateApproval),
 		"action on a wrong installPlanApproval: mutate or deny")
 	flags.StringVar(&o.asIf, "as-if", "",
@@ -157,16 +170,16 @@ func Command(now func() time.Time) *cobra.Command {
 
 func (o *options) validate() error {
 	if err := cmp.Or(self.CheckFiles(o.named()), self.CheckOutput(o.output, formatNames()),
-		self.CheckNamespaces(o.namespace)); err != nil {
+		self.CheckNamespaces(cmp.Or(o.namespace, "default"))); err != nil {
 		return err
 	}
 	switch {
-	case len(o.named()) == 0 && !o.cluster:
+	case len(o.files) == 0 && !o.diff && !o.live && len(o.policies) == 0:
 		return self.Usage("no input: name files, directories or -")
-	case !o.cluster && o.kubeconfig != cli.Kubeconfig{}:
-		return self.Usage("--kubeconfig, --context, --user, --as and --request-timeout are for --cluster, which is missing")
-	case o.cluster && o.versions != versions{}:
-		return self.Usage("the versions are those of the cluster: leave out --kubernetes-version and --openshift-version with --cluster")
+	case !o.live && o.kubeconfig != cli.Kubeconfig{}:
+		return self.Usage("--kubeconfig, --context, --cluster, --user, --as and --request-timeout are for --live, which is missing")
+	case o.live && o.versions != versions{}:
+		return self.Usage("the versions are those of the cluster: leave out --kubernetes-version and --openshift-version with --live")
 	case o.only != "" && o.only != onlyRefused:
 		return self.Usage("unknown --only %q: use %s, or leave it out", o.only, onlyRefused)
 	case o.failOn != "" && o.failOn != failOnWarning:
@@ -174,11 +187,11 @@ func (o *options) validate() error {
 	case o.diff && o.failOn != "":
 		return self.Usage("--fail-on is not for --diff, which exits with 1 if anything differs")
 	case o.diff && comparisonFormats[o.output] == nil:
-		return self.Usage("-o %s is not for --diff: use %s", o.output, cli.Alternatives(comparisonFormatNames()))
+		return self.Usage("-o %s is not for --diff: use json or text", o.output)
 	case o.diff && o.only != "":
 		return self.Usage("--only is not for --diff, which shows differences only")
-	case o.summary && !slices.Contains(withNotes, o.output):
-		return self.Usage("--summary is for -o %s", strings.Join(withNotes, " and "))
+	case o.summary && o.output != "text":
+		return self.Usage("--summary is for -o text")
 	case !slices.Contains([]string{string(rules.MutateApproval), string(rules.DenyApproval)}, o.approvalMode):
 		return self.Usage("unknown approval mode %q: use %s or %s", o.approvalMode, rules.MutateApproval,
 			rules.DenyApproval)
@@ -189,61 +202,67 @@ func (o *options) validate() error {
 }
 
 // run reads, judges and prints.
-func (o *options) run(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) error {
+func (o *options) run(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 	how, err := o.judgings(ctx)
 	if err != nil {
 		return err
 	}
 	if o.diff {
-		return o.judgeTwice(ctx, how, stdin, stdout, stderr)
+		return o.judgeTwice(ctx, how, stdin, stdout)
 	}
-	result, err := o.judgeFiles(ctx, o.files, &how[0], stdin, stderr)
+	r, err := o.judgeFiles(ctx, o.files, o.policies, &how[0], stdin)
 	if err != nil {
-		if result != nil && slices.Contains(withFaults, o.output) {
-			return cmp.Or(formats[o.output](stdout, result), err)
-		}
 		return err
 	}
-	o.leaveOut(result)
-	if err := result.print(stdout, stderr, o.output); err != nil {
+	if err := formats[o.output](stdout, r); err != nil {
 		return fmt.Errorf("write verdicts: %w", err)
 	}
-	if result.count[verdict.Hold]+result.count[verdict.Deny] > 0 || o.failOn != "" && result.warned {
-		return &cli.ExitError{Code: exitRefused}
+	return exit(r.code)
+}
+
+// exit returns an error with an exit code; nil for 0.
+func exit(code int) error {
+	switch code {
+	case 0:
+		return nil
+	case exitUnusable:
+		return self.Unusable("a problem of the input concerns operators, or may")
 	}
-	return nil
+	return &cli.ExitError{Code: code}
 }
 
 // named returns all inputs that the command line names.
 func (o *options) named() []string {
-	if !o.diff {
-		return o.files
+	names := slices.Concat(o.policies, o.files)
+	if o.diff {
+		names = append(names, o.old, o.new)
 	}
-	return append([]string{o.old, o.new}, o.files...)
+	return names
 }
 
-// reading returns how inputs are read.
-func (o *options) reading() manifests.Options {
-	exclude := slices.Clone(o.configured.exclude)
-	for _, pattern := range o.exclude {
-		exclude = append(exclude, manifests.Pattern{Text: pattern})
-	}
-	return manifests.Options{Namespace: o.namespace, Exclude: exclude, Overlays: o.configured.overlays,
-		Config: o.configured.file, Strict: o.strict}
-}
-
-// judgeFiles reads and judges inputs. What cannot be used it prints, and returns an error with an exit code, and a
-// report of the faults.
-func (o *options) judgeFiles(
-	ctx context.Context, names []string, how *judging, stdin io.Reader, stderr io.Writer,
-) (*report, error) {
-	in, err := manifests.Gather(names, stdin, o.reading())
+// gather reads inputs.
+func (o *options) gather(names, policies []string, stdin io.Reader) (*manifests.Input, error) {
+	ignore, err := o.ignored()
 	if err != nil {
-		return nil, self.Usage("%v", err)
+		return nil, err
 	}
-	result, err := o.judgeAll(ctx, in, how)
-	if err = cmp.Or(err, in.Unusable(stderr)); err != nil {
-		return result, self.Unusable("nothing was judged: %v", err)
+	return manifests.Gather(names, stdin, manifests.Options{Namespace: o.namespace, Policies: policies,
+		Exclude: o.exclude, Ignore: ignore, Strict: o.strict, Progress: o.progress})
+}
+
+// ignored returns the patterns of the ignore file, one on each line; those that begin with # are comments.
+func (o *options) ignored() (patterns []string, err error) {
+	if o.noInline && o.ignoreFile == "" {
+		return nil, nil
 	}
-	return result, nil
+	data, err := os.ReadFile(cmp.Or(o.ignoreFile, manifests.IgnoreFile))
+	if o.ignoreFile == "" && errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	for line := range strings.Lines(string(data)) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
+			patterns = append(patterns, line)
+		}
+	}
+	return patterns, err
 }

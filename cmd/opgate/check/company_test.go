@@ -86,6 +86,10 @@ func company(t testing.TB) (files int) {
 // TestCompany judges such a repository in one run: each planted violation is found once, and what is not read or not
 // judged is named with the reason, and nothing else.
 func TestCompany(t *testing.T) {
+	source, err := filepath.Abs("testdata/company.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
 	if files := company(t); files < 90 {
 		t.Fatalf("%d files", files)
 	}
@@ -93,18 +97,26 @@ func TestCompany(t *testing.T) {
 	judgedOf(t, func(r *report) {
 		for i := range r.judged {
 			j := &r.judged[i]
-			for _, why := range j.Reasons {
-				got = append(got, fmt.Sprintf("%s %s (%s) %s", j.Decision, j.title(), j.where(), why.Rule))
+			for _, why := range j.reasons() {
+				got = append(got, fmt.Sprintf("%s %s (%s) %s", j.outcome(), j.title(), j.Short(), why.Rule))
 			}
 			for _, w := range findings(j) {
 				got = append(got, "warning of "+j.title()+": "+w.Message)
 			}
+		}
+		for _, p := range r.problems {
+			got = append(got, "problem: "+p.String())
 		}
 		for _, n := range r.notes {
 			got = append(got, n.String())
 		}
 	})
 	slices.Sort(got)
+	if os.Getenv("UPDATE") != "" {
+		if err := os.WriteFile(source, []byte(strings.Join(got, "\n")+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	want := strings.Split(strings.TrimSpace(wanted), "\n")
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
@@ -124,7 +136,7 @@ func judgedOf(t testing.TB, see func(*report)) {
 	cmd.SetOut(io.Discard)
 	var stderr bytes.Buffer
 	cmd.SetErr(&stderr)
-	if err, ok := errors.AsType[*cli.ExitError](cmd.Execute()); !ok || err.Code != exitRefused {
+	if err, ok := errors.AsType[*cli.ExitError](cmd.Execute()); !ok || err.Code != exitUnusable {
 		t.Fatalf("%v\n%s", err, stderr.String())
 	}
 }

@@ -1,24 +1,21 @@
 package check
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 
-	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
-	policyv1 "github.com/opgate/opgate/api/policy/v1"
-	policyv1beta1 "github.com/opgate/opgate/api/policy/v1beta1"
-	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/cmd/opgate/cli"
-	"github.com/opgate/opgate/cmd/opgate/inspect"
 	"github.com/opgate/opgate/cmd/opgate/manifests"
+	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/rules/verdict"
-	"github.com/opgate/opgate/snapshot"
 )
 
 // effect is what a change of policies does to an object.
@@ -31,7 +28,10 @@ const (
 	changed      effect = "changed"
 )
 
-var effects = []effect{newlyRefused, newlyAllowed, changed}
+var (
+	effects  = []effect{newlyRefused, newlyAllowed, changed}
+	headings = map[effect]string{newlyRefused: "newly refused", newlyAllowed: "newly allowed", changed: "changed"}
+)
 
 // difference is an object on which two sets of policies have different verdicts.
 type difference struct {
@@ -42,33 +42,43 @@ type difference struct {
 
 // comparison is what differs between two reports.
 type comparison struct {
+	*report
 	differences []difference
 	count       map[effect]int
 	same        int
-	notes       []manifests.Note
+}
+
+// comparisonFormats write comparisons.
+var comparisonFormats = map[string]func(io.Writer, *comparison) error{
+	"text": printComparison, "json": printComparisonJSON,
 }
 
 // judgeTwice judges everything with the old and then with the new policies, and prints what differs.
-func (o *options) judgeTwice(ctx context.Context, how [2]judging, stdin io.Reader, stdout, stderr io.Writer) error {
+func (o *options) judgeTwice(ctx context.Context, how [2]judging, stdin io.Reader, stdout io.Writer) error {
 	names := [2]string{o.old, o.new}
 	input := []byte(nil)
-	if slices.Contains(append([]string{o.old, o.new}, o.files...), cli.StandardInput) {
+	if slices.Contains(o.named(), cli.StandardInput) {
 		var err error
 		if input, err = io.ReadAll(io.LimitReader(stdin, manifests.MaxInput+1)); err != nil {
 			return self.Unusable("nothing was judged: read standard input: %v", err)
 		}
 	}
-	if o.cluster {
-		var err error
-		if how[0].gone, how[1].gone, err = o.others(input); err != nil {
-			return err
+	if o.live { // the objects of the other policies are not in force
+		for i := range names {
+			in, err := o.gather(nil, names[1-i:2-i], bytes.NewReader(input))
+			if err != nil {
+				return self.Usage("%v", err)
+			}
+			for _, u := range in.Units {
+				how[i].gone = append(how[i].gone, u.Stored()...)
+			}
 		}
 	}
 	var reports [2]*report
 	for i, name := range names {
 		var err error
-		if reports[i], err = o.judgeFiles(ctx, append([]string{name}, o.files...), &how[i], bytes.NewReader(input),
-			stderr); err != nil {
+		if reports[i], err = o.judgeFiles(ctx, o.files, append([]string{name}, o.policies...), &how[i],
+			bytes.NewReader(input)); err != nil {
 			return err
 		}
 	}
@@ -79,96 +89,71 @@ func (o *options) judgeTwice(ctx context.Context, how [2]judging, stdin io.Reade
 	if err := comparisonFormats[o.output](stdout, c); err != nil {
 		return fmt.Errorf("write differences: %w", err)
 	}
-	if !slices.Contains(withNotes, o.output) {
-		printNotes(stderr, c.notes)
-	}
-	if c.count[newlyRefused]+c.count[newlyAllowed]+c.count[changed] > 0 {
-		return &cli.ExitError{Code: exitRefused}
-	}
-	return nil
-}
-
-// others returns the objects of the new policies, and those of the old ones: on the cluster, the others are not in
-// force.
-func (o *options) others(input []byte) (ofNew, ofOld []*snapshot.Object, err error) {
-	var found [2][]*snapshot.Object
-	for i, name := range []string{o.new, o.old} {
-		in, err := manifests.Gather([]string{name}, bytes.NewReader(input), o.reading())
-		if err != nil {
-			return nil, nil, self.Usage("%v", err)
-		}
-		for m := range in.Sets() { // faults are found when it is judged
-			found[i] = append(found[i], m.Stored()...)
-		}
-	}
-	return found[0], found[1], nil
-}
-
-// judgedKey identifies a judged object in two reports: by its name and the overlay that made it, wherever the policies
-// are.
-type judgedKey struct{ kind, key, overlay, with string }
-
-func keyIn(j *judgement, root string) judgedKey {
-	overlay := j.Kustomization
-	if rest, below := strings.CutPrefix(overlay, filepath.ToSlash(filepath.Clean(root))); below {
-		overlay = rest
-	}
-	return judgedKey{j.Kind, j.Key(), overlay, j.with}
+	return exit(c.code)
 }
 
 // compare returns the differences, by effect and then in the order of the input. roots are the names of the old and the
 // new policies.
 func compare(before, after *report, roots [2]string) *comparison {
-	c := &comparison{count: map[effect]int{}, notes: after.notes}
-	was, is := index(before, roots[0]), index(after, roots[1])
-	add := func(old, now *judgement) {
-		switch {
-		case now == nil || old == nil && now.Decision == verdict.Allow:
-		case old != nil && sameVerdict(old, now):
+	c := &comparison{report: after, count: map[effect]int{}}
+	for _, p := range before.problems {
+		c.problem(p)
+	}
+	was := map[string]*judgement{}
+	for key, j := range before.keys(roots[0]) {
+		was[key] = j
+	}
+	for key, j := range after.keys(roots[1]) {
+		switch old := was[key]; {
+		case old == nil && j.outcome() == verdict.Allow.String():
+		case old != nil && sameVerdict(old, j):
 			c.same++
 		default:
-			e := effectOf(old, now)
+			e := effectOf(old, j)
 			c.count[e]++
-			c.differences = append(c.differences, difference{e, old, now})
-		}
-	}
-	for i := range after.judged {
-		j := &after.judged[i]
-		key := keyIn(j, roots[1])
-		add(cmp.Or(was[key], was[key.alone()]), j)
-	}
-	for i := range before.judged { // an overlay that made a difference only with the old policies
-		j := &before.judged[i]
-		if key := keyIn(j, roots[0]); j.with != "" && is[key] == nil {
-			add(j, is[key.alone()])
+			c.differences = append(c.differences, difference{e, old, j})
 		}
 	}
 	slices.SortStableFunc(c.differences, func(a, b difference) int {
 		return cmp.Compare(slices.Index(effects, a.effect), slices.Index(effects, b.effect))
 	})
+	switch {
+	case before.code == exitUnusable || after.code == exitUnusable:
+		c.code = exitUnusable
+	case len(c.differences) > 0:
+		c.code = exitRefused
+	default:
+		c.code = 0
+	}
 	return c
 }
 
-// alone is the key where no overlay makes a difference.
-func (k judgedKey) alone() judgedKey {
-	k.with = ""
-	return k
-}
-
-func index(r *report, root string) map[judgedKey]*judgement {
-	found := map[judgedKey]*judgement{}
-	for i := range r.judged {
-		found[keyIn(&r.judged[i], root)] = &r.judged[i]
+// keys identifies the judged objects in two reports: by their names and what built them, wherever the policies are.
+func (r *report) keys(root string) func(func(string, *judgement) bool) {
+	return func(yield func(string, *judgement) bool) {
+		times := map[string]int{}
+		for i := range r.judged {
+			j := &r.judged[i]
+			overlay := j.Kustomization
+			if rest, below := strings.CutPrefix(overlay, filepath.ToSlash(filepath.Clean(root))); below {
+				overlay = rest
+			}
+			key := fmt.Sprintf("%q", []string{j.Kind, j.Key(), overlay, j.Via})
+			times[key]++
+			if !yield(fmt.Sprint(key, times[key]), j) {
+				return
+			}
+		}
 	}
-	return found
 }
 
 func effectOf(old, now *judgement) effect {
-	refused := old != nil && old.Decision != verdict.Allow
+	allow := verdict.Allow.String()
+	refused := old != nil && old.outcome() != allow
 	switch {
-	case !refused && now.Decision != verdict.Allow:
+	case !refused && now.outcome() != allow:
 		return newlyRefused
-	case refused && now.Decision == verdict.Allow:
+	case refused && now.outcome() == allow:
 		return newlyAllowed
 	}
 	return changed
@@ -177,17 +162,11 @@ func effectOf(old, now *judgement) effect {
 // sameVerdict reports whether two verdicts refuse for the same reasons and warn of the same. The warnings about a
 // policy itself are previews of what is compared.
 func sameVerdict(a, b *judgement) bool {
-	return a.Decision == b.Decision && slices.Equal(inspect.Reasons(&a.Verdict), inspect.Reasons(&b.Verdict)) &&
-		(!a.plain() || slices.Equal(warnings(a), warnings(b)))
-}
-
-// plain reports whether it is an object that policies judge.
-func (j *judgement) plain() bool {
-	switch j.Value.(type) {
-	case *policyv1beta2.OperatorPolicy, *constraintv1.Constraint, *policyv1.Policy, *policyv1beta1.PolicySet:
-		return false
+	before, after := sideOf(a), sideOf(b)
+	if a.isPolicy() {
+		before.Warnings, after.Warnings = nil, nil
 	}
-	return true
+	return reflect.DeepEqual(before, after)
 }
 
 func (c *comparison) counts() string {
@@ -195,17 +174,17 @@ func (c *comparison) counts() string {
 		c.count[newlyAllowed], c.count[changed], c.same)
 }
 
-// sentences are what differs, without what stands on both sides.
+// sentences are what differs, without what is on both sides.
 func (d *difference) sentences() (before, now []string) {
 	sides := [2][]string{}
 	for i, j := range []*judgement{d.before, d.after} {
 		if j == nil {
 			continue
 		}
-		for _, why := range j.Reasons {
+		for _, why := range j.reasons() {
 			sides[i] = append(sides[i], why.Message)
 		}
-		if !j.plain() {
+		if j.isPolicy() {
 			continue
 		}
 		for _, f := range findings(j) {
@@ -215,4 +194,48 @@ func (d *difference) sentences() (before, now []string) {
 	in := func(list []string) func(string) bool { return func(s string) bool { return slices.Contains(list, s) } }
 	return slices.DeleteFunc(slices.Clone(sides[0]), in(sides[1])),
 		slices.DeleteFunc(slices.Clone(sides[1]), in(sides[0]))
+}
+
+// printComparison writes a block for each effect, with the objects on which the verdict differs and the sentences that
+// differ.
+func printComparison(w io.Writer, c *comparison) error {
+	out := bufio.NewWriter(w)
+	last := effect("")
+	for i := range c.differences {
+		d := &c.differences[i]
+		if d.effect != last {
+			last = d.effect
+			fmt.Fprintf(out, "%s:\n", headings[last])
+		}
+		fmt.Fprintf(out, "%-5s %s  (%s)\n", d.after.outcome(), d.after.title(), d.after.Short())
+		before, now := d.sentences()
+		for _, line := range now {
+			fmt.Fprintln(out, "  "+text.Escape(line))
+		}
+		for _, line := range before {
+			fmt.Fprintln(out, "  before: "+text.Escape(line))
+		}
+	}
+	if len(c.differences) > 0 {
+		fmt.Fprintln(out)
+	}
+	fmt.Fprintln(out, c.counts())
+	c.printRest(out)
+	return out.Flush()
+}
+
+// differenceItem is one element of the JSON output of --diff.
+type differenceItem struct {
+	Change effect `json:"change"`
+	located
+	Before side `json:"before"`
+	After  side `json:"after"`
+}
+
+func printComparisonJSON(w io.Writer, c *comparison) error {
+	items := make([]differenceItem, len(c.differences))
+	for i, d := range c.differences {
+		items[i] = differenceItem{d.effect, d.after.located(), sideOf(d.before), sideOf(d.after)}
+	}
+	return cli.JSON(w, documentOf(c.report, items))
 }

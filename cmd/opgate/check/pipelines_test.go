@@ -99,7 +99,7 @@ func TestAction(t *testing.T) {
 		}
 		cmd := exec.CommandContext(t.Context(), "bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", last.Run)
 		cmd.Dir = dir
-		cmd.Env = append(os.Environ(), "RUNNER_TEMP="+dir, "PATHS="+test.paths, "FLAGS="+test.flags)
+		cmd.Env = append(os.Environ(), "GITHUB_BASE_REF=", "RUNNER_TEMP="+dir, "PATHS="+test.paths, "FLAGS="+test.flags)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}

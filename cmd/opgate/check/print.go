@@ -7,52 +7,61 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/jstemmer/go-junit-report/v2/junit"
+
 	"github.com/opgate/opgate/cmd/opgate/cli"
 	"github.com/opgate/opgate/cmd/opgate/inspect"
+	"github.com/opgate/opgate/cmd/opgate/manifests"
 	"github.com/opgate/opgate/internal/text"
-	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
-// printText writes one block for each object and a summary.
+// formats write reports.
+var formats = map[string]func(io.Writer, *report) error{
+	"text": printText, "json": printJSON, "sarif": printSARIF, "junit": printJUnit, "github": printGitHub,
+}
+
+// printText writes one block for each object, a summary, the problems and the notes.
 func printText(w io.Writer, r *report) error {
 	out := bufio.NewWriter(w)
-	if r.total() == 0 {
+	for i := range r.judged {
+		j := &r.judged[i]
+		fmt.Fprintf(out, "%-5s %s  (%s)\n", j.outcome(), j.title(), j.Short())
+		for _, line := range lines(j) {
+			fmt.Fprintln(out, "  "+text.Escape(line))
+		}
+	}
+	if len(r.judged) > 0 {
+		fmt.Fprintln(out)
+	}
+	if len(r.count) == 0 {
 		fmt.Fprintln(out, "nothing to judge: "+r.nothing)
 	} else {
-		for i := range r.judged {
-			j := &r.judged[i]
-			fmt.Fprintf(out, "%-5s %s %s  (%s)\n", j.Decision, strings.ToLower(j.Kind), j.Key(), j.where())
-			for _, line := range lines(j) {
-				fmt.Fprintln(out, "  "+text.Escape(line))
-			}
-		}
-		if len(r.judged) > 0 {
-			fmt.Fprintln(out)
-		}
 		fmt.Fprintln(out, r.counts())
 	}
-	printNotes(out, r.notes)
+	r.printRest(out)
 	return out.Flush()
 }
 
-// where is the place of a judged object.
-func (j *judgement) where() string {
-	if j.with != "" {
-		return j.Short() + ", with overlay " + text.Escape(j.with)
+// printRest writes the problems and the notes as text.
+func (r *report) printRest(w io.Writer) {
+	for _, p := range r.problems {
+		fmt.Fprintln(w, "problem: "+p.String())
 	}
-	return j.Short()
+	for _, n := range r.notes {
+		fmt.Fprintln(w, n)
+	}
 }
 
 // lines are printed below an object: why it is refused, what is warned of and would be changed, and what the verdict
-// rests on. Each sentence stands there once; the patch is left to the JSON output.
+// rests on. Each sentence is printed once; the patch is left to the JSON output.
 func lines(j *judgement) (lines []string) {
 	add := func(line string) {
 		if !slices.Contains(lines, line) {
 			lines = append(lines, line)
 		}
 	}
-	for _, r := range j.Reasons {
+	for _, r := range j.reasons() {
 		add(r.Message)
 	}
 	if j.HeldByAPIServer {
@@ -73,33 +82,22 @@ func lines(j *judgement) (lines []string) {
 	return lines
 }
 
-// brief leaves out why a pending plan may not be approved: the input has the plan, and its verdict says that.
-func brief(w inspect.Warning) string {
-	if before, _, found := strings.Cut(w.Message, " ("+string(rules.RuleOperatorPolicyPending)+"): "); found &&
-		w.Rule == rules.RuleOperatorPolicyPending {
-		return before + " (" + string(rules.RuleOperatorPolicyPending) + ")"
-	}
-	return w.Message
+// document is the JSON output, in which no list is null.
+type document[Item any] struct {
+	Items    []Item        `json:"items"`
+	Problems []problemItem `json:"problems"`
+	Notes    []string      `json:"notes"`
+	// ExitCode is that of the command.
+	ExitCode int `json:"exitCode"`
 }
 
-// findings are the warnings that are not set aside, and what was not resolved.
-func findings(j *judgement) []inspect.Warning {
-	list := slices.DeleteFunc(inspect.Warnings(&j.Verdict), func(w inspect.Warning) bool {
-		return slices.ContainsFunc(j.aside, func(s suppression) bool { return s.Warning == w })
-	})
-	if len(j.Hubs) > 0 {
-		list = append(list, inspect.Warning{Message: "has hub templates in " + text.Join(j.Hubs, 3) +
-			", which only the hub resolves: what it governs is held here; judge what the hub distributes"})
-	}
-	return list
-}
-
-func warnings(j *judgement) []string {
-	texts := []string{}
-	for _, f := range findings(j) {
-		texts = append(texts, f.Message)
-	}
-	return texts
+// problemItem is a problem in the JSON output.
+type problemItem struct {
+	File    string `json:"file"`
+	Line    int    `json:"line"`
+	Message string `json:"message"`
+	// Operators is set if it concerns operators, or may.
+	Operators bool `json:"operators"`
 }
 
 // located are the fields of the JSON output that say which object it is.
@@ -107,22 +105,25 @@ type located struct {
 	File      string `json:"file"`
 	Line      int    `json:"line"`
 	Kustomize string `json:"kustomization,omitempty"`
+	// Via is what the object is in, and what applies it.
+	Via       string `json:"via,omitempty"`
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 }
 
-func (j *judgement) located() located {
-	return located{j.File, j.Line, j.Kustomization, j.Kind, j.Namespace, j.Name}
-}
-
-// item is one element of the JSON output.
-type item struct {
-	located
+// side is a verdict.
+type side struct {
 	Decision string           `json:"decision"`
 	Reasons  []inspect.Reason `json:"reasons"`
 	Warnings []string         `json:"warnings"`
-	// SetAside are warnings that a comment or the configuration sets aside.
+}
+
+// item is one verdict in the JSON output.
+type item struct {
+	located
+	side
+	// SetAside are warnings that a comment sets aside.
 	SetAside []setAside               `json:"setAside,omitempty"`
 	Patch    []verdict.PatchOperation `json:"patch"`
 	// HeldByAPIServer is set for a refusal that the API server has without the webhooks.
@@ -141,21 +142,143 @@ type setAside struct {
 	Reason  string         `json:"reason"`
 }
 
-func (j *judgement) setAside() (list []setAside) {
-	for _, s := range j.aside {
-		list = append(list, setAside{s.Rule, s.Message, s.by.at.File, s.by.at.Line, s.by.until, s.by.reason})
-	}
-	return list
+func (j *judgement) located() located {
+	return located{j.File, j.Line, j.Kustomization, strings.TrimPrefix(j.Via, ", "), j.Kind, j.Namespace, j.Name}
 }
 
-// printJSON writes a list, in which no list is null.
+// sideOf returns the verdict on an object, and Allow for one that does not exist.
+func sideOf(j *judgement) side {
+	s := side{verdict.Allow.String(), []inspect.Reason{}, []string{}}
+	if j == nil {
+		return s
+	}
+	s.Decision = j.outcome()
+	for _, why := range j.reasons() {
+		s.Reasons = append(s.Reasons, inspect.Reason{Rule: why.Rule, Source: why.Source, Message: why.Message})
+	}
+	for _, f := range findings(j) {
+		s.Warnings = append(s.Warnings, f.Message)
+	}
+	return s
+}
+
+func documentOf[Item any](r *report, items []Item) document[Item] {
+	d := document[Item]{items, []problemItem{}, []string{}, r.code}
+	for _, p := range r.problems {
+		d.Problems = append(d.Problems, problemItem{p.File, p.Line, p.Text, p.Operators})
+	}
+	for _, n := range r.notes {
+		d.Notes = append(d.Notes, n.String())
+	}
+	return d
+}
+
 func printJSON(w io.Writer, r *report) error {
 	items := make([]item, len(r.judged))
 	for i := range r.judged {
 		j := &r.judged[i]
-		items[i] = item{located: j.located(), Decision: j.Decision.String(),
-			Reasons: inspect.Reasons(&j.Verdict), Warnings: warnings(j), SetAside: j.setAside(),
-			Patch: verdict.Patch(j.Changes), HeldByAPIServer: j.HeldByAPIServer, AlreadyApproved: j.AlreadyApproved}
+		items[i] = item{located: j.located(), side: sideOf(j), Patch: verdict.Patch(j.Changes),
+			HeldByAPIServer: j.HeldByAPIServer, AlreadyApproved: j.AlreadyApproved}
+		for _, s := range j.aside {
+			items[i].SetAside = append(items[i].SetAside,
+				setAside{s.Rule, s.Message, s.by.at.File, s.by.at.Line, s.by.until, s.by.reason})
+		}
 	}
-	return cli.JSON(w, items)
+	return cli.JSON(w, documentOf(r, items))
+}
+
+// printJUnit writes a test for each object, which fails if the object is not allowed, and one for each problem, which
+// could not run if it concerns operators.
+func printJUnit(w io.Writer, r *report) error {
+	suite := junit.Testsuite{Name: "opgate check"}
+	for i := range r.judged {
+		j := &r.judged[i]
+		c := junit.Testcase{Name: j.titleIn(), Classname: at(j.Place)}
+		var why, warnings []string
+		for _, reason := range j.reasons() {
+			why = append(why, text.Escape(reason.Message))
+		}
+		for _, f := range findings(j) {
+			warnings = append(warnings, "warning: "+text.Escape(brief(f)))
+		}
+		switch {
+		case len(why) > 0:
+			c.Failure = &junit.Result{Message: why[0], Type: j.outcome(), Data: strings.Join(why, "\n")}
+		case len(warnings) > 0 && r.failOnWarning:
+			c.Failure = &junit.Result{Message: warnings[0], Type: "warning", Data: strings.Join(warnings, "\n")}
+		}
+		if len(warnings) > 0 {
+			c.SystemOut = &junit.Output{Data: strings.Join(warnings, "\n")}
+		}
+		suite.AddTestcase(c)
+	}
+	for i := range r.problems {
+		p := &r.problems[i]
+		c := junit.Testcase{Name: text.Escape(p.Text), Classname: at(p.Place)}
+		if p.Operators {
+			c.Error = &junit.Result{Message: p.String(), Type: "problem"}
+		}
+		suite.AddTestcase(c)
+	}
+	if len(r.notes) > 0 {
+		var notes []string
+		for _, n := range r.notes {
+			notes = append(notes, n.String())
+		}
+		suite.SystemOut = &junit.Output{Data: strings.Join(notes, "\n")}
+	}
+	var suites junit.Testsuites
+	suites.AddSuite(suite)
+	return suites.WriteXML(w)
+}
+
+// at is a place for programs: "apps/etcd.yaml:3".
+func at(p manifests.Place) string {
+	return fmt.Sprintf("%s:%d", manifests.PathOf(p.File), max(1, p.Line))
+}
+
+// Values in workflow commands of GitHub Actions, and in their properties, end at these characters.
+var (
+	commandValue    = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")
+	commandProperty = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")
+)
+
+// printGitHub writes an annotation for each reason, warning and problem, as commands of GitHub Actions, and the rest as
+// text.
+func printGitHub(w io.Writer, r *report) error {
+	out := bufio.NewWriter(w)
+	annotate := func(level, file string, line int, title, message string) {
+		where := ""
+		if file != "" && file != cli.StandardInput && file != onCluster {
+			where = fmt.Sprintf("file=%s,line=%d,", commandProperty.Replace(manifests.PathOf(file)), max(1, line))
+		}
+		fmt.Fprintf(out, "::%s %stitle=%s::%s\n", level, where, commandProperty.Replace("opgate: "+title),
+			commandValue.Replace(text.Escape(message)))
+	}
+	for i := range r.judged {
+		j := &r.judged[i]
+		title := j.outcome() + " " + j.titleIn()
+		for _, why := range j.reasons() {
+			annotate("error", j.File, j.LineOf(why.Field), title, why.Message)
+		}
+		for _, f := range findings(j) {
+			annotate(r.warningLevel(), j.File, j.LineOf(f.Field), title, brief(f))
+		}
+	}
+	for i := range r.problems {
+		p := &r.problems[i]
+		annotate(levelOf(p), p.File, p.Line, "problem", p.Text)
+	}
+	for _, n := range r.notes {
+		if n.Warning {
+			annotate("warning", n.File, n.Line, "input", n.Text)
+		}
+	}
+	fmt.Fprintln(out, r.counts())
+	for _, n := range r.notes {
+		if !n.Warning {
+			fmt.Fprintln(out, n)
+		}
+	}
+	return out.Flush()
 }

@@ -1,139 +1,196 @@
 package check
 
 import (
-	"context"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
+	"strings"
 
+	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
+	policyv1 "github.com/opgate/opgate/api/policy/v1"
+	policyv1beta1 "github.com/opgate/opgate/api/policy/v1beta1"
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/cmd/opgate/inspect"
 	"github.com/opgate/opgate/cmd/opgate/manifests"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/verdict"
 )
+
+// notJudged is the outcome for what would be allowed, of which that is not known.
+const notJudged = "not judged"
 
 // judgement is the verdict on one object.
 type judgement struct {
 	*manifests.Object
 	*inspect.Answer
-	// with names the overlays that an object outside of them is judged with, where that makes a difference.
-	with string
+	// unjudged is why it cannot be allowed; empty if it can.
+	unjudged string
 	// aside are the warnings that are set aside.
 	aside []suppression
 }
 
-// report is what is printed.
+// outcome is the verdict as every format prints it: Allow, Hold, Deny or notJudged.
+func (j *judgement) outcome() string {
+	if j.Decision == verdict.Allow && j.unjudged != "" {
+		return notJudged
+	}
+	return j.Decision.String()
+}
+
+// reasons are why it is not allowed, in every format.
+func (j *judgement) reasons() []verdict.Reason {
+	if j.outcome() == notJudged {
+		return []verdict.Reason{{Message: notJudged + ": " + j.unjudged}}
+	}
+	return j.Reasons
+}
+
+// isOperator reports whether it is, or brings, an operator.
+func (j *judgement) isOperator() bool {
+	switch j.Kind {
+	case olm.KindSubscription, olm.KindInstallPlan, olm.KindClusterServiceVersion, olm.KindClusterExtension:
+		return true
+	}
+	return false
+}
+
+// isPolicy reports whether it is one that others are judged by.
+func (j *judgement) isPolicy() bool {
+	switch j.Value.(type) {
+	case *policyv1beta2.OperatorPolicy, *constraintv1.Constraint, *policyv1.Policy, *policyv1beta1.PolicySet:
+		return true
+	}
+	return false
+}
+
+// title names a judged object: "installplan shop/install-x7".
+func (j *judgement) title() string { return strings.ToLower(j.Kind) + " " + j.Key() }
+
+// titleIn is the title with what built the object, and what it is in.
+func (j *judgement) titleIn() string {
+	title := j.title()
+	if j.Kustomization != "" {
+		title += " built by " + j.Kustomization
+	}
+	return text.Escape(title + j.Via)
+}
+
+// report is what every format is written from.
 type report struct {
-	judged []judgement
+	judged   []judgement
+	problems []manifests.Problem
+	notes    []manifests.Note
 	// nothing is what is said if nothing was judged.
 	nothing string
-	// count has all verdicts, those included that are not printed.
-	count map[verdict.Decision]int
-	// warned is set if there is a warning on an object that is not set aside.
-	warned bool
-	// notes say what was not judged.
-	notes []manifests.Note
-	// problems make the input unusable: nothing was judged.
-	problems []manifests.Problem
+	// count has all outcomes, those included that are not printed.
+	count map[string]int
+	// failOnWarning makes warnings on objects failures.
+	failOnWarning bool
+	warned        bool
+	// code is the exit code.
+	code int
 	// version is that of the program.
 	version string
+
+	seen map[string]bool
 }
 
-// formats write reports.
-var formats = map[string]func(io.Writer, *report) error{
-	"text": printText, "json": printJSON, "sarif": printSARIF, "junit": printJUnit, "github": printGitHub,
-	"markdown": printMarkdown,
+func newReport(o *options, in *manifests.Input) *report {
+	r := &report{count: map[string]int{}, nothing: nothingRead, version: o.version, seen: map[string]bool{},
+		failOnWarning: o.failOn != "", problems: slices.Clone(in.Problems), notes: slices.Clone(in.Notes)}
+	if o.live {
+		r.nothing = nothingStored
+	}
+	return r
 }
 
-// withNotes are the formats that have room for notes.
-var withNotes = []string{"text", "markdown"}
+// add adds a judgement, each once: an input may be named twice.
+func (r *report) add(j *judgement, o *options) {
+	if !o.noInline {
+		r.setAside(j, o.now)
+	}
+	if id := fmt.Sprint(j.Place, j.Kind, j.Key(), j.outcome(), lines(j)); !r.seen[id] {
+		r.seen[id] = true
+		r.count[j.outcome()]++
+		r.warned = r.warned || len(findings(j)) > 0
+		r.judged = append(r.judged, *j)
+	}
+}
 
-// withFaults are the formats that are written for an input that cannot be used, too.
-var withFaults = []string{"sarif", "junit", "github"}
+func (r *report) note(n manifests.Note) {
+	if !slices.Contains(r.notes, n) {
+		r.notes = append(r.notes, n)
+	}
+}
 
-func formatNames() []string { return slices.Sorted(maps.Keys(formats)) }
+func (r *report) problem(p manifests.Problem) {
+	if !slices.Contains(r.problems, p) {
+		r.problems = append(r.problems, p)
+	}
+}
 
-func (r *report) total() int {
-	return r.count[verdict.Allow] + r.count[verdict.Hold] + r.count[verdict.Deny]
+// finish sets the exit code, and leaves out what is not printed.
+func (r *report) finish(o *options) {
+	switch {
+	case slices.ContainsFunc(r.problems, func(p manifests.Problem) bool { return p.Operators }):
+		r.code = exitUnusable
+	case len(r.judged) > r.count[verdict.Allow.String()], r.failOnWarning && r.warned:
+		r.code = exitRefused
+	}
+	r.judged = slices.DeleteFunc(r.judged, func(j judgement) bool {
+		return !o.diff && o.summary || o.only == onlyRefused && j.outcome() == verdict.Allow.String()
+	})
 }
 
 func (r *report) counts() string {
-	return fmt.Sprintf("%d allowed, %d held, %d denied", r.count[verdict.Allow], r.count[verdict.Hold],
-		r.count[verdict.Deny])
+	s := fmt.Sprintf("%d allowed, %d held, %d denied", r.count["Allow"], r.count["Hold"], r.count["Deny"])
+	if n := r.count[notJudged]; n > 0 {
+		s += fmt.Sprintf(", %d not judged", n)
+	}
+	return s
 }
 
-// print writes the report, and the notes that the format has no room for to stderr.
-func (r *report) print(stdout, stderr io.Writer, format string) error {
-	if err := formats[format](stdout, r); err != nil || slices.Contains(withNotes, format) {
-		return err
+// levelOf returns the level of a problem: an error if it ends the command with exitUnusable.
+func levelOf(p *manifests.Problem) string {
+	if p.Operators {
+		return "error"
 	}
-	printNotes(stderr, r.notes)
-	return nil
+	return "warning"
 }
 
-func printNotes(w io.Writer, notes []manifests.Note) {
-	for _, note := range notes {
-		fmt.Fprintln(w, text.Escape(note.String()))
+// warningLevel is the level of warnings on objects.
+func (r *report) warningLevel() string {
+	if r.failOnWarning {
+		return "error"
 	}
+	return "warning"
 }
 
-// judgeAll judges everything that was gathered: each set apart, and each object that is judged in several once for each
-// verdict on it. It judges nothing if there are problems.
-func (o *options) judgeAll(ctx context.Context, in *manifests.Input, how *judging) (*report, error) {
-	r := &report{count: map[verdict.Decision]int{}, nothing: nothingRead, version: o.version}
-	if o.cluster {
-		r.nothing = nothingStored
-	}
-	printed, first := map[string]bool{}, true
-	by := judgedBy{cluster: o.cluster}
-	aside := o.newIgnores()
-	var unread []string
-	for m := range in.Sets() {
-		if len(in.Problems()) > 0 {
-			continue
-		}
-		judged, notes, err := o.judge(ctx, m, how)
-		if err != nil {
-			return nil, err
-		}
-		unread = append(unread, notes...)
-		by.add(m, judged)
-		for _, j := range judged {
-			aside.apply(&j, in)
-			if m.Overlay != "" {
-				judged := fmt.Sprint(j.Place, j.Kind, j.Key(), j.Decision, lines(&j))
-				if printed[judged] {
-					continue
-				}
-				printed[judged] = true
-				if !first && !m.Made(j.Place) {
-					j.with = m.Overlay
-				}
-			}
-			r.warned = r.warned || len(findings(&j)) > 0
-			r.count[j.Decision]++
-			r.judged = append(r.judged, j)
-		}
-		first = false
-	}
-	judged := ""
-	if o.diff || o.cluster {
-		judged = olm.KindClusterServiceVersion
-	}
-	slices.Sort(unread)
-	for _, note := range slices.Compact(unread) {
-		r.notes = append(r.notes, manifests.Note{Text: note})
-	}
-	r.notes = slices.Concat(r.notes, in.Notes(judged), aside.notes(), by.notes())
-	r.problems = in.Problems()
-	return r, nil
-}
-
-// leaveOut takes out what --summary and --only do not print.
-func (o *options) leaveOut(r *report) {
-	r.judged = slices.DeleteFunc(r.judged, func(j judgement) bool {
-		return o.summary || o.only == onlyRefused && j.Decision == verdict.Allow
+// findings are the warnings that are not set aside, and what was not resolved or not stated.
+func findings(j *judgement) []inspect.Warning {
+	list := slices.DeleteFunc(inspect.Warnings(&j.Verdict), func(w inspect.Warning) bool {
+		return slices.ContainsFunc(j.aside, func(s suppression) bool { return s.Warning == w })
 	})
+	if len(j.Hubs) > 0 {
+		list = append(list, inspect.Warning{Message: "has hub templates in " + text.Join(j.Hubs, 3) +
+			", which only the hub resolves: what it governs is held here; judge what the hub distributes"})
+	}
+	if j.Unstated {
+		list = append(list, inspect.Warning{Field: "metadata", Message: "no namespace is stated, so that it is judged in " +
+			"default: set metadata.namespace, or give -n"})
+	}
+	return list
 }
+
+// brief leaves out why a pending plan may not be approved: the input has the plan, and its verdict has that.
+func brief(w inspect.Warning) string {
+	if before, _, found := strings.Cut(w.Message, " ("+string(rules.RuleOperatorPolicyPending)+"): "); found &&
+		w.Rule == rules.RuleOperatorPolicyPending {
+		return before + " (" + string(rules.RuleOperatorPolicyPending) + ")"
+	}
+	return w.Message
+}
+
+func formatNames() []string { return slices.Sorted(maps.Keys(formats)) }

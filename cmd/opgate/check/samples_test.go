@@ -84,16 +84,14 @@ func judged(t *testing.T, args ...string) (items []item, code int) {
 	if err, ok := errors.AsType[*cli.ExitError](cmd.Execute()); ok {
 		code = err.ExitCode()
 	}
-	for line := range strings.Lines(errs.String()) {
-		notes := []string{"read as context and not judged: ", "not judged here: ", "warning: judged by no policy: "}
-		if !slices.ContainsFunc(notes, func(note string) bool { return strings.HasPrefix(line, note) }) {
-			t.Fatalf("%s: %s", args, errs.String())
-		}
-	}
-	if err := json.Unmarshal(out.Bytes(), &items); err != nil {
+	var found document[item]
+	if err := json.Unmarshal(out.Bytes(), &found); err != nil {
 		t.Fatal(err)
 	}
-	return items, code
+	if len(found.Problems) > 0 || found.ExitCode != code {
+		t.Fatalf("%s: exit code %d: %+v", args, code, found)
+	}
+	return found.Items, code
 }
 
 // Every rule has a sample, and the sample shows it.

@@ -25,8 +25,9 @@ type (
 		Results     []sarifResult     `json:"results"`
 	}
 	sarifInvocation struct {
-		// Successful is unset if the input cannot be used.
+		// Successful is unset if a problem concerns operators.
 		Successful    bool                `json:"executionSuccessful"`
+		ExitCode      int                 `json:"exitCode"`
 		Notifications []sarifNotification `json:"toolExecutionNotifications"`
 	}
 	sarifNotification struct {
@@ -116,27 +117,23 @@ func printSARIF(w io.Writer, r *report) error {
 					Logical:  []sarifLogical{{j.titleIn(), "object"}},
 				}}, Suppressions: aside})
 		}
-		for _, why := range j.Reasons {
+		for _, why := range j.reasons() {
 			add("error", why.Rule, why.Field, why.Message)
 		}
 		for _, f := range findings(j) {
-			add("warning", f.Rule, f.Field, brief(f))
+			add(r.warningLevel(), f.Rule, f.Field, brief(f))
 		}
 		for _, s := range j.aside {
-			kind := "inSource"
-			if s.by.object != "" {
-				kind = "external"
-			}
-			add("warning", s.Rule, s.Field, brief(s.Warning), sarifSuppression{kind, "accepted",
+			add("warning", s.Rule, s.Field, brief(s.Warning), sarifSuppression{"inSource", "accepted",
 				text.Escape(s.by.reason), sarifLocation{Physical: physical(s.by.at.File, s.by.at.Line)}})
 		}
 	}
 	return cli.JSON(w, sarifLog{Schema: sarifSchema, Version: "2.1.0", Runs: []sarifRun{run}})
 }
 
-// invocation has what is no verdict: why the input cannot be used, and what was not read or not judged.
+// invocation has what is no verdict: what cannot be used, and what is said of the input.
 func (r *report) invocation() sarifInvocation {
-	found := sarifInvocation{Successful: len(r.problems) == 0, Notifications: []sarifNotification{}}
+	found := sarifInvocation{Successful: r.code != exitUnusable, ExitCode: r.code, Notifications: []sarifNotification{}}
 	add := func(level string, at manifests.Place, message string) {
 		n := sarifNotification{Level: level, Message: sarifText{text.Escape(message)}}
 		if at.File != "" {
@@ -144,8 +141,8 @@ func (r *report) invocation() sarifInvocation {
 		}
 		found.Notifications = append(found.Notifications, n)
 	}
-	for _, p := range r.problems {
-		add("error", p.Place, p.String())
+	for i := range r.problems {
+		add(levelOf(&r.problems[i]), r.problems[i].Place, r.problems[i].String())
 	}
 	for _, n := range r.notes {
 		level := "note"

@@ -164,8 +164,8 @@ spec:
 			var problems bytes.Buffer
 			cmd := Command(time.Now)
 			cmd.SetArgs([]string{"-f", file})
-			cmd.SetOut(io.Discard)
-			cmd.SetErr(&problems)
+			cmd.SetOut(&problems)
+			cmd.SetErr(io.Discard)
 			err := cmd.Execute()
 			if refused := err != nil; refused != (tc.problem != "") ||
 				!strings.Contains(problems.String(), tc.problem) {
@@ -178,28 +178,23 @@ spec:
 // checkRefused checks that one object in the output is refused in one field.
 func checkRefused(t *testing.T, output []byte, field string, line int) {
 	t.Helper()
-	var results []struct {
-		Decision string
-		File     string
-		Line     int
-		Reasons  []struct{ Message string }
-	}
-	if err := json.Unmarshal(output, &results); err != nil {
+	var found document[item]
+	if err := json.Unmarshal(output, &found); err != nil {
 		t.Fatalf("%v\n%s", err, output)
 	}
-	found := 0
-	for _, r := range results {
+	refused := 0
+	for _, r := range found.Items {
 		if r.Decision != "Deny" {
 			continue
 		}
-		found++
+		refused++
 		if len(r.Reasons) == 0 || !strings.HasPrefix(r.Reasons[0].Message, field+": ") ||
 			len(r.Reasons[0].Message) > 1_000 ||
 			filepath.Base(r.File) != "manifests.yaml" || r.Line != line {
 			t.Errorf("%s:%d: %.2000q, want %s in line %d", r.File, r.Line, r.Reasons, field, line)
 		}
 	}
-	if found != 1 {
-		t.Errorf("%d objects are refused:\n%.2000s", found, output)
+	if refused != 1 {
+		t.Errorf("%d objects are refused:\n%.2000s", refused, output)
 	}
 }

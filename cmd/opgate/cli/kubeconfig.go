@@ -30,15 +30,12 @@ type Kubeconfig struct {
 	RequestTimeout string
 }
 
-// Register adds the flags to a command, except for --cluster where that is a flag of its own.
+// Register adds the flags to a command.
 func (f *Kubeconfig) Register(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.File, "kubeconfig", "",
 		"kubeconfig file (default: $KUBECONFIG, else ~/.kube/config, else the pod's service account)")
 	cmd.Flags().StringVar(&f.Context, "context", "", "context of the kubeconfig file (default: its current context)")
-	if cmd.Flags().Lookup("cluster") == nil {
-		cmd.Flags().StringVar(&f.Cluster, "cluster", "",
-			"cluster of the kubeconfig file (default: that of the context)")
-	}
+	cmd.Flags().StringVar(&f.Cluster, "cluster", "", "cluster of the kubeconfig file (default: that of the context)")
 	cmd.Flags().StringVar(&f.User, "user", "", "user of the kubeconfig file (default: that of the context)")
 	cmd.Flags().StringVar(&f.As, "as", "", "user to impersonate (default: none)")
 	cmd.Flags().StringVar(&f.RequestTimeout, "request-timeout", "",

@@ -47,11 +47,25 @@ func Program(root *cobra.Command, version string) *cobra.Command {
 	return root
 }
 
+// Interruptible is the annotation of a root command whose commands SIGINT ends at once, whatever they do.
+const Interruptible = "opgate.io/interruptible"
+
+// interrupted is the exit code after SIGINT, as shells have it.
+const interrupted = 130
+
 // Main runs a program until it is done or a signal ends it, and ends the process. An error is printed unless its
 // message is empty. The exit code is that of an error with a method ExitCode, as `opgate check` returns it (1 for a
 // refusal, 2 for an unusable input or command line), else 1.
 func Main(root *cobra.Command) {
 	usageErrors(root)
+	if root.Annotations[Interruptible] != "" {
+		signals := make(chan os.Signal, 1)
+		signal.Notify(signals, os.Interrupt)
+		go func() {
+			<-signals
+			os.Exit(interrupted)
+		}()
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	cmd, err := root.ExecuteContextC(ctx)
 	stop()

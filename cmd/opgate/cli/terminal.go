@@ -2,8 +2,10 @@ package cli
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
+	"time"
 
 	"golang.org/x/term"
 )
@@ -41,4 +43,24 @@ func JSON(out io.Writer, value any) error {
 	encoder.SetEscapeHTML(false)
 	encoder.SetIndent("", "  ")
 	return encoder.Encode(value)
+}
+
+// Progress returns a function that counts on a terminal how many files were read, from the second second on, and one
+// that clears the line. Anything else than a terminal gets no count.
+func Progress(out io.Writer, now func() time.Time) (count func(files int), clear func()) {
+	file, ok := out.(*os.File)
+	if !ok || !term.IsTerminal(int(file.Fd())) {
+		return nil, func() {}
+	}
+	next, printed := now().Add(2*time.Second), false
+	return func(files int) {
+			if at := now(); at.After(next) {
+				next, printed = at.Add(100*time.Millisecond), true
+				fmt.Fprintf(file, "\r%d files read", files)
+			}
+		}, func() {
+			if printed {
+				fmt.Fprint(file, "\r\x1b[K")
+			}
+		}
 }

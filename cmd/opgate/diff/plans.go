@@ -73,7 +73,7 @@ func fromFiles(
 	return comparePlans(selected, objects), nil
 }
 
-func comparePlans(plans []*olm.InstallPlan, objects *manifests.Set) []*result {
+func comparePlans(plans []*olm.InstallPlan, objects *manifests.Unit) []*result {
 	var results []*result
 	cluster := objects.Snapshot(facts.Cluster{})
 	for _, plan := range plans {

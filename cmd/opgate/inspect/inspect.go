@@ -21,6 +21,7 @@ import (
 	"github.com/opgate/opgate/rules/bundle"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 	"github.com/opgate/opgate/snapshot"
 )
@@ -54,6 +55,8 @@ type Answer struct {
 	Plan *olm.InstallPlan
 	// AlreadyApproved is set for a plan that was approved before and is not judged.
 	AlreadyApproved bool
+	// Ungoverned is set if no OperatorPolicy governs an operator.
+	Ungoverned bool
 	// HeldByAPIServer is set for a refusal that the API server has by itself, with --backstop=enforce.
 	HeldByAPIServer bool
 }
@@ -100,7 +103,9 @@ func (c *Cluster) judge(o *manifests.Object) (a *Answer, schema verdict.RuleID) 
 		a = &Answer{Notes: append(subscriptionNotes(value, ns), c.judgedBy(ns)...),
 			Verdict: rules.JudgeSubscription(rules.SubscriptionInput{
 				Subscription: value, Namespace: ns, Mode: c.Mode, Now: c.Now,
-				InstalledElsewhere: c.InstalledElsewhere(value.Spec.Package, o.Namespace)})}
+				InstalledElsewhere: c.InstalledElsewhere(value.Spec.Package, o.Namespace)}),
+			Ungoverned: !slices.ContainsFunc(ns.Policies(),
+				func(p *state.OperatorPolicy) bool { return p.Governs(value.Spec.Package) })}
 	case *olm.InstallPlan:
 		if !c.Again && approvedBefore(value) {
 			return &Answer{AlreadyApproved: true,

@@ -99,8 +99,10 @@ func (c *Cluster) operators(ns *state.Namespace, v verdict.Verdict, names []stri
 		case verdict.Allowed, verdict.Required, verdict.Ungoverned:
 		}
 		a.Operators = append(a.Operators, o)
+		a.Ungoverned = a.Ungoverned || of.Disposition == verdict.Ungoverned
 	}
 	if v.CSVs == nil {
+		a.Ungoverned = true
 		for _, name := range names {
 			a.Operators = append(a.Operators, Operator{CSV: name, Disposition: verdict.Ungoverned.String()})
 		}

@@ -1,3 +1,5 @@
+// Package manifests reads manifests as they would be sent to an API server, with the file and the line of each object
+// and field. What it cannot read, build or understand is a problem, and it reads all else. It judges nothing.
 package manifests
 
 import (
@@ -6,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -15,6 +16,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/opgate/opgate/cmd/opgate/cli"
+	"github.com/opgate/opgate/internal/text"
 )
 
 // MaxInput is the size in bytes above which an input is not read: far more than a cluster's worth of
@@ -25,165 +27,234 @@ const MaxInput = 64 << 20
 // blanks in few bytes (threat G36).
 const maxInputs = 512 << 20
 
-// input is what one file holds.
-type input struct {
-	name string
-	data []byte
-}
-
 // Options select what is read, and how.
 type Options struct {
-	// Namespace is that of objects that name none.
+	// Namespace is that of objects that name none. Default: the Application or the Flux Kustomization that names their
+	// path has it, else "default", of which is warned.
 	Namespace string
-	// Exclude are patterns of files and directories to leave out.
-	Exclude []Pattern
-	// Overlays are the clusters of the input; what no Pairing names is divided by itself.
-	Overlays []Pairing
-	// Config is the path of the configuration that was read, which is no manifest.
-	Config string
-	// Strict skips nothing, takes every document for an object, and makes faults of warnings. Default: repositories
-	// have others, which are counted.
+	// Policies are further inputs, whose policies judge everything.
+	Policies []string
+	// Exclude are patterns of the command line of what to leave out, as those of .dockerignore; one without a slash
+	// counts in every directory.
+	Exclude []string
+	// Ignore are such patterns of a file of the input. They leave out nothing that the command line names.
+	Ignore []string
+	// Strict makes problems of what is recognised and not judged.
 	Strict bool
+	// Together reads everything as objects of one cluster. Default: each kustomization is judged apart.
+	Together bool
+	// Progress is called with the number of files that have been read. Default: none is called.
+	Progress func(files int)
 }
 
 // Input is everything that names on a command line stand for.
 type Input struct {
+	// Units are what is judged apart.
+	Units []*Unit
+	// Problems are in the order of the input, each once.
+	Problems []Problem
+	Notes    []Note
+
 	options Options
-	inputs  []input
-	// builds are the kustomizations that no other one is built from.
-	builds   []*build
-	skipped  skipped
-	problems []Problem
-	// warnings are faults of what is none of the gate's business, in the files and kustomizations that harmless has.
-	warnings []Problem
-	harmless map[string]bool
-	reported map[Problem]bool
-	// unpaired are warnings of clusters that are judged without others.
-	unpaired []Problem
-	// excluded are the patterns that leave out.
-	excluded *exclusions
-	// argument is the place on the command line of what a file or a kustomization was found for.
-	argument map[string]int
-	foreign  map[Place]bool
-	unjudged map[unjudged]bool
+	sources []*source
+	// size is what was read, in bytes, and files the number of files.
+	size, files int
+	// excluded are the files that name operators or policies and are left out.
+	excluded []string
+	// templates has those of other programs by directory.
+	templates map[string]*templates
+	skipped   map[string]int
+	unjudged  map[string]int
+	foreign   map[Place]bool
+	reported  map[string]bool
+	deployers []deployer
 }
 
-// Gather reads every file that the names stand for, in the order of the names, directories in the order of their files'
-// names, and builds the kustomizations in directories. Its error is about the patterns.
+// source is a directory that the command line names, or all files that it names.
+type source struct {
+	// name is as on the command line; "." for files.
+	name string
+	// policies is set for one of Options.Policies.
+	policies bool
+	// files are read as they are; inputs of them that a PolicyGenerator names and no other file are marked.
+	files          []string
+	kustomizations []*kustomization
+	documents      []document
+	plain          *Unit
+}
+
+// templates are files of one directory that are templates of another program.
+type templates struct {
+	first Place
+	files int
+	// names is set if a text names operators or policies.
+	names bool
+}
+
+// Gather reads every file that names stand for, in the order of the names, directories in the order of their files'
+// names, and builds kustomizations. Its error is about the names and the patterns, which are looked at first.
 func Gather(names []string, stdin io.Reader, o Options) (*Input, error) {
-	g := &Input{options: o, harmless: map[string]bool{}, reported: map[Problem]bool{}, foreign: map[Place]bool{},
-		unjudged: map[unjudged]bool{}, argument: map[string]int{}}
-	s, err := newSearch(&o)
-	if err != nil {
+	in := &Input{options: o, templates: map[string]*templates{}, skipped: map[string]int{}, unjudged: map[string]int{},
+		foreign: map[Place]bool{}, reported: map[string]bool{}}
+	for i, list := range [][]string{o.Policies, names} {
+		files := &source{name: ".", policies: i == 0}
+		for _, name := range list {
+			info, err := os.Stat(filepath.FromSlash(name))
+			switch {
+			case name == cli.StandardInput:
+				files.files = append(files.files, name)
+			case err != nil && strings.Contains(name, "://"):
+				return nil, fmt.Errorf("%s is not loaded: give files, or pipe it and name -", text.Escape(name))
+			case err != nil:
+				return nil, errors.New(faultOf(name, err).String())
+			case info.IsDir():
+				in.sources = append(in.sources, &source{name: clean(name), policies: i == 0})
+				continue
+			default:
+				files.files = append(files.files, clean(name))
+			}
+			if len(files.files) == 1 {
+				in.sources = append(in.sources, files)
+			}
+		}
+	}
+	if err := in.search(); err != nil {
 		return nil, err
 	}
-	g.excluded = s.exclude
-	size := 0
-	add := func(name string, read func() ([]byte, error)) {
-		if size > maxInputs {
-			return // the input is refused
+	in.build()
+	for _, s := range in.sources {
+		for _, file := range s.files {
+			in.read(s, file, stdin)
 		}
-		data, err := read()
-		if size += len(data); size > maxInputs {
-			err = fmt.Errorf("the files are larger than %d MiB in all", maxInputs>>20)
-		}
-		if err == nil {
-			g.harmless[name] = g.found(names, name) && !concerning(data)
-			data, err = asText(data)
-		}
-		if err != nil {
-			g.fault(faultOf(name, err))
-			return
-		}
-		g.inputs = append(g.inputs, input{name, data})
 	}
-	found := map[string][]string{}
-	for i, name := range names {
-		if name == cli.StandardInput {
-			continue
-		}
-		before := len(s.kustomizations)
-		files, err := s.filesIn(name)
-		for _, at := range slices.Concat(files, s.kustomizations[before:]) {
-			g.argument[at] = i + 1
-		}
-		if err != nil {
-			g.problems = append(g.problems, faultOf(name, err))
-		}
-		found[name] = files
+	in.load()
+	in.describe()
+	return in, nil
+}
+
+func clean(name string) string { return filepath.ToSlash(filepath.Clean(name)) }
+
+// read reads the documents of one file of a source.
+func (in *Input) read(s *source, file string, stdin io.Reader) {
+	if in.size > maxInputs {
+		return
 	}
+	data, err := in.readFile(file, stdin)
+	if in.size += len(data); err == nil && in.size > maxInputs {
+		err = fmt.Errorf("the files are larger than %d MiB in all", maxInputs>>20)
+	}
+	if err != nil { // it may hold anything
+		p := faultOf(file, err)
+		p.Operators, p.hides = true, true
+		in.problem(s.plain, p)
+		return
+	}
+	content, err := asText(data)
+	var documents []document
 	var problems []Problem
-	g.builds, problems = buildAll(s.kustomizations)
+	if err != nil {
+		problems = []Problem{faultOf(file, err)}
+	} else {
+		documents, problems = documentsOf(file, content)
+	}
+	if len(problems) > 0 && isTemplate(data) {
+		in.template(Place{File: file, Line: problems[0].Line}, data)
+		return
+	}
+	s.documents = append(s.documents, documents...)
 	for _, p := range problems {
-		g.harmless[p.File] = g.found(names, p.File) &&
-			!slices.ContainsFunc(slices.Concat(slices.Collect(maps.Values(found))...), func(file string) bool {
-				data, err := readFile(file)
-				return strings.HasPrefix(file, p.File+"/") && (err != nil || concerning(generator.ReplaceAll(data, nil)))
-			})
-		g.fault(p)
-	}
-	g.warnings = append(g.warnings, s.dangling...)
-	for _, name := range names {
-		if name == cli.StandardInput {
-			add(name, func() ([]byte, error) { return readLimited(stdin) })
-			continue
-		}
-		for _, file := range s.unbuilt(found[name], g.builds) {
-			add(file, func() ([]byte, error) { return readFile(file) })
-		}
-	}
-	g.skipped = s.skipped
-	return g, nil
-}
-
-// found reports whether a file or a directory was found in a directory that was named, and not named itself.
-func (in *Input) found(names []string, name string) bool {
-	return !in.options.Strict && !slices.ContainsFunc(names,
-		func(other string) bool { return filepath.ToSlash(filepath.Clean(other)) == name })
-}
-
-// Fault records what is wrong at a place, which makes the input unusable.
-func (in *Input) Fault(at Place, text string) { in.problems = append(in.problems, Problem{at, text}) }
-
-// fault records problems, those of what is harmless as warnings.
-func (in *Input) fault(problems ...Problem) {
-	for _, p := range problems {
-		switch {
-		case in.reported[p]:
-		case in.harmless[p.File]:
-			in.warnings = append(in.warnings, p)
-		default:
-			in.problems = append(in.problems, p)
-		}
-		in.reported[p] = true
+		p.Operators, p.hides = concerning(data), hiding(data)
+		in.problem(s.plain, p)
 	}
 }
 
-// concern is what a text has that may be the gate's business if a parser takes it otherwise than this program: an API
-// group or a kind that is judged, or what parsers decode into one.
-var concern = regexp.MustCompile(
+func (in *Input) readFile(name string, stdin io.Reader) ([]byte, error) {
+	if in.files++; in.options.Progress != nil {
+		in.options.Progress(in.files)
+	}
+	if name == cli.StandardInput {
+		return readLimited(stdin)
+	}
+	return readFile(name)
+}
+
+// template counts a file that is a template of another program.
+func (in *Input) template(at Place, data []byte) {
+	dir := filepath.ToSlash(filepath.Dir(at.File))
+	t := in.templates[dir]
+	if t == nil {
+		t = &templates{first: at}
+		in.templates[dir] = t
+	}
+	t.files++
+	if concerning(data) && !t.names {
+		t.first, t.names = at, true
+	}
+}
+
+// problem records a problem that was found in a unit; nil for one that nothing depends on.
+func (in *Input) problem(u *Unit, p Problem) {
+	p.Operators = p.Operators || in.options.Strict
+	if p.hides && u != nil {
+		u.hide(p)
+	}
+	if text := p.String(); !in.reported[text] {
+		in.reported[text] = true
+		in.Problems = append(in.Problems, p)
+	}
+}
+
+// recognised records what is recognised and not judged.
+func (in *Input) recognised(at Place, what string) {
+	what = "recognised, not judged: " + what
+	switch n := (Note{Warning: true, Place: at, Text: what}); {
+	case in.options.Strict:
+		in.problem(nil, Problem{Place: at, Text: what, Operators: true})
+	case !in.reported[n.String()]:
+		in.reported[n.String()] = true
+		in.Notes = append(in.Notes, n)
+	}
+}
+
+// subjects are what a text has that may be about operators: an API group or a kind that is judged.
+var subjects = regexp.MustCompile(
 	`open-cluster-management\.io|operators\.coreos\.com|olm\.operatorframework\.io|OperatorPolicy|PolicySet|Subscription|` +
-		`InstallPlan|CatalogSource|OperatorGroup|ClusterServiceVersion|ClusterExtension|ClusterCatalog|\\[uUx\r\n]|\\[^\x00-\x7f]|binary|![^\s]*%|(?m:^%TAG)`)
+		`InstallPlan|CatalogSource|OperatorGroup|ClusterServiceVersion|ClusterExtension|ClusterCatalog`)
 
-// generator is the head of the configuration of a plugin of kustomize, which every generator of Policies has, whatever
-// it makes.
-var generator = regexp.MustCompile(
-	`(?m)^apiVersion: policy\.open-cluster-management\.io/v1\r?\nkind: PolicyGenerator\r?$`)
+// judges are the kinds by which others are judged.
+var judges = regexp.MustCompile(`OperatorPolicy|\b(Policy|PolicySet|Constraint|Namespace)(List)?\b|CatalogSource|PackageManifest|` +
+	`ClusterServiceVersion|OperatorCondition`)
 
-// concerning reports whether a text may be the gate's business. UTF-16 is ASCII with zeros, which parsers of YAML read.
-func concerning(data []byte) bool {
-	return concern.Match(slices.DeleteFunc(bytes.Clone(data), func(b byte) bool { return b == 0 }))
+// encodings are what parsers decode into any name.
+var encodings = regexp.MustCompile(`\\[uUx\r\n]|\\[^\x00-\x7f]|binary|![^\s]*%|(?m:^%TAG)`)
+
+// concerning reports whether a text that cannot be read may be about operators.
+func concerning(data []byte) bool { return found(subjects, data) }
+
+// hiding reports whether a text that cannot be read may be about what others are judged by.
+func hiding(data []byte) bool { return found(judges, data) }
+
+// found reports whether a text may have a name if a parser takes it otherwise than this program. UTF-16 is ASCII with
+// zeros, which parsers of YAML read.
+func found(what *regexp.Regexp, data []byte) bool {
+	data = slices.DeleteFunc(bytes.Clone(data), func(b byte) bool { return b == 0 })
+	return what.Match(data) || encodings.Match(data)
 }
+
+var opensTemplate = regexp.MustCompile(`\{\{|\{%`)
+
+// isTemplate reports whether a text that cannot be read is a template of Go, Helm or Jinja.
+func isTemplate(data []byte) bool { return opensTemplate.Match(data) }
 
 // faultOf makes a problem of what went wrong with a whole file, without the path that the error repeats.
 func faultOf(name string, err error) Problem {
 	if bad, ok := errors.AsType[*encodingError](err); ok {
-		return Problem{Place{File: name, Line: bad.line}, bad.Error()}
+		return Problem{Place: Place{File: name, Line: bad.line}, Text: bad.Error()}
 	}
 	if path, ok := errors.AsType[*fs.PathError](err); ok {
-		name, err = filepath.ToSlash(filepath.Clean(path.Path)), path.Err
+		name, err = clean(path.Path), path.Err
 	}
-	return Problem{Place{File: name}, "cannot be read: " + err.Error()}
+	return Problem{Place: Place{File: name}, Text: "cannot be read: " + err.Error()}
 }
 
 func readFile(name string) ([]byte, error) {
@@ -217,12 +288,12 @@ func (e *encodingError) Error() string {
 // asText takes off a byte order mark and refuses what is not UTF-8, which decoders would replace or guess at.
 func asText(data []byte) ([]byte, error) {
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
-	for i := 0; i < len(data); {
-		r, size := utf8.DecodeRune(data[i:])
-		if r == utf8.RuneError && size == 1 {
-			return nil, &encodingError{line: 1 + bytes.Count(data[:i], []byte("\n")), octet: data[i], offset: i}
-		}
+	if utf8.Valid(data) {
+		return data, nil
+	}
+	i := 0
+	for r, size := utf8.DecodeRune(data); r != utf8.RuneError || size != 1; r, size = utf8.DecodeRune(data[i:]) {
 		i += size
 	}
-	return data, nil
+	return nil, &encodingError{line: 1 + bytes.Count(data[:i], []byte("\n")), octet: data[i], offset: i}
 }

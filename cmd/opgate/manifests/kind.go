@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
+	"io"
 	"slices"
 	"strings"
 
@@ -44,6 +44,36 @@ func (k *kind) clusterScoped() bool {
 	return k.kept != nil && k.kept.ClusterScoped || k.Group == olm.ExtensionsV1.Group
 }
 
+// ours reports whether Opgate defines the kind, or reads it with its own templates.
+func (k *kind) ours() bool {
+	return k.Group == policyv1beta2.GroupVersion.Group || k.Kind == constraintv1.Kind
+}
+
+// judges reports whether other objects are judged by an object of the kind, and whether these are only plans.
+func (k *kind) judges(raw []byte) (others, plans bool) {
+	switch k.kept {
+	case nil:
+		return k.Kind == olm.KindPackageManifest, false
+	case snapshot.Policies:
+		return appliesPolicies(raw), false
+	case snapshot.PolicySets, snapshot.InstallPlans:
+		return false, false
+	case snapshot.OperatorPolicies, snapshot.Constraints, snapshot.Namespaces, snapshot.CatalogSources:
+		return true, false
+	}
+	return true, true
+}
+
+// appliesPolicies reports whether a Policy may have a template by which others are judged.
+func appliesPolicies(raw []byte) bool {
+	return eachText(json.RawMessage(raw), func(field, value string) error {
+		if field == "kind" && (value == policyv1beta2.Kind || value == constraintv1.Kind) {
+			return io.EOF // it is found
+		}
+		return nil
+	}) != nil
+}
+
 // kinds are those that every replica of the gate watches, and the versions that are converted to theirs.
 var kinds = withContext(
 	kind{policyv1beta2.GroupVersion.WithKind(policyv1beta2.Kind), snapshot.OperatorPolicies, readOperatorPolicy, false},
@@ -64,9 +94,8 @@ var kinds = withContext(
 	kind{olm.CatalogSourceGVK, snapshot.CatalogSources,
 		reads(unknownFields[operatorsv1alpha1.CatalogSource], as[olm.CatalogSource],
 			func(c *olm.CatalogSource) *olm.ObjectMeta { return &c.Metadata }, "sourceType"), false},
-	kind{olm.OperatorGroupGVK, snapshot.OperatorGroups,
-		reads(unknownFields[operatorsv1.OperatorGroup], as[olm.OperatorGroup],
-			func(g *olm.OperatorGroup) *olm.ObjectMeta { return &g.Metadata }), false},
+	kind{olm.OperatorGroupGVK, snapshot.OperatorGroups, readOperatorGroup, false},
+	kind{earlierGroup, snapshot.OperatorGroups, readOperatorGroup, false},
 	kind{olm.ClusterExtensionGVK, nil, reads(anyFields, olm.DecodeClusterExtension,
 		func(e *olm.ClusterExtension) *olm.ObjectMeta { return &e.Metadata }, "namespace", "source"), false},
 	kind{olm.ClusterCatalogGVK, nil, reads(anyFields, olm.DecodeClusterCatalog,
@@ -75,6 +104,13 @@ var kinds = withContext(
 	kind{snapshot.Namespaces.GroupVersionKind, snapshot.Namespaces, readNamespace, true},
 	kind{olm.PackageManifests.GroupVersion().WithKind(olm.KindPackageManifest), nil, readPackage, true},
 )
+
+// earlierGroup is a version of OperatorGroups with the same fields, which OLM serves.
+var earlierGroup = schema.GroupVersionKind{Group: olm.OperatorGroupGVK.Group, Version: "v1alpha2",
+	Kind: olm.OperatorGroupGVK.Kind}
+
+var readOperatorGroup = reads(unknownFields[operatorsv1.OperatorGroup], as[olm.OperatorGroup],
+	func(g *olm.OperatorGroup) *olm.ObjectMeta { return &g.Metadata })
 
 // withContext adds the other kinds that every replica judges by, as context that is read as the store reads it.
 func withContext(kinds ...kind) []kind {
@@ -165,45 +201,6 @@ func nameOf(raw []byte) string {
 	return object.Metadata.Name
 }
 
-// identities are those of an object, or of the elements of a list, that may stand once on a cluster, with the labels of
-// a Namespace. apiVersion and kind are those of elements that do not say so.
-func identities(raw []byte, apiVersion, kind string, depth int) iter.Seq2[identity, map[string]string] {
-	return func(yield func(identity, map[string]string) bool) {
-		h, faults := headOf(raw)
-		if h.apiVersion == "" && h.kind == "" {
-			h.apiVersion, h.kind = apiVersion, kind
-		}
-		k, err := kindOf(h.apiVersion, h.kind)
-		switch {
-		case err != nil || len(faults) > 0 || depth > maxLists:
-		case k != nil && (!k.unchecked || !h.list):
-			var object struct {
-				Metadata metav1.ObjectMeta `json:"metadata"`
-			}
-			if kjson.UnmarshalCaseSensitivePreserveInts(raw, &object) != nil || object.Metadata.Name == "" {
-				return
-			}
-			id := identity{k.Kind, object.Metadata.Namespace, object.Metadata.Name}
-			labels := map[string]string(nil)
-			if k.kept == snapshot.Namespaces {
-				labels = object.Metadata.Labels
-				if labels == nil {
-					labels = map[string]string{}
-				}
-			}
-			yield(id, labels)
-		case h.list:
-			for _, item := range h.items {
-				for id, labels := range identities(item, h.apiVersion, strings.TrimSuffix(h.kind, "List"), depth+1) {
-					if !yield(id, labels) {
-						return
-					}
-				}
-			}
-		}
-	}
-}
-
 func notASCII(s string) bool { return strings.ContainsFunc(s, func(r rune) bool { return r > '~' }) }
 
 func alike(a, b string) bool { return strings.EqualFold(strings.TrimSpace(a), b) }
@@ -233,7 +230,7 @@ func readEarlierPolicy(raw []byte, o *Object) []fieldFault {
 	content["apiVersion"] = policyv1beta2.GroupVersion.String()
 	converted, err := json.Marshal(content)
 	if err != nil {
-		return []fieldFault{{"", "it cannot be converted: " + err.Error()}}
+		return []fieldFault{{text: "it cannot be converted: " + err.Error()}}
 	}
 	if faults := readOperatorPolicy(converted, o); len(faults) > 0 {
 		return faults
@@ -345,7 +342,7 @@ func orFault(faults []fieldFault, err error) []fieldFault {
 	if len(faults) > 0 {
 		return faults
 	}
-	return []fieldFault{{"", "it cannot be read: " + reworded(err)}}
+	return []fieldFault{{text: "it cannot be read: " + reworded(err)}}
 }
 
 // head are the fields that name the kind of an object, and the elements of a list.
@@ -363,7 +360,7 @@ func headOf(raw []byte) (h head, faults []fieldFault) {
 	var fields map[string]json.RawMessage
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &fields); err != nil {
 		h.isForeign = true
-		return h, []fieldFault{{"", "it is " + shapeOf(raw) + ", not an object"}}
+		return h, []fieldFault{{text: "it is " + shapeOf(raw) + ", not an object"}}
 	}
 	_, hasVersion := fields["apiVersion"]
 	_, hasKind := fields["kind"]
@@ -371,7 +368,7 @@ func headOf(raw []byte) (h head, faults []fieldFault) {
 	text := func(name string) (s string) {
 		value, ok := fields[name]
 		if ok && json.Unmarshal(value, &s) != nil {
-			faults = append(faults, fieldFault{name, name + " is " + shapeOf(value) + ", it must be a string"})
+			faults = append(faults, fieldFault{path: name, text: name + " is " + shapeOf(value) + ", it must be a string"})
 		}
 		return s
 	}
@@ -379,7 +376,7 @@ func headOf(raw []byte) (h head, faults []fieldFault) {
 	if items, ok := fields["items"]; ok {
 		h.list = json.Unmarshal(items, &h.items) == nil
 		if !h.list && h.isGenericList() {
-			faults = append(faults, fieldFault{"items", "items is " + shapeOf(items) + ", it must be a list"})
+			faults = append(faults, fieldFault{path: "items", text: "items is " + shapeOf(items) + ", it must be a list"})
 		}
 	}
 	return h, faults

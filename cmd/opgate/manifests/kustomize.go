@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -28,92 +27,56 @@ import (
 // buildLimits are those of all kustomizations of the input: replacements and patches of a few lines multiply text.
 var buildLimits = sandbox.Limits{Bytes: 2 << 30, Time: 2 * time.Minute}
 
-// build is what a kustomization makes.
-type build struct {
-	// dir is its directory, as it is printed.
-	dir       string
-	documents []document
-	// read has the absolute path of every file that it was built from.
-	read map[string]bool
-	// from are the directories of the kustomizations that it was built from, its own and Components excepted.
-	from []string
-}
-
-// buildAll builds the kustomizations in directories, except those that another one is built from, and Components, which
-// are no whole. The checks of a kustomization name what it would load from elsewhere; the sandbox makes sure that
-// nothing is.
-func buildAll(dirs []string) (builds []*build, problems []Problem) {
-	if len(dirs) == 0 {
-		return nil, nil
+// buildAll builds kustomizations.
+func buildAll(next []*kustomization) {
+	if len(next) == 0 {
+		return
 	}
-	made := make([]*build, len(dirs))
-	faults := make([]error, len(dirs))
-	if err := sandbox.Run(buildLimits, func() {
-		for i, dir := range dirs {
-			made[i], faults[i] = buildOne(dir)
+	builds, errs := make([]*build, len(next)), make([]error, len(next))
+	err := sandbox.Run(buildLimits, func() {
+		for i, k := range next {
+			builds[i], errs[i] = buildOne(k.dir, k.root)
 		}
-	}); err != nil {
-		return nil, []Problem{{Place{File: dirs[0]}, "the kustomizations cannot be built: " + err.Error()}}
-	}
-	for i, dir := range dirs {
-		at := absolute(dir)
-		switch {
-		case made[i] == nil, isPart(at, made, faults):
-		case faults[i] != nil:
-			problems = append(problems, Problem{Place{File: dir}, "the kustomization cannot be built: " +
-				relative(faults[i])})
-		default:
-			builds = append(builds, made[i])
+	})
+	for i, k := range next {
+		if err != nil { // the function is left behind, and may still write
+			k.err = err
+		} else {
+			k.build, k.err = builds[i], errs[i]
 		}
 	}
-	return builds, problems
 }
 
-// isPart reports whether another kustomization could be built from the one in a directory.
-func isPart(dir string, made []*build, faults []error) bool {
-	for i, b := range made {
-		if b != nil && faults[i] == nil && slices.Contains(b.from, dir) {
-			return true
-		}
-	}
-	return false
-}
-
-// relative is an error without the paths of this machine.
-func relative(err error) string {
-	text := err.Error()
+// relative returns a text without the paths of this machine.
+func relative(s string) string {
 	if here, err := os.Getwd(); err == nil {
-		text = strings.ReplaceAll(text, absolute(here)+string(filepath.Separator), "")
+		s = strings.ReplaceAll(s, absolute(here)+string(filepath.Separator), "")
 	}
-	return strings.Join(strings.Fields(text), " ")
+	return strings.Join(strings.Fields(s), " ")
 }
 
-// buildOne builds one kustomization as kubectl does, without plugins, programs and network. It returns nil for a
-// Component. With an error the build has what was read until then.
-func buildOne(dir string) (b *build, err error) {
-	b = &build{dir: dir, read: map[string]bool{}}
+// buildOne builds one kustomization as kubectl does, without plugins, programs and network.
+func buildOne(dir, root string) (b *build, err error) {
+	b = &build{read: map[string]bool{}, warnings: map[string][]string{}}
 	defer func() {
 		if fault := recover(); fault != nil { // a patch without a target is enough
-			err = fmt.Errorf("kustomize fails: %v", fault)
+			b, err = nil, fmt.Errorf("kustomize fails: %v", fault)
 		}
 	}()
-	disk := &recorder{FileSystem: filesys.MakeFsOnDisk(), build: b, root: absolute(dir)}
-	if disk.isComponent() {
-		return nil, nil //nolint:nilnil // neither a build nor a fault
-	}
-	result, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(disk, dir)
+	disk := &recorder{FileSystem: filesys.MakeFsOnDisk(), build: b, root: root}
+	result, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(disk, filepath.FromSlash(dir))
 	if err := cmp.Or(disk.refused, err); err != nil {
-		return b, err
+		return nil, err
 	}
 	sources := map[string][]document{}
 	for _, r := range result.Resources() {
-		at, comments := b.place(r, sources)
+		at, comments := place(dir, r, sources)
 		if err := r.SetOrigin(nil); err != nil {
-			return b, err
+			return nil, err
 		}
 		raw, err := r.MarshalJSON()
 		if err != nil {
-			return b, err
+			return nil, err
 		}
 		// Fields have no lines of their own: patches and transformers wrote some of them.
 		b.documents = append(b.documents, document{Place: at, raw: raw, tree: &tree{}, comments: comments})
@@ -123,22 +86,22 @@ func buildOne(dir string) (b *build, err error) {
 
 // place is where the object that a kustomization changes stands: the document of the same kind and, prefixes and
 // suffixes aside, name. It returns the comments of that, too.
-func (b *build) place(r *resource.Resource, sources map[string][]document) (at Place, comments []Comment) {
-	at = Place{File: b.dir, Kustomization: b.dir}
+func place(dir string, r *resource.Resource, sources map[string][]document) (at Place, comments []Comment) {
+	at = Place{File: dir, Kustomization: dir}
 	origin, err := r.GetOrigin()
 	if err != nil || origin == nil {
 		return at, nil
 	}
 	switch {
 	case origin.Path != "":
-		at.File = path.Join(b.dir, filepath.ToSlash(origin.Path))
+		at.File = path.Join(dir, filepath.ToSlash(origin.Path))
 	case origin.ConfiguredIn != "":
-		at.File = path.Join(b.dir, filepath.ToSlash(origin.ConfiguredIn))
+		at.File = path.Join(dir, filepath.ToSlash(origin.ConfiguredIn))
 	}
 	documents, known := sources[at.File]
 	if !known {
 		if data, err := readFile(at.File); err == nil {
-			documents, _ = documentsOf(input{at.File, data})
+			documents, _ = documentsOf(at.File, data)
 		}
 		sources[at.File] = documents
 	}
@@ -166,32 +129,16 @@ func (b *build) place(r *resource.Resource, sources map[string][]document) (at P
 	return at, comments
 }
 
-// recorder is the disk, with a record of what a build reads.
+// recorder is the disk, with a bound for what a build reads.
 type recorder struct {
 	filesys.FileSystem
-	build *build
+	*build
 	// root is the directory of the kustomization.
 	root string
 	// size is what was read, in bytes.
 	size int
 	// refused is the first error that is not the disk's: kustomize takes all errors for files that do not exist.
 	refused error
-}
-
-func isKustomization(file string) bool {
-	return slices.Contains(konfig.RecognizedKustomizationFileNames(), filepath.Base(file))
-}
-
-func (r *recorder) isComponent() bool {
-	for _, name := range konfig.RecognizedKustomizationFileNames() {
-		data, err := readFile(filepath.Join(r.root, name))
-		var k types.Kustomization
-		if err == nil && checkAliases(name, string(data)) == nil && k.Unmarshal(data) == nil &&
-			k.Kind == types.ComponentKind {
-			return true
-		}
-	}
-	return false
 }
 
 // maxReads bounds the files that one build reads, each as often as it is named.
@@ -204,7 +151,7 @@ func (r *recorder) ReadFile(file string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.build.read[file] = true
+	r.read[file] = true
 	// Directories that name others twice are read again and again, with names of their own.
 	if r.size += max(len(data), MaxInput/maxReads); r.size > MaxInput {
 		r.refuse(fmt.Errorf("it reads more than %d files or %d MiB", maxReads, MaxInput>>20))
@@ -216,15 +163,16 @@ func (r *recorder) ReadFile(file string) ([]byte, error) {
 	case !isKustomization(file):
 		r.refuse(r.pluginsLocal(dir, string(data)))
 	case k.Unmarshal(data) == nil: // else the build says what is wrong
-		r.refuse(r.decodedLocal(dir, k))
+		if messages := k.CheckDeprecatedFields(); messages != nil {
+			r.warnings[dir] = *messages
+		}
+		r.refuse(r.onlyLocal(dir, k))
 	}
 	switch {
 	case r.refused != nil:
 		return nil, r.refused
 	case isKustomization(file) && dir == r.root:
 		return withOrigins(data)
-	case isKustomization(file) && k.Kind != types.ComponentKind:
-		r.build.from = append(r.build.from, dir)
 	}
 	return data, nil
 }
@@ -255,38 +203,9 @@ func isField(fields []string, name string) bool {
 	return slices.ContainsFunc(fields, func(field string) bool { return strings.EqualFold(field, name) })
 }
 
-// decodedLocal is onlyLocal for what kustomize has decoded.
-func (r *recorder) decodedLocal(dir string, decoded any) error {
-	data, err := json.Marshal(decoded)
-	if err != nil {
-		return err
-	}
-	var value any
-	if err := json.Unmarshal(data, &value); err != nil {
-		return err
-	}
-	return r.onlyLocal(dir, "", value)
-}
-
 // onlyLocal returns an error for the first value that kustomize would load from elsewhere, or that is too large for it.
-func (r *recorder) onlyLocal(dir, field string, value any) error {
-	switch value := value.(type) {
-	case string:
-		return r.valueLocal(dir, field, value)
-	case map[string]any:
-		for _, name := range slices.Sorted(maps.Keys(value)) {
-			if err := r.onlyLocal(dir, name, value[name]); err != nil {
-				return err
-			}
-		}
-	case []any:
-		for _, element := range value {
-			if err := r.onlyLocal(dir, field, element); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+func (r *recorder) onlyLocal(dir string, decoded any) error {
+	return eachText(decoded, func(field, value string) error { return r.valueLocal(dir, field, value) })
 }
 
 func (r *recorder) valueLocal(dir, field, value string) error {
@@ -296,8 +215,7 @@ func (r *recorder) valueLocal(dir, field, value string) error {
 		return cmp.Or(checkAliases("the text in "+field, value), r.pluginsLocal(dir, value))
 	case strings.Contains(value, "://") && (clones || isField(readFields, field)),
 		clones && !r.Exists(filepath.Join(dir, value)):
-		return fmt.Errorf("%q in %s is no file and no directory here; what is loaded from elsewhere is judged by "+
-			"kustomize build DIR | opgate check -", value, field)
+		return fmt.Errorf("%q in %s is no file and no directory here", value, field)
 	}
 	return nil
 }
@@ -313,7 +231,7 @@ func (r *recorder) pluginsLocal(dir, text string) error {
 		if err := json.Unmarshal(raw, &fields); err != nil {
 			return err
 		}
-		if err := r.onlyLocal(dir, "", fields); err != nil {
+		if err := r.onlyLocal(dir, fields); err != nil {
 			return err
 		}
 	}

@@ -2,115 +2,107 @@ package manifests
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
-	"maps"
+	"path"
+	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/validation"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
-	apifield "k8s.io/apimachinery/pkg/util/validation/field"
-	kjson "sigs.k8s.io/json"
 
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
-	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/snapshot"
 )
 
-// Object is one object of the input.
-type Object struct {
-	Place
-	Kind, Namespace, Name string
-	// Value is what is judged, or a *catalog.Package; nil for context. It is one of
-	//
-	//   *policyv1beta2.OperatorPolicy, *constraintv1.Constraint, *policyv1.Policy, *policyv1beta1.PolicySet,
-	//   *olm.Subscription, *olm.InstallPlan, *olm.CatalogSource, *olm.OperatorGroup
-	Value any
-	// Strict are the unknown fields of an OperatorPolicy or a Constraint.
-	Strict []error
-	// Refused is what the schema of the kind does not admit.
-	Refused apifield.ErrorList
-	// Comments are those of its document about this program; of what a kustomization makes, those where it stands.
-	Comments []Comment
-	// Hubs are the fields with hub templates, which nothing has resolved.
-	Hubs []string
-
-	tree *tree
-	// raw is the JSON that would be stored, stored what the gate keeps of it; nil for a kind that it does not keep.
-	raw    []byte
-	stored *snapshot.Object
-	// cluster is set for an object that belongs to no namespace.
-	cluster bool
-	// identified is set once the names have been read.
-	identified   bool
-	generateName string
-	// labels are those of a Namespace; nil for everything else.
-	labels map[string]string
-}
-
-func (o *Object) identify(m *olm.ObjectMeta) {
-	o.Name, o.generateName, o.Namespace = m.Name, m.GenerateName, m.Namespace
-	o.identified = true
-}
-
-// Key names the object among those of its kind.
-func (o *Object) Key() string {
-	if o.Namespace == "" {
-		return o.Name
-	}
-	return o.Namespace + "/" + o.Name
-}
-
-// LineOf returns the line of a field in the file.
-func (o *Object) LineOf(field string) int {
-	if field == "" || o.tree == nil {
-		return o.Line
-	}
-	return o.tree.line(field, o.Line)
-}
-
-// unjudged is an object that is not judged.
-type unjudged struct {
-	Place
-	kind, name string
-	// context is set for one that others are judged by.
-	context bool
-}
-
-// loader collects objects and problems.
+// loader collects the objects of a unit.
 type loader struct {
-	Set
-	// namespace is the one of objects that name none.
-	namespace string
-	// strict takes every document for an object.
-	strict   bool
+	*Unit
+	in       *Input
 	seen     map[identity]*Object
 	policies []policyDocument
+	// written are the objects that no Policy applies, once these are read.
+	written map[identity]*Object
 }
 
-type identity struct{ kind, namespace, name string }
-
-func loadDocuments(documents []document, o *Options) *Set {
-	l := &loader{namespace: o.Namespace, strict: o.Strict, seen: map[identity]*Object{}}
-	for _, d := range documents {
-		l.value(d, origin{top: true})
+// load reads the objects of all units.
+func (in *Input) load() {
+	if in.options.Together {
+		in.together()
 	}
-	l.allTemplates()
-	return &l.Set
+	for _, u := range in.Units {
+		l := &loader{Unit: u, in: in, seen: map[identity]*Object{}}
+		documents := u.source.documents
+		if u.build != nil {
+			documents = u.build.documents
+		}
+		for _, d := range documents {
+			l.document(d)
+		}
+		l.allTemplates()
+	}
+	for _, u := range in.Units {
+		for _, other := range in.Units {
+			if other.source.policies || other == u.source.plain {
+				u.hidden, u.hiddenPlans = cmp.Or(u.hidden, other.hidden), cmp.Or(u.hiddenPlans, other.hiddenPlans)
+			}
+		}
+	}
+	for _, u := range in.Units {
+		in.share(u)
+	}
+	in.Units = slices.DeleteFunc(in.Units, func(u *Unit) bool { return len(u.Objects) == 0 && !in.options.Together })
 }
 
-// origin is the list that an object stands in.
+// together makes one unit of all.
+func (in *Input) together() {
+	all := &Unit{Name: ".", source: &source{}}
+	for _, s := range in.sources {
+		all.source.documents = append(all.source.documents, s.documents...)
+	}
+	for _, u := range in.Units {
+		if u.build != nil {
+			all.source.documents = append(all.source.documents, u.build.documents...)
+		}
+	}
+	in.Units = []*Unit{all}
+}
+
+// document reads a document of the unit, once for each namespace that Applications of its directory set.
+func (l *loader) document(d document) {
+	from := origin{top: true}
+	dir := path.Dir(d.File)
+	if l.build != nil {
+		dir = l.Name
+	} else {
+		from.partial = slices.ContainsFunc(l.source.kustomizations, func(k *kustomization) bool {
+			return d.File != "" && strings.HasPrefix(d.File, strings.TrimPrefix(k.dir+"/", "./"))
+		})
+	}
+	deployers := l.in.deployersOf(l.source, dir)
+	for i, by := range deployers {
+		from.deploy, from.again = by, i > 0
+		l.value(d, from)
+	}
+	if len(deployers) == 0 {
+		l.value(d, from)
+	}
+}
+
+// origin is where an object was found.
 type origin struct {
-	// apiVersion and kind are what its elements are when they do not say so.
+	// apiVersion and kind are what the elements of a list are when they do not say so.
 	apiVersion, kind string
 	// foreign lists may hold anything.
 	foreign bool
-	// top is set for what stands in no list at all.
-	top bool
-	// depth counts the lists around it.
+	// top is set for what is in no list and in no other object, wrapped for what is in another object.
+	top, wrapped bool
+	// partial is set where an object may be a part that is merged into another one: in a ConfigurationPolicy, or a
+	// patch below a kustomization that no kustomization lists.
+	partial bool
+	// depth counts the lists and the objects around it.
 	depth int
+	// deploy is what applies it; again is set if what that does not change was read before.
+	deploy *deployer
+	again  bool
 }
 
 // maxLists bounds the lists in lists: each is decoded once for each list around it (threat G36). kubectl writes no list
@@ -121,8 +113,8 @@ const maxLists = 8
 // called, as it is for kubectl, so that nothing hides in one.
 func (l *loader) value(d document, from origin) {
 	h, faults := headOf(d.raw)
-	if from.top && !l.strict && h.isForeign {
-		l.foreign = append(l.foreign, d.Place)
+	if from.top && h.isForeign {
+		l.in.foreign[d.Place] = true
 		return
 	}
 	if h.kind == "" && h.apiVersion == "" && len(faults) == 0 {
@@ -131,38 +123,39 @@ func (l *loader) value(d document, from origin) {
 	if len(faults) == 0 {
 		for _, f := range []struct{ name, value string }{{"apiVersion", h.apiVersion}, {"kind", h.kind}} {
 			if f.value == "" {
-				faults = append(faults, fieldFault{f.name, f.name + " is missing"})
+				faults = append(faults, fieldFault{path: f.name, text: f.name + " is missing"})
 			}
 		}
 	}
 	if len(faults) > 0 {
 		if !from.foreign {
-			l.fault(d, faults)
+			l.refused(d, faults, isKnown(groupOf(h.apiVersion)))
 		}
 		return
 	}
 	k, err := kindOf(h.apiVersion, h.kind)
 	switch {
 	case err != nil:
-		l.fault(d, []fieldFault{{"kind", err.Error()}})
+		l.fault(d, []fieldFault{{path: "kind", text: err.Error()}}, nil)
 	case k != nil && (!k.unchecked || !h.list):
-		l.object(d, k)
+		l.object(d, k, from)
 	case h.list:
-		l.list(d, &h, from.depth+1)
+		l.list(d, &h, from)
 	default:
-		l.files.Add(d.raw, l.namespace)
-		if isKnown(groupOf(h.apiVersion)) {
-			l.unjudged = append(l.unjudged, unjudged{d.Place, h.kind, nameOf(d.raw), false})
+		l.files.Add(d.raw, cmp.Or(l.in.options.Namespace, "default"))
+		l.wrapped(d, &h, from)
+		if isKnown(groupOf(h.apiVersion)) && h.kind != kindConfigurationPolicy && !from.again {
+			l.in.unjudged[h.kind]++
 		}
 	}
 }
 
-func (l *loader) list(d document, h *head, depth int) {
-	if depth > maxLists {
-		l.fault(d, []fieldFault{{"items", fmt.Sprintf("items is a list in more than %d lists", maxLists)}})
+func (l *loader) list(d document, h *head, from origin) {
+	if from.depth++; from.depth > maxLists {
+		l.fault(d, []fieldFault{{path: "items", text: fmt.Sprintf("items is a list in more than %d lists", maxLists)}}, nil)
 		return
 	}
-	from := origin{foreign: !h.isGenericList(), depth: depth}
+	from.foreign, from.top, from.apiVersion, from.kind = !h.isGenericList(), false, "", ""
 	if element, ok := strings.CutSuffix(h.kind, "List"); ok && from.foreign {
 		from.apiVersion, from.kind = h.apiVersion, element
 		k, err := kindOf(h.apiVersion, element)
@@ -177,12 +170,43 @@ func (l *loader) list(d document, h *head, depth int) {
 }
 
 // object reads an object of a kind that counts.
-func (l *loader) object(d document, k *kind) {
-	o := &Object{Place: d.Place, tree: d.tree, Comments: d.comments, Kind: k.Kind, cluster: k.clusterScoped(),
-		raw: d.raw}
+func (l *loader) object(d document, k *kind, from origin) {
+	o := &Object{Place: d.Place, tree: d.tree, Comments: d.comments, Group: k.Group, Kind: k.Kind,
+		cluster: k.clusterScoped(), raw: d.raw}
+	if k.unchecked && from.wrapped && from.partial {
+		return // a ConfigurationPolicy that looks at it
+	}
+	if field := unresolved(d.raw); field != "" && !k.ours() && isKnown(k.Group) {
+		l.in.recognised(d.at(d.tree.line(field, d.Line)), k.Kind+" with a template in "+field+d.Via)
+		return
+	}
 	faults := k.read(d.raw, o)
+	changed := o.Namespace
+	if o.identified && !o.cluster {
+		by := from.deploy
+		if by != nil && (by.replaces || changed == "") {
+			changed = cmp.Or(by.namespace, changed)
+		}
+		if from.again && changed == o.Namespace {
+			return
+		}
+		if by != nil && changed != o.Namespace {
+			o.Via += ", for " + by.name
+		}
+		changed = cmp.Or(changed, l.in.options.Namespace)
+		o.Unstated, changed = changed == "", cmp.Or(changed, "default")
+	} else if from.again {
+		return
+	}
 	if o.identified {
-		faults = append(faults, nameFaults(o, cmp.Or(o.Namespace, l.namespace))...)
+		faults = append(faults, nameFaults(o, changed)...)
+	}
+	if len(faults) > 0 && (from.partial || k.unchecked) && (from.partial && opensUnresolved.Match(d.raw) ||
+		!slices.ContainsFunc(faults, func(f fieldFault) bool { return !f.absent })) {
+		if isKnown(k.Group) {
+			l.in.recognised(d.Place, "a partial "+k.Kind+d.Via+": "+faults[0].text)
+		}
+		return
 	}
 	if len(faults) == 0 {
 		o.Refused = refusedBySchema(k.GroupVersionKind, d.raw)
@@ -192,49 +216,64 @@ func (l *loader) object(d document, k *kind) {
 	}
 	if ofOLM[k.GroupVersionKind] != nil { // on its own kinds Opgate has rules with the same answer
 		for _, err := range o.Refused {
-			faults = append(faults, fieldFault{err.Field, err.Error()})
+			faults = append(faults, fieldFault{path: err.Field, text: err.Error()})
 		}
 	}
 	if len(faults) == 0 {
-		faults = l.store(o, k)
+		faults = l.store(o, k, changed)
 	}
-	l.fault(d, faults)
 	if len(faults) > 0 {
+		l.fault(d, faults, k)
 		return
 	}
-	if o.identified {
-		id := identity{o.Kind, o.Namespace, o.Name}
-		first, twice := l.seen[id]
-		switch {
-		case twice && o.labels != nil && maps.Equal(o.labels, first.labels):
-			return // a namespace comes with everything that is installed in it
-		case twice:
-			l.problems = append(l.problems,
-				Problem{d.Place, fmt.Sprintf("%s %s is there twice, first in %s", o.Kind, o.Key(), first.Place)})
-			return
-		}
-		l.seen[id] = o
-	}
-	o.Hubs = hubFields(d)
-	if k.unchecked && o.stored != nil && isKnown(k.Group) {
-		l.unjudged = append(l.unjudged, unjudged{d.Place, k.Kind, o.Name, true})
-	}
-	l.Objects = append(l.Objects, o)
 	if policy, ok := o.Value.(*policyv1.Policy); ok {
 		l.policies = append(l.policies, policyDocument{d, o, policy})
 	}
+	if o.identified && !l.add(o) {
+		return
+	}
+	o.Hubs = hubFields(d)
+	if k.unchecked && o.stored != nil && isKnown(k.Group) {
+		l.in.unjudged[k.Kind]++
+	}
+	l.Objects = append(l.Objects, o)
+}
+
+// add records an object, and reports whether it is judged. Of two of one name the first is what others are judged by.
+func (l *loader) add(o *Object) bool {
+	first := l.seen[o.identity()]
+	if first == nil {
+		l.seen[o.identity()] = o
+		return true
+	}
+	o.stored = nil
+	twice := fmt.Sprintf("%s %s is defined twice, first in %s", o.Kind, o.Key(), first.Place)
+	switch {
+	case (isPolicy(o) || o.labels != nil || l.in.options.Together) && first.equal(o):
+		return false // a namespace comes with everything that is installed in it
+	case isPolicy(o) || l.in.options.Together:
+		l.in.problem(l.Unit, Problem{Place: o.Place, Text: twice, Operators: true, hides: !isCarrier(o)})
+		return false
+	}
+	if o.labels != nil {
+		l.ambiguous = cmp.Or(l.ambiguous, o.Place.String())
+	} else {
+		twice += "; both are judged"
+	}
+	l.in.Notes = append(l.in.Notes, Note{Warning: true, Place: o.Place, Text: twice})
+	return true
 }
 
 // store reads an object as the gate keeps it, with the namespace and the name that it gets when it is created.
-func (l *loader) store(o *Object, k *kind) (faults []fieldFault) {
+func (l *loader) store(o *Object, k *kind, namespace string) (faults []fieldFault) {
 	if k.kept == nil {
+		if !o.cluster && o.identified {
+			o.Namespace = namespace
+		}
 		return nil
 	}
-	if o.Name == "" || o.Namespace == "" && !o.cluster {
-		namespace, name := o.Namespace, o.Name
-		if !o.cluster {
-			namespace = cmp.Or(namespace, l.namespace)
-		}
+	if o.Name == "" || o.Namespace != namespace && !o.cluster {
+		name := o.Name
 		if name == "" { // it is open what the API server generates
 			name = o.generateName + "*"
 			for l.seen[identity{o.Kind, namespace, name}] != nil {
@@ -252,56 +291,35 @@ func (l *loader) store(o *Object, k *kind) (faults []fieldFault) {
 		}
 		o.Strict = strict
 	}
-	l.files.Add(o.raw, "")
-	read := snapshot.Reader{Unreadable: func(_ *snapshot.Kind, _ types.NamespacedName,
-		err error) {
+	if l.seen[o.identity()] == nil {
+		l.files.Add(o.raw, "")
+	}
+	read := snapshot.Reader{Unreadable: func(_ *snapshot.Kind, _ types.NamespacedName, err error) {
 		faults = orFault(faults, err)
 	}}
 	o.stored = read.Read(k.kept, o.raw)
 	return faults
 }
 
-// named returns the JSON of an object with a namespace, if it has one, and a name.
-func named(raw []byte, namespace, name string) ([]byte, error) {
-	u := &unstructured.Unstructured{}
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &u.Object); err != nil {
-		return nil, err
+// fault records what is wrong with an object of a kind; nil for one whose kind is not known.
+func (l *loader) fault(d document, faults []fieldFault, k *kind) {
+	p := Problem{Operators: concerning(d.raw), hides: hiding(d.raw)}
+	if k != nil {
+		p.Operators = isKnown(k.Group)
+		p.hides, p.plans = k.judges(d.raw)
 	}
-	u.SetNamespace(namespace)
-	u.SetName(name)
-	return json.Marshal(u.Object)
+	l.problems(d, faults, p)
 }
 
-// nameFaults returns what is wrong with the name and the namespace; the API server accepts no other.
-func nameFaults(o *Object, namespace string) (faults []fieldFault) {
-	add := func(path, value string, problems []string) {
-		for _, p := range problems {
-			p, _, _ = strings.Cut(p, " (e.g.") // the pattern does not help the user
-			faults = append(faults, fieldFault{path, fmt.Sprintf("%s %+q: %s", path, value, p)})
-		}
-	}
-	switch {
-	case o.Name != "":
-		add("metadata.name", o.Name, validation.NameIsDNSSubdomain(o.Name, false))
-	case o.generateName != "":
-		add("metadata.generateName", o.generateName, validation.NameIsDNSSubdomain(o.generateName, true))
-	default:
-		faults = append(faults, fieldFault{"metadata.name", "metadata.name is missing"})
-	}
-	switch {
-	case !o.cluster:
-		add("metadata.namespace", namespace, utilvalidation.IsDNS1123Label(namespace))
-	case o.Namespace != "":
-		add("metadata.namespace", o.Namespace, []string{"a " + o.Kind + " belongs to no namespace; remove it"})
-	}
-	return faults
+// refused records why kubectl does not take a document for an object. of is set if its group is one that decides over
+// operators.
+func (l *loader) refused(d document, faults []fieldFault, of bool) {
+	l.problems(d, faults, Problem{Operators: of || concerning(d.raw), hides: of && hiding(d.raw)})
 }
 
-func (l *loader) fault(d document, faults []fieldFault) {
+func (l *loader) problems(d document, faults []fieldFault, p Problem) {
 	for _, f := range faults {
-		l.problems = append(l.problems, Problem{d.at(d.tree.line(f.path, d.Line)), f.text})
+		p.Place, p.Text = d.at(d.tree.line(f.path, d.Line)), f.text
+		l.in.problem(l.Unit, p)
 	}
 }
-
-// JSON is what would be stored.
-func (o *Object) JSON() []byte { return o.raw }

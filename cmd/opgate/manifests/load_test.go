@@ -7,14 +7,12 @@ import (
 	"unicode/utf8"
 )
 
-// load reads a text as `opgate check --strict` reads standard input.
+// load reads a text as `opgate check` reads standard input.
 func load(t *testing.T, text string) *Input {
 	t.Helper()
-	in, err := Gather([]string{"-"}, strings.NewReader(text), Options{Namespace: "shop", Strict: true})
+	in, err := Gather([]string{"-"}, strings.NewReader(text), Options{Namespace: "shop"})
 	if err != nil {
 		t.Fatal(err)
-	}
-	for range in.Sets() { // reads them
 	}
 	return in
 }
@@ -26,9 +24,9 @@ func TestManyDocuments(t *testing.T) {
 		fmt.Fprintf(&b, "---\napiVersion: operators.coreos.com/v1alpha1\nkind: Subscription\nmetadata: {name: s%d}\nspec: {name: p, source: s, sourceNamespace: olm}\n", i)
 	}
 	in := load(t, b.String())
-	for m := range in.Sets() {
-		if len(in.problems) != 0 || len(m.Objects) != 3_000 {
-			t.Fatalf("%d problems, %d objects, want 0 and 3000", len(in.problems), len(m.Objects))
+	for _, m := range in.Units {
+		if len(in.Problems) != 0 || len(m.Objects) != 3_000 {
+			t.Fatalf("%d problems, %d objects, want 0 and 3000", len(in.Problems), len(m.Objects))
 		}
 		last := m.Objects[2_999]
 		if want := (Place{File: "-", document: 3_000, Line: 2_999*5 + 2}); last.Place != want {
@@ -85,11 +83,8 @@ func TestConcerning(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for range in.Sets() { // reads them
-			}
-			if problems, warnings := len(in.Problems()), len(in.warnings); problems+
-				warnings == 0 || (problems > 0) != tc.concerning || (warnings > 0) == tc.concerning {
-				t.Errorf("problems %v, warnings %v", in.problems, in.warnings)
+			if len(in.Problems) == 0 || in.Problems[0].Operators != tc.concerning {
+				t.Errorf("problems %+v", in.Problems)
 			}
 		})
 	}
@@ -110,8 +105,8 @@ func FuzzLoad(f *testing.F) {
 			return
 		}
 		lines := 1 + lineBreaks(data)
-		for _, p := range load(t, string(data)).Problems() {
-			if p.document < 1 || p.Line < 1 || p.Line > lines+1 || p.text == "" {
+		for _, p := range load(t, string(data)).Problems {
+			if p.document < 1 || p.Line < 1 || p.Line > lines+1 || p.Text == "" {
 				t.Errorf("a problem without a place in %d lines: %+v", lines, p)
 			}
 		}

@@ -10,19 +10,21 @@ import (
 	"github.com/opgate/opgate/internal/text"
 )
 
-// Place is where something stands in the input.
+// Place is where an object is written.
 type Place struct {
 	// File is the path as it was given, or cli.StandardInput.
 	File string
-	// Kustomization is the directory of the kustomization that made the object of what stands in the file; else empty.
+	// Kustomization is the directory of the kustomization that built the object; else empty.
 	Kustomization string
+	// Via is what the object is in, and what applies it: ", in SelectorSyncSet s".
+	Via string
 	// document counts from 1 in the file; 0 where the problem is the file itself.
 	document int
 	// Line counts from 1 in the file; 0 where it is unknown.
 	Line int
 }
 
-// String is the place as errors name it: "plans.yaml: document 2, line 14".
+// String is the place as problems name it: "plans.yaml: document 2, line 14".
 func (p Place) String() string {
 	s := text.Escape(DisplayFile(p.File))
 	if p.Kustomization != "" && p.Kustomization != p.File {
@@ -46,7 +48,7 @@ func (p Place) Short() string {
 	if p.Kustomization != "" && p.Kustomization != p.File {
 		s += ", built by " + p.Kustomization
 	}
-	return text.Escape(s)
+	return text.Escape(s + p.Via)
 }
 
 // PathOf returns a path for programs, which find the file by it: letters of all scripts stay, what moves a cursor or
@@ -72,10 +74,38 @@ func DisplayFile(name string) string {
 	return name
 }
 
-// Problem is one reason why the input cannot be used.
+// Problem is what cannot be read, built or understood. All else is judged.
 type Problem struct {
 	Place
-	text string
+	Text string
+	// Operators is set for a problem that concerns operators, or may.
+	Operators bool
+	// hides is set for one that may be about what others are judged by: what would be allowed is not judged.
+	hides bool
+	// plans is set if that concerns plans alone.
+	plans bool
 }
 
-func (p Problem) String() string { return p.Place.String() + ": " + text.Escape(p.text) }
+func (p Problem) String() string { return p.Place.String() + ": " + text.Escape(p.Text) }
+
+// Note is what is said besides verdicts and problems.
+type Note struct {
+	// Warning is set for what may be a mistake.
+	Warning bool
+	// Place is where it is; the zero value if that is no place in the input.
+	Place
+	// Text is one sentence.
+	Text string
+}
+
+// String is the note as it is printed.
+func (n Note) String() string {
+	s := n.Text
+	if n.File != "" {
+		s = n.Place.String() + ": " + s
+	}
+	if n.Warning {
+		s = "warning: " + s
+	}
+	return text.Escape(s)
+}

@@ -159,7 +159,7 @@ func (t *tree) repeated(at Place) (problems []Problem) {
 				key, value := node.Content[i], node.Content[i+1]
 				name := joinPath(path, key.Value)
 				if _, twice := seen[key.Value]; twice && key.Kind == yamltree.ScalarNode {
-					problems = append(problems, Problem{at.at(t.offset + key.Line), repeats(name)})
+					problems = append(problems, problemAt(at.at(t.offset+key.Line), repeats(name)))
 				}
 				seen[key.Value] = struct{}{}
 				if len(value.Content) > 0 {

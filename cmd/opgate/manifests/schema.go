@@ -20,6 +20,7 @@ var ofOLM = map[schema.GroupVersionKind]func() *crdschema.Schema{
 	snapshot.CatalogSources.GroupVersionKind: schemaOf(crds.CatalogSource, snapshot.CatalogSources),
 	snapshot.InstallPlans.GroupVersionKind:   schemaOf(crds.InstallPlan, snapshot.InstallPlans),
 	snapshot.OperatorGroups.GroupVersionKind: schemaOf(crds.OperatorGroup, snapshot.OperatorGroups),
+	earlierGroup:                             schemaOf(crds.OperatorGroup, snapshot.OperatorGroups),
 	snapshot.Subscriptions.GroupVersionKind:  schemaOf(crds.Subscription, snapshot.Subscriptions),
 }
 

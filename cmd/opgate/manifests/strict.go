@@ -16,6 +16,8 @@ type fieldFault struct {
 	// path is empty where the fault lies in no single field.
 	path string
 	text string
+	// absent is set for a field that is missing.
+	absent bool
 }
 
 // unknownFields decodes as the API server does under strict field validation, into a type that has every
@@ -29,7 +31,7 @@ func unknownFields[Every any](raw []byte) []fieldFault {
 	var faults []fieldFault
 	for _, err := range strict {
 		path := fieldOf(err)
-		faults = append(faults, fieldFault{path, path + " is not a field of this kind; correct its name or remove it"})
+		faults = append(faults, fieldFault{path: path, text: path + " is not a field of this kind; correct its name or remove it"})
 	}
 	return faults
 }
@@ -48,14 +50,14 @@ func wrongType(raw []byte, into any, cause error) fieldFault {
 	again := reflect.New(reflect.TypeOf(into).Elem()).Interface()
 	mismatch, ok := errors.AsType[*json.UnmarshalTypeError](json.Unmarshal(raw, again))
 	if !ok || mismatch.Field == "" {
-		return fieldFault{"", "it cannot be read: " + reworded(cause)}
+		return fieldFault{text: "it cannot be read: " + reworded(cause)}
 	}
 	given, _, _ := strings.Cut(mismatch.Value, " ")
 	text := fmt.Sprintf("%s is %s, it must be %s", mismatch.Field, article(given), wanted(mismatch.Type))
 	if mismatch.Type.Kind() == reflect.String && (given == "bool" || given == "number") {
 		text += "; put it in quotes" // YAML takes a bare y, no or 1.10 for one of these
 	}
-	return fieldFault{mismatch.Field, text}
+	return fieldFault{path: mismatch.Field, text: text}
 }
 
 // wanted names a type as a manifest's author knows it.
@@ -100,11 +102,11 @@ func missing(raw []byte, required []string) (faults []fieldFault) {
 		return nil // the strict decoding has said so
 	}
 	if object.Spec == nil {
-		return []fieldFault{{"spec", "spec is missing"}}
+		return []fieldFault{{path: "spec", text: "spec is missing", absent: true}}
 	}
 	for _, name := range slices.Sorted(slices.Values(required)) {
 		if value, ok := object.Spec[name]; !ok || string(value) == "null" {
-			faults = append(faults, fieldFault{"spec." + name, "spec." + name + " is missing"})
+			faults = append(faults, fieldFault{path: "spec." + name, text: "spec." + name + " is missing", absent: true})
 		}
 	}
 	return faults

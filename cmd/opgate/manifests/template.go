@@ -3,6 +3,7 @@ package manifests
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 
 	kjson "sigs.k8s.io/json"
@@ -20,39 +21,41 @@ type policyDocument struct {
 
 // allTemplates reads what Policies apply, each behind its Policy. All else has been read by then.
 func (l *loader) allTemplates() {
+	l.written = maps.Clone(l.seen)
 	for _, p := range l.policies {
 		written := l.Objects
 		l.Objects = nil
 		l.templates(p)
-		l.Objects = slices.Insert(written, slices.Index(written, p.object)+1, l.Objects...)
+		at := slices.Index(written, p.object) + 1
+		if at == 0 { // the second of one name
+			at = len(written)
+		}
+		l.Objects = slices.Insert(written, at, l.Objects...)
 	}
 }
 
-// templates reads the OperatorPolicies and Constraints that a Policy applies: they are judged, and judge the rest, like
-// those outside Policies. Opgate does not judge other templates, nor a template whose object is in the input as well,
-// as in what was read from a cluster.
+// templates reads what a Policy applies: OperatorPolicies and Constraints are judged, and judge the rest, like those
+// outside Policies, and so is what a ConfigurationPolicy carries. Opgate does not judge a policy that is in the input as
+// well, as in what was read from a cluster.
 func (l *loader) templates(p policyDocument) {
 	d, policy := p.document, p.policy
 	if policy.Spec.Disabled {
 		return
 	}
 	for _, t := range dependency.Read(policy).Templates {
-		if t.Fault == "" && !t.Suspendable && isKnown(t.Ref.Group) {
-			l.unjudged = append(l.unjudged, unjudged{d.Place, t.Ref.Kind, t.Ref.Name, false})
-		}
-		if _, made := l.seen[identity{t.Ref.Kind, t.Ref.Namespace, t.Ref.Name}]; !t.Suspendable || t.Fault != "" ||
-			made {
+		if _, made := l.written[identity{t.Ref.Kind, t.Ref.Namespace, t.Ref.Name}]; !t.Readable || t.Fault != "" && t.Suspendable ||
+			t.Suspendable && made {
 			continue
 		}
 		path := fmt.Sprintf("spec.policy-templates[%d].objectDefinition", t.Index)
 		raw, err := applied(policy.Spec.PolicyTemplates[t.Index].ObjectDefinition.Raw, policy)
 		if err != nil {
-			l.fault(d, []fieldFault{{path, path + " cannot be read: " + reworded(err)}})
+			l.fault(d, []fieldFault{{path: path, text: path + " cannot be read: " + reworded(err)}}, nil)
 			continue
 		}
 		inner := document{Place: d.at(d.tree.line(path, d.Line)), raw: raw, tree: d.tree.within(path), template: true}
 		inner.comments = commentsIn(inner.tree, d.comments)
-		l.value(inner, origin{})
+		l.value(inner, origin{wrapped: !t.Suspendable, depth: 1})
 	}
 }
 

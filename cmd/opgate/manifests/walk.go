@@ -1,146 +1,200 @@
 package manifests
 
 import (
-	"cmp"
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"github.com/moby/patternmatcher"
 	"sigs.k8s.io/kustomize/api/konfig"
 )
 
-// chartFile makes a directory a Helm chart.
-const chartFile = "Chart.yaml"
+const (
+	// IgnoreFile is the name of the file with patterns of what a repository leaves out.
+	IgnoreFile = ".opgateignore"
+	// chartFile makes a directory a Helm chart.
+	chartFile = "Chart.yaml"
+)
 
-// search finds the manifests in directories. A repository has other files as well: what is recognizably no manifest is
-// skipped and counted, unless strict is set.
-type search struct {
-	// strict skips nothing.
-	strict bool
-	// config is the file of the configuration, which is no manifest.
-	config  string
-	exclude *exclusions
-	skipped skipped
-	// dangling are the links that lead nowhere.
-	dangling []Problem
-	// kustomizations are the directories that have one, in the order of the input.
-	kustomizations []string
-}
-
-func newSearch(o *Options) (*search, error) {
-	exclude, err := newExclusions(o.Exclude)
-	return &search{strict: o.Strict, config: o.Config, exclude: exclude}, err
-}
-
-// excluded reports whether a path, as it is printed, is left out.
-func (s *search) excluded(path string) bool { return s.exclude.match(path, &s.skipped.excluded) }
-
-// filesIn returns the file itself, or the manifests in a directory and below, and notes the kustomizations there.
-func (s *search) filesIn(name string) ([]string, error) {
-	s.exclude.named(name)
-	info, err := os.Stat(name)
-	if err != nil {
-		return nil, err
-	}
-	if !info.IsDir() {
-		file := filepath.ToSlash(filepath.Clean(name))
-		if s.excluded(file) {
-			return nil, nil
+// matcher returns one for patterns, of which those without a slash count in every directory.
+func matcher(patterns []string) (*patternmatcher.PatternMatcher, error) {
+	anywhere := make([]string, 0, len(patterns))
+	for _, p := range patterns {
+		pattern, but := strings.CutPrefix(p, "!")
+		if !strings.Contains(strings.TrimSuffix(pattern, "/"), "/") {
+			pattern = "**/" + pattern
 		}
-		return []string{file}, nil
+		if but {
+			pattern = "!" + pattern
+		}
+		anywhere = append(anywhere, pattern)
 	}
-	before, kustomizations, excluded := s.skipped, len(s.kustomizations), s.exclude.count
-	var files []string
-	// The separator makes a link to a directory count as the directory.
-	root := name + string(filepath.Separator)
-	err = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil {
+	m, err := patternmatcher.New(anywhere)
+	if err == nil {
+		_, err = m.MatchesOrParentMatches("x") // compiles the patterns
+	}
+	return m, err
+}
+
+// search finds the manifests and the kustomizations of all sources.
+func (in *Input) search() error {
+	exclude, err := matcher(in.options.Exclude)
+	if err != nil {
+		return fmt.Errorf("--exclude %q: %w", in.options.Exclude, err)
+	}
+	ignore, err := matcher(in.options.Ignore)
+	if err != nil {
+		return fmt.Errorf("%s: %w", IgnoreFile, err)
+	}
+	matches := func(m *patternmatcher.PatternMatcher, name string) bool {
+		match, err := m.MatchesOrParentMatches(name)
+		return match && err == nil
+	}
+	for _, s := range in.sources {
+		s.plain = &Unit{Name: s.name, source: s}
+		in.Units = append(in.Units, s.plain)
+		if len(s.files) > 0 {
+			s.plain.Name = strings.Join(s.files, ", ")
+			s.files = slices.DeleteFunc(s.files, func(name string) bool {
+				return matches(exclude, name) && in.exclude(name)
+			})
+			continue
+		}
+		named := matches(ignore, s.name)
+		w := &walk{Input: in, source: s, excluded: func(name string) bool {
+			return matches(exclude, name) || !named && matches(ignore, name)
+		}}
+		// The separator makes a link to a directory count as the directory.
+		root := filepath.FromSlash(s.name) + string(filepath.Separator)
+		if err := filepath.WalkDir(root, w.visit); err != nil {
 			return err
 		}
-		clean := filepath.ToSlash(filepath.Clean(path))
-		if entry.IsDir() {
-			return s.directory(clean, entry.Name(), path == root)
+		if !w.any {
+			// A directory named by mistake must not pass as one without problems.
+			in.problem(s.plain, Problem{Place: Place{File: s.name}, Operators: true,
+				Text: "cannot be read: no *.yaml, *.yml or *.json file in this directory"})
 		}
-		isFile, err := s.file(path, clean)
-		if isFile {
-			files = append(files, clean)
-		}
-		return err
-	})
-	if err == nil && len(files) == 0 && len(s.kustomizations) == kustomizations && s.skipped == before &&
-		s.exclude.count == excluded {
-		// A directory named by mistake must not pass as one without faults.
-		err = fmt.Errorf("no *.yaml, *.yml or *.json file in this directory")
-	}
-	return files, err
-}
-
-// directory decides whether a directory is read.
-func (s *search) directory(path, name string, named bool) error {
-	switch {
-	case !named && s.excluded(path):
-		return fs.SkipDir
-	case !named && !s.strict && strings.HasPrefix(name, "."):
-		s.skipped.hidden++
-		return fs.SkipDir
-	case !named && !s.strict && name == "templates" && exists(filepath.Join(path, "..", chartFile)):
-		s.skipped.templates++
-		return fs.SkipDir
-	case slices.ContainsFunc(konfig.RecognizedKustomizationFileNames(),
-		func(file string) bool { return exists(filepath.Join(path, file)) }):
-		s.kustomizations = append(s.kustomizations, path)
 	}
 	return nil
 }
 
-// file reports whether a file in a directory is read.
-func (s *search) file(path, clean string) (bool, error) {
-	switch strings.ToLower(filepath.Ext(path)) {
-	case ".yaml", ".yml", ".json":
-	default:
-		return false, nil
-	}
-	if clean == s.config || s.excluded(clean) || !s.strict && filepath.Base(path) == chartFile {
-		return false, nil
-	}
-	info, err := os.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) && !s.strict {
-		s.dangling = append(s.dangling, faultOf(clean, err))
-		return false, nil
-	}
-	// Reading a pipe would block.
-	if err != nil || !info.Mode().IsRegular() {
-		return false, cmp.Or(err,
-			error(&fs.PathError{Op: "read", Path: path, Err: errors.New("it is not a regular file")}))
-	}
-	return true, nil
+// walk finds the manifests of one directory.
+type walk struct {
+	*Input
+	source   *source
+	excluded func(name string) bool
+	// any is set once there is anything that is read, or left out.
+	any bool
 }
 
-// unbuilt returns the files that are read by themselves: no kustomization was built from them. Those in the directory
-// of a kustomization that does not list them are skipped, since applying the directory does not apply them.
-func (s *search) unbuilt(files []string, builds []*build) (rest []string) {
-	for _, file := range files {
-		switch {
-		case slices.ContainsFunc(builds, func(b *build) bool { return b.read[absolute(file)] }):
-		case !slices.Contains(s.kustomizations, filepath.ToSlash(filepath.Dir(file))):
-			rest = append(rest, file)
-		case slices.Contains(konfig.RecognizedKustomizationFileNames(), filepath.Base(file)):
-		case s.strict:
-			rest = append(rest, file)
-		default:
-			s.skipped.unlisted++
+// visit looks at a file or a directory.
+func (w *walk) visit(name string, entry fs.DirEntry, err error) error {
+	at := clean(name)
+	root := at == w.source.name
+	switch {
+	case err != nil: // it may hold anything
+		p := faultOf(at, err)
+		p.Operators, p.hides, w.any = true, true, true
+		w.problem(w.source.plain, p)
+		if entry == nil || entry.IsDir() {
+			return fs.SkipDir
 		}
+		return nil
+	case !root && w.excluded(at):
+		if entry.IsDir() || isManifest(at) {
+			w.any = true
+			w.exclude(at)
+		}
+		return skip(entry)
+	case !entry.IsDir():
+		w.file(name, at)
+		return nil
+	case !root && strings.HasPrefix(entry.Name(), "."):
+		w.any = true
+		w.skipped["hidden directory|hidden directories"]++
+		return fs.SkipDir
+	case !root && entry.Name() == "templates" && exists(path.Join(at, "..", chartFile)):
+		w.any = true
+		w.chart(name)
+		return fs.SkipDir
+	case slices.ContainsFunc(konfig.RecognizedKustomizationFileNames(),
+		func(file string) bool { return exists(path.Join(at, file)) }):
+		w.any = true
+		w.source.kustomizations = append(w.source.kustomizations, newKustomization(at))
 	}
-	return rest
+	return nil
+}
+
+func skip(entry fs.DirEntry) error {
+	if entry.IsDir() {
+		return fs.SkipDir
+	}
+	return nil
+}
+
+func isManifest(name string) bool {
+	return slices.Contains([]string{".yaml", ".yml", ".json"}, strings.ToLower(path.Ext(name)))
+}
+
+// file adds a file of the directory if it is one that is read.
+func (w *walk) file(name, at string) {
+	if !isManifest(at) || path.Base(at) == chartFile {
+		return
+	}
+	w.any = true
+	info, err := os.Stat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist): // a link that leads nowhere holds nothing
+		w.problem(w.source.plain, faultOf(at, err))
+	case err == nil && !info.Mode().IsRegular(): // reading a pipe would block
+		err = &fs.PathError{Op: "read", Path: at, Err: errors.New("it is not a regular file")}
+		fallthrough
+	case err != nil:
+		p := faultOf(at, err)
+		p.Operators = true
+		w.problem(w.source.plain, p)
+	default:
+		w.source.files = append(w.source.files, at)
+	}
+}
+
+// chart counts the templates of a Helm chart.
+func (w *walk) chart(dir string) {
+	w.each(dir, func(file string, data []byte) { w.template(Place{File: file}, data) })
+}
+
+// exclude counts the files of what is left out that name operators or policies.
+func (in *Input) exclude(name string) bool {
+	in.skipped["excluded path|excluded paths"]++
+	in.each(name, func(file string, data []byte) {
+		if subjects.Match(data) {
+			in.excluded = append(in.excluded, file)
+		}
+	})
+	return true
+}
+
+// each passes on the text of the manifests in a directory, or of one file. What cannot be read is passed over.
+func (in *Input) each(name string, see func(file string, data []byte)) {
+	_ = filepath.WalkDir(filepath.FromSlash(name), func(file string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.Type().IsRegular() && isManifest(file) {
+			if data, err := in.readFile(file, nil); err == nil {
+				see(clean(file), data)
+			}
+		}
+		return nil //nolint:nilerr // it is left out
+	})
 }
 
 // absolute returns the path by which a build reads a file.
 func absolute(file string) string {
-	path, err := filepath.Abs(file)
+	path, err := filepath.Abs(filepath.FromSlash(file))
 	if err != nil {
 		return file
 	}
@@ -150,33 +204,15 @@ func absolute(file string) string {
 	return path
 }
 
-func exists(path string) bool {
-	_, err := os.Stat(path)
+func exists(name string) bool {
+	_, err := os.Stat(filepath.FromSlash(name))
 	return err == nil
 }
 
-// skipped counts what was not read, or read and found to be no manifest.
-type skipped struct{ hidden, templates, excluded, unlisted, documents int }
-
-// String lists what was skipped, or is empty.
-func (s skipped) String() string {
-	var parts []string
-	for _, p := range []struct {
-		n         int
-		one, many string
-	}{
-		{s.documents, "document without apiVersion and kind", "documents without apiVersion and kind"},
-		{s.hidden, "hidden directory", "hidden directories"},
-		{s.templates, "directory of chart templates", "directories of chart templates"},
-		{s.unlisted, "file that its kustomization does not list", "files that their kustomizations do not list"},
-		{s.excluded, "excluded path", "excluded paths"},
-	} {
-		switch {
-		case p.n == 1:
-			parts = append(parts, "1 "+p.one)
-		case p.n > 1:
-			parts = append(parts, fmt.Sprintf("%d %s", p.n, p.many))
-		}
-	}
-	return strings.Join(parts, ", ")
+// isKustomization reports whether a file has the name of one.
+func isKustomization(file string) bool {
+	return slices.Contains(konfig.RecognizedKustomizationFileNames(), filepath.Base(file))
 }
+
+// mayHold reports whether a JSON text may have an object of a kind that is judged.
+func mayHold(raw []byte) bool { return subjects.Match(raw) && bytes.Contains(raw, []byte(`"kind"`)) }

@@ -28,7 +28,6 @@ import (
 	"github.com/opgate/opgate/cmd/opgate/manifests"
 	"github.com/opgate/opgate/internal/inflight"
 	"github.com/opgate/opgate/internal/panics"
-	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/facts"
@@ -113,24 +112,14 @@ func (p *player) read(dir string, with []string) ([]*unstructured.Unstructured, 
 	if known, ok := p.referred[id]; ok {
 		return known, nil
 	}
-	in, err := manifests.Gather(names, strings.NewReader(""), manifests.Options{Namespace: "default"})
+	var problems strings.Builder
+	unit, err := manifests.Read(names, strings.NewReader(""), &problems, manifests.Options{Namespace: "default"})
 	if err != nil {
-		return nil, err
-	}
-	var sets []*manifests.Set
-	var overlays []string
-	for set := range in.Sets() {
-		sets, overlays = append(sets, set), append(overlays, set.Overlay)
-	}
-	if problems := in.Problems(); len(problems) > 0 {
-		return nil, fmt.Errorf("cannot be used: %s", problems[0])
-	}
-	if len(sets) != 1 {
-		return nil, fmt.Errorf("has alternatives, the overlays %s: name the directory of one of them",
-			text.Names(overlays, 5))
+		first, _, _ := strings.Cut(problems.String(), "\n")
+		return nil, fmt.Errorf("cannot be used: %s", cmp.Or(first, err.Error()))
 	}
 	found := []*unstructured.Unstructured{}
-	for _, o := range sets[0].Objects {
+	for _, o := range unit.Objects {
 		u := &unstructured.Unstructured{}
 		if err := json.Unmarshal(o.JSON(), &u.Object); err != nil {
 			return nil, fmt.Errorf("%s: %w", o.Place, err)

@@ -23,7 +23,7 @@ func (offline) RoundTrip(r *http.Request) (*http.Response, error) {
 	return nil, fmt.Errorf("%s is not loaded: kustomizations are built without network", r.URL.Redacted())
 }
 
-// Run runs a function without the default HTTP transport and without programs in $PATH. It returns an error for one
+// Run runs a function without the default HTTP transport, without programs in $PATH and without standard error. It returns an error for one
 // that exceeds its limits. Such a function cannot be ended: it is left behind, still without network and programs, and
 // the process has to end.
 func Run(most Limits, run func()) error {
@@ -32,6 +32,13 @@ func Run(most Limits, run func()) error {
 	if err := os.Unsetenv("PATH"); err != nil {
 		return err
 	}
+	stderr := os.Stderr
+	silent, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	os.Stderr = silent
+	defer func() { os.Stderr = stderr }()
 	done := make(chan struct{})
 	before := HeapBytes()
 	go func() {
@@ -45,6 +52,9 @@ func Run(most Limits, run func()) error {
 		select {
 		case <-done:
 			http.DefaultTransport = transport
+			if err := silent.Close(); err != nil {
+				return err
+			}
 			return os.Setenv("PATH", path)
 		case <-deadline.C:
 			return fmt.Errorf("this takes longer than %s", most.Time)

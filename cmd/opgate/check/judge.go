@@ -3,6 +3,7 @@ package check
 import (
 	"context"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -30,14 +31,14 @@ const (
 
 // judging is a set of policies that objects are judged by.
 type judging struct {
-	// state is the cluster of --cluster, gone its objects that are not in force; nil without one.
+	// state is the cluster of --live, gone its objects that are not in force; nil without one.
 	state *cluster.State
 	gone  []*snapshot.Object
 	// versions are what is known of a cluster that holds nothing but the input.
 	versions facts.Cluster
 }
 
-// judgings returns how objects are judged, with --diff under the old and the new policies. With --cluster it reads the
+// judgings returns how objects are judged, with --diff under the old and the new policies. With --live it reads the
 // cluster.
 func (o *options) judgings(ctx context.Context) (how [2]judging, err error) {
 	versions, err := o.versions.cluster()
@@ -45,7 +46,7 @@ func (o *options) judgings(ctx context.Context) (how [2]judging, err error) {
 		return how, err
 	}
 	how = [2]judging{{versions: versions}, {versions: versions}}
-	if !o.cluster {
+	if !o.live {
 		return how, nil
 	}
 	reader, err := cluster.Connect(o.kubeconfig)
@@ -60,31 +61,76 @@ func (o *options) judgings(ctx context.Context) (how [2]judging, err error) {
 	return how, nil
 }
 
-// judge judges the objects of a set, in its order, each as if it were written now to a cluster that holds all the
-// others, and then what else is judged on the cluster. Objects of the set stand in place of those of the cluster.
+// judgeFiles reads and judges inputs, with further policies.
+func (o *options) judgeFiles(
+	ctx context.Context, names, policies []string, how *judging, stdin io.Reader,
+) (*report, error) {
+	in, err := o.gather(names, policies, stdin)
+	if err != nil {
+		return nil, self.Usage("%v", err)
+	}
+	r := newReport(o, in)
+	units := in.Units
+	if o.live && len(units) == 0 {
+		units = []*manifests.Unit{{}}
+	}
+	somePolicy := o.live || slices.ContainsFunc(units, (*manifests.Unit).HasPolicies)
+	for i, u := range units {
+		judged, notes, err := o.judge(ctx, u, how, i == 0)
+		if err != nil {
+			return nil, self.Unusable("nothing was judged: %v", err)
+		}
+		for _, note := range notes {
+			r.note(manifests.Note{Text: note})
+		}
+		unjudged := ""
+		if somePolicy && !o.live && !u.HasPolicies() {
+			unjudged = "no OperatorPolicy and no Constraint is read for " + u.Name + ": name them by -p"
+		}
+		for _, j := range judged {
+			switch hidden := u.Hidden(j.Object); {
+			case hidden != "":
+				j.unjudged = "it may depend on what cannot be read: " + hidden
+			case unjudged != "" && j.isOperator():
+				j.unjudged = unjudged
+			case o.requirePolicy && j.Ungoverned:
+				j.unjudged = "no OperatorPolicy governs it"
+			}
+			r.add(&j, o)
+		}
+	}
+	if !somePolicy && slices.ContainsFunc(r.judged, func(j judgement) bool { return j.isOperator() }) {
+		r.note(manifests.Note{Warning: true, Text: "judged by no policy: the input has no OperatorPolicy and no Constraint"})
+	}
+	r.finish(o)
+	return r, nil
+}
+
+// judge judges the objects of a unit, in its order, each as if it were written now to a cluster that holds all the
+// others, and then what else is judged on the cluster. Objects of the unit count in place of those of the cluster.
 func (o *options) judge(
-	ctx context.Context, m *manifests.Set, how *judging,
+	ctx context.Context, u *manifests.Unit, how *judging, first bool,
 ) (judged []judgement, notes []string, err error) {
 	c := &inspect.Cluster{Mode: rules.ApprovalMode(o.approvalMode), Again: o.asIf == asIfApprovedNow,
-		Installed: o.diff || o.cluster, Now: o.now}
-	objects := m.Objects
-	c.Package = m.Package
+		Installed: o.diff || o.live, Now: o.now}
+	objects := u.Objects
+	c.Package = u.Package
 	if state := how.state; state == nil {
-		c.Snapshot = m.Snapshot(how.versions)
+		c.Snapshot = u.Snapshot(how.versions)
 	} else {
-		if len(objects)+len(how.gone) > 0 {
-			if state, err = state.Again(ctx, m.Stored(), how.gone); err != nil {
+		if stored := u.Stored(); len(stored)+len(how.gone) > 0 {
+			if state, err = state.Again(ctx, stored, how.gone); err != nil {
 				return nil, nil, err
 			}
 		}
 		c.Snapshot, notes = state.Snapshot, state.Notes
 		c.Package = func(pkg string, source olm.Catalog) *catalog.Package {
-			if given := m.Package(pkg, source); given != nil {
+			if given := u.Package(pkg, source); given != nil {
 				return given
 			}
 			return state.Package(ctx, pkg, source)
 		}
-		if o.diff || len(o.files) == 0 {
+		if first && (o.diff || len(o.files) == 0) {
 			objects = slices.Concat(objects, storedIn(c, objects, o.diff))
 		}
 	}

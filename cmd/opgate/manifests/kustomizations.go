@@ -1,0 +1,233 @@
+package manifests
+
+import (
+	"encoding/json"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/kustomize/api/konfig"
+	"sigs.k8s.io/kustomize/api/types"
+	"sigs.k8s.io/yaml"
+
+	"github.com/opgate/opgate/internal/text"
+)
+
+// kustomization is a directory with one.
+type kustomization struct {
+	// dir is the directory as it is printed, root its absolute path.
+	dir, root string
+	// uses are the directories that it names, lists the files, inputs those of its generators of Policies; all absolute.
+	uses, lists, inputs []string
+	component           bool
+	// build is what it makes, err why that is not known; both are nil if another one is built from it.
+	build *build
+	err   error
+}
+
+// build is what a kustomization makes.
+type build struct {
+	documents []document
+	// read has the absolute path of every file that it was built from.
+	read map[string]bool
+	// warnings are those of kustomize, by directory.
+	warnings map[string][]string
+}
+
+// newKustomization reads the kustomization of a directory.
+func newKustomization(dir string) *kustomization {
+	k := &kustomization{dir: dir, root: absolute(dir)}
+	for _, name := range konfig.RecognizedKustomizationFileNames() {
+		data, err := readFile(filepath.Join(k.root, name))
+		var written types.Kustomization
+		if err != nil || checkAliases(name, string(data)) != nil || written.Unmarshal(data) != nil {
+			continue // the build says what is wrong
+		}
+		k.component = k.component || written.Kind == types.ComponentKind
+		_ = eachText(written, func(field, value string) error {
+			if strings.Contains(value, "\n") || !isField(cloneFields, field) && !isField(readFields, field) {
+				return nil
+			}
+			at := filepath.Join(k.root, value[strings.Index(value, "=")+1:])
+			if info, err := os.Stat(at); err == nil && info.IsDir() {
+				k.uses = append(k.uses, absolute(at))
+			} else if err == nil {
+				k.lists = append(k.lists, absolute(at))
+			}
+			return nil
+		})
+		for _, name := range written.Generators {
+			k.inputs = append(k.inputs, inputsOf(filepath.Join(k.root, name))...)
+		}
+	}
+	return k
+}
+
+// eachText passes on the texts in a value, each with the name of its field, until there is an error.
+func eachText(value any, see func(field, value string) error) error {
+	data, err := json.Marshal(value)
+	if err != nil {
+		return err
+	}
+	var decoded any
+	if err := json.Unmarshal(data, &decoded); err != nil {
+		return err
+	}
+	var walk func(field string, value any) error
+	walk = func(field string, value any) (err error) {
+		switch value := value.(type) {
+		case string:
+			return see(field, value)
+		case []any:
+			for i := 0; i < len(value) && err == nil; i++ {
+				err = walk(field, value[i])
+			}
+		case map[string]any:
+			for _, name := range slices.Sorted(maps.Keys(value)) {
+				if err = walk(name, value[name]); err != nil {
+					return err
+				}
+			}
+		}
+		return err
+	}
+	return walk("", decoded)
+}
+
+// inputsOf returns the files that a generator of Policies puts into Policies.
+func inputsOf(generator string) (files []string) {
+	var g struct {
+		Kind     string `json:"kind"`
+		Policies []struct {
+			Manifests []struct {
+				Path string `json:"path"`
+			} `json:"manifests"`
+		} `json:"policies"`
+	}
+	data, err := readFile(generator)
+	if err != nil || checkAliases(generator, string(data)) != nil || yaml.Unmarshal(data, &g) != nil ||
+		g.Kind != "PolicyGenerator" {
+		return nil
+	}
+	for _, p := range g.Policies {
+		for _, m := range p.Manifests {
+			files = append(files, absolute(filepath.Join(filepath.Dir(generator), m.Path)))
+		}
+	}
+	return files
+}
+
+// build builds the kustomizations that no other one is built from, and those that an Application or a Flux Kustomization
+// names. Components are no whole. The checks of a kustomization name what it would load from elsewhere; the sandbox
+// makes sure that nothing is.
+func (in *Input) build() {
+	var all []*kustomization
+	for _, s := range in.sources {
+		all = append(all, slices.DeleteFunc(slices.Clone(s.kustomizations),
+			func(k *kustomization) bool { return k.component })...)
+	}
+	read := map[string]bool{}
+	done := func(k *kustomization) bool { return k.build != nil || k.err != nil || read[k.root] }
+	for all = slices.DeleteFunc(all, done); len(all) > 0; all = slices.DeleteFunc(all, done) {
+		used := map[string]bool{}
+		for _, k := range all {
+			for _, dir := range k.uses {
+				used[dir] = used[dir] || dir != k.root
+			}
+		}
+		next := slices.DeleteFunc(slices.Clone(all), func(k *kustomization) bool { return used[k.root] })
+		if len(next) == 0 { // they use one another
+			next = all
+		}
+		buildAll(next)
+		for _, k := range next {
+			if k.build != nil {
+				for file := range k.build.read {
+					read[filepath.Dir(file)] = read[filepath.Dir(file)] || isKustomization(file)
+				}
+			}
+		}
+	}
+	in.findDeployers()
+	var named []*kustomization
+	for _, s := range in.sources {
+		for _, k := range s.kustomizations {
+			if k.build == nil && k.err == nil && !k.component && len(in.deployersOf(s, k.dir)) > 0 {
+				named = append(named, k)
+			}
+		}
+	}
+	buildAll(named)
+	in.take()
+}
+
+// take makes units of what was built, and leaves the files to be read by themselves that no kustomization lists. Those
+// in the directory of a kustomization that does not list them are skipped: applying the directory does not apply them.
+func (in *Input) take() {
+	listed, dirs, inputs := map[string]bool{}, map[string]bool{}, []string(nil)
+	warned := map[string][]string{}
+	for _, s := range in.sources {
+		for _, k := range s.kustomizations {
+			dirs[k.root], inputs = true, append(inputs, k.inputs...)
+			switch {
+			case k.build != nil:
+				in.Units = append(in.Units, &Unit{Name: k.dir, source: s, build: k.build})
+				maps.Copy(listed, k.build.read)
+				for dir, warnings := range k.build.warnings {
+					for _, w := range warnings {
+						if dir = relative(dir); !slices.Contains(warned[w], dir) {
+							warned[w] = append(warned[w], dir)
+						}
+					}
+				}
+				continue
+			case k.err != nil:
+				var unit *Unit // nothing else depends on it, unless its policies judge everything
+				if s.policies {
+					unit = s.plain
+				}
+				in.problem(unit, Problem{Place: Place{File: k.dir}, Operators: true, hides: true,
+					Text: "the kustomization cannot be built: " + text.Truncate(relative(k.err.Error()), 400) + "; judge what it makes: " +
+						k.command()})
+			}
+			for _, file := range k.lists {
+				listed[file] = true
+			}
+		}
+	}
+	for _, message := range slices.Sorted(maps.Keys(warned)) {
+		slices.Sort(warned[message])
+		in.Notes = append(in.Notes, Note{Warning: true, Text: "kustomize in " + text.Join(warned[message], maxNamed) + ": " +
+			strings.TrimPrefix(message, "# Warning: ")})
+	}
+	for _, s := range in.sources {
+		s.files = slices.DeleteFunc(s.files, func(file string) bool {
+			at := absolute(file)
+			switch {
+			case s.plain.Name != s.name, // it is named
+				slices.ContainsFunc(inputs, func(i string) bool { return at == i || strings.HasPrefix(at, i+"/") }):
+				return false
+			case listed[at], isKustomization(file):
+				return true
+			case dirs[filepath.Dir(at)]:
+				in.skipped["file that no kustomization lists|files that no kustomization lists"]++
+				return true
+			}
+			return false
+		})
+	}
+}
+
+// command returns the command that judges what a kustomization makes.
+func (k *kustomization) command() string {
+	flags := ""
+	switch cause := k.err.Error(); {
+	case strings.Contains(cause, "external plugin"):
+		flags = "--enable-alpha-plugins --enable-exec "
+	case strings.Contains(cause, "enable-helm"):
+		flags = "--enable-helm "
+	}
+	return "kustomize build " + flags + k.dir + " | opgate check -p POLICIES -"
+}
