@@ -22,23 +22,24 @@ const (
 	maxNamed, maxValue = 5, 80
 )
 
-// owned are the fields of an entry that are set, and set back, by their names in JSON. Manifests have but those that an
-// entry must have, so that no client that applies them owns another. clientConfig is written by reconcilePaths and
+// owned are the fields of an entry that are set, and set back, by their names in JSON. Manifests have but those that are
+// required, so that no client that applies them owns another. clientConfig is written by reconcilePaths and
 // reconcileBundles. The namespaceSelector is the release's, and a change is reported: controllers of platforms, as that of
 // AKS, write it again and again.
 var owned = []struct {
-	name  string
-	value func(*webhooks.Entry) any
+	name     string
+	value    func(*webhooks.Entry) any
+	required bool
 }{
-	{"rules", func(w *webhooks.Entry) any { return w.Rules }},
-	{"failurePolicy", func(w *webhooks.Entry) any { return w.FailurePolicy }},
-	{"timeoutSeconds", func(w *webhooks.Entry) any { return w.TimeoutSeconds }},
-	{"objectSelector", func(w *webhooks.Entry) any { return w.ObjectSelector }},
-	{"matchConditions", func(w *webhooks.Entry) any { return w.MatchConditions }},
-	{"matchPolicy", func(w *webhooks.Entry) any { return w.MatchPolicy }},
-	{"reinvocationPolicy", func(w *webhooks.Entry) any { return w.ReinvocationPolicy }},
-	{"sideEffects", func(w *webhooks.Entry) any { return w.SideEffects }},
-	{"admissionReviewVersions", func(w *webhooks.Entry) any { return w.AdmissionReviewVersions }},
+	{name: "rules", value: func(w *webhooks.Entry) any { return w.Rules }},
+	{name: "failurePolicy", value: func(w *webhooks.Entry) any { return w.FailurePolicy }},
+	{name: "timeoutSeconds", value: func(w *webhooks.Entry) any { return w.TimeoutSeconds }},
+	{name: "objectSelector", value: func(w *webhooks.Entry) any { return w.ObjectSelector }},
+	{name: "matchConditions", value: func(w *webhooks.Entry) any { return w.MatchConditions }},
+	{name: "matchPolicy", value: func(w *webhooks.Entry) any { return w.MatchPolicy }},
+	{name: "reinvocationPolicy", value: func(w *webhooks.Entry) any { return w.ReinvocationPolicy }},
+	{name: "sideEffects", value: func(w *webhooks.Entry) any { return w.SideEffects }, required: true},
+	{name: "admissionReviewVersions", value: func(w *webhooks.Entry) any { return w.AdmissionReviewVersions }, required: true},
 }
 
 // change is a field of an entry that differs from that of the release.
@@ -77,25 +78,29 @@ func changedFields(current *unstructured.Unstructured, wanted []webhooks.Entry) 
 	return changes
 }
 
-// foreign reports whether a client other than Opgate has set or removed a field of an entry: another one owns it, or none
-// does though Opgate has completed the entry before, which its ownership of the conditions shows.
+// foreign reports whether a client other than Opgate has changed a field of an entry: it owns one, or Opgate, which has
+// completed the entry before, no longer owns this one. A release that Opgate has not completed yet has neither.
 func foreign(u *unstructured.Unstructured, entry, field string) bool {
-	owners := func(field string) (own, others bool) {
-		for _, m := range u.GetManagedFields() {
-			var fields struct {
-				Webhooks map[string]map[string]any `json:"f:webhooks"`
-			}
-			if m.FieldsV1 == nil || json.Unmarshal(m.FieldsV1.Raw, &fields) != nil ||
-				fields.Webhooks[fmt.Sprintf(`k:{"name":%q}`, entry)]["f:"+field] == nil {
-				continue
-			}
-			own, others = own || m.Manager == bundleManager, others || m.Manager != bundleManager
+	own := map[string]bool{}
+	completed := false
+	for _, m := range u.GetManagedFields() {
+		var fields struct {
+			Webhooks map[string]map[string]any `json:"f:webhooks"`
 		}
-		return own, others
+		if m.FieldsV1 == nil || json.Unmarshal(m.FieldsV1.Raw, &fields) != nil {
+			continue
+		}
+		for _, f := range owned {
+			switch manages := fields.Webhooks[fmt.Sprintf(`k:{"name":%q}`, entry)]["f:"+f.name] != nil; {
+			case manages && m.Manager == bundleManager:
+				own[f.name] = true
+				completed = completed || f.name != "rules" // which was all that an earlier version wrote
+			case manages && !f.required:
+				return true
+			}
+		}
 	}
-	own, others := owners(field)
-	completed, _ := owners("matchConditions")
-	return others || !own && completed
+	return completed && !own[field]
 }
 
 // asText returns a value for a message.

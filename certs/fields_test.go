@@ -102,6 +102,7 @@ func TestForeign(t *testing.T) {
 		"the release before had rules alone":          {own: []string{"clientConfig"}},
 		"another client changed the field":            {own: []string{"matchConditions"}, others: []string{"rules"}, want: true},
 		"another client removed the field":            {own: []string{"matchConditions"}, want: true},
+		"another client changed others, too":          {own: []string{"matchPolicy"}, others: []string{"failurePolicy"}, want: true},
 		"another client changed it before completion": {others: []string{"rules"}, want: true},
 	} {
 		u := completed(t, &wanted[0])
