@@ -116,7 +116,7 @@ func New(o Options) (*Gate, error) {
 	if o.ApprovalMode == "" {
 		o.ApprovalMode = rules.MutateApproval
 	}
-	return &Gate{Options: o, policySchema: crdschema.Own(snapshot.OperatorPolicies.GroupVersionKind)}, nil
+	return &Gate{Options: o, policySchema: crdschema.Own(snapshot.OperatorPolicies.GroupVersionKind).Compile()}, nil
 }
 
 // Paths of the endpoints, as the webhook configurations name them.

@@ -10,6 +10,7 @@ import (
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/bundle"
 	"github.com/opgate/opgate/rules/carrier"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
@@ -132,8 +133,8 @@ func requiresManual(n *state.Namespace) bool {
 	if n == nil {
 		return false
 	}
-	if slices.ContainsFunc(n.Enforcing(), func(p *state.OperatorPolicy) bool {
-		mode, _ := p.Approval(n)
+	if slices.ContainsFunc(n.Enforcing(), func(p *operatorpolicy.Policy) bool {
+		mode, _ := n.Approval(p)
 		return mode == olm.ApprovalManual || n.Subscribed(p)
 	}) {
 		return true
@@ -205,8 +206,8 @@ func (in *ApprovalInput) idle(c *verdict.CSV) string {
 
 // Overlapping returns the enforced policies of a package, sorted by namespace and name. If there is more than one, none
 // of them acts: each would revert the changes of the others. One that does not show what it governs changes nothing.
-func Overlapping(ns *state.Namespace, pkg string) []*state.OperatorPolicy {
-	var enforced []*state.OperatorPolicy
+func Overlapping(ns *state.Namespace, pkg string) []*operatorpolicy.Policy {
+	var enforced []*operatorpolicy.Policy
 	for _, p := range ns.Governing(pkg) {
 		if p.Enforced && !p.AnyPackage && !p.AnyNamespace {
 			enforced = append(enforced, p)

@@ -7,6 +7,7 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
@@ -63,57 +64,57 @@ func TestPlansNamedAsAttacks(t *testing.T) {
 		want    verdict.Decision
 		says    string
 	}{
-		"approved while OLM is still planning": {planning, cluster{Policies: []*state.OperatorPolicy{pinned}}, verdict.Hold,
+		"approved while OLM is still planning": {planning, cluster{Policies: []*operatorpolicy.Policy{pinned}}, verdict.Hold,
 			"plan/phase"},
-		"a plan that names nothing": {nameless(), cluster{Policies: []*state.OperatorPolicy{pinned}}, verdict.Hold,
+		"a plan that names nothing": {nameless(), cluster{Policies: []*operatorpolicy.Policy{pinned}}, verdict.Hold,
 			"plan/phase"},
 		"a bundle that only a lookup names": {smuggled,
-			cluster{Policies: []*state.OperatorPolicy{policyFor("vault", versions("vault.v0.1.8"))}}, verdict.Deny,
+			cluster{Policies: []*operatorpolicy.Policy{policyFor("vault", versions("vault.v0.1.8"))}}, verdict.Deny,
 			"vault.v0.1.9 is not allowed"},
-		"two packages for one CSV": {twoStories, cluster{Policies: []*state.OperatorPolicy{pinned}}, verdict.Hold,
+		"two packages for one CSV": {twoStories, cluster{Policies: []*operatorpolicy.Policy{pinned}}, verdict.Hold,
 			"both package etcd 0.9.2 and package innocent 0.9.2"},
-		"two versions for one CSV": {twoVersions, cluster{Policies: []*state.OperatorPolicy{pinned}}, verdict.Hold,
+		"two versions for one CSV": {twoVersions, cluster{Policies: []*operatorpolicy.Policy{pinned}}, verdict.Hold,
 			"both package etcd 0.9.2 and package etcd 0.9.4"},
-		"a manifest that does not decode": {garbled, cluster{Policies: []*state.OperatorPolicy{pinned}}, verdict.Hold,
+		"a manifest that does not decode": {garbled, cluster{Policies: []*operatorpolicy.Policy{pinned}}, verdict.Hold,
 			"manifest in the plan cannot be read"},
-		"two Subscriptions claim one CSV": {nameless("x.v1"), cluster{Policies: []*state.OperatorPolicy{open},
+		"two Subscriptions claim one CSV": {nameless("x.v1"), cluster{Policies: []*operatorpolicy.Policy{open},
 			Subscriptions: []*olm.Subscription{subscribed("etcd", "x.v1", ""), subscribed("innocent", "x.v1", "")}},
 			verdict.Hold, "Subscriptions to different packages"},
 		"a CSV known as installed only": {nameless("x.v1"),
-			cluster{Policies: []*state.OperatorPolicy{policyFor("etcd",
+			cluster{Policies: []*operatorpolicy.Policy{policyFor("etcd",
 				func(s *spec) { anyCatalog(s); s.Versions = []string{"x.v2"} })},
 				Subscriptions: []*olm.Subscription{subscribed("etcd", "", "x.v1")}}, verdict.Deny, "x.v1 is not allowed"},
 		"forbidden wherever it comes from": {nameless("x.v1"),
-			cluster{Policies: []*state.OperatorPolicy{policyFor("etcd",
+			cluster{Policies: []*operatorpolicy.Policy{policyFor("etcd",
 				func(s *spec) { anyCatalog(s); s.ComplianceType = policyv1beta2.MustNotHave })},
 				Subscriptions: []*olm.Subscription{subscribed("etcd", "x.v1", "")}}, verdict.Deny, "bundle/mustnothave"},
 		"forbidden from one catalog, which is not known": {nameless("x.v1"),
-			cluster{Policies: []*state.OperatorPolicy{policyFor("etcd",
+			cluster{Policies: []*operatorpolicy.Policy{policyFor("etcd",
 				func(s *spec) { s.ComplianceType = policyv1beta2.MustNotHave })},
 				Subscriptions: []*olm.Subscription{subscribed("etcd", "x.v1", "")}}, verdict.Hold,
 			"version or catalog is not known"},
 		"forbidden in a range, version not known": {nameless("x.v1"),
-			cluster{Policies: []*state.OperatorPolicy{policyFor("etcd",
+			cluster{Policies: []*operatorpolicy.Policy{policyFor("etcd",
 				func(s *spec) { s.ComplianceType, s.VersionRange = policyv1beta2.MustNotHave, "<1.0.0" })},
 				Subscriptions: []*olm.Subscription{subscribed("etcd", "x.v1", "")}}, verdict.Hold,
 			"version or catalog is not known"},
 		"a range and no version": {nameless("x.v1"),
-			cluster{Policies: []*state.OperatorPolicy{policyFor("etcd",
+			cluster{Policies: []*operatorpolicy.Policy{policyFor("etcd",
 				func(s *spec) { anyCatalog(s); s.VersionRange = ">=1.0.0" })},
 				Subscriptions: []*olm.Subscription{subscribed("etcd", "x.v1", "")}}, verdict.Hold,
 			"the version of x.v1 is not known"},
 		"outside the range, but the policy starts there": {pendingPlan("etcd 0.9.2"),
-			cluster{Policies: []*state.OperatorPolicy{policyFor("etcd", func(s *spec) {
+			cluster{Policies: []*operatorpolicy.Policy{policyFor("etcd", func(s *spec) {
 				s.VersionRange,
 					s.Subscription.StartingCSV = ">=1.0.0", "etcd.v0.9.2"
 			})}}, verdict.Allow, ""},
-		"an upgrade of a CSV without properties": {pendingPlan("etcd 0.9.4"), cluster{Policies: []*state.OperatorPolicy{held},
+		"an upgrade of a CSV without properties": {pendingPlan("etcd 0.9.4"), cluster{Policies: []*operatorpolicy.Policy{held},
 			CSVs: []state.Installed{{CSV: "old.v1"}}, Subscriptions: []*olm.Subscription{subscribed("etcd", "etcd.v0.9.4",
 				"old.v1")}}, verdict.Hold, "upgrade of old.v1 to etcd.v0.9.4"},
 		"a plan for what is installed is no upgrade": {pendingPlan("etcd 0.9.2"),
-			cluster{Policies: []*state.OperatorPolicy{held},
+			cluster{Policies: []*operatorpolicy.Policy{held},
 				CSVs: []state.Installed{{CSV: "etcd.v0.9.2", Package: "etcd", Version: "0.9.2"}}}, verdict.Allow, ""},
-		"an upgrade of another package": {pendingPlan("etcd 0.9.2"), cluster{Policies: []*state.OperatorPolicy{held},
+		"an upgrade of another package": {pendingPlan("etcd 0.9.2"), cluster{Policies: []*operatorpolicy.Policy{held},
 			CSVs: []state.Installed{{CSV: "vault.v0.1.9", Package: "vault", Version: "0.1.9"}}}, verdict.Allow, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -137,12 +138,12 @@ func TestBornApproved(t *testing.T) {
 		return func(s *spec) { anyCatalog(s); s.Versions = names }
 	}
 	ns := state.NewNamespace("shop", state.NamespaceContents{
-		Policies: []*state.OperatorPolicy{policyFor("etcd", list("etcd.v0.9.2")),
+		Policies: []*operatorpolicy.Policy{policyFor("etcd", list("etcd.v0.9.2")),
 			policyFor("vault", list("vault.v0.1.9"))},
 		Subscriptions: []*olm.Subscription{automatic("etcd", "etcd.v0.9.2"), automatic("vault", "vault.v0.1.9")},
 	})
 	switched := state.NewNamespace("shop",
-		state.NamespaceContents{Policies: []*state.OperatorPolicy{policyFor("etcd", list("etcd.v0.9.2"))},
+		state.NamespaceContents{Policies: []*operatorpolicy.Policy{policyFor("etcd", list("etcd.v0.9.2"))},
 			Subscriptions: []*olm.Subscription{subscriptionTo("etcd")}})
 	plan := &olm.InstallPlanHead{Metadata: olm.ObjectMeta{Namespace: "shop", Name: "install-x7"},
 		Spec: olm.InstallPlanSpec{CSVNames: []string{"etcd.v0.9.4"}, Approved: true}}
@@ -169,7 +170,7 @@ func TestStartingAnApprovedPlan(t *testing.T) {
 	started := *old
 	started.Status.Phase = olm.PhaseInstalling
 	ns := state.NewNamespace("shop",
-		state.NamespaceContents{Policies: []*state.OperatorPolicy{policyFor("etcd", versions("etcd.v0.9.2"))}})
+		state.NamespaceContents{Policies: []*operatorpolicy.Policy{policyFor("etcd", versions("etcd.v0.9.2"))}})
 	if v := JudgePlanStatusUpdate(PlanStatusInput{New: &started, Old: old,
 		Namespace: ns}); v.Decision != verdict.Allow {
 		t.Errorf("refused: %s", v.Refusal())
@@ -180,7 +181,7 @@ func TestStartingAnApprovedPlan(t *testing.T) {
 // one thing.
 func TestRepeatingAnInterruptedPlan(t *testing.T) {
 	ns := state.NewNamespace("shop",
-		state.NamespaceContents{Policies: []*state.OperatorPolicy{policyFor("etcd", versions("etcd.v0.9.2"))}})
+		state.NamespaceContents{Policies: []*operatorpolicy.Policy{policyFor("etcd", versions("etcd.v0.9.2"))}})
 	for _, c := range []struct {
 		name   string
 		byUser bool
@@ -229,7 +230,7 @@ func TestRepeatingAnInterruptedPlan(t *testing.T) {
 // TestOverrideNeeds requires the verb on each policy that refuses, and on all of the namespace if the refusal has no
 // single source. A blank reason counts as none.
 func TestOverrideNeeds(t *testing.T) {
-	policies := []*state.OperatorPolicy{policyFor("etcd", versions("etcd.v0.9.2")), policyFor("vault", nil)}
+	policies := []*operatorpolicy.Policy{policyFor("etcd", versions("etcd.v0.9.2")), policyFor("vault", nil)}
 	ns := state.NewNamespace("shop", state.NamespaceContents{Policies: policies})
 	for _, c := range []struct {
 		plan *olm.InstallPlan
@@ -274,7 +275,7 @@ func TestStricterApprovalWins(t *testing.T) {
 	for _, names := range [][2]string{{"a", "b"}, {"b", "a"}} {
 		free.Name, pinned.Name = names[0], names[1]
 		ns := state.NewNamespace("shop",
-			state.NamespaceContents{Policies: []*state.OperatorPolicy{NewOperatorPolicy(free), NewOperatorPolicy(pinned)}})
+			state.NamespaceContents{Policies: []*operatorpolicy.Policy{NewOperatorPolicy(free), NewOperatorPolicy(pinned)}})
 		sub := subscriptionTo("etcd")
 		sub.Spec.InstallPlanApproval = olm.ApprovalAutomatic
 		v := JudgeSubscription(SubscriptionInput{Subscription: sub, Namespace: ns, Mode: MutateApproval})
@@ -287,7 +288,7 @@ func TestStricterApprovalWins(t *testing.T) {
 // TestMustNotHaveFromAnotherCatalog: a package is forbidden from one catalog only.
 func TestMustNotHaveFromAnotherCatalog(t *testing.T) {
 	ns := state.NewNamespace("shop",
-		state.NamespaceContents{Policies: []*state.OperatorPolicy{policyFor("etcd",
+		state.NamespaceContents{Policies: []*operatorpolicy.Policy{policyFor("etcd",
 			func(s *spec) { s.ComplianceType = policyv1beta2.MustNotHave })}})
 	for source, want := range map[string]verdict.Decision{"operatorhubio-catalog": verdict.Deny,
 		"curated-catalog": verdict.Allow} {

@@ -6,13 +6,14 @@ import (
 
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
 // crowd returns a namespace with n policies, one of which governs etcd.
 func crowd(n int) *state.Namespace {
-	policies := make([]*state.OperatorPolicy, 0, n)
+	policies := make([]*operatorpolicy.Policy, 0, n)
 	for i := range n - 1 {
 		policies = append(policies, policyFor(fmt.Sprintf("package-%d", i), versions("one.v1.0.0", "two.v1.0.0")))
 	}
@@ -90,7 +91,7 @@ func BenchmarkJudgeApproval(b *testing.B) {
 		s := subscriptionTo("etcd")
 		s.Status.InstallPlan.Name = plan.Metadata.Name
 		ns := state.NewNamespace("shop",
-			state.NamespaceContents{Policies: []*state.OperatorPolicy{policyFor("etcd", versions("etcd.v0.9.2"))},
+			state.NamespaceContents{Policies: []*operatorpolicy.Policy{policyFor("etcd", versions("etcd.v0.9.2"))},
 				Subscriptions: []*olm.Subscription{s}, Plans: plans})
 		b.Run(fmt.Sprintf("plans=%d", n), func(b *testing.B) {
 			b.ReportAllocs()

@@ -11,6 +11,7 @@ import (
 	"github.com/opgate/opgate/internal/cputime"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
@@ -148,7 +149,7 @@ func TestA4Properties(t *testing.T) {
 			csv := &olm.CSV{Metadata: olm.ObjectMeta{Namespace: "shop", Name: "etcd.v0.9.2",
 				Annotations: olm.Annotations{Properties: properties}}}
 			ns := state.NewNamespace("shop",
-				state.NamespaceContents{Policies: []*state.OperatorPolicy{policyFor("etcd", versions("etcd.v0.9.2"))}})
+				state.NamespaceContents{Policies: []*operatorpolicy.Policy{policyFor("etcd", versions("etcd.v0.9.2"))}})
 			var v verdict.Verdict
 			bytes, took := allocated(func() { v = JudgeCSV(CSVInput{New: csv, Namespace: ns}) })
 			if v.Decision != verdict.Hold || !strings.Contains(v.Refusal(), "at most") {
@@ -172,7 +173,7 @@ func TestA4Plans(t *testing.T) {
 	steps := pendingPlan("etcd 0.9.2")
 	steps.Status.Steps = make([]olm.Step, 400_000)
 	ns := state.NewNamespace("shop",
-		state.NamespaceContents{Policies: []*state.OperatorPolicy{policyFor("etcd", versions("etcd.v0.9.2"))},
+		state.NamespaceContents{Policies: []*operatorpolicy.Policy{policyFor("etcd", versions("etcd.v0.9.2"))},
 			Facts: aroundKubernetes, Constraints: under(onlyEtcd)})
 	for name, plan := range map[string]*olm.InstallPlan{"names": many, "steps": steps} {
 		t.Run(name, func(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/facts"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
@@ -75,7 +76,7 @@ func TestMinimumAge(t *testing.T) {
 			follows := &olm.Subscription{Metadata: olm.ObjectMeta{Namespace: "shop", Name: "etcd"},
 				Spec: olm.SubscriptionSpec{Package: "etcd", InstallPlanApproval: olm.ApprovalManual}}
 			follows.Status.InstallPlan.Name = plan.Metadata.Name
-			ns := state.NewNamespace("shop", state.NamespaceContents{Policies: []*state.OperatorPolicy{p},
+			ns := state.NewNamespace("shop", state.NamespaceContents{Policies: []*operatorpolicy.Policy{p},
 				Plans:         []*olm.InstallPlan{plan},
 				Subscriptions: []*olm.Subscription{follows}, Exists: true, Facts: &around})
 			v := JudgePlan(PlanInput{Plan: plan, Namespace: ns, Now: test.now})
@@ -89,7 +90,7 @@ func TestMinimumAge(t *testing.T) {
 			if next := NextChange(ns, test.now); !next.Equal(test.next) {
 				t.Errorf("judged again at %s, want %s", next, test.next)
 			}
-			mode, _ := p.Approval(ns)
+			mode, _ := ns.Approval(p)
 			if aged := p.Age.Holds() || p.Unreadable() != ""; (mode == olm.ApprovalManual) != aged {
 				t.Errorf("installPlanApproval is %s: OLM would approve young versions", mode)
 			}

@@ -10,6 +10,7 @@ import (
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/bundle"
 	"github.com/opgate/opgate/rules/facts"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
@@ -111,7 +112,7 @@ func TestCatalogImages(t *testing.T) {
 				c.facts.AddHistory(hubCatalog, c.history)
 			}
 			v := JudgePlan(PlanInput{Plan: plan, Namespace: state.NewNamespace("shop",
-				state.NamespaceContents{Policies: []*state.OperatorPolicy{policyFor("etcd", c.edit)},
+				state.NamespaceContents{Policies: []*operatorpolicy.Policy{policyFor("etcd", c.edit)},
 					Plans: []*olm.InstallPlan{plan}, Facts: &c.facts})})
 			if v.Decision != c.want || !strings.Contains(v.Refusal(), c.says) {
 				t.Errorf("%s, want %s with %q: %s", v.Decision, c.want, c.says, v.Refusal())
@@ -130,7 +131,7 @@ func TestCatalogImages(t *testing.T) {
 func TestCatalogIsApprovedByHand(t *testing.T) {
 	for _, held := range []policyv1beta2.Catalog{{Image: policyv1beta2.CatalogHold},
 		{Jump: policyv1beta2.CatalogHold}} {
-		if mode, because := policyFor("etcd", catalogHeld(held)).Approval(nil); mode != olm.ApprovalManual ||
+		if mode, because := (*state.Namespace)(nil).Approval(policyFor("etcd", catalogHeld(held))); mode != olm.ApprovalManual ||
 			because != "spec.catalog holds plans" {
 			t.Errorf("%+v: %s, %s", held, mode, because)
 		}
@@ -158,7 +159,7 @@ func TestRecordedCatalogs(t *testing.T) {
 		"forbidden anyway": {func(s *spec) { catalogHeld(jump)(s); s.ComplianceType = policyv1beta2.MustNotHave },
 			nil},
 	} {
-		ns := state.NewNamespace("shop", state.NamespaceContents{Policies: []*state.OperatorPolicy{policyFor("etcd", c.edit)},
+		ns := state.NewNamespace("shop", state.NamespaceContents{Policies: []*operatorpolicy.Policy{policyFor("etcd", c.edit)},
 			Subscriptions: []*olm.Subscription{subscription}})
 		if got := ns.RecordedCatalogs(); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v", name, got)

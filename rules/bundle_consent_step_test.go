@@ -10,6 +10,7 @@ import (
 	"github.com/opgate/opgate/rules/bundle"
 	"github.com/opgate/opgate/rules/carrier"
 	"github.com/opgate/opgate/rules/change"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
@@ -68,7 +69,7 @@ func TestContentsAreThoseReviewed(t *testing.T) {
 			rule: bundle.RuleContents, says: "its contents are not read yet"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			ns := carrier.Read(state.NewNamespace("shop", state.NamespaceContents{Policies: []*state.OperatorPolicy{policyFor("etcd", c.policy)},
+			ns := carrier.Read(state.NewNamespace("shop", state.NamespaceContents{Policies: []*operatorpolicy.Policy{policyFor("etcd", c.policy)},
 				CSVs:  etcdInstalled(),
 				Plans: []*olm.InstallPlan{installing(t, "", c.plan...)}}), nil, c.changes)
 			v := JudgeCSV(CSVInput{New: written(t, c.spec), Namespace: ns, ByOLM: true})
@@ -103,7 +104,7 @@ func TestUnreviewedByHand(t *testing.T) {
 				anyCatalog(s)
 				reviewing(c.consent)(s)
 			})
-			ns := state.NewNamespace("shop", state.NamespaceContents{Policies: []*state.OperatorPolicy{policy}})
+			ns := state.NewNamespace("shop", state.NamespaceContents{Policies: []*operatorpolicy.Policy{policy}})
 			v := JudgeCSV(CSVInput{New: written(t, etcdSpec), Namespace: ns, User: "tenant"})
 			if said := v.Refusal() + strings.Join(v.WarningTexts(), ""); v.Decision != c.want ||
 				!strings.Contains(said, "which no InstallPlan brings") {
@@ -117,7 +118,7 @@ func TestUnreviewedByHand(t *testing.T) {
 func TestConsentIsNoEscape(t *testing.T) {
 	plan := installing(t, etcdSpec)
 	ns := state.NewNamespace("shop",
-		state.NamespaceContents{Policies: []*state.OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))},
+		state.NamespaceContents{Policies: []*operatorpolicy.Policy{policyFor("etcd", reviewing(holdPermissions))},
 			CSVs: etcdInstalled(), Plans: []*olm.InstallPlan{plan}})
 	if reasons := RefusedSteps(plan, ns, time.Time{}); len(reasons) != 1 || reasons[0].Decision != verdict.Hold {
 		t.Errorf("while it runs: %+v", reasons)

@@ -12,6 +12,7 @@ import (
 	"github.com/opgate/opgate/rules/bundle"
 	"github.com/opgate/opgate/rules/carrier"
 	"github.com/opgate/opgate/rules/change"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
@@ -82,14 +83,14 @@ func TestConsent(t *testing.T) {
 		reviewing(holdPermissions)(s)
 		s.RemediationAction = policyv1beta2.Inform
 	}
-	second := func(edit func(*spec)) *state.OperatorPolicy {
+	second := func(edit func(*spec)) *operatorpolicy.Policy {
 		op := operatorPolicy("etcd", edit)
 		op.Name = "second"
 		return NewOperatorPolicy(op)
 	}
 	for _, c := range []struct {
 		name     string
-		policies []*state.OperatorPolicy
+		policies []*operatorpolicy.Policy
 		plan     *olm.InstallPlan // default: of etcd 0.9.2
 		first    bool             // nothing is installed
 		changes  state.Changes
@@ -100,151 +101,151 @@ func TestConsent(t *testing.T) {
 		consents string   // of the verdict
 	}{
 		{
-			name: "no consent asked for", policies: []*state.OperatorPolicy{policyFor("etcd", nil)}, changes: known,
+			name: "no consent asked for", policies: []*operatorpolicy.Policy{policyFor("etcd", nil)}, changes: known,
 			silent: true,
 		},
 		{
-			name: "a right that is new", policies: []*state.OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))},
+			name: "a right that is new", policies: []*operatorpolicy.Policy{policyFor("etcd", reviewing(holdPermissions))},
 			changes: known,
 			want:    verdict.Hold, rule: bundle.RuleConsent,
 			says: []string{"etcd.v0.9.2 is held by OperatorPolicy policies/etcd (bundle/consent): accept " + digest +
 				" in spec.consent.accepted, or annotate the plan with opgate.io/consent; it changes permissions: cluster-wide: * on secrets"},
 		},
 		{
-			name: "accepted by the policy", policies: []*state.OperatorPolicy{policyFor("etcd", accepting(other, digest))},
+			name: "accepted by the policy", policies: []*operatorpolicy.Policy{policyFor("etcd", accepting(other, digest))},
 			changes: known, silent: true,
 			consents: "etcd.v0.9.2 " + digest + " by spec.consent.accepted of OperatorPolicy policies/etcd",
 		},
 		{
 			name:     "accepted by the annotation",
-			policies: []*state.OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))}, changes: known,
+			policies: []*operatorpolicy.Policy{policyFor("etcd", reviewing(holdPermissions))}, changes: known,
 			silent:   true,
 			plan:     consentedPlan(" " + other + " , " + digest),
 			consents: "etcd.v0.9.2 " + digest + " by annotation opgate.io/consent for OperatorPolicy policies/etcd",
 		},
 		{
-			name: "the digest of another version", policies: []*state.OperatorPolicy{policyFor("etcd", accepting(other))},
+			name: "the digest of another version", policies: []*operatorpolicy.Policy{policyFor("etcd", accepting(other))},
 			changes: known,
 			plan:    consentedPlan(other), want: verdict.Hold, rule: bundle.RuleConsent, says: []string{digest},
 		},
 		{
 			name:     "other contents under the same name",
-			policies: []*state.OperatorPolicy{policyFor("etcd", accepting(digest))},
+			policies: []*operatorpolicy.Policy{policyFor("etcd", accepting(digest))},
 			changes:  reading(nil, etcdChange(func(s *change.Set) { s.Contents[0] = 1 })), want: verdict.Hold,
 			rule: bundle.RuleConsent,
 		},
 		{
 			name:     "an annotation with one digest that is none",
-			policies: []*state.OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))}, changes: known,
+			policies: []*operatorpolicy.Policy{policyFor("etcd", reviewing(holdPermissions))}, changes: known,
 			plan: consentedPlan(digest + ",all"), want: verdict.Hold, rule: bundle.RuleConsent,
 		},
 		{
 			name:     "an annotation in upper case",
-			policies: []*state.OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))}, changes: known,
+			policies: []*operatorpolicy.Policy{policyFor("etcd", reviewing(holdPermissions))}, changes: known,
 			plan: consentedPlan(strings.ToUpper(digest)), want: verdict.Hold, rule: bundle.RuleConsent,
 		},
 		{
 			name:     "an annotation of 256 KiB",
-			policies: []*state.OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))}, changes: known,
+			policies: []*operatorpolicy.Policy{policyFor("etcd", reviewing(holdPermissions))}, changes: known,
 			plan: consentedPlan(strings.Repeat(digest+",", 3600) + digest), want: verdict.Hold, rule: bundle.RuleConsent,
 		},
 		{
 			name:     "a class that only warns",
-			policies: []*state.OperatorPolicy{policyFor("etcd", reviewing(policyv1beta2.Consent{}))}, changes: known,
+			policies: []*operatorpolicy.Policy{policyFor("etcd", reviewing(policyv1beta2.Consent{}))}, changes: known,
 			says: []string{"etcd.v0.9.2 passes with a warning by OperatorPolicy policies/etcd (bundle/consent): to end the warning, accept " + digest,
 				"; it changes permissions: cluster-wide: * on secrets; images: registry.example"},
 		},
 		{
 			name: "a warning that is accepted", changes: known, silent: true,
-			policies: []*state.OperatorPolicy{policyFor("etcd",
+			policies: []*operatorpolicy.Policy{policyFor("etcd",
 				reviewing(policyv1beta2.Consent{Accepted: []string{digest}}))},
 		},
 		{
 			name: "one class holds, another is ignored", changes: known, silent: true,
-			policies: []*state.OperatorPolicy{policyFor("etcd",
+			policies: []*operatorpolicy.Policy{policyFor("etcd",
 				reviewing(policyv1beta2.Consent{Permissions: ignore, Images: ignore, Webhooks: hold}))},
 		},
 		{
-			name: "all classes are ignored", policies: []*state.OperatorPolicy{policyFor("etcd", reviewing(nothing))},
+			name: "all classes are ignored", policies: []*operatorpolicy.Policy{policyFor("etcd", reviewing(nothing))},
 			silent: true,
 		},
 		{
-			name: "a policy that informs", policies: []*state.OperatorPolicy{policyFor("etcd", informing)}, changes: known,
+			name: "a policy that informs", policies: []*operatorpolicy.Policy{policyFor("etcd", informing)}, changes: known,
 			says: []string{"by OperatorPolicy policies/etcd, which only informs (bundle/consent): accept ",
 				"it changes permissions"},
 		},
 		{
 			name: "two policies, one with consent", changes: known, want: verdict.Hold, rule: bundle.RuleConsent,
 			says:     []string{"by OperatorPolicy policies/second"},
-			policies: []*state.OperatorPolicy{policyFor("etcd", nil), second(reviewing(holdPermissions))},
+			policies: []*operatorpolicy.Policy{policyFor("etcd", nil), second(reviewing(holdPermissions))},
 		},
 		{
 			name: "two policies, one accepts", changes: known, want: verdict.Hold, rule: bundle.RuleConsent,
 			says:     []string{"by OperatorPolicy policies/second"},
-			policies: []*state.OperatorPolicy{policyFor("etcd", accepting(digest)), second(reviewing(holdPermissions))},
+			policies: []*operatorpolicy.Policy{policyFor("etcd", accepting(digest)), second(reviewing(holdPermissions))},
 			consents: "etcd.v0.9.2 " + digest + " by spec.consent.accepted of OperatorPolicy policies/etcd",
 		},
 		{
 			name:     "the contents are not read yet",
-			policies: []*state.OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))},
+			policies: []*operatorpolicy.Policy{policyFor("etcd", reviewing(holdPermissions))},
 			changes:  func(*olm.InstallPlan, []state.Replacement) *state.PlanChanges { return nil }, want: verdict.Hold,
 			rule: bundle.RuleContents,
 			says: []string{"etcd.v0.9.2, of which it is not known what it changes, is held by OperatorPolicy policies/etcd (bundle/contents): its contents are not read yet; waits"},
 		},
 		{
-			name: "no one reads contents", policies: []*state.OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))},
+			name: "no one reads contents", policies: []*operatorpolicy.Policy{policyFor("etcd", reviewing(holdPermissions))},
 			want: verdict.Hold, rule: bundle.RuleContents,
 		},
 		{
-			name: "the contents cannot be read", policies: []*state.OperatorPolicy{policyFor("etcd", accepting(digest))},
+			name: "the contents cannot be read", policies: []*operatorpolicy.Policy{policyFor("etcd", accepting(digest))},
 			plan:    consentedPlan(digest),
 			changes: reading(nil, etcdChange(func(s *change.Set) { s.Fault = "no such ConfigMap\n\u202e" })),
 			want:    verdict.Hold, rule: bundle.RuleContents,
 			says: []string{`its contents are not known: no such ConfigMap\n\u202e; waits`},
 		},
 		{
-			name: "what was read is another plan", policies: []*state.OperatorPolicy{policyFor("etcd", accepting(digest))},
+			name: "what was read is another plan", policies: []*operatorpolicy.Policy{policyFor("etcd", accepting(digest))},
 			changes: reading(func(c *state.PlanChanges) { c.Plan[0] ^= 1 }, etcdChange(nil)), want: verdict.Hold,
 			rule: bundle.RuleContents,
 			says: []string{"not those of this InstallPlan"},
 		},
 		{
-			name: "what was read is another version", policies: []*state.OperatorPolicy{policyFor("etcd", accepting(digest))},
+			name: "what was read is another version", policies: []*operatorpolicy.Policy{policyFor("etcd", accepting(digest))},
 			changes: reading(nil, etcdChange(func(s *change.Set) { s.CSV = "etcd.v0.9.3" })), want: verdict.Hold,
 			rule: bundle.RuleContents,
 		},
 		{
 			name:     "compared with another version than the installed one",
-			policies: []*state.OperatorPolicy{policyFor("etcd", accepting(digest))},
+			policies: []*operatorpolicy.Policy{policyFor("etcd", accepting(digest))},
 			changes:  reading(nil, etcdChange(func(s *change.Set) { s.From = "etcd.v0.8.0" })), want: verdict.Hold,
 			rule: bundle.RuleContents,
 			says: []string{"not compared with what is installed now"},
 		},
 		{
 			name:     "compared with other installed contents",
-			policies: []*state.OperatorPolicy{policyFor("etcd", accepting(digest))},
+			policies: []*operatorpolicy.Policy{policyFor("etcd", accepting(digest))},
 			changes:  reading(func(c *state.PlanChanges) { c.Replacements[0].FromDigest[0] ^= 1 }, etcdChange(nil)),
 			want:     verdict.Hold, rule: bundle.RuleContents,
 			says: []string{"not compared with what is installed now"},
 		},
 		{
 			name:     "unknown contents where changes only warn",
-			policies: []*state.OperatorPolicy{policyFor("etcd", reviewing(policyv1beta2.Consent{}))},
+			policies: []*operatorpolicy.Policy{policyFor("etcd", reviewing(policyv1beta2.Consent{}))},
 			says:     []string{"passes with a warning by OperatorPolicy policies/etcd (bundle/contents): its contents are not read yet"},
 		},
 		{
-			name: "a first installation", policies: []*state.OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))},
+			name: "a first installation", policies: []*operatorpolicy.Policy{policyFor("etcd", reviewing(holdPermissions))},
 			first: true, silent: true,
 		},
 		{
 			name: "a first installation that is reviewed", first: true, changes: first, want: verdict.Hold,
 			rule:     bundle.RuleConsent,
-			policies: []*state.OperatorPolicy{policyFor("etcd", reviewing(policyv1beta2.Consent{FirstInstall: hold}))},
+			policies: []*operatorpolicy.Policy{policyFor("etcd", reviewing(policyv1beta2.Consent{FirstInstall: hold}))},
 			says:     []string{"its first installation brings permissions: cluster-wide: * on secrets; images: registry.example"},
 		},
 		{
 			name: "a first installation that is warned of", first: true, changes: first,
-			policies: []*state.OperatorPolicy{policyFor("etcd",
+			policies: []*operatorpolicy.Policy{policyFor("etcd",
 				reviewing(policyv1beta2.Consent{Permissions: hold, FirstInstall: warn}))},
 			says: []string{"passes with a warning by OperatorPolicy policies/etcd (bundle/consent): to end the warning, accept ", "; its first installation brings permissions"},
 		},
@@ -252,48 +253,48 @@ func TestConsent(t *testing.T) {
 			name: "a first installation does not review what is ignored", first: true, changes: first,
 			want: verdict.Hold,
 			rule: bundle.RuleConsent,
-			policies: []*state.OperatorPolicy{policyFor("etcd",
+			policies: []*operatorpolicy.Policy{policyFor("etcd",
 				reviewing(policyv1beta2.Consent{Permissions: ignore, FirstInstall: hold}))},
 			says: []string{"brings images: registry.example"},
 		},
 		{
 			name:     "a change set of a first installation for an upgrade",
-			policies: []*state.OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))}, changes: first,
+			policies: []*operatorpolicy.Policy{policyFor("etcd", reviewing(holdPermissions))}, changes: first,
 			want: verdict.Hold, rule: bundle.RuleContents,
 		},
 		{
-			name: "no difference", policies: []*state.OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))},
+			name: "no difference", policies: []*operatorpolicy.Policy{policyFor("etcd", reviewing(holdPermissions))},
 			silent:  true,
 			changes: reading(nil, etcdChange(func(s *change.Set) { s.Differences = nil })),
 		},
 		{
 			name:     "new definitions need no consent",
-			policies: []*state.OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))}, silent: true,
+			policies: []*operatorpolicy.Policy{policyFor("etcd", reviewing(holdPermissions))}, silent: true,
 			changes: reading(nil, etcdChange(func(s *change.Set) {
 				s.Differences = []change.Difference{{Class: change.Definitions, Text: "etcdclusters"}}
 			})),
 		},
 		{
 			name:     "an action that is none",
-			policies: []*state.OperatorPolicy{policyFor("etcd", reviewing(policyv1beta2.Consent{Permissions: "hold"}))},
+			policies: []*operatorpolicy.Policy{policyFor("etcd", reviewing(policyv1beta2.Consent{Permissions: "hold"}))},
 			changes:  known,
 			want:     verdict.Hold, rule: bundle.RulePolicyUnreadable, says: []string{"spec.consent.permissions is not valid"},
 		},
 		{
-			name: "a digest that is none", policies: []*state.OperatorPolicy{policyFor("etcd", accepting(digest, "all"))},
+			name: "a digest that is none", policies: []*operatorpolicy.Policy{policyFor("etcd", accepting(digest, "all"))},
 			changes: known,
 			want:    verdict.Hold, rule: bundle.RulePolicyUnreadable, says: []string{"spec.consent.accepted[1] is not valid"},
 		},
 		{
 			name: "a policy that forbids it anyway", changes: known, silent: true,
-			policies: []*state.OperatorPolicy{policyFor("etcd", func(s *spec) {
+			policies: []*operatorpolicy.Policy{policyFor("etcd", func(s *spec) {
 				reviewing(holdPermissions)(s)
 				s.ComplianceType, s.Versions = policyv1beta2.MustNotHave, []string{"etcd.v0.9.4"}
 			})},
 		},
 		{
 			name:     "a differing text that breaks lines",
-			policies: []*state.OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))}, want: verdict.Hold,
+			policies: []*operatorpolicy.Policy{policyFor("etcd", reviewing(holdPermissions))}, want: verdict.Hold,
 			rule: bundle.RuleConsent,
 			changes: reading(nil, etcdChange(func(s *change.Set) {
 				s.Differences = []change.Difference{{Class: change.Permissions, Text: "get on \u0441ecrets\x1b[2J"}}
@@ -348,16 +349,16 @@ func TestChangesAreReadOnce(t *testing.T) {
 	elsewhere.Metadata.Name = "elsewhere"
 	for _, c := range []struct {
 		name     string
-		policies []*state.OperatorPolicy
+		policies []*operatorpolicy.Policy
 		want     string
 	}{
-		{name: "no policy reviews changes", policies: []*state.OperatorPolicy{policyFor("etcd", nil)}},
-		{name: "a policy ignores them", policies: []*state.OperatorPolicy{policyFor("etcd", reviewing(policyv1beta2.Consent{
+		{name: "no policy reviews changes", policies: []*operatorpolicy.Policy{policyFor("etcd", nil)}},
+		{name: "a policy ignores them", policies: []*operatorpolicy.Policy{policyFor("etcd", reviewing(policyv1beta2.Consent{
 			Permissions: "Ignore", Webhooks: "Ignore", BreakingCRDs: "Ignore", Images: "Ignore", PodSecurity: "Ignore",
 			Scope: "Ignore"}))}},
-		{name: "a policy holds", policies: []*state.OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))},
+		{name: "a policy holds", policies: []*operatorpolicy.Policy{policyFor("etcd", reviewing(holdPermissions))},
 			want: "install-x7: etcd.v0.9.2 etcd 0.9.2 for etcd.v0.9.0 0.9.0 in stable from olm/operatorhubio-catalog"},
-		{name: "a policy warns", policies: []*state.OperatorPolicy{policyFor("etcd", reviewing(policyv1beta2.Consent{}))},
+		{name: "a policy warns", policies: []*operatorpolicy.Policy{policyFor("etcd", reviewing(policyv1beta2.Consent{}))},
 			want: "install-x7: etcd.v0.9.2 etcd 0.9.2 for etcd.v0.9.0 0.9.0 in stable from olm/operatorhubio-catalog"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -388,7 +389,7 @@ func TestAnotherPlanOfTheName(t *testing.T) {
 	policy := policyFor("etcd",
 		reviewing(policyv1beta2.Consent{Permissions: policyv1beta2.ConsentHold,
 			Accepted: []string{etcdChange(nil).Digest()}}))
-	ns := carrier.Read(state.NewNamespace("shop", state.NamespaceContents{Policies: []*state.OperatorPolicy{policy}, CSVs: etcdInstalled(),
+	ns := carrier.Read(state.NewNamespace("shop", state.NamespaceContents{Policies: []*operatorpolicy.Policy{policy}, CSVs: etcdInstalled(),
 		Plans: []*olm.InstallPlan{stored}}), nil, reading(nil, etcdChange(nil)))
 	if v := JudgePlan(PlanInput{Plan: stored, Namespace: ns}); v.Decision != verdict.Allow {
 		t.Errorf("the plan: %s", v.Refusal())
@@ -414,7 +415,7 @@ func TestConsentWithdrawn(t *testing.T) {
 		reviewing(policyv1beta2.Consent{Permissions: policyv1beta2.ConsentHold,
 			Accepted: []string{etcdChange(nil).Digest()}}))
 	plan := pendingPlan("etcd 0.9.2")
-	ns := carrier.Read(state.NewNamespace("shop", state.NamespaceContents{Policies: []*state.OperatorPolicy{accepting}, CSVs: etcdInstalled(),
+	ns := carrier.Read(state.NewNamespace("shop", state.NamespaceContents{Policies: []*operatorpolicy.Policy{accepting}, CSVs: etcdInstalled(),
 		Plans: []*olm.InstallPlan{plan}}), nil, reading(nil, etcdChange(nil)))
 	if v := JudgePlan(PlanInput{Plan: plan, Namespace: ns}); v.Decision != verdict.Allow {
 		t.Fatalf("with the line: %s", v.Refusal())
@@ -469,7 +470,8 @@ func TestConsentIsApprovedByHand(t *testing.T) {
 				Scope: ignore}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if mode, because := policyFor("etcd", reviewing(c.consent)).Approval(nil); mode != c.want {
+			if mode, because := (*state.Namespace)(nil).Approval(policyFor("etcd",
+				reviewing(c.consent))); mode != c.want {
 				t.Errorf("%s, %s", mode, because)
 			}
 		})

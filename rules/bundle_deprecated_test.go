@@ -12,6 +12,7 @@ import (
 	"github.com/opgate/opgate/rules/carrier"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/facts"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
@@ -107,7 +108,7 @@ func TestDeprecated(t *testing.T) {
 			says: []string{"spec.deprecated is not valid"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			contents := state.NamespaceContents{Policies: []*state.OperatorPolicy{policyFor("etcd", c.edit)},
+			contents := state.NamespaceContents{Policies: []*operatorpolicy.Policy{policyFor("etcd", c.edit)},
 				Subscriptions: c.subscriptions, Plans: []*olm.InstallPlan{c.plan}}
 			var packages state.Packages
 			if c.pkg != nil {
@@ -143,8 +144,8 @@ func TestPackagesAreReadOnce(t *testing.T) {
 		want     string
 	}{
 		{name: "nothing judges by it",
-			contents: state.NamespaceContents{Policies: []*state.OperatorPolicy{policyFor("etcd", nil)}}},
-		{name: "a policy", contents: state.NamespaceContents{Policies: []*state.OperatorPolicy{policyFor("etcd", holding)}},
+			contents: state.NamespaceContents{Policies: []*operatorpolicy.Policy{policyFor("etcd", nil)}}},
+		{name: "a policy", contents: state.NamespaceContents{Policies: []*operatorpolicy.Policy{policyFor("etcd", holding)}},
 			want: "etcd/etcd.v0.9.4"},
 		{name: "a Constraint", contents: state.NamespaceContents{Constraints: reading},
 			want: "etcd/etcd.v0.9.4 vault/vault.v0.1.9"},
@@ -169,7 +170,7 @@ func TestPackagesAreReadOnce(t *testing.T) {
 
 // TestDeprecatedIsApprovedByHand: OLM must not approve before the catalog is read.
 func TestDeprecatedIsApprovedByHand(t *testing.T) {
-	if mode, because := policyFor("etcd", holding).Approval(nil); mode != olm.ApprovalManual ||
+	if mode, because := (*state.Namespace)(nil).Approval(policyFor("etcd", holding)); mode != olm.ApprovalManual ||
 		because != "spec.deprecated is Hold" {
 		t.Errorf("%s, %s", mode, because)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/opgate/opgate/rules/bundle"
 	"github.com/opgate/opgate/rules/carrier"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
@@ -74,7 +75,7 @@ func TestReleaseTwice(t *testing.T) {
 			}
 			ns := carrier.Read(state.NewNamespace("shop", state.NamespaceContents{Exists: true, Facts: aroundKubernetes,
 				Constraints: under(ruleOf("read", `release != "none"`, "", constraint.Require)),
-				Policies:    []*state.OperatorPolicy{NewOperatorPolicy(operatorPolicy("etcd", anyCatalog))},
+				Policies:    []*operatorpolicy.Policy{NewOperatorPolicy(operatorPolicy("etcd", anyCatalog))},
 				Plans:       []*olm.InstallPlan{plan}}), nil, unpackedAs(bundleWith(t, releasedIn(c.spec)), &asked))
 			v := JudgePlan(PlanInput{Plan: plan, Namespace: ns})
 			if v.Decision != c.want || !strings.Contains(v.Refusal(), c.says) {
@@ -109,7 +110,7 @@ func TestReleaseWritten(t *testing.T) {
 			plan.Status.Steps = []olm.Step{stepOf(t, "etcd.v0.9.2", "ClusterServiceVersion", "etcd.v0.9.2",
 				`{"kind":"ConfigMap","name":"a","namespace":"olm","catalogSourceName":"c","catalogSourceNamespace":"olm"}`)}
 			ns := state.NewNamespace("shop", state.NamespaceContents{Exists: true, Facts: aroundKubernetes,
-				Policies: []*state.OperatorPolicy{NewOperatorPolicy(operatorPolicy("etcd", anyCatalog))},
+				Policies: []*operatorpolicy.Policy{NewOperatorPolicy(operatorPolicy("etcd", anyCatalog))},
 				Plans:    []*olm.InstallPlan{plan}})
 			v := JudgeCSV(CSVInput{New: writtenAs(t, c.property, c.spec), ByOLM: c.byOLM,
 				User: "system:serviceaccount:shop:weak", Namespace: ns})
@@ -125,7 +126,7 @@ func TestReleaseInstalled(t *testing.T) {
 	for spec, want := range map[string]verdict.Decision{"1": verdict.Allow, "2": verdict.Hold} {
 		installed, _ := state.InstalledBy(writtenAs(t, "1", spec))
 		ns := state.NewNamespace("shop", state.NamespaceContents{Exists: true, Facts: aroundKubernetes, CSVs: []state.Installed{installed},
-			Policies: []*state.OperatorPolicy{NewOperatorPolicy(operatorPolicy("etcd", anyCatalog))}})
+			Policies: []*operatorpolicy.Policy{NewOperatorPolicy(operatorPolicy("etcd", anyCatalog))}})
 		if v, _ := bundle.JudgeInstalled(ns, "etcd.v0.9.2", time.Time{}); v.Decision != want {
 			t.Errorf("release 1 in the property and %s in the spec is judged %s: %s", spec, v.Decision, v.Refusal())
 		}
@@ -195,7 +196,7 @@ func TestReleaseConstraintsOnWrites(t *testing.T) {
 // it.
 func TestReleaseInRanges(t *testing.T) {
 	p := NewOperatorPolicy(operatorPolicy("etcd", func(s *spec) { s.VersionRange = ">=1.0.0" }))
-	ns := state.NewNamespace("shop", state.NamespaceContents{Exists: true, Facts: aroundKubernetes, Policies: []*state.OperatorPolicy{p}})
+	ns := state.NewNamespace("shop", state.NamespaceContents{Exists: true, Facts: aroundKubernetes, Policies: []*operatorpolicy.Policy{p}})
 	plan := pendingPlan("etcd 0.9.2")
 	plan.Status.BundleLookups[0].Properties = releasedAs("2")
 	v := JudgePlan(PlanInput{Plan: plan, Namespace: ns})

@@ -7,12 +7,13 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
 // windowPolicy allows approvals on Saturday nights in Berlin, except in a freeze.
-func windowPolicy(edit func(*policyv1beta2.OperatorPolicySpec)) *state.OperatorPolicy {
+func windowPolicy(edit func(*policyv1beta2.OperatorPolicySpec)) *operatorpolicy.Policy {
 	return policyFor("etcd", func(s *policyv1beta2.OperatorPolicySpec) {
 		s.ApprovalWindows = []policyv1beta2.ApprovalWindow{{Cron: "0 22 * * 6", Duration: "4h",
 			TimeZone: "Europe/Berlin"}}
@@ -64,7 +65,7 @@ func TestApprovalWindow(t *testing.T) {
 			follows := &olm.Subscription{Metadata: olm.ObjectMeta{Namespace: "shop", Name: "etcd"},
 				Spec: olm.SubscriptionSpec{Package: "etcd", InstallPlanApproval: olm.ApprovalManual}}
 			follows.Status.InstallPlan.Name = plan.Metadata.Name
-			ns := state.NewNamespace("shop", state.NamespaceContents{Policies: []*state.OperatorPolicy{windowPolicy(test.edit)},
+			ns := state.NewNamespace("shop", state.NamespaceContents{Policies: []*operatorpolicy.Policy{windowPolicy(test.edit)},
 				Plans:         []*olm.InstallPlan{plan},
 				Subscriptions: []*olm.Subscription{follows}, Exists: true})
 			v := JudgePlan(PlanInput{Plan: plan, Namespace: ns, Now: now})
@@ -82,7 +83,7 @@ func TestApprovalWindow(t *testing.T) {
 			if needs, ok := OverrideNeeds(&v, ns); test.held != "" && (!ok || len(needs) != 1) {
 				t.Errorf("an override needs %v, %t", needs, ok)
 			}
-			if mode, _ := ns.Policies()[0].Approval(ns); mode != olm.ApprovalManual {
+			if mode, _ := ns.Approval(ns.Policies()[0]); mode != olm.ApprovalManual {
 				t.Errorf("installPlanApproval is %s: OLM would approve outside of windows", mode)
 			}
 		})
@@ -103,7 +104,7 @@ func TestWindowsWithoutEffect(t *testing.T) {
 	frozen := windowPolicy(func(s *policyv1beta2.OperatorPolicySpec) { s.Freezes[0].End = "2999-01-01T00:00:00Z" })
 	absent := windowPolicy(func(s *policyv1beta2.OperatorPolicySpec) { s.ComplianceType = policyv1beta2.MustNotHave })
 	for name, test := range map[string]struct {
-		policy *state.OperatorPolicy
+		policy *operatorpolicy.Policy
 		want   string
 	}{
 		"a window that opens":     {policy: windowPolicy(nil)},

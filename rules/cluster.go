@@ -6,6 +6,7 @@ import (
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/dependency"
 	"github.com/opgate/opgate/rules/facts"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
 )
 
@@ -23,7 +24,7 @@ type Cluster struct {
 	// Changes are those of every Namespace.
 	Changes state.Changes
 	// Everywhere are the policies with AnyNamespace, which are in every Namespace.
-	Everywhere []*state.OperatorPolicy
+	Everywhere []*operatorpolicy.Policy
 
 	contents map[string]*state.NamespaceContents
 }
@@ -48,7 +49,7 @@ func (c *Cluster) AddNamespace(name, uid string, labels map[string]string, delet
 func (c *Cluster) AddRecord(r *state.InstallRecord) { c.namespace(r.Namespace).Record = r }
 
 // AddPolicy adds a policy to the namespace that it governs, or to every namespace.
-func (c *Cluster) AddPolicy(p *state.OperatorPolicy) {
+func (c *Cluster) AddPolicy(p *operatorpolicy.Policy) {
 	n := c.namespace(p.Concerns())
 	n.Policies = append(n.Policies,
 		p.SuspendedBy(c.Graph.Suspending(dependency.OperatorPolicyRef(p.Namespace, p.Name))))

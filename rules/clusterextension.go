@@ -11,6 +11,7 @@ import (
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/evidence"
 	"github.com/opgate/opgate/rules/facts"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
@@ -47,16 +48,16 @@ var bundleRulesOnExtensions = []struct {
 	byPolicy bundle.ByPolicy[*ClusterExtensionInput]
 }{
 	{bundle.RulePolicyUnreadable, bundle.ByPolicy[*ClusterExtensionInput]{
-		Unreadable: func(_ *ClusterExtensionInput, p *state.OperatorPolicy) verdict.Finding {
+		Unreadable: func(_ *ClusterExtensionInput, p *operatorpolicy.Policy) verdict.Finding {
 			return bundle.Unreadable(p, "this ClusterExtension")
 		}}},
 	{bundle.RuleDependencyPending, bundle.ByAnyPolicy(
-		func(in *ClusterExtensionInput, p *state.OperatorPolicy) verdict.Finding {
+		func(in *ClusterExtensionInput, p *operatorpolicy.Policy) verdict.Finding {
 			return in.Namespace.Suspended(p.Pending, p.Waits, p.Name, in.what())
 		})},
 	{bundle.RuleUpgrade, bundle.ByPolicy[*ClusterExtensionInput]{Allows: heldExtensionUpgrade}},
 	{bundle.RuleApprovalWindow, bundle.ByPolicy[*ClusterExtensionInput]{
-		Allows: func(in *ClusterExtensionInput, p *state.OperatorPolicy) verdict.Finding {
+		Allows: func(in *ClusterExtensionInput, p *operatorpolicy.Policy) verdict.Finding {
 			return bundle.OutsideWindow(in.Now, in.what(), p)
 		}}},
 }
@@ -122,7 +123,7 @@ const orOverrideExtension = ", or give a reason in annotation " + evidence.Overr
 	" as a user with the verb override"
 
 // unseenContents holds what a policy holds by more than its name and version.
-func unseenContents(in *ClusterExtensionInput, p *state.OperatorPolicy) verdict.Finding {
+func unseenContents(in *ClusterExtensionInput, p *operatorpolicy.Policy) verdict.Finding {
 	var fields []string
 	for field, holds := range map[string]bool{"spec.catalog": p.CatalogImages.Holds(),
 		"spec.consent":    p.Consent.Holds(),
@@ -143,7 +144,7 @@ func unseenContents(in *ClusterExtensionInput, p *state.OperatorPolicy) verdict.
 
 // heldExtensionUpgrade holds another version than the stored one, or than the installed one of OLM v0, if upgrades are
 // not approved. Of a ClusterExtension that was deleted nothing is known.
-func heldExtensionUpgrade(in *ClusterExtensionInput, p *state.OperatorPolicy) verdict.Finding {
+func heldExtensionUpgrade(in *ClusterExtensionInput, p *operatorpolicy.Policy) verdict.Finding {
 	if p.ApproveUpgrades {
 		return verdict.Finding{}
 	}
@@ -206,7 +207,7 @@ func (in *ClusterExtensionInput) OverrideAsked() Override {
 // foreignExtensionVersion judges spec.source.catalog.version of a ClusterExtension. OLM v1 upgrades within a range by
 // itself, so that only one exact version can be allowed. Policies list names of ClusterServiceVersions, of which OLM v1
 // knows nothing: the catalog of OLM v0 that the policy names provides their versions.
-func foreignExtensionVersion(in *ClusterExtensionInput, p *state.OperatorPolicy) verdict.Finding {
+func foreignExtensionVersion(in *ClusterExtensionInput, p *operatorpolicy.Policy) verdict.Finding {
 	version := in.New.Spec.Source.ExactVersion()
 	f := verdict.Finding{Decision: verdict.Deny, Field: "spec.source.catalog.version"}
 	switch {
@@ -236,7 +237,7 @@ func foreignExtensionVersion(in *ClusterExtensionInput, p *state.OperatorPolicy)
 }
 
 // forbidsExact judges an exact version by a mustnothave policy that restricts versions, and returns why it is refused.
-func forbidsExact(p *state.OperatorPolicy, in *ClusterExtensionInput, version string) (verdict.Decision, string) {
+func forbidsExact(p *operatorpolicy.Policy, in *ClusterExtensionInput, version string) (verdict.Decision, string) {
 	forbidden := "the policy is mustnothave for " + p.ForbiddenText()
 	if !inRange(p, version) {
 		return verdict.Allow, ""
@@ -255,7 +256,7 @@ func forbidsExact(p *state.OperatorPolicy, in *ClusterExtensionInput, version st
 }
 
 // allowsExact judges an exact version by a policy that allows only what it matches, and returns why it is refused.
-func allowsExact(p *state.OperatorPolicy, in *ClusterExtensionInput, version string) (verdict.Decision, string) {
+func allowsExact(p *operatorpolicy.Policy, in *ClusterExtensionInput, version string) (verdict.Decision, string) {
 	within := inRange(p, version)
 	if len(p.Versions.Entries) == 0 && (within || p.StartingCSV == "") {
 		if within {
@@ -290,7 +291,7 @@ func allowsExact(p *state.OperatorPolicy, in *ClusterExtensionInput, version str
 }
 
 // inRange reports whether an exact version is in spec.VersionRange; always if there is none.
-func inRange(p *state.OperatorPolicy, version string) bool {
+func inRange(p *operatorpolicy.Policy, version string) bool {
 	if p.VersionRange == nil {
 		return true
 	}
@@ -301,7 +302,7 @@ func inRange(p *state.OperatorPolicy, version string) bool {
 // namesOfVersion returns the ClusterServiceVersions that the catalog of the policy has in a version, at least one; or
 // why that is not known, as a clause. Only the catalog that the policy names counts: another one may be a tenant's.
 func namesOfVersion(
-	p *state.OperatorPolicy, in *ClusterExtensionInput, version string,
+	p *operatorpolicy.Policy, in *ClusterExtensionInput, version string,
 ) (names []string, unknown string) {
 	entries, unknown := offeredTo(p, in)
 	for _, e := range entries {
@@ -316,7 +317,7 @@ func namesOfVersion(
 }
 
 // offeredTo returns all versions of the package in the catalog of the policy, or why they are not known, as a clause.
-func offeredTo(p *state.OperatorPolicy, in *ClusterExtensionInput) (entries []catalog.Entry, unknown string) {
+func offeredTo(p *operatorpolicy.Policy, in *ClusterExtensionInput) (entries []catalog.Entry, unknown string) {
 	if p.Catalog.Name == "" || p.Catalog.Namespace == "" {
 		return nil, "the policy names no catalog that gives the versions of what it lists " +
 			"(spec.subscription.source and sourceNamespace)"
@@ -335,7 +336,7 @@ func offeredTo(p *state.OperatorPolicy, in *ClusterExtensionInput) (entries []ca
 }
 
 // acceptedExact returns which exact versions are accepted.
-func acceptedExact(p *state.OperatorPolicy, in *ClusterExtensionInput) string {
+func acceptedExact(p *operatorpolicy.Policy, in *ClusterExtensionInput) string {
 	within := ""
 	if p.VersionRange != nil {
 		within = " in versionRange " + text.Quote(p.VersionRange.String())

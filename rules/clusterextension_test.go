@@ -11,6 +11,7 @@ import (
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/facts"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
@@ -32,7 +33,7 @@ func extension(t testing.TB, version string) *olm.ClusterExtension {
 }
 
 // extensionPolicy returns an enforced policy for package etcd in namespace shop.
-func extensionPolicy(edit func(*policyv1beta2.OperatorPolicySpec)) *state.OperatorPolicy {
+func extensionPolicy(edit func(*policyv1beta2.OperatorPolicySpec)) *operatorpolicy.Policy {
 	op := &policyv1beta2.OperatorPolicy{}
 	op.Namespace, op.Name = "policies", "etcd"
 	op.Spec = policyv1beta2.OperatorPolicySpec{RemediationAction: policyv1beta2.Enforce,
@@ -104,7 +105,7 @@ func TestO61Extensions(t *testing.T) {
 		}, version: "1.0.0", want: "is held"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			contents := state.NamespaceContents{Policies: []*state.OperatorPolicy{extensionPolicy(c.policy)}}
+			contents := state.NamespaceContents{Policies: []*operatorpolicy.Policy{extensionPolicy(c.policy)}}
 			if c.installed != "" {
 				contents.CSVs = []state.Installed{{CSV: "etcd.v0-installed", Package: "etcd", Version: c.installed}}
 			}

@@ -17,8 +17,8 @@ import (
 	"github.com/opgate/opgate/rules/bundle"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/dependency"
-	"github.com/opgate/opgate/rules/exception"
 	"github.com/opgate/opgate/rules/grant"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
@@ -266,19 +266,19 @@ func (in *ConstraintInput) preview(d *constraint.Definition, v *verdict.Verdict)
 
 // constraintExceptions returns the exceptions of a Constraint, and what is not valid about them. They are all about
 // bundle/constraint, the rule by which a Constraint judges what is installed.
-func constraintExceptions(c *constraintv1.Constraint) (exception.List, field.ErrorList) {
-	specs, rule := make([]exception.Spec, len(c.Spec.Exceptions)), []string{string(bundle.RuleConstraint)}
+func constraintExceptions(c *constraintv1.Constraint) (operatorpolicy.Exceptions, field.ErrorList) {
+	specs, rule := make([]operatorpolicy.ExceptionSpec, len(c.Spec.Exceptions)), []string{string(bundle.RuleConstraint)}
 	for i, e := range c.Spec.Exceptions {
-		specs[i] = exception.Spec{Versions: e.Versions, Namespaces: e.Namespaces, Rules: rule, Reason: e.Reason,
+		specs[i] = operatorpolicy.ExceptionSpec{Versions: e.Versions, Namespaces: e.Namespaces, Rules: rule, Reason: e.Reason,
 			Expires: e.Expires}
 	}
-	return exception.Read(field.NewPath("spec", "exceptions"), specs, rule, c.Status.EndedExceptions)
+	return operatorpolicy.ReadExceptions(specs, rule, c.Status.EndedExceptions)
 }
 
 // WidenedConstraintExceptions is WidenedExceptions for a Constraint.
 func WidenedConstraintExceptions(c, old *constraintv1.Constraint) []string {
 	now, _ := constraintExceptions(c) // what is not valid is refused
-	var before exception.List
+	var before operatorpolicy.Exceptions
 	if old != nil {
 		before, _ = constraintExceptions(old)
 	}
@@ -286,7 +286,7 @@ func WidenedConstraintExceptions(c, old *constraintv1.Constraint) []string {
 }
 
 // judgeExceptions judges the exceptions of a Constraint that is written.
-func (in *ConstraintInput) judgeExceptions(v *verdict.Verdict) exception.List {
+func (in *ConstraintInput) judgeExceptions(v *verdict.Verdict) operatorpolicy.Exceptions {
 	all, errs := constraintExceptions(in.Constraint)
 	v.AddFaults(RuleConstraintField, errs)
 	all.Judge(v, RuleConstraintExceptionEnded, in.Now, in.Review)

@@ -12,6 +12,7 @@ import (
 	"github.com/opgate/opgate/rules/carrier"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/facts"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
@@ -172,15 +173,15 @@ func TestOwnConstraints(t *testing.T) {
 		want     verdict.Decision
 		warnings int
 	}{
-		"nothing offers it": {state.NamespaceContents{Policies: []*state.OperatorPolicy{source},
+		"nothing offers it": {state.NamespaceContents{Policies: []*operatorpolicy.Policy{source},
 			Facts: aroundKubernetes, Constraints: under()}, verdict.Hold, 0},
 		"nothing offers it, and nothing may refuse": {state.NamespaceContents{Facts: aroundKubernetes, Constraints: under()},
 			verdict.Allow, 1},
-		"the cluster offers it": {state.NamespaceContents{Policies: []*state.OperatorPolicy{source},
+		"the cluster offers it": {state.NamespaceContents{Policies: []*operatorpolicy.Policy{source},
 			Facts: aroundKubernetes, Constraints: under(secured)}, verdict.Allow, 0},
-		"what is installed offers it": {state.NamespaceContents{Policies: []*state.OperatorPolicy{source},
+		"what is installed offers it": {state.NamespaceContents{Policies: []*operatorpolicy.Policy{source},
 			Facts: aroundKubernetes, Constraints: under(), CSVs: installed("vault")}, verdict.Allow, 0},
-		"only what it replaces offers it": {state.NamespaceContents{Policies: []*state.OperatorPolicy{source},
+		"only what it replaces offers it": {state.NamespaceContents{Policies: []*operatorpolicy.Policy{source},
 			Facts: aroundKubernetes, Constraints: under(), CSVs: installed("etcd")}, verdict.Hold, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -211,7 +212,7 @@ func TestBinding(t *testing.T) {
 		return s
 	}
 	governed := tenant
-	governed.Policies = []*state.OperatorPolicy{policyFor("etcd", nil)}
+	governed.Policies = []*operatorpolicy.Policy{policyFor("etcd", nil)}
 	for name, c := range map[string]struct {
 		contents state.NamespaceContents
 		sub      *olm.Subscription
@@ -251,7 +252,7 @@ func TestBinding(t *testing.T) {
 			}
 		})
 	}
-	if mode, because := governed.Policies[0].Approval(state.NewNamespace("shop", governed)); mode != olm.ApprovalManual ||
+	if mode, because := state.NewNamespace("shop", governed).Approval(governed.Policies[0]); mode != olm.ApprovalManual ||
 		!strings.Contains(because, "Constraint curated") {
 		t.Errorf("under a Constraint the policy wants %s, since %s", mode, because)
 	}
@@ -340,9 +341,9 @@ func TestCSVNamedAsAttacks(t *testing.T) {
 			verdict.Deny,
 			"(bundle/constraint)"},
 		"past OLM, against a policy": {CSVInput{New: csv("etcd.v0.9.2", etcd)},
-			state.NamespaceContents{Policies: []*state.OperatorPolicy{pinned}}, verdict.Deny, "(bundle/version)"},
+			state.NamespaceContents{Policies: []*operatorpolicy.Policy{pinned}}, verdict.Deny, "(bundle/version)"},
 		"past OLM, says nothing of itself": {CSVInput{New: csv("etcd.v0.9.2", "")},
-			state.NamespaceContents{Policies: []*state.OperatorPolicy{pinned}}, verdict.Hold, "(bundle/unknown)"},
+			state.NamespaceContents{Policies: []*operatorpolicy.Policy{pinned}}, verdict.Hold, "(bundle/unknown)"},
 		"a copy that is none": {CSVInput{New: csv("etcd.v0.9.2", properties("etcd", "0.9.2"), copied)},
 			state.NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, verdict.Deny,
 			"(bundle/constraint)"},
@@ -368,7 +369,7 @@ func TestCSVNamedAsAttacks(t *testing.T) {
 				Plans: []*olm.InstallPlan{unapproved}},
 			verdict.Deny, "(bundle/constraint)"},
 		"by OLM, before its plan is seen": {CSVInput{New: csv("etcd.v0.9.2", etcd), ByOLM: true},
-			state.NamespaceContents{Policies: []*state.OperatorPolicy{pinned}}, verdict.Deny, "(bundle/version)"},
+			state.NamespaceContents{Policies: []*operatorpolicy.Policy{pinned}}, verdict.Deny, "(bundle/version)"},
 		"the name of a plan that is done": {CSVInput{New: csv("etcd.v0.9.2", "")},
 			state.NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified),
 				Plans: []*olm.InstallPlan{running("Manual", olm.PhaseComplete)}}, verdict.Deny, "(bundle/constraint)"},
@@ -393,17 +394,17 @@ func TestCSVNamedAsAttacks(t *testing.T) {
 			state.NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified)}, verdict.Allow, ""},
 		"an edit of one that a policy does not allow any more": {CSVInput{Old: csv("etcd.v0.9.2", etcd),
 			New: csv("etcd.v0.9.2", etcd, func(c *olm.CSV) { c.Spec.Digest[0]++ })},
-			state.NamespaceContents{Policies: []*state.OperatorPolicy{pinned}}, verdict.Deny, "(csv/frozen)"},
+			state.NamespaceContents{Policies: []*operatorpolicy.Policy{pinned}}, verdict.Deny, "(csv/frozen)"},
 		"another version by an edit": {CSVInput{Old: csv("etcd.v0.9.4", properties("etcd", "0.9.4")),
 			New: csv("etcd.v0.9.4", properties("vault", "0.1.9"))},
-			state.NamespaceContents{Policies: []*state.OperatorPolicy{policyFor("vault", versions("vault.v0.1.8"))}}, verdict.Deny,
+			state.NamespaceContents{Policies: []*operatorpolicy.Policy{policyFor("vault", versions("vault.v0.1.8"))}}, verdict.Deny,
 			"(bundle/version)"},
 		"a governed package by an edit of its name": {CSVInput{Old: csv("etcd.v0.9.4", properties("etcd", "0.9.4")),
 			New: csv("etcd.v0.9.4", properties("innocent", "0.9.4"))},
-			state.NamespaceContents{Policies: []*state.OperatorPolicy{pinned}}, verdict.Deny, "something else than package etcd"},
+			state.NamespaceContents{Policies: []*operatorpolicy.Policy{pinned}}, verdict.Deny, "something else than package etcd"},
 		"a governed package that plays a copy": {CSVInput{Old: csv("etcd.v0.9.4", properties("etcd", "0.9.4")),
 			New: csv("etcd.v0.9.4", properties("etcd", "0.9.4"), copied)},
-			state.NamespaceContents{Policies: []*state.OperatorPolicy{pinned}}, verdict.Deny, "something else than package etcd"},
+			state.NamespaceContents{Policies: []*operatorpolicy.Policy{pinned}}, verdict.Deny, "something else than package etcd"},
 		"nothing is judged here": {CSVInput{New: csv("etcd.v0.9.2", "")}, state.NamespaceContents{}, verdict.Allow, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -499,7 +500,7 @@ func TestPlansBornApprovedUnderConstraints(t *testing.T) {
 func TestOverrideOfConstraints(t *testing.T) {
 	plan := withStep(pendingPlan("etcd 0.9.2"), "etcd.v0.9.2", inline("1.99.0"))
 	ns := state.NewNamespace("shop",
-		state.NamespaceContents{Policies: []*state.OperatorPolicy{policyFor("etcd", versions("etcd.v0.9.4"))},
+		state.NamespaceContents{Policies: []*operatorpolicy.Policy{policyFor("etcd", versions("etcd.v0.9.4"))},
 			Facts: aroundKubernetes, Constraints: under(certified)})
 	v := JudgePlan(PlanInput{Plan: plan, Namespace: ns})
 	needs, ok := OverrideNeeds(&v, ns)

@@ -10,8 +10,8 @@ import (
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/bundle"
 	"github.com/opgate/opgate/rules/constraint"
-	"github.com/opgate/opgate/rules/exception"
 	"github.com/opgate/opgate/rules/facts"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
@@ -93,9 +93,9 @@ func TestJudgedConstraintExceptions(t *testing.T) {
 		// refused is the field of the refusal, warned a part of a warning.
 		refused, warned string
 	}{
-		"in force":            {now: end.Add(-exception.Notice - time.Second), review: true},
-		"in 14 days, files":   {now: end.Add(-exception.Notice), review: true, warned: "(constraint/exception-ended)"},
-		"in 14 days, cluster": {now: end.Add(-exception.Notice)},
+		"in force":            {now: end.Add(-operatorpolicy.Notice - time.Second), review: true},
+		"in 14 days, files":   {now: end.Add(-operatorpolicy.Notice), review: true, warned: "(constraint/exception-ended)"},
+		"in 14 days, cluster": {now: end.Add(-operatorpolicy.Notice)},
 		"ended, files":        {now: end, review: true, refused: "spec.exceptions"},
 		"ended, cluster":      {now: end, warned: "(constraint/exception-ended)"},
 		"no version": {now: end.Add(-time.Hour), refused: "spec.exceptions[0].versions",

@@ -6,6 +6,7 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
 )
 
@@ -21,11 +22,11 @@ func TestA4Escapes(t *testing.T) {
 	})
 	allowed, other := policyFor("etcd", versions("etcd.v0.9.2")), policyFor("etcd", versions("etcd.v0.9.4"))
 	other.Object.Generation = 3
-	completed := CompletedOperatorPolicy(other.Object, other.Object, nil)
+	completed := CompletedOperatorPolicy(other, other.Object, nil)
 	for _, c := range []struct {
 		name   string
 		edit   func(*olm.CSV)
-		policy *state.OperatorPolicy
+		policy *operatorpolicy.Policy
 		plans  []*olm.InstallPlan
 		// known and refused are the outcome, generation that of the first reason.
 		known, refused bool
@@ -99,7 +100,7 @@ func TestA4Escapes(t *testing.T) {
 				c.edit(csv)
 			}
 			installed, _ := state.InstalledBy(written(t, etcdSpec))
-			ns := state.NewNamespace("shop", state.NamespaceContents{Exists: true, Policies: []*state.OperatorPolicy{c.policy},
+			ns := state.NewNamespace("shop", state.NamespaceContents{Exists: true, Policies: []*operatorpolicy.Policy{c.policy},
 				Plans: c.plans, CSVs: []state.Installed{installed}})
 			reasons, known := JudgeEscape(csv, ns)
 			if known != c.known || (len(reasons) > 0) != c.refused {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
@@ -72,7 +73,7 @@ func TestA5PlanLendsItsName(t *testing.T) {
 		user   string
 		byOLM  bool
 		spec   string
-		policy *state.OperatorPolicy
+		policy *operatorpolicy.Policy
 		plans  []*olm.InstallPlan
 		want   verdict.Decision
 		says   string
@@ -206,7 +207,7 @@ func TestA5PlanLendsItsName(t *testing.T) {
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			ns := state.NewNamespace("shop", state.NamespaceContents{Policies: []*state.OperatorPolicy{c.policy}, Plans: c.plans})
+			ns := state.NewNamespace("shop", state.NamespaceContents{Policies: []*operatorpolicy.Policy{c.policy}, Plans: c.plans})
 			v := JudgeCSV(CSVInput{New: written(t, c.spec), Namespace: ns, ByOLM: c.byOLM, User: c.user})
 			if v.Decision != c.want || !strings.Contains(v.Refusal(), c.says) {
 				t.Errorf("%s: %s\nwant %s with %q", v.Decision, v.Refusal(), c.want, c.says)
@@ -219,7 +220,7 @@ func TestA5PlanLendsItsName(t *testing.T) {
 func TestA5ImageSaysAnother(t *testing.T) {
 	plan := installing(t, "", func(p *olm.InstallPlan) { p.Status.ServiceAccount.Name = "weak" })
 	ns := state.NewNamespace("shop",
-		state.NamespaceContents{Policies: []*state.OperatorPolicy{policyFor("etcd", versions("etcd.v0.9.2"))},
+		state.NamespaceContents{Policies: []*operatorpolicy.Policy{policyFor("etcd", versions("etcd.v0.9.2"))},
 			Plans: []*olm.InstallPlan{plan}})
 	csv := written(t, etcdSpec)
 	csv.Metadata.Annotations.Properties = properties("vault", "0.1.9")
@@ -236,7 +237,7 @@ func TestA6ContentsExchanged(t *testing.T) {
 	ns := func(spec string) *state.Namespace {
 		installed, _ := state.InstalledBy(written(t, spec))
 		return state.NewNamespace("shop",
-			state.NamespaceContents{Policies: []*state.OperatorPolicy{policyFor("etcd", versions("etcd.v0.9.2", "etcd.v0.9.4"))},
+			state.NamespaceContents{Policies: []*operatorpolicy.Policy{policyFor("etcd", versions("etcd.v0.9.2", "etcd.v0.9.4"))},
 				Plans: []*olm.InstallPlan{done}, CSVs: []state.Installed{installed},
 				Subscriptions: []*olm.Subscription{subscribed("etcd", "etcd.v0.9.4", "etcd.v0.9.2")}})
 	}
@@ -280,7 +281,7 @@ func TestA6ContentsExchanged(t *testing.T) {
 // TestA10CopyMadeReal removes or changes the label of a copy. Live in e2e.
 func TestA10CopyMadeReal(t *testing.T) {
 	ns := state.NewNamespace("shop",
-		state.NamespaceContents{Policies: []*state.OperatorPolicy{policyFor("etcd", versions("etcd.v0.9.4"))}})
+		state.NamespaceContents{Policies: []*operatorpolicy.Policy{policyFor("etcd", versions("etcd.v0.9.4"))}})
 	copied := func(from string) *olm.CSV {
 		csv := written(t, etcdSpec)
 		csv.Metadata.Labels.CopiedFrom = from

@@ -6,29 +6,30 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
 )
 
 // TestUpgradeDeadline: the shortest wait of the policies of an upgrade counts from the creation of its plan.
 func TestUpgradeDeadline(t *testing.T) {
-	limited := func(wait string) *state.OperatorPolicy {
+	limited := func(wait string) *operatorpolicy.Policy {
 		return policyFor("etcd", func(s *policyv1beta2.OperatorPolicySpec) { s.MaximumWait = wait })
 	}
 	installed := []state.Installed{{CSV: "etcd.v0.9.2", Package: "etcd", Version: "0.9.2"}}
 	for name, test := range map[string]struct {
-		policies  []*state.OperatorPolicy
+		policies  []*operatorpolicy.Policy
 		installed []state.Installed
 		created   string
 		want      string
 	}{
-		"an upgrade": {[]*state.OperatorPolicy{limited("72h")}, installed, "2026-12-01T00:00:00Z",
+		"an upgrade": {[]*operatorpolicy.Policy{limited("72h")}, installed, "2026-12-01T00:00:00Z",
 			"2026-12-04T00:00:00Z"},
-		"the shorter of two": {[]*state.OperatorPolicy{limited("72h"), limited("1h")}, installed, "2026-12-01T00:00:00Z",
+		"the shorter of two": {[]*operatorpolicy.Policy{limited("72h"), limited("1h")}, installed, "2026-12-01T00:00:00Z",
 			"2026-12-01T01:00:00Z"},
-		"a first installation": {[]*state.OperatorPolicy{limited("72h")}, nil, "2026-12-01T00:00:00Z", ""},
-		"any time":             {[]*state.OperatorPolicy{limited("")}, installed, "2026-12-01T00:00:00Z", ""},
-		"no duration":          {[]*state.OperatorPolicy{limited("3d")}, installed, "2026-12-01T00:00:00Z", ""},
-		"no time of creation":  {[]*state.OperatorPolicy{limited("72h")}, installed, "", ""},
+		"a first installation": {[]*operatorpolicy.Policy{limited("72h")}, nil, "2026-12-01T00:00:00Z", ""},
+		"any time":             {[]*operatorpolicy.Policy{limited("")}, installed, "2026-12-01T00:00:00Z", ""},
+		"no duration":          {[]*operatorpolicy.Policy{limited("3d")}, installed, "2026-12-01T00:00:00Z", ""},
+		"no time of creation":  {[]*operatorpolicy.Policy{limited("72h")}, installed, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			plan := pendingPlan("etcd 0.9.4")

@@ -64,7 +64,7 @@ func TestDeletionField(t *testing.T) {
 		ComplianceType:  policyv1beta2.MustHave,
 		UpgradeApproval: policyv1beta2.UpgradeApprovalAutomatic, Deletion: "deny",
 		Subscription: policyv1beta2.SubscriptionTemplate{Name: "etcd", Namespace: "shop"}}
-	errs := operatorpolicy.Validate(op)
+	errs := NewOperatorPolicy(op).Invalid
 	if len(errs) != 1 || errs[0].Field != "spec.deletion" {
 		t.Errorf("got %v", errs)
 	}
@@ -138,7 +138,7 @@ func TestKeptByConstraint(t *testing.T) {
 		return &olm.Subscription{Spec: olm.SubscriptionSpec{Package: pkg}}
 	}
 	ns := state.NewNamespace("shop", state.NamespaceContents{Constraints: under(d),
-		Policies:      []*state.OperatorPolicy{NewOperatorPolicy(op)},
+		Policies:      []*operatorpolicy.Policy{NewOperatorPolicy(op)},
 		Subscriptions: []*olm.Subscription{subscription("etcd"), subscription("grafana")},
 		CSVs:          []state.Installed{{CSV: "strange.v1"}}})
 	for pkg, want := range map[string]string{"etcd": "spec.deletion.action of Constraint keep", "grafana": "", "": ""} {
@@ -149,7 +149,7 @@ func TestKeptByConstraint(t *testing.T) {
 	if got := ns.Operators(); !slices.Equal(got, []string{"", "etcd", "grafana"}) {
 		t.Errorf("operators are %q", got)
 	}
-	empty := state.NewNamespace("empty", state.NamespaceContents{Policies: []*state.OperatorPolicy{NewOperatorPolicy(op)}})
+	empty := state.NewNamespace("empty", state.NamespaceContents{Policies: []*operatorpolicy.Policy{NewOperatorPolicy(op)}})
 	if got := Keeps(d, slices.Values([]*state.Namespace{ns, empty})); got != 1 {
 		t.Errorf("%d policies remove nothing, want 1", got)
 	}

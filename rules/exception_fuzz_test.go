@@ -7,9 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/validation/field"
-
-	"github.com/opgate/opgate/rules/exception"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -35,17 +33,17 @@ func FuzzExceptions(f *testing.F) {
 		r := rand.New(rand.NewPCG(seed, 0))
 		const rule = "bundle/version"
 		ends := []string{expires, "2026-12-15T00:00:00Z", "2027-12-15T00:00:00+01:00", "soon"}
-		specs := make([]exception.Spec, min(max(n, 1), 40))
+		specs := make([]operatorpolicy.ExceptionSpec, min(max(n, 1), 40))
 		for i := range specs {
-			specs[i] = exception.Spec{Versions: []string{pick(r, version, "etcd.v0.9.2", "etcd.v0.9.4")},
+			specs[i] = operatorpolicy.ExceptionSpec{Versions: []string{pick(r, version, "etcd.v0.9.2", "etcd.v0.9.4")},
 				Rules:  []string{pick(r, rule, rule, "bundle/upgrade", "policy/unreadable", version)},
 				Reason: pick(r, reason, "why"), Expires: pick(r, ends...)}
 			if r.IntN(2) == 0 {
 				specs[i].Namespaces = []string{namespace}
 			}
 		}
-		known, path := []string{rule, "bundle/upgrade"}, field.NewPath("spec", "exceptions")
-		all, errs := exception.Read(path, specs, known, nil)
+		known := []string{rule, "bundle/upgrade"}
+		all, errs := operatorpolicy.ReadExceptions(specs, known, nil)
 		_ = errs.ToAggregate()
 		now := time.Unix(unix, 0)
 		state := all.At(now)
@@ -56,14 +54,14 @@ func FuzzExceptions(f *testing.F) {
 		if !next.IsZero() && !next.After(now) || !end.IsZero() && !end.After(now) {
 			t.Fatalf("at %s the next change is %s, and the end %s", now, next, end)
 		}
-		remembered, _ := exception.Read(path, specs, known, all.Ended(now))
+		remembered, _ := operatorpolicy.ReadExceptions(specs, known, all.Ended(now))
 		shuffled := slices.Clone(specs)
 		r.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
-		reordered, _ := exception.Read(path, shuffled, known, nil)
-		fewer, _ := exception.Read(path, specs[:len(specs)-1], known, nil)
+		reordered, _ := operatorpolicy.ReadExceptions(shuffled, known, nil)
+		fewer, _ := operatorpolicy.ReadExceptions(specs[:len(specs)-1], known, nil)
 		for _, csv := range []string{version, "etcd.v0.9.2", "etcd.v0.9.4"} {
 			for _, in := range []string{namespace, "other"} {
-				sets := func(l exception.List, at time.Time) bool {
+				sets := func(l operatorpolicy.Exceptions, at time.Time) bool {
 					return l.For(verdict.RuleID(rule), csv, "", in,
 						at) != nil
 				}
@@ -87,8 +85,8 @@ func FuzzExceptions(f *testing.F) {
 }
 
 // admits reports whether one of some exceptions names a version, and ends after a time.
-func admits(specs []exception.Spec, csv, namespace, rule string, now time.Time) bool {
-	return slices.ContainsFunc(specs, func(s exception.Spec) bool {
+func admits(specs []operatorpolicy.ExceptionSpec, csv, namespace, rule string, now time.Time) bool {
+	return slices.ContainsFunc(specs, func(s operatorpolicy.ExceptionSpec) bool {
 		end, err := time.Parse(time.RFC3339, s.Expires)
 		return err == nil && now.Before(end) && slices.Contains(s.Rules, rule) && strings.TrimSpace(s.Reason) != "" &&
 			slices.ContainsFunc(s.Versions, func(v string) bool { return strings.Contains(v, csv) }) &&

@@ -10,7 +10,7 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/bundle"
-	"github.com/opgate/opgate/rules/exception"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
@@ -18,7 +18,7 @@ import (
 const exceptionEnd = "2026-12-01T00:00:00+01:00"
 
 // exceptionPolicy allows etcd.v0.9.2, and etcd.v0.9.4 by an exception.
-func exceptionPolicy(edit func(*policyv1beta2.OperatorPolicySpec)) *state.OperatorPolicy {
+func exceptionPolicy(edit func(*policyv1beta2.OperatorPolicySpec)) *operatorpolicy.Policy {
 	return policyFor("etcd", func(s *policyv1beta2.OperatorPolicySpec) {
 		s.Versions = []string{"etcd.v0.9.2"}
 		s.Exceptions = []policyv1beta2.Exception{{Versions: []string{"etcd.v0.9.4"}, Rules: []string{"bundle/version"},
@@ -76,7 +76,7 @@ func TestException(t *testing.T) {
 			}
 			p := exceptionPolicy(test.edit)
 			plan := pendingPlan("etcd 0.9.4")
-			ns := state.NewNamespace("shop", state.NamespaceContents{Policies: []*state.OperatorPolicy{p},
+			ns := state.NewNamespace("shop", state.NamespaceContents{Policies: []*operatorpolicy.Policy{p},
 				Plans: []*olm.InstallPlan{plan}, Exists: true})
 			v := JudgePlan(PlanInput{Plan: plan, Namespace: ns, Now: now})
 			if (v.Decision == verdict.Allow) != (test.refused == "") || !strings.Contains(v.Refusal(), test.refused) {
@@ -115,7 +115,7 @@ func TestExceptionNeverOpensAgain(t *testing.T) {
 	op.Status.EndedExceptions = NewOperatorPolicy(op).Exceptions().Ended(leader)
 	plan := pendingPlan("etcd 0.9.4")
 	judge := func() verdict.Decision {
-		ns := state.NewNamespace("shop", state.NamespaceContents{Policies: []*state.OperatorPolicy{NewOperatorPolicy(op)}, Exists: true})
+		ns := state.NewNamespace("shop", state.NamespaceContents{Policies: []*operatorpolicy.Policy{NewOperatorPolicy(op)}, Exists: true})
 		v := JudgePlan(PlanInput{Plan: plan, Namespace: ns, Now: behind})
 		return v.Decision
 	}
@@ -139,14 +139,14 @@ func TestExceptionNeverOpensAgain(t *testing.T) {
 func TestExceptionTimer(t *testing.T) {
 	p, end := exceptionPolicy(nil), momentOf(t, exceptionEnd)
 	for _, test := range []struct{ now, want time.Time }{
-		{end.Add(-20 * 24 * time.Hour), end.Add(-exception.Notice)}, {end.Add(-exception.Notice), end},
+		{end.Add(-20 * 24 * time.Hour), end.Add(-operatorpolicy.Notice)}, {end.Add(-operatorpolicy.Notice), end},
 		{end.Add(-time.Second), end}, {end, time.Time{}},
 	} {
 		if got := p.Exceptions().Next(test.now); !got.Equal(test.want) {
 			t.Errorf("at %s: judged again at %s, want %s", test.now, got, test.want)
 		}
 	}
-	if ending := p.Exceptions().At(end.Add(-exception.Notice)).Ending; len(ending) != 1 {
+	if ending := p.Exceptions().At(end.Add(-operatorpolicy.Notice)).Ending; len(ending) != 1 {
 		t.Errorf("two weeks before its end: %q", ending)
 	}
 }
@@ -220,9 +220,9 @@ func TestReviewedExceptions(t *testing.T) {
 	}{
 		"ended, files":        {now: end, review: true, want: verdict.Deny},
 		"ended, cluster":      {now: end, warns: true},
-		"in 14 days, files":   {now: end.Add(-exception.Notice), review: true, warns: true},
-		"in 14 days, cluster": {now: end.Add(-exception.Notice)},
-		"in 15 days, files":   {now: end.Add(-exception.Notice - time.Second), review: true},
+		"in 14 days, files":   {now: end.Add(-operatorpolicy.Notice), review: true, warns: true},
+		"in 14 days, cluster": {now: end.Add(-operatorpolicy.Notice)},
+		"in 15 days, files":   {now: end.Add(-operatorpolicy.Notice - time.Second), review: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := JudgeOperatorPolicy(OperatorPolicyInput{Policy: exceptionPolicy(nil).Object,
@@ -244,7 +244,7 @@ func TestExceptedStepIsNoEscape(t *testing.T) {
 	op.Status.EndedExceptions = NewOperatorPolicy(op).Exceptions().Ended(momentOf(t, exceptionEnd))
 	plan := pendingPlan("etcd 0.9.4")
 	plan.Spec.Approved, plan.Status.Phase = true, olm.PhaseComplete
-	ns := state.NewNamespace("shop", state.NamespaceContents{Policies: []*state.OperatorPolicy{NewOperatorPolicy(op)},
+	ns := state.NewNamespace("shop", state.NamespaceContents{Policies: []*operatorpolicy.Policy{NewOperatorPolicy(op)},
 		Plans: []*olm.InstallPlan{plan}, Exists: true})
 	for created, want := range map[string]int{"2026-11-30T22:59:59Z": 0, "2026-11-30T23:00:00Z": 1} {
 		csv := &olm.CSV{Metadata: olm.ObjectMeta{Namespace: "shop", Name: "etcd.v0.9.4", CreationTimestamp: created}}

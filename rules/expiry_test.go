@@ -10,6 +10,7 @@ import (
 	"github.com/opgate/opgate/rules/bundle"
 	"github.com/opgate/opgate/rules/carrier"
 	"github.com/opgate/opgate/rules/evidence"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
@@ -48,7 +49,7 @@ func TestConsentEnds(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			plan := consentedPlan(digest)
 			plan.Metadata.Annotations.ConsentExpires = c.expires
-			ns := carrier.Read(state.NewNamespace("shop", state.NamespaceContents{Policies: []*state.OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))},
+			ns := carrier.Read(state.NewNamespace("shop", state.NamespaceContents{Policies: []*operatorpolicy.Policy{policyFor("etcd", reviewing(holdPermissions))},
 				CSVs: etcdInstalled(), Plans: []*olm.InstallPlan{plan}}), nil, reading(nil, etcdChange(nil)))
 			v := JudgePlan(PlanInput{Plan: plan, Namespace: ns, Now: timeOf(t, c.now)})
 			if (v.Decision == verdict.Allow) != (c.ended == "") || !strings.Contains(v.Refusal(), c.ended) {
@@ -110,7 +111,7 @@ func TestConsentEndIsWritten(t *testing.T) {
 			in := annotate(old, digest, "", false)
 			in.New.Metadata.Annotations.ConsentExpires = c.expires
 			in.Now = momentOf(t, "2026-12-01T13:00:00Z")
-			in.Namespace = carrier.Read(state.NewNamespace("shop", state.NamespaceContents{Policies: []*state.OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))},
+			in.Namespace = carrier.Read(state.NewNamespace("shop", state.NamespaceContents{Policies: []*operatorpolicy.Policy{policyFor("etcd", reviewing(holdPermissions))},
 				CSVs: etcdInstalled(), Plans: []*olm.InstallPlan{old}}), nil, reading(nil, etcdChange(nil)))
 			if got := in.ConsentAsked(); got != c.asked {
 				t.Errorf("consent asked is %v", got)
@@ -129,7 +130,7 @@ func TestConsentEndCountsAtOnce(t *testing.T) {
 	old := consentedPlan(digest)
 	in := annotate(old, digest, "", true)
 	in.New.Metadata.Annotations.ConsentExpires, in.Now = "ended", momentOf(t, noon)
-	in.Namespace = carrier.Read(state.NewNamespace("shop", state.NamespaceContents{Policies: []*state.OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))},
+	in.Namespace = carrier.Read(state.NewNamespace("shop", state.NamespaceContents{Policies: []*operatorpolicy.Policy{policyFor("etcd", reviewing(holdPermissions))},
 		CSVs: etcdInstalled(), Plans: []*olm.InstallPlan{old}}), nil, reading(nil, etcdChange(nil)))
 	if v := JudgePlanUpdate(in); v.Decision != verdict.Hold || v.Reasons[0].Rule != bundle.RuleConsent {
 		t.Errorf("%s: %s", v.Decision, v.Refusal())
@@ -219,7 +220,7 @@ func TestOverrideEnds(t *testing.T) {
 		plan := installing(t, etcdSpec, func(p *olm.InstallPlan) {
 			p.Metadata.Annotations.OverrideReason, p.Metadata.Annotations.OverrideExpires = "ticket 77", c.expires
 		})
-		in := state.NamespaceContents{Exists: true, Policies: []*state.OperatorPolicy{policyFor("etcd", versions("etcd.v0.9.4"))},
+		in := state.NamespaceContents{Exists: true, Policies: []*operatorpolicy.Policy{policyFor("etcd", versions("etcd.v0.9.4"))},
 			Plans: []*olm.InstallPlan{plan}}
 		v := JudgeCSV(CSVInput{New: written(t, etcdSpec), Namespace: state.NewNamespace("shop", in), ByOLM: true,
 			Now: timeOf(t, c.now)})
@@ -278,7 +279,7 @@ func TestEndsAreRecorded(t *testing.T) {
 		if got := evidence.EndMarks(plan, now); !maps.Equal(got, c.want) {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 		}
-		ns := state.NewNamespace("shop", state.NamespaceContents{Policies: []*state.OperatorPolicy{policyFor("etcd", nil)},
+		ns := state.NewNamespace("shop", state.NamespaceContents{Policies: []*operatorpolicy.Policy{policyFor("etcd", nil)},
 			Plans: []*olm.InstallPlan{plan}})
 		if got := NextChange(ns, now); !got.Equal(timeOf(t, c.next)) {
 			t.Errorf("%s: next is %s, want %s", c.name, got, c.next)

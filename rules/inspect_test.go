@@ -8,6 +8,7 @@ import (
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/bundle"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
@@ -30,7 +31,7 @@ func TestJudgeInstalled(t *testing.T) {
 	fromOLM := *etcd.Spec
 	for _, c := range []struct {
 		name      string
-		policy    *state.OperatorPolicy
+		policy    *operatorpolicy.Policy
 		installed state.Installed
 		follows   *olm.Subscription
 		plans     []*olm.InstallPlan
@@ -96,7 +97,7 @@ func TestJudgeInstalled(t *testing.T) {
 		in := state.NamespaceContents{CSVs: []state.Installed{c.installed}, Plans: c.plans, Exists: true, Facts: aroundKubernetes,
 			Constraints: c.set}
 		if c.policy != nil {
-			in.Policies = []*state.OperatorPolicy{c.policy}
+			in.Policies = []*operatorpolicy.Policy{c.policy}
 		}
 		if c.follows != nil {
 			in.Subscriptions = []*olm.Subscription{c.follows}
@@ -130,7 +131,7 @@ func TestInspect(t *testing.T) {
 	follows := subscribed("etcd", "etcd.v0.9.4", "etcd.v0.9.2")
 	follows.Status.InstallPlan.Name = "waits"
 	ns := state.NewNamespace("shop", state.NamespaceContents{
-		Policies: []*state.OperatorPolicy{policyFor("etcd",
+		Policies: []*operatorpolicy.Policy{policyFor("etcd",
 			func(s *spec) { versions("etcd.v0.9.2")(s); anyCatalog(s) })},
 		Subscriptions: []*olm.Subscription{follows},
 		CSVs: []state.Installed{{CSV: "etcd.v0.9.2", Package: "etcd", Version: "0.9.2", Described: true,

@@ -8,6 +8,7 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
@@ -29,7 +30,7 @@ func operatorPolicy(pkg string, edit func(*policyv1beta2.OperatorPolicySpec)) *p
 	return op
 }
 
-func policyFor(pkg string, edit func(*policyv1beta2.OperatorPolicySpec)) *state.OperatorPolicy {
+func policyFor(pkg string, edit func(*policyv1beta2.OperatorPolicySpec)) *operatorpolicy.Policy {
 	return NewOperatorPolicy(operatorPolicy(pkg, edit))
 }
 
@@ -59,7 +60,7 @@ func versions(names ...string) func(*policyv1beta2.OperatorPolicySpec) {
 	return func(s *policyv1beta2.OperatorPolicySpec) { s.Versions = names }
 }
 
-func judged(plan *olm.InstallPlan, policies ...*state.OperatorPolicy) verdict.Verdict {
+func judged(plan *olm.InstallPlan, policies ...*operatorpolicy.Policy) verdict.Verdict {
 	return JudgePlan(PlanInput{Plan: plan, Namespace: state.NewNamespace("shop", state.NamespaceContents{Policies: policies})})
 }
 
@@ -68,27 +69,27 @@ func TestStandings(t *testing.T) {
 	vault := policyFor("vault", versions("vault.v0.1.9"))
 	for name, c := range map[string]struct {
 		plan     *olm.InstallPlan
-		policies []*state.OperatorPolicy
+		policies []*operatorpolicy.Policy
 		want     string
 	}{
-		"allowed and a neighbour": {pendingPlan("vault 0.1.9", "prometheus 0.56.0"), []*state.OperatorPolicy{vault},
+		"allowed and a neighbour": {pendingPlan("vault 0.1.9", "prometheus 0.56.0"), []*operatorpolicy.Policy{vault},
 			"vault allowed, prometheus ungoverned"},
 		"a chain of requirements": {pendingPlan("vault 0.1.9 etcd", "etcd 0.9.4 prometheus", "prometheus 0.56.0"),
-			[]*state.OperatorPolicy{vault}, "vault allowed, etcd required, prometheus required"},
+			[]*operatorpolicy.Policy{vault}, "vault allowed, etcd required, prometheus required"},
 		"a cycle": {pendingPlan("vault 0.1.9 etcd", "etcd 0.9.4 vault etcd"),
-			[]*state.OperatorPolicy{vault}, "vault allowed, etcd required"},
+			[]*operatorpolicy.Policy{vault}, "vault allowed, etcd required"},
 		"a diamond": {pendingPlan("vault 0.1.9 a b", "a 1.0.0 c", "b 1.0.0 c", "c 1.0.0"),
-			[]*state.OperatorPolicy{vault}, "vault allowed, a required, b required, c required"},
-		"what requires an allowed one": {pendingPlan("vault 0.1.9", "etcd 0.9.4 vault"), []*state.OperatorPolicy{vault},
+			[]*operatorpolicy.Policy{vault}, "vault allowed, a required, b required, c required"},
+		"what requires an allowed one": {pendingPlan("vault 0.1.9", "etcd 0.9.4 vault"), []*operatorpolicy.Policy{vault},
 			"vault allowed, etcd ungoverned"},
 		"a cycle among the ungoverned": {pendingPlan("vault 0.1.9", "a 1.0.0 b", "b 1.0.0 a"),
-			[]*state.OperatorPolicy{vault}, "vault allowed, a ungoverned, b ungoverned"},
+			[]*operatorpolicy.Policy{vault}, "vault allowed, a ungoverned, b ungoverned"},
 		"required but denied": {pendingPlan("vault 0.1.9 etcd", "etcd 0.9.4"),
-			[]*state.OperatorPolicy{vault, policyFor("etcd", versions("etcd.v0.9.2"))}, "vault allowed, etcd denied"},
-		"denied by one of two policies": {pendingPlan("vault 0.2.0"), []*state.OperatorPolicy{vault, policyFor("vault", nil)},
+			[]*operatorpolicy.Policy{vault, policyFor("etcd", versions("etcd.v0.9.2"))}, "vault allowed, etcd denied"},
+		"denied by one of two policies": {pendingPlan("vault 0.2.0"), []*operatorpolicy.Policy{vault, policyFor("vault", nil)},
 			"vault denied"},
 		"only not forbidden": {pendingPlan("etcd 0.9.4"),
-			[]*state.OperatorPolicy{policyFor("etcd", func(s *policyv1beta2.OperatorPolicySpec) {
+			[]*operatorpolicy.Policy{policyFor("etcd", func(s *policyv1beta2.OperatorPolicySpec) {
 				s.ComplianceType, s.Versions = policyv1beta2.MustNotHave, []string{"etcd.v0.9.2"}
 			})}, "etcd ungoverned"},
 	} {
@@ -110,7 +111,7 @@ func TestStandings(t *testing.T) {
 func TestAddingNeverAllows(t *testing.T) {
 	all := []string{"vault 0.1.9 etcd", "vault 0.2.0", "etcd 0.9.4 vault", "etcd 0.9.2", "prometheus 0.56.0 etcd",
 		"grafana nonsense"}
-	policies := []*state.OperatorPolicy{
+	policies := []*operatorpolicy.Policy{
 		policyFor("vault", versions("vault.v0.1.9")),
 		policyFor("etcd", func(s *policyv1beta2.OperatorPolicySpec) { s.VersionRange = "<0.9.4" }),
 		policyFor("grafana", func(s *policyv1beta2.OperatorPolicySpec) { s.VersionRange = ">=1.0.0" }),
@@ -137,7 +138,7 @@ func TestAddingNeverAllows(t *testing.T) {
 
 // TestVerdictIsStable judges the same input many times with its parts in different orders.
 func TestVerdictIsStable(t *testing.T) {
-	policies := []*state.OperatorPolicy{policyFor("a", versions("a.v1.0.0")), policyFor("b", versions("b.v1.0.0")),
+	policies := []*operatorpolicy.Policy{policyFor("a", versions("a.v1.0.0")), policyFor("b", versions("b.v1.0.0")),
 		policyFor("c", nil)}
 	csvs := []string{"a 2.0.0", "b 2.0.0", "c 2.0.0"}
 	first := judged(pendingPlan(csvs...), policies...)

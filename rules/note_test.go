@@ -11,6 +11,7 @@ import (
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/bundle"
 	"github.com/opgate/opgate/rules/evidence"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
@@ -19,7 +20,7 @@ import (
 func TestNotes(t *testing.T) {
 	etcd := policyFor("etcd", versions("etcd.v0.9.2"))
 	channel := policyFor("etcd", func(s *policyv1beta2.OperatorPolicySpec) { s.Subscription.Source = "other" })
-	judge := func(plan *olm.InstallPlan, policies ...*state.OperatorPolicy) *Approval {
+	judge := func(plan *olm.InstallPlan, policies ...*operatorpolicy.Policy) *Approval {
 		plan.Metadata.Name = "install-x7"
 		subscription := &olm.Subscription{
 			Metadata: olm.ObjectMeta{Namespace: "shop", Name: "etcd"},

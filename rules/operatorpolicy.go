@@ -14,7 +14,6 @@ import (
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/bundle"
-	"github.com/opgate/opgate/rules/exception"
 	"github.com/opgate/opgate/rules/grant"
 	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
@@ -154,17 +153,16 @@ func addStrict(v *verdict.Verdict, id verdict.RuleID, strict []error) {
 }
 
 // NewOperatorPolicy prepares an OperatorPolicy for judging. It is total: it keeps whatever it cannot read as a fault.
-func NewOperatorPolicy(op *policyv1beta2.OperatorPolicy) *state.OperatorPolicy {
-	return state.NewOperatorPolicy(op, bundle.Exceptable())
+func NewOperatorPolicy(op *policyv1beta2.OperatorPolicy) *operatorpolicy.Policy {
+	return operatorpolicy.Parse(op, bundle.Exceptable())
 }
 
-// CompletedOperatorPolicy prepares a policy that was completed from cluster state; written is the policy as it is
-// stored. Problems, full sentences, are why it could not be completed in part; while there are any, what it governs is
-// held.
+// CompletedOperatorPolicy returns a policy once it was completed from cluster state. Problems, full sentences, are why
+// it could not be completed in part; while there are any, what it governs is held.
 func CompletedOperatorPolicy(
-	written, completed *policyv1beta2.OperatorPolicy, problems []string,
-) *state.OperatorPolicy {
-	return state.CompletedOperatorPolicy(written, completed, problems, bundle.Exceptable())
+	written *operatorpolicy.Policy, completed *policyv1beta2.OperatorPolicy, problems []string,
+) *operatorpolicy.Policy {
+	return written.Completed(completed, problems, bundle.Exceptable())
 }
 
 // NormalizeOperatorPolicy fills complianceConfig. It keeps the author's fields unchanged, so that GitOps tools see no
@@ -187,10 +185,10 @@ func NormalizeOperatorPolicy(op, old *policyv1beta2.OperatorPolicy) []verdict.Ch
 // WidenedExceptions returns the paths of the exceptions by which a write of an OperatorPolicy sets more aside than the
 // stored one does, or for longer, whatever has ended: one that is added, prolonged or widened. Old is nil on create.
 func WidenedExceptions(op, old *policyv1beta2.OperatorPolicy) []string {
-	now, _ := state.ReadExceptions(op, bundle.Exceptable()) // what is not valid is refused
-	var before exception.List
+	now, _ := operatorpolicy.ExceptionsOf(op, bundle.Exceptable()) // what is not valid is refused
+	var before operatorpolicy.Exceptions
 	if old != nil {
-		before, _ = state.ReadExceptions(old, bundle.Exceptable())
+		before, _ = operatorpolicy.ExceptionsOf(old, bundle.Exceptable())
 	}
 	return now.Widened(before)
 }

@@ -25,7 +25,7 @@ import (
 // preview warns of what a policy will and will not do.
 type preview struct {
 	*OperatorPolicyInput
-	p *state.OperatorPolicy
+	p *operatorpolicy.Policy
 	v *verdict.Verdict
 }
 
@@ -111,7 +111,7 @@ func (in *preview) move() {
 		return
 	}
 	ns := in.Namespace(old.TargetNamespace)
-	managed := func(other *state.OperatorPolicy) bool { return other.Enforced && other.Key() != p.Key() }
+	managed := func(other *operatorpolicy.Policy) bool { return other.Enforced && other.Key() != p.Key() }
 	if slices.ContainsFunc(ns.Governing(old.Package), managed) {
 		return
 	}
@@ -147,7 +147,7 @@ func (in *preview) versions() {
 }
 
 // uncovered returns how an installed ClusterServiceVersion violates a policy, or "".
-func uncovered(p *state.OperatorPolicy, installed state.Installed, now time.Time) string {
+func uncovered(p *operatorpolicy.Policy, installed state.Installed, now time.Time) string {
 	if installed.Package != p.Package {
 		return ""
 	}
@@ -319,7 +319,7 @@ func (in *preview) grants() {
 }
 
 // missingCatalog is MissingCatalog for the catalog of a policy; "" if it names none.
-func missingCatalog(p *state.OperatorPolicy, g *grant.Set) string {
+func missingCatalog(p *operatorpolicy.Policy, g *grant.Set) string {
 	if p.Catalog.Namespace == "" {
 		return ""
 	}

@@ -158,7 +158,7 @@ func TestValidatePolicy(t *testing.T) {
 		}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			errs := operatorpolicy.Validate(operatorPolicy("etcd", c.edit))
+			errs := NewOperatorPolicy(operatorPolicy("etcd", c.edit)).Invalid
 			switch {
 			case c.want == "" && len(errs) > 0:
 				t.Errorf("refused: %v", errs.ToAggregate())
@@ -175,7 +175,7 @@ func TestValidatePolicy(t *testing.T) {
 func TestTemplatesSwitchedOff(t *testing.T) {
 	op := operatorPolicy("etcd", versions("{{ fromConfigMap }}"))
 	op.Annotations = map[string]string{"policy.open-cluster-management.io/disable-templates": "true"}
-	if errs := operatorpolicy.Validate(op); len(errs) == 0 {
+	if errs := NewOperatorPolicy(op).Invalid; len(errs) == 0 {
 		t.Error("template text that is never resolved is accepted")
 	}
 }
@@ -201,7 +201,7 @@ func TestUnreadablePoliciesHold(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := policyFor("etcd", edit)
-			ns := state.NewNamespace("shop", state.NamespaceContents{Policies: []*state.OperatorPolicy{p}})
+			ns := state.NewNamespace("shop", state.NamespaceContents{Policies: []*operatorpolicy.Policy{p}})
 			if v := JudgePlan(PlanInput{Plan: pendingPlan("etcd 0.9.2"), Namespace: ns}); v.Decision != verdict.Hold ||
 				v.Reasons[0].Rule != bundle.RulePolicyUnreadable {
 				t.Errorf("the plan: %s %v", v.Decision, v.Reasons)
@@ -211,7 +211,7 @@ func TestUnreadablePoliciesHold(t *testing.T) {
 				Mode: DenyApproval}); v.Decision != verdict.Hold {
 				t.Errorf("the Subscription: %s %v", v.Decision, v.Reasons)
 			}
-			if mode, _ := p.Approval(nil); mode != olm.ApprovalManual {
+			if mode, _ := (*state.Namespace)(nil).Approval(p); mode != olm.ApprovalManual {
 				t.Errorf("approval is %s", mode)
 			}
 		})

@@ -9,6 +9,7 @@ import (
 	"github.com/opgate/opgate/rules/bundle"
 	"github.com/opgate/opgate/rules/carrier"
 	"github.com/opgate/opgate/rules/evidence"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
@@ -142,7 +143,7 @@ func NextChange(n *state.Namespace, now time.Time) time.Time {
 // nextAge returns when the first version of a plan that waits is old enough; zero if none is too young.
 func nextAge(n *state.Namespace, now time.Time) time.Time {
 	var next time.Time
-	aged := func(p *state.OperatorPolicy) bool { return p.Age.Holds() && !p.MustNotHave }
+	aged := func(p *operatorpolicy.Policy) bool { return p.Age.Holds() && !p.MustNotHave }
 	if !slices.ContainsFunc(n.Enforcing(), aged) {
 		return next
 	}

@@ -41,7 +41,7 @@ func TestWritingConsent(t *testing.T) {
 		consent, by string
 		approve     bool
 		without     bool // the right
-		policy      *state.OperatorPolicy
+		policy      *operatorpolicy.Policy
 		asked       bool
 		want        verdict.Decision
 		rule        verdict.RuleID
@@ -122,7 +122,7 @@ func TestWritingConsent(t *testing.T) {
 				policy = reviewed
 			}
 			in := annotate(old, c.consent, c.by, c.approve)
-			in.Namespace = carrier.Read(state.NewNamespace("shop", state.NamespaceContents{Policies: []*state.OperatorPolicy{policy},
+			in.Namespace = carrier.Read(state.NewNamespace("shop", state.NamespaceContents{Policies: []*operatorpolicy.Policy{policy},
 				CSVs:  etcdInstalled(),
 				Plans: []*olm.InstallPlan{old}}), nil, reading(nil, etcdChange(nil)))
 			if c.without {
@@ -152,7 +152,7 @@ func TestConsentIsNotPlanted(t *testing.T) {
 	for name, ns := range map[string]*state.Namespace{
 		"a namespace without policies": nil,
 		"a governed namespace": state.NewNamespace("shop",
-			state.NamespaceContents{Policies: []*state.OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))}}),
+			state.NamespaceContents{Policies: []*operatorpolicy.Policy{policyFor("etcd", reviewing(holdPermissions))}}),
 	} {
 		plan := consentedPlan(digest)
 		create := JudgePlanCreate(PlanCreateInput{Plan: &olm.InstallPlanHead{Metadata: plan.Metadata, Spec: plan.Spec},
@@ -171,7 +171,7 @@ func TestConsentIsNotPlanted(t *testing.T) {
 func TestConsentNeedsEveryPolicy(t *testing.T) {
 	old := pendingPlan("etcd 0.9.2", "vault 0.1.9", "prometheus 0.55.0")
 	in := annotate(old, etcdChange(nil).Digest(), "", false)
-	in.Namespace = state.NewNamespace("shop", state.NamespaceContents{Plans: []*olm.InstallPlan{old}, Policies: []*state.OperatorPolicy{
+	in.Namespace = state.NewNamespace("shop", state.NamespaceContents{Plans: []*olm.InstallPlan{old}, Policies: []*operatorpolicy.Policy{
 		policyFor("etcd", reviewing(holdPermissions)), policyFor("vault", reviewing(policyv1beta2.Consent{})),
 		policyFor("prometheus", nil)}})
 	var got []string

@@ -9,6 +9,7 @@ import (
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/carrier"
 	"github.com/opgate/opgate/rules/evidence"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
@@ -78,7 +79,7 @@ func judgeBornApproved(in *PlanCreateInput, v *verdict.Verdict) {
 		}
 		for _, p := range policies {
 			passes := p.PassesByName(name) && in.Namespace.NotUpgradeable(p.Package, name) == nil
-			if mode, because := p.Approval(in.Namespace); mode == olm.ApprovalManual && !passes {
+			if mode, because := in.Namespace.Approval(p); mode == olm.ApprovalManual && !passes {
 				p.Record(v, RulePlanBornApproved, verdict.Finding{Decision: verdict.Hold, Field: "spec.approved",
 					What: what,
 					Accepted: "set spec.installPlanApproval of the Subscriptions to " + p.PackageText() + " to " +
@@ -101,10 +102,10 @@ func startedBy(n *state.Namespace, csv string) string {
 // slipped returns the enforcing policies that want Manual and whose package has a Subscription: a plan that is born
 // approved may come from there, even if the Subscription is Manual now. OLM does not create such a plan beside a Manual
 // Subscription, so it read this one before it was changed, most likely by the loop.
-func slipped(n *state.Namespace) []*state.OperatorPolicy {
-	var found []*state.OperatorPolicy
+func slipped(n *state.Namespace) []*operatorpolicy.Policy {
+	var found []*operatorpolicy.Policy
 	for _, p := range n.Enforcing() {
-		if mode, _ := p.Approval(n); mode != olm.ApprovalManual {
+		if mode, _ := n.Approval(p); mode != olm.ApprovalManual {
 			continue
 		}
 		if n.Subscribed(p) {

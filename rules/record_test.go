@@ -9,6 +9,7 @@ import (
 	"github.com/opgate/opgate/rules/carrier"
 	"github.com/opgate/opgate/rules/change"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
@@ -56,7 +57,7 @@ func installedAs(c state.Installed, name, version string) state.Installed {
 func TestP1PlantedPlan(t *testing.T) {
 	planted := installing(t, otherSpec,
 		func(p *olm.InstallPlan) { p.Status.Phase, p.Status.Steps[0].Status = olm.PhaseComplete, "Created" })
-	contents := state.NamespaceContents{Policies: []*state.OperatorPolicy{policyFor("etcd", versions("etcd.v0.9.2"))},
+	contents := state.NamespaceContents{Policies: []*operatorpolicy.Policy{policyFor("etcd", versions("etcd.v0.9.2"))},
 		Plans: []*olm.InstallPlan{planted}, CSVs: []state.Installed{storedEtcd(t, etcdSpec, "1")}}
 	changed := contents
 	changed.CSVs = []state.Installed{storedEtcd(t, otherSpec, "1")} // in an outage
@@ -90,8 +91,8 @@ func TestP1PlantedPlan(t *testing.T) {
 
 // TestNextRecord: what is recorded, and what ends it.
 func TestNextRecord(t *testing.T) {
-	policies := []*state.OperatorPolicy{policyFor("etcd", nil)}
-	forbidding := []*state.OperatorPolicy{policyFor("etcd", func(s *spec) { s.ComplianceType = "mustnothave" })}
+	policies := []*operatorpolicy.Policy{policyFor("etcd", nil)}
+	forbidding := []*operatorpolicy.Policy{policyFor("etcd", func(s *spec) { s.ComplianceType = "mustnothave" })}
 	constraints := under(ruleOf("any", `bundle.package != "vault"`, "", constraint.Require))
 	old, next := storedEtcd(t, etcdSpec, "1"), storedEtcd(t, otherSpec, "2")
 	before := state.NewNamespace("shop", state.NamespaceContents{UID: "a", Policies: policies, CSVs: []state.Installed{old}}).NextRecord(
@@ -192,7 +193,7 @@ func TestE2DeletedCSV(t *testing.T) {
 	const names = "ConfigMap opgate-installed-shop of Opgate records what was installed here, until a mustnothave policy has removed it, "
 	for _, c := range []struct {
 		name   string
-		policy *state.OperatorPolicy
+		policy *operatorpolicy.Policy
 		edit   func(*state.NamespaceContents)
 		plan   string
 		want   verdict.Decision
@@ -218,7 +219,7 @@ func TestE2DeletedCSV(t *testing.T) {
 			edit: func(c *state.NamespaceContents) { c.Record = nil }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			contents := recorded(t, state.NamespaceContents{Policies: []*state.OperatorPolicy{c.policy},
+			contents := recorded(t, state.NamespaceContents{Policies: []*operatorpolicy.Policy{c.policy},
 				CSVs: []state.Installed{storedEtcd(t, etcdSpec, "1")}})
 			contents.CSVs = nil
 			contents.Plans = []*olm.InstallPlan{pendingPlan(c.plan)}
@@ -245,7 +246,7 @@ func TestE2DeletedCSV(t *testing.T) {
 
 // TestC2ContentsAreThoseRecorded: what is installed is a baseline only while it is what the record has.
 func TestC2ContentsAreThoseRecorded(t *testing.T) {
-	contents := recorded(t, state.NamespaceContents{Policies: []*state.OperatorPolicy{policyFor("etcd",
+	contents := recorded(t, state.NamespaceContents{Policies: []*operatorpolicy.Policy{policyFor("etcd",
 		reviewing(holdPermissions))}, CSVs: []state.Installed{storedEtcd(t, etcdSpec, "1")}})
 	contents.Plans = []*olm.InstallPlan{pendingPlan("etcd 0.9.4")}
 	changes := reading(nil, &change.Set{CSV: "etcd.v0.9.4", Package: "etcd", Version: "0.9.4",
@@ -282,7 +283,7 @@ type groupAttack struct {
 }
 
 func (a *groupAttack) run(t *testing.T) {
-	contents := state.NamespaceContents{Policies: []*state.OperatorPolicy{policyFor("etcd", nil)},
+	contents := state.NamespaceContents{Policies: []*operatorpolicy.Policy{policyFor("etcd", nil)},
 		CSVs:   []state.Installed{storedEtcd(t, etcdSpec, "1")},
 		Groups: []*olm.OperatorGroup{groupIn(t, a.was)}}
 	if !a.unrecorded {

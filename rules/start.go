@@ -9,6 +9,7 @@ import (
 	"github.com/opgate/opgate/rules/bundle"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/facts"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
@@ -21,7 +22,7 @@ const PolicyFieldsAnnotation = "opgate.io/policy-fields"
 // Offered is what a catalog offers to a policy in a channel.
 type Offered struct {
 	Namespace *state.Namespace
-	Policy    *state.OperatorPolicy
+	Policy    *operatorpolicy.Policy
 	// Package is nil if it is not known. Channel is the default one if it is empty.
 	Package *catalog.Package
 	Channel string

@@ -9,6 +9,7 @@ import (
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/facts"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
 )
 
@@ -70,7 +71,7 @@ func TestStartingCSV(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := policyFor("etcd", c.policy)
-			c.contents.Policies, c.contents.Exists = []*state.OperatorPolicy{p}, true
+			c.contents.Policies, c.contents.Exists = []*operatorpolicy.Policy{p}, true
 			pkg := etcdVersions()
 			if c.unknown {
 				pkg = nil

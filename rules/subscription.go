@@ -9,6 +9,7 @@ import (
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/bundle"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
@@ -235,7 +236,7 @@ func ownerConflict(in *SubscriptionInput, id verdict.RuleID, v *verdict.Verdict)
 		Accepted: "if it owns APIs OLM fails a second one with InterOperatorGroupOwnerConflict; use the one that is there"})
 }
 
-func forbiddenSubscription(in *SubscriptionInput, p *state.OperatorPolicy) verdict.Finding {
+func forbiddenSubscription(in *SubscriptionInput, p *operatorpolicy.Policy) verdict.Finding {
 	spec := &in.Subscription.Spec
 	if !p.AllowsCatalog(olm.Catalog{Namespace: spec.SourceNamespace, Name: spec.Source}) {
 		return verdict.Finding{}
@@ -254,7 +255,7 @@ func forbiddenSubscription(in *SubscriptionInput, p *state.OperatorPolicy) verdi
 	return verdict.Finding{}
 }
 
-func foreignCatalog(in *SubscriptionInput, p *state.OperatorPolicy) verdict.Finding {
+func foreignCatalog(in *SubscriptionInput, p *operatorpolicy.Policy) verdict.Finding {
 	spec := &in.Subscription.Spec
 	if p.AllowsCatalog(olm.Catalog{Namespace: spec.SourceNamespace, Name: spec.Source}) {
 		return verdict.Finding{}
@@ -267,7 +268,7 @@ func foreignCatalog(in *SubscriptionInput, p *state.OperatorPolicy) verdict.Find
 	}
 }
 
-func foreignChannel(in *SubscriptionInput, p *state.OperatorPolicy) verdict.Finding {
+func foreignChannel(in *SubscriptionInput, p *operatorpolicy.Policy) verdict.Finding {
 	channel := in.Subscription.Spec.Channel
 	if p.Channel == "" || p.Channel == channel {
 		return verdict.Finding{}
@@ -277,7 +278,7 @@ func foreignChannel(in *SubscriptionInput, p *state.OperatorPolicy) verdict.Find
 		Accepted: "allowed is " + text.Name(p.Channel)}
 }
 
-func foreignStart(in *SubscriptionInput, p *state.OperatorPolicy) verdict.Finding {
+func foreignStart(in *SubscriptionInput, p *operatorpolicy.Policy) verdict.Finding {
 	start := in.Subscription.Spec.StartingCSV
 	if start == "" || p.MayBring(start) {
 		// a version range, or a digest, is judged on the plan, where the version and the contents are known

@@ -7,6 +7,7 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
@@ -66,13 +67,13 @@ const (
 
 // managed reports whether an enforced policy determines installPlanApproval of Subscriptions to a package.
 func managed(n *state.Namespace, pkg string) bool {
-	return slices.ContainsFunc(n.Governing(pkg), func(p *state.OperatorPolicy) bool { return p.Enforced && manages(p) })
+	return slices.ContainsFunc(n.Governing(pkg), func(p *operatorpolicy.Policy) bool { return p.Enforced && manages(p) })
 }
 
 // manages reports whether Subscriptions to the package are as the policy wants them. A policy that only allows or
 // forbids makes Automatic ones Manual where plans have to be judged, and leaves Manual alone, and so does one that
 // cannot be read.
-func manages(p *state.OperatorPolicy) bool {
+func manages(p *operatorpolicy.Policy) bool {
 	return !p.MustNotHave && !p.AnyPackage && p.Object != nil && p.Object.Spec.ComplianceType != policyv1beta2.MayHave
 }
 
@@ -88,7 +89,7 @@ func ApprovalChanges(s *olm.Subscription, ns *state.Namespace) []verdict.Change 
 	have, requested := s.Spec.InstallPlanApproval, requestedApproval(s)
 	source, found := ns.FirstJudge()
 	for _, p := range ns.Governing(s.Spec.Package) {
-		if mode, _ := p.Approval(ns); !found && p.Enforced && !p.Incomplete && mode == olm.ApprovalManual {
+		if mode, _ := ns.Approval(p); !found && p.Enforced && !p.Incomplete && mode == olm.ApprovalManual {
 			source, found = p.Ref(), true
 		}
 	}
@@ -108,7 +109,7 @@ func ApprovalChanges(s *olm.Subscription, ns *state.Namespace) []verdict.Change 
 
 // incomplete reports whether it is not known yet what some enforced policy says.
 func incomplete(n *state.Namespace) bool {
-	return slices.ContainsFunc(n.Enforcing(), func(p *state.OperatorPolicy) bool { return p.Incomplete })
+	return slices.ContainsFunc(n.Enforcing(), func(p *operatorpolicy.Policy) bool { return p.Incomplete })
 }
 
 // awaitsApproval reports whether the newest plan waits for approval. OLM created it as Manual, and never reads
@@ -157,12 +158,12 @@ func changeApproval(s *olm.Subscription, requested, want, source, because string
 // judgeApproval computes installPlanApproval from all enforcing policies (one that requires Manual is enough) or, if
 // none decides, from the Constraints; it records how another value is handled. It returns the value that will be
 // stored, and the policy that decided; nil if none did.
-func judgeApproval(in *SubscriptionInput, policies []*state.OperatorPolicy, v *verdict.Verdict) (stored string,
-	decider *state.OperatorPolicy) {
+func judgeApproval(in *SubscriptionInput, policies []*operatorpolicy.Policy, v *verdict.Verdict) (stored string,
+	decider *operatorpolicy.Policy) {
 	have := in.Subscription.Spec.InstallPlanApproval
 	var want, because string
 	for _, p := range policies {
-		mode, why := p.Approval(in.Namespace)
+		mode, why := in.Namespace.Approval(p)
 		switch {
 		case !p.Enforced:
 			if mode == olm.ApprovalManual && have != mode {

@@ -7,14 +7,15 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
 // TestD2JudgedNamespaces shows in which namespaces Subscriptions wait for a policy that is for another package.
 func TestD2JudgedNamespaces(t *testing.T) {
-	edited := func(edit func(*policyv1beta2.OperatorPolicySpec)) []*state.OperatorPolicy {
-		return []*state.OperatorPolicy{policyFor("etcd", edit)}
+	edited := func(edit func(*policyv1beta2.OperatorPolicySpec)) []*operatorpolicy.Policy {
+		return []*operatorpolicy.Policy{policyFor("etcd", edit)}
 	}
 	listed := policyFor("etcd", versions("etcd.v1"))
 	forbids := func(s *policyv1beta2.OperatorPolicySpec) { s.ComplianceType = policyv1beta2.MustNotHave }
@@ -25,18 +26,18 @@ func TestD2JudgedNamespaces(t *testing.T) {
 	informing.Enforced = false
 	everything := policyFor("vault", nil)
 	for name, c := range map[string]struct {
-		policies []*state.OperatorPolicy
+		policies []*operatorpolicy.Policy
 		waits    bool
 		keeps    bool // what waits already goes on waiting
 	}{
 		"no policy":                      {policies: nil},
-		"a list of versions":             {policies: []*state.OperatorPolicy{listed}, waits: true, keeps: true},
+		"a list of versions":             {policies: []*operatorpolicy.Policy{listed}, waits: true, keeps: true},
 		"every version":                  {policies: edited(nil)},
 		"every version, of two packages": {policies: append(edited(nil), everything)},
-		"a list, and every version": {policies: []*state.OperatorPolicy{everything, listed}, waits: true,
+		"a list, and every version": {policies: []*operatorpolicy.Policy{everything, listed}, waits: true,
 			keeps: true},
-		"one that only informs":              {policies: []*state.OperatorPolicy{informing}},
-		"one that is not completed":          {policies: []*state.OperatorPolicy{incomplete}, keeps: true},
+		"one that only informs":              {policies: []*operatorpolicy.Policy{informing}},
+		"one that is not completed":          {policies: []*operatorpolicy.Policy{incomplete}, keeps: true},
 		"one that forbids":                   {policies: edited(forbids), waits: true, keeps: true},
 		"one that does not approve upgrades": {policies: edited(holds), waits: true, keeps: true},
 	} {
@@ -61,7 +62,7 @@ func TestD2JudgedNamespaces(t *testing.T) {
 				t.Errorf("one that waits gets %v, want it to go on: %t", changes, c.keeps)
 			}
 			// The package with a policy that allows every version waits as well.
-			if mode, _ := everything.Approval(ns); (mode == olm.ApprovalManual) != c.waits {
+			if mode, _ := ns.Approval(everything); (mode == olm.ApprovalManual) != c.waits {
 				t.Errorf("a policy that allows every version wants %s", mode)
 			}
 		})
@@ -72,7 +73,7 @@ func TestD2JudgedNamespaces(t *testing.T) {
 // server's refusal.
 func TestD2WithoutSpec(t *testing.T) {
 	ns := state.NewNamespace("shop", state.NamespaceContents{Exists: true,
-		Policies: []*state.OperatorPolicy{policyFor("etcd", versions("etcd.v1"))}})
+		Policies: []*operatorpolicy.Policy{policyFor("etcd", versions("etcd.v1"))}})
 	v := JudgeSubscription(SubscriptionInput{Subscription: &olm.Subscription{}, Namespace: ns, Mode: MutateApproval})
 	if len(v.Changes) > 0 {
 		t.Errorf("it is changed by %v", v.Changes)
@@ -82,12 +83,12 @@ func TestD2WithoutSpec(t *testing.T) {
 // TestRequestedApprovalIsKept shows what becomes of installPlanApproval of a stored Subscription to a package with a
 // policy: one that only allows or forbids never makes Manual Automatic, and what was asked for is given back.
 func TestRequestedApprovalIsKept(t *testing.T) {
-	edited := func(compliance policyv1beta2.ComplianceType, names ...string) *state.OperatorPolicy {
+	edited := func(compliance policyv1beta2.ComplianceType, names ...string) *operatorpolicy.Policy {
 		return policyFor("etcd", func(s *spec) { s.ComplianceType, s.Versions = compliance, names })
 	}
 	mayhave, musthave, mustnothave := policyv1beta2.MayHave, policyv1beta2.MustHave, policyv1beta2.MustNotHave
 	for name, c := range map[string]struct {
-		policy       *state.OperatorPolicy
+		policy       *operatorpolicy.Policy
 		have, noted  string
 		want, leaves string
 	}{
@@ -108,7 +109,7 @@ func TestRequestedApprovalIsKept(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			contents := state.NamespaceContents{Exists: true, Facts: aroundKubernetes}
 			if c.policy != nil {
-				contents.Policies = []*state.OperatorPolicy{c.policy}
+				contents.Policies = []*operatorpolicy.Policy{c.policy}
 			}
 			s := subscriptionTo("etcd")
 			s.Spec.InstallPlanApproval = c.have
@@ -169,7 +170,7 @@ func TestManagedApproval(t *testing.T) {
 			s := subscriptionTo("etcd")
 			s.Spec.InstallPlanApproval = c.have
 			s.Metadata.Annotations = olm.Annotations{Present: c.noted != "", RequestedApproval: c.noted}
-			ns := state.NewNamespace("shop", state.NamespaceContents{Policies: []*state.OperatorPolicy{policyFor("etcd", c.edit)}})
+			ns := state.NewNamespace("shop", state.NamespaceContents{Policies: []*operatorpolicy.Policy{policyFor("etcd", c.edit)}})
 			v := JudgeSubscription(SubscriptionInput{Subscription: s, Namespace: ns, Mode: MutateApproval})
 			if have, noted := changed(s, v.Changes); have != c.want || noted != c.leaves ||
 				!strings.Contains(v.Changes[0].Message, c.says) {
@@ -190,8 +191,8 @@ func TestUnreadableMakesManual(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			spec := &policyv1beta2.OperatorPolicySpec{Subscription: known}
-			unreadable := state.UnreadableOperatorPolicy("policies", "p", spec, errors.New("decode"))
-			ns := state.NewNamespace("shop", state.NamespaceContents{Exists: true, Policies: []*state.OperatorPolicy{unreadable},
+			unreadable := operatorpolicy.Unreadable("policies", "p", spec, errors.New("decode"))
+			ns := state.NewNamespace("shop", state.NamespaceContents{Exists: true, Policies: []*operatorpolicy.Policy{unreadable},
 				Facts: aroundKubernetes})
 			s := subscriptionTo("etcd")
 			s.Spec.InstallPlanApproval = olm.ApprovalAutomatic

@@ -8,6 +8,7 @@ import (
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/evidence"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
@@ -23,7 +24,7 @@ const orOverrideConfig = "or give a reason in annotation " + evidence.OverrideRe
 // without another plan. Where the policy sets a config, it has to be that one; else it may be anything that keeps the
 // images, volumes and sources of variables. What is stored for the same package already stays, and OLM sets none
 // itself.
-func foreignConfig(in *SubscriptionInput, p *state.OperatorPolicy) verdict.Finding {
+func foreignConfig(in *SubscriptionInput, p *operatorpolicy.Policy) verdict.Finding {
 	config, before := &in.Subscription.Spec.Config, in.configBefore()
 	switch {
 	case *config == before && (in.keepsPackage() || in.ByOLM):

@@ -11,6 +11,7 @@ import (
 	"github.com/opgate/opgate/rules/bundle"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/facts"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
@@ -171,13 +172,13 @@ func newestRefused(in *SubscriptionInput, id verdict.RuleID, v *verdict.Verdict)
 }
 
 // coversEntry reports whether a policy may allow a version that a catalog offers.
-func coversEntry(p *state.OperatorPolicy, e catalog.Entry, now time.Time) bool {
+func coversEntry(p *operatorpolicy.Policy, e catalog.Entry, now time.Time) bool {
 	ok, _ := bundle.Covers(p, e.Name, e.Version, now)
 	return ok || e.Version == "" && p.VersionRange != nil
 }
 
 // offeredVersions returns the names of the versions of a channel that a policy allows, newest first.
-func offeredVersions(p *state.OperatorPolicy, channel *catalog.Channel, now time.Time) []string {
+func offeredVersions(p *operatorpolicy.Policy, channel *catalog.Channel, now time.Time) []string {
 	var names []string
 	for _, e := range channel.Entries {
 		if coversEntry(p, e, now) {

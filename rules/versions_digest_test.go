@@ -9,6 +9,7 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/bundle"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
@@ -125,10 +126,10 @@ func TestDigestsByNameAlone(t *testing.T) {
 	if r := allow.NameRules(); !r.Allow || !slices.Equal(r.Names, []string{"etcd.v0.9.2"}) {
 		t.Errorf("the API server allows %q", r.Names)
 	}
-	for name, p := range map[string]*state.OperatorPolicy{"allowed": allow, "forbidden": forbid} {
+	for name, p := range map[string]*operatorpolicy.Policy{"allowed": allow, "forbidden": forbid} {
 		sub := subscriptionTo("etcd")
 		sub.Spec.StartingCSV, sub.Spec.InstallPlanApproval = "etcd.v0.9.2", olm.ApprovalManual
-		ns := state.NewNamespace("shop", state.NamespaceContents{Policies: []*state.OperatorPolicy{p}})
+		ns := state.NewNamespace("shop", state.NamespaceContents{Policies: []*operatorpolicy.Policy{p}})
 		if v := JudgeSubscription(SubscriptionInput{Subscription: sub, Namespace: ns,
 			Mode: DenyApproval}); v.Decision != verdict.Allow {
 			t.Errorf("a Subscription that starts with a name of which contents are %s: %s", name, v.Refusal())
@@ -139,7 +140,7 @@ func TestDigestsByNameAlone(t *testing.T) {
 // TestDigestOfAStep judges what OLM writes for a plan by the image that the plan names, and what bypasses OLM by none.
 func TestDigestOfAStep(t *testing.T) {
 	csv := written(t, etcdSpec)
-	policy := func(digest string) *state.OperatorPolicy { return policyFor("etcd", versions("etcd.v0.9.2@"+digest)) }
+	policy := func(digest string) *operatorpolicy.Policy { return policyFor("etcd", versions("etcd.v0.9.2@"+digest)) }
 	running := installing(t, "",
 		func(p *olm.InstallPlan) { p.Status.BundleLookups[0].Path = "quay.io/example/etcd@" + digestA })
 	undescribed := installing(t, "", func(p *olm.InstallPlan) {
@@ -147,7 +148,7 @@ func TestDigestOfAStep(t *testing.T) {
 	})
 	for name, c := range map[string]struct {
 		plan   *olm.InstallPlan
-		policy *state.OperatorPolicy
+		policy *operatorpolicy.Policy
 		byOLM  bool
 		want   verdict.Decision
 	}{
@@ -158,7 +159,7 @@ func TestDigestOfAStep(t *testing.T) {
 		"a copy of it, by another user": {plan: running, policy: policy(digestA), want: verdict.Deny},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ns := state.NewNamespace("shop", state.NamespaceContents{Policies: []*state.OperatorPolicy{c.policy},
+			ns := state.NewNamespace("shop", state.NamespaceContents{Policies: []*operatorpolicy.Policy{c.policy},
 				Plans:         []*olm.InstallPlan{c.plan},
 				Subscriptions: []*olm.Subscription{subscribed("etcd", "etcd.v0.9.2", "")}})
 			v := JudgeCSV(CSVInput{New: csv, Namespace: ns, ByOLM: c.byOLM, User: "someone"})

@@ -94,7 +94,7 @@ func completed(o *Object, c *Completion) *Object {
 	}
 	now := *op // with the present status
 	now.Spec = c.Policy.Spec
-	p := rules.CompletedOperatorPolicy(op, &now, slices.Concat(c.Problems, stored.faults))
+	p := rules.CompletedOperatorPolicy(stored.policy, &now, slices.Concat(c.Problems, stored.faults))
 	next := *o
 	next.value, next.concerns = &storedPolicy{object: op, faults: stored.faults, policy: p}, InNamespace(p.Concerns())
 	return &next

@@ -10,7 +10,7 @@ import (
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/dependency"
-	"github.com/opgate/opgate/rules/exception"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
 )
 
@@ -253,7 +253,7 @@ func (d *draft) setEverywhere() {
 	if e == nil || !e.judged {
 		return
 	}
-	var now []*state.OperatorPolicy
+	var now []*operatorpolicy.Policy
 	for _, o := range e.objects {
 		if stored, ok := o.value.(*storedPolicy); ok && stored.policy.AnyNamespace {
 			now = append(now, stored.policy)
@@ -272,7 +272,7 @@ func (d *draft) setEverywhere() {
 func sameDefinition(a, b *constraint.Definition) bool {
 	return a.Name == b.Name && a.UID == b.UID && a.Generation == b.Generation && a.Pending == b.Pending &&
 		a.Waits == b.Waits &&
-		exception.SameEnded(a.Exceptions, b.Exceptions)
+		operatorpolicy.SameEnded(a.Exceptions, b.Exceptions)
 }
 
 // maxGraphChanges is the number of changes of Policies and PolicySets from which on the graph is rebuilt.

@@ -10,7 +10,7 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/conversion"
 	"github.com/opgate/opgate/rules"
-	"github.com/opgate/opgate/rules/state"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 )
 
 // storedPolicy is an OperatorPolicy as it is stored, and prepared for judging.
@@ -19,7 +19,7 @@ type storedPolicy struct {
 	object *policyv1beta2.OperatorPolicy
 	// faults are unknown or duplicate fields.
 	faults []string
-	policy *state.OperatorPolicy
+	policy *operatorpolicy.Policy
 }
 
 func decodePolicy(raw []byte) (any, Subject, error) {
@@ -52,7 +52,7 @@ func decodePolicy(raw []byte) (any, Subject, error) {
 	}
 	p := rules.NewOperatorPolicy(op)
 	if len(faults) > 0 {
-		p = rules.CompletedOperatorPolicy(op, op, faults)
+		p.MarkCompleted(faults)
 	}
 	if misnamed && !p.AnyNamespace {
 		p.Widen(p.AnyPackage, true)
@@ -76,7 +76,7 @@ func salvagePolicy(m *metav1.ObjectMeta, raw []byte, cause error) (any, Subject)
 	spec.Deletion = policyv1beta2.DeletionAction(text("spec", "deletion"))
 	spec.Subscription.Namespace = text("spec", "subscription", "namespace")
 	spec.Subscription.Name = text("spec", "subscription", "name")
-	p := state.UnreadableOperatorPolicy(m.Namespace, m.Name, spec, cause)
+	p := operatorpolicy.Unreadable(m.Namespace, m.Name, spec, cause)
 	return &storedPolicy{policy: p}, InNamespace(p.Concerns())
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/dependency"
 	"github.com/opgate/opgate/rules/facts"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
 )
 
@@ -31,7 +32,7 @@ type Snapshot struct {
 	facts             facts.Cluster
 	constraintObjects []*constraintv1.Constraint
 	// everywhere are the policies that hold what they govern in every namespace, since theirs cannot be read.
-	everywhere []*state.OperatorPolicy
+	everywhere []*operatorpolicy.Policy
 	// graph is the dependency graph; nil if no Policy is known.
 	graph      *dependency.Graph
 	generation uint64

@@ -22,6 +22,7 @@ import (
 	"github.com/opgate/opgate/internal/watched"
 	"github.com/opgate/opgate/rules/backstop"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/snapshot"
 )
@@ -63,7 +64,7 @@ type reconciler struct {
 
 // input is what the objects depend on in one namespace.
 type input struct {
-	policies  []*state.OperatorPolicy
+	policies  []*operatorpolicy.Policy
 	accounts  []string
 	operators []string
 }
@@ -93,7 +94,7 @@ func protecting(s *snapshot.Snapshot) []*constraint.Definition {
 
 // compiled are objects with what they were compiled from.
 type compiled struct {
-	policies    []*state.OperatorPolicy
+	policies    []*operatorpolicy.Policy
 	constraints []*constraint.Definition
 	// accounts and operators are by namespace.
 	accounts, operators map[string][]string
@@ -196,7 +197,7 @@ func (r *reconciler) openWatches(ctx context.Context, features backstop.Features
 // compile compiles the policies of the snapshot, if they or what else the objects depend on changed, at once if the
 // last time is long enough ago.
 func (r *reconciler) compile(user string, features backstop.Features) {
-	var policies []*state.OperatorPolicy
+	var policies []*operatorpolicy.Policy
 	accounts, operators := map[string][]string{}, map[string][]string{}
 	current := r.Store.Load()
 	constraints := protecting(current)

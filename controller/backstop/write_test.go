@@ -10,7 +10,7 @@ import (
 	"github.com/opgate/opgate/controller/owned"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/backstop"
-	"github.com/opgate/opgate/rules/state"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 )
 
 var owner = metav1.OwnerReference{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "ClusterRole", Name: OwnerName,
@@ -25,7 +25,7 @@ func compiledObjects(t *testing.T, versions ...string) map[string]*unstructured.
 	op.Spec.Subscription.Name, op.Spec.Subscription.Namespace = "etcd", "shop"
 	op.Spec.Versions = versions
 	op.Spec.Deletion = policyv1beta2.DeletionDeny // else there is no object on deletions
-	objects := backstop.Compile(backstop.Input{Policies: []*state.OperatorPolicy{rules.NewOperatorPolicy(op)},
+	objects := backstop.Compile(backstop.Input{Policies: []*operatorpolicy.Policy{rules.NewOperatorPolicy(op)},
 		Opgate: "opgate", OLM: []string{"olm"},
 		Features: backstop.Features{ValidatingAdmissionPolicy: true, MutatingAdmissionPolicy: true, Semver: true},
 		Labels:   owned.Labels})

@@ -18,7 +18,7 @@ import (
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/dependency"
-	"github.com/opgate/opgate/rules/exception"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 )
 
 // The reasons of conditions, in addition to those of package virtual.
@@ -106,13 +106,13 @@ func evaluate(in *statusInput) constraintv1.ConstraintStatus {
 	next.EndedExceptions = in.Definition.Exceptions.Ended(in.Now)
 	state := in.Definition.Exceptions.At(in.Now)
 	if inForce, reason, clauses := state.Condition(); len(clauses) == 0 {
-		meta.RemoveStatusCondition(&next.Conditions, exception.Condition)
+		meta.RemoveStatusCondition(&next.Conditions, operatorpolicy.ConditionExceptions)
 	} else {
 		status := metav1.ConditionFalse
 		if inForce {
 			status = metav1.ConditionTrue
 		}
-		set(exception.Condition, status, reason, text.Truncate(strings.Join(clauses, "; "), maxExceptions))
+		set(operatorpolicy.ConditionExceptions, status, reason, text.Truncate(strings.Join(clauses, "; "), maxExceptions))
 	}
 	if in.Operator == nil {
 		meta.RemoveStatusCondition(&next.Conditions, constraintv1.ConditionVirtualOperators)

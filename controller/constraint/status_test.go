@@ -16,7 +16,7 @@ import (
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/dependency"
-	"github.com/opgate/opgate/rules/exception"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 )
 
 var (
@@ -235,7 +235,7 @@ func TestExceptions(t *testing.T) {
 	lead := func(now time.Time) string {
 		object.Status = evaluate(&statusInput{Object: object, Definition: rules.NewDefinition(object, nil), Now: now})
 		for _, c := range object.Status.Conditions {
-			if c.Type == exception.Condition {
+			if c.Type == operatorpolicy.ConditionExceptions {
 				return string(c.Status) + " " + c.Reason
 			}
 		}

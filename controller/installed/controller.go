@@ -17,6 +17,7 @@ import (
 	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/controller/manager"
 	"github.com/opgate/opgate/controller/owned"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/snapshot"
 )
@@ -123,7 +124,7 @@ func next(s *snapshot.Snapshot, namespace string) string {
 	case ns.Deleting():
 		return ns.Record().Encode()
 	}
-	incomplete := func(p *state.OperatorPolicy) bool { return p.Incomplete }
+	incomplete := func(p *operatorpolicy.Policy) bool { return p.Incomplete }
 	return ns.NextRecord(slices.ContainsFunc(ns.Policies(), incomplete) ||
 		slices.ContainsFunc(s.Namespace("").Policies(), incomplete)).Encode()
 }

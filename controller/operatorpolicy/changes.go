@@ -3,7 +3,7 @@ package operatorpolicy
 import (
 	"slices"
 
-	"github.com/opgate/opgate/rules/state"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/snapshot"
 )
 
@@ -55,20 +55,20 @@ func ownersOf(current *snapshot.Snapshot, o *snapshot.Object) []string {
 	if d == nil || len(d.Operators) == 0 {
 		return nil
 	}
-	return governed(current, func(p *state.OperatorPolicy, namespace string) bool {
+	return governed(current, func(p *operatorpolicy.Policy, namespace string) bool {
 		return belongs(d, p.Package, namespace)
 	})
 }
 
 // governing returns the namespaces with policies for a package.
 func governing(current *snapshot.Snapshot, pkg string) []string {
-	return governed(current, func(p *state.OperatorPolicy, _ string) bool { return p.Package == pkg })
+	return governed(current, func(p *operatorpolicy.Policy, _ string) bool { return p.Package == pkg })
 }
 
 // governed returns the namespaces with policies that satisfy a condition.
-func governed(current *snapshot.Snapshot, by func(p *state.OperatorPolicy, namespace string) bool) []string {
+func governed(current *snapshot.Snapshot, by func(p *operatorpolicy.Policy, namespace string) bool) []string {
 	return slices.DeleteFunc(current.Governed(), func(namespace string) bool {
 		return !slices.ContainsFunc(current.Namespace(namespace).Policies(),
-			func(p *state.OperatorPolicy) bool { return by(p, namespace) })
+			func(p *operatorpolicy.Policy) bool { return by(p, namespace) })
 	})
 }

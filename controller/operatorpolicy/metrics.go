@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
-	"github.com/opgate/opgate/rules/state"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 )
 
 // Metrics export the states of policies and the plans that wait for approval, and count interventions.
@@ -64,7 +64,7 @@ const (
 )
 
 // state exports the state of a policy. A policy whose severity changed still has one series.
-func (m *Metrics) state(p *state.OperatorPolicy, state policyv1beta2.ComplianceState) {
+func (m *Metrics) state(p *operatorpolicy.Policy, state policyv1beta2.ComplianceState) {
 	value, known := map[policyv1beta2.ComplianceState]float64{policyv1beta2.Compliant: 0,
 		policyv1beta2.NonCompliant: 1}[state]
 	if !known {

@@ -13,7 +13,7 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/rules"
-	"github.com/opgate/opgate/rules/state"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 )
 
 // TestB7NamesAreApart checks that the public registry counts policies, and another one names them.
@@ -44,7 +44,7 @@ func TestB7NamesAreApart(t *testing.T) {
 		slices.Sort(got)
 		return strings.Join(got, ", ")
 	}
-	policy := func(name string) *state.OperatorPolicy {
+	policy := func(name string) *operatorpolicy.Policy {
 		op := &policyv1beta2.OperatorPolicy{}
 		op.Namespace, op.Name, op.Spec.Subscription.Name = "secret-project", "secret-"+name, name
 		return rules.NewOperatorPolicy(op)
@@ -66,7 +66,7 @@ func TestB7NamesAreApart(t *testing.T) {
 	m.state(policy("b"), policyv1beta2.NonCompliant)
 	check("Compliant 1, NonCompliant 1, Unknown 0",
 		"OperatorPolicy secret-a secret-project  0, OperatorPolicy secret-b secret-project  1")
-	m.state(state.UnreadableOperatorPolicy("secret-project", "secret-b", &policyv1beta2.OperatorPolicySpec{},
+	m.state(operatorpolicy.Unreadable("secret-project", "secret-b", &policyv1beta2.OperatorPolicySpec{},
 		errors.New("decode")), "")
 	check("Compliant 1, NonCompliant 0, Unknown 0, Unreadable 1",
 		"OperatorPolicy secret-a secret-project  0, OperatorPolicy secret-b secret-project  -1")

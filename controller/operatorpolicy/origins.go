@@ -8,14 +8,14 @@ import (
 
 	"github.com/opgate/opgate/controller/operatorpolicy/compliance"
 	"github.com/opgate/opgate/olm"
-	"github.com/opgate/opgate/rules/state"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/snapshot"
 )
 
 // withOrigins returns ClusterServiceVersions with the origins of those that are copies of a policy's package, and with
 // the originals in other namespaces that serve this one: OLM creates no copies of them if OLMConfig disables copies
 // (disableCopiedCSVs).
-func (r *reconciler) withOrigins(p *state.OperatorPolicy, csvs []*compliance.Installed) []*compliance.Installed {
+func (r *reconciler) withOrigins(p *operatorpolicy.Policy, csvs []*compliance.Installed) []*compliance.Installed {
 	if p.MustNotHave || p.Concerns() == "" {
 		return csvs
 	}
@@ -34,7 +34,7 @@ func (r *reconciler) withOrigins(p *state.OperatorPolicy, csvs []*compliance.Ins
 // originals returns the ClusterServiceVersions of a policy's package that are installed for all namespaces in others,
 // without those that have a copy.
 func (r *reconciler) originals(
-	p *state.OperatorPolicy, copies []*compliance.Installed,
+	p *operatorpolicy.Policy, copies []*compliance.Installed,
 ) (originals []*compliance.Installed) {
 	s := r.Store.Load()
 	for _, namespace := range s.InstalledGlobally(p.Package) {
@@ -79,7 +79,7 @@ func (r *reconciler) origin(namespace, name, dependent string) *compliance.Origi
 }
 
 // before returns the Subscriptions that the status of a policy relates to it.
-func (r *reconciler) before(p *state.OperatorPolicy) (subscriptions []*olm.Subscription) {
+func (r *reconciler) before(p *operatorpolicy.Policy) (subscriptions []*olm.Subscription) {
 	if p.MustNotHave || p.Concerns() == "" {
 		return nil
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/bundle"
 	"github.com/opgate/opgate/rules/grant"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/snapshot"
 )
@@ -42,7 +43,7 @@ func (r *reconciler) Reconcile(ctx context.Context, namespace string) (reconcile
 	current := r.Store.Load()
 	ns := current.Namespace(namespace)
 	// One that holds in every namespace is reported once, with those that govern nothing.
-	own := slices.DeleteFunc(slices.Clone(ns.Policies()), func(p *state.OperatorPolicy) bool {
+	own := slices.DeleteFunc(slices.Clone(ns.Policies()), func(p *operatorpolicy.Policy) bool {
 		return p.Concerns() != namespace
 	})
 	for _, gone := range r.state.replace(namespace, own, r.Now()) {
@@ -77,7 +78,7 @@ func (r *reconciler) Reconcile(ctx context.Context, namespace string) (reconcile
 
 // evaluateAll evaluates policies of a namespace.
 func (r *reconciler) evaluateAll(ctx context.Context, current *snapshot.Snapshot, ns *state.Namespace,
-	policies []*state.OperatorPolicy, approvals map[string]compliance.Approval) (after time.Duration, err error) {
+	policies []*operatorpolicy.Policy, approvals map[string]compliance.Approval) (after time.Duration, err error) {
 	namespace := ns.Name()
 	if behind, err := r.behind(ctx, current, ns); behind || err != nil {
 		return 0, err
@@ -107,7 +108,7 @@ func earlier(a, b time.Duration) time.Duration {
 // evaluate evaluates one policy, carries out its actions, and writes the status if it changed. After is the
 // delay until the next evaluation without an event, 0 for never.
 func (r *reconciler) evaluate(
-	ctx context.Context, ns *state.Namespace, p *state.OperatorPolicy, w *observed,
+	ctx context.Context, ns *state.Namespace, p *operatorpolicy.Policy, w *observed,
 	approvals map[string]compliance.Approval,
 ) (acted bool, after time.Duration, err error) {
 	if p.Object == nil || p.AnyPackage || p.AnyNamespace {
@@ -157,7 +158,7 @@ func (r *reconciler) evaluate(
 }
 
 // reportUnreadable reports on a policy that it holds what it may govern, since that, or more of it, cannot be read.
-func (r *reconciler) reportUnreadable(p *state.OperatorPolicy) {
+func (r *reconciler) reportUnreadable(p *operatorpolicy.Policy) {
 	key := types.NamespacedName{Namespace: p.Namespace, Name: p.Name}
 	stored := r.Store.Load().Object(snapshot.OperatorPolicies, snapshot.InNamespace(p.Concerns()), key)
 	if stored == nil {
@@ -190,7 +191,7 @@ func (r *reconciler) report(ctx context.Context, op *policyv1beta2.OperatorPolic
 // policy has changed since, since no other does. Any other is left to the next evaluation then: a policy that gets
 // another namespace is evaluated in both for a moment, and the status of the one must not replace that of the other.
 func (r *reconciler) writeStatus(
-	ctx context.Context, p *state.OperatorPolicy, status policyv1beta2.OperatorPolicyStatus, acted bool,
+	ctx context.Context, p *operatorpolicy.Policy, status policyv1beta2.OperatorPolicyStatus, acted bool,
 ) error {
 	observed := &metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}
 	if !acted {

@@ -13,6 +13,7 @@ import (
 	"github.com/opgate/opgate/controller/operatorpolicy/compliance"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/snapshot"
 )
@@ -61,7 +62,7 @@ func (r *reconciler) resync(
 ) (after time.Duration, err error) {
 	noted := r.state.namespace(namespace)
 	acts := len(noted.removed.deleted) > 0 || slices.ContainsFunc(ns.Policies(),
-		func(p *state.OperatorPolicy) bool { return p.Enforced })
+		func(p *operatorpolicy.Policy) bool { return p.Enforced })
 	current := r.Store.Load()
 	source := func(c olm.Catalog) *olm.CatalogSource { return catalogSource(current, c) }
 	i := slices.IndexFunc(w.subscriptions, func(s *olm.Subscription) bool {

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/opgate/opgate/internal/text"
-	"github.com/opgate/opgate/rules/state"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 )
 
 // settleDelay is how long after a policy is deleted nothing is approved because no policy governs it: Argo CD and
@@ -66,7 +66,7 @@ func (s *loopState) get(name string) *namespaceState {
 
 // replace sets the policies of a namespace and returns the previous ones that exist in no namespace any more.
 func (s *loopState) replace(
-	namespace string, policies []*state.OperatorPolicy, at time.Time,
+	namespace string, policies []*operatorpolicy.Policy, at time.Time,
 ) (gone []types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,21 +8,21 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/opgate/opgate/rules/state"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 )
 
 // TestKnownPolicies follows policies that are created, moved to other namespaces and deleted.
 func TestKnownPolicies(t *testing.T) {
-	policies := func(names ...string) (all []*state.OperatorPolicy) {
+	policies := func(names ...string) (all []*operatorpolicy.Policy) {
 		for _, name := range names {
-			all = append(all, &state.OperatorPolicy{Namespace: "policies", Name: name})
+			all = append(all, &operatorpolicy.Policy{Namespace: "policies", Name: name})
 		}
 		return all
 	}
 	var s loopState
 	for i, step := range []struct {
 		namespace string
-		policies  []*state.OperatorPolicy
+		policies  []*operatorpolicy.Policy
 		gone      string
 	}{
 		{namespace: "shop", policies: policies("a", "b"), gone: "[]"},
@@ -56,13 +56,13 @@ func TestO15PolicyCreatedAgain(t *testing.T) {
 	var s loopState
 	for _, step := range []struct {
 		after    time.Duration
-		policies []*state.OperatorPolicy
+		policies []*operatorpolicy.Policy
 		want     time.Duration
 	}{
 		{after: 0, want: settleDelay},
 		{after: settleDelay - time.Second, want: time.Second},
 		{after: settleDelay, want: 0},
-		{after: time.Hour, policies: []*state.OperatorPolicy{{Namespace: "policies", Name: "a"}}, want: 0},
+		{after: time.Hour, policies: []*operatorpolicy.Policy{{Namespace: "policies", Name: "a"}}, want: 0},
 		{after: time.Hour + time.Second, want: settleDelay},
 		{after: time.Hour + 2*time.Second, want: settleDelay - time.Second},
 		{after: 2 * time.Hour, want: 0},
@@ -80,13 +80,13 @@ func TestO15PolicyOfAPolicy(t *testing.T) {
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	by := "Policy policies/app"
 	var s loopState
-	evaluate := func(after time.Duration, policies ...*state.OperatorPolicy) (done bool, why string) {
+	evaluate := func(after time.Duration, policies ...*operatorpolicy.Policy) (done bool, why string) {
 		at = at.Add(after)
 		s.replace("shop", policies, at)
 		left, why := s.settles("shop", at, func(types.NamespacedName) string { return by })
 		return left == 0, why
 	}
-	a := &state.OperatorPolicy{Namespace: "policies", Name: "a"}
+	a := &operatorpolicy.Policy{Namespace: "policies", Name: "a"}
 	evaluate(0, a)
 	if done, _ := evaluate(time.Hour, a); !done {
 		t.Error("a policy that is there is waited for")
@@ -116,7 +116,7 @@ func TestO15PolicyOfAPolicy(t *testing.T) {
 func TestForget(t *testing.T) {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	var s loopState
-	s.replace("shop", []*state.OperatorPolicy{{Namespace: "policies", Name: "a"}}, start)
+	s.replace("shop", []*operatorpolicy.Policy{{Namespace: "policies", Name: "a"}}, start)
 	s.namespace("shop").asked = "etcd"
 	s.replace("shop", nil, start.Add(time.Minute))
 	if after := s.forget("shop", start.Add(time.Minute+time.Second), byNothing); after != settleDelay-time.Second ||

@@ -12,11 +12,12 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
 )
 
 // policy allows a version of etcd in namespace shop.
-func policy(version, action string) *state.OperatorPolicy {
+func policy(version, action string) *operatorpolicy.Policy {
 	op := &policyv1beta2.OperatorPolicy{}
 	op.Namespace, op.Name = "policies", "etcd"
 	op.Spec = policyv1beta2.OperatorPolicySpec{
@@ -30,7 +31,7 @@ func policy(version, action string) *state.OperatorPolicy {
 }
 
 // namespaceWith has n installed operators of package etcd.
-func namespaceWith(t *testing.T, n int, policies ...*state.OperatorPolicy) *state.Namespace {
+func namespaceWith(t *testing.T, n int, policies ...*operatorpolicy.Policy) *state.Namespace {
 	t.Helper()
 	in := state.NamespaceContents{Policies: policies, Exists: true}
 	for i := range n {
@@ -47,14 +48,14 @@ func namespaceWith(t *testing.T, n int, policies ...*state.OperatorPolicy) *stat
 
 func TestResults(t *testing.T) {
 	for name, c := range map[string]struct {
-		policies []*state.OperatorPolicy
+		policies []*operatorpolicy.Policy
 		want     string
 	}{
-		"listed": {[]*state.OperatorPolicy{policy("etcd.v1.0.0", "enforce")},
+		"listed": {[]*operatorpolicy.Policy{policy("etcd.v1.0.0", "enforce")},
 			"pass OperatorPolicy policies/etcd  allowed"},
-		"not listed": {[]*state.OperatorPolicy{policy("etcd.v2.0.0", "enforce")},
+		"not listed": {[]*operatorpolicy.Policy{policy("etcd.v2.0.0", "enforce")},
 			"fail OperatorPolicy policies/etcd bundle/version etcd.v1.0.0 is not allowed"},
-		"informs": {[]*state.OperatorPolicy{policy("etcd.v2.0.0", "inform")},
+		"informs": {[]*operatorpolicy.Policy{policy("etcd.v2.0.0", "inform")},
 			"warn OperatorPolicy policies/etcd bundle/version etcd.v1.0.0 is not allowed"},
 		"ungoverned": {nil, "skip none  no enforcing OperatorPolicy"},
 	} {

@@ -30,11 +30,16 @@ import (
 // Schema is the schema of a version of a kind.
 type Schema struct {
 	structural *structural.Structural
-	validator  validation.SchemaValidator
-	rules      *cel.Validator
+	// validators compiles when it is first called.
+	validators func() *validators
 }
 
-// own compiles the schema of each version of Opgate's kinds when it is first asked for.
+type validators struct {
+	keywords validation.SchemaValidator
+	rules    *cel.Validator
+}
+
+// own reads the schema of each version of Opgate's kinds when it is first asked for.
 var own = sync.OnceValue(func() map[schema.GroupVersionKind]func() *Schema {
 	all := map[schema.GroupVersionKind]func() *Schema{}
 	files, err := fs.Glob(crd.Definitions, "*.yaml")
@@ -52,7 +57,7 @@ var own = sync.OnceValue(func() map[schema.GroupVersionKind]func() *Schema {
 	return all
 })
 
-// Own returns the schema of a version of one of Opgate's kinds, nil for any other. The first call for each compiles it.
+// Own returns the schema of a version of one of Opgate's kinds, nil for any other. The first call for each reads it.
 func Own(gvk schema.GroupVersionKind) *Schema {
 	compile := own()[gvk]
 	if compile == nil {
@@ -61,7 +66,7 @@ func Own(gvk schema.GroupVersionKind) *Schema {
 	return compile()
 }
 
-// Of compiles the schema of a version of a definition. It panics if that cannot be read: definitions are those of this
+// Of returns the schema of a version of a definition. It panics if that cannot be read: definitions are those of this
 // program, and tests read them.
 func Of(d *apiextensionsv1.CustomResourceDefinition, version string) *Schema {
 	i := slices.IndexFunc(d.Spec.Versions,
@@ -71,9 +76,17 @@ func Of(d *apiextensionsv1.CustomResourceDefinition, version string) *Schema {
 		d.Spec.Versions[i].Schema.OpenAPIV3Schema, &internal, nil))
 	s, err := structural.NewStructural(&internal)
 	must(err)
-	validator, _, err := validation.NewSchemaValidator(&internal)
-	must(err)
-	return &Schema{s, validator, cel.NewValidator(s, true, celconfig.PerCallLimit)}
+	return &Schema{s, sync.OnceValue(func() *validators {
+		keywords, _, err := validation.NewSchemaValidator(&internal)
+		must(err)
+		return &validators{keywords, cel.NewValidator(s, true, celconfig.PerCallLimit)}
+	})}
+}
+
+// Compile returns the schema once its first Validate takes as long as any other.
+func (s *Schema) Compile() *Schema {
+	s.validators()
+	return s
 }
 
 func must(err error) {
@@ -97,16 +110,18 @@ func (s *Schema) Validate(raw []byte) apifield.ErrorList {
 		return nil
 	}
 	delete(object, "status")
+	validators := s.validators()
 	if errs := tooMany(s.structural, object, nil); len(errs) > 0 {
 		return errs
 	}
 	defaulting.PruneNonNullableNullsWithoutDefaults(object, s.structural)
 	defaulting.Default(object, s.structural)
-	errs := validation.ValidateCustomResource(nil, object, s.validator)
+	errs := validation.ValidateCustomResource(nil, object, validators.keywords)
 	errs = append(errs, listtype.ValidateListSetsAndMaps(nil, s.structural, object)...)
 	if len(errs) == 0 { // rules rely on the rest of the schema
 		//nolint:forbidigo // rules of a schema make no calls
-		errs, _ = s.rules.Validate(context.Background(), nil, s.structural, object, nil, celconfig.RuntimeCELCostBudget)
+		errs, _ = validators.rules.Validate(context.Background(), nil, s.structural, object, nil,
+			celconfig.RuntimeCELCostBudget)
 	}
 	return errs
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/backstop"
 	"github.com/opgate/opgate/rules/evidence"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
@@ -27,7 +28,7 @@ var everything = backstop.Features{ValidatingAdmissionPolicy: true, MutatingAdmi
 type spec = policyv1beta2.OperatorPolicySpec
 
 // policy returns an enforcing policy in namespace policies; edit changes it further.
-func policy(name, namespace, pkg string, edit func(*spec)) *state.OperatorPolicy {
+func policy(name, namespace, pkg string, edit func(*spec)) *operatorpolicy.Policy {
 	op := &policyv1beta2.OperatorPolicy{}
 	op.Namespace, op.Name = "policies", name
 	op.Spec = spec{RemediationAction: policyv1beta2.Enforce, ComplianceType: policyv1beta2.MustHave,
@@ -50,7 +51,7 @@ func compile(in backstop.Input) *backstop.Objects {
 }
 
 // under compiles for policies, with all features.
-func under(t testing.TB, policies ...*state.OperatorPolicy) *apiServer {
+func under(t testing.TB, policies ...*operatorpolicy.Policy) *apiServer {
 	t.Helper()
 	return newAPIServer(t, compile(backstop.Input{Features: everything, Policies: policies}))
 }
@@ -105,14 +106,14 @@ func TestMessages(t *testing.T) {
 
 // TestOverride: it needs the right on each policy that refuses, and the API server records it.
 func TestOverride(t *testing.T) {
-	policies := make([]*state.OperatorPolicy, 9)
+	policies := make([]*operatorpolicy.Policy, 9)
 	rights := make([]string, 9)
 	for i := range policies {
 		policies[i] = policy(fmt.Sprintf("p%d", i), "shop", "etcd", versions("etcd.v1"))
 		rights[i] = fmt.Sprintf("override operatorpolicies policies/p%d", i)
 	}
 	for name, c := range map[string]struct {
-		policies []*state.OperatorPolicy
+		policies []*operatorpolicy.Policy
 		rights   []string
 		refused  bool
 	}{
@@ -216,7 +217,7 @@ func TestPhases(t *testing.T) {
 
 // TestSubscriptions are stored Manual where a policy must judge each plan.
 func TestSubscriptions(t *testing.T) {
-	policies := []*state.OperatorPolicy{policy("etcd", "shop", "etcd", versions("etcd.v1")),
+	policies := []*operatorpolicy.Policy{policy("etcd", "shop", "etcd", versions("etcd.v1")),
 		policy("vault", "shop", "vault", nil), policy("vault", "free", "vault", nil),
 		policy("grafana", "shop", "grafana", func(s *spec) { s.UpgradeApproval = policyv1beta2.UpgradeApprovalNone })}
 	for _, mode := range []rules.ApprovalMode{rules.MutateApproval, rules.DenyApproval} {
@@ -271,7 +272,7 @@ func TestHostile(t *testing.T) {
 // TestAccounts: what a ServiceAccount writes as which OLM may write steps is left to the gate, and what any other user
 // writes is not.
 func TestAccounts(t *testing.T) {
-	policies := []*state.OperatorPolicy{policy("etcd", "shop", "etcd", versions("etcd.v1"))}
+	policies := []*operatorpolicy.Policy{policy("etcd", "shop", "etcd", versions("etcd.v1"))}
 	w := write{resource: "clusterserviceversions", object: object{"apiVersion": "operators.coreos.com/v1alpha1",
 		"kind": "ClusterServiceVersion",
 		"metadata": object{"namespace": "shop", "name": "etcd.v2", "annotations": object{
@@ -300,7 +301,7 @@ func TestAccounts(t *testing.T) {
 // TestD1CSVsThatHideTheirPackage: a user who writes a ClusterServiceVersion cannot get past the API server by the form
 // of its properties, and the gate refuses each of these writes as well.
 func TestD1CSVsThatHideTheirPackage(t *testing.T) {
-	policies := []*state.OperatorPolicy{policy("etcd", "shop", "etcd", versions("etcd.v0.9.2"))}
+	policies := []*operatorpolicy.Policy{policy("etcd", "shop", "etcd", versions("etcd.v0.9.2"))}
 	s := under(t, policies...)
 	ns := state.NewNamespace("shop", state.NamespaceContents{Exists: true, Policies: policies})
 	named := func(pkg string) string {
@@ -361,7 +362,7 @@ func TestD1CSVsThatHideTheirPackage(t *testing.T) {
 
 // TestReleases: the expressions compile on every release of Kubernetes that has the features.
 func TestReleases(t *testing.T) {
-	policies := []*state.OperatorPolicy{policy("etcd", "shop", "etcd",
+	policies := []*operatorpolicy.Policy{policy("etcd", "shop", "etcd",
 		func(s *spec) { s.Versions, s.VersionRange = []string{"etcd.v1"}, ">=1.0.0" })}
 	plain := backstop.Features{ValidatingAdmissionPolicy: true}
 	for release, features := range map[string]backstop.Features{
@@ -439,7 +440,7 @@ func largeStep(name, properties string, size int) object {
 // TestStepManifests checks where the package of a step is read in its manifest.
 func TestStepManifests(t *testing.T) {
 	s := newAPIServer(t, compile(backstop.Input{Features: everything,
-		Policies: []*state.OperatorPolicy{policy("etcd", "shop", "etcd", versions("etcd.v1"))}}))
+		Policies: []*operatorpolicy.Policy{policy("etcd", "shop", "etcd", versions("etcd.v1"))}}))
 	const compactly = `{"metadata":{"annotations":{"operatorframework.io/properties":` +
 		`"{\"properties\":[{\"type\":\"olm.package\",\"value\":{\"packageName\":\"etcd\",\"version\":\"2.0.0\"}}]}"}}}`
 	for name, c := range map[string]struct {

@@ -10,6 +10,7 @@ import (
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/carrier"
 	"github.com/opgate/opgate/rules/facts"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
@@ -17,18 +18,18 @@ import (
 // born is the state of the attack: a policy that allows one version of etcd, and an operator without a policy that
 // requires etcd.
 type born struct {
-	policies []*state.OperatorPolicy
+	policies []*operatorpolicy.Policy
 	server   *apiServer
 }
 
 func newBorn(t *testing.T) *born {
-	b := &born{policies: []*state.OperatorPolicy{policy("etcd", "shop", "etcd", versions("etcdoperator.v0.9.2")),
+	b := &born{policies: []*operatorpolicy.Policy{policy("etcd", "shop", "etcd", versions("etcdoperator.v0.9.2")),
 		policy("vault", "shop", "vault", nil)}}
 	b.server = under(t, b.policies...)
 	return b
 }
 
-func (b *born) namespace(policies []*state.OperatorPolicy, plans []*olm.InstallPlan,
+func (b *born) namespace(policies []*operatorpolicy.Policy, plans []*olm.InstallPlan,
 	subs ...*olm.Subscription) *state.Namespace {
 	return state.NewNamespace("shop", state.NamespaceContents{Exists: true, Policies: policies, Plans: plans,
 		Subscriptions: subs, Facts: &facts.Cluster{Version: "1.36.0"}})

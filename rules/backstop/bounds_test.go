@@ -8,7 +8,7 @@ import (
 
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/backstop"
-	"github.com/opgate/opgate/rules/state"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 )
 
 // long returns some names that are as long as names may be.
@@ -24,8 +24,8 @@ func long(n int) []string {
 // hold.
 func TestBounds(t *testing.T) {
 	small := policy("first", "shop", "etcd", versions("etcd.v1"))
-	many := func(n int, names func(i int) []string) []*state.OperatorPolicy {
-		policies := []*state.OperatorPolicy{small}
+	many := func(n int, names func(i int) []string) []*operatorpolicy.Policy {
+		policies := []*operatorpolicy.Policy{small}
 		for i := range n {
 			policies = append(policies, policy(fmt.Sprintf("many-%03d", i), "shop", fmt.Sprintf("other-%03d", i),
 				versions(names(i)...)))
@@ -33,12 +33,12 @@ func TestBounds(t *testing.T) {
 		return policies
 	}
 	for name, c := range map[string]struct {
-		policies []*state.OperatorPolicy
+		policies []*operatorpolicy.Policy
 		left     int
 	}{
-		"a list as long as is held": {[]*state.OperatorPolicy{small,
+		"a list as long as is held": {[]*operatorpolicy.Policy{small,
 			policy("long", "shop", "vault", versions(long(200)...))}, 0},
-		"a list that is too long": {[]*state.OperatorPolicy{small,
+		"a list that is too long": {[]*operatorpolicy.Policy{small,
 			policy("long", "shop", "etcd", versions(long(1000)...))}, 1},
 		"150 policies for a namespace": {many(150, func(i int) []string { return []string{fmt.Sprint("x.v", i)} }),
 			0},

@@ -10,7 +10,7 @@ import (
 
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
-	"github.com/opgate/opgate/rules/state"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 )
 
 // The names of the objects: of those that hold what policies say, of those on unpacked bundles, and of those on
@@ -33,7 +33,7 @@ type Features struct {
 // Input is the input of Compile. The order of lists does not matter.
 type Input struct {
 	// Policies are all OperatorPolicies of the cluster. Those that only inform, or govern nothing, are ignored.
-	Policies []*state.OperatorPolicy
+	Policies []*operatorpolicy.Policy
 	// Constraints are all of the cluster. Those that do not restrict deletions are ignored.
 	Constraints []*constraint.Definition
 	// Operators are, by namespace, the packages that are installed there or subscribed to, for Constraints;

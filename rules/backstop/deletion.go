@@ -10,7 +10,7 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
-	"github.com/opgate/opgate/rules/state"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 )
 
 // The keys by which objects are protected. Those of different kinds of objects differ by their form:
@@ -47,7 +47,7 @@ func catalogKeys(c olm.Catalog) []string {
 }
 
 // protectedBy returns what a policy protects.
-func protectedBy(p *state.OperatorPolicy) *protected {
+func protectedBy(p *operatorpolicy.Policy) *protected {
 	keys := append([]string{"namespace/" + p.Namespace}, catalogKeys(p.Catalog)...)
 	if p.TargetNamespace != "" {
 		keys = append(keys, p.TargetNamespace)

@@ -13,7 +13,7 @@ import (
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/backstop"
 	"github.com/opgate/opgate/rules/constraint"
-	"github.com/opgate/opgate/rules/state"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 )
 
 // deletion returns an edit that sets spec.deletion, and the catalog olm/hub.
@@ -25,7 +25,7 @@ func deletion(action policyv1beta2.DeletionAction) func(*spec) {
 }
 
 // deletionServer judges by the policy on deletions alone.
-func deletionServer(t testing.TB, policies ...*state.OperatorPolicy) *apiServer {
+func deletionServer(t testing.TB, policies ...*operatorpolicy.Policy) *apiServer {
 	t.Helper()
 	return deletionServerOf(t, backstop.Input{Policies: policies})
 }
@@ -318,7 +318,7 @@ func TestDeletionNotNeeded(t *testing.T) {
 	informs := policy("etcd", "shop", "etcd",
 		func(s *spec) { s.Deletion, s.RemediationAction = policyv1beta2.DeletionDeny, policyv1beta2.Inform })
 	o := compile(backstop.Input{Features: everything,
-		Policies: []*state.OperatorPolicy{policy("a", "shop", "etcd", deletion(policyv1beta2.DeletionAllow)), informs}})
+		Policies: []*operatorpolicy.Policy{policy("a", "shop", "etcd", deletion(policyv1beta2.DeletionAllow)), informs}})
 	if o.Deletion != nil || o.DeletionBinding != nil || len(o.All()) != 6 {
 		t.Errorf("there are %d objects", len(o.All()))
 	}
@@ -327,7 +327,7 @@ func TestDeletionNotNeeded(t *testing.T) {
 // TestDeletionBounds: the object stays below what the API server stores, and a namespace of policies that needs no more
 // than its share keeps its protection, whatever others write (threat O51).
 func TestDeletionBounds(t *testing.T) {
-	var policies []*state.OperatorPolicy
+	var policies []*operatorpolicy.Policy
 	add := func(namespace, name, of string) {
 		op := policy(name, of, "etcd", deletion(policyv1beta2.DeletionDeny)).Object.DeepCopy()
 		op.Namespace = namespace
@@ -516,7 +516,7 @@ func TestDeletionByConstraintAndPolicy(t *testing.T) {
 				"to delete it, set its annotation opgate.io/delete-confirmed to its UID first, " + uid},
 	} {
 		s := deletionServerOf(t, backstop.Input{
-			Policies:    []*state.OperatorPolicy{policy("etcd", "shop", "etcd", deletion(c.policy))},
+			Policies:    []*operatorpolicy.Policy{policy("etcd", "shop", "etcd", deletion(c.policy))},
 			Constraints: []*constraint.Definition{protects("keep", c.constraint, "etcd")},
 			Operators:   map[string][]string{"shop": {"etcd"}}})
 		for _, w := range []write{{resource: "subscriptions", old: subscriptionTo("shop", "etcd", c.metadata)},
@@ -552,7 +552,7 @@ func othersOf(policy, constraint policyv1beta2.DeletionAction) string {
 // namespace, and none from Subscriptions and ClusterServiceVersions.
 func TestDeletionByConstraintBounds(t *testing.T) {
 	in := backstop.Input{Features: everything, Operators: map[string][]string{},
-		Policies:    []*state.OperatorPolicy{policy("etcd", "shop", "etcd", deletion(policyv1beta2.DeletionDeny))},
+		Policies:    []*operatorpolicy.Policy{policy("etcd", "shop", "etcd", deletion(policyv1beta2.DeletionDeny))},
 		Constraints: []*constraint.Definition{protects("keep", policyv1beta2.DeletionDeny)}}
 	for i := range 40_000 {
 		in.Operators[fmt.Sprintf("hostile-with-a-long-name-%05d", i)] = []string{"etcd"}

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/opgate/opgate/rules/state"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 )
 
 // origin is the policy or the Constraint that something in a table is of.
@@ -15,7 +15,7 @@ type origin struct {
 	created int64
 }
 
-func originOf(p *state.OperatorPolicy) origin {
+func originOf(p *operatorpolicy.Policy) origin {
 	o := origin{namespace: p.Namespace, name: p.Name}
 	if p.Object != nil && !p.Object.CreationTimestamp.IsZero() {
 		o.created = p.Object.CreationTimestamp.Unix()

@@ -14,11 +14,11 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/backstop"
-	"github.com/opgate/opgate/rules/state"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 )
 
 // owned is policy in another namespace, and with an age in seconds.
-func owned(owner, name, namespace, pkg string, age int, edit func(*spec)) *state.OperatorPolicy {
+func owned(owner, name, namespace, pkg string, age int, edit func(*spec)) *operatorpolicy.Policy {
 	op := &policyv1beta2.OperatorPolicy{}
 	op.Namespace, op.Name = owner, name
 	op.CreationTimestamp = metav1.NewTime(time.Unix(1_000_000-int64(age), 0))
@@ -52,7 +52,7 @@ func wantHeld(t *testing.T, o *backstop.Objects, namespaces ...string) {
 // TestD3FloodOfPolicies: 200 policies of another namespace, which come first by name and package and are as old as they
 // claim, do not push out the rules of an administrator for the namespace that they name.
 func TestD3FloodOfPolicies(t *testing.T) {
-	var policies []*state.OperatorPolicy
+	var policies []*operatorpolicy.Policy
 	for i := range 200 {
 		name := fmt.Sprintf("a%03d", i)
 		policies = append(policies, owned("attacker", name, "victim", name, 1000-i, versions(name+".v1")))
@@ -96,14 +96,14 @@ func TestD3FloodOfPolicies(t *testing.T) {
 // TestD3LargePolicies: 26 policies with 1,290 names each, for other namespaces, neither keep new rules from coming into
 // force nor push out any of other authors.
 func TestD3LargePolicies(t *testing.T) {
-	policies := []*state.OperatorPolicy{owned("policies", "etcd", "shop", "etcd", 0, versions("etcdoperator.v0.9.2"))}
+	policies := []*operatorpolicy.Policy{owned("policies", "etcd", "shop", "etcd", 0, versions("etcdoperator.v0.9.2"))}
 	for i := range 26 {
 		names := make([]string, 1290)
 		for n := range names {
 			names[n] = fmt.Sprintf("etcdoperator.v0.9.%04d-%02d-%s", n, i, strings.Repeat("x", 20))
 		}
 		name, namespace := fmt.Sprintf("large-%02d", i), fmt.Sprintf("any-%02d", i)
-		policies = append(policies, owned("attacker", name, namespace, "etcd", 1000-i, versions(names...)))
+		policies = append(policies, owned("attacker", name, namespace, "etcd", 1000-i, versions(strings.Join(names, ","))))
 	}
 	o := compile(backstop.Input{Features: everything, Policies: policies})
 	if len(o.Left) == 0 || len(o.Left) == 26 || o.Left[0] != fmt.Sprintf("attacker/large-%02d", 26-len(o.Left)) {
@@ -118,18 +118,18 @@ func TestObjectsAreBounded(t *testing.T) {
 	namespace := func(i int) string { return fmt.Sprintf("n%05d-%s", i, strings.Repeat("x", 50)) }
 	for title, c := range map[string]struct {
 		policies int
-		of       func(i int) *state.OperatorPolicy
+		of       func(i int) *operatorpolicy.Policy
 	}{
-		"long names": {2_000, func(i int) *state.OperatorPolicy {
+		"long names": {2_000, func(i int) *operatorpolicy.Policy {
 			return policy(name("p", i), namespace(i), name("k", i), versions(name("v", i)))
 		}},
-		"many namespaces": {12_000, func(i int) *state.OperatorPolicy {
+		"many namespaces": {12_000, func(i int) *operatorpolicy.Policy {
 			return policy("p", namespace(i), "k", versions("v"))
 		}},
-		"hostile text": {2_000, func(i int) *state.OperatorPolicy {
+		"hostile text": {2_000, func(i int) *operatorpolicy.Policy {
 			return policy(fmt.Sprint(i), namespace(i), "k", versions(fmt.Sprint(i, strings.Repeat(`<'\"&>`, 40))))
 		}},
-		"ranges": {8_000, func(i int) *state.OperatorPolicy {
+		"ranges": {8_000, func(i int) *operatorpolicy.Policy {
 			return policy("p", namespace(i), "k", func(s *spec) { s.VersionRange = fmt.Sprintf(">=1.0.%d <2.0.0", i) })
 		}},
 	} {
@@ -160,7 +160,7 @@ func TestEverywhereIsBounded(t *testing.T) {
 		in.Accounts[fmt.Sprintf("n%05d", i)] = []string{strings.Repeat("a", 200), "b"}
 	}
 	for i := range 21 {
-		p := state.UnreadableOperatorPolicy("policies", fmt.Sprintf("p%02d", i), &spec{}, errors.New("decode"))
+		p := operatorpolicy.Unreadable("policies", fmt.Sprintf("p%02d", i), &spec{}, errors.New("decode"))
 		in.Policies = append(in.Policies, p, p) // as it is in each of two namespaces
 	}
 	o := compile(in)

@@ -14,6 +14,7 @@ import (
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
 )
 
@@ -22,7 +23,7 @@ type object = map[string]any
 // world generates policies, the state of a namespace, and writes to it. Everything repeats for a seed.
 type world struct {
 	*rand.Rand
-	policies []*state.OperatorPolicy
+	policies []*operatorpolicy.Policy
 }
 
 func pick[T any](w *world, from ...T) T { return from[w.IntN(len(from))] }
@@ -105,7 +106,7 @@ func (w *world) addPolicies() {
 		known := &spec{RemediationAction: pick(w, "", policyv1beta2.Enforce, policyv1beta2.Inform)}
 		known.Subscription = policyv1beta2.SubscriptionTemplate{Name: pick(w, "", "etcd"),
 			Namespace: pick(w, "", "shop")}
-		w.policies = append(w.policies, state.UnreadableOperatorPolicy("policies", "unreadable", known,
+		w.policies = append(w.policies, operatorpolicy.Unreadable("policies", "unreadable", known,
 			errors.New("decode")))
 	}
 }
@@ -127,7 +128,7 @@ func (w *world) exception(pkg string) policyv1beta2.Exception {
 }
 
 // concerns reports whether a policy governs something in a namespace.
-func concerns(p *state.OperatorPolicy, namespace string) bool {
+func concerns(p *operatorpolicy.Policy, namespace string) bool {
 	return p.AnyNamespace || p.Concerns() == namespace
 }
 

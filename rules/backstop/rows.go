@@ -9,7 +9,7 @@ import (
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/bundle"
-	"github.com/opgate/opgate/rules/state"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -141,7 +141,7 @@ func keep(r *rows, entries []*entry, limit int, weight func(*entry) int) []*entr
 }
 
 // entryOf returns the rows of a policy; there is always one.
-func (r *rows) entryOf(p *state.OperatorPolicy, in *Input) *entry {
+func (r *rows) entryOf(p *operatorpolicy.Policy, in *Input) *entry {
 	e := &entry{origin: originOf(p), governs: p.Concerns(), pkg: strings.ReplaceAll(word(p.Package), "*", "?")}
 	if p.AnyPackage {
 		e.pkg = "*"
@@ -183,7 +183,7 @@ func (c *check) columns(excepted []string) (columns []string) {
 }
 
 // checksOf returns the checks of a policy.
-func checksOf(p *state.OperatorPolicy, semver bool) (checks []check) {
+func checksOf(p *operatorpolicy.Policy, semver bool) (checks []check) {
 	if p.Incomplete { // its contents are known to the gate soon, or only there
 		return []check{{kind: checkNothing}}
 	}

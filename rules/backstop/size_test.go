@@ -8,12 +8,12 @@ import (
 
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/backstop"
-	"github.com/opgate/opgate/rules/state"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 )
 
 // crowd returns a policy for each of some namespaces, with the few lists that templates of policies make.
-func crowd(n int) []*state.OperatorPolicy {
-	policies := make([]*state.OperatorPolicy, n)
+func crowd(n int) []*operatorpolicy.Policy {
+	policies := make([]*operatorpolicy.Policy, n)
 	for i := range policies {
 		namespace := fmt.Sprintf("tenant-%05d", i)
 		policies[i] = policy("etcd-"+namespace, namespace, "etcd",

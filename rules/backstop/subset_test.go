@@ -15,6 +15,7 @@ import (
 	"github.com/opgate/opgate/rules/backstop"
 	"github.com/opgate/opgate/rules/bundle"
 	"github.com/opgate/opgate/rules/evidence"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
@@ -343,7 +344,7 @@ func (w *world) writeSubscription(t testing.TB, namespace string, c *judgedWrite
 	c.gate = rules.JudgeSubscription(in)
 	// What OLM generates is changed, not refused, and what does not depend on the policy alone is left to the gate.
 	c.undescribed = c.byOLM() || c.user == opgateUser || !slices.ContainsFunc(w.policies,
-		func(p *state.OperatorPolicy) bool {
+		func(p *operatorpolicy.Policy) bool {
 			return p.Enforced && concerns(p, namespace) && p.NameRules().Manual
 		}) || in.Subscription.Spec.InstallPlanApproval == olm.ApprovalManual
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/carrier"
 	"github.com/opgate/opgate/rules/evidence"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
@@ -17,7 +18,7 @@ import (
 const maxSummary = 2 << 10
 
 // judgeConsent judges what a ClusterServiceVersion of a plan changes by one policy.
-func judgeConsent(in *Input, c *carrier.Bundle, p *state.OperatorPolicy, v *verdict.Verdict) {
+func judgeConsent(in *Input, c *carrier.Bundle, p *operatorpolicy.Policy, v *verdict.Verdict) {
 	for _, r := range reviewChange(in.Namespace, in.Plan, c, in.Now, p, v) {
 		recordReview(c, in.Now, v, p, r)
 	}
@@ -31,7 +32,7 @@ type review struct {
 }
 
 // recordReview records a review of a bundle.
-func recordReview(c *carrier.Bundle, now time.Time, v *verdict.Verdict, p *state.OperatorPolicy, r review) {
+func recordReview(c *carrier.Bundle, now time.Time, v *verdict.Verdict, p *operatorpolicy.Policy, r review) {
 	id, f := r.id, r.Finding
 	if r.hold || !p.Enforced {
 		recordOn(p, c, now, v, id, f)
@@ -48,7 +49,7 @@ func recordReview(c *carrier.Bundle, now time.Time, v *verdict.Verdict, p *state
 // reviewChange returns the findings of a policy on what a ClusterServiceVersion of a plan changes at a time, and
 // records consent by which it passes.
 func reviewChange(
-	ns *state.Namespace, plan *olm.InstallPlan, c *carrier.Bundle, now time.Time, p *state.OperatorPolicy,
+	ns *state.Namespace, plan *olm.InstallPlan, c *carrier.Bundle, now time.Time, p *operatorpolicy.Policy,
 	v *verdict.Verdict,
 ) []review {
 	if !p.ReviewsChanges() {
@@ -112,7 +113,7 @@ func reviewChange(
 // admission has checked the right. Ended follows what would be accepted, if the annotation has consented until a time
 // that has come.
 func consentBy(
-	p *state.OperatorPolicy, digest string, plan *olm.InstallPlan, now time.Time,
+	p *operatorpolicy.Policy, digest string, plan *olm.InstallPlan, now time.Time,
 ) (given verdict.Consent, ended string, ok bool) {
 	given = verdict.Consent{Rule: RuleConsent, Digest: digest, Policy: p.Source(), From: verdict.AcceptedPath}
 	if _, accepted := p.Consent.Accepted[digest]; accepted {
@@ -138,7 +139,7 @@ type Review struct {
 }
 
 // ReviewPlan returns what a policy states on the changes of a plan.
-func ReviewPlan(p *state.OperatorPolicy, plan *olm.InstallPlan, ns *state.Namespace, now time.Time) Review {
+func ReviewPlan(p *operatorpolicy.Policy, plan *olm.InstallPlan, ns *state.Namespace, now time.Time) Review {
 	if !p.ReviewsChanges() || plan.Finished() {
 		return Review{}
 	}
@@ -184,7 +185,7 @@ func judgeStepContents(c *carrier.Bundle, ns *state.Namespace, v *verdict.Verdic
 }
 
 // judgeUnreviewed holds a ClusterServiceVersion that bypasses OLM: what it changes is compared with nothing.
-func judgeUnreviewed(c *carrier.Bundle, p *state.OperatorPolicy, v *verdict.Verdict) {
+func judgeUnreviewed(c *carrier.Bundle, p *operatorpolicy.Policy, v *verdict.Verdict) {
 	if !p.ReviewsChanges() {
 		return
 	}

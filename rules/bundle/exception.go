@@ -6,7 +6,7 @@ import (
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/rules/carrier"
 	"github.com/opgate/opgate/rules/constraint"
-	"github.com/opgate/opgate/rules/exception"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
@@ -14,7 +14,7 @@ import (
 // recordOn records a finding of a policy on a bundle. If an exception sets the rule aside, that is a warning, which
 // names the exception before the refusal.
 func recordOn(
-	p *state.OperatorPolicy, c *carrier.Bundle, now time.Time, v *verdict.Verdict, id verdict.RuleID, f verdict.Finding,
+	p *operatorpolicy.Policy, c *carrier.Bundle, now time.Time, v *verdict.Verdict, id verdict.RuleID, f verdict.Finding,
 ) {
 	if f.Silent() {
 		return
@@ -29,7 +29,7 @@ func recordOn(
 
 // setAside records a finding that an exception of its source sets aside.
 func setAside(
-	v *verdict.Verdict, e *exception.Exception, id verdict.RuleID, from verdict.PolicyRef, f verdict.Finding,
+	v *verdict.Verdict, e *operatorpolicy.Exception, id verdict.RuleID, from verdict.PolicyRef, f verdict.Finding,
 ) {
 	v.WarnExcepted(verdict.Reason{Rule: RuleException, Source: from.String(), From: from, Field: f.Field,
 		Message: verdict.Sentence("set aside by "+e.Text(from.String()), RuleException,

@@ -9,13 +9,13 @@ import (
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/rules/carrier"
 	"github.com/opgate/opgate/rules/facts"
-	"github.com/opgate/opgate/rules/state"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
 // heldCatalogDigest holds what a catalog offers whose image is not accepted: behind a tag it changes without a change
 // of the CatalogSource (threat O26).
-func heldCatalogDigest(in planned, p *state.OperatorPolicy) verdict.Finding {
+func heldCatalogDigest(in planned, p *operatorpolicy.Policy) verdict.Finding {
 	c := in.c
 	if p.CatalogImages == nil || !p.CatalogImages.HoldImage {
 		return verdict.Finding{}
@@ -33,7 +33,7 @@ func heldCatalogDigest(in planned, p *state.OperatorPolicy) verdict.Finding {
 }
 
 // heldCatalogJump holds what a catalog offers after an image that changed more than usual (threat O28).
-func heldCatalogJump(in planned, p *state.OperatorPolicy) verdict.Finding {
+func heldCatalogJump(in planned, p *operatorpolicy.Policy) verdict.Finding {
 	c := in.c
 	if p.CatalogImages == nil || !p.CatalogImages.HoldJump {
 		return verdict.Finding{}
@@ -72,7 +72,7 @@ const acceptedImages = "spec.catalog.accepted"
 
 // catalogImage returns the digest of the image that the catalog of a ClusterServiceVersion runs, or what it is held for
 // if that is not known.
-func catalogImage(in planned, p *state.OperatorPolicy) (digest, held string) {
+func catalogImage(in planned, p *operatorpolicy.Policy) (digest, held string) {
 	c := in.c
 	if len(c.Catalogs) != 1 {
 		return "", "its catalog is not known, or sources disagree about it; waits until the status of the plan names one"
@@ -85,7 +85,7 @@ func catalogImage(in planned, p *state.OperatorPolicy) (digest, held string) {
 }
 
 // foreignCSVCatalog refuses what comes from another catalog than the policy names.
-func foreignCSVCatalog(c *carrier.Bundle, p *state.OperatorPolicy) verdict.Finding {
+func foreignCSVCatalog(c *carrier.Bundle, p *operatorpolicy.Policy) verdict.Finding {
 	if p.Catalog.Name == "" && p.Catalog.Namespace == "" {
 		return verdict.Finding{}
 	}
@@ -109,7 +109,7 @@ func foreignCSVCatalog(c *carrier.Bundle, p *state.OperatorPolicy) verdict.Findi
 	return verdict.Finding{}
 }
 
-func foreignPlanChannel(in planned, p *state.OperatorPolicy) verdict.Finding {
+func foreignPlanChannel(in planned, p *operatorpolicy.Policy) verdict.Finding {
 	if p.Channel == "" {
 		return verdict.Finding{}
 	}
@@ -125,7 +125,7 @@ func foreignPlanChannel(in planned, p *state.OperatorPolicy) verdict.Finding {
 	return verdict.Finding{}
 }
 
-func heldDeprecated(in planned, p *state.OperatorPolicy) verdict.Finding {
+func heldDeprecated(in planned, p *operatorpolicy.Policy) verdict.Finding {
 	if !p.HoldDeprecated {
 		return verdict.Finding{}
 	}
@@ -165,7 +165,7 @@ func heldDeprecated(in planned, p *state.OperatorPolicy) verdict.Finding {
 
 // heldAge holds what a catalog has offered for less time than the policy wants. The message names no time but that of
 // the record, so that it is the same until the version is old enough.
-func heldAge(in planned, p *state.OperatorPolicy) verdict.Finding {
+func heldAge(in planned, p *operatorpolicy.Policy) verdict.Finding {
 	if !p.Age.Holds() {
 		return verdict.Finding{}
 	}
@@ -194,7 +194,7 @@ func heldAge(in planned, p *state.OperatorPolicy) verdict.Finding {
 
 // OutsideWindow holds something outside of the windows of a policy. The message names no time but those of the policy,
 // so that it is the same until one of them comes: it is in events and in the status.
-func OutsideWindow(now time.Time, what string, p *state.OperatorPolicy) verdict.Finding {
+func OutsideWindow(now time.Time, what string, p *operatorpolicy.Policy) verdict.Finding {
 	if !p.Calendar.Restricts() {
 		return verdict.Finding{}
 	}
@@ -233,7 +233,7 @@ func OutsideWindow(now time.Time, what string, p *state.OperatorPolicy) verdict.
 	return held
 }
 
-func heldUpgrade(in planned, p *state.OperatorPolicy) verdict.Finding {
+func heldUpgrade(in planned, p *operatorpolicy.Policy) verdict.Finding {
 	c := in.c
 	installed, ends := in.Namespace.ReplacedBy(c.Package, c.Name)
 	if p.ApproveUpgrades || installed == "" { // a first install needs no upgrade approval (R-OP-10)

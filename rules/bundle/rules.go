@@ -5,7 +5,7 @@ package bundle
 import (
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/rules/carrier"
-	"github.com/opgate/opgate/rules/state"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -29,11 +29,11 @@ const (
 // ByPolicy judges something by each policy that governs it, depending on what the policy is. Nil finds nothing.
 type ByPolicy[In any] struct {
 	// Unreadable judges by a policy with faults, Forbids by another one that is mustnothave, Allows by all others.
-	Unreadable, Forbids, Allows func(In, *state.OperatorPolicy) verdict.Finding
+	Unreadable, Forbids, Allows func(In, *operatorpolicy.Policy) verdict.Finding
 }
 
 // Judge returns what the policy finds.
-func (b *ByPolicy[In]) Judge(in In, p *state.OperatorPolicy) verdict.Finding {
+func (b *ByPolicy[In]) Judge(in In, p *operatorpolicy.Policy) verdict.Finding {
 	judge := b.Allows
 	switch {
 	case p.Unreadable() != "":
@@ -48,7 +48,7 @@ func (b *ByPolicy[In]) Judge(in In, p *state.OperatorPolicy) verdict.Finding {
 }
 
 // ByAnyPolicy judges by all policies alike.
-func ByAnyPolicy[In any](judge func(In, *state.OperatorPolicy) verdict.Finding) ByPolicy[In] {
+func ByAnyPolicy[In any](judge func(In, *operatorpolicy.Policy) verdict.Finding) ByPolicy[In] {
 	return ByPolicy[In]{Unreadable: judge, Forbids: judge, Allows: judge}
 }
 
@@ -73,7 +73,7 @@ var all = []rule{
 	// A policy that cannot be read must not let anything through (threat G5).
 	{Rule: verdict.Rule{ID: RulePolicyUnreadable, Outcomes: verdict.Holds, Override: true, Backstop: true,
 		Summary: "the governing policy holds template text or a value that cannot be read, so nothing it governs is let through"},
-		contents: ByPolicy[*carrier.Bundle]{Unreadable: func(c *carrier.Bundle, p *state.OperatorPolicy) verdict.Finding {
+		contents: ByPolicy[*carrier.Bundle]{Unreadable: func(c *carrier.Bundle, p *operatorpolicy.Policy) verdict.Finding {
 			return Unreadable(p, text.Name(c.Name))
 		}}},
 	// Forbidden operators are not installed.
@@ -103,7 +103,7 @@ var all = []rule{
 	{Rule: verdict.Rule{ID: RuleDependencyPending, Outcomes: verdict.Holds, Override: true, Backstop: true,
 		Summary: "the OperatorPolicy of a ClusterServiceVersion of the plan, or a Constraint that applies here, waits for " +
 			"what its Policy depends on"},
-		progress: ByAnyPolicy(func(in planned, p *state.OperatorPolicy) verdict.Finding {
+		progress: ByAnyPolicy(func(in planned, p *operatorpolicy.Policy) verdict.Finding {
 			return in.Namespace.Suspended(p.Pending, p.Waits, p.Name, text.Name(in.c.Name))
 		})},
 	// An upgrade of an installed operator is held if upgrades are not approved (threat O10).
@@ -133,7 +133,7 @@ var all = []rule{
 	// What is approved outside of a maintenance window disturbs when no one expects it (R-AP-9).
 	{Rule: verdict.Rule{ID: RuleApprovalWindow, Outcomes: verdict.Holds, Override: true,
 		Summary: "no approval window of the policy is open, or one of its freezes is in force"},
-		progress: ByPolicy[planned]{Allows: func(in planned, p *state.OperatorPolicy) verdict.Finding {
+		progress: ByPolicy[planned]{Allows: func(in planned, p *operatorpolicy.Policy) verdict.Finding {
 			return OutsideWindow(in.Now, text.Name(in.c.Name), p)
 		}}},
 	// What an exception sets aside stays visible.
@@ -186,7 +186,7 @@ func Exceptable() []string {
 }
 
 // Unreadable holds what a policy with faults governs.
-func Unreadable(p *state.OperatorPolicy, governed string) verdict.Finding {
+func Unreadable(p *operatorpolicy.Policy, governed string) verdict.Finding {
 	return verdict.Finding{Decision: verdict.Hold, What: governed + " is held",
 		Accepted: "waits until the policy can be read: " + p.Unreadable()}
 }

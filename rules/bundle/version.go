@@ -6,13 +6,14 @@ import (
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/carrier"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
 // isListed reports whether a ClusterServiceVersion is in spec.versions; known is false if that depends on its contents
 // and the plan does not show them. An empty list lists everything.
-func isListed(c *carrier.Bundle, l *state.VersionList) (match, known bool) {
+func isListed(c *carrier.Bundle, l *operatorpolicy.VersionList) (match, known bool) {
 	if !l.Binds(c.Name) {
 		return len(l.Entries) == 0 || l.Lists(c.Name), true
 	}
@@ -20,7 +21,7 @@ func isListed(c *carrier.Bundle, l *state.VersionList) (match, known bool) {
 	return l.BindsTo(c.Name, digest), unknown == ""
 }
 
-func unlistedCSV(c *carrier.Bundle, p *state.OperatorPolicy) verdict.Finding {
+func unlistedCSV(c *carrier.Bundle, p *operatorpolicy.Policy) verdict.Finding {
 	if !p.Versions.Binds(c.Name) {
 		if p.MayBring(c.Name) {
 			return verdict.Finding{}
@@ -40,7 +41,7 @@ func unlistedCSV(c *carrier.Bundle, p *state.OperatorPolicy) verdict.Finding {
 	return verdict.Finding{Decision: verdict.Deny, What: what + " is not allowed", Accepted: p.AcceptedVersions()}
 }
 
-func outOfRangeCSV(c *carrier.Bundle, p *state.OperatorPolicy) verdict.Finding {
+func outOfRangeCSV(c *carrier.Bundle, p *operatorpolicy.Policy) verdict.Finding {
 	if p.MustNotHave || p.VersionRange == nil || p.NamesStart(c.Name) {
 		return verdict.Finding{}
 	}
@@ -65,7 +66,7 @@ func outOfRangeCSV(c *carrier.Bundle, p *state.OperatorPolicy) verdict.Finding {
 // Covers reports whether a musthave policy wants a ClusterServiceVersion of its package to be installed; if not,
 // accepted is what it wants instead. What is installed does not show its digest, so the name decides. Exceptions count
 // at the time now.
-func Covers(p *state.OperatorPolicy, csv, version string, now time.Time) (ok bool, accepted string) {
+func Covers(p *operatorpolicy.Policy, csv, version string, now time.Time) (ok bool, accepted string) {
 	c := &carrier.Bundle{Name: csv, Version: version}
 	listed := p.MustNotHave || p.Unreadable() != "" || p.MayBring(csv) || p.ExceptedName(csv, RuleVersion, now)
 	if listed && (outOfRangeCSV(c, p).Silent() || p.ExceptedName(csv, RuleVersionRange, now)) {
@@ -75,11 +76,11 @@ func Covers(p *state.OperatorPolicy, csv, version string, now time.Time) (ok boo
 }
 
 // InRange reports whether the version of a ClusterServiceVersion is in spec.versionRange of its policy, if it has one.
-func InRange(p *state.OperatorPolicy, csv, version string) bool {
+func InRange(p *operatorpolicy.Policy, csv, version string) bool {
 	return outOfRangeCSV(&carrier.Bundle{Name: csv, Version: version}, p).Silent()
 }
 
-func forbiddenCSV(c *carrier.Bundle, p *state.OperatorPolicy) verdict.Finding {
+func forbiddenCSV(c *carrier.Bundle, p *operatorpolicy.Policy) verdict.Finding {
 	switch match, known := matches(p, c); {
 	case match:
 		return verdict.Finding{Decision: verdict.Deny, What: text.Name(c.Name) + " is forbidden",
@@ -96,7 +97,7 @@ func forbiddenCSV(c *carrier.Bundle, p *state.OperatorPolicy) verdict.Finding {
 }
 
 // matches reports whether a mustnothave policy matches this CSV; known is false if it might.
-func matches(p *state.OperatorPolicy, c *carrier.Bundle) (match, known bool) {
+func matches(p *operatorpolicy.Policy, c *carrier.Bundle) (match, known bool) {
 	listed, shown := isListed(c, &p.Versions)
 	if !listed && shown {
 		return false, true
@@ -127,7 +128,7 @@ func matches(p *state.OperatorPolicy, c *carrier.Bundle) (match, known bool) {
 // Forbids reports whether a mustnothave policy matches a ClusterServiceVersion of its package; known is false if that
 // depends on a version or catalog that is not known (zero), or on the digest of its bundle image. Exceptions count at
 // the time now.
-func Forbids(p *state.OperatorPolicy, csv, version string, catalog olm.Catalog, now time.Time) (match, known bool) {
+func Forbids(p *operatorpolicy.Policy, csv, version string, catalog olm.Catalog, now time.Time) (match, known bool) {
 	if p.ExceptedName(csv, RuleMustNotHave, now) {
 		return false, true
 	}

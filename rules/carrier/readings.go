@@ -9,6 +9,7 @@ import (
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/change"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
 )
 
@@ -30,7 +31,7 @@ func readChanges(n *state.Namespace, from state.Changes) map[state.PlanKey]*stat
 	}
 	all := n.Constraints().Reads(constraint.ChangeSet)
 	unpacked := n.Constraints().Reads(constraint.InCSV) && n.Constraints().Depends(constraint.InCSV, n.ForConstraints())
-	if !all && !unpacked && !slices.ContainsFunc(n.Policies(), (*state.OperatorPolicy).ReviewsChanges) {
+	if !all && !unpacked && !slices.ContainsFunc(n.Policies(), (*operatorpolicy.Policy).ReviewsChanges) {
 		return nil
 	}
 	changes := map[state.PlanKey]*state.PlanChanges{}
@@ -41,7 +42,7 @@ func readChanges(n *state.Namespace, from state.Changes) map[state.PlanKey]*stat
 		csvs := OfPlan(plan, n)
 		needed := slices.ContainsFunc(csvs, func(c Bundle) bool {
 			return all && c.Package != "" || unpacked && c.byReference() ||
-				slices.ContainsFunc(n.Governing(c.Package), (*state.OperatorPolicy).ReviewsChanges)
+				slices.ContainsFunc(n.Governing(c.Package), (*operatorpolicy.Policy).ReviewsChanges)
 		})
 		if needed {
 			changes[state.KeyOf(plan)] = from(plan, replacements(n, csvs, unpacked))
@@ -145,7 +146,7 @@ const maxFault = 512
 // readPackages returns the packages of unfinished plans, if a policy or a Constraint judges by deprecations; nil if
 // none does. The package server may be slow or absent, so that they are read before a request is judged.
 func readPackages(n *state.Namespace, from state.Packages) map[state.PackageKey]*catalog.Package {
-	holds := func(p *state.OperatorPolicy) bool { return p.HoldDeprecated }
+	holds := func(p *operatorpolicy.Policy) bool { return p.HoldDeprecated }
 	if from == nil || len(n.Plans()) == 0 {
 		return nil
 	}

@@ -12,7 +12,7 @@ import (
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
-	"github.com/opgate/opgate/rules/exception"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 )
 
 // Action is the consequence of a violated constraint.
@@ -45,7 +45,7 @@ type Definition struct {
 	OnWrites   []*Constraint
 	Properties []olm.Property
 	// Exceptions are those of the object. Callers evaluate them; Set ignores them.
-	Exceptions exception.List
+	Exceptions operatorpolicy.Exceptions
 	// Deletion is nil if the Constraint does not restrict deletions. Callers evaluate it; Set ignores it.
 	Deletion *Deletion
 	// Faults are the errors. If any is not a warning, the definition holds every bundle.

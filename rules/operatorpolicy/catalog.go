@@ -1,35 +1,47 @@
 package operatorpolicy
 
 import (
-	"strconv"
-
-	"k8s.io/apimachinery/pkg/util/validation/field"
+	"cmp"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
-// DefaultMaxChanged is the default of spec.catalog.maxChangedPackages.
-const DefaultMaxChanged = 50
+// defaultMaxChanged is the default of spec.catalog.maxChangedPackages.
+const defaultMaxChanged = 50
 
-// validateCatalog checks the action and the digests.
-func validateCatalog(c *policyv1beta2.Catalog) field.ErrorList {
-	if c == nil {
+// CatalogImages is spec.catalog of a policy, prepared for judging. Nil holds nothing.
+type CatalogImages struct {
+	// HoldImage holds what comes from an image that is not accepted, HoldJump what comes after a jump.
+	HoldImage, HoldJump bool
+	// MaxChanged is the number of packages that an image may change without being a jump.
+	MaxChanged int
+	// Accepted are the digests in the order of the policy.
+	Accepted []string
+}
+
+// catalog reads spec.catalog.
+func (r *reader) catalog(spec *policyv1beta2.Catalog) *CatalogImages {
+	if spec == nil {
 		return nil
 	}
-	path := specPath.Child("catalog")
-	var errs field.ErrorList
-	if c.Image != "" {
-		errs = append(errs, verdict.OneOf(path.Child("image"), c.Image, policyv1beta2.CatalogHold,
-			policyv1beta2.CatalogAllow)...)
+	r.digests(specPath.Child("catalog", "accepted"), spec.Accepted)
+	return &CatalogImages{HoldImage: spec.Image == policyv1beta2.CatalogHold,
+		HoldJump:   spec.Jump == policyv1beta2.CatalogHold,
+		MaxChanged: cmp.Or(int(spec.MaxChangedPackages), defaultMaxChanged), Accepted: spec.Accepted}
+}
+
+// Holds reports whether any plan may be held.
+func (c *CatalogImages) Holds() bool { return c != nil && (c.HoldImage || c.HoldJump) }
+
+// AcceptedText returns the accepted digests for messages.
+func (c *CatalogImages) AcceptedText() string {
+	switch len(c.Accepted) {
+	case 0:
+		return "no digest is accepted yet"
+	case 1:
+		return "accepted is " + c.Accepted[0]
 	}
-	if c.Jump != "" {
-		errs = append(errs, verdict.OneOf(path.Child("jump"), c.Jump, policyv1beta2.CatalogHold,
-			policyv1beta2.CatalogAllow)...)
-	}
-	if c.MaxChangedPackages < 0 {
-		errs = append(errs, field.Invalid(path.Child("maxChangedPackages"), c.MaxChangedPackages,
-			"must be 1 at least; left out it is "+strconv.Itoa(DefaultMaxChanged)))
-	}
-	return append(errs, validateDigests(path.Child("accepted"), c.Accepted)...)
+	return "accepted are " + text.Names(c.Accepted, verdict.MaxListed)
 }

@@ -6,7 +6,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
-	"github.com/opgate/opgate/rules/verdict"
 )
 
 // configField maps one field of complianceConfig to its earlier spelling in statusConfig and to its default.
@@ -112,29 +111,15 @@ func FilledConfig(op, old *policyv1beta2.OperatorPolicy) (filled policyv1beta2.C
 	return filled, copied
 }
 
-// validateConfigs checks both fields and that they do not contradict each other.
-func validateConfigs(spec *policyv1beta2.OperatorPolicySpec) field.ErrorList {
-	var errs field.ErrorList
+// complianceConfigs checks that both fields do not contradict each other.
+func (r *reader) complianceConfigs(spec *policyv1beta2.OperatorPolicySpec) {
 	for i := range configFields {
 		f := &configFields[i]
 		config, earlier := *f.config(&spec.ComplianceConfig), f.earlierValue(spec)
-		path := specPath.Child("complianceConfig", f.name)
-		if config != "" {
-			errs = append(errs, verdict.OneOf(path, config, policyv1beta2.ConfigCompliant,
-				policyv1beta2.ConfigNonCompliant)...)
-		}
-		if earlier == "" {
-			continue
-		}
-		earlierPath := specPath.Child("statusConfig", f.name)
-		errs = append(errs, verdict.OneOf(earlierPath, earlier, policyv1beta2.StatusConfigStatusMessageOnly,
-			policyv1beta2.StatusConfigCondition,
-			policyv1beta2.StatusConfigNonCompliant, policyv1beta2.StatusConfigCompliant)...)
 		if ContradictsStatusConfig(string(earlier), string(config)) {
-			errs = append(errs, field.Forbidden(earlierPath,
-				fmt.Sprintf("means %s, but %s is %s; remove one of the two",
-					readEarlier(earlier), path, config)))
+			r.add(field.Forbidden(specPath.Child("statusConfig", f.name), fmt.Sprintf(
+				"means %s, but %s is %s; remove one of the two", readEarlier(earlier),
+				specPath.Child("complianceConfig", f.name), config)))
 		}
 	}
-	return errs
 }

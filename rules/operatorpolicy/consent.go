@@ -1,7 +1,7 @@
 package operatorpolicy
 
 import (
-	"slices"
+	"cmp"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -9,54 +9,88 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/rules/change"
-	"github.com/opgate/opgate/rules/verdict"
 )
 
 // MaxDigests bounds the digests of a policy, as the schema does, and of the annotation of a plan.
 const MaxDigests = 64
 
-// ConsentClasses returns the actions of spec.consent by class; a class is the name of its field.
-func ConsentClasses(c *policyv1beta2.Consent) map[change.Class]policyv1beta2.ConsentAction {
-	return map[change.Class]policyv1beta2.ConsentAction{
-		change.Permissions: c.Permissions, change.Webhooks: c.Webhooks, change.BreakingCRDs: c.BreakingCRDs,
-		change.PodSecurity: c.PodSecurity, change.Images: c.Images, change.Scope: c.Scope,
-	}
+// Consent is spec.consent of a policy, prepared for judging. Nil holds and warns of nothing.
+type Consent struct {
+	actions      map[change.Class]policyv1beta2.ConsentAction
+	firstInstall policyv1beta2.ConsentAction
+	Accepted     map[string]struct{}
 }
 
-// validateConsent checks the actions and the digests.
-func validateConsent(c *policyv1beta2.Consent) field.ErrorList {
+// consent reads spec.consent, with its defaults: Warn for a class, Ignore for a first installation.
+func (r *reader) consent(spec *policyv1beta2.Consent) *Consent {
+	if spec == nil {
+		return nil
+	}
+	r.digests(specPath.Child("consent", "accepted"), spec.Accepted)
+	c := &Consent{
+		actions: map[change.Class]policyv1beta2.ConsentAction{
+			change.Permissions: spec.Permissions, change.Webhooks: spec.Webhooks,
+			change.BreakingCRDs: spec.BreakingCRDs, change.PodSecurity: spec.PodSecurity, change.Images: spec.Images,
+			change.Scope: spec.Scope,
+		},
+		firstInstall: cmp.Or(spec.FirstInstall, policyv1beta2.ConsentIgnore),
+		Accepted:     make(map[string]struct{}, len(spec.Accepted)),
+	}
+	for class, action := range c.actions {
+		c.actions[class] = cmp.Or(action, policyv1beta2.ConsentWarn)
+	}
+	for _, digest := range spec.Accepted {
+		c.Accepted[digest] = struct{}{}
+	}
+	return c
+}
+
+// Classes returns the classes with an action, for a first installation or for an upgrade. Classes that are ignored are
+// ignored in both.
+func (c *Consent) Classes(action policyv1beta2.ConsentAction, first bool) []change.Class {
 	if c == nil {
 		return nil
 	}
-	path := specPath.Child("consent")
-	actions := ConsentClasses(c)
-	actions["firstInstall"] = c.FirstInstall
-	var errs field.ErrorList
-	for _, name := range append(slices.Clone(change.Reviewable), "firstInstall") {
-		if action := actions[name]; action != "" {
-			errs = append(errs, verdict.OneOf(path.Child(string(name)), action, policyv1beta2.ConsentHold,
-				policyv1beta2.ConsentWarn, policyv1beta2.ConsentIgnore)...)
+	var found []change.Class
+	for _, class := range change.Reviewable {
+		set := c.actions[class]
+		if first && set != policyv1beta2.ConsentIgnore {
+			set = c.firstInstall
+		}
+		if set == action {
+			found = append(found, class)
 		}
 	}
-	return append(errs, validateDigests(path.Child("accepted"), c.Accepted)...)
+	return found
 }
 
-func validateDigests(path *field.Path, digests []string) field.ErrorList {
-	if len(digests) > MaxDigests {
-		return field.ErrorList{field.TooMany(path, len(digests), MaxDigests)}
-	}
-	var errs field.ErrorList
+// Holds reports whether any change is held.
+func (c *Consent) Holds() bool {
+	return len(c.Classes(policyv1beta2.ConsentHold, false))+len(c.Classes(policyv1beta2.ConsentHold, true)) > 0
+}
+
+// Reviews reports whether changes are compared at all, for a first installation or for an upgrade.
+func (c *Consent) Reviews(first bool) bool {
+	return len(c.Classes(policyv1beta2.ConsentHold, first))+len(c.Classes(policyv1beta2.ConsentWarn, first)) > 0
+}
+
+// ReviewsChanges reports whether a policy may hold or warn of changes.
+func (p *Policy) ReviewsChanges() bool {
+	return !p.MustNotHave && p.Unreadable() == "" && (p.Consent.Reviews(false) || p.Consent.Reviews(true))
+}
+
+// digests checks a list of digests.
+func (r *reader) digests(path *field.Path, digests []string) {
 	seen := map[string]bool{}
-	for i, digest := range digests {
+	for i, digest := range digests[:min(len(digests), MaxDigests)] {
 		switch problem := NotDigest(digest); {
 		case problem != "":
-			errs = append(errs, field.Invalid(path.Index(i), text.Truncate(digest, maxShownDigest), problem))
+			r.invalid(path.Index(i), text.Truncate(digest, maxShownDigest), problem)
 		case seen[digest]:
-			errs = append(errs, field.Duplicate(path.Index(i), digest))
+			r.add(field.Duplicate(path.Index(i), digest))
 		}
 		seen[digest] = true
 	}
-	return errs
 }
 
 // maxShownDigest bounds what an error shows of a text that is no digest, in bytes.

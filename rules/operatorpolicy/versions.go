@@ -3,6 +3,13 @@ package operatorpolicy
 import (
 	"slices"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // SplitVersions reads spec.versions: each entry is a ClusterServiceVersion name, which may end with the digest of a
@@ -13,9 +20,36 @@ import (
 // At most maxVersions+1 names are returned, so that a policy takes neither the time nor the memory of the process
 // (threats G33, G35).
 func SplitVersions(entries []string) []string {
-	var names []string
+	names, _ := (&reader{templates: true}).list(specPath, entries)
+	return names
+}
+
+// versions reads spec.versions.
+func (r *reader) versions(entries []string) []string {
+	path := specPath.Child("versions")
+	r.judged(path, entries...)
+	names, errs := r.list(path, entries)
+	r.add(errs...)
+	return names
+}
+
+// urgent reads spec.urgent, in which template text is not resolved.
+func (r *reader) urgent(entries []string) []string {
+	path := specPath.Child("urgent")
+	names, errs := (&reader{}).list(path, entries)
+	if len(names) > maxUrgent {
+		errs = field.ErrorList{field.TooMany(path, len(names), maxUrgent)}
+	}
+	r.add(errs...)
+	return names
+}
+
+// list returns the names in a list in the form of spec.versions, and why some of them cannot match the name of any
+// ClusterServiceVersion.
+func (r *reader) list(path *field.Path, entries []string) (names []string, errs field.ErrorList) {
 	seen := map[string]struct{}{}
-	for _, entry := range entries {
+	for i, entry := range entries {
+		passes := r.passes(entry)
 		for part := range strings.SplitSeq(entry, ",") {
 			name := strings.TrimSpace(part)
 			if _, twice := seen[name]; name == "" || twice {
@@ -23,12 +57,166 @@ func SplitVersions(entries []string) []string {
 			}
 			seen[name], names = struct{}{}, append(names, name)
 			if len(names) > MaxVersions {
-				return names
+				return names, append(errs, field.TooMany(path, -1, MaxVersions))
+			}
+			if !passes && len(errs) < verdict.MaxFaults {
+				errs = append(errs, version(path.Index(i), name)...)
 			}
 		}
 	}
-	return slices.Clip(names)
+	if len(entries) > 0 && len(names) == 0 {
+		errs = append(errs, field.Invalid(path, entries,
+			"names no version; list ClusterServiceVersion names, or remove the field to allow every version"))
+	}
+	return slices.Clip(names), errs
+}
+
+// version checks a name of a ClusterServiceVersion, or a name with the digest of a bundle image.
+func version(path *field.Path, entry string) field.ErrorList {
+	name, digest := olm.CutDigest(entry)
+	r := &reader{}
+	r.name(path, name, validation.IsDNS1123Subdomain)
+	if name == entry {
+		return r.errs
+	}
+	if name == "" {
+		r.invalid(path, entry, "must begin with the name of a ClusterServiceVersion, before the digest")
+	}
+	if !olm.ValidDigest(digest) {
+		r.invalid(path, entry,
+			"must end with the digest of a bundle image: @sha256: and 64 hexadecimal digits in lower case")
+	}
+	return r.errs
 }
 
 // MaxVersions bounds the names in spec.versions. A policy with more is not valid, and holds what it governs.
 const MaxVersions = 10_000
+
+// maxUrgent bounds the names in spec.urgent.
+const maxUrgent = 64
+
+// VersionList is spec.versions, prepared for judging.
+type VersionList struct {
+	// Entries are the names, with their digests.
+	Entries []string
+	// byName are the indexes of entries, sorted by entry.
+	byName []uint16
+	// digests are, by name, those of the only bundle images that the name is listed for.
+	digests map[string][]string
+}
+
+func newVersionList(names []string) VersionList {
+	l := VersionList{Entries: names}
+	l.byName = make([]uint16, len(l.Entries))
+	for i, entry := range l.Entries {
+		l.byName[i] = uint16(i) // at most maxVersions
+		name, digest := olm.CutDigest(entry)
+		if name == entry {
+			continue
+		}
+		if l.digests == nil {
+			l.digests = map[string][]string{}
+		}
+		l.digests[name] = append(l.digests[name], digest)
+	}
+	slices.SortFunc(l.byName, func(a, b uint16) int { return strings.Compare(l.Entries[a], l.Entries[b]) })
+	return l
+}
+
+// names returns the names that are listed, with and without a digest.
+func (l *VersionList) names() []string {
+	var names []string
+	seen := map[string]bool{}
+	for _, entry := range l.Entries {
+		if name, _ := olm.CutDigest(entry); !seen[name] {
+			seen[name], names = true, append(names, name)
+		}
+	}
+	return names
+}
+
+// plainNames returns the names that are listed without a digest.
+func (l *VersionList) plainNames() []string {
+	return slices.DeleteFunc(l.names(), func(name string) bool { return !l.Lists(name) })
+}
+
+// Lists reports whether a name is listed for any contents. Names are compared byte by byte: a look-alike is another
+// name (threat O11).
+func (l *VersionList) Lists(name string) bool {
+	_, listed := slices.BinarySearchFunc(l.byName, name,
+		func(i uint16, name string) int { return strings.Compare(l.Entries[i], name) })
+	return listed && !strings.Contains(name, "@") // an entry with a digest is no name
+}
+
+// Binds reports whether a name is listed for certain contents only.
+func (l *VersionList) Binds(name string) bool { return l.digested(name) && !l.Lists(name) }
+
+// digested reports whether a name is listed with a digest.
+func (l *VersionList) digested(name string) bool { return len(l.digests[name]) > 0 }
+
+// BindsTo reports whether a name is listed for a bundle image with a digest.
+func (l *VersionList) BindsTo(name, digest string) bool {
+	return slices.Contains(l.digests[name], digest)
+}
+
+// RestrictsVersions reports whether the policy allows only some versions of the package.
+func (p *Policy) RestrictsVersions() bool {
+	return len(p.Versions.Entries) > 0 || p.VersionRange != nil || p.faults != ""
+}
+
+// BindsContents reports whether spec.versions lists a ClusterServiceVersion for certain contents only, by the digest of
+// its bundle image.
+func (p *Policy) BindsContents(csv string) bool { return p.Versions.Binds(csv) }
+
+// MayBring reports whether the policy allows a ClusterServiceVersion with some contents, as far as its name shows.
+func (p *Policy) MayBring(csv string) bool {
+	return len(p.Versions.Entries) == 0 || p.Versions.Lists(csv) || p.Versions.Binds(csv) || p.NamesStart(csv)
+}
+
+// NamesStart reports whether the policy's own startingCSV is this one; that version is always allowed (R-OP-8), but
+// only with the contents that spec.versions binds it to, if it does. The Subscription's startingCSV never counts.
+func (p *Policy) NamesStart(csv string) bool {
+	return p.StartingCSV != "" && p.StartingCSV == csv
+}
+
+// AcceptedVersions returns the end of a refusal: which versions would be allowed.
+func (p *Policy) AcceptedVersions() string {
+	names := p.Versions.Entries
+	if p.StartingCSV != "" && !p.Versions.Lists(p.StartingCSV) && !p.Versions.Binds(p.StartingCSV) {
+		names = append(names[:len(names):len(names)], p.StartingCSV)
+	}
+	if len(names) == 1 {
+		return "allowed is " + names[0]
+	}
+	return "allowed are " + text.Names(names, verdict.MaxListed)
+}
+
+// ForbiddenText returns what a mustnothave policy forbids.
+func (p *Policy) ForbiddenText() string {
+	var parts []string
+	if len(p.Versions.Entries) > 0 {
+		parts = append(parts, text.Names(p.Versions.Entries, verdict.MaxListed))
+	} else {
+		parts = append(parts, "package "+p.Package)
+	}
+	if p.VersionRange != nil {
+		parts = append(parts, "in range "+text.Quote(p.VersionRange.String()))
+	}
+	if p.Catalog.Name != "" || p.Catalog.Namespace != "" {
+		parts = append(parts, "from "+p.CatalogText())
+	}
+	return strings.Join(parts, " ")
+}
+
+// Acceptance returns what a policy allows.
+func (p *Policy) Acceptance() string {
+	switch {
+	case p.MustNotHave:
+		return "the policy is mustnothave for " + p.ForbiddenText()
+	case len(p.Versions.Entries) > 0:
+		return p.AcceptedVersions()
+	case p.VersionRange != nil:
+		return "allowed is versionRange " + text.Quote(p.VersionRange.String())
+	}
+	return ""
+}

@@ -1,49 +1,12 @@
 package state
 
 import (
-	"cmp"
 	"slices"
 
-	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
-	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/operatorpolicy"
-	"github.com/opgate/opgate/rules/verdict"
 )
-
-// CatalogImages is spec.catalog of a policy, prepared for judging. Nil holds nothing.
-type CatalogImages struct {
-	// HoldImage holds what comes from an image that is not accepted, HoldJump what comes after a jump.
-	HoldImage, HoldJump bool
-	// MaxChanged is the number of packages that an image may change without being a jump.
-	MaxChanged int
-	// Accepted are the digests in the order of the policy.
-	Accepted []string
-}
-
-// newCatalogImages returns the settings with their defaults.
-func newCatalogImages(spec *policyv1beta2.Catalog) *CatalogImages {
-	if spec == nil {
-		return nil
-	}
-	return &CatalogImages{HoldImage: spec.Image == policyv1beta2.CatalogHold,
-		HoldJump:   spec.Jump == policyv1beta2.CatalogHold,
-		MaxChanged: cmp.Or(int(spec.MaxChangedPackages), operatorpolicy.DefaultMaxChanged), Accepted: spec.Accepted}
-}
-
-// Holds reports whether any plan may be held.
-func (c *CatalogImages) Holds() bool { return c != nil && (c.HoldImage || c.HoldJump) }
-
-// AcceptedText returns the accepted digests for messages.
-func (c *CatalogImages) AcceptedText() string {
-	switch len(c.Accepted) {
-	case 0:
-		return "no digest is accepted yet"
-	case 1:
-		return "accepted is " + c.Accepted[0]
-	}
-	return "accepted are " + text.Names(c.Accepted, verdict.MaxListed)
-}
 
 // AgedPackages returns the packages of a catalog of which policies here hold young versions.
 func (n *Namespace) AgedPackages(of olm.Catalog) []string {
@@ -58,7 +21,7 @@ func (n *Namespace) AgedPackages(of olm.Catalog) []string {
 
 // JudgesByCatalogImage reports whether plans of the namespace are judged by the images that catalogs run.
 func (n *Namespace) JudgesByCatalogImage() bool {
-	return n != nil && slices.ContainsFunc(n.Policies(), func(p *OperatorPolicy) bool {
+	return n != nil && slices.ContainsFunc(n.Policies(), func(p *operatorpolicy.Policy) bool {
 		return p.CatalogImages.Holds() || p.Age.Holds()
 	})
 }
@@ -76,7 +39,7 @@ func (n *Namespace) RecordedCatalogs() []olm.Catalog {
 
 // catalogsOf returns the catalogs that a policy is about: the one that it names, else those of the Subscriptions to its
 // package.
-func (n *Namespace) catalogsOf(p *OperatorPolicy) []olm.Catalog {
+func (n *Namespace) catalogsOf(p *operatorpolicy.Policy) []olm.Catalog {
 	if p.Catalog.Name != "" && p.Catalog.Namespace != "" {
 		return []olm.Catalog{p.Catalog} // bundle/catalog refuses the others
 	}
@@ -85,4 +48,13 @@ func (n *Namespace) catalogsOf(p *OperatorPolicy) []olm.Catalog {
 		found = append(found, s.Catalog())
 	}
 	return found
+}
+
+// NeedsDigest reports whether a policy of a package lists a name with a digest, or an exception does.
+func (n *Namespace) NeedsDigest(pkg, name string) bool {
+	return slices.ContainsFunc(n.Governing(pkg), func(p *operatorpolicy.Policy) bool {
+		return p.NeedsDigest(name)
+	}) || slices.ContainsFunc(n.Constraints().Definitions(), func(d *constraint.Definition) bool {
+		return d.Exceptions.NeedsDigest(name)
+	})
 }

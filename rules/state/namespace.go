@@ -8,6 +8,7 @@ import (
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/dependency"
 	"github.com/opgate/opgate/rules/facts"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -19,16 +20,16 @@ type Namespace struct {
 	forConstraints constraint.Namespace
 	constraints    *constraint.Set
 	facts          *facts.Cluster
-	policies       []*OperatorPolicy
-	byPackage      map[string][]*OperatorPolicy
+	policies       []*operatorpolicy.Policy
+	byPackage      map[string][]*operatorpolicy.Policy
 	// unnamed are the policies whose package cannot be read: they govern every package.
-	unnamed       []*OperatorPolicy
+	unnamed       []*operatorpolicy.Policy
 	subscriptions []*olm.Subscription
 	installed     []Installed
 	plans         []*olm.InstallPlan
-	enforced      []*OperatorPolicy
+	enforced      []*operatorpolicy.Policy
 	// judging is the first enforced policy that has to judge plans before OLM runs them; nil for none.
-	judging  *OperatorPolicy
+	judging  *operatorpolicy.Policy
 	deleting bool
 	graph    *dependency.Graph
 	groups   []*olm.OperatorGroup
@@ -42,7 +43,7 @@ type Namespace struct {
 // NamespaceContents is the input of NewNamespace. The slices are not kept, the objects are.
 type NamespaceContents struct {
 	// Policies are those whose TargetNamespace is this one, and those with AnyNamespace.
-	Policies      []*OperatorPolicy
+	Policies      []*operatorpolicy.Policy
 	Subscriptions []*olm.Subscription
 	// CSVs excludes copies (label olm.copiedFrom): those are installed in other namespaces.
 	CSVs  []Installed
@@ -79,9 +80,9 @@ func NewNamespace(name string, c NamespaceContents) *Namespace {
 		uid:            c.UID,
 		constraints:    c.Constraints,
 		facts:          c.Facts,
-		byPackage:      make(map[string][]*OperatorPolicy, len(c.Policies)),
+		byPackage:      make(map[string][]*operatorpolicy.Policy, len(c.Policies)),
 	}
-	slices.SortFunc(n.policies, func(a, b *OperatorPolicy) int { return cmp.Compare(a.Key(), b.Key()) })
+	slices.SortFunc(n.policies, func(a, b *operatorpolicy.Policy) int { return cmp.Compare(a.Key(), b.Key()) })
 	slices.SortFunc(n.subscriptions,
 		func(a, b *olm.Subscription) int { return cmp.Compare(a.Metadata.Name, b.Metadata.Name) })
 	slices.SortFunc(n.plans, func(a, b *olm.InstallPlan) int { return cmp.Compare(a.Metadata.Name, b.Metadata.Name) })
@@ -93,7 +94,7 @@ func NewNamespace(name string, c NamespaceContents) *Namespace {
 		}
 		if p.Enforced {
 			n.enforced = append(n.enforced, p)
-			if n.judging == nil && p.judgesPlans() {
+			if n.judging == nil && p.JudgesPlans() {
 				n.judging = p
 			}
 		}
@@ -181,7 +182,7 @@ func (n *Namespace) Installed() []Installed {
 }
 
 // Policies returns the policies that govern packages here, sorted by namespace and name.
-func (n *Namespace) Policies() []*OperatorPolicy {
+func (n *Namespace) Policies() []*operatorpolicy.Policy {
 	if n == nil {
 		return nil
 	}
@@ -213,7 +214,7 @@ func (n *Namespace) Plans() []*olm.InstallPlan {
 }
 
 // Governing returns the policies of a package, sorted by namespace and name, and then those of every package.
-func (n *Namespace) Governing(pkg string) []*OperatorPolicy {
+func (n *Namespace) Governing(pkg string) []*operatorpolicy.Policy {
 	if n == nil || pkg == "" {
 		return nil
 	}
@@ -227,7 +228,7 @@ func (n *Namespace) Governing(pkg string) []*OperatorPolicy {
 func (n *Namespace) Governed() bool { return n != nil && len(n.policies) > 0 }
 
 // Enforcing returns the policies that may refuse writes in this namespace.
-func (n *Namespace) Enforcing() []*OperatorPolicy {
+func (n *Namespace) Enforcing() []*operatorpolicy.Policy {
 	if n == nil {
 		return nil
 	}
@@ -263,7 +264,7 @@ func (n *Namespace) NotUpgradeable(pkg, except string) *Installed {
 }
 
 // Subscribed reports whether there is a Subscription to what a policy governs.
-func (n *Namespace) Subscribed(p *OperatorPolicy) bool {
+func (n *Namespace) Subscribed(p *operatorpolicy.Policy) bool {
 	return slices.ContainsFunc(n.Subscriptions(), func(s *olm.Subscription) bool { return p.Governs(s.Spec.Package) })
 }
 
@@ -300,8 +301,8 @@ func (n *Namespace) Claimed(csv string) (pkg string, disputed bool) {
 }
 
 // WithPolicy returns the namespace with one policy added or replaced, if that policy governs a package here.
-func (n *Namespace) WithPolicy(p *OperatorPolicy) *Namespace {
-	contents := NamespaceContents{Policies: []*OperatorPolicy{p}}
+func (n *Namespace) WithPolicy(p *operatorpolicy.Policy) *Namespace {
+	contents := NamespaceContents{Policies: []*operatorpolicy.Policy{p}}
 	if n == nil {
 		return NewNamespace(p.TargetNamespace, contents)
 	}
@@ -368,7 +369,7 @@ func (n *Namespace) GenerationOf(g verdict.PolicyRef) int64 {
 		return 0
 	}
 	for _, p := range n.Policies() {
-		if p.Ref() == g && p.Object != nil && !p.completed && p.Pending == "" {
+		if p.Ref() == g && p.Object != nil && !p.IsCompleted && p.Pending == "" {
 			return p.Object.Generation
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/opgate/opgate/internal/apijson"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 )
 
 // MaxRecorded bounds the operators in the record of one namespace. What is recorded stays; further ones are not
@@ -230,7 +231,7 @@ func (n *Namespace) packagesToRecord(unresolved bool) []string {
 		}
 	}
 	for _, pkg := range slices.Sorted(maps.Keys(n.byPackage)) {
-		if slices.ContainsFunc(n.byPackage[pkg], func(p *OperatorPolicy) bool { return !p.AnyNamespace }) {
+		if slices.ContainsFunc(n.byPackage[pkg], func(p *operatorpolicy.Policy) bool { return !p.AnyNamespace }) {
 			add(pkg)
 		}
 	}
@@ -285,6 +286,6 @@ func (n *Namespace) recordOf(c *Installed, before []RecordedOperator) RecordedOp
 
 // removed reports whether a policy forbids a package, and no Subscription to it is left.
 func (n *Namespace) removed(pkg string) bool {
-	forbids := func(p *OperatorPolicy) bool { return p.Enforced && p.MustNotHave && p.faults == "" }
+	forbids := func(p *operatorpolicy.Policy) bool { return p.Enforced && p.MustNotHave && p.Unreadable() == "" }
 	return slices.ContainsFunc(n.Governing(pkg), forbids) && len(n.Subscribers(pkg)) == 0
 }

@@ -5,18 +5,6 @@ import (
 	"github.com/opgate/opgate/rules/verdict"
 )
 
-// Ref returns the policy as the source of a reason.
-func (p *OperatorPolicy) Ref() verdict.PolicyRef {
-	return verdict.PolicyRef{Kind: verdict.KindOperatorPolicy, Namespace: p.Namespace, Name: p.Name}
-}
-
-// Record records a finding of a policy in a verdict.
-func (p *OperatorPolicy) Record(v *verdict.Verdict, id verdict.RuleID, f verdict.Finding) {
-	if !f.Silent() {
-		v.Record(id, p.Ref(), p.Enforced, f)
-	}
-}
-
 // ConstraintRef returns a Constraint as the source of a reason.
 func ConstraintRef(d *constraint.Definition) verdict.PolicyRef {
 	return verdict.PolicyRef{Kind: verdict.KindConstraint, Name: d.Name}

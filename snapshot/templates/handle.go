@@ -156,7 +156,7 @@ func (r *Resolver) resolveParts(ctx context.Context, key types.NamespacedName, s
 	var here []part
 	for _, p := range parts {
 		if contains(p.written, "{{hub") {
-			problems = append(problems, p.path+
+			problems = append(problems, p.Path+
 				" holds a hub template ({{hub ... hub}}), which the hub has to resolve before the policy reaches this cluster")
 			continue
 		}
@@ -168,7 +168,7 @@ func (r *Resolver) resolveParts(ctx context.Context, key types.NamespacedName, s
 	answers, retry := r.run(ctx, key, session, scope, here)
 	for i, p := range here {
 		if answers[i].problem != "" {
-			problems = append(problems, p.path+" does not resolve: "+answers[i].problem)
+			problems = append(problems, p.Path+" does not resolve: "+answers[i].problem)
 			continue
 		}
 		if err := p.put(completed, answers[i].value); err != nil {

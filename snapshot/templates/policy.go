@@ -33,59 +33,42 @@ func (r *Resolver) Needed(op *policyv1beta2.OperatorPolicy) bool {
 
 // part is a part of the spec that may contain template text, and that is resolved as a whole.
 type part struct {
-	path string
+	operatorpolicy.Templated
 	// written is the part as generic JSON.
 	written any
-	// open reports whether an empty result at a path below the part would allow more than
-	// was intended.
-	open func(path string) bool
-	// take writes the resolved part into a policy.
-	take func(op *policyv1beta2.OperatorPolicy, resolved any) error
 }
 
 // templated lists the parts of a policy with template text to resolve.
-func templated(op *policyv1beta2.OperatorPolicy) []part {
+func templated(op *policyv1beta2.OperatorPolicy) (parts []part) {
 	if !operatorpolicy.TemplatesEnabled(op) {
 		return nil
 	}
-	spec := &op.Spec
-	always := func(string) bool { return true }
-	parts := []part{
-		{"spec.versions", generic(spec.Versions), func(string) bool { return false }, takeVersions},
-		{"spec.versionRange", generic(spec.VersionRange), always,
-			func(op *policyv1beta2.OperatorPolicy, resolved any) error {
-				op.Spec.VersionRange = ""
-				return convert(resolved, &op.Spec.VersionRange)
-			}},
-		{"spec.subscription", generic(spec.Subscription), opensSubscription,
-			func(op *policyv1beta2.OperatorPolicy, resolved any) error {
-				op.Spec.Subscription = policyv1beta2.SubscriptionTemplate{}
-				return convert(resolved, &op.Spec.Subscription)
-			}},
-		{"spec.operatorGroup", generic(spec.OperatorGroup), always,
-			func(op *policyv1beta2.OperatorPolicy, resolved any) error {
-				op.Spec.OperatorGroup = &policyv1beta2.OperatorGroupTemplate{}
-				return convert(resolved, op.Spec.OperatorGroup)
-			}},
+	for _, t := range operatorpolicy.TemplatedParts {
+		if written := generic(t.Field(&op.Spec)); contains(written, "{{") {
+			parts = append(parts, part{t, written})
+		}
 	}
-	return slices.DeleteFunc(parts, func(p part) bool { return !contains(p.written, "{{") })
+	return parts
 }
 
-// opensSubscription: config and startingCSV are not conditions, so they may resolve to an empty value.
-func opensSubscription(path string) bool {
-	return path != ".startingCSV" && path != ".config" && !strings.HasPrefix(path, ".config.")
+// open reports whether an empty result at a path below the part would allow more than was intended. In spec.versions
+// an entry may be empty, but not all of them; config and startingCSV are not conditions.
+func (p *part) open(path string) bool {
+	path = p.Path + path
+	return !strings.HasPrefix(path, "spec.versions") && path != "spec.subscription.startingCSV" &&
+		path != "spec.subscription.config" && !strings.HasPrefix(path, "spec.subscription.config.")
 }
 
-// takeVersions fails closed: an empty array would allow every version.
-func takeVersions(op *policyv1beta2.OperatorPolicy, resolved any) error {
-	var versions []string
-	if err := convert(resolved, &versions); err != nil {
+// take writes the resolved part into a spec. It fails closed: an empty list of versions would allow every one.
+func (p *part) take(spec *policyv1beta2.OperatorPolicySpec, resolved any) error {
+	field := reflect.ValueOf(p.Field(spec)).Elem()
+	field.SetZero()
+	if err := convert(resolved, field.Addr().Interface()); err != nil {
 		return err
 	}
-	if len(operatorpolicy.SplitVersions(versions)) == 0 {
+	if p.Path == "spec.versions" && len(operatorpolicy.SplitVersions(spec.Versions)) == 0 {
 		return errors.New("resolves to no version at all, which would stand for every version")
 	}
-	op.Spec.Versions = versions
 	return nil
 }
 
@@ -96,8 +79,8 @@ func (p *part) put(op *policyv1beta2.OperatorPolicy, resolved any) error {
 		return err
 	}
 	changed := op.DeepCopy()
-	if err := p.take(changed, resolved); err != nil {
-		return fmt.Errorf("%s %w", p.path, err)
+	if err := p.take(&changed.Spec, resolved); err != nil {
+		return fmt.Errorf("%s %w", p.Path, err)
 	}
 	changed.DeepCopyInto(op)
 	return nil
@@ -149,10 +132,10 @@ func (p *part) fit(path string, written, resolved any) (any, error) {
 			resolved = strings.TrimSpace(text) // for example the newline that values in ConfigMaps often end with
 		}
 		if contains(resolved, "{{") {
-			return nil, fmt.Errorf("%s%s resolves to template text", p.path, path)
+			return nil, fmt.Errorf("%s%s resolves to template text", p.Path, path)
 		}
 		if p.open(path) && blank(resolved) {
-			return nil, fmt.Errorf("%s%s resolves to nothing, which would leave it open", p.path, path)
+			return nil, fmt.Errorf("%s%s resolves to nothing, which would leave it open", p.Path, path)
 		}
 		return resolved, nil
 	}
@@ -164,7 +147,7 @@ func (p *part) fit(path string, written, resolved any) (any, error) {
 
 func (p *part) misfit(path string) error {
 	return fmt.Errorf("%s does not resolve: a value changes what stands around it, at %s%s; "+
-		"what is looked up must not hold quotes or several lines", p.path, p.path, path)
+		"what is looked up must not hold quotes or several lines", p.Path, p.Path, path)
 }
 
 func blank(value any) bool {

@@ -20,7 +20,7 @@ import (
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/backstop"
 	"github.com/opgate/opgate/rules/facts"
-	"github.com/opgate/opgate/rules/state"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 )
 
 // self is the name of the command.
@@ -153,7 +153,7 @@ func (o *options) run(now time.Time, stdin io.Reader, stdout, stderr io.Writer) 
 		if err != nil {
 			return fmt.Errorf("compile: nothing is printed: %w", err)
 		}
-		var policies []*state.OperatorPolicy
+		var policies []*operatorpolicy.Policy
 		cluster, operators := set.Snapshot(facts.Cluster{}), map[string][]string{}
 		for ns := range cluster.All() {
 			operators[ns.Name()] = ns.Operators()

@@ -21,7 +21,7 @@ import (
 	"github.com/opgate/opgate/rules/bundle"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/dependency"
-	"github.com/opgate/opgate/rules/state"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/verdict"
 	"github.com/opgate/opgate/snapshot"
 )
@@ -105,7 +105,7 @@ func (c *Cluster) judge(o *manifests.Object) (a *Answer, schema verdict.RuleID) 
 				Subscription: value, Namespace: ns, Mode: c.Mode, Now: c.Now,
 				InstalledElsewhere: c.InstalledElsewhere(value.Spec.Package, o.Namespace)}),
 			Ungoverned: !slices.ContainsFunc(ns.Policies(),
-				func(p *state.OperatorPolicy) bool { return p.Governs(value.Spec.Package) })}
+				func(p *operatorpolicy.Policy) bool { return p.Governs(value.Spec.Package) })}
 	case *olm.InstallPlan:
 		if !c.Again && approvedBefore(value) {
 			return &Answer{AlreadyApproved: true,

@@ -11,6 +11,7 @@ import (
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
@@ -113,7 +114,7 @@ func (c *Cluster) operators(ns *state.Namespace, v verdict.Verdict, names []stri
 }
 
 // policyNotes names what a policy governs, and the others that govern it as well.
-func (c *Cluster) policyNotes(p *state.OperatorPolicy) []string {
+func (c *Cluster) policyNotes(p *operatorpolicy.Policy) []string {
 	if p.Package == "" || p.TargetNamespace == "" {
 		return nil // a warning says so
 	}
@@ -131,7 +132,7 @@ func (c *Cluster) policyNotes(p *state.OperatorPolicy) []string {
 	return notes
 }
 
-func onlyInforms(p *state.OperatorPolicy) string {
+func onlyInforms(p *operatorpolicy.Policy) string {
 	if p.Enforced {
 		return ""
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/carrier"
 	"github.com/opgate/opgate/rules/change"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
@@ -23,7 +24,7 @@ func reviewed(p *olm.InstallPlan, consent policyv1beta2.Consent) given {
 				ByCSV: map[string]*change.Set{"etcd.v1.3.0": upgradeOfEtcd()}}
 		}
 		in.Namespace = carrier.Read(state.NewNamespace("shop", state.NamespaceContents{
-			Policies: []*state.OperatorPolicy{rules.NewOperatorPolicy(in.Policy)}, CSVs: []state.Installed{installed},
+			Policies: []*operatorpolicy.Policy{rules.NewOperatorPolicy(in.Policy)}, CSVs: []state.Installed{installed},
 			Plans: in.Namespace.Plans()}), nil, changes)
 	}
 }

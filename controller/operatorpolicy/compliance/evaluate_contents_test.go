@@ -6,6 +6,7 @@ import (
 
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
 )
 
@@ -26,7 +27,7 @@ func contents(t *testing.T, planned, installed string) given {
 	here, _ := state.InstalledBy(decode(installed))
 	return func(in *Input) {
 		in.Namespace = state.NewNamespace("shop", state.NamespaceContents{
-			Policies: []*state.OperatorPolicy{rules.NewOperatorPolicy(in.Policy)}, CSVs: []state.Installed{here},
+			Policies: []*operatorpolicy.Policy{rules.NewOperatorPolicy(in.Policy)}, CSVs: []state.Installed{here},
 			Plans: []*olm.InstallPlan{done},
 		})
 	}
@@ -64,7 +65,7 @@ func TestA6DriftIsReported(t *testing.T) {
 func TestAdoptedContentsAreReported(t *testing.T) {
 	for adopted, want := range map[bool]string{true: "; its contents are adopted: they were there before Opgate recorded what is installed", false: ""} {
 		in := input(enforced, running)
-		in.Namespace = state.NewNamespace("shop", state.NamespaceContents{Policies: []*state.OperatorPolicy{in.Rules},
+		in.Namespace = state.NewNamespace("shop", state.NamespaceContents{Policies: []*operatorpolicy.Policy{in.Rules},
 			Record: &state.InstallRecord{Namespace: "shop",
 				Operators: []state.RecordedOperator{{Package: "etcd", CSV: "etcd.v1.2.0", Adopted: adopted}}}})
 		for _, f := range Evaluate(in).Findings {
@@ -84,7 +85,7 @@ func TestA5RefusedPlanIsReported(t *testing.T) {
 		Catalog:    olm.Catalog{Namespace: "olm", Name: "bargain"},
 		Properties: `{"properties":[{"type":"olm.package","value":{"packageName":"etcd","version":"1.3.0"}}]}`}}
 	in := input(enforced, upgrading(before, "install-b"))
-	in.Namespace = state.NewNamespace("shop", state.NamespaceContents{Policies: []*state.OperatorPolicy{in.Rules},
+	in.Namespace = state.NewNamespace("shop", state.NamespaceContents{Policies: []*operatorpolicy.Policy{in.Rules},
 		Plans: []*olm.InstallPlan{before}})
 	for _, f := range Evaluate(in).Findings {
 		if f.Type != TypeInstallPlan {

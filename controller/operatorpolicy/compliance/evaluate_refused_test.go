@@ -9,6 +9,7 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
 )
 
@@ -59,7 +60,7 @@ func TestRefusedPlans(t *testing.T) {
 		policy        func(*policyv1beta2.OperatorPolicySpec)
 		subscriptions []*olm.Subscription
 		plans         []*olm.InstallPlan
-		others        []*state.OperatorPolicy
+		others        []*operatorpolicy.Policy
 		want          []string
 		message       string
 	}{
@@ -126,7 +127,7 @@ func TestRefusedPlans(t *testing.T) {
 		"another policy refuses": {
 			policy: func(s *policyv1beta2.OperatorPolicySpec) { s.Subscription.Name = "prometheus" },
 			plans:  []*olm.InstallPlan{running("install-x")},
-			others: []*state.OperatorPolicy{rules.NewOperatorPolicy(
+			others: []*operatorpolicy.Policy{rules.NewOperatorPolicy(
 				installed(func(s *site) { s.policy.Name = "other" }).policy)},
 			want: none,
 		},

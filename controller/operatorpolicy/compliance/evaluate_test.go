@@ -49,7 +49,7 @@ func input(changes ...given) *Input {
 	for _, change := range changes {
 		change(in)
 	}
-	in.Rules = rules.NewOperatorPolicy(in.Policy)
+	in.Rules = rules.CompletedOperatorPolicy(rules.NewOperatorPolicy(in.Policy), in.Policy, in.Problems)
 	return in
 }
 

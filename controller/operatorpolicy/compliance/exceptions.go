@@ -1,6 +1,6 @@
 package compliance
 
-import "github.com/opgate/opgate/rules/exception"
+import "github.com/opgate/opgate/rules/operatorpolicy"
 
 // excepted adds the finding on exceptions, an addition of Opgate, and the delay until the time alone changes it.
 func (e *evaluation) excepted(out Outcome) Outcome {
@@ -9,7 +9,8 @@ func (e *evaluation) excepted(out Outcome) Outcome {
 	if len(clauses) == 0 {
 		return out
 	}
-	out.Findings = append(out.Findings, finding(exception.Condition, statusIf(inForce), reason, sentences(clauses)))
+	out.Findings = append(out.Findings, finding(operatorpolicy.ConditionExceptions, statusIf(inForce),
+		reason, sentences(clauses)))
 	if next := e.Rules.Exceptions().Next(e.Now); !next.IsZero() {
 		out.again(next.Sub(e.Now))
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/grant"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
@@ -17,7 +18,7 @@ type Input struct {
 	// Policy is the policy with resolved template text and its namespace set, as far as these are known.
 	Policy *policyv1beta2.OperatorPolicy
 	// Rules is the same policy, prepared for judging.
-	Rules *state.OperatorPolicy
+	Rules *operatorpolicy.Policy
 	// Problems are why the policy could not be completed, such as template text that does not resolve. A
 	// policy with problems is not valid, and nothing is done for it.
 	Problems []string

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/opgate/opgate/olm"
-	"github.com/opgate/opgate/rules/state"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 )
 
 // Origin is the namespace that a copy of a ClusterServiceVersion names as its source. The label with its name is no
@@ -49,7 +49,7 @@ func (o *Origin) provides(pkg string) bool {
 // allows all. Otherwise a Subscription must refer to the original, all that do must be to that package and catalog,
 // and the plan that installed it, if it still exists, must not contradict: OLM links a Subscription to any object with
 // the expected name, and the Subscription's catalog can be changed afterwards.
-func (o *Origin) comesFrom(p *state.OperatorPolicy) bool {
+func (o *Origin) comesFrom(p *operatorpolicy.Policy) bool {
 	if p.Catalog == (olm.Catalog{}) {
 		return true
 	}

@@ -10,7 +10,6 @@ import (
 	"github.com/opgate/opgate/rules/bundle"
 	"github.com/opgate/opgate/rules/carrier"
 	"github.com/opgate/opgate/rules/grant"
-	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -36,7 +35,7 @@ func newScope(in *Input) *scope {
 	spec := &in.Policy.Spec
 	s := &scope{Input: in, pkg: spec.Subscription.Name, namespace: spec.Subscription.Namespace}
 	s.label = OperatorLabel(s.pkg, s.namespace)
-	s.byVersion = len(operatorpolicy.SplitVersions(spec.Versions)) > 0 || spec.VersionRange != ""
+	s.byVersion = len(in.Rules.Versions.Entries) > 0 || spec.VersionRange != ""
 	s.narrowed = s.byVersion || in.Rules.Catalog != olm.Catalog{}
 	s.subscriptions = only(in.Subscriptions, func(sub *olm.Subscription) bool {
 		return sub.Spec.Package == s.pkg && sub.Metadata.Namespace == s.namespace

@@ -15,6 +15,7 @@ import (
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/facts"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
 )
 
@@ -169,7 +170,7 @@ func forbidding(versions ...string) func(*site) {
 
 func (s *site) input() *Input {
 	policy := rules.NewOperatorPolicy(s.policy)
-	contents := state.NamespaceContents{Policies: []*state.OperatorPolicy{policy}, Plans: s.plans, Record: s.record,
+	contents := state.NamespaceContents{Policies: []*operatorpolicy.Policy{policy}, Plans: s.plans, Record: s.record,
 		Constraints: s.constraints}
 	for _, sub := range s.subscriptions {
 		of := &olm.Subscription{Metadata: olm.ObjectMeta{Namespace: sub.Metadata.Namespace, Name: sub.Metadata.Name},

@@ -10,7 +10,6 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
-	"github.com/opgate/opgate/rules/operatorpolicy"
 )
 
 // wanted is the desired state, as far as the policy itself sets it.
@@ -42,7 +41,7 @@ func (in *Input) wanted() (*wanted, []string) {
 	sub := &spec.Subscription
 	w := &wanted{name: sub.Name, namespace: sub.Namespace, subscription: map[string]any{}}
 	problems := slices.Clone(in.Problems)
-	for _, err := range operatorpolicy.Validate(in.settled()) {
+	for _, err := range in.Rules.Invalid {
 		problems = append(problems, err.Error())
 	}
 	if sub.Namespace == "" && len(in.Problems) == 0 {
@@ -60,7 +59,7 @@ func (in *Input) wanted() (*wanted, []string) {
 		w.subscription["config"] = config
 	}
 	if spec.IsEnforced() {
-		w.subscription["installPlanApproval"], _ = in.Rules.Approval(in.Namespace)
+		w.subscription["installPlanApproval"], _ = in.Namespace.Approval(in.Rules)
 	}
 	if group := spec.OperatorGroup; group != nil {
 		w.group = &wantedGroup{name: group.Name, spec: map[string]any{}}
@@ -92,17 +91,6 @@ func (in *Input) wanted() (*wanted, []string) {
 				text.Name(sub.Name), text.Name(sub.Namespace), text.Names(in.Overlaps, maxListed)))
 	}
 	return w, problems
-}
-
-// settled returns the policy for validation: once templates are resolved, text that looks like a template is
-// plain text and must be valid as such.
-func (in *Input) settled() *policyv1beta2.OperatorPolicy {
-	if len(in.Problems) > 0 {
-		return in.Policy
-	}
-	op := *in.Policy
-	op.Annotations = map[string]string{"policy.open-cluster-management.io/disable-templates": "true"}
-	return &op
 }
 
 // reader reads fields that may hold any JSON, and collects errors.

@@ -1,6 +1,4 @@
-// Package exception reads exceptions of policies and Constraints: rules that are set aside for some versions until a
-// time. Time is an input.
-package exception
+package operatorpolicy
 
 import (
 	"crypto/sha256"
@@ -12,19 +10,19 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
-	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
 // Bounds of exceptions.
 const (
-	maxExceptions = 32
-	maxVersions   = 32
-	maxRules      = 16
-	maxNamespaces = 64
-	maxReason     = 256
+	maxExceptions        = 32
+	maxExceptionVersions = 32
+	maxRules             = 16
+	maxNamespaces        = 64
+	maxReason            = 256
 	// maxShown bounds, in bytes, what a fault shows of a value.
 	maxShown = 64
 )
@@ -35,8 +33,8 @@ const Notice = 14 * 24 * time.Hour
 // AfterEnd is what to do about an exception that has ended.
 const AfterEnd = "remove it, or prolong it with the verb override"
 
-// Spec is an exception as it is written.
-type Spec struct {
+// ExceptionSpec is an exception as it is written.
+type ExceptionSpec struct {
 	// Versions are in the form of spec.versions of an OperatorPolicy.
 	Versions []string
 	// Namespaces are those in which it counts; none for all.
@@ -62,17 +60,28 @@ type Exception struct {
 	ended bool
 }
 
-// List are the exceptions of one policy or Constraint, in the order of its spec.
-type List []Exception
+// Exceptions are the exceptions of one policy or Constraint, in the order of its spec.
+type Exceptions []Exception
 
-// Read returns exceptions, and what is not valid about them, by the path of their list. One that is not valid is left
-// out: it sets nothing aside. Known are the IDs of the rules that may be named, ended the IDs that the status has.
-func Read(path *field.Path, specs []Spec, known, ended []string) (all List, errs field.ErrorList) {
+// ExceptionsOf returns the exceptions of a policy, and what is not valid about them; known are the IDs of the rules that
+// they may name.
+func ExceptionsOf(op *policyv1beta2.OperatorPolicy, known []string) (Exceptions, field.ErrorList) {
+	specs := make([]ExceptionSpec, len(op.Spec.Exceptions))
+	for i, e := range op.Spec.Exceptions {
+		specs[i] = ExceptionSpec{Versions: e.Versions, Rules: e.Rules, Reason: e.Reason, Expires: e.Expires}
+	}
+	return ReadExceptions(specs, known, op.Status.EndedExceptions)
+}
+
+// ReadExceptions returns exceptions, and what is not valid about them. One that is not valid is left out: it sets
+// nothing aside. Known are the IDs of the rules that may be named, ended the IDs that the status has.
+func ReadExceptions(specs []ExceptionSpec, known, ended []string) (all Exceptions, errs field.ErrorList) {
+	path := specPath.Child("exceptions")
 	if len(specs) > maxExceptions {
 		return nil, field.ErrorList{field.TooMany(path, len(specs), maxExceptions)}
 	}
 	for i := range specs {
-		e, faults := read(path.Index(i), &specs[i], known)
+		e, faults := readException(path.Index(i), &specs[i], known)
 		if errs = append(errs, faults...); len(faults) > 0 {
 			continue
 		}
@@ -83,17 +92,17 @@ func Read(path *field.Path, specs []Spec, known, ended []string) (all List, errs
 	return all, errs
 }
 
-func read(path *field.Path, from *Spec, known []string) (e Exception, errs field.ErrorList) {
-	e = Exception{entries: operatorpolicy.SplitVersions(from.Versions), namespaces: from.Namespaces,
-		reason: from.Reason}
+func readException(path *field.Path, from *ExceptionSpec, known []string) (e Exception, errs field.ErrorList) {
 	versions, ids := path.Child("versions"), path.Child("rules")
+	names, faults := (&reader{}).list(versions, from.Versions)
+	e = Exception{entries: names, namespaces: from.Namespaces, reason: from.Reason}
 	switch n := len(e.entries); {
 	case n == 0:
 		errs = append(errs, field.Required(versions, "name the ClusterServiceVersions that the exception is for"))
-	case n > maxVersions:
-		errs = append(errs, field.TooMany(versions, n, maxVersions))
+	case n > maxExceptionVersions:
+		errs = append(errs, field.TooMany(versions, n, maxExceptionVersions))
 	default:
-		errs = append(errs, operatorpolicy.ValidateVersions(versions, from.Versions)...)
+		errs = append(errs, faults...)
 	}
 	switch {
 	case len(from.Rules) == 0:
@@ -117,7 +126,7 @@ func read(path *field.Path, from *Spec, known []string) (e Exception, errs field
 	case len([]rune(from.Reason)) > maxReason:
 		errs = append(errs, field.TooLong(reason, "", maxReason))
 	}
-	expires, faults := operatorpolicy.Moment(path.Child("expires"), from.Expires)
+	expires, faults := moment(path.Child("expires"), from.Expires)
 	e.expires = expires
 	return e, append(errs, faults...)
 }
@@ -178,7 +187,7 @@ func (e *Exception) Text(source string) string {
 
 // For returns the exception by which a rule does not refuse a ClusterServiceVersion in a namespace at a time; nil for
 // none. The digest is that of its bundle image, "" if it is not known.
-func (l List) For(id verdict.RuleID, csv, digest, namespace string, now time.Time) *Exception {
+func (l Exceptions) For(id verdict.RuleID, csv, digest, namespace string, now time.Time) *Exception {
 	for i := range l {
 		if e := &l[i]; slices.Contains(e.rules, id) && e.inForce(now) && e.in(namespace) && e.matches(csv, digest) {
 			return e
@@ -188,7 +197,7 @@ func (l List) For(id verdict.RuleID, csv, digest, namespace string, now time.Tim
 }
 
 // ForName is For in a namespace for a ClusterServiceVersion of which the contents are not known: there the name counts.
-func (l List) ForName(id verdict.RuleID, csv, namespace string, now time.Time) bool {
+func (l Exceptions) ForName(id verdict.RuleID, csv, namespace string, now time.Time) bool {
 	return slices.ContainsFunc(l, func(e Exception) bool {
 		return slices.Contains(e.rules, id) && e.inForce(now) && e.in(namespace) && slices.Contains(e.names(), csv)
 	})
@@ -196,7 +205,7 @@ func (l List) ForName(id verdict.RuleID, csv, namespace string, now time.Time) b
 
 // Names returns the names of the ClusterServiceVersions for which a rule is set aside at a time somewhere, with some
 // contents or any.
-func (l List) Names(id verdict.RuleID, now time.Time) []string {
+func (l Exceptions) Names(id verdict.RuleID, now time.Time) []string {
 	var names []string
 	for i := range l {
 		if e := &l[i]; slices.Contains(e.rules, id) && e.inForce(now) {
@@ -208,7 +217,7 @@ func (l List) Names(id verdict.RuleID, now time.Time) []string {
 }
 
 // NeedsDigest reports whether an exception names a ClusterServiceVersion with a digest.
-func (l List) NeedsDigest(csv string) bool {
+func (l Exceptions) NeedsDigest(csv string) bool {
 	return slices.ContainsFunc(l, func(e Exception) bool {
 		return slices.ContainsFunc(e.entries, func(entry string) bool { return strings.HasPrefix(entry, csv+"@") })
 	})
@@ -216,7 +225,7 @@ func (l List) NeedsDigest(csv string) bool {
 
 // Was reports whether a rule was set aside for a ClusterServiceVersion in a namespace at a time of the past, whether or
 // not that has ended since.
-func (l List) Was(id verdict.RuleID, csv, namespace string, then time.Time) bool {
+func (l Exceptions) Was(id verdict.RuleID, csv, namespace string, then time.Time) bool {
 	return slices.ContainsFunc(l, func(e Exception) bool {
 		return slices.Contains(e.rules, id) && e.in(namespace) && slices.Contains(e.names(), csv) &&
 			then.Before(e.expires)
@@ -224,7 +233,7 @@ func (l List) Was(id verdict.RuleID, csv, namespace string, then time.Time) bool
 }
 
 // End returns when the first exception ends of those in force; zero if none is.
-func (l List) End(now time.Time) time.Time {
+func (l Exceptions) End(now time.Time) time.Time {
 	var end time.Time
 	for i := range l {
 		if e := &l[i]; e.inForce(now) && (end.IsZero() || e.expires.Before(end)) {
@@ -235,7 +244,7 @@ func (l List) End(now time.Time) time.Time {
 }
 
 // Next returns when the time alone ends an exception, or makes it one that ends soon; zero for never.
-func (l List) Next(now time.Time) time.Time {
+func (l Exceptions) Next(now time.Time) time.Time {
 	var next time.Time
 	for i := range l {
 		e := &l[i]
@@ -254,7 +263,7 @@ func (l List) Next(now time.Time) time.Time {
 }
 
 // Ended returns the IDs of the exceptions that have ended, for the status.
-func (l List) Ended(now time.Time) []string {
+func (l Exceptions) Ended(now time.Time) []string {
 	var ids []string
 	for i := range l {
 		if !l[i].inForce(now) {
@@ -265,12 +274,12 @@ func (l List) Ended(now time.Time) []string {
 }
 
 // SameEnded reports whether two lists have the same exceptions that are known to have ended.
-func SameEnded(a, b List) bool {
+func SameEnded(a, b Exceptions) bool {
 	return slices.EqualFunc(a, b, func(x, y Exception) bool { return x.id == y.id && x.ended == y.ended })
 }
 
 // Widened returns the paths of the exceptions that set more aside than others do, or for longer, whatever has ended.
-func (l List) Widened(before List) []string {
+func (l Exceptions) Widened(before Exceptions) []string {
 	var paths []string
 	for i := range l {
 		if e := &l[i]; e.widens(before) {
@@ -282,7 +291,7 @@ func (l List) Widened(before List) []string {
 
 // widens reports whether the exception sets a rule aside for a name that none of some others does for as long and
 // everywhere. A name with a digest is not wider than one without.
-func (e *Exception) widens(others List) bool {
+func (e *Exception) widens(others Exceptions) bool {
 	for _, entry := range e.entries {
 		name, _ := olm.CutDigest(entry)
 		for _, id := range e.rules {
@@ -298,4 +307,84 @@ func (e *Exception) widens(others List) bool {
 		}
 	}
 	return false
+}
+
+// ExceptionState is the state of exceptions at a time.
+type ExceptionState struct {
+	// Ended, Ending and Later are clauses on those that have ended, that end within Notice, and the others.
+	Ended, Ending, Later []string
+}
+
+// At returns the state at a time, which has to be known.
+func (l Exceptions) At(now time.Time) ExceptionState {
+	var s ExceptionState
+	for i := range l {
+		e := &l[i]
+		set, names := text.Names(e.ruleNames(), verdict.MaxListed), text.Names(e.entries, verdict.MaxListed)
+		if len(e.namespaces) > 0 {
+			names += " in " + text.Names(e.namespaces, verdict.MaxListed)
+		}
+		until, reason := e.expires.Format(time.RFC3339), text.Quote(e.reason)
+		clause := fmt.Sprintf("exception %d sets %s aside for %s until %s (%s)", e.index+1, set, names, until, reason)
+		switch {
+		case !e.inForce(now):
+			s.Ended = append(s.Ended, fmt.Sprintf("exception %d, which set %s aside for %s, ended at %s (%s)",
+				e.index+1, set, names, until, reason))
+		case e.expires.Sub(now) <= Notice:
+			s.Ending = append(s.Ending, clause)
+		default:
+			s.Later = append(s.Later, clause)
+		}
+	}
+	return s
+}
+
+// The condition on exceptions, which does not count for compliance: what an exception lets in does, once that has
+// ended.
+const (
+	// ConditionExceptions is True if an exception is in force. Absent without exceptions.
+	ConditionExceptions = "ExceptionsInForce"
+
+	ReasonInForce  = "ExceptionsInForce"
+	ReasonEndsSoon = "ExceptionEndsSoon"
+	ReasonEnded    = "ExceptionEnded"
+)
+
+// Condition returns what the condition has: whether an exception is in force, the reason, and clauses on all
+// exceptions, those that have ended first. There are none without exceptions.
+func (s *ExceptionState) Condition() (inForce bool, reason string, clauses []string) {
+	clauses = slices.Concat(s.Ended, s.Ending, s.Later)
+	switch inForce = len(s.Ending)+len(s.Later) > 0; {
+	case len(s.Ended) > 0:
+		return inForce, ReasonEnded, clauses
+	case len(s.Ending) > 0:
+		return inForce, ReasonEndsSoon, clauses
+	}
+	return inForce, ReasonInForce, clauses
+}
+
+// Judge records by a rule what is wrong with the ends of exceptions. One that has ended is warned of, and
+// refused in a review of files, which have to be corrected: a stored object with one may still be edited. Such a review
+// warns of those that end soon.
+func (l Exceptions) Judge(v *verdict.Verdict, id verdict.RuleID, now time.Time, files bool) {
+	if now.IsZero() {
+		return
+	}
+	state := l.At(now)
+	for _, ended := range state.Ended {
+		r := verdict.Reason{Rule: id, Decision: verdict.Deny, Field: "spec.exceptions",
+			Message: verdict.Sentence(ended, id, AfterEnd)}
+		if files {
+			v.Refuse(r)
+		} else {
+			v.Warn(r)
+		}
+	}
+	if !files {
+		return
+	}
+	for _, ending := range state.Ending {
+		v.Warn(verdict.Reason{Rule: id, Field: "spec.exceptions",
+			Message: verdict.Sentence(ending, id, "that is in less than 14 days; "+AfterEnd)})
+	}
 }
