@@ -31,7 +31,7 @@ func (s *Site) findsOLM(t *testing.T) {
 		for want, times := range map[string]int{
 			"--olm-identity=" + identity + "\n": 1,
 			"--olm-namespace-uid=" + uid + "\n": 1,
-			"OLM is " + identity + ".":         1,
+			"OLM is " + identity + ".":          1,
 		} {
 			if n := strings.Count(got.Stdout, want); n != times {
 				t.Errorf("%q: %q is there %d times, want %d", args, want, n, times)
