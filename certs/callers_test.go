@@ -15,6 +15,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // TestA9Tokens follows tokens through their life: what was written is accepted at once, what was replaced for a minute
@@ -185,7 +187,7 @@ func TestP4tTokenIsReplaced(t *testing.T) {
 	token := newToken()
 	written := make(chan string, 10)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var operations []operation
+		var operations []verdict.PatchOperation
 		if err := json.NewDecoder(r.Body).Decode(&operations); err != nil || r.Method != http.MethodPatch {
 			t.Errorf("%s of %v: %v", r.Method, operations, err)
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/opgate/opgate/admission/webhooks"
 	"github.com/opgate/opgate/internal/events"
 	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 const (
@@ -44,7 +45,7 @@ var owned = []struct {
 
 // change is a field of an entry that differs from that of the release.
 type change struct {
-	operation
+	verdict.PatchOperation
 	// text names the field and the entry, with the value that it had.
 	text string
 	// foreign is whether a client other than Opgate has written that value.
@@ -69,7 +70,8 @@ func changedFields(current *unstructured.Unstructured, wanted []webhooks.Entry) 
 		}
 		for _, f := range owned {
 			if value, was := f.value(&wanted[known]), f.value(has); !equality.Semantic.DeepEqual(was, value) {
-				changes = append(changes, change{operation{"add", fmt.Sprintf("/webhooks/%d/%s", i, f.name), value},
+				changes = append(changes, change{verdict.PatchOperation{Op: "add",
+					Path: fmt.Sprintf("/webhooks/%d/%s", i, f.name), Value: value},
 					fmt.Sprintf("%s of %s (it was %s)", f.name, has.Name, asText(was)),
 					foreign(current, has.Name, f.name)})
 			}
@@ -133,10 +135,10 @@ func (l *leadership) reconcileFields(ctx context.Context) error {
 		if err := l.limiter.Wait(ctx); err != nil {
 			return err
 		}
-		var operations []operation
+		var operations []verdict.PatchOperation
 		var texts, restored []string
 		for _, c := range changes {
-			operations, texts = append(operations, c.operation), append(texts, c.text)
+			operations, texts = append(operations, c.PatchOperation), append(texts, c.text)
 			if c.foreign {
 				restored = append(restored, c.text)
 			}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/opgate/opgate/admission/webhooks"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 const (
@@ -125,22 +126,16 @@ func (r *registration) outdated(bundle []byte) bool {
 	return false
 }
 
-// operation is one of a JSON patch.
-type operation struct {
-	Op    string `json:"op"`
-	Path  string `json:"path"`
-	Value any    `json:"value"`
-}
-
 // write sets the caBundles, and reports whether it did.
 func (r *registration) write(ctx context.Context, bundle []byte) (bool, error) {
 	current := r.Get()
 	if current == nil {
 		return false, nil
 	}
-	var operations []operation
+	var operations []verdict.PatchOperation
 	for _, c := range r.bundles(current) {
-		operations = append(operations, operation{"add", c.path, base64.StdEncoding.EncodeToString(bundle)})
+		operations = append(operations, verdict.PatchOperation{Op: "add", Path: c.path,
+			Value: base64.StdEncoding.EncodeToString(bundle)})
 	}
 	return r.patch(ctx, current, "write caBundle of", operations)
 }
@@ -180,9 +175,9 @@ func (r *registration) route(ctx context.Context, token string) (bool, error) {
 	if current == nil {
 		return false, nil
 	}
-	var operations []operation
+	var operations []verdict.PatchOperation
 	for _, e := range r.endpoints() {
-		operations = append(operations, operation{"add", e.pointer, e.at(token)})
+		operations = append(operations, verdict.PatchOperation{Op: "add", Path: e.pointer, Value: e.at(token)})
 	}
 	return r.patch(ctx, current, "write the paths of", operations)
 }
@@ -193,10 +188,10 @@ func (r *registration) route(ctx context.Context, token string) (bool, error) {
 // It does not use server-side apply: a field manager that has applied a part of an entry still owns it when the release
 // removes the entry, and the API server would then reject the release.
 func (r *registration) patch(
-	ctx context.Context, current *unstructured.Unstructured, what string, operations []operation,
+	ctx context.Context, current *unstructured.Unstructured, what string, operations []verdict.PatchOperation,
 ) (bool, error) {
-	operations = append([]operation{{"replace", "/metadata/resourceVersion", current.GetResourceVersion()}},
-		operations...)
+	operations = slices.Insert(operations, 0, verdict.PatchOperation{Op: "replace", Path: "/metadata/resourceVersion",
+		Value: current.GetResourceVersion()})
 	patch, err := json.Marshal(operations)
 	if err != nil {
 		return false, err
@@ -238,7 +233,7 @@ func (r *registration) disown(ctx context.Context, _ string, uid types.UID) (boo
 	owners := slices.DeleteFunc(current.GetOwnerReferences(),
 		func(o metav1.OwnerReference) bool { return o.UID == uid })
 	return r.patch(ctx, current, "remove the namespace from the owners of",
-		[]operation{{"add", "/metadata/ownerReferences", owners}})
+		[]verdict.PatchOperation{{Op: "add", Path: "/metadata/ownerReferences", Value: owners}})
 }
 
 // wrote reports whether a write succeeded. That the object has changed or is gone is not an error: the watch delivers

@@ -6,13 +6,19 @@ import (
 	"slices"
 	"time"
 
+	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
+	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/rules/bundle"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/state"
 )
 
-// MaxViolators bounds the violators that are listed of one Constraint.
-const MaxViolators = 20
+const (
+	// MaxViolators bounds the violators that are listed of one Constraint.
+	MaxViolators = 20
+	// maxViolation bounds the message of each, in bytes.
+	maxViolation = 512
+)
 
 // Tally counts the installed operators that satisfy Constraints, and those that do not.
 type Tally struct {
@@ -20,7 +26,7 @@ type Tally struct {
 	Installed int
 
 	missed    map[*constraint.Constraint]*Count
-	violators map[*constraint.Constraint][]Violator
+	violators map[*constraint.Constraint][]constraintv1.ConstraintViolator
 }
 
 // Count is the number of installed operators that satisfy one constraint of a Constraint, and of those that do not.
@@ -31,25 +37,16 @@ type Count struct {
 	Satisfied, Violating, Unknown int
 }
 
-// Violator is an installed operator that does not satisfy one constraint of a Constraint.
-type Violator struct {
-	Namespace, CSV string
-	// Index is that of the constraint.
-	Index int
-	// Message is that of the constraint, else what must be satisfied. It is not bounded, and in any bytes.
-	Message string
-}
-
-// compare sorts by namespace, then name, then constraint.
-func (v Violator) compare(other Violator) int {
-	return cmp.Or(cmp.Compare(v.Namespace, other.Namespace), cmp.Compare(v.CSV, other.CSV),
-		cmp.Compare(v.Index, other.Index))
+// compareViolators sorts by namespace, then name.
+func compareViolators(a, b constraintv1.ConstraintViolator) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace),
+		cmp.Compare(a.ClusterServiceVersion, b.ClusterServiceVersion))
 }
 
 // NewTally counts everything that is installed in namespaces at a time, in one pass for all Constraints. What an
 // exception sets aside counts as satisfied.
 func NewTally(namespaces iter.Seq[*state.Namespace], now time.Time) *Tally {
-	t := &Tally{missed: map[*constraint.Constraint]*Count{}, violators: map[*constraint.Constraint][]Violator{}}
+	t := &Tally{missed: map[*constraint.Constraint]*Count{}, violators: map[*constraint.Constraint][]constraintv1.ConstraintViolator{}}
 	for ns := range namespaces {
 		for i := range ns.Installed() {
 			t.Installed++
@@ -77,29 +74,30 @@ func (t *Tally) add(namespace, csv string, f *constraint.Finding) {
 	}
 	if f.Outcome == constraint.Violated {
 		count.Violating++
-		t.list(Violator{Namespace: namespace, CSV: csv, Index: f.Constraint.Index, Message: state.MustSatisfy(f)},
-			f.Constraint)
+		t.list(constraintv1.ConstraintViolator{Namespace: namespace, ClusterServiceVersion: csv,
+			Message: text.Truncate(state.MustSatisfy(f), maxViolation)}, f.Constraint)
 	} else {
 		count.Unknown++
 	}
 }
 
 // list adds a violator to the first ones of a constraint, in their order: namespaces are counted in no particular one.
-func (t *Tally) list(v Violator, of *constraint.Constraint) {
+func (t *Tally) list(v constraintv1.ConstraintViolator, of *constraint.Constraint) {
 	listed := t.violators[of]
-	if at, _ := slices.BinarySearchFunc(listed, v, Violator.compare); at < MaxViolators {
+	if at, _ := slices.BinarySearchFunc(listed, v, compareViolators); at < MaxViolators {
 		listed = slices.Insert(listed, at, v)
 		t.violators[of] = listed[:min(len(listed), MaxViolators)]
 	}
 }
 
-// Violators returns the first violators of a Constraint, at most MaxViolators, by namespace, name and constraint.
-func (t *Tally) Violators(d *constraint.Definition) []Violator {
-	var all []Violator
+// Violators returns the first violators of a Constraint, at most MaxViolators, by namespace, name and constraint. The
+// message is that of the constraint and what must be satisfied.
+func (t *Tally) Violators(d *constraint.Definition) []constraintv1.ConstraintViolator {
+	var all []constraintv1.ConstraintViolator
 	for _, c := range d.Constraints {
 		all = append(all, t.violators[c]...)
 	}
-	slices.SortFunc(all, Violator.compare)
+	slices.SortStableFunc(all, compareViolators)
 	return all[:min(len(all), MaxViolators)]
 }
 

@@ -3,8 +3,10 @@ package rules
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -68,7 +70,7 @@ func TestViolators(t *testing.T) {
 		namespaces = append(namespaces, state.NewNamespace(fmt.Sprintf("team-%02d", i),
 			state.NamespaceContents{Exists: true, Constraints: set, CSVs: []state.Installed{installed}}))
 	}
-	var first []Violator
+	var first []constraintv1.ConstraintViolator
 	for range 2 {
 		got := NewTally(slices.Values(namespaces), time.Time{}).Violators(two)
 		if len(got) != MaxViolators {
@@ -82,17 +84,32 @@ func TestViolators(t *testing.T) {
 		}
 		slices.Reverse(namespaces)
 	}
-	want := []Violator{
-		{Namespace: "team-00", CSV: "etcd.v0.9.2", Index: 0,
+	want := []constraintv1.ConstraintViolator{
+		{Namespace: "team-00", ClusterServiceVersion: "etcd.v0.9.2",
 			Message: `not this one (it must satisfy packageName != "etcd")`},
-		{Namespace: "team-00", CSV: "etcd.v0.9.2", Index: 1, Message: `it must satisfy version != "0.9.2"`},
-		{Namespace: "team-01", CSV: "etcd.v0.9.2", Index: 0,
+		{Namespace: "team-00", ClusterServiceVersion: "etcd.v0.9.2", Message: `it must satisfy version != "0.9.2"`},
+		{Namespace: "team-01", ClusterServiceVersion: "etcd.v0.9.2",
 			Message: `not this one (it must satisfy packageName != "etcd")`},
 	}
 	if diff := cmp.Diff(want, first[:3]); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if last := first[MaxViolators-1]; last.Namespace != "team-09" || last.Index != 1 {
+	if last := first[MaxViolators-1]; last.Namespace != "team-09" || last.Message != want[1].Message {
 		t.Errorf("the last one is %v", last)
+	}
+}
+
+func TestAttackLongMessageOfViolators(t *testing.T) {
+	long := ruleOf("long", `packageName != "etcd"`, "é", constraint.Require)
+	long.Constraints[0].Message = "\x1b[2J" + strings.Repeat("é", 40_000)
+	csv := &olm.CSV{Metadata: olm.ObjectMeta{Name: "etcd.v0.9.2",
+		Annotations: olm.Annotations{Properties: properties("etcd", "0.9.2")}}}
+	installed, _ := state.InstalledBy(csv)
+	shop := state.NewNamespace("shop", state.NamespaceContents{Exists: true, Constraints: under(long),
+		CSVs: []state.Installed{installed}})
+	got := NewTally(slices.Values([]*state.Namespace{shop}), time.Time{}).Violators(long)
+	if len(got) != 1 || len(got[0].Message) > maxViolation || !utf8.ValidString(got[0].Message) ||
+		strings.Contains(got[0].Message, "\x1b") {
+		t.Errorf("%.600q", got)
 	}
 }

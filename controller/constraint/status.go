@@ -35,8 +35,6 @@ const (
 	maxFaults = 3
 	// maxMessage limits, in bytes, texts from other objects in a status.
 	maxMessage = 1024
-	// maxViolation limits, in bytes, the message of one of up to 20 violators.
-	maxViolation = 512
 	// maxExceptions limits, in bytes, the message on exceptions.
 	maxExceptions = 32768
 )
@@ -50,7 +48,7 @@ type statusInput struct {
 	Counts    []rules.Count
 	Installed int
 	// Violators are the first operators that the Constraint counts as violating.
-	Violators []rules.Violator
+	Violators []constraintv1.ConstraintViolator
 	// Operator is the virtual operator that it requires, or nil.
 	Operator *virtual.Operator
 	// Wanted is the number of namespaces that should have the virtual operator, Made of those that have one, Missing of
@@ -82,7 +80,7 @@ func evaluate(in *statusInput) constraintv1.ConstraintStatus {
 		next.Compliant = string(policyv1.NonCompliant)
 	} else {
 		next.EvaluatedGeneration, next.Constraints, next.Violating = in.Definition.Generation, nil, 0
-		next.Violators = violatorsOf(in.Violators)
+		next.Violators = in.Violators
 		unknown := 0
 		for i, count := range in.Counts {
 			next.Constraints = append(next.Constraints,
@@ -121,16 +119,6 @@ func evaluate(in *statusInput) constraintv1.ConstraintStatus {
 		set(constraintv1.ConditionVirtualOperators, status, reason, message)
 	}
 	return next
-}
-
-// violatorsOf returns violators as a status lists them.
-func violatorsOf(violators []rules.Violator) []constraintv1.ConstraintViolator {
-	var listed []constraintv1.ConstraintViolator
-	for _, v := range violators {
-		listed = append(listed, constraintv1.ConstraintViolator{Namespace: v.Namespace, ClusterServiceVersion: v.CSV,
-			Message: text.Truncate(v.Message, maxViolation)})
-	}
-	return listed
 }
 
 // compliantOf summarizes what is installed, for Policies that depend on the Constraint or apply it. It is unknown if a

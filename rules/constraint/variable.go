@@ -42,8 +42,6 @@ const (
 	CatalogImage
 	// Writer is the user who writes an object that is not a bundle.
 	Writer
-	// CatalogHistory is what the images of a CatalogSource changed. No rule reads it.
-	CatalogHistory
 	// Config is spec.config of the Subscription.
 	Config
 	// SourceFields are the fields of a catalog that a CatalogSource has and a ClusterCatalog has not.
@@ -55,7 +53,7 @@ const (
 )
 
 // CatalogFacts are the facts about catalogs that policies are judged by.
-const CatalogFacts = CatalogState | CatalogImage | CatalogHistory
+const CatalogFacts = CatalogState | CatalogImage
 
 // InCSV are the attributes that only the ClusterServiceVersion itself contains; Release only if the properties have
 // none.
@@ -71,8 +69,7 @@ var attributeNames = [...]string{"CSV name", "package", "version", "channel", "c
 	"targets of the OperatorGroup",
 	"annotations of the ClusterServiceVersion", "state of the CatalogSource",
 	"deprecations in the catalog", "changes of what is installed", "digest of the image that the CatalogSource runs",
-	"user who writes", "history of the CatalogSource",
-	"config of the Subscription", "fields that only a CatalogSource has", "image of the catalog",
+	"user who writes", "config of the Subscription", "fields that only a CatalogSource has", "image of the catalog",
 	"release"}
 
 // Names returns the names for messages: "package", "properties of the bundle", "labels of the namespace".
@@ -282,11 +279,8 @@ func differ(c, o *facts.Cluster) Attributes {
 	}) {
 		other |= CatalogState
 	}
-	if !maps.Equal(c.Served, o.Served) {
+	if !maps.Equal(c.Served, o.Served) || !maps.Equal(c.Histories, o.Histories) {
 		other |= CatalogImage
-	}
-	if !maps.Equal(c.Histories, o.Histories) {
-		other |= CatalogHistory
 	}
 	return other
 }
