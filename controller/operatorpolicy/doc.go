@@ -3,6 +3,5 @@
 //
 // It is driven by events alone and reconciles one namespace at a time, since OLM resolves a namespace as a
 // whole: one reconciliation approves the namespace's plans and evaluates all its policies. The observed state
-// comes from the snapshot that admission judges by (policies, plans) and from a cache of watches (the rest);
-// packages rules and compliance decide what to do.
+// comes from the snapshot that admission judges by; packages rules and compliance decide what to do.
 package operatorpolicy

@@ -11,40 +11,31 @@ import (
 	"github.com/opgate/opgate/snapshot"
 )
 
-// observed is the observed state of a namespace, in the form that all its policies share.
-type observed struct {
-	from          *snapshot.Snapshot
-	exists        bool
-	groups        []*olm.OperatorGroup
-	subscriptions []*olm.Subscription
-	csvs          []*compliance.Installed
-	deployments   map[string]compliance.Deployment
-	catalogs      []olm.Catalog
-}
-
-// observe reads a namespace from a snapshot, without requests to the API server.
-func observe(s *snapshot.Snapshot, namespace string) *observed {
-	w := &observed{from: s, deployments: map[string]compliance.Deployment{}}
+// observe returns the input that all policies of a namespace share, from a snapshot, without requests to the API server.
+func observe(s *snapshot.Snapshot, namespace string) *compliance.Input {
+	in := &compliance.Input{Deployments: map[string]compliance.Deployment{},
+		Content:       func(kind string, of *olm.ObjectMeta) map[string]any { return content(s, kind, of) },
+		CatalogSource: func(c olm.Catalog) *olm.CatalogSource { return catalogSource(s, c) }}
 	if namespace == "" {
-		return w
+		return in
 	}
 	ns := s.Namespace(namespace)
-	w.exists = ns.Exists() && !ns.Deleting()
-	w.groups = list(s, snapshot.OperatorGroups, namespace, (*snapshot.Object).OperatorGroup)
-	w.subscriptions = list(s, snapshot.Subscriptions, namespace, (*snapshot.Object).Subscription)
-	w.csvs = list(s, snapshot.ClusterServiceVersions, namespace, installed)
+	in.NamespaceExists = ns.Exists() && !ns.Deleting()
+	in.OperatorGroups = list(s, snapshot.OperatorGroups, namespace, (*snapshot.Object).OperatorGroup)
+	in.Subscriptions = list(s, snapshot.Subscriptions, namespace, (*snapshot.Object).Subscription)
+	in.CSVs = list(s, snapshot.ClusterServiceVersions, namespace, installed)
 	for _, o := range s.Objects(snapshot.Deployments, snapshot.InNamespace(namespace)) {
 		d := o.Deployment()
-		w.deployments[o.Name] = compliance.Deployment{ObjectMeta: o.Metadata(), Available: d.Available,
+		in.Deployments[o.Name] = compliance.Deployment{ObjectMeta: o.Metadata(), Available: d.Available,
 			Stalled: d.Stalled}
 	}
 	for o := range s.Each(snapshot.CatalogSources) {
-		w.catalogs = append(w.catalogs, olm.Catalog{Namespace: o.Namespace, Name: o.Name})
+		in.Catalogs = append(in.Catalogs, olm.Catalog{Namespace: o.Namespace, Name: o.Name})
 	}
-	slices.SortFunc(w.catalogs, func(a, b olm.Catalog) int {
+	slices.SortFunc(in.Catalogs, func(a, b olm.Catalog) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
-	return w
+	return in
 }
 
 // list returns the objects of a kind in a namespace.
@@ -56,12 +47,12 @@ func list[T any](s *snapshot.Snapshot, kind *snapshot.Kind, namespace string, of
 }
 
 // content returns the stored fields of an object.
-func (w *observed) content(kind string, of *olm.ObjectMeta) map[string]any {
+func content(s *snapshot.Snapshot, kind string, of *olm.ObjectMeta) map[string]any {
 	stored := snapshot.Subscriptions
 	if kind == olm.KindOperatorGroup {
 		stored = snapshot.OperatorGroups
 	}
-	if o := w.from.Find(stored, types.NamespacedName{Namespace: of.Namespace, Name: of.Name}); o != nil {
+	if o := s.Find(stored, types.NamespacedName{Namespace: of.Namespace, Name: of.Name}); o != nil {
 		return o.Unstructured().Object
 	}
 	return nil

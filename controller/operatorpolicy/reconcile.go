@@ -108,7 +108,7 @@ func earlier(a, b time.Duration) time.Duration {
 // evaluate evaluates one policy, carries out its actions, and writes the status if it changed. After is the
 // delay until the next evaluation without an event, 0 for never.
 func (r *reconciler) evaluate(
-	ctx context.Context, ns *state.Namespace, p *operatorpolicy.Policy, w *observed,
+	ctx context.Context, ns *state.Namespace, p *operatorpolicy.Policy, shared *compliance.Input,
 	approvals map[string]compliance.Approval,
 ) (acted bool, after time.Duration, err error) {
 	if p.Object == nil || p.AnyPackage || p.AnyNamespace {
@@ -121,22 +121,17 @@ func (r *reconciler) evaluate(
 		return false, 0, nil // it is being resolved: a status about its template text would be outdated at once
 	}
 	op, current := r.unrecorded.in(p.Object), r.Store.Load()
-	in := &compliance.Input{
-		Policy: op, Rules: p, Problems: p.Problems,
-		Cluster: op.Labels["policy.open-cluster-management.io/cluster-name"],
-		Grants:  r.Grants, NamespaceExists: w.exists, Namespace: ns, OperatorGroups: w.groups,
-		Subscriptions: w.subscriptions, CSVs: w.csvs, Content: w.content,
-		Deployments: w.deployments, Approvals: approvals, Escaped: r.Escaped(p.Namespace, p.Name), Now: r.Now(),
-		CatalogSource: func(c olm.Catalog) *olm.CatalogSource { return catalogSource(current, c) },
-		Catalogs:      w.catalogs,
-		Package:       func(c olm.Catalog) *catalog.Package { return r.Packages.Get(p.Package, c) },
-	}
+	in := new(*shared)
+	in.Policy, in.Rules, in.Problems, in.Namespace, in.Approvals = op, p, p.Problems, ns, approvals
+	in.Cluster = op.Labels["policy.open-cluster-management.io/cluster-name"]
+	in.Grants, in.Escaped, in.Now = r.Grants, r.Escaped(p.Namespace, p.Name), r.Now()
+	in.Package = func(c olm.Catalog) *catalog.Package { return r.Packages.Get(p.Package, c) }
 	if overlap := rules.Overlapping(ns, p.Package); p.Enforced && len(overlap) > 1 {
 		for _, other := range overlap {
 			in.Overlaps = append(in.Overlaps, other.Name+"."+other.Namespace)
 		}
 	}
-	in.CSVs, in.Before = r.withOrigins(p, w.csvs), r.before(p)
+	in.CSVs, in.Before = r.withOrigins(p, shared.CSVs), r.before(p)
 	in.OLMv1 = r.Grants.Missing(grant.ClusterExtensions) == "" && current.Serves(snapshot.ClusterExtensions)
 	if p.Concerns() != "" {
 		in.Migrated = migrated(current, p.Package, p.TargetNamespace)

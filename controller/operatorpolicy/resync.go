@@ -58,23 +58,21 @@ func (p *pendingResync) due(failing bool, now time.Time) (due bool, after time.D
 // resync makes OLM resolve again if it has no plan, and repeat a plan that an outage of Opgate has failed. It returns
 // the delay until the namespace is reconciled again without an event, 0 for never.
 func (r *reconciler) resync(
-	ctx context.Context, namespace string, ns *state.Namespace, w *observed,
+	ctx context.Context, namespace string, ns *state.Namespace, w *compliance.Input,
 ) (after time.Duration, err error) {
 	noted := r.state.namespace(namespace)
 	acts := len(noted.removed.deleted) > 0 || slices.ContainsFunc(ns.Policies(),
 		func(p *operatorpolicy.Policy) bool { return p.Enforced })
-	current := r.Store.Load()
-	source := func(c olm.Catalog) *olm.CatalogSource { return catalogSource(current, c) }
-	i := slices.IndexFunc(w.subscriptions, func(s *olm.Subscription) bool {
-		return refused(s) || compliance.FailureOutdated(s, w.csvs) ||
-			compliance.CatalogRecovered(s, w.catalogs, source) || dangling(s, ns) || interrupted(s, ns) != nil
+	i := slices.IndexFunc(w.Subscriptions, func(s *olm.Subscription) bool {
+		return refused(s) || compliance.FailureOutdated(s, w.CSVs) ||
+			compliance.CatalogRecovered(s, w.Catalogs, w.CatalogSource) || dangling(s, ns) || interrupted(s, ns) != nil
 	})
 	now := r.Now()
 	due, after := noted.resync.due(i >= 0 && acts, now)
 	if !due {
 		return after, nil
 	}
-	sub := w.subscriptions[i]
+	sub := w.Subscriptions[i]
 	switch err := r.repair(ctx, sub, ns, now); {
 	case apply.Outdated(err):
 		return after, nil // the object changed, which is the purpose
