@@ -93,5 +93,5 @@ func (c *condition) describe() string {
 	if c.Message == "" {
 		return text.Name(c.Status)
 	}
-	return text.Name(c.Status) + ", " + strconv.QuoteToASCII(text.Truncate(c.Message, maxConditionMessage))
+	return text.Name(c.Status) + ", " + strconv.Quote(text.Truncate(c.Message, maxConditionMessage))
 }

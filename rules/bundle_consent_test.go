@@ -297,9 +297,9 @@ func TestConsent(t *testing.T) {
 			policies: []*operatorpolicy.Policy{policyFor("etcd", reviewing(holdPermissions))}, want: verdict.Hold,
 			rule: bundle.RuleConsent,
 			changes: reading(nil, etcdChange(func(s *change.Set) {
-				s.Differences = []change.Difference{{Class: change.Permissions, Text: "get on \u0441ecrets\x1b[2J"}}
+				s.Differences = []change.Difference{{Class: change.Permissions, Text: "get on größe\u202e\x1b[2J"}}
 			})),
-			says: []string{`get on \u0441ecrets [2J`},
+			says: []string{`get on größe\u202e [2J`},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -1,10 +1,7 @@
 // Package text puts text that others wrote into messages, statuses and events. Names, messages and rules come from
 // tenants, from authors of bundles and from catalogs, in any size and in any bytes: what this package returns is valid
 // UTF-8 on one line, and holds nothing that moves a cursor, changes a terminal or turns the direction of the text
-// around it.
-//
-// Quote and Escape also show letters that only look like ASCII (threat O11), so they are for what a reader compares.
-// Truncate leaves letters of any script as they are, so it is for prose.
+// around it. Letters, signs and blanks of every script stay as they are, in names and in prose.
 package text
 
 import (
@@ -13,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -24,18 +22,26 @@ const (
 	dots    = "..."
 )
 
-// Quote returns a value in quotes, with all that is not printable ASCII escaped. Of a long one it shows the beginning,
-// followed by dots.
-func Quote(s string) string {
-	if len(s) <= maxQuoted {
-		return strconv.QuoteToASCII(s)
-	}
-	end := maxQuoted
-	for end > maxQuoted-utf8.UTFMax && !utf8.RuneStart(s[end]) {
-		end--
-	}
-	return strconv.QuoteToASCII(s[:end]) + dots
+// hidden reports whether a character is escaped, by its class: control (Cc) and format (Cf), which includes all that set
+// the direction of text, and the separators of lines and paragraphs.
+func hidden(r rune) bool {
+	return r < ' ' || r > '~' && unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp)
 }
+
+// Quote returns a value in quotes, with hidden characters escaped. Of a long one it shows the beginning, followed by
+// dots.
+func Quote(s string) string {
+	end, more := min(len(s), maxQuoted), ""
+	if end < len(s) {
+		more = dots
+		for end > maxQuoted-utf8.UTFMax && !utf8.RuneStart(s[end]) {
+			end--
+		}
+	}
+	return `"` + Escape(quotes.Replace(s[:end])) + `"` + more
+}
+
+var quotes = strings.NewReplacer(`"`, `\"`, `\`, `\\`)
 
 // Unquote returns the text of a JSON string, and any other JSON as it is: for messages that quote values themselves.
 func Unquote(raw []byte) string {
@@ -47,7 +53,7 @@ func Unquote(raw []byte) string {
 }
 
 // Name returns a name as it is where it could be one, and quoted where it is empty, too long, or has a character that
-// no name has.
+// no name has, as one that only looks like ASCII.
 func Name(s string) string {
 	if s == "" || len(s) > maxName || strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return Quote(s)
@@ -55,29 +61,43 @@ func Name(s string) string {
 	return s
 }
 
-// Escape returns a text without quotes, with all that is not printable ASCII escaped. Escaping twice changes nothing.
+// Escape returns a text without quotes, with hidden characters and bytes that are not UTF-8 escaped. Escaping twice
+// changes nothing.
 func Escape(s string) string {
-	if !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' }) {
+	if utf8.ValidString(s) && !strings.ContainsFunc(s, hidden) {
 		return s
 	}
-	var b strings.Builder
-	for i := 0; i < len(s); {
-		r, size := utf8.DecodeRuneInString(s[i:])
-		switch {
+	var b []byte
+	for i, r := range s {
+		switch _, size := utf8.DecodeRuneInString(s[i:]); {
 		case r == utf8.RuneError && size == 1:
-			fmt.Fprintf(&b, `\x%02x`, s[i])
-		case r >= ' ' && r <= '~':
-			b.WriteRune(r)
+			b = fmt.Appendf(b, `\x%02x`, s[i])
+		case hidden(r):
+			b = append(b, escaped(r)...)
 		default:
-			b.WriteString(escaped(r))
+			b = utf8.AppendRune(b, r)
 		}
-		i += size
 	}
-	return b.String()
+	return string(b)
 }
 
-// escaped returns a character that is not printable ASCII as an escape.
+// escaped returns a hidden character as an escape.
 func escaped(r rune) string { return strings.Trim(strconv.QuoteRuneToASCII(r), "'") }
+
+// JSON returns encoded JSON with hidden characters escaped as JSON does; it decodes to the same values.
+func JSON(encoded []byte) []byte {
+	var b []byte
+	for _, r := range string(encoded) {
+		units := utf16.AppendRune(nil, r)
+		if r == '\n' || !hidden(r) {
+			b, units = utf8.AppendRune(b, r), nil
+		}
+		for _, unit := range units {
+			b = fmt.Appendf(b, `\u%04x`, unit)
+		}
+	}
+	return b
+}
 
 // Join lists the first of some texts, each escaped, and counts the rest: "a, b and 3 more".
 func Join(parts []string, most int) string { return join(parts, most, Escape) }
@@ -98,8 +118,8 @@ func join(parts []string, most int, show func(string) string) string {
 }
 
 // Truncate returns a text on one line, in at most so many bytes; one that it shortens ends in dots. Control characters,
-// and the white space around them, become one space; other characters that are not printable are escaped, and each byte
-// that is not UTF-8 becomes a question mark. Truncating twice changes nothing.
+// and the white space around them, become one space; other hidden characters are escaped, and each byte that is not UTF-8
+// becomes a question mark. Truncating twice changes nothing.
 func Truncate(s string, most int) string { return TruncateSuffix(s, most, dots) }
 
 // TruncateSuffix is Truncate with another suffix than dots for what it shortens. It returns the whole suffix even where
@@ -126,10 +146,10 @@ func TruncateSuffix(s string, most int, suffix string) string {
 			}
 		case r == utf8.RuneError && size == 1:
 			line = append(line, '?')
-		case unicode.IsPrint(r):
-			line = utf8.AppendRune(line, r)
-		default:
+		case hidden(r):
 			line = append(line, escaped(r)...)
+		default:
+			line = utf8.AppendRune(line, r)
 		}
 		i += size
 	}

@@ -14,7 +14,8 @@ func TestRef(t *testing.T) {
 		"Widget.example.com shop/w":           {"example.com", "Widget", "shop", "w"},
 		"ConfigMap shop/c":                    {"", "ConfigMap", "shop", "c"},
 		`Policy shop/"a b"`:                   PolicyRef("shop", "a b"),
-		"Policy shop/\"p\\u043elicy\"":        PolicyRef("shop", "p\u043elicy"), // a letter that only looks like one
+		`Policy shop/"größe"`:                 PolicyRef("shop", "größe"),
+		`Policy shop/"p\u202eolicy"`:          PolicyRef("shop", "p\u202eolicy"),
 		`"" ""`:                               {},
 		`Policy shop/"` + long[:120] + `"...`: PolicyRef("shop", long),
 	} {

@@ -150,23 +150,28 @@ func (v *Verdict) Refusal() string {
 	return v.Object + ": " + strings.Join(parts, "; ")
 }
 
-// WarningTexts returns the admission warnings: those of changes first, then the others.
+// WarningTexts returns the admission warnings: those of changes first, then the others. They travel in a header, of which
+// clients decode what looks like an encoded word of RFC 2047: its beginning is escaped, so that nothing hidden is decoded.
 func (v *Verdict) WarningTexts() []string {
 	if len(v.Changes)+len(v.Warnings) == 0 {
 		return nil
 	}
 	const most = 20 // the API server truncates all warnings of a response together at 4 KiB
 	texts := make([]string, 0, min(len(v.Changes)+len(v.Warnings), most+2))
+	add := func(message string) {
+		texts = append(texts, strings.ReplaceAll(v.Object+": "+message, "=?", `\x3d?`))
+	}
 	for _, c := range v.Changes {
 		if c.Message != "" {
-			texts = append(texts, v.Object+": "+c.Message)
+			add(c.Message)
 		}
 	}
 	for i, w := range v.Warnings {
 		if i == most {
-			return append(texts, fmt.Sprintf("%s: %d more warnings", v.Object, len(v.Warnings)-most))
+			add(fmt.Sprintf("%d more warnings", len(v.Warnings)-most))
+			break
 		}
-		texts = append(texts, v.Object+": "+w.Message)
+		add(w.Message)
 	}
 	return texts
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -8,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/term"
+
+	"github.com/opgate/opgate/internal/text"
 )
 
 const (
@@ -37,12 +40,17 @@ func Colors(out io.Writer, environment func(string) string) bool {
 	return ok && term.IsTerminal(int(file.Fd())) && environment("NO_COLOR") == "" && environment("TERM") != "dumb"
 }
 
-// JSON prints a value, in which < and > are not escaped.
+// JSON prints a value, in which < and > are not escaped, and characters that terminals obey are.
 func JSON(out io.Writer, value any) error {
-	encoder := json.NewEncoder(out)
+	var encoded bytes.Buffer
+	encoder := json.NewEncoder(&encoded)
 	encoder.SetEscapeHTML(false)
 	encoder.SetIndent("", "  ")
-	return encoder.Encode(value)
+	if err := encoder.Encode(value); err != nil {
+		return err
+	}
+	_, err := out.Write(text.JSON(encoded.Bytes()))
+	return err
 }
 
 // Progress returns a function that counts on a terminal how many files were read, from the second second on, and one

@@ -101,7 +101,7 @@ func nameFaults(o *Object, namespace string) (faults []fieldFault) {
 	add := func(path, value string, problems []string) {
 		for _, p := range problems {
 			p, _, _ = strings.Cut(p, " (e.g.") // the pattern does not help the user
-			faults = append(faults, fieldFault{path: path, text: fmt.Sprintf("%s %+q: %s", path, value, p)})
+			faults = append(faults, fieldFault{path: path, text: fmt.Sprintf("%s %q: %s", path, value, p)})
 		}
 	}
 	switch {

@@ -3,8 +3,6 @@ package manifests
 import (
 	"fmt"
 	"strconv"
-	"strings"
-	"unicode"
 
 	"github.com/opgate/opgate/cmd/opgate/cli"
 	"github.com/opgate/opgate/internal/text"
@@ -54,11 +52,7 @@ func (p Place) Short() string {
 // PathOf returns a path for programs, which find the file by it: letters of all scripts stay, what moves a cursor or
 // turns the direction of text is escaped.
 func PathOf(name string) string {
-	name = DisplayFile(name)
-	if strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar }) {
-		return text.Escape(name)
-	}
-	return name
+	return text.Escape(DisplayFile(name))
 }
 
 func (p Place) at(line int) Place {

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"unicode/utf16"
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/opgate/opgate/cmd/opgate/cli"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/rules/verdict"
 )
@@ -21,44 +21,38 @@ const (
 	formatWide = "wide"
 )
 
-// printData prints a value as JSON, in which everything but printable ASCII is escaped, or as YAML, in which strings
-// are escaped as in messages: terminals obey some characters that neither format has to escape. The other formats print
-// what their paths find.
+// printData prints a value as JSON, in which the characters that terminals obey are escaped, or as YAML, in which
+// strings are escaped as in messages. The other formats print what their paths find.
 func printData(out io.Writer, format string, value any) error {
-	if format != formatJSON && format != formatYAML {
+	var err error
+	switch format {
+	case formatJSON:
+		err = cli.JSON(out, value)
+	case formatYAML:
+		err = printYAML(out, value)
+	default:
 		return printPaths(out, format, value)
 	}
-	data, err := json.MarshalIndent(value, "", "  ")
-	if err == nil && format == formatYAML {
-		var generic any
-		if err = json.Unmarshal(data, &generic); err == nil {
-			data, err = yaml.Marshal(escaped(generic))
-		}
-	}
 	if err != nil {
-		return fmt.Errorf("encode the output: %w", err)
-	}
-	if _, err = fmt.Fprintln(out, strings.TrimSuffix(inASCII(data), "\n")); err != nil {
-		return fmt.Errorf("write the output: %w", err)
+		return fmt.Errorf("print %s: %w", format, err)
 	}
 	return nil
 }
 
-// inASCII replaces the characters of JSON that are not printable ASCII, which only strings have.
-func inASCII(data []byte) string {
-	var b strings.Builder
-	for _, r := range string(data) {
-		switch {
-		case r <= '~':
-			b.WriteRune(r)
-		case r <= 0xffff:
-			fmt.Fprintf(&b, `\u%04x`, r)
-		default:
-			high, low := utf16.EncodeRune(r)
-			fmt.Fprintf(&b, `\u%04x\u%04x`, high, low)
-		}
+func printYAML(out io.Writer, value any) error {
+	data, err := json.Marshal(value)
+	if err != nil {
+		return err
 	}
-	return b.String()
+	var generic any
+	if err = json.Unmarshal(data, &generic); err != nil {
+		return err
+	}
+	if data, err = yaml.Marshal(escaped(generic)); err != nil {
+		return err
+	}
+	_, err = out.Write(data)
+	return err
 }
 
 // escaped escapes the strings of generic JSON.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"reflect"
 	"testing"
+	"unicode"
 
 	"sigs.k8s.io/yaml"
 
@@ -36,8 +37,8 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// TestDataIsASCII: terminals obey control characters beyond ASCII as well. JSON keeps the text.
-func TestDataIsASCII(t *testing.T) {
+// TestAttackDataForTerminals: terminals obey control characters beyond ASCII as well. JSON keeps the text.
+func TestAttackDataForTerminals(t *testing.T) {
 	value := map[string]any{"name": "a\x1b[2J\x7f\u009b31m\u202e\U0001f600é"}
 	for _, format := range []string{formatJSON, formatYAML} {
 		var out bytes.Buffer
@@ -45,14 +46,14 @@ func TestDataIsASCII(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, r := range out.String() {
-			if r != '\n' && (r < ' ' || r > '~') {
+			if r != '\n' && unicode.In(r, unicode.Cc, unicode.Cf) {
 				t.Errorf("%s has %q: %q", format, r, out.String())
 			}
 		}
 		var got map[string]any
 		want, read := value, json.Unmarshal
 		if format == formatYAML {
-			want, read = map[string]any{"name": `a\x1b[2J\x7f\u009b31m\u202e\U0001f600\u00e9`},
+			want, read = map[string]any{"name": `a\x1b[2J\x7f\u009b31m\u202e😀é`},
 				func(data []byte, into any) error { return yaml.Unmarshal(data, into) }
 		}
 		if err := read(out.Bytes(), &got); err != nil || !reflect.DeepEqual(got, want) {
