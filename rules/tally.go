@@ -6,13 +6,18 @@ import (
 	"slices"
 	"time"
 
+	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/rules/bundle"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/state"
 )
 
-// MaxViolators bounds the violators that are listed of one Constraint.
-const MaxViolators = 20
+const (
+	// MaxViolators bounds the violators that are listed of one Constraint.
+	MaxViolators = 20
+	// maxViolation bounds, in bytes, the message of one of them.
+	maxViolation = 512
+)
 
 // Tally counts the installed operators that satisfy Constraints, and those that do not.
 type Tally struct {
@@ -36,7 +41,7 @@ type Violator struct {
 	Namespace, CSV string
 	// Index is that of the constraint.
 	Index int
-	// Message is that of the constraint, else what must be satisfied. It is not bounded, and in any bytes.
+	// Message is that of the constraint, else what must be satisfied, in at most maxViolation bytes.
 	Message string
 }
 
@@ -77,7 +82,7 @@ func (t *Tally) add(namespace, csv string, f *constraint.Finding) {
 	}
 	if f.Outcome == constraint.Violated {
 		count.Violating++
-		t.list(Violator{Namespace: namespace, CSV: csv, Index: f.Constraint.Index, Message: state.MustSatisfy(f)},
+		t.list(Violator{Namespace: namespace, CSV: csv, Index: f.Constraint.Index, Message: text.Truncate(state.MustSatisfy(f), maxViolation)},
 			f.Constraint)
 	} else {
 		count.Unknown++

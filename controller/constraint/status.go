@@ -35,8 +35,6 @@ const (
 	maxFaults = 3
 	// maxMessage limits, in bytes, texts from other objects in a status.
 	maxMessage = 1024
-	// maxViolation limits, in bytes, the message of one of up to 20 violators.
-	maxViolation = 512
 	// maxExceptions limits, in bytes, the message on exceptions.
 	maxExceptions = 32768
 )
@@ -128,7 +126,7 @@ func violatorsOf(violators []rules.Violator) []constraintv1.ConstraintViolator {
 	var listed []constraintv1.ConstraintViolator
 	for _, v := range violators {
 		listed = append(listed, constraintv1.ConstraintViolator{Namespace: v.Namespace, ClusterServiceVersion: v.CSV,
-			Message: text.Truncate(v.Message, maxViolation)})
+			Message: v.Message})
 	}
 	return listed
 }
