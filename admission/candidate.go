@@ -2,7 +2,6 @@ package admission
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -113,12 +112,11 @@ func (e *endpoint[New, Old]) reportCandidate(ctx context.Context, req *request[N
 	if !is || !g.Candidates.Entitled(user, func() (bool, error) { return g.mayEscalate(ctx, user) }) {
 		return
 	}
-	message := fmt.Sprintf("%s writes this %s as OLM does, but OLM is configured as %s (%s): %s", user.Username, e.kind,
-		g.OLM.Account().Username(),
-		rules.RuleGateOLMIdentity, g.Candidates.Fix(user.Username))
+	f := verdict.Finding{Decision: verdict.Hold, Accepted: g.Candidates.Fix(user.Username),
+		What: user.Username + " writes this " + e.kind + " as OLM does, but OLM is configured as " +
+			g.OLM.Account().Username()}
 	if v.Decision != verdict.Allow {
-		v.Reasons = append(v.Reasons, verdict.Reason{Decision: verdict.Hold, Rule: rules.RuleGateOLMIdentity,
-			Message: message})
+		v.Add(rules.RuleGateOLMIdentity, f)
 	}
 	if !req.stores() {
 		return
@@ -126,7 +124,7 @@ func (e *endpoint[New, Old]) reportCandidate(ctx context.Context, req *request[N
 	g.Candidates.Wrote(user.Username, e.kind, v.Object)
 	if about != nil && about.UID != "" {
 		g.Events.Record(events.Event{Regarding: *about, Reason: events.NotOLM, Action: events.Install, Warning: true,
-			Note: message})
+			Note: verdict.Sentence(f.What, rules.RuleGateOLMIdentity, f.Accepted)})
 	}
 }
 
@@ -145,13 +143,9 @@ func (g *Gate) explainDoubt(user *authenticationv1.UserInfo, v *verdict.Verdict)
 		return
 	}
 	if reason.Reason == olmidentity.Unverified {
-		*v = verdict.Verdict{Object: v.Object, Decision: verdict.Hold, Reasons: []verdict.Reason{{
-			Decision: verdict.Hold, Rule: rules.RuleGateNotReady,
-			Message: fmt.Sprintf("opgate is not ready (%s): %s; try again in a few seconds", rules.RuleGateNotReady,
-				reason.Problem)}}}
+		*v = byGate(v.Object, verdict.Hold, rules.RuleGateNotReady, "opgate is not ready", reason.Problem+tryAgain)
 		return
 	}
-	v.Reasons = append(v.Reasons, verdict.Reason{Decision: verdict.Hold, Rule: rules.RuleGateOLMIdentity,
-		Message: fmt.Sprintf("%s is not trusted as OLM (%s): %s", user.Username, rules.RuleGateOLMIdentity,
-			reason.Problem)})
+	v.Add(rules.RuleGateOLMIdentity, verdict.Finding{Decision: verdict.Hold,
+		What: user.Username + " is not trusted as OLM", Accepted: reason.Problem})
 }

@@ -357,17 +357,11 @@ func (g *Gate) validatePolicySet(
 }
 
 func unreadable(kind string, err error) verdict.Verdict {
-	return verdict.Verdict{Object: kind, Decision: verdict.Deny,
-		Reasons: []verdict.Reason{{Decision: verdict.Deny, Rule: rules.RuleGateUnreadable,
-			Message: fmt.Sprintf("it cannot be read (%s): %s", rules.RuleGateUnreadable, text.Truncate(err.Error(),
-				maxQuoted))}}}
+	return byGate(kind, verdict.Deny, rules.RuleGateUnreadable, "it cannot be read", text.Truncate(err.Error(), maxQuoted))
 }
 
 // unexpected refuses what the webhook configuration does not send (threat G7): a newer API server may.
 func unexpected(kind string, operation, subresource string) verdict.Verdict {
-	return verdict.Verdict{Object: kind, Decision: verdict.Deny,
-		Reasons: []verdict.Reason{{Decision: verdict.Deny, Rule: rules.RuleGateUnexpected,
-			Message: fmt.Sprintf("operation %q on subresource %q is not one that opgate knows, and is refused (%s)",
-				operation,
-				subresource, rules.RuleGateUnexpected)}}}
+	return byGate(kind, verdict.Deny, rules.RuleGateUnexpected, fmt.Sprintf(
+		"operation %q on subresource %q is not one that opgate knows, and is refused", operation, subresource), "")
 }

@@ -164,28 +164,32 @@ func (e *endpoint[New, Old]) verdict(ctx context.Context, req *request[New, Old]
 	return judged
 }
 
+// byGate is the answer of the gate itself.
+func byGate(kind string, decision verdict.Decision, id verdict.RuleID, what, more string) verdict.Verdict {
+	v := verdict.Verdict{Object: kind}
+	v.Add(id, verdict.Finding{Decision: decision, What: what, Accepted: more})
+	return v
+}
+
+const tryAgain = "; try again in a few seconds"
+
 // notReady refuses until the first full snapshot (threat G2).
 func notReady(kind string) verdict.Verdict {
-	return verdict.Verdict{Object: kind, Decision: verdict.Hold, Reasons: []verdict.Reason{{
-		Decision: verdict.Hold, Rule: rules.RuleGateNotReady,
-		Message: fmt.Sprintf("opgate is not ready (%s): it is still reading policies and operators; try again in a few seconds", rules.RuleGateNotReady)}}}
+	return byGate(kind, verdict.Hold, rules.RuleGateNotReady, "opgate is not ready",
+		"it is still reading policies and operators"+tryAgain)
 }
 
 // stale refuses while the snapshot may lack what is stored since (threat G1).
 func stale(kind string, kinds []*snapshot.Kind) verdict.Verdict {
-	return verdict.Verdict{Object: kind, Decision: verdict.Hold, Reasons: []verdict.Reason{{
-		Decision: verdict.Hold, Rule: rules.RuleGateStale,
-		Message: fmt.Sprintf("opgate is not up to date (%s): its watch of %s shows no progress; try again in a few seconds",
-			rules.RuleGateStale, snapshot.Names(kinds))}}}
+	return byGate(kind, verdict.Hold, rules.RuleGateStale, "opgate is not up to date",
+		"its watch of "+snapshot.Names(kinds)+" shows no progress"+tryAgain)
 }
 
 // late refuses what was read too late to be judged while the API server waits. Where failurePolicy is Ignore, no answer
 // would allow it.
 func late(kind string) verdict.Verdict {
-	return verdict.Verdict{Object: kind, Decision: verdict.Hold, Reasons: []verdict.Reason{{
-		Decision: verdict.Hold, Rule: rules.RuleGateNotReady,
-		Message: fmt.Sprintf("opgate cannot judge this %s in time (%s): it is overloaded; try again in a few seconds",
-			kind, rules.RuleGateNotReady)}}}
+	return byGate(kind, verdict.Hold, rules.RuleGateNotReady, "opgate cannot judge this "+kind+" in time",
+		"it is overloaded"+tryAgain)
 }
 
 // errUnknownCaller means that nothing is read for a client, since it is not known to be the API server.
@@ -194,10 +198,7 @@ var errUnknownCaller = errors.New("the caller is not known to be the API server"
 // unknownCaller refuses a step that a client sent which is not authenticated. It may be the API server, until this
 // replica has seen the current token.
 func unknownCaller(kind string) verdict.Verdict {
-	return verdict.Verdict{Object: kind, Decision: verdict.Hold, Reasons: []verdict.Reason{{
-		Decision: verdict.Hold, Rule: rules.RuleGateNotReady,
-		Message: fmt.Sprintf("opgate is not ready (%s): %s; try again in a few seconds", rules.RuleGateNotReady,
-			errUnknownCaller)}}}
+	return byGate(kind, verdict.Hold, rules.RuleGateNotReady, "opgate is not ready", errUnknownCaller.Error()+tryAgain)
 }
 
 // held answers a review that was not read.
@@ -213,7 +214,7 @@ func (e *endpoint[New, Old]) unreadable(cause error) *admissionv1.AdmissionRespo
 	why := text.Truncate(cause.Error(), maxQuoted)
 	e.gate.Log.Info("review refused", "kind", e.kind, "decision", verdict.Deny.String(), "error", why)
 	e.gate.Metrics.observe(e.kind, "", &verdict.Verdict{Decision: verdict.Deny}, 0)
-	message := fmt.Sprintf("opgate cannot judge this %s and refuses it (%s): %s", e.kind, rules.RuleGateUnreadable, why)
+	message := verdict.Sentence("opgate cannot judge this "+e.kind+" and refuses it", rules.RuleGateUnreadable, why)
 	if e.step {
 		return &admissionv1.AdmissionResponse{Result: refusal(http.StatusForbidden, metav1.StatusReasonForbidden,
 			message)}
@@ -225,12 +226,11 @@ func (e *endpoint[New, Old]) unreadable(cause error) *admissionv1.AdmissionRespo
 // internal answers a review whose judging panicked. It is a 403 like every temporary refusal: OLM retries these, and
 // treats a dropped connection as final.
 func (e *endpoint[New, Old]) internal() *admissionv1.AdmissionResponse {
-	message := fmt.Sprintf("opgate failed while it judged this %s and refuses it (%s): the log of its pods says where",
-		e.kind, rules.RuleGateInternal)
-	judged := verdict.Verdict{Object: e.kind, Decision: verdict.Hold,
-		Reasons: []verdict.Reason{{Decision: verdict.Hold, Rule: rules.RuleGateInternal, Message: message}}}
+	judged := byGate(e.kind, verdict.Hold, rules.RuleGateInternal,
+		"opgate failed while it judged this "+e.kind+" and refuses it", "the log of its pods says where")
 	e.gate.Metrics.observe(e.kind, "", &judged, 0)
-	return &admissionv1.AdmissionResponse{Result: refusal(http.StatusForbidden, metav1.StatusReasonForbidden, message)}
+	return &admissionv1.AdmissionResponse{Result: refusal(http.StatusForbidden, metav1.StatusReasonForbidden,
+		judged.Reasons[0].Message)}
 }
 
 // defaultTimeout is the API server's timeout where a request does not state it: timeoutSeconds of the webhook

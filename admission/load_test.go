@@ -24,6 +24,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/opgate/opgate/internal/inflight"
+	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // busyServer answers no SubjectAccessReview until it is closed, however long that takes.
@@ -87,7 +89,9 @@ func reasonsOf(answer *admissionv1.AdmissionResponse) string {
 	var ids []string
 	if answer.Result != nil {
 		for _, cause := range answer.Result.Details.Causes {
-			ids = append(ids, string(cause.Type))
+			if id := verdict.RuleID(cause.Type); rules.RuleOf(id).ID != "" {
+				ids = append(ids, string(id))
+			}
 		}
 	}
 	return strings.Join(ids, ", ")

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -18,10 +19,7 @@ func response(v *verdict.Verdict) (*admissionv1.AdmissionResponse, error) {
 		AuditAnnotations: auditAnnotations(v)}
 	if !answer.Allowed {
 		answer.Result = refusal(http.StatusForbidden, metav1.StatusReasonForbidden, v.Refusal())
-		for _, r := range v.Reasons {
-			answer.Result.Details.Causes = append(answer.Result.Details.Causes,
-				metav1.StatusCause{Type: metav1.CauseType(r.Rule), Field: r.Field, Message: r.Message})
-		}
+		answer.Result.Details.Causes = rules.Causes(v)
 	}
 	answer.Warnings = v.WarningTexts()
 	return answer, patch(answer, v.Changes)

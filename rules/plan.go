@@ -124,25 +124,28 @@ func NextChange(n *state.Namespace, now time.Time) time.Time {
 	if !slices.ContainsFunc(n.Plans(), n.Waits) {
 		return next
 	}
-	if at := nextAge(n, now); next.IsZero() || !at.IsZero() && at.Before(next) {
-		next = at
-	}
+	next = earliest(next, nextAge(n, now))
 	for _, p := range n.Enforcing() {
 		if p.MustNotHave || !p.Calendar.Restricts() || p.Unreadable() != "" {
 			continue
 		}
 		if when := p.Calendar.At(now); !when.Open {
-			if at := when.Changes(); !at.IsZero() && (next.IsZero() || at.Before(next)) {
-				next = at
-			}
+			next = earliest(next, when.Changes())
 		}
 	}
 	return next
 }
 
+// earliest returns the earlier one of two times, of which a zero one is never.
+func earliest(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
 // nextAge returns when the first version of a plan that waits is old enough; zero if none is too young.
-func nextAge(n *state.Namespace, now time.Time) time.Time {
-	var next time.Time
+func nextAge(n *state.Namespace, now time.Time) (next time.Time) {
 	aged := func(p *operatorpolicy.Policy) bool { return p.Age.Holds() && !p.MustNotHave }
 	if !slices.ContainsFunc(n.Enforcing(), aged) {
 		return next
@@ -155,9 +158,8 @@ func nextAge(n *state.Namespace, now time.Time) time.Time {
 		for i := range bundles {
 			seen, unknown := bundles[i].FirstSeen(n)
 			for _, p := range n.Governing(bundles[i].Package) {
-				ready := seen.Add(p.Age.Least)
-				if unknown == "" && p.Age.Holds() && now.Before(ready) && (next.IsZero() || ready.Before(next)) {
-					next = ready
+				if ready := seen.Add(p.Age.Least); unknown == "" && p.Age.Holds() && now.Before(ready) {
+					next = earliest(next, ready)
 				}
 			}
 		}
@@ -166,25 +168,20 @@ func nextAge(n *state.Namespace, now time.Time) time.Time {
 }
 
 // nextEnd returns when the first override or consent of a plan ends that is in force; zero if none does.
-func nextEnd(n *state.Namespace, now time.Time) time.Time {
-	var ends []time.Time
+func nextEnd(n *state.Namespace, now time.Time) (next time.Time) {
 	for _, plan := range n.Plans() {
 		for _, e := range evidence.Of(plan) {
 			if end, never, known := e.At(); known && !never && now.Before(end) {
-				ends = append(ends, end)
+				next = earliest(next, end)
 			}
 		}
 	}
-	if len(ends) == 0 {
-		return time.Time{}
-	}
-	return slices.MinFunc(ends, time.Time.Compare)
+	return next
 }
 
 // UpgradeDeadline returns when a plan that waits has waited for longer than a policy wants for an upgrade in it, by
 // spec.MaximumWait; zero for never, and if it is not known when the plan was created.
-func UpgradeDeadline(n *state.Namespace, plan *olm.InstallPlan) time.Time {
-	var deadline time.Time
+func UpgradeDeadline(n *state.Namespace, plan *olm.InstallPlan) (deadline time.Time) {
 	created, err := time.Parse(time.RFC3339, plan.Metadata.CreationTimestamp)
 	if err != nil || n == nil {
 		return deadline
@@ -195,8 +192,8 @@ func UpgradeDeadline(n *state.Namespace, plan *olm.InstallPlan) time.Time {
 			continue // a first installation
 		}
 		for _, p := range n.Governing(bundles[i].Package) {
-			if at := created.Add(p.MaximumWait); p.MaximumWait > 0 && (deadline.IsZero() || at.Before(deadline)) {
-				deadline = at
+			if p.MaximumWait > 0 {
+				deadline = earliest(deadline, created.Add(p.MaximumWait))
 			}
 		}
 	}

@@ -2,7 +2,6 @@ package rules
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/opgate/opgate/internal/text"
@@ -248,9 +247,7 @@ func JudgePlanStatusUpdate(in PlanStatusInput) verdict.Verdict {
 // rights in the namespace change.
 func Interrupted(p *olm.InstallPlan) bool {
 	return p.Status.Phase == olm.PhaseFailed && p.Spec.Approved && p.Status.ServiceAccount.Name != "" &&
-		slices.ContainsFunc(stepWebhooks, func(name string) bool {
-			return strings.Contains(p.Status.Message, `failed calling webhook "`+name+`"`)
-		})
+		slices.Contains(stepWebhooks, uncalled(p.Status.Message))
 }
 
 // stepWebhooks are the webhooks that receive what such an account writes.

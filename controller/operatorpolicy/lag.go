@@ -1,11 +1,9 @@
 package operatorpolicy
 
 import (
-	"strings"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
+	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/backstop"
 )
 
@@ -21,7 +19,8 @@ const (
 // refusedByBackstop reports whether the API server itself refused a write, by the admission policy that policies are
 // compiled to.
 func refusedByBackstop(err error) bool {
-	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "ValidatingAdmissionPolicy '"+backstop.Name+"'")
+	r := rules.RefusalOf(err)
+	return r != nil && r.Policy == backstop.Name
 }
 
 // lags records a refusal by the API server itself and returns how long there have been any.

@@ -3,15 +3,20 @@ package gate
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/opgate/opgate/admission/scenario"
 	"github.com/opgate/opgate/e2e/cluster"
 	"github.com/opgate/opgate/e2e/harness"
 	"github.com/opgate/opgate/e2e/internal/rights"
+	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // TestG25LeastPrivilege makes Opgate do all that it does at admission and looks at what it asked the API server for.
@@ -102,6 +107,49 @@ func TestAuditAnnotations(t *testing.T) {
 			t.Fatal(err)
 		}
 	}, map[string]string{"subscriptions.opgate.io/decision": "Allow"})
+}
+
+// TestOverridesInAuditLog plays, for each rule by which refusals are set aside, a scenario in which that happens: the
+// reason is in the API server's audit log.
+func TestOverridesInAuditLog(t *testing.T) {
+	e := harness.Shared(t)
+	scenarios, err := scenario.Load("../scenarios", scenario.Versions{
+		Kubernetes: kubernetesVersion(t, e), OpenShift: harness.OpenShiftVersion})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := e.InstallOLMv1(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, rule := range rules.Rules() {
+		if !rule.SetsAside {
+			continue
+		}
+		at := slices.IndexFunc(scenarios, func(s *scenario.Scenario) bool {
+			return s.Decision == verdict.Allow.String() && slices.Contains(s.Rules, rule.ID) && s.Catalog == nil
+		})
+		if at < 0 {
+			t.Errorf("no scenario sets a refusal aside by %s", rule.ID)
+			continue
+		}
+		before, err := harness.ReadAudit(e.AuditLog())
+		if err != nil {
+			t.Fatal(err)
+		}
+		playAll(t, e, scenarios[at:at+1], withBackstop)
+		events, err := harness.ReadAudit(e.AuditLog())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.ContainsFunc(events[len(before):], func(event harness.AuditEvent) bool {
+			return slices.ContainsFunc(slices.Collect(maps.Keys(event.Annotations)), func(key string) bool {
+				return strings.HasSuffix(key, ".opgate.io/override") &&
+					strings.Contains(event.Annotations[key], "("+string(rule.ID)+")")
+			})
+		}) {
+			t.Errorf("the audit log has no reason of %s", rule.ID)
+		}
+	}
 }
 
 // wantAudit makes a write and wants that annotations of the gate come with its event, these and no others.

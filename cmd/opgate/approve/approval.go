@@ -18,6 +18,7 @@ import (
 	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
 
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/evidence"
 )
 
@@ -114,8 +115,7 @@ func refusal(err error) string {
 		return err.Error()
 	}
 	message := status.Status().Message
-	if apierrors.IsForbidden(err) && strings.Contains(message, " cannot ") &&
-		!strings.Contains(message, "denied the request") {
+	if apierrors.IsForbidden(err) && strings.Contains(message, " cannot ") && rules.RefusalOf(err) == nil {
 		message += "; granted by ClusterRole opgate-approver"
 	}
 	return message

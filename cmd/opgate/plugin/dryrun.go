@@ -1,14 +1,10 @@
 package plugin
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
-	"slices"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -118,39 +114,9 @@ func (d *dryRun) approve(ctx context.Context, key types.NamespacedName) (*verdic
 	if err == nil {
 		return &verdict.Verdict{Decision: verdict.Allow}, nil
 	}
-	refusal, refused := refusalIn(err.Error())
-	if !refused || !apierrors.IsForbidden(err) {
+	refusal := rules.RefusalOf(err)
+	if refusal == nil {
 		return nil, err
 	}
-	return verdictOf(refusal), nil
-}
-
-// denied are the words of the API server before those of what refuses: a webhook, or a policy of its own.
-var denied = regexp.MustCompile(`denied (the )?request: `)
-
-// refusalIn returns what follows them; found is false for another error.
-func refusalIn(message string) (refusal string, found bool) {
-	at := denied.FindStringIndex(message)
-	if at == nil {
-		return "", false
-	}
-	return message[at[1]:], true
-}
-
-// verdictOf returns the verdict that a refusal is the text of. It is held if all rules that it names only hold.
-func verdictOf(refusal string) *verdict.Verdict {
-	v := &verdict.Verdict{Decision: verdict.Hold}
-	var first verdict.RuleID
-	for _, id := range inspect.Mentions(refusal) {
-		rule := rules.RuleOf(verdict.RuleID(id))
-		first = cmp.Or(first, rule.ID)
-		if slices.Contains(rule.Outcomes, verdict.OutcomeDeny) {
-			v.Decision = verdict.Deny
-		}
-	}
-	if first == "" {
-		v.Decision = verdict.Deny // by another webhook or policy
-	}
-	v.Reasons = []verdict.Reason{{Rule: first, Message: strings.TrimSpace(refusal)}}
-	return v
+	return &refusal.Verdict, nil
 }

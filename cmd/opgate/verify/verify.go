@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/rules"
 )
 
 const (
@@ -66,9 +67,8 @@ func (v *verification) try(ctx context.Context) (refusal string, err error) {
 			"that is neither Opgate's own nor in policy.excludedNamespaces", what, webhook)
 	}
 	message := messageOf(err)
-	switch {
-	case apierrors.IsForbidden(err) && strings.Contains(message,
-		fmt.Sprintf("admission webhook %q denied the request", webhook)):
+	switch r := rules.RefusalOf(err); {
+	case r != nil && r.Webhook == webhook:
 		return message, nil
 	case strings.Contains(message, "failed calling webhook"):
 		return "", fmt.Errorf("the API server cannot call the gate: %s", message)
