@@ -117,9 +117,9 @@ func (l *leader) withLoop(known *packages.Cache, streams *stream.Client) {
 		l.with(report.New(report.Options{Store: l.store, Writes: l.writes, Log: l.log.WithName("reports"), Now: l.now}))
 	}
 	if o.Ordering {
-		l.with(policy.New(policy.Options{Store: l.store, PendingGuards: dependency.PendingGuards(o.PendingGuards),
+		l.with(&policy.Controller{Store: l.store, PendingGuards: dependency.PendingGuards(o.PendingGuards),
 			Gatekeeper: o.GatekeeperTemplates, Grants: l.grants, ExcludedNamespaces: l.unjudged(), Key: l.key.Key,
-			Metrics: policy.NewMetrics(metrics.Registry), Writes: l.writes, Identity: l.identity,
-			Log: l.log.WithName("ordering"), Now: l.now}))
+			Metrics: policy.NewMetrics(metrics.Registry, l.store), Writes: l.writes, Events: l.events,
+			Log: l.log.WithName("ordering"), Now: l.now}, nil)
 	}
 }
