@@ -104,7 +104,7 @@ func (l *leader) withLoop(known *packages.Cache, streams *stream.Client) {
 		Escaped: l.records.ByConstraint, ExceptionEnd: l.policies.ExceptionEnd, Events: l.events, Grants: l.grants,
 		Log: l.log.WithName("constraints"), Now: l.now})
 	l.with(constraints, err)
-	l.with(escape.New(escape.Options{Store: l.store, Records: l.records, Mode: escape.Mode(o.Escapes),
+	l.with(escape.New(escape.Options{Store: l.store, Records: l.records,
 		ExcludedNamespaces: l.unjudged(), Metrics: l.escapes, Events: l.events, Writes: l.writes,
 		Log: l.log.WithName("escapes"), Now: l.now,
 		Changed: func(namespace string) {
