@@ -39,7 +39,7 @@ func (c *ObjectChange) Object() *Object { return cmp.Or(c.Now, c.Old) }
 func (s *Snapshot) fromNothing() *Change {
 	all := &Change{Snapshot: s, Namespaces: s.names(), Constraints: true}
 	for _, table := range s.cluster {
-		for _, o := range table.all() {
+		for _, o := range table.All() {
 			all.Objects = append(all.Objects, ObjectChange{Now: o})
 		}
 	}
@@ -128,7 +128,7 @@ func (b *Builder) build(now time.Time, events []event) (*Snapshot, *Change) {
 	}
 	for i, e := range d.cluster {
 		if e != nil {
-			d.next.cluster[i] = e.next
+			d.next.cluster[i] = e.Next
 		}
 	}
 	before := d.next.graph

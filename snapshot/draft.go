@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/opgate/opgate/internal/persistent"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/dependency"
@@ -21,7 +22,7 @@ type draft struct {
 	change *Change
 	// entries are the namespaces that differ; the value reports whether to notify subscribers.
 	entries map[string]*draftEntry
-	cluster [kindCount]*edit[*Object]
+	cluster [kindCount]*persistent.Edit[string, *Object]
 	// constraints is set if a Constraint, or a fact about the cluster, is new.
 	constraints  bool
 	graphChanges []ObjectChange
@@ -46,7 +47,7 @@ func (d *draft) apply(e *event) {
 	case e.pkg != "":
 		d.packages = append(d.packages, e.pkg)
 	case e.plansOf != "":
-		if _, known := d.next.namespaces.get(e.plansOf); known {
+		if _, known := d.next.namespaces.Get(e.plansOf); known {
 			n := d.entryOf(e.plansOf)
 			n.judged, n.notify = true, true
 		}
@@ -106,7 +107,7 @@ func (d *draft) move(old, now *Object) {
 
 func (d *draft) put(o *Object, notify bool) {
 	if o.concerns.cluster {
-		d.table(o.kind).set(o.Key().String(), o)
+		d.table(o.kind).Set(o.Key().String(), o)
 		return
 	}
 	e := d.entry(o, notify)
@@ -119,7 +120,7 @@ func (d *draft) put(o *Object, notify bool) {
 
 func (d *draft) take(o *Object, notify bool) {
 	if o.concerns.cluster {
-		d.table(o.kind).remove(o.Key().String())
+		d.table(o.kind).Remove(o.Key().String())
 		return
 	}
 	e := d.entry(o, notify)
@@ -128,9 +129,9 @@ func (d *draft) take(o *Object, notify bool) {
 	}
 }
 
-func (d *draft) table(kind *Kind) *edit[*Object] {
+func (d *draft) table(kind *Kind) *persistent.Edit[string, *Object] {
 	if d.cluster[kind.index] == nil {
-		d.cluster[kind.index] = d.next.cluster[kind.index].edit()
+		d.cluster[kind.index] = d.next.cluster[kind.index].Edit()
 	}
 	return d.cluster[kind.index]
 }
@@ -146,7 +147,7 @@ func (d *draft) entryOf(namespace string) *draftEntry {
 	e := d.entries[namespace]
 	if e == nil {
 		e = &draftEntry{}
-		if last, ok := d.next.namespaces.get(namespace); ok {
+		if last, ok := d.next.namespaces.Get(namespace); ok {
 			e.objects = slices.Clone(last.objects)
 		}
 		d.entries[namespace] = e
@@ -156,7 +157,7 @@ func (d *draft) entryOf(namespace string) *draftEntry {
 
 // setNamespaces writes the namespaces that changed into the snapshot.
 func (d *draft) setNamespaces() {
-	namespaces := d.next.namespaces.edit()
+	namespaces := d.next.namespaces.Edit()
 	for name, e := range d.entries {
 		switch {
 		case e.notify && e.judged:
@@ -164,13 +165,13 @@ func (d *draft) setNamespaces() {
 		case e.notify:
 			d.change.Workloads = append(d.change.Workloads, name)
 		}
-		last, known := d.next.namespaces.get(name)
+		last, known := d.next.namespaces.Get(name)
 		if !known {
 			last = &entry{}
 		}
 		if len(e.objects) == 0 {
 			d.setGlobal(name, last.global, nil)
-			namespaces.remove(name)
+			namespaces.Remove(name)
 			continue
 		}
 		next := &entry{objects: slices.Clip(e.objects)}
@@ -180,9 +181,9 @@ func (d *draft) setNamespaces() {
 			next.judged, next.global = d.judged(name, e.objects), next.globalPackages()
 			d.setGlobal(name, last.global, next.global)
 		}
-		namespaces.set(name, next)
+		namespaces.Set(name, next)
 	}
-	d.next.namespaces = namespaces.next
+	d.next.namespaces = namespaces.Next
 	slices.Sort(d.change.Namespaces)
 	slices.Sort(d.change.Workloads)
 	slices.Sort(d.change.Packages)
@@ -239,7 +240,7 @@ func (d *draft) setConstraints() {
 	d.next.constraints, d.next.facts = constraint.NewSet(from.Definitions, from.Facts), from.Facts
 	notify := !same || last.Reads(differ)
 	d.change.Constraints = d.change.Constraints || notify
-	for name, last := range d.next.namespaces.all() {
+	for name, last := range d.next.namespaces.All() {
 		e := d.entryOf(name)
 		e.judged, e.notify = true, e.notify || notify || differ&constraint.CatalogFacts != 0 &&
 			last.judged.JudgesByCatalogImage()
@@ -263,7 +264,7 @@ func (d *draft) setEverywhere() {
 		return
 	}
 	d.next.everywhere = now
-	for name := range d.next.namespaces.all() {
+	for name := range d.next.namespaces.All() {
 		e := d.entryOf(name)
 		e.judged, e.notify = true, true
 	}
@@ -347,7 +348,7 @@ func (d *draft) resuspend(before *dependency.Graph) {
 	if len(differ)+len(hiding) == 0 {
 		return
 	}
-	for name, last := range d.next.namespaces.all() {
+	for name, last := range d.next.namespaces.All() {
 		for _, o := range last.of(OperatorPolicies) {
 			if differ[dependency.OperatorPolicyRef(o.Namespace, o.Name)] || hiding[o.Namespace] {
 				e := d.entryOf(name)

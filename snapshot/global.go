@@ -9,7 +9,7 @@ import (
 // InstalledGlobally returns the namespaces, sorted, with a ClusterServiceVersion of a package and an OperatorGroup for
 // all namespaces. The slice must not be modified.
 func (s *Snapshot) InstalledGlobally(pkg string) []string {
-	namespaces, _ := s.global.get(pkg)
+	namespaces, _ := s.global.Get(pkg)
 	return namespaces
 }
 
@@ -54,15 +54,15 @@ func (d *draft) setGlobal(namespace string, before, after []string) {
 	if slices.Equal(before, after) {
 		return
 	}
-	global := d.next.global.edit()
+	global := d.next.global.Edit()
 	for _, pkg := range before {
 		if !slices.Contains(after, pkg) {
 			others := slices.DeleteFunc(slices.Clone(d.next.InstalledGlobally(pkg)),
 				func(name string) bool { return name == namespace })
 			if len(others) == 0 {
-				global.remove(pkg)
+				global.Remove(pkg)
 			} else {
-				global.set(pkg, others)
+				global.Set(pkg, others)
 			}
 			d.change.Packages = append(d.change.Packages, pkg)
 		}
@@ -71,9 +71,9 @@ func (d *draft) setGlobal(namespace string, before, after []string) {
 		if !slices.Contains(before, pkg) {
 			others := d.next.InstalledGlobally(pkg)
 			i, _ := slices.BinarySearch(others, namespace)
-			global.set(pkg, slices.Insert(slices.Clone(others), i, namespace))
+			global.Set(pkg, slices.Insert(slices.Clone(others), i, namespace))
 			d.change.Packages = append(d.change.Packages, pkg)
 		}
 	}
-	d.next.global = global.next
+	d.next.global = global.Next
 }

@@ -43,7 +43,7 @@ func (d *draft) rejudgePackages() {
 		return
 	}
 	d.change.Packages = append(d.change.Packages, d.packages...)
-	for name, e := range d.next.namespaces.all() {
+	for name, e := range d.next.namespaces.All() {
 		if slices.ContainsFunc(d.packages, e.judged.JudgesByPackage) {
 			e := d.entryOf(name)
 			e.judged, e.notify = true, true

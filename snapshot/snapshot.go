@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/opgate/opgate/internal/persistent"
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/rules/constraint"
@@ -22,11 +23,11 @@ import (
 // Snapshot is the observed state of the cluster at one time. It is immutable: it is read without locks while the
 // feed builds the next one.
 type Snapshot struct {
-	namespaces *table[*entry]
+	namespaces *persistent.Map[string, *entry]
 	// cluster has the objects of each kind that belong to the cluster, by namespace/name.
-	cluster [kindCount]*table[*Object]
+	cluster [kindCount]*persistent.Map[string, *Object]
 	// global has the namespaces in which a package is installed for all namespaces, by package.
-	global *table[[]string]
+	global *persistent.Map[string, []string]
 	// constraints are in every namespace as well; constraintObjects are their stored objects, sorted by name.
 	constraints       *constraint.Set
 	facts             facts.Cluster
@@ -73,7 +74,7 @@ type Seen struct {
 // Namespace returns the observed state of a namespace; nil, which rules read as an empty one, if nothing is known and
 // no Constraint applies, and no policy to every namespace.
 func (s *Snapshot) Namespace(name string) *state.Namespace {
-	if e, ok := s.namespaces.get(name); ok && e.judged != nil {
+	if e, ok := s.namespaces.Get(name); ok && e.judged != nil {
 		return e.judged
 	}
 	// Constraints on CatalogSources or OperatorGroups alone count as well.
@@ -93,7 +94,7 @@ func (s *Snapshot) WithDependencies(name string) *state.Namespace {
 func (s *Snapshot) All() iter.Seq[*state.Namespace] {
 	return func(yield func(*state.Namespace) bool) {
 		for _, name := range s.names() {
-			if e, _ := s.namespaces.get(name); e.judged != nil && !yield(e.judged) {
+			if e, _ := s.namespaces.Get(name); e.judged != nil && !yield(e.judged) {
 				return
 			}
 		}
@@ -101,8 +102,8 @@ func (s *Snapshot) All() iter.Seq[*state.Namespace] {
 }
 
 func (s *Snapshot) names() []string {
-	names := make([]string, 0, s.namespaces.len())
-	for name := range s.namespaces.all() {
+	names := make([]string, 0, s.namespaces.Len())
+	for name := range s.namespaces.All() {
 		names = append(names, name)
 	}
 	slices.Sort(names)
@@ -114,19 +115,19 @@ func (s *Snapshot) names() []string {
 func (s *Snapshot) Objects(kind *Kind, concern Subject) []*Object {
 	if concern.cluster {
 		var all []*Object
-		for _, o := range s.cluster[kind.index].all() {
+		for _, o := range s.cluster[kind.index].All() {
 			all = append(all, o)
 		}
 		return all
 	}
-	e, _ := s.namespaces.get(concern.namespace)
+	e, _ := s.namespaces.Get(concern.namespace)
 	return e.of(kind)
 }
 
 // Each yields all objects of a kind, grouped by namespace if they belong to namespaces. They must not be modified.
 func (s *Snapshot) Each(kind *Kind) iter.Seq[*Object] {
 	return func(yield func(*Object) bool) {
-		for _, o := range s.cluster[kind.index].all() {
+		for _, o := range s.cluster[kind.index].All() {
 			if !yield(o) {
 				return
 			}
@@ -134,7 +135,7 @@ func (s *Snapshot) Each(kind *Kind) iter.Seq[*Object] {
 		if kind.subject(types.NamespacedName{}).cluster {
 			return // none in the namespaces, of which there may be many
 		}
-		for _, e := range s.namespaces.all() {
+		for _, e := range s.namespaces.All() {
 			for _, o := range e.of(kind) {
 				if !yield(o) {
 					return
@@ -147,7 +148,7 @@ func (s *Snapshot) Each(kind *Kind) iter.Seq[*Object] {
 // Object returns an object of a kind that belongs to a subject, nil if there is none.
 func (s *Snapshot) Object(kind *Kind, concern Subject, key types.NamespacedName) *Object {
 	if concern.cluster {
-		o, _ := s.cluster[kind.index].get(key.String())
+		o, _ := s.cluster[kind.index].Get(key.String())
 		return o
 	}
 	objects := s.Objects(kind, concern)
@@ -207,7 +208,7 @@ func (s *Snapshot) ConstraintObjects() []*constraintv1.Constraint { return s.con
 // Governed lists the namespaces that policies govern, sorted; it contains "" if some govern nothing yet.
 func (s *Snapshot) Governed() []string {
 	var names []string
-	for name, e := range s.namespaces.all() {
+	for name, e := range s.namespaces.All() {
 		if len(e.judged.Policies()) > 0 {
 			names = append(names, name)
 		}

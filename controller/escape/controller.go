@@ -13,18 +13,7 @@ import (
 	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/controller/manager"
 	"github.com/opgate/opgate/internal/events"
-	"github.com/opgate/opgate/rules/verdict"
 	"github.com/opgate/opgate/snapshot"
-)
-
-// Mode is what to do with an escape.
-type Mode string
-
-const (
-	// Report reports it.
-	Report Mode = "report"
-	// Remove also deletes it, if that is safe.
-	Remove Mode = "remove"
 )
 
 const (
@@ -42,14 +31,12 @@ type Options struct {
 	Store *snapshot.Store
 	// Records are the known escapes. Required.
 	Records *Records
-	// Mode is what to do with an escape. Default: Report.
-	Mode Mode
 	// ExcludedNamespaces are those that the webhook configurations exclude.
 	ExcludedNamespaces []string
 	// Metrics count escapes, Writes count the writes. Required.
 	Metrics *Metrics
 	Writes  *apply.Metrics
-	// Events records what was found and deleted, on ClusterServiceVersions. Default: nothing is recorded.
+	// Events records what was found, on ClusterServiceVersions. Default: nothing is recorded.
 	Events *events.Recorder
 	// Changed is called with the namespace of an escape that was found, or that is resolved. Default: not called.
 	Changed func(namespace string)
@@ -82,9 +69,7 @@ func New(o Options) (*Controller, error) {
 // for one manager after another.
 func (c *Controller) AddTo(mgr ctrl.Manager) error {
 	r := &reconciler{Controller: c, reader: mgr.GetAPIReader(),
-		writer: apply.Writer{Client: mgr.GetClient(), Store: c.Store, Metrics: c.Writes},
-		outage: c.Records.lease.LastRenewal, until: c.ready().Add(settling), proven: provenBy(c.Store.Load()),
-		judged: map[types.UID]bool{}}
+		outage: c.Records.lease.LastRenewal, until: c.ready().Add(settling), judged: map[types.UID]bool{}}
 	return manager.Registration[types.NamespacedName]{
 		Name:       "escape",
 		Reconciler: r,
@@ -110,24 +95,4 @@ func (r *reconciler) changed(change *snapshot.Change) {
 			r.queue.Add(one.key())
 		}
 	}
-}
-
-// provenBy returns the generations in which policies and Constraints were in force before this process started: Opgate
-// writes status.observedGeneration only while it runs, and the API server refuses changes of them while it does not.
-func provenBy(current *snapshot.Snapshot) map[verdict.PolicyRef]int64 {
-	proven := map[verdict.PolicyRef]int64{}
-	for _, c := range current.ConstraintObjects() {
-		if c.Status.ObservedGeneration == c.Generation {
-			proven[verdict.PolicyRef{Kind: verdict.KindConstraint, Name: c.Name}] = c.Generation
-		}
-	}
-	for ns := range current.All() {
-		for _, p := range ns.Policies() {
-			if p.Object != nil && p.Object.Status.ObservedGeneration == p.Object.Generation {
-				proven[verdict.PolicyRef{Kind: verdict.KindOperatorPolicy, Namespace: p.Namespace,
-					Name: p.Name}] = p.Object.Generation
-			}
-		}
-	}
-	return proven
 }

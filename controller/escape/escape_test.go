@@ -5,50 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/opgate/opgate/rules"
-	"github.com/opgate/opgate/rules/verdict"
 	"github.com/opgate/opgate/snapshot"
 )
-
-var curated = verdict.PolicyRef{Kind: verdict.KindConstraint, Name: "curated"}
-
-// TestRemovable checks what --escapes=remove may delete.
-func TestRemovable(t *testing.T) {
-	refusal := func(generation int64, deny bool) rules.Escape {
-		return rules.Escape{Source: curated, Generation: generation, Deny: deny, Message: "no"}
-	}
-	inForce := func(verdict.PolicyRef, int64) bool { return true }
-	notKnown := func(verdict.PolicyRef, int64) bool { return false }
-	for _, c := range []struct {
-		name   string
-		then   rules.Escape
-		proven func(verdict.PolicyRef, int64) bool
-		now    []rules.Escape
-		want   bool
-	}{
-		{name: "refused then and now", then: refusal(2, true), proven: inForce, now: []rules.Escape{refusal(2, true)},
-			want: true},
-		{name: "the Constraint was edited since", then: refusal(2, true), proven: inForce,
-			now: []rules.Escape{refusal(3, true)}},
-		{name: "it is not known what was in force", then: refusal(2, true), proven: notKnown,
-			now: []rules.Escape{refusal(2, true)}},
-		{name: "template text was resolved", then: refusal(0, true), proven: inForce,
-			now: []rules.Escape{refusal(0, true)}},
-		{name: "it was only held", then: refusal(2, false), proven: inForce, now: []rules.Escape{refusal(2, true)}},
-		{name: "it is only held", then: refusal(2, true), proven: inForce, now: []rules.Escape{refusal(2, false)}},
-		{name: "the plan is pruned", then: refusal(2, true), proven: inForce},
-		{name: "another guard refuses it now", then: refusal(2, true), proven: inForce,
-			now: []rules.Escape{{Source: verdict.PolicyRef{Kind: verdict.KindConstraint, Name: "other"}, Generation: 2,
-				Deny: true}}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			r := record{Reasons: reasonsOf([]rules.Escape{c.then}, c.proven)}
-			if got := r.removable(c.now); got != c.want {
-				t.Errorf("removable is %t", got)
-			}
-		})
-	}
-}
 
 // TestCandidate checks which ClusterServiceVersions admission may not have reviewed.
 func TestCandidate(t *testing.T) {

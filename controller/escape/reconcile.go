@@ -3,7 +3,6 @@ package escape
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"reflect"
 	"slices"
 	"time"
@@ -32,13 +31,10 @@ type reconciler struct {
 	*Controller
 	// reader reads complete ClusterServiceVersions.
 	reader client.Reader
-	writer apply.Writer
 	// outage returns the time since when no replica may have answered reviews; zero if none ever did.
 	outage func() time.Time
 	// until is the time from which this replica is sure to receive reviews.
 	until time.Time
-	// proven are the generations of policies that were in force before the outage.
-	proven map[verdict.PolicyRef]int64
 	// judged are the candidates that were judged. There is one worker.
 	judged map[types.UID]bool
 }
@@ -70,7 +66,7 @@ func (r *reconciler) Reconcile(ctx context.Context, key types.NamespacedName) (r
 	if !ns.Decidable() {
 		return reconcile.Result{RequeueAfter: retryDelay}, nil
 	}
-	csv, version, err := r.read(ctx, head)
+	csv, err := r.read(ctx, head)
 	if err != nil || csv == nil {
 		return reconcile.Result{}, err
 	}
@@ -83,22 +79,10 @@ func (r *reconciler) Reconcile(ctx context.Context, key types.NamespacedName) (r
 		escapes = slices.DeleteFunc(escapes,
 			func(e rules.Escape) bool { return !r.before(current, ns, e.Source, head) })
 	}
-	next := record{UID: head.UID, Namespace: key.Namespace, Name: key.Name}
-	switch {
-	case !known && recorded: // its plan was deleted
+	next := record{UID: head.UID, Namespace: key.Namespace, Name: key.Name, Reasons: reasonsOf(escapes)}
+	if !known && recorded { // its plan was deleted: what it was refused for stays, unless the policy was edited
 		next.Reasons = slices.DeleteFunc(slices.Clone(old.Reasons),
 			func(why reason) bool { return ns.GenerationOf(why.guard()) != why.Generation })
-	case recorded:
-		next.Reasons = reasonsOf(escapes, func(g verdict.PolicyRef, generation int64) bool {
-			return slices.ContainsFunc(old.Reasons,
-				func(why reason) bool { return why.guard() == g && why.Generation == generation })
-		})
-	default:
-		// What was written shortly before the outage counts as written in it; a policy may have changed since.
-		later := head.CreationTimestamp.After(r.outage().Add(skew))
-		next.Reasons = reasonsOf(escapes, func(g verdict.PolicyRef, generation int64) bool {
-			return r.proven[g] == generation && (generation == 1 || later)
-		})
 	}
 	if len(next.Reasons) == 0 {
 		if recorded {
@@ -114,32 +98,26 @@ func (r *reconciler) Reconcile(ctx context.Context, key types.NamespacedName) (r
 	if !recorded {
 		r.Log.Info("found an operator that was installed while Opgate was not running and is not allowed",
 			"namespace", key.Namespace, "clusterserviceversion", key.Name, "reasons", next.message())
-		r.report(&next, "Escaped", events.Install, next.message())
-	}
-	if r.Mode == Remove && known && next.removable(escapes) {
-		return reconcile.Result{}, r.remove(ctx, head, version, &next)
+		r.report(&next)
 	}
 	return reconcile.Result{}, nil
 }
 
 // read reads a complete ClusterServiceVersion; nil if it has changed.
-func (r *reconciler) read(
-	ctx context.Context, head *snapshot.Object,
-) (csv *olm.CSV, resourceVersion string, err error) {
+func (r *reconciler) read(ctx context.Context, head *snapshot.Object) (*olm.CSV, error) {
 	u := &unstructured.Unstructured{}
 	u.SetGroupVersionKind(snapshot.ClusterServiceVersions.GroupVersionKind)
 	if err := r.reader.Get(ctx, head.Key(), u); err != nil {
-		return nil, "", client.IgnoreNotFound(err)
+		return nil, client.IgnoreNotFound(err)
 	}
 	if u.GetUID() != head.UID {
-		return nil, "", nil
+		return nil, nil
 	}
 	raw, err := json.Marshal(u.Object)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
-	csv, err = olm.DecodeCSV(raw)
-	return csv, u.GetResourceVersion(), err
+	return olm.DecodeCSV(raw)
 }
 
 // before reports whether a policy existed before a ClusterServiceVersion. Creation times have a resolution of seconds:
@@ -189,25 +167,11 @@ func (r *reconciler) store(ctx context.Context, all []record, namespace string) 
 	return nil
 }
 
-// remove deletes an escape, if it is unchanged since it was judged.
-func (r *reconciler) remove(ctx context.Context, head *snapshot.Object, version string, one *record) error {
-	live := &unstructured.Unstructured{Object: head.CSV().Metadata.Reference(olm.ClusterServiceVersionGVK)}
-	live.SetResourceVersion(version)
-	if err := r.writer.Do(ctx, apply.Delete, live, live); err != nil {
-		// also after a conflict: it is judged again
-		return fmt.Errorf("delete ClusterServiceVersion %s: %w", one.key(), err)
-	}
-	r.Log.Info("deleted", "namespace", one.Namespace, "name", one.Name, "reasons", one.message())
-	r.report(one, "EscapeRemoved", events.Delete, one.message()+"; Opgate has deleted it")
-	return nil
-}
-
 // report records an event on the ClusterServiceVersion.
-func (r *reconciler) report(one *record, reason, action, message string) {
+func (r *reconciler) report(one *record) {
 	r.Events.Record(events.Event{
 		Regarding: corev1.ObjectReference{APIVersion: olm.V1alpha1.String(), Kind: olm.KindClusterServiceVersion,
-			Namespace: one.Namespace,
-			Name:      one.Name, UID: one.UID},
-		Reason: reason, Action: action, Warning: true, Note: message,
+			Namespace: one.Namespace, Name: one.Name, UID: one.UID},
+		Reason: "Escaped", Action: events.Install, Warning: true, Note: one.message(),
 	})
 }

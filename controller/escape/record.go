@@ -36,7 +36,7 @@ type reason struct {
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name"`
-	// Generation is that of the policy in force before the outage; 0 if it is not known, or if the policy only holds.
+	// Generation is that of the policy; 0 if its verdict depends on more than its spec, or if it only holds.
 	Generation int64  `json:"generation,omitempty"`
 	Message    string `json:"message"`
 }
@@ -65,24 +65,13 @@ func (r *record) message() string {
 	return text
 }
 
-// removable reports whether a policy refuses it now that refused it when it was recorded, in the generation in force
-// before the outage.
-func (r *record) removable(now []rules.Escape) bool {
-	return slices.ContainsFunc(now, func(e rules.Escape) bool {
-		return e.Deny && e.Generation > 0 && slices.ContainsFunc(r.Reasons, func(why reason) bool {
-			return why.guard() == e.Source && why.Generation == e.Generation
-		})
-	})
-}
-
-// reasonsOf returns the records of reasons. Proven are the generations of policies that were in force before the
-// outage.
-func reasonsOf(escapes []rules.Escape, proven func(g verdict.PolicyRef, generation int64) bool) []reason {
+// reasonsOf returns the records of reasons.
+func reasonsOf(escapes []rules.Escape) []reason {
 	var reasons []reason
 	for _, e := range escapes {
 		why := reason{Kind: e.Source.Kind, Namespace: e.Source.Namespace, Name: e.Source.Name,
 			Message: text.Truncate(e.Message, maxMessage)}
-		if e.Deny && e.Generation > 0 && proven(e.Source, e.Generation) {
+		if e.Deny {
 			why.Generation = e.Generation
 		}
 		reasons = append(reasons, why)

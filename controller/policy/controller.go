@@ -1,3 +1,8 @@
+// Package policy reconciles Policies and PolicySets: it creates the objects of their templates when their dependencies
+// are met, deletes or suspends them when the dependencies are not met any more, and writes the status of both.
+//
+// It is driven by events alone. The observed state comes from the snapshot and from the watches of package watches;
+// package rules/dependency decides what to do.
 package policy
 
 import (
@@ -5,6 +10,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
@@ -13,12 +20,18 @@ import (
 	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/controller/manager"
 	"github.com/opgate/opgate/controller/policy/watches"
+	"github.com/opgate/opgate/internal/events"
 	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/rules/grant"
 	"github.com/opgate/opgate/snapshot"
 )
 
-// keyPeriod is the interval in which the key of marks is checked until it is known.
-const keyPeriod = 100 * time.Millisecond
+const (
+	// workers is the number of Policies that are reconciled concurrently. A worker mostly waits for the API server.
+	workers = 16
+	// keyPeriod is the interval in which the key of marks is checked until it is known.
+	keyPeriod = 100 * time.Millisecond
+)
 
 type (
 	storedPolicy = snapshot.Policy
@@ -37,18 +50,34 @@ const (
 	set    subject = "set"
 )
 
-// Controller reconciles Policies and PolicySets while this replica leads.
+// Controller reconciles Policies and PolicySets while this replica leads. All fields are required unless they have a
+// default.
 type Controller struct {
-	Options
-	queue manager.Queue[work]
-}
+	// Store provides Policies and PolicySets.
+	Store *snapshot.Store
+	// Metrics export the states of Policies and the number of watches, Writes count the writes.
+	Metrics *Metrics
+	Writes  *apply.Metrics
+	// PendingGuards is what to do with an OperatorPolicy or a Constraint whose dependencies are not met.
+	PendingGuards dependency.PendingGuards
+	// Gatekeeper allows kinds of Gatekeeper in templates.
+	Gatekeeper bool
+	// Grants are the rights that the installation withholds. Default: none.
+	Grants grant.Set
+	// ExcludedNamespaces are those that the webhook configurations exclude, Opgate's own among them. The permissions of
+	// the authors of Policies there were not checked, so nothing of those Policies is applied. Default: none.
+	ExcludedNamespaces []string
+	// Key returns the key that the marks of Policies are signed with, nil while it is not known: until then nothing is
+	// done.
+	Key func() []byte
+	// Events records what changes in the status of a Policy.
+	Events *events.Recorder
+	// Log receives writes at V(0). Default: none.
+	Log logr.Logger
+	// Now is the clock.
+	Now func() time.Time
 
-// New returns a Controller. AddTo adds it to a manager.
-func New(o Options) (*Controller, error) {
-	if err := o.complete(); err != nil {
-		return nil, err
-	}
-	return &Controller{Options: o}, nil
+	queue manager.Queue[work]
 }
 
 // AddTo adds the controller to a manager, to run while it leads. It may be called for one manager after another: each
@@ -59,20 +88,15 @@ func (c *Controller) AddTo(mgr ctrl.Manager) error {
 		return fmt.Errorf("make a client of template objects: %w", err)
 	}
 	r := &reconciler{Controller: c, objects: objects,
-		budget: budget{shared: dependency.NewBudget(dependency.DefaultLimits)},
 		writer: apply.Writer{Client: mgr.GetClient(), Store: c.Store, Metrics: c.Writes}}
-	r.watches, err = watches.New(watches.Options{Client: objects, Notify: r.notify, Gatekeeper: c.Gatekeeper,
-		Log: c.Log})
-	if err != nil {
-		return err
-	}
+	r.watches = watches.New(watches.Options{Client: objects, Notify: r.notify, Gatekeeper: c.Gatekeeper, Log: c.Log})
 	if err := mgr.Add(r.watches); err != nil {
 		return fmt.Errorf("add the watches of Policies: %w", err)
 	}
 	return manager.Registration[work]{
 		Name:       "ordering",
 		Reconciler: r,
-		Workers:    c.Workers,
+		Workers:    workers,
 		Queue:      &c.queue,
 		Store:      c.Store,
 		Changed:    r.changed,
@@ -81,7 +105,64 @@ func (c *Controller) AddTo(mgr ctrl.Manager) error {
 			return wait.PollUntilContextCancel(ctx, keyPeriod, true,
 				func(context.Context) (bool, error) { return len(c.Key()) > 0, nil })
 		},
-		Started: func() { c.Metrics.started(r.watches.Open) },
-		Stopped: c.Metrics.stopped,
+		Started: func() { c.Metrics.watches.Store(r.watches) },
+		Stopped: func() { c.Metrics.watches.Store(nil) },
 	}.AddTo(mgr)
+}
+
+// enqueue enqueues Policies or PolicySets.
+func (r *reconciler) enqueue(of subject, keys ...types.NamespacedName) {
+	for _, key := range keys {
+		r.queue.Add(work{of, key})
+	}
+}
+
+// notify enqueues a Policy when one of its dependencies or objects may have changed.
+func (r *reconciler) notify(key types.NamespacedName) { r.enqueue(policy, key) }
+
+// changed enqueues what changes of Policies, PolicySets and CustomResourceDefinitions affect.
+func (r *reconciler) changed(change *snapshot.Change) {
+	for i := range change.Objects {
+		old, now := change.Objects[i].Old, change.Objects[i].Now
+		switch o := change.Objects[i].Object(); o.Kind() {
+		case snapshot.Policies:
+			var before, after *storedPolicy
+			if old != nil {
+				before = old.Policy()
+			}
+			if now != nil {
+				after = now.Policy()
+			}
+			r.policyChanged(o.Key(), before, after)
+		case snapshot.PolicySets:
+			r.enqueue(set, o.Key())
+			if old == nil || now == nil || old.PolicySet().Known().Observed() != now.PolicySet().Known().Observed() {
+				r.enqueue(policy, r.watches.Dependents(dependency.SetRef(o.Namespace, o.Name))...)
+			}
+		case snapshot.CustomResourceDefinitions:
+			r.watches.Define(old, now)
+		}
+	}
+}
+
+func (r *reconciler) policyChanged(key types.NamespacedName, old, now *storedPolicy) {
+	if old == nil || now == nil || !equality.Semantic.DeepEqual(old.Object, now.Object) {
+		r.enqueue(policy, key)
+	}
+	if old != nil && now != nil && old.Read.Observed() == now.Read.Observed() && old.Disabled() == now.Disabled() {
+		return
+	}
+	r.enqueue(policy, r.watches.Dependents(dependency.PolicyRef(key.Namespace, key.Name))...)
+	r.enqueue(set, r.setsOf(key)...)
+}
+
+// setsOf returns the PolicySets that name a Policy. Nothing is stored for each member, since a PolicySet may have many
+// (threat O40).
+func (r *reconciler) setsOf(policy types.NamespacedName) (keys []types.NamespacedName) {
+	for o := range r.Store.Load().Each(snapshot.PolicySets) {
+		if s := o.PolicySet().Known(); s != nil && s.Namespace == policy.Namespace && s.Has(policy.Name) {
+			keys = append(keys, s.Key())
+		}
+	}
+	return keys
 }

@@ -21,9 +21,8 @@ import (
 type reconciler struct {
 	*Controller
 	watches *watches.Watches
-	members members
 	state   state
-	budget  budget
+	budget  dependency.Budget
 	// objects writes the objects of templates, writer all others.
 	objects dynamic.Interface
 	writer  apply.Writer
@@ -34,10 +33,11 @@ func (r *reconciler) Reconcile(ctx context.Context, w work) (reconcile.Result, e
 	if w.subject == set {
 		return reconcile.Result{}, r.reconcileSet(ctx, w.NamespacedName)
 	}
-	stored := r.Store.Load().Policy(w.NamespacedName)
+	current := r.Store.Load()
+	stored := current.Policy(w.NamespacedName)
 	if stored == nil {
 		r.watches.Set(w.NamespacedName, nil)
-		r.enqueue(policy, r.budget.forget(w.NamespacedName)...)
+		r.assign(dependency.Waiter{Namespace: w.Namespace, Name: w.Name})
 		r.state.forget(w.NamespacedName)
 		return reconcile.Result{}, nil
 	}
@@ -46,7 +46,7 @@ func (r *reconciler) Reconcile(ctx context.Context, w work) (reconcile.Result, e
 	}
 	rec := &reconciliation{reconciler: r, stored: stored, key: w.NamespacedName,
 		state: r.state.policy(w.NamespacedName, stored.UID), now: r.Now(),
-		read: r.scoped(stored.Read), live: r.owned(w.NamespacedName),
+		read: current.Graph().Policy(w.Namespace, w.Name), live: r.owned(w.NamespacedName),
 		observed: map[watches.Target]dependency.Observed{}}
 	err := rec.reconcile(ctx)
 	return reconcile.Result{RequeueAfter: rec.after}, err
@@ -115,14 +115,6 @@ func (rec *reconciliation) reconcile(ctx context.Context) error {
 	return errors.Join(append(errs, rec.release(ctx), rec.status(ctx, outcomes))...)
 }
 
-// scoped returns a parsed Policy, with namespaces only for namespaced kinds.
-func (r *reconciler) scoped(read *dependency.Policy) *dependency.Policy {
-	return read.Scoped(func(group, kind string) bool {
-		k, served := r.watches.Kinds().Lookup(group, kind)
-		return served && !k.Namespaced
-	})
-}
-
 // excluded reports whether Policies of a namespace are ignored.
 func (r *reconciler) excluded(namespace string) bool {
 	return slices.Contains(r.ExcludedNamespaces, namespace)
@@ -156,7 +148,7 @@ func (rec *reconciliation) applicable(t *dependency.Template) bool {
 	}
 	kind, served := rec.watches.Kinds().Lookup(t.Ref.Group, t.Ref.Kind)
 	_, forbidden := rec.watches.Template(t.Ref.Group, t.Ref.Kind)
-	return kindFault(t, kind, served, &rec.Options, forbidden) == ""
+	return kindFault(t, kind, served, rec.Controller, forbidden) == ""
 }
 
 // targets returns what the Policy needs to observe: its dependencies and the objects of its templates.
@@ -182,15 +174,25 @@ func (rec *reconciliation) targets() []watches.Target {
 
 // follow watches those targets that are within the budget, and enqueues the Policies whose share changes.
 func (rec *reconciliation) follow(targets []watches.Target) {
-	objects := map[dependency.Ref]struct{}{}
+	waiter := dependency.Waiter{Namespace: rec.key.Namespace, Name: rec.key.Name,
+		Created: rec.stored.CreationTimestamp.Time}
 	for _, t := range targets {
 		if !t.Template {
-			objects[t.Ref] = struct{}{}
+			waiter.Objects = append(waiter.Objects, t.Ref)
 		}
 	}
-	rec.enqueue(policy, rec.budget.set(rec.stored, objects)...)
+	slices.SortFunc(waiter.Objects, dependency.Ref.Compare)
+	waiter.Objects = slices.Compact(waiter.Objects)
+	rec.assign(waiter)
 	rec.watches.Set(rec.key, slices.DeleteFunc(targets,
-		func(t watches.Target) bool { return !t.Template && rec.budget.beyond(rec.key, t.Ref) }))
+		func(t watches.Target) bool { return !t.Template && rec.budget.Beyond(rec.key, t.Ref) }))
+}
+
+// assign assigns watches to a Policy, and enqueues the other Policies whose share changes.
+func (r *reconciler) assign(w dependency.Waiter) {
+	for _, ref := range r.budget.Set(w) {
+		r.notify(types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name})
+	}
 }
 
 func target(d dependency.Dependency) watches.Target {
@@ -218,8 +220,8 @@ func (rec *reconciliation) observe(d dependency.Dependency) dependency.Observed 
 
 // observeNow reads Policies and PolicySets from the store, all other objects from the watches.
 func (rec *reconciliation) observeNow(d dependency.Dependency) dependency.Observed {
-	if rec.budget.beyond(rec.key, d.Ref) {
-		return dependency.Observed{Reason: dependency.TooMany, Detail: dependency.DefaultLimits.BeyondText()}
+	if rec.budget.Beyond(rec.key, d.Ref) {
+		return dependency.Observed{Reason: dependency.TooMany, Detail: dependency.TooManyText()}
 	}
 	observed := rec.watches.Observe(target(d))
 	if observed.Reason == dependency.NoKind {
@@ -252,7 +254,7 @@ func (rec *reconciliation) noteCycle() {
 	}
 	rec.state.cycle = found
 	waiting := []dependency.Ref{dependency.PolicyRef(rec.key.Namespace, rec.key.Name)}
-	for _, s := range rec.members.sets(rec.key) {
+	for _, s := range rec.setsOf(rec.key) {
 		waiting = append(waiting, dependency.SetRef(s.Namespace, s.Name))
 	}
 	for i := range rec.read.Templates {
@@ -261,4 +263,91 @@ func (rec *reconciliation) noteCycle() {
 	for _, ref := range waiting {
 		rec.enqueue(policy, rec.watches.Dependents(ref)...)
 	}
+}
+
+// prune deletes objects of the Policy that have no template any more; all of them if the Policy is disabled.
+func (rec *reconciliation) prune(ctx context.Context) error {
+	kept := map[dependency.Ref]bool{}
+	for i := range rec.read.Templates {
+		kept[rec.read.Templates[i].Ref] = !rec.read.Disabled
+	}
+	rec.state.keep(kept, rec.live)
+	if (!rec.read.NamesKnown || !rec.verified) && !rec.read.Disabled {
+		return nil // an unknown name might be any of them, and an unverified Policy changes nothing
+	}
+	return rec.deleteAll(ctx, func(u *unstructured.Unstructured) bool { return !kept[refOf(u)] })
+}
+
+// finish deletes the cluster-scoped objects of a Policy that is being deleted, and then removes the finalizer.
+// Namespaced objects are garbage collected, since the Policy owns them.
+func (rec *reconciliation) finish(ctx context.Context) error {
+	rec.verify()
+	rec.follow(rec.targets())
+	if !slices.Contains(rec.stored.Finalizers, dependency.Finalizer) {
+		return nil
+	}
+	err := rec.deleteAll(ctx, func(u *unstructured.Unstructured) bool { return u.GetNamespace() == "" })
+	if err != nil {
+		return err
+	}
+	return rec.release(ctx)
+}
+
+// release removes the finalizer if no cluster-scoped object is left that requires it.
+func (rec *reconciliation) release(ctx context.Context) error {
+	if !slices.Contains(rec.stored.Finalizers, dependency.Finalizer) {
+		return nil
+	}
+	kinds := rec.watches.Kinds()
+	for ref := range rec.live {
+		if ref.Namespace == "" {
+			return nil // the deletion event enqueues the Policy
+		}
+	}
+	if !rec.read.Deleting && !rec.read.Disabled {
+		for i := range rec.read.Templates {
+			ref := rec.read.Templates[i].Ref
+			if k, served := kinds.Lookup(ref.Group, ref.Kind); served && !k.Namespaced {
+				return nil
+			}
+		}
+	}
+	for _, k := range kinds.Templates() {
+		if k.Namespaced {
+			continue
+		}
+		if ready, forbidden := rec.watches.Template(k.Group, k.Kind); !ready && forbidden == nil {
+			rec.again(retryDelay) // not read yet: the objects may belong to any Policy
+			return nil
+		}
+	}
+	_, err := rec.setFinalizer(ctx, rec.stored, false)
+	rec.stale = true
+	return err
+}
+
+// deleteAll deletes some of the Policy's objects, in a fixed order. A deletion that fails does not stop the others.
+func (rec *reconciliation) deleteAll(ctx context.Context, some func(*unstructured.Unstructured) bool) error {
+	var errs []error
+	for _, u := range sorted(rec.live) {
+		if !some(u) || u.GetDeletionTimestamp() != nil || !dependency.LiveOf(u.Object, rec.read).Ours {
+			continue
+		}
+		ref := refOf(u)
+		kind, served := rec.watches.Kinds().Lookup(ref.Group, ref.Kind)
+		if !served {
+			continue
+		}
+		errs = append(errs, rec.delete(ctx, kind, rec.state.template(ref), u).err)
+	}
+	return errors.Join(errs...)
+}
+
+func sorted(live map[dependency.Ref]*unstructured.Unstructured) []*unstructured.Unstructured {
+	all := make([]*unstructured.Unstructured, 0, len(live))
+	for _, u := range live {
+		all = append(all, u)
+	}
+	slices.SortFunc(all, func(a, b *unstructured.Unstructured) int { return refOf(a).Compare(refOf(b)) })
+	return all
 }

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -16,6 +17,10 @@ const (
 	lastRetry  = 10 * time.Minute
 	// gracePeriod is how long a write may fail before it is reported: short failures of the API server are expected.
 	gracePeriod = 5 * time.Second
+	// freeCorrections is how many times an object is corrected without delay, correctionPeriod the time until one more
+	// is.
+	freeCorrections  = 5
+	correctionPeriod = time.Minute
 )
 
 // state is the state of Policies between two reconciliations. It may be lost: without it each template is written once
@@ -51,7 +56,7 @@ func (p *policyState) keep(templates map[dependency.Ref]bool, live map[dependenc
 func (p *policyState) template(ref dependency.Ref) *templateState {
 	m := p.templates[ref]
 	if m == nil {
-		m = &templateState{}
+		m = newTemplateState()
 		p.templates[ref] = m
 	}
 	return m
@@ -60,11 +65,15 @@ func (p *policyState) template(ref dependency.Ref) *templateState {
 // templateState is the state of one template.
 type templateState struct {
 	written written
-	damping dependency.Damping
 	// contested is set if an object exists that could not be created: it is watched, to determine its owner.
-	contested       bool
-	writeError      *writeError
-	conflictBackoff conflictBackoff
+	contested  bool
+	writeError *writeError
+	// corrections limits how often an object that another client keeps changing is corrected.
+	corrections *rate.Limiter
+}
+
+func newTemplateState() *templateState {
+	return &templateState{corrections: rate.NewLimiter(rate.Every(correctionPeriod), freeCorrections)}
 }
 
 // written is the state of an object after it was written, and what it was written from.

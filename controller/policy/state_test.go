@@ -88,33 +88,15 @@ func TestStateForgetsObjectsThatAreGone(t *testing.T) {
 	}
 }
 
-func TestConflictBackoff(t *testing.T) {
-	var d conflictBackoff
-	now := start
+// TestCorrections: an object that another client keeps changing is corrected less and less often.
+func TestCorrections(t *testing.T) {
+	limit := newTemplateState().corrections
 	for i := range freeCorrections {
-		if wait := d.wait(now); wait != 0 {
-			t.Errorf("change %d waits for %s", i, wait)
+		if !limit.AllowN(start, 1) {
+			t.Errorf("change %d waits", i)
 		}
-		d = d.again(now)
 	}
-	for i, want := range []time.Duration{firstDelay, 2 * firstDelay, 4 * firstDelay} {
-		if wait := d.wait(now); wait != want {
-			t.Errorf("change %d waits for %s, want %s", freeCorrections+i, wait, want)
-		}
-		now = now.Add(want)
-		if wait := d.wait(now); wait != 0 {
-			t.Errorf("change %d waits for %s more", freeCorrections+i, wait)
-		}
-		d = d.again(now)
-	}
-	for range 50 {
-		d = d.again(now)
-	}
-	if wait := d.wait(now); wait != lastDelay {
-		t.Errorf("waits for %s in the end, want %s", wait, lastDelay)
-	}
-	now = now.Add(resetAfter)
-	if wait := d.wait(now); wait != 0 || d.again(now).times != 1 {
-		t.Errorf("not forgiven: waits for %s", wait)
+	if limit.TokensAt(start) >= 1 || limit.TokensAt(start.Add(correctionPeriod)) < 1 {
+		t.Error("it is corrected again at once, or never")
 	}
 }

@@ -2,22 +2,20 @@ package policy
 
 import (
 	"context"
-	"fmt"
+	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
+	"github.com/opgate/opgate/controller/policy/watches"
+	"github.com/opgate/opgate/internal/events"
 	"github.com/opgate/opgate/rules/dependency"
 	"github.com/opgate/opgate/snapshot"
 )
-
-// eventComponent is the component that Opgate reports in events.
-const eventComponent = "opgate"
 
 // status writes the status of the Policy if it differs, and reports what changed.
 func (rec *reconciliation) status(ctx context.Context, outcomes []dependency.TemplateOutcome) error {
@@ -34,7 +32,7 @@ func (rec *reconciliation) status(ctx context.Context, outcomes []dependency.Tem
 			objects[i] = live.Object
 		}
 	}
-	status, events := dependency.NextStatus(dependency.StatusInput{Policy: before, Read: rec.read,
+	status, reported := dependency.NextStatus(dependency.StatusInput{Policy: before, Read: rec.read,
 		Excluded: rec.excluded(rec.key.Namespace), Outcomes: outcomes, Objects: objects, Now: rec.now})
 	written, err := rec.writer.Status(ctx, snapshot.Policies, snapshot.InCluster(), before, before.Status, status)
 	if !written {
@@ -42,45 +40,17 @@ func (rec *reconciliation) status(ctx context.Context, outcomes []dependency.Tem
 	}
 	log.FromContext(ctx).Info("status written", "policy", rec.key.String(), "compliant", status.ComplianceState,
 		"pendingDependencies", status.PendingDependencies)
-	rec.report(ctx, rec.stored, events)
+	rec.report(rec.stored, reported)
 	return err
 }
 
-// report sends events, best effort: the status has all that they say, so a failure is only logged.
-func (r *reconciler) report(ctx context.Context, about *storedPolicy, events []dependency.Event) {
-	for i, e := range events {
-		// Names must differ, also within the resolution of the clock.
-		err := r.writer.Event(ctx, eventOf(about, e, r.Now().Add(time.Duration(i)), r.Identity))
-		if err != nil && !apierrors.IsAlreadyExists(err) &&
-			!apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-			log.FromContext(ctx).Error(err, "event not sent", "policy", about.Key().String())
-		}
-	}
-}
-
-// eventOf returns the event object of an event of a Policy.
-func eventOf(about *storedPolicy, e dependency.Event, now time.Time, instance string) *corev1.Event {
-	at := metav1.NewTime(now)
-	kind := corev1.EventTypeNormal
-	if e.Warning {
-		kind = corev1.EventTypeWarning
-	}
-	return &corev1.Event{
-		ObjectMeta: metav1.ObjectMeta{Namespace: about.Namespace,
-			Name: fmt.Sprintf("%s.%x", about.Name, now.UnixNano())},
-		InvolvedObject: corev1.ObjectReference{APIVersion: policyv1.GroupVersion.String(), Kind: policyv1.Kind,
-			Namespace: about.Namespace, Name: about.Name,
-			UID: about.UID, ResourceVersion: about.ResourceVersion},
-		Reason:              dependency.EventReason,
-		Action:              dependency.EventReason,
-		Message:             e.Message,
-		Type:                kind,
-		Source:              corev1.EventSource{Component: eventComponent, Host: instance},
-		ReportingController: eventComponent,
-		ReportingInstance:   instance,
-		FirstTimestamp:      at,
-		LastTimestamp:       at,
-		Count:               1,
+// report records events of a Policy, best effort: the status has all that they say.
+func (r *reconciler) report(about *storedPolicy, reported []dependency.Event) {
+	for _, e := range reported {
+		r.Events.Record(events.Event{Regarding: corev1.ObjectReference{APIVersion: policyv1.GroupVersion.String(),
+			Kind: policyv1.Kind, Namespace: about.Namespace, Name: about.Name, UID: about.UID},
+			Reason: dependency.EventReason, Action: dependency.EventReason, Warning: e.Warning, Note: e.Message,
+			Occurrence: r.Now().String()})
 	}
 }
 
@@ -103,4 +73,63 @@ func (r *reconciler) reconcileSet(ctx context.Context, key types.NamespacedName)
 		log.FromContext(ctx).Info("status written", "policySet", key.String(), "compliant", status.Compliant)
 	}
 	return err
+}
+
+// Metrics export the states of Policies, while this replica leads, and the number of watches.
+type Metrics struct {
+	store *snapshot.Store
+	// watches are those of the leader, nil while another replica leads.
+	watches        atomic.Pointer[watches.Watches]
+	policies, open *prometheus.Desc
+}
+
+// The states of Policies besides those of compliance.
+const (
+	stateUnknown  = "Unknown"
+	stateDisabled = "Disabled"
+)
+
+// NewMetrics registers the metrics of the Policies of a store.
+func NewMetrics(registry prometheus.Registerer, store *snapshot.Store) *Metrics {
+	m := &Metrics{store: store,
+		policies: prometheus.NewDesc("opgate_policies",
+			"Number of Policies by state: Compliant, NonCompliant, Pending, Unknown or Disabled.", []string{"state"}, nil),
+		open: prometheus.NewDesc("opgate_ordering_watches",
+			"Number of active watches on dependency objects of Policies.", nil, nil)}
+	registry.MustRegister(m)
+	return m
+}
+
+// Describe implements prometheus.Collector.
+func (m *Metrics) Describe(descs chan<- *prometheus.Desc) {
+	descs <- m.policies
+	descs <- m.open
+}
+
+// Collect implements prometheus.Collector.
+func (m *Metrics) Collect(metrics chan<- prometheus.Metric) {
+	leading := m.watches.Load()
+	if leading == nil {
+		metrics <- prometheus.MustNewConstMetric(m.open, prometheus.GaugeValue, 0)
+		return
+	}
+	metrics <- prometheus.MustNewConstMetric(m.open, prometheus.GaugeValue, float64(leading.Open()))
+	states := map[string]int{string(dependency.Compliant): 0, string(dependency.NonCompliant): 0,
+		string(dependency.Pending): 0, stateUnknown: 0, stateDisabled: 0}
+	for o := range m.store.Load().Each(snapshot.Policies) {
+		states[stateOf(o.Policy())]++
+	}
+	for state, count := range states {
+		metrics <- prometheus.MustNewConstMetric(m.policies, prometheus.GaugeValue, float64(count), state)
+	}
+}
+
+func stateOf(p *storedPolicy) string {
+	switch {
+	case p.Disabled():
+		return stateDisabled
+	case p.Read == nil || p.Read.State == dependency.Unknown:
+		return stateUnknown
+	}
+	return string(p.Read.State)
 }

@@ -17,7 +17,7 @@ const retryDelay = time.Second
 
 // template decides on one template and carries out the decision.
 func (rec *reconciliation) template(ctx context.Context, t *dependency.Template) (dependency.TemplateOutcome, error) {
-	m := &templateState{}
+	m := newTemplateState()
 	if t.Readable {
 		m = rec.state.template(t.Ref)
 	}
@@ -28,16 +28,10 @@ func (rec *reconciliation) template(ctx context.Context, t *dependency.Template)
 	if t.Readable && t.Fault == "" && in.KindFault == "" {
 		known = rec.judgeKind(in, kind, served)
 	}
-	applicable := rec.applicable(t)
-	if applicable {
+	if rec.applicable(t) {
 		in.Findings = rec.findings(t)
 	}
 	met, decided := dependency.Settled(in.Findings)
-	if decided && applicable {
-		m.damping, in.Damped = m.damping.Next(rec.now, met, dependency.DampingKey(rec.read, in.Findings))
-		rec.again(in.Damped)
-	}
-	in.Damping = m.damping
 	if !met {
 		in.Cycle = rec.circle()
 	}
@@ -60,7 +54,7 @@ func (rec *reconciliation) template(ctx context.Context, t *dependency.Template)
 func (rec *reconciliation) judgeKind(in *dependency.TemplateInput, kind watches.Kind, served bool) (known bool) {
 	ref := in.Template.Ref
 	ready, forbidden := rec.watches.Template(ref.Group, ref.Kind)
-	in.KindFault = kindFault(&in.Template, kind, served, &rec.Options, forbidden)
+	in.KindFault = kindFault(&in.Template, kind, served, rec.Controller, forbidden)
 	switch {
 	case in.KindFault != "" || ready:
 		return true
@@ -140,9 +134,9 @@ func (rec *reconciliation) find(
 	if live == nil && m.contested {
 		target := watches.Target{Ref: ref, Version: in.Template.Version}
 		switch observed := rec.watches.Observe(target); {
-		case rec.budget.beyond(rec.key, ref):
+		case rec.budget.Beyond(rec.key, ref):
 			in.WriteFault = fmt.Sprintf("%s exists already, and whose it is cannot be read: %s", ref,
-				dependency.DefaultLimits.BeyondText())
+				dependency.TooManyText())
 		case observed.Found():
 			live = rec.watches.Object(target)
 		case observed.Reason == dependency.NotRead && rec.withinGrace():
@@ -193,8 +187,8 @@ func (rec *reconciliation) apply(
 		}
 		verb, object, asked = update, want.onto(live, rec.stored.Object, pending), asked && same
 	}
-	if wait := m.conflictBackoff.wait(rec.now); asked && wait > 0 { // another client keeps changing it
-		rec.again(wait)
+	if asked && m.corrections.TokensAt(rec.now) < 1 { // another client keeps changing it
+		rec.again(correctionPeriod)
 		return result{}
 	}
 	if !kind.Namespaced {
@@ -206,7 +200,7 @@ func (rec *reconciliation) apply(
 	did := rec.attempt(ctx, verb, kind, version, object, m)
 	if did.answer != nil {
 		if asked {
-			m.conflictBackoff = m.conflictBackoff.again(rec.now)
+			m.corrections.AllowN(rec.now, 1)
 		}
 		m.contested = false
 		var err error
@@ -232,7 +226,7 @@ func (rec *reconciliation) delete(
 	if did.fault != "" && (before == nil || before.text != did.fault) {
 		// No state of a template reports it: the template is pending or was removed.
 		log.FromContext(ctx).Info("object cannot be deleted", "policy", rec.key.String(), "fault", did.fault)
-		rec.report(ctx, rec.stored, []dependency.Event{{Warning: true, Message: did.fault}})
+		rec.report(rec.stored, []dependency.Event{{Warning: true, Message: did.fault}})
 	}
 	return did
 }

@@ -72,9 +72,7 @@ func watchAs(t *testing.T, c *cluster.Cluster, config *rest.Config, o watches.Op
 		default:
 		}
 	}
-	if w.Watches, err = watches.New(o); err != nil {
-		t.Fatal(err)
-	}
+	w.Watches = watches.New(o)
 	var ctx context.Context
 	ctx, w.stop = context.WithCancel(t.Context())
 	w.define(ctx, t, config)

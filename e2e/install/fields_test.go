@@ -35,6 +35,15 @@ func (s *Site) setsFieldsBack(t *testing.T) {
 	for kind, resource := range map[string]schema.GroupVersionResource{
 		"MutatingWebhookConfiguration": mutatingResource, "ValidatingWebhookConfiguration": harness.ValidatingResource,
 	} {
+		// After an upgrade the entries change when a pod of the new release leads.
+		harness.Eventually(t, "see the entries of this release", func(context.Context) error {
+			for _, entry := range read(resource).Object["webhooks"].([]any) {
+				if seconds := entry.(map[string]any)["timeoutSeconds"]; seconds != int64(5) {
+					return fmt.Errorf("a timeout is %v", seconds)
+				}
+			}
+			return nil
+		})
 		before := read(resource)
 		changed, err := admin.Resource(resource).Patch(t.Context(), "opgate", types.JSONPatchType, []byte(changes),
 			metav1.PatchOptions{})

@@ -6,242 +6,157 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 )
 
-// Limits bound what Opgate watches for Policies, so that their authors can exhaust neither its memory nor the share of
-// others (threat O23). A watch covers one kind in one namespace, for any number of Policies and objects.
-type Limits struct {
-	// PolicyWatches, NamespaceWatches and Watches bound the watches per Policy, per namespace, and in total.
-	PolicyWatches, NamespaceWatches, Watches int
-	// Objects bounds the dependency objects of the Policies of one namespace.
-	Objects int
-}
-
-// DefaultLimits cost at most 4 MiB per namespace with Policies, and 40 MiB in total: a watch takes about 60 KiB, a
-// dependency object about 1 KiB. Policies and PolicySets need no watch. A Policy for an operator usually depends on a
-// few kinds in its own namespace and one or two others.
-var DefaultLimits = Limits{PolicyWatches: 20, NamespaceWatches: 40, Watches: 400, Objects: 2_000}
+// The limits of what Opgate watches for Policies, so that their authors can exhaust neither its memory nor the share of
+// others (threat O23). A watch is on one kind in one namespace, for any number of Policies and objects, and takes about
+// 60 KiB; a dependency object takes about 1 KiB. Policies and PolicySets need no watch. Three Policies at their limit
+// fit into a namespace.
+const (
+	maxPolicyWatches    = 12
+	maxNamespaceWatches = 40
+	maxWatches          = 400
+	// maxNamespaceObjects bounds the watched objects of the Policies of one namespace.
+	maxNamespaceObjects = 2_000
+)
 
 // Waiter is a Policy that depends on objects.
 type Waiter struct {
 	Namespace, Name string
 	// Created is the creation time: older Policies take precedence.
 	Created time.Time
+	// Objects are sorted.
 	Objects []Ref
 }
 
-func (w *Waiter) compare(other *Waiter) int {
+func (w Waiter) compare(other Waiter) int {
 	return cmp.Or(w.Created.Compare(other.Created), strings.Compare(w.Namespace, other.Namespace),
 		strings.Compare(w.Name, other.Name))
 }
 
-// area is the scope of one watch.
-type area struct {
-	schema.GroupKind
-	namespace string
-}
-
-// areaOf returns the scope to watch for an object; none for Policies and PolicySets, which are always read.
-func areaOf(r Ref) (a area, watched bool) {
-	return area{schema.GroupKind{Group: r.Group, Kind: r.Kind}, r.Namespace}, !r.IsPolicy() && !r.IsSet()
-}
-
 // Budget assigns the watches to Policies, oldest first, so that a newer Policy never takes a watch from an older one.
-// The result does not depend on the order of calls. It is not safe for concurrent use.
+// The result does not depend on the order of calls. The zero value is unused; it is safe for concurrent use.
 type Budget struct {
-	limits     Limits
+	mu         sync.Mutex
 	namespaces map[string]*share
-	// areas counts the namespaces that need each area; closed are the areas beyond Limits.Watches.
-	areas  map[area]int
-	closed map[area]bool
+	// watches is the sum of those of the namespaces; full is set if it exceeds the limit.
+	watches int
+	full    bool
 }
 
-// share is the part of the budget that the Policies of one namespace use.
+// share is what the Policies of one namespace use.
 type share struct {
-	waiters map[string]*Waiter
-	objects map[Ref]int
-	areas   map[area]int
-	// open are the areas within the limits of the namespace; beyond is what exceeds them, by the name of the Policy.
-	open   map[area]bool
-	beyond map[string]map[Ref]bool
-}
-
-// NewBudget returns an unused Budget.
-func NewBudget(limits Limits) *Budget {
-	return &Budget{limits: limits, namespaces: map[string]*share{}, areas: map[area]int{}, closed: map[area]bool{}}
+	// waiters are sorted, the oldest first.
+	waiters []Waiter
+	// watches is the number of those within the limits of the namespace; beyond is what exceeds them, by Policy.
+	watches int
+	beyond  map[string]map[Ref]bool
+	// closed is set if the watches of older namespaces leave none.
+	closed bool
 }
 
 // Set replaces the objects that a Policy depends on; a Waiter without objects is removed. It returns references to the
 // other Policies whose allocation changed.
 func (b *Budget) Set(w Waiter) (changed []Ref) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	s := b.namespaces[w.Namespace]
 	if s == nil {
-		s = &share{waiters: map[string]*Waiter{}, objects: map[Ref]int{}, areas: map[area]int{}}
-		b.namespaces[w.Namespace] = s
+		s = &share{}
 	}
-	before := s.waiters[w.Name]
-	if before != nil && before.Created.Equal(w.Created) && slices.Equal(before.Objects, w.Objects) || before == nil &&
-		len(w.Objects) == 0 {
-		b.drop(w.Namespace, s)
-		return nil
+	if i := slices.IndexFunc(s.waiters, func(o Waiter) bool { return o.Name == w.Name }); i >= 0 {
+		if s.waiters[i].Created.Equal(w.Created) && slices.Equal(s.waiters[i].Objects, w.Objects) {
+			return nil
+		}
+		s.waiters = slices.Delete(s.waiters, i, i+1)
 	}
-	w.Objects = slices.Clone(w.Objects)
-	s.count(before, -1)
-	if delete(s.waiters, w.Name); len(w.Objects) > 0 {
-		s.waiters[w.Name] = &w
-		s.count(&w, 1)
+	if len(w.Objects) > 0 {
+		i, _ := slices.BinarySearchFunc(s.waiters, w, Waiter.compare)
+		s.waiters = slices.Insert(s.waiters, i, w)
 	}
-	was := s.beyond
-	b.reopen(s, b.limits)
-	for _, name := range slices.Sorted(maps.Keys(s.waiters)) {
-		if name != w.Name && !maps.Equal(was[name], s.beyond[name]) {
-			changed = append(changed, PolicyRef(w.Namespace, name))
+	if b.namespaces == nil {
+		b.namespaces = map[string]*share{}
+	}
+	if b.namespaces[w.Namespace] = s; len(s.waiters) == 0 {
+		delete(b.namespaces, w.Namespace)
+	}
+	before, watches := s.beyond, s.watches
+	s.ration()
+	for _, other := range s.waiters {
+		if !maps.Equal(before[other.Name], s.beyond[other.Name]) {
+			changed = append(changed, PolicyRef(other.Namespace, other.Name))
 		}
 	}
-	changed = append(changed, b.reclose(PolicyRef(w.Namespace, w.Name))...)
-	b.drop(w.Namespace, s)
-	return changed
-}
-
-func (b *Budget) drop(namespace string, s *share) {
-	if len(s.waiters) == 0 {
-		delete(b.namespaces, namespace)
-	}
-}
-
-// Beyond reports whether an object exceeds the limits of a Policy.
-func (b *Budget) Beyond(namespace, name string, object Ref) bool {
-	s := b.namespaces[namespace]
-	if s == nil {
-		return false
-	}
-	if s.beyond[name][object] {
-		return true
-	}
-	a, watched := areaOf(object)
-	return watched && b.closed[a]
-}
-
-// count adds or subtracts the objects of a Policy.
-func (s *share) count(w *Waiter, by int) {
-	if w == nil {
-		return
-	}
-	for _, object := range w.Objects {
-		add(s.objects, object, by)
-		if a, watched := areaOf(object); watched {
-			add(s.areas, a, by)
-		}
-	}
-}
-
-func add[K comparable](counts map[K]int, key K, by int) {
-	if counts[key] += by; counts[key] <= 0 {
-		delete(counts, key)
-	}
-}
-
-// reopen recomputes which areas of a namespace are within its limits.
-func (b *Budget) reopen(s *share, limits Limits) {
-	before := s.open
-	s.open, s.beyond = map[area]bool{}, nil
-	if len(s.objects) <= limits.Objects && len(s.areas) <= min(limits.NamespaceWatches, limits.PolicyWatches) {
-		for a := range s.areas {
-			s.open[a] = true
-		}
-	} else {
-		s.ration(limits)
-	}
-	for a := range s.open {
-		if !before[a] {
-			add(b.areas, a, 1)
-		}
-	}
-	for a := range before {
-		if !s.open[a] {
-			add(b.areas, a, -1)
-		}
-	}
+	b.watches += s.watches - watches
+	changed = append(changed, b.close()...)
+	return slices.DeleteFunc(changed, func(r Ref) bool { return r == PolicyRef(w.Namespace, w.Name) })
 }
 
 // ration applies the limits to the Policies of a namespace, oldest first.
-func (s *share) ration(limits Limits) {
+func (s *share) ration() {
+	type area struct{ group, kind, namespace string }
+	objects, open := map[Ref]bool{}, map[area]bool{}
 	s.beyond = map[string]map[Ref]bool{}
-	objects := map[Ref]bool{}
-	for _, w := range slices.SortedFunc(maps.Values(s.waiters), (*Waiter).compare) {
+	for _, w := range s.waiters {
 		own := map[area]bool{}
-		for _, object := range w.Objects {
-			a, watched := areaOf(object)
-			within := objects[object] || len(objects) < limits.Objects
-			if watched && !own[a] {
-				within = within && len(own) < limits.PolicyWatches &&
-					(s.open[a] || len(s.open) < limits.NamespaceWatches)
+		for _, r := range w.Objects {
+			a := area{r.Group, r.Kind, r.Namespace}
+			if !r.watched() {
+				continue
 			}
-			if !within {
+			if !objects[r] && len(objects) == maxNamespaceObjects || !own[a] && len(own) == maxPolicyWatches ||
+				!open[a] && len(open) == maxNamespaceWatches {
 				if s.beyond[w.Name] == nil {
 					s.beyond[w.Name] = map[Ref]bool{}
 				}
-				s.beyond[w.Name][object] = true
+				s.beyond[w.Name][r] = true
 				continue
 			}
-			objects[object] = true
-			if watched {
-				own[a], s.open[a] = true, true
-			}
+			objects[r], own[a], open[a] = true, true, true
 		}
 	}
+	s.watches = len(open)
 }
 
-// reclose recomputes which areas exceed the total limit, and returns the Policies for which that changed, except one.
-func (b *Budget) reclose(but Ref) (changed []Ref) {
-	if len(b.areas) <= b.limits.Watches && len(b.closed) == 0 {
+// close leaves no watch to the namespaces, except the oldest, that exceed the total limit, and returns the Policies for
+// which that changed. A namespace is as old as its oldest Policy.
+func (b *Budget) close() (changed []Ref) {
+	if b.watches <= maxWatches && !b.full {
 		return nil
 	}
-	before := b.closed
-	b.closed = map[area]bool{}
-	if len(b.areas) > b.limits.Watches {
-		opened := map[area]bool{}
-		for _, w := range b.sorted() {
-			s := b.namespaces[w.Namespace]
-			for _, object := range w.Objects {
-				a, watched := areaOf(object)
-				switch {
-				case !watched || s.beyond[w.Name][object] || opened[a]:
-				case len(opened) < b.limits.Watches:
-					opened[a] = true
-					delete(b.closed, a)
-				default:
-					b.closed[a] = true
-				}
-			}
+	b.full = b.watches > maxWatches
+	left := maxWatches
+	for _, s := range slices.SortedFunc(maps.Values(b.namespaces),
+		func(a, b *share) int { return a.waiters[0].compare(b.waiters[0]) }) {
+		if left -= s.watches; s.closed == (left < 0) {
+			continue
 		}
-	}
-	for _, w := range b.sorted() {
-		if ref := PolicyRef(w.Namespace, w.Name); ref != but && slices.ContainsFunc(w.Objects, func(object Ref) bool {
-			a, watched := areaOf(object)
-			return watched && before[a] != b.closed[a]
-		}) {
-			changed = append(changed, ref)
+		s.closed = left < 0
+		for _, w := range s.waiters {
+			changed = append(changed, PolicyRef(w.Namespace, w.Name))
 		}
 	}
 	return changed
 }
 
-func (b *Budget) sorted() []*Waiter {
-	var all []*Waiter
-	for _, s := range b.namespaces {
-		all = slices.AppendSeq(all, maps.Values(s.waiters))
-	}
-	slices.SortFunc(all, (*Waiter).compare)
-	return all
+// Beyond reports whether an object exceeds the limits of a Policy.
+func (b *Budget) Beyond(policy types.NamespacedName, object Ref) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s := b.namespaces[policy.Namespace]
+	return s != nil && object.watched() && (s.closed || s.beyond[policy.Name][object])
 }
 
-// BeyondText returns the message for a dependency beyond the limits.
-func (l Limits) BeyondText() string {
+// watched reports whether an object needs a watch: Policies and PolicySets are always read.
+func (r Ref) watched() bool { return !r.IsPolicy() && !r.IsSet() }
+
+// TooManyText returns the message for a dependency beyond the limits.
+func TooManyText() string {
 	return fmt.Sprintf("too many objects are waited for: the Policies of a namespace may wait for %d objects, of %d kinds and namespaces, of which %d for one Policy, "+
-		"and all Policies together of %d kinds and namespaces; older Policies come first", l.Objects,
-		l.NamespaceWatches, l.PolicyWatches, l.Watches)
+		"and all Policies together of %d kinds and namespaces; older Policies come first", maxNamespaceObjects,
+		maxNamespaceWatches, maxPolicyWatches, maxWatches)
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"k8s.io/apimachinery/pkg/types"
 )
 
 func widget(namespace, name string) Ref {
@@ -34,7 +36,7 @@ func beyondOf(b *Budget, waiters []Waiter) string {
 	for _, w := range waiters {
 		count := 0
 		for _, object := range w.Objects {
-			if b.Beyond(w.Namespace, w.Name, object) {
+			if b.Beyond(types.NamespacedName{Namespace: w.Namespace, Name: w.Name}, object) {
 				count++
 			}
 		}
@@ -43,13 +45,14 @@ func beyondOf(b *Budget, waiters []Waiter) string {
 	return strings.Join(all, ", ")
 }
 
-// TestA2Budget distributes watches with limits of 3 per Policy, 5 per namespace and 8 in total, and 20 objects per
+// TestA2Budget distributes watches: 12 for a Policy, 40 for a namespace and 400 in all, and 2,000 objects for a
 // namespace (threat O23), in any order of the Policies.
 func TestA2Budget(t *testing.T) {
-	limits := Limits{PolicyWatches: 3, NamespaceWatches: 5, Watches: 8, Objects: 20}
-	var sameKind []Ref
-	for i := range 30 {
-		sameKind = append(sameKind, widget("victim", fmt.Sprintf("x%02d", i)))
+	sameKind := func(count int) (objects []Ref) {
+		for i := range count {
+			objects = append(objects, widget("victim", fmt.Sprintf("x%04d", i)))
+		}
+		return objects
 	}
 	var policies []Ref
 	for i := range 15 {
@@ -60,36 +63,30 @@ func TestA2Budget(t *testing.T) {
 		waiters []Waiter
 		want    string
 	}{
-		{name: "within", waiters: []Waiter{waiterOf("a", "one", 0, manyNamespaces("n", 3)...)}, want: "a/one 0 of 3"},
-		{name: "one watch for all of a kind in a namespace",
-			waiters: []Waiter{waiterOf("a", "one", 0, sameKind[:20]...)}, want: "a/one 0 of 20"},
-		{name: "attack: too many objects", waiters: []Waiter{waiterOf("a", "one", 0, sameKind...)},
-			want: "a/one 10 of 30"},
+		{name: "three at their limit", waiters: []Waiter{waiterOf("a", "one", 0, manyNamespaces("n", 12)...),
+			waiterOf("a", "two", 1, manyNamespaces("m", 12)...), waiterOf("a", "three", 2, manyNamespaces("o", 12)...)},
+			want: "a/one 0 of 12, a/two 0 of 12, a/three 0 of 12"},
+		{name: "a fourth", waiters: []Waiter{waiterOf("a", "one", 0, manyNamespaces("n", 12)...),
+			waiterOf("a", "two", 1, manyNamespaces("m", 12)...), waiterOf("a", "three", 2, manyNamespaces("o", 12)...),
+			waiterOf("a", "four", 3, manyNamespaces("p", 12)...)},
+			want: "a/one 0 of 12, a/two 0 of 12, a/three 0 of 12, a/four 8 of 12"},
+		{name: "a fourth that waits where others do", waiters: []Waiter{
+			waiterOf("a", "one", 0, manyNamespaces("n", 12)...), waiterOf("a", "two", 1, manyNamespaces("m", 12)...),
+			waiterOf("a", "three", 2, manyNamespaces("o", 12)...), waiterOf("a", "four", 3, manyNamespaces("n", 12)...)},
+			want: "a/one 0 of 12, a/two 0 of 12, a/three 0 of 12, a/four 0 of 12"},
+		{name: "one watch for all of a kind in a namespace", waiters: []Waiter{waiterOf("a", "one", 0, sameKind(1000)...)},
+			want: "a/one 0 of 1000"},
+		{name: "attack: too many objects", waiters: []Waiter{waiterOf("a", "one", 0, sameKind(2030)...)},
+			want: "a/one 30 of 2030"},
 		{name: "attack: too many kinds or namespaces for a Policy",
-			waiters: []Waiter{waiterOf("a", "one", 0, manyNamespaces("n", 5)...)}, want: "a/one 2 of 5"},
-		{name: "attack: too many for a namespace", waiters: []Waiter{
-			waiterOf("a", "one", 0, manyNamespaces("n", 3)...), waiterOf("a", "two", 1, manyNamespaces("m", 3)...),
-			waiterOf("a", "three", 2, manyNamespaces("n", 2)...)},
-			want: "a/one 0 of 3, a/two 1 of 3, a/three 0 of 2"},
-		{name: "attack: hostile namespaces that come later", waiters: []Waiter{
-			waiterOf("older", "one", 0, manyNamespaces("n", 3)...),
-			waiterOf("hostile", "one", 1, manyNamespaces("h", 3)...),
-			waiterOf("hostile", "two", 1, manyNamespaces("i", 3)...),
-			waiterOf("later", "one", 2, manyNamespaces("n", 3)...),
-			waiterOf("latest", "one", 3, manyNamespaces("z", 3)...)},
-			want: "older/one 0 of 3, hostile/one 0 of 3, hostile/two 1 of 3, later/one 0 of 3, latest/one 3 of 3"},
-		{name: "attack: hostile namespaces that were there before leave the rest", waiters: []Waiter{
-			waiterOf("hostile", "one", 0, manyNamespaces("h", 3)...),
-			waiterOf("hostile", "two", 0, manyNamespaces("i", 3)...),
-			waiterOf("later", "one", 1, manyNamespaces("z", 3)...)},
-			want: "hostile/one 0 of 3, hostile/two 1 of 3, later/one 0 of 3"},
+			waiters: []Waiter{waiterOf("a", "one", 0, manyNamespaces("n", 15)...)}, want: "a/one 3 of 15"},
 		{name: "Policies need no watch", waiters: []Waiter{waiterOf("a", "one", 0, policies...)},
 			want: "a/one 0 of 15"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			order := rand.New(rand.NewPCG(1, 2))
 			for range 20 {
-				b := NewBudget(limits)
+				b := &Budget{}
 				arrival := slices.Clone(tc.waiters)
 				order.Shuffle(len(arrival), func(i, j int) { arrival[i], arrival[j] = arrival[j], arrival[i] })
 				for i, w := range arrival {
@@ -115,24 +112,58 @@ func TestA2Budget(t *testing.T) {
 					w.Objects = nil
 					b.Set(w)
 				}
-				if len(b.namespaces)+len(b.areas)+len(b.closed) > 0 {
-					t.Fatalf("left behind are %v, %v, %v", b.namespaces, b.areas, b.closed)
+				if len(b.namespaces)+b.watches > 0 {
+					t.Fatalf("left behind are %d watches of %v", b.watches, b.namespaces)
 				}
 			}
 		})
 	}
 }
 
+// TestA2BudgetOfAll: ten hostile namespaces take all watches. What is older keeps its own, what is newer gets none until
+// an older one waits for less.
+func TestA2BudgetOfAll(t *testing.T) {
+	b := &Budget{}
+	older, later := waiterOf("older", "one", 0, manyNamespaces("n", 3)...), waiterOf("later", "one", 2, widget("later", "x"))
+	b.Set(later)
+	if beyondOf(b, []Waiter{later}) != "later/one 0 of 1" {
+		t.Error("it gets none while there are enough")
+	}
+	var last []Ref
+	for i := range 10 {
+		for j, count := range []int{12, 12, 12, 4} {
+			last = b.Set(waiterOf(fmt.Sprintf("hostile-%02d", i), fmt.Sprint("p", j), 1,
+				manyNamespaces(fmt.Sprintf("h-%d-%d", i, j), count)...))
+		}
+	}
+	if !slices.Equal(last, []Ref{PolicyRef("later", "one")}) {
+		t.Errorf("changed are %v", last)
+	}
+	b.Set(older)
+	waiters := []Waiter{older, later}
+	if got := beyondOf(b, waiters); got != "older/one 0 of 3, later/one 1 of 1" {
+		t.Errorf("beyond are %s", got)
+	}
+	for j := range 4 {
+		b.Set(waiterOf("hostile-03", fmt.Sprint("p", j), 1))
+	}
+	if got := beyondOf(b, waiters); got != "older/one 0 of 3, later/one 0 of 1" {
+		t.Errorf("given back, beyond are %s", got)
+	}
+}
+
 // TestA2BudgetIsGivenBack deletes an older Policy, and a newer one takes its share.
 func TestA2BudgetIsGivenBack(t *testing.T) {
-	b := NewBudget(Limits{PolicyWatches: 2, NamespaceWatches: 2, Watches: 2, Objects: 10})
-	b.Set(waiterOf("a", "old", 0, manyNamespaces("n", 2)...))
-	b.Set(waiterOf("b", "new", 1, manyNamespaces("m", 2)...))
-	if !b.Beyond("b", "new", widget("m-000", "x")) {
-		t.Error("the newer one is within")
+	b := &Budget{}
+	for i, name := range []string{"one", "two", "three", "four"} {
+		b.Set(waiterOf("a", name, i, manyNamespaces(name, 12)...))
 	}
-	if changed := b.Set(waiterOf("a", "old", 0)); !slices.Equal(changed, []Ref{PolicyRef("b", "new")}) ||
-		b.Beyond("b", "new", widget("m-000", "x")) {
+	four := types.NamespacedName{Namespace: "a", Name: "four"}
+	if !b.Beyond(four, widget("four-011", "x")) {
+		t.Error("the fourth is within")
+	}
+	if changed := b.Set(waiterOf("a", "one", 0)); !slices.Equal(changed, []Ref{PolicyRef("a", "four")}) ||
+		b.Beyond(four, widget("four-011", "x")) {
 		t.Errorf("changed are %v", changed)
 	}
 }
@@ -140,14 +171,14 @@ func TestA2BudgetIsGivenBack(t *testing.T) {
 // TestA2TooMany: an object that is not watched takes nothing back.
 func TestA2TooMany(t *testing.T) {
 	f := Evaluate(Dependency{Ref: widget("victim", "x"), Want: Compliant},
-		Observed{Reason: TooMany, Detail: DefaultLimits.BeyondText()})
+		Observed{Reason: TooMany, Detail: TooManyText()})
 	if f.Met || !f.Undecided || f.Unread || !strings.HasPrefix(f.Text, "too many objects are waited for") {
 		t.Errorf("got %+v", f)
 	}
 }
 
 func BenchmarkBudget(b *testing.B) {
-	budget := NewBudget(DefaultLimits)
+	budget := &Budget{}
 	for i := range 2_000 {
 		budget.Set(waiterOf(fmt.Sprintf("n%d", i%100), fmt.Sprintf("p%d", i), 0, manyNamespaces("n", 1+i%50)...))
 	}

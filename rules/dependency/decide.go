@@ -1,9 +1,6 @@
 package dependency
 
 import (
-	"fmt"
-	"time"
-
 	"github.com/opgate/opgate/internal/text"
 )
 
@@ -39,9 +36,6 @@ type TemplateInput struct {
 	Findings []Finding
 	// Cycle is a cycle that the Policy is part of, for the message.
 	Cycle []Ref
-	// Damped, from Damping.Next, is the remaining delay of the template. Damping is for the message.
-	Damped  time.Duration
-	Damping Damping
 	// Mode is what happens to an OperatorPolicy or a Constraint; empty is Suspend.
 	Mode PendingGuards
 	// Live is nil if the object does not exist.
@@ -95,8 +89,6 @@ func (in *TemplateInput) decide() TemplateOutcome {
 		return in.undecided()
 	case !met:
 		return in.unmet(PendingText(in.Findings, in.Cycle, in.Template.IgnorePending))
-	case in.Damped > 0:
-		return in.unmet(in.dampedText())
 	}
 	return in.met()
 }
@@ -215,21 +207,6 @@ func (in *TemplateInput) foreign() string {
 		return in.Template.Ref.String() + " exists already and belongs to " + owner.String() + fix
 	}
 	return in.Template.Ref.String() + " exists already and belongs to no Policy" + fix
-}
-
-// dampedText names the full delay, not the remaining one: the message must not change as time passes.
-func (in *TemplateInput) dampedText() string {
-	s := "Dependencies are satisfied again"
-	if n := in.Damping.Losses(); n > 0 {
-		s += fmt.Sprintf(", but were lost %d times without an edit: the template is applied once they hold for %s", n,
-			in.Damping.Delay())
-	} else {
-		s += ", but come and go: the template is applied once they hold for a while"
-	}
-	if in.Template.IgnorePending {
-		s += " but ignorePending is true"
-	}
-	return s
 }
 
 // maxMessage bounds a message, in bytes.

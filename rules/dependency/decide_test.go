@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 )
 
 const configurationPolicy = "apiVersion: policy.open-cluster-management.io/v1\nkind: ConfigurationPolicy\n"
@@ -49,7 +48,6 @@ func TestDecide(t *testing.T) {
 	const wrong = "(Policy shop/db: WrongState, it is NonCompliant and Compliant is wanted)"
 	const pendingText = "Pending; Dependencies were not satisfied: 1 is still pending " + wrong
 	const old = "Pending; Dependencies were not satisfied: 1 is still pending (Policy shop/db: Stale, generation 2 is not evaluated yet)"
-	damping := Damping{losses: 3}
 	for _, c := range []struct {
 		name string
 		in   TemplateInput
@@ -151,16 +149,6 @@ func TestDecide(t *testing.T) {
 			want: "Wait Pending; Dependencies were not satisfied: 1 is still pending (Policy shop/db: NotRead, it has not been read yet) unread"},
 		{name: "cannot be read", in: TemplateInput{Template: suspendable, Findings: unreadable},
 			want: "Suspend Pending; Dependencies were not satisfied: 1 is still pending (Policy shop/db: NotRead, its webhook is down)"},
-
-		{name: "held back", in: TemplateInput{Template: plain, Findings: met, Damped: 7 * time.Second,
-			Damping: damping},
-			want: "Wait Pending; Dependencies are satisfied again, but were lost 3 times without an edit: the template is applied once they hold for 20s"},
-		{name: "held back, policy", in: TemplateInput{Template: suspendable, Findings: met, Damped: time.Second,
-			Live: suspended},
-			want: "Suspend Pending; Dependencies are satisfied again, but come and go: the template is applied once they hold for a while"},
-		{name: "held back, ignored", in: TemplateInput{Template: ignoring, Findings: met, Damped: time.Second,
-			Damping: damping},
-			want: "Wait Compliant; Dependencies are satisfied again, but were lost 3 times without an edit: the template is applied once they hold for 20s but ignorePending is true"},
 
 		{name: "error in the template, not there", in: TemplateInput{Template: faulty, Findings: met},
 			want: "Fault NonCompliant; template-error; objectDefinition has no kind"},
@@ -280,7 +268,7 @@ func TestDecideNeverOpensTheGate(t *testing.T) {
 		lives = append(lives, &l)
 	}
 	cases := 0
-	for i := range 1 << 7 {
+	for i := range 1 << 6 {
 		tm := Template{Name: "x", Ref: base.ref(), Readable: true, Suspendable: i&1 != 0, IgnorePending: i&2 != 0}
 		in := TemplateInput{Policy: p}
 		if i&4 != 0 {
@@ -295,9 +283,6 @@ func TestDecideNeverOpensTheGate(t *testing.T) {
 		if i&32 != 0 {
 			tm.HubError = "hub"
 		}
-		if i&64 != 0 {
-			in.Damped = time.Second
-		}
 		in.Template = tm
 		for name, f := range findings {
 			for _, live := range lives {
@@ -311,9 +296,9 @@ func TestDecideNeverOpensTheGate(t *testing.T) {
 					for what, wrong := range map[string]bool{
 						"a policy is deleted":                 kept && out.Decision == DoDelete,
 						"something else is suspended":         !kept && out.Decision == DoSuspend,
-						"applied although not all is met":     out.Decision == DoApply && (!met || in.Damped > 0),
+						"applied although not all is met":     out.Decision == DoApply && !met,
 						"deleted although nothing is decided": out.Decision == DoDelete && !decided,
-						"deleted although all is met":         out.Decision == DoDelete && met && in.Damped == 0,
+						"deleted although all is met":         out.Decision == DoDelete && met,
 						"deleted what is not there":           out.Decision == DoDelete && live == nil,
 						"written although of another owner":   writes && live != nil && !live.Ours,
 						"written although an error is known":  writes && (tm.Fault != "" || in.KindFault != ""),
@@ -326,8 +311,7 @@ func TestDecideNeverOpensTheGate(t *testing.T) {
 						"a message of no state": out.State == Unknown && out.Message != "",
 						"an error without its word": out.Fault != strings.HasPrefix(out.Message,
 							"NonCompliant; template-error; "),
-						"pending without saying for what": out.State == Pending && len(out.Unmet) == 0 &&
-							in.Damped == 0,
+						"pending without saying for what": out.State == Pending && len(out.Unmet) == 0,
 						"an unmet dependency is not told": !out.Fault && decided && !met &&
 							len(out.Unmet) == 0,
 						"a waiting policy is left open": kept && !out.Fault && decided && !met &&
@@ -345,7 +329,7 @@ func TestDecideNeverOpensTheGate(t *testing.T) {
 			}
 		}
 	}
-	if cases != 128*5*9*3 {
+	if cases != 64*5*9*3 {
 		t.Errorf("%d cases", cases)
 	}
 	for d, want := range map[Decision]string{DoKeep: "Keep", DoApply: "Apply", DoSuspend: "Suspend", DoDelete: "Delete",

@@ -4,6 +4,11 @@ import (
 	"cmp"
 	"fmt"
 	"hash/fnv"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	kjson "sigs.k8s.io/json"
 
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
 	"github.com/opgate/opgate/internal/text"
@@ -54,13 +59,13 @@ func (t *Template) WasSuspended() bool { return t.Met != "" && t.Reported == uns
 // what it waits for; both are empty if none does. The Policy decides, by its templates and its status. Labels,
 // annotations and owner references of the object do not count, since others may remove them (threat O15).
 func (g *Graph) Suspending(object Ref) (policy, waits string) {
-	for _, m := range g.producers(object) {
+	for _, m := range g.producersOf(object) {
 		p, t := m.policy, &m.policy.Templates[m.template]
 		if t.Suspended() && !p.Deleting && !p.Disabled && !p.Excluded {
 			return p.Namespace + "/" + p.Name, p.waits(t.Name)
 		}
 	}
-	for _, m := range g.producers(object.any()) {
+	for _, m := range g.producersOf(object.any()) {
 		if p := m.policy; !p.Deleting && !p.Disabled && !p.Excluded {
 			return p.Namespace + "/" + p.Name, p.waits("")
 		}
@@ -71,7 +76,7 @@ func (g *Graph) Suspending(object Ref) (policy, waits string) {
 // CreatedBy returns the Policy, as namespace/name, that creates an object again where it is missing; empty if none
 // does.
 func (g *Graph) CreatedBy(object Ref) string {
-	for _, m := range g.producers(object) {
+	for _, m := range g.producersOf(object) {
 		p, t := m.policy, &m.policy.Templates[m.template]
 		if t.Fault == "" && !p.Deleting && !p.Disabled && !p.Excluded {
 			return p.Namespace + "/" + p.Name
@@ -93,7 +98,7 @@ func (p *Policy) waits(template string) string {
 	for _, pending := range p.pendingOf(template) {
 		names = append(names, pending.String())
 	}
-	if len(names) == 0 { // not evaluated yet, or met for too short a time
+	if len(names) == 0 { // not evaluated yet
 		names = append(names, "its dependencies")
 	}
 	return p.Ref().String() + " waits for " + text.Join(names, maxWaits)
@@ -112,10 +117,54 @@ func (in *TemplateInput) dependenciesAfter() string {
 			return unsatisfied
 		}
 		return t.Met
-	case met && in.Damped == 0:
+	case met:
 		return t.Met
 	case !decided && !t.Suspended():
 		return t.Met
 	}
 	return unsatisfied
+}
+
+// anyName is in place of the name in a reference to every object of a kind in a namespace.
+const anyName = "*"
+
+// Unreadable returns what a Policy that does not decode may suspend (threat G5): the objects of its templates and, if
+// not all of these can be read, every OperatorPolicy of its namespace. A Constraint of a template that cannot be read
+// is in force as it is.
+func Unreadable(namespace, name string, raw []byte) *Policy {
+	var parts struct {
+		Spec struct {
+			Templates []struct {
+				Definition runtime.RawExtension `json:"objectDefinition"`
+			} `json:"policy-templates"`
+		} `json:"spec"`
+	}
+	written := &policyv1.Policy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &parts)
+	for _, t := range parts.Spec.Templates {
+		template := &policyv1.PolicyTemplate{ObjectDefinition: t.Definition}
+		written.Spec.PolicyTemplates = append(written.Spec.PolicyTemplates, template)
+	}
+	p := Read(written)
+	p.Unreadable, p.HidesTemplates = true, err != nil || len(p.Templates) == 0
+	for i := range p.Templates {
+		t := &p.Templates[i]
+		p.HidesTemplates = p.HidesTemplates || !t.Readable
+		if t.Suspendable {
+			t.Met = satisfied // which no status reports
+		}
+	}
+	return p
+}
+
+// cannotBeRead is why an unreadable Policy suspends what it does.
+func (p *Policy) cannotBeRead() string { return p.Ref().String() + " cannot be read" }
+
+// any returns the reference to every object of the kind in the namespace; the zero value for another kind than
+// OperatorPolicy.
+func (r Ref) any() Ref {
+	if !strings.HasSuffix(r.Kind, "OperatorPolicy") {
+		return Ref{}
+	}
+	return OperatorPolicyRef(r.Namespace, anyName)
 }

@@ -3,7 +3,6 @@ package dependency
 import (
 	"strings"
 	"testing"
-	"time"
 )
 
 const guardTemplate = "  - objectDefinition: {apiVersion: policy.open-cluster-management.io/v1beta2, kind: OperatorPolicy, metadata: {name: guard}}\n"
@@ -109,8 +108,7 @@ func TestDependenciesAfter(t *testing.T) {
 		{name: "not met, and nothing exists", in: TemplateInput{Findings: []Finding{notMet}}, want: unsatisfied},
 		{name: "lost", reported: satisfied, in: TemplateInput{Findings: []Finding{notMet}, Live: ours},
 			want: unsatisfied},
-		{name: "met for too short a time", reported: unsatisfied,
-			in: TemplateInput{Findings: []Finding{met}, Damped: time.Second}, want: unsatisfied},
+		{name: "met again", reported: unsatisfied, in: TemplateInput{Findings: []Finding{met}}, want: satisfied},
 		{name: "not met, with ignorePending", in: TemplateInput{Template: Template{IgnorePending: true},
 			Findings: []Finding{notMet}}, want: unsatisfied},
 		{name: "undecided from the beginning", in: TemplateInput{Findings: []Finding{stale}}, want: unsatisfied},

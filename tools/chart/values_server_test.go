@@ -34,7 +34,6 @@ policy:
   approvalMode: deny
   backstop: audit
   ungoverned: hold
-  escapes: remove
   defaultNamespace: operators
   statusHistoryLength: 3
   maxStaleness: 1m
@@ -45,7 +44,7 @@ certificates: {selfManaged: {caLifetime: 720h, certificateLifetime: 24h, caOverl
 ordering: {pendingGuards: delete}`,
 			check: func(t *testing.T, o objects) {
 				for name, want := range map[string]string{
-					"approval-mode": "deny", "backstop": "audit", "ungoverned": "hold", "escapes": "remove",
+					"approval-mode": "deny", "backstop": "audit", "ungoverned": "hold",
 					"operator-policy-default-namespace":     "operators",
 					"operator-policy-status-history-length": "3",
 					"max-staleness":                         "1m", "probe-static-policies": "true",

@@ -104,7 +104,7 @@ func (l *leader) withLoop(known *packages.Cache, streams *stream.Client) {
 		Escaped: l.records.ByConstraint, ExceptionEnd: l.policies.ExceptionEnd, Events: l.events, Grants: l.grants,
 		Log: l.log.WithName("constraints"), Now: l.now})
 	l.with(constraints, err)
-	l.with(escape.New(escape.Options{Store: l.store, Records: l.records, Mode: escape.Mode(o.Escapes),
+	l.with(escape.New(escape.Options{Store: l.store, Records: l.records,
 		ExcludedNamespaces: l.unjudged(), Metrics: l.escapes, Events: l.events, Writes: l.writes,
 		Log: l.log.WithName("escapes"), Now: l.now,
 		Changed: func(namespace string) {
@@ -117,9 +117,9 @@ func (l *leader) withLoop(known *packages.Cache, streams *stream.Client) {
 		l.with(report.New(report.Options{Store: l.store, Writes: l.writes, Log: l.log.WithName("reports"), Now: l.now}))
 	}
 	if o.Ordering {
-		l.with(policy.New(policy.Options{Store: l.store, PendingGuards: dependency.PendingGuards(o.PendingGuards),
+		l.with(&policy.Controller{Store: l.store, PendingGuards: dependency.PendingGuards(o.PendingGuards),
 			Gatekeeper: o.GatekeeperTemplates, Grants: l.grants, ExcludedNamespaces: l.unjudged(), Key: l.key.Key,
-			Metrics: policy.NewMetrics(metrics.Registry), Writes: l.writes, Identity: l.identity,
-			Log: l.log.WithName("ordering"), Now: l.now}))
+			Metrics: policy.NewMetrics(metrics.Registry, l.store), Writes: l.writes, Events: l.events,
+			Log: l.log.WithName("ordering"), Now: l.now}, nil)
 	}
 }

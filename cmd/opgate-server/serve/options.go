@@ -14,7 +14,6 @@ import (
 
 	"github.com/opgate/opgate/admission/olmidentity"
 	"github.com/opgate/opgate/controller/backstop"
-	"github.com/opgate/opgate/controller/escape"
 	"github.com/opgate/opgate/rules"
 	backstopcompiler "github.com/opgate/opgate/rules/backstop"
 	"github.com/opgate/opgate/rules/dependency"
@@ -87,8 +86,6 @@ type Options struct {
 	Reports bool
 	// Ungoverned is approve or hold.
 	Ungoverned string
-	// Escapes is report or remove.
-	Escapes string
 	// Ordering reconciles Policies and PolicySets: templates that depend on one another.
 	Ordering bool
 	// PendingGuards is suspend or delete.
@@ -201,8 +198,6 @@ func (o *Options) addPolicyFlags(flags *pflag.FlagSet) {
 		"write a Report of OpenReports in each namespace, of installed operators and plans that wait")
 	flags.StringVar(&o.Ungoverned, "ungoverned", string(rules.ApproveUngoverned),
 		"action on plans of operators without a policy that wait because of one: approve or hold")
-	flags.StringVar(&o.Escapes, "escapes", string(escape.Report),
-		"action on forbidden operators that OLM installed during an outage of Opgate: report or remove")
 	flags.BoolVar(&o.Ordering, "ordering", true,
 		"reconcile Policies and PolicySets; disable where Open Cluster Management's framework does")
 	flags.StringVar(&o.PendingGuards, "pending-guards", string(dependency.Suspend),
@@ -290,7 +285,6 @@ func (o *Options) validateModes(bad func(flag, format string, args ...any)) {
 	for _, mode := range []struct{ flag, value, one, other string }{
 		{"approval-mode", o.ApprovalMode, string(rules.MutateApproval), string(rules.DenyApproval)},
 		{"ungoverned", o.Ungoverned, string(rules.ApproveUngoverned), string(rules.HoldUngoverned)},
-		{"escapes", o.Escapes, string(escape.Report), string(escape.Remove)},
 		{"pending-guards", o.PendingGuards, string(dependency.Suspend), string(dependency.Delete)},
 	} {
 		if mode.value != mode.one && mode.value != mode.other {

@@ -1,6 +1,11 @@
 package watches
 
-import "k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+import (
+	"maps"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
 
 // group is the set of dependencies of one kind in one namespace. Its watch covers a fixed set of objects. For further
 // names a second watch is opened, which replaces the first when its initial list is complete: the known state stays
@@ -27,24 +32,26 @@ func (g *group) of(name string) *watch {
 	return nil
 }
 
-// open watches a target according to the current definition of its kind. It does nothing if that has not changed.
+// open watches a target according to the current definition of its kind. It does nothing if that has not changed. What
+// is not served, or cannot exist, is not watched.
 func (w *Watches) open(t *target) {
-	s, ok := w.subjectOf(t.Target)
-	if t.group != nil && ok && t.group.subject == s {
+	d, ok := w.kinds.definition(t.kind())
+	ok = ok && d.serves(t.Version) && !t.IsPolicy() && !t.IsSet() && d.possible(t.Ref)
+	if t.group != nil && ok && t.group.subject == d.subject(t.Namespace) {
 		return
 	}
 	w.close(t)
 	if !ok || t.Template || w.run == nil {
 		return
 	}
-	g := w.groups[s]
-	if g == nil {
-		g = &group{subject: s, targets: map[*target]struct{}{}}
-		w.groups[s] = g
+	s := d.subject(t.Namespace)
+	t.group = w.groups[s]
+	if t.group == nil {
+		t.group = &group{subject: s, targets: map[*target]struct{}{}}
+		w.groups[s] = t.group
 	}
-	g.targets[t] = struct{}{}
-	t.group = g
-	w.extend(g)
+	t.group.targets[t] = struct{}{}
+	w.extend(t.group)
 }
 
 // extend opens the next watch of a group if some names are covered by neither watch. A watch that is still being read
@@ -65,7 +72,12 @@ func (w *Watches) extend(g *group) {
 		g.next.stop()
 	}
 	f := w.newWatch(g.subject, names)
-	f.changed = func(old, now *unstructured.Unstructured) { w.notify(w.interested(g, old, now)) }
+	f.changed = func(old, now *unstructured.Unstructured) {
+		if now == nil {
+			now = old
+		}
+		w.notify(w.ownersOf(func(t *target) bool { return t.group == g && t.Name == now.GetName() }))
+	}
 	f.onChange = func(*watchState) { w.notify(w.promote(g, f)) }
 	g.next = f
 	w.run(f)
@@ -87,26 +99,7 @@ func (w *Watches) promote(g *group, f *watch) owners {
 	}
 	all := owners{}
 	for t := range g.targets {
-		all.add(t.owners)
-	}
-	return all
-}
-
-// interested returns the owners that are interested in an object that changed.
-func (w *Watches) interested(g *group, old, now *unstructured.Unstructured) owners {
-	name := ""
-	for _, u := range []*unstructured.Unstructured{old, now} {
-		if u != nil {
-			name = u.GetName()
-		}
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	all := owners{}
-	for t := range g.targets {
-		if t.Name == name {
-			all.add(t.owners)
-		}
+		maps.Copy(all, t.owners)
 	}
 	return all
 }
@@ -118,8 +111,7 @@ func (w *Watches) close(t *target) {
 		return
 	}
 	t.group = nil
-	delete(g.targets, t)
-	if len(g.targets) > 0 {
+	if delete(g.targets, t); len(g.targets) > 0 {
 		return
 	}
 	for _, f := range g.watches() {
@@ -128,4 +120,34 @@ func (w *Watches) close(t *target) {
 		}
 	}
 	delete(w.groups, g.subject)
+}
+
+// openTemplates watches the template objects of a kind if any may exist.
+func (w *Watches) openTemplates(kind schema.GroupKind) {
+	d, ok := w.kinds.definition(kind)
+	ok = ok && w.kinds.template(d)
+	if f := w.templates[kind]; f != nil {
+		if ok && f.subject == d.subject("") {
+			return
+		}
+		f.stop()
+		delete(w.templates, kind)
+	}
+	if !ok || w.run == nil {
+		return
+	}
+	f := w.newWatch(d.subject(""), nil)
+	f.changed = func(old, now *unstructured.Unstructured) {
+		notified := owners{}
+		notified.addParents(old, now)
+		w.notify(notified)
+	}
+	f.onChange = func(before *watchState) {
+		notified := w.ownersOf(func(t *target) bool { return t.Template && t.kind() == kind })
+		notified.addParents(before.all()...)
+		notified.addParents(f.known.Load().all()...)
+		w.notify(notified)
+	}
+	w.templates[kind] = f
+	w.run(f)
 }

@@ -183,3 +183,15 @@ func TestSubject(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
+
+func TestNotServed(t *testing.T) {
+	wanted := Target{Ref: dependency.Ref{Group: "example.com", Kind: "Widget", Namespace: "shop", Name: "a"}, Version: "v3"}
+	for want, versions := range map[string][]string{
+		"Widget.example.com is not served in v3, served is v1":      {"v1"},
+		"Widget.example.com is not served in v3, served are v2, v1": {"v2", "v1"},
+	} {
+		if got := notServed(wanted, versions); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}

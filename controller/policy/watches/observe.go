@@ -1,6 +1,9 @@
 package watches
 
 import (
+	"cmp"
+	"maps"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -13,7 +16,7 @@ import (
 // Observe returns the state of a target. A target that no owner has set counts as not read; for Policies and PolicySets
 // it reports only whether their kind is served.
 func (w *Watches) Observe(t Target) dependency.Observed {
-	d, ok := w.kinds.definition(groupKind(t.Ref))
+	d, ok := w.kinds.definition(t.kind())
 	switch {
 	case !ok:
 		return dependency.Observed{Reason: dependency.NoKind, Detail: "no CustomResourceDefinition serves " +
@@ -40,7 +43,7 @@ func (w *Watches) Observe(t Target) dependency.Observed {
 // Object returns the stored part of a target: its metadata and the compliance fields of its status; nil if it does not
 // exist, or is not known. It is shared and must not be modified.
 func (w *Watches) Object(t Target) *unstructured.Unstructured {
-	d, ok := w.kinds.definition(groupKind(t.Ref))
+	d, ok := w.kinds.definition(t.kind())
 	if !ok || !d.possible(t.Ref) {
 		return nil
 	}
@@ -52,7 +55,7 @@ func (w *Watches) known(t Target, d *definition) *watchState {
 	w.mu.Lock()
 	var f *watch
 	if t.Template {
-		f = w.templates[groupKind(t.Ref)]
+		f = w.templates[t.kind()]
 	} else {
 		f = w.groups[d.subject(t.Namespace)].of(t.Name)
 	}
@@ -116,4 +119,57 @@ func notServed(t Target, versions []string) string {
 		verb = "is"
 	}
 	return kindName(t.Ref) + " is not served in " + t.Version + ", served " + verb + " " + strings.Join(versions, ", ")
+}
+
+// Owned returns the stored parts of the objects, of all kinds that templates may contain, whose labels name a Policy as
+// their source, sorted. They are shared and must not be modified.
+func (w *Watches) Owned(parent types.NamespacedName) []*unstructured.Unstructured {
+	w.mu.Lock()
+	watches := slices.Collect(maps.Values(w.templates))
+	w.mu.Unlock()
+	var owned []*unstructured.Unstructured
+	for _, f := range watches {
+		owned = append(owned, f.known.Load().of(parent)...)
+	}
+	slices.SortFunc(owned, func(a, b *unstructured.Unstructured) int {
+		return cmp.Or(strings.Compare(a.GetAPIVersion(), b.GetAPIVersion()), strings.Compare(a.GetKind(), b.GetKind()),
+			strings.Compare(a.GetNamespace(), b.GetNamespace()), strings.Compare(a.GetName(), b.GetName()))
+	})
+	return owned
+}
+
+// Template reports whether all template objects of a kind have been read, or why that is forbidden. For other kinds it
+// returns false and nil.
+func (w *Watches) Template(group, kind string) (ready bool, forbidden error) {
+	w.mu.Lock()
+	f := w.templates[schema.GroupKind{Group: group, Kind: kind}]
+	w.mu.Unlock()
+	if f == nil {
+		return false, nil
+	}
+	known := f.known.Load()
+	if known == nil {
+		return false, nil
+	}
+	return known.denied == nil, known.denied
+}
+
+// byParent indexes template objects by their Policy.
+const byParent = "parent"
+
+func indexParent(obj any) ([]string, error) {
+	if parent, ok := parentOf(obj.(*unstructured.Unstructured)); ok {
+		return []string{parent.String()}, nil
+	}
+	return nil, nil
+}
+
+// parentOf returns the Policy of a template object, from its labels. A namespaced object belongs to a Policy of the
+// same namespace, whatever its labels say: no user may assign objects to a namespace that is not theirs.
+func parentOf(u *unstructured.Unstructured) (types.NamespacedName, bool) {
+	if u == nil {
+		return types.NamespacedName{}, false
+	}
+	parent, ok := dependency.PolicyOf(u.Object)
+	return types.NamespacedName{Namespace: parent.Namespace, Name: parent.Name}, ok
 }

@@ -12,22 +12,25 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/opgate/opgate/internal/signal"
 	"github.com/opgate/opgate/rules/dependency"
-	"github.com/opgate/opgate/stream"
 )
 
-// longestPause is the longest backoff of a forbidden watch.
-const longestPause = 10 * time.Minute
-
-// lastPause bounds the delay after other failures.
-const lastPause = 30 * time.Second
+const (
+	// longestPause is the longest backoff of a forbidden watch.
+	longestPause = 10 * time.Minute
+	// pageSize is the number of objects per list request if the API server does not stream lists: there may be any
+	// number of them, of 1.5 MiB each, and most are not stored.
+	pageSize = 20
+)
 
 // subject is what one watch covers: the objects of a kind in a namespace that are dependencies, or one of them, or all
 // template objects of the kind. Subjects that differ in any field need separate watches.
@@ -51,7 +54,7 @@ func (s subject) right() string {
 	return right
 }
 
-// watch watches objects of a subject with a reflector. If the watch is forbidden the reflector stops, and a new one is
+// watch watches objects of a subject with an informer. If that is forbidden the informer stops, and a new one is
 // started after a backoff.
 type watch struct {
 	subject
@@ -76,7 +79,7 @@ type watch struct {
 	known atomic.Pointer[watchState]
 }
 
-// watchState is the state of a subject: its objects, which a reflector updates, or why it may not be read.
+// watchState is the state of a subject: its objects, which an informer updates, or why it may not be read.
 type watchState struct {
 	objects cache.Indexer
 	denied  error
@@ -107,20 +110,6 @@ func (f *watch) trim(u *unstructured.Unstructured) *unstructured.Unstructured {
 		return trimDependency(u)
 	}
 	return nil
-}
-
-// selectors returns the selectors of the watch: a single object is selected by its name, so that nothing else of its
-// kind is read, and permission for that object is enough.
-func (f *watch) selectors() (field, label string) {
-	switch {
-	case f.names == nil:
-		return "", dependency.LabelPolicy
-	case len(f.names) == 1:
-		for name := range f.names {
-			return fields.OneTermEqualSelector(metav1.ObjectNameField, name).String(), ""
-		}
-	}
-	return "", ""
 }
 
 // retry retries a forbidden watch at once.
@@ -159,39 +148,58 @@ func (f *watch) run(ctx context.Context) {
 	}
 }
 
-// follow runs a reflector until the context ends or the watch is forbidden. The reflector retries all other errors.
+// follow runs an informer until the context ends or the watch is forbidden. The informer retries all other errors.
 func (f *watch) follow(ctx context.Context) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	var resource dynamic.ResourceInterface = f.client.Resource(f.resource)
-	if f.namespace != "" {
-		resource = f.client.Resource(f.resource).Namespace(f.namespace)
-	}
+	opened := make(chan struct{})
 	indexers := cache.Indexers{}
 	if f.names == nil {
 		indexers[byParent] = indexParent
 	}
-	opened, synced := make(chan struct{}), make(chan struct{})
-	kept := &store{Indexer: cache.NewIndexer(cache.MetaNamespaceKeyFunc, indexers), trim: f.trim, read: f.read,
-		synced: sync.OnceFunc(func() { close(synced) })}
-	current := &watchState{objects: kept.Indexer}
-	kept.changed = func(old, now *unstructured.Unstructured) {
-		if f.known.Load() == current { // before, setState reports it
+	informer := cache.NewSharedIndexInformer(f.listWatch(sync.OnceFunc(func() { close(opened) })),
+		&unstructured.Unstructured{}, 0, indexers)
+	current := &watchState{objects: informer.GetIndexer()}
+	changed := func(old, now *unstructured.Unstructured) {
+		f.read()
+		if f.known.Load() == current && !same(old, now) { // before, setState reports it
 			f.changed(old, now)
 		}
 	}
-	field, label := f.selectors()
-	reflection := stream.Reflection{
-		Name: f.resource.String(), From: listWatch(f.client, resource, field, label, f.trim,
-			sync.OnceFunc(func() { close(opened) })),
-		Example: &unstructured.Unstructured{}, Into: kept, Longest: lastPause,
-		Failed: func(err error) { f.failed(err, end) },
+	handled, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(now any) { changed(nil, now.(*unstructured.Unstructured)) },
+		UpdateFunc: func(old, now any) {
+			changed(old.(*unstructured.Unstructured), now.(*unstructured.Unstructured))
+		},
+		DeleteFunc: func(old any) {
+			if gone, ok := old.(cache.DeletedFinalStateUnknown); ok {
+				old = gone.Obj
+			}
+			changed(old.(*unstructured.Unstructured), nil)
+		},
+	})
+	if err != nil {
+		return err // only of an informer that has stopped
+	}
+	err = informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
+		if apierrors.IsForbidden(err) {
+			end(err)
+			return
+		}
+		level := 1
+		if f.known.Load() == nil { // a Policy waits for it
+			level = 0
+		}
+		f.log.V(level).Info("watch interrupted, retrying", "error", err.Error())
+	})
+	if err != nil {
+		return err
 	}
 	var running sync.WaitGroup
 	defer running.Wait()
-	running.Go(func() { reflection.Run(ctx) })
+	running.Go(func() { informer.RunWithContext(ctx) })
 	// A list is not enough: with list but without watch permission the state would be outdated, again and again.
-	for _, happened := range []<-chan struct{}{opened, synced} {
+	for _, happened := range []<-chan struct{}{opened, handled.HasSyncedChecker().Done()} {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -203,19 +211,6 @@ func (f *watch) follow(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// failed takes note of an error of listing or watching, which is retried unless the API server forbids it.
-func (f *watch) failed(err error, end context.CancelCauseFunc) {
-	if apierrors.IsForbidden(err) {
-		end(err)
-		return
-	}
-	level := 1
-	if f.known.Load() == nil { // a Policy waits for it
-		level = 0
-	}
-	f.log.V(level).Info("watch interrupted, retrying", "error", err.Error())
-}
-
 // setState sets the state of the subject.
 func (f *watch) setState(now *watchState) {
 	before := f.known.Swap(now)
@@ -224,4 +219,64 @@ func (f *watch) setState(now *watchState) {
 	}
 	f.onChange(before)
 	f.read()
+}
+
+// listWatch lists and watches the selected objects, trimmed one by one; the informer sees no others. A single object is
+// selected by its name, so that nothing else of its kind is read, and permission for that object is enough. Opened is
+// called for each watch that is established.
+func (f *watch) listWatch(opened func()) cache.ListerWatcher {
+	var resource dynamic.ResourceInterface = f.client.Resource(f.resource)
+	if f.namespace != "" {
+		resource = f.client.Resource(f.resource).Namespace(f.namespace)
+	}
+	selected := func(o *metav1.ListOptions) {
+		if f.names == nil {
+			o.LabelSelector = dependency.LabelPolicy
+		}
+		for name := range f.names {
+			if len(f.names) == 1 {
+				o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
+			}
+		}
+	}
+	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			selected(&o)
+			// With a resourceVersion the API server would answer from its cache, without pages.
+			o.ResourceVersion, o.ResourceVersionMatch, o.Limit = "", "", pageSize
+			all := &unstructured.UnstructuredList{}
+			for {
+				page, err := resource.List(ctx, o)
+				if err != nil {
+					return nil, err
+				}
+				for i := range page.Items {
+					if kept := f.trim(&page.Items[i]); kept != nil {
+						all.Items = append(all.Items, *kept)
+					}
+				}
+				all.Object = page.Object
+				if o.Continue = page.GetContinue(); o.Continue == "" {
+					return all, nil
+				}
+			}
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
+			selected(&o)
+			events, err := resource.Watch(ctx, o)
+			if err != nil {
+				return nil, err
+			}
+			opened()
+			return apiwatch.Filter(events, func(e apiwatch.Event) (apiwatch.Event, bool) {
+				u, ok := e.Object.(*unstructured.Unstructured)
+				if !ok || e.Type == apiwatch.Bookmark {
+					return e, true
+				}
+				kept := f.trim(u)
+				e.Object = kept
+				return e, kept != nil
+			}), nil
+		},
+	}, f.client)
 }

@@ -18,7 +18,6 @@ values.schema.json lets them pass, so that the refusal can say the name to use i
       "approvalMode" "policy.approvalMode"
       "backstop" "policy.backstop"
       "ungoverned" "policy.ungoverned"
-      "escapes" "policy.escapes"
       "defaultNamespace" "policy.defaultNamespace"
       "statusHistoryLength" "policy.statusHistoryLength"
       "maxStaleness" "policy.maxStaleness"

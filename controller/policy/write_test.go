@@ -49,7 +49,7 @@ func TestKindFault(t *testing.T) {
 		"Gatekeeper, no template": {template: of("constraints.gatekeeper.sh", "v1", "K8sLabels"), gatekeeper: true,
 			want: "the ConstraintTemplate that makes it is missing"},
 	} {
-		got := kindFault(tc.template, tc.kind, tc.ok, &Options{Gatekeeper: tc.gatekeeper}, tc.forbidden)
+		got := kindFault(tc.template, tc.kind, tc.ok, &Controller{Gatekeeper: tc.gatekeeper}, tc.forbidden)
 		if tc.want == "" && got != "" || !strings.Contains(got, tc.want) {
 			t.Errorf("%s: %q does not say %q", name, got, tc.want)
 		}
