@@ -25,7 +25,7 @@ const whole = `{"complianceType":"musthave","upgradeApproval":"None","remediatio
 	"complianceConfig":{},"statusConfig":{},"removalBehavior":{}}`
 
 // TestWhatTheSchemaRefusesIsAFault stores, for each keyword of the schema, a value that it does not admit, as an earlier
-// release or another program may have (seed 001: old instances). The policy is not valid at that field, and what it
+// release or another program may have. The policy is not valid at that field, and what it
 // governs is held unless only the loop reads the field.
 func TestWhatTheSchemaRefusesIsAFault(t *testing.T) {
 	raw, err := crd.Definitions.ReadFile("policy.open-cluster-management.io_operatorpolicies.yaml")
