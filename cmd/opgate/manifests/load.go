@@ -29,6 +29,7 @@ func (in *Input) load() {
 		in.together()
 	}
 	for _, u := range in.Units {
+		u.files.Partial = true
 		l := &loader{Unit: u, in: in, seen: map[identity]*Object{}}
 		documents := u.source.documents
 		if u.build != nil {
