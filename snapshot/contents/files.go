@@ -14,6 +14,8 @@ import (
 
 // Files is a Source of the objects in files. The zero value has none.
 type Files struct {
+	// Partial is set for files that need not have all objects of a cluster. Default: what is missing does not exist.
+	Partial bool
 	objects map[fileKey][]byte
 }
 

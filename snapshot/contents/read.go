@@ -218,6 +218,12 @@ func referenceIn(manifest []byte) (ref reference, ok bool) {
 		ref.CatalogSourceNamespace != ""
 }
 
+// isPartial reports whether an object that a source does not have may exist.
+func isPartial(s Source) bool {
+	files, ok := s.(*Files)
+	return ok && files.Partial
+}
+
 // unpack returns the manifests in the ConfigMap that a step refers to.
 func (r *reader) unpack(
 	ctx context.Context, ref reference, step *olm.StepResource,
@@ -231,6 +237,9 @@ func (r *reader) unpack(
 	}
 	raw, err := r.Get(ctx, configMaps, key)
 	switch {
+	case apierrors.IsNotFound(err) && isPartial(r.Source):
+		return nil, name + " is not in the input: add what kubectl get configmap " + text.Name(key.Name) + " -n " +
+			text.Name(key.Namespace) + " -o yaml prints", nil
 	case apierrors.IsNotFound(err):
 		return nil, name + " does not exist; delete the plan, and OLM unpacks the bundle again", nil
 	case err != nil:

@@ -201,7 +201,7 @@ type ConstraintOffer struct {
 // +kubebuilder:object:root=true
 // +kubebuilder:storageversion
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:path=constraints,singular=constraint,scope=Cluster,shortName=constraint
+// +kubebuilder:resource:path=constraints,singular=constraint,scope=Cluster,shortName=constraint,categories=opgate
 // +kubebuilder:metadata:labels="policy.open-cluster-management.io/policy-type=template"
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="Whether the constraints and properties can be applied"
 // +kubebuilder:printcolumn:name="Violating",type=integer,JSONPath=`.status.violating`,description="How many installed operators do not satisfy a constraint"

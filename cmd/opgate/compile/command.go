@@ -149,7 +149,7 @@ func (o *options) run(now time.Time, stdin io.Reader, stdout, stderr io.Writer) 
 	var objects backstop.Objects
 	if len(o.files) > 0 {
 		// A policy that is skipped would hold nothing.
-		set, err := manifests.Read(o.files, stdin, stderr, manifests.Options{Namespace: o.namespace})
+		set, err := manifests.Read(o.files, stdin, stderr, manifests.Options{Namespace: o.namespace, Strict: true})
 		if err != nil {
 			return fmt.Errorf("compile: nothing is printed: %w", err)
 		}

@@ -29,6 +29,7 @@ func (in *Input) load() {
 		in.together()
 	}
 	for _, u := range in.Units {
+		u.files.Partial = in.options.Together // a command on plans asks for what files lack
 		l := &loader{Unit: u, in: in, seen: map[identity]*Object{}}
 		documents := u.source.documents
 		if u.build != nil {
@@ -113,7 +114,7 @@ const maxLists = 8
 // called, as it is for kubectl, so that nothing hides in one.
 func (l *loader) value(d document, from origin) {
 	h, faults := headOf(d.raw)
-	if from.top && h.isForeign {
+	if from.top && h.isForeign && !(l.in.options.Strict && l.in.options.Together) {
 		l.in.foreign[d.Place] = true
 		return
 	}

@@ -177,11 +177,11 @@ func TestWhyAgreesWithCheck(t *testing.T) {
 			kubeconfig, _ := serve(t, sample)
 			out, _ := run(t, check.Command(time.Now), "-f", sample, "-o", "json", "--kubernetes-version", kubernetes,
 				"--as-if=approved-now")
-			var want []judged
+			var want struct{ Items []judged }
 			if err := json.Unmarshal([]byte(out), &want); err != nil {
 				t.Fatalf("%v: %s", err, out)
 			}
-			for _, w := range want {
+			for _, w := range want.Items {
 				if w.Kind != "InstallPlan" {
 					continue
 				}
