@@ -11,8 +11,8 @@ import (
 	"github.com/opgate/opgate/rules"
 )
 
-// TestRulesDocument compares docs/rules.md with the code: a heading for each rule and no other, and every message
-// there is one that a scenario gets.
+// TestRulesDocument compares docs/rules.md with the code: a heading for each rule and no other, with its
+// outcomes, and every message there is one that a scenario gets.
 func TestRulesDocument(t *testing.T) {
 	data, err := os.ReadFile("../docs/rules.md")
 	if err != nil {
@@ -20,12 +20,21 @@ func TestRulesDocument(t *testing.T) {
 	}
 	document := string(data)
 	var documented []string
-	for _, m := range regexp.MustCompile(`(?m)^### (\S+)$`).FindAllStringSubmatch(document, -1) {
+	outcomes := map[string]string{}
+	for _, m := range regexp.MustCompile(`(?m)^### (\S+)\n\n\*([^*]*)\.\*`).FindAllStringSubmatch(document, -1) {
 		documented = append(documented, m[1])
+		outcomes[m[1]] = m[2]
 	}
 	var known []string
 	for _, r := range slices.Concat(rules.GateRules(), rules.Rules()) {
 		known = append(known, string(r.ID))
+		said := outcomes[string(r.ID)]
+		words := strings.Join(regexp.MustCompile(`\b(Deny|Hold|Warn)\b`).FindAllString(said, -1), ",")
+		if words != r.Outcomes.String() || strings.Contains(said, "; override") != r.Override ||
+			strings.Contains(said, "; backstop") != r.Backstop {
+			t.Errorf("docs/rules.md has %q of %s, which is %s, override %t, backstop %t", said, r.ID, r.Outcomes, r.Override,
+				r.Backstop)
+		}
 	}
 	slices.Sort(documented)
 	slices.Sort(known)

@@ -154,7 +154,7 @@ var commands = []struct {
 	{document: "docs/performance.md", begins: "cd e2e", why: "measures for minutes"},
 	{document: "docs/plugin.md", begins: "ln -s", tests: []string{"TestPluginCompletes"}},
 	{document: "docs/plugin.md", begins: "$ kubectl opgate pending", tests: []string{"TestPluginDocument"}},
-	{document: "docs/plugin.md", begins: "kubectl opgate pending -l", tests: []string{"TestPlugin", "TestPaths"}},
+	{document: "docs/plugin.md", begins: "kubectl opgate pending -l", tests: []string{"TestPlugin", "TestFormats"}},
 	{document: "docs/plugin.md", begins: "$ kubectl opgate why", tests: []string{"TestPluginDocument"}},
 	{document: "docs/plugin.md", begins: "$ kubectl opgate tree", tests: []string{"TestTreeOfSample"}},
 	{document: "docs/plugin.md", begins: "$ kubectl opgate impact", tests: []string{"TestPluginImpact"}},

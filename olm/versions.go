@@ -29,6 +29,9 @@ func ParseVersionRange(text string) (*VersionRange, error) {
 	if i := strings.IndexFunc(text, func(r rune) bool { return r < ' ' || r > '~' }); i >= 0 {
 		return nil, fmt.Errorf("has a character that is not printable ASCII at byte %d", i)
 	}
+	if m := wildcardInSuffix.FindString(text); m != "" {
+		return nil, fmt.Errorf("has %q, of which the parser takes the x or * for a wildcard: write another bound, such as <4.17.0-0", m)
+	}
 	// The parser silently drops terms of one character, and would parse ">=1.0.0 2" as ">=1.0.0". Only an operator
 	// before a version may stand alone.
 	terms := strings.Fields(text)
@@ -84,6 +87,41 @@ func (r *VersionRange) Contains(version string) (bool, error) {
 
 func (r *VersionRange) contains(v semver.Version) bool {
 	return slices.ContainsFunc(r.alternatives, func(contains semver.Range) bool { return contains(v) })
+}
+
+// wildcardInSuffix matches a version with a suffix that has what the parser takes for a wildcard.
+var wildcardInSuffix = regexp.MustCompile(`\d[0-9.]*-[0-9A-Za-z.-]*[xX*][0-9A-Za-z.*-]*`)
+
+var (
+	exactBound    = regexp.MustCompile(`(<|>=)\s*(\d+\.\d+\.\d+)(\s|\||$)`)
+	wildcardBound = regexp.MustCompile(`(^|\s)(\d+)\.(?:(\d+)\.)?[xX*](?:\.[xX*])?(\s|\||$)`)
+)
+
+// WithSuffixes returns the range that was probably meant where the suffix of a version, such as 4.17.0-rhodf, decides whether it
+// is in the range: a version with a suffix is before the same one without. It is empty where the suffix makes no
+// difference, or where no bound explains it.
+func (r *VersionRange) WithSuffixes(version string) string {
+	v, err := semver.Parse(version)
+	if err != nil || len(v.Pre) == 0 {
+		return ""
+	}
+	wanted := r.contains(semver.Version{Major: v.Major, Minor: v.Minor, Patch: v.Patch})
+	if r.contains(v) == wanted {
+		return ""
+	}
+	text := exactBound.ReplaceAllString(r.text, "$1$2-0$3")
+	text = wildcardBound.ReplaceAllStringFunc(text, func(s string) string {
+		m := wildcardBound.FindStringSubmatch(s)
+		low, high := m[2]+".0.0", fmt.Sprintf("%d.0.0", number(m[2])+1)
+		if m[3] != "" {
+			low, high = m[2]+"."+m[3]+".0", fmt.Sprintf("%s.%d.0", m[2], number(m[3])+1)
+		}
+		return m[1] + ">=" + low + "-0 <" + high + "-0" + m[4]
+	})
+	if wider, err := ParseVersionRange(text); err == nil && wider.contains(v) == wanted {
+		return text
+	}
+	return ""
 }
 
 // versionInRange matches the versions, complete or with wildcards, in a range text.

@@ -1,6 +1,7 @@
 package olm
 
 import (
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -201,4 +202,53 @@ func must(v semver.Version, err error) semver.Version {
 		panic(err)
 	}
 	return v
+}
+
+// TestVersionsWithSuffixes: a suffix counts as before the version, and the range that was meant is proposed where that
+// decides. docs/rules.md has the table.
+func TestVersionsWithSuffixes(t *testing.T) {
+	page, err := os.ReadFile("../docs/rules.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		text, version string
+		in            bool
+		wider         string
+	}{
+		{"<4.17.0", "4.17.0-rhodf", true, "<4.17.0-0"},
+		{">=4.16.3", "4.16.3-rhodf", false, ">=4.16.3-0"},
+		{">=4.16.0 <4.17.0", "4.17.0-rhodf", true, ">=4.16.0-0 <4.17.0-0"},
+		{"4.16.x", "4.16.0-rhodf", false, ">=4.16.0-0 <4.17.0-0"},
+		{"4.16.x", "4.17.0-rhodf", true, ">=4.16.0-0 <4.17.0-0"},
+		{"<=4.16.3", "4.16.3-rhodf", true, ""},
+		{">4.16.2", "4.16.3-rhodf", true, ""},
+		{"=4.16.3", "4.16.3-rhodf", false, ""},
+	} {
+		r, err := ParseVersionRange(tc.text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		in, err := r.Contains(tc.version)
+		if err != nil || in != tc.in || r.WithSuffixes(tc.version) != tc.wider {
+			t.Errorf("%s has %s: %t, meant %q, %v", tc.text, tc.version, in, r.WithSuffixes(tc.version), err)
+		}
+		said := map[bool]string{true: "yes", false: "no"}[in]
+		wider := "-"
+		if tc.wider != "" {
+			wider = "`" + tc.wider + "`"
+		}
+		if row := "| `" + tc.text + "` | " + tc.version + " | " + said + " | " + wider + " |\n"; !strings.Contains(string(page), row) {
+			t.Errorf("docs/rules.md does not have the row %s", row)
+		}
+	}
+	for _, text := range []string{"<=4.17.0-next", ">=4.16.0-x", ">=1.0.0 <2.0.0-0.x"} {
+		if _, err := ParseVersionRange(text); err == nil || !strings.Contains(err.Error(), "wildcard") {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	r, err := ParseVersionRange("<4.17.0-0")
+	if err != nil || r.WithSuffixes("4.17.0-rhodf") != "" {
+		t.Errorf("what was meant is meant again: %v", err)
+	}
 }

@@ -88,6 +88,7 @@ func (in *preview) policy() {
 			p.TargetNamespace, more)
 	}
 	in.subscription(ns)
+	in.suffixes(ns)
 	for _, installed := range ns.Installed() {
 		if what := uncovered(p, installed, in.Now); what != "" {
 			in.warn(RuleOperatorPolicyUncovered, what, p.Acceptance())

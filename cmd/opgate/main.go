@@ -35,11 +35,8 @@ func root() *cobra.Command {
 		Short: "Judge operators that the Operator Lifecycle Manager installs, in files and on clusters",
 		Long: `opgate answers whether an operator may be subscribed to, installed or upgraded, and why.
 
-"opgate check" judges manifests offline with the rules of the gate, and "opgate test" tests policies; "opgate pending"
-lists the plans that wait for approval, "opgate why" shows what holds one, "opgate diff" what it changes, and "opgate
-approve" approves it; "opgate tree" shows what Policies wait for, and "opgate impact" what depends on an operator; "opgate explain" explains a rule that a refusal names; "opgate compile"
-prints policies as admission policies of the API server; "opgate verify" tests that a cluster's gate works. As kubectl-opgate in $PATH it is the plugin "kubectl
-opgate", and as kubectl_complete-opgate what kubectl completes that plugin's arguments with.
+As kubectl-opgate in $PATH it is the plugin "kubectl opgate", and as kubectl_complete-opgate what kubectl completes
+that plugin's arguments with.
 
 The gate itself, which answers the API server's admission reviews, is a program of its own: opgate-server.`,
 		Annotations: map[string]string{cli.Interruptible: "true"},
@@ -50,15 +47,25 @@ The gate itself, which answers the API server's admission reviews, is a program 
 	case "kubectl_complete-opgate":
 		cmd.SetArgs(append([]string{cobra.ShellCompRequestCmd}, os.Args[1:]...))
 	}
-	cmd.AddCommand(check.Command(time.Now), test.Command(), compile.Command(time.Now),
-		explain.Command(), verify.Command(cmd.Name()))
-	cmd.AddCommand(serveCommand())
-	cmd.AddCommand(plugin.Commands(time.Now)...)
-	for _, ofPlan := range []*cobra.Command{diff.Command(time.Now), approve.Command()} {
+	plans := []*cobra.Command{diff.Command(), approve.Command(time.Now)}
+	for _, ofPlan := range plans {
 		ofPlan.ValidArgsFunction = plugin.CompletePlans
-		cmd.AddCommand(ofPlan)
 	}
+	group(cmd, "Judge files:", check.Command(time.Now), test.Command(), explain.Command())
+	group(cmd, "Look at a cluster:", append(plugin.Commands(time.Now), plans[0])...)
+	group(cmd, "Act:", plans[1])
+	group(cmd, "Set up:", compile.Command(time.Now), verify.Command(cmd.Name()))
+	cmd.AddCommand(serveCommand())
 	return cmd
+}
+
+// group adds commands below a title of the help.
+func group(root *cobra.Command, title string, commands ...*cobra.Command) {
+	root.AddGroup(&cobra.Group{ID: title, Title: title})
+	for _, cmd := range commands {
+		cmd.GroupID = title
+	}
+	root.AddCommand(commands...)
 }
 
 // serveCommand names the program that serves.

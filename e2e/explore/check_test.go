@@ -255,10 +255,11 @@ func (w *walk) checkAnswers(ctx context.Context, o *observed) error {
 	if err != nil {
 		return err
 	}
-	var plans []listed
-	if err := json.Unmarshal([]byte(got.Stdout), &plans); err != nil {
+	var list struct{ Items []listed }
+	if err := json.Unmarshal([]byte(got.Stdout), &list); err != nil {
 		return fmt.Errorf("opgate pending: %w: %s%s", err, got.Stdout, got.Stderr)
 	}
+	plans := list.Items
 	for _, p := range current {
 		i := slices.IndexFunc(plans, func(q listed) bool { return q.Name == p.GetName() })
 		if i < 0 {

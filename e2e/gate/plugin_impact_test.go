@@ -101,20 +101,22 @@ func TestPluginImpact(t *testing.T) {
 			t.Errorf("%v names an operator that does not need it:\n%s", args, got)
 		}
 	}
-	var all []struct {
-		Namespace   string
-		Definitions []struct {
-			Name    string
-			Objects int
-			First   []string
+	var list struct {
+		Items []struct {
+			Namespace   string
+			Definitions []struct {
+				Name    string
+				Objects int
+				First   []string
+			}
+			NeededBy []struct{ ClusterServiceVersion string }
 		}
-		NeededBy []struct{ ClusterServiceVersion string }
 	}
 	if err := json.Unmarshal([]byte(opgate(t, e, "", 0, "impact", pkg, "-n", namespace, "-o", "json").Stdout),
-		&all); err != nil {
+		&list); err != nil {
 		t.Fatal(err)
 	}
-	if len(all) != 1 || len(all[0].Definitions) != 1 || all[0].Definitions[0].Objects != many ||
+	if all := list.Items; len(all) != 1 || len(all[0].Definitions) != 1 || all[0].Definitions[0].Objects != many ||
 		len(all[0].Definitions[0].First) != 5 ||
 		len(all[0].NeededBy) != 1 || all[0].NeededBy[0].ClusterServiceVersion != "reports.v1" {
 		t.Errorf("got %+v", all)

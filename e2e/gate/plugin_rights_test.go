@@ -32,7 +32,7 @@ func TestPluginRights(t *testing.T) {
 	if err := cluster.WriteKubeconfig(kubeconfig, config); err != nil {
 		t.Fatal(err)
 	}
-	got := opgate(t, e, kubeconfig, 2, "pending")
+	got := opgate(t, e, kubeconfig, 2, "pending", "-A")
 	harness.WantTexts(t, got.Stderr, "may not list", "installplans.operators.coreos.com",
 		"operatorpolicies.policy.open-cluster-management.io", "ClusterRole opgate-reader")
 	if got.Stdout != "" {
@@ -47,14 +47,14 @@ func TestPluginRights(t *testing.T) {
 	})
 	// the authorizer follows bindings by a watch
 	harness.Eventually(t, "have the rights", func(ctx context.Context) error {
-		got, err := e.RunPlugin(ctx, kubeconfig, cluster.Command{Args: []string{"opgate", "pending"}})
+		got, err := e.RunPlugin(ctx, kubeconfig, cluster.Command{Args: []string{"opgate", "pending", "-A"}})
 		if err == nil && got.ExitCode != 0 {
 			err = errors.New(got.Stderr)
 		}
 		return err
 	})
 
-	opgate(t, e, kubeconfig, 0, "tree")
+	opgate(t, e, kubeconfig, 0, "tree", "-A")
 
 	// What plans change needs another role; without it a policy that judges by that holds. So does the approval.
 	reviewed, plan := planOfSample(t, e, "bundle-contents-hold")
@@ -71,7 +71,7 @@ func TestPluginRights(t *testing.T) {
 	makePlans(t, e, namespace, many)
 	before := readerLists(t, e)
 	started := time.Now()
-	plans := pendingJSON(t, e, kubeconfig)
+	plans := pendingJSON(t, e, kubeconfig, "-A")
 	t.Logf("%d plans were judged in %s", len(plans), time.Since(started))
 	if len(plans) < many {
 		t.Errorf("%d plans are listed, want at least %d", len(plans), many)
@@ -121,7 +121,7 @@ func TestPluginWithoutRights(t *testing.T) {
 	}
 	got = opgate(t, e, kubeconfig, 2, "why", "installplan", cluster.PolicyNamespace+"/none")
 	harness.WantTexts(t, got.Stderr, "may not list", "was not answered either")
-	opgate(t, e, kubeconfig, 2, "pending")
+	opgate(t, e, kubeconfig, 2, "pending", "-A")
 }
 
 // readerLists counts the lists of pluginReader, each once however many pages it has.

@@ -37,15 +37,18 @@ type listedPlan struct {
 	Reasons                   []struct{ Rule, Source, Message string }
 }
 
+// listedPlans is the List that pending prints.
+type listedPlans struct{ Items []listedPlan }
+
 func pendingJSON(t *testing.T, e *harness.Env, kubeconfig string, args ...string) map[string]listedPlan {
 	t.Helper()
-	var plans []listedPlan
+	var list listedPlans
 	got := opgate(t, e, kubeconfig, 0, append([]string{"pending", "-o", "json"}, args...)...)
-	if err := json.Unmarshal([]byte(got.Stdout), &plans); err != nil {
+	if err := json.Unmarshal([]byte(got.Stdout), &list); err != nil {
 		t.Fatalf("%v: %s", err, got.Stdout)
 	}
 	byName := map[string]listedPlan{}
-	for _, p := range plans {
+	for _, p := range list.Items {
 		byName[p.Name] = p
 	}
 	return byName
@@ -75,7 +78,7 @@ func TestPlugin(t *testing.T) {
 	}
 
 	// The words are those of the gate.
-	plans := pendingJSON(t, e, "")
+	plans := pendingJSON(t, e, "", "-A")
 	if plans["allowed"].Decision != "Allow" || plans["forbidden"].Decision != "Deny" ||
 		len(plans["forbidden"].Reasons) != 1 {
 		t.Fatalf("got %+v", plans)
@@ -86,19 +89,19 @@ func TestPlugin(t *testing.T) {
 
 	harness.WantTexts(t, opgate(t, e, "", 0, "pending", "-n", namespace, "-o", "wide").Stdout,
 		plans["forbidden"].Reasons[0].Message)
-	var fromYAML []listedPlan
+	var fromYAML listedPlans
 	if err := yaml.Unmarshal([]byte(opgate(t, e, "", 0, "pending", "-n", namespace, "-o", "yaml").Stdout),
 		&fromYAML); err != nil {
 		t.Fatal(err)
 	}
-	if len(fromYAML) != 2 || !reflect.DeepEqual(fromYAML[1], plans["forbidden"]) {
+	if len(fromYAML.Items) != 2 || !reflect.DeepEqual(fromYAML.Items[1], plans["forbidden"]) {
 		t.Errorf("in YAML: %+v", fromYAML)
 	}
 
-	// As with kubectl get: paths, columns and labels.
+	// As with kubectl get: paths, names and labels.
 	for format, want := range map[string]string{
-		`jsonpath={[?(@.decision=="Deny")].name}`:     "forbidden",
-		"custom-columns=PLAN:.name,VERDICT:.decision": "PLAN        VERDICT\nallowed     Allow\nforbidden   Deny\n",
+		`jsonpath={.items[?(@.decision=="Deny")].name}`: "forbidden",
+		"name": "installplan.operators.coreos.com/allowed\ninstallplan.operators.coreos.com/forbidden\n",
 	} {
 		if got := opgate(t, e, "", 0, "pending", "-n", namespace, "-o", format).Stdout; got != want {
 			t.Errorf("-o %s: got %q, want %q", format, got, want)
@@ -106,14 +109,14 @@ func TestPlugin(t *testing.T) {
 	}
 	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "label", "installplan", "allowed", "-n", namespace, "team=a")
 	if got := opgate(t, e, "", 0, "pending", "-n", namespace, "-l", "team=a", "-o",
-		"jsonpath={[*].name}").Stdout; got != "allowed" {
+		"jsonpath={.items[*].name}").Stdout; got != "allowed" {
 		t.Errorf("-l team=a lists %q", got)
 	}
 
 	// An override with an end counts until then.
 	override := []string{"approve", namespace + "/forbidden", "--reason", "INC-1234", "--dry-run", "--expires"}
 	opgate(t, e, "", 1, append(override, "2026-01-01T00:00:00Z")...)
-	opgate(t, e, "", 0, append(override, "2126-01-01T00:00:00Z")...)
+	opgate(t, e, "", 0, append(override, "2h")...)
 
 	// The edit that why proposes is made as it is printed, and is enough.
 	opgate(t, e, "", 0, "why", "installplan", namespace+"/allowed")

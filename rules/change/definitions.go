@@ -214,12 +214,15 @@ func (c *definitionComparison) compareVersion(was, is *definitionVersion) error 
 				map[bool]string{true: "added", false: "removed"}[sub.is])
 		}
 	}
-	lines, err := c.left.compareSchemas(was, is)
+	broken, wider, err := c.left.compareSchemas(was, is)
 	if err != nil {
 		return fmt.Errorf("version %s: %w", text.Name(is.Name), err)
 	}
-	for _, l := range lines {
+	for _, l := range broken {
 		c.broken("%s: %s", text.Name(is.Name), l)
+	}
+	for _, l := range wider {
+		c.set.add(Definitions, Notable, "%s: %s: %s", text.Name(c.to.name), text.Name(is.Name), l)
 	}
 	return nil
 }
@@ -255,13 +258,13 @@ func (c *definitionComparison) comparePair(older, newer string) error {
 	if paired && wasA.digest == a.digest && wasB.digest == b.digest {
 		return nil
 	}
-	lines, err := c.left.compareSchemas(a, b)
+	lines, _, err := c.left.compareSchemas(a, b)
 	if err != nil || len(lines) == 0 {
 		return err
 	}
 	var known []string
 	if paired {
-		if known, err = c.left.compareSchemas(wasA, wasB); err != nil {
+		if known, _, err = c.left.compareSchemas(wasA, wasB); err != nil {
 			return err
 		}
 	}

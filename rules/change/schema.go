@@ -61,30 +61,30 @@ func newBudget() *budget { return &budget{nodes: 60_000, bytes: 256 << 20} }
 const tooLarge = "the schema changes in more places than are compared"
 
 // compareSchemas returns what objects or clients of one version may not survive in another, a line for each in order:
-// fields that are removed, and constraints of fields that both have.
-func (left *budget) compareSchemas(was, is *definitionVersion) ([]string, error) {
+// fields that are removed, and constraints of fields that both have. wider are the fields that accept more than before.
+func (left *budget) compareSchemas(was, is *definitionVersion) (broken, wider []string, err error) {
 	if was.digest == is.digest {
-		return nil, nil
+		return nil, nil, nil
 	}
 	for _, raw := range []json.RawMessage{was.Schema, is.Schema} {
 		_, depth := apijson.Measure(raw)
 		if left.bytes -= len(raw) * depth; left.bytes < 0 {
-			return []string{tooLarge}, nil
+			return []string{tooLarge}, nil, nil
 		}
 	}
 	a, err := readSchema(was.Schema)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	b, err := readSchema(is.Schema)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if prune(a, b) {
-		return nil, nil
+		return nil, nil, nil
 	}
 	if left.nodes -= work(a, 1) + work(b, 1); left.nodes < 0 {
-		return []string{tooLarge}, nil
+		return []string{tooLarge}, nil, nil
 	}
 	return compareFields(a, b)
 }
@@ -233,30 +233,65 @@ func work(s *schema, depth int) int {
 }
 
 // compareFields compares two schemas field by field.
-func compareFields(a, b *schema) ([]string, error) {
+func compareFields(a, b *schema) (broken, wider []string, err error) {
 	compare, err := comparators()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	was := validations.FlattenCRDVersion(versionOf(a))
 	is := validations.FlattenCRDVersion(versionOf(b))
-	var lines []string
 	for path, old := range was {
 		node := is[path]
 		if node == nil {
 			if parent := parentOf(path); parent == "" || is[parent] != nil { // else the parent is what is removed
-				lines = append(lines, fieldName(path)+" is removed")
+				broken = append(broken, fieldName(path)+" is removed")
 			}
 			continue
 		}
-		for _, result := range validations.CompareProperties(alone(old), alone(node), config.EnforcementPolicyError,
-			compare...) {
+		before, after := alone(old), alone(node)
+		if dropped := widen(before, after); len(dropped) > 0 {
+			wider = append(wider, fieldName(path)+": accepts more: "+strings.Join(dropped, ", "))
+		}
+		for _, result := range validations.CompareProperties(before.DeepCopy(), after.DeepCopy(),
+			config.EnforcementPolicyError, compare...) {
 			for _, message := range result.Errors {
-				lines = append(lines, fieldName(path)+": "+describe(result.Name, message, old, node))
+				broken = append(broken, fieldName(path)+": "+describe(result.Name, message, before, after))
 			}
 		}
 	}
-	return sorted(lines), nil
+	return sorted(broken), sorted(wider), nil
+}
+
+// widen makes both schemas of a field equal where the later one only accepts more, which crdify counts as a change like
+// others, and returns in which keywords: an enum, a pattern, a format or rules that are gone, and null that is allowed.
+func widen(was, is *schema) (keywords []string) {
+	note := func(keyword string, wider bool) bool {
+		if wider {
+			keywords = append(keywords, keyword)
+		}
+		return wider
+	}
+	if note("enum", len(was.Enum) > 0 && len(is.Enum) == 0) {
+		was.Enum = is.Enum
+	}
+	if note("format", was.Format != "" && is.Format == "") {
+		was.Format = ""
+	}
+	if note("nullable", !was.Nullable && is.Nullable) {
+		was.Nullable = true
+	}
+	if note("pattern", was.Pattern != "" && is.Pattern == "") {
+		was.Pattern = ""
+	}
+	kept := slices.DeleteFunc(slices.Clone(was.XValidations), func(r apiextensionsv1.ValidationRule) bool {
+		return !slices.ContainsFunc(is.XValidations, func(other apiextensionsv1.ValidationRule) bool { return other.Rule == r.Rule })
+	})
+	if note("x-kubernetes-validations", len(kept) < len(was.XValidations)) {
+		if was.XValidations = kept; len(kept) == 0 {
+			was.XValidations = nil
+		}
+	}
+	return keywords
 }
 
 func versionOf(s *schema) apiextensionsv1.CustomResourceDefinitionVersion {

@@ -3,6 +3,7 @@ package approve
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
@@ -20,7 +21,7 @@ approve on the OperatorPolicies that hold it. The digest is in the refusal, in t
 With --reason the same write overrides what refuses the plan (annotation opgate.io/override-reason), which needs the
 verb override. The reason is shown in the status of the policy, in events and in the audit log.
 
-With --expires, a time as in RFC 3339, consent and override end then (annotations opgate.io/consent-expires and
+With --expires, a duration such as 2h or a time as in RFC 3339, consent and override end then (annotations opgate.io/consent-expires and
 override-expires): what OLM has not installed of the plan by that time is refused again.
 
 A plan that was changed since it was read is not approved. One that is approved already is left as it is.`
@@ -35,21 +36,31 @@ const example = `  # what it changes, and then consent to exactly that
   # break-glass
   opgate approve shop/install-x7 --reason "incident 4711: the fix cannot wait"`
 
-// Command returns `opgate approve`.
-func Command() *cobra.Command {
+// Command returns `opgate approve`. Durations are counted from now.
+func Command(now func() time.Time) *cobra.Command {
 	var a approval
 	var of cli.Kubeconfig
-	var namespace string
+	var expires string
 	cmd := &cobra.Command{
-		Use:     "approve NAMESPACE/PLAN [--digest DIGEST]... [--reason TEXT] [--expires TIME]",
+		Use:     "approve [NAMESPACE/]PLAN [--digest DIGEST]... [--reason TEXT] [--expires DURATION|TIME]",
 		Short:   "Approve an InstallPlan, with consent to what it changes",
 		Long:    long,
 		Example: example,
-		Args:    cobra.ExactArgs(1),
+		Args:    cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, names []string) error {
+			if len(names) != 1 {
+				return cli.Usage(cmd, "write the name of one InstallPlan, as in: approve install-x7 -n shop")
+			}
+			namespace, err := of.Namespace()
+			if err != nil {
+				return err
+			}
 			var ok bool
 			if a.plan, ok = cli.NamespacedName(cli.InNamespace(namespace, names[0])); !ok {
-				return cli.Usage(cmd, "%q is no InstallPlan: write NAMESPACE/NAME", names[0])
+				return cli.Usage(cmd, "%q is no name of an InstallPlan: write NAME or NAMESPACE/NAME", names[0])
+			}
+			if a.expires, err = cli.End(expires, now); err != nil {
+				return cli.Usage(cmd, "--expires: %v", err)
 			}
 			config, client, err := of.Client(cmd)
 			if err != nil {
@@ -66,10 +77,11 @@ func Command() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringVarP(&namespace, "namespace", "n", "", "namespace of a plan that is named without one")
+	of.RegisterNamespace(cmd)
 	flags.StringSliceVar(&a.digests, "digest", nil, "digest of a change to consent to; repeatable (default: none)")
 	flags.StringVar(&a.reason, "reason", "", "reason of an override (default: no override)")
-	flags.StringVar(&a.expires, "expires", "", "time as in RFC 3339 when consent and override end (default: never)")
+	flags.StringVar(&expires, "expires", "",
+		"when consent and override end: a duration, such as 2h, or a time as in RFC 3339 (default: never)")
 	flags.BoolVar(&a.dryRun, "dry-run", false, "have the API server judge the approval, and store nothing")
 	of.Register(cmd)
 	return cmd

@@ -116,6 +116,15 @@ func (n Name) CheckNamespaces(names ...string) error {
 	return nil
 }
 
+// End returns the time that a flag sets, as a duration from now or as in RFC 3339, in the latter form; "" for an empty one.
+func End(value string, now func() time.Time) (string, error) {
+	if d, err := time.ParseDuration(value); err == nil {
+		return now().Add(d).UTC().Format(time.RFC3339), nil
+	}
+	_, err := Moment(value, now)
+	return value, err
+}
+
 // Moment returns the time that a flag sets, as in RFC 3339; that of the clock if the flag is empty.
 func Moment(value string, now func() time.Time) (time.Time, error) {
 	if value == "" {

@@ -2,45 +2,46 @@ package cli
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/client-go/tools/clientcmd/api"
 )
 
-// Kubeconfig are the flags of kubectl that name a cluster and a user, which kubectl itself does not pass on to plugins.
-// The zero value is the current context.
+// Kubeconfig are the flags of kubectl that name a cluster, a user and a namespace, which kubectl itself does not pass on
+// to plugins. The zero value is the current context.
 type Kubeconfig struct {
-	// File is a kubeconfig file. Default: the file that $KUBECONFIG names, else ~/.kube/config, else the service
+	// File is a kubeconfig file. Default: the files that $KUBECONFIG names, else ~/.kube/config, else the service
 	// account of the pod.
 	File string
-	// Context is a context of the file. Default: its current context.
-	Context string
-	// Cluster is a cluster of the file. Default: that of the context.
-	Cluster string
-	// User is a user of the file. Default: that of the context.
-	User string
-	// As is the name of a user to impersonate. Default: none.
-	As string
-	// RequestTimeout is how long one request may take, such as 30s. Default: as long as it takes.
-	RequestTimeout string
+	// Overrides are the values of the other flags.
+	Overrides clientcmd.ConfigOverrides
+
+	flags *pflag.FlagSet
 }
 
-// Register adds the flags to a command.
+// Register adds the flags to a command, except for -n and those that it has under the same name.
 func (f *Kubeconfig) Register(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.File, "kubeconfig", "",
-		"kubeconfig file (default: $KUBECONFIG, else ~/.kube/config, else the pod's service account)")
-	cmd.Flags().StringVar(&f.Context, "context", "", "context of the kubeconfig file (default: its current context)")
-	cmd.Flags().StringVar(&f.Cluster, "cluster", "", "cluster of the kubeconfig file (default: that of the context)")
-	cmd.Flags().StringVar(&f.User, "user", "", "user of the kubeconfig file (default: that of the context)")
-	cmd.Flags().StringVar(&f.As, "as", "", "user to impersonate (default: none)")
-	cmd.Flags().StringVar(&f.RequestTimeout, "request-timeout", "",
-		"how long one request may take, such as 30s (default: as long as it takes)")
+	f.flags = pflag.NewFlagSet("", pflag.ContinueOnError)
+	f.flags.StringVar(&f.File, "kubeconfig", "", "Path to the kubeconfig file to use for CLI requests")
+	names := clientcmd.RecommendedConfigOverrideFlags("")
+	names.AuthOverrideFlags.Username, names.AuthOverrideFlags.Password = clientcmd.FlagInfo{}, clientcmd.FlagInfo{}
+	names.ContextOverrideFlags.Namespace = clientcmd.FlagInfo{}
+	clientcmd.BindOverrideFlags(&f.Overrides, f.flags, names)
+	cmd.Flags().AddFlagSet(f.flags)
 	CompleteFunc(cmd, "context", f.complete)
+}
+
+// RegisterNamespace adds -n to a command.
+func (f *Kubeconfig) RegisterNamespace(cmd *cobra.Command) {
+	flag := clientcmd.RecommendedContextOverrideFlags("").Namespace
+	flag.BindTransformingStringFlag(cmd.Flags(), &f.Overrides.Context.Namespace, clientcmd.RemoveNamespacesPrefix)
 }
 
 func (f *Kubeconfig) complete(
@@ -55,26 +56,48 @@ func (f *Kubeconfig) complete(
 	return contexts, cobra.ShellCompDirectiveNoFileComp
 }
 
+// Given reports whether the command line has one of the flags.
+func (f *Kubeconfig) Given() (given bool) {
+	if f.flags != nil {
+		f.flags.VisitAll(func(flag *pflag.Flag) { given = given || flag.Changed })
+	}
+	return given
+}
+
 func (f *Kubeconfig) loader() clientcmd.ClientConfig {
 	loading := clientcmd.NewDefaultClientConfigLoadingRules()
 	loading.ExplicitPath = f.File
-	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(loading, &clientcmd.ConfigOverrides{
-		CurrentContext: f.Context, Context: api.Context{Cluster: f.Cluster, AuthInfo: f.User},
-		AuthInfo: api.AuthInfo{Impersonate: f.As}, Timeout: f.RequestTimeout})
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(loading, &f.Overrides)
 }
 
-// Load reads the client configuration.
-func (f *Kubeconfig) Load() (*rest.Config, error) {
-	if _, err := clientcmd.ParseTimeout(cmp.Or(f.RequestTimeout, "0")); err != nil {
-		return nil, &ExitError{Code: ExitUnusable,
-			Message: fmt.Sprintf("--request-timeout %q is no duration: write 30s, or 2m", f.RequestTimeout)}
-	}
-	config, err := f.loader().ClientConfig()
-	if clientcmd.IsEmptyConfig(err) { // client-go names a variable that kubectl does not document
-		return nil, errors.New("find the API server: there is no kubeconfig: name one with --kubeconfig or $KUBECONFIG")
+// Namespace returns the namespace of the flag, else that of the context, else "default".
+func (f *Kubeconfig) Namespace() (string, error) {
+	namespace, _, err := f.loader().Namespace()
+	if clientcmd.IsEmptyConfig(err) { // Load returns it
+		return cmp.Or(f.Overrides.Context.Namespace, metav1.NamespaceDefault), nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("find the API server: %w", err)
+		if _, said := f.Load(); said != nil { // in better words
+			err = said
+		}
+		return "", err
+	}
+	if problems := validation.IsDNS1123Label(namespace); len(problems) > 0 {
+		return "", &ExitError{Code: ExitUnusable,
+			Message: fmt.Sprintf("namespace %q: %s", namespace, strings.Join(problems, "; "))}
+	}
+	return namespace, nil
+}
+
+// Load reads the client configuration. An error has ExitUnusable.
+func (f *Kubeconfig) Load() (*rest.Config, error) {
+	config, err := f.loader().ClientConfig()
+	if clientcmd.IsEmptyConfig(err) { // client-go names a variable that kubectl does not document
+		return nil, &ExitError{Code: ExitUnusable,
+			Message: "find the API server: there is no kubeconfig: name one with --kubeconfig or $KUBECONFIG"}
+	}
+	if err != nil {
+		return nil, &ExitError{Code: ExitUnusable, Message: "find the API server: " + err.Error(), Cause: err}
 	}
 	config.UserAgent = "opgate"
 	config.QPS = -1 // the API server's priority and fairness limits requests

@@ -1,7 +1,6 @@
 package diff
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -11,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 
@@ -27,13 +25,10 @@ type bundle struct {
 	declcfg.Bundle
 	// deprecated is what the catalog says of it, and packageDeprecated of its package, if that is deprecated.
 	deprecated, packageDeprecated string
-	// lifecycles are the objects with the life cycle of its package; one, or none.
-	lifecycles [][]byte
 }
 
-// fromCatalog compares two ClusterServiceVersions of a file-based catalog; from is empty for a first installation. With
-// pull, manifests that the catalog does not have are read from the images that it names. Life cycles are those of now.
-func fromCatalog(ctx context.Context, o *options, now time.Time) (*result, error) {
+// fromCatalog compares two ClusterServiceVersions of a file-based catalog; from is empty for a first installation.
+func fromCatalog(ctx context.Context, o *options) (*result, error) {
 	root, err := catalogFS(o.catalog)
 	if err != nil {
 		return nil, err
@@ -48,16 +43,8 @@ func fromCatalog(ctx context.Context, o *options, now time.Time) (*result, error
 				inPackage(o.pkg))
 		}
 	}
-	before, after := found[o.from], found[o.to]
-	for _, b := range []*bundle{before, after} {
-		if !o.pull || b == nil {
-			continue
-		}
-		if err := b.pull(ctx); err != nil {
-			return nil, err
-		}
-	}
-	r, err := compareVersions(before, after)
+	after := found[o.to]
+	r, err := compareVersions(found[o.from], after)
 	if err != nil {
 		return nil, err
 	}
@@ -67,9 +54,6 @@ func fromCatalog(ctx context.Context, o *options, now time.Time) (*result, error
 	if after.packageDeprecated != "" {
 		r.Notes = append(r.Notes, "the catalog deprecates package "+text.Name(after.Package)+": "+
 			after.packageDeprecated)
-	}
-	if r.Fault == "" {
-		r.Notes = append(r.Notes, lifecycleNotes(after.lifecycles, after.Package, r.Version, now)...)
 	}
 	return r, nil
 }
@@ -118,7 +102,6 @@ func (f oneFile) ReadDir(name string) ([]fs.DirEntry, error) {
 func readBundles(ctx context.Context, root fs.FS, pkg string, names ...string) (map[string]*bundle, error) {
 	found := map[string]*bundle{}
 	var deprecations []declcfg.Deprecation
-	lifecycles := map[string][][]byte{}
 	err := declcfg.WalkMetasFS(ctx, root, func(path string, meta *declcfg.Meta, err error) error {
 		switch {
 		case err != nil:
@@ -131,12 +114,6 @@ func readBundles(ctx context.Context, root fs.FS, pkg string, names ...string) (
 				return fmt.Errorf("%s: deprecations of package %s: %w", path, text.Name(meta.Package), err)
 			}
 			deprecations = append(deprecations, d)
-			return nil
-		case meta.Schema == lifecycleSchema:
-			if (pkg == "" || meta.Package == pkg) && len(lifecycles[meta.Package]) < 2 { // of two none is read
-				start := bytes.Clone(meta.Blob[:min(len(meta.Blob), maxLifecycle+1)])
-				lifecycles[meta.Package] = append(lifecycles[meta.Package], start)
-			}
 			return nil
 		case meta.Schema != declcfg.SchemaBundle || meta.Name == "" || !slices.Contains(names, meta.Name) ||
 			pkg != "" && meta.Package != pkg:
@@ -165,7 +142,6 @@ func readBundles(ctx context.Context, root fs.FS, pkg string, names ...string) (
 	}
 	for _, b := range found {
 		b.deprecate(deprecations)
-		b.lifecycles = lifecycles[b.Package]
 	}
 	return found, nil
 }

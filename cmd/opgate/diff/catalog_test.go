@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/opgate/opgate/cmd/opgate/cli"
 )
@@ -96,7 +95,7 @@ func catalogOf(t *testing.T, entries ...entry) string {
 // run runs the command and returns its output and exit code.
 func run(t *testing.T, args ...string) (stdout, message string, code int) {
 	t.Helper()
-	cmd := Command(func() time.Time { return today })
+	cmd := Command()
 	var out, errs bytes.Buffer
 	cmd.SetIn(strings.NewReader(""))
 	cmd.SetOut(&out)
@@ -231,5 +230,32 @@ func TestCatalogFaults(t *testing.T) {
 	if _, message, code := run(t, "--catalog", filepath.Join(dir, "nothing"), "--to",
 		"etcd.v1"); code != exitUnusable || !strings.Contains(message, "no such file") {
 		t.Errorf("exit code %d: %s", code, message)
+	}
+}
+
+// TestCatalogReleases compares two releases of one version, of a package that the catalog deprecates.
+func TestCatalogReleases(t *testing.T) {
+	bundle := func(release string) string {
+		return `{"schema":"olm.bundle","name":"etcd-v0.9.4-` + release + `","package":"etcd","image":"quay.io/e/1",` +
+			`"properties":[{"type":"olm.package","value":{"packageName":"etcd","version":"0.9.4","release":"` +
+			release + `"}}]}`
+	}
+	catalog := `{"schema":"olm.package","name":"etcd"}` + bundle("1") + bundle("2") +
+		`{"schema":"olm.deprecations","package":"etcd","entries":[{"reference":{"schema":"olm.package"},` +
+		`"message":"use vault"}]}`
+	path := filepath.Join(t.TempDir(), "catalog.json")
+	if err := os.WriteFile(path, []byte(catalog), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, _, _ := run(t, "--catalog", path, "--from", "etcd-v0.9.4-1", "--to", "etcd-v0.9.4-2")
+	for _, line := range []string{"package etcd, version 0.9.4 release 2, before 0.9.4 release 1",
+		"the catalog deprecates package etcd: use vault"} {
+		if !strings.Contains(out, line) {
+			t.Errorf("no line %q in\n%s", line, out)
+		}
+	}
+	got, _ := compared(t, "--catalog", path, "--from", "etcd-v0.9.4-1", "--to", "etcd-v0.9.4-2")
+	if got.Release != "2" || got.FromRelease != "1" {
+		t.Errorf("in JSON: %+v", got)
 	}
 }

@@ -9,9 +9,10 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"time"
+	"slices"
 
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/opgate/opgate/cmd/opgate/cli"
@@ -35,12 +36,9 @@ type options struct {
 	catalog    string
 	pkg        string
 	from, to   string
-	pull       bool
 	bundle     string
 	fromBundle string
 	output     string
-
-	now func() time.Time
 }
 
 const long = `Show what an InstallPlan changes beyond what is installed, or what one version of an operator changes beyond another: new
@@ -49,46 +47,47 @@ are risky: they grant control of the cluster or of a node. Nothing is written. T
 change: in spec.consent.accepted of the OperatorPolicy it lets the plan be approved. docs/diff.md has what is
 compared.
 
-Plans, NAMESPACE/NAME, are read from the cluster of the current context, or from files, by -f or as arguments that
+Plans, NAME or NAMESPACE/NAME, are read from the cluster of the current context, or from files, by -f or as arguments that
 begin with "./", "../" or "/" or end in .yaml, .yml or .json. With --catalog two versions in a file-based catalog are
-compared, with --bundle two bundles: each an image in a registry, an OCI layout, or a directory with folders manifests
-and metadata.
+compared, with --bundle two bundles, directories with folders manifests and metadata.
 
 Exit codes, as of kubectl diff:
   0  nothing differs
   1  something differs, or the catalog does not have all that is compared
   2  the command line or the input cannot be used, or something cannot be compared`
 
-const example = `  # what the plan would change that waits for approval, for a comment on a pull request
-  kubectl opgate diff shop/install-x7 -o markdown
+const example = `  # what the plan would change that waits for approval
+  kubectl opgate diff shop/install-x7
 
   # from files, for example in an air-gapped review
   opgate diff -f shop.yaml -f bundles.yaml -f cluster.yaml
 
-  # two versions in a catalog, with the manifests from the images that it names, and two bundles
-  opgate diff --catalog catalog/ --from etcdoperator.v0.9.2 --to etcdoperator.v0.9.4 --pull
-  opgate diff --from-bundle quay.io/example/etcd-bundle:v0.9.2 --bundle quay.io/example/etcd-bundle:v0.9.4`
+  # two versions in a catalog, and two bundles
+  opgate diff --catalog catalog/ --from etcdoperator.v0.9.2 --to etcdoperator.v0.9.4
+  opgate diff --from-bundle etcd-0.9.2/ --bundle etcd-0.9.4/`
 
 // Command returns `opgate diff`. Its errors carry the exit code as ExitCode() int, and an empty message where
-// everything has been printed. Now returns the time.
-func Command(now func() time.Time) *cobra.Command {
-	o := options{now: now}
+// everything has been printed.
+func Command() *cobra.Command {
+	var o options
 	cmd := &cobra.Command{
-		Use:     "diff [NAMESPACE/PLAN|FILE]... [-f FILE|DIR|-]... | diff --catalog DIR [--from CSV] --to CSV [--pull] | diff --bundle IMAGE|DIR",
+		Use:     "diff [[NAMESPACE/]PLAN|FILE]... [-f FILE|DIR|-]... | diff --catalog DIR [--from CSV] --to CSV | diff --bundle DIR",
 		Short:   "Show what a plan, or another version, changes",
 		Long:    long,
 		Example: example,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var names []string
-			for _, arg := range args {
-				switch {
-				case isPath(arg):
-					o.files = append(o.files, arg)
-				case cmd.Flags().Changed("namespace"):
-					names = append(names, cli.InNamespace(o.namespace, arg))
-				default:
-					names = append(names, arg)
+			names := slices.DeleteFunc(slices.Clone(args), isPath)
+			o.files = append(o.files, slices.DeleteFunc(args, func(arg string) bool { return !isPath(arg) })...)
+			if o.namespace = o.kubeconfig.Overrides.Context.Namespace; len(o.files) > 0 {
+				o.namespace = cmp.Or(o.namespace, metav1.NamespaceDefault)
+			} else if len(names) > 0 {
+				var err error
+				if o.namespace, err = o.kubeconfig.Namespace(); err != nil {
+					return err
 				}
+			}
+			for i := range names {
+				names[i] = cli.InNamespace(o.namespace, names[i])
 			}
 			plans, err := o.validate(names)
 			if err != nil {
@@ -99,15 +98,12 @@ func Command(now func() time.Time) *cobra.Command {
 	}
 	flags := self.Flags(cmd)
 	cli.FilesVar(flags, &o.files)
-	cli.NamespaceVar(flags, &o.namespace, "objects in files")
+	o.kubeconfig.RegisterNamespace(cmd)
 	flags.StringVar(&o.catalog, "catalog", "", "directory or file of a file-based catalog")
 	flags.StringVar(&o.from, "from", "", "ClusterServiceVersion to compare with (default: none, a first installation)")
 	flags.StringVar(&o.to, "to", "", "ClusterServiceVersion to compare")
 	flags.StringVar(&o.pkg, "package", "", "package of both, if the names are in several packages of the catalog")
-	flags.BoolVar(&o.pull, "pull", false,
-		"with --catalog: read manifests that the catalog does not have from the images of the bundles")
-	flags.StringVar(&o.bundle, "bundle", "",
-		"bundle to compare: an image in a registry, an OCI layout, or a directory with manifests and metadata")
+	flags.StringVar(&o.bundle, "bundle", "", "bundle to compare: a directory with folders manifests and metadata")
 	flags.StringVar(&o.fromBundle, "from-bundle", "",
 		"bundle to compare --bundle with (default: none, a first installation)")
 	cli.OutputVar(cmd, &o.output, formatNames())
@@ -118,7 +114,7 @@ func Command(now func() time.Time) *cobra.Command {
 // validate checks the command line and returns the plans that it names.
 func (o *options) validate(args []string) ([]types.NamespacedName, error) {
 	if err := cmp.Or(self.CheckFiles(o.files), self.CheckOutput(o.output, formatNames()),
-		self.CheckNamespaces(o.namespace)); err != nil {
+		self.CheckNamespaces(cmp.Or(o.namespace, metav1.NamespaceDefault))); err != nil {
 		return nil, err
 	}
 	if o.bundle+o.fromBundle != "" {
@@ -129,12 +125,12 @@ func (o *options) validate(args []string) ([]types.NamespacedName, error) {
 		return nil, self.Usage("--catalog compares two versions, and no plan: leave out plans and -f")
 	case o.catalog != "" && o.to == "":
 		return nil, self.Usage("--to is missing: name the ClusterServiceVersion that is compared")
-	case o.catalog == "" && (o.from+o.to+o.pkg != "" || o.pull):
-		return nil, self.Usage("--from, --to, --package and --pull are for --catalog, which is missing")
+	case o.catalog == "" && o.from+o.to+o.pkg != "":
+		return nil, self.Usage("--from, --to and --package are for --catalog, which is missing")
 	case o.catalog != "":
 		return nil, nil
 	case len(o.files)+len(args) == 0:
-		return nil, self.Usage("nothing to compare: name a plan as NAMESPACE/NAME, files with -f, a catalog or a bundle")
+		return nil, self.Usage("nothing to compare: name a plan, files with -f, a catalog or a bundle")
 	}
 	plans := make([]types.NamespacedName, len(args))
 	for i, arg := range args {
@@ -150,8 +146,8 @@ func (o *options) validateBundles(args []string) error {
 	switch {
 	case o.bundle == "":
 		return self.Usage("--bundle is missing: name the bundle that is compared with --from-bundle")
-	case o.catalog+o.from+o.to+o.pkg != "" || o.pull || len(o.files)+len(args) > 0:
-		return self.Usage("--bundle compares two bundles: leave out plans, -f, --catalog, --from, --to, --package and --pull")
+	case o.catalog+o.from+o.to+o.pkg != "" || len(o.files)+len(args) > 0:
+		return self.Usage("--bundle compares two bundles: leave out plans, -f, --catalog, --from, --to and --package")
 	}
 	return nil
 }
@@ -187,10 +183,10 @@ func (o *options) compare(
 ) ([]*result, error) {
 	switch {
 	case o.catalog != "":
-		r, err := fromCatalog(ctx, o, o.now())
+		r, err := fromCatalog(ctx, o)
 		return []*result{r}, err
 	case o.bundle != "":
-		r, err := fromBundles(ctx, o.fromBundle, o.bundle)
+		r, err := fromBundles(o.fromBundle, o.bundle)
 		return []*result{r}, err
 	case len(o.files) > 0:
 		return fromFiles(o.files, o.namespace, plans, stdin, stderr)

@@ -67,7 +67,7 @@ func TestH3CatalogsAreBounded(t *testing.T) {
 			dir := t.TempDir()
 			tc.make(t, filepath.Join(dir, "catalog.yaml"))
 			begin := cputime.Used()
-			r, err := fromCatalog(t.Context(), &options{catalog: dir, to: "etcd.v1"}, today)
+			r, err := fromCatalog(t.Context(), &options{catalog: dir, to: "etcd.v1"})
 			if took := cputime.Used() - begin; took > 20*time.Second {
 				t.Errorf("it took %v", took)
 			}

@@ -21,7 +21,7 @@ import (
 func parsePlan(arg string) (types.NamespacedName, error) {
 	key, ok := cli.NamespacedName(arg)
 	if !ok {
-		return key, self.Usage("%q is no InstallPlan: write NAMESPACE/NAME, and files with -f or as ./%s", arg, arg)
+		return key, self.Usage("%q is no name of an InstallPlan: write NAME or NAMESPACE/NAME, and files with -f or as ./%s", arg, arg)
 	}
 	return key, nil
 }

@@ -130,15 +130,15 @@ func TestFiles(t *testing.T) {
 		t.Errorf("an unknown package: exit code %d: %+v", code, got)
 	}
 	for say, args := range map[string][]string{
-		"no InstallPlan that is still to be run": {"-f", files(t, "done.json", done)},
-		"has no InstallPlan shop/install-x1":     {"-f", file, "shop/install-x1"},
-		`"install-x7" is no InstallPlan`:         {"-f", file, "install-x7"},
-		"cannot be read: no such file":           {"../x/y"},
-		"nothing to compare":                     {},
-		"--from, --to, --package and --pull":     {"-f", file, "--to", "etcd.v2"},
-		"a name is empty":                        {"-f", ""},
-		"- is given 2 times":                     {"-f", "-", "-f", "-"},
-		"nothing was compared: ":                 {"-f", filepath.Join(t.TempDir(), "nothing")},
+		"no InstallPlan that is still to be run":          {"-f", files(t, "done.json", done)},
+		"has no InstallPlan shop/install-x1":              {"-f", file, "shop/install-x1"},
+		"the input has no InstallPlan default/install-x7": {"-f", file, "install-x7"},
+		"cannot be read: no such file":                    {"../x/y"},
+		"nothing to compare":                              {},
+		"--from, --to and --package":                      {"-f", file, "--to", "etcd.v2"},
+		"a name is empty":                                 {"-f", ""},
+		"- is given 2 times":                              {"-f", "-", "-f", "-"},
+		"nothing was compared: ":                          {"-f", filepath.Join(t.TempDir(), "nothing")},
 	} {
 		if _, message, code := run(t, args...); code != exitUnusable || !strings.Contains(message, say) {
 			t.Errorf("%q: exit code %d, %q, want %q", args, code, message, say)

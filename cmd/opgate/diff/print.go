@@ -6,7 +6,6 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/opgate/opgate/cmd/opgate/cli"
 	"github.com/opgate/opgate/internal/text"
@@ -15,7 +14,7 @@ import (
 
 // formats print results; colored is for terminals.
 var formats = map[string]func(out io.Writer, results []*result, colored bool) error{
-	"text": printText, "json": printJSON, "markdown": printMarkdown,
+	"text": printText, "json": printJSON,
 }
 
 func formatNames() []string { return slices.Sorted(maps.Keys(formats)) }
@@ -162,55 +161,4 @@ func printJSON(w io.Writer, results []*result, _ bool) error {
 		}
 	}
 	return cli.JSON(w, items)
-}
-
-// markup has the characters that Markdown or HTML would take for markup.
-var markup = strings.NewReplacer(`\`, `\\`, "|", `\|`, "<", "&lt;", ">", "&gt;", "&", "&amp;", "`", "\\`", "*", `\*`,
-	"_", `\_`, "[", `\[`,
-	"]", `\]`, "#", `\#`, "~", `\~`, "@", "&#64;", "://", "&#58;//")
-
-// plain is a text in which nothing is markup, a mention or a link.
-func plain(s string) string { return markup.Replace(text.Escape(s)) }
-
-// printMarkdown writes a section for each result, for comments on pull requests.
-func printMarkdown(w io.Writer, results []*result, _ bool) error {
-	out := bufio.NewWriter(w)
-	for i, r := range results {
-		if i > 0 {
-			fmt.Fprintln(out)
-		}
-		fmt.Fprintf(out, "### %s\n\n", plain(r.title()))
-		if origin := r.origin(); origin != "" {
-			fmt.Fprintf(out, "%s\n\n", plain(origin))
-		}
-		if r.Fault != "" {
-			fmt.Fprintf(out, "**Cannot be compared:** %s\n", plain(r.Fault))
-			continue
-		}
-		if len(r.Differences) > 0 {
-			fmt.Fprint(out, "| Risk | Class | Difference |\n|---|---|---|\n")
-		}
-		for _, d := range r.Differences {
-			risk := ""
-			if d.Risk == change.Risky {
-				risk = "**risky**"
-			}
-			fmt.Fprintf(out, "| %s | %s | %s |\n", risk, plain(string(d.Class)), plain(d.Text))
-		}
-		if len(r.Differences) > 0 {
-			fmt.Fprintln(out)
-		}
-		for _, note := range r.Notes {
-			fmt.Fprintf(out, "- %s\n", plain(note))
-		}
-		if missing := r.missing(); missing != "" {
-			fmt.Fprintf(out, "- **Not compared:** %s\n", plain(missing))
-		}
-		fmt.Fprintf(out, "- %s\n", plain(r.counts()))
-		if r.digest() != "" && r.reviewed() {
-			fmt.Fprintf(out, "\nTo accept exactly this change, add to the OperatorPolicy:\n\n```yaml\n%s\n```\n",
-				strings.Join(r.accepting(), "\n"))
-		}
-	}
-	return out.Flush()
 }

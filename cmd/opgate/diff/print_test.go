@@ -51,7 +51,6 @@ func TestFormats(t *testing.T) {
 		colored bool
 	}{
 		"plain.txt": {"text", false}, "colored.txt": {"text", true}, "result.json": {"json", false},
-		"comment.md": {"markdown", false},
 	} {
 		t.Run(file, func(t *testing.T) {
 			var out bytes.Buffer

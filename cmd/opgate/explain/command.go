@@ -1,131 +1,144 @@
-// Package explain is `opgate explain`: what docs/rules.md says of the rules that a refusal names.
+// Package explain is `opgate explain`: the rules that a refusal names, and where docs/rules.md has more.
 package explain
 
 import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/opgate/opgate/cmd/opgate/cli"
+	"github.com/opgate/opgate/cmd/opgate/inspect"
+	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/rules"
 )
 
-// maxInput bounds what is read of a refusal, in bytes: the API server's messages are far shorter.
-const maxInput = 4 << 20
+const (
+	// document is the page with a section for each rule.
+	document = "https://github.com/opgate/opgate/blob/main/docs/rules.md"
+	// maxInput bounds what is read of a refusal, in bytes: the API server's messages are far shorter.
+	maxInput = 4 << 20
+)
 
-const long = `Say what rules mean: when they refuse, an example, what to do about it, and a sample to try.
-
-A rule is named as refusals name it, bundle/version or (bundle/version). plan/ stands for all rules whose names begin
-so. A text with rules in parentheses, such as a whole refusal, stands for all rules in it, as an argument or on
-standard input. Without an argument, and with nothing on standard input, all rules are listed.`
-
-const example = `  # all rules, and those on InstallPlans
-  opgate explain
-  opgate explain plan/
-
-  # the rule in "etcdoperator.v0.9.4 is not allowed by OperatorPolicy policies/etcd (bundle/version)"
-  opgate explain bundle/version
-
-  # all rules in a refusal
-  kubectl apply -f subscription.yaml 2>&1 | opgate explain`
+// rule is what is printed of a rule.
+type rule struct {
+	Rule     string `json:"rule"`
+	Outcome  string `json:"outcome"`
+	Summary  string `json:"summary"`
+	Override bool   `json:"override"`
+	Backstop bool   `json:"backstop"`
+	// Address is that of the rule's section, with an example and what to do.
+	Address string `json:"address"`
+}
 
 // Command returns `opgate explain`.
 func Command() *cobra.Command {
 	var output string
-	list := all()
+	var list []rule
+	var completions []cobra.Completion
+	for _, r := range slices.Concat(rules.GateRules(), rules.Rules()) {
+		id := string(r.ID)
+		list = append(list, rule{id, r.Outcomes.String(), r.Summary, r.Override, r.Backstop,
+			document + "#" + strings.ReplaceAll(id, "/", "")})
+		completions = append(completions, cobra.CompletionWithDesc(id, r.Summary))
+	}
 	cmd := &cobra.Command{
-		Use:       "explain [RULE|PREFIX/|REFUSAL|-]...",
-		Short:     "Say what a rule in a refusal means",
-		Long:      long,
-		Example:   example,
-		ValidArgs: completions(list),
+		Use:   "explain [RULE|PREFIX/|REFUSAL]...",
+		Short: "Say what a rule in a refusal means",
+		Long: `Say when rules apply, and where the documentation has an example and what to do about them.
+
+A rule is named as refusals name it, bundle/version or (bundle/version). plan/ stands for all rules whose names begin
+so, and a text, such as a whole refusal, for all rules that it names in parentheses; "-" is that on standard input.
+Without an argument all rules are listed.`,
+		Example: `  # the rule in "etcdoperator.v0.9.4 is not allowed by OperatorPolicy policies/etcd (bundle/version)"
+  opgate explain bundle/version
+
+  # all rules in a refusal
+  kubectl apply -f subscription.yaml 2>&1 | opgate explain -`,
+		ValidArgs: completions,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			write, ok := formats[output]
-			if !ok {
-				return cli.Usage(cmd, "unknown output format %q: use text, json or markdown", output)
+			if err := cli.Name(cmd.Name()).CheckOutput(output, []string{"json", "text"}); err != nil {
+				return err
 			}
-			found, listed, err := selected(list, args, cmd.InOrStdin())
-			if err != nil {
-				return &cli.ExitError{Code: cli.ExitUnusable, Message: err.Error()}
+			found := list
+			if len(args) > 0 {
+				var err error
+				if found, err = selected(list, args, cmd.InOrStdin()); err != nil {
+					return &cli.ExitError{Code: cli.ExitUnusable, Message: err.Error()}
+				}
 			}
-			return write(cmd.OutOrStdout(), found, listed, cli.Width(cmd.OutOrStdout()))
+			if output == "json" {
+				return cli.JSON(cmd.OutOrStdout(), found)
+			}
+			for _, r := range found {
+				if err := r.print(cmd.OutOrStdout()); err != nil {
+					return err
+				}
+			}
+			return nil
 		},
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", "text", "output format: text, json or markdown")
-	cli.Complete(cmd, "output", []string{"text", "json", "markdown"})
+	cli.OutputVar(cmd, &output, []string{"json", "text"})
 	return cmd
 }
 
-func completions(list []rule) (ids []cobra.Completion) {
-	for _, r := range list {
-		ids = append(ids, cobra.CompletionWithDesc(string(r.ID), r.Summary))
-	}
-	return ids
-}
-
-// selected returns the rules that the arguments, or without any the text on standard input, stand for, each once.
-// listed is set where they are an overview.
-func selected(list []rule, args []string, stdin io.Reader) (found []rule, listed bool, err error) {
-	if len(args) == 0 {
-		if !piped(stdin) {
-			return list, true, nil
-		}
-		refusal, err := readAll(stdin)
-		if err != nil {
-			return nil, false, err
-		}
-		if strings.TrimSpace(refusal) == "" {
-			return list, true, nil
-		}
-		found, err = mentioned(list, refusal)
-		return found, false, err
-	}
+// selected returns the rules that arguments stand for, each once. An argument that names none is an error.
+func selected(list []rule, args []string, stdin io.Reader) (found []rule, err error) {
 	for _, arg := range args {
-		var more []rule
-		var overview bool
 		if arg == cli.StandardInput {
-			refusal, err := readAll(stdin)
+			data, err := io.ReadAll(io.LimitReader(stdin, maxInput))
 			if err != nil {
-				return nil, false, err
+				return nil, fmt.Errorf("read the refusal on standard input: %w", err)
 			}
-			more, err = mentioned(list, refusal)
-			if err != nil {
-				return nil, false, err
-			}
-		} else if more, overview, err = find(list, arg); err != nil {
-			return nil, false, err
+			arg = string(data)
 		}
-		listed = listed || overview
-		for _, r := range more {
-			if !slices.ContainsFunc(found, func(other rule) bool { return other.ID == r.ID }) {
+		ids := inspect.Mentions(arg)
+		if len(ids) == 0 {
+			ids = []string{strings.Trim(strings.ToLower(arg), "( )\n")}
+		}
+		named := slices.DeleteFunc(slices.Clone(list), func(r rule) bool { return !slices.Contains(ids, r.Rule) })
+		if start := strings.TrimSuffix(ids[0], "*"); len(named) == 0 && start != "" {
+			named = slices.DeleteFunc(slices.Clone(list), func(r rule) bool { return !strings.HasPrefix(r.Rule, start) })
+		}
+		if len(named) == 0 {
+			return nil, unknown(list, ids[0])
+		}
+		for _, r := range named {
+			if !slices.Contains(found, r) {
 				found = append(found, r)
 			}
 		}
 	}
-	return found, listed, nil
+	return found, nil
 }
 
-// piped reports whether a text comes on standard input: it is neither a terminal nor /dev/null.
-func piped(stdin io.Reader) bool {
-	file, ok := stdin.(*os.File)
-	if !ok {
-		return true
+// unknown says that a rule does not exist, and which is spelled alike, as cobra suggests commands.
+func unknown(list []rule, id string) error {
+	spellings := &cobra.Command{SuggestionsMinimumDistance: 3}
+	for _, r := range list {
+		spellings.AddCommand(&cobra.Command{Use: r.Rule, Run: func(*cobra.Command, []string) {}})
 	}
-	info, err := file.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice == 0
+	if near := spellings.SuggestionsFor(id); len(near) > 0 {
+		return fmt.Errorf("there is no rule %s; did you mean %s?", text.Quote(id), near[0])
+	}
+	if strings.Contains(id, " ") {
+		return errors.New("the text names no rule in parentheses, such as (bundle/version), as every refusal of Opgate does")
+	}
+	return fmt.Errorf(`there is no rule %s; "opgate explain" lists all, and %s#earlier-ids has those of before`,
+		text.Quote(id), document)
 }
 
-func readAll(r io.Reader) (string, error) {
-	data, err := io.ReadAll(io.LimitReader(r, maxInput+1))
-	if err == nil && len(data) > maxInput {
-		err = errors.New("it is larger than 4 MiB")
+func (r *rule) print(out io.Writer) error {
+	words := r.Outcome
+	if r.Override {
+		words += "; a user with the verb override may set it aside"
 	}
-	if err != nil {
-		return "", fmt.Errorf("read the refusal on standard input: %w", err)
+	if r.Backstop {
+		words += "; the API server holds a part of it by itself"
 	}
-	return string(data), nil
+	_, err := fmt.Fprintf(out, "%s  (%s)\n  %s\n  %s\n", r.Rule, words, r.Summary, r.Address)
+	return err
 }

@@ -91,7 +91,7 @@ func names(
 ) ([]cobra.Completion, cobra.ShellCompDirective) {
 	var of cli.Kubeconfig
 	of.File, _ = cmd.Flags().GetString("kubeconfig") // every command that completes names has both
-	of.Context, _ = cmd.Flags().GetString("context")
+	of.Overrides.CurrentContext, _ = cmd.Flags().GetString("context")
 	reader, err := cluster.Connect(of)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp

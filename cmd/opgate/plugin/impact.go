@@ -10,8 +10,10 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/opgate/opgate/catalog"
+	"github.com/opgate/opgate/cmd/opgate/cli"
 	"github.com/opgate/opgate/cmd/opgate/cluster"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
@@ -22,14 +24,15 @@ const impactLong = `Show what depends on an operator before it is deleted: the C
 namespaces, and which other installed operators need it. Nothing is written.
 
 NAME is a package, a Subscription, a ClusterServiceVersion or a CustomResourceDefinition; without it, all operators of
-the namespace that -n names are shown. Definitions are those that the ClusterServiceVersion lists as owned, and those
+the namespace are shown. Definitions are those that the ClusterServiceVersion lists as owned, and those
 with OLM's label of the operator. Other operators need it if they list one of the definitions as required, or have a
 property olm.gvk.required or olm.package.required for it.
 
 Objects are counted with the rights of the user. What may not be listed is named, and only the namespace of the
-operator is counted where that alone is allowed. The JSON output, and the same in YAML, is a list of
+operator is counted where that alone is allowed. The output in the formats of "kubectl get" is a
+List, of which each of items is
 
-  {"namespace", "clusterServiceVersion", "package", "subscriptions": [...],
+  {"apiVersion", "kind", "metadata", "namespace", "clusterServiceVersion", "package", "subscriptions": [...],
    "definitions": [{"name", "kind", "objects", "atLeast", "first": ["NAMESPACE/NAME", ...], "countedIn", "problem"}],
    "neededBy": [{"namespace", "clusterServiceVersion", "needs": [...]}]}
 
@@ -92,9 +95,9 @@ func impactCommand() *cobra.Command {
 		Args:    cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name := strings.Join(args, " ")
-			if len(args) > 1 || len(args) == 1 && name == "" || name == "" && o.namespace == "" ||
+			if len(args) > 1 || len(args) == 1 && name == "" || name == "" && o.all ||
 				len(name) > catalog.MaxName {
-				return o.usage(cmd, "write the name of one operator, or a namespace, as in: impact etcd -n shop")
+				return cli.Usage(cmd, "write the name of one operator, or a namespace, as in: impact etcd -n shop")
 			}
 			reader, err := cluster.Connect(o.kubeconfig)
 			if err != nil {
@@ -104,12 +107,12 @@ func impactCommand() *cobra.Command {
 			if err != nil {
 				return unusable("%s", text.Escape(err.Error()))
 			}
-			return printImpacts(cmd.OutOrStdout(), o.output, named)
+			return printImpacts(cmd.OutOrStdout(), &o.output, named)
 		},
 		ValidArgsFunction: completePackages,
 	}
-	o.registerNamespace(cmd)
-	o.register(cmd, formatJSON, formatYAML)
+	o.registerAll(cmd)
+	o.register(cmd)
 	return cmd
 }
 
@@ -257,9 +260,9 @@ func (i *impact) neededBy(all []*impact) {
 	}
 }
 
-func printImpacts(out io.Writer, format string, all []*impact) error {
-	if format != "" {
-		return printData(out, format, all)
+func printImpacts(out io.Writer, format *output, all []*impact) error {
+	if format.printer != nil {
+		return items(format, out, olm.ClusterServiceVersionGVK, all, (*impact).key)
 	}
 	p := newPrinter(out)
 	for _, i := range all {
@@ -282,6 +285,10 @@ func printImpacts(out io.Writer, format string, all []*impact) error {
 		}
 	}
 	return p.Flush()
+}
+
+func (i *impact) key() types.NamespacedName {
+	return types.NamespacedName{Namespace: i.Namespace, Name: i.CSV}
 }
 
 // title names the operator.

@@ -2,66 +2,80 @@ package plugin
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/cli-runtime/pkg/printers"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/metadata/metadatainformer"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/opgate/opgate/cmd/opgate/cluster"
 	"github.com/opgate/opgate/cmd/opgate/inspect"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/verdict"
+	"github.com/opgate/opgate/snapshot"
 )
 
-const pendingLong = `List the InstallPlans that wait for approval, in all namespaces, with the verdict that the gate would return if they were
+const pendingLong = `List the InstallPlans that wait for approval, with the verdict that the gate would return if they were
 approved now, and the rules that hold or refuse them. Nothing is written. The verdicts are computed here, by the same
 rules, from one list of each kind: policies, Constraints, and what OLM stores.
 
-VERDICT is Allow, Hold (something has to happen first) or Deny. A plan is outdated if no Subscription names it as its
+VERDICT is Allow, Hold (something has to happen first) or Deny. Of an allowed plan it says who approves it: Opgate, by its
+background loop, or a user, where Opgate leaves it; the wide output has the reason. A plan is outdated if no Subscription names it as its
 current plan: approving it would bring an earlier version. RULE is the first rule of the verdict, and how many more
 there are; "why" shows all of them.
 
 What the current user may not read ends the command, with the right and the ClusterRole that grants it, unless the
-rules know that it is not known: then what depends on it is held, and a warning says so. With -n, a user who may not
+rules know that it is not known: then what depends on it is held, and a warning says so. In one namespace, a user who may not
 read the policies, but may approve in that namespace, gets the API server's answers to dry runs of the approvals.
 ClusterRole opgate-reader grants all that is listed; what plans change, which policies with spec.consent are judged
 by, needs opgate-contents as well.
 
-The JSON output, and the same in YAML, is a list of
+The output in the formats of "kubectl get" is a List, in which each of items is about an InstallPlan:
 
-  {"namespace", "name", "created", "outdated", "decision": "Allow"|"Hold"|"Deny",
-   "operators": [{"csv", "package", "version", "disposition"}],
+  {"apiVersion", "kind", "metadata", "namespace", "name", "created", "outdated",
+   "decision": "Allow"|"Hold"|"Deny", "approver": "Opgate"|"user"|"", "operators": [{"csv", "package", "version", "disposition"}],
    "reasons": [{"rule", "source", "message"}], "warnings": ["..."],
    "notes": ["why Opgate leaves one that may be approved to users"]}
+
+--watch goes on when one of the objects that plans are judged by changes, and lists the plans that differ.
 
 Exit codes:
   0  the plans were listed, whatever their verdicts
   2  the command line cannot be used, or the cluster cannot be read`
 
-const pendingExample = `  # which plans wait, and what holds them
-  kubectl opgate pending
+const pendingExample = `  # which plans wait in all namespaces, and what holds them
+  kubectl opgate pending -A
 
   # with policies and messages, in one namespace
   kubectl opgate pending -n shop -o wide
 
   # the plans of one operator, by the label that OLM sets
-  kubectl opgate pending -l operators.coreos.com/etcd.shop -o custom-columns=PLAN:.name,VERDICT:.decision
+  kubectl opgate pending -l operators.coreos.com/etcd.shop -o name
 
   # the plans that may be approved, for a script
-  kubectl opgate pending -o json | jq -r '.[] | select(.decision == "Allow") | .namespace + "/" + .name'`
+  kubectl opgate pending -A -o jsonpath='{range .items[?(@.decision=="Allow")]}{.namespace}/{.name}{"\n"}{end}'`
 
 // pendingPlan is a plan that waits for approval, with its verdict.
 type pendingPlan struct {
-	Namespace string             `json:"namespace"`
-	Name      string             `json:"name"`
-	Created   time.Time          `json:"created"`
-	Outdated  bool               `json:"outdated"`
-	Decision  string             `json:"decision"`
+	Namespace string    `json:"namespace"`
+	Name      string    `json:"name"`
+	Created   time.Time `json:"created"`
+	Outdated  bool      `json:"outdated"`
+	Decision  string    `json:"decision"`
+	// Approver is who approves a plan that is allowed.
+	Approver  string             `json:"approver"`
 	Operators []inspect.Operator `json:"operators"`
 	Reasons   []inspect.Reason   `json:"reasons"`
 	Warnings  []string           `json:"warnings"`
@@ -70,9 +84,16 @@ type pendingPlan struct {
 	decision verdict.Decision
 }
 
+// The approvers of plans.
+const (
+	approverOpgate = "Opgate"
+	approverUser   = "user"
+)
+
 func pendingCommand(now func() time.Time) *cobra.Command {
 	var o options
 	var selector string
+	var watch bool
 	cmd := &cobra.Command{
 		Use:     "pending",
 		Short:   "List the InstallPlans that wait for approval, with their verdicts",
@@ -80,30 +101,112 @@ func pendingCommand(now func() time.Time) *cobra.Command {
 		Example: pendingExample,
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			selected, err := o.selected(cmd, selector)
+			p := &pendingPrinter{output: &o.output, out: cmd.OutOrStdout(), now: now,
+				table: printers.NewTablePrinter(o.output.table())}
+			plans, err := o.pending(cmd, selector, now)
 			if err != nil {
 				return err
 			}
-			state, err := o.read(cmd.Context(), cmd.ErrOrStderr(), cluster.Options{Namespace: o.namespace})
-			if d := o.dryRunAfter(err); d != nil && o.namespace != "" {
-				plans, err := d.pending(cmd.Context(), o.namespace, cmd.ErrOrStderr(), err)
+			if len(plans) == 0 && !watch && o.output.printer == nil {
+				fmt.Fprintln(cmd.ErrOrStderr(), "no InstallPlan waits for approval"+o.where())
+				return nil
+			}
+			if err := p.print(plans); err != nil || !watch {
+				return err
+			}
+			return o.watch(cmd.Context(), func() error {
+				plans, err := o.pending(cmd, selector, now)
 				if err != nil {
-					return unusable("%s", text.Escape(err.Error()))
+					return err
 				}
-				return printPending(cmd.OutOrStdout(), cmd.ErrOrStderr(), o.output, selected.of(plans), now())
-			}
-			if err != nil {
-				return err
-			}
-			return printPending(cmd.OutOrStdout(), cmd.ErrOrStderr(), o.output, selected.of(pendingPlans(state, now())),
-				now())
+				return p.print(plans)
+			})
 		},
 	}
-	o.registerNamespace(cmd)
+	o.registerAll(cmd)
 	cmd.Flags().StringVarP(&selector, "selector", "l", "",
 		"label selector of InstallPlans, such as operators.coreos.com/etcd.shop (default: all)")
-	o.register(cmd, formatWide, formatJSON, formatYAML)
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "after listing, watch for changes")
+	cmd.Flags().BoolVar(&o.output.noHeaders, "no-headers", false, "print no headers")
+	o.register(cmd, formatWide)
 	return cmd
+}
+
+// where names the namespace in which nothing was found.
+func (o *options) where() string {
+	if o.all {
+		return ""
+	}
+	return " in namespace " + o.namespace + "; -A looks at all"
+}
+
+// pending returns the plans that wait and are selected.
+func (o *options) pending(cmd *cobra.Command, selector string, now func() time.Time) ([]pendingPlan, error) {
+	selected, err := o.selected(cmd, selector)
+	if err != nil {
+		return nil, err
+	}
+	state, err := o.read(cmd.Context(), cmd.ErrOrStderr(), cluster.Options{Namespace: o.namespace})
+	if d := o.dryRunAfter(err); d != nil && o.namespace != "" {
+		plans, err := d.pending(cmd.Context(), o.namespace, cmd.ErrOrStderr(), err)
+		if err != nil {
+			return nil, unusable("%s", text.Escape(err.Error()))
+		}
+		return selected.of(plans), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return selected.of(pendingPlans(state, now())), nil
+}
+
+// watch calls a function after objects that plans are judged by have changed, at most once a second, until the context
+// ends or the function fails.
+func (o *options) watch(ctx context.Context, do func() error) error {
+	config, err := o.kubeconfig.Load()
+	if err != nil {
+		return err
+	}
+	client, err := metadata.NewForConfig(config)
+	if err != nil {
+		return unusable("make a client: %v", err)
+	}
+	changed := make(chan struct{}, 1)
+	note := func(any) {
+		select {
+		case changed <- struct{}{}:
+		default:
+		}
+	}
+	for namespace, kinds := range map[string][]*snapshot.Kind{
+		o.namespace:         {snapshot.InstallPlans, snapshot.Subscriptions, snapshot.ClusterServiceVersions},
+		metav1.NamespaceAll: {snapshot.OperatorPolicies, snapshot.Constraints},
+	} {
+		informers := metadatainformer.NewFilteredSharedInformerFactory(client, 0, namespace, nil)
+		for _, kind := range kinds {
+			_, err := informers.ForResource(kind.GroupVersionResource()).Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+				AddFunc: note, UpdateFunc: func(_, after any) { note(after) }, DeleteFunc: note})
+			if err != nil {
+				return unusable("watch %s: %v", kind.Resource, err)
+			}
+		}
+		informers.Start(ctx.Done())
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-changed:
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(time.Second):
+		}
+		if err := do(); err != nil {
+			return err
+		}
+	}
 }
 
 // pendingPlans judges the plans that wait, as of a time, sorted by namespace and name.
@@ -122,7 +225,9 @@ func pendingPlans(state *cluster.State, now time.Time) []pendingPlan {
 				Reasons:  inspect.Reasons(&found.Verdict),
 				Warnings: warningsOf(&found.Verdict), Notes: []string{}}
 			if found.Decision == verdict.Allow {
-				p.Notes = c.LeftToUsers(plan)
+				if p.Notes, p.Approver = c.LeftToUsers(plan), approverOpgate; len(p.Notes) > 0 {
+					p.Approver = approverUser
+				}
 			}
 			p.Created = created(plan)
 			plans = append(plans, p)
@@ -152,35 +257,51 @@ const (
 	maxCell = 160
 )
 
-func printPending(out, stderr io.Writer, format string, plans []pendingPlan, now time.Time) error {
-	if isData(format) {
-		return printData(out, format, plans)
-	}
-	if len(plans) == 0 {
-		fmt.Fprintln(stderr, "no InstallPlan waits for approval")
-		return nil
-	}
-	header := []string{"NAMESPACE", "PLAN", "OPERATORS", "VERDICT", "RULE", "AGE"}
-	if format == formatWide {
-		header = append(header, "SOURCE", "MESSAGE")
-	}
-	rows := make([][]cell, len(plans))
-	for i := range plans {
-		rows[i] = plans[i].row(format == formatWide, now)
-	}
-	p := newPrinter(out)
-	p.table(header, rows)
-	return p.Flush()
+// pendingPrinter prints plans, and after the first time those that differ.
+type pendingPrinter struct {
+	*output
+	table   printers.ResourcePrinter
+	out     io.Writer
+	now     func() time.Time
+	printed map[types.NamespacedName]string
 }
 
-func (p *pendingPlan) row(wide bool, now time.Time) []cell {
+func (p *pendingPrinter) print(plans []pendingPlan) error {
+	before := p.printed
+	p.printed = map[types.NamespacedName]string{}
+	plans = slices.DeleteFunc(plans, func(plan pendingPlan) bool {
+		p.printed[plan.key()] = fmt.Sprint(plan)
+		return before[plan.key()] == p.printed[plan.key()]
+	})
+	if len(plans) == 0 && before != nil {
+		return nil
+	}
+	if p.printer != nil {
+		return items(p.output, p.out, olm.InstallPlanGVK, plans, pendingPlan.key)
+	}
+	rows := make([][]string, len(plans))
+	for i := range plans {
+		rows[i] = plans[i].row(p.now())
+	}
+	return p.table.PrintObj(table(6, []string{"NAMESPACE", "PLAN", "OPERATORS", "VERDICT", "RULE", "AGE", "SOURCE", "MESSAGE"},
+		rows), p.out)
+}
+
+func (p pendingPlan) key() types.NamespacedName {
+	return types.NamespacedName{Namespace: p.Namespace, Name: p.Name}
+}
+
+func (p *pendingPlan) row(now time.Time) []string {
 	var names []string
 	for _, o := range p.Operators {
 		names = append(names, o.CSV)
 	}
-	judged := decided(p.Decision, p.decision)
-	if p.Outdated {
-		judged.text += " (outdated)"
+	judged := p.Decision
+	switch {
+	case p.Outdated:
+		judged += " (outdated)"
+	case p.Approver != "":
+		judged += " (by " + p.Approver + ")"
 	}
 	first := inspect.Reason{Rule: "-", Source: "-", Message: cmp.Or(strings.Join(p.Notes, "; "), "-")}
 	rule := "-"
@@ -195,10 +316,6 @@ func (p *pendingPlan) row(wide bool, now time.Time) []cell {
 	if !p.Created.IsZero() {
 		age = duration.HumanDuration(now.Sub(p.Created))
 	}
-	row := []cell{plain(p.Namespace), plain(p.Name), plain(text.Truncate(text.Join(names, maxOperators), maxCell)),
-		judged, plain(rule), plain(age)}
-	if wide {
-		row = append(row, plain(first.Source), plain(strings.TrimSpace(first.Message)))
-	}
-	return row
+	return []string{p.Namespace, p.Name, text.Truncate(text.Join(names, maxOperators), maxCell), judged, rule, age,
+		first.Source, strings.TrimSpace(first.Message)}
 }

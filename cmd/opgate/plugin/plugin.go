@@ -8,12 +8,9 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/opgate/opgate/cmd/opgate/cli"
 	"github.com/opgate/opgate/cmd/opgate/cluster"
@@ -33,10 +30,11 @@ func unusable(format string, args ...any) error {
 // options are the flags that the commands share.
 type options struct {
 	kubeconfig cli.Kubeconfig
-	namespace  string
-	// all is --all-namespaces, which is what is looked at without a namespace.
-	all    bool
-	output string
+	// all is --all-namespaces.
+	all bool
+	// namespace is that of the flag, else that of the context; empty with all.
+	namespace string
+	output    output
 }
 
 // Commands returns the commands. now is the clock that ages are read from.
@@ -44,48 +42,42 @@ func Commands(now func() time.Time) []*cobra.Command {
 	return []*cobra.Command{pendingCommand(now), whyCommand(now), treeCommand(), impactCommand()}
 }
 
-// register adds the flags of a command, with the output formats that it has; "" stands for its own.
+// register adds the flags of a command, with the output formats that it has besides those of data.
 func (o *options) register(cmd *cobra.Command, formats ...string) {
 	cmd.SilenceUsage, cmd.SilenceErrors = true, true
-	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return o.usage(cmd, "%v", err) })
-	flags := cmd.Flags()
-	flags.SortFlags = false
-	paths := []string{formatJSONPath, formatCustomColumns}
-	flags.StringVarP(&o.output, "output", "o", "", "output format: "+
-		strings.Join(append(formats, "jsonpath=...", "custom-columns=..."), ", ")+" (default: text)")
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return cli.Usage(cmd, "%v", err) })
+	cmd.Flags().SortFlags = false
+	o.output.register(cmd, formats...)
+	o.kubeconfig.RegisterNamespace(cmd)
 	o.kubeconfig.Register(cmd)
-	cli.Complete(cmd, "output", append(formats, paths...))
+	cli.CompleteFunc(cmd, "namespace", completeNamespaces)
 	arguments := cmd.Args
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if err := arguments(cmd, args); err != nil {
-			return o.usage(cmd, "%v", err)
+			return cli.Usage(cmd, "%v", err)
 		}
 		return nil
 	}
 	run := cmd.RunE
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if o.output != "" && !slices.Contains(formats, o.output) && !isData(o.output) {
-			return o.usage(cmd, "unknown output format %q: use %s, jsonpath=TEMPLATE or custom-columns=HEADER:PATH,..., or leave it out", o.output,
-				strings.Join(formats, ", "))
+	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
+		if err := o.output.complete(); err != nil {
+			return cli.Usage(cmd, "-o: %v", err)
 		}
-		if err := checkPaths(o.output); err != nil {
-			return o.usage(cmd, "-o %v", err)
+		if o.all && o.kubeconfig.Overrides.Context.Namespace != "" {
+			return cli.Usage(cmd, "-A looks at all namespaces, and -n at one: leave out one of them")
 		}
-		if o.all && o.namespace != "" {
-			return o.usage(cmd, "-A looks at all namespaces, and -n at one: leave out one of them")
-		}
-		if problems := validation.IsDNS1123Label(o.namespace); o.namespace != "" && len(problems) > 0 {
-			return o.usage(cmd, "namespace %q: %s", o.namespace, strings.Join(problems, "; "))
+		if !o.all {
+			if o.namespace, err = o.kubeconfig.Namespace(); err != nil {
+				return err
+			}
 		}
 		return run(cmd, args)
 	}
 }
 
-// registerNamespace adds the flag that restricts a command to a namespace.
-func (o *options) registerNamespace(cmd *cobra.Command) {
-	cmd.Flags().StringVarP(&o.namespace, "namespace", "n", "", "namespace to look at (default: all)")
-	cmd.Flags().BoolVarP(&o.all, "all-namespaces", "A", false, "look at all namespaces, as without -n")
-	cli.CompleteFunc(cmd, "namespace", completeNamespaces)
+// registerAll adds the flag for all namespaces.
+func (o *options) registerAll(cmd *cobra.Command) {
+	cmd.Flags().BoolVarP(&o.all, "all-namespaces", "A", false, "look at all namespaces, not at that of -n or the context")
 }
 
 // noArguments returns an error for an argument, which would be a namespace: it names the flag.
@@ -94,10 +86,6 @@ func noArguments(_ *cobra.Command, args []string) error {
 		return fmt.Errorf("unexpected argument %s: a namespace is named by -n", text.Quote(args[0]))
 	}
 	return nil
-}
-
-func (o *options) usage(cmd *cobra.Command, format string, args ...any) error {
-	return cli.Usage(cmd, format, args...)
 }
 
 // maxNotes bounds the warnings of what could not be read.

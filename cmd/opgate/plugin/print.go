@@ -2,57 +2,130 @@ package plugin
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
-	"sigs.k8s.io/yaml"
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/printers"
 
 	"github.com/opgate/opgate/cmd/opgate/cli"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
-// The formats of data. Their field names are the same.
-const (
-	formatJSON = "json"
-	formatYAML = "yaml"
-	formatWide = "wide"
-)
+// formatWide is a table with all columns.
+const formatWide = "wide"
 
-// printData prints a value as JSON, in which the characters that terminals obey are escaped, or as YAML, in which
-// strings are escaped as in messages. The other formats print what their paths find.
-func printData(out io.Writer, format string, value any) error {
-	var err error
-	switch format {
-	case formatJSON:
-		err = cli.JSON(out, value)
-	case formatYAML:
-		err = printYAML(out, value)
-	default:
-		return printPaths(out, format, value)
+// output is what the flags say of what is printed. Its formats of data are those of kubectl get, by kubectl's printers.
+type output struct {
+	data *genericclioptions.PrintFlags
+	// own are the formats of the command.
+	own       []string
+	noHeaders bool
+	// printer prints data; nil for a format of the command.
+	printer printers.ResourcePrinter
+}
+
+// register adds the flags.
+func (o *output) register(cmd *cobra.Command, own ...string) {
+	o.data, o.own = genericclioptions.NewPrintFlags(""), own
+	formats := slices.Concat(own, o.data.AllowedFormats())
+	cmd.Flags().StringVarP(o.data.OutputFormat, "output", "o", "",
+		"output format: "+strings.Join(formats, ", ")+" (default: text)")
+	cli.Complete(cmd, "output", formats)
+}
+
+// format is one of the command's, or "".
+func (o *output) format() string { return *o.data.OutputFormat }
+
+// complete makes the printer of the format.
+func (o *output) complete() (err error) {
+	if o.format() == "" || slices.Contains(o.own, o.format()) {
+		return nil
 	}
+	if o.printer, err = o.data.ToPrinter(); genericclioptions.IsNoCompatiblePrinterError(err) {
+		return fmt.Errorf("unknown output format %q: use %s, or leave it out", o.format(),
+			cli.Alternatives(slices.Concat(o.own, o.data.AllowedFormats())))
+	}
+	return err
+}
+
+// table returns the options of a table.
+func (o *output) table() printers.PrintOptions {
+	return printers.PrintOptions{NoHeaders: o.noHeaders, Wide: o.format() == formatWide}
+}
+
+// items prints a List of values that are about objects of one kind.
+func items[T any](
+	o *output, out io.Writer, kind schema.GroupVersionKind, values []T, key func(T) types.NamespacedName,
+) error {
+	list := &unstructured.UnstructuredList{Object: map[string]any{"apiVersion": "v1", "kind": "List"}}
+	for i := range values {
+		item, err := o.object(kind, key(values[i]), values[i])
+		if err != nil {
+			return err
+		}
+		list.Items = append(list.Items, *item)
+	}
+	return o.print(out, list)
+}
+
+// item prints a value that is about an object.
+func (o *output) item(out io.Writer, kind schema.GroupVersionKind, key types.NamespacedName, value any) error {
+	item, err := o.object(kind, key, value)
 	if err != nil {
-		return fmt.Errorf("print %s: %w", format, err)
+		return err
+	}
+	return o.print(out, item)
+}
+
+func (o *output) print(out io.Writer, object runtime.Object) error {
+	var printed bytes.Buffer
+	if err := o.printer.PrintObj(object, &printed); err != nil {
+		return unusable("print: %s", text.Escape(err.Error()))
+	}
+	data := printed.Bytes()
+	if o.format() == "json" {
+		data = text.JSON(data)
+	}
+	if _, err := out.Write(data); err != nil {
+		return fmt.Errorf("write the output: %w", err)
 	}
 	return nil
 }
 
-func printYAML(out io.Writer, value any) error {
+// object returns a value as kubectl's printers take it, with kind and name of the object that it is about. Strings are
+// escaped, except in JSON, which has escapes of its own: terminals obey some characters that no format has to escape.
+func (o *output) object(
+	kind schema.GroupVersionKind, key types.NamespacedName, value any,
+) (*unstructured.Unstructured, error) {
 	data, err := json.Marshal(value)
 	if err != nil {
-		return err
+		return nil, fmt.Errorf("encode the output: %w", err)
 	}
-	var generic any
-	if err = json.Unmarshal(data, &generic); err != nil {
-		return err
+	u := &unstructured.Unstructured{}
+	if err := json.Unmarshal(data, &u.Object); err != nil {
+		return nil, fmt.Errorf("encode the output: %w", err)
 	}
-	if data, err = yaml.Marshal(escaped(generic)); err != nil {
-		return err
+	u.SetGroupVersionKind(kind)
+	if key.Name != "" {
+		u.SetNamespace(key.Namespace)
+		u.SetName(key.Name)
 	}
-	_, err = out.Write(data)
-	return err
+	if o.format() != "json" {
+		escaped(u.Object)
+	}
+	return u, nil
 }
 
 // escaped escapes the strings of generic JSON.
@@ -72,6 +145,26 @@ func escaped(value any) any {
 	return value
 }
 
+// table returns rows below a header. Columns from wide on are for the wide format alone.
+func table(wide int, header []string, rows [][]string) *metav1.Table {
+	t := &metav1.Table{}
+	for i, name := range header {
+		column := metav1.TableColumnDefinition{Name: name, Type: "string"}
+		if i >= wide {
+			column.Priority = 1
+		}
+		t.ColumnDefinitions = append(t.ColumnDefinitions, column)
+	}
+	for _, row := range rows {
+		cells := make([]any, len(row))
+		for i, cell := range row {
+			cells[i] = text.Escape(cell)
+		}
+		t.Rows = append(t.Rows, metav1.TableRow{Cells: cells})
+	}
+	return t
+}
+
 // The colors of a terminal.
 const (
 	bold   = "\x1b[1m"
@@ -81,7 +174,7 @@ const (
 	reset  = "\x1b[0m"
 )
 
-// cell is a text of a table, or of a line.
+// cell is a text of a line.
 type cell struct{ text, color string }
 
 // plain returns a cell without a color.
@@ -92,7 +185,7 @@ func decided(word string, d verdict.Decision) cell {
 	return cell{word, map[verdict.Decision]string{verdict.Allow: green, verdict.Hold: yellow, verdict.Deny: red}[d]}
 }
 
-// printer prints lines and tables. What it prints is escaped: names and messages may have been written by anyone.
+// printer prints lines. What it prints is escaped: names and messages may have been written by anyone.
 type printer struct {
 	*bufio.Writer
 	colored bool
@@ -100,46 +193,15 @@ type printer struct {
 
 func newPrinter(out io.Writer) *printer { return &printer{bufio.NewWriter(out), colored(out)} }
 
-// paint returns a cell for printing, at least as wide as given.
-func (p *printer) paint(c cell, width int) string {
-	s := text.Escape(c.text)
-	padding := strings.Repeat(" ", max(0, width-len(s)))
-	if p.colored && c.color != "" {
-		s = c.color + s + reset
-	}
-	return s + padding
-}
-
 // line prints cells on a line, after an indentation.
 func (p *printer) line(indent int, cells ...cell) {
 	fmt.Fprint(p, strings.Repeat(" ", indent))
 	for _, c := range cells {
-		fmt.Fprint(p, p.paint(c, 0))
+		s := text.Escape(c.text)
+		if p.colored && c.color != "" {
+			s = c.color + s + reset
+		}
+		fmt.Fprint(p, s)
 	}
 	fmt.Fprintln(p)
-}
-
-// table prints rows below a header, in columns.
-func (p *printer) table(header []string, rows [][]cell) {
-	widths := make([]int, len(header))
-	titles := make([]cell, len(header))
-	for i, title := range header {
-		titles[i] = cell{title, bold}
-	}
-	rows = append([][]cell{titles}, rows...)
-	for _, row := range rows {
-		for i, c := range row {
-			widths[i] = max(widths[i], len(text.Escape(c.text)))
-		}
-	}
-	for _, row := range rows {
-		for i, c := range row {
-			if i == len(row)-1 {
-				fmt.Fprint(p, p.paint(c, 0)) // nothing is printed behind it
-				break
-			}
-			fmt.Fprint(p, p.paint(c, widths[i]+3))
-		}
-		fmt.Fprintln(p)
-	}
 }

@@ -333,9 +333,13 @@ status:
 	kubeconfig, _ := serve(t, file)
 	const want = "etcdoperator.v0.9.4 is held: OperatorPolicy policies/etcd does not forbid it, and its Subscription asks for Manual approval, " +
 		"so that a user has to approve it"
-	for _, args := range [][]string{{"why", "installplan", "shop/install-x7"}, {"pending", "-o", "wide"},
-		{"pending", "-o", "json"}} {
+	for _, args := range [][]string{{"why", "installplan", "shop/install-x7"}, {"pending", "-A"},
+		{"pending", "-n", "shop", "-o", "wide"}, {"pending", "-A", "-o", "json"}} {
 		out, code := run(t, command(args[0]), append(args[1:], "--kubeconfig", kubeconfig)...)
+		want := want
+		if slices.Equal(args, []string{"pending", "-A"}) {
+			want = "Allow (by user)"
+		}
 		if code != 0 || !strings.Contains(out, want) || !strings.Contains(out, "Allow") {
 			t.Errorf("%v: exit code %d, %q is not in\n%s", args, code, want, out)
 		}

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/opgate/opgate/cmd/opgate/cluster"
 	"github.com/opgate/opgate/internal/text"
@@ -20,9 +22,9 @@ const treeLong = `Show PolicySets with their Policies, what each Policy applies,
 States are those in the statuses. Each Policy is expanded once: where it comes again, the line ends in "(above)". A
 Policy that waits for itself is shown with the cycle, and not followed round it.
 
-With -o mermaid the graph is for a Markdown page, with -o dot for Graphviz. The JSON output, and the same in YAML, is
+With -o mermaid the graph is for a Markdown page, with -o dot for Graphviz. The output in the formats of "kubectl get" is
 
-  {"nodes": [{"id", "kind", "namespace", "name", "state", "fault", "cycle": ["Policy a/b", ...]}],
+  {"apiVersion", "kind", "nodes": [{"id", "kind", "namespace", "name", "state", "fault", "cycle": ["Policy a/b", ...]}],
    "edges": [{"from", "to", "relation": "member"|"applies"|"waits", "want", "unmet"}]}
 
 in which unmet says why a dependency is not met, and is empty for one that is.
@@ -32,7 +34,7 @@ Exit codes:
   2  the command line cannot be used, or the cluster cannot be read`
 
 const treeExample = `  # all of it
-  kubectl opgate tree
+  kubectl opgate tree -A
 
   # a picture of one namespace
   kubectl opgate tree -n policies -o dot | dot -Tsvg > policies.svg`
@@ -57,13 +59,16 @@ func treeCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return printTree(cmd.OutOrStdout(), cmd.ErrOrStderr(), o.output, graphOf(state.Snapshot, o.namespace))
+			return printTree(cmd.OutOrStdout(), cmd.ErrOrStderr(), &o.output, graphOf(state.Snapshot, o.namespace))
 		},
 	}
-	o.registerNamespace(cmd)
-	o.register(cmd, formatMermaid, formatDot, formatJSON, formatYAML)
+	o.registerAll(cmd)
+	o.register(cmd, formatMermaid, formatDot)
 	return cmd
 }
+
+// treeKind is the kind of the data, which is no object of a cluster.
+var treeKind = schema.GroupVersionKind{Group: "opgate.io", Version: "v1", Kind: "PolicyTree"}
 
 // graph is what tree shows.
 type graph struct {
@@ -243,11 +248,11 @@ func unmet(p *dependency.Policy, d *dependency.Dependency) string {
 	return ""
 }
 
-func printTree(out, stderr io.Writer, format string, g *graph) error {
-	if isData(format) {
-		return printData(out, format, g)
+func printTree(out, stderr io.Writer, format *output, g *graph) error {
+	if format.printer != nil {
+		return format.item(out, treeKind, types.NamespacedName{}, g)
 	}
-	switch format {
+	switch format.format() {
 	case formatMermaid:
 		return g.mermaid(out)
 	case formatDot:

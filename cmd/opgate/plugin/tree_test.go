@@ -45,7 +45,7 @@ func snapshotOf(t *testing.T, documents string, seen func(*snapshot.Kind, []byte
 func drawn(t *testing.T, documents, namespace, format string) string {
 	t.Helper()
 	var out, stderr bytes.Buffer
-	if err := printTree(&out, &stderr, format, graphOf(snapshotOf(t, documents, func(*snapshot.Kind, []byte) {}),
+	if err := printTree(&out, &stderr, formatted(t, format, formatMermaid, formatDot), graphOf(snapshotOf(t, documents, func(*snapshot.Kind, []byte) {}),
 		namespace)); err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +81,7 @@ func TestTreeOfSample(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, format := range []string{"", formatMermaid, formatDot, formatJSON, formatYAML} {
+	for _, format := range []string{"", formatMermaid, formatDot, "json", "yaml"} {
 		got := drawn(t, string(sample), "", format)
 		golden := filepath.Join("testdata", "tree."+map[string]string{"": "txt"}[format]+format)
 		if os.Getenv("UPDATE") != "" {

@@ -23,13 +23,13 @@ const whyLong = `Say why an object is allowed, held or refused: the verdict for 
 would be accepted, and the edit of a policy that would change it. Nothing is written. The object is judged as if it were
 written now, by the rules of the gate and the objects of the cluster:
 
-  installplan NAMESPACE/NAME      as if it were approved now
-  subscription NAMESPACE/NAME     as if it were created now
-  csv NAMESPACE/NAME              as its operator is judged in the InstallPlan that brings it
-  operatorpolicy NAMESPACE/NAME   as if it were created now, with what it does to the plans that wait
-  constraint NAME                 as if it were created now, with the operators that violate it
-  policy NAMESPACE/NAME           as if it were created now, with what its templates wait for
-  clusterextension NAME           as if it were created now, where OLM v1 is installed
+  installplan [NAMESPACE/]NAME      as if it were approved now
+  subscription [NAMESPACE/]NAME     as if it were created now
+  csv [NAMESPACE/]NAME              as its operator is judged in the InstallPlan that brings it
+  operatorpolicy [NAMESPACE/]NAME   as if it were created now, with what it does to the plans that wait
+  constraint NAME                   as if it were created now, with the operators that violate it
+  policy [NAMESPACE/]NAME           as if it were created now, with what its templates wait for
+  clusterextension NAME             as if it were created now, where OLM v1 is installed
 
 With --at it is judged as at another time, for approval windows and freezes (bundle/approval-window): the objects are
 those of the cluster now.
@@ -43,9 +43,9 @@ judged.
 An edit is shown only if the reason is gone when the same object is judged with it; others may remain. It is printed,
 not made.
 
-The JSON output, and the same in YAML, is
+The output in the formats of "kubectl get" is
 
-  {"object", "decision": "Allow"|"Hold"|"Deny", "operators": [{"csv", "package", "version", "disposition", "by"}],
+  {"apiVersion", "kind", "metadata", "object", "decision": "Allow"|"Hold"|"Deny", "operators": [{"csv", "package", "version", "disposition", "by"}],
    "reasons": [{"rule", "source", "message"}], "edits": [{"source", "rule", "edit", "command"}],
    "warnings": ["..."], "notes": ["..."]}
 
@@ -85,8 +85,8 @@ type subject struct {
 
 var subjects = []subject{
 	{snapshot.InstallPlans, []string{"installplan", "installplans", "ip", "plan"}},
-	{snapshot.Subscriptions, []string{"subscription", "subscriptions", "sub"}},
-	{snapshot.ClusterServiceVersions, []string{"clusterserviceversion", "clusterserviceversions", "csv"}},
+	{snapshot.Subscriptions, []string{"subscription", "subscriptions", "sub", "subs"}},
+	{snapshot.ClusterServiceVersions, []string{"clusterserviceversion", "clusterserviceversions", "csv", "csvs"}},
 	{snapshot.OperatorPolicies, []string{"operatorpolicy", "operatorpolicies"}},
 	{snapshot.Constraints, []string{"constraint", "constraints"}},
 	{snapshot.Policies, []string{"policy", "policies"}},
@@ -113,28 +113,28 @@ func whyCommand(now func() time.Time) *cobra.Command {
 	var at string
 	mode := string(rules.MutateApproval)
 	cmd := &cobra.Command{
-		Use:     "why KIND NAMESPACE/NAME",
+		Use:     "why KIND [NAMESPACE/]NAME",
 		Short:   "Say why an object is allowed, held or refused, and which edit would change it",
 		Long:    whyLong,
 		Example: whyExample,
 		Args:    cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			q, err := parseQuestion(args)
+			q, err := parseQuestion(args, o.namespace)
 			if err != nil {
-				return o.usage(cmd, "%v", err)
+				return cli.Usage(cmd, "%v", err)
 			}
 			if q.mode = rules.ApprovalMode(mode); q.mode != rules.MutateApproval && q.mode != rules.DenyApproval {
-				return o.usage(cmd, "unknown approval mode %q: use %s or %s", mode, rules.MutateApproval,
+				return cli.Usage(cmd, "unknown approval mode %q: use %s or %s", mode, rules.MutateApproval,
 					rules.DenyApproval)
 			}
 			if q.now, err = cli.Moment(at, now); err != nil {
-				return o.usage(cmd, "--at: %v", err)
+				return cli.Usage(cmd, "--at: %v", err)
 			}
 			found, err := q.ask(cmd.Context(), &o, cmd.ErrOrStderr())
 			if err != nil {
 				return err
 			}
-			if err := found.print(cmd.OutOrStdout(), o.output); err != nil {
+			if err := found.print(cmd.OutOrStdout(), &o.output, q); err != nil {
 				return unusable("%v", err)
 			}
 			if found.decision != verdict.Allow {
@@ -144,7 +144,7 @@ func whyCommand(now func() time.Time) *cobra.Command {
 		},
 		ValidArgsFunction: completeWhy,
 	}
-	o.register(cmd, formatJSON, formatYAML)
+	o.register(cmd)
 	cmd.Flags().StringVar(&mode, "approval-mode", mode,
 		"that of the gate: its action on a wrong installPlanApproval, mutate or deny")
 	cmd.Flags().StringVar(&at, "at", "", "time to judge at, such as 2026-11-28T22:00:00Z (default: now)")
@@ -210,9 +210,9 @@ func displayKey(key types.NamespacedName) string {
 	return text.Name(key.Namespace) + "/" + text.Name(key.Name)
 }
 
-func (a *answer) print(out io.Writer, format string) error {
-	if format != "" {
-		return printData(out, format, a)
+func (a *answer) print(out io.Writer, format *output, q *question) error {
+	if format.printer != nil {
+		return format.item(out, q.GroupVersionKind, q.key, a)
 	}
 	p := newPrinter(out)
 	p.line(0, decided(a.Decision, a.decision), cell{" " + a.Object, bold})

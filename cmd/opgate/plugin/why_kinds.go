@@ -24,12 +24,14 @@ import (
 	"github.com/opgate/opgate/snapshot"
 )
 
-// parseQuestion reads KIND NAMESPACE/NAME, or KIND NAME for a cluster-scoped kind.
-func parseQuestion(args []string) (*question, error) {
+// parseQuestion reads KIND NAMESPACE/NAME, or KIND NAME for a cluster-scoped kind or an object of a namespace. The kind may
+// be a resource with its group.
+func parseQuestion(args []string, namespace string) (*question, error) {
 	if len(args) != 2 {
 		return nil, errors.New("write a kind and the name of an object, as in: why installplan shop/install-x7")
 	}
-	i := slices.IndexFunc(subjects, func(s subject) bool { return slices.Contains(s.names, strings.ToLower(args[0])) })
+	named, _, _ := strings.Cut(strings.ToLower(args[0]), ".")
+	i := slices.IndexFunc(subjects, func(s subject) bool { return slices.Contains(s.names, named) })
 	if i < 0 {
 		var known []string
 		for _, s := range subjects {
@@ -46,8 +48,8 @@ func parseQuestion(args []string) (*question, error) {
 		return q, nil
 	}
 	var ok bool
-	if q.key, ok = cli.NamespacedName(args[1]); !ok {
-		return nil, fmt.Errorf("%s is no %s: write NAMESPACE/NAME", text.Quote(args[1]), q.names[0])
+	if q.key, ok = cli.NamespacedName(cli.InNamespace(namespace, args[1])); !ok {
+		return nil, fmt.Errorf("%s is no name of a %s: write NAME or NAMESPACE/NAME", text.Quote(args[1]), q.names[0])
 	}
 	return q, nil
 }
