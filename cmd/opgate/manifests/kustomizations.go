@@ -43,7 +43,7 @@ func newKustomization(dir string) *kustomization {
 		data, err := readFile(filepath.Join(k.root, name))
 		var written types.Kustomization
 		if err != nil || checkAliases(name, string(data)) != nil || written.Unmarshal(data) != nil {
-			continue // the build says what is wrong
+			continue // the build reports what is wrong
 		}
 		k.component = k.component || written.Kind == types.ComponentKind
 		_ = eachText(written, func(field, value string) error {
