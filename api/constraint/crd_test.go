@@ -27,7 +27,7 @@ func TestCRDIdentity(t *testing.T) {
 	c := loadCRD(t)
 	want := apiextensionsv1.CustomResourceDefinitionNames{
 		Plural: "constraints", Singular: "constraint", ShortNames: []string{"constraint"}, Kind: "Constraint",
-		ListKind: "ConstraintList",
+		ListKind: "ConstraintList", Categories: []string{"opgate"},
 	}
 	if diff := cmp.Diff(want, c.V1.Spec.Names); diff != "" {
 		t.Errorf("names (-want +got):\n%s", diff)
