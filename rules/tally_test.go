@@ -53,21 +53,6 @@ func TestTally(t *testing.T) {
 	}
 }
 
-// TestAttackLongMessageOfConstraint: what is listed of a violator is bounded, and on one line.
-func TestAttackLongMessageOfConstraint(t *testing.T) {
-	loud := ruleOf("loud", `packageName != "etcd"`, "quiet", constraint.Warn)
-	loud.Constraints[0].Message = "\x1b[2J" + strings.Repeat("é", 40_000)
-	installed, _ := state.InstalledBy(&olm.CSV{Metadata: olm.ObjectMeta{Name: "etcd.v0.9.2",
-		Annotations: olm.Annotations{Properties: properties("etcd", "0.9.2")}}})
-	ns := state.NewNamespace("a", state.NamespaceContents{Exists: true, Constraints: under(loud),
-		CSVs: []state.Installed{installed}})
-	got := NewTally(slices.Values([]*state.Namespace{ns}), time.Time{}).Violators(loud)
-	if len(got) != 1 || len(got[0].Message) < maxViolation/2 || len(got[0].Message) > maxViolation ||
-		!utf8.ValidString(got[0].Message) || strings.Contains(got[0].Message, "\x1b") {
-		t.Errorf("got %.100q", got)
-	}
-}
-
 // TestViolators lists the first violators in their order, in whatever order namespaces are counted.
 func TestViolators(t *testing.T) {
 	two := constraint.Define(constraint.Meta{Name: "two"}, &constraintv1.ConstraintSpec{Constraints: `[
