@@ -307,7 +307,7 @@ spec:
 	}
 }
 
-// rests wants that Opgate asks for nothing at all but its lease, and that its watches go on, for as long as
+// rests wants that Opgate asks for nothing at all but its leases, and that its watches go on, for as long as
 // $OPGATE_REST sets.
 func (e *speedEnv) rests(t *testing.T, plans int) {
 	again := cluster.MaxStaleness() / 2
@@ -334,13 +334,13 @@ func (e *speedEnv) rests(t *testing.T, plans int) {
 	}
 	watches := len(slices.DeleteFunc(slices.Clone(all), func(r cluster.Request) bool { return !r.Reopened() }))
 	if len(all) == len(requests)+watches {
-		t.Error("the audit log does not show that the loop keeps its lease, so it shows nothing")
+		t.Error("the audit log does not show that the replica keeps its leases, so it shows nothing")
 	}
 	least, most := restWatches*int(rest/(again+cluster.MaxStaleness()/10)), restWatches*(int(rest/again)+1)
 	if watches < least || watches > most {
 		t.Errorf("in %s of rest %d watches were opened again, want %d to %d", rest, watches, least, most)
 	}
-	t.Logf("in %s with %d policies and %d plans: %d requests for the lease, %d watches opened again, %d others", rest,
+	t.Logf("in %s with %d policies and %d plans: %d requests for leases, %d watches opened again, %d others", rest,
 		len(e.namespaces), plans,
 		len(all)-len(requests)-watches, watches, len(requests))
 }
