@@ -260,7 +260,7 @@ func TestA8ManyDependencies(t *testing.T) {
 		{name: "no right", on: few, asked: dependency.MaxQuestions, refused: "(policy/dependency-access)"},
 		{name: "a right to each, as many as are asked about", on: few, allowed: ofFew, asked: dependency.MaxQuestions},
 		{name: "attack: hundreds of questions", on: lots, allowed: ofLots, asked: 2,
-			refused: "takes 452 questions, and at most 20 are asked (policy/escalation): split it into Policies"},
+			refused: "takes 452 access reviews, at most 20 are made (policy/escalation): split it into Policies"},
 		{name: "hundreds of objects, and a right to all", on: lots,
 			allowed: map[string]bool{"get subscriptions.operators.coreos.com/": true}, asked: 1},
 		{name: "hundreds of objects, and a right to all in the namespace", on: lots,

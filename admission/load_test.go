@@ -203,7 +203,7 @@ func lookupsOfATenant(t *testing.T, path string) {
 func TestP4Questions(t *testing.T) {
 	authorizer := &rights{}
 	got := send(t, newGate(t, storeOf(t), authorizer), "tenant", false, nil, greedy(t, 1, 481))
-	const want = "takes 481 questions, and at most 20 are asked (policy/escalation): split it into Policies that make at most 5 kinds and wait for at most 5 objects"
+	const want = "takes 481 access reviews, at most 20 are made (policy/escalation): split it into Policies that make at most 5 kinds and wait for at most 5 objects"
 	if got.allowed || len(authorizer.asked) > 0 || !strings.Contains(got.message, want) {
 		t.Errorf("allowed is %v, asked about %d rights: %s", got.allowed, len(authorizer.asked), got.message)
 	}

@@ -187,7 +187,7 @@ func (in *ApprovalInput) leftToUser(pkg string) bool {
 // idle returns why the policies that allow a CSV do not act, or "".
 func (in *ApprovalInput) idle(c *verdict.CSV) string {
 	if drifted := in.Namespace.DriftedOf(c.Package); drifted != "" {
-		return text.Name(drifted) + ", which is installed, is not what its InstallPlan brought"
+		return text.Name(drifted) + ", which is installed, differs from what its InstallPlan installed"
 	}
 	overlap := Overlapping(in.Namespace, c.Package)
 	for _, p := range in.Namespace.Governing(c.Package) {
@@ -233,7 +233,7 @@ func (in *ApprovalInput) blocker(c *verdict.CSV) Blocker {
 	case in.leftToUser(c.Package):
 		why += ", and its Subscription asks for Manual approval, so that a user has to approve it"
 	default:
-		why += ", and operators that no policy wants are left to people here (ungoverned: " + string(HoldUngoverned) +
+		why += ", and operators that no policy wants wait for manual approval (ungoverned: " + string(HoldUngoverned) +
 			")"
 		if judge := in.Namespace.JudgeText(); judge != "" {
 			why += "; its Subscription is Manual, since " + judge

@@ -182,7 +182,7 @@ func TestJudgeApproval(t *testing.T) {
 			policies: []*operatorpolicy.Policy{forbidding}, ungoverned: HoldUngoverned,
 			subscriptions: subscriptions{asked("vault")},
 			blocked: "vault.v0.1.9 is held: OperatorPolicy policies/vault does not forbid it, and operators that no " +
-				"policy wants are left to people here (ungoverned: hold); its Subscription is Manual, since each plan has to be judged by OperatorPolicy policies/vault first"},
+				"policy wants wait for manual approval (ungoverned: hold); its Subscription is Manual, since each plan has to be judged by OperatorPolicy policies/vault first"},
 		"an upgrade of what is removed": {plan: pendingPlan("vault 0.3.0"), policies: []*operatorpolicy.Policy{forbidding},
 			subscriptions: subscriptions{asked("vault")},
 			csvs: []state.Installed{{CSV: "vault.v0.2.0", Package: "vault", Version: "0.2.0",

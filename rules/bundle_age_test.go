@@ -35,7 +35,7 @@ func TestMinimumAge(t *testing.T) {
 		"old enough":            {now: ready},
 		"the time is not known": {held: "waits until the time is known", next: ready},
 		"not recorded": {now: ready, unrecorded: true,
-			held: "it is not recorded yet when catalog olm/operatorhubio-catalog first offered it"},
+			held: "there is no record yet of when catalog olm/operatorhubio-catalog first offered it"},
 		"a catalog that runs no known image": {now: ready, unrecorded: true, unserved: true,
 			held: "it is not known which image catalog olm/operatorhubio-catalog runs"},
 		"a recorded catalog while it runs no known image": {now: ready, unserved: true},

@@ -57,7 +57,7 @@ func TestContentsAreThoseReviewed(t *testing.T) {
 		{name: "other contents without consent", changes: reading(nil, read(nil)), spec: otherSpec},
 		{name: "consent was withdrawn after the approval", policy: reviewing(holdPermissions),
 			changes: reading(nil, read(nil)), spec: etcdSpec, want: verdict.Hold, rule: bundle.RuleConsent,
-			says: "InstallPlan install-x7, which brings it, was approved all the same"},
+			says: "InstallPlan install-x7, which installs it, was approved all the same"},
 		{name: "consent by annotation", policy: reviewing(holdPermissions), changes: reading(nil, read(nil)),
 			spec: etcdSpec,
 			plan: []func(*olm.InstallPlan){func(p *olm.InstallPlan) { p.Metadata.Annotations.Consent = digest }}},

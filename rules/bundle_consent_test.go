@@ -190,7 +190,7 @@ func TestConsent(t *testing.T) {
 			policies: []*operatorpolicy.Policy{policyFor("etcd", reviewing(holdPermissions))},
 			changes:  func(*olm.InstallPlan, []state.Replacement) *state.PlanChanges { return nil }, want: verdict.Hold,
 			rule: bundle.RuleContents,
-			says: []string{"etcd.v0.9.2, of which it is not known what it changes, is held by OperatorPolicy policies/etcd (bundle/contents): its contents are not read yet; waits"},
+			says: []string{"etcd.v0.9.2, whose changes are not known, is held by OperatorPolicy policies/etcd (bundle/contents): its contents are not read yet; waits"},
 		},
 		{
 			name: "no one reads contents", policies: []*operatorpolicy.Policy{policyFor("etcd", reviewing(holdPermissions))},
@@ -241,13 +241,13 @@ func TestConsent(t *testing.T) {
 			name: "a first installation that is reviewed", first: true, changes: first, want: verdict.Hold,
 			rule:     bundle.RuleConsent,
 			policies: []*operatorpolicy.Policy{policyFor("etcd", reviewing(policyv1beta2.Consent{FirstInstall: hold}))},
-			says:     []string{"its first installation brings permissions: cluster-wide: * on secrets; images: registry.example"},
+			says:     []string{"its first installation adds permissions: cluster-wide: * on secrets; images: registry.example"},
 		},
 		{
 			name: "a first installation that is warned of", first: true, changes: first,
 			policies: []*operatorpolicy.Policy{policyFor("etcd",
 				reviewing(policyv1beta2.Consent{Permissions: hold, FirstInstall: warn}))},
-			says: []string{"passes with a warning by OperatorPolicy policies/etcd (bundle/consent): to end the warning, accept ", "; its first installation brings permissions"},
+			says: []string{"passes with a warning by OperatorPolicy policies/etcd (bundle/consent): to end the warning, accept ", "; its first installation adds permissions"},
 		},
 		{
 			name: "a first installation does not review what is ignored", first: true, changes: first,

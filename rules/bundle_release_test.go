@@ -58,7 +58,7 @@ func TestReleaseTwice(t *testing.T) {
 		"a spec that is none": {spec: "02", inline: true, want: verdict.Hold,
 			says: `release "02" is not a release`},
 		"two in the plan": {lookup: "1", step: "2", inline: true, want: verdict.Hold,
-			says: "the plan says both package etcd 0.9.2 release 1 and package etcd 0.9.2 release 2"},
+			says: "the plan names both package etcd 0.9.2 release 1 and package etcd 0.9.2 release 2"},
 		"property, and spec in a ConfigMap": {lookup: "1", spec: "2", want: verdict.Hold, says: disagree},
 		"one, by reference":                 {lookup: "2", spec: "2"},
 		"in a ConfigMap alone":              {spec: "2"},

@@ -319,7 +319,7 @@ func namesOfVersion(
 // offeredTo returns all versions of the package in the catalog of the policy, or why they are not known, as a clause.
 func offeredTo(p *operatorpolicy.Policy, in *ClusterExtensionInput) (entries []catalog.Entry, unknown string) {
 	if p.Catalog.Name == "" || p.Catalog.Namespace == "" {
-		return nil, "the policy names no catalog that gives the versions of what it lists " +
+		return nil, "the policy names no catalog that provides the versions of what it lists " +
 			"(spec.subscription.source and sourceNamespace)"
 	}
 	var offered *catalog.Package

@@ -150,7 +150,7 @@ func JudgeConstraint(in ConstraintInput) verdict.Verdict {
 	}
 	in.warnIneffective(d, &v)
 	if len(d.Constraints)+len(d.OnWrites)+len(d.Properties)+len(d.Faults)+len(in.Strict) == 0 && d.Deletion == nil {
-		ineffective(&v, "spec", "the Constraint asks for nothing and offers nothing",
+		ineffective(&v, "spec", "the Constraint requires nothing and offers nothing",
 			"write spec.rules, spec.offers or spec.deletion")
 	}
 	if v.Decision == verdict.Allow && in.Namespaces != nil {
@@ -165,7 +165,7 @@ func (in *ConstraintInput) warnIneffective(d *constraint.Definition, v *verdict.
 	if len(c.Spec.Offers) > 0 {
 		properties = "spec.offers"
 	}
-	const unmade = "annotation " + VirtualOperatorNamespacesAnnotation + " makes no virtual operator"
+	const unmade = "annotation " + VirtualOperatorNamespacesAnnotation + " creates no virtual operator"
 	switch _, asked := c.Annotations[VirtualOperatorNamespacesAnnotation]; {
 	case !asked && len(d.Properties) > 0 && !readByRules(d, in.Constraints):
 		ineffective(v, properties, properties+" is read by no rule, and OLM's resolver does not see it", ShowsProperties)

@@ -572,7 +572,7 @@ func TestConstraintAnnotations(t *testing.T) {
 	changed.Spec.Properties = ""
 	changed.Annotations[VirtualOperatorNamespacesAnnotation] = "team=a"
 	if v := JudgeConstraint(ConstraintInput{Constraint: changed, Old: old}); v.Decision != verdict.Allow ||
-		!strings.Contains(strings.Join(v.WarningTexts(), "\n"), "makes no virtual operator") {
+		!strings.Contains(strings.Join(v.WarningTexts(), "\n"), "creates no virtual operator") {
 		t.Errorf("an annotation without properties is judged %s with %q", v.Decision, v.WarningTexts())
 	}
 }

@@ -144,7 +144,7 @@ func JudgeEscape(csv *olm.CSV, ns *state.Namespace) (reasons []Escape, known boo
 	if len(steps) > 0 {
 		in.judgeSteps(exactOrAll(steps), budget, &v)
 	} else {
-		gone = "; the InstallPlan that brought it was deleted"
+		gone = "; the InstallPlan that installed it was deleted"
 		in.ByOLM = true
 		c := in.bundle(csv)
 		c.BypassesOLM = false // its catalog is not known

@@ -95,7 +95,7 @@ func TestA5PlanLendsItsName(t *testing.T) {
 		{
 			name: "a plan from before the policy", byOLM: true, spec: etcdSpec, policy: other,
 			plans: []*olm.InstallPlan{installing(t, etcdSpec)}, want: verdict.Deny,
-			says: "InstallPlan install-x7, which brings it, was approved all the same",
+			says: "InstallPlan install-x7, which installs it, was approved all the same",
 		},
 		{
 			name: "a plan from before the policy, from another catalog", byOLM: true, spec: etcdSpec, policy: allowed,

@@ -91,7 +91,7 @@ func TestConstraintDeletion(t *testing.T) {
 			action: policyv1beta2.DeletionConfirm, warned: "spec.deletion.action Confirm refuses no deletion " +
 				"(constraint/ineffective): " + unbacked},
 		{name: "Allow", deletion: &constraintv1.ConstraintDeletion{Action: policyv1beta2.DeletionAllow},
-			warned: "the Constraint asks for nothing and offers nothing (constraint/ineffective): write spec.rules, spec.offers or spec.deletion"},
+			warned: "the Constraint requires nothing and offers nothing (constraint/ineffective): write spec.rules, spec.offers or spec.deletion"},
 		{name: "an unknown value", deletion: &constraintv1.ConstraintDeletion{Action: "deny"},
 			action: policyv1beta2.DeletionDeny, refused: "spec.deletion.action"},
 		{name: "no value", deletion: &constraintv1.ConstraintDeletion{Packages: []string{"etcd"}},

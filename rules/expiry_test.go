@@ -207,7 +207,7 @@ func TestOverrideEnds(t *testing.T) {
 	}{
 		{name: "in force", expires: noon, now: before},
 		{name: "ended", expires: noon, now: noon,
-			ended: "InstallPlan install-x7, which brings it, was approved all the same, " +
+			ended: "InstallPlan install-x7, which installs it, was approved all the same, " +
 				"with an override that ended at 2026-12-01T12:00:00Z (annotation opgate.io/override-expires)"},
 		{name: "marked", expires: markNoon, now: before, ended: "with an override that ended at 2026-12-01T12:00:00Z",
 			letIn: true},

@@ -171,7 +171,7 @@ func widenedGroup(in *OperatorGroupInput) verdict.Finding {
 		func(i state.Installed) bool { return i.Spec != nil })) {
 		return verdict.Finding{}
 	}
-	accepted := "allowed is what it is for now"
+	accepted := "allowed are its present target namespaces"
 	switch {
 	case before == nil:
 		before = &olm.OperatorGroupSpec{TargetNamespaces: []string{in.New.Metadata.Namespace}}
@@ -180,7 +180,7 @@ func widenedGroup(in *OperatorGroupInput) verdict.Finding {
 	case len(before.TargetNamespaces) > 0:
 		accepted = "allowed is " + text.Names(before.TargetNamespaces, verdict.MaxListed)
 	case ends != "":
-		accepted = "allowed is what the last one was for"
+		accepted = "allowed are the target namespaces of the one that was deleted"
 	}
 	after := &in.New.Spec
 	f := verdict.Finding{Decision: verdict.Deny, Field: "spec.targetNamespaces", Accepted: accepted + orOverride + ends}

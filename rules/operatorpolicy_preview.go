@@ -118,8 +118,8 @@ func (in *preview) move() {
 	}
 	for _, s := range ns.Subscribers(old.Package) {
 		in.warn(RuleOperatorPolicyUncovered, "Subscription "+s.Metadata.Key()+
-			" stays, with what it installed, and is not covered by this policy any more",
-			"delete it and its ClusterServiceVersion, or have a mustnothave policy remove them")
+			" stays, with what it installed, and is no longer covered by this policy",
+			"delete it and its ClusterServiceVersion, or remove them with a mustnothave policy")
 	}
 }
 
@@ -219,7 +219,7 @@ func (in *preview) consent() {
 			"write Hold or Warn for one of "+classNames()+", or remove spec.consent")
 	case len(op.Spec.Consent.Accepted) > 0 && !c.Holds():
 		in.ineffective(fmt.Sprintf("spec.consent.accepted names %d digests, but no class is Hold", len(c.Accepted)),
-			"what is accepted is only not warned of; write Hold for the classes that need consent")
+			"accepted digests only silence warnings; write Hold for the classes that need consent")
 	}
 }
 
@@ -391,6 +391,6 @@ func (in *preview) offer(s *SubscriptionInput) {
 			continue
 		}
 		in.ineffective("no version in "+where+" that is allowed is newer than "+text.Name(c.CSV)+", which is installed",
-			"OLM never goes back; allow a newer one, or remove the operator to have it installed anew")
+			"OLM never goes back; allow a newer one, or remove the operator and install it again")
 	}
 }

@@ -77,7 +77,7 @@ func refuseOverrideReason(v *verdict.Verdict) {
 	v.Add(RulePlanOverrideReason, verdict.Finding{Decision: verdict.Deny,
 		Field:    "metadata.annotations[" + evidence.OverrideReasonAnnotation + "]",
 		What:     "annotation " + evidence.OverrideReasonAnnotation + " is not allowed here",
-		Accepted: "give it together with spec.approved, and only where the approval is refused without it"})
+		Accepted: "set it together with spec.approved, and only where the approval is refused without it"})
 }
 
 // refuseOverrideMoved keeps an override to the end that it was approved with: one that has ended would open again.

@@ -74,7 +74,7 @@ func judgeBornApproved(in *PlanCreateInput, v *verdict.Verdict) {
 		if pkg == "" {
 			policies = slipped(in.Namespace)
 			what = text.Name(name) +
-				", of which the package is not known yet, in a plan that is approved from the start is held"
+				", whose package is not known yet, in a plan that is approved from the start is held"
 		}
 		for _, p := range policies {
 			passes := p.PassesByName(name) && in.Namespace.NotUpgradeable(p.Package, name) == nil
@@ -172,7 +172,7 @@ func (in *PlanUpdateInput) judgeFrozen(v *verdict.Verdict) {
 func frozen(v *verdict.Verdict, ns *state.Namespace, field string) {
 	state.RecordForNamespace(v, ns, RulePlanFrozen, verdict.Finding{Decision: verdict.Deny, Field: field,
 		What:     "changing " + field + " is not allowed",
-		Accepted: "what a plan holds is what was judged; OLM writes a new plan when there is something new"})
+		Accepted: "the contents of a plan are what was judged; OLM writes a new plan when something changes"})
 }
 
 // PlanStatusInput is the input of JudgePlanStatusUpdate.
@@ -216,7 +216,7 @@ func JudgePlanStatusUpdate(in PlanStatusInput) verdict.Verdict {
 	if from == to {
 		return v.Sorted()
 	}
-	accepted := "only OLM moves the phase of a plan"
+	accepted := "only OLM changes the phase of a plan"
 	if to == olm.PhaseInstalling {
 		if in.ByOpgate && Interrupted(in.Old) {
 			return v.Sorted()

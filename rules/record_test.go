@@ -213,7 +213,7 @@ func TestE2DeletedCSV(t *testing.T) {
 		{name: "the record has ended", policy: never, plan: "etcd 0.9.4", want: verdict.Allow,
 			edit: func(c *state.NamespaceContents) { c.Record = nil }},
 		{name: "attack: consent, deleted", policy: consent, plan: "etcd 0.9.4", want: verdict.Hold,
-			says: []string{"(bundle/consent)", "in place of etcd.v0.9.2, which was deleted, it brings permissions",
+			says: []string{"(bundle/consent)", "in place of etcd.v0.9.2, which was deleted, it adds permissions",
 				names}},
 		{name: "control: consent, a first installation", policy: consent, plan: "etcd 0.9.4", want: verdict.Allow,
 			edit: func(c *state.NamespaceContents) { c.Record = nil }},
@@ -329,7 +329,7 @@ func TestE5GroupForAll(t *testing.T) {
 			want: verdict.Deny,
 			says: "target namespace bank is not allowed"},
 		{name: "attack: by other labels", was: selecting, again: `{"selector":{"matchLabels":{"team":"b"}}}`,
-			want: verdict.Deny, says: "allowed is what the last one was for"},
+			want: verdict.Deny, says: "allowed are the target namespaces of the one that was deleted"},
 		{name: "control: as it was", was: selecting, again: selecting},
 		{name: "control: it was for all", was: `{}`, again: `{}`},
 		{name: "attack: one that is too large to be kept", was: `{"targetNamespaces":["shop"` +

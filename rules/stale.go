@@ -45,7 +45,7 @@ func Stale(in StaleInput) string {
 func (in *StaleInput) unlike(c *carrier.Bundle, s *olm.Subscription) string {
 	name, sub, start := text.Name(c.Name), "Subscription "+text.Name(s.Metadata.Name), s.Spec.StartingCSV
 	if start != "" && start != c.Name && !in.Namespace.Installs(s.Status.InstalledCSV) {
-		return "it brings " + name + ", and " + sub + " starts with " + text.Name(start)
+		return "it installs " + name + ", and " + sub + " starts with " + text.Name(start)
 	}
 	pkg := in.Namespace.PackageOf(c.Package, s.Catalog())
 	if in.Packages != nil {
@@ -62,7 +62,7 @@ func (in *StaleInput) unlike(c *carrier.Bundle, s *olm.Subscription) string {
 	if !in.Settled && !pkg.Has(c.Name) && slices.Contains(c.Catalogs, s.Catalog()) {
 		return "" // the package server may not know it yet
 	}
-	return "it brings " + name + ", which channel " + text.Name(s.Spec.Channel) + " of catalog " +
+	return "it installs " + name + ", which channel " + text.Name(s.Spec.Channel) + " of catalog " +
 		text.Name(s.Spec.SourceNamespace) + "/" +
 		text.Name(s.Spec.Source) + " does not have, and " + sub + " follows that"
 }
@@ -93,13 +93,13 @@ func (in *StaleInput) orphan(csvs []carrier.Bundle) string {
 	if i < 0 {
 		return ""
 	}
-	return "it brings " + text.Name(csvs[i].Name) + " of package " + text.Name(csvs[i].Package) +
-		", to which there is no Subscription and which nothing requires"
+	return "it installs " + text.Name(csvs[i].Name) + " of package " + text.Name(csvs[i].Package) +
+		", which has no Subscription and which nothing requires"
 }
 
 // StaleAdvice returns what to do about a stale plan, as a sentence.
 func StaleAdvice(plan *olm.InstallPlan, why string) string {
 	return "the InstallPlan " + text.Name(plan.Metadata.Name) + " is stale: " + why +
 		"; delete it (kubectl delete installplan " +
-		text.Name(plan.Metadata.Name) + " -n " + text.Name(plan.Metadata.Namespace) + "), and OLM plans again"
+		text.Name(plan.Metadata.Name) + " -n " + text.Name(plan.Metadata.Namespace) + "), and OLM creates a new one"
 }

@@ -88,7 +88,7 @@ func (o *Offered) NextStep(next string) string {
 	message := "in channel " + text.Name(o.Package.Channel(o.Channel).Name) + " OLM goes from " +
 		text.Name(o.InstalledCSV) + " to " + text.Name(next)
 	if len(passed) > 0 {
-		message += " and passes over " + text.Names(passed, verdict.MaxListed)
+		message += " and skips " + text.Names(passed, verdict.MaxListed)
 	}
 	if len(after) > 0 {
 		return message + "; allowed and reached only through it: " + text.Names(after, verdict.MaxListed)

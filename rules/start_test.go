@@ -131,7 +131,7 @@ func TestStale(t *testing.T) {
 			settled: true, want: "it brings etcd.v0.9.9"},
 		{name: "a package that nothing asks for", plan: []string{"etcd 0.9.4", "nats 2.0.0"},
 			subs: []*olm.Subscription{etcd},
-			want: "it brings nats.v2.0.0 of package nats, to which there is no Subscription and which nothing requires"},
+			want: "it brings nats.v2.0.0 of package nats, which has no Subscription and which nothing requires"},
 		{name: "a dependency", plan: []string{"etcd 0.9.4 nats", "nats 2.0.0"}, subs: []*olm.Subscription{etcd}},
 		{name: "a dependency of a dependency", plan: []string{"etcd 0.9.4 nats", "nats 2.0.0 redis", "redis 1.0.0"},
 			subs: []*olm.Subscription{etcd}},

@@ -158,7 +158,7 @@ func JudgeSubscription(in SubscriptionInput) verdict.Verdict {
 		v.Add(RuleSubscriptionContradiction, verdict.Finding{Field: "spec.startingCSV",
 			What: "spec.startingCSV " + text.Quote(sub.Spec.StartingCSV) +
 				" does not pin anything while spec.installPlanApproval is " + olm.ApprovalAutomatic,
-			Accepted: "OLM goes on to the newest version; " + advice})
+			Accepted: "OLM then upgrades to the newest version; " + advice})
 	}
 	if v.Decision != verdict.Allow {
 		for i := range v.Changes {
@@ -232,8 +232,8 @@ func ownerConflict(in *SubscriptionInput, id verdict.RuleID, v *verdict.Verdict)
 		return
 	}
 	v.Add(id, verdict.Finding{Field: in.path("name"),
-		What:     "package " + text.Quote(pkg) + " is installed for all namespaces, from another one",
-		Accepted: "if it owns APIs OLM fails a second one with InterOperatorGroupOwnerConflict; use the one that is there"})
+		What:     "package " + text.Quote(pkg) + " is installed for all namespaces, from another namespace",
+		Accepted: "if it owns APIs OLM fails a second one with InterOperatorGroupOwnerConflict; use the existing one"})
 }
 
 func forbiddenSubscription(in *SubscriptionInput, p *operatorpolicy.Policy) verdict.Finding {

@@ -100,7 +100,7 @@ func ApprovalChanges(s *olm.Subscription, ns *state.Namespace) []verdict.Change 
 	case !found && have != requested && (turnedManual(s) || have == olm.ApprovalAutomatic) &&
 		(requested == olm.ApprovalManual || !waits && !incomplete(ns)):
 		changes := changeApproval(s, requested, requested, "",
-			"no policy and no Constraint needs another value any more")
+			"no policy or Constraint needs another value")
 		changes[0].Message = strings.Replace(changes[0].Message, " was changed ", " was changed back ", 1)
 		return changes
 	}

@@ -129,7 +129,7 @@ func olderChannel(in *SubscriptionInput, id verdict.RuleID, v *verdict.Verdict) 
 		v.Add(id, verdict.Finding{Field: in.path("channel"),
 			What: text.Name(newest.Name) + ", the newest version in channel " + text.Name(channel.Name) +
 				", is older than " + text.Name(installed.CSV) + ", which is installed",
-			Accepted: "OLM never goes back, and installs nothing before the channel has a newer version"})
+			Accepted: "OLM never goes back, and installs nothing until the channel has a newer version"})
 	}
 }
 
@@ -206,7 +206,7 @@ func heldPlans(in *SubscriptionInput, id verdict.RuleID, v *verdict.Verdict) {
 		v.Add(id, verdict.Finding{Field: in.path("name"),
 			What: pendingText(&judged) + " is held, and OLM puts package " + text.Quote(pkg) + " into one plan with it",
 			Accepted: judged.Reasons[0].Message +
-				"; until that is settled the package is not installed in this namespace"})
+				"; the package is not installed in this namespace until that is resolved"})
 	}
 }
 

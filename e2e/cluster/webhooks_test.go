@@ -69,7 +69,7 @@ func TestReadWebhooksRefusesWhatItWouldNotTest(t *testing.T) {
 			documents: []string{mutatingManifest},
 			want:      "want a MutatingWebhookConfiguration and a ValidatingWebhookConfiguration",
 		},
-		"a kind is there twice": {
+		"a kind appears twice": {
 			documents: []string{mutatingManifest, validatingManifest, mutatingManifest},
 			want:      "unexpected or repeated admissionregistration.k8s.io/v1, Kind=MutatingWebhookConfiguration",
 		},

@@ -131,7 +131,7 @@ func otherCluster(t *testing.T, e *harness.OLMEnv) {
 	e.Subscribe(t, free, "future", "", "Manual")
 	e.WantApprovalRefused(t, cluster.Admin, e.WaitForPlan(t, guarded, "futureoperator.v1.0.0"),
 		"futureoperator.v1.0.0 needs Kubernetes 1.99.0 or newer and is held (bundle/kube-version): this cluster has "+
-			kubernetes+"; OLM would install it, and it would wait for ever")
+			kubernetes+"; OLM would install it, but it would stay Pending")
 
 	// Where no Constraint applies there is only a warning, and this is what OLM does then.
 	hangs := e.WaitForPlan(t, free, "futureoperator.v1.0.0")

@@ -101,7 +101,7 @@ func storyForbiddenVersion(t *testing.T, e *harness.OLMEnv) {
 	e.OperatorGroup(t, automatic)
 	e.WaitForCSV(t, automatic, harness.Etcd4)
 	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd4),
-		wantCondition("InstallPlanCompliant=True InstallPlanNotApplicable", "not what the policy means"))
+		wantCondition("InstallPlanCompliant=True InstallPlanNotApplicable", "not matched by the policy"))
 
 	e.Remove(t, p)
 	waitForRequest(t, e, automatic, "Automatic", "")

@@ -69,7 +69,7 @@ func reviewChange(
 			unknown += "; waits until the contents of this InstallPlan are known"
 		}
 		return []review{{id: RuleContents, hold: len(held) > 0, Finding: verdict.Finding{Decision: verdict.Hold,
-			What: name + ", of which it is not known what it changes, is held", Accepted: unknown + ends}}}
+			What: name + ", whose changes are not known, is held", Accepted: unknown + ends}}}
 	}
 	heldText, warnedText := set.Summary(held), set.Summary(warned)
 	if heldText == "" && warnedText == "" {
@@ -85,10 +85,10 @@ func reviewChange(
 	}
 	verb := "it changes "
 	if ends != "" {
-		verb = "in place of " + text.Name(replaced) + ", which was deleted, it brings "
+		verb = "in place of " + text.Name(replaced) + ", which was deleted, it adds "
 	}
 	if first {
-		verb = "its first installation brings "
+		verb = "its first installation adds "
 	}
 	var found []review
 	for _, part := range []struct {
@@ -192,6 +192,6 @@ func judgeUnreviewed(c *carrier.Bundle, p *operatorpolicy.Policy, v *verdict.Ver
 	// Exceptions are about what plans bring, so none counts here.
 	recordReview(c, time.Time{}, v, p, review{id: RuleContents, hold: p.Consent.Holds(), Finding: verdict.Finding{
 		Decision: verdict.Hold,
-		What:     text.Name(c.Name) + ", which no InstallPlan brings, is held",
+		What:     text.Name(c.Name) + ", which no InstallPlan installs, is held",
 		Accepted: "spec.consent reviews what InstallPlans change; let OLM install it, from a Subscription"}})
 }

@@ -137,7 +137,7 @@ func heldDeprecated(in planned, p *operatorpolicy.Policy) verdict.Finding {
 	d, known := c.Deprecations(in.Namespace)
 	if !known {
 		return verdict.Finding{Decision: verdict.Hold,
-			What: name + ", of which it is not known whether it is deprecated, is held",
+			What: name + ", which may be deprecated, is held",
 			Accepted: "waits until the PackageManifest of package " + text.Name(c.Package) + " in " + from +
 				" has it, or for spec.deprecated: Allow"}
 	}

@@ -64,7 +64,7 @@ func JudgeStep(c *carrier.Bundle, ns *state.Namespace, now time.Time, budget *co
 // judgeStepByPolicies judges a step without an override; ended is why that of its plan does not count, "" if it has
 // none.
 func judgeStepByPolicies(c *carrier.Bundle, ns *state.Namespace, now time.Time, ended string, v *verdict.Verdict) {
-	by := "; InstallPlan " + text.Name(c.Plan.Metadata.Name) + ", which brings it, was approved all the same"
+	by := "; InstallPlan " + text.Name(c.Plan.Metadata.Name) + ", which installs it, was approved all the same"
 	if ended != "" {
 		by += ", with an override that " + ended
 	}

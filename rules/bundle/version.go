@@ -154,9 +154,9 @@ func recordUnknown(c *carrier.Bundle, ns *state.Namespace, held, accepted string
 // awaited returns what would make a bundle of a plan known.
 func awaited(c *carrier.Bundle) string {
 	if c.Ambiguous {
-		return "allowed is a bundle whose property olm.package and spec.release say the same release"
+		return "allowed is a bundle whose property olm.package and spec.release name the same release"
 	}
-	return "waits until the bundle's properties or the status of a Subscription tell the package"
+	return "waits until the bundle's properties or the status of a Subscription name the package"
 }
 
 // installFrom is what is accepted in place of what bypasses OLM.

@@ -106,7 +106,7 @@ func (c *Bundle) describe(properties string) {
 		return
 	case b.Package != "" && c.Package != "" &&
 		(c.Package != b.Package || c.Version != b.Version || c.stated != b.Release):
-		c.Unknown = "the plan says both package " + text.Name(c.Package) + " " +
+		c.Unknown = "the plan names both package " + text.Name(c.Package) + " " +
 			olm.VersionText(text.Name(c.Version), c.stated) + " and package " + text.Name(b.Package) + " " +
 			olm.VersionText(text.Name(b.Version), b.Release)
 		return
@@ -132,11 +132,11 @@ func (c *Bundle) attribute(ns *state.Namespace) {
 	case disputed:
 		c.Unknown = "Subscriptions to different packages name it"
 	case c.Package == "" && claimed == "":
-		c.Unknown = "neither bundle properties nor a Subscription tell"
+		c.Unknown = "neither its bundle properties nor a Subscription name it"
 	case c.Package == "":
 		c.Package = claimed
 	case claimed != "" && claimed != c.Package:
-		c.Unknown = "its bundle says package " + text.Name(c.Package) + " and a Subscription says package " +
+		c.Unknown = "its bundle names package " + text.Name(c.Package) + " and a Subscription names package " +
 			text.Name(claimed)
 	}
 	if c.Unknown != "" {

@@ -141,5 +141,5 @@ func (c *Bundle) FirstSeen(n *state.Namespace) (seen time.Time, unknown string) 
 	if _, unknown = around.RunningDigest(from); unknown != "" {
 		return seen, unknown
 	}
-	return seen, "it is not recorded yet when " + facts.CatalogName(from) + " first offered it"
+	return seen, "there is no record yet of when " + facts.CatalogName(from) + " first offered it"
 }

@@ -124,7 +124,7 @@ const notRead = "its contents are not among those that were read"
 // unpackedOf returns what OLM unpacked of a ClusterServiceVersion that a plan refers to, or why that is not known.
 func unpackedOf(n *state.Namespace, c *Bundle) (bundle *state.UnpackedBundle, unknown string) {
 	if c.Plan == nil {
-		return nil, "no InstallPlan brings it"
+		return nil, "no InstallPlan installs it"
 	}
 	known, unknown := n.ReadingOf(c.Plan)
 	if unknown != "" {

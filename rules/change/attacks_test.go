@@ -308,7 +308,7 @@ func TestC5Siblings(t *testing.T) {
 	}
 	set := Compare(ReadContents("a.v1", "shop", []json.RawMessage{installedOperator}), ReadContents("a.v2", "shop",
 		[]json.RawMessage{nextOperator, object("v1", "Secret", `"Metadata":{"name":"y"}`)}))
-	if !strings.Contains(set.Fault, "has its kind or its metadata twice, or in another case") {
+	if !strings.Contains(set.Fault, "defines its kind or its metadata twice, or in another case") {
 		t.Errorf("fault %q for a name in another case", set.Fault)
 	}
 }

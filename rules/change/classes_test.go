@@ -93,7 +93,7 @@ func TestClasses(t *testing.T) {
 			name:   "all rights already",
 			before: rulesField(everything, ""),
 			after:  rulesField(everything+`,{"apiGroups":[""],"resources":["secrets"],"verbs":["get"]}`, ""),
-			notes:  []string{"a.v1 has all rights already (* on * in every group, cluster-wide), so new permissions of the operator never show"},
+			notes:  []string{"a.v1 has all rights already (* on * in every group, cluster-wide), so new permissions of the operator are not shown"},
 		},
 		{
 			name:   "roles of the bundle and outside it",

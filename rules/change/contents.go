@@ -158,7 +158,7 @@ func (o *object) checkCase() error {
 		return fmt.Errorf("%s cannot be read: %w", o, err)
 	}
 	if !reflect.DeepEqual(loose, o.header) {
-		return fmt.Errorf("%s has its kind or its metadata twice, or in another case", o)
+		return fmt.Errorf("%s defines its kind or its metadata twice, or in another case", o)
 	}
 	return nil
 }

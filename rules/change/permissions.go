@@ -268,7 +268,7 @@ func (s *Set) comparePermissions(from, to *rights) {
 		}
 	}
 	if hasAll(from.rules[holder{wide: true}]) {
-		s.note("%s has all rights already (* on * in every group, cluster-wide), so new permissions of the operator never show", text.Name(s.From))
+		s.note("%s has all rights already (* on * in every group, cluster-wide), so new permissions of the operator are not shown", text.Name(s.From))
 	}
 }
 

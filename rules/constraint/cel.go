@@ -118,7 +118,7 @@ func (v *vocabulary) compile(source string, result *cel.Type) (p *program, err e
 	p.program, err = env.Program(ast, cel.InterruptCheckFrequency(interruptEvery),
 		cel.EvalOptions(cel.OptOptimize, cel.OptPartialEval), cel.CostTracking(&counted{}), cel.CostLimit(RuleCostLimit))
 	if err != nil {
-		return nil, fmt.Errorf("fails whatever the bundle is: %s", text.Truncate(err.Error(), ruleShown))
+		return nil, fmt.Errorf("fails for every bundle: %s", text.Truncate(err.Error(), ruleShown))
 	}
 	return p, nil
 }

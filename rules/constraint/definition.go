@@ -350,7 +350,7 @@ func (d *document) olmKeys(n *node, path string, depth int) {
 	for i, key := range n.keys {
 		switch child := n.children[i]; {
 		case !slices.Contains(olmKeys, key) && slices.Contains(seedKeys, key):
-			d.faults.add(Syntax, path+"."+key, string(d.raw(child)), "does not go with "+
+			d.faults.add(Syntax, path+"."+key, string(d.raw(child)), "cannot be combined with "+
 				strings.Join(append(kinds, "failureMessage")[:1], "")+
 				": it belongs to the form with rule and evaluator")
 		case !slices.Contains(olmKeys, key):
@@ -429,7 +429,7 @@ func (d *document) olmCompound(kind string, n *node, path string, depth int) {
 		d.faults.add(Ineffective, path+".constraints", "", "is empty: "+kind+" of nothing is always satisfied")
 	case kind == "not" && depth == 0:
 		d.faults.add(Ineffective, path, "",
-			"stands alone: it refuses what matches and asks for nothing else; in a bundle OLM would read it as \"some other bundle does not match\", so put it into all, beside what is asked for, unless a ban is what you want")
+			"is used alone: it refuses what matches and requires nothing else; in a bundle OLM would read it as \"some other bundle does not match\", so put it into all, beside what is asked for, unless a ban is what you want")
 	}
 	for i, child := range list.children {
 		d.olmKeys(child, fmt.Sprintf("%s.constraints[%d]", path, i), depth+1)

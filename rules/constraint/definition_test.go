@@ -78,7 +78,7 @@ func TestDefineFaults(t *testing.T) {
 			says: "missing"},
 		{name: "empty", constraints: value(`{}`), kind: Rule, path: "spec.constraints[0].value", says: "empty"},
 		{name: "both forms", constraints: value(`{"cel":{"rule":"true"},"action":{"id":"warn"}}`), kind: Syntax,
-			path: "spec.constraints[0].value.action", says: "does not go with cel"},
+			path: "spec.constraints[0].value.action", says: "cannot be combined with cel"},
 		{name: "rule does not compile", constraints: value(`{"rule":"propertys.exists(p, true)"}`), kind: Rule,
 			path: "spec.constraints[0].value.rule", says: "the variables are properties"},
 		{name: "rule is not a bool", constraints: value(`{"rule":"1"}`), kind: Rule,

@@ -21,7 +21,7 @@ func (b *Bundle) MaxOpenShift() (version string, problem string) {
 			continue
 		}
 		if found {
-			return "", olm.TypeMaxOpenShift + " is given more than once; one is accepted"
+			return "", olm.TypeMaxOpenShift + " is set more than once; one is accepted"
 		}
 		found = true
 		version, problem = minorVersion(strings.Trim(string(p.Raw), `"`))

@@ -166,7 +166,7 @@ func (d *document) object(decoder *json.Decoder, n *node, path string, depth int
 		child := d.next(decoder, path+"."+text.Truncate(key, valueShown), depth+1)
 		if seen[key] {
 			d.faults.add(Syntax, path+"."+text.Truncate(key, valueShown), "",
-				"is given a second time at "+d.place(at)+"; a key may be given once")
+				"is repeated at "+d.place(at)+"; a key may appear once")
 			continue
 		}
 		seen[key] = true

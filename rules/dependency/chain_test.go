@@ -30,21 +30,21 @@ func TestChain(t *testing.T) {
 			want: "Policy shop/app waits for ConfigurationPolicy shop/x (NotFound)"},
 		{name: "two", policies: []*Policy{policy("app", Pending, wait(db, WrongState, Pending)),
 			policy("db", Pending, wait(x, NotFound, ""))},
-			want: "Policy shop/app waits for Policy shop/db (Pending, Compliant is wanted), which waits for ConfigurationPolicy shop/x (NotFound)"},
+			want: "Policy shop/app waits for Policy shop/db (Pending, want Compliant), which waits for ConfigurationPolicy shop/x (NotFound)"},
 		{name: "the one that leads on first",
 			policies: []*Policy{policy("app", Pending, wait(x, NotFound, ""), wait(db, WrongState, Pending)),
 				policy("db", Pending, wait(widget, NoKind, ""))},
-			want: "Policy shop/app waits for Policy shop/db (Pending, Compliant is wanted), which waits for Widget.example.com shop/w (NoKind)"},
+			want: "Policy shop/app waits for Policy shop/db (Pending, want Compliant), which waits for Widget.example.com shop/w (NoKind)"},
 		{name: "elsewhere", policies: []*Policy{policy("app", Pending, wait(base, Stale, Compliant))},
 			want: "Policy shop/app waits for Policy infra/base (Stale)"},
 		{name: "in a circle", policies: []*Policy{policy("app", Pending, wait(db, WrongState, Pending)),
 			policy("db", Pending, wait(app(), WrongState, Pending))},
-			want: "Policy shop/app waits for Policy shop/db (Pending, Compliant is wanted)"},
+			want: "Policy shop/app waits for Policy shop/db (Pending, want Compliant)"},
 		{name: "out of the circle", policies: []*Policy{policy("app", Pending, wait(db, WrongState, Pending)),
 			policy("db", Pending, wait(app(), WrongState, Pending), wait(x, NotFound, ""))},
-			want: "Policy shop/app waits for Policy shop/db (Pending, Compliant is wanted), which waits for ConfigurationPolicy shop/x (NotFound)"},
+			want: "Policy shop/app waits for Policy shop/db (Pending, want Compliant), which waits for ConfigurationPolicy shop/x (NotFound)"},
 		{name: "for itself", policies: []*Policy{policy("app", Pending, wait(app(), WrongState, Pending))},
-			want: "Policy shop/app waits for Policy shop/app (Pending, Compliant is wanted)"},
+			want: "Policy shop/app waits for Policy shop/app (Pending, want Compliant)"},
 		{name: "through the template of another",
 			policies: []*Policy{policy("app", Pending,
 				wait(Ref{PolicyGroup, "ConfigurationPolicy", "shop", "db-t"}, NotFound, "")), policy("db", Pending,
@@ -54,7 +54,7 @@ func TestChain(t *testing.T) {
 			policies: []*Policy{policy("app", Pending,
 				wait(Ref{PolicyGroup, "ConfigurationPolicy", "shop", "db-t"}, WrongState, NonCompliant)), policy("db",
 				Pending, wait(base, NotFound, "", "other"))},
-			want: "Policy shop/app waits for ConfigurationPolicy shop/db-t (NonCompliant, Compliant is wanted)"},
+			want: "Policy shop/app waits for ConfigurationPolicy shop/db-t (NonCompliant, want Compliant)"},
 		{name: "through the second of two that make it",
 			policies: []*Policy{policy("app", Pending,
 				wait(Ref{PolicyGroup, "ConfigurationPolicy", "shop", "db-t"}, NotFound, "")),
@@ -66,7 +66,7 @@ func TestChain(t *testing.T) {
 			wait(SetRef("shop", "all"), WrongState, Pending)), policy("a", Compliant), policy("db", Pending,
 			wait(x, NotFound, ""))},
 			sets: []*Set{{Namespace: "shop", Name: "all", Policies: []string{"a", "gone", "db"}}},
-			want: "Policy shop/app waits for PolicySet shop/all (Pending, Compliant is wanted), which waits for Policy shop/db (Pending, Compliant is wanted), which waits for ConfigurationPolicy shop/x (NotFound)"},
+			want: "Policy shop/app waits for PolicySet shop/all (Pending, want Compliant), which waits for Policy shop/db (Pending, want Compliant), which waits for ConfigurationPolicy shop/x (NotFound)"},
 		{name: "a set with all kinds of members",
 			policies: []*Policy{policy("app", Pending, wait(SetRef("shop", "all"), NoStatus, "")),
 				policy("silent", Unknown), {Namespace: "shop", Name: "off", Disabled: true}},
@@ -112,7 +112,7 @@ func TestChain(t *testing.T) {
 func TestLongChain(t *testing.T) {
 	got := NewGraph(chainOf(10_000), nil).Chain(PolicyRef("shop", "p0"), "t")
 	if steps := strings.Count(got, "Policy shop/"); steps != 1+maxSteps ||
-		!strings.HasSuffix(got, "Policy shop/p10 (Pending, Compliant is wanted), which waits for more") {
+		!strings.HasSuffix(got, "Policy shop/p10 (Pending, want Compliant), which waits for more") {
 		t.Errorf("%d steps: %s", steps, got)
 	}
 }

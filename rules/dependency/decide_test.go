@@ -45,7 +45,7 @@ func TestDecide(t *testing.T) {
 	foreign := change(compliant, func(l *Live) { l.Ours = false })
 	pendingPolicy := live("status: {compliant: Pending}")
 
-	const wrong = "(Policy shop/db: WrongState, it is NonCompliant and Compliant is wanted)"
+	const wrong = "(Policy shop/db: WrongState, it is NonCompliant, want Compliant)"
 	const pendingText = "Pending; Dependencies were not satisfied: 1 is still pending " + wrong
 	const old = "Pending; Dependencies were not satisfied: 1 is still pending (Policy shop/db: Stale, generation 2 is not evaluated yet)"
 	for _, c := range []struct {
@@ -140,7 +140,7 @@ func TestDecide(t *testing.T) {
 			want: "Fault NonCompliant; template-error; no"},
 		{name: "stale beside unmet", in: TemplateInput{Template: plain, Findings: append(stale[:1:1], unmet...),
 			Live: compliant},
-			want: "Delete Pending; Dependencies were not satisfied: 2 are still pending (Policy shop/db: Stale, generation 2 is not evaluated yet, Policy shop/db: WrongState, it is NonCompliant and Compliant is wanted)"},
+			want: "Delete Pending; Dependencies were not satisfied: 2 are still pending (Policy shop/db: Stale, generation 2 is not evaluated yet, Policy shop/db: WrongState, it is NonCompliant, want Compliant)"},
 		{name: "at the start: applied", in: TemplateInput{Template: plain, Findings: unread, Live: compliant},
 			want: "Keep Compliant; ConfigurationPolicy shop/x is Compliant"},
 		{name: "at the start: waiting", in: TemplateInput{Template: plain, Findings: unread},

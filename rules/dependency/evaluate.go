@@ -180,7 +180,7 @@ func Evaluate(d Dependency, o Observed) Finding {
 		}
 	case o.State != d.Want:
 		f.Reason = WrongState
-		f.Text = "it is " + text.Name(string(o.State)) + " and " + text.Name(string(d.Want)) + " is wanted"
+		f.Text = "it is " + text.Name(string(o.State)) + ", want " + text.Name(string(d.Want))
 	default:
 		f.Met = true
 	}

@@ -40,7 +40,7 @@ var (
 	policyDependencyCycle = verdict.Rule{ID: RulePolicyDependencyCycle, Outcomes: verdict.Denies,
 		Summary: "a Policy would wait for itself, through others that wait for it"}
 	policyDependencyNamespace = verdict.Rule{ID: RulePolicyDependencyNamespace, Outcomes: verdict.Warns,
-		Summary: "a dependency of a Policy names a namespace that does not count for its kind"}
+		Summary: "a dependency of a Policy names a namespace, which is ignored for its kind"}
 	policyTemplate = verdict.Rule{ID: RulePolicyTemplate, Outcomes: verdict.Warns,
 		Summary: "a template of a Policy cannot be applied as it is written"}
 )
@@ -74,7 +74,7 @@ func JudgePolicy(in PolicyInput) verdict.Verdict {
 		for i := range list {
 			path := list[i].Paths[len(list[i].Paths)-1]
 			v.Refuse(verdict.Reason{Rule: id, Decision: verdict.Deny, Field: path,
-				Message: verdict.Sentence(path+": the Policy waits for "+list[i].Text(in), id, "leave one")})
+				Message: verdict.Sentence(path+": the Policy waits for "+list[i].Text(in), id, "keep one")})
 		}
 	}
 	clash(RulePolicyDependencyConflict, read.Conflicts, "in states")
@@ -208,10 +208,10 @@ func validateDependencies(path *field.Path, list []policyv1.PolicyDependency) fi
 		d, at := &list[i], path.Index(i)
 		errs = append(errs, validateAPIVersion(at.Child("apiVersion"), d.APIVersion)...)
 		if d.Kind == "" {
-			errs = append(errs, field.Required(at.Child("kind"), "name the kind that is waited for"))
+			errs = append(errs, field.Required(at.Child("kind"), "name the kind of the dependency"))
 		}
 		if d.Name == "" {
-			errs = append(errs, field.Required(at.Child("name"), "name the object that is waited for"))
+			errs = append(errs, field.Required(at.Child("name"), "name the object of the dependency"))
 		}
 		errs = append(errs, verdict.OneOf(at.Child("compliance"), d.Compliance, policyv1.Compliant,
 			policyv1.NonCompliant,
@@ -232,7 +232,7 @@ func validateAPIVersion(path *field.Path, apiVersion string) field.ErrorList {
 	}
 	if len(validation.IsDNS1035Label(version)) > 0 || grouped && len(validation.IsDNS1123Subdomain(group)) > 0 {
 		return field.ErrorList{field.Invalid(path, apiVersion,
-			`is no API version: write "<group>/<version>", for example "`+
+			`is not an API version: write "<group>/<version>", for example "`+
 				policyv1.GroupVersion.String()+`", or leave it out for that group`)}
 	}
 	return nil

@@ -87,22 +87,22 @@ func TestPoliciesNamedAsAttacks(t *testing.T) {
 				func(p *policyv1.Policy) { p.Spec.PolicyTemplates[0].IgnorePending = true }),
 			want: "Deny policy shop/app: spec.dependencies[0]: ConfigurationPolicy shop/app-t would wait for itself: ConfigurationPolicy shop/app-t -> ConfigurationPolicy shop/app-t (policy/dependency-cycle): remove one of these dependencies"},
 		{name: "two states", policy: policyOf(t, "app", "Policy x", "Policy x Pending"),
-			want: "Deny policy shop/app: spec.dependencies[1]: the Policy waits for Policy shop/x in states Compliant (spec.dependencies[0]) and Pending (spec.dependencies[1]) (policy/dependency-conflict): leave one"},
+			want: "Deny policy shop/app: spec.dependencies[1]: the Policy waits for Policy shop/x in states Compliant (spec.dependencies[0]) and Pending (spec.dependencies[1]) (policy/dependency-conflict): keep one"},
 		{name: "two versions", policy: changed(policyOf(t, "app", "Policy x", "Policy x"), func(p *policyv1.Policy) {
 			p.Spec.Dependencies[0].APIVersion,
 				p.Spec.Dependencies[1].APIVersion = "policy.open-cluster-management.io/v1",
 				"policy.open-cluster-management.io/v9"
-		}), want: "Deny policy shop/app: spec.dependencies[1]: the Policy waits for Policy shop/x in API versions v1 (spec.dependencies[0]) and v9 (spec.dependencies[1]) (policy/dependency-duplicate): leave one"},
+		}), want: "Deny policy shop/app: spec.dependencies[1]: the Policy waits for Policy shop/x in API versions v1 (spec.dependencies[0]) and v9 (spec.dependencies[1]) (policy/dependency-duplicate): keep one"},
 		{name: "a state that there is not", policy: policyOf(t, "app", "Policy x compliant"),
 			want: `Deny policy shop/app: spec.dependencies[0].compliance: Unsupported value: "compliant": supported values: "Compliant", "NonCompliant", "Pending" (policy/field)`},
 		{name: "nothing said", policy: changed(policyOf(t, "app", "Policy x"),
 			func(p *policyv1.Policy) { p.Spec.Dependencies[0] = policyv1.PolicyDependency{} }),
 			want: `Deny policy shop/app: spec.dependencies[0].compliance: Required value: must be one of ["Compliant" "NonCompliant" "Pending"] (policy/field); ` +
-				"spec.dependencies[0].kind: Required value: name the kind that is waited for (policy/field); spec.dependencies[0].name: Required value: name the object that is waited for (policy/field)"},
+				"spec.dependencies[0].kind: Required value: name the kind of the dependency (policy/field); spec.dependencies[0].name: Required value: name the object of the dependency (policy/field)"},
 		{name: "a group without a version", policy: changed(policyOf(t, "app", "Policy x"), func(p *policyv1.Policy) {
 			p.Spec.PolicyTemplates[0].ExtraDependencies = []policyv1.PolicyDependency{{APIVersion: "example.com",
 				Kind: "A", Name: "a", Compliance: "Pending"}}
-		}), want: `Deny policy shop/app: spec.policy-templates[0].extraDependencies[0].apiVersion: Invalid value: "example.com": is no API version: write "<group>/<version>", for example "policy.open-cluster-management.io/v1", or leave it out for that group (policy/field)`},
+		}), want: `Deny policy shop/app: spec.policy-templates[0].extraDependencies[0].apiVersion: Invalid value: "example.com": is not an API version: write "<group>/<version>", for example "policy.open-cluster-management.io/v1", or leave it out for that group (policy/field)`},
 		{name: "an action that there is not", policy: changed(policyOf(t, "app"),
 			func(p *policyv1.Policy) { p.Spec.RemediationAction = "InformOnly" }),
 			want: `Deny policy shop/app: spec.remediationAction: Unsupported value: "InformOnly": supported values: "enforce", "Enforce", "inform", "Inform" (policy/field)`},
@@ -116,7 +116,7 @@ func TestPoliciesNamedAsAttacks(t *testing.T) {
 		{name: "an OperatorPolicy of another namespace",
 			policy: changed(policyOf(t, "app", "OperatorPolicy x"),
 				func(p *policyv1.Policy) { p.Spec.Dependencies[0].Namespace = "attacker" }),
-			want: "Allow warning policy shop/app: spec.dependencies[0].namespace: namespace attacker does not count for kind OperatorPolicy: OperatorPolicy shop/x is waited for (policy/dependency-namespace): leave the namespace out"},
+			want: "Allow warning policy shop/app: spec.dependencies[0].namespace: namespace attacker is ignored for kind OperatorPolicy: OperatorPolicy shop/x is waited for (policy/dependency-namespace): leave the namespace out"},
 		{name: "a template of nothing", policy: changed(policyOf(t, "app"), raw(`{}`)),
 			want: "Allow warning policy shop/app: spec.policy-templates[0]: objectDefinition has no metadata.name (policy/template): the template is not applied, and the Policy is NonCompliant, until that is fixed"},
 		{name: "a template that plays with the terminal", policy: changed(policyOf(t, "app"), raw("[\"\\u001b\xff")),

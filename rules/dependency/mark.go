@@ -152,7 +152,7 @@ const UnverifiedText = "the rights of the Policy's author were not verified when
 // narrowText is why a template is not applied whose author may not read one of its dependencies.
 func narrowText(d Dependency) string {
 	return "it waits for " + d.String() +
-		", which is in no namespace, and the right of the Policy's author to get that was not verified (" + string(RulePolicyDependencyAccess) + "): " +
+		", which is in no namespace, and the right of the Policy's author to get it was not verified (" + string(RulePolicyDependencyAccess) + "): " +
 		"a user with the right to get all of its kind has to write the Policy again, with annotation " +
 		AnnotationVerified + " changed or left out"
 }

@@ -22,7 +22,7 @@ const (
 )
 
 // PendingText returns the message for a waiting template: "Dependencies were not satisfied: 1 is still pending (Policy
-// shop/db: WrongState, it is NonCompliant and Compliant is wanted)". It ends with the cycle, if there is one. Met
+// shop/db: WrongState, it is NonCompliant, want Compliant)". It ends with the cycle, if there is one. Met
 // findings are left out.
 func PendingText(findings []Finding, cycle []Ref, ignored bool) string {
 	pending := unmet(findings)
@@ -128,7 +128,7 @@ func lineOf(f *Finding, before *policyv1.DependencyStatus) *policyv1.DependencyS
 }
 
 // Chain describes what a Policy waits for, and what that waits for, according to the statuses: "Policy shop/app waits
-// for Policy shop/db (Pending, Compliant is wanted), which waits for ConfigurationPolicy shop/x (NotFound)". Template
+// for Policy shop/db (Pending, want Compliant), which waits for ConfigurationPolicy shop/x (NotFound)". Template
 // is the name of the template to describe, empty for any.
 func (g *Graph) Chain(policy Ref, template string) string {
 	if p := g.Policy(policy.Namespace, policy.Name); p != nil && p.Unreadable {
@@ -160,7 +160,7 @@ func (w *PendingDependency) String() string {
 	s := w.Ref.String()
 	switch {
 	case w.Reason == WrongState && w.State != Unknown:
-		return s + " (" + text.Name(string(w.State)) + ", " + text.Name(string(w.Want)) + " is wanted)"
+		return s + " (" + text.Name(string(w.State)) + ", want " + text.Name(string(w.Want)) + ")"
 	case w.Reason != "":
 		return s + " (" + text.Name(string(w.Reason)) + ")"
 	}

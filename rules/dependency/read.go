@@ -63,7 +63,7 @@ func (p *Policy) readDependencies(path string, written []policyv1.PolicyDependen
 			gv, err := schema.ParseGroupVersion(w.APIVersion)
 			if err != nil && read.fault == "" {
 				read.fault = d.Path + ".apiVersion: " + text.Name(w.APIVersion) +
-					` is no API version, write "group/version"`
+					` is not an API version, write "group/version"`
 			}
 			d.Group, d.Version = gv.Group, gv.Version
 		}
@@ -76,7 +76,7 @@ func (p *Policy) readDependencies(path string, written []policyv1.PolicyDependen
 		case ownNamespaceOnly(d.Ref) && d.Namespace != p.Namespace:
 			d.IgnoredNamespace, d.Namespace = d.Namespace, p.Namespace
 			p.Warnings = append(p.Warnings, Warning{Path: d.Path + ".namespace",
-				Text: "namespace " + text.Name(d.IgnoredNamespace) + " does not count for kind " + text.Name(d.Kind) +
+				Text: "namespace " + text.Name(d.IgnoredNamespace) + " is ignored for kind " + text.Name(d.Kind) +
 					": " + d.String() + " is waited for"})
 		}
 		read.list[i] = &d
@@ -124,7 +124,7 @@ func (p *Policy) readTemplate(index int, written *policyv1.PolicyTemplate) Templ
 		if h.Metadata.Name == "" {
 			return fault("objectDefinition has no metadata.name")
 		}
-		return fault(fmt.Sprintf("objectDefinition has a metadata.name of %d characters, and %d is the most",
+		return fault(fmt.Sprintf("objectDefinition has a metadata.name of %d characters, at most %d are allowed",
 			len(h.Metadata.Name), maxName))
 	}
 	t.Name = h.Metadata.Name

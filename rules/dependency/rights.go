@@ -214,16 +214,16 @@ func RefuseLacking(v *verdict.Verdict, need *Need, unknown bool) {
 func RefuseTooManyQuestions(v *verdict.Verdict, number int) {
 	v.Refuse(verdict.Reason{Rule: RulePolicyEscalation, Decision: verdict.Deny, Field: "spec",
 		Message: verdict.Sentence(
-			fmt.Sprintf("whether its author may create what it makes, and get what it waits for, takes %d questions, and at most %d are asked",
+			fmt.Sprintf("whether its author may create what it makes, and get what it waits for, takes %d access reviews, at most %d are made",
 				number, MaxQuestions),
 			RulePolicyEscalation, fmt.Sprintf(
 				"split it into Policies that make at most %d kinds and wait for at most %d objects in other namespaces each, "+
-					"or let a user write it who may get all objects of these kinds", MaxQuestions/4, MaxQuestions/4))})
+					"or let a user who may get all objects of these kinds write it", MaxQuestions/4, MaxQuestions/4))})
 }
 
 // RefuseUnmarked refuses a Policy that would be stored without a mark, and therefore ignored.
 func RefuseUnmarked(v *verdict.Verdict, generated bool) {
-	fix := "the mutating webhook policies.opgate.io has to be asked before: try again"
+	fix := "the mutating webhook policies.opgate.io has to run before: try again"
 	if generated {
 		fix = "write metadata.name in place of metadata.generateName"
 	}

@@ -74,7 +74,7 @@ func ReadSet(set *policyv1beta1.PolicySet) *Set {
 	}
 	s.Evaluating = s.State == Unknown && hasReason(set.Status.Conditions, ReasonNotEvaluated)
 	if len(set.Spec.Policies) > MaxMembers {
-		s.Fault = fmt.Sprintf("spec.policies has %d members, and %d at most are read: split the PolicySet",
+		s.Fault = fmt.Sprintf("spec.policies has %d members, at most %d are read: split the PolicySet",
 			len(set.Spec.Policies), MaxMembers)
 		return s
 	}

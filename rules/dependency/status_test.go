@@ -303,11 +303,11 @@ func TestStatusOfDependencies(t *testing.T) {
 		{APIVersion: "v1", Kind: "ConfigMap", Namespace: "shop", Name: "c", Compliance: "Compliant", Reason: "NoKind",
 			Message: "the cluster does not serve this kind", Templates: []string{"other"}},
 		{Kind: "Policy", Namespace: "shop", Name: "db", Compliance: "Compliant", State: "Pending", Reason: "WrongState",
-			Message: "it is Pending and Compliant is wanted", Templates: names},
+			Message: "it is Pending, want Compliant", Templates: names},
 		{Kind: "Policy", Namespace: "shop", Name: "db", Compliance: "NonCompliant", State: "Pending",
-			Reason: "WrongState", Message: "it is Pending and NonCompliant is wanted", Templates: []string{"other"}},
+			Reason: "WrongState", Message: "it is Pending, want NonCompliant", Templates: []string{"other"}},
 		{APIVersion: "example.com/v1", Kind: "Widget", Namespace: "shop", Name: "w", Compliance: "NonCompliant",
-			Reason: "WrongState", Message: "it is UnknownCompliancy and NonCompliant is wanted", Templates: names},
+			Reason: "WrongState", Message: "it is UnknownCompliancy, want NonCompliant", Templates: names},
 	}
 	if diff := cmp.Diff(want, s.Dependencies); diff != "" || s.PendingDependencies != 4 {
 		t.Error(diff)
@@ -318,7 +318,7 @@ func TestStatusOfDependencies(t *testing.T) {
 		back = append(back, w.String())
 	}
 	if got, want := strings.Join(back, ", "),
-		"ConfigMap shop/c (NoKind), Policy shop/db (Pending, Compliant is wanted), Policy shop/db (Pending, NonCompliant is wanted), Widget.example.com shop/w (WrongState)"; got != want {
+		"ConfigMap shop/c (NoKind), Policy shop/db (Pending, want Compliant), Policy shop/db (Pending, want NonCompliant), Widget.example.com shop/w (WrongState)"; got != want {
 		t.Errorf("read back: %s", got)
 	}
 	var many []Finding

@@ -100,14 +100,14 @@ func (p *Policy) mergeSame(same []*Dependency, template bool, merged *dependenci
 	known := template && !slices.ContainsFunc(same,
 		func(d *Dependency) bool { return strings.HasPrefix(d.Path, "spec.policy-templates[") })
 	if len(wants.Says) > 1 {
-		merged.fault = "waits for " + wants.Text("in states") + ": leave one"
+		merged.fault = "waits for " + wants.Text("in states") + ": keep one"
 		if !known && len(p.Conflicts) < maxClashes {
 			p.Conflicts = append(p.Conflicts, wants)
 		}
 	}
 	if len(versions.Says) > 1 {
 		if merged.fault == "" {
-			merged.fault = "waits for " + versions.Text("in API versions") + ": leave one"
+			merged.fault = "waits for " + versions.Text("in API versions") + ": keep one"
 		}
 		if !known && len(p.Duplicates) < maxClashes {
 			p.Duplicates = append(p.Duplicates, versions)

@@ -18,10 +18,10 @@ func (c *Cluster) TooOldFor(minKube string) (what, accepted string) {
 	switch {
 	case err != nil:
 		return "has minKubeVersion " + text.Quote(minKube) + ", which is not a version,",
-			"OLM would install it, and it would wait for ever"
+			"OLM would install it, but it would stay Pending"
 	case has.LT(needs):
 		return "needs Kubernetes " + minKube + " or newer", "this cluster has " + c.Version +
-			"; OLM would install it, and it would wait for ever"
+			"; OLM would install it, but it would stay Pending"
 	}
 	return "", ""
 }

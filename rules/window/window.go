@@ -54,7 +54,7 @@ func parseCron(expression string) (cron.Schedule, error) {
 	case strings.Contains(trimmed, "TZ="):
 		return nil, errors.New("must not name a time zone; write it in timeZone")
 	case strings.HasPrefix(trimmed, "@"):
-		return nil, errors.New(`must be five fields, such as "0 22 * * 6", and not a name for some`)
+		return nil, errors.New(`must be five fields, such as "0 22 * * 6", and not a name such as @daily`)
 	}
 	starts, err := cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow).Parse(expression)
 	if err != nil {

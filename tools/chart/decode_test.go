@@ -90,7 +90,7 @@ func decode(documents []chart.Document) (objects, error) {
 			key += " in " + object.GetNamespace() // the Role of another namespace of catalogs
 		}
 		if all[key] != nil {
-			return nil, fmt.Errorf("%s is there twice", key)
+			return nil, fmt.Errorf("%s is set twice", key)
 		}
 		all[key] = object
 	}

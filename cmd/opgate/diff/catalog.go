@@ -128,7 +128,7 @@ func readBundles(ctx context.Context, root fs.FS, pkg string, names ...string) (
 		}
 		if other := found[meta.Name]; other != nil {
 			if other.Package == b.Package {
-				return fmt.Errorf("%s: bundle %s is there twice", path, text.Name(meta.Name))
+				return fmt.Errorf("%s: bundle %s appears twice", path, text.Name(meta.Name))
 			}
 			return fmt.Errorf("bundle %s is in packages %s: name one by --package", text.Name(meta.Name),
 				strings.Join([]string{text.Name(min(other.Package, b.Package)),

@@ -114,13 +114,13 @@ func TestTreeOfCycle(t *testing.T) {
 	want := `Policy p/a
 ├── waits for itself: Policy p/a -> Policy p/b -> Policy p/c -> Policy p/a
 ├── applies ConfigMap p/a
-└── after Policy p/b: Compliant is wanted
+└── after Policy p/b: want Compliant
     ├── waits for itself: Policy p/b -> Policy p/c -> Policy p/a -> Policy p/b
     ├── applies ConfigMap p/b
-    └── after Policy p/c: Compliant is wanted
+    └── after Policy p/c: want Compliant
         ├── waits for itself: Policy p/c -> Policy p/a -> Policy p/b -> Policy p/c
         ├── applies ConfigMap p/c
-        └── after Policy p/a (above): Compliant is wanted
+        └── after Policy p/a (above): want Compliant
 `
 	if got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)

@@ -93,7 +93,7 @@ func wanted(l *link) string {
 	if l.Want == "" {
 		return ""
 	}
-	return ": " + l.Want + " is wanted"
+	return ": want " + l.Want
 }
 
 func (w *walk) label(n *node) cell {

@@ -37,8 +37,8 @@ func TestWhyStale(t *testing.T) {
 				field(s, map[string]any{"name": plan}, "status", "installPlanRef")
 				field(s, "etcdoperator.v0.9.2", "spec", "startingCSV")
 			},
-			says: "the InstallPlan install-x7k2p is stale: it brings etcdoperator.v0.9.4, and Subscription etcd starts with etcdoperator.v0.9.2; " +
-				"delete it (kubectl delete installplan install-x7k2p -n bundle-version-deny), and OLM plans again",
+			says: "the InstallPlan install-x7k2p is stale: it installs etcdoperator.v0.9.4, and Subscription etcd starts with etcdoperator.v0.9.2; " +
+				"delete it (kubectl delete installplan install-x7k2p -n bundle-version-deny), and OLM creates a new one",
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

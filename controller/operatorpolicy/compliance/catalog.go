@@ -29,7 +29,7 @@ func (e *evaluation) catalogSource() Finding {
 	switch {
 	case o.Name == "" || o.Namespace == "":
 		f.Reason, f.Message = "CatalogSourcesNotFound", "the CatalogSource is not known, because the package "+
-			e.wanted.name+" is not (yet) found in "+e.catalogAsked()
+			e.wanted.name+" was not (yet) found in "+e.catalogAsked()
 		o.Name = cmp.Or(o.Name, noName)
 	case live == nil:
 		f.Reason, f.Message = "CatalogSourcesNotFound", "CatalogSource "+name+" was not found"
@@ -113,7 +113,7 @@ func (e *evaluation) deprecations() []Finding {
 		}
 		f.Status, f.Reason = metav1.ConditionUnknown, "PackageManifestNotFound"
 		f.Message = "whether " + e.wanted.name +
-			" is deprecated cannot be determined, because the package is not (yet) found in " + e.catalogAsked()
+			" is deprecated cannot be determined, because the package was not (yet) found in " + e.catalogAsked()
 		return []Finding{f}
 	}
 	deprecated := func(reason, what, why string) []Finding {
@@ -149,7 +149,7 @@ func (e *evaluation) minorChannel() Finding {
 	case e.Policy.Spec.EffectiveUpgradeApproval() != policyv1beta2.UpgradeApprovalAutomatic:
 		return skipped("spec.upgradeApproval is not Automatic")
 	case e.manifest == nil:
-		return skipped("the package " + e.wanted.name + " is not (yet) found in " + e.catalogAsked())
+		return skipped("the package " + e.wanted.name + " was not (yet) found in " + e.catalogAsked())
 	}
 	later := e.laterChannels()
 	if len(later) == 0 {

@@ -23,7 +23,7 @@ func (d *difference) String() string {
 	if d.path[len(d.path)-1] == managedMark {
 		return "it is not marked as managed by this policy" // the name of another policy is not disclosed
 	}
-	return fmt.Sprintf("%s is %s, wanted %s", strings.Join(d.path, "."), valueText(d.live), valueText(d.want))
+	return fmt.Sprintf("%s is %s, want %s", strings.Join(d.path, "."), valueText(d.live), valueText(d.want))
 }
 
 // differing joins the differences for a message.

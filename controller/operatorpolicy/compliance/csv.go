@@ -106,9 +106,9 @@ func (e *evaluation) describeCSV(csv *Installed) Finding {
 			e.related(kindClusterServiceVersion, csv.Metadata, policyv1beta2.NonCompliant, reason))
 	}
 	if e.Namespace.Drifted(csv.Metadata.Name) {
-		reason := name + " is not what its InstallPlan brought"
+		reason := name + " differs from what its InstallPlan installed"
 		message := reason + ": its spec was changed after OLM installed it, or by another account before; write back the spec that is recorded of it, " +
-			"or delete it together with its Subscription so that OLM installs it anew"
+			"or delete it together with its Subscription so that OLM reinstalls it"
 		if e.enforced {
 			message += "; until then the policy approves no upgrade of it"
 		}
@@ -130,7 +130,7 @@ func (e *evaluation) describeCSV(csv *Installed) Finding {
 		healthy, message = true, message+e.upgrade.tolerated()
 	}
 	if r := e.Namespace.Recorded(csv.Metadata.Name); r != nil && r.Adopted {
-		message += "; its contents are adopted: they were there before Opgate recorded what is installed"
+		message += "; its contents are accepted: they were installed before Opgate recorded what is installed"
 	}
 	return finding(TypeClusterServiceVersion, statusIf(healthy), reason, name+" - "+message,
 		e.related(kindClusterServiceVersion, csv.Metadata, compliantIf(healthy), reason))

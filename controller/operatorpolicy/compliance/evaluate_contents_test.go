@@ -45,9 +45,9 @@ func TestA6DriftIsReported(t *testing.T) {
 			name:  "changed, under a policy that informs",
 			given: []given{running, contents(t, `{"displayName":"etcd"}`, `{"displayName":"evil"}`)},
 			want:  map[string]string{TypeClusterServiceVersion: "False ContentsChanged"},
-			says: map[string]string{TypeClusterServiceVersion: "ClusterServiceVersion (etcd.v1.2.0) is not what its InstallPlan brought: its spec was changed after OLM installed it, " +
-				"or by another account before; write back the spec that is recorded of it, or delete it together with its Subscription so that OLM installs it anew"},
-			related: map[string][]string{kindClusterServiceVersion: {"etcd.v1.2.0 NonCompliant ClusterServiceVersion (etcd.v1.2.0) is not what its InstallPlan brought"}},
+			says: map[string]string{TypeClusterServiceVersion: "ClusterServiceVersion (etcd.v1.2.0) differs from what its InstallPlan installed: its spec was changed after OLM installed it, " +
+				"or by another account before; write back the spec that is recorded of it, or delete it together with its Subscription so that OLM reinstalls it"},
+			related: map[string][]string{kindClusterServiceVersion: {"etcd.v1.2.0 NonCompliant ClusterServiceVersion (etcd.v1.2.0) differs from what its InstallPlan installed"}},
 		},
 	} {
 		t.Run(s.name, s.run)
@@ -63,7 +63,7 @@ func TestA6DriftIsReported(t *testing.T) {
 
 // TestAdoptedContentsAreReported: nothing shows that OLM installed what was there before the record (threat O53).
 func TestAdoptedContentsAreReported(t *testing.T) {
-	for adopted, want := range map[bool]string{true: "; its contents are adopted: they were there before Opgate recorded what is installed", false: ""} {
+	for adopted, want := range map[bool]string{true: "; its contents are accepted: they were installed before Opgate recorded what is installed", false: ""} {
 		in := input(enforced, running)
 		in.Namespace = state.NewNamespace("shop", state.NamespaceContents{Policies: []*operatorpolicy.Policy{in.Rules},
 			Record: &state.InstallRecord{Namespace: "shop",

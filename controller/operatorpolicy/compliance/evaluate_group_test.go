@@ -69,7 +69,7 @@ func TestEvaluateOperatorGroup(t *testing.T) {
 			name:  "4.1 another name than the policy's is never joined by a second group",
 			given: []given{enforced, present, policyGroup(), group("incorrect", nil)},
 			want:  map[string]string{TypeOperatorGroup: "False OperatorGroupMismatch"},
-			says: map[string]string{TypeOperatorGroup: `the OperatorGroup shop/incorrect does not match the policy: metadata.name is "incorrect", wanted "scoped"; ` +
+			says: map[string]string{TypeOperatorGroup: `the OperatorGroup shop/incorrect does not match the policy: metadata.name is "incorrect", want "scoped"; ` +
 				`a namespace can have only one`},
 			related: map[string][]string{kindOperatorGroup: {"incorrect NonCompliant Resource found but does not match",
 				"scoped NonCompliant Resource not found but should exist"}},
@@ -83,7 +83,7 @@ func TestEvaluateOperatorGroup(t *testing.T) {
 			name: "4.3 other targets, informing", given: []given{present, policyGroup(targeting(`["shop"]`)),
 				group("scoped", targets())},
 			want:    map[string]string{TypeOperatorGroup: "False OperatorGroupMismatch"},
-			says:    map[string]string{TypeOperatorGroup: `the OperatorGroup shop/scoped does not match the policy: spec.targetNamespaces is [], wanted ["shop"]`},
+			says:    map[string]string{TypeOperatorGroup: `the OperatorGroup shop/scoped does not match the policy: spec.targetNamespaces is [], want ["shop"]`},
 			related: map[string][]string{kindOperatorGroup: {"scoped NonCompliant Resource found but does not match"}},
 		},
 		{
@@ -123,7 +123,7 @@ func TestEvaluateOperatorGroup(t *testing.T) {
 			given: []given{enforced, present, policyGroup(func(g *policyv1beta2.OperatorGroupTemplate) {
 				g.Target = &policyv1beta2.OperatorGroupTarget{Namespaces: raw(`["shop"]`)}
 			}), group("scoped", targets("other"))},
-			says:    map[string]string{TypeOperatorGroup: `the OperatorGroup shop/scoped does not match the policy: spec.targetNamespaces is ["other"], wanted ["shop"]`},
+			says:    map[string]string{TypeOperatorGroup: `the OperatorGroup shop/scoped does not match the policy: spec.targetNamespaces is ["other"], want ["shop"]`},
 			actions: []string{"update OperatorGroup"},
 		},
 		{
@@ -140,7 +140,7 @@ func TestEvaluateOperatorGroup(t *testing.T) {
 			given: []given{enforced, channelModes(allNamespaces), group("extra", targets("a", "b"))},
 			want: map[string]string{TypeOperatorGroup: "False OperatorGroupMismatch",
 				TypeSubscription: "False SubscriptionMissing"},
-			says: map[string]string{TypeSubscription: "the required Subscription shop/etcd was not found and will not be created before the OperatorGroup is right"},
+			says: map[string]string{TypeSubscription: "the required Subscription shop/etcd was not found and will not be created until the OperatorGroup is correct"},
 		},
 		{
 			name: "001 the policy's own group is judged by the modes too",
@@ -165,7 +165,7 @@ func TestEvaluateOperatorGroup(t *testing.T) {
 				group("extra", map[string]any{"selector": map[string]any{"matchLabels": map[string]any{"a": "b"}}})},
 			want: map[string]string{TypeOperatorGroup: "True PreexistingOperatorGroupFound"},
 			says: map[string]string{TypeOperatorGroup: "the policy does not specify an OperatorGroup but one already exists in the namespace - " +
-				"assuming that OperatorGroup is correct; OLM has found no namespace that its spec.selector selects, and installs nothing here before there is one"},
+				"assuming that OperatorGroup is correct; OLM has found no namespace that its spec.selector selects, and installs nothing here until there is one"},
 		},
 		{
 			name: "001 a selector of the policy that selects nothing",
@@ -174,7 +174,7 @@ func TestEvaluateOperatorGroup(t *testing.T) {
 			}), group("scoped", map[string]any{"selector": map[string]any{"matchLabels": map[string]any{"env": "prod"}}})},
 			want: map[string]string{TypeOperatorGroup: "True OperatorGroupMatches"},
 			says: map[string]string{TypeOperatorGroup: "the OperatorGroup matches what is required by the policy; " +
-				"OLM has found no namespace that its spec.selector selects, and installs nothing here before there is one"},
+				"OLM has found no namespace that its spec.selector selects, and installs nothing here until there is one"},
 		},
 		{
 			name: "001 a selector that selects something", given: []given{present,
@@ -203,12 +203,12 @@ func TestEvaluateOperatorGroup(t *testing.T) {
 			given: []given{enforced, present, channelModes(singleNamespace)},
 			want:  map[string]string{TypeOperatorGroup: "False OperatorGroupMissing"},
 			says: map[string]string{TypeOperatorGroup: "the required OperatorGroup was not found in namespace shop; etcd supports neither AllNamespaces nor OwnNamespace " +
-				"(supported are SingleNamespace), so spec.operatorGroup has to say for which namespaces it is"},
+				"(supported are SingleNamespace), so spec.operatorGroup has to name its target namespaces"},
 		},
 		{
 			name: "no group wanted, and nothing supported", given: []given{enforced, present, channelModes()},
 			says: map[string]string{TypeOperatorGroup: "the required OperatorGroup was not found in namespace shop; etcd supports neither AllNamespaces nor OwnNamespace " +
-				"(supported are none), so spec.operatorGroup has to say for which namespaces it is"},
+				"(supported are none), so spec.operatorGroup has to name its target namespaces"},
 		},
 		{
 			name: "R-LP-8 several groups do not keep an existing Subscription from being corrected",

@@ -249,7 +249,7 @@ func TestEvaluateCatalog(t *testing.T) {
 		{
 			name: "R-LP-7 not known yet", given: []given{ready, defaults, matters},
 			want:    map[string]string{TypeCatalogSourcesUnhealthy: "True CatalogSourcesNotFound"},
-			says:    map[string]string{TypeCatalogSourcesUnhealthy: "the CatalogSource is not known, because the package etcd is not (yet) found in a catalog"},
+			says:    map[string]string{TypeCatalogSourcesUnhealthy: "the CatalogSource is not known, because the package etcd was not (yet) found in a catalog"},
 			related: map[string][]string{kindCatalogSource: {"- NonCompliant Resource not found but should exist"}},
 		},
 	} {
@@ -288,7 +288,7 @@ func TestEvaluateDeprecations(t *testing.T) {
 			want: map[string]string{TypeNoDeprecations: " "}},
 		{name: "R-ST-10 nothing is known, and that is why", given: []given{ready, subscription("etcd"), matters},
 			want: map[string]string{TypeNoDeprecations: "Unknown PackageManifestNotFound"},
-			says: map[string]string{TypeNoDeprecations: "whether etcd is deprecated cannot be determined, because the package is not (yet) found in catalog olm/community"}},
+			says: map[string]string{TypeNoDeprecations: "whether etcd is deprecated cannot be determined, because the package was not (yet) found in catalog olm/community"}},
 	} {
 		s.run(t)
 	}

@@ -77,7 +77,7 @@ func TestEvaluateMayhave(t *testing.T) {
 				subscription("etcd", func(s *olm.Subscription) { s.Spec.Channel = "alpha" })},
 			want: map[string]string{TypeSubscription: "False SubscriptionMismatch"},
 			says: map[string]string{TypeSubscription: `the Subscription shop/etcd is not one that the policy allows: ` +
-				`spec.channel is "alpha", wanted "stable-1.2"`},
+				`spec.channel is "alpha", want "stable-1.2"`},
 		},
 		{
 			name: "a Subscription with another config is reported, and stays",
@@ -86,7 +86,7 @@ func TestEvaluateMayhave(t *testing.T) {
 			})},
 			want: map[string]string{TypeSubscription: "False SubscriptionMismatch"},
 			says: map[string]string{TypeSubscription: `the Subscription shop/etcd is not one that the policy allows: ` +
-				`spec.config is not set, wanted {"env":[{"name":"A","value":"b"}]}`},
+				`spec.config is not set, want {"env":[{"name":"A","value":"b"}]}`},
 		},
 		{
 			name: "a first installation that is held is Compliant",

@@ -65,7 +65,7 @@ func TestEvaluateInstallPlan(t *testing.T) {
 			given: []given{ready, subscription("etcd",
 				func(s *olm.Subscription) { s.Status.InstallPlan.Name = "install-z" })},
 			want: map[string]string{TypeInstallPlan: "True NoInstallPlansFound"},
-			says: map[string]string{TypeInstallPlan: "there are no relevant InstallPlans in namespace shop; install-z, which the Subscription refers to, is gone"},
+			says: map[string]string{TypeInstallPlan: "there are no relevant InstallPlans in namespace shop; install-z, which the Subscription refers to, no longer exists"},
 		},
 		{
 			name: "9.3 an upgrade waits, informing", given: []given{upgrading(waiting, "install-b")},

@@ -47,7 +47,7 @@ func TestRefusedPlans(t *testing.T) {
 	const (
 		cannotFinish = "the InstallPlan shop/install-x is approved and cannot finish, since OLM repeats what is refused: "
 		forbidden    = "etcd.v0.9.4 is forbidden by OperatorPolicy policies/no-etcd (bundle/mustnothave): the policy is mustnothave for package etcd; " +
-			"InstallPlan install-x, which brings it, was approved all the same"
+			"InstallPlan install-x, which installs it, was approved all the same"
 		ends = "; to end that, change what refuses it, or delete the InstallPlan"
 	)
 	none := []string{"InstallPlan True/NoInstallPlansFound",
@@ -87,7 +87,7 @@ func TestRefusedPlans(t *testing.T) {
 			plans: []*olm.InstallPlan{running("install-x")},
 			want:  refused,
 			message: cannotFinish + "etcd.v0.9.4 is not allowed by OperatorPolicy policies/no-etcd (bundle/version): allowed is etcd.v0.9.2; " +
-				"InstallPlan install-x, which brings it, was approved all the same" + ends,
+				"InstallPlan install-x, which installs it, was approved all the same" + ends,
 		},
 		"the policy informs": {
 			policy: func(s *policyv1beta2.OperatorPolicySpec) { s.RemediationAction = policyv1beta2.Inform },

@@ -58,7 +58,7 @@ func TestEvaluateSubscription(t *testing.T) {
 			name: "6.2 another catalog, informing", given: []given{running,
 				asked(func(s *policyv1beta2.SubscriptionTemplate) { s.SourceNamespace = "fake" })},
 			want:    map[string]string{TypeSubscription: "False SubscriptionMismatch"},
-			says:    map[string]string{TypeSubscription: `the Subscription shop/etcd does not match the policy: spec.sourceNamespace is "olm", wanted "fake"`},
+			says:    map[string]string{TypeSubscription: `the Subscription shop/etcd does not match the policy: spec.sourceNamespace is "olm", want "fake"`},
 			related: map[string][]string{kindSubscription: {"etcd NonCompliant Resource found but does not match"}},
 		},
 		{
@@ -78,7 +78,7 @@ func TestEvaluateSubscription(t *testing.T) {
 			name: "installPlanApproval is what the policy computes, enforced",
 			given: []given{enforced, running,
 				spec(func(s *policyv1beta2.OperatorPolicySpec) { s.UpgradeApproval = policyv1beta2.UpgradeApprovalNone })},
-			says:    map[string]string{TypeSubscription: `the Subscription shop/etcd does not match the policy: spec.installPlanApproval is "Automatic", wanted "Manual"`},
+			says:    map[string]string{TypeSubscription: `the Subscription shop/etcd does not match the policy: spec.installPlanApproval is "Automatic", want "Manual"`},
 			actions: []string{"update Subscription shop/etcd"},
 		},
 		{
@@ -123,28 +123,28 @@ func TestEvaluateSubscription(t *testing.T) {
 			given: []given{enforced, ready,
 				subscription("etcd", func(s *olm.Subscription) { s.Spec.Package = "vault" })},
 			want: map[string]string{TypeSubscription: "False SubscriptionMismatch"},
-			says: map[string]string{TypeSubscription: `the Subscription shop/etcd does not match the policy: spec.name is "vault", wanted "etcd"; ` +
-				`it belongs to another package and is left alone`},
+			says: map[string]string{TypeSubscription: `the Subscription shop/etcd does not match the policy: spec.name is "vault", want "etcd"; ` +
+				`it belongs to another package and is not changed`},
 		},
 		{
 			name: "R-LP-7 defaults are not known yet", given: []given{enforced, ready, defaults},
 			want: map[string]string{TypeValidPolicySpec: "True PolicyValidated",
 				TypeSubscription: "False SubscriptionMissing"},
 			says: map[string]string{TypeSubscription: "the required Subscription shop/etcd was not found; the defaults of spec.subscription.channel, spec.subscription.source, " +
-				"spec.subscription.sourceNamespace cannot be determined, because the package etcd is not (yet) found in a catalog"},
+				"spec.subscription.sourceNamespace cannot be determined, because the package etcd was not (yet) found in a catalog"},
 		},
 		{
 			name:  "R-LP-7 one default is not known yet",
 			given: []given{ready, asked(func(s *policyv1beta2.SubscriptionTemplate) { s.Channel = "" })},
 			says: map[string]string{TypeSubscription: "the required Subscription shop/etcd was not found; the defaults of spec.subscription.channel cannot be determined, " +
-				"because the package etcd is not (yet) found in catalog olm/community"},
+				"because the package etcd was not (yet) found in catalog olm/community"},
 		},
 		{
 			name:  "R-LP-7 the package has no default channel",
 			given: []given{enforced, ready, defaults, manifest(func(p *catalog.Package) { p.DefaultChannel = "" })},
 			want:  map[string]string{TypeValidPolicySpec: "True PolicyValidated"},
 			says: map[string]string{TypeSubscription: "the required Subscription shop/etcd was not found; the defaults of spec.subscription.channel cannot be determined, " +
-				"because the PackageManifest of etcd does not tell them"},
+				"because the PackageManifest of etcd does not list them"},
 		},
 		{
 			name: "R-LP-7 part of a catalog, and the package is in none yet",
@@ -152,13 +152,13 @@ func TestEvaluateSubscription(t *testing.T) {
 				asked(func(s *policyv1beta2.SubscriptionTemplate) { s.SourceNamespace = "" })},
 			want: map[string]string{TypeValidPolicySpec: "True PolicyValidated"},
 			says: map[string]string{TypeSubscription: "the required Subscription shop/etcd was not found; the defaults of spec.subscription.sourceNamespace cannot be determined, " +
-				"because the package etcd is not (yet) found in a catalog named community"},
+				"because the package etcd was not (yet) found in a catalog named community"},
 		},
 		{
 			name:  "R-LP-7 the namespace of a catalog, and the package is in none yet",
 			given: []given{enforced, ready, asked(func(s *policyv1beta2.SubscriptionTemplate) { s.Source = "" })},
 			says: map[string]string{TypeSubscription: "the required Subscription shop/etcd was not found; the defaults of spec.subscription.source cannot be determined, " +
-				"because the package etcd is not (yet) found in a catalog in namespace olm"},
+				"because the package etcd was not (yet) found in a catalog in namespace olm"},
 		},
 		{
 			name: "1.2 an existing Subscription needs no defaults, and its channel stays",
@@ -178,7 +178,7 @@ func TestEvaluateSubscription(t *testing.T) {
 			given: []given{enforced, ready,
 				subscription("etcd", func(s *olm.Subscription) { s.Spec.StartingCSV = "etcd.v1.0.0" }),
 				asked(func(s *policyv1beta2.SubscriptionTemplate) { s.StartingCSV = "etcd.v1.2.0" })},
-			says:    map[string]string{TypeSubscription: `the Subscription shop/etcd does not match the policy: spec.startingCSV is "etcd.v1.0.0", wanted "etcd.v1.2.0"`},
+			says:    map[string]string{TypeSubscription: `the Subscription shop/etcd does not match the policy: spec.startingCSV is "etcd.v1.0.0", want "etcd.v1.2.0"`},
 			actions: []string{"update Subscription shop/etcd"},
 		},
 		{
@@ -229,7 +229,7 @@ func TestEvaluateSubscription(t *testing.T) {
 				subscription("etcd", failing("constraintsnotsatisfiable",
 					"no operators found in package etcd in the catalog, subscription etcd exists"))},
 			want:    map[string]string{TypeSubscription: "False ConstraintsNotSatisfiable"},
-			says:    map[string]string{TypeSubscription: "the constraints of the Subscription shop/etcd are not satisfiable; the message of its condition ResolutionFailed tells more"},
+			says:    map[string]string{TypeSubscription: "the constraints of the Subscription shop/etcd are not satisfiable; see the message of its condition ResolutionFailed"},
 			related: map[string][]string{kindSubscription: {"etcd NonCompliant ConstraintsNotSatisfiable"}},
 		},
 		{
@@ -308,8 +308,8 @@ func TestEvaluateRefusedActions(t *testing.T) {
 	}{
 		"update": {[]given{enforced, policyGroup(targeting(`["a"]`)), group("scoped", nil),
 			subscription("etcd", func(s *olm.Subscription) { s.Spec.Channel = "beta" })}, []string{
-			`OperatorGroupMismatch the OperatorGroup shop/scoped does not match the policy: spec.targetNamespaces is not set, wanted ["a"]; it cannot be enforced: forbidden`,
-			`SubscriptionMismatch the Subscription shop/etcd does not match the policy: spec.channel is "beta", wanted "stable-1.2"; it cannot be enforced: forbidden`,
+			`OperatorGroupMismatch the OperatorGroup shop/scoped does not match the policy: spec.targetNamespaces is not set, want ["a"]; it cannot be enforced: forbidden`,
+			`SubscriptionMismatch the Subscription shop/etcd does not match the policy: spec.channel is "beta", want "stable-1.2"; it cannot be enforced: forbidden`,
 		}},
 		"create": {[]given{enforced, func(in *Input) { in.NamespaceExists = false }}, []string{
 			`InvalidPolicySpec the operator namespace "shop" does not exist; it cannot be created: forbidden`,

@@ -384,7 +384,7 @@ func TestEvaluateValidity(t *testing.T) {
 			given: []given{enforced, running,
 				asked(func(s *policyv1beta2.SubscriptionTemplate) { s.Namespace = ""; s.Channel = "beta" })},
 			want: idle,
-			says: map[string]string{TypeValidPolicySpec: "spec.subscription.namespace: Required value: name the namespace of the operator, since nothing else tells it",
+			says: map[string]string{TypeValidPolicySpec: "spec.subscription.namespace: Required value: name the namespace of the operator, since nothing else determines it",
 				TypeSubscription: "the status of the Subscription cannot be determined, since the policy is not valid"},
 			related: map[string][]string{kindOperatorGroup: nil,
 				kindClusterServiceVersion: {"- Inapplicable No relevant ClusterServiceVersion found"},

@@ -68,7 +68,7 @@ func (e *evaluation) installPlan() Finding {
 	if plan == nil {
 		f.Reason, f.Message = reasonNoPlans, "there are no relevant InstallPlans in namespace "+e.wanted.namespace
 		if gone != "" {
-			f.Message += "; " + text.Name(gone) + ", which the Subscription refers to, is gone"
+			f.Message += "; " + text.Name(gone) + ", which the Subscription refers to, no longer exists"
 		}
 		f.Related = []policyv1beta2.RelatedObject{e.related(kindInstallPlan,
 			olm.ObjectMeta{Namespace: e.wanted.namespace, Name: noName}, policyv1beta2.Compliant, relatedNoPlans)}

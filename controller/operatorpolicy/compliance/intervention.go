@@ -40,7 +40,7 @@ func (e *evaluation) unresolved() *Finding {
 		// OLM's own text may be long, and is in another condition.
 		f.Reason = reasonUnsatisfiable
 		f.Message = "the constraints of the Subscription " + named(&sub.Metadata) +
-			" are not satisfiable; the message of its condition ResolutionFailed tells more"
+			" are not satisfiable; see the message of its condition ResolutionFailed"
 		if e.stuck() {
 			at, _ := e.intervention()
 			f.Message += "; it lost track of its ClusterServiceVersion " + text.Name(e.lost().Metadata.Name) +

@@ -9,7 +9,7 @@ import (
 
 const (
 	reasonLeftBehind  = "SubscriptionLeftBehind"
-	relatedLeftBehind = "Resource is managed by a policy that does not name it any more"
+	relatedLeftBehind = "Resource is managed by a policy that no longer names it"
 )
 
 // leftBehind returns the Subscriptions that the policy still manages although it does not name their namespace or
@@ -35,7 +35,7 @@ func (in *Input) withLeftBehind(findings []Finding) []Finding {
 	for _, s := range in.leftBehind() {
 		f.Message += "; the Subscription " + named(&s.Metadata) +
 			", which the policy managed before it was changed, is left behind: " +
-			"delete it and its ClusterServiceVersion, or have a mustnothave policy remove them"
+			"delete it and its ClusterServiceVersion, or remove them with a mustnothave policy"
 		f.Related = append(f.Related, in.related(kindSubscription, s.Metadata, policyv1beta2.Inapplicable,
 			relatedLeftBehind))
 	}

@@ -32,7 +32,7 @@ func (e *evaluation) mayhave() Outcome {
 	}
 	if e.subscription == nil {
 		out.Findings = append(out.Findings, finding(TypeCatalogSourcesUnhealthy, metav1.ConditionFalse,
-			"CatalogSourceNotApplicable", "the CatalogSource does not count, since there is no Subscription"),
+			"CatalogSourceNotApplicable", "the CatalogSource is not checked, since there is no Subscription"),
 			skipped("there is no Subscription"))
 		return out
 	}
@@ -45,7 +45,7 @@ func (e *evaluation) mayhave() Outcome {
 // mustnothave it would remove them, and the status is the only record of them.
 func (e *evaluation) groupsCreated() Finding {
 	f := finding(TypeOperatorGroup, metav1.ConditionTrue, "OperatorGroupNotApplicable",
-		"OperatorGroups do not count for a mayhave policy")
+		"a mayhave policy does not check OperatorGroups")
 	for i := range e.OperatorGroups {
 		if g := &e.OperatorGroups[i].Metadata; e.createdByPolicy(kindOperatorGroup, g) {
 			f.Related = append(f.Related, e.related(kindOperatorGroup, *g, policyv1beta2.Compliant, relatedFound))

@@ -45,7 +45,7 @@ func (e *evaluation) operatorGroup() (f Finding, actions []Action, usable bool) 
 func (e *evaluation) otherGroup(group *olm.OperatorGroup) Finding {
 	missing := olm.ObjectMeta{Namespace: e.wanted.namespace, Name: e.wanted.group.name}
 	return finding(TypeOperatorGroup, metav1.ConditionFalse, "OperatorGroupMismatch", fmt.Sprintf(
-		"the OperatorGroup %s does not match the policy: metadata.name is %s, wanted %s; a namespace can have only one",
+		"the OperatorGroup %s does not match the policy: metadata.name is %s, want %s; a namespace can have only one",
 		named(&group.Metadata), text.Quote(group.Metadata.Name), text.Quote(missing.Name)),
 		e.related(kindOperatorGroup, group.Metadata, policyv1beta2.NonCompliant, relatedMismatch),
 		e.related(kindOperatorGroup, missing, policyv1beta2.NonCompliant, relatedMissing))
@@ -188,7 +188,7 @@ func (e *evaluation) defaultGroup() (spec map[string]any, note string) {
 			" for that namespace only, because " + e.wanted.name + " does not support AllNamespaces"
 	}
 	return nil, fmt.Sprintf(
-		"%s supports neither AllNamespaces nor OwnNamespace (supported are %s), so spec.operatorGroup has to say for which namespaces it is", e.wanted.name, modeNames(modes))
+		"%s supports neither AllNamespaces nor OwnNamespace (supported are %s), so spec.operatorGroup has to name its target namespaces", e.wanted.name, modeNames(modes))
 }
 
 // unsupported returns why the operator cannot be installed with a group, or "".
@@ -250,7 +250,7 @@ func selectsNothing(group map[string]any) string {
 		stream.Withheld(status["namespaces"]) {
 		return ""
 	}
-	return "; OLM has found no namespace that its spec.selector selects, and installs nothing here before there is one"
+	return "; OLM has found no namespace that its spec.selector selects, and installs nothing here until there is one"
 }
 
 func modeOf(own string, targets []string) string {

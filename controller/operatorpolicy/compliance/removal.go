@@ -80,7 +80,7 @@ func (r *remover) remove(conditionType string, items []item) Finding {
 	case r.before != "":
 		k.next = "will be deleted after " + r.before
 	case r.waitsForRecord:
-		k.next = "will be deleted once the status of the policy says so"
+		k.next = "will be deleted once the status of the policy reports it"
 	default:
 		r.actions = append(r.actions, k.deletions(items)...)
 	}
@@ -115,7 +115,7 @@ func (s *scope) plansKept(plans []item) Finding {
 	}
 	f.Reason, f.Related = "InstallPlanNotApplicable", nil
 	var clauses []string
-	for notMeant, what := range []string{"kept, since " + keptIf(true, "installPlans"), "not what the policy means"} {
+	for notMeant, what := range []string{"kept, since " + keptIf(true, "installPlans"), "not matched by the policy"} {
 		alike := only(plans, func(i item) bool { return i.notMeant == (notMeant == 1) })
 		if len(alike) > 0 {
 			subject, verb := noun(kindInstallPlan, alike)
@@ -132,12 +132,12 @@ func (s *scope) plansKept(plans []item) Finding {
 
 func deploymentsNotApplicable() Finding {
 	return finding(TypeDeployment, metav1.ConditionTrue, "DeploymentNotApplicable",
-		"Deployments do not count for a mustnothave policy")
+		"a mustnothave policy does not check Deployments")
 }
 
 func catalogNotApplicable() Finding {
 	return finding(TypeCatalogSourcesUnhealthy, metav1.ConditionFalse, "CatalogSourceNotApplicable",
-		"the CatalogSource does not count for a mustnothave policy")
+		"a mustnothave policy does not check the CatalogSource")
 }
 
 // deploymentsNotHandled lists the Deployments of the operator; OLM deletes them with its ClusterServiceVersion.

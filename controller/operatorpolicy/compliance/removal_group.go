@@ -76,7 +76,7 @@ func (s *scope) groupUse() (keep, despite string) {
 	case behavior != policyv1beta2.RemovalDelete:
 		return user + " uses it", ""
 	case s.hasUnmeant():
-		return "the operator is installed in a way that the policy does not mean", ""
+		return "the operator is also installed in a version that the policy does not match", ""
 	}
 	return "", "spec.removalBehavior.operatorGroups is " + string(policyv1beta2.RemovalDelete) + ", although " + user +
 		" uses it"

@@ -43,7 +43,7 @@ type item struct {
 	hasFinalizers bool
 	// unrecorded reports that only the Subscription or the ClusterServiceVersion shows that it must be deleted.
 	unrecorded bool
-	// notMeant plans surely install nothing that the policy means.
+	// notMeant plans certainly install nothing that the policy matches.
 	notMeant bool
 	// runs is set for a plan that OLM executes.
 	runs bool
@@ -176,7 +176,7 @@ func (k *removalKind) clause(first item, alike []item) string {
 	case unsure:
 		return subject + verb + "present and not deleted" + because
 	case deleting:
-		return subject + verb + "being deleted and not gone yet"
+		return subject + verb + "still being deleted"
 	case deleted:
 		if len(alike) == 1 {
 			return subject + " was deleted"
@@ -184,7 +184,7 @@ func (k *removalKind) clause(first item, alike []item) string {
 		return subject + " were deleted"
 	case notSelected:
 	}
-	return subject + verb + "not what the policy means"
+	return subject + verb + "not matched by the policy"
 }
 
 // noun returns the objects of a kind as a grammatical subject, and the verb that agrees with it.

@@ -48,7 +48,7 @@ func (s *scope) judgePlan(plan *olm.InstallPlan) (ours, meant bool, keep string)
 			keep = "it also installs " + text.Name(c.CSV)
 			continue
 		case !match:
-			keep = "the policy does not surely mean " + text.Name(c.CSV) + " in it"
+			keep = "the policy may not match " + text.Name(c.CSV) + " in it"
 		}
 		ours, meant = true, meant || match || !known
 	}

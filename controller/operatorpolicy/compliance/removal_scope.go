@@ -164,7 +164,7 @@ func (s *scope) judgeCSVs() []item {
 				next.why = "the digest of the bundle image that it was installed from is not known"
 			}
 			if catalog == (olm.Catalog{}) && s.Rules.Catalog != (olm.Catalog{}) {
-				next.why = "its catalog is not known: neither a Subscription nor a plan tells it"
+				next.why = "its catalog is not known: neither a Subscription nor a plan names it"
 			}
 		}
 		items = append(items, next)
@@ -193,7 +193,7 @@ func (s *scope) judgeCRDs() []item {
 		case !recorded && next.removalState == going && !s.createdFor(&crd):
 			why = "no InstallPlan in namespace " + s.namespace + " shows that OLM created it for the operator"
 		case s.narrowed && !recorded && !s.hasMeant():
-			why = "nothing tells that it belongs to what the policy means"
+			why = "nothing shows that it belongs to an operator that the policy removes"
 		default:
 			evidenceGoes := s.narrowed || s.Policy.Spec.RemovalBehavior.InstallPlans == policyv1beta2.RemovalDelete
 			next.unrecorded = evidenceGoes && !recorded && next.removalState == going

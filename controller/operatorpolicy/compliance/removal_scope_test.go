@@ -64,36 +64,36 @@ func TestRemovalScope(t *testing.T) {
 			installed(func(s *site) {
 				s.subscriptions[0].Spec.Package, s.csvs[0].Package = "grafana", "grafana"
 			}), TypeSubscription,
-			"SubscriptionNotPresent: no Subscription that the policy means is in namespace shop", ""},
+			"SubscriptionNotPresent: no Subscription in namespace shop matches the policy", ""},
 		"a Subscription to another catalog is not meant": {
 			installed(fromHub, func(s *site) { s.subscriptions[0].Spec.Source = "mine" }), TypeSubscription,
-			"SubscriptionNotPresent: no Subscription that the policy means is in namespace shop; the Subscription shop/etcd is not what the policy means", ""},
+			"SubscriptionNotPresent: no Subscription in namespace shop matches the policy; the Subscription shop/etcd is not matched by the policy", ""},
 		"and neither is what it installed": {
 			installed(fromHub, func(s *site) { s.subscriptions[0].Spec.Source = "mine" }), TypeClusterServiceVersion,
-			"ClusterServiceVersionNotPresent: no ClusterServiceVersion that the policy means is in namespace shop; the ClusterServiceVersion shop/etcd.v0.9.4 is not what the policy means", ""},
+			"ClusterServiceVersionNotPresent: no ClusterServiceVersion in namespace shop matches the policy; the ClusterServiceVersion shop/etcd.v0.9.4 is not matched by the policy", ""},
 		"half a catalog is compared as far as it goes": {
 			installed(func(s *site) { s.policy.Spec.Subscription.SourceNamespace = "other" }), TypeSubscription,
-			"SubscriptionNotPresent: no Subscription that the policy means is in namespace shop; the Subscription shop/etcd is not what the policy means", ""},
+			"SubscriptionNotPresent: no Subscription in namespace shop matches the policy; the Subscription shop/etcd is not matched by the policy", ""},
 		"story 7: another version stays": {
 			installed(forbidding("etcd.v0.9.2")), TypeSubscription,
-			"SubscriptionNotPresent: no Subscription that the policy means is in namespace shop; the Subscription shop/etcd is not what the policy means", ""},
+			"SubscriptionNotPresent: no Subscription in namespace shop matches the policy; the Subscription shop/etcd is not matched by the policy", ""},
 		"story 7: the version goes": {
 			installed(forbidding("etcd.v0.9.2, etcd.v0.9.4")), TypeSubscription,
 			"SubscriptionPresent: the Subscription shop/etcd is present and will be deleted", "Subscription etcd"},
 		"a Subscription with nothing installed is not meant by version": {
 			installed(forbidding("etcd.v0.9.4"), func(s *site) { s.csvs = nil }), TypeSubscription,
-			"SubscriptionNotPresent: no Subscription that the policy means is in namespace shop; the Subscription shop/etcd is not what the policy means", ""},
+			"SubscriptionNotPresent: no Subscription in namespace shop matches the policy; the Subscription shop/etcd is not matched by the policy", ""},
 		"a Subscription that lost its version is judged by what is there": {
 			installed(forbidding("etcd.v0.9.4"), func(s *site) { s.subscriptions[0].Status.InstalledCSV = "" }),
 			TypeSubscription,
 			"SubscriptionPresent: the Subscription shop/etcd is present and will be deleted", "Subscription etcd"},
 		"a Subscription that moved on from the version stays": {
 			installed(forbidding("etcd.v0.9.2"), older), TypeSubscription,
-			"SubscriptionNotPresent: no Subscription that the policy means is in namespace shop; the Subscription shop/etcd is not what the policy means",
+			"SubscriptionNotPresent: no Subscription in namespace shop matches the policy; the Subscription shop/etcd is not matched by the policy",
 			"ClusterServiceVersion etcd.v0.9.2"},
 		"a range decides by the version": {
 			installed(func(s *site) { s.policy.Spec.VersionRange = "<0.9.4" }, older), TypeClusterServiceVersion,
-			"ClusterServiceVersionPresent: the ClusterServiceVersion shop/etcd.v0.9.2 is present and will be deleted; the ClusterServiceVersion shop/etcd.v0.9.4 is not what the policy means",
+			"ClusterServiceVersionPresent: the ClusterServiceVersion shop/etcd.v0.9.2 is present and will be deleted; the ClusterServiceVersion shop/etcd.v0.9.4 is not matched by the policy",
 			"ClusterServiceVersion etcd.v0.9.2"},
 		"a range leaves alone what has no version": {
 			installed(func(s *site) { s.policy.Spec.VersionRange, s.csvs[0].Version = "<1.0.0", "" }),
@@ -101,14 +101,14 @@ func TestRemovalScope(t *testing.T) {
 			"ClusterServiceVersionPresent: the ClusterServiceVersion shop/etcd.v0.9.4 is present and not deleted, since its version is not known", ""},
 		"a version of which the catalog is not known is reported and left alone": {
 			installed(fromHub, withoutSubscription), TypeClusterServiceVersion,
-			"ClusterServiceVersionPresent: the ClusterServiceVersion shop/etcd.v0.9.4 is present and not deleted, since its catalog is not known: neither a Subscription nor a plan tells it", ""},
+			"ClusterServiceVersionPresent: the ClusterServiceVersion shop/etcd.v0.9.4 is present and not deleted, since its catalog is not known: neither a Subscription nor a plan names it", ""},
 		"the plan that installed it tells the catalog": {
 			installed(fromHub, withoutSubscription, planned("etcd.v0.9.4", hub)), TypeClusterServiceVersion,
-			"ClusterServiceVersionPresent: the ClusterServiceVersion shop/etcd.v0.9.4 is present and will be deleted once the status of the policy says so", ""},
+			"ClusterServiceVersionPresent: the ClusterServiceVersion shop/etcd.v0.9.4 is present and will be deleted once the status of the policy reports it", ""},
 		"of several plans one may be forged": {
 			installed(fromHub, withoutSubscription, planned("etcd.v0.9.4", hub), planned("etcd.v0.9.4", hub)),
 			TypeClusterServiceVersion,
-			"ClusterServiceVersionPresent: the ClusterServiceVersion shop/etcd.v0.9.4 is present and not deleted, since its catalog is not known: neither a Subscription nor a plan tells it", ""},
+			"ClusterServiceVersionPresent: the ClusterServiceVersion shop/etcd.v0.9.4 is present and not deleted, since its catalog is not known: neither a Subscription nor a plan names it", ""},
 		"nothing goes while that is so": {
 			installed(fromHub, withoutSubscription), TypeOperatorGroup,
 			"OperatorGroupPresent: the OperatorGroup shop/shop-x7 is present and will be deleted after the ClusterServiceVersion shop/etcd.v0.9.4", ""},
@@ -124,7 +124,7 @@ func TestRemovalScope(t *testing.T) {
 				}
 				s.subscriptions = s.subscriptions[1:]
 			}), TypeClusterServiceVersion,
-			"ClusterServiceVersionPresent: the ClusterServiceVersion shop/etcd.v0.9.4 is present and not deleted, since its catalog is not known: neither a Subscription nor a plan tells it", ""},
+			"ClusterServiceVersionPresent: the ClusterServiceVersion shop/etcd.v0.9.4 is present and not deleted, since its catalog is not known: neither a Subscription nor a plan names it", ""},
 		"a version is found without its Subscription": {
 			installed(withoutSubscription), TypeClusterServiceVersion,
 			"ClusterServiceVersionPresent: the ClusterServiceVersion shop/etcd.v0.9.4 is present and will be deleted",
@@ -133,18 +133,18 @@ func TestRemovalScope(t *testing.T) {
 			installed(withoutSubscription, func(s *site) {
 				s.csvs[0].Package = "grafana"
 			}), TypeClusterServiceVersion,
-			"ClusterServiceVersionNotPresent: no ClusterServiceVersion that the policy means is in namespace shop", ""},
+			"ClusterServiceVersionNotPresent: no ClusterServiceVersion in namespace shop matches the policy", ""},
 		"nor where another package's Subscription follows it": {
 			installed(func(s *site) {
 				s.csvs[0].Package = ""
 				s.subscriptions = append(s.subscriptions, aSubscription("grafana", "etcd.v0.9.4"))
 			}), TypeClusterServiceVersion,
-			"ClusterServiceVersionNotPresent: no ClusterServiceVersion that the policy means is in namespace shop",
+			"ClusterServiceVersionNotPresent: no ClusterServiceVersion in namespace shop matches the policy",
 			"Subscription etcd"},
 		"a copy is installed elsewhere": {
 			installed(withoutSubscription, func(s *site) { s.csvs[0].CopiedFrom = "operators" }),
 			TypeClusterServiceVersion,
-			"ClusterServiceVersionNotPresent: no ClusterServiceVersion that the policy means is in namespace shop",
+			"ClusterServiceVersionNotPresent: no ClusterServiceVersion in namespace shop matches the policy",
 			"OperatorGroup shop-x7"},
 		"an orphan is taken to be from where the package's Subscription is": {
 			installed(withoutSubscription, fromHub,
@@ -153,14 +153,14 @@ func TestRemovalScope(t *testing.T) {
 			"ClusterServiceVersionPresent: the ClusterServiceVersion shop/etcd.v0.9.4 is present and will be deleted after the Subscription shop/etcd", ""},
 		"what stands in other namespaces is none of the policy's": {
 			installed(deleteAll, elsewhere, definitionsRecorded), TypeSubscription,
-			"SubscriptionNotPresent: no Subscription that the policy means is in namespace shop",
+			"SubscriptionNotPresent: no Subscription in namespace shop matches the policy",
 			"CustomResourceDefinition etcds.example.com"},
 		"and neither is a group there": {
 			installed(elsewhere), TypeOperatorGroup,
-			"OperatorGroupNotPresent: no OperatorGroup that the policy means is in namespace shop", ""},
+			"OperatorGroupNotPresent: no OperatorGroup in namespace shop matches the policy", ""},
 		"what is not on record yet says so": {
 			installed(fromHub), TypeSubscription,
-			"SubscriptionPresent: the Subscription shop/etcd is present and will be deleted once the status of the policy says so", ""},
+			"SubscriptionPresent: the Subscription shop/etcd is present and will be deleted once the status of the policy reports it", ""},
 		"each waits for the first that is left": {
 			installed(deleteAll, definitionsRecorded), TypeOperatorGroup,
 			"OperatorGroupPresent: the OperatorGroup shop/shop-x7 is present and will be deleted after the Subscription shop/etcd", "Subscription etcd"},
@@ -171,7 +171,7 @@ func TestRemovalScope(t *testing.T) {
 			installed(withoutSubscription,
 				func(s *site) { s.csvs[0].Metadata.DeletionTimestamp = "2026-11-21T10:00:00Z" }),
 			TypeClusterServiceVersion,
-			"ClusterServiceVersionDeleting: the ClusterServiceVersion shop/etcd.v0.9.4 is being deleted and not gone yet", ""},
+			"ClusterServiceVersionDeleting: the ClusterServiceVersion shop/etcd.v0.9.4 is still being deleted", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out := removal(c.site.input())
@@ -206,7 +206,7 @@ func TestRemovalOfDefinitions(t *testing.T) {
 		"stay with a version that is not meant": {installed(deleteAll, forbidding("etcd.v0.9.2")),
 			"CustomResourceDefinitionKept: the CustomResourceDefinition etcds.example.com is kept, since the operator that stays installed needs it", ""},
 		"stay where no version that is meant was ever seen": {installed(withPlans, forbidding("etcd.v0.9.4")),
-			"CustomResourceDefinitionKept: the CustomResourceDefinition etcds.example.com is kept, since nothing tells that it belongs to what the policy means", "InstallPlan install-etcd"},
+			"CustomResourceDefinitionKept: the CustomResourceDefinition etcds.example.com is kept, since nothing shows that it belongs to an operator that the policy removes", "InstallPlan install-etcd"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out := removal(c.site.input())
@@ -359,16 +359,16 @@ func TestRemovalOfPlans(t *testing.T) {
 			"NoInstallPlansFound: no InstallPlans of the operator are in namespace shop",
 			"CustomResourceDefinition etcds.example.com"},
 		"of another version stay": {installed(clean, forbidding("etcd.v0.9.2"), func(s *site) { s.crds = nil }),
-			"InstallPlanKept: the InstallPlan shop/install-etcd is kept, since the policy does not surely mean etcd.v0.9.4 in it", "OperatorGroup shop-x7"},
+			"InstallPlanKept: the InstallPlan shop/install-etcd is kept, since the policy may not match etcd.v0.9.4 in it", "OperatorGroup shop-x7"},
 		"of another catalog stay": {installed(clean, fromHub, func(s *site) {
 			s.crds = nil
 			s.plans[0].Status.BundleLookups[0].Catalog.Name = "mine"
-		}), "InstallPlanKept: the InstallPlan shop/install-etcd is kept, since the policy does not surely mean etcd.v0.9.4 in it", "OperatorGroup shop-x7"},
+		}), "InstallPlanKept: the InstallPlan shop/install-etcd is kept, since the policy may not match etcd.v0.9.4 in it", "OperatorGroup shop-x7"},
 		"of two catalogs stay": {installed(clean, fromHub, func(s *site) {
 			s.crds = nil
 			s.plans[0].Status.BundleLookups = append(s.plans[0].Status.BundleLookups,
 				olm.BundleLookup{Identifier: "etcd.v0.9.4", Catalog: olm.Catalog{Namespace: "olm", Name: "mine"}})
-		}), "InstallPlanKept: the InstallPlan shop/install-etcd is kept, since the policy does not surely mean etcd.v0.9.4 in it", "OperatorGroup shop-x7"},
+		}), "InstallPlanKept: the InstallPlan shop/install-etcd is kept, since the policy may not match etcd.v0.9.4 in it", "OperatorGroup shop-x7"},
 		"tell the catalog in their steps, too": {installed(clean, fromHub, func(s *site) {
 			s.plans[0].Status.BundleLookups[0].Catalog = olm.Catalog{}
 			s.plans[0].Status.Steps = []olm.Step{{Resource: olm.StepResource{Kind: kindClusterServiceVersion,
@@ -399,8 +399,8 @@ func TestRemovalOfPlans(t *testing.T) {
 		"that run for another operator too are kept": {
 			installed(nothing, plans(executed(aPlan("both", 1, aCSV("etcd", "0.9.4"), grafana)))),
 			"InstallPlanNotApplicable: the InstallPlan shop/both is " + kept, ""},
-		"of another version are not what the policy means": {installed(forbidding("etcd.v0.9.2")),
-			"InstallPlanNotApplicable: the InstallPlan shop/install-etcd is not what the policy means", ""},
+		"of another version are not matched by the policy": {installed(forbidding("etcd.v0.9.2")),
+			"InstallPlanNotApplicable: the InstallPlan shop/install-etcd is not matched by the policy", ""},
 		"of other operators are not the policy's to keep": {installed(nothing, plans(aPlan("other", 1, grafana))),
 			"NoInstallPlansFound: no InstallPlans of the operator are in namespace shop", ""},
 	} {

@@ -142,7 +142,7 @@ func (e *evaluation) missingSubscription(groupUsable bool) (Finding, []Action) {
 		// The name is taken by another operator. Changing that Subscription would orphan what it installed.
 		other := e.Subscriptions[i]
 		return finding(TypeSubscription, metav1.ConditionFalse, "SubscriptionMismatch", fmt.Sprintf(
-			"the Subscription %s does not match the policy: spec.name is %s, wanted %s; it belongs to another package and is left alone",
+			"the Subscription %s does not match the policy: spec.name is %s, want %s; it belongs to another package and is not changed",
 			named(&other.Metadata), text.Quote(other.Spec.Package), text.Quote(o.Name)), e.related(kindSubscription,
 			other.Metadata, policyv1beta2.NonCompliant, relatedMismatch)), nil
 	}
@@ -158,7 +158,7 @@ func (e *evaluation) missingSubscription(groupUsable bool) (Finding, []Action) {
 		f.Message += notCreated
 		return f, nil
 	case !groupUsable:
-		f.Message += " and will not be created before the OperatorGroup is right"
+		f.Message += " and will not be created until the OperatorGroup is correct"
 		return f, nil
 	}
 	if since := e.removedSince(); !since.IsZero() {
@@ -200,11 +200,11 @@ func (e *evaluation) completed() (spec map[string]any, open string) {
 		return spec, ""
 	case e.manifest == nil:
 		return nil, fmt.Sprintf(
-			"the defaults of %s cannot be determined, because the package %s is not (yet) found in %s",
+			"the defaults of %s cannot be determined, because the package %s was not (yet) found in %s",
 			text.Names(missing, maxListed), e.wanted.name, e.catalogAsked())
 	}
 	return nil, fmt.Sprintf(
-		"the defaults of %s cannot be determined, because the PackageManifest of %s does not tell them",
+		"the defaults of %s cannot be determined, because the PackageManifest of %s does not list them",
 		text.Names(missing, maxListed), e.wanted.name)
 }
 

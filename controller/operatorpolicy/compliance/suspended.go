@@ -18,7 +18,7 @@ func (e *evaluation) suspended(out Outcome) Outcome {
 	out.Findings = append(out.Findings, finding(TypeDependencies, metav1.ConditionFalse,
 		dependency.ReasonDependencyPending,
 		cmp.Or(e.Rules.Waits, "the policy waits for what Policy "+e.Rules.Pending+" depends on")+
-			"; until then nothing is approved, made or removed for it"))
+			"; until then nothing is approved, created or removed for it"))
 	if !e.enforced {
 		return out
 	}

@@ -55,7 +55,7 @@ func TestSuspended(t *testing.T) {
 				t.Errorf("made to wait are %v, want %v", waits, tc.waits)
 			}
 			status, event := Finish(in, out, 0)
-			const message = "Pending; the policy waits for what Policy policies/app depends on; until then nothing is approved, made or removed for it"
+			const message = "Pending; the policy waits for what Policy policies/app depends on; until then nothing is approved, created or removed for it"
 			if status.Compliant != policyv1beta2.Pending || status.History[0].Message != message {
 				t.Errorf("status is %s, %v", status.Compliant, status.History)
 			}

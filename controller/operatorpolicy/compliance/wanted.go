@@ -46,7 +46,7 @@ func (in *Input) wanted() (*wanted, []string) {
 	}
 	if sub.Namespace == "" && len(in.Problems) == 0 {
 		problems = append(problems,
-			"spec.subscription.namespace: Required value: name the namespace of the operator, since nothing else tells it")
+			"spec.subscription.namespace: Required value: name the namespace of the operator, since nothing else determines it")
 	}
 
 	r := reader{quiet: len(problems) > 0}
