@@ -17,7 +17,7 @@ const (
 	// admittedWait is how long after its admission a write is waited for. The watch shows it within milliseconds,
 	// unless it was not stored. Then nothing that concerns the namespace is waited for as long again: a user may have
 	// writes admitted that are never stored, as where a quota refuses them, and must not delay each review of a
-	// namespace by them (threat G34).
+	// namespace by them.
 	admittedWait = time.Second
 	// maxAdmitted bounds the writes that are remembered.
 	maxAdmitted = 1000

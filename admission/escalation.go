@@ -64,9 +64,8 @@ func unsigned(p *policyv1.Policy) *policyv1.Policy {
 	return out
 }
 
-// validatePolicy judges a Policy, and whether its author has the rights to what it creates and depends on (threats O14
-// and O22). It checks again although a valid mark states so: a mark is evidence for later readers of the Policy, not
-// for the present write.
+// validatePolicy judges a Policy, and whether its author has the rights to what it creates and depends on. It checks
+// again although a valid mark states so: a mark is evidence for later readers of the Policy, not for the present write.
 func (g *Gate) validatePolicy(
 	ctx context.Context, s *snapshot.Snapshot, req *request[policyv1.Policy, policyv1.Policy],
 ) verdict.Verdict {
@@ -156,7 +155,7 @@ func (m *missing) refuses() bool {
 
 // missing returns the rights that a user does not have. It checks each right once, those of all needs at the same time,
 // and stops once one is missing that refuses the Policy. An error is never a yes. Without a user that the API server
-// authenticated, all are missing (threat G20).
+// authenticated, all are missing.
 func (g *Gate) missing(ctx context.Context, user *authenticationv1.UserInfo, needs []dependency.Need) missing {
 	var m missing
 	if user == nil {

@@ -39,7 +39,7 @@ func storedOperatorPolicy(req *request[json.RawMessage, json.RawMessage]) stored
 
 // report records an event on the object of a review: that it was refused, or that a plan is approved by a user, if only
 // with an override. The loop reports what it does itself. Reviews that change nothing, or that the API server has not
-// sent (threat G20), cause no event, nor do refusals that are not about the object.
+// sent, cause no event, nor do refusals that are not about the object.
 func (e *endpoint[New, Old]) report(req *request[New, Old], v *verdict.Verdict) {
 	if e.stored == nil || !req.update() || !req.stores() || e.gate.byOpgate(&req.User) {
 		return

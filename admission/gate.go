@@ -40,7 +40,7 @@ type Options struct {
 	// Authorizer answers what users may do. Required.
 	Authorizer Authorizer
 	// Authenticated reports whether a request comes from the API server. Of others, answers carry no names and no
-	// warnings, and the Authorizer is not asked for them (threat G20). Default: no request does.
+	// warnings, and the Authorizer is not asked for them. Default: no request does.
 	Authenticated func(*http.Request) bool
 	// Exposed records a request of the API server that may have failed on its way, so that its URL was shown to a user.
 	// Default: none is.
@@ -49,7 +49,7 @@ type Options struct {
 	// it is never known.
 	Key func() []byte
 	// OLM is the account that OLM writes as. Any user who can write as OLM can start a plan past the gate, so it counts
-	// only while it is verified (threat O16). Required.
+	// only while it is verified. Required.
 	OLM *olmidentity.Identity
 	// Candidates are users that write as OLM does and are not configured as OLM. Default: none is reported.
 	Candidates *olmidentity.Candidates
@@ -144,7 +144,7 @@ const (
 )
 
 // IsStep reports whether an endpoint is for steps of plans. It answers every request with an AdmissionReview, also of
-// callers that are not authenticated: its webhooks have failurePolicy Ignore (threat O44).
+// callers that are not authenticated: its webhooks have failurePolicy Ignore.
 func IsStep(path string) bool {
 	return path == PathMutateGeneratedSubscriptions || path == PathValidateGeneratedSubscriptions ||
 		path == PathValidateStepCSVs
@@ -360,7 +360,7 @@ func unreadable(kind string, err error) verdict.Verdict {
 	return byGate(kind, verdict.Deny, rules.RuleGateUnreadable, "it cannot be read", text.Truncate(err.Error(), maxQuoted))
 }
 
-// unexpected refuses what the webhook configuration does not send (threat G7): a newer API server may.
+// unexpected refuses what the webhook configuration does not send: a newer API server may.
 func unexpected(kind string, operation, subresource string) verdict.Verdict {
 	return byGate(kind, verdict.Deny, rules.RuleGateUnexpected, fmt.Sprintf(
 		"operation %q on subresource %q is not one that opgate knows, and is refused", operation, subresource), "")

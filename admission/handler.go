@@ -32,7 +32,7 @@ type endpoint[New, Old any] struct {
 	// concerns returns the namespace that a write is judged in; nil for that of the object.
 	concerns func(*request[New, Old]) string
 	// step is whether it is for what OLM writes as steps of plans. Its webhooks have failurePolicy Ignore, so that an
-	// HTTP error, or no answer, would allow the step (threat O44).
+	// HTTP error, or no answer, would allow the step.
 	step bool
 	// raw is the member of objects that is kept as JSON, so that the values in it take less memory; "" for none.
 	raw string
@@ -173,13 +173,13 @@ func byGate(kind string, decision verdict.Decision, id verdict.RuleID, what, mor
 
 const tryAgain = "; try again in a few seconds"
 
-// notReady refuses until the first full snapshot (threat G2).
+// notReady refuses until the first full snapshot.
 func notReady(kind string) verdict.Verdict {
 	return byGate(kind, verdict.Hold, rules.RuleGateNotReady, "opgate is not ready",
 		"it is still reading policies and operators"+tryAgain)
 }
 
-// stale refuses while the snapshot may lack what is stored since (threat G1).
+// stale refuses while the snapshot may lack what is stored since.
 func stale(kind string, kinds []*snapshot.Kind) verdict.Verdict {
 	return byGate(kind, verdict.Hold, rules.RuleGateStale, "opgate is not up to date",
 		"its watch of "+snapshot.Names(kinds)+" shows no progress"+tryAgain)

@@ -42,7 +42,7 @@ func (g *Gate) markLookups(ctx context.Context, req *request[json.RawMessage, js
 	return dependency.MarkChange(op.Annotations, mark)
 }
 
-// drop releases the policies, and the memory that is reserved for judging them (threat O44), but for what an event on
+// drop releases the policies, and the memory that is reserved for judging them, but for what an event on
 // the stored one needs.
 func (p *decodedPolicies) drop(req *request[json.RawMessage, json.RawMessage]) {
 	old := p.old
@@ -58,7 +58,7 @@ func (p *decodedPolicies) drop(req *request[json.RawMessage, json.RawMessage]) {
 	}
 }
 
-// judgeLookups refuses an OperatorPolicy whose author may not get what its templates look up (threat O47). Templates
+// judgeLookups refuses an OperatorPolicy whose author may not get what its templates look up. Templates
 // that do not change were judged for their own author; a user who changes the mark needs the rights of that author. The
 // policy is dropped before these are asked about.
 func (g *Gate) judgeLookups(ctx context.Context, req *request[json.RawMessage, json.RawMessage], p *decodedPolicies,

@@ -30,8 +30,7 @@ var (
 
 // override is break-glass: a refused approval, or another refused write, passes if its reason was set by the same
 // request and the user has the verb override on every policy that refuses. Every error leaves the refusal as it is, and
-// so does a write that asks for none. Without a user that the API server authenticated, no SubjectAccessReview is made
-// (threat G20).
+// so does a write that asks for none. Without a user that the API server authenticated, no SubjectAccessReview is made.
 func (g *Gate) override(ctx context.Context, v *verdict.Verdict, ns *state.Namespace, user *authenticationv1.UserInfo,
 	asked rules.Override) verdict.Verdict {
 	if asked.Reason == "" || v.Decision == verdict.Allow {
@@ -93,8 +92,7 @@ func rightOn(source verdict.PolicyRef) string {
 }
 
 // mayExcept returns why a user may not add exceptions to a policy, or "" if they may: an exception sets aside what the
-// verb override sets aside. Without a user that the API server authenticated, no SubjectAccessReview is made (threat
-// G20).
+// verb override sets aside. Without a user that the API server authenticated, no SubjectAccessReview is made.
 func (g *Gate) mayExcept(ctx context.Context, user *authenticationv1.UserInfo, policy verdict.PolicyRef) string {
 	if user == nil {
 		return "the caller is not known to be the API server"
@@ -107,7 +105,7 @@ func (g *Gate) mayExcept(ctx context.Context, user *authenticationv1.UserInfo, p
 const VerbApprove = "approve"
 
 // mayConsent returns why a user may not consent to what a plan changes, or "" if they may or do not try to. Without a
-// user that the API server authenticated, no SubjectAccessReview is made (threat G20).
+// user that the API server authenticated, no SubjectAccessReview is made.
 func (g *Gate) mayConsent(ctx context.Context, in *rules.PlanUpdateInput, user *authenticationv1.UserInfo) string {
 	if !in.ConsentAsked() {
 		return ""

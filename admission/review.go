@@ -53,7 +53,7 @@ func (r *request[New, Old]) caller() *authenticationv1.UserInfo {
 // stores reports whether the API server stores the object if it is allowed.
 func (r *request[New, Old]) stores() bool { return r.authenticated && !r.DryRun }
 
-// maxName bounds each name in a review, in bytes: all of them may be repeated in the answer (threat G18).
+// maxName bounds each name in a review, in bytes: all of them may be repeated in the answer.
 const maxName = 253
 
 // short reports whether the names in the review have a length that the API server would send.
@@ -65,8 +65,7 @@ func (r *review[New, Old]) short() bool {
 	return longest <= maxName
 }
 
-// maxQuoted bounds a text that quotes what a client sent, in bytes: an error may hold a whole value of megabytes
-// (threat G18).
+// maxQuoted bounds a text that quotes what a client sent, in bytes: an error may hold a whole value of megabytes.
 const maxQuoted = 1 << 10
 
 // update reports whether there is a stored object.

@@ -21,7 +21,7 @@ const (
 	// one.
 	tokenOverlap = time.Minute
 	// exposedLifetime is how long at least a token is in use though a call with it may have failed, since users may
-	// cause that at will (threat O44). exposedOverlap is tokenOverlap for it: API servers observe the next one within a
+	// cause that at will. exposedOverlap is tokenOverlap for it: API servers observe the next one within a
 	// second, and until then their reviews are answered without details, and steps of plans refused.
 	exposedLifetime = 10 * time.Second
 	exposedOverlap  = 2 * time.Second

@@ -12,7 +12,7 @@ const namespaceName = "kubernetes.io/metadata.name"
 
 // foreignSelectors returns the entries whose namespaceSelector goes by other labels than the name, with these labels,
 // sorted. Manifests have no such selectors: a controller has added them, as AKS does. Who may set these labels exempts
-// namespaces (threat G12).
+// namespaces.
 //
 // They are reported besides being set back: a controller that changes each write of the object adds them again.
 func foreignSelectors(u *unstructured.Unstructured) []string {

@@ -9,7 +9,7 @@ import (
 )
 
 // joinApproval converts the two forms of v1beta1 to upgradeApproval and returns in which of them it is written, "" for
-// both. Where they contradict each other (R-CV-4), shown is the installPlanApproval that conversion had set: if it is
+// both. Where they contradict each other, shown is the installPlanApproval that conversion had set: if it is
 // still there, upgradeApproval was changed and wins, otherwise installPlanApproval does. If none was shown, or one
 // applied document has both forms, an author wrote both: they are left unchanged, as unknown values are. Admission
 // refuses them and names the fix.

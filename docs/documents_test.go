@@ -1,8 +1,12 @@
 package docs
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -47,20 +51,15 @@ func document(t *testing.T, name string) string {
 	return string(data)
 }
 
-// TestThreats compares threats.md with the code: every test that it names exists, and every threat that a comment
-// cites has a row.
+// TestThreats compares threats.md with the code: every test and every function that it names exists, and every row names
+// a test.
 func TestThreats(t *testing.T) {
 	threats := document(t, "threats.md")
-	tests, cited := map[string]bool{}, map[string]bool{}
-	cites := regexp.MustCompile(`\(threats? ([OG][OG0-9, ]*)`)
+	wantDeclared(t, "threats.md", threats)
+	tests := map[string]bool{}
 	for _, text := range source(t, ".go") {
 		for _, m := range regexp.MustCompile(`(?m)^func (Test\w+)\(`).FindAllStringSubmatch(text, -1) {
 			tests[m[1]] = true
-		}
-		for _, m := range cites.FindAllStringSubmatch(text, -1) {
-			for _, id := range strings.FieldsFunc(m[1], func(r rune) bool { return r == ',' || r == ' ' }) {
-				cited[id] = true
-			}
 		}
 	}
 	for _, m := range regexp.MustCompile("`(Test\\w+)`").FindAllStringSubmatch(threats, -1) {
@@ -74,26 +73,96 @@ func TestThreats(t *testing.T) {
 			t.Errorf("threats.md has a row that names no test: %s", line)
 		}
 	}
-	if len(cited) == 0 {
-		t.Error("no threat is cited anywhere, so nothing was compared")
+}
+
+// namedCode matches what a document names of the code: the folder of a package, and a name that it declares.
+var namedCode = regexp.MustCompile("`((?:[a-z0-9]+/)*[a-z0-9]+)\\.(\\w+(?:\\.\\w+)?)`")
+
+// wantDeclared checks that every function, type, variable and constant of the product that a text names exists.
+func wantDeclared(t *testing.T, name, text string) {
+	t.Helper()
+	packages := map[string]map[string]bool{}
+	for file, text := range source(t, ".go") {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, text, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		declared := packages[path.Dir(file)]
+		if declared == nil {
+			declared = map[string]bool{}
+			packages[path.Dir(file)] = declared
+		}
+		for _, d := range parsed.Decls {
+			switch d := d.(type) {
+			case *ast.FuncDecl:
+				declared[qualified(d)] = true
+			case *ast.GenDecl:
+				for _, s := range d.Specs {
+					switch s := s.(type) {
+					case *ast.TypeSpec:
+						declared[s.Name.Name] = true
+					case *ast.ValueSpec:
+						for _, n := range s.Names {
+							declared[n.Name] = true
+						}
+					}
+				}
+			}
+		}
 	}
-	for id := range cited {
-		if !strings.Contains(threats, "\n| "+id+" | ") {
-			t.Errorf("threat %s is cited in the code and has no row in threats.md", id)
+	found := 0
+	for _, m := range namedCode.FindAllStringSubmatch(text, -1) {
+		if declared := packages[m[1]]; declared != nil {
+			found++
+			if !declared[m[2]] {
+				t.Errorf("%s names %s.%s, which is not declared", name, m[1], m[2])
+			}
+		}
+	}
+	if found == 0 {
+		t.Errorf("%s names nothing of the code", name)
+	}
+}
+
+// qualified is the name of a function, after its receiver's type if it has one.
+func qualified(f *ast.FuncDecl) string {
+	if f.Recv == nil {
+		return f.Name.Name
+	}
+	of := f.Recv.List[0].Type
+	for {
+		switch t := of.(type) {
+		case *ast.StarExpr:
+			of = t.X
+		case *ast.IndexExpr:
+			of = t.X
+		case *ast.Ident:
+			return t.Name + "." + f.Name.Name
+		default:
+			return f.Name.Name
 		}
 	}
 }
 
 // TestRequirements compares requirements.md with the code, both ways: every requirement that is cited has a heading,
-// and every heading is cited. Documents that are not in the repository are not cited at all.
+// and every heading is cited or names a declaration that exists. Documents that are not in the repository are not cited at all.
 func TestRequirements(t *testing.T) {
 	defined, cited := map[string]bool{}, map[string]bool{}
-	for _, m := range regexp.MustCompile(`(?m)^### (R-[A-Z]{2}-\d+)$`).FindAllStringSubmatch(
-		document(t, "requirements.md"), -1) {
-		if defined[m[1]] {
-			t.Errorf("requirements.md has two headings %s", m[1])
+	text := document(t, "requirements.md")
+	wantDeclared(t, "requirements.md", text)
+	requirement := regexp.MustCompile(`^R-[A-Z]{2}-\d+$`)
+	for _, section := range strings.Split(text, "\n### ")[1:] {
+		name, body, _ := strings.Cut(section, "\n")
+		if !requirement.MatchString(name) {
+			continue
 		}
-		defined[m[1]] = true
+		if defined[name] {
+			t.Errorf("requirements.md has two headings %s", name)
+		}
+		defined[name], cited[name] = true, namedCode.MatchString(body)
 	}
 	id := regexp.MustCompile(`\bR-[A-Z]{2}-\d+\b`)
 	elsewhere := regexp.MustCompile(`\bseed [0]|\bDESI[G]N\b|\b[W]\d+\b`)

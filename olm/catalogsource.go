@@ -43,7 +43,7 @@ func (c *CatalogSource) Healthy() bool { return c.Status.Connection.State == con
 
 // ServedImage returns what that of the spec does; "" also for a catalog whose status names another Service than the one
 // that OLM makes for its pods (Service in operator-lifecycle-manager pkg/controller/registry/reconciler/grpc.go). OLM
-// connects to what the status names, and corrects it only when it makes a new pod (threat O69).
+// connects to what the status names, and corrects it only when it makes a new pod.
 func (c *CatalogSource) ServedImage() string {
 	made := registryService{Namespace: c.Metadata.Namespace, Name: strings.ReplaceAll(c.Metadata.Name, ".", "-"),
 		Port: registryPort}

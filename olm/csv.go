@@ -92,7 +92,7 @@ func (m *installModes) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// UnmarshalJSON also keeps the annotations that CEL rules may read (R-CO-8).
+// UnmarshalJSON also keeps the annotations that CEL rules may read.
 func (c *CSV) UnmarshalJSON(raw []byte) error {
 	var parts struct {
 		Metadata json.RawMessage `json:"metadata"`

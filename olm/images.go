@@ -185,7 +185,7 @@ func (d *deployedImages) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// Images returns the images that the ClusterServiceVersion names (R-CO-10). Objects that the bundle brings are not
+// Images returns the images that the ClusterServiceVersion names. Objects that the bundle brings are not
 // read.
 func (d *Demands) Images() ([]Image, error) {
 	var all []Image

@@ -56,7 +56,7 @@ type InstallPlanStatus struct {
 }
 
 // The phases of an InstallPlan that rules distinguish. OLM runs a plan in phase Installing without reading
-// spec.approved again (threat O1).
+// spec.approved again.
 const (
 	PhasePlanning         = "Planning"
 	PhaseRequiresApproval = "RequiresApproval"
@@ -79,7 +79,7 @@ type BundleLookup struct {
 type installedAt string
 
 // UnmarshalJSON takes the first condition Installed that is True. A list that is too long is an error: one without a
-// name takes sixteen times its size (threat G35).
+// name takes sixteen times its size.
 func (at *installedAt) UnmarshalJSON(raw []byte) error {
 	if n, _ := apijson.Measure(raw); n > maxConditionValues {
 		return fmt.Errorf("the conditions hold %d values, at most %d are read", n, maxConditionValues)

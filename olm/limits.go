@@ -4,7 +4,7 @@ import "github.com/opgate/opgate/internal/apijson"
 
 // Limits of what is read of OLM's objects, which may be as large as etcd accepts (1.5 MiB) and are written by tenants,
 // or come from any catalog. A list of empty objects takes a hundred times its size when decoded, so values are counted
-// first. What exceeds a limit is not read, and holds whatever depends on it (threat G18). The limit of a whole review
+// first. What exceeds a limit is not read, and holds whatever depends on it. The limit of a whole review
 // is in package admission. docs/performance.md lists all of them.
 const (
 	// MaxValues bounds the JSON of the properties of a bundle: elements of lists and members of objects, at any depth.

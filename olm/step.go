@@ -30,8 +30,7 @@ const stepsAtOnce = 64
 
 // UnmarshalJSONFrom reads a list of steps as the API server does: what a duplicate of the list does not set stays as
 // the one before it set it. It takes the memory of the list twice. A slice that grows by a quarter at a time, as for
-// other lists, leaves five times of it to the garbage collector; a hostile plan has tens of thousands of steps (threat
-// G18).
+// other lists, leaves five times of it to the garbage collector; a hostile plan has tens of thousands of steps.
 func (s *Steps) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	if d.PeekKind() != '[' {
 		return jsonv2.UnmarshalDecode(d, (*[]Step)(s))

@@ -87,7 +87,7 @@ func (a *Approval) Why() []verdict.Reason {
 
 // JudgeApproval decides whether the loop should approve a plan: every ClusterServiceVersion in it must be wanted: by a
 // policy that allows it, by a wanted operator that requires it, or, if so configured, by another Subscription that
-// requested Automatic (R-AP-4).
+// requested Automatic.
 func JudgeApproval(in ApprovalInput) Approval {
 	a := Approval{IsCandidate: in.isCandidate()}
 	if !a.IsCandidate {

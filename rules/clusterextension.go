@@ -28,7 +28,7 @@ var clusterExtensionRules = []rule[*ClusterExtensionInput]{
 	// Without its package no policy of a ClusterExtension is found.
 	{Rule: verdict.Rule{ID: RuleClusterExtensionPackage, Outcomes: verdict.Holds, Override: true,
 		Summary: "spec.source of a ClusterExtension does not say which package is installed, where something may refuse operators"}},
-	// OLM v1 resolves and upgrades by itself, and no plan is judged: the version has to be one that is allowed (O61).
+	// OLM v1 resolves and upgrades by itself, and no plan is judged: the version has to be one that is allowed.
 	{Rule: verdict.Rule{ID: "clusterextension/version", Outcomes: verdict.DeniesOrHolds, Override: true,
 		Summary: "a ClusterExtension of a governed package does not pin a version that the policy allows"},
 		byPolicy: bundle.ByPolicy[*ClusterExtensionInput]{Forbids: foreignExtensionVersion, Allows: foreignExtensionVersion}},
@@ -160,7 +160,7 @@ func heldExtensionUpgrade(in *ClusterExtensionInput, p *operatorpolicy.Policy) v
 		}
 	}
 	if from == "" {
-		return verdict.Finding{} // a first install needs no upgrade approval (R-OP-10)
+		return verdict.Finding{} // a first install needs no upgrade approval
 	}
 	return verdict.Finding{Decision: verdict.Hold, Field: "spec.source.catalog.version",
 		What:     "the upgrade of " + from + " to " + in.what() + " is held",

@@ -44,7 +44,7 @@ type CSVInput struct {
 
 // JudgeCSV decides on creating or updating a ClusterServiceVersion. One that a running plan contains is judged by the
 // present policies and Constraints, whenever its plan was approved (csv_step.go). One that bypasses OLM is judged by
-// its own contents, and comes from no catalog (threat O9). Only OLM may change one that a policy governs. Only Opgate
+// its own contents, and comes from no catalog. Only OLM may change one that a policy governs. Only Opgate
 // may write virtual operators.
 func JudgeCSV(in CSVInput) verdict.Verdict {
 	v := verdict.Verdict{Object: "clusterserviceversion " + in.New.Metadata.Key()}
@@ -102,7 +102,7 @@ func (in *CSVInput) findings(c *carrier.Bundle, budget *constraint.Budget) []con
 
 // changesRead reports whether an update changes anything that a violated Constraint reads of a ClusterServiceVersion.
 // Only an update that does not is excused by a violation that existed before: else a small one would excuse every
-// larger one (threat O34).
+// larger one.
 func (in *CSVInput) changesRead(f *constraint.Finding, before, after *carrier.Bundle) bool {
 	was, is := before.ForConstraints(in.Namespace), after.ForConstraints(in.Namespace)
 	changed := was.Unknown ^ is.Unknown
@@ -163,7 +163,7 @@ func judgeBypassingOLM(in *CSVInput, c, before *carrier.Bundle, v *verdict.Verdi
 	bundle.JudgeUnknown(&carrier.Bundle{Name: c.Name, Unknown: unknown,
 		Ambiguous: c.Ambiguous && unknown == c.Unknown}, ns, v)
 	if before != nil && (before.Package != c.Package || in.hidden()) {
-		// else its next upgrade would count as a first installation (threat O10)
+		// else its next upgrade would count as a first installation
 		for _, p := range ns.Governing(before.Package) {
 			p.Record(v, RuleCSVFrozen, verdict.Finding{Decision: verdict.Deny, Field: "metadata",
 				What: "making something else than package " + text.Name(before.Package) + " of " + text.Name(c.Name) +
@@ -175,7 +175,7 @@ func judgeBypassingOLM(in *CSVInput, c, before *carrier.Bundle, v *verdict.Verdi
 
 // unknownPackage returns why the package of a ClusterServiceVersion is not known, or "" if it is, or if it was not
 // known before either. Users have to write the package as OLM does: the API server, which holds the write while no
-// replica answers, does not decode properties, so another form would hide the package from it (threat O41).
+// replica answers, does not decode properties, so another form would hide the package from it.
 func (in *CSVInput) unknownPackage(c, before *carrier.Bundle) string {
 	named := func(csv *olm.CSV) bool { return olm.NamesPackage(csv.Metadata.Annotations.Properties) }
 	switch {
@@ -210,9 +210,9 @@ func (in *CSVInput) unhidden() bool {
 		in.Old.Metadata.Labels.CopiedFrom != in.New.Metadata.Labels.CopiedFrom
 }
 
-// judgeFrozenCSV keeps a governed ClusterServiceVersion as OLM installed it (threat O9): its name, version and catalog
+// judgeFrozenCSV keeps a governed ClusterServiceVersion as OLM installed it: its name, version and catalog
 // were judged, and its contents are those of the catalog under that name. Restoring what is recorded is not a change; a
-// plan is no evidence of that (threat O53).
+// plan is no evidence of that.
 func judgeFrozenCSV(in *CSVInput, before *carrier.Bundle, v *verdict.Verdict) {
 	field := in.changedField()
 	if field == "" || in.ByOpgate || field == "spec" && in.Namespace.IsRecorded(in.New.Metadata.Name, &in.New.Spec) {
@@ -257,7 +257,7 @@ func judgeVirtualOperator(in *CSVInput, v *verdict.Verdict) {
 const selfCertified = "only properties that the ClusterServiceVersion states of itself satisfy it, and no catalog confirms these"
 
 // selfCertifying returns the Constraints, other than those found, that a ClusterServiceVersion satisfies only by
-// properties that its author writes past OLM (threat O56). Such properties can make it refused, and never allowed; what
+// properties that its author writes past OLM. Such properties can make it refused, and never allowed; what
 // it is, its package and its APIs, counts as stated.
 func (in *CSVInput) selfCertifying(
 	c *carrier.Bundle, found []constraint.Finding, budget *constraint.Budget,

@@ -14,7 +14,7 @@ import (
 )
 
 // steps returns the plans that the write may be a step of. A name proves nothing: before a policy governs the
-// namespace, a user who may create plans may choose any name (threat O9). OLM writes for the plans that it runs. A
+// namespace, a user who may create plans may choose any name. OLM writes for the plans that it runs. A
 // ServiceAccount writes for plans that name it, and since that account belongs to a tenant, only the contents of the
 // plan.
 func (in *CSVInput) steps() []carrier.Bundle {
@@ -119,7 +119,7 @@ type Escape struct {
 
 // JudgeEscape judges a stored ClusterServiceVersion as admission judges the step of a plan by which OLM writes it, in
 // any phase of that plan. Outcomes: known is false if no approved plan contains it: a user, or OLM, has deleted the
-// plan, and with it a possible override, so that reasons has what is denied whatever the plan was (threat O57); it is
+// plan, and with it a possible override, so that reasons has what is denied whatever the plan was; it is
 // also false, without reasons, for copies, virtual operators and objects that are being deleted. Otherwise reasons is
 // empty if admission would have allowed it, with or without a warning.
 func JudgeEscape(csv *olm.CSV, ns *state.Namespace) (reasons []Escape, known bool) {

@@ -17,7 +17,7 @@ const (
 	RuleDeletionUnconfirmed verdict.RuleID = "deletion/unconfirmed"
 )
 
-// deletionRules are on deletions of objects of several kinds (R-RM-4).
+// deletionRules are on deletions of objects of several kinds.
 var deletionRules = []verdict.Rule{
 	{ID: RuleDeletionDenied, Outcomes: verdict.Denies, Backstop: true,
 		Summary: "what belongs to an operator is deleted, and spec.deletion of its policy or of a Constraint is Deny"},

@@ -25,7 +25,7 @@ var operatorGroupRules = []rule[*OperatorGroupInput]{
 	{Rule: verdict.Rule{ID: "operatorgroup/second", Outcomes: verdict.Denies,
 		Summary: "a namespace where something is enforced gets a second OperatorGroup, with which OLM installs and upgrades nothing there"},
 		judge: changing(secondGroup)},
-	// A verdict on an operator was about its rights (threat O9).
+	// A verdict on an operator was about its rights.
 	{Rule: verdict.Rule{ID: "operatorgroup/scope", Outcomes: verdict.Denies, Override: true,
 		Summary: "an OperatorGroup gives the operators of a namespace where something is enforced their rights in further namespaces"},
 		judge: changing(widenedGroup)},
@@ -79,7 +79,7 @@ type OperatorGroupInput struct {
 }
 
 // JudgeOperatorGroup decides on creating an OperatorGroup or changing its spec. Where a policy or a Constraint may
-// refuse operators, what the group changes of their rights is refused too (threat O9): a verdict on an operator was
+// refuse operators, what the group changes of their rights is refused too: a verdict on an operator was
 // about these rights. A Constraint on OperatorGroups is judged for Opgate's writes as well: a policy must not do what
 // its author may not.
 func JudgeOperatorGroup(in OperatorGroupInput) verdict.Verdict {
@@ -113,7 +113,7 @@ const orOverride = "; or let spec.operatorGroup of an OperatorPolicy write it, o
 	evidence.OverrideReasonAnnotation +
 	" as a user with the verb override"
 
-// oneTarget is why an OperatorGroup should not have several targets (R-OP-16).
+// oneTarget is why an OperatorGroup should not have several targets.
 const oneTarget = "few operators support that, and OLM may drop it; name one namespace, or leave the targets out for all"
 
 // groupOf returns an OperatorGroup as Constraints see it.
@@ -151,7 +151,7 @@ func secondGroup(in *OperatorGroupInput) verdict.Finding {
 			", or delete it first"}
 }
 
-// before returns the spec of the group that a write replaces, the recorded one if that was deleted before (threat O55),
+// before returns the spec of the group that a write replaces, the recorded one if that was deleted before,
 // or nil; ends is that of ReplacedBy.
 func (in *OperatorGroupInput) before() (spec *olm.OperatorGroupSpec, ends string) {
 	if in.Old != nil {
@@ -204,8 +204,8 @@ func widenedGroup(in *OperatorGroupInput) verdict.Finding {
 	return f
 }
 
-// unattenuatedGroup refuses to remove or replace the account as which OLM installs. A group that is created where one is recorded, or where plans were run as an
-// account, was deleted before.
+// unattenuatedGroup refuses to remove or replace the account as which OLM installs. A group that is created where one
+// is recorded, or where plans were run as an account, was deleted before.
 func unattenuatedGroup(in *OperatorGroupInput) verdict.Finding {
 	before, after := "", in.New.Spec.ServiceAccount
 	replaced, ends := in.before()

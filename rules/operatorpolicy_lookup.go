@@ -66,7 +66,7 @@ func LookupsVerified(key []byte, op *policyv1beta2.OperatorPolicy) bool {
 }
 
 // LookupNeeds returns what the author of an OperatorPolicy needs rights to: what templates find is shown in the status
-// of the policy and in refusals, to everyone who may read these (threat O47).
+// of the policy and in refusals, to everyone who may read these.
 func LookupNeeds(lookups []lookup.Lookup) []dependency.Need {
 	var needs []dependency.Need
 	for _, l := range lookups {

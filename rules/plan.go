@@ -49,7 +49,7 @@ var planRules = []verdict.Rule{
 type PlanInput = bundle.Input
 
 // JudgePlan decides whether a plan may be approved, by any user: every ClusterServiceVersion in it must be allowed by
-// every enforcing policy of its package (threat O7: one allowed operator must not carry another), and by every
+// every enforcing policy of its package (one allowed operator must not carry another), and by every
 // Constraint. Without any of them every plan is allowed; warnings name what cannot work.
 func JudgePlan(in PlanInput) verdict.Verdict {
 	return judgePlan(bundle.NewPlan(in))
@@ -70,7 +70,7 @@ func judgePlan(j *bundle.Plan) verdict.Verdict {
 }
 
 // unfinished holds plans that OLM has not finished writing: approving one conflicts with OLM's own write of the status
-// and leaves duplicate plans (threat O5).
+// and leaves duplicate plans.
 func unfinished(plan *olm.InstallPlan, csvs int) verdict.Finding {
 	what := ""
 	switch {

@@ -23,13 +23,12 @@ type PlanCreateInput struct {
 }
 
 // NeverRefused reports whether a create passes in any state of the gate, before the namespace is known: OLM creates a
-// plan that is not approved yet. Refusing it stalls the namespace, and it is judged when it is approved (threat O4).
+// plan that is not approved yet. Refusing it stalls the namespace, and it is judged when it is approved.
 func (in *PlanCreateInput) NeverRefused() bool { return in.ByOLM && !in.Plan.Spec.Approved }
 
 // JudgePlanCreate decides on creating an InstallPlan. Only OLM creates plans in a governed namespace: OLM adopts a
-// forged plan with the generation that it would use next (threat O12). OLM itself is refused only if the plan is born
-// approved although a policy must judge it first; refusing any other create would stall the whole namespace (threats
-// O3, O4).
+// forged plan with the generation that it would use next. OLM itself is refused only if the plan is born
+// approved although a policy must judge it first; refusing any other create would stall the whole namespace.
 func JudgePlanCreate(in PlanCreateInput) verdict.Verdict {
 	v := verdict.Verdict{Object: "installplan " + in.Plan.Metadata.Key()}
 	if !in.ByOLM && evidence.OverrideReason(&in.Plan.Metadata) != "" {
@@ -131,7 +130,7 @@ type PlanUpdateInput struct {
 }
 
 // JudgePlanUpdate decides on an update of an InstallPlan: setting spec.approved gets the full verdict for every user,
-// cluster admins and OLM included; the contents of the plan must not change (threat O2).
+// cluster admins and OLM included; the contents of the plan must not change.
 func JudgePlanUpdate(in PlanUpdateInput) verdict.Verdict {
 	v := verdict.Verdict{Object: "installplan " + in.Old.Metadata.Key()}
 	if in.New.Spec.Approved && !in.Old.Spec.Approved {
@@ -188,11 +187,11 @@ type PlanStatusInput struct {
 }
 
 // NeverRefused reports whether a write passes in any state of the gate, before the namespace is known: OLM's writes of
-// status always do, since a refused one leaves an orphan plan (threat O4).
+// status always do, since a refused one leaves an orphan plan.
 func (in *PlanStatusInput) NeverRefused() bool { return in.ByOLM }
 
 // JudgePlanStatusUpdate decides on a write to an InstallPlan's status. Only OLM may change what the plan will write or
-// its phase, since OLM runs a plan in phase Installing without checking spec.approved (threats O1, O2). The one
+// its phase, since OLM runs a plan in phase Installing without checking spec.approved. The one
 // transition allowed to others is from RequiresApproval to Installing, for an approved plan that passes; Opgate repeats
 // interrupted plans, of which each step is judged again.
 func JudgePlanStatusUpdate(in PlanStatusInput) verdict.Verdict {
@@ -207,7 +206,7 @@ func JudgePlanStatusUpdate(in PlanStatusInput) verdict.Verdict {
 		frozen(&v, in.Namespace, "status.plan")
 	}
 	if in.New.Status.InstalledAt != in.Old.Status.InstalledAt {
-		frozen(&v, in.Namespace, "status.conditions") // records which definitions the plan created (threat O19)
+		frozen(&v, in.Namespace, "status.conditions") // records which definitions the plan created
 	}
 	if in.New.Status.ServiceAccount != in.Old.Status.ServiceAccount {
 		frozen(&v, in.Namespace, "status.attenuatedServiceAccountRef")

@@ -22,7 +22,7 @@ type StaleInput struct {
 }
 
 // Stale returns, as a sentence, why a plan that waits cannot be what its Subscriptions ask for any more; "" if it can.
-// OLM resolves nothing new in a namespace while a plan waits: it has to be deleted before OLM plans again (R-AP-8).
+// OLM resolves nothing new in a namespace while a plan waits: it has to be deleted before OLM plans again.
 func Stale(in StaleInput) string {
 	if !in.Namespace.Waits(in.Plan) {
 		return ""

@@ -33,7 +33,7 @@ type Offered struct {
 // StartingCSV returns the spec.startingCSV with which OLM plans a version that is allowed: the newest of the channel
 // that the policy and the Constraints allow, or the one that was installed before, if that is newer. It returns "" if
 // OLM needs none, since every version is allowed or one is installed, and if there is none: a version that was lost is
-// not replaced by an older one. OLM reads the field only while status.installedCSV names nothing installed (R-LP-12).
+// not replaced by an older one. OLM reads the field only while status.installedCSV names nothing installed.
 func (o *Offered) StartingCSV() string {
 	if o.Namespace.Installs(o.InstalledCSV) {
 		return ""

@@ -32,7 +32,7 @@ var subscriptionRules = []rule[*SubscriptionInput]{
 	{Rule: verdict.Rule{ID: "subscription/mustnothave", Outcomes: verdict.Denies,
 		Summary: "a mustnothave policy forbids the package, or the startingCSV, that the Subscription asks for"},
 		byPolicy: bundle.ByPolicy[*SubscriptionInput]{Forbids: forbiddenSubscription}},
-	// The same name from another catalog is other content (threat O6).
+	// The same name from another catalog is other content.
 	{Rule: verdict.Rule{ID: "subscription/catalog", Outcomes: verdict.Denies,
 		Summary: "spec.source or spec.sourceNamespace is not the catalog that the policy names"},
 		byPolicy: bundle.ByPolicy[*SubscriptionInput]{Allows: foreignCatalog}},
@@ -60,15 +60,15 @@ var subscriptionRules = []rule[*SubscriptionInput]{
 	{Rule: verdict.Rule{ID: RuleSubscriptionConstraint, Outcomes: verdict.DeniesOrWarns,
 		Summary: "what a Subscription asks for does not satisfy a Constraint, or what it will most likely bring will not"},
 		judge: violatedConstraints},
-	// OLM waits for what the catalog does not offer, and for what is older, without an error (R-OP-16).
+	// OLM waits for what the catalog does not offer, and for what is older, without an error.
 	{Rule: verdict.Rule{ID: "subscription/unknown-csv", Outcomes: verdict.Warns,
 		Summary: "the catalog does not offer spec.startingCSV in the channel, so OLM would wait for it without an error"},
 		judge: unknownStart, previews: always},
-	// With a second Subscription to a package OLM resolves nothing in the namespace (R-OP-16).
+	// With a second Subscription to a package OLM resolves nothing in the namespace.
 	{Rule: verdict.Rule{ID: "subscription/duplicate", Outcomes: verdict.Warns,
 		Summary: "another Subscription in the namespace follows the same package, so OLM resolves neither"},
 		judge: secondSubscription},
-	// An OperatorGroup for all namespaces shares namespaces with every other group (R-OP-16).
+	// An OperatorGroup for all namespaces shares namespaces with every other group.
 	{Rule: verdict.Rule{ID: "subscription/owner-conflict", Outcomes: verdict.Warns,
 		Summary: "another namespace has the package installed for all namespaces, so OLM fails a second operator that owns the same APIs"},
 		judge: ownerConflict, previews: ifCreated},
@@ -136,7 +136,7 @@ func JudgeSubscription(in SubscriptionInput) verdict.Verdict {
 	policies := in.Namespace.Governing(sub.Spec.Package)
 	if !in.fromJudgedPlan() && !in.onlyTurnsManual() {
 		for _, p := range policies {
-			if p.Unreadable() != "" { // it must not let anything through (threat G5)
+			if p.Unreadable() != "" { // it must not let anything through
 				p.Record(&v, bundle.RulePolicyUnreadable, bundle.Unreadable(p, "this Subscription"))
 			}
 			for i := range subscriptionRules {

@@ -196,7 +196,7 @@ func judgeApproval(in *SubscriptionInput, policies []*operatorpolicy.Policy, v *
 
 // judgeUngovernedApproval makes a Subscription without a deciding policy Manual if something has to judge each plan of
 // the namespace: a plan that is born approved contains too little to be judged, and may bring what a policy forbids as
-// a dependency (threat O52).
+// a dependency.
 func judgeUngovernedApproval(in *SubscriptionInput, v *verdict.Verdict) string {
 	have := in.Subscription.Spec.InstallPlanApproval
 	source, found := in.Namespace.FirstJudge()

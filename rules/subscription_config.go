@@ -20,7 +20,7 @@ const maxConfigText = 512
 const orOverrideConfig = "or give a reason in annotation " + evidence.OverrideReasonAnnotation +
 	" as a user with the verb override"
 
-// foreignConfig judges spec.config, which exchanges images after a plan was judged (threat O60): OLM puts it into force
+// foreignConfig judges spec.config, which exchanges images after a plan was judged: OLM puts it into force
 // without another plan. Where the policy sets a config, it has to be that one; else it may be anything that keeps the
 // images, volumes and sources of variables. What is stored for the same package already stays, and OLM sets none
 // itself.
@@ -76,7 +76,7 @@ func reservedIn(config, before *olm.SubscriptionConfig) []string {
 
 // judgeInstalled judges the installed ClusterServiceVersions with a config that is written, by the Constraints that
 // read it and have not spoken: OLM puts the config into force without a plan. What was violated before is excused only
-// if the images of the config stay as they are: else one violation would cover all (threat O34).
+// if the images of the config stay as they are: else one violation would cover all.
 func (in *SubscriptionInput) judgeInstalled(
 	spoken map[*constraint.Constraint]bool, budget *constraint.Budget, v *verdict.Verdict,
 ) {

@@ -6,7 +6,7 @@ import (
 )
 
 // A virtual operator is a ClusterServiceVersion without a Subscription that exposes the properties of a Constraint to
-// OLM's resolver: it reads those of all ClusterServiceVersions in a namespace (R-CO-5).
+// OLM's resolver: it reads those of all ClusterServiceVersions in a namespace.
 const (
 	// VirtualOperatorLabel is on each; its value is the name of the Constraint.
 	VirtualOperatorLabel = "opgate.io/virtual-operator"

@@ -159,7 +159,7 @@ func addConstraint(to *rules.Cluster, _ string, value any) {
 	to.AddConstraint(value.(*storedConstraint).definition)
 }
 
-// salvageConstraint retains a stored Constraint that does not decode as one that holds everything (threat G5), and that
+// salvageConstraint retains a stored Constraint that does not decode as one that holds everything, and that
 // protects what it says: every operator if that does not decode either.
 func salvageConstraint(m *metav1.ObjectMeta, raw []byte, cause error) (any, Subject) {
 	object := &constraintv1.Constraint{ObjectMeta: metav1.ObjectMeta{Name: m.Name, UID: m.UID,
@@ -279,7 +279,7 @@ func addOperatorGroup(to *rules.Cluster, in string, value any) {
 // Deployment is the part of a Deployment that is stored.
 type Deployment struct {
 	// Available reports whether the controller has observed the present generation, and all desired replicas exist, of
-	// that generation, and are available (R-ST-11).
+	// that generation, and are available.
 	Available bool
 	// Stalled reports whether the Deployment has exceeded its progress deadline.
 	Stalled bool

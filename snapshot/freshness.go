@@ -53,7 +53,7 @@ func valueOf[T any](list *atomic.Pointer[[]T]) []T {
 
 // Stale returns the kinds that verdicts depend on and that the snapshot may be too old in: of which a watch has shown
 // no progress for longer than the bound, or not a write of this process. Nothing may be judged, or done, by such a
-// snapshot (threat G1).
+// snapshot.
 func (s *Store) Stale() []*Kind {
 	var stale []*Kind
 	for _, w := range valueOf(&s.freshness.watches) {

@@ -20,7 +20,7 @@ func (s *Snapshot) InstalledElsewhere(pkg, namespace string) bool {
 
 // Copied reports whether OLM has copied a ClusterServiceVersion of a package to a namespace, from one in which it is
 // installed for others as well. A user of the namespace sees the copy; that another namespace has the package is no
-// fact of theirs (threat G24).
+// fact of theirs.
 func (s *Snapshot) Copied(pkg, namespace string) bool {
 	return slices.ContainsFunc(s.Objects(ClusterServiceVersions, InNamespace(namespace)), func(o *Object) bool {
 		csv, ok := o.value.(*storedCSV)

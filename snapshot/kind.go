@@ -53,7 +53,7 @@ const (
 	// EveryReplica judges by the kind: there is no snapshot before all its objects have been listed.
 	EveryReplica Readers = iota
 	// Ordering is every replica where Policies are evaluated. The first snapshot waits for Policies, which suspend
-	// others (threat O15).
+	// others.
 	Ordering
 	// Facts is every replica, for facts that Constraints may read. No snapshot waits for the kind: until it is known,
 	// what reads the fact is held.

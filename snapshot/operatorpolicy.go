@@ -61,7 +61,7 @@ func decodePolicy(raw []byte) (any, Subject, error) {
 }
 
 // salvagePolicy retains a stored policy that does not decode as one that holds what it may govern: it must not
-// disappear (threat G5).
+// disappear.
 func salvagePolicy(m *metav1.ObjectMeta, raw []byte, cause error) (any, Subject) {
 	var content map[string]any
 	if strict, err := kjson.UnmarshalStrict(raw, &content); err != nil || len(strict) > 0 {

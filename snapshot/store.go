@@ -13,7 +13,7 @@ import (
 )
 
 // Store holds the current snapshot. The zero value holds none: before the first full snapshot nothing may
-// be judged, since an incomplete list of policies must not count as a complete one (threat G2).
+// be judged, since an incomplete list of policies must not count as a complete one.
 type Store struct {
 	current atomic.Pointer[Snapshot]
 

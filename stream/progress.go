@@ -23,7 +23,7 @@ const (
 // Progress records how current the watch of a resource is, and keeps it so: the API server sends bookmarks once a
 // minute, but ends a watch when it was asked to, so a watch is opened for half of the bound, and then again from where
 // it ended. A list, an event, a bookmark and that end show that nothing was withheld until then. A watch that
-// does not end in time is closed and opened again (threat G1). It is safe for concurrent use.
+// does not end in time is closed and opened again. It is safe for concurrent use.
 type Progress struct {
 	bound     time.Duration
 	confirmed atomic.Pointer[time.Time]

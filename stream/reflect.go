@@ -12,7 +12,7 @@ import (
 // firstPause is the delay after the first failure of a reflector.
 const firstPause = 800 * time.Millisecond
 
-// Reflection lists and watches into a store, as an informer does, with bounded delays after failures (threat G1).
+// Reflection lists and watches into a store, as an informer does, with bounded delays after failures.
 type Reflection struct {
 	// Name is that of the resource, for the reflector's own log.
 	Name string

@@ -3,7 +3,7 @@
 //
 // The clients of client-go decode a complete object before any field can be dropped. An object of 1.3 MB that a tenant
 // may store becomes 40 MiB that way, and a list in one piece as much for each of its objects. Here a list takes the
-// size of its largest object, as JSON, in addition to what is stored (threat G18).
+// size of its largest object, as JSON, in addition to what is stored.
 package stream
 
 import (

@@ -1,5 +1,5 @@
 // Package olmidentity verifies which account OLM writes as. A user name alone is no evidence: users who may create a
-// namespace and a ServiceAccount in it own the name that goes with them (threat O16).
+// namespace and a ServiceAccount in it own the name that goes with them.
 package olmidentity
 
 import (

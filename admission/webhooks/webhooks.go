@@ -39,7 +39,7 @@ var entries []byte
 
 // isOLM is whether a request is OLM's. The name alone is no evidence. OLM may escalate ClusterRoles, since it makes the
 // roles of operators; who else may do that is cluster admin, and gains nothing by the name. Who may not is judged like
-// everybody else (threat O16).
+// everybody else.
 const isOLM = "request.userInfo.username == '%s' && " +
 	"authorizer.group('rbac.authorization.k8s.io').resource('clusterroles').check('escalate').allowed()"
 

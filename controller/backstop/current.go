@@ -18,7 +18,7 @@ import (
 const pageSize = 500
 
 // catchUp waits, before the first write of a term, until the snapshot has every policy and every Constraint that the API
-// server stores. From then on it is never older than what the last leader wrote (threat G22).
+// server stores. From then on it is never older than what the last leader wrote.
 func (r *reconciler) catchUp(ctx context.Context) error {
 	if r.current {
 		return nil

@@ -104,8 +104,7 @@ func (r Registration[T]) AddTo(mgr ctrl.Manager) error {
 // staleRetry is the requeue delay while a kind is stale.
 const staleRetry = time.Second
 
-// whileCurrent reconciles nothing while a kind is stale: what policies and Constraints forbid may have changed since
-// (threat G1).
+// whileCurrent reconciles nothing while a kind is stale: what policies and Constraints forbid may have changed since.
 type whileCurrent[T comparable] struct {
 	reconcile.TypedReconciler[T]
 	store *snapshot.Store

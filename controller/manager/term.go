@@ -147,7 +147,7 @@ func (t *term) send(ctx context.Context, record resourcelock.LeaderElectionRecor
 }
 
 // fence returns a transport that sends no writes while the term is not valid. All clients of controllers have it, so
-// that no controller has to check (threat G22).
+// that no controller has to check.
 func (t *term) fence(next http.RoundTripper) http.RoundTripper { return fence{next, t} }
 
 type fence struct {

@@ -25,7 +25,7 @@ type source struct {
 
 // confirm reads the OperatorPolicies and Constraints that a plan was judged by from the API server, those once that are
 // not in confirmed, and returns an error if one is not what the snapshot shows; if it was changed or deleted since, the
-// error is Outdated. A watch that is stalled, or behind, approves nothing (threat G1).
+// error is Outdated. A watch that is stalled, or behind, approves nothing.
 func (r *reconciler) confirm(
 	ctx context.Context, current *snapshot.Snapshot, ns *state.Namespace, judged *rules.Approval,
 	confirmed map[source]bool,

@@ -13,7 +13,7 @@ import (
 )
 
 // settleDelay is how long after a policy is deleted nothing is approved because no policy governs it: Argo CD and
-// kubectl replace --force create it again within seconds (threat O15). What a Policy creates is waited for.
+// kubectl replace --force create it again within seconds. What a Policy creates is waited for.
 const settleDelay = 10 * time.Second
 
 // loopState is what the loop knows of namespaces between two reconciliations, for one term of leadership. The zero

@@ -141,7 +141,7 @@ func (rec *reconciliation) unverified(t *dependency.Template) string {
 }
 
 // applicable reports whether the object of a template could be created as far as is known: its dependencies are
-// observed only then, and must not cost anything before (threat O23).
+// observed only then, and must not cost anything before.
 func (rec *reconciliation) applicable(t *dependency.Template) bool {
 	if !t.Readable || t.Fault != "" || rec.unverified(t) != "" {
 		return false

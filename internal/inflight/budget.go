@@ -1,4 +1,4 @@
-// Package inflight bounds the memory that requests take while they are read and answered (threats G18, G20). Clients
+// Package inflight bounds the memory that requests take while they are read and answered. Clients
 // that reach the port of the webhooks need not authenticate, so the sizes that clients declare, and how many of them
 // send at once, must not decide how much memory the process takes. What is guaranteed, and what is not, is in
 // docs/decisions/2026-11-24-load-never-opens.md#a-budget-for-requests.
@@ -19,11 +19,11 @@ import (
 
 const (
 	// MaxBody bounds a body in bytes. The API server takes objects of up to 3 MiB, and a review of an update holds two;
-	// a ConversionReview holds one, as API servers convert what is stored object by object (threat G18).
+	// a ConversionReview holds one, as API servers convert what is stored object by object.
 	MaxBody = 8 << 20
 
 	// bodiesCapacity bounds the bodies that are held, and workCapacity what is made of them, in bytes;
-	// stepBodiesCapacity and stepWorkCapacity those of the endpoints for steps of plans (threat O44), which take a
+	// stepBodiesCapacity and stepWorkCapacity those of the endpoints for steps of plans, which take a
 	// ClusterServiceVersion of 2.6 MiB. Together, and twice as garbage collection lets the heap grow to that before it
 	// ends, they leave room for the rest of the process in 256 MiB.
 	bodiesCapacity     = 13 << 20
@@ -35,7 +35,7 @@ const (
 	// gets no more than this.
 	firstPart = 64 << 10
 	// firstTimeout bounds how long the first part may take, restTimeout and restRate the rest: the API server times out
-	// a webhook after 5 s, and a client that stalls must neither keep its share nor delay shutdown (threats G20, G23).
+	// a webhook after 5 s, and a client that stalls must neither keep its share nor delay shutdown.
 	firstTimeout = 10 * time.Second
 	restTimeout  = 2 * time.Second
 	restRate     = 4 << 20 // bytes in a second

@@ -10,7 +10,7 @@ import (
 // default.
 const MaxConnections = 1024
 
-// Listener closes connections at once that are too many, or too many from one address (threat G20).
+// Listener closes connections at once that are too many, or too many from one address.
 func Listener(inner net.Listener) net.Listener { return &listener{inner, newPool(MaxConnections)} }
 
 type listener struct {

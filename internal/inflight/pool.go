@@ -14,7 +14,7 @@ const (
 	// rest.
 	share = 2
 	// serverShare is share for an API server, whose reviews share by namespace as well. A client that has learned a
-	// token counts as one: it leaves a ninth, whatever namespaces it writes into its reviews (threat O44).
+	// token counts as one: it leaves a ninth, whatever namespaces it writes into its reviews.
 	serverShare = 8
 )
 

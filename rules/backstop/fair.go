@@ -34,7 +34,7 @@ func (o origin) key() string {
 }
 
 // within returns those of some parts of policies that a limit has room for, and what the others are of. The API server
-// must not be kept from storing and evaluating what other policies say (threat O51), so a limit is shared by the
+// must not be kept from storing and evaluating what other policies say, so a limit is shared by the
 // namespaces that the policies are in, and by all Constraints as by one: a namespace that needs no more than an equal
 // share keeps everything, and one that needs more loses its newest first.
 func within[P interface{ from() origin }](parts []P, limit int, weight func(P) int) (kept []P, left []string) {

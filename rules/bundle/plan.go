@@ -195,7 +195,7 @@ func olderOpenShift(j *Plan, c *carrier.Bundle, held func(what, accepted string)
 	}
 }
 
-// notUpgradeable holds what replaces an operator that does not consent (R-AP-7).
+// notUpgradeable holds what replaces an operator that does not consent.
 func notUpgradeable(j *Plan, c *carrier.Bundle, held func(what, accepted string)) {
 	if old := j.Namespace.NotUpgradeable(c.Package, c.Name); old != nil {
 		name := text.Name(old.CSV)

@@ -14,7 +14,7 @@ import (
 )
 
 // heldCatalogDigest holds what a catalog offers whose image is not accepted: behind a tag it changes without a change
-// of the CatalogSource (threat O26).
+// of the CatalogSource.
 func heldCatalogDigest(in planned, p *operatorpolicy.Policy) verdict.Finding {
 	c := in.c
 	if p.CatalogImages == nil || !p.CatalogImages.HoldImage {
@@ -32,7 +32,7 @@ func heldCatalogDigest(in planned, p *operatorpolicy.Policy) verdict.Finding {
 			"; add that to " + acceptedImages + " once it is reviewed, " + p.CatalogImages.AcceptedText(), Digest: digest}
 }
 
-// heldCatalogJump holds what a catalog offers after an image that changed more than usual (threat O28).
+// heldCatalogJump holds what a catalog offers after an image that changed more than usual.
 func heldCatalogJump(in planned, p *operatorpolicy.Policy) verdict.Finding {
 	c := in.c
 	if p.CatalogImages == nil || !p.CatalogImages.HoldJump {
@@ -236,7 +236,7 @@ func OutsideWindow(now time.Time, what string, p *operatorpolicy.Policy) verdict
 func heldUpgrade(in planned, p *operatorpolicy.Policy) verdict.Finding {
 	c := in.c
 	installed, ends := in.Namespace.ReplacedBy(c.Package, c.Name)
-	if p.ApproveUpgrades || installed == "" { // a first install needs no upgrade approval (R-OP-10)
+	if p.ApproveUpgrades || installed == "" { // a first install needs no upgrade approval
 		return verdict.Finding{}
 	}
 	return verdict.Finding{Decision: verdict.Hold,

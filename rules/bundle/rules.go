@@ -70,7 +70,7 @@ type rule struct {
 
 // all are the rules on what is installed, in reading order.
 var all = []rule{
-	// A policy that cannot be read must not let anything through (threat G5).
+	// A policy that cannot be read must not let anything through.
 	{Rule: verdict.Rule{ID: RulePolicyUnreadable, Outcomes: verdict.Holds, Override: true, Backstop: true,
 		Summary: "the governing policy holds template text or a value that cannot be read, so nothing it governs is let through"},
 		contents: ByPolicy[*carrier.Bundle]{Unreadable: func(c *carrier.Bundle, p *operatorpolicy.Policy) verdict.Finding {
@@ -80,7 +80,7 @@ var all = []rule{
 	{Rule: verdict.Rule{ID: RuleMustNotHave, Outcomes: verdict.DeniesOrHolds, Override: true, Backstop: true,
 		Summary: "a mustnothave policy forbids a ClusterServiceVersion"},
 		contents: ByPolicy[*carrier.Bundle]{Forbids: forbiddenCSV}},
-	// The same name from another catalog is other content (threat O6).
+	// The same name from another catalog is other content.
 	{Rule: verdict.Rule{ID: "bundle/catalog", Outcomes: verdict.DeniesOrHolds, Override: true, Edit: nameCatalog,
 		Summary: "a ClusterServiceVersion comes from another catalog than the policy names, or from one that is not known"},
 		contents: ByPolicy[*carrier.Bundle]{Allows: foreignCSVCatalog}},
@@ -88,7 +88,7 @@ var all = []rule{
 	{Rule: verdict.Rule{ID: RuleVersion, Outcomes: verdict.Denies, Override: true, Backstop: true, Edit: listVersion,
 		Summary: "a ClusterServiceVersion is not in the policy's versions, or not with the digest that they list"},
 		contents: ByPolicy[*carrier.Bundle]{Allows: unlistedCSV}},
-	// Only versions in the range are installed; 1.10 comes after 1.9 (threat O11).
+	// Only versions in the range are installed; 1.10 comes after 1.9.
 	{Rule: verdict.Rule{ID: RuleVersionRange, Outcomes: verdict.DeniesOrHolds, Override: true, Backstop: true,
 		Edit:    widenRange,
 		Summary: "the version of a ClusterServiceVersion is outside the policy's versionRange, or not known"},
@@ -99,14 +99,14 @@ var all = []rule{
 	// Constraints apply whether or not there is a policy.
 	{Rule: verdict.Rule{ID: RuleConstraint, Outcomes: verdict.AnyOutcome, Override: true,
 		Summary: "a ClusterServiceVersion does not satisfy a Constraint, or whether it does is not known"}},
-	// What depends on something else is not installed before it (R-DP-4).
+	// What depends on something else is not installed before it.
 	{Rule: verdict.Rule{ID: RuleDependencyPending, Outcomes: verdict.Holds, Override: true, Backstop: true,
 		Summary: "the OperatorPolicy of a ClusterServiceVersion of the plan, or a Constraint that applies here, waits for " +
 			"what its Policy depends on"},
 		progress: ByAnyPolicy(func(in planned, p *operatorpolicy.Policy) verdict.Finding {
 			return in.Namespace.Suspended(p.Pending, p.Waits, p.Name, text.Name(in.c.Name))
 		})},
-	// An upgrade of an installed operator is held if upgrades are not approved (threat O10).
+	// An upgrade of an installed operator is held if upgrades are not approved.
 	{Rule: verdict.Rule{ID: RuleUpgrade, Outcomes: verdict.Holds, Override: true, Edit: approveUpgrades,
 		Summary: "the plan upgrades an installed operator and the policy's upgradeApproval is None"},
 		progress: ByPolicy[planned]{Allows: heldUpgrade}},
@@ -118,11 +118,11 @@ var all = []rule{
 	{Rule: verdict.Rule{ID: "bundle/deprecated", Outcomes: verdict.Holds, Override: true, Edit: allowDeprecated,
 		Summary: "a ClusterServiceVersion of the plan, its channel or its package is deprecated, or not known not to be, and the policy's deprecated is Hold"},
 		progress: ByPolicy[planned]{Allows: heldDeprecated}},
-	// What another image of the catalog offers was not reviewed (threat O26).
+	// What another image of the catalog offers was not reviewed.
 	{Rule: verdict.Rule{ID: "bundle/catalog-digest", Outcomes: verdict.Holds, Override: true, Edit: acceptImage,
 		Summary: "the catalog of a ClusterServiceVersion of the plan runs an image that is not in the policy's catalog.accepted, or is not known, and its catalog.image is Hold"},
 		progress: ByPolicy[planned]{Allows: heldCatalogDigest}},
-	// What a catalog offers after a jump may be for another cluster, or a mistake (threat O28).
+	// What a catalog offers after a jump may be for another cluster, or a mistake.
 	{Rule: verdict.Rule{ID: "bundle/catalog-jump", Outcomes: verdict.Holds, Override: true, Edit: acceptImage,
 		Summary: "an image of that catalog changed too many packages, moved a channel backwards or is for another platform, is not accepted, and the policy's catalog.jump is Hold"},
 		progress: ByPolicy[planned]{Allows: heldCatalogJump}},
@@ -130,7 +130,7 @@ var all = []rule{
 	{Rule: verdict.Rule{ID: "bundle/minimum-age", Outcomes: verdict.Holds, Override: true,
 		Summary: "the catalog has offered a ClusterServiceVersion for less than the policy's minimumAge, or that is not recorded"},
 		progress: ByPolicy[planned]{Allows: heldAge}},
-	// What is approved outside of a maintenance window disturbs when no one expects it (R-AP-9).
+	// What is approved outside of a maintenance window disturbs when no one expects it.
 	{Rule: verdict.Rule{ID: RuleApprovalWindow, Outcomes: verdict.Holds, Override: true,
 		Summary: "no approval window of the policy is open, or one of its freezes is in force"},
 		progress: ByPolicy[planned]{Allows: func(in planned, p *operatorpolicy.Policy) verdict.Finding {

@@ -124,7 +124,7 @@ func SameProperty(a, b olm.Property) bool {
 }
 
 // attribute determines the package: by the bundle's olm.package property, else by the Subscription that moves to this
-// CSV. The name is never parsed (R-AP-5). A bundle that states two releases is not one of which anything is known.
+// CSV. The name is never parsed. A bundle that states two releases is not one of which anything is known.
 func (c *Bundle) attribute(ns *state.Namespace) {
 	claimed, disputed := ns.Claimed(c.Name)
 	switch {

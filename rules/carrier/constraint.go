@@ -130,8 +130,8 @@ func (c *Bundle) FirstSeen(n *state.Namespace) (seen time.Time, unknown string) 
 		return seen, "its catalog is not known, or sources disagree about it"
 	}
 	around, from := n.Facts(), c.Catalogs[0]
-	// The record is of what images offered, of which a catalog that OLM connects to elsewhere need not offer any
-	// (threats O68 and O69). It counts while pods are replaced.
+	// The record is of what images offered, of which a catalog that OLM connects to elsewhere need not offer any. It
+	// counts while pods are replaced.
 	source, exists := around.Catalogs[from]
 	if history, known := around.Histories[from]; known && (!exists || source.ServedImage() != "") {
 		if seen = history.FirstSeen(c.Package, c.Name); !seen.IsZero() {

@@ -177,12 +177,12 @@ func (d *document) constraint(e element) *Constraint {
 	return c
 }
 
-// isOLM reports whether a constraint is in OLM's syntax, not in the proposal's (R-CO-4).
+// isOLM reports whether a constraint is in OLM's syntax, not in the proposal's.
 func isOLM(value *node) bool {
 	return slices.ContainsFunc(value.keys, func(key string) bool { return slices.Contains(olmKeys, key) })
 }
 
-// written is a rule in CEL as it is written, in either form (R-CO-11). Its texts may be empty, where that means the
+// written is a rule in CEL as it is written, in either form. Its texts may be empty, where that means the
 // default.
 type written struct {
 	on, expression, message, messageExpression, action string
@@ -382,7 +382,7 @@ func (d *document) olmKeys(n *node, path string, depth int) {
 }
 
 // packageName replaces key name by packageName: OLM's manual prints name in the examples of compound constraints, and
-// OLM itself does not read it (R-CO-9).
+// OLM itself does not read it.
 func (d *document) packageName(n *node, path string) {
 	i := slices.Index(n.keys, "name")
 	if i < 0 || n.get("packageName") != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/opgate/opgate/olm"
 )
 
-// Property types with the Kubernetes version (R-CO-2), which OLM does not define.
+// Property types with the Kubernetes version, which OLM does not define.
 const (
 	typeK8s         = "olm.k8s"
 	typeK8sVersion  = "olm.k8sversion"

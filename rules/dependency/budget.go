@@ -13,7 +13,7 @@ import (
 )
 
 // The limits of what Opgate watches for Policies, so that their authors can exhaust neither its memory nor the share of
-// others (threat O23). A watch is on one kind in one namespace, for any number of Policies and objects, and takes about
+// others. A watch is on one kind in one namespace, for any number of Policies and objects, and takes about
 // 60 KiB; a dependency object takes about 1 KiB. Policies and PolicySets need no watch. Three Policies at their limit
 // fit into a namespace.
 const (

@@ -19,7 +19,7 @@ import (
 
 // AnnotationVerified is the mark of a Policy whose author's rights were verified: "<signature> [<kind>.<group>...]".
 // Admission sets and signs it with a key that only Opgate has, so that it cannot be forged, not even while Opgate is
-// down (threat O21). The kinds are those that the author may not get cluster-wide: dependencies on them are not
+// down. The kinds are those that the author may not get cluster-wide: dependencies on them are not
 // verified if the kind is cluster-scoped.
 const AnnotationVerified = "opgate.io/verified"
 

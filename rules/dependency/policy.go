@@ -68,7 +68,7 @@ type Template struct {
 	Suspendable   bool
 	IgnorePending bool
 	// Dependencies are those of the Policy and of the template, one per object, sorted. Templates share those of the
-	// Policy, which would take far more than the Policy otherwise (threat G35). They must not be modified.
+	// Policy, which would take far more than the Policy otherwise. They must not be modified.
 	Dependencies []*Dependency
 	// Fault is why the template cannot be applied until the Policy is edited; empty if it can.
 	Fault string

@@ -60,11 +60,11 @@ type Need struct {
 }
 
 // MaxQuestions bounds how many rights of a user are checked for one write: each is a request to the API server, so that
-// a user's writes must not cause many (threat O44). All are checked at the same time.
+// a user's writes must not cause many. All are checked at the same time.
 const MaxQuestions = 20
 
 // Needs returns what the author of a Policy needs rights to: the loop applies templates and reads their dependencies
-// with its own rights, which must not extend those of the author (threats O14 and O22). Unchanged parts were verified
+// with its own rights, which must not extend those of the author. Unchanged parts were verified
 // for their own author. A disabled Policy needs nothing until it is enabled. Before is the stored Policy if it has a
 // valid mark, else nil.
 func Needs(policy, before *policyv1.Policy, known Verification) []Need {

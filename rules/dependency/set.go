@@ -63,7 +63,7 @@ func (s *Set) Observed() Observed {
 }
 
 // MaxMembers bounds the members of a PolicySet, as its definition does. A set with more was stored under another
-// definition: the objects that depend on it wait, so that its author cannot exhaust the memory of Opgate (threat O40).
+// definition: the objects that depend on it wait, so that its author cannot exhaust the memory of Opgate.
 const MaxMembers = 1_000
 
 // ReadSet reads a PolicySet.

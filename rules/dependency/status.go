@@ -144,7 +144,7 @@ func (d details) take(name string) *policyv1.DetailsPerTemplate {
 // maxTemplates bounds the templates of a Policy, as its definition does.
 const maxTemplates = 500
 
-// TrimStatus removes what nothing reads of the status of a Policy, which may be as large as etcd accepts (threat G35).
+// TrimStatus removes what nothing reads of the status of a Policy, which may be as large as etcd accepts.
 // Differences are written, so what a hub wrote stays stored.
 func TrimStatus(status *policyv1.PolicyStatus) {
 	status.Placement, status.Status = nil, nil

@@ -57,7 +57,7 @@ func (t *Template) WasSuspended() bool { return t.Met != "" && t.Reported == uns
 
 // Suspending returns the Policy that suspends an OperatorPolicy or a Constraint, as namespace/name, and a sentence on
 // what it waits for; both are empty if none does. The Policy decides, by its templates and its status. Labels,
-// annotations and owner references of the object do not count, since others may remove them (threat O15).
+// annotations and owner references of the object do not count, since others may remove them.
 func (g *Graph) Suspending(object Ref) (policy, waits string) {
 	for _, m := range g.producersOf(object) {
 		p, t := m.policy, &m.policy.Templates[m.template]
@@ -128,7 +128,7 @@ func (in *TemplateInput) dependenciesAfter() string {
 // anyName is in place of the name in a reference to every object of a kind in a namespace.
 const anyName = "*"
 
-// Unreadable returns what a Policy that does not decode may suspend (threat G5): the objects of its templates and, if
+// Unreadable returns what a Policy that does not decode may suspend: the objects of its templates and, if
 // not all of these can be read, every OperatorPolicy of its namespace. A Constraint of a template that cannot be read
 // is in force as it is.
 func Unreadable(namespace, name string, raw []byte) *Policy {

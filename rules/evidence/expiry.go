@@ -8,7 +8,7 @@ import (
 	"github.com/opgate/opgate/olm"
 )
 
-// The annotations that end an override or a consent (R-AP-12): a time as in RFC 3339. Without one it does not end.
+// The annotations that end an override or a consent: a time as in RFC 3339. Without one it does not end.
 const (
 	OverrideExpiresAnnotation = "opgate.io/override-expires"
 	ConsentExpiresAnnotation  = "opgate.io/consent-expires"

@@ -10,7 +10,7 @@ import (
 	"github.com/opgate/opgate/rules/operatorpolicy"
 )
 
-// OverrideReasonAnnotation holds the reason of a break-glass approval (R-AP-6).
+// OverrideReasonAnnotation holds the reason of a break-glass approval.
 const OverrideReasonAnnotation = "opgate.io/override-reason"
 
 // OverrideReason returns the reason for an override that an object has; "" for none.

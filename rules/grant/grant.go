@@ -10,7 +10,7 @@ import (
 	"github.com/opgate/opgate/internal/text"
 )
 
-// Right is a right of Opgate's account that an installation may withhold (threat G25), as flag --right names it.
+// Right is a right of Opgate's account that an installation may withhold, as flag --right names it.
 type Right string
 
 // The rights.

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Age is spec.minimumAge with spec.urgent, prepared for judging (R-AP-11). The zero value holds nothing.
+// Age is spec.minimumAge with spec.urgent, prepared for judging. The zero value holds nothing.
 type Age struct {
 	// Least is how long a catalog has to have offered a version; 0 for any time.
 	Least time.Duration

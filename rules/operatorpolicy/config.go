@@ -16,7 +16,7 @@ type configField struct {
 	standard policyv1beta2.ComplianceConfigAction
 }
 
-// configFields lists them with their defaults (R-OP-13).
+// configFields lists them with their defaults.
 var configFields = []configField{
 	{"catalogSourceUnhealthy",
 		func(c *policyv1beta2.ComplianceConfig) *policyv1beta2.ComplianceConfigAction {

@@ -13,9 +13,9 @@ import (
 type Dialect string
 
 const (
-	// DialectInstallPlanApproval has subscription.installPlanApproval (R-CV-1).
+	// DialectInstallPlanApproval has subscription.installPlanApproval.
 	DialectInstallPlanApproval Dialect = "installPlanApproval"
-	// DialectUpgradeApproval has upgradeApproval (R-CV-2).
+	// DialectUpgradeApproval has upgradeApproval.
 	DialectUpgradeApproval Dialect = "upgradeApproval"
 )
 

@@ -45,7 +45,7 @@ type ExceptionSpec struct {
 	Expires string
 }
 
-// Exception is one that is prepared for judging (R-AP-10).
+// Exception is one that is prepared for judging.
 type Exception struct {
 	// index is the one in spec.exceptions.
 	index      int

@@ -7,7 +7,7 @@ import (
 )
 
 // JudgesPlans reports whether a policy has to judge every plan of its namespace, since any of them may bring the
-// package as a dependency (threat O52). It is known only once the policy is completed.
+// package as a dependency. It is known only once the policy is completed.
 func (p *Policy) JudgesPlans() bool {
 	_, manual := p.WantsManual()
 	return p.Enforced && !p.Incomplete && (p.Package != "" || p.AnyPackage) && manual

@@ -252,7 +252,7 @@ func (r *reader) operatorGroup(spec *policyv1beta2.OperatorPolicySpec) {
 	r.add(targetFaults(path, group)...)
 }
 
-// targetFaults checks that an OperatorGroup selects its target namespaces in one way only (R-OP-6).
+// targetFaults checks that an OperatorGroup selects its target namespaces in one way only.
 func targetFaults(path *field.Path, group *policyv1beta2.OperatorGroupTemplate) field.ErrorList {
 	type form struct {
 		path  *field.Path
@@ -284,7 +284,7 @@ func targetFaults(path *field.Path, group *policyv1beta2.OperatorGroupTemplate) 
 	return errs
 }
 
-// SeveralTargets returns the target namespaces of the OperatorGroup if there are several plain names (R-OP-16).
+// SeveralTargets returns the target namespaces of the OperatorGroup if there are several plain names.
 func SeveralTargets(op *policyv1beta2.OperatorPolicy) []string {
 	group := op.Spec.OperatorGroup
 	if group == nil {
@@ -351,7 +351,7 @@ func (r *reader) name(path *field.Path, s string, check func(string) []string) {
 	}
 }
 
-// notASCII returns a text about the first non-ASCII character, which may only look like the one in a name (threat O11).
+// notASCII returns a text about the first non-ASCII character, which may only look like the one in a name.
 func notASCII(s string) string {
 	for i, r := range s {
 		if r > '~' {

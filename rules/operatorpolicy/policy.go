@@ -27,8 +27,7 @@ type Policy struct {
 	// namespace, by spec.subscription.namespace. Either is empty if the policy does not set it in plain text; such a
 	// policy governs nothing, unless AnyPackage or AnyNamespace is set.
 	Package, TargetNamespace string
-	// AnyPackage and AnyNamespace are set if the package or the namespace cannot be read: all that it may be is held
-	// (threat G5).
+	// AnyPackage and AnyNamespace are set if the package or the namespace cannot be read: all that it may be is held.
 	AnyPackage, AnyNamespace bool
 	// Enforced policies refuse; the others only warn.
 	Enforced bool
@@ -60,7 +59,7 @@ type Policy struct {
 	// exceptions are those that can be read, in the order of the spec.
 	exceptions Exceptions
 
-	// Pending names the Policy, as namespace/name, that has suspended this one until its dependencies are met (R-DP-4);
+	// Pending names the Policy, as namespace/name, that has suspended this one until its dependencies are met;
 	// empty if none. While it is set, nothing that the policy governs is approved. Waits is a sentence on what is
 	// waited for; empty if that is not known.
 	Pending, Waits string
@@ -109,8 +108,8 @@ func (p *Policy) Widen(packages, namespaces bool) {
 	}
 }
 
-// MarkCompleted records that the policy needs nothing more of the cluster, and problems, full sentences, for which it holds
-// what it governs. It is called before the policy is used.
+// MarkCompleted records that the policy needs nothing more of the cluster, and problems, full sentences, for which it
+// holds what it governs. It is called before the policy is used.
 func (p *Policy) MarkCompleted(problems []string) {
 	p.Problems, p.Incomplete, p.IsCompleted = problems, false, true
 	p.hold(problems...)

@@ -86,7 +86,7 @@ func hasTemplate(value any) bool {
 // sentences, are why it could not be completed in part; while there are any, what it governs is held.
 //
 // A value that a template produced may be anything that was looked up. So one that is not valid is not kept: the field
-// is as it was written, and the error names the template in place of the value (threat O47).
+// is as it was written, and the error names the template in place of the value.
 func (p *Policy) Completed(completed *policyv1beta2.OperatorPolicy, problems, exceptable []string) *Policy {
 	// Once every template is resolved, what looks like one is text.
 	next := parse(completed, exceptable, len(problems) > 0 && TemplatesEnabled(completed))

@@ -17,8 +17,7 @@ import (
 // duplicates are removed. Source: the existing OperatorPolicy controller's interpretation of the field, which has no
 // digests.
 //
-// At most maxVersions+1 names are returned, so that a policy takes neither the time nor the memory of the process
-// (threats G33, G35).
+// At most maxVersions+1 names are returned, so that a policy takes neither the time nor the memory of the process.
 func SplitVersions(entries []string) []string {
 	names, _ := (&reader{templates: true}).list(specPath, entries)
 	return names
@@ -141,7 +140,7 @@ func (l *VersionList) plainNames() []string {
 }
 
 // Lists reports whether a name is listed for any contents. Names are compared byte by byte: a look-alike is another
-// name (threat O11).
+// name.
 func (l *VersionList) Lists(name string) bool {
 	_, listed := slices.BinarySearchFunc(l.byName, name,
 		func(i uint16, name string) int { return strings.Compare(l.Entries[i], name) })
@@ -173,7 +172,7 @@ func (p *Policy) MayBring(csv string) bool {
 	return len(p.Versions.Entries) == 0 || p.Versions.Lists(csv) || p.Versions.Binds(csv) || p.NamesStart(csv)
 }
 
-// NamesStart reports whether the policy's own startingCSV is this one; that version is always allowed (R-OP-8), but
+// NamesStart reports whether the policy's own startingCSV is this one; that version is always allowed, but
 // only with the contents that spec.versions binds it to, if it does. The Subscription's startingCSV never counts.
 func (p *Policy) NamesStart(csv string) bool {
 	return p.StartingCSV != "" && p.StartingCSV == csv

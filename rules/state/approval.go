@@ -8,7 +8,7 @@ import (
 )
 
 // Approval returns the installPlanApproval that a Subscription under a policy must have in the namespace, and why.
-// With Automatic OLM approves by itself, so it is right only if every version and every upgrade is allowed (R-OP-11).
+// With Automatic OLM approves by itself, so it is right only if every version and every upgrade is allowed.
 func (n *Namespace) Approval(p *operatorpolicy.Policy) (mode, because string) {
 	if because, manual := p.WantsManual(); manual {
 		return olm.ApprovalManual, because

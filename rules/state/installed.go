@@ -62,8 +62,8 @@ func InstalledBy(c *olm.CSV) (installed Installed, here bool) {
 // IsVirtual reports whether this is a virtual operator, by a label that only Opgate may write.
 func IsVirtual(c *olm.CSV) bool { return c.Metadata.Labels.VirtualOperator != "" }
 
-// PlanThatInstalled returns the completed plan that wrote a ClusterServiceVersion. Of several, one may be forged
-// (threat O49): then none is.
+// PlanThatInstalled returns the completed plan that wrote a ClusterServiceVersion. Of several, one may be forged: then
+// none is.
 func (n *Namespace) PlanThatInstalled(csv string) string {
 	found := ""
 	for _, plan := range n.Plans() {

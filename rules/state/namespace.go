@@ -110,8 +110,8 @@ func NewNamespace(name string, c NamespaceContents) *Namespace {
 }
 
 // installedIn merges what is installed according to ClusterServiceVersions and according to Subscriptions. Either
-// source is enough: deleting and recreating a Subscription does not make an upgrade look like a first installation
-// (threat O10), and neither does a CSV without properties.
+// source is enough: deleting and recreating a Subscription does not make an upgrade look like a first installation, and
+// neither does a CSV without properties.
 func installedIn(csvs []Installed, subscriptions []*olm.Subscription) []Installed {
 	installed := slices.Clone(csvs)
 	for _, s := range subscriptions {

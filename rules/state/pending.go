@@ -19,7 +19,7 @@ func (n *Namespace) WithDependencies(graph *dependency.Graph) *Namespace {
 	return &with
 }
 
-// Suspended returns a hold for a policy or Constraint that a Policy has suspended because of its dependencies (R-DP-4).
+// Suspended returns a hold for a policy or Constraint that a Policy has suspended because of its dependencies.
 // Pending is that Policy, as namespace/name, or any other value of the annotation; if it is empty nothing is held.
 // Waits is what is known without a graph.
 func (n *Namespace) Suspended(pending, waits, source, what string) verdict.Finding {

@@ -38,7 +38,7 @@ func RecordedNamespace(name string) (namespace string, ok bool) {
 }
 
 // InstallRecord is what OLM has installed in one namespace under a policy or a Constraint. The leader writes it where
-// tenants cannot: what they plant or delete in their own namespace is no evidence (threats O53, O54, O55).
+// tenants cannot: what they plant or delete in their own namespace is no evidence.
 type InstallRecord struct {
 	Namespace string `json:"namespace"`
 	// UID is that of the namespace: one that is created again under the name has no record.
@@ -133,8 +133,7 @@ func (n *Namespace) Recorded(csv string) *RecordedOperator {
 }
 
 // Planted reports whether a plan may be a tenant's, so that it is no evidence of what installed a
-// ClusterServiceVersion: it is older than the record, and what it claims was installed after the record began (threats
-// O19, O49).
+// ClusterServiceVersion: it is older than the record, and what it claims was installed after the record began.
 func (n *Namespace) Planted(plan *olm.InstallPlan, csv string) bool {
 	r := n.Recorded(csv)
 	return r != nil && !r.Adopted && plan.Metadata.CreationTimestamp < n.record.Since
@@ -160,8 +159,8 @@ func (n *Namespace) ReplacedBy(pkg, by string) (csv, ends string) {
 	return csv, ends
 }
 
-// deletedOf returns the recorded ClusterServiceVersion of a package of which none is installed any more, or "" (threat
-// O54). What only the status of a Subscription shows does not count as installed: tenants may write it.
+// deletedOf returns the recorded ClusterServiceVersion of a package of which none is installed any more, or "". What
+// only the status of a Subscription shows does not count as installed: tenants may write it.
 func (n *Namespace) deletedOf(pkg, except string) string {
 	if pkg == "" || slices.ContainsFunc(n.Installed(),
 		func(c Installed) bool { return c.Package == pkg && c.Spec != nil }) {

@@ -137,7 +137,7 @@ func bounded(parts []string, most int) string {
 	return Note(reasons, most)
 }
 
-// Redacted returns what a caller that is not proven to be the API server may learn (threat G20): the decision, its
+// Redacted returns what a caller that is not proven to be the API server may learn: the decision, its
 // rules and their fields. It omits policies, Constraints, other objects, rights of users, what would be accepted, and
 // every warning: all of these are derived from objects that the caller may not be allowed to read. Changes stay,
 // without their messages, since they are part of the object under review.

@@ -61,7 +61,7 @@ type Rule struct {
 	Outcomes Outcomes
 	// Summary is one sentence: when the rule applies.
 	Summary string
-	// Override reports whether a user with the verb override may set it aside (R-AP-6). That is so for rules on what a
+	// Override reports whether a user with the verb override may set it aside. That is so for rules on what a
 	// plan brings and an OperatorGroup changes, not for those that protect judged contents from changes.
 	Override bool
 	// SetsAside reports whether its warnings are refusals that a user with the verb override has set aside.

@@ -114,7 +114,7 @@ func (c *Change) Preview() string {
 const (
 	// MaxListed bounds the names that it lists.
 	MaxListed = 10
-	// MaxFaults bounds the faults collected from one list: more are not shown, and each takes kilobytes (threat G18).
+	// MaxFaults bounds the faults collected from one list: more are not shown, and each takes kilobytes.
 	MaxFaults = 100
 )
 
@@ -150,8 +150,9 @@ func (v *Verdict) Refusal() string {
 	return v.Object + ": " + strings.Join(parts, "; ")
 }
 
-// WarningTexts returns the admission warnings: those of changes first, then the others. They travel in a header, of which
-// clients decode what looks like an encoded word of RFC 2047: its beginning is escaped, so that nothing hidden is decoded.
+// WarningTexts returns the admission warnings: those of changes first, then the others. They travel in a header, of
+// which clients decode what looks like an encoded word of RFC 2047: its beginning is escaped, so that nothing hidden is
+// decoded.
 func (v *Verdict) WarningTexts() []string {
 	if len(v.Changes)+len(v.Warnings) == 0 {
 		return nil

@@ -316,7 +316,7 @@ func headOf(manifest []byte) (h head) {
 
 // installed returns what manifests replace: the ClusterServiceVersion of the package, what its plan brought along
 // with it, and the stored CustomResourceDefinitions of the same names. missing is why what it brought is not known.
-// Other stored objects are not read: who may write them could prepare there what the next version brings (threat O49).
+// Other stored objects are not read: who may write them could prepare there what the next version brings.
 func (r *reader) installed(ctx context.Context, replaces *state.Replacement, manifests []json.RawMessage) (
 	installed []json.RawMessage, missing string, err error) {
 	if replaces.From != "" {

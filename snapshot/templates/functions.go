@@ -24,7 +24,7 @@ const (
 var standard = sprig.TxtFuncMap()
 
 // checks are of functions that make more than a few bytes for each byte that they are given. They refuse before
-// anything is made (threat O46).
+// anything is made.
 var checks = map[string]func(args []any) error{
 	"repeat": func(args []any) error {
 		count, text := args[0].(int), args[1].(string)

@@ -18,7 +18,7 @@ import (
 const serviceAccount = "opgate-lookups"
 
 // lookups is the watcher of a session. Every lookup of a template passes it, and it finds nothing that templates must
-// not read (threat O43).
+// not read.
 type lookups struct {
 	client.DynamicWatcher
 	// reserved is Opgate's own namespace, in which nothing is found whatever the account may read; "" reserves none.
@@ -46,7 +46,7 @@ func (s *scope) literal() bool {
 }
 
 // permits fails if a policy's templates must not look up an object or, without a name, all of a kind. What its text
-// does not show was not verified, so that a lookup that was not understood is never made (threat O47).
+// does not show was not verified, so that a lookup that was not understood is never made.
 func (s *scope) permits(resource client.ScopedGVR, namespace, name string) error {
 	covered := func(l lookup.Lookup) bool { return l.Covers(resource.GroupResource(), namespace, name) }
 	switch {

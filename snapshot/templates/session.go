@@ -218,7 +218,7 @@ var rewritten = regexp.MustCompile(` \| opgate[A-Z][a-z]+( \d+)?`)
 
 // problem returns why a part does not resolve, without the marks of the rewritten template. An error of a function may
 // quote what it was given, so it is shown only where nothing was looked up, or where it is about a lookup that is
-// literal in the text of the policy (threat O47).
+// literal in the text of the policy.
 func (s *session) problem(p *part, err error) string {
 	var (
 		limit     limitError

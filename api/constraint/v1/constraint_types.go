@@ -10,7 +10,6 @@ import (
 
 // ConstraintSpec is what operators must satisfy, and what the cluster offers.
 // ---
-// Requirement R-CO-2.
 //
 // Unknown fields are kept, so that the webhook refuses them by name: a misspelt "constraints" that vanished
 // would be a restriction that silently does not exist. The limits of length count characters, which are never more than
@@ -195,7 +194,7 @@ type ConstraintOffer struct {
 // Constraint says what every operator must satisfy that comes to the cluster,
 // and what the cluster offers to operators.
 // ---
-// Requirement R-CO-1. The kind is that of the proposal's example, "Constraint", not the "constraint" of its
+// The kind is that of the proposal's example, "Constraint", not the "constraint" of its
 // definition: the two contradict each other.
 //
 // +kubebuilder:object:root=true

@@ -1,5 +1,5 @@
 // Package v1 holds the Constraint API as Opgate stores it: what every operator must satisfy that comes to the
-// cluster, and what the cluster offers to operators (R-CO-1).
+// cluster, and what the cluster offers to operators.
 //
 // The package has types and constants only. What the JSON in the two strings means is decided in package
 // rules/constraint; what the schema cannot say is validated by the admission webhook.

@@ -10,8 +10,6 @@ import (
 
 // Constraint says what every operator must satisfy that comes to the cluster,
 // and what the cluster offers to operators.
-// ---
-// Requirement R-CO-3.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

@@ -1,5 +1,5 @@
 // Package v1 holds the Policy API: objects that are applied together, and what has to be so before each of them
-// is applied (R-DP-1).
+// is applied.
 //
 // The package has types and constants only. What a dependency means and which template may be applied is decided
 // in package rules/dependency; what the schema cannot say is validated by the admission webhook.

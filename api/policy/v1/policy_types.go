@@ -23,7 +23,7 @@ const (
 
 // ComplianceState is the outcome for a policy or for one of its templates.
 // ---
-// Requirement R-DP-2 (Pending); the others are older.
+// Pending is an addition of the proposal; the others are older.
 type ComplianceState string
 
 // Values of ComplianceState.
@@ -35,14 +35,12 @@ const (
 )
 
 // PolicySpec is what the author of a policy asks for.
-// ---
-// Requirement R-DP-1.
 type PolicySpec struct {
 	// Whether the policy is switched off. A policy that is switched off has none
 	// of its templates applied: objects that it made are deleted.
 	// ---
 	// Always written, because the public API requires it; not required here, because the example of the
-	// proposal leaves it out (R-DP-5).
+	// proposal leaves it out.
 	//
 	// +kubebuilder:default=false
 	// +optional
@@ -98,7 +96,7 @@ type HubTemplateOptions struct {
 
 // PolicyDependency names an object and the state it has to be in.
 // ---
-// Requirement R-DP-3. The rule on namespaces is that of the public API. apiVersion is required there, but the
+// The rule on namespaces is that of the public API. apiVersion is required there, but the
 // example of the proposal leaves it out.
 //
 // +kubebuilder:validation:XValidation:rule="!(self.kind in ['ConfigurationPolicy', 'CertificatePolicy']) || !has(self.namespace) || self.namespace.size() == 0",message="must be empty for a ConfigurationPolicy or a CertificatePolicy, which is looked for in the namespace of the policy: leave it out",fieldPath=".namespace",reason=FieldValueInvalid
@@ -145,8 +143,6 @@ type PolicyDependency struct {
 }
 
 // PolicyTemplate is one object that a policy applies.
-// ---
-// Requirement R-DP-1.
 type PolicyTemplate struct {
 	// The object. A namespaced one is always made in the namespace of the policy.
 	// Required.
@@ -175,8 +171,6 @@ type PolicyTemplate struct {
 
 // Policy holds objects that are applied together, each as soon as what it
 // depends on is in the wanted state, and reports on them.
-// ---
-// Requirement R-DP-1.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:storageversion

@@ -156,8 +156,6 @@ type OperatorPolicySpec struct {
 // ComplianceConfig says which findings make a policy NonCompliant. Each field
 // is Compliant (the finding is reported and the policy stays Compliant) or
 // NonCompliant (it makes the policy NonCompliant).
-// ---
-// Requirement R-OP-13.
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 type ComplianceConfig struct {
@@ -270,7 +268,6 @@ type SubscriptionTemplate struct {
 // its installation and health.
 // ---
 // Served for documents of the first releases; v1beta2 is what is stored.
-// Requirement R-OP-1.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

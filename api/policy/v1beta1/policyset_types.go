@@ -101,7 +101,7 @@ type PolicySetStatusPlacement struct {
 // PolicySet is a group of policies of one namespace, with one outcome for all
 // of them.
 // ---
-// Requirement R-DP-2, and the public PolicySet API.
+// It is the PolicySet of the public API, and may be Pending.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:storageversion

@@ -13,7 +13,7 @@ func (s *OperatorPolicySpec) IsMustNotHave() bool {
 	return s.ComplianceType == MustNotHave
 }
 
-// EffectiveUpgradeApproval is UpgradeApproval with the older spelling Never read as None (R-OP-9).
+// EffectiveUpgradeApproval is UpgradeApproval with the older spelling Never read as None.
 func (s *OperatorPolicySpec) EffectiveUpgradeApproval() UpgradeApproval {
 	if s.UpgradeApproval == UpgradeApprovalNever {
 		return UpgradeApprovalNone

@@ -1,8 +1,6 @@
 package v1beta2
 
 // ComplianceConfigAction says what a finding does to the policy's compliance.
-// ---
-// Requirement R-OP-13.
 // +kubebuilder:validation:Enum=Compliant;NonCompliant
 type ComplianceConfigAction string
 
@@ -13,8 +11,6 @@ const (
 )
 
 // StatusConfigAction is the earlier form of ComplianceConfigAction.
-// ---
-// Requirement R-OP-15.
 // +kubebuilder:validation:Enum=StatusMessageOnly;Condition;Compliant;NonCompliant
 type StatusConfigAction string
 
@@ -30,7 +26,7 @@ const (
 // is Compliant (the finding is reported and the policy stays Compliant) or
 // NonCompliant (it makes the policy NonCompliant).
 // ---
-// Requirement R-OP-13. The schema has no defaults here: a default would hide whether the author wrote the field,
+// The schema has no defaults here: a default would hide whether the author wrote the field,
 // and statusConfig counts only where they did not. The mutating webhook fills in what is missing.
 //
 // +kubebuilder:pruning:PreserveUnknownFields
@@ -60,8 +56,6 @@ type ComplianceConfig struct {
 	// Compliant (for ten minutes, unless it fails) or NonCompliant. Filled in when
 	// the policy is written: from statusConfig.upgradesProgressing if that is set,
 	// else Compliant.
-	// ---
-	// Requirement R-OP-14.
 	//
 	// +optional
 	UpgradesProgressing ComplianceConfigAction `json:"upgradesProgressing,omitempty"`
@@ -82,8 +76,6 @@ type ComplianceConfig struct {
 }
 
 // StatusConfig is the earlier form of ComplianceConfig.
-// ---
-// Requirement R-OP-15.
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 type StatusConfig struct {

@@ -2,8 +2,6 @@ package v1beta2
 
 // RemovalAction says what happens to one kind of object when an operator is
 // removed.
-// ---
-// Requirement R-OP-12.
 type RemovalAction string
 
 // Values of RemovalAction.
@@ -16,8 +14,6 @@ const (
 
 // RemovalBehavior says, for each kind of object, whether it goes when an
 // operator is removed.
-// ---
-// Requirement R-OP-12.
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 type RemovalBehavior struct {

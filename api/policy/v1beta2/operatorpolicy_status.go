@@ -5,8 +5,6 @@ import (
 )
 
 // ComplianceState is the outcome for a policy or for one object it looked at.
-// ---
-// Requirement R-ST-1.
 type ComplianceState string
 
 // Values of ComplianceState.
@@ -24,8 +22,6 @@ const (
 
 // OperatorPolicyStatus is what was observed when the policy was last
 // evaluated.
-// ---
-// Requirement R-ST-1.
 type OperatorPolicyStatus struct {
 	// The overall outcome: Compliant, NonCompliant, Pending (the policy waits for
 	// something it depends on) or Terminating (the policy is being deleted).
@@ -107,8 +103,6 @@ type OperatorPolicyStatus struct {
 }
 
 // RelatedObject is an object that a policy looked at, and what it found.
-// ---
-// Requirement R-ST-2.
 type RelatedObject struct {
 	// The object. Its name is "-" if no particular object was meant.
 	//

@@ -8,7 +8,7 @@ import (
 // namespace. Fields that are not listed are refused when the policy is
 // written.
 // ---
-// Requirement R-OP-5; the fields of an OLM OperatorGroup's spec stand beside the
+// The fields of an OLM OperatorGroup's spec stand beside the
 // design's own target. Unknown fields are kept in storage, because pruning them would leave the webhook
 // nothing to refuse. Fields of type JSON may hold the text of a template where an object or list is meant.
 //
@@ -69,8 +69,6 @@ type OperatorGroupTemplate struct {
 
 // OperatorGroupTarget names the namespaces that an operator watches. One of
 // the two fields may be set.
-// ---
-// Requirement R-OP-6.
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 type OperatorGroupTarget struct {
@@ -90,7 +88,7 @@ type OperatorGroupTarget struct {
 // SubscriptionTemplate describes the OLM Subscription of the operator. Fields
 // that are not listed are refused when the policy is written.
 // ---
-// Requirement R-OP-7. Unknown fields are kept in storage, because pruning them
+// Unknown fields are kept in storage, because pruning them
 // would leave the webhook nothing to refuse.
 //
 // +kubebuilder:pruning:PreserveUnknownFields

@@ -8,8 +8,6 @@ import (
 // controller-gen leaves it out of the CRD.
 
 // RemediationAction says whether a policy acts or only reports.
-// ---
-// Requirement R-OP-2.
 type RemediationAction string
 
 // Values of RemediationAction. The capitalised spellings mean the same.
@@ -21,8 +19,6 @@ const (
 )
 
 // Severity is a label for reports; it changes no decision.
-// ---
-// Requirement R-OP-3.
 type Severity string
 
 // Values of Severity. The capitalised spellings mean the same.
@@ -38,8 +34,6 @@ const (
 )
 
 // ComplianceType says whether the operator has to be present, may be present, or has to be absent.
-// ---
-// Requirement R-OP-4.
 type ComplianceType string
 
 // Values of ComplianceType.
@@ -50,8 +44,6 @@ const (
 )
 
 // UpgradeApproval says whether upgrades of an installed operator are approved.
-// ---
-// Requirement R-OP-9.
 type UpgradeApproval string
 
 // Values of UpgradeApproval. Read it through
@@ -74,7 +66,7 @@ const (
 
 // OperatorPolicySpec is what the author of a policy asks for.
 // ---
-// Requirement R-OP-1. Unknown fields are kept in storage here and in the structures below:
+// Unknown fields are kept in storage here and in the structures below:
 // pruning a misspelt "version" would leave a policy that allows every version, and the webhook nothing to refuse.
 //
 // +kubebuilder:pruning:PreserveUnknownFields
@@ -391,7 +383,7 @@ type OperatorPolicySpec struct {
 	// finding is reported and the policy stays Compliant. NonCompliant is read as
 	// NonCompliant.
 	// ---
-	// Requirement R-OP-15. A pointer, because absent and empty differ to
+	// A pointer, because absent and empty differ to
 	// conversion, which has to give back what was written.
 	//
 	// +optional
@@ -401,8 +393,6 @@ type OperatorPolicySpec struct {
 // OperatorPolicy says whether and in which versions an operator may be
 // installed in a namespace by the Operator Lifecycle Manager, and reports on
 // its installation and health.
-// ---
-// Requirement R-OP-1.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:storageversion

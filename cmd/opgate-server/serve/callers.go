@@ -16,7 +16,7 @@ import (
 	"github.com/opgate/opgate/certs"
 )
 
-// callers distinguishes the API server from other clients that reach the port of the webhooks (threat G20): by a client
+// callers distinguishes the API server from other clients that reach the port of the webhooks: by a client
 // certificate, where an administrator has configured one, else by the token in the path that it calls.
 type callers struct {
 	tokens *certs.Callers // nil with client certificates

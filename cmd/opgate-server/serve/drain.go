@@ -21,10 +21,10 @@ const (
 	fenceTimeout = time.Second
 )
 
-// drain returns a context that ends once the process has to stop and the API server does not use it any more
-// (threat G23): no connection is open, and none was accepted for delay. Readiness fails from the start, but only the
-// API server's connections show when it has observed that: as long as new ones arrive, it has not. A connection
-// that is open may have a review on its way. All of that takes at most delay and timeout together.
+// drain returns a context that ends once the process has to stop and the API server does not use it any more: no
+// connection is open, and none was accepted for delay. Readiness fails from the start, but only the API server's
+// connections show when it has observed that: as long as new ones arrive, it has not. A connection that is open may
+// have a review on its way. All of that takes at most delay and timeout together.
 func (s *webhookServer) drain(
 	shutdownContext context.Context, delay, timeout time.Duration, log logr.Logger,
 ) context.Context {

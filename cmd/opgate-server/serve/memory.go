@@ -21,7 +21,7 @@ const (
 
 // ballast is never read or written, so it is memory for the collector and none for the kernel: gcPercent of it is
 // gcGrowth. A percentage that is set anew after each collection would do the same at rest, and let the heap of a small
-// process triple while many large requests arrive at once, before it is set again (threat G18).
+// process triple while many large requests arrive at once, before it is set again.
 var ballast []byte //nolint:unused // that is its use
 
 // limitMemory sets how often the runtime collects, unless GOGC does, and its soft memory limit, so that it collects

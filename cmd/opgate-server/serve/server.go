@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// These bound the resources that a client can keep busy (threat G20). API servers close an idle connection after 90
+	// These bound the resources that a client can keep busy. API servers close an idle connection after 90
 	// seconds; the server must not be first, since a review may be on its way then. Bodies of reviews have deadlines of
 	// their own, in package inflight; readTimeout is for what is sent elsewhere, writeTimeout for answers that are not
 	// read.

@@ -17,8 +17,7 @@ import (
 // maxCatalogFile is the size in bytes above which a file of a catalog is not read. The largest in use have 200 MiB.
 const maxCatalogFile = 1 << 30
 
-// catalogFiles are the files of a catalog: regular ones, in which the aliases of no YAML document stand for too much
-// (threat G36).
+// catalogFiles are the files of a catalog: regular ones, in which the aliases of no YAML document stand for too much.
 type catalogFiles struct{ fs.FS }
 
 // Open opens a file that has been checked, or a directory.

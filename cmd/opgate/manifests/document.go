@@ -30,7 +30,7 @@ type document struct {
 }
 
 // documentsOf reads the documents of an input, as kubectl would take them, but refuses keys that stand
-// twice, of which some decoders take the first and some the last (threat G19).
+// twice, of which some decoders take the first and some the last.
 func documentsOf(name string, data []byte) (documents []document, problems []Problem) {
 	before := 0 // documents that stood as JSON values beside each other, without a marker
 	for _, c := range split(data) {
@@ -153,7 +153,7 @@ func yamlValue(c chunk, at Place) (r reading) {
 	if r.problems = t.repeated(at); len(r.problems) > 0 {
 		return r
 	}
-	// A long text with many aliases is short as well (threat G36).
+	// A long text with many aliases is short as well.
 	if err := yamlsize.CheckAliases(c.text, MaxInput); errors.Is(err, yamlsize.ErrTooLarge) {
 		return refuse(1, err.Error())
 	}

@@ -24,7 +24,7 @@ import (
 const MaxInput = 64 << 20
 
 // maxInputs bounds the size of all inputs together, which are in memory at once: a repository holds many files of
-// blanks in few bytes (threat G36).
+// blanks in few bytes.
 const maxInputs = 512 << 20
 
 // Options select what is read, and how.

@@ -198,7 +198,7 @@ var (
 	cloneFields = []string{"resources", "bases", "components", "generators", "transformers", "validators"}
 )
 
-// isField reports whether a name is that of a field as kustomize decodes it, in any case (threat G19).
+// isField reports whether a name is that of a field as kustomize decodes it, in any case.
 func isField(fields []string, name string) bool {
 	return slices.ContainsFunc(fields, func(field string) bool { return strings.EqualFold(field, name) })
 }

@@ -106,7 +106,7 @@ type origin struct {
 	again  bool
 }
 
-// maxLists bounds the lists in lists: each is decoded once for each list around it (threat G36). kubectl writes no list
+// maxLists bounds the lists in lists: each is decoded once for each list around it. kubectl writes no list
 // in a list.
 const maxLists = 8
 

@@ -34,7 +34,7 @@ func (e *evaluation) catalogSource() Finding {
 	case live == nil:
 		f.Reason, f.Message = "CatalogSourcesNotFound", "CatalogSource "+name+" was not found"
 	case live.Status.Connection.State == "":
-		// Nothing was observed of it yet. Tools would ignore another condition type (R-ST-8).
+		// Nothing was observed of it yet. Tools would ignore another condition type.
 		f.Reason, f.Message, reason = "LastObservedUnknown", "CatalogSource "+
 			name+" was found but its state is not known yet", relatedUnknownState
 	case !live.Healthy():
@@ -104,7 +104,7 @@ func CatalogRecovered(s *olm.Subscription, catalogs []olm.Catalog, get func(olm.
 
 // deprecations reports whether the catalog deprecates the package, the channel or the installed version, in
 // this order; the first one is named. There is no finding if the catalog is not known, unless the
-// policy depends on it: then it is NonCompliant for that reason (R-ST-10).
+// policy depends on it: then it is NonCompliant for that reason.
 func (e *evaluation) deprecations() []Finding {
 	f := Finding{Type: TypeNoDeprecations, Status: metav1.ConditionFalse}
 	if e.manifest == nil {

@@ -117,7 +117,7 @@ func validated() Finding {
 }
 
 // invalid describes a policy that is not valid. No object is evaluated, since the policy does not say
-// reliably which, and nothing is written (R-LP-1).
+// reliably which, and nothing is written.
 func (e *evaluation) invalid(problems []string) Outcome {
 	out := Outcome{InstalledVersion: e.installedVersion()}
 	unknown := func(conditionType string) Finding {
@@ -217,7 +217,7 @@ func (e *evaluation) operatorNamespace() (Finding, []Action) {
 	}}
 }
 
-// notCreated says why something missing is not created (R-ST-3).
+// notCreated says why something missing is not created.
 const notCreated = " and will not be created, because the policy is not enforced"
 
 // nothing returns the related objects of a kind without matching objects.

@@ -18,7 +18,7 @@ import (
 //
 // Its catalog and version are those of the original: an operator from a catalog that the policy does not name does not
 // count, and neither does, if the policy has a Subscription of its own, a version that it does not allow.
-// Otherwise a user who may install operators in one namespace decides for all others (threat O18).
+// Otherwise a user who may install operators in one namespace decides for all others.
 func (e *evaluation) existingInstallation() *Installed {
 	if e.wanted.group.targeted() || e.csv != nil && e.csv.Status.Phase == phaseSucceeded {
 		return nil
@@ -134,7 +134,7 @@ func (e *evaluation) existing(csv *Installed) Outcome {
 }
 
 // withdraw removes what this policy created for its own installation: its Subscription and, if no other
-// Subscription exists in the namespace, the OperatorGroup that it generated (R-LP-10). Objects of others are retained.
+// Subscription exists in the namespace, the OperatorGroup that it generated. Objects of others are retained.
 func (e *evaluation) withdraw(message string) []Action {
 	var actions []Action
 	remaining := 0

@@ -24,7 +24,7 @@ var acted = regexp.MustCompile(` was (created|updated|deleted|linked again)\b`)
 
 // nextHistory returns the history, newest first, with a message that is reported now, cut to most entries. Kept are the
 // first message after every change of compliance, the last one before it, what was done for the policy, and all that
-// stood long enough to be read; the newest entry always has the present message (R-ST-15). Most is 10 if it is less
+// stood long enough to be read; the newest entry always has the present message. Most is 10 if it is less
 // than 1.
 func nextHistory(
 	history []policyv1beta2.HistoryEvent, message string, now time.Time, most int,

@@ -21,7 +21,7 @@ const (
 	reasonRequiresApproval = "InstallPlanRequiresApproval"
 )
 
-// plan returns the relevant InstallPlan of the Subscription: the one that the Subscription refers to (R-AP-1),
+// plan returns the relevant InstallPlan of the Subscription: the one that the Subscription refers to,
 // else the newest for its version. gone is the name of a plan that is referred to and does not exist.
 func (e *evaluation) plan() (plan *olm.InstallPlan, gone string) {
 	sub := e.subscription
@@ -81,7 +81,7 @@ func (e *evaluation) installPlan() Finding {
 		f.Status, f.Reason, f.Message = e.pending(plan)
 		state = compliantIf(f.Status == metav1.ConditionTrue)
 	case olm.PhaseInstalling:
-		// An installation in progress is not a fault of the operator (R-ST-13); what is missing meanwhile counts
+		// An installation in progress is not a fault of the operator; what is missing meanwhile counts
 		// elsewhere. Except a step that the account of the OperatorGroup may not do: OLM repeats it without end.
 		tolerated := e.config.UpgradesProgressing == policyv1beta2.ConfigCompliant &&
 			!strings.Contains(plan.Status.Message, " is forbidden: ")
@@ -90,7 +90,7 @@ func (e *evaluation) installPlan() Finding {
 			olmError(plan)
 	case olm.PhaseFailed:
 		f.Reason, f.Message = reasonNothingToPass, noneRequiringApproval
-		if e.failed(plan) { // R-ST-12
+		if e.failed(plan) {
 			f.Status, f.Reason, f.Message = metav1.ConditionFalse, "InstallPlanFailed",
 				"the InstallPlan "+planName(plan)+" has failed"+olmError(plan)
 		}
@@ -141,7 +141,7 @@ func (e *evaluation) pending(plan *olm.InstallPlan) (metav1.ConditionStatus, str
 			" was approved"
 	}
 	// complianceConfig is about upgrades. While nothing is installed, the operator is missing, which only an allow-list
-	// permits (R-OP-13).
+	// permits.
 	what, tolerated := "An installation of ", e.Policy.Spec.ComplianceType == policyv1beta2.MayHave
 	if sub.Status.InstalledCSV != "" {
 		what, tolerated = "An upgrade to ", e.config.UpgradesAvailable == policyv1beta2.ConfigCompliant

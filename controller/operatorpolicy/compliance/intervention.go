@@ -21,7 +21,7 @@ const reasonUnsatisfiable = "ConstraintsNotSatisfiable"
 
 // unresolved returns the finding on a Subscription that OLM cannot resolve, nil if it can. OLM writes
 // the failure of one Subscription to every other in the namespace; one that the constraints do not mention
-// is healthy (R-ST-14).
+// is healthy.
 func (e *evaluation) unresolved() *Finding {
 	sub := e.subscription
 	c := sub.Condition(TypeResolutionFailed)
@@ -125,11 +125,11 @@ func (e *evaluation) lost() *Installed {
 	return unclear
 }
 
-// stuck reports whether OLM needs an intervention. An informing policy does not intervene (R-LP-4).
+// stuck reports whether OLM needs an intervention. An informing policy does not intervene.
 func (e *evaluation) stuck() bool { return e.enforced && e.lost() != nil }
 
 // intervention returns the time of the intervention, and the duration until then. The time is not changed
-// once it is set, and stays due as long as the Subscription is stuck (R-LP-9).
+// once it is set, and stays due as long as the Subscription is stuck.
 func (e *evaluation) intervention() (*metav1.Time, time.Duration) {
 	at := e.Policy.Status.SubscriptionInterventionTime
 	if at == nil || at.Sub(e.Now) > interventionDelay {

@@ -55,7 +55,7 @@ var aggregatedTypes = []aggregated{
 }
 
 // aggregate summarizes the conditions: the outcome, and the message, which begins with it. What makes the policy
-// NonCompliant comes before all else, and in both parts the most recent change first (R-ST-4).
+// NonCompliant comes before all else, and in both parts the most recent change first.
 func aggregate(
 	spec *policyv1beta2.OperatorPolicySpec, conditions []metav1.Condition,
 ) (policyv1beta2.ComplianceState, string) {
@@ -114,7 +114,7 @@ type Event struct {
 	Time time.Time
 }
 
-// eventType depends on the text of the message, which may differ from the policy's state by then (R-ST-9).
+// eventType depends on the text of the message, which may differ from the policy's state by then.
 func eventType(message string) string {
 	if strings.HasPrefix(message, string(policyv1beta2.Compliant)+";") {
 		return corev1.EventTypeNormal

@@ -13,7 +13,7 @@ import (
 	"github.com/opgate/opgate/olm"
 )
 
-// The conditions of Subscriptions that the status of a policy repeats (R-ST-16). They inform: compliance follows from
+// The conditions of Subscriptions that the status of a policy repeats. They inform: compliance follows from
 // the conditions on the same subjects. CatalogSourcesUnhealthy is not repeated: the policy has its own condition of
 // that name, on its own catalog and on those that keep OLM from resolving.
 const (

@@ -18,7 +18,7 @@ import (
 // if OLM could not install the operator with it.
 //
 // A group that is not usable only prevents the creation of a Subscription: the policy still governs an
-// operator that is installed, and its plans are still approved (R-LP-8).
+// operator that is installed, and its plans are still approved.
 func (e *evaluation) operatorGroup() (f Finding, actions []Action, usable bool) {
 	switch groups := e.OperatorGroups; {
 	case len(groups) == 0:
@@ -63,7 +63,7 @@ func (e *evaluation) presentGroup(group *olm.OperatorGroup) (Finding, []Action, 
 			return e.differentGroup(group, live, differing)
 		}
 	}
-	// An existing OperatorGroup counts only if the operator can use it (R-OP-5).
+	// An existing OperatorGroup counts only if the operator can use it.
 	if problem := e.unsupported(&group.Metadata, live); problem != "" {
 		if spec, _ := e.defaultGroup(); len(spec) > 0 && e.madeTooEarly(group, live) {
 			return e.differentGroup(group, live, differences(live, spec, "spec"))
@@ -162,7 +162,7 @@ const serviceAccountName = "serviceAccountName"
 
 // recordedGroup returns the spec of the group that was deleted beside what is installed, nil if none is recorded. A
 // user who may delete groups must not make Opgate create one for more namespaces, or without the account that OLM
-// installs as (threat O55).
+// installs as.
 func (e *evaluation) recordedGroup() (spec map[string]any) {
 	record := e.Namespace.Record()
 	if record == nil || record.Group == nil {

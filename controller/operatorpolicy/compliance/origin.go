@@ -10,7 +10,7 @@ import (
 
 // Origin is the namespace that a copy of a ClusterServiceVersion names as its source. The label with its name is no
 // evidence: a user who may write ClusterServiceVersions in one namespace can set it, or make OLM set it on
-// copies in every other namespace (threat O18).
+// copies in every other namespace.
 type Origin struct {
 	// CSV is the original: it has the copy's name and is not a copy itself.
 	CSV *Installed

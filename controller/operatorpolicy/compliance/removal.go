@@ -19,7 +19,7 @@ const recordTime = time.Second
 // kind by kind: Subscription, ClusterServiceVersion, InstallPlans, CustomResourceDefinitions and
 // OperatorGroup. A kind is only deleted when the kind before it is gone or retained: deleting a group or a
 // definition while the operator runs would break it half-way, and one deleted while a finalizer
-// blocks the deletion of the Subscription would be created again (R-RM-2).
+// blocks the deletion of the Subscription would be created again.
 func removal(in *Input) Outcome {
 	s := newScope(in)
 	behavior := &in.Policy.Spec.RemovalBehavior
@@ -106,7 +106,7 @@ func (s *scope) denied(items []item) []item {
 }
 
 // plansKept is the finding on InstallPlans that are retained, which is the default. It does not depend on the
-// Subscription: the plans outlive it (R-RM-3). Related are only the first of them, since a namespace may have any
+// Subscription: the plans outlive it. Related are only the first of them, since a namespace may have any
 // number.
 func (s *scope) plansKept(plans []item) Finding {
 	f := s.none(TypeInstallPlan)

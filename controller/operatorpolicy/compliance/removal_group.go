@@ -37,7 +37,7 @@ func (s *scope) groups() []*olm.OperatorGroup {
 }
 
 // policysGroup reports whether a group is the one that the policy names, or was generated for the namespace, or was
-// created by the policy, which may have named it before and need not do so to remove the operator (R-RM-3).
+// created by the policy, which may have named it before and need not do so to remove the operator.
 func (s *scope) policysGroup(g *olm.OperatorGroup) bool {
 	if s.createdByPolicy(kindOperatorGroup, &g.Metadata) {
 		return true

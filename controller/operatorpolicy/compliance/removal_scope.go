@@ -74,7 +74,7 @@ func (s *scope) ours(c *Installed) bool {
 }
 
 // means reports whether the policy selects a Subscription: by its catalog and, if the policy restricts
-// versions, by its installed version (R-RM-1).
+// versions, by its installed version.
 func (s *scope) means(sub *olm.Subscription) bool {
 	if !s.byVersion {
 		match, _ := bundle.Forbids(s.Rules, "", "", sub.Catalog(), s.Now)
@@ -174,7 +174,7 @@ func (s *scope) judgeCSVs() []item {
 
 // judgeCRDs retains what others may need: deleting a definition deletes all objects of its kind, in the whole cluster.
 // OLM's label alone is no evidence that it is the operator's: OLM also sets it on existing definitions that an operator
-// lists as owned (threat O19).
+// lists as owned.
 func (s *scope) judgeCRDs() []item {
 	keep := cmp.Or(keptIf(s.Policy.Spec.RemovalBehavior.CustomResourceDefinitions != policyv1beta2.RemovalDelete,
 		"customResourceDefinitions"),

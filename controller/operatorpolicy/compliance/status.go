@@ -20,7 +20,7 @@ const (
 
 // Finish returns the status of the policy after an evaluation, and the event to report, or nil. The findings
 // of the outcome are those after its actions. It is idempotent: for its own result it returns the
-// same status and no event (R-ST-5). The history has at most historyMost entries, 10 if that is less
+// same status and no event. The history has at most historyMost entries, 10 if that is less
 // than 1.
 func Finish(in *Input, out Outcome, historyMost int) (policyv1beta2.OperatorPolicyStatus, *Event) {
 	previous := &in.Policy.Status
@@ -59,7 +59,7 @@ func Finish(in *Input, out Outcome, historyMost int) (policyv1beta2.OperatorPoli
 }
 
 // nextConditions returns the findings as conditions, and nothing else: a condition without a finding
-// would be outdated (R-ST-8).
+// would be outdated.
 func nextConditions(previous []metav1.Condition, findings []Finding, now metav1.Time) []metav1.Condition {
 	next := make([]metav1.Condition, 0, len(findings)+1)
 	for _, f := range findings {

@@ -169,7 +169,7 @@ func (e *evaluation) missingSubscription(groupUsable bool) (Finding, []Action) {
 	}
 	return f, []Action{{
 		Verb: Create,
-		// The marks are set on creation; added later they would count as a change of the Subscription (R-LP-5).
+		// The marks are set on creation; added later they would count as a change of the Subscription.
 		Object: map[string]any{"apiVersion": olm.V1alpha1.String(), "kind": kindSubscription,
 			"metadata": map[string]any{"name": o.Name, "namespace": o.Namespace,
 				"labels": map[string]any{managedMark: ""},
@@ -183,7 +183,7 @@ func (e *evaluation) missingSubscription(groupUsable bool) (Finding, []Action) {
 }
 
 // completed returns the spec of the Subscription with the defaults of the package for fields that the policy omits;
-// open says what cannot be determined. The catalog is read only for missing fields (R-LP-6).
+// open says what cannot be determined. The catalog is read only for missing fields.
 func (e *evaluation) completed() (spec map[string]any, open string) {
 	spec = maps.Clone(e.wanted.subscription)
 	var missing []string

@@ -10,7 +10,7 @@ import (
 	"github.com/opgate/opgate/rules/dependency"
 )
 
-// suspended modifies an outcome while the dependencies of the policy's Policy are not met (R-DP-4): findings are
+// suspended modifies an outcome while the dependencies of the policy's Policy are not met: findings are
 // reported, and nothing is created, changed or removed. Subscriptions that the policy manages are switched to manual
 // approval, since an Automatic one would make OLM write plans that are refused.
 func (e *evaluation) suspended(out Outcome) Outcome {

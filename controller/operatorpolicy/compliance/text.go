@@ -56,7 +56,7 @@ const foreignText = 1000
 var validReason = regexp.MustCompile(`^[A-Za-z]([A-Za-z0-9_,:]{0,254}[A-Za-z0-9_])?$`)
 
 // reasonOr returns the first of some words that is a valid reason of a condition: the API server refuses the
-// whole status for one that is empty or has other characters (R-ST-6).
+// whole status for one that is empty or has other characters.
 func reasonOr(words ...string) string {
 	for _, word := range words {
 		if validReason.MatchString(word) {

@@ -65,7 +65,7 @@ func (in *Input) wanted() (*wanted, []string) {
 		w.group = &wantedGroup{name: group.Name, spec: map[string]any{}}
 		targets := read[[]string](&r, "spec.operatorGroup.targetNamespaces", group.TargetNamespaces)
 		selector := read[map[string]any](&r, "spec.operatorGroup.selector", group.Selector)
-		// the proposal's spelling of the two (R-OP-6); a policy that uses both is not valid
+		// the proposal's spelling of the two; a policy that uses both is not valid
 		if t := group.Target; t != nil {
 			targets = append(targets, read[[]string](&r, "spec.operatorGroup.target.namespaces", t.Namespaces)...)
 			if selector == nil {

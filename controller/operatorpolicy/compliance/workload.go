@@ -33,7 +33,7 @@ func (e *evaluation) crds() Finding {
 }
 
 // deployments reports whether the Deployments of the ClusterServiceVersion are available. A missing one counts
-// as unavailable (R-ST-11).
+// as unavailable.
 func (e *evaluation) deployments() Finding {
 	f := Finding{Type: TypeDeployment, Status: metav1.ConditionTrue, Reason: reasonNoDeployments}
 	switch {

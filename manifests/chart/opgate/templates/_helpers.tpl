@@ -139,7 +139,7 @@ cert-manager.io/inject-ca-from: {{ .Release.Namespace }}/opgate-webhook
 
 {{/*
 The account of OLM, as YAML: identity, account (its name) and namespaceUID. It is looked up once for each rendering. There is no
-default: an account that does not exist on this cluster is for any user who creates its namespace (threat O16).
+default: an account that does not exist on this cluster is for any user who creates its namespace.
 */}}
 {{- define "opgate.olm" -}}
 {{- if not (hasKey .Values.olm "found") }}
@@ -188,7 +188,7 @@ default: an account that does not exist on this cluster is for any user who crea
 {{- dig "spec" "template" "spec" "serviceAccountName" "" (lookup "apps/v1" "Deployment" . "olm-operator") }}
 {{- end }}
 
-{{/* Excluded namespaces, by the name, which is immutable (threat G12); Opgate's own is always one (threat G15). */}}
+{{/* Excluded namespaces, by the name, which is immutable; Opgate's own is always one. */}}
 {{- define "opgate.namespaceSelector" -}}
 matchExpressions:
   - {key: kubernetes.io/metadata.name, operator: NotIn, values: {{ concat (list .Release.Namespace) .Values.policy.excludedNamespaces | uniq | toJson }}}
