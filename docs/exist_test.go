@@ -255,8 +255,8 @@ func rulesEarlier(t *testing.T) string {
 	return after
 }
 
-// TestPathsExist looks up paths of the repository that a document has as code, and the targets of its links: files,
-// and headings within them.
+// TestPathsExist looks up paths of the repository, and declarations of its code, that a document has as code, and the
+// targets of its links: files, and headings within them.
 func TestPathsExist(t *testing.T) {
 	all := source(t, ".md")
 	slugs := map[string]map[string]bool{}
@@ -273,8 +273,16 @@ func TestPathsExist(t *testing.T) {
 			roots[entry.Name()] = true
 		}
 	}
+	packages := declarations(t)
 	for name, text := range pages(t) {
 		for _, code := range code(text) {
+			folder, declared, _ := strings.Cut(code, ".")
+			if names := packages[folder]; names != nil && declared != "md" {
+				if fields := folder == "olm" || folder == "catalog"; !names[declared] && !fields {
+					t.Errorf("%s names %s, which is not declared", name, code)
+				}
+				continue
+			}
 			root, _, _ := strings.Cut(code, "/")
 			if !roots[root] || !repositoryPath.MatchString(code) || strings.HasSuffix(code, "...") {
 				continue
